@@ -1,0 +1,38 @@
+// Package keepwatch is the vocabulary of Keepwatch: keys, revisions, objects,
+// changes, sources and failures, and the promises that every part keeps.
+//
+// Everything that follows Kubernetes state is a list followed by a watch. This
+// package names the pieces of that pair; the packages below it build on them:
+//
+//	source/kube   reads a Kubernetes API             (implements Source)
+//	reflector     keeps a target equal to a source   (decides what a failure means)
+//	store         remembers one resource's state and recent history
+//	stream        hands changes to a file or pipe, and keeps its place on disk
+//
+// # The promises
+//
+// Let H be the source's committed history, S(r) the state at revision r, and σ
+// a consumer's filter. A consumer receives batches (r0, r1], gaps (r0, r1] and
+// bookmarks r, through every reconnect and, where its cursor is kept, every
+// restart.
+//
+//	P1  contiguity      every batch or gap starts at the consumer's cursor; a cursor never goes back
+//	P2  completeness    a batch (r0, r1] is σ(H) on (r0, r1]: same events, order and content, once each
+//	P3  gap             a gap (r0, r1] is the difference of σS(r0) and σS(r1); it is declared, and only
+//	                    happens when the history itself is gone
+//	P4  fold            folding everything received up to r gives exactly σS(r)
+//	P5  monotonic       one object's revision only rises while its UID stays
+//	P6  deletes         whatever leaves the view yields Deleted with its last known state, in a gap too;
+//	                    a new UID under an old name is Deleted then Added, never Modified
+//	P7  no resurrection after Deleted at r nothing shows that object at a revision ≤ r
+//	P8  atomic          the changes of one revision are never split over two batches
+//	P9  bookmarks       bookmark r: all of σ up to r was delivered and nothing ≤ r follows
+//	P10 filter edges    leaving the filter is Deleted, entering it is Added
+//	P11 convergence     once faults and writes stop, every live consumer reaches the last revision within
+//	                    idle timeout + backoff cap + relist time
+//	P12 bounds          every buffer has a bound; a slow consumer costs the others nothing
+//	P13 clean end       every stream ends with one typed reason; no goroutine outlives its owner
+//
+// Delivery to a handler or a sink is at least once across a crash; [Change.ID]
+// is the same for every repetition of a change.
+package keepwatch

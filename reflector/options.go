@@ -1,0 +1,22 @@
+package reflector
+
+import "time"
+
+// Options shape a reflector. The zero value is ready for use.
+type Options struct {
+	// StartupDeadline bounds how long Forbidden, Absent and Rejected may last before
+	// the first list has succeeded; then Run ends with that failure. Zero means not
+	// at all: such a failure ends Run at once. Negative means for ever: wait until
+	// the permission is given or the resource is served.
+	StartupDeadline time.Duration
+
+	// Paged makes the first list a paged one even where the source can stream it.
+	Paged bool
+
+	// Observe, if set, is called with each notice, from Run's goroutine; it must not
+	// block for long.
+	Observe func(Notice)
+
+	// Seed makes the jitter of waits repeat; zero takes a random one.
+	Seed uint64
+}

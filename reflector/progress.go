@@ -1,0 +1,62 @@
+package reflector
+
+import (
+	"time"
+
+	"github.com/keepwatch/keepwatch"
+)
+
+// State is what a reflector is doing, for people and health checks. The values
+// are closed.
+type State string
+
+const (
+	Syncing      State = "SYNCING"      // listing for the first time
+	Live         State = "LIVE"         // following the history
+	Stalled      State = "STALLED"      // the source can't be reached or answers with errors
+	Relisting    State = "RELISTING"    // listing again, to emit the difference
+	Unauthorized State = "UNAUTHORIZED" // the credentials are refused
+	Forbidden    State = "FORBIDDEN"    // the credentials do not allow it
+	Absent       State = "ABSENT"       // the resource is not served
+	Stopped      State = "STOPPED"      // Run has returned, or was never called
+)
+
+// Progress is a reflector's account of itself at one moment.
+type Progress struct {
+	State State
+	Since time.Time // when State began
+	// Held is the revision up to which the target is equal to the source.
+	Held keepwatch.Revision
+	// LastEvent is when the last change arrived.
+	LastEvent time.Time
+	// LastProof is when the source last proved that we are current: a change, a
+	// bookmark, or the end of a list.
+	LastProof time.Time
+	// Relists and Reconnects count by the kind of failure that led to them. The
+	// first list is none.
+	Relists    map[keepwatch.FailureKind]uint64
+	Reconnects map[keepwatch.FailureKind]uint64
+	// Dropped counts changes that were not news.
+	Dropped uint64
+	// LastFailure is the newest failure, nil if there was none.
+	LastFailure *keepwatch.Failure
+}
+
+// Notice tells an observer what a reflector has just met or decided; each is one
+// line on a person's terminal.
+type Notice struct {
+	Time  time.Time
+	State State
+	// Failure is why; nil for progress.
+	Failure *keepwatch.Failure
+	// Verdict is what will be done about it, in a word or two: "resume", "relist",
+	// "wait", "stop"; empty for progress.
+	Verdict string
+	// Wait is how long the reflector waits before it does so.
+	Wait time.Duration
+	// Listed and Remaining count objects while a list runs; Remaining is the
+	// server's estimate, 0 when it gives none.
+	Listed, Remaining int64
+	// Held is the revision the target holds.
+	Held keepwatch.Revision
+}
