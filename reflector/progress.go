@@ -21,6 +21,16 @@ const (
 	Stopped      State = "STOPPED"      // Run has returned, or was never called
 )
 
+// Verdict is what a failure led to. The values are closed.
+type Verdict string
+
+const (
+	Resume    Verdict = "resume"     // watch on from the held revision
+	RelistNow Verdict = "relist"     // history can't be followed: list, and emit the difference
+	ListAgain Verdict = "list again" // a list failed: the same page, or from the start
+	Stop      Verdict = "stop"       // give up
+)
+
 // Progress is a reflector's account of itself at one moment.
 type Progress struct {
 	State State
@@ -49,9 +59,8 @@ type Notice struct {
 	State State
 	// Failure is why; nil for progress.
 	Failure *keepwatch.Failure
-	// Verdict is what will be done about it, in a word or two: "resume", "relist",
-	// "wait", "stop"; empty for progress.
-	Verdict string
+	// Verdict is what will be done about it; empty for progress.
+	Verdict Verdict
 	// Wait is how long the reflector waits before it does so.
 	Wait time.Duration
 	// Listed and Remaining count objects while a list runs; Remaining is the

@@ -1,0 +1,126 @@
+package reflector
+
+import (
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/reflector/internal/machine"
+)
+
+// account is the progress as it is written by Run and read by anybody.
+type account struct {
+	mu sync.Mutex
+	p  Progress
+}
+
+func newAccount(now time.Time) *account {
+	return &account{p: Progress{
+		State: Stopped, Since: now,
+		Relists:    map[keepwatch.FailureKind]uint64{},
+		Reconnects: map[keepwatch.FailureKind]uint64{},
+	}}
+}
+
+func (a *account) snapshot() Progress {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	p := a.p
+	p.Relists, p.Reconnects = maps.Clone(p.Relists), maps.Clone(p.Reconnects)
+	return p
+}
+
+// advance records an input that was no failure.
+func (a *account) advance(now time.Time, m machine.Machine, in machine.Input) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.enter(now, visible(m))
+	a.p.Held = m.Held
+	switch in := in.(type) {
+	case machine.Delivered, machine.Streamed:
+		a.p.LastProof = now
+	case machine.Kept:
+		if _, done := m.State.(machine.Watching); done {
+			a.p.LastProof = now
+		}
+	case machine.Started:
+		a.p.Held = in.Held
+	}
+}
+
+// fail records a failure and what was decided.
+func (a *account) fail(now time.Time, m machine.Machine, failure *keepwatch.Failure, verdict Verdict) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.enter(now, visible(m))
+	a.p.LastFailure = failure
+	switch verdict {
+	case Resume:
+		a.p.Reconnects[failure.Kind]++
+	case RelistNow:
+		a.p.Relists[failure.Kind]++
+	}
+}
+
+// received records the arrival of a batch.
+func (a *account) received(now time.Time, changes, dropped int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if changes > dropped {
+		a.p.LastEvent = now
+	}
+	a.p.Dropped += uint64(dropped)
+}
+
+func (a *account) stop(now time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.enter(now, Stopped)
+}
+
+// enter changes the visible state; a.mu is held.
+func (a *account) enter(now time.Time, s State) {
+	if a.p.State != s {
+		a.p.State, a.p.Since = s, now
+	}
+}
+
+// visible is the machine's state in the words of people and health checks.
+func visible(m machine.Machine) State {
+	switch m.Trouble {
+	case 0:
+	case keepwatch.Unauthorized:
+		return Unauthorized
+	case keepwatch.Forbidden:
+		return Forbidden
+	case keepwatch.Absent:
+		return Absent
+	default:
+		return Stalled
+	}
+	switch pending(m).(type) {
+	case machine.List:
+		if m.Held == 0 {
+			return Syncing
+		}
+		return Relisting
+	case machine.Watch:
+		return Live
+	}
+	return Stopped
+}
+
+// pending is the action that the machine is busy with or waits for; nil before
+// the start and after the end.
+func pending(m machine.Machine) machine.Action {
+	switch s := m.State.(type) {
+	case machine.Listing:
+		return s.List
+	case machine.Watching:
+		return machine.Watch{From: m.Held}
+	case machine.Waiting:
+		return s.Then
+	}
+	return nil
+}

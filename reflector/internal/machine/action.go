@@ -1,0 +1,59 @@
+package machine
+
+import (
+	"time"
+
+	"github.com/keepwatch/keepwatch"
+)
+
+// Action is what the runner has to do next; its outcome is the next input. The
+// set is closed.
+type Action interface{ action() }
+
+// List asks for a page: of a new list when Continue is empty, which makes an
+// unfinished one void.
+type List struct {
+	// Why is the failure that led here; 0 for the first list.
+	Why keepwatch.FailureKind
+	// Reason is what a gap is called that comes of this list.
+	Reason keepwatch.GapReason
+	// Floor is the least revision the list may show; 0 asks for a consistent read.
+	Floor keepwatch.Revision
+	// Stream: through a watch, if the source can.
+	Stream bool
+	// Continue is the token of the page to read, and At the revision that the pages
+	// before it showed and this one must show. Invariant: Continue != "" implies At > 0.
+	Continue string
+	At       keepwatch.Revision
+}
+
+// Keep asks to put the page in hand into the target: as the first of a
+// replacement, and with a commit if it is the last.
+type Keep struct {
+	First, Last bool
+	Reason      keepwatch.GapReason
+	Revision    keepwatch.Revision
+}
+
+// Watch asks to open the history after From.
+type Watch struct{ From keepwatch.Revision }
+
+// Read asks for the open watch's next batch. It also follows Chunk, where it
+// means: go on with the list.
+type Read struct{}
+
+// Wait asks to do nothing for a while: For, or with Jitter a random part of it.
+type Wait struct {
+	For    time.Duration
+	Jitter bool
+}
+
+// Stop asks Run to return the failure it has just reported.
+type Stop struct{}
+
+func (List) action()  {}
+func (Keep) action()  {}
+func (Watch) action() {}
+func (Read) action()  {}
+func (Wait) action()  {}
+func (Stop) action()  {}

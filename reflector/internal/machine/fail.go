@@ -1,0 +1,152 @@
+package machine
+
+import (
+	"time"
+
+	"github.com/keepwatch/keepwatch"
+)
+
+// fail applies the failure table to the state.
+func (m Machine) fail(f Failed) (Machine, Action) {
+	rule := Table[f.Kind]
+	if rule.Visible {
+		m.Trouble = f.Kind
+	}
+	if m.short(f) {
+		rule.Pace = Backoff
+	} else if f.Kind == keepwatch.Ended {
+		rule.Patience = 0
+	}
+	verdict, wait := m.verdict(rule, f), m.wait(rule, f)
+	var then Action
+	switch verdict {
+	case End:
+		m.State = Stopped{Cause: f.Kind}
+		return m, Stop{}
+	case FallBack:
+		m.NoStreaming = true
+		then = m.again()
+	case Retry:
+		then = m.again()
+	case Relist:
+		then = m.relist(rule, f.Kind)
+	}
+	m.Streak = m.Streak.after(f.Kind, rule, verdict, wait)
+	m.State = Waiting{Then: then}
+	if wait.For == 0 {
+		return m.elapsed()
+	}
+	return m, wait
+}
+
+// short reports whether a watch was over in no time and without a word.
+func (m Machine) short(f Failed) bool {
+	w, watching := m.State.(Watching)
+	return watching && f.Kind == keepwatch.Ended && !w.Progressed && f.Lived < shortWatch
+}
+
+// verdict is the rule's, bent by the deadline, by patience and by the state.
+func (m Machine) verdict(rule Rule, f Failed) Verdict {
+	l, listing := m.State.(Listing)
+	switch {
+	case rule.AtStartup && !m.Synced && m.StartupDeadline >= 0 && f.Elapsed >= m.StartupDeadline:
+		return End
+	case rule.Patience > 0 && m.Streak.same(f.Kind)+1 >= rule.Patience:
+		return rule.Then
+	case ahead(rule) && m.Streak.Waited >= maxAhead:
+		return rule.Then
+	case f.Kind == keepwatch.Rejected && listing && l.Continue != "":
+		return Relist // the token is what is refused
+	}
+	return rule.Do
+}
+
+// ahead reports whether the rule is to wait for a source that is behind us.
+func ahead(rule Rule) bool { return rule.Pace == AsTold && rule.Then != "" }
+
+// again is the action that the state stands for.
+func (m Machine) again() Action {
+	l, listing := m.State.(Listing)
+	if !listing {
+		return Watch{From: m.Held}
+	}
+	if l.Continue == "" {
+		l.At = 0
+	}
+	return l.List
+}
+
+// relist is a new list: because of kind, or in place of the list that failed.
+func (m Machine) relist(rule Rule, kind keepwatch.FailureKind) List {
+	next := List{Why: kind, Reason: m.gapReason(), Floor: m.Held, Stream: m.Held == 0 && !m.Paged}
+	if l, listing := m.State.(Listing); listing {
+		next.Why, next.Reason, next.Floor = l.Why, l.Reason, l.Floor
+		if kind == keepwatch.Expired && l.At == 0 {
+			next.Floor = 0 // the floor itself is too old
+		}
+	}
+	if rule.Consistent {
+		next.Floor = 0
+	}
+	return next
+}
+
+func (m Machine) gapReason() keepwatch.GapReason {
+	if m.Followed {
+		return keepwatch.GapExpired
+	}
+	return keepwatch.GapDowntime
+}
+
+// wait is the rule's pace in figures.
+func (m Machine) wait(rule Rule, f Failed) Wait {
+	switch rule.Pace {
+	case Backoff:
+		return Wait{For: m.Streak.backoff(maxBackoff), Jitter: true}
+	case Slowly:
+		w := m.Streak.backoff(maxSlowly)
+		if left := m.StartupDeadline - f.Elapsed; !m.Synced && left > 0 {
+			w = min(w, left) // so that the deadline is met, not overslept
+		}
+		return Wait{For: w, Jitter: true}
+	case AsTold:
+		w := max(minTold, min(f.RetryAfter, maxTold))
+		if ahead(rule) {
+			w = min(w, max(minTold, maxAhead-m.Streak.Waited))
+		}
+		return Wait{For: w}
+	}
+	return Wait{}
+}
+
+// same counts the failures of this kind right before.
+func (s Streak) same(kind keepwatch.FailureKind) uint8 {
+	if s.Kind != kind {
+		return 0
+	}
+	return s.Same
+}
+
+// backoff doubles with every attempt.
+func (s Streak) backoff(most time.Duration) time.Duration {
+	return min(firstBackoff<<s.Attempts, most)
+}
+
+// after is the streak one failure later. Invariant: Attempts stays so small that
+// backoff can't overflow.
+func (s Streak) after(kind keepwatch.FailureKind, rule Rule, verdict Verdict, wait Wait) Streak {
+	next := Streak{Attempts: s.Attempts, Kind: kind, Same: s.same(kind) + 1, Waited: s.Waited}
+	if wait.Jitter && s.Attempts < 10 {
+		next.Attempts++
+	}
+	if ahead(rule) {
+		next.Waited += wait.For
+	}
+	if verdict == rule.Then {
+		next.Same, next.Waited = 0, 0
+	}
+	if rule.Patience == 0 {
+		next.Same = 0
+	}
+	return next
+}

@@ -1,0 +1,81 @@
+package machine
+
+import (
+	"time"
+
+	"github.com/keepwatch/keepwatch"
+)
+
+// State is where the protocol stands. The set is closed.
+type State interface{ state() }
+
+// Fresh is the state before Started.
+type Fresh struct{}
+
+// Listing: a list is being read.
+type Listing struct {
+	List
+	// Next is the token that the page in hand carries; empty on the last page and
+	// before the first.
+	Next string
+}
+
+// Watching: a watch from the held revision is open or being opened.
+type Watching struct {
+	// Progressed: it has delivered something, if only a bookmark.
+	Progressed bool
+}
+
+// Waiting: Then begins when the wait is over.
+type Waiting struct{ Then Action }
+
+// Stopped is final.
+type Stopped struct{ Cause keepwatch.FailureKind }
+
+func (Fresh) state()    {}
+func (Listing) state()  {}
+func (Watching) state() {}
+func (Waiting) state()  {}
+func (Stopped) state()  {}
+
+// Machine is the protocol at one moment. The zero value, with a Config, is ready
+// for Started. It is comparable: two equal machines behave the same for ever.
+type Machine struct {
+	Config
+	State State
+
+	// Held is the revision the target holds; 0 is nothing.
+	Held keepwatch.Revision
+	// Synced: a list was completed or a watch opened, ever.
+	Synced bool
+	// Followed: the source's state or history has reached the target since the
+	// start. Until then a relist is due to the time nobody was following. An open
+	// watch alone proves nothing: servers report 410 inside it.
+	Followed bool
+	// NoStreaming: the source cannot stream lists; remembered for good.
+	NoStreaming bool
+	// Streak is what failed since the last progress.
+	Streak Streak
+	// Trouble is the failure that is visible as our state, 0 if none.
+	Trouble keepwatch.FailureKind
+}
+
+// Config is what never changes.
+type Config struct {
+	// Paged: never ask for a streaming list.
+	Paged bool
+	// StartupDeadline: see reflector.Options.
+	StartupDeadline time.Duration
+}
+
+// Streak counts failures in a row without progress. Progress (an event, a
+// bookmark, a page) clears it; the passing of time never does.
+type Streak struct {
+	// Attempts sets the backoff.
+	Attempts uint8
+	// Same counts failures of kind Kind in a row, for its rule's Patience.
+	Kind keepwatch.FailureKind
+	Same uint8
+	// Waited sums up waits for a revision that the source has not reached.
+	Waited time.Duration
+}

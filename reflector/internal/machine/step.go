@@ -1,0 +1,121 @@
+package machine
+
+import (
+	"fmt"
+
+	"github.com/keepwatch/keepwatch"
+)
+
+// Step takes one input and says what to do next. An input that the state can't
+// have, like a page while watching, is a mistake of the runner and panics.
+func (m Machine) Step(in Input) (Machine, Action) {
+	switch in := in.(type) {
+	case Started:
+		return m.start(in.Held)
+	case Page:
+		return m.page(in)
+	case Kept:
+		return m.kept()
+	case Chunk:
+		return m.progress(), Read{}
+	case Streamed:
+		m.Held = in.Revision
+		return m.progress().watching()
+	case Opened:
+		m.Synced, m.Trouble = true, 0
+		return m, Read{}
+	case Delivered:
+		m.Held, m.Followed = in.Held, true
+		m.State = Watching{Progressed: true}
+		return m.progress(), Read{}
+	case Elapsed:
+		return m.elapsed()
+	case Failed:
+		return m.fail(in)
+	}
+	panic(fmt.Sprintf("machine: unknown input %T", in))
+}
+
+func (m Machine) start(held keepwatch.Revision) (Machine, Action) {
+	m.Held = held
+	if held > 0 {
+		return m.watch()
+	}
+	return m.list(List{Stream: !m.Paged})
+}
+
+// list begins a list.
+func (m Machine) list(l List) (Machine, Action) {
+	l.Stream = l.Stream && !m.NoStreaming
+	m.State = Listing{List: l}
+	return m, l
+}
+
+// watch opens a watch at the held revision.
+func (m Machine) watch() (Machine, Action) {
+	m.State = Watching{}
+	return m, Watch{From: m.Held}
+}
+
+// watching goes on with a watch that a streaming list has left open.
+func (m Machine) watching() (Machine, Action) {
+	m.Synced, m.Followed = true, true
+	m.State = Watching{Progressed: true}
+	return m, Read{}
+}
+
+// Judge says what is wrong with a page that the list in hand can't take, nil if
+// nothing is. A page that is refused is a failure and must not be stepped with.
+func (m Machine) Judge(p Page) *keepwatch.Failure {
+	l := m.State.(Listing)
+	switch {
+	case l.At > 0 && p.Revision != l.At:
+		return keepwatch.Failed(keepwatch.ProtocolViolation,
+			"a page shows revision %d, the pages before it %d", p.Revision, l.At)
+	case l.At == 0 && p.Revision < l.Floor:
+		return keepwatch.Failed(keepwatch.StaleReplica,
+			"the list shows revision %d, older than %d as asked for", p.Revision, l.Floor)
+	}
+	return nil
+}
+
+func (m Machine) page(p Page) (Machine, Action) {
+	l := m.State.(Listing)
+	first := l.At == 0
+	if first && p.Revision < m.Held {
+		// A consistent read below what we hold: the source went back in time.
+		l.Reason = keepwatch.GapRewind
+	}
+	l.At, l.Next = p.Revision, p.Continue
+	m.State = l
+	return m.progress(), Keep{First: first, Last: p.Continue == "", Reason: l.Reason, Revision: l.At}
+}
+
+// kept goes on to the next page, or from the last page to the watch.
+func (m Machine) kept() (Machine, Action) {
+	l := m.State.(Listing)
+	if l.Next != "" {
+		l.Continue = l.Next
+		m.State = l
+		return m, l.List
+	}
+	m.Held, m.Synced, m.Followed = l.At, true, true
+	return m.watch()
+}
+
+func (m Machine) elapsed() (Machine, Action) {
+	then := m.State.(Waiting).Then
+	switch a := then.(type) {
+	case Watch:
+		return m.watch()
+	case List:
+		return m.list(a)
+	}
+	panic(fmt.Sprintf("machine: nothing waits for %T", then))
+}
+
+// progress ends every streak of failures.
+func (m Machine) progress() Machine {
+	m.Streak, m.Trouble = Streak{}, 0
+	return m
+}

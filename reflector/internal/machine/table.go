@@ -1,0 +1,105 @@
+package machine
+
+import (
+	"time"
+
+	"github.com/keepwatch/keepwatch"
+)
+
+// Verdict is what to do about a failure. The values are closed.
+type Verdict string
+
+const (
+	// Retry repeats the step that failed: a watch resumes at the held revision, a
+	// list reads the same page again.
+	Retry Verdict = "resume"
+	// Relist lists again and emits the difference. A failing list starts over.
+	Relist Verdict = "relist"
+	// FallBack lists in pages from now on.
+	FallBack Verdict = "list in pages"
+	// End gives up with the failure as the cause.
+	End Verdict = "stop"
+)
+
+// Pace is how long to wait before.
+type Pace uint8
+
+const (
+	AtOnce  Pace = iota // no wait; with backoff if the watch was over in no time (see shortWatch)
+	Backoff             // firstBackoff doubling to maxBackoff, full jitter
+	Slowly              // firstBackoff doubling to maxSlowly, full jitter
+	AsTold              // what the source asked for, within minTold and maxTold
+)
+
+const (
+	firstBackoff = 800 * time.Millisecond
+	maxBackoff   = 30 * time.Second
+	maxSlowly    = 5 * time.Minute
+	minTold      = 1 * time.Second
+	maxTold      = 5 * time.Minute
+	// maxAhead bounds how long a revision is waited for that the source has not
+	// reached; then the source is asked for whatever it has.
+	maxAhead = 30 * time.Second
+	// shortWatch: a watch that ends sooner, without an event, may be the way a
+	// server says "too old".
+	shortWatch = 1 * time.Second
+)
+
+// Rule is one row of the failure table.
+type Rule struct {
+	Do   Verdict
+	Pace Pace
+	// Patience is how often in a row, without progress, Do is tried before Then;
+	// 0 is for ever.
+	Patience uint8
+	Then     Verdict
+	// Consistent: a relist asks for the newest state, not for one as new as ours,
+	// since ours may be what is wrong.
+	Consistent bool
+	// AtStartup: before anything has succeeded it ends the run after the startup
+	// deadline.
+	AtStartup bool
+	// Visible: it shows as the reflector's state until something succeeds.
+	Visible bool
+}
+
+// Table has the verdict for every kind of failure.
+var Table = map[keepwatch.FailureKind]Rule{
+	// Watches end all the time, by timeout and shutdown; that is no reason to list.
+	// But some servers end a watch from a revision they no longer have.
+	keepwatch.Ended: {Do: Retry, Pace: AtOnce, Patience: 5, Then: Relist},
+	keepwatch.Idle:  {Do: Retry, Pace: AtOnce},
+
+	keepwatch.Unreachable: {Do: Retry, Pace: Backoff, Visible: true},
+	keepwatch.Throttled:   {Do: Retry, Pace: AsTold, Visible: true},
+
+	// client-go relists on each of these; twenty informers doing so are what keeps an
+	// API server from coming back.
+	keepwatch.ServerError:   {Do: Retry, Pace: Backoff, Patience: 10, Then: Relist, Visible: true},
+	keepwatch.UnknownStatus: {Do: Retry, Pace: Backoff, Patience: 10, Then: Relist, Visible: true},
+
+	// An object that can't be read can be deleted all the same, and its delete event
+	// fails just so (kubernetes #123072): only a list shows it.
+	keepwatch.StorageRead: {Do: Relist, Pace: Backoff, Visible: true},
+
+	keepwatch.Expired: {Do: Relist, Pace: Backoff},
+
+	// Both mean that the source is behind us. It catches up, or it was restored from
+	// a backup and never will (kubernetes #107457).
+	keepwatch.RevisionTooLarge: {Do: Retry, Pace: AsTold, Then: Relist, Consistent: true, Visible: true},
+	keepwatch.StaleReplica:     {Do: Retry, Pace: AsTold, Then: Relist, Consistent: true, Visible: true},
+	keepwatch.Rewound:          {Do: Relist, Pace: Backoff, Consistent: true, Visible: true},
+
+	keepwatch.Unauthorized: {Do: Retry, Pace: Backoff, Visible: true},
+	keepwatch.Forbidden:    {Do: Retry, Pace: Slowly, AtStartup: true, Visible: true},
+	keepwatch.Absent:       {Do: Retry, Pace: Slowly, AtStartup: true, Visible: true},
+	keepwatch.Rejected:     {Do: Retry, Pace: Slowly, Patience: 10, Then: Relist, AtStartup: true, Visible: true},
+
+	keepwatch.StreamingListUnsupported: {Do: FallBack, Pace: AtOnce},
+
+	// Twice may be a bad line; the third time at one place it is the place.
+	keepwatch.Undecodable:       {Do: Retry, Pace: Backoff, Patience: 3, Then: Relist, Visible: true},
+	keepwatch.ProtocolViolation: {Do: Relist, Pace: Backoff, Consistent: true, Visible: true},
+
+	keepwatch.Broken: {Do: End},
+}

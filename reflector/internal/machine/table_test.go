@@ -1,0 +1,270 @@
+package machine
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/keepwatch/keepwatch"
+)
+
+// at returns a machine in one of the places a failure can meet it.
+func at(place string) Machine {
+	m := Machine{State: Fresh{}}
+	steps := map[string][]Input{
+		"first list":   {Started{}},
+		"watch":        {Started{Held: 50}, Opened{}, Delivered{Held: 60}},
+		"opening":      {Started{Held: 50}},
+		"relist":       {Started{Held: 50}, Opened{}, Delivered{Held: 60}, Failed{Kind: keepwatch.Expired}, Elapsed{}},
+		"relist page2": {Started{Held: 50}, Opened{}, Delivered{Held: 60}, Failed{Kind: keepwatch.Expired}, Elapsed{}, Page{70, "p2"}, Kept{}},
+	}
+	for _, in := range steps[place] {
+		m, _ = m.Step(in)
+	}
+	return m
+}
+
+// after shows what a failure led to: the wait, if any, and what follows it.
+func after(m Machine, f Failed) string {
+	m, a := m.Step(f)
+	wait, ok := a.(Wait)
+	if !ok {
+		return show(a)
+	}
+	jitter := ""
+	if wait.Jitter {
+		jitter = "≤"
+	}
+	_, a = m.Step(Elapsed{})
+	return fmt.Sprintf("%s%v, %s", jitter, wait.For, show(a))
+}
+
+func show(a Action) string {
+	switch a := a.(type) {
+	case Watch:
+		return fmt.Sprintf("watch %d", a.From)
+	case List:
+		s := "list"
+		if a.Stream {
+			s = "stream"
+		}
+		if a.Floor > 0 {
+			s += fmt.Sprintf(" ≥%d", a.Floor)
+		}
+		if a.Continue != "" {
+			s += " " + a.Continue
+		}
+		if a.Why != 0 {
+			s += fmt.Sprintf(" (%s: %s)", a.Reason, a.Why)
+		}
+		return s
+	case Stop:
+		return "stop"
+	}
+	return fmt.Sprintf("%T", a)
+}
+
+// TestFailureTable has a line for each row of the table and each place where its
+// verdict differs.
+func TestFailureTable(t *testing.T) {
+	const (
+		x = keepwatch.Expired
+		u = keepwatch.Unreachable
+	)
+	told := 7 * time.Second
+	for _, row := range []struct {
+		place string
+		f     Failed
+		want  string
+	}{
+		{"watch", Failed{Kind: keepwatch.Ended, Lived: time.Minute}, "watch 60"},
+		{"opening", Failed{Kind: keepwatch.Ended}, "≤800ms, watch 50"},
+		{"watch", Failed{Kind: keepwatch.Idle}, "watch 60"},
+		{"watch", Failed{Kind: u}, "≤800ms, watch 60"},
+		{"first list", Failed{Kind: u}, "≤800ms, stream"},
+		{"relist page2", Failed{Kind: u}, "≤800ms, list ≥60 p2 (expired: expired)"},
+		{"watch", Failed{Kind: keepwatch.Throttled, RetryAfter: told}, "7s, watch 60"},
+		{"watch", Failed{Kind: keepwatch.Throttled, RetryAfter: time.Hour}, "5m0s, watch 60"},
+		{"watch", Failed{Kind: keepwatch.Throttled, RetryAfter: time.Millisecond}, "1s, watch 60"},
+		{"relist page2", Failed{Kind: keepwatch.Throttled, RetryAfter: told}, "7s, list ≥60 p2 (expired: expired)"},
+		{"watch", Failed{Kind: keepwatch.ServerError}, "≤800ms, watch 60"},
+		{"watch", Failed{Kind: keepwatch.UnknownStatus}, "≤800ms, watch 60"},
+		{"watch", Failed{Kind: keepwatch.StorageRead}, "≤800ms, list ≥60 (expired: storage read error)"},
+		{"watch", Failed{Kind: x}, "≤800ms, list ≥60 (expired: expired)"},
+		{"opening", Failed{Kind: x}, "≤800ms, list ≥50 (downtime: expired)"},
+		{"relist", Failed{Kind: x}, "≤1.6s, list (expired: expired)"},
+		{"relist page2", Failed{Kind: x}, "≤800ms, list ≥60 (expired: expired)"},
+		{"relist", Failed{Kind: keepwatch.RevisionTooLarge, RetryAfter: time.Second}, "1s, list ≥60 (expired: expired)"},
+		{"watch", Failed{Kind: keepwatch.RevisionTooLarge, RetryAfter: time.Second}, "1s, watch 60"},
+		{"relist", Failed{Kind: keepwatch.StaleReplica}, "1s, list ≥60 (expired: expired)"},
+		{"watch", Failed{Kind: keepwatch.Rewound}, "≤800ms, list (expired: rewound)"},
+		{"watch", Failed{Kind: keepwatch.Unauthorized}, "≤800ms, watch 60"},
+		{"first list", Failed{Kind: keepwatch.Unauthorized}, "≤800ms, stream"},
+		{"watch", Failed{Kind: keepwatch.Forbidden}, "≤800ms, watch 60"},
+		{"first list", Failed{Kind: keepwatch.Forbidden}, "stop"},
+		{"watch", Failed{Kind: keepwatch.Absent}, "≤800ms, watch 60"},
+		{"first list", Failed{Kind: keepwatch.Absent}, "stop"},
+		{"watch", Failed{Kind: keepwatch.Rejected}, "≤800ms, watch 60"},
+		{"first list", Failed{Kind: keepwatch.Rejected}, "stop"},
+		{"relist page2", Failed{Kind: keepwatch.Rejected}, "≤800ms, list ≥60 (expired: expired)"},
+		{"first list", Failed{Kind: keepwatch.StreamingListUnsupported}, "list"},
+		{"watch", Failed{Kind: keepwatch.Undecodable}, "≤800ms, watch 60"},
+		{"relist page2", Failed{Kind: keepwatch.Undecodable}, "≤800ms, list ≥60 p2 (expired: expired)"},
+		{"watch", Failed{Kind: keepwatch.ProtocolViolation}, "≤800ms, list (expired: protocol violation)"},
+		{"first list", Failed{Kind: keepwatch.ProtocolViolation}, "≤800ms, stream"},
+		{"relist page2", Failed{Kind: keepwatch.ProtocolViolation}, "≤800ms, list (expired: expired)"},
+		{"watch", Failed{Kind: keepwatch.Broken}, "stop"},
+	} {
+		t.Run(fmt.Sprintf("%s/%s", row.place, row.f.Kind), func(t *testing.T) {
+			if got := after(at(row.place), row.f); got != row.want {
+				t.Errorf("got  %s\nwant %s", got, row.want)
+			}
+		})
+	}
+}
+
+func TestEveryKindHasARule(t *testing.T) {
+	for _, kind := range keepwatch.FailureKinds() {
+		if _, ok := Table[kind]; !ok {
+			t.Errorf("no rule for %q", kind)
+		}
+	}
+	if len(Table) != len(keepwatch.FailureKinds()) {
+		t.Errorf("%d rules for %d kinds", len(Table), len(keepwatch.FailureKinds()))
+	}
+}
+
+// TestPatience: the n-th failure in a row is one too many; progress forgets.
+func TestPatience(t *testing.T) {
+	for kind, patience := range map[keepwatch.FailureKind]int{
+		keepwatch.Ended: 5, keepwatch.ServerError: 10, keepwatch.UnknownStatus: 10,
+		keepwatch.Undecodable: 3, keepwatch.Rejected: 10,
+	} {
+		t.Run(kind.String(), func(t *testing.T) {
+			m := at("opening")
+			m, _ = m.Step(Opened{})
+			for range 3 { // progress in between: patience never runs out
+				for range patience - 1 {
+					m = resumes(t, m, kind)
+				}
+				m, _ = m.Step(Delivered{Held: m.Held + 1})
+				m, _ = m.Step(Failed{Kind: keepwatch.Idle})
+				m, _ = m.Step(Opened{})
+			}
+			for range patience - 1 {
+				m = resumes(t, m, kind)
+			}
+			m, _ = m.Step(Failed{Kind: kind})
+			if _, a := m.Step(Elapsed{}); show(a) != fmt.Sprintf("list ≥53 (expired: %s)", kind) {
+				t.Errorf("the %d. failure in a row leads to %s", patience, show(a))
+			}
+		})
+	}
+}
+
+// resumes fails once and expects a new watch.
+func resumes(t *testing.T, m Machine, kind keepwatch.FailureKind) Machine {
+	t.Helper()
+	m, _ = m.Step(Failed{Kind: kind})
+	m, a := m.Step(Elapsed{})
+	if _, ok := a.(Watch); !ok {
+		t.Fatalf("%s leads to %s, not to a watch", kind, show(a))
+	}
+	m, _ = m.Step(Opened{})
+	return m
+}
+
+// TestAheadOfTheSource waits up to 30 s for a revision, then takes what there is
+// and recognises that the source went back.
+func TestAheadOfTheSource(t *testing.T) {
+	m := at("relist")
+	var waited time.Duration
+	for {
+		var a Action
+		m, a = m.Step(Failed{Kind: keepwatch.RevisionTooLarge, RetryAfter: 4 * time.Second})
+		waited += a.(Wait).For
+		m, a = m.Step(Elapsed{})
+		if a.(List).Floor == 0 {
+			break
+		}
+		if waited > time.Minute {
+			t.Fatal("waits for ever")
+		}
+	}
+	if waited < maxAhead || waited > maxAhead+4*time.Second {
+		t.Errorf("waited %v for a revision ahead, want about %v", waited, maxAhead)
+	}
+	_, a := m.Step(Page{Revision: 20})
+	want := Keep{First: true, Last: true, Reason: keepwatch.GapRewind, Revision: 20}
+	if a != want {
+		t.Errorf("a consistent list below what we hold gives %+v, want %+v", a, want)
+	}
+}
+
+func TestBackoffDoublesToItsCapAndProgressResetsIt(t *testing.T) {
+	m := at("watch")
+	var got []time.Duration
+	for range 8 {
+		var a Action
+		m, a = m.Step(Failed{Kind: keepwatch.Unreachable})
+		got = append(got, a.(Wait).For)
+		m, _ = m.Step(Elapsed{})
+		m, _ = m.Step(Opened{}) // an open connection is no progress
+	}
+	want := []time.Duration{800, 1600, 3200, 6400, 12800, 25600, 30000, 30000}
+	for i := range want {
+		if got[i] != want[i]*time.Millisecond {
+			t.Fatalf("waits are %v", got)
+		}
+	}
+	m, _ = m.Step(Delivered{Held: 61})
+	if _, a := m.Step(Failed{Kind: keepwatch.Unreachable}); a.(Wait).For != firstBackoff {
+		t.Errorf("after progress the wait is %v", a.(Wait).For)
+	}
+}
+
+func TestStartupDeadline(t *testing.T) {
+	m := Machine{State: Fresh{}, Config: Config{StartupDeadline: 10 * time.Second}}
+	m, _ = m.Step(Started{})
+	m, a := m.Step(Failed{Kind: keepwatch.Forbidden, Elapsed: 9900 * time.Millisecond})
+	if w := a.(Wait).For; w != 100*time.Millisecond {
+		t.Errorf("waits %v with 100 ms left", w)
+	}
+	m, _ = m.Step(Elapsed{})
+	if _, a := m.Step(Failed{Kind: keepwatch.Forbidden, Elapsed: 10 * time.Second}); show(a) != "stop" {
+		t.Errorf("at the deadline: %s", show(a))
+	}
+	m.StartupDeadline = -1
+	if _, a := m.Step(Failed{Kind: keepwatch.Forbidden, Elapsed: time.Hour}); show(a) == "stop" {
+		t.Error("a negative deadline stops")
+	}
+}
+
+func TestStreamingIsForgottenOnceRefused(t *testing.T) {
+	m := at("first list")
+	m, a := m.Step(Failed{Kind: keepwatch.StreamingListUnsupported})
+	if show(a) != "list" {
+		t.Fatalf("falls back to %s", show(a))
+	}
+	m, _ = m.Step(Failed{Kind: keepwatch.ProtocolViolation})
+	if _, a = m.Step(Elapsed{}); show(a) != "list" {
+		t.Errorf("starts over with %s", show(a))
+	}
+}
+
+func TestPagesShowOneRevision(t *testing.T) {
+	m := at("relist page2")
+	if f := m.Judge(Page{Revision: 71}); f == nil || f.Kind != keepwatch.ProtocolViolation {
+		t.Errorf("page 2 at another revision: %v", f)
+	}
+	if f := at("relist").Judge(Page{Revision: 59}); f == nil || f.Kind != keepwatch.StaleReplica {
+		t.Errorf("list below its floor: %v", f)
+	}
+	m, a := m.Step(Page{Revision: 70})
+	if want := (Keep{Last: true, Reason: keepwatch.GapExpired, Revision: 70}); a != want {
+		t.Errorf("last page: %+v", a)
+	}
+	if m, a = m.Step(Kept{}); show(a) != "watch 70" || m.Held != 70 {
+		t.Errorf("after the last page: %s", show(a))
+	}
+}
