@@ -50,6 +50,12 @@ func (c Change) ID() string {
 	return id
 }
 
+// Delivery is what a consumer receives: a [Batch] or a [Gap]. The set is closed.
+type Delivery interface{ delivery() }
+
+func (Batch) delivery() {}
+func (Gap) delivery()   {}
+
 // Batch is the complete history of a view over (From, To]: whole revisions, in
 // order, each change once (P2, P8). A batch without changes is a bookmark: it
 // says that nothing happened on the way to To (P9).
