@@ -1,0 +1,132 @@
+package arrows
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/keepwatch/keepwatch"
+
+// rule says what a package may import, besides the standard library.
+type rule struct {
+	ours   []string // packages of this module, by their path below it
+	others []string // prefixes of other modules' packages; nil is none, "*" any
+	why    string
+}
+
+// rules has a line for every package of the module; a prefix that ends in /...
+// covers a subtree.
+var rules = map[string]rule{
+	"": {why: "the vocabulary is read by everybody and must not drag anything along"},
+	"store": {
+		ours: []string{""},
+		why:  "a store is fed by anything: it knows neither sources nor reflectors, nor any API",
+	},
+	"reflector/internal/machine": {
+		ours: []string{""},
+		why:  "the protocol is a pure function: whatever could do I/O has no business here",
+	},
+	"reflector": {
+		ours: []string{"", "reflector/internal/machine"},
+		why:  "a reflector joins any source to any target through the vocabulary alone",
+	},
+	"source/kube": {
+		ours:   []string{""},
+		others: []string{"k8s.io/apimachinery/", "k8s.io/client-go/", "github.com/go-json-experiment/json"},
+		why:    "a source reports what it meets; it does not decide or remember",
+	},
+	"stream": {
+		ours: []string{""},
+		others: []string{
+			"k8s.io/apimachinery/", "k8s.io/cli-runtime/", "k8s.io/client-go/util/jsonpath",
+			"go.etcd.io/bbolt", "sigs.k8s.io/yaml",
+		},
+		why: "a stream is a target: what feeds it is its owner's business",
+	},
+	"controlplane/...": {
+		ours:   []string{"", "controlplane/..."},
+		others: []string{"*"},
+		why:    "the embedded API server must not lean on the clients that are tested against it",
+	},
+	"check":           {ours: []string{""}, why: "the oracle must not share code with what it judges"},
+	"internal/sim":    {ours: []string{"*"}, why: "the simulation drives everything"},
+	"internal/arrows": {},
+	"cmd/keepwatch":   {ours: []string{"*"}, others: []string{"*"}, why: "the command wires everything"},
+}
+
+// TestImportArrows fails when a package imports what ARCHITECTURE.md does not
+// allow it.
+func TestImportArrows(t *testing.T) {
+	for _, p := range list(t) {
+		path := strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/")
+		r, ok := find(path)
+		if !ok {
+			t.Errorf("package %q has no rule: say in internal/arrows what it may import, and why", path)
+			continue
+		}
+		for _, imported := range p.Imports {
+			if !r.allows(imported) {
+				t.Errorf("%q must not import %s: %s", path, imported, r.why)
+			}
+		}
+	}
+}
+
+func find(path string) (rule, bool) {
+	if r, ok := rules[path]; ok {
+		return r, true
+	}
+	for pattern, r := range rules {
+		if covers(pattern, path) {
+			return r, true
+		}
+	}
+	return rule{}, false
+}
+
+func covers(pattern, path string) bool {
+	tree, ok := strings.CutSuffix(pattern, "/...")
+	return pattern == "*" || pattern == path || ok && (path == tree || strings.HasPrefix(path, tree+"/"))
+}
+
+func (r rule) allows(imported string) bool {
+	if imported == module || strings.HasPrefix(imported, module+"/") {
+		path := strings.TrimPrefix(strings.TrimPrefix(imported, module), "/")
+		return slices.ContainsFunc(r.ours, func(p string) bool { return covers(p, path) })
+	}
+	if first, _, _ := strings.Cut(imported, "/"); !strings.Contains(first, ".") {
+		return true // the standard library
+	}
+	return slices.ContainsFunc(r.others, func(prefix string) bool {
+		return prefix == "*" || strings.HasPrefix(imported, prefix)
+	})
+}
+
+type pkg struct {
+	ImportPath string
+	Imports    []string
+}
+
+// list asks the go command for the module's packages.
+func list(t *testing.T) []pkg {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-json=ImportPath,Imports", module+"/...").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var pkgs []pkg
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p pkg
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			return pkgs
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		pkgs = append(pkgs, p)
+	}
+}

@@ -1,0 +1,3 @@
+// Package arrows holds the test that keeps the import arrows of ARCHITECTURE.md
+// pointing one way.
+package arrows
