@@ -1,0 +1,100 @@
+package kube
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/keepwatch/keepwatch"
+)
+
+// draft is an object that has been cut out, and is not judged yet. What it
+// lacks is empty.
+type draft struct {
+	text             []byte // valid until the cutter's next object
+	apiVersion, kind string
+	namespace, name  string
+	uid, revision    string
+	metadata         span // zero or a valid part of text; managed lies within it
+	managed          span
+}
+
+// violation is a breach of the API's contract in text that can be read.
+type violation struct{ error }
+
+// maker makes objects of drafts. Its zero value is ready for use.
+type maker struct {
+	listed typeMeta  // what items are that do not say it themselves; empty while unknown
+	last   *typeMeta // of the newest object, to be shared with the next
+	said   typeMeta  // what the newest object said of itself,
+	front  string    // and the members that it lacked
+}
+
+// object makes an object of d, with a text of its own. An object without a name
+// or a revision can't be followed: a violation.
+func (m *maker) object(d draft) (*Object, error) {
+	if d.name == "" {
+		return nil, violation{errors.New("an object has no name")}
+	}
+	key := keepwatch.Key{Namespace: d.namespace, Name: d.name}
+	revision, err := keepwatch.ParseRevision(d.revision)
+	if err != nil {
+		return nil, violation{fmt.Errorf("object %s: %w", key, err)}
+	}
+	o := &Object{
+		key: key, uid: keepwatch.UID(d.uid), revision: revision,
+		text: d.text, metadata: d.metadata, managed: d.managed,
+	}
+	m.own(o, typeMeta{d.apiVersion, d.kind})
+	return o, nil
+}
+
+// complete gives o what the list turned out to consist of, after o was made.
+func (m *maker) complete(o *Object) {
+	if o.kind.or(m.listed) != *o.kind {
+		m.own(o, *o.kind)
+	}
+}
+
+// own gives o a type, and a text of its own of the right size, that begins with
+// what o has not said of its type itself.
+func (m *maker) own(o *Object, said typeMeta) {
+	full := said.or(m.listed)
+	if m.last == nil || *m.last != full || m.said != said {
+		m.last, m.said, m.front = &full, said, said.lacking(full)
+	}
+	text := make([]byte, 0, len(o.text)+len(m.front))
+	text = append(append(text, '{'), m.front...)
+	o.text = append(text, o.text[1:]...)
+	o.metadata, o.managed = o.metadata.moved(len(m.front)), o.managed.moved(len(m.front))
+	o.kind = m.last
+}
+
+// typeMeta is an object's apiVersion and kind. One is shared by all objects of a
+// page or a watch.
+type typeMeta struct{ apiVersion, kind string }
+
+// or fills what t lacks from other.
+func (t typeMeta) or(other typeMeta) typeMeta {
+	return typeMeta{cmp.Or(t.apiVersion, other.apiVersion), cmp.Or(t.kind, other.kind)}
+}
+
+// lacking is the members that are in full but not in t, each with its comma.
+func (t typeMeta) lacking(full typeMeta) string {
+	var front []byte
+	if t.apiVersion != full.apiVersion {
+		front = append(appendQuoted(append(front, `"apiVersion":`...), full.apiVersion), ',')
+	}
+	if t.kind != full.kind {
+		front = append(appendQuoted(append(front, `"kind":`...), full.kind), ',')
+	}
+	return string(front)
+}
+
+// appendQuoted appends s as a JSON string.
+func appendQuoted(dst []byte, s string) []byte {
+	dst, _ = jsontext.AppendQuote(dst, s) // the error tells of invalid UTF-8, which is mended
+	return dst
+}

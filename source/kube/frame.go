@@ -1,0 +1,171 @@
+package kube
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keepwatch/keepwatch"
+)
+
+// frames reads the events of a watch, one after the other.
+type frames struct {
+	*exchange
+	source *Source
+	cutter *cutter
+	maker  maker
+	// seen is the greatest revision that the stream has shown, or began from.
+	seen keepwatch.Revision
+}
+
+// event is a change or a bookmark. It is judged by itself; whether a change is
+// news only a target can tell, who knows the keys.
+type event struct {
+	change   keepwatch.Change // without an Object: a bookmark
+	revision keepwatch.Revision
+	ends     bool // the bookmark that ends a streaming list
+}
+
+func (e event) bookmark() bool { return e.change.Object == nil }
+
+func (s *Source) frames(x *exchange, from keepwatch.Revision) *frames {
+	return &frames{exchange: x, source: s, cutter: newCutter(x.body, x.body.allow), seen: from}
+}
+
+// next reads one event. What it can't understand is a failure: to go on behind
+// it would be to claim its revision.
+func (f *frames) next() (event, *keepwatch.Failure) {
+	kind, d, err := f.frame()
+	switch {
+	case err == io.EOF && f.body.err == io.EOF && f.ctx.Err() == nil:
+		return event{}, keepwatch.Failed(keepwatch.Ended, "%s: the server ended the stream", f.op)
+	case err != nil:
+		return event{}, f.unread(err)
+	case kind == "ERROR":
+		return event{}, f.fault(d)
+	}
+	e, err := f.event(kind, d)
+	if err != nil {
+		return event{}, f.unfit(err)
+	}
+	f.seen = max(f.seen, e.revision)
+	return e, nil
+}
+
+// frame cuts the next {"type", "object"} out of the stream; io.EOF between two
+// frames is the stream's end.
+func (f *frames) frame() (kind string, d draft, err error) {
+	f.cutter.begin()
+	switch f.cutter.PeekKind() {
+	case jsontext.KindBeginObject:
+	case jsontext.KindInvalid:
+		_, err := f.cutter.ReadToken()
+		return "", draft{}, err
+	default:
+		return "", draft{}, errors.New("an event is not a JSON object")
+	}
+	err = f.cutter.members(func(name field) (err error) {
+		switch name {
+		case fieldType:
+			kind, err = f.cutter.string()
+		case fieldObject:
+			d, err = f.cutter.object()
+		default:
+			err = f.cutter.SkipValue()
+		}
+		return err
+	})
+	return kind, d, err
+}
+
+func (f *frames) event(kind string, d draft) (event, error) {
+	d, r, err := f.unwrap(d)
+	if err != nil {
+		return event{}, err
+	}
+	switch kind {
+	case "ADDED":
+		return f.change(keepwatch.Added, d, r)
+	case "MODIFIED":
+		return f.change(keepwatch.Modified, d, r)
+	case "DELETED":
+		return f.change(keepwatch.Deleted, d, r)
+	case "BOOKMARK":
+		return f.progress(d)
+	}
+	return event{}, violation{fmt.Errorf("unknown event type %q", kind)}
+}
+
+func (f *frames) change(kind keepwatch.ChangeType, d draft, r *row) (event, error) {
+	o, err := f.maker.object(d)
+	if err != nil {
+		return event{}, err
+	}
+	o.row = r
+	return event{change: keepwatch.Change{Type: kind, Revision: o.revision, Object: o}, revision: o.revision}, nil
+}
+
+// progress reads a bookmark. One below what was seen would promise that what we
+// have seen does not exist yet.
+func (f *frames) progress(d draft) (event, error) {
+	revision, err := keepwatch.ParseRevision(d.revision)
+	if err != nil {
+		return event{}, violation{fmt.Errorf("a bookmark's %w", err)}
+	}
+	if revision < f.seen {
+		return event{}, violation{fmt.Errorf("a bookmark at revision %v, behind %v", revision, f.seen)}
+	}
+	return event{revision: revision, ends: endsList(d)}, nil
+}
+
+// endsList reports whether a bookmark says that the initial state is complete
+// (KEP-3157).
+func endsList(d draft) bool {
+	var o struct {
+		Metadata struct{ Annotations map[string]string }
+	}
+	return json.Unmarshal(d.text, &o) == nil &&
+		o.Metadata.Annotations[metav1.InitialEventsAnnotationKey] == "true"
+}
+
+// unwrap takes an event's object out of the table of one row that it comes in
+// when tables were asked for. What is no table, or has no row, stays what it is.
+func (f *frames) unwrap(d draft) (draft, *row, error) {
+	if d.kind != "Table" || !strings.HasPrefix(d.apiVersion, metav1.GroupName+"/") {
+		return d, nil, nil
+	}
+	var r *row
+	rows := 0
+	table := pageReader{cutter: newCutter(bytes.NewReader(d.text), nil)}
+	table.visit = func(inner draft, its *row) error {
+		d, r = inner, its
+		rows++
+		return nil
+	}
+	if err := table.read(); err != nil {
+		return draft{}, nil, violation{fmt.Errorf("a table: %w", err)}
+	}
+	if rows > 1 {
+		return draft{}, nil, violation{fmt.Errorf("an event with %d objects", rows)}
+	}
+	f.source.remember(table.columns)
+	if r != nil {
+		r.columns = f.source.known()
+	}
+	return d, r, nil
+}
+
+// fault makes a failure of an ERROR event.
+func (f *frames) fault(d draft) *keepwatch.Failure {
+	s, ok := parseStatus(d.text)
+	if !ok {
+		s = &metav1.Status{Message: "an error without a status"}
+	}
+	return f.judge(s, 0)
+}

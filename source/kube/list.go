@@ -1,0 +1,137 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/url"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keepwatch/keepwatch"
+)
+
+// listAccept are the Accept headers of lists, by Form.
+var listAccept = [...]string{
+	WholeObjects: "application/json",
+	TableRows:    "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
+	MetadataOnly: "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json",
+}
+
+// List reads one page. The request asks for a consistent read, or, where
+// NotOlderThan is given, for any state of at least that revision, which a
+// server can answer from its cache. A continue token pins the state.
+//
+// A page that has no revision is a ProtocolViolation, a first page of a lower
+// revision than was asked for comes from a StaleReplica.
+func (s *Source) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch.Page, error) {
+	if s.listTimeout > 0 {
+		late := fmt.Errorf("no complete page within %v", s.listTimeout)
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, s.listTimeout, late)
+		defer cancel()
+	}
+	x, failure := s.get(ctx, "list", listAccept[s.form], s.listQuery(req))
+	if failure != nil {
+		return keepwatch.Page{}, failure
+	}
+	defer x.body.close()
+
+	l := newLister(x)
+	if err := l.read(); err != nil {
+		return keepwatch.Page{}, x.unfit(err)
+	}
+	page, err := l.page()
+	if err != nil {
+		return keepwatch.Page{}, x.unfit(err)
+	}
+	if req.Continue == "" && page.Revision < req.NotOlderThan {
+		return keepwatch.Page{}, keepwatch.Failed(keepwatch.StaleReplica,
+			"%s: the server showed revision %v when asked for %v or later", x.op, page.Revision, req.NotOlderThan)
+	}
+	s.remember(l.columns)
+	return page, nil
+}
+
+func (s *Source) listQuery(req keepwatch.ListRequest) url.Values {
+	q := maps.Clone(s.base)
+	if s.pageSize > 0 {
+		q.Set("limit", strconv.FormatInt(s.pageSize, 10))
+	}
+	switch {
+	case req.Continue != "":
+		q.Set("continue", req.Continue)
+	case req.NotOlderThan > 0:
+		q.Set("resourceVersion", req.NotOlderThan.String())
+		q.Set("resourceVersionMatch", string(metav1.ResourceVersionMatchNotOlderThan))
+	}
+	return q
+}
+
+// lister makes a page of what a pageReader reads.
+type lister struct {
+	pageReader
+	maker   maker
+	objects []keepwatch.Object
+}
+
+func newLister(x *exchange) *lister {
+	l := &lister{}
+	l.pageReader = pageReader{cutter: newCutter(x.body, x.body.allow), visit: l.add}
+	return l
+}
+
+func (l *lister) add(d draft, r *row) error {
+	if l.kind != "" && l.apiVersion != "" && r == nil {
+		l.maker.listed = l.itemType()
+	}
+	o, err := l.maker.object(d)
+	if err != nil {
+		return err
+	}
+	o.row = r
+	l.objects = append(l.objects, o)
+	return nil
+}
+
+// itemType is what the list's items are: lists of built-in kinds leave it out
+// of the items.
+func (l *lister) itemType() typeMeta {
+	return typeMeta{l.apiVersion, strings.TrimSuffix(l.kind, "List")}
+}
+
+// page is the list that has been read to its end. What came behind the items
+// is given to them now.
+func (l *lister) page() (keepwatch.Page, error) {
+	revision, err := keepwatch.ParseRevision(l.revision)
+	if err != nil {
+		return keepwatch.Page{}, violation{fmt.Errorf("the list's %w", err)}
+	}
+	l.maker.listed = l.itemType()
+	for _, o := range l.objects {
+		o := o.(*Object)
+		if o.row != nil {
+			o.row.columns = l.columns
+		} else {
+			l.maker.complete(o)
+		}
+	}
+	return keepwatch.Page{Revision: revision, Objects: l.objects, Continue: l.next, Remaining: l.remaining}, nil
+}
+
+// remember keeps the columns that the server sent, if it did.
+func (s *Source) remember(columns []metav1.TableColumnDefinition) {
+	if len(columns) > 0 {
+		s.columns.Store(&columns)
+	}
+}
+
+// known are the columns last seen.
+func (s *Source) known() []metav1.TableColumnDefinition {
+	if columns := s.columns.Load(); columns != nil {
+		return *columns
+	}
+	return nil
+}

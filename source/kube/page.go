@@ -1,0 +1,132 @@
+package kube
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"strconv"
+
+	"github.com/go-json-experiment/json/jsontext"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+)
+
+// pageReader reads a list or a table while it arrives, in whatever order its
+// members come: a list of custom resources has its items before its kind.
+type pageReader struct {
+	*cutter
+	// visit takes each item or row; r is nil but for a row.
+	visit func(d draft, r *row) error
+
+	apiVersion, kind string
+	revision, next   string
+	remaining        int64
+	columns          []metav1.TableColumnDefinition
+}
+
+// read reads the list, and makes sure that nothing is behind it.
+func (p *pageReader) read() error {
+	p.begin()
+	if kind := p.PeekKind(); kind != jsontext.KindBeginObject && kind != jsontext.KindInvalid {
+		return errors.New("the answer is not a JSON object")
+	}
+	if err := p.members(p.member); err != nil {
+		return err
+	}
+	p.begin()
+	switch _, err := p.ReadToken(); err {
+	case io.EOF:
+		return nil
+	case nil:
+		return errors.New("the list is followed by something else")
+	default:
+		return err
+	}
+}
+
+func (p *pageReader) member(name field) (err error) {
+	p.begin()
+	switch name {
+	case fieldAPIVersion:
+		p.apiVersion, err = p.string()
+	case fieldKind:
+		p.kind, err = p.string()
+	case fieldMetadata:
+		err = p.members(p.listMetadata)
+	case fieldColumns:
+		err = p.decode(&p.columns, json.Unmarshal)
+	case fieldItems:
+		err = p.elements(p.item)
+	case fieldRows:
+		err = p.elements(p.tableRow)
+	default:
+		err = p.SkipValue()
+	}
+	return err
+}
+
+func (p *pageReader) listMetadata(name field) (err error) {
+	switch name {
+	case fieldResourceVersion:
+		p.revision, err = p.string()
+	case fieldContinue:
+		p.next, err = p.string()
+	case fieldRemaining:
+		p.remaining, err = p.count()
+	default:
+		err = p.SkipValue()
+	}
+	return err
+}
+
+func (p *pageReader) item() error {
+	p.begin()
+	d, err := p.object()
+	if err != nil {
+		return err
+	}
+	return p.visit(d, nil)
+}
+
+func (p *pageReader) tableRow() error {
+	p.begin()
+	var d draft
+	var r row
+	err := p.members(func(name field) (err error) {
+		switch name {
+		case fieldCells:
+			err = p.decode(&r.cells, utiljson.Unmarshal) // integers stay integers
+		case fieldObject:
+			d, err = p.object()
+		default:
+			err = p.SkipValue()
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return p.visit(d, &r)
+}
+
+// decode reads the next value into a Go value.
+func (p *pageReader) decode(into any, unmarshal func([]byte, any) error) error {
+	v, err := p.ReadValue()
+	if err != nil {
+		return err
+	}
+	return unmarshal(v, into)
+}
+
+// count reads the next value, and returns it if it is a positive number.
+func (p *pageReader) count() (int64, error) {
+	v, err := p.ReadValue()
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.ParseInt(string(v), 10, 64)
+	if err != nil {
+		return 0, nil // an estimate is not worth a failure
+	}
+	return max(0, n), nil
+}
