@@ -1,0 +1,33 @@
+# make test needs Go and nothing else; make test-real builds a real kube-apiserver
+# and etcd from the module proxy first, and keeps them in the user's cache.
+
+.PHONY: all build lint test test-real peers fuzz bench
+
+STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
+MODULES     = . test test/kubectl test/kubernetes
+
+all: lint test
+
+build:
+	go build -o bin/keepwatch ./cmd/keepwatch
+
+lint:
+	@unformatted=$$(git ls-files '*.go' | xargs gofmt -l); \
+	  if [ -n "$$unformatted" ]; then echo "not gofmt-clean:"; echo "$$unformatted"; exit 1; fi
+	go vet ./...
+	cd test && go vet ./...
+	$(STATICCHECK) ./...
+	cd test && $(STATICCHECK) ./...
+	go test ./internal/arrows
+
+# Everything that needs no real kube-apiserver.
+test:
+	go test -race ./...
+
+# Against the real kube-apiserver and etcd.
+test-real: peers
+	cd test && go test -race ./real/...
+
+# Build the real kube-apiserver, etcd and kubectl, unless they are in the cache.
+peers:
+	cd test && go run ./cmd/peers
