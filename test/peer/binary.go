@@ -1,0 +1,87 @@
+// Package peer builds the real programs that Keepwatch is tested against
+// (kube-apiserver, etcd, kubectl) and Keepwatch itself, and runs them as
+// processes that a test owns.
+//
+// A test asks for what it needs and gets it running:
+//
+//	server := peer.Kubernetes(t)                 // etcd and kube-apiserver
+//	server := peer.Serve(t)                      // keepwatch serve
+//	client := kubernetes.NewForConfigOrDie(server.Config())
+//	server.Kubectl(t, "get", "pods", "-A")
+//
+// Everything listens on 127.0.0.1, writes below a folder of the test, and has
+// ended when the test has, also when the test binary is killed (on Linux). A
+// test that fails prints the end of its servers' logs.
+package peer
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/mod/modfile"
+)
+
+// Binary is a program of another project, built unchanged from the Go module
+// proxy. A module of its own pins its version and its libraries' versions.
+type Binary struct {
+	Name   string
+	module string // folder of the pinning module, below the test module
+	pkg    string // main package, relative to that folder
+	pinned string // path of the required module that has the program's version
+}
+
+// The programs of other projects.
+var (
+	KubeAPIServer = Binary{"kube-apiserver", "kubernetes", "./kube-apiserver", "k8s.io/kubernetes"}
+	Etcd          = Binary{"etcd", "kubernetes", "./etcd", "go.etcd.io/etcd/server/v3"}
+	Kubectl       = Binary{"kubectl", "kubectl", ".", "k8s.io/kubectl"}
+)
+
+// Binaries are all programs of other projects, the slowest to build first.
+var Binaries = []Binary{KubeAPIServer, Kubectl, Etcd}
+
+// Version is the version that the program gives as its own, such as v1.36.3.
+func (b Binary) Version() (string, error) {
+	dir, err := b.dir()
+	if err != nil {
+		return "", err
+	}
+	file := filepath.Join(dir, "go.mod")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	mod, err := modfile.Parse(file, text, nil)
+	if err != nil {
+		return "", err
+	}
+	for _, r := range mod.Require {
+		if r.Mod.Path == b.pinned {
+			// Kubernetes releases its libraries for v1.N as v0.N.
+			if rest, ok := strings.CutPrefix(r.Mod.Version, "v0."); ok {
+				return "v1." + rest, nil
+			}
+			return r.Mod.Version, nil
+		}
+	}
+	return "", fmt.Errorf("%s does not require %s", file, b.pinned)
+}
+
+func (b Binary) dir() (string, error) {
+	root, err := testModule()
+	return filepath.Join(root, b.module), err
+}
+
+// buildArgs are the arguments of the go command, without the output file.
+func (b Binary) buildArgs(version string) []string {
+	link := "-s -w"
+	if strings.HasPrefix(b.pinned, "k8s.io/") {
+		// A build from a checkout is stamped by its scripts.
+		const stamp = " -X k8s.io/component-base/version."
+		numbers := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
+		link += stamp + "gitVersion=" + version + stamp + "gitMajor=" + numbers[0] + stamp + "gitMinor=" + numbers[1]
+	}
+	return []string{"build", "-trimpath", "-ldflags", link, b.pkg}
+}

@@ -1,0 +1,28 @@
+// Command build builds the programs of other projects that the tests run, so
+// that no test has to wait for that, and prints where they are.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/keepwatch/keepwatch/test/peer"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	for _, b := range peer.Binaries {
+		start := time.Now()
+		path, err := b.Path(ctx)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		fmt.Printf("%s (%s)\n", path, time.Since(start).Round(10*time.Millisecond))
+	}
+}

@@ -1,0 +1,178 @@
+package peer
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Build returns the path of b's executable. The first call on a machine builds
+// it, which takes minutes; later ones find it in the user's cache folder, under
+// a name that changes with everything it is built from.
+func Build(tb testing.TB, b Binary) string {
+	tb.Helper()
+	path, err := b.Path(tb.Context())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return path
+}
+
+// Path is Build without a test. It is safe for concurrent use, also by several
+// processes: one builds, the others wait for it.
+func (b Binary) Path(ctx context.Context) (string, error) {
+	cache, err := cacheDir()
+	if err != nil {
+		return "", err
+	}
+	version, err := b.Version()
+	if err != nil {
+		return "", err
+	}
+	dir, err := b.dir()
+	if err != nil {
+		return "", err
+	}
+	args := b.buildArgs(version)
+	digest, err := b.digest(dir, args)
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(cache, fmt.Sprintf("%s-%s-%s-%s-%s-%s",
+		b.Name, version, runtime.Version(), runtime.GOOS, runtime.GOARCH, digest))
+	if touch(path) {
+		return path, nil
+	}
+	unlock, err := lock(filepath.Join(cache, b.Name+".lock"))
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	if touch(path) {
+		return path, nil
+	}
+	if err := goBuild(ctx, dir, path, []string{"CGO_ENABLED=0"}, args); err != nil {
+		return "", err
+	}
+	return path, removeUnused(filepath.Join(cache, b.Name+"-v*"), 30*24*time.Hour)
+}
+
+// digest identifies what b is built from, apart from the Go toolchain: go.sum
+// covers every library.
+func (b Binary) digest(dir string, args []string) (string, error) {
+	h := sha256.New()
+	for _, name := range []string{"go.mod", "go.sum", filepath.Join(b.pkg, "main.go")} {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(h, "%s %d\n%s", name, len(text), text)
+	}
+	fmt.Fprintf(h, "%q", args)
+	return fmt.Sprintf("%x", h.Sum(nil)[:4]), nil
+}
+
+// goBuild runs the go command with args in dir, and puts the executable at
+// path in one step: whoever sees the file sees all of it.
+func goBuild(ctx context.Context, dir, path string, env, args []string) error {
+	tmp, err := os.MkdirTemp(filepath.Dir(path), ".build-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(tmp)
+	out := filepath.Join(tmp, filepath.Base(path))
+	args = append([]string{args[0], "-o", out}, args[1:]...)
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = dir
+	// A workspace or module flags meant for the caller's module would change
+	// which versions are built.
+	cmd.Env = append(append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=readonly"), env...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("go %s (in %s): %w\n%s", strings.Join(args, " "), dir, err, &stderr)
+	}
+	return os.Rename(out, path)
+}
+
+// removeUnused removes the binaries that match pattern and that no test has
+// asked for in the given time.
+func removeUnused(pattern string, since time.Duration) error {
+	files, err := filepath.Glob(pattern)
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		info, err := os.Stat(file)
+		if err == nil && time.Since(info.ModTime()) > since {
+			err = os.Remove(file)
+		}
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// touch reports whether path exists, and marks it as used now.
+func touch(path string) bool {
+	now := time.Now()
+	return os.Chtimes(path, now, now) == nil
+}
+
+func cacheDir() (string, error) {
+	user, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(user, "keepwatch")
+	return dir, os.MkdirAll(dir, 0o755)
+}
+
+// lock waits for the exclusive lock of file. It ends with the process at the
+// latest.
+func lock(file string) (unlock func(), err error) {
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX)
+		if !errors.Is(err, syscall.EINTR) {
+			break
+		}
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("locking %s: %w", file, err)
+	}
+	return func() { f.Close() }, nil
+}
+
+// testModule is the folder of the module this package is in, found upwards from
+// the working folder: tests run in their package's folder.
+func testModule() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for at := dir; ; at = filepath.Dir(at) {
+		text, _ := os.ReadFile(filepath.Join(at, "go.mod"))
+		if bytes.HasPrefix(text, []byte("module github.com/keepwatch/keepwatch/test\n")) {
+			return at, nil
+		}
+		if at == filepath.Dir(at) {
+			return "", fmt.Errorf("%s is not inside Keepwatch's test module; run from the folder test", dir)
+		}
+	}
+}

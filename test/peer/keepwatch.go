@@ -1,0 +1,129 @@
+package peer
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// Keepwatch builds the command keepwatch from the tree as it is now, and
+// returns its path. With the race detector on in the test, it is on in the
+// command too.
+func Keepwatch(tb testing.TB) string {
+	tb.Helper()
+	path, err := keepwatch()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return path
+}
+
+// keepwatch builds once in this process. The executable is named after its
+// content, so that a later build from a changed tree replaces nothing that a
+// running test uses.
+var keepwatch = sync.OnceValues(func() (string, error) {
+	cache, err := cacheDir()
+	if err != nil {
+		return "", err
+	}
+	root, err := testModule()
+	if err != nil {
+		return "", err
+	}
+	name, args := "keepwatch", []string{"build"}
+	if raceEnabled {
+		name, args = "keepwatch-race", append(args, "-race")
+	}
+	latest := filepath.Join(cache, name)
+	unlock, err := lock(latest + ".lock")
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	if err := goBuild(context.Background(), filepath.Dir(root), latest, nil, append(args, "./cmd/keepwatch")); err != nil {
+		return "", err
+	}
+	digest, err := fileDigest(latest)
+	if err != nil {
+		return "", err
+	}
+	path := fmt.Sprintf("%s-%s", latest, digest)
+	if !touch(path) {
+		if err := os.Link(latest, path); err != nil {
+			return "", err
+		}
+	}
+	return path, removeUnused(latest+"-????????", 24*time.Hour)
+})
+
+func fileDigest(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%x", h.Sum(nil)[:4]), nil
+}
+
+// Serve starts keepwatch serve with an embedded etcd for the duration of the
+// test. The flags come after the default ones and win.
+func Serve(tb testing.TB, flags ...string) *Server {
+	tb.Helper()
+	s, err := startServe(tb.Context(), tb.TempDir(), flags)
+	own(tb, s.Service, err)
+	return s
+}
+
+// ServeOn is Serve on an etcd that runs already.
+func ServeOn(tb testing.TB, etcd *EtcdServer, flags ...string) *Server {
+	tb.Helper()
+	s := Serve(tb, append([]string{"--etcd-servers", etcd.Endpoint()}, flags...)...)
+	s.etcd = etcd
+	return s
+}
+
+func startServe(ctx context.Context, dir string, flags []string) (*Server, error) {
+	s := &Server{kubeconfig: filepath.Join(dir, "kubeconfig")}
+	path, err := keepwatch()
+	if err != nil {
+		return s, err
+	}
+	s.Service = &Service{
+		name: "keepwatch serve", path: path, log: filepath.Join(dir, "serve.log"),
+		grace: 10 * time.Second, probe: s.kubeconfigReady,
+	}
+	token := rand.Text()
+	return s, s.launch(ctx, func(port int) {
+		s.args = append([]string{
+			"serve",
+			"--data-dir", filepath.Join(dir, "data"),
+			"--listen", fmt.Sprintf("127.0.0.1:%d", port),
+			"--kubeconfig-out", s.kubeconfig,
+			"--token", token,
+		}, flags...)
+	})
+}
+
+// kubeconfigReady is ready with the kubeconfig that the server writes.
+func (s *Server) kubeconfigReady(ctx context.Context) error {
+	config, err := clientcmd.BuildConfigFromFlags("", s.kubeconfig)
+	if err != nil {
+		return err
+	}
+	config.QPS = -1
+	s.config = config
+	return s.ready(ctx)
+}

@@ -1,0 +1,50 @@
+package peer
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// Memory is how much memory a process holds and held, in bytes.
+type Memory struct {
+	Resident int64 // now
+	Peak     int64 // the most since the start or the last ResetPeak
+}
+
+// Memory reads /proc, so it works on Linux, while the process runs.
+func (p *Process) Memory() (Memory, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
+	if err != nil {
+		return Memory{}, err
+	}
+	var m Memory
+	for line := range strings.Lines(string(text)) {
+		field, value, _ := strings.Cut(line, ":")
+		var to *int64
+		switch field {
+		case "VmRSS":
+			to = &m.Resident
+		case "VmHWM":
+			to = &m.Peak
+		default:
+			continue
+		}
+		number, ok := strings.CutSuffix(strings.TrimSpace(value), " kB")
+		kib, err := strconv.ParseInt(number, 10, 64)
+		if !ok || err != nil {
+			return Memory{}, fmt.Errorf("unexpected line in /proc/%d/status: %q", p.PID(), line)
+		}
+		*to = kib << 10
+	}
+	if m.Resident == 0 || m.Peak == 0 {
+		return Memory{}, fmt.Errorf("process %d has ended", p.PID()) // a zombie has no memory
+	}
+	return m, nil
+}
+
+// ResetPeak makes Peak start again from what the process holds now.
+func (p *Process) ResetPeak() error {
+	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", p.PID()), []byte("5"), 0)
+}

@@ -1,0 +1,127 @@
+package peer
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+	"time"
+)
+
+// Command says how to start a process.
+type Command struct {
+	Path string
+	Args []string
+	Env  []string // in addition to this process's environment
+	// Log is the file that gets stderr, and stdout too unless Stdout is set.
+	// It is appended to.
+	Log string
+	// Stdout, if set, gets stdout. A file is handed to the process as it is;
+	// anything else is copied to by a goroutine that ends with the process.
+	Stdout io.Writer
+}
+
+// Process is a running program and the processes it starts, in a process group
+// of its own. It is safe for concurrent use.
+type Process struct {
+	cmd  *exec.Cmd
+	log  string
+	done chan struct{} // closed when the process has been waited for
+	err  error         // of Wait; read it after done
+}
+
+// Start starts c. The caller ends it with Stop or Kill; if this process dies
+// first, the kernel kills it (on Linux).
+func Start(c Command) (*Process, error) {
+	log, err := os.OpenFile(c.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close() // the process has its own descriptor
+	cmd := exec.Command(c.Path, c.Args...)
+	cmd.Env = append(os.Environ(), c.Env...)
+	cmd.Stdout, cmd.Stderr = log, log
+	if c.Stdout != nil {
+		cmd.Stdout = c.Stdout
+	}
+	cmd.SysProcAttr = ownGroup()
+	p := &Process{cmd: cmd, log: c.Log, done: make(chan struct{})}
+	started := make(chan error, 1)
+	go func() {
+		// The parent death signal is bound to the thread that forked, so
+		// that thread has to live as long as the process.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err != nil {
+			return
+		}
+		p.err = cmd.Wait()
+		close(p.done)
+	}()
+	if err := <-started; err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// PID is the process's id, and that of its process group.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Done is closed when the process has ended.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// ExitCode waits for the process to end and returns its exit code, or -1 if a
+// signal ended it.
+func (p *Process) ExitCode() int {
+	<-p.done
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// CPU waits for the process to end and returns the processor time it and the
+// children it waited for used.
+func (p *Process) CPU() time.Duration {
+	<-p.done
+	return p.cmd.ProcessState.UserTime() + p.cmd.ProcessState.SystemTime()
+}
+
+// Signal sends sig to the process alone. It is no error if it has ended.
+func (p *Process) Signal(sig syscall.Signal) error {
+	err := p.cmd.Process.Signal(sig)
+	if errors.Is(err, os.ErrProcessDone) {
+		return nil
+	}
+	return err
+}
+
+// Stop asks the process to end with SIGTERM and waits for that. If it takes
+// longer than grace, Stop kills it and returns an error. Having to be asked is
+// not an error, and neither is the exit code.
+func (p *Process) Stop(grace time.Duration) error {
+	if err := p.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	select {
+	case <-p.done:
+		return nil
+	case <-timer.C:
+		p.Kill()
+		return fmt.Errorf("%s did not end within %s of SIGTERM and was killed; its log is %s", p.cmd.Path, grace, p.log)
+	}
+}
+
+// Kill ends the process and all it started with SIGKILL, and waits for that.
+func (p *Process) Kill() {
+	select {
+	case <-p.done: // its id may be another's by now
+	default:
+		_ = syscall.Kill(-p.PID(), syscall.SIGKILL)
+		<-p.done
+	}
+}

@@ -1,0 +1,147 @@
+package peer
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// Server is a running Kubernetes API server: kube-apiserver or keepwatch serve.
+// Tests that take one run on both.
+type Server struct {
+	*Service
+	etcd       *EtcdServer // nil if the server embeds its own
+	config     *rest.Config
+	kubeconfig string
+}
+
+// Kubernetes starts an etcd and a kube-apiserver on it for the duration of the
+// test. The flags are kube-apiserver's; they come after the default ones and
+// win.
+func Kubernetes(tb testing.TB, flags ...string) *Server {
+	tb.Helper()
+	return KubernetesOn(tb, StartEtcd(tb), flags...)
+}
+
+// KubernetesOn is Kubernetes on an etcd that runs already, which may serve
+// other API servers too.
+func KubernetesOn(tb testing.TB, etcd *EtcdServer, flags ...string) *Server {
+	tb.Helper()
+	s, err := startKubeAPIServer(tb.Context(), tb.TempDir(), etcd, flags)
+	own(tb, s.Service, err)
+	return s
+}
+
+func startKubernetes(ctx context.Context, dir string) (*Server, error) {
+	etcd, err := startEtcd(ctx, dir, nil)
+	if err != nil {
+		return nil, err
+	}
+	s, err := startKubeAPIServer(ctx, dir, etcd, nil)
+	if err != nil {
+		etcd.Kill()
+	}
+	return s, err
+}
+
+func startKubeAPIServer(ctx context.Context, dir string, etcd *EtcdServer, flags []string) (*Server, error) {
+	s := &Server{etcd: etcd, kubeconfig: filepath.Join(dir, "kubeconfig")}
+	path, err := KubeAPIServer.Path(ctx)
+	if err != nil {
+		return s, err
+	}
+	c, err := newCredentials(dir)
+	if err != nil {
+		return s, err
+	}
+	s.Service = &Service{
+		name: "kube-apiserver", path: path, log: filepath.Join(dir, "kube-apiserver.log"),
+		// It waits up to --request-timeout, a minute, for watches to end.
+		grace: 90 * time.Second, probe: s.ready,
+	}
+	err = s.launch(ctx, func(port int) {
+		s.config = &rest.Config{
+			Host:            fmt.Sprintf("https://127.0.0.1:%d", port),
+			BearerToken:     c.token,
+			TLSClientConfig: rest.TLSClientConfig{CAData: c.ca},
+			QPS:             -1,
+		}
+		s.args = append([]string{
+			"--etcd-servers", etcd.Endpoint(),
+			"--bind-address", "127.0.0.1",
+			"--secure-port", fmt.Sprint(port),
+			"--tls-cert-file", c.cert,
+			"--tls-private-key-file", c.key,
+			"--token-auth-file", c.tokens,
+			"--service-account-issuer", s.config.Host,
+			"--service-account-key-file", c.serviceKey,
+			"--service-account-signing-key-file", c.serviceKey,
+			"--service-cluster-ip-range", "10.0.0.0/16",
+			"--authorization-mode", "RBAC",
+			// No controller creates service accounts or makes nodes ready.
+			"--disable-admission-plugins", "ServiceAccount,TaintNodesByCondition",
+			"--endpoint-reconciler-type", "none",
+			// Tests say themselves when history is compacted.
+			"--etcd-compaction-interval", "0",
+			"--shutdown-delay-duration", "0",
+		}, flags...)
+	})
+	if err != nil {
+		return s, err
+	}
+	return s, WriteKubeconfig(s.kubeconfig, s.config)
+}
+
+// Config is a new client configuration with all permissions, exempt from the
+// server's priority and fairness, and without a rate limit of its own. Set
+// Impersonate for a user who is neither.
+func (s *Server) Config() *rest.Config { return rest.CopyConfig(s.config) }
+
+// Kubeconfig is a file with the same access as Config.
+func (s *Server) Kubeconfig() string { return s.kubeconfig }
+
+// Etcd is the etcd behind the server, or nil if the server embeds one.
+func (s *Server) Etcd() *EtcdServer { return s.etcd }
+
+// ready tells whether the server says that it is ready and has the namespace
+// default, which it creates just after.
+func (s *Server) ready(ctx context.Context) error {
+	for _, path := range []string{"/readyz", "/api/v1/namespaces/default"} {
+		body, err := s.get(ctx, path)
+		if err != nil {
+			return err
+		}
+		body.Close()
+	}
+	return nil
+}
+
+// get answers what the server has at path. The connection ends with the body.
+func (s *Server) get(ctx context.Context, path string) (io.ReadCloser, error) {
+	tls, err := rest.TLSConfigFor(s.config)
+	if err != nil {
+		return nil, err
+	}
+	client := http.Client{Transport: &http.Transport{TLSClientConfig: tls, DisableKeepAlives: true}}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.config.Host+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Authorization", "Bearer "+s.config.BearerToken)
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	if response.StatusCode != http.StatusOK {
+		defer response.Body.Close()
+		text, _ := io.ReadAll(io.LimitReader(response.Body, 4<<10))
+		return nil, fmt.Errorf("GET %s: %s: %s", path, response.Status, text)
+	}
+	return response.Body, nil
+}
