@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"time"
 )
@@ -33,7 +34,7 @@ func (b *body) allow(offset int64) { b.until = offset + b.limit }
 
 func (b *body) Read(p []byte) (int, error) {
 	if b.err == nil && b.read >= b.until {
-		b.err = errTooLong
+		b.err = fmt.Errorf("%w: more than %d bytes", errTooLong, b.limit)
 	}
 	if b.err != nil {
 		return 0, b.err

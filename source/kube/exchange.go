@@ -74,7 +74,7 @@ func (x *exchange) unsent(err error) *keepwatch.Failure {
 func (x *exchange) unread(err error) *keepwatch.Failure {
 	end := x.body.err
 	if x.ctx.Err() == nil && (end == nil || end == io.EOF) {
-		return keepwatch.Failed(keepwatch.Undecodable, "%s: %w", x.op, err)
+		return keepwatch.Failed(keepwatch.Undecodable, "%s: unreadable answer: %w", x.op, err)
 	}
 	return x.cut(end)
 }

@@ -1,0 +1,311 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"github.com/keepwatch/keepwatch"
+)
+
+func texts(objects []keepwatch.Object) []string {
+	var out []string
+	for _, o := range objects {
+		out = append(out, string(o.(*Object).JSON()))
+	}
+	return out
+}
+
+func TestListPages(t *testing.T) {
+	answer := func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("continue") == "" {
+			say(w, podList(7, `,"continue":"next","remainingItemCount":1`, pod("a", 3), pod("b", 7)))
+			return
+		}
+		say(w, podList(7, "", pod("c", 5)))
+	}
+	overEach(t, answer, Options{}, func(t *testing.T, s *Source) {
+		first, err := s.List(t.Context(), keepwatch.ListRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first.Revision != 7 || first.Continue != "next" || first.Remaining != 1 || len(first.Objects) != 2 {
+			t.Errorf("first page: %+v", first)
+		}
+		o := first.Objects[1].(*Object)
+		if o.Key() != (keepwatch.Key{Namespace: "ns", Name: "b"}) || o.UID() != "uid-b" || o.Revision() != 7 {
+			t.Errorf("object is %v %v %v", o.Key(), o.UID(), o.Revision())
+		}
+		if want := `{"apiVersion":"v1","kind":"Pod",` + pod("b", 7)[1:]; string(o.JSON()) != want {
+			t.Errorf("got %s\nwant %s", o.JSON(), want)
+		}
+		if o.Cells() != nil || o.Columns() != nil {
+			t.Error("a whole object has cells")
+		}
+		last, err := s.List(t.Context(), keepwatch.ListRequest{Continue: first.Continue, NotOlderThan: 9})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if last.Revision != 7 || last.Continue != "" || last.Remaining != 0 || len(last.Objects) != 1 {
+			t.Errorf("last page: %+v", last)
+		}
+	})
+}
+
+// What a list may look like, and what its only item has to become.
+func TestListShapes(t *testing.T) {
+	const whole = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","resourceVersion":"3"},"x":[1]}`
+	for name, text := range map[string]string{
+		"built-in":           `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":[{"metadata":{"name":"a","resourceVersion":"3"},"x":[1]}]}`,
+		"items first":        `{"items":[{"metadata":{"name":"a","resourceVersion":"3"},"x":[1]}],"metadata":{"resourceVersion":"7"},"kind":"PodList","apiVersion":"v1"}`,
+		"custom resource":    `{"apiVersion":"v1","items":[` + whole + `],"kind":"PodList","metadata":{"continue":"","resourceVersion":"7"}}`,
+		"only a kind":        `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":[{"kind":"Pod","metadata":{"name":"a","resourceVersion":"3"},"x":[1]}]}`,
+		"indented":           "{\n \"kind\": \"PodList\",\n \"apiVersion\": \"v1\", \"metadata\": {\n\"resourceVersion\": \"7\" }, \"items\": [ {\n \"metadata\": {\n \"name\": \"a\",\n \"resourceVersion\": \"3\"\n },\n \"x\": [\n 1\n ]\n } ] }",
+		"unknown members":    `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7","selfLink":"/x"},"more":{"items":[1]},"items":[{"metadata":{"name":"a","resourceVersion":"3"},"x":[1]}]}`,
+		"no continue":        `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7","continue":null,"remainingItemCount":null},"items":[{"metadata":{"name":"a","resourceVersion":"3"},"x":[1]}]}`,
+		"escaped, same name": `{"\u006bind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"\u0037"},"items":[{"metadata":{"name":"a","resourceVersion":"3"},"x":[1]}]}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) { say(w, text) }), Options{})
+			page, err := s.List(t.Context(), keepwatch.ListRequest{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := whole
+			if name == "only a kind" { // what is missing goes to the front
+				want = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","resourceVersion":"3"},"x":[1]}`
+			}
+			if got := texts(page.Objects); page.Revision != 7 || len(got) != 1 || got[0] != want {
+				t.Errorf("revision %v, objects %s\nwant %s", page.Revision, got, want)
+			}
+		})
+	}
+}
+
+func TestListEmpty(t *testing.T) {
+	for _, items := range []string{`[]`, `null`} {
+		s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {
+			say(w, `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":`+items+`}`)
+		}), Options{})
+		page, err := s.List(t.Context(), keepwatch.ListRequest{})
+		if err != nil || page.Revision != 7 || len(page.Objects) != 0 {
+			t.Errorf("items %s: got %+v, %v", items, page, err)
+		}
+	}
+}
+
+func TestListUnfit(t *testing.T) {
+	for name, test := range map[string]struct {
+		text string
+		kind keepwatch.FailureKind
+		word string
+	}{
+		"no revision":          {`{"kind":"PodList","metadata":{},"items":[]}`, keepwatch.ProtocolViolation, `resource version ""`},
+		"revision is no text":  {`{"kind":"PodList","metadata":{"resourceVersion":7},"items":[]}`, keepwatch.ProtocolViolation, "the list's"},
+		"revision is no digit": {`{"metadata":{"resourceVersion":"x7"},"items":[]}`, keepwatch.ProtocolViolation, `"x7"`},
+		"revision zero":        {`{"metadata":{"resourceVersion":"0"},"items":[]}`, keepwatch.ProtocolViolation, `"0"`},
+		"no metadata":          {`{"items":[]}`, keepwatch.ProtocolViolation, "the list's"},
+		"item without name":    {podList(7, "", `{"metadata":{"resourceVersion":"3"}}`), keepwatch.ProtocolViolation, "no name"},
+		"item is null":         {podList(7, "", `null`), keepwatch.ProtocolViolation, "no name"},
+		"item's revision":      {podList(7, "", `{"metadata":{"name":"a","namespace":"n","resourceVersion":"seven"}}`), keepwatch.ProtocolViolation, `object n/a: resource version "seven"`},
+		"stale":                {podList(4, ""), keepwatch.StaleReplica, "revision 4 when asked for 5"},
+		"torn":                 {podList(7, "", pod("a", 3))[:90], keepwatch.Undecodable, "list pods: unreadable"},
+		"garbage":              {`<html>welcome</html>`, keepwatch.Undecodable, "'<'"},
+		"nothing":              {``, keepwatch.Undecodable, "EOF"},
+		"no object":            {`["a"]`, keepwatch.Undecodable, "not a JSON object"},
+		"not UTF-8":            {podList(7, "", "{\"metadata\":{\"name\":\"\xff\"}}"), keepwatch.Undecodable, "UTF-8"},
+		"something behind":     {podList(7, "") + "{}", keepwatch.Undecodable, "followed"},
+		"garbage behind":       {podList(7, "") + "!", keepwatch.Undecodable, "'!'"},
+		"deep":                 {podList(7, "", strings.Repeat("[", 20000)), keepwatch.Undecodable, "depth"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) { say(w, test.text) }), Options{})
+			page, err := s.List(t.Context(), keepwatch.ListRequest{NotOlderThan: 5})
+			wantFailure(t, err, test.kind, "list pods: ", test.word)
+			if page.Revision != 0 || page.Objects != nil {
+				t.Errorf("a failed page says %+v", page)
+			}
+		})
+	}
+}
+
+// An object of the bound is read, a longer one is not, wherever it is too long.
+func TestListBound(t *testing.T) {
+	const bound = 10_000
+	long := func(n int) string {
+		return fmt.Sprintf(`{"metadata":{"name":"a","resourceVersion":"3"},"data":"%s"}`, strings.Repeat("x", n))
+	}
+	s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Query().Get("continue") {
+		case "many": // far longer together than one may be
+			say(w, podList(7, "", strings.Repeat(long(bound/2)+",", 20)+long(bound/2)))
+		case "long":
+			say(w, podList(7, "", long(4*bound)))
+		case "metadata":
+			say(w, podList(7, `,"continue":"`+strings.Repeat("x", 4*bound)+`"`))
+		}
+	}), Options{MaxObject: bound})
+	if page, err := s.List(t.Context(), keepwatch.ListRequest{Continue: "many"}); err != nil || len(page.Objects) != 21 {
+		t.Errorf("got %d objects, %v", len(page.Objects), err)
+	}
+	for _, part := range []string{"long", "metadata"} {
+		_, err := s.List(t.Context(), keepwatch.ListRequest{Continue: part})
+		wantFailure(t, err, keepwatch.Undecodable, "list pods: an object is too long: more than 10000 bytes")
+	}
+}
+
+func TestListRequests(t *testing.T) {
+	var seen asked
+	answer := func(w http.ResponseWriter, r *http.Request) {
+		seen.note(r)
+		say(w, podList(700, ""))
+	}
+	widgets := schema.GroupVersionResource{Group: "example.com", Version: "v1beta1", Resource: "widgets"}
+	for name, test := range map[string]struct {
+		opts   Options
+		req    keepwatch.ListRequest
+		path   string
+		query  string
+		accept string
+	}{
+		"consistent":     {Options{}, keepwatch.ListRequest{}, "/api/v1/pods", "limit=500", "application/json"},
+		"not older":      {Options{}, keepwatch.ListRequest{NotOlderThan: 42}, "/api/v1/pods", "limit=500&resourceVersion=42&resourceVersionMatch=NotOlderThan", "application/json"},
+		"next page":      {Options{PageSize: 7}, keepwatch.ListRequest{NotOlderThan: 42, Continue: "tok"}, "/api/v1/pods", "limit=7&continue=tok", "application/json"},
+		"unpaged":        {Options{PageSize: -1}, keepwatch.ListRequest{}, "/api/v1/pods", "", "application/json"},
+		"group":          {Options{Resource: widgets}, keepwatch.ListRequest{}, "/apis/example.com/v1beta1/widgets", "limit=500", "application/json"},
+		"namespace":      {Options{Resource: widgets, Namespace: "ns"}, keepwatch.ListRequest{}, "/apis/example.com/v1beta1/namespaces/ns/widgets", "limit=500", "application/json"},
+		"odd namespace":  {Options{Namespace: "a/../b"}, keepwatch.ListRequest{}, "/api/v1/namespaces/a%2F..%2Fb/pods", "limit=500", "application/json"},
+		"selectors":      {Options{LabelSelector: "a in (b,c)", FieldSelector: "metadata.name=x"}, keepwatch.ListRequest{}, "/api/v1/pods", "limit=500&labelSelector=a+in+%28b%2Cc%29&fieldSelector=metadata.name%3Dx", "application/json"},
+		"table":          {Options{Form: TableRows}, keepwatch.ListRequest{}, "/api/v1/pods", "limit=500&includeObject=Metadata", "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"},
+		"metadata only":  {Options{Form: MetadataOnly}, keepwatch.ListRequest{}, "/api/v1/pods", "limit=500", "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json"},
+		"behind a proxy": {Options{}, keepwatch.ListRequest{}, "/clusters/one/api/v1/pods", "limit=500", "application/json"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := serve(t, "HTTP/1.1", answer)
+			if name == "behind a proxy" {
+				cfg.Host += "/clusters/one/"
+			}
+			s := newSource(t, cfg, test.opts)
+			if _, err := s.List(t.Context(), test.req); err != nil {
+				t.Fatal(err)
+			}
+			r := seen.take()[0]
+			want, _ := url.ParseQuery(test.query)
+			if r.URL.EscapedPath() != test.path || fmt.Sprint(r.URL.Query()) != fmt.Sprint(want) {
+				t.Errorf("asked for %s?%v\nwant %s?%v", r.URL.EscapedPath(), r.URL.Query(), test.path, want)
+			}
+			if got := r.Header.Get("Accept"); got != test.accept {
+				t.Errorf("accepts %q, want %q", got, test.accept)
+			}
+		})
+	}
+}
+
+// What the rest.Config says about the connection counts, and stays as it is.
+func TestConfig(t *testing.T) {
+	var seen asked
+	cfg := serve(t, "HTTP/2.0", func(w http.ResponseWriter, r *http.Request) {
+		seen.note(r)
+		say(w, podList(7, ""))
+	})
+	cfg.BearerToken = "secret"
+	cfg.Impersonate = rest.ImpersonationConfig{UserName: "jane", Groups: []string{"devs"}}
+	before := fmt.Sprintf("%#v", *cfg)
+	s := newSource(t, cfg, Options{})
+	if after := fmt.Sprintf("%#v", *cfg); after != before {
+		t.Errorf("New changed the configuration:\n%s\n%s", before, after)
+	}
+	own := rest.CopyConfig(cfg)
+	own.UserAgent, own.DisableCompression = "mine/1", true
+	for source, want := range map[*Source][2]string{
+		s:                            {"keepwatch/devel", "gzip"},
+		newSource(t, own, Options{}): {"mine/1", ""},
+	} {
+		if _, err := source.List(t.Context(), keepwatch.ListRequest{}); err != nil {
+			t.Fatal(err)
+		}
+		h := seen.take()[0].Header
+		if h.Get("Authorization") != "Bearer secret" || h.Get("Impersonate-User") != "jane" || h.Get("Impersonate-Group") != "devs" {
+			t.Errorf("credentials are missing in %v", h)
+		}
+		if h.Get("User-Agent") != want[0] || h.Get("Accept-Encoding") != want[1] {
+			t.Errorf("user agent %q, encoding %q; want %q", h.Get("User-Agent"), h.Get("Accept-Encoding"), want)
+		}
+	}
+}
+
+// The configuration's timeout bounds a page, and says so; it does not bound a
+// watch.
+func TestConfigTimeout(t *testing.T) {
+	over := make(chan struct{})
+	cfg := serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("watch") != "" {
+			say(w, podFrame("ADDED", "a", 6))
+			<-over
+			say(w, podFrame("ADDED", "b", 7))
+			return
+		}
+		say(w, `{"kind":`)
+		untilClosed(r)
+	})
+	cfg.Timeout = 20 * time.Millisecond
+	s := newSource(t, cfg, Options{})
+	w, err := s.Watch(t.Context(), 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	_, err = s.List(t.Context(), keepwatch.ListRequest{})
+	wantFailure(t, err, keepwatch.Unreachable, "list pods: no complete page within 20ms")
+	close(over) // later than the timeout after the watch began
+	batches, err := drain(w)
+	wantFailure(t, err, keepwatch.Ended)
+	wantHistory(t, batches, 5, 7, "ADDED a@6", "ADDED b@7")
+}
+
+func TestListCancelled(t *testing.T) {
+	overEach(t, func(w http.ResponseWriter, r *http.Request) {
+		say(w, `{"kind":"PodList",`)
+		untilClosed(r)
+	}, Options{}, func(t *testing.T, s *Source) {
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(10*time.Millisecond, cancel) // before or while it reads: both must end
+		_, err := s.List(ctx, keepwatch.ListRequest{})
+		wantFailure(t, err, keepwatch.Unreachable, "list pods: context canceled")
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("%v does not wrap the context's error", err)
+		}
+	})
+}
+
+func TestNewRefuses(t *testing.T) {
+	for name, test := range map[string]struct {
+		cfg  rest.Config
+		opts Options
+		word string
+	}{
+		"no resource":   {rest.Config{}, Options{}, "needs a name and a version"},
+		"no version":    {rest.Config{}, Options{Resource: schema.GroupVersionResource{Resource: "pods"}}, "needs a name and a version"},
+		"form":          {rest.Config{}, Options{Resource: pods, Form: 9}, "unknown form 9"},
+		"idle timeout":  {rest.Config{}, Options{Resource: pods, IdleTimeout: -1}, "must not be negative"},
+		"object bound":  {rest.Config{}, Options{Resource: pods, MaxObject: 2 << 30}, "between 1 byte and 1 GiB"},
+		"host":          {rest.Config{Host: "a b/c"}, Options{Resource: pods}, "server address"},
+		"certificates":  {rest.Config{Host: "https://h", TLSClientConfig: rest.TLSClientConfig{CAData: []byte("x")}}, Options{Resource: pods}, "connection settings"},
+		"missing files": {rest.Config{Host: "https://h", TLSClientConfig: rest.TLSClientConfig{CAFile: "/does/not/exist"}}, Options{Resource: pods}, "/does/not/exist"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := New(&test.cfg, test.opts)
+			if err == nil || !strings.Contains(err.Error(), test.word) {
+				t.Errorf("got %v, want an error about %q", err, test.word)
+			}
+		})
+	}
+}

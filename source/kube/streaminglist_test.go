@@ -1,0 +1,233 @@
+package kube
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keepwatch/keepwatch"
+)
+
+// gather is an emit function and what it was given.
+type gather struct{ names []string }
+
+func (g *gather) emit(objects []keepwatch.Object) error {
+	for _, o := range objects {
+		g.names = append(g.names, fmt.Sprintf("%s@%v", o.Key().Name, o.Revision()))
+	}
+	return nil
+}
+
+func TestStreamList(t *testing.T) {
+	answer := func(w http.ResponseWriter, r *http.Request) {
+		say(w, podFrame("ADDED", "a", 6), podFrame("ADDED", "b", 3))
+		say(w, endFrame(10))
+		say(w, podFrame("MODIFIED", "a", 11), bookmarkFrame(15))
+	}
+	overEach(t, answer, Options{}, func(t *testing.T, s *Source) {
+		var state gather
+		revision, w, err := s.StreamList(t.Context(), 0, state.emit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		if got := fmt.Sprint(state.names); revision != 10 || got != "[a@6 b@3]" {
+			t.Errorf("state %s at %v", got, revision)
+		}
+		batches, err := drain(w)
+		wantFailure(t, err, keepwatch.Ended, "watch pods: the server ended the stream")
+		wantHistory(t, batches, 10, 15, "MODIFIED a@11")
+	})
+}
+
+func TestStreamListRequest(t *testing.T) {
+	var seen asked
+	s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {
+		seen.note(r)
+		say(w, endFrame(50))
+	}), Options{LabelSelector: "a=b"})
+	for _, notOlderThan := range []keepwatch.Revision{0, 42} {
+		var state gather
+		revision, w, err := s.StreamList(t.Context(), notOlderThan, state.emit)
+		if err != nil || revision != 50 || state.names != nil {
+			t.Fatalf("got %v, %v, %v", state.names, revision, err)
+		}
+		w.Close()
+		q := seen.take()[0].URL.Query()
+		q.Del("timeoutSeconds")
+		want := "allowWatchBookmarks=true&labelSelector=a%3Db&"
+		if notOlderThan > 0 {
+			want += "resourceVersion=42&"
+		}
+		want += "resourceVersionMatch=NotOlderThan&sendInitialEvents=true&watch=true"
+		if got := q.Encode(); got != want {
+			t.Errorf("asked for %s\nwant %s", got, want)
+		}
+	}
+}
+
+// Changes may come before the end of the state: what is emitted and what the
+// watch begins with must add up.
+func TestStreamListWithChanges(t *testing.T) {
+	for name, test := range map[string]struct {
+		frames  []string
+		state   string
+		at      keepwatch.Revision
+		changes []string
+	}{
+		"changed": {
+			[]string{podFrame("ADDED", "a", 6), podFrame("MODIFIED", "a", 8), podFrame("ADDED", "b", 9), endFrame(12)},
+			"[a@6 a@8 b@9]", 12, nil,
+		},
+		"deleted": {
+			[]string{podFrame("ADDED", "a", 6), podFrame("MODIFIED", "a", 8), podFrame("DELETED", "a", 10), podFrame("ADDED", "b", 11), endFrame(12)},
+			"[a@6 a@8]", 9, []string{"DELETED a@10", "ADDED b@11"},
+		},
+		"deleted at the end": {
+			[]string{podFrame("ADDED", "a", 6), podFrame("DELETED", "a", 7), endFrame(7)},
+			"[a@6]", 6, []string{"DELETED a@7"},
+		},
+		"deleted, recreated, deleted": {
+			[]string{podFrame("ADDED", "a", 6), podFrame("DELETED", "a", 7), podFrame("ADDED", "a", 8), podFrame("DELETED", "a", 9), endFrame(12)},
+			"[a@6]", 6, []string{"DELETED a@7", "ADDED a@8", "DELETED a@9"},
+		},
+		"deleted what was not there": {
+			[]string{podFrame("DELETED", "a", 7), endFrame(12)},
+			"[]", 6, []string{"DELETED a@7"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) { say(w, test.frames...) }), Options{})
+			var state gather
+			revision, w, err := s.StreamList(t.Context(), 0, state.emit)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer w.Close()
+			if got := fmt.Sprint(state.names); got != test.state || revision != test.at {
+				t.Errorf("state %s at %v, want %s at %v", got, revision, test.state, test.at)
+			}
+			batches, err := drain(w)
+			wantFailure(t, err, keepwatch.Ended)
+			end := test.at
+			if test.changes != nil {
+				end = 12
+				if strings.HasSuffix(name, "end") {
+					end = 7
+				}
+			}
+			wantHistory(t, batches, test.at, end, test.changes...)
+		})
+	}
+}
+
+func TestStreamListSlices(t *testing.T) {
+	for name, test := range map[string]struct{ objects, padding int }{"many": {1700, 0}, "long": {20, 1 << 20}, "longer than a slice": {3, maxSliceBytes}} {
+		t.Run(name, func(t *testing.T) {
+			s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {
+				for i := range test.objects {
+					say(w, strings.Replace(podFrame("ADDED", fmt.Sprint(i), 6), `"spec":{}`, `"x":"`+strings.Repeat("x", test.padding)+`"`, 1))
+				}
+				say(w, endFrame(10))
+			}), Options{})
+			got := 0
+			_, w, err := s.StreamList(t.Context(), 0, func(objects []keepwatch.Object) error {
+				size := 0
+				for _, o := range objects {
+					if o.Key().Name != fmt.Sprint(got) {
+						t.Fatalf("object %s, want %d", o.Key(), got)
+					}
+					got++
+					size += len(o.(*Object).JSON())
+				}
+				if len(objects) == 0 || len(objects) > maxSliceObjects || size > maxSliceBytes && len(objects) > 1 {
+					t.Errorf("a slice of %d objects, %d bytes", len(objects), size)
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.Close()
+			if got != test.objects {
+				t.Errorf("%d objects", got)
+			}
+		})
+	}
+}
+
+func TestStreamListFails(t *testing.T) {
+	refuse := func(code int, reason, message string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(code)
+			say(w, statusText(code, reason, message, ""))
+		}
+	}
+	send := func(frames ...string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) { say(w, frames...) }
+	}
+	fault := func(code int, reason string) string {
+		return `{"type":"ERROR","object":` + statusText(code, reason, "no", "") + `}`
+	}
+	a := podFrame("ADDED", "a", 6)
+	var churn []string
+	for i := range maxHeldEvents + 1 {
+		churn = append(churn, podFrame("DELETED", fmt.Sprint(i), 7+i))
+	}
+	for name, test := range map[string]struct {
+		answer http.HandlerFunc
+		kind   keepwatch.FailureKind
+		word   string
+	}{
+		"422":                   {refuse(422, "Invalid", "sendInitialEvents is forbidden"), keepwatch.StreamingListUnsupported, "sendInitialEvents is forbidden"},
+		"400":                   {refuse(400, "BadRequest", "what?"), keepwatch.StreamingListUnsupported, "what?"},
+		"415":                   {refuse(415, "UnsupportedMediaType", "what?"), keepwatch.StreamingListUnsupported, "what?"},
+		"403":                   {refuse(403, "Forbidden", "pods is forbidden"), keepwatch.Forbidden, "list pods: pods is forbidden"},
+		"410":                   {refuse(410, "Expired", "too old"), keepwatch.Expired, "too old"},
+		"503":                   {refuse(503, "ServiceUnavailable", "later"), keepwatch.ServerError, "later"},
+		"refused in stream":     {send(fault(422, "Invalid")), keepwatch.StreamingListUnsupported, "no"},
+		"expired in stream":     {send(a, fault(410, "Expired")), keepwatch.Expired, "no"},
+		"ends at once":          {send(), keepwatch.StreamingListUnsupported, "the server ended the stream"},
+		"ends early":            {send(a), keepwatch.StreamingListUnsupported, "the server ended the stream"},
+		"ordinary bookmark":     {send(a, bookmarkFrame(10), endFrame(11)), keepwatch.StreamingListUnsupported, "a bookmark at revision 10 does not end the state"},
+		"falls silent":          {func(w http.ResponseWriter, r *http.Request) { say(w, a); untilClosed(r) }, keepwatch.StreamingListUnsupported, "silent for 30ms"},
+		"silent from the start": {func(w http.ResponseWriter, r *http.Request) { say(w); untilClosed(r) }, keepwatch.StreamingListUnsupported, "silent for 30ms"},
+		"a list instead":        {send(podList(7, "", pod("a", 3))), keepwatch.ProtocolViolation, "unknown event type"},
+		"cut off":               {func(w http.ResponseWriter, r *http.Request) { say(w, a); cutOff() }, keepwatch.Unreachable, "EOF"},
+		"torn":                  {send(a, a[:30]), keepwatch.Undecodable, "EOF"},
+		"end behind":            {send(a, endFrame(5)), keepwatch.ProtocolViolation, "behind 6"},
+		"old deletion":          {send(a, podFrame("DELETED", "b", 6), endFrame(10)), keepwatch.ProtocolViolation, "ns/b was deleted at revision 6, behind 6"},
+		"stale":                 {send(endFrame(4)), keepwatch.StaleReplica, "revision 4 when asked for 5"},
+		"endless changes":       {send(churn...), keepwatch.StreamingListUnsupported, "10000 changes and no end"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSource(t, serve(t, "HTTP/1.1", test.answer), Options{})
+			if strings.Contains(test.word, "30ms") {
+				s.endTimeout = 30 * time.Millisecond
+			}
+			var state gather
+			revision, w, err := s.StreamList(t.Context(), 5, state.emit)
+			wantFailure(t, err, test.kind, "list pods: ", test.word)
+			if revision != 0 || w != nil {
+				t.Errorf("got revision %v and watch %v with an error", revision, w)
+			}
+		})
+	}
+}
+
+func TestStreamListEmitFails(t *testing.T) {
+	full := errors.New("disk full")
+	for _, frames := range [][]string{
+		{podFrame("ADDED", "a", 6), endFrame(10)},
+		{podFrame("ADDED", "a", 6), podFrame("DELETED", "a", 7), endFrame(10)},
+	} {
+		s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) { say(w, frames...) }), Options{})
+		_, w, err := s.StreamList(t.Context(), 0, func([]keepwatch.Object) error { return full })
+		if err != full || w != nil {
+			t.Errorf("got %v, %v; want %v as it is", w, err, full)
+		}
+	}
+}
