@@ -1,0 +1,101 @@
+// Keepwatch keeps live copies of Kubernetes state. Its subcommands are described by
+// `keepwatch --help`.
+//
+// Exit codes: 0 asked to end, 1 error, 2 usage, 130 interrupted. Data goes to stdout, words for
+// people to stderr.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// The exit codes besides 0, which is for an end that was asked for.
+const (
+	codeError       = 1
+	codeUsage       = 2
+	codeInterrupted = 130
+)
+
+// exitError ends the process with a code of its own. An error without a message prints nothing.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return ""
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+// run is main without the process: it returns the exit code.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	logger := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	klog.SetSlogLogger(logger)
+	root := newRootCommand()
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	code := codeError
+	if exit, ok := errors.AsType[*exitError](err); ok {
+		code = exit.code
+	}
+	if message := err.Error(); message != "" {
+		fmt.Fprintln(stderr, "keepwatch: "+message)
+	}
+	if code == codeUsage {
+		fmt.Fprintln(stderr, "See 'keepwatch --help'.")
+	}
+	return code
+}
+
+// newRootCommand is the command without a subcommand.
+func newRootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "keepwatch",
+		Short:         "Keep live copies of Kubernetes state and never lose the place",
+		Args:          usage(cobra.NoArgs),
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return cmd.Help()
+		},
+	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{codeUsage, err} })
+	root.AddCommand(newServeCommand(), newVersionCommand())
+	return root
+}
+
+// usage makes wrong arguments an error of usage.
+func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return &exitError{codeUsage, err}
+		}
+		return nil
+	}
+}

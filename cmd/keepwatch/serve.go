@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keepwatch/keepwatch/controlplane"
+)
+
+const serveHelp = `Serve the Kubernetes API from one process, over an embedded etcd.
+
+It is a real API server without a cluster behind it: custom resource definitions with validation,
+defaulting, subresources and conversion, server-side apply, watches, discovery and OpenAPI, and the
+built-in kinds of the core, apps, autoscaling, batch, coordination, discovery, events, networking,
+node, policy, rbac, scheduling and storage groups.
+
+No controllers run. Nothing schedules or starts pods, nothing creates the pods of a Deployment,
+nothing collects what an owner leaves behind, nothing renews or expires but events (after an hour).
+Only the contents of deleted namespaces are deleted. A deleted pod is gone at once.
+
+Not enforced: RBAC (whoever has the token may do everything; impersonation works), quotas, limits,
+admission beyond namespaces, and what the specs of built-in kinds mean: their structure, names and
+metadata are checked, their values are not. Only common defaults are set. No addresses or ports are
+allocated to services.`
+
+func newServeCommand() *cobra.Command {
+	var options controlplane.Options
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve the Kubernetes API from this process, over an embedded etcd",
+		Long:  serveHelp,
+		Example: `  keepwatch serve
+  keepwatch serve --data-dir ./data --listen 127.0.0.1:0
+  kubectl --kubeconfig ./keepwatch.kubeconfig get namespaces`,
+		Args: usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return serve(cmd.Context(), options, cmd.ErrOrStderr())
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&options.DataDir, "data-dir", "", "keep all data in this folder (default a temporary one, removed at the end)")
+	flags.StringVar(&options.Listen, "listen", "127.0.0.1:6443", "serve HTTPS on this address; port 0 takes a free one")
+	flags.StringVar(&options.Kubeconfig, "kubeconfig-out", "./keepwatch.kubeconfig", "write a kubeconfig for the server to this file once it is ready")
+	flags.StringVar(&options.Token, "token", "", "bearer token of the one user (default the one in the data folder, or a new one)")
+	flags.StringSliceVar(&options.Etcd.Servers, "etcd-servers", nil, "use this etcd (scheme://host:port, comma separated) instead of the embedded one")
+	flags.StringVar(&options.Etcd.CAFile, "etcd-cafile", "", "certificate authority of --etcd-servers")
+	flags.StringVar(&options.Etcd.CertFile, "etcd-certfile", "", "client certificate for --etcd-servers")
+	flags.StringVar(&options.Etcd.KeyFile, "etcd-keyfile", "", "key of --etcd-certfile")
+	return cmd
+}
+
+// serve runs a server until ctx ends.
+func serve(ctx context.Context, options controlplane.Options, stderr io.Writer) error {
+	start := time.Now()
+	options.Logger = slog.New(slog.NewTextHandler(stderr, nil))
+	server, err := controlplane.New(options)
+	if err != nil {
+		return &exitError{codeUsage, err}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- server.Run(ctx) }()
+	select {
+	case <-server.Ready():
+		kept := "temporary data in "
+		if options.DataDir != "" {
+			kept = "data in "
+		}
+		fmt.Fprintf(stderr, "keepwatch: ready in %.1fs at %s, kubeconfig %s, %s%s\n",
+			time.Since(start).Seconds(), server.RESTConfig().Host, options.Kubeconfig, kept, server.DataDir())
+		return <-ended
+	case err := <-ended:
+		return err
+	}
+}

@@ -1,0 +1,35 @@
+package controlplane
+
+import (
+	"net/http"
+	"strings"
+
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
+	"k8s.io/apiserver/pkg/authentication/request/union"
+	"k8s.io/apiserver/pkg/authentication/user"
+)
+
+// AdminUser is the name of the token's user.
+const AdminUser = "keepwatch-admin"
+
+// newAuthenticator knows one token. Without it only health checks are answered; everything else
+// is 401.
+func newAuthenticator(token string) authenticator.Request {
+	admin := &user.DefaultInfo{Name: AdminUser, Groups: []string{user.SystemPrivilegedGroup, user.AllAuthenticated}}
+	tokens := authenticatorfactory.NewFromTokens(map[string]*user.DefaultInfo{token: admin}, nil)
+	return union.New(tokens, authenticator.RequestFunc(anonymousHealth))
+}
+
+// anonymousHealth lets anyone ask for the server's health, and nothing else.
+func anonymousHealth(r *http.Request) (*authenticator.Response, bool, error) {
+	if r.Header.Get("Authorization") != "" || !isHealthPath(r.URL.Path) {
+		return nil, false, nil
+	}
+	return &authenticator.Response{User: &user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}}}, true, nil
+}
+
+func isHealthPath(path string) bool {
+	first, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	return first == "livez" || first == "readyz" || first == "healthz"
+}

@@ -1,0 +1,142 @@
+package builtin
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// addDefaults registers the defaults that are set when an object is read from a request or from the
+// storage. They are the values of the Kubernetes API that controllers under test rely on, not all
+// of them.
+func addDefaults(scheme *runtime.Scheme) error {
+	byType[corev1.Namespace](scheme, defaultNamespace)
+	byType[corev1.Pod](scheme, func(o *corev1.Pod) { defaultPod(o) })
+	byType[corev1.PodTemplate](scheme, func(o *corev1.PodTemplate) { defaultPodSpec(&o.Template.Spec) })
+	byType[corev1.Service](scheme, defaultService)
+	byType[corev1.Secret](scheme, defaultSecret)
+	byType[corev1.PersistentVolume](scheme, func(o *corev1.PersistentVolume) {
+		fill(&o.Spec.PersistentVolumeReclaimPolicy, corev1.PersistentVolumeReclaimRetain)
+		point(&o.Spec.VolumeMode, corev1.PersistentVolumeFilesystem)
+	})
+	byType[corev1.PersistentVolumeClaim](scheme, func(o *corev1.PersistentVolumeClaim) {
+		point(&o.Spec.VolumeMode, corev1.PersistentVolumeFilesystem)
+	})
+	byType[corev1.ReplicationController](scheme, defaultReplicationController)
+	byType[appsv1.Deployment](scheme, defaultDeployment)
+	byType[appsv1.ReplicaSet](scheme, func(o *appsv1.ReplicaSet) {
+		point(&o.Spec.Replicas, 1)
+		defaultPodSpec(&o.Spec.Template.Spec)
+	})
+	byType[appsv1.StatefulSet](scheme, defaultStatefulSet)
+	byType[appsv1.DaemonSet](scheme, defaultDaemonSet)
+	byType[batchv1.Job](scheme, func(o *batchv1.Job) { defaultJob(&o.Spec) })
+	byType[batchv1.CronJob](scheme, defaultCronJob)
+	byType[networkingv1.NetworkPolicy](scheme, defaultNetworkPolicy)
+	byType[autoscalingv2.HorizontalPodAutoscaler](scheme, func(o *autoscalingv2.HorizontalPodAutoscaler) {
+		point(&o.Spec.MinReplicas, 1)
+	})
+	byType[rbacv1.RoleBinding](scheme, func(o *rbacv1.RoleBinding) {
+		fill(&o.RoleRef.APIGroup, rbacv1.GroupName)
+		defaultSubjects(o.Subjects)
+	})
+	byType[rbacv1.ClusterRoleBinding](scheme, func(o *rbacv1.ClusterRoleBinding) {
+		fill(&o.RoleRef.APIGroup, rbacv1.GroupName)
+		defaultSubjects(o.Subjects)
+	})
+	byType[storagev1.StorageClass](scheme, func(o *storagev1.StorageClass) {
+		point(&o.ReclaimPolicy, corev1.PersistentVolumeReclaimDelete)
+		point(&o.VolumeBindingMode, storagev1.VolumeBindingImmediate)
+	})
+	return nil
+}
+
+// byType registers set for *T, which must be an API object.
+func byType[T any](scheme *runtime.Scheme, set func(*T)) {
+	scheme.AddTypeDefaultingFunc(any(new(T)).(runtime.Object), func(obj any) { set(obj.(*T)) })
+}
+
+// fill sets a field that has its zero value.
+func fill[T comparable](at *T, value T) {
+	var zero T
+	if *at == zero {
+		*at = value
+	}
+}
+
+// point sets a pointer that is nil.
+func point[T any](at **T, value T) {
+	if *at == nil {
+		*at = &value
+	}
+}
+
+// defaultNamespace sets the label by which namespaces are selected. A generated name isn't known
+// yet; its label comes when the object is read back.
+func defaultNamespace(ns *corev1.Namespace) {
+	if ns.Name == "" {
+		return
+	}
+	if ns.Labels == nil {
+		ns.Labels = map[string]string{}
+	}
+	ns.Labels[corev1.LabelMetadataName] = ns.Name
+}
+
+// defaultSecret also merges stringData into data, where it is kept.
+func defaultSecret(s *corev1.Secret) {
+	fill(&s.Type, corev1.SecretTypeOpaque)
+	for key, value := range s.StringData {
+		if s.Data == nil {
+			s.Data = map[string][]byte{}
+		}
+		s.Data[key] = []byte(value)
+	}
+	s.StringData = nil
+}
+
+func defaultService(s *corev1.Service) {
+	fill(&s.Spec.Type, corev1.ServiceTypeClusterIP)
+	fill(&s.Spec.SessionAffinity, corev1.ServiceAffinityNone)
+	for i := range s.Spec.Ports {
+		port := &s.Spec.Ports[i]
+		fill(&port.Protocol, corev1.ProtocolTCP)
+		if port.TargetPort == (intstr.IntOrString{}) || port.TargetPort == intstr.FromString("") {
+			port.TargetPort = intstr.FromInt32(port.Port)
+		}
+	}
+	if s.Spec.Type == corev1.ServiceTypeExternalName {
+		return
+	}
+	point(&s.Spec.InternalTrafficPolicy, corev1.ServiceInternalTrafficPolicyCluster)
+	if s.Spec.Type != corev1.ServiceTypeClusterIP {
+		fill(&s.Spec.ExternalTrafficPolicy, corev1.ServiceExternalTrafficPolicyCluster)
+	}
+	if s.Spec.Type == corev1.ServiceTypeLoadBalancer {
+		point(&s.Spec.AllocateLoadBalancerNodePorts, true)
+	}
+}
+
+func defaultSubjects(subjects []rbacv1.Subject) {
+	for i := range subjects {
+		if kind := subjects[i].Kind; kind == rbacv1.UserKind || kind == rbacv1.GroupKind {
+			fill(&subjects[i].APIGroup, rbacv1.GroupName)
+		}
+	}
+}
+
+func defaultNetworkPolicy(p *networkingv1.NetworkPolicy) {
+	if len(p.Spec.PolicyTypes) > 0 {
+		return
+	}
+	p.Spec.PolicyTypes = []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}
+	if len(p.Spec.Egress) > 0 {
+		p.Spec.PolicyTypes = append(p.Spec.PolicyTypes, networkingv1.PolicyTypeEgress)
+	}
+}

@@ -1,0 +1,162 @@
+package builtin
+
+import (
+	"maps"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+func defaultPod(pod *corev1.Pod) {
+	point(&pod.Spec.EnableServiceLinks, corev1.DefaultEnableServiceLinks)
+	defaultPodSpec(&pod.Spec)
+	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			defaultRequests(&containers[i].Resources)
+		}
+	}
+}
+
+// defaultRequests asks for as much as the limits allow where a pod doesn't say.
+func defaultRequests(r *corev1.ResourceRequirements) {
+	for name, limit := range r.Limits {
+		if r.Requests == nil {
+			r.Requests = corev1.ResourceList{}
+		}
+		if _, ok := r.Requests[name]; !ok {
+			r.Requests[name] = limit.DeepCopy()
+		}
+	}
+}
+
+func defaultPodSpec(spec *corev1.PodSpec) {
+	fill(&spec.DNSPolicy, corev1.DNSClusterFirst)
+	fill(&spec.RestartPolicy, corev1.RestartPolicyAlways)
+	fill(&spec.SchedulerName, corev1.DefaultSchedulerName)
+	point(&spec.SecurityContext, corev1.PodSecurityContext{})
+	point(&spec.TerminationGracePeriodSeconds, int64(corev1.DefaultTerminationGracePeriodSeconds))
+	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+		for i := range containers {
+			defaultContainer(&containers[i])
+		}
+	}
+}
+
+func defaultContainer(c *corev1.Container) {
+	fill(&c.ImagePullPolicy, pullPolicy(c.Image))
+	fill(&c.TerminationMessagePath, corev1.TerminationMessagePathDefault)
+	fill(&c.TerminationMessagePolicy, corev1.TerminationMessageReadFile)
+	for i := range c.Ports {
+		fill(&c.Ports[i].Protocol, corev1.ProtocolTCP)
+	}
+	for _, probe := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe, c.StartupProbe} {
+		if probe != nil {
+			defaultProbe(probe)
+		}
+	}
+}
+
+// pullPolicy is Always for an image without a tag or digest, or tagged latest.
+func pullPolicy(image string) corev1.PullPolicy {
+	name := image[strings.LastIndex(image, "/")+1:]
+	_, tag, tagged := strings.Cut(name, ":")
+	digest := strings.Contains(name, "@")
+	if !digest && (!tagged || tag == "latest") {
+		return corev1.PullAlways
+	}
+	return corev1.PullIfNotPresent
+}
+
+func defaultProbe(p *corev1.Probe) {
+	fill(&p.TimeoutSeconds, 1)
+	fill(&p.PeriodSeconds, 10)
+	fill(&p.SuccessThreshold, 1)
+	fill(&p.FailureThreshold, 3)
+	if p.HTTPGet != nil {
+		fill(&p.HTTPGet.Path, "/")
+		fill(&p.HTTPGet.Scheme, corev1.URISchemeHTTP)
+	}
+}
+
+func defaultReplicationController(rc *corev1.ReplicationController) {
+	point(&rc.Spec.Replicas, 1)
+	if rc.Spec.Template == nil {
+		return
+	}
+	defaultPodSpec(&rc.Spec.Template.Spec)
+	if len(rc.Spec.Selector) == 0 {
+		rc.Spec.Selector = maps.Clone(rc.Spec.Template.Labels)
+	}
+	if len(rc.Labels) == 0 {
+		rc.Labels = maps.Clone(rc.Spec.Template.Labels)
+	}
+}
+
+func defaultDeployment(d *appsv1.Deployment) {
+	point(&d.Spec.Replicas, 1)
+	point(&d.Spec.RevisionHistoryLimit, 10)
+	point(&d.Spec.ProgressDeadlineSeconds, 600)
+	strategy := &d.Spec.Strategy
+	fill(&strategy.Type, appsv1.RollingUpdateDeploymentStrategyType)
+	if strategy.Type == appsv1.RollingUpdateDeploymentStrategyType {
+		point(&strategy.RollingUpdate, appsv1.RollingUpdateDeployment{})
+		point(&strategy.RollingUpdate.MaxUnavailable, intstr.FromString("25%"))
+		point(&strategy.RollingUpdate.MaxSurge, intstr.FromString("25%"))
+	}
+	defaultPodSpec(&d.Spec.Template.Spec)
+}
+
+func defaultStatefulSet(s *appsv1.StatefulSet) {
+	point(&s.Spec.Replicas, 1)
+	point(&s.Spec.RevisionHistoryLimit, 10)
+	fill(&s.Spec.PodManagementPolicy, appsv1.OrderedReadyPodManagement)
+	strategy := &s.Spec.UpdateStrategy
+	if strategy.Type == "" {
+		strategy.Type = appsv1.RollingUpdateStatefulSetStrategyType
+		point(&strategy.RollingUpdate, appsv1.RollingUpdateStatefulSetStrategy{})
+	}
+	if strategy.RollingUpdate != nil {
+		point(&strategy.RollingUpdate.Partition, 0)
+	}
+	point(&s.Spec.PersistentVolumeClaimRetentionPolicy, appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{})
+	fill(&s.Spec.PersistentVolumeClaimRetentionPolicy.WhenDeleted, appsv1.RetainPersistentVolumeClaimRetentionPolicyType)
+	fill(&s.Spec.PersistentVolumeClaimRetentionPolicy.WhenScaled, appsv1.RetainPersistentVolumeClaimRetentionPolicyType)
+	defaultPodSpec(&s.Spec.Template.Spec)
+	for i := range s.Spec.VolumeClaimTemplates {
+		point(&s.Spec.VolumeClaimTemplates[i].Spec.VolumeMode, corev1.PersistentVolumeFilesystem)
+	}
+}
+
+func defaultDaemonSet(d *appsv1.DaemonSet) {
+	point(&d.Spec.RevisionHistoryLimit, 10)
+	strategy := &d.Spec.UpdateStrategy
+	fill(&strategy.Type, appsv1.RollingUpdateDaemonSetStrategyType)
+	if strategy.Type == appsv1.RollingUpdateDaemonSetStrategyType {
+		point(&strategy.RollingUpdate, appsv1.RollingUpdateDaemonSet{})
+		point(&strategy.RollingUpdate.MaxUnavailable, intstr.FromInt32(1))
+		point(&strategy.RollingUpdate.MaxSurge, intstr.FromInt32(0))
+	}
+	defaultPodSpec(&d.Spec.Template.Spec)
+}
+
+func defaultJob(spec *batchv1.JobSpec) {
+	if spec.Completions == nil && spec.Parallelism == nil {
+		point(&spec.Completions, 1)
+	}
+	point(&spec.Parallelism, 1)
+	point(&spec.BackoffLimit, 6)
+	point(&spec.CompletionMode, batchv1.NonIndexedCompletion)
+	point(&spec.Suspend, false)
+	defaultPodSpec(&spec.Template.Spec)
+}
+
+func defaultCronJob(c *batchv1.CronJob) {
+	fill(&c.Spec.ConcurrencyPolicy, batchv1.AllowConcurrent)
+	point(&c.Spec.Suspend, false)
+	point(&c.Spec.SuccessfulJobsHistoryLimit, 3)
+	point(&c.Spec.FailedJobsHistoryLimit, 1)
+	defaultPodSpec(&c.Spec.JobTemplate.Spec.Template.Spec)
+}

@@ -1,0 +1,121 @@
+package builtin
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	batchv1 "k8s.io/api/batch/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	nodev1 "k8s.io/api/node/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/api/validation/path"
+)
+
+// eventTTL is how long events are kept, in seconds: kube-apiserver's default of --event-ttl.
+const eventTTL = 3600
+
+// table lists the built-in kinds. Groups stand in the order in which discovery shows them.
+var table = []*kind{
+	{gv: corev1.SchemeGroupVersion, resource: "namespaces", object: &corev1.Namespace{}, list: &corev1.NamespaceList{},
+		short: []string{"ns"}, name: validation.ValidateNamespaceName,
+		status: ownStatus, prepare: prepareNamespace, fields: namespaceFields, returnsDeleted: true},
+	{gv: corev1.SchemeGroupVersion, resource: "pods", object: &corev1.Pod{}, list: &corev1.PodList{},
+		namespaced: true, short: []string{"po"}, inAll: true,
+		status: ownStatus, counts: countSpec, prepare: preparePod, fields: podFields, indexed: "spec.nodeName", returnsDeleted: true},
+	{gv: corev1.SchemeGroupVersion, resource: "services", object: &corev1.Service{}, list: &corev1.ServiceList{},
+		namespaced: true, short: []string{"svc"}, inAll: true, name: validation.NameIsDNSLabel,
+		status: ownStatus, putCreates: true, fields: serviceFields, path: "services/specs", returnsDeleted: true},
+	{gv: corev1.SchemeGroupVersion, resource: "endpoints", object: &corev1.Endpoints{}, list: &corev1.EndpointsList{},
+		namespaced: true, short: []string{"ep"}, putCreates: true, path: "services/endpoints"},
+	{gv: corev1.SchemeGroupVersion, resource: "configmaps", object: &corev1.ConfigMap{}, list: &corev1.ConfigMapList{},
+		namespaced: true, short: []string{"cm"}},
+	{gv: corev1.SchemeGroupVersion, resource: "secrets", object: &corev1.Secret{}, list: &corev1.SecretList{},
+		namespaced: true, fields: secretFields},
+	{gv: corev1.SchemeGroupVersion, resource: "serviceaccounts", object: &corev1.ServiceAccount{}, list: &corev1.ServiceAccountList{},
+		namespaced: true, short: []string{"sa"}, returnsDeleted: true},
+	{gv: corev1.SchemeGroupVersion, resource: "nodes", object: &corev1.Node{}, list: &corev1.NodeList{},
+		short: []string{"no"}, status: givenStatus, fields: nodeFields, path: "minions"},
+	{gv: corev1.SchemeGroupVersion, alias: eventsv1.SchemeGroupVersion, resource: "events", object: &corev1.Event{}, list: &corev1.EventList{},
+		namespaced: true, short: []string{"ev"}, putCreates: true, fields: eventFields, ttl: eventTTL},
+	{gv: corev1.SchemeGroupVersion, resource: "persistentvolumes", object: &corev1.PersistentVolume{}, list: &corev1.PersistentVolumeList{},
+		short: []string{"pv"}, status: ownStatus, prepare: preparePersistentVolume, returnsDeleted: true},
+	{gv: corev1.SchemeGroupVersion, resource: "persistentvolumeclaims", object: &corev1.PersistentVolumeClaim{}, list: &corev1.PersistentVolumeClaimList{},
+		namespaced: true, short: []string{"pvc"}, status: ownStatus, prepare: preparePersistentVolumeClaim, returnsDeleted: true},
+	{gv: corev1.SchemeGroupVersion, resource: "resourcequotas", object: &corev1.ResourceQuota{}, list: &corev1.ResourceQuotaList{},
+		namespaced: true, short: []string{"quota"}, status: ownStatus, returnsDeleted: true},
+	{gv: corev1.SchemeGroupVersion, resource: "limitranges", object: &corev1.LimitRange{}, list: &corev1.LimitRangeList{},
+		namespaced: true, short: []string{"limits"}, putCreates: true},
+	{gv: corev1.SchemeGroupVersion, resource: "replicationcontrollers", object: &corev1.ReplicationController{}, list: &corev1.ReplicationControllerList{},
+		namespaced: true, short: []string{"rc"}, inAll: true, status: ownStatus, counts: countSpec,
+		replicas: replicationControllerReplicas, fields: replicationControllerFields, path: "controllers"},
+	{gv: corev1.SchemeGroupVersion, resource: "podtemplates", object: &corev1.PodTemplate{}, list: &corev1.PodTemplateList{},
+		namespaced: true, counts: countContent, returnsDeleted: true},
+
+	{gv: appsv1.SchemeGroupVersion, resource: "deployments", object: &appsv1.Deployment{}, list: &appsv1.DeploymentList{},
+		namespaced: true, short: []string{"deploy"}, inAll: true,
+		status: ownStatus, counts: countSpecAndAnnotations, replicas: deploymentReplicas},
+	{gv: appsv1.SchemeGroupVersion, resource: "replicasets", object: &appsv1.ReplicaSet{}, list: &appsv1.ReplicaSetList{},
+		namespaced: true, short: []string{"rs"}, inAll: true,
+		status: ownStatus, counts: countSpec, replicas: replicaSetReplicas, fields: replicaSetFields},
+	{gv: appsv1.SchemeGroupVersion, resource: "statefulsets", object: &appsv1.StatefulSet{}, list: &appsv1.StatefulSetList{},
+		namespaced: true, short: []string{"sts"}, inAll: true, name: validation.NameIsDNSLabel,
+		status: ownStatus, counts: countSpec, replicas: statefulSetReplicas},
+	{gv: appsv1.SchemeGroupVersion, resource: "daemonsets", object: &appsv1.DaemonSet{}, list: &appsv1.DaemonSetList{},
+		namespaced: true, short: []string{"ds"}, inAll: true, status: ownStatus, counts: countSpec},
+	{gv: appsv1.SchemeGroupVersion, resource: "controllerrevisions", object: &appsv1.ControllerRevision{}, list: &appsv1.ControllerRevisionList{},
+		namespaced: true},
+
+	{gv: autoscalingv2.SchemeGroupVersion, alias: autoscalingv1.SchemeGroupVersion, resource: "horizontalpodautoscalers", object: &autoscalingv2.HorizontalPodAutoscaler{},
+		list: &autoscalingv2.HorizontalPodAutoscalerList{}, namespaced: true, short: []string{"hpa"}, inAll: true,
+		status: ownStatus},
+
+	{gv: batchv1.SchemeGroupVersion, resource: "jobs", object: &batchv1.Job{}, list: &batchv1.JobList{},
+		namespaced: true, inAll: true, status: ownStatus, counts: countSpec, fields: jobFields},
+	{gv: batchv1.SchemeGroupVersion, resource: "cronjobs", object: &batchv1.CronJob{}, list: &batchv1.CronJobList{},
+		namespaced: true, short: []string{"cj"}, inAll: true, status: ownStatus, counts: countSpec},
+
+	{gv: networkingv1.SchemeGroupVersion, resource: "ingresses", object: &networkingv1.Ingress{}, list: &networkingv1.IngressList{},
+		namespaced: true, short: []string{"ing"}, status: ownStatus, counts: countSpec, path: "ingress"},
+	{gv: networkingv1.SchemeGroupVersion, resource: "ingressclasses", object: &networkingv1.IngressClass{}, list: &networkingv1.IngressClassList{},
+		counts: countSpec},
+	{gv: networkingv1.SchemeGroupVersion, resource: "networkpolicies", object: &networkingv1.NetworkPolicy{}, list: &networkingv1.NetworkPolicyList{},
+		namespaced: true, short: []string{"netpol"}, counts: countSpec},
+
+	{gv: policyv1.SchemeGroupVersion, resource: "poddisruptionbudgets", object: &policyv1.PodDisruptionBudget{}, list: &policyv1.PodDisruptionBudgetList{},
+		namespaced: true, short: []string{"pdb"}, status: ownStatus, counts: countSpec, putNeedsVersion: true},
+
+	{gv: rbacv1.SchemeGroupVersion, resource: "roles", object: &rbacv1.Role{}, list: &rbacv1.RoleList{},
+		namespaced: true, name: path.ValidatePathSegmentName, putCreates: true},
+	{gv: rbacv1.SchemeGroupVersion, resource: "rolebindings", object: &rbacv1.RoleBinding{}, list: &rbacv1.RoleBindingList{},
+		namespaced: true, name: path.ValidatePathSegmentName, putCreates: true},
+	{gv: rbacv1.SchemeGroupVersion, resource: "clusterroles", object: &rbacv1.ClusterRole{}, list: &rbacv1.ClusterRoleList{},
+		name: path.ValidatePathSegmentName, putCreates: true},
+	{gv: rbacv1.SchemeGroupVersion, resource: "clusterrolebindings", object: &rbacv1.ClusterRoleBinding{}, list: &rbacv1.ClusterRoleBindingList{},
+		name: path.ValidatePathSegmentName, putCreates: true},
+
+	{gv: storagev1.SchemeGroupVersion, resource: "storageclasses", object: &storagev1.StorageClass{}, list: &storagev1.StorageClassList{},
+		short: []string{"sc"}, returnsDeleted: true},
+	{gv: storagev1.SchemeGroupVersion, resource: "volumeattachments", object: &storagev1.VolumeAttachment{}, list: &storagev1.VolumeAttachmentList{},
+		status: strictStatus, putNeedsVersion: true, returnsDeleted: true},
+	{gv: storagev1.SchemeGroupVersion, resource: "csinodes", object: &storagev1.CSINode{}, list: &storagev1.CSINodeList{}, putNeedsVersion: true, returnsDeleted: true},
+	{gv: storagev1.SchemeGroupVersion, resource: "csidrivers", object: &storagev1.CSIDriver{}, list: &storagev1.CSIDriverList{}, putNeedsVersion: true, returnsDeleted: true},
+	{gv: storagev1.SchemeGroupVersion, resource: "csistoragecapacities", object: &storagev1.CSIStorageCapacity{}, list: &storagev1.CSIStorageCapacityList{},
+		namespaced: true, putNeedsVersion: true},
+
+	{gv: schedulingv1.SchemeGroupVersion, resource: "priorityclasses", object: &schedulingv1.PriorityClass{}, list: &schedulingv1.PriorityClassList{},
+		short: []string{"pc"}, counts: countCreation},
+	{gv: coordinationv1.SchemeGroupVersion, resource: "leases", object: &coordinationv1.Lease{}, list: &coordinationv1.LeaseList{},
+		namespaced: true, putCreates: true, putNeedsVersion: true},
+	{gv: discoveryv1.SchemeGroupVersion, resource: "endpointslices", object: &discoveryv1.EndpointSlice{}, list: &discoveryv1.EndpointSliceList{},
+		namespaced: true, counts: countContent},
+	{gv: nodev1.SchemeGroupVersion, resource: "runtimeclasses", object: &nodev1.RuntimeClass{}, list: &nodev1.RuntimeClassList{},
+		putCreates: true, putNeedsVersion: true},
+}

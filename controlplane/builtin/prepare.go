@@ -1,0 +1,63 @@
+package builtin
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// prepareNamespace makes a new namespace active, and holds it until its contents are deleted.
+func prepareNamespace(obj runtime.Object) {
+	ns := obj.(*corev1.Namespace)
+	ns.Status.Phase = corev1.NamespaceActive
+	if !slices.Contains(ns.Spec.Finalizers, corev1.FinalizerKubernetes) {
+		ns.Spec.Finalizers = append(ns.Spec.Finalizers, corev1.FinalizerKubernetes)
+	}
+}
+
+// keepNamespaceFinalizers leaves spec.finalizers to the finalize subresource.
+func keepNamespaceFinalizers(obj, old runtime.Object) {
+	obj.(*corev1.Namespace).Spec.Finalizers = old.(*corev1.Namespace).Spec.Finalizers
+}
+
+func preparePod(obj runtime.Object) {
+	pod := obj.(*corev1.Pod)
+	pod.Status.Phase = corev1.PodPending
+	pod.Status.QOSClass = qosClass(&pod.Spec)
+}
+
+// qosClass is a pod's quality-of-service class by the rules of the Pod API: BestEffort when nothing
+// is requested or limited, Guaranteed when every container has CPU and memory limits equal to its
+// requests, Burstable otherwise.
+func qosClass(spec *corev1.PodSpec) corev1.PodQOSClass {
+	counted := []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}
+	any, guaranteed := false, true
+	for _, c := range slices.Concat(spec.InitContainers, spec.Containers) {
+		for _, name := range counted {
+			limit, limited := c.Resources.Limits[name]
+			request, requested := c.Resources.Requests[name]
+			any = any || limited && !limit.IsZero() || requested && !request.IsZero()
+			guaranteed = guaranteed && limited && !limit.IsZero() && limit.Cmp(request) == 0
+		}
+	}
+	switch {
+	case !any:
+		return corev1.PodQOSBestEffort
+	case guaranteed:
+		return corev1.PodQOSGuaranteed
+	default:
+		return corev1.PodQOSBurstable
+	}
+}
+
+func preparePersistentVolume(obj runtime.Object) {
+	now := metav1.Now()
+	status := &obj.(*corev1.PersistentVolume).Status
+	status.Phase, status.LastPhaseTransitionTime = corev1.VolumePending, &now
+}
+
+func preparePersistentVolumeClaim(obj runtime.Object) {
+	obj.(*corev1.PersistentVolumeClaim).Status.Phase = corev1.ClaimPending
+}

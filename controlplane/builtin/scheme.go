@@ -1,0 +1,131 @@
+package builtin
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	batchv1 "k8s.io/api/batch/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	nodev1 "k8s.io/api/node/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/runtime/serializer/versioning"
+)
+
+// Registry is the built-in kinds as the API machinery wants them: their Go types by group, version
+// and kind, with conversions, defaults and field labels. It is immutable once made.
+type Registry struct {
+	Scheme *runtime.Scheme
+	Codecs serializer.CodecFactory
+}
+
+// NewRegistry registers every kind of the table.
+func NewRegistry() (*Registry, error) {
+	scheme, err := PublicScheme()
+	if err != nil {
+		return nil, err
+	}
+	for _, add := range []func(*runtime.Scheme) error{addHubTypes, addFieldLabels, addDefaults, addEventConversions, addAutoscalerConversions} {
+		if err := add(scheme); err != nil {
+			return nil, err
+		}
+	}
+	return &Registry{Scheme: scheme, Codecs: serializer.NewCodecFactory(scheme)}, nil
+}
+
+// PublicScheme has the types that clients see, and nothing else.
+func PublicScheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
+	for _, add := range []func(*runtime.Scheme) error{
+		corev1.AddToScheme, appsv1.AddToScheme, autoscalingv1.AddToScheme, autoscalingv2.AddToScheme, batchv1.AddToScheme,
+		coordinationv1.AddToScheme, discoveryv1.AddToScheme, eventsv1.AddToScheme, networkingv1.AddToScheme, nodev1.AddToScheme,
+		policyv1.AddToScheme, rbacv1.AddToScheme, schedulingv1.AddToScheme, storagev1.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			return nil, err
+		}
+	}
+	return scheme, scheme.SetVersionPriority(autoscalingv2.SchemeGroupVersion, autoscalingv1.SchemeGroupVersion)
+}
+
+// addHubTypes makes the stored version's Go types the library's internal ones, for the group of the
+// kind and for that of its second version.
+func addHubTypes(scheme *runtime.Scheme) error {
+	for _, k := range table {
+		for _, gv := range k.served() {
+			scheme.AddKnownTypes(hub(gv.Group), k.object, k.list)
+		}
+	}
+	scheme.AddKnownTypes(hub(autoscalingv1.GroupName), &autoscalingv1.Scale{})
+	return nil
+}
+
+func hub(group string) schema.GroupVersion {
+	return schema.GroupVersion{Group: group, Version: runtime.APIVersionInternal}
+}
+
+// addFieldLabels lets clients select by what the kinds' rows name.
+func addFieldLabels(scheme *runtime.Scheme) error {
+	for _, k := range table {
+		if err := scheme.AddFieldLabelConversionFunc(k.gv.WithKind(k.kindName()), k.checkLabel); err != nil {
+			return err
+		}
+		if !k.alias.Empty() {
+			if err := scheme.AddFieldLabelConversionFunc(k.alias.WithKind(k.kindName()), k.checkLabel); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Stored says how objects of a built-in resource are kept.
+type Stored struct {
+	// Prefix is the folder below the root of all keys, as kube-apiserver names it.
+	Prefix string
+	// Codec writes the stored version as protobuf and reads any registered version.
+	Codec runtime.Codec
+	// Version picks the stored version.
+	Version runtime.GroupVersioner
+}
+
+// Stored looks up a resource of the table.
+func (r *Registry) Stored(resource schema.GroupResource) (Stored, bool) {
+	for _, k := range table {
+		if k.groupResource() != resource {
+			continue
+		}
+		info, ok := runtime.SerializerInfoForMediaType(r.Codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
+		if !ok {
+			return Stored{}, false
+		}
+		version := schema.GroupVersions{k.gv}
+		codec := versioning.NewDefaultingCodecForScheme(r.Scheme, info.Serializer, r.Codecs.UniversalDeserializer(), version, hub(k.gv.Group))
+		return Stored{Prefix: k.prefix(), Codec: bareCodec{codec}, Version: version}, true
+	}
+	return Stored{}, false
+}
+
+// bareCodec decodes objects without apiVersion and kind. The type of the stored version is also the
+// internal one, so that the library decodes straight into it and leaves both fields set; but items
+// of a list must not show them.
+type bareCodec struct{ runtime.Codec }
+
+func (c bareCodec) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	obj, gvk, err := c.Codec.Decode(data, defaults, into)
+	if obj != nil {
+		obj.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+	}
+	return obj, gvk, err
+}

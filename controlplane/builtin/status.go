@@ -1,0 +1,57 @@
+package builtin
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+)
+
+// statusStrategy is the rules for /status: it writes status, and metadata where the kind lets it.
+type statusStrategy struct{ strategy }
+
+func (s statusStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
+	if spec := part(obj, "Spec"); spec.IsValid() {
+		spec.Set(part(old, "Spec"))
+	}
+	if s.status == strictStatus {
+		metav1.ResetObjectMetaForStatus(accessor(obj), accessor(old))
+	}
+	accessor(obj).SetGeneration(accessor(old).GetGeneration())
+}
+
+func (s statusStrategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+	if s.status == strictStatus {
+		return s.reset("spec", "metadata")
+	}
+	return s.reset("spec")
+}
+
+// subresource serves GET, PUT and PATCH of a whole object by a strategy of its own.
+type subresource struct{ store *genericregistry.Store }
+
+func (r *subresource) New() runtime.Object { return r.store.New() }
+
+// Destroy does nothing: the storage is the main resource's.
+func (r *subresource) Destroy() {}
+
+func (r *subresource) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
+	return r.store.Get(ctx, name, options)
+}
+
+// Update changes an existing object; a subresource never creates one.
+func (r *subresource) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc,
+	update rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+	return r.store.Update(ctx, name, info, create, update, false, options)
+}
+
+func (r *subresource) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+	return r.store.GetResetFields()
+}
+
+func (r *subresource) ConvertToTable(ctx context.Context, object, options runtime.Object) (*metav1.Table, error) {
+	return r.store.ConvertToTable(ctx, object, options)
+}

@@ -1,0 +1,140 @@
+package builtin
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/registry/generic"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/storage/names"
+)
+
+// Columns gives the convertor that renders a resource for `kubectl get`.
+type Columns func(schema.GroupResource) rest.TableConvertor
+
+// Install serves all built-in resources on server, stored as getter says.
+func (r *Registry) Install(server *genericapiserver.GenericAPIServer, getter generic.RESTOptionsGetter, columns Columns) error {
+	byVersion := map[schema.GroupVersion]map[string]rest.Storage{}
+	for _, k := range table {
+		served, err := r.restStorage(k, getter, columns)
+		if err != nil {
+			return fmt.Errorf("storage of %s: %w", k.groupResource(), err)
+		}
+		for _, gv := range k.served() {
+			if byVersion[gv] == nil {
+				byVersion[gv] = map[string]rest.Storage{}
+			}
+			for path, storage := range served {
+				byVersion[gv][path] = storage
+			}
+		}
+	}
+	return r.installGroups(server, byVersion)
+}
+
+// installGroups hands the storage over group by group, in the table's order.
+func (r *Registry) installGroups(server *genericapiserver.GenericAPIServer, byVersion map[schema.GroupVersion]map[string]rest.Storage) error {
+	var groups []*genericapiserver.APIGroupInfo
+	for _, name := range groupOrder() {
+		info := genericapiserver.NewDefaultAPIGroupInfo(name, r.Scheme, runtime.NewParameterCodec(r.Scheme), r.Codecs)
+		for _, gv := range info.PrioritizedVersions {
+			info.VersionedResourcesStorageMap[gv.Version] = byVersion[gv]
+		}
+		if name == corev1.GroupName {
+			if err := server.InstallLegacyAPIGroup(genericapiserver.DefaultLegacyAPIPrefix, &info); err != nil {
+				return err
+			}
+			continue
+		}
+		groups = append(groups, &info)
+	}
+	return server.InstallAPIGroups(groups...)
+}
+
+// groupOrder lists the groups in the order of the table, those of second versions last.
+func groupOrder() []string {
+	var order []string
+	seen := map[string]bool{}
+	add := func(group string) {
+		if !seen[group] {
+			seen[group] = true
+			order = append(order, group)
+		}
+	}
+	for _, k := range table {
+		add(k.gv.Group)
+	}
+	for _, k := range table {
+		if !k.alias.Empty() {
+			add(k.alias.Group)
+		}
+	}
+	return order
+}
+
+// resourceREST is a kind's main resource.
+type resourceREST struct {
+	*genericregistry.Store
+	kind *kind
+}
+
+func (r *resourceREST) ShortNames() []string { return r.kind.short }
+
+func (r *resourceREST) Categories() []string {
+	if r.kind.inAll {
+		return []string{"all"}
+	}
+	return nil
+}
+
+// restStorage builds what is served below the kind's plural name: the resource and its subresources.
+func (r *Registry) restStorage(k *kind, getter generic.RESTOptionsGetter, columns Columns) (map[string]rest.Storage, error) {
+	rules := strategy{k, r.Scheme, names.SimpleNameGenerator}
+	store := &genericregistry.Store{
+		NewFunc:                   k.newObject,
+		NewListFunc:               k.newList,
+		PredicateFunc:             k.match,
+		DefaultQualifiedResource:  k.groupResource(),
+		SingularQualifiedResource: k.singular(),
+		CreateStrategy:            rules,
+		UpdateStrategy:            rules,
+		DeleteStrategy:            rules,
+		ResetFieldsStrategy:       rules,
+		ReturnDeletedObject:       k.returnsDeleted,
+		TableConvertor:            columns(k.groupResource()),
+	}
+	if k.ttl != 0 {
+		store.TTLFunc = func(runtime.Object, uint64, bool) (uint64, error) { return k.ttl, nil }
+	}
+	options := &generic.StoreOptions{RESTOptions: getter, AttrFunc: k.attributes, TriggerFunc: k.triggers(), Indexers: k.indexers()}
+	if err := store.CompleteWithOptions(options); err != nil {
+		return nil, err
+	}
+	main := &resourceREST{store, k}
+	served := map[string]rest.Storage{k.resource: main}
+	if _, ok := k.object.(*corev1.Namespace); ok {
+		store.ShouldDeleteDuringUpdate = deleteFinalizedNamespace
+		served[k.resource] = &namespaceREST{main, store}
+		finalize := finalizeStrategy{rules}
+		served[k.resource+"/finalize"] = &subresource{withRules(store, finalize, finalize)}
+	}
+	if k.status != noStatus {
+		status := statusStrategy{rules}
+		served[k.resource+"/status"] = &subresource{withRules(store, status, status)}
+	}
+	if k.replicas != nil {
+		served[k.resource+"/scale"] = &scaleREST{k, store}
+	}
+	return served, nil
+}
+
+// withRules is the same storage under other rules for updates.
+func withRules(store *genericregistry.Store, update rest.RESTUpdateStrategy, reset rest.ResetFieldsStrategy) *genericregistry.Store {
+	other := *store
+	other.UpdateStrategy, other.ResetFieldsStrategy = update, reset
+	return &other
+}

@@ -1,0 +1,129 @@
+package builtin
+
+import (
+	"context"
+	"reflect"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/storage/names"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+)
+
+// strategy is the rules of one kind for creates, updates and deletes of whole objects. It checks
+// names and metadata, and nothing else that isn't structure: what a spec may say is not validated.
+type strategy struct {
+	*kind
+	runtime.ObjectTyper
+	names.NameGenerator
+}
+
+func (s strategy) NamespaceScoped() bool                                     { return s.namespaced }
+func (s strategy) AllowCreateOnUpdate(context.Context) bool                  { return s.putCreates }
+func (s strategy) AllowUnconditionalUpdate(context.Context) bool             { return !s.putNeedsVersion }
+func (s strategy) Canonicalize(runtime.Object)                               {}
+func (s strategy) WarningsOnCreate(context.Context, runtime.Object) []string { return nil }
+func (s strategy) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) []string {
+	return nil
+}
+
+// PrepareForCreate clears what only the server or /status may set.
+func (s strategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
+	if s.status == ownStatus || s.status == strictStatus {
+		part(obj, "Status").SetZero()
+	}
+	accessor(obj).SetGeneration(0)
+	if s.counts != countNothing {
+		accessor(obj).SetGeneration(1)
+	}
+	if s.prepare != nil {
+		s.prepare(obj)
+	}
+}
+
+// PrepareForUpdate keeps the status and counts the generation.
+func (s strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
+	if s.status != noStatus {
+		part(obj, "Status").Set(part(old, "Status"))
+	}
+	if s.resource == "namespaces" {
+		keepNamespaceFinalizers(obj, old)
+	}
+	accessor(obj).SetGeneration(accessor(old).GetGeneration())
+	if s.changed(obj, old) {
+		accessor(obj).SetGeneration(accessor(old).GetGeneration() + 1)
+	}
+}
+
+// changed tells whether an update changes what metadata.generation counts.
+func (s strategy) changed(obj, old runtime.Object) bool {
+	same := equality.Semantic.DeepEqual
+	sameSpec := func() bool { return same(part(obj, "Spec").Interface(), part(old, "Spec").Interface()) }
+	switch s.counts {
+	case countSpec:
+		return !sameSpec()
+	case countSpecAndAnnotations:
+		return !sameSpec() || !same(accessor(obj).GetAnnotations(), accessor(old).GetAnnotations())
+	case countContent:
+		return !same(accessor(obj).GetLabels(), accessor(old).GetLabels()) || !same(withoutMeta(obj), withoutMeta(old))
+	default:
+		return false
+	}
+}
+
+// withoutMeta is a shallow copy of obj without its type and object metadata.
+func withoutMeta(obj runtime.Object) any {
+	bare := reflect.New(reflect.TypeOf(obj).Elem()).Elem()
+	bare.Set(reflect.ValueOf(obj).Elem())
+	bare.FieldByName("TypeMeta").SetZero()
+	bare.FieldByName("ObjectMeta").SetZero()
+	return bare.Interface()
+}
+
+// Validate checks the metadata by the kind's naming rule.
+func (s strategy) Validate(_ context.Context, obj runtime.Object) field.ErrorList {
+	name := s.name
+	if name == nil {
+		name = validation.NameIsDNSSubdomain
+	}
+	return validation.ValidateObjectMetaAccessor(accessor(obj), s.namespaced, name, field.NewPath("metadata"))
+}
+
+// ValidateUpdate has nothing to add to the library's own check of immutable metadata.
+func (s strategy) ValidateUpdate(context.Context, runtime.Object, runtime.Object) field.ErrorList {
+	return nil
+}
+
+// GetResetFields keeps status out of what writers of the main resource own.
+func (s strategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+	if s.status == noStatus {
+		return nil
+	}
+	return s.reset("status")
+}
+
+// reset names fields that a writer doesn't own, for every version the kind is served in.
+func (k *kind) reset(fields ...string) map[fieldpath.APIVersion]*fieldpath.Set {
+	set := fieldpath.NewSet()
+	for _, name := range fields {
+		set.Insert(fieldpath.MakePathOrDie(name))
+	}
+	byVersion := map[fieldpath.APIVersion]*fieldpath.Set{}
+	for _, gv := range k.served() {
+		byVersion[fieldpath.APIVersion(gv.String())] = set
+	}
+	return byVersion
+}
+
+// accessor is the object's metadata; every built-in type has it.
+func accessor(obj runtime.Object) metav1.Object {
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		panic(err) // a row of the table names a type that is no API object
+	}
+	return m
+}

@@ -1,0 +1,133 @@
+package controlplane
+
+import (
+	"net/http"
+	"time"
+
+	"go.opentelemetry.io/otel/trace/noop"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
+	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/healthz"
+	"k8s.io/apiserver/pkg/util/notfoundhandler"
+	"k8s.io/apiserver/pkg/util/webhook"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+
+	"github.com/keepwatch/keepwatch/controlplane/builtin"
+)
+
+// initialNamespaces exist from the start and can't be deleted, as on a real server.
+var initialNamespaces = []string{"default", "kube-system"}
+
+// drainTime is how long requests and watches may take to end once the server is asked to. What is
+// left after it is cut off.
+const drainTime = 2 * time.Second
+
+// chain is the two API servers, one delegating to the other, and the loops that belong to them.
+type chain struct {
+	listener   *trackingListener
+	access     *access
+	front      *genericapiserver.GenericAPIServer
+	extensions *apiserver.CustomResourceDefinitions
+	client     kubernetes.Interface
+	informers  informers.SharedInformerFactory
+	namespaces *namespaceCleaner
+}
+
+// newChain builds the servers; nothing of them runs yet.
+func newChain(listener *trackingListener, access *access, storage *backend) (*chain, error) {
+	kinds, err := builtin.NewRegistry()
+	if err != nil {
+		return nil, err
+	}
+	c := &chain{listener: listener, access: access}
+	if c.client, err = kubernetes.NewForConfig(access.own()); err != nil {
+		return nil, err
+	}
+	c.informers = informers.NewSharedInformerFactory(c.client, 0)
+	meta, err := metadata.NewForConfig(access.own())
+	if err != nil {
+		return nil, err
+	}
+	if c.namespaces, err = newNamespaceCleaner(c.client, meta, c.informers.Core().V1().Namespaces()); err != nil {
+		return nil, err
+	}
+	config, err := c.config(kinds, storage)
+	if err != nil {
+		return nil, err
+	}
+	discovery := newMergedDiscovery(config.AggregatedDiscoveryGroupManager)
+	if c.extensions, err = newExtensions(*config, discovery, storage); err != nil {
+		return nil, err
+	}
+	if c.front, err = config.Complete(c.informers).New("keepwatch", c.extensions.GenericAPIServer); err != nil {
+		return nil, err
+	}
+	c.front.ShutdownTimeout = drainTime
+	if err := kinds.Install(c.front, builtinOptions{storage, kinds}, tableColumns); err != nil {
+		return nil, err
+	}
+	discovery.groups.attach(c.front.DiscoveryGroupManager)
+	if err := installOpenAPI(c.front, c.extensions, config); err != nil {
+		return nil, err
+	}
+	return c, c.front.AddPostStartHook("initial-namespaces", c.createInitialNamespaces)
+}
+
+// config is what both servers share.
+func (c *chain) config(kinds *builtin.Registry, storage *backend) (*genericapiserver.Config, error) {
+	config := genericapiserver.NewConfig(kinds.Codecs)
+	config.SecureServing = &genericapiserver.SecureServingInfo{Listener: c.listener, Cert: c.access.cert}
+	config.LoopbackClientConfig = c.access.own()
+	config.Authentication.Authenticator = newAuthenticator(c.access.token)
+	config.Authorization.Authorizer = authorizerfactory.NewAlwaysAllowAuthorizer()
+	config.EffectiveVersion = kubernetesVersion()
+	config.ShutdownWatchTerminationGracePeriod = drainTime
+	config.RESTOptionsGetter = builtinOptions{storage, kinds}
+	config.AggregatedDiscoveryGroupManager = aggregated.NewResourceManager("apis")
+	config.AddHealthChecks(healthz.NamedCheck("etcd", func(r *http.Request) error { return storage.ping(r.Context()) }))
+	plugin, err := c.namespaceAdmission()
+	if err != nil {
+		return nil, err
+	}
+	config.AdmissionControl = plugin
+	return config, setOpenAPI(config)
+}
+
+// namespaceAdmission refuses objects in namespaces that don't exist or are going.
+func (c *chain) namespaceAdmission() (admission.Interface, error) {
+	plugin, err := lifecycle.NewLifecycle(sets.New(initialNamespaces...))
+	if err != nil {
+		return nil, err
+	}
+	plugin.SetExternalKubeInformerFactory(c.informers)
+	plugin.SetExternalKubeClientSet(c.client)
+	return plugin, plugin.ValidateInitialization()
+}
+
+// newExtensions is the server of CustomResourceDefinitions and custom resources. It gets what the
+// front server doesn't know, and has the last word on what exists.
+func newExtensions(config genericapiserver.Config, discovery mergedDiscovery, storage *backend) (*apiserver.CustomResourceDefinitions, error) {
+	config.PostStartHooks = map[string]genericapiserver.PostStartHookConfigEntry{}
+	config.RESTOptionsGetter = definitionOptions{storage}
+	config.MergedResourceConfig = apiserver.DefaultAPIResourceConfigSource()
+	config.AggregatedDiscoveryGroupManager = discovery
+	notFound := notfoundhandler.New(config.Serializer, genericapifilters.NoMuxAndDiscoveryIncompleteKey)
+	extensions := apiserver.Config{
+		GenericConfig: &genericapiserver.RecommendedConfig{Config: config},
+		ExtraConfig: apiserver.ExtraConfig{
+			CRDRESTOptionsGetter: customOptions{storage},
+			MasterCount:          1,
+			ServiceResolver:      webhook.NewDefaultServiceResolver(),
+			AuthResolverWrapper:  webhook.NewDefaultAuthenticationInfoResolverWrapper(nil, nil, config.LoopbackClientConfig, noop.NewTracerProvider()),
+		},
+	}
+	return extensions.Complete().New(genericapiserver.NewEmptyDelegateWithCustomHandler(notFound))
+}

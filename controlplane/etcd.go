@@ -1,0 +1,137 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"go.etcd.io/etcd/server/v3/embed"
+	"google.golang.org/grpc"
+)
+
+// member is the embedded etcd: one member, reachable over a Unix socket that only its owner can
+// open, and over nothing else.
+type member struct {
+	etcd     *embed.Etcd
+	log      *etcdLog
+	rpc      *grpc.Server
+	endpoint string
+	// socketDir is removed at the end; empty when the socket is in the data folder.
+	socketDir string
+}
+
+const (
+	// backendQuota is the largest size etcd is recommended for, and enough for 100,000s of pods.
+	backendQuota = 8 << 30
+	// electionTimeout is how long the only member may take to elect itself and serve.
+	electionTimeout = 15 * time.Second
+	// longestSocketPath is what fits into a sockaddr_un on all systems (macOS: 104 bytes with NUL).
+	longestSocketPath = 103
+)
+
+// startMember runs etcd on dir/etcd. Data that is temporary isn't flushed to the disk.
+func startMember(ctx context.Context, d *dataDir, logger *slog.Logger) (_ *member, err error) {
+	if err := checkData(d.file("etcd")); err != nil {
+		return nil, err
+	}
+	m := &member{log: newEtcdLog(logger)}
+	defer func() {
+		if err != nil {
+			m.removeSocket()
+		}
+	}()
+	socket, err := m.socketPath(d)
+	if err != nil {
+		return nil, err
+	}
+	m.endpoint = "unix://" + socket
+	if err := m.start(m.config(d, socket)); err != nil {
+		return nil, fmt.Errorf("etcd can't open the data in %s: %w; the data was not overwritten: restore a copy, or give another folder", d.path, err)
+	}
+	deadline := time.NewTimer(electionTimeout)
+	defer deadline.Stop()
+	select {
+	case <-m.etcd.Server.ReadyNotify():
+		m.log.started()
+		return m, nil
+	case <-m.log.failed.Done():
+		err = context.Cause(m.log.failed)
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-deadline.C:
+		err = fmt.Errorf("it isn't ready after %v", electionTimeout)
+	}
+	m.stop()
+	return nil, fmt.Errorf("etcd doesn't start on %s: %w", d.path, err)
+}
+
+// config is a member for this process alone. It has no peers and listens for none.
+func (m *member) config(d *dataDir, socket string) *embed.Config {
+	cfg := embed.NewConfig()
+	cfg.Name = "keepwatch"
+	cfg.Dir = d.file("etcd")
+	cfg.ListenPeerUrls = nil
+	cfg.ListenClientUrls = []url.URL{{Scheme: "unix", Path: socket}}
+	cfg.AdvertiseClientUrls = cfg.ListenClientUrls
+	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
+	cfg.UnsafeNoFsync = d.temporary
+	cfg.QuotaBackendBytes = backendQuota
+	cfg.EnableGRPCGateway = false
+	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(m.log.zap())
+	cfg.ServiceRegister = func(s *grpc.Server) { m.rpc = s }
+	return cfg
+}
+
+// start survives what etcd does about data it can't read: it ends the process or panics. The log's
+// hooks end the calling goroutine instead, which is one made for this.
+func (m *member) start(cfg *embed.Config) error {
+	result := make(chan error, 1)
+	go func() {
+		err := errors.New("it ended without a reason")
+		defer func() {
+			if p := recover(); p != nil {
+				err = fmt.Errorf("%v", p)
+			}
+			if m.log.failed.Err() != nil {
+				err = context.Cause(m.log.failed)
+			}
+			result <- err
+		}()
+		m.etcd, err = embed.StartEtcd(cfg)
+	}()
+	return <-result
+}
+
+// stop ends etcd at once: its clients are in this process and have been closed.
+func (m *member) stop() {
+	m.log.ended()
+	if m.rpc != nil {
+		m.rpc.Stop() // or else Close waits for whoever else watches over the socket
+	}
+	m.etcd.Close()
+	m.removeSocket()
+}
+
+// socketPath is in the data folder, or in a temporary one if that path is too long for a socket.
+func (m *member) socketPath(d *dataDir) (string, error) {
+	if path := d.file("etcd.sock"); len(path) <= longestSocketPath {
+		return path, nil
+	}
+	dir, err := os.MkdirTemp("", "keepwatch-")
+	if err != nil {
+		return "", fmt.Errorf("cannot create a folder for etcd's socket: %w", err)
+	}
+	m.socketDir = dir
+	return filepath.Join(dir, "etcd.sock"), nil
+}
+
+func (m *member) removeSocket() {
+	if m.socketDir != "" {
+		os.RemoveAll(m.socketDir)
+	}
+}

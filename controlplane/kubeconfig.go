@@ -1,0 +1,61 @@
+package controlplane
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// configName is the kubeconfig's one cluster, user and context.
+const configName = "keepwatch"
+
+// checkKubeconfig refuses, before anything starts, a file that couldn't be written or that is
+// someone else's: a kubeconfig of other clusters must not be lost.
+func checkKubeconfig(path string) error {
+	existing, err := clientcmd.LoadFromFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return checkWritable(filepath.Dir(path))
+	case err != nil || !isOurs(existing):
+		return fmt.Errorf("%s exists and isn't a kubeconfig of keepwatch: it is left alone, give another file", path)
+	default:
+		return checkWritable(filepath.Dir(path))
+	}
+}
+
+// isOurs tells whether a kubeconfig names no cluster but a server of this package.
+func isOurs(config *clientcmdapi.Config) bool {
+	_, named := config.Clusters[configName]
+	return len(config.Clusters) == 0 || len(config.Clusters) == 1 && named
+}
+
+func checkWritable(dir string) error {
+	f, err := os.CreateTemp(dir, ".keepwatch-")
+	if err != nil {
+		return fmt.Errorf("cannot write a kubeconfig into %s: %w", dir, reason(err))
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
+}
+
+// writeKubeconfig lets clients in by one file.
+func writeKubeconfig(path string, client *rest.Config) error {
+	config := clientcmdapi.NewConfig()
+	config.Clusters[configName] = &clientcmdapi.Cluster{Server: client.Host, CertificateAuthorityData: client.CAData}
+	config.AuthInfos[configName] = &clientcmdapi.AuthInfo{Token: client.BearerToken}
+	config.Contexts[configName] = &clientcmdapi.Context{Cluster: configName, AuthInfo: configName, Namespace: "default"}
+	config.CurrentContext = configName
+	content, err := clientcmd.Write(*config)
+	if err != nil {
+		return err
+	}
+	if err := writeFile(path, content); err != nil {
+		return fmt.Errorf("cannot write the kubeconfig %s: %w", path, reason(err))
+	}
+	return nil
+}

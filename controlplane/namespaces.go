@@ -1,0 +1,153 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/discovery"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+)
+
+// namespaceCleaner finishes the deletion of namespaces: it deletes what is in a terminating
+// namespace, waits for the finalizers of the contents, and then lets the namespace go.
+type namespaceCleaner struct {
+	client   kubernetes.Interface
+	metadata metadata.Interface
+	informer cache.SharedIndexInformer
+	queue    workqueue.TypedRateLimitingInterface[string]
+}
+
+// The cleaner looks again at a namespace whose contents aren't gone after 50 ms, and then ever later.
+const (
+	cleanerMinDelay = 50 * time.Millisecond
+	cleanerMaxDelay = 2 * time.Second
+)
+
+// errContentRemains says that finalizers hold some of a namespace's contents.
+var errContentRemains = errors.New("content remains")
+
+func newNamespaceCleaner(client kubernetes.Interface, meta metadata.Interface, namespaces coreinformers.NamespaceInformer) (*namespaceCleaner, error) {
+	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[string](cleanerMinDelay, cleanerMaxDelay)
+	c := &namespaceCleaner{client: client, metadata: meta, informer: namespaces.Informer(), queue: workqueue.NewTypedRateLimitingQueue(limiter)}
+	enqueue := func(obj any) {
+		if ns, ok := obj.(*corev1.Namespace); ok && ns.DeletionTimestamp != nil {
+			c.queue.Add(ns.Name)
+		}
+	}
+	_, err := c.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    enqueue,
+		UpdateFunc: func(_, obj any) { enqueue(obj) },
+	})
+	return c, err
+}
+
+// run works until ctx ends.
+func (c *namespaceCleaner) run(ctx context.Context) {
+	stop := context.AfterFunc(ctx, c.queue.ShutDown)
+	defer stop()
+	for {
+		name, shutdown := c.queue.Get()
+		if shutdown {
+			return
+		}
+		err := c.clean(ctx, name)
+		switch {
+		case err == nil:
+			c.queue.Forget(name)
+		case ctx.Err() != nil:
+		default:
+			if !errors.Is(err, errContentRemains) && !apierrors.IsConflict(err) {
+				utilruntime.HandleErrorWithContext(ctx, err, "Deletion of a namespace is retried", "namespace", name)
+			}
+			c.queue.AddRateLimited(name)
+		}
+		c.queue.Done(name)
+	}
+}
+
+// clean takes one namespace as far as it can go now.
+func (c *namespaceCleaner) clean(ctx context.Context, name string) error {
+	ns, err := c.client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil || ns.DeletionTimestamp == nil || !slices.Contains(ns.Spec.Finalizers, corev1.FinalizerKubernetes) {
+		return err
+	}
+	if err := c.deleteContent(ctx, name); err != nil {
+		return err
+	}
+	ns.Spec.Finalizers = slices.DeleteFunc(ns.Spec.Finalizers, func(f corev1.FinalizerName) bool { return f == corev1.FinalizerKubernetes })
+	_, err = c.client.CoreV1().Namespaces().Finalize(ctx, ns, metav1.UpdateOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// deleteContent deletes every object in a namespace. It fails with errContentRemains as long as
+// something is left.
+func (c *namespaceCleaner) deleteContent(ctx context.Context, namespace string) error {
+	resources, err := c.deletable()
+	if err != nil {
+		return err
+	}
+	var remains error
+	for _, resource := range resources {
+		content := c.metadata.Resource(resource).Namespace(namespace)
+		left, err := content.List(ctx, metav1.ListOptions{})
+		if err == nil && len(left.Items) > 0 {
+			if err = content.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err == nil {
+				left, err = content.List(ctx, metav1.ListOptions{})
+			}
+		}
+		switch {
+		case apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err): // the resource itself just went
+		case err != nil:
+			return fmt.Errorf("delete %s: %w", resource.Resource, err)
+		case len(left.Items) > 0:
+			remains = errContentRemains
+		}
+	}
+	return remains
+}
+
+// deletable lists the namespaced resources that can be deleted as collections.
+func (c *namespaceCleaner) deletable() ([]schema.GroupVersionResource, error) {
+	lists, err := discovery.ServerPreferredNamespacedResources(c.client.Discovery())
+	if err != nil {
+		return nil, err
+	}
+	lists = discovery.FilteredBy(discovery.SupportsAllVerbs{Verbs: []string{"list", "deletecollection"}}, lists)
+	byResource, err := discovery.GroupVersionResources(lists)
+	if err != nil {
+		return nil, err
+	}
+	resources := make([]schema.GroupVersionResource, 0, len(byResource))
+	for resource := range byResource {
+		resources = append(resources, resource)
+	}
+	return resources, nil
+}
+
+// createNamespace makes sure that a namespace exists.
+func createNamespace(ctx context.Context, client kubernetes.Interface, name string) error {
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	_, err := client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}

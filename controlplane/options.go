@@ -1,0 +1,58 @@
+package controlplane
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+)
+
+// Options says where a [Server] listens and keeps its data. The zero value is a server with
+// temporary data on a free port of 127.0.0.1.
+type Options struct {
+	// Listen is the host and port to serve HTTPS on. Port 0 takes a free one. Empty is 127.0.0.1:0.
+	Listen string
+	// DataDir keeps everything that has to survive a restart: the embedded etcd, the certificate
+	// authority and the token. It is created when missing. Empty is a temporary folder that is
+	// removed when the server ends, and faster, since nothing in it is flushed to the disk.
+	DataDir string
+	// Token is the bearer token of the one user, keepwatch-admin. Empty is the one kept in DataDir,
+	// or else a new random one.
+	Token string
+	// Kubeconfig is the file that gets an address, certificate authority and token for clients when
+	// the server is ready, readable by its owner only. Empty writes none.
+	Kubeconfig string
+	// Etcd names an external etcd cluster to use instead of the embedded one.
+	Etcd EtcdCluster
+	// Logger gets errors of the embedded etcd. Nil drops them. The Kubernetes libraries log to klog,
+	// which is the process's business.
+	Logger *slog.Logger
+}
+
+// EtcdCluster is how to reach an external etcd, as in kube-apiserver's --etcd-* flags.
+type EtcdCluster struct {
+	// Servers are the members' client URLs (scheme://host:port); empty is the embedded etcd.
+	Servers []string
+	// CAFile, CertFile and KeyFile secure the connection (PEM); the last two go together.
+	CAFile, CertFile, KeyFile string
+}
+
+// complete checks the options and fills in the defaults.
+func (o Options) complete() (Options, error) {
+	if o.Listen == "" {
+		o.Listen = "127.0.0.1:0"
+	}
+	if _, _, err := net.SplitHostPort(o.Listen); err != nil {
+		return o, fmt.Errorf("cannot listen on %q: give a host and a port, like 127.0.0.1:6443", o.Listen)
+	}
+	if (o.Etcd.CertFile == "") != (o.Etcd.KeyFile == "") {
+		return o, errors.New("etcd's client certificate and key go together: give both files or none")
+	}
+	if len(o.Etcd.Servers) == 0 && o.Etcd.CAFile+o.Etcd.CertFile != "" {
+		return o, errors.New("etcd's certificate files are for an external cluster: name its servers, too")
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o, nil
+}

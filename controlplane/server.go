@@ -1,0 +1,141 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"k8s.io/client-go/rest"
+)
+
+// Server is a Kubernetes API server over etcd, in this process. Make it with [New], start it with
+// Run; the other methods tell about it once Ready is closed. All methods can be called from any
+// goroutine.
+type Server struct {
+	options Options
+	ready   chan struct{}
+
+	// Set before ready is closed, and never changed after.
+	client  *rest.Config
+	dataDir string
+	etcd    EtcdCluster
+
+	running sync.Once
+}
+
+// New checks the options. It starts nothing.
+func New(options Options) (*Server, error) {
+	options, err := options.complete()
+	if err != nil {
+		return nil, err
+	}
+	return &Server{options: options, ready: make(chan struct{})}, nil
+}
+
+// Ready is closed when the server answers everything and the kubeconfig is written.
+func (s *Server) Ready() <-chan struct{} { return s.ready }
+
+// RESTConfig is how to reach the server, as its administrator, without a limit on the rate of
+// requests. It is nil before the server is ready. The caller owns the copy.
+func (s *Server) RESTConfig() *rest.Config {
+	select {
+	case <-s.ready:
+		return rest.CopyConfig(s.client)
+	default:
+		return nil
+	}
+}
+
+// DataDir is the folder of the server's data; empty before the server is ready.
+func (s *Server) DataDir() string {
+	select {
+	case <-s.ready:
+		return s.dataDir
+	default:
+		return ""
+	}
+}
+
+// EtcdCluster is the etcd that the server uses, embedded (a Unix socket) or external; empty before
+// the server is ready. Whoever writes to it goes behind the server's back.
+func (s *Server) EtcdCluster() EtcdCluster {
+	select {
+	case <-s.ready:
+		return s.etcd
+	default:
+		return EtcdCluster{}
+	}
+}
+
+// Run serves until ctx ends, which is no error, and returns when everything is stopped, within 5
+// seconds. It owns all goroutines. It can be called once.
+func (s *Server) Run(ctx context.Context) error {
+	err := errors.New("the server was run before: make a new one")
+	s.running.Do(func() { err = s.run(ctx) })
+	return err
+}
+
+func (s *Server) run(ctx context.Context) (err error) {
+	if s.options.Kubeconfig != "" {
+		if err := checkKubeconfig(s.options.Kubeconfig); err != nil {
+			return err
+		}
+	}
+	listener, err := listen(s.options.Listen)
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	data, err := openDataDir(s.options.DataDir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, data.close()) }()
+
+	cluster, failed := s.options.Etcd, context.Background()
+	if len(cluster.Servers) == 0 {
+		m, err := startMember(ctx, data, s.options.Logger)
+		if err != nil {
+			return err
+		}
+		defer m.stop()
+		cluster, failed = EtcdCluster{Servers: []string{m.endpoint}}, m.log.failed
+	}
+	return s.serve(ctx, listener, data, cluster, failed)
+}
+
+// serve runs the API servers on top of a running etcd.
+func (s *Server) serve(ctx context.Context, listener *trackingListener, data *dataDir, cluster EtcdCluster, etcdFailed context.Context) error {
+	access, err := newAccess(listener.Addr(), data, s.options.Token)
+	if err != nil {
+		return err
+	}
+	storage, err := openBackend(ctx, cluster)
+	if err != nil {
+		return err
+	}
+	defer storage.close()
+	chain, err := newChain(listener, access, storage)
+	if err != nil {
+		return err
+	}
+	serving, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := context.AfterFunc(etcdFailed, cancel)
+	defer stop()
+	err = chain.run(serving, func() error {
+		if path := s.options.Kubeconfig; path != "" {
+			if err := writeKubeconfig(path, access.client()); err != nil {
+				return err
+			}
+		}
+		s.client, s.dataDir, s.etcd = access.client(), data.path, cluster
+		close(s.ready)
+		return nil
+	})
+	if etcdFailed.Err() != nil {
+		err = errors.Join(fmt.Errorf("etcd stopped: %w", context.Cause(etcdFailed)), err)
+	}
+	return err
+}
