@@ -1,0 +1,166 @@
+// Package ndjson reads the stream of keepwatch watch as a consumer does.
+package ndjson
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+)
+
+// Line is one line of the stream.
+type Line struct {
+	Type     string
+	Revision string
+	ID       string
+	Resource string
+	From, To string
+	Reason   string
+	Count    int
+	Object   json.RawMessage
+}
+
+// Gap is a declared gap.
+type Gap struct {
+	From, To uint64
+	Reason   string
+}
+
+// Held is an object as the consumer knows it.
+type Held struct {
+	UID, Revision string
+	Object        json.RawMessage
+}
+
+// Fold is the state that follows from a stream, as any consumer would compute it:
+// what was seen before under the same id is a repetition and changes nothing.
+type Fold struct {
+	Objects map[string]Held // by namespace/name
+	Deleted map[string]bool // UIDs that came as DELETED
+	Told    map[string]bool // UIDs that came as ADDED or MODIFIED
+	Gaps    []Gap
+	Synced  int // SYNCED lines
+	Events  int // object events, repetitions included
+	Repeats int
+	// Wrong lists what no stream may contain.
+	Wrong []string
+
+	ids map[string]bool
+	// synced is the revision of the newest SYNCED line.
+	synced string
+}
+
+// NewFold is the state before the first line.
+func NewFold() *Fold {
+	return &Fold{Objects: map[string]Held{}, Deleted: map[string]bool{}, Told: map[string]bool{}, ids: map[string]bool{}}
+}
+
+// Read folds lines until the input ends. A last line without an end is what a
+// killed process leaves; it is no line.
+func (f *Fold) Read(r io.Reader) error {
+	in := bufio.NewReaderSize(r, 1<<20)
+	for {
+		text, err := in.ReadBytes('\n')
+		if err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		var line Line
+		if err := json.Unmarshal(bytes.TrimSpace(text), &line); err != nil {
+			return fmt.Errorf("line %q: %w", text, err)
+		}
+		f.Add(line)
+	}
+}
+
+// Add folds one line.
+func (f *Fold) Add(line Line) {
+	switch line.Type {
+	case "ADDED", "MODIFIED", "DELETED":
+		f.event(line)
+	case "SYNCED":
+		f.Synced++
+		f.synced = line.Revision
+		if line.Count != len(f.Objects) {
+			f.wrong("SYNCED counts %d objects, the fold has %d", line.Count, len(f.Objects))
+		}
+	case "GAP":
+		from, _ := strconv.ParseUint(line.From, 10, 64)
+		to, _ := strconv.ParseUint(line.To, 10, 64)
+		f.Gaps = append(f.Gaps, Gap{From: from, To: to, Reason: line.Reason})
+	case "BOOKMARK":
+	default:
+		f.wrong("unknown type %q", line.Type)
+	}
+}
+
+func (f *Fold) event(line Line) {
+	f.Events++
+	var o struct {
+		APIVersion, Kind string
+		Metadata         struct{ Namespace, Name, UID, ResourceVersion string }
+	}
+	if err := json.Unmarshal(line.Object, &o); err != nil {
+		f.wrong("object of %s: %v", line.ID, err)
+		return
+	}
+	m := o.Metadata
+	want := m.UID + "/" + m.ResourceVersion
+	if line.Type == "DELETED" {
+		want += "/deleted"
+	}
+	if line.ID != want || o.Kind == "" || o.APIVersion == "" || line.Resource == "" {
+		f.wrong("%s %s: id of an object %s, %s %s, resource %q", line.Type, line.ID, want, o.APIVersion, o.Kind, line.Resource)
+	}
+	if f.ids[line.ID] {
+		f.Repeats++
+		return
+	}
+	f.ids[line.ID] = true
+	f.apply(line, m.Namespace+"/"+m.Name, Held{UID: m.UID, Revision: m.ResourceVersion, Object: line.Object})
+}
+
+func (f *Fold) apply(line Line, key string, now Held) {
+	held, known := f.Objects[key]
+	if known && held.UID == now.UID && line.Type != "DELETED" && number(now.Revision) < number(held.Revision) {
+		f.wrong("%s goes back from %s to %s", key, held.Revision, now.Revision)
+	}
+	if known && held.UID != now.UID {
+		f.wrong("%s %s has UID %s, but %s was not deleted", line.Type, key, now.UID, held.UID)
+	}
+	if f.Deleted[now.UID] && line.Type != "DELETED" {
+		f.wrong("%s %s shows the deleted %s", line.Type, key, now.UID)
+	}
+	if line.Type == "DELETED" {
+		f.Deleted[now.UID] = true
+		delete(f.Objects, key)
+		return
+	}
+	f.Told[now.UID] = true
+	f.Objects[key] = now
+}
+
+func number(s string) uint64 {
+	n, _ := strconv.ParseUint(s, 10, 64)
+	return n
+}
+
+func (f *Fold) wrong(format string, args ...any) {
+	if len(f.Wrong) < 20 {
+		f.Wrong = append(f.Wrong, fmt.Sprintf(format, args...))
+	}
+}
+
+// Summary says in one line what was folded.
+func (f *Fold) Summary() string {
+	reasons := map[string]int{}
+	for _, g := range f.Gaps {
+		reasons[g.Reason]++
+	}
+	return strings.TrimSpace(fmt.Sprintf("%d events (%d repeated), %d objects, %d deleted, %d SYNCED, gaps %v",
+		f.Events, f.Repeats, len(f.Objects), len(f.Deleted), f.Synced, reasons))
+}
