@@ -16,6 +16,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
+var colors = []string{"red", "green", "blue"}
+
 // Pods is the built-in resource of the tests.
 var Pods = corev1.SchemeGroupVersion.WithResource("pods")
 
@@ -30,9 +32,19 @@ type Churn struct {
 	// Make is the i-th object as it is created.
 	Make func(namespace string, i int) *unstructured.Unstructured
 
-	client dynamic.ResourceInterface
-	mu     sync.Mutex
-	lives  []Life
+	client  dynamic.ResourceInterface
+	writers []*writer
+	mu      sync.Mutex
+	lives   []Life
+}
+
+// writer works on its own share of the names, so that what it knows of a name is
+// true: names i with i % writers == its number.
+type writer struct {
+	*Churn
+	number int
+	random *rand.Rand
+	alive  map[int]int // name → its life
 }
 
 // Life is one object from its creation on.
@@ -43,8 +55,7 @@ type Life struct {
 	Deleted bool
 }
 
-// writers is how many names are worked on at the same time. A name belongs to one
-// writer, so that what it knows of the name is true.
+// writers is how many names are worked on at the same time.
 const writers = 8
 
 // Connect says which server to write to. It comes before all else.
@@ -57,26 +68,40 @@ func (c *Churn) Connect(config *rest.Config) error {
 	return nil
 }
 
-// Run creates every name and then does a number of random operations.
-func (c *Churn) Run(ctx context.Context, operations int) error {
-	group, ctx := errgroup.WithContext(ctx)
+// Create creates every name.
+func (c *Churn) Create(ctx context.Context) error {
 	for w := range writers {
-		group.Go(func() error {
-			random := rand.New(rand.NewPCG(c.Seed, uint64(w)))
-			alive := map[int]int{} // name → its life
-			for i := w; i < c.Names; i += writers {
-				if err := c.create(ctx, alive, i); err != nil {
-					return err
-				}
-			}
-			for range operations / writers {
-				i := w + writers*random.IntN((c.Names-w+writers-1)/writers)
-				if err := c.operate(ctx, random, alive, i); err != nil {
-					return err
-				}
-			}
-			return nil
+		c.writers = append(c.writers, &writer{
+			Churn: c, number: w, random: rand.New(rand.NewPCG(c.Seed, uint64(w))), alive: map[int]int{},
 		})
+	}
+	return c.each(ctx, func(ctx context.Context, w *writer) error {
+		for i := w.number; i < c.Names; i += writers {
+			if err := w.create(ctx, i); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Run does a number of random operations, behind Create.
+func (c *Churn) Run(ctx context.Context, operations int) error {
+	return c.each(ctx, func(ctx context.Context, w *writer) error {
+		names := (c.Names - w.number + writers - 1) / writers
+		for range operations / writers {
+			if err := w.operate(ctx, w.number+writers*w.random.IntN(names)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (c *Churn) each(ctx context.Context, work func(context.Context, *writer) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, w := range c.writers {
+		group.Go(func() error { return work(ctx, w) })
 	}
 	return group.Wait()
 }
@@ -88,52 +113,52 @@ func (c *Churn) Lives() []Life {
 	return append([]Life(nil), c.lives...)
 }
 
-func (c *Churn) operate(ctx context.Context, random *rand.Rand, alive map[int]int, i int) error {
-	if _, ok := alive[i]; !ok {
-		return c.create(ctx, alive, i)
+func (w *writer) operate(ctx context.Context, i int) error {
+	if _, ok := w.alive[i]; !ok {
+		return w.create(ctx, i)
 	}
-	switch n := random.IntN(10); {
+	switch n := w.random.IntN(10); {
 	case n < 5:
-		return c.patch(ctx, i, fmt.Sprintf(`{"metadata":{"annotations":{"touched":"%d"}}}`, random.Uint32()))
+		return w.patch(ctx, i, fmt.Sprintf(`{"metadata":{"annotations":{"touched":"%d"}}}`, w.random.Uint32()))
 	case n < 7:
-		return c.patch(ctx, i, fmt.Sprintf(`{"metadata":{"labels":{"color":"%s"}}}`, []string{"red", "green", "blue"}[random.IntN(3)]))
+		return w.patch(ctx, i, fmt.Sprintf(`{"metadata":{"labels":{"color":"%s"}}}`, colors[w.random.IntN(len(colors))]))
 	case n < 9:
-		return c.delete(ctx, alive, i)
+		return w.delete(ctx, i)
 	}
-	if err := c.delete(ctx, alive, i); err != nil {
+	if err := w.delete(ctx, i); err != nil {
 		return err
 	}
-	return c.create(ctx, alive, i)
+	return w.create(ctx, i)
 }
 
-func (c *Churn) create(ctx context.Context, alive map[int]int, i int) error {
-	o, err := c.client.Create(ctx, c.Make(c.Namespace, i), metav1.CreateOptions{})
+func (w *writer) create(ctx context.Context, i int) error {
+	o, err := w.client.Create(ctx, w.Make(w.Namespace, i), metav1.CreateOptions{})
 	if err != nil {
 		return err
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	alive[i] = len(c.lives)
-	c.lives = append(c.lives, Life{Name: o.GetName(), UID: o.GetUID(), Created: o.GetResourceVersion()})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.alive[i] = len(w.lives)
+	w.lives = append(w.lives, Life{Name: o.GetName(), UID: o.GetUID(), Created: o.GetResourceVersion()})
 	return nil
 }
 
-func (c *Churn) patch(ctx context.Context, i int, patch string) error {
-	name := c.Make(c.Namespace, i).GetName()
-	_, err := c.client.Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+func (w *writer) patch(ctx context.Context, i int, patch string) error {
+	name := w.Make(w.Namespace, i).GetName()
+	_, err := w.client.Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 	return err
 }
 
-func (c *Churn) delete(ctx context.Context, alive map[int]int, i int) error {
+func (w *writer) delete(ctx context.Context, i int) error {
 	now := int64(0)
-	name := c.Make(c.Namespace, i).GetName()
-	if err := c.client.Delete(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
+	name := w.Make(w.Namespace, i).GetName()
+	if err := w.client.Delete(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
 		return err
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.lives[alive[i]].Deleted = true
-	delete(alive, i)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lives[w.alive[i]].Deleted = true
+	delete(w.alive, i)
 	return nil
 }
 
@@ -157,7 +182,7 @@ func SmallPod(namespace string, i int) *unstructured.Unstructured {
 		"apiVersion": "v1", "kind": "Pod",
 		"metadata": map[string]any{
 			"namespace": namespace, "name": fmt.Sprintf("pod-%05d", i),
-			"labels": map[string]any{"color": []string{"red", "green", "blue"}[i%3]},
+			"labels": map[string]any{"color": colors[i%len(colors)]},
 		},
 		"spec": map[string]any{"containers": []any{map[string]any{"name": "main", "image": "example.com/main:1"}}},
 	}}

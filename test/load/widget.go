@@ -25,7 +25,7 @@ func Widget(namespace string, i int) *unstructured.Unstructured {
 		"apiVersion": "example.com/v1", "kind": "Widget",
 		"metadata": map[string]any{
 			"namespace": namespace, "name": fmt.Sprintf("widget-%05d", i),
-			"labels": map[string]any{"color": []string{"red", "green", "blue"}[i%3]},
+			"labels": map[string]any{"color": colors[i%len(colors)]},
 		},
 		"spec": map[string]any{"size": int64(i), "note": "made to be watched"},
 	}}

@@ -1,0 +1,101 @@
+// Package bench measures Keepwatch beside its peers, each pair in one run on the
+// same server. Its figures are read as ratios; nothing here passes or fails by
+// them.
+package bench
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/keepwatch/keepwatch/test/load"
+	"github.com/keepwatch/keepwatch/test/peer"
+)
+
+func TestMain(m *testing.M) { peer.Main(m) }
+
+// fleet is the number of pods.
+const fleet = 50_000
+
+// BenchmarkWatchFleet compares what it takes to get every pod of a large cluster
+// once: keepwatch watch up to SYNCED, and kubectl get in pages. Run it with
+// -benchtime 3x; an iteration is one run of each, alternating.
+func BenchmarkWatchFleet(b *testing.B) {
+	server := peer.Kubernetes(b)
+	began := time.Now()
+	if err := load.Fleet(b.Context(), server.Config(), fleet); err != nil {
+		b.Fatal(err)
+	}
+	b.Logf("%d pods created in %v", fleet, time.Since(began).Round(time.Second))
+	keepwatch, kubectl := peer.Keepwatch(b), peer.Build(b, peer.Kubectl)
+	contenders := []contender{
+		{"keepwatch watch", keepwatch, []string{"watch", "pods", "-A", "--until-synced"}},
+		{"keepwatch watch --state", keepwatch, []string{"watch", "pods", "-A", "--until-synced", "--state"}},
+		{"keepwatch watch --chunk-size=500", keepwatch, []string{"watch", "pods", "-A", "--until-synced", "--chunk-size=500"}},
+		{"kubectl get --chunk-size=500", kubectl, []string{"get", "pods", "-A", "-o", "json", "--chunk-size=500"}},
+	}
+	contenders[0].run(b, server, fleet) // primes the server
+	for b.Loop() {
+		for _, c := range contenders {
+			b.Log(c.run(b, server, fleet))
+		}
+	}
+}
+
+// contender is one way to get the pods.
+type contender struct {
+	name, path string
+	args       []string
+}
+
+// run runs the command to its end with its output thrown away, and says what it
+// took.
+func (c contender) run(b *testing.B, server *peer.Server, want int) string {
+	b.Helper()
+	dir := b.TempDir()
+	args := append([]string{}, c.args...)
+	if args[len(args)-1] == "--state" {
+		args = append(args, filepath.Join(dir, "state"))
+	}
+	args = append(args, "--kubeconfig", server.Kubeconfig(), "--cache-dir", filepath.Join(dir, "cache"))
+	out := &counter{}
+	log := filepath.Join(dir, "log")
+	began := time.Now()
+	process, err := peer.Start(peer.Command{Path: c.path, Args: args, Log: log, Stdout: out})
+	if err != nil {
+		b.Fatal(err)
+	}
+	if code := process.ExitCode(); code != 0 {
+		text, _ := os.ReadFile(log)
+		b.Fatalf("%s exits with %d: %s", c.name, code, text)
+	}
+	took := time.Since(began)
+	if got := out.objects; want > 0 && got != want {
+		b.Fatalf("%s printed %d objects, want %d", c.name, got, want)
+	}
+	return fmt.Sprintf("%-34s %6.2f s, %6.2f s of CPU, peak RSS %4d MB, %d MB printed", c.name,
+		took.Seconds(), process.CPU().Seconds(), process.PeakRSS()>>20, out.bytes>>20)
+}
+
+// counter counts what goes through it: bytes, and objects by a text that each has
+// once.
+type counter struct {
+	bytes, objects int
+	tail           []byte
+}
+
+var mark = []byte(`"podIP":`)
+
+func (c *counter) Write(p []byte) (int, error) {
+	c.bytes += len(p)
+	text := append(c.tail, p...)
+	c.objects += bytes.Count(text, mark)
+	if i := bytes.LastIndex(text, mark); i >= 0 {
+		text = text[i+len(mark):]
+	}
+	c.tail = append(c.tail[:0:0], text[max(0, len(text)-len(mark)+1):]...)
+	return len(p), nil
+}

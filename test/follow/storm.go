@@ -1,0 +1,106 @@
+package follow
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keepwatch/keepwatch/test/faultproxy"
+	"github.com/keepwatch/keepwatch/test/load"
+	"github.com/keepwatch/keepwatch/test/ndjson"
+	"github.com/keepwatch/keepwatch/test/peer"
+)
+
+// Storm is the main job under everything that can happen to it: objects churn
+// while the stream's connection meets faults, the stream is killed and started
+// again, etcd is compacted and the server restarted.
+type Storm struct {
+	Resource  schema.GroupVersionResource
+	Type      string // as keepwatch watch takes it
+	Namespace string
+	Make      func(namespace string, i int) *unstructured.Unstructured
+	Objects   int
+	// Operations follow the creation of all objects.
+	Operations int
+	Seed       uint64
+	// HTTP1 makes each watch a connection of its own.
+	HTTP1 bool
+}
+
+const (
+	// idle is the stream's idle deadline, so short that a stall costs a test little.
+	idle = 5 * time.Second
+	// settle bounds how long a stream may take to catch up once faults have ended.
+	settle = 3 * time.Minute
+)
+
+// Run lets the storm pass over a server and judges what the stream has told.
+func (s Storm) Run(t *testing.T, server *peer.Server) {
+	ctx := t.Context()
+	t.Logf("seed %d", s.Seed)
+	churn := &load.Churn{Resource: s.Resource, Namespace: s.Namespace, Names: s.Objects, Seed: s.Seed, Make: s.Make}
+	if err := churn.Connect(server.Config()); err != nil {
+		t.Fatal(err)
+	}
+	w := &weather{t: t, server: server, start: time.Now(), random: rand.New(rand.NewPCG(s.Seed, 1))}
+	w.proxy = faultproxy.New(t, server.Config(), faultproxy.Options{Seed: s.Seed, Fate: w.fate, HTTP1: s.HTTP1})
+	w.follower = New(t, s.Type, "-A", "--state", t.TempDir(), "--idle-timeout", idle.String(),
+		"--kubeconfig", kubeconfig(t, w.proxy))
+
+	w.follower.Start()
+	w.blow(func() error { return churn.Create(ctx) })
+	w.blow(func() error { return churn.Run(ctx, s.Operations) })
+	w.downtime(func() error { return churn.Run(ctx, s.Operations/10) })
+	w.blow(func() error { return churn.Run(ctx, s.Operations/10) })
+	w.calm.Store(true)
+
+	want, err := churn.State(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fold := converge(t, w.follower, want)
+	code, err := w.follower.End(10 * time.Second)
+	if err != nil || code != 0 {
+		t.Errorf("asked to end, keepwatch watch exits with %d, %v", code, err)
+	}
+	lists := judgeLists(t, w, s.Resource.GroupResource())
+	judge(t, fold, churn.Lives())
+	t.Logf("%s; %d objects lived, %d kills, %d compactions, %d server restarts, %d lists; faults %v",
+		fold.Summary(), len(churn.Lives()), len(w.kills), w.compactions, len(w.restarts), lists, w.faults())
+}
+
+// kubeconfig is a file with the proxy's access.
+func kubeconfig(t *testing.T, proxy *faultproxy.Proxy) string {
+	t.Helper()
+	file := t.TempDir() + "/kubeconfig"
+	if err := peer.WriteKubeconfig(file, proxy.Config()); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// converge waits until the fold of the stream is the server's state.
+func converge(t *testing.T, f *Follower, want map[string]*unstructured.Unstructured) *ndjson.Fold {
+	t.Helper()
+	var fold *ndjson.Fold
+	var differs string
+	for deadline := time.Now().Add(settle); time.Now().Before(deadline); time.Sleep(500 * time.Millisecond) {
+		var err error
+		if fold, err = f.Fold(); err != nil {
+			t.Fatal(err)
+		}
+		if differs = difference(fold, want); differs == "" {
+			return fold
+		}
+		select {
+		case <-f.Process().Done():
+			t.Fatalf("keepwatch watch ended by itself, exit code %d", f.Process().ExitCode())
+		default:
+		}
+	}
+	t.Errorf("the fold is not the server's state: %s", differs)
+	return fold
+}
