@@ -84,7 +84,7 @@ func (w world) difference(a, b view, r keepwatch.Revision) []keepwatch.Change {
 	var all []keepwatch.Change
 	for _, key := range slices.SortedFunc(maps.Keys(keys), keepwatch.Key.Compare) {
 		switch before, after := a[key], b[key]; {
-		case before == after:
+		case before != nil && after != nil && *before.(*object) == *after.(*object):
 		case before == nil || after == nil || before.UID() != after.UID():
 			all = append(all, w.change(r, before, after)...)
 		default:
@@ -175,11 +175,11 @@ func drawTranscript(t *rapid.T, w world) check.Transcript {
 				Changes: w.difference(w.at(here.epoch, here.at), w.at(to.epoch, to.at), to.at)}}, to)
 		case kind == "resume":
 			i := rapid.IntRange(0, len(been)-1).Draw(t, "mark")
-			been = been[:i+1]
 			here = been[i]
-			if slices.IndexFunc(been, func(p place) bool { return p.at == here.at }) != i {
+			if slices.ContainsFunc(been, func(p place) bool { return p.at == here.at && p.epoch != here.epoch }) {
 				return tr // the revision alone does not name the place
 			}
+			been = been[:i+1]
 			tr.Records = append(tr.Records, check.Resumed{Cursor: here.at})
 		case kind == "show":
 			tr.Records = append(tr.Records, check.Shown{Revision: here.at,
