@@ -20,6 +20,10 @@ type Source interface {
 	// emit is returned as it is.
 	StreamList(ctx context.Context, notOlderThan Revision, emit func([]Object) error) (Revision, Watch, error)
 
+	// Newest asks for the newest committed revision, by a consistent read that costs
+	// the source little. Errors are *Failure.
+	Newest(ctx context.Context) (Revision, error)
+
 	// Watch opens the history after from. Cancelling ctx closes it.
 	Watch(ctx context.Context, from Revision) (Watch, error)
 }

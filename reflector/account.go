@@ -38,7 +38,7 @@ func (a *account) advance(now time.Time, m machine.Machine, in machine.Input) {
 	a.enter(now, visible(m))
 	a.p.Held = m.Held
 	switch in := in.(type) {
-	case machine.Delivered, machine.Streamed:
+	case machine.Delivered, machine.Streamed, machine.Probed:
 		a.p.LastProof = now
 	case machine.Kept:
 		if _, done := m.State.(machine.Watching); done {
@@ -56,7 +56,7 @@ func (a *account) fail(now time.Time, m machine.Machine, failure *keepwatch.Fail
 	a.enter(now, visible(m))
 	a.p.LastFailure = failure
 	switch verdict {
-	case Resume:
+	case Resume, Verify:
 		a.p.Reconnects[failure.Kind]++
 	case RelistNow:
 		a.p.Relists[failure.Kind]++
@@ -105,7 +105,7 @@ func visible(m machine.Machine) State {
 			return Syncing
 		}
 		return Relisting
-	case machine.Watch:
+	case machine.Watch, machine.Probe:
 		return Live
 	}
 	return Stopped
@@ -119,6 +119,8 @@ func pending(m machine.Machine) machine.Action {
 		return s.List
 	case machine.Watching:
 		return machine.Watch{From: m.Held}
+	case machine.Probing:
+		return machine.Probe{}
 	case machine.Waiting:
 		return s.Then
 	}

@@ -21,6 +21,8 @@ func (cluster) StreamList(context.Context, keepwatch.Revision, func([]keepwatch.
 	return 0, nil, keepwatch.Failed(keepwatch.StreamingListUnsupported, "this one only lists")
 }
 
+func (cluster) Newest(context.Context) (keepwatch.Revision, error) { return 12, nil }
+
 func (cluster) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.Watch, error) {
 	return &once{ctx: ctx, from: from}, nil
 }
@@ -54,7 +56,7 @@ func Example() {
 	done := make(chan error)
 	go func() { done <- r.Run(ctx) }()
 
-	w := held.Watch(store.Cursor{}, nil)
+	w := held.Watch(store.Cursor{}, store.Filter{})
 	for w.Cursor().Revision < 12 {
 		if _, err := w.Next(ctx); err != nil {
 			fmt.Println(err)

@@ -26,6 +26,7 @@ type Verdict string
 
 const (
 	Resume    Verdict = "resume"     // watch on from the held revision
+	Verify    Verdict = "verify"     // ask for the newest revision, then watch on
 	RelistNow Verdict = "relist"     // history can't be followed: list, and emit the difference
 	ListAgain Verdict = "list again" // a list failed: the same page, or from the start
 	Stop      Verdict = "stop"       // give up
@@ -40,7 +41,7 @@ type Progress struct {
 	// LastEvent is when the last change arrived.
 	LastEvent time.Time
 	// LastProof is when the source last proved that we are current: a change, a
-	// bookmark, or the end of a list.
+	// bookmark, the end of a list, or its newest revision.
 	LastProof time.Time
 	// Relists and Reconnects count by the kind of failure that led to them. The
 	// first list is none.

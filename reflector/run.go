@@ -78,6 +78,8 @@ func decision(before, after machine.Machine) Verdict {
 	switch pending(after).(type) {
 	case machine.Watch:
 		return Resume
+	case machine.Probe:
+		return Verify
 	case machine.List:
 		if wasListing {
 			return ListAgain
@@ -102,6 +104,8 @@ func (r *run) perform(ctx context.Context, action machine.Action) (machine.Input
 		return r.open(ctx, a)
 	case machine.Read:
 		return r.read(ctx)
+	case machine.Probe:
+		return r.probe(ctx)
 	case machine.Wait:
 		return r.wait(ctx, a)
 	}
@@ -190,6 +194,19 @@ func (r *run) open(ctx context.Context, a machine.Watch) (machine.Input, error) 
 	}
 	r.watch, r.opened = watch, time.Now()
 	return machine.Opened{}, nil
+}
+
+// probe asks for the source's newest revision.
+func (r *run) probe(ctx context.Context) (machine.Input, error) {
+	newest, err := r.source.Newest(ctx)
+	if err != nil {
+		return nil, err
+	}
+	in := machine.Probed{Revision: newest}
+	if failure := r.machine.Judge(in); failure != nil {
+		return nil, failure
+	}
+	return in, nil
 }
 
 // read hands one batch to the target.

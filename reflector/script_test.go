@@ -77,7 +77,7 @@ func play(t *testing.T, script string) string {
 		p.lines = p.lines[1:]
 	}
 	held := store.New(store.Options{})
-	p.watcher = held.Watch(store.Cursor{}, nil)
+	p.watcher = held.Watch(store.Cursor{}, store.Filter{})
 	r := reflector.New(p, held, options)
 	err := r.Run(ctx)
 	p.deliver()
@@ -209,6 +209,15 @@ func (p *player) StreamList(ctx context.Context, at keepwatch.Revision, emit fun
 			return number(last[1:]), &playedWatch{player: p, ctx: ctx, at: number(last[1:])}, nil
 		}
 	}
+}
+
+func (p *player) Newest(ctx context.Context) (keepwatch.Revision, error) {
+	p.say("newest")
+	words, failure := p.next(ctx)
+	if failure != nil {
+		return 0, failure
+	}
+	return number(words[1]), nil
 }
 
 func (p *player) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.Watch, error) {

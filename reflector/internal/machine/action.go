@@ -42,6 +42,9 @@ type Watch struct{ From keepwatch.Revision }
 // means: go on with the list.
 type Read struct{}
 
+// Probe asks for the source's newest revision.
+type Probe struct{}
+
 // Wait asks to do nothing for a while: For, or with Jitter a random part of it.
 type Wait struct {
 	For    time.Duration
@@ -55,5 +58,6 @@ func (List) action()  {}
 func (Keep) action()  {}
 func (Watch) action() {}
 func (Read) action()  {}
+func (Probe) action() {}
 func (Wait) action()  {}
 func (Stop) action()  {}

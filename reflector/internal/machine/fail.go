@@ -28,6 +28,8 @@ func (m Machine) fail(f Failed) (Machine, Action) {
 		then = m.again()
 	case Retry:
 		then = m.again()
+	case Verify:
+		then = Probe{}
 	case Relist:
 		then = m.relist(rule, f.Kind)
 	}
@@ -66,14 +68,16 @@ func ahead(rule Rule) bool { return rule.Pace == AsTold && rule.Then != "" }
 
 // again is the action that the state stands for.
 func (m Machine) again() Action {
-	l, listing := m.State.(Listing)
-	if !listing {
-		return Watch{From: m.Held}
+	switch s := m.State.(type) {
+	case Listing:
+		if s.Continue == "" {
+			s.At = 0
+		}
+		return s.List
+	case Probing:
+		return Probe{}
 	}
-	if l.Continue == "" {
-		l.At = 0
-	}
-	return l.List
+	return Watch{From: m.Held}
 }
 
 // relist is a new list: because of kind, or in place of the list that failed.

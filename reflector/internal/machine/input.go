@@ -33,6 +33,9 @@ type Opened struct{}
 // Delivered: the target took a batch or bookmark and now holds Held.
 type Delivered struct{ Held keepwatch.Revision }
 
+// Probed: the source's newest revision is Revision.
+type Probed struct{ Revision keepwatch.Revision }
+
 // Elapsed: the wait is over.
 type Elapsed struct{}
 
@@ -51,5 +54,6 @@ func (Chunk) input()     {}
 func (Streamed) input()  {}
 func (Opened) input()    {}
 func (Delivered) input() {}
+func (Probed) input()    {}
 func (Elapsed) input()   {}
 func (Failed) input()    {}

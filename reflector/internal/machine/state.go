@@ -26,6 +26,10 @@ type Watching struct {
 	Progressed bool
 }
 
+// Probing: the source is asked for its newest revision, because a watch from ours
+// has stayed silent.
+type Probing struct{}
+
 // Waiting: Then begins when the wait is over.
 type Waiting struct{ Then Action }
 
@@ -35,6 +39,7 @@ type Stopped struct{ Cause keepwatch.FailureKind }
 func (Fresh) state()    {}
 func (Listing) state()  {}
 func (Watching) state() {}
+func (Probing) state()  {}
 func (Waiting) state()  {}
 func (Stopped) state()  {}
 

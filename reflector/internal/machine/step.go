@@ -28,6 +28,8 @@ func (m Machine) Step(in Input) (Machine, Action) {
 		m.Held, m.Followed = in.Held, true
 		m.State = Watching{Progressed: true}
 		return m.progress(), Read{}
+	case Probed:
+		return m.progress().watch()
 	case Elapsed:
 		return m.elapsed()
 	case Failed:
@@ -64,10 +66,22 @@ func (m Machine) watching() (Machine, Action) {
 	return m, Read{}
 }
 
-// Judge says what is wrong with a page that the list in hand can't take, nil if
-// nothing is. A page that is refused is a failure and must not be stepped with.
-func (m Machine) Judge(p Page) *keepwatch.Failure {
-	l := m.State.(Listing)
+// Judge says what is wrong with a page or a newest revision, nil if nothing is.
+// What is refused is a failure and must not be stepped with.
+func (m Machine) Judge(in Input) *keepwatch.Failure {
+	switch in := in.(type) {
+	case Page:
+		return m.State.(Listing).judge(in)
+	case Probed:
+		if in.Revision < m.Held {
+			return keepwatch.Failed(keepwatch.Rewound,
+				"the source is at revision %d, but it was at %d already", in.Revision, m.Held)
+		}
+	}
+	return nil
+}
+
+func (l Listing) judge(p Page) *keepwatch.Failure {
 	switch {
 	case l.At > 0 && p.Revision != l.At:
 		return keepwatch.Failed(keepwatch.ProtocolViolation,
@@ -110,6 +124,9 @@ func (m Machine) elapsed() (Machine, Action) {
 		return m.watch()
 	case List:
 		return m.list(a)
+	case Probe:
+		m.State = Probing{}
+		return m, a
 	}
 	panic(fmt.Sprintf("machine: nothing waits for %T", then))
 }

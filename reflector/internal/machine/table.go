@@ -15,6 +15,8 @@ const (
 	Retry Verdict = "resume"
 	// Relist lists again and emits the difference. A failing list starts over.
 	Relist Verdict = "relist"
+	// Verify asks for the source's newest revision before it watches again.
+	Verify Verdict = "verify"
 	// FallBack lists in pages from now on.
 	FallBack Verdict = "list in pages"
 	// End gives up with the failure as the cause.
@@ -68,7 +70,9 @@ var Table = map[keepwatch.FailureKind]Rule{
 	// Watches end all the time, by timeout and shutdown; that is no reason to list.
 	// But some servers end a watch from a revision they no longer have.
 	keepwatch.Ended: {Do: Retry, Pace: AtOnce, Patience: 5, Then: Relist},
-	keepwatch.Idle:  {Do: Retry, Pace: AtOnce},
+	// Silence is a broken connection, or a source that was restored from a backup and
+	// lets us wait for a revision that is far ahead of it (kubernetes #107457).
+	keepwatch.Idle: {Do: Retry, Pace: AtOnce, Patience: 2, Then: Verify},
 
 	keepwatch.Unreachable: {Do: Retry, Pace: Backoff, Visible: true},
 	keepwatch.Throttled:   {Do: Retry, Pace: AsTold, Visible: true},

@@ -16,6 +16,8 @@ func at(place string) Machine {
 		"watch":        {Started{Held: 50}, Opened{}, Delivered{Held: 60}},
 		"opening":      {Started{Held: 50}},
 		"relist":       {Started{Held: 50}, Opened{}, Delivered{Held: 60}, Failed{Kind: keepwatch.Expired}, Elapsed{}},
+		"silent watch": {Started{Held: 50}, Opened{}, Delivered{Held: 60}, Failed{Kind: keepwatch.Idle}, Opened{}},
+		"probe":        {Started{Held: 50}, Opened{}, Delivered{Held: 60}, Failed{Kind: keepwatch.Idle}, Opened{}, Failed{Kind: keepwatch.Idle}},
 		"relist page2": {Started{Held: 50}, Opened{}, Delivered{Held: 60}, Failed{Kind: keepwatch.Expired}, Elapsed{}, Page{70, "p2"}, Kept{}},
 	}
 	for _, in := range steps[place] {
@@ -58,6 +60,8 @@ func show(a Action) string {
 			s += fmt.Sprintf(" (%s: %s)", a.Reason, a.Why)
 		}
 		return s
+	case Probe:
+		return "probe"
 	case Stop:
 		return "stop"
 	}
@@ -80,6 +84,9 @@ func TestFailureTable(t *testing.T) {
 		{"watch", Failed{Kind: keepwatch.Ended, Lived: time.Minute}, "watch 60"},
 		{"opening", Failed{Kind: keepwatch.Ended}, "≤800ms, watch 50"},
 		{"watch", Failed{Kind: keepwatch.Idle}, "watch 60"},
+		{"silent watch", Failed{Kind: keepwatch.Idle}, "probe"},
+		{"probe", Failed{Kind: u}, "≤800ms, probe"},
+		{"probe", Failed{Kind: keepwatch.Rewound}, "≤800ms, list (expired: rewound)"},
 		{"watch", Failed{Kind: u}, "≤800ms, watch 60"},
 		{"first list", Failed{Kind: u}, "≤800ms, stream"},
 		{"relist page2", Failed{Kind: u}, "≤800ms, list ≥60 p2 (expired: expired)"},
