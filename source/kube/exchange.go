@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -73,10 +74,11 @@ func (x *exchange) unsent(err error) *keepwatch.Failure {
 // ended the answer, or else the text itself.
 func (x *exchange) unread(err error) *keepwatch.Failure {
 	end := x.body.err
-	if x.ctx.Err() == nil && (end == nil || end == io.EOF) {
+	intact := end == nil || end == io.EOF
+	if intact && x.given() == nil {
 		return keepwatch.Failed(keepwatch.Undecodable, "%s: unreadable answer: %w", x.op, err)
 	}
-	return x.cut(end)
+	return x.cut(cmp.Or(end, err))
 }
 
 // unfit is the failure of an answer that was read up to err, which may be of

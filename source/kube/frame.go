@@ -43,7 +43,7 @@ func (s *Source) frames(x *exchange, from keepwatch.Revision) *frames {
 func (f *frames) next() (event, *keepwatch.Failure) {
 	kind, d, err := f.frame()
 	switch {
-	case err == io.EOF && f.body.err == io.EOF && f.ctx.Err() == nil:
+	case err == io.EOF && f.body.err == io.EOF && f.given() == nil:
 		return event{}, keepwatch.Failed(keepwatch.Ended, "%s: the server ended the stream", f.op)
 	case err != nil:
 		return event{}, f.unread(err)

@@ -27,32 +27,50 @@ var listAccept = [...]string{
 // A page that has no revision is a ProtocolViolation, a first page of a lower
 // revision than was asked for comes from a StaleReplica.
 func (s *Source) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch.Page, error) {
+	l, page, failure := s.page(ctx, listAccept[s.form], s.listQuery(req))
+	if failure != nil {
+		return keepwatch.Page{}, failure
+	}
+	if req.Continue == "" && page.Revision < req.NotOlderThan {
+		return keepwatch.Page{}, keepwatch.Failed(keepwatch.StaleReplica,
+			"list %s: the server showed revision %v when asked for %v or later", s.name, page.Revision, req.NotOlderThan)
+	}
+	s.remember(l.columns)
+	return page, nil
+}
+
+// Newest is the revision of a consistent list that is as small as can be: one
+// object's metadata. The selectors stay, since the right to list may depend on
+// them.
+func (s *Source) Newest(ctx context.Context) (keepwatch.Revision, error) {
+	q := maps.Clone(s.base)
+	q.Set("limit", "1")
+	_, page, failure := s.page(ctx, listAccept[MetadataOnly], q)
+	if failure != nil {
+		return 0, failure
+	}
+	return page.Revision, nil
+}
+
+// page asks for a list and reads it.
+func (s *Source) page(ctx context.Context, accept string, query url.Values) (*lister, keepwatch.Page, *keepwatch.Failure) {
 	if s.listTimeout > 0 {
 		late := fmt.Errorf("no complete page within %v", s.listTimeout)
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, s.listTimeout, late)
 		defer cancel()
 	}
-	x, failure := s.get(ctx, "list", listAccept[s.form], s.listQuery(req))
+	x, failure := s.get(ctx, "list", accept, query)
 	if failure != nil {
-		return keepwatch.Page{}, failure
+		return nil, keepwatch.Page{}, failure
 	}
 	defer x.body.close()
-
 	l := newLister(x)
-	if err := l.read(); err != nil {
-		return keepwatch.Page{}, x.unfit(err)
-	}
 	page, err := l.page()
 	if err != nil {
-		return keepwatch.Page{}, x.unfit(err)
+		return nil, keepwatch.Page{}, x.unfit(err)
 	}
-	if req.Continue == "" && page.Revision < req.NotOlderThan {
-		return keepwatch.Page{}, keepwatch.Failed(keepwatch.StaleReplica,
-			"%s: the server showed revision %v when asked for %v or later", x.op, page.Revision, req.NotOlderThan)
-	}
-	s.remember(l.columns)
-	return page, nil
+	return l, page, nil
 }
 
 func (s *Source) listQuery(req keepwatch.ListRequest) url.Values {
@@ -102,9 +120,12 @@ func (l *lister) itemType() typeMeta {
 	return typeMeta{l.apiVersion, strings.TrimSuffix(l.kind, "List")}
 }
 
-// page is the list that has been read to its end. What came behind the items
-// is given to them now.
+// page reads the list to its end. What came behind the items is given to them
+// then.
 func (l *lister) page() (keepwatch.Page, error) {
+	if err := l.read(); err != nil {
+		return keepwatch.Page{}, err
+	}
 	revision, err := keepwatch.ParseRevision(l.revision)
 	if err != nil {
 		return keepwatch.Page{}, violation{fmt.Errorf("the list's %w", err)}

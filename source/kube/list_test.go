@@ -309,3 +309,28 @@ func TestNewRefuses(t *testing.T) {
 		})
 	}
 }
+
+func TestNewest(t *testing.T) {
+	var seen asked
+	answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen.note(r)
+		say(w, podList(1234, `,"continue":"next","remainingItemCount":9`, pod("a", 3)))
+	})
+	s := newSource(t, serve(t, "HTTP/2.0", answer), Options{Form: TableRows, LabelSelector: "a=b", Namespace: "ns"})
+	revision, err := s.Newest(t.Context())
+	if err != nil || revision != 1234 {
+		t.Errorf("got %v, %v", revision, err)
+	}
+	r := seen.take()[0]
+	if got := r.URL.RequestURI(); got != "/api/v1/namespaces/ns/pods?includeObject=Metadata&labelSelector=a%3Db&limit=1" {
+		t.Errorf("asked for %s", got)
+	}
+	if got := r.Header.Get("Accept"); !strings.Contains(got, "as=PartialObjectMetadataList") {
+		t.Errorf("accepts %q", got)
+	}
+	s = newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusUnauthorized)
+	}), Options{})
+	_, err = s.Newest(t.Context())
+	wantFailure(t, err, keepwatch.Unauthorized, "list pods: 401 Unauthorized")
+}

@@ -60,6 +60,7 @@ func (x *exchange) judge(s *metav1.Status, header time.Duration) *keepwatch.Fail
 	if s.Details != nil && s.Details.RetryAfterSeconds > 0 {
 		wait = max(wait, time.Duration(s.Details.RetryAfterSeconds)*time.Second)
 	}
+	wait = min(wait, maxWait)
 	message := cmp.Or(s.Message, string(s.Reason), fmt.Sprintf("status %d", s.Code))
 	failure := keepwatch.Failed(kindOfStatus(s, wait > 0), "%s: %s", x.op, message)
 	failure.RetryAfter = wait
@@ -81,12 +82,14 @@ func (x *exchange) cut(err error) *keepwatch.Failure {
 	return keepwatch.Failed(kindOfCut(err), "%s: %w", x.op, err)
 }
 
-// seconds reads a number of seconds, up to a day: nobody waits longer.
+// maxWait is the longest wait that is passed on; nobody is going to wait so long.
+const maxWait = 24 * time.Hour
+
+// seconds reads a number of seconds.
 func seconds(value string) (time.Duration, bool) {
 	n, err := strconv.ParseUint(strings.TrimSpace(value), 10, 64)
 	if err != nil {
 		return 0, false
 	}
-	const day = 24 * 60 * 60
-	return time.Duration(min(n, day)) * time.Second, true
+	return time.Duration(min(n, uint64(maxWait/time.Second))) * time.Second, true
 }

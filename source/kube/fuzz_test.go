@@ -1,0 +1,162 @@
+package kube
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keepwatch/keepwatch"
+)
+
+const fuzzBound = 1 << 16
+
+// wantPlausible checks a failure of any kind a text can lead to.
+func wantPlausible(t *testing.T, failure *keepwatch.Failure, kinds ...keepwatch.FailureKind) {
+	t.Helper()
+	if failure.Err == nil || failure.Error() == "" || failure.RetryAfter < 0 || failure.RetryAfter > maxWait {
+		t.Errorf("failure %+v", failure)
+	}
+	if len(kinds) > 0 && !slices.Contains(kinds, failure.Kind) {
+		t.Errorf("failure is %v (%v), want one of %v", failure.Kind, failure, kinds)
+	}
+}
+
+// wantObject checks what holds for any object, whatever text it came from.
+func wantObject(t *testing.T, object keepwatch.Object) {
+	t.Helper()
+	o := object.(*Object)
+	if o.Key().Name == "" || o.Revision() == 0 || len(o.JSON()) > 2*fuzzBound {
+		t.Errorf("object %v at %v of %d bytes", o.Key(), o.Revision(), len(o.JSON()))
+	}
+	for _, text := range [][]byte{o.JSON(), o.Metadata()} {
+		if !json.Valid(text) || bytes.IndexByte(text, '\n') >= 0 {
+			t.Errorf("text is %q", text)
+		}
+	}
+	// Members may come twice; the last one counts, to the standard library too.
+	var tree map[string]json.RawMessage
+	var metadata map[string]json.RawMessage
+	var name, revision string
+	json.Unmarshal(o.JSON(), &tree)
+	json.Unmarshal(tree["metadata"], &metadata)
+	json.Unmarshal(metadata["name"], &name)
+	json.Unmarshal(metadata["resourceVersion"], &revision)
+	if name != o.Key().Name || revision != o.Revision().String() {
+		t.Errorf("object %v at %v of %s", o.Key(), o.Revision(), o.JSON())
+	}
+	var small map[string]json.RawMessage
+	json.Unmarshal(o.Metadata(), &tree)
+	json.Unmarshal(tree["metadata"], &small)
+	if len(small) > len(metadata) || string(small["name"]) != string(metadata["name"]) {
+		t.Errorf("metadata is %s of %s", o.Metadata(), o.JSON())
+	}
+}
+
+func FuzzWatchFrame(f *testing.F) {
+	for _, seed := range []string{
+		podFrame("ADDED", "a", 6) + podFrame("DELETED", "a", 7) + bookmarkFrame(9),
+		endFrame(10), podFrame("ADDED", "a", 6)[:40],
+		`{"type":"ERROR","object":` + statusText(410, "Expired", "too old", `"retryAfterSeconds":1`) + `}`,
+		`{"type":"ADDED","object":` + tableText("6", columnsText, rowText("a", 1, 6)) + `}`,
+		`{"object":{"metadata":{"managedFields":[],"name":"\u0061","resourceVersion":"3"},"metadata":null},"type":"ADDED"}`,
+		"{}", "[]", "null", "", " ", "\xff", `{"type":"ADDED","object":{"metadata":{"managedFields":1,"managedFields":2,"name":"a","resourceVersion":"7"}}}`,
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		events, failure := readFrames(text, fuzzBound)
+		wantPlausible(t, failure)
+		if failure.Kind == keepwatch.Idle || failure.Kind == keepwatch.Unreachable {
+			t.Errorf("text led to %v", failure)
+		}
+		// Every event is one that the standard library reads at the same place.
+		twin := json.NewDecoder(strings.NewReader(text))
+		var bookmark keepwatch.Revision
+		for _, e := range events {
+			var members map[string]json.RawMessage
+			var kind string
+			if err := twin.Decode(&members); err != nil {
+				t.Fatalf("%v in %q", err, text)
+			}
+			json.Unmarshal(members["type"], &kind)
+			if e.revision == 0 {
+				t.Error("an event without a revision")
+			}
+			if e.bookmark() {
+				if kind != "BOOKMARK" || e.revision < bookmark {
+					t.Errorf("bookmark %v behind %v, of type %q", e.revision, bookmark, kind)
+				}
+				bookmark = e.revision
+				continue
+			}
+			if kind != e.change.Type.String() || e.revision != e.change.Object.Revision() {
+				t.Errorf("change %+v, of type %q", e.change, kind)
+			}
+			wantObject(t, e.change.Object)
+		}
+	})
+}
+
+func FuzzListPage(f *testing.F) {
+	for _, seed := range []string{
+		podList(7, `,"continue":"next","remainingItemCount":1`, pod("a", 3), pod("b", 7)),
+		`{"items":[{"metadata":{"name":"a","resourceVersion":"3"}}],"metadata":{"resourceVersion":"7"},"kind":"PodList","apiVersion":"v1"}`,
+		tableText("7", columnsText, rowText("a", 3, 6)),
+		podList(7, "", `{"metadata":{"name":"a"},"metadata":{"managedFields":[],"name":"b","resourceVersion":"3"}}`),
+		podList(7, "", `{"metadata":{"name":"a","resourceVersion":"3"},"kind":"","kind":1}`),
+		`{"items":null,"metadata":{"resourceVersion":"7"}}`, podList(7, "")[:20], "{}", "[]", "", "\xff", "{\n}",
+		`{"kind":"List","items":[{"metadata":{"name":"a","resourceVersion":"1"}}],"items":[],"metadata":{"resourceVersion":"7"}}`,
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		page, failure := readPage(text, fuzzBound)
+		if failure != nil {
+			wantPlausible(t, failure, keepwatch.Undecodable, keepwatch.ProtocolViolation)
+			if page.Objects != nil || page.Revision != 0 {
+				t.Errorf("a failed page says %+v", page)
+			}
+			return
+		}
+		if !json.Valid([]byte(text)) {
+			t.Errorf("read %q, which is not JSON", text)
+		}
+		if page.Revision == 0 || page.Remaining < 0 {
+			t.Errorf("page %+v", page)
+		}
+		for _, o := range page.Objects {
+			wantObject(t, o)
+		}
+	})
+}
+
+func FuzzStatus(f *testing.F) {
+	for _, test := range statuses {
+		f.Add(test.code, test.header, "application/json", statusText(test.code, test.reason, test.message, test.details))
+	}
+	f.Add(502, "Sun, 01 Nov 2026 12:01:30 GMT", "text/plain", "bad \xff gateway")
+	f.Add(503, "99999999999", "", `{"kind":"Status","details":{"retryAfterSeconds":2147483647}}`)
+	f.Fuzz(func(t *testing.T, code int, header, contentType, text string) {
+		h := http.Header{"Retry-After": {header}, "Content-Type": {contentType}}
+		resp := &http.Response{StatusCode: code, Status: http.StatusText(code), Header: h}
+		x := answered("", 1)
+		failure := x.judge(statusOf(resp, []byte(text)), retryAfter(h, time.Now()))
+		wantPlausible(t, failure)
+		if failure.Kind < keepwatch.Ended || failure.Kind > keepwatch.Broken {
+			t.Errorf("kind %v", failure.Kind)
+		}
+		// 410 is Expired unless the server says something more particular.
+		var s metav1.Status
+		if code == http.StatusGone && json.Unmarshal([]byte(text), &s) != nil && failure.Kind != keepwatch.Expired {
+			t.Errorf("410 is %v", failure.Kind)
+		}
+		event := (&Source{}).frames(x, 0).fault(draft{text: []byte(text)})
+		wantPlausible(t, event)
+	})
+}
