@@ -1,0 +1,171 @@
+package stream
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/keepwatch/keepwatch"
+)
+
+// thing is an object as a source would give it.
+type thing struct {
+	key      keepwatch.Key
+	uid      keepwatch.UID
+	revision keepwatch.Revision
+	note     string
+}
+
+func (o thing) Key() keepwatch.Key           { return o.key }
+func (o thing) UID() keepwatch.UID           { return o.uid }
+func (o thing) Revision() keepwatch.Revision { return o.revision }
+
+func (o thing) JSON() []byte {
+	return fmt.Appendf(nil, `{%s,"note":%q}`, o.members(), o.note)
+}
+
+func (o thing) Metadata() []byte { return fmt.Appendf(nil, `{%s}`, o.members()) }
+
+func (o thing) members() string {
+	return fmt.Sprintf(`"apiVersion":"v1","kind":"Thing","metadata":{"namespace":%q,"name":%q,"uid":%q,"resourceVersion":"%d"}`,
+		o.key.Namespace, o.key.Name, o.uid, o.revision)
+}
+
+// a thing in few letters: "a.1@7" is the object default/a with UID a.1 at 7.
+func at(text string) thing {
+	var revision uint64
+	uid, number, _ := strings.Cut(text, "@")
+	if _, err := fmt.Sscan(number, &revision); err != nil {
+		panic(err)
+	}
+	name, _, _ := strings.Cut(uid, ".")
+	return thing{
+		key: keepwatch.Key{Namespace: "default", Name: name}, uid: keepwatch.UID(uid),
+		revision: keepwatch.Revision(revision), note: "note " + number,
+	}
+}
+
+func things(texts ...string) []keepwatch.Object {
+	var objects []keepwatch.Object
+	for _, text := range texts {
+		objects = append(objects, at(text))
+	}
+	return objects
+}
+
+// change reads "+a.1@7", "~a.1@8" or "-a.1@9".
+func change(text string) keepwatch.Change {
+	kind := map[byte]keepwatch.ChangeType{'+': keepwatch.Added, '~': keepwatch.Modified, '-': keepwatch.Deleted}[text[0]]
+	o := at(text[1:])
+	return keepwatch.Change{Type: kind, Revision: o.revision, Object: o}
+}
+
+func batch(from, to keepwatch.Revision, changes ...string) keepwatch.Batch {
+	b := keepwatch.Batch{From: from, To: to}
+	for _, text := range changes {
+		b.Changes = append(b.Changes, change(text))
+	}
+	return b
+}
+
+// teller is a stream under test and what it told, in few letters.
+type teller struct {
+	*Stream
+	t     *testing.T
+	lines bytes.Buffer
+}
+
+func newTeller(t *testing.T, state State, options Options) *teller {
+	t.Helper()
+	x := &teller{t: t}
+	s, err := New(NDJSON(&x.lines, "things"), state, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.Stream = s
+	return x
+}
+
+// list gives a whole list.
+func (x *teller) list(relist keepwatch.Relist, to keepwatch.Revision, objects ...string) {
+	x.t.Helper()
+	if relist.To == 0 && x.position.Cursor > 0 {
+		relist.To = to
+	}
+	r, err := x.Replace(context.Background(), relist)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	if err := r.Put(context.Background(), things(objects...)); err != nil {
+		x.t.Fatal(err)
+	}
+	if err := r.Commit(context.Background(), to); err != nil {
+		x.t.Fatal(err)
+	}
+}
+
+// told returns what was told since it was last asked, an event as
+// "+a.1@7 (7)", with its revision behind.
+func (x *teller) told() string {
+	x.t.Helper()
+	var told []string
+	for text := range strings.Lines(x.lines.String()) {
+		told = append(told, short(x.t, text))
+	}
+	x.lines.Reset()
+	return strings.Join(told, ", ")
+}
+
+// line is what a consumer reads.
+type line struct {
+	Type, Revision, ID, Resource, From, To, Reason string
+	Count                                          int
+	Object                                         struct {
+		Kind     string
+		Metadata struct{ Namespace, Name, UID, ResourceVersion string }
+		Note     string
+	}
+}
+
+func parse(text string) (line, error) {
+	var l line
+	d := json.NewDecoder(strings.NewReader(text))
+	d.DisallowUnknownFields()
+	err := d.Decode(&struct {
+		*line
+		Object json.RawMessage
+	}{line: &l})
+	if err != nil {
+		return line{}, err
+	}
+	return l, json.Unmarshal([]byte(text), &l)
+}
+
+func short(t *testing.T, text string) string {
+	t.Helper()
+	l, err := parse(text)
+	if err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	m := l.Object.Metadata
+	switch l.Type {
+	case "GAP":
+		return fmt.Sprintf("gap %s-%s %s", l.From, l.To, l.Reason)
+	case "SYNCED":
+		return fmt.Sprintf("synced %s #%d", l.Revision, l.Count)
+	case "BOOKMARK":
+		return "bookmark " + l.Revision
+	case "DELETED":
+		if want := m.UID + "/" + m.ResourceVersion + "/deleted"; l.ID != want {
+			t.Errorf("id %s, want %s", l.ID, want)
+		}
+		return fmt.Sprintf("-%s@%s (%s)", m.UID, m.ResourceVersion, l.Revision)
+	}
+	if want := m.UID + "/" + m.ResourceVersion; l.ID != want || l.Revision != m.ResourceVersion {
+		t.Errorf("id %s, revision %s, want %s", l.ID, l.Revision, want)
+	}
+	return map[string]string{"ADDED": "+", "MODIFIED": "~"}[l.Type] + m.UID + "@" + m.ResourceVersion
+}
