@@ -1,22 +1,16 @@
 package peer
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
-	"math/big"
-	"net"
 	"os"
 	"path/filepath"
-	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/keepwatch/keepwatch/test/localhost"
 )
 
 // credentials are the files a kube-apiserver is started with.
@@ -35,19 +29,17 @@ func newCredentials(dir string) (*credentials, error) {
 		tokens:     filepath.Join(dir, "tokens.csv"),
 		token:      rand.Text(),
 	}
-	key, keyPEM, err := newKey()
+	serving, err := localhost.NewCertificate()
 	if err != nil {
 		return nil, err
 	}
-	if c.ca, err = selfSigned(key); err != nil {
-		return nil, err
-	}
-	_, servicePEM, err := newKey()
+	c.ca = serving.Cert
+	_, serviceKey, err := localhost.NewKey()
 	if err != nil {
 		return nil, err
 	}
 	for file, text := range map[string][]byte{
-		c.cert: c.ca, c.key: keyPEM, c.serviceKey: servicePEM,
+		c.cert: serving.Cert, c.key: serving.Key, c.serviceKey: serviceKey,
 		c.tokens: fmt.Appendf(nil, "%s,admin,admin,system:masters\n", c.token),
 	} {
 		if err := os.WriteFile(file, text, 0o600); err != nil {
@@ -55,31 +47,6 @@ func newCredentials(dir string) (*credentials, error) {
 		}
 	}
 	return c, nil
-}
-
-func newKey() (*ecdsa.PrivateKey, []byte, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, nil, err
-	}
-	der, err := x509.MarshalECPrivateKey(key)
-	return key, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), err
-}
-
-// selfSigned makes a certificate for 127.0.0.1, in PEM.
-func selfSigned(key *ecdsa.PrivateKey) ([]byte, error) {
-	now := time.Now()
-	cert := &x509.Certificate{
-		SerialNumber: big.NewInt(now.UnixNano()),
-		Subject:      pkix.Name{CommonName: "keepwatch test"},
-		NotBefore:    now.Add(-time.Hour), NotAfter: now.Add(24 * time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost"},
-		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		IsCA:        true, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, cert, cert, key.Public(), key)
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), err
 }
 
 // WriteKubeconfig writes a kubeconfig that reaches what config reaches, with

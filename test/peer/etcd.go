@@ -11,10 +11,14 @@ import (
 	"go.uber.org/zap"
 )
 
-// EtcdServer is a running etcd of one member, without TLS.
+// Endpoint is the client URL of an etcd without TLS, as --etcd-servers and
+// etcdctl take it.
+type Endpoint string
+
+// EtcdServer is a running etcd of one member.
 type EtcdServer struct {
 	*Service
-	endpoint string
+	Endpoint
 }
 
 // StartEtcd starts an empty etcd for the duration of the test. The flags come
@@ -37,12 +41,12 @@ func startEtcd(ctx context.Context, dir string, flags []string) (*EtcdServer, er
 		grace: 10 * time.Second, probe: e.probe,
 	}
 	return e, e.launch(ctx, func(port int) {
-		e.endpoint = fmt.Sprintf("http://127.0.0.1:%d", port)
+		e.Endpoint = Endpoint(fmt.Sprintf("http://127.0.0.1:%d", port))
 		e.args = append([]string{
 			"--name", e.member(),
 			"--data-dir", filepath.Join(dir, "etcd"),
-			"--listen-client-urls", e.endpoint,
-			"--advertise-client-urls", e.endpoint,
+			"--listen-client-urls", string(e.Endpoint),
+			"--advertise-client-urls", string(e.Endpoint),
 			"--listen-peer-urls", "http://127.0.0.1:0",
 			"--initial-advertise-peer-urls", "http://127.0.0.1:0",
 			"--initial-cluster", e.member() + "=http://127.0.0.1:0",
@@ -71,23 +75,20 @@ func (e *EtcdServer) probe(ctx context.Context) error {
 		return err
 	}
 	if len(list.Members) != 1 || list.Members[0].Name != e.member() {
-		return fmt.Errorf("another etcd answers at %s", e.endpoint)
+		return fmt.Errorf("another etcd answers at %s", e.Endpoint)
 	}
 	return nil
 }
 
-// Endpoint is the client URL, as --etcd-servers and etcdctl take it.
-func (e *EtcdServer) Endpoint() string { return e.endpoint }
-
 // Client returns a new client, which the caller closes.
-func (e *EtcdServer) Client() (*clientv3.Client, error) {
-	return clientv3.New(clientv3.Config{Endpoints: []string{e.endpoint}, Logger: zap.NewNop()})
+func (e Endpoint) Client() (*clientv3.Client, error) {
+	return clientv3.New(clientv3.Config{Endpoints: []string{string(e)}, Logger: zap.NewNop()})
 }
 
 // Compact removes the history before the current revision, which it returns,
 // and waits until that is done on disk. Watches that have not seen events
 // before it can't go on.
-func (e *EtcdServer) Compact(ctx context.Context) (revision int64, err error) {
+func (e Endpoint) Compact(ctx context.Context) (revision int64, err error) {
 	client, err := e.Client()
 	if err != nil {
 		return 0, err

@@ -82,7 +82,13 @@ func fileDigest(path string) (string, error) {
 // test. The flags come after the default ones and win.
 func Serve(tb testing.TB, flags ...string) *Server {
 	tb.Helper()
-	s, err := startServe(tb.Context(), tb.TempDir(), flags)
+	// The socket of the embedded etcd needs a short path.
+	dir, err := os.MkdirTemp("", "keepwatch-test-")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { os.RemoveAll(dir) })
+	s, err := startServe(tb.Context(), dir, flags)
 	own(tb, s.Service, err)
 	return s
 }
@@ -90,13 +96,17 @@ func Serve(tb testing.TB, flags ...string) *Server {
 // ServeOn is Serve on an etcd that runs already.
 func ServeOn(tb testing.TB, etcd *EtcdServer, flags ...string) *Server {
 	tb.Helper()
-	s := Serve(tb, append([]string{"--etcd-servers", etcd.Endpoint()}, flags...)...)
-	s.etcd = etcd
+	s := Serve(tb, append([]string{"--etcd-servers", string(etcd.Endpoint)}, flags...)...)
+	s.endpoint, s.etcd = etcd.Endpoint, etcd
 	return s
 }
 
 func startServe(ctx context.Context, dir string, flags []string) (*Server, error) {
-	s := &Server{kubeconfig: filepath.Join(dir, "kubeconfig")}
+	data := filepath.Join(dir, "data")
+	s := &Server{
+		kubeconfig: filepath.Join(dir, "kubeconfig"),
+		endpoint:   Endpoint("unix://" + filepath.Join(data, "etcd.sock")),
+	}
 	path, err := keepwatch()
 	if err != nil {
 		return s, err
@@ -109,7 +119,7 @@ func startServe(ctx context.Context, dir string, flags []string) (*Server, error
 	return s, s.launch(ctx, func(port int) {
 		s.args = append([]string{
 			"serve",
-			"--data-dir", filepath.Join(dir, "data"),
+			"--data-dir", data,
 			"--listen", fmt.Sprintf("127.0.0.1:%d", port),
 			"--kubeconfig-out", s.kubeconfig,
 			"--token", token,

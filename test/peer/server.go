@@ -16,7 +16,8 @@ import (
 // Tests that take one run on both.
 type Server struct {
 	*Service
-	etcd       *EtcdServer // nil if the server embeds its own
+	endpoint   Endpoint    // of the etcd behind it
+	etcd       *EtcdServer // the same, or nil if the server embeds it
 	config     *rest.Config
 	kubeconfig string
 }
@@ -51,7 +52,7 @@ func startKubernetes(ctx context.Context, dir string) (*Server, error) {
 }
 
 func startKubeAPIServer(ctx context.Context, dir string, etcd *EtcdServer, flags []string) (*Server, error) {
-	s := &Server{etcd: etcd, kubeconfig: filepath.Join(dir, "kubeconfig")}
+	s := &Server{endpoint: etcd.Endpoint, etcd: etcd, kubeconfig: filepath.Join(dir, "kubeconfig")}
 	path, err := KubeAPIServer.Path(ctx)
 	if err != nil {
 		return s, err
@@ -73,7 +74,7 @@ func startKubeAPIServer(ctx context.Context, dir string, etcd *EtcdServer, flags
 			QPS:             -1,
 		}
 		s.args = append([]string{
-			"--etcd-servers", etcd.Endpoint(),
+			"--etcd-servers", string(etcd.Endpoint),
 			"--bind-address", "127.0.0.1",
 			"--secure-port", fmt.Sprint(port),
 			"--tls-cert-file", c.cert,
@@ -108,6 +109,11 @@ func (s *Server) Kubeconfig() string { return s.kubeconfig }
 
 // Etcd is the etcd behind the server, or nil if the server embeds one.
 func (s *Server) Etcd() *EtcdServer { return s.etcd }
+
+// Compact is [Endpoint.Compact] on the etcd behind the server.
+func (s *Server) Compact(ctx context.Context) (revision int64, err error) {
+	return s.endpoint.Compact(ctx)
+}
 
 // ready tells whether the server says that it is ready and has the namespace
 // default, which it creates just after.

@@ -5,12 +5,12 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"os"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/keepwatch/keepwatch/test/localhost"
 )
 
 const (
@@ -78,7 +78,7 @@ func (s *Service) launch(ctx context.Context, configure func(port int)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for attempt := 1; ; attempt++ {
-		port, err := freePort()
+		port, err := localhost.FreePort()
 		if err != nil {
 			return err
 		}
@@ -134,20 +134,4 @@ func (s *Service) tail() string {
 	fmt.Fprintf(&b, "--- end of %s ---\n", s.log)
 	_, _ = io.Copy(&b, io.LimitReader(f, size))
 	return b.String()
-}
-
-// freePort returns a port of 127.0.0.1 that nobody listens on. It is below the
-// range that systems choose client ports from: so no outgoing connection takes
-// it while its server is being restarted, and none ever connects to itself.
-func freePort() (int, error) {
-	const low, high = 20000, 32000
-	var err error
-	for range 100 {
-		port := low + rand.IntN(high-low)
-		var l net.Listener
-		if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
-			return port, l.Close()
-		}
-	}
-	return 0, fmt.Errorf("no free port between %d and %d: %w", low, high, err)
 }

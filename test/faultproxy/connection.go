@@ -1,0 +1,222 @@
+package faultproxy
+
+import (
+	"context"
+	"crypto/tls"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+
+	"github.com/keepwatch/keepwatch/test/localhost"
+)
+
+// listener accepts connections, except while it refuses them. It keeps its
+// address through that.
+type listener struct {
+	addr net.Addr
+
+	mu     sync.Mutex
+	change *sync.Cond
+	open   net.Listener // nil while connections are refused
+	closed bool
+	live   map[*connection]struct{}
+}
+
+func listen() (*listener, error) {
+	open, err := localhost.Listen()
+	if err != nil {
+		return nil, err
+	}
+	l := &listener{open: open, addr: open.Addr(), live: make(map[*connection]struct{})}
+	l.change = sync.NewCond(&l.mu)
+	return l, nil
+}
+
+// Accept returns connections that can be frozen. While they are refused, it
+// waits.
+func (l *listener) Accept() (net.Conn, error) {
+	for {
+		open, err := l.await()
+		if err != nil {
+			return nil, err
+		}
+		if c, err := open.Accept(); err == nil {
+			return l.keep(c), nil
+		} else if l.is(open) {
+			return nil, err
+		}
+	}
+}
+
+func (l *listener) keep(c net.Conn) *connection {
+	thawed := make(chan struct{})
+	close(thawed)
+	kept := &connection{Conn: c, closed: make(chan struct{}), thawed: thawed}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.live[kept] = struct{}{}
+	kept.forget = func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.live, kept)
+	}
+	return kept
+}
+
+// await returns the open listener, when there is one.
+func (l *listener) await() (net.Listener, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.open == nil && !l.closed {
+		l.change.Wait()
+	}
+	if l.closed {
+		return nil, net.ErrClosed
+	}
+	return l.open, nil
+}
+
+func (l *listener) is(open net.Listener) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.open == open
+}
+
+// refuse has connection attempts refused until allow is called.
+func (l *listener) refuse() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.open == nil {
+		return nil
+	}
+	err := l.open.Close()
+	l.open = nil
+	return err
+}
+
+func (l *listener) allow() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.open != nil || l.closed {
+		return nil
+	}
+	open, err := net.Listen(l.addr.Network(), l.addr.String())
+	if err != nil {
+		return err
+	}
+	l.open = open
+	l.change.Broadcast()
+	return nil
+}
+
+// resetAll resets all connections, frozen ones too.
+func (l *listener) resetAll() {
+	l.mu.Lock()
+	live := slices.Collect(maps.Keys(l.live))
+	l.mu.Unlock()
+	for _, c := range live {
+		c.reset()
+	}
+}
+
+func (l *listener) Addr() net.Addr { return l.addr }
+
+func (l *listener) Close() error {
+	err := l.refuse()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	l.change.Broadcast()
+	return err
+}
+
+// connection is a TCP connection that can be frozen: then reads and writes wait
+// until it thaws or closes.
+type connection struct {
+	net.Conn
+	closed    chan struct{}
+	closeOnce sync.Once
+	forget    func() // called once, when the connection closes
+
+	mu     sync.Mutex
+	thawed chan struct{} // closed while the connection is not frozen
+}
+
+func (c *connection) freeze() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case <-c.thawed:
+		c.thawed = make(chan struct{})
+	default:
+	}
+}
+
+func (c *connection) thaw() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case <-c.thawed:
+	default:
+		close(c.thawed)
+	}
+}
+
+// wait returns when the connection isn't frozen.
+func (c *connection) wait() error {
+	c.mu.Lock()
+	thawed := c.thawed
+	c.mu.Unlock()
+	select {
+	case <-thawed:
+		return nil
+	case <-c.closed:
+		return net.ErrClosed
+	}
+}
+
+// Read keeps what arrived while the connection was freezing until it thaws.
+func (c *connection) Read(b []byte) (int, error) {
+	if err := c.wait(); err != nil {
+		return 0, err
+	}
+	n, err := c.Conn.Read(b)
+	if frozen := c.wait(); frozen != nil {
+		return 0, frozen
+	}
+	return n, err
+}
+
+func (c *connection) Write(b []byte) (int, error) {
+	if err := c.wait(); err != nil {
+		return 0, err
+	}
+	return c.Conn.Write(b)
+}
+
+func (c *connection) Close() error {
+	c.closeOnce.Do(func() {
+		close(c.closed)
+		c.forget()
+	})
+	return c.Conn.Close()
+}
+
+// reset closes the connection so that the client sees it reset.
+func (c *connection) reset() {
+	_ = c.Conn.(*net.TCPConn).SetLinger(0)
+	_ = c.Close()
+}
+
+type connectionKey struct{}
+
+// withConnection is an http.Server's ConnContext.
+func withConnection(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, connectionKey{}, c.(*tls.Conn).NetConn())
+}
+
+func connectionOf(r *http.Request) *connection {
+	return r.Context().Value(connectionKey{}).(*connection)
+}

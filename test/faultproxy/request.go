@@ -1,0 +1,91 @@
+package faultproxy
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// Class tells requests apart by what they cost a server and mean to a client.
+type Class string
+
+// The classes of requests.
+const (
+	List       Class = "LIST"        // the first page, or all
+	ListPage   Class = "LIST page"   // a further page, by its continue token
+	StreamList Class = "LIST stream" // a watch with sendInitialEvents
+	Watch      Class = "WATCH"
+	Get        Class = "GET"
+	Write      Class = "WRITE"
+	Other      Class = "OTHER" // discovery, health, metrics…
+)
+
+// Any matches every class and every resource.
+const Any = ""
+
+// Request is what a client asked for.
+type Request struct {
+	Class     Class
+	Resource  string // such as pods or deployments.apps; empty for Other
+	Namespace string // empty for all, or for what has none
+	Name      string // of one object
+	Revision  string // resourceVersion as asked for
+	Number    int    // 1 for the first of its class and resource, and so on
+	URI       string
+}
+
+func classify(r *http.Request) Request {
+	query := r.URL.Query()
+	req := Request{Class: Other, Revision: query.Get("resourceVersion"), URI: r.URL.RequestURI()}
+	var group string
+	var path []string // from the resource on, or from its namespace
+	switch p := strings.Split(strings.Trim(r.URL.Path, "/"), "/"); {
+	case len(p) > 2 && p[0] == "api":
+		path = p[2:]
+	case len(p) > 3 && p[0] == "apis":
+		group, path = p[1], p[3:]
+	default:
+		return req
+	}
+	if len(path) > 2 && path[0] == "namespaces" && path[2] != "status" && path[2] != "finalize" {
+		req.Namespace, path = path[1], path[2:]
+	}
+	req.Resource = path[0]
+	if group != "" {
+		req.Resource += "." + group
+	}
+	if len(path) > 1 {
+		req.Name = path[1]
+	}
+	req.Class = class(r.Method, req.Name, query)
+	return req
+}
+
+func class(method, name string, query url.Values) Class {
+	switch {
+	case method != http.MethodGet:
+		return Write
+	case isTrue(query, "watch") && isTrue(query, "sendInitialEvents"):
+		return StreamList
+	case isTrue(query, "watch"):
+		return Watch
+	case name != "":
+		return Get
+	case query.Get("continue") != "":
+		return ListPage
+	default:
+		return List
+	}
+}
+
+// isTrue reads a boolean as an API server does: anything but these is true.
+func isTrue(query url.Values, name string) bool {
+	value := query.Get(name)
+	return query.Has(name) && value != "false" && value != "0"
+}
+
+// matches tells whether req is of a class and a resource, either of which may
+// be Any.
+func (req Request) matches(class Class, resource string) bool {
+	return (class == Any || class == req.Class) && (resource == Any || resource == req.Resource)
+}

@@ -1,0 +1,136 @@
+package faultproxy
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestWatchFaults(t *testing.T) {
+	one, two := added(1), added(2)
+	size := int64(len(one))
+	tests := []struct {
+		fault  Fault
+		body   string
+		broken bool
+	}{
+		{End.After(size), one, false},
+		{End.After(1), one, false}, // at the frame's end
+		{End, "", false},
+		{Cut.After(size), one, true},
+		{Tear.After(size + 5), one + two[:5], true},
+		{Tear.After(size), one + string(lines{}.torn()), true}, // waits for no frame
+		{Tear.After(2*size - 1), one + two[:size-1], true},
+		{Garbage.After(size), one + string(lines{}.garbage()) + two, false},
+		{Repeat.After(size), one + one + two, false},
+		{Repeat, one + two, false},
+		{None.After(size), one + two, false},
+		{End.After(1 << 20), one + two, false},
+	}
+	bothProtocols(t, func(t *testing.T, http1 bool) {
+		for _, test := range tests {
+			t.Run(test.fault.String(), func(t *testing.T) {
+				cluster, upstream := newCluster(t, 2)
+				close(cluster.events)
+				p := New(t, upstream, Options{HTTP1: http1})
+				p.Next(Watch, "pods", test.fault)
+				code, body, err := newClient(t, p, http1).read(t, watchPods)
+				if code != 200 || body != test.body || (err != nil) != test.broken {
+					t.Errorf("got %d %q, %v; want %q, broken %v", code, body, err, test.body, test.broken)
+				}
+			})
+		}
+	})
+}
+
+func TestErrorEvent(t *testing.T) {
+	bothProtocols(t, func(t *testing.T, http1 bool) {
+		for _, err := range []*apierrors.StatusError{Expired, Gone, InternalError, Unavailable, Timeout} {
+			_, upstream := newCluster(t, 1)
+			p := New(t, upstream, Options{HTTP1: http1})
+			p.Next(Watch, Any, Event(err).After(1))
+			_, body, readErr := newClient(t, p, http1).read(t, watchPods)
+			rest, ok := strings.CutPrefix(body, added(1))
+			var got struct {
+				Type   string
+				Object metav1.Status
+			}
+			if readErr != nil || !ok || !strings.HasSuffix(rest, "\n") || json.Unmarshal([]byte(rest), &got) != nil {
+				t.Fatalf("got %q, %v", body, readErr)
+			}
+			want := err.Status()
+			if got.Type != "ERROR" || got.Object.Kind != "Status" || got.Object.Reason != want.Reason || got.Object.Code != want.Code {
+				t.Errorf("got %+v, want %v", got, want)
+			}
+		}
+	})
+}
+
+func TestReset(t *testing.T) {
+	bothProtocols(t, func(t *testing.T, http1 bool) {
+		_, upstream := newCluster(t, 1)
+		p := New(t, upstream, Options{HTTP1: http1})
+		p.Next(Watch, "pods", Reset.After(1))
+		_, body, err := newClient(t, p, http1).read(t, watchPods)
+		if !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("got %q, %v; want a reset", body, err)
+		}
+	})
+}
+
+func TestStallAndFreezeHoldUntilTold(t *testing.T) {
+	bothProtocols(t, func(t *testing.T, http1 bool) {
+		for _, fault := range []Fault{Stall, Freeze} {
+			t.Run(fault.String(), func(t *testing.T) {
+				cluster, upstream := newCluster(t, 1)
+				p := New(t, upstream, Options{HTTP1: http1})
+				c := newClient(t, p, http1)
+				response, err := c.get(t.Context(), watchPods)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer response.Body.Close()
+				lines := bufio.NewReader(response.Body)
+				if got, err := lines.ReadString('\n'); got != added(1) || err != nil {
+					t.Fatalf("got %q, %v", got, err)
+				}
+				if n := p.Now(Watch, "pods", fault); n != 1 {
+					t.Fatalf("%d open watches, want 1", n)
+				}
+				await(t, p, func(e []Entry) bool { return len(e[0].Faults) == 1 })
+				cluster.events <- added(2)
+
+				// The rest of an HTTP/2 connection stalls only with it.
+				if !http1 {
+					ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+					if fault == Stall {
+						ctx = t.Context()
+					}
+					other, err := c.get(ctx, "/api/v1/namespaces")
+					if err == nil {
+						other.Body.Close()
+					}
+					cancel()
+					if errors.Is(err, context.DeadlineExceeded) != (fault == Freeze) {
+						t.Errorf("another request on the connection: %v", err)
+					}
+				}
+				if got := p.Transcript()[0]; got.Frames != 1 {
+					t.Errorf("forwarded while held: %v", got)
+				}
+				p.Now(Watch, "pods", None)
+				if got, err := lines.ReadString('\n'); got != added(2) || err != nil {
+					t.Errorf("after it: got %q, %v", got, err)
+				}
+			})
+		}
+	})
+}
