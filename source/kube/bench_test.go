@@ -3,6 +3,7 @@ package kube
 import (
 	"bytes"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -40,6 +41,26 @@ func BenchmarkListPage(b *testing.B) {
 		if failure != nil || len(page.Objects) != len(items) {
 			b.Fatal(len(page.Objects), failure)
 		}
+	}
+}
+
+func BenchmarkListOverTheWire(b *testing.B) {
+	var items []string
+	for i := range 500 {
+		items = append(items, realPod(i))
+	}
+	text := []byte(podList(9999, "", items...))
+	for _, protocol := range protocols {
+		b.Run(protocol, func(b *testing.B) {
+			s := newSource(b, serve(b, protocol, func(w http.ResponseWriter, r *http.Request) { w.Write(text) }), Options{})
+			b.SetBytes(int64(len(text)))
+			b.ReportAllocs()
+			for b.Loop() {
+				if page, err := s.List(b.Context(), keepwatch.ListRequest{}); err != nil || len(page.Objects) != len(items) {
+					b.Fatal(len(page.Objects), err)
+				}
+			}
+		})
 	}
 }
 

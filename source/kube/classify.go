@@ -83,7 +83,7 @@ func tooLarge(s *metav1.Status, _ bool) bool {
 			}
 		}
 	}
-	return s.Reason == metav1.StatusReasonTimeout && strings.HasPrefix(s.Message, message)
+	return s.Reason == metav1.StatusReasonTimeout && strings.Contains(s.Message, message)
 }
 
 // cutTable says what it means that a request or an answer was cut off. The first

@@ -38,7 +38,7 @@ var statuses = map[string]struct {
 	"gone, another code":         {400, "Gone", "", "", "", keepwatch.Expired, 0},
 	"too large":                  {504, "Timeout", "Too large resource version: 9, current: 7", `"retryAfterSeconds":1,"causes":[{"reason":"ResourceVersionTooLarge","message":"Too large resource version"}]`, "", keepwatch.RevisionTooLarge, time.Second},
 	"too large before 1.18.6":    {504, "Timeout", "Timeout: Too large resource version: 9, current: 7", `"causes":[{"message":"Too large resource version"}]`, "", keepwatch.RevisionTooLarge, 0},
-	"too large, by message":      {504, "Timeout", "Too large resource version: 9, current: 7", "", "", keepwatch.RevisionTooLarge, 0},
+	"too large, by message":      {504, "Timeout", "Timeout: Too large resource version: 9, current: 7", "", "", keepwatch.RevisionTooLarge, 0},
 	"storage":                    {500, "StorageReadError", "failed to read one or more secrets from the storage", "", "", keepwatch.StorageRead, 0},
 	"storage, by its other name": {500, "StoreReadError", "", "", "", keepwatch.StorageRead, 0},
 	"storage, with advice":       {500, "StorageReadError", "", `"retryAfterSeconds":1`, "", keepwatch.StorageRead, time.Second},
@@ -66,6 +66,26 @@ var statuses = map[string]struct {
 	"422":                        {422, "Invalid", "", "", "", keepwatch.Rejected, 0},
 	"409":                        {409, "Conflict", "", "", "", keepwatch.UnknownStatus, 0},
 	"418":                        {418, "Teapot", "short and stout", "", "", keepwatch.UnknownStatus, 0},
+}
+
+// Every row of the table decides about some status.
+func TestStatusTable(t *testing.T) {
+	deciding := map[string]bool{}
+	for _, test := range statuses {
+		text := statusText(test.code, test.reason, test.message, test.details)
+		s, _ := parseStatus([]byte(text))
+		for _, row := range statusTable {
+			if row.matches(s, test.wait > 0) {
+				deciding[row.what] = true
+				break
+			}
+		}
+	}
+	for _, row := range statusTable {
+		if !deciding[row.what] {
+			t.Errorf("no status is judged as %q", row.what)
+		}
+	}
 }
 
 func TestStatusOnRequest(t *testing.T) {
@@ -141,7 +161,7 @@ func TestAnswerWithoutStatus(t *testing.T) {
 	}{
 		"plain":     {502, "text/plain; charset=utf-8", "upstream is away\nsecond line", keepwatch.ServerError, "list pods: 502 Bad Gateway: upstream is away", "second"},
 		"page":      {503, "text/html", "<html>away</html>", keepwatch.ServerError, "list pods: 503 Service Unavailable", "html"},
-		"nothing":   {404, "", "", keepwatch.Absent, "list pods: 404 Not Found", ": :"},
+		"nothing":   {404, "text/plain", "404 page not found\n", keepwatch.Absent, "list pods: the server could not find the requested resource", "404"},
 		"long":      {401, "text/plain", strings.Repeat("x", 1<<20), keepwatch.Unauthorized, "xxx…", strings.Repeat("x", 201)},
 		"no status": {403, "application/json", `{"error":"no"}`, keepwatch.Forbidden, "list pods: 403 Forbidden", "error"},
 		"not 200":   {204, "", "", keepwatch.UnknownStatus, "list pods: 204 No Content", "x"},

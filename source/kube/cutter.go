@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"bufio"
 	"bytes"
 	"io"
 
@@ -28,8 +29,20 @@ type cutter struct {
 	last struct{ apiVersion, kind, namespace string }
 }
 
-func newCutter(r io.Reader, allow func(int64)) *cutter {
-	return &cutter{Decoder: jsontext.NewDecoder(r, jsonOptions...), allow: allow}
+// readAhead is how much of an answer is read at once, if it is there. A JSON
+// decoder alone reads 4 KiB; HTTP/2 then says so to the server each time, which
+// costs both sides as much as the decoding.
+const readAhead = 128 << 10
+
+// cutter is the cutter of an answer.
+func (x *exchange) cutter() *cutter {
+	c := newCutter(bufio.NewReaderSize(x.body, readAhead))
+	c.allow = x.body.allow
+	return c
+}
+
+func newCutter(r io.Reader) *cutter {
+	return &cutter{Decoder: jsontext.NewDecoder(r, jsonOptions...)}
 }
 
 // begin says that the next part of the stream may be as long as is allowed.

@@ -35,7 +35,7 @@ type event struct {
 func (e event) bookmark() bool { return e.change.Object == nil }
 
 func (s *Source) frames(x *exchange, from keepwatch.Revision) *frames {
-	return &frames{exchange: x, source: s, cutter: newCutter(x.body, x.body.allow), seen: from}
+	return &frames{exchange: x, source: s, cutter: x.cutter(), seen: from}
 }
 
 // next reads one event. What it can't understand is a failure: to go on behind
@@ -142,7 +142,7 @@ func (f *frames) unwrap(d draft) (draft, *row, error) {
 	}
 	var r *row
 	rows := 0
-	table := pageReader{cutter: newCutter(bytes.NewReader(d.text), nil)}
+	table := pageReader{cutter: newCutter(bytes.NewReader(d.text))}
 	table.visit = func(inner draft, its *row) error {
 		d, r = inner, its
 		rows++

@@ -97,7 +97,7 @@ type lister struct {
 
 func newLister(x *exchange) *lister {
 	l := &lister{}
-	l.pageReader = pageReader{cutter: newCutter(x.body, x.body.allow), visit: l.add}
+	l.pageReader = pageReader{cutter: x.cutter(), visit: l.add}
 	return l
 }
 

@@ -19,7 +19,11 @@ import (
 // way says in its own manner.
 func statusOf(resp *http.Response, text []byte) *metav1.Status {
 	s, ok := parseStatus(text)
-	if !ok {
+	switch {
+	case ok:
+	case resp.StatusCode == http.StatusNotFound: // a group or version that is not there has no Status
+		s = &metav1.Status{Message: "the server could not find the requested resource"}
+	default:
 		s = &metav1.Status{Message: resp.Status + snippet(resp.Header, text)}
 	}
 	if s.Code == 0 {
