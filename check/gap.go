@@ -141,13 +141,17 @@ func (d *difference) left(o keepwatch.Object) keepwatch.Revision {
 }
 
 // hidden reports whether an object may have been there at the gap's start, out
-// of view.
+// of view. The start is anywhere before the view's next event: what is out of view
+// moves no cursor.
 func (d *difference) hidden(o keepwatch.Object) bool {
 	if d.timeline.filter == nil || d.gap.Reason == keepwatch.GapRewind {
 		return false
 	}
-	before := d.timeline.object(o.Key(), d.gap.From)
-	return before != nil && before.UID() == o.UID()
+	end := d.gap.To
+	if events := d.timeline.between(d.gap.From, d.gap.To); len(events) > 0 {
+		end = events[0].Revision - 1
+	}
+	return d.timeline.existed(o, d.gap.From, end)
 }
 
 // was reports whether an object ever was in that state, or shows its deletion.

@@ -63,6 +63,8 @@ func TestEachPromise(t *testing.T) {
 		{"a restart where nothing was in view", red, records(gap(0, 8, "+ b/2@7 red", "+ c/1@8 red"), check.Resumed{Cursor: 9},
 			batch(9, 10, "- b/2@10 red")), nil},
 
+		{"a gap from a cursor that went on out of view", red, records(gap(0, 1, "+ a/1@1 red"), gap(1, 4, "~ a/1@3 red", "~ b/1@4 red")), nil},
+
 		{"P1 a hole", nil, records(state, upTo6, batch(7, 8, "~ a/1@8 blue", "+ c/1@8 red")), []check.Promise{p1}},
 		{"P1 an overlap", nil, records(state, batch(4, 5, "~ a/1@5 blue"), batch(4, 6, "~ a/1@5 blue", "- b/1@6 red")), []check.Promise{p1}},
 		{"P1 back", nil, records(state, upTo6, gap(6, 5, "+ b/1@4 red")), []check.Promise{p1}},

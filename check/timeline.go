@@ -129,6 +129,19 @@ func (t *timeline) object(key keepwatch.Key, r keepwatch.Revision) keepwatch.Obj
 	return states[i-1].object
 }
 
+// existed reports whether an object with o's key and UID was there at any time
+// between two revisions, in view or not.
+func (t *timeline) existed(o keepwatch.Object, from, to keepwatch.Revision) bool {
+	states := t.keys[o.Key()]
+	for i, s := range states {
+		over := i+1 < len(states) && states[i+1].from <= from
+		if s.object != nil && s.object.UID() == o.UID() && s.from <= to && !over {
+			return true
+		}
+	}
+	return false
+}
+
 // visible is σS(r) at a key.
 func (t *timeline) visible(key keepwatch.Key, r keepwatch.Revision) keepwatch.Object {
 	if o := t.object(key, r); t.filter.match(o) {

@@ -1,0 +1,181 @@
+package sim
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/check"
+	"github.com/keepwatch/keepwatch/store"
+)
+
+// consumer follows a process's store with a watcher, and writes down all that it
+// receives. What it does besides is decided turn by turn.
+type consumer struct {
+	name     string
+	filter   store.Filter
+	mutant   Mutant
+	director *Director
+	world    *World
+	home     []*process // the first is where it is connected
+	steady   bool       // it does nothing but follow
+	phase    time.Duration
+
+	transcript check.Transcript
+	times      []time.Time // of the records
+	marks      []store.Cursor
+	life       *life
+	cursor     store.Cursor
+	events     int
+}
+
+// run follows until ctx is done.
+func (c *consumer) run(ctx context.Context) {
+	for {
+		life := c.home[0].connect(ctx)
+		if life == nil {
+			return
+		}
+		c.arrive(life)
+		if !c.follow(ctx, life) {
+			return
+		}
+	}
+}
+
+// arrive makes the cursor one of the life's store: one from elsewhere is in the
+// current epoch. Nothing tells what epoch it was in elsewhere, so that nobody
+// should keep a cursor when the source was restored.
+func (c *consumer) arrive(l *life) {
+	if l == c.life {
+		return
+	}
+	c.life = l
+	r := c.cursor.Revision
+	if _, epoch := c.world.Head(); epoch > 0 {
+		r = 0
+	}
+	c.forget()
+	if r > 0 {
+		c.cursor = store.Cursor{Epoch: l.store.Snapshot().Cursor().Epoch, Revision: r}
+		c.marks = []store.Cursor{c.cursor}
+	}
+}
+
+// forget makes the consumer begin with nothing.
+func (c *consumer) forget() { c.cursor, c.marks = store.Cursor{}, nil }
+
+// follow watches until the watcher ends, and reports whether to go on.
+func (c *consumer) follow(ctx context.Context, l *life) bool {
+	if len(c.transcript.Records) > 0 {
+		c.record(check.Resumed{Cursor: c.cursor.Revision})
+	}
+	w := l.store.Watch(c.cursor, c.mutant.filter(c.filter))
+	for {
+		connected, cancel := context.WithCancelCause(l.ctx)
+		if !c.turn(connected, cancel, w) {
+			cancel(nil)
+			c.record(check.Ended{Err: errRestart, Asked: errRestart, At: time.Now()})
+			return true
+		}
+		d, err := w.Next(connected)
+		asked := context.Cause(connected)
+		cancel(nil)
+		if err != nil {
+			c.record(check.Ended{Err: err, Asked: asked, At: time.Now()})
+			if asked == nil {
+				c.forget() // not even the difference is known
+			}
+			return ctx.Err() == nil
+		}
+		c.receive(l, w, c.mutant.delivery(d))
+	}
+}
+
+// turn does what is decided before the next call, and reports whether there is
+// to be one.
+func (c *consumer) turn(ctx context.Context, cancel context.CancelCauseFunc, w *store.Watcher) bool {
+	if c.steady {
+		return true
+	}
+	switch x := c.director.Decide(c.name, AtTurn); x.Choice {
+	case "slow":
+		sleep(ctx, time.Duration(1+x.Arg%90)*time.Second+c.phase)
+		return true
+	case "cancel":
+		after := time.Duration(x.Arg%50)*time.Second + c.phase
+		timer := time.AfterFunc(after, func() { cancel(errRestart) })
+		context.AfterFunc(ctx, func() { timer.Stop() })
+		return true
+	case "resume":
+		if x.Arg%2 == 0 {
+			c.cursor = w.Cursor() // else where the last delivery ended
+		}
+	case "behind":
+		c.back(int(x.Arg))
+	case "anew":
+		c.forget()
+	case "elsewhere":
+		c.home = append(slices.Clone(c.home[1:]), c.home[0])
+	default:
+		return true
+	}
+	return false
+}
+
+// back returns to an older cursor of the same epoch, and forgets what came
+// after: in another epoch the same revision may be something else.
+func (c *consumer) back(n int) {
+	first := slices.IndexFunc(c.marks, func(m store.Cursor) bool { return m.Epoch == c.cursor.Epoch })
+	if first >= 0 {
+		i := first + n%(len(c.marks)-first)
+		c.cursor, c.marks = c.marks[i], c.marks[:i+1]
+	}
+}
+
+func (c *consumer) receive(l *life, w *store.Watcher, d keepwatch.Delivery) {
+	r := check.Received{Delivery: d, At: time.Now()}
+	if w.Cursor().Epoch == c.cursor.Epoch { // else the history is another one now
+		r.Kept, _ = l.store.Bounds()
+	}
+	c.cursor = w.Cursor()
+	c.marks = append(c.marks, c.cursor)
+	c.record(r)
+	c.events += len(changes(d))
+	if c.steady && len(c.transcript.Records)%4 == 0 {
+		c.show(l.store.Snapshot())
+	}
+}
+
+// show writes down a state as the store shows it.
+func (c *consumer) show(s *store.Snapshot) {
+	shown := check.Shown{Revision: s.Revision()}
+	for o := range s.All() {
+		if c.sees(o) {
+			shown.Objects = append(shown.Objects, o)
+		}
+	}
+	c.record(shown)
+}
+
+// sees is the filter as the oracle understands it.
+func (c *consumer) sees(o keepwatch.Object) bool {
+	f := c.filter
+	return (f.Namespace == "" || f.Namespace == o.Key().Namespace) && (f.Match == nil || f.Match(o))
+}
+
+func (c *consumer) record(r check.Record) {
+	c.transcript.Records = append(c.transcript.Records, r)
+	c.times = append(c.times, time.Now())
+}
+
+func changes(d keepwatch.Delivery) []keepwatch.Change {
+	switch d := d.(type) {
+	case keepwatch.Batch:
+		return d.Changes
+	case keepwatch.Gap:
+		return d.Changes
+	}
+	return nil
+}

@@ -1,0 +1,187 @@
+package sim
+
+import (
+	"hash/fnv"
+	"math/rand/v2"
+	"sync"
+)
+
+// Mix says how a director draws.
+type Mix struct {
+	Seed uint64
+	// Rate is how likely a fault is at a point, in percent; writes and setup have
+	// their own.
+	Rate int
+	// Swarm takes a random half of the faults away for the whole schedule, so that
+	// those that are left meet each other more often.
+	Swarm bool
+}
+
+// Director takes all decisions of a schedule, by drawing or from a script, and
+// records them. Each actor has a random stream of its own: what one draws does
+// not depend on when the others come.
+type Director struct {
+	mu      sync.Mutex
+	mix     *Mix
+	script  map[place]Decision
+	streams map[string]*rand.Rand
+	removed map[Point]map[string]bool
+	counts  map[place]int // n is 0
+	taken   Script
+	marked  []Mark
+	calm    bool
+}
+
+// Mark is a place in a schedule at which faults are worth aiming.
+type Mark struct {
+	Actor string
+	Point Point
+	N     int
+	Why   string // "delete", "again", "relist", "resume"
+}
+
+// Draw makes a director that draws.
+func Draw(mix Mix) *Director {
+	d := newDirector()
+	d.mix = &mix
+	if mix.Swarm {
+		d.swarm()
+	}
+	return d
+}
+
+// Follow makes a director that repeats a script.
+func Follow(s Script) *Director {
+	d := newDirector()
+	for _, x := range s {
+		d.script[x.place()] = x
+	}
+	return d
+}
+
+func newDirector() *Director {
+	return &Director{script: map[place]Decision{}, streams: map[string]*rand.Rand{}, counts: map[place]int{}}
+}
+
+func (d *Director) swarm() {
+	d.removed = map[Point]map[string]bool{}
+	random := d.stream("swarm")
+	for _, p := range points {
+		d.removed[p] = map[string]bool{}
+		for _, f := range Faults[p] {
+			d.removed[p][f.Name] = random.IntN(2) == 0 && p != AtWrite
+		}
+	}
+}
+
+// points are those with faults, in an order that does not change.
+var points = []Point{AtWrite, AtSystem, AtList, AtPage, AtStream, AtNewest, AtOpen, AtFrame, AtBookmark, AtTurn}
+
+// stream is an actor's random stream.
+func (d *Director) stream(actor string) *rand.Rand {
+	r := d.streams[actor]
+	if r == nil {
+		h := fnv.New64a()
+		h.Write([]byte(actor))
+		r = rand.New(rand.NewPCG(d.mix.Seed, h.Sum64()))
+		d.streams[actor] = r
+	}
+	return r
+}
+
+// Decide takes an actor's next decision at a point. A Choice of "" is the usual.
+func (d *Director) Decide(actor string, p Point) Decision {
+	return d.decide(actor, p, func(r *rand.Rand) (string, uint8) {
+		rate := d.mix.Rate
+		if p == AtWrite {
+			rate = 90
+		}
+		hit, pick, arg := r.IntN(100) < rate, r.IntN(1<<20), uint8(r.IntN(256))
+		if !hit {
+			return "", 0
+		}
+		return d.pick(p, pick), arg
+	})
+}
+
+// Setup decides a parameter of the schedule: a number below n, 0 for nothing.
+func (d *Director) Setup(name string, n int) int {
+	x := d.decide("setup/"+name, AtSetup, func(r *rand.Rand) (string, uint8) {
+		if v := r.IntN(n); v > 0 {
+			return "set", uint8(v)
+		}
+		return "", 0
+	})
+	return int(x.Arg) % n
+}
+
+func (d *Director) decide(actor string, p Point, draw func(*rand.Rand) (string, uint8)) Decision {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	at := place{actor: actor, point: p}
+	x := Decision{Actor: actor, Point: p, N: d.counts[at]}
+	d.counts[at]++
+	if d.calm {
+		return x
+	}
+	if planned, ok := d.script[x.place()]; ok {
+		x = planned
+	} else if d.mix != nil {
+		x.Choice, x.Arg = draw(d.stream(actor))
+	}
+	if x.Choice != "" {
+		d.taken = append(d.taken, x)
+	}
+	return x
+}
+
+// pick chooses by weight.
+func (d *Director) pick(p Point, at int) string {
+	total := 0
+	for _, f := range Faults[p] {
+		if !d.removed[p][f.Name] {
+			total += f.Weight
+		}
+	}
+	if total == 0 {
+		return ""
+	}
+	at %= total
+	for _, f := range Faults[p] {
+		if d.removed[p][f.Name] {
+			continue
+		}
+		if at -= f.Weight; at < 0 {
+			return f.Name
+		}
+	}
+	panic("sim: weights don't add up")
+}
+
+// Calm ends all faults and writes.
+func (d *Director) Calm() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.calm = true
+}
+
+// Mark remembers that a decision is worth aiming at.
+func (d *Director) Mark(x Decision, why string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.marked = append(d.marked, Mark{x.Actor, x.Point, x.N, why})
+}
+
+// Taken is everything that was decided, as a script, and Marks what was worth
+// aiming at.
+func (d *Director) Taken() Script {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.taken
+}
+
+func (d *Director) Marks() []Mark {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.marked
+}

@@ -1,0 +1,47 @@
+package sim
+
+import (
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/store"
+)
+
+// Mutant is a bug that somebody once had, planted around the source, the target
+// or the consumers. The zero value is none.
+type Mutant struct {
+	Name string
+	// Seen says where it was met.
+	Seen string
+
+	Source   func(*Source) keepwatch.Source
+	Target   func(keepwatch.Target) keepwatch.Target
+	Filter   func(store.Filter) store.Filter
+	Delivery func(keepwatch.Delivery) keepwatch.Delivery
+}
+
+func (m Mutant) source(s *Source) keepwatch.Source {
+	if m.Source == nil {
+		return s
+	}
+	return m.Source(s)
+}
+
+func (m Mutant) target(t keepwatch.Target) keepwatch.Target {
+	if m.Target == nil {
+		return t
+	}
+	return m.Target(t)
+}
+
+func (m Mutant) filter(f store.Filter) store.Filter {
+	if m.Filter == nil {
+		return f
+	}
+	return m.Filter(f)
+}
+
+func (m Mutant) delivery(d keepwatch.Delivery) keepwatch.Delivery {
+	if m.Delivery == nil {
+		return d
+	}
+	return m.Delivery(d)
+}

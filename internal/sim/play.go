@@ -1,0 +1,216 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/check"
+	"github.com/keepwatch/keepwatch/store"
+)
+
+// The length of a schedule in virtual time.
+const (
+	writes       = 100
+	writePeriod  = 3 * time.Second
+	systemPeriod = 13*time.Second + 101*time.Nanosecond
+)
+
+// Outcome is what a schedule has shown.
+type Outcome struct {
+	Script   Script
+	Marks    []Mark
+	Problems []Problem
+	Events   int // that consumers received
+	Virtual  time.Duration
+	// Failures counts what the reflectors met, by kind, and Lies what was told them
+	// by fault.
+	Failures map[keepwatch.FailureKind]int
+	Lies     map[string]int
+
+	trace func() string
+}
+
+// Trace tells the schedule as a story.
+func (o Outcome) Trace() string { return o.trace() }
+
+// Play runs one schedule to its end. It has to be called in a synctest bubble,
+// and leaves no goroutine behind.
+func Play(d *Director, m Mutant) Outcome {
+	s := newStage(d, m)
+	ctx, cancel := context.WithCancelCause(context.Background())
+	var all sync.WaitGroup
+	for _, p := range s.processes {
+		all.Go(func() { p.run(ctx) })
+	}
+	for _, c := range s.consumers {
+		all.Go(func() { c.run(ctx) })
+	}
+	var actors sync.WaitGroup
+	actors.Go(s.write)
+	actors.Go(s.disturb)
+	begin := time.Now()
+	actors.Wait()
+	d.Calm()
+	calm := check.Calm{At: time.Now(), Within: s.patience()}
+	time.Sleep(calm.Within + time.Second)
+	for _, p := range s.processes {
+		p.conclude()
+	}
+	cancel(errDrain)
+	all.Wait()
+	for _, c := range s.consumers {
+		c.transcript.Calm, c.transcript.Over = &calm, true
+	}
+	o := s.outcome()
+	o.Virtual = time.Since(begin)
+	return o
+}
+
+// stage is a schedule on its way.
+type stage struct {
+	director  *Director
+	settings  Settings
+	world     *World
+	processes []*process
+	consumers []*consumer
+}
+
+func newStage(d *Director, m Mutant) *stage {
+	s := &stage{director: d, settings: setup(d), world: NewWorld()}
+	s.world.Versions = s.settings.Versions
+	for i := range s.settings.Processes {
+		name := fmt.Sprintf("p%d", i)
+		p := &process{name: name, settings: s.settings, mutant: m, counts: counts{failures: map[keepwatch.FailureKind]int{}}}
+		p.source = &Source{
+			world: s.world, director: d, name: name + "/source", settings: s.settings, gate: &gate{}, lies: &lies{},
+		}
+		s.processes = append(s.processes, p)
+	}
+	red := store.Filter{Match: Red}
+	for i, c := range []*consumer{
+		{name: "exact", steady: true},
+		{name: "red", filter: red, steady: true},
+		{name: "namespace", filter: store.Filter{Namespace: "ns1"}},
+		{name: "wanderer"},
+		{name: "red-wanderer", filter: red},
+	} {
+		c.director, c.world, c.mutant = d, s.world, m
+		c.home = append(slices.Clone(s.processes[i%len(s.processes):]), s.processes[:i%len(s.processes)]...)
+		c.phase = time.Duration(1+i) * 13 * time.Microsecond
+		s.consumers = append(s.consumers, c)
+	}
+	return s
+}
+
+// write is the writer.
+func (s *stage) write() {
+	for range writes {
+		time.Sleep(writePeriod)
+		x := s.director.Decide("writer", AtWrite)
+		key := s.settings.Keys[int(x.Arg)%len(s.settings.Keys)]
+		color := "red"
+		if x.Arg >= 128 {
+			color = "blue"
+		}
+		put, drop := Op{Key: key, Color: color}, Op{Key: key, Delete: true}
+		switch x.Choice {
+		case "put":
+			s.world.Commit(put)
+		case "delete":
+			s.remove(drop)
+		case "again":
+			s.remove(drop)
+			s.world.Commit(put)
+		case "transaction":
+			next := s.settings.Keys[(int(x.Arg)+1)%len(s.settings.Keys)]
+			s.world.Commit(put, Op{Key: next, Color: "red"})
+		case "foreign":
+			s.world.Commit()
+		case "burst":
+			for i := range 3 + x.Arg%4 {
+				s.world.Commit(Op{Key: s.settings.Keys[int(x.Arg+i)%len(s.settings.Keys)], Color: color})
+			}
+		}
+	}
+}
+
+// remove deletes what is there; where nothing is, nothing is written.
+func (s *stage) remove(op Op) {
+	if s.world.Has(op.Key) {
+		s.world.Commit(op)
+	}
+}
+
+// disturb is the cluster's and the machines' share of the faults.
+func (s *stage) disturb() {
+	for range int(writes * writePeriod / systemPeriod) {
+		time.Sleep(systemPeriod)
+		x := s.director.Decide("system", AtSystem)
+		p := s.processes[int(x.Arg/64)%len(s.processes)]
+		head, _ := s.world.Head()
+		back := head - min(head-1, keepwatch.Revision(1+x.Arg%8))
+		switch x.Choice {
+		case "compact":
+			s.world.Compact(head - min(head, keepwatch.Revision(x.Arg%4)))
+		case "replica":
+			p.source.replica.Add(1)
+		case "pause":
+			p.source.gate.close(time.Duration(1+x.Arg) * time.Second)
+		case "restart-empty":
+			p.restart(false)
+		case "restart-kept":
+			p.restart(true)
+		case "restore":
+			s.restore(back, false)
+		case "restore-blind":
+			s.restore(back, true)
+		}
+	}
+}
+
+// restore goes back to a backup. Where consumers may come with cursors from other
+// processes it does not: nothing tells one store that a cursor is of an epoch
+// which only another one has seen.
+func (s *stage) restore(to keepwatch.Revision, blind bool) {
+	if len(s.processes) > 1 {
+		return
+	}
+	var clients []string
+	for _, p := range s.processes {
+		clients = append(clients, p.source.name)
+		if blind {
+			p.source.lies.tell(Lie{Fault: "restore-blind", At: time.Now(), From: to, To: ^keepwatch.Revision(0), Blind: true})
+		}
+	}
+	s.world.Restore(to, blind, clients...)
+}
+
+// patience is how long consumers may take to the newest revision, once all is
+// calm (P11).
+func (s *stage) patience() time.Duration {
+	const (
+		backoffCap = 30 * time.Second
+		told       = 20 * time.Second  // the longest that a source here asks to wait
+		ahead      = 33 * time.Second  // for a revision that is not reached any more
+		slowly     = 300 * time.Second // the cap for refusals that take a person to lift
+		pause      = 256 * time.Second
+	)
+	d := idleTimeout + backoffCap + told + ahead + 15*time.Second
+	for _, x := range s.director.Taken() {
+		switch x.Choice {
+		case "forbidden", "absent", "rejected":
+			d = max(d, idleTimeout+slowly+told+ahead)
+		}
+	}
+	for _, x := range s.director.Taken() {
+		switch x.Choice {
+		case "restore", "restore-blind":
+			return d + idleTimeout + pause // silence twice, before the source is asked where it is
+		}
+	}
+	return d + pause
+}

@@ -1,0 +1,151 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/reflector"
+	"github.com/keepwatch/keepwatch/store"
+)
+
+var (
+	errRestart = errors.New("the process restarts")
+	errDrain   = errors.New("the schedule is over")
+)
+
+// process is what is under test: a store that a reflector keeps equal to a
+// source. It lives on through restarts.
+type process struct {
+	name     string
+	source   *Source
+	settings Settings
+	mutant   Mutant
+
+	mu     sync.Mutex
+	life   *life
+	runs   *reflector.Reflector // the newest
+	counts counts
+	final  reflector.Progress // before the drain
+}
+
+// life is a process between two restarts that lose its store.
+type life struct {
+	store *store.Store
+	ctx   context.Context // ends with the life, for those who are connected
+	end   context.CancelCauseFunc
+	rerun context.CancelCauseFunc // ends the reflector's Run alone
+}
+
+// counts is what a process has reported.
+type counts struct {
+	failures map[keepwatch.FailureKind]int
+	dropped  uint64
+	restarts int
+	ends     []error // that Run gave without being asked
+	story    []string
+}
+
+// run lives the process's lives, until ctx is done.
+func (p *process) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		l := p.begin(ctx)
+		for l.ctx.Err() == nil {
+			if !p.reflect(l) {
+				l.end(errRestart)
+				sleep(ctx, 10*time.Second) // and the platform starts it again
+			}
+		}
+	}
+}
+
+func (p *process) begin(ctx context.Context) *life {
+	l := &life{store: store.New(p.settings.Store)}
+	l.ctx, l.end = context.WithCancelCause(ctx)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.life = l
+	return l
+}
+
+// reflect runs a reflector until somebody ends it, or reports false when it
+// ended by itself.
+func (p *process) reflect(l *life) (asked bool) {
+	ctx, cancel := context.WithCancelCause(l.ctx)
+	defer cancel(nil)
+	r := reflector.New(p.mutant.source(p.source), p.mutant.target(l.store), reflector.Options{
+		StartupDeadline: p.settings.Startup, Paged: p.settings.Paged, Seed: p.settings.Seed, Observe: p.observe,
+	})
+	p.mu.Lock()
+	l.rerun, p.runs = cancel, r
+	p.mu.Unlock()
+	err := protect(func() error { return r.Run(ctx) })
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.counts.dropped += r.Progress().Dropped
+	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
+		p.counts.restarts++
+		return true
+	}
+	p.counts.ends = append(p.counts.ends, err)
+	return false
+}
+
+// protect turns a panic into an error.
+func protect(f func() error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("panic: %v\n%s", r, debug.Stack())
+		}
+	}()
+	return f()
+}
+
+func (p *process) observe(n reflector.Notice) {
+	if n.Failure == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.counts.failures[n.Failure.Kind]++
+	p.counts.story = append(p.counts.story, fmt.Sprintf("%s %s at %d: %v; %s in %v", stamp(n.Time), n.State, n.Held, n.Failure, n.Verdict, n.Wait))
+}
+
+// restart ends the life, or with keep only the reflector, whose target remains.
+func (p *process) restart(keep bool) {
+	p.mu.Lock()
+	l := p.life
+	end := l.end
+	if keep {
+		end = l.rerun
+	}
+	p.mu.Unlock()
+	if end != nil {
+		end(errRestart)
+	}
+}
+
+// connect is how a consumer reaches the process's store.
+func (p *process) connect(ctx context.Context) *life {
+	for ctx.Err() == nil {
+		p.mu.Lock()
+		l := p.life
+		p.mu.Unlock()
+		if l != nil && l.ctx.Err() == nil {
+			return l
+		}
+		sleep(ctx, 907*time.Microsecond)
+	}
+	return nil
+}
+
+// conclude keeps how the reflector is doing.
+func (p *process) conclude() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.final = p.runs.Progress()
+}

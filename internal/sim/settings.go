@@ -1,0 +1,59 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/store"
+)
+
+// Settings are what a schedule is like from beginning to end.
+type Settings struct {
+	Processes int
+	Keys      []keepwatch.Key
+	PageSize  int
+	// Lags are how far the replicas behind the source's address are behind.
+	Lags     []time.Duration
+	Versions bool
+	Paged    bool
+	// Startup is reflector.Options.StartupDeadline.
+	Startup time.Duration
+	Seed    uint64
+	Store   store.Options
+}
+
+// objectSize is what every object counts for in the store's bounds.
+const objectSize = 100
+
+func setup(d *Director) Settings {
+	names := []keepwatch.Key{
+		{Namespace: "ns1", Name: "a"}, {Namespace: "ns11", Name: "a"}, {Namespace: "ns1", Name: "b"}, {Name: "c"},
+		{Namespace: "ns1", Name: "c"}, {Namespace: "ns-1", Name: "b"}, {Namespace: "ns1", Name: "d"}, {Namespace: "ns2", Name: "a"},
+	}
+	some := func(name string, n int) bool { return d.Setup(name, n) > 0 }
+	s := Settings{
+		Processes: 1 + d.Setup("twin", 8)/6,
+		Keys:      names[:2+d.Setup("keys", len(names)-1)],
+		PageSize:  1 + d.Setup("page-size", 4),
+		Lags: []time.Duration{
+			19 * time.Nanosecond,
+			time.Duration(d.Setup("lag", 40))*500*time.Millisecond + 23*time.Nanosecond,
+		},
+		Versions: some("versions", 3),
+		Paged:    some("paged", 3),
+		Startup:  -1,
+		Seed:     1 + uint64(d.Setup("jitter", 256)),
+		Store:    store.Options{Size: func(keepwatch.Object) int { return objectSize }},
+	}
+	if some("impatient", 6) {
+		s.Startup = 0
+	}
+	s.Store.WindowBytes = int64(d.Setup("window-bytes", 8)) * 1000 % 7000
+	s.Store.WindowAge = time.Duration(d.Setup("window-age", 4)) * 20 * time.Second
+	s.Store.Tombstones = 3 * (d.Setup("tombstones", 4))
+	s.Store.TombstoneBytes = int64(d.Setup("tombstone-bytes", 4)) * 300
+	if some("slim", 2) {
+		s.Store.Slim = slim
+	}
+	return s
+}

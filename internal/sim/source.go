@@ -1,0 +1,271 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/keepwatch/keepwatch"
+)
+
+var _ keepwatch.Source = (*Source)(nil)
+
+// Source is the world as one client sees it, through an API server that can do
+// all that API servers have been seen doing. It behaves as source/kube does: what
+// it reports, and how it cuts what it receives into batches.
+type Source struct {
+	world    *World
+	director *Director
+	name     string
+	settings Settings
+	gate     *gate
+	lies     *lies
+	replica  atomic.Int32 // of settings.Lags
+}
+
+// How long things take. The odd parts keep actors from ever acting in the same
+// instant, so that a schedule always runs the same way.
+const (
+	latency        = 2*time.Millisecond + 211*time.Nanosecond
+	idleTimeout    = 130*time.Second + 307*time.Nanosecond
+	bookmarkPeriod = 60*time.Second + 401*time.Nanosecond
+	serverTimeout  = 300*time.Second + 503*time.Nanosecond
+	freshTimeout   = 3*time.Second + 601*time.Nanosecond
+	endTimeout     = 10*time.Second + 701*time.Nanosecond
+)
+
+// gate is where a process stands still while it is paused.
+type gate struct {
+	mu    sync.Mutex
+	until time.Time
+}
+
+func (g *gate) close(d time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.until = time.Now().Add(d)
+}
+
+func (g *gate) pass(ctx context.Context) {
+	g.mu.Lock()
+	d := time.Until(g.until)
+	g.mu.Unlock()
+	if d > 0 {
+		sleep(ctx, d)
+	}
+}
+
+// sleep returns false when ctx was done before d was over.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// ask decides about a request and takes its time. Failures that need no more
+// than to be reported are.
+func (s *Source) ask(ctx context.Context, p Point, handled ...string) (Decision, error) {
+	x := s.director.Decide(s.name, p)
+	d := latency
+	if x.Choice == "slow" {
+		d += time.Duration(x.Arg%30) * time.Second
+	}
+	ok := sleep(ctx, d)
+	s.gate.pass(ctx)
+	if !ok || ctx.Err() != nil {
+		return x, keepwatch.Failed(keepwatch.Unreachable, "%s: %w", p, context.Canceled)
+	}
+	for _, name := range handled {
+		if x.Choice == name {
+			return x, nil
+		}
+	}
+	return x, failure(p, x)
+}
+
+// failure is what a decision shows as, nil if as nothing.
+func failure(p Point, x Decision) error {
+	f := fault(p, x.Choice)
+	if f.Kind == 0 {
+		return nil
+	}
+	failed := keepwatch.Failed(f.Kind, "%s: %s", p, x.Choice)
+	switch f.Kind {
+	case keepwatch.Throttled:
+		failed.RetryAfter = time.Duration(1+x.Arg%20) * time.Second
+	case keepwatch.RevisionTooLarge:
+		failed.RetryAfter = time.Second
+	}
+	return failed
+}
+
+func (s *Source) lag() time.Duration {
+	return s.settings.Lags[int(s.replica.Load())%len(s.settings.Lags)]
+}
+
+// Newest is a consistent read.
+func (s *Source) Newest(ctx context.Context) (keepwatch.Revision, error) {
+	if _, err := s.ask(ctx, AtNewest); err != nil {
+		return 0, err
+	}
+	s.world.mu.Lock()
+	defer s.world.mu.Unlock()
+	s.world.notice(s.name)
+	return s.world.head, nil
+}
+
+// List reads a page.
+func (s *Source) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch.Page, error) {
+	if req.Continue != "" {
+		return s.page(ctx, req.Continue)
+	}
+	x, err := s.ask(ctx, AtList, "stale")
+	if err != nil {
+		return keepwatch.Page{}, err
+	}
+	s.director.Mark(x, "relist")
+	s.world.mu.Lock()
+	defer s.world.mu.Unlock()
+	r, err := s.fresh(ctx, req.NotOlderThan)
+	if err != nil {
+		return keepwatch.Page{}, err
+	}
+	switch back := keepwatch.Revision(1 + x.Arg%6); {
+	case x.Choice == "stale" && req.NotOlderThan > back:
+		r = min(r, req.NotOlderThan-back)
+	case x.Choice == "stale-consistent" && r > back:
+		s.lies.tell(Lie{Fault: x.Choice, At: time.Now(), From: r - back, To: r, Told: true})
+		r -= back
+	}
+	s.world.notice(s.name)
+	return s.cut(r, 0), nil
+}
+
+// fresh is a revision to list at: the newest for a consistent read, else what
+// the replica has, once that is new enough. world.mu is held, and given up while
+// waiting.
+func (s *Source) fresh(ctx context.Context, floor keepwatch.Revision) (keepwatch.Revision, error) {
+	if floor == 0 {
+		return s.world.head, nil
+	}
+	r, _ := s.world.visible(time.Now(), s.lag())
+	if r < floor {
+		s.world.mu.Unlock()
+		sleep(ctx, freshTimeout)
+		s.world.mu.Lock()
+		r, _ = s.world.visible(time.Now(), s.lag())
+	}
+	if r < floor {
+		failed := keepwatch.Failed(keepwatch.RevisionTooLarge, "Too large resource version: %d, current: %d", floor, r)
+		failed.RetryAfter = time.Second
+		return 0, failed
+	}
+	return r, nil
+}
+
+// page reads a later page of a list.
+func (s *Source) page(ctx context.Context, token string) (keepwatch.Page, error) {
+	var r keepwatch.Revision
+	var skip int
+	if _, err := fmt.Sscanf(token, "%d+%d", &r, &skip); err != nil {
+		panic(fmt.Sprintf("sim: a token that was never given: %q", token))
+	}
+	x, err := s.ask(ctx, AtPage, "other-revision")
+	if err != nil {
+		return keepwatch.Page{}, err
+	}
+	s.world.mu.Lock()
+	defer s.world.mu.Unlock()
+	switch {
+	case r < s.world.compacted:
+		return keepwatch.Page{}, keepwatch.Failed(keepwatch.Expired, "the continue token of %d is too old", r)
+	case r > s.world.head:
+		return keepwatch.Page{}, keepwatch.Failed(keepwatch.ServerError, "required revision %d is a future revision", r)
+	}
+	p := s.cut(r, skip)
+	switch x.Choice {
+	case "other-revision":
+		p.Revision++
+	case "duplicate":
+		p.Objects = append(p.Objects, s.world.at(r)[skip-1])
+	}
+	return p, nil
+}
+
+// cut is the page of a list that follows the first skip objects.
+func (s *Source) cut(r keepwatch.Revision, skip int) keepwatch.Page {
+	objects := s.world.at(r)[skip:]
+	p := keepwatch.Page{Revision: r}
+	if n := s.settings.PageSize; len(objects) > n {
+		p.Continue, p.Remaining = fmt.Sprintf("%d+%d", r, skip+n), int64(len(objects)-n)
+		objects = objects[:n]
+	}
+	p.Objects = append(p.Objects, objects...)
+	return p
+}
+
+// StreamList lists through a watch.
+func (s *Source) StreamList(ctx context.Context, floor keepwatch.Revision, emit func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {
+	x, err := s.ask(ctx, AtStream, "no-end", "cut")
+	if err != nil {
+		return 0, nil, err
+	}
+	s.world.mu.Lock()
+	r, err := s.fresh(ctx, floor)
+	objects := s.world.at(r)
+	s.world.notice(s.name)
+	epoch := len(s.world.epochs)
+	s.world.mu.Unlock()
+	if err != nil {
+		return 0, nil, err
+	}
+	for sent := 0; sent < len(objects); sent += s.settings.PageSize {
+		if !sleep(ctx, latency) {
+			return 0, nil, keepwatch.Failed(keepwatch.Unreachable, "streaming list: %w", context.Canceled)
+		}
+		if err := emit(objects[sent:min(len(objects), sent+s.settings.PageSize)]); err != nil {
+			return 0, nil, err
+		}
+		if x.Choice == "cut" {
+			break
+		}
+	}
+	switch x.Choice {
+	case "no-end":
+		sleep(ctx, endTimeout)
+		fallthrough
+	case "cut":
+		return 0, nil, failure(AtStream, x)
+	}
+	return r, s.watch(ctx, r, epoch), nil
+}
+
+// Watch opens the history after from. What lies in the future is waited for in
+// silence, as an API server does.
+func (s *Source) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.Watch, error) {
+	x, err := s.ask(ctx, AtOpen, "expired-inside")
+	if err != nil {
+		return nil, err
+	}
+	s.director.Mark(x, "resume")
+	s.world.mu.Lock()
+	defer s.world.mu.Unlock()
+	expired := keepwatch.Failed(keepwatch.Expired, "too old resource version: %d (%d)", from, s.world.compacted)
+	w := s.watch(ctx, from, len(s.world.epochs))
+	switch {
+	case x.Choice == "expired-inside":
+		w.failure = expired
+	case from < s.world.compacted:
+		return nil, expired
+	case from <= s.world.head:
+		s.world.notice(s.name)
+	}
+	return w, nil
+}

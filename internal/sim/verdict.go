@@ -1,0 +1,179 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/check"
+	"github.com/keepwatch/keepwatch/reflector"
+)
+
+// Problem is something that must not be.
+type Problem struct {
+	// Sign is the same for the same kind of problem: "P6", "unprovoked expired".
+	Sign string
+	Text string
+}
+
+// outcome judges the schedule.
+func (s *stage) outcome() Outcome {
+	o := Outcome{
+		Script: s.director.Taken(), Marks: s.director.Marks(),
+		Failures: map[keepwatch.FailureKind]int{}, Lies: map[string]int{},
+	}
+	history := s.world.History()
+	var lies []Lie
+	for _, p := range s.processes {
+		lies = append(lies, p.source.lies.list()...)
+	}
+	o.trace = func() string { return s.trace(history) }
+	for _, c := range s.consumers {
+		o.Events += c.events
+		for _, v := range check.Judge(history, c.sees, c.transcript) {
+			if !forgiven(c, v, lies) {
+				o.Problems = append(o.Problems, Problem{v.Promise.String(), c.name + ": " + v.String()})
+			}
+		}
+	}
+	for _, p := range s.processes {
+		o.Problems = append(o.Problems, p.problems(o.Script)...)
+		for kind, n := range p.counts.failures {
+			o.Failures[kind] += n
+		}
+	}
+	for _, l := range lies {
+		o.Lies[l.Fault]++
+	}
+	return o
+}
+
+// forgiven reports whether a violation is a lie of the source's and not ours:
+// deliveries of the revisions it lied about may be wrong, and states that were
+// shown before the gap that heals it; after that all has to be right.
+func forgiven(c *consumer, v check.Violation, lies []Lie) bool {
+	for _, l := range lies {
+		if l.covers(c, v) {
+			return true
+		}
+	}
+	return false
+}
+
+func (l Lie) covers(c *consumer, v check.Violation) bool {
+	records := c.transcript.Records
+	at := min(v.Record, len(records)-1)
+	since := c.times[at].Sub(l.At)
+	if since < 0 || l.Fault == "duplicate" {
+		return false
+	}
+	if received, ok := records[at].(check.Received); ok && v.Record < len(records) {
+		switch d := received.Delivery.(type) {
+		case keepwatch.Batch:
+			if d.From <= l.To && d.To >= l.From {
+				return true
+			}
+		case keepwatch.Gap:
+			if d.From == 0 && d.To <= l.To && d.To >= l.From {
+				return true // it began with what was being lied about
+			}
+		}
+	}
+	for i := at; i >= 0 && !c.times[i].Before(l.At); i-- {
+		if l.healed(records[i]) {
+			return false
+		}
+	}
+	return !l.Told || since < healing
+}
+
+// healing is how long it may take until a lie that was told in full is healed.
+const healing = 5 * time.Minute
+
+// healed reports whether a consumer's state was made right whatever it was. What
+// is the same by number but of another epoch is only told apart by a rewind.
+func (l Lie) healed(r check.Record) bool {
+	switch r := r.(type) {
+	case check.Received:
+		gap, ok := r.Delivery.(keepwatch.Gap)
+		return ok && (!l.Blind || gap.Reason == keepwatch.GapRewind || gap.From == 0)
+	case check.Resumed:
+		return r.Cursor == 0
+	}
+	return false
+}
+
+// problems are those that the process itself shows.
+func (p *process) problems(script Script) []Problem {
+	var all []Problem
+	add := func(sign, format string, args ...any) {
+		all = append(all, Problem{sign, p.name + ": " + fmt.Sprintf(format, args...)})
+	}
+	for _, err := range p.counts.ends {
+		var f *keepwatch.Failure
+		switch {
+		case !errors.As(err, &f):
+			add("P13", "Run ended without being asked, with %v", err)
+		case f.Kind == keepwatch.Broken:
+			add("broken", "%v", err)
+		case p.settings.Startup < 0:
+			add("P13", "Run gave up with %v: %v", f.Kind, err)
+		}
+	}
+	for kind, n := range p.counts.failures {
+		if !provoked(kind, script, p.settings) {
+			add("unprovoked "+kind.String(), "met %d times, and nothing provoked it", n)
+		}
+	}
+	if p.final.State != reflector.Live {
+		add("P11", "the reflector is %s at %d long after all has become calm", p.final.State, p.final.Held)
+	}
+	told := 0
+	for _, l := range p.source.lies.list() {
+		if l.Told && (l.Fault == "duplicate" || l.Fault == "reorder" || l.Fault == "lying-bookmark") {
+			told++
+		}
+	}
+	noticed := int(p.counts.dropped) + p.counts.failures[keepwatch.ProtocolViolation] + p.counts.restarts
+	if told > noticed {
+		add("unnoticed lie", "%d lies were told, and %d noticed", told, noticed)
+	}
+	return all
+}
+
+// provoked reports whether a script has a reason for a kind of failure.
+func provoked(kind keepwatch.FailureKind, script Script, s Settings) bool {
+	switch kind {
+	case keepwatch.Ended:
+		return true
+	case keepwatch.RevisionTooLarge:
+		if s.Lags[1] > time.Second {
+			return true
+		}
+	}
+	for _, x := range script {
+		f := fault(x.Point, x.Choice)
+		if f.Kind == kind || provokes(x.Choice, f, kind) {
+			return true
+		}
+	}
+	return false
+}
+
+// provokes reports whether a fault leads to a kind of failure in a roundabout way.
+func provokes(choice string, f Fault, kind keepwatch.FailureKind) bool {
+	switch kind {
+	case keepwatch.Expired:
+		return choice == "compact"
+	case keepwatch.Unreachable, keepwatch.RevisionTooLarge, keepwatch.Rewound, keepwatch.ServerError:
+		return choice == "restore" || choice == "restore-blind" || choice == "stale-consistent"
+	case keepwatch.Idle:
+		return choice == "late" || choice == "absent" || choice == "restore" || choice == "restore-blind" || choice == "replica"
+	case keepwatch.ProtocolViolation:
+		return f.Lie
+	case keepwatch.StaleReplica:
+		return choice == "stale-consistent"
+	}
+	return false
+}
