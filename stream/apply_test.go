@@ -26,9 +26,12 @@ func openDisk(t *testing.T, dir string) *disk {
 	}
 	t.Cleanup(func() { _ = s.Close() })
 	d := s.(*disk)
-	d.db.NoSync = true // no test pulls the plug
+	unsynced(d)
 	return d
 }
+
+// unsynced makes writes fast: no test pulls the plug.
+func unsynced(d *disk) { d.db.NoSync, d.db.NoGrowSync = true, true }
 
 // TestApply gives batches to a stream that holds a.1@5 and b.1@7, at 10.
 func TestApply(t *testing.T) {

@@ -97,9 +97,12 @@ func current(batch keepwatch.Batch) bool {
 }
 
 // proven tells that the cursor is the newest revision of the source, as of just
-// now. A consumer that may have been told more is not synced yet.
+// now. A consumer that an earlier run has told more is not there yet.
 func (s *Stream) proven(t *tail) {
-	if t.owed && len(t.open) == 0 {
+	if t.position.Cursor < t.position.Told {
+		return
+	}
+	if t.owed {
 		t.synced()
 	}
 	if s.options.Bookmarks {

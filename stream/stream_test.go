@@ -1,0 +1,147 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/keepwatch/keepwatch"
+)
+
+// TestRestart: a run that goes on is synced with the first bookmark, and not
+// before it has told as much as the run before it.
+func TestRestart(t *testing.T) {
+	dir := t.TempDir()
+	d := openDisk(t, dir)
+	x := newTeller(t, d, Options{})
+	x.list(keepwatch.Relist{}, 10, "a.1@5")
+	if err := d.announce(nil, 13); err != nil { // a piece up to 13 was perhaps told
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	x = newTeller(t, openDisk(t, dir), Options{Bookmarks: true})
+	if x.Held() != 10 {
+		t.Fatalf("held %d", x.Held())
+	}
+	for _, step := range []struct {
+		batch keepwatch.Batch
+		told  string
+	}{
+		{batch(10, 10), ""},
+		{batch(10, 11, "~a.1@11"), "~a.1@11"},
+		{batch(11, 12), ""},
+		{batch(12, 13, "+b.1@13"), "+b.1@13"},
+		{batch(13, 13), "synced 13 #2, bookmark 13"},
+		{batch(13, 15), "bookmark 15"},
+	} {
+		if _, err := x.Apply(context.Background(), step.batch); err != nil {
+			t.Fatal(err)
+		}
+		if got := x.told(); got != step.told {
+			t.Errorf("%+v was told as %s, want %s", step.batch, got, step.told)
+		}
+	}
+}
+
+// TestRestartWithinAGap goes on with a list, though the history may be back: it
+// could contradict what the difference has told.
+func TestRestartWithinAGap(t *testing.T) {
+	dir := t.TempDir()
+	d := openDisk(t, dir)
+	x := newTeller(t, d, Options{})
+	x.list(keepwatch.Relist{}, 10, "a.1@5")
+	x.begin(keepwatch.Relist{Reason: keepwatch.GapExpired, To: 20}, "a.1@18")
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	x = newTeller(t, openDisk(t, dir), Options{})
+	if x.Held() != 0 {
+		t.Fatalf("held %d, want 0: a list is due", x.Held())
+	}
+	x.list(keepwatch.Relist{Reason: keepwatch.GapDowntime, To: 21}, 21, "a.1@18")
+	if got, want := x.told(), "gap 10-21 downtime, synced 21 #1"; got != want {
+		t.Errorf("told %s, want %s", got, want)
+	}
+}
+
+// deaf is an output that nothing gets through to.
+type deaf struct{}
+
+var errDeaf = errors.New("no space left on device")
+
+func (deaf) Write([]byte) (int, error) { return 0, errDeaf }
+
+// TestFailingOutput ends the stream with the output's error and commits nothing;
+// starting again and again for nothing does not fill the state.
+func TestFailingOutput(t *testing.T) {
+	dir := t.TempDir()
+	d := openDisk(t, dir)
+	x := newTeller(t, d, Options{})
+	x.list(keepwatch.Relist{}, 10, "a.1@5")
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	piece := batch(10, 13, "-a.1@11", "+a.2@12", "+b.1@13")
+	for range 5 {
+		d := openDisk(t, dir)
+		s, err := New(NDJSON(deaf{}, "things"), d, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Apply(context.Background(), piece); !errors.Is(err, errDeaf) || kindOf(err) != 0 {
+			t.Fatalf("got %v", err)
+		}
+		if s.Held() != 10 {
+			t.Errorf("held %d", s.Held())
+		}
+		if found, err := d.announced(); err != nil || len(found) != 3 {
+			t.Errorf("%d announcements, %v", len(found), err)
+		}
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d = openDisk(t, dir)
+	x = newTeller(t, d, Options{})
+	if _, err := x.Apply(context.Background(), piece); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := x.told(), "-a.1@11 (11), +a.2@12, +b.1@13"; got != want {
+		t.Errorf("told %s, want %s", got, want)
+	}
+	if found, err := d.announced(); err != nil || len(found) != 0 {
+		t.Errorf("%d announcements are left, %v", len(found), err)
+	}
+}
+
+// TestDeletedBeforeTheNextRun: what a crash left open is told to its end, from
+// the announcement, when the history is gone.
+func TestDeletedBeforeTheNextRun(t *testing.T) {
+	dir := t.TempDir()
+	d := openDisk(t, dir)
+	x := newTeller(t, d, Options{})
+	x.list(keepwatch.Relist{}, 10, "a.1@5", "z.1@6")
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	d = openDisk(t, dir)
+	s, err := New(NDJSON(deaf{}, "things"), d, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Apply(context.Background(), batch(10, 14, "-a.1@11", "+a.2@12", "+b.1@13", "+c.1@14")); err == nil {
+		t.Fatal("no error")
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	x = newTeller(t, openDisk(t, dir), Options{})
+	x.list(keepwatch.Relist{Reason: keepwatch.GapDowntime, To: 20}, 20, "c.1@14", "z.1@6")
+	want := "gap 10-20 downtime, -a.1@11 (11), +c.1@14, -a.2@12 (20), -b.1@13 (20), synced 20 #2"
+	if got := x.told(); got != want {
+		t.Errorf("told %s\nwant %s", got, want)
+	}
+}
