@@ -92,6 +92,11 @@ func (m Machine) relist(rule Rule, kind keepwatch.FailureKind) List {
 	if rule.Consistent {
 		next.Floor = 0
 	}
+	if kind == keepwatch.Rewound {
+		// By the time of the list the source may have overtaken us again: the numbers
+		// will not show any more what is known now.
+		next.Reason = keepwatch.GapRewind
+	}
 	return next
 }
 

@@ -102,11 +102,14 @@ func (m Machine) page(p Page) (Machine, Action) {
 	}
 	l.At, l.Next = p.Revision, p.Continue
 	m.State = l
-	return m.progress(), Keep{First: first, Last: p.Continue == "", Reason: l.Reason, Revision: l.At}
+	return m, Keep{First: first, Last: p.Continue == "", Reason: l.Reason, Revision: l.At}
 }
 
-// kept goes on to the next page, or from the last page to the watch.
+// kept goes on to the next page, or from the last page to the watch. A page is
+// progress when the target has taken it: one that it refuses leads back to the
+// list, and would be asked for again and again without a pause.
 func (m Machine) kept() (Machine, Action) {
+	m = m.progress()
 	l := m.State.(Listing)
 	if l.Next != "" {
 		l.Continue = l.Next

@@ -86,7 +86,7 @@ func TestFailureTable(t *testing.T) {
 		{"watch", Failed{Kind: keepwatch.Idle}, "watch 60"},
 		{"silent watch", Failed{Kind: keepwatch.Idle}, "probe"},
 		{"probe", Failed{Kind: u}, "≤800ms, probe"},
-		{"probe", Failed{Kind: keepwatch.Rewound}, "≤800ms, list (expired: rewound)"},
+		{"probe", Failed{Kind: keepwatch.Rewound}, "≤800ms, list (rewind: rewound)"},
 		{"watch", Failed{Kind: u}, "≤800ms, watch 60"},
 		{"first list", Failed{Kind: u}, "≤800ms, stream"},
 		{"relist page2", Failed{Kind: u}, "≤800ms, list ≥60 p2 (expired: expired)"},
@@ -104,7 +104,7 @@ func TestFailureTable(t *testing.T) {
 		{"relist", Failed{Kind: keepwatch.RevisionTooLarge, RetryAfter: time.Second}, "1s, list ≥60 (expired: expired)"},
 		{"watch", Failed{Kind: keepwatch.RevisionTooLarge, RetryAfter: time.Second}, "1s, watch 60"},
 		{"relist", Failed{Kind: keepwatch.StaleReplica}, "1s, list ≥60 (expired: expired)"},
-		{"watch", Failed{Kind: keepwatch.Rewound}, "≤800ms, list (expired: rewound)"},
+		{"watch", Failed{Kind: keepwatch.Rewound}, "≤800ms, list (rewind: rewound)"},
 		{"watch", Failed{Kind: keepwatch.Unauthorized}, "≤800ms, watch 60"},
 		{"first list", Failed{Kind: keepwatch.Unauthorized}, "≤800ms, stream"},
 		{"watch", Failed{Kind: keepwatch.Forbidden}, "≤800ms, watch 60"},
@@ -118,6 +118,7 @@ func TestFailureTable(t *testing.T) {
 		{"watch", Failed{Kind: keepwatch.Undecodable}, "≤800ms, watch 60"},
 		{"relist page2", Failed{Kind: keepwatch.Undecodable}, "≤800ms, list ≥60 p2 (expired: expired)"},
 		{"watch", Failed{Kind: keepwatch.ProtocolViolation}, "≤800ms, list (expired: protocol violation)"},
+		{"relist page2", Failed{Kind: keepwatch.Rewound}, "≤800ms, list (rewind: expired)"},
 		{"first list", Failed{Kind: keepwatch.ProtocolViolation}, "≤800ms, stream"},
 		{"relist page2", Failed{Kind: keepwatch.ProtocolViolation}, "≤800ms, list (expired: expired)"},
 		{"watch", Failed{Kind: keepwatch.Broken}, "stop"},
@@ -227,6 +228,24 @@ func TestBackoffDoublesToItsCapAndProgressResetsIt(t *testing.T) {
 	m, _ = m.Step(Delivered{Held: 61})
 	if _, a := m.Step(Failed{Kind: keepwatch.Unreachable}); a.(Wait).For != firstBackoff {
 		t.Errorf("after progress the wait is %v", a.(Wait).For)
+	}
+}
+
+// TestARefusedPageIsNoProgress: a target that takes none of a list is asked less
+// and less often.
+func TestARefusedPageIsNoProgress(t *testing.T) {
+	m := at("relist")
+	last := time.Duration(0)
+	for range 5 {
+		var a Action
+		m, _ = m.Step(Page{Revision: 70})
+		m, a = m.Step(Failed{Kind: keepwatch.ProtocolViolation})
+		if w := a.(Wait).For; w <= last {
+			t.Fatalf("waits %v after %v", w, last)
+		} else {
+			last = w
+		}
+		m, _ = m.Step(Elapsed{})
 	}
 }
 
