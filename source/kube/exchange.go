@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -70,15 +69,17 @@ func (x *exchange) unsent(err error) *keepwatch.Failure {
 	return failure
 }
 
-// unread is the failure of an answer at which a decoder stopped with err: what
-// ended the answer, or else the text itself.
+// unread is the failure of an answer at which a decoder stopped with err: it met
+// the end of the answer, if that is what err tells of, or else the text is wrong,
+// whatever end the answer had behind it.
 func (x *exchange) unread(err error) *keepwatch.Failure {
-	end := x.body.err
-	intact := end == nil || end == io.EOF
-	if intact && x.given() == nil {
-		return keepwatch.Failed(keepwatch.Undecodable, "%s: unreadable answer: %w", x.op, err)
+	if end := x.body.err; end != io.EOF && errors.Is(err, end) {
+		return x.cut(end)
 	}
-	return x.cut(cmp.Or(end, err))
+	if x.given() != nil {
+		return x.cut(err)
+	}
+	return keepwatch.Failed(keepwatch.Undecodable, "%s: unreadable answer: %w", x.op, err)
 }
 
 // unfit is the failure of an answer that was read up to err, which may be of

@@ -223,6 +223,19 @@ func TestWatchCut(t *testing.T) {
 	})
 }
 
+// Garbage is garbage, also if the connection breaks behind it.
+func TestWatchGarbageAndCut(t *testing.T) {
+	answer := func(w http.ResponseWriter, r *http.Request) {
+		say(w, podFrame("ADDED", "a", 6), "<html>")
+		cutOff()
+	}
+	overEach(t, answer, Options{}, func(t *testing.T, s *Source) {
+		batches, err := drain(open(t, s))
+		wantFailure(t, err, keepwatch.Undecodable, "watch pods: unreadable answer: ", "'<'")
+		wantHistory(t, batches, 5, 6, "ADDED a@6")
+	})
+}
+
 func TestWatchCancel(t *testing.T) {
 	overEach(t, func(w http.ResponseWriter, r *http.Request) {
 		say(w)
