@@ -1,0 +1,70 @@
+package columns
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/registry/rest"
+)
+
+// For returns what renders a resource's objects, lists and watch events as Tables. Objects must be
+// of the Go types of k8s.io/api, in the version the server stores: HorizontalPodAutoscalers of
+// autoscaling/v2, Events of core/v1. Rows refer to the objects they were made from; ages are those
+// at the time of the call.
+//
+// The subresource scale has columns of its own, those of autoscaling's "scales".
+//
+// The convertor is safe for concurrent use.
+func For(resource schema.GroupResource) rest.TableConvertor {
+	if view, ok := views[resource]; ok {
+		return convertor{resource, view}
+	}
+	return rest.NewDefaultTableConvertor(resource)
+}
+
+// convertor renders the objects of one resource by its view.
+type convertor struct {
+	resource schema.GroupResource
+	view     view
+}
+
+// ConvertToTable returns the rows of one object or of a list's items. Column definitions are left
+// out if options, a *metav1.TableOptions, ask for no headers: every watch event after the first.
+func (c convertor) ConvertToTable(_ context.Context, object, options runtime.Object) (*metav1.Table, error) {
+	table := &metav1.Table{ListMeta: listMeta(object), Rows: []metav1.TableRow{}}
+	if tableOptions, ok := options.(*metav1.TableOptions); !ok || !tableOptions.NoHeaders {
+		table.ColumnDefinitions = slices.Clone(c.view.columns)
+	}
+	addRow := func(item runtime.Object) error {
+		row, ok := c.view.row(item)
+		if !ok {
+			return fmt.Errorf("%s has no columns for a %T", c.resource, item)
+		}
+		table.Rows = append(table.Rows, row)
+		return nil
+	}
+	if !meta.IsListType(object) {
+		return table, addRow(object)
+	}
+	return table, meta.EachListItem(object, addRow)
+}
+
+// listMeta returns what a table takes over from its list, or from its only object.
+func listMeta(object runtime.Object) metav1.ListMeta {
+	if list, err := meta.ListAccessor(object); err == nil {
+		return metav1.ListMeta{
+			ResourceVersion:    list.GetResourceVersion(),
+			Continue:           list.GetContinue(),
+			RemainingItemCount: list.GetRemainingItemCount(),
+		}
+	}
+	if single, err := meta.CommonAccessor(object); err == nil {
+		return metav1.ListMeta{ResourceVersion: single.GetResourceVersion()}
+	}
+	return metav1.ListMeta{}
+}

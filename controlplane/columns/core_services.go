@@ -1,0 +1,103 @@
+package columns
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+var serviceView = show(
+	func(service *corev1.Service) []any {
+		spec := service.Spec
+		clusterIP := spec.ClusterIP
+		if len(spec.ClusterIPs) > 0 {
+			clusterIP = spec.ClusterIPs[0]
+		}
+		return []any{
+			service.Name, string(spec.Type), orElse(clusterIP, none), externalIPs(service),
+			orElse(joined(spec.Ports, servicePort), none), age(service), labelsOf(spec.Selector),
+		}
+	},
+	nameColumn,
+	text("Type", described(corev1.ServiceSpec{}, "type")),
+	text("Cluster-IP", described(corev1.ServiceSpec{}, "clusterIP")),
+	text("External-IP", described(corev1.ServiceSpec{}, "externalIPs")),
+	text("Port(s)", described(corev1.ServiceSpec{}, "ports")),
+	ageColumn,
+	wide(text("Selector", described(corev1.ServiceSpec{}, "selector"))),
+)
+
+// externalIPs returns where the service is reached from outside of the cluster.
+func externalIPs(service *corev1.Service) string {
+	fixed := strings.Join(service.Spec.ExternalIPs, ",")
+	switch service.Spec.Type {
+	case corev1.ServiceTypeClusterIP, corev1.ServiceTypeNodePort:
+		return orElse(fixed, none)
+	case corev1.ServiceTypeLoadBalancer:
+		points := joinPoints(service.Status.LoadBalancer.Ingress, func(point corev1.LoadBalancerIngress) string {
+			return orElse(point.IP, point.Hostname)
+		})
+		return orElse(strings.Join(slices.DeleteFunc([]string{points, fixed}, isEmpty), ","), "<pending>")
+	case corev1.ServiceTypeExternalName:
+		return service.Spec.ExternalName
+	default:
+		return unknown
+	}
+}
+
+func isEmpty(s string) bool { return s == "" }
+
+// joinPoints lists a load balancer's points of entry, each address once, sorted.
+func joinPoints[T any](points []T, address func(T) string) string {
+	var addresses []string
+	for _, point := range points {
+		if a := address(point); a != "" {
+			addresses = append(addresses, a)
+		}
+	}
+	slices.Sort(addresses)
+	return strings.Join(slices.Compact(addresses), ",")
+}
+
+// servicePort returns PORT/PROTOCOL, or PORT:NODEPORT/PROTOCOL.
+func servicePort(port corev1.ServicePort) string {
+	if port.NodePort > 0 {
+		return fmt.Sprintf("%d:%d/%s", port.Port, port.NodePort, port.Protocol)
+	}
+	return fmt.Sprintf("%d/%s", port.Port, port.Protocol)
+}
+
+var endpointsView = show(
+	func(endpoints *corev1.Endpoints) []any {
+		ready := none
+		if len(endpoints.Subsets) > 0 {
+			ready = firstFew(endpointAddresses(endpoints), 3, ",")
+		}
+		return []any{endpoints.Name, ready, age(endpoints)}
+	},
+	nameColumn,
+	text("Endpoints", described(corev1.Endpoints{}, "subsets")),
+	ageColumn,
+)
+
+// endpointAddresses lists the ready addresses with each of their ports.
+func endpointAddresses(endpoints *corev1.Endpoints) []string {
+	var addresses []string
+	for _, subset := range endpoints.Subsets {
+		if len(subset.Ports) == 0 {
+			for _, address := range subset.Addresses {
+				addresses = append(addresses, address.IP)
+			}
+		}
+		for _, port := range subset.Ports {
+			for _, address := range subset.Addresses {
+				addresses = append(addresses, net.JoinHostPort(address.IP, strconv.Itoa(int(port.Port))))
+			}
+		}
+	}
+	return addresses
+}

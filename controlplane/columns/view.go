@@ -1,0 +1,77 @@
+package columns
+
+import (
+	"maps"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// view is how one resource looks in a table. Views are never changed.
+type view struct {
+	columns []metav1.TableColumnDefinition
+	// row is false for an object of another Go type than the view's.
+	row func(runtime.Object) (metav1.TableRow, bool)
+}
+
+// views holds every resource that has columns of its own.
+var views = join(appsViews, autoscalingViews, batchViews, coordinationViews, coreViews, discoveryViews,
+	networkingViews, nodeViews, policyViews, rbacViews, schedulingViews, storageViews)
+
+func join(groups ...map[schema.GroupResource]view) map[schema.GroupResource]view {
+	all := map[schema.GroupResource]view{}
+	for _, group := range groups {
+		maps.Copy(all, group)
+	}
+	return all
+}
+
+// show makes the view of objects of type T. cells returns one value a column, in their order.
+func show[T any, Object interface {
+	*T
+	runtime.Object
+}](cells func(Object) []any, columns ...metav1.TableColumnDefinition) view {
+	row := func(object runtime.Object) (metav1.TableRow, bool) {
+		typed, ok := object.(Object)
+		if !ok {
+			return metav1.TableRow{}, false
+		}
+		return metav1.TableRow{Cells: cells(typed), Object: runtime.RawExtension{Object: object}}, true
+	}
+	return view{columns: columns, row: row}
+}
+
+// nameColumn and ageColumn stand in nearly every view.
+var (
+	nameColumn = metav1.TableColumnDefinition{
+		Name: "Name", Type: "string", Format: "name", Description: described(metav1.ObjectMeta{}, "name")}
+	ageColumn = text("Age", described(metav1.ObjectMeta{}, "creationTimestamp"))
+)
+
+// text declares a column of strings, and of numbers that stand between strings.
+func text(name, description string) metav1.TableColumnDefinition {
+	return metav1.TableColumnDefinition{Name: name, Type: "string", Description: description}
+}
+
+// integer declares a column of whole numbers.
+func integer(name, description string) metav1.TableColumnDefinition {
+	return metav1.TableColumnDefinition{Name: name, Type: "integer", Description: description}
+}
+
+// boolean declares a column of true and false.
+func boolean(name, description string) metav1.TableColumnDefinition {
+	return metav1.TableColumnDefinition{Name: name, Type: "boolean", Description: description}
+}
+
+// wide keeps a column for `kubectl get -o wide`.
+func wide(column metav1.TableColumnDefinition) metav1.TableColumnDefinition {
+	column.Priority = 1
+	return column
+}
+
+// documented is an API type that knows the documentation of its fields.
+type documented interface{ SwaggerDoc() map[string]string }
+
+// described returns the API documentation of a field, by its name in JSON.
+func described(of documented, field string) string { return of.SwaggerDoc()[field] }
