@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
@@ -19,7 +20,7 @@ import (
 type member struct {
 	etcd     *embed.Etcd
 	log      *etcdLog
-	rpc      *grpc.Server
+	rpc      atomic.Pointer[grpc.Server]
 	endpoint string
 	// socketDir is removed at the end; empty when the socket is in the data folder.
 	socketDir string
@@ -83,7 +84,7 @@ func (m *member) config(d *dataDir, socket string) *embed.Config {
 	cfg.QuotaBackendBytes = backendQuota
 	cfg.EnableGRPCGateway = false
 	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(m.log.zap())
-	cfg.ServiceRegister = func(s *grpc.Server) { m.rpc = s }
+	cfg.ServiceRegister = m.rpc.Store
 	return cfg
 }
 
@@ -110,8 +111,8 @@ func (m *member) start(cfg *embed.Config) error {
 // stop ends etcd at once: its clients are in this process and have been closed.
 func (m *member) stop() {
 	m.log.ended()
-	if m.rpc != nil {
-		m.rpc.Stop() // or else Close waits for whoever else watches over the socket
+	if rpc := m.rpc.Load(); rpc != nil {
+		rpc.Stop() // or else Close waits for whoever else watches over the socket
 	}
 	m.etcd.Close()
 	m.removeSocket()

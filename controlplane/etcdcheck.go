@@ -1,15 +1,19 @@
 package controlplane
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"time"
 
 	"go.etcd.io/bbolt"
 	bbolterrors "go.etcd.io/bbolt/errors"
+	"go.etcd.io/etcd/server/v3/storage/wal"
+	"go.uber.org/zap"
 )
 
 // checkData looks at what etcd keeps in dir before etcd does, read-only. etcd would start afresh on
@@ -35,8 +39,15 @@ func checkData(dir string) error {
 	if err != nil {
 		return damaged(dir, "member/snap/db: "+err.Error())
 	}
-	if used && len(logs) == 0 {
-		return damaged(dir, "member/wal has no log")
+	if len(logs) == 0 {
+		if used {
+			return damaged(dir, "member/wal has no log")
+		}
+		return nil
+	}
+	// A record that a crash cut off at the end of the log is no damage: etcd drops it.
+	if _, err := wal.ValidSnapshotEntries(zap.NewNop(), filepath.Dir(logs[0])); err != nil {
+		return damaged(dir, "member/wal: "+err.Error())
 	}
 	return nil
 }
@@ -45,9 +56,13 @@ func damaged(dir, what string) error {
 	return fmt.Errorf("the data in %s is damaged (%s); it was not touched: restore a copy, or give another folder", dir, what)
 }
 
-// checkDatabase walks the whole tree of pages of a file of that size. used is false for a database
-// that nothing was written to yet: etcd was killed in its very first start.
+// checkDatabase reads all keys of a file of that size. used is false for a database that nothing was
+// written to yet: etcd was killed in its very first start.
+//
+// bbolt's own check, like its normal open, walks damaged pages in a goroutine that nobody can
+// recover; reading is done in this one.
 func checkDatabase(path string, size int64) (used bool, err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // a page may point behind the end of the file
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%v", p)
@@ -62,19 +77,25 @@ func checkDatabase(path string, size int64) (used bool, err error) {
 	}
 	defer db.Close()
 	err = db.View(func(tx *bbolt.Tx) error {
-		if tx.Size() > size { // a page behind the end of the file can't even be looked at
+		if tx.Size() > size {
 			return fmt.Errorf("the file ends at %d of %d bytes", size, tx.Size())
 		}
 		if meta := tx.Bucket([]byte("meta")); meta != nil {
 			used = meta.Get([]byte("consistent_index")) != nil
 		}
-		var first error
-		for problem := range tx.Check() {
-			if first == nil {
-				first = problem
-			}
-		}
-		return first
+		return tx.ForEach(func(_ []byte, bucket *bbolt.Bucket) error { return checkKeys(bucket) })
 	})
 	return used, err
+}
+
+// checkKeys reads a bucket from its first to its last key.
+func checkKeys(bucket *bbolt.Bucket) error {
+	var last []byte
+	return bucket.ForEach(func(key, _ []byte) error {
+		if last != nil && bytes.Compare(last, key) >= 0 {
+			return fmt.Errorf("the key %q is out of order", key)
+		}
+		last = key
+		return nil
+	})
 }

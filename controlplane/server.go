@@ -73,6 +73,9 @@ func (s *Server) EtcdCluster() EtcdCluster {
 func (s *Server) Run(ctx context.Context) error {
 	err := errors.New("the server was run before: make a new one")
 	s.running.Do(func() { err = s.run(ctx) })
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return nil // asked to end while it started
+	}
 	return err
 }
 
@@ -92,6 +95,10 @@ func (s *Server) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, data.close()) }()
+	access, err := newAccess(listener.Addr(), data, s.options.Token)
+	if err != nil {
+		return err
+	}
 
 	cluster, failed := s.options.Etcd, context.Background()
 	if len(cluster.Servers) == 0 {
@@ -101,15 +108,6 @@ func (s *Server) run(ctx context.Context) (err error) {
 		}
 		defer m.stop()
 		cluster, failed = EtcdCluster{Servers: []string{m.endpoint}}, m.log.failed
-	}
-	return s.serve(ctx, listener, data, cluster, failed)
-}
-
-// serve runs the API servers on top of a running etcd.
-func (s *Server) serve(ctx context.Context, listener *trackingListener, data *dataDir, cluster EtcdCluster, etcdFailed context.Context) error {
-	access, err := newAccess(listener.Addr(), data, s.options.Token)
-	if err != nil {
-		return err
 	}
 	storage, err := openBackend(ctx, cluster)
 	if err != nil {
@@ -122,20 +120,23 @@ func (s *Server) serve(ctx context.Context, listener *trackingListener, data *da
 	}
 	serving, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stop := context.AfterFunc(etcdFailed, cancel)
+	stop := context.AfterFunc(failed, cancel)
 	defer stop()
-	err = chain.run(serving, func() error {
-		if path := s.options.Kubeconfig; path != "" {
-			if err := writeKubeconfig(path, access.client()); err != nil {
-				return err
-			}
-		}
-		s.client, s.dataDir, s.etcd = access.client(), data.path, cluster
-		close(s.ready)
-		return nil
-	})
-	if etcdFailed.Err() != nil {
-		err = errors.Join(fmt.Errorf("etcd stopped: %w", context.Cause(etcdFailed)), err)
+	err = chain.run(serving, func() error { return s.announce(access, data, cluster) })
+	if failed.Err() != nil {
+		err = errors.Join(fmt.Errorf("etcd stopped: %w", context.Cause(failed)), err)
 	}
 	return err
+}
+
+// announce lets the world know that the server is ready.
+func (s *Server) announce(access *access, data *dataDir, cluster EtcdCluster) error {
+	s.client, s.dataDir, s.etcd = access.client(), data.path, cluster
+	if s.options.Kubeconfig != "" {
+		if err := writeKubeconfig(s.options.Kubeconfig, s.client); err != nil {
+			return err
+		}
+	}
+	close(s.ready)
+	return nil
 }

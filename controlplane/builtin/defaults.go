@@ -41,6 +41,9 @@ func addDefaults(scheme *runtime.Scheme) error {
 	byType[networkingv1.NetworkPolicy](scheme, defaultNetworkPolicy)
 	byType[autoscalingv2.HorizontalPodAutoscaler](scheme, func(o *autoscalingv2.HorizontalPodAutoscaler) {
 		point(&o.Spec.MinReplicas, 1)
+		if len(o.Spec.Metrics) == 0 {
+			o.Spec.Metrics = []autoscalingv2.MetricSpec{cpuTarget(defaultCPUUtilization)}
+		}
 	})
 	byType[rbacv1.RoleBinding](scheme, func(o *rbacv1.RoleBinding) {
 		fill(&o.RoleRef.APIGroup, rbacv1.GroupName)
@@ -78,7 +81,7 @@ func point[T any](at **T, value T) {
 }
 
 // defaultNamespace sets the label by which namespaces are selected. A generated name isn't known
-// yet; its label comes when the object is read back.
+// yet when the object is read: strategy.Canonicalize comes back to it.
 func defaultNamespace(ns *corev1.Namespace) {
 	if ns.Name == "" {
 		return

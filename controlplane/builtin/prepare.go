@@ -17,11 +17,6 @@ func prepareNamespace(obj runtime.Object) {
 	}
 }
 
-// keepNamespaceFinalizers leaves spec.finalizers to the finalize subresource.
-func keepNamespaceFinalizers(obj, old runtime.Object) {
-	obj.(*corev1.Namespace).Spec.Finalizers = old.(*corev1.Namespace).Spec.Finalizers
-}
-
 func preparePod(obj runtime.Object) {
 	pod := obj.(*corev1.Pod)
 	pod.Status.Phase = corev1.PodPending

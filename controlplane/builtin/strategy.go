@@ -4,6 +4,7 @@ import (
 	"context"
 	"reflect"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/validation"
@@ -25,10 +26,16 @@ type strategy struct {
 func (s strategy) NamespaceScoped() bool                                     { return s.namespaced }
 func (s strategy) AllowCreateOnUpdate(context.Context) bool                  { return s.putCreates }
 func (s strategy) AllowUnconditionalUpdate(context.Context) bool             { return !s.putNeedsVersion }
-func (s strategy) Canonicalize(runtime.Object)                               {}
 func (s strategy) WarningsOnCreate(context.Context, runtime.Object) []string { return nil }
 func (s strategy) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) []string {
 	return nil
+}
+
+// Canonicalize labels a namespace whose name was only just generated.
+func (s strategy) Canonicalize(obj runtime.Object) {
+	if ns, ok := obj.(*corev1.Namespace); ok {
+		defaultNamespace(ns)
+	}
 }
 
 // PrepareForCreate clears what only the server or /status may set.
@@ -50,8 +57,8 @@ func (s strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	if s.status != noStatus {
 		part(obj, "Status").Set(part(old, "Status"))
 	}
-	if s.resource == "namespaces" {
-		keepNamespaceFinalizers(obj, old)
+	if ns, ok := obj.(*corev1.Namespace); ok { // its spec is the finalize subresource's
+		ns.Spec.Finalizers = old.(*corev1.Namespace).Spec.Finalizers
 	}
 	accessor(obj).SetGeneration(accessor(old).GetGeneration())
 	if s.changed(obj, old) {

@@ -1,0 +1,260 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// deadline bounds every wait for something that happens at once on an idle machine.
+const deadline = time.Minute
+
+// TestMain lets the test binary be keepwatch itself, for tests that need a process.
+func TestMain(m *testing.M) {
+	if os.Getenv("KEEPWATCH_TEST_AS_MAIN") != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// keepwatch runs a subcommand that ends by itself.
+func keepwatch(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, err bytes.Buffer
+	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	defer cancel()
+	code = run(ctx, args, &out, &err)
+	return code, out.String(), err.String()
+}
+
+func TestUsage(t *testing.T) {
+	for _, args := range [][]string{{"nonsense"}, {"serve", "--nonsense"}, {"serve", "argument"}, {"version", "argument"}, {"--nonsense"}, {"serve", "--listen", "nonsense"}} {
+		code, stdout, stderr := keepwatch(t, args...)
+		if code != 2 || stdout != "" || !strings.HasPrefix(stderr, "keepwatch: ") {
+			t.Errorf("%v: exit %d, stdout %q, stderr %q", args, code, stdout, stderr)
+		}
+	}
+	if code, stdout, _ := keepwatch(t); code != 0 || !strings.Contains(stdout, "serve") {
+		t.Errorf("without arguments: exit %d, stdout %q", code, stdout)
+	}
+}
+
+func TestHelpSaysWhatIsMissing(t *testing.T) {
+	code, stdout, _ := keepwatch(t, "serve", "--help")
+	if code != 0 {
+		t.Errorf("exit %d", code)
+	}
+	for _, text := range []string{"No controllers run", "Not enforced: RBAC", "--data-dir", "--listen", "--etcd-servers", "--kubeconfig-out", "--token"} {
+		if !strings.Contains(stdout, text) {
+			t.Errorf("the help lacks %q", text)
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	code, stdout, _ := keepwatch(t, "version")
+	if code != 0 || !regexp.MustCompile(`^keepwatch \S+ \(go\S+, \w+/\w+\)\n$`).MatchString(stdout) {
+		t.Errorf("exit %d, %q", code, stdout)
+	}
+}
+
+func TestCompletion(t *testing.T) {
+	if code, stdout, _ := keepwatch(t, "completion", "bash"); code != 0 || !strings.Contains(stdout, "__start_keepwatch") {
+		t.Errorf("exit %d, %d bytes", code, len(stdout))
+	}
+}
+
+// process is keepwatch in a process of its own.
+type process struct {
+	*exec.Cmd
+	stderr *output
+	ended  chan error
+}
+
+// output collects what a process writes.
+type output struct {
+	mu     sync.Mutex
+	buffer bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buffer.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buffer.String()
+}
+
+func startProcess(t *testing.T, args ...string) *process {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &process{Cmd: exec.Command(self, args...), stderr: &output{}, ended: make(chan error, 1)}
+	p.Env = append(os.Environ(), "KEEPWATCH_TEST_AS_MAIN=1")
+	p.Stdout, p.Stderr = io.Discard, p.stderr
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { p.ended <- p.Wait() }()
+	t.Cleanup(func() { p.Process.Kill() })
+	return p
+}
+
+// exit waits for the end of the process.
+func (p *process) exit(t *testing.T) int {
+	t.Helper()
+	select {
+	case err := <-p.ended:
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+			return exit.ExitCode()
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		return 0
+	case <-time.After(deadline):
+		t.Fatalf("it doesn't end: %s", p.stderr)
+		return -1
+	}
+}
+
+// awaitReady waits for the line that says so.
+func (p *process) awaitReady(t *testing.T) string {
+	t.Helper()
+	for end := time.Now().Add(deadline); time.Now().Before(end); {
+		if text := p.stderr.String(); strings.Contains(text, "\n") {
+			return text
+		}
+		select {
+		case err := <-p.ended:
+			t.Fatalf("it ended (%v): %s", err, p.stderr)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	t.Fatal("it isn't ready")
+	return ""
+}
+
+// A user's session: the line that says ready, a client by the kubeconfig, a watch left open, the end
+// by a signal, and nothing else on stderr.
+func TestServeUntilSignal(t *testing.T) {
+	for _, sig := range []os.Signal{syscall.SIGTERM, os.Interrupt} {
+		t.Run(sig.String(), func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "kubeconfig")
+			p := startProcess(t, "serve", "--listen", "127.0.0.1:0", "--kubeconfig-out", file)
+			line := p.awaitReady(t)
+			form := regexp.MustCompile(`^keepwatch: ready in \d+\.\ds at (https://127\.0\.0\.1:\d+), kubeconfig (\S+), temporary data in (\S+)\n$`)
+			said := form.FindStringSubmatch(line)
+			if said == nil || said[2] != file {
+				t.Fatalf("it says %q", line)
+			}
+			config, err := clientcmd.BuildConfigFromFlags("", file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if config.Host != said[1] {
+				t.Errorf("the kubeconfig has %s, the line %s", config.Host, said[1])
+			}
+			client, err := kubernetes.NewForConfig(config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			watch, err := client.CoreV1().Namespaces().Watch(t.Context(), metav1.ListOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer watch.Stop()
+			<-watch.ResultChan()
+			p.Process.Signal(sig)
+			if code := p.exit(t); code != 0 {
+				t.Errorf("exit %d", code)
+			}
+			if text := p.stderr.String(); text != line {
+				t.Errorf("it adds to stderr: %s", strings.TrimPrefix(text, line))
+			}
+			if _, err := os.Stat(said[3]); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("the temporary data is still there: %v", err)
+			}
+		})
+	}
+}
+
+// kill -9 loses nothing that was answered, and the same kubeconfig works after it.
+func TestServeAfterKill(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	args := []string{"serve", "--listen", "127.0.0.1:0", "--kubeconfig-out", file, "--data-dir", dir}
+	p := startProcess(t, args...)
+	p.awaitReady(t)
+	second := startProcess(t, args...)
+	if code := second.exit(t); code != 1 || !strings.Contains(second.stderr.String(), "is in use by another server") || strings.Count(second.stderr.String(), "\n") != 1 {
+		t.Errorf("a second one on the same folder: exit %d, %q", code, second.stderr)
+	}
+	before, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns := created(t, file)
+	p.Process.Kill()
+	<-p.ended
+
+	p = startProcess(t, args...)
+	if line := p.awaitReady(t); !strings.Contains(line, ", data in "+dir+"\n") {
+		t.Errorf("it says %q", line)
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := kubernetes.NewForConfigOrDie(config)
+	if _, err := client.CoreV1().Namespaces().Get(t.Context(), ns, metav1.GetOptions{}); err != nil {
+		t.Error(err)
+	}
+	old, err := clientcmd.RESTConfigFromKubeConfig(before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if old.BearerToken != config.BearerToken || string(old.CAData) != string(config.CAData) {
+		t.Error("the token or the certificate authority changed")
+	}
+	p.Process.Signal(syscall.SIGTERM)
+	if code := p.exit(t); code != 0 {
+		t.Errorf("exit %d: %s", code, p.stderr)
+	}
+}
+
+// created makes a namespace through a kubeconfig.
+func created(t *testing.T, kubeconfig string) string {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "made-"}}
+	ns, err = kubernetes.NewForConfigOrDie(config).CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ns.Name
+}

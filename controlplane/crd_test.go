@@ -1,0 +1,173 @@
+package controlplane_test
+
+import (
+	"strings"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+)
+
+// newCRD defines a namespaced kind in a group of its own, removed when the test ends.
+func newCRD(t *testing.T, c clients, plural string) schema.GroupVersionResource {
+	t.Helper()
+	group := strings.ToLower(t.Name()) + ".example.com"
+	minimum := 1.0
+	crd := &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: plural + "." + group},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: group,
+			Scope: apiextensionsv1.NamespaceScoped,
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: plural, Kind: strings.ToUpper(plural[:1]) + plural[1:]},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+				Name: "v1", Served: true, Storage: true,
+				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
+					Type: "object",
+					Properties: map[string]apiextensionsv1.JSONSchemaProps{
+						"spec": {Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{
+							"size":     {Type: "integer", Minimum: &minimum, Default: &apiextensionsv1.JSON{Raw: []byte("3")}, Description: "How big."},
+							"replicas": {Type: "integer"},
+						}},
+						"status": {Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{"replicas": {Type: "integer"}}},
+					},
+				}},
+				Subresources: &apiextensionsv1.CustomResourceSubresources{
+					Status: &apiextensionsv1.CustomResourceSubresourceStatus{},
+					Scale:  &apiextensionsv1.CustomResourceSubresourceScale{SpecReplicasPath: ".spec.replicas", StatusReplicasPath: ".status.replicas"},
+				},
+				AdditionalPrinterColumns: []apiextensionsv1.CustomResourceColumnDefinition{{Name: "Size", Type: "integer", JSONPath: ".spec.size"}},
+			}},
+		},
+	}
+	definitions := c.crds.ApiextensionsV1().CustomResourceDefinitions()
+	must(definitions.Create(t.Context(), crd, metav1.CreateOptions{}))(t)
+	eventually(t, "the kind is established", func() (bool, string) {
+		got, err := definitions.Get(t.Context(), crd.Name, metav1.GetOptions{})
+		if err != nil {
+			return false, err.Error()
+		}
+		for _, condition := range got.Status.Conditions {
+			if condition.Type == apiextensionsv1.Established && condition.Status == apiextensionsv1.ConditionTrue {
+				return true, ""
+			}
+		}
+		return false, "no condition Established"
+	})
+	resource := schema.GroupVersionResource{Group: group, Version: "v1", Resource: plural}
+	eventually(t, "the kind is served", func() (bool, string) {
+		_, err := c.dynamic.Resource(resource).List(t.Context(), metav1.ListOptions{})
+		return err == nil, "it isn't found"
+	})
+	return resource
+}
+
+func TestCustomResources(t *testing.T) {
+	c := connect(t, shared.RESTConfig())
+	ns := newNamespace(t, c)
+	gvr := newCRD(t, c, "widgets")
+	widgets := c.dynamic.Resource(gvr).Namespace(ns)
+	ctx := t.Context()
+	widget := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": gvr.GroupVersion().String(), "kind": "Widgets", "metadata": map[string]any{"name": "w"},
+		"spec": map[string]any{"unknown": true, "replicas": int64(2)}, "status": map[string]any{"replicas": int64(9)},
+	}}
+	created := must(widgets.Create(ctx, widget, metav1.CreateOptions{}))(t)
+	spec, _, _ := unstructured.NestedMap(created.Object, "spec")
+	if spec["size"] != int64(3) || spec["unknown"] != nil || created.Object["status"] != nil {
+		t.Errorf("defaulted, pruned and without status it should be, and is %v", created.Object)
+	}
+	bad := widget.DeepCopy()
+	bad.SetName("bad")
+	unstructured.SetNestedField(bad.Object, int64(0), "spec", "size")
+	if _, err := widgets.Create(ctx, bad, metav1.CreateOptions{}); !apierrors.IsInvalid(err) {
+		t.Errorf("an invalid object: %v", err)
+	}
+	unstructured.SetNestedField(created.Object, int64(5), "status", "replicas")
+	updated := must(widgets.UpdateStatus(ctx, created, metav1.UpdateOptions{}))(t)
+	if updated.GetGeneration() != 1 {
+		t.Errorf("status raised the generation to %d", updated.GetGeneration())
+	}
+	scale := must(widgets.Get(ctx, "w", metav1.GetOptions{}, "scale"))(t)
+	if n, _, _ := unstructured.NestedInt64(scale.Object, "status", "replicas"); n != 5 {
+		t.Errorf("the scale is %v", scale.Object)
+	}
+	item := must(widgets.List(ctx, metav1.ListOptions{}))(t).Items[0]
+	if item.GetKind() != "Widgets" {
+		t.Errorf("an item of a custom list doesn't say its kind: %v", item.Object)
+	}
+	var table metav1.Table
+	err := c.typed.CoreV1().RESTClient().Get().AbsPath("/apis", gvr.Group, "v1", "namespaces", ns, "widgets").
+		SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").Do(ctx).Into(&table)
+	if err != nil || len(table.ColumnDefinitions) != 2 || table.ColumnDefinitions[1].Name != "Size" {
+		t.Errorf("the table has the columns %v, %v", table.ColumnDefinitions, err)
+	}
+}
+
+// A new kind must show in both forms of discovery and both OpenAPI documents, and go again.
+func TestNewKindIsDiscovered(t *testing.T) {
+	c := connect(t, shared.RESTConfig())
+	gvr := newCRD(t, c, "gadgets")
+	rest := c.typed.CoreV1().RESTClient()
+	shows := func(path, accept, text string) func() (bool, string) {
+		return func() (bool, string) {
+			raw, err := rest.Get().AbsPath(path).SetHeader("Accept", accept).DoRaw(t.Context())
+			return err == nil && strings.Contains(string(raw), text), path + " doesn't show it"
+		}
+	}
+	hides := func(path, accept, text string) func() (bool, string) {
+		shown := shows(path, accept, text)
+		return func() (bool, string) {
+			ok, _ := shown()
+			return !ok, path + " still shows it"
+		}
+	}
+	const aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+	documents := []struct{ path, accept, text string }{
+		{"/apis", "application/json", gvr.Group},
+		{"/apis", aggregated, gvr.Group},
+		{"/openapi/v2", "application/json", "/apis/" + gvr.Group + "/v1"},
+		{"/openapi/v3", "application/json", "apis/" + gvr.Group + "/v1"},
+	}
+	for _, d := range documents {
+		eventually(t, "the new kind is in "+d.path, shows(d.path, d.accept, d.text))
+		if ok, why := shows(d.path, d.accept, "apps")(); !ok {
+			t.Errorf("and the built-in kinds are not: %s", why)
+		}
+	}
+	eventually(t, "its fields are explained", shows("/openapi/v3/apis/"+gvr.Group+"/v1", "application/json", "How big."))
+	if ok, why := shows("/openapi/v3", "application/json", "apis/apiextensions.k8s.io/v1")(); !ok {
+		t.Error("definitions themselves are not described:", why)
+	}
+	if err := c.crds.ApiextensionsV1().CustomResourceDefinitions().Delete(t.Context(), "gadgets."+gvr.Group, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range documents {
+		eventually(t, "the removed kind is out of "+d.path, hides(d.path, d.accept, d.text))
+	}
+}
+
+func TestDeletedKindTakesItsObjects(t *testing.T) {
+	c := connect(t, shared.RESTConfig())
+	ns := newNamespace(t, c)
+	gvr := newCRD(t, c, "things")
+	things := dynamic.ResourceInterface(c.dynamic.Resource(gvr).Namespace(ns))
+	must(things.Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": gvr.GroupVersion().String(), "kind": "Things", "metadata": map[string]any{"name": "t"},
+	}}, metav1.CreateOptions{}))(t)
+	definitions := c.crds.ApiextensionsV1().CustomResourceDefinitions()
+	if err := definitions.Delete(t.Context(), "things."+gvr.Group, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the definition is gone", func() (bool, string) {
+		_, err := definitions.Get(t.Context(), "things."+gvr.Group, metav1.GetOptions{})
+		return apierrors.IsNotFound(err), "it is still there"
+	})
+	newCRD(t, c, "things")
+	if list := must(things.List(t.Context(), metav1.ListOptions{}))(t); len(list.Items) != 0 {
+		t.Errorf("the kind came back with %v", list.Items)
+	}
+}

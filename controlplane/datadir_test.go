@@ -1,0 +1,222 @@
+package controlplane_test
+
+import (
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/keepwatch/keepwatch/controlplane"
+)
+
+// The folder's path is too long for etcd's socket, which then is elsewhere.
+func TestRestartKeepsEverything(t *testing.T) {
+	dir, file := filepath.Join(t.TempDir(), strings.Repeat("long", 30)), filepath.Join(t.TempDir(), "kubeconfig")
+	first := start(t, controlplane.Options{DataDir: dir, Kubeconfig: file})
+	c := connect(t, first.RESTConfig())
+	ns := newNamespace(t, c)
+	pod := must(c.typed.CoreV1().Pods(ns).Create(t.Context(), testPod("p"), metav1.CreateOptions{}))(t)
+	gvr := newCRD(t, c, "kept")
+	kept := must(c.dynamic.Resource(gvr).Namespace(ns).Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": gvr.GroupVersion().String(), "kind": "Kept", "metadata": map[string]any{"name": "k"},
+	}}, metav1.CreateOptions{}))(t)
+	config, address := first.RESTConfig(), strings.TrimPrefix(first.RESTConfig().Host, "https://")
+	first.stop()
+
+	second := start(t, controlplane.Options{DataDir: dir, Listen: address, Kubeconfig: file})
+	if again := second.RESTConfig(); again.BearerToken != config.BearerToken || string(again.CAData) != string(config.CAData) {
+		t.Error("the token or the certificate authority changed")
+	}
+	c = connect(t, config) // of the first one
+	got := must(c.typed.CoreV1().Pods(ns).Get(t.Context(), "p", metav1.GetOptions{}))(t)
+	if got.UID != pod.UID || got.ResourceVersion != pod.ResourceVersion {
+		t.Errorf("the pod is %v, was %v", got, pod)
+	}
+	again := must(c.dynamic.Resource(gvr).Namespace(ns).Get(t.Context(), "k", metav1.GetOptions{}))(t)
+	if again.GetUID() != kept.GetUID() {
+		t.Errorf("the custom resource is %v, was %v", again, kept)
+	}
+	list := must(c.typed.CoreV1().Pods(ns).List(t.Context(), metav1.ListOptions{}))(t)
+	next := must(c.typed.CoreV1().Pods(ns).Create(t.Context(), testPod("q"), metav1.CreateOptions{}))(t)
+	for _, pair := range [][2]string{{kept.GetResourceVersion(), list.ResourceVersion}, {list.ResourceVersion, next.ResourceVersion}} {
+		if order := must(resourceversion.CompareResourceVersion(pair[0], pair[1]))(t); order > 0 {
+			t.Errorf("resource versions go back: %s, then %s", pair[0], pair[1])
+		}
+	}
+}
+
+func TestKubeconfigAndTemporaryData(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	server := start(t, controlplane.Options{Kubeconfig: file, Token: "s3cret"})
+	if info := must(os.Stat(file))(t); info.Mode().Perm() != 0o600 {
+		t.Errorf("the kubeconfig has the mode %v", info.Mode())
+	}
+	config := must(clientcmd.BuildConfigFromFlags("", file))(t)
+	if config.BearerToken != "s3cret" || config.Host != server.RESTConfig().Host {
+		t.Errorf("the kubeconfig is %v", config)
+	}
+	c := connect(t, config)
+	for _, name := range []string{"default", "kube-system"} {
+		ns := must(c.typed.CoreV1().Namespaces().Get(t.Context(), name, metav1.GetOptions{}))(t)
+		if ns.Status.Phase != corev1.NamespaceActive {
+			t.Errorf("%s is %s", name, ns.Status.Phase)
+		}
+	}
+	files := must(os.ReadDir(filepath.Dir(file)))(t)
+	if len(files) != 1 {
+		t.Errorf("besides the kubeconfig there is %v", files)
+	}
+	dir := server.DataDir()
+	if _, err := os.Stat(dir); err != nil {
+		t.Error(err)
+	}
+	server.stop()
+	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%s is still there", dir)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	address := strings.TrimPrefix(shared.RESTConfig().Host, "https://")
+	file := filepath.Join(t.TempDir(), "file")
+	foreign := filepath.Join(t.TempDir(), "config")
+	const otherCluster = "apiVersion: v1\nkind: Config\nclusters: [{name: prod, cluster: {server: https://prod}}]\n"
+	for path, content := range map[string]string{file: "x", foreign: otherCluster} {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, refusal := range map[string]struct {
+		options controlplane.Options
+		says    string
+	}{
+		"folder in use":          {controlplane.Options{DataDir: shared.DataDir()}, "is in use by another server"},
+		"port in use":            {controlplane.Options{Listen: address}, "cannot listen on " + address + ": another process does"},
+		"no address":             {controlplane.Options{Listen: "nonsense"}, `cannot listen on "nonsense": give a host and a port`},
+		"unknown host":           {controlplane.Options{Listen: "192.0.2.1:0"}, "cannot listen on 192.0.2.1:0: "},
+		"folder below a file":    {controlplane.Options{DataDir: filepath.Join(file, "sub")}, "cannot use the data folder"},
+		"kubeconfig nowhere":     {controlplane.Options{Kubeconfig: filepath.Join(file, "sub")}, ""},
+		"kubeconfig in no dir":   {controlplane.Options{Kubeconfig: filepath.Join(t.TempDir(), "none", "config")}, "cannot write a kubeconfig into"},
+		"kubeconfig of others":   {controlplane.Options{Kubeconfig: foreign}, "exists and isn't a kubeconfig of keepwatch"},
+		"certificate, no key":    {controlplane.Options{Etcd: controlplane.EtcdCluster{Servers: []string{"https://127.0.0.1:1"}, CertFile: "x"}}, "go together"},
+		"certificate, no server": {controlplane.Options{Etcd: controlplane.EtcdCluster{CAFile: "x"}}, "name its servers"},
+		"missing certificate": {controlplane.Options{Etcd: controlplane.EtcdCluster{Servers: []string{"https://127.0.0.1:1"}, CAFile: filepath.Join(t.TempDir(), "ca")}},
+			"cannot use etcd's certificate files"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := runFails(t, refusal.options)
+			if !strings.Contains(err.Error(), refusal.says) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("it says %q, which should be one line with %q", err, refusal.says)
+			}
+		})
+	}
+	if content := must(os.ReadFile(foreign))(t); string(content) != otherCluster {
+		t.Error("the other kubeconfig was changed")
+	}
+}
+
+// Damaged data is told in one line, and stays as it is.
+func TestDamagedData(t *testing.T) {
+	dir := t.TempDir()
+	server := start(t, controlplane.Options{DataDir: dir})
+	c := connect(t, server.RESTConfig())
+	for range 20 {
+		newNamespace(t, c)
+	}
+	server.stop()
+	const db = "etcd/member/snap/db"
+	wal := strings.TrimPrefix(must(filepath.Glob(filepath.Join(dir, "etcd/member/wal/*.wal")))(t)[0], dir+"/")
+	for name, damage := range map[string]func(t *testing.T, dir string){
+		"no database":      func(t *testing.T, dir string) { remove(t, dir, db) },
+		"no log":           func(t *testing.T, dir string) { remove(t, dir, wal) },
+		"empty database":   func(t *testing.T, dir string) { truncate(t, dir, db, 0) },
+		"half a database":  func(t *testing.T, dir string) { truncate(t, dir, db, 16<<10) },
+		"garbage database": func(t *testing.T, dir string) { overwrite(t, dir, db, 0) },
+		"garbage pages":    func(t *testing.T, dir string) { overwrite(t, dir, db, 8<<10) },
+		"garbage log":      func(t *testing.T, dir string) { overwrite(t, dir, wal, 200) },
+		"garbage authority": func(t *testing.T, dir string) {
+			overwrite(t, dir, "ca.pem", 0)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			copied := t.TempDir()
+			if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
+				t.Fatal(err)
+			}
+			damage(t, copied)
+			before := snapshot(t, copied)
+			err := runFails(t, controlplane.Options{DataDir: copied})
+			if !strings.Contains(err.Error(), copied) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("it says %q, which should be one line about %s", err, copied)
+			}
+			after := snapshot(t, copied)
+			for file, content := range before {
+				if after[file] != content {
+					t.Errorf("%s was changed", file)
+				}
+			}
+		})
+	}
+}
+
+func remove(t *testing.T, dir, file string) {
+	if err := os.Remove(filepath.Join(dir, file)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func truncate(t *testing.T, dir, file string, size int64) {
+	if err := os.Truncate(filepath.Join(dir, file), size); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// overwrite puts garbage into a file from an offset on.
+func overwrite(t *testing.T, dir, file string, from int64) {
+	f := must(os.OpenFile(filepath.Join(dir, file), os.O_WRONLY, 0))(t)
+	defer f.Close()
+	if _, err := f.WriteAt([]byte(strings.Repeat("garbage ", 4<<10)), from); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// snapshot is the content of all files.
+func snapshot(t *testing.T, dir string) map[string]string {
+	files := map[string]string{}
+	err := fs.WalkDir(os.DirFS(dir), ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() {
+			return err
+		}
+		content, err := os.ReadFile(filepath.Join(dir, path))
+		files[path] = string(content)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// Nothing but the API listens on the network.
+func TestNoOtherPort(t *testing.T) {
+	for _, server := range shared.EtcdCluster().Servers {
+		if !strings.HasPrefix(server, "unix:") {
+			t.Errorf("etcd listens on %s", server)
+		}
+	}
+	for _, port := range []string{"2379", "2380"} {
+		if conn, err := net.Dial("tcp", "127.0.0.1:"+port); err == nil {
+			conn.Close()
+			t.Errorf("something listens on %s", port)
+		}
+	}
+}

@@ -1,0 +1,48 @@
+// Package controlplane runs a Kubernetes API server inside a Go process: real discovery, OpenAPI,
+// server-side apply, watches and custom resources over an embedded (or given) etcd, and no
+// controllers.
+//
+//	server, err := controlplane.New(controlplane.Options{})
+//	go func() { ended <- server.Run(ctx) }()
+//	<-server.Ready()
+//	client, err := kubernetes.NewForConfig(server.RESTConfig())
+//
+// # The picture
+//
+//	         https, one token
+//	                │
+//	     ┌──────────▼───────────┐   k8s.io/apiserver with the built-in kinds of
+//	     │     front server     │   controlplane/builtin; discovery and OpenAPI of
+//	     └──────────┬───────────┘   everything
+//	what it doesn't │ know
+//	     ┌──────────▼───────────┐   k8s.io/apiextensions-apiserver: the definitions of
+//	     │  extension server    │   custom resources, and the custom resources; says 404
+//	     └──────────┬───────────┘   to the rest
+//	                │ storage.Interface, one a resource (storage.go)
+//	     ┌──────────▼───────────┐   the library's etcd3 storage and watch cache, over one
+//	     │       backend        │   client connection
+//	     └──────────┬───────────┘
+//	                │ a Unix socket in the data folder, or the network
+//	     ┌──────────▼───────────┐
+//	     │         etcd         │   in this process, or a cluster of the user's
+//	     └──────────────────────┘
+//
+// A request passes the front server's chain of filters (deadline, authentication, impersonation,
+// authorization, which allows everything) exactly once. Then either the front server's routes answer
+// it or, untouched, the extension server's do.
+//
+// Both servers share one document of aggregated discovery. The two documents that a generic server
+// keeps for itself are merged: the list at /apis by discovery.go, OpenAPI by openapi.go.
+//
+// Where things are: server.go starts and ends the layers in order, chain.go builds the two servers,
+// run.go runs them, etcd.go the embedded etcd (etcdcheck.go looks at its data before, etcdlog.go
+// listens to it), datadir.go, identity.go and kubeconfig.go are the files, access.go and authn.go
+// say who may come in, namespaces.go is the one loop that a real cluster has in a controller.
+//
+// # What it isn't
+//
+// No controllers run: nothing is scheduled, started, scaled, collected or renewed. Only the contents
+// of deleted namespaces are deleted, and events expire after an hour. Deleting with propagation
+// Foreground or Orphan deletes at once, since no garbage collector would finish it. RBAC, quotas and
+// limits are stored and not enforced. Package builtin tells what is checked of built-in kinds.
+package controlplane

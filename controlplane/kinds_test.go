@@ -1,0 +1,187 @@
+package controlplane_test
+
+import (
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+)
+
+// builtinKinds is what discovery must show, as a real server does: name, short names, kind,
+// namespaced, subresources, category all.
+var builtinKinds = []struct {
+	groupVersion, resource, short, kind string
+	namespaced                          bool
+	subresources                        string
+	all                                 bool
+}{
+	{"v1", "configmaps", "cm", "ConfigMap", true, "", false},
+	{"v1", "endpoints", "ep", "Endpoints", true, "", false},
+	{"v1", "events", "ev", "Event", true, "", false},
+	{"v1", "limitranges", "limits", "LimitRange", true, "", false},
+	{"v1", "namespaces", "ns", "Namespace", false, "finalize,status", false},
+	{"v1", "nodes", "no", "Node", false, "status", false},
+	{"v1", "persistentvolumeclaims", "pvc", "PersistentVolumeClaim", true, "status", false},
+	{"v1", "persistentvolumes", "pv", "PersistentVolume", false, "status", false},
+	{"v1", "pods", "po", "Pod", true, "status", true},
+	{"v1", "podtemplates", "", "PodTemplate", true, "", false},
+	{"v1", "replicationcontrollers", "rc", "ReplicationController", true, "scale,status", true},
+	{"v1", "resourcequotas", "quota", "ResourceQuota", true, "status", false},
+	{"v1", "secrets", "", "Secret", true, "", false},
+	{"v1", "serviceaccounts", "sa", "ServiceAccount", true, "", false},
+	{"v1", "services", "svc", "Service", true, "status", true},
+	{"apps/v1", "controllerrevisions", "", "ControllerRevision", true, "", false},
+	{"apps/v1", "daemonsets", "ds", "DaemonSet", true, "status", true},
+	{"apps/v1", "deployments", "deploy", "Deployment", true, "scale,status", true},
+	{"apps/v1", "replicasets", "rs", "ReplicaSet", true, "scale,status", true},
+	{"apps/v1", "statefulsets", "sts", "StatefulSet", true, "scale,status", true},
+	{"autoscaling/v1", "horizontalpodautoscalers", "hpa", "HorizontalPodAutoscaler", true, "status", true},
+	{"autoscaling/v2", "horizontalpodautoscalers", "hpa", "HorizontalPodAutoscaler", true, "status", true},
+	{"batch/v1", "cronjobs", "cj", "CronJob", true, "status", true},
+	{"batch/v1", "jobs", "", "Job", true, "status", true},
+	{"coordination.k8s.io/v1", "leases", "", "Lease", true, "", false},
+	{"discovery.k8s.io/v1", "endpointslices", "", "EndpointSlice", true, "", false},
+	{"events.k8s.io/v1", "events", "ev", "Event", true, "", false},
+	{"networking.k8s.io/v1", "ingressclasses", "", "IngressClass", false, "", false},
+	{"networking.k8s.io/v1", "ingresses", "ing", "Ingress", true, "status", false},
+	{"networking.k8s.io/v1", "networkpolicies", "netpol", "NetworkPolicy", true, "", false},
+	{"node.k8s.io/v1", "runtimeclasses", "", "RuntimeClass", false, "", false},
+	{"policy/v1", "poddisruptionbudgets", "pdb", "PodDisruptionBudget", true, "status", false},
+	{"rbac.authorization.k8s.io/v1", "clusterrolebindings", "", "ClusterRoleBinding", false, "", false},
+	{"rbac.authorization.k8s.io/v1", "clusterroles", "", "ClusterRole", false, "", false},
+	{"rbac.authorization.k8s.io/v1", "rolebindings", "", "RoleBinding", true, "", false},
+	{"rbac.authorization.k8s.io/v1", "roles", "", "Role", true, "", false},
+	{"scheduling.k8s.io/v1", "priorityclasses", "pc", "PriorityClass", false, "", false},
+	{"storage.k8s.io/v1", "csidrivers", "", "CSIDriver", false, "", false},
+	{"storage.k8s.io/v1", "csinodes", "", "CSINode", false, "", false},
+	{"storage.k8s.io/v1", "csistoragecapacities", "", "CSIStorageCapacity", true, "", false},
+	{"storage.k8s.io/v1", "storageclasses", "sc", "StorageClass", false, "", false},
+	{"storage.k8s.io/v1", "volumeattachments", "", "VolumeAttachment", false, "status", false},
+}
+
+func TestDiscoveryShowsEveryKind(t *testing.T) {
+	c := connect(t, shared.RESTConfig())
+	_, lists, err := c.typed.Discovery().ServerGroupsAndResources()
+	if err != nil {
+		t.Fatal(err)
+	}
+	type shown struct {
+		metav1.APIResource
+		subresources []string
+	}
+	found := map[string]*shown{}
+	for _, list := range lists {
+		for _, r := range list.APIResources {
+			if parent, sub, ok := strings.Cut(r.Name, "/"); ok {
+				found[list.GroupVersion+"/"+parent].subresources = append(found[list.GroupVersion+"/"+parent].subresources, sub)
+				continue
+			}
+			found[list.GroupVersion+"/"+r.Name] = &shown{APIResource: r}
+		}
+	}
+	for _, want := range builtinKinds {
+		got, ok := found[want.groupVersion+"/"+want.resource]
+		if !ok {
+			t.Errorf("%s %s is missing", want.groupVersion, want.resource)
+			continue
+		}
+		if got.Kind != want.kind || got.Namespaced != want.namespaced || strings.Join(got.ShortNames, ",") != want.short ||
+			strings.Join(got.subresources, ",") != want.subresources || (strings.Join(got.Categories, ",") == "all") != want.all {
+			t.Errorf("%s %s is %+v", want.groupVersion, want.resource, got)
+		}
+		if singular := strings.ToLower(want.kind); got.SingularName != singular {
+			t.Errorf("%s %s has the singular name %q, want %q", want.groupVersion, want.resource, got.SingularName, singular)
+		}
+	}
+	if n := len(builtinKinds) + 1; len(found) != n { // and CustomResourceDefinitions; other tests' kinds are gone or not there yet
+		t.Logf("discovery shows %d resources besides the built-in %d", len(found)-n, n)
+	}
+}
+
+// required are the fields without which a kind's object isn't accepted by its structure.
+var required = map[string]map[string]any{
+	"PriorityClass": {"value": int64(10)},
+	"RuntimeClass":  {"handler": "runc"},
+	"StorageClass":  {"provisioner": "example.com/none"},
+}
+
+func TestEveryKindIsStored(t *testing.T) {
+	c := connect(t, shared.RESTConfig())
+	for _, kind := range builtinKinds {
+		t.Run(kind.groupVersion+"/"+kind.resource, func(t *testing.T) {
+			t.Parallel()
+			gv, _ := schema.ParseGroupVersion(kind.groupVersion)
+			resource := dynamic.ResourceInterface(c.dynamic.Resource(gv.WithResource(kind.resource)))
+			if kind.namespaced {
+				resource = c.dynamic.Resource(gv.WithResource(kind.resource)).Namespace(newNamespace(t, c))
+			}
+			obj := &unstructured.Unstructured{Object: map[string]any{}}
+			for field, value := range required[kind.kind] {
+				obj.Object[field] = value
+			}
+			obj.SetAPIVersion(kind.groupVersion)
+			obj.SetKind(kind.kind)
+			obj.SetName("kind-test-" + strings.ReplaceAll(kind.groupVersion, "/", "-"))
+			obj.SetLabels(map[string]string{"kind-test": "yes"})
+			lifecycle(t, resource, obj)
+		})
+	}
+}
+
+// lifecycle creates, reads, lists, watches, updates and deletes one object.
+func lifecycle(t *testing.T, resource dynamic.ResourceInterface, obj *unstructured.Unstructured) {
+	ctx := t.Context()
+	created := must(resource.Create(ctx, obj, metav1.CreateOptions{}))(t)
+	if created.GetUID() == "" || created.GetResourceVersion() == "" || created.GetCreationTimestamp() == (metav1.Time{}) || len(created.GetManagedFields()) == 0 {
+		t.Fatalf("the created object lacks what the server sets: %v", created.Object)
+	}
+	if _, err := resource.Create(ctx, obj, metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
+		t.Errorf("creating it again: %v", err)
+	}
+	got := must(resource.Get(ctx, obj.GetName(), metav1.GetOptions{}))(t)
+	if got.GetUID() != created.GetUID() || got.GetKind() != obj.GetKind() || got.GetAPIVersion() != obj.GetAPIVersion() {
+		t.Errorf("got another object: %v", got.Object)
+	}
+	events := must(resource.Watch(ctx, metav1.ListOptions{ResourceVersion: created.GetResourceVersion(), FieldSelector: "metadata.name=" + obj.GetName()}))(t)
+	defer events.Stop()
+
+	got.SetAnnotations(map[string]string{"changed": "yes"})
+	updated := must(resource.Update(ctx, got, metav1.UpdateOptions{}))(t)
+	got.SetAnnotations(map[string]string{"changed": "late"})
+	if _, err := resource.Update(ctx, got, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
+		t.Errorf("updating an old version: %v", err)
+	}
+	list := must(resource.List(ctx, metav1.ListOptions{LabelSelector: "kind-test=yes", FieldSelector: "metadata.name=" + obj.GetName()}))(t)
+	if len(list.Items) != 1 || list.Items[0].GetResourceVersion() != updated.GetResourceVersion() {
+		t.Errorf("the list has %v", list.Items)
+	}
+	if err := resource.Delete(ctx, obj.GetName(), metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the object is gone", func() (bool, string) {
+		_, err := resource.Get(ctx, obj.GetName(), metav1.GetOptions{})
+		return apierrors.IsNotFound(err), "it is still there"
+	})
+	expectEvent(t, events, watch.Modified)
+	expectEvent(t, events, watch.Deleted)
+}
+
+// expectEvent reads events up to one of that type, whose object it returns.
+func expectEvent(t *testing.T, events watch.Interface, want watch.EventType) metav1.Object {
+	t.Helper()
+	for event := range events.ResultChan() {
+		if event.Type == watch.Error {
+			t.Fatalf("the watch failed: %v", event.Object)
+		}
+		if event.Type == want {
+			return event.Object.(metav1.Object)
+		}
+	}
+	t.Fatalf("the watch ended before an event %s", want)
+	return nil
+}
