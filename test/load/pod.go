@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// Pod is the i-th pod of a fleet as a cluster has them: three containers with
+// Pod is the i-th pod of a fleet as a cluster has them: two containers with
 // environment, probes, resources and mounts, and the status a kubelet reports.
 // It is about 8 KB of JSON once the server has added its defaults and managed
 // fields.
@@ -43,7 +43,7 @@ func Pod(namespace string, i int) *corev1.Pod {
 			},
 		},
 	}
-	for c, role := range []string{"web", "sidecar", "metrics"} {
+	for c, role := range []string{"web", "proxy"} {
 		pod.Spec.Containers = append(pod.Spec.Containers, container(role, int32(8080+c)))
 	}
 	return pod
@@ -71,7 +71,7 @@ func container(role string, port int32) corev1.Container {
 		c.Env = append(c.Env, corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{
 			FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: path}}})
 	}
-	for i := range 6 {
+	for i := range 4 {
 		c.Env = append(c.Env, corev1.EnvVar{
 			Name: fmt.Sprintf("UPSTREAM_%d_URL", i), Value: fmt.Sprintf("http://service-%d.team.svc.cluster.local:8080/api/v1", i)})
 	}
