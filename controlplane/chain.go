@@ -4,11 +4,7 @@ import (
 	"net/http"
 	"time"
 
-	"go.opentelemetry.io/otel/trace/noop"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver"
-	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apiserver/pkg/admission"
-	"k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
 	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
@@ -71,7 +67,7 @@ func newChain(listener *trackingListener, access *access, storage *backend) (*ch
 		return nil, err
 	}
 	c.front.ShutdownTimeout = drainTime
-	if err := kinds.Install(c.front, builtinOptions{storage, kinds}, tableColumns); err != nil {
+	if err := kinds.Install(c.front, builtinOptions{storage, kinds}); err != nil {
 		return nil, err
 	}
 	discovery.groups.attach(c.front.DiscoveryGroupManager)
@@ -95,23 +91,12 @@ func (c *chain) config(kinds *builtin.Registry, storage *backend) (*genericapise
 	// The library's own checks but the one of klog's flushing, whose goroutine never ends.
 	config.HealthzChecks, config.LivezChecks, config.ReadyzChecks = nil, nil, nil
 	config.AddHealthChecks(healthz.PingHealthz, healthz.NamedCheck("etcd", func(r *http.Request) error { return storage.ping(r.Context()) }))
-	plugin, err := c.namespaceAdmission()
-	if err != nil {
+	if err := setOpenAPI(config); err != nil {
 		return nil, err
 	}
-	config.AdmissionControl = plugin
-	return config, setOpenAPI(config)
-}
-
-// namespaceAdmission refuses objects in namespaces that don't exist or are going.
-func (c *chain) namespaceAdmission() (admission.Interface, error) {
-	plugin, err := lifecycle.NewLifecycle(sets.New(initialNamespaces...))
-	if err != nil {
-		return nil, err
-	}
-	plugin.SetExternalKubeInformerFactory(c.informers)
-	plugin.SetExternalKubeClientSet(c.client)
-	return plugin, plugin.ValidateInitialization()
+	var err error
+	config.AdmissionControl, err = c.newAdmission(config)
+	return config, err
 }
 
 // newExtensions is the server of CustomResourceDefinitions and custom resources. It gets what the
@@ -128,7 +113,7 @@ func newExtensions(config genericapiserver.Config, discovery mergedDiscovery, st
 			CRDRESTOptionsGetter: customOptions{storage},
 			MasterCount:          1,
 			ServiceResolver:      webhook.NewDefaultServiceResolver(),
-			AuthResolverWrapper:  webhook.NewDefaultAuthenticationInfoResolverWrapper(nil, nil, config.LoopbackClientConfig, noop.NewTracerProvider()),
+			AuthResolverWrapper:  webhookAuthentication(config.LoopbackClientConfig),
 		},
 	}
 	return extensions.Complete().New(genericapiserver.NewEmptyDelegateWithCustomHandler(notFound))

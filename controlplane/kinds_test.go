@@ -13,55 +13,57 @@ import (
 )
 
 // builtinKinds is what discovery must show, as a real server does: name, short names, kind,
-// namespaced, subresources, category all.
+// namespaced, subresources, category.
 var builtinKinds = []struct {
 	groupVersion, resource, short, kind string
 	namespaced                          bool
 	subresources                        string
-	all                                 bool
+	category                            string
 }{
-	{"v1", "configmaps", "cm", "ConfigMap", true, "", false},
-	{"v1", "endpoints", "ep", "Endpoints", true, "", false},
-	{"v1", "events", "ev", "Event", true, "", false},
-	{"v1", "limitranges", "limits", "LimitRange", true, "", false},
-	{"v1", "namespaces", "ns", "Namespace", false, "finalize,status", false},
-	{"v1", "nodes", "no", "Node", false, "status", false},
-	{"v1", "persistentvolumeclaims", "pvc", "PersistentVolumeClaim", true, "status", false},
-	{"v1", "persistentvolumes", "pv", "PersistentVolume", false, "status", false},
-	{"v1", "pods", "po", "Pod", true, "status", true},
-	{"v1", "podtemplates", "", "PodTemplate", true, "", false},
-	{"v1", "replicationcontrollers", "rc", "ReplicationController", true, "scale,status", true},
-	{"v1", "resourcequotas", "quota", "ResourceQuota", true, "status", false},
-	{"v1", "secrets", "", "Secret", true, "", false},
-	{"v1", "serviceaccounts", "sa", "ServiceAccount", true, "", false},
-	{"v1", "services", "svc", "Service", true, "status", true},
-	{"apps/v1", "controllerrevisions", "", "ControllerRevision", true, "", false},
-	{"apps/v1", "daemonsets", "ds", "DaemonSet", true, "status", true},
-	{"apps/v1", "deployments", "deploy", "Deployment", true, "scale,status", true},
-	{"apps/v1", "replicasets", "rs", "ReplicaSet", true, "scale,status", true},
-	{"apps/v1", "statefulsets", "sts", "StatefulSet", true, "scale,status", true},
-	{"autoscaling/v1", "horizontalpodautoscalers", "hpa", "HorizontalPodAutoscaler", true, "status", true},
-	{"autoscaling/v2", "horizontalpodautoscalers", "hpa", "HorizontalPodAutoscaler", true, "status", true},
-	{"batch/v1", "cronjobs", "cj", "CronJob", true, "status", true},
-	{"batch/v1", "jobs", "", "Job", true, "status", true},
-	{"coordination.k8s.io/v1", "leases", "", "Lease", true, "", false},
-	{"discovery.k8s.io/v1", "endpointslices", "", "EndpointSlice", true, "", false},
-	{"events.k8s.io/v1", "events", "ev", "Event", true, "", false},
-	{"networking.k8s.io/v1", "ingressclasses", "", "IngressClass", false, "", false},
-	{"networking.k8s.io/v1", "ingresses", "ing", "Ingress", true, "status", false},
-	{"networking.k8s.io/v1", "networkpolicies", "netpol", "NetworkPolicy", true, "", false},
-	{"node.k8s.io/v1", "runtimeclasses", "", "RuntimeClass", false, "", false},
-	{"policy/v1", "poddisruptionbudgets", "pdb", "PodDisruptionBudget", true, "status", false},
-	{"rbac.authorization.k8s.io/v1", "clusterrolebindings", "", "ClusterRoleBinding", false, "", false},
-	{"rbac.authorization.k8s.io/v1", "clusterroles", "", "ClusterRole", false, "", false},
-	{"rbac.authorization.k8s.io/v1", "rolebindings", "", "RoleBinding", true, "", false},
-	{"rbac.authorization.k8s.io/v1", "roles", "", "Role", true, "", false},
-	{"scheduling.k8s.io/v1", "priorityclasses", "pc", "PriorityClass", false, "", false},
-	{"storage.k8s.io/v1", "csidrivers", "", "CSIDriver", false, "", false},
-	{"storage.k8s.io/v1", "csinodes", "", "CSINode", false, "", false},
-	{"storage.k8s.io/v1", "csistoragecapacities", "", "CSIStorageCapacity", true, "", false},
-	{"storage.k8s.io/v1", "storageclasses", "sc", "StorageClass", false, "", false},
-	{"storage.k8s.io/v1", "volumeattachments", "", "VolumeAttachment", false, "status", false},
+	{"v1", "configmaps", "cm", "ConfigMap", true, "", ""},
+	{"v1", "endpoints", "ep", "Endpoints", true, "", ""},
+	{"v1", "events", "ev", "Event", true, "", ""},
+	{"v1", "limitranges", "limits", "LimitRange", true, "", ""},
+	{"v1", "namespaces", "ns", "Namespace", false, "finalize,status", ""},
+	{"v1", "nodes", "no", "Node", false, "status", ""},
+	{"v1", "persistentvolumeclaims", "pvc", "PersistentVolumeClaim", true, "status", ""},
+	{"v1", "persistentvolumes", "pv", "PersistentVolume", false, "status", ""},
+	{"v1", "pods", "po", "Pod", true, "status", "all"},
+	{"v1", "podtemplates", "", "PodTemplate", true, "", ""},
+	{"v1", "replicationcontrollers", "rc", "ReplicationController", true, "scale,status", "all"},
+	{"v1", "resourcequotas", "quota", "ResourceQuota", true, "status", ""},
+	{"v1", "secrets", "", "Secret", true, "", ""},
+	{"v1", "serviceaccounts", "sa", "ServiceAccount", true, "", ""},
+	{"v1", "services", "svc", "Service", true, "status", "all"},
+	{"admissionregistration.k8s.io/v1", "mutatingwebhookconfigurations", "", "MutatingWebhookConfiguration", false, "", "api-extensions"},
+	{"admissionregistration.k8s.io/v1", "validatingwebhookconfigurations", "", "ValidatingWebhookConfiguration", false, "", "api-extensions"},
+	{"apps/v1", "controllerrevisions", "", "ControllerRevision", true, "", ""},
+	{"apps/v1", "daemonsets", "ds", "DaemonSet", true, "status", "all"},
+	{"apps/v1", "deployments", "deploy", "Deployment", true, "scale,status", "all"},
+	{"apps/v1", "replicasets", "rs", "ReplicaSet", true, "scale,status", "all"},
+	{"apps/v1", "statefulsets", "sts", "StatefulSet", true, "scale,status", "all"},
+	{"autoscaling/v1", "horizontalpodautoscalers", "hpa", "HorizontalPodAutoscaler", true, "status", "all"},
+	{"autoscaling/v2", "horizontalpodautoscalers", "hpa", "HorizontalPodAutoscaler", true, "status", "all"},
+	{"batch/v1", "cronjobs", "cj", "CronJob", true, "status", "all"},
+	{"batch/v1", "jobs", "", "Job", true, "status", "all"},
+	{"coordination.k8s.io/v1", "leases", "", "Lease", true, "", ""},
+	{"discovery.k8s.io/v1", "endpointslices", "", "EndpointSlice", true, "", ""},
+	{"events.k8s.io/v1", "events", "ev", "Event", true, "", ""},
+	{"networking.k8s.io/v1", "ingressclasses", "", "IngressClass", false, "", ""},
+	{"networking.k8s.io/v1", "ingresses", "ing", "Ingress", true, "status", ""},
+	{"networking.k8s.io/v1", "networkpolicies", "netpol", "NetworkPolicy", true, "", ""},
+	{"node.k8s.io/v1", "runtimeclasses", "", "RuntimeClass", false, "", ""},
+	{"policy/v1", "poddisruptionbudgets", "pdb", "PodDisruptionBudget", true, "status", ""},
+	{"rbac.authorization.k8s.io/v1", "clusterrolebindings", "", "ClusterRoleBinding", false, "", ""},
+	{"rbac.authorization.k8s.io/v1", "clusterroles", "", "ClusterRole", false, "", ""},
+	{"rbac.authorization.k8s.io/v1", "rolebindings", "", "RoleBinding", true, "", ""},
+	{"rbac.authorization.k8s.io/v1", "roles", "", "Role", true, "", ""},
+	{"scheduling.k8s.io/v1", "priorityclasses", "pc", "PriorityClass", false, "", ""},
+	{"storage.k8s.io/v1", "csidrivers", "", "CSIDriver", false, "", ""},
+	{"storage.k8s.io/v1", "csinodes", "", "CSINode", false, "", ""},
+	{"storage.k8s.io/v1", "csistoragecapacities", "", "CSIStorageCapacity", true, "", ""},
+	{"storage.k8s.io/v1", "storageclasses", "sc", "StorageClass", false, "", ""},
+	{"storage.k8s.io/v1", "volumeattachments", "", "VolumeAttachment", false, "status", ""},
 }
 
 func TestDiscoveryShowsEveryKind(t *testing.T) {
@@ -91,7 +93,7 @@ func TestDiscoveryShowsEveryKind(t *testing.T) {
 			continue
 		}
 		if got.Kind != want.kind || got.Namespaced != want.namespaced || strings.Join(got.ShortNames, ",") != want.short ||
-			strings.Join(got.subresources, ",") != want.subresources || (strings.Join(got.Categories, ",") == "all") != want.all {
+			strings.Join(got.subresources, ",") != want.subresources || strings.Join(got.Categories, ",") != want.category {
 			t.Errorf("%s %s is %+v", want.groupVersion, want.resource, got)
 		}
 		if singular := strings.ToLower(want.kind); got.SingularName != singular {

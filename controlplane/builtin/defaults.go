@@ -1,6 +1,7 @@
 package builtin
 
 import (
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
@@ -16,6 +17,8 @@ import (
 // storage. They are the values of the Kubernetes API that controllers under test rely on, not all
 // of them.
 func addDefaults(scheme *runtime.Scheme) error {
+	byType[admissionregistrationv1.MutatingWebhookConfiguration](scheme, defaultMutatingWebhooks)
+	byType[admissionregistrationv1.ValidatingWebhookConfiguration](scheme, defaultValidatingWebhooks)
 	byType[corev1.Namespace](scheme, defaultNamespace)
 	byType[corev1.Pod](scheme, func(o *corev1.Pod) { defaultPod(o) })
 	byType[corev1.PodTemplate](scheme, func(o *corev1.PodTemplate) { defaultPodSpec(&o.Template.Spec) })

@@ -25,8 +25,8 @@ type kind struct {
 	namespaced bool
 	// short are kubectl's short names.
 	short []string
-	// inAll puts the resource into the category "all".
-	inAll bool
+	// category is the word by which kubectl shows the resource together with others.
+	category string
 
 	// name checks metadata.name; nil stands for a DNS subdomain (RFC 1123), the API's usual rule.
 	name validation.ValidateNameFunc
@@ -78,8 +78,10 @@ const (
 	countSpec
 	// countSpecAndAnnotations: every change of spec or annotations (Deployments).
 	countSpecAndAnnotations
-	// countContent: every change outside metadata, or of the labels (EndpointSlices).
+	// countContent: every change outside metadata (webhook configurations, PodTemplates).
 	countContent
+	// countContentAndLabels: as countContent, and every change of the labels (EndpointSlices).
+	countContentAndLabels
 	// countCreation: always 1 (PriorityClasses).
 	countCreation
 )

@@ -1,6 +1,7 @@
 package builtin
 
 import (
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -22,16 +23,19 @@ import (
 // eventTTL is how long events are kept, in seconds: kube-apiserver's default of --event-ttl.
 const eventTTL = 3600
 
+// all is the category that `kubectl get all` shows.
+const all = "all"
+
 // table lists the built-in kinds. Groups stand in the order in which discovery shows them.
 var table = []*kind{
 	{gv: corev1.SchemeGroupVersion, resource: "namespaces", object: &corev1.Namespace{}, list: &corev1.NamespaceList{},
 		short: []string{"ns"}, name: validation.ValidateNamespaceName,
 		status: ownStatus, prepare: prepareNamespace, fields: namespaceFields, returnsDeleted: true},
 	{gv: corev1.SchemeGroupVersion, resource: "pods", object: &corev1.Pod{}, list: &corev1.PodList{},
-		namespaced: true, short: []string{"po"}, inAll: true,
+		namespaced: true, short: []string{"po"}, category: all,
 		status: ownStatus, counts: countSpec, prepare: preparePod, fields: podFields, indexed: "spec.nodeName", returnsDeleted: true},
 	{gv: corev1.SchemeGroupVersion, resource: "services", object: &corev1.Service{}, list: &corev1.ServiceList{},
-		namespaced: true, short: []string{"svc"}, inAll: true, name: validation.NameIsDNSLabel,
+		namespaced: true, short: []string{"svc"}, category: all, name: validation.NameIsDNSLabel,
 		status: ownStatus, putCreates: true, fields: serviceFields, path: "services/specs", returnsDeleted: true},
 	{gv: corev1.SchemeGroupVersion, resource: "endpoints", object: &corev1.Endpoints{}, list: &corev1.EndpointsList{},
 		namespaced: true, short: []string{"ep"}, putCreates: true, path: "services/endpoints"},
@@ -54,33 +58,33 @@ var table = []*kind{
 	{gv: corev1.SchemeGroupVersion, resource: "limitranges", object: &corev1.LimitRange{}, list: &corev1.LimitRangeList{},
 		namespaced: true, short: []string{"limits"}, putCreates: true},
 	{gv: corev1.SchemeGroupVersion, resource: "replicationcontrollers", object: &corev1.ReplicationController{}, list: &corev1.ReplicationControllerList{},
-		namespaced: true, short: []string{"rc"}, inAll: true, status: ownStatus, counts: countSpec,
+		namespaced: true, short: []string{"rc"}, category: all, status: ownStatus, counts: countSpec,
 		replicas: replicationControllerReplicas, fields: replicationControllerFields, path: "controllers"},
 	{gv: corev1.SchemeGroupVersion, resource: "podtemplates", object: &corev1.PodTemplate{}, list: &corev1.PodTemplateList{},
 		namespaced: true, counts: countContent, returnsDeleted: true},
 
 	{gv: appsv1.SchemeGroupVersion, resource: "deployments", object: &appsv1.Deployment{}, list: &appsv1.DeploymentList{},
-		namespaced: true, short: []string{"deploy"}, inAll: true,
+		namespaced: true, short: []string{"deploy"}, category: all,
 		status: ownStatus, counts: countSpecAndAnnotations, replicas: deploymentReplicas},
 	{gv: appsv1.SchemeGroupVersion, resource: "replicasets", object: &appsv1.ReplicaSet{}, list: &appsv1.ReplicaSetList{},
-		namespaced: true, short: []string{"rs"}, inAll: true,
+		namespaced: true, short: []string{"rs"}, category: all,
 		status: ownStatus, counts: countSpec, replicas: replicaSetReplicas, fields: replicaSetFields},
 	{gv: appsv1.SchemeGroupVersion, resource: "statefulsets", object: &appsv1.StatefulSet{}, list: &appsv1.StatefulSetList{},
-		namespaced: true, short: []string{"sts"}, inAll: true, name: validation.NameIsDNSLabel,
+		namespaced: true, short: []string{"sts"}, category: all, name: validation.NameIsDNSLabel,
 		status: ownStatus, counts: countSpec, replicas: statefulSetReplicas},
 	{gv: appsv1.SchemeGroupVersion, resource: "daemonsets", object: &appsv1.DaemonSet{}, list: &appsv1.DaemonSetList{},
-		namespaced: true, short: []string{"ds"}, inAll: true, status: ownStatus, counts: countSpec},
+		namespaced: true, short: []string{"ds"}, category: all, status: ownStatus, counts: countSpec},
 	{gv: appsv1.SchemeGroupVersion, resource: "controllerrevisions", object: &appsv1.ControllerRevision{}, list: &appsv1.ControllerRevisionList{},
 		namespaced: true},
 
 	{gv: autoscalingv2.SchemeGroupVersion, alias: autoscalingv1.SchemeGroupVersion, resource: "horizontalpodautoscalers", object: &autoscalingv2.HorizontalPodAutoscaler{},
-		list: &autoscalingv2.HorizontalPodAutoscalerList{}, namespaced: true, short: []string{"hpa"}, inAll: true,
+		list: &autoscalingv2.HorizontalPodAutoscalerList{}, namespaced: true, short: []string{"hpa"}, category: all,
 		status: ownStatus},
 
 	{gv: batchv1.SchemeGroupVersion, resource: "jobs", object: &batchv1.Job{}, list: &batchv1.JobList{},
-		namespaced: true, inAll: true, status: ownStatus, counts: countSpec, fields: jobFields},
+		namespaced: true, category: all, status: ownStatus, counts: countSpec, fields: jobFields},
 	{gv: batchv1.SchemeGroupVersion, resource: "cronjobs", object: &batchv1.CronJob{}, list: &batchv1.CronJobList{},
-		namespaced: true, short: []string{"cj"}, inAll: true, status: ownStatus, counts: countSpec},
+		namespaced: true, short: []string{"cj"}, category: all, status: ownStatus, counts: countSpec},
 
 	{gv: networkingv1.SchemeGroupVersion, resource: "ingresses", object: &networkingv1.Ingress{}, list: &networkingv1.IngressList{},
 		namespaced: true, short: []string{"ing"}, status: ownStatus, counts: countSpec, path: "ingress"},
@@ -115,7 +119,14 @@ var table = []*kind{
 	{gv: coordinationv1.SchemeGroupVersion, resource: "leases", object: &coordinationv1.Lease{}, list: &coordinationv1.LeaseList{},
 		namespaced: true, putCreates: true, putNeedsVersion: true},
 	{gv: discoveryv1.SchemeGroupVersion, resource: "endpointslices", object: &discoveryv1.EndpointSlice{}, list: &discoveryv1.EndpointSliceList{},
-		namespaced: true, counts: countContent},
+		namespaced: true, counts: countContentAndLabels},
 	{gv: nodev1.SchemeGroupVersion, resource: "runtimeclasses", object: &nodev1.RuntimeClass{}, list: &nodev1.RuntimeClassList{},
 		putCreates: true, putNeedsVersion: true},
+
+	{gv: admissionregistrationv1.SchemeGroupVersion, resource: "mutatingwebhookconfigurations",
+		object: &admissionregistrationv1.MutatingWebhookConfiguration{}, list: &admissionregistrationv1.MutatingWebhookConfigurationList{},
+		category: "api-extensions", counts: countContent, putNeedsVersion: true},
+	{gv: admissionregistrationv1.SchemeGroupVersion, resource: "validatingwebhookconfigurations",
+		object: &admissionregistrationv1.ValidatingWebhookConfiguration{}, list: &admissionregistrationv1.ValidatingWebhookConfigurationList{},
+		category: "api-extensions", counts: countContent, putNeedsVersion: true},
 }

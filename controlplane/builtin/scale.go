@@ -17,6 +17,8 @@ import (
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/keepwatch/keepwatch/controlplane/columns"
 )
 
 // replicas is where a kind keeps what its scale subresource shows.
@@ -78,7 +80,7 @@ func (r *scaleREST) New() runtime.Object { return &autoscalingv1.Scale{} }
 func (r *scaleREST) Destroy() {}
 
 func (r *scaleREST) ConvertToTable(ctx context.Context, object, options runtime.Object) (*metav1.Table, error) {
-	return rest.NewDefaultTableConvertor(r.groupResource()).ConvertToTable(ctx, object, options)
+	return columns.For(autoscalingv1.Resource("scales")).ConvertToTable(ctx, object, options)
 }
 
 func (r *scaleREST) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {

@@ -11,16 +11,15 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/storage/names"
+
+	"github.com/keepwatch/keepwatch/controlplane/columns"
 )
 
-// Columns gives the convertor that renders a resource for `kubectl get`.
-type Columns func(schema.GroupResource) rest.TableConvertor
-
 // Install serves all built-in resources on server, stored as getter says.
-func (r *Registry) Install(server *genericapiserver.GenericAPIServer, getter generic.RESTOptionsGetter, columns Columns) error {
+func (r *Registry) Install(server *genericapiserver.GenericAPIServer, getter generic.RESTOptionsGetter) error {
 	byVersion := map[schema.GroupVersion]map[string]rest.Storage{}
 	for _, k := range table {
-		served, err := r.restStorage(k, getter, columns)
+		served, err := r.restStorage(k, getter)
 		if err != nil {
 			return fmt.Errorf("storage of %s: %w", k.groupResource(), err)
 		}
@@ -85,14 +84,14 @@ type resourceREST struct {
 func (r *resourceREST) ShortNames() []string { return r.kind.short }
 
 func (r *resourceREST) Categories() []string {
-	if r.kind.inAll {
-		return []string{"all"}
+	if r.kind.category == "" {
+		return nil
 	}
-	return nil
+	return []string{r.kind.category}
 }
 
 // restStorage builds what is served below the kind's plural name: the resource and its subresources.
-func (r *Registry) restStorage(k *kind, getter generic.RESTOptionsGetter, columns Columns) (map[string]rest.Storage, error) {
+func (r *Registry) restStorage(k *kind, getter generic.RESTOptionsGetter) (map[string]rest.Storage, error) {
 	rules := strategy{k, r.Scheme, names.SimpleNameGenerator}
 	store := &genericregistry.Store{
 		NewFunc:                   k.newObject,
@@ -105,7 +104,7 @@ func (r *Registry) restStorage(k *kind, getter generic.RESTOptionsGetter, column
 		DeleteStrategy:            rules,
 		ResetFieldsStrategy:       rules,
 		ReturnDeletedObject:       k.returnsDeleted,
-		TableConvertor:            columns(k.groupResource()),
+		TableConvertor:            columns.For(k.groupResource()),
 	}
 	if k.ttl != 0 {
 		store.TTLFunc = func(runtime.Object, uint64, bool) (uint64, error) { return k.ttl, nil }

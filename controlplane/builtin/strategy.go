@@ -76,7 +76,9 @@ func (s strategy) changed(obj, old runtime.Object) bool {
 	case countSpecAndAnnotations:
 		return !sameSpec() || !same(accessor(obj).GetAnnotations(), accessor(old).GetAnnotations())
 	case countContent:
-		return !same(accessor(obj).GetLabels(), accessor(old).GetLabels()) || !same(withoutMeta(obj), withoutMeta(old))
+		return !same(withoutMeta(obj), withoutMeta(old))
+	case countContentAndLabels:
+		return !same(withoutMeta(obj), withoutMeta(old)) || !same(accessor(obj).GetLabels(), accessor(old).GetLabels())
 	default:
 		return false
 	}

@@ -1,0 +1,101 @@
+package controlplane_test
+
+import (
+	"encoding/json"
+	"encoding/pem"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// webhook serves one admission webhook and tells how to call it.
+func webhook(t *testing.T, decide func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse) admissionregistrationv1.WebhookClientConfig {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var review admissionv1.AdmissionReview
+		if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
+			t.Error(err)
+			return
+		}
+		uid := review.Request.UID
+		review.Response = decide(review.Request)
+		review.Response.UID = uid
+		review.Request = nil
+		json.NewEncoder(w).Encode(review)
+	}))
+	t.Cleanup(server.Close)
+	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	return admissionregistrationv1.WebhookClientConfig{URL: &server.URL, CABundle: authority}
+}
+
+// Webhooks by URL change and refuse writes of built-in and of custom kinds.
+func TestAdmissionWebhooks(t *testing.T) {
+	c := connect(t, shared.RESTConfig())
+	ns := newNamespace(t, c)
+	gvr := newCRD(t, c, "guarded")
+	ctx := t.Context()
+	none := admissionregistrationv1.SideEffectClassNone
+	here := &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: ns}}
+	rules := []admissionregistrationv1.RuleWithOperations{{
+		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+		Rule:       admissionregistrationv1.Rule{APIGroups: []string{"", gvr.Group}, APIVersions: []string{"v1"}, Resources: []string{"configmaps", "guarded"}},
+	}}
+	refuse := webhook(t, func(r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+		return &admissionv1.AdmissionResponse{Allowed: !strings.HasPrefix(r.Name, "bad"), Result: &metav1.Status{Message: "a bad name"}}
+	})
+	label := webhook(t, func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+		kind := admissionv1.PatchTypeJSONPatch
+		return &admissionv1.AdmissionResponse{Allowed: true, PatchType: &kind, Patch: []byte(`[{"op":"add","path":"/metadata/labels","value":{"hooked":"yes"}}]`)}
+	})
+	mutating := must(c.typed.AdmissionregistrationV1().MutatingWebhookConfigurations().Create(ctx, &admissionregistrationv1.MutatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: ns},
+		Webhooks: []admissionregistrationv1.MutatingWebhook{{
+			Name: "label.example.com", ClientConfig: label, Rules: rules, NamespaceSelector: here, SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
+		}},
+	}, metav1.CreateOptions{}))(t)
+	if mutating.Generation != 1 || *mutating.Webhooks[0].TimeoutSeconds != 10 {
+		t.Errorf("the configuration is %v", mutating)
+	}
+	must(c.typed.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: ns},
+		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+			Name: "refuse.example.com", ClientConfig: refuse, Rules: rules, NamespaceSelector: here, SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
+		}},
+	}, metav1.CreateOptions{}))(t)
+
+	configMap := func(prefix string) (*corev1.ConfigMap, error) {
+		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: prefix}}
+		return c.typed.CoreV1().ConfigMaps(ns).Create(ctx, object, metav1.CreateOptions{})
+	}
+	eventually(t, "a config map is labelled", func() (bool, string) {
+		object, err := configMap("good-")
+		if err != nil {
+			return false, err.Error()
+		}
+		return object.Labels["hooked"] == "yes", "no label"
+	})
+	var refusal error
+	eventually(t, "a config map is refused", func() (bool, string) {
+		_, refusal = configMap("bad-")
+		return refusal != nil, "it is accepted"
+	})
+	if !strings.Contains(refusal.Error(), `admission webhook "refuse.example.com" denied the request: a bad name`) {
+		t.Errorf("it is refused by %v", refusal)
+	}
+	custom := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": gvr.GroupVersion().String(), "kind": "Guarded", "metadata": map[string]any{"name": "good"},
+	}}
+	if got := must(c.dynamic.Resource(gvr).Namespace(ns).Create(ctx, custom, metav1.CreateOptions{}))(t); got.GetLabels()["hooked"] != "yes" {
+		t.Errorf("the custom resource is %v", got.Object)
+	}
+	custom.SetName("bad")
+	if _, err := c.dynamic.Resource(gvr).Namespace(ns).Create(ctx, custom, metav1.CreateOptions{}); err == nil {
+		t.Error("the bad custom resource is accepted")
+	}
+}
