@@ -59,8 +59,12 @@ func (s *Stream) declare(relist keepwatch.Relist) error {
 	return s.tell(t)
 }
 
-// gap tells a consumer that was synced before that a difference follows.
+// gap tells a consumer that was synced before that a difference follows. Without
+// a reason it is one that an earlier run has begun: nobody was following since.
 func (t *tail) gap(relist keepwatch.Relist) {
+	if relist.Reason == "" {
+		relist.Reason = keepwatch.GapDowntime
+	}
 	if t.position.Cursor > 0 {
 		t.messages = append(t.messages, Gap{From: t.position.Cursor, To: relist.To, Reason: relist.Reason})
 	}

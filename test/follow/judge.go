@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keepwatch/keepwatch/test/faultproxy"
 	"github.com/keepwatch/keepwatch/test/load"
@@ -76,14 +75,14 @@ func inGap(gaps []ndjson.Gap, revision string) bool {
 
 // judgeLists goes through the proxy's transcript: each list but the first must
 // have a reason that the failure table accepts. It returns how many there were.
-func judgeLists(t *testing.T, w *weather, resource schema.GroupResource) int {
+func judgeLists(t *testing.T, w *weather) int {
 	t.Helper()
 	const skew = 3 * time.Second // between a kill and what of it arrives at the proxy
-	lists, garbled := 0, 0
+	lists, pages, garbled := 0, 0, 0
 	reason := "the first"
 	var last time.Duration
 	for _, e := range w.proxy.Transcript() {
-		if e.Resource != resource.String() {
+		if e.Resource != w.resource.String() {
 			continue
 		}
 		if e.Class == faultproxy.List || e.Class == faultproxy.StreamList {
@@ -99,6 +98,9 @@ func judgeLists(t *testing.T, w *weather, resource schema.GroupResource) int {
 			}
 			lists, reason, last, garbled = lists+1, "", e.Start, 0
 		}
+		if e.Class == faultproxy.List || e.Class == faultproxy.ListPage {
+			pages++
+		}
 		for _, f := range e.Faults {
 			what := f.Fault.String()
 			switch {
@@ -112,6 +114,9 @@ func judgeLists(t *testing.T, w *weather, resource schema.GroupResource) int {
 				}
 			}
 		}
+	}
+	if w.counted-ours > pages {
+		t.Errorf("the server counts %d pages of lists, the proxy saw %d", w.counted-ours, pages)
 	}
 	return lists
 }

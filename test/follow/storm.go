@@ -2,6 +2,7 @@ package follow
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -35,6 +36,8 @@ const (
 	idle = 5 * time.Second
 	// settle bounds how long a stream may take to catch up once faults have ended.
 	settle = 3 * time.Minute
+	// ours is how often a storm itself lists, for the state at the end.
+	ours = 1
 )
 
 // Run lets the storm pass over a server and judges what the stream has told.
@@ -45,7 +48,12 @@ func (s Storm) Run(t *testing.T, server *peer.Server) {
 	if err := churn.Connect(server.Config()); err != nil {
 		t.Fatal(err)
 	}
-	w := &weather{t: t, server: server, start: time.Now(), random: rand.New(rand.NewPCG(s.Seed, 1))}
+	w := &weather{
+		t: t, server: server, start: time.Now(), random: rand.New(rand.NewPCG(s.Seed, 1)),
+		resource: s.Resource.GroupResource(),
+	}
+	w.count()
+	w.counted = -w.counted
 	w.proxy = faultproxy.New(t, server.Config(), faultproxy.Options{Seed: s.Seed, Fate: w.fate, HTTP1: s.HTTP1})
 	w.follower = New(t, s.Type, "-A", "--state", t.TempDir(), "--idle-timeout", idle.String(),
 		"--kubeconfig", kubeconfig(t, w.proxy))
@@ -66,10 +74,14 @@ func (s Storm) Run(t *testing.T, server *peer.Server) {
 	if err != nil || code != 0 {
 		t.Errorf("asked to end, keepwatch watch exits with %d, %v", code, err)
 	}
-	lists := judgeLists(t, w, s.Resource.GroupResource())
+	w.count()
+	lists := judgeLists(t, w)
 	judge(t, fold, churn.Lives())
-	t.Logf("%s; %d objects lived, %d kills, %d compactions, %d server restarts, %d lists; faults %v",
-		fold.Summary(), len(churn.Lives()), len(w.kills), w.compactions, len(w.restarts), lists, w.faults())
+	if !slices.ContainsFunc(fold.Gaps, func(g ndjson.Gap) bool { return g.Reason == "downtime" }) {
+		t.Error("no gap is due to the downtime")
+	}
+	t.Logf("%s; %d objects lived, %d kills, %d compactions, %d server restarts, %d lists (%d pages by the server's metrics); faults %v",
+		fold.Summary(), len(churn.Lives()), len(w.kills), w.compactions, len(w.restarts), lists, w.counted-ours, w.faults())
 }
 
 // kubeconfig is a file with the proxy's access.

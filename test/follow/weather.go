@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/keepwatch/keepwatch/test/faultproxy"
 	"github.com/keepwatch/keepwatch/test/peer"
 )
@@ -24,16 +26,29 @@ type weather struct {
 	kills       []time.Duration // since start, as are restarts
 	restarts    []time.Duration
 	compactions int
+	resource    schema.GroupResource
+	counted     int // LIST requests of the resource, by the server's own metrics
 }
 
-// fate gives most watches and lists a fault, until calm.
+// fate gives most watches and lists a fault, until calm. A refusal is soon tried
+// again, so that without weights there would be little else.
 func (w *weather) fate(r *rand.Rand, req faultproxy.Request) faultproxy.Fault {
 	if w.calm.Load() {
 		return faultproxy.None
 	}
-	faults := faultproxy.Storm()
-	faults[faultproxy.Watch] = append(faults[faultproxy.Watch], faultproxy.Stall, faultproxy.Freeze)
-	return faultproxy.OneOf(0.8, 400<<10, faults)(r, req)
+	storm := faultproxy.Storm()
+	if req.Class == faultproxy.Watch && r.IntN(4) > 0 {
+		storm[faultproxy.Watch] = inStream
+	}
+	return faultproxy.OneOf(0.8, 300<<10, storm)(r, req)
+}
+
+// inStream is what can happen to an open watch.
+var inStream = []faultproxy.Fault{
+	faultproxy.Event(faultproxy.Expired), faultproxy.Event(faultproxy.Gone), faultproxy.Event(faultproxy.InternalError),
+	faultproxy.Event(faultproxy.Unavailable), faultproxy.Event(faultproxy.Timeout),
+	faultproxy.End, faultproxy.Cut, faultproxy.Tear, faultproxy.Reset, faultproxy.Garbage, faultproxy.Repeat,
+	faultproxy.Stall, faultproxy.Freeze,
 }
 
 // blow does some work while the stream is killed and started again and etcd is
@@ -68,6 +83,7 @@ func (w *weather) downtime(work func() error) {
 		w.t.Fatalf("churn: %v", err)
 	}
 	w.compact()
+	w.count()
 	w.server.Kill()
 	if err := w.server.Restart(w.t.Context()); err != nil {
 		w.t.Fatal(err)
@@ -87,6 +103,17 @@ func (w *weather) compact() {
 		w.t.Fatal(err)
 	}
 	w.compactions++
+}
+
+// count adds up the LISTs that the server has counted since its start. They are
+// pages, and have no streaming lists among them.
+func (w *weather) count() {
+	w.t.Helper()
+	metrics, err := w.server.Metrics(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.counted += metrics.Requests("LIST", w.resource.Resource)
 }
 
 // faults counts what the proxy did.

@@ -49,8 +49,6 @@ type Fold struct {
 	Wrong []string
 
 	ids map[string]bool
-	// synced is the revision of the newest SYNCED line.
-	synced string
 }
 
 // NewFold is the state before the first line.
@@ -84,13 +82,15 @@ func (f *Fold) Add(line Line) {
 		f.event(line)
 	case "SYNCED":
 		f.Synced++
-		f.synced = line.Revision
 		if line.Count != len(f.Objects) {
 			f.wrong("SYNCED counts %d objects, the fold has %d", line.Count, len(f.Objects))
 		}
 	case "GAP":
 		from, _ := strconv.ParseUint(line.From, 10, 64)
 		to, _ := strconv.ParseUint(line.To, 10, 64)
+		if line.Reason != "expired" && line.Reason != "downtime" && line.Reason != "rewind" || from == 0 || to == 0 {
+			f.wrong("GAP from %q to %q, reason %q", line.From, line.To, line.Reason)
+		}
 		f.Gaps = append(f.Gaps, Gap{From: from, To: to, Reason: line.Reason})
 	case "BOOKMARK":
 	default:
