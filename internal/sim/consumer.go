@@ -38,8 +38,8 @@ func (c *consumer) run(ctx context.Context) {
 			return
 		}
 		c.arrive(life)
-		if !c.follow(ctx, life) {
-			return
+		if !c.follow(ctx, life) || !sleep(ctx, c.phase) {
+			return // it never comes back in the instant in which it left
 		}
 	}
 }
@@ -144,11 +144,23 @@ func (c *consumer) receive(l *life, w *store.Watcher, d keepwatch.Delivery) {
 	c.record(r)
 	c.events += len(changes(d))
 	if c.steady && len(c.transcript.Records)%4 == 0 {
-		c.show(l.store.Snapshot())
+		c.look(l)
 	}
 }
 
-// show writes down a state as the store shows it.
+// look writes down the state as the store shows it now, and as it shows the
+// past at the cursor. It lets the moment pass, so that it does not matter who was
+// first in it.
+func (c *consumer) look(l *life) {
+	if !sleep(l.ctx, c.phase) {
+		return
+	}
+	c.show(l.store.Snapshot())
+	if past, err := l.store.At(c.cursor.Revision); err == nil && past.Cursor() == c.cursor {
+		c.show(past)
+	}
+}
+
 func (c *consumer) show(s *store.Snapshot) {
 	shown := check.Shown{Revision: s.Revision()}
 	for o := range s.All() {

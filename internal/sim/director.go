@@ -4,6 +4,7 @@ import (
 	"hash/fnv"
 	"math/rand/v2"
 	"sync"
+	"time"
 )
 
 // Mix says how a director draws.
@@ -30,14 +31,6 @@ type Director struct {
 	taken   Script
 	marked  []Mark
 	calm    bool
-}
-
-// Mark is a place in a schedule at which faults are worth aiming.
-type Mark struct {
-	Actor string
-	Point Point
-	N     int
-	Why   string // "delete", "again", "relist", "resume"
 }
 
 // Draw makes a director that draws.
@@ -135,22 +128,28 @@ func (d *Director) decide(actor string, p Point, draw func(*rand.Rand) (string, 
 	return x
 }
 
-// pick chooses by weight.
+// pick chooses by weight, "" if all faults of the point were removed.
 func (d *Director) pick(p Point, at int) string {
-	total := 0
+	var left []Fault
 	for _, f := range Faults[p] {
 		if !d.removed[p][f.Name] {
-			total += f.Weight
+			left = append(left, f)
 		}
+	}
+	return weighted(left, at)
+}
+
+// weighted chooses one of the faults by a number.
+func weighted(faults []Fault, at int) string {
+	total := 0
+	for _, f := range faults {
+		total += f.Weight
 	}
 	if total == 0 {
 		return ""
 	}
 	at %= total
-	for _, f := range Faults[p] {
-		if d.removed[p][f.Name] {
-			continue
-		}
+	for _, f := range faults {
 		if at -= f.Weight; at < 0 {
 			return f.Name
 		}
@@ -169,7 +168,7 @@ func (d *Director) Calm() {
 func (d *Director) Mark(x Decision, why string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.marked = append(d.marked, Mark{x.Actor, x.Point, x.N, why})
+	d.marked = append(d.marked, Mark{x.Actor, x.Point, x.N, time.Now(), why})
 }
 
 // Taken is everything that was decided, as a script, and Marks what was worth

@@ -14,13 +14,15 @@ import (
 
 // The length of a schedule in virtual time.
 const (
-	writes       = 100
-	writePeriod  = 3 * time.Second
+	writes       = 60
+	writePeriod  = 5 * time.Second
 	systemPeriod = 13*time.Second + 101*time.Nanosecond
 )
 
 // Outcome is what a schedule has shown.
 type Outcome struct {
+	Seed     uint64 // of the schedule in its campaign
+	Style    Style
 	Script   Script
 	Marks    []Mark
 	Problems []Problem
@@ -84,7 +86,7 @@ func newStage(d *Director, m Mutant) *stage {
 	s.world.Versions = s.settings.Versions
 	for i := range s.settings.Processes {
 		name := fmt.Sprintf("p%d", i)
-		p := &process{name: name, settings: s.settings, mutant: m, counts: counts{failures: map[keepwatch.FailureKind]int{}}}
+		p := &process{name: name, settings: s.settings, mutant: m, born: make(chan struct{}), counts: counts{failures: map[keepwatch.FailureKind]int{}}}
 		p.source = &Source{
 			world: s.world, director: d, name: name + "/source", settings: s.settings, gate: &gate{}, lies: &lies{},
 		}
@@ -119,29 +121,23 @@ func (s *stage) write() {
 		put, drop := Op{Key: key, Color: color}, Op{Key: key, Delete: true}
 		switch x.Choice {
 		case "put":
-			s.world.Commit(put)
+			s.world.Commit([]Op{put})
 		case "delete":
-			s.remove(drop)
+			s.world.Commit([]Op{drop})
 		case "again":
-			s.remove(drop)
-			s.world.Commit(put)
+			s.world.Commit([]Op{drop}, []Op{put})
 		case "transaction":
 			next := s.settings.Keys[(int(x.Arg)+1)%len(s.settings.Keys)]
-			s.world.Commit(put, Op{Key: next, Color: "red"})
+			s.world.Commit([]Op{put, {Key: next, Color: "red"}})
 		case "foreign":
-			s.world.Commit()
+			s.world.Commit([]Op{})
 		case "burst":
-			for i := range 3 + x.Arg%4 {
-				s.world.Commit(Op{Key: s.settings.Keys[int(x.Arg+i)%len(s.settings.Keys)], Color: color})
+			var all [][]Op
+			for i := range 3 + int(x.Arg%4) {
+				all = append(all, []Op{{Key: s.settings.Keys[(int(x.Arg)+i)%len(s.settings.Keys)], Color: color}})
 			}
+			s.world.Commit(all...)
 		}
-	}
-}
-
-// remove deletes what is there; where nothing is, nothing is written.
-func (s *stage) remove(op Op) {
-	if s.world.Has(op.Key) {
-		s.world.Commit(op)
 	}
 }
 
@@ -213,4 +209,9 @@ func (s *stage) patience() time.Duration {
 		}
 	}
 	return d + pause
+}
+
+// shows reports whether the outcome has a problem of a kind.
+func (o Outcome) shows(sign string) bool {
+	return slices.ContainsFunc(o.Problems, func(p Problem) bool { return p.Sign == sign })
 }

@@ -28,6 +28,7 @@ type process struct {
 
 	mu     sync.Mutex
 	life   *life
+	born   chan struct{}        // closed when the next life begins
 	runs   *reflector.Reflector // the newest
 	counts counts
 	final  reflector.Progress // before the drain
@@ -69,6 +70,8 @@ func (p *process) begin(ctx context.Context) *life {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.life = l
+	close(p.born)
+	p.born = make(chan struct{})
 	return l
 }
 
@@ -129,18 +132,21 @@ func (p *process) restart(keep bool) {
 	}
 }
 
-// connect is how a consumer reaches the process's store.
+// connect is how a consumer reaches the process's store; nil when ctx is done.
 func (p *process) connect(ctx context.Context) *life {
-	for ctx.Err() == nil {
+	for {
 		p.mu.Lock()
-		l := p.life
+		l, born := p.life, p.born
 		p.mu.Unlock()
 		if l != nil && l.ctx.Err() == nil {
 			return l
 		}
-		sleep(ctx, 907*time.Microsecond)
+		select {
+		case <-born:
+		case <-ctx.Done():
+			return nil
+		}
 	}
-	return nil
 }
 
 // conclude keeps how the reflector is doing.

@@ -33,6 +33,7 @@ const (
 	bookmarkPeriod = 60*time.Second + 401*time.Nanosecond
 	serverTimeout  = 300*time.Second + 503*time.Nanosecond
 	freshTimeout   = 3*time.Second + 601*time.Nanosecond
+	settle         = 17*time.Microsecond + 809*time.Nanosecond // for all to have seen one batch before the next
 	endTimeout     = 10*time.Second + 701*time.Nanosecond
 )
 

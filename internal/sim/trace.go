@@ -59,7 +59,7 @@ func tell(r check.Record) string {
 		case keepwatch.Batch:
 			return fmt.Sprintf("batch (%d, %d] %s", d.From, d.To, strings.Join(all, ", "))
 		case keepwatch.Gap:
-			return fmt.Sprintf("gap %s (%d, %d] kept %d %s", d.Reason, d.From, d.To, r.Kept, strings.Join(all, ", "))
+			return fmt.Sprintf("gap %s (%d, %d] %s", d.Reason, d.From, d.To, strings.Join(all, ", "))
 		}
 	case check.Shown:
 		var all []string

@@ -75,8 +75,10 @@ func (l Lie) covers(c *consumer, v check.Violation) bool {
 				return true
 			}
 		case keepwatch.Gap:
-			if d.From == 0 && d.To <= l.To && d.To >= l.From {
-				return true // it began with what was being lied about
+			// It began with what was being lied about, or is told to make good what it was
+			// told in another process.
+			if (d.From == 0 || d.From == d.To) && d.To <= l.To && d.To >= l.From {
+				return true
 			}
 		}
 	}

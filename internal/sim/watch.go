@@ -45,6 +45,9 @@ func (w *watch) Next() (keepwatch.Batch, error) {
 		w.step()
 	}
 	w.source.gate.pass(w.ctx)
+	if len(w.queue) > 0 {
+		sleep(w.ctx, settle)
+	}
 	if w.ctx.Err() != nil {
 		w.queue, w.failure = nil, keepwatch.Failed(keepwatch.Ended, "watch: %w", context.Canceled)
 	}

@@ -54,17 +54,25 @@ type Op struct {
 	Delete bool
 }
 
-// Commit writes all ops at the next revision and reports whether it did: a
-// delete of nothing is no write, and neither is anything while the world waits
-// for somebody to notice that it was restored. Without ops the revision belongs
-// to another resource.
-func (w *World) Commit(ops ...Op) bool {
+// Commit writes each transaction at a revision of its own, all in one instant,
+// and reports whether it did: not while the world waits for somebody to notice
+// that it was restored. A delete of nothing is left out. A transaction without any
+// op belongs to another resource.
+func (w *World) Commit(transactions ...[]Op) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	ops = slices.DeleteFunc(slices.Clone(ops), func(op Op) bool { return op.Delete && w.state[op.Key] == nil })
 	if len(w.unaware) > 0 {
 		return false
 	}
+	for _, ops := range transactions {
+		w.commit(ops)
+	}
+	w.stir()
+	return true
+}
+
+func (w *World) commit(ops []Op) {
+	ops = slices.DeleteFunc(slices.Clone(ops), func(op Op) bool { return op.Delete && w.state[op.Key] == nil })
 	w.head++
 	epoch := &w.epochs[len(w.epochs)-1]
 	epoch.Last = w.head
@@ -82,8 +90,6 @@ func (w *World) Commit(ops ...Op) bool {
 		epoch.Writes = append(epoch.Writes, c.Write)
 		w.log = append(w.log, c)
 	}
-	w.stir()
-	return true
 }
 
 func (w *World) object(op Op, before keepwatch.Object) keepwatch.Object {
@@ -215,9 +221,30 @@ func (c commit) change() keepwatch.Change {
 	return keepwatch.Change{Type: keepwatch.Modified, Revision: c.Revision, Object: c.Object}
 }
 
-// Has reports whether an object is there.
-func (w *World) Has(key keepwatch.Key) bool {
+// oldest is the revision up to which the history is gone.
+func (w *World) oldest() keepwatch.Revision {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.state[key] != nil
+	return w.compacted
+}
+
+// priorCompacted reports whether the state that a delete ended is gone.
+func (w *World) priorCompacted(c keepwatch.Change) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, e := range w.log {
+		if e.Revision == c.Revision && e.Key == c.Object.Key() && e.before != nil {
+			return e.before.Revision() <= w.compacted
+		}
+	}
+	return false
+}
+
+// deletes reports whether something was deleted at the revision to, and nothing
+// else behind from.
+func (w *World) deletes(from, to keepwatch.Revision) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	events := w.events(from, to)
+	return len(events) == 1 && events[0].Type == keepwatch.Deleted && events[0].Revision == to
 }

@@ -1,0 +1,36 @@
+package sim
+
+// Campaign is a number of schedules that follow from a seed.
+type Campaign struct {
+	Seed      uint64
+	Schedules int
+	Mutant    Mutant
+}
+
+// Style is how a schedule's faults are chosen.
+type Style string
+
+const (
+	Uniform Style = "uniform" // any fault, anywhere
+	Swarm   Style = "swarm"   // a random half of the faults, more often
+	Aimed   Style = "aimed"   // few faults, each where it matters
+)
+
+// Play plays the campaign's n-th schedule.
+func (c Campaign) Play(n int, play func(*Director, Mutant) Outcome) Outcome {
+	seed := c.Seed + uint64(n)
+	var o Outcome
+	switch style := [...]Style{Uniform, Swarm, Uniform, Swarm, Aimed}[seed%5]; style {
+	case Aimed:
+		o = Aim(seed, func(d *Director) Outcome { return play(d, c.Mutant) })
+		o.Style = style
+	case Swarm:
+		o = play(Draw(Mix{Seed: seed, Rate: 8 + int(seed/5%5)*8, Swarm: true}), c.Mutant)
+		o.Style = style
+	default:
+		o = play(Draw(Mix{Seed: seed, Rate: 12}), c.Mutant)
+		o.Style = style
+	}
+	o.Seed = seed
+	return o
+}

@@ -1,0 +1,372 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/store"
+)
+
+// Mutants are bugs from the history of this trade. Each has to be noticed.
+var Mutants = []Mutant{
+	{
+		Name: "lost-delete", Seen: "etcd #10681, kubernetes #76675: a DELETE whose previous value was compacted arrives as nothing",
+		Source: watching(func(w *bugged, b keepwatch.Batch) keepwatch.Batch {
+			return w.without(b, func(c keepwatch.Change) bool {
+				return c.Type == keepwatch.Deleted && w.Source.world.priorCompacted(c)
+			})
+		}),
+	},
+	{
+		Name: "retried-guard", Seen: "kubernetes #111387, #123072: an unreadable object's delete is retried as an internal error",
+		Source: func(s *Source) keepwatch.Source {
+			return &bugged{Source: s, fail: func(b *bugged, f *keepwatch.Failure) *keepwatch.Failure {
+				if f.Kind == keepwatch.StorageRead {
+					b.skip = true
+					return keepwatch.Failed(keepwatch.ServerError, "internal error: %w", f.Err)
+				}
+				return f
+			}}
+		},
+	},
+	{
+		Name: "skipped-at-compaction", Seen: "etcd #17529: an unsynced watcher is moved over a compaction",
+		Source: func(s *Source) keepwatch.Source {
+			return &bugged{Source: s, open: func(b *bugged, from keepwatch.Revision) keepwatch.Revision {
+				return max(from, s.world.oldest())
+			}}
+		},
+	},
+	{
+		Name: "tombstone-at-compaction", Seen: "etcd #18089, #19179: a watch opened at the compacted revision lacks its delete",
+		Source: func(s *Source) keepwatch.Source {
+			return &bugged{Source: s, open: func(b *bugged, from keepwatch.Revision) keepwatch.Revision {
+				if c := s.world.oldest(); from < c && s.world.deletes(from, c) {
+					return c
+				}
+				return from
+			}}
+		},
+	},
+	{
+		Name: "early-progress", Seen: "etcd #15220: a progress notification ahead of the events it covers, and then the connection is lost",
+		Source: watching(func(w *bugged, b keepwatch.Batch) keepwatch.Batch {
+			if w.every(9) {
+				b.Changes = nil
+			}
+			return b
+		}),
+	},
+	{
+		Name: "member-skips", Seen: "etcd #15271, #20221: a member restored from a snapshot skips",
+		Source: func(s *Source) keepwatch.Source {
+			return &bugged{Source: s, open: func(b *bugged, from keepwatch.Revision) keepwatch.Revision {
+				if head, _ := s.world.Head(); b.every(3) && from < head {
+					return from + 1
+				}
+				return from
+			}}
+		},
+	},
+	{
+		Name: "future-watch", Seen: "kubernetes #107457: a restored source is waited for, for ever",
+		Source: func(s *Source) keepwatch.Source { return &unmoved{Source: s} },
+	},
+	{
+		Name: "split-revision", Seen: "etcd fragments: half of a revision, then a resume behind it",
+		Source: watching(func(w *bugged, b keepwatch.Batch) keepwatch.Batch {
+			for i := range b.Changes {
+				if i > 0 && b.Changes[i].Revision == b.Changes[i-1].Revision {
+					return keepwatch.Batch{From: b.From, To: b.Changes[i].Revision, Changes: b.Changes[:i]}
+				}
+			}
+			return b
+		}),
+	},
+	{
+		Name: "late-watch", Seen: "kubernetes #116122: a watch registered while the cache begins anew misses what is in between",
+		Source: func(s *Source) keepwatch.Source {
+			return &bugged{Source: s, open: func(b *bugged, from keepwatch.Revision) keepwatch.Revision {
+				if head, _ := s.world.Head(); b.listed && from < head {
+					b.listed = false
+					return head
+				}
+				return from
+			}}
+		},
+	},
+	{
+		Name: "stale-list", Seen: "kubernetes #59848: a list from a replica that is behind",
+		Source: func(s *Source) keepwatch.Source { return &staleList{Source: s} },
+	},
+	{
+		Name: "decode-and-go-on", Seen: "kubernetes #130898: a frame that can't be decoded is left out and the cursor goes on",
+		Source: watchFailing(func(w *bugged, f *keepwatch.Failure) bool { return f.Kind == keepwatch.Undecodable }),
+	},
+	{
+		Name: "forgetful-relist", Seen: "raw watches, OTel k8sobjects, kopf: a relist does not tell what was deleted meanwhile",
+		Target: func(t keepwatch.Target) keepwatch.Target { return &forgetful{t.(*store.Store)} },
+	},
+	{
+		Name: "endless-list", Seen: "kubernetes #140890: a streaming list that never sends its end is waited for, for ever",
+		Source: func(s *Source) keepwatch.Source { return &endless{Source: s} },
+	},
+	{
+		Name: "same-revision-for-ever", Seen: "kazan #76, RetryWatcher, kube-rs, kopf: 410 is retried at the same revision",
+		Source: func(s *Source) keepwatch.Source {
+			return &bugged{Source: s, fail: func(_ *bugged, f *keepwatch.Failure) *keepwatch.Failure {
+				if f.Kind == keepwatch.Expired {
+					return keepwatch.Failed(keepwatch.Unreachable, "gone: %w", f.Err)
+				}
+				return f
+			}}
+		},
+	},
+	{
+		Name: "prefix", Seen: "kubernetes #25342: ns1 also matches ns11",
+		Filter: func(f store.Filter) store.Filter {
+			if prefix := f.Namespace; prefix != "" {
+				return store.Filter{Match: func(o keepwatch.Object) bool { return strings.HasPrefix(o.Key().Namespace, prefix) }}
+			}
+			return f
+		},
+	},
+	{
+		Name: "same-name", Seen: "any difference by name alone: a delete and a create are seen as an update",
+		Target: func(t keepwatch.Target) keepwatch.Target { return &sameName{t.(*store.Store)} },
+	},
+	{
+		Name: "error-and-go-on", Seen: "client-go's reflector: an error of the store is logged and the revision advances",
+		Target: func(t keepwatch.Target) keepwatch.Target { return &careless{t.(*store.Store)} },
+	},
+	{
+		Name: "deletes-not-in-gaps", Seen: "handlers that are only told what is there after a relist",
+		Delivery: func(d keepwatch.Delivery) keepwatch.Delivery {
+			gap, ok := d.(keepwatch.Gap)
+			if !ok {
+				return d
+			}
+			var kept []keepwatch.Change
+			for _, c := range gap.Changes {
+				if c.Type != keepwatch.Deleted {
+					kept = append(kept, c)
+				}
+			}
+			gap.Changes = kept
+			return gap
+		},
+	},
+}
+
+// bugged is a source with a bug in its watches.
+type bugged struct {
+	*Source
+	open  func(*bugged, keepwatch.Revision) keepwatch.Revision
+	batch func(*bugged, keepwatch.Batch) keepwatch.Batch
+	fail  func(*bugged, *keepwatch.Failure) *keepwatch.Failure
+	leave func(*bugged, *keepwatch.Failure) bool
+
+	calls  int
+	skip   bool // leave out the next deletes
+	listed bool // since the last watch
+}
+
+func watching(batch func(*bugged, keepwatch.Batch) keepwatch.Batch) func(*Source) keepwatch.Source {
+	return func(s *Source) keepwatch.Source { return &bugged{Source: s, batch: batch} }
+}
+
+func watchFailing(leave func(*bugged, *keepwatch.Failure) bool) func(*Source) keepwatch.Source {
+	return func(s *Source) keepwatch.Source { return &bugged{Source: s, leave: leave} }
+}
+
+// every is true at every n-th call.
+func (b *bugged) every(n int) bool {
+	b.calls++
+	return b.calls%n == 0
+}
+
+func (b *bugged) without(batch keepwatch.Batch, lost func(keepwatch.Change) bool) keepwatch.Batch {
+	var kept []keepwatch.Change
+	for _, c := range batch.Changes {
+		if !lost(c) {
+			kept = append(kept, c)
+		}
+	}
+	batch.Changes = kept
+	return batch
+}
+
+func (b *bugged) failed(err error) error {
+	var f *keepwatch.Failure
+	if b.fail == nil || !errors.As(err, &f) {
+		return err
+	}
+	return b.fail(b, f)
+}
+
+func (b *bugged) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch.Page, error) {
+	b.listed = true
+	p, err := b.Source.List(ctx, req)
+	return p, b.failed(err)
+}
+
+func (b *bugged) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.Watch, error) {
+	if b.open != nil {
+		from = b.open(b, from)
+	}
+	w, err := b.Source.Watch(ctx, from)
+	if err != nil {
+		return nil, b.failed(err)
+	}
+	return &buggedWatch{Watch: w, bugged: b, ctx: ctx, at: from}, nil
+}
+
+func (b *bugged) StreamList(ctx context.Context, floor keepwatch.Revision, emit func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {
+	r, w, err := b.Source.StreamList(ctx, floor, emit)
+	if err != nil {
+		return 0, nil, b.failed(err)
+	}
+	return r, &buggedWatch{Watch: w, bugged: b, ctx: ctx, at: r}, nil
+}
+
+type buggedWatch struct {
+	keepwatch.Watch
+	bugged *bugged
+	ctx    context.Context
+	at     keepwatch.Revision
+}
+
+func (w *buggedWatch) Next() (keepwatch.Batch, error) {
+	batch, err := w.Watch.Next()
+	var f *keepwatch.Failure
+	if errors.As(err, &f) && w.bugged.leave != nil && w.bugged.leave(w.bugged, f) && w.ctx.Err() == nil {
+		if again, err := w.bugged.Source.Watch(w.ctx, w.at+1); err == nil {
+			w.Watch = again
+			return w.Next()
+		}
+	}
+	if err != nil {
+		return batch, w.bugged.failed(err)
+	}
+	if w.bugged.skip {
+		w.bugged.skip = false
+		batch = w.bugged.without(batch, func(c keepwatch.Change) bool { return c.Type == keepwatch.Deleted })
+	}
+	if w.bugged.batch != nil {
+		batch = w.bugged.batch(w.bugged, batch)
+	}
+	batch.From = min(batch.From, batch.To)
+	w.at = batch.To
+	return batch, nil
+}
+
+// unmoved says that it is where the client is.
+type unmoved struct {
+	*Source
+	from keepwatch.Revision
+}
+
+func (s *unmoved) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.Watch, error) {
+	s.from = from
+	return s.Source.Watch(ctx, from)
+}
+
+func (s *unmoved) Newest(ctx context.Context) (keepwatch.Revision, error) {
+	r, err := s.Source.Newest(ctx)
+	return max(r, s.from), err
+}
+
+// staleList shows an older state than it says, when it is asked for one that is
+// new enough.
+type staleList struct{ *Source }
+
+func (s *staleList) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch.Page, error) {
+	p, err := s.Source.List(ctx, req)
+	if err == nil && req.NotOlderThan > 3 && req.Continue == "" {
+		s.world.mu.Lock()
+		defer s.world.mu.Unlock()
+		p.Objects, p.Continue = s.world.at(req.NotOlderThan-3), ""
+	}
+	return p, err
+}
+
+// endless waits for the end of every streaming list.
+type endless struct{ *Source }
+
+func (s *endless) StreamList(ctx context.Context, floor keepwatch.Revision, emit func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {
+	r, w, err := s.Source.StreamList(ctx, floor, emit)
+	var f *keepwatch.Failure
+	if errors.As(err, &f) && f.Kind == keepwatch.StreamingListUnsupported {
+		<-ctx.Done()
+	}
+	return r, w, err
+}
+
+// forgetful puts what it holds into every list that lacks it.
+type forgetful struct{ *store.Store }
+
+func (t *forgetful) Replace(ctx context.Context, r keepwatch.Relist) (keepwatch.Replacement, error) {
+	list, err := t.Store.Replace(ctx, r)
+	return &forgetfulList{Replacement: list, held: t.Snapshot(), put: map[keepwatch.Key]bool{}}, err
+}
+
+type forgetfulList struct {
+	keepwatch.Replacement
+	held *store.Snapshot
+	put  map[keepwatch.Key]bool
+}
+
+func (l *forgetfulList) Put(ctx context.Context, objects []keepwatch.Object) error {
+	for _, o := range objects {
+		l.put[o.Key()] = true
+	}
+	return l.Replacement.Put(ctx, objects)
+}
+
+func (l *forgetfulList) Commit(ctx context.Context, to keepwatch.Revision) error {
+	for o := range l.held.All() {
+		if !l.put[o.Key()] && o.Revision() <= to {
+			if err := l.Replacement.Put(ctx, []keepwatch.Object{o}); err != nil {
+				return err
+			}
+		}
+	}
+	return l.Replacement.Commit(ctx, to)
+}
+
+// sameName takes a listed object for the one that it holds under that name.
+type sameName struct{ *store.Store }
+
+func (t *sameName) Replace(ctx context.Context, r keepwatch.Relist) (keepwatch.Replacement, error) {
+	list, err := t.Store.Replace(ctx, r)
+	return &sameNameList{Replacement: list, held: t.Snapshot()}, err
+}
+
+type sameNameList struct {
+	keepwatch.Replacement
+	held *store.Snapshot
+}
+
+func (l *sameNameList) Put(ctx context.Context, objects []keepwatch.Object) error {
+	for i, o := range objects {
+		if held, ok := l.held.Get(o.Key()); ok && held.UID() != o.UID() {
+			same := *plain(o)
+			same.uid = held.UID()
+			objects[i] = &same
+		}
+	}
+	return l.Replacement.Put(ctx, objects)
+}
+
+// careless takes what it could not apply for applied.
+type careless struct{ *store.Store }
+
+func (t *careless) Apply(ctx context.Context, b keepwatch.Batch) (int, error) {
+	dropped, err := t.Store.Apply(ctx, b)
+	if err != nil {
+		return t.Store.Apply(ctx, keepwatch.Batch{From: b.From, To: b.To})
+	}
+	return dropped, nil
+}
