@@ -218,15 +218,9 @@ func (j *judge) hold(to keepwatch.Revision, changes []keepwatch.Change) {
 		}
 	}
 	j.cursor = to
-	var equal []int
-	for _, k := range j.live {
-		if j.timelines[k].sum(to) == j.fold.sum {
-			equal = append(equal, k)
-		}
-	}
-	if j.right = len(equal) > 0; j.right {
-		j.live = equal
-	}
+	j.right = slices.ContainsFunc(j.live, func(k int) bool {
+		return to <= j.timelines[k].last && j.timelines[k].sum(to) == j.fold.sum
+	})
 }
 
 func (j *judge) mark() {

@@ -149,6 +149,8 @@ func TestRewind(t *testing.T) {
 		{"to a revision that two epochs have", nil, records(before, after, batch(4, 5, "~ a/1@5 black"), batch(5, 6, "- c/1@6 red")), nil},
 		{"never noticed and nothing lost", nil, records(gap(0, 2, "+ a/1@1 red", "+ b/1@2 red"), batch(2, 3, "~ a/1@3 blue"), batch(3, 4, "+ c/1@4 red")), nil},
 		{"two at once", nil, records(before, rewind(5, 6, "~ a/1@5 black", "+ b/1@2 red")), nil},
+		{"a bookmark that lies, and what heals it", nil, records(gap(0, 2, "+ a/1@1 red", "+ b/1@2 red"), batch(2, 4), gap(4, 4, "~ a/1@3 blue", "- b/1@2 red #4"),
+			batch(4, 5, "~ a/1@5 green"), rewind(5, 4, "~ a/1@3 blue", "+ b/1@2 red", "+ c/1@4 red")), []check.Promise{p9, p9}},
 		{"the epoch is mixed up", nil, records(before, batch(5, 6, "~ c/1@6 red")), []check.Promise{p2, p2}},
 		{"a state is kept", nil, records(before, rewind(5, 4, "+ b/1@2 red", "+ c/1@4 red")), []check.Promise{p3}},
 		{"the same number is taken for the same state", nil, records(before, rewind(5, 5, "+ b/1@2 red", "+ c/1@4 red")), []check.Promise{p3}},
