@@ -35,6 +35,8 @@ type chain struct {
 	client     kubernetes.Interface
 	informers  informers.SharedInformerFactory
 	namespaces *namespaceCleaner
+	// drained is closed when, after the end was asked for, all requests are answered.
+	drained <-chan struct{}
 }
 
 // newChain builds the servers; nothing of them runs yet.
@@ -59,6 +61,7 @@ func newChain(listener *trackingListener, access *access, storage *backend) (*ch
 	if err != nil {
 		return nil, err
 	}
+	c.drained = config.DrainedNotify()
 	discovery := newMergedDiscovery(config.AggregatedDiscoveryGroupManager)
 	if c.extensions, err = newExtensions(*config, discovery, storage); err != nil {
 		return nil, err

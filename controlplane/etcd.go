@@ -29,6 +29,10 @@ type member struct {
 const (
 	// backendQuota is the largest size etcd is recommended for, and enough for 100,000s of pods.
 	backendQuota = 8 << 30
+	// tick, in milliseconds, and electionTicks let the only member elect itself in a tenth of the
+	// second that members of a real cluster wait for each other.
+	tick          = 20
+	electionTicks = 5
 	// electionTimeout is how long the only member may take to elect itself and serve.
 	electionTimeout = 15 * time.Second
 	// longestSocketPath is what fits into a sockaddr_un on all systems (macOS: 104 bytes with NUL).
@@ -80,6 +84,7 @@ func (m *member) config(d *dataDir, socket string) *embed.Config {
 	cfg.ListenClientUrls = []url.URL{{Scheme: "unix", Path: socket}}
 	cfg.AdvertiseClientUrls = cfg.ListenClientUrls
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
+	cfg.TickMs, cfg.ElectionMs = tick, electionTicks*tick
 	cfg.UnsafeNoFsync = d.temporary
 	cfg.QuotaBackendBytes = backendQuota
 	cfg.EnableGRPCGateway = false

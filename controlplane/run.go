@@ -17,6 +17,8 @@ import (
 const (
 	// startTime bounds the start of the API servers, which takes a second.
 	startTime = time.Minute
+	// flushTime is for the ends of the last answers to leave.
+	flushTime = 50 * time.Millisecond
 	// pollInterval is how often something that isn't finished is looked at again.
 	pollInterval = 10 * time.Millisecond
 )
@@ -47,13 +49,19 @@ func (c *chain) run(ctx context.Context, ready func() error) error {
 	return err
 }
 
-// drain waits for the servers to end, and cuts the connections that hold them up.
+// drain waits for the servers to end. The library would wait on for idle connections; they are cut
+// as soon as all requests are answered, and the busy ones when their time is over.
 func (c *chain) drain(served <-chan error) error {
-	cut := time.AfterFunc(drainTime, c.listener.cut)
-	defer cut.Stop()
-	err := <-served
+	timeout := time.NewTimer(drainTime)
+	defer timeout.Stop()
+	select {
+	case <-c.drained:
+		timeout.Reset(flushTime)
+		<-timeout.C
+	case <-timeout.C:
+	}
 	c.listener.cut()
-	return err
+	return <-served
 }
 
 // awaitReady asks the server, as a client, until it is ready.
