@@ -71,7 +71,7 @@ func container(role string, port int32) corev1.Container {
 		c.Env = append(c.Env, corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{
 			FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: path}}})
 	}
-	for i := range 4 {
+	for i := range 1 {
 		c.Env = append(c.Env, corev1.EnvVar{
 			Name: fmt.Sprintf("UPSTREAM_%d_URL", i), Value: fmt.Sprintf("http://service-%d.team.svc.cluster.local:8080/api/v1", i)})
 	}
