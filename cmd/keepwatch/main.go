@@ -86,7 +86,7 @@ func newRootCommand() *cobra.Command {
 		},
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{codeUsage, err} })
-	root.AddCommand(newServeCommand(), newVersionCommand())
+	root.AddCommand(newServeCommand(), newWatchCommand(), newVersionCommand())
 	return root
 }
 

@@ -33,8 +33,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// keepwatch runs a subcommand that ends by itself.
-func keepwatch(t *testing.T, args ...string) (code int, stdout, stderr string) {
+// execute runs a subcommand that ends by itself.
+func execute(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, err bytes.Buffer
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
@@ -45,18 +45,18 @@ func keepwatch(t *testing.T, args ...string) (code int, stdout, stderr string) {
 
 func TestUsage(t *testing.T) {
 	for _, args := range [][]string{{"nonsense"}, {"serve", "--nonsense"}, {"serve", "argument"}, {"version", "argument"}, {"--nonsense"}, {"serve", "--listen", "nonsense"}} {
-		code, stdout, stderr := keepwatch(t, args...)
+		code, stdout, stderr := execute(t, args...)
 		if code != 2 || stdout != "" || !strings.HasPrefix(stderr, "keepwatch: ") {
 			t.Errorf("%v: exit %d, stdout %q, stderr %q", args, code, stdout, stderr)
 		}
 	}
-	if code, stdout, _ := keepwatch(t); code != 0 || !strings.Contains(stdout, "serve") {
+	if code, stdout, _ := execute(t); code != 0 || !strings.Contains(stdout, "serve") {
 		t.Errorf("without arguments: exit %d, stdout %q", code, stdout)
 	}
 }
 
 func TestHelpSaysWhatIsMissing(t *testing.T) {
-	code, stdout, _ := keepwatch(t, "serve", "--help")
+	code, stdout, _ := execute(t, "serve", "--help")
 	if code != 0 {
 		t.Errorf("exit %d", code)
 	}
@@ -68,14 +68,14 @@ func TestHelpSaysWhatIsMissing(t *testing.T) {
 }
 
 func TestVersion(t *testing.T) {
-	code, stdout, _ := keepwatch(t, "version")
+	code, stdout, _ := execute(t, "version")
 	if code != 0 || !regexp.MustCompile(`^keepwatch \S+ \(go\S+, \w+/\w+\)\n$`).MatchString(stdout) {
 		t.Errorf("exit %d, %q", code, stdout)
 	}
 }
 
 func TestCompletion(t *testing.T) {
-	if code, stdout, _ := keepwatch(t, "completion", "bash"); code != 0 || !strings.Contains(stdout, "__start_keepwatch") {
+	if code, stdout, _ := execute(t, "completion", "bash"); code != 0 || !strings.Contains(stdout, "__start_keepwatch") {
 		t.Errorf("exit %d, %d bytes", code, len(stdout))
 	}
 }

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+
+	"github.com/keepwatch/keepwatch/source/kube"
+	"github.com/keepwatch/keepwatch/stream"
+)
+
+// outputFlags are the flags that shape the output: kubectl's, and ours.
+type outputFlags struct {
+	print       *genericclioptions.PrintFlags
+	watchEvents bool
+}
+
+func newOutputFlags() outputFlags {
+	return outputFlags{print: genericclioptions.NewPrintFlags("").WithDefaultOutput("ndjson")}
+}
+
+// outputFormats are the names that -o takes.
+func (f *outputFlags) outputFormats() []string {
+	formats := []string{"ndjson", "table", "wide"}
+	for _, name := range f.print.AllowedFormats() {
+		if !slices.Contains(formats, name) {
+			formats = append(formats, name)
+		}
+	}
+	return formats
+}
+
+func (f *outputFlags) addTo(cmd *cobra.Command) {
+	f.print.AddFlags(cmd)
+	cmd.Flags().Lookup("output").Usage = "Output format. One of: (" + strings.Join(f.outputFormats(), ", ") + ")."
+	cmd.Flags().BoolVar(&f.watchEvents, "output-watch-events", false, "print watch events around objects, and a column EVENT in tables")
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(f.outputFormats(), cobra.ShellCompDirectiveNoFileComp))
+}
+
+// outputFormat is what -o asks for.
+type outputFormat struct {
+	// form is what the server is asked for.
+	form kube.Form
+	// data: SYNCED and GAP are in the output.
+	data bool
+	// lines: a line of output is of use by itself.
+	lines bool
+	sink  func(io.Writer, *watchTarget) stream.Sink
+}
+
+// complete makes a format of the flags.
+func (f *outputFlags) complete(cmd *cobra.Command) (outputFormat, error) {
+	format := *f.print.OutputFormat
+	template := f.print.TemplatePrinterFlags.TemplateArgument
+	if *template != "" && !cmd.Flags().Changed("output") {
+		format = "go-template"
+	}
+	switch format {
+	case "ndjson":
+		return outputFormat{form: kube.WholeObjects, data: true, lines: true, sink: func(out io.Writer, t *watchTarget) stream.Sink {
+			return stream.NDJSON(out, t.name())
+		}}, nil
+	case "table", "wide":
+		return outputFormat{form: kube.TableRows, lines: true, sink: func(out io.Writer, t *watchTarget) stream.Sink {
+			return stream.Table(out, stream.TableOptions{
+				Namespaces: t.namespaced && t.namespace == "", Wide: format == "wide", WatchEvents: f.watchEvents,
+			})
+		}}, nil
+	case "name":
+		return outputFormat{form: kube.MetadataOnly, lines: true, sink: func(out io.Writer, t *watchTarget) stream.Sink {
+			return stream.Names(out, t.kind.GroupKind())
+		}}, nil
+	}
+	printer, err := f.print.ToPrinter()
+	if genericclioptions.IsNoCompatiblePrinterError(err) {
+		return outputFormat{}, fmt.Errorf("there is no output format %q: give one of %s", format, strings.Join(f.outputFormats(), ", "))
+	} else if err != nil {
+		return outputFormat{}, err
+	}
+	return outputFormat{form: kube.WholeObjects, sink: func(out io.Writer, _ *watchTarget) stream.Sink {
+		return stream.Printed(out, printer, f.watchEvents)
+	}}, nil
+}
+
+// endTornLine ends the last line of a file that is appended to, if a run before
+// was killed while it wrote it.
+func endTornLine(out io.Writer) error {
+	file, ok := out.(*os.File)
+	if !ok {
+		return nil
+	}
+	info, err := file.Stat()
+	if err != nil || !info.Mode().IsRegular() || info.Size() == 0 {
+		return nil
+	}
+	// What was opened for writing only is opened once more for reading.
+	in, err := os.Open(fmt.Sprintf("/dev/fd/%d", file.Fd()))
+	if err != nil {
+		return nil
+	}
+	defer in.Close()
+	last := make([]byte, 1)
+	if _, err := in.ReadAt(last, info.Size()-1); err != nil || last[0] == '\n' {
+		return nil
+	}
+	_, err = file.WriteString("\n")
+	return written(err)
+}
