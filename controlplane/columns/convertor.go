@@ -40,18 +40,25 @@ func (c convertor) ConvertToTable(_ context.Context, object, options runtime.Obj
 	if tableOptions, ok := options.(*metav1.TableOptions); !ok || !tableOptions.NoHeaders {
 		table.ColumnDefinitions = slices.Clone(c.view.columns)
 	}
-	addRow := func(item runtime.Object) error {
+	if err := eachItem(object, func(item runtime.Object) error {
 		row, ok := c.view.row(item)
 		if !ok {
 			return fmt.Errorf("%s has no columns for a %T", c.resource, item)
 		}
 		table.Rows = append(table.Rows, row)
 		return nil
+	}); err != nil {
+		return nil, err
 	}
-	if !meta.IsListType(object) {
-		return table, addRow(object)
+	return table, nil
+}
+
+// eachItem calls do for each item of a list, or for the object if it is none.
+func eachItem(object runtime.Object, do func(runtime.Object) error) error {
+	if meta.IsListType(object) {
+		return meta.EachListItem(object, do)
 	}
-	return table, meta.EachListItem(object, addRow)
+	return do(object)
 }
 
 // listMeta returns what a table takes over from its list, or from its only object.
