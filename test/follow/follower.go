@@ -16,6 +16,9 @@ import (
 
 // Follower is one keepwatch watch through all of its lives.
 type Follower struct {
+	// Selected says that the stream has a selector.
+	Selected bool
+
 	tb     testing.TB
 	path   string
 	args   []string
@@ -80,6 +83,7 @@ func (f *Follower) End(grace time.Duration) (int, error) {
 // Fold reads everything that all lives have written so far.
 func (f *Follower) Fold() (*ndjson.Fold, error) {
 	fold := ndjson.NewFold()
+	fold.Selected = f.Selected
 	for _, name := range f.output {
 		in, err := os.Open(name)
 		if err != nil {

@@ -1,6 +1,7 @@
 package follow
 
 import (
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -27,6 +28,9 @@ type Storm struct {
 	// Operations follow the creation of all objects.
 	Operations int
 	Seed       uint64
+	// Color, if not empty, follows only the objects with this label, which churn
+	// gives and takes.
+	Color string
 	// HTTP1 makes each watch a connection of its own.
 	HTTP1 bool
 }
@@ -55,8 +59,14 @@ func (s Storm) Run(t *testing.T, server *peer.Server) {
 	w.count()
 	w.counted = -w.counted
 	w.proxy = faultproxy.New(t, server.Config(), faultproxy.Options{Seed: s.Seed, Fate: w.fate, HTTP1: s.HTTP1})
-	w.follower = New(t, s.Type, "-A", "--state", t.TempDir(), "--idle-timeout", idle.String(),
-		"--kubeconfig", kubeconfig(t, w.proxy))
+	args := []string{
+		s.Type, "-n", s.Namespace, "--state", t.TempDir(), "--idle-timeout", idle.String(), "--kubeconfig", kubeconfig(t, w.proxy),
+	}
+	if s.Color != "" {
+		args = append(args, "-l", "color="+s.Color)
+	}
+	w.follower = New(t, args...)
+	w.follower.Selected = s.Color != ""
 
 	w.follower.Start()
 	w.blow(func() error { return churn.Create(ctx) })
@@ -69,6 +79,9 @@ func (s Storm) Run(t *testing.T, server *peer.Server) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	maps.DeleteFunc(want, func(_ string, o *unstructured.Unstructured) bool {
+		return s.Color != "" && o.GetLabels()["color"] != s.Color
+	})
 	fold := converge(t, w.follower, want)
 	code, err := w.follower.End(10 * time.Second)
 	if err != nil || code != 0 {

@@ -30,17 +30,19 @@ type weather struct {
 	counted     int // LIST requests of the resource, by the server's own metrics
 }
 
-// fate gives most watches and lists a fault, until calm. A refusal is soon tried
-// again, so that without weights there would be little else.
+// fate gives most watches and some lists a fault, until calm. What is refused is
+// soon tried again, so that without weights there would be little else.
 func (w *weather) fate(r *rand.Rand, req faultproxy.Request) faultproxy.Fault {
-	if w.calm.Load() {
-		return faultproxy.None
-	}
 	storm := faultproxy.Storm()
-	if req.Class == faultproxy.Watch && r.IntN(4) > 0 {
+	switch {
+	case w.calm.Load():
+		return faultproxy.None
+	case req.Class != faultproxy.Watch:
+		return faultproxy.OneOf(0.3, 300<<10, storm)(r, req)
+	case r.IntN(5) > 0:
 		storm[faultproxy.Watch] = inStream
 	}
-	return faultproxy.OneOf(0.8, 300<<10, storm)(r, req)
+	return faultproxy.OneOf(0.9, 200<<10, storm)(r, req)
 }
 
 // inStream is what can happen to an open watch.

@@ -47,6 +47,8 @@ type Fold struct {
 	Repeats int
 	// Wrong lists what no stream may contain.
 	Wrong []string
+	// Selected says that the stream has a selector: objects leave and come back.
+	Selected bool
 
 	ids map[string]bool
 }
@@ -132,7 +134,7 @@ func (f *Fold) apply(line Line, key string, now Held) {
 	if known && held.UID != now.UID {
 		f.wrong("%s %s has UID %s, but %s was not deleted", line.Type, key, now.UID, held.UID)
 	}
-	if f.Deleted[now.UID] && line.Type != "DELETED" {
+	if f.Deleted[now.UID] && line.Type != "DELETED" && !f.Selected {
 		f.wrong("%s %s shows the deleted %s", line.Type, key, now.UID)
 	}
 	if line.Type == "DELETED" {
