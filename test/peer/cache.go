@@ -61,7 +61,17 @@ func (b Binary) Path(ctx context.Context) (string, error) {
 	if touch(path) {
 		return path, nil
 	}
-	if err := goBuild(ctx, dir, path, []string{"CGO_ENABLED=0"}, args); err != nil {
+	tmp, err := os.MkdirTemp(cache, ".build-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(tmp)
+	out := filepath.Join(tmp, b.Name)
+	if err := goBuild(ctx, dir, out, []string{"CGO_ENABLED=0"}, args); err != nil {
+		return "", err
+	}
+	// Whoever sees the file sees all of it.
+	if err := os.Rename(out, path); err != nil {
 		return "", err
 	}
 	return path, removeUnused(filepath.Join(cache, b.Name+"-v*"), 30*24*time.Hour)
@@ -82,27 +92,20 @@ func (b Binary) digest(dir string, args []string) (string, error) {
 	return fmt.Sprintf("%x", h.Sum(nil)[:4]), nil
 }
 
-// goBuild runs the go command with args in dir, and puts the executable at
-// path in one step: whoever sees the file sees all of it.
-func goBuild(ctx context.Context, dir, path string, env, args []string) error {
-	tmp, err := os.MkdirTemp(filepath.Dir(path), ".build-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(tmp)
-	out := filepath.Join(tmp, filepath.Base(path))
+// goBuild runs the go command with args in dir, and has it write out.
+func goBuild(ctx context.Context, dir, out string, env, args []string) error {
 	args = append([]string{args[0], "-o", out}, args[1:]...)
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir
 	// A workspace or module flags meant for the caller's module would change
 	// which versions are built.
-	cmd.Env = append(append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=readonly"), env...)
+	cmd.Env = append(append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=readonly -buildvcs=false"), env...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("go %s (in %s): %w\n%s", strings.Join(args, " "), dir, err, &stderr)
 	}
-	return os.Rename(out, path)
+	return nil
 }
 
 // removeUnused removes the binaries that match pattern and that no test has

@@ -27,9 +27,9 @@ func Keepwatch(tb testing.TB) string {
 	return path
 }
 
-// keepwatch builds once in this process. The executable is named after its
-// content, so that a later build from a changed tree replaces nothing that a
-// running test uses.
+// keepwatch builds once in this process. The go command replaces its output,
+// or leaves it when nothing changed; what tests run is a link to it, named
+// after the content.
 var keepwatch = sync.OnceValues(func() (string, error) {
 	cache, err := cacheDir()
 	if err != nil {
@@ -62,7 +62,7 @@ var keepwatch = sync.OnceValues(func() (string, error) {
 			return "", err
 		}
 	}
-	return path, removeUnused(latest+"-????????", 24*time.Hour)
+	return path, removeUnused(latest+"-????????", time.Hour)
 })
 
 func fileDigest(path string) (string, error) {

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
+	"regexp"
 	"sync"
 	"time"
 
@@ -23,6 +23,10 @@ const (
 	// portAttempts is how often a start is repeated with another port.
 	portAttempts = 5
 )
+
+// portTaken is what a program says, the last of them keepwatch, that can't
+// listen on its port.
+var portTaken = regexp.MustCompile(`address already in use|cannot listen on 127\.0\.0\.1`)
 
 // Service is a program that runs until it is told to end, and that can be
 // started again with the same arguments, port and data. Its methods are safe
@@ -86,7 +90,7 @@ func (s *Service) launch(ctx context.Context, configure func(port int)) error {
 		if err = s.start(ctx); err == nil {
 			return nil
 		}
-		if attempt == portAttempts || !strings.Contains(err.Error(), "address already in use") {
+		if attempt == portAttempts || !portTaken.MatchString(err.Error()) {
 			return err
 		}
 	}
