@@ -122,7 +122,7 @@ func (o *watchOptions) run(cmd *cobra.Command, args []string) error {
 		return &exitError{codeUsage, err}
 	}
 	ctx := cmd.Context()
-	target, err := within(ctx, func() (*watchTarget, error) { return o.resolve(arg, selection) })
+	target, err := o.resolve(ctx, arg, selection)
 	if err != nil {
 		return ending(ctx, err)
 	}
@@ -191,26 +191,6 @@ func ending(ctx context.Context, err error) error {
 // says so by the words of its cause alone.
 func interrupted(ctx context.Context) bool {
 	return strings.HasPrefix(context.Cause(ctx).Error(), os.Interrupt.String()+" ")
-}
-
-// within calls f, but not longer than ctx lives: discovery knows no contexts.
-func within[T any](ctx context.Context, f func() (T, error)) (T, error) {
-	type result struct {
-		value T
-		err   error
-	}
-	done := make(chan result, 1)
-	go func() {
-		value, err := f()
-		done <- result{value, err}
-	}()
-	select {
-	case r := <-done:
-		return r.value, r.err
-	case <-ctx.Done():
-		var none T
-		return none, context.Cause(ctx)
-	}
 }
 
 // pageSize is --chunk-size as a source understands it.

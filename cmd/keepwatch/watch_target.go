@@ -4,18 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
 
 	"github.com/keepwatch/keepwatch/stream"
 )
@@ -86,7 +88,7 @@ type watchTarget struct {
 func (t *watchTarget) name() string { return t.resource.GroupResource().String() }
 
 // resolve asks the server what is meant.
-func (o *watchOptions) resolve(arg typeAndName, selection selection) (*watchTarget, error) {
+func (o *watchOptions) resolve(ctx context.Context, arg typeAndName, selection selection) (*watchTarget, error) {
 	config, err := o.config.ToRESTConfig()
 	if clientcmd.IsEmptyConfig(err) {
 		return nil, errors.New("no cluster is configured: give --kubeconfig, set KUBECONFIG, or write ~/.kube/config")
@@ -97,7 +99,7 @@ func (o *watchOptions) resolve(arg typeAndName, selection selection) (*watchTarg
 	if err != nil {
 		return nil, err
 	}
-	mapping, err := mappingOf(mapper, arg.kind)
+	mapping, err := mappingOf(ctx, meta.ToRESTMapperWithContext(mapper), arg.kind)
 	if err != nil {
 		return nil, err
 	}
@@ -119,23 +121,27 @@ func (o *watchOptions) resolve(arg typeAndName, selection selection) (*watchTarg
 
 // mappingOf resolves a type as kubectl does: pods, po, pod, Pod, deploy.apps,
 // widgets.v1.example.com.
-func mappingOf(mapper meta.RESTMapper, text string) (*meta.RESTMapping, error) {
+func mappingOf(ctx context.Context, mapper meta.RESTMapperWithContext, text string) (*meta.RESTMapping, error) {
+	ctx = klog.NewContext(ctx, logr.Discard()) // what matters of discovery's troubles is in its error
 	versioned, resource := schema.ParseResourceArg(text)
 	if versioned != nil {
-		if kind, err := mapper.KindFor(*versioned); err == nil {
-			return mapper.RESTMapping(kind.GroupKind(), kind.Version)
+		if kind, err := mapper.KindForWithContext(ctx, *versioned); err == nil {
+			return mapper.RESTMappingWithContext(ctx, kind.GroupKind(), kind.Version)
 		}
 	}
-	kind, err := mapper.KindFor(resource.WithVersion(""))
+	kind, err := mapper.KindForWithContext(ctx, resource.WithVersion(""))
 	switch {
 	case meta.IsNoMatchError(err) && resource.Group != "":
 		return nil, fmt.Errorf("the server doesn't have a resource type %q in group %q", resource.Resource, resource.Group)
 	case meta.IsNoMatchError(err):
 		return nil, fmt.Errorf("the server doesn't have a resource type %q", resource.Resource)
 	case err != nil:
-		return nil, err
+		if wrapped := (*url.Error)(nil); errors.As(err, &wrapped) {
+			err = wrapped.Err // without the address of one request of many
+		}
+		return nil, fmt.Errorf("can't read the resource types of the server: %w", err)
 	}
-	return mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	return mapper.RESTMappingWithContext(ctx, kind.GroupKind(), kind.Version)
 }
 
 // identityTimeout bounds the wish to know which cluster it is.
