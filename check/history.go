@@ -1,6 +1,10 @@
 package check
 
-import "github.com/keepwatch/keepwatch"
+import (
+	"time"
+
+	"github.com/keepwatch/keepwatch"
+)
 
 // History is what a source has committed: one epoch, and one more for each time
 // it was restored from a backup. It must be complete: whatever is not in it did
@@ -26,6 +30,9 @@ type Epoch struct {
 	// Last is the newest revision, if that is above the last write's: the writes of
 	// other resources count too.
 	Last keepwatch.Revision
+	// Began is when the source was restored: what was received before is not of this
+	// epoch, even if it would fit. Zero: not known.
+	Began time.Time
 }
 
 // Write is one committed write.

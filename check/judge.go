@@ -132,7 +132,7 @@ func (j *judge) receive(r Received) {
 	switch d := r.Delivery.(type) {
 	case keepwatch.Batch:
 		j.contiguous(d.From, d.To, false)
-		j.explain(j.live, func(t *timeline) []finding { return j.batch(t, d) })
+		j.explain(j.live, r.At, d.To, func(t *timeline) []finding { return j.batch(t, d) })
 		if j.split = nil; len(j.violations) > found {
 			j.split = j.halved(d)
 		}
@@ -143,7 +143,7 @@ func (j *judge) receive(r Received) {
 	case keepwatch.Gap:
 		j.contiguous(d.From, d.To, d.Reason == keepwatch.GapRewind)
 		j.declared(d, r.Kept)
-		j.explain(j.from(j.live[0]), func(t *timeline) []finding { return j.gap(t, d) })
+		j.explain(j.from(j.live[0]), r.At, d.To, func(t *timeline) []finding { return j.gap(t, d) })
 		if d.Reason == keepwatch.GapRewind {
 			clear(j.buried)
 			j.bookmark = 0
@@ -177,20 +177,29 @@ func (j *judge) declared(g keepwatch.Gap, kept keepwatch.Revision) {
 	}
 }
 
-// explain keeps the epochs that explain a delivery. If none of candidates does,
-// it reports what is least wrong, and any epoch may explain what follows.
-func (j *judge) explain(candidates []int, compare func(*timeline) []finding) {
+// explain keeps the epochs that explain a delivery up to a revision. If none of
+// the candidates does, it reports what is least wrong, and any epoch may explain
+// what follows.
+func (j *judge) explain(candidates []int, at time.Time, to keepwatch.Revision, compare func(*timeline) []finding) {
 	var least []finding
-	var live []int
-	for _, k := range slices.Backward(candidates) {
+	var live, later []int
+	for _, k := range candidates {
+		if began := j.history.Epochs[k].Began; !at.IsZero() && at.Before(began) {
+			later = append(later, k)
+			continue
+		}
 		findings := compare(j.timelines[k])
 		if len(findings) == 0 {
 			live = append(live, k)
-		} else if least == nil || len(findings) < len(least) {
+		} else if least == nil || len(findings) <= len(least) {
 			least = findings
 		}
 	}
-	slices.Reverse(live)
+	for _, k := range later { // it is explained if it is the past of an epoch to come
+		if slices.ContainsFunc(live, func(l int) bool { return j.history.agrees(l, k, to) }) {
+			live = append(live, k)
+		}
+	}
 	if len(live) == 0 {
 		j.add(least...)
 		live = j.from(j.live[0])

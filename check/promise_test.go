@@ -161,6 +161,19 @@ func TestRewind(t *testing.T) {
 	}
 }
 
+// TestAnEpochExplainsNothingBeforeIt: what would fit an epoch to come is wrong
+// all the same.
+func TestAnEpochExplainsNothingBeforeIt(t *testing.T) {
+	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	h := history(epoch(0, "+ a/1@1 red", "+ b/1@2 red"), epoch(1, "+ c/1@3 red"))
+	h.Epochs[1].Began = noon
+	early, late := gap(0, 1, "+ a/1@1 red"), batch(1, 2)
+	for at, want := range map[time.Duration][]check.Promise{-time.Second: {p9}, time.Second: nil} {
+		early.At, late.At = noon.Add(-time.Minute), noon.Add(at)
+		expect(t, check.Judge(h, nil, check.Transcript{Records: records(early, late)}), want)
+	}
+}
+
 func TestOneMistakeIsReportedOnce(t *testing.T) {
 	expect(t, check.Judge(life, nil, check.Transcript{Records: records(
 		gap(0, 4, "+ a/1@3 red", "+ b/1@4 red"),

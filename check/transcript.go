@@ -39,7 +39,8 @@ type Record interface{ record() }
 // Received is a delivery; a batch without changes is a bookmark.
 type Received struct {
 	Delivery keepwatch.Delivery
-	// At is only of meaning for P11.
+	// At tells what was received before a restore, and how long convergence took
+	// (P11). Zero: neither is judged by it.
 	At time.Time
 	// Kept is the oldest revision since which the giver still knew the exact history
 	// when it made the delivery: a gap from there or later breaks P3. Zero: not known,

@@ -16,9 +16,28 @@ type Lie struct {
 	// Told: all of it has reached the client. A lie that was cut off may never be
 	// noticed: an event behind a bookmark that claimed to cover it, for example.
 	Told bool
-	// Blind: nothing at all shows it, so that nobody can be blamed before the next
-	// gap.
+	// Healed: the client has listed since.
+	Healed bool
+	// Interrupted: the client was stopped before, and began anew with what it held.
+	// Nothing reminds it.
+	Interrupted bool
+	// Blind: revisions alone don't show it, so that nobody can be blamed for what
+	// follows.
 	Blind bool
+	// Apart: there are other processes to which it was not told. A consumer that goes
+	// on there takes along what it was told here.
+	Apart bool
+}
+
+// heals reports whether a gap makes right what a consumer was told.
+func (l Lie) heals(g keepwatch.Gap) bool {
+	switch {
+	case l.Interrupted, l.Blind:
+		return false
+	case l.Apart:
+		return g.From == 0
+	}
+	return true
 }
 
 // lies are those of one client.
@@ -38,6 +57,24 @@ func (l *lies) complete(lie *Lie) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	lie.Told = true
+}
+
+// heal says that the client has made its state that of a list.
+func (l *lies) heal() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, lie := range l.all {
+		lie.Healed = lie.Healed || lie.Told
+	}
+}
+
+// interrupt says that the client begins anew with what it holds.
+func (l *lies) interrupt() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, lie := range l.all {
+		lie.Interrupted = lie.Interrupted || !lie.Healed
+	}
 }
 
 // list are the lies so far.

@@ -125,6 +125,7 @@ func (p *process) restart(keep bool) {
 	end := l.end
 	if keep {
 		end = l.rerun
+		p.source.lies.interrupt()
 	}
 	p.mu.Unlock()
 	if end != nil {

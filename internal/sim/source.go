@@ -23,6 +23,7 @@ type Source struct {
 	gate     *gate
 	lies     *lies
 	replica  atomic.Int32 // of settings.Lags
+	listed   bool         // since the last watch
 }
 
 // How long things take. The odd parts keep actors from ever acting in the same
@@ -146,6 +147,7 @@ func (s *Source) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch
 		r -= back
 	}
 	s.world.notice(s.name)
+	s.listed = true
 	return s.cut(r, 0), nil
 }
 
@@ -195,14 +197,15 @@ func (s *Source) page(ctx context.Context, token string) (keepwatch.Page, error)
 	case "other-revision":
 		p.Revision++
 	case "duplicate":
-		p.Objects = append(p.Objects, s.world.at(r)[skip-1])
+		p.Objects = append(p.Objects, s.world.at(r)[:skip]...)
 	}
 	return p, nil
 }
 
 // cut is the page of a list that follows the first skip objects.
 func (s *Source) cut(r keepwatch.Revision, skip int) keepwatch.Page {
-	objects := s.world.at(r)[skip:]
+	objects := s.world.at(r)
+	objects = objects[min(skip, len(objects)):] // a token of an epoch that is undone may point anywhere
 	p := keepwatch.Page{Revision: r}
 	if n := s.settings.PageSize; len(objects) > n {
 		p.Continue, p.Remaining = fmt.Sprintf("%d+%d", r, skip+n), int64(len(objects)-n)
@@ -256,6 +259,10 @@ func (s *Source) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.
 		return nil, err
 	}
 	s.director.Mark(x, "resume")
+	if s.listed {
+		s.listed = false
+		s.lies.heal()
+	}
 	s.world.mu.Lock()
 	defer s.world.mu.Unlock()
 	expired := keepwatch.Failed(keepwatch.Expired, "too old resource version: %d (%d)", from, s.world.compacted)

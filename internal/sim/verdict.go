@@ -75,9 +75,9 @@ func (l Lie) covers(c *consumer, v check.Violation) bool {
 				return true
 			}
 		case keepwatch.Gap:
-			// It began with what was being lied about, or is told to make good what it was
-			// told in another process.
-			if (d.From == 0 || d.From == d.To) && d.To <= l.To && d.To >= l.From {
+			// It leads to what was being lied about, or makes good what was told by another
+			// process.
+			if d.To <= l.To && d.To >= l.From {
 				return true
 			}
 		}
@@ -87,21 +87,20 @@ func (l Lie) covers(c *consumer, v check.Violation) bool {
 			return false
 		}
 	}
-	return !l.Told || since < healing
+	return !l.Told || l.Apart || l.Interrupted || since < healing
 }
 
 // healing is how long it may take until a lie that was told in full is healed.
 const healing = 5 * time.Minute
 
-// healed reports whether a consumer's state was made right whatever it was. What
-// is the same by number but of another epoch is only told apart by a rewind.
+// healed reports whether a consumer's state was made right, whatever it was.
 func (l Lie) healed(r check.Record) bool {
 	switch r := r.(type) {
 	case check.Received:
 		gap, ok := r.Delivery.(keepwatch.Gap)
-		return ok && (!l.Blind || gap.Reason == keepwatch.GapRewind || gap.From == 0)
+		return ok && l.heals(gap)
 	case check.Resumed:
-		return r.Cursor == 0
+		return r.Cursor == 0 && !l.Blind && !l.Interrupted
 	}
 	return false
 }

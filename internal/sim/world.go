@@ -146,7 +146,7 @@ func (w *World) Restore(r keepwatch.Revision, blind bool, clients ...string) {
 	for _, o := range w.at(r) {
 		w.state[o.Key()] = o
 	}
-	w.epochs = append(w.epochs, check.Epoch{Base: r, Last: r})
+	w.epochs = append(w.epochs, check.Epoch{Base: r, Last: r, Began: time.Now()})
 	w.head, w.compacted = r, min(w.compacted, r)
 	w.stir()
 }
