@@ -40,7 +40,8 @@ func OneOf(share float64, bytes int64, faults map[Class][]Fault) Fate {
 
 // The errors that a list or a watch meets, for Answer and Event.
 var (
-	Expired         = apierrors.NewResourceExpired("too old resource version: 1 (2)")
+	Expired = apierrors.NewResourceExpired("too old resource version: 1 (2)")
+	//lint:ignore SA1019 servers still answer so
 	Gone            = apierrors.NewGone("too old resource version: 1 (2)")
 	TooManyRequests = apierrors.NewTooManyRequests("too many requests, please try again later", 1)
 	InternalError   = apierrors.NewInternalError(errors.New("a fault of the test"))
