@@ -72,7 +72,7 @@ func TestMetricsCountLists(t *testing.T) {
 	}
 	before := lists()
 	for range 3 {
-		if _, err := clientset(t, s).CoreV1().Endpoints("").List(t.Context(), metav1.ListOptions{}); err != nil { //nolint:staticcheck // a resource that nobody else lists
+		if _, err := clientset(t, s).CoreV1().Endpoints("").List(t.Context(), metav1.ListOptions{}); err != nil { // nobody else lists those
 			t.Fatal(err)
 		}
 	}
