@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -40,11 +39,11 @@ const (
 )
 
 // startMember runs etcd on dir/etcd. Data that is temporary isn't flushed to the disk.
-func startMember(ctx context.Context, d *dataDir, logger *slog.Logger) (_ *member, err error) {
+func startMember(ctx context.Context, d *dataDir) (_ *member, err error) {
 	if err := checkData(d.file("etcd")); err != nil {
 		return nil, err
 	}
-	m := &member{log: newEtcdLog(logger)}
+	m := &member{log: newEtcdLog()}
 	defer func() {
 		if err != nil {
 			m.removeSocket()
@@ -62,7 +61,6 @@ func startMember(ctx context.Context, d *dataDir, logger *slog.Logger) (_ *membe
 	defer deadline.Stop()
 	select {
 	case <-m.etcd.Server.ReadyNotify():
-		m.log.started()
 		return m, nil
 	case <-m.log.failed.Done():
 		err = context.Cause(m.log.failed)
@@ -115,7 +113,6 @@ func (m *member) start(cfg *embed.Config) error {
 
 // stop ends etcd at once: its clients are in this process and have been closed.
 func (m *member) stop() {
-	m.log.ended()
 	if rpc := m.rpc.Load(); rpc != nil {
 		rpc.Stop() // or else Close waits for whoever else watches over the socket
 	}

@@ -3,7 +3,6 @@ package controlplane
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 )
 
@@ -24,9 +23,6 @@ type Options struct {
 	Kubeconfig string
 	// Etcd names an external etcd cluster to use instead of the embedded one.
 	Etcd EtcdCluster
-	// Logger gets errors of the embedded etcd. Nil drops them. The Kubernetes libraries log to klog,
-	// which is the process's business.
-	Logger *slog.Logger
 }
 
 // EtcdCluster is how to reach an external etcd, as in kube-apiserver's --etcd-* flags.
@@ -50,9 +46,6 @@ func (o Options) complete() (Options, error) {
 	}
 	if len(o.Etcd.Servers) == 0 && o.Etcd.CAFile+o.Etcd.CertFile != "" {
 		return o, errors.New("etcd's certificate files are for an external cluster: name its servers, too")
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	return o, nil
 }

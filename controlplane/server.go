@@ -102,7 +102,7 @@ func (s *Server) run(ctx context.Context) (err error) {
 
 	cluster, failed := s.options.Etcd, context.Background()
 	if len(cluster.Servers) == 0 {
-		m, err := startMember(ctx, data, s.options.Logger)
+		m, err := startMember(ctx, data)
 		if err != nil {
 			return err
 		}

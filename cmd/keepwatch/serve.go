@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,7 +16,8 @@ const serveHelp = `Serve the Kubernetes API from one process, over an embedded e
 It is a real API server without a cluster behind it: custom resource definitions with validation,
 defaulting, subresources and conversion, server-side apply, watches, discovery and OpenAPI, and the
 built-in kinds of the core, apps, autoscaling, batch, coordination, discovery, events, networking,
-node, policy, rbac, scheduling and storage groups.
+node, policy, rbac, scheduling and storage groups. Admission and conversion webhooks are called if
+they are registered by URL: there is no cluster network in which a service could be reached.
 
 No controllers run. Nothing schedules or starts pods, nothing creates the pods of a Deployment,
 nothing collects what an owner leaves behind, nothing renews or expires but events (after an hour).
@@ -57,7 +57,6 @@ func newServeCommand() *cobra.Command {
 // serve runs a server until ctx ends.
 func serve(ctx context.Context, options controlplane.Options, stderr io.Writer) error {
 	start := time.Now()
-	options.Logger = slog.New(slog.NewTextHandler(stderr, nil))
 	server, err := controlplane.New(options)
 	if err != nil {
 		return &exitError{codeUsage, err}

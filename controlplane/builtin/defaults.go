@@ -1,13 +1,17 @@
 package builtin
 
 import (
+	"maps"
+
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -24,9 +28,24 @@ func addDefaults(scheme *runtime.Scheme) error {
 	byType[corev1.PodTemplate](scheme, func(o *corev1.PodTemplate) { defaultPodSpec(&o.Template.Spec) })
 	byType[corev1.Service](scheme, defaultService)
 	byType[corev1.Secret](scheme, defaultSecret)
+	byType[corev1.Endpoints](scheme, defaultEndpoints)
+	byType[discoveryv1.EndpointSlice](scheme, func(o *discoveryv1.EndpointSlice) {
+		for i := range o.Ports {
+			point(&o.Ports[i].Name, "")
+			point(&o.Ports[i].Protocol, corev1.ProtocolTCP)
+		}
+	})
 	byType[corev1.PersistentVolume](scheme, func(o *corev1.PersistentVolume) {
 		fill(&o.Spec.PersistentVolumeReclaimPolicy, corev1.PersistentVolumeReclaimRetain)
 		point(&o.Spec.VolumeMode, corev1.PersistentVolumeFilesystem)
+		if o.Spec.HostPath != nil {
+			point(&o.Spec.HostPath.Type, corev1.HostPathUnset)
+		}
+	})
+	byType[corev1.Node](scheme, func(o *corev1.Node) {
+		if o.Status.Allocatable == nil {
+			o.Status.Allocatable = maps.Clone(o.Status.Capacity)
+		}
 	})
 	byType[corev1.PersistentVolumeClaim](scheme, func(o *corev1.PersistentVolumeClaim) {
 		point(&o.Spec.VolumeMode, corev1.PersistentVolumeFilesystem)
@@ -39,9 +58,17 @@ func addDefaults(scheme *runtime.Scheme) error {
 	})
 	byType[appsv1.StatefulSet](scheme, defaultStatefulSet)
 	byType[appsv1.DaemonSet](scheme, defaultDaemonSet)
-	byType[batchv1.Job](scheme, func(o *batchv1.Job) { defaultJob(&o.Spec) })
+	byType[batchv1.Job](scheme, defaultJob)
 	byType[batchv1.CronJob](scheme, defaultCronJob)
 	byType[networkingv1.NetworkPolicy](scheme, defaultNetworkPolicy)
+	byType[networkingv1.IngressClass](scheme, func(o *networkingv1.IngressClass) {
+		if o.Spec.Parameters != nil {
+			point(&o.Spec.Parameters.Scope, networkingv1.IngressClassParametersReferenceScopeCluster)
+		}
+	})
+	byType[schedulingv1.PriorityClass](scheme, func(o *schedulingv1.PriorityClass) {
+		point(&o.PreemptionPolicy, corev1.PreemptLowerPriority)
+	})
 	byType[autoscalingv2.HorizontalPodAutoscaler](scheme, func(o *autoscalingv2.HorizontalPodAutoscaler) {
 		point(&o.Spec.MinReplicas, 1)
 		if len(o.Spec.Metrics) == 0 {
@@ -56,6 +83,7 @@ func addDefaults(scheme *runtime.Scheme) error {
 		fill(&o.RoleRef.APIGroup, rbacv1.GroupName)
 		defaultSubjects(o.Subjects)
 	})
+	byType[storagev1.CSIDriver](scheme, defaultCSIDriver)
 	byType[storagev1.StorageClass](scheme, func(o *storagev1.StorageClass) {
 		point(&o.ReclaimPolicy, corev1.PersistentVolumeReclaimDelete)
 		point(&o.VolumeBindingMode, storagev1.VolumeBindingImmediate)
@@ -129,6 +157,26 @@ func defaultService(s *corev1.Service) {
 	}
 }
 
+func defaultEndpoints(e *corev1.Endpoints) {
+	for i := range e.Subsets {
+		for j := range e.Subsets[i].Ports {
+			fill(&e.Subsets[i].Ports[j].Protocol, corev1.ProtocolTCP)
+		}
+	}
+}
+
+func defaultCSIDriver(d *storagev1.CSIDriver) {
+	point(&d.Spec.AttachRequired, true)
+	point(&d.Spec.FSGroupPolicy, storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy)
+	point(&d.Spec.PodInfoOnMount, false)
+	point(&d.Spec.RequiresRepublish, false)
+	point(&d.Spec.SELinuxMount, false)
+	point(&d.Spec.StorageCapacity, false)
+	if len(d.Spec.VolumeLifecycleModes) == 0 {
+		d.Spec.VolumeLifecycleModes = []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent}
+	}
+}
+
 func defaultSubjects(subjects []rbacv1.Subject) {
 	for i := range subjects {
 		if kind := subjects[i].Kind; kind == rbacv1.UserKind || kind == rbacv1.GroupKind {
@@ -138,11 +186,23 @@ func defaultSubjects(subjects []rbacv1.Subject) {
 }
 
 func defaultNetworkPolicy(p *networkingv1.NetworkPolicy) {
+	for i := range p.Spec.Ingress {
+		defaultPolicyPorts(p.Spec.Ingress[i].Ports)
+	}
+	for i := range p.Spec.Egress {
+		defaultPolicyPorts(p.Spec.Egress[i].Ports)
+	}
 	if len(p.Spec.PolicyTypes) > 0 {
 		return
 	}
 	p.Spec.PolicyTypes = []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}
 	if len(p.Spec.Egress) > 0 {
 		p.Spec.PolicyTypes = append(p.Spec.PolicyTypes, networkingv1.PolicyTypeEgress)
+	}
+}
+
+func defaultPolicyPorts(ports []networkingv1.NetworkPolicyPort) {
+	for i := range ports {
+		point(&ports[i].Protocol, corev1.ProtocolTCP)
 	}
 }

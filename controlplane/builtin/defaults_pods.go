@@ -2,6 +2,7 @@ package builtin
 
 import (
 	"maps"
+	"math"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -42,6 +43,28 @@ func defaultPodSpec(spec *corev1.PodSpec) {
 		for i := range containers {
 			defaultContainer(&containers[i])
 		}
+	}
+	for i := range spec.Volumes {
+		defaultVolume(&spec.Volumes[i].VolumeSource)
+	}
+}
+
+// defaultVolume is an empty folder if it is nothing else.
+func defaultVolume(v *corev1.VolumeSource) {
+	const readable = 0o644
+	switch {
+	case *v == (corev1.VolumeSource{}):
+		v.EmptyDir = &corev1.EmptyDirVolumeSource{}
+	case v.Secret != nil:
+		point(&v.Secret.DefaultMode, readable)
+	case v.ConfigMap != nil:
+		point(&v.ConfigMap.DefaultMode, readable)
+	case v.DownwardAPI != nil:
+		point(&v.DownwardAPI.DefaultMode, readable)
+	case v.Projected != nil:
+		point(&v.Projected.DefaultMode, readable)
+	case v.HostPath != nil:
+		point(&v.HostPath.Type, corev1.HostPathUnset)
 	}
 }
 
@@ -126,7 +149,11 @@ func defaultStatefulSet(s *appsv1.StatefulSet) {
 	fill(&s.Spec.PersistentVolumeClaimRetentionPolicy.WhenScaled, appsv1.RetainPersistentVolumeClaimRetentionPolicyType)
 	defaultPodSpec(&s.Spec.Template.Spec)
 	for i := range s.Spec.VolumeClaimTemplates {
-		point(&s.Spec.VolumeClaimTemplates[i].Spec.VolumeMode, corev1.PersistentVolumeFilesystem)
+		claim := &s.Spec.VolumeClaimTemplates[i]
+		fill(&claim.APIVersion, "v1")
+		fill(&claim.Kind, "PersistentVolumeClaim")
+		fill(&claim.Status.Phase, corev1.ClaimPending)
+		point(&claim.Spec.VolumeMode, corev1.PersistentVolumeFilesystem)
 	}
 }
 
@@ -142,14 +169,26 @@ func defaultDaemonSet(d *appsv1.DaemonSet) {
 	defaultPodSpec(&d.Spec.Template.Spec)
 }
 
-func defaultJob(spec *batchv1.JobSpec) {
+func defaultJob(job *batchv1.Job) {
+	spec := &job.Spec
 	if spec.Completions == nil && spec.Parallelism == nil {
 		point(&spec.Completions, 1)
 	}
 	point(&spec.Parallelism, 1)
+	if spec.BackoffLimitPerIndex != nil {
+		point(&spec.BackoffLimit, math.MaxInt32)
+	}
 	point(&spec.BackoffLimit, 6)
 	point(&spec.CompletionMode, batchv1.NonIndexedCompletion)
 	point(&spec.Suspend, false)
+	point(&spec.ManualSelector, false)
+	if spec.PodFailurePolicy != nil {
+		point(&spec.PodReplacementPolicy, batchv1.Failed)
+	}
+	point(&spec.PodReplacementPolicy, batchv1.TerminatingOrFailed)
+	if len(job.Labels) == 0 {
+		job.Labels = maps.Clone(spec.Template.Labels)
+	}
 	defaultPodSpec(&spec.Template.Spec)
 }
 

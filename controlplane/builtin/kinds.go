@@ -82,7 +82,7 @@ var table = []*kind{
 		status: ownStatus},
 
 	{gv: batchv1.SchemeGroupVersion, resource: "jobs", object: &batchv1.Job{}, list: &batchv1.JobList{},
-		namespaced: true, category: all, status: ownStatus, counts: countSpec, fields: jobFields},
+		namespaced: true, category: all, status: ownStatus, counts: countSpec, prepare: prepareJob, fields: jobFields},
 	{gv: batchv1.SchemeGroupVersion, resource: "cronjobs", object: &batchv1.CronJob{}, list: &batchv1.CronJobList{},
 		namespaced: true, short: []string{"cj"}, category: all, status: ownStatus, counts: countSpec},
 

@@ -1,8 +1,10 @@
 package builtin
 
 import (
+	"maps"
 	"slices"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -45,6 +47,29 @@ func qosClass(spec *corev1.PodSpec) corev1.PodQOSClass {
 	default:
 		return corev1.PodQOSBurstable
 	}
+}
+
+// prepareJob gives a Job the selector and the labels that tell its pods from those of others.
+func prepareJob(obj runtime.Object) {
+	job := obj.(*batchv1.Job)
+	if job.Spec.ManualSelector != nil && *job.Spec.ManualSelector {
+		return
+	}
+	labels := map[string]string{
+		batchv1.ControllerUidLabel: string(job.UID), "controller-uid": string(job.UID),
+		batchv1.JobNameLabel: job.Name, "job-name": job.Name,
+	}
+	if job.Spec.Template.Labels == nil {
+		job.Spec.Template.Labels = map[string]string{}
+	}
+	maps.Copy(job.Spec.Template.Labels, labels)
+	if job.Spec.Selector == nil {
+		job.Spec.Selector = &metav1.LabelSelector{}
+	}
+	if job.Spec.Selector.MatchLabels == nil {
+		job.Spec.Selector.MatchLabels = map[string]string{}
+	}
+	job.Spec.Selector.MatchLabels[batchv1.ControllerUidLabel] = string(job.UID)
 }
 
 func preparePersistentVolume(obj runtime.Object) {

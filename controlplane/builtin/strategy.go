@@ -3,6 +3,8 @@ package builtin
 import (
 	"context"
 	"reflect"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -99,8 +101,19 @@ func (s strategy) Validate(_ context.Context, obj runtime.Object) field.ErrorLis
 	if name == nil {
 		name = validation.NameIsDNSSubdomain
 	}
-	return validation.ValidateObjectMetaAccessor(accessor(obj), s.namespaced, name, field.NewPath("metadata"))
+	at := field.NewPath("metadata")
+	errs := validation.ValidateObjectMetaAccessor(accessor(obj), s.namespaced, name, at)
+	for i, finalizer := range accessor(obj).GetFinalizers() {
+		if !slices.Contains(plainFinalizers, finalizer) && !strings.Contains(finalizer, "/") {
+			errs = append(errs, field.Invalid(at.Child("finalizers").Index(i), finalizer,
+				"name is neither a standard finalizer name nor is it fully qualified"))
+		}
+	}
+	return errs
 }
+
+// plainFinalizers are those without a domain in their name.
+var plainFinalizers = []string{string(corev1.FinalizerKubernetes), metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents}
 
 // ValidateUpdate has nothing to add to the library's own check of immutable metadata.
 func (s strategy) ValidateUpdate(context.Context, runtime.Object, runtime.Object) field.ErrorList {
