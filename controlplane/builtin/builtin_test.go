@@ -1,0 +1,214 @@
+package builtin
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+func newRegistry(t *testing.T) *Registry {
+	t.Helper()
+	r, err := NewRegistry()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// row is the table's row of an object's type.
+func row(t *testing.T, obj runtime.Object) *kind {
+	t.Helper()
+	for _, k := range table {
+		if reflect.TypeOf(k.object) == reflect.TypeOf(obj) {
+			return k
+		}
+	}
+	t.Fatalf("%T isn't in the table", obj)
+	return nil
+}
+
+// What a row claims of its type must be true, or the server panics at a request.
+func TestRowsFitTheirTypes(t *testing.T) {
+	r := newRegistry(t)
+	paths := map[string]string{}
+	for _, k := range table {
+		name := k.groupResource().String()
+		for _, gv := range k.served() {
+			if !r.Scheme.Recognizes(gv.WithKind(k.kindName())) || !r.Scheme.Recognizes(gv.WithKind(k.kindName()+"List")) {
+				t.Errorf("%s isn't registered in %s", k.kindName(), gv)
+			}
+		}
+		if k.status != noStatus && !part(k.newObject(), "Status").IsValid() {
+			t.Errorf("%s has no status", name)
+		}
+		if (k.counts == countSpec || k.counts == countSpecAndAnnotations) && !part(k.newObject(), "Spec").IsValid() {
+			t.Errorf("%s has no spec", name)
+		}
+		if _, set, err := k.attributes(k.newObject()); err != nil || k.indexed != "" && !set.Has(k.indexed) {
+			t.Errorf("%s: its index is no field: %v, %v", name, set, err)
+		}
+		if other := paths[k.prefix()]; other != "" {
+			t.Errorf("%s and %s are stored in one place", name, other)
+		}
+		paths[k.prefix()] = name
+		if _, ok := r.Stored(k.groupResource()); !ok {
+			t.Errorf("%s isn't stored", name)
+		}
+	}
+}
+
+// Objects survive storage, and come back without a type of their own.
+func TestStoredObjectsRoundTrip(t *testing.T) {
+	r := newRegistry(t)
+	for _, k := range table {
+		obj := k.newObject()
+		accessor(obj).SetName("x")
+		stored, _ := r.Stored(k.groupResource())
+		data, err := runtime.Encode(stored.Codec, obj)
+		if err != nil {
+			t.Errorf("%s: %v", k.resource, err)
+			continue
+		}
+		if !strings.HasPrefix(string(data), "k8s\x00") {
+			t.Errorf("%s is not stored as protobuf", k.resource)
+		}
+		into := k.newObject()
+		if err := runtime.DecodeInto(stored.Codec, data, into); err != nil {
+			t.Errorf("%s: %v", k.resource, err)
+		}
+		if accessor(into).GetName() != "x" || !into.GetObjectKind().GroupVersionKind().Empty() {
+			t.Errorf("%s comes back as %v %q", k.resource, into.GetObjectKind().GroupVersionKind(), accessor(into).GetName())
+		}
+	}
+}
+
+func TestGenerationCounts(t *testing.T) {
+	deployment := &appsv1.Deployment{}
+	slice := &discoveryv1.EndpointSlice{}
+	for name, test := range map[string]struct {
+		obj    runtime.Object
+		change func()
+		counts bool
+	}{
+		"nothing":              {deployment, func() {}, false},
+		"spec":                 {deployment, func() { deployment.Spec.Paused = true }, true},
+		"status":               {deployment, func() { deployment.Status.Replicas = 3 }, false},
+		"labels":               {deployment, func() { deployment.Labels = map[string]string{"a": "b"} }, false},
+		"annotations":          {deployment, func() { deployment.Annotations = map[string]string{"a": "b"} }, true},
+		"a forged generation":  {deployment, func() { deployment.Generation = 99 }, false},
+		"a slice's labels":     {slice, func() { slice.Labels = map[string]string{"a": "b"} }, true},
+		"a slice's endpoints":  {slice, func() { slice.Endpoints = []discoveryv1.Endpoint{{}} }, true},
+		"a slice's finalizers": {slice, func() { slice.Finalizers = []string{"a/b"} }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			*deployment, *slice = appsv1.Deployment{}, discoveryv1.EndpointSlice{}
+			rules := strategy{kind: row(t, test.obj)}
+			rules.PrepareForCreate(t.Context(), test.obj)
+			old := test.obj.DeepCopyObject()
+			test.change()
+			rules.PrepareForUpdate(t.Context(), test.obj, old)
+			want := int64(1)
+			if test.counts {
+				want = 2
+			}
+			if got := accessor(test.obj).GetGeneration(); got != want {
+				t.Errorf("generation %d, want %d", got, want)
+			}
+		})
+	}
+}
+
+func TestNames(t *testing.T) {
+	for _, test := range []struct {
+		obj  runtime.Object
+		name string
+		ok   bool
+	}{
+		{&corev1.Pod{}, "a.b-c", true}, {&corev1.Pod{}, "A", false},
+		{&corev1.Service{}, "1a", true}, {&corev1.Service{}, "a.b", false},
+		{&corev1.Namespace{}, "a.b", false},
+		{&appsv1.StatefulSet{}, "a.b", false},
+		{&rbacv1.ClusterRole{}, "system:Any_thing", true}, {&rbacv1.ClusterRole{}, "a/b", false},
+	} {
+		k := row(t, test.obj)
+		accessor(test.obj).SetName(test.name)
+		if k.namespaced {
+			accessor(test.obj).SetNamespace("default")
+		}
+		if errs := (strategy{kind: k}).Validate(t.Context(), test.obj); (len(errs) == 0) != test.ok {
+			t.Errorf("%s %q: %v", k.resource, test.name, errs)
+		}
+	}
+	held := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "b", Finalizers: []string{"orphan", "a.b/c"}}}
+	rules := strategy{kind: row(t, held)}
+	if errs := rules.Validate(t.Context(), held); len(errs) != 0 {
+		t.Error(errs)
+	}
+	held.Finalizers = []string{"nonsense"}
+	if errs := rules.Validate(t.Context(), held); len(errs) != 1 {
+		t.Errorf("a finalizer without a domain: %v", errs)
+	}
+}
+
+func TestQOSClass(t *testing.T) {
+	list := func(cpu, memory string) corev1.ResourceList {
+		return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
+	}
+	full := corev1.ResourceRequirements{Requests: list("1", "1Gi"), Limits: list("1", "1Gi")}
+	for want, containers := range map[corev1.PodQOSClass][]corev1.ResourceRequirements{
+		corev1.PodQOSBestEffort: {{}, {}},
+		corev1.PodQOSBurstable:  {full, {}},
+		corev1.PodQOSGuaranteed: {full, full},
+	} {
+		var spec corev1.PodSpec
+		for _, resources := range containers {
+			spec.Containers = append(spec.Containers, corev1.Container{Resources: resources})
+		}
+		if got := qosClass(&spec); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	less := full
+	less.Requests = list("500m", "1Gi")
+	if got := qosClass(&corev1.PodSpec{Containers: []corev1.Container{{Resources: less}}}); got != corev1.PodQOSBurstable {
+		t.Errorf("requests below limits make %s", got)
+	}
+}
+
+func TestPullPolicy(t *testing.T) {
+	for image, want := range map[string]corev1.PullPolicy{
+		"nginx": corev1.PullAlways, "nginx:latest": corev1.PullAlways, "host:5000/nginx": corev1.PullAlways,
+		"nginx:1": corev1.PullIfNotPresent, "host:5000/nginx:1": corev1.PullIfNotPresent, "nginx@sha256:00": corev1.PullIfNotPresent,
+	} {
+		if got := pullPolicy(image); got != want {
+			t.Errorf("%s: %s, want %s", image, got, want)
+		}
+	}
+}
+
+func TestDefaultsOfJobs(t *testing.T) {
+	r := newRegistry(t)
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "j", UID: "u"}}
+	r.Scheme.Default(job)
+	prepareJob(job)
+	if *job.Spec.Completions != 1 || *job.Spec.Parallelism != 1 || *job.Spec.BackoffLimit != 6 {
+		t.Errorf("the job's spec is %+v", job.Spec)
+	}
+	for _, label := range []string{batchv1.ControllerUidLabel, batchv1.JobNameLabel} {
+		if job.Spec.Template.Labels[label] == "" {
+			t.Errorf("the pods' labels are %v", job.Spec.Template.Labels)
+		}
+	}
+	if job.Spec.Selector.MatchLabels[batchv1.ControllerUidLabel] != "u" {
+		t.Errorf("the selector is %v", job.Spec.Selector)
+	}
+}
