@@ -1,45 +1,12 @@
 package storm
 
 import (
-	"math/rand/v2"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-
 	"github.com/keepwatch/keepwatch/test/follow"
-	"github.com/keepwatch/keepwatch/test/load"
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
 func TestMain(m *testing.M) { peer.Main(m) }
 
-// TestStreamThroughStorm follows 5,000 pods, 5,000 custom resources, and a
-// selection that objects enter and leave.
-func TestStreamThroughStorm(t *testing.T) {
-	server := peer.Kubernetes(t)
-	if err := load.DefineWidgets(t.Context(), server.Config()); err != nil {
-		t.Fatal(err)
-	}
-	client, err := kubernetes.NewForConfig(server.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
-	namespaces := client.CoreV1().Namespaces()
-	seed := rand.Uint64()
-	for name, storm := range map[string]follow.Storm{
-		"pods":     {Resource: load.Pods, Type: "pods", Make: load.SmallPod, Objects: 5000, Operations: 10_000},
-		"widgets":  {Resource: load.Widgets, Type: "widgets", Make: load.Widget, Objects: 5000, Operations: 10_000, HTTP1: true},
-		"selected": {Resource: load.Widgets, Type: "wd", Make: load.Widget, Objects: 500, Operations: 6000, Color: "red"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-			if _, err := namespaces.Create(t.Context(), ns, metav1.CreateOptions{}); err != nil {
-				t.Fatal(err)
-			}
-			storm.Namespace, storm.Seed = name, seed
-			storm.Run(t, server)
-		})
-	}
-}
+func TestStreamThroughStorm(t *testing.T) { follow.Storms(t, peer.Kubernetes(t)) }
