@@ -1,6 +1,7 @@
 package follow
 
 import (
+	"flag"
 	"math/rand/v2"
 	"testing"
 
@@ -11,6 +12,8 @@ import (
 	"github.com/keepwatch/keepwatch/test/load"
 	"github.com/keepwatch/keepwatch/test/peer"
 )
+
+var seedFlag = flag.Uint64("storm.seed", 0, "draw faults and changes as a run did that printed this seed; 0 draws anew")
 
 // Storms lets three storms pass over a server, one after the other: over 5,000
 // pods, over 5,000 custom resources, and over a selection that objects enter and
@@ -24,7 +27,10 @@ func Storms(t *testing.T, server *peer.Server) {
 		t.Fatal(err)
 	}
 	namespaces := client.CoreV1().Namespaces()
-	seed := rand.Uint64()
+	seed := *seedFlag
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
 	for name, storm := range map[string]Storm{
 		"pods":     {Resource: load.Pods, Type: "pods", Make: load.SmallPod, Objects: 5000, Operations: 10_000},
 		"widgets":  {Resource: load.Widgets, Type: "widgets", Make: load.Widget, Objects: 5000, Operations: 10_000, HTTP1: true},
