@@ -91,6 +91,7 @@ func newWatchCommand() *cobra.Command {
 		Short:                 "Print the objects of one resource type, and every change of them, without losing any",
 		Long:                  watchHelp,
 		Example:               watchExample,
+		ValidArgsFunction:     cobra.NoFileCompletions,
 		RunE:                  func(cmd *cobra.Command, args []string) error { return o.run(cmd, args) },
 	}
 	flags := cmd.Flags()

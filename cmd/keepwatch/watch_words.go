@@ -59,7 +59,7 @@ func decision(n reflector.Notice) string {
 	case reflector.Verify:
 		what = fmt.Sprintf("asking for the newest revision, then resuming at %d", n.Held)
 	case reflector.RelistNow:
-		what = "listing again, for the difference"
+		what = "listing again"
 	case reflector.ListAgain:
 		what = "going on with the list"
 	}

@@ -1,0 +1,431 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/keepwatch/keepwatch/stream"
+)
+
+// cluster is an API server in a process of its own, which the environment points
+// to for the time of a test.
+func cluster(t *testing.T) *kubernetes.Clientset {
+	t.Helper()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "kubeconfig")
+	startProcess(t, "serve", "--listen", "127.0.0.1:0", "--kubeconfig-out", file).awaitReady(t)
+	t.Setenv("KUBECONFIG", file)
+	t.Setenv("KUBECACHEDIR", filepath.Join(dir, "cache"))
+	config, err := clientcmd.BuildConfigFromFlags("", file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// configMap creates a ConfigMap in the namespace default.
+func configMap(t *testing.T, client kubernetes.Interface, name, app string) {
+	t.Helper()
+	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": app}}}
+	if _, err := client.CoreV1().ConfigMaps("default").Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func deleteConfigMap(t *testing.T, client kubernetes.Interface, name string) {
+	t.Helper()
+	if err := client.CoreV1().ConfigMaps("default").Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestWatch runs everything that needs a server on one.
+func TestWatch(t *testing.T) {
+	client := cluster(t)
+	t.Run("outputs", func(t *testing.T) { testWatchOutputs(t, client) })
+	t.Run("errors", testWatchErrors)
+	t.Run("goes on", func(t *testing.T) { testWatchGoesOn(t, client) })
+	t.Run("without a reader", func(t *testing.T) { testWatchWithoutReader(t, client) })
+	t.Run("full disk", testWatchFullDisk)
+}
+
+func TestWatchUsage(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none")) // all is said before anybody is asked
+	tests := []struct {
+		args []string
+		says string
+	}{
+		{nil, "give the type"},
+		{[]string{"pods,services"}, "run keepwatch once for each of pods,services"},
+		{[]string{"pods", "a", "b"}, `not "pods a b"`},
+		{[]string{"pods/a", "b"}, "one stream is of one resource type"},
+		{[]string{"pods/a", "pods/b"}, "one stream is of one resource type"},
+		{[]string{"pods/"}, "TYPE/NAME"},
+		{[]string{"/a"}, "TYPE/NAME"},
+		{[]string{"pods/a/b"}, "TYPE/NAME"},
+		{[]string{"pods", ""}, "TYPE/NAME"},
+		{[]string{"pods", "a", "-l", "x=y"}, "can't be combined"},
+		{[]string{"pods", "-l", "a=b=c"}, `--selector "a=b=c"`},
+		{[]string{"pods", "--field-selector", "a"}, `--field-selector "a"`},
+		{[]string{"pods", "--chunk-size=-1"}, "--chunk-size"},
+		{[]string{"pods", "--nonsense"}, "unknown flag"},
+		{[]string{"pods", "-o", "nonsense"}, `no output format "nonsense": give one of ndjson, table, wide`},
+		{[]string{"pods", "-o", "jsonpath={"}, "jsonpath"},
+		{[]string{"pods", "-o", "jsonpath"}, "template"},
+	}
+	for _, tt := range tests {
+		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {
+			code, stdout, stderr := execute(t, append([]string{"watch"}, tt.args...)...)
+			if code != 2 || stdout != "" || !strings.Contains(stderr, tt.says) {
+				t.Errorf("exit %d, stdout %q, stderr %q, want exit 2 and %q", code, stdout, stderr, tt.says)
+			}
+		})
+	}
+}
+
+func TestWatchHelp(t *testing.T) {
+	code, stdout, _ := execute(t, "watch", "--help")
+	if code != 0 {
+		t.Errorf("exit %d", code)
+	}
+	for _, text := range []string{
+		"--kubeconfig", "--context", "-n, --namespace", "--as ", "-A, --all-namespaces", "-l, --selector", "--field-selector",
+		"-o, --output", "--bookmarks", "--state", "--until-synced", "--chunk-size", "The stream itself never times out",
+		`{"type":"SYNCED"`, `{"type":"GAP"`, "Exit codes: 0", "first bookmark",
+	} {
+		if !strings.Contains(stdout, text) {
+			t.Errorf("the help lacks %q", text)
+		}
+	}
+}
+
+// testWatchOutputs lists once, in every format.
+func testWatchOutputs(t *testing.T, client kubernetes.Interface) {
+	configMap(t, client, "one", "x")
+	configMap(t, client, "two", "y")
+	defer deleteConfigMap(t, client, "one")
+	defer deleteConfigMap(t, client, "two")
+	tests := []struct {
+		args   []string
+		stdout []string // lines; "…" at the end of one stands for anything
+		stderr string
+	}{
+		{[]string{"cm"}, []string{`{"type":"ADDED","revision":"…`, `{"type":"ADDED","revision":"…`, `{"type":"SYNCED","revision":"…`}, ""},
+		{[]string{"configmaps", "one"}, []string{`{"type":"ADDED","revision":"…`, `{"type":"SYNCED","revision":"…`}, ""},
+		{[]string{"configmap/one", "-o", "name"}, []string{"configmap/one"}, "configmaps: synced at …, objects: 1"},
+		{[]string{"ConfigMap", "-l", "app=y", "-o", "name"}, []string{"configmap/two"}, "configmaps: synced at …, objects: 1"},
+		{[]string{"cm", "--field-selector", "metadata.name!=two", "-o", "name"}, []string{"configmap/one"}, "objects: 1"},
+		{[]string{"cm", "one", "--field-selector", "metadata.namespace=other", "-o", "name"}, nil, "objects: 0"},
+		{[]string{"cm", "-n", "kube-system", "-o", "name"}, nil, "objects: 0"},
+		{[]string{"cm", "--chunk-size", "1", "-o", "name"}, []string{"configmap/one", "configmap/two"}, "objects: 2"},
+		{[]string{"cm", "--chunk-size", "0", "-o", "name"}, []string{"configmap/one", "configmap/two"}, "objects: 2"},
+		{[]string{"deploy.apps", "-o", "name"}, nil, "deployments.apps: synced"},
+		{[]string{"deployments.v1.apps"}, []string{`{"type":"SYNCED","revision":"…`}, ""},
+		{[]string{"ns", "-n", "nowhere", "-o", "name"}, []string{"namespace/default", "namespace/kube-system"}, "objects: 2"},
+		{[]string{"cm", "-o", "table"}, []string{"NAME   DATA   AGE", "one    0      …", "two    0      …"}, "objects: 2"},
+		{[]string{"cm", "-A", "-o", "wide"}, []string{"NAMESPACE   NAME   DATA   AGE", "default     one    0      …", "default     two    0      …"}, "objects: 2"},
+		{[]string{"cm", "-o", "table", "--output-watch-events"}, []string{"EVENT   …", "ADDED      one    0      …", "ADDED      two    0      …"}, "objects: 2"},
+		{[]string{"cm", "-o", `jsonpath={.metadata.name}{"\n"}`}, []string{"one", "two"}, "objects: 2"},
+		{[]string{"cm", "--template", `{{.metadata.name}}{{"\n"}}`}, []string{"one", "two"}, "objects: 2"},
+		{[]string{"cm", "two", "-o", "yaml"}, []string{
+			"apiVersion: v1", "kind: ConfigMap", "metadata:", "  creationTimestamp: …", "  labels:", "    app: \"y\"",
+			"  name: two", "  namespace: default", "  resourceVersion: …", "  uid: …",
+		}, "objects: 1"},
+	}
+	for _, tt := range tests {
+		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {
+			code, stdout, stderr := execute(t, append([]string{"watch", "--until-synced"}, tt.args...)...)
+			if code != 0 {
+				t.Errorf("exit %d: %s", code, stderr)
+			}
+			var lines []string
+			for l := range strings.Lines(stdout) {
+				lines = append(lines, strings.TrimRight(l, " \n"))
+			}
+			if !slices.EqualFunc(lines, tt.stdout, like) {
+				t.Errorf("stdout\n%s\nwant\n%s", stdout, strings.Join(tt.stdout, "\n"))
+			}
+			if before, after, _ := strings.Cut(tt.stderr, "…"); !strings.Contains(stderr, before) || !strings.Contains(stderr, after) {
+				t.Errorf("stderr %q, want %q", stderr, tt.stderr)
+			}
+		})
+	}
+}
+
+func like(got, want string) bool {
+	if begin, ok := strings.CutSuffix(want, "…"); ok {
+		return strings.HasPrefix(got, begin)
+	}
+	return got == want
+}
+
+func testWatchErrors(t *testing.T) {
+	tests := []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"nonsense"}, 1, `the server doesn't have a resource type "nonsense"`},
+		{[]string{"pods.example.org"}, 1, `the server doesn't have a resource type "pods" in group "example.org"`},
+		{[]string{"pods", "x", "-A"}, 2, "can't be named in all namespaces"},
+		{[]string{"pods", "--field-selector", "spec.nonsense=1"}, 1, "field label not supported: spec.nonsense"},
+		{[]string{"pods", "--context", "nonsense"}, 1, `context "nonsense" does not exist`},
+		{[]string{"pods", "--kubeconfig", "/nonexistent"}, 1, "/nonexistent"},
+		{[]string{"pods", "-s", "https://127.0.0.1:1"}, 1, "connection refused"},
+		{[]string{"pods", "--token", "nonsense", "--cache-dir", "fresh"}, 1, "credentials"},
+		{[]string{"pods", "--state", "/dev/null/state"}, 1, "state directory"},
+	}
+	for _, tt := range tests {
+		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {
+			if i := slices.Index(tt.args, "fresh"); i > 0 {
+				tt.args[i] = t.TempDir()
+			}
+			code, stdout, stderr := execute(t, append([]string{"watch"}, tt.args...)...)
+			if code != tt.code || stdout != "" || !strings.Contains(stderr, tt.says) {
+				t.Errorf("exit %d, stdout %q, stderr %q, want %q", code, stdout, stderr, tt.says)
+			}
+			if last := stderr[strings.LastIndex(strings.TrimSuffix(stderr, "\n"), "\n")+1:]; !strings.HasPrefix(last, "keepwatch: ") && tt.code == 1 {
+				t.Errorf("the last line is %q", last)
+			}
+		})
+	}
+}
+
+// startWatch starts `keepwatch watch` in a process of its own.
+func startWatch(t *testing.T, stdout *os.File, args ...string) *process {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &process{Cmd: exec.Command(self, append([]string{"watch"}, args...)...), stderr: &output{}, ended: make(chan error, 1)}
+	p.Env = append(os.Environ(), "KEEPWATCH_TEST_AS_MAIN=1")
+	p.Stdout, p.Stderr = stdout, p.stderr
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { p.ended <- p.Wait() }()
+	t.Cleanup(func() { p.Process.Kill() })
+	return p
+}
+
+// appending opens a file as `>>` does.
+func appending(t *testing.T, name string) *os.File {
+	t.Helper()
+	file, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { file.Close() })
+	return file
+}
+
+// told are the events in a file in few words, without repetitions. What is
+// killed may not have committed what it told last.
+func told(t *testing.T, name string) []string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told []string
+	seen := map[string]bool{}
+	for l := range bytes.Lines(text) {
+		var line struct {
+			Type, ID string
+			Object   struct{ Metadata struct{ Name string } }
+		}
+		if err := json.Unmarshal(l, &line); err != nil {
+			told = append(told, "broken")
+		} else if line.ID != "" && !seen[line.ID] {
+			seen[line.ID] = true
+			told = append(told, line.Type+" "+line.Object.Metadata.Name)
+		}
+	}
+	return told
+}
+
+// awaitTold waits until a file says what is wanted.
+func awaitTold(t *testing.T, p *process, name string, want ...string) {
+	t.Helper()
+	for end := time.Now().Add(deadline); time.Now().Before(end); {
+		if slices.Equal(told(t, name), want) {
+			return
+		}
+		select {
+		case err := <-p.ended:
+			t.Fatalf("it ended (%v): %s", err, p.stderr)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	t.Fatalf("told %q, want %q; stderr %s", told(t, name), want, p.stderr)
+}
+
+// testWatchGoesOn is a stream to a file through kill -9, SIGTERM and SIGINT, with
+// a deletion while it is down.
+func testWatchGoesOn(t *testing.T, client kubernetes.Interface) {
+	dir := t.TempDir()
+	file, state := filepath.Join(dir, "out"), filepath.Join(dir, "state")
+	out := appending(t, file)
+	configMap(t, client, "one", "x")
+
+	p := startWatch(t, out, "cm", "--state", state)
+	configMap(t, client, "two", "x")
+	awaitTold(t, p, file, "ADDED one", "ADDED two")
+	for _, args := range [][]string{{"cm"}, {"cm", "-A"}, {"pods"}} {
+		code, _, stderr := execute(t, append([]string{"watch", "--state", state}, args...)...)
+		if want := "keepwatch: state directory " + state + " is in use by another keepwatch\n"; code != 1 || stderr != want {
+			t.Errorf("a second one: exit %d, %q", code, stderr)
+		}
+	}
+	p.Process.Kill()
+	<-p.ended
+
+	// A kill can leave an incomplete line behind.
+	if _, err := out.WriteString(`{"type":"ADD`); err != nil {
+		t.Fatal(err)
+	}
+	deleteConfigMap(t, client, "two")
+	p = startWatch(t, out, "cm", "--state", state)
+	want := []string{"ADDED one", "ADDED two", "broken", "DELETED two"}
+	awaitTold(t, p, file, want...)
+	configMap(t, client, "three", "x")
+	want = append(want, "ADDED three")
+	awaitTold(t, p, file, want...)
+	p.Process.Signal(syscall.SIGTERM)
+	if code := p.exit(t); code != 0 || p.stderr.String() != "" {
+		t.Errorf("after SIGTERM: exit %d, stderr %q", code, p.stderr)
+	}
+
+	p = startWatch(t, out, "cm", "--state", state)
+	deleteConfigMap(t, client, "one")
+	want = append(want, "DELETED one")
+	awaitTold(t, p, file, want...)
+	p.Process.Signal(os.Interrupt)
+	if code := p.exit(t); code != 130 || p.stderr.String() != "" {
+		t.Errorf("after SIGINT: exit %d, stderr %q", code, p.stderr)
+	}
+
+	for _, args := range [][]string{{"cm", "-A"}, {"pods"}, {"cm", "-l", "app=x"}, {"cm", "one"}} {
+		code, _, stderr := execute(t, append([]string{"watch", "--state", state}, args...)...)
+		if code != 1 || !strings.Contains(stderr, "belongs to another stream: it is of configmaps in namespace default of cluster") {
+			t.Errorf("another stream %v: exit %d, %q", args, code, stderr)
+		}
+	}
+}
+
+// testWatchWithoutReader: who does not read must not keep the stream from
+// ending.
+func testWatchWithoutReader(t *testing.T, client kubernetes.Interface) {
+	for i := range 40 {
+		o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("large-", i)}, Data: map[string]string{"x": strings.Repeat("x", 10_000)}}
+		if _, err := client.CoreV1().ConfigMaps("kube-system").Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	p := startWatch(t, w, "cm", "-n", "kube-system")
+	w.Close()
+	if _, err := bufio.NewReaderSize(r, 16).ReadByte(); err != nil { // it writes
+		t.Fatal(err)
+	}
+	p.Process.Signal(syscall.SIGTERM)
+	if code := p.exit(t); code != 0 {
+		t.Errorf("exit %d: %s", code, p.stderr)
+	}
+}
+
+func testWatchFullDisk(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip("no device that is always full")
+	}
+	defer full.Close()
+	p := startWatch(t, full, "ns")
+	if code := p.exit(t); code != 1 || !strings.Contains(p.stderr.String(), "keepwatch: write the output: write /dev/stdout: no space left on device") {
+		t.Errorf("exit %d, stderr %q", code, p.stderr)
+	}
+}
+
+// fakeAPI serves documents by path, and answers 404 with a Status elsewhere.
+func fakeAPI(t *testing.T, documents map[string]string) *httptest.Server {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		text, ok := documents[r.URL.Path]
+		if !ok {
+			text = status(404, "NotFound", "the server could not find the requested resource")
+		}
+		var s metav1.Status
+		if err := json.Unmarshal([]byte(text), &s); err == nil && s.Code != 0 {
+			w.WriteHeader(int(s.Code))
+		}
+		io.WriteString(w, text)
+	}))
+	t.Cleanup(server.Close)
+	t.Setenv("KUBECACHEDIR", t.TempDir())
+	return server
+}
+
+func status(code int, reason, message string) string {
+	return fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d,"message":%q}`, reason, code, message)
+}
+
+// TestWatchForbidden ends with the server's sentence when the first list is
+// refused.
+func TestWatchForbidden(t *testing.T) {
+	const sentence = `pods is forbidden: User "nobody" cannot list resource "pods" in API group "" in the namespace "default"`
+	server := fakeAPI(t, map[string]string{
+		"/api":                            `{"kind":"APIVersions","versions":["v1"]}`,
+		"/apis":                           `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`,
+		"/api/v1":                         `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"pods","singularName":"pod","namespaced":true,"kind":"Pod","verbs":["list","watch"]}]}`,
+		"/api/v1/namespaces/default/pods": status(403, "Forbidden", sentence),
+	})
+	code, stdout, stderr := execute(t, "watch", "pods", "-s", server.URL)
+	if code != 1 || stdout != "" || !strings.HasSuffix(stderr, sentence+"\n") {
+		t.Errorf("exit %d, stdout %q, stderr %q", code, stdout, stderr)
+	}
+}
+
+func TestWatchIdentity(t *testing.T) {
+	target := func(server *httptest.Server) *watchTarget {
+		return &watchTarget{config: &rest.Config{Host: server.URL}}
+	}
+	known := fakeAPI(t, map[string]string{
+		"/api/v1/namespaces/kube-system": `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"kube-system","uid":"u-1"}}`,
+	})
+	if got, want := target(known).identity(t.Context()).Cluster, (stream.Cluster{UID: "u-1", Server: known.URL}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	hidden := fakeAPI(t, map[string]string{"/api/v1/namespaces/kube-system": status(403, "Forbidden", "no")})
+	if got, want := target(hidden).identity(t.Context()).Cluster, (stream.Cluster{Server: hidden.URL}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}

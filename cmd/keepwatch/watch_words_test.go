@@ -1,0 +1,110 @@
+package main
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/reflector"
+	"github.com/keepwatch/keepwatch/stream"
+)
+
+func TestWordsOfNotices(t *testing.T) {
+	failure := func(kind keepwatch.FailureKind) *keepwatch.Failure {
+		return keepwatch.Failed(kind, "watch pods: connection reset by peer")
+	}
+	tests := []struct {
+		notice reflector.Notice
+		want   string
+	}{
+		{reflector.Notice{Failure: failure(keepwatch.Unreachable), Verdict: reflector.Resume, Held: 1234, Wait: 1234567890},
+			"keepwatch: watch pods: connection reset by peer; resuming at 1234 in 1.2s\n"},
+		{reflector.Notice{Failure: failure(keepwatch.Ended), Verdict: reflector.Resume, Held: 1234},
+			"keepwatch: watch pods: connection reset by peer; resuming at 1234\n"},
+		{reflector.Notice{Failure: failure(keepwatch.Idle), Verdict: reflector.Verify, Held: 1234},
+			"keepwatch: watch pods: connection reset by peer; asking for the newest revision, then resuming at 1234\n"},
+		{reflector.Notice{Failure: failure(keepwatch.Expired), Verdict: reflector.RelistNow, Wait: time.Second},
+			"keepwatch: watch pods: connection reset by peer; listing again in 1s\n"},
+		{reflector.Notice{Failure: failure(keepwatch.Throttled), Verdict: reflector.ListAgain, Wait: 5 * time.Second},
+			"keepwatch: watch pods: connection reset by peer; going on with the list in 5s\n"},
+		{reflector.Notice{Failure: failure(keepwatch.StreamingListUnsupported), Verdict: reflector.ListAgain},
+			"keepwatch: watch pods: connection reset by peer; listing in pages\n"},
+		{reflector.Notice{Failure: failure(keepwatch.Forbidden), Verdict: reflector.Stop}, ""},
+		{reflector.Notice{Listed: 500}, ""}, // not on a terminal
+	}
+	for _, tt := range tests {
+		var out bytes.Buffer
+		newWords(&out, &out, "pods").notice(tt.notice)
+		if out.String() != tt.want {
+			t.Errorf("said %q, want %q", &out, tt.want)
+		}
+	}
+}
+
+func TestWordsOnATerminal(t *testing.T) {
+	const erase = "\r\x1b[K"
+	var out bytes.Buffer
+	w := &words{out: &out, resource: "pods", live: true}
+	start := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
+	expect := func(want string) {
+		t.Helper()
+		if out.String() != want {
+			t.Errorf("said %q, want %q", &out, want)
+		}
+		out.Reset()
+	}
+	w.notice(reflector.Notice{Time: start, Listed: 500, Remaining: 40_700})
+	expect(erase + "listing pods 500 of 41,200")
+	w.notice(reflector.Notice{Time: start.Add(progressEvery / 2), Listed: 1000})
+	expect("")
+	w.notice(reflector.Notice{Time: start.Add(progressEvery), Listed: 1_234_567})
+	expect(erase + "listing pods 1,234,567")
+	w.notice(reflector.Notice{Time: start.Add(time.Second), Failure: keepwatch.Failed(keepwatch.Unreachable, "reset"), Verdict: reflector.ListAgain})
+	expect(erase + "keepwatch: reset; going on with the list\n")
+	w.notice(reflector.Notice{Time: start.Add(time.Second), Listed: 500})
+	expect(erase + "listing pods 500")
+
+	s := &narrator{Sink: stream.NDJSON(&bytes.Buffer{}, "pods"), words: w}
+	if err := s.Write(stream.Synced{Revision: 7, Count: 500}); err != nil {
+		t.Fatal(err)
+	}
+	expect(erase)
+}
+
+func TestNarrator(t *testing.T) {
+	for _, tt := range []struct {
+		message stream.Message
+		want    string
+	}{
+		{stream.Synced{Revision: 7, Count: 41200}, "keepwatch: pods: synced at 7, objects: 41,200\n"},
+		{stream.Gap{From: 7, To: 9, Reason: keepwatch.GapExpired}, "keepwatch: pods: the history from 7 to 9 is gone (expired), the difference follows\n"},
+		{stream.Bookmark{Revision: 9}, ""},
+	} {
+		for _, aloud := range []bool{true, false} {
+			var out, data bytes.Buffer
+			s := &narrator{Sink: stream.NDJSON(&data, "pods"), words: newWords(&out, &data, "pods"), aloud: aloud}
+			if err := s.Write(tt.message); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Flush(); err != nil {
+				t.Fatal(err)
+			}
+			want := tt.want
+			if !aloud {
+				want = ""
+			}
+			if out.String() != want || data.Len() == 0 {
+				t.Errorf("%v, aloud %v: said %q, want %q; %d bytes of data", tt.message, aloud, &out, want, data.Len())
+			}
+		}
+	}
+}
+
+func TestGrouped(t *testing.T) {
+	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", 41200: "41,200", 1234567: "1,234,567"} {
+		if got := grouped(n); got != want {
+			t.Errorf("%d is %s, want %s", n, got, want)
+		}
+	}
+}
