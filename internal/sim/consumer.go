@@ -37,19 +37,25 @@ func (c *consumer) run(ctx context.Context) {
 		if life == nil {
 			return
 		}
-		c.arrive(life)
+		if !c.arrive(life) {
+			continue
+		}
 		if !c.follow(ctx, life) || !sleep(ctx, c.phase) {
 			return // it never comes back in the instant in which it left
 		}
 	}
 }
 
-// arrive makes the cursor one of the life's store: one from elsewhere is in the
-// current epoch. Nothing tells what epoch it was in elsewhere, so that nobody
-// should keep a cursor when the source was restored.
-func (c *consumer) arrive(l *life) {
+// arrive makes the cursor one of the life's store, once that has a state: one
+// from elsewhere is in the current epoch. Nothing tells what epoch it was in
+// elsewhere, so that nobody should keep a cursor when the source was restored. It
+// reports false when the life ended meanwhile.
+func (c *consumer) arrive(l *life) bool {
 	if l == c.life {
-		return
+		return true
+	}
+	if _, err := l.store.Watch(store.Cursor{}, store.Filter{}).Next(l.ctx); err != nil || !sleep(l.ctx, c.phase) {
+		return false
 	}
 	c.life = l
 	r := c.cursor.Revision
@@ -61,6 +67,7 @@ func (c *consumer) arrive(l *life) {
 		c.cursor = store.Cursor{Epoch: l.store.Snapshot().Cursor().Epoch, Revision: r}
 		c.marks = []store.Cursor{c.cursor}
 	}
+	return true
 }
 
 // forget makes the consumer begin with nothing.

@@ -80,6 +80,7 @@ func (p *process) begin(ctx context.Context) *life {
 func (p *process) reflect(l *life) (asked bool) {
 	ctx, cancel := context.WithCancelCause(l.ctx)
 	defer cancel(nil)
+	p.source.lies.interrupt()
 	r := reflector.New(p.mutant.source(p.source), p.mutant.target(l.store), reflector.Options{
 		StartupDeadline: p.settings.Startup, Paged: p.settings.Paged, Seed: p.settings.Seed, Observe: p.observe,
 	})
@@ -125,7 +126,6 @@ func (p *process) restart(keep bool) {
 	end := l.end
 	if keep {
 		end = l.rerun
-		p.source.lies.interrupt()
 	}
 	p.mu.Unlock()
 	if end != nil {
