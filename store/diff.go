@@ -1,56 +1,39 @@
 package store
 
-// diff calls yield for every key whose entry differs between two trees, in key
-// order: before is the zero entry where a has none, after where b has none. Nodes
-// that the trees share are skipped, so that it costs what has changed since, times
-// the height, and not what there is.
-func diff(a, b tree, yield func(before, after entry)) {
+import "github.com/keepwatch/keepwatch"
+
+// diff calls yield for every key whose object differs between two trees, in key
+// order: before is nil where a has none, after where b has none. Nodes that the
+// trees share are skipped, so that it costs what has changed since, times the
+// height, and not what there is.
+func diff(a, b tree, yield func(before, after *entry)) {
 	x, y := walkFrom(a), walkFrom(b)
-	for len(x) > 0 || len(y) > 0 {
-		switch {
-		case len(y) == 0:
-			x.all(func(e entry) { yield(e, entry{}) })
-		case len(x) == 0:
-			y.all(func(e entry) { yield(entry{}, e) })
-		default:
-			step(&x, &y, yield)
-		}
+	for len(x) > 0 && len(y) > 0 {
+		step(&x, &y, yield)
 	}
+	x.rest(func(e *entry) { yield(e, nil) })
+	y.rest(func(e *entry) { yield(nil, e) })
 }
 
-// step compares what two walks stand before.
-func step(x, y *walk, yield func(before, after entry)) {
+// step deals with what two walks stand before, or opens it where it can't be
+// compared as it is.
+func step(x, y *walk, yield func(before, after *entry)) {
 	a, b := x.top(), y.top()
 	switch {
-	case a.node != nil && a.node == b.node:
+	case a == b:
 		x.pop()
 		y.pop()
-	case a.node == nil && b.node == nil:
-		c := a.entry.key.Compare(b.entry.key)
-		if c < 0 {
-			yield(a.entry, entry{})
-		} else if c > 0 {
-			yield(entry{}, b.entry)
-		} else if a.entry.object != b.entry.object {
-			yield(a.entry, b.entry)
+	case a.high().Compare(b.low()) < 0:
+		x.skip(func(e *entry) { yield(e, nil) })
+	case b.high().Compare(a.low()) < 0:
+		y.skip(func(e *entry) { yield(nil, e) })
+	case a.single() && b.single():
+		if a.entry() != b.entry() && a.entry().object != b.entry().object {
+			yield(a.entry(), b.entry())
 		}
-		if c <= 0 {
-			x.pop()
-		}
-		if c >= 0 {
-			y.pop()
-		}
-	// Open what can't be compared as it is: of two overlapping nodes the higher
-	// one, of two that don't overlap the one that comes first.
-	case a.node == nil:
-		y.open()
-	case b.node == nil:
-		x.open()
-	case a.node.high().Compare(b.node.low) < 0:
-		x.open()
-	case b.node.high().Compare(a.node.low) < 0:
-		y.open()
-	default:
+		x.pop()
+		y.pop()
+	default: // they overlap: open the higher one
 		if a.height >= b.height {
 			x.open()
 		}
@@ -60,12 +43,23 @@ func step(x, y *walk, yield func(before, after entry)) {
 	}
 }
 
-// stone is what a walk has yet to visit: a node, or one entry of an opened
-// segment.
+// stone is what a walk has yet to visit: a node, or one entry of a segment.
 type stone struct {
 	node   *node
-	height int
-	entry  entry
+	height int // of the node above its segments; -1 for an entry
+	index  int // of the entry
+}
+
+func (s stone) single() bool  { return s.height < 0 }
+func (s stone) entry() *entry { return s.node.entries[s.index] }
+
+func (s stone) low() keepwatch.Key { return s.node.keys.list[s.index] }
+
+func (s stone) high() keepwatch.Key {
+	if s.single() {
+		return s.low()
+	}
+	return s.node.high()
 }
 
 // walk is a path through a tree in key order; the last stone is the next.
@@ -89,22 +83,34 @@ func (w *walk) pop()      { *w = (*w)[:len(*w)-1] }
 func (w *walk) open() {
 	s := w.top()
 	w.pop()
-	for i := len(s.node.children) - 1; i >= 0; i-- {
-		*w = append(*w, stone{node: s.node.children[i], height: s.height - 1})
-	}
-	for i := len(s.node.entries) - 1; i >= 0; i-- {
-		*w = append(*w, stone{entry: s.node.entries[i]})
+	for i := len(s.node.keys.list) - 1; i >= 0; i-- {
+		if s.node.leaf() {
+			*w = append(*w, stone{node: s.node, height: -1, index: i})
+		} else {
+			*w = append(*w, stone{node: s.node.children[i], height: s.height - 1})
+		}
 	}
 }
 
-// all visits the rest of the walk.
-func (w *walk) all(yield func(entry)) {
-	for len(*w) > 0 {
-		if s := w.top(); s.node != nil {
-			w.open()
-		} else {
-			w.pop()
-			yield(s.entry)
+// skip visits the next stone as a whole.
+func (w *walk) skip(yield func(*entry)) {
+	s := w.top()
+	w.pop()
+	if s.single() {
+		yield(s.entry())
+		return
+	}
+	s.node.all(func(entries []*entry) bool {
+		for _, e := range entries {
+			yield(e)
 		}
+		return true
+	})
+}
+
+// rest visits everything.
+func (w *walk) rest(yield func(*entry)) {
+	for len(*w) > 0 {
+		w.skip(yield)
 	}
 }

@@ -2,176 +2,189 @@ package store
 
 import (
 	"slices"
+	"sync/atomic"
 
 	"github.com/keepwatch/keepwatch"
 )
 
 // editor makes a new tree out of an old one by path copying: a node is copied
 // when it is first changed and then belongs to the editor, which changes it in
-// place until tree publishes it. What is not touched stays shared.
-type editor struct{ root *node }
+// place until publish ends it. What is not touched stays shared.
+type editor struct {
+	root   *node
+	number uint64
+}
+
+// editors numbers the editors of all stores.
+var editors atomic.Uint64
 
 // edit begins a new tree that is equal to t.
-func (t tree) edit() *editor { return &editor{root: t.root} }
+func (t tree) edit() editor { return editor{root: t.root, number: editors.Add(1)} }
 
 // publish returns the edited tree. The editor must not be used after that.
 func (ed *editor) publish() tree {
 	t := tree{ed.root}
-	ed.root = nil
+	*ed = editor{}
 	return t
 }
 
-// get finds the entry of key as edited so far.
-func (ed *editor) get(key keepwatch.Key) (entry, bool) {
-	e, _, ok := tree{ed.root}.get(key)
-	return e, ok
-}
+// seek finds the place of key as edited so far; it holds until the next edit.
+func (ed *editor) seek(key keepwatch.Key) place { return tree{ed.root}.seek(key) }
 
 // own returns n itself if it is the editor's, else a copy that is.
 func (ed *editor) own(n *node) *node {
-	if n.owner == ed {
+	if n.owner == ed.number {
 		return n
 	}
 	c := *n
-	c.owner = ed
+	c.owner = ed.number
 	c.entries, c.children = slices.Clone(n.entries), slices.Clone(n.children)
 	return &c
 }
 
-// put adds or replaces an entry.
-func (ed *editor) put(e entry) {
+// put adds an entry at the place of its key, or replaces the one there.
+func (ed *editor) put(p place, key keepwatch.Key, e *entry) {
 	if ed.root == nil {
-		ed.root = &node{owner: ed}
+		ed.root = ed.segment([]keepwatch.Key{key}, []*entry{e})
+		return
 	}
-	root, split := ed.putUnder(ed.root, e)
-	if split != nil {
-		root = ed.inner([]*node{root, split})
+	put := put{editor: *ed, place: p, key: key, entry: e}
+	root, right := put.under(ed.root, 0, true)
+	if right != nil {
+		root = ed.inner([]keepwatch.Key{root.low(), right.low()}, []*node{root, right})
 	}
 	ed.root = root
 }
 
-// putUnder returns the node that takes n's place, and a second one to its right
-// if it had to be split.
-func (ed *editor) putUnder(n *node, e entry) (*node, *node) {
-	n = ed.own(n)
-	n.newest = max(n.newest, e.object.Revision())
+// put is one put on its way through the tree.
+type put struct {
+	editor
+	place place
+	key   keepwatch.Key
+	entry *entry
+}
+
+// under returns the node that takes n's place, and a second one to its right if
+// it had to be split. edge says that n is on the right edge of the tree.
+func (p *put) under(n *node, level int, edge bool) (left, right *node) {
+	n = p.own(n)
+	n.newest = max(n.newest, p.entry.stored)
+	i := int(p.place.steps[level])
 	if n.leaf() {
-		i, found := n.find(e.key)
-		if found {
-			n.entries[i] = e
+		if p.place.entry != nil {
+			n.entries[i] = p.entry
 			return n, nil
 		}
-		n.entries = slices.Insert(n.entries, i, e)
-	} else {
-		i := n.child(e.key)
-		c, split := ed.putUnder(n.children[i], e)
-		n.children[i] = c
-		if split != nil {
-			n.children = slices.Insert(n.children, i+1, split)
-		}
+		n.count++
+		n.keys, n.entries = n.keys.insert(i, p.key), slices.Insert(n.entries, i, p.entry)
+		return p.fit(n, edge && i == len(n.entries)-1)
 	}
-	return ed.fit(n, e.key)
+	last := i == len(n.children)-1
+	n.count -= n.children[i].count
+	child, split := p.under(n.children[i], level+1, edge && last)
+	n.count += child.count
+	n.set(i, child)
+	if split == nil {
+		return n, nil
+	}
+	n.count += split.count
+	n.keys, n.children = n.keys.insert(i+1, split.low()), slices.Insert(n.children, i+1, split)
+	return p.fit(n, edge && last)
 }
 
 // fit splits n if it is too large. Where keys arrive in order, as they do in a
-// list, only the last one goes to the right, and the left node stays full.
-func (ed *editor) fit(n *node, key keepwatch.Key) (*node, *node) {
-	size := max(len(n.entries), len(n.children))
-	if size <= fanout {
-		n.measure()
+// list, they are appended at the tree's right edge: there only the last one goes
+// to the right, and the left node stays full.
+func (ed *editor) fit(n *node, appended bool) (left, right *node) {
+	keys := n.keys.list
+	if len(keys) <= fanout {
 		return n, nil
 	}
-	at := size / 2
-	if key == n.high() {
-		at = size - 1
+	at := len(keys) / 2
+	if appended {
+		at = len(keys) - 1
 	}
-	right := &node{owner: ed, newest: n.newest}
 	if n.leaf() {
-		right.entries = slices.Clone(n.entries[at:])
-		clear(n.entries[at:])
-		n.entries = n.entries[:at]
-	} else {
-		right.children = slices.Clone(n.children[at:])
-		clear(n.children[at:])
-		n.children = n.children[:at]
+		return ed.segment(keys[:at], n.entries[:at]), ed.segment(keys[at:], n.entries[at:])
 	}
-	n.measure()
-	right.measure()
-	return n, right
+	return ed.inner(keys[:at], n.children[:at]), ed.inner(keys[at:], n.children[at:])
 }
 
-// inner makes a node over children.
-func (ed *editor) inner(children []*node) *node {
-	n := &node{owner: ed, children: children}
+// segment makes a segment out of copies.
+func (ed *editor) segment(keys []keepwatch.Key, entries []*entry) *node {
+	n := &node{keys: newKeys(keys), entries: slices.Clone(entries), count: len(entries), owner: ed.number}
+	for _, e := range entries {
+		n.newest = max(n.newest, e.stored)
+	}
+	return n
+}
+
+// inner makes an inner node out of copies.
+func (ed *editor) inner(keys []keepwatch.Key, children []*node) *node {
+	n := &node{keys: newKeys(keys), children: slices.Clone(children), owner: ed.number}
 	for _, c := range children {
+		n.count += c.count
 		n.newest = max(n.newest, c.newest)
 	}
-	n.measure()
 	return n
 }
 
-// measure sets what follows from the entries or children.
-func (n *node) measure() {
-	if n.leaf() {
-		n.count = len(n.entries)
-		if n.count > 0 {
-			n.low = n.entries[0].key
-		}
-		return
-	}
-	n.count, n.low = 0, n.children[0].low
-	for _, c := range n.children {
-		n.count += c.count
+// set replaces the i-th child.
+func (n *node) set(i int, child *node) {
+	n.children[i] = child
+	if low := child.low(); n.keys.list[i] != low {
+		n.keys = n.keys.replace(i, low)
 	}
 }
 
-// remove takes key out, if it is there.
-func (ed *editor) remove(key keepwatch.Key) {
-	if _, ok := ed.get(key); !ok {
-		return
+// remove takes out the entry at a place.
+func (ed *editor) remove(p place) {
+	ed.root = ed.removeUnder(ed.root, p, 0)
+	for ed.root != nil && len(ed.root.children) == 1 {
+		ed.root = ed.root.children[0]
 	}
-	root := ed.removeUnder(ed.root, key)
-	for len(root.children) == 1 {
-		root = root.children[0]
-	}
-	if root.count == 0 {
-		root = nil
-	}
-	ed.root = root
 }
 
-// removeUnder returns the node that takes n's place. Invariant: key is below n.
-func (ed *editor) removeUnder(n *node, key keepwatch.Key) *node {
+// removeUnder returns the node that takes n's place, nil if nothing is left of it.
+func (ed *editor) removeUnder(n *node, p place, level int) *node {
+	if n.count == 1 {
+		return nil
+	}
 	n = ed.own(n)
+	n.count--
+	i := int(p.steps[level])
 	if n.leaf() {
-		i, _ := n.find(key)
-		n.entries = slices.Delete(n.entries, i, i+1)
-	} else {
-		i := n.child(key)
-		n.children[i] = ed.removeUnder(n.children[i], key)
-		ed.tidy(n, i)
+		n.keys, n.entries = n.keys.remove(i), slices.Delete(n.entries, i, i+1)
+		return n
 	}
-	n.measure()
+	if child := ed.removeUnder(n.children[i], p, level+1); child != nil {
+		n.set(i, child)
+		ed.join(n, i)
+	} else {
+		n.keys, n.children = n.keys.remove(i), slices.Delete(n.children, i, i+1)
+	}
 	return n
 }
 
-// tidy joins the i-th child with a neighbour when it has become small, so that
-// every node but the root stays at least a quarter full.
-func (ed *editor) tidy(n *node, i int) {
-	if max(len(n.children[i].entries), len(n.children[i].children)) >= fanout/4 || len(n.children) == 1 {
+// join unites the i-th child with a neighbour when it has become small.
+func (ed *editor) join(n *node, i int) {
+	if len(n.children[i].keys.list) >= fanout/4 || len(n.children) == 1 {
 		return
 	}
-	left := max(0, i-1)
-	a, b := ed.own(n.children[left]), n.children[left+1]
-	a.entries = append(a.entries, b.entries...)
-	if !b.leaf() {
-		a.children = append(a.children, b.children...)
+	i = max(0, i-1)
+	a, b := n.children[i], n.children[i+1]
+	keys := slices.Concat(a.keys.list, b.keys.list)
+	var both *node
+	if a.leaf() {
+		both = ed.segment(keys, slices.Concat(a.entries, b.entries))
+	} else {
+		both = ed.inner(keys, slices.Concat(a.children, b.children))
 	}
-	a.newest = max(a.newest, b.newest)
-	n.children = slices.Delete(n.children, left+1, left+2)
-	a, split := ed.fit(a, keepwatch.Key{})
-	n.children[left] = a
-	if split != nil {
-		n.children = slices.Insert(n.children, left+1, split)
+	left, right := ed.fit(both, false)
+	n.set(i, left)
+	if right != nil {
+		n.set(i+1, right)
+		return
 	}
+	n.keys, n.children = n.keys.remove(i+1), slices.Delete(n.children, i+1, i+2)
 }

@@ -2,17 +2,25 @@ package store
 
 import (
 	"context"
+	"slices"
 
 	"github.com/keepwatch/keepwatch"
 )
+
+// Equaler is implemented by objects that can compare their content. It is asked
+// only after a rewind, when equal revisions no longer mean equal content.
+type Equaler interface {
+	Equal(keepwatch.Object) bool
+}
 
 // replacement is a list on its way into the store. Readers see nothing of it
 // before the commit. Beyond the objects that differ it costs one bit for each
 // object held.
 type replacement struct {
-	*edition
-	store  *Store
-	reason keepwatch.GapReason
+	*edition // nil when the replacement has ended
+	store    *Store
+	relist   keepwatch.Relist
+	newest   keepwatch.Revision // of the objects that were put
 	// seen has a bit for each object of the base, by rank.
 	seen []uint64
 }
@@ -21,18 +29,32 @@ type replacement struct {
 // one replacement at a time, and no Apply until it is committed or discarded.
 func (s *Store) Replace(_ context.Context, relist keepwatch.Relist) (keepwatch.Replacement, error) {
 	base := s.Snapshot()
+	e := newEdition(base, relist.To)
 	r := &replacement{
-		edition: newEdition(base, relist.To), store: s, reason: relist.Reason,
+		edition: &e, store: s, relist: relist,
 		seen: make([]uint64, (base.Len()+63)/64),
 	}
-	if relist.Reason == keepwatch.GapRewind {
+	switch {
+	case base.revision == 0:
+	case relist.To == 0:
+		return nil, keepwatch.Failed(keepwatch.Broken, "a relist must know its revision")
+	case relist.Reason == keepwatch.GapRewind:
 		r.epoch++
+	case relist.To < base.revision:
+		return nil, keepwatch.Failed(keepwatch.StaleReplica,
+			"the list shows revision %d, but %d is held already", relist.To, base.revision)
 	}
 	return r, nil
 }
 
+// rewound reports whether the list belongs to another history than what is held.
+func (r *replacement) rewound() bool { return r.epoch != r.base.epoch }
+
 // Put takes the next objects of the list.
 func (r *replacement) Put(_ context.Context, objects []keepwatch.Object) error {
+	if r.edition == nil {
+		return ended()
+	}
 	for _, o := range objects {
 		if err := r.take(o); err != nil {
 			return err
@@ -41,55 +63,87 @@ func (r *replacement) Put(_ context.Context, objects []keepwatch.Object) error {
 	return nil
 }
 
+func ended() error { return keepwatch.Failed(keepwatch.Broken, "the list has ended already") }
+
 func (r *replacement) take(o keepwatch.Object) error {
+	if err := named(o); err != nil {
+		return err
+	}
 	key := o.Key()
-	if _, rank, ok := r.base.tree.get(key); ok {
+	if rank, ok := r.base.tree.rank(key); ok {
 		r.seen[rank/64] |= 1 << (rank % 64)
 	}
-	held, known := r.get(key)
+	r.newest = max(r.newest, o.Revision())
+	p := r.seek(key)
 	switch {
-	case !known || held.object.UID() != o.UID():
-	case r.unchanged(held.object, o):
+	case p.entry == nil:
+	case r.unchanged(p.object, o):
 		return nil
-	case o.Revision() < held.object.Revision() && r.epoch == r.base.epoch:
+	case o.Revision() < p.object.Revision() && !r.rewound():
 		return keepwatch.Failed(keepwatch.ProtocolViolation,
-			"the list shows %s at %d, but it was at %d already", key, o.Revision(), held.object.Revision())
+			"the list shows %s at %d, but it was at %d already", key, o.Revision(), p.object.Revision())
 	}
-	r.set(held, known, o, max(o.Revision(), r.revision))
+	r.set(p, o, max(o.Revision(), r.relist.To))
 	return nil
 }
 
 // unchanged reports whether o is what is held. Within an epoch the revision
 // tells; after a rewind the same number can be another write.
 func (r *replacement) unchanged(held, o keepwatch.Object) bool {
-	if held.Revision() != o.Revision() {
+	if held.UID() != o.UID() || held.Revision() != o.Revision() {
 		return false
 	}
-	if r.epoch == r.base.epoch {
+	if !r.rewound() {
 		return true
 	}
 	e, ok := o.(Equaler)
 	return ok && e.Equal(held)
 }
 
-// Commit publishes the list as one gap.
+// Commit publishes the list, and what it changes as one gap.
 func (r *replacement) Commit(_ context.Context, to keepwatch.Revision) error {
-	r.store.writing.Lock()
-	defer r.store.writing.Unlock()
-	r.revision = to
-	rank := 0
-	r.base.tree.from(keepwatch.Key{}, func(e entry) bool {
-		if r.seen[rank/64]&(1<<(rank%64)) == 0 {
-			r.delete(e, to, e.object)
+	if r.edition == nil {
+		return ended()
+	}
+	if to == 0 || r.relist.To != 0 && to != r.relist.To || r.newest > to {
+		return keepwatch.Failed(keepwatch.ProtocolViolation,
+			"a list begun at revision %d, with objects up to %d, can't be the state at %d", r.relist.To, r.newest, to)
+	}
+	e := r.edition
+	r.edition = nil
+	e.revision = to
+	r.sweep(e)
+	gap := keepwatch.Gap{From: e.base.revision, To: to, Reason: r.relist.Reason}
+	if e.base.revision == 0 {
+		return r.store.replace(e, gap)
+	}
+	e.compare()
+	if to == e.base.revision && e.epoch == e.base.epoch {
+		if len(e.changes) == 0 {
+			return nil
 		}
-		rank++
-		return true
-	})
-	r.store.publish(r.edition, keepwatch.Gap{
-		From: r.base.revision, To: to, Reason: r.reason, Changes: r.changes,
-	})
-	return nil
+		e.epoch++ // this revision was shown in another state
+	}
+	if to < e.base.revision {
+		e.restamp()
+	}
+	gap.Changes = slices.Clip(e.changes)
+	return r.store.replace(e, gap)
 }
 
-// Discard forgets the list.
-func (r *replacement) Discard() {}
+// Discard gives the list up.
+func (r *replacement) Discard() { r.edition = nil }
+
+// sweep deletes what was not put.
+func (r *replacement) sweep(e *edition) {
+	rank := 0
+	e.base.tree.all(func(entries []*entry) bool {
+		for _, held := range entries {
+			if r.seen[rank/64]&(1<<(rank%64)) == 0 {
+				e.unset(e.seek(held.object.Key()))
+			}
+			rank++
+		}
+		return true
+	})
+}

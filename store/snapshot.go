@@ -19,6 +19,10 @@ type Snapshot struct {
 // Revision is what the state is of; zero before the first list.
 func (s *Snapshot) Revision() keepwatch.Revision { return s.revision }
 
+// Cursor is the snapshot's place in the store's history: a watcher from there
+// goes on with what happened next.
+func (s *Snapshot) Cursor() Cursor { return Cursor{Epoch: s.epoch, Revision: s.revision} }
+
 // Len is the number of objects.
 func (s *Snapshot) Len() int { return s.tree.len() }
 
@@ -28,17 +32,24 @@ func (s *Snapshot) Digest() uint64 { return uint64(s.digest) }
 
 // Get returns the object of a key, in O(log n).
 func (s *Snapshot) Get(key keepwatch.Key) (keepwatch.Object, bool) {
-	e, _, ok := s.tree.get(key)
-	return e.object, ok
+	e := s.tree.get(key)
+	if e == nil {
+		return nil, false
+	}
+	return e.object, true
 }
 
 // All iterates over the objects in key order.
-func (s *Snapshot) All() iter.Seq[keepwatch.Object] { return s.From(keepwatch.Key{}) }
+func (s *Snapshot) All() iter.Seq[keepwatch.Object] {
+	return func(yield func(keepwatch.Object) bool) {
+		s.tree.all(func(entries []*entry) bool { return objects(entries, yield) })
+	}
+}
 
 // From iterates over the objects from a key on, in key order.
 func (s *Snapshot) From(key keepwatch.Key) iter.Seq[keepwatch.Object] {
 	return func(yield func(keepwatch.Object) bool) {
-		s.tree.from(key, func(e entry) bool { return yield(e.object) })
+		s.tree.from(key, func(entries []*entry) bool { return objects(entries, yield) })
 	}
 }
 
@@ -46,10 +57,27 @@ func (s *Snapshot) From(key keepwatch.Key) iter.Seq[keepwatch.Object] {
 // the others.
 func (s *Snapshot) Namespace(namespace string) iter.Seq[keepwatch.Object] {
 	return func(yield func(keepwatch.Object) bool) {
-		s.tree.from(keepwatch.Key{Namespace: namespace}, func(e entry) bool {
-			return e.key.Namespace == namespace && yield(e.object)
+		s.tree.from(keepwatch.Key{Namespace: namespace}, func(entries []*entry) bool {
+			last := len(entries) - 1
+			if entries[last].object.Key().Namespace == namespace {
+				return objects(entries, yield)
+			}
+			for last >= 0 && entries[last].object.Key().Namespace != namespace {
+				last--
+			}
+			objects(entries[:last+1], yield)
+			return false
 		})
 	}
+}
+
+func objects(entries []*entry, yield func(keepwatch.Object) bool) bool {
+	for _, e := range entries {
+		if !yield(e.object) {
+			return false
+		}
+	}
+	return true
 }
 
 // Diff is what turns s into later, in key order and O(changes · log n): a UID
@@ -57,22 +85,22 @@ func (s *Snapshot) Namespace(namespace string) iter.Seq[keepwatch.Object] {
 // revision is later's.
 func (s *Snapshot) Diff(later *Snapshot) []keepwatch.Change {
 	var changes []keepwatch.Change
-	diff(s.tree, later.tree, func(before, after entry) {
+	diff(s.tree, later.tree, func(before, after *entry) {
 		changes = append(changes, between(before, after, later.revision)...)
 	})
 	return changes
 }
 
 // between is the change from one entry to another of the same key, either of
-// which may be the zero entry.
-func between(before, after entry, deleted keepwatch.Revision) []keepwatch.Change {
+// which may be nil.
+func between(before, after *entry, deleted keepwatch.Revision) []keepwatch.Change {
 	switch {
-	case before.object == nil:
+	case before == nil:
 		return []keepwatch.Change{added(after.object)}
-	case after.object == nil:
-		return []keepwatch.Change{removed(before.object, deleted)}
+	case after == nil:
+		return []keepwatch.Change{removed(before.object, before.object, deleted)}
 	case before.object.UID() != after.object.UID():
-		return []keepwatch.Change{removed(before.object, deleted), added(after.object)}
+		return []keepwatch.Change{removed(before.object, before.object, deleted), added(after.object)}
 	}
 	return []keepwatch.Change{modified(before.object, after.object)}
 }
@@ -85,6 +113,7 @@ func modified(prior, o keepwatch.Object) keepwatch.Change {
 	return keepwatch.Change{Type: keepwatch.Modified, Revision: o.Revision(), Object: o, Prior: prior}
 }
 
-func removed(prior keepwatch.Object, at keepwatch.Revision) keepwatch.Change {
-	return keepwatch.Change{Type: keepwatch.Deleted, Revision: at, Object: prior, Prior: prior}
+// removed is a deletion; last is the final state, which may be newer than prior.
+func removed(prior, last keepwatch.Object, at keepwatch.Revision) keepwatch.Change {
+	return keepwatch.Change{Type: keepwatch.Deleted, Revision: at, Object: last, Prior: prior}
 }

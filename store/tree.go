@@ -1,62 +1,64 @@
 package store
 
-import (
-	"slices"
-	"sort"
-
-	"github.com/keepwatch/keepwatch"
-)
+import "github.com/keepwatch/keepwatch"
 
 // fanout bounds the entries of a segment and the children of a node. A write
 // copies one segment and one node a level: some dozens keep both the copies and
-// the tree's height small (three levels hold 262,144 objects).
-const fanout = 64
+// the tree's height small.
+const fanout = 32
 
-// entry is one object in the tree.
+// maxHeight bounds the levels of a tree: with a quarter of the fanout at each
+// they hold more than memory does.
+const maxHeight = 12
+
+// entry is one object in the tree. It never changes.
 type entry struct {
-	key    keepwatch.Key
 	object keepwatch.Object
-	// created is the revision at which this UID entered the store: exact when it
-	// came as a change, an upper bound when it came with a list.
-	created keepwatch.Revision
+	// created is the store's revision at which this UID entered it, and stored the
+	// one at which this state did: that of the change it came with, or of the list.
+	// The object's own revision may be lower than a list's, and must not be used in
+	// their place: a list may bring what history had lost.
+	created, stored keepwatch.Revision
 }
 
 // node is a subtree: a segment of entries, or an inner node.
 //
 // Invariants, for every node that is reachable from a published tree: it never
-// changes; exactly one of entries and children is non-empty; all segments have
-// the same depth; entries are in key order, each key once.
+// changes; exactly one of entries and children is non-empty, and keys is as long;
+// all segments have the same depth; every node but those on the right edge of the
+// tree is at least a quarter full.
 type node struct {
-	entries  []entry
+	keys     *keys // of the entries, or the lowest below each child
+	entries  []*entry
 	children []*node
-	low      keepwatch.Key // the lowest key below
-	count    int           // entries below
-	// newest is at least the highest object revision below. It may be too high
-	// after a removal; then a search for newer objects looks here in vain.
+	count    int // entries below
+	// newest is at least the highest stored revision below. It may be too high after
+	// a removal; then a search for newer objects looks here in vain.
 	newest keepwatch.Revision
-	// owner is the editor that made the node and may still change it.
-	owner *editor
+	// owner is the number of the editor that made the node and may still change it.
+	owner uint64
 }
 
 func (n *node) leaf() bool { return n.children == nil }
+
+// low is the lowest key below.
+func (n *node) low() keepwatch.Key { return n.keys.list[0] }
 
 // high is the highest key below.
 func (n *node) high() keepwatch.Key {
 	for !n.leaf() {
 		n = n.children[len(n.children)-1]
 	}
-	return n.entries[len(n.entries)-1].key
-}
-
-// find is the place of key among a segment's entries.
-func (n *node) find(key keepwatch.Key) (int, bool) {
-	return slices.BinarySearchFunc(n.entries, key, func(e entry, k keepwatch.Key) int { return e.key.Compare(k) })
+	return n.keys.list[len(n.keys.list)-1]
 }
 
 // child is the place of the child that holds key or would.
 func (n *node) child(key keepwatch.Key) int {
-	above := sort.Search(len(n.children), func(i int) bool { return n.children[i].low.Compare(key) > 0 })
-	return max(0, above-1)
+	i, found := n.keys.find(key)
+	if found {
+		return i
+	}
+	return max(0, i-1)
 }
 
 // tree is an immutable ordered map from key to entry. The zero value is empty.
@@ -69,11 +71,52 @@ func (t tree) len() int {
 	return t.root.count
 }
 
-// get finds an entry, and its rank: how many keys are lower.
-func (t tree) get(key keepwatch.Key) (e entry, rank int, ok bool) {
+// place is where a key is in a tree or would be.
+type place struct {
+	*entry                  // nil if the key is not there
+	steps  [maxHeight]uint8 // the child to take at each level, and the index in the segment
+}
+
+func (t tree) seek(key keepwatch.Key) place {
+	var p place
 	n := t.root
 	if n == nil {
-		return entry{}, 0, false
+		return p
+	}
+	level := 0
+	for ; !n.leaf(); level++ {
+		i := n.child(key)
+		p.steps[level] = uint8(i)
+		n = n.children[i]
+	}
+	i, found := n.keys.find(key)
+	p.steps[level] = uint8(i)
+	if found {
+		p.entry = n.entries[i]
+	}
+	return p
+}
+
+// get finds an entry, nil if there is none.
+func (t tree) get(key keepwatch.Key) *entry {
+	n := t.root
+	if n == nil {
+		return nil
+	}
+	for !n.leaf() {
+		n = n.children[n.child(key)]
+	}
+	if i, found := n.keys.find(key); found {
+		return n.entries[i]
+	}
+	return nil
+}
+
+// rank is how many keys are lower than key, and whether that is in the tree.
+func (t tree) rank(key keepwatch.Key) (rank int, ok bool) {
+	n := t.root
+	if n == nil {
+		return 0, false
 	}
 	for !n.leaf() {
 		i := n.child(key)
@@ -82,51 +125,73 @@ func (t tree) get(key keepwatch.Key) (e entry, rank int, ok bool) {
 		}
 		n = n.children[i]
 	}
-	i, ok := n.find(key)
-	if !ok {
-		return entry{}, rank + i, false
-	}
-	return n.entries[i], rank + i, true
+	i, ok := n.keys.find(key)
+	return rank + i, ok
 }
 
-// from calls yield for the entries from key on, in order, until it returns false.
-func (n *node) from(key keepwatch.Key, yield func(entry) bool) bool {
-	if n.leaf() {
-		i, _ := n.find(key)
-		for _, e := range n.entries[i:] {
-			if !yield(e) {
-				return false
-			}
-		}
-		return true
+// all calls yield for the entries, a segment at a time and in order, until it
+// returns false.
+func (t tree) all(yield func([]*entry) bool) {
+	if t.root != nil {
+		t.root.all(yield)
 	}
-	for _, c := range n.children[n.child(key):] {
-		if !c.from(key, yield) {
+}
+
+func (n *node) all(yield func([]*entry) bool) bool {
+	if n.leaf() {
+		return yield(n.entries)
+	}
+	for _, c := range n.children {
+		if !c.all(yield) {
 			return false
 		}
 	}
 	return true
 }
 
-// from calls yield for the entries from key on, in order, until it returns false.
-func (t tree) from(key keepwatch.Key, yield func(entry) bool) {
+// from is all for the keys from key on.
+func (t tree) from(key keepwatch.Key, yield func([]*entry) bool) {
 	if t.root != nil {
 		t.root.from(key, yield)
 	}
 }
 
-// newer calls yield for the entries whose object is newer than r, in order. It
-// skips subtrees without any.
-func (n *node) newer(r keepwatch.Revision, yield func(entry)) {
+func (n *node) from(key keepwatch.Key, yield func([]*entry) bool) bool {
+	if n.leaf() {
+		i, _ := n.keys.find(key)
+		return i == len(n.entries) || yield(n.entries[i:])
+	}
+	i := n.child(key)
+	if !n.children[i].from(key, yield) {
+		return false
+	}
+	for _, c := range n.children[i+1:] {
+		if !c.all(yield) {
+			return false
+		}
+	}
+	return true
+}
+
+// newer calls yield for the entries of a namespace, or of all for "", that were
+// stored after r, in order. It skips subtrees without any.
+func (n *node) newer(r keepwatch.Revision, namespace string, yield func(*entry)) {
 	if n == nil || n.newest <= r {
 		return
 	}
-	for _, c := range n.children {
-		c.newer(r, yield)
+	first := 0
+	if namespace != "" {
+		first = n.child(keepwatch.Key{Namespace: namespace})
 	}
-	for _, e := range n.entries {
-		if e.object.Revision() > r {
-			yield(e)
+	for i := first; i < len(n.keys.list); i++ {
+		elsewhere := namespace != "" && n.keys.list[i].Namespace != namespace
+		switch {
+		case elsewhere && i > first:
+			return
+		case !n.leaf():
+			n.children[i].newer(r, namespace, yield)
+		case !elsewhere && n.entries[i].stored > r:
+			yield(n.entries[i])
 		}
 	}
 }

@@ -3,67 +3,92 @@ package store
 import (
 	"sort"
 	"time"
+	"unsafe"
 
 	"github.com/keepwatch/keepwatch"
 )
 
-// moment is one delivery in the history.
+// moment is one delivery in the history. A batch stays in its epoch.
 type moment struct {
 	delivery keepwatch.Delivery
-	from, to keepwatch.Revision
-	epoch    uint64 // after the delivery
-	bytes    int64
-	at       time.Time
+	from, to Cursor
+	at       time.Duration // since the store was made
 }
 
-// window is the recent history, oldest first: every delivery the store has made,
-// each starting where the one before ended.
-type window struct {
-	queue[moment]
-	bytes int64
+// The bytes of a moment and of a change, without the objects.
+const (
+	momentBytes = int64(unsafe.Sizeof(weighed[moment]{}) + unsafe.Sizeof(keepwatch.Batch{}))
+	changeBytes = int64(unsafe.Sizeof(keepwatch.Change{}))
+)
+
+// weigh is what a moment counts for in the window.
+func (m moment) weigh(o Options) int64 {
+	bytes := momentBytes
+	for _, c := range m.changes() {
+		bytes += changeBytes + int64(o.Size(c.Object))
+		if c.Prior != nil && c.Prior != c.Object {
+			bytes += int64(o.Size(c.Prior))
+		}
+	}
+	return bytes
 }
 
-// add appends a moment and trims what is beyond the bounds. The newest moment
-// always stays, so that a consumer that keeps up never sees a gap.
-func (w window) add(m moment, o Options) window {
-	w.queue = w.push(m)
-	w.bytes += m.bytes
-	n := 0
-	for n < len(w.items)-1 && (w.bytes > o.WindowBytes || m.at.Sub(w.items[n].at) > o.WindowAge) {
-		w.bytes -= w.items[n].bytes
-		n++
-	}
-	if n > 0 {
-		w.queue = w.drop(n)
-	}
-	return w
-}
-
-// since finds the first moment that reaches beyond a revision of an epoch. It
-// fails when that history is not in the window.
-func (w window) since(epoch uint64, r keepwatch.Revision) (sequence uint64, ok bool) {
-	i := sort.Search(len(w.items), func(i int) bool {
-		m := w.items[i]
-		return m.epoch > epoch || m.epoch == epoch && m.to > r
-	})
-	if i == len(w.items) {
-		return 0, false
-	}
-	m := w.items[i]
-	_, gap := m.delivery.(keepwatch.Gap)
-	if m.epoch != epoch && !gap || m.from > r || gap && m.from != r {
-		return 0, false
-	}
-	return w.dropped + uint64(i), true
-}
-
-// changes lists the changes of a delivery.
-func changes(d keepwatch.Delivery) []keepwatch.Change {
-	switch d := d.(type) {
+func (m moment) changes() []keepwatch.Change {
+	switch d := m.delivery.(type) {
 	case keepwatch.Batch:
 		return d.Changes
 	case keepwatch.Gap:
 		return d.Changes
 	}
 	return nil
+}
+
+func (m moment) gap() bool {
+	_, gap := m.delivery.(keepwatch.Gap)
+	return gap
+}
+
+// window is the recent history, oldest first: the deliveries that the store has
+// made, each starting where the one before ended.
+type window struct {
+	queue[moment]
+	gapped keepwatch.Revision // where the newest gap ended, 0 if there was none
+}
+
+// add appends a moment and trims what is beyond the bounds. The newest moment
+// always stays, so that a consumer that keeps up never sees a gap.
+func (w window) add(m moment, o Options) window {
+	w.queue = w.push(m, m.weigh(o))
+	if m.gap() {
+		w.gapped = m.to.Revision
+	}
+	for w.len() > 1 && (w.bytes > o.WindowBytes || m.at-w.at(0).at > o.WindowAge) {
+		w.queue = w.drop()
+	}
+	return w
+}
+
+// oldest is the revision since which every change of the epoch is here.
+func (w window) oldest(now Cursor) keepwatch.Revision {
+	switch {
+	case w.len() == 0:
+		return now.Revision
+	case w.at(0).from.Epoch == now.Epoch:
+		return max(w.gapped, w.at(0).from.Revision)
+	}
+	return w.gapped // that began the epoch
+}
+
+// since finds the first moment that goes on from a cursor. It fails when that
+// history is not in the window, or when the cursor lies within a gap.
+func (w window) since(c Cursor) (i int, ok bool) {
+	i = sort.Search(w.len(), func(i int) bool { return c.before(w.at(i).to) })
+	if i == w.len() {
+		return 0, false
+	}
+	m := w.at(i)
+	if m.gap() {
+		return i, m.from == c
+	}
+	return i, m.from.Epoch == c.Epoch && m.from.Revision <= c.Revision
 }

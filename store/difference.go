@@ -1,0 +1,42 @@
+package store
+
+import "github.com/keepwatch/keepwatch"
+
+// since fails when the difference to a cursor is not known. To the zero cursor
+// it is the whole state, always.
+func (v *view) since(c Cursor) error {
+	if c.Revision == 0 || c.Epoch == v.snapshot.epoch && v.graveyard.knows(c.Revision) {
+		return nil
+	}
+	return keepwatch.Failed(keepwatch.Expired,
+		"too old resource version: %d (%d)", c.Revision, v.window.oldest(v.snapshot.Cursor()))
+}
+
+// difference is what is known of the changes since a revision that is behind the
+// window: deletions from the tombstones, the rest from the tree. What of then
+// matched a filter is not known. So what does not match now is Deleted rather
+// than left, and what does is Modified if it was there at all.
+func (v *view) difference(r keepwatch.Revision, f Filter) []keepwatch.Change {
+	var changes []keepwatch.Change
+	v.graveyard.since(r, func(t tombstone) {
+		if t.created <= r && f.covers(t.object.Key()) {
+			changes = append(changes, removed(t.object, t.object, t.revision))
+		}
+	})
+	v.snapshot.tree.root.newer(r, f.Namespace, func(e *entry) {
+		switch {
+		case !f.covers(e.object.Key()):
+		case f.Match != nil && !f.Match(e.object):
+			if e.created <= r {
+				changes = append(changes, removed(e.object, e.object, e.stored))
+			}
+		case e.created > r:
+			changes = append(changes, added(e.object))
+		default:
+			changes = append(changes, keepwatch.Change{
+				Type: keepwatch.Modified, Revision: e.object.Revision(), Object: e.object,
+			})
+		}
+	})
+	return changes
+}

@@ -1,0 +1,238 @@
+package store
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/keepwatch/keepwatch"
+)
+
+// consumer is a watcher and what it has been told, judged by the promises of
+// package keepwatch.
+type consumer struct {
+	*Watcher
+	filter Filter
+	fold   state
+	place  Cursor // up to which the fold goes
+	buried map[keepwatch.UID]keepwatch.Revision
+}
+
+// newConsumer is a consumer that holds its view's state at a place.
+func newConsumer(w *world, f Filter, from Cursor, held state) *consumer {
+	return &consumer{
+		Watcher: w.store.Watch(from, f), filter: f, place: from, fold: held.through(f),
+		buried: map[keepwatch.UID]keepwatch.Revision{},
+	}
+}
+
+// pull takes the next delivery and judges it. It reports false when there is none.
+func (c *consumer) pull(t *rapid.T, w *world) bool {
+	t.Helper()
+	d, _, err := c.Poll()
+	switch d := d.(type) {
+	case keepwatch.Batch:
+		c.contiguous(t, d.From)
+		c.complete(t, w.branches[c.Cursor().Epoch], d)
+		c.take(t, d.Changes, true)
+	case keepwatch.Gap:
+		c.contiguous(t, d.From)
+		if c.Cursor().Epoch != c.place.Epoch {
+			clear(c.buried) // what was deleted then may be there again
+		}
+		c.take(t, d.Changes, c.Cursor().Epoch == c.place.Epoch)
+	case nil:
+		if err != nil {
+			c.expire(t, w, err)
+			return true
+		}
+		c.currentAt(t, w, c.Cursor())
+		return false
+	}
+	if to := toOf(d); c.Cursor().Revision != to {
+		t.Fatalf("the cursor is at %v after a delivery up to %d", c.Cursor(), to)
+	}
+	c.place = c.Cursor()
+	c.currentAt(t, w, c.place)
+	return true
+}
+
+func toOf(d keepwatch.Delivery) keepwatch.Revision {
+	if b, ok := d.(keepwatch.Batch); ok {
+		return b.To
+	}
+	return d.(keepwatch.Gap).To
+}
+
+// contiguous is P1.
+func (c *consumer) contiguous(t *rapid.T, from keepwatch.Revision) {
+	t.Helper()
+	if from != c.place.Revision {
+		t.Fatalf("P1: a delivery from %d to a consumer at %v", from, c.place)
+	}
+}
+
+// complete is P2, and with it P8 and P10; for a bookmark P9.
+func (c *consumer) complete(t *rapid.T, b *branch, d keepwatch.Batch) {
+	t.Helper()
+	want := b.between(d.From, d.To, c.filter)
+	if words(d.Changes) != words(want) {
+		t.Fatalf("P2: (%d, %d] is%s\nwant%s", d.From, d.To, words(d.Changes), words(want))
+	}
+}
+
+// take folds changes, and is P5, P6 and P7.
+func (c *consumer) take(t *rapid.T, changes []keepwatch.Change, sameEpoch bool) {
+	t.Helper()
+	for _, change := range changes {
+		o := change.Object
+		held, known := c.fold[o.Key()]
+		if !c.filter.covers(o.Key()) {
+			t.Fatalf("%s of another key:%s", change.Type, words(changes))
+		}
+		if change.Type == keepwatch.Deleted {
+			if known && held.UID() != o.UID() || !known && c.filter.Match == nil {
+				t.Fatalf("P6: DELETED %v while the consumer holds %v", o, held)
+			}
+			delete(c.fold, o.Key())
+			c.buried[o.UID()] = change.Revision
+			continue
+		}
+		if known && held.UID() != o.UID() {
+			t.Fatalf("P6: %s %v while the consumer holds %v", change.Type, o, held)
+		}
+		if known && sameEpoch && o.Revision() <= held.Revision() {
+			t.Fatalf("P5: %v after %v", o, held)
+		}
+		if r, dead := c.buried[o.UID()]; dead && o.Revision() <= r {
+			t.Fatalf("P7: %v after its deletion at %d", o, r)
+		}
+		if known != (change.Type == keepwatch.Modified) && c.filter.Match == nil {
+			t.Fatalf("%s %v while the consumer holds %v", change.Type, o, held)
+		}
+		c.fold[o.Key()] = o
+	}
+}
+
+// currentAt is P4 (and with it P3): the fold is the view's true state.
+func (c *consumer) currentAt(t *rapid.T, w *world, at Cursor) {
+	t.Helper()
+	if at.Revision == 0 {
+		return
+	}
+	if want := w.branches[at.Epoch].at(at.Revision).through(c.filter); !c.fold.equal(want) {
+		t.Fatalf("P4: at %v the fold is\n%vwant\n%v", at, c.fold, want)
+	}
+}
+
+// expire checks that the end was due, and begins anew.
+func (c *consumer) expire(t *rapid.T, w *world, err error) {
+	t.Helper()
+	_, difference := w.store.Bounds()
+	at := c.Cursor()
+	due := at.Epoch != w.store.Snapshot().Cursor().Epoch || at.Revision < difference || w.within(at.Revision)
+	if failure(err) != keepwatch.Expired || !due || at.Revision == 0 {
+		t.Fatalf("a consumer at %v ends with %v; the store goes back to %d", at, err, difference)
+	}
+	*c = *newConsumer(w, c.filter, Cursor{}, state{})
+}
+
+func filters() *rapid.Generator[Filter] {
+	return rapid.Custom(func(t *rapid.T) Filter {
+		f := Filter{Namespace: rapid.SampledFrom([]string{"", "ns", "ns1", "ns-a"}).Draw(t, "namespace")}
+		if rapid.IntRange(0, 3).Draw(t, "named") == 0 {
+			f.Name = "a"
+		}
+		if rapid.Bool().Draw(t, "red") {
+			f.Match = red
+		}
+		return f
+	})
+}
+
+// TestPromises is the master property: whatever the history, however it reaches
+// the store, and however slowly it is read, every consumer can fold what it got
+// to the true state of its view.
+func TestPromises(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(Options{
+			Size:           func(keepwatch.Object) int { return 100 },
+			WindowBytes:    int64(rapid.IntRange(1, 20).Draw(t, "window")) * (momentBytes + changeBytes + 100),
+			Tombstones:     rapid.IntRange(1, 20).Draw(t, "tombstones"),
+			TombstoneBytes: int64(rapid.IntRange(1, 20).Draw(t, "full")) * (tombstoneBytes + 100),
+			Slim: rapid.SampledFrom([]func(keepwatch.Object) keepwatch.Object{
+				nil, func(o keepwatch.Object) keepwatch.Object { return o.(*thing).painted("") },
+			}).Draw(t, "slim"),
+		})
+		var consumers []*consumer
+		one := func(t *rapid.T) *consumer {
+			if len(consumers) == 0 {
+				t.Skip("nobody watches")
+			}
+			return consumers[rapid.IntRange(0, len(consumers)-1).Draw(t, "consumer")]
+		}
+		listed := func(t *rapid.T) {
+			if w.store.Held() == 0 || w.restored {
+				t.Skip("there is nothing to follow")
+			}
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"commit":  w.commit,
+			"commit2": w.commit,
+			"send":    func(t *rapid.T) { listed(t); w.send(t, rapid.IntRange(0, 4).Draw(t, "n")) },
+			"send2":   func(t *rapid.T) { listed(t); w.send(t, rapid.IntRange(0, 4).Draw(t, "n")) },
+			"list": func(t *rapid.T) {
+				reason := keepwatch.GapExpired
+				if w.restored {
+					reason = keepwatch.GapRewind
+				}
+				w.list(t, reason)
+			},
+			"restore": func(t *rapid.T) { listed(t); w.restore(t) },
+			"watch":   func(t *rapid.T) { consumers = append(consumers, newConsumer(w, filters().Draw(t, "f"), Cursor{}, state{})) },
+			"watch from now": func(t *rapid.T) {
+				s := w.store.Snapshot()
+				consumers = append(consumers, newConsumer(w, filters().Draw(t, "f"), s.Cursor(), stateOf(s)))
+			},
+			"watch from elsewhere": func(t *rapid.T) {
+				listed(t)
+				now := w.store.Snapshot().Cursor()
+				from := Cursor{now.Epoch, keepwatch.Revision(rapid.IntRange(1, int(now.Revision)).Draw(t, "from"))}
+				consumers = append(consumers, newConsumer(w, filters().Draw(t, "f"), from, w.at(from.Revision)))
+			},
+			"restart": func(t *rapid.T) {
+				c := one(t)
+				c.Watcher, c.place = w.store.Watch(c.Cursor(), c.filter), c.Cursor()
+			},
+			"pull": func(t *rapid.T) { one(t).pull(t, w) },
+			"pull all": func(t *rapid.T) {
+				for c := one(t); c.pull(t, w); {
+				}
+			},
+			"": func(t *rapid.T) {
+				now := w.store.Snapshot()
+				if now.revision == 0 {
+					return
+				}
+				inspect(t, now.tree, stateOf(now))
+				if digest(now.Digest()) != recomputed(now) {
+					t.Fatal("the digest is not that of the content")
+				}
+				if at := now.Cursor(); !stateOf(now).equal(w.branches[at.Epoch].at(at.Revision)) {
+					t.Fatalf("the store holds\n%vwant\n%v", stateOf(now), w.branches[at.Epoch].at(at.Revision))
+				}
+				if history, difference := w.store.Bounds(); history > now.revision || difference > now.revision {
+					t.Fatalf("bounds %d, %d beyond %d", history, difference, now.revision)
+				}
+			},
+		})
+		// P11, as far as it concerns the store: everybody reaches the end.
+		for _, c := range consumers {
+			for c.pull(t, w) {
+			}
+			if now := w.store.Snapshot().Cursor(); c.Cursor() != now && now.Revision > 0 && !now.before(c.Cursor()) {
+				t.Fatalf("P11: a consumer stays at %v, the store is at %v", c.Cursor(), now)
+			}
+		}
+	})
+}
