@@ -33,10 +33,11 @@
 // next run tells it again, with the same ids: from the source's history, or,
 // when that is gone, from the announcement. Without the announcement an object
 // that was told, and deleted before the next run, would never be told as
-// deleted. A sink must not report
-// a flush before its data are where a crash of the process can't lose them. A
-// crash of the machine can lose what the consumer has not made durable: the
-// state itself is synced.
+// deleted.
+//
+// A sink must not report a flush before its data are where a crash of the process
+// can't lose them. A crash of the machine can lose what the consumer has not made
+// durable; the state itself is synced.
 //
 // # Costs
 //
