@@ -62,7 +62,7 @@ func newChain(listener *trackingListener, access *access, storage *backend) (*ch
 		return nil, err
 	}
 	c.drained = config.DrainedNotify()
-	discovery := newMergedDiscovery(config.AggregatedDiscoveryGroupManager)
+	discovery := newMergedDiscovery(config.AggregatedDiscoveryGroupManager, builtin.Groups())
 	if c.extensions, err = newExtensions(*config, discovery, storage); err != nil {
 		return nil, err
 	}

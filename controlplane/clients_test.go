@@ -183,3 +183,17 @@ func TestSecondVersions(t *testing.T) {
 		t.Errorf("core shows %v", got)
 	}
 }
+
+// No garbage collector would finish a deletion in the foreground: it is done at once.
+func TestForegroundDeletion(t *testing.T) {
+	c := connect(t, shared.RESTConfig())
+	ns := newNamespace(t, c)
+	must(c.typed.AppsV1().Deployments(ns).Create(t.Context(), testDeployment("d"), metav1.CreateOptions{}))(t)
+	foreground := metav1.DeletePropagationForeground
+	if err := c.typed.AppsV1().Deployments(ns).Delete(t.Context(), "d", metav1.DeleteOptions{PropagationPolicy: &foreground}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.typed.AppsV1().Deployments(ns).Get(t.Context(), "d", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("after the delete: %v", err)
+	}
+}

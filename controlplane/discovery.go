@@ -22,13 +22,17 @@ type mergedDiscovery struct {
 
 // groupList keeps the versions of the groups that the extension server adds.
 type groupList struct {
+	// builtin are groups of the front server. A custom kind in one of them isn't reachable, as on a
+	// real server, and must not hide the group.
+	builtin []string
+
 	mu       sync.Mutex
 	front    discovery.GroupManager
 	versions map[string][]string
 }
 
-func newMergedDiscovery(shared aggregated.ResourceManager) mergedDiscovery {
-	return mergedDiscovery{ResourceManager: shared, groups: &groupList{versions: map[string][]string{}}}
+func newMergedDiscovery(shared aggregated.ResourceManager, builtin []string) mergedDiscovery {
+	return mergedDiscovery{ResourceManager: shared, groups: &groupList{builtin: builtin, versions: map[string][]string{}}}
 }
 
 // attach sends what is known, and what follows, to the front server's list.
@@ -69,6 +73,9 @@ func (d mergedDiscovery) RemoveGroup(group string) {
 
 // change edits the versions of a group and publishes the result.
 func (g *groupList) change(group string, edit func([]string) []string) {
+	if slices.Contains(g.builtin, group) {
+		return
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.versions[group] = edit(g.versions[group])

@@ -34,6 +34,8 @@ const (
 	electionTicks = 5
 	// electionTimeout is how long the only member may take to elect itself and serve.
 	electionTimeout = 15 * time.Second
+	// closeTime bounds the end of an etcd that doesn't end by itself.
+	closeTime = time.Second
 	// longestSocketPath is what fits into a sockaddr_un on all systems (macOS: 104 bytes with NUL).
 	longestSocketPath = 103
 )
@@ -116,7 +118,15 @@ func (m *member) stop() {
 	if rpc := m.rpc.Load(); rpc != nil {
 		rpc.Stop() // or else Close waits for whoever else watches over the socket
 	}
-	m.etcd.Close()
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		m.etcd.Close()
+	}()
+	select {
+	case <-closed:
+	case <-time.After(closeTime): // a broken etcd may never close
+	}
 	m.removeSocket()
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -192,16 +191,5 @@ func must[T any](value T, err error) func(*testing.T) T {
 			t.Fatal(err)
 		}
 		return value
-	}
-}
-
-func copyFile(t *testing.T, from, to string) {
-	t.Helper()
-	content := must(os.ReadFile(from))(t)
-	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(to, content, 0o600); err != nil {
-		t.Fatal(err)
 	}
 }

@@ -94,8 +94,8 @@ func TestServerSideApply(t *testing.T) {
 				t.Errorf("replicas %d after the forced apply", n)
 			}
 			bob := taken.GetManagedFields()[slices.IndexFunc(taken.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool { return e.Manager == "bob" })]
-			if !strings.Contains(string(bob.FieldsV1.Raw), "f:replicas") {
-				t.Errorf("bob owns %s", bob.FieldsV1.Raw)
+			if !strings.Contains(bob.FieldsV1.GetRawString(), "f:replicas") {
+				t.Errorf("bob owns %s", bob.FieldsV1.GetRawString())
 			}
 		})
 	}

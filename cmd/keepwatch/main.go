@@ -50,8 +50,8 @@ func (e *exitError) Unwrap() error { return e.err }
 
 // run is main without the process: it returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	logger := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	klog.SetSlogLogger(logger)
+	warnings := slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn})
+	klog.SetSlogLogger(slog.New(libraryLog{warnings, ctx}))
 	root := newRootCommand()
 	root.SetArgs(args)
 	root.SetOut(stdout)
@@ -71,6 +71,25 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "See 'keepwatch --help'.")
 	}
 	return code
+}
+
+// libraryLog is what the Kubernetes libraries log, until ctx ends: connections that close at the end
+// are errors to them.
+type libraryLog struct {
+	slog.Handler
+	ctx context.Context
+}
+
+func (l libraryLog) Enabled(ctx context.Context, level slog.Level) bool {
+	return l.ctx.Err() == nil && l.Handler.Enabled(ctx, level)
+}
+
+func (l libraryLog) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return libraryLog{l.Handler.WithAttrs(attrs), l.ctx}
+}
+
+func (l libraryLog) WithGroup(name string) slog.Handler {
+	return libraryLog{l.Handler.WithGroup(name), l.ctx}
 }
 
 // newRootCommand is the command without a subcommand.

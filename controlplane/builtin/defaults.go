@@ -28,6 +28,7 @@ func addDefaults(scheme *runtime.Scheme) error {
 	byType[corev1.PodTemplate](scheme, func(o *corev1.PodTemplate) { defaultPodSpec(&o.Template.Spec) })
 	byType[corev1.Service](scheme, defaultService)
 	byType[corev1.Secret](scheme, defaultSecret)
+	//lint:ignore SA1019 deprecated, and served as long as real servers do
 	byType[corev1.Endpoints](scheme, defaultEndpoints)
 	byType[discoveryv1.EndpointSlice](scheme, func(o *discoveryv1.EndpointSlice) {
 		for i := range o.Ports {
@@ -157,6 +158,7 @@ func defaultService(s *corev1.Service) {
 	}
 }
 
+//lint:ignore SA1019 deprecated, and served as long as real servers do
 func defaultEndpoints(e *corev1.Endpoints) {
 	for i := range e.Subsets {
 		for j := range e.Subsets[i].Ports {

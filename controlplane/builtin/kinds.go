@@ -17,7 +17,6 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
-	"k8s.io/apimachinery/pkg/api/validation/path"
 )
 
 // eventTTL is how long events are kept, in seconds: kube-apiserver's default of --event-ttl.
@@ -37,6 +36,7 @@ var table = []*kind{
 	{gv: corev1.SchemeGroupVersion, resource: "services", object: &corev1.Service{}, list: &corev1.ServiceList{},
 		namespaced: true, short: []string{"svc"}, category: all, name: validation.NameIsDNSLabel,
 		status: ownStatus, putCreates: true, fields: serviceFields, path: "services/specs", returnsDeleted: true},
+	//lint:ignore SA1019 deprecated, and served as long as real servers do
 	{gv: corev1.SchemeGroupVersion, resource: "endpoints", object: &corev1.Endpoints{}, list: &corev1.EndpointsList{},
 		namespaced: true, short: []string{"ep"}, putCreates: true, path: "services/endpoints"},
 	{gv: corev1.SchemeGroupVersion, resource: "configmaps", object: &corev1.ConfigMap{}, list: &corev1.ConfigMapList{},
@@ -97,13 +97,13 @@ var table = []*kind{
 		namespaced: true, short: []string{"pdb"}, status: ownStatus, counts: countSpec, putNeedsVersion: true},
 
 	{gv: rbacv1.SchemeGroupVersion, resource: "roles", object: &rbacv1.Role{}, list: &rbacv1.RoleList{},
-		namespaced: true, name: path.ValidatePathSegmentName, putCreates: true},
+		namespaced: true, name: pathSegment, putCreates: true},
 	{gv: rbacv1.SchemeGroupVersion, resource: "rolebindings", object: &rbacv1.RoleBinding{}, list: &rbacv1.RoleBindingList{},
-		namespaced: true, name: path.ValidatePathSegmentName, putCreates: true},
+		namespaced: true, name: pathSegment, putCreates: true},
 	{gv: rbacv1.SchemeGroupVersion, resource: "clusterroles", object: &rbacv1.ClusterRole{}, list: &rbacv1.ClusterRoleList{},
-		name: path.ValidatePathSegmentName, putCreates: true},
+		name: pathSegment, putCreates: true},
 	{gv: rbacv1.SchemeGroupVersion, resource: "clusterrolebindings", object: &rbacv1.ClusterRoleBinding{}, list: &rbacv1.ClusterRoleBindingList{},
-		name: path.ValidatePathSegmentName, putCreates: true},
+		name: pathSegment, putCreates: true},
 
 	{gv: storagev1.SchemeGroupVersion, resource: "storageclasses", object: &storagev1.StorageClass{}, list: &storagev1.StorageClassList{},
 		short: []string{"sc"}, returnsDeleted: true},

@@ -80,8 +80,10 @@ func checkPreconditions(options *metav1.DeleteOptions, ns *corev1.Namespace) err
 	}
 	var problem error
 	if *p.UID != ns.UID {
+		//lint:ignore ST1005 the real server's words
 		problem = fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", *p.UID, ns.UID)
 	} else if p.ResourceVersion != nil && *p.ResourceVersion != ns.ResourceVersion {
+		//lint:ignore ST1005 the real server's words
 		problem = fmt.Errorf("Precondition failed: ResourceVersion in precondition: %v, ResourceVersion in object meta: %v", *p.ResourceVersion, ns.ResourceVersion)
 	} else {
 		return nil

@@ -184,8 +184,9 @@ func (u *scaleUpdate) check(scale *autoscalingv1.Scale, m metav1.Object) error {
 		return errors.NewInvalid(autoscalingv1.SchemeGroupVersion.WithKind("Scale").GroupKind(), m.GetName(), field.ErrorList{invalid})
 	}
 	if scale.UID != "" && scale.UID != m.GetUID() {
-		return errors.NewConflict(schema.GroupResource{Group: u.gv.Group, Resource: u.resource + "/scale"}, m.GetName(),
-			fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", scale.UID, m.GetUID()))
+		//lint:ignore ST1005 the real server's words
+		mismatch := fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", scale.UID, m.GetUID())
+		return errors.NewConflict(schema.GroupResource{Group: u.gv.Group, Resource: u.resource + "/scale"}, m.GetName(), mismatch)
 	}
 	return nil
 }

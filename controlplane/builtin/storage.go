@@ -38,7 +38,7 @@ func (r *Registry) Install(server *genericapiserver.GenericAPIServer, getter gen
 // installGroups hands the storage over group by group, in the table's order.
 func (r *Registry) installGroups(server *genericapiserver.GenericAPIServer, byVersion map[schema.GroupVersion]map[string]rest.Storage) error {
 	var groups []*genericapiserver.APIGroupInfo
-	for _, name := range groupOrder() {
+	for _, name := range Groups() {
 		info := genericapiserver.NewDefaultAPIGroupInfo(name, r.Scheme, runtime.NewParameterCodec(r.Scheme), r.Codecs)
 		for _, gv := range info.PrioritizedVersions {
 			info.VersionedResourcesStorageMap[gv.Version] = byVersion[gv]
@@ -54,8 +54,9 @@ func (r *Registry) installGroups(server *genericapiserver.GenericAPIServer, byVe
 	return server.InstallAPIGroups(groups...)
 }
 
-// groupOrder lists the groups in the order of the table, those of second versions last.
-func groupOrder() []string {
+// Groups lists the API groups in the order of the table, those of second versions last. The core
+// group has no name.
+func Groups() []string {
 	var order []string
 	seen := map[string]bool{}
 	add := func(group string) {
