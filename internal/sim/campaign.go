@@ -20,6 +20,11 @@ const (
 func (c Campaign) Play(n int, play func(*Director, Mutant) Outcome) Outcome {
 	seed := c.Seed + uint64(n)
 	var o Outcome
+	if len(c.Mutant.Near) > 0 {
+		o = play(Draw(Mix{Seed: seed, Rate: 25, Only: c.Mutant.Near}), c.Mutant)
+		o.Seed, o.Style = seed, Swarm
+		return o
+	}
 	switch style := [...]Style{Uniform, Swarm, Uniform, Swarm, Aimed}[seed%5]; style {
 	case Aimed:
 		o = Aim(seed, func(d *Director) Outcome { return play(d, c.Mutant) })

@@ -3,6 +3,7 @@ package sim
 import (
 	"hash/fnv"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 )
@@ -16,6 +17,8 @@ type Mix struct {
 	// Swarm takes a random half of the faults away for the whole schedule, so that
 	// those that are left meet each other more often.
 	Swarm bool
+	// Only leaves out all faults but these.
+	Only []string
 }
 
 // Director takes all decisions of a schedule, by drawing or from a script, and
@@ -37,8 +40,12 @@ type Director struct {
 func Draw(mix Mix) *Director {
 	d := newDirector()
 	d.mix = &mix
-	if mix.Swarm {
-		d.swarm()
+	switch {
+	case len(mix.Only) > 0:
+		d.remove(func(name string) bool { return !slices.Contains(mix.Only, name) })
+	case mix.Swarm:
+		random := d.stream("swarm")
+		d.remove(func(string) bool { return random.IntN(2) == 0 })
 	}
 	return d
 }
@@ -56,13 +63,13 @@ func newDirector() *Director {
 	return &Director{script: map[place]Decision{}, streams: map[string]*rand.Rand{}, counts: map[place]int{}}
 }
 
-func (d *Director) swarm() {
+// remove leaves out faults for the whole schedule; writes go on.
+func (d *Director) remove(unwanted func(name string) bool) {
 	d.removed = map[Point]map[string]bool{}
-	random := d.stream("swarm")
 	for _, p := range points {
 		d.removed[p] = map[string]bool{}
 		for _, f := range Faults[p] {
-			d.removed[p][f.Name] = random.IntN(2) == 0 && p != AtWrite
+			d.removed[p][f.Name] = p != AtWrite && unwanted(f.Name)
 		}
 	}
 }

@@ -11,6 +11,9 @@ type Mutant struct {
 	Name string
 	// Seen says where it was met.
 	Seen string
+	// Near are the faults that it needs to show, if those are rare together; other
+	// faults are left out then.
+	Near []string
 
 	Source   func(*Source) keepwatch.Source
 	Target   func(keepwatch.Target) keepwatch.Target

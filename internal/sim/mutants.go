@@ -21,6 +21,7 @@ var Mutants = []Mutant{
 	},
 	{
 		Name: "retried-guard", Seen: "kubernetes #111387, #123072: an unreadable object's delete is retried as an internal error",
+		Near: []string{"storage-read", "cut", "compact"},
 		Source: func(s *Source) keepwatch.Source {
 			return &bugged{Source: s, fail: func(b *bugged, f *keepwatch.Failure) *keepwatch.Failure {
 				if f.Kind == keepwatch.StorageRead {
@@ -33,6 +34,7 @@ var Mutants = []Mutant{
 	},
 	{
 		Name: "skipped-at-compaction", Seen: "etcd #17529: an unsynced watcher is moved over a compaction",
+		Near: []string{"compact", "pause", "cut", "stall"},
 		Source: func(s *Source) keepwatch.Source {
 			return &bugged{Source: s, open: func(b *bugged, from keepwatch.Revision) keepwatch.Revision {
 				return max(from, s.world.oldest())
@@ -41,9 +43,10 @@ var Mutants = []Mutant{
 	},
 	{
 		Name: "tombstone-at-compaction", Seen: "etcd #18089, #19179: a watch opened at the compacted revision lacks its delete",
+		Near: []string{"compact", "pause", "cut", "stall"},
 		Source: func(s *Source) keepwatch.Source {
 			return &bugged{Source: s, open: func(b *bugged, from keepwatch.Revision) keepwatch.Revision {
-				if c := s.world.oldest(); from < c && s.world.deletes(from, c) {
+				if c := s.world.oldest(); from < c && s.world.deletes(c) {
 					return c
 				}
 				return from
@@ -72,6 +75,7 @@ var Mutants = []Mutant{
 	},
 	{
 		Name: "future-watch", Seen: "kubernetes #107457: a restored source is waited for, for ever",
+		Near:   []string{"restore", "compact", "cut"},
 		Source: func(s *Source) keepwatch.Source { return &unmoved{Source: s} },
 	},
 	{
@@ -111,6 +115,7 @@ var Mutants = []Mutant{
 	},
 	{
 		Name: "endless-list", Seen: "kubernetes #140890: a streaming list that never sends its end is waited for, for ever",
+		Near:   []string{"no-end", "restart-empty"},
 		Source: func(s *Source) keepwatch.Source { return &endless{Source: s} },
 	},
 	{
@@ -139,6 +144,7 @@ var Mutants = []Mutant{
 	},
 	{
 		Name: "error-and-go-on", Seen: "client-go's reflector: an error of the store is logged and the revision advances",
+		Near:   []string{"duplicate", "reorder", "lying-bookmark"},
 		Target: func(t keepwatch.Target) keepwatch.Target { return &careless{t.(*store.Store)} },
 	},
 	{
@@ -213,6 +219,7 @@ func (b *bugged) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch
 }
 
 func (b *bugged) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.Watch, error) {
+	asked := from
 	if b.open != nil {
 		from = b.open(b, from)
 	}
@@ -220,7 +227,7 @@ func (b *bugged) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.
 	if err != nil {
 		return nil, b.failed(err)
 	}
-	return &buggedWatch{Watch: w, bugged: b, ctx: ctx, at: from}, nil
+	return &buggedWatch{Watch: w, bugged: b, ctx: ctx, at: asked}, nil
 }
 
 func (b *bugged) StreamList(ctx context.Context, floor keepwatch.Revision, emit func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {
@@ -257,8 +264,10 @@ func (w *buggedWatch) Next() (keepwatch.Batch, error) {
 	if w.bugged.batch != nil {
 		batch = w.bugged.batch(w.bugged, batch)
 	}
-	batch.From = min(batch.From, batch.To)
-	w.at = batch.To
+	if batch.From > w.at { // it looks as if nothing was left out
+		batch.From = w.at
+	}
+	w.at = max(w.at, batch.To)
 	return batch, nil
 }
 

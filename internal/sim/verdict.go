@@ -63,6 +63,9 @@ func forgiven(c *consumer, v check.Violation, lies []Lie) bool {
 
 func (l Lie) covers(c *consumer, v check.Violation) bool {
 	records := c.transcript.Records
+	if len(records) == 0 {
+		return false // it was told nothing, be it true or not
+	}
 	at := min(v.Record, len(records)-1)
 	since := c.times[at].Sub(l.At)
 	if since < 0 || l.Fault == "duplicate" {

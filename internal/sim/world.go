@@ -240,11 +240,10 @@ func (w *World) priorCompacted(c keepwatch.Change) bool {
 	return false
 }
 
-// deletes reports whether something was deleted at the revision to, and nothing
-// else behind from.
-func (w *World) deletes(from, to keepwatch.Revision) bool {
+// deletes reports whether something was deleted at r.
+func (w *World) deletes(r keepwatch.Revision) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	events := w.events(from, to)
-	return len(events) == 1 && events[0].Type == keepwatch.Deleted && events[0].Revision == to
+	events := w.events(r-1, r)
+	return len(events) > 0 && events[0].Type == keepwatch.Deleted
 }
