@@ -73,7 +73,8 @@ func plausible(c keepwatch.Change, to keepwatch.Revision) error {
 
 // buried reports whether the object of a change was deleted since, or by it, so
 // that the change is an old one. Where deletions are not known that far back, one
-// more is taken for old.
+// more is taken for old; but not an object, since a list too many is better than
+// an object lost.
 func (h *history) buried(c keepwatch.Change) bool {
 	key, found := c.Object.Key(), false
 	match := func(t tombstone) {

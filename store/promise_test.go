@@ -189,7 +189,9 @@ func TestPromises(t *testing.T) {
 				w.list(t, reason)
 			},
 			"restore": func(t *rapid.T) { listed(t); w.restore(t) },
-			"watch":   func(t *rapid.T) { consumers = append(consumers, newConsumer(w, filters().Draw(t, "f"), Cursor{}, state{})) },
+			"watch": func(t *rapid.T) {
+				consumers = append(consumers, newConsumer(w, filters().Draw(t, "f"), Cursor{}, state{}))
+			},
 			"watch from now": func(t *rapid.T) {
 				s := w.store.Snapshot()
 				consumers = append(consumers, newConsumer(w, filters().Draw(t, "f"), s.Cursor(), stateOf(s)))

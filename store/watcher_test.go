@@ -107,7 +107,7 @@ func TestWatchFilterEdges(t *testing.T) {
 	apply(t, s, 8, modify(a.life("a-3").at(8)))
 	apply(t, s, 9, modify(a.life("a-3").at(9).painted("red")))
 	apply(t, s, 10, del(a.life("a-3").painted("red"), 10))
-	apply(t, s, 11, add(a.life("a-4").at(11)), del(a.life("a-4"), 11))
+	apply(t, s, 12, add(a.life("a-4").at(11)), del(a.life("a-4"), 12))
 	wantLines(t, tell(poll(t, w)...),
 		"batch 1-2; ADDED@2 ns/a a-1@2",
 		"batch 2-3; MODIFIED@3 ns/a a-1@3",

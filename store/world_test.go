@@ -21,7 +21,8 @@ type world struct {
 	branches []*branch
 	restored bool
 	lives    int
-	gaps     []span // of the store's epoch
+	gaps     []span             // of the store's epoch
+	listed   keepwatch.Revision // by the newest list
 }
 
 // branch is one history.
@@ -136,9 +137,9 @@ func (w *world) restore(t *rapid.T) {
 func (w *world) send(t *rapid.T, n int) {
 	held := w.store.Held()
 	from := held - min(held, keepwatch.Revision(rapid.SampledFrom([]int{0, 0, 0, 1, 5}).Draw(t, "again")))
-	if len(w.gaps) > 0 {
-		from = max(from, w.gaps[len(w.gaps)-1].to) // of a gap a source has no history
-	}
+	// What came and went before that is not told apart from news, and refused.
+	_, difference := w.store.Bounds()
+	from = max(from, w.listed, difference)
 	b := keepwatch.Batch{From: from, To: held}
 	for _, c := range w.log {
 		switch {
@@ -201,6 +202,7 @@ func (w *world) list(t *rapid.T, reason keepwatch.GapReason) {
 	if err := r.Commit(nil, w.now); err != nil {
 		t.Fatalf("commit: %v", err)
 	}
+	w.listed = w.now
 	switch now := w.store.Snapshot().Cursor(); {
 	case now.Epoch != held.Epoch:
 		w.branches = append(w.branches, w.branch)
