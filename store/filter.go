@@ -1,6 +1,10 @@
 package store
 
-import "github.com/keepwatch/keepwatch"
+import (
+	"cmp"
+
+	"github.com/keepwatch/keepwatch"
+)
 
 // Filter selects the objects of a consumer's view. The zero value selects all.
 type Filter struct {
@@ -26,9 +30,10 @@ func (f Filter) selects(o keepwatch.Object) bool {
 }
 
 // through shows a change as the view sees it (P10): entering the filter is Added,
-// leaving it is Deleted with the state before and the revision of the event. It
-// reports false when the view does not change.
-func (f Filter) through(c keepwatch.Change) (keepwatch.Change, bool) {
+// leaving it is Deleted with the state before and the revision of the event. That
+// is the change's own, or in a gap, where it is not known, end. It reports false
+// when the view does not change.
+func (f Filter) through(c keepwatch.Change, end keepwatch.Revision) (keepwatch.Change, bool) {
 	if !f.covers(c.Object.Key()) {
 		return keepwatch.Change{}, false
 	}
@@ -38,22 +43,23 @@ func (f Filter) through(c keepwatch.Change) (keepwatch.Change, bool) {
 	case before && (after || c.Type == keepwatch.Deleted):
 		return c, true
 	case before:
-		return removed(c.Prior, c.Prior, c.Revision), true
+		return removed(c.Prior, c.Prior, cmp.Or(end, c.Revision)), true
 	case after:
 		return keepwatch.Change{Type: keepwatch.Added, Revision: c.Revision, Object: c.Object}, true
 	}
 	return keepwatch.Change{}, false
 }
 
-// view is what a filter leaves of changes. It returns them as they are, without
-// a copy, when there is nothing to leave out.
-func (f Filter) view(changes []keepwatch.Change) []keepwatch.Change {
+// view is what a filter leaves of changes; end is that of the gap which tells of
+// them, 0 in a batch. It returns them as they are, without a copy, when there is
+// nothing to leave out.
+func (f Filter) view(changes []keepwatch.Change, end keepwatch.Revision) []keepwatch.Change {
 	if f.all() {
 		return changes
 	}
 	var kept []keepwatch.Change
 	for _, c := range changes {
-		if c, ok := f.through(c); ok {
+		if c, ok := f.through(c, end); ok {
 			kept = append(kept, c)
 		}
 	}

@@ -84,8 +84,8 @@ func TestRelist(t *testing.T) {
 		"rewind, can't be compared": {rewind, 5, objects{opaque{a}, b}, []string{"gap 10-5 rewind; MODIFIED@3 ns/a a-1@3"}, 0, 1},
 		"rewind and beyond":         {rewind, 14, objects{a, b.at(14)}, []string{"gap 10-14 rewind; MODIFIED@14 ns/b b-1@14"}, 0, 1},
 
-		"older object":           {expired, 12, objects{a.at(2), b}, nil, keepwatch.ProtocolViolation, 0},
-		"older object, new life": {expired, 12, objects{a.life("a-0").at(2), b}, nil, keepwatch.ProtocolViolation, 0},
+		"older object":           {expired, 12, objects{a.at(2), b}, nil, keepwatch.Rewound, 0},
+		"older object, new life": {expired, 12, objects{a.life("a-0").at(2), b}, nil, keepwatch.Rewound, 0},
 		"older the second time":  {expired, 12, objects{a, b, c.at(12), c.at(11)}, nil, keepwatch.ProtocolViolation, 0},
 		"newer than the list":    {expired, 12, objects{a, b.at(13)}, nil, keepwatch.ProtocolViolation, 0},
 		"stale list":             {expired, 9, objects{a, b}, nil, keepwatch.StaleReplica, 0},

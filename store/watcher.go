@@ -90,10 +90,10 @@ func (w *Watcher) take(v *view) (keepwatch.Delivery, error) {
 		w.cursor = m.to
 		switch d := m.delivery.(type) {
 		case keepwatch.Gap:
-			return w.tell(keepwatch.Gap{From: w.told, To: d.To, Reason: d.Reason, Changes: w.filter.view(d.Changes)}), nil
+			return w.tell(keepwatch.Gap{From: w.told, To: d.To, Reason: d.Reason, Changes: w.filter.view(d.Changes, d.To)}), nil
 		case keepwatch.Batch:
 			bookmark = bookmark || d.Bookmark()
-			if changes := w.filter.view(after(d.Changes, seen)); len(changes) > 0 {
+			if changes := w.filter.view(after(d.Changes, seen), 0); len(changes) > 0 {
 				return w.tell(keepwatch.Batch{From: w.told, To: d.To, Changes: changes}), nil
 			}
 		}

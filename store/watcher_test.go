@@ -119,6 +119,18 @@ func TestWatchFilterEdges(t *testing.T) {
 		"batch 9-10; DELETED@10 ns/a a-3@10")
 }
 
+// TestWatchFilterEdgesInAGap: when it left the view is not known, only that it
+// did by the end; what it became may even be older, after a rewind.
+func TestWatchFilterEdgesInAGap(t *testing.T) {
+	a, b := thingAt("a", 1).painted("red"), thingAt("b", 1)
+	s := listed(t, Options{}, 5, a.at(5), b)
+	w := s.Watch(Cursor{Revision: 5}, Filter{Match: red})
+	relist(t, s, keepwatch.GapExpired, 9, a.at(7).painted("blue"), b.at(8).painted("red"))
+	wantLines(t, tell(poll(t, w)...), "gap 5-9 expired; DELETED@9 ns/a a-1@5; ADDED@8 ns/b b-1@8")
+	relist(t, s, keepwatch.GapRewind, 4, a.at(3), b.at(2))
+	wantLines(t, tell(poll(t, w)...), "gap 9-4 rewind; ADDED@3 ns/a a-1@3; DELETED@4 ns/b b-1@8")
+}
+
 func TestWatchByKey(t *testing.T) {
 	a := thingAt("a", 1)
 	s := listed(t, Options{}, 1, a, a.in("ns1"), a.in("ns11"), thingAt("b", 1).in("ns1"))
