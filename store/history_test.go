@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"testing"
 
 	"github.com/keepwatch/keepwatch"
@@ -94,7 +95,7 @@ func TestApply(t *testing.T) {
 			apply(t, s, 10, del(c, 8))
 			before := s.Snapshot()
 			w := s.Watch(before.Cursor(), Filter{})
-			dropped, err := s.Apply(nil, row.batch)
+			dropped, err := s.Apply(context.Background(), row.batch)
 			wantFailure(t, err, row.failure)
 			if row.failure != 0 {
 				if s.Snapshot() != before {
@@ -117,7 +118,7 @@ func TestApply(t *testing.T) {
 func TestApplyAfterAFailure(t *testing.T) {
 	a := thingAt("a", 1)
 	s := listed(t, Options{}, 1, a)
-	_, err := s.Apply(nil, batch(1, 5, del(a, 2), modify(thingAt("b", 5))))
+	_, err := s.Apply(context.Background(), batch(1, 5, del(a, 2), modify(thingAt("b", 5))))
 	wantFailure(t, err, keepwatch.ProtocolViolation)
 	apply(t, s, 5, modify(a.at(2)), add(thingAt("b", 5)))
 	wantLines(t, tell(poll(t, s.Watch(Cursor{Revision: 1}, Filter{}))...),
@@ -125,7 +126,7 @@ func TestApplyAfterAFailure(t *testing.T) {
 }
 
 func TestApplyBeforeTheFirstList(t *testing.T) {
-	_, err := New(Options{}).Apply(nil, batch(0, 5, add(thingAt("a", 5))))
+	_, err := New(Options{}).Apply(context.Background(), batch(0, 5, add(thingAt("a", 5))))
 	wantFailure(t, err, keepwatch.Broken)
 }
 
@@ -164,7 +165,7 @@ func TestApplyVersioned(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := listed(t, Options{}, 10, at(9, "a-1", 3))
-			_, err := s.Apply(nil, batch(10, 12, row.next))
+			_, err := s.Apply(context.Background(), batch(10, 12, row.next))
 			wantFailure(t, err, row.failure)
 		})
 	}
@@ -177,7 +178,7 @@ func TestApplyOldDeletesBehindTheHorizon(t *testing.T) {
 	a, b, c := thingAt("a", 1), thingAt("b", 1), thingAt("c", 1)
 	s := listed(t, Options{Tombstones: 1}, 1, a, b, c)
 	apply(t, s, 4, del(a, 2), del(b, 3), del(c, 4))
-	dropped, err := s.Apply(nil, batch(1, 5, del(a, 2), del(b, 3), del(c, 4), add(a.life("a-2").at(5))))
+	dropped, err := s.Apply(context.Background(), batch(1, 5, del(a, 2), del(b, 3), del(c, 4), add(a.life("a-2").at(5))))
 	if err != nil || dropped != 3 {
 		t.Fatalf("%d dropped, %v", dropped, err)
 	}
@@ -188,7 +189,7 @@ func TestApplyOldDeletesWithinAGap(t *testing.T) {
 	a := thingAt("a", 1)
 	s := listed(t, Options{}, 1, a)
 	relist(t, s, keepwatch.GapExpired, 20)
-	dropped, err := s.Apply(nil, batch(10, 21, del(a, 12), del(thingAt("b", 0), 20)))
+	dropped, err := s.Apply(context.Background(), batch(10, 21, del(a, 12), del(thingAt("b", 0), 20)))
 	if err != nil || dropped != 2 {
 		t.Fatalf("%d dropped, %v", dropped, err)
 	}
@@ -198,7 +199,7 @@ func TestApplyOldDeletesWithinAGap(t *testing.T) {
 func TestDeliveriesHaveNoRoom(t *testing.T) {
 	a := thingAt("a", 1)
 	s := listed(t, Options{}, 1, a)
-	if _, err := s.Apply(nil, batch(1, 3, add(a), modify(a.at(2)), add(thingAt("b", 3)))); err != nil {
+	if _, err := s.Apply(context.Background(), batch(1, 3, add(a), modify(a.at(2)), add(thingAt("b", 3)))); err != nil {
 		t.Fatal(err)
 	}
 	relist(t, s, keepwatch.GapExpired, 7, thingAt("b", 5), thingAt("c", 6), thingAt("d", 7))

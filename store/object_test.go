@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -98,21 +99,21 @@ func relist(t fataler, s *Store, reason keepwatch.GapReason, to keepwatch.Revisi
 }
 
 func replace(s *Store, reason keepwatch.GapReason, to keepwatch.Revision, objects ...keepwatch.Object) error {
-	r, err := s.Replace(nil, keepwatch.Relist{Reason: reason, To: to})
+	r, err := s.Replace(context.Background(), keepwatch.Relist{Reason: reason, To: to})
 	if err != nil {
 		return err
 	}
-	if err := r.Put(nil, objects); err != nil {
+	if err := r.Put(context.Background(), objects); err != nil {
 		r.Discard()
 		return err
 	}
-	return r.Commit(nil, to)
+	return r.Commit(context.Background(), to)
 }
 
 // apply applies history that must be accepted without loss.
 func apply(t fataler, s *Store, to keepwatch.Revision, changes ...keepwatch.Change) {
 	t.Helper()
-	if dropped, err := s.Apply(nil, batch(s.Held(), to, changes...)); err != nil || dropped > 0 {
+	if dropped, err := s.Apply(context.Background(), batch(s.Held(), to, changes...)); err != nil || dropped > 0 {
 		t.Fatalf("apply up to %d: %d dropped, %v", to, dropped, err)
 	}
 }

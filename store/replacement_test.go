@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"testing"
 
 	"github.com/keepwatch/keepwatch"
@@ -25,20 +26,20 @@ func TestFirstListIsNoHistory(t *testing.T) {
 // The revision of a streaming list comes at its end.
 func TestStreamedFirstList(t *testing.T) {
 	s := New(Options{})
-	r, err := s.Replace(nil, keepwatch.Relist{})
+	r, err := s.Replace(context.Background(), keepwatch.Relist{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, o := range []*thing{thingAt("b", 4), thingAt("a", 2), thingAt("b", 7)} {
-		if err := r.Put(nil, []keepwatch.Object{o}); err != nil {
+		if err := r.Put(context.Background(), []keepwatch.Object{o}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if s.Held() != 0 || s.Snapshot().Len() != 0 {
 		t.Fatal("the list shows before its commit")
 	}
-	wantFailure(t, r.Commit(nil, 6), keepwatch.ProtocolViolation) // b is newer than that
-	if err := r.Commit(nil, 8); err != nil {
+	wantFailure(t, r.Commit(context.Background(), 6), keepwatch.ProtocolViolation) // b is newer than that
+	if err := r.Commit(context.Background(), 8); err != nil {
 		t.Fatal(err)
 	}
 	wantLines(t, tell(poll(t, s.Watch(Cursor{}, Filter{}))...), "gap 0-8 expired; ADDED@2 ns/a a-1@2; ADDED@7 ns/b b-1@7")
@@ -46,7 +47,7 @@ func TestStreamedFirstList(t *testing.T) {
 	if history, difference := s.Bounds(); history != 8 || difference != 8 {
 		t.Fatalf("bounds %d, %d", history, difference)
 	}
-	_, err = s.Replace(nil, keepwatch.Relist{Reason: keepwatch.GapExpired})
+	_, err = s.Replace(context.Background(), keepwatch.Relist{Reason: keepwatch.GapExpired})
 	wantFailure(t, err, keepwatch.Broken) // only first lists are streamed
 }
 
@@ -128,11 +129,11 @@ func TestDiscardLeavesEverything(t *testing.T) {
 	a, b := thingAt("a", 3), thingAt("b", 5)
 	s := listed(t, Options{}, 10, a, b)
 	before := s.view.Load()
-	r, err := s.Replace(nil, keepwatch.Relist{Reason: keepwatch.GapRewind, To: 4})
+	r, err := s.Replace(context.Background(), keepwatch.Relist{Reason: keepwatch.GapRewind, To: 4})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Put(nil, []keepwatch.Object{a.at(4), thingAt("c", 1)}); err != nil {
+	if err := r.Put(context.Background(), []keepwatch.Object{a.at(4), thingAt("c", 1)}); err != nil {
 		t.Fatal(err)
 	}
 	r.Discard()
@@ -140,24 +141,24 @@ func TestDiscardLeavesEverything(t *testing.T) {
 		t.Fatal("a discarded list has been published")
 	}
 	wantLines(t, namesOf(before.snapshot.All()), "ns/a", "ns/b")
-	wantFailure(t, r.Put(nil, nil), keepwatch.Broken)
-	wantFailure(t, r.Commit(nil, 4), keepwatch.Broken)
+	wantFailure(t, r.Put(context.Background(), nil), keepwatch.Broken)
+	wantFailure(t, r.Commit(context.Background(), 4), keepwatch.Broken)
 	apply(t, s, 11, modify(a.at(11)))
 	relist(t, s, keepwatch.GapExpired, 12, b)
 }
 
 func TestCommitOnlyOnce(t *testing.T) {
 	s := New(Options{})
-	r, err := s.Replace(nil, keepwatch.Relist{})
+	r, err := s.Replace(context.Background(), keepwatch.Relist{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantFailure(t, r.Commit(nil, 0), keepwatch.ProtocolViolation) // zero is no revision
-	if err := r.Commit(nil, 5); err != nil {
+	wantFailure(t, r.Commit(context.Background(), 0), keepwatch.ProtocolViolation) // zero is no revision
+	if err := r.Commit(context.Background(), 5); err != nil {
 		t.Fatal(err)
 	}
-	wantFailure(t, r.Commit(nil, 6), keepwatch.Broken)
-	wantFailure(t, r.Put(nil, nil), keepwatch.Broken)
+	wantFailure(t, r.Commit(context.Background(), 6), keepwatch.Broken)
+	wantFailure(t, r.Put(context.Background(), nil), keepwatch.Broken)
 	r.Discard()
 	if s.Held() != 5 {
 		t.Fatalf("held %d", s.Held())
@@ -166,11 +167,11 @@ func TestCommitOnlyOnce(t *testing.T) {
 
 func TestCommitAtAnotherRevision(t *testing.T) {
 	s := listed(t, Options{}, 5)
-	r, err := s.Replace(nil, keepwatch.Relist{Reason: keepwatch.GapExpired, To: 8})
+	r, err := s.Replace(context.Background(), keepwatch.Relist{Reason: keepwatch.GapExpired, To: 8})
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantFailure(t, r.Commit(nil, 9), keepwatch.ProtocolViolation)
+	wantFailure(t, r.Commit(context.Background(), 9), keepwatch.ProtocolViolation)
 }
 
 // Two writers are a mistake that must not go unnoticed: the list would undo what
@@ -178,15 +179,15 @@ func TestCommitAtAnotherRevision(t *testing.T) {
 func TestListUnderWhichTheStateMoved(t *testing.T) {
 	a := thingAt("a", 3)
 	s := listed(t, Options{}, 10, a)
-	r, err := s.Replace(nil, keepwatch.Relist{Reason: keepwatch.GapExpired, To: 12})
+	r, err := s.Replace(context.Background(), keepwatch.Relist{Reason: keepwatch.GapExpired, To: 12})
 	if err != nil {
 		t.Fatal(err)
 	}
 	apply(t, s, 11, modify(a.at(11)))
-	if err := r.Put(nil, []keepwatch.Object{a}); err != nil {
+	if err := r.Put(context.Background(), []keepwatch.Object{a}); err != nil {
 		t.Fatal(err)
 	}
-	wantFailure(t, r.Commit(nil, 12), keepwatch.Broken)
+	wantFailure(t, r.Commit(context.Background(), 12), keepwatch.Broken)
 	if s.Held() != 11 {
 		t.Fatalf("held %d", s.Held())
 	}

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -155,7 +156,7 @@ func (w *world) send(t *rapid.T, n int) {
 	if rapid.Bool().Draw(t, "bookmark") && (len(w.log) == 0 || b.To >= w.log[len(w.log)-1].Revision) {
 		b.To = w.now
 	}
-	dropped, err := w.store.Apply(nil, b)
+	dropped, err := w.store.Apply(context.Background(), b)
 	again := 0
 	for _, c := range b.Changes {
 		if c.Revision <= held {
@@ -183,13 +184,13 @@ func (w *world) list(t *rapid.T, reason keepwatch.GapReason) {
 	if n := len(objects); n > 0 {
 		objects = append(objects, objects[:random.IntN(n)]...)
 	}
-	r, err := w.store.Replace(nil, keepwatch.Relist{Reason: reason, To: w.now})
+	r, err := w.store.Replace(context.Background(), keepwatch.Relist{Reason: reason, To: w.now})
 	if err != nil {
 		t.Fatalf("replace: %v", err)
 	}
 	for len(objects) > 0 {
 		n := 1 + random.IntN(len(objects))
-		if err := r.Put(nil, objects[:n]); err != nil {
+		if err := r.Put(context.Background(), objects[:n]); err != nil {
 			t.Fatalf("put: %v", err)
 		}
 		objects = objects[n:]
@@ -199,7 +200,7 @@ func (w *world) list(t *rapid.T, reason keepwatch.GapReason) {
 		w.list(t, reason)
 		return
 	}
-	if err := r.Commit(nil, w.now); err != nil {
+	if err := r.Commit(context.Background(), w.now); err != nil {
 		t.Fatalf("commit: %v", err)
 	}
 	w.listed = w.now
