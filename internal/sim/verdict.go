@@ -83,6 +83,11 @@ func (l Lie) covers(c *consumer, v check.Violation) bool {
 			if d.To <= l.To && d.To >= l.From {
 				return true
 			}
+			// It leads away from there, behind a filter: what was out of view then, the
+			// store believed to know.
+			if c.filter.Match != nil && !c.steady && d.From <= l.To && d.From >= l.From {
+				return true
+			}
 		}
 	}
 	for i := at; i >= 0 && !c.times[i].Before(l.At); i-- {
