@@ -50,8 +50,8 @@ func (e *exitError) Unwrap() error { return e.err }
 
 // run is main without the process: it returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	warnings := slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn})
-	klog.SetSlogLogger(slog.New(libraryLog{warnings, ctx}))
+	errorsOnly := slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn})
+	klog.SetSlogLogger(slog.New(libraryLog{errorsOnly, ctx}))
 	root := newRootCommand()
 	root.SetArgs(args)
 	root.SetOut(stdout)
@@ -73,15 +73,19 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return code
 }
 
-// libraryLog is what the Kubernetes libraries log, until ctx ends: connections that close at the end
-// are errors to them.
+// libraryLog is the errors that the Kubernetes libraries log (klog passes their warnings on as mere
+// information), until ctx ends: connections that close at the end are errors to them.
 type libraryLog struct {
 	slog.Handler
 	ctx context.Context
 }
 
-func (l libraryLog) Enabled(ctx context.Context, level slog.Level) bool {
-	return l.ctx.Err() == nil && l.Handler.Enabled(ctx, level)
+// Handle decides, and not Enabled, which klog doesn't ask about errors.
+func (l libraryLog) Handle(ctx context.Context, record slog.Record) error {
+	if l.ctx.Err() != nil {
+		return nil
+	}
+	return l.Handler.Handle(ctx, record)
 }
 
 func (l libraryLog) WithAttrs(attrs []slog.Attr) slog.Handler {

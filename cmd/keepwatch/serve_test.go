@@ -84,7 +84,8 @@ func TestCompletion(t *testing.T) {
 type process struct {
 	*exec.Cmd
 	stderr *output
-	ended  chan error
+	// ended has the result of Wait, for whoever asks: they put it back.
+	ended chan error
 }
 
 // output collects what a process writes.
@@ -118,8 +119,19 @@ func startProcess(t *testing.T, args ...string) *process {
 		t.Fatal(err)
 	}
 	go func() { p.ended <- p.Wait() }()
-	t.Cleanup(func() { p.Process.Kill() })
+	t.Cleanup(p.end)
 	return p
+}
+
+// end lets the process clean up behind itself, if it still runs.
+func (p *process) end() {
+	p.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-p.ended:
+	case <-time.After(deadline):
+		p.Process.Kill()
+		<-p.ended
+	}
 }
 
 // exit waits for the end of the process.
@@ -127,6 +139,7 @@ func (p *process) exit(t *testing.T) int {
 	t.Helper()
 	select {
 	case err := <-p.ended:
+		p.ended <- err
 		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 			return exit.ExitCode()
 		} else if err != nil {
@@ -148,6 +161,7 @@ func (p *process) awaitReady(t *testing.T) string {
 		}
 		select {
 		case err := <-p.ended:
+			p.ended <- err
 			t.Fatalf("it ended (%v): %s", err, p.stderr)
 		case <-time.After(10 * time.Millisecond):
 		}
@@ -217,7 +231,7 @@ func TestServeAfterKill(t *testing.T) {
 	}
 	ns := created(t, file)
 	p.Process.Kill()
-	<-p.ended
+	p.ended <- <-p.ended
 
 	p = startProcess(t, args...)
 	if line := p.awaitReady(t); !strings.Contains(line, ", data in "+dir+"\n") {
