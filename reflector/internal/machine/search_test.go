@@ -1,0 +1,204 @@
+package machine_test
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/check"
+	"github.com/keepwatch/keepwatch/reflector/internal/machine"
+	"github.com/keepwatch/keepwatch/store"
+)
+
+var (
+	keys   = flag.Int("search.keys", 2, "how many keys the exhaustive search writes")
+	writes = flag.Int("search.writes", 3, "how many revisions it writes")
+	faults = flag.Int("search.faults", 2, "how many faults it spends")
+	walks  = flag.Int("search.walks", 300, "how many random walks follow it")
+	first  = flag.Uint64("search.seed", 1, "the seed of the first walk")
+)
+
+// replay does a path again from the beginning.
+func replay(s scope, path []move) *model {
+	m := newModel(s)
+	for _, v := range path {
+		m.do(v)
+	}
+	return m
+}
+
+// node is a state that was found: by which move, and from where.
+type node struct {
+	from int32
+	by   move
+}
+
+// path leads from the beginning to a node; the first node is the beginning.
+func path(nodes []node, i int32) []move {
+	var all []move
+	for ; i > 0; i = nodes[i].from {
+		all = append(all, nodes[i].by)
+	}
+	slices.Reverse(all)
+	return all
+}
+
+// TestEveryScheduleOfASmallWorld plays everything that can happen within a
+// scope, breadth first, so that the first path to a problem is a shortest one. Two
+// ways to the same state are followed once.
+func TestEveryScheduleOfASmallWorld(t *testing.T) {
+	for _, stream := range []bool{false, true} {
+		t.Run(fmt.Sprintf("stream=%v", stream), func(t *testing.T) {
+			t.Parallel()
+			s := scope{keys: *keys, writes: *writes, faults: *faults, page: 1, stream: stream}
+			nodes, moves, problem := search(s)
+			t.Logf("%d keys, %d writes, %d faults: %d states, %d moves", s.keys, s.writes, s.faults, nodes, moves)
+			if problem != "" {
+				t.Error(problem)
+			}
+		})
+	}
+}
+
+func search(s scope) (states, moves int, problem string) {
+	seen := map[uint64]bool{newModel(s).key(): true}
+	nodes := []node{{}}
+	for i := int32(0); int(i) < len(nodes); i++ {
+		here := path(nodes, i)
+		for _, v := range replay(s, here).moves() {
+			next := replay(s, here)
+			next.do(v)
+			moves++
+			key := next.key()
+			if next.broken == "" && seen[key] {
+				continue
+			}
+			seen[key] = true
+			if problem := next.problem(); problem != "" {
+				return len(nodes), moves, fmt.Sprintf("%s\nafter %v", problem, next.path)
+			}
+			nodes = append(nodes, node{i, v})
+		}
+	}
+	return len(nodes), moves, ""
+}
+
+// TestTheSearchFindsWhatIsWrong with a source that has a bug.
+func TestTheSearchFindsWhatIsWrong(t *testing.T) {
+	for _, b := range []bug{losesDeletes, skips, sameRevision, forgetsItsPlace, neverNoticesBack} {
+		states, _, problem := search(scope{keys: 2, writes: 3, faults: 2, page: 1, bug: b})
+		if problem == "" {
+			t.Errorf("not found among %d states: %s", states, b)
+		}
+		t.Logf("%s: found after %d states: %s", b, states, problem)
+	}
+}
+
+// TestRandomWalks goes further, by chance.
+func TestRandomWalks(t *testing.T) {
+	for n := range uint64(*walks) {
+		s := scope{keys: 5, writes: 40, faults: 12, page: 2, stream: n%2 == 0}
+		if problem := walk(s, *first+n); problem != "" {
+			t.Fatalf("seed %d: %s", *first+n, problem)
+		}
+	}
+}
+
+func walk(s scope, seed uint64) string {
+	random := rand.New(rand.NewPCG(seed, 0))
+	m := newModel(s)
+	for range 150 {
+		all := m.moves()
+		if random.IntN(10) > 0 {
+			all = slices.DeleteFunc(all, func(v move) bool { return v.fault })
+		}
+		if len(all) == 0 {
+			break
+		}
+		m.do(all[random.IntN(len(all))])
+	}
+	if problem := m.problem(); problem != "" {
+		return fmt.Sprintf("%s\nafter %v", problem, m.path)
+	}
+	return ""
+}
+
+// problem says what is wrong with where the model is, "" if nothing.
+func (m *model) problem() string {
+	if m.broken != "" {
+		return m.broken
+	}
+	if m.ended {
+		return fmt.Sprintf("the machine has given up: %+v", m.machine.State)
+	}
+	if p := m.judge(check.Transcript{Records: m.told}, nil); p != "" {
+		return "the watcher: " + p
+	}
+	for _, mark := range m.marks {
+		for _, f := range []store.Filter{{}, {Match: blue}} {
+			if p := m.latecomer(mark, f); p != "" {
+				return fmt.Sprintf("a watcher from %v, filtered %v: %s", mark.cursor, f.Match != nil, p)
+			}
+		}
+	}
+	return replay(m.scope, m.path).stuck()
+}
+
+// latecomer is somebody who stopped at a mark, with the view of then, and goes on
+// now.
+func (m *model) latecomer(from mark, f store.Filter) string {
+	var told []check.Record
+	w := m.store.Watch(from.cursor, f)
+	for {
+		d, _, err := w.Poll()
+		if err != nil {
+			return err.Error()
+		}
+		if d == nil {
+			return m.judge(check.Transcript{From: from.cursor.Revision, Epoch: from.epoch, Records: told}, f.Match)
+		}
+		told = append(told, check.Received{Delivery: d})
+	}
+}
+
+// judge asks the oracle about a transcript, and about what the store shows at
+// its end.
+func (m *model) judge(t check.Transcript, f check.Filter) string {
+	shown := check.Shown{Revision: m.store.Held()}
+	for o := range m.store.Snapshot().All() {
+		if f == nil || f(o) {
+			shown.Objects = append(shown.Objects, o)
+		}
+	}
+	if len(t.Records) > 0 {
+		t.Records = append(slices.Clip(t.Records), shown)
+	}
+	history := check.History{Epochs: m.epochs, Content: func(o keepwatch.Object) string { return fmt.Sprint(blue(o)) }}
+	for _, v := range check.Judge(history, f, t) {
+		return v.String()
+	}
+	return ""
+}
+
+// stuck goes on without any faults or writes, and says where that does not end at
+// the newest state, live (P11).
+func (m *model) stuck() string {
+	m.faults, m.writes = 0, 0
+	for range 60 {
+		all := m.moves()
+		if _, live := m.action.(machine.Read); live && len(all) == 0 {
+			break
+		}
+		m.do(all[len(all)-1])
+	}
+	if _, live := m.action.(machine.Read); !live || m.machine.Held != m.head {
+		return fmt.Sprintf("it does not come to rest: %+v, held %d of %d", m.action, m.machine.Held, m.head)
+	}
+	if p := m.judge(check.Transcript{Records: m.told}, nil); p != "" {
+		return "at rest: " + p
+	}
+	return ""
+}
