@@ -1,6 +1,7 @@
 package machine_test
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -13,10 +14,13 @@ import (
 	"github.com/keepwatch/keepwatch/store"
 )
 
+// defaults is how far the exhaustive search goes.
+var defaults = scope{keys: 2, writes: 3, faults: 2, page: 1}
+
 var (
-	keys   = flag.Int("search.keys", 2, "how many keys the exhaustive search writes")
-	writes = flag.Int("search.writes", 3, "how many revisions it writes")
-	faults = flag.Int("search.faults", 2, "how many faults it spends")
+	keys   = flag.Int("search.keys", 0, "how many keys the exhaustive search writes")
+	writes = flag.Int("search.writes", 0, "how many revisions it writes")
+	faults = flag.Int("search.faults", 0, "how many faults it spends")
 	walks  = flag.Int("search.walks", 300, "how many random walks follow it")
 	first  = flag.Uint64("search.seed", 1, "the seed of the first walk")
 )
@@ -53,7 +57,9 @@ func TestEveryScheduleOfASmallWorld(t *testing.T) {
 	for _, stream := range []bool{false, true} {
 		t.Run(fmt.Sprintf("stream=%v", stream), func(t *testing.T) {
 			t.Parallel()
-			s := scope{keys: *keys, writes: *writes, faults: *faults, page: 1, stream: stream}
+			s := defaults
+			s.stream = stream
+			s.keys, s.writes, s.faults = cmp.Or(*keys, s.keys), cmp.Or(*writes, s.writes), cmp.Or(*faults, s.faults)
 			nodes, moves, problem := search(s)
 			t.Logf("%d keys, %d writes, %d faults: %d states, %d moves", s.keys, s.writes, s.faults, nodes, moves)
 			if problem != "" {
