@@ -67,17 +67,20 @@ func (e *edition) restamp() {
 	})
 }
 
-// set puts an object at its place, which may hold another.
-func (e *edition) set(p place, o keepwatch.Object, at keepwatch.Revision) {
-	created := at
+// set puts an object at its place, which may hold another. held is what
+// came before it, nil if nothing did.
+func (e *edition) set(p place, held *entry, o keepwatch.Object, at keepwatch.Revision) {
 	switch {
 	case p.entry == nil:
 		e.digest = e.digest.with(o)
 	case p.object.UID() == o.UID():
-		created = p.created
 		e.digest = e.digest.replace(p.object, o)
 	default:
 		e.digest = e.digest.without(p.object).with(o)
+	}
+	created := at
+	if held != nil && held.object.UID() == o.UID() {
+		created = held.created
 	}
 	e.put(p, o.Key(), &entry{object: o, created: created, stored: at})
 }

@@ -133,7 +133,7 @@ func (h *history) write(p place, c keepwatch.Change) {
 	default:
 		h.report(modified(p.object, c.Object))
 	}
-	h.set(p, c.Object, c.Revision)
+	h.set(p, p.entry, c.Object, c.Revision)
 }
 
 // delete takes a deletion. Its object is the last state, or says no more than the

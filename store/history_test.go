@@ -184,6 +184,17 @@ func TestApplyOldDeletesBehindTheHorizon(t *testing.T) {
 	}
 }
 
+// A replay of an earlier life is known by the deletion of a later one.
+func TestApplyOldLifeOfADeletedName(t *testing.T) {
+	a, b := thingAt("a", 1), thingAt("b", 1)
+	s := listed(t, Options{Tombstones: 1}, 1, a, b)
+	apply(t, s, 9, del(a, 2), add(a.life("a-2").at(3)), del(b, 4), del(a.life("a-2"), 5))
+	dropped, err := s.Apply(context.Background(), batch(1, 9, modify(a.at(2))))
+	if err != nil || dropped != 1 {
+		t.Fatalf("%d dropped, %v", dropped, err)
+	}
+}
+
 // So is a replay of what came and went within a gap.
 func TestApplyOldDeletesWithinAGap(t *testing.T) {
 	a := thingAt("a", 1)

@@ -40,7 +40,7 @@ func (e *edition) undo(m moment) {
 		if p := e.seek(c.Object.Key()); c.Prior == nil {
 			e.unset(p)
 		} else {
-			e.set(p, c.Prior, c.Prior.Revision())
+			e.set(p, nil, c.Prior, c.Prior.Revision())
 		}
 	}
 }

@@ -51,6 +51,17 @@ func TestAtShowsThePast(t *testing.T) {
 	}
 }
 
+// What a list has healed was not there before it, whatever its revision says.
+func TestAtBeforeAHealingList(t *testing.T) {
+	s := listed(t, Options{}, 5)
+	relist(t, s, keepwatch.GapExpired, 10, thingAt("lost", 3))
+	apply(t, s, 11)
+	past, err := s.At(5)
+	if err != nil || past.Len() != 0 {
+		t.Fatalf("at 5: %d objects, %v", past.Len(), err)
+	}
+}
+
 func TestAtOfAnEmptyStore(t *testing.T) {
 	_, err := New(Options{}).At(1)
 	wantFailure(t, err, keepwatch.RevisionTooLarge)

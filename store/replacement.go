@@ -79,22 +79,23 @@ func (r *replacement) take(o keepwatch.Object) error {
 	case p.entry == nil:
 	case r.unchanged(p.object, o):
 		return nil
-	case o.Revision() < p.object.Revision() && !r.rewound():
+	case o.Revision() <= p.object.Revision() && !r.rewound():
 		return r.older(o, p.object)
 	}
-	r.set(p, o, max(o.Revision(), r.relist.To))
+	r.set(p, r.base.tree.get(key), o, max(o.Revision(), r.relist.To))
 	return nil
 }
 
-// older is what it means that a list shows o in the place of a newer state: that
-// the source went back, also where the list's own revision is above ours again; or
-// that the list contradicts itself.
+// older is what it means that a list shows o in the place of a newer state, or of
+// another life at the same revision: that the source went back, also where the
+// list's own revision is above ours again; or that the list contradicts itself.
 func (r *replacement) older(o, newer keepwatch.Object) error {
 	kind := keepwatch.ProtocolViolation
 	if held, ok := r.base.Get(o.Key()); ok && held == newer {
 		kind = keepwatch.Rewound
 	}
-	return keepwatch.Failed(kind, "the list shows %s at %d, but it was at %d already", o.Key(), o.Revision(), newer.Revision())
+	return keepwatch.Failed(kind, "the list shows %s, UID %s, at %d, but UID %s was there at %d already",
+		o.Key(), o.UID(), o.Revision(), newer.UID(), newer.Revision())
 }
 
 // unchanged reports whether o is what is held. Within an epoch the revision

@@ -87,6 +87,8 @@ func TestRelist(t *testing.T) {
 
 		"older object":           {expired, 12, objects{a.at(2), b}, nil, keepwatch.Rewound, 0},
 		"older object, new life": {expired, 12, objects{a.life("a-0").at(2), b}, nil, keepwatch.Rewound, 0},
+		"another life at once":   {expired, 12, objects{a.life("a-2"), b}, nil, keepwatch.Rewound, 0},
+		"two lives at once":      {expired, 12, objects{a, b, c.at(12), c.life("c-2").at(12)}, nil, keepwatch.ProtocolViolation, 0},
 		"older the second time":  {expired, 12, objects{a, b, c.at(12), c.at(11)}, nil, keepwatch.ProtocolViolation, 0},
 		"newer than the list":    {expired, 12, objects{a, b.at(13)}, nil, keepwatch.ProtocolViolation, 0},
 		"stale list":             {expired, 9, objects{a, b}, nil, keepwatch.StaleReplica, 0},

@@ -291,6 +291,28 @@ func TestEditingSharesWhatItDoesNotTouch(t *testing.T) {
 	}
 }
 
+// A namespace's difference must not look at the others'.
+func TestNewerLooksAtOneNamespaceOnly(t *testing.T) {
+	ed := tree{}.edit()
+	for _, namespace := range []string{"a", "b", "c"} {
+		for _, o := range numbered(5 * fanout) {
+			ed.plant(o.(*thing).in(namespace))
+		}
+	}
+	root := *ed.publish().root
+	for i, c := range root.children {
+		// The last one before the namespace might hold its first key.
+		if i+1 < len(root.children) && root.children[i+1].low().Namespace == "a" || c.low().Namespace == "c" {
+			root.children[i] = &node{newest: c.newest} // that can't be looked at
+		}
+	}
+	found := 0
+	root.newer(0, "b", func(*entry) { found++ })
+	if found != 5*fanout {
+		t.Fatalf("%d entries, want %d", found, 5*fanout)
+	}
+}
+
 func TestIterationCanStop(t *testing.T) {
 	s := &Snapshot{tree: treeOf(numbered(5 * fanout)...)}
 	for stop := range 4 * fanout {

@@ -1,0 +1,267 @@
+package store
+
+import (
+	"fmt"
+	"maps"
+	"testing"
+
+	"github.com/keepwatch/keepwatch"
+)
+
+// ledger is a store told by maps alone: every state it has shown, every deletion
+// it has seen. Where it refuses a batch or list, the store must.
+type ledger struct {
+	now    Cursor
+	state  state
+	states map[Cursor]state // at the end of each revision that was shown
+	graves map[keepwatch.Key][]tombstone
+	// known is since when deletions are known, and spans what is not known since.
+	known keepwatch.Revision
+	spans []span
+}
+
+func newLedger() *ledger {
+	return &ledger{state: state{}, states: map[Cursor]state{}, graves: map[keepwatch.Key][]tombstone{}}
+}
+
+// apply returns how many changes are old, and whether the batch is refused.
+func (l *ledger) apply(b keepwatch.Batch) (old int, refused bool) {
+	if l.now.Revision == 0 || b.From > l.now.Revision || b.To < b.From || b.To < l.now.Revision && len(b.Changes) == 0 {
+		return 0, true
+	}
+	next, last := l.copy(), l.now.Revision+1
+	for _, c := range b.Changes {
+		k := c.Object.Key()
+		held, known := next.state[k]
+		switch {
+		case c.Revision > b.To:
+			return 0, true
+		case known && c.Revision <= held.Revision() || !known && next.old(c):
+			old++
+			continue
+		case c.Revision < last, !known && c.Type != keepwatch.Added,
+			c.Type == keepwatch.Deleted && held.UID() != c.Object.UID():
+			return 0, true
+		}
+		last = c.Revision
+		if known && held.UID() != c.Object.UID() || c.Type == keepwatch.Deleted {
+			next.bury(held, c.Revision)
+			delete(next.state, k)
+		}
+		if c.Type != keepwatch.Deleted {
+			next.state[k] = c.Object
+		}
+		next.states[Cursor{l.now.Epoch, c.Revision}] = maps.Clone(next.state)
+	}
+	next.now.Revision = max(l.now.Revision, b.To)
+	next.states[next.now] = next.state
+	*l = *next
+	return old, false
+}
+
+// old reports whether a change of an unknown object is one of before its deletion.
+func (l *ledger) old(c keepwatch.Change) bool {
+	for _, t := range l.graves[c.Object.Key()] {
+		if t.revision > c.Revision || t.revision == c.Revision && (c.Type == keepwatch.Deleted || t.object.UID() == c.Object.UID()) {
+			return true
+		}
+	}
+	return c.Type == keepwatch.Deleted && !l.reaches(c.Revision-1)
+}
+
+// reaches reports whether every deletion since a revision is known.
+func (l *ledger) reaches(r keepwatch.Revision) bool {
+	for _, s := range l.spans {
+		if s.from < r && r < s.to {
+			return false
+		}
+	}
+	return r >= l.known
+}
+
+func (l *ledger) bury(o keepwatch.Object, at keepwatch.Revision) {
+	l.graves[o.Key()] = append(l.graves[o.Key()][:len(l.graves[o.Key()]):len(l.graves[o.Key()])], tombstone{object: o, revision: at})
+}
+
+func (l *ledger) copy() *ledger {
+	c := *l
+	c.state, c.states, c.graves = maps.Clone(l.state), maps.Clone(l.states), maps.Clone(l.graves)
+	return &c
+}
+
+// replace reports whether the list is refused.
+func (l *ledger) replace(relist keepwatch.Relist, to keepwatch.Revision, objects []keepwatch.Object) (refused bool) {
+	rewind := relist.Reason == keepwatch.GapRewind && l.now.Revision > 0
+	if to < l.now.Revision && !rewind || to == 0 {
+		return true
+	}
+	list := state{}
+	for _, o := range objects {
+		before, known := list[o.Key()]
+		if !known {
+			before, known = l.state[o.Key()]
+		}
+		switch {
+		case o.Revision() > to, known && !rewind && o.Revision() < before.Revision(),
+			known && !rewind && o.Revision() == before.Revision() && o.UID() != before.UID():
+			return true
+		case known && *o.(*thing) == *before.(*thing), known && !rewind && o.UID() == before.UID() && o.Revision() == before.Revision():
+			list[o.Key()] = before
+		default:
+			list[o.Key()] = o
+		}
+	}
+	next := l.copy()
+	switch {
+	case l.now.Revision == 0:
+		next.known = to
+	case rewind || to == l.now.Revision && !list.equal(l.state):
+		next.now.Epoch++
+		next.graves, next.spans, next.known = map[keepwatch.Key][]tombstone{}, nil, to
+	case to > l.now.Revision:
+		next.spans = append(next.spans[:len(next.spans):len(next.spans)], span{l.now.Revision, to})
+		for k, o := range l.state {
+			if list[k] == nil || list[k].UID() != o.UID() {
+				next.bury(o, to)
+			}
+		}
+	}
+	next.now.Revision, next.state = to, list
+	next.states[next.now] = list
+	*l = *next
+	return false
+}
+
+// at is the state at a place, which may lie behind the change that made it.
+func (l *ledger) at(c Cursor) state {
+	for ; c.Revision > 0; c.Revision-- {
+		if s, ok := l.states[c]; ok {
+			return s
+		}
+	}
+	return state{}
+}
+
+// FuzzStoreAgainstHistory reads a script of batches and lists, good and bad, and
+// compares the store with the ledger after each; consumers follow.
+func FuzzStoreAgainstHistory(f *testing.F) {
+	f.Add([]byte("\x05\x00\x00\x00\x11\x22\x06\x40\x00\x33"))
+	f.Add([]byte{5, 0, 0, 17, 4, 64, 0, 33, 4, 64, 1, 70, 4, 128, 7, 0, 6, 34, 7, 1, 5, 77})
+	f.Add([]byte("any text is a script, most of them bad ones; but some are not"))
+	f.Fuzz(func(t *testing.T, script []byte) {
+		bytes := int64(2 * (momentBytes + changeBytes + 1))
+		s := New(Options{WindowBytes: bytes, Size: func(keepwatch.Object) int { return 1 }})
+		l := newLedger()
+		type follower struct {
+			*Watcher
+			fold state
+		}
+		var followers []*follower
+		var objects []keepwatch.Object
+		var changes []keepwatch.Change
+		for script = script[:min(len(script), 300)]; len(script) >= 2; script = script[2:] {
+			a, b := script[0], script[1]
+			// A revision from three below the held one to four above, never below 1.
+			revision := max(4, l.now.Revision+1) - 3 + keepwatch.Revision(b>>4&7)
+			switch o := objectOf(b, revision); a & 7 {
+			case 0, 1, 2:
+				changes = append(changes, keepwatch.Change{Type: keepwatch.ChangeType(a&7) + 1, Revision: revision, Object: o})
+			case 3:
+				objects = append(objects, o)
+			case 4: // list what is held, too, and perhaps again
+				objects = append(objects, l.state.sorted()[min(len(l.state), int(a>>6)):]...)
+			case 5:
+				relist := keepwatch.Relist{Reason: keepwatch.GapExpired, To: revision}
+				if a>>3 == 31 {
+					relist.Reason = keepwatch.GapRewind
+				}
+				before := s.Snapshot()
+				refused := l.replace(relist, revision, objects)
+				if err := replace(s, relist.Reason, revision, objects...); (err != nil) != refused {
+					t.Fatalf("list %v at %d: refused %v, want %v", objects, revision, err, refused)
+				}
+				if refused && s.Snapshot() != before {
+					t.Fatal("a refused list has changed the state")
+				}
+				objects = nil
+			case 6:
+				batch := keepwatch.Batch{From: max(l.now.Revision+2, keepwatch.Revision(a>>5)) - keepwatch.Revision(a>>5), To: revision, Changes: changes}
+				if a&16 == 0 {
+					batch.From = min(batch.From, l.now.Revision)
+				}
+				before := s.Snapshot()
+				old, refused := l.apply(batch)
+				dropped, err := s.Apply(t.Context(), batch)
+				if (err != nil) != refused || !refused && dropped != old {
+					t.Fatalf("apply %q: %d dropped, %v; want %d, refused %v", tell(batch), dropped, err, old, refused)
+				}
+				if refused && s.Snapshot() != before {
+					t.Fatal("a refused batch has changed the state")
+				}
+				changes = nil
+			case 7:
+				followers = append(followers, &follower{s.Watch(Cursor{}, Filter{}), state{}})
+			}
+			now := s.Snapshot()
+			if now.Cursor() != l.now || !stateOf(now).equal(l.state) || digest(now.Digest()) != recomputed(now) {
+				t.Fatalf("the store is at %v with\n%vthe ledger at %v with\n%v", now.Cursor(), stateOf(now), l.now, l.state)
+			}
+			inspect(t, now.tree, stateOf(now))
+			for i, c := range followers {
+				if len(script)%(i+1) == 0 {
+					follow(t, l, c.Watcher, c.fold)
+				}
+			}
+		}
+		readBack(t, s, l)
+	})
+}
+
+// objectOf is one of four names in one of four lives; a revision of a life has
+// one content.
+func objectOf(b byte, r keepwatch.Revision) *thing {
+	name := fmt.Sprint("name-", b&3)
+	return &thing{key: key("ns", name), uid: keepwatch.UID(fmt.Sprint(name, "-", b>>2&3)), revision: r}
+}
+
+// follow folds what a watcher has, and compares it with the ledger.
+func follow(t *testing.T, l *ledger, w *Watcher, fold state) {
+	t.Helper()
+	for {
+		d, _, err := w.Poll()
+		if err != nil {
+			if now := l.now; w.Cursor().Epoch == now.Epoch && l.reaches(w.Cursor().Revision) {
+				t.Fatalf("a follower at %v of %v ends with %v", w.Cursor(), now, err)
+			}
+			return
+		}
+		if d == nil {
+			return
+		}
+		for _, c := range (moment{delivery: d}).changes() {
+			if c.Type == keepwatch.Deleted {
+				delete(fold, c.Object.Key())
+			} else {
+				fold[c.Object.Key()] = c.Object
+			}
+		}
+		if want := l.at(w.Cursor()); !fold.equal(want) {
+			t.Fatalf("after %q the fold is\n%vwant\n%v", tell(d), fold, want)
+		}
+	}
+}
+
+// readBack compares every state that the store can still show.
+func readBack(t *testing.T, s *Store, l *ledger) {
+	t.Helper()
+	history, _ := s.Bounds()
+	for r := history; r > 0 && r <= l.now.Revision; r++ {
+		past, err := s.At(r)
+		if err != nil {
+			t.Fatalf("at %d, since %d: %v", r, history, err)
+		}
+		if want := l.at(Cursor{l.now.Epoch, r}); !stateOf(past).equal(want) {
+			t.Fatalf("at %d it was\n%vwant\n%v", r, stateOf(past), want)
+		}
+	}
+}
