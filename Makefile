@@ -22,11 +22,11 @@ lint:
 # Everything that needs no real kube-apiserver.
 test:
 	go test -race -timeout 20m ./...
-	cd test && go test -race -timeout 20m $$(go list ./... | grep -v -e /real/ -e /bench)
+	cd test && go test -race -p 1 -timeout 20m $$(go list ./... | grep -v -e /real/ -e /bench)
 
 # Against the real kube-apiserver and etcd.
 test-real: peers
-	cd test && go test -race -timeout 20m ./real/...
+	cd test && go test -race -p 1 -timeout 20m ./real/...
 
 # Build the real kube-apiserver, etcd and kubectl, unless they are in the cache.
 peers:

@@ -32,9 +32,9 @@ func Storms(t *testing.T, server *peer.Server) {
 		seed = rand.Uint64()
 	}
 	for name, storm := range map[string]Storm{
-		"pods":     {Resource: load.Pods, Type: "pods", Make: load.SmallPod, Objects: 5000, Operations: 10_000},
-		"widgets":  {Resource: load.Widgets, Type: "widgets", Make: load.Widget, Objects: 5000, Operations: 10_000, HTTP1: true},
-		"selected": {Resource: load.Widgets, Type: "wd", Make: load.Widget, Objects: 500, Operations: 6000, Color: "red"},
+		"pods":     {Resource: load.Pods, Type: "pods", Make: load.SmallPod, Objects: 5000, Operations: 5000},
+		"widgets":  {Resource: load.Widgets, Type: "widgets", Make: load.Widget, Objects: 5000, Operations: 5000, HTTP1: true},
+		"selected": {Resource: load.Widgets, Type: "wd", Make: load.Widget, Objects: 500, Operations: 4000, Color: "red"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
