@@ -14,8 +14,8 @@ import (
 
 // The length of a schedule in virtual time.
 const (
-	writes       = 60
-	writePeriod  = 5 * time.Second
+	writes       = 40
+	writePeriod  = 6 * time.Second
 	systemPeriod = 13*time.Second + 101*time.Nanosecond
 )
 
