@@ -30,6 +30,9 @@ func (m Machine) fail(f Failed) (Machine, Action) {
 		then = m.again()
 	case Verify:
 		then = Probe{}
+		if _, listing := m.State.(Listing); listing {
+			then = m.again() // a silent list is read again, like any other
+		}
 	case Relist:
 		then = m.relist(rule, f.Kind)
 	}
