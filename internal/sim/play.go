@@ -32,6 +32,8 @@ type Outcome struct {
 	// by fault.
 	Failures map[keepwatch.FailureKind]int
 	Lies     map[string]int
+	// Forgiven counts violations for which a lie is to blame.
+	Forgiven int
 
 	trace func() string
 }

@@ -25,6 +25,9 @@ type Report struct {
 	Pairs    map[[2]string]int
 	Failures map[keepwatch.FailureKind]int
 	Lies     map[string]int
+	// Honest counts the schedules without a lie, Forgiven the violations for which
+	// one is to blame.
+	Honest, Forgiven int
 	// Bad are the schedules with problems.
 	Bad []Outcome
 }
@@ -48,6 +51,10 @@ func (r *Report) Add(o Outcome) {
 	for name, n := range o.Lies {
 		r.Lies[name] += n
 	}
+	if len(o.Lies) == 0 {
+		r.Honest++
+	}
+	r.Forgiven += o.Forgiven
 	met := map[string]bool{}
 	for _, d := range o.Script {
 		if d.Point != AtSetup {
@@ -86,6 +93,8 @@ func (r *Report) Write(w io.Writer) {
 	fmt.Fprintf(w, "virtual time   %.0f h\n", r.Virtual.Hours())
 	fmt.Fprintf(w, "real time      %v, %.0f schedules/s\n", r.Real.Round(time.Second), float64(r.Schedules)/r.Real.Seconds())
 	fmt.Fprintf(w, "pairs          %d of %d pairs of faults met in a schedule\n", len(r.Pairs), possible())
+	fmt.Fprintf(w, "honest         %d schedules, in which the source never broke its contract\n", r.Honest)
+	fmt.Fprintf(w, "forgiven       %d violations in the others, told by a source that broke it\n", r.Forgiven)
 	fmt.Fprintf(w, "with problems  %d schedules\n", len(r.Bad))
 	fmt.Fprintln(w, "\nfailures that reflectors met, by kind")
 	for _, kind := range keepwatch.FailureKinds() {
