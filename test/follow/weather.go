@@ -107,15 +107,17 @@ func (w *weather) compact() {
 	w.compactions++
 }
 
-// count adds up the LISTs that the server has counted since its start. They are
-// pages, and have no streaming lists among them.
+// count adds up the LISTs that the server has answered since its start. They are
+// pages, and have no streaming lists among them. One that it told to come again
+// later was none: a restarted server says so until its caches are filled, also to
+// the list of the state at the end.
 func (w *weather) count() {
 	w.t.Helper()
 	metrics, err := w.server.Metrics(w.t.Context())
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.counted += metrics.Requests("LIST", w.resource.Resource)
+	w.counted += metrics.Requests("LIST", w.resource.Resource) - metrics.Refused("LIST", w.resource.Resource)
 }
 
 // faults counts what the proxy did.

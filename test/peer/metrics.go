@@ -50,6 +50,11 @@ func (m Metrics) Requests(verb, resource string) int {
 	return int(m.Sum("apiserver_request_total", Labels{"verb": verb, "resource": resource}))
 }
 
+// Refused is how many of these requests were told to come again later, by a 429.
+func (m Metrics) Refused(verb, resource string) int {
+	return int(m.Sum("apiserver_request_total", Labels{"verb": verb, "resource": resource, "code": "429"}))
+}
+
 func (want Labels) match(labels []*dto.LabelPair) bool {
 	found := 0
 	for _, l := range labels {
