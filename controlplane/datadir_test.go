@@ -1,6 +1,7 @@
 package controlplane_test
 
 import (
+	"encoding/binary"
 	"errors"
 	"io/fs"
 	"net"
@@ -9,6 +10,9 @@ import (
 	"strings"
 	"testing"
 
+	"go.etcd.io/etcd/client/pkg/v3/fileutil"
+	"go.etcd.io/etcd/server/v3/storage/wal"
+	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -134,15 +138,19 @@ func TestDamagedData(t *testing.T) {
 	}
 	server.stop()
 	const db = "etcd/member/snap/db"
-	wal := strings.TrimPrefix(must(filepath.Glob(filepath.Join(dir, "etcd/member/wal/*.wal")))(t)[0], dir+"/")
+	log := strings.TrimPrefix(must(filepath.Glob(filepath.Join(dir, "etcd/member/wal/*.wal")))(t)[0], dir+"/")
 	for name, damage := range map[string]func(t *testing.T, dir string){
 		"no database":      func(t *testing.T, dir string) { remove(t, dir, db) },
-		"no log":           func(t *testing.T, dir string) { remove(t, dir, wal) },
+		"no log":           func(t *testing.T, dir string) { remove(t, dir, log) },
 		"empty database":   func(t *testing.T, dir string) { truncate(t, dir, db, 0) },
 		"half a database":  func(t *testing.T, dir string) { truncate(t, dir, db, 16<<10) },
 		"garbage database": func(t *testing.T, dir string) { overwrite(t, dir, db, 0) },
 		"garbage pages":    func(t *testing.T, dir string) { overwrite(t, dir, db, 8<<10) },
-		"garbage log":      func(t *testing.T, dir string) { overwrite(t, dir, wal, 200) },
+		"garbage log":      func(t *testing.T, dir string) { overwrite(t, dir, log, 200) },
+		// etcd takes these for what a crash leaves of the last record, and goes on without the rest.
+		"a garbled length": func(t *testing.T, dir string) { setLength(t, dir, log, 1<<40) },
+		"a length of zero": func(t *testing.T, dir string) { setLength(t, dir, log, 0) },
+		"half a log":       func(t *testing.T, dir string) { clearFrom(t, dir, log, middleRecord(t, dir, log)) },
 		"garbage authority": func(t *testing.T, dir string) {
 			overwrite(t, dir, "ca.pem", 0)
 		},
@@ -154,15 +162,19 @@ func TestDamagedData(t *testing.T) {
 			}
 			damage(t, copied)
 			before := snapshot(t, copied)
-			err := runFails(t, controlplane.Options{DataDir: copied})
+			err := runFails(t, controlplane.Options{DataDir: copied, Token: "another"})
 			if !strings.Contains(err.Error(), copied) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("it says %q, which should be one line about %s", err, copied)
 			}
 			after := snapshot(t, copied)
-			for file, content := range before {
-				if after[file] != content {
+			for file := range before {
+				if after[file] != before[file] {
 					t.Errorf("%s was changed", file)
 				}
+				delete(after, file)
+			}
+			for file := range after {
+				t.Errorf("%s is new", file)
 			}
 		})
 	}
@@ -187,6 +199,41 @@ func overwrite(t *testing.T, dir, file string, from int64) {
 	if _, err := f.WriteAt([]byte(strings.Repeat("garbage ", 4<<10)), from); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// middleRecord is where one of the log's records begins.
+func middleRecord(t *testing.T, dir, file string) int64 {
+	f := must(os.Open(filepath.Join(dir, file)))(t)
+	defer f.Close()
+	decoder := wal.NewDecoder(fileutil.NewFileReader(f))
+	var offsets []int64
+	record := &walpb.Record{}
+	for decoder.Decode(record) == nil {
+		if record.GetType() == wal.CrcType {
+			decoder.UpdateCRC(record.GetCrc())
+		}
+		offsets = append(offsets, decoder.LastOffset())
+	}
+	if len(offsets) < 20 {
+		t.Fatalf("the log has only %d records", len(offsets))
+	}
+	return offsets[len(offsets)/2]
+}
+
+// setLength changes the length that is before one of the log's records.
+func setLength(t *testing.T, dir, file string, length uint64) {
+	f := must(os.OpenFile(filepath.Join(dir, file), os.O_WRONLY, 0))(t)
+	defer f.Close()
+	if _, err := f.WriteAt(binary.LittleEndian.AppendUint64(nil, length), middleRecord(t, dir, file)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// clearFrom leaves zeros behind an offset.
+func clearFrom(t *testing.T, dir, file string, from int64) {
+	size := must(os.Stat(filepath.Join(dir, file)))(t).Size()
+	truncate(t, dir, file, from)
+	truncate(t, dir, file, size)
 }
 
 // snapshot is the content of all files.

@@ -40,11 +40,9 @@ const (
 	longestSocketPath = 103
 )
 
-// startMember runs etcd on dir/etcd. Data that is temporary isn't flushed to the disk.
+// startMember runs etcd on dir/etcd, in which checkData has found no damage. Data that is temporary
+// isn't flushed to the disk.
 func startMember(ctx context.Context, d *dataDir) (_ *member, err error) {
-	if err := checkData(d.file("etcd")); err != nil {
-		return nil, err
-	}
 	m := &member{log: newEtcdLog()}
 	defer func() {
 		if err != nil {

@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,8 +13,6 @@ import (
 
 	"go.etcd.io/bbolt"
 	bbolterrors "go.etcd.io/bbolt/errors"
-	"go.etcd.io/etcd/server/v3/storage/wal"
-	"go.uber.org/zap"
 )
 
 // checkData looks at what etcd keeps in dir before etcd does, read-only. etcd would start afresh on
@@ -35,19 +34,24 @@ func checkData(dir string) error {
 	case info.Size() == 0:
 		return damaged(dir, "member/snap/db is empty")
 	}
-	used, err := checkDatabase(database, info.Size())
+	applied, err := checkDatabase(database, info.Size())
 	if err != nil {
 		return damaged(dir, "member/snap/db: "+err.Error())
 	}
 	if len(logs) == 0 {
-		if used {
+		if applied != 0 {
 			return damaged(dir, "member/wal has no log")
 		}
 		return nil
 	}
-	// A record that a crash cut off at the end of the log is no damage: etcd drops it.
-	if _, err := wal.ValidSnapshotEntries(zap.NewNop(), filepath.Dir(logs[0])); err != nil {
-		return damaged(dir, "member/wal: "+err.Error())
+	log, err := readJournal(logs)
+	switch {
+	case err != nil:
+		return damaged(dir, "member/wal/"+err.Error())
+	case applied > log.entry:
+		return damaged(dir, fmt.Sprintf("member/wal ends at entry %d, member/snap/db has %d", log.entry, applied))
+	case applied != 0 && applied < log.start():
+		return damaged(dir, fmt.Sprintf("member/snap/db has entry %d, member/wal starts at %d", applied, log.start()))
 	}
 	return nil
 }
@@ -56,12 +60,12 @@ func damaged(dir, what string) error {
 	return fmt.Errorf("the data in %s is damaged (%s); it was not touched: restore a copy, or give another folder", dir, what)
 }
 
-// checkDatabase reads all keys of a file of that size. used is false for a database that nothing was
-// written to yet: etcd was killed in its very first start.
+// checkDatabase reads all keys of a file of that size. applied is the index of the last log entry that
+// the database has; 0 if nothing was written to it yet: etcd was killed in its very first start.
 //
 // bbolt's own check, like its normal open, walks damaged pages in a goroutine that nobody can
 // recover; reading is done in this one.
-func checkDatabase(path string, size int64) (used bool, err error) {
+func checkDatabase(path string, size int64) (applied uint64, err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // a page may point behind the end of the file
 	defer func() {
 		if p := recover(); p != nil {
@@ -70,10 +74,10 @@ func checkDatabase(path string, size int64) (used bool, err error) {
 	}()
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: time.Second})
 	if errors.Is(err, bbolterrors.ErrTimeout) {
-		return false, errors.New("another process has it open")
+		return 0, errors.New("another process has it open")
 	}
 	if err != nil {
-		return false, err
+		return 0, err
 	}
 	defer db.Close()
 	err = db.View(func(tx *bbolt.Tx) error {
@@ -81,11 +85,13 @@ func checkDatabase(path string, size int64) (used bool, err error) {
 			return fmt.Errorf("the file ends at %d of %d bytes", size, tx.Size())
 		}
 		if meta := tx.Bucket([]byte("meta")); meta != nil {
-			used = meta.Get([]byte("consistent_index")) != nil
+			if index := meta.Get([]byte("consistent_index")); len(index) == 8 {
+				applied = binary.BigEndian.Uint64(index)
+			}
 		}
 		return tx.ForEach(func(_ []byte, bucket *bbolt.Bucket) error { return checkKeys(bucket) })
 	})
-	return used, err
+	return applied, err
 }
 
 // checkKeys reads a bucket from its first to its last key.

@@ -95,13 +95,19 @@ func (s *Server) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, data.close()) }()
+	embedded := len(s.options.Etcd.Servers) == 0
+	if embedded {
+		if err := checkData(data.file("etcd")); err != nil {
+			return err
+		}
+	}
 	access, err := newAccess(listener.Addr(), data, s.options.Token)
 	if err != nil {
 		return err
 	}
 
 	cluster, failed := s.options.Etcd, context.Background()
-	if len(cluster.Servers) == 0 {
+	if embedded {
 		m, err := startMember(ctx, data)
 		if err != nil {
 			return err
