@@ -12,13 +12,13 @@ import (
 // Reflector keeps one target equal to one source while [Reflector.Run] runs.
 type Reflector struct {
 	source  keepwatch.Source
-	target  Target
+	target  keepwatch.Target
 	options Options
 	account *account
 }
 
 // New makes a reflector. It starts nothing.
-func New(source keepwatch.Source, target Target, options Options) *Reflector {
+func New(source keepwatch.Source, target keepwatch.Target, options Options) *Reflector {
 	return &Reflector{source: source, target: target, options: options, account: newAccount(time.Now())}
 }
 

@@ -18,11 +18,11 @@ type run struct {
 	random  *rand.Rand
 	started time.Time
 
-	page        keepwatch.Page  // in hand until it is kept
-	replacement Replacement     // nil when no list is on its way
-	listed      int64           // objects of the list on its way
-	watch       keepwatch.Watch // nil when none is open
-	opened      time.Time       // when watch was
+	page        keepwatch.Page        // in hand until it is kept
+	replacement keepwatch.Replacement // nil when no list is on its way
+	listed      int64                 // objects of the list on its way
+	watch       keepwatch.Watch       // nil when none is open
+	opened      time.Time             // when watch was
 }
 
 func newRun(r *Reflector) *run {
@@ -134,7 +134,7 @@ func (r *run) keep(ctx context.Context, a machine.Keep) (machine.Input, error) {
 	page := r.page
 	r.page = keepwatch.Page{}
 	if a.First {
-		replacement, err := r.target.Replace(ctx, Relist{Reason: a.Reason, To: a.Revision})
+		replacement, err := r.target.Replace(ctx, keepwatch.Relist{Reason: a.Reason, To: a.Revision})
 		if err != nil {
 			return nil, err
 		}
@@ -152,7 +152,7 @@ func (r *run) keep(ctx context.Context, a machine.Keep) (machine.Input, error) {
 // stream reads the whole list through a watch, and keeps the watch.
 func (r *run) stream(ctx context.Context, a machine.List) (machine.Input, error) {
 	r.discard()
-	replacement, err := r.target.Replace(ctx, Relist{})
+	replacement, err := r.target.Replace(ctx, keepwatch.Relist{})
 	if err != nil {
 		return nil, err
 	}
