@@ -27,6 +27,8 @@ type consumer struct {
 	marks      []store.Cursor
 	life       *life
 	cursor     store.Cursor
+	brought    store.Cursor   // the cursor with which it came to life
+	needless   []store.Cursor // at which it was cast out, and need not have been
 	events     int
 }
 
@@ -65,6 +67,7 @@ func (c *consumer) arrive(l *life) bool {
 	c.forget()
 	if r > 0 {
 		c.cursor = store.Cursor{Epoch: l.store.Snapshot().Cursor().Epoch, Revision: r}
+		c.brought = c.cursor
 		c.marks = []store.Cursor{c.cursor}
 	}
 	return true
@@ -86,18 +89,32 @@ func (c *consumer) follow(ctx context.Context, l *life) bool {
 			c.record(check.Ended{Err: errRestart, Asked: errRestart, At: time.Now()})
 			return true
 		}
-		d, err := w.Next(connected)
+		d, err := c.mutant.delivery(w.Next(connected))
 		asked := context.Cause(connected)
 		cancel(nil)
 		if err != nil {
 			c.record(check.Ended{Err: err, Asked: asked, At: time.Now()})
 			if asked == nil {
-				c.forget() // not even the difference is known
+				c.cast(l) // not even the difference is known
 			}
 			return ctx.Err() == nil
 		}
-		c.receive(l, w, c.mutant.delivery(d))
+		c.receive(l, w, d)
 	}
+}
+
+// cast out by its store, a consumer begins with nothing. That must not be while
+// the store knows what followed the cursor: since when is only told of cursors of
+// its own making and epoch.
+func (c *consumer) cast(l *life) {
+	history, difference := l.store.Bounds()
+	now := l.store.Snapshot().Cursor()
+	switch {
+	case c.cursor.Epoch != now.Epoch || c.cursor.Revision == 0:
+	case c.cursor.Revision >= history, c.cursor != c.brought && c.cursor.Revision >= difference:
+		c.needless = append(c.needless, c.cursor)
+	}
+	c.forget()
 }
 
 // turn does what is decided before the next call, and reports whether there is

@@ -59,8 +59,10 @@ var Faults = map[Point][]Fault{
 	},
 	AtSystem: {
 		{Name: "compact", Weight: 6},
+		{Name: "compaction-burst", Weight: 2}, // each write is compacted at once, for a while
 		{Name: "replica", Weight: 3},
 		{Name: "pause", Weight: 3},
+		{Name: "drain", Weight: 2, Kind: keepwatch.Unreachable}, // the API server shuts down, another takes over
 		{Name: "restart-empty", Weight: 2},
 		{Name: "restart-kept", Weight: 2},
 		{Name: "restore", Weight: 2},
@@ -94,8 +96,7 @@ var Faults = map[Point][]Fault{
 	AtFrame: {
 		{Name: "one", Weight: 8}, // what is at hand comes in pieces
 		{Name: "ended", Weight: 4, Kind: keepwatch.Ended},
-		{Name: "cut", Weight: 4, Kind: keepwatch.Unreachable},
-		{Name: "cut-after", Weight: 4, Kind: keepwatch.Unreachable},
+		{Name: "cut", Weight: 8, Kind: keepwatch.Unreachable},
 		{Name: "expired", Weight: 4, Kind: keepwatch.Expired},
 		{Name: "server-error", Weight: 2, Kind: keepwatch.ServerError},
 		{Name: "storage-read", Weight: 1, Kind: keepwatch.StorageRead},

@@ -16,6 +16,9 @@ type Lie struct {
 	// Told: all of it has reached the client. A lie that was cut off may never be
 	// noticed: an event behind a bookmark that claimed to cover it, for example.
 	Told bool
+	// Noticed: the client has dropped it or called it a violation of the protocol, by
+	// the time that it asked for what follows.
+	Noticed bool
 	// Healed: the client has listed since.
 	Healed bool
 	// Interrupted: the client was stopped before, and began anew with what it held.
@@ -42,14 +45,20 @@ func (l Lie) heals(g keepwatch.Gap) bool {
 
 // lies are those of one client.
 type lies struct {
-	mu  sync.Mutex
-	all []*Lie
+	// evidence counts what the client has noticed so far.
+	evidence func() int
+
+	mu   sync.Mutex
+	all  []*Lie
+	open *Lie // told, and not yet answered by the client's next call
+	seen int  // the evidence before open
 }
 
 func (l *lies) tell(lie Lie) *Lie {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.all = append(l.all, &lie)
+	l.seen = l.evidence()
 	return &lie
 }
 
@@ -57,6 +66,17 @@ func (l *lies) complete(lie *Lie) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	lie.Told = true
+	l.open = lie
+}
+
+// answer says that the client has dealt with everything it was told.
+func (l *lies) answer() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.open != nil {
+		l.open.Noticed = l.evidence() > l.seen
+		l.open = nil
+	}
 }
 
 // heal says that the client has made its state that of a list.
@@ -72,6 +92,7 @@ func (l *lies) heal() {
 func (l *lies) interrupt() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.open = nil
 	for _, lie := range l.all {
 		lie.Interrupted = lie.Interrupted || !lie.Healed
 	}

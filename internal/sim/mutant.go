@@ -6,7 +6,8 @@ import (
 )
 
 // Mutant is a bug that somebody once had, planted around the source, the target
-// or the consumers. The zero value is none.
+// or the consumers. The zero value is none. The bugs themselves are in files that
+// only tests are built with.
 type Mutant struct {
 	Name string
 	// Seen says where it was met.
@@ -18,7 +19,7 @@ type Mutant struct {
 	Source   func(*Source) keepwatch.Source
 	Target   func(keepwatch.Target) keepwatch.Target
 	Filter   func(store.Filter) store.Filter
-	Delivery func(keepwatch.Delivery) keepwatch.Delivery
+	Delivery func(keepwatch.Delivery) (keepwatch.Delivery, error)
 }
 
 func (m Mutant) source(s *Source) keepwatch.Source {
@@ -42,9 +43,9 @@ func (m Mutant) filter(f store.Filter) store.Filter {
 	return m.Filter(f)
 }
 
-func (m Mutant) delivery(d keepwatch.Delivery) keepwatch.Delivery {
-	if m.Delivery == nil {
-		return d
+func (m Mutant) delivery(d keepwatch.Delivery, err error) (keepwatch.Delivery, error) {
+	if m.Delivery == nil || err != nil {
+		return d, err
 	}
 	return m.Delivery(d)
 }

@@ -89,9 +89,8 @@ func newStage(d *Director, m Mutant) *stage {
 	for i := range s.settings.Processes {
 		name := fmt.Sprintf("p%d", i)
 		p := &process{name: name, settings: s.settings, mutant: m, born: make(chan struct{}), counts: counts{failures: map[keepwatch.FailureKind]int{}}}
-		p.source = &Source{
-			world: s.world, director: d, name: name + "/source", settings: s.settings, gate: &gate{}, lies: &lies{},
-		}
+		p.source = &Source{world: s.world, director: d, name: name + "/source", settings: s.settings}
+		p.source.lies.evidence = p.evidence
 		s.processes = append(s.processes, p)
 	}
 	red := store.Filter{Match: Red}
@@ -154,6 +153,12 @@ func (s *stage) disturb() {
 		switch x.Choice {
 		case "compact":
 			s.world.Compact(head - min(head, keepwatch.Revision(x.Arg%4)))
+		case "compaction-burst":
+			s.world.CompactFor(time.Duration(1+x.Arg%60) * time.Second)
+		case "drain":
+			p.source.drain.begin(time.Duration(1+x.Arg%30) * time.Second)
+			p.source.replica.Add(1)
+			s.world.Stir()
 		case "replica":
 			p.source.replica.Add(1)
 		case "pause":
@@ -183,6 +188,7 @@ func (s *stage) restore(to keepwatch.Revision, blind bool) {
 		if blind {
 			p.source.lies.tell(Lie{Fault: "restore-blind", At: time.Now(), From: to, To: ^keepwatch.Revision(0), Blind: true})
 		}
+		p.restored(to, blind)
 	}
 	s.world.Restore(to, blind, clients...)
 }
@@ -196,8 +202,9 @@ func (s *stage) patience() time.Duration {
 		ahead      = 33 * time.Second  // for a revision that is not reached any more
 		slowly     = 300 * time.Second // the cap for refusals that take a person to lift
 		pause      = 256 * time.Second
+		drained    = 30 * time.Second
 	)
-	d := idleTimeout + backoffCap + told + ahead + 15*time.Second
+	d := idleTimeout + backoffCap + told + ahead + drained + 15*time.Second
 	for _, x := range s.director.Taken() {
 		switch x.Choice {
 		case "forbidden", "absent", "rejected":

@@ -26,12 +26,13 @@ type process struct {
 	settings Settings
 	mutant   Mutant
 
-	mu     sync.Mutex
-	life   *life
-	born   chan struct{}        // closed when the next life begins
-	runs   *reflector.Reflector // the newest
-	counts counts
-	final  reflector.Progress // before the drain
+	mu      sync.Mutex
+	life    *life
+	born    chan struct{}        // closed when the next life begins
+	runs    *reflector.Reflector // the newest
+	counts  counts
+	restore restore            // the newest
+	final   reflector.Progress // before the drain
 }
 
 // life is a process between two restarts that lose its store.
@@ -49,6 +50,16 @@ type counts struct {
 	restarts int
 	ends     []error // that Run gave without being asked
 	story    []string
+}
+
+// restore is the source going back behind what a store holds.
+type restore struct {
+	store *store.Store
+	epoch uint64 // of the store, before it knew
+}
+
+func (r restore) noticed(by *store.Store) bool {
+	return r.store != by || r.epoch != by.Snapshot().Cursor().Epoch
 }
 
 // run lives the process's lives, until ctx is done.
@@ -117,6 +128,28 @@ func (p *process) observe(n reflector.Notice) {
 	defer p.mu.Unlock()
 	p.counts.failures[n.Failure.Kind]++
 	p.counts.story = append(p.counts.story, fmt.Sprintf("%s %s at %d: %v; %s in %v", stamp(n.Time), n.State, n.Held, n.Failure, n.Verdict, n.Wait))
+}
+
+// evidence counts what the newest reflector has dropped, and what the process has
+// called a violation of the protocol.
+func (p *process) evidence() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return int(p.runs.Progress().Dropped) + p.counts.failures[keepwatch.ProtocolViolation]
+}
+
+// restored says that the source goes back to a revision. In a blind restore there
+// may be no way to see it.
+func (p *process) restored(to keepwatch.Revision, blind bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.life.store
+	switch {
+	case blind:
+		p.restore = restore{}
+	case s.Held() > to:
+		p.restore = restore{s, s.Snapshot().Cursor().Epoch}
+	}
 }
 
 // restart ends the life, or with keep only the reflector, whose target remains.

@@ -26,7 +26,7 @@ var (
 	report  = flag.String("sim.report", "", "file to write the report to")
 	save    = flag.String("sim.save", "", "folder to write shrunk schedules with problems to")
 	story   = flag.Bool("sim.story", false, "tell each schedule with a problem from beginning to end")
-	mutants = flag.Int("sim.mutants", 120, "how many schedules to run against each mutant")
+	mutants = flag.Int("sim.mutants", 200, "how many schedules to run against each mutant")
 	repeat  = flag.Int("sim.repeat", 40, "how many schedules to run again, to see that they run the same way")
 )
 

@@ -3,7 +3,6 @@ package sim
 import (
 	"context"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,8 +19,9 @@ type Source struct {
 	director *Director
 	name     string
 	settings Settings
-	gate     *gate
-	lies     *lies
+	gate     gate
+	drain    drain
+	lies     lies
 	replica  atomic.Int32 // of settings.Lags
 	listed   bool         // since the last watch
 }
@@ -38,42 +38,10 @@ const (
 	endTimeout     = 10*time.Second + 701*time.Nanosecond
 )
 
-// gate is where a process stands still while it is paused.
-type gate struct {
-	mu    sync.Mutex
-	until time.Time
-}
-
-func (g *gate) close(d time.Duration) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.until = time.Now().Add(d)
-}
-
-func (g *gate) pass(ctx context.Context) {
-	g.mu.Lock()
-	d := time.Until(g.until)
-	g.mu.Unlock()
-	if d > 0 {
-		sleep(ctx, d)
-	}
-}
-
-// sleep returns false when ctx was done before d was over.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
 // ask decides about a request and takes its time. Failures that need no more
 // than to be reported are.
 func (s *Source) ask(ctx context.Context, p Point, handled ...string) (Decision, error) {
+	s.lies.answer()
 	x := s.director.Decide(s.name, p)
 	d := latency
 	if x.Choice == "slow" {
@@ -81,8 +49,11 @@ func (s *Source) ask(ctx context.Context, p Point, handled ...string) (Decision,
 	}
 	ok := sleep(ctx, d)
 	s.gate.pass(ctx)
-	if !ok || ctx.Err() != nil {
+	switch {
+	case !ok || ctx.Err() != nil:
 		return x, keepwatch.Failed(keepwatch.Unreachable, "%s: %w", p, context.Canceled)
+	case s.drain.refuses(time.Now()):
+		return x, keepwatch.Failed(keepwatch.Unreachable, "%s: connection refused", p)
 	}
 	for _, name := range handled {
 		if x.Choice == name {

@@ -30,7 +30,7 @@ func (s *stage) trace(h check.History) string {
 			fmt.Fprintf(&b, "  %s\n", line)
 		}
 		for _, l := range p.source.lies.list() {
-			fmt.Fprintf(&b, "  %s lie: %s (%d, %d] told %v\n", stamp(l.At), l.Fault, l.From, l.To, l.Told)
+			fmt.Fprintf(&b, "  %s lie: %s (%d, %d] told %v noticed %v\n", stamp(l.At), l.Fault, l.From, l.To, l.Told, l.Noticed)
 		}
 	}
 	for _, c := range s.consumers {

@@ -31,6 +31,9 @@ func (s *stage) outcome() Outcome {
 	o.trace = func() string { return s.trace(history) }
 	for _, c := range s.consumers {
 		o.Events += c.events
+		for _, at := range c.needless {
+			o.Problems = append(o.Problems, Problem{"needless end", fmt.Sprintf("%s: the store ended it at %d, and knew what followed", c.name, at.Revision)})
+		}
 		for _, v := range check.Judge(history, c.sees, c.transcript) {
 			if forgiven(c, v, lies) {
 				o.Forgiven++
@@ -140,17 +143,24 @@ func (p *process) problems(script Script) []Problem {
 	if p.final.State != reflector.Live {
 		add("P11", "the reflector is %s at %d long after all has become calm", p.final.State, p.final.Held)
 	}
-	told := 0
-	for _, l := range p.source.lies.list() {
-		if l.Told && (l.Fault == "duplicate" || l.Fault == "reorder" || l.Fault == "lying-bookmark") {
-			told++
+	lies := p.source.lies.list()
+	for _, l := range lies {
+		if seen(l.Fault) && l.Told && !l.Interrupted && !l.Noticed {
+			add("unnoticed lie", "%s of (%d, %d] was taken for true", l.Fault, l.From, l.To)
 		}
 	}
-	noticed := int(p.counts.dropped) + p.counts.failures[keepwatch.ProtocolViolation] + p.counts.restarts
-	if told > noticed {
-		add("unnoticed lie", "%d lies were told, and %d noticed", told, noticed)
+	if len(lies) == 0 && p.counts.dropped > 0 {
+		add("unprovoked drop", "%d changes were not taken for news, and all were", p.counts.dropped)
+	}
+	if !p.restore.noticed(p.life.store) {
+		add("unnoticed restore", "the source went back, and no gap says so")
 	}
 	return all
+}
+
+// seen reports whether a lie shows in what is told itself.
+func seen(fault string) bool {
+	return fault == "duplicate" || fault == "reorder" || fault == "lying-bookmark"
 }
 
 // provoked reports whether a script has a reason for a kind of failure.
@@ -176,7 +186,7 @@ func provoked(kind keepwatch.FailureKind, script Script, s Settings) bool {
 func provokes(choice string, f Fault, kind keepwatch.FailureKind) bool {
 	switch kind {
 	case keepwatch.Expired:
-		return choice == "compact"
+		return choice == "compact" || choice == "compaction-burst"
 	case keepwatch.Unreachable, keepwatch.RevisionTooLarge, keepwatch.Rewound, keepwatch.ServerError:
 		return choice == "restore" || choice == "restore-blind" || choice == "stale-consistent"
 	case keepwatch.Idle:

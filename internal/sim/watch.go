@@ -21,6 +21,7 @@ type watch struct {
 	bookmark time.Time          // when the next is due
 	ends     time.Time          // by the server's timeout
 	stalled  bool               // half-open: nothing arrives any more
+	opened   time.Time
 
 	queue   []keepwatch.Batch // still to be handed out
 	lie     *Lie              // that the queue completes
@@ -32,7 +33,7 @@ func (s *Source) watch(ctx context.Context, from keepwatch.Revision, epoch int) 
 	now := time.Now()
 	return &watch{
 		source: s, ctx: ctx, done: done, closed: sync.OnceFunc(func() { close(done) }),
-		epoch: epoch, shown: from, heard: now,
+		epoch: epoch, shown: from, heard: now, opened: now,
 		bookmark: now.Add(bookmarkPeriod), ends: now.Add(serverTimeout),
 	}
 }
@@ -40,6 +41,7 @@ func (s *Source) watch(ctx context.Context, from keepwatch.Revision, epoch int) 
 func (w *watch) Close() { w.closed() }
 
 func (w *watch) Next() (keepwatch.Batch, error) {
+	w.source.lies.answer()
 	w.heard = time.Now()
 	for len(w.queue) == 0 && w.failure == nil {
 		w.step()
@@ -80,6 +82,8 @@ func (w *watch) step() {
 		w.wait(moved, time.Time{})
 	case epoch != w.epoch:
 		w.fail(keepwatch.Unreachable, "connection reset by peer")
+	case s.drain.ends(w.opened):
+		w.fail(keepwatch.Ended, "the server shuts down")
 	case !now.Before(w.ends):
 		w.fail(keepwatch.Ended, "the server's timeout")
 	case len(events) > 0:
@@ -147,9 +151,6 @@ func (w *watch) frame(events []keepwatch.Change, to keepwatch.Revision) {
 	switch x.Choice {
 	case "one":
 		w.some(events, 1+int(x.Arg%2))
-	case "cut-after":
-		w.some(events, 1+int(x.Arg%2))
-		w.failure = failure(AtFrame, x)
 	case "stall":
 		w.stalled = true
 	case "slow":
@@ -164,6 +165,9 @@ func (w *watch) frame(events []keepwatch.Change, to keepwatch.Revision) {
 	case "":
 		w.some(events, len(events))
 	default:
+		if inside(x) { // behind what is good
+			w.some(events, 1+int(x.Arg%2))
+		}
 		w.failure = failure(AtFrame, x)
 	}
 }
@@ -201,8 +205,8 @@ func whole(events []keepwatch.Change, i int) int {
 	return end
 }
 
-// inside: the source hands on within one batch what another would cut in two, as
-// source/kube does.
+// inside: there is something good before the fault, as in a buffer that is read
+// in one go. A batch has in itself what another source would cut in two.
 func inside(x Decision) bool { return x.Arg >= 128 }
 
 // repeat says an event again.

@@ -24,6 +24,7 @@ type World struct {
 	head   keepwatch.Revision
 	// compacted is the revision up to which the history is gone.
 	compacted keepwatch.Revision
+	greedy    time.Time // until when every write is compacted at once
 	// unaware are the clients that were not yet shown the newest epoch. As long as
 	// there are any, nothing is written; see Restore.
 	unaware map[string]bool
@@ -66,6 +67,9 @@ func (w *World) Commit(transactions ...[]Op) bool {
 	}
 	for _, ops := range transactions {
 		w.commit(ops)
+	}
+	if time.Now().Before(w.greedy) {
+		w.compacted = w.head
 	}
 	w.stir()
 	return true
@@ -120,6 +124,21 @@ func (w *World) Compact(r keepwatch.Revision) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.compacted = max(w.compacted, min(r, w.head))
+	w.stir()
+}
+
+// CompactFor forgets everything now, and for a while each write at once.
+func (w *World) CompactFor(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.compacted, w.greedy = w.head, time.Now().Add(d)
+	w.stir()
+}
+
+// Stir makes everybody who waits for the world look again.
+func (w *World) Stir() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.stir()
 }
 

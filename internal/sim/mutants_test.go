@@ -34,7 +34,7 @@ var Mutants = []Mutant{
 	},
 	{
 		Name: "skipped-at-compaction", Seen: "etcd #17529: an unsynced watcher is moved over a compaction",
-		Near: []string{"compact", "pause", "cut", "stall"},
+		Near: []string{"compact", "compaction-burst", "pause", "cut", "stall"},
 		Source: func(s *Source) keepwatch.Source {
 			return &bugged{Source: s, open: func(b *bugged, from keepwatch.Revision) keepwatch.Revision {
 				return max(from, s.world.oldest())
@@ -43,7 +43,7 @@ var Mutants = []Mutant{
 	},
 	{
 		Name: "tombstone-at-compaction", Seen: "etcd #18089, #19179: a watch opened at the compacted revision lacks its delete",
-		Near: []string{"compact", "pause", "cut", "stall"},
+		Near: []string{"compact", "compaction-burst", "pause", "cut", "stall"},
 		Source: func(s *Source) keepwatch.Source {
 			return &bugged{Source: s, open: func(b *bugged, from keepwatch.Revision) keepwatch.Revision {
 				if c := s.world.oldest(); from < c && s.world.deletes(c) {
@@ -130,6 +130,16 @@ var Mutants = []Mutant{
 		},
 	},
 	{
+		Name: "slow-and-out", Seen: "kubernetes #116903: a watcher that is too slow is ended, begins anew, is too slow again",
+		Delivery: func(d keepwatch.Delivery) (keepwatch.Delivery, error) {
+			const buffer = 4
+			if b, ok := d.(keepwatch.Batch); ok && len(b.Changes) > buffer {
+				return nil, keepwatch.Failed(keepwatch.Expired, "too slow: %d changes in a buffer for %d", len(b.Changes), buffer)
+			}
+			return d, nil
+		},
+	},
+	{
 		Name: "prefix", Seen: "kubernetes #25342: ns1 also matches ns11",
 		Filter: func(f store.Filter) store.Filter {
 			if prefix := f.Namespace; prefix != "" {
@@ -149,10 +159,10 @@ var Mutants = []Mutant{
 	},
 	{
 		Name: "deletes-not-in-gaps", Seen: "handlers that are only told what is there after a relist",
-		Delivery: func(d keepwatch.Delivery) keepwatch.Delivery {
+		Delivery: func(d keepwatch.Delivery) (keepwatch.Delivery, error) {
 			gap, ok := d.(keepwatch.Gap)
 			if !ok {
-				return d
+				return d, nil
 			}
 			var kept []keepwatch.Change
 			for _, c := range gap.Changes {
@@ -161,7 +171,7 @@ var Mutants = []Mutant{
 				}
 			}
 			gap.Changes = kept
-			return gap
+			return gap, nil
 		},
 	},
 }
