@@ -66,7 +66,9 @@ func newChain(listener *trackingListener, access *access, storage *backend) (*ch
 	if c.extensions, err = newExtensions(*config, discovery, storage); err != nil {
 		return nil, err
 	}
-	if c.front, err = config.Complete(c.informers).New("keepwatch", c.extensions.GenericAPIServer); err != nil {
+	completed := config.Complete(c.informers) // which adds an authenticator, of the server's own clients
+	completed.Authentication.Authenticator = withoutErrors(completed.Authentication.Authenticator)
+	if c.front, err = completed.New("keepwatch", c.extensions.GenericAPIServer); err != nil {
 		return nil, err
 	}
 	c.front.ShutdownTimeout = drainTime

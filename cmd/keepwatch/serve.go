@@ -57,6 +57,7 @@ func newServeCommand() *cobra.Command {
 // serve runs a server until ctx ends.
 func serve(ctx context.Context, options controlplane.Options, stderr io.Writer) error {
 	start := time.Now()
+	hideClientEnds()
 	server, err := controlplane.New(options)
 	if err != nil {
 		return &exitError{codeUsage, err}

@@ -1,0 +1,196 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// Clients that show a wrong token, cut an answer off or hang up during a watch are no errors of the
+// server, and not in its log.
+func TestServeLogsNoEndOfClients(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	p := startProcess(t, "serve", "--listen", "127.0.0.1:0", "--kubeconfig-out", file)
+	line := p.awaitReady(t)
+	config, err := clientcmd.BuildConfigFromFlags("", file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fill(t, config)
+	for _, protocol := range []string{"http/1.1", "h2"} {
+		rude := rest.CopyConfig(config)
+		rude.NextProtos = []string{protocol}
+		for range 3 {
+			cutOff(t, rude, "/api/v1/configmaps")
+			cutOff(t, rude, "/api/v1/configmaps?resourceVersion=0")
+			cutOff(t, rude, "/api/v1/configmaps?watch=1")
+			abandon(t, rude, "/api/v1/configmaps")
+		}
+		for _, token := range []string{"", "wrong"} {
+			rude.BearerToken = token
+			unauthorized(t, rude)
+		}
+	}
+	awaitNoWatches(t, config)
+	p.Process.Signal(syscall.SIGTERM)
+	if code := p.exit(t); code != 0 {
+		t.Errorf("exit %d", code)
+	}
+	if text := p.stderr.String(); text != line {
+		t.Errorf("it adds to stderr: %s", strings.TrimPrefix(text, line))
+	}
+}
+
+// What isn't a client's end stays in the log.
+func TestClientEnded(t *testing.T) {
+	gone, hangUp := context.WithCancel(t.Context())
+	hangUp()
+	late, cancel := context.WithDeadline(t.Context(), time.Unix(0, 0))
+	defer cancel()
+	<-late.Done()
+	for _, test := range []struct {
+		name string
+		ctx  context.Context
+		err  error
+		want bool
+	}{
+		{"a request whose client has gone", gone, errors.New("anything"), true},
+		{"the same, without an error", gone, nil, true},
+		{"a request that took too long", late, nil, false},
+		{"no error", t.Context(), nil, false},
+		{"any error", t.Context(), errors.New("etcdserver: no space"), false},
+		{"an answer cut off", t.Context(), errors.New("apiserver was unable to write a JSON response: write tcp a->b: write: broken pipe"), true},
+		{"the same over HTTP/2", t.Context(), errors.New("apiserver was unable to close cleanly the response writer: http2: stream closed"), true},
+		{"an answer that can't be encoded", t.Context(), errors.New("apiserver was unable to write a JSON response: json: unsupported type"), false},
+		{"a webhook hangs up", t.Context(), errors.New(`failed calling webhook "x": write: broken pipe`), false},
+		{"etcd hangs up", t.Context(), errors.New("apiserver received an error that is not an metav1.Status: &errors.errorString{}: read: connection reset by peer"), false},
+	} {
+		if got := clientEnded(test.ctx, test.err); got != test.want {
+			t.Errorf("%s: %v", test.name, got)
+		}
+	}
+	var told []string
+	handler := withoutClientEnds(func(_ context.Context, _ error, msg string, _ ...any) { told = append(told, msg) })
+	for _, ctx := range []context.Context{gone, late} {
+		handler(ctx, nil, "Timeout or abort while handling")
+	}
+	if len(told) != 1 {
+		t.Errorf("it tells %q", told)
+	}
+}
+
+// fill makes a list of configmaps that is too long for the buffers between server and client.
+func fill(t *testing.T, config *rest.Config) {
+	client := kubernetes.NewForConfigOrDie(config)
+	for range 40 {
+		big := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "big-"}, Data: map[string]string{"x": strings.Repeat("content ", 60<<10)}}
+		if _, err := client.CoreV1().ConfigMaps("default").Create(t.Context(), big, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// cutOff hangs up when the answer has begun.
+func cutOff(t *testing.T, config *rest.Config, path string) {
+	client := httpClient(t, config)
+	answer, err := client.Get(config.Host + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.CopyN(io.Discard, answer.Body, 1<<10); err != nil {
+		t.Errorf("%s: %s, %v", path, answer.Status, err)
+	}
+	answer.Body.Close()
+	client.CloseIdleConnections()
+}
+
+// abandon hangs up before there is an answer, or soon after.
+func abandon(t *testing.T, config *rest.Config, path string) {
+	for wait := time.Millisecond; wait < 100*time.Millisecond; wait *= 2 {
+		ctx, cancel := context.WithTimeout(t.Context(), wait)
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, config.Host+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := httpClient(t, config)
+		if answer, err := client.Do(request); err == nil {
+			answer.Body.Close()
+		}
+		client.CloseIdleConnections()
+		cancel()
+	}
+}
+
+func unauthorized(t *testing.T, config *rest.Config) {
+	client := httpClient(t, config)
+	defer client.CloseIdleConnections()
+	answer, err := client.Get(config.Host + "/api/v1/configmaps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+	if answer.StatusCode != http.StatusUnauthorized {
+		t.Errorf("the token %q: %s", config.BearerToken, answer.Status)
+	}
+}
+
+// httpClient has connections of its own.
+func httpClient(t *testing.T, config *rest.Config) *http.Client {
+	own := rest.CopyConfig(config)
+	tls, err := rest.TLSConfigFor(own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	protocols := &http.Protocols{}
+	protocols.SetHTTP1(own.NextProtos[0] == "http/1.1")
+	protocols.SetHTTP2(own.NextProtos[0] == "h2")
+	wrapped, err := rest.HTTPWrappersForConfig(own, &http.Transport{TLSClientConfig: tls, Protocols: protocols})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &http.Client{Transport: wrapped}
+}
+
+// awaitNoWatches waits until the server, too, has finished with all watches of configmaps.
+func awaitNoWatches(t *testing.T, config *rest.Config) {
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.CloseIdleConnections()
+	open := regexp.MustCompile(`^apiserver_longrunning_requests\{.*resource="configmaps".*\} [1-9]`)
+	for end := time.Now().Add(deadline); time.Now().Before(end); {
+		if !metricsMatch(t, client, config.Host, open) {
+			return
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+	t.Error("watches whose clients have gone are still open")
+}
+
+func metricsMatch(t *testing.T, client *http.Client, host string, line *regexp.Regexp) bool {
+	answer, err := client.Get(host + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	found := false
+	for lines := bufio.NewScanner(answer.Body); lines.Scan(); {
+		found = found || line.MatchString(lines.Text())
+	}
+	return found
+}
