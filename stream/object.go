@@ -1,9 +1,11 @@
 package stream
 
 import (
+	"bytes"
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keepwatch/keepwatch"
 )
@@ -13,9 +15,9 @@ type Object interface {
 	keepwatch.Object
 	// JSON is the whole object.
 	JSON() []byte
-	// Metadata is {"apiVersion", "kind", "metadata"} as JSON: what is remembered of
-	// the object and told of it when it is gone. The caller may keep it, and must
-	// not change it.
+	// Metadata is {"apiVersion":…,"kind":…,"metadata":…} as JSON, in this order and
+	// without white space around these: what is remembered of the object and told
+	// of it when it is gone. The caller may keep it, and must not change it.
 	Metadata() []byte
 }
 
@@ -33,6 +35,21 @@ func tellable(o keepwatch.Object) (Object, error) {
 		return o, nil
 	}
 	return nil, fmt.Errorf("a %T (%s) can't be told: it has no JSON", o, o.Key())
+}
+
+// shownInPart begins the Metadata of an object that a server shows in part.
+const shownInPart = `{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadata",`
+
+// metadataOf is the Metadata of an object, which is of kind if it does not say
+// itself what it is.
+func metadataOf(o Object, kind schema.GroupVersionKind) []byte {
+	text := o.Metadata()
+	rest, partial := bytes.CutPrefix(text, []byte(shownInPart))
+	if !partial || kind.Empty() {
+		return text
+	}
+	apiVersion, name := kind.ToAPIVersionAndKind()
+	return fmt.Appendf(nil, `{"apiVersion":%q,"kind":%q,%s`, apiVersion, name, rest)
 }
 
 var _ Object = lastKnown{}

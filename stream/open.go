@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -58,14 +59,16 @@ func open(path string, id Identity) (d *disk, err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	var db *bolt.DB
 	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("%w: %v", errBroken, p)
+		if recover() != nil {
+			err = fmt.Errorf("%w: parts of it are missing or garbled", errBroken)
 		}
 		if err != nil && db != nil {
 			err = errors.Join(err, closeQuietly(db))
 		}
 	}()
-	db, err = bolt.Open(path, 0o600, &bolt.Options{Timeout: lockTimeout, FreelistType: bolt.FreelistMapType})
+	db, err = bolt.Open(path, 0o600, &bolt.Options{
+		Timeout: lockTimeout, FreelistType: bolt.FreelistMapType, OpenFile: openWhole,
+	})
 	switch {
 	case errors.Is(err, boltErrors.ErrInvalid), errors.Is(err, boltErrors.ErrChecksum), errors.Is(err, boltErrors.ErrVersionMismatch):
 		return nil, fmt.Errorf("%w: %w", errBroken, err)
@@ -77,6 +80,31 @@ func open(path string, id Identity) (d *disk, err error) {
 		return nil, err
 	}
 	return d, d.verify()
+}
+
+// leastSize is what bbolt begins a file with, in one write: four pages of 4 KiB,
+// or of more where the system's pages are larger.
+const leastSize = 4 * 4096
+
+// openWhole opens a file, or makes a new one if it may. A file that is shorter
+// than any that was ever a state is refused, the empty one included: bbolt would
+// begin anew in it, and what the consumer was told before would be forgotten.
+func openWhole(path string, flag int, mode os.FileMode) (*os.File, error) {
+	file, err := os.OpenFile(path, flag|os.O_EXCL, mode)
+	if !errors.Is(err, fs.ErrExist) {
+		return file, err
+	}
+	if file, err = os.OpenFile(path, flag&^os.O_CREATE, mode); err != nil {
+		return nil, err
+	}
+	info, err := file.Stat()
+	if err == nil && info.Size() < leastSize {
+		err = fmt.Errorf("%w: it ends after %d bytes", errBroken, info.Size())
+	}
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
 }
 
 // closeQuietly closes a file that may be damaged.

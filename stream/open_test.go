@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	bolt "go.etcd.io/bbolt"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keepwatch/keepwatch"
 )
@@ -24,7 +25,7 @@ func filled(t *testing.T, dir string, n int) {
 		objects = append(objects, fmt.Sprintf("a%d.1@%d", i, i+1))
 	}
 	x.list(keepwatch.Relist{}, keepwatch.Revision(n), objects...)
-	left := []announcement{{1, intent{keepwatch.Added, 7, "default/x", recordOf(at("x.1@7"), 0)}}}
+	left := []announcement{{1, intent{keepwatch.Added, 7, "default/x", recordOf(at("x.1@7"), 0, schema.GroupVersionKind{})}}}
 	if err := d.announce(left, 7); err != nil {
 		t.Fatal(err)
 	}
@@ -154,6 +155,15 @@ func TestOpenRefusesWhatItCannotUse(t *testing.T) {
 		{"text", func(t *testing.T, path string) { write(t, path, bytes.Repeat([]byte("not a state file\n"), 5000)) }, "is damaged"},
 		{"a few bytes", func(t *testing.T, path string) { write(t, path, []byte("x")) }, "state file"},
 		{"zeros", func(t *testing.T, path string) { write(t, path, make([]byte, 1<<16)) }, "is damaged"},
+		{"nothing", func(t *testing.T, path string) { write(t, path, nil) }, "is damaged: it ends after 0 bytes"},
+		{"the beginning", func(t *testing.T, path string) {
+			filled(t, filepath.Dir(path), 3)
+			truncate(t, path, 6000)
+		}, "is damaged: it ends after 6000 bytes"},
+		{"a little more", func(t *testing.T, path string) {
+			filled(t, filepath.Dir(path), 1000)
+			truncate(t, path, 4*4096+100)
+		}, "is damaged: parts of it are missing or garbled"},
 		{"another program's file", func(t *testing.T, path string) {
 			edit(t, path, func(tx *bolt.Tx) error {
 				_, err := tx.CreateBucket([]byte("theirs"))
@@ -174,11 +184,7 @@ func TestOpenRefusesWhatItCannotUse(t *testing.T) {
 		}, "a part is missing"},
 		{"the second half missing", func(t *testing.T, path string) {
 			filled(t, filepath.Dir(path), 1000)
-			text, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			write(t, path, text[:len(text)/4])
+			truncate(t, path, len(content(t, filepath.Dir(path)))/2)
 		}, "is damaged"},
 		{"a folder", func(t *testing.T, path string) {
 			if err := os.Mkdir(path, 0o700); err != nil {
@@ -242,15 +248,16 @@ func TestOpenAnyDamage(t *testing.T) {
 	}
 }
 
-func TestOpenAnEmptyFile(t *testing.T) {
-	dir := t.TempDir()
-	write(t, filepath.Join(dir, fileName), nil) // a first run that was killed early
-	openDisk(t, dir)
-}
-
 func write(t *testing.T, path string, text []byte) {
 	t.Helper()
 	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func truncate(t *testing.T, path string, size int) {
+	t.Helper()
+	if err := os.Truncate(path, int64(size)); err != nil {
 		t.Fatal(err)
 	}
 }

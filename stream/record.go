@@ -7,6 +7,8 @@ import (
 	"hash/crc32"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/keepwatch/keepwatch"
 )
 
@@ -23,11 +25,11 @@ type record struct {
 	metadata []byte
 }
 
-// recordOf remembers an object under a serial.
-func recordOf(o Object, serial uint64) record {
+// recordOf remembers an object under a serial; for kind see metadataOf.
+func recordOf(o Object, serial uint64, kind schema.GroupVersionKind) record {
 	return record{
 		serial: serial, uid: keepwatch.UID(strings.Clone(string(o.UID()))), revision: o.Revision(),
-		metadata: o.Metadata(),
+		metadata: metadataOf(o, kind),
 	}
 }
 

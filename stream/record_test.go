@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/keepwatch/keepwatch"
 )
 
@@ -34,7 +36,7 @@ func TestKeysComeBack(t *testing.T) {
 // FuzzDecode: any text is read or refused, and what is read is written back as
 // the same.
 func FuzzDecode(f *testing.F) {
-	r := recordOf(at("a.1@7"), 3)
+	r := recordOf(at("a.1@7"), 3, schema.GroupVersionKind{})
 	f.Add(r.encode())
 	f.Add(intent{keepwatch.Deleted, 9, "default/a", r}.encode())
 	f.Add(position{Cursor: 3, Told: 5, Relisting: true, Count: 1, Serial: 8}.encode())

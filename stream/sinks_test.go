@@ -20,7 +20,7 @@ func event(text string) Event {
 
 func gone(text string) Event {
 	o := at(text)
-	return newEvent(keepwatch.Deleted, 99, lastKnown{o.key.String(), recordOf(o, 1)})
+	return newEvent(keepwatch.Deleted, 99, lastKnown{o.key.String(), recordOf(o, 1, schema.GroupVersionKind{})})
 }
 
 // written is what a sink made of messages, flushed after each.

@@ -3,6 +3,8 @@ package stream
 import (
 	"context"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/keepwatch/keepwatch"
 )
 
@@ -12,6 +14,12 @@ var _ keepwatch.Target = (*Stream)(nil)
 type Options struct {
 	// Bookmarks passes the source's proofs of being current on to the consumer.
 	Bookmarks bool
+	// Kind, if set, is what the objects are that the source shows in part
+	// (PartialObjectMetadata): as that they are remembered.
+	Kind schema.GroupVersionKind
+	// Synced, if set, is called when the consumer was told a SYNCED and that is
+	// committed.
+	Synced func()
 }
 
 // Stream tells one consumer what a source shows, exactly once while nothing
@@ -145,6 +153,9 @@ func (s *Stream) tell(t *tail) error {
 		return err
 	}
 	s.position, s.open, s.owed = t.position, t.open, t.owed
+	if t.reached && s.options.Synced != nil {
+		s.options.Synced()
+	}
 	return nil
 }
 

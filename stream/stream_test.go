@@ -1,9 +1,14 @@
 package stream
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keepwatch/keepwatch"
 )
@@ -44,6 +49,108 @@ func TestRestart(t *testing.T) {
 			t.Errorf("%+v was told as %s, want %s", step.batch, got, step.told)
 		}
 	}
+}
+
+// TestRestartWithNothingNew: that the source has nothing newer than what is held
+// is proof enough.
+func TestRestartWithNothingNew(t *testing.T) {
+	dir := t.TempDir()
+	d := openDisk(t, dir)
+	newTeller(t, d, Options{}).list(keepwatch.Relist{}, 10, "a.1@5")
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	synced := 0
+	x := newTeller(t, openDisk(t, dir), Options{Synced: func() { synced++ }})
+	for range 2 {
+		if _, err := x.Apply(context.Background(), batch(10, 10)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, want := x.told(), "synced 10 #1"; got != want || synced != 1 {
+		t.Errorf("told %s, %d times; want %s, once", got, synced, want)
+	}
+}
+
+// TestSyncedIsCommitted: Synced is called when a SYNCED is on disk, and not when
+// it could not be put there.
+func TestSyncedIsCommitted(t *testing.T) {
+	state := &forgetful{State: InMemory()}
+	var committed []keepwatch.Revision
+	x := newTeller(t, state, Options{Synced: func() { committed = append(committed, state.position().Cursor) }})
+	x.list(keepwatch.Relist{}, 10, "a.1@5")
+	if _, err := x.Apply(context.Background(), batch(10, 11, "~a.1@11")); err != nil {
+		t.Fatal(err)
+	}
+	x.list(keepwatch.Relist{Reason: keepwatch.GapExpired, To: 20}, 20, "a.1@11")
+	if want := []keepwatch.Revision{10, 20}; !slices.Equal(committed, want) {
+		t.Errorf("committed at %v, want %v", committed, want)
+	}
+
+	r := x.begin(keepwatch.Relist{Reason: keepwatch.GapExpired, To: 30}, "a.1@11")
+	x.told()
+	state.full = true
+	if err := r.Commit(context.Background(), 30); !errors.Is(err, errDeaf) {
+		t.Errorf("got %v", err)
+	}
+	if got, want := x.told(), "synced 30 #1"; got != want || len(committed) != 2 {
+		t.Errorf("told %s, want %s; reported %v", got, want, committed)
+	}
+}
+
+// forgetful is a state that can't be written once it is full.
+type forgetful struct {
+	State
+	full bool
+}
+
+func (f *forgetful) commit(piece commit) error {
+	if f.full {
+		return errDeaf
+	}
+	return f.State.commit(piece)
+}
+
+// TestShownInPart: what a server shows in part is remembered as what it is.
+func TestShownInPart(t *testing.T) {
+	dir := t.TempDir()
+	kind := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Thing"}
+	d := openDisk(t, dir)
+	x := newTeller(t, d, Options{Kind: kind})
+	r, err := x.Replace(context.Background(), keepwatch.Relist{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Put(context.Background(), []keepwatch.Object{partial{at("a.1@5")}, at("b.1@6")}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Commit(context.Background(), 10); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	x = newTeller(t, openDisk(t, dir), Options{Kind: kind})
+	x.list(keepwatch.Relist{Reason: keepwatch.GapDowntime, To: 20}, 20)
+	got := x.lines.String()
+	for _, want := range []string{
+		`"object":{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"namespace":"default","name":"a",`,
+		`"object":{"apiVersion":"v1","kind":"Thing","metadata":{"namespace":"default","name":"b",`,
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("told %s, want %s", got, want)
+		}
+	}
+}
+
+// partial is a thing of which the server shows the metadata only.
+type partial struct{ thing }
+
+func (o partial) JSON() []byte { return o.Metadata() }
+
+func (o partial) Metadata() []byte {
+	return bytes.Replace(o.thing.Metadata(), []byte(`"apiVersion":"v1","kind":"Thing"`),
+		[]byte(`"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadata"`), 1)
 }
 
 // TestRestartWithinAGap goes on with a list, though the history may be back: it

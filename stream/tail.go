@@ -1,11 +1,16 @@
 package stream
 
-import "github.com/keepwatch/keepwatch"
+import (
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keepwatch/keepwatch"
+)
 
 // tail is a piece on its way to the consumer: what is to be told, and the index
 // as it is behind it.
 type tail struct {
 	state    State
+	kind     schema.GroupVersionKind // see Options
 	messages []Message
 	intents  []intent
 	tells    bool // there are events among the messages
@@ -16,14 +21,15 @@ type tail struct {
 	open    []announcement // that remain
 	settled []uint64
 
-	owed bool               // a SYNCED, as of behind the piece
-	held keepwatch.Revision // the cursor before the piece
-	last keepwatch.Revision // of the changes applied so far
+	owed    bool               // a SYNCED, as of behind the piece
+	reached bool               // there is a SYNCED among the messages
+	held    keepwatch.Revision // the cursor before the piece
+	last    keepwatch.Revision // of the changes applied so far
 }
 
 func (s *Stream) begin() *tail {
 	return &tail{
-		state: s.state, records: map[string]*record{}, position: s.position, open: s.open,
+		state: s.state, kind: s.options.Kind, records: map[string]*record{}, position: s.position, open: s.open,
 		owed: s.owed, held: s.position.Cursor, last: s.position.Cursor,
 	}
 }
@@ -57,7 +63,7 @@ func (t *tail) say(e Event) {
 func (t *tail) add(key string, o Object) uint64 {
 	t.position.Serial++
 	t.position.Count++
-	r := recordOf(o, t.position.Serial)
+	r := recordOf(o, t.position.Serial, t.kind)
 	e := newEvent(keepwatch.Added, o.Revision(), o)
 	t.intents = append(t.intents, intent{e.Type, e.Revision, key, r})
 	t.records[key] = &r
@@ -68,7 +74,7 @@ func (t *tail) add(key string, o Object) uint64 {
 // change tells of a new state of an object, as kind: Modified, or Added if the
 // consumer may not know the object.
 func (t *tail) change(key string, held record, o Object, kind keepwatch.ChangeType) {
-	r := recordOf(o, held.serial)
+	r := recordOf(o, held.serial, t.kind)
 	t.records[key] = &r
 	t.say(newEvent(kind, o.Revision(), o))
 }
@@ -76,7 +82,7 @@ func (t *tail) change(key string, held record, o Object, kind keepwatch.ChangeTy
 // remove tells that an object is gone; last is what it was.
 func (t *tail) remove(key string, at keepwatch.Revision, last Object) {
 	e := newEvent(keepwatch.Deleted, at, last)
-	t.intents = append(t.intents, intent{e.Type, e.Revision, key, recordOf(last, 0)})
+	t.intents = append(t.intents, intent{e.Type, e.Revision, key, recordOf(last, 0, t.kind)})
 	t.forget(key)
 	t.say(e)
 }
@@ -112,7 +118,7 @@ func (t *tail) settle(done func(announcement) bool) {
 }
 
 func (t *tail) synced() {
-	t.owed = false
+	t.owed, t.reached = false, true
 	t.messages = append(t.messages, Synced{t.position.Cursor, t.position.Count})
 }
 
