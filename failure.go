@@ -18,7 +18,11 @@ const (
 	Idle
 	// Unreachable: refused, reset, unresolvable, timed out, cut in mid-air.
 	Unreachable
-	// Throttled: the source is overloaded and said how long to wait (RetryAfter).
+	// Untrusted: the source's certificate can't be verified: an unknown authority,
+	// another host's name, or not valid now.
+	Untrusted
+	// Throttled: the source is overloaded. It may have said how long to wait
+	// (RetryAfter).
 	Throttled
 	// ServerError: an internal error, unavailable or timed out, without advice.
 	ServerError
@@ -37,8 +41,8 @@ const (
 	Forbidden
 	// Absent: the resource is not served, or not any more (404).
 	Absent
-	// StreamingListUnsupported: the source refused a streaming list, never ended it,
-	// or ended it early; paged lists will do.
+	// StreamingListUnsupported: the source refused a streaming list, or did not bring
+	// it to its end; paged lists will do.
 	StreamingListUnsupported
 	// Undecodable: a torn, garbled or oversized frame or page.
 	Undecodable
@@ -60,7 +64,7 @@ const (
 )
 
 var kindNames = [...]string{
-	Ended: "ended", Idle: "idle", Unreachable: "unreachable", Throttled: "throttled",
+	Ended: "ended", Idle: "idle", Unreachable: "unreachable", Untrusted: "untrusted", Throttled: "throttled",
 	ServerError: "server error", StorageRead: "storage read error", Expired: "expired",
 	RevisionTooLarge: "revision too large", Unauthorized: "unauthorized", Forbidden: "forbidden",
 	Absent: "absent", StreamingListUnsupported: "streaming list unsupported",

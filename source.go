@@ -16,8 +16,8 @@ type Source interface {
 	// StreamList reads the whole state through a watch (KEP-3157), calling emit
 	// with bounded slices of it as they arrive, and then goes on watching from
 	// the revision it returns. It fails with [StreamingListUnsupported] when the
-	// source has no such thing; whatever was emitted then is void. An error of
-	// emit is returned as it is.
+	// source has no such thing, or does not bring it to its end; whatever was emitted
+	// before a failure is void. An error of emit is returned as it is.
 	StreamList(ctx context.Context, notOlderThan Revision, emit func([]Object) error) (Revision, Watch, error)
 
 	// Newest asks for the newest committed revision, by a consistent read that costs
@@ -44,6 +44,11 @@ type Page struct {
 	Revision Revision
 	// Objects are in no particular order, and belong to the caller.
 	Objects []Object
+	// Withheld are the objects of the page that can't be taken, and why: one without
+	// a name or a revision, one that is too long. Nothing is known of such an object,
+	// so that it is not part of the state; but it is no reason to know nothing of the
+	// others either.
+	Withheld []*Failure
 	// Continue is the token of the next page, empty on the last.
 	Continue string
 	// Remaining is the server's estimate of what follows this page, 0 if unknown.

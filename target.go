@@ -19,6 +19,10 @@ type Target interface {
 	// not news (a duplicate, an older state of a key) and never lets an old state
 	// win; news at or below Held is a ProtocolViolation. It returns how many
 	// changes it dropped.
+	//
+	// A batch without changes that begins and ends at Held is a proof of currency:
+	// the source was asked for its newest revision, and Held has reached it. A target
+	// that tells whether it is current can say so.
 	Apply(ctx context.Context, batch Batch) (dropped int, err error)
 
 	// Replace begins to replace the whole state by a list. What is held stays until

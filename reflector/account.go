@@ -38,8 +38,12 @@ func (a *account) advance(now time.Time, m machine.Machine, in machine.Input) {
 	a.enter(now, visible(m))
 	a.p.Held = m.Held
 	switch in := in.(type) {
-	case machine.Delivered, machine.Streamed, machine.Probed:
+	case machine.Streamed, machine.Proven:
 		a.p.LastProof = now
+	case machine.Delivered:
+		if m.Newest == 0 { // else it is known that more has to come
+			a.p.LastProof = now
+		}
 	case machine.Kept:
 		if _, done := m.State.(machine.Watching); done {
 			a.p.LastProof = now
@@ -71,6 +75,13 @@ func (a *account) received(now time.Time, changes, dropped int) {
 		a.p.LastEvent = now
 	}
 	a.p.Dropped += uint64(dropped)
+}
+
+// listed records the end of a list, and how many objects were left out of it.
+func (a *account) listed(withheld int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.p.Withheld = withheld
 }
 
 func (a *account) stop(now time.Time) {
@@ -117,7 +128,7 @@ func pending(m machine.Machine) machine.Action {
 	switch s := m.State.(type) {
 	case machine.Listing:
 		return s.List
-	case machine.Watching:
+	case machine.Watching, machine.Proving:
 		return machine.Watch{From: m.Held}
 	case machine.Probing:
 		return machine.Probe{}

@@ -29,6 +29,8 @@ const (
 	Verify    Verdict = "verify"     // ask for the newest revision, then watch on
 	RelistNow Verdict = "relist"     // history can't be followed: list, and emit the difference
 	ListAgain Verdict = "list again" // a list failed: the same page, or from the start
+	Proceed   Verdict = "proceed"    // what failed was not needed: watch from the held revision
+	LeaveOut  Verdict = "leave out"  // one object of a list can't be taken: do without it
 	Stop      Verdict = "stop"       // give up
 )
 
@@ -40,8 +42,9 @@ type Progress struct {
 	Held keepwatch.Revision
 	// LastEvent is when the last change arrived.
 	LastEvent time.Time
-	// LastProof is when the source last proved that we are current: a change, a
-	// bookmark, the end of a list, or its newest revision.
+	// LastProof is when the source last proved that we are current: by a change, a
+	// bookmark or the end of a list, or by the held revision being its newest. While
+	// it is known to have a newer one, changes on the way there prove nothing.
 	LastProof time.Time
 	// Relists and Reconnects count by the kind of failure that led to them. The
 	// first list is none.
@@ -49,6 +52,9 @@ type Progress struct {
 	Reconnects map[keepwatch.FailureKind]uint64
 	// Dropped counts changes that were not news.
 	Dropped uint64
+	// Withheld is how many objects of the last complete list had to be left out, each
+	// reported in a notice; the state is the source's but for those.
+	Withheld int
 	// LastFailure is the newest failure, nil if there was none.
 	LastFailure *keepwatch.Failure
 }

@@ -21,6 +21,7 @@ type run struct {
 	page        keepwatch.Page        // in hand until it is kept
 	replacement keepwatch.Replacement // nil when no list is on its way
 	listed      int64                 // objects of the list on its way
+	withheld    int                   // and those that were left out
 	watch       keepwatch.Watch       // nil when none is open
 	opened      time.Time             // when watch was
 }
@@ -57,8 +58,8 @@ func (r *run) fail(failure *keepwatch.Failure) machine.Action {
 	}
 	before := r.machine
 	after, action := before.Step(in)
-	if wait, ok := action.(machine.Wait); ok && wait.Jitter {
-		action = machine.Wait{For: 1 + time.Duration(r.random.Int64N(int64(wait.For)))}
+	if wait, ok := action.(machine.Wait); ok && wait.Jitter > 0 {
+		action = machine.Wait{For: wait.For + 1 + time.Duration(r.random.Int64N(int64(wait.Jitter)))}
 	}
 	r.machine = after
 	verdict := decision(before, after)
@@ -75,8 +76,12 @@ func (r *run) fail(failure *keepwatch.Failure) machine.Action {
 // decision names what a failure led to.
 func decision(before, after machine.Machine) Verdict {
 	_, wasListing := before.State.(machine.Listing)
+	probing, _ := before.State.(machine.Probing)
 	switch pending(after).(type) {
 	case machine.Watch:
+		if probing.Start {
+			return Proceed
+		}
 		return Resume
 	case machine.Probe:
 		return Verify
@@ -105,7 +110,9 @@ func (r *run) perform(ctx context.Context, action machine.Action) (machine.Input
 	case machine.Read:
 		return r.read(ctx)
 	case machine.Probe:
-		return r.probe(ctx)
+		return r.probe(ctx, a)
+	case machine.Prove:
+		return r.prove(ctx)
 	case machine.Wait:
 		return r.wait(ctx, a)
 	}
@@ -143,6 +150,7 @@ func (r *run) keep(ctx context.Context, a machine.Keep) (machine.Input, error) {
 	if err := r.put(ctx, page.Objects, page.Remaining); err != nil {
 		return nil, err
 	}
+	r.leaveOut(page.Withheld)
 	if a.Last {
 		return machine.Kept{}, r.commit(ctx, a.Revision)
 	}
@@ -158,8 +166,11 @@ func (r *run) stream(ctx context.Context, a machine.List) (machine.Input, error)
 	}
 	r.replacement = replacement
 	revision, watch, err := r.source.StreamList(ctx, a.Floor, func(objects []keepwatch.Object) error {
+		if err := r.put(ctx, objects, 0); err != nil {
+			return err
+		}
 		r.step(machine.Chunk{})
-		return r.put(ctx, objects, 0)
+		return nil
 	})
 	if err != nil {
 		return nil, err
@@ -177,11 +188,20 @@ func (r *run) put(ctx context.Context, objects []keepwatch.Object, remaining int
 	return nil
 }
 
+// leaveOut says of each object that could not be taken that it is missing.
+func (r *run) leaveOut(withheld []*keepwatch.Failure) {
+	r.withheld += len(withheld)
+	for _, failure := range withheld {
+		r.observe(Notice{Time: time.Now(), State: visible(r.machine), Failure: failure, Verdict: LeaveOut, Held: r.machine.Held})
+	}
+}
+
 func (r *run) commit(ctx context.Context, revision keepwatch.Revision) error {
 	if err := r.replacement.Commit(ctx, revision); err != nil {
 		return err
 	}
-	r.replacement, r.listed = nil, 0
+	r.account.listed(r.withheld)
+	r.replacement, r.listed, r.withheld = nil, 0, 0
 	return nil
 }
 
@@ -197,7 +217,12 @@ func (r *run) open(ctx context.Context, a machine.Watch) (machine.Input, error) 
 }
 
 // probe asks for the source's newest revision.
-func (r *run) probe(ctx context.Context) (machine.Input, error) {
+func (r *run) probe(ctx context.Context, a machine.Probe) (machine.Input, error) {
+	if a.Within > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, a.Within, fmt.Errorf("no answer within %v", a.Within))
+		defer cancel()
+	}
 	newest, err := r.source.Newest(ctx)
 	if err != nil {
 		return nil, err
@@ -207,6 +232,13 @@ func (r *run) probe(ctx context.Context) (machine.Input, error) {
 		return nil, failure
 	}
 	return in, nil
+}
+
+// prove tells the target that the source has nothing newer.
+func (r *run) prove(ctx context.Context) (machine.Input, error) {
+	held := r.machine.Held
+	_, err := r.target.Apply(ctx, keepwatch.Batch{From: held, To: held})
+	return machine.Proven{}, err
 }
 
 // read hands one batch to the target.
@@ -220,7 +252,7 @@ func (r *run) read(ctx context.Context) (machine.Input, error) {
 	if err != nil {
 		return nil, err
 	}
-	return machine.Delivered{Held: r.target.Held()}, nil
+	return machine.Delivered{Held: r.target.Held(), Bookmark: batch.Bookmark()}, nil
 }
 
 // wait blocks for as long as asked, or until ctx is done.
@@ -252,7 +284,7 @@ func (r *run) discard() {
 	if r.replacement != nil {
 		r.replacement.Discard()
 	}
-	r.replacement, r.listed, r.page = nil, 0, keepwatch.Page{}
+	r.replacement, r.listed, r.withheld, r.page = nil, 0, 0, keepwatch.Page{}
 }
 
 // end leaves nothing open behind.

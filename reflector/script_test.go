@@ -77,8 +77,12 @@ func play(t *testing.T, script string) string {
 		p.lines = p.lines[1:]
 	}
 	held := store.New(store.Options{})
-	p.watcher = held.Watch(store.Cursor{}, store.Filter{})
-	r := reflector.New(p, held, options)
+	if words := strings.Fields(p.lines[0]); words[0] == "held" {
+		hold(t, held, words[1:])
+		p.lines = p.lines[1:]
+	}
+	p.watcher = held.Watch(held.Snapshot().Cursor(), store.Filter{})
+	r := reflector.New(p, target{held, p}, options)
 	err := r.Run(ctx)
 	p.deliver()
 	if ctx.Err() == nil {
@@ -90,8 +94,40 @@ func play(t *testing.T, script string) string {
 	if progress.State != reflector.Stopped {
 		t.Errorf("state after Run is %s", progress.State)
 	}
-	p.say("relists %v, reconnects %v, dropped %d", progress.Relists, progress.Reconnects, progress.Dropped)
+	p.say("relists %v, reconnects %v, dropped %d, withheld %d", progress.Relists, progress.Reconnects, progress.Dropped, progress.Withheld)
+	p.say("held %d; last event %s, last proof %s", progress.Held, p.since(progress.LastEvent), p.since(progress.LastProof))
 	return p.transcript.String()
+}
+
+// hold makes a store equal to what an earlier run has left.
+func hold(t *testing.T, s *store.Store, words []string) {
+	list, err := s.Replace(t.Context(), keepwatch.Relist{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := len(words) - 1
+	for _, word := range words[:last] {
+		if err := list.Put(t.Context(), []keepwatch.Object{parse(word)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := list.Commit(t.Context(), number(words[last][1:])); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// target is a store that writes down the proofs it is given.
+type target struct {
+	*store.Store
+	player *player
+}
+
+func (t target) Apply(ctx context.Context, b keepwatch.Batch) (int, error) {
+	if b.Bookmark() && b.From == b.To {
+		t.player.deliver()
+		t.player.say("    current at %d", b.To)
+	}
+	return t.Store.Apply(ctx, b)
 }
 
 // player is a source that answers from a script and writes down what it is asked.
@@ -105,6 +141,14 @@ type player struct {
 
 func (p *player) say(format string, args ...any) {
 	fmt.Fprintf(&p.transcript, "%8s  %s\n", time.Since(p.start).Round(time.Millisecond), fmt.Sprintf(format, args...))
+}
+
+// since is when something was, in the script's time.
+func (p *player) since(at time.Time) string {
+	if at.IsZero() {
+		return "never"
+	}
+	return "at " + at.Sub(p.start).Round(time.Millisecond).String()
 }
 
 // deliver writes down what a consumer of the store would see by now.
@@ -152,7 +196,12 @@ func (p *player) next(ctx context.Context) ([]string, *keepwatch.Failure) {
 	}
 	words := strings.Fields(p.lines[0])
 	p.lines = p.lines[1:]
-	if words[0] != "fail" {
+	switch words[0] {
+	case "fail":
+	case "hang":
+		<-ctx.Done()
+		return nil, keepwatch.Failed(keepwatch.Unreachable, "%w", context.Cause(ctx))
+	default:
 		return words, nil
 	}
 	f := &keepwatch.Failure{Err: errors.New(strings.Join(words[1:], " "))}
@@ -182,6 +231,8 @@ func (p *player) List(ctx context.Context, r keepwatch.ListRequest) (keepwatch.P
 	for _, w := range words[2:] {
 		if token, ok := strings.CutPrefix(w, "continue="); ok {
 			page.Continue = token
+		} else if name, ok := strings.CutPrefix(w, "!"); ok {
+			page.Withheld = append(page.Withheld, keepwatch.Failed(keepwatch.ProtocolViolation, "%s has no revision", name))
 		} else {
 			page.Objects = append(page.Objects, parse(w))
 		}

@@ -42,14 +42,16 @@ type Watch struct{ From keepwatch.Revision }
 // means: go on with the list.
 type Read struct{}
 
-// Probe asks for the source's newest revision.
-type Probe struct{}
+// Probe asks for the source's newest revision. Where Within is not 0, an answer
+// that takes longer is a failure.
+type Probe struct{ Within time.Duration }
 
-// Wait asks to do nothing for a while: For, or with Jitter a random part of it.
-type Wait struct {
-	For    time.Duration
-	Jitter bool
-}
+// Prove asks to tell the target that the source has nothing newer than what it
+// holds: an empty batch from the held revision to itself.
+type Prove struct{}
+
+// Wait asks to do nothing for a while: For, and a random part of Jitter.
+type Wait struct{ For, Jitter time.Duration }
 
 // Stop asks Run to return the failure it has just reported.
 type Stop struct{}
@@ -59,5 +61,6 @@ func (Keep) action()  {}
 func (Watch) action() {}
 func (Read) action()  {}
 func (Probe) action() {}
+func (Prove) action() {}
 func (Wait) action()  {}
 func (Stop) action()  {}

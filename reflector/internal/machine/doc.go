@@ -6,7 +6,7 @@
 // clock, randomness or I/O here, so that every schedule of failures can be
 // written down, searched and replayed.
 //
-//	state.go    where we are: Fresh, Listing, Watching, Waiting, Stopped
+//	state.go    where we are: Fresh, Listing, Watching, Probing, Proving, Waiting, Stopped
 //	input.go    what can happen
 //	action.go   what can be asked of the runner
 //	table.go    the verdict for each kind of failure, as data

@@ -9,6 +9,9 @@ import (
 // fail applies the failure table to the state.
 func (m Machine) fail(f Failed) (Machine, Action) {
 	rule := Table[f.Kind]
+	if p, ok := m.State.(Probing); ok && p.Start && f.Kind != keepwatch.Rewound && rule.Do != End {
+		return m.watch() // which has failures of its own, if it is more than the question
+	}
 	if rule.Visible {
 		m.Trouble = f.Kind
 	}
@@ -38,7 +41,7 @@ func (m Machine) fail(f Failed) (Machine, Action) {
 	}
 	m.Streak = m.Streak.after(f.Kind, rule, verdict, wait)
 	m.State = Waiting{Then: then}
-	if wait.For == 0 {
+	if wait == (Wait{}) {
 		return m.elapsed()
 	}
 	return m, wait
@@ -58,7 +61,7 @@ func (m Machine) verdict(rule Rule, f Failed) Verdict {
 		return End
 	case rule.Patience > 0 && m.Streak.same(f.Kind)+1 >= rule.Patience:
 		return rule.Then
-	case ahead(rule) && m.Streak.Waited >= maxAhead:
+	case behind(rule) && m.Streak.Waited >= maxAhead:
 		return rule.Then
 	case f.Kind == keepwatch.Rejected && listing && l.Continue != "":
 		return Relist // the token is what is refused
@@ -66,8 +69,9 @@ func (m Machine) verdict(rule Rule, f Failed) Verdict {
 	return rule.Do
 }
 
-// ahead reports whether the rule is to wait for a source that is behind us.
-func ahead(rule Rule) bool { return rule.Pace == AsTold && rule.Then != "" }
+// behind reports whether the rule is to wait for a source that is behind us: its
+// patience is a time.
+func behind(rule Rule) bool { return rule.Patience == 0 && rule.Then != "" }
 
 // again is the action that the state stands for.
 func (m Machine) again() Action {
@@ -110,25 +114,27 @@ func (m Machine) gapReason() keepwatch.GapReason {
 	return keepwatch.GapDowntime
 }
 
-// wait is the rule's pace in figures.
+// wait is the rule's pace in figures. What the source asks for is the least.
 func (m Machine) wait(rule Rule, f Failed) Wait {
-	switch rule.Pace {
-	case Backoff:
-		return Wait{For: m.Streak.backoff(maxBackoff), Jitter: true}
-	case Slowly:
-		w := m.Streak.backoff(maxSlowly)
-		if left := m.StartupDeadline - f.Elapsed; !m.Synced && left > 0 {
-			w = min(w, left) // so that the deadline is met, not overslept
-		}
-		return Wait{For: w, Jitter: true}
-	case AsTold:
-		w := max(minTold, min(f.RetryAfter, maxTold))
-		if ahead(rule) {
-			w = min(w, max(minTold, maxAhead-m.Streak.Waited))
-		}
-		return Wait{For: w}
+	var w Wait
+	told := f.RetryAfter > 0
+	if told {
+		w.For = max(minTold, min(f.RetryAfter, maxTold))
 	}
-	return Wait{}
+	switch {
+	case rule.Pace == Slowly:
+		w.Jitter = m.Streak.backoff(maxSlowly)
+	case rule.Pace == Backoff || told:
+		w.Jitter = m.Streak.backoff(maxBackoff)
+	}
+	if behind(rule) {
+		w.Jitter = min(w.Jitter, max(0, maxAhead-m.Streak.Waited-w.For))
+	}
+	if left := m.StartupDeadline - f.Elapsed; rule.AtStartup && !m.Synced && left > 0 {
+		w.For = min(w.For, left) // so that the deadline is met, not overslept
+		w.Jitter = min(w.Jitter, left-w.For)
+	}
+	return w
 }
 
 // same counts the failures of this kind right before.
@@ -148,11 +154,11 @@ func (s Streak) backoff(most time.Duration) time.Duration {
 // backoff can't overflow.
 func (s Streak) after(kind keepwatch.FailureKind, rule Rule, verdict Verdict, wait Wait) Streak {
 	next := Streak{Attempts: s.Attempts, Kind: kind, Same: s.same(kind) + 1, Waited: s.Waited}
-	if wait.Jitter && s.Attempts < 10 {
+	if wait.Jitter > 0 && s.Attempts < 10 {
 		next.Attempts++
 	}
-	if ahead(rule) {
-		next.Waited += wait.For
+	if behind(rule) {
+		next.Waited += wait.For + wait.Jitter
 	}
 	if verdict == rule.Then {
 		next.Same, next.Waited = 0, 0

@@ -30,11 +30,19 @@ type Streamed struct{ Revision keepwatch.Revision }
 // Opened: the watch is open.
 type Opened struct{}
 
-// Delivered: the target took a batch or bookmark and now holds Held.
-type Delivered struct{ Held keepwatch.Revision }
+// Delivered: the target took a batch and now holds Held.
+type Delivered struct {
+	Held keepwatch.Revision
+	// Bookmark: the batch carried progress alone, which has told the target already
+	// how far the source is.
+	Bookmark bool
+}
 
 // Probed: the source's newest revision is Revision.
 type Probed struct{ Revision keepwatch.Revision }
+
+// Proven: the target was told that it is current.
+type Proven struct{}
 
 // Elapsed: the wait is over.
 type Elapsed struct{}
@@ -55,5 +63,6 @@ func (Streamed) input()  {}
 func (Opened) input()    {}
 func (Delivered) input() {}
 func (Probed) input()    {}
+func (Proven) input()    {}
 func (Elapsed) input()   {}
 func (Failed) input()    {}

@@ -3,7 +3,7 @@ package machine_test
 import (
 	"context"
 	"fmt"
-	"hash/maphash"
+	"hash/fnv"
 	"slices"
 	"time"
 
@@ -74,6 +74,7 @@ type model struct {
 	epoch   int                   // of what the store was fed with last
 	opened  int                   // the epochs there were when the watch was opened
 	shown   keepwatch.Revision    // by the watch
+	asked   keepwatch.Revision    // the newest when the source was asked
 	watcher *store.Watcher
 	told    []check.Record
 	marks   []mark
@@ -118,6 +119,8 @@ func (m *model) settle() {
 			m.machine, m.action = m.machine.Step(machine.Elapsed{})
 		case machine.Keep:
 			m.machine, m.action = m.machine.Step(m.keep(a))
+		case machine.Prove:
+			m.machine, m.action = m.machine.Step(m.prove())
 		case machine.Stop:
 			m.ended = true
 			return
@@ -155,6 +158,17 @@ func (m *model) keep(a machine.Keep) machine.Input {
 		m.list = nil
 	}
 	return machine.Kept{}
+}
+
+func (m *model) prove() machine.Input {
+	held := m.machine.Held
+	if held < m.asked && m.bug == "" {
+		m.broken = fmt.Sprintf("the target is told that it is current at %d, but the source had %d", held, m.asked)
+	}
+	if _, err := m.store.Apply(context.Background(), keepwatch.Batch{From: held, To: held}); err != nil {
+		return failed(err)
+	}
+	return machine.Proven{}
 }
 
 // read takes what the store has for the watcher.
@@ -208,6 +222,7 @@ func (m *model) moves() []move {
 	if m.written < m.writes {
 		all = m.writable()
 	}
+	fault("restart")
 	if m.compacted < m.head {
 		fault("compact")
 	}
@@ -297,6 +312,7 @@ func (m *model) do(v move) {
 	case "open":
 		m.open(m.action.(machine.Watch).From)
 	case "probe":
+		m.asked = m.head
 		in := machine.Probed{Revision: m.head}
 		if m.bug == neverNoticesBack {
 			in.Revision = max(m.head, m.machine.Held)
@@ -306,6 +322,10 @@ func (m *model) do(v move) {
 		} else {
 			m.step(in)
 		}
+	case "restart":
+		m.list = nil
+		m.machine = machine.Machine{State: machine.Fresh{}, Config: m.machine.Config}
+		m.step(machine.Started{Held: m.store.Held()})
 	case "reset":
 		m.fail(keepwatch.Unreachable)
 	case "silence":
@@ -499,25 +519,22 @@ func (m *model) frame(what string) {
 		m.step(failed(err))
 		return
 	}
-	m.step(machine.Delivered{Held: m.store.Held()})
+	m.step(machine.Delivered{Held: m.store.Held(), Bookmark: b.Bookmark()})
 }
 
 // key is the same for two models that go on in the same way. What was told
 // before is left out: it is judged on the way.
 func (m *model) key() uint64 {
-	var h maphash.Hash
-	h.SetSeed(seed)
-	fmt.Fprintf(&h, "%v|%v|%d %d %d %d|%d %d|", m.machine, m.action, m.head, m.compacted, m.written, m.faulty, m.opened, m.shown)
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%v|%v|%d %d %d %d|%d %d|", m.machine, m.action, m.head, m.compacted, m.written, m.faulty, m.opened, m.shown)
 	for _, c := range m.log {
 		o := c.Object.(*object)
-		fmt.Fprintf(&h, "%d%d%s%v ", c.Type, o.key, o.uid, o.blue)
+		fmt.Fprintf(h, "%d%d%s%v ", c.Type, o.key, o.uid, o.blue)
 	}
 	s := m.store.Snapshot()
-	fmt.Fprintf(&h, "|%v %x", s.Cursor(), s.Digest())
+	fmt.Fprintf(h, "|%v %x", s.Cursor(), s.Digest())
 	if m.list != nil {
-		fmt.Fprintf(&h, "|%v", m.page.Continue)
+		fmt.Fprintf(h, "|%v", m.page.Continue)
 	}
 	return h.Sum64()
 }
-
-var seed = maphash.MakeSeed()

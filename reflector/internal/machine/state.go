@@ -27,8 +27,18 @@ type Watching struct {
 }
 
 // Probing: the source is asked for its newest revision, because a watch from ours
-// has stayed silent.
-type Probing struct{}
+// has stayed silent, or because nobody was following until now.
+type Probing struct {
+	// Start: it is the first thing that is done. A server has no reason to send a
+	// watch anything that begins at its newest revision, so that nothing else would
+	// tell soon that nothing was missed; but the watch does not depend on it.
+	Start bool
+}
+
+// Proving: the target is told that it is current.
+type Proving struct {
+	Open bool // the watch is open, and goes on
+}
 
 // Waiting: Then begins when the wait is over.
 type Waiting struct{ Then Action }
@@ -40,6 +50,7 @@ func (Fresh) state()    {}
 func (Listing) state()  {}
 func (Watching) state() {}
 func (Probing) state()  {}
+func (Proving) state()  {}
 func (Waiting) state()  {}
 func (Stopped) state()  {}
 
@@ -51,6 +62,9 @@ type Machine struct {
 
 	// Held is the revision the target holds; 0 is nothing.
 	Held keepwatch.Revision
+	// Newest is a revision beyond Held that the source has said to have; reaching it
+	// proves that the target is current. 0 if there is none.
+	Newest keepwatch.Revision
 	// Synced: a list was completed or a watch opened, ever.
 	Synced bool
 	// Followed: the source's state or history has reached the target since the
@@ -74,13 +88,15 @@ type Config struct {
 }
 
 // Streak counts failures in a row without progress. Progress (an event, a
-// bookmark, a page) clears it; the passing of time never does.
+// bookmark, a page) clears it; the passing of time never does, nor a part of a
+// streaming list, which is void when the rest does not come.
 type Streak struct {
 	// Attempts sets the backoff.
 	Attempts uint8
 	// Same counts failures of kind Kind in a row, for its rule's Patience.
 	Kind keepwatch.FailureKind
 	Same uint8
-	// Waited sums up waits for a revision that the source has not reached.
+	// Waited sums up the longest that the waits for a revision can have been that the
+	// source has not reached.
 	Waited time.Duration
 }

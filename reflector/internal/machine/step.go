@@ -17,19 +17,21 @@ func (m Machine) Step(in Input) (Machine, Action) {
 	case Kept:
 		return m.kept()
 	case Chunk:
-		return m.progress(), Read{}
+		m.Trouble = 0
+		return m, Read{}
 	case Streamed:
 		m.Held = in.Revision
-		return m.progress().watching()
+		m.Synced, m.Followed = true, true
+		return m.progress().read()
 	case Opened:
 		m.Synced, m.Trouble = true, 0
 		return m, Read{}
 	case Delivered:
-		m.Held, m.Followed = in.Held, true
-		m.State = Watching{Progressed: true}
-		return m.progress(), Read{}
+		return m.delivered(in)
 	case Probed:
-		return m.progress().watch()
+		return m.probed(in.Revision)
+	case Proven:
+		return m.proven()
 	case Elapsed:
 		return m.elapsed()
 	case Failed:
@@ -41,7 +43,8 @@ func (m Machine) Step(in Input) (Machine, Action) {
 func (m Machine) start(held keepwatch.Revision) (Machine, Action) {
 	m.Held = held
 	if held > 0 {
-		return m.watch()
+		m.State = Probing{Start: true}
+		return m, Probe{Within: startProbe}
 	}
 	return m.list(List{Stream: !m.Paged})
 }
@@ -59,11 +62,42 @@ func (m Machine) watch() (Machine, Action) {
 	return m, Watch{From: m.Held}
 }
 
-// watching goes on with a watch that a streaming list has left open.
-func (m Machine) watching() (Machine, Action) {
-	m.Synced, m.Followed = true, true
+// read goes on with a watch that has brought something.
+func (m Machine) read() (Machine, Action) {
 	m.State = Watching{Progressed: true}
 	return m, Read{}
+}
+
+func (m Machine) delivered(in Delivered) (Machine, Action) {
+	m.Held, m.Followed = in.Held, true
+	m = m.progress()
+	if m.Newest == 0 || m.Held < m.Newest {
+		return m.read()
+	}
+	m.Newest = 0
+	if in.Bookmark {
+		return m.read()
+	}
+	m.State = Proving{Open: true}
+	return m, Prove{}
+}
+
+// probed compares: a revision below the held one is no input, see Judge.
+func (m Machine) probed(newest keepwatch.Revision) (Machine, Action) {
+	m = m.progress()
+	if newest > m.Held {
+		m.Newest = newest
+		return m.watch()
+	}
+	m.State = Proving{}
+	return m, Prove{}
+}
+
+func (m Machine) proven() (Machine, Action) {
+	if m.State.(Proving).Open {
+		return m.read()
+	}
+	return m.watch()
 }
 
 // Judge says what is wrong with a page or a newest revision, nil if nothing is.
@@ -116,7 +150,7 @@ func (m Machine) kept() (Machine, Action) {
 		m.State = l
 		return m, l.List
 	}
-	m.Held, m.Synced, m.Followed = l.At, true, true
+	m.Held, m.Newest, m.Synced, m.Followed = l.At, 0, true, true
 	return m.watch()
 }
 

@@ -23,14 +23,15 @@ const (
 	End Verdict = "stop"
 )
 
-// Pace is how long to wait before.
+// Pace is how long to wait before. Where the source asks for a wait of its own,
+// that comes first, within minTold and maxTold: nobody comes earlier than told,
+// nor all at the same moment.
 type Pace uint8
 
 const (
 	AtOnce  Pace = iota // no wait; with backoff if the watch was over in no time (see shortWatch)
 	Backoff             // firstBackoff doubling to maxBackoff, full jitter
 	Slowly              // firstBackoff doubling to maxSlowly, full jitter
-	AsTold              // what the source asked for, within minTold and maxTold
 )
 
 const (
@@ -39,6 +40,9 @@ const (
 	maxSlowly    = 5 * time.Minute
 	minTold      = 1 * time.Second
 	maxTold      = 5 * time.Minute
+	// startProbe bounds how long a watch waits for the question before it: a server
+	// waits for 3 s at most until its cache is fresh.
+	startProbe = 5 * time.Second
 	// maxAhead bounds how long a revision is waited for that the source has not
 	// reached; then the source is asked for whatever it has.
 	maxAhead = 30 * time.Second
@@ -51,8 +55,8 @@ const (
 type Rule struct {
 	Do   Verdict
 	Pace Pace
-	// Patience is how often in a row, without progress, Do is tried before Then;
-	// 0 is for ever.
+	// Patience is how often in a row, without progress, Do is tried before Then; 0 is
+	// for ever, or with a Then for as long as maxAhead.
 	Patience uint8
 	Then     Verdict
 	// Consistent: a relist asks for the newest state, not for one as new as ours,
@@ -75,7 +79,11 @@ var Table = map[keepwatch.FailureKind]Rule{
 	keepwatch.Idle: {Do: Retry, Pace: AtOnce, Patience: 2, Then: Verify},
 
 	keepwatch.Unreachable: {Do: Retry, Pace: Backoff, Visible: true},
-	keepwatch.Throttled:   {Do: Retry, Pace: AsTold, Visible: true},
+	keepwatch.Throttled:   {Do: Retry, Pace: Backoff, Visible: true},
+
+	// A certificate that can't be verified is a mistake in the configuration, unless
+	// it was right before: certificates are renewed, not always in time.
+	keepwatch.Untrusted: {Do: Retry, Pace: Backoff, AtStartup: true, Visible: true},
 
 	// client-go relists on each of these; twenty informers doing so are what keeps an
 	// API server from coming back.
@@ -90,8 +98,8 @@ var Table = map[keepwatch.FailureKind]Rule{
 
 	// Both mean that the source is behind us. It catches up, or it was restored from
 	// a backup and never will (kubernetes #107457).
-	keepwatch.RevisionTooLarge: {Do: Retry, Pace: AsTold, Then: Relist, Consistent: true, Visible: true},
-	keepwatch.StaleReplica:     {Do: Retry, Pace: AsTold, Then: Relist, Consistent: true, Visible: true},
+	keepwatch.RevisionTooLarge: {Do: Retry, Pace: Backoff, Then: Relist, Consistent: true, Visible: true},
+	keepwatch.StaleReplica:     {Do: Retry, Pace: Backoff, Then: Relist, Consistent: true, Visible: true},
 	keepwatch.Rewound:          {Do: Relist, Pace: Backoff, Consistent: true, Visible: true},
 
 	keepwatch.Unauthorized: {Do: Retry, Pace: Backoff, Visible: true},

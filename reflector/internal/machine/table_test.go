@@ -2,6 +2,8 @@ package machine
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,14 +13,19 @@ import (
 // at returns a machine in one of the places a failure can meet it.
 func at(place string) Machine {
 	m := Machine{State: Fresh{}}
+	resume := []Input{Started{Held: 50}, Probed{50}, Proven{}}
+	watch := append(resume, Opened{}, Delivered{Held: 60})
+	relist := slices.Concat(watch, []Input{Failed{Kind: keepwatch.Expired}, Elapsed{}})
+	silent := slices.Concat(watch, []Input{Failed{Kind: keepwatch.Idle}, Opened{}})
 	steps := map[string][]Input{
 		"first list":   {Started{}},
-		"watch":        {Started{Held: 50}, Opened{}, Delivered{Held: 60}},
-		"opening":      {Started{Held: 50}},
-		"relist":       {Started{Held: 50}, Opened{}, Delivered{Held: 60}, Failed{Kind: keepwatch.Expired}, Elapsed{}},
-		"silent watch": {Started{Held: 50}, Opened{}, Delivered{Held: 60}, Failed{Kind: keepwatch.Idle}, Opened{}},
-		"probe":        {Started{Held: 50}, Opened{}, Delivered{Held: 60}, Failed{Kind: keepwatch.Idle}, Opened{}, Failed{Kind: keepwatch.Idle}},
-		"relist page2": {Started{Held: 50}, Opened{}, Delivered{Held: 60}, Failed{Kind: keepwatch.Expired}, Elapsed{}, Page{70, "p2"}, Kept{}},
+		"start":        {Started{Held: 50}},
+		"opening":      resume,
+		"watch":        watch,
+		"silent watch": silent,
+		"probe":        append(silent, Failed{Kind: keepwatch.Idle}),
+		"relist":       relist,
+		"relist page2": append(relist, Page{70, "p2"}, Kept{}),
 	}
 	for _, in := range steps[place] {
 		m, _ = m.Step(in)
@@ -33,12 +40,20 @@ func after(m Machine, f Failed) string {
 	if !ok {
 		return show(a)
 	}
-	jitter := ""
-	if wait.Jitter {
-		jitter = "≤"
-	}
 	_, a = m.Step(Elapsed{})
-	return fmt.Sprintf("%s%v, %s", jitter, wait.For, show(a))
+	return pause(wait) + ", " + show(a)
+}
+
+// pause shows a wait: 1s+≤800ms, or only one of the two.
+func pause(w Wait) string {
+	var parts []string
+	if w.For > 0 {
+		parts = append(parts, w.For.String())
+	}
+	if w.Jitter > 0 {
+		parts = append(parts, "≤"+w.Jitter.String())
+	}
+	return strings.Join(parts, "+")
 }
 
 func show(a Action) string {
@@ -65,7 +80,7 @@ func show(a Action) string {
 	case Stop:
 		return "stop"
 	}
-	return fmt.Sprintf("%T", a)
+	return strings.ToLower(strings.TrimPrefix(fmt.Sprintf("%T", a), "machine."))
 }
 
 // TestFailureTable has a line for each row of the table and each place where its
@@ -90,10 +105,24 @@ func TestFailureTable(t *testing.T) {
 		{"watch", Failed{Kind: u}, "≤800ms, watch 60"},
 		{"first list", Failed{Kind: u}, "≤800ms, stream"},
 		{"relist page2", Failed{Kind: u}, "≤800ms, list ≥60 p2 (expired: expired)"},
-		{"watch", Failed{Kind: keepwatch.Throttled, RetryAfter: told}, "7s, watch 60"},
-		{"watch", Failed{Kind: keepwatch.Throttled, RetryAfter: time.Hour}, "5m0s, watch 60"},
-		{"watch", Failed{Kind: keepwatch.Throttled, RetryAfter: time.Millisecond}, "1s, watch 60"},
-		{"relist page2", Failed{Kind: keepwatch.Throttled, RetryAfter: told}, "7s, list ≥60 p2 (expired: expired)"},
+		{"watch", Failed{Kind: keepwatch.Throttled}, "≤800ms, watch 60"},
+		{"watch", Failed{Kind: keepwatch.Throttled, RetryAfter: told}, "7s+≤800ms, watch 60"},
+		{"watch", Failed{Kind: keepwatch.Throttled, RetryAfter: time.Hour}, "5m0s+≤800ms, watch 60"},
+		{"watch", Failed{Kind: keepwatch.Throttled, RetryAfter: time.Millisecond}, "1s+≤800ms, watch 60"},
+		{"relist page2", Failed{Kind: keepwatch.Throttled, RetryAfter: told}, "7s+≤800ms, list ≥60 p2 (expired: expired)"},
+		{"watch", Failed{Kind: keepwatch.StorageRead, RetryAfter: told}, "7s+≤800ms, list ≥60 (expired: storage read error)"},
+		{"first list", Failed{Kind: keepwatch.StreamingListUnsupported, RetryAfter: told}, "7s+≤800ms, list"},
+		{"watch", Failed{Kind: keepwatch.Untrusted}, "≤800ms, watch 60"},
+		{"first list", Failed{Kind: keepwatch.Untrusted}, "stop"},
+		{"opening", Failed{Kind: keepwatch.Untrusted}, "stop"},
+		{"start", Failed{Kind: keepwatch.Untrusted}, "watch 50"},
+		{"start", Failed{Kind: u}, "watch 50"},
+		{"start", Failed{Kind: keepwatch.Idle}, "watch 50"},
+		{"start", Failed{Kind: keepwatch.Throttled, RetryAfter: told}, "watch 50"},
+		{"start", Failed{Kind: keepwatch.Forbidden}, "watch 50"},
+		{"start", Failed{Kind: keepwatch.ProtocolViolation}, "watch 50"},
+		{"start", Failed{Kind: keepwatch.Rewound}, "≤800ms, list (rewind: rewound)"},
+		{"start", Failed{Kind: keepwatch.Broken}, "stop"},
 		{"watch", Failed{Kind: keepwatch.ServerError}, "≤800ms, watch 60"},
 		{"watch", Failed{Kind: keepwatch.UnknownStatus}, "≤800ms, watch 60"},
 		{"watch", Failed{Kind: keepwatch.StorageRead}, "≤800ms, list ≥60 (expired: storage read error)"},
@@ -101,9 +130,9 @@ func TestFailureTable(t *testing.T) {
 		{"opening", Failed{Kind: x}, "≤800ms, list ≥50 (downtime: expired)"},
 		{"relist", Failed{Kind: x}, "≤1.6s, list (expired: expired)"},
 		{"relist page2", Failed{Kind: x}, "≤800ms, list ≥60 (expired: expired)"},
-		{"relist", Failed{Kind: keepwatch.RevisionTooLarge, RetryAfter: time.Second}, "1s, list ≥60 (expired: expired)"},
-		{"watch", Failed{Kind: keepwatch.RevisionTooLarge, RetryAfter: time.Second}, "1s, watch 60"},
-		{"relist", Failed{Kind: keepwatch.StaleReplica}, "1s, list ≥60 (expired: expired)"},
+		{"relist", Failed{Kind: keepwatch.RevisionTooLarge, RetryAfter: time.Second}, "1s+≤1.6s, list ≥60 (expired: expired)"},
+		{"watch", Failed{Kind: keepwatch.RevisionTooLarge, RetryAfter: time.Second}, "1s+≤800ms, watch 60"},
+		{"relist", Failed{Kind: keepwatch.StaleReplica}, "≤1.6s, list ≥60 (expired: expired)"},
 		{"watch", Failed{Kind: keepwatch.Rewound}, "≤800ms, list (rewind: rewound)"},
 		{"watch", Failed{Kind: keepwatch.Unauthorized}, "≤800ms, watch 60"},
 		{"first list", Failed{Kind: keepwatch.Unauthorized}, "≤800ms, stream"},
@@ -190,7 +219,7 @@ func TestAheadOfTheSource(t *testing.T) {
 	for {
 		var a Action
 		m, a = m.Step(Failed{Kind: keepwatch.RevisionTooLarge, RetryAfter: 4 * time.Second})
-		waited += a.(Wait).For
+		waited += a.(Wait).For + a.(Wait).Jitter
 		m, a = m.Step(Elapsed{})
 		if a.(List).Floor == 0 {
 			break
@@ -199,7 +228,7 @@ func TestAheadOfTheSource(t *testing.T) {
 			t.Fatal("waits for ever")
 		}
 	}
-	if waited < maxAhead || waited > maxAhead+4*time.Second {
+	if waited < maxAhead || waited > maxAhead+8*time.Second {
 		t.Errorf("waited %v for a revision ahead, want about %v", waited, maxAhead)
 	}
 	_, a := m.Step(Page{Revision: 20})
@@ -215,7 +244,7 @@ func TestBackoffDoublesToItsCapAndProgressResetsIt(t *testing.T) {
 	for range 8 {
 		var a Action
 		m, a = m.Step(Failed{Kind: keepwatch.Unreachable})
-		got = append(got, a.(Wait).For)
+		got = append(got, a.(Wait).Jitter)
 		m, _ = m.Step(Elapsed{})
 		m, _ = m.Step(Opened{}) // an open connection is no progress
 	}
@@ -226,8 +255,8 @@ func TestBackoffDoublesToItsCapAndProgressResetsIt(t *testing.T) {
 		}
 	}
 	m, _ = m.Step(Delivered{Held: 61})
-	if _, a := m.Step(Failed{Kind: keepwatch.Unreachable}); a.(Wait).For != firstBackoff {
-		t.Errorf("after progress the wait is %v", a.(Wait).For)
+	if _, a := m.Step(Failed{Kind: keepwatch.Unreachable}); a.(Wait).Jitter != firstBackoff {
+		t.Errorf("after progress the wait is %v", a.(Wait))
 	}
 }
 
@@ -240,7 +269,7 @@ func TestARefusedPageIsNoProgress(t *testing.T) {
 		var a Action
 		m, _ = m.Step(Page{Revision: 70})
 		m, a = m.Step(Failed{Kind: keepwatch.ProtocolViolation})
-		if w := a.(Wait).For; w <= last {
+		if w := a.(Wait).Jitter; w <= last {
 			t.Fatalf("waits %v after %v", w, last)
 		} else {
 			last = w
@@ -253,7 +282,7 @@ func TestStartupDeadline(t *testing.T) {
 	m := Machine{State: Fresh{}, Config: Config{StartupDeadline: 10 * time.Second}}
 	m, _ = m.Step(Started{})
 	m, a := m.Step(Failed{Kind: keepwatch.Forbidden, Elapsed: 9900 * time.Millisecond})
-	if w := a.(Wait).For; w != 100*time.Millisecond {
+	if w := a.(Wait).Jitter; w != 100*time.Millisecond {
 		t.Errorf("waits %v with 100 ms left", w)
 	}
 	m, _ = m.Step(Elapsed{})

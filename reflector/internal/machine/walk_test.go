@@ -1,0 +1,271 @@
+package machine
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keepwatch/keepwatch"
+)
+
+// runner is what somebody who performs the actions has in hand.
+type runner struct {
+	begun bool // a list on its way into the target
+	open  bool // a watch
+}
+
+// place is everywhere one can be.
+type place struct {
+	Machine
+	runner
+	action Action
+}
+
+func begin(c Config, held keepwatch.Revision) place {
+	return place{Machine: Machine{Config: c, State: Fresh{}}}.goOn(Started{Held: held})
+}
+
+// goOn takes the outcome of the action.
+func (p place) goOn(in Input) place {
+	switch in := in.(type) {
+	case Chunk: // the list goes on
+		p.Machine, _ = p.Step(in)
+		return p
+	case Opened, Streamed:
+		p.open = true
+	case Kept:
+		p.begun = p.begun && !p.action.(Keep).Last
+	case Failed:
+		p.open = false
+	}
+	p.Machine, p.action = p.Step(in)
+	switch a := p.action.(type) {
+	case List:
+		p.begun = p.begun && a.Continue != ""
+	case Keep:
+		p.begun = p.begun || a.First
+	}
+	return p
+}
+
+// outcomes are what can come of the action, but for failures.
+func (p place) outcomes() []Input {
+	var all []Input
+	switch a := p.action.(type) {
+	case List:
+		if a.Stream {
+			return []Input{Chunk{}, Streamed{70}}
+		}
+		for _, r := range []keepwatch.Revision{20, 50, 70} {
+			for _, next := range []string{"p2", ""} {
+				if in := (Page{r, next}); p.Judge(in) == nil {
+					all = append(all, in)
+				}
+			}
+		}
+	case Keep:
+		all = []Input{Kept{}}
+	case Watch:
+		all = []Input{Opened{}}
+	case Read:
+		for _, r := range []keepwatch.Revision{p.Held, 50, 70} {
+			if r >= p.Held {
+				all = append(all, Delivered{Held: r}, Delivered{Held: r, Bookmark: true})
+			}
+		}
+	case Probe:
+		for _, r := range []keepwatch.Revision{20, 50, 70} {
+			if in := (Probed{r}); p.Judge(in) == nil {
+				all = append(all, in)
+			}
+		}
+	case Prove:
+		all = []Input{Proven{}}
+	case Wait:
+		all = []Input{Elapsed{}}
+	}
+	return all
+}
+
+// wrong says what nobody can do, or must not, of what is asked for here; before is
+// where it came from, "" is nothing.
+func (p place) wrong(before place) string {
+	switch a := p.action.(type) {
+	case List:
+		switch {
+		case a.Continue != "" && (a.At == 0 || !p.begun):
+			return "a later page of a list that has not begun"
+		case a.Stream && (p.Held > 0 || p.NoStreaming || p.Paged):
+			return "a list is streamed that may not be"
+		case a.Floor > p.Held:
+			return "a list is asked for newer than what is held"
+		}
+	case Keep:
+		if !p.begun {
+			return "a page is kept of a list that has not begun"
+		}
+	case Watch:
+		if a.From == 0 || a.From != p.Held {
+			return "a watch from somewhere else than what is held"
+		}
+	case Read:
+		if !p.open {
+			return "a watch is read that is not open"
+		}
+	case Probe:
+		if p.Held == 0 {
+			return "nothing is held, and the newest revision is asked for"
+		}
+		if _, listing := before.State.(Listing); listing {
+			return "the newest revision is asked for in place of a list"
+		}
+	case Prove:
+		if p.State.(Proving).Open != p.open {
+			return "the watch was forgotten"
+		}
+	case Wait:
+		if total := a.For + a.Jitter; total <= 0 || a.For > maxTold || a.Jitter > maxSlowly {
+			return "a wait without bounds"
+		}
+	case Stop:
+		if p.Synced && p.State.(Stopped).Cause != keepwatch.Broken {
+			return "what has worked before is given up"
+		}
+	}
+	if p.Held < before.Held {
+		if k, kept := before.action.(Keep); !kept || !k.Last || before.State.(Listing).Reason != keepwatch.GapRewind {
+			return "the held revision goes back, and nobody says so"
+		}
+	}
+	return ""
+}
+
+// patience are the streaks in which a failure can be met: the first, and the one
+// that is too many.
+func patience(kind keepwatch.FailureKind) []Streak {
+	return []Streak{{}, {Kind: kind, Same: max(1, Table[kind].Patience) - 1}, {Kind: kind, Waited: maxAhead}}
+}
+
+// TestNobodyIsAskedForWhatCantBe goes through all places that can be reached, and
+// lets everything happen there that can: each outcome, and each failure as the
+// first of its kind and as the one too many.
+func TestNobodyIsAskedForWhatCantBe(t *testing.T) {
+	for _, c := range []Config{{StartupDeadline: -1}, {Paged: true}} {
+		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
+			seen := map[place]bool{}
+			queue := []place{begin(c, 0), begin(c, 50)}
+			steps := 0
+			visit := func(from place, in Input) {
+				steps++
+				next := from.goOn(in)
+				if wrong := next.wrong(from); wrong != "" {
+					t.Fatalf("%s: after %+v in %+v comes %+v", wrong, in, from, next)
+				}
+				// Whatever is left of them: streaks are made up, and trouble is for show.
+				next.Streak, next.Trouble = Streak{}, 0
+				if !seen[next] {
+					seen[next] = true
+					queue = append(queue, next)
+				}
+			}
+			for len(queue) > 0 {
+				here := queue[0]
+				queue = queue[1:]
+				if _, stopped := here.action.(Stop); stopped {
+					continue
+				}
+				for _, in := range here.outcomes() {
+					visit(here, in)
+				}
+				if _, waiting := here.action.(Wait); waiting {
+					continue // nothing can fail
+				}
+				for _, kind := range keepwatch.FailureKinds() {
+					for _, streak := range patience(kind) {
+						from := here
+						from.Streak = streak
+						visit(from, Failed{Kind: kind})
+						visit(from, Failed{Kind: kind, Lived: time.Minute, RetryAfter: time.Second})
+					}
+				}
+			}
+			t.Logf("%d places, %d steps", len(seen), steps)
+		})
+	}
+}
+
+// TestASilentListIsReadAgain, however often: there is nothing to watch from, and
+// the newest revision is of no use.
+func TestASilentListIsReadAgain(t *testing.T) {
+	paged := Config{Paged: true}
+	list := begin(paged, 0)
+	page2 := list.goOn(Page{70, "p2"}).goOn(Kept{})
+	relist := begin(paged, 50).goOn(Probed{60}).goOn(Opened{}).goOn(Failed{Kind: keepwatch.Expired}).goOn(Elapsed{})
+	for name, at := range map[string]place{
+		"first list": list, "page 2": page2, "relist": relist,
+		"page 2 of a relist": relist.goOn(Page{70, "p2"}).goOn(Kept{}),
+		"streaming list":     begin(Config{}, 0),
+		"a part of one":      begin(Config{}, 0).goOn(Chunk{}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := at.action
+			for n := range 7 {
+				at = at.goOn(Failed{Kind: keepwatch.Idle})
+				if _, waits := at.action.(Wait); waits {
+					at = at.goOn(Elapsed{})
+				}
+				if at.action != want {
+					t.Fatalf("silent for the %d. time: %s, want %s", n+1, show(at.action), show(want))
+				}
+			}
+		})
+	}
+}
+
+// TestProofOfCurrency: whoever goes on where an earlier run ended is told that it
+// is current as soon as the source says so, and once.
+func TestProofOfCurrency(t *testing.T) {
+	start := begin(Config{}, 50)
+	if start.action != (Probe{Within: startProbe}) {
+		t.Fatalf("starts with %s", show(start.action))
+	}
+	ask := func(p place, inputs ...Input) string {
+		var asked []string
+		for _, in := range inputs {
+			p = p.goOn(in)
+			asked = append(asked, show(p.action))
+		}
+		return strings.Join(asked, ", ")
+	}
+	idle := Failed{Kind: keepwatch.Idle}
+	for name, test := range map[string]struct {
+		inputs []Input
+		want   string
+	}{
+		"nothing is missing": {[]Input{Probed{50}, Proven{}, Opened{}, Delivered{Held: 51}},
+			"prove, watch 50, read, read"},
+		"something is": {[]Input{Probed{60}, Opened{}, Delivered{Held: 59}, Delivered{Held: 61}, Proven{}, Delivered{Held: 62}},
+			"watch 50, read, read, prove, read, read"},
+		"it comes on another connection": {[]Input{Probed{60}, Opened{}, Failed{Kind: keepwatch.Ended, Lived: time.Minute}, Opened{}, Delivered{Held: 60}, Proven{}},
+			"watch 50, read, watch 50, read, prove, read"},
+		"a bookmark says so itself": {[]Input{Probed{60}, Opened{}, Delivered{Held: 61, Bookmark: true}, Delivered{Held: 62}},
+			"watch 50, read, read, read"},
+		"a list comes in between": {[]Input{Probed{60}, Opened{}, Failed{Kind: keepwatch.Expired}, Elapsed{}, Page{55, ""}, Kept{}, Opened{}, Delivered{Held: 61}},
+			"watch 50, read, wait, list ≥50 (downtime: expired), keep, watch 55, read, read"},
+		"it does not say": {[]Input{Failed{Kind: keepwatch.Unreachable}, Opened{}, Delivered{Held: 60}},
+			"watch 50, read, read"},
+		"it went back": {[]Input{Failed{Kind: keepwatch.Rewound}, Elapsed{}},
+			"wait, list (rewind: rewound)"},
+		"it says so after a silence": {[]Input{Probed{60}, Opened{}, idle, Opened{}, idle, Probed{50}, Proven{}},
+			"watch 50, read, watch 50, read, probe, prove, watch 50"},
+		"what it said was not reached": {[]Input{Probed{60}, Opened{}, idle, Opened{}, idle, Probed{70}, Opened{}, Delivered{Held: 60}, Delivered{Held: 70}, Proven{}},
+			"watch 50, read, watch 50, read, probe, watch 50, read, read, prove, read"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := ask(start, test.inputs...); got != test.want {
+				t.Errorf("got  %s\nwant %s", got, test.want)
+			}
+		})
+	}
+}
