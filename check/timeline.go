@@ -54,7 +54,8 @@ func timelines(h History, f Filter) []*timeline {
 func newTimeline(h History, epoch int, writes []Write, f Filter) *timeline {
 	t := &timeline{
 		epoch: epoch, last: max(h.Epochs[epoch].Base, h.Epochs[epoch].Last), filter: f,
-		keys: map[keepwatch.Key][]state{}, sums: []uint64{0},
+		keys: map[keepwatch.Key][]state{},
+		view: make([]event, 0, len(writes)), sums: append(make([]uint64, 0, 1+len(writes)), 0),
 	}
 	before := keepwatch.Revision(0)
 	for _, w := range writes {

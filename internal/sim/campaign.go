@@ -1,10 +1,9 @@
 package sim
 
-// Campaign is a number of schedules that follow from a seed.
+// Campaign is schedules that follow from a seed.
 type Campaign struct {
-	Seed      uint64
-	Schedules int
-	Mutant    Mutant
+	Seed   uint64
+	Mutant Mutant
 }
 
 // Style is how a schedule's faults are chosen.
@@ -14,6 +13,7 @@ const (
 	Uniform Style = "uniform" // any fault, anywhere
 	Swarm   Style = "swarm"   // a random half of the faults, more often
 	Aimed   Style = "aimed"   // few faults, each where it matters
+	Swept   Style = "swept"   // one of all the faults that could be aimed
 )
 
 // Play plays the campaign's n-th schedule.

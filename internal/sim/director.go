@@ -29,8 +29,8 @@ type Director struct {
 	mix     *Mix
 	script  map[place]Decision
 	streams map[string]*rand.Rand
-	removed map[Point]map[string]bool
-	counts  map[place]int // n is 0
+	faults  map[Point][]Fault // that can be drawn
+	counts  map[place]int     // n is 0
 	taken   Script
 	marked  []Mark
 	calm    bool
@@ -39,7 +39,7 @@ type Director struct {
 // Draw makes a director that draws.
 func Draw(mix Mix) *Director {
 	d := newDirector()
-	d.mix = &mix
+	d.mix, d.faults = &mix, Faults
 	switch {
 	case len(mix.Only) > 0:
 		d.remove(func(name string) bool { return !slices.Contains(mix.Only, name) })
@@ -65,16 +65,17 @@ func newDirector() *Director {
 
 // remove leaves out faults for the whole schedule; writes go on.
 func (d *Director) remove(unwanted func(name string) bool) {
-	d.removed = map[Point]map[string]bool{}
-	for _, p := range points {
-		d.removed[p] = map[string]bool{}
+	d.faults = map[Point][]Fault{AtWrite: Faults[AtWrite]}
+	for _, p := range points[1:] {
 		for _, f := range Faults[p] {
-			d.removed[p][f.Name] = p != AtWrite && unwanted(f.Name)
+			if !unwanted(f.Name) {
+				d.faults[p] = append(d.faults[p], f)
+			}
 		}
 	}
 }
 
-// points are those with faults, in an order that does not change.
+// points are those with faults, in an order that does not change, writes first.
 var points = []Point{AtWrite, AtSystem, AtList, AtPage, AtStream, AtNewest, AtOpen, AtFrame, AtBookmark, AtTurn}
 
 // stream is an actor's random stream.
@@ -100,7 +101,7 @@ func (d *Director) Decide(actor string, p Point) Decision {
 		if !hit {
 			return "", 0
 		}
-		return d.pick(p, pick), arg
+		return weighted(d.faults[p], pick), arg
 	})
 }
 
@@ -135,18 +136,7 @@ func (d *Director) decide(actor string, p Point, draw func(*rand.Rand) (string, 
 	return x
 }
 
-// pick chooses by weight, "" if all faults of the point were removed.
-func (d *Director) pick(p Point, at int) string {
-	var left []Fault
-	for _, f := range Faults[p] {
-		if !d.removed[p][f.Name] {
-			left = append(left, f)
-		}
-	}
-	return weighted(left, at)
-}
-
-// weighted chooses one of the faults by a number.
+// weighted chooses one of the faults by a number, "" if there are none.
 func weighted(faults []Fault, at int) string {
 	total := 0
 	for _, f := range faults {

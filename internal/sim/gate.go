@@ -55,8 +55,13 @@ func (d *drain) refuses(now time.Time) bool {
 	return now.Before(d.until)
 }
 
-// sleep returns false when ctx was done before d was over.
+// sleep returns false when ctx was done before d was over. What is no more than a
+// latency it sleeps out, which costs no timer.
 func sleep(ctx context.Context, d time.Duration) bool {
+	if d <= latency {
+		time.Sleep(d)
+		return ctx.Err() == nil
+	}
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

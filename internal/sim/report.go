@@ -5,20 +5,22 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"runtime"
 	"slices"
 	"time"
 
 	"github.com/keepwatch/keepwatch"
 )
 
-// Report sums up a campaign.
+// Report sums up schedules.
 type Report struct {
-	Seed      uint64
-	Schedules int
+	Seed      uint64 // of the first
+	Began     time.Time
+	Planned   int // schedules
+	Schedules int // so far
 	Styles    map[Style]int
 	Events    int
 	Virtual   time.Duration
-	Real      time.Duration
 	// Faults counts the schedules' decisions by point and name, Pairs the schedules
 	// in which two faults met.
 	Faults   map[string]int
@@ -28,14 +30,21 @@ type Report struct {
 	// Honest counts the schedules without a lie, Forgiven the violations for which
 	// one is to blame.
 	Honest, Forgiven int
-	// Bad are the schedules with problems.
-	Bad []Outcome
+	// Failed counts the schedules with problems, Signs what the first problem of
+	// each was. Bad are some of them.
+	Failed int
+	Signs  map[string]int
+	Bad    []Outcome
 }
 
-func NewReport(seed uint64) *Report {
+// mostBad bounds how many schedules with problems a report keeps.
+const mostBad = 500
+
+func NewReport(seed uint64, planned int) *Report {
 	return &Report{
-		Seed: seed, Styles: map[Style]int{}, Faults: map[string]int{}, Pairs: map[[2]string]int{},
-		Failures: map[keepwatch.FailureKind]int{}, Lies: map[string]int{},
+		Seed: seed, Began: time.Now(), Planned: planned,
+		Styles: map[Style]int{}, Faults: map[string]int{}, Pairs: map[[2]string]int{},
+		Failures: map[keepwatch.FailureKind]int{}, Lies: map[string]int{}, Signs: map[string]int{},
 	}
 }
 
@@ -69,40 +78,87 @@ func (r *Report) Add(o Outcome) {
 			r.Pairs[[2]string{a, b}]++
 		}
 	}
-	if len(o.Problems) > 0 {
+	if len(o.Problems) == 0 {
+		return
+	}
+	r.Failed++
+	r.Signs[o.Problems[0].Sign]++
+	if o.trace = nil; len(r.Bad) < mostBad { // a trace holds all that was in the schedule
 		r.Bad = append(r.Bad, o)
 	}
 }
 
-// possible is how many pairs of faults there are.
-func possible() int {
-	n := 0
-	for p, faults := range Faults {
-		if p != AtWrite {
-			n += len(faults)
+// First are the schedules by which each kind of problem showed first.
+func (r *Report) First() map[string]Outcome {
+	first := map[string]Outcome{}
+	for _, o := range r.Bad {
+		for _, p := range o.Problems {
+			if f, ok := first[p.Sign]; !ok || o.Seed < f.Seed {
+				first[p.Sign] = o
+			}
 		}
 	}
-	return n * (n - 1) / 2
+	return first
 }
+
+// apart are the pairs of faults that never met in a schedule, of how many.
+func (r *Report) apart() (pairs [][2]string, of int) {
+	var names []string
+	for _, p := range points[1:] {
+		for _, f := range Faults[p] {
+			names = append(names, string(p)+" "+f.Name)
+		}
+	}
+	slices.Sort(names)
+	for i, a := range names {
+		for _, b := range names[i+1:] {
+			of++
+			if pair := [2]string{a, b}; r.Pairs[pair] == 0 {
+				pairs = append(pairs, pair)
+			}
+		}
+	}
+	return pairs, of
+}
+
+// Line is the report in short.
+func (r *Report) Line() string {
+	spent := time.Since(r.Began)
+	rate := float64(r.Schedules) / spent.Seconds()
+	left := time.Duration(float64(r.Planned-r.Schedules) / rate * float64(time.Second))
+	return fmt.Sprintf("%d of %d schedules, %d events, %.0f virtual hours, %d with problems; %v, %.0f/s, %v to go",
+		r.Schedules, r.Planned, r.Events, r.Virtual.Hours(), r.Failed, spent.Round(time.Second), rate, left.Round(time.Second))
+}
+
+// mostApart is how many pairs of faults that never met are worth naming.
+const mostApart = 200
 
 // Write writes the report for people.
 func (r *Report) Write(w io.Writer) {
-	fmt.Fprintf(w, "schedules      %d, seeds %d to %d: %d uniform, %d swarm, %d aimed\n", r.Schedules,
+	apart, pairs := r.apart()
+	spent := time.Since(r.Began)
+	fmt.Fprintf(w, "schedules      %d of %d, seeds %d to %d: %d uniform, %d swarm, %d aimed\n", r.Schedules, r.Planned,
 		r.Seed, r.Seed+uint64(r.Schedules)-1, r.Styles[Uniform], r.Styles[Swarm], r.Styles[Aimed])
 	fmt.Fprintf(w, "events         %d, as received by consumers\n", r.Events)
 	fmt.Fprintf(w, "virtual time   %.0f h\n", r.Virtual.Hours())
-	fmt.Fprintf(w, "real time      %v, %.0f schedules/s\n", r.Real.Round(time.Second), float64(r.Schedules)/r.Real.Seconds())
-	fmt.Fprintf(w, "pairs          %d of %d pairs of faults met in a schedule\n", len(r.Pairs), possible())
+	fmt.Fprintf(w, "real time      %v, %.0f schedules/s, %d threads\n", spent.Round(time.Second), float64(r.Schedules)/spent.Seconds(), runtime.GOMAXPROCS(0))
+	fmt.Fprintf(w, "pairs          %d of %d pairs of faults met in a schedule\n", pairs-len(apart), pairs)
 	fmt.Fprintf(w, "honest         %d schedules, in which the source never broke its contract\n", r.Honest)
 	fmt.Fprintf(w, "forgiven       %d violations in the others, told by a source that broke it\n", r.Forgiven)
-	fmt.Fprintf(w, "with problems  %d schedules\n", len(r.Bad))
+	fmt.Fprintf(w, "with problems  %d schedules\n", r.Failed)
 	fmt.Fprintln(w, "\nfailures that reflectors met, by kind")
 	for _, kind := range keepwatch.FailureKinds() {
 		fmt.Fprintf(w, "%10d  %s\n", r.Failures[kind], kind)
 	}
 	table(w, "\nbreaches of the source's contract that were told", r.Lies)
 	table(w, "\ndecisions, by place and name", r.Faults)
-	fmt.Fprintln(w, "\nproblems")
+	if len(apart) <= mostApart {
+		fmt.Fprintln(w, "\npairs that never met")
+		for _, pair := range apart {
+			fmt.Fprintf(w, "  %s, %s\n", pair[0], pair[1])
+		}
+	}
+	table(w, "\nproblems, by the first of each schedule", r.Signs)
 	for _, o := range r.Bad {
 		for _, p := range o.Problems {
 			fmt.Fprintf(w, "  seed %d (%s) %s: %s\n", o.Seed, o.Style, p.Sign, p.Text)
