@@ -88,9 +88,10 @@ func (l Lie) covers(c *consumer, v check.Violation) bool {
 			if d.To <= l.To && d.To >= l.From {
 				return true
 			}
-			// It leads away from there, behind a filter: what was out of view then, the
+			// It leads away from there: it makes good what was told here, and the consumer
+			// comes from another process; or, behind a filter, what was out of view then the
 			// store believed to know.
-			if c.filter.Match != nil && !c.steady && d.From <= l.To && d.From >= l.From {
+			if (l.Apart || c.filter.Match != nil) && !c.steady && d.From <= l.To && d.From >= l.From {
 				return true
 			}
 		}
