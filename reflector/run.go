@@ -218,13 +218,17 @@ func (r *run) open(ctx context.Context, a machine.Watch) (machine.Input, error) 
 
 // probe asks for the source's newest revision.
 func (r *run) probe(ctx context.Context, a machine.Probe) (machine.Input, error) {
+	patience := ctx
 	if a.Within > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, a.Within, fmt.Errorf("no answer within %v", a.Within))
+		patience, cancel = context.WithTimeout(ctx, a.Within)
 		defer cancel()
 	}
-	newest, err := r.source.Newest(ctx)
+	newest, err := r.source.Newest(patience)
 	if err != nil {
+		if patience.Err() != nil && ctx.Err() == nil {
+			return machine.Unanswered{}, nil
+		}
 		return nil, err
 	}
 	in := machine.Probed{Revision: newest}

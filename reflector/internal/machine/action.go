@@ -42,8 +42,8 @@ type Watch struct{ From keepwatch.Revision }
 // means: go on with the list.
 type Read struct{}
 
-// Probe asks for the source's newest revision. Where Within is not 0, an answer
-// that takes longer is a failure.
+// Probe asks for the source's newest revision: where Within is not 0, only for so
+// long.
 type Probe struct{ Within time.Duration }
 
 // Prove asks to tell the target that the source has nothing newer than what it

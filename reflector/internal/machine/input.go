@@ -41,6 +41,10 @@ type Delivered struct {
 // Probed: the source's newest revision is Revision.
 type Probed struct{ Revision keepwatch.Revision }
 
+// Unanswered: no answer to a Probe came within its time. It is no failure yet:
+// whatever holds the source up, the watch will meet it.
+type Unanswered struct{}
+
 // Proven: the target was told that it is current.
 type Proven struct{}
 
@@ -55,14 +59,15 @@ type Failed struct {
 	Elapsed    time.Duration // since Started
 }
 
-func (Started) input()   {}
-func (Page) input()      {}
-func (Kept) input()      {}
-func (Chunk) input()     {}
-func (Streamed) input()  {}
-func (Opened) input()    {}
-func (Delivered) input() {}
-func (Probed) input()    {}
-func (Proven) input()    {}
-func (Elapsed) input()   {}
-func (Failed) input()    {}
+func (Started) input()    {}
+func (Page) input()       {}
+func (Kept) input()       {}
+func (Chunk) input()      {}
+func (Streamed) input()   {}
+func (Opened) input()     {}
+func (Delivered) input()  {}
+func (Probed) input()     {}
+func (Unanswered) input() {}
+func (Proven) input()     {}
+func (Elapsed) input()    {}
+func (Failed) input()     {}

@@ -30,6 +30,8 @@ func (m Machine) Step(in Input) (Machine, Action) {
 		return m.delivered(in)
 	case Probed:
 		return m.probed(in.Revision)
+	case Unanswered:
+		return m.watch()
 	case Proven:
 		return m.proven()
 	case Elapsed:

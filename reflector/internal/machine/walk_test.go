@@ -80,6 +80,9 @@ func (p place) outcomes() []Input {
 				all = append(all, in)
 			}
 		}
+		if p.State.(Probing).Start {
+			all = append([]Input{Unanswered{}}, all...)
+		}
 	case Prove:
 		all = []Input{Proven{}}
 	case Wait:
@@ -254,6 +257,8 @@ func TestProofOfCurrency(t *testing.T) {
 		"a list comes in between": {[]Input{Probed{60}, Opened{}, Failed{Kind: keepwatch.Expired}, Elapsed{}, Page{55, ""}, Kept{}, Opened{}, Delivered{Held: 61}},
 			"watch 50, read, wait, list ≥50 (downtime: expired), keep, watch 55, read, read"},
 		"it does not say": {[]Input{Failed{Kind: keepwatch.Unreachable}, Opened{}, Delivered{Held: 60}},
+			"watch 50, read, read"},
+		"it takes its time": {[]Input{Unanswered{}, Opened{}, Delivered{Held: 60}},
 			"watch 50, read, read"},
 		"it went back": {[]Input{Failed{Kind: keepwatch.Rewound}, Elapsed{}},
 			"wait, list (rewind: rewound)"},
