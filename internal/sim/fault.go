@@ -38,6 +38,7 @@ var refusals = []Fault{
 	{Name: "server-error", Weight: 2, Kind: keepwatch.ServerError},
 	{Name: "unknown-status", Weight: 1, Kind: keepwatch.UnknownStatus},
 	{Name: "storage-read", Weight: 1, Kind: keepwatch.StorageRead},
+	{Name: "untrusted", Weight: 1, Kind: keepwatch.Untrusted},
 	{Name: "unauthorized", Weight: 1, Kind: keepwatch.Unauthorized},
 	{Name: "forbidden", Weight: 1, Kind: keepwatch.Forbidden},
 	{Name: "absent", Weight: 1, Kind: keepwatch.Absent},

@@ -188,7 +188,9 @@ func provokes(choice string, f Fault, kind keepwatch.FailureKind) bool {
 	switch kind {
 	case keepwatch.Expired:
 		return choice == "compact" || choice == "compaction-burst"
-	case keepwatch.Unreachable, keepwatch.RevisionTooLarge, keepwatch.Rewound, keepwatch.ServerError:
+	case keepwatch.Unreachable:
+		return choice == "restore" || choice == "restore-blind" || choice == "pause" || choice == "slow"
+	case keepwatch.RevisionTooLarge, keepwatch.Rewound, keepwatch.ServerError:
 		return choice == "restore" || choice == "restore-blind" || choice == "stale-consistent"
 	case keepwatch.Idle:
 		return choice == "late" || choice == "absent" || choice == "restore" || choice == "restore-blind" || choice == "replica"
