@@ -3,8 +3,11 @@ package controlplane_test
 import (
 	"crypto/tls"
 	"net/http"
+	"slices"
 	"testing"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -49,5 +52,54 @@ func TestImpersonation(t *testing.T) {
 	config.Impersonate.UserName = "bob"
 	if _, err := must(kubernetes.NewForConfig(config))(t).CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{}); err != nil {
 		t.Errorf("as bob: %v", err)
+	}
+}
+
+// Whoever asks is told who they are and what they may do, which is everything.
+func TestReviews(t *testing.T) {
+	config := shared.RESTConfig()
+	config.Impersonate = rest.ImpersonationConfig{UserName: "bob", Groups: []string{"staff"}, Extra: map[string][]string{"team": {"a", "b"}}}
+	client := must(kubernetes.NewForConfig(config))(t)
+	self := must(client.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{}))(t)
+	if got := self.Status.UserInfo; got.Username != "bob" || !slices.Contains(got.Groups, "staff") || len(got.Extra["team"]) != 2 {
+		t.Errorf("bob is %+v", got)
+	}
+	pods := &authorizationv1.ResourceAttributes{Verb: "list", Resource: "pods", Namespace: "default"}
+	health := &authorizationv1.NonResourceAttributes{Verb: "get", Path: "/healthz"}
+	reviews := client.AuthorizationV1()
+	for _, spec := range []authorizationv1.SelfSubjectAccessReviewSpec{{ResourceAttributes: pods}, {NonResourceAttributes: health}} {
+		access := must(reviews.SelfSubjectAccessReviews().Create(t.Context(), &authorizationv1.SelfSubjectAccessReview{Spec: spec}, metav1.CreateOptions{}))(t)
+		if !access.Status.Allowed || access.Status.Denied {
+			t.Errorf("%+v: %+v", spec, access.Status)
+		}
+	}
+	other := authorizationv1.SubjectAccessReviewSpec{User: "eve", ResourceAttributes: pods}
+	access := must(reviews.SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{Spec: other}, metav1.CreateOptions{}))(t)
+	if !access.Status.Allowed || access.Spec.User != "eve" {
+		t.Errorf("eve: %+v", access)
+	}
+	question := &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: "default"}}
+	rules := must(reviews.SelfSubjectRulesReviews().Create(t.Context(), question, metav1.CreateOptions{}))(t)
+	if got := rules.Status; got.Incomplete || len(got.ResourceRules) != 1 || got.ResourceRules[0].Resources[0] != "*" || len(got.NonResourceRules) != 1 {
+		t.Errorf("bob's rules are %+v", got)
+	}
+}
+
+// Questions that say nothing are refused, as on a real server.
+func TestReviewsRefuse(t *testing.T) {
+	reviews := connect(t, shared.RESTConfig()).typed.AuthorizationV1()
+	pods := &authorizationv1.ResourceAttributes{Verb: "list", Resource: "pods"}
+	both := authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: pods, NonResourceAttributes: &authorizationv1.NonResourceAttributes{}}
+	for _, spec := range []authorizationv1.SelfSubjectAccessReviewSpec{{}, both} {
+		if _, err := reviews.SelfSubjectAccessReviews().Create(t.Context(), &authorizationv1.SelfSubjectAccessReview{Spec: spec}, metav1.CreateOptions{}); !apierrors.IsInvalid(err) {
+			t.Errorf("%+v: %v", spec, err)
+		}
+	}
+	nobody := authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: pods}
+	if _, err := reviews.SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{Spec: nobody}, metav1.CreateOptions{}); !apierrors.IsInvalid(err) {
+		t.Errorf("for nobody: %v", err)
+	}
+	if _, err := reviews.SelfSubjectRulesReviews().Create(t.Context(), &authorizationv1.SelfSubjectRulesReview{}, metav1.CreateOptions{}); !apierrors.IsBadRequest(err) {
+		t.Errorf("rules of no namespace: %v", err)
 	}
 }

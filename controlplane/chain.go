@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"k8s.io/apiextensions-apiserver/pkg/apiserver"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
 	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
@@ -57,7 +58,8 @@ func newChain(listener *trackingListener, access *access, storage *backend) (*ch
 	if c.namespaces, err = newNamespaceCleaner(c.client, meta, c.informers.Core().V1().Namespaces()); err != nil {
 		return nil, err
 	}
-	config, err := c.config(kinds, storage)
+	rights := authorizerfactory.NewAlwaysAllowAuthorizer()
+	config, err := c.config(kinds, storage, rights)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +74,7 @@ func newChain(listener *trackingListener, access *access, storage *backend) (*ch
 		return nil, err
 	}
 	c.front.ShutdownTimeout = drainTime
-	if err := kinds.Install(c.front, builtinOptions{storage, kinds}); err != nil {
+	if err := kinds.Install(c.front, builtinOptions{storage, kinds}, rights); err != nil {
 		return nil, err
 	}
 	discovery.groups.attach(c.front.DiscoveryGroupManager)
@@ -83,12 +85,12 @@ func newChain(listener *trackingListener, access *access, storage *backend) (*ch
 }
 
 // config is what both servers share.
-func (c *chain) config(kinds *builtin.Registry, storage *backend) (*genericapiserver.Config, error) {
+func (c *chain) config(kinds *builtin.Registry, storage *backend, rights authorizer.Authorizer) (*genericapiserver.Config, error) {
 	config := genericapiserver.NewConfig(kinds.Codecs)
 	config.SecureServing = &genericapiserver.SecureServingInfo{Listener: c.listener, Cert: c.access.cert}
 	config.LoopbackClientConfig = c.access.own()
 	config.Authentication.Authenticator = newAuthenticator(c.access.token)
-	config.Authorization.Authorizer = authorizerfactory.NewAlwaysAllowAuthorizer()
+	config.Authorization.Authorizer = rights
 	config.EffectiveVersion = kubernetesVersion()
 	config.ShutdownWatchTerminationGracePeriod = drainTime
 	config.RESTOptionsGetter = builtinOptions{storage, kinds}

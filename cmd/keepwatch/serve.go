@@ -23,9 +23,9 @@ No controllers run. Nothing schedules or starts pods, nothing creates the pods o
 nothing collects what an owner leaves behind, nothing renews or expires but events (after an hour).
 Only the contents of deleted namespaces are deleted. A deleted pod is gone at once.
 
-Not enforced: RBAC (whoever has the token may do everything; impersonation works), quotas, limits,
-admission beyond namespaces, and what the specs of built-in kinds mean: their structure, names and
-metadata are checked, their values are not. Only common defaults are set. No addresses or ports are
+Not enforced: RBAC (whoever has the token may do everything, impersonated or not, and kubectl auth
+can-i says so), quotas, limits, admission beyond namespaces, and what the specs of built-in kinds
+mean: their structure, names and metadata are checked, their values are not. Only common defaults are set. No addresses or ports are
 allocated to services.`
 
 func newServeCommand() *cobra.Command {

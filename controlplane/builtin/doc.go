@@ -7,6 +7,8 @@
 // that nothing is converted but the two resources with a second version (Events and
 // HorizontalPodAutoscalers).
 //
+// Beside the table are the reviews, questions about users and their rights that aren't stored.
+//
 // What differs from kube-apiserver: a spec's structure is checked, its meaning isn't (no validation
 // beyond names and metadata); only the defaults in defaults.go are set; nothing is allocated
 // (cluster IPs, node ports); pods are deleted at once, since no kubelet would confirm it.

@@ -15,8 +15,9 @@ import (
 	"github.com/keepwatch/keepwatch/controlplane/columns"
 )
 
-// Install serves all built-in resources on server, stored as getter says.
-func (r *Registry) Install(server *genericapiserver.GenericAPIServer, getter generic.RESTOptionsGetter) error {
+// Install serves all built-in resources on server, stored as getter says. rights answers who may do
+// what.
+func (r *Registry) Install(server *genericapiserver.GenericAPIServer, getter generic.RESTOptionsGetter, rights Authorizer) error {
 	byVersion := map[schema.GroupVersion]map[string]rest.Storage{}
 	for _, k := range table {
 		served, err := r.restStorage(k, getter)
@@ -31,6 +32,12 @@ func (r *Registry) Install(server *genericapiserver.GenericAPIServer, getter gen
 				byVersion[gv][path] = storage
 			}
 		}
+	}
+	for _, question := range reviews {
+		if byVersion[question.gv] == nil {
+			byVersion[question.gv] = map[string]rest.Storage{}
+		}
+		byVersion[question.gv][question.resource] = &reviewREST{question, rights}
 	}
 	return r.installGroups(server, byVersion)
 }
@@ -54,8 +61,8 @@ func (r *Registry) installGroups(server *genericapiserver.GenericAPIServer, byVe
 	return server.InstallAPIGroups(groups...)
 }
 
-// Groups lists the API groups in the order of the table, those of second versions last. The core
-// group has no name.
+// Groups lists the API groups in the order of the table, then those of second versions and of
+// reviews. The core group has no name.
 func Groups() []string {
 	var order []string
 	seen := map[string]bool{}
@@ -72,6 +79,9 @@ func Groups() []string {
 		if !k.alias.Empty() {
 			add(k.alias.Group)
 		}
+	}
+	for _, question := range reviews {
+		add(question.gv.Group)
 	}
 	return order
 }

@@ -1,0 +1,165 @@
+package builtin
+
+import (
+	"context"
+	"reflect"
+	"strings"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+)
+
+// Authorizer says what a user may do, one request at a time and as a list.
+type Authorizer interface {
+	authorizer.Authorizer
+	authorizer.RuleResolver
+}
+
+// review is a resource that isn't kept: an object that is created is a question, and comes back with
+// the answer in its status.
+type review struct {
+	gv       schema.GroupVersion
+	resource string
+	object   runtime.Object
+	// answer fills in the status of an object of this kind. asker is whoever sent it.
+	answer func(ctx context.Context, rights Authorizer, asker user.Info, question runtime.Object) error
+}
+
+// reviews are what kubectl auth asks, and whoever lets others in as the API does.
+var reviews = []review{
+	{authenticationv1.SchemeGroupVersion, "selfsubjectreviews", &authenticationv1.SelfSubjectReview{}, answerSelf},
+	{authorizationv1.SchemeGroupVersion, "selfsubjectaccessreviews", &authorizationv1.SelfSubjectAccessReview{}, answerSelfAccess},
+	{authorizationv1.SchemeGroupVersion, "subjectaccessreviews", &authorizationv1.SubjectAccessReview{}, answerAccess},
+	{authorizationv1.SchemeGroupVersion, "selfsubjectrulesreviews", &authorizationv1.SelfSubjectRulesReview{}, answerSelfRules},
+}
+
+func answerSelf(_ context.Context, _ Authorizer, asker user.Info, question runtime.Object) error {
+	q := question.(*authenticationv1.SelfSubjectReview)
+	q.Status.UserInfo = authenticationv1.UserInfo{Username: asker.GetName(), UID: asker.GetUID(), Groups: asker.GetGroups()}
+	for key, values := range asker.GetExtra() {
+		if q.Status.UserInfo.Extra == nil {
+			q.Status.UserInfo.Extra = map[string]authenticationv1.ExtraValue{}
+		}
+		q.Status.UserInfo.Extra[key] = values
+	}
+	return nil
+}
+
+func answerSelfAccess(ctx context.Context, rights Authorizer, asker user.Info, question runtime.Object) error {
+	q := question.(*authorizationv1.SelfSubjectAccessReview)
+	var err error
+	q.Status, err = decide(ctx, rights, asker, q, q.Spec.ResourceAttributes, q.Spec.NonResourceAttributes)
+	return err
+}
+
+func answerAccess(ctx context.Context, rights Authorizer, _ user.Info, question runtime.Object) error {
+	q := question.(*authorizationv1.SubjectAccessReview)
+	if q.Spec.User == "" && len(q.Spec.Groups) == 0 {
+		return invalid(question, field.Required(field.NewPath("spec", "user"), "name a user, groups, or both"))
+	}
+	subject := &user.DefaultInfo{Name: q.Spec.User, UID: q.Spec.UID, Groups: q.Spec.Groups, Extra: map[string][]string{}}
+	for key, values := range q.Spec.Extra {
+		subject.Extra[key] = values
+	}
+	var err error
+	q.Status, err = decide(ctx, rights, subject, q, q.Spec.ResourceAttributes, q.Spec.NonResourceAttributes)
+	return err
+}
+
+func answerSelfRules(ctx context.Context, rights Authorizer, asker user.Info, question runtime.Object) error {
+	q := question.(*authorizationv1.SelfSubjectRulesReview)
+	if q.Spec.Namespace == "" {
+		return apierrors.NewBadRequest("no namespace on request")
+	}
+	resources, others, incomplete, err := rights.RulesFor(ctx, asker, q.Spec.Namespace)
+	q.Status = authorizationv1.SubjectRulesReviewStatus{
+		ResourceRules:    []authorizationv1.ResourceRule{},
+		NonResourceRules: []authorizationv1.NonResourceRule{},
+		Incomplete:       incomplete,
+		EvaluationError:  message(err),
+	}
+	for _, rule := range resources {
+		q.Status.ResourceRules = append(q.Status.ResourceRules, authorizationv1.ResourceRule{
+			Verbs: rule.GetVerbs(), APIGroups: rule.GetAPIGroups(), Resources: rule.GetResources(), ResourceNames: rule.GetResourceNames(),
+		})
+	}
+	for _, rule := range others {
+		q.Status.NonResourceRules = append(q.Status.NonResourceRules, authorizationv1.NonResourceRule{
+			Verbs: rule.GetVerbs(), NonResourceURLs: rule.GetNonResourceURLs(),
+		})
+	}
+	return nil
+}
+
+// decide asks for one of the two kinds of requests.
+func decide(ctx context.Context, rights Authorizer, subject user.Info, question runtime.Object, resource *authorizationv1.ResourceAttributes,
+	other *authorizationv1.NonResourceAttributes) (authorizationv1.SubjectAccessReviewStatus, error) {
+	if (resource == nil) == (other == nil) {
+		return authorizationv1.SubjectAccessReviewStatus{}, invalid(question, field.Invalid(field.NewPath("spec", "resourceAttributes"), resource,
+			"give either this or nonResourceAttributes"))
+	}
+	request := authorizer.AttributesRecord{User: subject}
+	if resource != nil {
+		request.ResourceRequest = true
+		request.Verb, request.Namespace, request.Name = resource.Verb, resource.Namespace, resource.Name
+		request.APIGroup, request.APIVersion = resource.Group, resource.Version
+		request.Resource, request.Subresource = resource.Resource, resource.Subresource
+	} else {
+		request.Verb, request.Path = other.Verb, other.Path
+	}
+	decision, why, err := rights.Authorize(ctx, request)
+	return authorizationv1.SubjectAccessReviewStatus{
+		Allowed: decision == authorizer.DecisionAllow, Denied: decision == authorizer.DecisionDeny, Reason: why, EvaluationError: message(err),
+	}, nil
+}
+
+func invalid(question runtime.Object, what *field.Error) error {
+	kind := schema.GroupKind{Group: authorizationv1.GroupName, Kind: reflect.TypeOf(question).Elem().Name()}
+	return apierrors.NewInvalid(kind, "", field.ErrorList{what})
+}
+
+func message(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// kindName is the API kind, which is the Go type's name.
+func (r *review) kindName() string { return reflect.TypeOf(r.object).Elem().Name() }
+
+// reviewREST serves a review: it can be created, and nothing else.
+type reviewREST struct {
+	review
+	rights Authorizer
+}
+
+func (r *reviewREST) New() runtime.Object     { return r.object.DeepCopyObject() }
+func (r *reviewREST) Destroy()                {}
+func (r *reviewREST) NamespaceScoped() bool   { return false }
+func (r *reviewREST) GetSingularName() string { return strings.ToLower(r.kindName()) }
+
+func (r *reviewREST) Create(ctx context.Context, question runtime.Object, validate rest.ValidateObjectFunc, _ *metav1.CreateOptions) (runtime.Object, error) {
+	asker, ok := genericapirequest.UserFrom(ctx)
+	if !ok {
+		return nil, apierrors.NewBadRequest("no user present on request")
+	}
+	if validate != nil {
+		if err := validate(ctx, question.DeepCopyObject()); err != nil {
+			return nil, err
+		}
+	}
+	if err := r.answer(ctx, r.rights, asker, question); err != nil {
+		return nil, err
+	}
+	return question, nil
+}
