@@ -9,7 +9,12 @@
 //	[!] kubectl ARGS...        runs kubectl
 //	until ARGS...              runs kubectl ARGS again until it succeeds
 //	follow NAME ARGS...        starts kubectl ARGS, which goes on
+//	watching NAME              waits until the server has answered NAME's watch
 //	seen NAME REGEXP           waits until NAME has printed what matches
+//
+// A change that comes before NAME watches may be part of the state that it starts
+// with: a script that wants to see it as a change waits with watching, or until
+// the state before it is seen.
 //
 // and the condition [keepwatch], which holds on keepwatch serve.
 package scripts
@@ -60,9 +65,10 @@ func Run(t *testing.T, server *peer.Server, dir string, isKeepwatch bool) {
 					ts.Check(err)
 				}
 			},
-			"until":  func(ts *testscript.TestScript, _ bool, args []string) { until(ts, kubectl, args) },
-			"follow": func(ts *testscript.TestScript, _ bool, args []string) { follow(ts, kubectl, args) },
-			"seen":   seen,
+			"until":    func(ts *testscript.TestScript, _ bool, args []string) { until(ts, kubectl, args) },
+			"follow":   func(ts *testscript.TestScript, _ bool, args []string) { follow(ts, kubectl, args) },
+			"watching": watching,
+			"seen":     seen,
 		},
 	})
 }
@@ -109,22 +115,42 @@ func until(ts *testscript.TestScript, kubectl string, args []string) {
 	}
 }
 
-// follow starts kubectl with the arguments after the first, which names it.
+// follow starts kubectl with the arguments after the first, which names it. It
+// reports its requests on stderr.
 func follow(ts *testscript.TestScript, kubectl string, args []string) {
 	if len(args) < 2 {
 		ts.Fatalf("usage: follow NAME ARGS...")
 	}
-	out := followed(ts, args[0])
+	out, err := os.Create(printed(ts, args[0]))
+	ts.Check(err)
+	defer out.Close() // kubectl has its own descriptor
 	p, err := peer.Start(peer.Command{
-		Path: kubectl, Args: args[1:], Log: out,
+		Path: kubectl, Args: append(args[1:], "-v=6"), Stdout: out, Log: requested(ts, args[0]),
 		Env: peer.KubectlEnv(ts.Getenv("KUBECONFIG"), ts.Getenv("HOME")),
 	})
 	ts.Check(err)
 	ts.Defer(p.Kill)
 }
 
-func followed(ts *testscript.TestScript, name string) string {
-	return ts.MkAbs(filepath.Join(ts.Getenv("WORK"), ".follow-"+name))
+// printed is the file with the stdout of a followed kubectl.
+func printed(ts *testscript.TestScript, name string) string {
+	return filepath.Join(ts.Getenv("WORK"), ".follow-"+name)
+}
+
+// requested is the file with its stderr: a line for each answer to a request, and
+// what it complains of.
+func requested(ts *testscript.TestScript, name string) string { return printed(ts, name) + ".log" }
+
+// watchAnswered is kubectl's line about the answer to a watch: the server has
+// begun it, and sends every change after the revision it was asked for.
+var watchAnswered = regexp.MustCompile(`(?m)"Response" .*watch=true.* status="200 OK"`)
+
+// watching waits until the watch of a followed kubectl has begun.
+func watching(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: watching NAME")
+	}
+	await(ts, requested(ts, args[0]), watchAnswered)
 }
 
 // seen waits until what a followed kubectl has printed matches.
@@ -134,15 +160,20 @@ func seen(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	pattern, err := regexp.Compile("(?m)" + args[1])
 	ts.Check(err)
+	await(ts, printed(ts, args[0]), pattern)
+}
+
+// await waits until what is in a file matches.
+func await(ts *testscript.TestScript, file string, pattern *regexp.Regexp) {
 	deadline := time.Now().Add(timeout)
 	for {
-		text, err := os.ReadFile(followed(ts, args[0]))
+		text, err := os.ReadFile(file)
 		ts.Check(err)
 		if pattern.Match(text) {
 			return
 		}
 		if time.Now().After(deadline) {
-			ts.Fatalf("no match for %q after %s in:\n%s", args[1], timeout, text)
+			ts.Fatalf("no match for %q after %s in %s:\n%s", pattern, timeout, filepath.Base(file), text)
 		}
 		time.Sleep(10 * time.Millisecond) // between two looks at the file
 	}
