@@ -25,8 +25,10 @@ Only the contents of deleted namespaces are deleted. A deleted pod is gone at on
 
 Not enforced: RBAC (whoever has the token may do everything, impersonated or not, and kubectl auth
 can-i says so), quotas, limits, admission beyond namespaces, and what the specs of built-in kinds
-mean: their structure, names and metadata are checked, their values are not. Only common defaults are set. No addresses or ports are
-allocated to services.`
+mean: their structure, names and metadata are checked, their values are not. Only common defaults
+are set. No addresses or ports are allocated to services.
+
+A data folder that is in use, or in which anything is damaged, is refused and left as it is.`
 
 func newServeCommand() *cobra.Command {
 	var options controlplane.Options
