@@ -100,8 +100,8 @@ func (w *walk) skip(yield func(*entry)) {
 		yield(s.entry())
 		return
 	}
-	s.node.all(func(entries []*entry) bool {
-		for _, e := range entries {
+	s.node.all(func(s Segment) bool {
+		for _, e := range s.entries() {
 			yield(e)
 		}
 		return true

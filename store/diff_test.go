@@ -55,7 +55,7 @@ func TestDiffIsTheNaiveOne(t *testing.T) {
 					ed.uproot(k)
 					delete(twin, k)
 				case 1:
-					for i := range rapid.IntRange(0, 3*fanout).Draw(t, "run") {
+					for i := range rapid.IntRange(0, 3*fill).Draw(t, "run") {
 						o := &thing{key: key(k.Namespace, fmt.Sprint(k.Name, i)), revision: revision}
 						ed.plant(o)
 						twin[o.key] = o
@@ -115,7 +115,7 @@ func TestDiffSkipsWhatIsShared(t *testing.T) {
 			}
 			// A change is found by opening one node a level on both sides, and perhaps a
 			// neighbour of it that was split or joined.
-			most := 1 + changes*(height+1)*3*fanout
+			most := 1 + changes*(height+1)*3*fill
 			if got, found := steps(old, ed.publish()); got > most || found != changes {
 				t.Errorf("%d %s of %d: %d steps, at most %d are allowed; %d found", changes, name, n, got, most, found)
 			}
@@ -125,13 +125,13 @@ func TestDiffSkipsWhatIsShared(t *testing.T) {
 
 // What was deleted in front of a shared subtree must not make the diff open it.
 func TestDiffDoesNotOpenTheNeighbour(t *testing.T) {
-	things := numbered(fanout * fanout * 4)
+	things := numbered(fill * fanout * 4)
 	old := treeOf(things...)
 	ed := old.edit()
-	for i := fanout * fanout / 2; i < fanout*fanout; i++ { // up to the end of a subtree
+	for i := fill * fanout / 2; i < fill*fanout; i++ { // up to the end of a subtree
 		ed.uproot(things[i].Key())
 	}
-	if got, found := steps(old, ed.publish()); found != fanout*fanout/2 || got > fanout*fanout {
+	if got, found := steps(old, ed.publish()); found != fill*fanout/2 || got > fill*fanout {
 		t.Fatalf("%d steps for %d changes", got, found)
 	}
 }

@@ -58,8 +58,8 @@ func (e *edition) compare() {
 func (e *edition) restamp() {
 	old := e.editor.publish()
 	e.editor = tree{}.edit()
-	old.all(func(entries []*entry) bool {
-		for _, n := range entries {
+	old.all(func(s Segment) bool {
+		for _, n := range s.entries() {
 			key := n.object.Key()
 			e.put(e.seek(key), key, &entry{n.object, min(n.created, e.revision), min(n.stored, e.revision)})
 		}

@@ -36,22 +36,47 @@ func (ed *editor) own(n *node) *node {
 	if n.owner == ed.number {
 		return n
 	}
-	c := *n
-	c.owner = ed.number
-	c.entries, c.children = slices.Clone(n.entries), slices.Clone(n.children)
-	return &c
+	var c *node
+	if n.leaf() {
+		c = ed.segment(n.keys, n.entries)
+	} else {
+		c = ed.inner(n.keys, n.children)
+	}
+	c.count, c.newest = n.count, n.newest
+	return c
+}
+
+// segment makes a segment out of copies of entries. Node and entries are one
+// allocation, with room for one that is too many until fit splits it.
+func (ed *editor) segment(keys *keys, entries []*entry) *node {
+	n := new(struct {
+		node
+		room [fill + 1]*entry
+	})
+	n.keys, n.entries, n.owner = keys, append(n.room[:0], entries...), ed.number
+	return &n.node
+}
+
+// inner makes an inner node out of copies of children, as segment does.
+func (ed *editor) inner(keys *keys, children []*node) *node {
+	n := new(struct {
+		node
+		room [fanout + 1]*node
+	})
+	n.keys, n.children, n.owner = keys, append(n.room[:0], children...), ed.number
+	return &n.node
 }
 
 // put adds an entry at the place of its key, or replaces the one there.
 func (ed *editor) put(p place, key keepwatch.Key, e *entry) {
 	if ed.root == nil {
-		ed.root = ed.segment([]keepwatch.Key{key}, []*entry{e})
+		ed.root = ed.segmentOf([]keepwatch.Key{key}, []*entry{e})
 		return
 	}
 	put := put{editor: *ed, place: p, key: key, entry: e}
 	root, right := put.under(ed.root, 0, true)
 	if right != nil {
-		root = ed.inner([]keepwatch.Key{root.low(), right.low()}, []*node{root, right})
+		root = ed.innerOf([]keepwatch.Key{root.low(), right.low()}, []*node{root, right})
 	}
 	ed.root = root
 }
@@ -97,31 +122,37 @@ func (p *put) under(n *node, level int, edge bool) (left, right *node) {
 // to the right, and the left node stays full.
 func (ed *editor) fit(n *node, appended bool) (left, right *node) {
 	keys := n.keys.list
-	if len(keys) <= fanout {
+	if len(keys) <= n.room() {
 		return n, nil
 	}
 	at := len(keys) / 2
 	if appended {
 		at = len(keys) - 1
 	}
-	if n.leaf() {
-		return ed.segment(keys[:at], n.entries[:at]), ed.segment(keys[at:], n.entries[at:])
-	}
-	return ed.inner(keys[:at], n.children[:at]), ed.inner(keys[at:], n.children[at:])
+	return ed.split(at, keys, n.entries, n.children)
 }
 
-// segment makes a segment out of copies.
-func (ed *editor) segment(keys []keepwatch.Key, entries []*entry) *node {
-	n := &node{keys: newKeys(keys), entries: slices.Clone(entries), count: len(entries), owner: ed.number}
+// split makes two nodes of what one can't hold.
+func (ed *editor) split(at int, keys []keepwatch.Key, entries []*entry, children []*node) (left, right *node) {
+	if len(entries) > 0 {
+		return ed.segmentOf(keys[:at], entries[:at]), ed.segmentOf(keys[at:], entries[at:])
+	}
+	return ed.innerOf(keys[:at], children[:at]), ed.innerOf(keys[at:], children[at:])
+}
+
+// segmentOf makes a segment and counts it up.
+func (ed *editor) segmentOf(keys []keepwatch.Key, entries []*entry) *node {
+	n := ed.segment(newKeys(keys), entries)
+	n.count = len(entries)
 	for _, e := range entries {
 		n.newest = max(n.newest, e.stored)
 	}
 	return n
 }
 
-// inner makes an inner node out of copies.
-func (ed *editor) inner(keys []keepwatch.Key, children []*node) *node {
-	n := &node{keys: newKeys(keys), children: slices.Clone(children), owner: ed.number}
+// innerOf makes an inner node and counts it up.
+func (ed *editor) innerOf(keys []keepwatch.Key, children []*node) *node {
+	n := ed.inner(newKeys(keys), children)
 	for _, c := range children {
 		n.count += c.count
 		n.newest = max(n.newest, c.newest)
@@ -168,23 +199,23 @@ func (ed *editor) removeUnder(n *node, p place, level int) *node {
 
 // join unites the i-th child with a neighbour when it has become small.
 func (ed *editor) join(n *node, i int) {
-	if len(n.children[i].keys.list) >= fanout/4 || len(n.children) == 1 {
+	if c := n.children[i]; len(c.keys.list) >= c.room()/4 || len(n.children) == 1 {
 		return
 	}
 	i = max(0, i-1)
 	a, b := n.children[i], n.children[i+1]
 	keys := slices.Concat(a.keys.list, b.keys.list)
-	var both *node
-	if a.leaf() {
-		both = ed.segment(keys, slices.Concat(a.entries, b.entries))
-	} else {
-		both = ed.inner(keys, slices.Concat(a.children, b.children))
-	}
-	left, right := ed.fit(both, false)
-	n.set(i, left)
-	if right != nil {
+	entries, children := slices.Concat(a.entries, b.entries), slices.Concat(a.children, b.children)
+	if len(keys) > a.room() {
+		left, right := ed.split(len(keys)/2, keys, entries, children)
+		n.set(i, left)
 		n.set(i+1, right)
 		return
+	}
+	if len(entries) > 0 {
+		n.set(i, ed.segmentOf(keys, entries))
+	} else {
+		n.set(i, ed.innerOf(keys, children))
 	}
 	n.keys, n.children = n.keys.remove(i+1), slices.Delete(n.children, i+1, i+2)
 }

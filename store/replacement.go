@@ -148,8 +148,8 @@ func (r *replacement) Discard() { r.edition = nil }
 // sweep deletes what was not put.
 func (r *replacement) sweep(e *edition) {
 	rank := 0
-	e.base.tree.all(func(entries []*entry) bool {
-		for _, held := range entries {
+	e.base.tree.all(func(s Segment) bool {
+		for _, held := range s.entries() {
 			if r.seen[rank/64]&(1<<(rank%64)) == 0 {
 				e.unset(e.seek(held.object.Key()))
 			}

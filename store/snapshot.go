@@ -40,44 +40,43 @@ func (s *Snapshot) Get(key keepwatch.Key) (keepwatch.Object, bool) {
 }
 
 // All iterates over the objects in key order.
-func (s *Snapshot) All() iter.Seq[keepwatch.Object] {
-	return func(yield func(keepwatch.Object) bool) {
-		s.tree.all(func(entries []*entry) bool { return objects(entries, yield) })
-	}
-}
+func (s *Snapshot) All() iter.Seq[keepwatch.Object] { return objects(s.tree.all) }
 
 // From iterates over the objects from a key on, in key order.
 func (s *Snapshot) From(key keepwatch.Key) iter.Seq[keepwatch.Object] {
-	return func(yield func(keepwatch.Object) bool) {
-		s.tree.from(key, func(entries []*entry) bool { return objects(entries, yield) })
-	}
+	return objects(s.SegmentsFrom(key))
 }
 
 // Namespace iterates over a namespace's objects in key order; it does not look at
 // the others.
 func (s *Snapshot) Namespace(namespace string) iter.Seq[keepwatch.Object] {
-	return func(yield func(keepwatch.Object) bool) {
-		s.tree.from(keepwatch.Key{Namespace: namespace}, func(entries []*entry) bool {
-			last := len(entries) - 1
-			if entries[last].object.Key().Namespace == namespace {
-				return objects(entries, yield)
-			}
-			for last >= 0 && entries[last].object.Key().Namespace != namespace {
-				last--
-			}
-			objects(entries[:last+1], yield)
-			return false
-		})
-	}
+	return objects(s.SegmentsIn(namespace))
 }
 
-func objects(entries []*entry, yield func(keepwatch.Object) bool) bool {
-	for _, e := range entries {
-		if !yield(e.object) {
-			return false
-		}
+// Segments iterates over the objects in key order, by the segment.
+func (s *Snapshot) Segments() iter.Seq[Segment] { return s.tree.all }
+
+// SegmentsFrom is From by the segment.
+func (s *Snapshot) SegmentsFrom(key keepwatch.Key) iter.Seq[Segment] {
+	return func(yield func(Segment) bool) { s.tree.from(key, yield) }
+}
+
+// SegmentsIn is Namespace by the segment.
+func (s *Snapshot) SegmentsIn(namespace string) iter.Seq[Segment] {
+	return func(yield func(Segment) bool) { s.tree.namespace(namespace, yield) }
+}
+
+func objects(segments iter.Seq[Segment]) iter.Seq[keepwatch.Object] {
+	return func(yield func(keepwatch.Object) bool) {
+		segments(func(s Segment) bool {
+			for _, e := range s.entries() {
+				if !yield(e.object) {
+					return false
+				}
+			}
+			return true
+		})
 	}
-	return true
 }
 
 // Diff is what turns s into later, in key order and O(changes · log n): a UID

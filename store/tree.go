@@ -1,15 +1,22 @@
 package store
 
-import "github.com/keepwatch/keepwatch"
+import (
+	"sort"
 
-// fanout bounds the entries of a segment and the children of a node. A write
-// copies one segment and one node a level: some dozens keep both the copies and
-// the tree's height small.
-const fanout = 32
+	"github.com/keepwatch/keepwatch"
+)
+
+// fill bounds the entries of a segment, and fanout the children of an inner node.
+// A write copies one segment and one node a level: with some dozens and less both
+// the copies and the tree's height are small.
+const (
+	fill   = 32
+	fanout = 16
+)
 
 // maxHeight bounds the levels of a tree: with a quarter of the fanout at each
 // they hold more than memory does.
-const maxHeight = 12
+const maxHeight = 20
 
 // entry is one object in the tree. It never changes.
 type entry struct {
@@ -28,7 +35,9 @@ type entry struct {
 // all segments have the same depth; every node but those on the right edge of the
 // tree is at least a quarter full.
 type node struct {
-	keys     *keys // of the entries, or the lowest below each child
+	keys *keys // of the entries, or the lowest below each child
+	// memos are what was derived from a segment since it was published.
+	memos    memos
 	entries  []*entry
 	children []*node
 	count    int // entries below
@@ -40,6 +49,14 @@ type node struct {
 }
 
 func (n *node) leaf() bool { return n.children == nil }
+
+// room is how many entries or children the node may have.
+func (n *node) room() int {
+	if n.leaf() {
+		return fill
+	}
+	return fanout
+}
 
 // low is the lowest key below.
 func (n *node) low() keepwatch.Key { return n.keys.list[0] }
@@ -89,11 +106,13 @@ func (t tree) seek(key keepwatch.Key) place {
 		p.steps[level] = uint8(i)
 		n = n.children[i]
 	}
-	i, found := n.keys.find(key)
-	p.steps[level] = uint8(i)
+	i, found := n.keys.guess(key)
 	if found {
 		p.entry = n.entries[i]
+	} else {
+		i, _ = n.keys.find(key)
 	}
+	p.steps[level] = uint8(i)
 	return p
 }
 
@@ -106,7 +125,7 @@ func (t tree) get(key keepwatch.Key) *entry {
 	for !n.leaf() {
 		n = n.children[n.child(key)]
 	}
-	if i, found := n.keys.find(key); found {
+	if i, found := n.keys.guess(key); found {
 		return n.entries[i]
 	}
 	return nil
@@ -129,17 +148,16 @@ func (t tree) rank(key keepwatch.Key) (rank int, ok bool) {
 	return rank + i, ok
 }
 
-// all calls yield for the entries, a segment at a time and in order, until it
-// returns false.
-func (t tree) all(yield func([]*entry) bool) {
+// all calls yield for the segments in order, until it returns false.
+func (t tree) all(yield func(Segment) bool) {
 	if t.root != nil {
 		t.root.all(yield)
 	}
 }
 
-func (n *node) all(yield func([]*entry) bool) bool {
+func (n *node) all(yield func(Segment) bool) bool {
 	if n.leaf() {
-		return yield(n.entries)
+		return yield(n.part(0, len(n.entries)))
 	}
 	for _, c := range n.children {
 		if !c.all(yield) {
@@ -150,16 +168,16 @@ func (n *node) all(yield func([]*entry) bool) bool {
 }
 
 // from is all for the keys from key on.
-func (t tree) from(key keepwatch.Key, yield func([]*entry) bool) {
+func (t tree) from(key keepwatch.Key, yield func(Segment) bool) {
 	if t.root != nil {
 		t.root.from(key, yield)
 	}
 }
 
-func (n *node) from(key keepwatch.Key, yield func([]*entry) bool) bool {
+func (n *node) from(key keepwatch.Key, yield func(Segment) bool) bool {
 	if n.leaf() {
 		i, _ := n.keys.find(key)
-		return i == len(n.entries) || yield(n.entries[i:])
+		return i == len(n.entries) || yield(n.part(i, len(n.entries)))
 	}
 	i := n.child(key)
 	if !n.children[i].from(key, yield) {
@@ -171,6 +189,22 @@ func (n *node) from(key keepwatch.Key, yield func([]*entry) bool) bool {
 		}
 	}
 	return true
+}
+
+// namespace is all for the keys of a namespace.
+func (t tree) namespace(namespace string, yield func(Segment) bool) {
+	t.from(keepwatch.Key{Namespace: namespace}, func(s Segment) bool {
+		keys := s.keys()
+		if keys[len(keys)-1].Namespace == namespace {
+			return yield(s)
+		}
+		// The namespace ends here: a search for where, since a segment may hold many.
+		n := sort.Search(len(keys), func(i int) bool { return keys[i].Namespace != namespace })
+		if n > 0 {
+			yield(s.Part(0, n))
+		}
+		return false
+	})
 }
 
 // newer calls yield for the entries of a namespace, or of all for "", that were

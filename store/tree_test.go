@@ -80,9 +80,9 @@ func visit(t fataler, n *node, level int, depth *int, root, edge bool, held *[]k
 	switch {
 	case len(n.entries) > 0 && len(n.children) > 0:
 		t.Fatalf("a node has entries and children")
-	case len(n.keys.list) != size || size == 0 || size > fanout:
+	case len(n.keys.list) != size || size == 0 || size > n.room():
 		t.Fatalf("a node has %d keys for %d items", len(n.keys.list), size)
-	case !edge && size < fanout/4:
+	case !edge && size < n.room()/4:
 		t.Fatalf("an inner node is only %d full", size)
 	case root && len(n.children) == 1:
 		t.Fatalf("the root has one child")
@@ -196,17 +196,17 @@ func TestTreeIsAnOrderedMap(t *testing.T) {
 // An append leaves a lone entry on the right edge; taking it away must not leave
 // an empty node behind. (It panicked.)
 func TestRemoveTheLastAfterAppends(t *testing.T) {
-	for _, n := range []int{fanout + 1, fanout*fanout + 1, fanout*fanout + fanout + 1, fanout*fanout*fanout + 1} {
+	for _, n := range []int{fill + 1, fanout*fill + 1, fanout*fill + fill + 1, fanout*fanout*fill + 1} {
 		things := numbered(n)
 		ed := treeOf(things...).edit()
 		twin := state{}
 		for _, o := range things {
 			twin[o.Key()] = o
 		}
-		for i := n - 1; i > n-1-2*fanout && i >= 0; i-- {
+		for i := n - 1; i > n-1-2*fill && i >= 0; i-- {
 			ed.uproot(things[i].Key())
 			delete(twin, things[i].Key())
-			if i > n-4 || i%fanout == 0 {
+			if i > n-4 || i%fill == 0 {
 				inspect(t, tree{ed.root}, twin)
 			}
 		}
@@ -223,7 +223,7 @@ func TestTreeGrowsAndShrinksToNothing(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			things := numbered(3 * fanout * fanout)
+			things := numbered(6 * fanout * fill)
 			order(things)
 			ed := tree{}.edit()
 			twin := state{}
@@ -257,14 +257,14 @@ func TestTreeGrowsAndShrinksToNothing(t *testing.T) {
 // Lists come in key order; then segments must be full, not half empty.
 func TestAppendsFillSegments(t *testing.T) {
 	segments := 0
-	treeOf(numbered(100 * fanout)...).all(func([]*entry) bool { segments++; return true })
+	treeOf(numbered(100 * fill)...).all(func(Segment) bool { segments++; return true })
 	if segments != 100 {
 		t.Fatalf("%d segments, want 100", segments)
 	}
 }
 
 func TestEditingSharesWhatItDoesNotTouch(t *testing.T) {
-	old := treeOf(numbered(fanout * fanout * 4)...)
+	old := treeOf(numbered(fill * fanout * 4)...)
 	ed := old.edit()
 	ed.plant(thingAt("000777", 1_000_000))
 	next := ed.publish()
@@ -295,11 +295,11 @@ func TestEditingSharesWhatItDoesNotTouch(t *testing.T) {
 func TestNewerLooksAtOneNamespaceOnly(t *testing.T) {
 	ed := tree{}.edit()
 	for _, namespace := range []string{"a", "b", "c"} {
-		for _, o := range numbered(5 * fanout) {
+		for _, o := range numbered(5 * fill) {
 			ed.plant(o.(*thing).in(namespace))
 		}
 	}
-	root := *ed.publish().root
+	root := ed.publish().root
 	for i, c := range root.children {
 		// The last one before the namespace might hold its first key.
 		if i+1 < len(root.children) && root.children[i+1].low().Namespace == "a" || c.low().Namespace == "c" {
@@ -308,14 +308,14 @@ func TestNewerLooksAtOneNamespaceOnly(t *testing.T) {
 	}
 	found := 0
 	root.newer(0, "b", func(*entry) { found++ })
-	if found != 5*fanout {
-		t.Fatalf("%d entries, want %d", found, 5*fanout)
+	if found != 5*fill {
+		t.Fatalf("%d entries, want %d", found, 5*fill)
 	}
 }
 
 func TestIterationCanStop(t *testing.T) {
-	s := &Snapshot{tree: treeOf(numbered(5 * fanout)...)}
-	for stop := range 4 * fanout {
+	s := &Snapshot{tree: treeOf(numbered(5 * fill)...)}
+	for stop := range 4 * fill {
 		seen := 0
 		for range s.All() {
 			if seen++; seen > stop {

@@ -1,0 +1,64 @@
+package store
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// Memo is something that is derived from segments: their encoding, or that
+// compressed. It is derived once, by whoever asks for it first, and kept as long
+// as the segment is: until one of its objects is written and no snapshot holds the
+// old state any more. Make few of them, and for good: a segment keeps a value for
+// every memo that was ever asked for it.
+//
+// A value that has to be given up earlier, to keep a budget for example, is one
+// that can be emptied by itself: the memo keeps a pointer to it.
+type Memo[T any] struct {
+	derive func(Segment) T
+}
+
+// NewMemo makes a memo. derive must depend on nothing but the segment's objects,
+// and be safe to call from any goroutine.
+func NewMemo[T any](derive func(Segment) T) *Memo[T] { return &Memo[T]{derive} }
+
+// Of is the value for a segment. While one caller derives it, others that ask for
+// the same wait for that; nobody else does. If derive panics, so does every call.
+// Of a part of a segment nothing is kept.
+func (m *Memo[T]) Of(s Segment) T {
+	if !s.Whole() {
+		return m.derive(s)
+	}
+	value := s.node.memos.slot(m, func() any {
+		derived := m.derive(s)
+		return &derived
+	})
+	return *value().(*T)
+}
+
+// memos is what a segment keeps: a list that only grows, and only at its front.
+type memos struct{ first atomic.Pointer[memo] }
+
+type memo struct {
+	of    any // the *Memo
+	value func() any
+	next  *memo
+}
+
+// slot finds the value of a memo, or makes room for it.
+func (m *memos) slot(of any, derive func() any) (value func() any) {
+	var made *memo
+	for {
+		first := m.first.Load()
+		for kept := first; kept != nil; kept = kept.next {
+			if kept.of == of {
+				return kept.value
+			}
+		}
+		if made == nil {
+			made = &memo{of: of, value: sync.OnceValue(derive)}
+		}
+		if made.next = first; m.first.CompareAndSwap(first, made) {
+			return made.value
+		}
+	}
+}
