@@ -7,6 +7,7 @@
 //	script.go     decisions as text
 //	director.go   takes the decisions, by drawing or from a script, and records them
 //	source.go     the world as a client sees it, with the faults
+//	gate.go       what stands between a process and its source: pauses, shutdowns
 //	watch.go      a watch of it
 //	lie.go        breaches of the source's contract, for which nobody else is blamed
 //	settings.go   what a schedule is like from beginning to end
@@ -19,7 +20,7 @@
 //	shrink.go     a shorter schedule with the same problem
 //	campaign.go   many schedules
 //	report.go     what they have shown
-//	mutant.go     where bugs can be planted; mutants.go: those that are
+//	mutant.go     where bugs can be planted; mutants_test.go: those that are
 //
 // A schedule is a script: every decision of every actor that was not the usual.
 // Actors never act in the same instant of virtual time, or do not see each other

@@ -45,21 +45,27 @@ func (l Lie) heals(g keepwatch.Gap) bool {
 
 // lies are those of one client.
 type lies struct {
-	// evidence counts what the client has noticed so far.
+	// evidence counts what the client has noticed so far. It, open and seen belong to
+	// the client's goroutine, of which there is one at a time.
 	evidence func() int
+	open     *Lie // told, and not yet answered by the client's next call
+	seen     int  // the evidence before open
 
-	mu   sync.Mutex
-	all  []*Lie
-	open *Lie // told, and not yet answered by the client's next call
-	seen int  // the evidence before open
+	mu  sync.Mutex
+	all []*Lie
 }
 
 func (l *lies) tell(lie Lie) *Lie {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.all = append(l.all, &lie)
-	l.seen = l.evidence()
 	return &lie
+}
+
+// begin tells a lie that takes several deliveries.
+func (l *lies) begin(lie Lie) *Lie {
+	l.seen = l.evidence()
+	return l.tell(lie)
 }
 
 func (l *lies) complete(lie *Lie) {
@@ -71,12 +77,14 @@ func (l *lies) complete(lie *Lie) {
 
 // answer says that the client has dealt with everything it was told.
 func (l *lies) answer() {
+	if l.open == nil {
+		return
+	}
+	noticed := l.evidence() > l.seen
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.open != nil {
-		l.open.Noticed = l.evidence() > l.seen
-		l.open = nil
-	}
+	l.open.Noticed = noticed
+	l.open = nil
 }
 
 // heal says that the client has made its state that of a list.

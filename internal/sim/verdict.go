@@ -136,15 +136,16 @@ func (p *process) problems(script Script) []Problem {
 			add("P13", "Run gave up with %v: %v", f.Kind, err)
 		}
 	}
+	lies := p.source.lies.list()
 	for kind, n := range p.counts.failures {
-		if !provoked(kind, script, p.settings) {
+		lied := kind == keepwatch.ProtocolViolation && len(lies) > 0
+		if !lied && !provoked(kind, script, p.settings) {
 			add("unprovoked "+kind.String(), "met %d times, and nothing provoked it", n)
 		}
 	}
 	if p.final.State != reflector.Live {
 		add("P11", "the reflector is %s at %d long after all has become calm", p.final.State, p.final.Held)
 	}
-	lies := p.source.lies.list()
 	for _, l := range lies {
 		if seen(l.Fault) && l.Told && !l.Interrupted && !l.Noticed {
 			add("unnoticed lie", "%s of (%d, %d] was taken for true", l.Fault, l.From, l.To)
@@ -175,8 +176,7 @@ func provoked(kind keepwatch.FailureKind, script Script, s Settings) bool {
 		}
 	}
 	for _, x := range script {
-		f := fault(x.Point, x.Choice)
-		if f.Kind == kind || provokes(x.Choice, f, kind) {
+		if fault(x.Point, x.Choice).Kind == kind || provokes(x.Choice, kind) {
 			return true
 		}
 	}
@@ -184,7 +184,7 @@ func provoked(kind keepwatch.FailureKind, script Script, s Settings) bool {
 }
 
 // provokes reports whether a fault leads to a kind of failure in a roundabout way.
-func provokes(choice string, f Fault, kind keepwatch.FailureKind) bool {
+func provokes(choice string, kind keepwatch.FailureKind) bool {
 	switch kind {
 	case keepwatch.Expired:
 		return choice == "compact" || choice == "compaction-burst"
@@ -194,8 +194,6 @@ func provokes(choice string, f Fault, kind keepwatch.FailureKind) bool {
 		return choice == "restore" || choice == "restore-blind" || choice == "stale-consistent"
 	case keepwatch.Idle:
 		return choice == "late" || choice == "absent" || choice == "restore" || choice == "restore-blind" || choice == "replica"
-	case keepwatch.ProtocolViolation:
-		return f.Lie
 	case keepwatch.StaleReplica:
 		return choice == "stale-consistent"
 	}

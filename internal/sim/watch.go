@@ -252,7 +252,7 @@ func (w *watch) lieAbout(events []keepwatch.Change, x Decision) {
 // begin tells a lie about a piece of history; it is complete with the last batch
 // of the queue.
 func (w *watch) begin(x Decision, from, to keepwatch.Revision) {
-	w.lie = w.source.lies.tell(Lie{
+	w.lie = w.source.lies.begin(Lie{
 		Fault: x.Choice, At: time.Now(), From: from, To: to, Apart: w.source.settings.Processes > 1,
 	})
 }

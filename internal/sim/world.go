@@ -173,6 +173,13 @@ func (w *World) Restore(r keepwatch.Revision, blind bool, clients ...string) {
 // notice says that a client was shown the newest epoch. w.mu is held.
 func (w *World) notice(client string) { delete(w.unaware, client) }
 
+// aware reports whether a client was.
+func (w *World) aware(client string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return !w.unaware[client]
+}
+
 // History is what the oracle judges by.
 func (w *World) History() check.History {
 	w.mu.Lock()
