@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 
 	"github.com/keepwatch/keepwatch/reflector"
 	"github.com/keepwatch/keepwatch/source/kube"
@@ -21,8 +22,11 @@ import (
 const watchHelp = `Print the objects of one resource type, and then every change of them, for ever.
 
 The stream survives what clients of the Kubernetes API meet: expired revisions, lost and half-open
-connections, overload, restarts and upgrades of the server. It ends only when it is asked to, when
-its output fails, or when the very first list is refused.
+connections, overload, restarts and upgrades of the server. The server is waited for at the start
+too, with a line on stderr for each try, when it can't be reached, is overloaded or does not accept
+the credentials. The stream ends only when it is asked to, when its output or its state can't be
+written, or when the server refuses it before it has begun: no such type, no permission, a selector
+that it does not know, a certificate that can't be verified.
 
 The default output is a line of JSON for each event:
 
@@ -38,16 +42,20 @@ events there are
                        the difference, and deletions show metadata only
   {"type":"BOOKMARK","revision":"180"}   with --bookmarks: everything up to 180 was printed
 
-Other outputs are kubectl's: there, GAP and SYNCED go to stderr in words. Whatever people should know
-goes to stderr.
+Other outputs are kubectl's: there, GAP and SYNCED go to stderr in words, and bookmarks nowhere.
+Whatever people should know goes to stderr: a line for each reconnect, and why; connections that were
+silent because nothing happened are mentioned once.
 
 With --state the place in the stream is kept in a folder. Started again with it, the stream goes on
 where it was; if the server's history does not reach back that far, what has changed since, deletions
-too, is printed behind a GAP. SYNCED then comes with the server's first bookmark, after about a
-minute. After a crash the last events may be printed again, with the same ids; an incomplete last
-line in a file is ended before the stream goes on.
+too, is printed behind a GAP. SYNCED follows when everything was printed that the server had when it
+was asked, at the start: at once if nothing has changed, at the latest with its next bookmark, about a
+minute later. After a crash the last events may be printed again, with the same ids; an incomplete
+last line in a file is ended before the stream goes on.
 
-Exit codes: 0 asked to end (SIGTERM, --until-synced), 1 error, 2 usage, 130 interrupted.`
+Exit codes: 0 asked to end (SIGTERM, or --until-synced is done and its state is written), 1 error
+(also one that SIGTERM or SIGINT comes upon), 2 usage, 130 interrupted (SIGINT). When the reader of
+stdout goes away, SIGPIPE ends the process, which shells show as 141.`
 
 const watchExample = `  # Everything that happens to pods, in all namespaces
   keepwatch watch pods -A
@@ -101,10 +109,10 @@ func newWatchCommand() *cobra.Command {
 	flags.StringVarP(&o.labelSelector, "selector", "l", "", "only objects with these labels, for example key1=value1,key2!=value2")
 	flags.StringVar(&o.fieldSelector, "field-selector", "", "only objects with these fields, for example spec.nodeName=n1; the server knows a few fields of each type")
 	flags.Int64Var(&o.chunkSize, "chunk-size", 500, "list in pages of this many objects; 0 asks for all in one")
-	flags.DurationVar(&o.idleTimeout, "idle-timeout", kube.DefaultIdleTimeout, "open the watch anew when the server was silent for so long; servers send a bookmark about once a minute")
+	flags.DurationVar(&o.idleTimeout, "idle-timeout", kube.DefaultIdleTimeout, "open the watch anew when the server was silent for so long, more than 0; servers send a bookmark about once a minute")
 	flags.BoolVar(&o.bookmarks, "bookmarks", false, "print BOOKMARK lines, about one a minute")
 	flags.StringVar(&o.stateDir, "state", "", "keep the place in the stream in this folder, and go on from there")
-	flags.BoolVar(&o.untilSynced, "until-synced", false, "end after SYNCED")
+	flags.BoolVar(&o.untilSynced, "until-synced", false, "end after SYNCED, once the state is written")
 	flags.Lookup("request-timeout").Usage = "The length of time to wait for discovery and for one page of a list (for example 30s). The stream itself never times out. Zero means no limit."
 	return cmd
 }
@@ -112,6 +120,9 @@ func newWatchCommand() *cobra.Command {
 func (o *watchOptions) run(cmd *cobra.Command, args []string) error {
 	arg, err := parseTypeAndName(args)
 	if err != nil {
+		return &exitError{codeUsage, err}
+	}
+	if err := o.check(); err != nil {
 		return &exitError{codeUsage, err}
 	}
 	selection, err := o.selection(arg.name)
@@ -122,19 +133,24 @@ func (o *watchOptions) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return &exitError{codeUsage, err}
 	}
-	ctx := cmd.Context()
-	target, err := o.resolve(ctx, arg, selection)
-	if err != nil {
-		return ending(ctx, err)
+	ctx, stdout := cmd.Context(), cmd.OutOrStdout()
+	if err := mustBeOpen(stdout); err != nil {
+		return err
 	}
-	return ending(ctx, o.follow(ctx, target, output, cmd.OutOrStdout(), cmd.ErrOrStderr()))
+	klog.SetLogger(klog.Logger{}) // drops everything: what matters of the libraries' troubles is in their errors
+	words := newWords(cmd.ErrOrStderr(), stdout)
+	target, err := o.resolve(ctx, words, arg, selection)
+	if err == nil {
+		err = o.follow(ctx, target, output, stdout, words)
+	}
+	return ending(ctx, err)
 }
 
 // errSynced ends a run of --until-synced.
 var errSynced = errors.New("synced")
 
 // follow runs the stream. It returns the reason of its end, never nil.
-func (o *watchOptions) follow(ctx context.Context, target *watchTarget, output outputFormat, stdout, stderr io.Writer) error {
+func (o *watchOptions) follow(ctx context.Context, target *watchTarget, output outputFormat, stdout io.Writer, words *words) error {
 	source, err := kube.New(target.config, kube.Options{
 		Resource: target.resource, Namespace: target.namespace,
 		LabelSelector: target.labels, FieldSelector: target.fields,
@@ -145,7 +161,11 @@ func (o *watchOptions) follow(ctx context.Context, target *watchTarget, output o
 	}
 	state := stream.InMemory()
 	if o.stateDir != "" {
-		if state, err = stream.Open(o.stateDir, target.identity(ctx)); err != nil {
+		id, err := target.identity(ctx, words)
+		if err != nil {
+			return err
+		}
+		if state, err = stream.Open(o.stateDir, id); err != nil {
 			return err
 		}
 	}
@@ -158,15 +178,16 @@ func (o *watchOptions) follow(ctx context.Context, target *watchTarget, output o
 
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	words := newWords(stderr, stdout, target.name())
-	var sink stream.Sink = &narrator{
+	words.resource = target.name()
+	sink := &narrator{
 		Sink:  output.sink(&patientWriter{ctx: ctx, out: stdout}, target),
 		words: words, aloud: !output.data,
 	}
+	options := stream.Options{Bookmarks: o.bookmarks, Kind: target.kind}
 	if o.untilSynced {
-		sink = &untilSynced{Sink: sink, end: func() { cancel(errSynced) }}
+		options.Synced = func() { cancel(errSynced) }
 	}
-	told, err := stream.New(sink, state, stream.Options{Bookmarks: o.bookmarks})
+	told, err := stream.New(sink, state, options)
 	if err != nil {
 		return err
 	}
@@ -175,12 +196,13 @@ func (o *watchOptions) follow(ctx context.Context, target *watchTarget, output o
 	return err
 }
 
-// ending makes an exit code of the reason of an end.
+// ending makes an exit code of the reason of an end. Whoever asks for the end does not excuse what
+// fails on the way to it.
 func ending(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, errSynced):
 		return nil
-	case ctx.Err() == nil:
+	case ctx.Err() == nil || !errors.Is(err, context.Canceled):
 		return err
 	case interrupted(ctx):
 		return &exitError{code: codeInterrupted}
@@ -200,30 +222,6 @@ func pageSize(chunkSize int64) int64 {
 		return -1
 	}
 	return chunkSize
-}
-
-// untilSynced ends the run once a SYNCED has left the process.
-type untilSynced struct {
-	stream.Sink
-	end    func()
-	synced bool
-}
-
-func (s *untilSynced) Write(m stream.Message) error {
-	if _, ok := m.(stream.Synced); ok {
-		s.synced = true
-	}
-	return s.Sink.Write(m)
-}
-
-func (s *untilSynced) Flush() error {
-	if err := s.Sink.Flush(); err != nil {
-		return err
-	}
-	if s.synced {
-		s.end()
-	}
-	return nil
 }
 
 // patientWriter writes to out, but not much longer than ctx lives: a reader that

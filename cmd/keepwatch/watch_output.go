@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -85,6 +86,26 @@ func (f *outputFlags) complete(cmd *cobra.Command) (outputFormat, error) {
 	return outputFormat{form: kube.WholeObjects, sink: func(out io.Writer, _ *watchTarget) stream.Sink {
 		return stream.Printed(out, printer, f.watchEvents)
 	}}, nil
+}
+
+// mustBeOpen refuses an output that was closed (`>&-`): the Go runtime has put /dev/null in its place,
+// for reading and writing, so that everything would be told to nobody. `>/dev/null` is for writing only.
+func mustBeOpen(out io.Writer) error {
+	file, ok := out.(*os.File)
+	if !ok {
+		return nil
+	}
+	info, err := file.Stat()
+	if err != nil {
+		return written(err)
+	}
+	if null, err := os.Stat(os.DevNull); err != nil || !os.SameFile(info, null) {
+		return nil
+	}
+	if _, err := file.Read(make([]byte, 1)); err != io.EOF {
+		return nil
+	}
+	return errors.New("stdout is closed: nobody would get the events; redirect it to /dev/null to throw them away")
 }
 
 // endTornLine ends the last line of a file that is appended to, if a run before

@@ -4,20 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
+	"io/fs"
+	"slices"
 	"strings"
 	"time"
 
-	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/klog/v2"
 
 	"github.com/keepwatch/keepwatch/stream"
 )
@@ -51,11 +52,22 @@ func parseTypeAndName(args []string) (typeAndName, error) {
 // selection are the selectors, in their canonical form.
 type selection struct{ labels, fields string }
 
+// check refuses numbers that mean nothing.
+func (o *watchOptions) check() error {
+	if o.chunkSize < 0 {
+		return fmt.Errorf("--chunk-size must not be negative: %d", o.chunkSize)
+	}
+	if o.idleTimeout <= 0 {
+		return fmt.Errorf("--idle-timeout must be more than 0: %v", o.idleTimeout)
+	}
+	if timeout, err := clientcmd.ParseTimeout(*o.config.Timeout); err != nil || timeout < 0 {
+		return fmt.Errorf("--request-timeout must be a time like 30s or 2m, or a number of seconds, not %q", *o.config.Timeout)
+	}
+	return nil
+}
+
 // selection checks the flags that select, and makes a field selector of a name.
 func (o *watchOptions) selection(name string) (selection, error) {
-	if o.chunkSize < 0 {
-		return selection{}, fmt.Errorf("--chunk-size must not be negative: %d", o.chunkSize)
-	}
 	if name != "" && o.labelSelector != "" {
 		return selection{}, errors.New("a name and --selector can't be combined")
 	}
@@ -88,18 +100,29 @@ type watchTarget struct {
 func (t *watchTarget) name() string { return t.resource.GroupResource().String() }
 
 // resolve asks the server what is meant.
-func (o *watchOptions) resolve(ctx context.Context, arg typeAndName, selection selection) (*watchTarget, error) {
-	config, err := o.config.ToRESTConfig()
-	if clientcmd.IsEmptyConfig(err) {
-		return nil, errors.New("no cluster is configured: give --kubeconfig, set KUBECONFIG, or write ~/.kube/config")
-	} else if err != nil {
+func (o *watchOptions) resolve(ctx context.Context, words *words, arg typeAndName, selection selection) (*watchTarget, error) {
+	config, err := o.connection()
+	if err != nil {
 		return nil, err
 	}
 	mapper, err := o.config.ToRESTMapper()
 	if err != nil {
 		return nil, err
 	}
-	mapping, err := mappingOf(ctx, meta.ToRESTMapperWithContext(mapper), arg.kind)
+	types, err := o.config.ToDiscoveryClient()
+	if err != nil {
+		return nil, err
+	}
+	var mapping *meta.RESTMapping
+	err = ask(ctx, words, func(ctx context.Context) (err error) {
+		if mapping, err = mappingOf(ctx, meta.ToRESTMapperWithContext(mapper), arg.kind); err == nil {
+			err = followable(ctx, discovery.ToDiscoveryInterfaceWithContext(types), mapping.Resource)
+		}
+		if err != nil && !final(err) {
+			err = fmt.Errorf("can't read the resource types of the server: %w", withoutAddress(err))
+		}
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -119,51 +142,87 @@ func (o *watchOptions) resolve(ctx context.Context, arg typeAndName, selection s
 	return t, nil
 }
 
+// connection is how to reach the server.
+func (o *watchOptions) connection() (*rest.Config, error) {
+	config, err := o.config.ToRESTConfig()
+	switch {
+	case clientcmd.IsEmptyConfig(err):
+		return nil, errors.New("no cluster is configured: give --kubeconfig, set KUBECONFIG, or write ~/.kube/config")
+	case errors.Is(err, fs.ErrNotExist) && *o.config.KubeConfig != "":
+		return nil, fmt.Errorf("--kubeconfig: there is no file %s", *o.config.KubeConfig)
+	}
+	return config, err
+}
+
 // mappingOf resolves a type as kubectl does: pods, po, pod, Pod, deploy.apps,
 // widgets.v1.example.com.
 func mappingOf(ctx context.Context, mapper meta.RESTMapperWithContext, text string) (*meta.RESTMapping, error) {
-	ctx = klog.NewContext(ctx, logr.Discard()) // what matters of discovery's troubles is in its error
 	versioned, resource := schema.ParseResourceArg(text)
 	if versioned != nil {
-		if kind, err := mapper.KindForWithContext(ctx, *versioned); err == nil {
+		kind, err := mapper.KindForWithContext(ctx, *versioned)
+		if err == nil {
 			return mapper.RESTMappingWithContext(ctx, kind.GroupKind(), kind.Version)
+		} else if !meta.IsNoMatchError(err) {
+			return nil, err
 		}
 	}
 	kind, err := mapper.KindForWithContext(ctx, resource.WithVersion(""))
 	switch {
 	case meta.IsNoMatchError(err) && resource.Group != "":
-		return nil, fmt.Errorf("the server doesn't have a resource type %q in group %q", resource.Resource, resource.Group)
+		return nil, refusal{fmt.Errorf("the server doesn't have a resource type %q in group %q", resource.Resource, resource.Group)}
 	case meta.IsNoMatchError(err):
-		return nil, fmt.Errorf("the server doesn't have a resource type %q", resource.Resource)
+		return nil, refusal{fmt.Errorf("the server doesn't have a resource type %q", resource.Resource)}
+	case meta.IsAmbiguousError(err):
+		return nil, refusal{err}
 	case err != nil:
-		if wrapped := (*url.Error)(nil); errors.As(err, &wrapped) {
-			err = wrapped.Err // without the address of one request of many
-		}
-		return nil, fmt.Errorf("can't read the resource types of the server: %w", err)
+		return nil, err
 	}
 	return mapper.RESTMappingWithContext(ctx, kind.GroupKind(), kind.Version)
 }
 
-// identityTimeout bounds the wish to know which cluster it is.
+// followable refuses what the server does not list and watch.
+func followable(ctx context.Context, types discovery.DiscoveryInterfaceWithContext, resource schema.GroupVersionResource) error {
+	found, err := types.ServerResourcesForGroupVersionWithContext(ctx, resource.GroupVersion().String())
+	if err != nil {
+		return err
+	}
+	for _, r := range found.APIResources {
+		if r.Name == resource.Resource && (!slices.Contains(r.Verbs, "list") || !slices.Contains(r.Verbs, "watch")) {
+			return refusal{fmt.Errorf("%s can't be followed: the server doesn't list and watch them, its verbs are %s",
+				resource.GroupResource(), strings.Join(r.Verbs, ", "))}
+		}
+	}
+	return nil
+}
+
+// identityTimeout bounds one try to learn which cluster it is.
 const identityTimeout = 10 * time.Second
 
 // identity is what a state on disk belongs to. A cluster is known by the UID of
-// its namespace kube-system, and by its address where that can't be read.
-func (t *watchTarget) identity(ctx context.Context) stream.Identity {
+// its namespace kube-system, and by its address where the server does not show
+// that, or has none.
+func (t *watchTarget) identity(ctx context.Context, words *words) (stream.Identity, error) {
 	id := stream.Identity{
 		Cluster:  stream.Cluster{Server: t.config.Host},
 		Resource: t.name(), Namespace: t.namespace,
 		LabelSelector: t.labels, FieldSelector: t.fields,
 	}
-	ctx, cancel := context.WithTimeout(ctx, identityTimeout)
-	defer cancel()
 	client, err := metadata.NewForConfig(t.config)
 	if err != nil {
-		return id
+		return stream.Identity{}, err
 	}
-	namespaces := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
-	if o, err := client.Resource(namespaces).Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{}); err == nil {
-		id.Cluster.UID = string(o.UID)
-	}
-	return id
+	namespaces := client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"})
+	err = ask(ctx, words, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, identityTimeout)
+		defer cancel()
+		o, err := namespaces.Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+		switch {
+		case err == nil:
+			id.Cluster.UID = string(o.UID)
+		case !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err):
+			return fmt.Errorf("can't read which cluster it is, from its namespace kube-system: %w", withoutAddress(err))
+		}
+		return nil
+	})
+	return id, err
 }

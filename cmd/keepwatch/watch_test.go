@@ -3,7 +3,9 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -69,6 +72,7 @@ func TestWatch(t *testing.T) {
 	t.Run("errors", testWatchErrors)
 	t.Run("goes on", func(t *testing.T) { testWatchGoesOn(t, client) })
 	t.Run("without a reader", func(t *testing.T) { testWatchWithoutReader(t, client) })
+	t.Run("reader gone", testWatchReaderGone)
 	t.Run("full disk", testWatchFullDisk)
 }
 
@@ -91,6 +95,11 @@ func TestWatchUsage(t *testing.T) {
 		{[]string{"pods", "-l", "a=b=c"}, `--selector "a=b=c"`},
 		{[]string{"pods", "--field-selector", "a"}, `--field-selector "a"`},
 		{[]string{"pods", "--chunk-size=-1"}, "--chunk-size"},
+		{[]string{"pods", "--idle-timeout=-1s"}, "--idle-timeout must be more than 0: -1s"},
+		{[]string{"pods", "--idle-timeout=0"}, "--idle-timeout must be more than 0: 0s"},
+		{[]string{"pods", "--idle-timeout=abc"}, "--idle-timeout"},
+		{[]string{"pods", "--request-timeout=abc"}, `--request-timeout must be a time like 30s or 2m, or a number of seconds, not "abc"`},
+		{[]string{"pods", "--request-timeout=-1s"}, "--request-timeout"},
 		{[]string{"pods", "--nonsense"}, "unknown flag"},
 		{[]string{"pods", "-o", "nonsense"}, `no output format "nonsense": give one of ndjson, table, wide`},
 		{[]string{"pods", "-o", "jsonpath={"}, "jsonpath"},
@@ -99,8 +108,10 @@ func TestWatchUsage(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {
 			code, stdout, stderr := execute(t, append([]string{"watch"}, tt.args...)...)
-			if code != 2 || stdout != "" || !strings.Contains(stderr, tt.says) {
-				t.Errorf("exit %d, stdout %q, stderr %q, want exit 2 and %q", code, stdout, stderr, tt.says)
+			lines := strings.Split(stderr, "\n")
+			if code != 2 || stdout != "" || !strings.Contains(lines[0], tt.says) || !strings.HasPrefix(lines[0], "keepwatch: ") ||
+				!slices.Equal(lines[1:], []string{"See 'keepwatch --help'.", ""}) {
+				t.Errorf("exit %d, stdout %q, stderr %q, want exit 2 and one sentence with %q", code, stdout, stderr, tt.says)
 			}
 		})
 	}
@@ -113,8 +124,8 @@ func TestWatchHelp(t *testing.T) {
 	}
 	for _, text := range []string{
 		"--kubeconfig", "--context", "-n, --namespace", "--as ", "-A, --all-namespaces", "-l, --selector", "--field-selector",
-		"-o, --output", "--bookmarks", "--state", "--until-synced", "--chunk-size", "The stream itself never times out",
-		`{"type":"SYNCED"`, `{"type":"GAP"`, "Exit codes: 0", "first bookmark",
+		"-o, --output", "--bookmarks", "--state", "--until-synced", "--chunk-size", "The stream itself never times out", "The server is waited for",
+		`{"type":"SYNCED"`, `{"type":"GAP"`, "Exit codes: 0", "141",
 	} {
 		if !strings.Contains(stdout, text) {
 			t.Errorf("the help lacks %q", text)
@@ -193,9 +204,9 @@ func testWatchErrors(t *testing.T) {
 		{[]string{"pods", "x", "-A"}, 2, "can't be named in all namespaces"},
 		{[]string{"pods", "--field-selector", "spec.nonsense=1"}, 1, "field label not supported: spec.nonsense"},
 		{[]string{"pods", "--context", "nonsense"}, 1, `context "nonsense" does not exist`},
-		{[]string{"pods", "--kubeconfig", "/nonexistent"}, 1, "/nonexistent"},
-		{[]string{"pods", "-s", "https://127.0.0.1:1"}, 1, "connection refused"},
-		{[]string{"pods", "--token", "nonsense", "--cache-dir", "fresh"}, 1, "credentials"},
+		{[]string{"pods", "--kubeconfig", "/nonexistent"}, 1, "--kubeconfig: there is no file /nonexistent"},
+		{[]string{"pods", "--certificate-authority", "/nonexistent"}, 1, "unable to read certificate-authority /nonexistent"},
+		{[]string{"pods", "--tls-server-name", "elsewhere", "--cache-dir", "fresh"}, 1, "not elsewhere"},
 		{[]string{"pods", "--state", "/dev/null/state"}, 1, "state directory"},
 	}
 	for _, tt := range tests {
@@ -207,8 +218,8 @@ func testWatchErrors(t *testing.T) {
 			if code != tt.code || stdout != "" || !strings.Contains(stderr, tt.says) {
 				t.Errorf("exit %d, stdout %q, stderr %q, want %q", code, stdout, stderr, tt.says)
 			}
-			if last := stderr[strings.LastIndex(strings.TrimSuffix(stderr, "\n"), "\n")+1:]; !strings.HasPrefix(last, "keepwatch: ") && tt.code == 1 {
-				t.Errorf("the last line is %q", last)
+			if !strings.HasPrefix(stderr, "keepwatch: ") || tt.code == 1 && strings.Count(stderr, "\n") != 1 {
+				t.Errorf("it is not one sentence: %q", stderr)
 			}
 		})
 	}
@@ -362,6 +373,21 @@ func testWatchWithoutReader(t *testing.T, client kubernetes.Interface) {
 	}
 }
 
+// testWatchReaderGone ends as other commands in a pipe do.
+func testWatchReaderGone(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+	p := startWatch(t, w, "ns")
+	w.Close()
+	p.exit(t)
+	if s := p.ProcessState.Sys().(syscall.WaitStatus); !s.Signaled() || s.Signal() != syscall.SIGPIPE || p.stderr.String() != "" {
+		t.Errorf("%v: %s", p.ProcessState, p.stderr)
+	}
+}
+
 func testWatchFullDisk(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
@@ -374,13 +400,25 @@ func testWatchFullDisk(t *testing.T) {
 	}
 }
 
-// fakeAPI serves documents by path, and answers 404 with a Status elsewhere.
-func fakeAPI(t *testing.T, documents map[string]string) *httptest.Server {
+// fakeAPI serves documents by path, and answers 404 with a Status elsewhere. It
+// has no history and does not stream lists. The first requests are answered by
+// what comes first.
+func fakeAPI(t *testing.T, documents map[string]string, first ...string) *httptest.Server {
 	t.Helper()
+	var mu sync.Mutex
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
 		w.Header().Set("Content-Type", "application/json")
 		text, ok := documents[r.URL.Path]
-		if !ok {
+		switch query := r.URL.Query(); {
+		case len(first) > 0:
+			text, first = first[0], first[1:]
+		case query.Has("sendInitialEvents"):
+			text = status(400, "BadRequest", "unknown parameter")
+		case query.Has("watch"):
+			text = status(410, "Expired", "too old")
+		case !ok:
 			text = status(404, "NotFound", "the server could not find the requested resource")
 		}
 		var s metav1.Status
@@ -398,34 +436,184 @@ func status(code int, reason, message string) string {
 	return fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d,"message":%q}`, reason, code, message)
 }
 
+const forbidden = `pods is forbidden: User "nobody" cannot list resource "pods" in API group "" in the namespace "default"`
+
+// documents are those of a server that lets nobody list pods, and that can only
+// list components.
+func documents() map[string]string {
+	return map[string]string{
+		"/api":  `{"kind":"APIVersions","versions":["v1"]}`,
+		"/apis": `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`,
+		"/api/v1": `{"kind":"APIResourceList","groupVersion":"v1","resources":[
+			{"name":"pods","singularName":"pod","namespaced":true,"kind":"Pod","verbs":["list","watch"]},
+			{"name":"components","singularName":"component","namespaced":false,"kind":"Component","verbs":["get","list"]}]}`,
+		"/api/v1/namespaces/default/pods": status(403, "Forbidden", forbidden),
+	}
+}
+
 // TestWatchForbidden ends with the server's sentence when the first list is
 // refused.
 func TestWatchForbidden(t *testing.T) {
-	const sentence = `pods is forbidden: User "nobody" cannot list resource "pods" in API group "" in the namespace "default"`
-	server := fakeAPI(t, map[string]string{
-		"/api":                            `{"kind":"APIVersions","versions":["v1"]}`,
-		"/apis":                           `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`,
-		"/api/v1":                         `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"pods","singularName":"pod","namespaced":true,"kind":"Pod","verbs":["list","watch"]}]}`,
-		"/api/v1/namespaces/default/pods": status(403, "Forbidden", sentence),
-	})
+	server := fakeAPI(t, documents())
 	code, stdout, stderr := execute(t, "watch", "pods", "-s", server.URL)
-	if code != 1 || stdout != "" || !strings.HasSuffix(stderr, sentence+"\n") {
+	if code != 1 || stdout != "" || !strings.HasSuffix(stderr, forbidden+"\n") {
 		t.Errorf("exit %d, stdout %q, stderr %q", code, stdout, stderr)
 	}
 }
 
+// TestWatchOfWhatCannotBeWatched asks the server for nothing that it does not do.
+func TestWatchOfWhatCannotBeWatched(t *testing.T) {
+	server := fakeAPI(t, documents())
+	code, stdout, stderr := execute(t, "watch", "components", "-s", server.URL)
+	const want = "keepwatch: components can't be followed: the server doesn't list and watch them, its verbs are get, list\n"
+	if code != 1 || stdout != "" || stderr != want {
+		t.Errorf("exit %d, stdout %q, stderr %q", code, stdout, stderr)
+	}
+}
+
+// TestWatchRemembersTheKind: what is listed with -o name is metadata to the
+// server, and still a pod when it is told as deleted.
+func TestWatchRemembersTheKind(t *testing.T) {
+	const list = `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"%d"},"items":[%s]}`
+	const pod = `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"namespace":"default","name":"a","uid":"u","resourceVersion":"5"}}`
+	known := documents()
+	server := fakeAPI(t, known)
+	state := t.TempDir()
+	watch := func(answer string, args ...string) string {
+		t.Helper()
+		known["/api/v1/namespaces/default/pods"] = answer
+		code, stdout, stderr := execute(t, append([]string{"watch", "pods", "-s", server.URL, "--until-synced", "--state", state}, args...)...)
+		if code != 0 {
+			t.Errorf("exit %d: %s", code, stderr)
+		}
+		return stdout
+	}
+	if got := watch(fmt.Sprintf(list, 10, pod), "-o", "name"); got != "pod/a\n" {
+		t.Errorf("printed %s", got)
+	}
+	got := watch(fmt.Sprintf(list, 20, ""))
+	if want := `"object":{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"default","name":"a",`; !strings.Contains(got, want) {
+		t.Errorf("printed %s, want %s", got, want)
+	}
+}
+
+// TestWatchWaitsForTheServer: what is not ready yet is waited for, before the
+// first list as after it.
+func TestWatchWaitsForTheServer(t *testing.T) {
+	server := fakeAPI(t, documents(), status(503, "ServiceUnavailable", "starting up"), status(401, "Unauthorized", "Unauthorized"))
+	code, stdout, stderr := execute(t, "watch", "pods", "-s", server.URL)
+	lines := strings.Split(strings.TrimSuffix(stderr, "\n"), "\n")
+	if code != 1 || stdout != "" || len(lines) < 2 || !strings.HasSuffix(lines[len(lines)-1], forbidden) {
+		t.Errorf("exit %d, stdout %q, stderr %q", code, stdout, stderr)
+	}
+	for _, l := range lines[:len(lines)-1] {
+		if !strings.HasPrefix(l, "keepwatch: can't read the resource types of the server: ") || !strings.Contains(l, "; asking again in ") {
+			t.Errorf("said %q", l)
+		}
+	}
+}
+
+// TestWatchWithoutAServer can be ended while it waits for one.
+func TestWatchWithoutAServer(t *testing.T) {
+	t.Setenv("KUBECACHEDIR", t.TempDir())
+	out := appending(t, filepath.Join(t.TempDir(), "out"))
+	for signal, want := range map[os.Signal]int{syscall.SIGTERM: 0, os.Interrupt: 130} {
+		p := startWatch(t, out, "pods", "-s", "https://127.0.0.1:1")
+		p.awaitSaid(t, "keepwatch: can't read the resource types of the server: dial tcp 127.0.0.1:1: connect: connection refused; asking again in ")
+		p.Process.Signal(signal)
+		if code := p.exit(t); code != want {
+			t.Errorf("after %v: exit %d, stderr %q", signal, code, p.stderr)
+		}
+	}
+}
+
+// awaitSaid waits until a process has said something to people.
+func (p *process) awaitSaid(t *testing.T, want string) {
+	t.Helper()
+	for end := time.Now().Add(deadline); time.Now().Before(end); {
+		if strings.Contains(p.stderr.String(), want) {
+			return
+		}
+		select {
+		case err := <-p.ended:
+			t.Fatalf("it ended (%v): %s", err, p.stderr)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	t.Fatalf("said %q, want %q", p.stderr, want)
+}
+
+// TestWatchToClosedStdout tells nobody nothing.
+func TestWatchToClosedStdout(t *testing.T) {
+	for mode, closed := range map[int]bool{os.O_RDWR: true, os.O_WRONLY: false} { // as the runtime opens it, and as `>` does
+		null, err := os.OpenFile(os.DevNull, mode, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer null.Close()
+		if err := mustBeOpen(null); (err != nil) != closed {
+			t.Errorf("opened for %d: %v", mode, err)
+		}
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sh := exec.Command("sh", "-c", `exec "$0" watch pods -s https://127.0.0.1:1 >&-`, self)
+	sh.Env = append(os.Environ(), "KEEPWATCH_TEST_AS_MAIN=1")
+	var stderr bytes.Buffer
+	sh.Stderr = &stderr
+	if err := sh.Run(); sh.ProcessState.ExitCode() != 1 || !strings.HasPrefix(stderr.String(), "keepwatch: stdout is closed: ") {
+		t.Errorf("%v: %s", err, &stderr)
+	}
+}
+
+// TestEnding: an end that is asked for does not hide what fails meanwhile.
+func TestEnding(t *testing.T) {
+	terminated, stop := context.WithCancelCause(t.Context())
+	stop(fmt.Errorf("terminated signal received: %w", context.Canceled))
+	failed := errors.New("no space left on device")
+	for _, tt := range []struct {
+		ctx  context.Context
+		err  error
+		want error
+	}{
+		{t.Context(), failed, failed},
+		{t.Context(), errSynced, nil},
+		{terminated, context.Cause(terminated), nil},
+		{terminated, fmt.Errorf("list pods: %w", context.Canceled), nil},
+		{terminated, errSynced, nil},
+		{terminated, failed, failed},
+	} {
+		if got := ending(tt.ctx, tt.err); got != tt.want {
+			t.Errorf("%v ends with %v, want %v", tt.err, got, tt.want)
+		}
+	}
+}
+
+// TestWatchIdentity: only a server that does not show the UID leaves it unknown.
 func TestWatchIdentity(t *testing.T) {
-	target := func(server *httptest.Server) *watchTarget {
-		return &watchTarget{config: &rest.Config{Host: server.URL}}
+	const path = "/api/v1/namespaces/kube-system"
+	const known = `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"kube-system","uid":"u-1"}}`
+	check := func(server *httptest.Server, want stream.Cluster, says string) {
+		t.Helper()
+		var out bytes.Buffer
+		target := &watchTarget{config: &rest.Config{Host: server.URL}}
+		id, err := target.identity(t.Context(), newWords(&out, &out))
+		if got := out.String() + fmt.Sprint(err); err == nil && id.Cluster != want || !strings.Contains(got, says) {
+			t.Errorf("%+v, %s, want %+v, %s", id.Cluster, got, want, says)
+		}
+		if refused := want == (stream.Cluster{}); refused != (err != nil) {
+			t.Errorf("got %v", err)
+		}
 	}
-	known := fakeAPI(t, map[string]string{
-		"/api/v1/namespaces/kube-system": `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"kube-system","uid":"u-1"}}`,
-	})
-	if got, want := target(known).identity(t.Context()).Cluster, (stream.Cluster{UID: "u-1", Server: known.URL}); got != want {
-		t.Errorf("%+v, want %+v", got, want)
+	server := fakeAPI(t, map[string]string{path: known})
+	check(server, stream.Cluster{UID: "u-1", Server: server.URL}, "")
+	for _, answer := range []string{status(403, "Forbidden", "no"), status(404, "NotFound", "no")} {
+		hidden := fakeAPI(t, map[string]string{path: answer})
+		check(hidden, stream.Cluster{Server: hidden.URL}, "")
 	}
-	hidden := fakeAPI(t, map[string]string{"/api/v1/namespaces/kube-system": status(403, "Forbidden", "no")})
-	if got, want := target(hidden).identity(t.Context()).Cluster, (stream.Cluster{Server: hidden.URL}); got != want {
-		t.Errorf("%+v, want %+v", got, want)
-	}
+	unsure := fakeAPI(t, map[string]string{path: known}, status(500, "InternalError", "not now"), status(401, "Unauthorized", "who?"))
+	check(unsure, stream.Cluster{UID: "u-1", Server: unsure.URL}, "from its namespace kube-system: not now; asking again in ")
+	check(fakeAPI(t, map[string]string{path: status(400, "BadRequest", "never")}), stream.Cluster{}, "never")
 }

@@ -22,10 +22,15 @@ type words struct {
 	resource string
 	live     bool      // out is a terminal, and the data go elsewhere
 	shown    time.Time // when the line of progress was written last; zero when there is none
+	// unsaid is a line that is said once it turns out to matter; empty when there is
+	// none.
+	unsaid string
+	// idle is what was done about a silence, if the newest failure was one.
+	idle reflector.Verdict
 }
 
-func newWords(out, data io.Writer, resource string) *words {
-	return &words{out: out, resource: resource, live: isTerminal(out) && !isTerminal(data)}
+func newWords(out, data io.Writer) *words {
+	return &words{out: out, live: isTerminal(out) && !isTerminal(data)}
 }
 
 func isTerminal(w io.Writer) bool {
@@ -39,21 +44,45 @@ const progressEvery = 100 * time.Millisecond
 // notice is the reflector's observer.
 func (w *words) notice(n reflector.Notice) {
 	if n.Failure == nil {
+		w.sayUnsaid()
 		w.progress(n)
 		return
 	}
-	if what := decision(n); what != "" {
-		w.say("%v; %s", n.Failure, what)
+	line := fmt.Sprintf("%v; %s", n.Failure, decision(n))
+	switch {
+	case n.Verdict == reflector.Stop: // whoever ends says why
+		w.unsaid = ""
+	case n.Failure.Kind == keepwatch.StreamingListUnsupported:
+		w.unsaid = line // if it is the list itself that is refused, the next failure says so
+	case !w.again(n):
+		w.sayUnsaid()
+		w.say("%s", line)
+	}
+	w.idle = ""
+	if n.Failure.Kind == keepwatch.Idle {
+		w.idle = n.Verdict
 	}
 }
 
-// decision says what is done about a failure, nothing for one that ends the run:
-// its cause is printed by whoever ends.
+// again reports whether a failure is one more silence that has cost nothing: where nothing happens and
+// no bookmarks are sent, there is one every few minutes. The reflector resumes after the first and asks
+// for the newest revision after the next; when that question is not answered either, it is no silence
+// that costs nothing.
+func (w *words) again(n reflector.Notice) bool {
+	return n.Failure.Kind == keepwatch.Idle && w.idle != "" && (n.Verdict == reflector.Resume || w.idle == reflector.Resume)
+}
+
+func (w *words) sayUnsaid() {
+	if w.unsaid != "" {
+		w.say("%s", w.unsaid)
+		w.unsaid = ""
+	}
+}
+
+// decision says what is done about a failure.
 func decision(n reflector.Notice) string {
 	var what string
 	switch n.Verdict {
-	case reflector.Stop:
-		return ""
 	case reflector.Resume:
 		what = fmt.Sprintf("resuming at %d", n.Held)
 	case reflector.Verify:

@@ -28,16 +28,76 @@ func TestWordsOfNotices(t *testing.T) {
 			"keepwatch: watch pods: connection reset by peer; listing again in 1s\n"},
 		{reflector.Notice{Failure: failure(keepwatch.Throttled), Verdict: reflector.ListAgain, Wait: 5 * time.Second},
 			"keepwatch: watch pods: connection reset by peer; going on with the list in 5s\n"},
-		{reflector.Notice{Failure: failure(keepwatch.StreamingListUnsupported), Verdict: reflector.ListAgain},
-			"keepwatch: watch pods: connection reset by peer; listing in pages\n"},
 		{reflector.Notice{Failure: failure(keepwatch.Forbidden), Verdict: reflector.Stop}, ""},
 		{reflector.Notice{Listed: 500}, ""}, // not on a terminal
 	}
 	for _, tt := range tests {
 		var out bytes.Buffer
-		newWords(&out, &out, "pods").notice(tt.notice)
+		newWords(&out, &out).notice(tt.notice)
 		if out.String() != tt.want {
 			t.Errorf("said %q, want %q", &out, tt.want)
+		}
+	}
+}
+
+// TestWordsOfFallbacks: that the list is read in pages is said when the pages
+// come, not when the server refuses them as well.
+func TestWordsOfFallbacks(t *testing.T) {
+	refused := reflector.Notice{Failure: keepwatch.Failed(keepwatch.StreamingListUnsupported, "no such thing"), Verdict: reflector.ListAgain}
+	throttled := reflector.Notice{Failure: keepwatch.Failed(keepwatch.Throttled, "busy"), Verdict: reflector.ListAgain}
+	rejected := reflector.Notice{Failure: keepwatch.Failed(keepwatch.Rejected, "bad selector"), Verdict: reflector.Stop}
+	page := reflector.Notice{}
+	const fallback, busy = "keepwatch: no such thing; listing in pages\n", "keepwatch: busy; going on with the list\n"
+	for _, tt := range []struct {
+		notices []reflector.Notice
+		want    string
+	}{
+		{[]reflector.Notice{refused}, ""},
+		{[]reflector.Notice{refused, rejected}, ""},
+		{[]reflector.Notice{refused, page, page}, fallback},
+		{[]reflector.Notice{refused, throttled, page}, fallback + busy},
+	} {
+		var out bytes.Buffer
+		w := newWords(&out, &out)
+		for _, n := range tt.notices {
+			w.notice(n)
+		}
+		if out.String() != tt.want {
+			t.Errorf("%v: said %q, want %q", tt.notices, &out, tt.want)
+		}
+	}
+}
+
+// TestWordsOfSilence: a quiet server is no news. One that does not answer is.
+func TestWordsOfSilence(t *testing.T) {
+	idle := func(v reflector.Verdict) reflector.Notice {
+		return reflector.Notice{Failure: keepwatch.Failed(keepwatch.Idle, "silent"), Verdict: v, Held: 7}
+	}
+	resume, verify, list := idle(reflector.Resume), idle(reflector.Verify), idle(reflector.ListAgain)
+	reset := reflector.Notice{Failure: keepwatch.Failed(keepwatch.Unreachable, "reset"), Verdict: reflector.Resume, Held: 7}
+	const (
+		saidResume = "keepwatch: silent; resuming at 7\n"
+		saidVerify = "keepwatch: silent; asking for the newest revision, then resuming at 7\n"
+		saidList   = "keepwatch: silent; going on with the list\n"
+		saidReset  = "keepwatch: reset; resuming at 7\n"
+	)
+	for name, tt := range map[string]struct {
+		notices []reflector.Notice
+		want    string
+	}{
+		"nothing happens":       {[]reflector.Notice{resume, verify, resume, verify, resume}, saidResume},
+		"little happens":        {[]reflector.Notice{resume, resume, resume}, saidResume},
+		"no answer":             {[]reflector.Notice{resume, verify, verify, verify}, saidResume + saidVerify + saidVerify},
+		"no list":               {[]reflector.Notice{list, list}, saidList + saidList},
+		"something else is new": {[]reflector.Notice{resume, verify, reset, resume, verify}, saidResume + saidReset + saidResume},
+	} {
+		var out bytes.Buffer
+		w := newWords(&out, &out)
+		for _, n := range tt.notices {
+			w.notice(n)
+		}
+		if out.String() != tt.want {
+			t.Errorf("%s: said %q, want %q", name, &out, tt.want)
 		}
 	}
 }
@@ -83,7 +143,7 @@ func TestNarrator(t *testing.T) {
 	} {
 		for _, aloud := range []bool{true, false} {
 			var out, data bytes.Buffer
-			s := &narrator{Sink: stream.NDJSON(&data, "pods"), words: newWords(&out, &data, "pods"), aloud: aloud}
+			s := &narrator{Sink: stream.NDJSON(&data, "pods"), words: &words{out: &out, resource: "pods"}, aloud: aloud}
 			if err := s.Write(tt.message); err != nil {
 				t.Fatal(err)
 			}

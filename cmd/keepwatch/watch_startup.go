@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// The waits between two tries double from the first to the most, and are random below that, as the
+// stream's own are.
+const (
+	firstPause = 800 * time.Millisecond
+	mostPause  = 30 * time.Second
+)
+
+// ask puts a question to the server that has to be answered before the stream can begin. What the
+// failure table waits for is waited for here too, with a line for each try: a stream that is started
+// together with its API server must not depend on which of them is first. What the server refuses,
+// it refuses for good.
+func ask(ctx context.Context, words *words, question func(context.Context) error) error {
+	for attempt := 0; ; attempt++ {
+		err := question(ctx)
+		switch {
+		case err == nil || final(err):
+			return err
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		}
+		wait := pause(err, attempt)
+		words.say("%v; asking again in %v", err, wait.Round(100*time.Millisecond))
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+		}
+	}
+}
+
+// refusal is an answer that stays the same however often the server is asked.
+type refusal struct{ error }
+
+func (r refusal) Unwrap() error { return r.error }
+
+// final reports whether an error is not worth another try: what the failure table ends a run with as
+// long as nothing has succeeded.
+func final(err error) bool {
+	if errors.As(err, new(refusal)) || errors.As(err, new(*tls.CertificateVerificationError)) {
+		return true
+	}
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false
+	}
+	switch code := status.Status().Code; code {
+	case http.StatusUnauthorized, http.StatusRequestTimeout, http.StatusGone, http.StatusTooManyRequests:
+		return false
+	default:
+		return code >= 400 && code < 500
+	}
+}
+
+// pause is how long to wait after an attempt, counted from 0: at least as long as the server asked for.
+func pause(err error, attempt int) time.Duration {
+	seconds, _ := apierrors.SuggestsClientDelay(err)
+	most := min(firstPause<<min(attempt, 10), mostPause)
+	return time.Duration(seconds)*time.Second + 1 + rand.N(most)
+}
+
+// withoutAddress is the error of a request without the address that was asked: it is one of many, and
+// says less than what went wrong there.
+func withoutAddress(err error) error {
+	if wrapped := (*url.Error)(nil); errors.As(err, &wrapped) {
+		return wrapped.Err
+	}
+	return err
+}

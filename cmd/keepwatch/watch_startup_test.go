@@ -1,0 +1,124 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func answer(code int32, retryAfter int32) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Code: code, Reason: metav1.StatusReason(http.StatusText(int(code))), Message: fmt.Sprint("answer ", code),
+		Details: &metav1.StatusDetails{RetryAfterSeconds: retryAfter},
+	}}
+}
+
+func TestFinal(t *testing.T) {
+	for _, tt := range []struct {
+		err  error
+		want bool
+	}{
+		{refusal{errors.New("no such type")}, true},
+		{answer(400, 0), true},
+		{fmt.Errorf("can't read: %w", answer(403, 0)), true},
+		{answer(404, 0), true},
+		{&url.Error{Op: "Get", Err: &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}}, true},
+		{fmt.Errorf("can't read: %w", answer(401, 0)), false},
+		{answer(408, 0), false},
+		{answer(410, 0), false},
+		{answer(429, 1), false},
+		{answer(500, 0), false},
+		{answer(503, 0), false},
+		{&url.Error{Op: "Get", Err: syscall.ECONNREFUSED}, false},
+		{context.DeadlineExceeded, false},
+		{io.ErrUnexpectedEOF, false},
+	} {
+		if got := final(tt.err); got != tt.want {
+			t.Errorf("%v is final: %v, want %v", tt.err, got, tt.want)
+		}
+	}
+}
+
+// TestAsk asks until there is an answer, in the rhythm of the failure table.
+func TestAsk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		var waits []time.Duration
+		last := time.Now()
+		tries := 0
+		err := ask(t.Context(), newWords(&out, &out), func(context.Context) error {
+			waits, last = append(waits, time.Since(last)), time.Now()
+			if tries++; tries < 9 {
+				return answer(503, 0)
+			}
+			return refusal{errors.New("no such type")}
+		})
+		if err == nil || err.Error() != "no such type" || tries != 9 {
+			t.Errorf("got %v after %d tries", err, tries)
+		}
+		most := []time.Duration{0, 800, 1600, 3200, 6400, 12800, 25600, 30000, 30000}
+		for i, wait := range waits {
+			if (i > 0 && wait <= 0) || wait > most[i]*time.Millisecond {
+				t.Errorf("wait %d is %v, want at most %v", i, wait, most[i]*time.Millisecond)
+			}
+		}
+		said := regexp.MustCompile(`^(keepwatch: answer 503; asking again in [0-9.]+m?s\n){8}$`)
+		if !said.MatchString(out.String()) {
+			t.Errorf("said %s", &out)
+		}
+	})
+}
+
+// TestAskAsTold comes no earlier than the server wants it.
+func TestAskAsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin, tries := time.Now(), 0
+		err := ask(t.Context(), newWords(io.Discard, io.Discard), func(context.Context) error {
+			if tries++; tries > 1 {
+				return nil
+			}
+			return answer(429, 7)
+		})
+		if waited := time.Since(begin); err != nil || waited < 7*time.Second || waited > 8*time.Second {
+			t.Errorf("%v after %v", err, waited)
+		}
+	})
+}
+
+// TestAskEnds with the cause of its context, in the middle of a wait.
+func TestAskEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ended := errors.New("ended")
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Millisecond, ended)
+		defer cancel()
+		err := ask(ctx, newWords(io.Discard, io.Discard), func(context.Context) error { return answer(429, 100) })
+		if !errors.Is(err, ended) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestWithoutAddress(t *testing.T) {
+	long := &url.Error{Op: "Get", URL: "https://127.0.0.1:6443/api?timeout=32s", Err: syscall.ECONNREFUSED}
+	if got := withoutAddress(long); !errors.Is(got, syscall.ECONNREFUSED) || strings.Contains(got.Error(), "timeout") {
+		t.Errorf("got %v", got)
+	}
+	if got := withoutAddress(io.EOF); got != io.EOF {
+		t.Errorf("got %v", got)
+	}
+}
