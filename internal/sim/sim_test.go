@@ -64,6 +64,9 @@ func TestSchedules(t *testing.T) {
 // TestEachFaultWhereItMatters: in a schedule that has writes alone, each fault
 // hits each delete, each name used again, each relist and each resume.
 func TestEachFaultWhereItMatters(t *testing.T) {
+	if *swept == 0 {
+		t.Skip("-sim.swept is 0")
+	}
 	for i := range uint64(*swept) {
 		scripts := Sweep(bubble(t, clean(*seed+i), Mutant{}))
 		s := stand{report: NewReport(*seed+i, len(scripts))}
@@ -106,6 +109,9 @@ func TestRegressions(t *testing.T) {
 
 // TestMutants: bugs that others had are noticed.
 func TestMutants(t *testing.T) {
+	if *mutants == 0 {
+		t.Skip("-sim.mutants is 0")
+	}
 	const least = 10
 	var b strings.Builder
 	for _, m := range Mutants {
