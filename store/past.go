@@ -26,7 +26,11 @@ func (s *Store) At(revision keepwatch.Revision) (*Snapshot, error) {
 	for i := v.window.len() - 1; i >= first; i-- {
 		past.undo(v.window.at(i))
 	}
-	return past.snapshot(), nil
+	then := past.snapshot()
+	if len(now.indexes) > 0 {
+		then.indexes = now.indexes.after(now.Diff(then))
+	}
+	return then, nil
 }
 
 // undo takes back what came after the edition's revision.

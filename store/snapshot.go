@@ -11,6 +11,7 @@ import (
 // any goroutine.
 type Snapshot struct {
 	tree     tree
+	indexes  indexes // of tree
 	epoch    uint64
 	revision keepwatch.Revision
 	digest   digest

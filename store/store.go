@@ -88,14 +88,17 @@ func (s *Store) replace(e *edition, gap keepwatch.Gap) error {
 // held.
 func (s *Store) publish(e *edition, d keepwatch.Delivery) error {
 	old := s.view.Load()
-	if old.snapshot != e.base {
+	if old.snapshot.Cursor() != e.base.Cursor() { // else it is the same state, perhaps with one index more
 		return keepwatch.Failed(keepwatch.Broken,
 			"the state moved from revision %d to %d under a list: there must be one writer", e.base.revision, old.snapshot.revision)
 	}
 	next := &view{snapshot: e.snapshot(), window: old.window, newer: make(chan struct{})}
 	next.graveyard = old.graveyard.after(e, d, s.options)
-	if old.snapshot.revision > 0 { // else nobody has a cursor yet
+	if old.snapshot.revision == 0 { // nobody has a cursor yet, and the changes are not told
+		next.snapshot.indexes = old.snapshot.indexes.of(next.snapshot.tree)
+	} else {
 		m := moment{delivery: d, from: old.snapshot.Cursor(), to: next.snapshot.Cursor(), at: time.Since(s.begun)}
+		next.snapshot.indexes = old.snapshot.indexes.after(m.changes())
 		next.window = old.window.add(m, s.options)
 	}
 	s.view.Store(next)

@@ -207,6 +207,29 @@ func (t tree) namespace(namespace string, yield func(Segment) bool) {
 	})
 }
 
+// first is the lowest key.
+func (t tree) first() (key keepwatch.Key, ok bool) {
+	if t.root == nil {
+		return keepwatch.Key{}, false
+	}
+	return t.root.low(), true
+}
+
+// beyond is the first key after those of a namespace. It does not look at all of
+// them, unless their names begin with no character.
+func (t tree) beyond(namespace string) (key keepwatch.Key, ok bool) {
+	t.from(keepwatch.Key{Namespace: namespace, Name: "\xff"}, func(s Segment) bool {
+		for _, k := range s.keys() {
+			if k.Namespace != namespace {
+				key, ok = k, true
+				return false
+			}
+		}
+		return true
+	})
+	return key, ok
+}
+
 // newer calls yield for the entries of a namespace, or of all for "", that were
 // stored after r, in order. It skips subtrees without any.
 func (n *node) newer(r keepwatch.Revision, namespace string, yield func(*entry)) {

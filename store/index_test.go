@@ -1,0 +1,275 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/keepwatch/keepwatch"
+)
+
+// byColors indexes a thing by the words of its color: none, one, several, some of
+// them twice.
+func byColors(o keepwatch.Object) []string { return strings.Fields(o.(*thing).color) }
+
+func byNamespace(o keepwatch.Object) []string { return []string{o.Key().Namespace} }
+
+// naiveIndex is what an index must find: keys by value.
+func naiveIndex(s state, values IndexFunc) map[string][]string {
+	found := map[string][]string{}
+	for _, o := range s.sorted() {
+		of := slices.Clone(values(o))
+		slices.Sort(of)
+		for _, value := range slices.Compact(of) {
+			found[value] = append(found[value], o.Key().String())
+		}
+	}
+	return found
+}
+
+// checkIndex compares an index of a snapshot with the naive one.
+func checkIndex(t fataler, s *Snapshot, name string, values IndexFunc) {
+	t.Helper()
+	x, ok := s.Index(name)
+	if !ok {
+		t.Fatalf("there is no index %q at %v", name, s.Cursor())
+	}
+	want := naiveIndex(stateOf(s), values)
+	got := slices.Sorted(x.Values())
+	if !slices.Equal(got, slices.Sorted(maps.Keys(want))) {
+		t.Fatalf("%s has the values %q, want %v", name, got, want)
+	}
+	for value, keys := range want {
+		if got := namesOf(x.Objects(value)); !slices.Equal(got, keys) {
+			t.Fatalf("%s %q finds %q, want %q", name, value, got, keys)
+		}
+		var got []string
+		for key := range x.Keys(value) {
+			got = append(got, key.String())
+		}
+		if !slices.Equal(got, keys) {
+			t.Fatalf("%s %q finds the keys %q, want %q", name, value, got, keys)
+		}
+	}
+	for _, nobody := range []string{"nobody", "b", "re", "red/", "", "/"} {
+		if got := namesOf(x.Objects(nobody)); !slices.Equal(got, append([]string{}, want[nobody]...)) {
+			t.Fatalf("%s %q finds %q, want %q", name, nobody, got, want[nobody])
+		}
+	}
+}
+
+func TestIndexes(t *testing.T) {
+	a, b, c := thingAt("a", 1), thingAt("b", 1).in("").painted("red"), thingAt("c", 1).painted("red blue red")
+	s := New(Options{})
+	if err := s.AddIndexes(map[string]IndexFunc{"colors": byColors}); err != nil {
+		t.Fatal(err)
+	}
+	relist(t, s, "", 1, a, b, c)
+	first := s.Snapshot()
+	find := func(s *Snapshot, value string) []string {
+		x, _ := s.Index("colors")
+		return namesOf(x.Objects(value))
+	}
+	wantLines(t, find(first, "red"), "b", "ns/c")
+	wantLines(t, find(first, "blue"), "ns/c")
+	wantLines(t, find(first, ""))
+	apply(t, s, 2, modify(a.at(2).painted("red")))
+	apply(t, s, 3, modify(c.at(3).painted("green blue")))
+	apply(t, s, 4, del(b, 4))
+	wantLines(t, find(s.Snapshot(), "red"), "ns/a")
+	wantLines(t, find(s.Snapshot(), "blue"), "ns/c")
+	wantLines(t, find(first, "red"), "b", "ns/c") // as it was
+	relist(t, s, keepwatch.GapExpired, 9, a.at(2).painted("red"), thingAt("d", 8).painted("red"))
+	wantLines(t, find(s.Snapshot(), "red"), "ns/a", "ns/d")
+	wantLines(t, find(s.Snapshot(), "blue"))
+	past, err := s.At(3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantLines(t, find(past, "red"), "b", "ns/a")
+	x, _ := s.Snapshot().Index("colors")
+	wantLines(t, x.Of(c), "red", "blue", "red")
+	if err := s.AddIndexes(map[string]IndexFunc{"new": byColors, "colors": byColors}); err == nil {
+		t.Error("two indexes have one name")
+	}
+	if _, ok := s.Snapshot().Index("new"); ok {
+		t.Error("an index was added by a call that failed")
+	}
+}
+
+// Values with slashes, and with what stands for them.
+func TestIndexValuesAreAnyStrings(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		value := rapid.StringOfN(rapid.RuneFrom([]rune("ab/\x01\x02-.\u00ff ")), 0, 6, -1)
+		values := map[keepwatch.Key][]string{}
+		of := func(o keepwatch.Object) []string { return values[o.Key()] }
+		things := numbered(rapid.IntRange(0, 100).Draw(t, "n"))
+		for _, o := range things {
+			values[o.Key()] = rapid.SliceOfN(value, 0, 3).Draw(t, "values")
+		}
+		s := listed(t, Options{}, 1_000, things...)
+		if err := s.AddIndexes(map[string]IndexFunc{"values": of}); err != nil {
+			t.Fatalf("%v", err)
+		}
+		checkIndex(t, s.Snapshot(), "values", of)
+		for _, o := range things {
+			for _, v := range values[o.Key()] {
+				if unfence(fence(v)) != v || strings.Contains(fence(v), "/") {
+					t.Fatalf("%q is spelt %q and read %q", v, fence(v), unfence(fence(v)))
+				}
+			}
+		}
+	})
+}
+
+// Whatever is written, and whenever indexes are added, they are true of every
+// snapshot, also of those of the past.
+func TestIndexesAreTrue(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := New(Options{})
+		functions := map[string]IndexFunc{}
+		var list keepwatch.Replacement
+		var snapshots []*Snapshot
+		revision := keepwatch.Revision(1)
+		some := func(t *rapid.T) *thing {
+			revision++
+			k := keysOf().Draw(t, "key")
+			return &thing{
+				key: k, uid: keepwatch.UID(rapid.SampledFrom([]string{"1", "2"}).Draw(t, "uid")), revision: revision,
+				color: rapid.SampledFrom([]string{"", "red", "blue", "red blue", "blue red red", "bl/ue"}).Draw(t, "color"),
+			}
+		}
+		relist(t, s, "", revision, thingAt("a", 1).painted("red"))
+		t.Repeat(map[string]func(*rapid.T){
+			"write": func(t *rapid.T) {
+				if list != nil {
+					t.Skip("a list is on its way")
+				}
+				var changes []keepwatch.Change
+				for range rapid.IntRange(0, 20).Draw(t, "n") {
+					changes = append(changes, add(some(t)))
+				}
+				apply(t, s, revision, changes...)
+			},
+			"delete": func(t *rapid.T) {
+				held := stateOf(s.Snapshot()).sorted()
+				if list != nil || len(held) == 0 {
+					t.Skip("there is nothing to delete now")
+				}
+				revision++
+				apply(t, s, revision, del(rapid.SampledFrom(held).Draw(t, "victim").(*thing), revision))
+			},
+			"list": func(t *rapid.T) {
+				if list == nil {
+					relist := keepwatch.Relist{Reason: keepwatch.GapRewind, To: revision + 100}
+					revision += 100
+					list, _ = s.Replace(context.Background(), relist)
+					return
+				}
+				var objects []keepwatch.Object
+				for range rapid.IntRange(0, 50).Draw(t, "n") {
+					o := some(t)
+					o.revision = 50
+					objects = append(objects, o)
+				}
+				if err := list.Put(context.Background(), objects); err != nil {
+					t.Fatalf("%v", err)
+				}
+				if err := list.Commit(context.Background(), list.(*replacement).relist.To); err != nil {
+					t.Fatalf("%v", err)
+				}
+				list = nil
+			},
+			"add": func(t *rapid.T) {
+				if len(functions) == 3 {
+					t.Skip("these will do")
+				}
+				name := fmt.Sprint("index-", len(functions))
+				functions[name] = rapid.SampledFrom([]IndexFunc{byColors, byNamespace}).Draw(t, "function")
+				if err := s.AddIndexes(map[string]IndexFunc{name: functions[name]}); err != nil {
+					t.Fatalf("%v", err)
+				}
+			},
+			"keep": func(t *rapid.T) {
+				snapshots = append(snapshots, s.Snapshot())
+				if past, err := s.At(revision - min(revision-1, 15)); err == nil {
+					snapshots = append(snapshots, past)
+				}
+			},
+		})
+		for _, snapshot := range append(snapshots, s.Snapshot()) {
+			for _, x := range snapshot.indexes {
+				checkIndex(t, snapshot, x.name, functions[x.name])
+			}
+		}
+	})
+}
+
+// An update that changes no value must not touch the index.
+func TestIndexIsSharedWhereNoValueChanges(t *testing.T) {
+	a := thingAt("a", 1).painted("red")
+	s := listed(t, Options{}, 1, a)
+	if err := s.AddIndexes(map[string]IndexFunc{"colors": byColors}); err != nil {
+		t.Fatal(err)
+	}
+	before := s.Snapshot()
+	apply(t, s, 2, modify(a.at(2)))
+	if s.Snapshot().indexes[0].postings != before.indexes[0].postings {
+		t.Error("the index was copied")
+	}
+}
+
+// An index may be added while a list is on its way, and while a writer writes.
+func TestAddIndexesBesideAWriter(t *testing.T) {
+	s := listed(t, Options{}, 1)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := range 50 {
+			if err := s.AddIndexes(map[string]IndexFunc{fmt.Sprint(i): byColors}); err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+	herd(t, s, 2000)
+	<-done
+	for _, x := range s.Snapshot().indexes {
+		checkIndex(t, s.Snapshot(), x.name, byColors)
+	}
+	if n := len(s.Snapshot().indexes); n != 50 {
+		t.Fatalf("%d indexes, want 50", n)
+	}
+}
+
+// What an index function does wrong stays with who wrote.
+func TestAPanickingIndexLeavesTheStoreAsItWas(t *testing.T) {
+	a := thingAt("a", 1)
+	s := listed(t, Options{}, 1, a)
+	err := s.AddIndexes(map[string]IndexFunc{"bad": func(o keepwatch.Object) []string {
+		if o.(*thing).color == "bad" {
+			panic("bad")
+		}
+		return nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := s.Snapshot()
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("nobody was told")
+			}
+		}()
+		apply(t, s, 2, modify(a.at(2).painted("bad")))
+	}()
+	if s.Snapshot() != before {
+		t.Error("the state has changed")
+	}
+	apply(t, s, 2, modify(a.at(2)))
+}
