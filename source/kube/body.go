@@ -9,10 +9,14 @@ import (
 )
 
 // Why a body ended that did not end by itself.
-var (
-	errIdle    = errors.New("the connection was silent")
-	errTooLong = errors.New("an object is too long")
-)
+var errIdle = errors.New("the connection was silent")
+
+// tooLong is the bound that a part of a body has passed.
+type tooLong int64
+
+func (bound tooLong) Error() string {
+	return fmt.Sprintf("an object is too long: more than %d bytes", int64(bound))
+}
 
 // body is a response while it is being read. It bounds what one part of it may
 // be long, and how long it may be silent, and remembers what ended it: a JSON
@@ -29,12 +33,18 @@ type body struct {
 	err   error // of the last Read: sticky
 }
 
-// allow begins a part at the given offset.
-func (b *body) allow(offset int64) { b.until = offset + b.limit }
+// allow begins a part at the given offset. That the one before was too long is
+// over.
+func (b *body) allow(offset int64) {
+	b.until = offset + b.limit
+	if as[tooLong](b.err) {
+		b.err = nil
+	}
+}
 
 func (b *body) Read(p []byte) (int, error) {
 	if b.err == nil && b.read >= b.until {
-		b.err = fmt.Errorf("%w: more than %d bytes", errTooLong, b.limit)
+		b.err = tooLong(b.limit)
 	}
 	if b.err != nil {
 		return 0, b.err
@@ -61,18 +71,30 @@ func (b *body) close() {
 // the connection may look alive (half-open).
 type silence struct {
 	limit  time.Duration
+	sums   bool // the limit is for all waits together from now on, not for each
 	cancel context.CancelCauseFunc
 	timer  *time.Timer
+	since  time.Time     // of the wait
+	spent  time.Duration // on the waits that are summed
 }
 
 // begin starts to wait for the other side.
 func (s *silence) begin() {
+	s.since = time.Now()
 	if s.timer == nil {
 		s.timer = time.AfterFunc(s.limit, func() { s.cancel(errIdle) })
 		return
 	}
-	s.timer.Reset(s.limit)
+	s.timer.Reset(s.limit - s.spent)
 }
 
 // end says that it was heard, or that nobody waits for it any more.
-func (s *silence) end() { s.timer.Stop() }
+func (s *silence) end() {
+	s.timer.Stop()
+	if s.sums {
+		s.spent += time.Since(s.since)
+	}
+}
+
+// each goes back to a limit for each wait.
+func (s *silence) each(limit time.Duration) { s.limit, s.sums, s.spent = limit, false, 0 }

@@ -3,6 +3,7 @@ package kube
 import (
 	"compress/flate"
 	"compress/gzip"
+	"crypto/tls"
 	"errors"
 	"net/http"
 	"slices"
@@ -93,10 +94,12 @@ var cutTable = []struct {
 	matches func(err error) bool
 	kind    keepwatch.FailureKind
 }{
-	{"longer than is allowed", is(errTooLong), keepwatch.Undecodable},
+	{"longer than is allowed", as[tooLong], keepwatch.Undecodable},
 	{"garbled compression", garbled, keepwatch.Undecodable},
 	// The two implementations of HTTP/2 have an error type each, one of them private.
 	{"graceful shutdown of the connection", says("http2: server sent GOAWAY", "ErrCode=NO_ERROR"), keepwatch.Ended},
+	{"a certificate that does not hold", as[*tls.CertificateVerificationError], keepwatch.Untrusted},
+	{"our certificate is refused", says("remote error: tls: ", "certificate"), keepwatch.Unauthorized},
 	// From client-go's exec plugin; it is asked again with the next request.
 	{"no credentials to be had", says("getting credentials: "), keepwatch.Unauthorized},
 }
@@ -110,8 +113,9 @@ func kindOfCut(err error) keepwatch.FailureKind {
 	return keepwatch.Unreachable
 }
 
-func is(target error) func(error) bool {
-	return func(err error) bool { return errors.Is(err, target) }
+func as[E error](err error) bool {
+	var target E
+	return errors.As(err, &target)
 }
 
 func says(parts ...string) func(error) bool {
@@ -122,8 +126,7 @@ func says(parts ...string) func(error) bool {
 }
 
 func garbled(err error) bool {
-	var corrupt flate.CorruptInputError
-	return errors.As(err, &corrupt) || errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum)
+	return as[flate.CorruptInputError](err) || errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum)
 }
 
 // retryAfter is how long a Retry-After header asks to wait (RFC 9110, 10.2.3:

@@ -216,6 +216,8 @@ func refusing(t *testing.T) string {
 func TestNoConnection(t *testing.T) {
 	unknown := serve(t, "HTTP/2.0", func(http.ResponseWriter, *http.Request) {})
 	unknown.CAData = nil
+	another := serve(t, "HTTP/2.0", func(http.ResponseWriter, *http.Request) {})
+	plain := serve(t, "HTTP/1.1", func(http.ResponseWriter, *http.Request) {})
 	unresolvable := &rest.Config{Host: "http://nowhere.invalid", Dial: func(context.Context, string, string) (net.Conn, error) {
 		return nil, &net.DNSError{Err: "no such host", Name: "nowhere.invalid", IsNotFound: true}
 	}}
@@ -233,7 +235,12 @@ func TestNoConnection(t *testing.T) {
 		"refused":            {&rest.Config{Host: refusing(t)}, keepwatch.Unreachable, "connection refused"},
 		"unresolvable":       {unresolvable, keepwatch.Unreachable, "no such host"},
 		"dial timeout":       {timedOut, keepwatch.Unreachable, "deadline exceeded"},
-		"unknown authority":  {unknown, keepwatch.Unreachable, "certificate signed by unknown authority"},
+		"unknown authority":  {unknown, keepwatch.Untrusted, "certificate signed by unknown authority"},
+		"another host":       {named(another, "db.example.org"), keepwatch.Untrusted, "not db.example.org"},
+		"expired":            {certified(t, -time.Hour), keepwatch.Untrusted, "certificate has expired"},
+		"not valid yet":      {certified(t, 3*time.Hour), keepwatch.Untrusted, "not yet valid"},
+		"not ours":           {distrusting(t), keepwatch.Unauthorized, "remote error: tls: unknown certificate authority"},
+		"no TLS":             {&rest.Config{Host: "https://" + strings.TrimPrefix(plain.Host, "http://")}, keepwatch.Unreachable, "server gave HTTP response"},
 		"closed at once":     {serve(t, "HTTP/1.1", func(http.ResponseWriter, *http.Request) { cutOff() }), keepwatch.Unreachable, "EOF"},
 		"reset at once (h2)": {serve(t, "HTTP/2.0", func(http.ResponseWriter, *http.Request) { cutOff() }), keepwatch.Unreachable, "INTERNAL_ERROR"},
 		"no credentials":     {exec, keepwatch.Unauthorized, "getting credentials"},

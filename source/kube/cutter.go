@@ -53,7 +53,7 @@ func (c *cutter) begin() {
 }
 
 // object cuts the next value, which is a draft without text if it is no JSON
-// object.
+// object. With an error comes what was read before it.
 func (c *cutter) object() (draft, error) {
 	if c.PeekKind() != jsontext.KindBeginObject {
 		return draft{}, c.SkipValue()
@@ -64,7 +64,7 @@ func (c *cutter) object() (draft, error) {
 	for c.PeekKind() == jsontext.KindString {
 		name, err := c.name()
 		if err != nil {
-			return draft{}, err
+			return d, err
 		}
 		switch name {
 		case fieldMetadata:
@@ -77,11 +77,11 @@ func (c *cutter) object() (draft, error) {
 			err = c.copyValue()
 		}
 		if err != nil {
-			return draft{}, err
+			return d, err
 		}
 	}
 	if _, err := c.ReadToken(); err != nil { // '}', or whatever is wrong
-		return draft{}, err
+		return d, err
 	}
 	c.text = append(c.text, '}')
 	d.text = c.text

@@ -21,6 +21,14 @@ type draft struct {
 	managed          span
 }
 
+// title names the object, as far as that is known.
+func (d draft) title() string {
+	if d.name == "" {
+		return "an object"
+	}
+	return "object " + keepwatch.Key{Namespace: d.namespace, Name: d.name}.String()
+}
+
 // violation is a breach of the API's contract in text that can be read.
 type violation struct{ error }
 

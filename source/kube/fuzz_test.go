@@ -3,13 +3,17 @@ package kube
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"net/http"
+	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/keepwatch/keepwatch"
 )
@@ -110,6 +114,8 @@ func FuzzListPage(f *testing.F) {
 		tableText("7", columnsText, rowText("a", 3, 6)),
 		podList(7, "", `{"metadata":{"name":"a"},"metadata":{"managedFields":[],"name":"b","resourceVersion":"3"}}`),
 		podList(7, "", `{"metadata":{"name":"a","resourceVersion":"3"},"kind":"","kind":1}`),
+		podList(7, "", pod("a", 3), "null", `{"metadata":{"name":"b"}}`, pod("c", 5)),
+		podList(7, "", pod("a", 3), `{"data":[`+strings.Repeat(`"`+strings.Repeat("x", 1000)+`",`, fuzzBound/1000)+`1]}`, pod("c", 5)),
 		`{"items":null,"metadata":{"resourceVersion":"7"}}`, podList(7, "")[:20], "{}", "[]", "", "\xff", "{\n}",
 		`{"kind":"List","items":[{"metadata":{"name":"a","resourceVersion":"1"}}],"items":[],"metadata":{"resourceVersion":"7"}}`,
 	} {
@@ -130,8 +136,91 @@ func FuzzListPage(f *testing.F) {
 		if page.Revision == 0 || page.Remaining < 0 {
 			t.Errorf("page %+v", page)
 		}
+		for _, failure := range page.Withheld {
+			wantPlausible(t, failure, keepwatch.Undecodable, keepwatch.ProtocolViolation)
+		}
+		wantAll(t, text, page)
 		for _, o := range page.Objects {
 			wantObject(t, o)
+		}
+	})
+}
+
+// wantAll checks that every item of a list was taken or withheld.
+func wantAll(t *testing.T, text string, page keepwatch.Page) {
+	t.Helper()
+	d := json.NewDecoder(strings.NewReader(text))
+	items := 0
+	for depth, name := 0, ""; ; {
+		token, err := d.Token()
+		if err != nil {
+			break
+		}
+		switch token {
+		case json.Delim('{'), json.Delim('['):
+			if depth == 2 && (name == "items" || name == "rows") {
+				items++
+			}
+			depth++
+			continue
+		case json.Delim('}'), json.Delim(']'):
+			depth--
+			continue
+		}
+		if depth == 1 {
+			name, _ = token.(string)
+		} else if depth == 2 && (name == "items" || name == "rows") {
+			items++
+		}
+	}
+	if got := len(page.Objects) + len(page.Withheld); got != items {
+		t.Errorf("%d objects and %d withheld of %d items", len(page.Objects), len(page.Withheld), items)
+	}
+}
+
+// FuzzContinueToken: whatever token a page carries comes back as it was, and
+// changes nothing else of the request.
+func FuzzContinueToken(f *testing.F) {
+	for _, token := range []string{
+		"eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6NywiZXh0cmEiOiJhYlx1MDAwMCJ9", "a+b/c==",
+		"a&limit=1", "#?%25;", "\x00\"\\", "ü☃", "\xff", " ", "\n", "",
+	} {
+		f.Add(token, int64(500))
+	}
+	f.Add("next", int64(-1))
+	s, err := New(&rest.Config{Host: "http://x.invalid"}, Options{Resource: pods, LabelSelector: "a in (b,c)"})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, token string, limit int64) {
+		quoted, _ := json.Marshal(token)
+		if json.Unmarshal(quoted, &token) != nil {
+			t.Fatalf("no JSON string: %s", quoted)
+		}
+		page, failure := readPage(podList(7, `,"continue":`+string(quoted), pod("a", 3)), fuzzBound)
+		if failure != nil {
+			if len(quoted) < fuzzBound/2 {
+				t.Fatal(failure)
+			}
+			return
+		}
+		if page.Continue != token {
+			t.Fatalf("the token %q was read as %q", token, page.Continue)
+		}
+		s.pageSize = limit
+		query, err := url.ParseQuery(s.listQuery(keepwatch.ListRequest{Continue: page.Continue, NotOlderThan: 9}).Encode())
+		want := url.Values{"labelSelector": {"a in (b,c)"}}
+		if limit > 0 {
+			want.Set("limit", strconv.FormatInt(limit, 10))
+		}
+		if token != "" {
+			want.Set("continue", token)
+		} else {
+			want.Set("resourceVersion", "9")
+			want.Set("resourceVersionMatch", "NotOlderThan")
+		}
+		if err != nil || !maps.EqualFunc(query, want, slices.Equal) {
+			t.Errorf("%q is asked for by %v, %v", token, query, err)
 		}
 	})
 }

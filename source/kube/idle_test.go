@@ -171,7 +171,7 @@ func TestIdleStreamList(t *testing.T) {
 		}}.source(t)
 		start := time.Now()
 		_, _, err := s.StreamList(t.Context(), 0, (&gather{}).emit)
-		wantFailure(t, err, keepwatch.StreamingListUnsupported, "list pods: the connection was silent for 10s")
+		wantFailure(t, err, keepwatch.StreamingListUnsupported, "list pods: no end of the state within 10s of silence")
 		if took := time.Since(start); took != endTimeout {
 			t.Errorf("noticed after %v", took)
 		}

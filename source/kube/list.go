@@ -25,7 +25,10 @@ var listAccept = [...]string{
 // server can answer from its cache. A continue token pins the state.
 //
 // A page that has no revision is a ProtocolViolation, a first page of a lower
-// revision than was asked for comes from a StaleReplica.
+// revision than was asked for comes from a StaleReplica. Withheld are objects
+// without a name or a revision (ProtocolViolation) and those that are longer than
+// MaxObject (Undecodable), unless a single string of one is: to find its end would
+// take holding it, and the page fails.
 func (s *Source) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch.Page, error) {
 	l, page, failure := s.page(ctx, listAccept[s.form], s.listQuery(req))
 	if failure != nil {
@@ -91,12 +94,13 @@ func (s *Source) listQuery(req keepwatch.ListRequest) url.Values {
 // lister makes a page of what a pageReader reads.
 type lister struct {
 	pageReader
+	op      string
 	maker   maker
 	objects []keepwatch.Object
 }
 
 func newLister(x *exchange) *lister {
-	l := &lister{}
+	l := &lister{op: x.op}
 	l.pageReader = pageReader{cutter: x.cutter(), visit: l.add}
 	return l
 }
@@ -139,7 +143,22 @@ func (l *lister) page() (keepwatch.Page, error) {
 			l.maker.complete(o)
 		}
 	}
-	return keepwatch.Page{Revision: revision, Objects: l.objects, Continue: l.next, Remaining: l.remaining}, nil
+	return keepwatch.Page{
+		Revision: revision, Objects: l.objects, Withheld: l.leftOut(), Continue: l.next, Remaining: l.remaining,
+	}, nil
+}
+
+// leftOut makes failures of why objects were withheld.
+func (l *lister) leftOut() []*keepwatch.Failure {
+	var all []*keepwatch.Failure
+	for _, err := range l.withheld {
+		kind := keepwatch.Undecodable
+		if as[violation](err) {
+			kind = keepwatch.ProtocolViolation
+		}
+		all = append(all, keepwatch.Failed(kind, "%s: %w", l.op, err))
+	}
+	return all
 }
 
 // remember keeps the columns that the server sent, if it did.

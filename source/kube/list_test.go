@@ -113,9 +113,6 @@ func TestListUnfit(t *testing.T) {
 		"revision is no digit": {`{"metadata":{"resourceVersion":"x7"},"items":[]}`, keepwatch.ProtocolViolation, `"x7"`},
 		"revision zero":        {`{"metadata":{"resourceVersion":"0"},"items":[]}`, keepwatch.ProtocolViolation, `"0"`},
 		"no metadata":          {`{"items":[]}`, keepwatch.ProtocolViolation, "the list's"},
-		"item without name":    {podList(7, "", `{"metadata":{"resourceVersion":"3"}}`), keepwatch.ProtocolViolation, "no name"},
-		"item is null":         {podList(7, "", `null`), keepwatch.ProtocolViolation, "no name"},
-		"item's revision":      {podList(7, "", `{"metadata":{"name":"a","namespace":"n","resourceVersion":"seven"}}`), keepwatch.ProtocolViolation, `object n/a: resource version "seven"`},
 		"stale":                {podList(4, ""), keepwatch.StaleReplica, "revision 4 when asked for 5"},
 		"torn":                 {podList(7, "", pod("a", 3))[:90], keepwatch.Undecodable, "list pods: unreadable"},
 		"garbage":              {`<html>welcome</html>`, keepwatch.Undecodable, "'<'"},
@@ -137,7 +134,61 @@ func TestListUnfit(t *testing.T) {
 	}
 }
 
-// An object of the bound is read, a longer one is not, wherever it is too long.
+// An object that can't be taken is left out, and the others are not.
+func TestListWithholds(t *testing.T) {
+	const bound = 10_000
+	long := strings.Repeat(`"`+strings.Repeat("x", bound/3)+`",`, 10) + `{"deep":[1]}`
+	for name, test := range map[string]struct {
+		item string
+		kind keepwatch.FailureKind
+		says string
+	}{
+		"no name":             {`{"metadata":{"resourceVersion":"3"}}`, keepwatch.ProtocolViolation, "list pods: an object has no name"},
+		"null":                {`null`, keepwatch.ProtocolViolation, "list pods: an object has no name"},
+		"no object":           {`[{"metadata":{"name":"x"}}]`, keepwatch.ProtocolViolation, "list pods: an object has no name"},
+		"no revision":         {`{"metadata":{"name":"x","namespace":"n"}}`, keepwatch.ProtocolViolation, `list pods: object n/x: resource version "" is not a positive decimal number`},
+		"odd revision":        {`{"metadata":{"name":"x","namespace":"n","resourceVersion":"seven"}}`, keepwatch.ProtocolViolation, `list pods: object n/x: resource version "seven" is not a positive decimal number`},
+		"long":                {`{"metadata":{"name":"x","namespace":"n","resourceVersion":"3"},"data":[` + long + `]}`, keepwatch.Undecodable, "list pods: object n/x is longer than 10000 bytes"},
+		"long before its end": {`{"data":[` + long + `],"metadata":{"name":"x","resourceVersion":"3"}}`, keepwatch.Undecodable, "list pods: an object is longer than 10000 bytes"},
+		"long metadata":       {`{"metadata":{"name":"x","annotations":[` + long + `],"resourceVersion":"3"}}`, keepwatch.Undecodable, "list pods: object x is longer than 10000 bytes"},
+		"long array":          {`[` + long + `]`, keepwatch.Undecodable, "list pods: an object is longer than 10000 bytes"},
+		"long row of members": {`{"metadata":{"name":"x","namespace":"n"},"data":1` + strings.Repeat(`,"m":"`+strings.Repeat("x", bound/3)+`"`, 10) + `}`, keepwatch.Undecodable, "list pods: object n/x is longer than 10000 bytes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, form := range []Form{WholeObjects, TableRows} {
+				text := podList(7, `,"continue":"next"`, pod("a", 3), test.item, pod("b", 4), test.item, pod("c", 5))
+				if form == TableRows {
+					text = tableText("7", columnsText, rowText("a", 1, 3)+`,{"cells":["x"],"object":`+test.item+`},`+
+						rowText("b", 1, 4)+`,{"object":`+test.item+`,"cells":["x"]},`+rowText("c", 1, 5))
+				}
+				s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) { say(w, text) }), Options{Form: form, MaxObject: bound})
+				page, err := s.List(t.Context(), keepwatch.ListRequest{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if page.Revision != 7 || len(page.Objects) != 3 || page.Objects[2].Key().Name != "c" || len(page.Withheld) != 2 {
+					t.Fatalf("form %d: %d objects, %v withheld, at %v", form, len(page.Objects), page.Withheld, page.Revision)
+				}
+				for _, failure := range page.Withheld {
+					if failure.Kind != test.kind || failure.Error() != test.says {
+						t.Errorf("form %d: withheld as %v, %q", form, failure.Kind, failure)
+					}
+				}
+			}
+		})
+	}
+}
+
+// An object that is left out does not stop the question for the newest revision.
+func TestNewestOfUnfitObjects(t *testing.T) {
+	s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) { say(w, podList(7, "", `{}`)) }), Options{})
+	if revision, err := s.Newest(t.Context()); revision != 7 || err != nil {
+		t.Errorf("got %v, %v", revision, err)
+	}
+}
+
+// An object of the bound is read. A longer text that can't be passed over fails
+// the page, wherever it is.
 func TestListBound(t *testing.T) {
 	const bound = 10_000
 	long := func(n int) string {

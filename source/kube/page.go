@@ -3,6 +3,7 @@ package kube
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"strconv"
 
@@ -15,8 +16,11 @@ import (
 // members come: a list of custom resources has its items before its kind.
 type pageReader struct {
 	*cutter
-	// visit takes each item or row; r is nil but for a row.
+	// visit takes each item or row; r is nil but for a row. A violation concerns that
+	// one alone.
 	visit func(d draft, r *row) error
+	// withheld is why items and rows were left out.
+	withheld []error
 
 	apiVersion, kind string
 	revision, next   string
@@ -80,16 +84,53 @@ func (p *pageReader) listMetadata(name field) (err error) {
 }
 
 func (p *pageReader) item() error {
-	p.begin()
-	d, err := p.object()
-	if err != nil {
-		return err
-	}
-	return p.visit(d, nil)
+	return p.part(func() (draft, *row, error) {
+		d, err := p.object()
+		return d, nil, err
+	})
 }
 
-func (p *pageReader) tableRow() error {
+func (p *pageReader) tableRow() error { return p.part(p.cells) }
+
+// part reads an item or a row. One that is too long, or that can't be followed, is
+// left out: no list would ever come to its end for its sake.
+func (p *pageReader) part(read func() (draft, *row, error)) error {
 	p.begin()
+	depth := p.StackDepth()
+	d, r, err := read()
+	if err == nil {
+		err = p.visit(d, r)
+	}
+	switch {
+	case as[violation](err):
+	case as[tooLong](err) && p.StackDepth() > depth:
+		bound := tooLong(0)
+		errors.As(err, &bound)
+		err = fmt.Errorf("%s is longer than %d bytes", d.title(), bound)
+		if err := p.skip(depth); err != nil {
+			return err
+		}
+	default:
+		return err
+	}
+	p.withheld = append(p.withheld, err)
+	return nil
+}
+
+// skip passes over what is left of a value, down to the depth at which it began.
+// Nothing is kept of it but one string at a time, which is bounded like an object.
+func (p *pageReader) skip(depth int) error {
+	for p.StackDepth() > depth {
+		p.begin()
+		if _, err := p.ReadToken(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cells reads a row.
+func (p *pageReader) cells() (draft, *row, error) {
 	var d draft
 	var r row
 	err := p.members(func(name field) (err error) {
@@ -103,10 +144,7 @@ func (p *pageReader) tableRow() error {
 		}
 		return err
 	})
-	if err != nil {
-		return err
-	}
-	return p.visit(d, &r)
+	return d, &r, err
 }
 
 // decode reads the next value into a Go value.

@@ -33,6 +33,9 @@ func overEach(t *testing.T, answer http.HandlerFunc, opts Options, test func(t *
 	}
 }
 
+// quiet is the log of servers: clients that break off are part of it.
+var quiet = log.New(io.Discard, "", 0)
+
 // serve starts a server and returns how to reach it.
 func serve(t testing.TB, protocol string, answer http.HandlerFunc) *rest.Config {
 	t.Helper()
@@ -42,7 +45,7 @@ func serve(t testing.TB, protocol string, answer http.HandlerFunc) *rest.Config 
 		}
 		answer(w, r)
 	}))
-	srv.Config.ErrorLog = log.New(io.Discard, "", 0) // clients that break off are part of it
+	srv.Config.ErrorLog = quiet
 	cfg := &rest.Config{}
 	switch protocol {
 	case "HTTP/1.1":

@@ -46,7 +46,8 @@ type Options struct {
 	// answer included; 0 means DefaultIdleTimeout.
 	IdleTimeout time.Duration
 	// MaxObject bounds one object and one watch frame, in bytes of JSON; 0 means
-	// DefaultMaxObject. What is longer is Undecodable.
+	// DefaultMaxObject. A longer frame is Undecodable, a longer object of a list
+	// withheld.
 	MaxObject int64
 }
 
@@ -84,6 +85,8 @@ type Source struct {
 	idleTimeout time.Duration
 	endTimeout  time.Duration
 	listTimeout time.Duration
+
+	brokenOff int // streaming lists in a row that were accepted and did not end
 
 	// columns are the last that the server sent: it sends them with every page, but
 	// in a watch only with the first event.

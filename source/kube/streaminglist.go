@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 
@@ -29,19 +30,23 @@ const (
 //
 // StreamingListUnsupported is: a refusal of the request, an end of the stream
 // before the end of the state, a bookmark that does not end it, silence of 10 s
-// once the request was accepted, and more held back than the bounds allow.
+// once the request was accepted, 10 s of waiting from the first change on, which
+// tells that the state itself was sent, and more held back than the bounds allow;
+// and whatever breaks off a second streaming list that was accepted: it begins
+// anew each time, where pages go on.
 func (s *Source) StreamList(ctx context.Context, notOlderThan keepwatch.Revision, emit func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {
 	x, failure := s.get(ctx, "list", watchAccept[s.form], s.streamQuery(notOlderThan))
 	if failure != nil {
 		return 0, nil, refused(failure)
 	}
-	x.silence.limit = s.endTimeout
+	x.silence.each(s.endTimeout)
 	list := streamingList{frames: s.frames(x, 0), emit: emit}
 	if err := list.read(notOlderThan); err != nil {
 		x.body.close()
-		return 0, nil, err
+		return 0, nil, s.unfinished(ctx, list.unwanted, err)
 	}
-	x.silence.limit = s.idleTimeout
+	s.brokenOff = 0
+	x.silence.each(s.idleTimeout)
 	x.op = "watch " + s.name
 	return list.held.From, follow(list.frames, list.held), nil
 }
@@ -65,13 +70,28 @@ func refused(failure *keepwatch.Failure) *keepwatch.Failure {
 	return failure
 }
 
+// unfinished is what it means that a list ended with err after it was accepted,
+// which may be because it is not wanted any more.
+func (s *Source) unfinished(ctx context.Context, unwanted bool, err error) error {
+	var failure *keepwatch.Failure
+	if unwanted || ctx.Err() != nil || !errors.As(err, &failure) {
+		return err
+	}
+	if s.brokenOff++; s.brokenOff > 1 && failure.Kind != keepwatch.StreamingListUnsupported {
+		failure.Kind = keepwatch.StreamingListUnsupported
+		failure.Err = fmt.Errorf("%w; the second streaming list in a row to break off", failure.Err)
+	}
+	return failure
+}
+
 // streamingList is a state on its way.
 type streamingList struct {
 	frames *frames
 	emit   func([]keepwatch.Object) error
 
-	slice []keepwatch.Object // not emitted yet
-	bytes int                // of slice, or of held once that has begun
+	slice    []keepwatch.Object // not emitted yet
+	bytes    int                // of slice, or of held once that has begun
+	unwanted bool               // emit has failed
 
 	held keepwatch.Batch // from the first deletion on; at the end From is the state's revision
 }
@@ -99,6 +119,9 @@ func (l *streamingList) read(notOlderThan keepwatch.Revision) error {
 // greatest revision up to it.
 func (l *streamingList) take(change keepwatch.Change, before keepwatch.Revision) error {
 	size := len(change.Object.(*Object).text)
+	if change.Type != keepwatch.Added {
+		l.frames.silence.sums = true // changes may go on for ever, and look like life
+	}
 	if change.Type == keepwatch.Deleted && l.held.From == 0 {
 		if change.Revision <= max(before, 1) { // there is no revision to return below 1
 			return keepwatch.Failed(keepwatch.ProtocolViolation,
@@ -140,7 +163,9 @@ func (l *streamingList) flush() error {
 	if len(slice) == 0 {
 		return nil
 	}
-	return l.emit(slice)
+	err := l.emit(slice)
+	l.unwanted = err != nil
+	return err
 }
 
 // end completes the state at the revision of its last bookmark.
@@ -158,7 +183,7 @@ func (l *streamingList) end(revision, notOlderThan keepwatch.Revision) error {
 
 func (l *streamingList) failed(failure *keepwatch.Failure) error {
 	if failure.Kind == keepwatch.Idle {
-		failure.Kind = keepwatch.StreamingListUnsupported
+		return l.unsupported("no end of the state within %v of silence", l.frames.silence.limit)
 	}
 	return refused(failure)
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/keepwatch/keepwatch"
@@ -193,8 +194,8 @@ func TestStreamListFails(t *testing.T) {
 		"ends at once":          {send(), keepwatch.StreamingListUnsupported, "the server ended the stream"},
 		"ends early":            {send(a), keepwatch.StreamingListUnsupported, "the server ended the stream"},
 		"ordinary bookmark":     {send(a, bookmarkFrame(10), endFrame(11)), keepwatch.StreamingListUnsupported, "a bookmark at revision 10 does not end the state"},
-		"falls silent":          {func(w http.ResponseWriter, r *http.Request) { say(w, a); untilClosed(r) }, keepwatch.StreamingListUnsupported, "silent for 30ms"},
-		"silent from the start": {func(w http.ResponseWriter, r *http.Request) { say(w); untilClosed(r) }, keepwatch.StreamingListUnsupported, "silent for 30ms"},
+		"falls silent":          {func(w http.ResponseWriter, r *http.Request) { say(w, a); untilClosed(r) }, keepwatch.StreamingListUnsupported, "no end of the state within 30ms of silence"},
+		"silent from the start": {func(w http.ResponseWriter, r *http.Request) { say(w); untilClosed(r) }, keepwatch.StreamingListUnsupported, "no end of the state within 30ms of silence"},
 		"a list instead":        {send(podList(7, "", pod("a", 3))), keepwatch.ProtocolViolation, "unknown event type"},
 		"cut off":               {func(w http.ResponseWriter, r *http.Request) { say(w, a); cutOff() }, keepwatch.Unreachable, "EOF"},
 		"torn":                  {send(a, a[:30]), keepwatch.Undecodable, "EOF"},
@@ -216,6 +217,89 @@ func TestStreamListFails(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A streaming list begins anew each time that it breaks off, however far it has
+// come: the second time, pages are the better way.
+func TestStreamListBreaksOffAgain(t *testing.T) {
+	a := podFrame("ADDED", "a", 6)
+	for name, broken := range map[string]http.HandlerFunc{
+		"cut":  func(w http.ResponseWriter, r *http.Request) { say(w, a); cutOff() },
+		"torn": func(w http.ResponseWriter, r *http.Request) { say(w, a, a[:30]) },
+		"server error": func(w http.ResponseWriter, r *http.Request) {
+			say(w, a, `{"type":"ERROR","object":`+statusText(500, "InternalError", "no", "")+`}`)
+		},
+		"violation": func(w http.ResponseWriter, r *http.Request) {
+			say(w, `{"type":"ADDED","object":{"metadata":{"name":"a"}}}`)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var answer http.HandlerFunc
+			s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) { answer(w, r) }), Options{})
+			list := func(by http.HandlerFunc) error {
+				answer = by
+				_, w, err := s.StreamList(t.Context(), 0, new(gather).emit)
+				if err == nil {
+					w.Close()
+				}
+				return err
+			}
+			refuse := func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(503) }
+			whole := func(w http.ResponseWriter, r *http.Request) { say(w, a, endFrame(10)) }
+			unsupported := func(err error) bool {
+				var failure *keepwatch.Failure
+				return errors.As(err, &failure) && failure.Kind == keepwatch.StreamingListUnsupported
+			}
+			for _, by := range []http.HandlerFunc{broken, refuse, refuse, whole, broken} { // a refusal says nothing of streaming
+				if err := list(by); unsupported(err) {
+					t.Fatalf("given up at once: %v", err)
+				}
+			}
+			wantFailure(t, list(broken), keepwatch.StreamingListUnsupported, "list pods: ", "the second streaming list in a row to break off")
+		})
+	}
+}
+
+// Changes behind the state are a sign of life, but not of an end.
+func TestStreamListWithoutEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := far{script: func(s speaker) {
+			s.say(podFrame("ADDED", "a", 6))
+			s.wait(7 * time.Second) // there may be much of a state
+			s.say(podFrame("ADDED", "b", 7))
+			for n := 8; s.ctx.Err() == nil; n++ {
+				s.wait(300 * time.Millisecond)
+				s.say(podFrame("MODIFIED", "a", n))
+			}
+		}}.source(t)
+		start := time.Now()
+		_, _, err := s.StreamList(t.Context(), 0, new(gather).emit)
+		wantFailure(t, err, keepwatch.StreamingListUnsupported, "list pods: no end of the state within 10s of silence")
+		if took := time.Since(start); took < 17*time.Second || took > 18*time.Second {
+			t.Errorf("noticed after %v", took)
+		}
+	})
+}
+
+// Silence counts from the last word on; an emit that takes its time is none.
+func TestStreamListSilentAtItsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := far{script: func(s speaker) {
+			for n := range maxSliceObjects {
+				s.say(podFrame("ADDED", fmt.Sprint(n), 6))
+			}
+			s.wait(time.Hour)
+		}}.source(t)
+		start := time.Now()
+		_, _, err := s.StreamList(t.Context(), 0, func([]keepwatch.Object) error {
+			time.Sleep(time.Minute)
+			return nil
+		})
+		wantFailure(t, err, keepwatch.StreamingListUnsupported, "no end of the state")
+		if took := time.Since(start); took != 70*time.Second {
+			t.Errorf("noticed after %v", took)
+		}
+	})
 }
 
 func TestStreamListEmitFails(t *testing.T) {
