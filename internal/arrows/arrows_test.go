@@ -40,6 +40,11 @@ var rules = map[string]rule{
 		others: []string{"k8s.io/apimachinery/", "k8s.io/client-go/", "github.com/go-json-experiment/json"},
 		why:    "a source reports what it meets; it does not decide or remember",
 	},
+	"source/etcd": {
+		ours:   []string{""},
+		others: []string{"go.etcd.io/etcd/api/v3/", "go.etcd.io/etcd/client/v3", "google.golang.org/grpc"},
+		why:    "as source/kube; and what a value means is known above, to whom it decodes",
+	},
 	"stream": {
 		ours: []string{""},
 		others: []string{

@@ -1,0 +1,100 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/keepwatch/keepwatch"
+)
+
+// table says what an error of etcd or of gRPC means. The first row that matches
+// counts; what matches none is UnknownStatus.
+var table = []struct {
+	what    string
+	matches func(code codes.Code, words string) bool
+	kind    keepwatch.FailureKind
+}{
+	{"compacted", says("required revision has been compacted"), keepwatch.Expired},
+	// Only quorum reads ask for a revision: what is in their future is in nobody's past.
+	{"a future revision", says("required revision is a future revision"), keepwatch.Rewound},
+
+	{"certificate refused by us", says("tls: failed to verify certificate"), keepwatch.Untrusted},
+	{"certificate refused by etcd", says("remote error: tls:"), keepwatch.Unauthorized},
+	{"user or password", says("etcdserver: user name is empty", "etcdserver: authentication failed",
+		"etcdserver: invalid auth token", "etcdserver: revision of auth store is old"), keepwatch.Unauthorized},
+	{"token", is(codes.Unauthenticated), keepwatch.Unauthorized},
+	{"not allowed", is(codes.PermissionDenied), keepwatch.Forbidden},
+
+	{"longer than is allowed", tooLarge, keepwatch.Undecodable},
+	{"overload", is(codes.ResourceExhausted), keepwatch.Throttled},
+	// No leader, an election, a member that stops, a broken connection.
+	{"away", is(codes.Unavailable, codes.DeadlineExceeded), keepwatch.Unreachable},
+	{"ended", is(codes.Canceled), keepwatch.Ended},
+	{"trouble on its side", is(codes.Internal, codes.DataLoss, codes.FailedPrecondition, codes.Aborted), keepwatch.ServerError},
+	{"the request itself is wrong", is(codes.InvalidArgument, codes.Unimplemented, codes.OutOfRange, codes.NotFound), keepwatch.Rejected},
+}
+
+func says(parts ...string) func(codes.Code, string) bool {
+	return func(_ codes.Code, words string) bool {
+		return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(words, part) })
+	}
+}
+
+func is(any ...codes.Code) func(codes.Code, string) bool {
+	return func(code codes.Code, _ string) bool { return slices.Contains(any, code) }
+}
+
+func tooLarge(code codes.Code, words string) bool {
+	return code == codes.ResourceExhausted && strings.Contains(words, "grpc: received message larger than max")
+}
+
+func isTooLarge(err error) bool { return err != nil && tooLarge(wordsOf(err)) }
+
+func kindOf(err error) keepwatch.FailureKind {
+	code, words := wordsOf(err)
+	for _, row := range table {
+		if row.matches(code, words) {
+			return row.kind
+		}
+	}
+	return keepwatch.UnknownStatus
+}
+
+// wordsOf is an error's code and description. The client turns some of etcd's
+// errors into a type of its own.
+func wordsOf(err error) (codes.Code, string) {
+	var own rpctypes.EtcdError
+	if errors.As(err, &own) {
+		return own.Code(), own.Error()
+	}
+	s := status.Convert(err)
+	return s.Code(), s.Message()
+}
+
+// failure is what went wrong with a request that was made under ctx.
+func (s *Source) failure(ctx context.Context, op string, err error) *keepwatch.Failure {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return keepwatch.Failed(keepwatch.Ended, "%s %s: cancelled: %w", op, s.prefix, context.Cause(ctx))
+	}
+	if errors.Is(err, io.EOF) {
+		return keepwatch.Failed(keepwatch.Ended, "%s %s: etcd ended the stream", op, s.prefix)
+	}
+	_, words := wordsOf(err)
+	return keepwatch.Failed(kindOf(err), "%s %s: %s", op, s.prefix, words)
+}
+
+// reason is the error that the reason of a cancelled watch stands for: the text of
+// an error as the server prints it.
+func reason(text string) error {
+	if _, words, ok := strings.Cut(text, " desc = "); ok {
+		text = words
+	}
+	return rpctypes.Error(status.Error(codes.Unknown, text))
+}

@@ -1,0 +1,40 @@
+package etcd
+
+import (
+	"strings"
+
+	"github.com/keepwatch/keepwatch"
+)
+
+// prefix is what the storage keys of one resource begin with. Invariant: it ends
+// in "/", so that one resource's or namespace's name may begin with another's
+// (kubernetes #25342).
+type prefix string
+
+// key is the name of a storage key below the prefix: "namespace/name", or the
+// name alone. It is the inverse of storageKey for whatever a key may be, also for
+// what no API server would write.
+func (p prefix) key(storageKey []byte) keepwatch.Key {
+	rest := string(storageKey[len(p):])
+	namespace, name, ok := strings.Cut(rest, "/")
+	if !ok || namespace == "" || name == "" {
+		return keepwatch.Key{Name: rest}
+	}
+	return keepwatch.Key{Namespace: namespace, Name: name}
+}
+
+func (p prefix) storageKey(k keepwatch.Key) string { return string(p) + k.String() }
+
+func (p prefix) covers(storageKey []byte) bool {
+	return len(storageKey) > len(p) && string(storageKey[:len(p)]) == string(p)
+}
+
+// first is before every key of the resource. The prefix itself is none.
+func (p prefix) first() []byte { return append([]byte(p), 0) }
+
+// end is behind every key of the resource.
+func (p prefix) end() []byte {
+	end := []byte(p)
+	end[len(end)-1]++
+	return end
+}

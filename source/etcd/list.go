@@ -1,0 +1,102 @@
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/keepwatch/keepwatch"
+)
+
+// List reads one page. It is always a consistent read: the first page shows the
+// newest committed revision, those after it the same one. A newest revision below
+// NotOlderThan, or below that of the page before, is Rewound; a page whose revision
+// was compacted meanwhile is Expired.
+func (s *Source) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch.Page, error) {
+	at := position{limit: s.pageSize}
+	if req.Continue != "" {
+		var err error
+		if at, err = parsePosition(req.Continue); err != nil {
+			return keepwatch.Page{}, keepwatch.Failed(keepwatch.Rejected, "list %s: %w", s.prefix, err)
+		}
+	}
+	page, failure := s.page(ctx, at)
+	switch {
+	case failure != nil:
+		return keepwatch.Page{}, failure
+	case page.Revision < req.NotOlderThan && req.Continue == "":
+		return keepwatch.Page{}, keepwatch.Failed(keepwatch.Rewound,
+			"list %s: the newest revision is %d, but it was %d already", s.prefix, page.Revision, req.NotOlderThan)
+	}
+	return page, nil
+}
+
+// page reads what follows a position.
+func (s *Source) page(ctx context.Context, at position) (keepwatch.Page, *keepwatch.Failure) {
+	answer, err := s.rangeFrom(ctx, at)
+	for isTooLarge(err) && at.limit > 1 {
+		at.limit /= 2
+		answer, err = s.rangeFrom(ctx, at)
+	}
+	if err != nil {
+		return keepwatch.Page{}, s.failure(ctx, "list", err)
+	}
+	if failure := s.same("list", answer.Header, true); failure != nil {
+		return keepwatch.Page{}, failure
+	}
+	if at.revision == 0 {
+		at.revision = keepwatch.Revision(answer.Header.Revision)
+	}
+	page := keepwatch.Page{Revision: at.revision, Objects: make([]keepwatch.Object, 0, len(answer.Kvs))}
+	for _, kv := range answer.Kvs {
+		o, failure := s.decode(kv)
+		if failure != nil {
+			return keepwatch.Page{}, failure
+		}
+		page.Objects = append(page.Objects, o)
+		at.after = o.Key()
+	}
+	if answer.More && len(answer.Kvs) > 0 {
+		page.Continue = at.String()
+		page.Remaining = max(0, answer.Count-int64(len(answer.Kvs)))
+	}
+	return page, nil
+}
+
+func (s *Source) rangeFrom(ctx context.Context, at position) (*pb.RangeResponse, error) {
+	from := s.prefix.first()
+	if at.after != (keepwatch.Key{}) {
+		from = append([]byte(s.prefix.storageKey(at.after)), 0)
+	}
+	return s.read(ctx, &pb.RangeRequest{Key: from, RangeEnd: s.prefix.end(), Revision: int64(at.revision), Limit: at.limit})
+}
+
+// position is where in a list a page begins; as text it is a continue token.
+type position struct {
+	revision keepwatch.Revision // zero for the newest
+	limit    int64
+	after    keepwatch.Key // the last key of the page before, empty on the first
+}
+
+func (p position) String() string {
+	return fmt.Sprintf("%d %d %s", p.revision, p.limit, p.after)
+}
+
+// parsePosition reads a continue token.
+func parsePosition(token string) (position, error) {
+	wrong := fmt.Errorf("the continue token %q is not one of this source", token)
+	first, rest, _ := strings.Cut(token, " ")
+	second, after, _ := strings.Cut(rest, " ")
+	revision, err := keepwatch.ParseRevision(first)
+	if err != nil || int64(revision) < 0 {
+		return position{}, wrong
+	}
+	limit, err := strconv.ParseInt(second, 10, 64)
+	if err != nil || limit < 1 || after == "" {
+		return position{}, wrong
+	}
+	return position{revision: revision, limit: limit, after: prefix("").key([]byte(after))}, nil
+}

@@ -1,0 +1,122 @@
+package etcd_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/source/etcd"
+)
+
+// The pages of a list show one revision, whatever is written between them.
+func TestListIsOneState(t *testing.T) {
+	w := newWorld(t, etcd.Options{PageSize: 3})
+	var revision keepwatch.Revision
+	for i := range 10 {
+		revision = w.put(t, fmt.Sprintf("ns/%d", i), "old")
+	}
+	page := must(w.List(t.Context(), keepwatch.ListRequest{}))(t)
+	if page.Revision != revision || page.Remaining != 7 {
+		t.Errorf("the first page is of %d with %d to come, want %d and 7", page.Revision, page.Remaining, revision)
+	}
+	var seen []string
+	for n := 0; ; n++ {
+		for _, o := range page.Objects {
+			seen = append(seen, o.Key().String()+"="+string(o.(*etcd.Object).Value()))
+		}
+		if page.Continue == "" {
+			break
+		}
+		w.put(t, fmt.Sprintf("ns/%d", 9-n), "new")
+		w.delete(t, fmt.Sprintf("ns/%d", 8-n))
+		w.put(t, fmt.Sprintf("ns/%d-new", n), "new")
+		page = must(w.List(t.Context(), keepwatch.ListRequest{Continue: page.Continue}))(t)
+	}
+	if got, want := strings.Join(seen, " "), "ns/0=old ns/1=old ns/2=old ns/3=old ns/4=old ns/5=old ns/6=old ns/7=old ns/8=old ns/9=old"; got != want {
+		t.Errorf("the list shows %s", got)
+	}
+}
+
+// A prefix does not cover what begins like it (kubernetes #25342).
+func TestPrefixEndsAtASlash(t *testing.T) {
+	w := newWorld(t, etcd.Options{})
+	begin := w.put(t, "ns/a", "1")
+	must(w.Client.Put(t.Context(), strings.TrimSuffix(w.prefix, "/")+"1/ns/a", "other"))(t)
+	must(w.Client.Put(t.Context(), w.prefix, "the prefix itself"))(t)
+	end := w.put(t, "b", "2")
+	objects, _ := list(t, w)
+	var keys []string
+	for _, o := range objects {
+		keys = append(keys, o.Key().String())
+	}
+	if !slices.Equal(keys, []string{"b", "ns/a"}) {
+		t.Errorf("the list shows %q", keys)
+	}
+	if got := show(until(t, w.watch(t, begin), begin, end)); got != "+b=2" {
+		t.Errorf("the watch shows %s", got)
+	}
+}
+
+func TestListAfterCompaction(t *testing.T) {
+	w := newWorld(t, etcd.Options{PageSize: 1})
+	w.put(t, "a", "1")
+	w.put(t, "b", "1")
+	page := must(w.List(t.Context(), keepwatch.ListRequest{}))(t)
+	must(w.Compact(t.Context(), int64(w.put(t, "a", "2"))))(t)
+	_, err := w.List(t.Context(), keepwatch.ListRequest{Continue: page.Continue})
+	wantKind(t, err, keepwatch.Expired)
+}
+
+func TestListRefusesWhatIsNotItsOwn(t *testing.T) {
+	w := newWorld(t, etcd.Options{})
+	newest := w.put(t, "a", "1")
+	_, err := w.List(t.Context(), keepwatch.ListRequest{Continue: "eyJ2IjoibWV0YS5rOHMuaW8vdjEifQ"})
+	wantKind(t, err, keepwatch.Rejected)
+	_, err = w.List(t.Context(), keepwatch.ListRequest{NotOlderThan: newest + 1000})
+	wantKind(t, err, keepwatch.Rewound)
+	_, err = w.List(t.Context(), keepwatch.ListRequest{Continue: fmt.Sprintf("%d 5 a", newest+1000)})
+	wantKind(t, err, keepwatch.Rewound)
+	_, _, err = w.StreamList(t.Context(), 0, nil)
+	wantKind(t, err, keepwatch.StreamingListUnsupported)
+	_, err = w.Source.Watch(t.Context(), 0)
+	wantKind(t, err, keepwatch.Broken)
+}
+
+// What one message can't hold is asked for in smaller pages.
+func TestLargePages(t *testing.T) {
+	if testing.Short() {
+		t.Skip("writes 72 MB")
+	}
+	w := newWorld(t, etcd.Options{})
+	large := strings.Repeat("x", 1400<<10)
+	for i := range 52 {
+		w.put(t, fmt.Sprintf("%02d", i), large)
+	}
+	t.Cleanup(func() { w.Client.Delete(t.Context(), w.prefix, clientv3.WithPrefix()) })
+	page := must(w.List(t.Context(), keepwatch.ListRequest{}))(t)
+	if n := len(page.Objects); n != 31 { // 500, 250, 125, 62, 31
+		t.Errorf("the first page has %d objects", n)
+	}
+	page = must(w.List(t.Context(), keepwatch.ListRequest{Continue: page.Continue}))(t)
+	if n := len(page.Objects); n != 21 || page.Continue != "" {
+		t.Errorf("the second page has %d objects", n)
+	}
+}
+
+func TestOptions(t *testing.T) {
+	client := dial(t, clientv3.Config{Endpoints: shared.endpoints()})
+	for _, opts := range []etcd.Options{{}, {Prefix: "/registry/pods"}, {Prefix: "/", PageSize: -1}, {Prefix: "/", IdleTimeout: -1}} {
+		if _, err := etcd.New(client, opts); err == nil {
+			t.Errorf("%+v is taken", opts)
+		}
+	}
+	unconnected := clientv3.NewCtxClient(t.Context())
+	defer unconnected.Close()
+	if _, err := etcd.New(unconnected, etcd.Options{Prefix: "/"}); err == nil {
+		t.Error("a client without a connection is taken")
+	}
+}

@@ -1,0 +1,206 @@
+package etcd_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/source/etcd"
+)
+
+// shared is an etcd for tests that need nothing special of it. Each has a prefix of
+// its own there.
+var shared *member
+
+func TestMain(m *testing.M) {
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "etcd")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	shared = newMember(dir)
+	if err := shared.start(); err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	shared.stop()
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			os.Stderr.WriteString("goroutines left behind: " + err.Error() + "\n")
+			code = 1
+		}
+	}
+	return code
+}
+
+const patience = 30 * time.Second
+
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(tb testing.TB) T {
+		tb.Helper()
+		if err != nil {
+			tb.Fatal(err)
+		}
+		return v
+	}
+}
+
+// prefixOf is a prefix of the test's own.
+func prefixOf(tb testing.TB) string {
+	return "/registry/" + strings.ReplaceAll(tb.Name(), "/", ".") + "/"
+}
+
+func dial(tb testing.TB, config clientv3.Config) *clientv3.Client {
+	tb.Helper()
+	config.Logger = zap.NewNop()
+	config.DialTimeout = patience
+	client := must(clientv3.New(config))(tb)
+	tb.Cleanup(func() { client.Close() })
+	return client
+}
+
+func newSource(tb testing.TB, client *clientv3.Client, opts etcd.Options) *etcd.Source {
+	tb.Helper()
+	if opts.Prefix == "" {
+		opts.Prefix = prefixOf(tb)
+	}
+	return must(etcd.New(client, opts))(tb)
+}
+
+// world is the shared etcd with a source of the test's own prefix.
+type world struct {
+	*clientv3.Client
+	*etcd.Source
+	prefix string
+}
+
+func newWorld(tb testing.TB, opts etcd.Options) world {
+	client := dial(tb, clientv3.Config{Endpoints: shared.endpoints()})
+	return world{client, newSource(tb, client, opts), prefixOf(tb)}
+}
+
+func (w world) put(tb testing.TB, key, value string) keepwatch.Revision {
+	tb.Helper()
+	return keepwatch.Revision(must(w.Client.Put(tb.Context(), w.prefix+key, value))(tb).Header.Revision)
+}
+
+func (w world) delete(tb testing.TB, key string) keepwatch.Revision {
+	tb.Helper()
+	return keepwatch.Revision(must(w.Client.Delete(tb.Context(), w.prefix+key))(tb).Header.Revision)
+}
+
+func (w world) watch(tb testing.TB, from keepwatch.Revision) keepwatch.Watch {
+	tb.Helper()
+	watch := must(w.Source.Watch(tb.Context(), from))(tb)
+	tb.Cleanup(watch.Close)
+	return watch
+}
+
+// list reads all pages.
+func list(tb testing.TB, s keepwatch.Source) (objects []keepwatch.Object, revision keepwatch.Revision) {
+	tb.Helper()
+	page := must(s.List(tb.Context(), keepwatch.ListRequest{}))(tb)
+	objects, revision = page.Objects, page.Revision
+	for page.Continue != "" {
+		page = must(s.List(tb.Context(), keepwatch.ListRequest{Continue: page.Continue}))(tb)
+		objects = append(objects, page.Objects...)
+		if page.Revision != revision {
+			tb.Fatalf("a page shows revision %d, the first one %d", page.Revision, revision)
+		}
+	}
+	return objects, revision
+}
+
+// until reads a watch up to a revision, and checks that each batch begins where the
+// one before ended.
+func until(tb testing.TB, w keepwatch.Watch, from, to keepwatch.Revision) (changes []keepwatch.Change) {
+	tb.Helper()
+	for from < to {
+		b := next(tb, w)
+		if b.From != from || b.To < b.From {
+			tb.Fatalf("batch (%d, %d] follows %d", b.From, b.To, from)
+		}
+		changes, from = append(changes, b.Changes...), b.To
+	}
+	return changes
+}
+
+// next is Next with a deadline.
+func next(tb testing.TB, w keepwatch.Watch) keepwatch.Batch {
+	tb.Helper()
+	defer time.AfterFunc(patience, w.Close).Stop()
+	return must(w.Next())(tb)
+}
+
+// last reads a watch to its end.
+func last(tb testing.TB, w keepwatch.Watch) error {
+	tb.Helper()
+	defer time.AfterFunc(patience, w.Close).Stop()
+	for {
+		if _, err := w.Next(); err != nil {
+			if _, again := w.Next(); again != err {
+				tb.Errorf("after %v comes %v", err, again)
+			}
+			return err
+		}
+	}
+}
+
+func kindOf(err error) keepwatch.FailureKind {
+	var failure *keepwatch.Failure
+	if !errors.As(err, &failure) {
+		return 0
+	}
+	return failure.Kind
+}
+
+func wantKind(tb testing.TB, err error, kind keepwatch.FailureKind) {
+	tb.Helper()
+	if kindOf(err) != kind {
+		tb.Errorf("got %v (%v), want %v", kindOf(err), err, kind)
+	}
+}
+
+// show is changes as text: sign, key, revision, value.
+func show(changes []keepwatch.Change) string {
+	var words []string
+	for _, c := range changes {
+		sign := map[keepwatch.ChangeType]string{keepwatch.Added: "+", keepwatch.Modified: "~", keepwatch.Deleted: "-"}[c.Type]
+		words = append(words, fmt.Sprintf("%s%s", sign, c.Object.Key()))
+		if o, ok := c.Object.(*etcd.Object); ok && c.Type != keepwatch.Deleted {
+			words[len(words)-1] += "=" + string(o.Value())
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+func eventually(tb testing.TB, what string, ok func() bool) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), patience)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			tb.Fatalf("still not: %s", what)
+		}
+	}
+}
+
+func socketIn(dir string) string { return filepath.Join(dir, "s") }

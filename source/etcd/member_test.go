@@ -1,0 +1,110 @@
+package etcd_test
+
+import (
+	"errors"
+	"net/url"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+)
+
+// member is an etcd of one member, that listens on a socket, which nobody else can
+// take while it is down.
+type member struct {
+	dir    string // with the socket and the data
+	config func(*embed.Config)
+	etcd   *embed.Etcd
+	rpc    *grpc.Server
+}
+
+func newMember(dir string) *member { return &member{dir: dir, config: func(*embed.Config) {}} }
+
+// startMember runs an etcd for the duration of the test.
+func startMember(tb testing.TB, config func(*embed.Config)) *member {
+	tb.Helper()
+	dir, err := os.MkdirTemp("", "etcd") // short enough for a socket
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { os.RemoveAll(dir) })
+	m := newMember(dir)
+	if config != nil {
+		m.config = config
+	}
+	if err := m.start(); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(m.stop)
+	return m
+}
+
+func (m *member) endpoints() []string { return []string{m.etcd.Config().ListenClientUrls[0].String()} }
+
+func (m *member) start() error {
+	cfg := embed.NewConfig()
+	cfg.Dir = filepath.Join(m.dir, "data")
+	cfg.ListenPeerUrls = nil
+	cfg.ListenClientUrls = []url.URL{{Scheme: "unix", Path: socketIn(m.dir)}}
+	cfg.TickMs, cfg.ElectionMs = 10, 100
+	cfg.UnsafeNoFsync = true
+	cfg.EnableGRPCGateway = false
+	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
+	cfg.ServiceRegister = func(s *grpc.Server) { m.rpc = s }
+	m.config(cfg)
+	cfg.AdvertiseClientUrls = cfg.ListenClientUrls
+	if cfg.ListenPeerUrls == nil {
+		cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
+	}
+	var err error
+	if m.etcd, err = embed.StartEtcd(cfg); err != nil {
+		return err
+	}
+	return m.ready()
+}
+
+func (m *member) ready() error {
+	select {
+	case <-m.etcd.Server.ReadyNotify():
+		return nil
+	case <-time.After(patience):
+		m.stop()
+		return errors.New("etcd is not ready")
+	}
+}
+
+// stop ends the etcd, without waiting for its clients.
+func (m *member) stop() {
+	if m.etcd == nil {
+		return
+	}
+	m.rpc.Stop()
+	m.etcd.Close()
+	m.etcd = nil
+}
+
+// copyData copies what the stopped etcd has written, as a backup.
+func (m *member) copyData(tb testing.TB) string {
+	tb.Helper()
+	backup := filepath.Join(tb.TempDir(), "data")
+	if err := os.CopyFS(backup, os.DirFS(filepath.Join(m.dir, "data"))); err != nil {
+		tb.Fatal(err)
+	}
+	return backup
+}
+
+// restore replaces the stopped etcd's data.
+func (m *member) restore(tb testing.TB, backup string) {
+	tb.Helper()
+	data := filepath.Join(m.dir, "data")
+	if err := os.RemoveAll(data); err != nil {
+		tb.Fatal(err)
+	}
+	if err := os.CopyFS(data, os.DirFS(backup)); err != nil {
+		tb.Fatal(err)
+	}
+}

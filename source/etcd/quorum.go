@@ -1,0 +1,101 @@
+package etcd
+
+import (
+	"context"
+	"sync"
+
+	"github.com/keepwatch/keepwatch"
+)
+
+// Newest asks for the newest committed revision, by a quorum read that began after
+// the call. All who wait when it begins share it, so that any number of callers
+// costs one read at a time.
+//
+// It also makes an open watch of this source reach that revision without delay,
+// even where nothing of this resource has changed: it asks etcd for progress until
+// it is there. To read consistently from a target, call Newest and wait until the
+// target holds the revision.
+func (s *Source) Newest(ctx context.Context) (keepwatch.Revision, error) {
+	return s.newest.ask(ctx, func(ctx context.Context) (keepwatch.Revision, error) {
+		h, err := s.touch(ctx, 0)
+		if err != nil {
+			return 0, s.failure(ctx, "read", err)
+		}
+		if failure := s.same("read", h, false); failure != nil {
+			return 0, failure
+		}
+		newest := keepwatch.Revision(h.Revision)
+		s.want(newest)
+		return newest, nil
+	})
+}
+
+// want makes the open watches reach a revision.
+func (s *Source) want(r keepwatch.Revision) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for w := range s.open {
+		w.want(r)
+	}
+}
+
+// quorum shares reads among those who wait for one. A read runs in the call of one
+// of them; when that call is cancelled, another one reads again.
+type quorum struct {
+	turn chan struct{} // held while a read runs
+	mu   sync.Mutex
+	next *reading // has not begun; nil when nobody waits for it
+}
+
+// reading is a read that has not begun, runs, or is done.
+type reading struct {
+	done     chan struct{}
+	revision keepwatch.Revision // once it is done
+	err      error
+}
+
+func newQuorum() quorum { return quorum{turn: make(chan struct{}, 1)} }
+
+// ask waits for a read that begins after this call.
+func (q *quorum) ask(ctx context.Context, read func(context.Context) (keepwatch.Revision, error)) (keepwatch.Revision, error) {
+	r := q.join()
+	select {
+	case <-r.done:
+	case <-ctx.Done():
+		return 0, keepwatch.Failed(keepwatch.Ended, "cancelled: %w", context.Cause(ctx))
+	case q.turn <- struct{}{}:
+		defer func() { <-q.turn }()
+		select {
+		case <-r.done: // by somebody else, in the turn before
+			return r.revision, r.err
+		default:
+		}
+		q.begin(r)
+		revision, err := read(ctx)
+		if ctx.Err() != nil {
+			return revision, err // r is for another one who waits
+		}
+		r.revision, r.err = revision, err
+		close(r.done)
+	}
+	return r.revision, r.err
+}
+
+// join returns the read that begins next.
+func (q *quorum) join() *reading {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.next == nil {
+		q.next = &reading{done: make(chan struct{})}
+	}
+	return q.next
+}
+
+// begin lets nobody join r any more.
+func (q *quorum) begin(r *reading) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.next == r {
+		q.next = nil
+	}
+}

@@ -1,0 +1,99 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+
+	"github.com/keepwatch/keepwatch"
+)
+
+// asker asks a quorum and keeps the answers.
+type asker struct {
+	quorum quorum
+	reads  int
+	answer chan keepwatch.Revision // of the read that runs; 0 fails
+}
+
+var errRead = errors.New("no quorum")
+
+func (a *asker) read(ctx context.Context) (keepwatch.Revision, error) {
+	a.reads++
+	select {
+	case r := <-a.answer:
+		if r == 0 {
+			return 0, errRead
+		}
+		return r, nil
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+}
+
+// ask asks n times at once.
+func (a *asker) ask(ctx context.Context, n int) <-chan keepwatch.Revision {
+	results := make(chan keepwatch.Revision, n)
+	for range n {
+		go func() {
+			r, _ := a.quorum.ask(ctx, a.read)
+			results <- r
+		}()
+	}
+	synctest.Wait()
+	return results
+}
+
+func expect(t *testing.T, results <-chan keepwatch.Revision, n int, want keepwatch.Revision) {
+	t.Helper()
+	synctest.Wait()
+	if len(results) != n {
+		t.Errorf("%d of %d have been answered", len(results), n)
+	}
+	for range len(results) {
+		if r := <-results; r != want {
+			t.Errorf("somebody was told %d, want %d", r, want)
+		}
+	}
+}
+
+// All who wait when a read begins share it, and nobody is answered by a read that
+// began before the question.
+func TestReadsAreShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &asker{quorum: newQuorum(), answer: make(chan keepwatch.Revision)}
+		first := a.ask(t.Context(), 1)
+		second := a.ask(t.Context(), 50)
+		a.answer <- 7
+		expect(t, first, 1, 7)
+		expect(t, second, 0, 0)
+		third := a.ask(t.Context(), 50)
+		a.answer <- 8
+		expect(t, second, 50, 8)
+		a.answer <- 0
+		expect(t, third, 50, 0)
+		if a.reads != 3 {
+			t.Errorf("there were %d reads", a.reads)
+		}
+	})
+}
+
+// Who gives up takes nobody along.
+func TestReaderGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &asker{quorum: newQuorum(), answer: make(chan keepwatch.Revision)}
+		first := a.ask(t.Context(), 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		impatient := a.ask(ctx, 20)
+		patient := a.ask(t.Context(), 20)
+		a.answer <- 7 // who reads next is anybody
+		expect(t, first, 1, 7)
+		cancel()
+		expect(t, impatient, 20, 0)
+		a.answer <- 8
+		expect(t, patient, 20, 8)
+		if a.reads < 2 || a.reads > 3 {
+			t.Errorf("there were %d reads", a.reads)
+		}
+	})
+}

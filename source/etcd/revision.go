@@ -1,0 +1,96 @@
+package etcd
+
+import (
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/keepwatch/keepwatch"
+)
+
+// revision is what one revision has changed, as far as it has been received. etcd
+// sends a transaction in one response, but a response in fragments, each a message.
+type revision struct {
+	number  keepwatch.Revision
+	changes []keepwatch.Change
+	bytes   int // of the values
+}
+
+// clear makes room for the next revision, and keeps the space unless it is large.
+func (r *revision) clear() {
+	if cap(r.changes) > maxBatchChanges {
+		r.changes = nil
+	}
+	clear(r.changes)
+	r.changes, r.bytes = r.changes[:0], 0
+}
+
+// take passes on the revisions that a message completes: all but the last, and that
+// too where no fragment follows.
+func (w *watch) take(response *pb.WatchResponse) *keepwatch.Failure {
+	r := &w.revision
+	for _, event := range response.Events {
+		n := keepwatch.Revision(event.GetKv().GetModRevision())
+		if n == w.from {
+			continue
+		}
+		if n != r.number {
+			if !w.flush() {
+				return w.failure
+			}
+			r.number = n
+		}
+		if failure := w.source.add(r, event); failure != nil {
+			return failure
+		}
+	}
+	if response.Fragment {
+		return nil
+	}
+	if len(response.Events) == 0 && !response.Created {
+		r.number = keepwatch.Revision(response.GetHeader().GetRevision())
+		if !w.put(r) {
+			return w.failure
+		}
+	} else if !w.flush() {
+		return w.failure
+	}
+	return nil
+}
+
+// flush passes on the revision received, if there is one.
+func (w *watch) flush() bool {
+	if len(w.revision.changes) == 0 {
+		return true
+	}
+	open := w.put(&w.revision)
+	w.revision.clear()
+	return open
+}
+
+// add takes an event into its revision.
+func (s *Source) add(r *revision, event *mvccpb.Event) *keepwatch.Failure {
+	kv := event.GetKv()
+	change := keepwatch.Change{Revision: keepwatch.Revision(kv.GetModRevision())}
+	switch {
+	case !s.prefix.covers(kv.GetKey()) || kv.GetModRevision() <= 0:
+		return s.unexpected("an event is of a key or revision that was not asked for")
+	case event.Type == mvccpb.Event_DELETE:
+		change.Type = keepwatch.Deleted
+		change.Object = &Object{key: s.prefix.key(kv.Key), revision: change.Revision}
+	case event.Type != mvccpb.Event_PUT:
+		return s.unexpected("an event is of an unknown type")
+	default:
+		o, failure := s.decode(kv)
+		if failure != nil {
+			return failure
+		}
+		change.Type, change.Object = keepwatch.Modified, o
+		if kv.CreateRevision == kv.ModRevision {
+			change.Type = keepwatch.Added
+		}
+	}
+	r.changes = append(r.changes, change)
+	r.bytes += len(kv.Value)
+	return nil
+}

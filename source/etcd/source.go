@@ -1,0 +1,146 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+
+	"github.com/keepwatch/keepwatch"
+)
+
+var _ keepwatch.Source = (*Source)(nil)
+
+// Options say what to read. Prefix is required, all else may be zero.
+type Options struct {
+	// Prefix is what the resource's storage keys begin with, for example
+	// "/registry/pods/". It must end in "/". What follows is "namespace/name", or the
+	// name of what has no namespace.
+	Prefix string
+
+	// Decode makes the object that is handed on of what etcd holds: called once for
+	// each write, from one goroutine at a time for lists and one for each watch. The
+	// object must have o's key, UID and revision, which it gets by embedding o, and
+	// with them Version and Equal. o does not keep value, but the object may. An error
+	// makes it [Undecodable]. Nil hands on each *[Object] as it is.
+	Decode func(o *Object, value []byte) (keepwatch.Object, error)
+
+	// PageSize is how many keys a page of a list has at most; 0 means 500.
+	PageSize int64
+
+	// IdleTimeout bounds how long etcd may be silent: the answer to a request, and
+	// the stream of a watch, which asks for a sign of life three times within it. 0
+	// means DefaultIdleTimeout.
+	IdleTimeout time.Duration
+}
+
+const (
+	// DefaultIdleTimeout is several elections long: a cluster that has lost its leader
+	// says so itself.
+	DefaultIdleTimeout = 30 * time.Second
+
+	defaultPageSize = 500
+
+	// maxMessage bounds one message of etcd, in bytes.
+	maxMessage = 64 << 20
+)
+
+// Source reads one resource. List, StreamList, Seed and Watch are for one
+// reflector at a time; Newest may be called by anybody at any time.
+type Source struct {
+	kv          pb.KVClient
+	watcher     pb.WatchClient
+	prefix      prefix
+	decoder     func(*Object, []byte) (keepwatch.Object, error)
+	pageSize    int64
+	idleTimeout time.Duration
+	newest      quorum
+
+	mu      sync.Mutex
+	cluster uint64              // the cluster that is being followed, 0 before the first answer
+	open    map[*watch]struct{} // that have not been closed
+}
+
+// New makes a source. It sends nothing yet. The client stays the caller's, and may
+// be shared by many sources: TLS, users, endpoints and keepalive are as it was
+// made. It must have a connection of its own.
+func New(client *clientv3.Client, opts Options) (*Source, error) {
+	if err := opts.validate(); err != nil {
+		return nil, err
+	}
+	conn := client.ActiveConnection()
+	if conn == nil {
+		return nil, errors.New("the etcd client has no connection: make it with clientv3.New")
+	}
+	s := &Source{
+		kv:          pb.NewKVClient(conn),
+		watcher:     pb.NewWatchClient(conn),
+		prefix:      prefix(opts.Prefix),
+		decoder:     opts.Decode,
+		pageSize:    opts.PageSize,
+		idleTimeout: opts.IdleTimeout,
+		newest:      newQuorum(),
+		open:        map[*watch]struct{}{},
+	}
+	if s.pageSize == 0 {
+		s.pageSize = defaultPageSize
+	}
+	if s.idleTimeout == 0 {
+		s.idleTimeout = DefaultIdleTimeout
+	}
+	return s, nil
+}
+
+func (o Options) validate() error {
+	switch {
+	case !strings.HasSuffix(o.Prefix, "/"):
+		return fmt.Errorf("the prefix of storage keys must end in \"/\": %q", o.Prefix)
+	case o.PageSize < 0:
+		return fmt.Errorf("the page size must not be negative: %d", o.PageSize)
+	case o.IdleTimeout < 0:
+		return fmt.Errorf("the idle timeout must not be negative: %v", o.IdleTimeout)
+	}
+	return nil
+}
+
+// StreamList always fails: etcd has no such thing.
+func (s *Source) StreamList(context.Context, keepwatch.Revision, func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {
+	return 0, nil, keepwatch.Failed(keepwatch.StreamingListUnsupported, "list %s: etcd lists in pages only", s.prefix)
+}
+
+// read is one linearizable range read, of at most maxMessage bytes: no member
+// answers before it has what the cluster had committed when it was asked.
+func (s *Source) read(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
+	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), s.idleTimeout)
+	defer cancel()
+	return s.kv.Range(ctx, r, grpc.MaxCallRecvMsgSize(maxMessage))
+}
+
+// touch is a linearizable read of as little as can be: of the prefix itself, which
+// is no object's key.
+func (s *Source) touch(ctx context.Context, at keepwatch.Revision) (*pb.ResponseHeader, error) {
+	answer, err := s.read(ctx, &pb.RangeRequest{Key: []byte(s.prefix), Revision: int64(at), CountOnly: true})
+	return answer.GetHeader(), err
+}
+
+// same checks that an answer comes from the cluster that is being followed. adopt
+// makes another cluster the one from now on: for whoever tells the reflector.
+func (s *Source) same(op string, h *pb.ResponseHeader, adopt bool) *keepwatch.Failure {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	id := h.GetClusterId()
+	was := s.cluster
+	if was == 0 || adopt {
+		s.cluster = id
+	}
+	if was == 0 || was == id {
+		return nil
+	}
+	return keepwatch.Failed(keepwatch.Rewound, "%s %s: cluster %x answers in the place of %x", op, s.prefix, id, was)
+}

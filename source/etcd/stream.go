@@ -1,0 +1,81 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/keepwatch/keepwatch"
+)
+
+// stream is a gRPC stream with one watch in it, made without the watcher of
+// etcd's client: that one multiplexes watches, goes on by itself at the next member
+// after a failure, and reads ahead without a bound.
+type stream struct {
+	pb.Watch_WatchClient
+	source *Source
+	cancel context.CancelFunc
+}
+
+// dial opens a stream and asks for what happens to a range of keys from a revision
+// on; nil as end is one key. It ends with ctx, when its member sees no leader, and
+// by cancel.
+func (s *Source) dial(ctx context.Context, key, end []byte, from keepwatch.Revision) (*stream, *keepwatch.Failure) {
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	client, err := s.watcher.Watch(ctx, grpc.MaxCallRecvMsgSize(maxMessage))
+	if err != nil {
+		cancel()
+		return nil, s.failure(ctx, "watch", err)
+	}
+	// An error of Send is io.EOF; what it stands for comes with the answer.
+	_ = client.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: &pb.WatchCreateRequest{
+		Key: key, RangeEnd: end, StartRevision: int64(from), Fragment: true, ProgressNotify: true,
+	}}})
+	return &stream{Watch_WatchClient: client, source: s, cancel: cancel}, nil
+}
+
+// next receives a message. A failure is the last.
+func (s *stream) next() (*pb.WatchResponse, *keepwatch.Failure) {
+	response, err := s.Recv()
+	switch {
+	case err != nil:
+		return nil, s.source.failure(s.Context(), "watch", err)
+	case response.CompactRevision != 0:
+		return response, keepwatch.Failed(keepwatch.Expired, "watch %s: etcd has compacted its history up to revision %d",
+			s.source.prefix, response.CompactRevision)
+	case response.Canceled:
+		return nil, s.source.failure(s.Context(), "watch", cancelled(response))
+	}
+	return response, nil
+}
+
+func cancelled(response *pb.WatchResponse) error {
+	if response.CancelReason == "" {
+		return status.Error(codes.Canceled, "etcd ended the watch")
+	}
+	return reason(response.CancelReason)
+}
+
+// created receives the first message, which says that the watch is registered.
+func (s *stream) created() *keepwatch.Failure {
+	response, failure := s.next()
+	if failure == nil && !response.Created {
+		failure = s.source.unexpected("a watch begins without its confirmation")
+	}
+	return failure
+}
+
+// askProgress asks how far the watch has come. The answer is a message without
+// events, or none if it has events to send first.
+func (s *stream) askProgress() {
+	_ = s.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_ProgressRequest{ProgressRequest: &pb.WatchProgressRequest{}}})
+}
+
+func (s *Source) unexpected(what string) *keepwatch.Failure {
+	return &keepwatch.Failure{Kind: keepwatch.ProtocolViolation, Err: errors.New("watch " + string(s.prefix) + ": " + what)}
+}

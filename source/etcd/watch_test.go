@@ -1,0 +1,159 @@
+package etcd_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/embed"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/source/etcd"
+)
+
+func TestWatch(t *testing.T) {
+	w := newWorld(t, etcd.Options{})
+	from := w.put(t, "ns/a", "1")
+	watch := w.watch(t, from)
+	w.put(t, "ns/a", "2")
+	w.put(t, "b", "1")
+	w.delete(t, "ns/a")
+	last := w.put(t, "ns/a", "3")
+	changes := until(t, watch, from, last)
+	if got := show(changes); got != "~ns/a=2 +b=1 -ns/a +ns/a=3" {
+		t.Errorf("the watch shows %s", got)
+	}
+	for i, c := range changes {
+		o := c.Object.(*etcd.Object)
+		if c.Revision != from+1+keepwatch.Revision(i) || o.Revision() != c.Revision || c.Prior != nil {
+			t.Errorf("%v at %d, of %d, before it %v", c.Type, c.Revision, o.Revision(), c.Prior)
+		}
+	}
+	life := func(i int) string {
+		o := changes[i].Object.(*etcd.Object)
+		return fmt.Sprintf("%d of %s", o.Version(), o.UID())
+	}
+	if got, want := life(0), fmt.Sprintf("2 of %d", from); got != want {
+		t.Errorf("the update is %s, want %s", got, want)
+	}
+	if got := life(2); got != "0 of " {
+		t.Errorf("the deletion is %s", got)
+	}
+	if got, want := life(3), fmt.Sprintf("1 of %d", last); got != want {
+		t.Errorf("the key made again is %s, want %s", got, want)
+	}
+}
+
+// A transaction is one revision, and one piece, though etcd sends it in several
+// messages.
+func TestTransactionsStayWhole(t *testing.T) {
+	m := startMember(t, func(c *embed.Config) {
+		c.MaxRequestBytes = 256 << 10 // messages may have 512 KiB more
+		c.MaxTxnOps = 1000
+	})
+	client := dial(t, clientv3.Config{Endpoints: m.endpoints()})
+	w := world{client, newSource(t, client, etcd.Options{}), prefixOf(t)}
+	from := w.put(t, "first", "")
+	live := w.watch(t, from)
+
+	const transactions, keys = 40, 300
+	long := strings.Repeat("k", 100)
+	value := strings.Repeat("v", 500)
+	for i := range transactions {
+		var puts []clientv3.Op
+		for j := range keys {
+			puts = append(puts, clientv3.OpPut(fmt.Sprintf("%s%d/%s%d", w.prefix, i, long, j), value))
+		}
+		must(client.Txn(t.Context()).Then(puts...).Commit())(t)
+	}
+	deletion := must(client.Delete(t.Context(), w.prefix, clientv3.WithPrefix()))(t)
+	end := keepwatch.Revision(deletion.Header.Revision)
+
+	for name, watch := range map[string]keepwatch.Watch{"live": live, "late": w.watch(t, from)} {
+		count := map[keepwatch.Revision]int{}
+		for at := from; at < end; {
+			b := next(t, watch)
+			within := map[keepwatch.Revision]bool{}
+			for _, c := range b.Changes {
+				if count[c.Revision] > 0 && !within[c.Revision] {
+					t.Fatalf("%s: revision %d is split over two batches", name, c.Revision)
+				}
+				count[c.Revision]++
+				within[c.Revision] = true
+			}
+			at = b.To
+		}
+		if n := count[end]; n != transactions*keys+1 {
+			t.Errorf("%s: the deletion of everything has %d changes", name, n)
+		}
+		for r := from + 1; r < end; r++ {
+			if count[r] != keys {
+				t.Errorf("%s: revision %d has %d changes", name, r, count[r])
+			}
+		}
+	}
+}
+
+func TestCompactedWatch(t *testing.T) {
+	w := newWorld(t, etcd.Options{})
+	from := w.put(t, "a", "1")
+	w.delete(t, "a")
+	compacted := w.put(t, "b", "1")
+	must(w.Compact(t.Context(), int64(compacted)))(t)
+	for r := from; r < compacted; r++ {
+		_, err := w.Source.Watch(t.Context(), r)
+		wantKind(t, err, keepwatch.Expired)
+	}
+	watch := w.watch(t, compacted)
+	if got := show(until(t, watch, compacted, w.delete(t, "b"))); got != "-b" {
+		t.Errorf("from the compacted revision on the watch shows %s", got)
+	}
+}
+
+func TestClosedWatch(t *testing.T) {
+	w := newWorld(t, etcd.Options{})
+	from := w.put(t, "a", "1")
+
+	closed := w.watch(t, from)
+	closed.Close()
+	closed.Close()
+	wantKind(t, last(t, closed), keepwatch.Ended)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancelled := must(w.Source.Watch(ctx, from))(t)
+	defer cancelled.Close()
+	cancel()
+	wantKind(t, last(t, cancelled), keepwatch.Ended)
+	_, err := w.Source.Watch(ctx, from)
+	wantKind(t, err, keepwatch.Ended)
+	_, err = w.List(ctx, keepwatch.ListRequest{})
+	wantKind(t, err, keepwatch.Ended)
+}
+
+// A consumer that does not read costs a bounded amount of memory here, and gets all
+// of it when it reads again.
+func TestSlowConsumer(t *testing.T) {
+	w := newWorld(t, etcd.Options{})
+	from := w.put(t, "a", "0")
+	slow, quick := w.watch(t, from), w.watch(t, from)
+	value := strings.Repeat("x", 64<<10)
+	var end keepwatch.Revision
+	for i := range 400 { // 25 MB
+		end = w.put(t, fmt.Sprint(i%10), value)
+	}
+	until(t, quick, from, end) // is not held up
+	first := next(t, slow)
+	bytes := 0
+	for _, c := range first.Changes {
+		bytes += len(c.Object.(*etcd.Object).Value())
+	}
+	if bytes > 1<<20 {
+		t.Errorf("%d bytes were read ahead", bytes)
+	}
+	if n := len(first.Changes) + len(until(t, slow, first.To, end)); n != 400 {
+		t.Errorf("of 400 changes %d came", n)
+	}
+	must(w.Client.Delete(t.Context(), w.prefix, clientv3.WithPrefix()))(t)
+}
