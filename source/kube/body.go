@@ -37,7 +37,7 @@ type body struct {
 // over.
 func (b *body) allow(offset int64) {
 	b.until = offset + b.limit
-	if as[tooLong](b.err) {
+	if b.err != nil && as[tooLong](b.err) {
 		b.err = nil
 	}
 }

@@ -60,9 +60,9 @@ func (p *pageReader) member(name field) (err error) {
 	case fieldColumns:
 		err = p.decode(&p.columns, json.Unmarshal)
 	case fieldItems:
-		err = p.elements(p.item)
+		err = p.parts((*pageReader).item)
 	case fieldRows:
-		err = p.elements(p.tableRow)
+		err = p.parts((*pageReader).tableRow)
 	default:
 		err = p.SkipValue()
 	}
@@ -83,25 +83,23 @@ func (p *pageReader) listMetadata(name field) (err error) {
 	return err
 }
 
-func (p *pageReader) item() error {
-	return p.part(func() (draft, *row, error) {
-		d, err := p.object()
-		return d, nil, err
-	})
+// parts reads items or rows.
+func (p *pageReader) parts(read func(*pageReader) (draft, *row, error)) error {
+	return p.elements(func() error { return p.part(read) })
 }
-
-func (p *pageReader) tableRow() error { return p.part(p.cells) }
 
 // part reads an item or a row. One that is too long, or that can't be followed, is
 // left out: no list would ever come to its end for its sake.
-func (p *pageReader) part(read func() (draft, *row, error)) error {
+func (p *pageReader) part(read func(*pageReader) (draft, *row, error)) error {
 	p.begin()
 	depth := p.StackDepth()
-	d, r, err := read()
+	d, r, err := read(p)
 	if err == nil {
 		err = p.visit(d, r)
 	}
 	switch {
+	case err == nil:
+		return nil
 	case as[violation](err):
 	case as[tooLong](err) && p.StackDepth() > depth:
 		bound := tooLong(0)
@@ -129,8 +127,12 @@ func (p *pageReader) skip(depth int) error {
 	return nil
 }
 
-// cells reads a row.
-func (p *pageReader) cells() (draft, *row, error) {
+func (p *pageReader) item() (draft, *row, error) {
+	d, err := p.object()
+	return d, nil, err
+}
+
+func (p *pageReader) tableRow() (draft, *row, error) {
 	var d draft
 	var r row
 	err := p.members(func(name field) (err error) {
