@@ -20,7 +20,7 @@ lint:
 	go test ./internal/arrows
 
 # Everything that needs no real kube-apiserver. The simulation's 20,000 schedules
-# and its mutants run without the race detector, which takes them ten times as long;
+# and its mutants run without the race detector, which takes them five times as long;
 # some of the schedules run again with it.
 test:
 	go test ./internal/sim -sim.n 20000

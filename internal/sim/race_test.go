@@ -3,5 +3,5 @@
 package sim
 
 // The race detector looks at the code under test; whether bugs and faults are
-// noticed it can't tell, and takes ten times as long.
+// noticed it can't tell, and takes five times as long.
 func init() { *mutants, *swept = 0, 0 }
