@@ -19,9 +19,12 @@ const configName = "keepwatch"
 // someone else's: a kubeconfig of other clusters must not be lost.
 func checkKubeconfig(path string) error {
 	existing, err := clientcmd.LoadFromFile(path)
+	_, unreadable := errors.AsType[*fs.PathError](err)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return checkWritable(filepath.Dir(path))
+	case unreadable:
+		return fmt.Errorf("cannot replace the kubeconfig %s: %w; give another file with --kubeconfig-out", path, reason(err))
 	case err != nil || !isOurs(existing):
 		return fmt.Errorf("%s exists and isn't a kubeconfig of keepwatch: it is left alone, give another file", path)
 	default:

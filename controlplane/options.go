@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 )
 
 // Options says where a [Server] listens and keeps its data. The zero value is a server with
@@ -41,6 +42,11 @@ func (o Options) complete() (Options, error) {
 	if _, _, err := net.SplitHostPort(o.Listen); err != nil {
 		return o, fmt.Errorf("cannot listen on %q: give a host and a port, like 127.0.0.1:6443", o.Listen)
 	}
+	for _, server := range o.Etcd.Servers {
+		if !isEtcdURL(server) {
+			return o, fmt.Errorf("%q is no address of an etcd server: give URLs like https://10.0.0.1:2379", server)
+		}
+	}
 	if (o.Etcd.CertFile == "") != (o.Etcd.KeyFile == "") {
 		return o, errors.New("etcd's client certificate and key go together: give both files or none")
 	}
@@ -48,4 +54,19 @@ func (o Options) complete() (Options, error) {
 		return o, errors.New("etcd's certificate files are for an external cluster: name its servers, too")
 	}
 	return o, nil
+}
+
+func isEtcdURL(server string) bool {
+	address, err := url.Parse(server)
+	if err != nil {
+		return false
+	}
+	switch address.Scheme {
+	case "http", "https":
+		return address.Host != ""
+	case "unix", "unixs":
+		return true
+	default:
+		return false
+	}
 }

@@ -3,6 +3,7 @@ package controlplane
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -74,7 +75,7 @@ func openBackend(ctx context.Context, cluster EtcdCluster) (*backend, error) {
 	defer cancel()
 	if _, err := client.Get(ctx, rootPrefix, clientv3.WithCountOnly()); err != nil {
 		client.Close()
-		return nil, fmt.Errorf("etcd at %v doesn't answer: %w", cluster.Servers, err)
+		return nil, fmt.Errorf("etcd at %s doesn't answer: %w; check the address, the certificates, and that it runs", strings.Join(cluster.Servers, ", "), err)
 	}
 	feature.DefaultFeatureSupportChecker.CheckClient(client.Ctx(), client, storage.RequestWatchProgress)
 	return &backend{client: client, compactor: etcd3.NewCompactor(client, compactInterval, clock.RealClock{}, nil)}, nil
