@@ -90,7 +90,7 @@ func decision(n reflector.Notice) string {
 	case reflector.RelistNow:
 		what = "listing again"
 	case reflector.ListAgain:
-		what = "going on with the list"
+		what = "asking again"
 	}
 	if n.Failure.Kind == keepwatch.StreamingListUnsupported {
 		what = "listing in pages"

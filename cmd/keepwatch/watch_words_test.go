@@ -27,7 +27,7 @@ func TestWordsOfNotices(t *testing.T) {
 		{reflector.Notice{Failure: failure(keepwatch.Expired), Verdict: reflector.RelistNow, Wait: time.Second},
 			"keepwatch: watch pods: connection reset by peer; listing again in 1s\n"},
 		{reflector.Notice{Failure: failure(keepwatch.Throttled), Verdict: reflector.ListAgain, Wait: 5 * time.Second},
-			"keepwatch: watch pods: connection reset by peer; going on with the list in 5s\n"},
+			"keepwatch: watch pods: connection reset by peer; asking again in 5s\n"},
 		{reflector.Notice{Failure: failure(keepwatch.Forbidden), Verdict: reflector.Stop}, ""},
 		{reflector.Notice{Listed: 500}, ""}, // not on a terminal
 	}
@@ -47,7 +47,7 @@ func TestWordsOfFallbacks(t *testing.T) {
 	throttled := reflector.Notice{Failure: keepwatch.Failed(keepwatch.Throttled, "busy"), Verdict: reflector.ListAgain}
 	rejected := reflector.Notice{Failure: keepwatch.Failed(keepwatch.Rejected, "bad selector"), Verdict: reflector.Stop}
 	page := reflector.Notice{}
-	const fallback, busy = "keepwatch: no such thing; listing in pages\n", "keepwatch: busy; going on with the list\n"
+	const fallback, busy = "keepwatch: no such thing; listing in pages\n", "keepwatch: busy; asking again\n"
 	for _, tt := range []struct {
 		notices []reflector.Notice
 		want    string
@@ -78,7 +78,7 @@ func TestWordsOfSilence(t *testing.T) {
 	const (
 		saidResume = "keepwatch: silent; resuming at 7\n"
 		saidVerify = "keepwatch: silent; asking for the newest revision, then resuming at 7\n"
-		saidList   = "keepwatch: silent; going on with the list\n"
+		saidList   = "keepwatch: silent; asking again\n"
 		saidReset  = "keepwatch: reset; resuming at 7\n"
 	)
 	for name, tt := range map[string]struct {
@@ -121,7 +121,7 @@ func TestWordsOnATerminal(t *testing.T) {
 	w.notice(reflector.Notice{Time: start.Add(progressEvery), Listed: 1_234_567})
 	expect(erase + "listing pods 1,234,567")
 	w.notice(reflector.Notice{Time: start.Add(time.Second), Failure: keepwatch.Failed(keepwatch.Unreachable, "reset"), Verdict: reflector.ListAgain})
-	expect(erase + "keepwatch: reset; going on with the list\n")
+	expect(erase + "keepwatch: reset; asking again\n")
 	w.notice(reflector.Notice{Time: start.Add(time.Second), Listed: 500})
 	expect(erase + "listing pods 500")
 
