@@ -54,8 +54,8 @@ minute later. After a crash the last events may be printed again, with the same 
 last line in a file is ended before the stream goes on.
 
 Exit codes: 0 asked to end (SIGTERM, or --until-synced is done and its state is written), 1 error
-(also one that happens while a signal ends the stream), 2 usage, 130 interrupted (SIGINT). When the reader of
-stdout goes away, SIGPIPE ends the process, which shells show as 141.`
+(also one that happens while a signal ends the stream), 2 usage, 130 interrupted (SIGINT). When the
+reader of stdout goes away, SIGPIPE ends the process, which shells show as 141.`
 
 const watchExample = `  # Everything that happens to pods, in all namespaces
   keepwatch watch pods -A
