@@ -13,18 +13,19 @@ import "github.com/keepwatch/keepwatch"
 // state is not known: a gap showed it. The result shares memory and must not be
 // changed. It does not block.
 func (s *Store) Since(seen *Snapshot, most int) (changes []keepwatch.Change, now *Snapshot, newer <-chan struct{}) {
+	newer = s.bells.every.hear() // first, so that no view is missed
 	v := s.view.Load()
 	if !seen.Cursor().before(v.snapshot.Cursor()) {
-		return nil, v.snapshot, v.newer
+		return nil, v.snapshot, newer
 	}
 	if changes, ok := v.window.after(seen.Cursor(), most); ok {
-		return changes, v.snapshot, v.newer
+		return changes, v.snapshot, newer
 	}
 	changes = seen.Diff(v.snapshot)
 	if seen.epoch == v.snapshot.epoch {
 		v.graveyard.finish(changes, seen.revision)
 	}
-	return changes, v.snapshot, v.newer
+	return changes, v.snapshot, newer
 }
 
 // after is the history behind a cursor, if it is here and has at most so many

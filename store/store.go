@@ -16,8 +16,12 @@ import (
 type Store struct {
 	options Options
 	begun   time.Time
-	writing sync.Mutex
 	view    atomic.Pointer[view]
+	bells   bells
+	writing sync.Mutex
+	// heard is the number of the newest view for which all bells were rung. It belongs
+	// to the writer.
+	heard uint64
 }
 
 // view is all that readers see, published as one.
@@ -25,14 +29,15 @@ type view struct {
 	snapshot  *Snapshot
 	window    window
 	graveyard *graveyard
-	// newer is closed when the next view has been published.
-	newer chan struct{}
+	// number counts the deliveries, and bookmark is that of the newest one without
+	// changes.
+	number, bookmark uint64
 }
 
 // New makes an empty store.
 func New(options Options) *Store {
 	s := &Store{options: options.withDefaults(), begun: time.Now()}
-	s.view.Store(&view{snapshot: &Snapshot{}, graveyard: &graveyard{}, newer: make(chan struct{})})
+	s.view.Store(&view{snapshot: &Snapshot{}, graveyard: &graveyard{}})
 	return s
 }
 
@@ -92,16 +97,35 @@ func (s *Store) publish(e *edition, d keepwatch.Delivery) error {
 		return keepwatch.Failed(keepwatch.Broken,
 			"the state moved from revision %d to %d under a list: there must be one writer", e.base.revision, old.snapshot.revision)
 	}
-	next := &view{snapshot: e.snapshot(), window: old.window, newer: make(chan struct{})}
-	next.graveyard = old.graveyard.after(e, d, s.options)
+	next := &view{
+		snapshot: e.snapshot(), window: old.window, graveyard: old.graveyard.after(e, d, s.options),
+		number: old.number + 1, bookmark: old.bookmark,
+	}
+	m := moment{delivery: d, from: old.snapshot.Cursor(), to: next.snapshot.Cursor(), at: time.Since(s.begun)}
 	if old.snapshot.revision == 0 { // nobody has a cursor yet, and the changes are not told
 		next.snapshot.indexes = old.snapshot.indexes.of(next.snapshot.tree)
 	} else {
-		m := moment{delivery: d, from: old.snapshot.Cursor(), to: next.snapshot.Cursor(), at: time.Since(s.begun)}
 		next.snapshot.indexes = old.snapshot.indexes.after(m.changes())
-		next.window = old.window.add(m, s.options)
+		next.window = old.window.add(m, int(old.number-s.heard), s.options)
 	}
-	s.view.Store(next)
-	close(old.newer)
+	s.announce(next, m)
 	return nil
+}
+
+// announce publishes a view and wakes who waits for it. Watchers of a scope are
+// woken for everything now and then, before what they have not looked at can leave
+// the window.
+func (s *Store) announce(next *view, m moment) {
+	changes, gap := m.changes(), m.gap()
+	if len(changes) == 0 && !gap {
+		next.bookmark = next.number
+	}
+	s.bells.around(changes, gap, func(c *scope) { c.touched.Store(next.number) })
+	s.view.Store(next)
+	all := gap || len(changes) == 0 || next.number-s.heard > uint64(next.window.len()/2)
+	if all {
+		s.heard = next.number
+	}
+	s.bells.every.ring()
+	s.bells.around(changes, all, func(c *scope) { c.ring() })
 }

@@ -31,12 +31,15 @@ type Watcher struct {
 	cursor Cursor
 	told   keepwatch.Revision // where the next delivery starts
 	end    error
+	scope  *scope // nil for a filter that has none
+	// seen is the number of the newest view that was read to its end.
+	seen uint64
 }
 
 // Watch makes a watcher that goes on after a cursor. From the zero cursor the
 // first delivery is the whole state.
 func (s *Store) Watch(from Cursor, filter Filter) *Watcher {
-	return &Watcher{store: s, filter: filter, cursor: from, told: from.Revision}
+	return &Watcher{store: s, filter: filter, cursor: from, told: from.Revision, scope: s.bells.of(filter)}
 }
 
 // Cursor is the place up to which everything was delivered. It may be ahead of
@@ -63,21 +66,41 @@ func (w *Watcher) Next(ctx context.Context) (keepwatch.Delivery, error) {
 }
 
 // Poll is Next without blocking. While it returns a delivery there may be more;
-// when it returns nil, the channel is closed once it is worth another try. All
-// idle watchers share one channel.
+// when it returns nil, the channel is closed once it is worth another try. Idle
+// watchers share channels: there is one for all, and some for those whose filter
+// names a namespace or a name, which stay open while others change.
 func (w *Watcher) Poll() (keepwatch.Delivery, <-chan struct{}, error) {
+	bell := &w.store.bells.every
+	if w.scope != nil {
+		bell = &w.scope.bell
+	}
 	v := w.store.view.Load()
-	d, err := w.take(v)
-	return d, v.newer, err
+	for {
+		d, err := w.take(v)
+		if d != nil || err != nil {
+			return d, nil, err
+		}
+		newer := bell.hear()
+		again := w.store.view.Load()
+		if again == v {
+			return nil, newer, nil
+		}
+		v = again
+	}
 }
 
 // take moves the cursor through what a view has for it.
 func (w *Watcher) take(v *view) (keepwatch.Delivery, error) {
-	if w.end != nil {
+	now := v.snapshot.Cursor()
+	switch {
+	case w.end != nil:
 		return nil, w.end
-	}
-	if !w.cursor.before(v.snapshot.Cursor()) {
+	case !w.cursor.before(now):
+		w.seen = v.number
 		return nil, nil
+	case w.scope != nil && w.scope.touched.Load() <= w.seen:
+		w.cursor = now
+		return w.rest(v, v.bookmark > w.seen), nil
 	}
 	i, ok := v.window.since(w.cursor)
 	if !ok {
@@ -88,6 +111,9 @@ func (w *Watcher) take(v *view) (keepwatch.Delivery, error) {
 		m := v.window.at(i)
 		seen := w.cursor.Revision
 		w.cursor = m.to
+		if w.filter.all() && m.from == (Cursor{m.from.Epoch, seen}) && w.told == seen && len(m.changes()) > 0 {
+			return w.tell(m.delivery), nil // as it is, without a copy
+		}
 		switch d := m.delivery.(type) {
 		case keepwatch.Gap:
 			return w.tell(keepwatch.Gap{From: w.told, To: d.To, Reason: d.Reason, Changes: w.filter.view(d.Changes, d.To)}), nil
@@ -98,10 +124,16 @@ func (w *Watcher) take(v *view) (keepwatch.Delivery, error) {
 			}
 		}
 	}
-	if bookmark {
-		return w.tell(keepwatch.Batch{From: w.told, To: w.cursor.Revision}), nil
+	return w.rest(v, bookmark), nil
+}
+
+// rest ends a view that has no more changes: by a bookmark if there was one.
+func (w *Watcher) rest(v *view, bookmark bool) keepwatch.Delivery {
+	w.seen = v.number
+	if !bookmark {
+		return nil
 	}
-	return nil, nil
+	return w.tell(keepwatch.Batch{From: w.told, To: w.cursor.Revision})
 }
 
 // tell hands out a delivery up to the cursor.
@@ -125,6 +157,6 @@ func (w *Watcher) leap(v *view) (keepwatch.Delivery, error) {
 	}
 	gap := keepwatch.Gap{From: w.told, To: v.snapshot.revision, Reason: keepwatch.GapExpired}
 	gap.Changes = v.difference(w.cursor.Revision, w.filter)
-	w.cursor = v.snapshot.Cursor()
+	w.cursor, w.seen = v.snapshot.Cursor(), v.number
 	return w.tell(gap), nil
 }

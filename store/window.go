@@ -56,13 +56,14 @@ type window struct {
 }
 
 // add appends a moment and trims what is beyond the bounds. The newest moment
-// always stays, so that a consumer that keeps up never sees a gap.
-func (w window) add(m moment, o Options) window {
+// always stays, so that a consumer that keeps up never sees a gap; and so do the
+// unheard ones before it, which not every watcher was woken for.
+func (w window) add(m moment, unheard int, o Options) window {
 	w.queue = w.push(m, m.weigh(o))
 	if m.gap() {
 		w.gapped = m.to.Revision
 	}
-	for w.len() > 1 && (w.bytes > o.WindowBytes || m.at-w.at(0).at > o.WindowAge) {
+	for w.len() > 1+unheard && (w.bytes > o.WindowBytes || m.at-w.at(0).at > o.WindowAge) {
 		w.queue = w.drop()
 	}
 	return w

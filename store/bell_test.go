@@ -1,0 +1,152 @@
+package store
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/keepwatch/keepwatch"
+)
+
+// ringing reports whether a channel that Poll returned is closed.
+func ringing(newer <-chan struct{}) bool {
+	select {
+	case <-newer:
+		return true
+	default:
+		return false
+	}
+}
+
+// elsewhere is a name in a namespace that share no scope with "ns/a".
+func elsewhere(t *testing.T, s *Store) *thing {
+	t.Helper()
+	own := s.bells.at("ns", "a")
+	for i := range scopes {
+		o := thingAt(fmt.Sprint("other", i), 1).in(fmt.Sprint("elsewhere", i))
+		distinct := true
+		s.bells.around([]keepwatch.Change{add(o)}, false, func(c *scope) {
+			distinct = distinct && c != own && c != s.bells.at("ns", "") && c != s.bells.at("", "a")
+		})
+		if distinct {
+			return o
+		}
+	}
+	t.Fatal("every name shares a scope")
+	return nil
+}
+
+// Who watches one object or namespace must not be woken for each write to another
+// one, must not be told of a gap because of them, and must be woken for its own.
+func TestAScopedWatcherSleepsWhileOthersChange(t *testing.T) {
+	for name, f := range map[string]Filter{
+		"object": {Namespace: "ns", Name: "a"}, "namespace": {Namespace: "ns"}, "name": {Name: "a"},
+		"content, too": {Namespace: "ns", Match: func(o keepwatch.Object) bool { return o.Key().Name == "a" }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			const held, writes = 100, 10_000
+			bytes := int64(held) * (momentBytes + changeBytes + 2)
+			s := listed(t, Options{WindowBytes: bytes, Size: func(keepwatch.Object) int { return 1 }}, 1, thingAt("a", 1))
+			other := elsewhere(t, s)
+			w := s.Watch(Cursor{Revision: 1}, f)
+			revision, woken := keepwatch.Revision(1), 0
+			d, newer, err := w.Poll()
+			for i := range writes {
+				revision++
+				apply(t, s, revision, add(other.at(revision)))
+				if ringing(newer) {
+					woken++
+					d, newer, err = w.Poll()
+				}
+				if d != nil || err != nil {
+					t.Fatalf("after %d writes elsewhere it says %q, %v", i, tell(d), err)
+				}
+			}
+			if most := 4 * writes / held; woken > most {
+				t.Errorf("woken %d times by %d writes elsewhere, %d would do for the window's sake", woken, writes, most)
+			}
+			// The window has turned over more than once since the cursor was here.
+			told := w.told
+			apply(t, s, revision+1, modify(thingAt("a", revision+1)))
+			if !ringing(newer) {
+				t.Fatal("not woken for its own object")
+			}
+			wantLines(t, tell(poll(t, w)...), fmt.Sprintf("batch %d-%d; MODIFIED@%[2]d ns/a a-1@%[2]d", told, revision+1))
+		})
+	}
+}
+
+// However long nobody looks, what was nothing to a watcher is no gap to it.
+func TestAScopedWatcherThatIsPolledLateMissesNothing(t *testing.T) {
+	s := listed(t, nothing, 1, thingAt("a", 1))
+	other := elsewhere(t, s)
+	w := s.Watch(Cursor{Revision: 1}, Filter{Namespace: "ns"})
+	wantLines(t, tell(poll(t, w)...))
+	for r := keepwatch.Revision(2); r < 50; r++ {
+		apply(t, s, r, add(other.at(r)))
+	}
+	wantLines(t, tell(poll(t, w)...))
+	if w.Cursor().Revision != 49 {
+		t.Errorf("the cursor is at %v", w.Cursor())
+	}
+	apply(t, s, 50, modify(thingAt("a", 50)))
+	wantLines(t, tell(poll(t, w)...), "batch 1-50; MODIFIED@50 ns/a a-1@50")
+}
+
+func TestAScopedWatcherHearsOfBookmarksGapsAndRewinds(t *testing.T) {
+	a := thingAt("a", 1)
+	s := listed(t, Options{}, 1, a)
+	w := s.Watch(Cursor{Revision: 1}, Filter{Namespace: "ns", Name: "a"})
+	hears := func(what string, want ...string) {
+		t.Helper()
+		_, newer, _ := w.Poll()
+		switch what {
+		case "bookmark":
+			apply(t, s, s.Held()+1)
+		case "gap":
+			relist(t, s, keepwatch.GapExpired, s.Held()+1, a)
+		case "rewind":
+			relist(t, s, keepwatch.GapRewind, s.Held()-1, a)
+		}
+		if !ringing(newer) {
+			t.Fatalf("not woken for a %s", what)
+		}
+		wantLines(t, tell(poll(t, w)...), want...)
+	}
+	hears("bookmark", "batch 1-2")
+	hears("gap", "gap 2-3 expired")
+	hears("bookmark", "batch 3-4")
+	hears("rewind", "gap 4-3 rewind")
+	hears("bookmark", "batch 3-4")
+}
+
+// After a quiet time one change makes the window forget what came before; who was
+// not woken for that must not fall behind by it.
+func TestTheWindowKeepsWhatAScopeHasNotHeard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := listed(t, Options{WindowAge: time.Minute}, 1, thingAt("a", 1))
+		other := elsewhere(t, s)
+		w := s.Watch(Cursor{Revision: 1}, Filter{Namespace: "ns"})
+		_, newer, _ := w.Poll()
+		r := keepwatch.Revision(1)
+		for slept := false; !slept; {
+			if ringing(newer) {
+				_, newer, _ = w.Poll()
+			}
+			r++
+			apply(t, s, r, add(other.at(r)))
+			slept = !ringing(newer)
+		}
+		time.Sleep(time.Hour)
+		apply(t, s, r+1, modify(thingAt("a", r+1)))
+		if !ringing(newer) {
+			t.Fatal("not woken for its own object")
+		}
+		wantLines(t, tell(poll(t, w)...), fmt.Sprintf("batch 1-%d; MODIFIED@%[1]d ns/a a-1@%[1]d", r+1))
+		apply(t, s, r+2, add(other.at(r+2)))
+		if n := s.view.Load().window.len(); n != 2 {
+			t.Errorf("%d moments in the window, want the last two", n)
+		}
+	})
+}
