@@ -80,10 +80,13 @@ func wordsOf(err error) (codes.Code, string) {
 
 // failure is what went wrong with a request that was made under ctx.
 func (s *Source) failure(ctx context.Context, op string, err error) *keepwatch.Failure {
-	if errors.Is(ctx.Err(), context.Canceled) {
+	var failure *keepwatch.Failure
+	switch {
+	case errors.As(err, &failure):
+		return failure
+	case errors.Is(ctx.Err(), context.Canceled):
 		return keepwatch.Failed(keepwatch.Ended, "%s %s: cancelled: %w", op, s.prefix, context.Cause(ctx))
-	}
-	if errors.Is(err, io.EOF) {
+	case errors.Is(err, io.EOF):
 		return keepwatch.Failed(keepwatch.Ended, "%s %s: etcd ended the stream", op, s.prefix)
 	}
 	_, words := wordsOf(err)

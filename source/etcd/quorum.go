@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 
+	"google.golang.org/grpc/status"
+
 	"github.com/keepwatch/keepwatch"
 )
 
@@ -16,18 +18,24 @@ import (
 // it is there. To read consistently from a target, call Newest and wait until the
 // target holds the revision.
 func (s *Source) Newest(ctx context.Context) (keepwatch.Revision, error) {
-	return s.newest.ask(ctx, func(ctx context.Context) (keepwatch.Revision, error) {
-		h, err := s.touch(ctx, 0)
-		if err != nil {
-			return 0, s.failure(ctx, "read", err)
-		}
-		if failure := s.same("read", h, false); failure != nil {
-			return 0, failure
-		}
-		newest := keepwatch.Revision(h.Revision)
-		s.want(newest)
-		return newest, nil
-	})
+	newest, err := s.newest.ask(ctx, s.readNewest)
+	if err != nil {
+		return 0, s.failure(ctx, "read", err)
+	}
+	return newest, nil
+}
+
+func (s *Source) readNewest(ctx context.Context) (keepwatch.Revision, error) {
+	h, err := s.touch(ctx, 0)
+	if err != nil {
+		return 0, err
+	}
+	if failure := s.same("read", h, false); failure != nil {
+		return 0, failure
+	}
+	newest := keepwatch.Revision(h.Revision)
+	s.want(newest)
+	return newest, nil
 }
 
 // want makes the open watches reach a revision.
@@ -62,7 +70,7 @@ func (q *quorum) ask(ctx context.Context, read func(context.Context) (keepwatch.
 	select {
 	case <-r.done:
 	case <-ctx.Done():
-		return 0, keepwatch.Failed(keepwatch.Ended, "cancelled: %w", context.Cause(ctx))
+		return 0, status.FromContextError(ctx.Err()).Err()
 	case q.turn <- struct{}{}:
 		defer func() { <-q.turn }()
 		select {

@@ -1,0 +1,153 @@
+package etcd_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/reflector"
+	"github.com/keepwatch/keepwatch/source/etcd"
+	"github.com/keepwatch/keepwatch/store"
+)
+
+// reflect follows a source for the duration of the test.
+func reflect(tb testing.TB, s keepwatch.Source, target keepwatch.Target, options reflector.Options) *reflector.Reflector {
+	tb.Helper()
+	r := reflector.New(s, target, options)
+	ctx, cancel := context.WithCancel(tb.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	tb.Cleanup(func() {
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			tb.Errorf("the reflector ended: %v", err)
+		}
+	})
+	return r
+}
+
+// reach waits until a store holds a revision.
+func reach(tb testing.TB, s *store.Store, r keepwatch.Revision) *store.Snapshot {
+	tb.Helper()
+	eventually(tb, fmt.Sprintf("the store holds %d", r), func() bool { return s.Held() >= r })
+	return s.Snapshot()
+}
+
+// A store that was seeded answers from before its beginning, exactly.
+func TestSeed(t *testing.T) {
+	w := newWorld(t, etcd.Options{PageSize: 2})
+	for i := range 5 {
+		w.put(t, fmt.Sprintf("ns/%d", i), "1")
+	}
+	compacted := w.delete(t, "ns/0")
+	cursor := w.put(t, "ns/1", "2")
+	must(w.Compact(t.Context(), int64(compacted)))(t)
+	w.delete(t, "ns/2")
+	w.put(t, "ns/5", "1")
+	end := w.delete(t, "ns/5")
+
+	held := store.New(store.Options{})
+	if at := must(w.Seed(t.Context(), held, 1_000_000))(t); at != compacted || held.Held() != at {
+		t.Fatalf("seeded at %d and %d, want %d", at, held.Held(), compacted)
+	}
+	r := reflect(t, w.Source, held, reflector.Options{})
+	reach(t, held, end)
+	if n := len(r.Progress().Relists); n != 0 {
+		t.Errorf("%d kinds of relists", n)
+	}
+	consumer := held.Watch(store.Cursor{Revision: cursor}, store.Filter{})
+	var got []keepwatch.Change
+	for consumer.Cursor().Revision < end {
+		d := must(consumer.Next(t.Context()))(t)
+		got = append(got, d.(keepwatch.Batch).Changes...)
+	}
+	if text := show(got); text != "-ns/2 +ns/5=1 -ns/5" {
+		t.Errorf("a consumer from before the beginning is told %s", text)
+	}
+	if o := got[0].Object.(*etcd.Object); string(o.Value()) != "1" {
+		t.Errorf("what was deleted was %q", o.Value())
+	}
+	_, err := w.Seed(t.Context(), held, 10)
+	wantKind(t, err, keepwatch.Broken)
+}
+
+func TestSeedGoesBackAsFarAsAsked(t *testing.T) {
+	w := newWorld(t, etcd.Options{})
+	w.put(t, "a", "1")
+	old := w.put(t, "a", "2")
+	w.put(t, "a", "3")
+	newest := w.put(t, "a", "4")
+	held := store.New(store.Options{})
+	if at := must(w.Seed(t.Context(), held, newest-old))(t); at != old {
+		t.Errorf("seeded at %d, want %d", at, old)
+	}
+	if o, _ := held.Snapshot().Get(keepwatch.Key{Name: "a"}); string(o.(*etcd.Object).Value()) != "2" {
+		t.Errorf("the seed is %s", o.(*etcd.Object).Value())
+	}
+}
+
+// An etcd that has never compacted anything has all of its history.
+func TestSeedFromTheBeginning(t *testing.T) {
+	m := startMember(t, nil)
+	client := dial(t, clientv3.Config{Endpoints: m.endpoints()})
+	w := world{client, newSource(t, client, etcd.Options{}), prefixOf(t)}
+	held := store.New(store.Options{})
+	if at := must(w.Seed(t.Context(), held, 100))(t); at != 1 || held.Snapshot().Len() != 0 {
+		t.Errorf("an empty etcd seeds at %d", at)
+	}
+	first := w.put(t, "a", "1")
+	w.put(t, "a", "2")
+	held = store.New(store.Options{})
+	if at := must(w.Seed(t.Context(), held, 100))(t); at != 1 {
+		t.Errorf("seeded at %d", at)
+	}
+	reflect(t, w.Source, held, reflector.Options{})
+	reach(t, held, first+1)
+	if history, _ := held.Bounds(); history != 1 {
+		t.Errorf("the history begins at %d", history)
+	}
+}
+
+// compacting is a target whose seeds etcd compacts away while they are written.
+type compacting struct {
+	*store.Store
+	compact func()
+}
+
+func (c compacting) Replace(ctx context.Context, relist keepwatch.Relist) (keepwatch.Replacement, error) {
+	c.compact()
+	return c.Store.Replace(ctx, relist)
+}
+
+func TestSeedAndCompaction(t *testing.T) {
+	w := newWorld(t, etcd.Options{PageSize: 1})
+	w.put(t, "a", "1")
+	w.put(t, "b", "1")
+	times := 3
+	target := compacting{store.New(store.Options{}), func() {
+		if times--; times >= 0 {
+			must(w.Compact(t.Context(), int64(w.put(t, "a", fmt.Sprint(times)))))(t)
+		}
+	}}
+	at := must(w.Seed(t.Context(), target, 1_000_000))(t)
+	if n := target.Snapshot().Len(); n != 2 || target.Held() != at || times != -1 {
+		t.Errorf("after %d rounds %d objects are held at %d and %d", 3-times, n, at, target.Held())
+	}
+}
+
+// Failures leave the target empty.
+func TestSeedFails(t *testing.T) {
+	w := newWorld(t, etcd.Options{})
+	w.put(t, "a", "1")
+	held := store.New(store.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err := w.Seed(ctx, compacting{held, cancel}, 10)
+	wantKind(t, err, keepwatch.Ended)
+	if held.Held() != 0 {
+		t.Errorf("the target holds %d", held.Held())
+	}
+}
