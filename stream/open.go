@@ -66,9 +66,7 @@ func open(path string, id Identity) (d *disk, err error) {
 			err = errors.Join(err, closeQuietly(db))
 		}
 	}()
-	db, err = bolt.Open(path, 0o600, &bolt.Options{
-		Timeout: lockTimeout, FreelistType: bolt.FreelistMapType, OpenFile: openWhole,
-	})
+	db, err = openOrBegin(path)
 	switch {
 	case errors.Is(err, boltErrors.ErrInvalid), errors.Is(err, boltErrors.ErrChecksum), errors.Is(err, boltErrors.ErrVersionMismatch):
 		return nil, fmt.Errorf("%w: %w", errBroken, err)
@@ -82,19 +80,47 @@ func open(path string, id Identity) (d *disk, err error) {
 	return d, d.verify()
 }
 
+// openOrBegin opens a file, or makes a new one. A new file gets its name only once
+// bbolt has begun it, so that one that is shorter was damaged, and never is what a
+// process left that was killed at its start.
+func openOrBegin(path string) (*bolt.DB, error) {
+	db, err := lock(path, openWhole)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return db, err
+	}
+	if db, err = lock(path+".new", os.OpenFile); err != nil {
+		return nil, err
+	}
+	if _, err = os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		if err = os.Rename(path+".new", path); err == nil {
+			return db, nil
+		}
+	}
+	// Another process was faster, or the name can't be given.
+	_ = os.Remove(path + ".new")
+	if err = errors.Join(err, db.Close()); err != nil {
+		return nil, err
+	}
+	return lock(path, openWhole)
+}
+
+// lock opens a bbolt file for this process alone.
+func lock(path string, open func(string, int, os.FileMode) (*os.File, error)) (*bolt.DB, error) {
+	return bolt.Open(path, 0o600, &bolt.Options{
+		Timeout: lockTimeout, FreelistType: bolt.FreelistMapType, OpenFile: open,
+	})
+}
+
 // leastSize is what bbolt begins a file with, in one write: four pages of 4 KiB,
 // or of more where the system's pages are larger.
 const leastSize = 4 * 4096
 
-// openWhole opens a file, or makes a new one if it may. A file that is shorter
-// than any that was ever a state is refused, the empty one included: bbolt would
-// begin anew in it, and what the consumer was told before would be forgotten.
+// openWhole opens a file that is there. One that is shorter than any that was ever
+// a state is refused, the empty one included: bbolt would begin anew in it, and
+// what the consumer was told before would be forgotten.
 func openWhole(path string, flag int, mode os.FileMode) (*os.File, error) {
-	file, err := os.OpenFile(path, flag|os.O_EXCL, mode)
-	if !errors.Is(err, fs.ErrExist) {
-		return file, err
-	}
-	if file, err = os.OpenFile(path, flag&^os.O_CREATE, mode); err != nil {
+	file, err := os.OpenFile(path, flag&^os.O_CREATE, mode)
+	if err != nil {
 		return nil, err
 	}
 	info, err := file.Stat()

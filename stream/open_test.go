@@ -2,7 +2,9 @@ package stream
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -144,6 +146,49 @@ func TestOpenRefusesOneInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	openDisk(t, dir)
+}
+
+// A process that was killed before its file had a name leaves nothing that matters.
+func TestOpenAfterAnUnfinishedBegin(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, fileName+".new"), nil)
+	d := openDisk(t, dir)
+	if _, err := os.Stat(filepath.Join(dir, fileName+".new")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the unnamed file is still there: %v", err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	openDisk(t, dir)
+}
+
+// Of all that begin a directory at the same time, one gets it.
+func TestOpenBeginsOnce(t *testing.T) {
+	dir := t.TempDir()
+	got := make(chan State)
+	for range 8 {
+		go func() {
+			s, err := Open(dir, testIdentity)
+			if err != nil {
+				t.Log(err)
+			}
+			got <- s
+		}()
+	}
+	var open []State
+	for range 8 {
+		if s := <-got; s != nil {
+			open = append(open, s)
+		}
+	}
+	if len(open) != 1 {
+		t.Errorf("%d have it", len(open))
+	}
+	for _, s := range open {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 func TestOpenRefusesWhatItCannotUse(t *testing.T) {
