@@ -35,8 +35,8 @@
 // keeps for itself are merged: the list at /apis by discovery.go, OpenAPI by openapi.go.
 //
 // Where things are: server.go starts and ends the layers in order, chain.go builds the two servers,
-// run.go runs them, etcd.go the embedded etcd (etcdcheck.go looks at its data before, etcdlog.go
-// listens to it), datadir.go, identity.go and kubeconfig.go are the files, access.go and authn.go
+// run.go runs them, etcd.go the embedded etcd (etcdcheck.go and etcdwal.go look at its data before,
+// etcdlog.go listens to it), datadir.go, identity.go and kubeconfig.go are the files, access.go and authn.go
 // say who may come in, namespaces.go is the one loop that a real cluster has in a controller.
 //
 // # What it isn't
