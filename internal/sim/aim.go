@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -21,6 +22,10 @@ func Aim(seed uint64, play func(*Director) Outcome) Outcome {
 		o = play(Follow(append(o.Script, m.shoot(random))))
 	}
 	return o
+}
+
+func (m Mark) compare(o Mark) int {
+	return cmp.Or(m.At.Compare(o.At), cmp.Compare(m.Actor, o.Actor), cmp.Compare(m.Point, o.Point), cmp.Compare(m.N, o.N), cmp.Compare(m.Why, o.Why))
 }
 
 // clean is a schedule that has writes alone.

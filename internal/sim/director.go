@@ -169,7 +169,7 @@ func (d *Director) Mark(x Decision, why string) {
 }
 
 // Taken is everything that was decided, as a script, and Marks what was worth
-// aiming at.
+// aiming at, in an order that does not depend on who was first in an instant.
 func (d *Director) Taken() Script {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -179,5 +179,6 @@ func (d *Director) Taken() Script {
 func (d *Director) Marks() []Mark {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	slices.SortFunc(d.marked, Mark.compare)
 	return d.marked
 }

@@ -12,7 +12,8 @@
 //	lie.go        breaches of the source's contract, for which nobody else is blamed
 //	settings.go   what a schedule is like from beginning to end
 //	process.go    what is under test: store and reflector, through restarts
-//	consumer.go   who follows it, and writes down what it is told
+//	consumer.go   who follows it by a cursor, and writes down what it is told
+//	holder.go     who follows it by a snapshot
 //	play.go       one schedule, from the first write to the last goroutine's end
 //	verdict.go    what was wrong with it
 //	trace.go      what happened in it, to read

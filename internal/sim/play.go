@@ -53,6 +53,7 @@ func Play(d *Director, m Mutant) Outcome {
 	for _, c := range s.consumers {
 		all.Go(func() { c.run(ctx) })
 	}
+	all.Go(func() { s.holder.run(ctx) })
 	var actors sync.WaitGroup
 	actors.Go(s.write)
 	actors.Go(s.disturb)
@@ -81,6 +82,7 @@ type stage struct {
 	world     *World
 	processes []*process
 	consumers []*consumer
+	holder    *holder
 }
 
 func newStage(d *Director, m Mutant) *stage {
@@ -106,6 +108,7 @@ func newStage(d *Director, m Mutant) *stage {
 		c.phase = time.Duration(1+i) * 13 * time.Microsecond
 		s.consumers = append(s.consumers, c)
 	}
+	s.holder = &holder{director: d, home: s.processes[0], phase: 97 * time.Microsecond}
 	return s
 }
 

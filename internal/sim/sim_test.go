@@ -130,15 +130,16 @@ func TestMutants(t *testing.T) {
 
 // TestAScheduleAlwaysRunsTheSameWay: by its seed, and by its script.
 func TestAScheduleAlwaysRunsTheSameWay(t *testing.T) {
-	for n := range uint64(*repeat) {
-		m := Mix{Seed: *seed + n, Rate: 20}
-		first := bubble(t, Draw(m), Mutant{})
+	c := Campaign{Seed: *seed}
+	play := func(d *Director, m Mutant) Outcome { return bubble(t, d, m) }
+	for n := range *repeat {
+		first := c.Play(n, play)
 		for again, o := range map[string]Outcome{
-			"seed":   bubble(t, Draw(m), Mutant{}),
+			"seed":   c.Play(n, play),
 			"script": bubble(t, Follow(first.Script), Mutant{}),
 		} {
 			if d := cmp.Diff(strings.Split(first.Trace(), "\n"), strings.Split(o.Trace(), "\n")); d != "" {
-				t.Fatalf("seed %d runs another way by its %s:\n%s", m.Seed, again, d)
+				t.Fatalf("seed %d runs another way by its %s:\n%s", first.Seed, again, d)
 			}
 		}
 	}

@@ -42,6 +42,9 @@ func (s *stage) outcome() Outcome {
 			}
 		}
 	}
+	for _, text := range s.holder.problems {
+		o.Problems = append(o.Problems, Problem{"since", text})
+	}
 	for _, p := range s.processes {
 		o.Problems = append(o.Problems, p.problems(o.Script)...)
 		for kind, n := range p.counts.failures {
