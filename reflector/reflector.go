@@ -35,17 +35,16 @@ func (r *Reflector) Run(ctx context.Context) error {
 	action := run.step(machine.Started{Held: r.target.Held()})
 	for {
 		input, err := run.perform(ctx, action)
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		var failure *keepwatch.Failure
+		failure, failed := errors.AsType[*keepwatch.Failure](err)
 		switch {
-		case err == nil:
-			action = run.step(input)
-		case errors.As(err, &failure):
+		case err != nil && !failed && !errors.Is(err, ctx.Err()):
+			return err // the target's own, whatever ends at the same time
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case failed:
 			action = run.fail(failure)
 		default:
-			return err
+			action = run.step(input)
 		}
 		if _, stop := action.(machine.Stop); stop {
 			return err
