@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -24,11 +25,17 @@ func TestParseRevision(t *testing.T) {
 }
 
 func FuzzParseRevision(f *testing.F) {
-	f.Add("1")
-	f.Add("007")
+	for _, s := range []string{"1", "007", "0", "", "+1", "1_000", "18446744073709551615", "18446744073709551616", "0x1", "١", " 1", "1e3"} {
+		f.Add(s)
+	}
+	decimal := regexp.MustCompile(`\A[1-9][0-9]*\z`)
 	f.Fuzz(func(t *testing.T, s string) {
-		if r, err := keepwatch.ParseRevision(s); err == nil && (r == 0 || r.String() != s) {
+		r, err := keepwatch.ParseRevision(s)
+		if err == nil && (r == 0 || r.String() != s) {
 			t.Errorf("ParseRevision(%q) = %d", s, r)
+		}
+		if len(s) < 20 && (err == nil) != decimal.MatchString(s) {
+			t.Errorf("ParseRevision(%q): %v", s, err)
 		}
 	})
 }
