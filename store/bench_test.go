@@ -1,352 +1,138 @@
 package store_test
 
 import (
-	"context"
 	"flag"
 	"fmt"
-	"math/rand/v2"
+	"math"
 	"runtime"
-	"strconv"
+	"slices"
+	"sync/atomic"
 	"testing"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
+	"time"
 
 	"github.com/keepwatch/keepwatch"
-	"github.com/keepwatch/keepwatch/store"
 )
 
 var million = flag.Bool("million", false, "benchmark with a million objects, too")
 
-// The benchmarks run the store and client-go's indexer side by side on the same
-// objects. Names end in /keepwatch and /client-go.
+// rounds is how often each figure is taken; the median counts.
+const rounds = 7
 
-// payload is an object that both sides take: 1 KiB beyond its metadata.
-type payload struct {
-	metav1.ObjectMeta
-	revision keepwatch.Revision
-	body     []byte
-}
-
-func (p *payload) Key() keepwatch.Key {
-	return keepwatch.Key{Namespace: p.Namespace, Name: p.Name}
-}
-func (p *payload) UID() keepwatch.UID           { return keepwatch.UID(p.ObjectMeta.UID) }
-func (p *payload) Revision() keepwatch.Revision { return p.revision }
-
-const namespaces = 100
-
-func newPayload(i int, r keepwatch.Revision) *payload {
-	return &payload{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace:       "namespace-" + strconv.Itoa(i%namespaces),
-			Name:            fmt.Sprintf("deployment-%d-%08x", i%50, i*2654435761),
-			UID:             types.UID(fmt.Sprintf("%08x-0000-4000-8000-%012x", i, i)),
-			ResourceVersion: r.String(),
-		},
-		revision: r,
-		body:     make([]byte, 1024),
-	}
-}
-
-func payloads(n int) []keepwatch.Object {
-	objects := make([]keepwatch.Object, n)
-	for i := range objects {
-		objects[i] = newPayload(i, keepwatch.Revision(i+1))
-	}
-	rand.New(rand.NewPCG(1, 2)).Shuffle(n, func(i, j int) { objects[i], objects[j] = objects[j], objects[i] })
-	return objects
-}
-
-func sizes(b *testing.B, run func(b *testing.B, n int)) {
-	all := []int{10_000, 100_000}
+// BenchmarkBesidePeers prints one table: the store beside client-go's indexer and
+// the watch cache of k8s.io/apiserver, on the same objects and in one run. Their
+// rounds alternate, so that the machine's moods are everybody's. Run it with
+// -benchtime 1x: an iteration is one table.
+func BenchmarkBesidePeers(b *testing.B) {
+	sizes := []int{10_000, 100_000}
 	if *million {
-		all = append(all, 1_000_000)
+		sizes = append(sizes, 1_000_000)
 	}
-	for _, n := range all {
-		b.Run(strconv.Itoa(n), func(b *testing.B) { run(b, n) })
-	}
-}
-
-func fill(tb testing.TB, objects []keepwatch.Object) *store.Store {
-	s := store.New(store.Options{WindowBytes: 4 << 20})
-	r, err := s.Replace(context.Background(), keepwatch.Relist{})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	for len(objects) > 0 {
-		n := min(500, len(objects))
-		if err := r.Put(context.Background(), objects[:n]); err != nil {
-			tb.Fatal(err)
-		}
-		objects = objects[n:]
-	}
-	if err := r.Commit(context.Background(), 10_000_000); err != nil {
-		tb.Fatal(err)
-	}
-	return s
-}
-
-func fillIndexer(tb testing.TB, objects []keepwatch.Object) cache.Indexer {
-	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
-	for _, o := range objects {
-		if err := indexer.Add(o); err != nil {
-			tb.Fatal(err)
+	for b.Loop() {
+		fmt.Print("\n| objects | operation | keepwatch | client-go | keepwatch / client-go | watch cache | keepwatch / watch cache |\n|---|---|---|---|---|---|---|\n")
+		for _, n := range sizes {
+			besidePeers(n)
 		}
 	}
-	return indexer
 }
 
-func BenchmarkUpdate(b *testing.B) {
-	sizes(b, func(b *testing.B, n int) {
-		objects := payloads(n)
-		b.Run("keepwatch", func(b *testing.B) {
-			s := fill(b, objects)
-			updates, at := updates(objects, b.N)
-			b.ReportAllocs()
-			b.ResetTimer()
-			for _, o := range updates {
-				_, err := s.Apply(context.Background(), keepwatch.Batch{
-					From: at, To: o.Revision(),
-					Changes: []keepwatch.Change{{Type: keepwatch.Modified, Revision: o.Revision(), Object: o}},
-				})
-				if err != nil {
-					b.Fatal(err)
-				}
-				at = o.Revision()
-			}
-		})
-		b.Run("client-go", func(b *testing.B) {
-			indexer := fillIndexer(b, objects)
-			updates, _ := updates(objects, b.N)
-			b.ReportAllocs()
-			b.ResetTimer()
-			for _, o := range updates {
-				if err := indexer.Update(o); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	})
-}
-
-// updates makes n new states of random objects; the payload is shared with the old.
-func updates(objects []keepwatch.Object, n int) ([]keepwatch.Object, keepwatch.Revision) {
-	at := keepwatch.Revision(10_000_000)
-	random := rand.New(rand.NewPCG(3, 4))
-	news := make([]keepwatch.Object, n)
-	for i := range news {
-		o := *objects[random.IntN(len(objects))].(*payload)
-		o.revision = at + keepwatch.Revision(i) + 1
-		news[i] = &o
+func besidePeers(n int) {
+	f := newFleet(n)
+	var us ours
+	var indexed indexer
+	var watched *watchCache
+	memory := []float64{
+		grown(n, func() { us = newOurs(f) }),
+		grown(n, func() { indexed = newIndexer(f) }),
+		grown(n, func() { watched = newWatchCache(f) }),
 	}
-	return news, at
-}
-
-func BenchmarkGet(b *testing.B) {
-	sizes(b, func(b *testing.B, n int) {
-		objects := payloads(n)
-		b.Run("keepwatch", func(b *testing.B) {
-			s := fill(b, objects)
-			b.ResetTimer()
-			for i := range b.N {
-				if _, ok := s.Snapshot().Get(objects[i%n].Key()); !ok {
-					b.Fatal("not found")
-				}
-			}
-		})
-		b.Run("client-go", func(b *testing.B) {
-			indexer := fillIndexer(b, objects)
-			b.ResetTimer()
-			for i := range b.N {
-				if _, ok, _ := indexer.Get(objects[i%n]); !ok {
-					b.Fatal("not found")
-				}
-			}
-		})
+	all := []contender{us, indexed, watched}
+	defer func() {
+		for _, c := range all {
+			c.close()
+		}
+	}()
+	many := 20_000
+	some := f.some(many)
+	var news []keepwatch.Object
+	row(n, "apply one event", all, func() { news = f.updates(some) }, func(c contender) int { c.apply(news); return many })
+	row(n, "get", all, nil, func(c contender) int {
+		for _, o := range some {
+			c.get(o.Key())
+		}
+		return many
 	})
-}
-
-func BenchmarkListAll(b *testing.B) {
-	sizes(b, func(b *testing.B, n int) {
-		objects := payloads(n)
-		b.Run("keepwatch", func(b *testing.B) {
-			s := fill(b, objects)
-			b.ResetTimer()
-			for range b.N {
-				seen := 0
-				for range s.Snapshot().All() {
-					seen++
-				}
-				if seen != n {
-					b.Fatal(seen)
-				}
+	row(n, "list all", all, nil, func(c contender) int { c.listAll(); return 1 })
+	row(n, "list 1 % (a namespace)", all, nil, func(c contender) int {
+		for range 10 {
+			if got := c.listNamespace("namespace-07"); got != n/namespaces {
+				panic(got)
 			}
-		})
-		b.Run("client-go", func(b *testing.B) {
-			indexer := fillIndexer(b, objects)
-			b.ResetTimer()
-			for range b.N {
-				seen := 0
-				for range indexer.List() {
-					seen++
-				}
-				if seen != n {
-					b.Fatal(seen)
-				}
-			}
-		})
+		}
+		return 10
 	})
-}
-
-func BenchmarkListNamespace(b *testing.B) {
-	sizes(b, func(b *testing.B, n int) {
-		objects := payloads(n)
-		b.Run("keepwatch", func(b *testing.B) {
-			s := fill(b, objects)
-			b.ResetTimer()
-			for range b.N {
-				seen := 0
-				for range s.Snapshot().Namespace("namespace-7") {
-					seen++
-				}
-				if seen != n/namespaces {
-					b.Fatal(seen)
-				}
-			}
-		})
-		b.Run("client-go", func(b *testing.B) {
-			indexer := fillIndexer(b, objects)
-			b.ResetTimer()
-			for range b.N {
-				list, err := indexer.ByIndex(cache.NamespaceIndex, "namespace-7")
-				if err != nil || len(list) != n/namespaces {
-					b.Fatal(len(list), err)
-				}
-			}
-		})
-	})
-}
-
-// BenchmarkSnapshot takes a copy that later updates don't touch. The indexer's
-// only one is a list.
-func BenchmarkSnapshot(b *testing.B) {
-	sizes(b, func(b *testing.B, n int) {
-		objects := payloads(n)
-		b.Run("keepwatch", func(b *testing.B) {
-			s := fill(b, objects)
-			b.ReportAllocs()
-			b.ResetTimer()
-			for range b.N {
-				if s.Snapshot().Len() != n {
-					b.Fatal("short")
-				}
-			}
-		})
-		b.Run("client-go", func(b *testing.B) {
-			indexer := fillIndexer(b, objects)
-			b.ReportAllocs()
-			b.ResetTimer()
-			for range b.N {
-				if len(indexer.List()) != n {
-					b.Fatal("short")
-				}
-			}
-		})
-	})
-}
-
-// BenchmarkDiff finds what changed between two states when 1 % did. With an
-// indexer that is a comparison of two lists by key.
-func BenchmarkDiff(b *testing.B) {
-	sizes(b, func(b *testing.B, n int) {
-		objects := payloads(n)
-		b.Run("keepwatch", func(b *testing.B) {
-			s := fill(b, objects)
-			before := s.Snapshot()
-			news, at := distinct(objects, n/100)
-			for _, o := range news {
-				_, err := s.Apply(context.Background(), keepwatch.Batch{
-					From: at, To: o.Revision(),
-					Changes: []keepwatch.Change{{Type: keepwatch.Modified, Revision: o.Revision(), Object: o}},
-				})
-				if err != nil {
-					b.Fatal(err)
-				}
-				at = o.Revision()
-			}
-			b.ResetTimer()
-			for range b.N {
-				if got := before.Diff(s.Snapshot()); len(got) != n/100 {
-					b.Fatal(len(got))
-				}
-			}
-		})
-		b.Run("client-go", func(b *testing.B) {
-			indexer := fillIndexer(b, objects)
-			before := map[string]any{}
-			for _, o := range indexer.List() {
-				key, _ := cache.MetaNamespaceKeyFunc(o)
-				before[key] = o
-			}
-			news, _ := distinct(objects, n/100)
-			for _, o := range news {
-				if err := indexer.Update(o); err != nil {
-					b.Fatal(err)
-				}
-			}
-			b.ResetTimer()
-			for range b.N {
-				changed := 0
-				for _, o := range indexer.List() {
-					key, _ := cache.MetaNamespaceKeyFunc(o)
-					if before[key] != o {
-						changed++
-					}
-				}
-				if changed != n/100 {
-					b.Fatal(changed)
-				}
-			}
-		})
-	})
-}
-
-// distinct makes new states of n different objects.
-func distinct(objects []keepwatch.Object, n int) ([]keepwatch.Object, keepwatch.Revision) {
-	news := make([]keepwatch.Object, n)
-	at := keepwatch.Revision(10_000_000)
-	for i := range news {
-		o := *objects[i].(*payload)
-		o.revision = at + keepwatch.Revision(i) + 1
-		news[i] = &o
+	states := all[:2] // the watch cache has no snapshot that can be had from outside
+	row(n, "take a snapshot", states, nil, func(c contender) int { c.snapshot(); return 1 })
+	before := map[contender]any{}
+	for _, c := range states {
+		before[c] = c.snapshot()
 	}
-	return news, at
-}
-
-// BenchmarkMemory reports the heap per object beyond the objects themselves, after
-// a list in random order and one update of each object.
-func BenchmarkMemory(b *testing.B) {
-	sizes(b, func(b *testing.B, n int) {
-		objects := payloads(n)
-		b.Run("keepwatch", func(b *testing.B) {
-			measure(b, n, func() any { return fill(b, objects) })
-		})
-		b.Run("client-go", func(b *testing.B) {
-			measure(b, n, func() any { return fillIndexer(b, objects) })
-		})
-	})
-}
-
-func measure(b *testing.B, n int, build func() any) {
-	for range b.N {
-		before := heap()
-		built := build()
-		after := heap()
-		b.ReportMetric(float64(after-before)/float64(n), "B/object")
-		runtime.KeepAlive(built)
+	news = f.updates(f.objects[:n/100])
+	for _, c := range states {
+		c.apply(news)
 	}
+	row(n, "find the 1 % that changed", states, nil, func(c contender) int {
+		if got := c.changed(before[c]); got != n/100 {
+			panic(got)
+		}
+		return 1
+	})
+	print(n, "memory beyond the object", memory, func(x float64) string { return fmt.Sprintf("%.0f B", x) })
+}
+
+// row measures an operation, which returns how often it was done, and prints it.
+func row(n int, name string, all []contender, prepare func(), do func(contender) int) {
+	took := make([][]float64, len(all))
+	for range rounds {
+		if prepare != nil {
+			prepare()
+		}
+		for i, c := range all {
+			runtime.GC() // nobody pays for what another one has left behind
+			began := time.Now()
+			times := do(c)
+			took[i] = append(took[i], float64(time.Since(began))/float64(times))
+		}
+	}
+	medians := make([]float64, len(all))
+	for i := range took {
+		medians[i] = median(took[i])
+	}
+	print(n, name, medians, func(x float64) string { return time.Duration(x).String() })
+}
+
+// print prints a row, ours first; the others with the ratio of ours to theirs.
+func print(n int, name string, figures []float64, tell func(float64) string) {
+	fmt.Printf("| %d | %s | %s |", n, name, tell(figures[0]))
+	for i := 1; i < 3; i++ {
+		if i >= len(figures) {
+			fmt.Print(" – | – |")
+			continue
+		}
+		fmt.Printf(" %s | %.3g× |", tell(figures[i]), figures[0]/figures[i])
+	}
+	fmt.Println()
+}
+
+func median(x []float64) float64 {
+	slices.Sort(x)
+	return x[len(x)/2]
+}
+
+// grown is by how many bytes an object the heap grows.
+func grown(n int, build func()) float64 {
+	before := heap()
+	build()
+	return float64(heap()-before) / float64(n)
 }
 
 func heap() int64 {
@@ -355,4 +141,55 @@ func heap() int64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
+}
+
+// BenchmarkWriterBesideLists prints how long one write takes, at the median and at
+// the 99th percentile, while nobody reads and while one reader lists everything
+// without a pause.
+func BenchmarkWriterBesideLists(b *testing.B) {
+	const n, writes = 100_000, 20_000
+	for b.Loop() {
+		f := newFleet(n)
+		fmt.Print("\n| 100,000 objects | idle p50 | idle p99 | with lists p50 | with lists p99 | p99 with lists / idle |\n|---|---|---|---|---|---|\n")
+		for _, one := range []struct {
+			name string
+			contender
+		}{{"keepwatch", newOurs(f)}, {"client-go", newIndexer(f)}} {
+			var idle, busy []float64
+			for range rounds {
+				idle = append(idle, latencies(one, f.updates(f.some(writes/rounds)))...)
+				stop := lists(one)
+				busy = append(busy, latencies(one, f.updates(f.some(writes/rounds)))...)
+				stop()
+			}
+			slices.Sort(idle)
+			slices.Sort(busy)
+			at := func(x []float64, q float64) time.Duration { return time.Duration(x[int(math.Floor(q*float64(len(x))))]) }
+			fmt.Printf("| %s | %v | %v | %v | %v | %.3g× |\n", one.name, at(idle, 0.5), at(idle, 0.99), at(busy, 0.5), at(busy, 0.99),
+				float64(at(busy, 0.99))/float64(at(idle, 0.99)))
+		}
+	}
+}
+
+// lists begins to list without a pause.
+func lists(c contender) (stop func()) {
+	var over atomic.Bool
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for !over.Load() {
+			c.listAll()
+		}
+	}()
+	return func() { over.Store(true); <-done }
+}
+
+func latencies(c contender, news []keepwatch.Object) []float64 {
+	took := make([]float64, len(news))
+	for i := range news {
+		began := time.Now()
+		c.apply(news[i : i+1])
+		took[i] = float64(time.Since(began))
+	}
+	return took
 }
