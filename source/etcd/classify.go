@@ -89,8 +89,14 @@ func (s *Source) failure(ctx context.Context, op string, err error) *keepwatch.F
 	case errors.Is(err, io.EOF):
 		return keepwatch.Failed(keepwatch.Ended, "%s %s: etcd ended the stream", op, s.prefix)
 	}
+	kind := kindOf(err)
+	if kind == keepwatch.Unreachable {
+		// gRPC would wait for up to two minutes before it connects again. How long to
+		// wait is decided above.
+		s.conn.ResetConnectBackoff()
+	}
 	_, words := wordsOf(err)
-	return keepwatch.Failed(kindOf(err), "%s %s: %s", op, s.prefix, words)
+	return keepwatch.Failed(kind, "%s %s: %s", op, s.prefix, words)
 }
 
 // reason is the error that the reason of a cancelled watch stands for: the text of

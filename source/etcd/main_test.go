@@ -13,6 +13,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/source/etcd"
@@ -68,6 +70,9 @@ func dial(tb testing.TB, config clientv3.Config) *clientv3.Client {
 	tb.Helper()
 	config.Logger = zap.NewNop()
 	config.DialTimeout = patience
+	config.DialOptions = append(config.DialOptions, grpc.WithConnectParams(grpc.ConnectParams{
+		Backoff: backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.5, MaxDelay: 100 * time.Millisecond},
+	}))
 	client := must(clientv3.New(config))(tb)
 	tb.Cleanup(func() { client.Close() })
 	return client

@@ -22,16 +22,23 @@ type member struct {
 	rpc    *grpc.Server
 }
 
+// shortDir is a temporary folder with a path that is short enough for a socket.
+func shortDir(tb testing.TB) string {
+	tb.Helper()
+	dir, err := os.MkdirTemp("", "etcd")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
 func newMember(dir string) *member { return &member{dir: dir, config: func(*embed.Config) {}} }
 
 // startMember runs an etcd for the duration of the test.
 func startMember(tb testing.TB, config func(*embed.Config)) *member {
 	tb.Helper()
-	dir, err := os.MkdirTemp("", "etcd") // short enough for a socket
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { os.RemoveAll(dir) })
+	dir := shortDir(tb)
 	m := newMember(dir)
 	if config != nil {
 		m.config = config
@@ -82,7 +89,9 @@ func (m *member) stop() {
 	if m.etcd == nil {
 		return
 	}
-	m.rpc.Stop()
+	if m.rpc != nil {
+		m.rpc.Stop() // or Close waits for the watches
+	}
 	m.etcd.Close()
 	m.etcd = nil
 }

@@ -37,7 +37,7 @@ func (w *watch) tend() {
 		select {
 		case <-timer.C:
 		case <-w.due:
-		case <-w.Context().Done():
+		case <-w.ctx.Done():
 			return
 		}
 		ask, pause := w.overdue(time.Now())

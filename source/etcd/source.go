@@ -54,6 +54,7 @@ const (
 // Source reads one resource. List, StreamList, Seed and Watch are for one
 // reflector at a time; Newest may be called by anybody at any time.
 type Source struct {
+	conn        *grpc.ClientConn
 	kv          pb.KVClient
 	watcher     pb.WatchClient
 	prefix      prefix
@@ -79,6 +80,7 @@ func New(client *clientv3.Client, opts Options) (*Source, error) {
 		return nil, errors.New("the etcd client has no connection: make it with clientv3.New")
 	}
 	s := &Source{
+		conn:        conn,
 		kv:          pb.NewKVClient(conn),
 		watcher:     pb.NewWatchClient(conn),
 		prefix:      prefix(opts.Prefix),

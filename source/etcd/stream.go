@@ -17,8 +17,9 @@ import (
 // etcd's client: that one multiplexes watches, goes on by itself at the next member
 // after a failure, and reads ahead without a bound.
 type stream struct {
-	pb.Watch_WatchClient
+	client pb.Watch_WatchClient
 	source *Source
+	ctx    context.Context // client's own is done as soon as the stream has ended
 	cancel context.CancelFunc
 }
 
@@ -29,27 +30,27 @@ func (s *Source) dial(ctx context.Context, key, end []byte, from keepwatch.Revis
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	client, err := s.watcher.Watch(ctx, grpc.MaxCallRecvMsgSize(maxMessage))
 	if err != nil {
-		cancel()
+		defer cancel()
 		return nil, s.failure(ctx, "watch", err)
 	}
 	// An error of Send is io.EOF; what it stands for comes with the answer.
 	_ = client.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: &pb.WatchCreateRequest{
 		Key: key, RangeEnd: end, StartRevision: int64(from), Fragment: true, ProgressNotify: true,
 	}}})
-	return &stream{Watch_WatchClient: client, source: s, cancel: cancel}, nil
+	return &stream{client, s, ctx, cancel}, nil
 }
 
 // next receives a message. A failure is the last.
 func (s *stream) next() (*pb.WatchResponse, *keepwatch.Failure) {
-	response, err := s.Recv()
+	response, err := s.client.Recv()
 	switch {
 	case err != nil:
-		return nil, s.source.failure(s.Context(), "watch", err)
+		return nil, s.source.failure(s.ctx, "watch", err)
 	case response.CompactRevision != 0:
 		return response, keepwatch.Failed(keepwatch.Expired, "watch %s: etcd has compacted its history up to revision %d",
 			s.source.prefix, response.CompactRevision)
 	case response.Canceled:
-		return nil, s.source.failure(s.Context(), "watch", cancelled(response))
+		return nil, s.source.failure(s.ctx, "watch", cancelled(response))
 	}
 	return response, nil
 }
@@ -73,7 +74,7 @@ func (s *stream) created() *keepwatch.Failure {
 // askProgress asks how far the watch has come. The answer is a message without
 // events, or none if it has events to send first.
 func (s *stream) askProgress() {
-	_ = s.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_ProgressRequest{ProgressRequest: &pb.WatchProgressRequest{}}})
+	_ = s.client.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_ProgressRequest{ProgressRequest: &pb.WatchProgressRequest{}}})
 }
 
 func (s *Source) unexpected(what string) *keepwatch.Failure {

@@ -90,9 +90,9 @@ func (w *watch) confirm() *keepwatch.Failure {
 	if failure := w.created(); failure != nil {
 		return failure
 	}
-	h, err := w.source.touch(w.Context(), w.from)
+	h, err := w.source.touch(w.ctx, w.from)
 	if err != nil {
-		return w.source.failure(w.Context(), "watch", err)
+		return w.source.failure(w.ctx, "watch", err)
 	}
 	if failure := w.source.same("watch", h, true); failure != nil {
 		return failure

@@ -1,0 +1,124 @@
+package etcd_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/reflector"
+	"github.com/keepwatch/keepwatch/source/etcd"
+	"github.com/keepwatch/keepwatch/store"
+)
+
+// decoded is what the layer above makes of an object.
+type decoded struct {
+	*etcd.Object
+	text string
+}
+
+var errGarbled = errors.New("garbled")
+
+func decode(o *etcd.Object, value []byte) (keepwatch.Object, error) {
+	text := string(value)
+	if strings.HasPrefix(text, "!") {
+		return nil, errGarbled
+	}
+	return &decoded{o, text}, nil
+}
+
+// What can't be decoded has its place in list and history, and is still the same
+// object; what comes behind it comes behind it.
+func TestDecode(t *testing.T) {
+	w := newWorld(t, etcd.Options{Decode: decode})
+	w.put(t, "a", "1")
+	w.put(t, "b", "!1")
+	held := store.New(store.Options{})
+	reflect(t, w.Source, held, reflector.Options{})
+	first := reach(t, held, must(w.Newest(t.Context()))(t))
+	consumer := held.Watch(first.Cursor(), store.Filter{})
+	w.put(t, "a", "!2")
+	w.put(t, "b", "2")
+	w.put(t, "c", "!1")
+	w.delete(t, "c")
+	end := w.put(t, "a", "3")
+
+	text := func(o keepwatch.Object) string {
+		switch o := o.(type) {
+		case *decoded:
+			if o.Value() != nil {
+				t.Errorf("%s holds its value twice", o.Key())
+			}
+			return o.text
+		case *etcd.Undecodable:
+			return fmt.Sprintf("%v %s", o.Err, o.Value())
+		}
+		return fmt.Sprintf("%T", o)
+	}
+	var got []string
+	for o := range first.All() {
+		got = append(got, fmt.Sprintf("%s=%s", o.Key(), text(o)))
+	}
+	for consumer.Cursor().Revision < end {
+		for _, c := range must(consumer.Next(t.Context()))(t).(keepwatch.Batch).Changes {
+			got = append(got, fmt.Sprintf("%s %s=%s", c.Type, c.Object.Key(), text(c.Object)))
+		}
+	}
+	want := "a=1, b=garbled !1, MODIFIED a=garbled !2, MODIFIED b=2, ADDED c=garbled !1, DELETED c=garbled !1, MODIFIED a=3"
+	if s := strings.Join(got, ", "); s != want {
+		t.Errorf("got %s,\nwant %s", s, want)
+	}
+}
+
+// An object that hides its identity would be lost track of.
+func TestDecodeMustKeepTheIdentity(t *testing.T) {
+	for name, f := range map[string]func(o *etcd.Object) keepwatch.Object{
+		"nil": func(*etcd.Object) keepwatch.Object { return nil },
+		"uid": func(o *etcd.Object) keepwatch.Object { return renamed{o, o.Key(), "uid", o.Revision()} },
+		"key": func(o *etcd.Object) keepwatch.Object {
+			return renamed{o, keepwatch.Key{Name: "b"}, o.UID(), o.Revision()}
+		},
+		"revision": func(o *etcd.Object) keepwatch.Object { return renamed{o, o.Key(), o.UID(), 1} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, etcd.Options{Decode: func(o *etcd.Object, _ []byte) (keepwatch.Object, error) { return f(o), nil }})
+			from := w.put(t, "ns/a", "1")
+			_, err := w.List(t.Context(), keepwatch.ListRequest{})
+			wantKind(t, err, keepwatch.Broken)
+			watch := w.watch(t, from)
+			w.put(t, "ns/a", "2")
+			wantKind(t, last(t, watch), keepwatch.Broken)
+		})
+	}
+}
+
+type renamed struct {
+	*etcd.Object
+	key      keepwatch.Key
+	uid      keepwatch.UID
+	revision keepwatch.Revision
+}
+
+func (r renamed) Key() keepwatch.Key           { return r.key }
+func (r renamed) UID() keepwatch.UID           { return r.uid }
+func (r renamed) Revision() keepwatch.Revision { return r.revision }
+
+// After a rewind the store asks whether what has the same numbers is the same.
+func TestEqual(t *testing.T) {
+	w := newWorld(t, etcd.Options{Decode: decode})
+	for key, value := range map[string]string{"a": "1", "b": "1", "c": "2", "d": "!1", "e": "!1"} {
+		w.put(t, key, value)
+	}
+	objects, _ := list(t, w)
+	again, _ := list(t, w)
+	equal := func(i, j int) bool { return objects[i].(store.Equaler).Equal(again[j]) }
+	if !equal(0, 0) || !equal(0, 1) || equal(0, 2) || equal(0, 3) || !equal(3, 4) {
+		t.Error("objects are not compared by their values")
+	}
+	if objects[0].(store.Equaler).Equal(other{}) {
+		t.Error("an object equals what is none of this source")
+	}
+}
+
+type other struct{ keepwatch.Object }
