@@ -82,3 +82,54 @@ func TestARelistNeverEmptiesTheStore(t *testing.T) {
 		}
 	})
 }
+
+// TestProgress looks at a reflector while it runs.
+func TestProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		held := store.New(store.Options{})
+		start := time.Now()
+		p := &player{cancel: cancel, start: start, watcher: held.Watch(store.Cursor{}, store.Filter{}), lines: []string{
+			"state a@3 =10", "pass 1m", "batch 12 ~a@12 ~a@11", "pass 1m", "mark 20", "pass 1m", "fail unreachable", "fail forbidden", "hang",
+		}}
+		r := reflector.New(p, held, reflector.Options{Seed: 1, StartupDeadline: -1})
+		if got := r.Progress(); got.State != reflector.Stopped || got.Since != start || !got.LastProof.IsZero() {
+			t.Errorf("before Run: %+v", got)
+		}
+		ended := make(chan error)
+		go func() { ended <- r.Run(ctx) }()
+		for _, step := range []struct {
+			at                   time.Duration
+			state                reflector.State
+			since, event, proof  time.Duration
+			held                 keepwatch.Revision
+			dropped, cut, denied uint64
+		}{
+			{30 * time.Second, reflector.Live, 0, -1, 0, 10, 0, 0, 0},
+			{90 * time.Second, reflector.Live, 0, time.Minute, time.Minute, 12, 1, 0, 0},
+			{150 * time.Second, reflector.Live, 0, time.Minute, 2 * time.Minute, 20, 1, 0, 0},
+			{time.Hour, reflector.Forbidden, -1, time.Minute, 2 * time.Minute, 20, 1, 1, 1},
+		} {
+			time.Sleep(step.at - time.Since(start))
+			synctest.Wait()
+			got := r.Progress()
+			after := func(what string, at time.Time, want time.Duration) {
+				if want >= 0 && at.Sub(start) != want || want < 0 && what == "event" && !at.IsZero() {
+					t.Errorf("after %v: %s at %v, want %v", step.at, what, at.Sub(start), want)
+				}
+			}
+			after("since", got.Since, step.since)
+			after("event", got.LastEvent, step.event)
+			after("proof", got.LastProof, step.proof)
+			if got.State != step.state || got.Held != step.held || got.Dropped != step.dropped ||
+				got.Reconnects[keepwatch.Unreachable] != step.cut || got.Reconnects[keepwatch.Forbidden] != step.denied || len(got.Relists) > 0 {
+				t.Errorf("after %v: %+v", step.at, got)
+			}
+		}
+		cancel()
+		<-ended
+		if got := r.Progress(); got.State != reflector.Stopped || got.Since != time.Now() || got.LastFailure.Kind != keepwatch.Forbidden {
+			t.Errorf("after Run: %+v", got)
+		}
+	})
+}
