@@ -16,6 +16,7 @@
 //	holder.go     who follows it by a snapshot
 //	play.go       one schedule, from the first write to the last goroutine's end
 //	verdict.go    what was wrong with it
+//	forgive.go    and what of that a lie is to blame for
 //	trace.go      what happened in it, to read
 //	aim.go        schedules whose faults hit where it matters
 //	shrink.go     a shorter schedule with the same problem

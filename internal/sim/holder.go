@@ -73,7 +73,7 @@ func (h *holder) take(c keepwatch.Change, now *store.Snapshot) {
 		h.wrong("%s %s at %d replaces %v, but what was told before is %v", c.Type, key, c.Revision, c.Prior, held)
 	case (held == nil) != (c.Type == keepwatch.Added), held != nil && held.UID() != c.Object.UID():
 		h.wrong("%s %s at %d (%s) follows %v", c.Type, key, c.Revision, c.Object.UID(), held)
-	case c.Revision > now.Revision():
+	case c.Revision > now.Revision() && h.seen.Cursor().Epoch == now.Cursor().Epoch:
 		h.wrong("%s %s at %d is beyond %d", c.Type, key, c.Revision, now.Revision())
 	}
 	if h.state[key] = c.Object; c.Type == keepwatch.Deleted {
