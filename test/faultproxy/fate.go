@@ -63,6 +63,7 @@ func Storm() map[Class][]Fault {
 	}
 	return map[Class][]Fault{
 		List:       slices.Concat(refused, broken),
+		Newest:     slices.Concat(refused, broken),
 		ListPage:   slices.Concat(refused, broken, expired),
 		StreamList: slices.Concat(refused, broken, expired, inStream),
 		Watch:      slices.Concat(refused, broken, expired, inStream),

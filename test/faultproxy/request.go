@@ -13,6 +13,7 @@ type Class string
 const (
 	List       Class = "LIST"        // the first page, or all
 	ListPage   Class = "LIST page"   // a further page, by its continue token
+	Newest     Class = "LIST newest" // of one object, for the sake of its revision
 	StreamList Class = "LIST stream" // a watch with sendInitialEvents
 	Watch      Class = "WATCH"
 	Get        Class = "GET"
@@ -73,6 +74,8 @@ func class(method, name string, query url.Values) Class {
 		return Get
 	case query.Get("continue") != "":
 		return ListPage
+	case query.Get("limit") == "1":
+		return Newest
 	default:
 		return List
 	}

@@ -14,6 +14,7 @@ func TestClassify(t *testing.T) {
 	}{
 		{"GET", "/api/v1/pods", Request{Class: List, Resource: "pods"}},
 		{"GET", "/api/v1/pods?limit=500&continue=x", Request{Class: ListPage, Resource: "pods"}},
+		{"GET", "/api/v1/pods?limit=1", Request{Class: Newest, Resource: "pods"}},
 		{"GET", "/api/v1/pods?watch=true&resourceVersion=5", Request{Class: Watch, Resource: "pods", Revision: "5"}},
 		{"GET", "/api/v1/pods?watch=0", Request{Class: List, Resource: "pods"}},
 		{"GET", "/apis/apps/v1/deployments?watch=1&sendInitialEvents=true", Request{Class: StreamList, Resource: "deployments.apps"}},

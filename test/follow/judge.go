@@ -102,7 +102,7 @@ func judgeLists(t *testing.T, w *weather) int {
 			}
 			lists, reason, last, garbled = lists+1, "", e.Start, 0
 		}
-		if e.Class == faultproxy.List || e.Class == faultproxy.ListPage {
+		if e.Class == faultproxy.List || e.Class == faultproxy.ListPage || e.Class == faultproxy.Newest {
 			pages++
 		}
 		for _, f := range e.Faults {
