@@ -91,6 +91,10 @@ func decision(n reflector.Notice) string {
 		what = "listing again"
 	case reflector.ListAgain:
 		what = "asking again"
+	case reflector.LeaveOut:
+		what = "leaving it out"
+	case reflector.Proceed:
+		what = fmt.Sprintf("watching from %d all the same", n.Held)
 	}
 	if n.Failure.Kind == keepwatch.StreamingListUnsupported {
 		what = "listing in pages"

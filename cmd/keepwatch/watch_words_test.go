@@ -28,6 +28,10 @@ func TestWordsOfNotices(t *testing.T) {
 			"keepwatch: watch pods: connection reset by peer; listing again in 1s\n"},
 		{reflector.Notice{Failure: failure(keepwatch.Throttled), Verdict: reflector.ListAgain, Wait: 5 * time.Second},
 			"keepwatch: watch pods: connection reset by peer; asking again in 5s\n"},
+		{reflector.Notice{Failure: failure(keepwatch.Undecodable), Verdict: reflector.LeaveOut},
+			"keepwatch: watch pods: connection reset by peer; leaving it out\n"},
+		{reflector.Notice{Failure: failure(keepwatch.Unreachable), Verdict: reflector.Proceed, Held: 1234},
+			"keepwatch: watch pods: connection reset by peer; watching from 1234 all the same\n"},
 		{reflector.Notice{Failure: failure(keepwatch.Forbidden), Verdict: reflector.Stop}, ""},
 		{reflector.Notice{Listed: 500}, ""}, // not on a terminal
 	}

@@ -32,7 +32,7 @@ func TestFailureOfClientErrors(t *testing.T) {
 		wait time.Duration
 	}{
 		"expired":         {err: apierrors.NewResourceExpired("too old"), kind: keepwatch.Expired},
-		"gone":            {err: apierrors.NewGone("too old"), kind: keepwatch.Expired},
+		"gone":            {err: apierrors.NewGenericServerResponse(http.StatusGone, "watch", pods, "", "too old", 0, true), kind: keepwatch.Expired},
 		"wrapped":         {err: fmt.Errorf("list: %w", apierrors.NewResourceExpired("too old")), kind: keepwatch.Expired},
 		"forbidden":       {err: apierrors.NewForbidden(pods, "", errors.New("no")), kind: keepwatch.Forbidden},
 		"unauthorized":    {err: apierrors.NewUnauthorized("who?"), kind: keepwatch.Unauthorized},
@@ -60,7 +60,7 @@ func TestFailureOfClientErrors(t *testing.T) {
 
 func TestAnsweredTellsServersFromCode(t *testing.T) {
 	for err, want := range map[error]bool{
-		apierrors.NewGone("too old"):                                      true,
+		apierrors.NewResourceExpired("too old"):                           true,
 		&url.Error{Op: "Get", URL: "http://a", Err: syscall.ECONNREFUSED}: true,
 		errors.New("strconv.Atoi: parsing"):                               false,
 	} {
