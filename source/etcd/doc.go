@@ -29,7 +29,8 @@
 // A watch reads ahead by at most 1,000 changes or 1 MiB of values (one revision is
 // always allowed) and then stops reading, whereupon gRPC's window fills up (64 KiB,
 // or what its estimate of the connection allows) and etcd waits. One message may
-// have 64 MiB; a page that is larger is asked for again with half the keys.
+// have 64 MiB; a page that is larger is asked for again with half the keys, and a
+// watch that meets one is Undecodable once and gets fragments from then on.
 //
 // # Versions
 //

@@ -3,6 +3,7 @@ package etcd_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -25,6 +26,10 @@ import (
 var shared *member
 
 func TestMain(m *testing.M) {
+	// Each run of the property waits for etcd a few times; the command line overrides.
+	if err := flag.Set("rapid.checks", "20"); err != nil {
+		panic(err)
+	}
 	os.Exit(run(m))
 }
 
@@ -71,7 +76,8 @@ func dial(tb testing.TB, config clientv3.Config) *clientv3.Client {
 	config.Logger = zap.NewNop()
 	config.DialTimeout = patience
 	config.DialOptions = append(config.DialOptions, grpc.WithConnectParams(grpc.ConnectParams{
-		Backoff: backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.5, MaxDelay: 100 * time.Millisecond},
+		MinConnectTimeout: patience,
+		Backoff:           backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.5, MaxDelay: 100 * time.Millisecond},
 	}))
 	client := must(clientv3.New(config))(tb)
 	tb.Cleanup(func() { client.Close() })

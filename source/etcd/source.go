@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -47,8 +48,8 @@ const (
 
 	defaultPageSize = 500
 
-	// maxMessage bounds one message of etcd, in bytes.
-	maxMessage = 64 << 20
+	// defaultMaxMessage bounds one message of etcd, in bytes.
+	defaultMaxMessage = 64 << 20
 )
 
 // Source reads one resource. List, StreamList, Seed and Watch are for one
@@ -61,6 +62,8 @@ type Source struct {
 	decoder     func(*Object, []byte) (keepwatch.Object, error)
 	pageSize    int64
 	idleTimeout time.Duration
+	maxMessage  int
+	fragments   atomic.Bool // streams ask for them
 	newest      quorum
 
 	mu      sync.Mutex
@@ -87,6 +90,7 @@ func New(client *clientv3.Client, opts Options) (*Source, error) {
 		decoder:     opts.Decode,
 		pageSize:    opts.PageSize,
 		idleTimeout: opts.IdleTimeout,
+		maxMessage:  defaultMaxMessage,
 		newest:      newQuorum(),
 		open:        map[*watch]struct{}{},
 	}
@@ -116,12 +120,12 @@ func (s *Source) StreamList(context.Context, keepwatch.Revision, func([]keepwatc
 	return 0, nil, keepwatch.Failed(keepwatch.StreamingListUnsupported, "list %s: etcd lists in pages only", s.prefix)
 }
 
-// read is one linearizable range read, of at most maxMessage bytes: no member
-// answers before it has what the cluster had committed when it was asked.
+// read is one linearizable range read: no member answers before it has what the
+// cluster had committed when it was asked.
 func (s *Source) read(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), s.idleTimeout)
 	defer cancel()
-	return s.kv.Range(ctx, r, grpc.MaxCallRecvMsgSize(maxMessage))
+	return s.kv.Range(ctx, r, grpc.MaxCallRecvMsgSize(s.maxMessage))
 }
 
 // touch is a linearizable read of as little as can be: of the prefix itself, which

@@ -28,23 +28,29 @@ type stream struct {
 // by cancel.
 func (s *Source) dial(ctx context.Context, key, end []byte, from keepwatch.Revision) (*stream, *keepwatch.Failure) {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
-	client, err := s.watcher.Watch(ctx, grpc.MaxCallRecvMsgSize(maxMessage))
+	client, err := s.watcher.Watch(ctx, grpc.MaxCallRecvMsgSize(s.maxMessage))
 	if err != nil {
 		defer cancel()
 		return nil, s.failure(ctx, "watch", err)
 	}
 	// An error of Send is io.EOF; what it stands for comes with the answer.
 	_ = client.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: &pb.WatchCreateRequest{
-		Key: key, RangeEnd: end, StartRevision: int64(from), Fragment: true, ProgressNotify: true,
+		Key: key, RangeEnd: end, StartRevision: int64(from), ProgressNotify: true, Fragment: s.fragments.Load(),
 	}}})
 	return &stream{client, s, ctx, cancel}, nil
 }
 
 // next receives a message. A failure is the last.
+//
+// After one that is too large, the source's streams ask for fragments: not before,
+// since the time in which etcd makes one is quadratic in its events.
 func (s *stream) next() (*pb.WatchResponse, *keepwatch.Failure) {
 	response, err := s.client.Recv()
 	switch {
 	case err != nil:
+		if isTooLarge(err) {
+			s.source.fragments.Store(true)
+		}
 		return nil, s.source.failure(s.ctx, "watch", err)
 	case response.CompactRevision != 0:
 		return response, keepwatch.Failed(keepwatch.Expired, "watch %s: etcd has compacted its history up to revision %d",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -158,12 +159,13 @@ func TestSilentWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, source := startLiar(t, etcd.Options{})
 		const answers = 100
-		asked, start := 0, time.Now()
+		var asked atomic.Int64
+		start := time.Now()
 		l.watch = func(says chan<- *pb.WatchResponse, asks <-chan *pb.WatchRequest) {
 			for r := range asks {
 				if r.GetCreateRequest() != nil {
 					says <- created
-				} else if asked++; asked <= answers {
+				} else if asked.Add(1) <= answers {
 					says <- progress(100)
 				}
 			}
@@ -179,8 +181,8 @@ func TestSilentWatch(t *testing.T) {
 		if least := (answers - 1) * etcd.DefaultIdleTimeout / 3; lived < least || lived > least+2*etcd.DefaultIdleTimeout {
 			t.Errorf("it lived for %v", lived)
 		}
-		if asked < answers+2 || asked > answers+3 {
-			t.Errorf("it was asked %d times for a sign of life", asked)
+		if n := asked.Load(); n < answers+2 || n > answers+3 {
+			t.Errorf("it was asked %d times for a sign of life", n)
 		}
 	})
 }
@@ -230,11 +232,12 @@ func TestProgressIsAskedForUntilItComes(t *testing.T) {
 func TestIdleConsumer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, source := startLiar(t, etcd.Options{})
-		asked, revision := 0, int64(100)
+		var asked atomic.Int64
+		revision := int64(100)
 		l.watch = func(says chan<- *pb.WatchResponse, asks <-chan *pb.WatchRequest) {
 			for r := range asks {
 				if r.GetCreateRequest() == nil {
-					asked++
+					asked.Add(1)
 					continue
 				}
 				says <- created
@@ -249,8 +252,8 @@ func TestIdleConsumer(t *testing.T) {
 		watch := must(source.Watch(t.Context(), 100))(t)
 		defer watch.Close()
 		time.Sleep(100 * etcd.DefaultIdleTimeout) // virtual
-		if asked > 1 {
-			t.Errorf("it was asked for progress %d times", asked)
+		if n := asked.Load(); n > 1 {
+			t.Errorf("it was asked for progress %d times", n)
 		}
 		until(t, watch, 100, 105)
 	})

@@ -46,32 +46,37 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// A transaction is one revision, and one piece, though etcd sends it in several
-// messages.
+// A transaction is one revision, and one piece, whether etcd sends it in one
+// message or in fragments.
 func TestTransactionsStayWhole(t *testing.T) {
-	m := startMember(t, func(c *embed.Config) {
-		c.MaxRequestBytes = 256 << 10 // messages may have 512 KiB more
-		c.MaxTxnOps = 1000
-	})
+	m := startMember(t, func(c *embed.Config) { c.MaxRequestBytes = 64 << 10 }) // a message may have 512 KiB more
 	client := dial(t, clientv3.Config{Endpoints: m.endpoints()})
-	w := world{client, newSource(t, client, etcd.Options{}), prefixOf(t)}
+	prefix := prefixOf(t)
+	w := world{client, newSource(t, client, etcd.Options{}), prefix}
+	fragmented := newSource(t, client, etcd.Options{})
+	fragmented.LimitMessages(700 << 10)
+
+	const transactions, keys = 30, 100
 	from := w.put(t, "first", "")
 	live := w.watch(t, from)
-
-	const transactions, keys = 40, 300
-	long := strings.Repeat("k", 100)
-	value := strings.Repeat("v", 500)
+	long := strings.Repeat("k", 200)
+	value := strings.Repeat("v", 400)
 	for i := range transactions {
 		var puts []clientv3.Op
 		for j := range keys {
-			puts = append(puts, clientv3.OpPut(fmt.Sprintf("%s%d/%s%d", w.prefix, i, long, j), value))
+			puts = append(puts, clientv3.OpPut(fmt.Sprintf("%s%d/%s%d", prefix, i, long, j), value))
 		}
 		must(client.Txn(t.Context()).Then(puts...).Commit())(t)
 	}
-	deletion := must(client.Delete(t.Context(), w.prefix, clientv3.WithPrefix()))(t)
+	deletion := must(client.Delete(t.Context(), prefix, clientv3.WithPrefix()))(t) // 0.7 MB of keys
 	end := keepwatch.Revision(deletion.Header.Revision)
 
-	for name, watch := range map[string]keepwatch.Watch{"live": live, "late": w.watch(t, from)} {
+	whole := must(fragmented.Watch(t.Context(), from))(t)
+	wantKind(t, last(t, whole), keepwatch.Undecodable)
+	whole.Close()
+	late := must(fragmented.Watch(t.Context(), from))(t)
+	defer late.Close()
+	for name, watch := range map[string]keepwatch.Watch{"live": live, "late": w.watch(t, from), "in fragments": late} {
 		count := map[keepwatch.Revision]int{}
 		for at := from; at < end; {
 			b := next(t, watch)

@@ -1,0 +1,254 @@
+package etcd_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"pgregory.net/rapid"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/check"
+	"github.com/keepwatch/keepwatch/reflector"
+	"github.com/keepwatch/keepwatch/source/etcd"
+	"github.com/keepwatch/keepwatch/store"
+)
+
+// ledger knows what was written, from the answers to the writes alone.
+type ledger struct {
+	world
+	writes []check.Write
+	alive  map[keepwatch.Key]*written
+	newest keepwatch.Revision
+}
+
+// written is a state as it was written.
+type written struct {
+	key      keepwatch.Key
+	created  keepwatch.Revision
+	revision keepwatch.Revision
+	value    string
+}
+
+func (o *written) Key() keepwatch.Key           { return o.key }
+func (o *written) UID() keepwatch.UID           { return keepwatch.UID(o.created.String()) }
+func (o *written) Revision() keepwatch.Revision { return o.revision }
+
+func content(o keepwatch.Object) string {
+	switch o := o.(type) {
+	case *written:
+		return o.value
+	case *etcd.Object:
+		return string(o.Value())
+	}
+	return ""
+}
+
+// op is one write of a transaction; an empty value deletes.
+type op struct{ key, value string }
+
+// commit writes a transaction, each key of which occurs once.
+func (l *ledger) commit(t *rapid.T, ops []op) {
+	var thens []clientv3.Op
+	for _, o := range ops {
+		if o.value == "" {
+			thens = append(thens, clientv3.OpDelete(l.prefix+o.key))
+		} else {
+			thens = append(thens, clientv3.OpPut(l.prefix+o.key, o.value))
+		}
+	}
+	answer, err := l.Client.Txn(t.Context()).Then(thens...).Commit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.newest = keepwatch.Revision(answer.Header.Revision)
+	for _, o := range ops {
+		l.note(o, l.newest)
+	}
+}
+
+// note writes down what one write has done.
+func (l *ledger) note(o op, r keepwatch.Revision) {
+	key := keepwatch.Key{Namespace: o.key[:1], Name: o.key[2:]}
+	before := l.alive[key]
+	if o.value == "" {
+		if before != nil {
+			delete(l.alive, key)
+			l.writes = append(l.writes, check.Write{Revision: r, Key: key})
+		}
+		return
+	}
+	now := &written{key: key, created: r, revision: r, value: o.value}
+	if before != nil {
+		now.created = before.created
+	}
+	l.alive[key] = now
+	l.writes = append(l.writes, check.Write{Revision: r, Key: key, Object: now})
+}
+
+// TestStoreEqualsEtcd writes at random while a store is followed, compacts and cuts
+// connections under it, and judges what a consumer was told, and what the store
+// shows, by the promises.
+func TestStoreEqualsEtcd(t *testing.T) {
+	client := dial(t, clientv3.Config{Endpoints: shared.endpoints()})
+	runs := 0
+	rapid.Check(t, func(t *rapid.T) {
+		runs++
+		prefix := fmt.Sprintf("/registry/property%d.%d/", time.Now().UnixNano(), runs)
+		source, err := etcd.New(client, etcd.Options{Prefix: prefix, PageSize: rapid.Int64Range(1, 5).Draw(t, "page size")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		play(t, world{client, source, prefix})
+	})
+}
+
+func play(t *rapid.T, w world) {
+	l := &ledger{world: w, alive: map[keepwatch.Key]*written{}}
+	keys := rapid.SampledFrom([]string{"a/1", "a/1-2", "a/2", "a/3", "b/1", "b/11"})
+	transaction := rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) op {
+		o := op{key: keys.Draw(t, "key")}
+		if rapid.IntRange(0, 3).Draw(t, "kind") > 0 {
+			o.value = strconv.Itoa(rapid.IntRange(1, 999).Draw(t, "value"))
+		}
+		return o
+	}), 1, 5, func(o op) string { return o.key })
+	l.commit(t, []op{{"z/0", "first"}})
+	before := l.newest
+
+	held := store.New(store.Options{})
+	source := &cuttable{Source: w.Source}
+	if rapid.Bool().Draw(t, "seeded") {
+		l.commit(t, transaction.Draw(t, "before the seed"))
+		if _, err := w.Seed(t.Context(), held, l.newest-before); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stop := follows(t, source, held)
+	defer stop()
+	consumer := &consumer{watcher: held.Watch(store.Cursor{}, store.Filter{})}
+
+	t.Repeat(map[string]func(*rapid.T){
+		"write":  func(t *rapid.T) { l.commit(t, transaction.Draw(t, "transaction")) },
+		"write ": func(t *rapid.T) { l.commit(t, transaction.Draw(t, "transaction")) },
+		"elsewhere": func(t *rapid.T) {
+			if _, err := w.Client.Put(t.Context(), "/elsewhere", ""); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"compact": func(t *rapid.T) {
+			back := rapid.Int64Range(0, 3).Draw(t, "back")
+			// It may be compacted already, by the run before.
+			w.Compact(t.Context(), int64(l.newest)-back)
+		},
+		"cut":  func(*rapid.T) { source.cut() },
+		"read": func(t *rapid.T) { consumer.read(t, held) },
+	})
+
+	newest, err := w.Newest(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	timeout := time.NewTimer(patience)
+	defer timeout.Stop()
+	for consumer.read(t, held); consumer.watcher.Cursor().Revision < newest; consumer.read(t, held) {
+		select {
+		case <-consumer.newer:
+		case <-timeout.C:
+			t.Fatalf("the store stays at %d, newest is %d", held.Held(), newest)
+		}
+	}
+	history := check.History{
+		Epochs:  []check.Epoch{{Writes: l.writes, Last: max(newest, consumer.watcher.Cursor().Revision)}},
+		Content: content,
+	}
+	for _, violation := range check.Judge(history, nil, check.Transcript{Records: consumer.records}) {
+		t.Error(violation)
+	}
+}
+
+// consumer writes down what it is told.
+type consumer struct {
+	watcher *store.Watcher
+	newer   <-chan struct{}
+	records []check.Record
+}
+
+// read takes all there is, and looks at the store.
+func (c *consumer) read(t *rapid.T, held *store.Store) {
+	for {
+		d, newer, err := c.watcher.Poll()
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case d == nil:
+			c.newer = newer
+			if state := held.Snapshot(); state.Revision() > 0 {
+				c.records = append(c.records, check.Shown{Revision: state.Revision(), Objects: slices.Collect(state.All())})
+			}
+			return
+		}
+		c.records = append(c.records, check.Received{Delivery: d})
+	}
+}
+
+// follows runs a reflector until the returned function is called.
+func follows(t *rapid.T, s keepwatch.Source, target keepwatch.Target) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- reflector.New(s, target, reflector.Options{Paged: true}).Run(ctx) }()
+	return func() {
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("the reflector ended: %v", err)
+		}
+	}
+}
+
+// cuttable is a source whose watch can be cut off.
+type cuttable struct {
+	*etcd.Source
+	mu   sync.Mutex
+	open *cutWatch
+}
+
+type cutWatch struct {
+	keepwatch.Watch
+	cut atomic.Bool
+}
+
+func (c *cuttable) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.Watch, error) {
+	w, err := c.Source.Watch(ctx, from)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.open = &cutWatch{Watch: w}
+	return c.open, nil
+}
+
+func (c *cuttable) cut() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.open != nil {
+		c.open.cut.Store(true)
+		c.open.Close()
+	}
+}
+
+// Next fails as a watch does that is opened again at once.
+func (w *cutWatch) Next() (keepwatch.Batch, error) {
+	b, err := w.Watch.Next()
+	if err != nil && w.cut.Load() {
+		err = keepwatch.Failed(keepwatch.Idle, "cut off")
+	}
+	return b, err
+}
