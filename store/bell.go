@@ -1,6 +1,7 @@
 package store
 
 import (
+	"math/bits"
 	"sync/atomic"
 
 	"github.com/keepwatch/keepwatch"
@@ -61,8 +62,16 @@ func (b *bells) of(f Filter) *scope {
 }
 
 func (b *bells) at(namespace, name string) *scope {
-	return &b.scoped[absorb(absorb(0, namespace), name)%scopes]
+	return b.under(absorb(1, namespace), absorb(2, name))
 }
+
+// under joins the hashes of a namespace and a name.
+func (b *bells) under(namespace, name uint64) *scope {
+	return &b.scoped[(namespace^bits.RotateLeft64(name, 32))%scopes]
+}
+
+// noNamespace and noName are the hashes of what a filter does not name.
+var noNamespace, noName = absorb(1, ""), absorb(2, "")
 
 // around calls do for the scopes that changes belong to, or for all of them.
 func (b *bells) around(changes []keepwatch.Change, all bool, do func(*scope)) {
@@ -74,8 +83,9 @@ func (b *bells) around(changes []keepwatch.Change, all bool, do func(*scope)) {
 	}
 	for _, c := range changes {
 		key := c.Object.Key()
-		do(b.at(key.Namespace, key.Name))
-		do(b.at(key.Namespace, ""))
-		do(b.at("", key.Name))
+		namespace, name := absorb(1, key.Namespace), absorb(2, key.Name)
+		do(b.under(namespace, name))
+		do(b.under(namespace, noName))
+		do(b.under(noNamespace, name))
 	}
 }

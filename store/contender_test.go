@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -103,8 +104,8 @@ func must(err error) {
 // ours is the store.
 type ours struct{ *store.Store }
 
-func newOurs(f *fleet) ours {
-	s := store.New(store.Options{WindowBytes: 16 << 20})
+func newOurs(f *fleet, window int64) ours {
+	s := store.New(store.Options{WindowBytes: window})
 	list, err := s.Replace(context.Background(), keepwatch.Relist{})
 	must(err)
 	for i := 0; i < len(f.objects); i += 500 {
@@ -115,17 +116,25 @@ func newOurs(f *fleet) ours {
 }
 
 // apply is an Apply for each.
-func (s ours) apply(objects []keepwatch.Object) {
-	held := s.Held()
-	for _, o := range objects {
-		to := o.Revision()
-		_, err := s.Apply(context.Background(), keepwatch.Batch{
-			From: held, To: to, Changes: []keepwatch.Change{{Type: keepwatch.Modified, Revision: to, Object: o}},
-		})
+func (s ours) apply(objects []keepwatch.Object) { s.applyBy(1, objects) }
+
+// applyBy is an Apply for each n.
+func (s ours) applyBy(n int, objects []keepwatch.Object) {
+	for part := range slices.Chunk(objects, n) {
+		batch := keepwatch.Batch{From: s.Held(), To: part[len(part)-1].Revision(), Changes: make([]keepwatch.Change, 0, n)}
+		for _, o := range part {
+			batch.Changes = append(batch.Changes, keepwatch.Change{Type: keepwatch.Modified, Revision: o.Revision(), Object: o})
+		}
+		_, err := s.Apply(context.Background(), batch)
 		must(err)
-		held = to
 	}
 }
+
+// atOnce is the store when events arrive by the hundred, as they do when there are
+// many: a source makes one batch of what is at hand.
+type atOnce struct{ ours }
+
+func (s atOnce) apply(objects []keepwatch.Object) { s.applyBy(100, objects) }
 
 func (s ours) get(key keepwatch.Key) {
 	if _, ok := s.Snapshot().Get(key); !ok {

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"io"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/cacher"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/klog/v2"
 
 	"github.com/keepwatch/keepwatch"
 )
@@ -27,6 +29,8 @@ type watchCache struct {
 const prefix = "/configmaps/"
 
 func newWatchCache(f *fleet) *watchCache {
+	klog.LogToStderr(false)
+	klog.SetOutput(io.Discard) // it tells of every end
 	fed := &handFed{list: f.items, events: make(chan watch.Event, 100)}
 	c, err := cacher.NewCacherFromConfig(cacher.Config{
 		Storage:             fed,
@@ -50,11 +54,15 @@ func newWatchCache(f *fleet) *watchCache {
 
 // apply sends the events, and waits until the last one can be read.
 func (w *watchCache) apply(objects []keepwatch.Object) {
+	w.send(objects)
+	last := objects[len(objects)-1]
+	must(w.read(last.Key(), last.Revision().String()))
+}
+
+func (w *watchCache) send(objects []keepwatch.Object) {
 	for _, o := range objects {
 		w.storage.events <- watch.Event{Type: watch.Modified, Object: o.(*object).ConfigMap}
 	}
-	last := objects[len(objects)-1]
-	must(w.read(last.Key(), last.Revision().String()))
 }
 
 func (w *watchCache) get(key keepwatch.Key) { must(w.read(key, "0")) }
