@@ -47,4 +47,5 @@ peers:
 # Beside the peers, on a real kube-apiserver; figures are printed, nothing passes
 # or fails by them.
 bench:
+	go test ./store -run '^$$' -bench . -benchtime 1x -timeout 2h -args -objects 10000,100000,1000000
 	cd test && go test ./bench -run '^$$' -bench . -benchtime 3x -timeout 2h -v

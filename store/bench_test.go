@@ -6,6 +6,8 @@ import (
 	"math"
 	"runtime"
 	"slices"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -14,7 +16,7 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-var million = flag.Bool("million", false, "benchmark with a million objects, too")
+var sizes = flag.String("objects", "10000,100000", "how many objects to benchmark with, from 100 on")
 
 // rounds is how often each figure is taken; the median counts.
 const rounds = 5
@@ -25,13 +27,11 @@ const rounds = 5
 // of the whole process, garbage collection and helping goroutines included, since
 // others may use the machine. Run it with -benchtime 1x: an iteration is one table.
 func BenchmarkBesidePeers(b *testing.B) {
-	sizes := []int{10_000, 100_000}
-	if *million {
-		sizes = append(sizes, 1_000_000)
-	}
 	for b.Loop() {
 		fmt.Print("\n| objects | operation | keepwatch | client-go | keepwatch / client-go | watch cache | keepwatch / watch cache |\n|---|---|---|---|---|---|---|\n")
-		for _, n := range sizes {
+		for size := range strings.SplitSeq(*sizes, ",") {
+			n, err := strconv.Atoi(size)
+			must(err)
 			besidePeers(n)
 		}
 	}
@@ -183,7 +183,9 @@ func BenchmarkWriterBesideLists(b *testing.B) {
 			}
 			slices.Sort(idle)
 			slices.Sort(busy)
-			at := func(x []float64, q float64) time.Duration { return time.Duration(x[int(math.Floor(q*float64(len(x))))]) }
+			at := func(x []float64, q float64) time.Duration {
+				return time.Duration(x[int(math.Floor(q*float64(len(x))))])
+			}
 			fmt.Printf("| %s | %v | %v | %v | %v | %.3g× |\n", one.name, at(idle, 0.5), at(idle, 0.99), at(busy, 0.5), at(busy, 0.99),
 				float64(at(busy, 0.99))/float64(at(idle, 0.99)))
 		}
