@@ -27,7 +27,7 @@ var shared *member
 
 func TestMain(m *testing.M) {
 	// Each run of the property waits for etcd a few times; the command line overrides.
-	if err := flag.Set("rapid.checks", "20"); err != nil {
+	if err := flag.Set("rapid.checks", "15"); err != nil {
 		panic(err)
 	}
 	os.Exit(run(m))

@@ -59,6 +59,7 @@ func (m *member) start() error {
 	cfg.ListenClientUrls = []url.URL{{Scheme: "unix", Path: socketIn(m.dir)}}
 	cfg.TickMs, cfg.ElectionMs = 10, 100
 	cfg.UnsafeNoFsync = true
+	cfg.BcryptCost = 4 // the least
 	cfg.EnableGRPCGateway = false
 	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
 	cfg.ServiceRegister = func(s *grpc.Server) { m.rpc = s }

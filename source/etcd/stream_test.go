@@ -163,7 +163,10 @@ func TestSilentWatch(t *testing.T) {
 		start := time.Now()
 		l.watch = func(says chan<- *pb.WatchResponse, asks <-chan *pb.WatchRequest) {
 			for r := range asks {
-				if r.GetCreateRequest() != nil {
+				if c := r.GetCreateRequest(); c != nil {
+					if c.StartRevision != 100 || c.PrevKv || c.Fragment {
+						t.Errorf("it asks for %v", c)
+					}
 					says <- created
 				} else if asked.Add(1) <= answers {
 					says <- progress(100)

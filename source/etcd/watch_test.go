@@ -56,10 +56,10 @@ func TestTransactionsStayWhole(t *testing.T) {
 	fragmented := newSource(t, client, etcd.Options{})
 	fragmented.LimitMessages(700 << 10)
 
-	const transactions, keys = 30, 100
+	const transactions, keys = 16, 25
 	from := w.put(t, "first", "")
 	live := w.watch(t, from)
-	long := strings.Repeat("k", 200)
+	long := strings.Repeat("k", 2000)
 	value := strings.Repeat("v", 400)
 	for i := range transactions {
 		var puts []clientv3.Op
@@ -68,7 +68,7 @@ func TestTransactionsStayWhole(t *testing.T) {
 		}
 		must(client.Txn(t.Context()).Then(puts...).Commit())(t)
 	}
-	deletion := must(client.Delete(t.Context(), prefix, clientv3.WithPrefix()))(t) // 0.7 MB of keys
+	deletion := must(client.Delete(t.Context(), prefix, clientv3.WithPrefix()))(t) // 0.8 MB of keys
 	end := keepwatch.Revision(deletion.Header.Revision)
 
 	whole := must(fragmented.Watch(t.Context(), from))(t)
@@ -145,7 +145,7 @@ func TestSlowConsumer(t *testing.T) {
 	slow, quick := w.watch(t, from), w.watch(t, from)
 	value := strings.Repeat("x", 64<<10)
 	var end keepwatch.Revision
-	for i := range 400 { // 25 MB
+	for i := range 150 { // 10 MB
 		end = w.put(t, fmt.Sprint(i%10), value)
 	}
 	until(t, quick, from, end) // is not held up
@@ -157,8 +157,8 @@ func TestSlowConsumer(t *testing.T) {
 	if bytes > 1<<20 {
 		t.Errorf("%d bytes were read ahead", bytes)
 	}
-	if n := len(first.Changes) + len(until(t, slow, first.To, end)); n != 400 {
-		t.Errorf("of 400 changes %d came", n)
+	if n := len(first.Changes) + len(until(t, slow, first.To, end)); n != 150 {
+		t.Errorf("of 150 changes %d came", n)
 	}
 	must(w.Client.Delete(t.Context(), w.prefix, clientv3.WithPrefix()))(t)
 }
