@@ -94,7 +94,16 @@ type place struct {
 	steps  [maxHeight]uint8 // the child to take at each level, and the index in the segment
 }
 
+// seek finds the place of a key. It guesses first: where keys are found, as most
+// are, that reads fewer strings.
 func (t tree) seek(key keepwatch.Key) place {
+	if p := t.descend(key, (*keys).guess); p.entry != nil {
+		return p
+	}
+	return t.descend(key, (*keys).find)
+}
+
+func (t tree) descend(key keepwatch.Key, find func(*keys, keepwatch.Key) (int, bool)) place {
 	var p place
 	n := t.root
 	if n == nil {
@@ -102,34 +111,23 @@ func (t tree) seek(key keepwatch.Key) place {
 	}
 	level := 0
 	for ; !n.leaf(); level++ {
-		i := n.child(key)
+		i, found := find(n.keys, key)
+		if !found {
+			i = max(0, i-1)
+		}
 		p.steps[level] = uint8(i)
 		n = n.children[i]
 	}
-	i, found := n.keys.guess(key)
+	i, found := find(n.keys, key)
+	p.steps[level] = uint8(i)
 	if found {
 		p.entry = n.entries[i]
-	} else {
-		i, _ = n.keys.find(key)
 	}
-	p.steps[level] = uint8(i)
 	return p
 }
 
 // get finds an entry, nil if there is none.
-func (t tree) get(key keepwatch.Key) *entry {
-	n := t.root
-	if n == nil {
-		return nil
-	}
-	for !n.leaf() {
-		n = n.children[n.child(key)]
-	}
-	if i, found := n.keys.guess(key); found {
-		return n.entries[i]
-	}
-	return nil
-}
+func (t tree) get(key keepwatch.Key) *entry { return t.seek(key).entry }
 
 // rank is how many keys are lower than key, and whether that is in the tree.
 func (t tree) rank(key keepwatch.Key) (rank int, ok bool) {
