@@ -45,6 +45,20 @@ var rules = map[string]rule{
 		others: []string{"go.etcd.io/etcd/api/v3/", "go.etcd.io/etcd/client/v3", "google.golang.org/grpc"},
 		why:    "as source/kube; and what a value means is known above, to whom it decodes",
 	},
+	"informer/internal/item": {
+		ours: []string{""},
+		why:  "an item is what a store holds: it knows neither where it came from nor who looks at it",
+	},
+	"informer/internal/listwatch": {
+		ours:   []string{"", "informer/internal/item", "source/kube"},
+		others: []string{"k8s.io/apimachinery/", "k8s.io/client-go/"},
+		why:    "a source reports what it meets; it does not decide or remember",
+	},
+	"informer": {
+		ours:   []string{"", "store", "reflector", "source/kube", "informer/internal/..."},
+		others: []string{"k8s.io/apimachinery/", "k8s.io/client-go/", "k8s.io/klog/", "github.com/prometheus/client_golang/prometheus"},
+		why:    "an informer is cursors over a store that a reflector feeds, in client-go's words; it serves nobody but Go code",
+	},
 	"stream": {
 		ours: []string{""},
 		others: []string{

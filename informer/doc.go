@@ -1,0 +1,58 @@
+// Package informer keeps Kubernetes objects in a Go process, up to date, and tells
+// handlers what changes: behind client-go's interfaces, so that one line adopts it,
+// and behind a typed one of its own.
+//
+//	cache.Options{NewInformer: informer.NewSharedIndexInformer}                      // controller-runtime
+//	factory.InformerFor(&corev1.Pod{}, informer.For(podsOf))                         // client-go's factories
+//	informer.NewSharedIndexInformer(lw, &corev1.Pod{}, resync, indexers)             // cache.NewSharedIndexInformer
+//	informer.NewDynamicSharedInformerFactory(dynamicClient, resync)                  // dynamicinformer's
+//	pods, err := informer.New[*corev1.Pod](cfg, informer.Namespace("web"))           // without client-go's types
+//
+// # How it works
+//
+// A reflector feeds a store, and a handler is a cursor over the store. All that is
+// held for it is the state up to which it was told. When it has caught up, or is a
+// little behind, it is told each event; when it is far behind, the difference
+// between what it knows and what is: one update for each object that changed, and
+// every deletion. So nothing is queued, and a slow handler costs the others, the
+// server and the memory nothing.
+//
+// # What is promised
+//
+// What client-go documents of SharedInformer: the cache is updated before the
+// callbacks; a handler is called from one goroutine, one callback after the other,
+// in the order of each object's states; the initial list comes before anything
+// newer, and its additions are marked; the handle's HasSynced is true only when the
+// handler itself has worked off that list; after IsStopped an informer neither
+// starts again nor takes handlers.
+//
+// # What is different from client-go
+//
+//   - A new watch mends what client-go lists for: server errors, broken connections,
+//     frames that can't be read, watches that end at once. A list has a reason, see
+//     [Status], and tells of what it changed only.
+//   - An object that was deleted and created again under its name is told as
+//     deleted and added, never as updated. If only a list showed it, the deletion
+//     carries a cache.DeletedFinalStateUnknown, which always has the last known
+//     object; so does the deletion of an object that a slow handler learns of so late
+//     that its final state is not kept any more.
+//   - A handler's panic is reported and counted; the handler goes on with the next
+//     change, and the process lives. [CrashOnPanic] restores client-go's behaviour.
+//   - A transform is called once for each state of an object. Where it fails the
+//     object is kept out, in all its states, and [Status] says so; in client-go it
+//     keeps the old state or blocks the sync.
+//   - An index function that fails or panics leaves an object out of its index, and
+//     is reported; client-go ends the process.
+//   - GetStore and GetIndexer show one consistent snapshot per call. They can be
+//     written, as unit tests do, until the first list is in; then the cache belongs to
+//     the server, and writes are refused and reported.
+//   - Removing a handler lets no further callback begin. client-go's contract, that
+//     it does not wait for the one that runs, is kept; cache.ShutDownEventHandler
+//     waits.
+//
+// # Servers and fakes
+//
+// Of a Kubernetes API the resource versions are taken for what they are, an order,
+// and whatever contradicts it leads to a list. client-go's fakes and the like give
+// no such order; what they deliver is taken in the order in which it comes.
+package informer

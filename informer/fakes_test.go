@@ -1,0 +1,171 @@
+package informer_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/cache"
+	fcache "k8s.io/client-go/tools/cache/testing"
+
+	"github.com/keepwatch/keepwatch/informer"
+)
+
+// podsOf is what the generated informers use.
+func podsOf(client kubernetes.Interface) cache.ListerWatcher {
+	pods := client.CoreV1().Pods(metav1.NamespaceAll)
+	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			return pods.List(ctx, options)
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			return pods.Watch(ctx, options)
+		},
+	}, client)
+}
+
+// client-go's fake clientset gives neither UIDs nor resource versions.
+func TestFakeClientset(t *testing.T) {
+	client := fake.NewClientset(pod("a"), pod("b"))
+	inf := informer.NewSharedIndexInformer(podsOf(client), &corev1.Pod{}, 0, nil)
+	var told recorder
+	handle, err := inf.AddEventHandler(&told)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, inf)
+	awaitSync(t, inf, handle)
+	told.wants(t, "add! a", "add! b")
+	told.forget()
+	pods := client.CoreV1().Pods("ns")
+	ctx := t.Context()
+	must(t)(pods.Update(ctx, pod("a", marked("1")), metav1.UpdateOptions{}))
+	must(t)(pods.Update(ctx, pod("a", marked("2")), metav1.UpdateOptions{}))
+	must(t)(pods.Create(ctx, pod("c"), metav1.CreateOptions{}))
+	if err := pods.Delete(ctx, "b", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	must(t)(pods.Create(ctx, pod("b", marked("again")), metav1.CreateOptions{}))
+	told.wants(t, "update a to a[1]", "update a[1] to a[2]", "add c", "delete b", "add b[again]")
+	if got := inf.GetStore().ListKeys(); len(got) != 3 {
+		t.Errorf("the cache holds %q", got)
+	}
+}
+
+func must(t *testing.T) func(any, error) {
+	return func(_ any, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// The factory's InformerFor takes a constructor; the one line is For.
+func TestFactory(t *testing.T) {
+	client := fake.NewClientset(pod("a"))
+	factory := informers.NewSharedInformerFactory(client, time.Hour)
+	inf := factory.InformerFor(&corev1.Pod{}, informer.For(podsOf))
+	ctx, cancel := context.WithCancel(context.Background())
+	factory.StartWithContext(ctx)
+	defer factory.Shutdown()
+	defer cancel()
+	factory.WaitForCacheSyncWithContext(ctx)
+	if _, ok := inf.(*informer.Shared); !ok {
+		t.Errorf("the factory has a %T", inf)
+	}
+	found, err := factory.Core().V1().Pods().Lister().Pods("ns").Get("a")
+	if err != nil || found.Name != "a" {
+		t.Errorf("%v, %v", found, err)
+	}
+}
+
+// FakeControllerSource gives resource versions, and no UIDs.
+func TestFakeControllerSource(t *testing.T) {
+	source := fcache.NewFakeControllerSource()
+	defer source.Shutdown()
+	inf := informer.NewSharedIndexInformer(source, &corev1.Pod{}, 0, nil)
+	var told recorder
+	must(t)(inf.AddEventHandler(&told))
+	stop := run(t, inf)
+	awaitSync(t, inf)
+	source.Add(pod("a"))
+	source.Modify(pod("a", marked("1")))
+	source.Delete(pod("a"))
+	source.Add(pod("a", marked("new")))
+	told.wants(t, "add a@1", "update a@1 to a@2[1]", "delete a@3", "add a@4[new]")
+	if got := inf.LastSyncResourceVersion(); got != "4" {
+		t.Errorf("LastSyncResourceVersion is %q", got)
+	}
+	told.forget()
+
+	source.ModifyDropWatch(pod("a", marked("unseen")))
+	source.AddDropWatch(pod("b"))
+	source.ResetWatch()
+	told.wants(t, "update a@4[new] to a@5[unseen]", "add b@6")
+	stop()
+}
+
+func TestDynamicFactory(t *testing.T) {
+	widget := func(name string) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "example.com/v1", "kind": "Widget",
+			"metadata": map[string]any{"namespace": "ns", "name": name},
+		}}
+	}
+	widgets := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
+	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
+		map[schema.GroupVersionResource]string{widgets: "WidgetList"}, widget("a"))
+	factory := informer.NewDynamicSharedInformerFactory(client, 0)
+	var told recorder
+	must(t)(factory.ForResource(widgets).Informer().AddEventHandler(&told))
+	stop := make(chan struct{})
+	factory.Start(stop)
+	defer factory.Shutdown()
+	defer close(stop)
+	if synced := factory.WaitForCacheSync(stop); !synced[widgets] {
+		t.Fatalf("synced: %v", synced)
+	}
+	must(t)(client.Resource(widgets).Namespace("ns").Create(t.Context(), widget("b"), metav1.CreateOptions{}))
+	told.wants(t, "add! a", "add b")
+	list, err := factory.ForResource(widgets).Lister().ByNamespace("ns").List(labels.Everything())
+	if err != nil || len(list) != 2 {
+		t.Errorf("%v, %v", list, err)
+	}
+}
+
+// A unit test puts objects into the cache of an informer that does not run, or
+// does not run yet.
+func TestSeeds(t *testing.T) {
+	client := fake.NewClientset(pod("real"))
+	inf := informer.NewSharedIndexInformer(podsOf(client), &corev1.Pod{}, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	if err := inf.GetStore().Add(pod("seed")); err != nil {
+		t.Fatal(err)
+	}
+	if found, err := inf.GetIndexer().ByIndex(cache.NamespaceIndex, "ns"); err != nil || len(found) != 1 {
+		t.Errorf("%v, %v", found, err)
+	}
+	if inf.HasSynced() {
+		t.Error("a seed is no list")
+	}
+	run(t, inf)
+	awaitSync(t, inf)
+	if keys := inf.GetStore().ListKeys(); !slices.Equal(keys, []string{"ns/real"}) {
+		t.Errorf("the cache holds %q", keys)
+	}
+	if err := inf.GetIndexer().Add(pod("late")); err == nil {
+		t.Error("the cache of a server's objects was written")
+	}
+}

@@ -1,0 +1,212 @@
+package informer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/informer/internal/item"
+	"github.com/keepwatch/keepwatch/reflector"
+	"github.com/keepwatch/keepwatch/store"
+)
+
+// follower keeps a store equal to a source, and lets handlers follow the store.
+// It is what both kinds of informers are made of. It runs once.
+type follower struct {
+	name      string
+	store     *store.Store
+	intake    *intake
+	reflector *reflector.Reflector
+	trouble   func(*keepwatch.Failure) // is told of failures, if not nil
+	synced    chan struct{}            // closed once the first list is in the store
+
+	mu       sync.Mutex
+	phase    phase
+	handlers map[*handler]struct{}
+	running  sync.WaitGroup
+	// until is done when the handlers have to end; nil before the start.
+	until context.Context
+	// resync is how often resyncs can be due, 0 for never. Handlers lower it until
+	// the start.
+	resync time.Duration
+	panics panicPolicy
+}
+
+// phase is where the life of a follower is. The values are closed.
+type phase uint8
+
+const (
+	fresh phase = iota
+	running
+	stopped
+)
+
+var (
+	errStarted = errors.New("informer has already started")
+	errStopped = errors.New("because it has stopped already")
+)
+
+// History is kept for handlers that are at most a little behind; others get the
+// difference.
+var storeOptions = store.Options{
+	WindowBytes:    8 << 20,
+	WindowAge:      5 * time.Minute,
+	Tombstones:     10_000,
+	TombstoneBytes: 4 << 20,
+	Size:           func(o keepwatch.Object) int { return o.(*item.Item).Size() },
+}
+
+func newFollower(name string, source keepwatch.Source, expect expectation, s settings) *follower {
+	f := &follower{
+		name:     name,
+		store:    store.New(storeOptions),
+		synced:   make(chan struct{}),
+		handlers: map[*handler]struct{}{},
+		panics:   panicPolicy{crash: s.crash, count: new(atomic.Uint64)},
+	}
+	f.intake = &intake{store: f.store, expect: expect, transform: s.transform, listed: f.listed, rejected: map[keepwatch.Key]error{}}
+	f.reflector = reflector.New(source, f.intake, reflector.Options{
+		StartupDeadline: s.startupDeadline,
+		Observe:         f.observe,
+	})
+	return f
+}
+
+// observe passes on failures, but for what happens all the time and means nothing.
+func (f *follower) observe(n reflector.Notice) {
+	if n.Failure == nil || f.trouble == nil {
+		return
+	}
+	switch n.Failure.Kind {
+	case keepwatch.Ended, keepwatch.StreamingListUnsupported:
+	default:
+		f.trouble(n.Failure)
+	}
+}
+
+// run follows the source until ctx is done, or until nothing else is true, and
+// returns when every handler is out. It returns ctx's cause or the failure. begin
+// is called first, unless it has run before.
+func (f *follower) run(ctx context.Context, begin func()) error {
+	until, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	if err := f.start(until, begin); err != nil {
+		return err
+	}
+	err := f.reflector.Run(ctx)
+	f.mu.Lock()
+	f.phase = stopped
+	f.mu.Unlock()
+	end()
+	f.running.Wait()
+	return err
+}
+
+func (f *follower) start(until context.Context, begin func()) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.phase != fresh {
+		return errStarted
+	}
+	f.phase, f.until = running, until
+	begin()
+	for h := range f.handlers {
+		f.launch(h)
+	}
+	return nil
+}
+
+// configure changes what must not change once it runs.
+func (f *follower) configure(change func()) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.phase != fresh {
+		return errStarted
+	}
+	change()
+	return nil
+}
+
+// listed lets the handlers begin with the first list.
+func (f *follower) listed(first *store.Snapshot) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for h := range f.handlers {
+		h.begin = first
+	}
+	close(f.synced)
+}
+
+func (f *follower) isSynced() bool {
+	select {
+	case <-f.synced:
+		return true
+	default:
+		return false
+	}
+}
+
+func (f *follower) in(p phase) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.phase == p
+}
+
+// add lets a handler follow from now on, or from the start.
+func (f *follower) add(h *handler) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.phase == stopped {
+		return fmt.Errorf("handler %v was not added to shared informer %w", h.react, errStopped)
+	}
+	if f.phase == fresh && h.period > 0 {
+		f.resync = min(f.resync, h.period)
+	}
+	f.handlers[h] = struct{}{}
+	if f.phase == running {
+		if f.isSynced() {
+			h.begin = f.store.Snapshot()
+		}
+		f.launch(h)
+	}
+	return nil
+}
+
+// launch starts a handler; f.mu is held.
+func (f *follower) launch(h *handler) {
+	h.every = multiple(h.period, f.resync)
+	h.launched = true
+	f.running.Go(func() { h.run(f.until) })
+}
+
+// multiple is a resync period as it can be kept: a multiple of how often resyncs
+// can be due.
+func multiple(period, check time.Duration) time.Duration {
+	if period <= 0 || check <= 0 {
+		return 0
+	}
+	return (period + check - 1) / check * check
+}
+
+// remove ends a handler: no further call of it begins, and h.done is closed when
+// the one that runs, if any, is over. It reports whether the handler is one of
+// this follower's. It does not block.
+func (f *follower) remove(h *handler) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if h.follower != f {
+		return false
+	}
+	if _, there := f.handlers[h]; there {
+		delete(f.handlers, h)
+		h.leave()
+		if !h.launched {
+			close(h.done)
+		}
+	}
+	return true
+}

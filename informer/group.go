@@ -1,0 +1,111 @@
+package informer
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Group makes informers that share options, and watches over their health as long
+// as they run. It is where informers can be asked for their state that somebody
+// else has made, like a manager's cache:
+//
+//	group := informer.NewGroup()
+//	manager.New(cfg, manager.Options{Cache: cache.Options{NewInformer: group.NewSharedIndexInformer}})
+//	metrics.Registry.MustRegister(group)
+//	mgr.AddHealthzCheck("informers", group.Check)
+//
+// It may be used from any goroutine.
+type Group struct {
+	settings
+
+	mu      sync.Mutex
+	members map[*follower]member
+}
+
+type member struct {
+	name   string // unique in the group
+	status func() Status
+}
+
+// NewGroup makes a group.
+func NewGroup(options ...Option) *Group {
+	return &Group{settings: settle(options), members: map[*follower]member{}}
+}
+
+// NewSharedIndexInformer makes an informer of the group; see the function of the
+// same name.
+func (g *Group) NewSharedIndexInformer(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
+	return newShared(lw, example, resync, indexers, g)
+}
+
+// enter adds an informer that begins to run. Of several with one name the later
+// ones have a number behind it.
+func (g *Group) enter(f *follower, status func() Status) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	taken := map[string]bool{}
+	for _, m := range g.members {
+		taken[m.name] = true
+	}
+	name := f.name
+	for i := 2; taken[name]; i++ {
+		name = fmt.Sprintf("%s#%d", f.name, i)
+	}
+	g.members[f] = member{name, status}
+}
+
+// leave takes an informer out that has stopped.
+func (g *Group) leave(f *follower) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.members, f)
+}
+
+// Status is what the running informers of the group say of themselves, by their
+// names.
+func (g *Group) Status() map[string]Status {
+	g.mu.Lock()
+	members := slices.Collect(maps.Values(g.members))
+	g.mu.Unlock()
+	all := make(map[string]Status, len(members))
+	for _, m := range members {
+		all[m.name] = m.status()
+	}
+	return all
+}
+
+// patience is how long an informer may be without progress before it counts as
+// unhealthy: an API server takes less to restart.
+const patience = 2 * time.Minute
+
+// Check fails when one of the running informers has made no progress for two
+// minutes, and says which and why. It never fails because nothing happens on the
+// server. It has the form of a healthz.Checker and ignores the request.
+func (g *Group) Check(*http.Request) error {
+	all := g.Status()
+	var sick []error
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if err := all[name].Healthy(patience); err != nil {
+			sick = append(sick, fmt.Errorf("informer %s: %w", name, err))
+		}
+	}
+	return errors.Join(sick...)
+}
+
+// ServeHTTP answers 200 with "ok", or 500 with what Check says.
+func (g *Group) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	if err := g.Check(r); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	_, _ = w.Write([]byte("ok\n"))
+}

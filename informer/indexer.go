@@ -1,0 +1,303 @@
+package informer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/informer/internal/item"
+	"github.com/keepwatch/keepwatch/store"
+)
+
+// indexer shows a store the way client-go shows its caches. Each call is answered
+// out of one snapshot, in key order, and blocks nobody.
+//
+// Unit tests put objects into the cache of an informer that never runs. So until
+// the first list is in, what is shown is a cache of its own, that anybody may
+// write. From then on the cache is the server's, and who writes it is refused.
+type indexer struct {
+	store *store.Store
+	seeds cache.Indexer
+	token func() string // the resourceVersion of what is shown
+
+	mu       sync.Mutex
+	indexers cache.Indexers
+}
+
+var (
+	_ cache.Indexer = (*indexer)(nil)
+
+	errReadOnly = errors.New("the cache follows the server and can't be written")
+)
+
+func newIndexer(s *store.Store, token func() string, indexers cache.Indexers) *indexer {
+	x := &indexer{
+		store: s, token: token, indexers: cache.Indexers{},
+		seeds: cache.NewIndexer(cache.DeletionHandlingMetaNamespaceKeyFunc, cache.Indexers{}),
+	}
+	if err := x.AddIndexers(indexers); err != nil {
+		panic(err) // a new store has no names that could be taken
+	}
+	return x
+}
+
+// listed is the newest state; ok is false while there is none.
+func (x *indexer) listed() (state *store.Snapshot, ok bool) {
+	state = x.store.Snapshot()
+	return state, state.Revision() > 0
+}
+
+// AddIndexers adds indexers at any time. It fails if one of their names is taken.
+func (x *indexer) AddIndexers(added cache.Indexers) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	functions := map[string]store.IndexFunc{}
+	for name, f := range added {
+		functions[name] = indexFunc(name, f)
+	}
+	if err := x.store.AddIndexes(functions); err != nil {
+		return fmt.Errorf("indexer conflict: %w", err)
+	}
+	if err := x.seeds.AddIndexers(added); err != nil {
+		return err
+	}
+	next := maps.Clone(x.indexers)
+	maps.Copy(next, added)
+	x.indexers = next
+	return nil
+}
+
+// indexFunc shows a client-go index function to a store. One that fails or panics
+// leaves the object out of the index, and is reported; the cache goes on.
+func indexFunc(name string, f cache.IndexFunc) store.IndexFunc {
+	return func(o keepwatch.Object) (values []string) {
+		i := o.(*item.Item)
+		if i.Err() != nil {
+			return nil
+		}
+		defer func() {
+			if value := recover(); value != nil {
+				values = nil
+				reportIndex(name, o.Key(), fmt.Errorf("panic: %v", value))
+			}
+		}()
+		values, err := f(i.Value())
+		if err != nil {
+			reportIndex(name, o.Key(), err)
+			return nil
+		}
+		return values
+	}
+}
+
+func reportIndex(name string, key keepwatch.Key, err error) {
+	utilruntime.HandleErrorWithContext(context.Background(), err, "An object is missing from an index", "index", name, "object", key.String())
+}
+
+func (x *indexer) GetIndexers() cache.Indexers {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.indexers
+}
+
+// List returns all objects.
+func (x *indexer) List() []any {
+	state, ok := x.listed()
+	if !ok {
+		return x.seeds.List()
+	}
+	list := make([]any, 0, state.Len())
+	for o := range state.All() {
+		if i := o.(*item.Item); i.Err() == nil {
+			list = append(list, i.Value())
+		}
+	}
+	return list
+}
+
+// ListKeys returns the keys of all objects.
+func (x *indexer) ListKeys() []string {
+	state, ok := x.listed()
+	if !ok {
+		return x.seeds.ListKeys()
+	}
+	keys := make([]string, 0, state.Len())
+	for o := range state.All() {
+		if shown(o) != nil {
+			keys = append(keys, o.Key().String())
+		}
+	}
+	return keys
+}
+
+// Get finds the object with the key of obj.
+func (x *indexer) Get(obj any) (any, bool, error) {
+	key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj)
+	if err != nil {
+		return nil, false, cache.KeyError{Obj: obj, Err: err}
+	}
+	return x.GetByKey(key)
+}
+
+// GetByKey finds the object of a key, "namespace/name" or "name".
+func (x *indexer) GetByKey(key string) (any, bool, error) {
+	state, ok := x.listed()
+	if !ok {
+		return x.seeds.GetByKey(key)
+	}
+	if o, found := state.Get(parseKey(key)); found {
+		if i := o.(*item.Item); i.Err() == nil {
+			return i.Value(), true, nil
+		}
+	}
+	return nil, false, nil
+}
+
+func parseKey(key string) keepwatch.Key {
+	if namespace, name, ok := strings.Cut(key, "/"); ok {
+		return keepwatch.Key{Namespace: namespace, Name: name}
+	}
+	return keepwatch.Key{Name: key}
+}
+
+// Index returns the objects that share a value with obj in an index.
+func (x *indexer) Index(name string, obj any) ([]any, error) {
+	state, ok := x.listed()
+	if !ok {
+		return x.seeds.Index(name, obj)
+	}
+	index, err := indexOf(state, name)
+	if err != nil {
+		return nil, err
+	}
+	values, err := x.GetIndexers()[name](obj)
+	if err != nil {
+		return nil, err
+	}
+	found, several := []any{}, map[keepwatch.Key]bool{}
+	for _, value := range values {
+		for o := range index.Objects(value) {
+			if len(values) > 1 {
+				if several[o.Key()] {
+					continue
+				}
+				several[o.Key()] = true
+			}
+			found = append(found, o.(*item.Item).Value())
+		}
+	}
+	return found, nil
+}
+
+func indexOf(state *store.Snapshot, name string) (store.Index, error) {
+	index, ok := state.Index(name)
+	if !ok {
+		return store.Index{}, fmt.Errorf("index with name %s does not exist", name)
+	}
+	return index, nil
+}
+
+// ByIndex returns the objects that have a value in an index.
+func (x *indexer) ByIndex(name, value string) ([]any, error) {
+	state, ok := x.listed()
+	if !ok {
+		return x.seeds.ByIndex(name, value)
+	}
+	index, err := indexOf(state, name)
+	if err != nil {
+		return nil, err
+	}
+	found := []any{}
+	for o := range index.Objects(value) {
+		found = append(found, o.(*item.Item).Value())
+	}
+	return found, nil
+}
+
+// IndexKeys returns the keys of the objects that have a value in an index.
+func (x *indexer) IndexKeys(name, value string) ([]string, error) {
+	state, ok := x.listed()
+	if !ok {
+		return x.seeds.IndexKeys(name, value)
+	}
+	index, err := indexOf(state, name)
+	if err != nil {
+		return nil, err
+	}
+	keys := []string{}
+	for key := range index.Keys(value) {
+		keys = append(keys, key.String())
+	}
+	return keys, nil
+}
+
+// ListIndexFuncValues returns the values that objects have in an index.
+func (x *indexer) ListIndexFuncValues(name string) []string {
+	state, ok := x.listed()
+	if !ok {
+		return x.seeds.ListIndexFuncValues(name)
+	}
+	values := []string{}
+	if index, ok := state.Index(name); ok {
+		for value := range index.Values() {
+			values = append(values, value)
+		}
+	}
+	return values
+}
+
+// LastStoreSyncResourceVersion is that of the state that is shown.
+func (x *indexer) LastStoreSyncResourceVersion() string {
+	if _, ok := x.listed(); !ok {
+		return x.seeds.LastStoreSyncResourceVersion()
+	}
+	return x.token()
+}
+
+func (x *indexer) Add(obj any) error    { return x.seed("add", obj, x.seeds.Add) }
+func (x *indexer) Update(obj any) error { return x.seed("update", obj, x.seeds.Update) }
+func (x *indexer) Delete(obj any) error { return x.seed("delete", obj, x.seeds.Delete) }
+
+func (x *indexer) seed(verb string, obj any, write func(any) error) error {
+	if _, ok := x.listed(); !ok {
+		return write(obj)
+	}
+	name := fmt.Sprintf("%T", obj)
+	if about, err := meta.Accessor(obj); err == nil {
+		name = about.GetName()
+	}
+	return refuse(fmt.Errorf("%s %s: %w", verb, name, errReadOnly))
+}
+
+// Replace replaces what is shown, until the first list does.
+func (x *indexer) Replace(list []any, resourceVersion string) error {
+	if _, ok := x.listed(); !ok {
+		return x.seeds.Replace(list, resourceVersion)
+	}
+	return refuse(fmt.Errorf("replace: %w", errReadOnly))
+}
+
+// refuse reports a write as well, since tests that write caches rarely look at
+// the error.
+func refuse(err error) error {
+	utilruntime.HandleErrorWithContext(context.Background(), err, "An informer's cache was not written")
+	return err
+}
+
+// Bookmark has no meaning once the cache follows a server: its bookmarks move it.
+func (x *indexer) Bookmark(resourceVersion string) {
+	if _, ok := x.listed(); !ok {
+		x.seeds.Bookmark(resourceVersion)
+	}
+}
+
+// Resync does nothing: handlers resync by themselves.
+func (x *indexer) Resync() error { return nil }

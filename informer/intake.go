@@ -1,0 +1,184 @@
+package informer
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"reflect"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/informer/internal/item"
+	"github.com/keepwatch/keepwatch/store"
+)
+
+// intake is the target that a reflector feeds: it lets each new state of an object
+// through the transform, once, and hands it on to the store. What is not new is
+// not touched. A state that the transform or the expected type rejects goes on
+// without its value, so that the object's earlier states do not stay.
+type intake struct {
+	store     *store.Store
+	expect    expectation
+	transform func(any) (any, error) // nil for none
+	took      func(any)              // is called with each value that was taken, if not nil
+	listed    func(*store.Snapshot)  // is called once, with the first list
+
+	mu       sync.Mutex
+	rejected map[keepwatch.Key]error
+}
+
+func (t *intake) Held() keepwatch.Revision { return t.store.Held() }
+
+// Apply takes the next piece of history.
+func (t *intake) Apply(ctx context.Context, batch keepwatch.Batch) (dropped int, err error) {
+	held := t.store.Snapshot()
+	admitted := make([]keepwatch.Change, len(batch.Changes))
+	verdicts := make(map[keepwatch.Key]error)
+	for i, c := range batch.Changes {
+		if before, ok := held.Get(c.Object.Key()); ok && c.Revision <= before.Revision() {
+			if c.Type == keepwatch.Deleted && c.Object.UID() == before.UID() {
+				return 0, keepwatch.Failed(keepwatch.ProtocolViolation,
+					"%s was deleted at %d, but is there at %d", before.Key(), c.Revision, before.Revision())
+			}
+			admitted[i] = c
+			continue
+		}
+		taken := t.admit(c.Object.(*item.Item))
+		c.Object = taken
+		if admitted[i] = c; c.Type == keepwatch.Deleted {
+			verdicts[c.Object.Key()] = nil
+		} else {
+			verdicts[c.Object.Key()] = taken.Err()
+		}
+	}
+	batch.Changes = admitted
+	if dropped, err = t.store.Apply(ctx, batch); err == nil {
+		t.record(verdicts)
+	}
+	return dropped, err
+}
+
+// Replace begins to replace the state by a list.
+func (t *intake) Replace(ctx context.Context, relist keepwatch.Relist) (keepwatch.Replacement, error) {
+	replacement, err := t.store.Replace(ctx, relist)
+	if err != nil {
+		return nil, err
+	}
+	return &intakeList{Replacement: replacement, intake: t, held: t.store.Snapshot(), rewound: relist.Reason == keepwatch.GapRewind,
+		rejected: map[keepwatch.Key]error{}}, nil
+}
+
+// intakeList is a list on its way in.
+type intakeList struct {
+	keepwatch.Replacement
+	intake   *intake
+	held     *store.Snapshot
+	rewound  bool // equal revisions no longer mean equal content
+	rejected map[keepwatch.Key]error
+}
+
+func (l *intakeList) Put(ctx context.Context, objects []keepwatch.Object) error {
+	for i, o := range objects {
+		held, ok := l.held.Get(o.Key())
+		if ok && !l.rewound && held.UID() == o.UID() && held.Revision() == o.Revision() {
+			objects[i] = held
+		} else {
+			objects[i] = l.intake.admit(o.(*item.Item))
+		}
+		if err := objects[i].(*item.Item).Err(); err != nil {
+			l.rejected[o.Key()] = err
+		} else {
+			delete(l.rejected, o.Key())
+		}
+	}
+	return l.Replacement.Put(ctx, objects)
+}
+
+func (l *intakeList) Commit(ctx context.Context, to keepwatch.Revision) error {
+	first := l.intake.store.Held() == 0
+	if err := l.Replacement.Commit(ctx, to); err != nil {
+		return err
+	}
+	l.intake.mu.Lock()
+	l.intake.rejected = l.rejected
+	l.intake.mu.Unlock()
+	if first {
+		l.intake.listed(l.intake.store.Snapshot())
+	}
+	return nil
+}
+
+// admit gives an object its value as handlers see it, or takes it away.
+func (t *intake) admit(o *item.Item) *item.Item {
+	if err := t.expect.check(o.Value()); err != nil {
+		return o.Rejected(err)
+	}
+	if t.transform != nil {
+		value, err := t.transform(o.Value())
+		if err != nil {
+			return o.Rejected(fmt.Errorf("transform: %w", err))
+		}
+		o = o.Showing(value)
+	}
+	if t.took != nil {
+		t.took(o.Value())
+	}
+	return o
+}
+
+// record keeps what became of the objects of a batch.
+func (t *intake) record(verdicts map[keepwatch.Key]error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for key, err := range verdicts {
+		if err == nil {
+			delete(t.rejected, key)
+		} else {
+			t.rejected[key] = err
+		}
+	}
+}
+
+// rejections are the objects that are there and not shown, and why.
+func (t *intake) rejections() map[keepwatch.Key]error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return maps.Clone(t.rejected)
+}
+
+// expectation is the type that objects must have; nil is any.
+type expectation struct {
+	goType reflect.Type
+	kind   schema.GroupVersionKind // of unstructured objects, empty for any
+}
+
+// expecting is what objects like the example are.
+func expecting(example runtime.Object) expectation {
+	if example == nil {
+		return expectation{}
+	}
+	e := expectation{goType: reflect.TypeOf(example)}
+	if u, ok := example.(runtime.Unstructured); ok {
+		e.kind = u.GetObjectKind().GroupVersionKind()
+	}
+	return e
+}
+
+func (e expectation) check(value any) error {
+	if e.goType == nil {
+		return nil
+	}
+	if got := reflect.TypeOf(value); got != e.goType {
+		return fmt.Errorf("a %v is not a %v", got, e.goType)
+	}
+	if e.kind.Empty() {
+		return nil
+	}
+	if got := value.(runtime.Object).GetObjectKind().GroupVersionKind(); got != e.kind {
+		return fmt.Errorf("a %v is not a %v", got, e.kind)
+	}
+	return nil
+}

@@ -1,0 +1,95 @@
+package informer
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/keepwatch/keepwatch"
+)
+
+var _ prometheus.Collector = (*Group)(nil)
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("keepwatch_watch_"+name, help, append([]string{"informer"}, labels...), nil)
+}
+
+var (
+	stateDesc       = desc("state", "1 for the state that the informer is in, 0 for the others.", "state")
+	sinceDesc       = desc("state_since_timestamp_seconds", "When the informer entered its state.")
+	lastEventDesc   = desc("last_event_timestamp_seconds", "When the last change arrived; 0 if none has.")
+	lastProofDesc   = desc("last_proof_timestamp_seconds", "When the server last proved that the cache is current; 0 if it has not.")
+	relistsDesc     = desc("relists_total", "Lists after the first, by what led to them.", "reason")
+	reconnectsDesc  = desc("reconnects_total", "New watches from where the last one ended, by what ended it.", "reason")
+	droppedDesc     = desc("dropped_events_total", "Events that were not news.")
+	objectsDesc     = desc("objects", "Objects in the cache.")
+	rejectedDesc    = desc("rejected_objects", "Objects on the server that are kept out of the cache.")
+	handlersDesc    = desc("handlers", "Event handlers.")
+	behindDesc      = desc("handlers_behind", "Event handlers that have yet to be told something that is in the cache.")
+	panicsDesc      = desc("handler_panics_total", "Panics in event handlers.")
+	resourceVersion = prometheus.NewDesc("informer_store_resource_version",
+		"The 15 least significant digits of the resource version of the store.", []string{"name", "group", "version", "resource"}, nil)
+)
+
+// Describe sends nothing: which series there are depends on what runs, and they
+// share no registry's names with others.
+func (g *Group) Describe(chan<- *prometheus.Desc) {}
+
+// Collect sends the series of the informers that run; those of one that has
+// stopped are gone with it.
+func (g *Group) Collect(ch chan<- prometheus.Metric) {
+	for name, status := range g.Status() {
+		collect(ch, name, status)
+	}
+}
+
+func collect(ch chan<- prometheus.Metric, name string, s Status) {
+	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, append([]string{name}, labels...)...)
+	}
+	count := func(d *prometheus.Desc, value uint64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(value), append([]string{name}, labels...)...)
+	}
+	for _, state := range states {
+		value := 0.0
+		if s.State == state {
+			value = 1
+		}
+		gauge(stateDesc, value, string(state))
+	}
+	gauge(sinceDesc, seconds(s.Since))
+	gauge(lastEventDesc, seconds(s.LastEvent))
+	gauge(lastProofDesc, seconds(s.LastProof))
+	for _, kind := range keepwatch.FailureKinds() {
+		if n := s.Relists[kind]; n > 0 {
+			count(relistsDesc, n, kind.String())
+		}
+		if n := s.Reconnects[kind]; n > 0 {
+			count(reconnectsDesc, n, kind.String())
+		}
+	}
+	count(droppedDesc, s.Dropped)
+	gauge(objectsDesc, float64(s.Objects))
+	gauge(rejectedDesc, float64(len(s.Rejected)))
+	gauge(handlersDesc, float64(s.Handlers))
+	gauge(behindDesc, float64(s.Behind))
+	count(panicsDesc, s.Panics)
+	if version, ok := lastDigits(s.ResourceVersion); ok {
+		gauge(resourceVersion, version, "", "", "")
+	}
+}
+
+func seconds(t time.Time) float64 {
+	if t.IsZero() {
+		return 0
+	}
+	return float64(t.UnixMilli()) / 1000
+}
+
+// lastDigits is the number of a resource version, cut so that a float64 holds it
+// exactly.
+func lastDigits(version string) (float64, bool) {
+	n, err := strconv.ParseUint(version[max(0, len(version)-15):], 10, 64)
+	return float64(n), err == nil
+}
