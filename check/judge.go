@@ -141,7 +141,7 @@ func (j *judge) receive(r Received) {
 			j.bookmark = max(j.bookmark, d.To)
 		}
 	case keepwatch.Gap:
-		j.contiguous(d.From, d.To, d.Reason == keepwatch.GapRewind)
+		j.contiguous(d.From, d.To, d.Reason == keepwatch.GapRewind && j.restored(r.At))
 		j.declared(d, r.Kept)
 		j.explain(j.from(j.live[0]), r.At, d.To, func(t *timeline) []finding { return j.gap(t, d) })
 		if d.Reason == keepwatch.GapRewind {
@@ -160,12 +160,19 @@ func (j *judge) receive(r Received) {
 	j.note(r.At)
 }
 
-// contiguous is P1.
-func (j *judge) contiguous(from, to keepwatch.Revision, rewind bool) {
+// restored reports whether an epoch may have begun since the one that is held.
+func (j *judge) restored(at time.Time) bool {
+	return slices.ContainsFunc(j.from(j.live[0]+1), func(k int) bool {
+		return at.IsZero() || !at.Before(j.history.Epochs[k].Began)
+	})
+}
+
+// contiguous is P1. With a source that was restored the cursor goes back, too.
+func (j *judge) contiguous(from, to keepwatch.Revision, restored bool) {
 	if from != j.cursor {
 		j.report(P1, fmt.Sprintf("a delivery from the cursor, %d", j.cursor), fmt.Sprintf("one from %d", from))
 	}
-	if to < from && !rewind {
+	if to < from && !restored {
 		j.report(P1, fmt.Sprintf("a cursor that does not go back from %d", from), fmt.Sprintf("a delivery to %d", to))
 	}
 }

@@ -68,6 +68,7 @@ func TestEachPromise(t *testing.T) {
 		{"P1 a hole", nil, records(state, upTo6, batch(7, 8, "~ a/1@8 blue", "+ c/1@8 red")), []check.Promise{p1}},
 		{"P1 an overlap", nil, records(state, batch(4, 5, "~ a/1@5 blue"), batch(4, 6, "~ a/1@5 blue", "- b/1@6 red")), []check.Promise{p1}},
 		{"P1 back", nil, records(state, upTo6, gap(6, 5, "+ b/1@4 red")), []check.Promise{p1}},
+		{"P1 a rewind of what was not restored", nil, records(state, upTo6, rewind(6, 5, "+ b/1@4 red")), []check.Promise{p1}},
 		{"P1 a cursor from nowhere", nil, records(state, check.Resumed{Cursor: 5}), []check.Promise{p1}},
 
 		{"P2 lacks a superseded update", nil, records(gap(0, 2, "+ a/1@1 red", "+ b/1@2 blue"), batch(2, 5, "~ b/1@4 red", "~ a/1@5 blue")), []check.Promise{p2}},

@@ -173,14 +173,15 @@ func (c *consumer) receive(l *life, w *store.Watcher, d keepwatch.Delivery) {
 }
 
 // look writes down the state as the store shows it now, and as it shows the
-// past at the cursor. It lets the moment pass, so that it does not matter who was
-// first in it.
+// past at an older cursor. It lets the moment pass, so that it does not matter who
+// was first in it.
 func (c *consumer) look(l *life) {
 	if !sleep(l.ctx, c.phase) {
 		return
 	}
 	c.show(l.store.Snapshot())
-	if past, err := l.store.At(c.cursor.Revision); err == nil && past.Cursor() == c.cursor {
+	then := c.marks[max(0, len(c.marks)-3)]
+	if past, err := l.store.At(then.Revision); err == nil && past.Cursor() == then {
 		c.show(past)
 	}
 }
@@ -197,8 +198,8 @@ func (c *consumer) show(s *store.Snapshot) {
 
 // sees is the filter as the oracle understands it.
 func (c *consumer) sees(o keepwatch.Object) bool {
-	f := c.filter
-	return (f.Namespace == "" || f.Namespace == o.Key().Namespace) && (f.Match == nil || f.Match(o))
+	f, key := c.filter, o.Key()
+	return (f.Namespace == "" || f.Namespace == key.Namespace) && (f.Name == "" || f.Name == key.Name) && (f.Match == nil || f.Match(o))
 }
 
 func (c *consumer) record(r check.Record) {

@@ -107,6 +107,7 @@ var Faults = map[Point][]Fault{
 		{Name: "garbage", Weight: 1, Kind: keepwatch.Undecodable},
 		{Name: "unknown-type", Weight: 1, Kind: keepwatch.ProtocolViolation},
 		{Name: "no-revision", Weight: 1, Kind: keepwatch.ProtocolViolation},
+		{Name: "hole", Weight: 1, Kind: keepwatch.ProtocolViolation},
 		{Name: "duplicate", Weight: 2, Lie: true},
 		{Name: "reorder", Weight: 1, Lie: true},
 		{Name: "lying-bookmark", Weight: 1, Lie: true},

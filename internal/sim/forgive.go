@@ -32,7 +32,7 @@ func (l Lie) covers(c *consumer, v check.Violation) bool {
 	switch {
 	case since < 0 || l.Fault == "duplicate":
 		return false
-	case v.Record < len(records) && (l.tells(records[at]) || l.mends(c, records[at])):
+	case v.Record < len(records) && (l.tells(records[at]) || l.mends(c, records[at]) || l.shows(records[at])):
 		return true
 	}
 	for i := at; i >= 0 && !c.times[i].Before(l.At) && !l.tells(records[i]); i-- {
@@ -41,6 +41,13 @@ func (l Lie) covers(c *consumer, v check.Violation) bool {
 		}
 	}
 	return !l.Told || l.Apart || l.Interrupted || since < healing
+}
+
+// shows reports whether a record is a state of what was lied about, seen in the
+// past: history keeps lies, too.
+func (l Lie) shows(r check.Record) bool {
+	shown, ok := r.(check.Shown)
+	return ok && shown.Revision >= l.From && shown.Revision <= l.To
 }
 
 // tells reports whether a record is a delivery of what was lied about, or leads

@@ -143,7 +143,7 @@ var Mutants = []Mutant{
 		Name: "prefix", Seen: "kubernetes #25342: ns1 also matches ns11",
 		Filter: func(f store.Filter) store.Filter {
 			if prefix := f.Namespace; prefix != "" {
-				return store.Filter{Match: func(o keepwatch.Object) bool { return strings.HasPrefix(o.Key().Namespace, prefix) }}
+				return store.Filter{Name: f.Name, Match: func(o keepwatch.Object) bool { return strings.HasPrefix(o.Key().Namespace, prefix) }}
 			}
 			return f
 		},
@@ -237,7 +237,7 @@ func (b *bugged) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.
 	if err != nil {
 		return nil, b.failed(err)
 	}
-	return &buggedWatch{Watch: w, bugged: b, ctx: ctx, at: asked}, nil
+	return &buggedWatch{Watch: w, bugged: b, ctx: ctx, at: asked, skipped: from != asked}, nil
 }
 
 func (b *bugged) StreamList(ctx context.Context, floor keepwatch.Revision, emit func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {
@@ -253,6 +253,8 @@ type buggedWatch struct {
 	bugged *bugged
 	ctx    context.Context
 	at     keepwatch.Revision
+	// skipped: the next batch is to look as if nothing was left out.
+	skipped bool
 }
 
 func (w *buggedWatch) Next() (keepwatch.Batch, error) {
@@ -260,7 +262,7 @@ func (w *buggedWatch) Next() (keepwatch.Batch, error) {
 	var f *keepwatch.Failure
 	if errors.As(err, &f) && w.bugged.leave != nil && w.bugged.leave(w.bugged, f) && w.ctx.Err() == nil {
 		if again, err := w.bugged.Source.Watch(w.ctx, w.at+1); err == nil {
-			w.Watch = again
+			w.Watch, w.skipped = again, true
 			return w.Next()
 		}
 	}
@@ -274,8 +276,8 @@ func (w *buggedWatch) Next() (keepwatch.Batch, error) {
 	if w.bugged.batch != nil {
 		batch = w.bugged.batch(w.bugged, batch)
 	}
-	if batch.From > w.at { // it looks as if nothing was left out
-		batch.From = w.at
+	if w.skipped {
+		batch.From, w.skipped = w.at, false
 	}
 	w.at = max(w.at, batch.To)
 	return batch, nil

@@ -99,7 +99,7 @@ func newStage(d *Director, m Mutant) *stage {
 	for i, c := range []*consumer{
 		{name: "exact", steady: true},
 		{name: "red", filter: red, steady: true},
-		{name: "namespace", filter: store.Filter{Namespace: "ns1"}},
+		{name: "namespace", filter: store.Filter{Namespace: "ns1", Name: s.settings.Name}},
 		{name: "wanderer"},
 		{name: "red-wanderer", filter: red},
 	} {

@@ -20,6 +20,9 @@ type Settings struct {
 	Startup time.Duration
 	Seed    uint64
 	Store   store.Options
+	// Name is of the one object that the consumer of a namespace follows, empty for
+	// all.
+	Name string
 }
 
 // objectSize is what every object counts for in the store's bounds.
@@ -44,6 +47,9 @@ func setup(d *Director) Settings {
 		Startup:  -1,
 		Seed:     1 + uint64(d.Setup("jitter", 256)),
 		Store:    store.Options{Size: func(keepwatch.Object) int { return objectSize }},
+	}
+	if some("name", 2) {
+		s.Name = "a"
 	}
 	if some("impatient", 6) {
 		s.Startup = 0

@@ -156,6 +156,9 @@ func (w *watch) frame(events []keepwatch.Change, to keepwatch.Revision) {
 	case "slow":
 		sleep(w.ctx, time.Duration(1+x.Arg%60)*time.Second)
 		w.some(events, len(events))
+	case "hole": // it is missing, and nothing hides that
+		w.shown = events[0].Revision
+		w.say(to)
 	case "duplicate":
 		w.repeat(events, x)
 	case "reorder":
