@@ -24,6 +24,8 @@ type cutter struct {
 	// begins, so that the reader below can bound its length.
 	allow func(offset int64)
 	text  []byte // of the newest draft
+	// dropManaged leaves managedFields out of drafts.
+	dropManaged bool
 
 	// last are the newest strings that repeat from object to object.
 	last struct{ apiVersion, kind, namespace string }
@@ -35,9 +37,9 @@ type cutter struct {
 const readAhead = 128 << 10
 
 // cutter is the cutter of an answer.
-func (x *exchange) cutter() *cutter {
+func (x *exchange) cutter(m maker) *cutter {
 	c := newCutter(bufio.NewReaderSize(x.body, readAhead))
-	c.allow = x.body.allow
+	c.allow, c.dropManaged = x.body.allow, m.dropManaged
 	return c
 }
 
@@ -119,8 +121,7 @@ func (c *cutter) metadata(d *draft) error {
 		case fieldResourceVersion:
 			d.revision, err = c.copyString(nil)
 		case fieldManagedFields:
-			err = c.copyValue()
-			d.managed = span{before, int32(len(c.text))}
+			err = c.managed(d, before)
 		default:
 			err = c.copyValue()
 		}
@@ -133,6 +134,18 @@ func (c *cutter) metadata(d *draft) error {
 	}
 	c.text = append(c.text, '}')
 	return nil
+}
+
+// managed copies managedFields and notes where they are, or drops them. before is
+// where their name has begun.
+func (c *cutter) managed(d *draft, before int32) error {
+	if c.dropManaged {
+		c.text = c.text[:before]
+		return c.SkipValue()
+	}
+	err := c.copyValue()
+	d.managed = span{before, int32(len(c.text))}
+	return err
 }
 
 // field is a member's name that means something here.

@@ -6,6 +6,10 @@
 // allocation of its own, and beside it what a list-watch client has to know
 // (key, UID, revision, where the metadata is).
 //
+// Who wants Go values instead sets [Options].Decode, and gets each object as soon
+// as it was cut out, in a buffer that is used again: there is never a second copy
+// of a page, nor of a frame. It is also how objects can come in protobuf.
+//
 // A [Source] decides nothing. Whatever goes wrong becomes a [keepwatch.Failure]
 // by one table; what follows from it is the business of a reflector.
 //

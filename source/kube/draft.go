@@ -2,10 +2,13 @@ package kube
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 
 	"github.com/go-json-experiment/json/jsontext"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keepwatch/keepwatch"
 )
@@ -13,12 +16,35 @@ import (
 // draft is an object that has been cut out, and is not judged yet. What it
 // lacks is empty.
 type draft struct {
-	text             []byte // valid until the cutter's next object
+	text             []byte // valid until the reader's next object
+	encoding         Encoding
 	apiVersion, kind string
 	namespace, name  string
 	uid, revision    string
-	metadata         span // zero or a valid part of text; managed lies within it
+	metadata         span // in JSON: zero or a valid part of text; managed lies within it
 	managed          span
+}
+
+// status reads the draft of a Status, and reports whether it is one.
+func (d draft) status() (*metav1.Status, bool) {
+	if d.encoding == JSON {
+		return parseStatus(d.text)
+	}
+	var s metav1.Status
+	return &s, d.kind == "Status" && s.Unmarshal(d.text) == nil
+}
+
+// endsList reports whether a bookmark says that the initial state is complete
+// (KEP-3157).
+func (d draft) endsList() bool {
+	if d.encoding == Protobuf {
+		return annotation(d.text, metav1.InitialEventsAnnotationKey) == "true"
+	}
+	var o struct {
+		Metadata struct{ Annotations map[string]string }
+	}
+	return json.Unmarshal(d.text, &o) == nil &&
+		o.Metadata.Annotations[metav1.InitialEventsAnnotationKey] == "true"
 }
 
 // title names the object, as far as that is known.
@@ -32,17 +58,26 @@ func (d draft) title() string {
 // violation is a breach of the API's contract in text that can be read.
 type violation struct{ error }
 
-// maker makes objects of drafts. Its zero value is ready for use.
+// undecoded is why an object that could be cut out could not be decoded.
+type undecoded struct{ error }
+
+func (u undecoded) Unwrap() error { return u.error }
+
+// maker makes objects of drafts. Its zero value is ready for use, and makes
+// Objects.
 type maker struct {
+	decode      func(Raw) (keepwatch.Object, error) // nil for Objects
+	dropManaged bool
+
 	listed typeMeta  // what items are that do not say it themselves; empty while unknown
 	last   *typeMeta // of the newest object, to be shared with the next
 	said   typeMeta  // what the newest object said of itself,
 	front  string    // and the members that it lacked
 }
 
-// object makes an object of d, with a text of its own. An object without a name
-// or a revision can't be followed: a violation.
-func (m *maker) object(d draft) (*Object, error) {
+// object makes an object of d, which shares nothing with it. An object without a
+// name or a revision can't be followed: a violation.
+func (m *maker) object(d draft, r *row) (keepwatch.Object, error) {
 	if d.name == "" {
 		return nil, violation{errors.New("an object has no name")}
 	}
@@ -51,11 +86,26 @@ func (m *maker) object(d draft) (*Object, error) {
 	if err != nil {
 		return nil, violation{fmt.Errorf("object %s: %w", key, err)}
 	}
+	said := typeMeta{d.apiVersion, d.kind}
+	if m.decode != nil {
+		return m.decoded(Raw{
+			Key: key, UID: keepwatch.UID(d.uid), Revision: revision,
+			Kind: said.or(m.listed).gvk(), Encoding: d.encoding, Body: d.text,
+		})
+	}
 	o := &Object{
 		key: key, uid: keepwatch.UID(d.uid), revision: revision,
-		text: d.text, metadata: d.metadata, managed: d.managed,
+		text: d.text, metadata: d.metadata, managed: d.managed, row: r,
 	}
-	m.own(o, typeMeta{d.apiVersion, d.kind})
+	m.own(o, said)
+	return o, nil
+}
+
+func (m *maker) decoded(raw Raw) (keepwatch.Object, error) {
+	o, err := m.decode(raw)
+	if err != nil {
+		return nil, undecoded{fmt.Errorf("object %s at revision %v: %w", raw.Key, raw.Revision, err)}
+	}
 	return o, nil
 }
 
@@ -87,6 +137,10 @@ type typeMeta struct{ apiVersion, kind string }
 // or fills what t lacks from other.
 func (t typeMeta) or(other typeMeta) typeMeta {
 	return typeMeta{cmp.Or(t.apiVersion, other.apiVersion), cmp.Or(t.kind, other.kind)}
+}
+
+func (t typeMeta) gvk() schema.GroupVersionKind {
+	return schema.FromAPIVersionAndKind(t.apiVersion, t.kind)
 }
 
 // lacking is the members that are in full but not in t, each with its comma.

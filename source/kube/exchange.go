@@ -19,6 +19,8 @@ type exchange struct {
 	own     context.Context // of the request; its cause tells why we gave it up
 	silence *silence
 	body    *body
+
+	encoding Encoding // of the answer
 }
 
 // maxStatus bounds the body of an answer that is an error.
@@ -47,6 +49,9 @@ func (s *Source) get(ctx context.Context, op string, accept string, query url.Va
 		return nil, x.unsent(err)
 	}
 	x.body = &body{ReadCloser: resp.Body, silence: quiet, cancel: cancel, limit: s.maxObject, until: s.maxObject}
+	if s.protobuf {
+		x.encoding = encodingOf(resp.Header)
+	}
 	if resp.StatusCode != http.StatusOK {
 		defer x.body.close()
 		x.body.until = maxStatus
@@ -87,6 +92,9 @@ func (x *exchange) unread(err error) *keepwatch.Failure {
 func (x *exchange) unfit(err error) *keepwatch.Failure {
 	if v := (violation{}); errors.As(err, &v) {
 		return keepwatch.Failed(keepwatch.ProtocolViolation, "%s: %w", x.op, v.error)
+	}
+	if u := (undecoded{}); errors.As(err, &u) {
+		return keepwatch.Failed(keepwatch.Undecodable, "%s: %w", x.op, u.error)
 	}
 	return x.unread(err)
 }

@@ -2,13 +2,10 @@ package kube
 
 import (
 	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
 
-	"github.com/go-json-experiment/json/jsontext"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keepwatch/keepwatch"
@@ -18,7 +15,7 @@ import (
 type frames struct {
 	*exchange
 	source *Source
-	cutter *cutter
+	framer framer
 	maker  maker
 	// seen is the greatest revision that the stream has shown, or began from.
 	seen keepwatch.Revision
@@ -28,6 +25,7 @@ type frames struct {
 // news only a target can tell, who knows the keys.
 type event struct {
 	change   keepwatch.Change // without an Object: a bookmark
+	size     int              // of the object, as it came
 	revision keepwatch.Revision
 	ends     bool // the bookmark that ends a streaming list
 }
@@ -35,13 +33,26 @@ type event struct {
 func (e event) bookmark() bool { return e.change.Object == nil }
 
 func (s *Source) frames(x *exchange, from keepwatch.Revision) *frames {
-	return &frames{exchange: x, source: s, cutter: x.cutter(), seen: from}
+	f := &frames{exchange: x, source: s, maker: s.maker, seen: from}
+	if x.encoding == Protobuf {
+		f.framer = newProtobufFrames(x, f.maker)
+	} else {
+		f.framer = jsonFrames{x.cutter(f.maker)}
+	}
+	return f
+}
+
+// framer cuts the answer to a watch into frames.
+type framer interface {
+	// frame cuts the next {"type", "object"} out of the stream; io.EOF between two
+	// frames is the stream's end.
+	frame() (kind string, d draft, err error)
 }
 
 // next reads one event. What it can't understand is a failure: to go on behind
 // it would be to claim its revision.
 func (f *frames) next() (event, *keepwatch.Failure) {
-	kind, d, err := f.frame()
+	kind, d, err := f.framer.frame()
 	switch {
 	case err == io.EOF && f.body.err == io.EOF && f.given() == nil:
 		return event{}, keepwatch.Failed(keepwatch.Ended, "%s: the server ended the stream", f.op)
@@ -56,32 +67,6 @@ func (f *frames) next() (event, *keepwatch.Failure) {
 	}
 	f.seen = max(f.seen, e.revision)
 	return e, nil
-}
-
-// frame cuts the next {"type", "object"} out of the stream; io.EOF between two
-// frames is the stream's end.
-func (f *frames) frame() (kind string, d draft, err error) {
-	f.cutter.begin()
-	switch f.cutter.PeekKind() {
-	case jsontext.KindBeginObject:
-	case jsontext.KindInvalid:
-		_, err := f.cutter.ReadToken()
-		return "", draft{}, err
-	default:
-		return "", draft{}, errors.New("an event is not a JSON object")
-	}
-	err = f.cutter.members(func(name field) (err error) {
-		switch name {
-		case fieldType:
-			kind, err = f.cutter.string()
-		case fieldObject:
-			d, err = f.cutter.object()
-		default:
-			err = f.cutter.SkipValue()
-		}
-		return err
-	})
-	return kind, d, err
 }
 
 func (f *frames) event(kind string, d draft) (event, error) {
@@ -103,12 +88,12 @@ func (f *frames) event(kind string, d draft) (event, error) {
 }
 
 func (f *frames) change(kind keepwatch.ChangeType, d draft, r *row) (event, error) {
-	o, err := f.maker.object(d)
+	o, err := f.maker.object(d, r)
 	if err != nil {
 		return event{}, err
 	}
-	o.row = r
-	return event{change: keepwatch.Change{Type: kind, Revision: o.revision, Object: o}, revision: o.revision}, nil
+	change := keepwatch.Change{Type: kind, Revision: o.Revision(), Object: o}
+	return event{change: change, size: len(d.text), revision: change.Revision}, nil
 }
 
 // progress reads a bookmark. One below what was seen would promise that what we
@@ -121,17 +106,7 @@ func (f *frames) progress(d draft) (event, error) {
 	if revision < f.seen {
 		return event{}, violation{fmt.Errorf("a bookmark at revision %v, behind %v", revision, f.seen)}
 	}
-	return event{revision: revision, ends: endsList(d)}, nil
-}
-
-// endsList reports whether a bookmark says that the initial state is complete
-// (KEP-3157).
-func endsList(d draft) bool {
-	var o struct {
-		Metadata struct{ Annotations map[string]string }
-	}
-	return json.Unmarshal(d.text, &o) == nil &&
-		o.Metadata.Annotations[metav1.InitialEventsAnnotationKey] == "true"
+	return event{revision: revision, ends: d.endsList()}, nil
 }
 
 // unwrap takes an event's object out of the table of one row that it comes in
@@ -142,7 +117,7 @@ func (f *frames) unwrap(d draft) (draft, *row, error) {
 	}
 	var r *row
 	rows := 0
-	table := pageReader{cutter: newCutter(bytes.NewReader(d.text))}
+	table := pageReader{cutter: newCutter(bytes.NewReader(d.text)), listing: &listing{}}
 	table.visit = func(inner draft, its *row) error {
 		d, r = inner, its
 		rows++
@@ -163,7 +138,7 @@ func (f *frames) unwrap(d draft) (draft, *row, error) {
 
 // fault makes a failure of an ERROR event.
 func (f *frames) fault(d draft) *keepwatch.Failure {
-	s, ok := parseStatus(d.text)
+	s, ok := d.status()
 	if !ok {
 		s = &metav1.Status{Message: "an error without a status"}
 	}

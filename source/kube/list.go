@@ -13,7 +13,7 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// listAccept are the Accept headers of lists, by Form.
+// listAccept are the Accept headers of lists in JSON, by Form.
 var listAccept = [...]string{
 	WholeObjects: "application/json",
 	TableRows:    "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
@@ -27,10 +27,10 @@ var listAccept = [...]string{
 // A page that has no revision is a ProtocolViolation, a first page of a lower
 // revision than was asked for comes from a StaleReplica. Withheld are objects
 // without a name or a revision (ProtocolViolation) and those that are longer than
-// MaxObject (Undecodable), unless a single string of one is: to find its end would
-// take holding it, and the page fails.
+// MaxObject or that Decode rejects (Undecodable). A single string in JSON that is
+// longer makes the page fail: to find its end would take holding it.
 func (s *Source) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch.Page, error) {
-	l, page, failure := s.page(ctx, listAccept[s.form], s.listQuery(req))
+	l, page, failure := s.page(ctx, s.accept(listAccept), s.listQuery(req), s.maker)
 	if failure != nil {
 		return keepwatch.Page{}, failure
 	}
@@ -48,7 +48,7 @@ func (s *Source) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch
 func (s *Source) Newest(ctx context.Context) (keepwatch.Revision, error) {
 	q := maps.Clone(s.base)
 	q.Set("limit", "1")
-	_, page, failure := s.page(ctx, listAccept[MetadataOnly], q)
+	_, page, failure := s.page(ctx, listAccept[MetadataOnly], q, maker{})
 	if failure != nil {
 		return 0, failure
 	}
@@ -56,7 +56,7 @@ func (s *Source) Newest(ctx context.Context) (keepwatch.Revision, error) {
 }
 
 // page asks for a list and reads it.
-func (s *Source) page(ctx context.Context, accept string, query url.Values) (*lister, keepwatch.Page, *keepwatch.Failure) {
+func (s *Source) page(ctx context.Context, accept string, query url.Values, m maker) (*lister, keepwatch.Page, *keepwatch.Failure) {
 	if s.listTimeout > 0 {
 		late := fmt.Errorf("no complete page within %v", s.listTimeout)
 		var cancel context.CancelFunc
@@ -68,7 +68,7 @@ func (s *Source) page(ctx context.Context, accept string, query url.Values) (*li
 		return nil, keepwatch.Page{}, failure
 	}
 	defer x.body.close()
-	l := newLister(x)
+	l := newLister(x, m)
 	page, err := l.page()
 	if err != nil {
 		return nil, keepwatch.Page{}, x.unfit(err)
@@ -91,17 +91,23 @@ func (s *Source) listQuery(req keepwatch.ListRequest) url.Values {
 	return q
 }
 
-// lister makes a page of what a pageReader reads.
+// lister makes a page of a listing.
 type lister struct {
-	pageReader
+	listing
+	read    func() error // reads the listing to its end
 	op      string
 	maker   maker
 	objects []keepwatch.Object
 }
 
-func newLister(x *exchange) *lister {
-	l := &lister{op: x.op}
-	l.pageReader = pageReader{cutter: x.cutter(), visit: l.add}
+func newLister(x *exchange, m maker) *lister {
+	l := &lister{op: x.op, maker: m}
+	l.visit = l.add
+	if x.encoding == Protobuf {
+		l.read = newProtobufPage(x, m, &l.listing).read
+	} else {
+		l.read = (&pageReader{x.cutter(m), &l.listing}).read
+	}
 	return l
 }
 
@@ -109,11 +115,10 @@ func (l *lister) add(d draft, r *row) error {
 	if l.kind != "" && l.apiVersion != "" && r == nil {
 		l.maker.listed = l.itemType()
 	}
-	o, err := l.maker.object(d)
+	o, err := l.maker.object(d, r)
 	if err != nil {
 		return err
 	}
-	o.row = r
 	l.objects = append(l.objects, o)
 	return nil
 }
@@ -136,7 +141,10 @@ func (l *lister) page() (keepwatch.Page, error) {
 	}
 	l.maker.listed = l.itemType()
 	for _, o := range l.objects {
-		o := o.(*Object)
+		o, ok := o.(*Object)
+		if !ok {
+			break // decoded by another, each of them
+		}
 		if o.row != nil {
 			o.row.columns = l.columns
 		} else {

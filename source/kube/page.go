@@ -12,12 +12,10 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// pageReader reads a list or a table while it arrives, in whatever order its
-// members come: a list of custom resources has its items before its kind.
-type pageReader struct {
-	*cutter
+// listing is what is known of a list or a table while it is read.
+type listing struct {
 	// visit takes each item or row; r is nil but for a row. A violation concerns that
-	// one alone.
+	// one alone, and so does what is undecoded.
 	visit func(d draft, r *row) error
 	// withheld is why items and rows were left out.
 	withheld []error
@@ -26,6 +24,28 @@ type pageReader struct {
 	revision, next   string
 	remaining        int64
 	columns          []metav1.TableColumnDefinition
+}
+
+// leave leaves an item or a row out, if err concerns it alone; any other error
+// comes back.
+func (l *listing) leave(err error) error {
+	if as[violation](err) || as[undecoded](err) {
+		l.withheld = append(l.withheld, err)
+		return nil
+	}
+	return err
+}
+
+// oversized is why an object is left out that is longer than the bound.
+func (d draft) oversized(bound tooLong) error {
+	return undecoded{fmt.Errorf("%s is longer than %d bytes", d.title(), int64(bound))}
+}
+
+// pageReader reads a list or a table in JSON while it arrives, in whatever order
+// its members come: a list of custom resources has its items before its kind.
+type pageReader struct {
+	*cutter
+	*listing
 }
 
 // read reads the list, and makes sure that nothing is behind it.
@@ -97,22 +117,13 @@ func (p *pageReader) part(read func(*pageReader) (draft, *row, error)) error {
 	if err == nil {
 		err = p.visit(d, r)
 	}
-	switch {
-	case err == nil:
-		return nil
-	case as[violation](err):
-	case as[tooLong](err) && p.StackDepth() > depth:
-		bound := tooLong(0)
-		errors.As(err, &bound)
-		err = fmt.Errorf("%s is longer than %d bytes", d.title(), bound)
+	if bound := tooLong(0); errors.As(err, &bound) && p.StackDepth() > depth {
+		err = d.oversized(bound)
 		if err := p.skip(depth); err != nil {
 			return err
 		}
-	default:
-		return err
 	}
-	p.withheld = append(p.withheld, err)
-	return nil
+	return p.leave(err)
 }
 
 // skip passes over what is left of a value, down to the depth at which it began.

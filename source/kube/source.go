@@ -39,13 +39,23 @@ type Options struct {
 	LabelSelector string
 	FieldSelector string
 	Form          Form
+	// Decode, where it is set, makes what is handed on of each object; without it that
+	// is an [*Object]. An error of it is a reason to withhold the object in a list; in
+	// a watch the frame is Undecodable. It is called by one goroutine at a time, never
+	// for table rows, and must not keep what Raw says is lent to it.
+	Decode func(Raw) (keepwatch.Object, error)
+	// Protobuf asks for protobuf, which servers have for built-in kinds and for
+	// metadata, and for JSON where they don't. It needs Decode, who has to take both.
+	Protobuf bool
+	// DropManagedFields leaves metadata.managedFields out of all objects.
+	DropManagedFields bool
 	// PageSize is how many objects a page of a list may have; 0 means 500, as
 	// kubectl asks for, negative means all in one page.
 	PageSize int64
 	// IdleTimeout bounds each silent stretch of a connection, waiting for the
 	// answer included; 0 means DefaultIdleTimeout.
 	IdleTimeout time.Duration
-	// MaxObject bounds one object and one watch frame, in bytes of JSON; 0 means
+	// MaxObject bounds one object and one watch frame, in bytes as they come; 0 means
 	// DefaultMaxObject. A longer frame is Undecodable, a longer object of a list
 	// withheld.
 	MaxObject int64
@@ -80,6 +90,8 @@ type Source struct {
 	name   string // "pods", "deployments.apps": for people
 
 	form        Form
+	protobuf    bool
+	maker       maker // of objects, as each request begins with it
 	pageSize    int64
 	maxObject   int64
 	idleTimeout time.Duration
@@ -121,6 +133,8 @@ func New(cfg *rest.Config, opts Options) (*Source, error) {
 		base:        opts.query(),
 		name:        opts.Resource.GroupResource().String(),
 		form:        opts.Form,
+		protobuf:    opts.Protobuf,
+		maker:       maker{decode: opts.Decode, dropManaged: opts.DropManagedFields},
 		pageSize:    opts.PageSize,
 		maxObject:   opts.MaxObject,
 		idleTimeout: opts.IdleTimeout,
@@ -145,6 +159,10 @@ func (o Options) validate() error {
 		return errors.New("a resource needs a name and a version")
 	case o.Form > MetadataOnly:
 		return fmt.Errorf("unknown form %d", o.Form)
+	case o.Decode != nil && o.Form == TableRows:
+		return errors.New("table rows are not decoded")
+	case o.Protobuf && o.Decode == nil:
+		return errors.New("protobuf needs somebody to decode it")
 	case o.IdleTimeout < 0:
 		return fmt.Errorf("the idle timeout must not be negative: %v", o.IdleTimeout)
 	case o.MaxObject < 0 || o.MaxObject > 1<<30:

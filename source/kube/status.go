@@ -18,7 +18,11 @@ import (
 // statusOf reads an answer that is an error: a Status, or what a proxy on the
 // way says in its own manner.
 func statusOf(resp *http.Response, text []byte) *metav1.Status {
-	s, ok := parseStatus(text)
+	d := draft{text: text}
+	if encodingOf(resp.Header) == Protobuf {
+		d, _ = unwrapUnknown(text)
+	}
+	s, ok := d.status()
 	switch {
 	case ok:
 	case resp.StatusCode == http.StatusNotFound: // a group or version that is not there has no Status

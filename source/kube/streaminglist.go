@@ -35,7 +35,7 @@ const (
 // and whatever breaks off a second streaming list that was accepted: it begins
 // anew each time, where pages go on.
 func (s *Source) StreamList(ctx context.Context, notOlderThan keepwatch.Revision, emit func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {
-	x, failure := s.get(ctx, "list", watchAccept[s.form], s.streamQuery(notOlderThan))
+	x, failure := s.get(ctx, "list", s.accept(watchAccept), s.streamQuery(notOlderThan))
 	if failure != nil {
 		return 0, nil, refused(failure)
 	}
@@ -109,16 +109,15 @@ func (l *streamingList) read(notOlderThan keepwatch.Revision) error {
 		case e.bookmark():
 			return l.unsupported("a bookmark at revision %v does not end the state", e.revision)
 		}
-		if err := l.take(e.change, before); err != nil {
+		if err := l.take(e.change, e.size, before); err != nil {
 			return err
 		}
 	}
 }
 
-// take emits the object of a change, or holds the change back. before is the
-// greatest revision up to it.
-func (l *streamingList) take(change keepwatch.Change, before keepwatch.Revision) error {
-	size := len(change.Object.(*Object).text)
+// take emits the object of a change, of so many bytes, or holds the change back.
+// before is the greatest revision up to it.
+func (l *streamingList) take(change keepwatch.Change, size int, before keepwatch.Revision) error {
 	if change.Type != keepwatch.Added {
 		l.frames.silence.sums = true // changes may go on for ever, and look like life
 	}

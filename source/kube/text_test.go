@@ -25,7 +25,7 @@ func answeredBy(r io.Reader, limit int64) *exchange {
 
 func readPage(text string, limit int64) (keepwatch.Page, *keepwatch.Failure) {
 	x := answered(text, limit)
-	page, err := newLister(x).page()
+	page, err := newLister(x, maker{}).page()
 	if err != nil {
 		return keepwatch.Page{}, x.unfit(err)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// watchAccept are the Accept headers of watches, by Form.
+// watchAccept are the Accept headers of watches in JSON, by Form.
 var watchAccept = [...]string{
 	WholeObjects: "application/json",
 	TableRows:    listAccept[TableRows],
@@ -38,7 +38,7 @@ func (s *Source) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.
 	}
 	q := s.watchQuery()
 	q.Set("resourceVersion", from.String())
-	x, failure := s.get(ctx, "watch", watchAccept[s.form], q)
+	x, failure := s.get(ctx, "watch", s.accept(watchAccept), q)
 	if failure != nil {
 		return nil, failure
 	}
@@ -100,13 +100,9 @@ func (w *watch) run() {
 // put adds e to the next batch once there is room, and reports whether the
 // watch is still open.
 func (w *watch) put(e event) bool {
-	size := 0
-	if !e.bookmark() {
-		size = len(e.change.Object.(*Object).text)
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for w.failure == nil && !w.fits(e, size) {
+	for w.failure == nil && !w.fits(e) {
 		w.moved.Wait()
 	}
 	if w.failure != nil {
@@ -116,7 +112,7 @@ func (w *watch) put(e event) bool {
 		w.whole = true
 	} else {
 		w.next.Changes = append(w.next.Changes, e.change)
-		w.bytes += size
+		w.bytes += e.size
 	}
 	w.next.To = max(w.next.To, e.revision)
 	w.news = true
@@ -124,9 +120,9 @@ func (w *watch) put(e event) bool {
 	return true
 }
 
-func (w *watch) fits(e event, size int) bool {
+func (w *watch) fits(e event) bool {
 	return !w.news || !w.whole && e.revision >= w.next.To &&
-		len(w.next.Changes) < maxBatchEvents && w.bytes+size <= maxBatchBytes
+		len(w.next.Changes) < maxBatchEvents && w.bytes+e.size <= maxBatchBytes
 }
 
 // end says what comes behind the next batch: the first call counts.

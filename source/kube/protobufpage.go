@@ -1,0 +1,159 @@
+package kube
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// protobufPage reads a list in protobuf while it arrives: one item is held at a
+// time.
+type protobufPage struct {
+	*wireReader
+	*listing
+	dropManaged bool
+}
+
+func newProtobufPage(x *exchange, m maker, l *listing) *protobufPage {
+	return &protobufPage{wireReader: newWireReader(x), listing: l, dropManaged: m.dropManaged}
+}
+
+// read reads the list in its envelope.
+func (p *protobufPage) read() error {
+	p.begin()
+	if front, err := p.lend(uint64(len(magic))); err != nil {
+		return unexpected(err)
+	} else if !bytes.Equal(front, magic) {
+		return errNoMagic
+	}
+	for {
+		p.begin()
+		number, kind, err := p.tag()
+		switch {
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return err
+		}
+		if err := p.envelope(number, kind); err != nil {
+			return err
+		}
+	}
+}
+
+func (p *protobufPage) envelope(number protowire.Number, kind protowire.Type) error {
+	switch {
+	case kind != protowire.BytesType:
+		return p.passField(kind)
+	case number == unknownRaw:
+		n, err := binary.ReadUvarint(p)
+		if err != nil {
+			return unexpected(err)
+		}
+		return p.list(n)
+	case number == unknownTypeMeta:
+		value, err := p.value()
+		p.apiVersion, p.kind = typeMetaOf(value)
+		return err
+	case number == unknownContentEncoding:
+		if value, err := p.value(); err != nil || len(value) > 0 {
+			return errors.Join(err, fmt.Errorf("a list in the unknown encoding %q", value))
+		}
+		return nil
+	}
+	return p.passField(kind)
+}
+
+// value reads a value that has a length.
+func (p *protobufPage) value() ([]byte, error) {
+	n, err := binary.ReadUvarint(p)
+	if err != nil {
+		return nil, unexpected(err)
+	}
+	value, err := p.lend(n)
+	return value, unexpected(err)
+}
+
+// list reads the n bytes of the list itself.
+func (p *protobufPage) list(n uint64) error {
+	end := uint64(p.offset) + n
+	for uint64(p.offset) < end {
+		p.begin()
+		number, kind, err := p.tag()
+		if err != nil {
+			return unexpected(err)
+		}
+		switch {
+		case kind != protowire.BytesType:
+			err = p.passField(kind)
+		case number == listMetadata:
+			var value []byte
+			if value, err = p.value(); err == nil {
+				err = p.metadata(value)
+			}
+		case number == listItems:
+			err = p.item()
+		default:
+			err = p.passField(kind)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if uint64(p.offset) != end {
+		return errors.New("a list's length does not fit its items")
+	}
+	return nil
+}
+
+func (p *protobufPage) metadata(m message) error {
+	for len(m) > 0 {
+		number, value, err := m.next()
+		switch {
+		case err != nil:
+			return err
+		case number == listMetaRevision:
+			p.revision = string(value)
+		case number == listMetaContinue:
+			p.listing.next = string(value)
+		case number == listMetaRemaining:
+			n, _ := protowire.ConsumeVarint(value)
+			p.remaining = max(0, int64(n))
+		}
+	}
+	return nil
+}
+
+// item reads an item. One that is too long, or that can't be decoded or followed,
+// is left out.
+func (p *protobufPage) item() error {
+	n, err := binary.ReadUvarint(p)
+	if err != nil {
+		return unexpected(err)
+	}
+	p.begin()
+	if limit := p.body.limit; n > uint64(limit) {
+		front, _ := p.Peek(p.atOnce(n))
+		d, _ := draftOf(front)
+		if err := p.pass(n); err != nil {
+			return err
+		}
+		return p.leave(d.oversized(tooLong(limit)))
+	}
+	text, err := p.lend(n)
+	if err != nil {
+		return unexpected(err)
+	}
+	d, err := draftOf(text)
+	if err != nil {
+		return p.leave(undecoded{fmt.Errorf("%s: %w", d.title(), err)})
+	}
+	if p.dropManaged {
+		d.text = withoutManaged(d.text)
+	}
+	return p.leave(p.visit(d, nil))
+}
