@@ -92,6 +92,10 @@ func (c *consumer) follow(ctx context.Context, l *life) bool {
 		d, err := c.mutant.delivery(w.Next(connected))
 		asked := context.Cause(connected)
 		cancel(nil)
+		if err != nil && asked == errTimeout {
+			sleep(l.ctx, time.Minute+c.phase)
+			continue
+		}
 		if err != nil {
 			c.record(check.Ended{Err: err, Asked: asked, At: time.Now()})
 			if asked == nil {
@@ -128,9 +132,10 @@ func (c *consumer) turn(ctx context.Context, cancel context.CancelCauseFunc, w *
 		sleep(ctx, time.Duration(1+x.Arg%90)*time.Second+c.phase)
 		return true
 	case "cancel":
-		after := time.Duration(x.Arg%50)*time.Second + c.phase
-		timer := time.AfterFunc(after, func() { cancel(errRestart) })
-		context.AfterFunc(ctx, func() { timer.Stop() })
+		c.later(ctx, x, func() { cancel(errRestart) })
+		return true
+	case "timeout":
+		c.later(ctx, x, func() { cancel(errTimeout) })
 		return true
 	case "resume":
 		if x.Arg%2 == 0 {
@@ -146,6 +151,12 @@ func (c *consumer) turn(ctx context.Context, cancel context.CancelCauseFunc, w *
 		return true
 	}
 	return false
+}
+
+// later does something after a while, unless ctx is done.
+func (c *consumer) later(ctx context.Context, x Decision, do func()) {
+	timer := time.AfterFunc(time.Duration(x.Arg%50)*time.Second+c.phase, do)
+	context.AfterFunc(ctx, func() { timer.Stop() })
 }
 
 // back returns to an older cursor of the same epoch, and forgets what came
@@ -173,7 +184,7 @@ func (c *consumer) receive(l *life, w *store.Watcher, d keepwatch.Delivery) {
 }
 
 // look writes down the state as the store shows it now, and as it shows the
-// past at an older cursor. It lets the moment pass, so that it does not matter who
+// past within or before an older delivery. It lets the moment pass, so that it does not matter who
 // was first in it.
 func (c *consumer) look(l *life) {
 	if !sleep(l.ctx, c.phase) {
@@ -181,7 +192,7 @@ func (c *consumer) look(l *life) {
 	}
 	c.show(l.store.Snapshot())
 	then := c.marks[max(0, len(c.marks)-3)]
-	if past, err := l.store.At(then.Revision); err == nil && past.Cursor() == then {
+	if past, err := l.store.At(then.Revision - 1); err == nil && past.Cursor().Epoch == then.Epoch {
 		c.show(past)
 	}
 }

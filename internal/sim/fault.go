@@ -122,9 +122,10 @@ var Faults = map[Point][]Fault{
 	},
 	AtTurn: {
 		{Name: "slow", Weight: 6},
-		{Name: "cancel", Weight: 2}, // while it waits or is being handed something
-		{Name: "resume", Weight: 3}, // end, and go on at the cursor
-		{Name: "behind", Weight: 1}, // go on at an older cursor
+		{Name: "cancel", Weight: 2},  // while it waits or is being handed something
+		{Name: "timeout", Weight: 2}, // wait for so long only, do something else, call again
+		{Name: "resume", Weight: 3},  // end, and go on at the cursor
+		{Name: "behind", Weight: 1},  // go on at an older cursor
 		{Name: "elsewhere", Weight: 1},
 		{Name: "anew", Weight: 1},
 	},

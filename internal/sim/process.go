@@ -15,6 +15,7 @@ import (
 
 var (
 	errRestart = errors.New("the process restarts")
+	errTimeout = errors.New("it took too long")
 	errDrain   = errors.New("the schedule is over")
 )
 
