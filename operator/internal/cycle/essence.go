@@ -1,0 +1,109 @@
+package cycle
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strings"
+
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+)
+
+const appliedAnnotation = "kubectl.kubernetes.io/last-applied-configuration"
+
+// essence is what of an object counts as a change. It shares its values with the
+// object.
+func (s Spec) essence(object map[string]any) map[string]any {
+	essence := map[string]any{}
+	for name, value := range object {
+		switch name {
+		case "apiVersion", "kind", "metadata", "status":
+		default:
+			essence[name] = value
+		}
+	}
+	if labels, ok := lookup(object, Path{"metadata", "labels"}); ok {
+		if m, ok := labels.(map[string]any); ok && len(m) > 0 {
+			put(essence, Path{"metadata", "labels"}, m)
+		}
+	}
+	if kept := s.annotations(object); len(kept) > 0 {
+		put(essence, Path{"metadata", "annotations"}, kept)
+	}
+	for _, field := range s.extra {
+		if _, there := lookup(essence, field); there {
+			continue
+		}
+		if value, ok := lookup(object, field); ok {
+			put(essence, field, value)
+		}
+	}
+	return without(essence, s.Status)
+}
+
+// without is a map that lacks the field at a path; what is on the way to it is
+// copied.
+func without(m map[string]any, p Path) map[string]any {
+	if _, there := lookup(m, p); len(p) == 0 || !there {
+		return m
+	}
+	m = maps.Clone(m)
+	if len(p) == 1 {
+		delete(m, p[0])
+		return m
+	}
+	m[p[0]] = without(m[p[0]].(map[string]any), p[1:])
+	return m
+}
+
+// annotations are those that are not some tool's notes.
+func (s Spec) annotations(object map[string]any) map[string]any {
+	value, _ := lookup(object, Path{"metadata", "annotations"})
+	all, _ := value.(map[string]any)
+	operators := s.Keys.operators(all)
+	kept := make(map[string]any, len(all))
+	for key, value := range all {
+		prefix, _, prefixed := strings.Cut(key, "/")
+		if key == appliedAnnotation || prefixed && operators[prefix] {
+			continue
+		}
+		kept[key] = value
+	}
+	return kept
+}
+
+// encode is an essence as it is kept.
+func encode(essence map[string]any) string {
+	text, err := json.Marshal(essence)
+	if err != nil {
+		panic(fmt.Sprintf("cycle: an object that came as JSON can't be written as JSON: %v", err))
+	}
+	return string(text)
+}
+
+// kept is the essence in an annotation, nil if there is none.
+func (s Spec) kept(object map[string]any, name string) (map[string]any, error) {
+	key := s.Keys.Of(name, mark(object))
+	text, ok := annotation(object, key)
+	if !ok {
+		return nil, nil
+	}
+	var essence map[string]any
+	if err := utiljson.Unmarshal([]byte(text), &essence); err != nil {
+		return nil, unreadable(key, err)
+	}
+	if essence == nil {
+		return nil, unreadable(key, fmt.Errorf("it holds no object"))
+	}
+	return essence, nil
+}
+
+func unreadable(key string, err error) error {
+	return fmt.Errorf("annotation %s can't be read; restore it, or remove it to have the object handled from the start: %w", key, err)
+}
+
+func annotation(object map[string]any, key string) (string, bool) {
+	value, _ := lookup(object, Path{"metadata", "annotations", key})
+	text, ok := value.(string)
+	return text, ok
+}

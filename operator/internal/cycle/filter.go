@@ -1,0 +1,89 @@
+package cycle
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// Filter limits handlers to some objects. The zero value lets all through.
+type Filter struct {
+	Labels      labels.Selector // nil for any
+	Annotations labels.Selector // nil for any
+	Fields      []FieldFilter
+	// When are functions of the object, which they must not change.
+	When []func(object map[string]any) bool
+}
+
+// FieldFilter wants a field to be there and, if values are given, to have one of
+// them. Of an update it also wants the field to be part of it, and is content with
+// the old value or the new one.
+type FieldFilter struct {
+	Path   Path
+	Values []any
+}
+
+// view is an object as filters see it.
+type view struct {
+	object map[string]any
+	old    map[string]any // the essence that was handled last, nil if none
+	diff   []Difference
+	// begun: the update is under way, and first is the diff that it began with. What
+	// has changed since will be an update of its own.
+	begun bool
+	first []Difference
+}
+
+// Matches reports whether an object gets through, whatever has happened to it.
+func (f Filter) Matches(object map[string]any) bool { return f.matches(view{object: object}) }
+
+func (f Filter) matches(v view) bool {
+	return f.selects(v.object) && !slices.ContainsFunc(f.Fields, func(field FieldFilter) bool {
+		return !field.holds(v.object) && (v.old == nil || !field.holds(v.old))
+	})
+}
+
+// touched reports whether an update gets through.
+func (f Filter) touched(v view) bool {
+	return f.matches(v) && !slices.ContainsFunc(f.Fields, func(field FieldFilter) bool {
+		return len(within(v.diff, field.Path)) == 0
+	})
+}
+
+func (f Filter) selects(object map[string]any) bool {
+	if f.Labels != nil && !f.Labels.Matches(set(object, "labels")) {
+		return false
+	}
+	if f.Annotations != nil && !f.Annotations.Matches(set(object, "annotations")) {
+		return false
+	}
+	return !slices.ContainsFunc(f.When, func(when func(map[string]any) bool) bool { return !when(object) })
+}
+
+func set(object map[string]any, of string) labels.Set {
+	value, _ := lookup(object, Path{"metadata", of})
+	all, _ := value.(map[string]any)
+	set := make(labels.Set, len(all))
+	for key, value := range all {
+		if text, ok := value.(string); ok {
+			set[key] = text
+		}
+	}
+	return set
+}
+
+func (f FieldFilter) holds(object map[string]any) bool {
+	value, ok := lookup(object, f.Path)
+	if !ok || len(f.Values) == 0 {
+		return ok
+	}
+	return slices.ContainsFunc(f.Values, func(want any) bool { return equal(value, want) })
+}
+
+func (f Filter) paths() []Path {
+	paths := make([]Path, 0, len(f.Fields))
+	for _, field := range f.Fields {
+		paths = append(paths, field.Path)
+	}
+	return paths
+}

@@ -1,0 +1,87 @@
+package cycle
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Path leads to a field of an object, name by name. Elements of lists have none.
+type Path []string
+
+// ParsePath reads "spec.size". A dot that belongs to a name has a backslash before
+// it, as in kubectl's jsonpath: `metadata.labels.app\.kubernetes\.io/name`.
+func ParsePath(s string) (Path, error) {
+	var path Path
+	var name strings.Builder
+	for rest := strings.TrimPrefix(s, "."); ; {
+		i := strings.IndexAny(rest, `.\`)
+		if i < 0 {
+			name.WriteString(rest)
+			break
+		}
+		name.WriteString(rest[:i])
+		if rest[i] == '\\' && i+1 < len(rest) {
+			name.WriteByte(rest[i+1])
+			rest = rest[i+2:]
+			continue
+		}
+		path, rest = append(path, name.String()), rest[i+1:]
+		name.Reset()
+	}
+	path = append(path, name.String())
+	for _, n := range path {
+		if n == "" {
+			return nil, fmt.Errorf("field %q: want names with dots between them, like spec.size", s)
+		}
+	}
+	return path, nil
+}
+
+// String is what ParsePath reads.
+func (p Path) String() string {
+	names := make([]string, len(p))
+	for i, n := range p {
+		names[i] = strings.NewReplacer(`\`, `\\`, `.`, `\.`).Replace(n)
+	}
+	return strings.Join(names, ".")
+}
+
+// under reports whether p leads to a field or into it.
+func (p Path) under(field Path) bool {
+	if len(p) < len(field) {
+		return false
+	}
+	for i := range field {
+		if p[i] != field[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// lookup is the value at a path, and whether there is one. A null is none.
+func lookup(object map[string]any, p Path) (any, bool) {
+	var value any = object
+	for _, name := range p {
+		m, ok := value.(map[string]any)
+		if !ok {
+			return nil, false
+		}
+		value = m[name]
+	}
+	return value, value != nil
+}
+
+// put sets the value at a path, making the maps on the way that are not there. It
+// must only meet maps that it may change.
+func put(object map[string]any, p Path, value any) {
+	for _, name := range p[:len(p)-1] {
+		next, ok := object[name].(map[string]any)
+		if !ok {
+			next = map[string]any{}
+			object[name] = next
+		}
+		object = next
+	}
+	object[p[len(p)-1]] = value
+}

@@ -1,0 +1,239 @@
+package cycle
+
+import "time"
+
+// Plan says what to do about a state at a time. It fails if what is kept on the
+// object can't be read.
+func (s Spec) Plan(seen Seen, now time.Time) (Plan, error) {
+	p := Plan{spec: s, object: seen.Object, New: s.essence(seen.Object)}
+	var err error
+	if p.handled, err = s.kept(seen.Object, handledName); err != nil {
+		return p, err
+	}
+	if p.handling, err = s.handling(seen.Object); err != nil {
+		return p, err
+	}
+	if p.records, err = s.records(seen.Object); err != nil {
+		return p, err
+	}
+	if p.handled != nil {
+		p.Old = p.handling.old(p.handled, p.New)
+		p.Diff = Compare(p.Old, p.New)
+	}
+	p.Cause = s.detect(seen, p.Old, len(p.Diff) > 0)
+	p.Step = p.decide(seen, now)
+	return p, nil
+}
+
+func (p *Plan) decide(seen Seen, now time.Time) Step {
+	v := view{object: seen.Object, old: p.Old, diff: p.Diff}
+	if p.handled != nil && p.handling.First != nil {
+		v.begun, v.first = true, p.handling.began(p.handled)
+	}
+	switch p.Cause {
+	case Gone, Free:
+		return Rest{}
+	case Delete:
+		return p.farewell(seen, v, now)
+	}
+	if edit := p.finalizer(seen, v); edit != KeepFinalizer {
+		edits := p.spec.edits()
+		edits.Finalizer = edit
+		return Write{Edits: edits}
+	}
+	if !p.spec.tracks(v) {
+		return Rest{}
+	}
+	if p.Cause == Noop {
+		return p.tidy()
+	}
+	p.duties = p.spec.duties(p.Cause, seen, v, p.records)
+	return p.proceed(now)
+}
+
+// finalizer says whether to add or remove our finalizer, of an object that is not
+// being deleted. It goes only when no daemon is left.
+func (p *Plan) finalizer(seen Seen, v view) FinalizerEdit {
+	needed := seen.Attended || p.spec.finalizes(v)
+	switch there := p.spec.finalized(seen.Object); {
+	case needed && !there:
+		return AddFinalizer
+	case !needed && there && !seen.Occupied:
+		return RemoveFinalizer
+	}
+	return KeepFinalizer
+}
+
+// farewell goes on with a deletion. The finalizer goes when every handler is done
+// and no daemon is left.
+func (p *Plan) farewell(seen Seen, v view, now time.Time) Step {
+	p.duties = p.spec.duties(Delete, seen, v, p.records)
+	if step := p.next(now); step != nil {
+		return step
+	}
+	if seen.Occupied {
+		return Await{}
+	}
+	edits := p.purge()
+	edits.Finalizer = RemoveFinalizer
+	return Write{Edits: edits, Completed: true}
+}
+
+// tidy removes what is left of handlers that nobody asks for any more.
+func (p *Plan) tidy() Step {
+	if edits := p.purge(); !edits.Empty() {
+		return Write{Edits: edits}
+	}
+	return Rest{}
+}
+
+// proceed goes on with a creation, an update or a resumption.
+func (p *Plan) proceed(now time.Time) Step {
+	if step := p.next(now); step != nil {
+		return step
+	}
+	edits := p.complete()
+	if edits.Empty() {
+		return Rest{Completed: true}
+	}
+	return Write{Edits: edits, Completed: true}
+}
+
+// next is the handler whose turn it is: the one with the fewest calls, the first
+// declared of several. If all that are left have to wait, it says until when; if
+// none is left, it is nil.
+func (p *Plan) next(now time.Time) Step {
+	var turn *duty
+	var until time.Time
+	for i := range p.duties {
+		d := &p.duties[i]
+		switch {
+		case d.record.finished():
+		case d.record.Delayed.After(now):
+			if until.IsZero() || d.record.Delayed.Before(until) {
+				until = d.record.Delayed
+			}
+		case turn == nil || d.record.Retries < turn.record.Retries:
+			turn = d
+		}
+	}
+	switch {
+	case turn != nil:
+		return p.call(turn, now)
+	case !until.IsZero():
+		return Sleep{Until: until}
+	}
+	return nil
+}
+
+// call asks for a handler, unless a limit has been reached while nobody ran.
+func (p *Plan) call(d *duty, now time.Time) Step {
+	if !d.known {
+		d.record = Record{Started: stamp(now), Purpose: d.purpose.String()}
+	}
+	h := p.spec.Handlers[d.index]
+	if err := h.exhausted(d.record.Retries, now.Sub(d.record.Started)); err != nil {
+		d.record.Stopped, d.record.Delayed = stamp(now), time.Time{}
+		d.record.Failure, d.record.Message = true, brief(err.Error())
+		return p.written(d)
+	}
+	return Call{Handler: h, Index: d.index, Purpose: d.purpose, Retry: d.record.Retries, Started: d.record.Started}
+}
+
+// Called says what to write after a call that was asked for: now is when it has
+// returned.
+func (p Plan) Called(c Call, v Verdict, now time.Time) Write {
+	duties := append([]duty(nil), p.duties...)
+	p.duties = duties
+	for i := range duties {
+		d := &duties[i]
+		if d.index != c.Index {
+			continue
+		}
+		d.record.Retries = c.Retry + 1
+		d.record.Message, d.record.Delayed, d.record.Stopped = "", time.Time{}, time.Time{}
+		if v.Err != nil {
+			d.record.Message = brief(v.Err.Error())
+		}
+		if v.Final {
+			d.record.Stopped = stamp(now)
+			d.record.Success, d.record.Failure = v.Err == nil, v.Err != nil
+		} else {
+			d.record.Delayed = stamp(now.Add(v.Delay))
+		}
+		return p.written(d)
+	}
+	panic("cycle: the call was not asked for by this plan")
+}
+
+// written is what to write when a duty's record has changed.
+func (p *Plan) written(d *duty) Write {
+	if p.Cause == Create || p.Cause == Update {
+		p.handling = p.handling.with(p.New)
+	}
+	// In the status, a record can't be written together with what it is the end of: what
+	// handlers want of the status goes with it, what they want of the rest before it.
+	if p.spec.Status == nil && p.finished() && p.Cause != Delete {
+		return Write{Edits: p.complete(), Completed: true}
+	}
+	edits := p.spec.edits()
+	for _, other := range p.duties {
+		if _, there := p.records[other.slot]; there && !other.known {
+			edits.record(other.slot, nil) // of another cause or process
+		}
+	}
+	edits.record(d.slot, &d.record)
+	if p.Cause == Create || p.Cause == Update {
+		p.note(edits, p.handling)
+	}
+	return Write{Edits: edits}
+}
+
+func (p *Plan) finished() bool {
+	for _, d := range p.duties {
+		if !d.record.finished() {
+			return false
+		}
+	}
+	return true
+}
+
+// complete ends a cycle.
+func (p *Plan) complete() Edits {
+	edits := p.purge()
+	if p.Cause == Create || p.Cause == Update {
+		handled, left := p.handling.end(p.New)
+		edits.annotate(p.key(handledName), encode(handled))
+		p.note(edits, left)
+	}
+	return edits
+}
+
+// purge removes all that is kept of a cycle.
+func (p *Plan) purge() Edits {
+	edits := p.spec.edits()
+	for slot := range p.records {
+		edits.record(slot, nil)
+	}
+	p.note(edits, handling{})
+	return edits
+}
+
+// note writes the handling, if it is not what the object says already.
+func (p *Plan) note(edits Edits, h handling) {
+	key := p.key(handlingName)
+	text, there := annotation(p.object, key)
+	switch {
+	case h.empty() && there:
+		edits.Annotations[key] = nil
+	case !h.empty() && h.encode() != text:
+		edits.annotate(key, h.encode())
+	default:
+		delete(edits.Annotations, key)
+	}
+}
+
+func (p *Plan) key(name string) string { return p.spec.Keys.Of(name, mark(p.object)) }
+
+// stamp is a time as records keep it.
+func stamp(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }

@@ -1,0 +1,104 @@
+package cycle
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+)
+
+// Record is how far a handler is with an object.
+type Record struct {
+	// Started is when it was to be called first.
+	Started time.Time `json:"started"`
+	// Stopped is when it has succeeded or failed for good.
+	Stopped time.Time `json:"stopped,omitzero"`
+	// Delayed is when it is to be called again.
+	Delayed time.Time `json:"delayed,omitzero"`
+	// Purpose is the cause it was called for. A record of another one counts for nothing.
+	Purpose string `json:"purpose"`
+	// Retries is how often it was called.
+	Retries int  `json:"retries"`
+	Success bool `json:"success"`
+	Failure bool `json:"failure"`
+	// Message is the last error, or the beginning of it.
+	Message string `json:"message,omitempty"`
+}
+
+func (r Record) finished() bool { return r.Success || r.Failure }
+
+// maxMessage bounds what an error takes of the space for annotations, which all of
+// an object share.
+const maxMessage = 1024
+
+func brief(message string) string {
+	if len(message) <= maxMessage {
+		return message
+	}
+	return strings.ToValidUTF8(message[:maxMessage-3], "") + "..."
+}
+
+// records reads what is kept of the handlers, by their annotations or by their names
+// in the status.
+func (s Spec) records(object map[string]any) (map[string]Record, error) {
+	records := map[string]Record{}
+	if s.Status != nil {
+		value, _ := lookup(object, s.Status)
+		all, _ := value.(map[string]any)
+		for name, value := range all {
+			text, err := json.Marshal(value)
+			if err != nil {
+				return nil, err
+			}
+			if err := s.read(records, name, string(text), Path{s.Status.String(), name}.String()); err != nil {
+				return nil, err
+			}
+		}
+		return records, nil
+	}
+	for _, key := range s.ours(object) {
+		text, _ := annotation(object, key)
+		if err := s.read(records, key, text, key); err != nil {
+			return nil, err
+		}
+	}
+	return records, nil
+}
+
+func (s Spec) read(records map[string]Record, name, text, where string) error {
+	var record Record
+	if err := json.Unmarshal([]byte(text), &record); err != nil {
+		return unreadable(where, err)
+	}
+	records[name] = record
+	return nil
+}
+
+// ours are the annotations that records may be in: all of our prefix but those that
+// have a meaning of their own, and those of an object that these were copied from.
+func (s Spec) ours(object map[string]any) []string {
+	value, _ := lookup(object, Path{"metadata", "annotations"})
+	all, _ := value.(map[string]any)
+	mark := mark(object)
+	var keys []string
+	for key := range all {
+		name, ok := strings.CutPrefix(key, s.Keys.Prefix+"/")
+		if !ok || !strings.HasSuffix(name, mark) {
+			continue
+		}
+		switch key {
+		case s.Keys.Of(handledName, mark), s.Keys.Of(handlingName, mark), s.Keys.Of(troubleName, mark):
+		default:
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// slot is where the record of a handler is: the key of records and of
+// Edits.Records.
+func (s Spec) slot(id string, object map[string]any) string {
+	if s.Status != nil {
+		return id
+	}
+	return s.Keys.Of(id, mark(object))
+}

@@ -1,0 +1,66 @@
+package cycle
+
+import "time"
+
+// Step is what a cycle asks for next. The set is closed.
+type Step interface{ step() }
+
+// Rest: there is nothing to do until the object changes.
+type Rest struct {
+	// Completed: whatever the object's appearance in the first list asked for is done.
+	Completed bool
+}
+
+// Sleep: there is nothing to do until then, unless the object changes.
+type Sleep struct{ Until time.Time }
+
+// Await: there is nothing to do until the object's daemons have ended.
+type Await struct{}
+
+// Write asks to write on the object.
+type Write struct {
+	Edits Edits
+	// Completed: with this, every handler of the cause has succeeded or failed for good.
+	Completed bool
+}
+
+// Call asks to call a handler; [Plan.Called] says what to write then.
+type Call struct {
+	Handler Handler
+	Index   int // of Handler in Spec.Handlers
+	// Purpose is what the handler is called for: the cause, or Resume.
+	Purpose Cause
+	Retry   int       // how often it was called before
+	Started time.Time // when it was, or is to be, called first
+}
+
+func (Rest) step()  {}
+func (Sleep) step() {}
+func (Await) step() {}
+func (Write) step() {}
+func (Call) step()  {}
+
+// Plan is what to do about one state of an object.
+type Plan struct {
+	Cause Cause
+	// Old is the essence that was handled last, nil if none was; New the one of now.
+	// Where a handler has seen something else in between, Old has what it saw.
+	Old, New map[string]any
+	Diff     []Difference
+	Step     Step
+
+	spec     Spec
+	object   map[string]any
+	records  map[string]Record
+	handled  map[string]any // the essence that was recorded last, nil if none was
+	handling handling
+	duties   []duty
+}
+
+// DiffOf is the part of the diff that concerns a handler.
+func (p Plan) DiffOf(h Handler) []Difference {
+	if h.Field == nil {
+		return p.Diff
+	}
+	return within(p.Diff, h.Field)
+}
