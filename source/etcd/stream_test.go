@@ -213,7 +213,6 @@ func TestProgressIsAskedForUntilItComes(t *testing.T) {
 		}
 		watch := must(source.Watch(t.Context(), 100))(t)
 		defer watch.Close()
-		synctest.Wait()
 		start := time.Now()
 		l.newest.Store(107)
 		for range 10 {
@@ -226,6 +225,30 @@ func TestProgressIsAskedForUntilItComes(t *testing.T) {
 		}
 		if took := time.Since(start); took < 4*time.Second || took > 6*time.Second {
 			t.Errorf("50 questions took %v", took)
+		}
+	})
+}
+
+// A watch that is opened behind the newest revision does not wait for the next sign
+// of life to say that nothing has happened.
+func TestProgressAtTheOpening(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, source := startLiar(t, etcd.Options{})
+		l.newest.Store(107)
+		l.watch = func(says chan<- *pb.WatchResponse, asks <-chan *pb.WatchRequest) {
+			<-asks
+			says <- created
+			<-asks // is not answered: there are events to be sent first
+			for range asks {
+				says <- progress(107)
+			}
+		}
+		start := time.Now()
+		watch := must(source.Watch(t.Context(), 100))(t)
+		defer watch.Close()
+		until(t, watch, 100, 107)
+		if took := time.Since(start); took > time.Second {
+			t.Errorf("it took %v", took)
 		}
 	})
 }
