@@ -22,7 +22,7 @@
 //	shrink.go     a shorter schedule with the same problem
 //	campaign.go   many schedules
 //	report.go     what they have shown
-//	mutant.go     where bugs can be planted; mutants_test.go: those that are
+//	mutant.go     where bugs can be planted; mutants_test.go and bugged_test.go: those that are
 //
 // A schedule is a script: every decision of every actor that was not the usual.
 // Actors never act in the same instant of virtual time, or do not see each other
