@@ -75,6 +75,13 @@ var rules = map[string]rule{
 		others: []string{"*"},
 		why:    "the embedded API server must not lean on the clients that are tested against it",
 	},
+	"operator/internal/queue":    {why: "who works when is independent of what the work is"},
+	"operator/internal/throttle": {why: "how long to wait depends on nothing but what went wrong"},
+	"operator/internal/write": {
+		ours:   []string{"operator/internal/cycle"},
+		others: []string{"k8s.io/apimachinery/"},
+		why:    "what to send, and what an answer means, are decided without sending",
+	},
 	"operator/internal/cycle": {
 		others: []string{"k8s.io/apimachinery/pkg/labels", "k8s.io/apimachinery/pkg/util/json", "golang.org/x/crypto/blake2b"},
 		why:    "what an operator decides is a pure function: whatever could do I/O has no business here",

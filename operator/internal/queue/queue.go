@@ -1,0 +1,188 @@
+// Package queue hands out keys to workers: each key to one worker at a time, what
+// is urgent first, and no key twice for what came together.
+package queue
+
+import (
+	"container/heap"
+	"context"
+	"sync"
+	"time"
+)
+
+// Priority says what comes first. The set is closed.
+type Priority uint8
+
+const (
+	// Background is for what nobody waits for: first lists, resyncs, retries.
+	Background Priority = iota
+	// Urgent is for what somebody has changed.
+	Urgent
+)
+
+// Queue holds keys that have something to do, now or at a time. It is bounded by
+// the number of keys. It is safe for concurrent use.
+type Queue[K comparable] struct {
+	mu      sync.Mutex
+	changed *sync.Cond
+	entries map[K]*entry[K]
+	ready   readyHeap[K]
+	waiting waitingHeap[K]
+	timer   *time.Timer // for the first of waiting; nil while there is none
+	count   uint64
+	closed  bool
+}
+
+// entry is what there is to do for a key. Invariant: it is in Queue.entries exactly
+// while something is to be done or being done for it.
+type entry[K comparable] struct {
+	key      K
+	priority Priority
+	since    time.Time
+	order    uint64 // of being ready
+	ready    int    // index in the heap, -1 if not in it
+	at       time.Time
+	waiting  int
+	taken    bool
+	again    bool // became ready while it was taken
+}
+
+// New makes an empty queue.
+func New[K comparable]() *Queue[K] {
+	q := &Queue[K]{entries: map[K]*entry[K]{}}
+	q.changed = sync.NewCond(&q.mu)
+	return q
+}
+
+// Add has something done for a key as soon as a worker is free. It reports whether
+// that was not to be done already.
+func (q *Queue[K]) Add(key K, priority Priority) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.add(q.of(key), priority)
+}
+
+// AddAt has something done for a key at a time, or before if it is added before.
+func (q *Queue[K]) AddAt(key K, at time.Time) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	e := q.of(key)
+	switch {
+	case e.ready >= 0 || e.again:
+		return
+	case e.waiting < 0:
+		e.at = at
+		heap.Push(&q.waiting, e)
+	case at.Before(e.at):
+		e.at = at
+		heap.Fix(&q.waiting, e.waiting)
+	}
+	q.arm()
+}
+
+func (q *Queue[K]) of(key K) *entry[K] {
+	e := q.entries[key]
+	if e == nil {
+		e = &entry[K]{key: key, ready: -1, waiting: -1}
+		q.entries[key] = e
+	}
+	return e
+}
+
+func (q *Queue[K]) add(e *entry[K], priority Priority) bool {
+	if e.waiting >= 0 {
+		heap.Remove(&q.waiting, e.waiting)
+	}
+	known := e.ready >= 0 || e.again
+	if !known {
+		q.count++
+		e.priority, e.since, e.order = priority, time.Now(), q.count
+	}
+	e.priority = max(e.priority, priority)
+	switch {
+	case e.taken:
+		e.again = true
+	case known:
+		heap.Fix(&q.ready, e.ready)
+	default:
+		heap.Push(&q.ready, e)
+		q.changed.Signal()
+	}
+	return !known
+}
+
+// arm sets the timer for the first of those that wait.
+func (q *Queue[K]) arm() {
+	if len(q.waiting) == 0 || q.closed {
+		return
+	}
+	wait := time.Until(q.waiting[0].at)
+	if q.timer == nil {
+		q.timer = time.AfterFunc(wait, q.due)
+		return
+	}
+	q.timer.Reset(wait)
+}
+
+func (q *Queue[K]) due() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for now := time.Now(); len(q.waiting) > 0 && !q.waiting[0].at.After(now); {
+		q.add(q.waiting[0], Background)
+	}
+	q.arm()
+}
+
+// Take waits for a key with something to do. Until Done, no other worker gets it.
+// ok is false when the queue is closed. waited is how long the key was ready.
+func (q *Queue[K]) Take() (key K, waited time.Duration, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for len(q.ready) == 0 && !q.closed {
+		q.changed.Wait()
+	}
+	if q.closed {
+		return key, 0, false
+	}
+	e := heap.Pop(&q.ready).(*entry[K])
+	e.taken, e.priority = true, Background
+	return e.key, time.Since(e.since), true
+}
+
+// Done ends what Take began.
+func (q *Queue[K]) Done(key K) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	e := q.entries[key]
+	e.taken = false
+	switch {
+	case e.again:
+		e.again = false
+		heap.Push(&q.ready, e)
+		q.changed.Signal()
+	case e.waiting < 0:
+		delete(q.entries, key)
+	}
+}
+
+// Len is the number of keys that are ready.
+func (q *Queue[K]) Len() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.ready)
+}
+
+// CloseWith closes the queue when ctx is done: nothing more is handed out.
+func (q *Queue[K]) CloseWith(ctx context.Context) (stop func() bool) {
+	return context.AfterFunc(ctx, q.Close)
+}
+
+// Close has every Take return. It may be called more than once.
+func (q *Queue[K]) Close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+	if q.timer != nil {
+		q.timer.Stop()
+	}
+	q.changed.Broadcast()
+}

@@ -1,0 +1,159 @@
+package queue
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func take(t *testing.T, q *Queue[string]) string {
+	t.Helper()
+	key, _, ok := q.Take()
+	if !ok {
+		t.Fatal("closed")
+	}
+	return key
+}
+
+func TestUrgentFirst(t *testing.T) {
+	q := New[string]()
+	q.Add("list-1", Background)
+	q.Add("list-2", Background)
+	q.Add("change", Urgent)
+	if q.Add("list-2", Urgent) {
+		t.Error("what came together counts twice")
+	}
+	var order []string
+	for range 3 {
+		order = append(order, take(t, q))
+	}
+	if want := []string{"list-2", "change", "list-1"}; !slices.Equal(order, want) {
+		t.Errorf("%q, want %q", order, want)
+	}
+}
+
+func TestOneWorkerAKey(t *testing.T) {
+	q := New[string]()
+	q.Add("a", Urgent)
+	key := take(t, q)
+	q.Add("a", Urgent)
+	q.Add("a", Urgent)
+	if q.Len() != 0 {
+		t.Error("handed out twice at a time")
+	}
+	q.Done(key)
+	q.Done(take(t, q))
+	if q.Len() != 0 || len(q.entries) != 0 {
+		t.Error("what came together was not joined, or is remembered for ever")
+	}
+}
+
+func TestTimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := New[string]()
+		start := time.Now()
+		q.AddAt("late", start.Add(time.Hour))
+		q.AddAt("soon", start.Add(time.Minute))
+		q.AddAt("late", start.Add(2*time.Hour)) // the first counts
+		q.AddAt("now", start.Add(time.Hour))
+		q.Add("now", Background)
+		for _, want := range []struct {
+			key string
+			at  time.Duration
+		}{{"now", 0}, {"soon", time.Minute}, {"late", time.Hour}} {
+			key := take(t, q)
+			if key != want.key || time.Since(start) != want.at {
+				t.Errorf("%s after %v, want %s after %v", key, time.Since(start), want.key, want.at)
+			}
+			q.Done(key)
+		}
+		q.AddAt("taken", time.Now().Add(time.Second))
+		key := take(t, q)
+		q.AddAt(key, time.Now().Add(time.Second)) // its worker wants it again
+		q.Done(key)
+		if again := take(t, q); again != key {
+			t.Error(again)
+		}
+		q.Close()
+	})
+}
+
+func TestCloseEndsEveryTake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := New[string]()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer q.CloseWith(ctx)()
+		var workers sync.WaitGroup
+		for range 3 {
+			workers.Go(func() {
+				if _, _, ok := q.Take(); ok {
+					t.Error("took something")
+				}
+			})
+		}
+		q.AddAt("never", time.Now().Add(time.Hour))
+		cancel()
+		workers.Wait()
+	})
+}
+
+// TestNothingIsForgotten lets workers and givers loose on a few keys: each key is
+// worked on by one at a time, and after the last thing that was to be done for it.
+func TestNothingIsForgotten(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	synctest.Test(t, func(t *testing.T) {
+		q := New[int]()
+		const keys = 5
+		var busy [keys]atomic.Int32
+		var given, seen [keys]atomic.Int64
+		var workers, givers sync.WaitGroup
+		for range 3 {
+			workers.Go(func() {
+				for {
+					k, _, ok := q.Take()
+					if !ok {
+						return
+					}
+					if busy[k].Add(1) != 1 {
+						t.Error("two workers for a key")
+					}
+					seen[k].Store(given[k].Load())
+					time.Sleep(time.Millisecond) // of the bubble: lets others run
+					busy[k].Add(-1)
+					q.Done(k)
+				}
+			})
+		}
+		for g := range 3 {
+			givers.Go(func() {
+				random := rand.New(rand.NewPCG(seed, uint64(g)))
+				for range 500 {
+					k := random.IntN(keys)
+					given[k].Add(1)
+					if random.IntN(2) == 0 {
+						q.Add(k, Priority(random.IntN(2)))
+					} else {
+						q.AddAt(k, time.Now().Add(time.Duration(random.IntN(10))*time.Millisecond))
+					}
+					time.Sleep(time.Duration(random.IntN(3)) * time.Millisecond)
+				}
+			})
+		}
+		givers.Wait()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		for k := range keys {
+			if seen[k].Load() != given[k].Load() {
+				t.Errorf("key %d: %d given, %d seen", k, given[k].Load(), seen[k].Load())
+			}
+		}
+		q.Close()
+		workers.Wait()
+	})
+}

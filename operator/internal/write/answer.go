@@ -1,0 +1,69 @@
+package write
+
+import (
+	"net/http"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Verdict is what an answer to a PATCH means. The set is closed.
+type Verdict uint8
+
+const (
+	// Taken: it is written.
+	Taken Verdict = iota + 1
+	// Gone: the object is not there any more, and nothing is left to be written on it.
+	Gone
+	// Stale: the patch was made for another state of the object. It is kept, and made
+	// again for a newer one.
+	Stale
+	// Later: the server could not take it now. It is kept, and sent again.
+	Later
+	// Rejected: the server will not take it. Somebody has to be told.
+	Rejected
+)
+
+// answers has the verdicts on what a server answers; the first row that fits counts.
+var answers = []struct {
+	code    int
+	kind    types.PatchType // "" for any
+	verdict Verdict
+}{
+	{http.StatusNotFound, "", Gone},
+	{http.StatusGone, "", Gone},
+	{http.StatusConflict, "", Stale},
+	{http.StatusUnprocessableEntity, types.JSONPatchType, Stale},
+	{http.StatusUnprocessableEntity, "", Rejected},
+	{http.StatusUnauthorized, "", Later},
+	{http.StatusTooManyRequests, "", Later},
+	{http.StatusRequestTimeout, "", Later},
+}
+
+// Judge says what the answer to a PATCH means, and how long the server has asked to
+// wait. What is no answer at all, and what the server blames itself for, may be
+// better later; what it blames us for will not.
+func Judge(kind types.PatchType, err error) (Verdict, time.Duration) {
+	if err == nil {
+		return Taken, 0
+	}
+	status, ok := err.(apierrors.APIStatus)
+	if !ok {
+		return Later, 0
+	}
+	var wait time.Duration
+	if seconds, asked := apierrors.SuggestsClientDelay(err); asked {
+		wait = time.Duration(seconds) * time.Second
+	}
+	code := int(status.Status().Code)
+	for _, row := range answers {
+		if row.code == code && (row.kind == "" || row.kind == kind) {
+			return row.verdict, wait
+		}
+	}
+	if code >= 400 && code < 500 {
+		return Rejected, wait
+	}
+	return Later, wait
+}

@@ -1,0 +1,229 @@
+// Package write turns what is to be written on an object into requests, and says
+// what an answer to one of them means.
+package write
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/keepwatch/keepwatch/operator/internal/cycle"
+)
+
+// Outgoing is what is to be written on one object: by the operator itself, and by a
+// handler. It is kept until the server has taken all of it.
+type Outgoing struct {
+	Edits cycle.Edits
+	// Merge and Status are a handler's merge patches of the object and of its status.
+	Merge, Status map[string]any
+}
+
+// Empty reports that there is nothing to write.
+func (o Outgoing) Empty() bool { return o.Edits.Empty() && len(o.Merge) == 0 && len(o.Status) == 0 }
+
+// Object says on what to write.
+type Object struct {
+	// State is the newest one that is known. It is not changed.
+	State     map[string]any
+	Finalizer string
+	// Subresource: the status has an endpoint of its own, and the object's does not
+	// take it.
+	Subresource bool
+}
+
+// Request is one PATCH.
+type Request struct {
+	Type types.PatchType
+	// Subresource is "status", or "" for the object itself.
+	Subresource string
+	Body        []byte
+	// Part is what of the outgoing is done when the server has taken the request.
+	Part Part
+}
+
+// Part is some of an outgoing. The set is closed.
+type Part uint8
+
+const (
+	StatusPart Part = iota + 1
+	MergePart
+	FinalizerPart
+)
+
+// Requests are the PATCHes that are left to send, in their order. What records
+// that a handler is done goes after all that the handler wants: if only the first
+// arrive, the handler is called again.
+func (o Outgoing) Requests(object Object) ([]Request, error) {
+	merge, status := o.documents(object)
+	var requests []Request
+	add := func(part Part, subresource string, document map[string]any) error {
+		if len(document) == 0 {
+			return nil
+		}
+		body, err := guarded(document, object.State)
+		requests = append(requests, Request{types.MergePatchType, subresource, body, part})
+		return err
+	}
+	parts := []func() error{
+		func() error { return add(StatusPart, "status", status) },
+		func() error { return add(MergePart, "", merge) },
+	}
+	if len(o.Edits.Records) > 0 {
+		slices.Reverse(parts)
+	}
+	for _, part := range parts {
+		if err := part(); err != nil {
+			return nil, fmt.Errorf("encode a patch: %w", err)
+		}
+	}
+	if o.Edits.Finalizer != cycle.KeepFinalizer {
+		body, err := o.finalizerPatch(object)
+		if err != nil {
+			return nil, fmt.Errorf("encode a patch: %w", err)
+		}
+		requests = append(requests, Request{types.JSONPatchType, "", body, FinalizerPart})
+	}
+	return requests, nil
+}
+
+// Without is the outgoing when the server has taken a part of it.
+func (o Outgoing) Without(part Part, object Object) Outgoing {
+	switch part {
+	case StatusPart:
+		o.Status, o.Edits.Records = nil, nil
+	case MergePart:
+		if !o.folds() {
+			o.Merge, o.Edits.Annotations = nil, nil
+		}
+		if !object.Subresource {
+			o.Status, o.Edits.Records = nil, nil
+		}
+	case FinalizerPart:
+		o.Edits.Finalizer, o.Edits.Annotations = cycle.KeepFinalizer, nil
+	}
+	return o
+}
+
+// documents are the merge patches of the object and of its status. Notes that only
+// go when the finalizer goes are left to that patch.
+func (o Outgoing) documents(object Object) (merge, status map[string]any) {
+	merge, status = clone(o.Merge), map[string]any{}
+	if len(o.Status) > 0 {
+		status["status"] = clone(o.Status)
+	}
+	for name, record := range o.Edits.Records {
+		at := append(slices.Clone(o.Edits.Status), name)
+		if record == nil {
+			put(status, at, nil)
+		} else {
+			put(status, at, record)
+		}
+	}
+	if !o.folds() {
+		for key, value := range o.Edits.Annotations {
+			put(merge, []string{"metadata", "annotations", key}, plain(value))
+		}
+	}
+	if !object.Subresource {
+		maps.Copy(merge, status)
+		status = nil
+	}
+	return merge, status
+}
+
+// folds reports whether annotations are removed by the finalizer's patch: nothing
+// else is to be written, and it saves a request.
+func (o Outgoing) folds() bool {
+	if o.Edits.Finalizer == cycle.KeepFinalizer || len(o.Merge) > 0 {
+		return false
+	}
+	for _, value := range o.Edits.Annotations {
+		if value != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// guarded is a merge patch for the object that was seen and no other of its name.
+func guarded(document, state map[string]any) ([]byte, error) {
+	put(document, []string{"metadata", "uid"}, value(state, "metadata", "uid"))
+	return json.Marshal(document)
+}
+
+type operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value,omitempty"`
+}
+
+// finalizerPatch is a JSON patch, since only that can change one element of a list.
+// It holds for the state that it was made for and no other.
+func (o Outgoing) finalizerPatch(object Object) ([]byte, error) {
+	patch := []operation{{"test", "/metadata/resourceVersion", value(object.State, "metadata", "resourceVersion")}}
+	if o.folds() {
+		there, _ := value(object.State, "metadata", "annotations").(map[string]any)
+		for _, key := range slices.Sorted(maps.Keys(o.Edits.Annotations)) {
+			if _, ok := there[key]; ok {
+				patch = append(patch, operation{Op: "remove", Path: "/metadata/annotations/" + escape(key)})
+			}
+		}
+	}
+	list, _ := value(object.State, "metadata", "finalizers").([]any)
+	at := slices.Index(list, any(object.Finalizer))
+	switch {
+	case o.Edits.Finalizer == cycle.AddFinalizer && list == nil:
+		patch = append(patch, operation{"add", "/metadata/finalizers", []any{object.Finalizer}})
+	case o.Edits.Finalizer == cycle.AddFinalizer && at < 0:
+		patch = append(patch, operation{"add", "/metadata/finalizers/-", object.Finalizer})
+	case o.Edits.Finalizer == cycle.RemoveFinalizer && at >= 0:
+		patch = append(patch, operation{Op: "remove", Path: fmt.Sprintf("/metadata/finalizers/%d", at)})
+	}
+	return json.Marshal(patch)
+}
+
+// escape is a name as a part of a JSON pointer.
+func escape(name string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(name) }
+
+func value(object map[string]any, path ...string) any {
+	var v any = object
+	for _, name := range path {
+		m, _ := v.(map[string]any)
+		v = m[name]
+	}
+	return v
+}
+
+func plain(s *string) any {
+	if s == nil {
+		return nil
+	}
+	return *s
+}
+
+func clone(m map[string]any) map[string]any {
+	c := make(map[string]any, len(m))
+	for key, value := range m {
+		if inner, ok := value.(map[string]any); ok {
+			value = clone(inner)
+		}
+		c[key] = value
+	}
+	return c
+}
+
+func put(m map[string]any, path []string, value any) {
+	for _, name := range path[:len(path)-1] {
+		next, ok := m[name].(map[string]any)
+		if !ok {
+			next = map[string]any{}
+			m[name] = next
+		}
+		m = next
+	}
+	m[path[len(path)-1]] = value
+}

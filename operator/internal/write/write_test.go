@@ -1,0 +1,153 @@
+package write
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"reflect"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/keepwatch/keepwatch/operator/internal/cycle"
+)
+
+func parse(t *testing.T, text string) map[string]any {
+	t.Helper()
+	var m map[string]any
+	if err := json.Unmarshal([]byte(text), &m); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+const fin = "widgets.example.com/finalizer"
+
+func TestRequests(t *testing.T) {
+	yes := "yes"
+	status := cycle.Path{"status", "op"}
+	for _, test := range []struct {
+		name        string
+		outgoing    Outgoing
+		state       string
+		subresource bool
+		want        []string // "part subresource body"
+	}{
+		{"nothing", Outgoing{}, `{"metadata": {"uid": "u"}}`, true, nil},
+		{
+			"what a handler wants, then that it is done",
+			Outgoing{Edits: cycle.Edits{Annotations: map[string]*string{"p/a": &yes, "p/b": nil}}, Merge: parse(t, `{"spec": {"x": 1}, "metadata": {"annotations": {"mine": "1"}}}`), Status: parse(t, `{"phase": "Ready"}`)},
+			`{"metadata": {"uid": "u"}}`, true,
+			[]string{
+				`1 status {"metadata":{"uid":"u"},"status":{"phase":"Ready"}}`,
+				`2  {"metadata":{"annotations":{"mine":"1","p/a":"yes","p/b":null},"uid":"u"},"spec":{"x":1}}`,
+			},
+		},
+		{
+			"one request where the status has no endpoint",
+			Outgoing{Edits: cycle.Edits{Annotations: map[string]*string{"p/a": &yes}}, Status: parse(t, `{"phase": "Ready"}`)},
+			`{"metadata": {"uid": "u"}}`, false,
+			[]string{`2  {"metadata":{"annotations":{"p/a":"yes"},"uid":"u"},"status":{"phase":"Ready"}}`},
+		},
+		{
+			"progress in the status goes last",
+			Outgoing{Edits: cycle.Edits{Status: status, Records: map[string]*cycle.Record{"gone": nil}, Annotations: map[string]*string{"p/a": &yes}}, Status: parse(t, `{"phase": "Ready"}`)},
+			`{"metadata": {"uid": "u"}}`, true,
+			[]string{
+				`2  {"metadata":{"annotations":{"p/a":"yes"},"uid":"u"}}`,
+				`1 status {"metadata":{"uid":"u"},"status":{"op":{"gone":null},"phase":"Ready"}}`,
+			},
+		},
+		{
+			"the first finalizer",
+			Outgoing{Edits: cycle.Edits{Finalizer: cycle.AddFinalizer}},
+			`{"metadata": {"uid": "u", "resourceVersion": "7"}}`, true,
+			[]string{`3  [{"op":"test","path":"/metadata/resourceVersion","value":"7"},{"op":"add","path":"/metadata/finalizers","value":["` + fin + `"]}]`},
+		},
+		{
+			"one more finalizer",
+			Outgoing{Edits: cycle.Edits{Finalizer: cycle.AddFinalizer}},
+			`{"metadata": {"uid": "u", "resourceVersion": "7", "finalizers": ["other"]}}`, true,
+			[]string{`3  [{"op":"test","path":"/metadata/resourceVersion","value":"7"},{"op":"add","path":"/metadata/finalizers/-","value":"` + fin + `"}]`},
+		},
+		{
+			"the finalizer goes, and the notes with it",
+			Outgoing{Edits: cycle.Edits{Finalizer: cycle.RemoveFinalizer, Annotations: map[string]*string{"p/a~": nil, "p/never": nil}}},
+			`{"metadata": {"uid": "u", "resourceVersion": "7", "finalizers": ["other", "` + fin + `"], "annotations": {"p/a~": "x"}}}`, true,
+			[]string{`3  [{"op":"test","path":"/metadata/resourceVersion","value":"7"},{"op":"remove","path":"/metadata/annotations/p~1a~0"},{"op":"remove","path":"/metadata/finalizers/1"}]`},
+		},
+		{
+			"the finalizer goes after a status without an endpoint",
+			Outgoing{Edits: cycle.Edits{Finalizer: cycle.RemoveFinalizer, Annotations: map[string]*string{"p/a": nil}}, Status: parse(t, `{"x": 1}`)},
+			`{"metadata": {"uid": "u", "resourceVersion": "7", "finalizers": ["` + fin + `"], "annotations": {"p/a": "x"}}}`, false,
+			[]string{
+				`2  {"metadata":{"uid":"u"},"status":{"x":1}}`,
+				`3  [{"op":"test","path":"/metadata/resourceVersion","value":"7"},{"op":"remove","path":"/metadata/annotations/p~1a"},{"op":"remove","path":"/metadata/finalizers/0"}]`,
+			},
+		},
+		{
+			"the finalizer goes after what a handler wants",
+			Outgoing{Edits: cycle.Edits{Finalizer: cycle.RemoveFinalizer, Annotations: map[string]*string{"p/a": nil}}, Merge: parse(t, `{"spec": {"x": 1}}`)},
+			`{"metadata": {"uid": "u", "resourceVersion": "7", "finalizers": ["` + fin + `"], "annotations": {"p/a": "x"}}}`, true,
+			[]string{
+				`2  {"metadata":{"annotations":{"p/a":null},"uid":"u"},"spec":{"x":1}}`,
+				`3  [{"op":"test","path":"/metadata/resourceVersion","value":"7"},{"op":"remove","path":"/metadata/finalizers/0"}]`,
+			},
+		},
+	} {
+		on := Object{State: parse(t, test.state), Finalizer: fin, Subresource: test.subresource}
+		requests, err := test.outgoing.Requests(on)
+		if err != nil {
+			t.Errorf("%s: %v", test.name, err)
+			continue
+		}
+		var got []string
+		left := test.outgoing
+		for _, r := range requests {
+			got = append(got, string('0'+rune(r.Part))+" "+r.Subresource+" "+string(r.Body))
+			left = left.Without(r.Part, on)
+		}
+		if !reflect.DeepEqual(got, test.want) {
+			t.Errorf("%s:\n got %q\nwant %q", test.name, got, test.want)
+		}
+		if again, _ := left.Requests(on); len(again) > 0 || !left.Empty() {
+			t.Errorf("%s: when all is taken, %v is left", test.name, again)
+		}
+	}
+}
+
+func TestAnswers(t *testing.T) {
+	answer := func(code int, after int32) error {
+		return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: int32(code), Reason: metav1.StatusReasonTooManyRequests, Details: &metav1.StatusDetails{RetryAfterSeconds: after}}}
+	}
+	for _, test := range []struct {
+		err         error
+		merge, json Verdict
+	}{
+		{nil, Taken, Taken},
+		{errors.New("connection refused"), Later, Later},
+		{answer(http.StatusNotFound, 0), Gone, Gone},
+		{answer(http.StatusConflict, 0), Stale, Stale},
+		{answer(http.StatusUnprocessableEntity, 0), Rejected, Stale},
+		{answer(http.StatusBadRequest, 0), Rejected, Rejected},
+		{answer(http.StatusForbidden, 0), Rejected, Rejected},
+		{answer(http.StatusRequestEntityTooLarge, 0), Rejected, Rejected},
+		{answer(http.StatusUnauthorized, 0), Later, Later},
+		{answer(http.StatusTooManyRequests, 0), Later, Later},
+		{answer(http.StatusInternalServerError, 0), Later, Later},
+		{answer(http.StatusServiceUnavailable, 0), Later, Later},
+	} {
+		if v, _ := Judge(types.MergePatchType, test.err); v != test.merge {
+			t.Errorf("%v to a merge patch: %v, want %v", test.err, v, test.merge)
+		}
+		if v, _ := Judge(types.JSONPatchType, test.err); v != test.json {
+			t.Errorf("%v to a JSON patch: %v, want %v", test.err, v, test.json)
+		}
+	}
+	if _, wait := Judge(types.MergePatchType, answer(http.StatusTooManyRequests, 7)); wait != 7*time.Second {
+		t.Errorf("the server asked for 7 s, and gets %v", wait)
+	}
+}
