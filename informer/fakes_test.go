@@ -52,6 +52,7 @@ func TestFakeClientset(t *testing.T) {
 	pods := client.CoreV1().Pods("ns")
 	ctx := t.Context()
 	must(t)(pods.Update(ctx, pod("a", marked("1")), metav1.UpdateOptions{}))
+	told.wants(t, "update a to a[1]") // from here on the watch is open
 	must(t)(pods.Update(ctx, pod("a", marked("2")), metav1.UpdateOptions{}))
 	must(t)(pods.Create(ctx, pod("c"), metav1.CreateOptions{}))
 	if err := pods.Delete(ctx, "b", metav1.DeleteOptions{}); err != nil {

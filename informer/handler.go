@@ -28,6 +28,7 @@ type handler struct {
 
 	leaving   chan struct{}
 	leaveOnce sync.Once
+	cancel    context.CancelFunc // of what the callbacks get, if they do
 
 	// Of follower.mu until the handler runs, then of its goroutine.
 	launched bool
@@ -72,7 +73,14 @@ func (f *follower) handler(react reaction, period time.Duration, failed retry) *
 }
 
 // leave ends the handler as soon as it is out of its callback.
-func (h *handler) leave() { h.leaveOnce.Do(func() { close(h.leaving) }) }
+func (h *handler) leave() {
+	h.leaveOnce.Do(func() {
+		close(h.leaving)
+		if h.cancel != nil {
+			h.cancel()
+		}
+	})
+}
 
 func (h *handler) left() bool {
 	select {

@@ -1,21 +1,40 @@
 package informer
 
-import "time"
+import (
+	"time"
 
-// Option shapes a [Group] of informers.
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clientscheme "k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/informer/internal/item"
+	"github.com/keepwatch/keepwatch/store"
+)
+
+// Option shapes an [Informer] or a [Group]. What to read and how to show it is of
+// no meaning to a group, whose informers are told so in client-go's ways.
 type Option func(*settings)
 
 type settings struct {
-	crash           bool
-	transform       func(any) (any, error)
+	crash bool
+	group *Group
+
+	resource        schema.GroupVersionResource // empty: whatever serves the type
+	namespace       string
+	labels, fields  string
+	scheme          *runtime.Scheme
 	startupDeadline time.Duration
+	transform       func(any) (any, error)
+	indexes         map[string]store.IndexFunc
 }
 
 // forever is a startup deadline that never comes.
 const forever = -1 * time.Second
 
 func settle(options []Option) settings {
-	s := settings{startupDeadline: forever}
+	s := settings{startupDeadline: forever, scheme: clientscheme.Scheme, indexes: map[string]store.IndexFunc{}}
 	for _, o := range options {
 		o(&s)
 	}
@@ -23,5 +42,76 @@ func settle(options []Option) settings {
 }
 
 // CrashOnPanic lets a panic in a handler end the process, as client-go does. By
-// default it is reported with its stack, counted, and the handler goes on.
+// default it is reported with its stack, and counted.
 func CrashOnPanic() Option { return func(s *settings) { s.crash = true } }
+
+// InGroup makes an informer a member of a group, which watches over its health.
+func InGroup(g *Group) Option { return func(s *settings) { s.group = g } }
+
+// Resource says which resource to read. By default the server is asked which one
+// serves the type.
+func Resource(r schema.GroupVersionResource) Option {
+	return func(s *settings) { s.resource = r }
+}
+
+// Namespace leaves the objects of one namespace.
+func Namespace(namespace string) Option { return func(s *settings) { s.namespace = namespace } }
+
+// Labels leaves the objects that a label selector matches, like "app=web,!canary".
+func Labels(selector string) Option { return func(s *settings) { s.labels = selector } }
+
+// Fields leaves the objects that a field selector matches, like "spec.nodeName=n1".
+// The server knows which fields can be selected by.
+func Fields(selector string) Option { return func(s *settings) { s.fields = selector } }
+
+// Scheme is where T is registered, instead of client-go's scheme.
+func Scheme(scheme *runtime.Scheme) Option { return func(s *settings) { s.scheme = scheme } }
+
+// StartupDeadline ends Run with the failure if, so long after its start, the server
+// still does not allow or know what is asked for. Zero ends it at the first refusal;
+// without the option it waits for ever.
+func StartupDeadline(d time.Duration) Option { return func(s *settings) { s.startupDeadline = d } }
+
+// Transform changes each state of each object once, before anybody sees it. An
+// object for which it fails is kept out; see [Status]. Several are applied in order.
+func Transform[T runtime.Object](f func(T) (T, error)) Option {
+	return func(s *settings) {
+		before := s.transform
+		s.transform = func(value any) (any, error) {
+			if before != nil {
+				var err error
+				if value, err = before(value); err != nil {
+					return nil, err
+				}
+			}
+			return f(value.(T))
+		}
+	}
+}
+
+// DropManagedFields removes metadata.managedFields, which few programs look at and
+// which is often a third of an object.
+func DropManagedFields() Option {
+	return Transform(func(o runtime.Object) (runtime.Object, error) {
+		about, err := meta.Accessor(o)
+		if err != nil {
+			return nil, err
+		}
+		about.SetManagedFields(nil)
+		return o, nil
+	})
+}
+
+// Index lets snapshots find objects by the values that a function gives them: see
+// [Snapshot.ByIndex]. The function must answer the same for the same object, always.
+func Index[T runtime.Object](name string, values func(T) []string) Option {
+	return func(s *settings) {
+		s.indexes[name] = func(o keepwatch.Object) []string {
+			i := o.(*item.Item)
+			if i.Err() != nil {
+				return nil
+			}
+			return values(i.Value().(T))
+		}
+	}
+}

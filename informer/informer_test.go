@@ -1,0 +1,245 @@
+package informer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/informer"
+)
+
+// runs runs a typed informer until the test is over.
+func runs(t *testing.T, inf interface{ Run(context.Context) error }) (stop func() error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	var err error
+	go func() {
+		defer close(ended)
+		err = inf.Run(ctx)
+	}()
+	stop = func() error {
+		cancel()
+		<-ended
+		return err
+	}
+	t.Cleanup(func() { _ = stop() })
+	return stop
+}
+
+func pods(t *testing.T, s *server, options ...informer.Option) *informer.Informer[*corev1.Pod] {
+	t.Helper()
+	inf, err := informer.New[*corev1.Pod](s.config(), options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return inf
+}
+
+func names[T interface{ GetName() string }](objects func(func(T) bool)) (all []string) {
+	for o := range objects {
+		all = append(all, o.GetName())
+	}
+	return all
+}
+
+func TestTypedInformer(t *testing.T) {
+	s := newServer(t, pod("a", marked("x")), pod("b"), pod("c", marked("x")))
+	inf := pods(t, s, informer.Index("mark", func(p *corev1.Pod) []string { return []string{p.Labels["mark"]} }))
+	if got := inf.State(); got != informer.Stopped {
+		t.Errorf("before Run: %s", got)
+	}
+	stop := runs(t, inf)
+	<-inf.Synced()
+	before := inf.Snapshot()
+	if got := names(inf.All()); !slices.Equal(got, []string{"a", "b", "c"}) {
+		t.Errorf("All: %q", got)
+	}
+	if got := names(before.ByIndex("mark", "x")); !slices.Equal(got, []string{"a", "c"}) {
+		t.Errorf("ByIndex: %q", got)
+	}
+	s.put(pod("b", marked("x")))
+	s.remove("a")
+	eventually(t, func() bool { return len(names(inf.All())) == 2 }, func() string { return fmt.Sprint(names(inf.All())) })
+	if got := names(inf.Snapshot().ByIndex("mark", "x")); !slices.Equal(got, []string{"b", "c"}) {
+		t.Errorf("ByIndex: %q", got)
+	}
+	if got := names(before.ByIndex("mark", "x")); !slices.Equal(got, []string{"a", "c"}) {
+		t.Errorf("the snapshot has changed: %q", got)
+	}
+	if p, ok := inf.Get("ns", "b"); !ok || p.Labels["mark"] != "x" {
+		t.Errorf("Get: %v, %v", p, ok)
+	}
+	if _, ok := inf.Get("ns", "a"); ok {
+		t.Error("Get finds what was deleted")
+	}
+	if got := inf.State(); got != informer.Live {
+		t.Errorf("state %s", got)
+	}
+	if err := stop(); !errors.Is(err, context.Canceled) {
+		t.Errorf("Run: %v", err)
+	}
+	if err := inf.Run(t.Context()); err == nil {
+		t.Error("it runs twice")
+	}
+}
+
+func TestSelectorsReachTheServer(t *testing.T) {
+	s := newServer(t)
+	asked := make(chan string, 100)
+	s.interfering(func(_ http.ResponseWriter, r *http.Request) bool {
+		q := r.URL.Query()
+		asked <- r.URL.Path + " " + q.Get("labelSelector") + " " + q.Get("fieldSelector")
+		return false
+	})
+	inf := pods(t, s, informer.Namespace("web"), informer.Labels("app=web"), informer.Fields("spec.nodeName=n"))
+	runs(t, inf)
+	<-inf.Synced()
+	if got := <-asked; got != "/api/v1/namespaces/web/pods app=web spec.nodeName=n" {
+		t.Errorf("asked for %s", got)
+	}
+}
+
+func TestBadOptionsAreRefused(t *testing.T) {
+	s := newServer(t)
+	for _, o := range []informer.Option{informer.Labels("a in"), informer.Fields("spec.nodeName")} {
+		if _, err := informer.New[*corev1.Pod](s.config(), o); err == nil {
+			t.Error("accepted")
+		}
+	}
+}
+
+// changes is a typed handler that writes down what it is told.
+type changes struct {
+	mu    sync.Mutex
+	lines []string
+	fail  func(informer.Change[*corev1.Pod]) error
+}
+
+func (c *changes) handle(_ context.Context, change informer.Change[*corev1.Pod]) error {
+	line := fmt.Sprintf("%s %s[%s]", change.Type, change.Object.Name, change.Object.Labels["mark"])
+	if change.Old != nil {
+		line += " after [" + change.Old.Labels["mark"] + "]"
+	}
+	if change.FinalStateUnknown {
+		line += "?"
+	}
+	var err error
+	if c.fail != nil {
+		if err = c.fail(change); err != nil {
+			line += " fails"
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lines = append(c.lines, line)
+	return err
+}
+
+func (c *changes) told() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.lines)
+}
+
+func (c *changes) wants(t *testing.T, lines ...string) {
+	t.Helper()
+	eventually(t, func() bool { return len(c.told()) >= len(lines) }, func() string { return fmt.Sprintf("told %q", c.told()) })
+	if got := c.told(); !slices.Equal(got, lines) {
+		t.Fatalf("told %q, want %q", got, lines)
+	}
+}
+
+// What a handler fails for comes again, joined with what has happened since, and
+// holds up nothing else.
+func TestFailedChangesComeAgain(t *testing.T) {
+	s := newServer(t, pod("a", marked("1")), pod("b"))
+	inf := pods(t, s)
+	var mu sync.Mutex
+	broken := true
+	told := changes{fail: func(c informer.Change[*corev1.Pod]) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if broken && c.Object.Name == "a" {
+			return errors.New("not yet")
+		}
+		return nil
+	}}
+	registration, err := inf.Handle(told.handle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	runs(t, inf)
+	<-registration.Synced()
+	s.put(pod("a", marked("2")))
+	s.put(pod("b", marked("2")))
+	told.wants(t, "ADDED a[1] fails", "ADDED b[]", "ADDED a[2] fails", "MODIFIED b[2] after []")
+	mu.Lock()
+	broken = false
+	mu.Unlock()
+	told.wants(t, "ADDED a[1] fails", "ADDED b[]", "ADDED a[2] fails", "MODIFIED b[2] after []", "ADDED a[2]")
+	registration.Remove()
+	<-registration.Done()
+}
+
+// An object that comes and goes while its handler fails is not told again.
+func TestFailedChangesThatAreOver(t *testing.T) {
+	s := newServer(t, pod("a", marked("1")))
+	inf := pods(t, s)
+	told := changes{fail: func(c informer.Change[*corev1.Pod]) error {
+		if c.Object.Name == "b" || c.Type == keepwatch.Deleted && c.Object.Labels["mark"] == "2" {
+			return errors.New("never")
+		}
+		return nil
+	}}
+	if _, err := inf.Handle(told.handle); err != nil {
+		t.Fatal(err)
+	}
+	runs(t, inf)
+	told.wants(t, "ADDED a[1]")
+	s.put(pod("b"))
+	s.remove("b")
+	s.put(pod("a", marked("2")))
+	s.remove("a")
+	s.put(pod("a", marked("3")))
+	want := []string{"ADDED a[1]", "ADDED b[] fails", "MODIFIED a[2] after [1]",
+		"DELETED a[2] after [2] fails", "DELETED a[2] after [2] fails", "DELETED a[2] after [2] fails"}
+	eventually(t, func() bool { return len(told.told()) >= len(want) }, func() string { return fmt.Sprint(told.told()) })
+	if got := told.told()[:len(want)]; !slices.Equal(got, want) {
+		t.Errorf("told %q, want %q", got, want)
+	}
+}
+
+func TestStartupDeadlineEndsRun(t *testing.T) {
+	s := newServer(t)
+	s.interfering(func(w http.ResponseWriter, r *http.Request) bool {
+		status(http.StatusForbidden, "Forbidden", "you may not")(w, r)
+		return true
+	})
+	inf := pods(t, s, informer.StartupDeadline(0))
+	err := inf.Run(t.Context())
+	var failure *keepwatch.Failure
+	if !errors.As(err, &failure) || failure.Kind != keepwatch.Forbidden {
+		t.Errorf("Run: %v", err)
+	}
+
+	waiting := pods(t, s)
+	runs(t, waiting)
+	eventually(t, func() bool { return waiting.State() == informer.Forbidden }, func() string { return string(waiting.State()) })
+	if err := waiting.Status().Healthy(time.Hour); err != nil {
+		t.Errorf("within an hour: %v", err)
+	}
+	if err := waiting.Status().Healthy(0); err == nil {
+		t.Error("it is healthy")
+	}
+	s.interfering(nil)
+	eventually(t, func() bool { return waiting.State() == informer.Live }, func() string { return string(waiting.State()) })
+}

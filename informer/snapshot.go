@@ -1,0 +1,55 @@
+package informer
+
+import (
+	"iter"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/store"
+)
+
+// Snapshot is the state of a resource at one moment: its objects and all indexes
+// of them. It never changes.
+type Snapshot[T runtime.Object] struct{ state *store.Snapshot }
+
+// Revision is what the state is of, 0 before the first list.
+func (s Snapshot[T]) Revision() keepwatch.Revision { return s.state.Revision() }
+
+// Get finds an object; namespace is "" for cluster-scoped ones.
+func (s Snapshot[T]) Get(namespace, name string) (object T, ok bool) {
+	if o, there := s.state.Get(keepwatch.Key{Namespace: namespace, Name: name}); there {
+		if i := shown(o); i != nil {
+			return i.Value().(T), true
+		}
+	}
+	return object, false
+}
+
+// All iterates over the objects in the order of LIST.
+func (s Snapshot[T]) All() iter.Seq[T] { return typed[T](s.state.All()) }
+
+// Namespace iterates over a namespace's objects in the order of LIST.
+func (s Snapshot[T]) Namespace(namespace string) iter.Seq[T] {
+	return typed[T](s.state.Namespace(namespace))
+}
+
+// ByIndex iterates over the objects that have a value in an index, in the order of
+// LIST: none if there is no such index.
+func (s Snapshot[T]) ByIndex(name, value string) iter.Seq[T] {
+	index, ok := s.state.Index(name)
+	if !ok {
+		return func(func(T) bool) {}
+	}
+	return typed[T](index.Objects(value))
+}
+
+func typed[T runtime.Object](objects iter.Seq[keepwatch.Object]) iter.Seq[T] {
+	return func(yield func(T) bool) {
+		for o := range objects {
+			if i := shown(o); i != nil && !yield(i.Value().(T)) {
+				return
+			}
+		}
+	}
+}
