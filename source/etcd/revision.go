@@ -44,15 +44,15 @@ func (w *watch) take(response *pb.WatchResponse) *keepwatch.Failure {
 			return failure
 		}
 	}
-	if response.Fragment {
-		return nil
+	open := true
+	switch {
+	case response.Fragment:
+	case len(response.Events) == 0:
+		open = w.put(&revision{number: keepwatch.Revision(response.GetHeader().GetRevision())})
+	default:
+		open = w.flush()
 	}
-	if len(response.Events) == 0 && !response.Created {
-		r.number = keepwatch.Revision(response.GetHeader().GetRevision())
-		if !w.put(r) {
-			return w.failure
-		}
-	} else if !w.flush() {
+	if !open {
 		return w.failure
 	}
 	return nil

@@ -38,6 +38,10 @@ func TestStreams(t *testing.T) {
 			[]*pb.WatchResponse{fragment(event("a", 101), event("b", 102)), cancelled("")},
 			"a@101 to 101", keepwatch.Ended,
 		},
+		"progress between the fragments of a revision": {
+			[]*pb.WatchResponse{fragment(event("a", 101)), progress(104), events(event("b", 101)), cancelled("")},
+			"(a@101) (b@101) to 104", keepwatch.Ended,
+		},
 		"the revision it began with": {
 			[]*pb.WatchResponse{events(event("a", 100)), events(event("b", 101)), cancelled("")},
 			"b@101 to 101", keepwatch.Ended,
