@@ -307,17 +307,12 @@ func (j *judge) resume(cursor keepwatch.Revision) {
 // find returns the newest mark at a cursor, or before it with nothing in
 // between; the marks behind it are forgotten.
 func (j *judge) find(cursor keepwatch.Revision) (mark, bool) {
-	quiet := func(m mark) bool {
-		return m.cursor <= cursor && slices.ContainsFunc(m.live, func(k int) bool {
+	for i, m := range slices.Backward(j.marks) {
+		if m.cursor == cursor || m.cursor < cursor && slices.ContainsFunc(m.live, func(k int) bool {
 			return len(j.timelines[k].between(m.cursor, cursor)) == 0
-		})
-	}
-	for _, fits := range []func(mark) bool{func(m mark) bool { return m.cursor == cursor }, quiet} {
-		for i, m := range slices.Backward(j.marks) {
-			if fits(m) {
-				j.marks = j.marks[:i+1]
-				return m, true
-			}
+		}) {
+			j.marks = j.marks[:i+1]
+			return m, true
 		}
 	}
 	return mark{}, false

@@ -29,6 +29,7 @@ type consumer struct {
 	cursor     store.Cursor
 	brought    store.Cursor   // the cursor with which it came to life
 	needless   []store.Cursor // at which it was cast out, and need not have been
+	arrivals   []time.Time    // with what it held, at a store that did not know it
 	events     int
 }
 
@@ -68,9 +69,16 @@ func (c *consumer) arrive(l *life) bool {
 	if r > 0 {
 		c.cursor = store.Cursor{Epoch: l.store.Snapshot().Cursor().Epoch, Revision: r}
 		c.brought = c.cursor
+		c.arrivals = append(c.arrivals, time.Now())
 		c.marks = []store.Cursor{c.cursor}
 	}
 	return true
+}
+
+// arrived reports whether it came to another store between two times, with what
+// it held.
+func (c *consumer) arrived(after, until time.Time) bool {
+	return slices.ContainsFunc(c.arrivals, func(t time.Time) bool { return t.After(after) && !t.After(until) })
 }
 
 // forget makes the consumer begin with nothing.

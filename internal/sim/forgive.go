@@ -36,11 +36,11 @@ func (l Lie) covers(c *consumer, v check.Violation) bool {
 		return true
 	}
 	for i := at; i >= 0 && !c.times[i].Before(l.At) && !l.tells(records[i]); i-- {
-		if l.healed(records[i]) {
+		if l.healed(records[i], c.arrived(l.At, c.times[i])) {
 			return false
 		}
 	}
-	return !l.Told || l.Apart || l.Interrupted || since < healing
+	return !l.Told || l.Apart || l.Interrupted || c.arrived(l.At, c.times[at]) || since < healing
 }
 
 // shows reports whether a record is a state of what was lied about, seen in the
@@ -85,11 +85,11 @@ func (l Lie) mends(c *consumer, r check.Record) bool {
 }
 
 // healed reports whether a consumer's state was made right, whatever it was.
-func (l Lie) healed(r check.Record) bool {
+func (l Lie) healed(r check.Record, elsewhere bool) bool {
 	switch r := r.(type) {
 	case check.Received:
 		gap, ok := r.Delivery.(keepwatch.Gap)
-		return ok && l.heals(gap)
+		return ok && l.heals(gap, elsewhere)
 	case check.Resumed:
 		return r.Cursor == 0 && !l.Blind && !l.Interrupted
 	}

@@ -32,12 +32,13 @@ type Lie struct {
 	Apart bool
 }
 
-// heals reports whether a gap makes right what a consumer was told.
-func (l Lie) heals(g keepwatch.Gap) bool {
+// heals reports whether a gap makes right what a consumer was told. One from a
+// store that was never told does not, but for the whole state.
+func (l Lie) heals(g keepwatch.Gap, elsewhere bool) bool {
 	switch {
 	case l.Interrupted, l.Blind:
 		return false
-	case l.Apart:
+	case l.Apart, elsewhere:
 		return g.From == 0
 	}
 	return true
