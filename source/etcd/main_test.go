@@ -101,6 +101,7 @@ type world struct {
 
 func newWorld(tb testing.TB, opts etcd.Options) world {
 	client := dial(tb, clientv3.Config{Endpoints: shared.endpoints()})
+	must(client.Delete(tb.Context(), prefixOf(tb), clientv3.WithPrefix()))(tb) // by a run before
 	return world{client, newSource(tb, client, opts), prefixOf(tb)}
 }
 

@@ -1,8 +1,10 @@
 package etcd_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -122,3 +124,47 @@ func TestEqual(t *testing.T) {
 }
 
 type other struct{ keepwatch.Object }
+
+var (
+	_ store.Versioned = (*etcd.Object)(nil)
+	_ store.Equaler   = (*etcd.Object)(nil)
+)
+
+// lossy is a source whose watches lose one change, as etcd itself has done
+// (etcd #17529).
+type lossy struct {
+	*etcd.Source
+	lost func(keepwatch.Change) bool
+}
+
+type lossyWatch struct {
+	keepwatch.Watch
+	lossy
+}
+
+func (l lossy) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.Watch, error) {
+	w, err := l.Source.Watch(ctx, from)
+	return lossyWatch{w, l}, err
+}
+
+func (w lossyWatch) Next() (keepwatch.Batch, error) {
+	b, err := w.Watch.Next()
+	b.Changes = slices.DeleteFunc(b.Changes, w.lost)
+	return b, err
+}
+
+// A change that was lost is noticed at the next one of its key, by its version.
+func TestLostChangeIsNoticed(t *testing.T) {
+	w := newWorld(t, etcd.Options{Decode: decode})
+	from := w.put(t, "a", "1")
+	held := store.New(store.Options{})
+	r := reflect(t, lossy{w.Source, func(c keepwatch.Change) bool { return c.Revision == from+1 }}, held, reflector.Options{Paged: true})
+	reach(t, held, from)
+	w.put(t, "a", "2")
+	end := w.put(t, "a", "3")
+	eventually(t, "a relist", func() bool { return r.Progress().Relists[keepwatch.ProtocolViolation] == 1 })
+	o, _ := reach(t, held, end).Get(keepwatch.Key{Name: "a"})
+	if got := o.(*decoded); got.text != "3" || got.Revision() != end {
+		t.Errorf("%s of %d is held", got.text, got.Revision())
+	}
+}

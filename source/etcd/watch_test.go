@@ -160,5 +160,4 @@ func TestSlowConsumer(t *testing.T) {
 	if n := len(first.Changes) + len(until(t, slow, first.To, end)); n != 150 {
 		t.Errorf("of 150 changes %d came", n)
 	}
-	must(w.Client.Delete(t.Context(), w.prefix, clientv3.WithPrefix()))(t)
 }
