@@ -5,6 +5,7 @@
 // package names the pieces of that pair; the packages below it build on them:
 //
 //	source/kube   reads a Kubernetes API             (implements Source)
+//	source/etcd   reads etcd itself                  (implements Source)
 //	reflector     keeps a target equal to a source   (decides what a failure means)
 //	store         remembers one resource's state and recent history
 //	stream        hands changes to a file or pipe, and keeps its place on disk
