@@ -52,6 +52,11 @@ var rules = map[string]rule{
 		ours: []string{""},
 		why:  "an item is what a store holds: it knows neither where it came from nor who looks at it",
 	},
+	"informer/internal/object": {
+		ours:   []string{"", "informer/internal/item", "source/kube"},
+		others: []string{"k8s.io/apimachinery/", "github.com/go-json-experiment/json", "google.golang.org/protobuf/encoding/protowire"},
+		why:    "a decoder knows bytes and types; where they come from is the source's business",
+	},
 	"informer/internal/listwatch": {
 		ours:   []string{"", "informer/internal/item", "source/kube"},
 		others: []string{"k8s.io/apimachinery/", "k8s.io/client-go/"},

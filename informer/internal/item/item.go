@@ -13,7 +13,18 @@ type Item struct {
 	uid      keepwatch.UID
 	revision keepwatch.Revision
 	value    any
+	packed   Packed // in the place of value, if not nil
 	rejected error
+}
+
+// Packed is a value that is kept encoded. It may be used from any goroutine.
+type Packed interface {
+	// Unpack decodes the value, unless that was done lately.
+	Unpack() any
+	// Pack is another value of the same kind, encoded.
+	Pack(value any) (Packed, error)
+	// Size is how many bytes are kept.
+	Size() int
 }
 
 // New makes an item. The value must not be changed any more.
@@ -21,8 +32,23 @@ func New(key keepwatch.Key, uid keepwatch.UID, revision keepwatch.Revision, valu
 	return &Item{key: key, uid: uid, revision: revision, value: value}
 }
 
-// Showing is the item with another value in the place of its own.
-func (i *Item) Showing(value any) *Item { return New(i.key, i.uid, i.revision, value) }
+// Pack makes an item whose value is encoded.
+func Pack(key keepwatch.Key, uid keepwatch.UID, revision keepwatch.Revision, value Packed) *Item {
+	return &Item{key: key, uid: uid, revision: revision, packed: value}
+}
+
+// Showing is the item with another value in the place of its own, packed if that
+// was; it is rejected if it can't be.
+func (i *Item) Showing(value any) *Item {
+	if i.packed == nil {
+		return New(i.key, i.uid, i.revision, value)
+	}
+	packed, err := i.packed.Pack(value)
+	if err != nil {
+		return i.Rejected(err)
+	}
+	return Pack(i.key, i.uid, i.revision, packed)
+}
 
 // Rejected is the item without a value, because of err. It keeps the object's
 // place: what is known of it can go on to be compared, counted and deleted.
@@ -35,16 +61,25 @@ func (i *Item) UID() keepwatch.UID           { return i.uid }
 func (i *Item) Revision() keepwatch.Revision { return i.revision }
 
 // Value is the object; nil if it was rejected.
-func (i *Item) Value() any { return i.value }
+func (i *Item) Value() any {
+	if i.packed != nil {
+		return i.packed.Unpack()
+	}
+	return i.value
+}
 
 // Err is why the object was rejected, nil if it was not.
 func (i *Item) Err() error { return i.rejected }
 
-// Size estimates the bytes of the value: exactly as it is encoded, where the type
-// knows that, else 4 KiB.
+// Size estimates the bytes that the value takes in memory: some times what it is
+// encoded, where the type knows that, and never less than its bare structure.
 func (i *Item) Size() int {
-	if sized, ok := i.value.(interface{ Size() int }); ok {
-		return sized.Size()
+	const structure, unknown = 1 << 10, 16 << 10
+	if i.packed != nil {
+		return i.packed.Size()
 	}
-	return 4 << 10
+	if sized, ok := i.value.(interface{ Size() int }); ok {
+		return structure + 3*sized.Size()
+	}
+	return unknown
 }

@@ -1,0 +1,103 @@
+package object
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+)
+
+func realPod(i int) string {
+	var managed, containers, conditions []string
+	for _, manager := range []string{"kube-controller-manager", "kube-scheduler", "kubelet"} {
+		managed = append(managed, `{"manager":"`+manager+`","operation":"Update","apiVersion":"v1","time":"2026-11-01T10:00:00Z","fieldsType":"FieldsV1","fieldsV1":{"f:metadata":{"f:generateName":{},"f:labels":{".":{},"f:app":{},"f:pod-template-hash":{}},"f:ownerReferences":{".":{},"k:{\"uid\":\"7f1b2c3d-0000-4000-8000-000000000000\"}":{}}},"f:spec":{"f:containers":{"k:{\"name\":\"web\"}":{".":{},"f:env":{".":{},"k:{\"name\":\"POD\"}":{".":{},"f:name":{},"f:valueFrom":{".":{},"f:fieldRef":{}}}},"f:image":{},"f:imagePullPolicy":{},"f:livenessProbe":{".":{},"f:failureThreshold":{},"f:httpGet":{".":{},"f:path":{},"f:port":{},"f:scheme":{}},"f:periodSeconds":{}},"f:name":{},"f:resources":{".":{},"f:limits":{".":{},"f:cpu":{},"f:memory":{}}},"f:volumeMounts":{".":{},"k:{\"mountPath\":\"/etc/config\"}":{".":{},"f:mountPath":{},"f:name":{}}}}},"f:dnsPolicy":{},"f:restartPolicy":{},"f:schedulerName":{}}}}`)
+	}
+	for _, name := range []string{"web", "proxy", "logs"} {
+		containers = append(containers, `{"name":"`+name+`","image":"registry.example.com/team/`+name+`:v1.2.3","args":["--listen=:8080","--level=\"info\""],"ports":[{"name":"http","containerPort":8080,"protocol":"TCP"}],"env":[{"name":"REGION","value":"eu-central-1"},{"name":"POD","valueFrom":{"fieldRef":{"apiVersion":"v1","fieldPath":"metadata.name"}}}],"resources":{"limits":{"cpu":"1","memory":"1Gi"},"requests":{"cpu":"100m","memory":"128Mi"}},"volumeMounts":[{"name":"config","mountPath":"/etc/config"},{"name":"kube-api-access","readOnly":true,"mountPath":"/var/run/secrets/kubernetes.io/serviceaccount"}],"livenessProbe":{"httpGet":{"path":"/healthz","port":8080,"scheme":"HTTP"},"timeoutSeconds":1,"periodSeconds":10,"successThreshold":1,"failureThreshold":3},"terminationMessagePath":"/dev/termination-log","terminationMessagePolicy":"File","imagePullPolicy":"IfNotPresent"}`)
+	}
+	for _, kind := range []string{"PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"} {
+		conditions = append(conditions, `{"type":"`+kind+`","status":"True","observedGeneration":1,"lastProbeTime":null,"lastTransitionTime":"2026-11-01T10:00:00Z"}`)
+	}
+	statuses := strings.Repeat(fmt.Sprintf(`,{"name":"web","state":{"running":{"startedAt":"2026-11-01T10:00:00Z"}},"lastState":{},"ready":true,"restartCount":0,"image":"registry.example.com/team/web:v1.2.3","imageID":"registry.example.com/team/web@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef","containerID":"containerd://0123456789abcdef0123456789abcdef0123456789abcdef0123456789%06d","started":true}`, i), 3)[1:]
+	applied := strings.Repeat(`{\"name\":\"web\",\"ports\":[{\"containerPort\":8080}]},`, 10)
+	return fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web-5d4f8c7b9c-%05d","generateName":"web-5d4f8c7b9c-","namespace":"team-%d","uid":"0a1b2c3d-0000-4000-8000-%012d","resourceVersion":"%d","generation":1,"creationTimestamp":"2026-11-01T10:00:00Z","labels":{"app":"web","pod-template-hash":"5d4f8c7b9c"},"annotations":{"example.com/last-applied":"%s"},"ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web-5d4f8c7b9c","uid":"7f1b2c3d-0000-4000-8000-000000000000","controller":true,"blockOwnerDeletion":true}],"managedFields":[%s]},"spec":{"volumes":[{"name":"config","configMap":{"name":"web","defaultMode":420}}],"containers":[%s],"restartPolicy":"Always","terminationGracePeriodSeconds":30,"dnsPolicy":"ClusterFirst","serviceAccountName":"default","nodeName":"node-%d","securityContext":{},"schedulerName":"default-scheduler","tolerations":[{"key":"node.kubernetes.io/not-ready","operator":"Exists","effect":"NoExecute","tolerationSeconds":300}],"priority":0,"enableServiceLinks":true,"preemptionPolicy":"PreemptLowerPriority"},"status":{"observedGeneration":1,"phase":"Running","conditions":[%s],"hostIP":"10.0.0.1","podIP":"10.1.2.3","podIPs":[{"ip":"10.1.2.3"}],"startTime":"2026-11-01T10:00:00Z","containerStatuses":[%s],"qosClass":"Burstable"}}`,
+		i, i/500, i, 1000+i, applied, strings.Join(managed, ","), strings.Join(containers, ","), i%100, strings.Join(conditions, ","), statuses)
+}
+
+func podsInProtobuf(b *testing.B, n int) (texts [][]byte) {
+	for i := range n {
+		var pod corev1.Pod
+		if err := json.Unmarshal([]byte(realPod(i)), &pod); err != nil {
+			b.Fatal(err)
+		}
+		text, err := pod.Marshal()
+		if err != nil {
+			b.Fatal(err)
+		}
+		texts = append(texts, text)
+	}
+	return texts
+}
+
+func BenchmarkProtobuf(b *testing.B) {
+	texts := podsInProtobuf(b, 1000)
+	b.Run("by=generated", func(b *testing.B) {
+		b.SetBytes(int64(len(texts[0])))
+		b.ReportAllocs()
+		kept := make([]*corev1.Pod, 1000)
+		for i := 0; b.Loop(); i++ {
+			pod := &corev1.Pod{}
+			if err := pod.Unmarshal(texts[i%1000]); err != nil {
+				b.Fatal(err)
+			}
+			kept[i%1000] = pod
+		}
+	})
+	b.Run("by=tags", func(b *testing.B) {
+		b.SetBytes(int64(len(texts[0])))
+		b.ReportAllocs()
+		kept := make([]*corev1.Pod, 1000)
+		m, in := messageOf(reflect.TypeFor[corev1.Pod]()), newInterner()
+		for i := 0; b.Loop(); i++ {
+			pod := &corev1.Pod{}
+			if err := m.decode(in, reflect.ValueOf(pod).Elem(), texts[i%1000]); err != nil {
+				b.Fatal(err)
+			}
+			kept[i%1000] = pod
+		}
+	})
+}
+
+func BenchmarkJSON(b *testing.B) {
+	var texts [][]byte
+	for i := range 1000 {
+		texts = append(texts, []byte(realPod(i)))
+	}
+	r := newTree()
+	for _, way := range []struct {
+		name string
+		read func(b []byte) (any, error)
+	}{
+		{"as=pod/by=machinery", func(b []byte) (any, error) { var o corev1.Pod; return &o, utiljson.Unmarshal(b, &o) }},
+		{"as=pod/by=reader", func(b []byte) (any, error) { var o corev1.Pod; return &o, readInto(r, b, &o) }},
+		{"as=map/by=machinery", func(b []byte) (any, error) { var o map[string]any; return o, utiljson.Unmarshal(b, &o) }},
+		{"as=map/by=reader", func(b []byte) (any, error) { return r.object(b) }},
+	} {
+		b.Run(way.name, func(b *testing.B) {
+			b.SetBytes(int64(len(texts[0])))
+			b.ReportAllocs()
+			kept := make([]any, 1000)
+			for i := 0; b.Loop(); i++ {
+				o, err := way.read(texts[i%1000])
+				if err != nil {
+					b.Fatal(err)
+				}
+				kept[i%1000] = o
+			}
+		})
+	}
+}

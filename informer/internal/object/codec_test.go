@@ -1,0 +1,219 @@
+package object
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/informer/internal/item"
+	"github.com/keepwatch/keepwatch/source/kube"
+)
+
+var podKind = corev1.SchemeGroupVersion.WithKind("Pod")
+
+// rawPod is a pod on its way in, and what it is.
+func rawPod(t testing.TB, encoding kube.Encoding, i int) (kube.Raw, *corev1.Pod) {
+	t.Helper()
+	pod := &corev1.Pod{}
+	if err := json.Unmarshal([]byte(realPod(i)), pod); err != nil {
+		t.Fatal(err)
+	}
+	raw := kube.Raw{
+		Key: keepwatch.Key{Namespace: pod.Namespace, Name: pod.Name}, UID: keepwatch.UID(pod.UID), Revision: 7,
+		Kind: podKind, Encoding: encoding, Body: []byte(realPod(i)),
+	}
+	if encoding == kube.Protobuf {
+		var err error
+		if raw.Body, err = pod.Marshal(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return raw, pod
+}
+
+// take decodes raw, whose body is lost then.
+func take(t testing.TB, c *Codec, raw kube.Raw) *item.Item {
+	t.Helper()
+	raw.Body = append([]byte(nil), raw.Body...)
+	o, err := c.Decode(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clear(raw.Body)
+	i := o.(*item.Item)
+	if i.Key() != raw.Key || i.UID() != raw.UID || i.Revision() != raw.Revision {
+		t.Errorf("item %v, UID %s, at %v of %+v", i.Key(), i.UID(), i.Revision(), raw)
+	}
+	return i
+}
+
+func TestDecodeTyped(t *testing.T) {
+	for _, compact := range []bool{false, true} {
+		c := New(&corev1.Pod{}, schema.GroupVersionKind{}, compact)
+		for _, encoding := range []kube.Encoding{kube.JSON, kube.Protobuf} {
+			raw, want := rawPod(t, encoding, 1)
+			want.TypeMeta = metav1.TypeMeta{}
+			got := take(t, c, raw)
+			if diff := cmp.Diff(want, got.Value()); diff != "" || got.Err() != nil {
+				t.Errorf("%v, compact %v: %v %s", encoding, compact, got.Err(), diff)
+			}
+		}
+	}
+}
+
+func TestDecodeUnstructured(t *testing.T) {
+	raw, _ := rawPod(t, kube.JSON, 1)
+	want := &unstructured.Unstructured{}
+	if err := want.UnmarshalJSON(raw.Body); err != nil {
+		t.Fatal(err)
+	}
+	raw.Body = []byte(strings.Replace(string(raw.Body), `"apiVersion":"v1","kind":"Pod",`, "", 1)) // as in a list
+	for _, compact := range []bool{false, true} {
+		for _, kind := range []schema.GroupVersionKind{{}, podKind} {
+			c := New(&unstructured.Unstructured{}, kind, compact)
+			if c.Protobuf() {
+				t.Error("unstructured objects from protobuf")
+			}
+			got := take(t, c, raw)
+			if diff := cmp.Diff(want, got.Value()); diff != "" || got.Err() != nil {
+				t.Errorf("compact %v: %v %s", compact, got.Err(), diff)
+			}
+		}
+	}
+}
+
+func TestDecodeMetadata(t *testing.T) {
+	for _, encoding := range []kube.Encoding{kube.JSON, kube.Protobuf} {
+		raw, pod := rawPod(t, encoding, 1)
+		partial := &metav1.PartialObjectMetadata{ObjectMeta: pod.ObjectMeta}
+		partial.SetGroupVersionKind(podKind)
+		if encoding == kube.Protobuf {
+			raw.Body, _ = partial.Marshal()
+		}
+		got := take(t, New(&metav1.PartialObjectMetadata{}, podKind, false), raw)
+		if diff := cmp.Diff(partial, got.Value()); diff != "" || got.Err() != nil {
+			t.Errorf("%v: %v %s", encoding, got.Err(), diff)
+		}
+	}
+}
+
+// TestDecodeWhatDoesNotFit keeps the place of an object that is not what is said.
+func TestDecodeWhatDoesNotFit(t *testing.T) {
+	c := New(&corev1.Pod{}, podKind, false)
+	for encoding, body := range map[kube.Encoding]string{kube.JSON: `{"spec":{"nodeName":7}}`, kube.Protobuf: "\x0a\xff"} {
+		raw, _ := rawPod(t, encoding, 1)
+		raw.Body = []byte(body)
+		if got := take(t, c, raw); got.Err() == nil || got.Value() != nil || !strings.Contains(got.Err().Error(), raw.Key.String()) {
+			t.Errorf("%v: value %v, error %v", encoding, got.Value(), got.Err())
+		}
+	}
+}
+
+func TestProtobufIsForThoseThatHaveIt(t *testing.T) {
+	for _, o := range []runtime.Object{&corev1.Pod{}, &appsv1.Deployment{}, &metav1.PartialObjectMetadata{}} {
+		if !New(o, schema.GroupVersionKind{}, false).Protobuf() {
+			t.Errorf("%T not from protobuf", o)
+		}
+	}
+	if New(&custom{}, schema.GroupVersionKind{}, false).Protobuf() {
+		t.Error("custom resources from protobuf")
+	}
+}
+
+type custom struct{ crd }
+
+func (c *custom) DeepCopyObject() runtime.Object { return c }
+
+// TestStringsAreShared is what the memory of an informer depends on.
+func TestStringsAreShared(t *testing.T) {
+	const pods, most = 300, 30 // copies, where chance makes the table forget
+	for _, encoding := range []kube.Encoding{kube.JSON, kube.Protobuf} {
+		c := New(&corev1.Pod{}, schema.GroupVersionKind{}, false)
+		copies := map[string]map[*byte]bool{}
+		note := func(what, s string) {
+			if copies[what] == nil {
+				copies[what] = map[*byte]bool{}
+			}
+			copies[what][unsafe.StringData(s)] = true
+		}
+		for n := range pods {
+			raw, _ := rawPod(t, encoding, 100*n)
+			i := take(t, c, raw)
+			pod := i.Value().(*corev1.Pod)
+			note("node", pod.Spec.NodeName)
+			note("image", pod.Spec.Containers[0].Image)
+			note("label", pod.Labels["app"])
+			note("manager", pod.ManagedFields[2].Manager)
+			note("fields", unsafe.String(unsafe.SliceData(pod.ManagedFields[2].FieldsV1.GetRawBytes()), 1))
+			if unsafe.StringData(i.Key().Name) != unsafe.StringData(pod.Name) {
+				t.Error("the key has a name of its own")
+			}
+		}
+		for what, kept := range copies {
+			if len(kept) > most {
+				t.Errorf("%v: %d pods have %d copies of a %s", encoding, pods, len(kept), what)
+			}
+		}
+	}
+}
+
+func TestTableIsBounded(t *testing.T) {
+	in := newTable(1<<10, 16)
+	for i := range 1 << 16 {
+		b := []byte(strings.Repeat(string(rune('a'+i%26)), 1+i%20) + string(rune('0'+i%7)))
+		if got := in.string(b); got != string(b) {
+			t.Fatalf("%q became %q", b, got)
+		}
+		var unique [3]byte
+		unique[0], unique[1], unique[2] = byte(i), byte(i>>8), byte(i>>16)
+		if got := in.string(unique[:]); got != string(unique[:]) {
+			t.Fatalf("%q became %q", unique, got)
+		}
+	}
+	if held := in.room(); held > 1<<10 {
+		t.Errorf("%d strings are held", held)
+	}
+}
+
+// TestCompact keeps what a transform leaves, and the newest values decoded.
+func TestCompact(t *testing.T) {
+	for _, encoding := range []kube.Encoding{kube.JSON, kube.Protobuf} {
+		c := New(&corev1.Pod{}, schema.GroupVersionKind{}, true)
+		raw, want := rawPod(t, encoding, 1)
+		want.TypeMeta, want.Annotations = metav1.TypeMeta{}, nil
+		i := take(t, c, raw)
+		if i.Size() > len(raw.Body)+1<<10 {
+			t.Errorf("%d bytes for %d", i.Size(), len(raw.Body))
+		}
+		if i.Value() != i.Value() {
+			t.Error("a value is decoded again at once")
+		}
+		changed := i.Value().(*corev1.Pod).DeepCopy()
+		changed.Annotations = nil
+		slim := i.Showing(changed)
+		if diff := cmp.Diff(want, slim.Value()); diff != "" || slim.Err() != nil || slim.Size() >= i.Size() {
+			t.Errorf("%v: %v %s", encoding, slim.Err(), diff)
+		}
+		if wrong := i.Showing("a string"); wrong.Err() == nil {
+			t.Error("a string was packed")
+		}
+		first := i.Value()
+		for n := range lately + 1 {
+			other, _ := rawPod(t, encoding, 100+n)
+			take(t, c, other).Value()
+		}
+		if i.Value() == first {
+			t.Error("a value is kept for ever")
+		}
+	}
+}

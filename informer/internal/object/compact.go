@@ -1,0 +1,86 @@
+package object
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keepwatch/keepwatch/informer/internal/item"
+	"github.com/keepwatch/keepwatch/source/kube"
+)
+
+// lately is how many values an unpacker keeps decoded.
+const lately = 64
+
+// unpacker decodes what is kept encoded, when it is asked for.
+type unpacker struct {
+	mu sync.Mutex
+	decoder
+	recent [lately]struct {
+		of    *packed
+		value any
+	}
+	next int // in recent
+}
+
+var _ item.Packed = (*packed)(nil)
+
+// packed is an object as it came, or as its transform left it.
+type packed struct {
+	unpacker *unpacker
+	encoding kube.Encoding
+	kind     schema.GroupVersionKind
+	body     []byte
+}
+
+// pack keeps a copy of what can be decoded.
+func (u *unpacker) pack(raw kube.Raw) *packed {
+	return &packed{unpacker: u, encoding: raw.Encoding, kind: raw.Kind, body: bytes.Clone(raw.Body)}
+}
+
+func (p *packed) Unpack() any {
+	u := p.unpacker
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, r := range u.recent {
+		if r.of == p {
+			return r.value
+		}
+	}
+	value, err := u.decode(p.encoding, p.body, p.kind)
+	if err != nil {
+		panic("object: what was decoded once can't be decoded again: " + err.Error())
+	}
+	u.recent[u.next].of, u.recent[u.next].value = p, value
+	u.next = (u.next + 1) % lately
+	return value
+}
+
+// Pack encodes what a transform made of the value, and makes sure that it can be
+// decoded again.
+func (p *packed) Pack(value any) (item.Packed, error) {
+	if got, want := reflect.TypeOf(value), reflect.PointerTo(p.unpacker.goType); got != want {
+		return nil, fmt.Errorf("an informer that keeps objects compact can't keep a %v in the place of a %v", got, want)
+	}
+	next := *p
+	var err error
+	if m, ok := value.(interface{ Marshal() ([]byte, error) }); ok && p.encoding == kube.Protobuf {
+		next.body, err = m.Marshal()
+	} else {
+		next.encoding = kube.JSON
+		next.body, err = json.Marshal(value)
+	}
+	if err != nil {
+		return nil, err
+	}
+	p.unpacker.mu.Lock()
+	defer p.unpacker.mu.Unlock()
+	_, err = p.unpacker.decode(next.encoding, next.body, next.kind)
+	return &next, err
+}
+
+func (p *packed) Size() int { return len(p.body) }
