@@ -97,7 +97,9 @@ func (h *handler) run(until context.Context) {
 	select {
 	case <-h.follower.synced:
 	case <-h.leaving:
-		return
+	}
+	if h.left() {
+		return // and there may be nothing to begin with
 	}
 	seen := h.initial()
 	if h.left() {

@@ -161,6 +161,7 @@ func (c *changes) wants(t *testing.T, lines ...string) {
 // What a handler fails for comes again, joined with what has happened since, and
 // holds up nothing else.
 func TestFailedChangesComeAgain(t *testing.T) {
+	t.Parallel()
 	s := newServer(t, pod("a", marked("1")), pod("b"))
 	inf := pods(t, s)
 	var mu sync.Mutex
@@ -192,6 +193,7 @@ func TestFailedChangesComeAgain(t *testing.T) {
 
 // An object that comes and goes while its handler fails is not told again.
 func TestFailedChangesThatAreOver(t *testing.T) {
+	t.Parallel()
 	s := newServer(t, pod("a", marked("1")))
 	inf := pods(t, s)
 	told := changes{fail: func(c informer.Change[*corev1.Pod]) error {

@@ -469,6 +469,7 @@ func TestLifeOfAnInformer(t *testing.T) {
 }
 
 func TestStopBeforeSync(t *testing.T) {
+	t.Parallel()
 	for _, lists := range []bool{false, true} {
 		hang := make(chan struct{})
 		inf := shared(&cache.ListWatch{ListWithContextFunc: hanging(hang, lists), WatchFuncWithContext: noWatch}, 0)
