@@ -3,7 +3,9 @@ package store_test
 import (
 	"context"
 	"io"
+	goruntime "runtime"
 	"strconv"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,12 +25,15 @@ import (
 // watchCache is k8s.io/apiserver's, over a storage that is fed by hand.
 type watchCache struct {
 	*cacher.Cacher
-	storage *handFed
+	storage    *handFed
+	last       keepwatch.Object // that was sent
+	goroutines int              // before there was a watch cache
 }
 
 const prefix = "/configmaps/"
 
 func newWatchCache(f *fleet) *watchCache {
+	before := goruntime.NumGoroutine()
 	klog.LogToStderr(false)
 	klog.SetOutput(io.Discard) // it tells of every end
 	fed := &handFed{list: f.items, events: make(chan watch.Event, 100)}
@@ -49,19 +54,19 @@ func newWatchCache(f *fleet) *watchCache {
 	})
 	must(err)
 	must(c.Wait(context.Background()))
-	return &watchCache{c, fed}
+	return &watchCache{c, fed, nil, before}
 }
 
 // apply sends the events, and waits until the last one can be read.
 func (w *watchCache) apply(objects []keepwatch.Object) {
 	w.send(objects)
-	last := objects[len(objects)-1]
-	must(w.read(last.Key(), last.Revision().String()))
+	must(w.read(w.last.Key(), w.last.Revision().String()))
 }
 
 func (w *watchCache) send(objects []keepwatch.Object) {
 	for _, o := range objects {
 		w.storage.events <- watch.Event{Type: watch.Modified, Object: o.(*object).ConfigMap}
+		w.last = o
 	}
 }
 
@@ -88,7 +93,21 @@ func (*watchCache) options(revision string) storage.ListOptions {
 
 func (*watchCache) snapshot() any   { return nil }
 func (*watchCache) changed(any) int { return 0 }
-func (w *watchCache) close()        { w.Stop() }
+
+// close waits for the last event first, since a watch cache that is stopped with
+// events on their way never ends; and then for what it leaves to its watchers'
+// goroutines.
+func (w *watchCache) close() {
+	for w.last != nil && w.read(w.last.Key(), w.last.Revision().String()) != nil {
+	}
+	w.Stop()
+	for range 10_000 {
+		if goruntime.NumGoroutine() <= w.goroutines {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
 
 // handFed is a storage that has one list, and then the events of a channel.
 type handFed struct {
