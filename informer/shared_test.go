@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -281,6 +283,31 @@ func TestTransform(t *testing.T) {
 	}
 }
 
+// A transform may make something else of an object.
+func TestTransformToSomethingElse(t *testing.T) {
+	source := newSource(t, pod("a"))
+	inf := shared(source, 0)
+	if err := inf.SetTransform(func(o any) (any, error) { return "the name is " + o.(*corev1.Pod).Name, nil }); err != nil {
+		t.Fatal(err)
+	}
+	told := make(chan any, 10)
+	handle(t, inf, cache.ResourceEventHandlerFuncs{AddFunc: func(o any) { told <- o }, DeleteFunc: func(o any) { told <- o }})
+	run(t, inf)
+	if got := <-told; got != "the name is a" {
+		t.Errorf("added %v", got)
+	}
+	if o, ok, err := inf.GetStore().GetByKey("ns/a"); o != "the name is a" || !ok || err != nil {
+		t.Errorf("%v, %v, %v", o, ok, err)
+	}
+	source.Delete(pod("a"))
+	if got := <-told; got != "the name is a" {
+		t.Errorf("deleted %v", got)
+	}
+	if got := inf.LastSyncResourceVersion(); got != "2" {
+		t.Errorf("at %s", got)
+	}
+}
+
 // A transform that fails keeps out one object, visibly: it blocks nothing and
 // leaves no older state behind.
 func TestTransformErrors(t *testing.T) {
@@ -503,6 +530,51 @@ func TestPanicsStayWhereTheyAre(t *testing.T) {
 	}
 	if n := inf.Status().Panics; n != 3 {
 		t.Errorf("%d panics", n)
+	}
+}
+
+// With CrashOnPanic a panic ends the process, here one that runs this test again.
+func TestCrashOnPanic(t *testing.T) {
+	if os.Getenv("KEEPWATCH_TEST_CRASH") == "" {
+		again := exec.Command(os.Args[0], "-test.run=^TestCrashOnPanic$", "-test.timeout=1m")
+		again.Env = append(os.Environ(), "KEEPWATCH_TEST_CRASH=1")
+		out, err := again.CombinedOutput()
+		if err == nil || !strings.Contains(string(out), "panic: add! a@1") {
+			t.Errorf("%v: %s", err, out)
+		}
+		return
+	}
+	inf := informer.NewGroup(informer.CrashOnPanic()).NewSharedIndexInformer(newSource(t, pod("a")), &corev1.Pod{}, 0, nil)
+	handle(t, inf, &recorder{react: func(line string) { panic(line) }})
+	inf.RunWithContext(t.Context())
+}
+
+// client-go's typed view works on ours.
+func TestTypedView(t *testing.T) {
+	source := newSource(t, pod("a", marked("1")))
+	inf := cache.NewTypedSharedIndexInformer[*corev1.Pod](shared(source, 0))
+	told := make(chan string, 10)
+	registration, err := inf.AddTypedEventHandler(cache.TypedResourceEventHandlerFuncs[*corev1.Pod]{
+		AddFunc:    func(p *corev1.Pod) { told <- "add " + p.Name },
+		DeleteFunc: func(o cache.DeletedObject[*corev1.Pod]) { told <- "delete " + o.OptionalObj.Name },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := inf.AddTypedIndexers(cache.TypedIndexers[*corev1.Pod]{"mark": func(p *corev1.Pod) ([]string, error) { return []string{p.Labels["mark"]}, nil }}); err != nil {
+		t.Fatal(err)
+	}
+	run(t, inf)
+	awaitSync(t, registration)
+	pods, err := inf.GetTypedIndexer().ByTypedIndex("mark", "1")
+	if err != nil || len(pods) != 1 || pods[0].Name != "a" {
+		t.Errorf("%v, %v", pods, err)
+	}
+	source.Delete(pod("a"))
+	for _, want := range []string{"add a", "delete a"} {
+		if got := <-told; got != want {
+			t.Errorf("told %q, want %q", got, want)
+		}
 	}
 }
 

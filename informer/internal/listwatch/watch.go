@@ -82,8 +82,7 @@ func (w *stream) Next() (keepwatch.Batch, error) {
 		return keepwatch.Batch{}, w.failed
 	}
 	for n := 0; n < maxBatch; n++ {
-		if len(w.held) == 0 && w.failed == nil {
-			w.read(0)
+		for len(w.held) == 0 && w.failed == nil && w.read(0) {
 		}
 		if len(w.held) == 0 {
 			break
@@ -113,15 +112,14 @@ func (w *stream) patience() time.Duration {
 }
 
 // read waits for one event: for as long as it takes if patience is negative, not
-// at all if it is zero.
-func (w *stream) read(patience time.Duration) {
+// at all if it is zero. It reports whether there was one.
+func (w *stream) read(patience time.Duration) bool {
 	event, ok, failure := w.receive(patience)
 	if failure != nil {
 		w.fail(failure)
-		return
 	}
 	if !ok {
-		return
+		return false
 	}
 	o, news, failure := w.source.understand(event, w.shown)
 	switch {
@@ -131,6 +129,7 @@ func (w *stream) read(patience time.Duration) {
 		w.shown = max(w.shown, o.revision)
 		w.held = append(w.held, o)
 	}
+	return true
 }
 
 func (w *stream) fail(failure *keepwatch.Failure) {
