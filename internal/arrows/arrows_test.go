@@ -80,6 +80,14 @@ var rules = map[string]rule{
 		others: []string{"*"},
 		why:    "the embedded API server must not lean on the clients that are tested against it",
 	},
+	"operator": {
+		ours: []string{"", "informer", "operator/internal/..."},
+		others: []string{
+			"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/", "k8s.io/utils/clock",
+			"github.com/prometheus/client_golang/", "go.opentelemetry.io/otel", "github.com/spf13/pflag",
+		},
+		why: "an operator is told by an informer and writes by client-go",
+	},
 	"operator/internal/queue":    {why: "who works when is independent of what the work is"},
 	"operator/internal/throttle": {why: "how long to wait depends on nothing but what went wrong"},
 	"operator/internal/write": {

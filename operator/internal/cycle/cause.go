@@ -61,7 +61,7 @@ func (s Spec) detect(seen Seen, old map[string]any, changed bool) Cause {
 	switch {
 	case seen.Gone:
 		return Gone
-	case deleting && !s.finalized(seen.Object):
+	case deleting && !s.Finalized(seen.Object):
 		return Free
 	case deleting:
 		return Delete
@@ -81,8 +81,8 @@ func deleting(object map[string]any) bool {
 	return at != nil
 }
 
-// finalized reports whether the object waits for us before it is gone.
-func (s Spec) finalized(object map[string]any) bool {
+// Finalized reports whether the object waits for us before it is gone.
+func (s Spec) Finalized(object map[string]any) bool {
 	finalizers, _ := lookup(object, Path{"metadata", "finalizers"})
 	list, _ := finalizers.([]any)
 	for _, f := range list {

@@ -107,3 +107,8 @@ func annotation(object map[string]any, key string) (string, bool) {
 	text, ok := value.(string)
 	return text, ok
 }
+
+// Changed reports whether two states of an object differ in their essence.
+func (s Spec) Changed(old, new map[string]any) bool {
+	return len(Compare(s.essence(old), s.essence(new))) > 0
+}

@@ -55,7 +55,7 @@ func (p *Plan) decide(seen Seen, now time.Time) Step {
 // being deleted. It goes only when no daemon is left.
 func (p *Plan) finalizer(seen Seen, v view) FinalizerEdit {
 	needed := seen.Attended || p.spec.finalizes(v)
-	switch there := p.spec.finalized(seen.Object); {
+	switch there := p.spec.Finalized(seen.Object); {
 	case needed && !there:
 		return AddFinalizer
 	case !needed && there && !seen.Occupied:

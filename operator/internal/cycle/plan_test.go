@@ -179,19 +179,19 @@ func TestFinalizers(t *testing.T) {
 		t.Fatalf("%#v, want nothing but the finalizer before the first handler", p.Step)
 	}
 	wantCalls(t, run(t, s, &seen, noon, fine), "create")
-	if !s.finalized(seen.Object) {
+	if !s.Finalized(seen.Object) {
 		t.Error("the finalizer is gone")
 	}
 
 	put(seen.Object, Path{"metadata", "labels", "keep"}, "no")
 	seen.Occupied = true
 	run(t, s, &seen, noon, fine)
-	if !s.finalized(seen.Object) {
+	if !s.Finalized(seen.Object) {
 		t.Error("the finalizer went while a daemon was running")
 	}
 	seen.Occupied = false
 	run(t, s, &seen, noon, fine)
-	if s.finalized(seen.Object) {
+	if s.Finalized(seen.Object) {
 		t.Error("the finalizer stays where no handler asks for it")
 	}
 
@@ -200,12 +200,12 @@ func TestFinalizers(t *testing.T) {
 	put(seen.Object, Path{"metadata", "deletionTimestamp"}, "2026-03-01T12:00:00Z")
 	seen.Occupied = true
 	wantCalls(t, run(t, s, &seen, noon, fine), "end")
-	if p := plan(t, s, seen, noon); p.Step != (Await{}) || !s.finalized(seen.Object) {
+	if p := plan(t, s, seen, noon); p.Step != (Await{}) || !s.Finalized(seen.Object) {
 		t.Errorf("%#v, want to wait for the daemons", p.Step)
 	}
 	seen.Occupied = false
 	wantCalls(t, run(t, s, &seen, noon, fine))
-	if s.finalized(seen.Object) {
+	if s.Finalized(seen.Object) {
 		t.Error("the finalizer stays for ever")
 	}
 	if list, _ := lookup(seen.Object, Path{"metadata", "finalizers"}); len(list.([]any)) != 1 {
@@ -219,7 +219,7 @@ func TestDeletionSupersedes(t *testing.T) {
 	wantCalls(t, run(t, s, &seen, noon, func(string) error { return &Temporary{errors.New("no"), time.Hour} }), "sync")
 	put(seen.Object, Path{"metadata", "deletionTimestamp"}, "2026-03-01T12:00:00Z")
 	wantCalls(t, run(t, s, &seen, noon, fine), "sync")
-	if left := notes(seen.Object); s.finalized(seen.Object) || len(left) != 0 {
+	if left := notes(seen.Object); s.Finalized(seen.Object) || len(left) != 0 {
 		t.Errorf("left: %v", left)
 	}
 }

@@ -116,7 +116,7 @@ func (w *world) call(p Plan, call Call, crash func(string) bool) {
 	if call.Purpose == Update && len(p.DiffOf(call.Handler)) == 0 {
 		w.Fatalf("%s is called for an update of nothing", id)
 	}
-	if call.Purpose == Delete && !w.spec.finalized(w.object) && !call.Handler.Optional {
+	if call.Purpose == Delete && !w.spec.Finalized(w.object) && !call.Handler.Optional {
 		w.Fatalf("%s is called for a deletion that does not wait for it", id)
 	}
 	w.now = w.now.Add(time.Duration(rapid.IntRange(0, 50).Draw(w.T, "runs")) * time.Second)
@@ -199,7 +199,7 @@ func TestWhateverHappensHandlersEndOnce(t *testing.T) {
 				put(w.object, Path{"spec", name}, int64(rapid.IntRange(1, 3).Draw(t, "value")))
 			},
 			"delete": func(t *rapid.T) {
-				if rapid.IntRange(0, 3).Draw(t, "really") == 0 && !deleting(w.object) && w.spec.finalized(w.object) {
+				if rapid.IntRange(0, 3).Draw(t, "really") == 0 && !deleting(w.object) && w.spec.Finalized(w.object) {
 					put(w.object, Path{"metadata", "deletionTimestamp"}, "2026-03-01T12:00:00Z")
 					w.cycles++
 				}
@@ -215,7 +215,7 @@ func TestWhateverHappensHandlersEndOnce(t *testing.T) {
 			w.Fatalf("left in the status: %v", left)
 		}
 		if deleting(w.object) {
-			if w.spec.finalized(w.object) {
+			if w.spec.Finalized(w.object) {
 				w.Fatal("the finalizer is left")
 			}
 			return

@@ -1,0 +1,88 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/keepwatch/keepwatch/operator/internal/cycle"
+	"github.com/keepwatch/keepwatch/operator/internal/write"
+)
+
+var errTimeout = errors.New("the handler's timeout is over")
+
+// call calls a handler, and returns what it wants to be written. What it wants and
+// can't have is its error.
+func (e *engine) call(o *object, h *handler, in *invocation, deadline time.Time) (write.Outgoing, error) {
+	err := e.invoke(o, h, in, deadline)
+	out, impossible := in.patch.take()
+	if err == nil {
+		err = impossible
+	}
+	return out, err
+}
+
+// invoke calls a handler. A panic is the error of the handler.
+func (e *engine) invoke(o *object, h *handler, in *invocation, deadline time.Time) error {
+	ctx := e.handling
+	if !deadline.IsZero() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadlineCause(ctx, deadline, errTimeout)
+		defer cancel()
+	}
+	return e.invokeWith(ctx, o, h, in)
+}
+
+func (e *engine) invokeWith(ctx context.Context, o *object, h *handler, in *invocation) (err error) {
+	key := o.key()
+	in.logger = e.logger.With("namespace", key.Namespace, "name", key.Name, "uid", string(o.uid), "handler", h.ID)
+	defer e.occupy(o, h.ID)()
+	start := time.Now()
+	defer func() { e.metrics.called(h.ID, time.Since(start), err) }()
+	defer func() {
+		if cause := recover(); cause != nil {
+			in.logger.Error("a handler panicked", "panic", cause, "stack", string(debug.Stack()))
+			err = fmt.Errorf("panic: %v", cause)
+		}
+	}()
+	ctx, span := tracer().Start(ctx, e.name+" "+h.ID)
+	defer span.End()
+	in.logger.Debug("calling")
+	return h.call(ctx, in)
+}
+
+// occupy notes that a handler is being called, until the returned function is.
+func (e *engine) occupy(o *object, id string) func() {
+	call := &call{o, id}
+	e.mu.Lock()
+	e.busy[call] = struct{}{}
+	e.mu.Unlock()
+	return func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		delete(e.busy, call)
+	}
+}
+
+// call is a handler that is being called.
+type call struct {
+	object *object
+	id     string
+}
+
+// told says how a call has ended: in the log and, if it has failed, in an Event.
+func (e *engine) told(o *object, h *handler, v cycle.Verdict, now time.Time) {
+	logger := e.logger.With("object", o.key().String(), "handler", h.ID)
+	switch {
+	case v.Err == nil:
+		logger.Info("handler succeeded")
+	case v.Final:
+		logger.Error("handler failed for good", "error", v.Err)
+		o.post(o.newest(), "Warning", "HandlerFailed", fmt.Sprintf("%s failed for good: %v", h.ID, v.Err))
+	default:
+		logger.Warn("handler failed and will be called again", "in", v.Delay, "error", v.Err)
+		o.post(o.newest(), "Warning", "HandlerRetried", fmt.Sprintf("%s failed and will be called again: %v", h.ID, v.Err))
+	}
+}

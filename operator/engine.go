@@ -1,0 +1,200 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/dynamic"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/operator/internal/cycle"
+	"github.com/keepwatch/keepwatch/operator/internal/queue"
+)
+
+// engine is an operator while it runs.
+type engine struct {
+	*Operator
+	kind   kind
+	spec   cycle.Spec
+	client dynamic.NamespaceableResourceInterface
+	feed   feed
+	poster *poster
+	queue  *queue.Queue[keepwatch.UID]
+	logger *slog.Logger
+	fail   func(error) // stops the whole operator, for a reason that is fatal
+
+	// handling is the context of handlers: it ends when the grace is over.
+	handling context.Context
+	// companions counts timers and daemons that run.
+	companions sync.WaitGroup
+
+	mu       sync.Mutex
+	objects  map[keepwatch.UID]*object
+	stopping bool               // no timer or daemon starts any more
+	busy     map[*call]struct{} // handlers that are being called
+}
+
+// errInvariant is what can't be true; nothing else can be trusted then.
+var errInvariant = errors.New("an invariant of the operator is broken")
+
+func newEngine(op *Operator, k kind, client dynamic.Interface, feed feed, poster *poster, handling context.Context, fail func(error)) *engine {
+	e := &engine{
+		Operator: op, kind: k, spec: op.spec(), client: client.Resource(k.resource), feed: feed, poster: poster,
+		queue: queue.New[keepwatch.UID](), logger: op.set.logger.With("resource", op.name), fail: fail,
+		handling: handling, objects: map[keepwatch.UID]*object{}, busy: map[*call]struct{}{},
+	}
+	op.metrics.depth.observe(e.queue.Len)
+	return e
+}
+
+// tell takes what the feed says of an object. It is not called twice at a time for
+// one object.
+func (e *engine) tell(c change) {
+	uid := keepwatch.UID(c.object.GetUID())
+	e.mu.Lock()
+	o := e.objects[uid]
+	if o == nil {
+		o = &object{engine: e, uid: uid, listed: c.initial, running: map[*background]*companion{}, settled: map[*background]bool{}}
+		e.objects[uid] = o
+	}
+	e.mu.Unlock()
+	o.take(c, e.changed)
+	for _, i := range e.indexes {
+		e.index(i, o, c)
+	}
+	priority := queue.Urgent
+	if c.initial {
+		priority = queue.Background
+	}
+	if e.queue.Add(uid, priority) {
+		e.metrics.adds.Inc()
+	}
+}
+
+// changed reports whether the essence of an object has, which is what timers idle for.
+func (e *engine) changed(old, new map[string]any) bool {
+	return len(e.background) > 0 && e.spec.Changed(old, new)
+}
+
+// work handles objects until the queue is closed.
+func (e *engine) work() {
+	ended := false
+	defer func() {
+		if ended {
+			return
+		}
+		// Only a handler can end a goroutine without a panic, by runtime.Goexit.
+		err := fmt.Errorf("a worker of %s died", e.name)
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("%w: %v", err, cause)
+		}
+		e.fail(err)
+	}()
+	for {
+		uid, waited, ok := e.queue.Take()
+		if !ok {
+			ended = true
+			return
+		}
+		e.metrics.waited.Observe(waited.Seconds())
+		e.handle(uid)
+		e.queue.Done(uid)
+	}
+}
+
+// handle works on an object once.
+func (e *engine) handle(uid keepwatch.UID) {
+	e.mu.Lock()
+	o := e.objects[uid]
+	e.mu.Unlock()
+	if o == nil {
+		return // it was forgotten while something was still to be done for it
+	}
+	start := time.Now()
+	defer e.metrics.working(start)()
+	next := e.guarded(o, start)
+	if !next.IsZero() {
+		e.queue.AddAt(uid, next)
+	}
+	if o.over() {
+		e.mu.Lock()
+		delete(e.objects, uid)
+		e.mu.Unlock()
+	}
+}
+
+// over reports that nothing will be done for the object any more.
+func (o *object) over() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.gone && !o.eventful && len(o.running) == 0
+}
+
+// run follows and handles until ctx is done, and drains. gate is closed when every
+// operator of the process has its first list.
+func (e *engine) run(ctx context.Context, listed func(), gate <-chan struct{}) {
+	var feeding, workers sync.WaitGroup
+	feeding.Go(func() {
+		err := e.feed.run(ctx, e.tell, listed)
+		if ctx.Err() == nil {
+			e.fail(fmt.Errorf("operator of %s: can't follow: %w", e.name, errors.Join(err, keepwatchEnded(err))))
+		}
+	})
+	select {
+	case <-gate:
+	case <-ctx.Done():
+		feeding.Wait()
+		return
+	}
+	defer e.queue.CloseWith(ctx)()
+	for range e.set.workers {
+		workers.Go(e.work)
+	}
+	workers.Wait()
+	e.companions.Wait()
+	feeding.Wait()
+}
+
+// keepwatchEnded is said of a feed that has ended without a reason.
+func keepwatchEnded(err error) error {
+	if err == nil {
+		return fmt.Errorf("%w: the informer ended without a reason", errInvariant)
+	}
+	return nil
+}
+
+// dismiss has every timer and daemon stop.
+func (e *engine) dismiss() {
+	e.mu.Lock()
+	e.stopping = true
+	objects := make([]*object, 0, len(e.objects))
+	for _, o := range e.objects {
+		objects = append(objects, o)
+	}
+	e.mu.Unlock()
+	for _, o := range objects {
+		o.mu.Lock()
+		for _, c := range o.running {
+			c.stop(ErrStopped)
+		}
+		o.mu.Unlock()
+	}
+}
+
+// stuck names what is being called, for a stop that does not come to its end.
+func (e *engine) stuck() (names []string) {
+	e.mu.Lock()
+	calls := slices.Collect(maps.Keys(e.busy))
+	e.mu.Unlock()
+	for _, c := range calls {
+		names = append(names, fmt.Sprintf("%s of %s", c.id, c.object.key()))
+	}
+	slices.Sort(names)
+	return names
+}

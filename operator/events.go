@@ -1,0 +1,122 @@
+package operator
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
+)
+
+// poster posts Kubernetes Events. Posting never waits: what does not fit is counted
+// and dropped. Events that repeat become one with a count, and an object that has
+// too many is cut short, as by client-go.
+type poster struct {
+	client     typedcorev1.EventsGetter
+	logger     *slog.Logger
+	outgoing   chan *corev1.Event
+	correlator *record.EventCorrelator
+	instance   string
+}
+
+const (
+	// pendingEvents bounds the Events that were not posted yet.
+	pendingEvents = 1000
+	// lastPosts is how long Events may take when the operator has stopped.
+	lastPosts = time.Second
+	// maxEvent bounds the text of an Event: the API takes 1024 bytes.
+	maxEvent = 1024
+)
+
+func newPoster(client typedcorev1.EventsGetter, logger *slog.Logger) *poster {
+	instance, _ := os.Hostname()
+	return &poster{
+		client: client, logger: logger, outgoing: make(chan *corev1.Event, pendingEvents),
+		correlator: record.NewEventCorrelator(clock.RealClock{}), instance: instance,
+	}
+}
+
+// post posts an Event about a state of the object.
+func (o *object) post(state map[string]any, kind, reason, message string) {
+	e := o.engine
+	if e.poster == nil {
+		return
+	}
+	namespace := text(state, "namespace")
+	if len(message) > maxEvent {
+		message = message[:maxEvent-3] + "..."
+	}
+	now := metav1.Now()
+	event := &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace},
+		InvolvedObject: corev1.ObjectReference{
+			APIVersion: e.kind.kind.GroupVersion().String(), Kind: e.kind.kind.Kind,
+			Namespace: namespace, Name: text(state, "name"), UID: types.UID(o.uid), ResourceVersion: text(state, "resourceVersion"),
+		},
+		Type: kind, Reason: reason, Message: message, Count: 1, FirstTimestamp: now, LastTimestamp: now,
+		Source:              corev1.EventSource{Component: e.name, Host: e.poster.instance},
+		ReportingController: e.name, ReportingInstance: e.poster.instance,
+	}
+	if namespace == "" {
+		event.Namespace = metav1.NamespaceDefault
+	}
+	event.Name = event.InvolvedObject.Name + "." + eventSuffix(now)
+	select {
+	case e.poster.outgoing <- event:
+	default:
+		e.metrics.eventsDropped.Inc()
+	}
+}
+
+// run posts until ctx is done, and then what is left, for a moment.
+func (p *poster) run(ctx context.Context) {
+	for {
+		select {
+		case event := <-p.outgoing:
+			p.send(ctx, event)
+		case <-ctx.Done():
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastPosts)
+			defer cancel()
+			for ctx.Err() == nil {
+				select {
+				case event := <-p.outgoing:
+					p.send(ctx, event)
+				default:
+					return
+				}
+			}
+			return
+		}
+	}
+}
+
+func (p *poster) send(ctx context.Context, event *corev1.Event) {
+	result, err := p.correlator.EventCorrelate(event)
+	if err != nil || result.Skip {
+		return
+	}
+	client := p.client.Events(result.Event.Namespace)
+	var posted *corev1.Event
+	if result.Event.Count > 1 {
+		posted, err = client.Patch(ctx, result.Event.Name, types.StrategicMergePatchType, result.Patch, metav1.PatchOptions{})
+	}
+	if result.Event.Count == 1 || err != nil {
+		result.Event.ResourceVersion = ""
+		posted, err = client.Create(ctx, result.Event, metav1.CreateOptions{})
+	}
+	if err != nil {
+		p.logger.Warn("an Event can't be posted", "reason", event.Reason, "object", event.InvolvedObject.Name, "error", err)
+		return
+	}
+	p.correlator.UpdateState(posted)
+}
+
+// eventSuffix makes the names of Events differ.
+func eventSuffix(now metav1.Time) string { return strconv.FormatInt(now.UnixNano(), 16) }

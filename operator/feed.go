@@ -1,0 +1,99 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/informer"
+)
+
+// change is what a feed tells of one object.
+type change struct {
+	typ      keepwatch.ChangeType
+	revision keepwatch.Revision
+	object   *unstructured.Unstructured // shared: it must not be changed
+	initial  bool                       // part of the first list
+}
+
+// feed follows the objects of one resource: the seam between an operator and what
+// it is told by.
+type feed interface {
+	// run tells of every object there is and of every change, those of one object in
+	// order and not at the same time, until ctx is done or nothing else is true. It
+	// calls listed when all of the first list was told.
+	run(ctx context.Context, tell func(change), listed func()) error
+	// healthy says what keeps it from being current, nil if nothing does.
+	healthy(patience time.Duration) error
+}
+
+// informers is the feed of a real API: an informer for each namespace, or one.
+type informers struct {
+	each []*informer.Informer[*unstructured.Unstructured]
+}
+
+func newInformers(cfg *rest.Config, k kind, set settings, group *informer.Group) (*informers, error) {
+	namespaces := set.namespaces
+	if len(namespaces) == 0 || !k.namespaced {
+		namespaces = []string{""}
+	}
+	f := new(informers)
+	for _, ns := range namespaces {
+		i, err := informer.New[*unstructured.Unstructured](cfg, informer.Resource(k.resource), informer.Namespace(ns),
+			informer.StartupDeadline(set.startupDeadline), informer.InGroup(group), informer.DropManagedFields())
+		if err != nil {
+			return nil, err
+		}
+		f.each = append(f.each, i)
+	}
+	return f, nil
+}
+
+func (f *informers) run(ctx context.Context, tell func(change), listed func()) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var running sync.WaitGroup
+	errs := make([]error, len(f.each))
+	var registrations []*informer.Registration
+	for _, i := range f.each {
+		r, err := i.Handle(func(_ context.Context, c informer.Change[*unstructured.Unstructured]) error {
+			tell(change{c.Type, c.Revision, c.Object, c.Initial})
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		registrations = append(registrations, r)
+	}
+	for n, i := range f.each {
+		running.Go(func() {
+			errs[n] = i.Run(ctx)
+			stop()
+		})
+	}
+	running.Go(func() {
+		for _, r := range registrations {
+			select {
+			case <-r.Synced():
+			case <-ctx.Done():
+				return
+			}
+		}
+		listed()
+	})
+	running.Wait()
+	return errors.Join(errs...)
+}
+
+func (f *informers) healthy(patience time.Duration) error {
+	var errs []error
+	for _, i := range f.each {
+		errs = append(errs, i.Status().Healthy(patience))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,131 @@
+package operator
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/operator/internal/cycle"
+)
+
+// Lookup is an index: values that functions of objects have given, by their keys.
+// It shows what was seen last, and may be read from any goroutine.
+type Lookup[K comparable, V any] struct {
+	mu     sync.RWMutex
+	values map[K]map[keepwatch.UID]indexed[V]
+	keys   map[keepwatch.UID][]K
+}
+
+type indexed[V any] struct {
+	of    keepwatch.Key
+	value V
+}
+
+// Index declares an index of the objects that pass the filter options: f gives the
+// values of an object by their keys. No handler of any operator that runs with this
+// one is called before the index has the first list. f is called for every change
+// and must be quick.
+func Index[T metav1.Object, K comparable, V any](op *Operator, f func(object T) map[K]V, options ...HandlerOption) *Lookup[K, V] {
+	d := describe[T](op, f, "index", options)
+	x := &Lookup[K, V]{values: map[K]map[keepwatch.UID]indexed[V]{}, keys: map[keepwatch.UID][]K{}}
+	op.indexes = append(op.indexes, indexer{d.ID, d.Filter, func(state map[string]any, uid keepwatch.UID, key keepwatch.Key) error {
+		object, err := decode[T](state)
+		if err != nil {
+			return err
+		}
+		x.replace(uid, key, f(object))
+		return nil
+	}, x.remove})
+	return x
+}
+
+// Get is the values under a key, in the order of the objects' namespaces and names.
+func (x *Lookup[K, V]) Get(key K) []V {
+	x.mu.RLock()
+	found := make([]indexed[V], 0, len(x.values[key]))
+	for _, v := range x.values[key] {
+		found = append(found, v)
+	}
+	x.mu.RUnlock()
+	slices.SortFunc(found, func(a, b indexed[V]) int { return a.of.Compare(b.of) })
+	values := make([]V, len(found))
+	for i, v := range found {
+		values[i] = v.value
+	}
+	return values
+}
+
+// Keys is the keys that have values, in no order.
+func (x *Lookup[K, V]) Keys() []K {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	keys := make([]K, 0, len(x.values))
+	for k := range x.values {
+		keys = append(keys, k)
+	}
+	return keys
+}
+
+func (x *Lookup[K, V]) replace(uid keepwatch.UID, of keepwatch.Key, values map[K]V) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.drop(uid)
+	for k, v := range values {
+		if x.values[k] == nil {
+			x.values[k] = map[keepwatch.UID]indexed[V]{}
+		}
+		x.values[k][uid] = indexed[V]{of, v}
+		x.keys[uid] = append(x.keys[uid], k)
+	}
+}
+
+func (x *Lookup[K, V]) remove(uid keepwatch.UID) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.drop(uid)
+}
+
+func (x *Lookup[K, V]) drop(uid keepwatch.UID) {
+	for _, k := range x.keys[uid] {
+		delete(x.values[k], uid)
+		if len(x.values[k]) == 0 {
+			delete(x.values, k)
+		}
+	}
+	delete(x.keys, uid)
+}
+
+// indexer is an index of any types.
+type indexer struct {
+	id     string
+	filter cycle.Filter
+	put    func(state map[string]any, uid keepwatch.UID, key keepwatch.Key) error
+	remove func(keepwatch.UID)
+}
+
+// index takes a change into an index. An object that the function fails for is not
+// in it, and that is logged.
+func (e *engine) index(i indexer, o *object, c change) {
+	err := i.take(o, c)
+	if err == nil {
+		return
+	}
+	i.remove(o.uid)
+	e.logger.Error("the object can't be indexed", "index", i.id, "object", o.key().String(), "error", err)
+}
+
+func (i indexer) take(o *object, c change) (err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("panic: %v", cause)
+		}
+	}()
+	if c.typ == keepwatch.Deleted || !i.filter.Matches(c.object.Object) {
+		i.remove(o.uid)
+		return nil
+	}
+	return i.put(c.object.Object, o.uid, o.key())
+}

@@ -1,0 +1,102 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+)
+
+// kind is what the server says of a resource.
+type kind struct {
+	resource   schema.GroupVersionResource
+	kind       schema.GroupVersionKind
+	namespaced bool
+	// subresource: the status has an endpoint of its own.
+	subresource bool
+}
+
+const (
+	firstLook = 500 * time.Millisecond
+	lastLook  = 30 * time.Second
+)
+
+// find asks the server for the operator's resource until it knows it. That it is
+// absent or forbidden is fatal after the startup deadline; anything else, like a
+// server that can't be reached, is waited for.
+func (op *Operator) find(ctx context.Context, server discovery.DiscoveryInterfaceWithContext) (kind, error) {
+	deadline := time.Now().Add(op.set.startupDeadline)
+	for wait := firstLook; ; wait = min(2*wait, lastLook) {
+		k, err := op.look(ctx, server)
+		if err == nil {
+			return k, nil
+		}
+		refused := apierrors.IsNotFound(err) || apierrors.IsForbidden(err)
+		if refused && !time.Now().Add(wait).Before(deadline) {
+			return kind{}, fmt.Errorf("operator of %s: %w, for %v", op.name, err, op.set.startupDeadline)
+		}
+		op.set.logger.Warn("waiting for the resource", "resource", op.name, "error", err)
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return kind{}, context.Cause(ctx)
+		}
+	}
+}
+
+// look asks once. Like kubectl it takes "a.b.c" for the resource a of version b first.
+func (op *Operator) look(ctx context.Context, server discovery.DiscoveryInterfaceWithContext) (kind, error) {
+	if op.gvr != nil {
+		k, err := lookIn(ctx, server, op.gvr.GroupVersion(), op.gvr.Resource)
+		if !apierrors.IsNotFound(err) {
+			return k, err
+		}
+	}
+	groups, err := server.ServerGroupsWithContext(ctx)
+	if err != nil {
+		return kind{}, err
+	}
+	for _, g := range groups.Groups {
+		if g.Name != op.group.Group {
+			continue
+		}
+		versions := append([]metav1.GroupVersionForDiscovery{g.PreferredVersion}, g.Versions...)
+		for _, v := range versions {
+			gv := schema.GroupVersion{Group: g.Name, Version: v.Version}
+			if k, err := lookIn(ctx, server, gv, op.group.Resource); !apierrors.IsNotFound(err) {
+				return k, err
+			}
+		}
+	}
+	return kind{}, unknown(op.group)
+}
+
+func lookIn(ctx context.Context, server discovery.DiscoveryInterfaceWithContext, gv schema.GroupVersion, name string) (kind, error) {
+	served, err := server.ServerResourcesForGroupVersionWithContext(ctx, gv.String())
+	if err != nil {
+		return kind{}, err
+	}
+	var k kind
+	for _, r := range served.APIResources {
+		switch r.Name {
+		case name:
+			k.resource, k.kind, k.namespaced = gv.WithResource(name), gv.WithKind(r.Kind), r.Namespaced
+		case name + "/status":
+			k.subresource = true
+		}
+	}
+	if k.resource.Empty() {
+		return kind{}, unknown(gv.WithResource(name).GroupResource())
+	}
+	return k, nil
+}
+
+func unknown(resource schema.GroupResource) error {
+	err := apierrors.NewNotFound(resource, "")
+	err.ErrStatus.Message = fmt.Sprintf("the server has no resource %s", resource)
+	return err
+}

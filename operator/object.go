@@ -1,0 +1,146 @@
+package operator
+
+import (
+	"sync"
+	"time"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/operator/internal/cycle"
+	"github.com/keepwatch/keepwatch/operator/internal/throttle"
+	"github.com/keepwatch/keepwatch/operator/internal/write"
+)
+
+// object is one object in its life: another one of the same name is another object.
+type object struct {
+	engine *engine
+	uid    keepwatch.UID
+
+	mu sync.Mutex
+	// What the feed has told.
+	state    map[string]any // is replaced, never changed
+	revision keepwatch.Revision
+	gone     bool
+	event    string // joined from those that OnEvent has yet to see
+	eventful bool   // there is one
+	touched  time.Time
+	// What was written: states below the revision are older than that.
+	written keepwatch.Revision
+	settle  time.Time // until when to wait for such a state
+	running map[*background]*companion
+	// settled are timers and daemons that have come to their end in this process.
+	settled map[*background]bool
+
+	// Of the worker that has the object.
+	listed, begun bool
+	out           *outgoing // what the server has yet to take, nil for nothing
+	throttle      throttle.Throttle
+	stale         keepwatch.Revision // what waits goes on with a state newer than this; 0 for not
+	reported      string             // the trouble that was reported last, "" for none
+}
+
+// outgoing is what is to be written, and what it means when it is.
+type outgoing struct {
+	write.Outgoing
+	completed, begun bool
+	// progress: it is a step of a cycle, so that it must change something.
+	progress bool
+}
+
+// glance is an object as it is at one moment.
+type glance struct {
+	state    map[string]any
+	revision keepwatch.Revision
+	gone     bool
+	event    string
+	eventful bool
+	written  keepwatch.Revision
+	settle   time.Time
+}
+
+// glance takes what is to be worked on, with the events so far.
+func (o *object) glance() glance {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	g := glance{o.state, o.revision, o.gone, o.event, o.eventful, o.written, o.settle}
+	o.event, o.eventful = "", false
+	return g
+}
+
+// unsee gives back events that were not told.
+func (o *object) unsee(g glance) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if g.eventful && !o.eventful {
+		o.event, o.eventful = g.event, true
+	}
+}
+
+func (o *object) newest() map[string]any {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.state
+}
+
+// take is called with what the feed tells.
+func (o *object) take(c change, changed func(old, new map[string]any) bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	event := c.typ.String()
+	if c.initial {
+		event = ""
+	}
+	if !o.eventful || event == keepwatch.Deleted.String() {
+		o.event = event
+	}
+	o.eventful = true
+	if o.state == nil || changed(o.state, c.object.Object) {
+		o.touched = time.Now()
+	}
+	o.state, o.revision = c.object.Object, c.revision
+	o.gone = c.typ == keepwatch.Deleted
+}
+
+// wrote takes note of a revision that the object was given by us.
+func (o *object) wrote(revision keepwatch.Revision) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if revision > o.written {
+		o.written, o.settle = revision, time.Now().Add(settleTime)
+	}
+}
+
+// settleTime is how long handlers wait for a state that shows what was written.
+const settleTime = 5 * time.Second
+
+// behind reports whether the state is older than what was written.
+func (g glance) behind(now time.Time) bool { return g.revision < g.written && now.Before(g.settle) }
+
+func (o *object) key() keepwatch.Key {
+	state := o.newest()
+	return keepwatch.Key{Namespace: text(state, "namespace"), Name: text(state, "name")}
+}
+
+func text(state map[string]any, name string) string {
+	about, _ := state["metadata"].(map[string]any)
+	s, _ := about[name].(string)
+	return s
+}
+
+// occupied reports whether a daemon of the object is running.
+func (o *object) occupied() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for b, c := range o.running {
+		if b.daemon && !c.abandoned {
+			return true
+		}
+	}
+	return false
+}
+
+func (o *object) seen(g glance) cycle.Seen {
+	return cycle.Seen{
+		Object: g.state, Gone: g.gone, Listed: o.listed, Begun: o.begun,
+		Attended: o.engine.attended(o, g), Occupied: o.occupied(),
+	}
+}

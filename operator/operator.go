@@ -1,0 +1,175 @@
+package operator
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/keepwatch/keepwatch/operator/internal/cycle"
+)
+
+// Operator is what is to be done with the objects of one resource. Handlers are
+// declared before it runs; it runs once.
+type Operator struct {
+	name       string
+	gvr        *schema.GroupVersionResource // if a version was named
+	group      schema.GroupResource
+	set        settings
+	handlers   []*handler // of changes, in the order of their declaration
+	events     []*handler
+	background []*background
+	indexes    []indexer
+	errs       []error // what is wrong with the declarations
+	started    atomic.Bool
+	running    atomic.Pointer[engine]
+	metrics    *metrics
+}
+
+type settings struct {
+	namespaces      []string
+	prefix          string
+	finalizer       string
+	status          cycle.Path
+	workers         int
+	startupDeadline time.Duration
+	shutdownGrace   time.Duration
+	logger          *slog.Logger
+}
+
+// DefaultPrefix is where the notes of operators are kept that set no Prefix.
+const DefaultPrefix = "keepwatch.github.io"
+
+// Option shapes an Operator.
+type Option func(*settings)
+
+// Namespaces limits the operator to some namespaces. By default it handles the
+// objects of all.
+func Namespaces(names ...string) Option { return func(s *settings) { s.namespaces = names } }
+
+// Prefix is the prefix of the annotations in which notes are kept, and of the
+// finalizer: a DNS name. The default is DefaultPrefix.
+func Prefix(prefix string) Option { return func(s *settings) { s.prefix = prefix } }
+
+// Finalizer is the name of the finalizer. By default it is the prefix and "/finalizer".
+func Finalizer(name string) Option { return func(s *settings) { s.finalizer = name } }
+
+// ProgressInStatus keeps the progress of handlers in a field of the status, like
+// "status.operator", in place of annotations. The resource's schema must preserve
+// unknown fields there.
+func ProgressInStatus(field string) Option {
+	return func(s *settings) {
+		s.status, _ = cycle.ParsePath(field)
+		if len(s.status) < 2 || s.status[0] != "status" {
+			s.status = cycle.Path{} // is refused later
+		}
+	}
+}
+
+// Workers is how many objects are handled at a time. The default is 10.
+func Workers(n int) Option { return func(s *settings) { s.workers = n } }
+
+// StartupDeadline is how long the resource may be absent or forbidden after the start
+// before that is fatal. The default is a minute.
+func StartupDeadline(d time.Duration) Option {
+	return func(s *settings) { s.startupDeadline = d }
+}
+
+// ShutdownGrace is how long handlers may go on after the operator was stopped before
+// their contexts end. The default is 20 s.
+func ShutdownGrace(d time.Duration) Option { return func(s *settings) { s.shutdownGrace = d } }
+
+// Logger is what the operator logs to; slog's default by default.
+func Logger(l *slog.Logger) Option { return func(s *settings) { s.logger = l } }
+
+// New makes an operator for a resource, named as for kubectl: its plural name, with
+// the group behind it, and perhaps the version between them: "pods",
+// "widgets.example.com", "deployments.v1.apps".
+func New(resource string, options ...Option) *Operator {
+	op := &Operator{name: resource, set: settings{
+		prefix: DefaultPrefix, workers: 10,
+		startupDeadline: time.Minute, shutdownGrace: 20 * time.Second,
+	}}
+	for _, o := range options {
+		o(&op.set)
+	}
+	op.gvr, op.group = schema.ParseResourceArg(strings.ToLower(resource))
+	if op.set.finalizer == "" {
+		op.set.finalizer = op.set.prefix + "/finalizer"
+	}
+	if op.set.logger == nil {
+		op.set.logger = slog.Default()
+	}
+	op.metrics = newMetrics(resource)
+	return op
+}
+
+// Name is the resource as it was given to New.
+func (op *Operator) Name() string { return op.name }
+
+// check says what is wrong with the operator, nil if nothing is.
+func (op *Operator) check() error {
+	errs := op.errs
+	complain := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if op.group.Resource == "" {
+		complain("resource %q: want its plural name and its group, like widgets.example.com", op.name)
+	}
+	if problems := validation.IsDNS1123Subdomain(op.set.prefix); len(problems) > 0 || len(op.set.prefix) > 253-1-63 {
+		complain("prefix %q: want a DNS name of at most 189 bytes, like widgets.example.com", op.set.prefix)
+	}
+	if problems := validation.IsQualifiedName(op.set.finalizer); len(problems) > 0 || !strings.Contains(op.set.finalizer, "/") {
+		complain("finalizer %q: want a DNS name and a name, like example.com/finalizer", op.set.finalizer)
+	}
+	if op.set.status != nil && len(op.set.status) == 0 {
+		complain("progress in the status: want a field in it, like status.operator")
+	}
+	if op.set.workers < 1 {
+		complain("%d workers: want at least one", op.set.workers)
+	}
+	if len(op.handlers)+len(op.events)+len(op.background)+len(op.indexes) == 0 {
+		complain("no handlers: declare some before Run, with OnCreate and the like")
+	}
+	errs = append(errs, op.checkNames()...)
+	if len(errs) == 0 {
+		return nil
+	}
+	return fmt.Errorf("operator of %s: %w", op.name, errors.Join(errs...))
+}
+
+// checkNames refuses ids that can't be annotations, or would share one.
+func (op *Operator) checkNames() (errs []error) {
+	keys := cycle.Keys{Prefix: op.set.prefix}
+	owners := map[string]string{}
+	declared := map[string]cycle.Cause{}
+	for _, h := range op.handlers {
+		key := keys.Of(h.ID, "")
+		owner, taken := owners[key]
+		switch {
+		case len(validation.IsQualifiedName(key)) > 0:
+			errs = append(errs, fmt.Errorf("handler %q: an id is made of letters, digits, '-', '_', '.' and '/'", h.ID))
+		case keys.Reserved(h.ID):
+			errs = append(errs, fmt.Errorf("handler %q: this id has a meaning already; choose another", h.ID))
+		case taken && owner != h.ID:
+			errs = append(errs, fmt.Errorf("handlers %q and %q would share an annotation; choose another id", owner, h.ID))
+		case declared[h.ID]&h.Causes != 0:
+			errs = append(errs, fmt.Errorf("handler %q: declared twice for %s; give one of them another ID", h.ID, declared[h.ID]&h.Causes))
+		}
+		owners[key] = h.ID
+		declared[h.ID] |= h.Causes
+	}
+	return errs
+}
+
+// spec is what the cycle has to know.
+func (op *Operator) spec() cycle.Spec {
+	s := cycle.Spec{Keys: cycle.Keys{Prefix: op.set.prefix}, Finalizer: op.set.finalizer, Status: op.set.status}
+	for _, h := range op.handlers {
+		s.Handlers = append(s.Handlers, h.Handler)
+	}
+	return cycle.New(s)
+}

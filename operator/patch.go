@@ -1,0 +1,132 @@
+package operator
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/keepwatch/keepwatch/operator/internal/cycle"
+	"github.com/keepwatch/keepwatch/operator/internal/write"
+)
+
+// Patch collects changes of an object. They are sent as a merge patch: what is not
+// mentioned stays, and lists are replaced as a whole. The status is sent to its
+// own endpoint where the resource has one. It may be used from several goroutines.
+type Patch struct {
+	mu            sync.Mutex
+	merge, status map[string]any
+	err           error
+	prefix        string // of annotations that are the operator's
+}
+
+// Set sets a field, like "spec.size", to a value that JSON can express. A dot in a
+// name has a backslash before it.
+func (p *Patch) Set(field string, value any) {
+	path, err := cycle.ParsePath(field)
+	if err != nil {
+		p.fail(err)
+		return
+	}
+	p.set(path, value)
+}
+
+// Remove removes a field.
+func (p *Patch) Remove(field string) { p.Set(field, nil) }
+
+// Status sets a field of the status, named from there: "phase", "limits.cpu".
+func (p *Patch) Status(field string, value any) { p.Set("status."+field, value) }
+
+// Label sets a label.
+func (p *Patch) Label(name, value string) { p.set([]string{"metadata", "labels", name}, value) }
+
+// Annotation sets an annotation.
+func (p *Patch) Annotation(name, value string) {
+	p.set([]string{"metadata", "annotations", name}, value)
+}
+
+// set keeps a change, or the first reason why one can't be made; that becomes the
+// handler's error.
+func (p *Patch) set(path []string, value any) {
+	if err := p.refuse(path); err != nil {
+		p.fail(err)
+		return
+	}
+	normal, err := normalize(map[string]any{"value": value})
+	if err != nil {
+		p.fail(fmt.Errorf("patch of %s: %w", cycle.Path(path), err))
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	into, path := &p.merge, slices.Clone(path)
+	if path[0] == "status" && len(path) > 1 {
+		into, path = &p.status, path[1:]
+	}
+	if *into == nil {
+		*into = map[string]any{}
+	}
+	insert(*into, path, normal["value"])
+}
+
+// refuse says why a field is not for handlers to patch.
+func (p *Patch) refuse(path []string) error {
+	switch {
+	case path[0] == "apiVersion", path[0] == "kind":
+		return fmt.Errorf("patch of %s: an object keeps it", path[0])
+	case path[0] == "status" && len(path) == 1, path[0] == "metadata" && len(path) == 1:
+		return fmt.Errorf("patch of %s: name the fields in it", path[0])
+	case path[0] != "metadata":
+		return nil
+	case path[1] == "annotations" && len(path) > 2 && strings.HasPrefix(path[2], p.prefix+"/"):
+		return fmt.Errorf("patch of annotation %s: annotations with this prefix are the operator's", path[2])
+	case slices.Contains([]string{"labels", "annotations", "ownerReferences", "finalizers"}, path[1]):
+		return nil
+	}
+	return fmt.Errorf("patch of metadata.%s: only labels, annotations, ownerReferences and finalizers can be changed", path[1])
+}
+
+func (p *Patch) fail(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.err == nil {
+		p.err = Permanent(err)
+	}
+}
+
+// take empties the patch. The error says what in it can't be applied; then nothing is.
+func (p *Patch) take() (write.Outgoing, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out, err := write.Outgoing{Merge: p.merge, Status: p.status}, p.err
+	p.merge, p.status, p.err = nil, nil, nil
+	if err != nil {
+		return write.Outgoing{}, err
+	}
+	return out, nil
+}
+
+// insert puts a value into a merge patch. One that is set as a whole stays so: what
+// is set in it afterwards changes that value.
+func insert(m map[string]any, path []string, value any) {
+	for _, name := range path[:len(path)-1] {
+		next, ok := m[name].(map[string]any)
+		if !ok {
+			next = map[string]any{}
+			m[name] = next
+		}
+		m = next
+	}
+	last := path[len(path)-1]
+	if old, ok := m[last].(map[string]any); ok {
+		if new, ok := value.(map[string]any); ok {
+			maps.Copy(old, new)
+			return
+		}
+	}
+	m[last] = value
+}
+
+var errNoObject = errors.New("the object is gone")

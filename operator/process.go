@@ -1,0 +1,172 @@
+package operator
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/keepwatch/keepwatch/operator/internal/cycle"
+	"github.com/keepwatch/keepwatch/operator/internal/throttle"
+)
+
+// guarded processes an object, and throttles it for whatever goes wrong outside of
+// its handlers. It returns when to look again, the zero time for when it changes.
+func (e *engine) guarded(o *object, now time.Time) (next time.Time) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			e.metrics.result("panic")
+			next = e.unexpected(o, fmt.Errorf("panic: %v\n%s", cause, debug.Stack()))
+		}
+	}()
+	g := o.glance()
+	if wait := o.held(g, now); !wait.IsZero() {
+		o.unsee(g)
+		return wait
+	}
+	next, err := e.process(o, g, now)
+	switch {
+	case errors.Is(err, errInvariant):
+		e.fail(fmt.Errorf("%s of %s: %w", o.key(), e.name, err))
+		return time.Time{}
+	case err != nil:
+		e.metrics.result("error")
+		return e.unexpected(o, err)
+	}
+	e.metrics.result("success")
+	return next
+}
+
+// held is until when the object is to be left alone; the zero time for not. What
+// waits for a newer state does not wait on when there is one.
+func (o *object) held(g glance, now time.Time) time.Time {
+	if o.throttle.Wait(now) == 0 || o.stale > 0 && g.revision > o.stale || g.gone {
+		return time.Time{}
+	}
+	return o.throttle.Until()
+}
+
+// unexpected throttles an object.
+func (e *engine) unexpected(o *object, err error) time.Time {
+	o.throttle, o.stale = o.throttle.Failed(time.Now()), 0
+	e.metrics.retries.Inc()
+	e.logger.Error("the object can't be handled, and is left alone for a while", "object", o.key().String(),
+		"wait", o.throttle.Wait(time.Now()).Round(time.Millisecond), "error", err)
+	return o.throttle.Until()
+}
+
+// process does what is next for an object.
+func (e *engine) process(o *object, g glance, now time.Time) (time.Time, error) {
+	if g.gone {
+		o.out = nil
+	}
+	if o.out != nil {
+		if next, done := e.send(o, g); !done {
+			o.unsee(g)
+			return next, nil
+		}
+	}
+	if g.eventful {
+		if next, done := e.tellEvents(o, g); !done {
+			return next, nil
+		}
+	}
+	e.attend(o, g)
+	if g.behind(now) {
+		return g.settle, nil
+	}
+	p, err := e.spec.Plan(o.seen(g), now)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return e.perform(o, g, p)
+}
+
+// perform does what a plan asks for.
+func (e *engine) perform(o *object, g glance, p cycle.Plan) (time.Time, error) {
+	switch step := p.Step.(type) {
+	case cycle.Rest:
+		if step.Completed {
+			o.listed, o.begun = false, false
+		}
+		return e.relieve(o, g), nil
+	case cycle.Await:
+		return time.Time{}, nil // it comes back when the last daemon has ended
+	case cycle.Sleep:
+		return step.Until, nil
+	case cycle.Write:
+		o.out = &outgoing{completed: step.Completed, progress: true}
+		o.out.Edits = step.Edits
+		return e.sendNow(o, g), nil
+	case cycle.Call:
+		return e.callFor(o, g, p, step)
+	}
+	return time.Time{}, fmt.Errorf("%w: step %T", errInvariant, p.Step)
+}
+
+// callFor calls the handler of a plan, and writes what has come of it.
+func (e *engine) callFor(o *object, g glance, p cycle.Plan, step cycle.Call) (time.Time, error) {
+	h := e.handlers[step.Index]
+	patch := e.newPatch()
+	in := &invocation{
+		state: g.state, cause: step.Purpose, old: p.Old, diff: p.DiffOf(step.Handler),
+		retry: step.Retry, started: step.Started, patch: patch, id: h.ID, object: o,
+	}
+	out, err := e.call(o, h, in, deadlineOf(step))
+	if e.handling.Err() != nil && err != nil {
+		return time.Time{}, nil // it was stopped, and will be called again by another process
+	}
+	now := time.Now()
+	verdict := step.Handler.Judge(err, step.Retry, now.Sub(step.Started))
+	e.told(o, h, verdict, now)
+	w := p.Called(step, verdict, now)
+	out.Edits = w.Edits
+	o.out = &outgoing{Outgoing: out, completed: w.Completed, begun: step.Purpose == cycle.Resume, progress: true}
+	return e.sendNow(o, g), nil
+}
+
+func deadlineOf(step cycle.Call) time.Time {
+	if step.Handler.Timeout == 0 {
+		return time.Time{}
+	}
+	return step.Started.Add(step.Handler.Timeout)
+}
+
+// tellEvents calls the handlers of events. What goes wrong in them is logged.
+func (e *engine) tellEvents(o *object, g glance) (next time.Time, done bool) {
+	if len(e.events) == 0 {
+		return time.Time{}, true
+	}
+	patch := e.newPatch()
+	for _, h := range e.events {
+		if !h.Filter.Matches(g.state) {
+			continue
+		}
+		in := &invocation{state: g.state, event: g.event, started: time.Now(), patch: patch, id: h.ID, object: o}
+		if err := e.invoke(o, h, in, time.Time{}); err != nil {
+			e.logger.Error("a handler of events failed", "handler", h.ID, "object", o.key().String(), "error", err)
+		}
+	}
+	out, err := patch.take()
+	if err != nil {
+		e.logger.Error("a handler of events wants what can't be written", "object", o.key().String(), "error", err)
+		return time.Time{}, true
+	}
+	if g.gone || out.Empty() {
+		return time.Time{}, true
+	}
+	o.out = &outgoing{Outgoing: out}
+	return e.send(o, g)
+}
+
+// relieve takes away the note of a trouble that is over.
+func (e *engine) relieve(o *object, g glance) time.Time {
+	o.throttle, o.stale = throttle.Throttle{}, 0
+	if g.gone || !e.troubled(g.state) {
+		return time.Time{}
+	}
+	o.out = &outgoing{}
+	return e.sendNow(o, g)
+}
+
+func (e *engine) newPatch() *Patch { return &Patch{prefix: e.set.prefix} }

@@ -1,0 +1,150 @@
+package operator
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/keepwatch/keepwatch/operator/internal/cycle"
+)
+
+// Cause is why a handler is called.
+type Cause = cycle.Cause
+
+// The causes that handlers are called for.
+const (
+	Created Cause = cycle.Create
+	Updated Cause = cycle.Update
+	Deleted Cause = cycle.Delete
+	Resumed Cause = cycle.Resume
+)
+
+// Difference is what has happened to one field.
+type Difference = cycle.Difference
+
+// Request is one call of a handler.
+type Request[T metav1.Object] struct {
+	// Object is the object as it was seen when the call was decided. It is the handler's
+	// own copy; to change the object, use Patch.
+	Object T
+	// Cause is why the handler is called; zero for handlers of events, timers, daemons.
+	Cause Cause
+	// Old is what was handled last: the object's essence, without status and system
+	// metadata. It is nil where there is none.
+	Old T
+	// Diff is how the essence differs from Old, for a handler of a field that field's.
+	Diff []Difference
+	// WatchEvent is, for handlers of events, "ADDED", "MODIFIED" or "DELETED", and ""
+	// for an object of the first list.
+	WatchEvent string
+	// Retry is how often the handler was called before, and Started when it was first.
+	Retry   int
+	Started time.Time
+	// Logger carries the object and the handler.
+	Logger *slog.Logger
+	// Patch collects what is to be changed of the object. It is applied once after the
+	// handler, also if that has failed.
+	Patch *Patch
+
+	in *invocation
+}
+
+// invocation is a call of a handler of any type.
+type invocation struct {
+	state    map[string]any
+	cause    cycle.Cause
+	old      map[string]any
+	diff     []Difference
+	event    string
+	retry    int
+	started  time.Time
+	logger   *slog.Logger
+	patch    *Patch
+	id       string
+	object   *object
+	stopping <-chan struct{} // of timers and daemons
+	apply    func() error    // of timers and daemons
+}
+
+// Event posts a Kubernetes Event about the object: kind is "Normal" or "Warning",
+// reason a word in CamelCase. It does not wait; Events that repeat are counted in one,
+// and of too many some are dropped.
+func (r *Request[T]) Event(kind, reason, message string) {
+	r.in.object.post(r.in.state, kind, reason, message)
+}
+
+// Result stores a value in the object's status, under the handler's id.
+func (r *Request[T]) Result(value any) { r.Patch.set([]string{"status", r.in.id}, value) }
+
+// Latest is the newest state of the object that was seen. For daemons, which live
+// longer than Object stays true.
+func (r *Request[T]) Latest() (T, error) { return decode[T](r.in.object.newest()) }
+
+// Stopping is closed when a timer or daemon should come to its end; its context ends
+// after that. It is nil for other handlers.
+func (r *Request[T]) Stopping() <-chan struct{} { return r.in.stopping }
+
+// Apply applies Patch now, and empties it. It is for daemons.
+func (r *Request[T]) Apply() error {
+	if r.in.apply == nil {
+		return fmt.Errorf("only timers and daemons apply patches themselves")
+	}
+	return r.in.apply()
+}
+
+func request[T metav1.Object](in *invocation) (*Request[T], error) {
+	object, err := decode[T](in.state)
+	if err != nil {
+		return nil, err
+	}
+	r := &Request[T]{
+		Object: object, Cause: in.cause, Diff: in.diff, WatchEvent: in.event, Retry: in.retry, Started: in.started,
+		Logger: in.logger, Patch: in.patch, in: in,
+	}
+	if in.old != nil {
+		if r.Old, err = decode[T](in.old); err != nil {
+			return nil, fmt.Errorf("what was handled last: %w", err)
+		}
+		r.Old.SetName(object.GetName())
+		r.Old.SetNamespace(object.GetNamespace())
+		r.Old.SetUID(object.GetUID())
+	}
+	return r, nil
+}
+
+// decode makes an object of its own of a state.
+func decode[T metav1.Object](state map[string]any) (object T, err error) {
+	state = runtime.DeepCopyJSON(state)
+	if u, ok := any(&unstructured.Unstructured{Object: state}).(T); ok {
+		return u, nil
+	}
+	made := reflect.New(reflect.TypeFor[T]().Elem()).Interface()
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(state, made); err != nil {
+		return object, fmt.Errorf("the object can't be decoded to %T: %w", made, err)
+	}
+	return made.(T), nil
+}
+
+// decodable says what is wrong with a type that objects are to be decoded to.
+func decodable[T metav1.Object]() error {
+	if t := reflect.TypeFor[T](); t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct {
+		return fmt.Errorf("objects are decoded to pointers to structs, like *Widget, not to %v", t)
+	}
+	return nil
+}
+
+// normalize makes values those that JSON decodes to.
+func normalize[V any](value V) (normal V, err error) {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return normal, err
+	}
+	return normal, utiljson.Unmarshal(text, &normal)
+}

@@ -1,0 +1,197 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/keepwatch/keepwatch/informer"
+)
+
+// Run runs the operator by itself; see the function [Run].
+func (op *Operator) Run(ctx context.Context, cfg *rest.Config) error { return Run(ctx, cfg, op) }
+
+// Run runs operators against one API until ctx is done or something fatal happens:
+// a wrong declaration, a resource that stays absent or forbidden, a broken
+// invariant, a worker that died. Then all of them stop: what is being called may go
+// on for the longest [ShutdownGrace] of them, after which its context ends. Run
+// returns nil if ctx was done and everything has ended in time, else what was fatal
+// or what did not end. Handlers of none of them are called before all have their
+// first list. An operator runs once.
+func Run(ctx context.Context, cfg *rest.Config, ops ...*Operator) error {
+	var errs []error
+	for _, op := range ops {
+		errs = append(errs, op.check())
+		if op.started.Swap(true) {
+			errs = append(errs, fmt.Errorf("operator of %s: it has run already", op.name))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	p, err := newProcess(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	return p.run(ops)
+}
+
+// process is what operators have in common while they run.
+type process struct {
+	ctx      context.Context // done when everything has to stop
+	stop     context.CancelCauseFunc
+	handling context.Context // done when the grace is over
+	cut      context.CancelCauseFunc
+	cfg      *rest.Config
+	api      *kubernetes.Clientset
+	objects  *dynamic.DynamicClient
+	group    *informer.Group
+}
+
+// fatal is what Run returns, unlike the cause of its context's end.
+type fatal struct{ error }
+
+func (f fatal) Unwrap() error { return f.error }
+
+func newProcess(ctx context.Context, cfg *rest.Config) (*process, error) {
+	cfg = rest.CopyConfig(cfg)
+	if cfg.RateLimiter == nil && cfg.QPS == 0 {
+		cfg.QPS = -1 // the server says when to wait
+	}
+	p := &process{cfg: cfg, group: informer.NewGroup()}
+	client, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if p.api, err = kubernetes.NewForConfigAndClient(cfg, client); err != nil {
+		return nil, err
+	}
+	if p.objects, err = dynamic.NewForConfigAndClient(cfg, client); err != nil {
+		return nil, err
+	}
+	p.ctx, p.stop = context.WithCancelCause(ctx)
+	p.handling, p.cut = context.WithCancelCause(context.WithoutCancel(ctx))
+	return p, nil
+}
+
+// fail stops everything. The first reason counts.
+func (p *process) fail(err error) { p.stop(fatal{err}) }
+
+// feed makes the feed of an operator.
+func (p *process) feed(op *Operator, k kind) (feed, error) {
+	return newInformers(p.cfg, k, op.set, p.group)
+}
+
+func (p *process) run(ops []*Operator) error {
+	defer p.cut(nil)
+	defer p.stop(nil)
+	poster := newPoster(p.api.CoreV1(), ops[0].set.logger)
+	posting, posted := context.WithCancel(context.WithoutCancel(p.ctx))
+	defer posted()
+	var posts sync.WaitGroup
+	posts.Go(func() { poster.run(posting) })
+	defer func() {
+		posted()
+		posts.Wait()
+	}()
+	engines, err := p.engines(ops, poster)
+	if err != nil {
+		return p.verdict(err)
+	}
+	return p.drive(engines)
+}
+
+// engines finds out about the resources, all at a time.
+func (p *process) engines(ops []*Operator, poster *poster) ([]*engine, error) {
+	server := discovery.ToDiscoveryInterfaceWithContext(p.api.Discovery())
+	engines := make([]*engine, len(ops))
+	errs := make([]error, len(ops))
+	var looking sync.WaitGroup
+	for n, op := range ops {
+		looking.Go(func() {
+			k, err := op.find(p.ctx, server)
+			if err != nil {
+				p.stop(fatal{err}) // the others need not go on
+				errs[n] = err
+				return
+			}
+			f, err := p.feed(op, k)
+			errs[n] = err
+			engines[n] = newEngine(op, k, p.objects, f, poster, p.handling, p.fail)
+			op.running.Store(engines[n])
+		})
+	}
+	looking.Wait()
+	return engines, errors.Join(errs...)
+}
+
+// drive runs engines to their end.
+func (p *process) drive(engines []*engine) error {
+	gate := make(chan struct{})
+	var lists, running sync.WaitGroup
+	for _, e := range engines {
+		lists.Add(1)
+		listed := sync.OnceFunc(lists.Done)
+		running.Go(func() {
+			defer listed() // it will have no list any more
+			e.run(p.ctx, listed, gate)
+		})
+	}
+	running.Go(func() {
+		lists.Wait()
+		close(gate)
+	})
+	var grace time.Duration
+	for _, e := range engines {
+		grace = max(grace, e.set.shutdownGrace)
+	}
+	<-p.ctx.Done()
+	for _, e := range engines {
+		e.dismiss()
+	}
+	return errors.Join(p.verdict(nil), p.drain(engines, &running, grace))
+}
+
+// lastBreath is how long handlers have to return once their contexts have ended.
+const lastBreath = 5 * time.Second
+
+// drain waits for what runs, and says what does not end.
+func (p *process) drain(engines []*engine, running *sync.WaitGroup, grace time.Duration) error {
+	ended := make(chan struct{})
+	go func() {
+		running.Wait()
+		close(ended)
+	}()
+	cut := time.AfterFunc(grace, func() { p.cut(ErrStopped) })
+	defer cut.Stop()
+	select {
+	case <-ended:
+		return nil
+	case <-time.After(grace + lastBreath):
+	}
+	var stuck []string
+	for _, e := range engines {
+		stuck = append(stuck, e.stuck()...)
+	}
+	return fmt.Errorf("gave up on what does not end: %s", strings.Join(stuck, ", "))
+}
+
+// verdict is what Run returns: what was fatal, or nil if it was asked to stop.
+func (p *process) verdict(err error) error {
+	var f fatal
+	if errors.As(context.Cause(p.ctx), &f) {
+		return f.error
+	}
+	if p.ctx.Err() != nil {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,181 @@
+package operator
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/operator/internal/throttle"
+	"github.com/keepwatch/keepwatch/operator/internal/write"
+)
+
+// requestTimeout bounds one request.
+const requestTimeout = 30 * time.Second
+
+// sendNow sends what is outgoing, and says when to look again.
+func (e *engine) sendNow(o *object, g glance) time.Time {
+	next, done := e.send(o, g)
+	if !done {
+		return next
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.written > g.revision {
+		return o.settle // or when the feed shows it, which is sooner
+	}
+	return next
+}
+
+// send sends what is left of the outgoing. done is false if some of it is still left,
+// or nothing came of it; next is when to go on then.
+func (e *engine) send(o *object, g glance) (next time.Time, done bool) {
+	out := o.out
+	if e.troubled(g.state) {
+		if out.Edits.Annotations == nil {
+			out.Edits.Annotations = map[string]*string{}
+		}
+		out.Edits.Annotations[e.spec.Keys.Trouble(g.state)] = nil
+	}
+	on := write.Object{State: g.state, Finalizer: e.set.finalizer, Subresource: e.kind.subresource}
+	moved := false
+	for {
+		requests, err := out.Requests(on)
+		if err != nil {
+			o.out = nil
+			return e.unexpected(o, err), false
+		}
+		if len(requests) == 0 {
+			break
+		}
+		answer, err := e.patch(g.state, requests[0])
+		verdict, asked := write.Judge(requests[0].Type, err)
+		switch verdict {
+		case write.Taken:
+			moved = e.took(o, g, answer) || moved
+			out.Outgoing = out.Without(requests[0].Part, on)
+			on.State = answer.Object
+		case write.Gone:
+			o.out = nil
+			return time.Time{}, false
+		case write.Rejected:
+			o.out = nil
+			next := e.unexpected(o, err)
+			e.report(o, g, err)
+			return next, false
+		default:
+			return e.postpone(o, verdict, revisionOf(on.State), asked, err), false
+		}
+	}
+	return e.sent(o, out, moved)
+}
+
+// sent is called when all of the outgoing is written.
+func (e *engine) sent(o *object, out *outgoing, moved bool) (next time.Time, done bool) {
+	o.out = nil
+	if out.completed {
+		o.listed, o.begun = false, false
+	} else if out.begun {
+		o.begun = true
+	}
+	if out.progress && !moved && !out.completed {
+		// The server has taken it and kept nothing, as it does with fields that the schema
+		// of a resource does not know.
+		return e.unexpected(o, fmt.Errorf("what is to be kept of the progress is not kept by the server; does the schema preserve unknown fields in the status?")), false
+	}
+	if out.progress {
+		o.throttle, o.stale, o.reported = throttle.Throttle{}, 0, ""
+	}
+	return time.Time{}, true
+}
+
+// took takes note of an answer, and reports whether the object has moved on by it.
+func (e *engine) took(o *object, g glance, answer *unstructured.Unstructured) bool {
+	revision := revisionOf(answer.Object)
+	o.wrote(revision)
+	return revision > g.revision
+}
+
+func revisionOf(state map[string]any) keepwatch.Revision {
+	r, _ := keepwatch.ParseRevision(text(state, "resourceVersion"))
+	return r
+}
+
+// postpone keeps the outgoing: for a newer state, or for later.
+func (e *engine) postpone(o *object, v write.Verdict, at keepwatch.Revision, asked time.Duration, err error) time.Time {
+	now := time.Now()
+	o.throttle, o.stale = o.throttle.Waiting(now, asked), 0
+	if v == write.Stale {
+		o.stale = at
+	}
+	e.metrics.retries.Inc()
+	e.logger.Warn("a patch was not taken and is kept", "object", o.key().String(), "wait", o.throttle.Wait(now).Round(time.Millisecond), "error", err)
+	return o.throttle.Until()
+}
+
+// patch sends one request.
+func (e *engine) patch(state map[string]any, r write.Request) (*unstructured.Unstructured, error) {
+	// A handler's success is recorded also while the operator stops.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.handling), requestTimeout)
+	defer cancel()
+	var client dynamic.ResourceInterface = e.client
+	if e.kind.namespaced {
+		client = e.client.Namespace(text(state, "namespace"))
+	}
+	var subresources []string
+	if r.Subresource != "" {
+		subresources = append(subresources, r.Subresource)
+	}
+	answer, err := client.Patch(ctx, text(state, "name"), r.Type, r.Body, metav1.PatchOptions{FieldManager: e.manager()}, subresources...)
+	e.metrics.patched(err)
+	return answer, err
+}
+
+// manager is the name under which fields are owned; it may have 128 bytes.
+func (e *engine) manager() string { return e.set.prefix[:min(len(e.set.prefix), 128)] }
+
+// trouble is why an object can't be handled, in the manner of a condition.
+type trouble struct {
+	Type               string      `json:"type"`
+	Status             string      `json:"status"`
+	Reason             string      `json:"reason"`
+	Message            string      `json:"message"`
+	LastTransitionTime metav1.Time `json:"lastTransitionTime"`
+}
+
+// report says once, on the object and in an Event, what the server does not take.
+func (e *engine) report(o *object, g glance, err error) {
+	message := err.Error()
+	if len(message) > 1024 {
+		message = message[:1024]
+	}
+	if o.reported == message {
+		return
+	}
+	o.reported = message
+	o.post(g.state, "Warning", "PatchRejected", message)
+	note, _ := json.Marshal(trouble{"Handled", "False", "PatchRejected", message, metav1.Now()})
+	body, _ := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": string(o.uid), "annotations": map[string]any{e.spec.Keys.Trouble(g.state): string(note)},
+	}})
+	answer, err := e.patch(g.state, write.Request{Type: types.MergePatchType, Body: body})
+	if err != nil {
+		e.logger.Warn("the trouble can't be noted on the object", "object", o.key().String(), "error", err)
+		return
+	}
+	e.took(o, g, answer)
+}
+
+// troubled reports whether an object has a note of trouble.
+func (e *engine) troubled(state map[string]any) bool {
+	about, _ := state["metadata"].(map[string]any)
+	annotations, _ := about["annotations"].(map[string]any)
+	_, there := annotations[e.spec.Keys.Trouble(state)]
+	return there
+}
