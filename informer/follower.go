@@ -169,7 +169,7 @@ func (f *follower) add(h *handler) error {
 	f.handlers[h] = struct{}{}
 	if f.phase == running {
 		if f.isSynced() {
-			h.begin = f.store.Snapshot()
+			h.begin = f.intake.current.Load()
 		}
 		f.launch(h)
 	}

@@ -124,6 +124,7 @@ func (h *handler) follow(seen *store.Snapshot) {
 			var changes []keepwatch.Change
 			changes, seen, newer = h.follower.store.Since(seen, exact)
 			if len(changes) > 0 {
+				h.follower.intake.settle()
 				h.tellAll(changes)
 				continue
 			}

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -24,12 +26,12 @@ import (
 // the first list is in, what is shown is a cache of its own, that anybody may
 // write. From then on the cache is the server's, and who writes it is refused.
 type indexer struct {
-	store *store.Store
-	seeds cache.Indexer
-	token func() string // the resourceVersion of what is shown
+	intake *intake
+	seeds  cache.Indexer
+	token  func() string // the resourceVersion of what is shown
 
-	mu       sync.Mutex
-	indexers cache.Indexers
+	adding   sync.Mutex
+	indexers atomic.Pointer[cache.Indexers]
 }
 
 var (
@@ -38,11 +40,12 @@ var (
 	errReadOnly = errors.New("the cache follows the server and can't be written")
 )
 
-func newIndexer(s *store.Store, token func() string, indexers cache.Indexers) *indexer {
+func newIndexer(t *intake, token func() string, indexers cache.Indexers) *indexer {
 	x := &indexer{
-		store: s, token: token, indexers: cache.Indexers{},
+		intake: t, token: token,
 		seeds: cache.NewIndexer(cache.DeletionHandlingMetaNamespaceKeyFunc, cache.Indexers{}),
 	}
+	x.indexers.Store(&cache.Indexers{})
 	if err := x.AddIndexers(indexers); err != nil {
 		panic(err) // a new store has no names that could be taken
 	}
@@ -51,27 +54,28 @@ func newIndexer(s *store.Store, token func() string, indexers cache.Indexers) *i
 
 // listed is the newest state; ok is false while there is none.
 func (x *indexer) listed() (state *store.Snapshot, ok bool) {
-	state = x.store.Snapshot()
-	return state, state.Revision() > 0
+	state = x.intake.current.Load()
+	return state, state != nil
 }
 
 // AddIndexers adds indexers at any time. It fails if one of their names is taken.
 func (x *indexer) AddIndexers(added cache.Indexers) error {
-	x.mu.Lock()
-	defer x.mu.Unlock()
+	x.adding.Lock()
+	defer x.adding.Unlock()
 	functions := map[string]store.IndexFunc{}
 	for name, f := range added {
 		functions[name] = indexFunc(name, f)
 	}
-	if err := x.store.AddIndexes(functions); err != nil {
+	if err := x.intake.store.AddIndexes(functions); err != nil {
 		return fmt.Errorf("indexer conflict: %w", err)
 	}
 	if err := x.seeds.AddIndexers(added); err != nil {
 		return err
 	}
-	next := maps.Clone(x.indexers)
+	x.intake.refresh()
+	next := maps.Clone(x.GetIndexers())
 	maps.Copy(next, added)
-	x.indexers = next
+	x.indexers.Store(&next)
 	return nil
 }
 
@@ -102,11 +106,8 @@ func reportIndex(name string, key keepwatch.Key, err error) {
 	utilruntime.HandleErrorWithContext(context.Background(), err, "An object is missing from an index", "index", name, "object", key.String())
 }
 
-func (x *indexer) GetIndexers() cache.Indexers {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.indexers
-}
+// GetIndexers returns the indexers, which must not be changed.
+func (x *indexer) GetIndexers() cache.Indexers { return *x.indexers.Load() }
 
 // List returns all objects.
 func (x *indexer) List() []any {
@@ -114,13 +115,7 @@ func (x *indexer) List() []any {
 	if !ok {
 		return x.seeds.List()
 	}
-	list := make([]any, 0, state.Len())
-	for o := range state.All() {
-		if i := o.(*item.Item); i.Err() == nil {
-			list = append(list, i.Value())
-		}
-	}
-	return list
+	return values(state.Segments(), state.Len())
 }
 
 // ListKeys returns the keys of all objects.
@@ -149,14 +144,11 @@ func (x *indexer) Get(obj any) (any, bool, error) {
 
 // GetByKey finds the object of a key, "namespace/name" or "name".
 func (x *indexer) GetByKey(key string) (any, bool, error) {
-	state, ok := x.listed()
-	if !ok {
+	if _, ok := x.listed(); !ok {
 		return x.seeds.GetByKey(key)
 	}
-	if o, found := state.Get(parseKey(key)); found {
-		if i := o.(*item.Item); i.Err() == nil {
-			return i.Value(), true, nil
-		}
+	if i, found := x.intake.lookup.get(parseKey(key)); found && i.Err() == nil {
+		return i.Value(), true, nil
 	}
 	return nil, false, nil
 }
@@ -211,6 +203,9 @@ func (x *indexer) ByIndex(name, value string) ([]any, error) {
 	if !ok {
 		return x.seeds.ByIndex(name, value)
 	}
+	if x.byNamespace(name) {
+		return values(state.SegmentsIn(value), 0), nil
+	}
 	index, err := indexOf(state, name)
 	if err != nil {
 		return nil, err
@@ -221,6 +216,15 @@ func (x *indexer) ByIndex(name, value string) ([]any, error) {
 	}
 	return found, nil
 }
+
+// byNamespace reports whether an index is client-go's of namespaces. The store has
+// all objects in that order already.
+func (x *indexer) byNamespace(name string) bool {
+	f := x.GetIndexers()[name]
+	return f != nil && reflect.ValueOf(f).Pointer() == namespaces
+}
+
+var namespaces = reflect.ValueOf(cache.MetaNamespaceIndexFunc).Pointer()
 
 // IndexKeys returns the keys of the objects that have a value in an index.
 func (x *indexer) IndexKeys(name, value string) ([]string, error) {

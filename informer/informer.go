@@ -13,6 +13,7 @@ import (
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/informer/internal/listwatch"
+	"github.com/keepwatch/keepwatch/store"
 )
 
 // Informer keeps the objects of one resource, of type T, up to date while it runs.
@@ -86,10 +87,20 @@ func (i *Informer[T]) Status() Status {
 }
 
 // Snapshot is the newest state; it is empty until the first list is in.
-func (i *Informer[T]) Snapshot() Snapshot[T] { return Snapshot[T]{i.follower.store.Snapshot()} }
+func (i *Informer[T]) Snapshot() Snapshot[T] {
+	if current := i.follower.intake.current.Load(); current != nil {
+		return Snapshot[T]{current}
+	}
+	return Snapshot[T]{&store.Snapshot{}}
+}
 
 // All iterates over the objects of the newest state, in the order of LIST.
 func (i *Informer[T]) All() iter.Seq[T] { return i.Snapshot().All() }
 
 // Get finds an object in the newest state; namespace is "" for cluster-scoped ones.
-func (i *Informer[T]) Get(namespace, name string) (T, bool) { return i.Snapshot().Get(namespace, name) }
+func (i *Informer[T]) Get(namespace, name string) (object T, ok bool) {
+	if o, there := i.follower.intake.lookup.get(keepwatch.Key{Namespace: namespace, Name: name}); there && o.Err() == nil {
+		return o.Value().(T), true
+	}
+	return object, false
+}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"reflect"
 	"sync"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -26,8 +28,47 @@ type intake struct {
 	took      func(any)              // is called with each value that was taken, if not nil
 	listed    func(*store.Snapshot)  // is called once, with the first list
 
+	// publishing is held while the store takes something and until lookup and current
+	// show it too. Of the two, lookup may be the newer for a moment.
+	publishing sync.RWMutex
+	lookup     lookup
+	current    atomic.Pointer[store.Snapshot] // nil before the first list
+
 	mu       sync.Mutex
 	rejected map[keepwatch.Key]error
+}
+
+// publish lets the store take something, and shows it.
+func (t *intake) publish(take func() error) error {
+	t.publishing.Lock()
+	defer t.publishing.Unlock()
+	before := t.store.Snapshot()
+	if err := take(); err != nil {
+		return err
+	}
+	if before.Revision() == 0 {
+		t.lookup.fill(t.store.Snapshot())
+	} else {
+		changes, _, _ := t.store.Since(before, math.MaxInt)
+		t.lookup.follow(changes)
+	}
+	t.current.Store(t.store.Snapshot())
+	return nil
+}
+
+// refresh shows what has changed in the store besides its objects.
+func (t *intake) refresh() {
+	t.publishing.Lock()
+	defer t.publishing.Unlock()
+	if t.current.Load() != nil {
+		t.current.Store(t.store.Snapshot())
+	}
+}
+
+// settle waits until what the store has published is shown.
+func (t *intake) settle() {
+	t.publishing.RLock()
+	defer t.publishing.RUnlock()
 }
 
 func (t *intake) Held() keepwatch.Revision { return t.store.Held() }
@@ -55,7 +96,11 @@ func (t *intake) Apply(ctx context.Context, batch keepwatch.Batch) (dropped int,
 		}
 	}
 	batch.Changes = admitted
-	if dropped, err = t.store.Apply(ctx, batch); err == nil {
+	err = t.publish(func() error {
+		dropped, err = t.store.Apply(ctx, batch)
+		return err
+	})
+	if err == nil {
 		t.record(verdicts)
 	}
 	return dropped, err
@@ -99,7 +144,7 @@ func (l *intakeList) Put(ctx context.Context, objects []keepwatch.Object) error 
 
 func (l *intakeList) Commit(ctx context.Context, to keepwatch.Revision) error {
 	first := l.intake.store.Held() == 0
-	if err := l.Replacement.Commit(ctx, to); err != nil {
+	if err := l.intake.publish(func() error { return l.Replacement.Commit(ctx, to) }); err != nil {
 		return err
 	}
 	l.intake.mu.Lock()

@@ -94,13 +94,7 @@ func (s *server) remove(name string) {
 	s.tell("DELETED", p)
 }
 
-// bookmark tells how far the server is.
-func (s *server) bookmark() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.tell("BOOKMARK", s.mark())
-}
-
+// mark is what bookmarks carry.
 func (s *server) mark() *corev1.Pod {
 	mark := &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}}
 	at(s.revision)(mark)

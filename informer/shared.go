@@ -55,7 +55,7 @@ func newShared(lw cache.ListerWatcher, example runtime.Object, resync time.Durat
 	}
 	s.follower = newFollower(name, s.source, expecting(example), group.settings)
 	s.follower.resync = resync
-	s.indexer = newIndexer(s.follower.store, s.LastSyncResourceVersion, indexers)
+	s.indexer = newIndexer(s.follower.intake, s.LastSyncResourceVersion, indexers)
 	return s
 }
 

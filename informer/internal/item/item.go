@@ -83,3 +83,7 @@ func (i *Item) Size() int {
 	}
 	return unknown
 }
+
+// Plain is the value if it is there as it is; ok is false if it was rejected or is
+// packed.
+func (i *Item) Plain() (value any, ok bool) { return i.value, i.rejected == nil && i.packed == nil }

@@ -115,7 +115,7 @@ func TestListGoesOnByPages(t *testing.T) {
 
 func TestTablesAreNoObjects(t *testing.T) {
 	table := &unstructured.UnstructuredList{Object: map[string]any{"kind": "Table", "apiVersion": "meta.k8s.io/v1"}}
-	source := New(&cache.ListWatch{ListFunc: func(metav1.ListOptions) (runtime.Object, error) { return table, nil }}, "pods")
+	source := New(&cache.ListWatch{ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) { return table, nil }}, "pods")
 	if _, err := source.List(t.Context(), keepwatch.ListRequest{}); kind(err) != keepwatch.Rejected {
 		t.Errorf("%v", err)
 	}
@@ -337,7 +337,7 @@ func TestStreamingListsThatAreRefused(t *testing.T) {
 func TestCallsThatDoNotReturn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		source := New(&cache.ListWatch{ListFunc: func(metav1.ListOptions) (runtime.Object, error) {
+		source := New(&cache.ListWatch{ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
 			<-release
 			return list("1", ""), nil
 		}}, "pods")
