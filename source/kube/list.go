@@ -55,6 +55,30 @@ func (s *Source) Newest(ctx context.Context) (keepwatch.Revision, error) {
 	return page.Revision, nil
 }
 
+// ListAt reads the whole state at exactly one revision, page by page, and calls emit
+// with the objects of each: only their metadata, whatever the source's form is. It
+// may be called while the source is in use. Errors are *keepwatch.Failure, Expired
+// where the server does not have that revision any more; or emit's.
+func (s *Source) ListAt(ctx context.Context, revision keepwatch.Revision, emit func([]keepwatch.Object) error) error {
+	q := s.listQuery(keepwatch.ListRequest{})
+	q.Set("resourceVersion", revision.String())
+	q.Set("resourceVersionMatch", string(metav1.ResourceVersionMatchExact))
+	for {
+		_, page, failure := s.page(ctx, listAccept[MetadataOnly], q, maker{})
+		switch {
+		case failure != nil:
+			return failure
+		case page.Revision != revision:
+			return keepwatch.Failed(keepwatch.ProtocolViolation,
+				"list %s: the server showed revision %v when asked for exactly %v", s.name, page.Revision, revision)
+		}
+		if err := emit(page.Objects); err != nil || page.Continue == "" {
+			return err
+		}
+		q = s.listQuery(keepwatch.ListRequest{Continue: page.Continue})
+	}
+}
+
 // page asks for a list and reads it.
 func (s *Source) page(ctx context.Context, accept string, query url.Values, m maker) (*lister, keepwatch.Page, *keepwatch.Failure) {
 	if s.listTimeout > 0 {
