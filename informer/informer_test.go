@@ -245,3 +245,44 @@ func TestStartupDeadlineEndsRun(t *testing.T) {
 	s.interfering(nil)
 	eventually(t, func() bool { return waiting.State() == informer.Live }, func() string { return string(waiting.State()) })
 }
+
+func TestAudit(t *testing.T) {
+	s := newServer(t, pod("a"), pod("b"), pod("c"))
+	inf := pods(t, s)
+	var told changes
+	if _, err := inf.Audit(t.Context()); err == nil {
+		t.Error("an audit before the first list")
+	}
+	if _, err := inf.Handle(told.handle); err != nil {
+		t.Fatal(err)
+	}
+	runs(t, inf)
+	<-inf.Synced()
+	told.wants(t, "ADDED a[]", "ADDED b[]", "ADDED c[]")
+	audit, err := inf.Audit(t.Context())
+	if err != nil || !audit.Equal() || audit.Objects != 3 || audit.Revision != 103 {
+		t.Errorf("%+v, %v", audit, err)
+	}
+
+	// Something happens that no watch tells: b is gone, c is another one, d is new.
+	s.mu.Lock()
+	delete(s.pods, "b")
+	s.pods["c"] = pod("c", uid("other"), at(103), marked("other"))
+	s.pods["d"] = pod("d", uid("d"), at(103))
+	s.mu.Unlock()
+	audit, err = inf.Audit(t.Context())
+	name := func(n string) []keepwatch.Key { return []keepwatch.Key{{Namespace: "ns", Name: n}} }
+	if err != nil || !slices.Equal(audit.Missing, name("d")) || !slices.Equal(audit.Extra, name("b")) || !slices.Equal(audit.Different, name("c")) {
+		t.Errorf("%+v, %v", audit, err)
+	}
+	inf.Repair()
+	s.mu.Lock()
+	s.revision++
+	s.tell("BOOKMARK", s.mark())
+	s.mu.Unlock()
+	told.wants(t, "ADDED a[]", "ADDED b[]", "ADDED c[]",
+		"DELETED b[] after []?", "DELETED c[] after []?", "ADDED c[other]", "ADDED d[]")
+	if audit, err = inf.Audit(t.Context()); err != nil || !audit.Equal() {
+		t.Errorf("%+v, %v", audit, err)
+	}
+}

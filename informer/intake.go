@@ -33,6 +33,7 @@ type intake struct {
 	publishing sync.RWMutex
 	lookup     lookup
 	current    atomic.Pointer[store.Snapshot] // nil before the first list
+	distrusted atomic.Bool                    // what is held is to be listed again
 
 	mu       sync.Mutex
 	rejected map[keepwatch.Key]error
@@ -75,6 +76,9 @@ func (t *intake) Held() keepwatch.Revision { return t.store.Held() }
 
 // Apply takes the next piece of history.
 func (t *intake) Apply(ctx context.Context, batch keepwatch.Batch) (dropped int, err error) {
+	if t.distrusted.Swap(false) {
+		return 0, keepwatch.Failed(keepwatch.ProtocolViolation, "a repair was asked for")
+	}
 	held := t.store.Snapshot()
 	admitted := make([]keepwatch.Change, len(batch.Changes))
 	verdicts := make(map[keepwatch.Key]error)

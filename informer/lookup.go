@@ -18,8 +18,8 @@ type lookup struct {
 	used  int // slots that are not free; of the writer
 }
 
-// slots is a hash table with linear probing, of a power of two. At least a third
-// of it is free.
+// slots is a hash table with linear probing, of a power of two. At least half of
+// it is free, since each slot in vain is an object to look at.
 type slots struct {
 	seed maphash.Seed
 	of   []atomic.Pointer[item.Item]
@@ -30,7 +30,7 @@ var gone = new(item.Item)
 
 func newSlots(n int) *slots {
 	size := 64
-	for size*2 < n*3+3 {
+	for size < 2*n+2 {
 		size *= 2
 	}
 	return &slots{seed: maphash.MakeSeed(), of: make([]atomic.Pointer[item.Item], size)}
@@ -99,7 +99,7 @@ func (l *lookup) put(o *item.Item) {
 		}
 	}
 	slot.Store(o)
-	if l.used*3 > len(s.of)*2 {
+	if l.used*2 > len(s.of) {
 		l.rebuild(s)
 	}
 }

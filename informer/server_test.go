@@ -200,7 +200,9 @@ func (s *server) list(w http.ResponseWriter) {
 	defer s.mu.Unlock()
 	list := corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(s.revision)}}
 	for _, p := range s.sorted() {
-		list.Items = append(list.Items, *p)
+		bare := *p
+		bare.TypeMeta = metav1.TypeMeta{} // as in lists of built-in kinds
+		list.Items = append(list.Items, bare)
 	}
 	reply(w, list)
 }

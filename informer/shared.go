@@ -209,8 +209,12 @@ func (s *Shared) SetWatchErrorHandler(handler cache.WatchErrorHandler) error {
 	return s.SetWatchErrorHandlerWithContext(func(_ context.Context, r *cache.Reflector, err error) { handler(r, err) })
 }
 
-// SetWatchErrorHandlerWithContext is SetWatchErrorHandler with Run's context.
+// SetWatchErrorHandlerWithContext is SetWatchErrorHandler with Run's context; nil
+// is client-go's default.
 func (s *Shared) SetWatchErrorHandlerWithContext(handler cache.WatchErrorHandlerWithContext) error {
+	if handler == nil {
+		handler = cache.DefaultWatchErrorHandler
+	}
 	return s.follower.configure(func() { s.errors = handler })
 }
 

@@ -2,17 +2,22 @@
 // as Go code sees it.
 package item
 
-import "github.com/keepwatch/keepwatch"
+import (
+	"reflect"
+
+	"github.com/keepwatch/keepwatch"
+)
 
 var _ keepwatch.Object = (*Item)(nil)
 
 // Item is one state of an object, or the record that it exists but can't be
 // shown.
 type Item struct {
+	// What a look-up needs lies together.
 	key      keepwatch.Key
+	value    any
 	uid      keepwatch.UID
 	revision keepwatch.Revision
-	value    any
 	packed   Packed // in the place of value, if not nil
 	rejected error
 }
@@ -87,3 +92,10 @@ func (i *Item) Size() int {
 // Plain is the value if it is there as it is; ok is false if it was rejected or is
 // packed.
 func (i *Item) Plain() (value any, ok bool) { return i.value, i.rejected == nil && i.packed == nil }
+
+// Equal reports whether the content is equal too. A store asks after the source
+// went back in time, when an equal revision says nothing.
+func (i *Item) Equal(o keepwatch.Object) bool {
+	other, ok := o.(*Item)
+	return ok && i.rejected == nil && other.rejected == nil && reflect.DeepEqual(i.Value(), other.Value())
+}
