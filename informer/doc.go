@@ -50,6 +50,15 @@
 //     it does not wait for the one that runs, is kept; cache.ShutDownEventHandler
 //     waits.
 //
+// # Who decodes
+//
+// Informers of [New], and those of a group with [Direct], read the server over
+// source/kube: protobuf for built-in types, JSON for others, one object after the
+// other as it arrives. Strings that repeat from object to object are kept once, and
+// so is what a manager has fields of. Such objects have no apiVersion and kind where
+// they are typed. One that can't be decoded is rejected like one whose transform
+// fails. Without Direct, client-go decodes for the informers that stand in its place.
+//
 // # Servers and fakes
 //
 // Of a Kubernetes API the resource versions are taken for what they are, an order,

@@ -68,7 +68,7 @@ func newFollower(name string, source keepwatch.Source, expect expectation, s set
 		handlers: map[*handler]struct{}{},
 		panics:   panicPolicy{crash: s.crash, count: new(atomic.Uint64)},
 	}
-	f.intake = &intake{store: f.store, expect: expect, transform: s.transform, listed: f.listed, rejected: map[keepwatch.Key]error{}}
+	f.intake = &intake{store: f.store, expect: expect, transform: s.transform, dropManaged: s.dropManaged, listed: f.listed, rejected: map[keepwatch.Key]error{}}
 	f.reflector = reflector.New(source, f.intake, reflector.Options{
 		StartupDeadline: s.startupDeadline,
 		Observe:         f.observe,

@@ -12,7 +12,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/keepwatch/keepwatch"
-	"github.com/keepwatch/keepwatch/informer/internal/listwatch"
 	"github.com/keepwatch/keepwatch/store"
 )
 
@@ -21,7 +20,7 @@ import (
 // goroutine.
 type Informer[T runtime.Object] struct {
 	follower *follower
-	source   *listwatch.Source
+	source   source
 	group    *Group
 }
 
@@ -39,15 +38,15 @@ func New[T runtime.Object](cfg *rest.Config, options ...Option) (*Informer[T], e
 	}
 	example := reflect.New(goType.Elem()).Interface().(runtime.Object)
 	set := settle(options)
-	lw, name, err := connect(cfg, example, set)
+	source, name, err := connect(cfg, example, set)
 	if err != nil {
 		return nil, fmt.Errorf("informer of %T: %w", none, err)
 	}
-	i := &Informer[T]{source: listwatch.New(lw, name), group: set.group}
+	i := &Informer[T]{source: source, group: set.group}
 	if i.group == nil {
 		i.group = NewGroup()
 	}
-	i.follower = newFollower(name, i.source, expecting(example), set)
+	i.follower = newFollower(name, source, expecting(example), set)
 	if err := i.follower.store.AddIndexes(set.indexes); err != nil {
 		return nil, err
 	}

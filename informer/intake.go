@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -25,8 +26,10 @@ type intake struct {
 	store     *store.Store
 	expect    expectation
 	transform func(any) (any, error) // nil for none
-	took      func(any)              // is called with each value that was taken, if not nil
-	listed    func(*store.Snapshot)  // is called once, with the first list
+	// dropManaged takes managedFields away first, of what was not read without them.
+	dropManaged bool
+	took        func(any)             // is called with each value that was taken, if not nil
+	listed      func(*store.Snapshot) // is called once, with the first list
 
 	// publishing is held while the store takes something and until lookup and current
 	// show it too. Of the two, lookup may be the newer for a moment.
@@ -162,8 +165,16 @@ func (l *intakeList) Commit(ctx context.Context, to keepwatch.Revision) error {
 
 // admit gives an object its value as handlers see it, or takes it away.
 func (t *intake) admit(o *item.Item) *item.Item {
-	if err := t.expect.check(o.Value()); err != nil {
-		return o.Rejected(err)
+	if o.Err() != nil {
+		return o // it could not be decoded
+	}
+	if !o.Packed() { // else who packed it has seen to all this
+		if err := t.expect.check(o.Value()); err != nil {
+			return o.Rejected(err)
+		}
+		if about, err := meta.Accessor(o.Value()); t.dropManaged && err == nil {
+			about.SetManagedFields(nil)
+		}
 	}
 	if t.transform != nil {
 		value, err := t.transform(o.Value())
@@ -172,7 +183,7 @@ func (t *intake) admit(o *item.Item) *item.Item {
 		}
 		o = o.Showing(value)
 	}
-	if t.took != nil {
+	if t.took != nil && !o.Packed() && o.Err() == nil {
 		t.took(o.Value())
 	}
 	return o

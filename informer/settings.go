@@ -3,23 +3,27 @@ package informer
 import (
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/informer/internal/item"
 	"github.com/keepwatch/keepwatch/store"
 )
 
-// Option shapes an [Informer] or a [Group]. What to read and how to show it is of
-// no meaning to a group, whose informers are told so in client-go's ways.
+// Option shapes an [Informer] or a [Group]. What to read, and how to find it, is of no
+// meaning to a group, whose informers are told so in client-go's ways.
 type Option func(*settings)
 
 type settings struct {
 	crash bool
 	group *Group
+
+	direct      *rest.Config // nil to use ListerWatchers as they are
+	dropManaged bool
+	compact     bool
 
 	resource        schema.GroupVersionResource // empty: whatever serves the type
 	namespace       string
@@ -89,18 +93,15 @@ func Transform[T runtime.Object](f func(T) (T, error)) Option {
 	}
 }
 
-// DropManagedFields removes metadata.managedFields, which few programs look at and
+// DropManagedFields leaves out metadata.managedFields, which few programs look at and
 // which is often a third of an object.
-func DropManagedFields() Option {
-	return Transform(func(o runtime.Object) (runtime.Object, error) {
-		about, err := meta.Accessor(o)
-		if err != nil {
-			return nil, err
-		}
-		about.SetManagedFields(nil)
-		return o, nil
-	})
-}
+func DropManagedFields() Option { return func(s *settings) { s.dropManaged = true } }
+
+// Compact keeps objects as they came from the server, encoded, and decodes them when
+// they are asked for, but for the few that were asked for last. It costs time
+// for each access, and two accesses may give two copies. In a group it concerns the
+// informers that read the server themselves; see [Direct].
+func Compact() Option { return func(s *settings) { s.compact = true } }
 
 // Index lets snapshots find objects by the values that a function gives them: see
 // [Snapshot.ByIndex]. The function must answer the same for the same object, always.

@@ -13,7 +13,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/keepwatch/keepwatch"
-	"github.com/keepwatch/keepwatch/informer/internal/listwatch"
 )
 
 var _ cache.SharedIndexInformer = (*Shared)(nil)
@@ -25,7 +24,7 @@ var _ cache.SharedIndexInformer = (*Shared)(nil)
 // documentation.
 type Shared struct {
 	follower *follower
-	source   *listwatch.Source
+	source   source
 	indexer  *indexer
 	example  runtime.Object
 	lw       cache.ListerWatcher
@@ -46,7 +45,7 @@ func NewSharedIndexInformer(lw cache.ListerWatcher, example runtime.Object, resy
 func newShared(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers, group *Group) *Shared {
 	name := describe(example)
 	s := &Shared{
-		source:  listwatch.New(lw, name),
+		source:  &chosen{lw: lw, example: example, name: name, settings: group.settings},
 		example: example,
 		lw:      lw,
 		resync:  resync,

@@ -65,6 +65,9 @@ func (i *Item) Key() keepwatch.Key           { return i.key }
 func (i *Item) UID() keepwatch.UID           { return i.uid }
 func (i *Item) Revision() keepwatch.Revision { return i.revision }
 
+// Packed reports whether the value is kept encoded.
+func (i *Item) Packed() bool { return i.packed != nil }
+
 // Value is the object; nil if it was rejected.
 func (i *Item) Value() any {
 	if i.packed != nil {
