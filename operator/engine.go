@@ -10,8 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/client-go/dynamic"
-
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/operator/internal/cycle"
 	"github.com/keepwatch/keepwatch/operator/internal/queue"
@@ -22,7 +20,7 @@ type engine struct {
 	*Operator
 	kind   kind
 	spec   cycle.Spec
-	client dynamic.NamespaceableResourceInterface
+	api    api
 	feed   feed
 	poster *poster
 	queue  *queue.Queue[keepwatch.UID]
@@ -43,10 +41,10 @@ type engine struct {
 // errInvariant is what can't be true; nothing else can be trusted then.
 var errInvariant = errors.New("an invariant of the operator is broken")
 
-func newEngine(op *Operator, k kind, client dynamic.Interface, feed feed, poster *poster, handling context.Context, fail func(error)) *engine {
+func newEngine(op *Operator, k kind, api api, feed feed, poster *poster, handling context.Context, fail func(error)) *engine {
 	e := &engine{
-		Operator: op, kind: k, spec: op.spec(), client: client.Resource(k.resource), feed: feed, poster: poster,
-		queue: queue.New[keepwatch.UID](), logger: op.set.logger.With("resource", op.name), fail: fail,
+		Operator: op, kind: k, spec: op.spec(), api: api, feed: feed, poster: poster,
+		queue: queue.New[keepwatch.UID](), logger: op.logger().With("resource", op.name), fail: fail,
 		handling: handling, objects: map[keepwatch.UID]*object{}, busy: map[*call]struct{}{},
 	}
 	op.metrics.depth.observe(e.queue.Len)

@@ -39,7 +39,7 @@ func (op *Operator) find(ctx context.Context, server discovery.DiscoveryInterfac
 		if refused && !time.Now().Add(wait).Before(deadline) {
 			return kind{}, fmt.Errorf("operator of %s: %w, for %v", op.name, err, op.set.startupDeadline)
 		}
-		op.set.logger.Warn("waiting for the resource", "resource", op.name, "error", err)
+		op.logger().Warn("waiting for the resource", "resource", op.name, "error", err)
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
@@ -61,18 +61,18 @@ func (op *Operator) look(ctx context.Context, server discovery.DiscoveryInterfac
 		return kind{}, err
 	}
 	for _, g := range groups.Groups {
-		if g.Name != op.group.Group {
+		if g.Name != op.resource.Group {
 			continue
 		}
 		versions := append([]metav1.GroupVersionForDiscovery{g.PreferredVersion}, g.Versions...)
 		for _, v := range versions {
 			gv := schema.GroupVersion{Group: g.Name, Version: v.Version}
-			if k, err := lookIn(ctx, server, gv, op.group.Resource); !apierrors.IsNotFound(err) {
+			if k, err := lookIn(ctx, server, gv, op.resource.Resource); !apierrors.IsNotFound(err) {
 				return k, err
 			}
 		}
 	}
-	return kind{}, unknown(op.group)
+	return kind{}, unknown(op.resource)
 }
 
 func lookIn(ctx context.Context, server discovery.DiscoveryInterfaceWithContext, gv schema.GroupVersion, name string) (kind, error) {

@@ -63,18 +63,10 @@ func newMetrics(name string) *metrics {
 	return m
 }
 
-// Describe and Collect make an operator a prometheus.Collector.
-func (op *Operator) Describe(ch chan<- *prometheus.Desc) {
-	for _, c := range op.metrics.collectors {
-		c.Describe(ch)
-	}
-}
-
-// Collect is as Describe.
-func (op *Operator) Collect(ch chan<- prometheus.Metric) {
-	for _, c := range op.metrics.collectors {
-		c.Collect(ch)
-	}
+// Collectors are the operator's metrics, those of its informers among them, to be
+// registered once.
+func (op *Operator) Collectors() []prometheus.Collector {
+	return append([]prometheus.Collector{op.group}, op.metrics.collectors...)
 }
 
 func (m *metrics) result(result string) {

@@ -53,15 +53,13 @@ type glance struct {
 	gone     bool
 	event    string
 	eventful bool
-	written  keepwatch.Revision
-	settle   time.Time
 }
 
 // glance takes what is to be worked on, with the events so far.
 func (o *object) glance() glance {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	g := glance{o.state, o.revision, o.gone, o.event, o.eventful, o.written, o.settle}
+	g := glance{o.state, o.revision, o.gone, o.event, o.eventful}
 	o.event, o.eventful = "", false
 	return g
 }
@@ -112,8 +110,16 @@ func (o *object) wrote(revision keepwatch.Revision) {
 // settleTime is how long handlers wait for a state that shows what was written.
 const settleTime = 5 * time.Second
 
-// behind reports whether the state is older than what was written.
-func (g glance) behind(now time.Time) bool { return g.revision < g.written && now.Before(g.settle) }
+// behind is until when to wait for a state that shows what was written, the zero time
+// if this one does.
+func (o *object) behind(g glance, now time.Time) time.Time {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if g.revision >= o.written || !now.Before(o.settle) {
+		return time.Time{}
+	}
+	return o.settle
+}
 
 func (o *object) key() keepwatch.Key {
 	state := o.newest()

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/keepwatch/keepwatch/informer"
 	"github.com/keepwatch/keepwatch/operator/internal/cycle"
 )
 
@@ -19,7 +20,8 @@ import (
 type Operator struct {
 	name       string
 	gvr        *schema.GroupVersionResource // if a version was named
-	group      schema.GroupResource
+	resource   schema.GroupResource
+	group      *informer.Group // of its informers
 	set        settings
 	handlers   []*handler // of changes, in the order of their declaration
 	events     []*handler
@@ -98,13 +100,11 @@ func New(resource string, options ...Option) *Operator {
 	for _, o := range options {
 		o(&op.set)
 	}
-	op.gvr, op.group = schema.ParseResourceArg(strings.ToLower(resource))
+	op.gvr, op.resource = schema.ParseResourceArg(strings.ToLower(resource))
 	if op.set.finalizer == "" {
 		op.set.finalizer = op.set.prefix + "/finalizer"
 	}
-	if op.set.logger == nil {
-		op.set.logger = slog.Default()
-	}
+	op.group = informer.NewGroup()
 	op.metrics = newMetrics(resource)
 	return op
 }
@@ -112,11 +112,32 @@ func New(resource string, options ...Option) *Operator {
 // Name is the resource as it was given to New.
 func (op *Operator) Name() string { return op.name }
 
+// patience is how long an operator may lack progress before it is unhealthy.
+const patience = 2 * time.Minute
+
+// Healthy says for how long and why the operator can't follow its resource, nil if it
+// can, or if that has not lasted for two minutes, or if it does not run. That nothing
+// happens is no reason.
+func (op *Operator) Healthy() error {
+	if e := op.running.Load(); e != nil {
+		return e.feed.healthy(patience)
+	}
+	return nil
+}
+
+// logger is where the operator logs to.
+func (op *Operator) logger() *slog.Logger {
+	if op.set.logger != nil {
+		return op.set.logger
+	}
+	return slog.Default()
+}
+
 // check says what is wrong with the operator, nil if nothing is.
 func (op *Operator) check() error {
 	errs := op.errs
 	complain := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if op.group.Resource == "" {
+	if op.resource.Resource == "" {
 		complain("resource %q: want its plural name and its group, like widgets.example.com", op.name)
 	}
 	if problems := validation.IsDNS1123Subdomain(op.set.prefix); len(problems) > 0 || len(op.set.prefix) > 253-1-63 {

@@ -72,8 +72,8 @@ func (e *engine) process(o *object, g glance, now time.Time) (time.Time, error) 
 		}
 	}
 	e.attend(o, g)
-	if g.behind(now) {
-		return g.settle, nil
+	if settle := o.behind(g, now); !settle.IsZero() {
+		return settle, nil
 	}
 	p, err := e.spec.Plan(o.seen(g), now)
 	if err != nil {

@@ -12,8 +12,6 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-
-	"github.com/keepwatch/keepwatch/informer"
 )
 
 // Run runs the operator by itself; see the function [Run].
@@ -53,7 +51,6 @@ type process struct {
 	cfg      *rest.Config
 	api      *kubernetes.Clientset
 	objects  *dynamic.DynamicClient
-	group    *informer.Group
 }
 
 // fatal is what Run returns, unlike the cause of its context's end.
@@ -66,7 +63,7 @@ func newProcess(ctx context.Context, cfg *rest.Config) (*process, error) {
 	if cfg.RateLimiter == nil && cfg.QPS == 0 {
 		cfg.QPS = -1 // the server says when to wait
 	}
-	p := &process{cfg: cfg, group: informer.NewGroup()}
+	p := &process{cfg: cfg}
 	client, err := rest.HTTPClientFor(cfg)
 	if err != nil {
 		return nil, err
@@ -87,13 +84,13 @@ func (p *process) fail(err error) { p.stop(fatal{err}) }
 
 // feed makes the feed of an operator.
 func (p *process) feed(op *Operator, k kind) (feed, error) {
-	return newInformers(p.cfg, k, op.set, p.group)
+	return newInformers(p.cfg, k, op.set, op.group)
 }
 
 func (p *process) run(ops []*Operator) error {
 	defer p.cut(nil)
 	defer p.stop(nil)
-	poster := newPoster(p.api.CoreV1(), ops[0].set.logger)
+	poster := newPoster(p.api.CoreV1(), ops[0].logger())
 	posting, posted := context.WithCancel(context.WithoutCancel(p.ctx))
 	defer posted()
 	var posts sync.WaitGroup
@@ -125,7 +122,7 @@ func (p *process) engines(ops []*Operator, poster *poster) ([]*engine, error) {
 			}
 			f, err := p.feed(op, k)
 			errs[n] = err
-			engines[n] = newEngine(op, k, p.objects, f, poster, p.handling, p.fail)
+			engines[n] = newEngine(op, k, newServer(p.objects, k, op.set.prefix), f, poster, p.handling, p.fail)
 			op.running.Store(engines[n])
 		})
 	}
@@ -154,6 +151,9 @@ func (p *process) drive(engines []*engine) error {
 		grace = max(grace, e.set.shutdownGrace)
 	}
 	<-p.ctx.Done()
+	if errors.Is(context.Cause(p.ctx), ErrLeadershipLost) {
+		grace = min(grace, leaseMargin)
+	}
 	for _, e := range engines {
 		e.dismiss()
 	}

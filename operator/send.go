@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/operator/internal/throttle"
@@ -25,12 +24,7 @@ func (e *engine) sendNow(o *object, g glance) time.Time {
 	if !done {
 		return next
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.written > g.revision {
-		return o.settle // or when the feed shows it, which is sooner
-	}
-	return next
+	return o.behind(g, time.Now()) // or when the feed shows it, which is sooner
 }
 
 // send sends what is left of the outgoing. done is false if some of it is still left,
@@ -124,21 +118,10 @@ func (e *engine) patch(state map[string]any, r write.Request) (*unstructured.Uns
 	// A handler's success is recorded also while the operator stops.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.handling), requestTimeout)
 	defer cancel()
-	var client dynamic.ResourceInterface = e.client
-	if e.kind.namespaced {
-		client = e.client.Namespace(text(state, "namespace"))
-	}
-	var subresources []string
-	if r.Subresource != "" {
-		subresources = append(subresources, r.Subresource)
-	}
-	answer, err := client.Patch(ctx, text(state, "name"), r.Type, r.Body, metav1.PatchOptions{FieldManager: e.manager()}, subresources...)
+	answer, err := e.api.patch(ctx, state, r)
 	e.metrics.patched(err)
 	return answer, err
 }
-
-// manager is the name under which fields are owned; it may have 128 bytes.
-func (e *engine) manager() string { return e.set.prefix[:min(len(e.set.prefix), 128)] }
 
 // trouble is why an object can't be handled, in the manner of a condition.
 type trouble struct {

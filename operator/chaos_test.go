@@ -1,0 +1,198 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/keepwatch/keepwatch/operator/internal/write"
+)
+
+func annotationOf(state map[string]any, name string) any {
+	about, _ := state["metadata"].(map[string]any)
+	annotations, _ := about["annotations"].(map[string]any)
+	return annotations[DefaultPrefix+"/"+name]
+}
+
+// mortal is a world that an operator can no longer write to once it was killed.
+type mortal struct {
+	*world
+	dead atomic.Bool
+}
+
+func (m *mortal) patch(ctx context.Context, seen map[string]any, r write.Request) (*unstructured.Unstructured, error) {
+	if m.dead.Load() {
+		return nil, errors.New("killed")
+	}
+	return m.world.patch(ctx, seen, r)
+}
+
+// chaos is what a simulation sees of the handlers, over all processes.
+type chaos struct {
+	mu sync.Mutex
+	// last is the size at the last call of each handler, by object; ends counts the
+	// calls of delete handlers.
+	last  map[string]int
+	ends  map[string]int
+	calls int
+}
+
+// TestWhateverHappensObjectsAreHandled lets operators loose on a world that changes,
+// shows its changes late, skips some of them (Sieve's stale states and unobserved
+// states), fails and loses answers, and kills the operators at any moment
+// (intermediate states). When it is quiet in the end, handlers have seen what is
+// there, deleted objects are gone and their delete handlers were called, and
+// nothing is left of the progress.
+func TestWhateverHappensObjectsAreHandled(t *testing.T) {
+	first := rand.Uint64()
+	for n := range uint64(40) {
+		seed := first + n
+		if ok := t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { play(t, rand.New(rand.NewPCG(seed, 0))) })
+		}); !ok {
+			return
+		}
+	}
+}
+
+func play(t *testing.T, random *rand.Rand) {
+	w := newWorld()
+	c := &chaos{last: map[string]int{}, ends: map[string]int{}}
+	var mu sync.Mutex // of random, which is used by several
+	roll := func(n int) int {
+		mu.Lock()
+		defer mu.Unlock()
+		return random.IntN(n)
+	}
+	quiet := atomic.Bool{}
+	w.lag = func() time.Duration {
+		if quiet.Load() {
+			return 0
+		}
+		return time.Duration(roll(8)) * time.Second
+	}
+	w.skip = func() bool { return roll(2) == 0 }
+	w.fault = func(write.Request, string) (error, bool) {
+		if quiet.Load() {
+			return nil, false
+		}
+		switch roll(12) {
+		case 0:
+			return errors.New("connection reset"), true
+		case 1:
+			return errors.New("connection refused"), false
+		case 2:
+			return answer(http.StatusConflict, "Conflict"), false
+		case 3:
+			return answer(http.StatusServiceUnavailable, "ServiceUnavailable"), false
+		}
+		return nil, false
+	}
+	begin := func() (*running, *mortal) {
+		m := &mortal{world: w}
+		return liveWith(t, w, chaotic(c, roll, &quiet), m), m
+	}
+	names := []string{"a", "b", "c"}
+	r, m := begin()
+	for range 60 {
+		name := names[roll(len(names))]
+		switch roll(10) {
+		case 0, 1:
+			if w.get(name) == nil {
+				w.create(name, spec(int64(roll(3))))
+			}
+		case 2, 3, 4:
+			w.change(name, "size", int64(roll(3)))
+		case 5:
+			w.delete(name)
+		case 6:
+			m.dead.Store(true)
+			r.cut(ErrStopped)
+			_ = r.end()
+			r, m = begin()
+		default:
+			time.Sleep(time.Duration(roll(20_000)) * time.Millisecond)
+		}
+	}
+	quiet.Store(true)
+	time.Sleep(2 * time.Hour)
+	synctest.Wait()
+	c.judge(t, w)
+	if err := r.end(); err != nil {
+		t.Error(err)
+	}
+}
+
+// chaotic is an operator whose handlers fail as they like until it is quiet.
+func chaotic(c *chaos, roll func(int) int, quiet *atomic.Bool) *Operator {
+	handler := func(id string) Func[*Thing] {
+		return func(ctx context.Context, r *thing) error {
+			time.Sleep(time.Duration(roll(3)) * time.Second)
+			if !quiet.Load() && roll(3) == 0 {
+				return Temporary(errors.New("no"), time.Duration(roll(30))*time.Second)
+			}
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.calls++
+			if r.Cause == Deleted {
+				c.ends[string(r.Object.UID)]++
+			} else {
+				c.last[string(r.Object.UID)+" "+id] = r.Object.Spec.Size
+				r.Patch.Status(id, r.Object.Spec.Size)
+			}
+			return nil
+		}
+	}
+	op := New("widgets.example.com", ShutdownGrace(0), Workers(2))
+	OnCreate(op, handler("x"), ID("x"))
+	OnUpdate(op, handler("x"), ID("x"))
+	OnCreate(op, handler("y"), ID("y"))
+	OnUpdate(op, handler("y"), ID("y"))
+	OnDelete(op, handler("end"), ID("end"))
+	return op
+}
+
+func (c *chaos) judge(t *testing.T, w *world) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name, o := range w.objects {
+		if text(o, "deletionTimestamp") != "" {
+			t.Errorf("%s is being deleted for ever: %v", name, o)
+			continue
+		}
+		size := int(o["spec"].(map[string]any)["size"].(int64))
+		for _, id := range []string{"x", "y"} {
+			if last, ok := c.last[text(o, "uid")+" "+id]; !ok || last != size {
+				t.Errorf("%s has seen size %d of %s last (%v), it is %d", id, last, name, ok, size)
+			}
+			if status, _ := o["status"].(map[string]any); status[id] != int64(size) {
+				t.Errorf("the status of %s is %v, want %d", name, status, size)
+			}
+		}
+		notes := maps.Clone(o["metadata"].(map[string]any)["annotations"].(map[string]any))
+		delete(notes, DefaultPrefix+"/last-handled-configuration")
+		if len(notes) > 0 {
+			t.Errorf("left on %s: %v", name, notes)
+		}
+	}
+	for seen := range c.last {
+		uid, _, _ := strings.Cut(seen, " ")
+		if o := w.objects[strings.SplitN(uid, "-", 2)[0]]; (o == nil || text(o, "uid") != uid) && c.ends[uid] == 0 {
+			t.Errorf("%s is gone, and its delete handler was not called", uid)
+		}
+	}
+}

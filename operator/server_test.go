@@ -1,0 +1,345 @@
+package operator_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/keepwatch/keepwatch/operator"
+)
+
+func TestResumeAfterARestart(t *testing.T) {
+	p := newPlace(t)
+	make := func() *operator.Operator {
+		op := p.operator("widgets.example.com")
+		operator.OnCreate(op, func(_ context.Context, r *request) error {
+			p.log.add("create %s", r.Object.Name)
+			return nil
+		})
+		operator.OnUpdate(op, func(_ context.Context, r *request) error {
+			p.log.add("update %s %v", r.Object.Name, r.Diff)
+			return nil
+		})
+		operator.OnResume(op, func(_ context.Context, r *request) error {
+			p.log.add("resume %s", r.Object.Name)
+			return nil
+		})
+		return op
+	}
+	stop := p.start(make())
+	p.create("one", "{size: 1}")
+	p.settled("one")
+	p.waitFor("create one")
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	p.patch("one", `{"spec": {"size": 2}}`) // while nobody runs
+	p.patch("one", `{"spec": {"size": 3}}`)
+	p.start(make())
+	p.eventually("resumed and updated", func() (bool, string) {
+		all := p.log.all()
+		return len(all) == 3 && p.log.count("resume one") == 1 && p.log.count("update one [{change spec.size 1 3}]") == 1, fmt.Sprint(all)
+	})
+	p.settled("one")
+}
+
+func TestBuiltInTypesAndUnstructuredOnes(t *testing.T) {
+	p := newPlace(t)
+	maps := p.operator("configmaps", operator.Prefix("typed.example.com"))
+	operator.OnCreate(maps, func(_ context.Context, r *operator.Request[*corev1.ConfigMap]) error {
+		p.log.add("typed %s", r.Object.Data["key"])
+		r.Patch.Set("data.answer", "42")
+		return nil
+	}, operator.Labels("mine=yes"))
+	same := p.operator("configmaps", operator.Prefix("raw.example.com"))
+	operator.OnUpdate(same, func(_ context.Context, r *operator.Request[*unstructured.Unstructured]) error {
+		data, _, _ := unstructured.NestedString(r.Object.Object, "data", "answer")
+		p.log.add("raw %s, %v", data, r.Diff)
+		return nil
+	}, operator.Labels("mine=yes"))
+	p.start(maps, same)
+	_, err := clients.CoreV1().ConfigMaps(p.name).Create(t.Context(), &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: "one", Labels: map[string]string{"mine": "yes"}}, Data: map[string]string{"key": "value"},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.eventually("both have seen it", func() (bool, string) {
+		cm, err := clients.CoreV1().ConfigMaps(p.name).Get(t.Context(), "one", metav1.GetOptions{})
+		all := strings.Join(p.log.all(), "; ")
+		return err == nil && cm.Data["answer"] == "42" && p.log.count("typed value") == 1 &&
+			cm.Annotations["raw.example.com/last-handled-configuration"] != "" && strings.Contains(cm.Annotations["raw.example.com/last-handled-configuration"], "42"), all
+	})
+	for _, line := range p.log.all() {
+		if strings.Contains(line, "example.com/") {
+			t.Errorf("operators react to each other's notes: %s", line)
+		}
+	}
+}
+
+func TestEventsArePosted(t *testing.T) {
+	p := newPlace(t)
+	op := p.operator("widgets.example.com")
+	operator.OnCreate(op, func(_ context.Context, r *request) error {
+		r.Event(corev1.EventTypeNormal, "Greeted", "hello "+r.Object.Name)
+		return operator.Permanent(errors.New("no luck"))
+	}, operator.ID("greet"))
+	p.start(op)
+	one := p.create("one", "{}")
+	p.eventually("events", func() (bool, string) {
+		list, err := clients.CoreV1().Events(p.name).List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(one.GetUID())})
+		if err != nil {
+			return false, err.Error()
+		}
+		var all []string
+		for _, e := range list.Items {
+			all = append(all, e.Type+" "+e.Reason+": "+e.Message)
+		}
+		text := strings.Join(all, "; ")
+		return strings.Contains(text, "Normal Greeted: hello one") && strings.Contains(text, "Warning HandlerFailed: greet failed for good: no luck"), text
+	})
+}
+
+// patches counts those that clients send, by object and answer.
+type patches struct {
+	mu      sync.Mutex
+	answers map[string][]answered
+}
+
+type answered struct {
+	at   time.Time
+	code int
+}
+
+// counting is a config whose patches are counted.
+func counting() (*rest.Config, *patches) {
+	p := &patches{answers: map[string][]answered{}}
+	cfg := rest.CopyConfig(api)
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return counter{next, p} })
+	return cfg, p
+}
+
+type counter struct {
+	http.RoundTripper
+	*patches
+}
+
+func (c counter) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := c.RoundTripper.RoundTrip(r)
+	if r.Method == http.MethodPatch && err == nil {
+		path := strings.Split(strings.TrimSuffix(r.URL.Path, "/status"), "/")
+		name := path[len(path)-1]
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.answers[name] = append(c.answers[name], answered{time.Now(), response.StatusCode})
+	}
+	return response, err
+}
+
+func (p *patches) of(name string, code int) (at []time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, a := range p.answers[name] {
+		if a.code == code {
+			at = append(at, a.at)
+		}
+	}
+	return at
+}
+
+// TestBadObjectsHoldUpNoOther has some objects that the server always rejects and
+// some whose handler panics, among many that are fine.
+func TestBadObjectsHoldUpNoOther(t *testing.T) {
+	p := newPlace(t)
+	cfg, sent := counting()
+	op := p.operator("widgets.example.com")
+	operator.OnCreate(op, func(_ context.Context, r *request) error {
+		switch r.Object.Spec.Color {
+		case "rejected":
+			r.Patch.Set("spec.size", 9999)
+		case "panic":
+			panic("at the disco")
+		}
+		r.Patch.Status("phase", "Ready")
+		return nil
+	})
+	const all, bad = 100, 3
+	for i := range all {
+		color := "fine"
+		if i%30 == 0 && i/30 < bad {
+			color = "rejected"
+		} else if i%30 == 15 && i/30 < bad {
+			color = "panic"
+		}
+		p.create(fmt.Sprintf("%s-%d", color, i), fmt.Sprintf("{size: %d, color: %s}", i, color))
+	}
+	p.startWith(cfg, op)
+	p.eventually("all that can be handled is", func() (bool, string) {
+		list, err := p.widgets().List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			return false, err.Error()
+		}
+		ready := 0
+		for _, w := range list.Items {
+			if phase, _, _ := unstructured.NestedString(w.Object, "status", "phase"); phase == "Ready" && strings.HasPrefix(w.GetName(), "fine") {
+				ready++
+			}
+		}
+		return ready == all-2*bad, fmt.Sprint(ready)
+	})
+	p.eventually("the throttle was met", func() (bool, string) {
+		n := len(sent.of("rejected-0", http.StatusUnprocessableEntity))
+		return n >= 4, fmt.Sprint(n)
+	})
+	for i := range bad {
+		name := fmt.Sprintf("rejected-%d", i*30)
+		times := sent.of(name, http.StatusUnprocessableEntity)
+		for n := 1; n < len(times); n++ {
+			least := []time.Duration{1, 1, 2, 3, 5, 8, 13, 21}[n-1] * time.Second
+			if gap := times[n].Sub(times[n-1]); gap < least-50*time.Millisecond {
+				t.Errorf("%s: try %d came %v after the one before, want %v", name, n+1, gap, least)
+			}
+		}
+		p.eventually("the trouble is noted", func() (bool, string) {
+			note := p.get(name).GetAnnotations()[operator.DefaultPrefix+"/trouble"]
+			return strings.Contains(note, "spec.size"), note
+		})
+		// Its status is taken before what is rejected, and the note comes once.
+		if other := len(sent.of(name, http.StatusOK)); other != len(times)+1 {
+			t.Errorf("%s: %d patches taken beside %d rejected", name, other, len(times))
+		}
+	}
+	p.eventually("an Event for each", func() (bool, string) {
+		list, err := clients.CoreV1().Events(p.name).List(t.Context(), metav1.ListOptions{FieldSelector: "reason=PatchRejected"})
+		return err == nil && len(list.Items) == bad, fmt.Sprint(len(list.Items), err)
+	})
+}
+
+// TestAnotherLifeOfANameIsNotWrittenTo is what the server has to answer for it.
+func TestAnotherLifeOfANameIsNotWrittenTo(t *testing.T) {
+	p := newPlace(t)
+	p.create("one", "{}")
+	_, err := p.widgets().Patch(t.Context(), "one", types.MergePatchType, []byte(`{"metadata": {"uid": "another", "annotations": {"a": "b"}}}`), metav1.PatchOptions{})
+	if err == nil {
+		t.Fatal("a patch with another UID is taken")
+	}
+	if notes := p.get("one").GetAnnotations(); len(notes) > 0 {
+		t.Errorf("it has annotations %v", notes)
+	}
+	t.Logf("the server answers: %v", err)
+}
+
+func TestProgressInTheStatus(t *testing.T) {
+	p := newPlace(t)
+	op := p.operator("widgets.example.com", operator.ProgressInStatus("status.operator"))
+	tried := make(chan struct{}, 10)
+	operator.OnCreate(op, func(_ context.Context, r *request) error {
+		p.log.add("try %d", r.Retry)
+		tried <- struct{}{}
+		if r.Retry == 0 {
+			return operator.Temporary(errors.New("not yet"), time.Second)
+		}
+		r.Patch.Status("phase", "Ready")
+		return nil
+	}, operator.ID("make"))
+	p.start(op)
+	p.create("one", "{}")
+	<-tried
+	p.eventually("progress", func() (bool, string) {
+		message, _, _ := unstructured.NestedString(p.get("one").Object, "status", "operator", "make", "message")
+		return message == "not yet", message
+	})
+	p.settled("one")
+	p.eventually("an end", func() (bool, string) {
+		status, _, _ := unstructured.NestedMap(p.get("one").Object, "status")
+		left, _ := status["operator"].(map[string]any)
+		return status["phase"] == "Ready" && len(left) == 0, fmt.Sprint(status)
+	})
+	p.waitFor("try 0", "try 1")
+}
+
+func TestProgressThatTheSchemaDropsIsTrouble(t *testing.T) {
+	p := newPlace(t)
+	op := p.operator("widgets.example.com", operator.ProgressInStatus("status.pruned"))
+	operator.OnCreate(op, func(_ context.Context, r *request) error {
+		p.log.add("called")
+		return nil
+	})
+	p.start(op)
+	p.create("one", "{}")
+	p.eventually("it is said", func() (bool, string) {
+		return strings.Contains(p.log.logged(), "preserve unknown fields"), p.log.logged()
+	})
+	if n := p.log.count("called"); n > 3 {
+		t.Errorf("called %d times", n)
+	}
+}
+
+func TestWhatIsFatal(t *testing.T) {
+	nothing := func(context.Context, *request) error { return nil }
+	for name, test := range map[string]struct {
+		op   func() *operator.Operator
+		want string
+	}{
+		"no resource of that name": {func() *operator.Operator {
+			op := operator.New("gadgets.example.com", operator.StartupDeadline(0))
+			operator.OnCreate(op, nothing)
+			return op
+		}, "the server has no resource gadgets.example.com"},
+		"no group of that name": {func() *operator.Operator {
+			op := operator.New("widgets.nowhere.com", operator.StartupDeadline(0))
+			operator.OnCreate(op, nothing)
+			return op
+		}, "the server has no resource widgets.nowhere.com"},
+		"no handlers": {func() *operator.Operator { return operator.New("widgets.example.com") }, "no handlers"},
+		"a wrong selector": {func() *operator.Operator {
+			op := operator.New("widgets.example.com")
+			operator.OnCreate(op, nothing, operator.Labels("a=b=c"))
+			return op
+		}, `label selector "a=b=c"`},
+		"a wrong field": {func() *operator.Operator {
+			op := operator.New("widgets.example.com")
+			operator.OnField(op, "spec..size", nothing)
+			return op
+		}, `field "spec..size"`},
+		"two handlers of one name": {func() *operator.Operator {
+			op := operator.New("widgets.example.com")
+			operator.OnCreate(op, nothing, operator.ID("x"))
+			operator.OnCreate(op, nothing, operator.ID("x"))
+			return op
+		}, `handler "x": declared twice for create`},
+		"a reserved name": {func() *operator.Operator {
+			op := operator.New("widgets.example.com")
+			operator.OnCreate(op, nothing, operator.ID("trouble"))
+			return op
+		}, "has a meaning already"},
+		"a wrong prefix": {func() *operator.Operator {
+			op := operator.New("widgets.example.com", operator.Prefix("No_Name"))
+			operator.OnCreate(op, nothing)
+			return op
+		}, `prefix "No_Name"`},
+		"a timer without an interval": {func() *operator.Operator {
+			op := operator.New("widgets.example.com")
+			operator.Timer(op, 0, nothing)
+			return op
+		}, "the interval must be positive"},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), deadline)
+		err := operator.Run(ctx, api, test.op())
+		if err == nil || !strings.Contains(err.Error(), test.want) || ctx.Err() != nil {
+			t.Errorf("%s: %v; want %q", name, err, test.want)
+		}
+		cancel()
+	}
+}

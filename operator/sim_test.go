@@ -1,0 +1,576 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/keepwatch/keepwatch/operator/internal/write"
+)
+
+type thing = Request[*Thing]
+
+// journal is when what was done, in seconds since the start of a bubble.
+type journal struct {
+	mu    sync.Mutex
+	start time.Time
+	lines []string
+}
+
+func newJournal() *journal { return &journal{start: time.Now()} }
+
+func (j *journal) add(format string, args ...any) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.lines = append(j.lines, fmt.Sprintf("%g ", time.Since(j.start).Seconds())+fmt.Sprintf(format, args...))
+}
+
+func (j *journal) want(t *testing.T, want ...string) {
+	t.Helper()
+	synctest.Wait()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if !slices.Equal(j.lines, want) {
+		t.Errorf("got\n\t%s\nwant\n\t%s", strings.Join(j.lines, "\n\t"), strings.Join(want, "\n\t"))
+	}
+}
+
+// bubble runs a test of an operator in a world of its own.
+func bubble(t *testing.T, test func(t *testing.T, w *world, j *journal)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, newWorld(), newJournal()) })
+}
+
+func TestRejectedPatchesAreThrottledAndReportedOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, j *journal) {
+		op := New("widgets.example.com")
+		OnCreate(op, func(_ context.Context, r *thing) error {
+			if r.Object.Name == "bad" {
+				r.Patch.Set("spec.size", 9999)
+			}
+			j.add("%s", r.Object.Name)
+			return nil
+		})
+		w.create("bad", spec(1))
+		r := live(t, w, op)
+		time.Sleep(11500 * time.Millisecond)
+		w.create("good", spec(1))
+		time.Sleep(90 * time.Second)
+		want := []string{"0 bad", "1 bad", "2 bad", "4 bad", "7 bad", "11.5 good", "12 bad", "20 bad", "33 bad", "54 bad", "88 bad"}
+		j.want(t, want...)
+		var rejected, other int
+		for _, p := range w.patchesOf("bad") {
+			if p.code == http.StatusUnprocessableEntity {
+				rejected++
+			} else {
+				other++
+			}
+		}
+		if rejected != len(want)-1 || other != 1 {
+			t.Errorf("%d patches rejected and %d others, want %d and the one that reports", rejected, other, len(want)-1)
+		}
+		if !r.engine.troubled(w.get("bad")) {
+			t.Error("the trouble is not noted on the object")
+		}
+		if err := r.end(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestATroubleThatIsOverIsTakenAway(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, j *journal) {
+		op := New("widgets.example.com")
+		OnCreate(op, func(_ context.Context, r *thing) error {
+			r.Patch.Set("spec.size", r.Object.Spec.Size*100)
+			return nil
+		})
+		w.create("one", spec(99))
+		r := live(t, w, op)
+		synctest.Wait()
+		if !r.engine.troubled(w.get("one")) {
+			t.Fatal("no trouble")
+		}
+		w.change("one", "size", int64(2))
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if o := w.get("one"); r.engine.troubled(o) || o["spec"].(map[string]any)["size"] != int64(200) {
+			t.Errorf("%v", o)
+		}
+		_ = r.end()
+	})
+}
+
+func TestPanicsOutsideOfHandlersAreThrottled(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, j *journal) {
+		op := New("widgets.example.com")
+		OnCreate(op, func(_ context.Context, r *thing) error {
+			j.add("%s", r.Object.Name)
+			return nil
+		}, When(func(o *Thing) bool {
+			if o.Name == "bad" {
+				j.add("filter")
+				panic("no")
+			}
+			return true
+		}))
+		w.create("bad", spec(1))
+		w.create("good", spec(1))
+		r := live(t, w, op)
+		time.Sleep(4500 * time.Millisecond)
+		j.want(t, "0 filter", "0 good", "1 filter", "2 filter", "4 filter")
+		_ = r.end()
+	})
+}
+
+func TestHandlersWaitForWhatWasWritten(t *testing.T) {
+	for _, test := range []struct {
+		lag  time.Duration
+		want []string
+	}{
+		{2 * time.Second, []string{"2 first", "4 second"}},
+		{20 * time.Second, []string{"20 first", "25 second"}}, // it waits no longer than 5 s
+	} {
+		bubble(t, func(t *testing.T, w *world, j *journal) {
+			w.lag = func() time.Duration { return test.lag }
+			op := New("widgets.example.com")
+			for _, name := range []string{"first", "second"} {
+				OnCreate(op, func(_ context.Context, r *thing) error {
+					j.add("%s", name)
+					return nil
+				}, ID(name))
+			}
+			r := live(t, w, op)
+			synctest.Wait()
+			w.create("one", spec(1))
+			time.Sleep(test.lag + 5*time.Second)
+			synctest.Wait()
+			if test.lag > settleTime {
+				j.mu.Lock()
+				if len(j.lines) < 2 || j.lines[0] != test.want[0] || !strings.HasPrefix(j.lines[1], "25 ") {
+					t.Errorf("%q", j.lines)
+				}
+				j.mu.Unlock()
+			} else {
+				j.want(t, test.want...)
+			}
+			_ = r.end()
+		})
+	}
+}
+
+func TestWhatCouldNotBeWrittenIsKept(t *testing.T) {
+	for name, test := range map[string]struct {
+		err  error
+		lost bool
+	}{
+		"unreachable":                {errors.New("connection refused"), false},
+		"an error after it was done": {errors.New("connection reset"), true},
+		"internal error":             {answer(http.StatusInternalServerError, "InternalError"), false},
+		"credentials":                {answer(http.StatusUnauthorized, "Unauthorized"), false},
+	} {
+		bubble(t, func(t *testing.T, w *world, j *journal) {
+			op := New("widgets.example.com")
+			OnCreate(op, func(_ context.Context, r *thing) error {
+				j.add("called")
+				r.Patch.Status("phase", "Ready")
+				return nil
+			})
+			failures := 3
+			w.fault = func(write.Request, string) (error, bool) {
+				if failures--; failures >= 0 {
+					return test.err, test.lost
+				}
+				return nil, false
+			}
+			w.create("one", spec(1))
+			r := live(t, w, op)
+			time.Sleep(10 * time.Second)
+			j.want(t, "0 called")
+			if o := w.get("one"); o["status"] == nil || annotationOf(o, "last-handled-configuration") == nil {
+				t.Errorf("%s: %v", name, o)
+			}
+			if err := r.end(); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
+	}
+}
+
+func TestConflictsAreResolvedOnANewerState(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, j *journal) {
+		op := New("widgets.example.com")
+		OnCreate(op, func(_ context.Context, r *thing) error {
+			j.add("create %v", r.Object.Finalizers)
+			return nil
+		})
+		OnDelete(op, func(context.Context, *thing) error {
+			j.add("delete")
+			return nil
+		})
+		once := true
+		w.fault = func(r write.Request, name string) (error, bool) {
+			if once && r.Type == types.JSONPatchType {
+				once = false
+				w.change(name, "size", int64(7)) // somebody is faster
+			}
+			return nil, false
+		}
+		w.create("one", spec(1))
+		r := live(t, w, op)
+		time.Sleep(10 * time.Millisecond)
+		j.want(t, "0 create [keepwatch.github.io/finalizer]")
+		codes := []int{}
+		for _, p := range w.patchesOf("one") {
+			codes = append(codes, p.code)
+		}
+		if want := []int{422, 200, 200}; !reflect.DeepEqual(codes, want) {
+			t.Errorf("answers %v, want %v", codes, want)
+		}
+		w.failing(func(r write.Request, name string) (error, bool) {
+			if r.Type == types.JSONPatchType {
+				return answer(http.StatusConflict, "Conflict"), false
+			}
+			return nil, false
+		})
+		w.delete("one")
+		time.Sleep(1500 * time.Millisecond)
+		w.failing(reliable)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if w.get("one") != nil {
+			t.Error("the object is still there")
+		}
+		if got := strings.Count(strings.Join(j.lines, ";"), "delete"); got != 1 {
+			t.Errorf("deleted %d times", got)
+		}
+		if len(r.engine.objects) != 0 {
+			t.Errorf("%d objects are remembered", len(r.engine.objects))
+		}
+		_ = r.end()
+	})
+}
+
+func TestAnObjectThatIsGoneIsFine(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, j *journal) {
+		op := New("widgets.example.com")
+		OnCreate(op, func(_ context.Context, r *thing) error {
+			j.add("create")
+			w.delete("one") // while it is handled; there is no finalizer
+			return errors.New("oops")
+		})
+		OnEvent(op, func(_ context.Context, r *thing) error {
+			j.add("event %q", r.WatchEvent)
+			return errors.New("nobody cares")
+		})
+		r := live(t, w, op)
+		synctest.Wait()
+		w.create("one", spec(1))
+		time.Sleep(time.Hour)
+		j.want(t, `0 event "ADDED"`, "0 create", `0 event "DELETED"`)
+		if len(r.engine.objects) != 0 {
+			t.Error("the object is remembered")
+		}
+		_ = r.end()
+	})
+}
+
+func TestTimers(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, j *journal) {
+		op := New("widgets.example.com")
+		Timer(op, 10*time.Second, func(context.Context, *thing) error {
+			j.add("plain")
+			time.Sleep(3 * time.Second)
+			return nil
+		}, ID("plain"))
+		Timer(op, 10*time.Second, func(context.Context, *thing) error {
+			j.add("sharp")
+			time.Sleep(3 * time.Second)
+			return nil
+		}, ID("sharp"), Sharp(), InitialDelay(500*time.Millisecond))
+		w.create("one", spec(1))
+		r := live(t, w, op)
+		time.Sleep(25 * time.Second)
+		j.want(t, "0 plain", "0.5 sharp", "10.5 sharp", "13 plain", "20.5 sharp")
+		w.delete("one")
+		time.Sleep(time.Hour)
+		j.want(t, "0 plain", "0.5 sharp", "10.5 sharp", "13 plain", "20.5 sharp")
+		if len(r.engine.objects) != 0 {
+			t.Error("the object is remembered")
+		}
+		_ = r.end()
+	})
+}
+
+func TestErrorsOfTimersOverrideTheirSchedule(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, j *journal) {
+		op := New("widgets.example.com")
+		calls := 0
+		Timer(op, 10*time.Second, func(_ context.Context, r *thing) error {
+			j.add("retry %d", r.Retry)
+			switch calls++; calls {
+			case 1, 2:
+				return errors.New("no")
+			case 3:
+				return Temporary(errors.New("no"), time.Second)
+			case 6:
+				return Permanent(errors.New("no"))
+			}
+			return nil
+		}, Backoff(5*time.Second))
+		w.create("one", spec(1))
+		r := live(t, w, op)
+		time.Sleep(time.Hour)
+		j.want(t, "0 retry 0", "5 retry 1", "10 retry 2", "11 retry 3", "21 retry 0", "31 retry 0")
+		_ = r.end()
+	})
+}
+
+func TestIdleTimersWaitUntilNothingChanges(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, j *journal) {
+		op := New("widgets.example.com")
+		Timer(op, 4*time.Second, func(_ context.Context, r *thing) error {
+			j.add("size %d", r.Object.Spec.Size)
+			r.Patch.Status("phase", "Idle") // is no change
+			return nil
+		}, Idle(10*time.Second))
+		w.create("one", spec(1))
+		r := live(t, w, op)
+		time.Sleep(5 * time.Second)
+		w.change("one", "size", int64(2))
+		time.Sleep(15 * time.Second) // 20
+		w.change("one", "size", int64(3))
+		time.Sleep(15 * time.Second)
+		j.want(t, "15 size 2", "19 size 2", "30 size 3", "34 size 3")
+		_ = r.end()
+	})
+}
+
+func TestDaemons(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, j *journal) {
+		op := New("widgets.example.com")
+		Daemon(op, func(ctx context.Context, r *thing) error {
+			j.add("start %v", r.Object.Finalizers)
+			<-r.Stopping()
+			j.add("warned")
+			<-ctx.Done()
+			j.add("cancelled: %v", context.Cause(ctx))
+			return nil
+		}, StopGrace(5*time.Second, time.Minute), When(func(o *Thing) bool { return o.Spec.Size > 0 }))
+		w.create("one", spec(1))
+		r := live(t, w, op)
+		time.Sleep(time.Second)
+		w.change("one", "size", int64(0))
+		time.Sleep(time.Second)
+		w.change("one", "size", int64(1)) // it stops first
+		time.Sleep(8 * time.Second)
+		w.delete("one")
+		time.Sleep(time.Minute)
+		j.want(t,
+			"0 start [keepwatch.github.io/finalizer]", "1 warned", "6 cancelled: the object no longer asks for it",
+			"6 start [keepwatch.github.io/finalizer]", "10 warned", "15 cancelled: the object no longer asks for it")
+		if w.get("one") != nil || len(r.engine.objects) != 0 {
+			t.Error("the object is still there, or remembered")
+		}
+		_ = r.end()
+	})
+}
+
+func TestADaemonThatDoesNotStopIsGivenUp(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, j *journal) {
+		op := New("widgets.example.com", ShutdownGrace(time.Second))
+		release := make(chan struct{})
+		Daemon(op, func(ctx context.Context, r *thing) error {
+			<-release
+			return nil
+		}, ID("mule"), StopGrace(time.Second, 10*time.Second))
+		w.create("one", spec(1))
+		r := live(t, w, op)
+		time.Sleep(time.Second)
+		w.delete("one")
+		time.Sleep(10900 * time.Millisecond)
+		synctest.Wait()
+		if w.get("one") == nil {
+			t.Error("the object did not wait for the daemon")
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if w.get("one") != nil {
+			t.Error("the object waits for ever")
+		}
+		err := r.end()
+		if err == nil || !strings.Contains(err.Error(), "mule of default/one") {
+			t.Errorf("stopped with %v; want what does not end", err)
+		}
+		close(release)
+		synctest.Wait()
+	})
+}
+
+func TestDaemonsThatCrashAreStartedAgainSlowly(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, j *journal) {
+		op := New("widgets.example.com")
+		Daemon(op, func(_ context.Context, r *thing) error {
+			j.add("start %d", r.Retry)
+			if r.Retry == 5 {
+				time.Sleep(time.Hour)
+			}
+			if r.Retry == 7 {
+				return nil // it has come to its end
+			}
+			panic("at the disco")
+		})
+		w.create("one", spec(1))
+		r := live(t, w, op)
+		time.Sleep(24 * time.Hour)
+		w.change("one", "size", int64(2))
+		time.Sleep(time.Hour)
+		j.want(t, "0 start 0", "1 start 1", "2 start 2", "4 start 3", "7 start 4", "12 start 5", "3613 start 6", "3614 start 7")
+		_ = r.end()
+	})
+}
+
+func TestStopLetsHandlersEndForAWhile(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, j *journal) {
+		op := New("widgets.example.com", ShutdownGrace(10*time.Second))
+		OnCreate(op, func(ctx context.Context, r *thing) error {
+			if r.Object.Name == "quick" {
+				time.Sleep(5 * time.Second)
+				return nil
+			}
+			<-ctx.Done()
+			j.add("%s ends: %v", r.Object.Name, context.Cause(ctx))
+			return ctx.Err()
+		}, Retries(1))
+		w.create("quick", spec(1))
+		w.create("slow", spec(1))
+		r := live(t, w, op)
+		time.Sleep(time.Second)
+		r.stop(nil)
+		if err := <-r.ended; err != nil {
+			t.Error(err)
+		}
+		j.want(t, "11 slow ends: the operator stops")
+		if len(w.patchesOf("quick")) != 1 || len(w.patchesOf("slow")) != 0 {
+			t.Error("want the success to be written, and nothing of what was cut")
+		}
+	})
+}
+
+func TestAWorkerThatDiesIsFatal(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, j *journal) {
+		op := New("widgets.example.com")
+		OnCreate(op, func(context.Context, *thing) error {
+			runtime.Goexit()
+			return nil
+		})
+		w.create("one", spec(1))
+		r := live(t, w, op)
+		err := <-r.ended
+		if err == nil || !strings.Contains(err.Error(), "a worker of widgets.example.com died") {
+			t.Errorf("ended with %v", err)
+		}
+	})
+}
+
+func TestUserChangesComeBeforeTheFirstList(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, j *journal) {
+		op := New("widgets.example.com", Workers(1))
+		OnCreate(op, func(_ context.Context, r *thing) error {
+			j.add("%s", r.Object.Name)
+			time.Sleep(time.Second)
+			return nil
+		})
+		for i := range 3 {
+			w.create(fmt.Sprintf("old-%d", i), spec(1))
+		}
+		r := live(t, w, op)
+		time.Sleep(500 * time.Millisecond)
+		w.create("new", spec(1))
+		time.Sleep(time.Minute)
+		j.want(t, "0 old-0", "1 new", "2 old-1", "3 old-2")
+		_ = r.end()
+	})
+}
+
+func TestOneWorkerAnObject(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, j *journal) {
+		op := New("widgets.example.com", Workers(3))
+		var mu sync.Mutex
+		busy, most := map[string]bool{}, 0
+		work := func(_ context.Context, r *thing) error {
+			mu.Lock()
+			if busy[r.Object.Name] {
+				t.Error("two handlers of an object at a time")
+			}
+			busy[r.Object.Name] = true
+			most = max(most, len(busy))
+			mu.Unlock()
+			time.Sleep(time.Second)
+			mu.Lock()
+			delete(busy, r.Object.Name)
+			mu.Unlock()
+			return nil
+		}
+		OnCreate(op, work, ID("create"))
+		OnUpdate(op, work, ID("update"))
+		OnEvent(op, work, ID("event"))
+		r := live(t, w, op)
+		synctest.Wait()
+		for i := range 8 {
+			w.create(fmt.Sprint("w", i), spec(1))
+		}
+		for i := range 20 {
+			time.Sleep(300 * time.Millisecond)
+			w.change(fmt.Sprint("w", i%8), "size", int64(i))
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if most != 3 {
+			t.Errorf("%d at a time, want 3", most)
+		}
+		_ = r.end()
+	})
+}
+
+func TestIndexes(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, j *journal) {
+		op := New("widgets.example.com")
+		bySize := Index(op, func(o *Thing) map[int]string {
+			if o.Name == "bad" {
+				panic("no")
+			}
+			return map[int]string{o.Spec.Size: o.Name}
+		}, When(func(o *Thing) bool { return o.Spec.Size > 0 }))
+		OnEvent(op, func(_ context.Context, r *thing) error {
+			j.add("%v %v", bySize.Get(1), bySize.Get(2))
+			return nil
+		})
+		for _, name := range []string{"b", "a", "bad"} {
+			w.create(name, spec(1))
+		}
+		r := live(t, w, op)
+		synctest.Wait()
+		w.change("a", "size", int64(2))
+		synctest.Wait()
+		w.change("b", "size", int64(0))
+		synctest.Wait()
+		w.delete("a")
+		j.want(t, "0 [a b] []", "0 [a b] []", "0 [a b] []", "0 [b] [a]", "0 [] [a]", "0 [] []")
+		if len(bySize.Keys()) != 0 {
+			t.Errorf("keys %v", bySize.Keys())
+		}
+		_ = r.end()
+	})
+}

@@ -1,0 +1,326 @@
+package operator
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/operator/internal/write"
+)
+
+// world is a server of one resource, with a status endpoint, in memory: for tests
+// in a bubble, where time is free.
+type world struct {
+	mu       sync.Mutex
+	objects  map[string]map[string]any
+	revision int
+	history  []change
+	wake     chan struct{} // closed at the next change
+	uids     int
+
+	// lag is how long a change takes to be seen; skip says which changes are not seen
+	// because a newer one of the object is.
+	lag  func() time.Duration
+	skip func() bool
+	// fault is asked before a patch is applied: an error is the answer. After it the
+	// patch is applied all the same if lost.
+	fault   func(r write.Request, name string) (err error, lost bool)
+	patches []patched
+}
+
+// patched is a patch that has arrived.
+type patched struct {
+	at   time.Time
+	name string
+	kind types.PatchType
+	body string
+	code int
+}
+
+func newWorld() *world {
+	return &world{
+		objects: map[string]map[string]any{}, wake: make(chan struct{}),
+		lag: func() time.Duration { return 0 }, skip: func() bool { return false },
+		fault: reliable,
+	}
+}
+
+func reliable(write.Request, string) (error, bool) { return nil, false }
+
+// failing makes the server answer patches with errors from now on.
+func (w *world) failing(fault func(r write.Request, name string) (err error, lost bool)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.fault = fault
+}
+
+// store creates or replaces an object; w.mu is held.
+func (w *world) store(name string, state map[string]any, typ keepwatch.ChangeType) {
+	w.revision++
+	about := state["metadata"].(map[string]any)
+	about["resourceVersion"] = strconv.Itoa(w.revision)
+	finalizers, _ := about["finalizers"].([]any)
+	if about["deletionTimestamp"] != nil && len(finalizers) == 0 {
+		typ = keepwatch.Deleted
+	}
+	if typ == keepwatch.Deleted {
+		delete(w.objects, name)
+	} else {
+		w.objects[name] = state
+	}
+	w.history = append(w.history, change{typ, keepwatch.Revision(w.revision), &unstructured.Unstructured{Object: state}, false})
+	close(w.wake)
+	w.wake = make(chan struct{})
+}
+
+func (w *world) create(name string, spec map[string]any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.uids++
+	w.store(name, map[string]any{
+		"apiVersion": "example.com/v1", "kind": "Widget", "spec": spec,
+		"metadata": map[string]any{"name": name, "namespace": "default", "uid": fmt.Sprintf("%s-%d", name, w.uids)},
+	}, keepwatch.Added)
+}
+
+func (w *world) change(name, field string, value any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if old := w.objects[name]; old != nil {
+		state := runtime.DeepCopyJSON(old)
+		spec, _ := state["spec"].(map[string]any)
+		spec[field] = value
+		w.store(name, state, keepwatch.Modified)
+	}
+}
+
+func (w *world) delete(name string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if old := w.objects[name]; old != nil {
+		state := runtime.DeepCopyJSON(old)
+		about := state["metadata"].(map[string]any)
+		if about["deletionTimestamp"] == nil {
+			about["deletionTimestamp"] = time.Now().UTC().Format(time.RFC3339)
+			w.store(name, state, keepwatch.Modified)
+		}
+	}
+}
+
+func (w *world) get(name string) map[string]any {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if o := w.objects[name]; o != nil {
+		return runtime.DeepCopyJSON(o)
+	}
+	return nil
+}
+
+func answer(code int, reason metav1.StatusReason) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: int32(code), Reason: reason, Message: string(reason)}}
+}
+
+func (w *world) patch(ctx context.Context, seen map[string]any, r write.Request) (*unstructured.Unstructured, error) {
+	name := text(seen, "name")
+	w.mu.Lock()
+	fault := w.fault
+	w.mu.Unlock()
+	err, lost := fault(r, name)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err != nil && !lost {
+		w.note(name, r, err)
+		return nil, err
+	}
+	state, failed := w.patchLocked(name, r)
+	if failed != nil {
+		err = failed
+	}
+	w.note(name, r, err)
+	if err != nil {
+		return nil, err
+	}
+	return &unstructured.Unstructured{Object: runtime.DeepCopyJSON(state)}, nil
+}
+
+func (w *world) note(name string, r write.Request, err error) {
+	code := http.StatusOK
+	if status, ok := err.(apierrors.APIStatus); ok {
+		code = int(status.Status().Code)
+	} else if err != nil {
+		code = 0
+	}
+	w.patches = append(w.patches, patched{time.Now(), name, r.Type, string(r.Body), code})
+}
+
+func (w *world) patchLocked(name string, r write.Request) (map[string]any, error) {
+	old := w.objects[name]
+	if old == nil {
+		return nil, answer(http.StatusNotFound, metav1.StatusReasonNotFound)
+	}
+	before, _ := json.Marshal(old)
+	var after []byte
+	var err error
+	if r.Type == types.JSONPatchType {
+		var p jsonpatch.Patch
+		if p, err = jsonpatch.DecodePatch(r.Body); err == nil {
+			after, err = p.Apply(before)
+		}
+	} else {
+		after, err = jsonpatch.MergePatch(before, r.Body)
+	}
+	if err != nil {
+		return nil, answer(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
+	}
+	var state map[string]any
+	if err := utiljson.Unmarshal(after, &state); err != nil {
+		return nil, err
+	}
+	if text(state, "uid") != text(old, "uid") {
+		return nil, answer(http.StatusConflict, metav1.StatusReasonConflict)
+	}
+	keep := "status"
+	if r.Subresource == "status" {
+		keep = "spec"
+	}
+	if state[keep] = old[keep]; old[keep] == nil {
+		delete(state, keep)
+	}
+	if spec, _ := state["spec"].(map[string]any); spec != nil {
+		if size, _ := spec["size"].(int64); size > 1000 {
+			return nil, answer(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
+		}
+	}
+	if now, _ := json.Marshal(state); string(now) == string(before) {
+		return old, nil
+	}
+	w.store(name, state, keepwatch.Modified)
+	return state, nil
+}
+
+// run is the world as a feed.
+func (w *world) run(ctx context.Context, tell func(change), listed func()) error {
+	w.mu.Lock()
+	at := len(w.history)
+	first := make([]map[string]any, 0, len(w.objects))
+	for _, o := range w.objects {
+		first = append(first, o)
+	}
+	w.mu.Unlock()
+	slices.SortFunc(first, func(a, b map[string]any) int { return int(revisionOf(a)) - int(revisionOf(b)) })
+	for _, o := range first {
+		tell(change{keepwatch.Added, revisionOf(o), &unstructured.Unstructured{Object: o}, true})
+	}
+	listed()
+	for {
+		w.mu.Lock()
+		news, wake, lag := slices.Clone(w.history[at:]), w.wake, w.lag()
+		w.mu.Unlock()
+		if len(news) == 0 {
+			select {
+			case <-wake:
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+			continue
+		}
+		if lag > 0 {
+			select {
+			case <-time.After(lag):
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
+		at += len(news)
+		for i, c := range news {
+			later := slices.ContainsFunc(news[i+1:], func(n change) bool { return n.object.GetUID() == c.object.GetUID() })
+			if later && c.typ == keepwatch.Modified && w.skip() {
+				continue
+			}
+			tell(c)
+		}
+	}
+}
+
+func (w *world) healthy(time.Duration) error { return nil }
+
+// patchesOf are the patches of an object that have arrived.
+func (w *world) patchesOf(name string) (all []patched) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, p := range w.patches {
+		if p.name == name {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+var widgetKind = kind{
+	resource:   schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"},
+	kind:       schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"},
+	namespaced: true, subresource: true,
+}
+
+// running is an operator in a world.
+type running struct {
+	*process
+	engine *engine
+	ended  chan error
+}
+
+// live lets an operator run in a world, until stop.
+func live(t *testing.T, w *world, op *Operator) *running {
+	t.Helper()
+	return liveWith(t, w, op, w)
+}
+
+func liveWith(t *testing.T, w *world, op *Operator, api api) *running {
+	t.Helper()
+	op.set.logger = slog.New(slog.DiscardHandler)
+	if err := op.check(); err != nil {
+		t.Fatal(err)
+	}
+	p := &process{}
+	p.ctx, p.stop = context.WithCancelCause(t.Context())
+	p.handling, p.cut = context.WithCancelCause(context.WithoutCancel(t.Context()))
+	r := &running{p, newEngine(op, widgetKind, api, w, nil, p.handling, p.fail), make(chan error, 1)}
+	go func() { r.ended <- p.drive([]*engine{r.engine}) }()
+	return r
+}
+
+// end asks the operator to stop, and returns what it ends with.
+func (r *running) end() error {
+	r.stop(nil)
+	err := <-r.ended
+	r.cut(nil)
+	return err
+}
+
+// Thing is an object of the world.
+type Thing struct {
+	metav1.TypeMeta
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              struct {
+		Size int `json:"size"`
+	} `json:"spec"`
+}
+
+func spec(size int64) map[string]any { return map[string]any{"size": size} }
