@@ -1,0 +1,116 @@
+package informer_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/controlplane"
+	"github.com/keepwatch/keepwatch/informer"
+)
+
+// serve runs a Kubernetes API until the test is over.
+func serve(t *testing.T) *rest.Config {
+	t.Helper()
+	server, err := controlplane.New(controlplane.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- server.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		<-ended
+	})
+	select {
+	case <-server.Ready():
+	case err := <-ended:
+		ended <- err
+		t.Fatal(err)
+	}
+	return server.RESTConfig()
+}
+
+// object is what the three kinds of objects have in common.
+type object interface {
+	runtime.Object
+	metav1.Object
+}
+
+// Each kind of object, from discovery to the audit, on a real API.
+func TestOnKubernetes(t *testing.T) {
+	cfg := serve(t)
+	client := kubernetes.NewForConfigOrDie(cfg)
+	if _, err := client.CoreV1().ConfigMaps("default").Create(t.Context(), configMap("first"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	configMaps := corev1.SchemeGroupVersion.WithResource("configmaps")
+	t.Run("typed", func(t *testing.T) { follows[*corev1.ConfigMap](t, cfg, client, "t") })
+	t.Run("unstructured", func(t *testing.T) {
+		follows[*unstructured.Unstructured](t, cfg, client, "u", informer.Resource(configMaps))
+	})
+	t.Run("metadata", func(t *testing.T) {
+		follows[*metav1.PartialObjectMetadata](t, cfg, client, "m", informer.Resource(configMaps))
+	})
+}
+
+func configMap(name string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"k": "v"}}
+}
+
+func follows[T object](t *testing.T, cfg *rest.Config, client kubernetes.Interface, name string, options ...informer.Option) {
+	inf, err := informer.New[T](cfg, append(options, informer.Namespace("default"), informer.DropManagedFields())...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := make(chan string, 100)
+	registration, err := inf.Handle(func(_ context.Context, c informer.Change[T]) error {
+		if c.Object.GetName() != name {
+			return nil
+		}
+		if len(c.Object.GetManagedFields()) > 0 {
+			t.Error("it has managed fields")
+		}
+		lines <- fmt.Sprintf("%s %v", c.Type, c.FinalStateUnknown)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	runs(t, inf)
+	<-registration.Synced()
+	if _, ok := inf.Get("default", "first"); !ok {
+		t.Errorf("it is not there: %q", names(inf.All()))
+	}
+	all := client.CoreV1().ConfigMaps("default")
+	must(t)(all.Create(t.Context(), configMap(name), metav1.CreateOptions{}))
+	changed := configMap(name)
+	changed.Data["k"] = "w"
+	must(t)(all.Update(t.Context(), changed, metav1.UpdateOptions{}))
+	if err := all.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	var told []string
+	for range 3 {
+		told = append(told, <-lines)
+	}
+	if want := []string{"ADDED false", "MODIFIED false", "DELETED false"}; !slices.Equal(told, want) {
+		t.Errorf("told %q, want %q", told, want)
+	}
+	if audit, err := inf.Audit(t.Context()); err != nil || !audit.Equal() || audit.Objects == 0 {
+		t.Errorf("%+v, %v", audit, err)
+	}
+	if s := inf.Status(); s.State != informer.Live || len(s.Rejected) > 0 || s.Relists[keepwatch.ProtocolViolation] > 0 {
+		t.Errorf("%+v", s)
+	}
+}
