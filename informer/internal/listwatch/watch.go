@@ -168,10 +168,25 @@ func (w *stream) receive(patience time.Duration) (event watch.Event, ok bool, fa
 	return event, ok, failure
 }
 
-// Close ends the watch.
+// Close ends the watch. It takes what is still on its way, or a filter before the
+// client's watch would wait for ever for somebody to do so.
 func (w *stream) Close() {
 	w.cancel(nil)
-	w.stop.Do(w.watch.Stop)
+	w.stop.Do(func() {
+		w.watch.Stop()
+		timer := time.NewTimer(retreat)
+		defer timer.Stop()
+		for {
+			select {
+			case _, open := <-w.watch.ResultChan():
+				if !open {
+					return
+				}
+			case <-timer.C:
+				return
+			}
+		}
+	})
 }
 
 // understand makes an occurrence of an event that came after shown; news is false
