@@ -7,6 +7,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/keepwatch/keepwatch/operator/internal/cycle"
 	"github.com/keepwatch/keepwatch/operator/internal/throttle"
@@ -300,7 +301,7 @@ func (e *engine) callCompanion(c *companion, retry int, started time.Time) error
 		if err != nil {
 			return err
 		}
-		return e.apply(c.object, out)
+		return e.apply(c, out)
 	}
 	ctx := c.ctx
 	if c.Timeout > 0 {
@@ -315,32 +316,37 @@ func (e *engine) callCompanion(c *companion, retry int, started time.Time) error
 	return err
 }
 
-// apply writes what a timer or daemon wants, once: what the server does not take is
-// an error of the handler.
-func (e *engine) apply(o *object, out write.Outgoing) error {
-	o.mu.Lock()
-	state, gone := o.state, o.gone
-	o.mu.Unlock()
-	if gone {
-		return nil
-	}
-	on := write.Object{State: state, Finalizer: e.set.finalizer, Subresource: e.kind.subresource}
-	requests, err := out.Requests(on)
-	if err != nil {
-		return err
-	}
-	for _, r := range requests {
-		answer, err := e.patch(state, r)
-		switch v, _ := write.Judge(r.Type, err); v {
+// applyTries is how often a timer's or daemon's patch is made anew because the object
+// has changed meanwhile.
+const applyTries = 10
+
+// apply writes what a timer or daemon wants: what the server does not take is an error
+// of the handler.
+func (e *engine) apply(c *companion, out write.Outgoing) (err error) {
+	for range applyTries {
+		state, gone := c.object.present()
+		if gone || out.Empty() {
+			return nil
+		}
+		var requests []write.Request
+		if requests, err = out.Requests(e.writing(state)); err != nil {
+			return err
+		}
+		var answer *unstructured.Unstructured
+		answer, err = e.patch(state, requests[0])
+		switch v, _ := write.Judge(requests[0].Type, err); v {
 		case write.Taken:
-			o.wrote(revisionOf(answer.Object))
+			c.object.wrote(revisionOf(answer.Object))
+			out = out.Without(requests[0].Part, e.writing(state))
 		case write.Gone:
 			return nil
+		case write.Stale:
+			c.object.newer(c.ctx, revisionOf(state))
 		default:
 			return err
 		}
 	}
-	return nil
+	return err
 }
 
 func (e *engine) toldCompanion(c *companion, v cycle.Verdict, now time.Time) {

@@ -22,8 +22,8 @@
 //     parallel. Handlers see an object as it was after the operator's last patch of it,
 //     or later.
 //   - Every state that an object ends up in is seen by the handlers of its changes,
-//     also a change that comes while they run, and one that is taken back.
-//     Intermediate states may not be seen.
+//     also a change that comes while they run, and one that is taken back, unless
+//     the process was killed in the call for it. Intermediate states may not be seen.
 //   - An object that can't be handled, for example because the API rejects what is to be
 //     written on it, is tried again after 1 s, 1 s, 2 s, 3 s, 5 s and so on up to
 //     610 s, and holds up no other.

@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"context"
 	"sync"
 	"time"
 
@@ -74,9 +75,15 @@ func (o *object) unsee(g glance) {
 }
 
 func (o *object) newest() map[string]any {
+	state, _ := o.present()
+	return state
+}
+
+// present is the newest state, and whether it was the last.
+func (o *object) present() (state map[string]any, gone bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.state
+	return o.state, o.gone
 }
 
 // take is called with what the feed tells.
@@ -96,6 +103,29 @@ func (o *object) take(c change, changed func(old, new map[string]any) bool) {
 	}
 	o.state, o.revision = c.object.Object, c.revision
 	o.gone = c.typ == keepwatch.Deleted
+}
+
+// newer waits, for a second at most, for a state that is newer than a revision.
+func (o *object) newer(ctx context.Context, than keepwatch.Revision) {
+	end := time.NewTimer(time.Second)
+	defer end.Stop()
+	poll := time.NewTicker(10 * time.Millisecond)
+	defer poll.Stop()
+	for {
+		o.mu.Lock()
+		newer := o.revision > than
+		o.mu.Unlock()
+		if newer {
+			return
+		}
+		select {
+		case <-poll.C:
+		case <-end.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // wrote takes note of a revision that the object was given by us.

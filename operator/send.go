@@ -27,17 +27,22 @@ func (e *engine) sendNow(o *object, g glance) time.Time {
 	return o.behind(g, time.Now()) // or when the feed shows it, which is sooner
 }
 
-// send sends what is left of the outgoing. done is false if some of it is still left,
+// send sends what is left of the outgoing, on the newest state. done is false if some of it is still left,
 // or nothing came of it; next is when to go on then.
 func (e *engine) send(o *object, g glance) (next time.Time, done bool) {
 	out := o.out
-	if e.troubled(g.state) {
+	newest, gone := o.present()
+	if gone {
+		o.out = nil
+		return time.Time{}, false
+	}
+	if e.troubled(newest) {
 		if out.Edits.Annotations == nil {
 			out.Edits.Annotations = map[string]*string{}
 		}
-		out.Edits.Annotations[e.spec.Keys.Trouble(g.state)] = nil
+		out.Edits.Annotations[e.spec.Keys.Trouble(newest)] = nil
 	}
-	on := write.Object{State: g.state, Finalizer: e.set.finalizer, Subresource: e.kind.subresource}
+	on := e.writing(newest)
 	moved := false
 	for {
 		requests, err := out.Requests(on)
@@ -68,6 +73,10 @@ func (e *engine) send(o *object, g glance) (next time.Time, done bool) {
 		}
 	}
 	return e.sent(o, out, moved)
+}
+
+func (e *engine) writing(state map[string]any) write.Object {
+	return write.Object{State: state, Finalizer: e.set.finalizer, Subresource: e.kind.subresource}
 }
 
 // sent is called when all of the outgoing is written.

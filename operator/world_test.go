@@ -193,7 +193,12 @@ func (w *world) patchLocked(name string, r write.Request) (map[string]any, error
 	if err := utiljson.Unmarshal(after, &state); err != nil {
 		return nil, err
 	}
-	if text(state, "uid") != text(old, "uid") {
+	if r.Subresource == "" && text(state, "uid") != text(old, "uid") {
+		return nil, &apierrors.StatusError{ErrStatus: metav1.Status{
+			Code: http.StatusUnprocessableEntity, Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Field: "metadata.uid"}}},
+		}}
+	}
+	if text(state, "resourceVersion") != text(old, "resourceVersion") {
 		return nil, answer(http.StatusConflict, metav1.StatusReasonConflict)
 	}
 	keep := "status"

@@ -2,9 +2,11 @@ package write
 
 import (
 	"net/http"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -57,6 +59,9 @@ func Judge(kind types.PatchType, err error) (Verdict, time.Duration) {
 		wait = time.Duration(seconds) * time.Second
 	}
 	code := int(status.Status().Code)
+	if details := status.Status().Details; details != nil && slices.ContainsFunc(details.Causes, otherLife) {
+		return Gone, 0
+	}
 	for _, row := range answers {
 		if row.code == code && (row.kind == "" || row.kind == kind) {
 			return row.verdict, wait
@@ -67,3 +72,7 @@ func Judge(kind types.PatchType, err error) (Verdict, time.Duration) {
 	}
 	return Later, wait
 }
+
+// otherLife reports whether an object was not taken because another one has its
+// name by now: a patch says which UID it is for.
+func otherLife(c metav1.StatusCause) bool { return c.Field == "metadata.uid" }

@@ -64,7 +64,7 @@ func (o Outgoing) Requests(object Object) ([]Request, error) {
 		if len(document) == 0 {
 			return nil
 		}
-		body, err := guarded(document, object.State)
+		body, err := guarded(document, object.State, subresource)
 		requests = append(requests, Request{types.MergePatchType, subresource, body, part})
 		return err
 	}
@@ -149,9 +149,15 @@ func (o Outgoing) folds() bool {
 	return true
 }
 
-// guarded is a merge patch for the object that was seen and no other of its name.
-func guarded(document, state map[string]any) ([]byte, error) {
-	put(document, []string{"metadata", "uid"}, value(state, "metadata", "uid"))
+// guarded is a merge patch for the object that was seen and no other of its name. The
+// endpoint of a status does not look at the UID; there the whole state has to be
+// the one that was seen.
+func guarded(document, state map[string]any, subresource string) ([]byte, error) {
+	guard := "uid"
+	if subresource != "" {
+		guard = "resourceVersion"
+	}
+	put(document, []string{"metadata", guard}, value(state, "metadata", guard))
 	return json.Marshal(document)
 }
 

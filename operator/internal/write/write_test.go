@@ -40,9 +40,9 @@ func TestRequests(t *testing.T) {
 		{
 			"what a handler wants, then that it is done",
 			Outgoing{Edits: cycle.Edits{Annotations: map[string]*string{"p/a": &yes, "p/b": nil}}, Merge: parse(t, `{"spec": {"x": 1}, "metadata": {"annotations": {"mine": "1"}}}`), Status: parse(t, `{"phase": "Ready"}`)},
-			`{"metadata": {"uid": "u"}}`, true,
+			`{"metadata": {"uid": "u", "resourceVersion": "7"}}`, true,
 			[]string{
-				`1 status {"metadata":{"uid":"u"},"status":{"phase":"Ready"}}`,
+				`1 status {"metadata":{"resourceVersion":"7"},"status":{"phase":"Ready"}}`,
 				`2  {"metadata":{"annotations":{"mine":"1","p/a":"yes","p/b":null},"uid":"u"},"spec":{"x":1}}`,
 			},
 		},
@@ -55,10 +55,10 @@ func TestRequests(t *testing.T) {
 		{
 			"progress in the status goes last",
 			Outgoing{Edits: cycle.Edits{Status: status, Records: map[string]*cycle.Record{"gone": nil}, Annotations: map[string]*string{"p/a": &yes}}, Status: parse(t, `{"phase": "Ready"}`)},
-			`{"metadata": {"uid": "u"}}`, true,
+			`{"metadata": {"uid": "u", "resourceVersion": "7"}}`, true,
 			[]string{
 				`2  {"metadata":{"annotations":{"p/a":"yes"},"uid":"u"}}`,
-				`1 status {"metadata":{"uid":"u"},"status":{"op":{"gone":null},"phase":"Ready"}}`,
+				`1 status {"metadata":{"resourceVersion":"7"},"status":{"op":{"gone":null},"phase":"Ready"}}`,
 			},
 		},
 		{
@@ -146,6 +146,12 @@ func TestAnswers(t *testing.T) {
 		if v, _ := Judge(types.JSONPatchType, test.err); v != test.json {
 			t.Errorf("%v to a JSON patch: %v, want %v", test.err, v, test.json)
 		}
+	}
+	other := &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusUnprocessableEntity, Details: &metav1.StatusDetails{
+		Causes: []metav1.StatusCause{{Type: metav1.CauseTypeFieldValueInvalid, Field: "metadata.uid"}},
+	}}}
+	if v, _ := Judge(types.MergePatchType, other); v != Gone {
+		t.Errorf("another object of its name: %v, want %v", v, Gone)
 	}
 	if _, wait := Judge(types.MergePatchType, answer(http.StatusTooManyRequests, 7)); wait != 7*time.Second {
 		t.Errorf("the server asked for 7 s, and gets %v", wait)
