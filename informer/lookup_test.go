@@ -23,7 +23,7 @@ func TestLookupIsAMap(t *testing.T) {
 	}
 	l.fill(&store.Snapshot{})
 	twin := map[keepwatch.Key]*item.Item{}
-	for revision := range keepwatch.Revision(100_000) {
+	for revision := range keepwatch.Revision(30_000) {
 		o := thing(rand.IntN(500)*rand.IntN(4), revision)
 		if rand.IntN(3) == 0 {
 			l.follow([]keepwatch.Change{{Type: keepwatch.Deleted, Object: o}})
@@ -71,7 +71,7 @@ func TestLookupWhileItIsWritten(t *testing.T) {
 			}
 		})
 	}
-	for revision := range keepwatch.Revision(20_000) {
+	for revision := range keepwatch.Revision(5_000) {
 		l.put(thing(rand.IntN(100), revision))
 		l.put(thing(100+rand.IntN(1000), revision))
 		l.remove(thing(100+rand.IntN(1000), 0).Key())

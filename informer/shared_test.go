@@ -584,7 +584,7 @@ func TestHandlersUnderAbuse(t *testing.T) {
 	inf := shared(source, time.Second)
 	stop := run(t, inf)
 	var wg sync.WaitGroup
-	for range 20 {
+	for range 8 {
 		wg.Go(func() {
 			var mine []cache.ResourceEventHandlerRegistration
 			for {
@@ -604,7 +604,7 @@ func TestHandlersUnderAbuse(t *testing.T) {
 			}
 		})
 	}
-	for i := range 300 {
+	for i := range 100 {
 		source.Add(pod(fmt.Sprint(i % 50)))
 		source.Modify(pod(fmt.Sprint(i % 50)))
 		source.Delete(pod(fmt.Sprint(i % 50)))
