@@ -19,6 +19,8 @@ type Command struct {
 	// Log is the file that gets stderr, and stdout too unless Stdout is set.
 	// It is appended to.
 	Log string
+	// Stdin, if set, is stdin, as it is.
+	Stdin *os.File
 	// Stdout, if set, gets stdout. A file is handed to the process as it is;
 	// anything else is copied to by a goroutine that ends with the process.
 	Stdout io.Writer
@@ -44,6 +46,9 @@ func Start(c Command) (*Process, error) {
 	cmd := exec.Command(c.Path, c.Args...)
 	cmd.Env = append(os.Environ(), c.Env...)
 	cmd.Stdout, cmd.Stderr = log, log
+	if c.Stdin != nil {
+		cmd.Stdin = c.Stdin
+	}
 	if c.Stdout != nil {
 		cmd.Stdout = c.Stdout
 	}
