@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/informer/internal/item"
 	"github.com/keepwatch/keepwatch/informer/internal/object"
 	"github.com/keepwatch/keepwatch/source/kube"
 )
@@ -37,7 +38,8 @@ type source interface {
 type direct struct {
 	cfg     *rest.Config
 	example runtime.Object
-	kind    schema.GroupVersionKind // "" where the objects say it themselves
+	kind    schema.GroupVersionKind        // "" where the objects say it themselves
+	held    func(keepwatch.Key) *item.Item // what the informer holds, nil for nothing
 	settings
 	*kube.Source // nil until the resource is known
 }
@@ -76,6 +78,7 @@ func connect(cfg *rest.Config, example runtime.Object, set settings) (*direct, s
 // open makes the source that reads a resource.
 func (d *direct) open(resource schema.GroupVersionResource) error {
 	codec := object.New(d.example, d.kind, d.compact)
+	codec.Held = func(key keepwatch.Key) *item.Item { return d.held(key) }
 	form := kube.WholeObjects
 	if _, ok := d.example.(*metav1.PartialObjectMetadata); ok {
 		form = kube.MetadataOnly

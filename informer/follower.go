@@ -76,6 +76,14 @@ func newFollower(name string, source keepwatch.Source, expect expectation, s set
 	return f
 }
 
+// held is what is held of a key, nil for nothing.
+func (f *follower) held(key keepwatch.Key) *item.Item {
+	if o, ok := f.store.Snapshot().Get(key); ok {
+		return o.(*item.Item)
+	}
+	return nil
+}
+
 // observe passes on failures, but for what happens all the time and means nothing.
 func (f *follower) observe(n reflector.Notice) {
 	if n.Failure == nil || f.trouble == nil {

@@ -47,6 +47,7 @@ func New[T runtime.Object](cfg *rest.Config, options ...Option) (*Informer[T], e
 		i.group = NewGroup()
 	}
 	i.follower = newFollower(name, source, expecting(example), set)
+	source.held = i.follower.held
 	if err := i.follower.store.AddIndexes(set.indexes); err != nil {
 		return nil, err
 	}

@@ -135,7 +135,7 @@ type intakeList struct {
 func (l *intakeList) Put(ctx context.Context, objects []keepwatch.Object) error {
 	for i, o := range objects {
 		held, ok := l.held.Get(o.Key())
-		if ok && !l.rewound && held.UID() == o.UID() && held.Revision() == o.Revision() {
+		if ok && (held == o || !l.rewound && held.UID() == o.UID() && held.Revision() == o.Revision()) {
 			objects[i] = held
 		} else {
 			objects[i] = l.intake.admit(o.(*item.Item))

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/informer/internal/item"
 	"github.com/keepwatch/keepwatch/informer/internal/listwatch"
 )
 
@@ -64,6 +65,7 @@ type chosen struct {
 	lw      cache.ListerWatcher
 	example runtime.Object
 	name    string
+	held    func(keepwatch.Key) *item.Item
 	settings
 	source // nil until then
 }
@@ -79,7 +81,8 @@ func (c *chosen) choose(ctx context.Context) source {
 func (c *chosen) decide(ctx context.Context) source {
 	if c.direct != nil && decodable(c.example) {
 		if set, ok := c.overhear(ctx); ok {
-			d := &direct{cfg: c.direct, example: c.example, kind: c.example.GetObjectKind().GroupVersionKind(), settings: set}
+			kind := c.example.GetObjectKind().GroupVersionKind()
+			d := &direct{cfg: c.direct, example: c.example, kind: kind, held: c.held, settings: set}
 			if d.open(set.resource) == nil {
 				return d
 			}

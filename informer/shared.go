@@ -44,15 +44,17 @@ func NewSharedIndexInformer(lw cache.ListerWatcher, example runtime.Object, resy
 
 func newShared(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers, group *Group) *Shared {
 	name := describe(example)
+	source := &chosen{lw: lw, example: example, name: name, settings: group.settings}
 	s := &Shared{
-		source:  &chosen{lw: lw, example: example, name: name, settings: group.settings},
+		source:  source,
 		example: example,
 		lw:      lw,
 		resync:  resync,
 		errors:  cache.DefaultWatchErrorHandler,
 		group:   group,
 	}
-	s.follower = newFollower(name, s.source, expecting(example), group.settings)
+	s.follower = newFollower(name, source, expecting(example), group.settings)
+	source.held = s.follower.held
 	s.follower.resync = resync
 	s.indexer = newIndexer(s.follower.intake, s.LastSyncResourceVersion, indexers)
 	return s

@@ -20,6 +20,7 @@ type Item struct {
 	revision keepwatch.Revision
 	packed   Packed // in the place of value, if not nil
 	rejected error
+	sum      uint64 // of what it was made of; 0 if that is not known
 }
 
 // Packed is a value that is kept encoded. It may be used from any goroutine.
@@ -45,21 +46,33 @@ func Pack(key keepwatch.Key, uid keepwatch.UID, revision keepwatch.Revision, val
 // Showing is the item with another value in the place of its own, packed if that
 // was; it is rejected if it can't be.
 func (i *Item) Showing(value any) *Item {
+	shown := *i
 	if i.packed == nil {
-		return New(i.key, i.uid, i.revision, value)
+		shown.value = value
+		return &shown
 	}
-	packed, err := i.packed.Pack(value)
-	if err != nil {
+	var err error
+	if shown.packed, err = i.packed.Pack(value); err != nil {
 		return i.Rejected(err)
 	}
-	return Pack(i.key, i.uid, i.revision, packed)
+	return &shown
 }
 
 // Rejected is the item without a value, because of err. It keeps the object's
 // place: what is known of it can go on to be compared, counted and deleted.
 func (i *Item) Rejected(err error) *Item {
-	return &Item{key: i.key, uid: i.uid, revision: i.revision, rejected: err}
+	return &Item{key: i.key, uid: i.uid, revision: i.revision, rejected: err, sum: i.sum}
 }
+
+// MadeOf notes, before the item is handed on, the sum of what it was made of.
+func (i *Item) MadeOf(sum uint64) *Item {
+	i.sum = sum
+	return i
+}
+
+// Sum is the sum of what the item was made of, 0 if that is not known. Items of one
+// source that have the same one were made of the same.
+func (i *Item) Sum() uint64 { return i.sum }
 
 func (i *Item) Key() keepwatch.Key           { return i.key }
 func (i *Item) UID() keepwatch.UID           { return i.uid }

@@ -1,7 +1,9 @@
 package object
 
 import (
+	"bytes"
 	"fmt"
+	"hash/maphash"
 	"reflect"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,15 +18,20 @@ import (
 
 // Codec decodes the objects of one resource. Its Decode is for a kube.Source.
 type Codec struct {
+	// Held, if set, is what is held of a key, nil for nothing. An object that comes
+	// again as it was is that, and is not decoded.
+	Held func(keepwatch.Key) *item.Item
+
 	decoder
 	compact *unpacker // nil where values are kept as they are
+	seed    maphash.Seed
 }
 
 // New makes a codec for objects like the example, a pointer to a struct. kind is
 // what unstructured objects and metadata are given that do not say it themselves.
 // compact keeps objects encoded, and decodes them when they are asked for.
 func New(example runtime.Object, kind schema.GroupVersionKind, compact bool) *Codec {
-	c := &Codec{decoder: newDecoder(example, kind)}
+	c := &Codec{decoder: newDecoder(example, kind), seed: maphash.MakeSeed()}
 	if compact {
 		c.compact = &unpacker{decoder: newDecoder(example, kind)}
 	}
@@ -37,17 +44,47 @@ func (c *Codec) Protobuf() bool { return c.message != nil }
 // Decode makes an item. One that can't be decoded is rejected: it keeps its place
 // and is not shown. The error is always nil.
 func (c *Codec) Decode(raw kube.Raw) (keepwatch.Object, error) {
+	sum := maphash.Bytes(c.seed, content(raw))
+	if c.Held != nil {
+		held := c.Held(raw.Key)
+		if held != nil && held.Sum() == sum && held.UID() == raw.UID && held.Revision() == raw.Revision {
+			return held, nil
+		}
+	}
+	return c.make(raw).MadeOf(sum), nil
+}
+
+// content is what is to be compared of an object: in JSON without apiVersion and
+// kind at its front, which events have and items of a list may not.
+func content(raw kube.Raw) []byte {
+	if raw.Encoding != kube.JSON {
+		return raw.Body
+	}
+	version, kind := raw.Kind.ToAPIVersionAndKind()
+	for _, front := range [...]string{
+		`{"kind":"` + kind + `","apiVersion":"` + version + `",`,
+		`{"apiVersion":"` + version + `","kind":"` + kind + `",`,
+		`{`,
+	} {
+		if rest, ok := bytes.CutPrefix(raw.Body, []byte(front)); ok {
+			return rest
+		}
+	}
+	return raw.Body
+}
+
+func (c *Codec) make(raw kube.Raw) *item.Item {
 	value, err := c.decode(raw.Encoding, raw.Body, raw.Kind)
 	if err != nil {
-		return item.New(raw.Key, raw.UID, raw.Revision, nil).Rejected(fmt.Errorf("decode %s: %w", raw.Key, err)), nil
+		return item.New(raw.Key, raw.UID, raw.Revision, nil).Rejected(fmt.Errorf("decode %s: %w", raw.Key, err))
 	}
 	if c.compact != nil {
-		return item.Pack(raw.Key, raw.UID, raw.Revision, c.compact.pack(raw)), nil
+		return item.Pack(raw.Key, raw.UID, raw.Revision, c.compact.pack(raw))
 	}
 	// The strings of the value will do for the item, too.
 	about := value.(metav1.Object)
 	key := keepwatch.Key{Namespace: about.GetNamespace(), Name: about.GetName()}
-	return item.New(key, keepwatch.UID(about.GetUID()), raw.Revision, value), nil
+	return item.New(key, keepwatch.UID(about.GetUID()), raw.Revision, value)
 }
 
 // decoder makes values. It belongs to one goroutine.
