@@ -217,3 +217,38 @@ func TestCompact(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatIsHeldIsNotMadeAgain is what a relist with nothing new costs: nothing.
+func TestWhatIsHeldIsNotMadeAgain(t *testing.T) {
+	for _, encoding := range []kube.Encoding{kube.JSON, kube.Protobuf} {
+		c := New(&corev1.Pod{}, podKind, false)
+		raw, _ := rawPod(t, encoding, 1)
+		event := take(t, c, raw)
+		c.Held = func(key keepwatch.Key) *item.Item {
+			if key == raw.Key {
+				return event
+			}
+			return nil
+		}
+		listed := raw
+		if encoding == kube.JSON {
+			listed.Body = []byte(strings.Replace(string(raw.Body), `"apiVersion":"v1","kind":"Pod",`, "", 1))
+		}
+		if take(t, c, listed) != event {
+			t.Errorf("%v: what is held was made again", encoding)
+		}
+		for what, change := range map[string]func(*kube.Raw){
+			"revision": func(r *kube.Raw) { r.Revision++ },
+			"UID":      func(r *kube.Raw) { r.UID = "another" },
+			"content": func(r *kube.Raw) {
+				r.Body = []byte(strings.Replace(string(r.Body), "ClusterFirst", "ClusterLater", 1))
+			},
+		} {
+			other := listed
+			change(&other)
+			if o, err := c.Decode(other); err != nil || o.(*item.Item) == event {
+				t.Errorf("%v: another %s is taken for what is held: %v", encoding, what, err)
+			}
+		}
+	}
+}
