@@ -104,7 +104,7 @@ type spec struct {
 	Fixed     [2]string                    `json:"fixed"`
 	Untagged  string
 	Hidden    string `json:"-"`
-	private   string
+	_         string
 	Embedded
 	Odd  odd   `json:"odd"`
 	Self *spec `json:"self"`
