@@ -213,7 +213,7 @@ func (s *subject) await(ctx context.Context) (report, error) {
 func (s *subject) requests(context.Context) (report, error) {
 	s.wire.mu.Lock()
 	defer s.wire.mu.Unlock()
-	return report{"lists": float64(s.wire.lists), "probes": float64(s.wire.probes)}, nil
+	return report{"lists": float64(s.wire.lists), "probes": float64(s.wire.probes), "tooOld": float64(s.wire.tooOld)}, nil
 }
 
 func cpuTime() time.Duration {

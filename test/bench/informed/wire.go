@@ -19,6 +19,7 @@ type wire struct {
 	watches map[*watched]struct{}
 	expired bool // for the next watch
 	settled int  // lists that are over: a watch follows, or the stream says so
+	tooOld  int  // watches whose history the server does not have
 }
 
 func (w *wire) wrap(next http.RoundTripper) http.RoundTripper {
@@ -91,14 +92,23 @@ func (b *watched) Read(p []byte) (int, error) {
 	return n, err
 }
 
-var end = []byte(metav1.InitialEventsAnnotationKey)
+var (
+	end    = []byte(metav1.InitialEventsAnnotationKey)
+	tooOld = []byte("too old resource version")
+)
 
-// look looks for the end of a streaming list.
+// look looks for the end of a streaming list, and for the answer that history is
+// gone.
 func (b *watched) look(p []byte) {
 	text := append(b.tail, p...)
-	if bytes.Contains(text, end) {
+	ends, gone := bytes.Contains(text, end), bytes.Contains(text, tooOld)
+	if ends || gone {
 		b.wire.mu.Lock()
-		b.wire.settled++
+		if ends {
+			b.wire.settled++
+		} else {
+			b.wire.tooOld++
+		}
 		b.wire.mu.Unlock()
 		text = nil
 	}
