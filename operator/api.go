@@ -15,6 +15,8 @@ type api interface {
 	// patch sends a request about the object that a state is of, and returns the state
 	// that it has made.
 	patch(ctx context.Context, state map[string]any, r write.Request) (*unstructured.Unstructured, error)
+	// get reads the newest state of the object that a state is of.
+	get(ctx context.Context, state map[string]any) (*unstructured.Unstructured, error)
 }
 
 // server is the api of a Kubernetes API server.
@@ -29,13 +31,20 @@ func newServer(client dynamic.Interface, k kind, prefix string) *server {
 }
 
 func (s *server) patch(ctx context.Context, state map[string]any, r write.Request) (*unstructured.Unstructured, error) {
-	var client dynamic.ResourceInterface = s.client
-	if s.namespaced {
-		client = s.client.Namespace(text(state, "namespace"))
-	}
 	var subresources []string
 	if r.Subresource != "" {
 		subresources = append(subresources, r.Subresource)
 	}
-	return client.Patch(ctx, text(state, "name"), r.Type, r.Body, metav1.PatchOptions{FieldManager: s.manager}, subresources...)
+	return s.in(state).Patch(ctx, text(state, "name"), r.Type, r.Body, metav1.PatchOptions{FieldManager: s.manager}, subresources...)
+}
+
+func (s *server) get(ctx context.Context, state map[string]any) (*unstructured.Unstructured, error) {
+	return s.in(state).Get(ctx, text(state, "name"), metav1.GetOptions{})
+}
+
+func (s *server) in(state map[string]any) dynamic.ResourceInterface {
+	if s.namespaced {
+		return s.client.Namespace(text(state, "namespace"))
+	}
+	return s.client
 }

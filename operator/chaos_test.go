@@ -59,7 +59,7 @@ type chaos struct {
 // for it, and nothing that was written shows that.
 func TestWhateverHappensObjectsAreHandled(t *testing.T) {
 	first := rand.Uint64()
-	for n := range uint64(20) {
+	for n := range uint64(10) {
 		seed := first + n
 		if ok := t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { play(t, rand.New(rand.NewPCG(seed, 0))) })
@@ -119,7 +119,7 @@ func play(t *testing.T, random *rand.Rand) {
 		name := names[roll(len(names))]
 		switch roll(10) {
 		case 0, 1:
-			if w.get(name) == nil {
+			if w.at(name) == nil {
 				w.create(name, spec(size()))
 			}
 		case 2, 3, 4:

@@ -43,6 +43,12 @@ const (
 // nil if ctx was done before. If the lease is lost, the context of run ends with
 // ErrLeadershipLost as its cause, and that is returned.
 func Elected(ctx context.Context, cfg *rest.Config, lease Lease, run func(context.Context) error) error {
+	return elected(ctx, cfg, lease, electionTimes{leaseDuration, renewDeadline, retryPeriod}, run)
+}
+
+type electionTimes struct{ lease, renew, retry time.Duration }
+
+func elected(ctx context.Context, cfg *rest.Config, lease Lease, times electionTimes, run func(context.Context) error) error {
 	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		return err
@@ -55,17 +61,17 @@ func Elected(ctx context.Context, cfg *rest.Config, lease Lease, run func(contex
 	defer stop()
 	leading, lost := context.WithCancelCause(ctx)
 	defer lost(nil)
-	elected := make(chan struct{})
+	won := make(chan struct{})
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: &resourcelock.LeaseLock{
 			LeaseMeta:  metav1.ObjectMeta{Namespace: lease.Namespace, Name: lease.Name},
 			Client:     client.CoordinationV1(),
 			LockConfig: resourcelock.ResourceLockConfig{Identity: lease.Identity},
 		},
-		LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod,
+		LeaseDuration: times.lease, RenewDeadline: times.renew, RetryPeriod: times.retry,
 		ReleaseOnCancel: true, Name: lease.Name,
 		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(context.Context) { close(elected) },
+			OnStartedLeading: func(context.Context) { close(won) },
 			OnStoppedLeading: func() { lost(ErrLeadershipLost) },
 		},
 	})
@@ -77,7 +83,7 @@ func Elected(ctx context.Context, cfg *rest.Config, lease Lease, run func(contex
 	defer election.Wait()
 	defer stop()
 	select {
-	case <-elected:
+	case <-won:
 	case <-leading.Done():
 		return nil // ctx is done: the election ends only by stop before it was won
 	}

@@ -101,8 +101,19 @@ func (o *object) take(c change, changed func(old, new map[string]any) bool) {
 	if o.state == nil || changed(o.state, c.object.Object) {
 		o.touched = time.Now()
 	}
-	o.state, o.revision = c.object.Object, c.revision
+	if c.revision >= o.revision {
+		o.state, o.revision = c.object.Object, c.revision
+	}
 	o.gone = c.typ == keepwatch.Deleted
+}
+
+// adopt takes a state that the feed has not told yet.
+func (o *object) adopt(state map[string]any) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if revision := revisionOf(state); revision > o.revision {
+		o.state, o.revision = state, revision
+	}
 }
 
 // newer waits, for a second at most, for a state that is newer than a revision.
@@ -137,18 +148,16 @@ func (o *object) wrote(revision keepwatch.Revision) {
 	}
 }
 
-// settleTime is how long handlers wait for a state that shows what was written.
+// settleTime is how long handlers wait until the feed shows what was written. Then the
+// server is asked for it.
 const settleTime = 5 * time.Second
 
-// behind is until when to wait for a state that shows what was written, the zero time
-// if this one does.
-func (o *object) behind(g glance, now time.Time) time.Time {
+// behind reports whether a state is older than what was written, and until when to
+// wait for the feed to show a newer one.
+func (o *object) behind(g glance) (behind bool, settle time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if g.revision >= o.written || !now.Before(o.settle) {
-		return time.Time{}
-	}
-	return o.settle
+	return g.revision < o.written, o.settle
 }
 
 func (o *object) key() keepwatch.Key {

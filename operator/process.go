@@ -72,8 +72,14 @@ func (e *engine) process(o *object, g glance, now time.Time) (time.Time, error) 
 		}
 	}
 	e.attend(o, g)
-	if settle := o.behind(g, now); !settle.IsZero() {
+	if behind, settle := o.behind(g); behind && now.Before(settle) {
 		return settle, nil
+	} else if behind && !g.gone {
+		var gone bool
+		var err error
+		if g, gone, err = e.refresh(o, g); err != nil || gone {
+			return time.Time{}, err
+		}
 	}
 	p, err := e.spec.Plan(o.seen(g), now)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -24,7 +25,30 @@ func (e *engine) sendNow(o *object, g glance) time.Time {
 	if !done {
 		return next
 	}
-	return o.behind(g, time.Now()) // or when the feed shows it, which is sooner
+	if behind, settle := o.behind(g); behind {
+		return settle // or when the feed shows it, which is sooner
+	}
+	return time.Time{}
+}
+
+// refresh asks the server for a state that the feed does not show in time. To act on
+// the old one would be to act on notes that were changed since.
+func (e *engine) refresh(o *object, g glance) (fresh glance, gone bool, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.handling), requestTimeout)
+	defer cancel()
+	answer, err := e.api.get(ctx, g.state)
+	switch {
+	case apierrors.IsNotFound(err):
+		return g, true, nil
+	case err != nil:
+		return g, false, fmt.Errorf("read the object, which the informer does not show as it was written: %w", err)
+	case keepwatch.UID(answer.GetUID()) != o.uid:
+		return g, true, nil
+	}
+	o.adopt(answer.Object)
+	fresh = o.glance()
+	o.unsee(fresh) // what has come meanwhile is told when it is its turn
+	return fresh, false, nil
 }
 
 // send sends what is left of the outgoing, on the newest state. done is false if some of it is still left,

@@ -174,12 +174,12 @@ func TestBadObjectsHoldUpNoOther(t *testing.T) {
 		r.Patch.Status("phase", "Ready")
 		return nil
 	})
-	const all, bad = 100, 3
+	const all, bad = 80, 3
 	for i := range all {
 		color := "fine"
-		if i%30 == 0 && i/30 < bad {
+		if i%20 == 0 && i/20 < bad {
 			color = "rejected"
-		} else if i%30 == 15 && i/30 < bad {
+		} else if i%20 == 10 && i/20 < bad {
 			color = "panic"
 		}
 		p.create(fmt.Sprintf("%s-%d", color, i), fmt.Sprintf("{size: %d, color: %s}", i, color))
@@ -203,7 +203,7 @@ func TestBadObjectsHoldUpNoOther(t *testing.T) {
 		return n >= 4, fmt.Sprint(n)
 	})
 	for i := range bad {
-		name := fmt.Sprintf("rejected-%d", i*30)
+		name := fmt.Sprintf("rejected-%d", i*20)
 		times := sent.of(name, http.StatusUnprocessableEntity)
 		for n := 1; n < len(times); n++ {
 			least := []time.Duration{1, 1, 2, 3, 5, 8, 13, 21}[n-1] * time.Second

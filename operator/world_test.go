@@ -124,13 +124,20 @@ func (w *world) delete(name string) {
 	}
 }
 
-func (w *world) get(name string) map[string]any {
+func (w *world) at(name string) map[string]any {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if o := w.objects[name]; o != nil {
 		return runtime.DeepCopyJSON(o)
 	}
 	return nil
+}
+
+func (w *world) get(_ context.Context, seen map[string]any) (*unstructured.Unstructured, error) {
+	if o := w.at(text(seen, "name")); o != nil {
+		return &unstructured.Unstructured{Object: o}, nil
+	}
+	return nil, answer(http.StatusNotFound, metav1.StatusReasonNotFound)
 }
 
 func answer(code int, reason metav1.StatusReason) error {

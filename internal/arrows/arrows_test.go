@@ -88,6 +88,11 @@ var rules = map[string]rule{
 		},
 		why: "an operator is told by an informer and writes by client-go",
 	},
+	"examples/operator": {
+		ours:   []string{"operator"},
+		others: []string{"k8s.io/apimachinery/"},
+		why:    "an example shows what a user needs, and nothing else",
+	},
 	"operator/internal/queue":    {why: "who works when is independent of what the work is"},
 	"operator/internal/throttle": {why: "how long to wait depends on nothing but what went wrong"},
 	"operator/internal/write": {

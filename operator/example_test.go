@@ -1,0 +1,104 @@
+package operator_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/keepwatch/keepwatch/operator"
+)
+
+// A complete program: it has --kubeconfig, --leader-elect, endpoints for health and
+// metrics, and ends in good order on SIGTERM.
+func Example() {
+	op := operator.New("widgets.example.com")
+	operator.OnCreate(op, func(ctx context.Context, r *operator.Request[*Widget]) error {
+		if r.Object.Spec.Size == 0 {
+			return operator.Temporary(errors.New("no size yet"), 10*time.Second)
+		}
+		r.Patch.Status("phase", "Ready")
+		return nil
+	}, operator.Retries(5), operator.Timeout(time.Hour))
+	operator.Main(op)
+}
+
+// Every widget gets a ConfigMap that goes with it. A handler may be called again for
+// the same change, so it takes what is there already for done.
+func Example_children() {
+	op := operator.New("widgets.example.com")
+	var client kubernetes.Interface // made of the rest.Config
+	operator.OnCreate(op, func(ctx context.Context, r *operator.Request[*Widget]) error {
+		w := r.Object
+		child := &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: w.Name,
+				OwnerReferences: []metav1.OwnerReference{{
+					APIVersion: w.APIVersion, Kind: w.Kind, Name: w.Name, UID: w.UID,
+				}},
+			},
+			Data: map[string]string{"size": fmt.Sprint(w.Spec.Size)},
+		}
+		_, err := client.CoreV1().ConfigMaps(w.Namespace).Create(ctx, child, metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) {
+			return nil
+		}
+		return err
+	})
+}
+
+// What runs beside an object as long as it exists.
+func ExampleDaemon() {
+	op := operator.New("widgets.example.com")
+	operator.Daemon(op, func(ctx context.Context, r *operator.Request[*Widget]) error {
+		for tick := time.Tick(10 * time.Second); ; {
+			select {
+			case <-tick:
+				w, err := r.Latest()
+				if err != nil {
+					return err
+				}
+				r.Logger.Info("still there", "size", w.Spec.Size)
+			case <-r.Stopping():
+				return nil
+			}
+		}
+	}, operator.Labels("watched=yes"))
+	operator.Timer(op, time.Minute, func(ctx context.Context, r *operator.Request[*Widget]) error {
+		r.Patch.Status("seen", time.Now().UTC().Format(time.RFC3339))
+		return nil
+	}, operator.Idle(10*time.Minute))
+}
+
+// Handlers of one kind can look at another one without asking the server.
+func ExampleIndex() {
+	pods := operator.New("pods")
+	onNode := operator.Index(pods, func(p *corev1.Pod) map[string]string {
+		return map[string]string{p.Spec.NodeName: p.Name}
+	})
+	nodes := operator.New("nodes")
+	operator.Timer(nodes, time.Minute, func(ctx context.Context, r *operator.Request[*corev1.Node]) error {
+		r.Logger.Info("pods", "names", onNode.Get(r.Object.Name))
+		return nil
+	})
+	operator.Main(pods, nodes)
+}
+
+// Run is for programs that have a main function of their own.
+func ExampleRun() {
+	op := operator.New("widgets.example.com", operator.Namespaces("web"), operator.Workers(4))
+	operator.OnResume(op, func(ctx context.Context, r *operator.Request[*Widget]) error { return nil })
+	run := func(ctx context.Context, cfg *rest.Config) error {
+		lease := operator.Lease{Namespace: "web", Name: "widgets"}
+		return operator.Elected(ctx, cfg, lease, func(ctx context.Context) error {
+			return operator.Run(ctx, cfg, op)
+		})
+	}
+	_ = run
+}
