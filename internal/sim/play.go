@@ -92,7 +92,7 @@ func newStage(d *Director, m Mutant) *stage {
 		name := fmt.Sprintf("p%d", i)
 		p := &process{name: name, settings: s.settings, mutant: m, born: make(chan struct{}), counts: counts{failures: map[keepwatch.FailureKind]int{}}}
 		p.source = &Source{world: s.world, director: d, name: name + "/source", settings: s.settings}
-		p.source.lies.evidence = p.evidence
+		p.source.lies.evidence, p.source.late = p.evidence, p.late
 		s.processes = append(s.processes, p)
 	}
 	red := store.Filter{Match: Red}

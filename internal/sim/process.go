@@ -33,6 +33,7 @@ type process struct {
 	runs    *reflector.Reflector // the newest
 	counts  counts
 	restore restore            // the newest
+	blind   bool               // it was
 	final   reflector.Progress // before the drain
 }
 
@@ -146,10 +147,20 @@ func (p *process) restored(to keepwatch.Revision, blind bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.life.store
+	p.blind = blind
 	switch {
 	case blind:
 		p.restore = restore{}
 	case s.Held() > to:
+		p.restore = restore{to, s, s.Snapshot().Cursor().Epoch}
+	}
+}
+
+// late says that the store is about to get what was undone meanwhile.
+func (p *process) late(to keepwatch.Revision) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s := p.life.store; !p.blind {
 		p.restore = restore{to, s, s.Snapshot().Cursor().Epoch}
 	}
 }

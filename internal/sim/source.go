@@ -22,8 +22,9 @@ type Source struct {
 	gate     gate
 	drain    drain
 	lies     lies
-	replica  atomic.Int32 // of settings.Lags
-	listed   bool         // since the last watch
+	late     func(to keepwatch.Revision) // is told that what was undone is handed on
+	replica  atomic.Int32                // of settings.Lags
+	listed   bool                        // since the last watch
 }
 
 // How long things take. The odd parts keep actors from ever acting in the same
@@ -219,7 +220,16 @@ func (s *Source) StreamList(ctx context.Context, floor keepwatch.Revision, emit 
 	case "cut":
 		return 0, nil, failure(AtStream, x)
 	}
+	s.handOn(epoch, r)
 	return r, s.watch(ctx, r, epoch), nil
+}
+
+// handOn is called with whatever reaches the client: it may come from an epoch
+// that has ended on the way.
+func (s *Source) handOn(epoch int, r keepwatch.Revision) {
+	if base, undone := s.world.undone(epoch, r); undone {
+		s.late(base)
+	}
 }
 
 // Watch opens the history after from. What lies in the future is waited for in

@@ -58,6 +58,7 @@ func (w *watch) Next() (keepwatch.Batch, error) {
 	}
 	b := w.queue[0]
 	w.queue = w.queue[1:]
+	w.source.handOn(w.epoch, b.To)
 	if len(w.queue) == 0 && w.lie != nil {
 		w.source.lies.complete(w.lie)
 		w.lie = nil

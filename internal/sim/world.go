@@ -173,6 +173,15 @@ func (w *World) Restore(r keepwatch.Revision, blind bool, clients ...string) {
 // notice says that a client was shown the newest epoch. w.mu is held.
 func (w *World) notice(client string) { delete(w.unaware, client) }
 
+// undone reports whether a revision of an epoch, counted from 1, is not the
+// newest epoch's, and what that was restored to.
+func (w *World) undone(epoch int, r keepwatch.Revision) (base keepwatch.Revision, undone bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	base = w.epochs[len(w.epochs)-1].Base
+	return base, epoch < len(w.epochs) && r > base
+}
+
 // aware reports whether a client was.
 func (w *World) aware(client string) bool {
 	w.mu.Lock()
