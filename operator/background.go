@@ -220,11 +220,10 @@ func (e *engine) supervise(c *companion) (settled bool) {
 		case v.Final && (v.Err != nil || c.daemon):
 			return true
 		case v.Final:
-			retry, started, crashes = 0, time.Now(), throttle.Throttle{}
 			if !c.pause(c.rest(begun, now)) {
 				return false
 			}
-			started = time.Now()
+			retry, started, crashes = 0, time.Now(), throttle.Throttle{}
 		default:
 			wait := v.Delay
 			if plain := new(cycle.Temporary); c.daemon && !c.paced && !errors.As(err, &plain) {

@@ -13,6 +13,8 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
+
+	"github.com/keepwatch/keepwatch/operator/internal/cycle"
 )
 
 // poster posts Kubernetes Events. Posting never waits: what does not fit is counted
@@ -31,8 +33,6 @@ const (
 	pendingEvents = 1000
 	// lastPosts is how long Events may take when the operator has stopped.
 	lastPosts = time.Second
-	// maxEvent bounds the text of an Event: the API takes 1024 bytes.
-	maxEvent = 1024
 )
 
 func newPoster(client typedcorev1.EventsGetter, logger *slog.Logger) *poster {
@@ -50,9 +50,6 @@ func (o *object) post(state map[string]any, kind, reason, message string) {
 		return
 	}
 	namespace := text(state, "namespace")
-	if len(message) > maxEvent {
-		message = message[:maxEvent-3] + "..."
-	}
 	now := metav1.Now()
 	event := &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace},
@@ -60,7 +57,7 @@ func (o *object) post(state map[string]any, kind, reason, message string) {
 			APIVersion: e.kind.kind.GroupVersion().String(), Kind: e.kind.kind.Kind,
 			Namespace: namespace, Name: text(state, "name"), UID: types.UID(o.uid), ResourceVersion: text(state, "resourceVersion"),
 		},
-		Type: kind, Reason: reason, Message: message, Count: 1, FirstTimestamp: now, LastTimestamp: now,
+		Type: kind, Reason: reason, Message: cycle.Brief(message), Count: 1, FirstTimestamp: now, LastTimestamp: now,
 		Source:              corev1.EventSource{Component: e.name, Host: e.poster.instance},
 		ReportingController: e.name, ReportingInstance: e.poster.instance,
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
 )
 
 // Main is the main function of a program that consists of operators. It reads the
@@ -132,6 +133,7 @@ func (c *command) log(stderr io.Writer) error {
 	default:
 		return fmt.Errorf("log format %q: want text or json", c.logFormat)
 	}
+	klog.SetSlogLogger(slog.Default()) // what the libraries have to say
 	return nil
 }
 

@@ -16,7 +16,6 @@ type metrics struct {
 	depth           *depth
 	adds, retries   prometheus.Counter
 	waited, worked  prometheus.Observer
-	unfinished      prometheus.Gauge
 	reconciles      *prometheus.CounterVec
 	reconcileErrors prometheus.Counter
 	reconcileTime   prometheus.Observer
@@ -51,7 +50,6 @@ func newMetrics(name string) *metrics {
 	m.retries = counter("workqueue_retries_total", "How often an object was put off because of something unexpected.", queue)
 	m.waited = histogram("workqueue_queue_duration_seconds", "How long objects wait for a worker.", queue)
 	m.worked = histogram("workqueue_work_duration_seconds", "How long workers take for an object.", queue)
-	m.unfinished = gauge("workqueue_unfinished_objects", "Objects that workers have in hand.", queue)
 	m.reconcileErrors = counter("controller_runtime_reconcile_errors_total", "How often something unexpected happened.", controller)
 	m.reconcileTime = histogram("controller_runtime_reconcile_time_seconds", "How long workers take for an object.", controller)
 	m.active = gauge("controller_runtime_active_workers", "Workers that have an object in hand.", controller)
@@ -78,13 +76,11 @@ func (m *metrics) result(result string) {
 
 // working counts a worker that has an object in hand, until the returned function.
 func (m *metrics) working(start time.Time) func() {
-	m.unfinished.Inc()
 	m.active.Inc()
 	return func() {
 		took := time.Since(start).Seconds()
 		m.worked.Observe(took)
 		m.reconcileTime.Observe(took)
-		m.unfinished.Dec()
 		m.active.Dec()
 	}
 }

@@ -1,7 +1,6 @@
 package operator
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -108,8 +107,7 @@ func (p *Patch) take() (write.Outgoing, error) {
 	return out, nil
 }
 
-// insert puts a value into a merge patch. One that is set as a whole stays so: what
-// is set in it afterwards changes that value.
+// insert puts a value into a merge patch.
 func insert(m map[string]any, path []string, value any) {
 	for _, name := range path[:len(path)-1] {
 		next, ok := m[name].(map[string]any)
@@ -128,5 +126,3 @@ func insert(m map[string]any, path []string, value any) {
 	}
 	m[last] = value
 }
-
-var errNoObject = errors.New("the object is gone")

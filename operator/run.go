@@ -25,6 +25,9 @@ func (op *Operator) Run(ctx context.Context, cfg *rest.Config) error { return Ru
 // or what did not end. Handlers of none of them are called before all have their
 // first list. An operator runs once.
 func Run(ctx context.Context, cfg *rest.Config, ops ...*Operator) error {
+	if len(ops) == 0 {
+		return errors.New("no operators to run")
+	}
 	var errs []error
 	for _, op := range ops {
 		errs = append(errs, op.check())
@@ -121,7 +124,9 @@ func (p *process) engines(ops []*Operator, poster *poster) ([]*engine, error) {
 				return
 			}
 			f, err := p.feed(op, k)
-			errs[n] = err
+			if errs[n] = err; err != nil {
+				return
+			}
 			engines[n] = newEngine(op, k, newServer(p.objects, k, op.set.prefix), f, poster, p.handling, p.fail)
 			op.running.Store(engines[n])
 		})

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/operator/internal/cycle"
 	"github.com/keepwatch/keepwatch/operator/internal/throttle"
 	"github.com/keepwatch/keepwatch/operator/internal/write"
 )
@@ -167,10 +168,7 @@ type trouble struct {
 
 // report says once, on the object and in an Event, what the server does not take.
 func (e *engine) report(o *object, g glance, err error) {
-	message := err.Error()
-	if len(message) > 1024 {
-		message = message[:1024]
-	}
+	message := cycle.Brief(err.Error())
 	if o.reported == message {
 		return
 	}

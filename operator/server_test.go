@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -365,5 +366,35 @@ func TestWhatIsFatal(t *testing.T) {
 			t.Errorf("%s: %v; want %q", name, err, test.want)
 		}
 		cancel()
+	}
+}
+
+func TestAForbiddenResourceIsFatal(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusForbidden)
+		fmt.Fprint(w, `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403, "message": "you may not"}`)
+	}))
+	defer server.Close()
+	op := operator.New("widgets.example.com", operator.StartupDeadline(0))
+	operator.OnCreate(op, func(context.Context, *request) error { return nil })
+	if err := op.Run(t.Context(), &rest.Config{Host: server.URL}); err == nil || !strings.Contains(err.Error(), "you may not") {
+		t.Errorf("it ends with %v", err)
+	}
+}
+
+func TestAServerThatIsNotThereIsWaitedFor(t *testing.T) {
+	p := newPlace(t)
+	op := p.operator("widgets.example.com", operator.StartupDeadline(0))
+	operator.OnCreate(op, func(context.Context, *request) error { return nil })
+	stop := p.startWith(&rest.Config{Host: "http://127.0.0.1:1"}, op)
+	p.eventually("it waits", func() (bool, string) {
+		return strings.Count(p.log.logged(), "waiting for the resource") >= 2, p.log.logged()
+	})
+	if err := stop(); err != nil {
+		t.Errorf("asked to stop, it ends with %v", err)
+	}
+	if err := op.Run(t.Context(), api); err == nil || !strings.Contains(err.Error(), "has run already") {
+		t.Errorf("run twice: %v", err)
 	}
 }

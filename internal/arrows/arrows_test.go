@@ -83,7 +83,7 @@ var rules = map[string]rule{
 	"operator": {
 		ours: []string{"", "informer", "operator/internal/..."},
 		others: []string{
-			"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/", "k8s.io/utils/clock",
+			"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/", "k8s.io/klog/v2", "k8s.io/utils/clock",
 			"github.com/prometheus/client_golang/", "go.opentelemetry.io/otel", "github.com/spf13/pflag",
 		},
 		why: "an operator is told by an informer and writes by client-go",

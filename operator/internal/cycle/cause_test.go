@@ -182,7 +182,7 @@ func TestMessagesAreCut(t *testing.T) {
 	for i := range long {
 		long[i] = "ä"[i%2]
 	}
-	if s := brief(string(long)); len(s) > maxMessage || len(s) < maxMessage-8 {
+	if s := Brief(string(long)); len(s) > maxMessage || len(s) < maxMessage-8 {
 		t.Errorf("%d bytes", len(s))
 	}
 	if d := time.Second; stamp(noon.Add(d+time.Nanosecond)) != noon.Add(d) {

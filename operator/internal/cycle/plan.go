@@ -134,7 +134,7 @@ func (p *Plan) call(d *duty, now time.Time) Step {
 	h := p.spec.Handlers[d.index]
 	if err := h.exhausted(d.record.Retries, now.Sub(d.record.Started)); err != nil {
 		d.record.Stopped, d.record.Delayed = stamp(now), time.Time{}
-		d.record.Failure, d.record.Message = true, brief(err.Error())
+		d.record.Failure, d.record.Message = true, Brief(err.Error())
 		return p.written(d)
 	}
 	return Call{Handler: h, Index: d.index, Purpose: d.purpose, Retry: d.record.Retries, Started: d.record.Started}
@@ -153,7 +153,7 @@ func (p Plan) Called(c Call, v Verdict, now time.Time) Write {
 		d.record.Retries = c.Retry + 1
 		d.record.Message, d.record.Delayed, d.record.Stopped = "", time.Time{}, time.Time{}
 		if v.Err != nil {
-			d.record.Message = brief(v.Err.Error())
+			d.record.Message = Brief(v.Err.Error())
 		}
 		if v.Final {
 			d.record.Stopped = stamp(now)

@@ -27,10 +27,11 @@ type Record struct {
 func (r Record) finished() bool { return r.Success || r.Failure }
 
 // maxMessage bounds what an error takes of the space for annotations, which all of
-// an object share.
+// an object share. It is also what the text of a Kubernetes Event may have.
 const maxMessage = 1024
 
-func brief(message string) string {
+// Brief is the beginning of a message that is too long to be kept.
+func Brief(message string) string {
 	if len(message) <= maxMessage {
 		return message
 	}
