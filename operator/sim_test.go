@@ -114,7 +114,7 @@ func TestATroubleThatIsOverIsTakenAway(t *testing.T) {
 
 func TestPanicsOutsideOfHandlersAreThrottled(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, j *journal) {
-		op := New("widgets.example.com")
+		op := New("widgets.example.com", Workers(1))
 		OnCreate(op, func(_ context.Context, r *thing) error {
 			j.add("%s", r.Object.Name)
 			return nil
