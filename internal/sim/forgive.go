@@ -69,7 +69,7 @@ func (l Lie) tells(r check.Record) bool {
 // mends reports whether a record leads away from what was lied about, in a way
 // that is wrong for who was not told it: a consumer that comes from another
 // process, or one behind a filter, of which the store believed to know what was out
-// of view.
+// of view; or back from there, if what was told looks as if it were of a later epoch.
 func (l Lie) mends(c *consumer, r check.Record) bool {
 	received, ok := r.(check.Received)
 	if !ok {
@@ -79,7 +79,8 @@ func (l Lie) mends(c *consumer, r check.Record) bool {
 	case keepwatch.Batch:
 		return d.From == l.To
 	case keepwatch.Gap:
-		return (l.Apart || c.filter.Match != nil) && !c.steady && d.From <= l.To && d.From >= l.From
+		back := d.Reason == keepwatch.GapRewind
+		return (back || (l.Apart || c.filter.Match != nil) && !c.steady) && d.From <= l.To && d.From >= l.From
 	}
 	return false
 }

@@ -185,15 +185,14 @@ func (s *stage) restore(to keepwatch.Revision, blind bool) {
 	if len(s.processes) > 1 {
 		return
 	}
-	var clients []string
-	for _, p := range s.processes {
-		clients = append(clients, p.source.name)
-		if blind {
-			p.source.lies.tell(Lie{Fault: "restore-blind", At: time.Now(), From: to, To: ^keepwatch.Revision(0), Blind: true})
-		}
-		p.restored(to, blind)
+	p := s.processes[0]
+	if !s.world.Restore(to, blind, p.source.name) {
+		return
 	}
-	s.world.Restore(to, blind, clients...)
+	if blind {
+		p.source.lies.tell(Lie{Fault: "restore-blind", At: time.Now(), From: to, To: ^keepwatch.Revision(0), Blind: true})
+	}
+	p.restored(to, blind)
 }
 
 // patience is how long consumers may take to the newest revision, once all is

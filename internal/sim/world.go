@@ -144,12 +144,13 @@ func (w *World) Stir() {
 
 // Restore goes back to r and cuts every connection. With blind unset, nothing is
 // committed before each of the clients was shown the new epoch: one that is
-// overtaken before can't know, since revisions are all that tells epochs apart.
-func (w *World) Restore(r keepwatch.Revision, blind bool, clients ...string) {
+// overtaken before can't know, since revisions are all that tells epochs apart. It
+// reports whether there was anything to undo.
+func (w *World) Restore(r keepwatch.Revision, blind bool, clients ...string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if r >= w.head || r < 1 {
-		return
+		return false
 	}
 	w.unaware = map[string]bool{}
 	if !blind {
@@ -168,6 +169,7 @@ func (w *World) Restore(r keepwatch.Revision, blind bool, clients ...string) {
 	w.epochs = append(w.epochs, check.Epoch{Base: r, Last: r, Began: time.Now()})
 	w.head, w.compacted = r, min(w.compacted, r)
 	w.stir()
+	return true
 }
 
 // notice says that a client was shown the newest epoch. w.mu is held.
