@@ -2,14 +2,13 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"math/rand/v2"
-	"net/http"
 	"net/url"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/source/kube"
 )
 
 // The waits between two tries double from the first to the most, and are random below that, as the
@@ -51,26 +50,20 @@ func (r refusal) Unwrap() error { return r.error }
 // final reports whether an error is not worth another try: what the failure table ends a run with as
 // long as nothing has succeeded.
 func final(err error) bool {
-	if errors.As(err, new(refusal)) || errors.As(err, new(*tls.CertificateVerificationError)) {
+	if errors.As(err, new(refusal)) {
 		return true
 	}
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
-		return false
+	switch kube.FailureOf("", err).Kind {
+	case keepwatch.Rejected, keepwatch.Forbidden, keepwatch.Absent, keepwatch.Untrusted:
+		return true
 	}
-	switch code := status.Status().Code; code {
-	case http.StatusUnauthorized, http.StatusRequestTimeout, http.StatusGone, http.StatusTooManyRequests:
-		return false
-	default:
-		return code >= 400 && code < 500
-	}
+	return false
 }
 
 // pause is how long to wait after an attempt, counted from 0: at least as long as the server asked for.
 func pause(err error, attempt int) time.Duration {
-	seconds, _ := apierrors.SuggestsClientDelay(err)
 	most := min(firstPause<<min(attempt, 10), mostPause)
-	return time.Duration(seconds)*time.Second + 1 + rand.N(most)
+	return kube.FailureOf("", err).RetryAfter + 1 + rand.N(most)
 }
 
 // withoutAddress is the error of a request without the address that was asked: it is one of many, and
