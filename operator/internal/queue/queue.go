@@ -25,8 +25,8 @@ type Queue[K comparable] struct {
 	mu      sync.Mutex
 	changed *sync.Cond
 	entries map[K]*entry[K]
-	ready   readyHeap[K]
-	waiting waitingHeap[K]
+	ready   ordered[K]
+	waiting ordered[K]
 	timer   *time.Timer // for the first of waiting; nil while there is none
 	count   uint64
 	closed  bool
@@ -48,7 +48,7 @@ type entry[K comparable] struct {
 
 // New makes an empty queue.
 func New[K comparable]() *Queue[K] {
-	q := &Queue[K]{entries: map[K]*entry[K]{}}
+	q := &Queue[K]{entries: map[K]*entry[K]{}, ready: byUrgency[K](), waiting: byTime[K]()}
 	q.changed = sync.NewCond(&q.mu)
 	return q
 }
@@ -112,10 +112,10 @@ func (q *Queue[K]) add(e *entry[K], priority Priority) bool {
 
 // arm sets the timer for the first of those that wait.
 func (q *Queue[K]) arm() {
-	if len(q.waiting) == 0 || q.closed {
+	if q.waiting.Len() == 0 || q.closed {
 		return
 	}
-	wait := time.Until(q.waiting[0].at)
+	wait := time.Until(q.waiting.entries[0].at)
 	if q.timer == nil {
 		q.timer = time.AfterFunc(wait, q.due)
 		return
@@ -126,8 +126,8 @@ func (q *Queue[K]) arm() {
 func (q *Queue[K]) due() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for now := time.Now(); len(q.waiting) > 0 && !q.waiting[0].at.After(now); {
-		q.add(q.waiting[0], Background)
+	for now := time.Now(); q.waiting.Len() > 0 && !q.waiting.entries[0].at.After(now); {
+		q.add(q.waiting.entries[0], Background)
 	}
 	q.arm()
 }
@@ -137,7 +137,7 @@ func (q *Queue[K]) due() {
 func (q *Queue[K]) Take() (key K, waited time.Duration, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for len(q.ready) == 0 && !q.closed {
+	for q.ready.Len() == 0 && !q.closed {
 		q.changed.Wait()
 	}
 	if q.closed {
@@ -168,7 +168,7 @@ func (q *Queue[K]) Done(key K) {
 func (q *Queue[K]) Len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return len(q.ready)
+	return q.ready.Len()
 }
 
 // CloseWith closes the queue when ctx is done: nothing more is handed out.
