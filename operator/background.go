@@ -63,7 +63,7 @@ func StopGrace(warning, grace time.Duration) HandlerOption {
 }
 
 func inBackground[T metav1.Object](op *Operator, f Func[T], what string, options []HandlerOption) *background {
-	d := describe[T](op, f, what, options)
+	d := describe[T](op, f, 0, what, options)
 	call := declare(op, 0, f, append(options, ID(d.ID))).call
 	return &background{handler: handler{d.Handler, call}, schedule: d.schedule, paced: d.paced}
 }

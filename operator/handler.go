@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -118,8 +119,19 @@ func Annotations(selector string) HandlerOption {
 }
 
 // Field limits a handler to objects that have a field, with one of the values if any
-// are given. Of an update it must be a part, and the old value counts as well as the new.
-func Field(path string, values ...any) HandlerOption {
+// are given; nil stands for a field that is not there. Of an update it must be a
+// part, and the old value counts as well as the new.
+func Field(path string, values ...any) HandlerOption { return field(cycle.Either, path, values) }
+
+// From limits a handler of updates to those that change a field from one of the
+// values, or from any if none are given; nil stands for a field that was not there.
+func From(path string, values ...any) HandlerOption { return field(cycle.Before, path, values) }
+
+// To limits a handler of updates to those that change a field to one of the values,
+// or to any if none are given; nil stands for a field that is no longer there.
+func To(path string, values ...any) HandlerOption { return field(cycle.After, path, values) }
+
+func field(side cycle.Side, path string, values []any) HandlerOption {
 	return func(d *declaration) {
 		p, err := cycle.ParsePath(path)
 		if err != nil {
@@ -129,7 +141,7 @@ func Field(path string, values ...any) HandlerOption {
 		if err != nil {
 			d.errs = append(d.errs, fmt.Errorf("field %s: %w", path, err))
 		}
-		d.Filter.Fields = append(d.Filter.Fields, cycle.FieldFilter{Path: p, Values: normal})
+		d.Filter.Fields = append(d.Filter.Fields, cycle.FieldFilter{Path: p, Values: normal, Side: side})
 	}
 }
 
@@ -163,8 +175,7 @@ func (d *declaration) selector(text, what string) labels.Selector {
 }
 
 func declare[T metav1.Object](op *Operator, causes cycle.Cause, f Func[T], options []HandlerOption) *handler {
-	d := describe[T](op, f, causes.String(), options)
-	d.Causes = causes
+	d := describe[T](op, f, causes, causes.String(), options)
 	return &handler{Handler: d.Handler, call: func(ctx context.Context, in *invocation) error {
 		r, err := request[T](in)
 		if err != nil {
@@ -175,8 +186,8 @@ func declare[T metav1.Object](op *Operator, causes cycle.Cause, f Func[T], optio
 }
 
 // describe settles what is declared of a function, and notes what is wrong with it.
-func describe[T metav1.Object](op *Operator, f any, fallback string, options []HandlerOption) *declaration {
-	d := &declaration{Handler: cycle.Handler{ID: nameOf(f), Backoff: DefaultDelay}, schedule: schedule{grace: defaultGrace}}
+func describe[T metav1.Object](op *Operator, f any, causes cycle.Cause, fallback string, options []HandlerOption) *declaration {
+	d := &declaration{Handler: cycle.Handler{ID: nameOf(f), Causes: causes, Backoff: DefaultDelay}, schedule: schedule{grace: defaultGrace}}
 	for _, o := range options {
 		o(d)
 	}
@@ -188,6 +199,9 @@ func describe[T metav1.Object](op *Operator, f any, fallback string, options []H
 	}
 	if d.Retries < 0 || d.Timeout < 0 || d.Backoff < 0 {
 		d.errs = append(d.errs, fmt.Errorf("retries, timeout and backoff can't be negative"))
+	}
+	if causes != cycle.Update && slices.ContainsFunc(d.Filter.Fields, func(f cycle.FieldFilter) bool { return f.Side != cycle.Either }) {
+		d.errs = append(d.errs, fmt.Errorf("only handlers of updates can say what a field changes from and to"))
 	}
 	if err := decodable[T](); err != nil {
 		d.errs = append(d.errs, err)

@@ -29,7 +29,7 @@ type indexed[V any] struct {
 // one is called before the index has the first list. f is called for every change
 // and must be quick.
 func Index[T metav1.Object, K comparable, V any](op *Operator, f func(object T) map[K]V, options ...HandlerOption) *Lookup[K, V] {
-	d := describe[T](op, f, "index", options)
+	d := describe[T](op, f, 0, "index", options)
 	x := &Lookup[K, V]{values: map[K]map[keepwatch.UID]indexed[V]{}, keys: map[keepwatch.UID][]K{}}
 	op.indexes = append(op.indexes, indexer{d.ID, d.Filter, func(state map[string]any, uid keepwatch.UID, key keepwatch.Key) error {
 		object, err := decode[T](state)

@@ -338,6 +338,11 @@ func TestWhatIsFatal(t *testing.T) {
 			operator.OnField(op, "spec..size", nothing)
 			return op
 		}, `field "spec..size"`},
+		"an old value where nothing is old": {func() *operator.Operator {
+			op := operator.New("widgets.example.com")
+			operator.OnCreate(op, nothing, operator.From("spec.size", 1))
+			return op
+		}, "only handlers of updates"},
 		"two handlers of one name": {func() *operator.Operator {
 			op := operator.New("widgets.example.com")
 			operator.OnCreate(op, nothing, operator.ID("x"))

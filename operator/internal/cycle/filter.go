@@ -16,12 +16,22 @@ type Filter struct {
 }
 
 // FieldFilter wants a field to be there and, if values are given, to have one of
-// them. Of an update it also wants the field to be part of it, and is content with
-// the old value or the new one.
+// them; a nil among them stands for a field that is not there. Of an update it also
+// wants the field to be part of it.
 type FieldFilter struct {
 	Path   Path
 	Values []any
+	Side   Side
 }
+
+// Side says which state of an object a FieldFilter looks at. The set is closed.
+type Side uint8
+
+const (
+	Either Side = iota // of an update the old one or the new one, else the only one
+	Before             // of an update the old one, else none: all get through
+	After              // of an update the new one, else none: all get through
+)
 
 // view is an object as filters see it.
 type view struct {
@@ -39,14 +49,15 @@ func (f Filter) Matches(object map[string]any) bool { return f.matches(view{obje
 
 func (f Filter) matches(v view) bool {
 	return f.selects(v.object) && !slices.ContainsFunc(f.Fields, func(field FieldFilter) bool {
-		return !field.holds(v.object) && (v.old == nil || !field.holds(v.old))
+		return field.Side == Either && !field.holds(v.object) && (v.old == nil || !field.holds(v.old))
 	})
 }
 
 // touched reports whether an update gets through.
 func (f Filter) touched(v view) bool {
 	return f.matches(v) && !slices.ContainsFunc(f.Fields, func(field FieldFilter) bool {
-		return len(within(v.diff, field.Path)) == 0
+		return len(within(v.diff, field.Path)) == 0 ||
+			field.Side == Before && !field.holds(v.old) || field.Side == After && !field.holds(v.object)
 	})
 }
 
@@ -73,9 +84,9 @@ func set(object map[string]any, of string) labels.Set {
 }
 
 func (f FieldFilter) holds(object map[string]any) bool {
-	value, ok := lookup(object, f.Path)
-	if !ok || len(f.Values) == 0 {
-		return ok
+	value, there := lookup(object, f.Path)
+	if len(f.Values) == 0 {
+		return there
 	}
 	return slices.ContainsFunc(f.Values, func(want any) bool { return equal(value, want) })
 }

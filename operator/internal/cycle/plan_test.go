@@ -257,8 +257,11 @@ func TestFilters(t *testing.T) {
 		"absent annotation": {Filter{Annotations: parse("owner")}, false},
 		"field":             {Filter{Fields: []FieldFilter{{Path: Path{"spec", "size"}}}}, true},
 		"absent field":      {Filter{Fields: []FieldFilter{{Path: Path{"spec", "color"}}}}, false},
-		"value":             {Filter{Fields: []FieldFilter{{Path{"spec", "size"}, []any{1.0, 3.0}}}}, true},
-		"other value":       {Filter{Fields: []FieldFilter{{Path{"spec", "size"}, []any{int64(1)}}}}, false},
+		"value":             {Filter{Fields: []FieldFilter{{Path: Path{"spec", "size"}, Values: []any{1.0, 3.0}}}}, true},
+		"other value":       {Filter{Fields: []FieldFilter{{Path: Path{"spec", "size"}, Values: []any{int64(1)}}}}, false},
+		"no value":          {Filter{Fields: []FieldFilter{{Path: Path{"spec", "color"}, Values: []any{nil}}}}, true},
+		"a value":           {Filter{Fields: []FieldFilter{{Path: Path{"spec", "size"}, Values: []any{nil}}}}, false},
+		"old, of no update": {Filter{Fields: []FieldFilter{{Path: Path{"spec", "size"}, Values: []any{int64(1)}, Side: Before}}}, true},
 		"func":              {Filter{When: []func(map[string]any) bool{func(map[string]any) bool { return false }}}, false},
 	} {
 		if got := test.filter.Matches(o); got != test.want {
@@ -267,22 +270,32 @@ func TestFilters(t *testing.T) {
 	}
 }
 
+// sized filters by spec.size.
+func sized(side Side, values ...any) Filter {
+	return Filter{Fields: []FieldFilter{{Path{"spec", "size"}, values, side}}}
+}
+
 func TestUpdatesOfFields(t *testing.T) {
 	s := spec(
 		Handler{ID: "size", Causes: Update, Field: Path{"spec", "size"}},
-		Handler{ID: "was-or-is-1", Causes: Update, Filter: Filter{Fields: []FieldFilter{{Path{"spec", "size"}, []any{int64(1)}}}}},
+		Handler{ID: "was-or-is-1", Causes: Update, Filter: sized(Either, int64(1))},
+		Handler{ID: "from-1", Causes: Update, Filter: sized(Before, int64(1))},
+		Handler{ID: "to-1", Causes: Update, Filter: sized(After, int64(1))},
+		Handler{ID: "from-2-to-3", Causes: Update, Filter: Filter{Fields: append(sized(Before, int64(2)).Fields, sized(After, int64(3)).Fields...)}},
+		Handler{ID: "appears", Causes: Update, Filter: sized(Before, nil)},
+		Handler{ID: "disappears", Causes: Update, Filter: sized(After, nil)},
 		Handler{ID: "any", Causes: Update},
 	)
 	for _, test := range []struct {
 		before, after string
 		want          []string
 	}{
-		{`{"spec": {"size": 1}}`, `{"spec": {"size": 2}}`, []string{"size", "was-or-is-1", "any"}},
-		{`{"spec": {"size": 2}}`, `{"spec": {"size": 1}}`, []string{"size", "was-or-is-1", "any"}},
-		{`{"spec": {"size": 2}}`, `{"spec": {"size": 3}}`, []string{"size", "any"}},
+		{`{"spec": {"size": 1}}`, `{"spec": {"size": 2}}`, []string{"size", "was-or-is-1", "from-1", "any"}},
+		{`{"spec": {"size": 2}}`, `{"spec": {"size": 1}}`, []string{"size", "was-or-is-1", "to-1", "any"}},
+		{`{"spec": {"size": 2}}`, `{"spec": {"size": 3}}`, []string{"size", "from-2-to-3", "any"}},
 		{`{"spec": {"size": 1}}`, `{"spec": {"size": 1, "color": "red"}}`, []string{"any"}},
-		{`{"spec": {"size": 1}}`, `{}`, []string{"size", "was-or-is-1", "any"}},
-		{`{}`, `{"spec": {"size": 5}}`, []string{"size", "any"}},
+		{`{"spec": {"size": 1}}`, `{}`, []string{"size", "was-or-is-1", "from-1", "disappears", "any"}},
+		{`{}`, `{"spec": {"size": 5}}`, []string{"size", "appears", "any"}},
 	} {
 		seen := Seen{Object: changed(t, s, test.before, test.after)}
 		wantCalls(t, run(t, s, &seen, noon, fine), test.want...)
