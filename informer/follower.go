@@ -71,6 +71,7 @@ func newFollower(name string, source keepwatch.Source, expect expectation, s set
 	f.intake = &intake{store: f.store, expect: expect, transform: s.transform, dropManaged: s.dropManaged, listed: f.listed, rejected: map[keepwatch.Key]error{}}
 	f.reflector = reflector.New(source, f.intake, reflector.Options{
 		StartupDeadline: s.startupDeadline,
+		Seed:            s.seed,
 		Observe:         f.observe,
 	})
 	return f

@@ -30,6 +30,7 @@ type settings struct {
 	labels, fields  string
 	scheme          *runtime.Scheme
 	startupDeadline time.Duration
+	seed            uint64
 	transform       func(any) (any, error)
 	indexes         map[string]store.IndexFunc
 }
@@ -75,6 +76,10 @@ func Scheme(scheme *runtime.Scheme) Option { return func(s *settings) { s.scheme
 // still does not allow or know what is asked for. Zero ends it at the first refusal;
 // without the option it waits for ever.
 func StartupDeadline(d time.Duration) Option { return func(s *settings) { s.startupDeadline = d } }
+
+// Seed makes the jitter of waits repeat, for simulations; by default, and with zero, it
+// is random.
+func Seed(seed uint64) Option { return func(s *settings) { s.seed = seed } }
 
 // Transform changes each state of each object once, before anybody sees it. An
 // object for which it fails is kept out; see [Status]. Several are applied in order.

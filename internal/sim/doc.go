@@ -14,6 +14,8 @@
 //	process.go    what is under test: store and reflector, through restarts
 //	consumer.go   who follows it by a cursor, and writes down what it is told
 //	holder.go     who follows it by a snapshot
+//	api.go        the source as a Kubernetes API over HTTP
+//	informed.go   an informer that reads it, listener.go: its handlers
 //	play.go       one schedule, from the first write to the last goroutine's end
 //	verdict.go    what was wrong with it
 //	forgive.go    and what of that a lie is to blame for

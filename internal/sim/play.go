@@ -54,6 +54,9 @@ func Play(d *Director, m Mutant) Outcome {
 		all.Go(func() { c.run(ctx) })
 	}
 	all.Go(func() { s.holder.run(ctx) })
+	if s.informed != nil {
+		all.Go(func() { s.informed.run(ctx) })
+	}
 	var actors sync.WaitGroup
 	actors.Go(s.write)
 	actors.Go(s.disturb)
@@ -67,7 +70,7 @@ func Play(d *Director, m Mutant) Outcome {
 	}
 	cancel(errDrain)
 	all.Wait()
-	for _, c := range s.consumers {
+	for _, c := range s.audience() {
 		c.transcript.Calm, c.transcript.Over = &calm, true
 	}
 	o := s.outcome()
@@ -83,6 +86,15 @@ type stage struct {
 	processes []*process
 	consumers []*consumer
 	holder    *holder
+	informed  *informed // nil for none
+}
+
+// audience are those whose transcripts are judged.
+func (s *stage) audience() []*consumer {
+	if s.informed == nil {
+		return s.consumers
+	}
+	return append(slices.Clip(s.consumers), s.informed.judged)
 }
 
 func newStage(d *Director, m Mutant) *stage {
@@ -109,6 +121,9 @@ func newStage(d *Director, m Mutant) *stage {
 		s.consumers = append(s.consumers, c)
 	}
 	s.holder = &holder{director: d, home: s.processes[0], phase: 97 * time.Microsecond}
+	if s.settings.Informer != "" {
+		s.informed = newInformed(s, m)
+	}
 	return s
 }
 
@@ -132,7 +147,12 @@ func (s *stage) write() {
 			s.world.Commit([]Op{drop}, []Op{put})
 		case "transaction":
 			next := s.settings.Keys[(int(x.Arg)+1)%len(s.settings.Keys)]
-			s.world.Commit([]Op{put, {Key: next, Color: "red"}})
+			second := Op{Key: next, Color: "red"}
+			if s.informed == nil {
+				s.world.Commit([]Op{put, second})
+			} else { // a Kubernetes API has none, and its clients can't see them
+				s.world.Commit([]Op{put}, []Op{second})
+			}
 		case "foreign":
 			s.world.Commit([]Op{})
 		case "burst":
@@ -186,11 +206,21 @@ func (s *stage) restore(to keepwatch.Revision, blind bool) {
 		return
 	}
 	p := s.processes[0]
-	if !s.world.Restore(to, blind, p.source.name) {
+	sources := []*Source{p.source}
+	if s.informed != nil {
+		sources = append(sources, s.informed.source)
+	}
+	var names []string
+	for _, source := range sources {
+		names = append(names, source.name)
+	}
+	if !s.world.Restore(to, blind, names...) {
 		return
 	}
-	if blind {
-		p.source.lies.tell(Lie{Fault: "restore-blind", At: time.Now(), From: to, To: ^keepwatch.Revision(0), Blind: true})
+	for _, source := range sources {
+		if blind {
+			source.lies.tell(Lie{Fault: "restore-blind", At: time.Now(), From: to, To: ^keepwatch.Revision(0), Blind: true})
+		}
 	}
 	p.restored(to, blind)
 }

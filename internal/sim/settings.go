@@ -23,6 +23,10 @@ type Settings struct {
 	// Name is of the one object that the consumer of a namespace follows, empty for
 	// all.
 	Name string
+	// Informer is how an informer reads the source, empty if there is none, and Rejects
+	// says that its transform does so with what is not red.
+	Informer Reading
+	Rejects  bool
 }
 
 // objectSize is what every object counts for in the store's bounds.
@@ -61,5 +65,12 @@ func setup(d *Director) Settings {
 	if some("slim", 2) {
 		s.Store.Slim = slim
 	}
+	switch d.Setup("informer", 8) {
+	case 6:
+		s.Informer = ByClient
+	case 7:
+		s.Informer = Directly
+	}
+	s.Rejects = some("rejects", 2)
 	return s
 }

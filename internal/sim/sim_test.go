@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -15,6 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 	"golang.org/x/tools/txtar"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/klog/v2"
 )
 
 var (
@@ -29,7 +32,10 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	debug.SetGCPercent(400) // schedules are short and small
+	debug.SetGCPercent(400)         // schedules are short and small
+	utilruntime.ErrorHandlers = nil // what is reported there is provoked here
+	klog.LogToStderr(false)
+	klog.SetOutput(io.Discard)
 	goleak.VerifyTestMain(m)
 }
 

@@ -33,7 +33,7 @@ func (s *stage) trace(h check.History) string {
 			fmt.Fprintf(&b, "  %s lie: %s (%d, %d] told %v noticed %v\n", stamp(l.At), l.Fault, l.From, l.To, l.Told, l.Noticed)
 		}
 	}
-	for _, c := range s.consumers {
+	for _, c := range s.audience() {
 		fmt.Fprintf(&b, "%s\n", c.name)
 		for i, r := range c.transcript.Records {
 			fmt.Fprintf(&b, "  %d %s %s\n", i, stamp(c.times[i]), tell(r))

@@ -28,8 +28,14 @@ func (s *stage) outcome() Outcome {
 	for _, p := range s.processes {
 		lies = append(lies, p.source.lies.list()...)
 	}
+	if s.informed != nil {
+		lies = append(lies, s.informed.source.lies.list()...)
+		for _, text := range s.informed.problems {
+			o.Problems = append(o.Problems, Problem{"informer", text})
+		}
+	}
 	o.trace = func() string { return s.trace(history) }
-	for _, c := range s.consumers {
+	for _, c := range s.audience() {
 		o.Events += c.events
 		for _, at := range c.needless {
 			o.Problems = append(o.Problems, Problem{"needless end", fmt.Sprintf("%s: the store ended it at %d, and knew what followed", c.name, at.Revision)})
