@@ -1,0 +1,66 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apistorage "k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/value"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/keepwatch/keepwatch/store"
+)
+
+// Config says what is stored where. All is required but where it says otherwise.
+type Config struct {
+	// Client is what the resource is read and watched with. It stays the caller's and
+	// may be shared by many storages.
+	Client *clientv3.Client
+	// Etcd is k8s.io/apiserver's own storage of the same resource: it writes, and reads
+	// what the store can't. It stays the caller's.
+	Etcd apistorage.Interface
+	// GroupResource is for messages.
+	GroupResource schema.GroupResource
+	// Prefix and ResourcePrefix are before the keys, as for Etcd: "/registry" and
+	// "/pods".
+	Prefix, ResourcePrefix string
+	// Codec and Transformer make objects of what etcd holds, as for Etcd. A nil
+	// Transformer leaves it as it is.
+	Codec       runtime.Codec
+	Transformer value.Transformer
+	// NewFunc makes an empty object, to tell a revision with or to hold what remains
+	// of a deleted one.
+	NewFunc func() runtime.Object
+	// GetAttrs tells the labels and fields that selectors go by. It is called once for
+	// each state of an object.
+	GetAttrs apistorage.AttrFunc
+	// Indexers find the objects of lists whose selectors ask for a value; may be nil.
+	Indexers *cache.Indexers
+	// Store bounds the history; the zero value will do. Size and Slim are set by New.
+	Store store.Options
+}
+
+// root is the etcd key prefix of all objects, "/registry/pods/".
+func (c Config) root() string {
+	return path.Join("/", c.Prefix, c.ResourcePrefix) + "/"
+}
+
+func (c Config) validate() error {
+	switch {
+	case c.Client == nil || c.Etcd == nil:
+		return errors.New("a storage needs an etcd client and the storage that writes")
+	case c.Codec == nil || c.NewFunc == nil || c.GetAttrs == nil:
+		return errors.New("a storage needs a codec, and functions for new objects and for attributes")
+	case !strings.HasPrefix(c.ResourcePrefix, "/") || strings.Trim(c.ResourcePrefix, "/") == "":
+		return fmt.Errorf("the resource prefix must begin with \"/\" and name a resource: %q", c.ResourcePrefix)
+	}
+	if err := runtime.CheckCodec(c.Codec, c.NewFunc()); err != nil {
+		return fmt.Errorf("the codec does not fit %s: %w", c.GroupResource, err)
+	}
+	return nil
+}

@@ -1,0 +1,152 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/client/pkg/v3/transport"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/server/egressselector"
+	apistorage "k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+)
+
+// As k8s.io/apiserver's own connections to etcd.
+const (
+	dialTimeout      = 20 * time.Second
+	keepaliveTime    = 30 * time.Second
+	keepaliveTimeout = 10 * time.Second
+)
+
+// Decorator opens storages for an API server's RESTOptions. All that it opens share
+// one connection to etcd for reading; what is written goes over k8s.io/apiserver's.
+func Decorator() generic.StorageDecorator {
+	opened := connections{byKey: map[string]*connection{}}
+	return func(config *storagebackend.ConfigForResource, resourcePrefix string, _ func(runtime.Object) (string, error),
+		newFunc, newListFunc func() runtime.Object, attributes apistorage.AttrFunc, _ apistorage.IndexerFuncs,
+		indexers *cache.Indexers) (apistorage.Interface, factory.DestroyFunc, error) {
+		etcd, destroy, err := factory.Create(*config, newFunc, newListFunc, resourcePrefix)
+		if err != nil {
+			return nil, nil, err
+		}
+		connection, err := opened.open(config.Transport)
+		if err != nil {
+			destroy()
+			return nil, nil, err
+		}
+		s, err := New(Config{
+			Client: connection.client, Etcd: etcd, GroupResource: config.GroupResource,
+			Prefix: config.Prefix, ResourcePrefix: resourcePrefix,
+			Codec: config.Codec, Transformer: config.Transformer,
+			NewFunc: newFunc, GetAttrs: attributes, Indexers: indexers,
+		})
+		if err != nil {
+			opened.close(connection)
+			destroy()
+			return nil, nil, err
+		}
+		stop := s.Start()
+		return s, sync.OnceFunc(func() { // storages are destroyed once for each subresource
+			stop()
+			opened.close(connection)
+			destroy()
+		}), nil
+	}
+}
+
+// Start runs the storage until stop is called, which waits for its end.
+func (s *Storage) Start() (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := s.Run(ctx); ctx.Err() == nil {
+			klog.ErrorS(err, "Storage has stopped: it is not ready any more", "resource", s.config.GroupResource)
+		}
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}
+}
+
+// connections are those to different etcds, each with the number of its users.
+type connections struct {
+	mu    sync.Mutex
+	byKey map[string]*connection
+}
+
+type connection struct {
+	key    string
+	client *clientv3.Client
+	users  int
+}
+
+func (c *connections) open(config storagebackend.TransportConfig) (*connection, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	key := fmt.Sprint(config.ServerList, config.KeyFile, config.CertFile, config.TrustedCAFile)
+	known := c.byKey[key]
+	if known == nil {
+		client, err := dial(config)
+		if err != nil {
+			return nil, err
+		}
+		known = &connection{key: key, client: client}
+		c.byKey[key] = known
+	}
+	known.users++
+	return known, nil
+}
+
+func (c *connections) close(known *connection) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if known.users--; known.users == 0 {
+		delete(c.byKey, known.key)
+		if err := known.client.Close(); err != nil && !errors.Is(err, context.Canceled) {
+			klog.V(2).InfoS("The connection to etcd did not close", "err", err)
+		}
+	}
+}
+
+func dial(config storagebackend.TransportConfig) (*clientv3.Client, error) {
+	c := clientv3.Config{
+		Endpoints:            config.ServerList,
+		DialTimeout:          dialTimeout,
+		DialKeepAliveTime:    keepaliveTime,
+		DialKeepAliveTimeout: keepaliveTimeout,
+		Logger:               zap.NewNop(),
+	}
+	if config.CertFile != "" || config.KeyFile != "" || config.TrustedCAFile != "" {
+		files := transport.TLSInfo{CertFile: config.CertFile, KeyFile: config.KeyFile, TrustedCAFile: config.TrustedCAFile}
+		tls, err := files.ClientConfig()
+		if err != nil {
+			return nil, fmt.Errorf("cannot use etcd's certificate files: %w", err)
+		}
+		c.TLS = tls
+	}
+	if config.EgressLookup != nil {
+		through, err := config.EgressLookup(egressselector.Etcd.AsNetworkContext())
+		if err != nil {
+			return nil, err
+		}
+		if through != nil {
+			c.DialOptions = append(c.DialOptions, grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+				return through(ctx, "tcp", address)
+			}))
+		}
+	}
+	return clientv3.New(c)
+}

@@ -1,0 +1,44 @@
+// Package storage is k8s.io/apiserver's storage.Interface on a store that is fed
+// straight from etcd: what a watch cache is to an API server, with exact history.
+//
+//	etcd ──▶ source/etcd ──▶ reflector ──▶ store ──▶ Get, GetList, Watch
+//	  ▲                    (decode once)
+//	  └── k8s.io/apiserver's etcd3 ◀── Create, GuaranteedUpdate, Delete
+//
+// One line makes an aggregated API server use it:
+//
+//	options.Decorator = storage.Decorator()
+//
+// # Reads
+//
+// Get, GetList and Watch are answered from the store. A consistent read asks etcd
+// for its newest revision, with one quorum read for all who wait for one, and then
+// waits until the store holds it. A list at a past revision is exact: from the
+// store as far as its window reaches, else from etcd, else 410 Expired. What the
+// store can't answer in time, etcd is asked.
+//
+// # Watches
+//
+// A watch is a cursor over the store. Nothing is queued for it but what its channel
+// holds, and it is never cut off for being slow. One that goes on from a revision
+// behind the window is told the difference since then, in an order in which it can
+// break off at any event and go on from there. A watch that selects by content,
+// such as labels, is the exception: what used to match is not known behind the
+// window, and objects that never did may not be shown, so it gets 410 Expired.
+//
+// A watch that begins at a revision which etcd has not reached is told so, since
+// after a restore from a backup it would wait for ever (kubernetes #107457).
+//
+// # Objects that can't be read
+//
+// An object that can't be decrypted or decoded takes its place in the history. Who
+// reads it tries again, since the trouble may have been the key server's; if it
+// stays, a read is passed to etcd3, whose error is the answer, and a watch ends at
+// that event with an error. No later event overtakes it.
+//
+// # Writes
+//
+// Writes are etcd3's: preconditions, conflicts, leases and encryption are what they
+// are everywhere else. The store's state is the first guess at the current one,
+// which saves a read; etcd3 checks it.
+package storage

@@ -1,0 +1,142 @@
+package storage
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/keepwatch/keepwatch"
+)
+
+// event is a change as a watch event.
+func (s *Storage) event(c keepwatch.Change) (watch.Event, error) {
+	o, err := s.read(c.Object)
+	if err != nil {
+		if c.Type == keepwatch.Deleted {
+			err = unreadDeletion(err)
+		}
+		return watch.Event{}, err
+	}
+	if c.Type != keepwatch.Deleted {
+		return watch.Event{Type: watch.EventType(c.Type.String()), Object: s.encodings.of(o, c.Revision, o.decoded)}, nil
+	}
+	if known := s.encodings.find(o, c.Revision); known != nil {
+		return watch.Event{Type: watch.Deleted, Object: known}, nil
+	}
+	last := o.decoded.DeepCopyObject()
+	if err := s.versioner.UpdateObject(last, uint64(c.Revision)); err != nil {
+		return watch.Event{}, err
+	}
+	return watch.Event{Type: watch.Deleted, Object: s.encodings.of(o, c.Revision, last)}, nil
+}
+
+// recent is how many objects' encodings are kept: what watches that keep up are
+// sent at the same time.
+const recent = 256
+
+// encodings let all watches that are told of the same state share its encoding. The
+// zero value is ready for use.
+type encodings struct {
+	mu     sync.Mutex
+	shared map[told]*shared
+	order  [recent]told // of shared's keys, a ring
+	next   int
+}
+
+// told is a state as it is told: that of an object, at a revision which is another
+// one if the object was deleted then.
+type told struct {
+	object   *object
+	revision keepwatch.Revision
+}
+
+func (e *encodings) find(o *object, revision keepwatch.Revision) *shared {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.shared[told{o, revision}]
+}
+
+// of is what all watches share of a state.
+func (e *encodings) of(o *object, revision keepwatch.Revision, content runtime.Object) *shared {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	key := told{o, revision}
+	if known := e.shared[key]; known != nil {
+		return known
+	}
+	if e.shared == nil {
+		e.shared = make(map[told]*shared, recent)
+	}
+	delete(e.shared, e.order[e.next])
+	fresh := &shared{content: content, encoded: map[runtime.Identifier]*encoding{}}
+	e.shared[key], e.order[e.next] = fresh, key
+	e.next = (e.next + 1) % recent
+	return fresh
+}
+
+var (
+	_ runtime.CacheableObject   = (*shared)(nil)
+	_ metav1.ObjectMetaAccessor = (*shared)(nil)
+)
+
+// shared is an object that many watches send. It is encoded once in each encoding.
+type shared struct {
+	content runtime.Object // never changes
+	mu      sync.Mutex
+	encoded map[runtime.Identifier]*encoding
+}
+
+// encoding is made by who asks first.
+type encoding struct {
+	once  sync.Once
+	bytes bytes.Buffer
+	err   error
+}
+
+// CacheEncode writes the object as it was encoded for the first who asked.
+func (s *shared) CacheEncode(id runtime.Identifier, encode func(runtime.Object, io.Writer) error, to io.Writer) error {
+	s.mu.Lock()
+	e := s.encoded[id]
+	if e == nil {
+		e = &encoding{}
+		s.encoded[id] = e
+	}
+	s.mu.Unlock()
+	e.once.Do(func() {
+		e.err = errPanicked
+		e.err = encode(s.GetObject(), &e.bytes)
+	})
+	if e.err != nil {
+		return e.err
+	}
+	_, err := to.Write(e.bytes.Bytes())
+	return err
+}
+
+// errPanicked is what the others get when who encoded first did not survive it.
+var errPanicked = errors.New("encoding this object failed for another watch")
+
+// GetObject is a copy of the object.
+func (s *shared) GetObject() runtime.Object { return s.content.DeepCopyObject() }
+
+// DeepCopyObject is a copy of the object, without its encodings.
+func (s *shared) DeepCopyObject() runtime.Object { return s.content.DeepCopyObject() }
+
+// GetObjectKind is the object's.
+func (s *shared) GetObjectKind() schema.ObjectKind { return s.content.GetObjectKind() }
+
+// GetObjectMeta is a copy of the object's metadata.
+func (s *shared) GetObjectMeta() metav1.Object {
+	m, err := meta.Accessor(s.content.DeepCopyObject())
+	if err != nil {
+		return nil
+	}
+	return m
+}

@@ -1,0 +1,136 @@
+package storage
+
+import (
+	"iter"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/selection"
+	apistorage "k8s.io/apiserver/pkg/storage"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/store"
+)
+
+// scope is the keys that a request is about.
+type scope struct {
+	// key is the request's, in full: "/pods/default/" or "/pods/default/web".
+	key string
+	// path is what follows the resource's prefix. Invariant: if the scope is recursive
+	// it is empty or ends in "/".
+	path      string
+	recursive bool
+}
+
+// scope reads a request's key.
+func (s *Storage) scope(key string, recursive bool) (scope, error) {
+	prefix := strings.TrimSuffix(s.config.ResourcePrefix, "/") + "/"
+	key, err := apistorage.PrepareKey(prefix, key, recursive)
+	if err != nil {
+		return scope{}, err
+	}
+	return scope{key, strings.TrimPrefix(key, prefix), recursive}, nil
+}
+
+// keyOf is the store's key for a path; see source/etcd.
+func keyOf(path string) keepwatch.Key {
+	namespace, name, ok := strings.Cut(path, "/")
+	if !ok || namespace == "" || name == "" {
+		return keepwatch.Key{Name: path}
+	}
+	return keepwatch.Key{Namespace: namespace, Name: name}
+}
+
+// covers reports whether a key is in the scope.
+func (c scope) covers(key keepwatch.Key) bool {
+	if c.recursive {
+		return c.path == "" || strings.HasPrefix(key.String(), c.path)
+	}
+	return key == keyOf(c.path)
+}
+
+// single reports whether the scope is one namespace, which it returns.
+func (c scope) single() (namespace string, ok bool) {
+	namespace, below, _ := strings.Cut(c.path, "/")
+	return namespace, c.recursive && namespace != "" && below == ""
+}
+
+// objects iterates over a snapshot's objects in the scope, in key order, from a
+// path on.
+func (c scope) objects(snapshot *store.Snapshot, start string) iter.Seq[keepwatch.Object] {
+	return func(yield func(keepwatch.Object) bool) {
+		if !c.recursive {
+			if o, ok := snapshot.Get(keyOf(c.path)); ok {
+				yield(o)
+			}
+			return
+		}
+		for o := range snapshot.From(keyOf(max(start, c.path))) {
+			if !c.covers(o.Key()) || !yield(o) {
+				return
+			}
+		}
+	}
+}
+
+// count is how many objects of the scope a snapshot has from a path on.
+func (c scope) count(snapshot *store.Snapshot, start string) (n int64) {
+	for segment := range snapshot.SegmentsFrom(keyOf(max(start, c.path))) {
+		if c.covers(segment.At(segment.Len() - 1).Key()) {
+			n += int64(segment.Len())
+			continue
+		}
+		for o := range segment.All() {
+			if !c.covers(o.Key()) {
+				return n
+			}
+			n++
+		}
+	}
+	return n
+}
+
+// filter is the store's filter for a watch, and whether all it goes by is keys: then
+// it can tell what a watch has missed behind the window, too.
+func (c scope) filter(p apistorage.SelectionPredicate) (f store.Filter, byKey bool) {
+	if namespace, ok := c.single(); ok {
+		f.Namespace = namespace
+	} else if !c.recursive {
+		key := keyOf(c.path)
+		f.Namespace, f.Name = key.Namespace, key.Name
+	}
+	if p.Empty() {
+		return f, true
+	}
+	if names, ok := named(p, f); ok {
+		return names, true
+	}
+	f.Match = func(o keepwatch.Object) bool { return selects(p, o) }
+	return f, false
+}
+
+// named adds to a filter what a predicate says of names, if it says nothing else
+// and does not contradict.
+func named(p apistorage.SelectionPredicate, f store.Filter) (store.Filter, bool) {
+	if p.Label != nil && !p.Label.Empty() || p.ShardSelector != nil && !p.ShardSelector.Empty() {
+		return f, false
+	}
+	for _, r := range p.Field.Requirements() {
+		var named *string
+		switch r.Field {
+		case "metadata.name":
+			named = &f.Name
+		case "metadata.namespace":
+			named = &f.Namespace
+		}
+		if named == nil || !isEquals(r) || r.Value == "" || *named != "" && *named != r.Value {
+			return f, false
+		}
+		*named = r.Value
+	}
+	return f, true
+}
+
+func isEquals(r fields.Requirement) bool {
+	return r.Operator == selection.Equals || r.Operator == selection.DoubleEquals
+}

@@ -1,0 +1,174 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	apistorage "k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/value"
+	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
+	"k8s.io/klog/v2"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/reflector"
+	"github.com/keepwatch/keepwatch/source/etcd"
+	"github.com/keepwatch/keepwatch/store"
+)
+
+const (
+	// history is how many revisions before its start a storage takes up, at most: those
+	// of five minutes, after which kube-apiserver compacts them, at 300 writes a second.
+	history = 100_000
+	// askAgain is the pause after a failure to learn etcd's newest revision.
+	askAgain = 100 * time.Millisecond
+)
+
+var _ apistorage.Interface = (*Storage)(nil)
+
+// Storage is one resource's storage. It answers while Run runs.
+type Storage struct {
+	config      Config
+	etcd        apistorage.Interface
+	versioner   apistorage.Versioner
+	transformer value.Transformer
+	source      *etcd.Source
+	store       *store.Store
+	encodings   encodings
+	ready       chan struct{} // closed when the store has caught up for the first time
+
+	mu   sync.Mutex
+	life context.Context // of Run; nil before
+	end  error           // why Run has ended; nil before
+}
+
+// New makes a storage. It reads nothing before Run.
+func New(config Config) (*Storage, error) {
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	s := &Storage{
+		config:      config,
+		etcd:        config.Etcd,
+		versioner:   config.Etcd.Versioner(),
+		transformer: config.Transformer,
+		ready:       make(chan struct{}),
+	}
+	if s.transformer == nil {
+		s.transformer = identity.NewEncryptCheckTransformer()
+	}
+	config.Store.Size, config.Store.Slim = size, s.slim
+	s.store = store.New(config.Store)
+	if config.Indexers != nil {
+		if err := s.store.AddIndexes(indexes(*config.Indexers)); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	s.source, err = etcd.New(config.Client, etcd.Options{Prefix: config.root(), Decode: s.decode})
+	return s, err
+}
+
+// Run follows etcd until ctx is done, or until the store can't be trusted any more.
+// It is called once.
+func (s *Storage) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s.mu.Lock()
+	s.life = ctx
+	s.mu.Unlock()
+	if _, err := s.source.Seed(ctx, s.store, history); err != nil {
+		klog.V(2).InfoS("Storage begins without history", "resource", s.config.GroupResource, "reason", err)
+	}
+	caughtUp := make(chan struct{})
+	go func() {
+		defer close(caughtUp)
+		s.catchUp(ctx)
+	}()
+	err := reflector.New(s.source, s.store, reflector.Options{StartupDeadline: -1, Observe: s.observe}).Run(ctx)
+	cancel()
+	<-caughtUp
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.end = err
+	return err
+}
+
+// catchUp waits until the store holds what etcd had when it began: before that it
+// may hold a state from before the last run.
+func (s *Storage) catchUp(ctx context.Context) {
+	for ctx.Err() == nil {
+		newest, err := s.source.Newest(ctx)
+		if err == nil {
+			err = s.await(ctx, newest)
+		}
+		if err == nil {
+			close(s.ready)
+			return
+		}
+		select {
+		case <-time.After(askAgain):
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (s *Storage) observe(n reflector.Notice) {
+	if n.Failure != nil {
+		klog.V(2).InfoS("Storage follows etcd", "resource", s.config.GroupResource,
+			"state", n.State, "failure", n.Failure.Kind, "err", n.Failure, "verdict", n.Verdict, "held", n.Held)
+	}
+}
+
+// living is the context of whatever Run does.
+func (s *Storage) living() context.Context {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.life
+}
+
+// ReadinessCheck fails before the store has caught up with etcd, and after Run.
+func (s *Storage) ReadinessCheck() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.end != nil {
+		return fmt.Errorf("%w: %w", apistorage.ErrStorageNotReady, s.end)
+	}
+	select {
+	case <-s.ready:
+		return nil
+	default:
+		return apistorage.ErrStorageNotReady
+	}
+}
+
+// Versioner is etcd3's.
+func (s *Storage) Versioner() apistorage.Versioner { return s.versioner }
+
+// GetCurrentResourceVersion is etcd's newest revision, by a quorum read that began
+// after the call.
+func (s *Storage) GetCurrentResourceVersion(ctx context.Context) (uint64, error) {
+	newest, err := s.source.Newest(ctx)
+	return uint64(newest), err
+}
+
+// RequestWatchProgress makes the store hold what etcd has now, of which watches
+// with ProgressNotify are told.
+func (s *Storage) RequestWatchProgress(ctx context.Context) error {
+	_, err := s.source.Newest(ctx)
+	return err
+}
+
+// CompactRevision is what etcd3 has learned of compactions.
+func (s *Storage) CompactRevision() int64 { return s.etcd.CompactRevision() }
+
+// EnableResourceSizeEstimation does nothing: Stats knows the sizes.
+func (s *Storage) EnableResourceSizeEstimation(apistorage.KeysFunc) error { return nil }
+
+// marker is an object of the resource's type that has a revision and nothing else.
+func (s *Storage) marker(revision keepwatch.Revision) (runtime.Object, error) {
+	o := s.config.NewFunc()
+	return o, s.versioner.UpdateObject(o, uint64(revision))
+}

@@ -1,0 +1,129 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/features"
+	apistorage "k8s.io/apiserver/pkg/storage"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/store"
+)
+
+// Watch watches the objects at a key or below it. Where it begins is settled when it
+// returns; what goes wrong from then on comes as an error event.
+func (s *Storage) Watch(ctx context.Context, key string, options apistorage.ListOptions) (watch.Interface, error) {
+	scope, err := s.scope(key, options.Recursive)
+	if err != nil {
+		return nil, err
+	}
+	revision, err := s.versioner.ParseResourceVersion(options.ResourceVersion)
+	if err != nil {
+		return nil, err
+	}
+	if ctx.Err() == nil { // else there is nothing to wait for
+		if err := s.readiness(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if !utilfeature.DefaultFeatureGate.Enabled(features.WatchList) {
+		options.SendInitialEvents = nil
+	}
+	options.Predicate = defaulted(options.Predicate)
+	begin, err := s.beginning(ctx, keepwatch.Revision(revision), options)
+	if err != nil {
+		return failed(ctx, err), nil
+	}
+	return s.watch(ctx, scope, options, begin), nil
+}
+
+// beginning is where a watch starts: with the objects of a state, or behind a cursor.
+type beginning struct {
+	state  *store.Snapshot // nil if the objects are not sent
+	marked bool            // the end of the objects is, by a bookmark
+	cursor store.Cursor
+}
+
+// beginning finds where a watch starts.
+func (s *Storage) beginning(ctx context.Context, revision keepwatch.Revision, options apistorage.ListOptions) (beginning, error) {
+	if initial := options.SendInitialEvents; initial == nil && revision == 0 {
+		return at(s.store.Snapshot(), false), nil
+	} else if initial != nil && *initial {
+		snapshot, err := s.fresh(ctx, revision, options.ResourceVersion)
+		if err != nil {
+			return beginning{}, err
+		}
+		return at(snapshot, options.Predicate.AllowWatchBookmarks), nil
+	}
+	now := s.store.Snapshot().Cursor()
+	switch {
+	case revision > now.Revision: // it may only be late in coming, or never come
+		newest, err := s.source.Newest(ctx)
+		if err != nil {
+			return beginning{}, err
+		}
+		if newest < revision {
+			return beginning{}, apistorage.NewTooLargeResourceVersionError(uint64(revision), uint64(newest), retryAfter)
+		}
+		now.Revision = revision
+	case revision > 0:
+		now.Revision = revision
+	case options.ResourceVersion == "":
+		newest, err := s.source.Newest(ctx)
+		if err != nil {
+			return beginning{}, err
+		}
+		now.Revision = max(newest, now.Revision)
+	}
+	return beginning{cursor: now}, nil
+}
+
+// fresh is a state to send: the newest one if no revision is named.
+func (s *Storage) fresh(ctx context.Context, revision keepwatch.Revision, named string) (*store.Snapshot, error) {
+	if named == "" {
+		return s.newest(ctx)
+	}
+	return s.notOlderThan(ctx, revision)
+}
+
+func at(state *store.Snapshot, marked bool) beginning {
+	return beginning{state, marked, state.Cursor()}
+}
+
+// failed is a watch that ends with an error at once, or with nothing if it is not
+// wanted any more.
+func failed(ctx context.Context, err error) watch.Interface {
+	events := make(chan watch.Event, 1)
+	if ctx.Err() == nil {
+		events <- errorEvent(err)
+	}
+	close(events)
+	return watch.NewProxyWatcher(events)
+}
+
+// errorEvent is an error in a watch.
+func errorEvent(err error) watch.Event {
+	var known apierrors.APIStatus
+	if !errors.As(err, &known) {
+		known = apierrors.NewInternalError(err)
+	}
+	status := known.Status()
+	return watch.Event{Type: watch.Error, Object: &status}
+}
+
+// unreadDeletion says that an object was deleted which can't be read. Clients list
+// for this reason, and so notice (KEP-3926).
+func unreadDeletion(err error) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status:  metav1.StatusFailure,
+		Code:    http.StatusInternalServerError,
+		Reason:  metav1.StatusReasonStoreReadError,
+		Message: "saw a DELETED event, but object data is corrupt - " + err.Error(),
+	}}
+}
