@@ -1,0 +1,331 @@
+package storage_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/features"
+	apistorage "k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/etcd3"
+	storagetesting "k8s.io/apiserver/pkg/storage/testing"
+	"k8s.io/apiserver/pkg/storage/value"
+	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	featuregatetesting "k8s.io/component-base/featuregate/testing"
+)
+
+// conformance is k8s.io/apiserver's own tests of a storage.Interface. Those that ask
+// for a compaction, or for another transformer, get it together with a restart of the
+// storage: what it has decoded and remembers it may use, which these tests don't
+// expect; the next process of an API server is who meets the new conditions.
+var conformance = map[string]struct {
+	options options
+	run     func(context.Context, *testing.T, *rig)
+}{
+	"RunTestCreate": {run: func(ctx context.Context, t *testing.T, r *rig) {
+		storagetesting.RunTestCreate(ctx, t, r, inEtcd(r))
+	}},
+	"RunTestCreateWithTTL":                              {run: plain(storagetesting.RunTestCreateWithTTL)},
+	"RunTestCreateWithKeyExist":                         {run: plain(storagetesting.RunTestCreateWithKeyExist)},
+	"RunTestGet":                                        {run: plain(storagetesting.RunTestGet)},
+	"RunTestUnconditionalDelete":                        {run: plain(storagetesting.RunTestUnconditionalDelete)},
+	"RunTestConditionalDelete":                          {run: plain(storagetesting.RunTestConditionalDelete)},
+	"RunTestDeleteWithSuggestion":                       {run: plain(storagetesting.RunTestDeleteWithSuggestion)},
+	"RunTestDeleteWithSuggestionAndConflict":            {run: plain(storagetesting.RunTestDeleteWithSuggestionAndConflict)},
+	"RunTestDeleteWithConflict":                         {run: plain(storagetesting.RunTestDeleteWithConflict)},
+	"RunTestDeleteWithSuggestionOfDeletedObject":        {run: plain(storagetesting.RunTestDeleteWithSuggestionOfDeletedObject)},
+	"RunTestValidateDeletionWithSuggestion":             {run: plain(storagetesting.RunTestValidateDeletionWithSuggestion)},
+	"RunTestValidateDeletionWithOnlySuggestionValid":    {run: plain(storagetesting.RunTestValidateDeletionWithOnlySuggestionValid)},
+	"RunTestPreconditionalDeleteWithSuggestion":         {run: plain(storagetesting.RunTestPreconditionalDeleteWithSuggestion)},
+	"RunTestPreconditionalDeleteWithOnlySuggestionPass": {run: plain(storagetesting.RunTestPreconditionalDeleteWithOnlySuggestionPass)},
+	"RunTestList": {options{prefix: "/registry"}, func(ctx context.Context, t *testing.T, r *rig) {
+		storagetesting.RunTestList(ctx, t, r, r.compact, true, r.etcd.Kubernetes.(*storagetesting.KubernetesRecorder))
+	}},
+	"RunTestDeleteWithConflictAndMissingExpectedTransformOrDecodeError": {run: func(ctx context.Context, t *testing.T, r *rig) {
+		failing := &failing{Transformer: identity.NewEncryptCheckTransformer()}
+		r.transformWith(failing)
+		storagetesting.RunTestDeleteWithConflictAndMissingExpectedTransformOrDecodeError(ctx, t, r, failing.set)
+	}},
+	"RunTestDeleteExpectedTransformOrDecodeError": {run: func(ctx context.Context, t *testing.T, r *rig) {
+		t.Run("transform", func(t *testing.T) {
+			failing := &failing{Transformer: identity.NewEncryptCheckTransformer()}
+			r.transformWith(failing)
+			storagetesting.RunTestDeleteExpectedTransformOrDecodeError(ctx, t, r, failing.set)
+		})
+		t.Run("decode", func(t *testing.T) {
+			etcd3.TestOnlySetFatalOnDecodeError(t, false)
+			failing := &failingCodec{Codec: protobufCodec()}
+			r.options.codec, r.options.transformer = failing, nil
+			r.restart()
+			storagetesting.RunTestDeleteExpectedTransformOrDecodeError(ctx, t, r, failing.set)
+		})
+	}},
+	"RunTestDeleteWithSuggestionAndMissingExpectedTransformOrDecodeError": {run: func(ctx context.Context, t *testing.T, r *rig) {
+		storagetesting.RunTestDeleteWithSuggestionAndMissingExpectedTransformOrDecodeError(ctx, t, r)
+	}},
+	"RunTestConsistentList": {run: func(ctx context.Context, t *testing.T, r *rig) {
+		storagetesting.RunTestConsistentList(ctx, t, r, r.increaseRV, true, true, true)
+	}},
+	"RunTestGetListNonRecursive": {run: func(ctx context.Context, t *testing.T, r *rig) {
+		storagetesting.RunTestGetListNonRecursive(ctx, t, r.increaseRV, r)
+	}},
+	"RunTestGetListRecursivePrefix": {run: plain(storagetesting.RunTestGetListRecursivePrefix)},
+	"RunTestGetListWithErrorAggregation": {options{corruptible: true}, func(ctx context.Context, t *testing.T, r *rig) {
+		storagetesting.RunTestGetListWithErrorAggregation(ctx, t, transformable{r}, corruptError(t))
+	}},
+	"RunTestGetListWithoutErrorAggregation": {run: func(ctx context.Context, t *testing.T, r *rig) {
+		featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.AllowUnsafeMalformedObjectDeletion, false)
+		r.restart()
+		storagetesting.RunTestGetListWithoutErrorAggregation(ctx, t, transformable{r}, corruptError(t))
+	}},
+	"RunTestListContinuation":           {run: pages(storagetesting.RunTestListContinuation)},
+	"RunTestListPaginationRareObject":   {run: pages(storagetesting.RunTestListPaginationRareObject)},
+	"RunTestListContinuationWithFilter": {run: pages(storagetesting.RunTestListContinuationWithFilter)},
+	"RunTestListInconsistentContinuation": {run: func(ctx context.Context, t *testing.T, r *rig) {
+		storagetesting.RunTestListInconsistentContinuation(ctx, t, limited{r}, r.compact)
+	}},
+	"RunTestGuaranteedUpdate": {options{transformer: prefixed()}, func(ctx context.Context, t *testing.T, r *rig) {
+		storagetesting.RunTestGuaranteedUpdate(ctx, t, transformable{r}, inEtcd(r))
+	}},
+	"RunTestGuaranteedUpdateWithTTL": {run: plain(storagetesting.RunTestGuaranteedUpdateWithTTL)},
+	"RunTestGuaranteedUpdateChecksStoredData": {options{transformer: prefixed(), codec: jsonCodec()}, func(ctx context.Context, t *testing.T, r *rig) {
+		storagetesting.RunTestGuaranteedUpdateChecksStoredData(ctx, t, transformable{r})
+	}},
+	"RunTestGuaranteedUpdateWithConflict":              {run: plain(storagetesting.RunTestGuaranteedUpdateWithConflict)},
+	"RunTestGuaranteedUpdateWithSuggestionAndConflict": {run: plain(storagetesting.RunTestGuaranteedUpdateWithSuggestionAndConflict)},
+	"RunTestTransformationFailure": {options{transformer: prefixed()}, func(ctx context.Context, t *testing.T, r *rig) {
+		storagetesting.RunTestTransformationFailure(ctx, t, transformable{r})
+	}},
+	"RunTestStats": {run: func(ctx context.Context, t *testing.T, r *rig) {
+		for _, sizes := range []bool{true, false} {
+			featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.SizeBasedListCostEstimate, sizes)
+			storagetesting.RunTestStats(ctx, t, r, r.options.codec, identity.NewEncryptCheckTransformer(), sizes)
+		}
+	}},
+	"RunTestListPaging":          {run: plain(storagetesting.RunTestListPaging)},
+	"RunTestNamespaceScopedList": {options{indexers: podIndexers}, plain(storagetesting.RunTestNamespaceScopedList)},
+	"RunTestCompactRevision": {run: func(ctx context.Context, t *testing.T, r *rig) {
+		storagetesting.RunTestCompactRevision(ctx, t, r, r.increaseRV, r.compact)
+	}},
+	"RunTestKeySchema": {run: plain(storagetesting.RunTestKeySchema)},
+
+	"RunTestWatch":                {run: plain(storagetesting.RunTestWatch)},
+	"RunTestClusterScopedWatch":   {run: plain(storagetesting.RunTestClusterScopedWatch)},
+	"RunTestNamespaceScopedWatch": {options{indexers: podIndexers}, plain(storagetesting.RunTestNamespaceScopedWatch)},
+	"RunTestDeleteTriggerWatch":   {run: plain(storagetesting.RunTestDeleteTriggerWatch)},
+	"RunTestWatchFromZero": {run: func(ctx context.Context, t *testing.T, r *rig) {
+		storagetesting.RunTestWatchFromZero(ctx, t, r, r.compact)
+	}},
+	"RunTestWatchFromNonZero":     {run: plain(storagetesting.RunTestWatchFromNonZero)},
+	"RunTestDelayedWatchDelivery": {run: plain(storagetesting.RunTestDelayedWatchDelivery)},
+	"RunTestWatchError": {options{transformer: prefixed()}, func(ctx context.Context, t *testing.T, r *rig) {
+		storagetesting.RunTestWatchError(ctx, t, transformable{r})
+	}},
+	"RunTestWatchWithUnsafeDelete": {options{corruptible: true}, func(ctx context.Context, t *testing.T, r *rig) {
+		storagetesting.RunTestWatchWithUnsafeDelete(ctx, t, transformable{r}, corruptError(t))
+	}},
+	"RunTestWatchContextCancel":                 {run: plain(storagetesting.RunTestWatchContextCancel)},
+	"RunTestWatcherTimeout":                     {run: plain(storagetesting.RunTestWatcherTimeout)},
+	"RunTestWatchDeleteEventObjectHaveLatestRV": {run: plain(storagetesting.RunTestWatchDeleteEventObjectHaveLatestRV)},
+	"RunTestWatchInitializationSignal":          {run: plain(storagetesting.RunTestWatchInitializationSignal)},
+	"RunOptionalTestProgressNotify": {run: func(ctx context.Context, t *testing.T, r *rig) {
+		storagetesting.RunOptionalTestProgressNotify(ctx, t, r, r.increaseRV)
+	}},
+	"RunTestWatchDispatchBookmarkEvents": {run: func(ctx context.Context, t *testing.T, r *rig) {
+		storagetesting.RunTestWatchDispatchBookmarkEvents(ctx, t, r, true)
+	}},
+	"RunTestOptionalWatchBookmarksWithCorrectResourceVersion": {run: plain(storagetesting.RunTestOptionalWatchBookmarksWithCorrectResourceVersion)},
+	"RunSendInitialEventsBackwardCompatibility":               {run: plain(storagetesting.RunSendInitialEventsBackwardCompatibility)},
+	"RunWatchSemantics": {run: func(ctx context.Context, t *testing.T, r *rig) {
+		storagetesting.RunWatchSemantics(ctx, t, following{r})
+	}},
+	"RunWatchSemanticInitialEventsExtended": {run: func(ctx context.Context, t *testing.T, r *rig) {
+		storagetesting.RunWatchSemanticInitialEventsExtended(ctx, t, following{r})
+	}},
+	"RunWatchListMatchSingle": {run: func(ctx context.Context, t *testing.T, r *rig) {
+		storagetesting.RunWatchListMatchSingle(ctx, t, following{r})
+	}},
+	"RunWatchErrorIsBlockingFurtherEvents": {options{transformer: prefixed()}, func(ctx context.Context, t *testing.T, r *rig) {
+		storagetesting.RunWatchErrorIsBlockingFurtherEvents(ctx, t, transformable{r})
+	}},
+}
+
+// inapplicable are those that can't be run, and why.
+var inapplicable = map[string]string{
+	"RunTestListResourceVersionMatch": "its transformer writes an object whenever it reads one, which whoever reads each write once would answer for ever; see TestListsOfOneRevisionAreEqual",
+	"RunBenchmarkWriteThroughput":     "a benchmark",
+	"RunBenchmarkStoreList":           "a benchmark",
+	"RunBenchmarkStoreStats":          "a benchmark",
+}
+
+func TestConformance(t *testing.T) {
+	for name, c := range conformance {
+		t.Run(name, func(t *testing.T) {
+			c.run(context.Background(), t, newRig(t, c.options))
+		})
+	}
+}
+
+// TestConformanceIsComplete fails when the library has a test that is in no list.
+func TestConformanceIsComplete(t *testing.T) {
+	dir, err := exec.Command("go", "list", "-f", "{{.Dir}}", "k8s.io/apiserver/pkg/storage/testing").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := must(filepath.Glob(filepath.Join(strings.TrimSpace(string(dir)), "*.go")))(t)
+	files = slices.DeleteFunc(files, func(f string) bool { return strings.HasSuffix(f, "_test.go") })
+	found := map[string]bool{}
+	for _, f := range files {
+		parsed := must(parser.ParseFile(token.NewFileSet(), f, nil, 0))(t)
+		for _, d := range parsed.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && strings.HasPrefix(f.Name.Name, "Run") {
+				found[f.Name.Name] = true
+			}
+		}
+	}
+	if len(found) == 0 {
+		t.Fatalf("no tests in %s", dir)
+	}
+	for name := range found {
+		_, run := conformance[name]
+		if _, not := inapplicable[name]; run == not {
+			t.Errorf("%s must be in exactly one of the lists", name)
+		}
+	}
+	for name := range conformance {
+		if !found[name] {
+			t.Errorf("the library has no %s any more", name)
+		}
+	}
+}
+
+func plain(run func(context.Context, *testing.T, apistorage.Interface)) func(context.Context, *testing.T, *rig) {
+	return func(ctx context.Context, t *testing.T, r *rig) { run(ctx, t, r) }
+}
+
+// pages leaves out the check of how many objects etcd was asked for: none.
+func pages(run func(context.Context, *testing.T, apistorage.Interface, storagetesting.CallsValidation)) func(context.Context, *testing.T, *rig) {
+	return func(ctx context.Context, t *testing.T, r *rig) {
+		run(ctx, t, r, func(*testing.T, uint64, uint64) {})
+	}
+}
+
+// inEtcd checks that what was written is in etcd, and without what etcd knows itself.
+func inEtcd(r *rig) storagetesting.KeyValidation {
+	return func(ctx context.Context, t *testing.T, key string) {
+		answer := must(r.etcd.KV.Get(ctx, key))(t)
+		if len(answer.Kvs) == 0 {
+			t.Fatalf("etcd has no %s", key)
+		}
+		plain, _, err := r.transformer().TransformFromStorage(ctx, answer.Kvs[0].Value, value.DefaultContext(key))
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := must(runtime.Decode(r.options.codec, plain))(t)
+		if revision := must(r.Versioner().ObjectResourceVersion(o))(t); revision != 0 {
+			t.Errorf("revision %d is stored with %s", revision, key)
+		}
+	}
+}
+
+func (r *rig) increaseRV(ctx context.Context, t *testing.T) int64 {
+	return must(r.etcd.KV.Put(ctx, "increaseRV", "ok"))(t).Header.Revision
+}
+
+// compact compacts as an API server does, and restarts.
+func (r *rig) compact(ctx context.Context, t *testing.T, resourceVersion string) {
+	revision := int64(must(r.Versioner().ParseResourceVersion(resourceVersion))(t))
+	version, _, _, err := etcd3.Compact(ctx, r.etcd.Client, 0, revision)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if version != 1 { // somebody has compacted before
+		if _, _, _, err := etcd3.Compact(ctx, r.etcd.Client, version, revision); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "the compaction is known", func() bool { return r.CompactRevision() == revision })
+	r.restart()
+}
+
+// transformable can change its transformer.
+type transformable struct{ *rig }
+
+func (r transformable) UpdatePrefixTransformer(change storagetesting.PrefixTransformerModifier) func() {
+	before := r.options.transformer.(*storagetesting.PrefixTransformer)
+	next := *before
+	r.transformWith(change(&next))
+	return func() { r.transformWith(before) }
+}
+
+func (r transformable) UpdateTransformer(change storagetesting.TransformerModifier) func() {
+	before := r.options.transformer
+	r.transformWith(change(r.transformer()))
+	return func() { r.transformWith(before) }
+}
+
+// limited honours the limit of lists at revision 0, which API servers that have a
+// cache do not.
+type limited struct{ *rig }
+
+func (l limited) GetList(ctx context.Context, key string, o apistorage.ListOptions, into runtime.Object) error {
+	if o.ResourceVersion == "0" {
+		o.ResourceVersion = ""
+	}
+	return l.rig.GetList(ctx, key, o, into)
+}
+
+func prefixed() value.Transformer { return storagetesting.NewPrefixTransformer([]byte("test!"), false) }
+
+// failing is a transformer that fails when told to.
+type failing struct {
+	value.Transformer
+	now atomic.Bool
+}
+
+func (f *failing) set(fail bool) { f.now.Store(fail) }
+
+func (f *failing) TransformFromStorage(ctx context.Context, data []byte, about value.Context) ([]byte, bool, error) {
+	if f.now.Load() {
+		return nil, false, errors.New("told to fail")
+	}
+	return f.Transformer.TransformFromStorage(ctx, data, about)
+}
+
+// failingCodec is a codec that fails when told to.
+type failingCodec struct {
+	runtime.Codec
+	now atomic.Bool
+}
+
+func (f *failingCodec) set(fail bool) { f.now.Store(fail) }
+
+func (f *failingCodec) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	if f.now.Load() {
+		return nil, nil, errors.New("told to fail")
+	}
+	return f.Codec.Decode(data, defaults, into)
+}
+
+// corruptError is what etcd3 makes of an object that can't be decrypted.
+func corruptError(t *testing.T) error {
+	f := &failing{Transformer: identity.NewEncryptCheckTransformer()}
+	f.set(true)
+	_, _, err := etcd3.WithCorruptObjErrorHandlingTransformer(f).TransformFromStorage(t.Context(), nil, value.DefaultContext("key"))
+	if err == nil {
+		t.Fatal(fmt.Errorf("nothing is corrupt"))
+	}
+	return err
+}

@@ -1,0 +1,206 @@
+package storage_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"go.etcd.io/etcd/client/v3/kubernetes"
+	"go.uber.org/goleak"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apiserver/pkg/apis/example"
+	examplev1 "k8s.io/apiserver/pkg/apis/example/v1"
+	apistorage "k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/etcd3"
+	"k8s.io/apiserver/pkg/storage/etcd3/testserver"
+	"k8s.io/apiserver/pkg/storage/value"
+	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/keepwatch/keepwatch/storage"
+	"github.com/keepwatch/keepwatch/store"
+)
+
+func TestMain(m *testing.M) {
+	klog.SetLogger(logr.Discard())
+	code := m.Run()
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+var (
+	scheme = runtime.NewScheme()
+	codecs = serializer.NewCodecFactory(scheme)
+	pods   = schema.GroupResource{Resource: "pods"}
+)
+
+func init() {
+	metav1.AddToGroupVersion(scheme, metav1.SchemeGroupVersion)
+	utilruntime.Must(example.AddToScheme(scheme))
+	utilruntime.Must(examplev1.AddToScheme(scheme))
+}
+
+func protobufCodec() runtime.Codec {
+	s := protobuf.NewSerializer(scheme, scheme)
+	return codecs.CodecForVersions(s, s, schema.GroupVersions{examplev1.SchemeGroupVersion}, nil)
+}
+
+func jsonCodec() runtime.Codec { return codecs.LegacyCodec(examplev1.SchemeGroupVersion) }
+
+func newPod() runtime.Object     { return &example.Pod{} }
+func newPodList() runtime.Object { return &example.PodList{} }
+
+func podAttrs(o runtime.Object) (labels.Set, fields.Set, error) {
+	pod, ok := o.(*example.Pod)
+	if !ok {
+		return nil, nil, fmt.Errorf("%T is no pod", o)
+	}
+	return pod.Labels, fields.Set{
+		"metadata.name":      pod.Name,
+		"metadata.namespace": pod.Namespace,
+		"spec.nodeName":      pod.Spec.NodeName,
+		"spec.restartPolicy": string(pod.Spec.RestartPolicy),
+		"status.phase":       string(pod.Status.Phase),
+	}, nil
+}
+
+var podIndexers = cache.Indexers{
+	"f:spec.nodeName": func(o any) ([]string, error) { return []string{o.(*example.Pod).Spec.NodeName}, nil },
+	"f:metadata.namespace": func(o any) ([]string, error) {
+		return []string{o.(*example.Pod).Namespace}, nil
+	},
+}
+
+const patience = 30 * time.Second
+
+// options are how a rig stores pods.
+type options struct {
+	prefix      string
+	codec       runtime.Codec
+	transformer value.Transformer
+	// corruptible makes etcd3 as it is when unsafe deletions are allowed.
+	corruptible bool
+	indexers    cache.Indexers
+	store       store.Options
+}
+
+// rig is a storage on an etcd of its own, which can be restarted.
+type rig struct {
+	apistorage.Interface // the storage that runs now
+	t                    testing.TB
+	etcd                 *kubernetes.Client
+	options              options
+	compactor            interface {
+		etcd3.Compactor
+		Stop()
+	}
+	stop func()
+}
+
+func newRig(t testing.TB, o options) *rig {
+	t.Helper()
+	client := testserver.RunEtcd(t, nil)
+	t.Cleanup(func() { client.Close() })
+	if o.codec == nil {
+		o.codec = protobufCodec()
+	}
+	r := &rig{t: t, etcd: client, options: o, compactor: etcd3.NewCompactor(client.Client, 0, clock.RealClock{}, nil)}
+	t.Cleanup(r.compactor.Stop)
+	r.start()
+	t.Cleanup(func() { r.stop() })
+	return r
+}
+
+// start opens a storage on what etcd has, and waits until it is ready.
+func (r *rig) start() {
+	r.t.Helper()
+	versioner := apistorage.APIObjectVersioner{}
+	decoder := etcd3.NewDefaultDecoder(r.options.codec, versioner)
+	leases := etcd3.NewDefaultLeaseManagerConfig()
+	leases.ReuseDurationSeconds = 1
+	raw := must(etcd3.New(r.etcd, r.compactor, r.options.codec, newPod, newPodList, r.options.prefix, "/pods/", pods,
+		r.transformer(), leases, decoder, versioner))(r.t)
+	var writes apistorage.Interface = raw
+	if r.options.corruptible {
+		writes = etcd3.NewStoreWithUnsafeCorruptObjectDeletion(writes, pods)
+	}
+	s := must(storage.New(storage.Config{
+		Client: r.etcd.Client, Etcd: writes, GroupResource: pods,
+		Prefix: r.options.prefix, ResourcePrefix: "/pods/",
+		Codec: r.options.codec, Transformer: r.transformer(),
+		NewFunc: newPod, GetAttrs: podAttrs, Indexers: &r.options.indexers, Store: r.options.store,
+	}))(r.t)
+	stop := s.Start()
+	r.Interface, r.stop = s, sync.OnceFunc(func() { stop(); raw.Close() })
+	eventually(r.t, "the storage is ready", func() bool { return s.ReadinessCheck() == nil })
+}
+
+func (r *rig) transformer() value.Transformer {
+	if r.options.transformer != nil {
+		return r.options.transformer
+	}
+	return identity.NewEncryptCheckTransformer()
+}
+
+// restart stops the storage and opens another one on the same etcd.
+func (r *rig) restart() {
+	r.t.Helper()
+	r.stop()
+	r.start()
+}
+
+// transformWith restarts under another transformer.
+func (r *rig) transformWith(t value.Transformer) {
+	r.t.Helper()
+	r.options.transformer = t
+	r.restart()
+}
+
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// eventually polls until done.
+func eventually(t testing.TB, what string, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !done(); {
+		if time.Now().After(end) {
+			t.Fatalf("not within %v: %s", patience, what)
+		}
+		<-time.After(time.Millisecond)
+	}
+}
+
+// following is a rig whose Create returns when the store has what was created.
+type following struct{ *rig }
+
+func (f following) Create(ctx context.Context, key string, o, out runtime.Object, ttl uint64) error {
+	if err := f.rig.Create(ctx, key, o, out, ttl); err != nil {
+		return err
+	}
+	return f.rig.Get(ctx, key, apistorage.GetOptions{ResourceVersion: out.(*example.Pod).ResourceVersion}, &example.Pod{})
+}
