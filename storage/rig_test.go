@@ -2,15 +2,21 @@ package storage_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
+	"net/url"
 	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/kubernetes"
+	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/goleak"
+	"go.uber.org/zap"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -23,7 +29,7 @@ import (
 	examplev1 "k8s.io/apiserver/pkg/apis/example/v1"
 	apistorage "k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/etcd3"
-	"k8s.io/apiserver/pkg/storage/etcd3/testserver"
+	storagetesting "k8s.io/apiserver/pkg/storage/testing"
 	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 	"k8s.io/client-go/tools/cache"
@@ -36,6 +42,9 @@ import (
 
 func TestMain(m *testing.M) {
 	klog.SetLogger(logr.Discard())
+	if err := flag.Set("test.parallel", "8"); err != nil { // the tests wait for etcd, mostly
+		panic(err)
+	}
 	code := m.Run()
 	if code == 0 {
 		if err := goleak.Find(); err != nil {
@@ -117,8 +126,7 @@ type rig struct {
 
 func newRig(t testing.TB, o options) *rig {
 	t.Helper()
-	client := testserver.RunEtcd(t, nil)
-	t.Cleanup(func() { client.Close() })
+	client := runEtcd(t)
 	if o.codec == nil {
 		o.codec = protobufCodec()
 	}
@@ -127,6 +135,36 @@ func newRig(t testing.TB, o options) *rig {
 	r.start()
 	t.Cleanup(func() { r.stop() })
 	return r
+}
+
+// runEtcd runs an etcd on a socket, quick to elect itself. The client records what
+// lists etcd is asked for.
+func runEtcd(t testing.TB) *kubernetes.Client {
+	t.Helper()
+	dir := must(os.MkdirTemp("", "etcd"))(t) // sockets need short names
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	config := embed.NewConfig()
+	config.Dir = filepath.Join(dir, "data")
+	config.ListenClientUrls = []url.URL{{Scheme: "unix", Path: filepath.Join(dir, "s")}}
+	config.AdvertiseClientUrls, config.ListenPeerUrls = config.ListenClientUrls, nil
+	config.InitialCluster = config.InitialClusterFromName(config.Name)
+	config.TickMs, config.ElectionMs = 10, 100
+	config.UnsafeNoFsync = true
+	config.EnableGRPCGateway = false
+	config.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
+	server := must(embed.StartEtcd(config))(t)
+	t.Cleanup(server.Close)
+	select {
+	case <-server.Server.ReadyNotify():
+	case <-time.After(patience):
+		t.Fatal("etcd does not start")
+	}
+	client := must(kubernetes.New(clientv3.Config{Endpoints: []string{config.ListenClientUrls[0].String()}, Logger: zap.NewNop()}))(t)
+	t.Cleanup(func() { client.Close() })
+	lists := storagetesting.NewKubernetesRecorder(client.Kubernetes)
+	client.KV = storagetesting.NewKVRecorder(client.KV, lists)
+	client.Kubernetes = lists
+	return client
 }
 
 // start opens a storage on what etcd has, and waits until it is ready.

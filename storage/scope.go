@@ -41,18 +41,38 @@ func keyOf(path string) keepwatch.Key {
 	return keepwatch.Key{Namespace: namespace, Name: name}
 }
 
-// covers reports whether a key is in the scope.
-func (c scope) covers(key keepwatch.Key) bool {
-	if c.recursive {
-		return c.path == "" || strings.HasPrefix(key.String(), c.path)
-	}
-	return key == keyOf(c.path)
-}
-
 // single reports whether the scope is one namespace, which it returns.
 func (c scope) single() (namespace string, ok bool) {
 	namespace, below, _ := strings.Cut(c.path, "/")
 	return namespace, c.recursive && namespace != "" && below == ""
+}
+
+// covers reports whether a key is in the scope.
+func (c scope) covers(key keepwatch.Key) bool {
+	if !c.recursive {
+		return key == keyOf(c.path)
+	}
+	if namespace, ok := c.single(); ok {
+		return key.Namespace == namespace
+	}
+	return c.path == "" || strings.HasPrefix(key.String(), c.path)
+}
+
+// first is where the scope's keys begin in a snapshot, or those from a path on: a
+// page may begin in its middle.
+func (c scope) first(snapshot *store.Snapshot, start string) keepwatch.Key {
+	start = max(start, c.path)
+	namespace, name, ok := strings.Cut(start, "/")
+	if ok {
+		return keepwatch.Key{Namespace: namespace, Name: name}
+	}
+	for o := range snapshot.All() {
+		if o.Key().Namespace != "" {
+			return keepwatch.Key{Namespace: start}
+		}
+		break
+	}
+	return keepwatch.Key{Name: start}
 }
 
 // objects iterates over a snapshot's objects in the scope, in key order, from a
@@ -65,7 +85,7 @@ func (c scope) objects(snapshot *store.Snapshot, start string) iter.Seq[keepwatc
 			}
 			return
 		}
-		for o := range snapshot.From(keyOf(max(start, c.path))) {
+		for o := range snapshot.From(c.first(snapshot, start)) {
 			if !c.covers(o.Key()) || !yield(o) {
 				return
 			}
@@ -75,7 +95,7 @@ func (c scope) objects(snapshot *store.Snapshot, start string) iter.Seq[keepwatc
 
 // count is how many objects of the scope a snapshot has from a path on.
 func (c scope) count(snapshot *store.Snapshot, start string) (n int64) {
-	for segment := range snapshot.SegmentsFrom(keyOf(max(start, c.path))) {
+	for segment := range snapshot.SegmentsFrom(c.first(snapshot, start)) {
 		if c.covers(segment.At(segment.Len() - 1).Key()) {
 			n += int64(segment.Len())
 			continue
