@@ -146,8 +146,10 @@ var conformance = map[string]struct {
 	"RunTestWatchDispatchBookmarkEvents": {run: func(ctx context.Context, t *testing.T, r *rig) {
 		storagetesting.RunTestWatchDispatchBookmarkEvents(ctx, t, r, true)
 	}},
-	"RunTestOptionalWatchBookmarksWithCorrectResourceVersion": {run: plain(storagetesting.RunTestOptionalWatchBookmarksWithCorrectResourceVersion)},
-	"RunSendInitialEventsBackwardCompatibility":               {run: plain(storagetesting.RunSendInitialEventsBackwardCompatibility)},
+	"RunTestOptionalWatchBookmarksWithCorrectResourceVersion": {run: func(ctx context.Context, t *testing.T, r *rig) {
+		storagetesting.RunTestOptionalWatchBookmarksWithCorrectResourceVersion(ctx, t, unhurried{r})
+	}},
+	"RunSendInitialEventsBackwardCompatibility": {run: plain(storagetesting.RunSendInitialEventsBackwardCompatibility)},
 	"RunWatchSemantics": {run: func(ctx context.Context, t *testing.T, r *rig) {
 		storagetesting.RunWatchSemantics(ctx, t, following{r})
 	}},
@@ -275,6 +277,7 @@ func (r *rig) compact(ctx context.Context, t *testing.T, resourceVersion string)
 type transformable struct{ current }
 
 func (r transformable) UpdatePrefixTransformer(change storagetesting.PrefixTransformerModifier) func() {
+	r.stop() // it reads with it
 	before := r.options.transformer.(*storagetesting.PrefixTransformer)
 	next := *before
 	r.transformWith(change(&next))
@@ -296,6 +299,13 @@ func (c current) GetList(ctx context.Context, key string, o apistorage.ListOptio
 		o.ResourceVersion = ""
 	}
 	return c.rig.GetList(ctx, key, o, into)
+}
+
+// unhurried creates objects also when the time for it is over.
+type unhurried struct{ *rig }
+
+func (u unhurried) Create(ctx context.Context, key string, o, out runtime.Object, ttl uint64) error {
+	return u.rig.Create(context.WithoutCancel(ctx), key, o, out, ttl)
 }
 
 func prefixed() value.Transformer { return storagetesting.NewPrefixTransformer([]byte("test!"), false) }
