@@ -19,8 +19,8 @@
 //	     │  extension server    │   custom resources, and the custom resources; says 404
 //	     └──────────┬───────────┘   to the rest
 //	                │ storage.Interface, one a resource (storage.go)
-//	     ┌──────────▼───────────┐   the library's etcd3 storage and watch cache, over one
-//	     │       backend        │   client connection
+//	     ┌──────────▼───────────┐   package storage, which writes by the library's etcd3
+//	     │       backend        │   storage, over one client connection
 //	     └──────────┬───────────┘
 //	                │ a Unix socket in the data folder, or the network
 //	     ┌──────────▼───────────┐

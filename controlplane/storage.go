@@ -17,8 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/generic"
-	"k8s.io/apiserver/pkg/storage"
-	"k8s.io/apiserver/pkg/storage/cacher"
+	apistorage "k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/etcd3"
 	"k8s.io/apiserver/pkg/storage/feature"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
@@ -28,6 +27,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/keepwatch/keepwatch/controlplane/builtin"
+	"github.com/keepwatch/keepwatch/storage"
 )
 
 const (
@@ -40,8 +40,8 @@ const (
 	deleteCollectionWorkers = 4
 )
 
-// backend stores all resources in one etcd: the library's etcd3 storage behind its watch cache,
-// over one shared client connection.
+// backend stores all resources in one etcd: package storage reads, the library's etcd3 storage
+// writes, over one shared client connection.
 type backend struct {
 	client    *clientv3.Client
 	compactor interface {
@@ -77,7 +77,7 @@ func openBackend(ctx context.Context, cluster EtcdCluster) (*backend, error) {
 		client.Close()
 		return nil, fmt.Errorf("etcd at %s doesn't answer: %w; check the address, the certificates, and that it runs", strings.Join(cluster.Servers, ", "), err)
 	}
-	feature.DefaultFeatureSupportChecker.CheckClient(client.Ctx(), client, storage.RequestWatchProgress)
+	feature.DefaultFeatureSupportChecker.CheckClient(client.Ctx(), client, apistorage.RequestWatchProgress)
 	return &backend{client: client, compactor: etcd3.NewCompactor(client, compactInterval, clock.RealClock{}, nil)}, nil
 }
 
@@ -100,55 +100,45 @@ func (b *backend) options(resource schema.GroupResource, prefix string, codec ru
 }
 
 // open is the storage of one resource.
-func (b *backend) open(config *storagebackend.ConfigForResource, prefix string, key func(runtime.Object) (string, error),
-	newObject, newList func() runtime.Object, attributes storage.AttrFunc, triggers storage.IndexerFuncs,
-	indexers *cache.Indexers) (storage.Interface, factory.DestroyFunc, error) {
-	client, watcher := b.clientOf()
-	versioner := storage.APIObjectVersioner{}
-	raw, err := etcd3.New(client, b.compactor, config.Codec, newObject, newList, config.Prefix, prefix, config.GroupResource,
+func (b *backend) open(config *storagebackend.ConfigForResource, prefix string, _ func(runtime.Object) (string, error),
+	newObject, newList func() runtime.Object, attributes apistorage.AttrFunc, _ apistorage.IndexerFuncs,
+	indexers *cache.Indexers) (apistorage.Interface, factory.DestroyFunc, error) {
+	versioner := apistorage.APIObjectVersioner{}
+	etcd, err := etcd3.New(b.writer(), b.compactor, config.Codec, newObject, newList, config.Prefix, prefix, config.GroupResource,
 		identity.NewEncryptCheckTransformer(), config.LeaseManagerConfig, etcd3.NewDefaultDecoder(config.Codec, versioner), versioner)
 	if err != nil {
-		watcher.Close()
 		return nil, nil, err
 	}
-	cached, err := cacher.NewCacherFromConfig(cacher.Config{
-		Storage:             raw,
-		Versioner:           versioner,
-		GroupResource:       config.GroupResource,
-		EventsHistoryWindow: config.EventsHistoryWindow,
-		ResourcePrefix:      prefix,
-		KeyFunc:             key,
-		NewFunc:             newObject,
-		NewListFunc:         newList,
-		GetAttrsFunc:        attributes,
-		IndexerFuncs:        triggers,
-		Indexers:            indexers,
-		Codec:               config.Codec,
+	stored, err := storage.New(storage.Config{
+		Client:         b.client,
+		Etcd:           etcd,
+		GroupResource:  config.GroupResource,
+		Prefix:         config.Prefix,
+		ResourcePrefix: prefix,
+		Codec:          config.Codec,
+		NewFunc:        newObject,
+		GetAttrs:       attributes,
+		Indexers:       indexers,
 	})
 	if err != nil {
-		raw.Close()
-		watcher.Close()
+		etcd.Close()
 		return nil, nil, err
 	}
-	delegator := cacher.NewCacheDelegator(cached, raw)
-	return delegator, sync.OnceFunc(func() {
-		delegator.Stop()
-		cached.Stop()
-		raw.Close()
-		watcher.Close()
+	stop := stored.Start()
+	return stored, sync.OnceFunc(func() {
+		stop()
+		etcd.Close()
 	}), nil
 }
 
-// clientOf is the shared connection with watches of its own: the progress of one resource's watch
-// must not wait for another's events.
-func (b *backend) clientOf() (*kubernetes.Client, clientv3.Watcher) {
+// writer is the shared connection as etcd3 wants it.
+func (b *backend) writer() *kubernetes.Client {
 	own := clientv3.NewCtxClient(b.client.Ctx())
 	own.KV = etcd3.NewETCDLatencyTracker(b.client.KV)
-	own.Lease, own.Maintenance = b.client.Lease, b.client.Maintenance
-	own.Watcher = clientv3.NewWatcher(b.client)
+	own.Lease, own.Maintenance, own.Watcher = b.client.Lease, b.client.Maintenance, b.client.Watcher
 	client := &kubernetes.Client{Client: own}
 	client.Kubernetes = client
-	return client, own.Watcher
+	return client
 }
 
 // builtinOptions are for the built-in resources: protobuf, below the folders a real server uses.

@@ -75,8 +75,16 @@ var rules = map[string]rule{
 		},
 		why: "a stream is a target: what feeds it is its owner's business",
 	},
+	"storage": {
+		ours: []string{"", "store", "reflector", "source/etcd"},
+		others: []string{
+			"k8s.io/apimachinery/", "k8s.io/apiserver/", "k8s.io/client-go/tools/cache", "k8s.io/klog/",
+			"go.etcd.io/etcd/client/", "go.uber.org/zap", "google.golang.org/grpc",
+		},
+		why: "a storage is what a library's API server asks for objects: it serves no HTTP itself",
+	},
 	"controlplane/...": {
-		ours:   []string{"", "controlplane/..."},
+		ours:   []string{"", "storage", "controlplane/..."},
 		others: []string{"*"},
 		why:    "the embedded API server must not lean on the clients that are tested against it",
 	},

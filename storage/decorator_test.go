@@ -1,0 +1,86 @@
+package storage_test
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/apis/example"
+	"k8s.io/apiserver/pkg/registry/generic"
+	apistorage "k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+
+	"github.com/keepwatch/keepwatch/storage"
+)
+
+// An API server gets its storages by one line in its RESTOptions, and destroys each
+// once for every subresource.
+func TestDecorator(t *testing.T) {
+	t.Parallel()
+	config := storagebackend.NewDefaultConfig("/registry", protobufCodec())
+	config.Transport.ServerList = runEtcd(t).Endpoints()
+	config.CompactionInterval = 0
+	options := generic.RESTOptions{Decorator: storage.Decorator()}
+	open := func(resource string) (apistorage.Interface, func()) {
+		s, destroy, err := options.Decorator(config.ForResource(schema.GroupResource{Resource: resource}), "/"+resource, nil,
+			newPod, newPodList, podAttrs, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(destroy)
+		return s, destroy
+	}
+	pods, destroyPods := open("pods")
+	others, destroyOthers := open("others")
+	create := func(s apistorage.Interface, key string) {
+		t.Helper()
+		if err := s.Create(t.Context(), key, &example.Pod{}, nil, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	create(pods, "/pods/ns/a")
+	create(others, "/others/ns/b")
+	for s, key := range map[apistorage.Interface]string{pods: "/pods", others: "/others"} {
+		into := &example.PodList{}
+		if err := s.GetList(t.Context(), key, everything, into); err != nil || len(into.Items) != 1 {
+			t.Errorf("%s has %v, %v", key, into.Items, err)
+		}
+	}
+	destroyPods()
+	destroyPods()
+	into := &example.PodList{}
+	if err := others.GetList(t.Context(), "/others", everything, into); err != nil || len(into.Items) != 1 {
+		t.Errorf("after the end of pods others are %v, %v", into.Items, err)
+	}
+	destroyOthers()
+
+	config.Transport.CertFile = "/no/such/file"
+	if _, _, err := options.Decorator(config.ForResource(schema.GroupResource{Resource: "pods"}), "/pods", nil,
+		newPod, newPodList, podAttrs, nil, nil); err == nil {
+		t.Error("a missing certificate is no error")
+	}
+}
+
+// A configuration that can't work says why.
+func TestInvalidConfig(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, options{})
+	good := storage.Config{Client: r.etcd.Client, Etcd: r.Interface, ResourcePrefix: "/pods", Codec: r.options.codec, NewFunc: newPod, GetAttrs: podAttrs}
+	if _, err := storage.New(good); err != nil {
+		t.Fatal(err)
+	}
+	for name, spoil := range map[string]func(*storage.Config){
+		"no client":       func(c *storage.Config) { c.Client = nil },
+		"no codec":        func(c *storage.Config) { c.Codec = nil },
+		"empty prefix":    func(c *storage.Config) { c.ResourcePrefix = "/" },
+		"relative prefix": func(c *storage.Config) { c.ResourcePrefix = "pods" },
+		"another codec": func(c *storage.Config) {
+			c.Codec = codecs.LegacyCodec(schema.GroupVersion{Group: "other", Version: "v1"})
+		},
+	} {
+		bad := good
+		spoil(&bad)
+		if _, err := storage.New(bad); err == nil {
+			t.Errorf("%s is no error", name)
+		}
+	}
+}
