@@ -114,6 +114,7 @@ func TestRefusals(t *testing.T) {
 		"kubeconfig of others":   {controlplane.Options{Kubeconfig: foreign}, "exists and isn't a kubeconfig of keepwatch"},
 		"certificate, no key":    {controlplane.Options{Etcd: controlplane.EtcdCluster{Servers: []string{"https://127.0.0.1:1"}, CertFile: "x"}}, "go together"},
 		"certificate, no server": {controlplane.Options{Etcd: controlplane.EtcdCluster{CAFile: "x"}}, "name its servers"},
+		"no storage":             {controlplane.Options{Storage: "cacher"}, `there is no storage "cacher": give "store" or "upstream"`},
 		"no etcd URL":            {controlplane.Options{Etcd: controlplane.EtcdCluster{Servers: []string{"127.0.0.1:2379"}}}, `"127.0.0.1:2379" is no address of an etcd server`},
 		"another URL":            {controlplane.Options{Etcd: controlplane.EtcdCluster{Servers: []string{"https://a:1", "ftp://b:1"}}}, `"ftp://b:1" is no address`},
 		"missing certificate": {controlplane.Options{Etcd: controlplane.EtcdCluster{Servers: []string{"https://127.0.0.1:1"}, CAFile: filepath.Join(t.TempDir(), "ca")}},

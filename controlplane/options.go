@@ -24,7 +24,19 @@ type Options struct {
 	Kubeconfig string
 	// Etcd names an external etcd cluster to use instead of the embedded one.
 	Etcd EtcdCluster
+	// Storage says what answers reads and watches. Empty is StoreStorage.
+	Storage Storage
 }
+
+// Storage is what answers reads and watches. The values are closed.
+type Storage string
+
+const (
+	// StoreStorage is package storage: a store for each resource, fed straight from etcd.
+	StoreStorage Storage = "store"
+	// UpstreamStorage is k8s.io/apiserver's own watch cache, to compare with.
+	UpstreamStorage Storage = "upstream"
+)
 
 // EtcdCluster is how to reach an external etcd, as in kube-apiserver's --etcd-* flags.
 type EtcdCluster struct {
@@ -38,6 +50,13 @@ type EtcdCluster struct {
 func (o Options) complete() (Options, error) {
 	if o.Listen == "" {
 		o.Listen = "127.0.0.1:0"
+	}
+	switch o.Storage {
+	case "":
+		o.Storage = StoreStorage
+	case StoreStorage, UpstreamStorage:
+	default:
+		return o, fmt.Errorf("there is no storage %q: give %q or %q", o.Storage, StoreStorage, UpstreamStorage)
 	}
 	if _, _, err := net.SplitHostPort(o.Listen); err != nil {
 		return o, fmt.Errorf("cannot listen on %q: give a host and a port, like 127.0.0.1:6443", o.Listen)

@@ -41,9 +41,10 @@ const (
 )
 
 // backend stores all resources in one etcd: package storage reads, the library's etcd3 storage
-// writes, over one shared client connection.
+// writes, over one shared client connection; or the library does it all.
 type backend struct {
 	client    *clientv3.Client
+	kind      Storage
 	compactor interface {
 		etcd3.Compactor
 		Stop()
@@ -51,7 +52,7 @@ type backend struct {
 }
 
 // openBackend connects to etcd and starts to compact it.
-func openBackend(ctx context.Context, cluster EtcdCluster) (*backend, error) {
+func openBackend(ctx context.Context, cluster EtcdCluster, kind Storage) (*backend, error) {
 	config := clientv3.Config{
 		Endpoints:            cluster.Servers,
 		DialTimeout:          dialTimeout,
@@ -78,7 +79,7 @@ func openBackend(ctx context.Context, cluster EtcdCluster) (*backend, error) {
 		return nil, fmt.Errorf("etcd at %s doesn't answer: %w; check the address, the certificates, and that it runs", strings.Join(cluster.Servers, ", "), err)
 	}
 	feature.DefaultFeatureSupportChecker.CheckClient(client.Ctx(), client, apistorage.RequestWatchProgress)
-	return &backend{client: client, compactor: etcd3.NewCompactor(client, compactInterval, clock.RealClock{}, nil)}, nil
+	return &backend{client: client, kind: kind, compactor: etcd3.NewCompactor(client, compactInterval, clock.RealClock{}, nil)}, nil
 }
 
 func (b *backend) close() {
@@ -86,13 +87,17 @@ func (b *backend) close() {
 	b.client.Close()
 }
 
-// options are how one resource is stored. To store resources some other way, replace them.
+// options are how one resource is stored.
 func (b *backend) options(resource schema.GroupResource, prefix string, codec runtime.Codec, version runtime.GroupVersioner) generic.RESTOptions {
 	config := storagebackend.NewDefaultConfig(rootPrefix, codec)
 	config.EncodeVersioner = version
+	decorator := b.open
+	if b.kind == UpstreamStorage {
+		decorator = b.openUpstream
+	}
 	return generic.RESTOptions{
 		StorageConfig:           config.ForResource(resource),
-		Decorator:               b.open,
+		Decorator:               decorator,
 		DeleteCollectionWorkers: deleteCollectionWorkers,
 		ResourcePrefix:          prefix,
 		CountMetricPollPeriod:   time.Minute,
@@ -103,9 +108,7 @@ func (b *backend) options(resource schema.GroupResource, prefix string, codec ru
 func (b *backend) open(config *storagebackend.ConfigForResource, prefix string, _ func(runtime.Object) (string, error),
 	newObject, newList func() runtime.Object, attributes apistorage.AttrFunc, _ apistorage.IndexerFuncs,
 	indexers *cache.Indexers) (apistorage.Interface, factory.DestroyFunc, error) {
-	versioner := apistorage.APIObjectVersioner{}
-	etcd, err := etcd3.New(b.writer(), b.compactor, config.Codec, newObject, newList, config.Prefix, prefix, config.GroupResource,
-		identity.NewEncryptCheckTransformer(), config.LeaseManagerConfig, etcd3.NewDefaultDecoder(config.Codec, versioner), versioner)
+	etcd, err := b.etcd3(config, prefix, newObject, newList, b.client.Watcher)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -131,14 +134,23 @@ func (b *backend) open(config *storagebackend.ConfigForResource, prefix string, 
 	}), nil
 }
 
-// writer is the shared connection as etcd3 wants it.
-func (b *backend) writer() *kubernetes.Client {
+// closable is the library's etcd3 storage.
+type closable interface {
+	apistorage.Interface
+	Close()
+}
+
+// etcd3 is the library's storage without its watch cache, over the shared connection.
+func (b *backend) etcd3(config *storagebackend.ConfigForResource, prefix string, newObject, newList func() runtime.Object,
+	watcher clientv3.Watcher) (closable, error) {
 	own := clientv3.NewCtxClient(b.client.Ctx())
 	own.KV = etcd3.NewETCDLatencyTracker(b.client.KV)
-	own.Lease, own.Maintenance, own.Watcher = b.client.Lease, b.client.Maintenance, b.client.Watcher
+	own.Lease, own.Maintenance, own.Watcher = b.client.Lease, b.client.Maintenance, watcher
 	client := &kubernetes.Client{Client: own}
 	client.Kubernetes = client
-	return client
+	versioner := apistorage.APIObjectVersioner{}
+	return etcd3.New(client, b.compactor, config.Codec, newObject, newList, config.Prefix, prefix, config.GroupResource,
+		identity.NewEncryptCheckTransformer(), config.LeaseManagerConfig, etcd3.NewDefaultDecoder(config.Codec, versioner), versioner)
 }
 
 // builtinOptions are for the built-in resources: protobuf, below the folders a real server uses.

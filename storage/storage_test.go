@@ -251,6 +251,9 @@ func TestTransientFailureToDecode(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	expect(t, r.watch("/pods/", from(before.ResourceVersion)), "ERROR InternalError", "end")
+	if err := r.GetList(t.Context(), "/pods/other", everything, into); err != nil {
+		t.Errorf("it is in the way of another namespace's list: %v", err)
+	}
 	f.set(false)
 	items := r.list(everything).Items
 	if len(items) != 2 {

@@ -53,6 +53,7 @@ func newServeCommand() *cobra.Command {
 	flags.StringVar(&options.Etcd.CAFile, "etcd-cafile", "", "certificate authority of --etcd-servers")
 	flags.StringVar(&options.Etcd.CertFile, "etcd-certfile", "", "client certificate for --etcd-servers")
 	flags.StringVar(&options.Etcd.KeyFile, "etcd-keyfile", "", "key of --etcd-certfile")
+	flags.StringVar((*string)(&options.Storage), "storage", string(controlplane.StoreStorage), "what answers reads and watches: \"store\", or \"upstream\" for k8s.io/apiserver's watch cache")
 	return cmd
 }
 

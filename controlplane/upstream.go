@@ -1,0 +1,52 @@
+package controlplane
+
+import (
+	"sync"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apimachinery/pkg/runtime"
+	apistorage "k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/cacher"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
+	"k8s.io/client-go/tools/cache"
+)
+
+// openUpstream is the storage of one resource as the library has it: etcd3 behind its watch cache.
+func (b *backend) openUpstream(config *storagebackend.ConfigForResource, prefix string, key func(runtime.Object) (string, error),
+	newObject, newList func() runtime.Object, attributes apistorage.AttrFunc, triggers apistorage.IndexerFuncs,
+	indexers *cache.Indexers) (apistorage.Interface, factory.DestroyFunc, error) {
+	// The progress of one resource's watch must not wait for another's events.
+	watcher := clientv3.NewWatcher(b.client)
+	etcd, err := b.etcd3(config, prefix, newObject, newList, watcher)
+	if err != nil {
+		watcher.Close()
+		return nil, nil, err
+	}
+	cached, err := cacher.NewCacherFromConfig(cacher.Config{
+		Storage:             etcd,
+		Versioner:           etcd.Versioner(),
+		GroupResource:       config.GroupResource,
+		EventsHistoryWindow: config.EventsHistoryWindow,
+		ResourcePrefix:      prefix,
+		KeyFunc:             key,
+		NewFunc:             newObject,
+		NewListFunc:         newList,
+		GetAttrsFunc:        attributes,
+		IndexerFuncs:        triggers,
+		Indexers:            indexers,
+		Codec:               config.Codec,
+	})
+	if err != nil {
+		etcd.Close()
+		watcher.Close()
+		return nil, nil, err
+	}
+	delegator := cacher.NewCacheDelegator(cached, etcd)
+	return delegator, sync.OnceFunc(func() {
+		delegator.Stop()
+		cached.Stop()
+		etcd.Close()
+		watcher.Close()
+	}), nil
+}
