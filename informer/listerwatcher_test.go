@@ -17,8 +17,9 @@ import (
 )
 
 // podsOn lists and watches the pods of a server as client-go's informers do.
-func podsOn(s *server) cache.ListerWatcher {
-	cfg := rest.CopyConfig(s.config())
+func podsOn(s *server) cache.ListerWatcher { return podsThrough(s.config()) }
+
+func podsThrough(cfg *rest.Config) cache.ListerWatcher {
 	client := kubernetes.NewForConfigOrDie(cfg)
 	return cache.NewListWatchFromClient(client.CoreV1().RESTClient(), "pods", metav1.NamespaceAll, fields.Everything())
 }

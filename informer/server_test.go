@@ -27,6 +27,7 @@ type server struct {
 	grown    chan struct{}
 
 	lists, watches, streams int
+	http1                   int // requests by HTTP/1
 	// interfere answers a request in the server's place, and says so.
 	interfere func(w http.ResponseWriter, r *http.Request) bool
 	// cut is closed to end the watches that are open.
@@ -43,11 +44,25 @@ type frame struct {
 }
 
 func newServer(t *testing.T, pods ...*corev1.Pod) *server {
+	return startServer(t, func(s *httptest.Server) {
+		s.Config.Protocols = new(http.Protocols)
+		s.Config.Protocols.SetHTTP1(true)
+		s.Start()
+	}, pods...)
+}
+
+// newSecureServer speaks HTTP/2 over TLS.
+func newSecureServer(t *testing.T, pods ...*corev1.Pod) *server {
+	return startServer(t, func(s *httptest.Server) {
+		s.EnableHTTP2 = true
+		s.StartTLS()
+	}, pods...)
+}
+
+func startServer(t *testing.T, start func(*httptest.Server), pods ...*corev1.Pod) *server {
 	s := &server{revision: 100, oldest: 100, pods: map[string]*corev1.Pod{}, grown: make(chan struct{}), cut: make(chan struct{})}
 	s.Server = httptest.NewUnstartedServer(s)
-	s.Config.Protocols = new(http.Protocols)
-	s.Config.Protocols.SetHTTP1(true)
-	s.Start()
+	start(s.Server)
 	t.Cleanup(func() {
 		s.CloseClientConnections()
 		s.Close()
@@ -167,10 +182,20 @@ func (s *server) counts() (lists, streams, watches int) {
 	return s.lists, s.streams, s.watches
 }
 
+// onlyHTTP2 reports whether all requests so far came by HTTP/2.
+func (s *server) onlyHTTP2() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.http1 == 0
+}
+
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	s.mu.Lock()
 	interfere := s.interfere
+	if r.ProtoMajor < 2 {
+		s.http1++
+	}
 	switch {
 	case r.URL.Path == "/api/v1":
 	case q.Get("sendInitialEvents") == "true":
