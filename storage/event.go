@@ -15,26 +15,19 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// event is a change as a watch event.
-func (s *Storage) event(c keepwatch.Change) (watch.Event, error) {
-	o, err := s.read(c.Object)
-	if err != nil {
-		if c.Type == keepwatch.Deleted {
-			err = unreadDeletion(err)
+// shared is an event's object, for all watches that are told of it.
+func (s *Storage) shared(e Event) (runtime.Object, error) {
+	if known := s.encodings.find(e.Object, e.Revision); known != nil {
+		return known, nil
+	}
+	shown := e.Object.decoded
+	if e.Type == watch.Deleted {
+		shown = shown.DeepCopyObject()
+		if err := s.versioner.UpdateObject(shown, uint64(e.Revision)); err != nil {
+			return nil, err
 		}
-		return watch.Event{}, err
 	}
-	if c.Type != keepwatch.Deleted {
-		return watch.Event{Type: watch.EventType(c.Type.String()), Object: s.encodings.of(o, c.Revision, o.decoded)}, nil
-	}
-	if known := s.encodings.find(o, c.Revision); known != nil {
-		return watch.Event{Type: watch.Deleted, Object: known}, nil
-	}
-	last := o.decoded.DeepCopyObject()
-	if err := s.versioner.UpdateObject(last, uint64(c.Revision)); err != nil {
-		return watch.Event{}, err
-	}
-	return watch.Event{Type: watch.Deleted, Object: s.encodings.of(o, c.Revision, last)}, nil
+	return s.encodings.of(e.Object, e.Revision, shown), nil
 }
 
 // recent is how many objects' encodings are kept: what watches that keep up are
@@ -53,18 +46,18 @@ type encodings struct {
 // told is a state as it is told: that of an object, at a revision which is another
 // one if the object was deleted then.
 type told struct {
-	object   *object
+	object   *Object
 	revision keepwatch.Revision
 }
 
-func (e *encodings) find(o *object, revision keepwatch.Revision) *shared {
+func (e *encodings) find(o *Object, revision keepwatch.Revision) *shared {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.shared[told{o, revision}]
 }
 
 // of is what all watches share of a state.
-func (e *encodings) of(o *object, revision keepwatch.Revision, content runtime.Object) *shared {
+func (e *encodings) of(o *Object, revision keepwatch.Revision, content runtime.Object) *shared {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	key := told{o, revision}

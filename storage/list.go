@@ -5,13 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"reflect"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/conversion"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -38,12 +35,15 @@ func (s *Storage) GetList(ctx context.Context, key string, options apistorage.Li
 			return err
 		}
 	}
-	snapshot, err := l.of.state(s, ctx)
+	listing, err := l.read(s, ctx)
 	if err == nil {
-		err = l.fill(s, snapshot, into)
+		err = listing.fill(s, into)
 	}
 	if errors.Is(err, errElsewhere) || l.of.consistent() && apistorage.IsTooLargeResourceVersion(err) {
 		return s.etcd.GetList(ctx, key, options, into)
+	}
+	if err == nil && utilfeature.DefaultFeatureGate.Enabled(features.ShardedListAndWatch) {
+		l.predicate.SetShardInfoOnList(into)
 	}
 	return err
 }
@@ -143,63 +143,6 @@ func defaulted(p apistorage.SelectionPredicate) apistorage.SelectionPredicate {
 		p.Field = fields.Everything()
 	}
 	return p
-}
-
-// fill makes the list of a state.
-func (l list) fill(s *Storage, snapshot *store.Snapshot, into runtime.Object) error {
-	pointer, err := meta.GetItemsPtr(into)
-	if err != nil {
-		return err
-	}
-	items, err := conversion.EnforcePtr(pointer)
-	if err != nil || items.Kind() != reflect.Slice {
-		return fmt.Errorf("need a pointer to a slice, got %T: %w", pointer, err)
-	}
-	chosen, more, err := l.choose(s, snapshot)
-	if err != nil {
-		return err
-	}
-	items.Set(reflect.MakeSlice(items.Type(), len(chosen), len(chosen)))
-	for i, o := range chosen {
-		items.Index(i).Set(reflect.ValueOf(o.decoded).Elem())
-	}
-	var token string
-	var remaining *int64
-	if more {
-		count := int64(0)
-		if l.predicate.Empty() {
-			count = l.count(snapshot, l.start)
-		}
-		last := l.key + strings.TrimPrefix(chosen[len(chosen)-1].Key().String(), l.path)
-		if token, remaining, err = apistorage.PrepareContinueToken(last, l.key, int64(snapshot.Revision()), count, true, l.options); err != nil {
-			return err
-		}
-	}
-	if err := s.versioner.UpdateList(into, uint64(snapshot.Revision()), token, remaining); err != nil {
-		return err
-	}
-	if utilfeature.DefaultFeatureGate.Enabled(features.ShardedListAndWatch) {
-		l.predicate.SetShardInfoOnList(into)
-	}
-	return nil
-}
-
-// choose picks the objects of a page, and tells whether there are any behind it.
-func (l list) choose(s *Storage, snapshot *store.Snapshot) (chosen []*object, more bool, err error) {
-	all := l.predicate.Empty()
-	for o := range l.candidates(snapshot) {
-		if l.predicate.Limit > 0 && int64(len(chosen)) == l.predicate.Limit {
-			return chosen, true, nil
-		}
-		known, err := s.read(o)
-		if err != nil {
-			return nil, false, errElsewhere // etcd3 words the error
-		}
-		if all || selects(l.predicate, known) {
-			chosen = append(chosen, known)
-		}
-	}
-	return chosen, false, nil
 }
 
 // candidates are the objects that the list can have: by an index if one helps.

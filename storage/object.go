@@ -17,7 +17,7 @@ import (
 )
 
 // object is what the store holds: one state of an object, decoded.
-type object struct {
+type Object struct {
 	*etcd.Object
 	// decoded must not be changed, nor handed to whom might: Get, lists and watches
 	// share it.
@@ -45,21 +45,21 @@ func (s *Storage) decode(o *etcd.Object, stored []byte) (keepwatch.Object, error
 	if err != nil {
 		return nil, fmt.Errorf("unable to select by %q: %w", key, err)
 	}
-	return &object{Object: o, decoded: decoded, labels: labelSet, fields: fieldSet, size: len(stored)}, nil
+	return &Object{Object: o, decoded: decoded, labels: labelSet, fields: fieldSet, size: len(stored)}, nil
 }
 
 // read is an object of the store for a reader. What could not be decoded is tried
 // again, since the reason may have passed.
-func (s *Storage) read(o keepwatch.Object) (*object, error) {
+func (s *Storage) Read(o keepwatch.Object) (*Object, error) {
 	switch o := o.(type) {
-	case *object:
+	case *Object:
 		return o, nil
 	case *etcd.Undecodable:
 		again, err := s.decode(o.Object, o.Value())
 		if err != nil {
 			return nil, err
 		}
-		return again.(*object), nil
+		return again.(*Object), nil
 	}
 	return nil, fmt.Errorf("a %T in the store", o)
 }
@@ -67,7 +67,7 @@ func (s *Storage) read(o keepwatch.Object) (*object, error) {
 // selects reports whether an object matches. One that can't be read does: it is an
 // error for whoever reads it.
 func selects(p apistorage.SelectionPredicate, o keepwatch.Object) bool {
-	known, ok := o.(*object)
+	known, ok := o.(*Object)
 	if !ok {
 		return true
 	}
@@ -78,7 +78,7 @@ func selects(p apistorage.SelectionPredicate, o keepwatch.Object) bool {
 // size is what the bounds of the history go by: bytes as etcd stores them.
 func size(o keepwatch.Object) int {
 	switch o := o.(type) {
-	case *object:
+	case *Object:
 		return o.size
 	case *etcd.Undecodable:
 		return len(o.Value())
@@ -88,7 +88,7 @@ func size(o keepwatch.Object) int {
 
 // slim is what remains of an object that was deleted long ago: its metadata.
 func (s *Storage) slim(o keepwatch.Object) keepwatch.Object {
-	full, ok := o.(*object)
+	full, ok := o.(*Object)
 	if !ok {
 		return o
 	}
@@ -124,7 +124,7 @@ func indexes(of cache.Indexers) map[string]store.IndexFunc {
 	functions := make(map[string]store.IndexFunc, len(of))
 	for name, index := range of {
 		functions[name] = func(o keepwatch.Object) []string {
-			known, ok := o.(*object)
+			known, ok := o.(*Object)
 			if !ok {
 				return []string{unread}
 			}

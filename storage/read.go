@@ -53,7 +53,7 @@ func (s *Storage) Get(ctx context.Context, key string, options apistorage.GetOpt
 		}
 		return apistorage.NewKeyNotFoundError(scope.key, int64(snapshot.Revision()))
 	}
-	o, err := s.read(held)
+	o, err := s.Read(held)
 	if err != nil {
 		return s.etcd.Get(ctx, key, options, into)
 	}

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"iter"
+	"sort"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/fields"
@@ -75,19 +76,44 @@ func (c scope) first(snapshot *store.Snapshot, start string) keepwatch.Key {
 	return keepwatch.Key{Name: start}
 }
 
+// segments are those of a snapshot's objects in the scope, in key order, from a path
+// on.
+func (c scope) segments(snapshot *store.Snapshot, start string) iter.Seq[store.Segment] {
+	return func(yield func(store.Segment) bool) {
+		for segment := range snapshot.SegmentsFrom(c.from(snapshot, start)) {
+			n := segment.Len()
+			if c.covers(segment.At(n - 1).Key()) {
+				if !yield(segment) {
+					return
+				}
+				continue
+			}
+			covered := sort.Search(n, func(i int) bool { return !c.covers(segment.At(i).Key()) })
+			if covered > 0 {
+				yield(segment.Part(0, covered))
+			}
+			return
+		}
+	}
+}
+
+// from is the first key that the scope may have, from a path on.
+func (c scope) from(snapshot *store.Snapshot, start string) keepwatch.Key {
+	if !c.recursive {
+		return keyOf(c.path)
+	}
+	return c.first(snapshot, start)
+}
+
 // objects iterates over a snapshot's objects in the scope, in key order, from a
 // path on.
 func (c scope) objects(snapshot *store.Snapshot, start string) iter.Seq[keepwatch.Object] {
 	return func(yield func(keepwatch.Object) bool) {
-		if !c.recursive {
-			if o, ok := snapshot.Get(keyOf(c.path)); ok {
-				yield(o)
-			}
-			return
-		}
-		for o := range snapshot.From(c.first(snapshot, start)) {
-			if !c.covers(o.Key()) || !yield(o) {
-				return
+		for segment := range c.segments(snapshot, start) {
+			for o := range segment.All() {
+				if !yield(o) {
+					return
+				}
 			}
 		}
 	}
@@ -95,17 +121,8 @@ func (c scope) objects(snapshot *store.Snapshot, start string) iter.Seq[keepwatc
 
 // count is how many objects of the scope a snapshot has from a path on.
 func (c scope) count(snapshot *store.Snapshot, start string) (n int64) {
-	for segment := range snapshot.SegmentsFrom(c.first(snapshot, start)) {
-		if c.covers(segment.At(segment.Len() - 1).Key()) {
-			n += int64(segment.Len())
-			continue
-		}
-		for o := range segment.All() {
-			if !c.covers(o.Key()) {
-				return n
-			}
-			n++
-		}
+	for segment := range c.segments(snapshot, start) {
+		n += int64(segment.Len())
 	}
 	return n
 }

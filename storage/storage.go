@@ -12,7 +12,6 @@ import (
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 	"k8s.io/klog/v2"
 
-	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/reflector"
 	"github.com/keepwatch/keepwatch/source/etcd"
 	"github.com/keepwatch/keepwatch/store"
@@ -167,8 +166,14 @@ func (s *Storage) CompactRevision() int64 { return s.etcd.CompactRevision() }
 // EnableResourceSizeEstimation does nothing: Stats knows the sizes.
 func (s *Storage) EnableResourceSizeEstimation(apistorage.KeysFunc) error { return nil }
 
-// marker is an object of the resource's type that has a revision and nothing else.
-func (s *Storage) marker(revision keepwatch.Revision) (runtime.Object, error) {
+// Marker is what a bookmark shows: an object of the resource's type that has a
+// revision and nothing else, but an annotation where the state ends that a feed began
+// with.
+func (s *Storage) Marker(e Event) (runtime.Object, error) {
 	o := s.config.NewFunc()
-	return o, s.versioner.UpdateObject(o, uint64(revision))
+	err := s.versioner.UpdateObject(o, uint64(e.Revision))
+	if err == nil && e.InitialEnd {
+		err = apistorage.AnnotateInitialEventsEndBookmark(o)
+	}
+	return o, err
 }

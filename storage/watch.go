@@ -8,9 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/apiserver/pkg/features"
 	apistorage "k8s.io/apiserver/pkg/storage"
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/store"
@@ -19,28 +17,14 @@ import (
 // Watch watches the objects at a key or below it. Where it begins is settled when it
 // returns; what goes wrong from then on comes as an error event.
 func (s *Storage) Watch(ctx context.Context, key string, options apistorage.ListOptions) (watch.Interface, error) {
-	scope, err := s.scope(key, options.Recursive)
-	if err != nil {
-		return nil, err
+	feed, err := s.Feed(ctx, key, options)
+	if wrong := (requestError{}); errors.As(err, &wrong) {
+		return nil, wrong.error
 	}
-	revision, err := s.versioner.ParseResourceVersion(options.ResourceVersion)
-	if err != nil {
-		return nil, err
-	}
-	if ctx.Err() == nil { // else there is nothing to wait for
-		if err := s.readiness(ctx); err != nil {
-			return nil, err
-		}
-	}
-	if !utilfeature.DefaultFeatureGate.Enabled(features.WatchList) {
-		options.SendInitialEvents = nil
-	}
-	options.Predicate = defaulted(options.Predicate)
-	begin, err := s.beginning(ctx, keepwatch.Revision(revision), options)
 	if err != nil {
 		return failed(ctx, err), nil
 	}
-	return s.watch(ctx, scope, options, begin), nil
+	return s.watch(ctx, feed), nil
 }
 
 // beginning is where a watch starts: with the objects of a state, or behind a cursor.

@@ -38,7 +38,7 @@ func (s *Storage) guess(key string) runtime.Object {
 	if !ok {
 		return nil
 	}
-	known, ok := held.(*object)
+	known, ok := held.(*Object)
 	if !ok {
 		return nil
 	}

@@ -1,0 +1,210 @@
+package storage
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/features"
+	apistorage "k8s.io/apiserver/pkg/storage"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/store"
+)
+
+// errBehind is the end of a feed that has missed what can't be told any more.
+var errBehind = apierrors.NewResourceExpired("The resourceVersion for the provided watch is too old.")
+
+// Event is what a feed tells: a state of an object, or how far the feed has come.
+type Event struct {
+	// Type is Added, Modified, Deleted or Bookmark.
+	Type watch.EventType
+	// Object is the state, for Deleted the last one; nil for a bookmark.
+	Object *Object
+	// Revision is the event's: what the object is to be shown with. For a Deleted it is
+	// that of the deletion.
+	Revision keepwatch.Revision
+	// InitialEnd marks the bookmark behind the state that a feed began with.
+	InitialEnd bool
+}
+
+// Feed is a watch that is pulled: what [Storage.Watch] sends, before it is made into
+// objects. It holds no goroutine, needs no closing, and nothing is queued for it.
+// Not for concurrent use.
+type Feed struct {
+	storage *Storage
+	scope   scope
+	options apistorage.ListOptions
+	cursor  *store.Watcher
+	byKey   bool            // the filter goes by keys alone
+	state   []store.Segment // what is still to be told of the state that it began with
+	stated  bool            // nothing is
+	marked  bool            // the end of the state is told, by a bookmark
+}
+
+// Feed begins a watch of the objects at a key or below it. Its errors are those
+// which a watch tells as its only event; but while the storage is not ready, or if a
+// parameter is bad, they are the request's.
+func (s *Storage) Feed(ctx context.Context, key string, options apistorage.ListOptions) (*Feed, error) {
+	c, err := s.scope(key, options.Recursive)
+	if err != nil {
+		return nil, requestError{err}
+	}
+	revision, err := s.versioner.ParseResourceVersion(options.ResourceVersion)
+	if err != nil {
+		return nil, requestError{err}
+	}
+	if ctx.Err() == nil { // else there is nothing to wait for
+		if err := s.readiness(ctx); err != nil {
+			return nil, requestError{err}
+		}
+	}
+	if !utilfeature.DefaultFeatureGate.Enabled(features.WatchList) {
+		options.SendInitialEvents = nil
+	}
+	options.Predicate = defaulted(options.Predicate)
+	begin, err := s.beginning(ctx, keepwatch.Revision(revision), options)
+	if err != nil {
+		return nil, err
+	}
+	filter, byKey := c.filter(options.Predicate)
+	f := &Feed{
+		storage: s, scope: c, options: options,
+		cursor: s.store.Watch(begin.cursor, filter), byKey: byKey,
+		stated: begin.state == nil, marked: begin.marked,
+	}
+	if begin.state != nil {
+		f.state = slices.Collect(c.segments(begin.state, ""))
+	}
+	return f, nil
+}
+
+// requestError is what a watch fails with before it begins.
+type requestError struct{ error }
+
+func (e requestError) Unwrap() error { return e.error }
+
+// Revision is up to where everything was told, once the state that the feed began
+// with was.
+func (f *Feed) Revision() keepwatch.Revision { return f.cursor.Cursor().Revision }
+
+// Initial reports whether the state that the feed began with is still to be told.
+func (f *Feed) Initial() bool { return !f.stated }
+
+// Bookmarks reports whether who asked for the feed wants bookmarks.
+func (f *Feed) Bookmarks() bool {
+	return f.options.Predicate.AllowWatchBookmarks || f.options.ProgressNotify
+}
+
+// Bookmark tells how far the feed has come.
+func (f *Feed) Bookmark() Event { return Event{Type: watch.Bookmark, Revision: f.Revision()} }
+
+// Poll tells what is next without blocking: no more than a segment of the state that
+// the feed began with, or one delivery of the store. While there are events there
+// may be more at once; when there are none, it is worth another try as soon as newer
+// is closed. An error ends the feed: events that come with it are told first.
+func (f *Feed) Poll() (events []Event, newer <-chan struct{}, err error) {
+	if !f.stated {
+		if len(f.state) > 0 {
+			return f.initial()
+		}
+		f.stated = true
+		if f.marked {
+			return []Event{{Type: watch.Bookmark, Revision: f.Revision(), InitialEnd: true}}, nil, nil
+		}
+	}
+	for {
+		delivery, newer, err := f.cursor.Poll()
+		if err != nil {
+			return nil, nil, expired(err)
+		}
+		if delivery == nil {
+			return nil, newer, nil
+		}
+		if events, err = f.tell(delivery); err != nil || len(events) > 0 {
+			return events, nil, err
+		}
+	}
+}
+
+// initial tells the next segment of the state that the feed began with.
+func (f *Feed) initial() ([]Event, <-chan struct{}, error) {
+	segment := f.state[0]
+	f.state = f.state[1:]
+	events := make([]Event, 0, segment.Len())
+	for o := range segment.All() {
+		known, err := f.storage.Read(o)
+		if err != nil {
+			return events, nil, err
+		}
+		if selects(f.options.Predicate, known) {
+			events = append(events, Event{Type: watch.Added, Object: known, Revision: known.Revision()})
+		}
+	}
+	if len(events) == 0 {
+		return f.Poll()
+	}
+	return events, nil, nil
+}
+
+// tell tells what the store delivers.
+func (f *Feed) tell(d keepwatch.Delivery) ([]Event, error) {
+	switch d := d.(type) {
+	case keepwatch.Batch:
+		if d.Bookmark() && f.options.ProgressNotify {
+			return []Event{f.Bookmark()}, nil
+		}
+		return f.changes(d.Changes)
+	case keepwatch.Gap:
+		if !f.byKey || d.Reason == keepwatch.GapRewind {
+			return nil, errBehind
+		}
+		return f.changes(resumable(d))
+	}
+	return nil, nil
+}
+
+func (f *Feed) changes(changes []keepwatch.Change) ([]Event, error) {
+	events := make([]Event, 0, len(changes))
+	for _, c := range changes {
+		if !f.scope.covers(c.Object.Key()) {
+			continue
+		}
+		known, err := f.storage.Read(c.Object)
+		if err != nil {
+			if c.Type == keepwatch.Deleted {
+				err = unreadDeletion(err)
+			}
+			return events, err
+		}
+		events = append(events, Event{Type: watch.EventType(c.Type.String()), Object: known, Revision: c.Revision})
+	}
+	return events, nil
+}
+
+// resumable puts the changes of a gap in an order in which a reader that has seen
+// some of them, and goes on from the revision of the last one, is told the others:
+// by revision. Deletions of which no more is known than that they were in the gap
+// come first and move the reader nowhere.
+func resumable(gap keepwatch.Gap) []keepwatch.Change {
+	changes := slices.Clone(gap.Changes)
+	for i := range changes {
+		if c := &changes[i]; c.Type == keepwatch.Deleted && c.Revision >= gap.To {
+			c.Revision = gap.From
+		}
+	}
+	slices.SortStableFunc(changes, func(a, b keepwatch.Change) int { return cmp.Compare(a.Revision, b.Revision) })
+	return changes
+}
+
+// expired words the end of a feed that the store can't continue.
+func expired(err error) error {
+	if failure := (*keepwatch.Failure)(nil); errors.As(err, &failure) && failure.Kind == keepwatch.Expired {
+		return apierrors.NewResourceExpired(failure.Error())
+	}
+	return err
+}
