@@ -1,0 +1,130 @@
+package differential
+
+import (
+	"compress/gzip"
+	"context"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/keepwatch/keepwatch/test/peer"
+)
+
+const (
+	// maxBody bounds an answer. The world is far smaller.
+	maxBody = 64 << 20
+	// patience bounds one request, however busy the machine is.
+	patience = 2 * time.Minute
+	// throttles is how often a request may be told to come again.
+	throttles = 20
+)
+
+// Answer is what one server said.
+type Answer struct {
+	Status int
+	Header http.Header
+	Body   []byte // without Content-Encoding
+	// Streamed says that the body is Events.
+	Streamed bool
+	Events   []Event
+	// Broken is why the answer has no regular end, or nothing.
+	Broken string
+}
+
+// Side is one of the two servers.
+type Side struct {
+	Name   string
+	server *peer.Server
+	host   string
+	client *http.Client
+}
+
+// NewSide connects to a server. Close ends its connections.
+func NewSide(name string, server *peer.Server) (*Side, error) {
+	config := server.Config()
+	config.DisableCompression = true // the requests say themselves what they accept
+	config.UserAgent = ""
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	return &Side{Name: name, server: server, host: config.Host, client: client}, nil
+}
+
+// Close ends the idle connections.
+func (s *Side) Close() { s.client.CloseIdleConnections() }
+
+// Ask sends a request and reads the whole answer. A server that says 429 is asked
+// again when it says so: it may protect itself.
+func (s *Side) Ask(ctx context.Context, r Request) Answer {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for attempt := 0; ; attempt++ {
+		answer := s.ask(ctx, r)
+		if answer.Status != http.StatusTooManyRequests || attempt == throttles {
+			return answer
+		}
+		seconds, _ := strconv.Atoi(answer.Header.Get("Retry-After"))
+		select {
+		case <-ctx.Done():
+			return answer
+		case <-time.After(time.Duration(max(1, seconds)) * time.Second):
+		}
+	}
+}
+
+func (s *Side) ask(ctx context.Context, r Request) Answer {
+	response, err := s.open(ctx, r)
+	if err != nil {
+		return Answer{Broken: err.Error()}
+	}
+	defer response.Body.Close()
+	answer := Answer{Status: response.StatusCode, Header: response.Header}
+	body, err := decoded(response)
+	if err == nil {
+		answer.Body, err = io.ReadAll(io.LimitReader(body, maxBody))
+	}
+	if err != nil {
+		answer.Broken = err.Error()
+	}
+	if r.Stream && answer.Status == http.StatusOK {
+		answer.Events, err = events(mediaType(response.Header), answer.Body)
+		answer.Streamed = err == nil
+	}
+	return answer
+}
+
+// open sends a request and returns when the answer has begun.
+func (s *Side) open(ctx context.Context, r Request) (*http.Response, error) {
+	request, err := r.on(ctx, s.host)
+	if err != nil {
+		return nil, err
+	}
+	return s.client.Do(request)
+}
+
+// decoded reads the body without its Content-Encoding.
+func decoded(response *http.Response) (io.Reader, error) {
+	switch encoding := response.Header.Get("Content-Encoding"); encoding {
+	case "":
+		return response.Body, nil
+	case "gzip":
+		body, err := gzip.NewReader(response.Body)
+		if err == io.EOF { // a stream that ended before its first event
+			return http.NoBody, nil
+		}
+		return body, err
+	default:
+		return nil, fmt.Errorf("unasked Content-Encoding %q", encoding)
+	}
+}
+
+func mediaType(h http.Header) string {
+	media, _, _ := mime.ParseMediaType(h.Get("Content-Type"))
+	return media
+}

@@ -1,0 +1,256 @@
+package differential
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"sort"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1beta1 "k8s.io/apimachinery/pkg/apis/meta/v1beta1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/yaml"
+)
+
+// Difference is one thing in which two answers differ.
+type Difference struct {
+	// Where is the place: the status, a header, a path in the body, the events.
+	// Equal places of different requests are spelled equally.
+	Where        string
+	Theirs, Ours string
+}
+
+// Compare tells in what ours differs from theirs: every place once, and of events
+// the first that differs.
+func Compare(r Request, theirs, ours Answer) []Difference {
+	theirs, ours = theirs.masked(r), ours.masked(r)
+	var all []Difference
+	differ := func(where, theirs, ours string) {
+		if theirs != ours {
+			all = append(all, Difference{where, theirs, ours})
+		}
+	}
+	if theirs.Status != ours.Status {
+		where := fmt.Sprintf("status %d, ours %d", theirs.Status, ours.Status)
+		return []Difference{{where, head(theirs), head(ours)}} // all else follows from it
+	}
+	for _, name := range headers {
+		differ("header "+name, strings.Join(theirs.Header[name], "; "), strings.Join(ours.Header[name], "; "))
+	}
+	differ("end", theirs.Broken, ours.Broken)
+	if theirs.Streamed && ours.Streamed {
+		return append(all, compareEvents(theirs, ours)...)
+	}
+	return append(all, compareBodies(mediaType(theirs.Header), theirs.Body, ours.Body)...)
+}
+
+// head is an answer for people.
+func head(a Answer) string {
+	const enough = 400
+	if a.Broken != "" {
+		return "broken: " + a.Broken
+	}
+	if a.Streamed {
+		return names(a.Events)
+	}
+	return string(a.Body[:min(len(a.Body), enough)])
+}
+
+// compareEvents finds the first event that differs, and says whether the rest is
+// at least the same events in another order.
+func compareEvents(theirs, ours Answer) []Difference {
+	media := mediaType(theirs.Header)
+	for i := range min(len(theirs.Events), len(ours.Events)) {
+		t, o := theirs.Events[i], ours.Events[i]
+		if bytes.Equal(t.Frame, o.Frame) {
+			continue
+		}
+		if sameFrames(theirs.Events, ours.Events) {
+			return []Difference{{"events: order", names(theirs.Events), names(ours.Events)}}
+		}
+		if t.Type != o.Type {
+			return []Difference{{"events: " + string(t.Type) + " or " + string(o.Type), names(theirs.Events[i:]), names(ours.Events[i:])}}
+		}
+		all := compareBodies(media, t.Object, o.Object)
+		for i := range all {
+			all[i].Where = "events: " + string(t.Type) + " " + all[i].Where
+		}
+		return all
+	}
+	switch shared := min(len(theirs.Events), len(ours.Events)); {
+	case len(theirs.Events) > shared:
+		return []Difference{{missing(theirs.Events[shared:]), names(theirs.Events[shared:]), ""}}
+	case len(ours.Events) > shared:
+		return []Difference{{surplus(ours.Events[shared:]), "", names(ours.Events[shared:])}}
+	}
+	return nil
+}
+
+func missing(e []Event) string { return fmt.Sprintf("events: without the last, %s…", e[0].Type) }
+func surplus(e []Event) string { return fmt.Sprintf("events: more than theirs, %s…", e[0].Type) }
+
+func sameFrames(a, b []Event) bool {
+	frames := func(events []Event) []string {
+		var all []string
+		for _, e := range events {
+			all = append(all, string(e.Frame))
+		}
+		sort.Strings(all)
+		return all
+	}
+	return slices.Equal(frames(a), frames(b))
+}
+
+// names is events for people.
+func names(events []Event) string {
+	var b strings.Builder
+	for i, e := range events {
+		if i == 12 {
+			fmt.Fprintf(&b, "and %d more", len(events)-i)
+			break
+		}
+		fmt.Fprintf(&b, "%s %s; ", e.Type, subject(e.Object))
+	}
+	return b.String()
+}
+
+// subject is what an encoded object is about: its key and revision, or the
+// message of a status.
+func subject(object []byte) string {
+	var o struct {
+		Message  string
+		Metadata struct{ Namespace, Name, ResourceVersion string }
+	}
+	if json.Unmarshal(readable("", object), &o) != nil {
+		return fmt.Sprintf("%d bytes", len(object))
+	}
+	if o.Message != "" {
+		return o.Message
+	}
+	return fmt.Sprintf("%s/%s@%s", o.Metadata.Namespace, o.Metadata.Name, o.Metadata.ResourceVersion)
+}
+
+// compareBodies finds where two bodies differ.
+func compareBodies(media string, theirs, ours []byte) []Difference {
+	if bytes.Equal(theirs, ours) {
+		return nil
+	}
+	at := prefix(theirs, ours)
+	var t, o any
+	if json.Unmarshal(readable(media, theirs), &t) != nil || json.Unmarshal(readable(media, ours), &o) != nil {
+		return []Difference{{"bytes", around(theirs, at), around(ours, at)}}
+	}
+	if all := places(nil, "", t, o); len(all) > 0 {
+		return all
+	}
+	return []Difference{{"bytes of an equal value", around(theirs, at), around(ours, at)}}
+}
+
+// prefix is how many bytes two bodies have in common.
+func prefix(a, b []byte) int {
+	n := 0
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
+	}
+	return n
+}
+
+func around(b []byte, at int) string {
+	return fmt.Sprintf("…%q… (%d of %d)", b[max(0, min(at, len(b))-40):min(len(b), at+80)], at, len(b))
+}
+
+func excerpt(v any) string {
+	text, _ := json.Marshal(v)
+	if len(text) > 600 {
+		text = append(text[:600], "…"...)
+	}
+	return string(text)
+}
+
+// codecs decodes what built-in kinds send in protobuf.
+var codecs = func() serializer.CodecFactory {
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, metav1.AddMetaToScheme, metav1beta1.AddMetaToScheme} {
+		if err := add(s); err != nil {
+			panic(err)
+		}
+	}
+	return serializer.NewCodecFactory(s)
+}()
+
+// readable is a body as JSON, if it can be had.
+func readable(media string, body []byte) []byte {
+	switch {
+	case media == protobufType, bytes.HasPrefix(body, []byte("k8s\x00")):
+		object, _, err := codecs.UniversalDeserializer().Decode(body, nil, nil)
+		if err != nil {
+			return body
+		}
+		text, err := json.Marshal(object)
+		if err != nil {
+			return body
+		}
+		return text
+	case media == "application/yaml":
+		text, err := yaml.YAMLToJSON(body)
+		if err != nil {
+			return body
+		}
+		return text
+	}
+	return body
+}
+
+// places adds where two JSON values differ. The index of an item is no part of a
+// place: equal causes are in equal places, and each is told once.
+func places(all []Difference, path string, theirs, ours any) []Difference {
+	switch t := theirs.(type) {
+	case map[string]any:
+		if o, ok := ours.(map[string]any); ok {
+			return placesInFields(all, path, t, o)
+		}
+	case []any:
+		if o, ok := ours.([]any); ok {
+			for i := range min(len(t), len(o)) {
+				all = places(all, path+"[]", t[i], o[i])
+			}
+			if len(t) != len(o) {
+				all = addPlace(all, path+" (length)", len(t), len(o))
+			}
+			return all
+		}
+	default:
+		if theirs == ours {
+			return all
+		}
+	}
+	return addPlace(all, path, theirs, ours)
+}
+
+func placesInFields(all []Difference, path string, theirs, ours map[string]any) []Difference {
+	both := maps.Clone(theirs)
+	maps.Copy(both, ours)
+	for _, name := range slices.Sorted(maps.Keys(both)) {
+		t, inTheirs := theirs[name]
+		o, inOurs := ours[name]
+		if inTheirs == inOurs {
+			all = places(all, path+"."+name, t, o)
+		} else {
+			all = addPlace(all, path+"."+name, t, o)
+		}
+	}
+	return all
+}
+
+func addPlace(all []Difference, path string, theirs, ours any) []Difference {
+	where := "body " + path
+	if slices.ContainsFunc(all, func(d Difference) bool { return d.Where == where }) {
+		return all
+	}
+	return append(all, Difference{where, excerpt(theirs), excerpt(ours)})
+}

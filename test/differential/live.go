@@ -1,0 +1,152 @@
+package differential
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+const (
+	// watches is how many are open while the world changes.
+	watches = 100
+	// delivery bounds how long a settled server may take to send what happened.
+	delivery = 20 * time.Second
+)
+
+// pair is one watch, open at both servers.
+type pair struct {
+	request      Request
+	theirs, ours *stream
+}
+
+// live changes the world while watches are open at both servers, and compares
+// what they were told.
+func (w *World) live(ctx context.Context, g *Generator, report *Report) error {
+	if err := w.Settle(ctx); err != nil {
+		return err
+	}
+	moment := Moment{Origin: w.origin, Compacted: w.compacted, Revision: w.revision}
+	watching, cancel := context.WithCancel(ctx)
+	defer cancel()
+	pairs, err := w.watch(watching, g)
+	if err != nil {
+		return err
+	}
+	if err := w.Change(ctx, changes); err != nil {
+		return err
+	}
+	if err := w.Settle(ctx); err != nil {
+		return err
+	}
+	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, delivery, true, func(context.Context) (bool, error) {
+		for _, p := range pairs {
+			if theirs, ours := p.theirs.answer(), p.ours.answer(); theirs.Broken == "" && ours.Broken == "" && theirs.told() != ours.told() {
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+	if err != nil && !wait.Interrupted(err) {
+		return err
+	}
+	cancel()
+	for _, p := range pairs {
+		<-p.theirs.done
+		<-p.ours.done
+		report.Add(Exchange{Request: p.request, Theirs: p.theirs.answer(), Ours: p.ours.answer(), World: moment})
+	}
+	return nil
+}
+
+// watch opens random watches. Those that are refused are left to the other
+// requests.
+func (w *World) watch(ctx context.Context, g *Generator) ([]*pair, error) {
+	group := errgroup.Group{}
+	group.SetLimit(concurrency)
+	all := make([]*pair, watches)
+	for i := range all {
+		r := g.request()
+		for !r.Stream {
+			r = g.request()
+		}
+		r.Encoding = "" // what is compressed could end within a block
+		r.Options.Set("timeoutSeconds", "600")
+		all[i] = &pair{request: r}
+		group.Go(func() (err error) {
+			if all[i].theirs, err = w.theirs.stream(ctx, r); err == nil {
+				all[i].ours, err = w.ours.stream(ctx, r)
+			}
+			return err
+		})
+	}
+	err := group.Wait()
+	var open []*pair
+	for _, p := range all {
+		if p.theirs != nil && p.ours != nil && p.theirs.status == http.StatusOK && p.ours.status == http.StatusOK {
+			open = append(open, p)
+		}
+	}
+	return open, err
+}
+
+// stream is an answer that has not ended.
+type stream struct {
+	status int
+	header http.Header
+	done   chan struct{} // closed at the end
+
+	mu   sync.Mutex
+	body []byte
+	end  error
+}
+
+// stream sends a request and reads the answer until ctx ends.
+func (s *Side) stream(ctx context.Context, r Request) (*stream, error) {
+	response, err := s.open(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	t := &stream{status: response.StatusCode, header: response.Header, done: make(chan struct{})}
+	go func() {
+		defer close(t.done)
+		defer response.Body.Close()
+		t.read(response.Body)
+	}()
+	return t, nil
+}
+
+func (t *stream) read(body io.Reader) {
+	part := make([]byte, 32<<10)
+	for {
+		n, err := body.Read(part)
+		t.mu.Lock()
+		t.body = append(t.body, part[:n]...)
+		if len(t.body) > maxBody && err == nil {
+			err = errors.New("too long")
+		}
+		t.end = err
+		t.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// answer is what has come so far. That the watch was ended by its client is no
+// difference.
+func (t *stream) answer() Answer {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	a := Answer{Status: t.status, Header: t.header, Body: t.body, Streamed: true}
+	a.Events, _ = events(mediaType(t.header), t.body) // the last may be on its way
+	if t.end != nil && !errors.Is(t.end, context.Canceled) {
+		a.Broken = "it ended before its client did: " + t.end.Error()
+	}
+	return a
+}

@@ -1,0 +1,96 @@
+package differential
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// Request is one GET, to be sent to two servers.
+type Request struct {
+	Path     string
+	Options  url.Values
+	Accept   string // no header if empty
+	Encoding string // Accept-Encoding; no header if empty
+	Agent    string // User-Agent; no header if empty
+	// Stream says that the answer, if it is 200, is events.
+	Stream bool
+}
+
+func (r Request) url(host string) string {
+	if len(r.Options) == 0 {
+		return host + r.Path
+	}
+	return host + r.Path + "?" + r.Options.Encode()
+}
+
+func (r Request) on(ctx context.Context, host string) (*http.Request, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url(host), nil)
+	if err != nil {
+		return nil, err
+	}
+	for name, value := range map[string]string{"Accept": r.Accept, "Accept-Encoding": r.Encoding} {
+		if value != "" {
+			request.Header.Set(name, value)
+		}
+	}
+	request.Header.Set("User-Agent", r.Agent) // empty sends none, instead of Go's own
+	return request, nil
+}
+
+// String is the request as a command for a shell.
+func (r Request) String() string {
+	var b strings.Builder
+	b.WriteString("curl -sk -H \"Authorization: Bearer $TOKEN\"")
+	fmt.Fprintf(&b, " -A '%s'", r.Agent)
+	if r.Accept != "" {
+		fmt.Fprintf(&b, " -H 'Accept: %s'", r.Accept)
+	}
+	if r.Encoding != "" {
+		fmt.Fprintf(&b, " -H 'Accept-Encoding: %s'", r.Encoding)
+	}
+	fmt.Fprintf(&b, " '%s'", r.url("$SERVER"))
+	return b.String()
+}
+
+// verb is what the request asks for, in the API's words.
+func (r Request) verb() string {
+	switch {
+	case r.Stream && r.Options.Get("sendInitialEvents") == "true":
+		return "watchlist"
+	case r.Stream:
+		return "watch"
+	case r.Options.Has("continue") || r.Options.Has("limit"):
+		return "page"
+	default:
+		return "read"
+	}
+}
+
+// revision is the one that the request names, itself or in its continue token, or
+// 0.
+func (r Request) revision() int64 {
+	if text, err := base64.RawURLEncoding.DecodeString(r.Options.Get("continue")); err == nil && len(text) > 0 {
+		var token struct{ RV int64 }
+		_ = json.Unmarshal(text, &token) // others are none
+		return token.RV
+	}
+	n, _ := strconv.ParseInt(r.Options.Get("resourceVersion"), 10, 64)
+	return n
+}
+
+// longer is the request with a timeout that lets a slow server finish.
+func (r Request) longer() Request {
+	options := url.Values{}
+	for name, values := range r.Options {
+		options[name] = values
+	}
+	options.Set("timeoutSeconds", "15")
+	r.Options = options
+	return r
+}

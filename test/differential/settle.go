@@ -1,0 +1,85 @@
+package differential
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+// settling bounds how long a server may take to follow etcd when nothing is
+// written.
+const settling = 30 * time.Second
+
+// Settle waits until nothing is written and both servers have followed every
+// resource to the newest revision. From then on answers don't depend on when they
+// are asked for.
+func (w *World) Settle(ctx context.Context) error {
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, settling, true, func(ctx context.Context) (bool, error) {
+		now, err := w.now(ctx)
+		if err != nil {
+			return false, err
+		}
+		last = w.follow(ctx, now)
+		w.revision = now
+		return last == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("the servers don't settle: %w; last: %w", err, last)
+	}
+	w.past = append(w.past, w.revision)
+	return nil
+}
+
+// now is etcd's newest revision.
+func (w *World) now(ctx context.Context) (int64, error) {
+	answer, err := w.etcd.Get(ctx, "any")
+	if err != nil {
+		return 0, err
+	}
+	return answer.Header.Revision, nil
+}
+
+// follow says whether both servers are at a revision in every resource: a
+// consistent read brings them there, if nobody writes.
+func (w *World) follow(ctx context.Context, revision int64) error {
+	for _, side := range []*Side{w.theirs, w.ours} {
+		for _, r := range append([]resource{namespaceResource, olderWidgetResource}, written...) {
+			at, err := side.revision(ctx, r)
+			if err != nil {
+				return err
+			}
+			if at != revision {
+				return fmt.Errorf("%s has %s at %d, etcd is at %d", side.Name, r.name, at, revision)
+			}
+		}
+	}
+	return nil
+}
+
+func (s *Side) revision(ctx context.Context, r resource) (int64, error) {
+	answer := s.Ask(ctx, Request{Path: r.collection(""), Options: url.Values{"limit": {"1"}}})
+	page, err := answer.page()
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", s.Name, err)
+	}
+	return strconv.ParseInt(page.ResourceVersion, 10, 64)
+}
+
+// page is the metadata of a list.
+type page struct{ ResourceVersion, Continue string }
+
+func (a Answer) page() (page, error) {
+	var list struct{ Metadata page }
+	if a.Status != http.StatusOK || a.Broken != "" {
+		return page{}, fmt.Errorf("no list: %d %s", a.Status, head(a))
+	}
+	err := json.Unmarshal(a.Body, &list)
+	return list.Metadata, err
+}
