@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -147,17 +146,8 @@ func (x *indexer) GetByKey(key string) (any, bool, error) {
 	if _, ok := x.listed(); !ok {
 		return x.seeds.GetByKey(key)
 	}
-	if i, found := x.intake.lookup.get(parseKey(key)); found && i.Err() == nil {
-		return i.Value(), true, nil
-	}
-	return nil, false, nil
-}
-
-func parseKey(key string) keepwatch.Key {
-	if namespace, name, ok := strings.Cut(key, "/"); ok {
-		return keepwatch.Key{Namespace: namespace, Name: name}
-	}
-	return keepwatch.Key{Name: key}
+	value, found := x.intake.lookup.get(key)
+	return value, found, nil
 }
 
 // Index returns the objects that share a value with obj in an index.

@@ -80,7 +80,7 @@ func (i *Informer[T]) State() State { return i.Status().State }
 // Status is the informer's account of itself.
 func (i *Informer[T]) Status() Status {
 	s := i.follower.status()
-	if held := i.follower.store.Held(); held > 0 {
+	if held := i.follower.store.Snapshot().Revision(); held > 0 {
 		s.ResourceVersion = i.source.ResourceVersion(held)
 	}
 	return s
@@ -99,8 +99,8 @@ func (i *Informer[T]) All() iter.Seq[T] { return i.Snapshot().All() }
 
 // Get finds an object in the newest state; namespace is "" for cluster-scoped ones.
 func (i *Informer[T]) Get(namespace, name string) (object T, ok bool) {
-	if o, there := i.follower.intake.lookup.get(keepwatch.Key{Namespace: namespace, Name: name}); there && o.Err() == nil {
-		return o.Value().(T), true
+	if value, there := i.follower.intake.lookup.find(namespace, name); there {
+		return value.(T), true
 	}
 	return object, false
 }

@@ -1,6 +1,7 @@
 package informer
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -15,44 +16,45 @@ func thing(n int, revision keepwatch.Revision) *item.Item {
 	return item.New(keepwatch.Key{Namespace: "ns", Name: fmt.Sprint(n)}, "u", revision, n)
 }
 
-// The lookup is a map, whatever is put and removed.
-func TestLookupIsAMap(t *testing.T) {
+func TestLookup(t *testing.T) {
 	var l lookup
-	if _, ok := l.get(keepwatch.Key{Name: "a"}); ok {
+	if _, ok := l.get("a"); ok {
 		t.Error("something is in an empty one")
 	}
+	cluster := item.New(keepwatch.Key{Name: "c"}, "u", 1, "cluster")
 	l.fill(&store.Snapshot{})
-	twin := map[keepwatch.Key]*item.Item{}
-	for revision := range keepwatch.Revision(30_000) {
-		o := thing(rand.IntN(500)*rand.IntN(4), revision)
-		if rand.IntN(3) == 0 {
-			l.follow([]keepwatch.Change{{Type: keepwatch.Deleted, Object: o}})
-			delete(twin, o.Key())
-		} else {
-			l.follow([]keepwatch.Change{{Type: keepwatch.Added, Object: o}})
-			twin[o.Key()] = o
+	l.follow([]keepwatch.Change{
+		{Type: keepwatch.Added, Object: thing(1, 1)},
+		{Type: keepwatch.Added, Object: thing(2, 2)},
+		{Type: keepwatch.Added, Object: thing(3, 3).Rejected(errors.New("no"))},
+		{Type: keepwatch.Added, Object: cluster},
+		{Type: keepwatch.Deleted, Object: thing(2, 4)},
+	})
+	for key, want := range map[keepwatch.Key]any{
+		{Namespace: "ns", Name: "1"}: 1, {Namespace: "ns", Name: "2"}: nil, {Namespace: "ns", Name: "3"}: nil,
+		{Name: "c"}: "cluster", {Name: "1"}: nil,
+	} {
+		if got, ok := l.get(key.String()); got != want || ok != (want != nil) {
+			t.Errorf("%v: %v, %v", key, got, ok)
+		}
+		if got, ok := l.find(key.Namespace, key.Name); got != want || ok != (want != nil) {
+			t.Errorf("%v by its parts: %v, %v", key, got, ok)
 		}
 	}
-	if l.live != len(twin) || l.used < l.live {
-		t.Errorf("%d live, %d used, %d are there", l.live, l.used, len(twin))
-	}
-	if size := len(l.table.Load().of); size > 8192 {
-		t.Errorf("%d slots for %d objects", size, l.live)
-	}
-	for n := range 2000 {
-		key := thing(n, 0).Key()
-		if got, _ := l.get(key); got != twin[key] {
-			t.Errorf("%v: %v, want %v", key, got, twin[key])
-		}
+	if n := testing.AllocsPerRun(100, func() { l.find("ns", "1") }); n > 0 {
+		t.Errorf("%v allocations", n)
 	}
 }
 
 // Who reads while it is written finds what is there all the time.
 func TestLookupWhileItIsWritten(t *testing.T) {
 	var l lookup
+	put := func(n int, revision keepwatch.Revision) {
+		l.follow([]keepwatch.Change{{Type: keepwatch.Added, Object: thing(n, revision)}})
+	}
 	l.fill(&store.Snapshot{})
 	for n := range 100 {
-		l.put(thing(n, 1))
+		put(n, 1)
 	}
 	var wg sync.WaitGroup
 	end := make(chan struct{})
@@ -64,17 +66,17 @@ func TestLookupWhileItIsWritten(t *testing.T) {
 					return
 				default:
 				}
-				if o, ok := l.get(thing(n, 0).Key()); !ok || o.Value() != n {
-					t.Errorf("%d: %v", n, o)
+				if value, ok := l.find("ns", fmt.Sprint(n)); !ok || value != n {
+					t.Errorf("%d: %v", n, value)
 					return
 				}
 			}
 		})
 	}
 	for revision := range keepwatch.Revision(5_000) {
-		l.put(thing(rand.IntN(100), revision))
-		l.put(thing(100+rand.IntN(1000), revision))
-		l.remove(thing(100+rand.IntN(1000), 0).Key())
+		put(rand.IntN(100), revision)
+		put(100+rand.IntN(1000), revision)
+		l.follow([]keepwatch.Change{{Type: keepwatch.Deleted, Object: thing(100+rand.IntN(1000), 0)}})
 	}
 	close(end)
 	wg.Wait()

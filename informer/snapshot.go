@@ -27,11 +27,11 @@ func (s Snapshot[T]) Get(namespace, name string) (object T, ok bool) {
 }
 
 // All iterates over the objects in the order of LIST.
-func (s Snapshot[T]) All() iter.Seq[T] { return typed[T](s.state.All()) }
+func (s Snapshot[T]) All() iter.Seq[T] { return inSegments[T](s.state.Segments()) }
 
 // Namespace iterates over a namespace's objects in the order of LIST.
 func (s Snapshot[T]) Namespace(namespace string) iter.Seq[T] {
-	return typed[T](s.state.Namespace(namespace))
+	return inSegments[T](s.state.SegmentsIn(namespace))
 }
 
 // ByIndex iterates over the objects that have a value in an index, in the order of
@@ -42,6 +42,36 @@ func (s Snapshot[T]) ByIndex(name, value string) iter.Seq[T] {
 		return func(func(T) bool) {}
 	}
 	return typed[T](index.Objects(value))
+}
+
+func inSegments[T runtime.Object](segments iter.Seq[store.Segment]) iter.Seq[T] {
+	return func(yield func(T) bool) {
+		for s := range segments {
+			if !inSegment(s, yield) {
+				return
+			}
+		}
+	}
+}
+
+// inSegment calls yield for the objects of a segment, until it returns false.
+func inSegment[T runtime.Object](s store.Segment, yield func(T) bool) bool {
+	if s.Whole() {
+		if known := plain.Of(s); known != nil {
+			for _, value := range known {
+				if !yield(value.(T)) {
+					return false
+				}
+			}
+			return true
+		}
+	}
+	for object := range typed[T](s.All()) {
+		if !yield(object) {
+			return false
+		}
+	}
+	return true
 }
 
 func typed[T runtime.Object](objects iter.Seq[keepwatch.Object]) iter.Seq[T] {

@@ -28,11 +28,14 @@ func (m *Memo[T]) Of(s Segment) T {
 	if !s.Whole() {
 		return m.derive(s)
 	}
-	value := s.node.memos.slot(m, func() any {
-		derived := m.derive(s)
-		return &derived
-	})
-	return *value().(*T)
+	kept := s.node.memos.find(m)
+	if kept == nil {
+		kept = s.node.memos.add(m, func() any {
+			derived := m.derive(s)
+			return &derived
+		})
+	}
+	return *kept.value().(*T)
 }
 
 // memos is what a segment keeps: a list that only grows, and only at its front.
@@ -44,21 +47,26 @@ type memo struct {
 	next  *memo
 }
 
-// slot finds the value of a memo, or makes room for it.
-func (m *memos) slot(of any, derive func() any) (value func() any) {
-	var made *memo
+// find is what is kept for a memo, nil for nothing.
+func (m *memos) find(of any) *memo {
+	for kept := m.first.Load(); kept != nil; kept = kept.next {
+		if kept.of == of {
+			return kept
+		}
+	}
+	return nil
+}
+
+// add makes room for a memo, unless somebody has.
+func (m *memos) add(of any, derive func() any) *memo {
+	made := &memo{of: of, value: sync.OnceValue(derive)}
 	for {
-		first := m.first.Load()
-		for kept := first; kept != nil; kept = kept.next {
-			if kept.of == of {
-				return kept.value
-			}
+		made.next = m.first.Load()
+		if kept := m.find(of); kept != nil {
+			return kept
 		}
-		if made == nil {
-			made = &memo{of: of, value: sync.OnceValue(derive)}
-		}
-		if made.next = first; m.first.CompareAndSwap(first, made) {
-			return made.value
+		if m.first.CompareAndSwap(made.next, made) {
+			return made
 		}
 	}
 }
