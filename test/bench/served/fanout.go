@@ -1,0 +1,94 @@
+package served
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// The measures of a fan-out.
+const (
+	perEvent = "server CPU per event"
+	p50      = "p50 latency"
+	p99      = "p99 latency"
+	cutOff   = "watchers cut off"
+	behind   = "last event after last write"
+)
+
+// fanOut is watchers of everything, and updates a second.
+type fanOut struct{ watchers, rate int }
+
+var fanOuts = []fanOut{{100, 200}, {100, 1000}, {1000, 50}, {1000, 200}, {5000, 10}}
+
+func (f fanOut) row() string { return fmt.Sprintf("%d watchers × %d/s", f.watchers, f.rate) }
+
+// publish writes n updates, so many a second.
+type publish func(ctx context.Context, n, rate int) ([]written, error)
+
+// measureFanOut measures a fan-out of updates that are written for that long.
+func (s *subject) measureFanOut(ctx context.Context, r *Report, f fanOut, path string, publish publish, writing time.Duration) error {
+	events := int(writing.Seconds() * float64(f.rate))
+	c, err := s.gather(ctx, f.watchers, path, events)
+	if err != nil {
+		return err
+	}
+	defer c.disperse()
+	var all []written
+	u, err := measure(s.process(), func() (err error) {
+		if all, err = publish(ctx, events, f.rate); err != nil {
+			return err
+		}
+		return c.await(ctx, events)
+	})
+	if err != nil {
+		return err
+	}
+	gone := c.cutOff()
+	c.disperse() // so that nothing more comes
+	figures, err := c.judge(all, u)
+	if err != nil {
+		return err
+	}
+	r.Add(s.by, f.row(), append(figures, count(cutOff, gone), size(growth, u.growth))...)
+	return nil
+}
+
+// judge compares what came, and when, with what was written.
+func (c *crowd) judge(all []written, u usage) ([]Figure, error) {
+	var late []time.Duration
+	last := time.Duration(-1) // of those who were told of everything
+	for _, w := range c.watchers {
+		if len(w.arrivals) > len(all) {
+			return nil, fmt.Errorf("a watcher was told of %d updates, and %d were written", len(w.arrivals), len(all))
+		}
+		for i, at := range w.arrivals {
+			late = append(late, at-all[i].at.Sub(c.began))
+		}
+		if n := len(w.arrivals); n == len(all) {
+			last = max(last, w.arrivals[n-1])
+		}
+	}
+	if len(late) == 0 {
+		return nil, fmt.Errorf("no watcher was told of anything")
+	}
+	slices.Sort(late)
+	end := all[0].at
+	for _, w := range all {
+		if w.at.After(end) {
+			end = w.at
+		}
+	}
+	lag := math.NaN()
+	if last >= 0 {
+		lag = (last - end.Sub(c.began)).Seconds()
+	}
+	return []Figure{
+		count("events delivered", len(late)),
+		seconds(perEvent, u.cpu/time.Duration(len(late))),
+		seconds(p50, late[len(late)/2]), seconds(p99, late[len(late)*99/100]),
+		{behind, Seconds, lag},
+		{"updates per second", Count, math.Round(float64(len(all)) / end.Sub(all[0].at).Seconds())},
+	}, nil
+}

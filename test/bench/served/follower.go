@@ -1,0 +1,173 @@
+package served
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/keepwatch/keepwatch/test/bench/wire"
+)
+
+// follower is who wants to be told of every update, through restarts.
+type follower interface {
+	// seen is the newest revision it was told of.
+	seen() int64
+}
+
+// counts is what followers had to ask for beyond the watches that go on.
+type counts struct {
+	lists   atomic.Int64
+	streams atomic.Int64 // watches that begin with everything
+}
+
+// rawWatcher watches by itself, and goes on where it was as soon as it can. If the
+// server does not know that place any more it begins anew at the newest revision,
+// without what was missed: a real client would have to list everything.
+type rawWatcher struct {
+	trunk    *trunk
+	counts   *counts
+	revision atomic.Int64
+	rest     []byte // of an event that is not whole; the connection's
+	expired  bool   // the connection's, until the answer is done
+}
+
+func (w *rawWatcher) seen() int64 { return w.revision.Load() }
+
+// begin has it watch from a revision on.
+func (w *rawWatcher) begin(revision string) error {
+	n, err := strconv.ParseInt(revision, 10, 64)
+	w.revision.Store(n)
+	return err
+}
+
+// run watches until ctx ends.
+func (w *rawWatcher) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		if !w.watch(ctx) {
+			_ = pause(ctx, retryInterval)
+		}
+	}
+}
+
+// watch watches until the watch ends, and says whether there was one.
+func (w *rawWatcher) watch(ctx context.Context) bool {
+	l, err := w.trunk.get(ctx)
+	if err != nil {
+		return false
+	}
+	w.rest, w.expired = w.rest[:0], false
+	answer, err := l.Get(wire.Request{Path: watchPath(strconv.FormatInt(w.seen(), 10)), Accept: asJSON, Data: w.take})
+	if err != nil {
+		return false
+	}
+	status, err := answer.Status(ctx)
+	if err != nil {
+		return false
+	}
+	_ = answer.Wait(ctx) // how a watch ends does not matter
+	if status == "410" || w.expired {
+		w.restart(ctx, l)
+	}
+	return status == "200"
+}
+
+func (w *rawWatcher) restart(ctx context.Context, l *link) {
+	w.counts.lists.Add(1)
+	if newest, err := l.newest(ctx); err == nil {
+		_ = w.begin(newest) // it is a number
+	}
+}
+
+// take reads the revisions of the events in what came.
+func (w *rawWatcher) take(piece []byte) {
+	for {
+		end := bytes.IndexByte(piece, '\n')
+		if end < 0 {
+			w.rest = append(w.rest, piece...)
+			return
+		}
+		event := piece[:end]
+		if len(w.rest) > 0 {
+			w.rest = append(w.rest, event...)
+			event = w.rest
+		}
+		w.note(event)
+		w.rest, piece = w.rest[:0], piece[end+1:]
+	}
+}
+
+var (
+	errorEvent   = []byte(`{"type":"ERROR"`)
+	revisionName = []byte(`"resourceVersion":"`)
+)
+
+// note takes an object's revision, which comes before anything in the object that
+// could look like it.
+func (w *rawWatcher) note(event []byte) {
+	if bytes.HasPrefix(event, errorEvent) {
+		w.expired = w.expired || bytes.Contains(event, []byte(`"code":410`))
+		return
+	}
+	_, text, _ := bytes.Cut(event, revisionName)
+	text, _, _ = bytes.Cut(text, []byte{'"'})
+	if revision, err := strconv.ParseInt(string(text), 10, 64); err == nil {
+		w.revision.Store(revision)
+	}
+}
+
+// trunk is a connection that up to [wire.Streams] watchers share, and that the next
+// who finds it broken replaces.
+type trunk struct {
+	subject *subject
+	mu      sync.Mutex // held while it connects, too
+	link    *link
+}
+
+func (t *trunk) get(ctx context.Context) (*link, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.link != nil {
+		select {
+		case <-t.link.ended:
+		default:
+			return t.link, nil
+		}
+	}
+	link, err := t.subject.dial(ctx)
+	if err == nil {
+		t.link = link
+	}
+	return link, err
+}
+
+// hangUp is for when no watcher runs any more.
+func (t *trunk) hangUp() {
+	if t.link != nil {
+		t.link.hangUp()
+	}
+}
+
+// awaitAll waits until each follower was told of something behind a revision, and
+// returns after which time each was. Who wasn't by the deadline has none.
+func awaitAll(ctx context.Context, all []follower, behind int64, began time.Time, deadline time.Duration) ([]time.Duration, error) {
+	at := make([]time.Duration, len(all))
+	for waiting := len(all); waiting > 0; {
+		for i, f := range all {
+			if at[i] == 0 && f.seen() > behind {
+				at[i] = time.Since(began)
+				waiting--
+			}
+		}
+		if waiting > 0 && time.Since(began) > deadline {
+			break
+		}
+		if err := pause(ctx, 5*time.Millisecond); err != nil {
+			return nil, fmt.Errorf("waiting for %d followers: %w", waiting, err)
+		}
+	}
+	return at, nil
+}

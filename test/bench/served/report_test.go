@@ -1,0 +1,68 @@
+package served
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestTable(t *testing.T) {
+	var told []string
+	r := NewReport(func(_ string, args ...any) { told = append(told, args[2].(string)) })
+	r.Add(KubeAPIServer, "A", Figure{"time", Seconds, 2}, Figure{"memory", Bytes, 3.5e9})
+	r.Add(Keepwatch, "A", Figure{"time", Seconds, 0.25}, Figure{"memory", Bytes, 2e6})
+	r.Add(PlainGo, "A", Figure{"time", Seconds, 0.1})
+	r.Add(KubeAPIServer, "B", Figure{cutOff, Count, 3}, Figure{behind, Seconds, 0.5}, Figure{p99, Seconds, 0.00012})
+	r.Add(Keepwatch, "B", Figure{cutOff, Count, 0}, Figure{behind, Seconds, 0.5}, Figure{p99, Seconds, 1})
+	got := r.Table([]Target{
+		part("A", "time", KubeAPIServer, 0.2), part("A", "time", PlainGo, 1.3),
+		atMost("A", "memory", Bytes, 3e6), exactly("B", cutOff, 0), whereCarried("B", p99), exactly("C", "lists", 0),
+	})
+	_, got, _ = strings.Cut(got, "|---|---|---|---|---|---|---|---|---|\n")
+	want := `| A | time | 2.00 s | 250 ms | 0.125× | 100 ms | 2.5× | ≤ 0.2× kube-apiserver, ≤ 1.3× plain Go | met, **missed** |
+| A | memory | 3.50 GB | 2 MB | 0.000571× | – | – | ≤ 3 MB | met |
+| B | watchers cut off | 3 | 0 | 0× | – | – | = 0 | met |
+| B | last event after last write | 500 ms | 500 ms | 1× | – | – |  |  |
+| B | p99 latency | 120 µs | 1.00 s | 8.33e+03× | – | – | ≤ kube-apiserver's where it keeps up | not judged |
+| C | lists | – | – | – | – | – | = 0 | **missed** |
+`
+	if got != want {
+		t.Errorf("got\n%s", got)
+	}
+	if want := "kube-apiserver: A: time 2.00 s, memory 3.50 GB"; told[0] != want {
+		t.Errorf("told %q", told[0])
+	}
+}
+
+// Events are compared with writes in the order of revisions, and who was cut off
+// counts as far as it was told.
+func TestJudge(t *testing.T) {
+	began := time.Now()
+	at := func(ms int) time.Time { return began.Add(time.Duration(ms) * time.Millisecond) }
+	since := func(ms ...int) (all []time.Duration) {
+		for _, n := range ms {
+			all = append(all, time.Duration(n)*time.Millisecond)
+		}
+		return all
+	}
+	// The second was asked for before the first, and written after it.
+	all := []written{{10, at(2)}, {11, at(1)}, {12, at(1002)}}
+	c := &crowd{began: began, watchers: []*watcher{{arrivals: since(12, 12, 1012)}, {arrivals: since(22)}}}
+	figures, err := c.judge(all, usage{cpu: 40 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]float64{"events delivered": 4, perEvent: 0.01, p50: 0.011, p99: 0.02, behind: 0.01, "updates per second": 3}
+	for _, f := range figures {
+		if f.Value != want[f.Measure] {
+			t.Errorf("%s is %v, want %v", f.Measure, f.Value, want[f.Measure])
+		}
+		delete(want, f.Measure)
+	}
+	if len(want) > 0 {
+		t.Errorf("no figure for %v", want)
+	}
+	if _, err := c.judge(all[:2], usage{}); err == nil {
+		t.Error("a watcher was told of more than was written, and nobody noticed")
+	}
+}

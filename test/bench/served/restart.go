@@ -1,0 +1,190 @@
+package served
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/keepwatch/keepwatch/test/bench/wire"
+)
+
+// Who follows all pods while the server is restarted.
+const (
+	restartInformers = 20
+	restartWatchers  = 1000
+)
+
+// What is measured of a restart. Times are since the new process was started.
+var restartRow = fmt.Sprintf("restart with %d informers and %d watchers", restartInformers, restartWatchers)
+
+const (
+	liveAgain      = "live again"
+	lastLive       = "last live again"
+	listsAgain     = "LISTs asked for"
+	initialStreams = "initial-event streams asked for"
+)
+
+const (
+	// restartRate is how many updates are written a second, by which it shows who
+	// is live.
+	restartRate = 10
+	// restartDeadline is how long they have.
+	restartDeadline = 4 * time.Minute
+)
+
+// audience is everybody who follows.
+type audience struct {
+	counts    counts
+	informers []*informer
+	watchers  []*rawWatcher
+	trunks    []*trunk
+	running   sync.WaitGroup
+}
+
+// measureRestart kills the server, starts it again, and waits until everybody is told
+// of updates that were written since.
+func (s *Server) measureRestart(ctx context.Context, r *Report, w *Writer) (err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	a := &audience{}
+	defer a.leave()
+	defer cancel()
+	if err := a.come(ctx, s); err != nil {
+		return err
+	}
+	r.Say("%s: %s: all connected", s.by, restartRow)
+	stop := w.keepWriting(ctx, restartRate)
+	defer func() {
+		if failed := stop(); err == nil {
+			err = failed
+		}
+	}()
+	if err := a.awaitLive(ctx, w); err != nil {
+		return err
+	}
+	s.Kill()
+	lists, streams := a.counts.lists.Load(), a.counts.streams.Load()
+	revision, err := w.revision(ctx)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	var ready time.Duration
+	var group errgroup.Group
+	group.Go(func() error {
+		err := s.Restart(ctx)
+		ready = time.Since(began)
+		return err
+	})
+	at, err := awaitAll(ctx, a.followers(), revision, began, restartDeadline)
+	if failed := group.Wait(); failed != nil {
+		return failed
+	}
+	if err != nil {
+		return err
+	}
+	memory, err := s.process().Memory()
+	if err != nil {
+		return err
+	}
+	cpu, err := processorTime(s.process())
+	if err != nil {
+		return err
+	}
+	live, first, last := summary(at)
+	_, _, lastInformer := summary(at[:len(a.informers)])
+	_, _, lastWatcher := summary(at[len(a.informers):])
+	r.Add(s.by, restartRow, count(liveAgain, live), seconds("ready", ready), seconds("first live again", first),
+		seconds("last watcher live again", lastWatcher), seconds("last informer live again", lastInformer), seconds(lastLive, last),
+		count(listsAgain, int(a.counts.lists.Load()-lists)), count(initialStreams, int(a.counts.streams.Load()-streams)),
+		seconds(serverCPU, cpu), size("peak RSS", memory.Peak))
+	return nil
+}
+
+// come has everybody connect, and the informers list.
+func (a *audience) come(ctx context.Context, s *Server) error {
+	// Each informer takes a core while it lists.
+	const atOnce = 4
+	for range restartInformers {
+		inf, err := newInformer(s.Config(), &a.counts)
+		if err != nil {
+			return err
+		}
+		if n := len(a.informers); n >= atOnce {
+			if err := a.informers[n-atOnce].awaitSync(ctx); err != nil {
+				return err
+			}
+		}
+		a.informers = append(a.informers, inf)
+		a.running.Go(func() { inf.run(ctx) })
+	}
+	for _, inf := range a.informers {
+		if err := inf.awaitSync(ctx); err != nil {
+			return err
+		}
+	}
+	newest, err := s.newest(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range restartWatchers {
+		if i%wire.Streams == 0 {
+			a.trunks = append(a.trunks, &trunk{subject: &s.subject})
+		}
+		w := &rawWatcher{trunk: a.trunks[len(a.trunks)-1], counts: &a.counts}
+		if err := w.begin(newest); err != nil {
+			return err
+		}
+		a.watchers = append(a.watchers, w)
+		a.running.Go(func() { w.run(ctx) })
+	}
+	return nil
+}
+
+// awaitLive waits until everybody is told of what is written now.
+func (a *audience) awaitLive(ctx context.Context, w *Writer) error {
+	revision, err := w.revision(ctx)
+	if err != nil {
+		return err
+	}
+	at, err := awaitAll(ctx, a.followers(), revision, time.Now(), time.Minute)
+	if live, _, _ := summary(at); err == nil && live < len(at) {
+		err = fmt.Errorf("only %d of %d followers are told of updates before the restart", live, len(at))
+	}
+	return err
+}
+
+func (a *audience) followers() []follower {
+	var all []follower
+	for _, inf := range a.informers {
+		all = append(all, inf)
+	}
+	for _, w := range a.watchers {
+		all = append(all, w)
+	}
+	return all
+}
+
+// leave waits for everybody's end, behind that of their context.
+func (a *audience) leave() {
+	a.running.Wait()
+	for _, t := range a.trunks {
+		t.hangUp()
+	}
+}
+
+// summary is how many have a time, and the first and the last of these.
+func summary(at []time.Duration) (n int, first, last time.Duration) {
+	for _, t := range at {
+		if t == 0 {
+			continue
+		}
+		if n++; first == 0 || t < first {
+			first = t
+		}
+		last = max(last, t)
+	}
+	return n, first, last
+}

@@ -1,0 +1,127 @@
+package served
+
+import (
+	"context"
+	"regexp"
+	"time"
+
+	"github.com/keepwatch/keepwatch/test/peer"
+)
+
+// Scale is how large a run is.
+type Scale struct {
+	Pods    int           // in etcd
+	Idle    int           // watchers
+	Writing time.Duration // of a fan-out
+	Storm   Storm
+	Rows    *regexp.Regexp // that are measured
+}
+
+// step is a part of a run.
+type step struct {
+	name string
+	do   func(context.Context) error
+}
+
+// Run goes through everything that is measured of an API server that has the data. A
+// part that fails has no figures, and those behind it go on.
+func (r *Report) Run(ctx context.Context, by Contender, api *peer.Server, w *Writer, scale Scale) error {
+	server, err := NewServer(by, api)
+	if err != nil {
+		return err
+	}
+	steps := []step{{startRow, func(ctx context.Context) error { return server.measureStart(ctx, r) }}}
+	for _, l := range []listing{listJSON, listGzip, listProtobuf} {
+		steps = append(steps, step{l.Row, func(ctx context.Context) error { return server.measureList(ctx, r, l, scale.Pods) }})
+	}
+	steps = append(steps,
+		step{warmRow, func(ctx context.Context) error { return server.measureRest(ctx, r) }},
+		step{listNamespace.Row, func(ctx context.Context) error {
+			return server.measureList(ctx, r, listNamespace, min(scale.Pods, 1000))
+		}},
+		step{listPages.Row, func(ctx context.Context) error { return server.measurePages(ctx, r, scale.Pods) }},
+		step{watchListJSON.Row, func(ctx context.Context) error { return server.measureWatchList(ctx, r, watchListJSON, scale.Pods) }},
+		step{watchListProtobuf.Row, func(ctx context.Context) error { return server.measureWatchList(ctx, r, watchListProtobuf, scale.Pods) }},
+		step{idleRow, func(ctx context.Context) error { return server.measureIdle(ctx, r, scale.Idle) }})
+	for _, f := range fanOuts {
+		steps = append(steps, step{f.row(), func(ctx context.Context) error {
+			newest, err := server.newest(ctx)
+			if err != nil {
+				return err
+			}
+			return server.measureFanOut(ctx, r, f, watchPath(newest), w.write, scale.Writing)
+		}})
+	}
+	steps = append(steps, step{restartRow, func(ctx context.Context) error { return server.measureRestart(ctx, r, w) }})
+	for _, l := range []listing{listJSON, listProtobuf, listGzip} {
+		steps = append(steps, step{stormRow(scale.Storm.Lists, l), func(ctx context.Context) error {
+			return server.measureStorm(ctx, r, scale.Storm, l, scale.Pods)
+		}})
+	}
+	for i, s := range steps {
+		steps[i].do = func(ctx context.Context) error {
+			if err := server.revive(ctx); err != nil {
+				return err
+			}
+			return s.do(ctx)
+		}
+	}
+	return r.take(ctx, by, steps, scale.Rows)
+}
+
+// revive starts a server again that what was measured before has ended.
+func (s *Server) revive(ctx context.Context) error {
+	select {
+	case <-s.process().Done():
+		return s.Restart(ctx)
+	default:
+		return nil
+	}
+}
+
+// RunPlain measures the plain server with the answers of an API server, which runs.
+func (r *Report) RunPlain(ctx context.Context, bodies *Bodies, scale Scale) error {
+	p, err := StartPlain(ctx, bodies)
+	if err != nil {
+		return err
+	}
+	defer p.End()
+	var steps []step
+	for _, l := range plainLists {
+		steps = append(steps, step{l.Row, func(ctx context.Context) error { return p.measureList(ctx, r, l) }})
+	}
+	for _, f := range fanOuts {
+		steps = append(steps, step{f.row(), func(ctx context.Context) error {
+			return p.measureFanOut(ctx, r, f, "/watch", p.publish, scale.Writing)
+		}})
+	}
+	return r.take(ctx, PlainGo, steps, scale.Rows)
+}
+
+// Keep keeps a server's answers in a folder, for the plain one.
+func Keep(ctx context.Context, server *peer.Server, dir string) (*Bodies, error) {
+	s, err := NewServer(Keepwatch, server)
+	if err != nil {
+		return nil, err
+	}
+	return s.keep(ctx, dir)
+}
+
+// take goes through the steps that are asked for, of which none may take for ever.
+func (r *Report) take(ctx context.Context, by Contender, steps []step, rows *regexp.Regexp) error {
+	const patience = 10 * time.Minute
+	for _, s := range steps {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if !rows.MatchString(s.name) {
+			continue
+		}
+		within, cancel := context.WithTimeout(ctx, patience)
+		if err := s.do(within); err != nil {
+			r.Say("%s: %s: FAILED: %v", by, s.name, err)
+		}
+		cancel()
+	}
+	return nil
+}

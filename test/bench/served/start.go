@@ -1,0 +1,159 @@
+package served
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/keepwatch/keepwatch/test/bench/wire"
+)
+
+// What is measured of a server at rest.
+const (
+	startRow = "start with the data"
+	toReady  = "exec to ready"
+	warmRow  = "at rest, behind one list of each encoding"
+	idleRow  = "idle watchers"
+	// perWatcher is heap and stack, behind garbage collection: resident memory moves
+	// more by garbage than by watchers.
+	perWatcher = "memory per watcher"
+)
+
+// measureStart starts the server anew, and measures how long it takes until it says
+// that it is ready and has all pods and config maps.
+func (s *Server) measureStart(ctx context.Context, r *Report) error {
+	var all []usage
+	var memory []usage
+	for range runs {
+		s.Kill()
+		began := time.Now()
+		if err := s.Restart(ctx); err != nil {
+			return err
+		}
+		if err := s.awaitPods(ctx); err != nil {
+			return err
+		}
+		wall := time.Since(began)
+		cpu, err := processorTime(s.process())
+		if err != nil {
+			return err
+		}
+		all = append(all, usage{wall: wall, cpu: cpu})
+		if err := settle(ctx); err != nil {
+			return err
+		}
+		now, err := s.process().Memory()
+		if err != nil {
+			return err
+		}
+		memory = append(memory, usage{growth: now.Resident})
+	}
+	r.Add(s.by, startRow,
+		seconds(toReady, middle(all, func(u usage) int64 { return int64(u.wall) })),
+		seconds(serverCPU, middle(all, func(u usage) int64 { return int64(u.cpu) })),
+		size(resident, int64(middle(memory, func(u usage) int64 { return u.growth }))))
+	return nil
+}
+
+// awaitPods waits until the server answers for what is in etcd now from its own
+// memory, which a server can't that only says that it is ready.
+func (s *Server) awaitPods(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	etcd, err := s.Etcd().Client()
+	if err != nil {
+		return err
+	}
+	defer etcd.Close()
+	now, err := etcd.Get(ctx, "any")
+	if err != nil {
+		return err
+	}
+	l, err := s.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer l.hangUp()
+	for _, resource := range []string{"pods", "configmaps"} {
+		held := wire.Request{Accept: asJSON, Data: func([]byte) {}, Path: fmt.Sprintf(
+			"/api/v1/namespaces/nobody/%s?resourceVersion=%d&resourceVersionMatch=NotOlderThan", resource, now.Header.Revision)}
+		for {
+			_, err := l.fetch(ctx, held)
+			if err == nil {
+				break
+			}
+			if pause(ctx, retryInterval) != nil {
+				return fmt.Errorf("the server never has all %s: %w", resource, err)
+			}
+		}
+	}
+	return nil
+}
+
+// measureRest measures the memory of a server that has answered, and does nothing.
+func (s *subject) measureRest(ctx context.Context, r *Report) error {
+	if err := settle(ctx); err != nil {
+		return err
+	}
+	memory, err := s.process().Memory()
+	if err == nil {
+		r.Add(s.by, warmRow, size(resident, memory.Resident))
+	}
+	return err
+}
+
+// measureIdle measures what watchers take that are told of nothing.
+func (s *Server) measureIdle(ctx context.Context, r *Report, watchers int) error {
+	before, err := s.live(ctx)
+	if err != nil {
+		return err
+	}
+	newest, err := s.newest(ctx)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	c, err := s.gather(ctx, watchers, watchPath(newest), 0)
+	if err != nil {
+		return err
+	}
+	defer c.disperse()
+	opened := time.Since(began)
+	if err := settle(ctx); err != nil {
+		return err
+	}
+	after, err := s.live(ctx)
+	if err != nil {
+		return err
+	}
+	r.Add(s.by, idleRow, count("watchers", watchers), size(perWatcher, (after-before)/float64(watchers)),
+		seconds("time to open one", opened/time.Duration(watchers)))
+	return nil
+}
+
+// live collects the server's garbage and returns the size of its heap and stacks.
+func (s *Server) live(ctx context.Context) (float64, error) {
+	l, err := s.dial(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer l.hangUp()
+	for range 2 { // what finalizers let go is garbage to the second only
+		if _, err := l.fetch(ctx, wire.Request{Path: "/debug/pprof/heap?gc=1", Accept: "*/*", Data: func([]byte) {}}); err != nil {
+			return 0, err
+		}
+	}
+	metrics, err := s.Metrics(ctx)
+	if err != nil {
+		return 0, err
+	}
+	heap, stack := metrics.Sum("go_memstats_heap_alloc_bytes", nil), metrics.Sum("go_memstats_stack_inuse_bytes", nil)
+	if heap == 0 || stack == 0 {
+		return 0, fmt.Errorf("/metrics has no go_memstats")
+	}
+	return heap + stack, nil
+}
+
+func watchPath(revision string) string {
+	return allPods + "?watch=true&timeoutSeconds=3600&resourceVersion=" + revision
+}

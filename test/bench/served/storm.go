@@ -1,0 +1,128 @@
+package served
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// complete is how many of the lists came whole.
+const complete = "complete"
+
+const (
+	// stormTime is how long clients wait: longer than kube-apiserver gives a request.
+	stormTime = 90 * time.Second
+	// reserve is what the machine must have left, whoever took it.
+	reserve = 1 << 30
+)
+
+// Storm is several lists of everything at once, each on a connection of its own.
+type Storm struct {
+	Lists int
+	// MemoryLimit is how much a server may come to hold, in bytes. A storm that
+	// takes more is over, and the server with it.
+	MemoryLimit int64
+}
+
+func stormRow(lists int, l listing) string { return fmt.Sprintf("%d× %s at once", lists, l.Row) }
+
+// measureStorm restarts the server, since the storm before may have left it in any
+// state, and counts the lists that come whole.
+func (s *Server) measureStorm(ctx context.Context, r *Report, storm Storm, l listing, pods int) error {
+	if err := s.Restart(ctx); err != nil {
+		return err
+	}
+	if err := s.awaitPods(ctx); err != nil {
+		return err
+	}
+	first, err := s.dial(ctx)
+	if err != nil {
+		return err
+	}
+	length, err := l.verify(ctx, first, pods)
+	first.hangUp()
+	if err != nil {
+		return err
+	}
+	if err := settle(ctx); err != nil {
+		return err
+	}
+	var whole atomic.Int64
+	var ended error
+	u, err := measure(s.process(), func() error {
+		ctx, cancel := context.WithTimeout(ctx, stormTime)
+		defer cancel()
+		var guard errgroup.Group
+		guard.Go(func() error {
+			defer cancel()
+			return storm.guard(ctx, s)
+		})
+		var lists errgroup.Group
+		for range storm.Lists {
+			lists.Go(func() error {
+				conn, err := s.dial(ctx)
+				if err != nil {
+					return err
+				}
+				defer conn.hangUp()
+				if err := l.read(ctx, conn, length); err != nil {
+					return err
+				}
+				whole.Add(1)
+				return nil
+			})
+		}
+		ended = lists.Wait()
+		cancel()
+		return guard.Wait()
+	})
+	row := stormRow(storm.Lists, l)
+	if whole.Load() < int64(storm.Lists) {
+		r.Say("%s: %s: the first that failed: %v", s.by, row, ended)
+	}
+	if over, ok := err.(*tooMuch); ok {
+		// It was killed: what it held then is the least it would have come to.
+		r.Say("%s: %s: %v", s.by, row, over)
+		r.Add(s.by, row, count(complete, int(whole.Load())), seconds(took, u.wall), size(growth, over.resident-over.before))
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	r.Add(s.by, row, append([]Figure{count(complete, int(whole.Load()))}, u.figures()...)...)
+	return nil
+}
+
+// tooMuch is a storm that was ended for the sake of the machine.
+type tooMuch struct{ before, resident, available int64 }
+
+func (e *tooMuch) Error() string {
+	return fmt.Sprintf("killed when it held %s and the machine had %s left",
+		Bytes.format(float64(e.resident)), Bytes.format(float64(e.available)))
+}
+
+// guard watches over the machine's memory until ctx ends. If there is too little it
+// kills the server.
+func (storm Storm) guard(ctx context.Context, s *Server) error {
+	memory, err := s.Process().Memory()
+	if err != nil {
+		return err
+	}
+	over := &tooMuch{before: memory.Resident}
+	for pause(ctx, 20*time.Millisecond) == nil {
+		if memory, err = s.Process().Memory(); err != nil {
+			return err
+		}
+		if over.available, err = available(); err != nil {
+			return err
+		}
+		if over.resident = memory.Resident; over.resident > storm.MemoryLimit || over.available < reserve {
+			s.Kill()
+			return over
+		}
+	}
+	return nil
+}

@@ -1,0 +1,170 @@
+package served
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/keepwatch/keepwatch/test/peer"
+)
+
+// The measures that several rows have.
+const (
+	took      = "time"
+	serverCPU = "server CPU"
+	growth    = "peak RSS growth"
+	resident  = "RSS"
+)
+
+// usage is what a server took for something.
+type usage struct {
+	wall, cpu time.Duration
+	growth    int64 // of its resident memory at the peak
+}
+
+func (u usage) figures() []Figure {
+	return []Figure{seconds(took, u.wall), seconds(serverCPU, u.cpu), size(growth, u.growth)}
+}
+
+// measure measures the process while do runs.
+func measure(p *peer.Process, do func() error) (usage, error) {
+	if err := p.ResetPeak(); err != nil {
+		return usage{}, err
+	}
+	before, err := p.Memory()
+	if err != nil {
+		return usage{}, err
+	}
+	cpu, err := processorTime(p)
+	if err != nil {
+		return usage{}, err
+	}
+	began := time.Now()
+	failed := do()
+	u := usage{wall: time.Since(began)}
+	if failed != nil {
+		return u, failed
+	}
+	after, err := processorTime(p)
+	if err != nil {
+		return u, err
+	}
+	peak, err := p.Memory()
+	u.cpu, u.growth = after-cpu, peak.Peak-before.Resident
+	return u, err
+}
+
+const (
+	// runs of which the median counts.
+	runs = 3
+	// longRun is how long something takes that is measured once.
+	longRun = 10 * time.Second
+	// shortRun is how long a run lasts at least: processor time is counted in
+	// hundredths of a second.
+	shortRun = time.Second
+)
+
+// repeat measures do, which has been done before, as often as it takes for a median,
+// and in each run as often as it takes for a figure. The result is of doing it once,
+// but for the growth, which is the largest.
+func repeat(p *peer.Process, do func() error) (usage, error) {
+	began := time.Now()
+	if err := do(); err != nil {
+		return usage{}, err
+	}
+	times := max(1, int(shortRun/max(time.Since(began), time.Millisecond)))
+	var all []usage
+	for range runs {
+		u, err := measure(p, func() error {
+			for range times {
+				if err := do(); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return usage{}, err
+		}
+		long := u.wall > longRun
+		u.wall, u.cpu = u.wall/time.Duration(times), u.cpu/time.Duration(times)
+		if all = append(all, u); long {
+			break
+		}
+	}
+	return usage{
+		wall:   middle(all, func(u usage) int64 { return int64(u.wall) }),
+		cpu:    middle(all, func(u usage) int64 { return int64(u.cpu) }),
+		growth: slices.MaxFunc(all, func(a, b usage) int { return int(a.growth - b.growth) }).growth,
+	}, nil
+}
+
+func middle(all []usage, of func(usage) int64) time.Duration {
+	values := make([]int64, len(all))
+	for i, u := range all {
+		values[i] = of(u)
+	}
+	slices.Sort(values)
+	return time.Duration(values[len(values)/2])
+}
+
+// tick is the unit of /proc/PID/stat, USER_HZ, which is the same on all of Linux's
+// platforms that Go runs on.
+const tick = time.Second / 100
+
+// processorTime is what a process has used, in its own code and in the kernel.
+func processorTime(p *peer.Process) (time.Duration, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.PID()))
+	if err != nil {
+		return 0, err
+	}
+	// The name, in parentheses, may have spaces. The state behind it is field 3;
+	// utime and stime are 14 and 15.
+	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+	if len(fields) < 13 {
+		return 0, fmt.Errorf("unexpected /proc/%d/stat: %q", p.PID(), text)
+	}
+	var ticks int64
+	for _, field := range fields[11:13] {
+		n, err := strconv.ParseInt(field, 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("unexpected /proc/%d/stat: %q", p.PID(), text)
+		}
+		ticks += n
+	}
+	return time.Duration(ticks) * tick, nil
+}
+
+// available is how much memory the machine can still give.
+func available() (int64, error) {
+	text, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		if field, value, _ := strings.Cut(line, ":"); field == "MemAvailable" {
+			kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
+			return kib << 10, err
+		}
+	}
+	return 0, fmt.Errorf("/proc/meminfo has no MemAvailable")
+}
+
+// settle lets a server finish what it does behind its answers, such as collecting
+// garbage and giving memory back.
+func settle(ctx context.Context) error { return pause(ctx, 5*time.Second) }
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
