@@ -11,9 +11,25 @@ import "context"
 // source's: Expired, ProtocolViolation and the like lead to a relist. Any other
 // error stops the reflector.
 type Target interface {
-	// Held is the revision up to which the target holds the source's state; zero
-	// when it holds none and has to be listed first.
+	// Held is the revision from which the history can be followed: up to it the
+	// target holds the source's state. Zero when it has to be listed first, because it
+	// holds none or what it holds is void.
 	Held() Revision
+
+	// Void says that what is held can't be gone on from, and why: the source went
+	// back to a time before it (GapRewind), or what it gave could not be trusted
+	// (GapExpired, GapDowntime). A reflector says so as soon as it is decided, before
+	// it asks for the list that will mend it. That may take long to succeed, and the
+	// process may end before; by the next start the source may be ahead of what is held
+	// again, and its revisions would not tell that they are of another history.
+	//
+	// From then on Held is zero until a replacement is committed: in later runs of a
+	// reflector, too, and where the target outlives the process, in later processes,
+	// from the moment that Void returns. What is held stays, and what it differs in
+	// from the list is one gap, called by this reason unless the relist is a rewind.
+	// To a target that holds nothing it means nothing; said again, the newest reason
+	// counts. An error, never a *Failure, stops the reflector.
+	Void(ctx context.Context, reason GapReason) error
 
 	// Apply takes the next piece of history. It drops and counts changes that are
 	// not news (a duplicate, an older state of a key) and never lets an old state
@@ -32,11 +48,12 @@ type Target interface {
 
 // Relist says why a state is being replaced, and by what.
 type Relist struct {
-	// Reason is why history could not be followed; of no meaning for a first list
-	// (Held zero).
+	// Reason is why history could not be followed; empty for the first list of a run
+	// that begins with Held zero. Then a target that is void knows it.
 	Reason GapReason
-	// To is the list's revision, zero while it is not known. It is only unknown for
-	// a target that holds nothing, since only first lists are streamed.
+	// To is the list's revision, zero while it is not known, which it only is while
+	// Held is zero, since only first lists are streamed. A target that needs it
+	// nevertheless, for the gap, refuses with [StreamingListUnsupported].
 	To Revision
 }
 

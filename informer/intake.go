@@ -30,6 +30,7 @@ type intake struct {
 	dropManaged bool
 	took        func(any)             // is called with each value that was taken, if not nil
 	listed      func(*store.Snapshot) // is called once, with the first list
+	rewound     bool                  // what is held is of another history than the next list; the reflector's
 
 	// publishing is held while the store takes something and until lookup and current
 	// show it too. Of the two, lookup may be the newer for a moment.
@@ -77,6 +78,12 @@ func (t *intake) settle() {
 
 func (t *intake) Held() keepwatch.Revision { return t.store.Held() }
 
+// Void says that no history follows what is held.
+func (t *intake) Void(ctx context.Context, reason keepwatch.GapReason) error {
+	t.rewound = reason == keepwatch.GapRewind
+	return t.store.Void(ctx, reason)
+}
+
 // Apply takes the next piece of history.
 func (t *intake) Apply(ctx context.Context, batch keepwatch.Batch) (dropped int, err error) {
 	if t.distrusted.Swap(false) {
@@ -119,8 +126,9 @@ func (t *intake) Replace(ctx context.Context, relist keepwatch.Relist) (keepwatc
 	if err != nil {
 		return nil, err
 	}
-	return &intakeList{Replacement: replacement, intake: t, held: t.store.Snapshot(), rewound: relist.Reason == keepwatch.GapRewind,
-		rejected: map[keepwatch.Key]error{}}, nil
+	held := t.store.Snapshot()
+	rewound := t.rewound || relist.Reason == keepwatch.GapRewind || relist.To < held.Revision()
+	return &intakeList{Replacement: replacement, intake: t, held: held, rewound: rewound, rejected: map[keepwatch.Key]error{}}, nil
 }
 
 // intakeList is a list on its way in.
@@ -150,10 +158,11 @@ func (l *intakeList) Put(ctx context.Context, objects []keepwatch.Object) error 
 }
 
 func (l *intakeList) Commit(ctx context.Context, to keepwatch.Revision) error {
-	first := l.intake.store.Held() == 0
+	first := l.held.Revision() == 0
 	if err := l.intake.publish(func() error { return l.Replacement.Commit(ctx, to) }); err != nil {
 		return err
 	}
+	l.intake.rewound = false
 	l.intake.mu.Lock()
 	l.intake.rejected = l.rejected
 	l.intake.mu.Unlock()

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -166,6 +168,16 @@ func (s *Shared) GetStore() cache.Store { return s.indexer }
 // GetIndexer returns the cache. It can be written until the first list is in it.
 func (s *Shared) GetIndexer() cache.Indexer { return s.indexer }
 
+// All iterates over the objects of the newest state, in the order of LIST: what is in
+// GetStore().List(), without a copy.
+func (s *Shared) All() iter.Seq[any] {
+	state, ok := s.indexer.listed()
+	if !ok {
+		return slices.Values(s.indexer.seeds.List())
+	}
+	return inSegments[any](state.Segments())
+}
+
 // AddIndexers adds indexers, at any time before the informer has stopped.
 func (s *Shared) AddIndexers(indexers cache.Indexers) error {
 	if s.IsStopped() {
@@ -196,7 +208,7 @@ func (s *Shared) checkerName() string { return fmt.Sprintf("SharedIndexInformer 
 // LastSyncResourceVersion is the resourceVersion up to which the cache is equal to
 // the server, "" before the first list.
 func (s *Shared) LastSyncResourceVersion() string {
-	held := s.follower.store.Held()
+	held := s.follower.store.Snapshot().Revision()
 	if held == 0 {
 		return ""
 	}

@@ -34,6 +34,7 @@ type ending struct{ fail func() error }
 
 func (ending) Held() keepwatch.Revision                            { return 0 }
 func (ending) Apply(context.Context, keepwatch.Batch) (int, error) { return 0, nil }
+func (ending) Void(context.Context, keepwatch.GapReason) error     { return nil }
 func (e ending) Replace(context.Context, keepwatch.Relist) (keepwatch.Replacement, error) {
 	return nil, e.fail()
 }

@@ -58,19 +58,28 @@ func (r *run) fail(failure *keepwatch.Failure) machine.Action {
 	}
 	before := r.machine
 	after, action := before.Step(in)
-	if wait, ok := action.(machine.Wait); ok && wait.Jitter > 0 {
-		action = machine.Wait{For: wait.For + 1 + time.Duration(r.random.Int64N(int64(wait.Jitter)))}
-	}
+	action, wait := r.roll(action)
 	r.machine = after
 	verdict := decision(before, after)
 	now := time.Now()
 	r.account.fail(now, after, failure, verdict)
-	notice := Notice{Time: now, State: visible(after), Failure: failure, Verdict: verdict, Held: after.Held}
-	if wait, ok := action.(machine.Wait); ok {
-		notice.Wait = wait.For
-	}
-	r.observe(notice)
+	r.observe(Notice{Time: now, State: visible(after), Failure: failure, Verdict: verdict, Wait: wait, Held: after.Held})
 	return action
+}
+
+// roll settles how long a wait is, if the action is one; else it is 0.
+func (r *run) roll(action machine.Action) (machine.Action, time.Duration) {
+	switch a := action.(type) {
+	case machine.Wait:
+		if a.Jitter > 0 {
+			a = machine.Wait{For: a.For + 1 + time.Duration(r.random.Int64N(int64(a.Jitter)))}
+		}
+		return a, a.For
+	case machine.Void:
+		then, wait := r.roll(a.Then)
+		return machine.Void{Reason: a.Reason, Then: then}, wait
+	}
+	return action, 0
 }
 
 // decision names what a failure led to.
@@ -115,6 +124,11 @@ func (r *run) perform(ctx context.Context, action machine.Action) (machine.Input
 		return r.prove(ctx)
 	case machine.Wait:
 		return r.wait(ctx, a)
+	case machine.Void:
+		if err := r.target.Void(ctx, a.Reason); err != nil {
+			return nil, err
+		}
+		return r.perform(ctx, a.Then)
 	}
 	panic(fmt.Sprintf("reflector: unknown action %T", action))
 }

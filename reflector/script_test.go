@@ -80,6 +80,12 @@ func play(t *testing.T, script string) string {
 	if words := strings.Fields(p.lines[0]); words[0] == "held" {
 		hold(t, held, words[1:])
 		p.lines = p.lines[1:]
+		if words := strings.Fields(p.lines[0]); words[0] == "void" {
+			if err := held.Void(ctx, keepwatch.GapReason(words[1])); err != nil {
+				t.Fatal(err)
+			}
+			p.lines = p.lines[1:]
+		}
 	}
 	p.watcher = held.Watch(held.Snapshot().Cursor(), store.Filter{})
 	r := reflector.New(p, target{held, p}, options)
@@ -116,7 +122,7 @@ func hold(t *testing.T, s *store.Store, words []string) {
 	}
 }
 
-// target is a store that writes down the proofs it is given.
+// target is a store that writes down the proofs it is given, and what voids it.
 type target struct {
 	*store.Store
 	player *player
@@ -128,6 +134,11 @@ func (t target) Apply(ctx context.Context, b keepwatch.Batch) (int, error) {
 		t.player.say("    current at %d", b.To)
 	}
 	return t.Store.Apply(ctx, b)
+}
+
+func (t target) Void(ctx context.Context, reason keepwatch.GapReason) error {
+	t.player.say("    void: %s", reason)
+	return t.Store.Void(ctx, reason)
 }
 
 // player is a source that answers from a script and writes down what it is asked.

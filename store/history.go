@@ -15,10 +15,11 @@ type history struct {
 }
 
 // follows checks that a batch goes on where the state ends.
-func follows(held *Snapshot, b keepwatch.Batch) error {
+func follows(v *view, b keepwatch.Batch) error {
+	held := v.snapshot
 	switch {
-	case held.revision == 0:
-		return keepwatch.Failed(keepwatch.Broken, "history (%d, %d] arrives before the first list", b.From, b.To)
+	case held.revision == 0, v.void != "":
+		return keepwatch.Failed(keepwatch.Broken, "history (%d, %d] arrives before the list that is due", b.From, b.To)
 	case b.From > held.revision:
 		return keepwatch.Failed(keepwatch.ProtocolViolation,
 			"history from %d on leaves a hole after %d", b.From, held.revision)

@@ -182,11 +182,17 @@ func TestPromises(t *testing.T) {
 			"send":    func(t *rapid.T) { listed(t); w.send(t, rapid.IntRange(0, 4).Draw(t, "n")) },
 			"send2":   func(t *rapid.T) { listed(t); w.send(t, rapid.IntRange(0, 4).Draw(t, "n")) },
 			"list": func(t *rapid.T) {
-				reason := keepwatch.GapExpired
-				if w.restored {
-					reason = keepwatch.GapRewind
+				if w.store.Held() == 0 && rapid.Bool().Draw(t, "by another run") {
+					w.list(t, "")
+					return
 				}
-				w.list(t, reason)
+				w.list(t, w.reason())
+			},
+			"void": func(t *rapid.T) {
+				listed := w.store.Snapshot()
+				if err := w.store.Void(t.Context(), w.reason()); err != nil || w.store.Held() != 0 || w.store.Snapshot() != listed {
+					t.Fatalf("void: held %d, %v", w.store.Held(), err)
+				}
 			},
 			"restore": func(t *rapid.T) { listed(t); w.restore(t) },
 			"watch": func(t *rapid.T) {

@@ -28,17 +28,27 @@ type replacement struct {
 // Replace begins to replace the state by a list; see keepwatch.Target. There is
 // one replacement at a time, and no Apply until it is committed or discarded.
 func (s *Store) Replace(_ context.Context, relist keepwatch.Relist) (keepwatch.Replacement, error) {
-	base := s.Snapshot()
+	v := s.view.Load()
+	base := v.snapshot
 	e := newEdition(base, relist.To)
 	r := &replacement{
 		edition: &e, store: s, relist: relist,
 		seen: make([]uint64, (base.Len()+63)/64),
 	}
+	if v.void != "" && relist.Reason != keepwatch.GapRewind {
+		r.relist.Reason = v.void
+		if relist.To < base.revision {
+			r.relist.Reason = keepwatch.GapRewind // this run can't know what is held
+		}
+	}
 	switch {
 	case base.revision == 0:
-	case relist.To == 0:
+	case relist.To == 0 && v.void == "":
 		return nil, keepwatch.Failed(keepwatch.Broken, "a relist must know its revision")
-	case relist.Reason == keepwatch.GapRewind:
+	case relist.To == 0:
+		return nil, keepwatch.Failed(keepwatch.StreamingListUnsupported,
+			"the difference from revision %d on is taken from a paged list", base.revision)
+	case r.relist.Reason == keepwatch.GapRewind:
 		r.epoch++
 	case relist.To < base.revision:
 		return nil, keepwatch.Failed(keepwatch.StaleReplica,
@@ -131,6 +141,7 @@ func (r *replacement) Commit(_ context.Context, to keepwatch.Revision) error {
 	e.compare()
 	if to == e.base.revision && e.epoch == e.base.epoch {
 		if len(e.changes) == 0 {
+			r.store.confirm()
 			return nil
 		}
 		e.epoch++ // this revision was shown in another state

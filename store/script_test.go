@@ -12,6 +12,7 @@ import (
 // it has seen. Where it refuses a batch or list, the store must.
 type ledger struct {
 	now    Cursor
+	void   keepwatch.GapReason
 	state  state
 	states map[Cursor]state // at the end of each revision that was shown
 	graves map[keepwatch.Key][]tombstone
@@ -26,7 +27,7 @@ func newLedger() *ledger {
 
 // apply returns how many changes are old, and whether the batch is refused.
 func (l *ledger) apply(b keepwatch.Batch) (old int, refused bool) {
-	if l.now.Revision == 0 || b.From > l.now.Revision || b.To < b.From || b.To < l.now.Revision && len(b.Changes) == 0 {
+	if l.now.Revision == 0 || l.void != "" || b.From > l.now.Revision || b.To < b.From || b.To < l.now.Revision && len(b.Changes) == 0 {
 		return 0, true
 	}
 	next, last := l.copy(), l.now.Revision+1
@@ -91,7 +92,7 @@ func (l *ledger) copy() *ledger {
 
 // replace reports whether the list is refused.
 func (l *ledger) replace(relist keepwatch.Relist, to keepwatch.Revision, objects []keepwatch.Object) (refused bool) {
-	rewind := relist.Reason == keepwatch.GapRewind && l.now.Revision > 0
+	rewind := l.now.Revision > 0 && (relist.Reason == keepwatch.GapRewind || l.void == keepwatch.GapRewind || l.void != "" && to < l.now.Revision)
 	if to < l.now.Revision && !rewind || to == 0 {
 		return true
 	}
@@ -126,7 +127,7 @@ func (l *ledger) replace(relist keepwatch.Relist, to keepwatch.Revision, objects
 			}
 		}
 	}
-	next.now.Revision, next.state = to, list
+	next.now.Revision, next.state, next.void = to, list, ""
 	next.states[next.now] = list
 	*l = *next
 	return false
@@ -147,6 +148,7 @@ func (l *ledger) at(c Cursor) state {
 func FuzzStoreAgainstHistory(f *testing.F) {
 	f.Add([]byte("\x05\x00\x00\x00\x11\x22\x06\x40\x00\x33"))
 	f.Add([]byte{5, 0, 0, 17, 4, 64, 0, 33, 4, 64, 1, 70, 4, 128, 7, 0, 6, 34, 7, 1, 5, 77})
+	f.Add([]byte{3, 16, 5, 0, 15, 128, 3, 17, 5, 16, 23, 128, 5, 16, 6, 48}) // void, and mended
 	f.Add([]byte("any text is a script, most of them bad ones; but some are not"))
 	f.Fuzz(func(t *testing.T, script []byte) {
 		bytes := int64(2 * (momentBytes + changeBytes + 1))
@@ -172,8 +174,11 @@ func FuzzStoreAgainstHistory(f *testing.F) {
 				objects = append(objects, l.state.sorted()[min(len(l.state), int(a>>6)):]...)
 			case 5:
 				relist := keepwatch.Relist{Reason: keepwatch.GapExpired, To: revision}
-				if a>>3 == 31 {
+				switch {
+				case a>>3 == 31:
 					relist.Reason = keepwatch.GapRewind
+				case l.void != "" && a&64 != 0:
+					relist.Reason = "" // another run, which does not know
 				}
 				before := s.Snapshot()
 				refused := l.replace(relist, revision, objects)
@@ -200,9 +205,18 @@ func FuzzStoreAgainstHistory(f *testing.F) {
 				}
 				changes = nil
 			case 7:
+				if reason := []keepwatch.GapReason{"", keepwatch.GapExpired, keepwatch.GapRewind}[a>>3%3]; reason != "" && b > 127 {
+					if l.void = reason; l.now.Revision == 0 {
+						l.void = ""
+					}
+					void(t, s, reason)
+				}
 				followers = append(followers, &follower{s.Watch(Cursor{}, Filter{}), state{}})
 			}
 			now := s.Snapshot()
+			if held := s.Held(); (held == 0) != (l.void != "" || l.now.Revision == 0) {
+				t.Fatalf("held is %d at %v, void %q", held, l.now, l.void)
+			}
 			if now.Cursor() != l.now || !stateOf(now).equal(l.state) || digest(now.Digest()) != recomputed(now) {
 				t.Fatalf("the store is at %v with\n%vthe ledger at %v with\n%v", now.Cursor(), stateOf(now), l.now, l.state)
 			}

@@ -29,6 +29,8 @@ type view struct {
 	snapshot  *Snapshot
 	window    window
 	graveyard *graveyard
+	// void, if set, is why a list has to come before any history.
+	void keepwatch.GapReason
 	// number counts the deliveries, and bookmark is that of the newest one without
 	// changes.
 	number, bookmark uint64
@@ -44,8 +46,28 @@ func New(options Options) *Store {
 // Snapshot is the newest state. It does not block.
 func (s *Store) Snapshot() *Snapshot { return s.view.Load().snapshot }
 
-// Held is the newest revision, zero before the first list.
-func (s *Store) Held() keepwatch.Revision { return s.Snapshot().revision }
+// Held is the newest revision, zero before the first list and while the state is
+// void; see keepwatch.Target. Readers go by Snapshot.
+func (s *Store) Held() keepwatch.Revision {
+	v := s.view.Load()
+	if v.void != "" {
+		return 0
+	}
+	return v.snapshot.revision
+}
+
+// Void says that no history follows what is held; see keepwatch.Target. Readers and
+// watchers go on with what there is, and are not woken.
+func (s *Store) Void(_ context.Context, reason keepwatch.GapReason) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	next := *s.view.Load()
+	if next.snapshot.revision > 0 {
+		next.void = reason
+		s.view.Store(&next)
+	}
+	return nil
+}
 
 // Bounds tells since which revisions a consumer can go on: exact since history,
 // by a declared gap since difference (but from within an older gap). Both are of
@@ -61,7 +83,7 @@ func (s *Store) Apply(_ context.Context, batch keepwatch.Batch) (dropped int, er
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	v := s.view.Load()
-	if err := follows(v.snapshot, batch); err != nil {
+	if err := follows(v, batch); err != nil {
 		return 0, err
 	}
 	h := history{edition: newEdition(v.snapshot, batch.To), graves: v.graveyard}
@@ -87,6 +109,15 @@ func (s *Store) replace(e *edition, gap keepwatch.Gap) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	return s.publish(e, gap)
+}
+
+// confirm says that a list has shown what is held.
+func (s *Store) confirm() {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	next := *s.view.Load()
+	next.void = ""
+	s.view.Store(&next)
 }
 
 // publish makes an edition the newest view, and a delivery of it. s.writing is

@@ -133,6 +133,14 @@ func (w *world) restore(t *rapid.T) {
 	w.restored = true
 }
 
+// reason is why the store can't follow the history.
+func (w *world) reason() keepwatch.GapReason {
+	if w.restored {
+		return keepwatch.GapRewind
+	}
+	return keepwatch.GapExpired
+}
+
 // send gives the store the history up to n changes further on, in whole
 // revisions, perhaps once more what it had, and perhaps with a bookmark.
 func (w *world) send(t *rapid.T, n int) {

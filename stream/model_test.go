@@ -102,14 +102,41 @@ func (f *follower) end() {
 	}
 }
 
-// step takes some history or a list, and perhaps crashes while doing so.
-func (f *follower) step(forced bool) {
+// endanger lets the process crash within so many writes, perhaps.
+func (f *follower) endanger(steps int) {
 	if f.crashes && rapid.Bool().Draw(f.t, "crash") {
 		f.fuse = fuse{
-			steps: rapid.IntRange(0, 12).Draw(f.t, "steps"), late: rapid.Bool().Draw(f.t, "late"),
+			steps: rapid.IntRange(0, steps).Draw(f.t, "steps"), late: rapid.Bool().Draw(f.t, "late"),
 			part: rapid.IntRange(0, 100).Draw(f.t, "part"),
 		}
 	}
+}
+
+// void says that what was told can't be gone on from. Who learns that it was written
+// down finds it so, also in the next life.
+func (f *follower) void() {
+	f.endanger(0)
+	listed := f.stream.position.Cursor > 0
+	err := f.stream.Void(context.Background(), keepwatch.GapExpired)
+	f.fuse.steps = -1
+	if err != nil && !errors.Is(err, errCrash) {
+		f.t.Fatal(err)
+	}
+	if err != nil || rapid.Bool().Draw(f.t, "restart") {
+		f.end()
+		f.start()
+	}
+	if err == nil && f.stream.Held() != 0 {
+		f.t.Fatalf("void, and held is %d", f.stream.Held())
+	}
+	if err == nil && listed && f.stream.position.Void != keepwatch.GapExpired {
+		f.t.Fatalf("void, and the position is %+v", f.stream.position)
+	}
+}
+
+// step takes some history or a list, and perhaps crashes while doing so.
+func (f *follower) step(forced bool) {
+	f.endanger(12)
 	var err error
 	if held := f.stream.Held(); held == 0 || held < f.world.compacted || forced {
 		err = f.list()
@@ -149,7 +176,7 @@ func (f *follower) list() error {
 	if !f.consistent {
 		to = keepwatch.Revision(rapid.Uint64Range(uint64(f.stream.position.Cursor), uint64(to)).Draw(f.t, "list at"))
 	}
-	relist := keepwatch.Relist{Reason: keepwatch.GapExpired, To: to}
+	relist := keepwatch.Relist{Reason: rapid.SampledFrom([]keepwatch.GapReason{keepwatch.GapExpired, ""}).Draw(f.t, "reason"), To: to}
 	if f.stream.Held() == 0 && rapid.Bool().Draw(f.t, "streamed") {
 		relist.To = 0
 	}
@@ -189,6 +216,7 @@ func (f *follower) live() {
 		"step":    func(*rapid.T) { f.step(false) },
 		"relist":  func(*rapid.T) { f.step(true) },
 		"restart": func(*rapid.T) { f.end(); f.start() },
+		"void":    func(*rapid.T) { f.void() },
 		"compact": func(t *rapid.T) {
 			f.world.compacted = keepwatch.Revision(rapid.Uint64Range(uint64(f.world.compacted), uint64(f.world.revision())).Draw(t, "compact"))
 		},

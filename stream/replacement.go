@@ -29,6 +29,9 @@ func (s *Stream) Replace(_ context.Context, relist keepwatch.Relist) (keepwatch.
 		return nil, keepwatch.Failed(keepwatch.StreamingListUnsupported,
 			"the difference from revision %d on that was begun earlier is taken from a paged list", s.position.Cursor)
 	}
+	if s.position.Void != "" && relist.Reason != keepwatch.GapRewind {
+		relist.Reason = s.position.Void
+	}
 	if relist.To > 0 && relist.To < s.position.Told && relist.Reason != keepwatch.GapRewind {
 		if err := s.distrust("the list shows revision %d, but %d was shown before", relist.To, s.position.Told); err != nil {
 			return nil, err
@@ -143,7 +146,8 @@ func (r *replacement) Commit(_ context.Context, to keepwatch.Revision) error {
 		keys = keys[n:]
 	}
 	t := s.begin()
-	t.position.Cursor, t.position.Told, t.position.Relisting, t.moved = to, to, false, true
+	t.position.Cursor, t.position.Told, t.moved = to, to, true
+	t.position.Relisting, t.position.Void = false, ""
 	t.synced()
 	if err := s.tell(t); err != nil {
 		return err

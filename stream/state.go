@@ -49,9 +49,12 @@ type position struct {
 	// Told is the greatest revision that was told, or is being told. It is beyond
 	// the cursor while a list is incomplete and after a crash.
 	Told keepwatch.Revision `json:"told"`
-	// Relisting: a gap from the cursor on was declared and has not ended. Then
-	// history from the cursor on must not be told any more.
+	// Relisting: a gap from the cursor on is due, or was declared and has not ended.
+	// Then history from the cursor on must not be told any more.
 	Relisting bool `json:"relisting,omitempty"`
+	// Void is why the gap is due, if that was said before any list; see
+	// keepwatch.Target. Invariant: Relisting is set if it is.
+	Void keepwatch.GapReason `json:"void,omitempty"`
 	// Count is the number of keys in the index.
 	Count uint64 `json:"count"`
 	// Serial is the last one given to a key.

@@ -57,13 +57,25 @@ func New(sink Sink, state State, options Options) (*Stream, error) {
 }
 
 // Held is the revision up to which everything was told and committed. It is 0
-// until the first list is complete, and while a declared gap is not: a
-// difference that was begun has to be finished by a list, also by the next run.
+// until the first list is complete, while a declared gap is not, and while what was
+// told is void: a difference that was begun or is due has to be finished by a list,
+// also by the next run.
 func (s *Stream) Held() keepwatch.Revision {
 	if s.position.Relisting {
 		return 0
 	}
 	return s.position.Cursor
+}
+
+// Void commits that no history follows what was told; see keepwatch.Target. The
+// consumer is told by the gap, when there is a list.
+func (s *Stream) Void(_ context.Context, reason keepwatch.GapReason) error {
+	if s.position.Cursor == 0 {
+		return nil
+	}
+	t := s.begin()
+	t.position.Relisting, t.position.Void, t.moved = true, reason, true
+	return s.tell(t)
 }
 
 // Apply tells the next piece of history.

@@ -53,6 +53,14 @@ type Prove struct{}
 // Wait asks to do nothing for a while: For, and a random part of Jitter.
 type Wait struct{ For, Jitter time.Duration }
 
+// Void asks to tell the target that what it holds is void, and why, and then to do
+// Then, whose outcome is the next input. Nothing is asked of the source in between:
+// whatever happens later, the target knows.
+type Void struct {
+	Reason keepwatch.GapReason
+	Then   Action
+}
+
 // Stop asks Run to return the failure it has just reported.
 type Stop struct{}
 
@@ -63,4 +71,5 @@ func (Read) action()  {}
 func (Probe) action() {}
 func (Prove) action() {}
 func (Wait) action()  {}
+func (Void) action()  {}
 func (Stop) action()  {}

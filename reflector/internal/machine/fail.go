@@ -22,6 +22,7 @@ func (m Machine) fail(f Failed) (Machine, Action) {
 	}
 	verdict, wait := m.verdict(rule, f), m.wait(rule, f)
 	var then Action
+	var void keepwatch.GapReason
 	switch verdict {
 	case End:
 		m.State = Stopped{Cause: f.Kind}
@@ -37,14 +38,28 @@ func (m Machine) fail(f Failed) (Machine, Action) {
 			then = m.again() // a silent list is read again, like any other
 		}
 	case Relist:
-		then = m.relist(rule, f.Kind)
+		list := m.relist(rule, f.Kind)
+		if rule.Void && list.Reason != m.listing().Reason {
+			void = list.Reason
+		}
+		then = list
 	}
 	m.Streak = m.Streak.after(f.Kind, rule, verdict, wait)
 	m.State = Waiting{Then: then}
+	var next Action = wait
 	if wait == (Wait{}) {
-		return m.elapsed()
+		m, next = m.elapsed()
 	}
-	return m, wait
+	if void != "" {
+		next = Void{Reason: void, Then: next}
+	}
+	return m, next
+}
+
+// listing is the list that is being read, none if none is.
+func (m Machine) listing() List {
+	l, _ := m.State.(Listing)
+	return l.List
 }
 
 // short reports whether a watch was over in no time and without a word.

@@ -21,7 +21,7 @@ type scope struct {
 	bug                  bug
 }
 
-// bug is something wrong with the source, which the search has to find.
+// bug is something wrong with the source or the target, which the search has to find.
 type bug string
 
 const (
@@ -30,6 +30,7 @@ const (
 	sameRevision     bug = "410 is reported as a broken connection"
 	forgetsItsPlace  bug = "a list shows an older state than it says"
 	neverNoticesBack bug = "a source that went back says that it did not"
+	forgetsTheVoid   bug = "a target forgets that what it holds is void"
 )
 
 // object is a state of a key; blue is what a filter looks at.
@@ -63,6 +64,8 @@ type model struct {
 	born      int
 	written   int
 	faulty    int
+	// unaware: the source was restored, and the machine has not seen it yet.
+	unaware bool
 
 	machine machine.Machine
 	action  machine.Action
@@ -115,6 +118,9 @@ func (m *model) fail(kind keepwatch.FailureKind) {
 func (m *model) settle() {
 	for {
 		switch a := m.action.(type) {
+		case machine.Void:
+			m.void(a.Reason)
+			m.action = a.Then
 		case machine.Wait:
 			m.machine, m.action = m.machine.Step(machine.Elapsed{})
 		case machine.Keep:
@@ -155,9 +161,20 @@ func (m *model) keep(a machine.Keep) machine.Input {
 		if err := m.list.Commit(ctx, a.Revision); err != nil {
 			return failed(err)
 		}
-		m.list = nil
+		m.list, m.unaware = nil, false
 	}
 	return machine.Kept{}
+}
+
+func (m *model) void(reason keepwatch.GapReason) {
+	if m.bug == forgetsTheVoid {
+		m.unaware = false
+		return
+	}
+	if err := m.store.Void(context.Background(), reason); err != nil {
+		m.broken = fmt.Sprintf("the store can't be told that it is void: %v", err)
+	}
+	m.unaware = m.unaware && reason != keepwatch.GapRewind
 }
 
 func (m *model) prove() machine.Input {
@@ -219,7 +236,7 @@ func (m *model) moves() []move {
 	if m.ended || m.broken != "" {
 		return nil
 	}
-	if m.written < m.writes {
+	if m.written < m.writes && !m.unaware {
 		all = m.writable()
 	}
 	fault("restart")
@@ -388,14 +405,13 @@ func (m *model) write(k int, o *object) {
 	m.log = append(m.log, c)
 }
 
-// restore goes back. A source that is written to before the machine has noticed
-// can't be told from one that was not restored; so nothing is, see moves: what was
-// undone counts as written.
+// restore goes back. A source that is written to before the machine has seen that
+// can't be told from one that was not restored; so nothing is, see moves.
 func (m *model) restore(r keepwatch.Revision) {
 	m.log = slices.DeleteFunc(slices.Clone(m.log), func(c keepwatch.Change) bool { return c.Revision > r })
 	m.head, m.compacted = r, min(m.compacted, r)
 	m.epochs = append(m.epochs, check.Epoch{Base: r, Last: r})
-	m.written = m.writes
+	m.unaware = true
 }
 
 // lists reads the page that the machine asks for.
@@ -474,7 +490,7 @@ func (m *model) streams(machine.List) {
 		m.step(failed(err))
 		return
 	}
-	m.epoch, m.opened, m.shown = len(m.epochs)-1, len(m.epochs), m.head
+	m.epoch, m.opened, m.shown, m.unaware = len(m.epochs)-1, len(m.epochs), m.head, false
 	m.step(machine.Streamed{Revision: m.head})
 }
 
@@ -490,6 +506,7 @@ func (m *model) open(from keepwatch.Revision) {
 		from++
 	}
 	m.opened, m.shown = len(m.epochs), from
+	m.unaware = m.unaware && from > m.head
 	m.step(machine.Opened{})
 }
 
@@ -532,7 +549,7 @@ func (m *model) key() uint64 {
 		fmt.Fprintf(h, "%d%d%s%v ", c.Type, o.key, o.uid, o.blue)
 	}
 	s := m.store.Snapshot()
-	fmt.Fprintf(h, "|%v %x", s.Cursor(), s.Digest())
+	fmt.Fprintf(h, "|%v %x %d %v", s.Cursor(), s.Digest(), m.store.Held(), m.unaware)
 	if m.list != nil {
 		fmt.Fprintf(h, "|%v", m.page.Continue)
 	}

@@ -92,9 +92,9 @@ func search(s scope) (states, moves int, problem string) {
 	return len(nodes), moves, ""
 }
 
-// TestTheSearchFindsWhatIsWrong with a source that has a bug.
+// TestTheSearchFindsWhatIsWrong with a source or a target that has a bug.
 func TestTheSearchFindsWhatIsWrong(t *testing.T) {
-	for _, b := range []bug{losesDeletes, skips, sameRevision, forgetsItsPlace, neverNoticesBack} {
+	for _, b := range []bug{losesDeletes, skips, sameRevision, forgetsItsPlace, neverNoticesBack, forgetsTheVoid} {
 		states, _, problem := search(scope{keys: 2, writes: 3, faults: 2, page: 1, bug: b})
 		if problem == "" {
 			t.Errorf("not found among %d states: %s", states, b)
@@ -173,7 +173,7 @@ func (m *model) latecomer(from mark, f store.Filter) string {
 // judge asks the oracle about a transcript, and about what the store shows at
 // its end.
 func (m *model) judge(t check.Transcript, f check.Filter) string {
-	shown := check.Shown{Revision: m.store.Held()}
+	shown := check.Shown{Revision: m.store.Snapshot().Revision()}
 	for o := range m.store.Snapshot().All() {
 		if f == nil || f(o) {
 			shown.Objects = append(shown.Objects, o)

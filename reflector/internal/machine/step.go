@@ -132,13 +132,18 @@ func (l Listing) judge(p Page) *keepwatch.Failure {
 func (m Machine) page(p Page) (Machine, Action) {
 	l := m.State.(Listing)
 	first := l.At == 0
-	if first && p.Revision < m.Held {
-		// A consistent read below what we hold: the source went back in time.
+	// A consistent read below what we hold: the source went back in time.
+	back := first && p.Revision < m.Held && l.Reason != keepwatch.GapRewind
+	if back {
 		l.Reason = keepwatch.GapRewind
 	}
 	l.At, l.Next = p.Revision, p.Continue
 	m.State = l
-	return m, Keep{First: first, Last: p.Continue == "", Reason: l.Reason, Revision: l.At}
+	keep := Keep{First: first, Last: p.Continue == "", Reason: l.Reason, Revision: l.At}
+	if back {
+		return m, Void{Reason: l.Reason, Then: keep}
+	}
+	return m, keep
 }
 
 // kept goes on to the next page, or from the last page to the watch. A page is

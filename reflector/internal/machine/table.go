@@ -62,6 +62,9 @@ type Rule struct {
 	// Consistent: a relist asks for the newest state, not for one as new as ours,
 	// since ours may be what is wrong.
 	Consistent bool
+	// Void: what is held can't be gone on from, and the source may not say so again. The
+	// target is told at once, in case that the list does not succeed in this run.
+	Void bool
 	// AtStartup: before anything has succeeded it ends the run after the startup
 	// deadline.
 	AtStartup bool
@@ -92,7 +95,7 @@ var Table = map[keepwatch.FailureKind]Rule{
 
 	// An object that can't be read can be deleted all the same, and its delete event
 	// fails just so (kubernetes #123072): only a list shows it.
-	keepwatch.StorageRead: {Do: Relist, Pace: Backoff, Visible: true},
+	keepwatch.StorageRead: {Do: Relist, Pace: Backoff, Void: true, Visible: true},
 
 	keepwatch.Expired: {Do: Relist, Pace: Backoff},
 
@@ -100,7 +103,7 @@ var Table = map[keepwatch.FailureKind]Rule{
 	// a backup and never will (kubernetes #107457).
 	keepwatch.RevisionTooLarge: {Do: Retry, Pace: Backoff, Then: Relist, Consistent: true, Visible: true},
 	keepwatch.StaleReplica:     {Do: Retry, Pace: Backoff, Then: Relist, Consistent: true, Visible: true},
-	keepwatch.Rewound:          {Do: Relist, Pace: Backoff, Consistent: true, Visible: true},
+	keepwatch.Rewound:          {Do: Relist, Pace: Backoff, Consistent: true, Void: true, Visible: true},
 
 	keepwatch.Unauthorized: {Do: Retry, Pace: Backoff, Visible: true},
 	keepwatch.Forbidden:    {Do: Retry, Pace: Slowly, AtStartup: true, Visible: true},
@@ -111,7 +114,7 @@ var Table = map[keepwatch.FailureKind]Rule{
 
 	// Twice may be a bad line; the third time at one place it is the place.
 	keepwatch.Undecodable:       {Do: Retry, Pace: Backoff, Patience: 3, Then: Relist, Visible: true},
-	keepwatch.ProtocolViolation: {Do: Relist, Pace: Backoff, Consistent: true, Visible: true},
+	keepwatch.ProtocolViolation: {Do: Relist, Pace: Backoff, Consistent: true, Void: true, Visible: true},
 
 	keepwatch.Broken: {Do: End},
 }

@@ -26,6 +26,7 @@ func at(place string) Machine {
 		"probe":        append(silent, Failed{Kind: keepwatch.Idle}),
 		"relist":       relist,
 		"relist page2": append(relist, Page{70, "p2"}, Kept{}),
+		"rewound":      append(silent, Failed{Kind: keepwatch.Idle}, Failed{Kind: keepwatch.Rewound}, Elapsed{}),
 	}
 	for _, in := range steps[place] {
 		m, _ = m.Step(in)
@@ -36,12 +37,16 @@ func at(place string) Machine {
 // after shows what a failure led to: the wait, if any, and what follows it.
 func after(m Machine, f Failed) string {
 	m, a := m.Step(f)
+	said := ""
+	if void, ok := a.(Void); ok {
+		a, said = void.Then, fmt.Sprintf("void (%s), ", void.Reason)
+	}
 	wait, ok := a.(Wait)
 	if !ok {
-		return show(a)
+		return said + show(a)
 	}
 	_, a = m.Step(Elapsed{})
-	return pause(wait) + ", " + show(a)
+	return said + pause(wait) + ", " + show(a)
 }
 
 // pause shows a wait: 1s+≤800ms, or only one of the two.
@@ -101,7 +106,7 @@ func TestFailureTable(t *testing.T) {
 		{"watch", Failed{Kind: keepwatch.Idle}, "watch 60"},
 		{"silent watch", Failed{Kind: keepwatch.Idle}, "probe"},
 		{"probe", Failed{Kind: u}, "≤800ms, probe"},
-		{"probe", Failed{Kind: keepwatch.Rewound}, "≤800ms, list (rewind: rewound)"},
+		{"probe", Failed{Kind: keepwatch.Rewound}, "void (rewind), ≤800ms, list (rewind: rewound)"},
 		{"watch", Failed{Kind: u}, "≤800ms, watch 60"},
 		{"first list", Failed{Kind: u}, "≤800ms, stream"},
 		{"relist page2", Failed{Kind: u}, "≤800ms, list ≥60 p2 (expired: expired)"},
@@ -110,7 +115,7 @@ func TestFailureTable(t *testing.T) {
 		{"watch", Failed{Kind: keepwatch.Throttled, RetryAfter: time.Hour}, "5m0s+≤800ms, watch 60"},
 		{"watch", Failed{Kind: keepwatch.Throttled, RetryAfter: time.Millisecond}, "1s+≤800ms, watch 60"},
 		{"relist page2", Failed{Kind: keepwatch.Throttled, RetryAfter: told}, "7s+≤800ms, list ≥60 p2 (expired: expired)"},
-		{"watch", Failed{Kind: keepwatch.StorageRead, RetryAfter: told}, "7s+≤800ms, list ≥60 (expired: storage read error)"},
+		{"watch", Failed{Kind: keepwatch.StorageRead, RetryAfter: told}, "void (expired), 7s+≤800ms, list ≥60 (expired: storage read error)"},
 		{"first list", Failed{Kind: keepwatch.StreamingListUnsupported, RetryAfter: told}, "7s+≤800ms, list"},
 		{"watch", Failed{Kind: keepwatch.Untrusted}, "≤800ms, watch 60"},
 		{"first list", Failed{Kind: keepwatch.Untrusted}, "stop"},
@@ -121,11 +126,11 @@ func TestFailureTable(t *testing.T) {
 		{"start", Failed{Kind: keepwatch.Throttled, RetryAfter: told}, "watch 50"},
 		{"start", Failed{Kind: keepwatch.Forbidden}, "watch 50"},
 		{"start", Failed{Kind: keepwatch.ProtocolViolation}, "watch 50"},
-		{"start", Failed{Kind: keepwatch.Rewound}, "≤800ms, list (rewind: rewound)"},
+		{"start", Failed{Kind: keepwatch.Rewound}, "void (rewind), ≤800ms, list (rewind: rewound)"},
 		{"start", Failed{Kind: keepwatch.Broken}, "stop"},
 		{"watch", Failed{Kind: keepwatch.ServerError}, "≤800ms, watch 60"},
 		{"watch", Failed{Kind: keepwatch.UnknownStatus}, "≤800ms, watch 60"},
-		{"watch", Failed{Kind: keepwatch.StorageRead}, "≤800ms, list ≥60 (expired: storage read error)"},
+		{"watch", Failed{Kind: keepwatch.StorageRead}, "void (expired), ≤800ms, list ≥60 (expired: storage read error)"},
 		{"watch", Failed{Kind: x}, "≤800ms, list ≥60 (expired: expired)"},
 		{"opening", Failed{Kind: x}, "≤800ms, list ≥50 (downtime: expired)"},
 		{"relist", Failed{Kind: x}, "≤1.6s, list (expired: expired)"},
@@ -133,7 +138,7 @@ func TestFailureTable(t *testing.T) {
 		{"relist", Failed{Kind: keepwatch.RevisionTooLarge, RetryAfter: time.Second}, "1s+≤1.6s, list ≥60 (expired: expired)"},
 		{"watch", Failed{Kind: keepwatch.RevisionTooLarge, RetryAfter: time.Second}, "1s+≤800ms, watch 60"},
 		{"relist", Failed{Kind: keepwatch.StaleReplica}, "≤1.6s, list ≥60 (expired: expired)"},
-		{"watch", Failed{Kind: keepwatch.Rewound}, "≤800ms, list (rewind: rewound)"},
+		{"watch", Failed{Kind: keepwatch.Rewound}, "void (rewind), ≤800ms, list (rewind: rewound)"},
 		{"watch", Failed{Kind: keepwatch.Unauthorized}, "≤800ms, watch 60"},
 		{"first list", Failed{Kind: keepwatch.Unauthorized}, "≤800ms, stream"},
 		{"watch", Failed{Kind: keepwatch.Forbidden}, "≤800ms, watch 60"},
@@ -146,8 +151,14 @@ func TestFailureTable(t *testing.T) {
 		{"first list", Failed{Kind: keepwatch.StreamingListUnsupported}, "list"},
 		{"watch", Failed{Kind: keepwatch.Undecodable}, "≤800ms, watch 60"},
 		{"relist page2", Failed{Kind: keepwatch.Undecodable}, "≤800ms, list ≥60 p2 (expired: expired)"},
-		{"watch", Failed{Kind: keepwatch.ProtocolViolation}, "≤800ms, list (expired: protocol violation)"},
-		{"relist page2", Failed{Kind: keepwatch.Rewound}, "≤800ms, list (rewind: expired)"},
+		{"watch", Failed{Kind: keepwatch.ProtocolViolation}, "void (expired), ≤800ms, list (expired: protocol violation)"},
+		{"opening", Failed{Kind: keepwatch.ProtocolViolation}, "void (downtime), ≤800ms, list (downtime: protocol violation)"},
+		{"first list", Failed{Kind: keepwatch.StorageRead}, "≤800ms, stream"},
+		{"relist", Failed{Kind: keepwatch.StorageRead}, "≤1.6s, list ≥60 (expired: expired)"},
+		{"relist page2", Failed{Kind: keepwatch.Rewound}, "void (rewind), ≤800ms, list (rewind: expired)"},
+		{"rewound", Failed{Kind: keepwatch.Rewound}, "≤1.6s, list (rewind: rewound)"},
+		{"rewound", Failed{Kind: keepwatch.ProtocolViolation}, "≤1.6s, list (rewind: rewound)"},
+		{"rewound", Failed{Kind: u}, "≤1.6s, list (rewind: rewound)"},
 		{"first list", Failed{Kind: keepwatch.ProtocolViolation}, "≤800ms, stream"},
 		{"relist page2", Failed{Kind: keepwatch.ProtocolViolation}, "≤800ms, list (expired: expired)"},
 		{"watch", Failed{Kind: keepwatch.Broken}, "stop"},
@@ -232,9 +243,12 @@ func TestAheadOfTheSource(t *testing.T) {
 		t.Errorf("waited %v for a revision ahead, want about %v", waited, maxAhead)
 	}
 	_, a := m.Step(Page{Revision: 20})
-	want := Keep{First: true, Last: true, Reason: keepwatch.GapRewind, Revision: 20}
+	want := Void{keepwatch.GapRewind, Keep{First: true, Last: true, Reason: keepwatch.GapRewind, Revision: 20}}
 	if a != want {
 		t.Errorf("a consistent list below what we hold gives %+v, want %+v", a, want)
+	}
+	if _, a = at("rewound").Step(Page{Revision: 20}); a != want.Then {
+		t.Errorf("one that is known to be of a source that went back gives %+v, want %+v", a, want.Then)
 	}
 }
 

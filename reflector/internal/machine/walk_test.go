@@ -13,6 +13,8 @@ import (
 type runner struct {
 	begun bool // a list on its way into the target
 	open  bool // a watch
+	// void is what the target was told of what it holds since the last list.
+	void keepwatch.GapReason
 }
 
 // place is everywhere one can be.
@@ -32,14 +34,21 @@ func (p place) goOn(in Input) place {
 	case Chunk: // the list goes on
 		p.Machine, _ = p.Step(in)
 		return p
-	case Opened, Streamed:
+	case Opened:
 		p.open = true
+	case Streamed:
+		p.open, p.void = true, ""
 	case Kept:
-		p.begun = p.begun && !p.action.(Keep).Last
+		if p.action.(Keep).Last {
+			p.begun, p.void = false, ""
+		}
 	case Failed:
 		p.open = false
 	}
 	p.Machine, p.action = p.Step(in)
+	if v, ok := p.action.(Void); ok {
+		p.void, p.action = v.Reason, v.Then
+	}
 	switch a := p.action.(type) {
 	case List:
 		p.begun = p.begun && a.Continue != ""
@@ -105,10 +114,16 @@ func (p place) wrong(before place) string {
 			return "a list is asked for newer than what is held"
 		}
 	case Keep:
-		if !p.begun {
+		switch {
+		case !p.begun:
 			return "a page is kept of a list that has not begun"
+		case a.Reason == keepwatch.GapRewind && p.void != a.Reason:
+			return "a rewind is listed, and the target was not told before"
 		}
 	case Watch:
+		if p.void != "" {
+			return "a watch from what is void"
+		}
 		if a.From == 0 || a.From != p.Held {
 			return "a watch from somewhere else than what is held"
 		}
@@ -127,6 +142,8 @@ func (p place) wrong(before place) string {
 		if p.State.(Proving).Open != p.open {
 			return "the watch was forgotten"
 		}
+	case Void:
+		return "the target is told twice in a row"
 	case Wait:
 		if total := a.For + a.Jitter; total <= 0 || a.For > maxTold || a.Jitter > maxSlowly {
 			return "a wait without bounds"

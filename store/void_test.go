@@ -1,0 +1,96 @@
+package store
+
+import (
+	"context"
+	"testing"
+
+	"github.com/keepwatch/keepwatch"
+)
+
+// TestVoid: from Void to the next list nothing follows what is held, whoever calls;
+// and watchers are told once, by the gap.
+func TestVoid(t *testing.T) {
+	type objects = []keepwatch.Object
+	a, b, c := thingAt("a", 3), thingAt("b", 5), thingAt("c", 9)
+	const expired, downtime, rewind = keepwatch.GapExpired, keepwatch.GapDowntime, keepwatch.GapRewind
+	for name, row := range map[string]struct {
+		void    []keepwatch.GapReason
+		relist  keepwatch.GapReason
+		to      keepwatch.Revision
+		objects objects
+		history []string // what a watcher is told
+		epoch   uint64
+	}{
+		"rewind": {[]keepwatch.GapReason{rewind}, rewind, 4, objects{a}, []string{"gap 10-4 rewind; DELETED@4 ns/b b-1@5"}, 1},
+		"rewind, by another run": {[]keepwatch.GapReason{rewind}, "", 4, objects{a},
+			[]string{"gap 10-4 rewind; DELETED@4 ns/b b-1@5"}, 1},
+		"overtaken": {[]keepwatch.GapReason{rewind}, "", 12, objects{a.painted("red"), b.life("b-2").at(4), c},
+			[]string{"gap 10-12 rewind; MODIFIED@3 ns/a a-1@3; DELETED@12 ns/b b-1@5; ADDED@4 ns/b b-2@4; ADDED@9 ns/c c-1@9"}, 1},
+		"overtaken exactly, and nothing differs": {[]keepwatch.GapReason{rewind}, "", 10, objects{a, b}, []string{"gap 10-10 rewind"}, 1},
+		"not trusted":                            {[]keepwatch.GapReason{expired}, expired, 12, objects{a, b, c}, []string{"gap 10-12 expired; ADDED@9 ns/c c-1@9"}, 0},
+		"not trusted, by another run":            {[]keepwatch.GapReason{downtime}, "", 12, objects{a, b, c}, []string{"gap 10-12 downtime; ADDED@9 ns/c c-1@9"}, 0},
+		"not trusted, and it was right":          {[]keepwatch.GapReason{expired}, "", 10, objects{a, b}, nil, 0},
+		"not trusted, and went back":             {[]keepwatch.GapReason{expired}, "", 4, objects{a}, []string{"gap 10-4 rewind; DELETED@4 ns/b b-1@5"}, 1},
+		"not trusted, and it is a rewind":        {[]keepwatch.GapReason{expired}, rewind, 12, objects{a.at(2)}, []string{"gap 10-12 rewind; MODIFIED@2 ns/a a-1@2; DELETED@12 ns/b b-1@5"}, 1},
+		"the newest reason counts":               {[]keepwatch.GapReason{expired, rewind}, "", 12, objects{a, b}, []string{"gap 10-12 rewind"}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := listed(t, Options{}, 10, a, b)
+			before := s.Snapshot()
+			w := s.Watch(before.Cursor(), Filter{})
+			_, news, _ := w.Poll()
+			for _, reason := range row.void {
+				void(t, s, reason)
+			}
+			if err := s.AddIndexes(map[string]IndexFunc{"color": func(o keepwatch.Object) []string { return []string{o.(*thing).color} }}); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case <-news:
+				t.Fatal("watchers are woken for nothing")
+			default:
+			}
+			if s.Held() != 0 || s.Snapshot().Cursor() != before.Cursor() || s.Snapshot().Len() != 2 {
+				t.Fatalf("held %d; readers see %d objects at %v", s.Held(), s.Snapshot().Len(), s.Snapshot().Cursor())
+			}
+			_, err := s.Apply(t.Context(), batch(10, 11, modify(a.at(11))))
+			wantFailure(t, err, keepwatch.Broken)
+			_, err = s.Replace(t.Context(), keepwatch.Relist{})
+			wantFailure(t, err, keepwatch.StreamingListUnsupported)
+			given, err := s.Replace(t.Context(), keepwatch.Relist{Reason: row.relist, To: row.to})
+			wantFailure(t, err, 0)
+			given.Discard()
+			if s.Held() != 0 {
+				t.Fatal("a list that was given up has mended something")
+			}
+			relist(t, s, row.relist, row.to, row.objects...)
+			wantLines(t, tell(poll(t, w)...), row.history...)
+			if now := s.Snapshot().Cursor(); s.Held() != row.to || now != (Cursor{row.epoch, row.to}) || w.Cursor() != now {
+				t.Fatalf("held %d, the store is at %v, the watcher at %v", s.Held(), now, w.Cursor())
+			}
+			apply(t, s, 13, modify(a.at(13)))
+			wantLines(t, tell(poll(t, w)...), tell(batch(row.to, 13, modify(a.at(13))))...)
+		})
+	}
+}
+
+// TestVoidOfNothing: a store that was never listed is listed as ever.
+func TestVoidOfNothing(t *testing.T) {
+	s := New(Options{})
+	void(t, s, keepwatch.GapRewind)
+	r, err := s.Replace(t.Context(), keepwatch.Relist{})
+	wantFailure(t, err, 0)
+	wantFailure(t, r.Put(t.Context(), []keepwatch.Object{thingAt("a", 3)}), 0)
+	wantFailure(t, r.Commit(t.Context(), 8), 0)
+	wantLines(t, tell(poll(t, s.Watch(Cursor{}, Filter{}))...), "gap 0-8 expired; ADDED@3 ns/a a-1@3")
+	if s.Held() != 8 || s.Snapshot().Cursor().Epoch != 0 {
+		t.Fatalf("held %d at %v", s.Held(), s.Snapshot().Cursor())
+	}
+}
+
+func void(t *testing.T, s *Store, reason keepwatch.GapReason) {
+	t.Helper()
+	if err := s.Void(context.Background(), reason); err != nil {
+		t.Fatal(err)
+	}
+}
