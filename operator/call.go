@@ -7,6 +7,11 @@ import (
 	"runtime/debug"
 	"time"
 
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/keepwatch/keepwatch/operator/internal/cycle"
 	"github.com/keepwatch/keepwatch/operator/internal/write"
 )
@@ -47,10 +52,28 @@ func (e *engine) invokeWith(ctx context.Context, o *object, h *handler, in *invo
 			err = fmt.Errorf("panic: %v", cause)
 		}
 	}()
-	ctx, span := tracer().Start(ctx, e.name+" "+h.ID)
-	defer span.End()
+	ctx, span := e.trace(ctx, o, h)
+	defer func() {
+		if err != nil {
+			span.SetStatus(codes.Error, err.Error())
+		}
+		span.End()
+	}()
 	in.logger.Debug("calling")
 	return h.call(ctx, in)
+}
+
+// trace begins the span of a call, of OpenTelemetry's global provider, which does
+// nothing until the program sets one. What the handler calls finds it in its context.
+func (e *engine) trace(ctx context.Context, o *object, h *handler) (context.Context, trace.Span) {
+	key := o.key()
+	return otel.Tracer("github.com/keepwatch/keepwatch/operator").Start(ctx, e.name+" "+h.ID, trace.WithAttributes(
+		attribute.String("k8s.resource.name", e.name),
+		attribute.String("k8s.namespace.name", key.Namespace),
+		attribute.String("k8s.object.name", key.Name),
+		attribute.String("k8s.object.uid", string(o.uid)),
+		attribute.String("keepwatch.handler", h.ID),
+	))
 }
 
 // occupy notes that a handler is being called, until the returned function is.

@@ -47,7 +47,7 @@ func newEngine(op *Operator, k kind, api api, feed feed, poster *poster, handlin
 		queue: queue.New[keepwatch.UID](), logger: op.logger().With("resource", op.name), fail: fail,
 		handling: handling, objects: map[keepwatch.UID]*object{}, busy: map[*call]struct{}{},
 	}
-	op.metrics.depth.observe(e.queue.Len)
+	op.metrics.queue.Store(e.queue)
 	return e
 }
 

@@ -33,24 +33,23 @@ func Example() {
 // the same change, so it takes what is there already for done.
 func Example_children() {
 	op := operator.New("widgets.example.com")
-	var client kubernetes.Interface // made of the rest.Config
+	var client kubernetes.Interface
+	operator.OnStart(op, func(ctx context.Context, cfg *rest.Config) (err error) {
+		client, err = kubernetes.NewForConfig(cfg)
+		return err
+	})
 	operator.OnCreate(op, func(ctx context.Context, r *operator.Request[*Widget]) error {
-		w := r.Object
 		child := &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{
-				Name: w.Name,
-				OwnerReferences: []metav1.OwnerReference{{
-					APIVersion: w.APIVersion, Kind: w.Kind, Name: w.Name, UID: w.UID,
-				}},
-			},
-			Data: map[string]string{"size": fmt.Sprint(w.Spec.Size)},
+			ObjectMeta: metav1.ObjectMeta{Name: r.Object.Name, OwnerReferences: []metav1.OwnerReference{r.OwnerReference()}},
+			Data:       map[string]string{"size": fmt.Sprint(r.Object.Spec.Size)},
 		}
-		_, err := client.CoreV1().ConfigMaps(w.Namespace).Create(ctx, child, metav1.CreateOptions{})
+		_, err := client.CoreV1().ConfigMaps(r.Object.Namespace).Create(ctx, child, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
 			return nil
 		}
 		return err
 	})
+	operator.Main(op)
 }
 
 // What runs beside an object as long as it exists.

@@ -63,7 +63,7 @@ func OnField[T metav1.Object](op *Operator, field string, f Func[T], options ...
 	if err != nil {
 		op.errs = append(op.errs, fmt.Errorf("handler %q: %w", h.ID, err))
 	}
-	h.Field, h.ID = path, h.ID+"/"+field
+	h.Field, h.ID = path, h.ID+"/"+strings.Join(path, ".") // an id has no backslashes
 	op.handlers = append(op.handlers, h)
 }
 

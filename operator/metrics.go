@@ -1,64 +1,109 @@
 package operator
 
 import (
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"go.opentelemetry.io/otel"
-	"go.opentelemetry.io/otel/trace"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/operator/internal/queue"
 )
 
 // metrics of one operator, in the spellings of client-go's workqueue and of
 // controller-runtime where these have one.
 type metrics struct {
-	depth           *depth
+	queue           atomic.Pointer[queue.Queue[keepwatch.UID]] // nil before the operator runs
 	adds, retries   prometheus.Counter
 	waited, worked  prometheus.Observer
 	reconciles      *prometheus.CounterVec
 	reconcileErrors prometheus.Counter
+	reconcilePanics prometheus.Counter
 	reconcileTime   prometheus.Observer
+	active          prometheus.Gauge
 	handlers        *prometheus.HistogramVec
 	patches         *prometheus.CounterVec
 	eventsDropped   prometheus.Counter
 	collectors      []prometheus.Collector
-	active          prometheus.Gauge
 }
 
-func newMetrics(name string) *metrics {
+var (
+	// queueBuckets and reconcileBuckets are those of client-go and controller-runtime, so
+	// that what is made for these shows operators too.
+	queueBuckets     = prometheus.ExponentialBuckets(10e-9, 10, 12)
+	reconcileBuckets = []float64{
+		0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1,
+		1.25, 1.5, 1.75, 2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9, 10, 15, 20, 25, 30, 40, 50, 60,
+	}
+	handlerBuckets = prometheus.ExponentialBuckets(0.001, 4, 10)
+)
+
+func newMetrics(name string, workers int) *metrics {
 	m := &metrics{}
-	queue := prometheus.Labels{"name": name}
+	of := prometheus.Labels{"name": name, "controller": name}
 	controller := prometheus.Labels{"controller": name}
 	counter := func(name, help string, labels prometheus.Labels) prometheus.Counter {
-		c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: labels})
-		m.collectors = append(m.collectors, c)
-		return c
+		return collected(m, prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: labels}))
 	}
-	histogram := func(name, help string, labels prometheus.Labels) prometheus.Observer {
-		h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, ConstLabels: labels, Buckets: prometheus.ExponentialBuckets(0.0001, 4, 10)})
-		m.collectors = append(m.collectors, h)
-		return h
+	gauge := func(name, help string, labels prometheus.Labels, ask func() float64) {
+		collected(m, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, ask))
 	}
-	gauge := func(name, help string, labels prometheus.Labels) prometheus.Gauge {
-		g := prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels})
-		m.collectors = append(m.collectors, g)
-		return g
+	histogram := func(name, help string, labels prometheus.Labels, buckets []float64) prometheus.Observer {
+		return collected(m, prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, ConstLabels: labels, Buckets: buckets}))
 	}
-	m.depth = newDepth(prometheus.GaugeOpts{Name: "workqueue_depth", Help: "Objects that wait for a worker.", ConstLabels: queue})
-	m.adds = counter("workqueue_adds_total", "How often something was to be done for an object that was not to be done already.", queue)
-	m.retries = counter("workqueue_retries_total", "How often an object was put off because of something unexpected.", queue)
-	m.waited = histogram("workqueue_queue_duration_seconds", "How long objects wait for a worker.", queue)
-	m.worked = histogram("workqueue_work_duration_seconds", "How long workers take for an object.", queue)
+
+	gauge("workqueue_depth", "Objects that wait for a worker.", of, m.depth)
+	gauge("workqueue_unfinished_work_seconds", "For how long workers have had the objects that they have in hand, all together.", of, m.unfinished)
+	gauge("workqueue_longest_running_processor_seconds", "For how long the slowest worker has had the object that it has in hand.", of, m.longest)
+	m.adds = counter("workqueue_adds_total", "How often something was to be done for an object that was not to be done already.", of)
+	m.retries = counter("workqueue_retries_total", "How often an object was put off because of something unexpected.", of)
+	m.waited = histogram("workqueue_queue_duration_seconds", "How long objects wait for a worker.", of, queueBuckets)
+	m.worked = histogram("workqueue_work_duration_seconds", "How long workers take for an object.", of, queueBuckets)
+
+	m.reconciles = collected(m, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "controller_runtime_reconcile_total", Help: "How workers have ended with an object.", ConstLabels: controller}, []string{"result"}))
 	m.reconcileErrors = counter("controller_runtime_reconcile_errors_total", "How often something unexpected happened.", controller)
-	m.reconcileTime = histogram("controller_runtime_reconcile_time_seconds", "How long workers take for an object.", controller)
-	m.active = gauge("controller_runtime_active_workers", "Workers that have an object in hand.", controller)
+	m.reconcilePanics = counter("controller_runtime_reconcile_panics_total", "How often that was a panic.", controller)
+	m.reconcileTime = histogram("controller_runtime_reconcile_time_seconds", "How long workers take for an object.", controller, reconcileBuckets)
+	m.active = collected(m, prometheus.NewGauge(prometheus.GaugeOpts{Name: "controller_runtime_active_workers", Help: "Workers that have an object in hand.", ConstLabels: controller}))
+	gauge("controller_runtime_max_concurrent_reconciles", "How many workers there are.", controller, func() float64 { return float64(workers) })
+
+	m.handlers = collected(m, prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "keepwatch_operator_handler_duration_seconds", Help: "How long handlers take.", ConstLabels: controller, Buckets: handlerBuckets}, []string{"handler", "result"}))
+	m.patches = collected(m, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "keepwatch_operator_patches_total", Help: "Patches that were sent, by the answer.", ConstLabels: controller}, []string{"code"}))
 	m.eventsDropped = counter("keepwatch_operator_events_dropped_total", "Events that were too many to be posted.", controller)
-	m.reconciles = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "controller_runtime_reconcile_total", Help: "How workers have ended with an object.", ConstLabels: controller}, []string{"result"})
-	m.handlers = prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "keepwatch_operator_handler_duration_seconds", Help: "How long handlers take.", ConstLabels: controller, Buckets: prometheus.ExponentialBuckets(0.001, 4, 10)}, []string{"handler", "result"})
-	m.patches = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "keepwatch_operator_patches_total", Help: "Patches that were sent, by the answer.", ConstLabels: controller}, []string{"code"})
-	m.collectors = append(m.collectors, m.depth, m.reconciles, m.handlers, m.patches)
 	return m
+}
+
+// collected adds a collector to those that are shown.
+func collected[C prometheus.Collector](m *metrics, c C) C {
+	m.collectors = append(m.collectors, c)
+	return c
+}
+
+// depth, unfinished and longest ask the queue.
+
+func (m *metrics) depth() float64 {
+	if q := m.queue.Load(); q != nil {
+		return float64(q.Len())
+	}
+	return 0
+}
+
+func (m *metrics) unfinished() float64 {
+	total, _ := m.inHand()
+	return total.Seconds()
+}
+
+func (m *metrics) longest() float64 {
+	_, longest := m.inHand()
+	return longest.Seconds()
+}
+
+func (m *metrics) inHand() (total, longest time.Duration) {
+	if q := m.queue.Load(); q != nil {
+		return q.Unfinished()
+	}
+	return 0, 0
 }
 
 // Collectors are the operator's metrics, those of its informers among them, to be
@@ -67,10 +112,17 @@ func (op *Operator) Collectors() []prometheus.Collector {
 	return append([]prometheus.Collector{op.group}, op.metrics.collectors...)
 }
 
-func (m *metrics) result(result string) {
-	m.reconciles.WithLabelValues(result).Inc()
-	if result != "success" {
+// ended counts how a worker has ended with an object, in controller-runtime's words:
+// again is when it is to be looked at again, the zero time for when it changes.
+func (m *metrics) ended(err error, again time.Time) {
+	switch {
+	case err != nil:
 		m.reconcileErrors.Inc()
+		m.reconciles.WithLabelValues("error").Inc()
+	case !again.IsZero():
+		m.reconciles.WithLabelValues("requeue_after").Inc()
+	default:
+		m.reconciles.WithLabelValues("success").Inc()
 	}
 }
 
@@ -103,33 +155,3 @@ func (m *metrics) patched(err error) {
 	}
 	m.patches.WithLabelValues(code).Inc()
 }
-
-// depth is a gauge that asks when it is collected.
-type depth struct {
-	prometheus.Collector
-	mu  sync.Mutex
-	ask func() int
-}
-
-func newDepth(o prometheus.GaugeOpts) *depth {
-	d := &depth{}
-	d.Collector = prometheus.NewGaugeFunc(o, func() float64 {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		if d.ask == nil {
-			return 0
-		}
-		return float64(d.ask())
-	})
-	return d
-}
-
-func (d *depth) observe(ask func() int) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.ask = ask
-}
-
-// tracer is where the spans of handlers begin: OpenTelemetry's global provider, which
-// does nothing until the program sets one.
-func tracer() trace.Tracer { return otel.Tracer("github.com/keepwatch/keepwatch/operator") }

@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/rest"
 
 	"github.com/keepwatch/keepwatch/informer"
 	"github.com/keepwatch/keepwatch/operator/internal/cycle"
@@ -27,6 +29,7 @@ type Operator struct {
 	events     []*handler
 	background []*background
 	indexes    []indexer
+	starts     []func(context.Context, *rest.Config) error
 	errs       []error // what is wrong with the declarations
 	started    atomic.Bool
 	running    atomic.Pointer[engine]
@@ -105,8 +108,15 @@ func New(resource string, options ...Option) *Operator {
 		op.set.finalizer = op.set.prefix + "/finalizer"
 	}
 	op.group = informer.NewGroup()
-	op.metrics = newMetrics(resource)
+	op.metrics = newMetrics(resource, op.set.workers)
 	return op
+}
+
+// OnStart declares a function that is called once before anything is followed, with the
+// API that the operator works on: to make clients of, for example. Where replicas
+// elect one, it is called in the one that was elected. Its error is fatal.
+func OnStart(op *Operator, f func(ctx context.Context, cfg *rest.Config) error) {
+	op.starts = append(op.starts, f)
 }
 
 // Name is the resource as it was given to New.

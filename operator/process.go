@@ -15,8 +15,10 @@ import (
 func (e *engine) guarded(o *object, now time.Time) (next time.Time) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			e.metrics.result("panic")
-			next = e.unexpected(o, fmt.Errorf("panic: %v\n%s", cause, debug.Stack()))
+			err := fmt.Errorf("panic: %v\n%s", cause, debug.Stack())
+			e.metrics.reconcilePanics.Inc()
+			e.metrics.ended(err, time.Time{})
+			next = e.unexpected(o, err)
 		}
 	}()
 	g := o.glance()
@@ -25,15 +27,14 @@ func (e *engine) guarded(o *object, now time.Time) (next time.Time) {
 		return wait
 	}
 	next, err := e.process(o, g, now)
+	e.metrics.ended(err, next)
 	switch {
 	case errors.Is(err, errInvariant):
 		e.fail(fmt.Errorf("%s of %s: %w", o.key(), e.name, err))
 		return time.Time{}
 	case err != nil:
-		e.metrics.result("error")
 		return e.unexpected(o, err)
 	}
-	e.metrics.result("success")
 	return next
 }
 

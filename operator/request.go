@@ -80,6 +80,18 @@ func (r *Request[T]) Event(kind, reason, message string) {
 	r.in.object.post(r.in.state, kind, reason, message)
 }
 
+// OwnerReference makes another object the child of this one, which goes when it goes:
+// append it to the child's owner references. There can be one controller of an object,
+// and this claims to be it.
+func (r *Request[T]) OwnerReference() metav1.OwnerReference {
+	yes := true
+	kind := r.in.object.engine.kind.kind
+	return metav1.OwnerReference{
+		APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Name: r.Object.GetName(), UID: r.Object.GetUID(),
+		Controller: &yes, BlockOwnerDeletion: &yes,
+	}
+}
+
 // Result stores a value in the object's status, under the handler's id.
 func (r *Request[T]) Result(value any) { r.Patch.set([]string{"status", r.in.id}, value) }
 

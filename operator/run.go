@@ -18,8 +18,8 @@ import (
 func (op *Operator) Run(ctx context.Context, cfg *rest.Config) error { return Run(ctx, cfg, op) }
 
 // Run runs operators against one API until ctx is done or something fatal happens:
-// a wrong declaration, a resource that stays absent or forbidden, a broken
-// invariant, a worker that died. Then all of them stop: what is being called may go
+// a wrong declaration, an error of OnStart, a resource that stays absent or forbidden, a
+// broken invariant, a worker that died. Then all of them stop: what is being called may go
 // on for the longest [ShutdownGrace] of them, after which its context ends. Run
 // returns nil if ctx was done and everything has ended in time, else what was fatal
 // or what did not end. Handlers of none of them are called before all have their
@@ -93,6 +93,9 @@ func (p *process) feed(op *Operator, k kind) (feed, error) {
 func (p *process) run(ops []*Operator) error {
 	defer p.cut(nil)
 	defer p.stop(nil)
+	if err := p.start(ops); err != nil {
+		return err
+	}
 	poster := newPoster(p.api.CoreV1(), ops[0].logger())
 	posting, posted := context.WithCancel(context.WithoutCancel(p.ctx))
 	defer posted()
@@ -107,6 +110,18 @@ func (p *process) run(ops []*Operator) error {
 		return p.verdict(err)
 	}
 	return p.drive(engines)
+}
+
+// start calls what is to be called first, in the order of declaration.
+func (p *process) start(ops []*Operator) error {
+	for _, op := range ops {
+		for _, f := range op.starts {
+			if err := f(p.ctx, rest.CopyConfig(p.cfg)); err != nil {
+				return fmt.Errorf("operator of %s: can't start: %w", op.name, err)
+			}
+		}
+	}
+	return nil
 }
 
 // engines finds out about the resources, all at a time.

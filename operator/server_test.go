@@ -359,6 +359,12 @@ func TestWhatIsFatal(t *testing.T) {
 			operator.OnCreate(op, nothing)
 			return op
 		}, `prefix "No_Name"`},
+		"a start that fails": {func() *operator.Operator {
+			op := operator.New("widgets.example.com")
+			operator.OnCreate(op, nothing)
+			operator.OnStart(op, func(context.Context, *rest.Config) error { return errors.New("no database") })
+			return op
+		}, "operator of widgets.example.com: can't start: no database"},
 		"a timer without an interval": {func() *operator.Operator {
 			op := operator.New("widgets.example.com")
 			operator.Timer(op, 0, nothing)

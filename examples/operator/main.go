@@ -4,14 +4,11 @@ package main
 import (
 	"context"
 	"fmt"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/keepwatch/keepwatch/operator"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 type Widget struct {
-	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              struct {
 		Size int `json:"size"`
@@ -30,9 +27,5 @@ func main() {
 	op := operator.New("widgets.example.com")
 	operator.OnCreate(op, label, operator.Retries(5))
 	operator.OnField(op, "spec.size", label, operator.Retries(5))
-	operator.OnDelete(op, func(ctx context.Context, r *operator.Request[*Widget]) error {
-		r.Logger.Info("goodbye", "size", r.Object.Spec.Size)
-		return nil
-	})
 	operator.Main(op)
 }

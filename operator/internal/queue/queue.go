@@ -27,7 +27,8 @@ type Queue[K comparable] struct {
 	entries map[K]*entry[K]
 	ready   ordered[K]
 	waiting ordered[K]
-	timer   *time.Timer // for the first of waiting; nil while there is none
+	taken   map[K]time.Time // since when
+	timer   *time.Timer     // for the first of waiting; nil while there is none
 	count   uint64
 	closed  bool
 }
@@ -42,13 +43,12 @@ type entry[K comparable] struct {
 	ready    int    // index in the heap, -1 if not in it
 	at       time.Time
 	waiting  int
-	taken    bool
 	again    bool // became ready while it was taken
 }
 
 // New makes an empty queue.
 func New[K comparable]() *Queue[K] {
-	q := &Queue[K]{entries: map[K]*entry[K]{}, ready: byUrgency[K](), waiting: byTime[K]()}
+	q := &Queue[K]{entries: map[K]*entry[K]{}, taken: map[K]time.Time{}, ready: byUrgency[K](), waiting: byTime[K]()}
 	q.changed = sync.NewCond(&q.mu)
 	return q
 }
@@ -98,8 +98,9 @@ func (q *Queue[K]) add(e *entry[K], priority Priority) bool {
 		e.priority, e.since, e.order = priority, time.Now(), q.count
 	}
 	e.priority = max(e.priority, priority)
+	_, taken := q.taken[e.key]
 	switch {
-	case e.taken:
+	case taken:
 		e.again = true
 	case known:
 		heap.Fix(&q.ready, e.ready)
@@ -144,8 +145,10 @@ func (q *Queue[K]) Take() (key K, waited time.Duration, ok bool) {
 		return key, 0, false
 	}
 	e := heap.Pop(&q.ready).(*entry[K])
-	e.taken, e.priority = true, Background
-	return e.key, time.Since(e.since), true
+	e.priority = Background
+	now := time.Now()
+	q.taken[e.key] = now
+	return e.key, now.Sub(e.since), true
 }
 
 // Done ends what Take began.
@@ -153,7 +156,7 @@ func (q *Queue[K]) Done(key K) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	e := q.entries[key]
-	e.taken = false
+	delete(q.taken, key)
 	switch {
 	case e.again:
 		e.again = false
@@ -169,6 +172,19 @@ func (q *Queue[K]) Len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.ready.Len()
+}
+
+// Unfinished is for how long the keys that are taken have been: all together, and the
+// longest of them.
+func (q *Queue[K]) Unfinished() (total, longest time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, since := range q.taken {
+		took := time.Since(since)
+		total += took
+		longest = max(longest, took)
+	}
+	return total, longest
 }
 
 // CloseWith closes the queue when ctx is done: nothing more is handed out.

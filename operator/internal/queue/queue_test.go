@@ -83,6 +83,26 @@ func TestTimes(t *testing.T) {
 	})
 }
 
+func TestUnfinished(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := New[string]()
+		q.Add("a", Urgent)
+		q.Add("b", Urgent)
+		first := take(t, q)
+		time.Sleep(3 * time.Second)
+		second := take(t, q)
+		time.Sleep(time.Second)
+		if total, longest := q.Unfinished(); total != 5*time.Second || longest != 4*time.Second {
+			t.Errorf("%v, at most %v", total, longest)
+		}
+		q.Done(first)
+		q.Done(second)
+		if total, longest := q.Unfinished(); total != 0 || longest != 0 {
+			t.Errorf("%v, at most %v when all is done", total, longest)
+		}
+	})
+}
+
 func TestCloseEndsEveryTake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := New[string]()

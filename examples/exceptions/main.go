@@ -1,0 +1,50 @@
+// Exceptions shows what errors of handlers mean: which are tried again, when, and
+// how often.
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keepwatch/keepwatch/operator"
+)
+
+type Widget struct {
+	metav1.ObjectMeta `json:"metadata"`
+}
+
+func main() {
+	op := operator.New("widgets.example.com")
+
+	// Each call fails in another way; the third one is the last.
+	operator.OnCreate(op, func(ctx context.Context, r *operator.Request[*Widget]) error {
+		switch r.Retry {
+		case 0:
+			return operator.Temporary(errors.New("the first failure"), time.Second)
+		case 1:
+			return errors.New("the second failure, of no kind: again after the backoff")
+		default:
+			return operator.Permanent(errors.New("the third failure, for good"))
+		}
+	}, operator.ID("stubborn"), operator.Backoff(2*time.Second))
+
+	// A panic is an error like any other. After two calls it is over.
+	operator.OnCreate(op, func(ctx context.Context, r *operator.Request[*Widget]) error {
+		panic("at the disco")
+	}, operator.ID("panicking"), operator.Backoff(time.Second), operator.Retries(2))
+
+	// The third call would come after the timeout, so the second is the last.
+	operator.OnCreate(op, func(ctx context.Context, r *operator.Request[*Widget]) error {
+		return errors.New("still not there")
+	}, operator.ID("waiting"), operator.Backoff(2*time.Second), operator.Timeout(3*time.Second))
+
+	// Nobody minds if this one fails.
+	operator.OnCreate(op, func(ctx context.Context, r *operator.Request[*Widget]) error {
+		return errors.New("whatever")
+	}, operator.ID("careless"), operator.OnError(operator.Ignore))
+
+	operator.Main(op)
+}

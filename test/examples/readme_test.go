@@ -1,0 +1,84 @@
+package examples
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// printed is the program in the README.
+func printed(t *testing.T) string {
+	t.Helper()
+	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, found := strings.Cut(string(readme), "\n    package main\n")
+	if !found {
+		t.Fatal("the README has no program")
+	}
+	program := "package main\n"
+	for line := range strings.Lines(rest) {
+		code, indented := strings.CutPrefix(line, "    ")
+		if !indented && line != "\n" {
+			break
+		}
+		if indented {
+			line = code
+		}
+		program += line
+	}
+	return strings.TrimRight(program, "\n") + "\n"
+}
+
+// TestTheReadmesProgram takes the program out of the README and runs it as printed.
+func TestTheReadmesProgram(t *testing.T) {
+	r := newReader(t)
+	program := printed(t)
+	if lines := strings.Count(program, "\n"); lines > 30 {
+		t.Errorf("the program has %d lines; the README is to have one of 30", lines)
+	}
+	dir := t.TempDir()
+	source := filepath.Join(dir, "main.go")
+	if err := os.WriteFile(source, []byte(program), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "program")
+	if err := build(path, source); err != nil {
+		t.Fatal(err)
+	}
+	labels(r, r.start(path, "--health-probe-bind-address=0", "--metrics-bind-address=0"))
+}
+
+// TestOperator runs the same program from where the README says it is.
+func TestOperator(t *testing.T) {
+	source, err := os.ReadFile(filepath.Join(root, "examples/operator/main.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, program, _ := strings.Cut(string(source), "\n"); strings.ReplaceAll(program, "\t", "    ") != printed(t) {
+		t.Errorf("the README does not have this program:\n%s", program)
+	}
+	r := newReader(t)
+	labels(r, r.run("operator"))
+}
+
+// labels is what the program does.
+func labels(r *reader, p *program) {
+	labelled := func(size int) func(w *unstructured.Unstructured) bool {
+		return func(w *unstructured.Unstructured) bool { return w.GetLabels()["size"] == fmt.Sprint(size) }
+	}
+	r.create("one", 3)
+	r.becomes("one", labelled(3))
+	r.patch("one", `{"spec":{"size":5}}`)
+	r.becomes("one", labelled(5))
+	r.create("bad", -1)
+	r.said("size -1 is negative")
+	r.delete("one")
+	r.delete("bad")
+	p.end()
+}
