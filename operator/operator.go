@@ -40,7 +40,7 @@ type settings struct {
 	namespaces      []string
 	prefix          string
 	finalizer       string
-	status          cycle.Path
+	notes           cycle.Path // in the status; nil for annotations
 	workers         int
 	startupDeadline time.Duration
 	shutdownGrace   time.Duration
@@ -64,14 +64,15 @@ func Prefix(prefix string) Option { return func(s *settings) { s.prefix = prefix
 // Finalizer is the name of the finalizer. By default it is the prefix and "/finalizer".
 func Finalizer(name string) Option { return func(s *settings) { s.finalizer = name } }
 
-// ProgressInStatus keeps the progress of handlers in a field of the status, like
-// "status.operator", in place of annotations. The resource's schema must preserve
-// unknown fields there.
-func ProgressInStatus(field string) Option {
+// NotesInStatus keeps what was handled last and the progress of handlers in a field of
+// the status, like "status.operator", in place of annotations. The resource's schema must
+// preserve unknown fields there. What handlers write in the status is then sent
+// together with the notes, in one request in place of two.
+func NotesInStatus(field string) Option {
 	return func(s *settings) {
-		s.status, _ = cycle.ParsePath(field)
-		if len(s.status) < 2 || s.status[0] != "status" {
-			s.status = cycle.Path{} // is refused later
+		s.notes, _ = cycle.ParsePath(field)
+		if len(s.notes) < 2 || s.notes[0] != "status" {
+			s.notes = cycle.Path{} // is refused later
 		}
 	}
 }
@@ -156,8 +157,8 @@ func (op *Operator) check() error {
 	if problems := validation.IsQualifiedName(op.set.finalizer); len(problems) > 0 || !strings.Contains(op.set.finalizer, "/") {
 		complain("finalizer %q: want a DNS name and a name, like example.com/finalizer", op.set.finalizer)
 	}
-	if op.set.status != nil && len(op.set.status) == 0 {
-		complain("progress in the status: want a field in it, like status.operator")
+	if op.set.notes != nil && len(op.set.notes) == 0 {
+		complain("notes in the status: want a field in it, like status.operator")
 	}
 	if op.set.workers < 1 {
 		complain("%d workers: want at least one", op.set.workers)
@@ -198,7 +199,7 @@ func (op *Operator) checkNames() (errs []error) {
 
 // spec is what the cycle has to know.
 func (op *Operator) spec() cycle.Spec {
-	s := cycle.Spec{Keys: cycle.Keys{Prefix: op.set.prefix}, Finalizer: op.set.finalizer, Status: op.set.status}
+	s := cycle.Spec{Keys: cycle.Keys{Prefix: op.set.prefix}, Finalizer: op.set.finalizer, Status: op.set.notes}
 	for _, h := range op.handlers {
 		s.Handlers = append(s.Handlers, h.Handler)
 	}

@@ -176,4 +176,4 @@ func (e *engine) relieve(o *object, g glance) time.Time {
 	return e.sendNow(o, g)
 }
 
-func (e *engine) newPatch() *Patch { return &Patch{prefix: e.set.prefix} }
+func (e *engine) newPatch() *Patch { return &Patch{prefix: e.set.prefix, notes: e.set.notes} }

@@ -3,6 +3,7 @@ package operator
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -16,6 +17,10 @@ import (
 	"github.com/keepwatch/keepwatch/operator/internal/throttle"
 	"github.com/keepwatch/keepwatch/operator/internal/write"
 )
+
+// errNotKept: the server has taken notes and dropped them, as it does with fields that
+// the schema of a resource does not know. Without them, handlers would be called for ever.
+var errNotKept = errors.New("what is to be kept of the progress is not kept by the server; does the schema preserve unknown fields in the status?")
 
 // requestTimeout bounds one request.
 const requestTimeout = 30 * time.Second
@@ -68,7 +73,6 @@ func (e *engine) send(o *object, g glance) (next time.Time, done bool) {
 		out.Edits.Annotations[e.spec.Keys.Trouble(newest)] = nil
 	}
 	on := e.writing(newest)
-	moved := false
 	for {
 		requests, err := out.Requests(on)
 		if err != nil {
@@ -82,7 +86,11 @@ func (e *engine) send(o *object, g glance) (next time.Time, done bool) {
 		verdict, asked := write.Judge(requests[0].Type, err)
 		switch verdict {
 		case write.Taken:
-			moved = e.took(o, g, answer) || moved
+			o.wrote(revisionOf(answer.Object))
+			if !out.Kept(requests[0].Part, on, answer.Object) {
+				o.out = nil
+				return e.unexpected(o, errNotKept), false
+			}
 			out.Outgoing = out.Without(requests[0].Part, on)
 			on.State = answer.Object
 		case write.Gone:
@@ -97,7 +105,7 @@ func (e *engine) send(o *object, g glance) (next time.Time, done bool) {
 			return e.postpone(o, verdict, revisionOf(on.State), asked, err), false
 		}
 	}
-	return e.sent(o, out, moved)
+	return e.sent(o, out)
 }
 
 func (e *engine) writing(state map[string]any) write.Object {
@@ -105,29 +113,17 @@ func (e *engine) writing(state map[string]any) write.Object {
 }
 
 // sent is called when all of the outgoing is written.
-func (e *engine) sent(o *object, out *outgoing, moved bool) (next time.Time, done bool) {
+func (e *engine) sent(o *object, out *outgoing) (next time.Time, done bool) {
 	o.out = nil
 	if out.completed {
 		o.listed, o.begun = false, false
 	} else if out.begun {
 		o.begun = true
 	}
-	if out.progress && !moved && !out.completed {
-		// The server has taken it and kept nothing, as it does with fields that the schema
-		// of a resource does not know.
-		return e.unexpected(o, fmt.Errorf("what is to be kept of the progress is not kept by the server; does the schema preserve unknown fields in the status?")), false
-	}
 	if out.progress {
 		o.throttle, o.stale, o.reported = throttle.Throttle{}, 0, ""
 	}
 	return time.Time{}, true
-}
-
-// took takes note of an answer, and reports whether the object has moved on by it.
-func (e *engine) took(o *object, g glance, answer *unstructured.Unstructured) bool {
-	revision := revisionOf(answer.Object)
-	o.wrote(revision)
-	return revision > g.revision
 }
 
 func revisionOf(state map[string]any) keepwatch.Revision {
@@ -183,7 +179,7 @@ func (e *engine) report(o *object, g glance, err error) {
 		e.logger.Warn("the trouble can't be noted on the object", "object", o.key().String(), "error", err)
 		return
 	}
-	e.took(o, g, answer)
+	o.wrote(revisionOf(answer.Object))
 }
 
 // troubled reports whether an object has a note of trouble.

@@ -265,9 +265,9 @@ func TestAnotherLifeOfANameIsNotWrittenTo(t *testing.T) {
 	}
 }
 
-func TestProgressInTheStatus(t *testing.T) {
+func TestNotesInTheStatus(t *testing.T) {
 	p := newPlace(t)
-	op := p.operator("widgets.example.com", operator.ProgressInStatus("status.operator"))
+	op := p.operator("widgets.example.com", operator.NotesInStatus("status.operator"))
 	tried := make(chan struct{}, 10)
 	operator.OnCreate(op, func(_ context.Context, r *request) error {
 		p.log.add("try %d", r.Retry)
@@ -285,20 +285,30 @@ func TestProgressInTheStatus(t *testing.T) {
 		message, _, _ := unstructured.NestedString(p.get("one").Object, "status", "operator", "make", "message")
 		return message == "not yet", message
 	})
-	p.settled("one")
 	p.eventually("an end", func() (bool, string) {
-		status, _, _ := unstructured.NestedMap(p.get("one").Object, "status")
+		one := p.get("one")
+		status, _, _ := unstructured.NestedMap(one.Object, "status")
 		left, _ := status["operator"].(map[string]any)
-		return status["phase"] == "Ready" && len(left) == 0, fmt.Sprint(status)
+		return status["phase"] == "Ready" && len(left) == 1 && left["last-handled-configuration"] == `{"spec":{}}` && len(one.GetAnnotations()) == 0, fmt.Sprint(one)
 	})
 	p.waitFor("try 0", "try 1")
+	operations := 0
+	for _, f := range p.get("one").GetManagedFields() {
+		if f.Manager == operator.DefaultPrefix {
+			operations++
+		}
+	}
+	if operations != 1 {
+		t.Errorf("%d kinds of writes by the operator, want the status alone", operations)
+	}
 }
 
-func TestProgressThatTheSchemaDropsIsTrouble(t *testing.T) {
+func TestNotesThatTheSchemaDropsAreTrouble(t *testing.T) {
 	p := newPlace(t)
-	op := p.operator("widgets.example.com", operator.ProgressInStatus("status.pruned"))
+	op := p.operator("widgets.example.com", operator.NotesInStatus("status.pruned"))
 	operator.OnCreate(op, func(_ context.Context, r *request) error {
 		p.log.add("called")
+		r.Patch.Status("calls", p.log.count("called")) // something new each time
 		return nil
 	})
 	p.start(op)

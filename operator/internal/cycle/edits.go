@@ -9,10 +9,10 @@ import (
 type Edits struct {
 	// Annotations are the new values; nil removes.
 	Annotations map[string]*string
-	// Records are the new values below Status, nil removes; empty where records are
-	// kept in annotations.
-	Records map[string]*Record
-	// Status is where Records are.
+	// Fields are the new values below Status, nil removes; empty where notes are kept in
+	// annotations. The values are strings and *Record.
+	Fields map[string]any
+	// Status is where Fields are.
 	Status    Path
 	Finalizer FinalizerEdit
 }
@@ -28,28 +28,57 @@ const (
 
 // Empty reports that there is nothing to write.
 func (e Edits) Empty() bool {
-	return len(e.Annotations) == 0 && len(e.Records) == 0 && e.Finalizer == KeepFinalizer
+	return len(e.Annotations) == 0 && len(e.Fields) == 0 && e.Finalizer == KeepFinalizer
 }
 
 func (s Spec) edits() Edits {
-	return Edits{Annotations: map[string]*string{}, Records: map[string]*Record{}, Status: s.Status}
+	return Edits{Annotations: map[string]*string{}, Fields: map[string]any{}, Status: s.Status}
 }
 
-// record writes or, if nil, removes a record.
+// record writes a record.
 func (e Edits) record(slot string, record *Record) {
 	if e.Status != nil {
-		e.Records[slot] = record
-		return
-	}
-	if record == nil {
-		e.Annotations[slot] = nil
+		e.Fields[slot] = record
 		return
 	}
 	text, err := json.Marshal(record)
 	if err != nil {
 		panic(fmt.Sprintf("cycle: %v", err)) // a time beyond the year 9999
 	}
-	e.annotate(slot, string(text))
+	e.note(slot, string(text))
 }
 
-func (e Edits) annotate(key, value string) { e.Annotations[key] = &value }
+// note writes a text.
+func (e Edits) note(slot, text string) {
+	if e.Status != nil {
+		e.Fields[slot] = text
+		return
+	}
+	e.Annotations[slot] = &text
+}
+
+// remove removes a record or a text.
+func (e Edits) remove(slot string) {
+	if e.Status != nil {
+		e.Fields[slot] = nil
+		return
+	}
+	e.Annotations[slot] = nil
+}
+
+// unchanged takes back what note or remove has done.
+func (e Edits) unchanged(slot string) {
+	delete(e.Fields, slot)
+	delete(e.Annotations, slot)
+}
+
+// Kept reports whether an object has all of Fields that was to be written: a server
+// drops what the schema of a resource does not know.
+func (e Edits) Kept(object map[string]any) bool {
+	for slot, value := range e.Fields {
+		if _, there := lookup(object, append(e.Status[:len(e.Status):len(e.Status)], slot)); value != nil && !there {
+			return false
+		}
+	}
+	return true
+}

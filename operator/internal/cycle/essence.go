@@ -81,25 +81,24 @@ func encode(essence map[string]any) string {
 	return string(text)
 }
 
-// kept is the essence in an annotation, nil if there is none.
+// kept is the essence in a note, nil if there is none.
 func (s Spec) kept(object map[string]any, name string) (map[string]any, error) {
-	key := s.Keys.Of(name, mark(object))
-	text, ok := annotation(object, key)
+	text, where, ok := s.note(object, name)
 	if !ok {
 		return nil, nil
 	}
 	var essence map[string]any
 	if err := utiljson.Unmarshal([]byte(text), &essence); err != nil {
-		return nil, unreadable(key, err)
+		return nil, unreadable(where, err)
 	}
 	if essence == nil {
-		return nil, unreadable(key, fmt.Errorf("it holds no object"))
+		return nil, unreadable(where, fmt.Errorf("it holds no object"))
 	}
 	return essence, nil
 }
 
-func unreadable(key string, err error) error {
-	return fmt.Errorf("annotation %s can't be read; restore it, or remove it to have the object handled from the start: %w", key, err)
+func unreadable(where string, err error) error {
+	return fmt.Errorf("%s can't be read; restore it, or remove it to have the object handled from the start: %w", where, err)
 }
 
 func annotation(object map[string]any, key string) (string, bool) {

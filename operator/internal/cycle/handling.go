@@ -109,15 +109,14 @@ func (h handling) encode() string {
 	return string(text)
 }
 
-// handling is what the object's annotation says.
+// handling is what the object's note says.
 func (s Spec) handling(object map[string]any) (h handling, err error) {
-	key := s.Keys.Of(handlingName, mark(object))
-	text, ok := annotation(object, key)
+	text, where, ok := s.note(object, handlingName)
 	if !ok {
 		return h, nil
 	}
 	if err := utiljson.Unmarshal([]byte(text), &h); err != nil {
-		return h, unreadable(key, err)
+		return h, unreadable(where, err)
 	}
 	return h, nil
 }

@@ -39,13 +39,13 @@ func apply(o map[string]any, e Edits, finalizer string) map[string]any {
 		}
 		put(o, Path{"metadata", "annotations", key}, *value)
 	}
-	for name, record := range e.Records {
+	for name, value := range e.Fields {
 		at := append(append(Path{}, e.Status...), name)
-		if record == nil {
+		if value == nil {
 			o = without(o, at)
 			continue
 		}
-		put(o, at, clone(map[string]any{"r": record})["r"])
+		put(o, at, clone(map[string]any{"v": value})["v"])
 	}
 	list, _ := lookup(o, Path{"metadata", "finalizers"})
 	finalizers, _ := list.([]any)
@@ -94,6 +94,6 @@ func plan(t *testing.T, s Spec, seen Seen, now time.Time) Plan {
 func handled(t *testing.T, s Spec, o map[string]any) map[string]any {
 	t.Helper()
 	e := s.edits()
-	e.annotate(s.Keys.Of(handledName, mark(o)), encode(s.essence(o)))
+	e.note(s.slot(handledName, o), encode(s.essence(o)))
 	return apply(o, e, s.Finalizer)
 }

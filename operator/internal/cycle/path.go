@@ -46,6 +46,9 @@ func (p Path) String() string {
 	return strings.Join(names, ".")
 }
 
+// Meets reports whether one of two paths leads to a field and the other there or into it.
+func (p Path) Meets(other Path) bool { return p.under(other) || other.under(p) }
+
 // under reports whether p leads to a field or into it.
 func (p Path) under(field Path) bool {
 	if len(p) < len(field) {

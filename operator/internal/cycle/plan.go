@@ -171,15 +171,13 @@ func (p *Plan) written(d *duty) Write {
 	if p.Cause == Create || p.Cause == Update {
 		p.handling = p.handling.with(p.New)
 	}
-	// In the status, a record can't be written together with what it is the end of: what
-	// handlers want of the status goes with it, what they want of the rest before it.
-	if p.spec.Status == nil && p.finished() && p.Cause != Delete {
+	if p.finished() && p.Cause != Delete {
 		return Write{Edits: p.complete(), Completed: true}
 	}
 	edits := p.spec.edits()
 	for _, other := range p.duties {
 		if _, there := p.records[other.slot]; there && !other.known {
-			edits.record(other.slot, nil) // of another cause or process
+			edits.remove(other.slot) // of another cause or process
 		}
 	}
 	edits.record(d.slot, &d.record)
@@ -203,7 +201,7 @@ func (p *Plan) complete() Edits {
 	edits := p.purge()
 	if p.Cause == Create || p.Cause == Update {
 		handled, left := p.handling.end(p.New)
-		edits.annotate(p.key(handledName), encode(handled))
+		edits.note(p.slot(handledName), encode(handled))
 		p.note(edits, left)
 	}
 	return edits
@@ -213,7 +211,7 @@ func (p *Plan) complete() Edits {
 func (p *Plan) purge() Edits {
 	edits := p.spec.edits()
 	for slot := range p.records {
-		edits.record(slot, nil)
+		edits.remove(slot)
 	}
 	p.note(edits, handling{})
 	return edits
@@ -221,19 +219,19 @@ func (p *Plan) purge() Edits {
 
 // note writes the handling, if it is not what the object says already.
 func (p *Plan) note(edits Edits, h handling) {
-	key := p.key(handlingName)
-	text, there := annotation(p.object, key)
+	slot := p.slot(handlingName)
+	text, _, there := p.spec.note(p.object, handlingName)
 	switch {
 	case h.empty() && there:
-		edits.Annotations[key] = nil
+		edits.remove(slot)
 	case !h.empty() && h.encode() != text:
-		edits.annotate(key, h.encode())
+		edits.note(slot, h.encode())
 	default:
-		delete(edits.Annotations, key)
+		edits.unchanged(slot)
 	}
 }
 
-func (p *Plan) key(name string) string { return p.spec.Keys.Of(name, mark(p.object)) }
+func (p *Plan) slot(name string) string { return p.spec.slot(name, p.object) }
 
 // stamp is a time as records keep it.
 func stamp(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }

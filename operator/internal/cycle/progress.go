@@ -46,11 +46,14 @@ func (s Spec) records(object map[string]any) (map[string]Record, error) {
 		value, _ := lookup(object, s.Status)
 		all, _ := value.(map[string]any)
 		for name, value := range all {
+			if name == handledName || name == handlingName {
+				continue
+			}
 			text, err := json.Marshal(value)
 			if err != nil {
 				return nil, err
 			}
-			if err := s.read(records, name, string(text), Path{s.Status.String(), name}.String()); err != nil {
+			if err := s.read(records, name, string(text), "field "+append(s.Status[:len(s.Status):len(s.Status)], name).String()); err != nil {
 				return nil, err
 			}
 		}
@@ -58,7 +61,7 @@ func (s Spec) records(object map[string]any) (map[string]Record, error) {
 	}
 	for _, key := range s.ours(object) {
 		text, _ := annotation(object, key)
-		if err := s.read(records, key, text, key); err != nil {
+		if err := s.read(records, key, text, "annotation "+key); err != nil {
 			return nil, err
 		}
 	}
@@ -95,11 +98,24 @@ func (s Spec) ours(object map[string]any) []string {
 	return keys
 }
 
-// slot is where the record of a handler is: the key of records and of
-// Edits.Records.
-func (s Spec) slot(id string, object map[string]any) string {
+// slot is where a note is, the record of a handler or another: the key of records and
+// of Edits.
+func (s Spec) slot(name string, object map[string]any) string {
 	if s.Status != nil {
-		return id
+		return name
 	}
-	return s.Keys.Of(id, mark(object))
+	return s.Keys.Of(name, mark(object))
+}
+
+// note is the text of a slot, and where it is.
+func (s Spec) note(object map[string]any, name string) (text, where string, there bool) {
+	slot := s.slot(name, object)
+	if s.Status == nil {
+		text, there = annotation(object, slot)
+		return text, "annotation " + slot, there
+	}
+	at := append(s.Status[:len(s.Status):len(s.Status)], slot)
+	value, _ := lookup(object, at)
+	text, there = value.(string)
+	return text, "field " + at.String(), there
 }

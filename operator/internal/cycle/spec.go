@@ -10,7 +10,7 @@ import (
 type Spec struct {
 	Keys      Keys
 	Finalizer string
-	// Status is where in the objects progress is kept; nil keeps it in annotations.
+	// Status is where in the objects notes are kept; nil keeps them in annotations.
 	Status   Path
 	Handlers []Handler
 

@@ -72,7 +72,7 @@ func (o Outgoing) Requests(object Object) ([]Request, error) {
 		func() error { return add(StatusPart, "status", status) },
 		func() error { return add(MergePart, "", merge) },
 	}
-	if len(o.Edits.Records) > 0 {
+	if len(o.Edits.Fields) > 0 {
 		slices.Reverse(parts)
 	}
 	for _, part := range parts {
@@ -94,18 +94,27 @@ func (o Outgoing) Requests(object Object) ([]Request, error) {
 func (o Outgoing) Without(part Part, object Object) Outgoing {
 	switch part {
 	case StatusPart:
-		o.Status, o.Edits.Records = nil, nil
+		o.Status, o.Edits.Fields = nil, nil
 	case MergePart:
 		if !o.folds() {
 			o.Merge, o.Edits.Annotations = nil, nil
 		}
 		if !object.Subresource {
-			o.Status, o.Edits.Records = nil, nil
+			o.Status, o.Edits.Fields = nil, nil
 		}
 	case FinalizerPart:
 		o.Edits.Finalizer, o.Edits.Annotations = cycle.KeepFinalizer, nil
 	}
 	return o
+}
+
+// Kept reports whether the answer to a part has all of Edits.Fields that the part was
+// to write.
+func (o Outgoing) Kept(part Part, object Object, answer map[string]any) bool {
+	if part == StatusPart || part == MergePart && !object.Subresource {
+		return o.Edits.Kept(answer)
+	}
+	return true
 }
 
 // documents are the merge patches of the object and of its status. Notes that only
@@ -115,13 +124,8 @@ func (o Outgoing) documents(object Object) (merge, status map[string]any) {
 	if len(o.Status) > 0 {
 		status["status"] = clone(o.Status)
 	}
-	for name, record := range o.Edits.Records {
-		at := append(slices.Clone(o.Edits.Status), name)
-		if record == nil {
-			put(status, at, nil)
-		} else {
-			put(status, at, record)
-		}
+	for name, value := range o.Edits.Fields {
+		put(status, append(slices.Clone(o.Edits.Status), name), value)
 	}
 	if !o.folds() {
 		for key, value := range o.Edits.Annotations {

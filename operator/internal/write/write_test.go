@@ -54,11 +54,11 @@ func TestRequests(t *testing.T) {
 		},
 		{
 			"progress in the status goes last",
-			Outgoing{Edits: cycle.Edits{Status: status, Records: map[string]*cycle.Record{"gone": nil}, Annotations: map[string]*string{"p/a": &yes}}, Status: parse(t, `{"phase": "Ready"}`)},
+			Outgoing{Edits: cycle.Edits{Status: status, Fields: map[string]any{"gone": nil, "handled": "{}"}, Annotations: map[string]*string{"p/a": &yes}}, Status: parse(t, `{"phase": "Ready"}`)},
 			`{"metadata": {"uid": "u", "resourceVersion": "7"}}`, true,
 			[]string{
 				`2  {"metadata":{"annotations":{"p/a":"yes"},"uid":"u"}}`,
-				`1 status {"metadata":{"resourceVersion":"7"},"status":{"op":{"gone":null},"phase":"Ready"}}`,
+				`1 status {"metadata":{"resourceVersion":"7"},"status":{"op":{"gone":null,"handled":"{}"},"phase":"Ready"}}`,
 			},
 		},
 		{
