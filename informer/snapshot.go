@@ -44,7 +44,7 @@ func (s Snapshot[T]) ByIndex(name, value string) iter.Seq[T] {
 	return typed[T](index.Objects(value))
 }
 
-func inSegments[T runtime.Object](segments iter.Seq[store.Segment]) iter.Seq[T] {
+func inSegments[T any](segments iter.Seq[store.Segment]) iter.Seq[T] {
 	return func(yield func(T) bool) {
 		for s := range segments {
 			if !inSegment(s, yield) {
@@ -55,7 +55,7 @@ func inSegments[T runtime.Object](segments iter.Seq[store.Segment]) iter.Seq[T] 
 }
 
 // inSegment calls yield for the objects of a segment, until it returns false.
-func inSegment[T runtime.Object](s store.Segment, yield func(T) bool) bool {
+func inSegment[T any](s store.Segment, yield func(T) bool) bool {
 	if s.Whole() {
 		if known := plain.Of(s); known != nil {
 			for _, value := range known {
@@ -74,7 +74,7 @@ func inSegment[T runtime.Object](s store.Segment, yield func(T) bool) bool {
 	return true
 }
 
-func typed[T runtime.Object](objects iter.Seq[keepwatch.Object]) iter.Seq[T] {
+func typed[T any](objects iter.Seq[keepwatch.Object]) iter.Seq[T] {
 	return func(yield func(T) bool) {
 		for o := range objects {
 			if i := shown(o); i != nil && !yield(i.Value().(T)) {
