@@ -72,6 +72,7 @@ func newFollower(name string, source keepwatch.Source, expect expectation, s set
 	f.reflector = reflector.New(source, f.intake, reflector.Options{
 		StartupDeadline: s.startupDeadline,
 		Seed:            s.seed,
+		Paged:           s.paged,
 		Observe:         f.observe,
 	})
 	return f

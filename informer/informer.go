@@ -38,6 +38,7 @@ func New[T runtime.Object](cfg *rest.Config, options ...Option) (*Informer[T], e
 	}
 	example := reflect.New(goType.Elem()).Interface().(runtime.Object)
 	set := settle(options)
+	set.paged = true
 	source, name, err := connect(cfg, example, set)
 	if err != nil {
 		return nil, fmt.Errorf("informer of %T: %w", none, err)

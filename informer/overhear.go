@@ -35,7 +35,7 @@ import (
 func Direct(cfg *rest.Config) Option {
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return overhearing{next} })
 	cfg = rest.CopyConfig(cfg)
-	return func(s *settings) { s.direct = cfg }
+	return func(s *settings) { s.direct, s.paged = cfg, true }
 }
 
 // overhearing is a transport that keeps what is only a question to itself.
