@@ -9,7 +9,9 @@ import (
 type Exchange struct {
 	Request      Request
 	Theirs, Ours Answer
-	World        Moment
+	// Judged is in what ours is wrong by itself, where theirs can't tell.
+	Judged []Difference
+	World  Moment
 }
 
 // Moment is what of a world decides which revisions must be known.
@@ -29,8 +31,9 @@ type exception struct {
 var exceptions = []exception{
 	{
 		name: "ours still has the history that theirs answers 410 for",
-		permits: func(e Exchange, _ Difference) bool {
-			return e.Theirs.expired() && !e.Ours.expired() && e.Ours.Status == http.StatusOK
+		permits: func(e Exchange, d Difference) bool {
+			found := e.Ours.Status == http.StatusOK || e.Ours.Status == http.StatusNotAcceptable // found, and not to be shown so
+			return e.Theirs.expired() && !e.Ours.expired() && found && d.Where != contradiction
 		},
 	},
 	{
@@ -42,10 +45,12 @@ var exceptions = []exception{
 		},
 	},
 	{
-		// Theirs would wait for it without a word: kubernetes #107457.
-		name: "ours says that a watch's revision is in the future",
+		// Theirs waits for it without a word (kubernetes #107457), but with
+		// sendInitialEvents, where it waits for 3 s, even if the watch has less time.
+		name: "a watch's revision is in the future: ours says so after 3 s, or ends in time",
 		permits: func(e Exchange, d Difference) bool {
-			return e.Request.Stream && e.Request.revision() > e.World.Revision && strings.Contains(d.Ours, "Too large resource version")
+			const words = "Too large resource version"
+			return e.Request.Stream && e.Request.revision() > e.World.Revision && (strings.Contains(d.Ours, words) || strings.Contains(d.Theirs, words))
 		},
 	},
 	{

@@ -38,26 +38,37 @@ type Answer struct {
 
 // Side is one of the two servers.
 type Side struct {
-	Name   string
-	server *peer.Server
-	host   string
-	client *http.Client
+	Name         string
+	server       *peer.Server
+	host         string
+	http1, http2 *http.Client
 }
 
 // NewSide connects to a server. Close ends its connections.
 func NewSide(name string, server *peer.Server) (*Side, error) {
+	s := &Side{Name: name, server: server, host: server.Config().Host}
+	var err error
+	if s.http1, err = client(server, "http/1.1"); err != nil {
+		return nil, err
+	}
+	s.http2, err = client(server, "h2")
+	return s, err
+}
+
+// client adds nothing to requests but who asks, and speaks one protocol.
+func client(server *peer.Server, protocol string) (*http.Client, error) {
 	config := server.Config()
 	config.DisableCompression = true // the requests say themselves what they accept
 	config.UserAgent = ""
-	client, err := rest.HTTPClientFor(config)
-	if err != nil {
-		return nil, err
-	}
-	return &Side{Name: name, server: server, host: config.Host, client: client}, nil
+	config.NextProtos = []string{protocol}
+	return rest.HTTPClientFor(config)
 }
 
 // Close ends the idle connections.
-func (s *Side) Close() { s.client.CloseIdleConnections() }
+func (s *Side) Close() {
+	s.http1.CloseIdleConnections()
+	s.http2.CloseIdleConnections()
+}
 
 // Ask sends a request and reads the whole answer. A server that says 429 is asked
 // again when it says so: it may protect itself.
@@ -105,7 +116,10 @@ func (s *Side) open(ctx context.Context, r Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.client.Do(request)
+	if r.HTTP1 {
+		return s.http1.Do(request)
+	}
+	return s.http2.Do(request)
 }
 
 // decoded reads the body without its Content-Encoding.

@@ -48,6 +48,7 @@ func (g *Generator) request() Request {
 		r.Options.Set(pick(g.random, "pretty", "pretty", "unknown", "exact", "includeUninitialized", "timeout", "limits"),
 			pick(g.random, "true", "true", "false", "1", "", "30s"))
 	}
+	r.HTTP1 = g.chance(3)
 	r.Accept, r.Encoding = g.accept(r.Stream), pick(g.random, "", "", "", "gzip", "gzip, deflate, br", "identity", "br")
 	return r
 }
@@ -184,9 +185,11 @@ func (g *Generator) past() int64 {
 	known := g.world.between(max(g.world.origin, g.world.compacted), g.world.revision+1)
 	lost := g.world.between(0, max(g.world.origin, g.world.compacted))
 	switch n := g.random.IntN(10); {
-	case n < 2 && len(lost) > 0:
+	case n < 1:
+		return int64(1 + g.random.IntN(20)) // before theirs was ready
+	case n < 3 && len(lost) > 0:
 		return pick(g.random, lost...)
-	case n < 4:
+	case n < 5:
 		return g.world.revision
 	}
 	return pick(g.random, known...) - int64(g.random.IntN(2))

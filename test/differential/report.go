@@ -49,7 +49,7 @@ func (r *Report) excuse(e Exchange, d Difference) string {
 
 // Add compares the answers of an exchange.
 func (r *Report) Add(e Exchange) {
-	differences := Compare(e.Request, e.Theirs, e.Ours)
+	differences := append(Compare(e.Request, e.Theirs, e.Ours), e.Judged...)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.asked[fmt.Sprintf("%s %d", e.Request.verb(), e.Theirs.Status)]++

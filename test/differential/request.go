@@ -18,6 +18,7 @@ type Request struct {
 	Accept   string // no header if empty
 	Encoding string // Accept-Encoding; no header if empty
 	Agent    string // User-Agent; no header if empty
+	HTTP1    bool   // over HTTP/1.1 instead of 2
 	// Stream says that the answer, if it is 200, is events.
 	Stream bool
 }
@@ -47,6 +48,9 @@ func (r Request) on(ctx context.Context, host string) (*http.Request, error) {
 func (r Request) String() string {
 	var b strings.Builder
 	b.WriteString("curl -sk -H \"Authorization: Bearer $TOKEN\"")
+	if r.HTTP1 {
+		b.WriteString(" --http1.1")
+	}
 	fmt.Fprintf(&b, " -A '%s'", r.Agent)
 	if r.Accept != "" {
 		fmt.Fprintf(&b, " -H 'Accept: %s'", r.Accept)
@@ -72,10 +76,10 @@ func (r Request) verb() string {
 	}
 }
 
-// revision is the one that the request names, itself or in its continue token, or
-// 0.
+// revision is the one that the request names, itself or in a list's continue
+// token, or 0.
 func (r Request) revision() int64 {
-	if text, err := base64.RawURLEncoding.DecodeString(r.Options.Get("continue")); err == nil && len(text) > 0 {
+	if text, err := base64.RawURLEncoding.DecodeString(r.Options.Get("continue")); err == nil && len(text) > 0 && !r.Stream {
 		var token struct{ RV int64 }
 		_ = json.Unmarshal(text, &token) // others are none
 		return token.RV

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"strings"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/dynamic"
@@ -16,9 +18,8 @@ import (
 const (
 	// concurrency is how many requests are under way. Most of them are watches that
 	// wait for their end.
-	concurrency = 64
-	// phases is how often the world changes, and requests are drawn anew.
-	rounds = 4
+	concurrency = 128
+	rounds      = 4
 	// changes is how many writes each resource gets between two phases.
 	changes = 25
 )
@@ -31,6 +32,8 @@ func Build(ctx context.Context, etcd *peer.EtcdServer, theirs *peer.Server, star
 	if w.etcd, err = etcd.Client(); err != nil {
 		return nil, err
 	}
+	recording, cancel := context.WithCancel(ctx)
+	w.history, w.forget = record(recording, w.etcd), cancel
 	if w.theirs, err = w.join(ctx, "kube-apiserver", theirs); err != nil {
 		return w, err
 	}
@@ -92,34 +95,37 @@ func (w *World) Close() {
 			side.Close()
 		}
 	}
-	if w.etcd != nil {
-		w.etcd.Close()
+	if w.history != nil {
+		w.forget()
+		<-w.history.done
 	}
+	w.etcd.Close()
 }
 
-// Run asks n requests, in phases between which the world changes, and reports the
+// Run asks n requests, in rounds between which the world changes, and reports the
 // differences.
-func Run(ctx context.Context, w *World, n int, seed uint64, report *Report) error {
+func Run(ctx context.Context, w *World, n int, seed uint64, report *Report, logf func(string, ...any)) error {
 	g := &Generator{world: w, random: rand.New(rand.NewPCG(seed, 2))}
-	for round := range rounds {
-		if round == 2 {
-			if err := w.Compact(ctx); err != nil {
-				return err
+	change := func(ctx context.Context) error { return w.live(ctx, g, report) }
+	unchanged := func(context.Context) error { return nil }
+	for round, steps := range [][]func(context.Context) error{
+		{unchanged}, {change}, {w.Compact, change}, {w.Restart, change},
+	} {
+		begin := time.Now()
+		for _, step := range append(steps, w.Settle, g.tokens) {
+			if err := step(ctx); err != nil {
+				return fmt.Errorf("round %d: %w", round, err)
 			}
 		}
-		if round > 0 {
-			if err := w.live(ctx, g, report); err != nil {
-				return err
-			}
-		}
-		if err := w.Settle(ctx); err != nil {
+		requests := g.Draw(n / rounds)
+		logf("round %d: changes took %.1f s", round, time.Since(begin).Seconds())
+		begin = time.Now()
+		if err := w.ask(ctx, requests, report); err != nil {
 			return err
 		}
-		if err := g.tokens(ctx, w.theirs); err != nil {
-			return err
-		}
-		if err := w.ask(ctx, g.Draw(n/rounds), report); err != nil {
-			return err
+		logf("round %d: %d requests at revision %d took %.1f s", round, len(requests), w.revision, time.Since(begin).Seconds())
+		if now, err := w.now(ctx); err != nil || now != w.revision {
+			return fmt.Errorf("somebody wrote while nobody was to: etcd is at %d, it was at %d (%w)", now, w.revision, err)
 		}
 	}
 	return nil
@@ -142,32 +148,23 @@ func (w *World) ask(ctx context.Context, requests []Request, report *Report) err
 }
 
 // exchange asks both servers. They are asked again, with more time, if one of two
-// watches ended before it was through, and when somebody wrote in the meantime,
-// which API servers do by themselves now and then.
+// streams ended before it was through. What theirs has forgotten is judged by the
+// history.
 func (w *World) exchange(ctx context.Context, r Request) (Exchange, error) {
-	moment := Moment{Origin: w.origin, Compacted: w.compacted, Revision: w.revision}
-	for attempt := 0; ; attempt++ {
-		e := Exchange{Request: r, World: moment}
-		e.Theirs, e.Ours = w.both(ctx, r)
-		if ctx.Err() != nil {
-			return e, ctx.Err()
-		}
-		if len(Compare(e.Request, e.Theirs, e.Ours)) == 0 || attempt == 2 {
-			return e, nil
-		}
-		now, err := w.now(ctx)
-		if err != nil {
-			return e, err
-		}
-		switch {
-		case now != w.revision:
-			return e, fmt.Errorf("somebody wrote: etcd is at %d, it was at %d", now, w.revision)
-		case unfinished(e):
-			r = r.longer()
-		default:
-			return e, nil
-		}
+	e := Exchange{Request: r, World: w.moment()}
+	e.Theirs, e.Ours = w.both(ctx, r)
+	if unfinished(e) {
+		e.Request = r.longer()
+		e.Theirs, e.Ours = w.both(ctx, e.Request)
 	}
+	if e.Theirs.expired() && !e.Ours.expired() && e.Ours.Status == http.StatusOK {
+		e.Judged = w.history.contradicts(e.Request, e.Ours, w.revision)
+	}
+	return e, ctx.Err()
+}
+
+func (w *World) moment() Moment {
+	return Moment{Origin: w.origin, Compacted: w.compacted, Revision: w.revision}
 }
 
 func (w *World) both(ctx context.Context, r Request) (theirs, ours Answer) {
@@ -184,7 +181,7 @@ func (w *World) both(ctx context.Context, r Request) (theirs, ours Answer) {
 // unfinished says whether one of two streams is the beginning of the other: its
 // time may have been up.
 func unfinished(e Exchange) bool {
-	if !e.Theirs.Streamed || !e.Ours.Streamed || e.Request.Options.Get("timeoutSeconds") == "15" {
+	if !e.Theirs.Streamed || !e.Ours.Streamed || e.Theirs.expired() || e.Ours.expired() || e.Request.revision() > e.World.Revision {
 		return false
 	}
 	for _, d := range Compare(e.Request, e.Theirs, e.Ours) {

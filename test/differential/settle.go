@@ -16,8 +16,8 @@ import (
 // written.
 const settling = 30 * time.Second
 
-// Settle waits until nothing is written and both servers have followed every
-// resource to the newest revision. From then on answers don't depend on when they
+// Settle waits until nothing is written and both servers, and the history, have
+// followed every resource to the newest revision. From then on answers don't depend on when they
 // are asked for.
 func (w *World) Settle(ctx context.Context) error {
 	var last error
@@ -28,7 +28,10 @@ func (w *World) Settle(ctx context.Context) error {
 		}
 		last = w.follow(ctx, now)
 		w.revision = now
-		return last == nil, nil
+		if last != nil {
+			return false, nil
+		}
+		return w.history.reaches(ctx, now)
 	})
 	if err != nil {
 		return fmt.Errorf("the servers don't settle: %w; last: %w", err, last)

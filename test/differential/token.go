@@ -17,7 +17,7 @@ type token struct {
 
 // tokens asks for first pages and keeps where they go on. Those of earlier phases
 // stay: they are for older revisions, or expired.
-func (g *Generator) tokens(ctx context.Context, side *Side) error {
+func (g *Generator) tokens(ctx context.Context) error {
 	for _, r := range asked {
 		for range 3 {
 			path := g.collection(r)
@@ -29,7 +29,7 @@ func (g *Generator) tokens(ctx context.Context, side *Side) error {
 			for name, values := range selector {
 				options[name] = values
 			}
-			answer := side.Ask(ctx, Request{Path: path, Options: options})
+			answer := g.world.theirs.Ask(ctx, Request{Path: path, Options: options})
 			page, err := answer.page()
 			if err == nil && page.Continue != "" {
 				g.held = append(g.held, token{path, selector, page.Continue})

@@ -23,6 +23,8 @@ type World struct {
 	theirs, ours *Side
 	etcd         *clientv3.Client
 	endpoint     peer.Endpoint
+	history      *history
+	forget       context.CancelFunc  // ends history
 	writers      []dynamic.Interface // theirs, then ours
 	random       *rand.Rand
 
@@ -31,7 +33,7 @@ type World struct {
 	// the servers were asked.
 	past []int64
 	// origin is the revision from which on both servers have followed every
-	// resource.
+	// resource, ours since its last start.
 	origin int64
 	// compacted is the revision before which etcd knows nothing.
 	compacted int64
@@ -180,6 +182,19 @@ func (w *World) Change(ctx context.Context, n int) error {
 // Compact removes the history up to now from etcd.
 func (w *World) Compact(ctx context.Context) (err error) {
 	w.compacted, err = w.endpoint.Compact(ctx)
+	return err
+}
+
+// Restart restarts ours: its clients go on where they were.
+func (w *World) Restart(ctx context.Context) error {
+	if err := w.ours.server.Restart(ctx); err != nil {
+		return err
+	}
+	if err := w.follows(ctx, w.ours); err != nil {
+		return err
+	}
+	err := w.Settle(ctx)
+	w.origin = w.revision
 	return err
 }
 

@@ -42,7 +42,7 @@ func TestServerSideBySide(t *testing.T) {
 		t.Fatal(err)
 	}
 	report := differential.NewReport(slices.Contains(flags, "--storage=upstream"))
-	err = differential.Run(t.Context(), world, *requestsFlag, seed, report)
+	err = differential.Run(t.Context(), world, *requestsFlag, seed, report, t.Logf)
 	report.Print(t.Output())
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,61 @@
+package differential
+
+import (
+	"bytes"
+	"net/url"
+	"strings"
+	"testing"
+)
+
+// An exception permits what it is for, when it is true.
+func TestExceptions(t *testing.T) {
+	_, expired := streamed(t, "expired", answers["expired"])
+	_, replay := streamed(t, "watch", answers["watch"])
+	gone := Answer{Status: 410, Body: []byte(`{}`)}
+	list := answers["list"]
+	for _, test := range []struct {
+		name         string
+		revision     string
+		theirs, ours Answer
+		stream       bool
+		differences  int
+	}{
+		{"theirs has forgotten", "3", expired, replay, true, 0},
+		{"ours has forgotten", "15", replay, expired, true, 1},
+		{"etcd was made to forget", "3", list, gone, false, 0},
+		{"ours forgets what etcd knows", "10", list, gone, false, 1},
+		{"equal", "3", list, list, false, 0},
+	} {
+		report := NewReport(false)
+		report.Add(Exchange{
+			Request: Request{Path: "/api/v1/pods", Options: url.Values{"resourceVersion": {test.revision}}, Stream: test.stream},
+			Theirs:  test.theirs, Ours: test.ours, World: Moment{Origin: 2, Compacted: 9, Revision: 20},
+		})
+		if got := report.Differences(); got != test.differences {
+			t.Errorf("%s: %d differences, want %d", test.name, got, test.differences)
+		}
+	}
+}
+
+// A report names each cause once, with requests that can be sent again.
+func TestReport(t *testing.T) {
+	report := NewReport(false)
+	other := answers["list"]
+	other.Body = bytes.Replace(other.Body, []byte(`"b"`), []byte(`"c"`), 1)
+	for range 5 {
+		report.Add(Exchange{
+			Request: Request{Path: "/api/v1/pods", Options: url.Values{"limit": {"2"}}, Accept: "application/json"},
+			Theirs:  answers["list"], Ours: other,
+		})
+	}
+	report.Add(Exchange{Request: Request{Path: "/api/v1/pods"}, Theirs: answers["refusal"], Ours: answers["refusal"]})
+	if all, answered := report.Requests(); all != 6 || answered != 5 {
+		t.Errorf("%d requests, %d answered", all, answered)
+	}
+	var out strings.Builder
+	report.Print(&out)
+	if text := out.String(); strings.Count(text, " × ") != 1 || strings.Count(text, "curl ") != samples ||
+		!strings.Contains(text, "5 × page: body .items[].metadata.name") || !strings.Contains(text, `-H 'Accept: application/json' '$SERVER/api/v1/pods?limit=2'`) {
+		t.Error(text)
+	}
+}
