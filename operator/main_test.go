@@ -158,12 +158,12 @@ type WidgetStatus struct {
 
 // place is a namespace of one test.
 type place struct {
-	t    *testing.T
+	t    testing.TB
 	name string
 	log  *record
 }
 
-func newPlace(t *testing.T) *place {
+func newPlace(t testing.TB) *place {
 	t.Helper()
 	ns, err := objects.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}).Create(t.Context(),
 		&unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"generateName": "test-"}}}, metav1.CreateOptions{})

@@ -6,19 +6,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
@@ -35,9 +34,8 @@ func init() {
 	}
 }
 
-// program has two handlers of a creation that take a while, and one of the deletion.
-// Each says what it does by a ConfigMap, and a success that was written can be seen by
-// what is written with it.
+// program has two handlers of the creation and two of the deletion, which say that they
+// are called.
 func program(namespace string) *operator.Operator {
 	op := operator.New("widgets.example.com", operator.Namespaces(namespace), operator.ShutdownGrace(time.Second))
 	for _, id := range []string{"first", "second"} {
@@ -47,19 +45,21 @@ func program(namespace string) *operator.Operator {
 			return nil
 		}, operator.ID(id))
 	}
-	operator.OnDelete(op, func(_ context.Context, r *request) error {
-		fmt.Println("called end", r.Object.Name)
-		return nil
-	}, operator.ID("end"))
+	for _, id := range []string{"end", "farewell"} {
+		operator.OnDelete(op, func(_ context.Context, r *request) error {
+			fmt.Println("called", id, r.Object.Name)
+			return nil
+		}, operator.ID(id))
+	}
 	return op
 }
 
-// kubeconfig is a file for the tests' server.
-func kubeconfig(t *testing.T) string {
+// kubeconfig is a file for a server.
+func kubeconfig(t *testing.T, cfg *rest.Config) string {
 	t.Helper()
 	config := clientcmdapi.NewConfig()
-	config.Clusters["c"] = &clientcmdapi.Cluster{Server: api.Host, CertificateAuthorityData: api.CAData}
-	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: api.BearerToken}
+	config.Clusters["c"] = &clientcmdapi.Cluster{Server: cfg.Host, CertificateAuthorityData: cfg.CAData}
+	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: cfg.BearerToken}
 	config.Contexts["c"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
 	config.CurrentContext = "c"
 	file := filepath.Join(t.TempDir(), "kubeconfig")
@@ -76,9 +76,9 @@ type child struct {
 	log   *record     // what it logs
 }
 
-func spawn(t *testing.T, p *place, log *record, args ...string) *child {
+func spawn(t *testing.T, p *place, cfg *rest.Config, log *record, args ...string) *child {
 	t.Helper()
-	args = append([]string{"--kubeconfig", kubeconfig(t)}, args...)
+	args = append([]string{"--kubeconfig", kubeconfig(t, cfg)}, args...)
 	c := &child{exec.Command(os.Args[0], args...), make(chan string, 10_000), log}
 	c.Env = append(os.Environ(), asProgram+"="+p.name)
 	c.Stderr = log
@@ -100,100 +100,11 @@ func spawn(t *testing.T, p *place, log *record, args ...string) *child {
 
 var noEndpoints = []string{"--health-probe-bind-address=0", "--metrics-bind-address=0"}
 
-// TestKilledAtRandomPoints kills the program again and again. Each handler is called at
-// least once; not again after its success was written; and no finalizer is left.
-func TestKilledAtRandomPoints(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
-	p := newPlace(t)
-	const objects, kills = 40, 6
-	for i := range objects {
-		p.create(fmt.Sprintf("w%d", i), "{}")
-	}
-	called := map[string]int{}
-	var log record
-	for range kills {
-		done := written(p)
-		c := spawn(t, p, &log, noEndpoints...)
-		for range 1 + random.IntN(25) {
-			select {
-			case line, ok := <-c.lines:
-				if ok {
-					count(t, called, done, line)
-				}
-			case <-time.After(deadline):
-				t.Fatalf("the program does nothing:\n%s", log.logged())
-			}
-		}
-		_ = c.Process.Kill()
-		for line := range c.lines {
-			count(t, called, done, line)
-		}
-		_ = c.Wait()
-	}
-	c := spawn(t, p, &log, noEndpoints...)
-	var drained sync.WaitGroup
-	done := written(p)
-	drained.Go(func() {
-		for line := range c.lines {
-			count(t, called, done, line)
-		}
-	})
-	for i := range objects {
-		p.settled(fmt.Sprintf("w%d", i))
-		p.delete(fmt.Sprintf("w%d", i))
-	}
-	for i := range objects {
-		p.gone(fmt.Sprintf("w%d", i))
-	}
-	if err := c.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	drained.Wait()
-	if err := c.Wait(); err != nil {
-		t.Errorf("asked to end, it ends with %v:\n%s", err, log.logged())
-	}
-	for i := range objects {
-		for _, id := range []string{"first", "second", "end"} {
-			if n := called[fmt.Sprintf("called %s w%d", id, i)]; n < 1 {
-				t.Errorf("%s of w%d was never called", id, i)
-			}
-		}
-	}
-}
-
-// written are the handlers whose success is on the objects, by what they print.
-func written(p *place) map[string]bool {
-	p.t.Helper()
-	list, err := p.widgets().List(p.t.Context(), metav1.ListOptions{})
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	done := map[string]bool{}
-	for _, w := range list.Items {
-		notes := w.GetAnnotations()
-		for _, id := range []string{"first", "second"} {
-			if notes[operator.DefaultPrefix+"/last-handled-configuration"] != "" || strings.Contains(notes[operator.DefaultPrefix+"/"+id], `"success":true`) {
-				done["called "+id+" "+w.GetName()] = true
-			}
-		}
-	}
-	return done
-}
-
-func count(t *testing.T, called map[string]int, done map[string]bool, line string) {
-	called[line]++
-	if done[line] {
-		t.Errorf("%q after its success was written", line)
-	}
-}
-
 func TestMainServesAndEndsAsAsked(t *testing.T) {
 	p := newPlace(t)
 	health, metrics := freePort(t), freePort(t)
 	var log record
-	c := spawn(t, p, &log, "--health-probe-bind-address="+health, "--metrics-bind-address="+metrics, "--leader-elect",
+	c := spawn(t, p, api, &log, "--health-probe-bind-address="+health, "--metrics-bind-address="+metrics, "--leader-elect",
 		"--leader-elect-resource-namespace="+p.name, "--log-format=json")
 	p.create("one", "{}")
 	p.settled("one")
@@ -284,7 +195,7 @@ func TestOneOfTwoIsElected(t *testing.T) {
 func TestALostElectionIsFatal(t *testing.T) {
 	p := newPlace(t)
 	down := make(chan struct{})
-	cfg, _ := counting()
+	cfg := rest.CopyConfig(api)
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return breaking{next, down} })
 	err := operator.ElectedFor(t.Context(), cfg, operator.Lease{Namespace: p.name, Name: "one"}, 3*time.Second, func(ctx context.Context) error {
 		close(down)

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -109,123 +108,6 @@ func TestEventsArePosted(t *testing.T) {
 		}
 		text := strings.Join(all, "; ")
 		return strings.Contains(text, "Normal Greeted: hello one") && strings.Contains(text, "Warning HandlerFailed: greet failed for good: no luck"), text
-	})
-}
-
-// patches counts those that clients send, by object and answer.
-type patches struct {
-	mu      sync.Mutex
-	answers map[string][]answered
-}
-
-type answered struct {
-	at   time.Time
-	code int
-}
-
-// counting is a config whose patches are counted.
-func counting() (*rest.Config, *patches) {
-	p := &patches{answers: map[string][]answered{}}
-	cfg := rest.CopyConfig(api)
-	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return counter{next, p} })
-	return cfg, p
-}
-
-type counter struct {
-	http.RoundTripper
-	*patches
-}
-
-func (c counter) RoundTrip(r *http.Request) (*http.Response, error) {
-	response, err := c.RoundTripper.RoundTrip(r)
-	if r.Method == http.MethodPatch && err == nil {
-		path := strings.Split(strings.TrimSuffix(r.URL.Path, "/status"), "/")
-		name := path[len(path)-1]
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.answers[name] = append(c.answers[name], answered{time.Now(), response.StatusCode})
-	}
-	return response, err
-}
-
-func (p *patches) of(name string, code int) (at []time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, a := range p.answers[name] {
-		if a.code == code {
-			at = append(at, a.at)
-		}
-	}
-	return at
-}
-
-// TestBadObjectsHoldUpNoOther has some objects that the server always rejects and
-// some whose handler panics, among many that are fine.
-func TestBadObjectsHoldUpNoOther(t *testing.T) {
-	p := newPlace(t)
-	cfg, sent := counting()
-	op := p.operator("widgets.example.com")
-	operator.OnCreate(op, func(_ context.Context, r *request) error {
-		switch r.Object.Spec.Color {
-		case "rejected":
-			r.Patch.Set("spec.size", 9999)
-		case "panic":
-			panic("at the disco")
-		}
-		r.Patch.Status("phase", "Ready")
-		return nil
-	})
-	const all, bad = 80, 3
-	for i := range all {
-		color := "fine"
-		if i%20 == 0 && i/20 < bad {
-			color = "rejected"
-		} else if i%20 == 10 && i/20 < bad {
-			color = "panic"
-		}
-		p.create(fmt.Sprintf("%s-%d", color, i), fmt.Sprintf("{size: %d, color: %s}", i, color))
-	}
-	p.startWith(cfg, op)
-	p.eventually("all that can be handled is", func() (bool, string) {
-		list, err := p.widgets().List(t.Context(), metav1.ListOptions{})
-		if err != nil {
-			return false, err.Error()
-		}
-		ready := 0
-		for _, w := range list.Items {
-			if phase, _, _ := unstructured.NestedString(w.Object, "status", "phase"); phase == "Ready" && strings.HasPrefix(w.GetName(), "fine") {
-				ready++
-			}
-		}
-		return ready == all-2*bad, fmt.Sprint(ready)
-	})
-	p.eventually("the throttle was met", func() (bool, string) {
-		n := len(sent.of("rejected-0", http.StatusUnprocessableEntity))
-		return n >= 4, fmt.Sprint(n)
-	})
-	for i := range bad {
-		name := fmt.Sprintf("rejected-%d", i*20)
-		times := sent.of(name, http.StatusUnprocessableEntity)
-		for n := 1; n < len(times); n++ {
-			least := []time.Duration{1, 1, 2, 3, 5, 8, 13, 21}[n-1] * time.Second
-			if gap := times[n].Sub(times[n-1]); gap < least-50*time.Millisecond {
-				t.Errorf("%s: try %d came %v after the one before, want %v", name, n+1, gap, least)
-			}
-		}
-		p.eventually("the trouble is noted", func() (bool, string) {
-			note := p.get(name).GetAnnotations()[operator.DefaultPrefix+"/trouble"]
-			return strings.Contains(note, "spec.size"), note
-		})
-		// Its status is taken before what is rejected, and the note comes once. A try may
-		// be under way.
-		other, rejected := len(sent.of(name, http.StatusOK)), len(sent.of(name, http.StatusUnprocessableEntity))
-		if other < 2 || other > rejected+2 {
-			t.Errorf("%s: %d patches taken beside %d rejected", name, other, rejected)
-		}
-	}
-	p.eventually("an Event for each", func() (bool, string) {
-		list, err := clients.CoreV1().Events(p.name).List(t.Context(), metav1.ListOptions{FieldSelector: "reason=PatchRejected"})
-		return err == nil && len(list.Items) == bad, fmt.Sprint(len(list.Items), err)
 	})
 }
 

@@ -1,0 +1,156 @@
+package operator_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/keepwatch/keepwatch/operator"
+)
+
+// good is how many objects there are that can be handled, beside bad ones or alone.
+const good = 490
+
+// fault is an operator at work on good objects and some bad ones: half of them the
+// server always rejects, and the handler panics for the others.
+type fault struct {
+	*place
+	*gateway
+	rejected, panicking []string
+	took                []time.Duration // of good objects from their creation to the last patch, sorted
+}
+
+// withBad creates objects while the operator runs, and waits until the good ones are
+// handled.
+func withBad(t testing.TB, bad int) *fault {
+	t.Helper()
+	f := &fault{place: newPlace(t), gateway: newGateway(t)}
+	op := f.operator("widgets.example.com")
+	operator.OnCreate(op, func(_ context.Context, r *request) error {
+		switch r.Object.Spec.Color {
+		case "rejected":
+			r.Patch.Set("spec.size", 9999)
+		case "panicking":
+			panic("at the disco")
+		}
+		r.Patch.Status("phase", "Ready")
+		return nil
+	})
+	f.startWith(f.config(), op)
+	for i := range bad {
+		f.rejected = append(f.rejected, fmt.Sprintf("rejected-%d", i))
+		f.panicking = append(f.panicking, fmt.Sprintf("panicking-%d", i))
+		f.create(f.rejected[i], "{color: rejected}")
+		f.create(f.panicking[i], "{color: panicking}")
+	}
+	created := make([]time.Time, good)
+	var creating sync.WaitGroup
+	for part := range 10 {
+		creating.Go(func() {
+			for i := part; i < good; i += 10 {
+				created[i] = time.Now()
+				f.create(fmt.Sprintf("fine-%d", i), "{color: fine}")
+			}
+		})
+	}
+	creating.Wait()
+	for i := range good {
+		name := fmt.Sprintf("fine-%d", i)
+		f.eventually(name+" is handled", func() (bool, string) {
+			done := f.of(name, http.StatusOK) // the status, then the note that it is handled
+			if len(done) < 2 {
+				return false, fmt.Sprint(done)
+			}
+			f.took = append(f.took, done[1].Sub(created[i]))
+			return true, ""
+		})
+	}
+	slices.Sort(f.took)
+	return f
+}
+
+func (f *fault) p50() time.Duration { return f.took[len(f.took)/2] }
+func (f *fault) p99() time.Duration { return f.took[len(f.took)*99/100] }
+
+// TestBadObjectsHoldUpNoOther has 5 objects that the server always rejects and 5 whose
+// handler panics, among 490 that are fine: these are handled, and what is sent for the
+// bad ones is as the throttle and the backoff say.
+func TestBadObjectsHoldUpNoOther(t *testing.T) {
+	alone, beside := withBad(t, 0), withBad(t, 5)
+	t.Logf("p99 of %d good objects: %v alone, %v beside 10 bad ones: %.2f times", good, alone.p99(), beside.p99(), beside.p99().Seconds()/alone.p99().Seconds())
+	for _, name := range beside.rejected {
+		beside.eventually("the throttle was met", func() (bool, string) {
+			n := len(beside.of(name, http.StatusUnprocessableEntity))
+			return n >= 4, fmt.Sprint(n)
+		})
+		beside.throttled(name)
+	}
+	for _, name := range beside.panicking {
+		if n := len(beside.answers[name]); n != 1 {
+			t.Errorf("%s: %d patches, want the one that notes the error until the backoff is over", name, n)
+		}
+	}
+	beside.eventually("an Event for each", func() (bool, string) {
+		list, err := clients.CoreV1().Events(beside.name).List(t.Context(), metav1.ListOptions{FieldSelector: "reason=PatchRejected"})
+		return err == nil && len(list.Items) == len(beside.rejected), fmt.Sprint(len(list.Items), err)
+	})
+	list, err := beside.widgets().List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ready := 0
+	for _, w := range list.Items {
+		if phase, _, _ := unstructured.NestedString(w.Object, "status", "phase"); phase == "Ready" && strings.HasPrefix(w.GetName(), "fine") {
+			ready++
+		}
+	}
+	if ready != good {
+		t.Errorf("%d objects are handled, want %d", ready, good)
+	}
+}
+
+// throttled holds what was sent for a rejected object to the throttle.
+func (f *fault) throttled(name string) {
+	f.t.Helper()
+	times := f.of(name, http.StatusUnprocessableEntity)
+	for n := 1; n < len(times); n++ {
+		least := []time.Duration{1, 1, 2, 3, 5, 8, 13, 21}[n-1] * time.Second
+		if gap := times[n].Sub(times[n-1]); gap < least-50*time.Millisecond {
+			f.t.Errorf("%s: try %d came %v after the one before, want %v", name, n+1, gap, least)
+		}
+	}
+	f.eventually("the trouble is noted", func() (bool, string) {
+		note := f.get(name).GetAnnotations()[operator.DefaultPrefix+"/trouble"]
+		return strings.Contains(note, "spec.size"), note
+	})
+	// Its status is taken before what is rejected, and the note comes once. A try may
+	// be under way.
+	other, rejected := len(f.of(name, http.StatusOK)), len(f.of(name, http.StatusUnprocessableEntity))
+	if other < 2 || other > rejected+2 {
+		f.t.Errorf("%s: %d patches taken beside %d rejected", name, other, rejected)
+	}
+}
+
+// BenchmarkBesideBadObjects measures how long good objects take, alone and beside bad
+// ones. Nothing passes or fails by it.
+func BenchmarkBesideBadObjects(b *testing.B) {
+	for _, bad := range []int{0, 5} {
+		b.Run(fmt.Sprintf("bad=%d", 2*bad), func(b *testing.B) {
+			var p50, p99 time.Duration
+			for b.Loop() {
+				f := withBad(b, bad)
+				p50, p99 = p50+f.p50(), p99+f.p99()
+			}
+			b.ReportMetric(float64(p50.Milliseconds())/float64(b.N), "p50-ms")
+			b.ReportMetric(float64(p99.Milliseconds())/float64(b.N), "p99-ms")
+		})
+	}
+}

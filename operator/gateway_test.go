@@ -1,0 +1,112 @@
+package operator_test
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// gateway stands in front of the tests' server: it counts the patches that arrive, as
+// the server sees them, and lets a test step in.
+type gateway struct {
+	*httptest.Server
+	mu      sync.Mutex
+	answers map[string][]answered // by the object's name
+	// intrude is called for each patch before it is passed on, and with its answer before
+	// that is. What it returns true for is dropped.
+	intrude func(answered bool) bool
+}
+
+type answered struct {
+	at   time.Time
+	code int
+}
+
+var errDropped = errors.New("dropped by the test")
+
+func newGateway(tb testing.TB) *gateway {
+	tb.Helper()
+	to, err := url.Parse(api.Host)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	transport, err := rest.TransportFor(api)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	g := &gateway{answers: map[string][]answered{}, intrude: func(bool) bool { return false }}
+	g.Server = httptest.NewServer(&httputil.ReverseProxy{
+		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(to) },
+		Transport:      passing{g, transport},
+		ModifyResponse: g.answered,
+		ErrorHandler:   func(w http.ResponseWriter, _ *http.Request, _ error) { panic(http.ErrAbortHandler) },
+		FlushInterval:  -1,
+	})
+	tb.Cleanup(g.Close)
+	return g
+}
+
+// config is the server as it is seen through the gateway.
+func (g *gateway) config() *rest.Config { return &rest.Config{Host: g.URL} }
+
+// passing passes requests on.
+type passing struct {
+	*gateway
+	http.RoundTripper
+}
+
+func (p passing) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method == http.MethodPatch && p.steps(false) {
+		return nil, errDropped
+	}
+	return p.RoundTripper.RoundTrip(r)
+}
+
+func (g *gateway) steps(answered bool) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.intrude(answered)
+}
+
+func (g *gateway) answered(r *http.Response) error {
+	if r.Request.Method != http.MethodPatch {
+		return nil
+	}
+	path := strings.Split(strings.TrimSuffix(r.Request.URL.Path, "/status"), "/")
+	name := path[len(path)-1]
+	g.mu.Lock()
+	g.answers[name] = append(g.answers[name], answered{time.Now(), r.StatusCode})
+	g.mu.Unlock()
+	if g.steps(true) {
+		r.Body.Close()
+		return errDropped
+	}
+	return nil
+}
+
+// of is when patches of an object were answered with a code.
+func (g *gateway) of(name string, code int) (at []time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, a := range g.answers[name] {
+		if a.code == code {
+			at = append(at, a.at)
+		}
+	}
+	return at
+}
+
+// intruding has the gateway ask a function from now on.
+func (g *gateway) intruding(f func(answered bool) bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.intrude = f
+}
