@@ -50,8 +50,8 @@ bench:
 	go test ./store -run '^$$' -bench . -benchtime 1x -timeout 2h -args -objects 10000,100000,1000000
 	cd test && go test ./bench -run '^$$' -bench . -benchtime 3x -timeout 2h -v
 
-# keepwatch serve beside a real kube-apiserver on the contents of one etcd: 25 minutes
-# alone on the machine, with 20 GB of memory. ARGS are flags, such as
+# keepwatch serve beside a real kube-apiserver on the contents of one etcd: about half an
+# hour, alone on the machine, with 20 GB of memory. ARGS are flags, such as
 # ARGS='-pods 2000 -configmaps 500 -idle 500 -writing 2s -concurrent 4'.
 bench-real:
 	cd test && go test ./bench/served -run '^$$' -bench . -benchtime 1x -timeout 2h -v -args $(ARGS)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"math/rand/v2"
 	"os"
 	"runtime"
 	"slices"
@@ -16,6 +18,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/keepwatch/keepwatch/informer"
 )
 
 // report is what a command tells, by name; times are in seconds.
@@ -121,16 +125,36 @@ func (s *subject) heap(context.Context) (report, error) {
 // read measures the first informer's cache.
 func (s *subject) read(context.Context) (report, error) {
 	store := s.informers[0].GetIndexer()
-	keys := store.ListKeys()
+	var keys []string // in no order, and not those that a cache holds, as from a work queue
+	for _, key := range store.ListKeys() {
+		keys = append(keys, strings.Clone(key))
+	}
+	slices.Sort(keys)
+	rand.New(rand.NewPCG(1, 2)).Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
 	apps := store.ListIndexFuncValues("app")
 	if len(keys) == 0 {
 		return nil, errors.New("nothing to read")
+	}
+	all := func() iter.Seq[any] { return slices.Values(store.List()) }
+	if ours, ok := s.informers[0].(*informer.Shared); ok {
+		all = ours.All
 	}
 	return report{
 		"get": each(1000, func(i int) { _, _, _ = store.GetByKey(keys[i%len(keys)]) }),
 		"list": each(1, func(int) {
 			if len(store.List()) != len(keys) {
 				panic("a list of another length")
+			}
+		}),
+		"walk": each(1, func(int) {
+			n := 0
+			for obj := range all() {
+				if obj != nil {
+					n++
+				}
+			}
+			if n != len(keys) {
+				panic("a walk of another length")
 			}
 		}),
 		"byIndex": each(10, func(i int) { _, _ = store.ByIndex("app", apps[i%len(apps)]) }),

@@ -3,6 +3,7 @@ package served
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -96,22 +97,15 @@ func (w *watcher) over() bool {
 	}
 }
 
-// await waits until everybody whose watch goes on has seen so many events, until
-// nothing has come for some seconds, or until the deadline.
+// await waits until everybody whose watch goes on has seen so many events, or until
+// it takes too long.
 func (c *crowd) await(ctx context.Context, events int) error {
-	const patience, deadline = 5 * time.Second, time.Minute
-	began, last, progress := time.Now(), int64(-1), time.Now()
-	for {
-		waiting, seen := false, int64(0)
-		for _, w := range c.watchers {
-			n := w.seen.Load()
-			seen += n
-			waiting = waiting || n < int64(events) && !w.over()
-		}
-		if seen > last {
-			last, progress = seen, time.Now()
-		}
-		if !waiting || time.Since(progress) > patience || time.Since(began) > deadline {
+	const deadline = time.Minute
+	for began := time.Now(); ; {
+		waiting := slices.ContainsFunc(c.watchers, func(w *watcher) bool {
+			return w.seen.Load() < int64(events) && !w.over()
+		})
+		if !waiting || time.Since(began) > deadline {
 			return nil
 		}
 		if err := pause(ctx, 5*time.Millisecond); err != nil {

@@ -69,14 +69,17 @@ func (r *Report) Run(ctx context.Context, by Contender, api *peer.Server, w *Wri
 	return r.take(ctx, by, steps, scale.Rows)
 }
 
-// revive starts a server again that what was measured before has ended.
+// revive starts a server again that what was measured before has ended, and sees to
+// it that it has the data.
 func (s *Server) revive(ctx context.Context) error {
 	select {
 	case <-s.process().Done():
-		return s.Restart(ctx)
+		if err := s.Restart(ctx); err != nil {
+			return err
+		}
 	default:
-		return nil
 	}
+	return s.awaitPods(ctx)
 }
 
 // RunPlain measures the plain server with the answers of an API server, which runs.
@@ -102,6 +105,9 @@ func (r *Report) RunPlain(ctx context.Context, bodies *Bodies, scale Scale) erro
 func Keep(ctx context.Context, server *peer.Server, dir string) (*Bodies, error) {
 	s, err := NewServer(Keepwatch, server)
 	if err != nil {
+		return nil, err
+	}
+	if err := s.revive(ctx); err != nil {
 		return nil, err
 	}
 	return s.keep(ctx, dir)

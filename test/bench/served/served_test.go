@@ -2,6 +2,7 @@ package served
 
 import (
 	"flag"
+	"fmt"
 	"io"
 	"regexp"
 	"testing"
@@ -45,7 +46,7 @@ func BenchmarkServed(b *testing.B) {
 
 func compare(b *testing.B, scale Scale) {
 	ctx := b.Context()
-	report := NewReport(b.Logf)
+	report := NewReport(func(format string, args ...any) { fmt.Printf(format+"\n", args...) })
 	etcd := peer.StartEtcd(b)
 	client, err := etcd.Client()
 	if err != nil {
@@ -65,7 +66,7 @@ func compare(b *testing.B, scale Scale) {
 	}
 	report.Say("%d pods and %d config maps are in etcd", scale.Pods, *configMaps)
 	defer func() { // of what there is, if something fails
-		b.Logf("%d pods, %d config maps, %v of writing for each fan-out\n\n%s",
+		fmt.Printf("\n%d pods, %d config maps, %v of writing for each fan-out\n\n%s\n",
 			scale.Pods, *configMaps, scale.Writing, report.Table(Targets(scale.Storm.Lists)))
 	}()
 	if err := report.Run(ctx, KubeAPIServer, kubernetes, writer, scale); err != nil {
@@ -75,9 +76,6 @@ func compare(b *testing.B, scale Scale) {
 
 	keepwatch := peer.ServeOn(b, etcd)
 	if err := report.Run(ctx, Keepwatch, keepwatch, writer, scale); err != nil {
-		b.Fatal(err)
-	}
-	if err := keepwatch.Restart(ctx); err != nil {
 		b.Fatal(err)
 	}
 	bodies, err := Keep(ctx, keepwatch, b.TempDir())

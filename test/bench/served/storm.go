@@ -2,6 +2,7 @@ package served
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -83,7 +84,7 @@ func (s *Server) measureStorm(ctx context.Context, r *Report, storm Storm, l lis
 	if whole.Load() < int64(storm.Lists) {
 		r.Say("%s: %s: the first that failed: %v", s.by, row, ended)
 	}
-	if over, ok := err.(*tooMuch); ok {
+	if over, ok := errors.AsType[*tooMuch](err); ok {
 		// It was killed: what it held then is the least it would have come to.
 		r.Say("%s: %s: %v", s.by, row, over)
 		r.Add(s.by, row, count(complete, int(whole.Load())), seconds(took, u.wall), size(growth, over.resident-over.before))

@@ -110,7 +110,7 @@ func (c *Conn) Run() error {
 	_ = c.net.Close()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.cause = errors.Join(errClosed, err)
+	c.cause = fmt.Errorf("%w: %w", errClosed, err)
 	for id, answer := range c.answers {
 		delete(c.answers, id)
 		answer.finish(c.cause)
