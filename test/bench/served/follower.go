@@ -28,21 +28,17 @@ type counts struct {
 // server does not know that place any more it begins anew at the newest revision,
 // without what was missed: a real client would have to list everything.
 type rawWatcher struct {
-	trunk    *trunk
-	counts   *counts
-	revision atomic.Int64
-	rest     []byte // of an event that is not whole; the connection's
-	expired  bool   // the connection's, until the answer is done
+	trunk  *trunk
+	counts *counts
+	told   atomic.Int64 // the revision of the last event
+	// What follows is the connection's until an answer is done.
+	place   string // the revision to go on from
+	rest    []byte // of an event that is not whole
+	failed  bool   // the server told of an error
+	expired bool   // which is that it doesn't know the place
 }
 
-func (w *rawWatcher) seen() int64 { return w.revision.Load() }
-
-// begin has it watch from a revision on.
-func (w *rawWatcher) begin(revision string) error {
-	n, err := strconv.ParseInt(revision, 10, 64)
-	w.revision.Store(n)
-	return err
-}
+func (w *rawWatcher) seen() int64 { return w.told.Load() }
 
 // run watches until ctx ends.
 func (w *rawWatcher) run(ctx context.Context) {
@@ -59,8 +55,8 @@ func (w *rawWatcher) watch(ctx context.Context) bool {
 	if err != nil {
 		return false
 	}
-	w.rest, w.expired = w.rest[:0], false
-	answer, err := l.Get(wire.Request{Path: watchPath(strconv.FormatInt(w.seen(), 10)), Accept: asJSON, Data: w.take})
+	w.rest, w.failed, w.expired = w.rest[:0], false, false
+	answer, err := l.Get(wire.Request{Path: watchPath(w.place), Accept: asJSON, Data: w.take})
 	if err != nil {
 		return false
 	}
@@ -72,13 +68,13 @@ func (w *rawWatcher) watch(ctx context.Context) bool {
 	if status == "410" || w.expired {
 		w.restart(ctx, l)
 	}
-	return status == "200"
+	return status == "200" && !w.failed
 }
 
 func (w *rawWatcher) restart(ctx context.Context, l *link) {
 	w.counts.lists.Add(1)
 	if newest, err := l.newest(ctx); err == nil {
-		_ = w.begin(newest) // it is a number
+		w.place = newest
 	}
 }
 
@@ -109,13 +105,15 @@ var (
 // could look like it.
 func (w *rawWatcher) note(event []byte) {
 	if bytes.HasPrefix(event, errorEvent) {
+		w.failed = true
 		w.expired = w.expired || bytes.Contains(event, []byte(`"code":410`))
 		return
 	}
 	_, text, _ := bytes.Cut(event, revisionName)
 	text, _, _ = bytes.Cut(text, []byte{'"'})
 	if revision, err := strconv.ParseInt(string(text), 10, 64); err == nil {
-		w.revision.Store(revision)
+		w.place = string(text)
+		w.told.Store(revision)
 	}
 }
 

@@ -1,8 +1,18 @@
 package served
 
 import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"slices"
+	"sync"
 	"testing"
+	"time"
+
+	"github.com/keepwatch/keepwatch/test/bench/wire"
 )
 
 // The revisions are read wherever the answer is cut into pieces.
@@ -27,8 +37,57 @@ func TestRawWatcherReadsRevisions(t *testing.T) {
 		for piece := range slices.Chunk(expired, n) {
 			w.take(piece)
 		}
-		if !w.expired || w.seen() != 23 {
+		if !w.expired || w.seen() != 23 || w.place != "23" {
 			t.Fatalf("in pieces of %d: expired %v at %d", n, w.expired, w.seen())
 		}
+	}
+}
+
+// A watcher whose place is gone goes on at the newest, but is live only when it is
+// told of an event.
+func TestRawWatcherBeginsAnew(t *testing.T) {
+	release := make(chan struct{})
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Query().Get("watch") == "":
+			_, _ = io.WriteString(w, `{"kind":"PodList","metadata":{"resourceVersion":"40"},"items":[]}`)
+		case r.URL.Query().Get("resourceVersion") == "40":
+			_ = http.NewResponseController(w).Flush()
+			<-release
+			_, _ = io.WriteString(w, `{"type":"MODIFIED","object":{"metadata":{"resourceVersion":"41"}}}`+"\n")
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		default:
+			_, _ = io.WriteString(w, `{"type":"ERROR","object":{"reason":"Expired","code":410}}`+"\n")
+		}
+	}))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	roots := x509.NewCertPool()
+	roots.AddCert(server.Certificate())
+	line := &trunk{subject: &subject{endpoint: wire.Endpoint{Address: server.Listener.Addr().String(), TLS: &tls.Config{RootCAs: roots}}}}
+	defer line.hangUp()
+	w := &rawWatcher{trunk: line, counts: &counts{}, place: "17"}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { w.run(ctx) })
+	defer running.Wait()
+	defer cancel()
+	for w.counts.lists.Load() == 0 {
+		if err := pause(t.Context(), time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if w.seen() != 0 {
+		t.Errorf("it has seen %d before it was told of anything", w.seen())
+	}
+	close(release)
+	at, err := awaitAll(ctx, []follower{w}, 40, time.Now(), time.Minute)
+	if live, _, _ := summary(at); err != nil || live != 1 {
+		t.Errorf("%d are live, %v", live, err)
+	}
+	if n := w.counts.lists.Load(); n != 1 {
+		t.Errorf("%d lists", n)
 	}
 }

@@ -133,10 +133,7 @@ func (a *audience) come(ctx context.Context, s *Server) error {
 		if i%wire.Streams == 0 {
 			a.trunks = append(a.trunks, &trunk{subject: &s.subject})
 		}
-		w := &rawWatcher{trunk: a.trunks[len(a.trunks)-1], counts: &a.counts}
-		if err := w.begin(newest); err != nil {
-			return err
-		}
+		w := &rawWatcher{trunk: a.trunks[len(a.trunks)-1], counts: &a.counts, place: newest}
 		a.watchers = append(a.watchers, w)
 		a.running.Go(func() { w.run(ctx) })
 	}
