@@ -61,6 +61,12 @@ func head(a Answer) string {
 	return string(a.Body[:min(len(a.Body), enough)])
 }
 
+// missing and surplus are where one stream ends and the other goes on.
+const (
+	missing = "events: ours ends before "
+	surplus = "events: theirs ends before "
+)
+
 // compareEvents finds the first event that differs, and says whether the rest is
 // at least the same events in another order.
 func compareEvents(theirs, ours Answer) []Difference {
@@ -84,15 +90,12 @@ func compareEvents(theirs, ours Answer) []Difference {
 	}
 	switch shared := min(len(theirs.Events), len(ours.Events)); {
 	case len(theirs.Events) > shared:
-		return []Difference{{missing(theirs.Events[shared:]), names(theirs.Events[shared:]), ""}}
+		return []Difference{{missing + string(theirs.Events[shared].Type), names(theirs.Events[shared:]), ""}}
 	case len(ours.Events) > shared:
-		return []Difference{{surplus(ours.Events[shared:]), "", names(ours.Events[shared:])}}
+		return []Difference{{surplus + string(ours.Events[shared].Type), "", names(ours.Events[shared:])}}
 	}
 	return nil
 }
-
-func missing(e []Event) string { return fmt.Sprintf("events: without the last, %s…", e[0].Type) }
-func surplus(e []Event) string { return fmt.Sprintf("events: more than theirs, %s…", e[0].Type) }
 
 func sameFrames(a, b []Event) bool {
 	frames := func(events []Event) []string {

@@ -65,7 +65,7 @@ func TestEachAlterationIsNoticed(t *testing.T) {
 		{"refusal", `ResourceVersionTooLarge`, `Other`, "body .details.causes[].reason"},
 		{"watch", `"type":"DELETED"`, `"type":"MODIFIED"`, "events: DELETED or MODIFIED"},
 		{"watch", `"name":"a","resourceVersion":"5"`, `"name":"a","resourceVersion":"3"`, "events: DELETED body .metadata.resourceVersion"},
-		{"watch", `{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"5","annotations":{"k8s.io/initial-events-end":"true"}}}}` + "\n", ``, "events: without the last, BOOKMARK…"},
+		{"watch", `{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"5","annotations":{"k8s.io/initial-events-end":"true"}}}}` + "\n", ``, "events: ours ends before BOOKMARK"},
 		{"watch", `"resourceVersion":"5","annotations"`, `"resourceVersion":"4","annotations"`, "events: BOOKMARK body .metadata.resourceVersion"},
 		{"expired", `version: 3`, `version: 4`, "events: ERROR body .message"},
 		{"expired", `"reason":"Expired"`, `"reason":"Gone"`, "events: ERROR body .reason"},

@@ -29,9 +29,11 @@ type pair struct {
 // what they were told.
 func (w *World) live(ctx context.Context, g *Generator, report *Report) error {
 	moment := w.moment()
+	var reading sync.WaitGroup
+	defer reading.Wait()
 	watching, cancel := context.WithCancel(ctx)
 	defer cancel()
-	pairs, err := w.watch(watching, g)
+	pairs, err := w.watch(watching, g, &reading)
 	if err != nil {
 		return err
 	}
@@ -56,17 +58,12 @@ func (w *World) live(ctx context.Context, g *Generator, report *Report) error {
 	for _, p := range pairs {
 		report.Add(Exchange{Request: p.request, Theirs: p.theirs.answer(), Ours: p.ours.answer(), World: moment})
 	}
-	cancel()
-	for _, p := range pairs {
-		<-p.theirs.done
-		<-p.ours.done
-	}
 	return nil
 }
 
-// watch opens random watches. Those that are refused are left to the other
-// requests.
-func (w *World) watch(ctx context.Context, g *Generator) ([]*pair, error) {
+// watch opens random watches until ctx ends. Those that are refused are left to the
+// other requests.
+func (w *World) watch(ctx context.Context, g *Generator, reading *sync.WaitGroup) ([]*pair, error) {
 	group := errgroup.Group{}
 	group.SetLimit(concurrency)
 	all := make([]*pair, watches)
@@ -79,8 +76,8 @@ func (w *World) watch(ctx context.Context, g *Generator) ([]*pair, error) {
 		r.Options.Set("timeoutSeconds", "600")
 		all[i] = &pair{request: r}
 		group.Go(func() (err error) {
-			if all[i].theirs, err = w.theirs.stream(ctx, r); err == nil {
-				all[i].ours, err = w.ours.stream(ctx, r)
+			if all[i].theirs, err = w.theirs.stream(ctx, r, reading); err == nil {
+				all[i].ours, err = w.ours.stream(ctx, r, reading)
 			}
 			return err
 		})
@@ -99,7 +96,6 @@ func (w *World) watch(ctx context.Context, g *Generator) ([]*pair, error) {
 type stream struct {
 	status int
 	header http.Header
-	done   chan struct{} // closed at the end
 
 	mu   sync.Mutex
 	body []byte
@@ -107,17 +103,16 @@ type stream struct {
 }
 
 // stream sends a request and reads the answer until ctx ends.
-func (s *Side) stream(ctx context.Context, r Request) (*stream, error) {
+func (s *Side) stream(ctx context.Context, r Request, reading *sync.WaitGroup) (*stream, error) {
 	response, err := s.open(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	t := &stream{status: response.StatusCode, header: response.Header, done: make(chan struct{})}
-	go func() {
-		defer close(t.done)
+	t := &stream{status: response.StatusCode, header: response.Header}
+	reading.Go(func() {
 		defer response.Body.Close()
 		t.read(response.Body)
-	}()
+	})
 	return t, nil
 }
 

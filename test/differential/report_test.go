@@ -2,6 +2,8 @@ package differential
 
 import (
 	"bytes"
+	"encoding/base64"
+	"fmt"
 	"net/url"
 	"strings"
 	"testing"
@@ -25,6 +27,8 @@ func TestExceptions(t *testing.T) {
 		{"etcd was made to forget", "3", list, gone, false, 0},
 		{"ours forgets what etcd knows", "10", list, gone, false, 1},
 		{"equal", "3", list, list, false, 0},
+		{"a token with a slash", "3", withToken(list, "/one/a"), withToken(list, "one/a"), false, 0},
+		{"another token", "3", withToken(list, "/one/a"), withToken(list, "one/b"), false, 1},
 	} {
 		report := NewReport(false)
 		report.Add(Exchange{
@@ -35,6 +39,12 @@ func TestExceptions(t *testing.T) {
 			t.Errorf("%s: %d differences, want %d", test.name, got, test.differences)
 		}
 	}
+}
+
+func withToken(list Answer, start string) Answer {
+	token := base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"v":"meta.k8s.io/v1","rv":7,"start":"%s\u0000"}`, start))
+	list.Body = bytes.Replace(list.Body, []byte(`"continue":"x"`), fmt.Appendf(nil, `"continue":"%s"`, token), 1)
+	return list
 }
 
 // A report names each cause once, with requests that can be sent again.
