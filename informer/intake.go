@@ -126,9 +126,8 @@ func (t *intake) Replace(ctx context.Context, relist keepwatch.Relist) (keepwatc
 	if err != nil {
 		return nil, err
 	}
-	held := t.store.Snapshot()
-	rewound := t.rewound || relist.Reason == keepwatch.GapRewind || relist.To < held.Revision()
-	return &intakeList{Replacement: replacement, intake: t, held: held, rewound: rewound, rejected: map[keepwatch.Key]error{}}, nil
+	return &intakeList{Replacement: replacement, intake: t, held: t.store.Snapshot(), rewound: t.rewound || relist.Reason == keepwatch.GapRewind,
+		rejected: map[keepwatch.Key]error{}}, nil
 }
 
 // intakeList is a list on its way in.

@@ -37,9 +37,6 @@ func (s *Store) Replace(_ context.Context, relist keepwatch.Relist) (keepwatch.R
 	}
 	if v.void != "" && relist.Reason != keepwatch.GapRewind {
 		r.relist.Reason = v.void
-		if relist.To < base.revision {
-			r.relist.Reason = keepwatch.GapRewind // this run can't know what is held
-		}
 	}
 	switch {
 	case base.revision == 0:
@@ -51,7 +48,11 @@ func (s *Store) Replace(_ context.Context, relist keepwatch.Relist) (keepwatch.R
 	case r.relist.Reason == keepwatch.GapRewind:
 		r.epoch++
 	case relist.To < base.revision:
-		return nil, keepwatch.Failed(keepwatch.StaleReplica,
+		kind := keepwatch.StaleReplica
+		if v.void != "" {
+			kind = keepwatch.Rewound // it is not a replica's: nobody asked for a state as new as what is held
+		}
+		return nil, keepwatch.Failed(kind,
 			"the list shows revision %d, but %d is held already", relist.To, base.revision)
 	}
 	return r, nil

@@ -92,7 +92,7 @@ func (l *ledger) copy() *ledger {
 
 // replace reports whether the list is refused.
 func (l *ledger) replace(relist keepwatch.Relist, to keepwatch.Revision, objects []keepwatch.Object) (refused bool) {
-	rewind := l.now.Revision > 0 && (relist.Reason == keepwatch.GapRewind || l.void == keepwatch.GapRewind || l.void != "" && to < l.now.Revision)
+	rewind := l.now.Revision > 0 && (relist.Reason == keepwatch.GapRewind || l.void == keepwatch.GapRewind)
 	if to < l.now.Revision && !rewind || to == 0 {
 		return true
 	}

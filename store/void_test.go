@@ -30,7 +30,6 @@ func TestVoid(t *testing.T) {
 		"not trusted":                            {[]keepwatch.GapReason{expired}, expired, 12, objects{a, b, c}, []string{"gap 10-12 expired; ADDED@9 ns/c c-1@9"}, 0},
 		"not trusted, by another run":            {[]keepwatch.GapReason{downtime}, "", 12, objects{a, b, c}, []string{"gap 10-12 downtime; ADDED@9 ns/c c-1@9"}, 0},
 		"not trusted, and it was right":          {[]keepwatch.GapReason{expired}, "", 10, objects{a, b}, nil, 0},
-		"not trusted, and went back":             {[]keepwatch.GapReason{expired}, "", 4, objects{a}, []string{"gap 10-4 rewind; DELETED@4 ns/b b-1@5"}, 1},
 		"not trusted, and it is a rewind":        {[]keepwatch.GapReason{expired}, rewind, 12, objects{a.at(2)}, []string{"gap 10-12 rewind; MODIFIED@2 ns/a a-1@2; DELETED@12 ns/b b-1@5"}, 1},
 		"the newest reason counts":               {[]keepwatch.GapReason{expired, rewind}, "", 12, objects{a, b}, []string{"gap 10-12 rewind"}, 1},
 	} {
@@ -72,6 +71,19 @@ func TestVoid(t *testing.T) {
 			wantLines(t, tell(poll(t, w)...), tell(batch(row.to, 13, modify(a.at(13))))...)
 		})
 	}
+}
+
+// TestVoidAndWentBack: a list for a run that does not know what is held tells by its
+// revision that the source went back; which whoever runs it has to say.
+func TestVoidAndWentBack(t *testing.T) {
+	s := listed(t, Options{}, 10, thingAt("a", 3))
+	void(t, s, keepwatch.GapExpired)
+	_, err := s.Replace(t.Context(), keepwatch.Relist{To: 9})
+	wantFailure(t, err, keepwatch.Rewound)
+	void(t, s, keepwatch.GapRewind)
+	w := s.Watch(s.Snapshot().Cursor(), Filter{})
+	relist(t, s, keepwatch.GapRewind, 9, thingAt("a", 4))
+	wantLines(t, tell(poll(t, w)...), "gap 10-9 rewind; MODIFIED@4 ns/a a-1@4")
 }
 
 // TestVoidOfNothing: a store that was never listed is listed as ever.

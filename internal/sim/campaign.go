@@ -1,5 +1,7 @@
 package sim
 
+import "cmp"
+
 // Campaign is schedules that follow from a seed.
 type Campaign struct {
 	Seed   uint64
@@ -21,7 +23,7 @@ func (c Campaign) Play(n int, play func(*Director, Mutant) Outcome) Outcome {
 	seed := c.Seed + uint64(n)
 	var o Outcome
 	if len(c.Mutant.Near) > 0 {
-		o = play(Draw(Mix{Seed: seed, Rate: 25, Only: c.Mutant.Near}), c.Mutant)
+		o = play(Draw(Mix{Seed: seed, Rate: cmp.Or(c.Mutant.Rate, 25), Only: c.Mutant.Near}), c.Mutant)
 		o.Seed, o.Style = seed, Swarm
 		return o
 	}

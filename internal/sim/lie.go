@@ -21,8 +21,8 @@ type Lie struct {
 	Noticed bool
 	// Healed: the client has listed since.
 	Healed bool
-	// Interrupted: the client was stopped before, and began anew with what it held.
-	// Nothing reminds it.
+	// Interrupted: the client was stopped before it noticed, and began anew with what it
+	// held. Nothing reminds it.
 	Interrupted bool
 	// Blind: revisions alone don't show it, so that nobody can be blamed for what
 	// follows.
@@ -99,11 +99,11 @@ func (l *lies) heal() {
 
 // interrupt says that the client begins anew with what it holds.
 func (l *lies) interrupt() {
+	l.answer()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.open = nil
 	for _, lie := range l.all {
-		lie.Interrupted = lie.Interrupted || !lie.Healed
+		lie.Interrupted = lie.Interrupted || !lie.Healed && !lie.Noticed
 	}
 }
 

@@ -15,6 +15,8 @@ type Mutant struct {
 	// Near are the faults that it needs to show, if those are rare together; other
 	// faults are left out then.
 	Near []string
+	// Rate is how likely those are at a point, in percent; 0 is 25.
+	Rate int
 
 	Source   func(*Source) keepwatch.Source
 	Target   func(keepwatch.Target) keepwatch.Target

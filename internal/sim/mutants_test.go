@@ -156,6 +156,11 @@ var Mutants = []Mutant{
 		Target: func(t keepwatch.Target) keepwatch.Target { return &careless{t.(*store.Store)} },
 	},
 	{
+		Name: "forgotten-void", Seen: "our own: that the source went back was forgotten by a restart before the list",
+		Near: []string{"restore", "restart-kept", "throttled", "unauthorized"}, Rate: 65,
+		Target: func(t keepwatch.Target) keepwatch.Target { return &oblivious{t.(*store.Store)} },
+	},
+	{
 		Name: "deletes-not-in-gaps", Seen: "handlers that are only told what is there after a relist",
 		Delivery: func(d keepwatch.Delivery) (keepwatch.Delivery, error) {
 			gap, ok := d.(keepwatch.Gap)

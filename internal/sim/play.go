@@ -231,7 +231,7 @@ func (s *stage) patience() time.Duration {
 	const (
 		backoffCap = 30 * time.Second
 		told       = 20 * time.Second  // the longest that a source here asks to wait
-		ahead      = 33 * time.Second  // for a revision that is not reached any more
+		ahead      = 30 * time.Second  // for a revision that is not reached any more
 		slowly     = 300 * time.Second // the cap for refusals that take a person to lift
 		pause      = 256 * time.Second
 		drained    = 30 * time.Second

@@ -151,7 +151,7 @@ func (p *process) restored(to keepwatch.Revision, blind bool) {
 	switch {
 	case blind:
 		p.restore = restore{}
-	case s.Held() > to:
+	case s.Snapshot().Revision() > to:
 		p.restore = restore{to, s, s.Snapshot().Cursor().Epoch}
 	}
 }
@@ -172,21 +172,10 @@ func (p *process) restart(keep bool) {
 	end := l.end
 	if keep {
 		end = l.rerun
-		p.forget()
 	}
 	p.mu.Unlock()
 	if end != nil {
 		end(errRestart)
-	}
-}
-
-// forget: a reflector that ends between seeing that the source went back and
-// listing has told nobody, and the next one can only see it as long as the source
-// has not overtaken what the store holds. From here on it is as in a blind restore.
-func (p *process) forget() {
-	if r := p.restore; !r.noticed(p.life.store) && p.source.world.aware(p.source.name) {
-		p.source.lies.tell(Lie{Fault: "forgotten-restore", At: time.Now(), From: r.to, To: ^keepwatch.Revision(0), Blind: true})
-		p.restore = restore{}
 	}
 }
 

@@ -140,6 +140,8 @@ func provokes(choice string, kind keepwatch.FailureKind) bool {
 		return choice == "late" || choice == "absent" || choice == "restore" || choice == "restore-blind" || choice == "replica"
 	case keepwatch.StaleReplica:
 		return choice == "stale-consistent"
+	case keepwatch.StreamingListUnsupported:
+		return choice == "restart-kept" // of a store that is void, which takes a paged list only
 	}
 	return false
 }

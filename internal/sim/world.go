@@ -184,13 +184,6 @@ func (w *World) undone(epoch int, r keepwatch.Revision) (base keepwatch.Revision
 	return base, epoch < len(w.epochs) && r > base
 }
 
-// aware reports whether a client was.
-func (w *World) aware(client string) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return !w.unaware[client]
-}
-
 // History is what the oracle judges by.
 func (w *World) History() check.History {
 	w.mu.Lock()
