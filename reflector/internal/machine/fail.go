@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/keepwatch/keepwatch"
@@ -18,9 +19,10 @@ func (m Machine) fail(f Failed) (Machine, Action) {
 	if m.short(f) {
 		rule.Pace = Backoff
 	} else if f.Kind == keepwatch.Ended {
-		rule.Patience = 0
+		rule.Patience, rule.Then = 0, ""
 	}
-	verdict, wait := m.verdict(rule, f), m.wait(rule, f)
+	wait := m.wait(rule, f)
+	verdict := m.verdict(rule, f, wait)
 	var then Action
 	var void keepwatch.GapReason
 	switch verdict {
@@ -44,7 +46,7 @@ func (m Machine) fail(f Failed) (Machine, Action) {
 		}
 		then = list
 	}
-	m.Streak = m.Streak.after(f.Kind, rule, verdict, wait)
+	m.Streak = m.Streak.after(f, rule, verdict, wait)
 	m.State = Waiting{Then: then}
 	var next Action = wait
 	if wait == (Wait{}) {
@@ -69,15 +71,15 @@ func (m Machine) short(f Failed) bool {
 }
 
 // verdict is the rule's, bent by the deadline, by patience and by the state.
-func (m Machine) verdict(rule Rule, f Failed) Verdict {
+func (m Machine) verdict(rule Rule, f Failed, wait Wait) Verdict {
 	l, listing := m.State.(Listing)
 	switch {
 	case rule.AtStartup && !m.Synced && m.StartupDeadline >= 0 && f.Elapsed >= m.StartupDeadline:
 		return End
 	case rule.Patience > 0 && m.Streak.same(f.Kind)+1 >= rule.Patience:
 		return rule.Then
-	case behind(rule) && m.Streak.Waited >= maxAhead:
-		return rule.Then
+	case behind(rule) && wait.For+wait.Jitter >= m.ahead(f):
+		return rule.Then // by when it is over, there is no time for another try
 	case f.Kind == keepwatch.Rejected && listing && l.Continue != "":
 		return Relist // the token is what is refused
 	}
@@ -87,6 +89,14 @@ func (m Machine) verdict(rule Rule, f Failed) Verdict {
 // behind reports whether the rule is to wait for a source that is behind us: its
 // patience is a time.
 func behind(rule Rule) bool { return rule.Patience == 0 && rule.Then != "" }
+
+// ahead is how much longer a revision is waited for that the source has not reached.
+func (m Machine) ahead(f Failed) time.Duration {
+	if m.Streak.Until == 0 {
+		return maxAhead
+	}
+	return max(0, m.Streak.Until-f.Elapsed)
+}
 
 // again is the action that the state stands for.
 func (m Machine) again() Action {
@@ -143,7 +153,9 @@ func (m Machine) wait(rule Rule, f Failed) Wait {
 		w.Jitter = m.Streak.backoff(maxBackoff)
 	}
 	if behind(rule) {
-		w.Jitter = min(w.Jitter, max(0, maxAhead-m.Streak.Waited-w.For))
+		// Tries are counted anew, and stay so close together that the last is near the end.
+		w.For = min(w.For, m.ahead(f))
+		w.Jitter = min(firstBackoff<<min(m.Streak.same(f.Kind), 4), maxAhead/4, m.ahead(f)-w.For)
 	}
 	if left := m.StartupDeadline - f.Elapsed; rule.AtStartup && !m.Synced && left > 0 {
 		w.For = min(w.For, left) // so that the deadline is met, not overslept
@@ -167,19 +179,16 @@ func (s Streak) backoff(most time.Duration) time.Duration {
 
 // after is the streak one failure later. Invariant: Attempts stays so small that
 // backoff can't overflow.
-func (s Streak) after(kind keepwatch.FailureKind, rule Rule, verdict Verdict, wait Wait) Streak {
-	next := Streak{Attempts: s.Attempts, Kind: kind, Same: s.same(kind) + 1, Waited: s.Waited}
+func (s Streak) after(f Failed, rule Rule, verdict Verdict, wait Wait) Streak {
+	next := Streak{Attempts: s.Attempts, Kind: f.Kind, Same: s.same(f.Kind) + 1}
 	if wait.Jitter > 0 && s.Attempts < 10 {
 		next.Attempts++
 	}
-	if behind(rule) {
-		next.Waited += wait.For + wait.Jitter
-	}
-	if verdict == rule.Then {
-		next.Same, next.Waited = 0, 0
-	}
-	if rule.Patience == 0 {
+	switch {
+	case verdict == rule.Then, rule.Patience == 0 && !behind(rule):
 		next.Same = 0
+	case behind(rule):
+		next.Until = cmp.Or(s.Until, f.Elapsed+maxAhead)
 	}
 	return next
 }

@@ -109,8 +109,9 @@ func (m *model) step(in machine.Input) {
 	m.settle()
 }
 
+// fail fails; what has a deadline has met it by the second time.
 func (m *model) fail(kind keepwatch.FailureKind) {
-	m.step(machine.Failed{Kind: kind, Lived: time.Minute, RetryAfter: time.Second})
+	m.step(machine.Failed{Kind: kind, Lived: time.Minute, RetryAfter: time.Second, Elapsed: m.machine.Streak.Until})
 }
 
 // settle does what can only be done in one way, and sees nothing of the source:

@@ -96,7 +96,7 @@ type Streak struct {
 	// Same counts failures of kind Kind in a row, for its rule's Patience.
 	Kind keepwatch.FailureKind
 	Same uint8
-	// Waited sums up the longest that the waits for a revision can have been that the
-	// source has not reached.
-	Waited time.Duration
+	// Until is when, since Started, a revision is not waited for any more that the
+	// source has not reached; 0 if there is none. Other failures end it.
+	Until time.Duration
 }

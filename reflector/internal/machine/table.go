@@ -44,7 +44,7 @@ const (
 	// waits for 3 s at most until its cache is fresh.
 	startProbe = 5 * time.Second
 	// maxAhead bounds how long a revision is waited for that the source has not
-	// reached; then the source is asked for whatever it has.
+	// reached, requests and all; by then the source is asked for whatever it has.
 	maxAhead = 30 * time.Second
 	// shortWatch: a watch that ends sooner, without an event, may be the way a
 	// server says "too old".

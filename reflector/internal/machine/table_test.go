@@ -135,9 +135,9 @@ func TestFailureTable(t *testing.T) {
 		{"opening", Failed{Kind: x}, "≤800ms, list ≥50 (downtime: expired)"},
 		{"relist", Failed{Kind: x}, "≤1.6s, list (expired: expired)"},
 		{"relist page2", Failed{Kind: x}, "≤800ms, list ≥60 (expired: expired)"},
-		{"relist", Failed{Kind: keepwatch.RevisionTooLarge, RetryAfter: time.Second}, "1s+≤1.6s, list ≥60 (expired: expired)"},
+		{"relist", Failed{Kind: keepwatch.RevisionTooLarge, RetryAfter: time.Second}, "1s+≤800ms, list ≥60 (expired: expired)"},
 		{"watch", Failed{Kind: keepwatch.RevisionTooLarge, RetryAfter: time.Second}, "1s+≤800ms, watch 60"},
-		{"relist", Failed{Kind: keepwatch.StaleReplica}, "≤1.6s, list ≥60 (expired: expired)"},
+		{"relist", Failed{Kind: keepwatch.StaleReplica}, "≤800ms, list ≥60 (expired: expired)"},
 		{"watch", Failed{Kind: keepwatch.Rewound}, "void (rewind), ≤800ms, list (rewind: rewound)"},
 		{"watch", Failed{Kind: keepwatch.Unauthorized}, "≤800ms, watch 60"},
 		{"first list", Failed{Kind: keepwatch.Unauthorized}, "≤800ms, stream"},
@@ -222,26 +222,61 @@ func resumes(t *testing.T, m Machine, kind keepwatch.FailureKind) Machine {
 	return m
 }
 
-// TestAheadOfTheSource waits up to 30 s for a revision, then takes what there is
-// and recognises that the source went back.
+// TestAheadOfTheSource waits for a revision, and asks for what there is when 30 s are
+// over, whatever time the requests take and whatever failed before; then it recognises
+// that the source went back.
 func TestAheadOfTheSource(t *testing.T) {
+	for _, row := range []struct {
+		told, request time.Duration
+		jitter        int // in percent
+		failed        int // before
+		tries         int // at the same revision
+		listed        time.Duration
+	}{
+		{told: time.Second, jitter: 100, tries: 6, listed: 30 * time.Second},
+		{told: time.Second, jitter: 100, failed: 9, tries: 6, listed: 30 * time.Second},
+		{told: time.Second, jitter: 50, tries: 8, listed: 27625 * time.Millisecond},
+		{told: time.Second, jitter: 0, tries: 23, listed: 23 * time.Second},
+		{told: time.Second, jitter: 100, request: 3 * time.Second, tries: 5, listed: 30 * time.Second},
+		{told: time.Second, jitter: 0, request: 3 * time.Second, tries: 7, listed: 25 * time.Second},
+		{jitter: 100, tries: 7, listed: 30 * time.Second},
+		{told: 10 * time.Second, tries: 3, jitter: 100, listed: 30 * time.Second},
+		{told: time.Hour, jitter: 100, tries: 1, listed: 30 * time.Second},
+	} {
+		m := at("relist")
+		for range row.failed {
+			m, _ = m.Step(Failed{Kind: keepwatch.Unreachable})
+			m, _ = m.Step(Elapsed{})
+		}
+		const began = time.Hour
+		now, tries := began, 0
+		for {
+			var a Action
+			m, a = m.Step(Failed{Kind: keepwatch.RevisionTooLarge, RetryAfter: row.told, Elapsed: now})
+			tries++
+			if w, ok := a.(Wait); ok {
+				now += w.For + w.Jitter*time.Duration(row.jitter)/100
+				m, a = m.Step(Elapsed{})
+			}
+			if a.(List).Floor == 0 {
+				break
+			}
+			now += row.request
+			if tries > 99 {
+				t.Fatalf("%+v waits for ever", row)
+			}
+		}
+		if now -= began; now != row.listed || tries != row.tries {
+			t.Errorf("%+v lists after %v and %d tries", row, now, tries)
+		}
+	}
+}
+
+// TestASourceThatWentBack is recognised by the list that shows it.
+func TestASourceThatWentBack(t *testing.T) {
 	m := at("relist")
-	var waited time.Duration
-	for {
-		var a Action
-		m, a = m.Step(Failed{Kind: keepwatch.RevisionTooLarge, RetryAfter: 4 * time.Second})
-		waited += a.(Wait).For + a.(Wait).Jitter
-		m, a = m.Step(Elapsed{})
-		if a.(List).Floor == 0 {
-			break
-		}
-		if waited > time.Minute {
-			t.Fatal("waits for ever")
-		}
-	}
-	if waited < maxAhead || waited > maxAhead+8*time.Second {
-		t.Errorf("waited %v for a revision ahead, want about %v", waited, maxAhead)
-	}
+	m.Streak = Streak{Kind: keepwatch.RevisionTooLarge, Until: time.Second}
+	m, _ = m.Step(Failed{Kind: keepwatch.RevisionTooLarge, Elapsed: time.Minute})
 	_, a := m.Step(Page{Revision: 20})
 	want := Void{keepwatch.GapRewind, Keep{First: true, Last: true, Reason: keepwatch.GapRewind, Revision: 20}}
 	if a != want {
