@@ -12,7 +12,7 @@ import (
 const (
 	startRow = "start with the data"
 	toReady  = "exec to ready"
-	warmRow  = "at rest, behind one list of each encoding"
+	warmRow  = "at rest, behind lists in each encoding"
 	idleRow  = "idle watchers"
 	// perWatcher is heap and stack, behind garbage collection: resident memory moves
 	// more by garbage than by watchers.
