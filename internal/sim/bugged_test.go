@@ -145,6 +145,15 @@ func (s *staleList) List(ctx context.Context, req keepwatch.ListRequest) (keepwa
 	return p, err
 }
 
+// silent does not say what is missing.
+type silent struct{ *Source }
+
+func (s *silent) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch.Page, error) {
+	p, err := s.Source.List(ctx, req)
+	p.Withheld = nil
+	return p, err
+}
+
 // endless waits for the end of every streaming list.
 type endless struct{ *Source }
 

@@ -76,10 +76,12 @@ var Faults = map[Point][]Fault{
 		Fault{Name: "no-revision", Weight: 1, Kind: keepwatch.ProtocolViolation},
 		Fault{Name: "too-large", Weight: 1, Kind: keepwatch.RevisionTooLarge},
 		Fault{Name: "expired", Weight: 1, Kind: keepwatch.Expired},
+		Fault{Name: "withheld", Weight: 2}, // there are objects that can't be taken
 	),
 	AtPage: with(
 		Fault{Name: "expired", Weight: 4, Kind: keepwatch.Expired},
 		Fault{Name: "duplicate", Weight: 2},
+		Fault{Name: "withheld", Weight: 2},
 		Fault{Name: "other-revision", Weight: 1, Kind: keepwatch.ProtocolViolation},
 		Fault{Name: "truncated", Weight: 2, Kind: keepwatch.Undecodable},
 	),

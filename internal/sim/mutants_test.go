@@ -156,6 +156,11 @@ var Mutants = []Mutant{
 		Target: func(t keepwatch.Target) keepwatch.Target { return &careless{t.(*store.Store)} },
 	},
 	{
+		Name: "silent-list", Seen: "kubernetes #130898, of lists: an object that can't be decoded is left out, and nobody says so",
+		Near:   []string{"withheld", "expired", "unsupported", "restart-kept"},
+		Source: func(s *Source) keepwatch.Source { return &silent{Source: s} },
+	},
+	{
 		Name: "forgotten-void", Seen: "our own: that the source went back was forgotten by a restart before the list",
 		Near: []string{"restore", "restart-kept", "throttled", "unauthorized"}, Rate: 65,
 		Target: func(t keepwatch.Target) keepwatch.Target { return &oblivious{t.(*store.Store)} },

@@ -49,6 +49,7 @@ type life struct {
 type counts struct {
 	failures map[keepwatch.FailureKind]int
 	dropped  uint64
+	leftOut  int // notices of what can't be taken
 	restarts int
 	ends     []error // that Run gave without being asked
 	story    []string
@@ -94,7 +95,7 @@ func (p *process) begin(ctx context.Context) *life {
 func (p *process) reflect(l *life) (asked bool) {
 	ctx, cancel := context.WithCancelCause(l.ctx)
 	defer cancel(nil)
-	p.source.lies.interrupt()
+	p.source.begin()
 	r := reflector.New(p.mutant.source(p.source), p.mutant.target(l.store), reflector.Options{
 		StartupDeadline: p.settings.Startup, Paged: p.settings.Paged, Seed: p.settings.Seed, Observe: p.observe,
 	})
@@ -129,6 +130,10 @@ func (p *process) observe(n reflector.Notice) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if n.Verdict == reflector.LeaveOut {
+		p.counts.leftOut++
+		return
+	}
 	p.counts.failures[n.Failure.Kind]++
 	p.counts.story = append(p.counts.story, fmt.Sprintf("%s %s at %d: %v; %s in %v", stamp(n.Time), n.State, n.Held, n.Failure, n.Verdict, n.Wait))
 }

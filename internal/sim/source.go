@@ -25,6 +25,9 @@ type Source struct {
 	late     func(to keepwatch.Revision) // is told that what was undone is handed on
 	replica  atomic.Int32                // of settings.Lags
 	listed   bool                        // since the last watch
+	// withheld counts what could not be taken of the list on its way, leftOut of the
+	// last complete one. They belong to the client's goroutine.
+	withheld, leftOut int
 }
 
 // How long things take. The odd parts keep actors from ever acting in the same
@@ -119,8 +122,26 @@ func (s *Source) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch
 		r -= back
 	}
 	s.world.notice(s.name)
-	s.listed = true
-	return s.cut(r, 0), nil
+	s.listed, s.withheld = true, 0
+	return s.withhold(x, s.cut(r, 0)), nil
+}
+
+// withhold adds what was never seen, since it can't be taken, to a page. It is no
+// part of the state.
+func (s *Source) withhold(x Decision, p keepwatch.Page) keepwatch.Page {
+	if x.Choice == "withheld" {
+		for i := range 1 + int(x.Arg%3) {
+			p.Withheld = append(p.Withheld, keepwatch.Failed(keepwatch.ProtocolViolation, "object %d has no revision", i))
+		}
+		s.withheld += len(p.Withheld)
+	}
+	return p
+}
+
+// begin is called with each new client.
+func (s *Source) begin() {
+	s.listed, s.leftOut = false, 0
+	s.lies.interrupt()
 }
 
 // fresh is a revision to list at: the newest for a consistent read, else what
@@ -171,7 +192,7 @@ func (s *Source) page(ctx context.Context, token string) (keepwatch.Page, error)
 	case "duplicate":
 		p.Objects = append(p.Objects, s.world.at(r)[:skip]...)
 	}
-	return p, nil
+	return s.withhold(x, p), nil
 }
 
 // cut is the page of a list that follows the first skip objects.
@@ -221,6 +242,7 @@ func (s *Source) StreamList(ctx context.Context, floor keepwatch.Revision, emit 
 		return 0, nil, failure(AtStream, x)
 	}
 	s.handOn(epoch, r)
+	s.leftOut = 0
 	return r, s.watch(ctx, r, epoch), nil
 }
 
@@ -241,7 +263,7 @@ func (s *Source) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.
 	}
 	s.director.Mark(x, "resume")
 	if s.listed {
-		s.listed = false
+		s.listed, s.leftOut = false, s.withheld
 		s.lies.heal()
 	}
 	s.world.mu.Lock()

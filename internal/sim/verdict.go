@@ -98,6 +98,12 @@ func (p *process) problems(script Script) []Problem {
 	if len(lies) == 0 && p.counts.dropped > 0 {
 		add("unprovoked drop", "%d changes were not taken for news, and all were", p.counts.dropped)
 	}
+	if p.final.Withheld != p.source.leftOut {
+		add("withheld", "%d objects could not be taken of the last list, and the progress tells of %d", p.source.leftOut, p.final.Withheld)
+	}
+	if p.counts.leftOut < p.final.Withheld {
+		add("withheld", "%d objects are left out, and %d were told of", p.final.Withheld, p.counts.leftOut)
+	}
 	if !p.restore.noticed(p.life.store) {
 		add("unnoticed restore", "the source went back, and no gap says so")
 	}
