@@ -203,9 +203,10 @@ func (x Index) Keys(value string) iter.Seq[keepwatch.Key] {
 // Objects iterates over the objects with a value, in key order.
 func (x Index) Objects(value string) iter.Seq[keepwatch.Object] {
 	return func(yield func(keepwatch.Object) bool) {
+		at := finger{tree: x.snapshot.tree}
 		for key := range x.Keys(value) {
 			// It is there, unless the index function does not keep its word.
-			if o, ok := x.snapshot.Get(key); ok && !yield(o) {
+			if e := at.get(key); e != nil && !yield(e.object) {
 				return
 			}
 		}

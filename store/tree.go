@@ -129,6 +129,34 @@ func (t tree) descend(key keepwatch.Key, find func(*keys, keepwatch.Key) (int, b
 // get finds an entry, nil if there is none.
 func (t tree) get(key keepwatch.Key) *entry { return t.seek(key).entry }
 
+// leaf is the segment that holds a key or would, nil in an empty tree.
+func (t tree) leaf(key keepwatch.Key) *node {
+	n := t.root
+	for n != nil && !n.leaf() {
+		n = n.children[n.child(key)]
+	}
+	return n
+}
+
+// finger finds entries of keys that rise: it looks first where the last one was.
+type finger struct {
+	tree tree
+	leaf *node // nil before the first
+}
+
+// get finds an entry, nil if there is none.
+func (f *finger) get(key keepwatch.Key) *entry {
+	if f.leaf == nil || f.leaf.high().Compare(key) < 0 {
+		if f.leaf = f.tree.leaf(key); f.leaf == nil {
+			return nil
+		}
+	}
+	if i, found := f.leaf.keys.guess(key); found {
+		return f.leaf.entries[i]
+	}
+	return nil
+}
+
 // rank is how many keys are lower than key, and whether that is in the tree.
 func (t tree) rank(key keepwatch.Key) (rank int, ok bool) {
 	n := t.root
