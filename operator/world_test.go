@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -39,10 +40,18 @@ type world struct {
 	// because a newer one of the object is.
 	lag  func() time.Duration
 	skip func() bool
+	// replica is what the next feed follows; nil for one that knows everything.
+	replica *replica
 	// fault is asked before a patch is applied: an error is the answer. After it the
 	// patch is applied all the same if lost.
 	fault   func(r write.Request, name string) (err error, lost bool)
 	patches []patched
+}
+
+// replica has seen some of the history, and knows the rest after a while.
+type replica struct {
+	seen int
+	late time.Duration
 }
 
 // patched is a patch that has arrived.
@@ -227,20 +236,38 @@ func (w *world) patchLocked(name string, r write.Request) (map[string]any, error
 	return state, nil
 }
 
+// past is what there was after a part of the history; w.mu is held.
+func (w *world) past(at int) []map[string]any {
+	there := map[string]map[string]any{}
+	for _, c := range w.history[:at] {
+		if there[c.object.GetName()] = c.object.Object; c.typ == keepwatch.Deleted {
+			delete(there, c.object.GetName())
+		}
+	}
+	return slices.Collect(maps.Values(there))
+}
+
 // run is the world as a feed.
 func (w *world) run(ctx context.Context, tell func(change), listed func()) error {
 	w.mu.Lock()
-	at := len(w.history)
-	first := make([]map[string]any, 0, len(w.objects))
-	for _, o := range w.objects {
-		first = append(first, o)
+	at, late := len(w.history), time.Duration(0)
+	if w.replica != nil {
+		at, late, w.replica = w.replica.seen, w.replica.late, nil
 	}
+	first := w.past(at)
 	w.mu.Unlock()
 	slices.SortFunc(first, func(a, b map[string]any) int { return int(revisionOf(a)) - int(revisionOf(b)) })
 	for _, o := range first {
 		tell(change{keepwatch.Added, revisionOf(o), &unstructured.Unstructured{Object: o}, true})
 	}
 	listed()
+	if late > 0 {
+		select {
+		case <-time.After(late):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 	for {
 		w.mu.Lock()
 		news, wake, lag := slices.Clone(w.history[at:]), w.wake, w.lag()
