@@ -3,7 +3,6 @@ package served
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -44,38 +43,43 @@ func (w *rawWatcher) seen() int64 { return w.told.Load() }
 func (w *rawWatcher) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		if !w.watch(ctx) {
-			_ = pause(ctx, retryInterval)
+			_ = pause(ctx, retryAfter)
 		}
 	}
 }
 
-// watch watches until the watch ends, and says whether there was one.
+// retryAfter is what a server says that refuses a request.
+const retryAfter = time.Second
+
+// watch watches until the watch ends, and says whether to go on at once.
 func (w *rawWatcher) watch(ctx context.Context) bool {
-	l, err := w.trunk.get(ctx)
-	if err != nil {
-		return false
+	l := w.trunk.get(ctx)
+	if l == nil {
+		return true
 	}
 	w.rest, w.failed, w.expired = w.rest[:0], false, false
 	answer, err := l.Get(wire.Request{Path: watchPath(w.place), Accept: asJSON, Data: w.take})
 	if err != nil {
-		return false
+		return pause(ctx, retryInterval) == nil // the connection ends
 	}
 	status, err := answer.Status(ctx)
 	if err != nil {
-		return false
+		return pause(ctx, retryInterval) == nil
 	}
 	_ = answer.Wait(ctx) // how a watch ends does not matter
 	if status == "410" || w.expired {
-		w.restart(ctx, l)
+		return w.restart(ctx, l)
 	}
 	return status == "200" && !w.failed
 }
 
-func (w *rawWatcher) restart(ctx context.Context, l *link) {
+func (w *rawWatcher) restart(ctx context.Context, l *link) (ok bool) {
 	w.counts.lists.Add(1)
-	if newest, err := l.newest(ctx); err == nil {
+	newest, err := l.newest(ctx)
+	if err == nil {
 		w.place = newest
 	}
+	return err == nil
 }
 
 // take reads the revisions of the events in what came.
@@ -125,21 +129,24 @@ type trunk struct {
 	link    *link
 }
 
-func (t *trunk) get(ctx context.Context) (*link, error) {
+// get returns nil if nobody answers, after a while in which nobody else tries.
+func (t *trunk) get(ctx context.Context) *link {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.link != nil {
 		select {
 		case <-t.link.ended:
 		default:
-			return t.link, nil
+			return t.link
 		}
 	}
 	link, err := t.subject.dial(ctx)
-	if err == nil {
-		t.link = link
+	if err != nil {
+		_ = pause(ctx, retryInterval)
+		return nil
 	}
-	return link, err
+	t.link = link
+	return link
 }
 
 // hangUp is for when no watcher runs any more.
@@ -150,8 +157,8 @@ func (t *trunk) hangUp() {
 }
 
 // awaitAll waits until each follower was told of something behind a revision, and
-// returns after which time each was. Who wasn't by the deadline has none.
-func awaitAll(ctx context.Context, all []follower, behind int64, began time.Time, deadline time.Duration) ([]time.Duration, error) {
+// returns after which time each was. Who wasn't when ctx ended has none.
+func awaitAll(ctx context.Context, all []follower, behind int64, began time.Time) []time.Duration {
 	at := make([]time.Duration, len(all))
 	for waiting := len(all); waiting > 0; {
 		for i, f := range all {
@@ -160,12 +167,9 @@ func awaitAll(ctx context.Context, all []follower, behind int64, began time.Time
 				waiting--
 			}
 		}
-		if waiting > 0 && time.Since(began) > deadline {
+		if pause(ctx, 5*time.Millisecond) != nil {
 			break
 		}
-		if err := pause(ctx, 5*time.Millisecond); err != nil {
-			return nil, fmt.Errorf("waiting for %d followers: %w", waiting, err)
-		}
 	}
-	return at, nil
+	return at
 }

@@ -83,9 +83,10 @@ func TestRawWatcherBeginsAnew(t *testing.T) {
 		t.Errorf("it has seen %d before it was told of anything", w.seen())
 	}
 	close(release)
-	at, err := awaitAll(ctx, []follower{w}, 40, time.Now(), time.Minute)
-	if live, _, _ := summary(at); err != nil || live != 1 {
-		t.Errorf("%d are live, %v", live, err)
+	within, giveUp := context.WithTimeout(ctx, time.Minute)
+	defer giveUp()
+	if live, _, _ := summary(awaitAll(within, []follower{w}, 40, time.Now())); live != 1 {
+		t.Errorf("%d are live", live)
 	}
 	if n := w.counts.lists.Load(); n != 1 {
 		t.Errorf("%d lists", n)

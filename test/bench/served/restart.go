@@ -3,6 +3,7 @@ package served
 import (
 	"context"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -71,18 +72,23 @@ func (s *Server) measureRestart(ctx context.Context, r *Report, w *Writer) (err 
 		return err
 	}
 	began := time.Now()
+	within, giveUp := context.WithTimeout(ctx, restartDeadline)
+	defer giveUp()
 	var ready time.Duration
 	var group errgroup.Group
 	group.Go(func() error {
 		err := s.Restart(ctx)
-		ready = time.Since(began)
+		if ready = time.Since(began); err != nil {
+			giveUp() // it is killed
+		}
 		return err
 	})
-	at, err := awaitAll(ctx, a.followers(), revision, began, restartDeadline)
-	if failed := group.Wait(); failed != nil {
-		return failed
-	}
-	if err != nil {
+	at := awaitAll(within, a.followers(), revision, began)
+	figures := append(a.figures(at),
+		count(listsAgain, int(a.counts.lists.Load()-lists)), count(initialStreams, int(a.counts.streams.Load()-streams)))
+	if err := group.Wait(); err != nil {
+		// Whom it told of something was told although it never was ready.
+		r.Add(s.by, restartRow, figures...)
 		return err
 	}
 	memory, err := s.process().Memory()
@@ -93,14 +99,23 @@ func (s *Server) measureRestart(ctx context.Context, r *Report, w *Writer) (err 
 	if err != nil {
 		return err
 	}
+	r.Add(s.by, restartRow, append(figures, seconds("ready", ready), seconds(serverCPU, cpu), size("peak RSS", memory.Peak))...)
+	return nil
+}
+
+// figures are how many have a time, and which.
+func (a *audience) figures(at []time.Duration) []Figure {
 	live, first, last := summary(at)
 	_, _, lastInformer := summary(at[:len(a.informers)])
 	_, _, lastWatcher := summary(at[len(a.informers):])
-	r.Add(s.by, restartRow, count(liveAgain, live), seconds("ready", ready), seconds("first live again", first),
-		seconds("last watcher live again", lastWatcher), seconds("last informer live again", lastInformer), seconds(lastLive, last),
-		count(listsAgain, int(a.counts.lists.Load()-lists)), count(initialStreams, int(a.counts.streams.Load()-streams)),
-		seconds(serverCPU, cpu), size("peak RSS", memory.Peak))
-	return nil
+	end := Figure{lastLive, Seconds, last.Seconds()}
+	if live < len(at) {
+		end.Value = math.NaN()
+	}
+	return []Figure{
+		count(liveAgain, live), seconds("first live again", first), seconds("last watcher live again", lastWatcher),
+		seconds("last informer live again", lastInformer), end,
+	}
 }
 
 // come has everybody connect, and the informers list.
@@ -146,11 +161,13 @@ func (a *audience) awaitLive(ctx context.Context, w *Writer) error {
 	if err != nil {
 		return err
 	}
-	at, err := awaitAll(ctx, a.followers(), revision, time.Now(), time.Minute)
-	if live, _, _ := summary(at); err == nil && live < len(at) {
-		err = fmt.Errorf("only %d of %d followers are told of updates before the restart", live, len(at))
+	within, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	at := awaitAll(within, a.followers(), revision, time.Now())
+	if live, _, _ := summary(at); live < len(at) {
+		return fmt.Errorf("only %d of %d followers are told of updates before the restart", live, len(at))
 	}
-	return err
+	return nil
 }
 
 func (a *audience) followers() []follower {
