@@ -33,8 +33,9 @@ var exceptions = []exception{
 	{
 		name: "ours still has the history that theirs answers 410 for",
 		permits: func(e Exchange, d Difference) bool {
-			found := e.Ours.Status == http.StatusOK || e.Ours.Status == http.StatusNotAcceptable // found, and not to be shown so
-			return e.Theirs.expired() && !e.Ours.expired() && found && d.Where != contradiction
+			// What is found may still not be shown as the request wants it.
+			found := !e.Ours.expired() && e.Ours.Status >= http.StatusOK && e.Ours.Status < http.StatusInternalServerError
+			return e.Theirs.expired() && found && d.Where != contradiction
 		},
 	},
 	{
