@@ -186,8 +186,8 @@ func (i *informed) look() {
 		i.wrong("up to %d a final state is not known, and nothing was listed", at)
 	}
 	switch {
-	case at == i.judged.cursor.Revision && len(news) == 0:
-		return
+	case at == i.judged.cursor.Revision && len(news) == 0 && !(listed && i.reason() == keepwatch.GapRewind):
+		return // else it may be the same revision of another epoch
 	case vague || listed:
 		i.receive(at, keepwatch.Gap{From: i.judged.cursor.Revision, To: at, Reason: i.reason(), Changes: i.difference(news, state, at)})
 	default:
