@@ -17,7 +17,7 @@ func BenchmarkReads(b *testing.B) {
 	const objects = 50_000
 	storm := newStorm(objects)
 	for i, p := range storm.held {
-		p.Namespace = fmt.Sprint("ns", i%50)
+		p.Namespace, p.Labels = fmt.Sprint("ns", i%50), map[string]string{"app": fmt.Sprint("app", i/50%100)}
 	}
 	var keys []string // in no order, and not those that a cache holds
 	for _, j := range rand.New(rand.NewPCG(1, 2)).Perm(objects) {
@@ -31,7 +31,10 @@ func BenchmarkReads(b *testing.B) {
 			return informer.NewSharedIndexInformer(lw, &corev1.Pod{}, 0, x)
 		},
 	} {
-		inf := build(storm, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+		inf := build(storm, cache.Indexers{
+			cache.NamespaceIndex: cache.MetaNamespaceIndexFunc,
+			"app":                func(obj any) ([]string, error) { return []string{obj.(*corev1.Pod).Labels["app"]}, nil },
+		})
 		stop := make(chan struct{})
 		ended := make(chan struct{})
 		go func() { defer close(ended); inf.Run(stop) }()
@@ -53,14 +56,16 @@ func BenchmarkReads(b *testing.B) {
 				}
 			}
 		})
-		b.Run("ByIndex/"+name, func(b *testing.B) {
-			b.ReportAllocs()
-			for i := 0; b.Loop(); i++ {
-				if found, _ := x.ByIndex(cache.NamespaceIndex, fmt.Sprint("ns", i%50)); len(found) != objects/50 {
-					b.Fatal("not all")
+		for _, of := range []struct{ index, value string }{{cache.NamespaceIndex, "ns%d"}, {"app", "app%d"}} {
+			b.Run("ByIndex/"+of.index+"/"+name, func(b *testing.B) {
+				b.ReportAllocs()
+				for i := 0; b.Loop(); i++ {
+					if found, _ := x.ByIndex(of.index, fmt.Sprintf(of.value, i%50)); len(found)%500 != 0 {
+						b.Fatal("not all")
+					}
 				}
-			}
-		})
+			})
+		}
 		close(stop)
 		<-ended
 	}

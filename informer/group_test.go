@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/informer"
 )
 
@@ -53,6 +54,7 @@ func TestMetrics(t *testing.T) {
 	awaitSync(t, inf, registration)
 	s.failWatches(1, status(503, metav1.StatusReasonServiceUnavailable, "not now"))
 	s.cutWatches()
+	eventually(t, func() bool { return group.Status()["*v1.Pod"].Reconnects[keepwatch.ServerError] == 1 }, func() string { return "no reconnect" })
 	s.put(pod("c"))
 	eventually(t, func() bool { return inf.LastSyncResourceVersion() == "103" }, inf.LastSyncResourceVersion)
 	eventually(t, func() bool { return group.Status()["*v1.Pod"].Panics == 3 }, func() string { return "the handler is behind" })

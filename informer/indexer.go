@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"reflect"
 	"sync"
@@ -196,15 +197,14 @@ func (x *indexer) ByIndex(name, value string) ([]any, error) {
 	if x.byNamespace(name) {
 		return values(state.SegmentsIn(value), 0), nil
 	}
-	index, err := indexOf(state, name)
-	if err != nil {
+	if _, err := indexOf(state, name); err != nil {
 		return nil, err
 	}
-	found := []any{}
-	for o := range index.Objects(value) {
-		found = append(found, o.(*item.Item).Value())
-	}
-	return found, nil
+	return x.intake.lookup.all(func() iter.Seq[keepwatch.Key] {
+		now, _ := x.listed() // while nothing is written
+		index, _ := now.Index(name)
+		return index.Keys(value)
+	}), nil
 }
 
 // byNamespace reports whether an index is client-go's of namespaces. The store has

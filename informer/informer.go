@@ -100,7 +100,7 @@ func (i *Informer[T]) All() iter.Seq[T] { return i.Snapshot().All() }
 
 // Get finds an object in the newest state; namespace is "" for cluster-scoped ones.
 func (i *Informer[T]) Get(namespace, name string) (object T, ok bool) {
-	if value, there := i.follower.intake.lookup.find(namespace, name); there {
+	if value, there := i.follower.intake.lookup.find(keepwatch.Key{Namespace: namespace, Name: name}); there {
 		return value.(T), true
 	}
 	return object, false

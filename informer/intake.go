@@ -33,7 +33,7 @@ type intake struct {
 	rewound     bool                  // what is held is of another history than the next list; the reflector's
 
 	// publishing is held while the store takes something and until lookup and current
-	// show it too. Of the two, lookup may be the newer for a moment.
+	// show it too, both at once.
 	publishing sync.RWMutex
 	lookup     lookup
 	current    atomic.Pointer[store.Snapshot] // nil before the first list
@@ -51,13 +51,14 @@ func (t *intake) publish(take func() error) error {
 	if err := take(); err != nil {
 		return err
 	}
+	now := t.store.Snapshot()
+	show := func() { t.current.Store(now) }
 	if before.Revision() == 0 {
-		t.lookup.fill(t.store.Snapshot())
+		t.lookup.fill(now, show)
 	} else {
 		changes, _, _ := t.store.Since(before, math.MaxInt)
-		t.lookup.follow(changes)
+		t.lookup.follow(changes, show)
 	}
-	t.current.Store(t.store.Snapshot())
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package informer
 
 import (
+	"iter"
 	"sync"
 
 	"github.com/keepwatch/keepwatch"
@@ -27,16 +28,48 @@ func (l *lookup) get(key string) (value any, ok bool) {
 }
 
 // find is get for the parts of a key; namespace may be "".
-func (l *lookup) find(namespace, name string) (value any, ok bool) {
-	if namespace == "" {
-		return l.get(name)
-	}
-	var room [128]byte
-	key := append(append(append(room[:0], namespace...), '/'), name...)
+func (l *lookup) find(key keepwatch.Key) (value any, ok bool) {
 	l.mu.RLock()
-	held, ok := l.held[string(key)]
+	held, ok := l.at(key)
 	l.mu.RUnlock()
 	return visible(held, ok)
+}
+
+// at looks for a key, without an allocation where it is not very long; mu is held.
+func (l *lookup) at(key keepwatch.Key) (held any, ok bool) {
+	if key.Namespace == "" {
+		held, ok = l.held[key.Name]
+		return held, ok
+	}
+	var room [128]byte
+	text := append(append(append(room[:0], key.Namespace...), '/'), key.Name...)
+	held, ok = l.held[string(text)]
+	return held, ok
+}
+
+// all finds the values of keys, which it asks for while nothing is written.
+func (l *lookup) all(keys func() iter.Seq[keepwatch.Key]) []any {
+	found := l.entries(keys)
+	n := 0
+	for _, held := range found { // after the lock is given up, since to unpack takes time
+		if value, ok := visible(held, true); ok {
+			found[n] = value
+			n++
+		}
+	}
+	return found[:n]
+}
+
+func (l *lookup) entries(keys func() iter.Seq[keepwatch.Key]) []any {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	found := []any{}
+	for key := range keys() {
+		if held, ok := l.at(key); ok {
+			found = append(found, held)
+		}
+	}
+	return found
 }
 
 func visible(held any, ok bool) (value any, _ bool) {
@@ -58,8 +91,8 @@ func entry(o keepwatch.Object) any {
 	return i
 }
 
-// fill takes a whole state.
-func (l *lookup) fill(state *store.Snapshot) {
+// fill takes a whole state, and has show show it before anybody reads on.
+func (l *lookup) fill(state *store.Snapshot, show func()) {
 	all := make(map[string]any, state.Len())
 	for o := range state.All() {
 		all[o.Key().String()] = entry(o)
@@ -67,10 +100,11 @@ func (l *lookup) fill(state *store.Snapshot) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.held = all
+	show()
 }
 
-// follow takes changes to it.
-func (l *lookup) follow(changes []keepwatch.Change) {
+// follow takes changes to it, as fill does a state.
+func (l *lookup) follow(changes []keepwatch.Change, show func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, c := range changes {
@@ -80,4 +114,5 @@ func (l *lookup) follow(changes []keepwatch.Change) {
 			l.held[key] = entry(c.Object)
 		}
 	}
+	show()
 }

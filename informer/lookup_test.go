@@ -22,14 +22,14 @@ func TestLookup(t *testing.T) {
 		t.Error("something is in an empty one")
 	}
 	cluster := item.New(keepwatch.Key{Name: "c"}, "u", 1, "cluster")
-	l.fill(&store.Snapshot{})
+	l.fill(&store.Snapshot{}, func() {})
 	l.follow([]keepwatch.Change{
 		{Type: keepwatch.Added, Object: thing(1, 1)},
 		{Type: keepwatch.Added, Object: thing(2, 2)},
 		{Type: keepwatch.Added, Object: thing(3, 3).Rejected(errors.New("no"))},
 		{Type: keepwatch.Added, Object: cluster},
 		{Type: keepwatch.Deleted, Object: thing(2, 4)},
-	})
+	}, func() {})
 	for key, want := range map[keepwatch.Key]any{
 		{Namespace: "ns", Name: "1"}: 1, {Namespace: "ns", Name: "2"}: nil, {Namespace: "ns", Name: "3"}: nil,
 		{Name: "c"}: "cluster", {Name: "1"}: nil,
@@ -37,11 +37,11 @@ func TestLookup(t *testing.T) {
 		if got, ok := l.get(key.String()); got != want || ok != (want != nil) {
 			t.Errorf("%v: %v, %v", key, got, ok)
 		}
-		if got, ok := l.find(key.Namespace, key.Name); got != want || ok != (want != nil) {
+		if got, ok := l.find(key); got != want || ok != (want != nil) {
 			t.Errorf("%v by its parts: %v, %v", key, got, ok)
 		}
 	}
-	if n := testing.AllocsPerRun(100, func() { l.find("ns", "1") }); n > 0 {
+	if n := testing.AllocsPerRun(100, func() { l.find(keepwatch.Key{Namespace: "ns", Name: "1"}) }); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
 }
@@ -50,9 +50,9 @@ func TestLookup(t *testing.T) {
 func TestLookupWhileItIsWritten(t *testing.T) {
 	var l lookup
 	put := func(n int, revision keepwatch.Revision) {
-		l.follow([]keepwatch.Change{{Type: keepwatch.Added, Object: thing(n, revision)}})
+		l.follow([]keepwatch.Change{{Type: keepwatch.Added, Object: thing(n, revision)}}, func() {})
 	}
-	l.fill(&store.Snapshot{})
+	l.fill(&store.Snapshot{}, func() {})
 	for n := range 100 {
 		put(n, 1)
 	}
@@ -66,7 +66,7 @@ func TestLookupWhileItIsWritten(t *testing.T) {
 					return
 				default:
 				}
-				if value, ok := l.find("ns", fmt.Sprint(n)); !ok || value != n {
+				if value, ok := l.find(keepwatch.Key{Namespace: "ns", Name: fmt.Sprint(n)}); !ok || value != n {
 					t.Errorf("%d: %v", n, value)
 					return
 				}
@@ -76,7 +76,7 @@ func TestLookupWhileItIsWritten(t *testing.T) {
 	for revision := range keepwatch.Revision(5_000) {
 		put(rand.IntN(100), revision)
 		put(100+rand.IntN(1000), revision)
-		l.follow([]keepwatch.Change{{Type: keepwatch.Deleted, Object: thing(100+rand.IntN(1000), 0)}})
+		l.follow([]keepwatch.Change{{Type: keepwatch.Deleted, Object: thing(100+rand.IntN(1000), 0)}}, func() {})
 	}
 	close(end)
 	wg.Wait()
