@@ -31,7 +31,7 @@ const (
 const (
 	// restartRate is how many updates are written a second, by which it shows who
 	// is live.
-	restartRate = 10
+	restartRate = 5
 	// restartDeadline is how long they have.
 	restartDeadline = 4 * time.Minute
 )
@@ -105,17 +105,21 @@ func (s *Server) measureRestart(ctx context.Context, r *Report, w *Writer) (err 
 
 // figures are how many have a time, and which.
 func (a *audience) figures(at []time.Duration) []Figure {
-	live, first, last := summary(at)
-	_, _, lastInformer := summary(at[:len(a.informers)])
-	_, _, lastWatcher := summary(at[len(a.informers):])
-	end := Figure{lastLive, Seconds, last.Seconds()}
-	if live < len(at) {
-		end.Value = math.NaN()
-	}
+	live, first, _ := summary(at)
 	return []Figure{
-		count(liveAgain, live), seconds("first live again", first), seconds("last watcher live again", lastWatcher),
-		seconds("last informer live again", lastInformer), end,
+		count(liveAgain, live), seconds("first live again", first),
+		lastOf("last watcher live again", at[len(a.informers):]), lastOf("last informer live again", at[:len(a.informers)]),
+		lastOf(lastLive, at),
 	}
+}
+
+// lastOf is the last time, unless one is missing.
+func lastOf(measure string, at []time.Duration) Figure {
+	n, _, last := summary(at)
+	if n < len(at) {
+		return Figure{measure, Seconds, math.NaN()}
+	}
+	return seconds(measure, last)
 }
 
 // come has everybody connect, and the informers list.

@@ -3,6 +3,7 @@ package served
 import (
 	"context"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/keepwatch/keepwatch/test/peer"
@@ -125,7 +126,8 @@ func (r *Report) take(ctx context.Context, by Contender, steps []step, rows *reg
 		}
 		within, cancel := context.WithTimeout(ctx, patience)
 		if err := s.do(within); err != nil {
-			r.Say("%s: %s: FAILED: %v", by, s.name, err)
+			why, _, _ := strings.Cut(err.Error(), "\n") // what follows is a server's log
+			r.Say("%s: %s: FAILED: %s", by, s.name, why)
 		}
 		cancel()
 	}

@@ -47,6 +47,7 @@ func BenchmarkServed(b *testing.B) {
 func compare(b *testing.B, scale Scale) {
 	ctx := b.Context()
 	report := NewReport(func(format string, args ...any) { fmt.Printf(format+"\n", args...) })
+	peer.Keepwatch(b) // so that nothing is built while something is measured
 	etcd := peer.StartEtcd(b)
 	client, err := etcd.Client()
 	if err != nil {
