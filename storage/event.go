@@ -17,17 +17,26 @@ import (
 
 // shared is an event's object, for all watches that are told of it.
 func (s *Storage) shared(e Event) (runtime.Object, error) {
-	if known := s.encodings.find(e.Object, e.Revision); known != nil {
-		return known, nil
-	}
-	shown := e.Object.decoded
-	if e.Type == watch.Deleted {
-		shown = shown.DeepCopyObject()
-		if err := s.versioner.UpdateObject(shown, uint64(e.Revision)); err != nil {
-			return nil, err
+	key := told{e.Object, e.Revision}
+	content := s.encodings.of(key)
+	content.once.Do(func() { content.decoded, content.err = s.decodedAt(e.Object, e.Revision) })
+	if content.err != nil {
+		s.encodings.forget(key, content) // who asks next tries again
+		if e.Type == watch.Deleted {
+			return nil, unreadDeletion(content.err)
 		}
+		return nil, content.err
 	}
-	return s.encodings.of(e.Object, e.Revision, shown), nil
+	return content, nil
+}
+
+// decodedAt is an object with another revision than its own, if it was deleted then.
+func (s *Storage) decodedAt(o *Object, revision keepwatch.Revision) (runtime.Object, error) {
+	decoded, err := o.Decoded()
+	if err == nil && revision != o.Revision() {
+		err = s.versioner.UpdateObject(decoded, uint64(revision))
+	}
+	return decoded, err
 }
 
 // recent is how many objects' encodings are kept: what watches that keep up are
@@ -50,17 +59,10 @@ type told struct {
 	revision keepwatch.Revision
 }
 
-func (e *encodings) find(o *Object, revision keepwatch.Revision) *shared {
+// of is what all watches share of a state. Who gets it has to see that it is decoded.
+func (e *encodings) of(key told) *shared {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.shared[told{o, revision}]
-}
-
-// of is what all watches share of a state.
-func (e *encodings) of(o *Object, revision keepwatch.Revision, content runtime.Object) *shared {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	key := told{o, revision}
 	if known := e.shared[key]; known != nil {
 		return known
 	}
@@ -68,10 +70,19 @@ func (e *encodings) of(o *Object, revision keepwatch.Revision, content runtime.O
 		e.shared = make(map[told]*shared, recent)
 	}
 	delete(e.shared, e.order[e.next])
-	fresh := &shared{content: content, encoded: map[runtime.Identifier]*encoding{}}
+	fresh := &shared{encoded: map[runtime.Identifier]*encoding{}}
 	e.shared[key], e.order[e.next] = fresh, key
 	e.next = (e.next + 1) % recent
 	return fresh
+}
+
+// forget drops what could not be decoded.
+func (e *encodings) forget(key told, failed *shared) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.shared[key] == failed {
+		delete(e.shared, key)
+	}
 }
 
 var (
@@ -81,7 +92,10 @@ var (
 
 // shared is an object that many watches send. It is encoded once in each encoding.
 type shared struct {
-	content runtime.Object // never changes
+	once    sync.Once      // decodes it
+	decoded runtime.Object // never changes
+	err     error          // why it could not be decoded
+
 	mu      sync.Mutex
 	encoded map[runtime.Identifier]*encoding
 }
@@ -117,17 +131,17 @@ func (s *shared) CacheEncode(id runtime.Identifier, encode func(runtime.Object, 
 var errPanicked = errors.New("encoding this object failed for another watch")
 
 // GetObject is a copy of the object.
-func (s *shared) GetObject() runtime.Object { return s.content.DeepCopyObject() }
+func (s *shared) GetObject() runtime.Object { return s.decoded.DeepCopyObject() }
 
 // DeepCopyObject is a copy of the object, without its encodings.
-func (s *shared) DeepCopyObject() runtime.Object { return s.content.DeepCopyObject() }
+func (s *shared) DeepCopyObject() runtime.Object { return s.decoded.DeepCopyObject() }
 
 // GetObjectKind is the object's.
-func (s *shared) GetObjectKind() schema.ObjectKind { return s.content.GetObjectKind() }
+func (s *shared) GetObjectKind() schema.ObjectKind { return s.decoded.GetObjectKind() }
 
 // GetObjectMeta is a copy of the object's metadata.
 func (s *shared) GetObjectMeta() metav1.Object {
-	m, err := meta.Accessor(s.content.DeepCopyObject())
+	m, err := meta.Accessor(s.decoded.DeepCopyObject())
 	if err != nil {
 		return nil
 	}

@@ -39,7 +39,7 @@ func (s *Storage) GetList(ctx context.Context, key string, options apistorage.Li
 	if err == nil {
 		err = listing.fill(s, into)
 	}
-	if errors.Is(err, errElsewhere) || l.of.consistent() && apistorage.IsTooLargeResourceVersion(err) {
+	if errors.Is(err, ErrElsewhere) || l.of.consistent() && apistorage.IsTooLargeResourceVersion(err) {
 		return s.etcd.GetList(ctx, key, options, into)
 	}
 	if err == nil && utilfeature.DefaultFeatureGate.Enabled(features.ShardedListAndWatch) {
@@ -69,13 +69,13 @@ func (w wanted) consistent() bool { return w.match == "" }
 func (w wanted) state(s *Storage, ctx context.Context) (*store.Snapshot, error) {
 	switch w.match {
 	case metav1.ResourceVersionMatchExact:
-		return s.at(ctx, w.revision)
+		return s.At(ctx, w.revision)
 	case metav1.ResourceVersionMatchNotOlderThan:
 		return s.notOlderThan(ctx, w.revision)
 	}
 	snapshot, err := s.newest(ctx)
 	if err != nil && !apistorage.IsTooLargeResourceVersion(err) {
-		return nil, errElsewhere // which then says why etcd does not answer
+		return nil, ErrElsewhere // which then says why etcd does not answer
 	}
 	return snapshot, err
 }

@@ -102,7 +102,7 @@ func (l list) choose(s *Storage, snapshot *store.Snapshot, into *Listing) (last 
 		}
 		known, err := s.Read(o)
 		if err != nil {
-			return last, false, errElsewhere // etcd3 words the error
+			return last, false, ErrElsewhere // etcd3 words the error
 		}
 		if selects(l.predicate, known) {
 			into.Selected = append(into.Selected, known)
@@ -149,17 +149,21 @@ func (l *Listing) fill(s *Storage, into runtime.Object) error {
 	if err != nil || items.Kind() != reflect.Slice {
 		return fmt.Errorf("need a pointer to a slice, got %T: %w", pointer, err)
 	}
-	known := make([]*Object, 0, l.Len())
+	known := make([]runtime.Object, 0, l.Len())
 	for held := range l.All() {
 		o, err := s.Read(held)
 		if err != nil {
-			return errElsewhere // etcd3 words the error, and fills what it can read
+			return ErrElsewhere // etcd3 words the error, and fills what it can read
 		}
-		known = append(known, o)
+		decoded, err := o.Decoded()
+		if err != nil {
+			return ErrElsewhere
+		}
+		known = append(known, decoded)
 	}
 	items.Set(reflect.MakeSlice(items.Type(), len(known), len(known)))
 	for i, o := range known {
-		items.Index(i).Set(reflect.ValueOf(o.decoded).Elem())
+		items.Index(i).Set(reflect.ValueOf(o).Elem())
 	}
 	return s.versioner.UpdateList(into, uint64(l.Revision), l.Continue, l.Remaining)
 }

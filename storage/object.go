@@ -2,54 +2,117 @@ package storage
 
 import (
 	"fmt"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	apistorage "k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/value"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/source/etcd"
-	"github.com/keepwatch/keepwatch/store"
 )
 
-// object is what the store holds: one state of an object, decoded.
+// Object is what the store holds: one state of an object that can be read. It was
+// decoded once, when it came, and is kept encoded together with what selectors and
+// indexes ask of it. It never changes, and may be used by any goroutine.
 type Object struct {
 	*etcd.Object
-	// decoded must not be changed, nor handed to whom might: Get, lists and watches
-	// share it.
-	decoded runtime.Object
-	labels  labels.Set
-	fields  fields.Set
-	size    int // of the value in etcd, in bytes
+	storage        *Storage
+	form           form
+	bytes          []byte
+	uid            types.UID // the API's
+	labels, fields attributes
+	indexed        [][]string // the values under which each of Storage.indexes finds it
+	size           int        // of the value in etcd, in bytes
+	kept           [Forms]atomic.Pointer[Encoding]
 }
 
-// decode makes an object of what etcd holds: the one time that this is done.
-func (s *Storage) decode(o *etcd.Object, stored []byte) (keepwatch.Object, error) {
+// Decoded is the object, which is the caller's. Its resourceVersion is set.
+func (o *Object) Decoded() (runtime.Object, error) {
+	decoded, err := o.storage.unpack(o.form, o.bytes, o.Revision())
+	if err != nil {
+		return nil, fmt.Errorf("decode %s %s: %w", o.storage.config.GroupResource, o.Key(), err)
+	}
+	return decoded, nil
+}
+
+// Bytes is the object as the API serves it: as Protobuf says the message of its Go
+// type, without an envelope, or one JSON value. It is nil for an object that has to
+// be decoded to be served: if its Go type is internal to the server, or etcd has it in
+// another encoding than its kind's. It must not be changed.
+func (o *Object) Bytes() []byte {
+	if o.form == stored {
+		return nil
+	}
+	return o.bytes
+}
+
+// Protobuf reports whether Bytes is protobuf.
+func (o *Object) Protobuf() bool { return o.form == message }
+
+// Labels are the object's.
+func (o *Object) Labels() labels.Labels { return &o.labels }
+
+// Fields are those that selectors can name.
+func (o *Object) Fields() fields.Fields { return &o.fields }
+
+// decode makes an object of what etcd holds: the one time that conversion, defaults
+// and whatever else the codec does are applied.
+func (s *Storage) decode(o *etcd.Object, value []byte) (keepwatch.Object, error) {
 	key := s.config.root() + o.Key().String()
+	plain, err := s.decrypt(key, value)
+	if err != nil {
+		return nil, err
+	}
+	decoded, err := s.unpack(stored, plain, o.Revision())
+	if err != nil {
+		return nil, err
+	}
+	made, err := s.describe(o, decoded)
+	if err != nil {
+		return nil, fmt.Errorf("unable to select by %q: %w", key, err)
+	}
+	made.size, made.form, made.bytes = len(value), s.formOf(decoded, plain), plain
+	if made.form != stored {
+		if made.bytes, err = s.pack(made.form, decoded); err != nil {
+			return nil, fmt.Errorf("unable to keep %q: %w", key, err)
+		}
+	}
+	return made, nil
+}
+
+func (s *Storage) decrypt(key string, stored []byte) ([]byte, error) {
 	plain, _, err := s.transformer.TransformFromStorage(s.living(), stored, value.DefaultContext(key))
 	if err != nil {
 		return nil, fmt.Errorf("unable to transform key %q: %w", key, err)
 	}
-	decoded, err := runtime.Decode(s.config.Codec, plain)
+	return plain, nil
+}
+
+// describe is an object without its bytes.
+func (s *Storage) describe(o *etcd.Object, decoded runtime.Object) (*Object, error) {
+	labelSet, fieldSet, err := s.config.GetAttrs(decoded)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.versioner.UpdateObject(decoded, uint64(o.Revision())); err != nil {
-		return nil, fmt.Errorf("unable to set the revision of %q: %w", key, err)
-	}
-	labelSet, fieldSet, err := s.config.GetAttrs(decoded)
+	m, err := meta.Accessor(decoded)
 	if err != nil {
-		return nil, fmt.Errorf("unable to select by %q: %w", key, err)
+		return nil, err
 	}
-	return &Object{Object: o, decoded: decoded, labels: labelSet, fields: fieldSet, size: len(stored)}, nil
+	return &Object{
+		Object: o, storage: s, uid: m.GetUID(),
+		labels: s.interner.attributes(o.Key(), labelSet), fields: s.interner.attributes(o.Key(), fieldSet),
+		indexed: s.indexed(o.Key(), decoded),
+	}, nil
 }
 
-// read is an object of the store for a reader. What could not be decoded is tried
-// again, since the reason may have passed.
+// Read is an object of the store for a reader. What could not be decoded is tried
+// again, since the reason may have passed: a key server that was away, for example.
 func (s *Storage) Read(o keepwatch.Object) (*Object, error) {
 	switch o := o.(type) {
 	case *Object:
@@ -71,69 +134,37 @@ func selects(p apistorage.SelectionPredicate, o keepwatch.Object) bool {
 	if !ok {
 		return true
 	}
-	matched, err := p.MatchesSharding(known.decoded)
-	return err == nil && matched && p.MatchesObjectAttributes(known.labels, known.fields)
+	return p.Label.Matches(&known.labels) && p.Field.Matches(&known.fields) && inShard(p, known)
 }
 
-// size is what the bounds of the history go by: bytes as etcd stores them.
-func size(o keepwatch.Object) int {
+// inShard reports whether an object is in the shard that is asked for. Shards go by
+// UID and namespace and nothing else (KEP-5866).
+func inShard(p apistorage.SelectionPredicate, o *Object) bool {
+	if p.ShardSelector == nil || p.ShardSelector.Empty() {
+		return true
+	}
+	in, err := p.MatchesSharding(&metav1.PartialObjectMetadata{
+		ObjectMeta: metav1.ObjectMeta{Namespace: o.Key().Namespace, UID: o.uid},
+	})
+	return err == nil && in
+}
+
+// held is how many bytes the store keeps of an object: what the bounds of the
+// history go by.
+func held(o keepwatch.Object) int {
 	switch o := o.(type) {
 	case *Object:
-		return o.size
+		return len(o.bytes)
 	case *etcd.Undecodable:
 		return len(o.Value())
 	}
 	return 0
 }
 
-// slim is what remains of an object that was deleted long ago: its metadata.
-func (s *Storage) slim(o keepwatch.Object) keepwatch.Object {
-	full, ok := o.(*Object)
-	if !ok {
-		return o
+// size is how many bytes etcd keeps of an object.
+func size(o keepwatch.Object) int {
+	if o, ok := o.(*Object); ok {
+		return o.size
 	}
-	slim := *full
-	slim.decoded = s.config.NewFunc()
-	from, err := meta.Accessor(full.decoded)
-	if err != nil {
-		return o
-	}
-	to, err := meta.Accessor(slim.decoded)
-	if err != nil {
-		return o
-	}
-	to.SetNamespace(from.GetNamespace())
-	to.SetName(from.GetName())
-	to.SetUID(from.GetUID())
-	to.SetResourceVersion(from.GetResourceVersion())
-	to.SetGeneration(from.GetGeneration())
-	to.SetCreationTimestamp(from.GetCreationTimestamp())
-	to.SetDeletionTimestamp(from.GetDeletionTimestamp())
-	to.SetLabels(from.GetLabels())
-	to.SetAnnotations(from.GetAnnotations())
-	to.SetOwnerReferences(from.GetOwnerReferences())
-	return &slim
-}
-
-// unread is the value under which each index finds the objects that can't be read:
-// a list by a value must not miss them.
-const unread = "\x00unread"
-
-// indexes are the API server's index functions as the store's.
-func indexes(of cache.Indexers) map[string]store.IndexFunc {
-	functions := make(map[string]store.IndexFunc, len(of))
-	for name, index := range of {
-		functions[name] = func(o keepwatch.Object) []string {
-			known, ok := o.(*Object)
-			if !ok {
-				return []string{unread}
-			}
-			values, err := index(known.decoded)
-			if err != nil {
-				return []string{unread}
-			}
-			return values
-		}
-	}
-	return functions
+	return held(o)
 }

@@ -128,16 +128,18 @@ func (c scope) count(snapshot *store.Snapshot, start string) (n int64) {
 }
 
 // filter is the store's filter for a watch, and whether all it goes by is keys: then
-// it can tell what a watch has missed behind the window, too.
+// it can tell what a watch has missed behind the window, too. For any other the
+// objects that it would be told as deleted may never have matched.
 func (c scope) filter(p apistorage.SelectionPredicate) (f store.Filter, byKey bool) {
-	if namespace, ok := c.single(); ok {
+	namespace, single := c.single()
+	switch {
+	case single:
 		f.Namespace = namespace
-	} else if !c.recursive {
+	case !c.recursive:
 		key := keyOf(c.path)
 		f.Namespace, f.Name = key.Namespace, key.Name
-	}
-	if p.Empty() {
-		return f, true
+	case c.path != "": // no API server asks for it
+		return store.Filter{Match: func(o keepwatch.Object) bool { return c.covers(o.Key()) && selects(p, o) }}, false
 	}
 	if names, ok := named(p, f); ok {
 		return names, true

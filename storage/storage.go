@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"sync"
 	"time"
 
@@ -35,8 +36,13 @@ type Storage struct {
 	transformer value.Transformer
 	source      *etcd.Source
 	store       *store.Store
+	goType      reflect.Type // of what NewFunc makes
+	nests       bool         // goType does
+	indexes     []index
+	interner    interner
 	encodings   encodings
 	ready       chan struct{} // closed when the store has caught up for the first time
+	ended       chan struct{} // closed when Run ends
 
 	mu   sync.Mutex
 	life context.Context // of Run; nil before
@@ -48,22 +54,25 @@ func New(config Config) (*Storage, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
+	goType := reflect.TypeOf(config.NewFunc())
 	s := &Storage{
 		config:      config,
 		etcd:        config.Etcd,
 		versioner:   config.Etcd.Versioner(),
 		transformer: config.Transformer,
+		goType:      goType,
+		nests:       nests(goType.Elem()),
+		indexes:     indexesOf(config.Indexers),
 		ready:       make(chan struct{}),
+		ended:       make(chan struct{}),
 	}
 	if s.transformer == nil {
 		s.transformer = identity.NewEncryptCheckTransformer()
 	}
-	config.Store.Size, config.Store.Slim = size, s.slim
+	config.Store.Size, config.Store.Slim = held, s.slim
 	s.store = store.New(config.Store)
-	if config.Indexers != nil {
-		if err := s.store.AddIndexes(indexes(*config.Indexers)); err != nil {
-			return nil, err
-		}
+	if err := s.store.AddIndexes(s.functions()); err != nil {
+		return nil, err
 	}
 	var err error
 	s.source, err = etcd.New(config.Client, etcd.Options{Prefix: config.root(), Decode: s.decode})
@@ -78,6 +87,7 @@ func (s *Storage) Run(ctx context.Context) error {
 	s.mu.Lock()
 	s.life = ctx
 	s.mu.Unlock()
+	context.AfterFunc(ctx, func() { close(s.ended) })
 	if _, err := s.source.Seed(ctx, s.store, history); err != nil {
 		klog.V(2).InfoS("Storage begins without history", "resource", s.config.GroupResource, "reason", err)
 	}
@@ -165,6 +175,15 @@ func (s *Storage) CompactRevision() int64 { return s.etcd.CompactRevision() }
 
 // EnableResourceSizeEstimation does nothing: Stats knows the sizes.
 func (s *Storage) EnableResourceSizeEstimation(apistorage.KeysFunc) error { return nil }
+
+// Store is what the storage reads from. Its objects are for Read.
+func (s *Storage) Store() *store.Store { return s.store }
+
+// ResourcePrefix is before the keys of requests: "/pods".
+func (s *Storage) ResourcePrefix() string { return s.config.ResourcePrefix }
+
+// Ended is closed when Run has been told to end, or has.
+func (s *Storage) Ended() <-chan struct{} { return s.ended }
 
 // Marker is what a bookmark shows: an object of the resource's type that has a
 // revision and nothing else, but an annotation where the state ends that a feed began

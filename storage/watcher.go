@@ -141,7 +141,7 @@ func (w *watcher) tell(events []Event, initial bool) error {
 func (w *watcher) object(e Event, initial bool) (runtime.Object, error) {
 	switch {
 	case e.Type != watch.Bookmark && initial:
-		return e.Object.decoded.DeepCopyObject(), nil
+		return e.Object.Decoded()
 	case e.Type != watch.Bookmark:
 		return w.feed.storage.shared(e)
 	case !w.feed.Bookmarks():

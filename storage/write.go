@@ -42,7 +42,11 @@ func (s *Storage) guess(key string) runtime.Object {
 	if !ok {
 		return nil
 	}
-	return known.decoded.DeepCopyObject()
+	decoded, err := known.Decoded()
+	if err != nil {
+		return nil
+	}
+	return decoded
 }
 
 // Stats counts the objects that etcd has, and tells their average size there.
