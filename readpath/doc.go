@@ -1,0 +1,29 @@
+// Package readpath answers GET, LIST and WATCH of the Kubernetes API straight from
+// storages: an HTTP middleware in front of an API server's own handlers, behind its
+// authentication, authorization, audit and recovery from panics.
+//
+//	            ┌── GET, LIST, WATCH ──▶ storage: snapshots and feeds
+//	request ─▶ Handler
+//	            └── all the rest ──────▶ next: the API server's handlers
+//
+// An object is encoded once in each encoding, and what was encoded is kept with it.
+// A list is a head, the objects' bytes and a tail. A compressed list is the same of
+// segments that were compressed once, spliced into one gzip member. An event of a
+// watch is framed once for all who are sent it; one that has fallen behind is sent
+// many at a time, and none is cut off for being slow.
+//
+// # What is passed on
+//
+// The handler answers what it can answer exactly as the API server would, byte by
+// byte. All else is the API server's: writes, subresources, Tables (whose ages are
+// those of the moment), YAML, pretty printing, WebSockets, versions other than the
+// stored one, and every request that will fail, so that errors are worded in one
+// place. How often, and for which reason, is counted.
+//
+// # Memory
+//
+// Encodings that are kept count against a budget that all resources share. When it
+// is used up, those that were not asked for since the last time go first. Lists take
+// turns by the bytes they keep in flight; who has to wait for too long is asked to
+// come back.
+package readpath

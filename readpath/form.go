@@ -1,0 +1,88 @@
+package readpath
+
+import (
+	"net/http"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/handlers/negotiation"
+
+	"github.com/keepwatch/keepwatch/storage"
+)
+
+// form is one of the encodings that objects are kept in.
+type form = storage.Form
+
+const (
+	plainJSON = form(iota)
+	plainProtobuf
+	metadataJSON
+	metadataProtobuf
+)
+
+func isProtobuf(f form) bool { return f == plainProtobuf || f == metadataProtobuf }
+func isMetadata(f form) bool { return f == metadataJSON || f == metadataProtobuf }
+
+// mediaType is a form's.
+func mediaType(f form) string {
+	if isProtobuf(f) {
+		return runtime.ContentTypeProtobuf
+	}
+	return runtime.ContentTypeJSON
+}
+
+// metadataVersion is the version of PartialObjectMetadata that is answered here.
+var metadataVersion = metav1.SchemeGroupVersion
+
+// negotiate finds the form that a client wants. Of lists it gets lists of metadata,
+// of all else single objects of it.
+func (r *Resource) negotiate(q *http.Request, list bool) (form, reason) {
+	options, info, err := negotiation.NegotiateOutputMediaType(q, r.Serializer, r)
+	if err != nil {
+		return 0, passInvalid
+	}
+	pretty := info.PrettySerializer != nil && info.Serializer == info.PrettySerializer
+	if pretty || options.UseServerVersion != "" || options.Export || options.Profile != "" || len(options.Unrecognized) > 0 {
+		return 0, passEncoding
+	}
+	var f form
+	switch options.Accepted.MediaType {
+	case runtime.ContentTypeJSON:
+		f = plainJSON
+	case runtime.ContentTypeProtobuf:
+		f = plainProtobuf
+	default:
+		return 0, passEncoding
+	}
+	if options.Convert == nil {
+		return f, ""
+	}
+	wanted := "PartialObjectMetadata"
+	if list {
+		wanted += "List"
+	}
+	if *options.Convert != metadataVersion.WithKind(wanted) {
+		return 0, passEncoding
+	}
+	return f + metadataJSON - plainJSON, ""
+}
+
+// kind is what an object in a form calls itself.
+func (r *Resource) kind(f form) schema.GroupVersionKind {
+	if isMetadata(f) {
+		return metadataVersion.WithKind("PartialObjectMetadata")
+	}
+	return r.Kind
+}
+
+// kindOfList is what a list in a form calls itself.
+func (r *Resource) kindOfList(f form) schema.GroupVersionKind {
+	if isMetadata(f) {
+		return metadataVersion.WithKind("PartialObjectMetadataList")
+	}
+	return r.Kind.GroupVersion().WithKind(r.listKind())
+}
+
+// named reports whether the items of a list name their kind in a form.
+func (r *Resource) named(f form) bool { return f == metadataJSON || f == plainJSON && r.Dynamic }

@@ -1,0 +1,90 @@
+package readpath
+
+import (
+	"sync"
+
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/storage"
+)
+
+// recent is how many frames are kept: what watches that keep up are sent at the same
+// time.
+const recent = 1024
+
+// frames lets all watches that are sent the same event share its bytes. The zero
+// value is ready for use.
+type frames struct {
+	mu    sync.Mutex
+	known map[told]*frame
+	order [recent]told // of known's keys, a ring
+	next  int
+}
+
+// told is an event in one form.
+type told struct {
+	object   *storage.Object
+	revision keepwatch.Revision
+	kind     watch.EventType
+	form     form
+}
+
+// frame is made by who asks for it first.
+type frame struct {
+	once  sync.Once
+	bytes []byte
+	err   error
+}
+
+func (f *frames) of(t told) *frame {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if known := f.known[t]; known != nil {
+		return known
+	}
+	if f.known == nil {
+		f.known = make(map[told]*frame, recent)
+	}
+	delete(f.known, f.order[f.next])
+	fresh := &frame{}
+	f.known[t], f.order[f.next] = fresh, t
+	f.next = (f.next + 1) % recent
+	return fresh
+}
+
+// frame is an event's bytes, for all watches. They must not be changed.
+func (s *Reader) frame(e storage.Event, f form) ([]byte, error) {
+	shared := s.frames.of(told{e.Object, e.Revision, e.Type, f})
+	shared.once.Do(func() { shared.bytes, shared.err = s.frameOf(e, f) })
+	return shared.bytes, shared.err
+}
+
+// frameOf frames an event for one watch.
+func (s *Reader) frameOf(e storage.Event, f form) ([]byte, error) {
+	var item []byte
+	var err error
+	if e.Revision == e.Object.Revision() {
+		item, err = s.item(e.Object, f)
+	} else {
+		item, err = s.itemAt(e.Object, f, e.Revision)
+	}
+	if err != nil {
+		return nil, err
+	}
+	object := s.appendObject(make([]byte, 0, len(item)+128), item, f)
+	return appendFrame(make([]byte, 0, len(object)+64), string(e.Type), object, f), nil
+}
+
+// mark frames a bookmark.
+func (s *Reader) mark(e storage.Event, f form) ([]byte, error) {
+	marker, err := s.Storage.Marker(e)
+	if err != nil {
+		return nil, err
+	}
+	item, err := s.encode(marker, f)
+	if err != nil {
+		return nil, err
+	}
+	return appendFrame(nil, string(watch.Bookmark), s.appendObject(nil, item, f), f), nil
+}

@@ -1,0 +1,113 @@
+package readpath
+
+import (
+	"math/rand/v2"
+	"net/http"
+	"time"
+
+	"k8s.io/apiserver/pkg/endpoints/metrics"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/server/routine"
+)
+
+// Lookup finds the reader of what a request is for, or nil if the API server should
+// answer. It is called for every read, from any goroutine.
+type Lookup func(*http.Request, *request.RequestInfo) *Reader
+
+// Handler answers reads, and passes on what it can't answer exactly. It is safe for
+// concurrent use.
+type Handler struct {
+	next       http.Handler
+	lookup     Lookup
+	minTimeout time.Duration
+}
+
+// NewHandler makes a handler in front of next. A watch without a timeout of its own
+// lasts for minTimeout up to twice that, as kube-apiserver's
+// --min-request-timeout says; zero is half an hour.
+func NewHandler(next http.Handler, lookup Lookup, minTimeout time.Duration) *Handler {
+	if minTimeout <= 0 {
+		minTimeout = 30 * time.Minute
+	}
+	return &Handler{next: next, lookup: lookup, minTimeout: minTimeout}
+}
+
+// ServeHTTP answers a request, or passes it on.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	info, ok := request.RequestInfoFrom(q.Context())
+	if !ok || q.Method != http.MethodGet || !info.IsResourceRequest || info.Subresource != "" {
+		h.pass(w, q, passVerb)
+		return
+	}
+	answer, why := h.answer(q, info)
+	if why != "" {
+		h.pass(w, q, why)
+		return
+	}
+	answered.WithLabelValues(info.Verb).Inc()
+	metrics.InstrumentHandlerFunc(verb(info), info.APIGroup, info.APIVersion, info.Resource, "", metrics.CleanScope(info),
+		metrics.APIServerComponent, false, "", answer)(w, q)
+}
+
+// verb is what kube-apiserver's metrics call it.
+func verb(info *request.RequestInfo) string {
+	switch info.Verb {
+	case "list":
+		return "LIST"
+	case "watch":
+		return "WATCH"
+	}
+	return "GET"
+}
+
+func (h *Handler) pass(w http.ResponseWriter, q *http.Request, why reason) {
+	passed.WithLabelValues(string(why)).Inc()
+	h.next.ServeHTTP(w, q)
+}
+
+// answer finds the answer, or the reason why it is not found here.
+func (h *Handler) answer(q *http.Request, info *request.RequestInfo) (http.HandlerFunc, reason) {
+	reader := h.lookup(q, info)
+	if reader == nil {
+		return nil, passResource
+	}
+	switch info.Verb {
+	case "get":
+		asked, why := reader.readGet(q, info)
+		if why != "" {
+			return nil, why
+		}
+		return reader.get(q, asked)
+	case "list", "watch":
+		asked, why := reader.readList(q, info)
+		if why != "" {
+			return nil, why
+		}
+		if info.Verb == "list" {
+			return reader.list(q, asked)
+		}
+		if asked.timeout <= 0 {
+			asked.timeout = h.minTimeout + rand.N(h.minTimeout)
+		}
+		return h.long(reader.watch(q, asked))
+	}
+	return nil, passVerb
+}
+
+// long makes a watch run where its stack is small, and counts it.
+func (h *Handler) long(watch http.HandlerFunc, why reason) (http.HandlerFunc, reason) {
+	if why != "" {
+		return nil, why
+	}
+	return func(w http.ResponseWriter, q *http.Request) {
+		serve := func() {
+			info, _ := request.RequestInfoFrom(q.Context())
+			metrics.RecordLongRunning(q, info, metrics.APIServerComponent, func() { watch(w, q) })
+		}
+		if task := routine.TaskFrom(q.Context()); task != nil {
+			task.Func = serve
+		} else {
+			serve()
+		}
+	}, ""
+}

@@ -1,0 +1,122 @@
+package readpath
+
+import (
+	"bytes"
+	"hash/maphash"
+	"sync"
+	"unsafe"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/storage"
+)
+
+var seed = maphash.MakeSeed()
+
+func (s *Reader) lock(o *storage.Object) *sync.Mutex {
+	return &s.locks[maphash.Comparable(seed, uintptr(unsafe.Pointer(o)))%uint64(len(s.locks))]
+}
+
+// item is an object as it stands in a list: JSON of built-in kinds without apiVersion
+// and kind, protobuf without the envelope. All other shapes of an object are its item
+// with something around it. It is encoded once and kept. It must not be changed.
+func (s *Reader) item(o *storage.Object, f form) ([]byte, error) {
+	if known := held(o, f); known != nil {
+		return known, nil
+	}
+	lock := s.lock(o)
+	lock.Lock()
+	defer lock.Unlock()
+	if known := o.Kept(f); known != nil {
+		return known, nil
+	}
+	decoded, err := o.Decoded()
+	if err != nil {
+		return nil, err
+	}
+	item, err := s.encode(decoded, f)
+	if err == nil {
+		s.budget.keep(o, f, item)
+	}
+	return item, err
+}
+
+// held is an item that need not be made, or nil.
+func held(o *storage.Object, f form) []byte {
+	served := o.Bytes()
+	switch {
+	case served != nil && o.Protobuf() && f == plainProtobuf, served != nil && !o.Protobuf() && f == plainJSON:
+		return served
+	case served != nil && o.Protobuf() && f == metadataProtobuf:
+		return metadataField(served)
+	}
+	return o.Kept(f)
+}
+
+// itemAt is the item of an object as it is shown at another revision than its own:
+// that of its deletion.
+func (s *Reader) itemAt(o *storage.Object, f form, revision keepwatch.Revision) ([]byte, error) {
+	decoded, err := o.Decoded()
+	if err != nil {
+		return nil, err
+	}
+	shown := decoded.DeepCopyObject()
+	accessor, err := meta.Accessor(shown)
+	if err != nil {
+		return nil, err
+	}
+	accessor.SetResourceVersion(revision.String())
+	return s.encode(shown, f)
+}
+
+// encode makes an item. A built-in object has no apiVersion and kind of its own.
+func (s *Reader) encode(o runtime.Object, f form) ([]byte, error) {
+	if isMetadata(f) {
+		accessor, err := meta.Accessor(o)
+		if err != nil {
+			return nil, err
+		}
+		partial := meta.AsPartialObjectMetadata(accessor)
+		if f == metadataJSON {
+			partial.SetGroupVersionKind(metadataVersion.WithKind("PartialObjectMetadata"))
+		}
+		o = partial
+	}
+	if isProtobuf(f) {
+		return marshal(o)
+	}
+	var b bytes.Buffer
+	if err := s.json.Encode(o, &b); err != nil {
+		return nil, err
+	}
+	return bytes.Clone(bytes.TrimSuffix(b.Bytes(), newline)), nil
+}
+
+var newline = []byte{'\n'}
+
+// marshal is the protobuf of an object or of a part of one.
+func marshal(o any) ([]byte, error) {
+	p, ok := o.(interface{ Marshal() ([]byte, error) })
+	if !ok {
+		return nil, runtime.NewNotRegisteredErrForKind("protobuf", schema.GroupVersionKind{})
+	}
+	return p.Marshal()
+}
+
+// metadataField cuts an object's first field out of its protobuf: its metadata, as
+// all kinds have it, which is PartialObjectMetadata's only field.
+func metadataField(object []byte) []byte {
+	number, kind, n := protowire.ConsumeTag(object)
+	if n < 0 || number != 1 || kind != protowire.BytesType {
+		return nil
+	}
+	_, m := protowire.ConsumeBytes(object[n:])
+	if m < 0 {
+		return nil
+	}
+	return object[:n+m]
+}

@@ -1,0 +1,207 @@
+package readpath
+
+import (
+	"io"
+	"net/http"
+	"strconv"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/features"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/storage"
+)
+
+const (
+	// gzipFrom is the size from which on answers are compressed, as kube-apiserver's.
+	gzipFrom = 128 << 10
+	// chunk is about how much of an answer is put together before it is written.
+	chunk = 256 << 10
+)
+
+// list prepares a LIST's answer. It is passed on if there is none here.
+func (s *Reader) list(q *http.Request, asked query) (http.HandlerFunc, reason) {
+	listing, err := s.Storage.List(q.Context(), asked.key, asked.options)
+	if err != nil {
+		return nil, passState
+	}
+	l := list{Reader: s, listing: listing, form: asked.form}
+	known, big, err := l.measure()
+	if err != nil {
+		return nil, passState
+	}
+	if l.envelope, err = s.envelope(listing, asked.form, l.size); err != nil {
+		return nil, passState
+	}
+	if known {
+		l.length = len(l.envelope.head) + l.size + len(l.envelope.tail)
+	}
+	if !big {
+		return l.plain, ""
+	}
+	large := l.plain
+	if responsewriters.ContentEncodingSupported(q, features.APIResponseCompression) == "gzip" {
+		large = l.gzip
+	}
+	return func(w http.ResponseWriter, q *http.Request) { l.inTurn(w, q, large) }, ""
+}
+
+// inTurn gives a large answer when there is room for it.
+func (l list) inTurn(w http.ResponseWriter, q *http.Request, large http.HandlerFunc) {
+	flow := ""
+	if user, ok := request.UserFrom(q.Context()); ok {
+		flow = user.GetName()
+	}
+	leave, err := l.budget.turns.take(q.Context(), flow)
+	if err != nil {
+		busy.Inc()
+		err = apierrors.NewTooManyRequests(err.Error(), 1)
+		responsewriters.ErrorNegotiated(err, l.Serializer, l.Kind.GroupVersion(), w, q)
+		return
+	}
+	defer leave()
+	large(w, q)
+}
+
+// list is one answer.
+type list struct {
+	*Reader
+	listing  *storage.Listing
+	form     form
+	envelope envelope
+	size     int // of all items with what is between them, if known
+	length   int // of the answer; zero if not known
+}
+
+// measure adds up the items. If not all are encoded it looks only as far as to know
+// whether it is worth to compress them; protobuf has to know in any case.
+func (l *list) measure() (known, big bool, err error) {
+	known = true
+	for o := range l.listing.All() {
+		object, err := l.Storage.Read(o)
+		if err != nil {
+			return false, false, err
+		}
+		item := held(object, l.form)
+		if item == nil {
+			known = false
+			if l.size > gzipFrom && !isProtobuf(l.form) {
+				return false, true, nil
+			}
+			if item, err = l.item(object, l.form); err != nil {
+				return false, false, err
+			}
+		}
+		if isProtobuf(l.form) {
+			l.size += taggedSize(item)
+			continue
+		}
+		if l.size > 0 {
+			l.size++
+		}
+		l.size += len(item)
+	}
+	return true, l.size > gzipFrom, nil
+}
+
+// plain writes the answer as it is.
+func (l list) plain(w http.ResponseWriter, q *http.Request) {
+	header := w.Header()
+	header.Set("Content-Type", mediaType(l.form))
+	if l.length > 0 {
+		header.Set("Content-Length", strconv.Itoa(l.length))
+	}
+	w.WriteHeader(http.StatusOK)
+	b := append(takeBuffer(), l.envelope.head...)
+	defer func() { giveBuffer(b) }()
+	first := true
+	for o := range l.listing.All() {
+		item, err := l.read(o)
+		if err != nil {
+			panic(http.ErrAbortHandler) // half of the answer is out: it must not look whole
+		}
+		b, first = l.envelope.append(b, item, first), false
+		if len(b) >= chunk {
+			if _, err := w.Write(b); err != nil {
+				return // the client is gone
+			}
+			b = b[:0]
+		}
+	}
+	_, _ = w.Write(append(b, l.envelope.tail...))
+}
+
+func (l list) read(o keepwatch.Object) ([]byte, error) {
+	object, err := l.Storage.Read(o)
+	if err != nil {
+		return nil, err
+	}
+	return l.item(object, l.form)
+}
+
+// gzip writes the answer as one gzip member of blocks.
+func (l list) gzip(w http.ResponseWriter, q *http.Request) {
+	header := w.Header()
+	header.Set("Content-Type", mediaType(l.form))
+	header.Set("Content-Encoding", "gzip")
+	header.Add("Vary", "Accept-Encoding")
+	w.WriteHeader(http.StatusOK)
+	out := &chunks{w: w, b: takeBuffer()}
+	defer func() { giveBuffer(out.b) }()
+	if err := l.blocks(out); err == nil {
+		_ = out.flush()
+	}
+}
+
+func (l list) blocks(w io.Writer) error {
+	m, err := newMember(w)
+	if err != nil {
+		return err
+	}
+	if err := m.write(stored(l.envelope.head)); err != nil {
+		return err
+	}
+	between := stored(l.envelope.between)
+	first := true
+	write := func(b block) error {
+		if !first && len(l.envelope.between) > 0 {
+			if err := m.write(between); err != nil {
+				return err
+			}
+		}
+		first = false
+		return m.write(b)
+	}
+	for _, segment := range l.listing.Segments {
+		b, err := l.compressed(segment, l.form)
+		if err != nil {
+			panic(http.ErrAbortHandler)
+		}
+		if err := write(b); err != nil {
+			return err
+		}
+	}
+	for rest := l.listing.Selected; len(rest) > 0; {
+		n := min(len(rest), objectsPerBlock)
+		b, err := l.join(selected(rest[:n]), l.form)
+		if err != nil {
+			panic(http.ErrAbortHandler)
+		}
+		err = write(compress(b))
+		giveBuffer(b)
+		if err != nil {
+			return err
+		}
+		rest = rest[n:]
+	}
+	if err := m.write(stored(l.envelope.tail)); err != nil {
+		return err
+	}
+	return m.close()
+}
+
+// objectsPerBlock is how many selected objects are compressed together: about as
+// many as a segment has.
+const objectsPerBlock = 64

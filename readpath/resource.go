@@ -1,0 +1,96 @@
+package readpath
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apistorage "k8s.io/apiserver/pkg/storage"
+
+	"github.com/keepwatch/keepwatch/storage"
+)
+
+// Resource is what requests for one resource in one version are answered from. All
+// is required but where it says otherwise; nothing may change once it is in use.
+type Resource struct {
+	// Storage holds the objects, in this version.
+	Storage *storage.Storage
+	// Resource and Kind are the API's names.
+	Resource schema.GroupVersionResource
+	Kind     schema.GroupVersionKind
+	// ListKind is the kind of lists; empty is Kind with "List" behind it.
+	ListKind string
+	// Namespaced is false for cluster-scoped resources.
+	Namespaced bool
+	// Serializer is what the API server negotiates encodings with.
+	Serializer runtime.NegotiatedSerializer
+	// Dynamic is true for custom resources: they have no protobuf, and each object
+	// names its kind, in lists, too.
+	Dynamic bool
+	// Predicate makes the API server's predicate of selectors.
+	Predicate func(labels.Selector, fields.Selector) apistorage.SelectionPredicate
+	// FieldLabel checks and translates one term of a field selector. Nil allows
+	// metadata.name and metadata.namespace; others are passed on.
+	FieldLabel func(label, value string) (string, string, error)
+}
+
+func (r *Resource) listKind() string {
+	if r.ListKind != "" {
+		return r.ListKind
+	}
+	return r.Kind.Kind + "List"
+}
+
+// key is the storage's key of an object, or if it has no name of those in a
+// namespace, or of all. It fails if there can be no such object.
+func (r *Resource) key(namespace, name string) (string, bool) {
+	key := r.Storage.ResourcePrefix()
+	if namespace != "" {
+		if !r.Namespaced {
+			return "", false
+		}
+		key += "/" + namespace
+	}
+	if name == "" {
+		return key, true
+	}
+	if r.Namespaced && namespace == "" || len(path.IsValidPathSegmentName(name)) > 0 {
+		return "", false
+	}
+	return key + "/" + name, true
+}
+
+// fieldLabel checks one term of a field selector.
+func (r *Resource) fieldLabel(label, value string) (string, string, error) {
+	if r.FieldLabel != nil {
+		return r.FieldLabel(label, value)
+	}
+	if label != "metadata.name" && label != "metadata.namespace" {
+		return "", "", fmt.Errorf("field label not known: %s", label)
+	}
+	return label, value, nil
+}
+
+// AllowsMediaTypeTransform says what an API server would: Tables are allowed, so
+// that they are recognized and passed on.
+func (r *Resource) AllowsMediaTypeTransform(mediaType, subtype string, target *schema.GroupVersionKind) bool {
+	if target == nil {
+		return !r.Dynamic || subtype != "vnd.kubernetes.protobuf"
+	}
+	switch target.Kind {
+	case "Table":
+		return mediaType == "application" && (subtype == "json" || subtype == "yaml")
+	case "PartialObjectMetadata", "PartialObjectMetadataList":
+		return true
+	}
+	return false
+}
+
+// AllowsServerVersion says what an API server would.
+func (r *Resource) AllowsServerVersion(version string) bool { return version == "v1" }
+
+// AllowsStreamSchema says what an API server would.
+func (r *Resource) AllowsStreamSchema(schema string) bool { return schema == "watch" }

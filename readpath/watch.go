@@ -1,0 +1,189 @@
+package readpath
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/util/flowcontrol"
+
+	"github.com/keepwatch/keepwatch/storage"
+)
+
+// watch prepares a WATCH's answer. It is passed on if there is none here.
+func (s *Reader) watch(q *http.Request, asked query) (answer http.HandlerFunc, why reason) {
+	if ctx := q.Context(); ctx.Err() != nil || s.Storage.ReadinessCheck() != nil {
+		return nil, passState
+	}
+	feed, err := s.Storage.Feed(q.Context(), asked.key, asked.options)
+	if err != nil {
+		return nil, passState
+	}
+	return watcher{Reader: s, feed: feed, form: asked.form, timeout: asked.timeout}.serve, ""
+}
+
+// watcher is one watch over HTTP: it pulls from a feed and writes.
+type watcher struct {
+	*Reader
+	feed    *storage.Feed
+	form    form
+	timeout time.Duration
+}
+
+func (s watcher) serve(w http.ResponseWriter, q *http.Request) {
+	ctx, cancel := context.WithTimeout(q.Context(), s.timeout)
+	defer cancel()
+	media := mediaType(s.form)
+	if isProtobuf(s.form) {
+		media += ";stream=watch"
+	}
+	w.Header().Set("Content-Type", media)
+	w.WriteHeader(http.StatusOK)
+	out := http.NewResponseController(w)
+	if out.Flush() != nil {
+		return
+	}
+	_ = s.run(ctx, w, out) // who has to know why it ended is gone
+}
+
+// run writes events until the watch is over.
+func (s watcher) run(ctx context.Context, w http.ResponseWriter, out *http.ResponseController) error {
+	bookmark := time.NewTimer(storage.UntilBookmark(ctx))
+	defer bookmark.Stop()
+	var shutdown <-chan struct{}
+	if signals := request.ServerShutdownSignalFrom(ctx); signals != nil {
+		shutdown = signals.ShuttingDown()
+	}
+	initialized := false
+	for {
+		newer, err := s.send(ctx, w)
+		if err == nil {
+			err = out.Flush()
+		}
+		if err != nil || newer == nil {
+			return err
+		}
+		if !initialized {
+			initialized = true
+			flowcontrol.WatchInitialized(ctx)
+		}
+		select {
+		case <-newer:
+			continue
+		case <-bookmark.C:
+		case <-ctx.Done():
+			return nil
+		case <-shutdown:
+			return nil
+		case <-s.Storage.Ended():
+			return nil
+		}
+		bookmark.Reset(storage.UntilBookmark(ctx))
+		if s.feed.Bookmarks() {
+			b, err := s.mark(s.feed.Bookmark(), s.form)
+			if err != nil {
+				return err
+			}
+			if _, err := w.Write(b); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// send writes all there is, and returns the channel that closes when there is more,
+// or nil if the feed has ended.
+func (s watcher) send(ctx context.Context, w http.ResponseWriter) (newer <-chan struct{}, err error) {
+	var single []byte // not copied as long as it is alone
+	var b []byte
+	defer func() {
+		if b != nil {
+			giveBuffer(b)
+		}
+	}()
+	write := func(frame []byte) error {
+		switch {
+		case single == nil && len(b) == 0:
+			single = frame
+			return nil
+		case b == nil:
+			b = takeBuffer()
+		}
+		b = append(append(b, single...), frame...)
+		single = nil
+		if len(b) < chunk {
+			return nil
+		}
+		_, err := w.Write(b)
+		b = b[:0]
+		return err
+	}
+	for ctx.Err() == nil && newer == nil {
+		initial := s.feed.Initial()
+		var events []storage.Event
+		var failure error
+		events, newer, failure = s.feed.Poll()
+		for _, e := range events {
+			frame, err := s.bytes(e, initial)
+			if err == nil && frame != nil {
+				err = write(frame)
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+		if failure != nil {
+			if err := write(errorFrame(failure, s.form)); err != nil {
+				return nil, err
+			}
+			break
+		}
+	}
+	if len(single) > 0 {
+		_, err = w.Write(single)
+	} else if len(b) > 0 {
+		_, err = w.Write(b)
+	}
+	return newer, err
+}
+
+// bytes frames an event; nil if the client does not want it. The state that a watch
+// begins with is for it alone.
+func (s watcher) bytes(e storage.Event, initial bool) ([]byte, error) {
+	switch {
+	case e.Type != watch.Bookmark && initial:
+		return s.frameOf(e, s.form)
+	case e.Type != watch.Bookmark:
+		return s.frame(e, s.form)
+	case s.feed.Bookmarks():
+		return s.mark(e, s.form)
+	}
+	return nil, nil
+}
+
+// errorFrame tells a client why its watch has ended.
+func errorFrame(err error, f form) []byte {
+	var known apierrors.APIStatus
+	if !errors.As(err, &known) {
+		known = apierrors.NewInternalError(err)
+	}
+	status := known.Status()
+	var object []byte
+	if isProtobuf(f) {
+		raw, _ := status.Marshal() // it has nothing that can fail
+		object = appendUnknown(nil, statusKind, len(raw))
+		object = append(append(object, raw...), unknownEnd...)
+	} else {
+		status.SetGroupVersionKind(statusKind)
+		object, _ = json.Marshal(&status)
+	}
+	return appendFrame(nil, string(watch.Error), object, f)
+}
+
+var statusKind = metav1.Unversioned.WithKind("Status")
