@@ -27,6 +27,9 @@ var initialNamespaces = []string{"default", "kube-system"}
 // left after it is cut off.
 const drainTime = 2 * time.Second
 
+// encodingsBudget is how many bytes of encoded objects are kept for the next who asks.
+const encodingsBudget = 1 << 30
+
 // chain is the two API servers, one delegating to the other, and the loops that belong to them.
 type chain struct {
 	listener   *trackingListener
@@ -36,6 +39,7 @@ type chain struct {
 	client     kubernetes.Interface
 	informers  informers.SharedInformerFactory
 	namespaces *namespaceCleaner
+	readers    *readers
 	// drained is closed when, after the end was asked for, all requests are answered.
 	drained <-chan struct{}
 }
@@ -46,7 +50,7 @@ func newChain(listener *trackingListener, access *access, storage *backend) (*ch
 	if err != nil {
 		return nil, err
 	}
-	c := &chain{listener: listener, access: access}
+	c := &chain{listener: listener, access: access, readers: newReaders(encodingsBudget)}
 	if c.client, err = kubernetes.NewForConfig(access.own()); err != nil {
 		return nil, err
 	}
@@ -65,7 +69,7 @@ func newChain(listener *trackingListener, access *access, storage *backend) (*ch
 	}
 	c.drained = config.DrainedNotify()
 	discovery := newMergedDiscovery(config.AggregatedDiscoveryGroupManager, builtin.Groups())
-	if c.extensions, err = newExtensions(*config, discovery, storage); err != nil {
+	if c.extensions, err = c.newExtensions(*config, discovery, storage); err != nil {
 		return nil, err
 	}
 	completed := config.Complete(c.informers) // which adds an authenticator, of the server's own clients
@@ -74,9 +78,14 @@ func newChain(listener *trackingListener, access *access, storage *backend) (*ch
 		return nil, err
 	}
 	c.front.ShutdownTimeout = drainTime
-	if err := kinds.Install(c.front, builtinOptions{storage, kinds}, rights); err != nil {
+	served, err := kinds.Install(c.front, builtinOptions{storage, kinds}, rights)
+	if err != nil {
 		return nil, err
 	}
+	if err := c.readers.addBuiltin(kinds, served); err != nil {
+		return nil, err
+	}
+	c.readers.definitions = c.extensions.Informers.Apiextensions().V1().CustomResourceDefinitions().Lister()
 	discovery.groups.attach(c.front.DiscoveryGroupManager)
 	if err := installOpenAPI(c.front, c.extensions, config); err != nil {
 		return nil, err
@@ -94,6 +103,9 @@ func (c *chain) config(kinds *builtin.Registry, storage *backend, rights authori
 	config.EffectiveVersion = kubernetesVersion()
 	config.ShutdownWatchTerminationGracePeriod = drainTime
 	config.RESTOptionsGetter = builtinOptions{storage, kinds}
+	if storage.kind == StoreStorage {
+		config.BuildHandlerChainFunc = c.readers.chain
+	}
 	config.AggregatedDiscoveryGroupManager = aggregated.NewResourceManager("apis")
 	// The library's own checks but the one of klog's flushing, whose goroutine never ends.
 	config.HealthzChecks, config.LivezChecks, config.ReadyzChecks = nil, nil, nil
@@ -108,7 +120,7 @@ func (c *chain) config(kinds *builtin.Registry, storage *backend, rights authori
 
 // newExtensions is the server of CustomResourceDefinitions and custom resources. It gets what the
 // front server doesn't know, and has the last word on what exists.
-func newExtensions(config genericapiserver.Config, discovery mergedDiscovery, storage *backend) (*apiserver.CustomResourceDefinitions, error) {
+func (c *chain) newExtensions(config genericapiserver.Config, discovery mergedDiscovery, storage *backend) (*apiserver.CustomResourceDefinitions, error) {
 	config.PostStartHooks = map[string]genericapiserver.PostStartHookConfigEntry{}
 	config.RESTOptionsGetter = definitionOptions{storage}
 	config.MergedResourceConfig = apiserver.DefaultAPIResourceConfigSource()
@@ -117,7 +129,7 @@ func newExtensions(config genericapiserver.Config, discovery mergedDiscovery, st
 	extensions := apiserver.Config{
 		GenericConfig: &genericapiserver.RecommendedConfig{Config: config},
 		ExtraConfig: apiserver.ExtraConfig{
-			CRDRESTOptionsGetter: customOptions{storage},
+			CRDRESTOptionsGetter: customOptions{storage, c.readers},
 			MasterCount:          1,
 			ServiceResolver:      webhook.NewDefaultServiceResolver(),
 			AuthResolverWrapper:  webhookAuthentication(config.LoopbackClientConfig),

@@ -176,10 +176,36 @@ func (o definitionOptions) GetRESTOptions(resource schema.GroupResource, _ runti
 }
 
 // customOptions are for custom resources: JSON.
-type customOptions struct{ *backend }
+type customOptions struct {
+	*backend
+	readers *readers
+}
 
 func (o customOptions) GetRESTOptions(resource schema.GroupResource, _ runtime.Object) (generic.RESTOptions, error) {
-	return o.options(resource, resource.Group+"/"+resource.Resource, unstructured.UnstructuredJSONScheme, nil), nil
+	options := o.options(resource, resource.Group+"/"+resource.Resource, unstructured.UnstructuredJSONScheme, nil)
+	if o.kind == StoreStorage {
+		options.Decorator = o.open
+	}
+	return options, nil
+}
+
+// open is the storage of one custom resource in one version, which is read by the read path, too.
+func (o customOptions) open(config *storagebackend.ConfigForResource, prefix string, key func(runtime.Object) (string, error),
+	newObject, newList func() runtime.Object, attributes apistorage.AttrFunc, triggers apistorage.IndexerFuncs,
+	indexers *cache.Indexers) (apistorage.Interface, factory.DestroyFunc, error) {
+	opened, destroy, err := o.backend.open(config, prefix, key, newObject, newList, attributes, triggers, indexers)
+	if err != nil {
+		return nil, nil, err
+	}
+	remove, err := o.readers.addCustom(config.GroupResource, newObject(), opened.(*storage.Storage), attributes)
+	if err != nil {
+		destroy()
+		return nil, nil, err
+	}
+	return opened, sync.OnceFunc(func() {
+		remove()
+		destroy()
+	}), nil
 }
 
 // ping asks etcd for nothing, as a health check.

@@ -15,15 +15,25 @@ import (
 	"github.com/keepwatch/keepwatch/controlplane/columns"
 )
 
+// Served is a built-in resource in the version that it is stored in.
+type Served struct {
+	Resource   schema.GroupVersionResource
+	Kind       string
+	Namespaced bool
+	Store      *genericregistry.Store
+}
+
 // Install serves all built-in resources on server, stored as getter says. rights answers who may do
 // what.
-func (r *Registry) Install(server *genericapiserver.GenericAPIServer, getter generic.RESTOptionsGetter, rights Authorizer) error {
+func (r *Registry) Install(server *genericapiserver.GenericAPIServer, getter generic.RESTOptionsGetter, rights Authorizer) ([]Served, error) {
+	var resources []Served
 	byVersion := map[schema.GroupVersion]map[string]rest.Storage{}
 	for _, k := range table {
-		served, err := r.restStorage(k, getter)
+		store, served, err := r.restStorage(k, getter)
 		if err != nil {
-			return fmt.Errorf("storage of %s: %w", k.groupResource(), err)
+			return nil, fmt.Errorf("storage of %s: %w", k.groupResource(), err)
 		}
+		resources = append(resources, Served{k.gv.WithResource(k.resource), k.kindName(), k.namespaced, store})
 		for _, gv := range k.served() {
 			if byVersion[gv] == nil {
 				byVersion[gv] = map[string]rest.Storage{}
@@ -39,7 +49,7 @@ func (r *Registry) Install(server *genericapiserver.GenericAPIServer, getter gen
 		}
 		byVersion[question.gv][question.resource] = &reviewREST{question, rights}
 	}
-	return r.installGroups(server, byVersion)
+	return resources, r.installGroups(server, byVersion)
 }
 
 // installGroups hands the storage over group by group, in the table's order.
@@ -101,8 +111,9 @@ func (r *resourceREST) Categories() []string {
 	return []string{r.kind.category}
 }
 
-// restStorage builds what is served below the kind's plural name: the resource and its subresources.
-func (r *Registry) restStorage(k *kind, getter generic.RESTOptionsGetter) (map[string]rest.Storage, error) {
+// restStorage builds what is served below the kind's plural name: the resource, which is kept in
+// the store, and its subresources.
+func (r *Registry) restStorage(k *kind, getter generic.RESTOptionsGetter) (*genericregistry.Store, map[string]rest.Storage, error) {
 	rules := strategy{k, r.Scheme, names.SimpleNameGenerator}
 	store := &genericregistry.Store{
 		NewFunc:                   k.newObject,
@@ -122,7 +133,7 @@ func (r *Registry) restStorage(k *kind, getter generic.RESTOptionsGetter) (map[s
 	}
 	options := &generic.StoreOptions{RESTOptions: getter, AttrFunc: k.attributes, TriggerFunc: k.triggers(), Indexers: k.indexers()}
 	if err := store.CompleteWithOptions(options); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	main := &resourceREST{store, k}
 	served := map[string]rest.Storage{k.resource: main}
@@ -139,7 +150,7 @@ func (r *Registry) restStorage(k *kind, getter generic.RESTOptionsGetter) (map[s
 	if k.replicas != nil {
 		served[k.resource+"/scale"] = &scaleREST{k, store}
 	}
-	return served, nil
+	return store, served, nil
 }
 
 // withRules is the same storage under other rules for updates.

@@ -1,0 +1,153 @@
+package controlplane
+
+import (
+	"net/http"
+	"sync"
+	"time"
+
+	apiextensionshelpers "k8s.io/apiextensions-apiserver/pkg/apihelpers"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	listers "k8s.io/apiextensions-apiserver/pkg/client/listers/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	apistorage "k8s.io/apiserver/pkg/storage"
+
+	"github.com/keepwatch/keepwatch/controlplane/builtin"
+	"github.com/keepwatch/keepwatch/readpath"
+	"github.com/keepwatch/keepwatch/storage"
+)
+
+// readers finds what answers the reads of a resource. The built-in ones are added before it is
+// used; those of custom resources come and go with their definitions.
+type readers struct {
+	budget      *readpath.Budget
+	builtin     map[schema.GroupVersionResource]*readpath.Reader
+	definitions listers.CustomResourceDefinitionLister
+	codecs      serializer.CodecFactory
+
+	mu     sync.RWMutex
+	custom map[schema.GroupVersionResource]*customReader
+}
+
+// customReader answers as long as the definition is as it was when the storage was opened.
+type customReader struct {
+	*readpath.Reader
+	uid        types.UID
+	generation int64
+}
+
+func newReaders(budget int64) *readers {
+	return &readers{
+		budget:  readpath.NewBudget(budget),
+		builtin: map[schema.GroupVersionResource]*readpath.Reader{},
+		codecs:  serializer.NewCodecFactory(runtime.NewScheme()),
+		custom:  map[schema.GroupVersionResource]*customReader{},
+	}
+}
+
+// chain puts the read path between the library's checks and its handlers.
+func (r *readers) chain(handlers http.Handler, config *genericapiserver.Config) http.Handler {
+	return genericapiserver.DefaultBuildHandlerChain(readpath.NewHandler(handlers, r.lookup, time.Duration(config.MinRequestTimeout)*time.Second), config)
+}
+
+// addBuiltin adds the built-in resources in the versions that they are stored in.
+func (r *readers) addBuiltin(kinds *builtin.Registry, served []builtin.Served) error {
+	for _, k := range served {
+		stored, ok := k.Store.Storage.Storage.(*storage.Storage)
+		if !ok {
+			continue
+		}
+		kind := k.Resource.GroupVersion().WithKind(k.Kind)
+		reader, err := readpath.NewReader(readpath.Resource{
+			Storage: stored, Resource: k.Resource, Kind: kind, Namespaced: k.Namespaced,
+			Serializer: kinds.Codecs, Predicate: k.Store.PredicateFunc,
+			FieldLabel: func(label, value string) (string, string, error) {
+				return kinds.Scheme.ConvertFieldLabel(kind, label, value)
+			},
+		}, r.budget)
+		if err != nil {
+			return err
+		}
+		r.builtin[k.Resource] = reader
+	}
+	return nil
+}
+
+// addCustom adds a custom resource in the version of the objects that its storage makes. The
+// returned function removes it.
+func (r *readers) addCustom(resource schema.GroupResource, example runtime.Object, stored *storage.Storage, attributes apistorage.AttrFunc) (remove func(), err error) {
+	nothing := func() {}
+	object, ok := example.(*unstructured.Unstructured)
+	if !ok || r.definitions == nil {
+		return nothing, nil
+	}
+	definition, err := r.definitions.Get(resource.String())
+	if err != nil {
+		return nothing, nil // it is being deleted: the library will say so
+	}
+	kind := object.GroupVersionKind()
+	name := resource.WithVersion(kind.Version)
+	reader, err := readpath.NewReader(readpath.Resource{
+		Storage: stored, Resource: name, Kind: kind, ListKind: definition.Status.AcceptedNames.ListKind,
+		Namespaced: definition.Spec.Scope == apiextensionsv1.NamespaceScoped,
+		Serializer: r.codecs, Dynamic: true,
+		Predicate: func(label labels.Selector, field fields.Selector) apistorage.SelectionPredicate {
+			return apistorage.SelectionPredicate{Label: label, Field: field, GetAttrs: attributes}
+		},
+	}, r.budget)
+	if err != nil {
+		return nothing, err
+	}
+	added := &customReader{reader, definition.UID, definition.Generation}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.custom[name] = added
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.custom[name] == added {
+			delete(r.custom, name)
+		}
+		reader.Close()
+	}, nil
+}
+
+// lookup finds the reader for a request.
+func (r *readers) lookup(_ *http.Request, info *request.RequestInfo) *readpath.Reader {
+	name := schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}
+	if known := r.builtin[name]; known != nil {
+		return known
+	}
+	r.mu.RLock()
+	known := r.custom[name]
+	r.mu.RUnlock()
+	if known == nil || !r.current(known, name) {
+		return nil
+	}
+	return known.Reader
+}
+
+// current reports whether the definition still says what it said when the reader was made. A
+// version that is deprecated is the library's, which warns of it.
+func (r *readers) current(reader *customReader, name schema.GroupVersionResource) bool {
+	definition, err := r.definitions.Get(name.GroupResource().String())
+	if err != nil || definition.UID != reader.uid || definition.Generation != reader.generation {
+		return false
+	}
+	if !apiextensionshelpers.IsCRDConditionTrue(definition, apiextensionsv1.Established) {
+		return false
+	}
+	for _, v := range definition.Spec.Versions {
+		if v.Name == name.Version {
+			return v.Served && !v.Deprecated
+		}
+	}
+	return false
+}
