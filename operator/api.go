@@ -2,18 +2,23 @@ package operator
 
 import (
 	"context"
+	"fmt"
+	"net/http"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/dynamic"
+	"k8s.io/apimachinery/pkg/runtime"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 
 	"github.com/keepwatch/keepwatch/operator/internal/write"
 )
 
 // api is where an operator writes: the seam towards a server.
 type api interface {
-	// patch sends a request about the object that a state is of, and returns the state
-	// that it has made.
+	// patch sends a request about the object that a state is of, and returns what is to
+	// be known of the state that it has made: its metadata, at least those that patches
+	// depend on, and its status.
 	patch(ctx context.Context, state map[string]any, r write.Request) (*unstructured.Unstructured, error)
 	// get reads the newest state of the object that a state is of.
 	get(ctx context.Context, state map[string]any) (*unstructured.Unstructured, error)
@@ -21,30 +26,84 @@ type api interface {
 
 // server is the api of a Kubernetes API server.
 type server struct {
-	client     dynamic.NamespaceableResourceInterface
-	namespaced bool
-	manager    string // owns the fields; at most 128 bytes
+	client  *rest.RESTClient
+	kind    kind
+	manager string // owns the fields; at most 128 bytes
 }
 
-func newServer(client dynamic.Interface, k kind, prefix string) *server {
-	return &server{client.Resource(k.resource), k.namespaced, prefix[:min(len(prefix), 128)]}
+func newServer(cfg *rest.Config, client *http.Client, k kind, prefix string) (*server, error) {
+	cfg = rest.CopyConfig(cfg)
+	version := k.resource.GroupVersion()
+	cfg.GroupVersion, cfg.APIPath = &version, "/apis"
+	if version.Group == "" {
+		cfg.APIPath = "/api"
+	}
+	cfg.ContentType, cfg.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
+	cfg.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
+	made, err := rest.RESTClientForConfigAndClient(cfg, client)
+	return &server{made, k, prefix[:min(len(prefix), 128)]}, err
 }
 
 func (s *server) patch(ctx context.Context, state map[string]any, r write.Request) (*unstructured.Unstructured, error) {
-	var subresources []string
+	request := s.about(s.client.Patch(r.Type), state).Param("fieldManager", s.manager).Body(r.Body)
 	if r.Subresource != "" {
-		subresources = append(subresources, r.Subresource)
+		request.SubResource(r.Subresource)
 	}
-	return s.in(state).Patch(ctx, text(state, "name"), r.Type, r.Body, metav1.PatchOptions{FieldManager: s.manager}, subresources...)
+	text, err := answered(request.Do(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return brief(text)
+}
+
+// brief decodes of an object what patch returns. The rest is on its way by the feed.
+func brief(text []byte) (*unstructured.Unstructured, error) {
+	var answer struct {
+		Metadata struct {
+			Name            string         `json:"name"`
+			Namespace       string         `json:"namespace"`
+			UID             string         `json:"uid"`
+			ResourceVersion string         `json:"resourceVersion"`
+			Finalizers      []any          `json:"finalizers"`
+			Annotations     map[string]any `json:"annotations"`
+		} `json:"metadata"`
+		Status map[string]any `json:"status"`
+	}
+	if err := utiljson.Unmarshal(text, &answer); err != nil {
+		return nil, fmt.Errorf("the answer to a patch can't be read: %w", err)
+	}
+	m := answer.Metadata
+	about := map[string]any{"name": m.Name, "uid": m.UID, "resourceVersion": m.ResourceVersion}
+	if m.Namespace != "" {
+		about["namespace"] = m.Namespace
+	}
+	if len(m.Finalizers) > 0 {
+		about["finalizers"] = m.Finalizers
+	}
+	if len(m.Annotations) > 0 {
+		about["annotations"] = m.Annotations
+	}
+	return &unstructured.Unstructured{Object: map[string]any{"metadata": about, "status": answer.Status}}, nil
 }
 
 func (s *server) get(ctx context.Context, state map[string]any) (*unstructured.Unstructured, error) {
-	return s.in(state).Get(ctx, text(state, "name"), metav1.GetOptions{})
+	text, err := answered(s.about(s.client.Get(), state).Do(ctx))
+	if err != nil {
+		return nil, err
+	}
+	u := new(unstructured.Unstructured)
+	return u, u.UnmarshalJSON(text)
 }
 
-func (s *server) in(state map[string]any) dynamic.ResourceInterface {
-	if s.namespaced {
-		return s.client.Namespace(text(state, "namespace"))
+// answered is the body of an answer, or the Status in it as an error.
+func answered(r rest.Result) ([]byte, error) {
+	if err := r.Error(); err != nil {
+		return nil, err
 	}
-	return s.client
+	return r.Raw()
+}
+
+// about names in a request the object that a state is of.
+func (s *server) about(r *rest.Request, state map[string]any) *rest.Request {
+	return r.NamespaceIfScoped(text(state, "namespace"), s.kind.namespaced).Resource(s.kind.resource.Resource).Name(text(state, "name"))
 }

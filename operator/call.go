@@ -41,7 +41,7 @@ func (e *engine) invoke(o *object, h *handler, in *invocation, deadline time.Tim
 }
 
 func (e *engine) invokeWith(ctx context.Context, o *object, h *handler, in *invocation) (err error) {
-	key := o.key()
+	key := o.key
 	in.logger = e.logger.With("namespace", key.Namespace, "name", key.Name, "uid", string(o.uid), "handler", h.ID)
 	defer e.occupy(o, h.ID)()
 	start := time.Now()
@@ -66,7 +66,7 @@ func (e *engine) invokeWith(ctx context.Context, o *object, h *handler, in *invo
 // trace begins the span of a call, of OpenTelemetry's global provider, which does
 // nothing until the program sets one. What the handler calls finds it in its context.
 func (e *engine) trace(ctx context.Context, o *object, h *handler) (context.Context, trace.Span) {
-	key := o.key()
+	key := o.key
 	return otel.Tracer("github.com/keepwatch/keepwatch/operator").Start(ctx, e.name+" "+h.ID, trace.WithAttributes(
 		attribute.String("k8s.resource.name", e.name),
 		attribute.String("k8s.namespace.name", key.Namespace),
@@ -97,7 +97,7 @@ type call struct {
 
 // told says how a call has ended: in the log and, if it has failed, in an Event.
 func (e *engine) told(o *object, h *handler, v cycle.Verdict, now time.Time) {
-	logger := e.logger.With("object", o.key().String(), "handler", h.ID)
+	logger := e.logger.With("object", o.key.String(), "handler", h.ID)
 	switch {
 	case v.Err == nil:
 		logger.Info("handler succeeded")

@@ -98,7 +98,7 @@ func (c *companion) abandon() {
 	state := c.object.state
 	c.object.mu.Unlock()
 	e := c.object.engine
-	e.logger.Error("it was told to stop and does not; it is left to itself", "object", c.object.key().String(), "handler", c.ID)
+	e.logger.Error("it was told to stop and does not; it is left to itself", "object", c.object.key.String(), "handler", c.ID)
 	c.object.post(state, "Warning", "DaemonAbandoned", c.ID+" was told to stop and does not")
 	e.queue.Add(c.object.uid, 0)
 }
@@ -108,7 +108,7 @@ func (e *engine) accompany(c *companion) {
 	ended := false
 	defer func() {
 		if !ended {
-			e.fail(fmt.Errorf("%s of %s died", c.ID, c.object.key()))
+			e.fail(fmt.Errorf("%s of %s died", c.ID, c.object.key))
 		}
 	}()
 	settled := e.supervise(c)

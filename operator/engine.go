@@ -58,7 +58,8 @@ func (e *engine) tell(c change) {
 	e.mu.Lock()
 	o := e.objects[uid]
 	if o == nil {
-		o = &object{engine: e, uid: uid, listed: c.initial, running: map[*background]*companion{}, settled: map[*background]bool{}}
+		key := keepwatch.Key{Namespace: c.object.GetNamespace(), Name: c.object.GetName()}
+		o = &object{engine: e, uid: uid, key: key, listed: c.initial, running: map[*background]*companion{}, settled: map[*background]bool{}}
 		e.objects[uid] = o
 	}
 	e.mu.Unlock()
@@ -77,8 +78,11 @@ func (e *engine) tell(c change) {
 
 // changed reports whether the essence of an object has, which is what timers idle for.
 func (e *engine) changed(old, new map[string]any) bool {
-	return len(e.background) > 0 && e.spec.Changed(old, new)
+	return e.accompanies() && e.spec.Changed(old, new)
 }
+
+// accompanies reports whether timers or daemons may run beside objects.
+func (op *Operator) accompanies() bool { return len(op.background) > 0 }
 
 // work handles objects until the queue is closed.
 func (e *engine) work() {
@@ -191,7 +195,7 @@ func (e *engine) stuck() (names []string) {
 	calls := slices.Collect(maps.Keys(e.busy))
 	e.mu.Unlock()
 	for _, c := range calls {
-		names = append(names, fmt.Sprintf("%s of %s", c.id, c.object.key()))
+		names = append(names, fmt.Sprintf("%s of %s", c.id, c.object.key))
 	}
 	slices.Sort(names)
 	return names

@@ -37,15 +37,24 @@ type informers struct {
 	each []*informer.Informer[*unstructured.Unstructured]
 }
 
-func newInformers(cfg *rest.Config, k kind, set settings, group *informer.Group) (*informers, error) {
+// newInformers makes the feed of an operator. Where nobody holds the objects decoded
+// while they rest, the informers don't either.
+func newInformers(cfg *rest.Config, k kind, op *Operator) (*informers, error) {
+	set := op.set
 	namespaces := set.namespaces
 	if len(namespaces) == 0 || !k.namespaced {
 		namespaces = []string{""}
 	}
 	f := new(informers)
 	for _, ns := range namespaces {
-		i, err := informer.New[*unstructured.Unstructured](cfg, informer.Resource(k.resource), informer.Namespace(ns),
-			informer.StartupDeadline(set.startupDeadline), informer.InGroup(group), informer.DropManagedFields())
+		options := []informer.Option{
+			informer.Resource(k.resource), informer.Namespace(ns), informer.InGroup(op.group),
+			informer.StartupDeadline(set.startupDeadline), informer.DropManagedFields(),
+		}
+		if !op.accompanies() {
+			options = append(options, informer.Compact())
+		}
+		i, err := informer.New[*unstructured.Unstructured](cfg, options...)
 		if err != nil {
 			return nil, err
 		}

@@ -114,7 +114,7 @@ func (e *engine) index(i indexer, o *object, c change) {
 		return
 	}
 	i.remove(o.uid)
-	e.logger.Error("the object can't be indexed", "index", i.id, "object", o.key().String(), "error", err)
+	e.logger.Error("the object can't be indexed", "index", i.id, "object", o.key.String(), "error", err)
 }
 
 func (i indexer) take(o *object, c change) (err error) {
@@ -127,5 +127,5 @@ func (i indexer) take(o *object, c change) (err error) {
 		i.remove(o.uid)
 		return nil
 	}
-	return i.put(c.object.Object, o.uid, o.key())
+	return i.put(c.object.Object, o.uid, o.key)
 }

@@ -15,11 +15,15 @@ import (
 type object struct {
 	engine *engine
 	uid    keepwatch.UID
+	key    keepwatch.Key
 
 	mu sync.Mutex
-	// What the feed has told.
-	state    map[string]any // is replaced, never changed
+	// What the feed has told. The state is replaced, never changed. It is nil while the
+	// object rests and nothing runs beside it: the feed has it too, in less space.
+	state    map[string]any
 	revision keepwatch.Revision
+	shown    keepwatch.Revision // by the feed last; below revision where the server was asked for the state
+	told     uint64             // how often the feed has told something
 	gone     bool
 	event    string // joined from those that OnEvent has yet to see
 	eventful bool   // there is one
@@ -51,6 +55,7 @@ type outgoing struct {
 type glance struct {
 	state    map[string]any
 	revision keepwatch.Revision
+	told     uint64
 	gone     bool
 	event    string
 	eventful bool
@@ -60,7 +65,7 @@ type glance struct {
 func (o *object) glance() glance {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	g := glance{o.state, o.revision, o.gone, o.event, o.eventful}
+	g := glance{o.state, o.revision, o.told, o.gone, o.event, o.eventful}
 	o.event, o.eventful = "", false
 	return g
 }
@@ -71,6 +76,15 @@ func (o *object) unsee(g glance) {
 	defer o.mu.Unlock()
 	if g.eventful && !o.eventful {
 		o.event, o.eventful = g.event, true
+	}
+}
+
+// rest lets go of the state when all of it was worked on.
+func (o *object) rest(g glance) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.engine.accompanies() && o.told == g.told && o.shown == o.revision && !o.gone {
+		o.state = nil
 	}
 }
 
@@ -101,9 +115,14 @@ func (o *object) take(c change, changed func(old, new map[string]any) bool) {
 	if o.state == nil || changed(o.state, c.object.Object) {
 		o.touched = time.Now()
 	}
+	if c.revision < o.shown {
+		o.revision, o.written = 0, 0 // the server has gone back in time: what was written may be undone
+	}
 	if c.revision >= o.revision {
 		o.state, o.revision = c.object.Object, c.revision
 	}
+	o.shown = c.revision
+	o.told++
 	o.gone = c.typ == keepwatch.Deleted
 }
 
@@ -158,11 +177,6 @@ func (o *object) behind(g glance) (behind bool, settle time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return g.revision < o.written, o.settle
-}
-
-func (o *object) key() keepwatch.Key {
-	state := o.newest()
-	return keepwatch.Key{Namespace: text(state, "namespace"), Name: text(state, "name")}
 }
 
 func text(state map[string]any, name string) string {

@@ -22,6 +22,9 @@ func (e *engine) guarded(o *object, now time.Time) (next time.Time) {
 		}
 	}()
 	g := o.glance()
+	if g.state == nil {
+		return time.Time{} // it rests
+	}
 	if wait := o.held(g, now); !wait.IsZero() {
 		o.unsee(g)
 		return wait
@@ -30,10 +33,13 @@ func (e *engine) guarded(o *object, now time.Time) (next time.Time) {
 	e.metrics.ended(err, next)
 	switch {
 	case errors.Is(err, errInvariant):
-		e.fail(fmt.Errorf("%s of %s: %w", o.key(), e.name, err))
+		e.fail(fmt.Errorf("%s of %s: %w", o.key, e.name, err))
 		return time.Time{}
 	case err != nil:
 		return e.unexpected(o, err)
+	}
+	if next.IsZero() && o.out == nil {
+		o.rest(g)
 	}
 	return next
 }
@@ -51,7 +57,7 @@ func (o *object) held(g glance, now time.Time) time.Time {
 func (e *engine) unexpected(o *object, err error) time.Time {
 	o.throttle, o.stale = o.throttle.Failed(time.Now()), 0
 	e.metrics.retries.Inc()
-	e.logger.Error("the object can't be handled, and is left alone for a while", "object", o.key().String(),
+	e.logger.Error("the object can't be handled, and is left alone for a while", "object", o.key.String(),
 		"wait", o.throttle.Wait(time.Now()).Round(time.Millisecond), "error", err)
 	return o.throttle.Until()
 }
@@ -151,12 +157,12 @@ func (e *engine) tellEvents(o *object, g glance) (next time.Time, done bool) {
 		}
 		in := &invocation{state: g.state, event: g.event, started: time.Now(), patch: patch, id: h.ID, object: o}
 		if err := e.invoke(o, h, in, time.Time{}); err != nil {
-			e.logger.Error("a handler of events failed", "handler", h.ID, "object", o.key().String(), "error", err)
+			e.logger.Error("a handler of events failed", "handler", h.ID, "object", o.key.String(), "error", err)
 		}
 	}
 	out, err := patch.take()
 	if err != nil {
-		e.logger.Error("a handler of events wants what can't be written", "object", o.key().String(), "error", err)
+		e.logger.Error("a handler of events wants what can't be written", "object", o.key.String(), "error", err)
 		return time.Time{}, true
 	}
 	if g.gone || out.Empty() {

@@ -97,7 +97,13 @@ func (r *Request[T]) Result(value any) { r.Patch.set([]string{"status", r.in.id}
 
 // Latest is the newest state of the object that was seen. For daemons, which live
 // longer than Object stays true.
-func (r *Request[T]) Latest() (T, error) { return decode[T](r.in.object.newest()) }
+func (r *Request[T]) Latest() (T, error) {
+	state := r.in.object.newest()
+	if state == nil {
+		state = r.in.state // nothing has come since
+	}
+	return decode[T](state)
+}
 
 // Stopping is closed when a timer or daemon should come to its end; its context ends
 // after that. It is nil for other handlers.

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"time"
 
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 )
@@ -53,7 +53,7 @@ type process struct {
 	cut      context.CancelCauseFunc
 	cfg      *rest.Config
 	api      *kubernetes.Clientset
-	objects  *dynamic.DynamicClient
+	client   *http.Client // of cfg
 }
 
 // fatal is what Run returns, unlike the cause of its context's end.
@@ -67,14 +67,11 @@ func newProcess(ctx context.Context, cfg *rest.Config) (*process, error) {
 		cfg.QPS = -1 // the server says when to wait
 	}
 	p := &process{cfg: cfg}
-	client, err := rest.HTTPClientFor(cfg)
-	if err != nil {
+	var err error
+	if p.client, err = rest.HTTPClientFor(cfg); err != nil {
 		return nil, err
 	}
-	if p.api, err = kubernetes.NewForConfigAndClient(cfg, client); err != nil {
-		return nil, err
-	}
-	if p.objects, err = dynamic.NewForConfigAndClient(cfg, client); err != nil {
+	if p.api, err = kubernetes.NewForConfigAndClient(cfg, p.client); err != nil {
 		return nil, err
 	}
 	p.ctx, p.stop = context.WithCancelCause(ctx)
@@ -85,9 +82,19 @@ func newProcess(ctx context.Context, cfg *rest.Config) (*process, error) {
 // fail stops everything. The first reason counts.
 func (p *process) fail(err error) { p.stop(fatal{err}) }
 
-// feed makes the feed of an operator.
-func (p *process) feed(op *Operator, k kind) (feed, error) {
-	return newInformers(p.cfg, k, op.set, op.group)
+// engine makes the engine of an operator.
+func (p *process) engine(op *Operator, k kind, poster *poster) (*engine, error) {
+	feed, err := newInformers(p.cfg, k, op)
+	if err != nil {
+		return nil, err
+	}
+	api, err := newServer(p.cfg, p.client, k, op.set.prefix)
+	if err != nil {
+		return nil, err
+	}
+	e := newEngine(op, k, api, feed, poster, p.handling, p.fail)
+	op.running.Store(e)
+	return e, nil
 }
 
 func (p *process) run(ops []*Operator) error {
@@ -138,12 +145,7 @@ func (p *process) engines(ops []*Operator, poster *poster) ([]*engine, error) {
 				errs[n] = err
 				return
 			}
-			f, err := p.feed(op, k)
-			if errs[n] = err; err != nil {
-				return
-			}
-			engines[n] = newEngine(op, k, newServer(p.objects, k, op.set.prefix), f, poster, p.handling, p.fail)
-			op.running.Store(engines[n])
+			engines[n], errs[n] = p.engine(op, k, poster)
 		})
 	}
 	looking.Wait()

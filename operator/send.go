@@ -139,7 +139,7 @@ func (e *engine) postpone(o *object, v write.Verdict, at keepwatch.Revision, ask
 		o.stale = at
 	}
 	e.metrics.retries.Inc()
-	e.logger.Warn("a patch was not taken and is kept", "object", o.key().String(), "wait", o.throttle.Wait(now).Round(time.Millisecond), "error", err)
+	e.logger.Warn("a patch was not taken and is kept", "object", o.key.String(), "wait", o.throttle.Wait(now).Round(time.Millisecond), "error", err)
 	return o.throttle.Until()
 }
 
@@ -176,7 +176,7 @@ func (e *engine) report(o *object, g glance, err error) {
 	}})
 	answer, err := e.patch(g.state, write.Request{Type: types.MergePatchType, Body: body})
 	if err != nil {
-		e.logger.Warn("the trouble can't be noted on the object", "object", o.key().String(), "error", err)
+		e.logger.Warn("the trouble can't be noted on the object", "object", o.key.String(), "error", err)
 		return
 	}
 	o.wrote(revisionOf(answer.Object))

@@ -250,9 +250,9 @@ func (w *world) past(at int) []map[string]any {
 // run is the world as a feed.
 func (w *world) run(ctx context.Context, tell func(change), listed func()) error {
 	w.mu.Lock()
-	at, late := len(w.history), time.Duration(0)
+	at, delay := len(w.history), time.Duration(0)
 	if w.replica != nil {
-		at, late, w.replica = w.replica.seen, w.replica.late, nil
+		at, delay, w.replica = w.replica.seen, w.replica.late, nil
 	}
 	first := w.past(at)
 	w.mu.Unlock()
@@ -261,18 +261,18 @@ func (w *world) run(ctx context.Context, tell func(change), listed func()) error
 		tell(change{keepwatch.Added, revisionOf(o), &unstructured.Unstructured{Object: o}, true})
 	}
 	listed()
-	if late > 0 {
+	if delay > 0 {
 		select {
-		case <-time.After(late):
+		case <-time.After(delay):
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
 	for {
 		w.mu.Lock()
-		news, wake, lag := slices.Clone(w.history[at:]), w.wake, w.lag()
+		late, wake, lag := len(w.history) > at, w.wake, w.lag()
 		w.mu.Unlock()
-		if len(news) == 0 {
+		if !late {
 			select {
 			case <-wake:
 			case <-ctx.Done():
@@ -287,10 +287,13 @@ func (w *world) run(ctx context.Context, tell func(change), listed func()) error
 				return context.Cause(ctx)
 			}
 		}
+		w.mu.Lock()
+		news, skip := slices.Clone(w.history[at:]), w.skip
+		w.mu.Unlock()
 		at += len(news)
 		for i, c := range news {
 			later := slices.ContainsFunc(news[i+1:], func(n change) bool { return n.object.GetUID() == c.object.GetUID() })
-			if later && c.typ == keepwatch.Modified && w.skip() {
+			if later && c.typ == keepwatch.Modified && skip() {
 				continue
 			}
 			tell(c)

@@ -83,22 +83,18 @@ func encode(essence map[string]any) string {
 
 // kept is the essence in a note, nil if there is none.
 func (s Spec) kept(object map[string]any, name string) (map[string]any, error) {
-	text, where, ok := s.note(object, name)
+	text, ok := s.note(object, name)
 	if !ok {
 		return nil, nil
 	}
 	var essence map[string]any
 	if err := utiljson.Unmarshal([]byte(text), &essence); err != nil {
-		return nil, unreadable(where, err)
+		return nil, s.unreadable(s.slot(name, object), err)
 	}
 	if essence == nil {
-		return nil, unreadable(where, fmt.Errorf("it holds no object"))
+		return nil, s.unreadable(s.slot(name, object), fmt.Errorf("it holds no object"))
 	}
 	return essence, nil
-}
-
-func unreadable(where string, err error) error {
-	return fmt.Errorf("%s can't be read; restore it, or remove it to have the object handled from the start: %w", where, err)
 }
 
 func annotation(object map[string]any, key string) (string, bool) {

@@ -111,12 +111,12 @@ func (h handling) encode() string {
 
 // handling is what the object's note says.
 func (s Spec) handling(object map[string]any) (h handling, err error) {
-	text, where, ok := s.note(object, handlingName)
+	text, ok := s.note(object, handlingName)
 	if !ok {
 		return h, nil
 	}
 	if err := utiljson.Unmarshal([]byte(text), &h); err != nil {
-		return h, unreadable(where, err)
+		return h, s.unreadable(s.slot(handlingName, object), err)
 	}
 	return h, nil
 }

@@ -37,11 +37,13 @@ func ParsePath(s string) (Path, error) {
 	return path, nil
 }
 
+var escape = strings.NewReplacer(`\`, `\\`, `.`, `\.`)
+
 // String is what ParsePath reads.
 func (p Path) String() string {
 	names := make([]string, len(p))
 	for i, n := range p {
-		names[i] = strings.NewReplacer(`\`, `\\`, `.`, `\.`).Replace(n)
+		names[i] = escape.Replace(n)
 	}
 	return strings.Join(names, ".")
 }

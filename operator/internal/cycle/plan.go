@@ -220,7 +220,7 @@ func (p *Plan) purge() Edits {
 // note writes the handling, if it is not what the object says already.
 func (p *Plan) note(edits Edits, h handling) {
 	slot := p.slot(handlingName)
-	text, _, there := p.spec.note(p.object, handlingName)
+	text, there := p.spec.note(p.object, handlingName)
 	switch {
 	case h.empty() && there:
 		edits.remove(slot)

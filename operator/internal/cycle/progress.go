@@ -2,6 +2,7 @@ package cycle
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"time"
 )
@@ -53,7 +54,7 @@ func (s Spec) records(object map[string]any) (map[string]Record, error) {
 			if err != nil {
 				return nil, err
 			}
-			if err := s.read(records, name, string(text), "field "+append(s.Status[:len(s.Status):len(s.Status)], name).String()); err != nil {
+			if err := s.read(records, name, string(text)); err != nil {
 				return nil, err
 			}
 		}
@@ -61,19 +62,19 @@ func (s Spec) records(object map[string]any) (map[string]Record, error) {
 	}
 	for _, key := range s.ours(object) {
 		text, _ := annotation(object, key)
-		if err := s.read(records, key, text, "annotation "+key); err != nil {
+		if err := s.read(records, key, text); err != nil {
 			return nil, err
 		}
 	}
 	return records, nil
 }
 
-func (s Spec) read(records map[string]Record, name, text, where string) error {
+func (s Spec) read(records map[string]Record, slot, text string) error {
 	var record Record
 	if err := json.Unmarshal([]byte(text), &record); err != nil {
-		return unreadable(where, err)
+		return s.unreadable(slot, err)
 	}
-	records[name] = record
+	records[slot] = record
 	return nil
 }
 
@@ -107,15 +108,24 @@ func (s Spec) slot(name string, object map[string]any) string {
 	return s.Keys.Of(name, mark(object))
 }
 
-// note is the text of a slot, and where it is.
-func (s Spec) note(object map[string]any, name string) (text, where string, there bool) {
+// note is a text, and whether there is one.
+func (s Spec) note(object map[string]any, name string) (string, bool) {
 	slot := s.slot(name, object)
 	if s.Status == nil {
-		text, there = annotation(object, slot)
-		return text, "annotation " + slot, there
+		return annotation(object, slot)
 	}
-	at := append(s.Status[:len(s.Status):len(s.Status)], slot)
-	value, _ := lookup(object, at)
-	text, there = value.(string)
-	return text, "field " + at.String(), there
+	value, _ := lookup(object, s.inStatus(slot))
+	text, there := value.(string)
+	return text, there
+}
+
+func (s Spec) inStatus(slot string) Path { return append(s.Status[:len(s.Status):len(s.Status)], slot) }
+
+// unreadable is the error for a slot whose content is not what was written.
+func (s Spec) unreadable(slot string, err error) error {
+	where := "annotation " + slot
+	if s.Status != nil {
+		where = "field " + s.inStatus(slot).String()
+	}
+	return fmt.Errorf("%s can't be read; restore it, or remove it to have the object handled from the start: %w", where, err)
 }

@@ -179,7 +179,7 @@ func (o Outgoing) finalizerPatch(object Object) ([]byte, error) {
 		there, _ := value(object.State, "metadata", "annotations").(map[string]any)
 		for _, key := range slices.Sorted(maps.Keys(o.Edits.Annotations)) {
 			if _, ok := there[key]; ok {
-				patch = append(patch, operation{Op: "remove", Path: "/metadata/annotations/" + escape(key)})
+				patch = append(patch, operation{Op: "remove", Path: "/metadata/annotations/" + escape.Replace(key)})
 			}
 		}
 	}
@@ -196,8 +196,8 @@ func (o Outgoing) finalizerPatch(object Object) ([]byte, error) {
 	return json.Marshal(patch)
 }
 
-// escape is a name as a part of a JSON pointer.
-func escape(name string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(name) }
+// escape makes a name a part of a JSON pointer.
+var escape = strings.NewReplacer("~", "~0", "/", "~1")
 
 func value(object map[string]any, path ...string) any {
 	var v any = object
