@@ -140,11 +140,20 @@ func Fill(ctx context.Context, cfg *rest.Config, namespace string, n int) error 
 	if _, err := client.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")).Create(ctx, ns, metav1.CreateOptions{}); err != nil {
 		return err
 	}
+	return Add(ctx, cfg, namespace, 0, n)
+}
+
+// Add creates gadgets in a namespace, by their numbers.
+func Add(ctx context.Context, cfg *rest.Config, namespace string, from, to int) error {
+	client, err := dynamic.NewForConfig(cfg)
+	if err != nil {
+		return err
+	}
 	const writers = 16
 	errs := make(chan error, writers)
 	for w := range writers {
 		go func() {
-			for i := w; i < n; i += writers {
+			for i := from + w; i < to; i += writers {
 				if _, err := client.Resource(Gadgets).Namespace(namespace).Create(ctx, gadget(i), metav1.CreateOptions{}); err != nil {
 					errs <- err
 					return

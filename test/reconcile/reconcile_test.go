@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/keepwatch/keepwatch/operator"
@@ -24,6 +25,7 @@ var gadgets = flag.Int("gadgets", 50, "how many gadgets there are")
 
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard())
+	klog.SetLogger(logr.Discard())
 	slog.SetDefault(slog.New(slog.NewTextHandler(io.Discard, nil)))
 	peer.Main(m)
 }
@@ -69,6 +71,56 @@ func TestAllDoTheSame(t *testing.T) {
 		if len(outcome) != *gadgets || !maps.Equal(outcome, outcomes["controller-runtime"]) {
 			t.Errorf("%s has made %d children that are others than controller-runtime's", name, len(outcome))
 		}
+	}
+}
+
+// TestSurvivesItsServer restarts the server while gadgets are handled, and has it forget
+// its history, so that watches can't go on where they were. The operator goes on.
+func TestSurvivesItsServer(t *testing.T) {
+	server := peer.Serve(t)
+	if err := Define(t.Context(), server.Config()); err != nil {
+		t.Fatal(err)
+	}
+	const namespace, batch = "survivor", 20
+	if err := Fill(t.Context(), server.Config(), namespace, batch); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- Keepwatch(ctx, server.Config(), namespace, 10) }()
+	for n, end := range []func() error{server.Stop, func() error { server.Kill(); return nil }, server.Stop} {
+		from := (n + 1) * batch
+		if err := Add(t.Context(), server.Config(), namespace, from, from+batch); err != nil {
+			t.Fatal(err)
+		}
+		if err := end(); err != nil {
+			t.Fatal(err)
+		}
+		if err := server.Restart(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := server.Compact(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		waiting, stop := context.WithTimeout(t.Context(), 2*time.Minute)
+		err := Done(waiting, server.Config(), namespace, from+batch)
+		stop()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	select {
+	case err := <-ended:
+		t.Fatalf("it ended with %v", err)
+	default:
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Errorf("asked to stop, it ends with %v", err)
+	}
+	if made := children(t, server, namespace); len(made) != 4*batch {
+		t.Errorf("%d children, want %d", len(made), 4*batch)
 	}
 }
 
