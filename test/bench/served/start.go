@@ -22,8 +22,8 @@ const (
 // measureStart starts the server anew, and measures how long it takes until it says
 // that it is ready and has all pods and config maps.
 func (s *Server) measureStart(ctx context.Context, r *Report) error {
-	var all []usage
-	var memory []usage
+	var walls, cpus []time.Duration
+	var held []int64
 	for range runs {
 		s.Kill()
 		began := time.Now()
@@ -38,7 +38,6 @@ func (s *Server) measureStart(ctx context.Context, r *Report) error {
 		if err != nil {
 			return err
 		}
-		all = append(all, usage{wall: wall, cpu: cpu})
 		if err := settle(ctx); err != nil {
 			return err
 		}
@@ -46,12 +45,10 @@ func (s *Server) measureStart(ctx context.Context, r *Report) error {
 		if err != nil {
 			return err
 		}
-		memory = append(memory, usage{growth: now.Resident})
+		walls, cpus, held = append(walls, wall), append(cpus, cpu), append(held, now.Resident)
 	}
 	r.Add(s.by, startRow,
-		seconds(toReady, middle(all, func(u usage) int64 { return int64(u.wall) })),
-		seconds(serverCPU, middle(all, func(u usage) int64 { return int64(u.cpu) })),
-		size(resident, int64(middle(memory, func(u usage) int64 { return u.growth }))))
+		seconds(toReady, median(walls)), seconds(serverCPU, median(cpus)), size(resident, median(held)))
 	return nil
 }
 

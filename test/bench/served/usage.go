@@ -1,6 +1,7 @@
 package served
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -77,7 +78,8 @@ func repeat(p *peer.Process, do func() error) (usage, error) {
 		return usage{}, err
 	}
 	times := max(1, int(shortRun/max(time.Since(began), time.Millisecond)))
-	var all []usage
+	var walls, cpus []time.Duration
+	var growth int64
 	for range runs {
 		u, err := measure(p, func() error {
 			for range times {
@@ -90,26 +92,19 @@ func repeat(p *peer.Process, do func() error) (usage, error) {
 		if err != nil {
 			return usage{}, err
 		}
-		long := u.wall > longRun
-		u.wall, u.cpu = u.wall/time.Duration(times), u.cpu/time.Duration(times)
-		if all = append(all, u); long {
+		walls, cpus = append(walls, u.wall/time.Duration(times)), append(cpus, u.cpu/time.Duration(times))
+		growth = max(growth, u.growth)
+		if u.wall > longRun {
 			break
 		}
 	}
-	return usage{
-		wall:   middle(all, func(u usage) int64 { return int64(u.wall) }),
-		cpu:    middle(all, func(u usage) int64 { return int64(u.cpu) }),
-		growth: slices.MaxFunc(all, func(a, b usage) int { return int(a.growth - b.growth) }).growth,
-	}, nil
+	return usage{wall: median(walls), cpu: median(cpus), growth: growth}, nil
 }
 
-func middle(all []usage, of func(usage) int64) time.Duration {
-	values := make([]int64, len(all))
-	for i, u := range all {
-		values[i] = of(u)
-	}
+// median sorts the values, of which there is one at least.
+func median[T cmp.Ordered](values []T) T {
 	slices.Sort(values)
-	return time.Duration(values[len(values)/2])
+	return values[len(values)/2]
 }
 
 // tick is the unit of /proc/PID/stat, USER_HZ, which is the same on all of Linux's
