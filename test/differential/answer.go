@@ -19,7 +19,7 @@ const (
 	// maxBody bounds an answer. The world is far smaller.
 	maxBody = 64 << 20
 	// patience bounds one request, however busy the machine is.
-	patience = 2 * time.Minute
+	patience = time.Minute
 	// throttles is how often a request may be told to come again.
 	throttles = 20
 )
