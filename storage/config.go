@@ -33,8 +33,9 @@ type Config struct {
 	// Transformer leaves it as it is.
 	Codec       runtime.Codec
 	Transformer value.Transformer
-	// NewFunc makes an empty object, to tell a revision with or to hold what remains
-	// of a deleted one.
+	// NewFunc makes an empty object of the type that Codec decodes to. If that has
+	// protobuf of its own, or is unstructured, objects are kept encoded as they are
+	// served; see Object.Bytes.
 	NewFunc func() runtime.Object
 	// GetAttrs tells the labels and fields that selectors go by. It is called once for
 	// each state of an object.

@@ -2,7 +2,7 @@
 // straight from etcd: what a watch cache is to an API server, with exact history.
 //
 //	etcd ──▶ source/etcd ──▶ reflector ──▶ store ──▶ Get, GetList, Watch
-//	  ▲                    (decode once)
+//	  ▲                 (decode, encode: once)
 //	  └── k8s.io/apiserver's etcd3 ◀── Create, GuaranteedUpdate, Delete
 //
 // One line makes an aggregated API server use it:
@@ -28,6 +28,14 @@
 //
 // A watch that begins at a revision which etcd has not reached is told so, since
 // after a restore from a backup it would wait for ever (kubernetes #107457).
+//
+// # Objects
+//
+// An object is decoded once, when it comes: conversion, defaults and decryption are
+// applied, and labels, fields and index values taken. What is kept is its encoding in
+// the form in which it is served, a third of the memory of a Go value or less:
+// protobuf for Go types that have it, JSON for custom resources. Types that are
+// internal to a server are kept as etcd has them and go through the codec each time.
 //
 // # Objects that can't be read
 //

@@ -1,0 +1,203 @@
+package storage_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"testing"
+
+	"go.etcd.io/etcd/client/v3/kubernetes"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/apis/example"
+	apistorage "k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/storage"
+	"github.com/keepwatch/keepwatch/store"
+)
+
+// run is open, running.
+func run(t testing.TB, client *kubernetes.Client, of stored, history store.Options) *storage.Storage {
+	t.Helper()
+	s := open(t, client, of, history)
+	t.Cleanup(s.Start())
+	eventually(t, "the storage is ready", func() bool { return s.ReadinessCheck() == nil })
+	return s
+}
+
+func put(t testing.TB, client *kubernetes.Client, name string, value []byte) {
+	t.Helper()
+	if _, err := client.KV.Put(t.Context(), "/registry/pods/ns/"+name, string(value)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// held is an object as the store has it, once the store is as new as etcd.
+func held(t testing.TB, s *storage.Storage, name string) *storage.Object {
+	t.Helper()
+	must(s.Barrier(t.Context()))(t)
+	o, ok := s.Store().Snapshot().Get(keepwatch.Key{Namespace: "ns", Name: name})
+	if !ok {
+		t.Fatalf("%s is not in the store", name)
+	}
+	return must(s.Read(o))(t)
+}
+
+// A built-in object is kept as the message that is sent of it.
+func TestBuiltinObjectsAreKeptAsProtobuf(t *testing.T) {
+	t.Parallel()
+	client := runEtcd(t)
+	s := run(t, client, corePods{}, store.Options{})
+	pod := fleetPod(1)
+	put(t, client, "a", must(runtime.Encode(corePods{}.codec(), pod))(t))
+	o := held(t, s, "a")
+	pod.ResourceVersion = fmt.Sprint(o.Revision())
+	if want := must(pod.Marshal())(t); !o.Protobuf() || string(o.Bytes()) != string(want) {
+		t.Errorf("kept is %q, want %q", o.Bytes(), want)
+	}
+	first, second := must(o.Decoded())(t).(*corev1.Pod), must(o.Decoded())(t).(*corev1.Pod)
+	if first == second || first.Name != "web-00001" || first.ResourceVersion != pod.ResourceVersion {
+		t.Errorf("decoded are %v and %v", first, second)
+	}
+	if o.Labels().Get("app") != "web-1" || o.Fields().Get("metadata.name") != "web-00001" || o.Labels().Has("metadata.name") {
+		t.Errorf("selectors see %v, %v", o.Labels(), o.Fields())
+	}
+	// JSON can say what protobuf can't: it is read as it is, each time.
+	put(t, client, "b", []byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"b","namespace":"ns"},"spec":{"containers":[]}}`))
+	o = held(t, s, "b")
+	if o.Bytes() != nil || o.Protobuf() {
+		t.Errorf("kept is %q", o.Bytes())
+	}
+	if got := must(o.Decoded())(t).(*corev1.Pod); got.Spec.Containers == nil || got.ResourceVersion != fmt.Sprint(o.Revision()) {
+		t.Errorf("decoded is %v", got)
+	}
+}
+
+// A custom resource is kept as the JSON that is sent of it.
+func TestCustomObjectsAreKeptAsJSON(t *testing.T) {
+	t.Parallel()
+	client := runEtcd(t)
+	s := run(t, client, widgets{}, store.Options{})
+	put(t, client, "a", []byte(`{"spec":{"b":1, "a":"<"},"kind":"Widget","metadata":{"namespace":"ns","name":"a","labels":{"l":"x"}},"apiVersion":"example.com/v1"}`))
+	o := held(t, s, "a")
+	want := fmt.Sprintf(`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"labels":{"l":"x"},"name":"a","namespace":"ns","resourceVersion":"%d"},"spec":{"a":"\u003c","b":1}}`, o.Revision())
+	if string(o.Bytes()) != want || o.Protobuf() {
+		t.Errorf("kept is %s, want %s", o.Bytes(), want)
+	}
+	if again := must(json.Marshal(must(o.Decoded())(t)))(t); string(again) != want+"\n" && string(again) != want {
+		t.Errorf("decoded is %s, want %s", again, want)
+	}
+}
+
+// A hub type is not what anybody is sent.
+func TestHubTypesHaveNoServingForm(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, options{})
+	a := r.create("a")
+	o := held(t, r.Interface.(*storage.Storage), "a")
+	if o.Bytes() != nil {
+		t.Errorf("it is served as %q", o.Bytes())
+	}
+	if m := must(meta.Accessor(must(o.Decoded())(t)))(t); m.GetUID() != a.UID || m.GetResourceVersion() != a.ResourceVersion {
+		t.Errorf("decoded is %v, want %v", m, a)
+	}
+}
+
+// What was deleted long ago has its metadata left, whatever it was kept as.
+func TestOldDeletionsKeepMetadata(t *testing.T) {
+	t.Parallel()
+	pod := fleetPod(1)
+	pod.Namespace, pod.Name = "ns", "gone"
+	widget := pod.DeepCopy()
+	widget.APIVersion, widget.Kind = "example.com/v1", "Widget"
+	written := map[stored][]byte{
+		corePods{}: must(runtime.Encode(corePods{}.codec(), pod))(t),
+		widgets{}:  must(json.Marshal(widget))(t),
+	}
+	for of, value := range written {
+		t.Run(fmt.Sprintf("%T", of), func(t *testing.T) {
+			t.Parallel()
+			client := runEtcd(t)
+			s := run(t, client, of, store.Options{WindowBytes: 1, TombstoneBytes: 1})
+			put(t, client, "gone", value)
+			begin := held(t, s, "gone").Revision()
+			if _, err := client.KV.Delete(t.Context(), "/registry/pods/ns/gone"); err != nil {
+				t.Fatal(err)
+			}
+			must(s.Barrier(t.Context()))(t)
+			for range 4 { // push it out of the window
+				put(t, client, "other", value)
+				held(t, s, "other")
+			}
+			w := must(s.Watch(t.Context(), "/pods/", from(fmt.Sprint(begin))))(t)
+			defer w.Stop()
+			e := <-w.ResultChan()
+			last := e.Object
+			if shared, ok := last.(runtime.CacheableObject); ok {
+				last = shared.GetObject()
+			}
+			m, err := meta.Accessor(last)
+			if e.Type != watch.Deleted || err != nil {
+				t.Fatalf("the watch says %v, %v", e, err)
+			}
+			if m.GetUID() != pod.UID || m.GetLabels()["app"] != "web-1" || m.GetResourceVersion() == fmt.Sprint(begin) || m.GetManagedFields() != nil {
+				t.Errorf("what remains is %v", m)
+			}
+			if spec := must(json.Marshal(last))(t); len(spec) > 2000 {
+				t.Errorf("what remains is %s", spec)
+			}
+		})
+	}
+}
+
+// Who builds on a storage has its states.
+func TestStates(t *testing.T) {
+	t.Parallel()
+	r := newForgetful(t)
+	s := r.Interface.(*storage.Storage)
+	a := r.create("a")
+	newest := must(s.Barrier(t.Context()))(t)
+	if newest < must(keepwatch.ParseRevision(a.ResourceVersion))(t) || s.Store().Held() < newest {
+		t.Errorf("the barrier is at %d, the store at %d, a at %s", newest, s.Store().Held(), a.ResourceVersion)
+	}
+	if then := must(s.At(t.Context(), newest))(t); then.Revision() != newest || then.Len() != 1 {
+		t.Errorf("at %d there is revision %d of %d", newest, then.Revision(), then.Len())
+	}
+	r.forget()
+	if _, err := s.At(t.Context(), newest); !errors.Is(err, storage.ErrElsewhere) {
+		t.Errorf("behind the window: %v", err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Await(ended, newest+1_000_000); !apistorage.IsTooLargeResourceVersion(err) {
+		t.Errorf("a revision to come: %v", err)
+	}
+}
+
+// An object that can't be read is one when it can.
+func TestReadTriesAgain(t *testing.T) {
+	t.Parallel()
+	f := &failing{Transformer: identity.NewEncryptCheckTransformer()}
+	r := newRig(t, options{transformer: f})
+	s := r.Interface.(*storage.Storage)
+	f.set(true)
+	pod := &example.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"}}
+	if err := r.Create(t.Context(), "/pods/ns/a", pod, nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	must(s.Barrier(t.Context()))(t)
+	o, _ := s.Store().Snapshot().Get(keepwatch.Key{Namespace: "ns", Name: "a"})
+	if read, err := s.Read(o); err == nil {
+		t.Errorf("read is %v", read)
+	}
+	f.set(false)
+	if read := must(s.Read(o))(t); read.Fields().Get("metadata.name") != "a" {
+		t.Errorf("read is %v", read)
+	}
+}
