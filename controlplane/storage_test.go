@@ -69,7 +69,9 @@ func (b *backend) twoReaders(t *testing.T, options generic.RESTOptions, newObjec
 	return twoReaders{b, ours, library, options, newObject, newList}
 }
 
-func (r twoReaders) key(i int) string { return fmt.Sprintf("/%s/ns/o%03d", r.options.ResourcePrefix, i) }
+func (r twoReaders) key(i int) string {
+	return fmt.Sprintf("/%s/ns/o%03d", r.options.ResourcePrefix, i)
+}
 
 // put writes what an API server might have written.
 func (r twoReaders) put(t *testing.T, i int, value []byte) {
@@ -159,7 +161,9 @@ func TestBuiltinObjectsAreExact(t *testing.T) {
 		tested++
 		t.Run(plural.GroupResource().String(), func(t *testing.T) {
 			newObject := func() runtime.Object { return must(registry.Scheme.New(kind))(t) }
-			newList := func() runtime.Object { return must(registry.Scheme.New(kind.GroupVersion().WithKind(kind.Kind + "List")))(t) }
+			newList := func() runtime.Object {
+				return must(registry.Scheme.New(kind.GroupVersion().WithKind(kind.Kind + "List")))(t)
+			}
 			options := must(builtinOptions{b, registry}.GetRESTOptions(plural.GroupResource(), nil))(t)
 			r := b.twoReaders(t, options, newObject, newList)
 			kinds, _, err := registry.Scheme.ObjectKinds(newObject())
@@ -210,7 +214,7 @@ func TestCustomObjectsAreExact(t *testing.T) {
 		return o
 	}
 	newList := func() runtime.Object { return &unstructured.UnstructuredList{} }
-	options := must(customOptions{b}.GetRESTOptions(schema.GroupResource{Group: kind.Group, Resource: "widgets"}, nil))(t)
+	options := b.options(schema.GroupResource{Group: kind.Group, Resource: "widgets"}, "example.com/widgets", unstructured.UnstructuredJSONScheme, nil)
 	r := b.twoReaders(t, options, newObject, newList)
 	contents := []string{
 		`{}`, `null`, `[]`, `""`, `[null,{},[]]`, `-0`, `1`, `1.0`, `1e3`, `1.5`, `9223372036854775807`, `9223372036854775808`, `-1e-7`, `1e300`,
