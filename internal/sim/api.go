@@ -44,6 +44,7 @@ func (a api) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return refusal(r, err)
 	}
+	b.done = r.Context().Done()
 	return answer(r, http.StatusOK, b), nil
 }
 
@@ -144,6 +145,7 @@ type body struct {
 	at    keepwatch.Revision // that watch has reached
 	watch keepwatch.Watch    // nil for none
 	end   error              // behind text
+	done  <-chan struct{}    // of the request
 }
 
 func (b *body) Read(p []byte) (int, error) {
@@ -197,6 +199,9 @@ func (b *body) finish(err error) {
 	b.end = io.EOF
 	switch kind := kindOf(err); kind {
 	case keepwatch.Ended:
+	case keepwatch.Idle: // it is the client who has to notice that
+		<-b.done
+		b.end = context.Canceled
 	case keepwatch.Undecodable:
 		b.text = []byte("{\"type\":\"MODIFIED\",\"object\":}\n")
 	case keepwatch.ProtocolViolation:
