@@ -16,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -78,82 +77,6 @@ func BenchmarkInformers(b *testing.B) {
 			ratios.row(s.form+" "+s.by, all, base)
 		}
 		b.Logf("%d pods\n%s\nas a part of client-go's\n%s", *pods, figures, ratios)
-	}
-}
-
-// BenchmarkRestart counts the lists that 20 informers make because an API server was
-// restarted: the only one, and one of two. Before that something else is written, as
-// always happens sooner or later: so the revision that informers hold is older than
-// the one with which the server's history begins anew.
-func BenchmarkRestart(b *testing.B) {
-	const informers = 20
-	etcd := peer.StartEtcd(b)
-	server := peer.KubernetesOn(b, etcd)
-	db, err := etcd.Client()
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer db.Close()
-	if err := load.Fleet(b.Context(), server.Config(), db, *pods); err != nil {
-		b.Fatal(err)
-	}
-	informed := build(b)
-	namespaces := (*pods + 999) / 1000
-	count := func(b *testing.B, name string, restarted *peer.Server, kubeconfig string) {
-		for _, by := range []string{"client-go", "hook", "direct"} {
-			p := start(b, informed, kubeconfig, by, "protobuf", "-informers", fmt.Sprint(informers), "-namespaces", fmt.Sprint(namespaces))
-			p.ask("sync")
-			before := p.ask("requests")
-			touch(b, server)
-			if err := restarted.Restart(b.Context()); err != nil {
-				b.Fatal(err)
-			}
-			ctx, stop := context.WithCancel(b.Context())
-			var writers sync.WaitGroup
-			writers.Go(func() { _, _ = write(ctx, server, namespaces) })
-			p.ask("await")
-			stop()
-			writers.Wait()
-			after := p.ask("requests")
-			b.Logf("%-22s %-10s %3.0f watches without history, %3.0f lists, %3.0f questions for the newest revision",
-				name, by, after["tooOld"]-before["tooOld"], after["lists"]-before["lists"], after["probes"]-before["probes"])
-			p.end()
-		}
-	}
-	for b.Loop() {
-		count(b, "kube-apiserver", server, server.Kubeconfig())
-		count(b, "one of two", server, pair(b, etcd, server))
-		serve := peer.ServeOn(b, etcd)
-		count(b, "keepwatch serve", serve, serve.Kubeconfig())
-	}
-}
-
-// pair starts a second kube-apiserver, with the credentials of the first, and
-// returns a kubeconfig for both.
-func pair(b *testing.B, etcd *peer.EtcdServer, first *peer.Server) (kubeconfig string) {
-	b.Helper()
-	file := func(name string) string { return filepath.Join(filepath.Dir(first.Kubeconfig()), name) }
-	second := peer.KubernetesOn(b, etcd, "--tls-cert-file", file("tls.crt"), "--tls-private-key-file", file("tls.key"), "--token-auth-file", file("tokens.csv"))
-	cfg := first.Config()
-	cfg.Host = balance(b, first, second)
-	kubeconfig = filepath.Join(b.TempDir(), "kubeconfig")
-	if err := peer.WriteKubeconfig(kubeconfig, cfg); err != nil {
-		b.Fatal(err)
-	}
-	return kubeconfig
-}
-
-// touch writes something that is no pod.
-func touch(b *testing.B, server *peer.Server) {
-	b.Helper()
-	client, err := kubernetes.NewForConfig(server.Config())
-	if err != nil {
-		b.Fatal(err)
-	}
-	if _, err := client.CoreV1().ConfigMaps("default").Create(b.Context(), &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{GenerateName: "touch-"},
-	}, metav1.CreateOptions{}); err != nil {
-		b.Fatal(err)
 	}
 }
 
