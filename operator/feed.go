@@ -28,6 +28,9 @@ type feed interface {
 	// order and not at the same time, until ctx is done or nothing else is true. It
 	// calls listed when all of the first list was told.
 	run(ctx context.Context, tell func(change), listed func()) error
+	// held is the newest state of an object that the feed has, at least what it has told.
+	// It is shared: it must not be changed.
+	held(key keepwatch.Key) (*unstructured.Unstructured, bool)
 	// healthy says what keeps it from being current, nil if nothing does.
 	healthy(patience time.Duration) error
 }
@@ -97,6 +100,15 @@ func (f *informers) run(ctx context.Context, tell func(change), listed func()) e
 	})
 	running.Wait()
 	return errors.Join(errs...)
+}
+
+func (f *informers) held(key keepwatch.Key) (*unstructured.Unstructured, bool) {
+	for _, i := range f.each {
+		if u, ok := i.Get(key.Namespace, key.Name); ok {
+			return u, true
+		}
+	}
+	return nil, false
 }
 
 func (f *informers) healthy(patience time.Duration) error {

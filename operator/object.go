@@ -19,8 +19,10 @@ type object struct {
 
 	mu sync.Mutex
 	// What the feed has told. The state is replaced, never changed. It is nil while the
-	// object rests and nothing runs beside it: the feed has it too, in less space.
+	// object rests, or waits for its turn in the first list, and nothing runs beside it:
+	// the feed has it too, in less space.
 	state    map[string]any
+	unread   bool // the state is to be read from the feed
 	revision keepwatch.Revision
 	shown    keepwatch.Revision // by the feed last; below revision where the server was asked for the state
 	told     uint64             // how often the feed has told something
@@ -65,9 +67,23 @@ type glance struct {
 func (o *object) glance() glance {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.unread {
+		o.read()
+	}
 	g := glance{o.state, o.revision, o.told, o.gone, o.event, o.eventful}
 	o.event, o.eventful = "", false
 	return g
+}
+
+// read takes the state from the feed. If that knows another object by the name, or none,
+// it is about to tell of this one's end. o.mu is held.
+func (o *object) read() {
+	held, ok := o.engine.feed.held(o.key)
+	if !ok || keepwatch.UID(held.GetUID()) != o.uid {
+		return
+	}
+	o.state, o.unread = held.Object, false
+	o.revision = max(o.revision, revisionOf(o.state))
 }
 
 // unsee gives back events that were not told.
@@ -119,7 +135,10 @@ func (o *object) take(c change, changed func(old, new map[string]any) bool) {
 		o.revision, o.written = 0, 0 // the server has gone back in time: what was written may be undone
 	}
 	if c.revision >= o.revision {
-		o.state, o.revision = c.object.Object, c.revision
+		o.state, o.revision, o.unread = c.object.Object, c.revision, false
+	}
+	if c.initial && !o.engine.accompanies() {
+		o.state, o.unread = nil, true // there may be many, and their turn may come late
 	}
 	o.shown = c.revision
 	o.told++

@@ -23,6 +23,7 @@ func (e *engine) guarded(o *object, now time.Time) (next time.Time) {
 	}()
 	g := o.glance()
 	if g.state == nil {
+		o.unsee(g)
 		return time.Time{} // it rests
 	}
 	if wait := o.held(g, now); !wait.IsZero() {

@@ -42,6 +42,8 @@ type world struct {
 	skip func() bool
 	// replica is what the next feed follows; nil for one that knows everything.
 	replica *replica
+	// shown is what the last feed has told.
+	shown map[string]*unstructured.Unstructured
 	// fault is asked before a patch is applied: an error is the answer. After it the
 	// patch is applied all the same if lost.
 	fault   func(r write.Request, name string) (err error, lost bool)
@@ -255,7 +257,18 @@ func (w *world) run(ctx context.Context, tell func(change), listed func()) error
 		at, delay, w.replica = w.replica.seen, w.replica.late, nil
 	}
 	first := w.past(at)
+	w.shown = map[string]*unstructured.Unstructured{}
+	shown := w.shown
 	w.mu.Unlock()
+	report := tell
+	tell = func(c change) {
+		w.mu.Lock()
+		if shown[c.object.GetName()] = c.object; c.typ == keepwatch.Deleted {
+			delete(shown, c.object.GetName())
+		}
+		w.mu.Unlock()
+		report(c)
+	}
 	slices.SortFunc(first, func(a, b map[string]any) int { return int(revisionOf(a)) - int(revisionOf(b)) })
 	for _, o := range first {
 		tell(change{keepwatch.Added, revisionOf(o), &unstructured.Unstructured{Object: o}, true})
@@ -299,6 +312,13 @@ func (w *world) run(ctx context.Context, tell func(change), listed func()) error
 			tell(c)
 		}
 	}
+}
+
+func (w *world) held(key keepwatch.Key) (*unstructured.Unstructured, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	u, ok := w.shown[key.Name]
+	return u, ok
 }
 
 func (w *world) healthy(time.Duration) error { return nil }
