@@ -237,3 +237,24 @@ func (t *careless) Apply(ctx context.Context, b keepwatch.Batch) (int, error) {
 type oblivious struct{ *store.Store }
 
 func (*oblivious) Void(context.Context, keepwatch.GapReason) error { return nil }
+
+// mourning takes what was ever deleted at a later revision for deleted.
+type mourning struct {
+	*store.Store
+	graves map[keepwatch.Key]keepwatch.Revision
+}
+
+func (t *mourning) Apply(ctx context.Context, b keepwatch.Batch) (int, error) {
+	var kept []keepwatch.Change
+	for _, c := range b.Changes {
+		key := c.Object.Key()
+		if c.Type == keepwatch.Added && c.Revision <= t.graves[key] {
+			continue
+		}
+		if kept = append(kept, c); c.Type == keepwatch.Deleted {
+			t.graves[key] = max(t.graves[key], c.Revision)
+		}
+	}
+	b.Changes = kept
+	return t.Store.Apply(ctx, b)
+}

@@ -89,13 +89,17 @@ func (c *consumer) follow(ctx context.Context, l *life) bool {
 	if len(c.transcript.Records) > 0 {
 		c.record(check.Resumed{Cursor: c.cursor.Revision})
 	}
-	w := l.store.Watch(c.cursor, c.mutant.filter(c.filter))
+	filter := c.mutant.filter(c.filter)
+	w := l.store.Watch(c.cursor, filter)
 	for {
 		connected, cancel := context.WithCancelCause(l.ctx)
 		if !c.turn(connected, cancel, w) {
 			cancel(nil)
 			c.record(check.Ended{Err: errRestart, Asked: errRestart, At: time.Now()})
 			return true
+		}
+		if at := c.mutant.cursor(w.Cursor(), l.store); at != w.Cursor() {
+			w = l.store.Watch(at, filter)
 		}
 		d, err := c.mutant.delivery(w.Next(connected))
 		asked := context.Cause(connected)

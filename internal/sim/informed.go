@@ -52,7 +52,7 @@ var errTransform = errors.New("not this one")
 
 func newInformed(s *stage, m Mutant) *informed {
 	i := &informed{director: s.director, phase: 61 * time.Microsecond}
-	i.source = &Source{world: s.world, director: s.director, name: "informed/source", settings: s.settings}
+	i.source = &Source{world: s.world, director: s.director, name: "informed/source", settings: s.settings.calm()} // it has its own patience
 	i.source.lies.evidence, i.source.late = func() int { return 0 }, func(keepwatch.Revision) {}
 	cfg := &rest.Config{Host: "http://sim", QPS: -1, Transport: api{m.source(i.source)}}
 	group := informer.NewGroup(informer.Seed(s.settings.Seed))

@@ -21,6 +21,7 @@ type Mutant struct {
 	Source   func(*Source) keepwatch.Source
 	Target   func(keepwatch.Target) keepwatch.Target
 	Filter   func(store.Filter) store.Filter
+	Cursor   func(store.Cursor, *store.Store) store.Cursor
 	Delivery func(keepwatch.Delivery) (keepwatch.Delivery, error)
 }
 
@@ -43,6 +44,13 @@ func (m Mutant) filter(f store.Filter) store.Filter {
 		return f
 	}
 	return m.Filter(f)
+}
+
+func (m Mutant) cursor(c store.Cursor, s *store.Store) store.Cursor {
+	if m.Cursor == nil {
+		return c
+	}
+	return m.Cursor(c, s)
 }
 
 func (m Mutant) delivery(d keepwatch.Delivery, err error) (keepwatch.Delivery, error) {

@@ -161,6 +161,23 @@ var Mutants = []Mutant{
 		Source: func(s *Source) keepwatch.Source { return &silent{Source: s} },
 	},
 	{
+		Name: "window-epochless", Seen: "our own: a consumer goes on at the revision it was at, of whatever epoch that is now",
+		Near: []string{"restore", "restart-kept", "slow"}, Rate: 65,
+		Cursor: func(c store.Cursor, s *store.Store) store.Cursor {
+			if c.Revision > 0 {
+				c.Epoch = s.Snapshot().Cursor().Epoch
+			}
+			return c
+		},
+	},
+	{
+		Name: "epoch-keeps-graves", Seen: "our own: what was deleted in an epoch that is undone is taken for deleted in the next one",
+		Near: []string{"restore", "restart-kept"}, Rate: 65,
+		Target: func(t keepwatch.Target) keepwatch.Target {
+			return &mourning{t.(*store.Store), map[keepwatch.Key]keepwatch.Revision{}}
+		},
+	},
+	{
 		Name: "forgotten-void", Seen: "our own: that the source went back was forgotten by a restart before the list",
 		Near: []string{"restore", "restart-kept", "throttled", "unauthorized"}, Rate: 65,
 		Target: func(t keepwatch.Target) keepwatch.Target { return &oblivious{t.(*store.Store)} },

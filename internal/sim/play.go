@@ -229,6 +229,7 @@ func (s *stage) restore(to keepwatch.Revision, blind bool) {
 // calm (P11).
 func (s *stage) patience() time.Duration {
 	const (
+		idle       = 131 * time.Second // of the most patient
 		backoffCap = 30 * time.Second
 		told       = 20 * time.Second  // the longest that a source here asks to wait
 		ahead      = 30 * time.Second  // for a revision that is not reached any more
@@ -236,17 +237,17 @@ func (s *stage) patience() time.Duration {
 		pause      = 256 * time.Second
 		drained    = 30 * time.Second
 	)
-	d := idleTimeout + backoffCap + told + ahead + drained + 15*time.Second
+	d := idle + backoffCap + told + ahead + drained + 15*time.Second
 	for _, x := range s.director.Taken() {
 		switch x.Choice {
 		case "forbidden", "absent", "rejected":
-			d = max(d, idleTimeout+slowly+told+ahead)
+			d = max(d, idle+slowly+told+ahead)
 		}
 	}
 	for _, x := range s.director.Taken() {
 		switch x.Choice {
 		case "restore", "restore-blind":
-			return d + idleTimeout + pause // silence twice, before the source is asked where it is
+			return d + idle + pause // silence twice, before the source is asked where it is
 		}
 	}
 	return d + pause

@@ -39,10 +39,11 @@ type process struct {
 
 // life is a process between two restarts that lose its store.
 type life struct {
-	store *store.Store
-	ctx   context.Context // ends with the life, for those who are connected
-	end   context.CancelCauseFunc
-	rerun context.CancelCauseFunc // ends the reflector's Run alone
+	store  *store.Store
+	target keepwatch.Target // the store, as the reflector sees it
+	ctx    context.Context  // ends with the life, for those who are connected
+	end    context.CancelCauseFunc
+	rerun  context.CancelCauseFunc // ends the reflector's Run alone
 }
 
 // counts is what a process has reported.
@@ -81,6 +82,7 @@ func (p *process) run(ctx context.Context) {
 
 func (p *process) begin(ctx context.Context) *life {
 	l := &life{store: store.New(p.settings.Store)}
+	l.target = p.mutant.target(l.store)
 	l.ctx, l.end = context.WithCancelCause(ctx)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -96,7 +98,7 @@ func (p *process) reflect(l *life) (asked bool) {
 	ctx, cancel := context.WithCancelCause(l.ctx)
 	defer cancel(nil)
 	p.source.begin()
-	r := reflector.New(p.mutant.source(p.source), p.mutant.target(l.store), reflector.Options{
+	r := reflector.New(p.mutant.source(p.source), l.target, reflector.Options{
 		StartupDeadline: p.settings.Startup, Paged: p.settings.Paged, Seed: p.settings.Seed, Observe: p.observe,
 	})
 	p.mu.Lock()

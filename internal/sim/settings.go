@@ -13,9 +13,12 @@ type Settings struct {
 	Keys      []keepwatch.Key
 	PageSize  int
 	// Lags are how far the replicas behind the source's address are behind.
-	Lags     []time.Duration
-	Versions bool
-	Paged    bool
+	Lags []time.Duration
+	// Bookmarks is how often a watch has one, Idle after how long a silence a client
+	// gives one up.
+	Bookmarks, Idle time.Duration
+	Versions        bool
+	Paged           bool
 	// Startup is reflector.Options.StartupDeadline.
 	Startup time.Duration
 	Seed    uint64
@@ -52,6 +55,11 @@ func setup(d *Director) Settings {
 		Seed:     1 + uint64(d.Setup("jitter", 256)),
 		Store:    store.Options{Size: func(keepwatch.Object) int { return objectSize }},
 	}
+	s = s.calm()
+	if d.Setup("brisk", 4) == 3 {
+		// A source that went back is noticed while there is still much to write.
+		s.Bookmarks, s.Idle = 10*time.Second+409*time.Nanosecond, 21*time.Second+311*time.Nanosecond
+	}
 	if some("name", 2) {
 		s.Name = "a"
 	}
@@ -72,5 +80,11 @@ func setup(d *Director) Settings {
 		s.Informer = Directly
 	}
 	s.Rejects = some("rejects", 2)
+	return s
+}
+
+// calm are the settings with the bookmarks of an API server, and a client's patience.
+func (s Settings) calm() Settings {
+	s.Bookmarks, s.Idle = 60*time.Second+401*time.Nanosecond, 130*time.Second+307*time.Nanosecond
 	return s
 }

@@ -33,13 +33,11 @@ type Source struct {
 // How long things take. The odd parts keep actors from ever acting in the same
 // instant, so that a schedule always runs the same way.
 const (
-	latency        = 2*time.Millisecond + 211*time.Nanosecond
-	idleTimeout    = 130*time.Second + 307*time.Nanosecond
-	bookmarkPeriod = 60*time.Second + 401*time.Nanosecond
-	serverTimeout  = 300*time.Second + 503*time.Nanosecond
-	freshTimeout   = 3*time.Second + 601*time.Nanosecond
-	settle         = 17*time.Microsecond + 809*time.Nanosecond // for all to have seen one batch before the next
-	endTimeout     = 10*time.Second + 701*time.Nanosecond
+	latency       = 2*time.Millisecond + 211*time.Nanosecond
+	serverTimeout = 300*time.Second + 503*time.Nanosecond
+	freshTimeout  = 3*time.Second + 601*time.Nanosecond
+	settle        = 17*time.Microsecond + 809*time.Nanosecond // for all to have seen one batch before the next
+	endTimeout    = 10*time.Second + 701*time.Nanosecond
 )
 
 // ask decides about a request and takes its time. Failures that need no more

@@ -34,7 +34,7 @@ func (s *Source) watch(ctx context.Context, from keepwatch.Revision, epoch int) 
 	return &watch{
 		source: s, ctx: ctx, done: done, closed: sync.OnceFunc(func() { close(done) }),
 		epoch: epoch, shown: from, heard: now, opened: now,
-		bookmark: now.Add(bookmarkPeriod), ends: now.Add(serverTimeout),
+		bookmark: now.Add(s.settings.Bookmarks), ends: now.Add(serverTimeout),
 	}
 }
 
@@ -77,8 +77,8 @@ func (w *watch) step() {
 	moved := s.world.moved
 	s.world.mu.Unlock()
 	switch {
-	case !now.Before(w.heard.Add(idleTimeout)):
-		w.fail(keepwatch.Idle, "nothing was heard for %v", idleTimeout)
+	case !now.Before(w.heard.Add(w.source.settings.Idle)):
+		w.fail(keepwatch.Idle, "nothing was heard for %v", s.settings.Idle)
 	case w.stalled:
 		w.wait(moved, time.Time{})
 	case epoch != w.epoch:
@@ -102,7 +102,7 @@ func (w *watch) fail(kind keepwatch.FailureKind, format string, args ...any) {
 
 // wait blocks until the world has moved or something is due.
 func (w *watch) wait(moved <-chan struct{}, next time.Time) {
-	due := w.heard.Add(idleTimeout)
+	due := w.heard.Add(w.source.settings.Idle)
 	for _, t := range []time.Time{next, w.bookmark, w.ends} {
 		if !w.stalled && !t.IsZero() && t.Before(due) {
 			due = t
@@ -123,7 +123,7 @@ func (w *watch) wait(moved <-chan struct{}, next time.Time) {
 // mark says a bookmark, or not.
 func (w *watch) mark(to keepwatch.Revision) {
 	x := w.source.director.Decide(w.source.name, AtBookmark)
-	w.bookmark = time.Now().Add(bookmarkPeriod)
+	w.bookmark = time.Now().Add(w.source.settings.Bookmarks)
 	switch x.Choice {
 	case "late":
 		w.bookmark = time.Now().Add(time.Duration(1+x.Arg%50) * time.Second)
