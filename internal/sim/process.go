@@ -61,6 +61,7 @@ type restore struct {
 	to    keepwatch.Revision
 	store *store.Store
 	epoch uint64 // of the store, before it knew
+	late  bool   // what was undone came after it
 }
 
 func (r restore) noticed(by *store.Store) bool {
@@ -137,6 +138,9 @@ func (p *process) observe(n reflector.Notice) {
 		return
 	}
 	p.counts.failures[n.Failure.Kind]++
+	if n.Failure.Kind == keepwatch.ProtocolViolation {
+		p.refused()
+	}
 	p.counts.story = append(p.counts.story, fmt.Sprintf("%s %s at %d: %v; %s in %v", stamp(n.Time), n.State, n.Held, n.Failure, n.Verdict, n.Wait))
 }
 
@@ -159,7 +163,7 @@ func (p *process) restored(to keepwatch.Revision, blind bool) {
 	case blind:
 		p.restore = restore{}
 	case s.Snapshot().Revision() > to:
-		p.restore = restore{to, s, s.Snapshot().Cursor().Epoch}
+		p.restore = restore{to, s, s.Snapshot().Cursor().Epoch, false}
 	}
 }
 
@@ -168,7 +172,15 @@ func (p *process) late(to keepwatch.Revision) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if s := p.life.store; !p.blind {
-		p.restore = restore{to, s, s.Snapshot().Cursor().Epoch}
+		p.restore = restore{to, s, s.Snapshot().Cursor().Epoch, true}
+	}
+}
+
+// refused says that the store did not take what it was about to get. What was undone
+// and came late has not been there, then. p.mu is held.
+func (p *process) refused() {
+	if p.restore.late && p.restore.store.Snapshot().Revision() <= p.restore.to {
+		p.restore = restore{}
 	}
 }
 
