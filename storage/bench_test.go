@@ -50,7 +50,9 @@ func benchmarkStart(b *testing.B, n int, of stored, value func(i int) []byte) {
 		s := open(b, client, of, store.Options{})
 		begin := time.Now()
 		stop := s.Start()
-		eventually(b, "the storage is ready", func() bool { return s.ReadinessCheck() == nil })
+		for s.ReadinessCheck() != nil { // however long it takes: that is the question
+			<-time.After(time.Millisecond)
+		}
 		took += time.Since(begin)
 		added += heap() - before
 		stop()
