@@ -3,11 +3,11 @@ package served
 import (
 	"flag"
 	"fmt"
-	"io"
 	"regexp"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
 
 	"github.com/keepwatch/keepwatch/test/load"
@@ -30,8 +30,7 @@ var (
 // a plain Go server, one after the other, none beside another. An iteration prints
 // one table.
 func BenchmarkServed(b *testing.B) {
-	klog.SetOutput(io.Discard) // of informers, about the restart
-	klog.LogToStderr(false)
+	klog.SetLogger(logr.Discard()) // of informers, about the restart
 	only, err := regexp.Compile(*rows)
 	if err != nil {
 		b.Fatalf("-rows: %v", err)
