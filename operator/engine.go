@@ -59,7 +59,10 @@ func (e *engine) tell(c change) {
 	o := e.objects[uid]
 	if o == nil {
 		key := keepwatch.Key{Namespace: c.object.GetNamespace(), Name: c.object.GetName()}
-		o = &object{engine: e, uid: uid, key: key, listed: c.initial, running: map[*background]*companion{}, settled: map[*background]bool{}}
+		o = &object{engine: e, uid: uid, key: key, listed: c.initial}
+		if e.accompanies() {
+			o.running, o.settled = map[*background]*companion{}, map[*background]bool{}
+		}
 		e.objects[uid] = o
 	}
 	e.mu.Unlock()

@@ -61,7 +61,7 @@ func (s *span) End(...trace.SpanEndOption) {
 	defer s.traces.mu.Unlock()
 	about := ""
 	for _, a := range s.attributes {
-		about += fmt.Sprintf(" %s=%s", a.Key, a.Value.Emit())
+		about += fmt.Sprintf(" %s=%s", a.Key, a.Value.String())
 	}
 	s.traces.ended = append(s.traces.ended, s.name+about+s.status)
 }
