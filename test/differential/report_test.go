@@ -18,22 +18,24 @@ func TestExceptions(t *testing.T) {
 	for _, test := range []struct {
 		name         string
 		revision     string
+		origin       int64
 		theirs, ours Answer
 		stream       bool
 		differences  int
 	}{
-		{"theirs has forgotten", "3", expired, replay, true, 0},
-		{"ours has forgotten", "15", replay, expired, true, 1},
-		{"etcd was made to forget", "3", list, gone, false, 0},
-		{"ours forgets what etcd knows", "10", list, gone, false, 1},
-		{"equal", "3", list, list, false, 0},
-		{"a token with a slash", "3", withToken(list, "/one/a"), withToken(list, "one/a"), false, 0},
-		{"another token", "3", withToken(list, "/one/a"), withToken(list, "one/b"), false, 1},
+		{"theirs has forgotten", "3", 2, expired, replay, true, 0},
+		{"ours has forgotten", "15", 2, replay, expired, true, 1},
+		{"ours was restarted after it", "3", 12, list, gone, false, 0},
+		{"ours forgets what it was told before", "3", 2, list, gone, false, 1},
+		{"ours forgets what etcd knows", "10", 12, list, gone, false, 1},
+		{"equal", "3", 2, list, list, false, 0},
+		{"a token with a slash", "3", 2, withToken(list, "/one/a"), withToken(list, "one/a"), false, 0},
+		{"another token", "3", 2, withToken(list, "/one/a"), withToken(list, "one/b"), false, 1},
 	} {
 		report := NewReport(false)
 		report.Add(Exchange{
 			Request: Request{Path: "/api/v1/pods", Options: url.Values{"resourceVersion": {test.revision}}, Stream: test.stream},
-			Theirs:  test.theirs, Ours: test.ours, World: Moment{Origin: 2, Compacted: 9, Revision: 20},
+			Theirs:  test.theirs, Ours: test.ours, World: Moment{Origin: test.origin, Compacted: 9, Revision: 20},
 		})
 		if got := report.Differences(); got != test.differences {
 			t.Errorf("%s: %d differences, want %d", test.name, got, test.differences)
