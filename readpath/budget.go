@@ -13,7 +13,7 @@ import (
 type Budget struct {
 	turns *turns
 	most  int64
-	kept  atomic.Int64 // at least what is kept: what became garbage is still counted
+	kept  atomic.Int64 // never less than what is kept: what became garbage is still counted
 
 	mu      sync.Mutex
 	storage map[*storage.Storage]struct{}
@@ -50,8 +50,8 @@ func (b *Budget) keep(o *storage.Object, f form, item []byte) {
 			return
 		}
 	}
-	b.kept.Add(size)
 	o.Keep(f, item)
+	b.kept.Add(size) // behind Keep: what makeRoom has seen may be counted twice, never not at all
 }
 
 // makeRoom adds up what is kept with the objects that there are, and if that is too
@@ -62,11 +62,12 @@ func (b *Budget) makeRoom() {
 		return // another does it
 	}
 	defer b.mu.Unlock()
-	if sum := b.sum((*storage.Object).KeptBytes); sum <= b.most {
-		b.kept.Store(sum)
-		return
+	before := b.kept.Load() // what others keep meanwhile comes on top, even if it is seen here
+	sum := b.sum((*storage.Object).KeptBytes)
+	if sum > b.most {
+		sum = b.sum((*storage.Object).Drop)
 	}
-	b.kept.Store(b.sum((*storage.Object).Drop))
+	b.kept.Add(sum - before)
 }
 
 func (b *Budget) sum(of func(*storage.Object) int64) (n int64) {

@@ -18,7 +18,8 @@
 // byte. All else is the API server's: writes, subresources, Tables (whose ages are
 // those of the moment), YAML, pretty printing, WebSockets, versions other than the
 // stored one, and every request that will fail, so that errors are worded in one
-// place. How often, and for which reason, is counted.
+// place; but for a revision to come, which was waited for here already. How often, and
+// for which reason, is counted.
 //
 // # Memory
 //

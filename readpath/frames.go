@@ -1,6 +1,7 @@
 package readpath
 
 import (
+	"errors"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/watch"
@@ -53,12 +54,33 @@ func (f *frames) of(t told) *frame {
 	return fresh
 }
 
+// forget drops what could not be made.
+func (f *frames) forget(t told, failed *frame) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.known[t] == failed {
+		delete(f.known, t)
+	}
+}
+
 // frame is an event's bytes, for all watches. They must not be changed.
 func (s *Reader) frame(e storage.Event, f form) ([]byte, error) {
-	shared := s.frames.of(told{e.Object, e.Revision, e.Type, f})
-	shared.once.Do(func() { shared.bytes, shared.err = s.frameOf(e, f) })
+	key := told{e.Object, e.Revision, e.Type, f}
+	shared := s.frames.of(key)
+	defer func() {
+		if shared.err != nil {
+			s.frames.forget(key, shared) // who asks next tries again
+		}
+	}()
+	shared.once.Do(func() {
+		shared.err = errPanicked
+		shared.bytes, shared.err = s.frameOf(e, f)
+	})
 	return shared.bytes, shared.err
 }
+
+// errPanicked is what the others get when who framed first did not survive it.
+var errPanicked = errors.New("encoding this event failed for another watch")
 
 // frameOf frames an event for one watch.
 func (s *Reader) frameOf(e storage.Event, f form) ([]byte, error) {

@@ -13,7 +13,10 @@ import (
 // get prepares a GET's answer. It is passed on if there is none here.
 func (s *Reader) get(q *http.Request, asked query) (answer http.HandlerFunc, why reason) {
 	listing, err := s.Storage.List(q.Context(), asked.key, asked.options)
-	if err != nil || listing.Len() != 1 {
+	if err != nil {
+		return s.refuse(err, asked)
+	}
+	if listing.Len() != 1 {
 		return nil, passState
 	}
 	var object []byte

@@ -86,7 +86,7 @@ func (h *Handler) answer(q *http.Request, info *request.RequestInfo) (http.Handl
 		if info.Verb == "list" {
 			return reader.list(q, asked)
 		}
-		if asked.timeout <= 0 {
+		if asked.timeout == 0 { // less than that is over at once
 			asked.timeout = h.minTimeout + rand.N(h.minTimeout)
 		}
 		return h.long(reader.watch(q, asked))

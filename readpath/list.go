@@ -25,7 +25,7 @@ const (
 func (s *Reader) list(q *http.Request, asked query) (http.HandlerFunc, reason) {
 	listing, err := s.Storage.List(q.Context(), asked.key, asked.options)
 	if err != nil {
-		return nil, passState
+		return s.refuse(err, asked)
 	}
 	l := list{Reader: s, listing: listing, form: asked.form}
 	known, big, err := l.measure()
@@ -57,8 +57,7 @@ func (l list) inTurn(w http.ResponseWriter, q *http.Request, large http.HandlerF
 	leave, err := l.budget.turns.take(q.Context(), flow)
 	if err != nil {
 		busy.Inc()
-		err = apierrors.NewTooManyRequests(err.Error(), 1)
-		responsewriters.ErrorNegotiated(err, l.Serializer, l.Kind.GroupVersion(), w, q)
+		l.fail(apierrors.NewTooManyRequests(err.Error(), 1))(w, q)
 		return
 	}
 	defer leave()

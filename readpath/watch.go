@@ -22,16 +22,17 @@ func (s *Reader) watch(q *http.Request, asked query) (answer http.HandlerFunc, w
 		return nil, passState
 	}
 	feed, err := s.Storage.Feed(q.Context(), asked.key, asked.options)
-	if err != nil {
+	if err != nil && !waitedFor(err, asked) {
 		return nil, passState
 	}
-	return watcher{Reader: s, feed: feed, form: asked.form, timeout: asked.timeout}.serve, ""
+	return watcher{Reader: s, feed: feed, refused: err, form: asked.form, timeout: asked.timeout}.serve, ""
 }
 
 // watcher is one watch over HTTP: it pulls from a feed and writes.
 type watcher struct {
 	*Reader
 	feed    *storage.Feed
+	refused error // why there is no feed
 	form    form
 	timeout time.Duration
 }
@@ -54,6 +55,10 @@ func (s watcher) serve(w http.ResponseWriter, q *http.Request) {
 
 // run writes events until the watch is over.
 func (s watcher) run(ctx context.Context, w http.ResponseWriter, out *http.ResponseController) error {
+	if s.refused != nil {
+		_, err := w.Write(errorFrame(s.refused, s.form))
+		return err
+	}
 	bookmark := time.NewTimer(storage.UntilBookmark(ctx))
 	defer bookmark.Stop()
 	var shutdown <-chan struct{}
@@ -131,10 +136,14 @@ func (s watcher) send(ctx context.Context, w http.ResponseWriter) (newer <-chan 
 		events, newer, failure = s.feed.Poll()
 		for _, e := range events {
 			frame, err := s.bytes(e, initial)
-			if err == nil && frame != nil {
-				err = write(frame)
-			}
 			if err != nil {
+				failure = err // the client is told, and must not go on without the event
+				break
+			}
+			if frame == nil {
+				continue
+			}
+			if err := write(frame); err != nil {
 				return nil, err
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"strings"
 	"sync"
 	"time"
 
@@ -180,7 +181,7 @@ func (s *Storage) EnableResourceSizeEstimation(apistorage.KeysFunc) error { retu
 func (s *Storage) Store() *store.Store { return s.store }
 
 // ResourcePrefix is before the keys of requests: "/pods".
-func (s *Storage) ResourcePrefix() string { return s.config.ResourcePrefix }
+func (s *Storage) ResourcePrefix() string { return strings.TrimSuffix(s.config.ResourcePrefix, "/") }
 
 // Ended is closed when Run has been told to end, or has.
 func (s *Storage) Ended() <-chan struct{} { return s.ended }

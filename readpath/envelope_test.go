@@ -1,0 +1,300 @@
+package readpath
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/apitesting/fuzzer"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metafuzzer "k8s.io/apimachinery/pkg/apis/meta/fuzzer"
+	metainternalversionscheme "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/storage"
+)
+
+var allForms = []form{plainJSON, plainProtobuf, metadataJSON, metadataProtobuf}
+
+func serializerFor(t *testing.T, f form) runtime.SerializerInfo {
+	t.Helper()
+	info, ok := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), mediaType(f))
+	if !ok {
+		t.Fatal("no serializer for", mediaType(f))
+	}
+	return info
+}
+
+// encoded is what an API server's codecs make of an object in a form's encoding.
+func encoded(t *testing.T, o runtime.Object, gv schema.GroupVersion, f form) []byte {
+	t.Helper()
+	codecs := scheme.Codecs
+	if isMetadata(f) {
+		codecs, gv = metainternalversionscheme.Codecs, metav1.SchemeGroupVersion
+	}
+	b, err := runtime.Encode(codecs.EncoderForVersion(serializerFor(t, f).Serializer, gv), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// framed is what an API server sends in a watch.
+func framed(t *testing.T, kind string, object []byte, f form) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	stream := serializerFor(t, f).StreamSerializer
+	encoder := scheme.Codecs.EncoderForVersion(stream.Serializer, corev1.SchemeGroupVersion)
+	event := &metav1.WatchEvent{Type: kind, Object: runtime.RawExtension{Raw: object}}
+	if err := encoder.Encode(event, stream.Framer.NewFrameWriter(&b)); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// readerOf is a reader that encodes, and has no storage.
+func readerOf(t *testing.T, kind schema.GroupVersionKind, dynamic bool) *Reader {
+	t.Helper()
+	return &Reader{Resource: &Resource{Kind: kind, Dynamic: dynamic}, json: serializerFor(t, plainJSON).Serializer}
+}
+
+// builtinKinds calls do with random objects of every kind that has protobuf and a list.
+func builtinKinds(t *testing.T, do func(*Reader, func() runtime.Object)) {
+	t.Helper()
+	const seed = 5
+	random := fuzzer.FuzzerFor(metafuzzer.Funcs, rand.NewSource(seed), serializer.NewCodecFactory(scheme.Scheme)).RandSource(rand.NewSource(seed)).NumElements(0, 2)
+	kinds := 0
+	for _, gvk := range slices.SortedFunc(knownKinds(), func(a, b schema.GroupVersionKind) int { return strings.Compare(a.String(), b.String()) }) {
+		kinds++
+		do(readerOf(t, gvk, false), func() runtime.Object { return randomObject(t, random.Fill, gvk) })
+	}
+	if kinds < 60 {
+		t.Errorf("only %d kinds", kinds)
+	}
+}
+
+func knownKinds() func(func(schema.GroupVersionKind) bool) {
+	return func(yield func(schema.GroupVersionKind) bool) {
+		for gvk, goType := range scheme.Scheme.AllKnownTypes() {
+			o := reflect.New(goType).Interface()
+			_, object := o.(metav1.Object)
+			_, message := o.(interface{ Marshal() ([]byte, error) })
+			listed := scheme.Scheme.Recognizes(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+			if object && message && listed && gvk.Version != runtime.APIVersionInternal && !yield(gvk) {
+				return
+			}
+		}
+	}
+}
+
+// randomObject has no kind of its own, as what storages hold.
+func randomObject(t *testing.T, fill func(any), gvk schema.GroupVersionKind) runtime.Object {
+	t.Helper()
+	o, err := scheme.Scheme.New(gvk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fill(o)
+	o.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+	return o
+}
+
+func item(t *testing.T, r *Reader, o runtime.Object, f form) []byte {
+	t.Helper()
+	b, err := r.encode(o, f)
+	if err != nil {
+		t.Fatal(r.Kind, err)
+	}
+	return b
+}
+
+func partial(t *testing.T, o runtime.Object) *metav1.PartialObjectMetadata {
+	t.Helper()
+	m, err := meta.Accessor(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := meta.AsPartialObjectMetadata(m)
+	p.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("PartialObjectMetadata"))
+	return p
+}
+
+func differs(t *testing.T, what string, got, want []byte) {
+	t.Helper()
+	if bytes.Equal(got, want) {
+		return
+	}
+	at := 0
+	for at < min(len(got), len(want)) && got[at] == want[at] {
+		at++
+	}
+	from := max(0, at-40)
+	t.Errorf("%s differs at byte %d of %d:\ngot  %.200q\nwant %.200q", what, at, len(want), got[from:], want[from:])
+}
+
+func TestObjectsAndFramesAreTheCodecs(t *testing.T) {
+	builtinKinds(t, func(r *Reader, next func() runtime.Object) {
+		for _, f := range allForms {
+			o := next()
+			shown := o
+			if isMetadata(f) {
+				shown = partial(t, o)
+			}
+			want := encoded(t, shown, r.Kind.GroupVersion(), f)
+			object := r.appendObject(nil, item(t, r, o, f), f)
+			what := fmt.Sprint(r.Kind, " in form ", f)
+			differs(t, what+" framed", appendFrame(nil, "MODIFIED", object, f), framed(t, "MODIFIED", want, f))
+			if !isProtobuf(f) {
+				object = append(object, '\n') // what ends an answer
+			}
+			differs(t, what, object, want)
+		}
+	})
+}
+
+// The metadata of an object that is held as protobuf is cut out and not encoded again.
+func TestMetadataField(t *testing.T) {
+	builtinKinds(t, func(r *Reader, next func() runtime.Object) {
+		o := next()
+		cut := metadataField(item(t, r, o, plainProtobuf))
+		differs(t, r.Kind.String(), cut, item(t, r, o, metadataProtobuf))
+	})
+	for name, b := range map[string][]byte{"nothing": nil, "another field": {0x12, 0}, "a number": {0x08, 1}, "a torn one": {0x0a, 9, 1}} {
+		if got := metadataField(b); got != nil {
+			t.Errorf("of %s: %q", name, got)
+		}
+	}
+}
+
+// listing shows as many objects as a list has items; the envelope asks for no more.
+func listing(items int) *storage.Listing {
+	l := &storage.Listing{Revision: keepwatch.Revision(12345), Selected: make([]*storage.Object, items)}
+	if items == 1 {
+		l.Continue, l.Remaining = "a<token>", new(int64(items))
+	}
+	return l
+}
+
+func listMetaOf(l *storage.Listing) metav1.ListMeta {
+	return metav1.ListMeta{ResourceVersion: l.Revision.String(), Continue: l.Continue, RemainingItemCount: l.Remaining}
+}
+
+// joined is a list as it is written.
+func joined(t *testing.T, r *Reader, l *storage.Listing, items [][]byte, f form) []byte {
+	t.Helper()
+	size := 0
+	for _, i := range items {
+		size += taggedSize(i)
+	}
+	e, err := r.envelope(l, f, size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := bytes.Clone(e.head)
+	for i, item := range items {
+		b = e.append(b, item, i == 0)
+	}
+	return append(b, e.tail...)
+}
+
+func TestListsAreTheCodecs(t *testing.T) {
+	builtinKinds(t, func(r *Reader, next func() runtime.Object) {
+		for _, f := range allForms {
+			for _, n := range []int{0, 1, 3} {
+				l := listing(n)
+				var objects []runtime.Object
+				var items [][]byte
+				for range n {
+					o := next()
+					objects, items = append(objects, o), append(items, item(t, r, o, f))
+				}
+				want := encoded(t, listOf(t, r, l, objects, f), r.Kind.GroupVersion(), f)
+				differs(t, fmt.Sprint("a list of ", n, " ", r.Kind, " in form ", f), joined(t, r, l, items, f), want)
+			}
+		}
+	})
+}
+
+// listOf is the list that an API server encodes.
+func listOf(t *testing.T, r *Reader, l *storage.Listing, objects []runtime.Object, f form) runtime.Object {
+	t.Helper()
+	if isMetadata(f) {
+		list := &metav1.PartialObjectMetadataList{ListMeta: listMetaOf(l)}
+		for _, o := range objects {
+			list.Items = append(list.Items, *partial(t, o))
+		}
+		return list
+	}
+	list, err := scheme.Scheme.New(r.Kind.GroupVersion().WithKind(r.listKind()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	about := listMetaOf(l)
+	m, err := meta.ListAccessor(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.SetResourceVersion(about.ResourceVersion)
+	m.SetContinue(about.Continue)
+	m.SetRemainingItemCount(about.RemainingItemCount)
+	items := reflect.ValueOf(list).Elem().FieldByName("Items")
+	items.Set(reflect.MakeSlice(items.Type(), 0, len(objects))) // empty, not absent
+	for _, o := range objects {
+		items.Set(reflect.Append(items, reflect.ValueOf(o).Elem()))
+	}
+	return list
+}
+
+func TestListsOfCustomResourcesAreTheCodecs(t *testing.T) {
+	r := readerOf(t, schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}, true)
+	for _, n := range []int{0, 1, 3} {
+		l := listing(n)
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(r.kindOfList(plainJSON))
+		list.SetResourceVersion(l.Revision.String())
+		list.SetContinue(l.Continue)
+		list.SetRemainingItemCount(l.Remaining)
+		var items [][]byte
+		for i := range n {
+			w := unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"note": "<&>\u2028é", "size": int64(i)}}}
+			w.SetGroupVersionKind(r.Kind)
+			w.SetName(fmt.Sprint("w", i))
+			list.Items, items = append(list.Items, w), append(items, item(t, r, &w, plainJSON))
+		}
+		want, err := runtime.Encode(unstructured.UnstructuredJSONScheme, list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		differs(t, fmt.Sprint("a list of ", n), joined(t, r, l, items, plainJSON), want)
+	}
+}
+
+func TestErrorFramesAreTheCodecs(t *testing.T) {
+	gone := apierrors.NewResourceExpired(`too old resource version: 1 (<2>)`)
+	internal := apierrors.NewInternalError(errGone)
+	for name, test := range map[string]struct {
+		err    error
+		status metav1.Status
+	}{
+		"a status":          {gone, gone.ErrStatus},
+		"a status, wrapped": {fmt.Errorf("watch: %w", gone), gone.ErrStatus},
+		"any other error":   {errGone, internal.ErrStatus},
+	} {
+		for _, f := range allForms {
+			want := framed(t, "ERROR", encoded(t, &test.status, corev1.SchemeGroupVersion, f), f)
+			differs(t, fmt.Sprint(name, " in form ", f), errorFrame(test.err, f), want)
+		}
+	}
+}

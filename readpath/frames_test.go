@@ -1,0 +1,123 @@
+package readpath
+
+import (
+	"errors"
+	"io"
+	"sync"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/storage"
+)
+
+// eventOf is the event that a feed tells of an object.
+func (r *rig) eventOf(namespace, name string) storage.Event {
+	r.t.Helper()
+	return storage.Event{Type: watch.Modified, Object: r.held(namespace, name), Revision: r.held(namespace, name).Revision()}
+}
+
+// held is what the storage has of an object.
+func (r *rig) held(namespace, name string) *storage.Object {
+	r.t.Helper()
+	o, ok := r.storage.Store().Snapshot().Get(keepwatch.Key{Namespace: namespace, Name: name})
+	if !ok {
+		r.t.Fatalf("there is no %s/%s", namespace, name)
+	}
+	return must(r.storage.Read(o))(r.t)
+}
+
+// All who ask for an event's frame at a time get the same bytes.
+func TestFramesAreShared(t *testing.T) {
+	r := newRig(t, pods, options{})
+	r.reach(r.create("default", "o1"))
+	e := r.eventOf("default", "o1")
+	for _, f := range allForms {
+		got := make([][]byte, 100)
+		var all sync.WaitGroup
+		for i := range got {
+			all.Go(func() { got[i] = must(r.reader.frame(e, f))(t) })
+		}
+		all.Wait()
+		for i := range got {
+			if &got[i][0] != &got[0][0] {
+				t.Fatalf("form %d: not the same", f)
+			}
+		}
+		differs(t, "the shared frame", got[0], must(r.reader.frameOf(e, f))(t))
+	}
+	if n := len(r.reader.frames.known); n != len(allForms) {
+		t.Errorf("%d frames are kept", n)
+	}
+}
+
+// Of the frames only the recent ones are kept, and each event has its own.
+func TestFramesAreBounded(t *testing.T) {
+	var f frames
+	told := func(i int) told { return told{revision: keepwatch.Revision(i), kind: watch.Added} }
+	made := map[int]*frame{}
+	for i := range 3 * recent {
+		made[i] = f.of(told(i))
+		if i > 0 && made[i] == made[i-1] {
+			t.Fatal("two events share a frame")
+		}
+	}
+	if len(f.known) > recent {
+		t.Errorf("%d are kept", len(f.known))
+	}
+	for i := 2 * recent; i < 3*recent; i++ {
+		if f.of(told(i)) != made[i] {
+			t.Fatalf("the frame of event %d is not kept", i)
+		}
+	}
+	if f.of(told(0)) == made[0] {
+		t.Error("the oldest frame is still kept")
+	}
+}
+
+// wanting is a serializer that has to be given what it does.
+type wanting struct {
+	runtime.Serializer
+	encode func(runtime.Object, io.Writer) error
+}
+
+func (w wanting) Encode(o runtime.Object, to io.Writer) error { return w.encode(o, to) }
+
+// An event whose encoding fails is nobody's: no watch goes on without it, and who asks
+// later tries again.
+func TestFramesThatFail(t *testing.T) {
+	r := newRig(t, pods, options{})
+	r.reach(r.create("default", "o1"))
+	e := r.eventOf("default", "o1")
+	works := r.reader.json
+	for name, fails := range map[string]func(runtime.Object, io.Writer) error{
+		"by an error": func(runtime.Object, io.Writer) error { return errGone },
+		"by a panic":  func(runtime.Object, io.Writer) error { panic(errGone) },
+	} {
+		calls := 0
+		r.reader.json = wanting{works, func(o runtime.Object, to io.Writer) error {
+			calls++
+			if calls == 1 {
+				return fails(o, to)
+			}
+			return works.Encode(o, to)
+		}}
+		func() {
+			defer func() {
+				if p := recover(); p != nil && !errors.Is(p.(error), errGone) {
+					t.Errorf("%s: %v", name, p)
+				}
+			}()
+			if b, err := r.reader.frame(e, metadataJSON); err == nil {
+				t.Errorf("%s: %q and no error", name, b)
+			}
+		}()
+		if b, err := r.reader.frame(e, metadataJSON); err != nil || len(b) == 0 {
+			t.Errorf("%s, and then: %q, %v", name, b, err)
+		}
+		r.reader.frames = frames{}
+		r.held("default", "o1").Keep(metadataJSON, nil)
+	}
+}

@@ -1,0 +1,71 @@
+package readpath
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	apistorage "k8s.io/apiserver/pkg/storage"
+)
+
+const asObject = ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+
+// A GET answers what an API server makes of the same object.
+func TestGet(t *testing.T) {
+	for _, k := range []kind{pods, nodes, statefulSets, widgets} {
+		t.Run(k.resource.Resource, func(t *testing.T) {
+			r := newRig(t, k, options{})
+			namespace := ""
+			if k.namespaced {
+				namespace = "default"
+			}
+			written := r.create(namespace, "o1", labelled("tier", "a"), noted("<&> \u2028 é"))
+			for _, f := range allForms {
+				if k.dynamic && f == plainProtobuf {
+					continue // there is none
+				}
+				for _, query := range []string{"", "?resourceVersion=0", "?resourceVersion=" + written.GetResourceVersion()} {
+					answer, body := r.get(r.path(namespace)+"/o1"+query, accept(accepted(f, asObject)))
+					what := fmt.Sprint(k.resource.Resource, query, " in form ", f)
+					if answer.StatusCode != http.StatusOK || answer.Header.Get("Content-Type") != mediaType(f) || answer.ContentLength != int64(len(body)) {
+						t.Errorf("%s: %s, %v", what, answer.Status, answer.Header)
+					}
+					differs(t, what, body, r.expectedObject(namespace, "o1", f))
+				}
+			}
+			if passed := r.passed.Load(); passed > 0 {
+				t.Errorf("%d were passed on", passed)
+			}
+		})
+	}
+}
+
+func (r *rig) expectedObject(namespace, name string, f form) []byte {
+	t := r.t.(*testing.T)
+	t.Helper()
+	o := r.kind.newObject()
+	must(0, r.storage.Get(t.Context(), r.key(namespace, name), apistorage.GetOptions{}, o))(t)
+	if isMetadata(f) {
+		return encoded(t, partial(t, o), metav1.SchemeGroupVersion, f)
+	}
+	if r.kind.dynamic {
+		return must(runtime.Encode(r.kind.codec, o))(t)
+	}
+	return encoded(t, o, r.kind.gvk.GroupVersion(), f)
+}
+
+// What a GET shows was committed when it was asked for.
+func TestGetIsConsistent(t *testing.T) {
+	r := newRig(t, pods, options{})
+	r.create("default", "o1")
+	for i := range 50 {
+		written := r.update("default", "o1", labelled("round", fmt.Sprint(i)))
+		_, body := r.get(r.path("default")+"/o1", accept("application/json"))
+		if want := fmt.Sprintf(`"resourceVersion":%q`, written.GetResourceVersion()); !strings.Contains(string(body), want) {
+			t.Fatalf("want %s: %s", want, body)
+		}
+	}
+}

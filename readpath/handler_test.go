@@ -1,0 +1,188 @@
+package readpath
+
+import (
+	"bytes"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/endpoints/request"
+)
+
+// asked is the reason for which a request is passed on, "" if it is not.
+func (r *rig) asked(method, path string, header http.Header) reason {
+	r.t.Helper()
+	q := httptest.NewRequestWithContext(r.t.Context(), method, path, nil)
+	q.Header = header
+	q = r.informed(q)
+	info, _ := request.RequestInfoFrom(q.Context())
+	_, why := r.handler.answer(q, info)
+	return why
+}
+
+const large = "large" // the name of an object that is
+
+func TestWhatIsPassedOn(t *testing.T) {
+	r := newRig(t, pods, options{})
+	written := r.create("default", "o1", labelled("tier", "a"))
+	r.create("default", large, noted(string(bytes.Repeat([]byte("x"), 2*gzipFrom))))
+	r.delete("default", large)
+	r.reach(r.create("default", large, noted(string(bytes.Repeat([]byte("x"), 2*gzipFrom)))))
+	const all, one = "/api/v1/pods", "/api/v1/namespaces/default/pods/o1"
+	plain := accept("application/json")
+	for name, test := range map[string]struct {
+		path   string
+		header http.Header
+		want   reason
+	}{
+		"a list":                           {all, plain, ""},
+		"a list, with a slash":             {all + "/", plain, ""},
+		"a list in a namespace":            {"/api/v1/namespaces/default/pods", plain, ""},
+		"a list with the watch off":        {all + "?watch=0", plain, ""},
+		"a watch":                          {all + "?watch=1&resourceVersion=" + written.GetResourceVersion(), plain, ""},
+		"a watch, in a word":               {all + "?watch=TRUE&resourceVersion=0", plain, ""},
+		"an object":                        {one, plain, ""},
+		"an object, though asked to watch": {one + "?watch=1", plain, ""},
+		"anything":                         {all, accept("*/*"), ""},
+		"no preference":                    {all, http.Header{}, ""},
+		"the first of many":                {all, accept("application/yaml;q=0.1,application/json"), ""},
+		"the one that there is":            {all, accept("image/png,application/json;q=0.1"), ""},
+		"metadata, or all":                 {all, accept("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"), ""},
+		"a parameter nobody knows":         {all + "?none=1", plain, ""},
+		"a name in a selector":             {all + "?fieldSelector=metadata.name%3Do1", plain, ""},
+		"no object in a selector":          {all + "?fieldSelector=metadata.name%3Da%2Fb", plain, ""},
+
+		"another resource":            {"/api/v1/configmaps", plain, passResource},
+		"another version":             {"/api/v2/pods", plain, passResource},
+		"another group":               {"/apis/apps/v1/pods", plain, passResource},
+		"a table":                     {all, accept("application/json;as=Table;g=meta.k8s.io;v=v1,application/json"), passEncoding},
+		"an older table":              {all, accept("application/json;as=Table;g=meta.k8s.io;v=v1beta1"), passEncoding},
+		"older metadata":              {all, accept("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1beta1"), passEncoding},
+		"one object's metadata":       {all, accept("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"), passEncoding},
+		"a list for an object":        {one, accept("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"), passEncoding},
+		"YAML":                        {all, accept("application/yaml"), passEncoding},
+		"pretty JSON":                 {all + "?pretty=true", plain, passEncoding},
+		"a browser":                   {all, accept("application/json", "User-Agent", "Mozilla/5.0"), passEncoding},
+		"a picture":                   {all, accept("image/png"), passInvalid},
+		"a bad limit":                 {all + "?limit=a", plain, passInvalid},
+		"a bad label selector":        {all + "?labelSelector=%3D%3D", plain, passInvalid},
+		"an unknown field":            {all + "?fieldSelector=spec.none%3Da", plain, passInvalid},
+		"a match of nothing":          {all + "?resourceVersionMatch=Exact", plain, passInvalid},
+		"initial events of a list":    {all + "?sendInitialEvents=true", plain, passInvalid},
+		"a match of a watch":          {all + "?watch=1&resourceVersionMatch=NotOlderThan", plain, passInvalid},
+		"a name that is none":         {"/api/v1/namespaces/default/pods/a%25b", plain, passInvalid},
+		"an export":                   {one + "?export=true", plain, passOption},
+		"a large object, compressed":  {"/api/v1/namespaces/default/pods/large", accept("application/json", "Accept-Encoding", "gzip"), passOption},
+		"a watch by its path":         {"/api/v1/watch/pods", plain, passOption},
+		"a WebSocket":                 {all + "?watch=1", accept("application/json", "Connection", "Upgrade", "Upgrade", "websocket"), passProtocol},
+		"an object that is not there": {"/api/v1/namespaces/default/pods/none", plain, passState},
+		"a revision that is none":     {all + "?resourceVersion=a", plain, passState},
+		"a token that is none":        {all + "?limit=1&continue=a", plain, passState},
+	} {
+		if got := r.asked(http.MethodGet, test.path, test.header); got != test.want {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+	r.stop()
+	for _, path := range []string{all, one, all + "?watch=1"} {
+		if got := r.asked(http.MethodGet, path, plain); got != passState {
+			t.Errorf("%s of a storage that has stopped: %q", path, got)
+		}
+	}
+}
+
+func TestWhatIsPassedOnOfCustomResources(t *testing.T) {
+	r := newRig(t, widgets, options{})
+	r.create("default", "o1")
+	for media, want := range map[string]reason{
+		"application/json":                                                                "",
+		"application/vnd.kubernetes.protobuf":                                             passInvalid,
+		"application/vnd.kubernetes.protobuf,application/json":                            "",
+		"application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1": "",
+	} {
+		if got := r.asked(http.MethodGet, r.path("default")+"/o1", accept(media)); got != want {
+			t.Errorf("%s: %q, want %q", media, got, want)
+		}
+	}
+	if got := r.asked(http.MethodGet, r.path("")+"?fieldSelector=spec.size%3D3", accept("application/json")); got != passInvalid {
+		t.Errorf("a field that the definition may know: %q", got)
+	}
+}
+
+func TestNamespacesOfWhatHasNone(t *testing.T) {
+	r := newRig(t, nodes, options{})
+	r.create("", "o1")
+	for path, want := range map[string]reason{
+		"/api/v1/nodes": "", "/api/v1/nodes/o1": "",
+		"/api/v1/namespaces/default/nodes": passInvalid, "/api/v1/namespaces/default/nodes/o1": passInvalid,
+	} {
+		if got := r.asked(http.MethodGet, path, accept("application/json")); got != want {
+			t.Errorf("%s: %q, want %q", path, got, want)
+		}
+	}
+}
+
+// What is no read of an object or of a list is passed on before anybody looks further.
+func TestOtherRequestsArePassedOn(t *testing.T) {
+	r := newRig(t, pods, options{})
+	r.create("default", "o1")
+	for _, q := range [][2]string{
+		{http.MethodPost, "/api/v1/namespaces/default/pods"}, {http.MethodHead, "/api/v1/pods"}, {http.MethodDelete, "/api/v1/namespaces/default/pods"},
+		{http.MethodHead, "/api/v1/namespaces/default/pods/o1"}, {http.MethodGet, "/api/v1/namespaces/default/pods/o1/status"}, {http.MethodGet, "/healthz"},
+		{http.MethodGet, "/api/v1"}, {http.MethodGet, "/api/v1/proxy/namespaces/default/pods/o1"}, {http.MethodOptions, "/api/v1/pods"},
+	} {
+		before := r.passed.Load()
+		w := httptest.NewRecorder()
+		r.handler.ServeHTTP(w, r.informed(httptest.NewRequestWithContext(t.Context(), q[0], q[1], nil)))
+		if w.Code != http.StatusTeapot || r.passed.Load() != before+1 {
+			t.Errorf("%v: %d", q, w.Code)
+		}
+	}
+	w := httptest.NewRecorder()
+	r.handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/pods", nil))
+	if w.Code != http.StatusTeapot {
+		t.Errorf("a request of which nothing is known: %d", w.Code)
+	}
+}
+
+// Who asks for a revision to come has waited for it once, and is told so here: the API
+// server would wait once more.
+func TestRevisionsToCome(t *testing.T) {
+	r := newRig(t, pods, options{})
+	r.create("default", "o1")
+	for _, path := range []string{r.path(""), r.path("default") + "/o1"} {
+		answer, body := r.get(path+"?resourceVersion=999999999", accept("application/json"))
+		if answer.StatusCode != http.StatusGatewayTimeout || !bytes.Contains(body, []byte("ResourceVersionTooLarge")) || answer.Header.Get("Retry-After") != "1" {
+			t.Errorf("%s: %s, %v, %s", path, answer.Status, answer.Header, body)
+		}
+	}
+	all := r.watch("timeoutSeconds=600&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=999999999").ends()
+	if len(all) != 1 || all[0].Object.Code != http.StatusGatewayTimeout {
+		t.Errorf("a watch: %+v", all)
+	}
+	if passed := r.passed.Load(); passed > 0 {
+		t.Errorf("%d were passed on", passed)
+	}
+}
+
+// Readers are refused that could not answer.
+func TestNewReaderChecks(t *testing.T) {
+	r := newRig(t, pods, options{})
+	whole := *r.reader.Resource
+	for name, spoil := range map[string]func(*Resource){
+		"no storage":    func(r *Resource) { r.Storage = nil },
+		"no kind":       func(r *Resource) { r.Kind.Kind = "" },
+		"no serializer": func(r *Resource) { r.Serializer = nil },
+		"no predicate":  func(r *Resource) { r.Predicate = nil },
+		"no JSON": func(r *Resource) {
+			r.Serializer = runtime.NewSimpleNegotiatedSerializer(runtime.SerializerInfo{MediaType: "text/plain"})
+		},
+	} {
+		spoiled := whole
+		spoil(&spoiled)
+		if reader, err := NewReader(spoiled, NewBudget(1)); err == nil {
+			t.Errorf("%s: %v", name, reader)
+		}
+	}
+}

@@ -1,0 +1,268 @@
+package readpath
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metainternalversionscheme "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	apistorage "k8s.io/apiserver/pkg/storage"
+	"k8s.io/client-go/kubernetes/scheme"
+)
+
+const asList = ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+
+// accepted is what a client accepts to be answered in a form.
+func accepted(f form, as string) string {
+	if isMetadata(f) {
+		return mediaType(f) + as
+	}
+	return mediaType(f)
+}
+
+// expected is the list that an API server makes of its storage's.
+func (r *rig) expected(namespace string, p apistorage.SelectionPredicate, f form) []byte {
+	r.t.Helper()
+	list := r.kind.newList()
+	key := "/" + r.kind.resource.Resource
+	if namespace != "" {
+		key += "/" + namespace
+	}
+	must(0, r.storage.GetList(r.t.Context(), key, apistorage.ListOptions{Predicate: p, Recursive: true}, list))(r.t)
+	t := r.t.(*testing.T)
+	if !isMetadata(f) {
+		if r.kind.dynamic {
+			list.GetObjectKind().SetGroupVersionKind(r.reader.kindOfList(f))
+			return must(runtime.Encode(unstructured.UnstructuredJSONScheme, list))(t)
+		}
+		return encoded(t, list, r.kind.gvk.GroupVersion(), f)
+	}
+	about := must(meta.ListAccessor(list))(t)
+	small := &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{
+		ResourceVersion: about.GetResourceVersion(), Continue: about.GetContinue(), RemainingItemCount: about.GetRemainingItemCount(),
+	}}
+	must(0, meta.EachListItem(list, func(o runtime.Object) error {
+		small.Items = append(small.Items, *partial(t, o))
+		return nil
+	}))(t)
+	return encoded(t, small, r.kind.gvk.GroupVersion(), f)
+}
+
+func unzipped(t testing.TB, answer *http.Response, body []byte) []byte {
+	t.Helper()
+	if answer.Header.Get("Content-Encoding") != "gzip" {
+		return body
+	}
+	rest := bytes.NewReader(body)
+	z := must(gzip.NewReader(rest))(t)
+	z.Multistream(false)
+	plain := must(io.ReadAll(z))(t)
+	if rest.Len() > 0 {
+		t.Errorf("%d bytes behind the gzip member", rest.Len())
+	}
+	return plain
+}
+
+// A list is what an API server makes of the same storage, in all forms, compressed or
+// not, small or large, of everything or of a selection; and it says how long it is
+// wherever that is known.
+func TestLists(t *testing.T) {
+	for _, k := range []kind{pods, statefulSets, widgets} {
+		t.Run(k.resource.Resource, func(t *testing.T) {
+			r := newRig(t, k, options{})
+			testLists(t, r, false)
+			for i := range 300 {
+				r.create("large", fmt.Sprint("o", i), labelled("tier", fmt.Sprint(i%2)), noted(fmt.Sprint(i, bytes.Repeat([]byte("<é>"), 200))))
+			}
+			r.create("other", "o1", labelled("tier", "0"))
+			testLists(t, r, true)
+		})
+	}
+}
+
+func testLists(t *testing.T, r *rig, large bool) {
+	everything := predicate(labels.Everything(), fields.Everything())
+	for _, f := range allForms {
+		if r.kind.dynamic && f == plainProtobuf {
+			continue // there is none
+		}
+		for query, test := range map[string]struct {
+			namespace string
+			p         apistorage.SelectionPredicate
+		}{
+			"":                                  {"", everything},
+			"?resourceVersion=0":                {"", everything},
+			"?labelSelector=tier%3D0":           {"", predicate(labels.SelectorFromSet(labels.Set{"tier": "0"}), fields.Everything())},
+			"?labelSelector=tier%3Dnone":        {"", predicate(labels.SelectorFromSet(labels.Set{"tier": "none"}), fields.Everything())},
+			"?fieldSelector=metadata.name%3Do1": {"", predicate(labels.Everything(), fields.OneTermEqualSelector("metadata.name", "o1"))},
+			"?fieldSelector=metadata.namespace%3Dlarge": {"large", everything},
+			"?limit=100000": {"", everything},
+		} {
+			want := r.expected(test.namespace, test.p, f)
+			for _, encoding := range []string{"identity", "gzip"} {
+				for range 2 { // with and without what the first one has left
+					answer, body := r.get(r.path("")+query, accept(accepted(f, asList), "Accept-Encoding", encoding))
+					what := fmt.Sprint(query, " in form ", f, ", ", encoding)
+					packed := answer.Header.Get("Content-Encoding") == "gzip"
+					if answer.StatusCode != http.StatusOK || answer.Header.Get("Content-Type") != mediaType(f) || packed != (encoding == "gzip" && len(want) > gzipFrom) {
+						t.Errorf("%s: %s, %v", what, answer.Status, answer.Header)
+					}
+					if length := answer.Header.Get("Content-Length"); length != "" && length != strconv.Itoa(len(body)) {
+						t.Errorf("%s: it says %s bytes, and has %d", what, length, len(body))
+					} else if length == "" && isProtobuf(f) && !packed {
+						t.Errorf("%s: it does not say how long it is", what)
+					}
+					differs(t, what, unzipped(t, answer, body), want)
+				}
+			}
+		}
+	}
+	if passed := r.passed.Load(); passed > 0 {
+		t.Errorf("%d lists were passed on", passed)
+	}
+	if answer, _ := r.get(r.path("large"), accept("application/json")); large && answer.ContentLength < gzipFrom {
+		t.Errorf("a large list whose items are all encoded says %d bytes", answer.ContentLength)
+	}
+}
+
+// Pages are cut out of segments; together they are the whole.
+func TestPages(t *testing.T) {
+	r := newRig(t, pods, options{})
+	for i := range 200 {
+		r.create(fmt.Sprint("n", i%3), fmt.Sprint("o", i), labelled("tier", fmt.Sprint(i%2)))
+	}
+	for query, want := range map[string]int{"": 200, "&labelSelector=tier%3D0": 100} {
+		var names []string
+		token, pages := "", 0
+		for more := true; more; pages++ {
+			_, body := r.get(r.path("")+"?limit=7"+query+"&continue="+token, accept("application/json"))
+			var list metav1.PartialObjectMetadataList
+			must(0, json.Unmarshal(body, &list))(t)
+			for _, o := range list.Items {
+				names = append(names, o.Namespace+"/"+o.Name)
+			}
+			token, more = list.Continue, list.Continue != ""
+			switch left := list.RemainingItemCount; {
+			case query != "" && left != nil:
+				t.Errorf("a page of a selection says that %d remain", *left)
+			case query == "" && more && (left == nil || int(*left) != want-len(names)):
+				t.Errorf("behind %d objects %v remain", len(names), left)
+			}
+		}
+		if len(names) != want || pages != (want+6)/7 {
+			t.Errorf("%d objects on %d pages", len(names), pages)
+		}
+	}
+}
+
+// A client that goes away in the middle of a large list gives its room back.
+func TestClientsThatGoAway(t *testing.T) {
+	budget := NewBudget(1 << 30)
+	r := newRig(t, pods, options{budget: budget})
+	big := noted(string(bytes.Repeat([]byte("0123456789abcdef"), 4<<10)))
+	for i := range 200 { // 13 MB, more than any buffer on the way
+		r.create("default", fmt.Sprint("o", i), big)
+	}
+	for _, encoding := range []string{"identity", "gzip"} {
+		for range 5 {
+			conn := must(net.Dial("tcp", r.server.Listener.Addr().String()))(t)
+			fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: h\r\nAccept: application/json\r\nAccept-Encoding: %s\r\n\r\n", r.path(""), encoding)
+			must(io.ReadFull(conn, make([]byte, 1000)))(t)
+			conn.Close()
+		}
+	}
+	eventually(t, "all room is free again", func() bool {
+		budget.turns.mu.Lock()
+		defer budget.turns.mu.Unlock()
+		return budget.turns.free == inFlight && budget.turns.waiting == 0
+	})
+}
+
+// When there is no room for a list, who asks is told to come back, and when.
+func TestBusy(t *testing.T) {
+	budget := NewBudget(1 << 30)
+	budget.turns = newTurns(perList)
+	r := newRig(t, pods, options{budget: budget})
+	for i := range 300 {
+		r.create("default", fmt.Sprint("o", i), noted(string(bytes.Repeat([]byte("x"), 1000))))
+	}
+	leave := must(budget.turns.take(t.Context(), ""))(t)
+	budget.turns.waiting = queueLength // all others wait, too
+	r.context = func(ctx context.Context) context.Context { return request.WithUser(ctx, &user.DefaultInfo{Name: "a"}) }
+	answer, body := r.get(r.path(""), accept("application/json"))
+	if answer.StatusCode != http.StatusTooManyRequests || answer.Header.Get("Retry-After") != "1" {
+		t.Errorf("%s, retry after %q: %s", answer.Status, answer.Header.Get("Retry-After"), body)
+	}
+	if answer, _ := r.get(r.path("")+"?limit=1", accept("application/json")); answer.StatusCode != http.StatusOK {
+		t.Errorf("a small list: %s", answer.Status)
+	}
+	budget.turns.waiting = 0
+	leave()
+	if answer, _ := r.get(r.path(""), accept("application/json")); answer.StatusCode != http.StatusOK {
+		t.Errorf("when there is room again: %s", answer.Status)
+	}
+}
+
+// Lists of what changes meanwhile each show one state.
+func TestListsWhileWriting(t *testing.T) {
+	r := newRig(t, pods, options{budget: NewBudget(64 << 10)}) // so that encodings come and go
+	for i := range 100 {
+		r.create("default", fmt.Sprint("o", i), noted(string(bytes.Repeat([]byte("x"), 2000))))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		for i := 0; ctx.Err() == nil; i++ {
+			r.update("default", fmt.Sprint("o", i%100), noted(fmt.Sprint(i, string(bytes.Repeat([]byte("y"), i%4000)))))
+		}
+	}()
+	defer func() { cancel(); <-written }()
+	for i := range 60 {
+		f := allForms[i%len(allForms)]
+		encoding := []string{"identity", "gzip"}[i/4%2]
+		answer, body := r.get(r.path(""), accept(accepted(f, asList), "Accept-Encoding", encoding))
+		checkState(t, unzipped(t, answer, body), f)
+	}
+}
+
+// checkState fails if a list has other than 100 objects, or newer ones than it says.
+func checkState(t *testing.T, body []byte, f form) {
+	t.Helper()
+	list := must(runtime.Decode(decoderOf(f), body))(t)
+	about := must(meta.ListAccessor(list))(t)
+	newest := must(strconv.Atoi(about.GetResourceVersion()))(t)
+	objects := must(meta.ExtractList(list))(t)
+	if len(objects) != 100 {
+		t.Errorf("%d objects", len(objects))
+	}
+	for _, o := range objects {
+		m := must(meta.Accessor(o))(t)
+		if revision := must(strconv.Atoi(m.GetResourceVersion()))(t); revision > newest {
+			t.Errorf("%s is of revision %d, the list of %d", m.GetName(), revision, newest)
+		}
+	}
+}
+
+// decoderOf reads what is answered in a form.
+func decoderOf(f form) runtime.Decoder {
+	if isMetadata(f) {
+		return metainternalversionscheme.Codecs.UniversalDeserializer()
+	}
+	return scheme.Codecs.UniversalDeserializer()
+}

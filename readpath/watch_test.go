@@ -1,0 +1,374 @@
+package readpath
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/keepwatch/keepwatch/store"
+)
+
+// heard is an event of a watch, as JSON says it.
+type heard struct {
+	Type   watch.EventType
+	Object struct {
+		metav1.ObjectMeta `json:"metadata"`
+		Kind              string
+		Code              int
+		Reason            string
+	}
+}
+
+// watching reads a watch.
+type watching struct {
+	t      testing.TB
+	answer *http.Response
+	events *json.Decoder
+}
+
+func (r *rig) watch(query string) *watching {
+	r.t.Helper()
+	answer := r.open(r.path("")+"?watch=1&"+query, accept("application/json"))
+	if answer.StatusCode != http.StatusOK || answer.Header.Get("Content-Type") != "application/json" {
+		r.t.Fatalf("%s, %v", answer.Status, answer.Header)
+	}
+	return &watching{r.t, answer, json.NewDecoder(answer.Body)}
+}
+
+func (w *watching) next() (e heard) {
+	w.t.Helper()
+	must(0, w.events.Decode(&e))(w.t)
+	return e
+}
+
+// ends reads to the end, which has to be a clean one.
+func (w *watching) ends() (rest []heard) {
+	w.t.Helper()
+	for {
+		var e heard
+		err := w.events.Decode(&e)
+		if err == io.EOF {
+			return rest
+		}
+		must(0, err)(w.t)
+		rest = append(rest, e)
+	}
+}
+
+// Events are what the codecs make of them, in every form: with the state that a watch
+// begins with, its end, and changes; a deletion shows the revision of itself.
+func TestWatchFrames(t *testing.T) {
+	for _, k := range []kind{pods, statefulSets, widgets} {
+		t.Run(k.resource.Resource, func(t *testing.T) {
+			r := newRig(t, k, options{})
+			for _, f := range allForms {
+				if k.dynamic && f == plainProtobuf {
+					continue // there is none
+				}
+				name := fmt.Sprint("o", f)
+				added := r.create("default", name, labelled("tier", "a"))
+				query := "?watch=1&timeoutSeconds=600&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&fieldSelector=metadata.name%3D" + name
+				answer := r.open(r.path("")+query, accept(accepted(f, asObject)))
+				if want := strings.TrimPrefix(mediaType(f)+";stream=watch", runtime.ContentTypeJSON+";stream=watch"); want != "" && answer.Header.Get("Content-Type") != want {
+					t.Errorf("form %d: %v", f, answer.Header)
+				}
+				expect := func(kind watch.EventType, o metav1.Object) {
+					t.Helper()
+					want := r.frameWanted(kind, o, f)
+					got := make([]byte, len(want))
+					must(io.ReadFull(answer.Body, got))(t)
+					differs(t, fmt.Sprint(kind, " in form ", f), got, want)
+				}
+				expect(watch.Added, added)
+				end := k.newObject().(metav1.Object)
+				end.SetResourceVersion(added.GetResourceVersion())
+				end.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
+				expect(watch.Bookmark, end)
+				expect(watch.Modified, r.update("default", name, labelled("tier", "b")))
+				expect(watch.Deleted, r.delete("default", name))
+				answer.Body.Close()
+			}
+			if passed := r.passed.Load(); passed > 0 {
+				t.Errorf("%d were passed on", passed)
+			}
+		})
+	}
+}
+
+func (r *rig) frameWanted(kind watch.EventType, m metav1.Object, f form) []byte {
+	t := r.t.(*testing.T)
+	t.Helper()
+	o := m.(runtime.Object)
+	switch {
+	case isMetadata(f):
+		o = partial(t, o)
+	case r.kind.dynamic:
+		return framed(t, string(kind), bytes.TrimSuffix(must(runtime.Encode(r.kind.codec, o))(t), newline), f)
+	}
+	return framed(t, string(kind), encoded(t, o, r.kind.gvk.GroupVersion(), f), f)
+}
+
+// What enters and leaves a selection is added and deleted, with its last state there.
+func TestWatchSelectorEdges(t *testing.T) {
+	r := newRig(t, pods, options{})
+	first := r.create("default", "o0")
+	w := r.watch("timeoutSeconds=600&labelSelector=tier%3Da&resourceVersion=" + first.GetResourceVersion())
+	r.create("default", "o1", labelled("tier", "b"))
+	in := r.update("default", "o1", labelled("tier", "a"))
+	stays := r.update("default", "o1", noted("x"))
+	out := r.update("default", "o1", labelled("tier", "b"))
+	r.delete("default", "o1")
+	r.create("default", "o2", labelled("tier", "a"))
+	for i, want := range []struct {
+		kind     watch.EventType
+		revision string
+	}{{watch.Added, in.GetResourceVersion()}, {watch.Modified, stays.GetResourceVersion()}, {watch.Deleted, out.GetResourceVersion()}} {
+		e := w.next()
+		if e.Type != want.kind || e.Object.ResourceVersion != want.revision || e.Object.Labels["tier"] != "a" {
+			t.Errorf("event %d is %+v, want %v", i, e, want)
+		}
+	}
+	if e := w.next(); e.Object.Name != "o2" {
+		t.Errorf("then came %+v", e)
+	}
+}
+
+// A watch ends when its time is over, and says 2 seconds before how far it has come,
+// to who wants to know.
+func TestWatchesEndByTimeout(t *testing.T) {
+	r := newRig(t, pods, options{})
+	written := r.create("default", "o1")
+	for query, bookmarks := range map[string]int{
+		"timeoutSeconds=3&allowWatchBookmarks=true": 1,
+		"timeoutSeconds=3":                          0,
+		"timeoutSeconds=1&allowWatchBookmarks=true": 0, // too short for one
+		"timeoutSeconds=-1":                         0,
+	} {
+		t.Run(query, func(t *testing.T) {
+			rest := r.watch(query + "&resourceVersion=" + written.GetResourceVersion()).ends()
+			if len(rest) != bookmarks {
+				t.Fatalf("%+v, want %d bookmarks", rest, bookmarks)
+			}
+			for _, e := range rest {
+				if e.Type != watch.Bookmark || e.Object.ResourceVersion != written.GetResourceVersion() || e.Object.Kind != "Pod" {
+					t.Errorf("%+v", e)
+				}
+			}
+		})
+	}
+}
+
+// A watch that names no time lasts as long as the server has it.
+func TestWatchesHaveAServersTimeout(t *testing.T) {
+	r := newRig(t, pods, options{minTimeout: 1})
+	if rest := r.watch("resourceVersion=0&timeoutSeconds=0").ends(); len(rest) != 0 {
+		t.Errorf("%+v", rest)
+	}
+}
+
+// signals tells that the server is shutting down.
+type signals chan struct{}
+
+func (s signals) ShuttingDown() <-chan struct{} { return s }
+
+func TestWatchesEndWithTheServer(t *testing.T) {
+	r := newRig(t, pods, options{})
+	down := make(signals)
+	r.context = func(ctx context.Context) context.Context { return request.WithServerShutdownSignal(ctx, down) }
+	written := r.create("default", "o1")
+	w := r.watch("timeoutSeconds=600")
+	if e := w.next(); e.Object.ResourceVersion != written.GetResourceVersion() {
+		t.Errorf("%+v", e)
+	}
+	close(down)
+	if rest := w.ends(); len(rest) > 0 {
+		t.Errorf("%+v", rest)
+	}
+}
+
+func TestWatchesEndWithTheStorage(t *testing.T) {
+	r := newRig(t, pods, options{})
+	r.create("default", "o1")
+	w := r.watch("timeoutSeconds=600")
+	w.next()
+	r.stop()
+	if rest := w.ends(); len(rest) > 0 {
+		t.Errorf("%+v", rest)
+	}
+}
+
+// A revision that is no longer known, nor the difference since then, is told as an
+// error in the stream, behind which nothing comes.
+func TestWatchesOfWhatIsGone(t *testing.T) {
+	r := newRig(t, pods, options{store: store.Options{WindowBytes: 1, Tombstones: 1, TombstoneBytes: 1}})
+	first := r.create("default", "o0", labelled("tier", "a"))
+	for i := range 20 {
+		r.create("default", fmt.Sprint("p", i), labelled("tier", "a"))
+		r.delete("default", fmt.Sprint("p", i))
+	}
+	r.reach(r.create("default", "last"))
+	for _, query := range []string{"", "&labelSelector=tier%3Da"} {
+		all := r.watch("timeoutSeconds=600&resourceVersion=" + first.GetResourceVersion() + query).ends()
+		if len(all) != 1 || all[0].Type != watch.Error || all[0].Object.Kind != "Status" || all[0].Object.Code != http.StatusGone || all[0].Object.Reason != "Expired" {
+			t.Errorf("%q: %+v", query, all)
+		}
+	}
+}
+
+// A watch whose event can't be encoded is told so, and does not go on without it.
+func TestWatchesTellWhatCannotBeEncoded(t *testing.T) {
+	r := newRig(t, pods, options{})
+	r.reach(r.create("default", "o1"))
+	works := r.reader.json
+	r.reader.json = wanting{works, func(runtime.Object, io.Writer) error { return errGone }}
+	for _, query := range []string{"", "&resourceVersion=1"} {
+		all := r.watch("timeoutSeconds=600" + query).ends()
+		if len(all) != 1 || all[0].Type != watch.Error || all[0].Object.Code != http.StatusInternalServerError {
+			t.Errorf("%q: %+v", query, all)
+		}
+	}
+}
+
+// A thousand who watch the same are sent the same bytes, which were made once.
+func TestManyWatchesShareFrames(t *testing.T) {
+	const watches, rounds = 1000, 5
+	r := newRig(t, pods, options{})
+	first := r.create("default", "o1")
+	works, made := r.reader.json, 0
+	var mu sync.Mutex
+	r.reader.json = wanting{works, func(o runtime.Object, to io.Writer) error {
+		mu.Lock()
+		made++
+		mu.Unlock()
+		return works.Encode(o, to)
+	}}
+	ctx, cancel := context.WithCancel(t.Context())
+	q := r.informed(must(http.NewRequestWithContext(ctx, http.MethodGet, r.path("")+"?watch=1&timeoutSeconds=600&resourceVersion="+first.GetResourceVersion(), nil))(t))
+	q.Header = accept("application/json")
+	sent := make([]receiver, watches)
+	var all sync.WaitGroup
+	for i := range sent {
+		sent[i].frames = make(chan []byte, rounds)
+		all.Go(func() { r.handler.ServeHTTP(&sent[i], q) })
+	}
+	for round := range rounds {
+		r.update("default", "o1", labelled("round", fmt.Sprint(round)))
+		one := <-sent[0].frames
+		for i := range sent[1:] {
+			if other := <-sent[1+i].frames; &other[0] != &one[0] || len(other) != len(one) {
+				t.Fatalf("round %d: watch %d is sent bytes of its own: %s", round, i, other)
+			}
+		}
+	}
+	cancel()
+	all.Wait()
+	if made > rounds {
+		t.Errorf("%d events were encoded %d times", rounds, made)
+	}
+	if r.passed.Load() > 0 {
+		t.Error("they were passed on")
+	}
+}
+
+// receiver keeps what it is sent as it is.
+type receiver struct {
+	header http.Header
+	frames chan []byte
+}
+
+func (r *receiver) Header() http.Header {
+	if r.header == nil {
+		r.header = http.Header{}
+	}
+	return r.header
+}
+func (r *receiver) WriteHeader(int) {}
+func (r *receiver) Flush()          {}
+func (r *receiver) Write(b []byte) (int, error) {
+	r.frames <- b
+	return len(b), nil
+}
+
+// A reader that stops reading is not cut off, and keeps nobody else waiting. When it
+// reads again it is told every event; and if those have become too many to be kept, what
+// has changed since.
+func TestSlowWatchesAreNeverCutOff(t *testing.T) {
+	large := string(bytes.Repeat([]byte("0123456789abcdef"), 25<<10)) // 400 KiB
+	for name, test := range map[string]struct {
+		window int64
+		every  bool
+	}{"with history": {1 << 30, true}, "without": {1 << 20, false}} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, pods, options{store: store.Options{WindowBytes: test.window}})
+			first := r.create("default", "stays")
+			since := "timeoutSeconds=600&resourceVersion=" + first.GetResourceVersion()
+			slow := r.stalled(since)
+			fast := r.watch(since)
+			events := 0
+			for i := range 40 { // 16 MB, more than any buffer on the way
+				name := fmt.Sprint("o", i%10)
+				if i >= 10 {
+					r.delete("default", name)
+					fast.next()
+					events++
+				}
+				r.create("default", name, noted(large))
+				fast.next()
+				events++
+			}
+			r.delete("default", "o3")
+			last := r.update("default", "stays", labelled("the", "last"))
+			state, told := map[string]string{"stays": first.GetResourceVersion()}, 0
+			for e := slow.next(); ; e = slow.next() {
+				told++
+				switch e.Type {
+				case watch.Deleted:
+					delete(state, e.Object.Name)
+				case watch.Added, watch.Modified:
+					state[e.Object.Name] = e.Object.ResourceVersion
+				default:
+					t.Fatalf("it was told %+v", e)
+				}
+				if e.Object.ResourceVersion == last.GetResourceVersion() {
+					break
+				}
+			}
+			if test.every && told != events+2 || !test.every && told >= events {
+				t.Errorf("%d events, of which it was told %d", events+2, told)
+			}
+			for o := range r.storage.Store().Snapshot().All() {
+				if state[o.Key().Name] != o.Revision().String() {
+					t.Errorf("%s: it was told %q, want %v", o.Key(), state[o.Key().Name], o.Revision())
+				}
+				delete(state, o.Key().Name)
+			}
+			if len(state) > 0 {
+				t.Errorf("it was not told that these are gone: %v", state)
+			}
+		})
+	}
+}
+
+// stalled is a watch of which nothing is read yet, behind a small buffer.
+func (r *rig) stalled(query string) *watching {
+	r.t.Helper()
+	conn := must(net.Dial("tcp", r.server.Listener.Addr().String()))(r.t)
+	r.t.Cleanup(func() { conn.Close() })
+	must(0, conn.(*net.TCPConn).SetReadBuffer(64 << 10))(r.t)
+	must(fmt.Fprintf(conn, "GET %s?watch=1&%s HTTP/1.1\r\nHost: h\r\nAccept: application/json\r\n\r\n", r.path(""), query))(r.t)
+	answer := must(http.ReadResponse(bufio.NewReader(conn), nil))(r.t)
+	return &watching{r.t, answer, json.NewDecoder(answer.Body)}
+}
