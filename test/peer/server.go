@@ -110,6 +110,9 @@ func (s *Server) Kubeconfig() string { return s.kubeconfig }
 // Etcd is the etcd behind the server, or nil if the server embeds one.
 func (s *Server) Etcd() *EtcdServer { return s.etcd }
 
+// Endpoint is the etcd behind the server, embedded or not.
+func (s *Server) Endpoint() Endpoint { return s.endpoint }
+
 // Compact is [Endpoint.Compact] on the etcd behind the server.
 func (s *Server) Compact(ctx context.Context) (revision int64, err error) {
 	return s.endpoint.Compact(ctx)

@@ -1,0 +1,102 @@
+package rawwatch
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/keepwatch/keepwatch"
+)
+
+// object is one state of an object, whether etcd or the server told it.
+type object struct {
+	key      keepwatch.Key
+	uid      keepwatch.UID
+	revision keepwatch.Revision
+	labels   map[string]string
+	content  string // all of it as JSON in one form, but for its revision and kind
+}
+
+func (o *object) Key() keepwatch.Key           { return o.key }
+func (o *object) UID() keepwatch.UID           { return o.uid }
+func (o *object) Revision() keepwatch.Revision { return o.revision }
+
+// content is what check compares beside key, UID and revision.
+func content(o keepwatch.Object) string { return o.(*object).content }
+
+// encodedAsProtobuf is what protobuf begins with, in etcd and in watch events.
+var encodedAsProtobuf = []byte("k8s\x00")
+
+// parse reads an object in either encoding. If revision is not zero it is the
+// object's, which etcd does not keep in it.
+func parse(raw []byte, revision keepwatch.Revision) (*object, error) {
+	if bytes.HasPrefix(raw, encodedAsProtobuf) {
+		decoded, err := runtime.Decode(scheme.Codecs.UniversalDeserializer(), raw)
+		if err != nil {
+			return nil, err
+		}
+		if raw, err = json.Marshal(decoded); err != nil {
+			return nil, err
+		}
+	}
+	return parseJSON(raw, revision)
+}
+
+func parseJSON(raw []byte, revision keepwatch.Revision) (*object, error) {
+	var head struct {
+		Metadata struct {
+			Namespace, Name, UID, ResourceVersion string
+			Labels                                map[string]string
+		}
+	}
+	var body map[string]any
+	if err := json.Unmarshal(raw, &head); err != nil {
+		return nil, fmt.Errorf("object %.200q: %w", raw, err)
+	}
+	if err := json.Unmarshal(raw, &body); err != nil {
+		return nil, err
+	}
+	m := head.Metadata
+	o := &object{key: keepwatch.Key{Namespace: m.Namespace, Name: m.Name}, uid: keepwatch.UID(m.UID), labels: m.Labels, revision: revision}
+	if revision == 0 {
+		number, err := strconv.ParseUint(m.ResourceVersion, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("revision of %s: %w", o.key, err)
+		}
+		o.revision = keepwatch.Revision(number)
+	}
+	delete(body, "apiVersion")
+	delete(body, "kind")
+	if metadata, ok := body["metadata"].(map[string]any); ok {
+		delete(metadata, "resourceVersion")
+	}
+	text, err := json.Marshal(body)
+	o.content = string(text)
+	return o, err
+}
+
+// revisionOf is the revision of a bookmark, in either encoding.
+func revisionOf(raw []byte) (keepwatch.Revision, error) {
+	if !bytes.HasPrefix(raw, encodedAsProtobuf) {
+		o, err := parseJSON(raw, 0)
+		if err != nil {
+			return 0, err
+		}
+		return o.revision, nil
+	}
+	decoded, err := runtime.Decode(scheme.Codecs.UniversalDeserializer(), raw)
+	if err != nil {
+		return 0, err
+	}
+	m, err := meta.Accessor(decoded)
+	if err != nil {
+		return 0, err
+	}
+	number, err := strconv.ParseUint(m.GetResourceVersion(), 10, 64)
+	return keepwatch.Revision(number), err
+}

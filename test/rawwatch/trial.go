@@ -1,0 +1,308 @@
+package rawwatch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/check"
+	"github.com/keepwatch/keepwatch/test/load"
+)
+
+const (
+	// watchers is how many there are.
+	watchers = 50
+	// patience bounds each wait for what a working server does soon.
+	patience = 2 * time.Minute
+	poll     = 20 * time.Millisecond
+)
+
+// errOver is why watchers end.
+var errOver = errors.New("the trial is over")
+
+// Trial is watchers and writers on a server that something happens to.
+type Trial struct {
+	t      *testing.T
+	config *rest.Config
+	etcd   *clientv3.Client
+	churn  *churn
+
+	watchers  []*watcher
+	histories []*history
+	start     keepwatch.Revision
+
+	stopWriters, stopWatchers func()
+}
+
+// Start begins a trial on a server and the etcd behind it: with watchers of every
+// view, and with writers.
+func Start(t *testing.T, config *rest.Config, etcd *clientv3.Client) *Trial {
+	t.Helper()
+	c, err := newChurn(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	trial := &Trial{t: t, config: config, etcd: etcd, churn: c}
+	trial.prepare()
+	seed := rand.Uint64()
+	t.Logf("writers' seed %d; watchers begin at %d", seed, trial.start)
+	for _, r := range []resource{configMaps, widgets} {
+		trial.histories = append(trial.histories, &history{resource: r, read: trial.start})
+	}
+	trial.watch()
+	trial.write(seed)
+	return trial
+}
+
+// prepare creates what is written to, and settles where watchers begin.
+func (t *Trial) prepare() {
+	t.t.Helper()
+	client, err := kubernetes.NewForConfig(t.config)
+	if err != nil {
+		t.t.Fatal(err)
+	}
+	for _, name := range namespaces {
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if _, err := client.CoreV1().Namespaces().Create(t.t.Context(), ns, metav1.CreateOptions{}); err != nil {
+			t.t.Fatal(err)
+		}
+	}
+	if err := load.DefineWidgets(t.t.Context(), t.config); err != nil {
+		t.t.Fatal(err)
+	}
+	t.start = t.newest()
+}
+
+// newest is etcd's newest revision.
+func (t *Trial) newest() keepwatch.Revision {
+	t.t.Helper()
+	answer, err := t.etcd.Get(t.t.Context(), "any", clientv3.WithCountOnly())
+	if err != nil {
+		t.t.Fatal(err)
+	}
+	return keepwatch.Revision(answer.Header.Revision)
+}
+
+// watch starts the watchers, every other one over HTTP/1.1.
+func (t *Trial) watch() {
+	t.t.Helper()
+	ctx, cancel := context.WithCancelCause(t.t.Context())
+	var running sync.WaitGroup
+	t.stopWatchers = sync.OnceFunc(func() {
+		cancel(errOver)
+		running.Wait()
+	})
+	t.t.Cleanup(t.stopWatchers)
+	var clients [2]*http.Client
+	for i := range clients {
+		client, err := httpClient(t.config, i == 1)
+		if err != nil {
+			t.t.Fatal(err)
+		}
+		clients[i] = client
+		t.t.Cleanup(client.CloseIdleConnections)
+	}
+	for i := range watchers {
+		w := &watcher{view: views[i%len(views)], host: t.config.Host, client: clients[i%len(clients)], cursor: t.start}
+		t.watchers = append(t.watchers, w)
+		running.Go(func() { w.run(ctx) })
+	}
+}
+
+// httpClient is a client of its own connections.
+func httpClient(config *rest.Config, http1 bool) (*http.Client, error) {
+	tls, err := rest.TLSConfigFor(config)
+	if err != nil {
+		return nil, err
+	}
+	transport := &http.Transport{TLSClientConfig: tls, ForceAttemptHTTP2: !http1}
+	round, err := rest.HTTPWrappersForConfig(config, transport)
+	return &http.Client{Transport: round}, err
+}
+
+func (t *Trial) write(seed uint64) {
+	ctx, cancel := context.WithCancel(t.t.Context())
+	var running sync.WaitGroup
+	for i := range writers {
+		running.Go(func() { t.churn.write(ctx, i, rand.New(rand.NewPCG(seed, uint64(i)))) })
+	}
+	t.stopWriters = sync.OnceFunc(func() {
+		cancel()
+		running.Wait()
+	})
+	t.t.Cleanup(t.stopWriters)
+}
+
+// Written waits until the server has acknowledged n more writes.
+func (t *Trial) Written(n int64) {
+	t.t.Helper()
+	goal := t.churn.acknowledged.Load() + n
+	t.until(fmt.Sprintf("%d more writes", n), func() (bool, error) { return t.churn.acknowledged.Load() >= goal, nil })
+}
+
+// Remember reads etcd's history up to now, so that it may be compacted. Nothing may
+// be written meanwhile that is to be judged.
+func (t *Trial) Remember() (newest int64) {
+	t.t.Helper()
+	now := t.newest()
+	for _, h := range t.histories {
+		if err := h.readTo(t.t.Context(), t.etcd, now); err != nil {
+			t.t.Fatal(err)
+		}
+	}
+	return int64(now)
+}
+
+func (t *Trial) until(what string, done func() (bool, error)) {
+	t.t.Helper()
+	ctx, cancel := context.WithTimeout(t.t.Context(), patience)
+	defer cancel()
+	tick := time.NewTicker(poll)
+	defer tick.Stop()
+	for {
+		ok, err := done()
+		if err != nil {
+			t.t.Fatal(err)
+		}
+		if ok {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.t.Fatalf("no %s within %v", what, patience)
+		}
+	}
+}
+
+// Judge ends the writes, waits until every watcher was told of the last ones, and
+// judges what all of them were told.
+func (t *Trial) Judge() {
+	t.t.Helper()
+	t.stopWriters()
+	last := map[string][]*object{}
+	for _, h := range t.histories {
+		for _, namespace := range namespaces {
+			last[h.kind] = append(last[h.kind], t.final(h.resource, namespace))
+		}
+	}
+	calm := check.Calm{At: time.Now(), Within: patience}
+	newest := keepwatch.Revision(t.Remember())
+	for _, w := range t.watchers {
+		goal, match := keepwatch.Revision(0), w.filter()
+		for _, o := range last[w.kind] {
+			if match(o) {
+				goal = max(goal, o.revision)
+			}
+		}
+		t.until(fmt.Sprintf("event %d for %s", goal, w.view), func() (bool, error) { return w.reached(goal) })
+	}
+	for _, w := range t.watchers {
+		shown, err := w.list(t.t.Context())
+		if err != nil {
+			t.t.Error(err)
+		}
+		w.mu.Lock()
+		w.flush()
+		w.record(shown)
+		w.mu.Unlock()
+	}
+	t.stopWatchers()
+	t.judge(newest, calm)
+}
+
+// final replaces the first item of a namespace, which each view of it has. Writes
+// that were cut off may still be on their way, so it is tried until it holds.
+func (t *Trial) final(r resource, namespace string) (o *object) {
+	t.t.Helper()
+	client := t.churn.client.Resource(r.GroupVersionResource).Namespace(namespace)
+	t.until("last write", func() (bool, error) {
+		err := client.Delete(t.t.Context(), itemName(0), metav1.DeleteOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return false, nil
+		}
+		made, err := client.Create(t.t.Context(), item(r, namespace, itemName(0), "red"), metav1.CreateOptions{})
+		if err != nil {
+			return false, nil
+		}
+		raw, err := json.Marshal(made)
+		if err == nil {
+			o, err = parse(raw, 0)
+		}
+		return true, err
+	})
+	return o
+}
+
+// list is the view as a LIST shows it.
+func (w *watcher) list(ctx context.Context) (check.Shown, error) {
+	response, err := w.get(ctx, w.url(nil), false)
+	if err != nil {
+		return check.Shown{}, err
+	}
+	defer response.Body.Close()
+	var list struct {
+		Metadata struct{ ResourceVersion string }
+		Items    []json.RawMessage
+	}
+	if err := json.NewDecoder(response.Body).Decode(&list); err != nil {
+		return check.Shown{}, err
+	}
+	number, err := strconv.ParseUint(list.Metadata.ResourceVersion, 10, 64)
+	if err != nil {
+		return check.Shown{}, fmt.Errorf("list of %s, status %s: %w", w.view, response.Status, err)
+	}
+	shown := check.Shown{Revision: keepwatch.Revision(number)}
+	for _, raw := range list.Items {
+		o, err := parse(raw, 0)
+		if err != nil {
+			return check.Shown{}, err
+		}
+		shown.Objects = append(shown.Objects, o)
+	}
+	return shown, nil
+}
+
+// judge holds each transcript to the promises.
+func (t *Trial) judge(newest keepwatch.Revision, calm check.Calm) {
+	t.t.Helper()
+	histories, events, resumed := map[string]check.History{}, 0, 0
+	for _, h := range t.histories {
+		histories[h.kind] = h.all(newest)
+		t.t.Logf("%d writes of %s", len(h.writes), h.Resource)
+	}
+	for i, w := range t.watchers {
+		if w.failure != nil {
+			t.t.Errorf("watcher %d of %s gave up: %v", i, w.view, w.failure)
+		}
+		resumed += w.watches - 1
+		for _, r := range w.records {
+			if r, ok := r.(check.Received); ok {
+				events += len(r.Delivery.(keepwatch.Batch).Changes)
+			}
+		}
+		violations := check.Judge(histories[w.kind], w.filter(), check.Transcript{
+			From: t.start, Records: w.records, Over: true, Calm: &calm,
+		})
+		for _, v := range violations[:min(3, len(violations))] {
+			t.t.Errorf("watcher %d of %s: %v", i, w.view, v)
+		}
+	}
+	t.t.Logf("%d writes acknowledged and %d refused; %d watchers were told %d events and resumed %d times, without a list",
+		t.churn.acknowledged.Load(), t.churn.refused.Load(), len(t.watchers), events, resumed)
+}

@@ -1,0 +1,221 @@
+package rawwatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/check"
+)
+
+// pause is how long a watcher waits before it connects again.
+const pause = 20 * time.Millisecond
+
+// watcher follows one view and writes down what it is told.
+type watcher struct {
+	view
+	host   string
+	client *http.Client
+
+	mu      sync.Mutex
+	cursor  keepwatch.Revision // up to where records go
+	pending []keepwatch.Change // of one revision, behind cursor: the next event may belong to it
+	records []check.Record
+	watches int   // that were answered with a stream
+	failure error // for which it gave up
+}
+
+// run watches until ctx ends, or until it is refused for good.
+func (w *watcher) run(ctx context.Context) {
+	for {
+		err := w.watch(ctx)
+		w.mu.Lock()
+		w.flush()
+		if ctx.Err() != nil {
+			w.record(check.Ended{Err: context.Cause(ctx), Asked: context.Cause(ctx), At: time.Now()})
+			w.mu.Unlock()
+			return
+		}
+		var failure *keepwatch.Failure
+		if !errors.As(err, &failure) || final(failure.Kind) {
+			w.failure = err
+			w.mu.Unlock()
+			return
+		}
+		w.record(check.Ended{Err: failure, At: time.Now()})
+		w.record(check.Resumed{Cursor: w.cursor})
+		w.mu.Unlock()
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// final reports whether a client that may not list has to give up.
+func final(kind keepwatch.FailureKind) bool {
+	switch kind {
+	case keepwatch.Ended, keepwatch.Unreachable, keepwatch.Throttled, keepwatch.ServerError, keepwatch.RevisionTooLarge:
+		return false
+	}
+	return true
+}
+
+// watch is one request. It returns why the stream ended, never nil.
+func (w *watcher) watch(ctx context.Context) error {
+	response, err := w.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	next := frames(response.Body, w.protobuf)
+	for {
+		f, err := next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return keepwatch.Failed(keepwatch.Ended, "%w", err)
+		case err != nil: // also of a frame that a killed server has torn
+			return keepwatch.Failed(keepwatch.Unreachable, "%w", err)
+		}
+		if err := w.take(f); err != nil {
+			return err
+		}
+	}
+}
+
+// open asks for what is behind the cursor.
+func (w *watcher) open(ctx context.Context) (*http.Response, error) {
+	w.mu.Lock()
+	after := w.cursor.String()
+	w.mu.Unlock()
+	path := w.url(url.Values{"watch": {"true"}, "allowWatchBookmarks": {"true"}, "resourceVersion": {after}})
+	response, err := w.get(ctx, path, w.protobuf)
+	if err != nil {
+		return nil, keepwatch.Failed(keepwatch.Unreachable, "%w", err)
+	}
+	if response.StatusCode != http.StatusOK {
+		defer response.Body.Close()
+		text, _ := io.ReadAll(io.LimitReader(response.Body, 1<<10))
+		return nil, keepwatch.Failed(kindOf(response.StatusCode), "GET %s: %s: %s", path, response.Status, text)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.watches++
+	return response, nil
+}
+
+func (w *watcher) get(ctx context.Context, path string, protobuf bool) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, w.host+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Accept", "application/json")
+	if protobuf {
+		request.Header.Set("Accept", "application/vnd.kubernetes.protobuf")
+	}
+	return w.client.Do(request)
+}
+
+// kindOf is what a status says about going on.
+func kindOf(code int) keepwatch.FailureKind {
+	switch code {
+	case http.StatusGone:
+		return keepwatch.Expired
+	case http.StatusTooManyRequests:
+		return keepwatch.Throttled
+	case http.StatusNotFound:
+		return keepwatch.Absent
+	case http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return keepwatch.ServerError
+	}
+	return keepwatch.UnknownStatus
+}
+
+// take takes one event in.
+func (w *watcher) take(f frame) error {
+	switch f.Type {
+	case "BOOKMARK":
+		revision, err := revisionOf(f.Object)
+		if err != nil {
+			return keepwatch.Failed(keepwatch.Undecodable, "%w", err)
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.flush()
+		w.deliver(revision, nil)
+		return nil
+	case "ERROR":
+		status, err := f.status()
+		if err != nil {
+			return keepwatch.Failed(keepwatch.Undecodable, "%w", err)
+		}
+		return failureOf(status)
+	}
+	o, err := parse(f.Object, 0)
+	if err != nil {
+		return keepwatch.Failed(keepwatch.Undecodable, "%w", err)
+	}
+	change := keepwatch.Change{Type: changeTypes[f.Type], Revision: o.revision, Object: o}
+	if change.Type == 0 {
+		return keepwatch.Failed(keepwatch.ProtocolViolation, "an event of type %q", f.Type)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.pending) > 0 && w.pending[0].Revision != change.Revision {
+		w.flush()
+	}
+	w.pending = append(w.pending, change)
+	return nil
+}
+
+var changeTypes = map[string]keepwatch.ChangeType{
+	"ADDED": keepwatch.Added, "MODIFIED": keepwatch.Modified, "DELETED": keepwatch.Deleted,
+}
+
+// failureOf is an ERROR event.
+func failureOf(status *metav1.Status) error {
+	kind := kindOf(int(status.Code))
+	if status.Details != nil {
+		for _, cause := range status.Details.Causes {
+			if cause.Type == metav1.CauseTypeResourceVersionTooLarge {
+				kind = keepwatch.RevisionTooLarge
+			}
+		}
+	}
+	return keepwatch.Failed(kind, "ERROR event %d %s: %s", status.Code, status.Reason, status.Message)
+}
+
+// flush delivers the events of the revision in hand. w.mu is held.
+func (w *watcher) flush() {
+	if len(w.pending) > 0 {
+		changes := w.pending
+		w.pending = nil
+		w.deliver(changes[0].Revision, changes)
+	}
+}
+
+// deliver writes down a batch up to a revision. w.mu is held.
+func (w *watcher) deliver(to keepwatch.Revision, changes []keepwatch.Change) {
+	w.record(check.Received{Delivery: keepwatch.Batch{From: w.cursor, To: to, Changes: changes}, At: time.Now()})
+	w.cursor = to
+}
+
+func (w *watcher) record(r check.Record) { w.records = append(w.records, r) }
+
+// reached reports whether all up to a revision was told.
+func (w *watcher) reached(revision keepwatch.Revision) (bool, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.failure != nil {
+		return false, fmt.Errorf("%s gave up at %d: %w", w.view, w.cursor, w.failure)
+	}
+	return w.cursor >= revision || len(w.pending) > 0 && w.pending[0].Revision >= revision, nil
+}
