@@ -73,11 +73,12 @@ func configMap(namespace, name, data string) *corev1.ConfigMap {
 
 func key(namespace, name string) string { return "/registry/configmaps/" + namespace + "/" + name }
 
-// put is a write of a ConfigMap to etcd, as an API server makes it.
+// put is a write of a ConfigMap to etcd, as an API server makes it. Its UID goes by the
+// name.
 func put(t *testing.T, namespace, name, data string) clientv3.Op {
 	t.Helper()
 	o := configMap(namespace, name, data)
-	o.APIVersion, o.Kind, o.UID = "v1", "ConfigMap", types.UID("uid-of-"+data)
+	o.APIVersion, o.Kind, o.UID = "v1", "ConfigMap", types.UID("uid-of-"+name)
 	value, err := runtime.Encode(protobuf.NewSerializer(scheme.Scheme, scheme.Scheme), o)
 	if err != nil {
 		t.Fatal(err)
