@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keepwatch/keepwatch/test/peer"
 )
@@ -84,7 +84,7 @@ func (k *kubectl) fold(events *json.Decoder) error {
 	for {
 		var event struct {
 			Type   string
-			Object unstructured.Unstructured
+			Object metav1.PartialObjectMetadata // or a status without a name
 		}
 		err := events.Decode(&event)
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {

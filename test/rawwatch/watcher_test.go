@@ -1,0 +1,79 @@
+package rawwatch
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/check"
+)
+
+// told is an object as a server tells it.
+func told(name, color string, revision int) json.RawMessage {
+	return fmt.Appendf(nil, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"namespace":"ns1","name":%q,"uid":"uid-of-%s","resourceVersion":"%d","labels":{"color":%q}}}`,
+		name, name, revision, color)
+}
+
+// written is a write as etcd tells it; without a color it deletes.
+func written(t *testing.T, name, color string, revision keepwatch.Revision) check.Write {
+	t.Helper()
+	w := check.Write{Revision: revision, Key: keepwatch.Key{Namespace: "ns1", Name: name}}
+	if color == "" {
+		return w
+	}
+	stored := fmt.Appendf(nil, `{"metadata":{"namespace":"ns1","name":%q,"uid":"uid-of-%s","labels":{"color":%q}}}`, name, name, color)
+	o, err := parse(stored, revision)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Object = o
+	return w
+}
+
+// Each way in which a stream can be wrong is noticed, and a right one is not.
+func TestWrongStreamsAreNoticed(t *testing.T) {
+	h := history{writes: []check.Write{
+		written(t, "a", "red", 11), written(t, "b", "blue", 12), written(t, "b", "red", 12+1),
+		written(t, "a", "blue", 14), written(t, "b", "", 15), written(t, "c", "red", 16), written(t, "d", "red", 16),
+	}}
+	right := []frame{
+		{"ADDED", told("a", "red", 11)}, {"ADDED", told("b", "red", 13)}, {"DELETED", told("a", "red", 14)},
+		{"BOOKMARK", told("", "", 14)}, {"DELETED", told("b", "red", 15)}, {"ADDED", told("c", "red", 16)}, {"ADDED", told("d", "red", 16)},
+	}
+	for name, c := range map[string]struct {
+		alter func([]frame) []frame
+		want  string // the promise; empty: none is broken
+	}{
+		"right":         {func(f []frame) []frame { return f }, ""},
+		"lost":          {func(f []frame) []frame { return append(f[:1:1], f[2:]...) }, "P"},
+		"repeated":      {func(f []frame) []frame { return append(f[:2:2], f[1:]...) }, "P"},
+		"lost deletion": {func(f []frame) []frame { return append(f[:4:4], f[5:]...) }, "P6"},
+		"another content": {func(f []frame) []frame {
+			f[1].Object = json.RawMessage(strings.Replace(string(f[1].Object), `"labels":{`, `"labels":{"more":"",`, 1))
+			return f
+		}, "P"},
+		"deletion with the state after": {func(f []frame) []frame { f[2].Object = told("a", "blue", 14); return f }, "P10"},
+		"update for an entry":           {func(f []frame) []frame { f[1].Type = "MODIFIED"; return f }, "P10"},
+		"bookmark ahead":                {func(f []frame) []frame { f[3].Object = told("", "", 15); return f }, "P9"},
+		"half a revision":               {func(f []frame) []frame { return f[:6] }, "P8"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &watcher{view: view{resource: configMaps, color: "red"}, cursor: 10}
+			for _, f := range c.alter(append([]frame(nil), right...)) {
+				if err := w.take(f); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w.flush()
+			violations := check.Judge(h.all(16), w.filter(), check.Transcript{From: 10, Records: w.records})
+			if len(violations) == 0 != (c.want == "") {
+				t.Fatalf("broken: %v", violations)
+			}
+			if c.want != "" && !strings.HasPrefix(violations[0].Promise.String(), c.want) {
+				t.Errorf("want %s broken first, got %v", c.want, violations)
+			}
+		})
+	}
+}
