@@ -1,7 +1,7 @@
 # make test needs Go and nothing else; make test-real builds a real kube-apiserver
 # and etcd from the module proxy first, and keeps them in the user's cache.
 
-.PHONY: all build lint test test-real peers bench bench-real fuzz sim
+.PHONY: all build lint test test-real peers javascript bench bench-real fuzz sim
 
 STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
@@ -43,6 +43,10 @@ test-real: peers
 # Build the real kube-apiserver, etcd and kubectl, unless they are in the cache.
 peers:
 	cd test && go run ./peer/build
+
+# The JavaScript client's packages, which a test needs that is skipped without them.
+javascript:
+	cd test/javascript && npm ci --ignore-scripts --no-audit --no-fund
 
 # Beside the peers, on a real kube-apiserver; figures are printed, nothing passes
 # or fails by them.
