@@ -67,7 +67,8 @@ func deletedBehindACompaction(t *testing.T, r *rig, ns string) {
 // Any difference by name: a deletion and a new life of the name, between two views.
 func recreatedBehindACompaction(t *testing.T, r *rig, ns string) {
 	first := r.create(t, ns, "a", "first")
-	w := r.follow(t, ns, first.ResourceVersion)
+	revision, _ := r.newest(t, ns) // so that the server has it
+	w := r.follow(t, ns, revision)
 	r.behind(t, func() {
 		r.commit(t, clientv3.OpDelete(key(ns, "a")))
 		r.commit(t, put(t, ns, "a", "second"))
@@ -113,6 +114,7 @@ func manyWritesBehindACompaction(t *testing.T, r *rig, ns string) {
 // before it has read all of it anew.
 func watchWhileCutOff(t *testing.T, r *rig, ns string) {
 	made := r.create(t, ns, "a", "1")
+	r.newest(t, ns) // so that the server has it
 	var w follower
 	r.behind(t, func() {
 		r.commit(t, clientv3.OpDelete(key(ns, "a")))
