@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
+	"runtime/debug"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -57,10 +59,18 @@ func newServeCommand() *cobra.Command {
 	return cmd
 }
 
+// gcPercent is how much garbage there may be, as a part of what is alive, unless GOGC says
+// otherwise. What is alive are encoded objects, which cost the collector next to nothing to look at:
+// it may look twice as often as by default, and the process is a quarter smaller.
+const gcPercent = 50
+
 // serve runs a server until ctx ends.
 func serve(ctx context.Context, options controlplane.Options, stderr io.Writer) error {
 	start := time.Now()
 	hideClientEnds()
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
 	server, err := controlplane.New(options)
 	if err != nil {
 		return &exitError{codeUsage, err}
@@ -71,6 +81,7 @@ func serve(ctx context.Context, options controlplane.Options, stderr io.Writer) 
 	go func() { ended <- server.Run(ctx) }()
 	select {
 	case <-server.Ready():
+		debug.FreeOSMemory() // what reading etcd has left behind
 		kept := "temporary data in "
 		if options.DataDir != "" {
 			kept = "data in "

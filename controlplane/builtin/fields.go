@@ -56,6 +56,9 @@ func (k *kind) indexers() *cache.Indexers {
 
 // checkLabel accepts the kind's own selectable fields.
 func (k *kind) checkLabel(label, value string) (string, string, error) {
+	if k.fields == nil {
+		return runtime.DefaultMetaV1FieldSelectorConversion(label, value)
+	}
 	_, known, err := k.attributes(k.newObject())
 	if err != nil {
 		return "", "", err
