@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,7 +19,7 @@ func Keepwatch(ctx context.Context, cfg *rest.Config, namespace string, workers 
 	op := operator.New("gadgets.example.com", append([]operator.Option{operator.Namespaces(namespace), operator.Workers(workers)}, options...)...)
 	m := &maker{}
 	operator.OnStart(op, m.start)
-	operator.OnCreate(op, m.make)
+	operator.OnCreate(op, m.make, operator.Backoff(time.Second))
 	return op.Run(ctx, cfg)
 }
 
