@@ -145,14 +145,7 @@ func (r *Resource) dynamicEnvelope(about metav1.ListMeta) (envelope, error) {
 	return envelope{head: head, between: comma, tail: append(tail, "}\n"...)}, nil
 }
 
-// size is what an item takes in a list, without what is between items.
-func (e envelope) size(item []byte) int {
-	if !e.tagged {
-		return len(item)
-	}
-	return taggedSize(item)
-}
-
+// taggedSize is what an item takes in a protobuf list.
 func taggedSize(item []byte) int { return protowire.SizeTag(listItem) + protowire.SizeBytes(len(item)) }
 
 // append appends an item of a list, which is the first one or not.

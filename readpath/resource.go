@@ -3,7 +3,7 @@ package readpath
 import (
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -57,7 +57,7 @@ func (r *Resource) key(namespace, name string) (string, bool) {
 	if name == "" {
 		return key, true
 	}
-	if r.Namespaced && namespace == "" || len(path.IsValidPathSegmentName(name)) > 0 {
+	if r.Namespaced && namespace == "" || len(content.IsPathSegmentName(name)) > 0 {
 		return "", false
 	}
 	return key + "/" + name, true

@@ -63,10 +63,10 @@ func (c *crowd) left(name string) func() {
 }
 
 // sentAway tells why somebody was, and how many were.
-func (c *crowd) sentAway(name string) (why error, all int) {
+func (c *crowd) sentAway(name string) (all int, why error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.out[name], len(c.out)
+	return len(c.out), c.out[name]
 }
 
 // givesUp does not wait any longer.
@@ -141,7 +141,7 @@ func TestGivingUpLeavesNothing(t *testing.T) {
 			name := fmt.Sprint("b", i)
 			c.come("b", i)
 			c.givesUp(name)
-			if err, _ := c.sentAway(name); !errors.Is(err, context.Canceled) {
+			if _, err := c.sentAway(name); !errors.Is(err, context.Canceled) {
 				t.Fatalf("%s: %v", name, err)
 			}
 		}
@@ -175,17 +175,17 @@ func TestWaitingIsBounded(t *testing.T) {
 			c.come("b", i)
 		}
 		c.come("c", 0)
-		if err, all := c.sentAway("c0"); !errors.Is(err, errBusy) || all != 1 {
+		if all, err := c.sentAway("c0"); !errors.Is(err, errBusy) || all != 1 {
 			t.Errorf("behind %d others: %v; %d were sent away", queueLength, err, all)
 		}
 		<-time.After(queueTime - time.Nanosecond)
 		synctest.Wait()
-		if _, all := c.sentAway("c0"); all != 1 {
+		if all, _ := c.sentAway("c0"); all != 1 {
 			t.Errorf("%d were sent away before it was time", all-1)
 		}
 		<-time.After(time.Nanosecond)
 		synctest.Wait()
-		if err, all := c.sentAway("b0"); all != 1+queueLength || !errors.Is(err, errBusy) {
+		if all, err := c.sentAway("b0"); all != 1+queueLength || !errors.Is(err, errBusy) {
 			t.Errorf("%d were sent away, with %v", all-1, err)
 		}
 		if err := c.disperse(1); err != nil {

@@ -37,6 +37,9 @@ type watcher struct {
 	timeout time.Duration
 }
 
+// grace is how long what was written at the end of a watch may take to leave.
+const grace = 10 * time.Second
+
 func (s watcher) serve(w http.ResponseWriter, q *http.Request) {
 	ctx, cancel := context.WithTimeout(q.Context(), s.timeout)
 	defer cancel()
@@ -47,6 +50,9 @@ func (s watcher) serve(w http.ResponseWriter, q *http.Request) {
 	w.Header().Set("Content-Type", media)
 	w.WriteHeader(http.StatusOK)
 	out := http.NewResponseController(w)
+	// Who is slow is waited for, but not longer than the watch lasts: behind it, nobody reads.
+	_ = out.SetWriteDeadline(time.Now().Add(s.timeout + grace)) // HTTP/1 and 2 have one
+	defer func() { _ = out.SetWriteDeadline(time.Time{}) }()    // the connection may be used again
 	if out.Flush() != nil {
 		return
 	}

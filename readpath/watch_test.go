@@ -367,7 +367,7 @@ func (r *rig) stalled(query string) *watching {
 	r.t.Helper()
 	conn := must(net.Dial("tcp", r.server.Listener.Addr().String()))(r.t)
 	r.t.Cleanup(func() { conn.Close() })
-	must(0, conn.(*net.TCPConn).SetReadBuffer(64 << 10))(r.t)
+	must(0, conn.(*net.TCPConn).SetReadBuffer(64<<10))(r.t)
 	must(fmt.Fprintf(conn, "GET %s?watch=1&%s HTTP/1.1\r\nHost: h\r\nAccept: application/json\r\n\r\n", r.path(""), query))(r.t)
 	answer := must(http.ReadResponse(bufio.NewReader(conn), nil))(r.t)
 	return &watching{r.t, answer, json.NewDecoder(answer.Body)}
