@@ -28,7 +28,7 @@ const (
 	patience  = 3 * time.Minute
 	poll      = 50 * time.Millisecond
 	namespace = "followed"
-	rounds    = 4
+	rounds    = 2 // one with each outage
 )
 
 // state is what there is, by name: UID and revision.
