@@ -181,10 +181,14 @@ func text(w *unstructured.Unstructured, path ...string) string {
 	return fmt.Sprint(value)
 }
 
-// programs are the examples, built together.
+// programs are the examples, built together where the peers are.
 var programs = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "keepwatch-examples-")
+	cache, err := os.UserCacheDir()
 	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(cache, "keepwatch", "examples")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
 	return dir, build(dir, "./examples/...")
