@@ -107,14 +107,15 @@ func (c *chain) config(kinds *builtin.Registry, storage *backend, rights authori
 	config.EffectiveVersion = kubernetesVersion()
 	config.ShutdownWatchTerminationGracePeriod = drainTime
 	config.RESTOptionsGetter = builtinOptions{storage, kinds}
-	if storage.kind == StoreStorage {
-		config.BuildHandlerChainFunc = c.readers.chain
-		config.FeatureGate = smallStacks()
-	}
 	config.AggregatedDiscoveryGroupManager = aggregated.NewResourceManager("apis")
 	// The library's own checks but the one of klog's flushing, whose goroutine never ends.
 	config.HealthzChecks, config.LivezChecks, config.ReadyzChecks = nil, nil, nil
 	config.AddHealthChecks(healthz.PingHealthz, healthz.NamedCheck("etcd", func(r *http.Request) error { return storage.ping(r.Context()) }))
+	if storage.kind == StoreStorage {
+		config.BuildHandlerChainFunc = c.readers.chain
+		config.FeatureGate = smallStacks()
+		config.AddReadyzChecks(healthz.NamedCheck("storages", func(*http.Request) error { return c.readers.ready() }))
+	}
 	if err := setOpenAPI(config); err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"time"
 )
 
 // Options says where a [Server] listens and keeps its data. The zero value is a server with
@@ -26,6 +27,15 @@ type Options struct {
 	Etcd EtcdCluster
 	// Storage says what answers reads and watches. Empty is StoreStorage.
 	Storage Storage
+	// WatchHistory bounds the history of each resource, from which watches go on exactly; behind it
+	// they are told the difference. With StoreStorage only. Zero fields are 64 MiB and 15 minutes.
+	WatchHistory WatchHistory
+}
+
+// WatchHistory bounds a history by what it weighs and by its age.
+type WatchHistory struct {
+	Bytes int64
+	Age   time.Duration
 }
 
 // Storage is what answers reads and watches. The values are closed.
@@ -57,6 +67,9 @@ func (o Options) complete() (Options, error) {
 	case StoreStorage, UpstreamStorage:
 	default:
 		return o, fmt.Errorf("there is no storage %q: give %q or %q", o.Storage, StoreStorage, UpstreamStorage)
+	}
+	if o.WatchHistory.Bytes < 0 || o.WatchHistory.Age < 0 {
+		return o, fmt.Errorf("a watch history of %d bytes and %v: give numbers above zero", o.WatchHistory.Bytes, o.WatchHistory.Age)
 	}
 	if _, _, err := net.SplitHostPort(o.Listen); err != nil {
 		return o, fmt.Errorf("cannot listen on %q: give a host and a port, like 127.0.0.1:6443", o.Listen)

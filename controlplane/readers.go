@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"fmt"
 	"net/http"
 	"sync"
 	"time"
@@ -117,6 +118,16 @@ func (r *readers) addCustom(resource schema.GroupResource, example runtime.Objec
 		}
 		reader.Close()
 	}, nil
+}
+
+// ready fails until the storages of all built-in resources have caught up with etcd.
+func (r *readers) ready() error {
+	for name, reader := range r.builtin {
+		if err := reader.Storage.ReadinessCheck(); err != nil {
+			return fmt.Errorf("%s: %w", name.GroupResource(), err)
+		}
+	}
+	return nil
 }
 
 // lookup finds the reader for a request.

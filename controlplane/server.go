@@ -115,7 +115,7 @@ func (s *Server) run(ctx context.Context) (err error) {
 		defer m.stop()
 		cluster, failed = EtcdCluster{Servers: []string{m.endpoint}}, m.log.failed
 	}
-	storage, err := openBackend(ctx, cluster, s.options.Storage)
+	storage, err := openBackend(ctx, cluster, s.options.Storage, s.options.WatchHistory)
 	if err != nil {
 		return err
 	}

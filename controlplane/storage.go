@@ -28,6 +28,7 @@ import (
 
 	"github.com/keepwatch/keepwatch/controlplane/builtin"
 	"github.com/keepwatch/keepwatch/storage"
+	"github.com/keepwatch/keepwatch/store"
 )
 
 const (
@@ -45,6 +46,7 @@ const (
 type backend struct {
 	client    *clientv3.Client
 	kind      Storage
+	history   WatchHistory
 	compactor interface {
 		etcd3.Compactor
 		Stop()
@@ -52,7 +54,7 @@ type backend struct {
 }
 
 // openBackend connects to etcd and starts to compact it.
-func openBackend(ctx context.Context, cluster EtcdCluster, kind Storage) (*backend, error) {
+func openBackend(ctx context.Context, cluster EtcdCluster, kind Storage, history WatchHistory) (*backend, error) {
 	config := clientv3.Config{
 		Endpoints:            cluster.Servers,
 		DialTimeout:          dialTimeout,
@@ -79,7 +81,7 @@ func openBackend(ctx context.Context, cluster EtcdCluster, kind Storage) (*backe
 		return nil, fmt.Errorf("etcd at %s doesn't answer: %w; check the address, the certificates, and that it runs", strings.Join(cluster.Servers, ", "), err)
 	}
 	feature.DefaultFeatureSupportChecker.CheckClient(client.Ctx(), client, apistorage.RequestWatchProgress)
-	return &backend{client: client, kind: kind, compactor: etcd3.NewCompactor(client, compactInterval, clock.RealClock{}, nil)}, nil
+	return &backend{client: client, kind: kind, history: history, compactor: etcd3.NewCompactor(client, compactInterval, clock.RealClock{}, nil)}, nil
 }
 
 func (b *backend) close() {
@@ -122,6 +124,7 @@ func (b *backend) open(config *storagebackend.ConfigForResource, prefix string, 
 		NewFunc:        newObject,
 		GetAttrs:       attributes,
 		Indexers:       indexers,
+		Store:          store.Options{WindowBytes: b.history.Bytes, WindowAge: b.history.Age},
 	})
 	if err != nil {
 		etcd.Close()

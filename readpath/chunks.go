@@ -36,3 +36,58 @@ func (c *chunks) flush() error {
 	c.b = c.b[:0]
 	return err
 }
+
+// gather puts frames together that are written at the same time. A frame that is
+// alone is not copied: most of the time a watch has one to send.
+type gather struct {
+	w      io.Writer
+	single []byte
+	b      []byte
+}
+
+// add adds a frame, which must not change until it is written.
+func (g *gather) add(frame []byte) {
+	if g.single == nil && len(g.b) == 0 {
+		g.single = frame
+		return
+	}
+	g.b = append(g.buffer(), frame...)
+}
+
+// buffer is what frames are appended to.
+func (g *gather) buffer() []byte {
+	if g.b == nil {
+		g.b = takeBuffer()
+	}
+	g.b = append(g.b, g.single...)
+	g.single = nil
+	return g.b
+}
+
+// spill writes what has been gathered if it is much.
+func (g *gather) spill() error {
+	if len(g.b) < chunk {
+		return nil
+	}
+	return g.flush()
+}
+
+func (g *gather) flush() error {
+	out := g.b
+	if g.single != nil {
+		out = g.single
+	}
+	g.b, g.single = g.b[:0], nil
+	if len(out) == 0 {
+		return nil
+	}
+	_, err := g.w.Write(out)
+	return err
+}
+
+// done gives the buffer back.
+func (g *gather) done() {
+	if g.b != nil {
+		giveBuffer(g.b)
+	}
+}

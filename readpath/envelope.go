@@ -1,12 +1,12 @@
 package readpath
 
 import (
-	"bytes"
 	"encoding/json"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/keepwatch/keepwatch/storage"
 )
@@ -47,6 +47,14 @@ func appendUnknown(b []byte, kind schema.GroupVersionKind, size int) []byte {
 // unknownEnd is the empty encoding and content type.
 var unknownEnd = []byte{unknownEncoding<<3 | 2, 0, unknownContentType<<3 | 2, 0}
 
+// unknownSize is what appendUnknown, a message of the given size and unknownEnd take.
+func unknownSize(kind schema.GroupVersionKind, size int) int {
+	version := protowire.SizeTag(typeVersion) + protowire.SizeBytes(len(kind.GroupVersion().String()))
+	name := protowire.SizeTag(typeKind) + protowire.SizeBytes(len(kind.Kind))
+	return len(magic) + protowire.SizeTag(unknownType) + protowire.SizeBytes(version+name) +
+		protowire.SizeTag(unknownRaw) + protowire.SizeBytes(size) + len(unknownEnd)
+}
+
 func typeMeta(kind schema.GroupVersionKind) []byte {
 	b := protowire.AppendTag(nil, typeVersion, protowire.BytesType)
 	b = protowire.AppendString(b, kind.GroupVersion().String())
@@ -67,24 +75,34 @@ func (r *Resource) appendObject(b, item []byte, f form) []byte {
 	return append(appendKind(b, r.kind(f)), item[1:]...)
 }
 
-// appendFrame appends an event of a watch.
-func appendFrame(b []byte, kind string, object []byte, f form) []byte {
+// appendEvent appends an event of a watch, of an item.
+func (r *Resource) appendEvent(b []byte, kind watch.EventType, item []byte, f form) []byte {
 	if !isProtobuf(f) {
-		b = append(b, `{"type":"`...)
-		b = append(b, kind...)
-		b = append(b, `","object":`...)
-		b = append(b, bytes.TrimSuffix(object, newline)...)
-		return append(b, "}\n"...)
+		return append(r.appendObject(appendEventStart(b, kind), item, f), "}\n"...)
 	}
-	extension := protowire.SizeTag(extensionRaw) + protowire.SizeBytes(len(object))
+	b = appendEventFields(b, kind, unknownSize(r.kind(f), len(item)))
+	return r.appendObject(b, item, f)
+}
+
+// appendEventStart appends what is before an event's object in JSON.
+func appendEventStart(b []byte, kind watch.EventType) []byte {
+	b = append(b, `{"type":"`...)
+	b = append(b, kind...)
+	return append(b, `","object":`...)
+}
+
+// appendEventFields appends what is before an event's object in protobuf, whose size
+// it must know: the length of the frame is the first of it.
+func appendEventFields(b []byte, kind watch.EventType, object int) []byte {
+	extension := protowire.SizeTag(extensionRaw) + protowire.SizeBytes(object)
 	size := protowire.SizeTag(eventType) + protowire.SizeBytes(len(kind)) + protowire.SizeTag(eventObject) + protowire.SizeBytes(extension)
 	b = append(b, byte(size>>24), byte(size>>16), byte(size>>8), byte(size))
 	b = protowire.AppendTag(b, eventType, protowire.BytesType)
-	b = protowire.AppendString(b, kind)
+	b = protowire.AppendString(b, string(kind))
 	b = protowire.AppendTag(b, eventObject, protowire.BytesType)
 	b = protowire.AppendVarint(b, uint64(extension))
 	b = protowire.AppendTag(b, extensionRaw, protowire.BytesType)
-	return protowire.AppendBytes(b, object)
+	return protowire.AppendVarint(b, uint64(object))
 }
 
 // envelope is what stands around the items of a list.

@@ -2,6 +2,7 @@ package readpath
 
 import (
 	"net/http"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -38,6 +39,9 @@ var metadataVersion = metav1.SchemeGroupVersion
 // negotiate finds the form that a client wants. Of lists it gets lists of metadata,
 // of all else single objects of it.
 func (r *Resource) negotiate(q *http.Request, list bool) (form, reason) {
+	if !r.Dynamic && !literal(q) {
+		return 0, passInvalid
+	}
 	options, info, err := negotiation.NegotiateOutputMediaType(q, r.Serializer, r)
 	if err != nil {
 		return 0, passInvalid
@@ -66,6 +70,23 @@ func (r *Resource) negotiate(q *http.Request, list bool) (form, reason) {
 		return 0, passEncoding
 	}
 	return f + metadataJSON - plainJSON, ""
+}
+
+// literal reports whether a client accepts all or names a media type in full. The
+// API server's routes of built-in kinds know no other wildcards than "*/*".
+func literal(q *http.Request) bool {
+	accepted := q.Header.Get("Accept")
+	if accepted == "" {
+		return true
+	}
+	for clause := range strings.SplitSeq(accepted, ",") {
+		media, _, _ := strings.Cut(clause, ";")
+		switch strings.TrimSpace(media) {
+		case "*/*", runtime.ContentTypeJSON, runtime.ContentTypeProtobuf, runtime.ContentTypeYAML:
+			return true
+		}
+	}
+	return false
 }
 
 // kind is what an object in a form calls itself.

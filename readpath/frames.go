@@ -2,6 +2,7 @@ package readpath
 
 import (
 	"errors"
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/watch"
@@ -74,7 +75,7 @@ func (s *Reader) frame(e storage.Event, f form) ([]byte, error) {
 	}()
 	shared.once.Do(func() {
 		shared.err = errPanicked
-		shared.bytes, shared.err = s.frameOf(e, f)
+		shared.bytes, shared.err = s.appendFrame(nil, e, f)
 	})
 	return shared.bytes, shared.err
 }
@@ -82,8 +83,8 @@ func (s *Reader) frame(e storage.Event, f form) ([]byte, error) {
 // errPanicked is what the others get when who framed first did not survive it.
 var errPanicked = errors.New("encoding this event failed for another watch")
 
-// frameOf frames an event for one watch.
-func (s *Reader) frameOf(e storage.Event, f form) ([]byte, error) {
+// appendFrame appends an event's frame.
+func (s *Reader) appendFrame(b []byte, e storage.Event, f form) ([]byte, error) {
 	var item []byte
 	var err error
 	if e.Revision == e.Object.Revision() {
@@ -92,11 +93,13 @@ func (s *Reader) frameOf(e storage.Event, f form) ([]byte, error) {
 		item, err = s.itemAt(e.Object, f, e.Revision)
 	}
 	if err != nil {
-		return nil, err
+		return b, err
 	}
-	object := s.appendObject(make([]byte, 0, len(item)+128), item, f)
-	return appendFrame(make([]byte, 0, len(object)+64), string(e.Type), object, f), nil
+	return s.appendEvent(slices.Grow(b, len(item)+frameRoom), e.Type, item, f), nil
 }
+
+// frameRoom is about what stands around an item in a frame.
+const frameRoom = 256
 
 // mark frames a bookmark.
 func (s *Reader) mark(e storage.Event, f form) ([]byte, error) {
@@ -108,5 +111,5 @@ func (s *Reader) mark(e storage.Event, f form) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return appendFrame(nil, string(watch.Bookmark), s.appendObject(nil, item, f), f), nil
+	return s.appendEvent(nil, watch.Bookmark, item, f), nil
 }

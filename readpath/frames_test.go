@@ -46,7 +46,7 @@ func TestFramesAreShared(t *testing.T) {
 				t.Fatalf("form %d: not the same", f)
 			}
 		}
-		differs(t, "the shared frame", got[0], must(r.reader.frameOf(e, f))(t))
+		differs(t, "the shared frame", got[0], must(r.reader.appendFrame(nil, e, f))(t))
 	}
 	if n := len(r.reader.frames.known); n != len(allForms) {
 		t.Errorf("%d frames are kept", n)

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/endpoints/metrics"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/util/flowcontrol"
 
@@ -35,6 +36,7 @@ type watcher struct {
 	refused error // why there is no feed
 	form    form
 	timeout time.Duration
+	sent    func(bytes int) // counts an event
 }
 
 // grace is how long what was written at the end of a watch may take to leave.
@@ -47,6 +49,7 @@ func (s watcher) serve(w http.ResponseWriter, q *http.Request) {
 	if isProtobuf(s.form) {
 		media += ";stream=watch"
 	}
+	s.sent = s.counter(q.Context())
 	w.Header().Set("Content-Type", media)
 	w.WriteHeader(http.StatusOK)
 	out := http.NewResponseController(w)
@@ -101,6 +104,7 @@ func (s watcher) run(ctx context.Context, w http.ResponseWriter, out *http.Respo
 			if err != nil {
 				return err
 			}
+			s.sent(len(b))
 			if _, err := w.Write(b); err != nil {
 				return err
 			}
@@ -111,75 +115,66 @@ func (s watcher) run(ctx context.Context, w http.ResponseWriter, out *http.Respo
 // send writes all there is, and returns the channel that closes when there is more,
 // or nil if the feed has ended.
 func (s watcher) send(ctx context.Context, w http.ResponseWriter) (newer <-chan struct{}, err error) {
-	var single []byte // not copied as long as it is alone
-	var b []byte
-	defer func() {
-		if b != nil {
-			giveBuffer(b)
-		}
-	}()
-	write := func(frame []byte) error {
-		switch {
-		case single == nil && len(b) == 0:
-			single = frame
-			return nil
-		case b == nil:
-			b = takeBuffer()
-		}
-		b = append(append(b, single...), frame...)
-		single = nil
-		if len(b) < chunk {
-			return nil
-		}
-		_, err := w.Write(b)
-		b = b[:0]
-		return err
-	}
+	out := gather{w: w}
+	defer out.done()
 	for ctx.Err() == nil && newer == nil {
 		initial := s.feed.Initial()
 		var events []storage.Event
 		var failure error
 		events, newer, failure = s.feed.Poll()
 		for _, e := range events {
-			frame, err := s.bytes(e, initial)
-			if err != nil {
+			if err := s.add(&out, e, initial); err != nil {
 				failure = err // the client is told, and must not go on without the event
 				break
 			}
-			if frame == nil {
-				continue
-			}
-			if err := write(frame); err != nil {
+			if err := out.spill(); err != nil {
 				return nil, err
 			}
 		}
 		if failure != nil {
-			if err := write(errorFrame(failure, s.form)); err != nil {
-				return nil, err
-			}
+			out.add(errorFrame(failure, s.form))
+			newer = nil
 			break
 		}
 	}
-	if len(single) > 0 {
-		_, err = w.Write(single)
-	} else if len(b) > 0 {
-		_, err = w.Write(b)
-	}
-	return newer, err
+	return newer, out.flush()
 }
 
-// bytes frames an event; nil if the client does not want it. The state that a watch
-// begins with is for it alone.
-func (s watcher) bytes(e storage.Event, initial bool) ([]byte, error) {
+// add adds an event, if the client wants it. The state that a watch begins with is for
+// it alone: its frames are not worth keeping.
+func (s watcher) add(out *gather, e storage.Event, initial bool) (err error) {
+	var frame []byte
 	switch {
 	case e.Type != watch.Bookmark && initial:
-		return s.frameOf(e, s.form)
+		before := len(out.buffer())
+		if out.b, err = s.appendFrame(out.b, e, s.form); err == nil {
+			s.sent(len(out.b) - before)
+		}
+		return err
 	case e.Type != watch.Bookmark:
-		return s.frame(e, s.form)
+		frame, err = s.frame(e, s.form)
 	case s.feed.Bookmarks():
-		return s.mark(e, s.form)
+		frame, err = s.mark(e, s.form)
+	default:
+		return nil
 	}
-	return nil, nil
+	if err != nil {
+		return err
+	}
+	s.sent(len(frame))
+	out.add(frame)
+	return nil
+}
+
+// counter counts events as kube-apiserver's metrics do.
+func (s watcher) counter(ctx context.Context) func(bytes int) {
+	name := s.Resource.Resource
+	events := metrics.WatchEvents.WithContext(ctx).WithLabelValues(name.Group, name.Version, name.Resource)
+	sizes := metrics.WatchEventsSizes.WithContext(ctx).WithLabelValues(name.Group, name.Version, name.Resource)
+	return func(bytes int) {
+		events.Inc()
+		sizes.Observe(float64(bytes))
+	}
 }
 
 // errorFrame tells a client why its watch has ended.
@@ -189,16 +184,15 @@ func errorFrame(err error, f form) []byte {
 		known = apierrors.NewInternalError(err)
 	}
 	status := known.Status()
-	var object []byte
 	if isProtobuf(f) {
 		raw, _ := status.Marshal() // it has nothing that can fail
-		object = appendUnknown(nil, statusKind, len(raw))
-		object = append(append(object, raw...), unknownEnd...)
-	} else {
-		status.SetGroupVersionKind(statusKind)
-		object, _ = json.Marshal(&status)
+		b := appendEventFields(nil, watch.Error, unknownSize(statusKind, len(raw)))
+		b = append(appendUnknown(b, statusKind, len(raw)), raw...)
+		return append(b, unknownEnd...)
 	}
-	return appendFrame(nil, string(watch.Error), object, f)
+	status.SetGroupVersionKind(statusKind)
+	object, _ := json.Marshal(&status)
+	return append(append(appendEventStart(nil, watch.Error), object...), "}\n"...)
 }
 
 var statusKind = metav1.Unversioned.WithKind("Status")

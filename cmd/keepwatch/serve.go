@@ -56,6 +56,7 @@ func newServeCommand() *cobra.Command {
 	flags.StringVar(&options.Etcd.CertFile, "etcd-certfile", "", "client certificate for --etcd-servers")
 	flags.StringVar(&options.Etcd.KeyFile, "etcd-keyfile", "", "key of --etcd-certfile")
 	flags.StringVar((*string)(&options.Storage), "storage", string(controlplane.StoreStorage), "what answers reads and watches: \"store\", or \"upstream\" for k8s.io/apiserver's watch cache")
+	flags.Var(watchHistory{&options.WatchHistory}, "watch-history", "how much history to keep of each resource, for watches to go on from; behind it they are told the difference (default 64Mi,15m)")
 	return cmd
 }
 
