@@ -8,13 +8,13 @@ import (
 
 	apiextensionshelpers "k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver"
 	listers "k8s.io/apiextensions-apiserver/pkg/client/listers/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -31,7 +31,6 @@ type readers struct {
 	budget      *readpath.Budget
 	builtin     map[schema.GroupVersionResource]*readpath.Reader
 	definitions listers.CustomResourceDefinitionLister
-	codecs      serializer.CodecFactory
 
 	mu     sync.RWMutex
 	custom map[schema.GroupVersionResource]*customReader
@@ -48,7 +47,6 @@ func newReaders(budget int64) *readers {
 	return &readers{
 		budget:  readpath.NewBudget(budget),
 		builtin: map[schema.GroupVersionResource]*readpath.Reader{},
-		codecs:  serializer.NewCodecFactory(runtime.NewScheme()),
 		custom:  map[schema.GroupVersionResource]*customReader{},
 	}
 }
@@ -98,7 +96,7 @@ func (r *readers) addCustom(resource schema.GroupResource, example runtime.Objec
 	reader, err := readpath.NewReader(readpath.Resource{
 		Storage: stored, Resource: name, Kind: kind, ListKind: definition.Status.AcceptedNames.ListKind,
 		Namespaced: definition.Spec.Scope == apiextensionsv1.NamespaceScoped,
-		Serializer: r.codecs, Dynamic: true,
+		Serializer: apiserver.Codecs, Dynamic: true,
 		Predicate: func(label labels.Selector, field fields.Selector) apistorage.SelectionPredicate {
 			return apistorage.SelectionPredicate{Label: label, Field: field, GetAttrs: attributes}
 		},

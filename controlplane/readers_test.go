@@ -93,7 +93,8 @@ func TestReadPathIsExact(t *testing.T) {
 	for _, path := range []string{
 		"/api/v1/namespaces/web/pods/none", "/api/v1/namespaces/web/nodes", "/api/v1/pods?fieldSelector=spec.none%3Da", "/api/v1/pods?labelSelector=%3D%3D",
 		"/api/v1/pods?resourceVersion=a", "/api/v1/pods?resourceVersionMatch=Exact", "/api/v1/pods?limit=1&continue=a", custom + "?fieldSelector=spec.size%3D3",
-		"/api/v1/pods?sendInitialEvents=true", custom + "/none", "/api/v1/pods?pretty=true", "/api/v1/nones", "/api/v1/watch/pods?timeoutSeconds=1&resourceVersion=" + first,
+		"/api/v1/pods?sendInitialEvents=true", custom + "/none", custom + "/w1?resourceVersion=99999", custom + "?resourceVersion=99999",
+		"/api/v1/nodes/n1?resourceVersion=99999", "/api/v1/pods?resourceVersion=99999", "/api/v1/pods?pretty=true", "/api/v1/nones", "/api/v1/watch/pods?timeoutSeconds=1&resourceVersion=" + first,
 	} {
 		for _, accept := range []string{asJSON, "application/yaml"} {
 			all.Go(func() error { return same(t, own.RESTConfig(), library.RESTConfig(), path, accept) })
