@@ -68,7 +68,7 @@ func (r *Resource) fieldLabel(label, value string) (string, string, error) {
 	if r.FieldLabel != nil {
 		return r.FieldLabel(label, value)
 	}
-	if label != "metadata.name" && label != "metadata.namespace" {
+	if label != "metadata.name" && (label != "metadata.namespace" || !r.Namespaced) {
 		return "", "", fmt.Errorf("field label not known: %s", label)
 	}
 	return label, value, nil

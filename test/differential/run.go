@@ -176,10 +176,21 @@ func (w *World) exchange(ctx context.Context, r Request) (Exchange, error) {
 		e.Request = r.longer()
 		e.Theirs, e.Ours = w.both(ctx, e.Request)
 	}
-	if e.Theirs.expired() && !e.Ours.expired() && e.Ours.Status == http.StatusOK {
-		e.Judged = w.history.contradicts(e.Request, e.Ours, w.revision)
+	e.Judged = w.judge(e)
+	if len(e.Judged) > 0 && e.Ours.Streamed { // it may have been out of time, too
+		e.Request = r.longer()
+		e.Theirs, e.Ours = w.both(ctx, e.Request)
+		e.Judged = w.judge(e)
 	}
 	return e, ctx.Err()
+}
+
+// judge says in what ours contradicts the history where theirs has forgotten it.
+func (w *World) judge(e Exchange) []Difference {
+	if !e.Theirs.expired() || e.Ours.expired() || e.Ours.Status != http.StatusOK {
+		return nil
+	}
+	return w.history.contradicts(e.Request, e.Ours, w.revision)
 }
 
 func (w *World) moment() Moment {
