@@ -93,7 +93,7 @@ func TestReadPathIsExact(t *testing.T) {
 	for _, path := range []string{
 		"/api/v1/namespaces/web/pods/none", "/api/v1/namespaces/web/nodes", "/api/v1/pods?fieldSelector=spec.none%3Da", "/api/v1/pods?labelSelector=%3D%3D",
 		"/api/v1/pods?resourceVersion=a", "/api/v1/pods?resourceVersionMatch=Exact", "/api/v1/pods?limit=1&continue=a", custom + "?fieldSelector=spec.size%3D3",
-		"/api/v1/pods?sendInitialEvents=true", custom + "/none", custom + "/w1?resourceVersion=99999", custom + "?resourceVersion=99999",
+		"/api/v1/pods?sendInitialEvents=true", custom + "/none", "/api/v1/namespaces?limit=9&continue=" + elsewhere, custom + "/w1?resourceVersion=99999", custom + "?resourceVersion=99999",
 		"/api/v1/nodes/n1?resourceVersion=99999", "/api/v1/pods?resourceVersion=99999", "/api/v1/pods?pretty=true", "/api/v1/nones", "/api/v1/watch/pods?timeoutSeconds=1&resourceVersion=" + first,
 	} {
 		for _, accept := range []string{asJSON, "application/yaml"} {
@@ -154,6 +154,10 @@ func settle(t *testing.T, c clients) string {
 	last := must(c.typed.CoreV1().Secrets("default").Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "last"}}, metav1.CreateOptions{}))(t)
 	return last.ResourceVersion
 }
+
+// elsewhere is a continue token of pods, behind one in the namespace "kube-public":
+// {"v":"meta.k8s.io/v1","rv":-1,"start":"/kube-public/p1\u0000"}.
+const elsewhere = "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6LTEsInN0YXJ0IjoiL2t1YmUtcHVibGljL3AxXHUwMDAwIn0"
 
 // token is a continue token, of which only the API server knows what it says.
 var token = regexp.MustCompile(`"continue":"[^"]+"`)

@@ -63,17 +63,14 @@ func (c scope) covers(key keepwatch.Key) bool {
 // page may begin in its middle.
 func (c scope) first(snapshot *store.Snapshot, start string) keepwatch.Key {
 	start = max(start, c.path)
-	namespace, name, ok := strings.Cut(start, "/")
-	if ok {
-		return keepwatch.Key{Namespace: namespace, Name: name}
-	}
 	for o := range snapshot.All() {
-		if o.Key().Namespace != "" {
-			return keepwatch.Key{Namespace: start}
+		if o.Key().Namespace == "" { // of a cluster: a token may name a namespace all the same
+			return keepwatch.Key{Name: start}
 		}
 		break
 	}
-	return keepwatch.Key{Name: start}
+	namespace, name, _ := strings.Cut(start, "/")
+	return keepwatch.Key{Namespace: namespace, Name: name}
 }
 
 // segments are those of a snapshot's objects in the scope, in key order, from a path
