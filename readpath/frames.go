@@ -1,28 +1,21 @@
 package readpath
 
 import (
-	"errors"
 	"slices"
-	"sync"
 
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/recent"
 	"github.com/keepwatch/keepwatch/storage"
 )
 
-// recent is how many frames are kept: what watches that keep up are sent at the same
-// time.
-const recent = 1024
-
-// frames lets all watches that are sent the same event share its bytes. The zero
-// value is ready for use.
-type frames struct {
-	mu    sync.Mutex
-	known map[told]*frame
-	order [recent]told // of known's keys, a ring
-	next  int
-}
+const (
+	// recentFrames and recentBytes bound the frames that are kept: what watches that keep
+	// up are sent at the same time.
+	recentFrames = 1024
+	recentBytes  = 16 << 20
+)
 
 // told is an event in one form.
 type told struct {
@@ -32,56 +25,14 @@ type told struct {
 	form     form
 }
 
-// frame is made by who asks for it first.
-type frame struct {
-	once  sync.Once
-	bytes []byte
-	err   error
-}
-
-func (f *frames) of(t told) *frame {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if known := f.known[t]; known != nil {
-		return known
-	}
-	if f.known == nil {
-		f.known = make(map[told]*frame, recent)
-	}
-	delete(f.known, f.order[f.next])
-	fresh := &frame{}
-	f.known[t], f.order[f.next] = fresh, t
-	f.next = (f.next + 1) % recent
-	return fresh
-}
-
-// forget drops what could not be made.
-func (f *frames) forget(t told, failed *frame) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.known[t] == failed {
-		delete(f.known, t)
-	}
+func newFrames() *recent.Cache[told, []byte] {
+	return recent.New[told](recentFrames, recentBytes, func(frame []byte) int64 { return int64(len(frame)) })
 }
 
 // frame is an event's bytes, for all watches. They must not be changed.
 func (s *Reader) frame(e storage.Event, f form) ([]byte, error) {
-	key := told{e.Object, e.Revision, e.Type, f}
-	shared := s.frames.of(key)
-	defer func() {
-		if shared.err != nil {
-			s.frames.forget(key, shared) // who asks next tries again
-		}
-	}()
-	shared.once.Do(func() {
-		shared.err = errPanicked
-		shared.bytes, shared.err = s.appendFrame(nil, e, f)
-	})
-	return shared.bytes, shared.err
+	return s.frames.Of(told{e.Object, e.Revision, e.Type, f}, func() ([]byte, error) { return s.appendFrame(nil, e, f) })
 }
-
-// errPanicked is what the others get when who framed first did not survive it.
-var errPanicked = errors.New("encoding this event failed for another watch")
 
 // appendFrame appends an event's frame.
 func (s *Reader) appendFrame(b []byte, e storage.Event, f form) ([]byte, error) {

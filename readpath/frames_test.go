@@ -48,33 +48,6 @@ func TestFramesAreShared(t *testing.T) {
 		}
 		differs(t, "the shared frame", got[0], must(r.reader.appendFrame(nil, e, f))(t))
 	}
-	if n := len(r.reader.frames.known); n != len(allForms) {
-		t.Errorf("%d frames are kept", n)
-	}
-}
-
-// Of the frames only the recent ones are kept, and each event has its own.
-func TestFramesAreBounded(t *testing.T) {
-	var f frames
-	told := func(i int) told { return told{revision: keepwatch.Revision(i), kind: watch.Added} }
-	made := map[int]*frame{}
-	for i := range 3 * recent {
-		made[i] = f.of(told(i))
-		if i > 0 && made[i] == made[i-1] {
-			t.Fatal("two events share a frame")
-		}
-	}
-	if len(f.known) > recent {
-		t.Errorf("%d are kept", len(f.known))
-	}
-	for i := 2 * recent; i < 3*recent; i++ {
-		if f.of(told(i)) != made[i] {
-			t.Fatalf("the frame of event %d is not kept", i)
-		}
-	}
-	if f.of(told(0)) == made[0] {
-		t.Error("the oldest frame is still kept")
-	}
 }
 
 // wanting is a serializer that has to be given what it does.
@@ -117,7 +90,7 @@ func TestFramesThatFail(t *testing.T) {
 		if b, err := r.reader.frame(e, metadataJSON); err != nil || len(b) == 0 {
 			t.Errorf("%s, and then: %q, %v", name, b, err)
 		}
-		r.reader.frames = frames{}
+		r.reader.frames = newFrames()
 		r.held("default", "o1").Keep(metadataJSON, nil)
 	}
 }

@@ -2,9 +2,7 @@ package readpath
 
 import (
 	"bytes"
-	"hash/maphash"
 	"sync"
-	"unsafe"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -15,10 +13,9 @@ import (
 	"github.com/keepwatch/keepwatch/storage"
 )
 
-var seed = maphash.MakeSeed()
-
+// lock is an object's, shared with few others: hardly two states have one revision.
 func (s *Reader) lock(o *storage.Object) *sync.Mutex {
-	return &s.locks[maphash.Comparable(seed, uintptr(unsafe.Pointer(o)))%uint64(len(s.locks))]
+	return &s.locks[uint64(o.Revision())%uint64(len(s.locks))]
 }
 
 // item is an object as it stands in a list: JSON of built-in kinds without apiVersion
@@ -64,13 +61,12 @@ func (s *Reader) itemAt(o *storage.Object, f form, revision keepwatch.Revision) 
 	if err != nil {
 		return nil, err
 	}
-	shown := decoded.DeepCopyObject()
-	accessor, err := meta.Accessor(shown)
+	accessor, err := meta.Accessor(decoded)
 	if err != nil {
 		return nil, err
 	}
 	accessor.SetResourceVersion(revision.String())
-	return s.encode(shown, f)
+	return s.encode(decoded, f)
 }
 
 // encode makes an item. A built-in object has no apiVersion and kind of its own.

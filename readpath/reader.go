@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/keepwatch/keepwatch/internal/recent"
 	"github.com/keepwatch/keepwatch/storage"
 	"github.com/keepwatch/keepwatch/store"
 )
@@ -17,7 +18,7 @@ type Reader struct {
 	json   runtime.Serializer
 	budget *Budget
 	blocks [storage.Forms]*store.Memo[outcome]
-	frames frames
+	frames *recent.Cache[told, []byte]
 	locks  [64]sync.Mutex // by object: who asks for what is being encoded waits for it
 }
 
@@ -31,7 +32,7 @@ func NewReader(resource Resource, budget *Budget) (*Reader, error) {
 	if !ok {
 		return nil, fmt.Errorf("the serializer of %s has no JSON", resource.Resource)
 	}
-	s := &Reader{Resource: &resource, json: info.Serializer, budget: budget}
+	s := &Reader{Resource: &resource, json: info.Serializer, budget: budget, frames: newFrames()}
 	s.newBlocks()
 	budget.add(resource.Storage)
 	return s, nil

@@ -13,19 +13,20 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/recent"
 )
 
 // shared is an event's object, for all watches that are told of it.
 func (s *Storage) shared(e Event) (runtime.Object, error) {
-	key := told{e.Object, e.Revision}
-	content := s.encodings.of(key)
-	content.once.Do(func() { content.decoded, content.err = s.decodedAt(e.Object, e.Revision) })
-	if content.err != nil {
-		s.encodings.forget(key, content) // who asks next tries again
-		if e.Type == watch.Deleted {
-			return nil, unreadDeletion(content.err)
-		}
-		return nil, content.err
+	content, err := s.told.Of(told{e.Object, e.Revision}, func() (*shared, error) {
+		decoded, err := s.decodedAt(e.Object, e.Revision)
+		return &shared{decoded: decoded, size: int64(len(e.Object.bytes)), encoded: map[runtime.Identifier]*encoding{}}, err
+	})
+	if err != nil && e.Type == watch.Deleted {
+		return nil, unreadDeletion(err)
+	}
+	if err != nil {
+		return nil, err
 	}
 	return content, nil
 }
@@ -39,19 +40,6 @@ func (s *Storage) decodedAt(o *Object, revision keepwatch.Revision) (runtime.Obj
 	return decoded, err
 }
 
-// recent is how many objects' encodings are kept: what watches that keep up are
-// sent at the same time.
-const recent = 256
-
-// encodings let all watches that are told of the same state share its encoding. The
-// zero value is ready for use.
-type encodings struct {
-	mu     sync.Mutex
-	shared map[told]*shared
-	order  [recent]told // of shared's keys, a ring
-	next   int
-}
-
 // told is a state as it is told: that of an object, at a revision which is another
 // one if the object was deleted then.
 type told struct {
@@ -59,30 +47,16 @@ type told struct {
 	revision keepwatch.Revision
 }
 
-// of is what all watches share of a state. Who gets it has to see that it is decoded.
-func (e *encodings) of(key told) *shared {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if known := e.shared[key]; known != nil {
-		return known
-	}
-	if e.shared == nil {
-		e.shared = make(map[told]*shared, recent)
-	}
-	delete(e.shared, e.order[e.next])
-	fresh := &shared{encoded: map[runtime.Identifier]*encoding{}}
-	e.shared[key], e.order[e.next] = fresh, key
-	e.next = (e.next + 1) % recent
-	return fresh
-}
+const (
+	// recentObjects and recentBytes bound what is kept decoded: what watches that keep up
+	// are told of at the same time.
+	recentObjects = 256
+	recentBytes   = 16 << 20 // as the objects are kept in the store
+)
 
-// forget drops what could not be decoded.
-func (e *encodings) forget(key told, failed *shared) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.shared[key] == failed {
-		delete(e.shared, key)
-	}
+func newTold() *recent.Cache[told, *shared] {
+	size := func(s *shared) int64 { return s.size }
+	return recent.New[told](recentObjects, recentBytes, size)
 }
 
 var (
@@ -92,10 +66,8 @@ var (
 
 // shared is an object that many watches send. It is encoded once in each encoding.
 type shared struct {
-	once    sync.Once      // decodes it
 	decoded runtime.Object // never changes
-	err     error          // why it could not be decoded
-
+	size    int64          // encoded
 	mu      sync.Mutex
 	encoded map[runtime.Identifier]*encoding
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 	"k8s.io/klog/v2"
 
+	"github.com/keepwatch/keepwatch/internal/recent"
 	"github.com/keepwatch/keepwatch/reflector"
 	"github.com/keepwatch/keepwatch/source/etcd"
 	"github.com/keepwatch/keepwatch/store"
@@ -41,7 +42,7 @@ type Storage struct {
 	nests       bool         // goType does
 	indexes     []index
 	interner    interner
-	encodings   encodings
+	told        *recent.Cache[told, *shared]
 	ready       chan struct{} // closed when the store has caught up for the first time
 	ended       chan struct{} // closed when Run ends
 
@@ -64,6 +65,7 @@ func New(config Config) (*Storage, error) {
 		goType:      goType,
 		nests:       nests(goType.Elem()),
 		indexes:     indexesOf(config.Indexers),
+		told:        newTold(),
 		ready:       make(chan struct{}),
 		ended:       make(chan struct{}),
 	}
@@ -88,7 +90,7 @@ func (s *Storage) Run(ctx context.Context) error {
 	s.mu.Lock()
 	s.life = ctx
 	s.mu.Unlock()
-	context.AfterFunc(ctx, func() { close(s.ended) })
+	defer close(s.ended)
 	if _, err := s.source.Seed(ctx, s.store, history); err != nil {
 		klog.V(2).InfoS("Storage begins without history", "resource", s.config.GroupResource, "reason", err)
 	}
@@ -183,7 +185,7 @@ func (s *Storage) Store() *store.Store { return s.store }
 // ResourcePrefix is before the keys of requests: "/pods".
 func (s *Storage) ResourcePrefix() string { return strings.TrimSuffix(s.config.ResourcePrefix, "/") }
 
-// Ended is closed when Run has been told to end, or has.
+// Ended is closed when Run has ended.
 func (s *Storage) Ended() <-chan struct{} { return s.ended }
 
 // Marker is what a bookmark shows: an object of the resource's type that has a
