@@ -36,7 +36,7 @@ func (i *Informer[T]) Audit(ctx context.Context) (Audit, error) {
 	if err != nil {
 		return Audit{}, err
 	}
-	err = i.source.ListAt(ctx, current.Revision(), func(objects []keepwatch.Object) error { return list.Put(ctx, objects) })
+	err = i.follower.source.ListAt(ctx, current.Revision(), func(objects []keepwatch.Object) error { return list.Put(ctx, objects) })
 	if err != nil {
 		return Audit{}, err
 	}

@@ -18,6 +18,7 @@ import (
 // It is what both kinds of informers are made of. It runs once.
 type follower struct {
 	name      string
+	source    source
 	store     *store.Store
 	intake    *intake
 	reflector *reflector.Reflector
@@ -60,9 +61,10 @@ var storeOptions = store.Options{
 	Size:           func(o keepwatch.Object) int { return o.(*item.Item).Size() },
 }
 
-func newFollower(name string, source keepwatch.Source, expect expectation, s settings) *follower {
+func newFollower(name string, source source, expect expectation, s settings) *follower {
 	f := &follower{
 		name:     name,
+		source:   source,
 		store:    store.New(storeOptions),
 		synced:   make(chan struct{}),
 		handlers: map[*handler]struct{}{},
@@ -76,6 +78,15 @@ func newFollower(name string, source keepwatch.Source, expect expectation, s set
 		Observe:         f.observe,
 	})
 	return f
+}
+
+// resourceVersion is what the cache is equal to on the server, "" before the first
+// list.
+func (f *follower) resourceVersion() string {
+	if held := f.store.Snapshot().Revision(); held > 0 {
+		return f.source.ResourceVersion(held)
+	}
+	return ""
 }
 
 // held is what is held of a key, nil for nothing.

@@ -27,17 +27,12 @@ type Group struct {
 	settings
 
 	mu      sync.Mutex
-	members map[*follower]member
-}
-
-type member struct {
-	name   string // unique in the group
-	status func() Status
+	members map[*follower]string // their names, unique in the group
 }
 
 // NewGroup makes a group.
 func NewGroup(options ...Option) *Group {
-	return &Group{settings: settle(options), members: map[*follower]member{}}
+	return &Group{settings: settle(options), members: map[*follower]string{}}
 }
 
 // NewSharedIndexInformer makes an informer of the group; see the function of the
@@ -48,18 +43,18 @@ func (g *Group) NewSharedIndexInformer(lw cache.ListerWatcher, example runtime.O
 
 // enter adds an informer that begins to run. Of several with one name the later
 // ones have a number behind it.
-func (g *Group) enter(f *follower, status func() Status) {
+func (g *Group) enter(f *follower) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	taken := map[string]bool{}
-	for _, m := range g.members {
-		taken[m.name] = true
+	for _, name := range g.members {
+		taken[name] = true
 	}
 	name := f.name
 	for i := 2; taken[name]; i++ {
 		name = fmt.Sprintf("%s#%d", f.name, i)
 	}
-	g.members[f] = member{name, status}
+	g.members[f] = name
 }
 
 // leave takes an informer out that has stopped.
@@ -72,14 +67,18 @@ func (g *Group) leave(f *follower) {
 // Status is what the running informers of the group say of themselves, by their
 // names.
 func (g *Group) Status() map[string]Status {
-	g.mu.Lock()
-	members := slices.Collect(maps.Values(g.members))
-	g.mu.Unlock()
-	all := make(map[string]Status, len(members))
-	for _, m := range members {
-		all[m.name] = m.status()
+	all := map[string]Status{}
+	for f, name := range g.running() {
+		all[name] = f.status()
 	}
 	return all
+}
+
+// running are the informers that run, and their names.
+func (g *Group) running() map[*follower]string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return maps.Clone(g.members)
 }
 
 // patience is how long an informer may be without progress before it counts as

@@ -20,7 +20,6 @@ import (
 // goroutine.
 type Informer[T runtime.Object] struct {
 	follower *follower
-	source   source
 	group    *Group
 }
 
@@ -43,7 +42,7 @@ func New[T runtime.Object](cfg *rest.Config, options ...Option) (*Informer[T], e
 	if err != nil {
 		return nil, fmt.Errorf("informer of %T: %w", none, err)
 	}
-	i := &Informer[T]{source: source, group: set.group}
+	i := &Informer[T]{group: set.group}
 	if i.group == nil {
 		i.group = NewGroup()
 	}
@@ -64,7 +63,7 @@ func (i *Informer[T]) Run(ctx context.Context) error {
 		i.follower.trouble = func(failure *keepwatch.Failure) {
 			utilruntime.HandleErrorWithContext(ctx, failure, "Failed to follow", "informer", i.follower.name)
 		}
-		i.group.enter(i.follower, i.Status)
+		i.group.enter(i.follower)
 	})
 	if !errors.Is(err, errStarted) {
 		i.group.leave(i.follower)
@@ -79,13 +78,7 @@ func (i *Informer[T]) Synced() <-chan struct{} { return i.follower.synced }
 func (i *Informer[T]) State() State { return i.Status().State }
 
 // Status is the informer's account of itself.
-func (i *Informer[T]) Status() Status {
-	s := i.follower.status()
-	if held := i.follower.store.Snapshot().Revision(); held > 0 {
-		s.ResourceVersion = i.source.ResourceVersion(held)
-	}
-	return s
-}
+func (i *Informer[T]) Status() Status { return i.follower.status() }
 
 // Snapshot is the newest state; it is empty until the first list is in.
 func (i *Informer[T]) Snapshot() Snapshot[T] {

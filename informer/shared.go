@@ -26,7 +26,6 @@ var _ cache.SharedIndexInformer = (*Shared)(nil)
 // documentation.
 type Shared struct {
 	follower *follower
-	source   source
 	indexer  *indexer
 	example  runtime.Object
 	lw       cache.ListerWatcher
@@ -48,7 +47,6 @@ func newShared(lw cache.ListerWatcher, example runtime.Object, resync time.Durat
 	name := describe(example)
 	source := &chosen{lw: lw, example: example, name: name, settings: group.settings}
 	s := &Shared{
-		source:  source,
 		example: example,
 		lw:      lw,
 		resync:  resync,
@@ -58,7 +56,7 @@ func newShared(lw cache.ListerWatcher, example runtime.Object, resync time.Durat
 	s.follower = newFollower(name, source, expecting(example), group.settings)
 	source.held = s.follower.held
 	s.follower.resync = resync
-	s.indexer = newIndexer(s.follower.intake, s.LastSyncResourceVersion, indexers)
+	s.indexer = newIndexer(s.follower.intake, s.follower.resourceVersion, indexers)
 	return s
 }
 
@@ -207,13 +205,7 @@ func (s *Shared) checkerName() string { return fmt.Sprintf("SharedIndexInformer 
 
 // LastSyncResourceVersion is the resourceVersion up to which the cache is equal to
 // the server, "" before the first list.
-func (s *Shared) LastSyncResourceVersion() string {
-	held := s.follower.store.Snapshot().Revision()
-	if held == 0 {
-		return ""
-	}
-	return s.source.ResourceVersion(held)
-}
+func (s *Shared) LastSyncResourceVersion() string { return s.follower.resourceVersion() }
 
 // SetWatchErrorHandler sets who is told of failures, until the informer starts. It
 // is told of everything but streams that ended cleanly, also of what a new watch
@@ -252,7 +244,7 @@ func (s *Shared) RunWithContext(ctx context.Context) {
 		s.follower.trouble = s.tell(ctx)
 		s.follower.intake.took = detector.AddObject
 		s.follower.running.Go(func() { detector.Run(s.follower.until.Done()) })
-		s.group.enter(s.follower, s.Status)
+		s.group.enter(s.follower)
 	})
 	if errors.Is(err, errStarted) {
 		klog.FromContext(ctx).Info("Warning: the informer has started, run more than once is not allowed")

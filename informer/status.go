@@ -78,14 +78,15 @@ func (s Status) Healthy(patience time.Duration) error {
 	return fmt.Errorf("%s for %v", s.State, lost.Round(time.Second))
 }
 
-// status is what a follower says of itself, in its own revisions.
+// status is what a follower says of itself.
 func (f *follower) status() Status {
 	p := f.reflector.Progress()
 	held := f.store.Snapshot()
 	s := Status{
 		State: State(p.State), Since: p.Since,
-		Rejected:  f.intake.rejections(),
-		LastEvent: p.LastEvent, LastProof: p.LastProof,
+		ResourceVersion: f.resourceVersion(),
+		Rejected:        f.intake.rejections(),
+		LastEvent:       p.LastEvent, LastProof: p.LastProof,
 		Relists: p.Relists, Reconnects: p.Reconnects,
 		Dropped: p.Dropped, Panics: f.panics.count.Load(),
 	}
@@ -123,8 +124,4 @@ func (f *follower) crowd(newest keepwatch.Revision) (all, behind int) {
 func (s *Shared) State() State { return s.Status().State }
 
 // Status is the informer's account of itself. It may be asked for at any time.
-func (s *Shared) Status() Status {
-	status := s.follower.status()
-	status.ResourceVersion = s.LastSyncResourceVersion()
-	return status
-}
+func (s *Shared) Status() Status { return s.follower.status() }
