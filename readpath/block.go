@@ -31,7 +31,7 @@ var compressors = sync.Pool{New: func() any {
 }}
 
 // compress makes a block.
-func compress(raw []byte) block {
+func compress(raw []byte) *block {
 	w := compressors.Get().(*flate.Writer)
 	defer compressors.Put(w)
 	var b bytes.Buffer
@@ -40,15 +40,15 @@ func compress(raw []byte) block {
 	// Neither fails: a Buffer doesn't.
 	_, _ = w.Write(raw)
 	_ = w.Flush()
-	return block{deflated: bytes.Clone(b.Bytes()), length: int64(len(raw)), sum: crc32.ChecksumIEEE(raw)}
+	return &block{deflated: bytes.Clone(b.Bytes()), length: int64(len(raw)), sum: crc32.ChecksumIEEE(raw)}
 }
 
 // stored makes a block without compression, of up to 65535 bytes.
-func stored(raw []byte) block {
+func stored(raw []byte) *block {
 	b := []byte{0} // not the last block, not compressed
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(raw)))
 	b = binary.LittleEndian.AppendUint16(b, ^uint16(len(raw)))
-	return block{deflated: append(b, raw...), length: int64(len(raw)), sum: crc32.ChecksumIEEE(raw)}
+	return &block{deflated: append(b, raw...), length: int64(len(raw)), sum: crc32.ChecksumIEEE(raw)}
 }
 
 // gzipHeader is that of a member: no name, no time, unknown system.
@@ -69,7 +69,7 @@ func newMember(w io.Writer) (*member, error) {
 	return &member{w: w}, err
 }
 
-func (m *member) write(b block) error {
+func (m *member) write(b *block) error {
 	m.sum = combine(m.sum, b.sum, b.length)
 	m.length += b.length
 	_, err := m.w.Write(b.deflated)

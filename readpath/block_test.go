@@ -87,7 +87,7 @@ func TestBlocksAreOneMember(t *testing.T) {
 
 // A block is made once, whatever becomes of the bytes that it was made of.
 func TestBlocksKeepNothingOfTheirInput(t *testing.T) {
-	for name, make := range map[string]func([]byte) block{"compressed": compress, "stored": stored} {
+	for name, make := range map[string]func([]byte) *block{"compressed": compress, "stored": stored} {
 		raw := bytes.Repeat([]byte("keepwatch"), 1000)
 		b := make(raw)
 		before := bytes.Clone(b.deflated)

@@ -2,15 +2,20 @@ package readpath
 
 import (
 	"bytes"
+	"compress/gzip"
+	"encoding/hex"
 	"fmt"
+	"io"
+	"strings"
 	"sync"
 	"testing"
 
 	"github.com/keepwatch/keepwatch/storage"
 )
 
-// kept is how much the objects of a storage keep.
+// kept is how much is kept of a storage's state.
 func (r *rig) kept() (n int64) {
+	n = r.reader.sumBlocks(r.storage.Store().Snapshot(), (*kept).bytes)
 	for o := range r.storage.Store().Snapshot().All() {
 		n += o.(*storage.Object).KeptBytes()
 	}
@@ -78,6 +83,41 @@ func TestBudgetIsShared(t *testing.T) {
 	}
 	if kept := second.kept(); kept < 15_000 {
 		t.Errorf("alone it keeps %d bytes", kept)
+	}
+}
+
+// Compressed segments count as well, and make room when nobody asks for them any more.
+func TestBudgetOfBlocks(t *testing.T) {
+	budget := NewBudget(400_000)
+	r := newRig(t, pods, options{budget: budget})
+	for i := range 100 {
+		r.reach(r.create("default", fmt.Sprintf("o%02d", i), noted(hex.EncodeToString(randomBytes(uint64(i), 1500)))))
+	}
+	blocks := func() int64 { return r.reader.sumBlocks(r.storage.Store().Snapshot(), (*kept).bytes) }
+	want := ""
+	for round := range 5 {
+		_, body := r.get(r.path(""), accept("application/json", "Accept-Encoding", "gzip"))
+		got := string(must(io.ReadAll(must(gzip.NewReader(bytes.NewReader(body)))(t)))(t))
+		if want == "" {
+			want = got
+		}
+		if got != want || !strings.HasPrefix(got, `{"kind":"PodList"`) {
+			t.Fatalf("round %d: another list", round)
+		}
+		if kept := r.kept(); kept > budget.Bytes() || kept > budget.most+budget.most/8 {
+			t.Fatalf("round %d: %d bytes are kept, %d known, %d allowed", round, kept, budget.Bytes(), budget.most)
+		}
+		if n := blocks(); n < 100_000 {
+			t.Fatalf("round %d: only %d bytes of blocks are kept", round, n)
+		}
+	}
+	for round := 0; blocks() > 0; round++ {
+		if round == 20 {
+			t.Fatalf("%d bytes of blocks are still kept, though nobody asks for them", blocks())
+		}
+		r.get(r.path(""), accept("application/json"))
+		r.get(r.path(""), accept("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"))
+		budget.keep(int(budget.most), func() {}) // as large as that: room is made
 	}
 }
 

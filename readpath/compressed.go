@@ -2,41 +2,101 @@ package readpath
 
 import (
 	"iter"
+	"sync"
+	"sync/atomic"
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/storage"
 	"github.com/keepwatch/keepwatch/store"
 )
 
-// outcome is a segment's block, or why there is none.
-type outcome struct {
-	block
-	err error
+// kept is where a segment's block is kept in one form, until the budget gives it up.
+type kept struct {
+	making sync.Mutex
+	block  atomic.Pointer[block]
+	used   atomic.Bool
+}
+
+func (k *kept) load() *block {
+	b := k.block.Load()
+	if b != nil && !k.used.Load() {
+		k.used.Store(true)
+	}
+	return b
+}
+
+// drop gives the block up unless it was asked for since the last drop, and tells how
+// much remains.
+func (k *kept) drop() (left int64) {
+	b := k.block.Load()
+	if b == nil {
+		return 0
+	}
+	if k.used.Swap(false) {
+		return int64(len(b.deflated))
+	}
+	k.block.CompareAndSwap(b, nil)
+	return 0
+}
+
+func (k *kept) bytes() int64 {
+	if b := k.block.Load(); b != nil {
+		return int64(len(b.deflated))
+	}
+	return 0
 }
 
 // newBlocks makes the memos of compressed segments, one for each form.
 func (s *Reader) newBlocks() {
 	for f := range s.blocks {
-		s.blocks[f] = store.NewMemo(func(segment store.Segment) outcome { return s.deflate(segment, form(f)) })
+		s.blocks[f] = store.NewMemo(func(store.Segment) *kept { return &kept{} })
 	}
 }
 
-// compressed is a segment's block, made once and kept with the segment.
-func (s *Reader) compressed(segment store.Segment, f form) (block, error) {
-	known := s.blocks[f].Of(segment)
-	if known.err != nil { // an object could not be read: now it may be
-		known = s.deflate(segment, f)
+// sumBlocks adds up something of what is kept of a state's segments.
+func (s *Reader) sumBlocks(state *store.Snapshot, of func(*kept) int64) (n int64) {
+	for segment := range state.Segments() {
+		for _, memo := range s.blocks {
+			if k, ok := memo.Known(segment); ok {
+				n += of(k)
+			}
+		}
 	}
-	return known.block, known.err
+	return n
 }
 
-func (s *Reader) deflate(segment store.Segment, f form) outcome {
-	b, err := s.join(segment.All(), f)
+// compressed is a segment's block, made once and kept with the segment. While one
+// reader makes it, others wait for that.
+func (s *Reader) compressed(segment store.Segment, f form) (*block, error) {
+	if !segment.Whole() {
+		return s.deflate(segment.All(), f)
+	}
+	k := s.blocks[f].Of(segment)
+	if b := k.load(); b != nil {
+		return b, nil
+	}
+	k.making.Lock()
+	defer k.making.Unlock()
+	if b := k.load(); b != nil {
+		return b, nil
+	}
+	b, err := s.deflate(segment.All(), f)
+	if err == nil {
+		s.budget.keep(len(b.deflated), func() {
+			k.used.Store(true)
+			k.block.Store(b)
+		})
+	}
+	return b, err
+}
+
+func (s *Reader) deflate(objects iter.Seq[keepwatch.Object], f form) (*block, error) {
+	joined, err := s.join(objects, f)
 	if err != nil {
-		return outcome{err: err}
+		return nil, err
 	}
-	defer giveBuffer(b)
-	return outcome{block: compress(b)}
+	defer giveBuffer(joined)
+	return compress(joined), nil
 }
 
 // join puts objects' items together as they stand in a list. The result is to be

@@ -37,7 +37,7 @@ func (s *Reader) item(o *storage.Object, f form) ([]byte, error) {
 	}
 	item, err := s.encode(decoded, f)
 	if err == nil {
-		s.budget.keep(o, f, item)
+		s.budget.keep(len(item), func() { o.Keep(f, item) })
 	}
 	return item, err
 }

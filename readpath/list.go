@@ -1,6 +1,7 @@
 package readpath
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"strconv"
@@ -28,7 +29,8 @@ func (s *Reader) list(q *http.Request, asked query) (http.HandlerFunc, reason) {
 		return s.refuse(err, asked)
 	}
 	l := list{Reader: s, listing: listing, form: asked.form}
-	known, big, err := l.measure()
+	zipped := responsewriters.ContentEncodingSupported(q, features.APIResponseCompression) == "gzip"
+	known, big, err := l.measure(zipped)
 	if err != nil {
 		return nil, passState
 	}
@@ -42,7 +44,7 @@ func (s *Reader) list(q *http.Request, asked query) (http.HandlerFunc, reason) {
 		return l.plain, ""
 	}
 	large := l.plain
-	if responsewriters.ContentEncodingSupported(q, features.APIResponseCompression) == "gzip" {
+	if zipped {
 		large = l.gzip
 	}
 	return func(w http.ResponseWriter, q *http.Request) { l.inTurn(w, q, large) }, ""
@@ -55,10 +57,13 @@ func (l list) inTurn(w http.ResponseWriter, q *http.Request, large http.HandlerF
 		flow = user.GetName()
 	}
 	leave, err := l.budget.turns.take(q.Context(), flow)
-	if err != nil {
+	if errors.Is(err, errBusy) {
 		busy.Inc()
 		l.fail(apierrors.NewTooManyRequests(err.Error(), 1))(w, q)
 		return
+	}
+	if err != nil {
+		return // the client is gone
 	}
 	defer leave()
 	large(w, q)
@@ -74,21 +79,20 @@ type list struct {
 	length   int // of the answer; zero if not known
 }
 
-// measure adds up the items. If not all are encoded it looks only as far as to know
-// whether it is worth to compress them; protobuf has to know in any case.
-func (l *list) measure() (known, big bool, err error) {
-	known = true
+// measure adds up the items. Of JSON that is going to be compressed, or not all of
+// which is encoded, it looks only as far as to know that it is big; protobuf has to
+// know in any case.
+func (l *list) measure(zipped bool) (known, big bool, err error) {
 	for o := range l.listing.All() {
 		object, err := l.Storage.Read(o)
 		if err != nil {
 			return false, false, err
 		}
 		item := held(object, l.form)
+		if l.size > gzipFrom && !isProtobuf(l.form) && (zipped || item == nil) {
+			return false, true, nil
+		}
 		if item == nil {
-			known = false
-			if l.size > gzipFrom && !isProtobuf(l.form) {
-				return false, true, nil
-			}
 			if item, err = l.item(object, l.form); err != nil {
 				return false, false, err
 			}
@@ -164,7 +168,7 @@ func (l list) blocks(w io.Writer) error {
 	}
 	between := stored(l.envelope.between)
 	first := true
-	write := func(b block) error {
+	write := func(b *block) error {
 		if !first && len(l.envelope.between) > 0 {
 			if err := m.write(between); err != nil {
 				return err
@@ -184,13 +188,11 @@ func (l list) blocks(w io.Writer) error {
 	}
 	for rest := l.listing.Selected; len(rest) > 0; {
 		n := min(len(rest), objectsPerBlock)
-		b, err := l.join(selected(rest[:n]), l.form)
+		b, err := l.deflate(selected(rest[:n]), l.form)
 		if err != nil {
 			panic(http.ErrAbortHandler)
 		}
-		err = write(compress(b))
-		giveBuffer(b)
-		if err != nil {
+		if err := write(b); err != nil {
 			return err
 		}
 		rest = rest[n:]

@@ -17,7 +17,7 @@ type Reader struct {
 	*Resource
 	json   runtime.Serializer
 	budget *Budget
-	blocks [storage.Forms]*store.Memo[outcome]
+	blocks [storage.Forms]*store.Memo[*kept]
 	frames *recent.Cache[told, []byte]
 	locks  [64]sync.Mutex // by object: who asks for what is being encoded waits for it
 }
@@ -34,9 +34,9 @@ func NewReader(resource Resource, budget *Budget) (*Reader, error) {
 	}
 	s := &Reader{Resource: &resource, json: info.Serializer, budget: budget, frames: newFrames()}
 	s.newBlocks()
-	budget.add(resource.Storage)
+	budget.add(s)
 	return s, nil
 }
 
 // Close gives the encodings' budget back. Answers may still be under way.
-func (s *Reader) Close() { s.budget.remove(s.Storage) }
+func (s *Reader) Close() { s.budget.remove(s) }

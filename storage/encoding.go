@@ -9,8 +9,8 @@ type Form uint8
 // Forms is how many there are.
 const Forms = 4
 
-// Encoding is what an object is in one form. It never changes.
-type Encoding struct {
+// encoded is what an object is in one form. It never changes.
+type encoded struct {
 	bytes []byte
 	used  atomic.Bool
 }
@@ -18,7 +18,7 @@ type Encoding struct {
 // Keep keeps what a reader made of the object, until it is dropped or the object is
 // garbage. It must not be changed any more.
 func (o *Object) Keep(f Form, bytes []byte) {
-	e := &Encoding{bytes: bytes}
+	e := &encoded{bytes: bytes}
 	e.used.Store(true)
 	o.kept[f].Store(e)
 }

@@ -109,8 +109,10 @@ func (f *Feed) Bookmark() Event { return Event{Type: watch.Bookmark, Revision: f
 // is closed. An error ends the feed: events that come with it are told first.
 func (f *Feed) Poll() (events []Event, newer <-chan struct{}, err error) {
 	if !f.stated {
-		if len(f.state) > 0 {
-			return f.initial()
+		for len(f.state) > 0 {
+			if events, err = f.initial(); err != nil || len(events) > 0 {
+				return events, nil, err
+			}
 		}
 		f.stated = true
 		if f.marked {
@@ -132,23 +134,20 @@ func (f *Feed) Poll() (events []Event, newer <-chan struct{}, err error) {
 }
 
 // initial tells the next segment of the state that the feed began with.
-func (f *Feed) initial() ([]Event, <-chan struct{}, error) {
+func (f *Feed) initial() ([]Event, error) {
 	segment := f.state[0]
 	f.state = f.state[1:]
 	events := make([]Event, 0, segment.Len())
 	for o := range segment.All() {
 		known, err := f.storage.Read(o)
 		if err != nil {
-			return events, nil, err
+			return events, err
 		}
 		if selects(f.options.Predicate, known) {
 			events = append(events, Event{Type: watch.Added, Object: known, Revision: known.Revision()})
 		}
 	}
-	if len(events) == 0 {
-		return f.Poll()
-	}
-	return events, nil, nil
+	return events, nil
 }
 
 // tell tells what the store delivers.

@@ -29,7 +29,7 @@ type Object struct {
 	labels, fields attributes
 	indexed        [][]string // the values under which each of Storage.indexes finds it
 	size           int        // of the value in etcd, in bytes
-	kept           [Forms]atomic.Pointer[Encoding]
+	kept           [Forms]atomic.Pointer[encoded]
 }
 
 // Decoded is the object, which is the caller's. Its resourceVersion is set.

@@ -38,6 +38,18 @@ func (m *Memo[T]) Of(s Segment) T {
 	return *kept.value().(*T)
 }
 
+// Known is the value for a segment if one is kept.
+func (m *Memo[T]) Known(s Segment) (value T, ok bool) {
+	if !s.Whole() {
+		return value, false
+	}
+	kept := s.node.memos.find(m)
+	if kept == nil {
+		return value, false
+	}
+	return *kept.value().(*T), true
+}
+
 // memos is what a segment keeps: a list that only grows, and only at its front.
 type memos struct{ first atomic.Pointer[memo] }
 

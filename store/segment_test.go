@@ -113,6 +113,17 @@ func TestMemoIsDerivedOnceForEachSegment(t *testing.T) {
 	for segment := range after.Segments() {
 		wantLines(t, names.Of(segment.Part(0, 1)), namesOf(segment.Part(0, 1).All())...)
 		wantLines(t, names.Of(segment), namesOf(segment.All())...)
+		if known, ok := names.Known(segment); !ok {
+			t.Error("nothing is known of a segment")
+		} else {
+			wantLines(t, known, names.Of(segment)...)
+		}
+		if _, ok := names.Known(segment.Part(0, 1)); ok {
+			t.Error("something is known of a part")
+		}
+		if _, ok := NewMemo(func(Segment) int { return 1 }).Known(segment); ok {
+			t.Error("something is known that nobody asked for")
+		}
 		break
 	}
 }
