@@ -16,10 +16,8 @@ func (m Machine) fail(f Failed) (Machine, Action) {
 	if rule.Visible {
 		m.Trouble = f.Kind
 	}
-	if m.short(f) {
-		rule.Pace = Backoff
-	} else if f.Kind == keepwatch.Ended {
-		rule.Patience, rule.Then = 0, ""
+	if f.Kind == keepwatch.Ended {
+		rule, m.Streak = m.ended(rule, f)
 	}
 	wait := m.wait(rule, f)
 	verdict := m.verdict(rule, f, wait)
@@ -64,10 +62,23 @@ func (m Machine) listing() List {
 	return l.List
 }
 
-// short reports whether a watch was over in no time and without a word.
-func (m Machine) short(f Failed) bool {
+// ended is the rule for an end, and the streak that it belongs to: a watch that was
+// over in no time may be the way a server says "too old", and is not opened again
+// at once; neither is a list, which costs the server more. One that was open for
+// long shows that there is nothing wrong with where it began.
+func (m Machine) ended(rule Rule, f Failed) (Rule, Streak) {
 	w, watching := m.State.(Watching)
-	return watching && f.Kind == keepwatch.Ended && !w.Progressed && f.Lived < shortWatch
+	lived := watching && (w.News || f.Lived >= shortWatch)
+	if !lived {
+		rule.Pace = Backoff
+	}
+	if lived || !watching {
+		rule.Patience, rule.Then = 0, ""
+	}
+	if lived {
+		return rule, Streak{Attempts: m.Streak.Attempts}
+	}
+	return rule, m.Streak
 }
 
 // verdict is the rule's, bent by the deadline, by patience and by the state.
@@ -76,7 +87,7 @@ func (m Machine) verdict(rule Rule, f Failed, wait Wait) Verdict {
 	switch {
 	case rule.AtStartup && !m.Synced && m.StartupDeadline >= 0 && f.Elapsed >= m.StartupDeadline:
 		return End
-	case rule.Patience > 0 && m.Streak.same(f.Kind)+1 >= rule.Patience:
+	case rule.Patience > 0 && m.Streak.Failed[f.Kind]+1 >= rule.Patience:
 		return rule.Then
 	case behind(rule) && wait.For+wait.Jitter >= m.ahead(f):
 		return rule.Then // by when it is over, there is no time for another try
@@ -121,6 +132,9 @@ func (m Machine) relist(rule Rule, kind keepwatch.FailureKind) List {
 			next.Floor = 0 // the floor itself is too old
 		}
 	}
+	if w, watching := m.State.(Watching); watching && w.Listed && kind == keepwatch.Expired {
+		next.Floor = 0 // who lists is behind who watches
+	}
 	if rule.Consistent {
 		next.Floor = 0
 	}
@@ -155,7 +169,7 @@ func (m Machine) wait(rule Rule, f Failed) Wait {
 	if behind(rule) {
 		// Tries are counted anew, and stay so close together that the last is near the end.
 		w.For = min(w.For, m.ahead(f))
-		w.Jitter = min(firstBackoff<<min(m.Streak.same(f.Kind), 4), maxAhead/4, m.ahead(f)-w.For)
+		w.Jitter = min(firstBackoff<<min(m.Streak.Failed[f.Kind], 4), maxAhead/4, m.ahead(f)-w.For)
 	}
 	if left := m.StartupDeadline - f.Elapsed; rule.AtStartup && !m.Synced && left > 0 {
 		w.For = min(w.For, left) // so that the deadline is met, not overslept
@@ -164,31 +178,26 @@ func (m Machine) wait(rule Rule, f Failed) Wait {
 	return w
 }
 
-// same counts the failures of this kind right before.
-func (s Streak) same(kind keepwatch.FailureKind) uint8 {
-	if s.Kind != kind {
-		return 0
-	}
-	return s.Same
-}
-
 // backoff doubles with every attempt.
 func (s Streak) backoff(most time.Duration) time.Duration {
 	return min(firstBackoff<<s.Attempts, most)
 }
 
-// after is the streak one failure later. Invariant: Attempts stays so small that
-// backoff can't overflow.
+// after is the streak one failure later. What is counted for a rule is counted until
+// its patience ends, or something else is tried. Invariant: Attempts stays so small
+// that backoff can't overflow.
 func (s Streak) after(f Failed, rule Rule, verdict Verdict, wait Wait) Streak {
-	next := Streak{Attempts: s.Attempts, Kind: f.Kind, Same: s.same(f.Kind) + 1}
 	if wait.Jitter > 0 && s.Attempts < 10 {
-		next.Attempts++
+		s.Attempts++
 	}
 	switch {
-	case verdict == rule.Then, rule.Patience == 0 && !behind(rule):
-		next.Same = 0
+	case verdict != rule.Do, verdict != Retry:
+		return Streak{Attempts: s.Attempts}
 	case behind(rule):
-		next.Until = cmp.Or(s.Until, f.Elapsed+maxAhead)
+		s.Until = cmp.Or(s.Until, f.Elapsed+maxAhead)
 	}
-	return next
+	if rule.Then != "" {
+		s.Failed[f.Kind] = min(s.Failed[f.Kind]+1, 100)
+	}
+	return s
 }

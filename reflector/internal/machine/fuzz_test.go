@@ -46,8 +46,10 @@ func FuzzInputs(f *testing.F) {
 				if at.Streak.Attempts < before.Streak.Attempts || at.Streak.Until > maxAhead {
 					t.Fatalf("%d: after %+v the streak is %+v", i, before.Streak, at.Streak)
 				}
-				if rule := Table[at.Streak.Kind]; rule.Patience > 0 && at.Streak.Same >= rule.Patience {
-					t.Fatalf("%d: patience has not ended: %+v", i, at.Streak)
+				for kind, rule := range Table {
+					if rule.Patience > 0 && at.Streak.Failed[kind] >= rule.Patience {
+						t.Fatalf("%d: patience has not ended: %+v", i, at.Streak)
+					}
 				}
 			}
 			if wrong := at.wrong(before); wrong != "" {

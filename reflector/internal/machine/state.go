@@ -22,8 +22,10 @@ type Listing struct {
 
 // Watching: a watch from the held revision is open or being opened.
 type Watching struct {
-	// Progressed: it has delivered something, if only a bookmark.
-	Progressed bool
+	// News: it has led to a revision that was not held before.
+	News bool
+	// Listed: it begins where a list has just ended, and has delivered nothing.
+	Listed bool
 }
 
 // Probing: the source is asked for its newest revision, because a watch from ours
@@ -93,10 +95,10 @@ type Config struct {
 type Streak struct {
 	// Attempts sets the backoff.
 	Attempts uint8
-	// Same counts failures of kind Kind in a row, for its rule's Patience.
-	Kind keepwatch.FailureKind
-	Same uint8
+	// Failed counts failures of each kind whose rule has an end, for its Patience. Those
+	// of other kinds in between change nothing.
+	Failed [keepwatch.Broken + 1]uint8
 	// Until is when, since Started, a revision is not waited for any more that the
-	// source has not reached; 0 if there is none. Other failures end it.
+	// source has not reached; 0 if there is none.
 	Until time.Duration
 }

@@ -22,7 +22,8 @@ func (m Machine) Step(in Input) (Machine, Action) {
 	case Streamed:
 		m.Held = in.Revision
 		m.Synced, m.Followed = true, true
-		return m.progress().read()
+		m.State = Watching{News: true}
+		return m.progress(), Read{}
 	case Opened:
 		m.Synced, m.Trouble = true, 0
 		return m, Read{}
@@ -64,21 +65,17 @@ func (m Machine) watch() (Machine, Action) {
 	return m, Watch{From: m.Held}
 }
 
-// read goes on with a watch that has brought something.
-func (m Machine) read() (Machine, Action) {
-	m.State = Watching{Progressed: true}
-	return m, Read{}
-}
-
 func (m Machine) delivered(in Delivered) (Machine, Action) {
+	news := m.State.(Watching).News || in.Held > m.Held
+	m.State = Watching{News: news}
 	m.Held, m.Followed = in.Held, true
 	m = m.progress()
 	if m.Newest == 0 || m.Held < m.Newest {
-		return m.read()
+		return m, Read{}
 	}
 	m.Newest = 0
 	if in.Bookmark {
-		return m.read()
+		return m, Read{}
 	}
 	m.State = Proving{Open: true}
 	return m, Prove{}
@@ -97,7 +94,8 @@ func (m Machine) probed(newest keepwatch.Revision) (Machine, Action) {
 
 func (m Machine) proven() (Machine, Action) {
 	if m.State.(Proving).Open {
-		return m.read()
+		m.State = Watching{News: true}
+		return m, Read{}
 	}
 	return m.watch()
 }
@@ -158,7 +156,9 @@ func (m Machine) kept() (Machine, Action) {
 		return m, l.List
 	}
 	m.Held, m.Newest, m.Synced, m.Followed = l.At, 0, true, true
-	return m.watch()
+	m, watch := m.watch()
+	m.State = Watching{Listed: true}
+	return m, watch
 }
 
 func (m Machine) elapsed() (Machine, Action) {

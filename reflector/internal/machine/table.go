@@ -29,7 +29,7 @@ const (
 type Pace uint8
 
 const (
-	AtOnce  Pace = iota // no wait; with backoff if the watch was over in no time (see shortWatch)
+	AtOnce  Pace = iota // no wait, but for ends of lists and of watches that were over in no time (see ended)
 	Backoff             // firstBackoff doubling to maxBackoff, full jitter
 	Slowly              // firstBackoff doubling to maxSlowly, full jitter
 )
@@ -55,8 +55,8 @@ const (
 type Rule struct {
 	Do   Verdict
 	Pace Pace
-	// Patience is how often in a row, without progress, Do is tried before Then; 0 is
-	// for ever, or with a Then for as long as maxAhead.
+	// Patience is how often Do is tried without progress before Then, whatever else
+	// fails in between; 0 is for ever, or with a Then for as long as maxAhead.
 	Patience uint8
 	Then     Verdict
 	// Consistent: a relist asks for the newest state, not for one as new as ours,

@@ -26,6 +26,8 @@ func at(place string) Machine {
 		"probe":        append(silent, Failed{Kind: keepwatch.Idle}),
 		"relist":       relist,
 		"relist page2": append(relist, Page{70, "p2"}, Kept{}),
+		"relisted":     append(relist, Page{Revision: 70}, Kept{}, Opened{}),
+		"nothing new":  append(resume, Opened{}, Delivered{Held: 50, Bookmark: true}),
 		"rewound":      append(silent, Failed{Kind: keepwatch.Idle}, Failed{Kind: keepwatch.Rewound}, Elapsed{}),
 	}
 	for _, in := range steps[place] {
@@ -103,6 +105,11 @@ func TestFailureTable(t *testing.T) {
 	}{
 		{"watch", Failed{Kind: keepwatch.Ended, Lived: time.Minute}, "watch 60"},
 		{"opening", Failed{Kind: keepwatch.Ended}, "≤800ms, watch 50"},
+		{"probe", Failed{Kind: keepwatch.Ended}, "≤800ms, probe"},
+		{"first list", Failed{Kind: keepwatch.Ended}, "≤800ms, stream"},
+		{"relist page2", Failed{Kind: keepwatch.Ended}, "≤800ms, list ≥60 p2 (expired: expired)"},
+		{"nothing new", Failed{Kind: keepwatch.Ended}, "≤800ms, watch 50"},
+		{"relisted", Failed{Kind: keepwatch.Ended, Lived: time.Minute}, "watch 70"},
 		{"watch", Failed{Kind: keepwatch.Idle}, "watch 60"},
 		{"silent watch", Failed{Kind: keepwatch.Idle}, "probe"},
 		{"probe", Failed{Kind: u}, "≤800ms, probe"},
@@ -135,6 +142,7 @@ func TestFailureTable(t *testing.T) {
 		{"opening", Failed{Kind: x}, "≤800ms, list ≥50 (downtime: expired)"},
 		{"relist", Failed{Kind: x}, "≤1.6s, list (expired: expired)"},
 		{"relist page2", Failed{Kind: x}, "≤800ms, list ≥60 (expired: expired)"},
+		{"relisted", Failed{Kind: x}, "≤800ms, list (expired: expired)"},
 		{"relist", Failed{Kind: keepwatch.RevisionTooLarge, RetryAfter: time.Second}, "1s+≤800ms, list ≥60 (expired: expired)"},
 		{"watch", Failed{Kind: keepwatch.RevisionTooLarge, RetryAfter: time.Second}, "1s+≤800ms, watch 60"},
 		{"relist", Failed{Kind: keepwatch.StaleReplica}, "≤800ms, list ≥60 (expired: expired)"},
@@ -210,6 +218,55 @@ func TestPatience(t *testing.T) {
 	}
 }
 
+// TestPatienceCountsWithoutProgress: a frame that can't be read does not become
+// readable because the connection to it fails in between, be it for another reason
+// each time. But a watch that was quiet for long shows that there is nothing
+// to be read.
+func TestPatienceCountsWithoutProgress(t *testing.T) {
+	for between, want := range map[Failed]string{
+		{Kind: keepwatch.Unreachable}:                   "list ≥60 (expired: undecodable)",
+		{Kind: keepwatch.Throttled}:                     "list ≥60 (expired: undecodable)",
+		{Kind: keepwatch.ServerError}:                   "list ≥60 (expired: undecodable)",
+		{Kind: keepwatch.Idle}:                          "list ≥60 (expired: undecodable)",
+		{Kind: keepwatch.Ended}:                         "list ≥60 (expired: undecodable)",
+		{Kind: keepwatch.Ended, Lived: time.Minute}:     "watch 60",
+		{Kind: keepwatch.RevisionTooLarge, Elapsed: 10}: "list ≥60 (expired: undecodable)",
+	} {
+		m := resumes(t, at("watch"), keepwatch.Undecodable)
+		m = resumes(t, m, keepwatch.Undecodable)
+		m, a := m.Step(between)
+		if _, waits := a.(Wait); waits {
+			m, _ = m.Step(Elapsed{})
+		}
+		m, _ = m.Step(Opened{})
+		m, _ = m.Step(Failed{Kind: keepwatch.Undecodable})
+		if _, a = m.Step(Elapsed{}); show(a) != want {
+			t.Errorf("with %v (lived %v) in between: %s, want %s", between.Kind, between.Lived, show(a), want)
+		}
+	}
+}
+
+// TestASourceBehindIsNotAskedForEver, either, where every other request fails in
+// another manner.
+func TestASourceBehindIsNotAskedForEver(t *testing.T) {
+	m := at("relist")
+	for now := time.Duration(0); ; now += time.Second {
+		if now > time.Minute {
+			t.Fatal("it is waited for longer than a minute")
+		}
+		var a Action
+		for _, kind := range []keepwatch.FailureKind{keepwatch.Unreachable, keepwatch.RevisionTooLarge} {
+			m, a = m.Step(Failed{Kind: kind, Elapsed: now})
+			if _, waits := a.(Wait); waits {
+				m, a = m.Step(Elapsed{})
+			}
+		}
+		if a.(List).Floor == 0 {
+			return
+		}
+	}
+}
+
 // resumes fails once and expects a new watch.
 func resumes(t *testing.T, m Machine, kind keepwatch.FailureKind) Machine {
 	t.Helper()
@@ -275,7 +332,7 @@ func TestAheadOfTheSource(t *testing.T) {
 // TestASourceThatWentBack is recognised by the list that shows it.
 func TestASourceThatWentBack(t *testing.T) {
 	m := at("relist")
-	m.Streak = Streak{Kind: keepwatch.RevisionTooLarge, Until: time.Second}
+	m.Streak = Streak{Until: time.Second}
 	m, _ = m.Step(Failed{Kind: keepwatch.RevisionTooLarge, Elapsed: time.Minute})
 	_, a := m.Step(Page{Revision: 20})
 	want := Void{keepwatch.GapRewind, Keep{First: true, Last: true, Reason: keepwatch.GapRewind, Revision: 20}}
@@ -288,24 +345,36 @@ func TestASourceThatWentBack(t *testing.T) {
 }
 
 func TestBackoffDoublesToItsCapAndProgressResetsIt(t *testing.T) {
-	m := at("watch")
-	var got []time.Duration
-	for range 8 {
-		var a Action
-		m, a = m.Step(Failed{Kind: keepwatch.Unreachable})
-		got = append(got, a.(Wait).Jitter)
-		m, _ = m.Step(Elapsed{})
-		m, _ = m.Step(Opened{}) // an open connection is no progress
-	}
-	want := []time.Duration{800, 1600, 3200, 6400, 12800, 25600, 30000, 30000}
-	for i := range want {
-		if got[i] != want[i]*time.Millisecond {
-			t.Fatalf("waits are %v", got)
+	for kind, most := range map[keepwatch.FailureKind]time.Duration{
+		keepwatch.Unreachable: 30 * time.Second, keepwatch.Unauthorized: 30 * time.Second,
+		keepwatch.Forbidden: 5 * time.Minute, keepwatch.Absent: 5 * time.Minute,
+	} {
+		m, want := at("watch"), 800*time.Millisecond
+		for range 1000 { // for ever
+			var a Action
+			m, a = m.Step(Failed{Kind: kind, Lived: time.Hour}) // time that passes is no progress
+			if got := a.(Wait); got != (Wait{Jitter: want}) {
+				t.Fatalf("%v: waits %v, want %v", kind, got, want)
+			}
+			want = min(2*want, most)
+			if m, a = m.Step(Elapsed{}); a != (Watch{From: 60}) {
+				t.Fatalf("%v leads to %s", kind, show(a))
+			}
+			m, _ = m.Step(Opened{}) // nor is an open connection
 		}
-	}
-	m, _ = m.Step(Delivered{Held: 61})
-	if _, a := m.Step(Failed{Kind: keepwatch.Unreachable}); a.(Wait).Jitter != firstBackoff {
-		t.Errorf("after progress the wait is %v", a.(Wait))
+		for what, inputs := range map[string][]Input{
+			"an event":   {Delivered{Held: 61}},
+			"a bookmark": {Delivered{Held: 60, Bookmark: true}},
+			"a page":     {Failed{Kind: keepwatch.Expired}, Elapsed{}, Page{70, "p2"}, Kept{}},
+		} {
+			m := m
+			for _, in := range inputs {
+				m, _ = m.Step(in)
+			}
+			if _, a := m.Step(Failed{Kind: kind}); a != (Wait{Jitter: firstBackoff}) {
+				t.Errorf("%v: after %s the wait is %v", kind, what, a)
+			}
+		}
 	}
 }
 

@@ -164,7 +164,9 @@ func (p place) wrong(before place) string {
 // patience are the streaks in which a failure can be met: the first, and the one
 // that is too many.
 func patience(kind keepwatch.FailureKind) []Streak {
-	return []Streak{{}, {Kind: kind, Same: max(1, Table[kind].Patience) - 1}, {Kind: kind, Until: 1}}
+	last := Streak{}
+	last.Failed[kind] = max(1, Table[kind].Patience) - 1
+	return []Streak{{}, last, {Until: 1}}
 }
 
 // TestNobodyIsAskedForWhatCantBe goes through all places that can be reached, and
