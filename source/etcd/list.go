@@ -3,9 +3,12 @@ package etcd
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/keepwatch/keepwatch"
@@ -50,20 +53,42 @@ func (s *Source) page(ctx context.Context, at position) (keepwatch.Page, *keepwa
 	if at.revision == 0 {
 		at.revision = keepwatch.Revision(answer.Header.Revision)
 	}
-	page := keepwatch.Page{Revision: at.revision, Objects: make([]keepwatch.Object, 0, len(answer.Kvs))}
-	for _, kv := range answer.Kvs {
-		o, failure := s.decode(kv)
-		if failure != nil {
-			return keepwatch.Page{}, failure
-		}
-		page.Objects = append(page.Objects, o)
-		at.after = o.Key()
+	page := keepwatch.Page{Revision: at.revision}
+	var failure *keepwatch.Failure
+	if page.Objects, failure = s.decodeAll(answer.Kvs); failure != nil {
+		return keepwatch.Page{}, failure
 	}
-	if answer.More && len(answer.Kvs) > 0 {
+	if n := len(page.Objects); answer.More && n > 0 {
+		at.after = page.Objects[n-1].Key()
 		page.Continue = at.String()
 		page.Remaining = max(0, answer.Count-int64(len(answer.Kvs)))
 	}
 	return page, nil
+}
+
+// decodeShare is how many objects are worth a goroutine.
+const decodeShare = 32
+
+// decodeAll decodes a page on all processors: that is most of what a list costs.
+func (s *Source) decodeAll(kvs []*mvccpb.KeyValue) ([]keepwatch.Object, *keepwatch.Failure) {
+	objects := make([]keepwatch.Object, len(kvs))
+	workers := min(runtime.GOMAXPROCS(0), max(1, len(kvs)/decodeShare))
+	failures := make([]*keepwatch.Failure, workers)
+	var group sync.WaitGroup
+	for w := range workers {
+		group.Go(func() {
+			for i := w * len(kvs) / workers; i < (w+1)*len(kvs)/workers && failures[w] == nil; i++ {
+				objects[i], failures[w] = s.decode(kvs[i])
+			}
+		})
+	}
+	group.Wait()
+	for _, failure := range failures {
+		if failure != nil {
+			return nil, failure
+		}
+	}
+	return objects, nil
 }
 
 func (s *Source) rangeFrom(ctx context.Context, at position) (*pb.RangeResponse, error) {

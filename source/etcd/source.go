@@ -26,10 +26,10 @@ type Options struct {
 	Prefix string
 
 	// Decode makes the object that is handed on of what etcd holds: called once for
-	// each write, from one goroutine at a time for lists and one for each watch. The
-	// object must have o's key, UID and revision, which it gets by embedding o, and
-	// with them Version and Equal. o does not keep value, but the object may. An error
-	// makes it [Undecodable]. Nil hands on each *[Object] as it is.
+	// each write, by several goroutines at a time. The object must have o's key, UID and
+	// revision, which it gets by embedding o, and with them Version and Equal. o does
+	// not keep value, but the object may. An error makes it [Undecodable]. Nil hands on
+	// each *[Object] as it is.
 	Decode func(o *Object, value []byte) (keepwatch.Object, error)
 
 	// PageSize is how many keys a page of a list has at most; 0 means 500.
