@@ -25,6 +25,9 @@ import (
 // source is what informers follow. Its objects are *item.Item.
 type source interface {
 	keepwatch.Source
+	// Resource is what is read, empty if that is not known. It may be called at any
+	// time after the first list.
+	Resource() schema.GroupVersionResource
 	// ResourceVersion is what the server calls a revision that was handed out. It may
 	// be called at any time after that.
 	ResourceVersion(keepwatch.Revision) string
@@ -87,7 +90,7 @@ func (d *direct) open(resource schema.GroupVersionResource) error {
 		Resource: resource, Namespace: d.namespace, LabelSelector: d.labels, FieldSelector: d.fields,
 		Form: form, Decode: codec.Decode, Protobuf: codec.Protobuf(), DropManagedFields: d.dropManaged,
 	})
-	d.Source = source
+	d.resource, d.Source = resource, source
 	return err
 }
 
@@ -123,6 +126,8 @@ func (d *direct) discover(ctx context.Context) (schema.GroupVersionResource, err
 	}
 	return schema.GroupVersionResource{}, apierrors.NewNotFound(schema.GroupResource{Group: d.kind.Group, Resource: d.kind.Kind}, "")
 }
+
+func (d *direct) Resource() schema.GroupVersionResource { return d.resource }
 
 func (d *direct) ResourceVersion(r keepwatch.Revision) string { return r.String() }
 

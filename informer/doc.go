@@ -59,6 +59,29 @@
 // they are typed. One that can't be decoded is rejected like one whose transform
 // fails. Without Direct, client-go decodes for the informers that stand in its place.
 //
+// # Health and metrics
+//
+// A [Group] is a health check and a Prometheus collector of its informers that run:
+//
+//	keepwatch_watch_state                                      1 for the state it is in
+//	keepwatch_watch_state_since_timestamp_seconds              since when
+//	keepwatch_watch_last_event_timestamp_seconds               the last change
+//	keepwatch_watch_last_proof_timestamp_seconds               the last proof that the cache is current
+//	keepwatch_watch_relists_total, …_reconnects_total          by reason
+//	keepwatch_watch_dropped_events_total                       what was not news
+//	keepwatch_watch_objects, …_rejected_objects                in the cache, and kept out of it
+//	keepwatch_watch_handlers, …_handlers_behind                all, and those with something to be told
+//	keepwatch_watch_handler_panics_total
+//	informer_queued_items                                      changes left for the handler furthest behind
+//	informer_processing_latency_seconds                        how long each call of a handler took
+//	informer_store_resource_version                            its 15 least significant digits
+//
+// The first have a label informer; the last three are client-go's, with its labels
+// name, group, version and resource, its buckets and its help, so that both can be
+// gathered together. group, version and resource are empty where only a
+// ListerWatcher knows them. In client-go a call of a handler is not part of the
+// latency, and what waits for a handler is not counted as queued.
+//
 // # Servers and fakes
 //
 // Of a Kubernetes API the resource versions are taken for what they are, an order,

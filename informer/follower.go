@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/informer/internal/item"
 	"github.com/keepwatch/keepwatch/reflector"
@@ -35,6 +37,8 @@ type follower struct {
 	// the start.
 	resync time.Duration
 	panics panicPolicy
+	// latency is of the handlers' calls.
+	latency latency
 }
 
 // phase is where the life of a follower is. The values are closed.
@@ -87,6 +91,14 @@ func (f *follower) resourceVersion() string {
 		return f.source.ResourceVersion(held)
 	}
 	return ""
+}
+
+// resource is what is read, once it is known.
+func (f *follower) resource() schema.GroupVersionResource {
+	if f.store.Snapshot().Revision() == 0 {
+		return schema.GroupVersionResource{}
+	}
+	return f.source.Resource()
 }
 
 // held is what is held of a key, nil for nothing.

@@ -59,7 +59,7 @@ func TestMetrics(t *testing.T) {
 	eventually(t, func() bool { return inf.LastSyncResourceVersion() == "103" }, inf.LastSyncResourceVersion)
 	eventually(t, func() bool { return group.Status()["*v1.Pod"].Panics == 3 }, func() string { return "the handler is behind" })
 	want := `
-# HELP informer_store_resource_version The 15 least significant digits of the resource version of the store.
+# HELP informer_store_resource_version [ALPHA] The 15 least significant digits of the resource version of the store.
 # TYPE informer_store_resource_version gauge
 informer_store_resource_version{group="",name="*v1.Pod",resource="",version=""} 103
 # HELP keepwatch_watch_handler_panics_total Panics in event handlers.

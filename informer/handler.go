@@ -3,7 +3,6 @@ package informer
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/keepwatch/keepwatch"
@@ -24,7 +23,7 @@ type handler struct {
 	debts    *debts        // nil: what fails is not told again
 	synced   chan struct{} // closed once it has worked off the initial list
 	done     chan struct{} // closed once it will not be called any more
-	reached  atomic.Uint64 // the revision up to which it was told
+	place    place         // what it has been told
 
 	leaving   chan struct{}
 	leaveOnce sync.Once
@@ -91,7 +90,18 @@ func (h *handler) left() bool {
 	}
 }
 
+// ended reports whether the handler will not be called any more.
+func (h *handler) ended() bool {
+	select {
+	case <-h.done:
+		return true
+	default:
+		return false
+	}
+}
+
 func (h *handler) run(until context.Context) {
+	defer h.place.head(nil, 0) // a handle may be kept, and states are large
 	defer close(h.done)
 	defer context.AfterFunc(until, h.leave)()
 	select {
@@ -105,7 +115,6 @@ func (h *handler) run(until context.Context) {
 	if h.left() {
 		return
 	}
-	h.reached.Store(uint64(seen.Revision()))
 	close(h.synced)
 	h.follow(seen)
 }
@@ -125,10 +134,11 @@ func (h *handler) follow(seen *store.Snapshot) {
 			changes, seen, newer = h.follower.store.Since(seen, exact)
 			if len(changes) > 0 {
 				h.follower.intake.settle()
+				h.place.head(seen, len(changes))
 				h.tellAll(changes)
 				continue
 			}
-			h.reached.Store(uint64(seen.Revision()))
+			h.place.head(seen, 0)
 		}
 		wait, stop := h.debts.due()
 		select {
@@ -147,6 +157,7 @@ func (h *handler) follow(seen *store.Snapshot) {
 func (h *handler) initial() *store.Snapshot {
 	begin := h.begin
 	h.begin = nil
+	h.place.head(begin, begin.Len())
 	for o := range begin.All() {
 		if h.left() {
 			break
@@ -154,6 +165,7 @@ func (h *handler) initial() *store.Snapshot {
 		if i := shown(o); i != nil {
 			h.deliver(occurrence{at: i.Revision(), new: i, initial: true})
 		}
+		h.place.step()
 	}
 	return begin
 }
@@ -178,6 +190,7 @@ func (h *handler) tellAll(changes []keepwatch.Change) {
 		if o, ok := occurred(c); ok {
 			h.deliver(o)
 		}
+		h.place.step()
 	}
 }
 
@@ -209,6 +222,7 @@ func shown(o keepwatch.Object) *item.Item {
 
 // call calls back.
 func (h *handler) call(o occurrence) (err error) {
+	defer h.follower.latency.since(time.Now())
 	defer h.follower.panics.guard(h.react, &err)
 	return h.react.notify(o)
 }

@@ -16,21 +16,32 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 }
 
 var (
-	stateDesc       = desc("state", "1 for the state that the informer is in, 0 for the others.", "state")
-	sinceDesc       = desc("state_since_timestamp_seconds", "When the informer entered its state.")
-	lastEventDesc   = desc("last_event_timestamp_seconds", "When the last change arrived; 0 if none has.")
-	lastProofDesc   = desc("last_proof_timestamp_seconds", "When the server last proved that the cache is current; 0 if it has not.")
-	relistsDesc     = desc("relists_total", "Lists after the first, by what led to them.", "reason")
-	reconnectsDesc  = desc("reconnects_total", "New watches from where the last one ended, by what ended it.", "reason")
-	droppedDesc     = desc("dropped_events_total", "Events that were not news.")
-	objectsDesc     = desc("objects", "Objects in the cache.")
-	rejectedDesc    = desc("rejected_objects", "Objects on the server that are kept out of the cache.")
-	handlersDesc    = desc("handlers", "Event handlers.")
-	behindDesc      = desc("handlers_behind", "Event handlers that have yet to be told something that is in the cache.")
-	panicsDesc      = desc("handler_panics_total", "Panics in event handlers.")
-	resourceVersion = prometheus.NewDesc("informer_store_resource_version",
-		"The 15 least significant digits of the resource version of the store.", []string{"name", "group", "version", "resource"}, nil)
+	stateDesc      = desc("state", "1 for the state that the informer is in, 0 for the others.", "state")
+	sinceDesc      = desc("state_since_timestamp_seconds", "When the informer entered its state.")
+	lastEventDesc  = desc("last_event_timestamp_seconds", "When the last change arrived; 0 if none has.")
+	lastProofDesc  = desc("last_proof_timestamp_seconds", "When the server last proved that the cache is current; 0 if it has not.")
+	relistsDesc    = desc("relists_total", "Lists after the first, by what led to them.", "reason")
+	reconnectsDesc = desc("reconnects_total", "New watches from where the last one ended, by what ended it.", "reason")
+	droppedDesc    = desc("dropped_events_total", "Events that were not news.")
+	objectsDesc    = desc("objects", "Objects in the cache.")
+	rejectedDesc   = desc("rejected_objects", "Objects on the server that are kept out of the cache.")
+	handlersDesc   = desc("handlers", "Event handlers.")
+	behindDesc     = desc("handlers_behind", "Event handlers that have yet to be told something that is in the cache.")
+	panicsDesc     = desc("handler_panics_total", "Panics in event handlers.")
+
+	queuedDesc  = theirs("queued_items", "Number of items currently queued in the FIFO.")
+	latencyDesc = theirs("processing_latency_seconds", "Time taken to process events after popping from the queue.")
+	versionDesc = theirs("store_resource_version", "The 15 least significant digits of the resource version of the store.")
 )
+
+// theirs describes what client-go's informers export as well, under the same name:
+// see k8s.io/component-base/metrics/prometheus/clientgo/fifo. It has their help,
+// word by word, since nothing can be gathered where the two differ. Ours mean:
+// changes that the handler furthest behind has yet to be told; how long each call of
+// a handler took.
+func theirs(name, help string) *prometheus.Desc {
+	return prometheus.NewDesc("informer_"+name, "[ALPHA] "+help, []string{"name", "group", "version", "resource"}, nil)
+}
 
 // Describe sends nothing: which series there are depends on what runs, and they
 // share no registry's names with others.
@@ -39,8 +50,10 @@ func (g *Group) Describe(chan<- *prometheus.Desc) {}
 // Collect sends the series of the informers that run; those of one that has
 // stopped are gone with it.
 func (g *Group) Collect(ch chan<- prometheus.Metric) {
-	for name, status := range g.Status() {
+	for f, name := range g.running() {
+		status := f.status()
 		collect(ch, name, status)
+		f.collect(ch, name, status)
 	}
 }
 
@@ -75,8 +88,16 @@ func collect(ch chan<- prometheus.Metric, name string, s Status) {
 	gauge(handlersDesc, float64(s.Handlers))
 	gauge(behindDesc, float64(s.Behind))
 	count(panicsDesc, s.Panics)
+}
+
+// collect sends the series that client-go's informers have, too.
+func (f *follower) collect(ch chan<- prometheus.Metric, name string, s Status) {
+	labels := []string{name, s.Resource.Group, s.Resource.Version, s.Resource.Resource}
+	ch <- prometheus.MustNewConstMetric(queuedDesc, prometheus.GaugeValue, float64(f.queued()), labels...)
+	count, sum, within := f.latency.histogram()
+	ch <- prometheus.MustNewConstHistogram(latencyDesc, count, sum, within, labels...)
 	if version, ok := lastDigits(s.ResourceVersion); ok {
-		gauge(resourceVersion, version, "", "", "")
+		ch <- prometheus.MustNewConstMetric(versionDesc, prometheus.GaugeValue, version, labels...)
 	}
 }
 

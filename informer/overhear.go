@@ -88,8 +88,13 @@ func (c *chosen) decide(ctx context.Context) source {
 			}
 		}
 	}
-	return listwatch.New(c.lw, c.name)
+	return client{listwatch.New(c.lw, c.name)}
 }
+
+// client is a ListerWatcher as a source. What it reads is its secret.
+type client struct{ *listwatch.Source }
+
+func (client) Resource() schema.GroupVersionResource { return schema.GroupVersionResource{} }
 
 // decodable reports whether objects like the example can be decoded.
 func decodable(example runtime.Object) bool {

@@ -2,7 +2,11 @@ package informer
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/reflector"
@@ -35,6 +39,9 @@ const quietAfter = time.Minute
 type Status struct {
 	State State
 	Since time.Time // when State began
+	// Resource is what is read, once it is known; empty where only a ListerWatcher
+	// knows it.
+	Resource schema.GroupVersionResource
 	// ResourceVersion is what the cache is equal to on the server, "" before the
 	// first list.
 	ResourceVersion string
@@ -84,9 +91,9 @@ func (f *follower) status() Status {
 	held := f.store.Snapshot()
 	s := Status{
 		State: State(p.State), Since: p.Since,
-		ResourceVersion: f.resourceVersion(),
-		Rejected:        f.intake.rejections(),
-		LastEvent:       p.LastEvent, LastProof: p.LastProof,
+		Resource: f.resource(), ResourceVersion: f.resourceVersion(),
+		Rejected:  f.intake.rejections(),
+		LastEvent: p.LastEvent, LastProof: p.LastProof,
 		Relists: p.Relists, Reconnects: p.Reconnects,
 		Dropped: p.Dropped, Panics: f.panics.count.Load(),
 	}
@@ -108,16 +115,27 @@ func (f *follower) status() Status {
 }
 
 // crowd counts the handlers, and those that were told less than the state at a
-// revision.
+// revision and will be told more.
 func (f *follower) crowd(newest keepwatch.Revision) (all, behind int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for h := range f.handlers {
-		if keepwatch.Revision(h.reached.Load()) < newest {
+		if !h.ended() && !h.place.reached(newest) {
 			behind++
 		}
 	}
 	return len(f.handlers), behind
+}
+
+// queued is how many changes the handler that is furthest behind has yet to be told.
+func (f *follower) queued() (most int) {
+	f.mu.Lock()
+	handlers := slices.Collect(maps.Keys(f.handlers))
+	f.mu.Unlock()
+	for _, h := range handlers {
+		most = max(most, h.place.behind(f.store))
+	}
+	return most
 }
 
 // State is what the informer is doing.
