@@ -25,6 +25,9 @@ type Options struct {
 	// for example. Default: the object itself, so that tombstones beyond
 	// TombstoneBytes are forgotten.
 	Slim func(keepwatch.Object) keepwatch.Object
+	// SlimBytes bounds what Slim has left of those; older tombstones are forgotten.
+	// Default 64 MiB.
+	SlimBytes int64
 	// Size estimates an object's bytes. Default: 1 KiB each.
 	Size func(keepwatch.Object) int
 }
@@ -41,6 +44,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.TombstoneBytes <= 0 {
 		o.TombstoneBytes = 16 << 20
+	}
+	if o.SlimBytes <= 0 {
+		o.SlimBytes = 64 << 20
 	}
 	if o.Size == nil {
 		o.Size = func(keepwatch.Object) int { return 1 << 10 }

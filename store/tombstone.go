@@ -65,9 +65,9 @@ func (g *graveyard) bury(t tombstone, o Options) {
 		oldest := g.full.at(0)
 		g.full = g.full.drop()
 		oldest.object = o.Slim(oldest.object)
-		g.slim = g.slim.push(oldest, tombstoneBytes)
+		g.slim = g.slim.push(oldest, tombstoneBytes+int64(o.Size(oldest.object)))
 	}
-	for g.full.len()+g.slim.len() > o.Tombstones {
+	for g.full.len()+g.slim.len() > o.Tombstones || g.slim.bytes > o.SlimBytes {
 		g.forget()
 	}
 }

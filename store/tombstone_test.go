@@ -18,6 +18,7 @@ func TestGraveyardKeepsItsBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o := Options{Tombstones: 20, Size: func(keepwatch.Object) int { return 100 }}.withDefaults()
 		o.TombstoneBytes = 5 * (tombstoneBytes + 100)
+		o.SlimBytes = rapid.SampledFrom([]int64{1, 6, 100}).Draw(t, "slim bytes") * (tombstoneBytes + 100)
 		if rapid.Bool().Draw(t, "slim") {
 			o.Slim = slim
 		}
@@ -43,6 +44,9 @@ func TestGraveyardKeepsItsBounds(t *testing.T) {
 				}
 				if g.full.bytes > o.TombstoneBytes {
 					t.Fatalf("%d bytes in full, at most %d are allowed", g.full.bytes, o.TombstoneBytes)
+				}
+				if size := int64(g.slim.len()) * (tombstoneBytes + 100); size > o.SlimBytes {
+					t.Fatalf("%d bytes slim, at most %d are allowed", size, o.SlimBytes)
 				}
 				if o.Slim == nil && g.slim.len() > 0 {
 					t.Fatal("slim tombstones without Slim")
