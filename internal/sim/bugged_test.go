@@ -166,6 +166,33 @@ func (s *endless) StreamList(ctx context.Context, floor keepwatch.Revision, emit
 	return r, w, err
 }
 
+// dying says nothing more behind a 410.
+type dying struct{ *Source }
+
+func (s *dying) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.Watch, error) {
+	w, err := s.Source.Watch(ctx, from)
+	die(ctx, err)
+	return &dyingWatch{w, ctx}, err
+}
+
+type dyingWatch struct {
+	keepwatch.Watch
+	ctx context.Context
+}
+
+func (w *dyingWatch) Next() (keepwatch.Batch, error) {
+	b, err := w.Watch.Next()
+	die(w.ctx, err)
+	return b, err
+}
+
+func die(ctx context.Context, err error) {
+	var f *keepwatch.Failure
+	if errors.As(err, &f) && f.Kind == keepwatch.Expired {
+		<-ctx.Done()
+	}
+}
+
 // forgetful puts what it holds into every list that lacks it.
 type forgetful struct{ *store.Store }
 

@@ -72,6 +72,17 @@ var Mutants = []Mutant{
 		},
 	},
 	{
+		Name: "member-replays", Seen: "etcd #15271, #20221: a member restored from a snapshot sends again what was sent",
+		Source: func(s *Source) keepwatch.Source {
+			return &bugged{Source: s, open: func(b *bugged, from keepwatch.Revision) keepwatch.Revision {
+				if oldest := s.world.oldest(); b.every(3) && from > oldest+3 {
+					return from - 3
+				}
+				return from
+			}}
+		},
+	},
+	{
 		Name: "future-watch", Seen: "kubernetes #107457: a restored source is waited for, for ever",
 		Near:   []string{"restore", "compact", "cut"},
 		Source: func(s *Source) keepwatch.Source { return &unmoved{Source: s} },
@@ -126,6 +137,10 @@ var Mutants = []Mutant{
 				return f
 			}}
 		},
+	},
+	{
+		Name: "dead-watcher", Seen: "kopf, RetryWatcher: 410 ends the watcher, and nobody says so",
+		Source: func(s *Source) keepwatch.Source { return &dying{Source: s} },
 	},
 	{
 		Name: "slow-and-out", Seen: "kubernetes #116903: a watcher that is too slow is ended, begins anew, is too slow again",
