@@ -22,19 +22,32 @@ var _ dynamicinformer.DynamicSharedInformerFactory = (*dynamicFactory)(nil)
 // NewDynamicSharedInformerFactory is what dynamicinformer's is: a factory of
 // informers of unstructured objects, by resource, over all namespaces.
 func NewDynamicSharedInformerFactory(client dynamic.Interface, resync time.Duration) dynamicinformer.DynamicSharedInformerFactory {
-	return NewFilteredDynamicSharedInformerFactory(client, resync, metav1.NamespaceAll, nil)
+	return NewGroup().NewDynamicSharedInformerFactory(client, resync)
 }
 
 // NewFilteredDynamicSharedInformerFactory is NewDynamicSharedInformerFactory for
 // one namespace, and with a say in the options of every list and watch.
 func NewFilteredDynamicSharedInformerFactory(client dynamic.Interface, resync time.Duration, namespace string, tweak dynamicinformer.TweakListOptionsFunc) dynamicinformer.DynamicSharedInformerFactory {
+	return NewGroup().NewFilteredDynamicSharedInformerFactory(client, resync, namespace, tweak)
+}
+
+// NewDynamicSharedInformerFactory makes a factory of informers of the group; see the
+// function of the same name.
+func (g *Group) NewDynamicSharedInformerFactory(client dynamic.Interface, resync time.Duration) dynamicinformer.DynamicSharedInformerFactory {
+	return g.NewFilteredDynamicSharedInformerFactory(client, resync, metav1.NamespaceAll, nil)
+}
+
+// NewFilteredDynamicSharedInformerFactory makes a factory of informers of the group;
+// see the function of the same name.
+func (g *Group) NewFilteredDynamicSharedInformerFactory(client dynamic.Interface, resync time.Duration, namespace string, tweak dynamicinformer.TweakListOptionsFunc) dynamicinformer.DynamicSharedInformerFactory {
 	return &dynamicFactory{
-		client: client, resync: resync, namespace: namespace, tweak: tweak,
+		group: g, client: client, resync: resync, namespace: namespace, tweak: tweak,
 		informers: map[schema.GroupVersionResource]*dynamicInformer{},
 	}
 }
 
 type dynamicFactory struct {
+	group     *Group
 	client    dynamic.Interface
 	resync    time.Duration
 	namespace string
@@ -64,7 +77,7 @@ func (f *dynamicFactory) ForResource(resource schema.GroupVersionResource) infor
 	defer f.mu.Unlock()
 	i, ok := f.informers[resource]
 	if !ok {
-		i = &dynamicInformer{resource: resource, shared: NewSharedIndexInformer(
+		i = &dynamicInformer{resource: resource, shared: f.group.NewSharedIndexInformer(
 			dynamicListerWatcher(f.client, resource, f.namespace, f.tweak), &unstructured.Unstructured{}, f.resync,
 			cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
 		)}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -144,6 +145,34 @@ func TestDynamicFactory(t *testing.T) {
 	list, err := factory.ForResource(widgets).Lister().ByNamespace("ns").List(labels.Everything())
 	if err != nil || len(list) != 2 {
 		t.Errorf("%v, %v", list, err)
+	}
+}
+
+// A group's dynamic informers have its options, and are its members.
+func TestDynamicFactoryOfAGroup(t *testing.T) {
+	s := newServer(t, pod("a"))
+	var asked requests
+	s.interfering(asked.note)
+	cfg := s.config()
+	group := informer.NewGroup(informer.Direct(cfg))
+	client, err := dynamic.NewForConfig(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resource := schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+	factory := group.NewDynamicSharedInformerFactory(client, 0)
+	inf := factory.ForResource(resource).Informer()
+	stop := make(chan struct{})
+	defer factory.Shutdown()
+	defer close(stop)
+	factory.Start(stop)
+	factory.WaitForCacheSync(stop)
+	asked.want(t, "keepwatch /api/v1/pods")
+	if got := inf.GetStore().ListKeys(); !slices.Equal(got, []string{"ns/a"}) {
+		t.Errorf("the cache holds %q", got)
+	}
+	if n := len(group.Status()); n != 1 {
+		t.Errorf("the group has %d members", n)
 	}
 }
 
