@@ -37,6 +37,8 @@ type watcher struct {
 	form    form
 	timeout time.Duration
 	sent    func(bytes int) // counts an event
+
+	bookmark *time.Timer // fires when the client is to be told how far it has come
 }
 
 // grace is how long what was written at the end of a watch may take to leave.
@@ -68,8 +70,8 @@ func (s watcher) run(ctx context.Context, w http.ResponseWriter, out *http.Respo
 		_, err := w.Write(errorFrame(s.refused, s.form))
 		return err
 	}
-	bookmark := time.NewTimer(storage.UntilBookmark(ctx))
-	defer bookmark.Stop()
+	s.bookmark = time.NewTimer(storage.UntilBookmark(ctx))
+	defer s.bookmark.Stop()
 	var shutdown <-chan struct{}
 	if signals := request.ServerShutdownSignalFrom(ctx); signals != nil {
 		shutdown = signals.ShuttingDown()
@@ -90,24 +92,20 @@ func (s watcher) run(ctx context.Context, w http.ResponseWriter, out *http.Respo
 		select {
 		case <-newer:
 			continue
-		case <-bookmark.C:
+		case <-s.bookmark.C:
+			place := gather{w: w}
+			if err := s.place(ctx, &place); err != nil {
+				return err
+			}
+			if err := place.flush(); err != nil {
+				return err
+			}
 		case <-ctx.Done():
 			return nil
 		case <-shutdown:
 			return nil
 		case <-s.Storage.Ended():
 			return nil
-		}
-		bookmark.Reset(storage.UntilBookmark(ctx))
-		if s.feed.Bookmarks() {
-			b, err := s.mark(s.feed.Bookmark(), s.form)
-			if err != nil {
-				return err
-			}
-			s.sent(len(b))
-			if _, err := w.Write(b); err != nil {
-				return err
-			}
 		}
 	}
 }
@@ -131,6 +129,9 @@ func (s watcher) send(ctx context.Context, w http.ResponseWriter) (newer <-chan 
 				return nil, err
 			}
 		}
+		if failure == nil && newer == nil && !initial {
+			failure = s.placeIfDue(ctx, &out)
+		}
 		if failure != nil {
 			out.add(errorFrame(failure, s.form))
 			newer = nil
@@ -138,6 +139,22 @@ func (s watcher) send(ctx context.Context, w http.ResponseWriter) (newer <-chan 
 		}
 	}
 	return newer, out.flush()
+}
+
+// placeIfDue is for who is behind, maybe for ever: it never comes to wait for the timer.
+func (s watcher) placeIfDue(ctx context.Context, out *gather) error {
+	select {
+	case <-s.bookmark.C:
+		return s.place(ctx, out)
+	default:
+		return nil
+	}
+}
+
+// place adds how far the watch has come, if the client wants to know.
+func (s watcher) place(ctx context.Context, out *gather) error {
+	s.bookmark.Reset(storage.UntilBookmark(ctx))
+	return s.add(out, s.feed.Bookmark(), false)
 }
 
 // add adds an event, if the client wants it. The state that a watch begins with is for

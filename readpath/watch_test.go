@@ -171,6 +171,53 @@ func TestWatchesEndByTimeout(t *testing.T) {
 	}
 }
 
+// A watch that is never done, since more was written while it was being sent the last, is
+// told how far it has come all the same.
+func TestWatchesBehindAreToldHowFarTheyAre(t *testing.T) {
+	r := newRig(t, pods, options{})
+	large := strings.Repeat("x", chunk) // so that events are sent before others are looked for
+	first := r.create("default", "o1", noted(large))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	query := "?watch=1&allowWatchBookmarks=true&timeoutSeconds=4&resourceVersion=" + first.GetResourceVersion()
+	q := r.informed(must(http.NewRequestWithContext(ctx, http.MethodGet, r.path("")+query, nil))(t))
+	q.Header = accept("application/json")
+	told, newest, writes := "", "", 0
+	write := func() { // a first event is sent with the next one
+		writes++
+		r.update("default", "o1", noted(fmt.Sprint(large, writes)))
+		r.reach(r.update("default", "o1", noted(large)))
+	}
+	write()
+	r.handler.ServeHTTP(&chaser{write: func(sent []byte) {
+		for events := json.NewDecoder(bytes.NewReader(sent)); events.More(); {
+			var e heard
+			must(0, events.Decode(&e))(t)
+			if e.Type == watch.Bookmark {
+				told = e.Object.ResourceVersion
+				cancel()
+				return
+			}
+			newest = e.Object.ResourceVersion
+		}
+		write()
+	}}, q)
+	if told == "" || told != newest {
+		t.Errorf("it was told that it has come to %q, and was sent the events up to %s", told, newest)
+	}
+}
+
+// chaser is a client for whom more is written whenever it has been sent something.
+type chaser struct {
+	receiver
+	write func(sent []byte)
+}
+
+func (c *chaser) Write(b []byte) (int, error) {
+	c.write(b)
+	return len(b), nil
+}
+
 // A watch that names no time lasts as long as the server has it.
 func TestWatchesHaveAServersTimeout(t *testing.T) {
 	r := newRig(t, pods, options{minTimeout: 1})
