@@ -23,8 +23,8 @@ func (s *Reader) watch(q *http.Request, asked query) (answer http.HandlerFunc, w
 		return nil, passState
 	}
 	feed, err := s.Storage.Feed(q.Context(), asked.key, asked.options)
-	if err != nil && !waitedFor(err, asked) {
-		return nil, passState
+	if err != nil && !waitedFor(err, asked) { // which is told in the stream
+		return s.refuse(err, asked)
 	}
 	return watcher{Reader: s, feed: feed, refused: err, form: asked.form, timeout: asked.timeout}.serve, ""
 }

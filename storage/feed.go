@@ -47,8 +47,8 @@ type Feed struct {
 }
 
 // Feed begins a watch of the objects at a key or below it. Its errors are those
-// which a watch tells as its only event; but while the storage is not ready, or if a
-// parameter is bad, they are the request's.
+// which a watch tells as its only event; but while the storage is not ready or etcd
+// is away, or if a parameter is bad, they are the request's.
 func (s *Storage) Feed(ctx context.Context, key string, options apistorage.ListOptions) (*Feed, error) {
 	c, err := s.scope(key, options.Recursive)
 	if err != nil {
@@ -69,7 +69,7 @@ func (s *Storage) Feed(ctx context.Context, key string, options apistorage.ListO
 	options.Predicate = defaulted(options.Predicate)
 	begin, err := s.beginning(ctx, keepwatch.Revision(revision), options)
 	if err != nil {
-		return nil, err
+		return nil, watchError(err)
 	}
 	filter, byKey := c.filter(options.Predicate)
 	f := &Feed{

@@ -29,7 +29,7 @@ func (s *Storage) GetList(ctx context.Context, key string, options apistorage.Li
 	}
 	if s.ReadinessCheck() != nil {
 		if l.predicate.Empty() && l.predicate.Limit > 0 || !l.recursive {
-			return s.etcd.GetList(ctx, key, options, into) // it costs little
+			return s.readError(s.etcd.GetList(ctx, key, options, into)) // it costs little
 		}
 		if err := s.readiness(ctx); err != nil {
 			return err
@@ -40,7 +40,7 @@ func (s *Storage) GetList(ctx context.Context, key string, options apistorage.Li
 		err = listing.fill(s, into)
 	}
 	if errors.Is(err, ErrElsewhere) || l.of.consistent() && apistorage.IsTooLargeResourceVersion(err) {
-		return s.etcd.GetList(ctx, key, options, into)
+		return s.readError(s.etcd.GetList(ctx, key, options, into))
 	}
 	if err == nil && utilfeature.DefaultFeatureGate.Enabled(features.ShardedListAndWatch) {
 		l.predicate.SetShardInfoOnList(into)
@@ -74,8 +74,8 @@ func (w wanted) state(s *Storage, ctx context.Context) (*store.Snapshot, error) 
 		return s.notOlderThan(ctx, w.revision)
 	}
 	snapshot, err := s.newest(ctx)
-	if err != nil && !apistorage.IsTooLargeResourceVersion(err) {
-		return nil, ErrElsewhere // which then says why etcd does not answer
+	if err != nil && !apistorage.IsTooLargeResourceVersion(err) && !apistorage.IsUnreachable(err) {
+		return nil, ErrElsewhere // which then says what is wrong with etcd
 	}
 	return snapshot, err
 }

@@ -26,12 +26,14 @@ func (s *Storage) Get(ctx context.Context, key string, options apistorage.GetOpt
 		return err
 	}
 	if scope.path == "" || s.ReadinessCheck() != nil { // what is at the prefix itself is not the store's
-		return s.etcd.Get(ctx, key, options, into)
+		return s.readError(s.etcd.Get(ctx, key, options, into))
 	}
 	var snapshot *store.Snapshot
 	if options.ResourceVersion == "" {
-		if snapshot, err = s.newest(ctx); err != nil {
-			return s.etcd.Get(ctx, key, options, into)
+		if snapshot, err = s.newest(ctx); apistorage.IsUnreachable(err) {
+			return err
+		} else if err != nil {
+			return s.readError(s.etcd.Get(ctx, key, options, into))
 		}
 	} else if snapshot, err = s.notOlderThan(ctx, keepwatch.Revision(least)); err != nil {
 		return err
@@ -45,11 +47,11 @@ func (s *Storage) Get(ctx context.Context, key string, options apistorage.GetOpt
 	}
 	o, err := s.Read(held)
 	if err != nil {
-		return s.etcd.Get(ctx, key, options, into)
+		return s.readError(s.etcd.Get(ctx, key, options, into))
 	}
 	decoded, err := o.Decoded()
 	if err != nil {
-		return s.etcd.Get(ctx, key, options, into)
+		return s.readError(s.etcd.Get(ctx, key, options, into))
 	}
 	target, err := conversion.EnforcePtr(into)
 	if err != nil {

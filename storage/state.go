@@ -68,10 +68,11 @@ func (s *Storage) At(ctx context.Context, revision keepwatch.Revision) (*store.S
 	return snapshot, nil
 }
 
-// newest is a state that has everything which was committed when it was asked for.
+// newest is a state that has everything which was committed when it was asked for. If
+// etcd is away, there is no use in asking it for the state.
 func (s *Storage) newest(ctx context.Context) (*store.Snapshot, error) {
 	if _, err := s.Barrier(ctx); err != nil {
-		return nil, err
+		return nil, s.readError(err)
 	}
 	return s.store.Snapshot(), nil
 }
