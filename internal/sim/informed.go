@@ -210,9 +210,11 @@ func (i *informed) relisted(status informer.Status) bool {
 	return listed
 }
 
-// reason is that of a gap; after a restore any may be due to that.
+// reason is that of a gap; after a restore any may be due to that, or after a lie that
+// looks like one.
 func (i *informed) reason() keepwatch.GapReason {
-	if _, epoch := i.judged.world.Head(); epoch > 0 {
+	back := func(l Lie) bool { return l.Fault == "stale-consistent" }
+	if _, epoch := i.judged.world.Head(); epoch > 0 || slices.ContainsFunc(i.source.lies.list(), back) {
 		return keepwatch.GapRewind
 	}
 	return keepwatch.GapExpired

@@ -188,7 +188,8 @@ func (s *Source) page(ctx context.Context, token string) (keepwatch.Page, error)
 	case "other-revision":
 		p.Revision++
 	case "duplicate":
-		p.Objects = append(p.Objects, s.world.at(r)[:skip]...)
+		all := s.world.at(r)
+		p.Objects = append(p.Objects, all[:min(skip, len(all))]...) // as in cut
 	}
 	return s.withhold(x, p), nil
 }
