@@ -1,7 +1,7 @@
 # make test needs Go and nothing else; make test-real builds a real kube-apiserver
 # and etcd from the module proxy first, and keeps them in the user's cache.
 
-.PHONY: all build lint test test-real peers javascript bench bench-real fuzz sim
+.PHONY: all build lint test test-real peers javascript bench bench-real sim
 
 STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
