@@ -55,21 +55,27 @@ var (
 	errStopped = errors.New("because it has stopped already")
 )
 
-// History is kept for handlers that are at most a little behind; others get the
-// difference.
-var storeOptions = store.Options{
-	WindowBytes:    8 << 20,
-	WindowAge:      5 * time.Minute,
-	Tombstones:     10_000,
-	TombstoneBytes: 4 << 20,
-	Size:           func(o keepwatch.Object) int { return o.(*item.Item).Size() },
+// store is what an informer's store remembers. History is kept for handlers that are at
+// most a little behind; others get the difference. Where memory is dear, that comes sooner.
+func (s settings) store() store.Options {
+	o := store.Options{
+		WindowBytes:    8 << 20,
+		WindowAge:      5 * time.Minute,
+		Tombstones:     10_000,
+		TombstoneBytes: 4 << 20,
+		Size:           func(o keepwatch.Object) int { return o.(*item.Item).Size() },
+	}
+	if s.compact {
+		o.WindowBytes, o.TombstoneBytes = 256<<10, 256<<10
+	}
+	return o
 }
 
 func newFollower(name string, source source, expect expectation, s settings) *follower {
 	f := &follower{
 		name:     name,
 		source:   source,
-		store:    store.New(storeOptions),
+		store:    store.New(s.store()),
 		synced:   make(chan struct{}),
 		handlers: map[*handler]struct{}{},
 		panics:   panicPolicy{crash: s.crash, count: new(atomic.Uint64)},

@@ -61,7 +61,7 @@ func BenchmarkProtobuf(b *testing.B) {
 		b.SetBytes(int64(len(texts[0])))
 		b.ReportAllocs()
 		kept := make([]*corev1.Pod, 1000)
-		m, in := messageOf(reflect.TypeFor[corev1.Pod]()), newInterner()
+		m, in := messageOf(reflect.TypeFor[corev1.Pod]()), newInterner(manyTexts)
 		for i := 0; b.Loop(); i++ {
 			pod := &corev1.Pod{}
 			if err := m.decode(in, reflect.ValueOf(pod).Elem(), texts[i%1000]); err != nil {

@@ -31,9 +31,13 @@ type Codec struct {
 // what unstructured objects and metadata are given that do not say it themselves.
 // compact keeps objects encoded, and decodes them when they are asked for.
 func New(example runtime.Object, kind schema.GroupVersionKind, compact bool) *Codec {
-	c := &Codec{decoder: newDecoder(example, kind), seed: maphash.MakeSeed()}
+	many := manyTexts
 	if compact {
-		c.compact = &unpacker{decoder: newDecoder(example, kind)}
+		many = fewTexts // no more than a few values share them
+	}
+	c := &Codec{decoder: newDecoder(example, kind, many), seed: maphash.MakeSeed()}
+	if compact {
+		c.compact = &unpacker{decoder: newDecoder(example, kind, many)}
 	}
 	return c
 }
@@ -79,7 +83,7 @@ func (c *Codec) make(raw kube.Raw) *item.Item {
 		return item.New(raw.Key, raw.UID, raw.Revision, nil).Rejected(fmt.Errorf("decode %s: %w", raw.Key, err))
 	}
 	if c.compact != nil {
-		return item.Pack(raw.Key, raw.UID, raw.Revision, c.compact.pack(raw))
+		return item.Pack(raw.Key, raw.UID, raw.Revision, c.compact.pack(raw, value))
 	}
 	// The strings of the value will do for the item, too.
 	about := value.(metav1.Object)
@@ -95,8 +99,8 @@ type decoder struct {
 	message *message // how the type is read from protobuf, nil if it is not
 }
 
-func newDecoder(example runtime.Object, kind schema.GroupVersionKind) decoder {
-	d := decoder{goType: reflect.TypeOf(example).Elem(), kind: kind, tree: tree{interner: newInterner()}}
+func newDecoder(example runtime.Object, kind schema.GroupVersionKind, texts int) decoder {
+	d := decoder{goType: reflect.TypeOf(example).Elem(), kind: kind, tree: tree{interner: newInterner(texts)}}
 	if _, ok := example.(runtime.Unstructured); !ok {
 		d.message = messageOf(d.goType)
 	}

@@ -25,6 +25,8 @@ type unpacker struct {
 		value any
 	}
 	next int // in recent
+
+	said *schema.GroupVersionKind // by the last object; of the goroutine that packs
 }
 
 var _ item.Packed = (*packed)(nil)
@@ -33,13 +35,27 @@ var _ item.Packed = (*packed)(nil)
 type packed struct {
 	unpacker *unpacker
 	encoding kube.Encoding
-	kind     schema.GroupVersionKind
+	kind     *schema.GroupVersionKind
 	body     []byte
 }
 
-// pack keeps a copy of what can be decoded.
-func (u *unpacker) pack(raw kube.Raw) *packed {
-	return &packed{unpacker: u, encoding: raw.Encoding, kind: raw.Kind, body: bytes.Clone(raw.Body)}
+// pack keeps a copy of what decodes to a value. That is at hand for a while: whoever
+// is told of a change asks for it next.
+func (u *unpacker) pack(raw kube.Raw, value any) *packed {
+	if u.said == nil || *u.said != raw.Kind {
+		u.said = &raw.Kind
+	}
+	p := &packed{unpacker: u, encoding: raw.Encoding, kind: u.said, body: bytes.Clone(raw.Body)}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.keep(p, value)
+	return p
+}
+
+// keep has a value at hand, in the place of the one that was decoded first; u.mu is held.
+func (u *unpacker) keep(p *packed, value any) {
+	u.recent[u.next].of, u.recent[u.next].value = p, value
+	u.next = (u.next + 1) % lately
 }
 
 func (p *packed) Unpack() any {
@@ -51,12 +67,11 @@ func (p *packed) Unpack() any {
 			return r.value
 		}
 	}
-	value, err := u.decode(p.encoding, p.body, p.kind)
+	value, err := u.decode(p.encoding, p.body, *p.kind)
 	if err != nil {
 		panic("object: what was decoded once can't be decoded again: " + err.Error())
 	}
-	u.recent[u.next].of, u.recent[u.next].value = p, value
-	u.next = (u.next + 1) % lately
+	u.keep(p, value)
 	return value
 }
 
@@ -79,7 +94,7 @@ func (p *packed) Pack(value any) (item.Packed, error) {
 	}
 	p.unpacker.mu.Lock()
 	defer p.unpacker.mu.Unlock()
-	_, err = p.unpacker.decode(next.encoding, next.body, next.kind)
+	_, err = p.unpacker.decode(next.encoding, next.body, *next.kind)
 	return &next, err
 }
 

@@ -11,8 +11,14 @@ type interner struct {
 	fields  *table // but for the fields of a manager
 }
 
-func newInterner() *interner {
-	return &interner{strings: newTable(1<<14, 128), fields: newTable(1<<8, 16<<10)}
+// How many short texts an interner knows.
+const (
+	manyTexts = 1 << 14
+	fewTexts  = 1 << 9
+)
+
+func newInterner(texts int) *interner {
+	return &interner{strings: newTable(texts, 128), fields: newTable(1<<8, 16<<10)}
 }
 
 // table knows the texts that it has seen lately, and what was made of them. What
