@@ -286,3 +286,22 @@ func TestAudit(t *testing.T) {
 		t.Errorf("%+v, %v", audit, err)
 	}
 }
+
+// An index function that panics keeps one object out of its index, and nothing else.
+func TestTypedIndexFunctionsMayPanic(t *testing.T) {
+	s := newServer(t, pod("a"), pod("panics"))
+	inf := pods(t, s, informer.Index("name", func(p *corev1.Pod) []string {
+		if p.Name == "panics" {
+			panic("no value")
+		}
+		return []string{p.Name}
+	}))
+	runs(t, inf)
+	<-inf.Synced()
+	if got := names(inf.Snapshot().ByIndex("name", "a")); !slices.Equal(got, []string{"a"}) {
+		t.Errorf("in the index: %q", got)
+	}
+	if got := names(inf.All()); !slices.Equal(got, []string{"a", "panics"}) {
+		t.Errorf("in the cache: %q", got)
+	}
+}

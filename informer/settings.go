@@ -8,8 +8,6 @@ import (
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
-	"github.com/keepwatch/keepwatch"
-	"github.com/keepwatch/keepwatch/informer/internal/item"
 	"github.com/keepwatch/keepwatch/store"
 )
 
@@ -112,15 +110,10 @@ func DropManagedFields() Option { return func(s *settings) { s.dropManaged = tru
 func Compact() Option { return func(s *settings) { s.compact = true } }
 
 // Index lets snapshots find objects by the values that a function gives them: see
-// [Snapshot.ByIndex]. The function must answer the same for the same object, always.
+// [Snapshot.ByIndex]. The function must answer the same for the same object, always. If
+// it panics, that is reported, and the object is missing from the index.
 func Index[T runtime.Object](name string, values func(T) []string) Option {
 	return func(s *settings) {
-		s.indexes[name] = func(o keepwatch.Object) []string {
-			i := o.(*item.Item)
-			if i.Err() != nil {
-				return nil
-			}
-			return values(i.Value().(T))
-		}
+		s.indexes[name] = indexFunc(name, func(o any) ([]string, error) { return values(o.(T)), nil })
 	}
 }

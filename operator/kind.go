@@ -35,13 +35,17 @@ func (op *Operator) find(ctx context.Context, server discovery.DiscoveryInterfac
 		if err == nil {
 			return k, nil
 		}
-		refused := apierrors.IsNotFound(err) || apierrors.IsForbidden(err)
-		if refused && !time.Now().Add(wait).Before(deadline) {
-			return kind{}, fmt.Errorf("operator of %s: %w, for %v", op.name, err, op.set.startupDeadline)
+		pause := wait
+		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+			left := time.Until(deadline)
+			if left <= 0 {
+				return kind{}, fmt.Errorf("operator of %s: %w, for %v", op.name, err, op.set.startupDeadline)
+			}
+			pause = min(wait, left)
 		}
 		op.logger().Warn("waiting for the resource", "resource", op.name, "error", err)
 		select {
-		case <-time.After(wait):
+		case <-time.After(pause):
 		case <-ctx.Done():
 			return kind{}, context.Cause(ctx)
 		}

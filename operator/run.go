@@ -173,20 +173,22 @@ func (p *process) drive(engines []*engine) error {
 		grace = max(grace, e.set.shutdownGrace)
 	}
 	<-p.ctx.Done()
+	breath := lastBreath
 	if errors.Is(context.Cause(p.ctx), ErrLeadershipLost) {
-		grace = min(grace, leaseMargin)
+		breath = leaseMargin / 2 // all has to be over before another leads
+		grace = min(grace, leaseMargin-breath)
 	}
 	for _, e := range engines {
 		e.dismiss()
 	}
-	return errors.Join(p.verdict(nil), p.drain(engines, &running, grace))
+	return errors.Join(p.verdict(nil), p.drain(engines, &running, grace, breath))
 }
 
 // lastBreath is how long handlers have to return once their contexts have ended.
 const lastBreath = 5 * time.Second
 
 // drain waits for what runs, and says what does not end.
-func (p *process) drain(engines []*engine, running *sync.WaitGroup, grace time.Duration) error {
+func (p *process) drain(engines []*engine, running *sync.WaitGroup, grace, breath time.Duration) error {
 	ended := make(chan struct{})
 	go func() {
 		running.Wait()
@@ -197,7 +199,7 @@ func (p *process) drain(engines []*engine, running *sync.WaitGroup, grace time.D
 	select {
 	case <-ended:
 		return nil
-	case <-time.After(grace + lastBreath):
+	case <-time.After(grace + breath):
 	}
 	var stuck []string
 	for _, e := range engines {
