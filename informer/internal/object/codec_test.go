@@ -71,6 +71,37 @@ func TestDecodeTyped(t *testing.T) {
 	}
 }
 
+// A compact object is at hand right after it came, and decoded again later; either
+// way it is the same.
+func TestCompactObjectsAreDecodedAgain(t *testing.T) {
+	for _, encoding := range []kube.Encoding{kube.JSON, kube.Protobuf} {
+		c := New(&corev1.Pod{}, schema.GroupVersionKind{}, true)
+		raw, want := rawPod(t, encoding, 1)
+		want.TypeMeta = metav1.TypeMeta{}
+		i := take(t, c, raw)
+		fresh := i.Value()
+		if fresh != c.compact.recent[0].value {
+			t.Errorf("%v: it is decoded at once for who is told of it", encoding)
+		}
+		for n := range lately {
+			other, _ := rawPod(t, encoding, 2+n)
+			take(t, c, other)
+		}
+		again := i.Value()
+		if again == fresh {
+			t.Errorf("%v: it is still kept behind %d others", encoding, lately)
+		}
+		for name, got := range map[string]any{"at first": fresh, "again": again} {
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%v, %s: %s", encoding, name, diff)
+			}
+		}
+		if n := len(c.tree.interner.strings.slots) * len(slot{}); n > fewTexts {
+			t.Errorf("%v: room for %d texts of values that are thrown away", encoding, n)
+		}
+	}
+}
+
 func TestDecodeUnstructured(t *testing.T) {
 	raw, _ := rawPod(t, kube.JSON, 1)
 	want := &unstructured.Unstructured{}
