@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"os"
-	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/tools/record/util"
 	"k8s.io/utils/clock"
 
 	"github.com/keepwatch/keepwatch/operator/internal/cycle"
@@ -64,7 +64,7 @@ func (o *object) post(state map[string]any, kind, reason, message string) {
 	if namespace == "" {
 		event.Namespace = metav1.NamespaceDefault
 	}
-	event.Name = event.InvolvedObject.Name + "." + eventSuffix(now)
+	event.Name = util.GenerateEventName(event.InvolvedObject.Name, now.UnixNano())
 	select {
 	case e.poster.outgoing <- event:
 	default:
@@ -114,6 +114,3 @@ func (p *poster) send(ctx context.Context, event *corev1.Event) {
 	}
 	p.correlator.UpdateState(posted)
 }
-
-// eventSuffix makes the names of Events differ.
-func eventSuffix(now metav1.Time) string { return strconv.FormatInt(now.UnixNano(), 16) }
