@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/conversion"
 	"k8s.io/apimachinery/pkg/runtime"
 	apistorage "k8s.io/apiserver/pkg/storage"
@@ -47,6 +48,9 @@ func (s *Storage) List(ctx context.Context, key string, options apistorage.ListO
 
 // read finds the state that a list asks for, and what of it the list shows.
 func (l list) read(s *Storage, ctx context.Context) (*Listing, error) {
+	if !l.recursive && l.of.match == metav1.ResourceVersionMatchExact && s.store.Held() < l.of.revision {
+		return nil, ErrElsewhere // one object costs little, and kube-apiserver doesn't wait here
+	}
 	snapshot, err := l.of.state(s, ctx)
 	if err != nil {
 		return nil, err

@@ -213,6 +213,26 @@ func TestSelectorBehindTheWindowHasExpired(t *testing.T) {
 
 // A watch from a revision that etcd does not have would wait for ever (kubernetes
 // #107457).
+// An exact list of one object is etcd's to answer if it is of the future: at once, and
+// without a time to ask again, as kube-apiserver does.
+func TestOneObjectOfTheFuture(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, options{})
+	r.create("a")
+	for recursive, seconds := range map[bool]int{true: 1, false: 0} {
+		key := "/pods/ns"
+		if !recursive {
+			key += "/a"
+		}
+		err := r.GetList(t.Context(), key, apistorage.ListOptions{
+			ResourceVersion: "999999999", ResourceVersionMatch: metav1.ResourceVersionMatchExact, Predicate: apistorage.Everything, Recursive: recursive,
+		}, &example.PodList{})
+		if after, _ := apierrors.SuggestsClientDelay(err); !apistorage.IsTooLargeResourceVersion(err) || after != seconds {
+			t.Errorf("recursive %v: %v, to be asked again in %d s", recursive, err, after)
+		}
+	}
+}
+
 func TestWatchFromTheFuture(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, options{})

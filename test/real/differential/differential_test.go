@@ -28,6 +28,8 @@ func TestServerSideBySide(t *testing.T) {
 	}
 	t.Logf("-differential.seed %d", seed)
 	flags := strings.Fields(*serveFlag)
+	report := differential.NewReport(slices.Contains(flags, "--storage=upstream"))
+	t.Cleanup(func() { report.Print(t.Output()) }) // behind the ends of the servers' logs
 	etcd := peer.StartEtcd(t)
 	// The lease that identifies the server is renewed every 10 s: a write that
 	// belongs to no phase.
@@ -41,10 +43,7 @@ func TestServerSideBySide(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	report := differential.NewReport(slices.Contains(flags, "--storage=upstream"))
-	err = differential.Run(t.Context(), world, *requestsFlag, seed, report, t.Logf)
-	report.Print(t.Output())
-	if err != nil {
+	if err := differential.Run(t.Context(), world, *requestsFlag, seed, report, t.Logf); err != nil {
 		t.Fatal(err)
 	}
 	// A run that is refused everything compares nothing.
