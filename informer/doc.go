@@ -38,9 +38,9 @@
 //     that its final state is not kept any more.
 //   - A handler's panic is reported and counted; the handler goes on with the next
 //     change, and the process lives. [CrashOnPanic] restores client-go's behaviour.
-//   - A transform is called once for each state of an object. Where it fails the
-//     object is kept out, in all its states, and [Status] says so; in client-go it
-//     keeps the old state or blocks the sync.
+//   - A transform is called once for each state of an object. Where it fails or panics
+//     the object is kept out, in all its states, and [Status] says so; in client-go an
+//     error keeps the old state or blocks the sync, and a panic ends the process.
 //   - An index function that fails or panics leaves an object out of its index, and
 //     is reported; client-go ends the process.
 //   - GetStore and GetIndexer show one consistent snapshot per call. They can be

@@ -79,6 +79,8 @@ func (x *indexer) AddIndexers(added cache.Indexers) error {
 	return nil
 }
 
+const unindexed = "An object is missing from an index"
+
 // indexFunc shows a client-go index function to a store. One that fails or panics
 // leaves the object out of the index, and is reported; the cache goes on.
 func indexFunc(name string, f cache.IndexFunc) store.IndexFunc {
@@ -90,20 +92,16 @@ func indexFunc(name string, f cache.IndexFunc) store.IndexFunc {
 		defer func() {
 			if value := recover(); value != nil {
 				values = nil
-				reportIndex(name, o.Key(), fmt.Errorf("panic: %v", value))
+				_ = panicked(value, unindexed, "index", name, "object", o.Key().String())
 			}
 		}()
 		values, err := f(i.Value())
 		if err != nil {
-			reportIndex(name, o.Key(), err)
+			utilruntime.HandleErrorWithContext(context.Background(), err, unindexed, "index", name, "object", o.Key().String())
 			return nil
 		}
 		return values
 	}
-}
-
-func reportIndex(name string, key keepwatch.Key, err error) {
-	utilruntime.HandleErrorWithContext(context.Background(), err, "An object is missing from an index", "index", name, "object", key.String())
 }
 
 // GetIndexers returns the indexers, which must not be changed.

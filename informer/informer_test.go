@@ -305,3 +305,41 @@ func TestTypedIndexFunctionsMayPanic(t *testing.T) {
 		t.Errorf("in the cache: %q", got)
 	}
 }
+
+// So does a transform that panics or makes nothing of an object: it is kept out, and the
+// others are not.
+func TestTypedTransformsMayPanic(t *testing.T) {
+	s := newServer(t, pod("a"), pod("nothing"), pod("panics"))
+	inf := pods(t, s, informer.Transform(func(p *corev1.Pod) (*corev1.Pod, error) {
+		switch p.Name {
+		case "panics":
+			panic("no value")
+		case "nothing":
+			return nil, nil
+		}
+		return p, nil
+	}))
+	runs(t, inf)
+	<-inf.Synced()
+	if got := names(inf.All()); !slices.Equal(got, []string{"a"}) {
+		t.Errorf("in the cache: %q", got)
+	}
+	rejected := inf.Status().Rejected
+	for name, want := range map[string]string{"panics": "transform: panic: no value", "nothing": "transform: it made nothing of the object"} {
+		if err := rejected[keepwatch.Key{Namespace: "ns", Name: name}]; err == nil || err.Error() != want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A transform of another type than the informer's is the user's mistake, and said to be.
+func TestTransformOfAnotherType(t *testing.T) {
+	s := newServer(t, pod("a"))
+	inf := pods(t, s, informer.Transform(func(n *corev1.Node) (*corev1.Node, error) { return n, nil }))
+	runs(t, inf)
+	<-inf.Synced()
+	err := inf.Status().Rejected[keepwatch.Key{Namespace: "ns", Name: "a"}]
+	if err == nil || err.Error() != "transform: it is for a *v1.Node, not for a *v1.Pod" {
+		t.Errorf("rejected: %v", err)
+	}
+}

@@ -186,11 +186,7 @@ func (t *intake) admit(o *item.Item) *item.Item {
 		}
 	}
 	if t.transform != nil {
-		value, err := t.transform(o.Value())
-		if err != nil {
-			return o.Rejected(fmt.Errorf("transform: %w", err))
-		}
-		o = o.Showing(value)
+		o = t.transformed(o)
 	}
 	if t.took != nil && !o.Packed() && o.Err() == nil {
 		t.took(o.Value())

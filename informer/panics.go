@@ -24,8 +24,14 @@ func (p panicPolicy) guard(react reaction, err *error) {
 	}
 	if value := recover(); value != nil {
 		p.count.Add(1)
-		*err = fmt.Errorf("panic: %v", value)
-		utilruntime.HandleErrorWithContext(context.Background(), *err,
-			"An informer's handler panicked", "handler", fmt.Sprintf("%T", react), "stack", string(debug.Stack()))
+		*err = panicked(value, "An informer's handler panicked", "handler", fmt.Sprintf("%T", react))
 	}
+}
+
+// panicked is the error that a recovered panic is taken for. It is reported with its
+// stack, which says more than the error.
+func panicked(value any, message string, about ...any) error {
+	err := fmt.Errorf("panic: %v", value)
+	utilruntime.HandleErrorWithContext(context.Background(), err, message, append(about, "stack", string(debug.Stack()))...)
+	return err
 }

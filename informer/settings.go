@@ -82,23 +82,6 @@ func StartupDeadline(d time.Duration) Option { return func(s *settings) { s.star
 // is random.
 func Seed(seed uint64) Option { return func(s *settings) { s.seed = seed } }
 
-// Transform changes each state of each object once, before anybody sees it. An
-// object for which it fails is kept out; see [Status]. Several are applied in order.
-func Transform[T runtime.Object](f func(T) (T, error)) Option {
-	return func(s *settings) {
-		before := s.transform
-		s.transform = func(value any) (any, error) {
-			if before != nil {
-				var err error
-				if value, err = before(value); err != nil {
-					return nil, err
-				}
-			}
-			return f(value.(T))
-		}
-	}
-}
-
 // DropManagedFields leaves out metadata.managedFields, which few programs look at and
 // which is often a third of an object.
 func DropManagedFields() Option { return func(s *settings) { s.dropManaged = true } }

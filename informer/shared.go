@@ -224,8 +224,8 @@ func (s *Shared) SetWatchErrorHandlerWithContext(handler cache.WatchErrorHandler
 }
 
 // SetTransform sets what each state of each object goes through before anybody
-// sees it, until the informer starts. A state for which it fails is not shown, nor
-// is an earlier one; see [Status].
+// sees it, until the informer starts. A state for which it fails, panics or returns nil
+// is not shown, nor is an earlier one; see [Status].
 func (s *Shared) SetTransform(transform cache.TransformFunc) error {
 	return s.follower.configure(func() { s.follower.intake.transform = transform })
 }

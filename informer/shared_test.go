@@ -349,6 +349,41 @@ func TestTransformErrors(t *testing.T) {
 	}
 }
 
+// One that panics does the same, in a list and in a watch, and its panic is reported with
+// the stack. An object that it makes nothing of is kept out as well.
+func TestTransformsMayPanic(t *testing.T) {
+	s := newServer(t, pod("a"), pod("b", marked("bad")), pod("c", marked("nothing")))
+	inf := sharedOn(s)
+	if err := inf.SetTransform(func(o any) (any, error) {
+		switch o.(*corev1.Pod).Labels["mark"] {
+		case "bad":
+			panic("no value")
+		case "nothing":
+			return nil, nil
+		}
+		return o, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	var told recorder
+	handle(t, inf, &told)
+	run(t, inf)
+	awaitSync(t, inf)
+	rejected := inf.Status().Rejected
+	for name, want := range map[string]string{"b": "panic: no value", "c": "nothing"} {
+		if err := rejected[keepwatch.Key{Namespace: "ns", Name: name}]; err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	s.put(pod("a", marked("bad")))
+	s.remove("a") // its final state is as bad
+	s.put(pod("b", marked("ok")))
+	told.wants(t, "add! a@101", "delete? a@101", "add b@106[ok]")
+	if n := len(inf.Status().Rejected); n != 1 {
+		t.Errorf("%d are rejected still", n)
+	}
+}
+
 func TestObjectsOfAnotherTypeAreKeptOut(t *testing.T) {
 	source := newSource(t, pod("a"))
 	inf := informer.NewSharedIndexInformer(source, &corev1.Node{}, 0, nil).(*informer.Shared)

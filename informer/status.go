@@ -48,7 +48,7 @@ type Status struct {
 	// Objects are those in the cache, without the rejected ones.
 	Objects int
 	// Rejected are the objects that exist on the server and are not shown, and why:
-	// the transform failed, or they are of another type.
+	// the transform failed or panicked, or they are of another type.
 	Rejected map[keepwatch.Key]error
 	// LastEvent is when the last change arrived.
 	LastEvent time.Time
