@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	seedFlag     = flag.Uint64("differential.seed", 0, "draw requests and writes as a run did that printed this seed; 0 draws anew")
+	seedFlag     = flag.Uint64("differential.seed", 1, "draw requests and writes as a run did that printed this seed; 0 draws anew")
 	requestsFlag = flag.Int("differential.requests", 5000, "how many requests to send to both servers")
 	serveFlag    = flag.String("differential.serve", "", "flags for keepwatch serve, separated by spaces")
 )
