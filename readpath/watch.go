@@ -41,8 +41,9 @@ type watcher struct {
 	bookmark *time.Timer // fires when the client is to be told how far it has come
 }
 
-// grace is how long what was written at the end of a watch may take to leave.
-const grace = 10 * time.Second
+// grace is how long what was written at the end of a watch may take to leave: whoever reads
+// at all, on however busy a machine, gets the whole of it.
+const grace = time.Minute
 
 func (s watcher) serve(w http.ResponseWriter, q *http.Request) {
 	ctx, cancel := context.WithTimeout(q.Context(), s.timeout)
