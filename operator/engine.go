@@ -32,7 +32,7 @@ type engine struct {
 	// companions counts timers and daemons that run.
 	companions sync.WaitGroup
 
-	mu       sync.Mutex
+	mu       sync.Mutex // locked after an object's, never before it
 	objects  map[keepwatch.UID]*object
 	stopping bool               // no timer or daemon starts any more
 	busy     map[*call]struct{} // handlers that are being called
@@ -55,18 +55,10 @@ func newEngine(op *Operator, k kind, api api, feed feed, poster *poster, handlin
 // one object.
 func (e *engine) tell(c change) {
 	uid := keepwatch.UID(c.object.GetUID())
-	e.mu.Lock()
-	o := e.objects[uid]
-	if o == nil {
-		key := keepwatch.Key{Namespace: c.object.GetNamespace(), Name: c.object.GetName()}
-		o = &object{engine: e, uid: uid, key: key, listed: c.initial}
-		if e.accompanies() {
-			o.running, o.settled = map[*background]*companion{}, map[*background]bool{}
-		}
-		e.objects[uid] = o
+	o := e.remember(uid, c)
+	for !o.take(c, e.changed) {
+		o = e.remember(uid, c) // it was forgotten in between, and has returned
 	}
-	e.mu.Unlock()
-	o.take(c, e.changed)
 	for _, i := range e.indexes {
 		e.index(i, o, c)
 	}
@@ -77,6 +69,35 @@ func (e *engine) tell(c change) {
 	if e.queue.Add(uid, priority) {
 		e.metrics.adds.Inc()
 	}
+}
+
+// remember is the object that a change is of, a new one if none is known.
+func (e *engine) remember(uid keepwatch.UID, c change) *object {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	o := e.objects[uid]
+	if o == nil {
+		key := keepwatch.Key{Namespace: c.object.GetNamespace(), Name: c.object.GetName()}
+		o = &object{engine: e, uid: uid, key: key, listed: c.initial}
+		if e.accompanies() {
+			o.running, o.settled = map[*background]*companion{}, map[*background]bool{}
+		}
+		e.objects[uid] = o
+	}
+	return o
+}
+
+// forget lets go of an object that nothing will be done for any more.
+func (e *engine) forget(o *object) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.gone || o.eventful || len(o.running) > 0 {
+		return
+	}
+	o.forgotten = true
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.objects, o.uid)
 }
 
 // changed reports whether the essence of an object has, which is what timers idle for.
@@ -127,18 +148,7 @@ func (e *engine) handle(uid keepwatch.UID) {
 	if !next.IsZero() {
 		e.queue.AddAt(uid, next)
 	}
-	if o.over() {
-		e.mu.Lock()
-		delete(e.objects, uid)
-		e.mu.Unlock()
-	}
-}
-
-// over reports that nothing will be done for the object any more.
-func (o *object) over() bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.gone && !o.eventful && len(o.running) == 0
+	e.forget(o)
 }
 
 // run follows and handles until ctx is done, and drains. gate is closed when every

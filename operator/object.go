@@ -27,9 +27,11 @@ type object struct {
 	shown    keepwatch.Revision // by the feed last; below revision where the server was asked for the state
 	told     uint64             // how often the feed has told something
 	gone     bool
-	event    string // joined from those that OnEvent has yet to see
-	eventful bool   // there is one
-	touched  time.Time
+	// forgotten: the engine has let go of it; what the feed tells is another object's.
+	forgotten bool
+	event     string // joined from those that OnEvent has yet to see
+	eventful  bool   // there is one
+	touched   time.Time
 	// What was written: states below the revision are older than that.
 	written keepwatch.Revision
 	settle  time.Time // until when to wait for such a state
@@ -116,15 +118,18 @@ func (o *object) present() (state map[string]any, gone bool) {
 	return o.state, o.gone
 }
 
-// take is called with what the feed tells.
-func (o *object) take(c change, changed func(old, new map[string]any) bool) {
+// take is called with what the feed tells. It reports false if the object was forgotten.
+func (o *object) take(c change, changed func(old, new map[string]any) bool) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.forgotten {
+		return false
+	}
 	event := c.typ.String()
 	if c.initial {
 		event = ""
 	}
-	if !o.eventful || event == keepwatch.Deleted.String() {
+	if !o.eventful || o.gone || event == keepwatch.Deleted.String() {
 		o.event = event
 	}
 	o.eventful = true
@@ -143,6 +148,7 @@ func (o *object) take(c change, changed func(old, new map[string]any) bool) {
 	o.shown = c.revision
 	o.told++
 	o.gone = c.typ == keepwatch.Deleted
+	return true
 }
 
 // adopt takes a state that the feed has not told yet.

@@ -1,0 +1,65 @@
+package operator
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"runtime"
+	"strconv"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/keepwatch/keepwatch"
+)
+
+// TestAnObjectThatReturnsIsNotLost has the feed show an object again, of the same UID, at
+// every moment of its being forgotten: it must be seen in its new state.
+func TestAnObjectThatReturnsIsNotLost(t *testing.T) {
+	const rounds = 20_000
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	op := New("widgets.example.com", Logger(slog.New(slog.DiscardHandler)))
+	seen := make(chan string, rounds*3)
+	OnEvent(op, func(_ context.Context, r *thing) error {
+		seen <- r.WatchEvent + " " + r.Object.ResourceVersion
+		return nil
+	})
+	e := newEngine(op, widgetKind, nil, newWorld(), nil, ctx, func(err error) { t.Error(err) })
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		e.work()
+	}()
+	revision := 0
+	tell := func(typ keepwatch.ChangeType) {
+		revision++
+		e.tell(change{typ, keepwatch.Revision(revision), &unstructured.Unstructured{Object: map[string]any{
+			"metadata": map[string]any{"name": "one", "namespace": "default", "uid": "one-1", "resourceVersion": strconv.Itoa(revision)},
+		}}, false})
+	}
+	limit := time.After(time.Minute)
+	random := rand.New(rand.NewPCG(1, 2))
+	for range rounds {
+		tell(keepwatch.Deleted)
+		for range random.IntN(200) {
+			runtime.Gosched()
+		}
+		tell(keepwatch.Added)
+		for want := "ADDED " + strconv.Itoa(revision); ; {
+			select {
+			case got := <-seen:
+				if got == want {
+					break
+				}
+				continue
+			case <-limit:
+				t.Fatalf("%s is never told", want)
+			}
+			break
+		}
+	}
+	e.queue.Close()
+	<-ended
+}
