@@ -44,15 +44,15 @@ type object struct {
 	out           *outgoing // what the server has yet to take, nil for nothing
 	throttle      throttle.Throttle
 	stale         keepwatch.Revision // what waits goes on with a state newer than this; 0 for not
-	reported      string             // the trouble that was reported last, "" for none
+	troubles      troubles
 }
 
 // outgoing is what is to be written, and what it means when it is.
 type outgoing struct {
 	write.Outgoing
 	completed, begun bool
-	// progress: it is a step of a cycle, so that it must change something.
-	progress bool
+	// step: it is a step of a cycle, not of what handlers of events want.
+	step bool
 }
 
 // glance is an object as it is at one moment.

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/keepwatch/keepwatch/operator/internal/cycle"
-	"github.com/keepwatch/keepwatch/operator/internal/throttle"
 )
 
 // guarded processes an object, and throttles it for whatever goes wrong outside of
@@ -109,7 +108,7 @@ func (e *engine) perform(o *object, g glance, p cycle.Plan) (time.Time, error) {
 	case cycle.Sleep:
 		return step.Until, nil
 	case cycle.Write:
-		o.out = &outgoing{completed: step.Completed, progress: true}
+		o.out = &outgoing{completed: step.Completed, step: true}
 		o.out.Edits = step.Edits
 		return e.sendNow(o, g), nil
 	case cycle.Call:
@@ -135,7 +134,7 @@ func (e *engine) callFor(o *object, g glance, p cycle.Plan, step cycle.Call) (ti
 	e.told(o, h, verdict, now)
 	w := p.Called(step, verdict, now)
 	out.Edits = w.Edits
-	o.out = &outgoing{Outgoing: out, completed: w.Completed, begun: step.Purpose == cycle.Resume, progress: true}
+	o.out = &outgoing{Outgoing: out, completed: w.Completed, begun: step.Purpose == cycle.Resume, step: true}
 	return e.sendNow(o, g), nil
 }
 
@@ -171,16 +170,6 @@ func (e *engine) tellEvents(o *object, g glance) (next time.Time, done bool) {
 	}
 	o.out = &outgoing{Outgoing: out}
 	return e.send(o, g)
-}
-
-// relieve takes away the note of a trouble that is over.
-func (e *engine) relieve(o *object, g glance) time.Time {
-	o.throttle, o.stale = throttle.Throttle{}, 0
-	if g.gone || !e.troubled(g.state) {
-		return time.Time{}
-	}
-	o.out = &outgoing{}
-	return e.sendNow(o, g)
 }
 
 func (e *engine) newPatch() *Patch { return &Patch{prefix: e.set.prefix, notes: e.set.notes} }

@@ -2,18 +2,14 @@ package operator
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/keepwatch/keepwatch"
-	"github.com/keepwatch/keepwatch/operator/internal/cycle"
 	"github.com/keepwatch/keepwatch/operator/internal/throttle"
 	"github.com/keepwatch/keepwatch/operator/internal/write"
 )
@@ -66,7 +62,7 @@ func (e *engine) send(o *object, g glance) (next time.Time, done bool) {
 		o.out = nil
 		return time.Time{}, false
 	}
-	if e.troubled(newest) {
+	if out.step && e.troubled(newest) {
 		if out.Edits.Annotations == nil {
 			out.Edits.Annotations = map[string]*string{}
 		}
@@ -99,7 +95,7 @@ func (e *engine) send(o *object, g glance) (next time.Time, done bool) {
 		case write.Rejected:
 			o.out = nil
 			next := e.unexpected(o, err)
-			e.report(o, g, err)
+			e.report(o, out, g, err)
 			return next, false
 		default:
 			return e.postpone(o, verdict, revisionOf(on.State), asked, err), false
@@ -120,8 +116,9 @@ func (e *engine) sent(o *object, out *outgoing) (next time.Time, done bool) {
 	} else if out.begun {
 		o.begun = true
 	}
-	if out.progress {
-		o.throttle, o.stale, o.reported = throttle.Throttle{}, 0, ""
+	*o.reported(out) = ""
+	if out.step {
+		o.throttle, o.stale = throttle.Throttle{}, 0
 	}
 	return time.Time{}, true
 }
@@ -151,41 +148,4 @@ func (e *engine) patch(state map[string]any, r write.Request) (*unstructured.Uns
 	answer, err := e.api.patch(ctx, state, r)
 	e.metrics.patched(err)
 	return answer, err
-}
-
-// trouble is why an object can't be handled, in the manner of a condition.
-type trouble struct {
-	Type               string      `json:"type"`
-	Status             string      `json:"status"`
-	Reason             string      `json:"reason"`
-	Message            string      `json:"message"`
-	LastTransitionTime metav1.Time `json:"lastTransitionTime"`
-}
-
-// report says once, on the object and in an Event, what the server does not take.
-func (e *engine) report(o *object, g glance, err error) {
-	message := cycle.Brief(err.Error())
-	if o.reported == message {
-		return
-	}
-	o.reported = message
-	o.post(g.state, "Warning", "PatchRejected", message)
-	note, _ := json.Marshal(trouble{"Handled", "False", "PatchRejected", message, metav1.Now()})
-	body, _ := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": string(o.uid), "annotations": map[string]any{e.spec.Keys.Trouble(g.state): string(note)},
-	}})
-	answer, err := e.patch(g.state, write.Request{Type: types.MergePatchType, Body: body})
-	if err != nil {
-		e.logger.Warn("the trouble can't be noted on the object", "object", o.key.String(), "error", err)
-		return
-	}
-	o.wrote(revisionOf(answer.Object))
-}
-
-// troubled reports whether an object has a note of trouble.
-func (e *engine) troubled(state map[string]any) bool {
-	about, _ := state["metadata"].(map[string]any)
-	annotations, _ := about["annotations"].(map[string]any)
-	_, there := annotations[e.spec.Keys.Trouble(state)]
-	return there
 }

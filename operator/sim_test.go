@@ -14,6 +14,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/keepwatch/keepwatch/operator/internal/write"
@@ -86,6 +88,137 @@ func TestRejectedPatchesAreThrottledAndReportedOnce(t *testing.T) {
 		if err := r.end(); err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+// words has the server answer with a message that is another one each time.
+type words struct {
+	field string // that is at fault; "" for none
+	count int
+}
+
+func (v *words) fault(r write.Request, _ string) (error, bool) {
+	if v.field == "" || !strings.Contains(string(r.Body), `"spec"`) {
+		return nil, false
+	}
+	v.count++
+	err := answer(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid).(*apierrors.StatusError)
+	err.ErrStatus.Message = fmt.Sprintf("the admission of try %d says no", v.count)
+	err.ErrStatus.Details = &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: metav1.CauseTypeFieldValueInvalid, Field: v.field, Message: err.ErrStatus.Message}}}
+	return err, false
+}
+
+// told is how often Events have told that a patch was rejected, and how often that was
+// noted on an object.
+func (r *running) told(w *world, name string) (events, notes int) {
+	for len(r.engine.poster.outgoing) > 0 {
+		if e := <-r.engine.poster.outgoing; e.Reason == "PatchRejected" {
+			events++
+		}
+	}
+	for _, p := range w.patchesOf(name) {
+		if strings.Contains(p.body, `/trouble":"`) {
+			notes++
+		}
+	}
+	return events, notes
+}
+
+func TestATroubleIsReportedOnceInWhateverWords(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, j *journal) {
+		op := New("widgets.example.com")
+		handler := func(_ context.Context, r *thing) error {
+			r.Patch.Set("spec.size", r.Object.Spec.Size+1)
+			return nil
+		}
+		OnCreate(op, handler)
+		OnUpdate(op, handler, Field("spec.color"))
+		server := &words{field: "spec.size"}
+		w.fault = server.fault
+		w.create("one", spec(1))
+		r := live(t, w, op)
+		var events int
+		for _, step := range []struct {
+			what string
+			do   func()
+			want int // so far
+		}{
+			{"the same in other words", func() { time.Sleep(30 * time.Second) }, 1},
+			{"another field", func() { server.field = "spec.color"; time.Sleep(30 * time.Second) }, 2},
+			{"it is over", func() { server.field = ""; time.Sleep(time.Minute) }, 2},
+			{"it begins again", func() {
+				server.field = "spec.color"
+				w.change("one", "color", "red")
+				time.Sleep(30 * time.Second)
+			}, 3},
+		} {
+			step.do()
+			synctest.Wait()
+			more, notes := r.told(w, "one")
+			if events += more; events != step.want || notes != step.want {
+				t.Errorf("%s: %d Events and %d notes, want %d", step.what, events, notes, step.want)
+			}
+			if there := r.engine.troubled(w.at("one")); there != (server.field != "") {
+				t.Errorf("%s: the note is there: %v", step.what, there)
+			}
+		}
+		if server.count < 10 {
+			t.Errorf("%d tries", server.count)
+		}
+		_ = r.end()
+	})
+}
+
+// What a handler of events wants and can't have keeps nobody from handling the object, and
+// what it gets does not end the trouble of others.
+func TestTroublesOfEventHandlersAreTheirOwn(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, j *journal) {
+		op := New("widgets.example.com")
+		OnEvent(op, func(_ context.Context, r *thing) error {
+			r.Patch.Set("spec.seen", "yes")
+			return nil
+		})
+		OnUpdate(op, func(_ context.Context, r *thing) error {
+			if r.Object.Spec.Size == 7 {
+				r.Patch.Set("spec.size", 9999)
+			}
+			return nil
+		})
+		server := &words{field: "spec.seen"}
+		w.fault = server.fault
+		w.create("one", spec(1))
+		r := live(t, w, op)
+		var events int
+		for _, step := range []struct {
+			what          string
+			do            func()
+			events, notes int // so far
+		}{
+			{"the events'", func() {
+				for n := range 5 {
+					w.change("one", "size", int64(n))
+					time.Sleep(10 * time.Second)
+				}
+			}, 1, 0},
+			{"the update's", func() {
+				server.field = ""
+				w.change("one", "size", int64(7))
+				time.Sleep(30 * time.Second)
+				w.change("one", "color", "red")
+				time.Sleep(30 * time.Second)
+			}, 2, 1},
+		} {
+			step.do()
+			synctest.Wait()
+			more, notes := r.told(w, "one")
+			if events += more; events != step.events || notes != step.notes {
+				t.Errorf("%s: %d Events and %d notes, want %d and %d", step.what, events, notes, step.events, step.notes)
+			}
+		}
+		if o := w.at("one"); !r.engine.troubled(o) || o["spec"].(map[string]any)["seen"] != "yes" {
+			t.Errorf("want the note of the trouble, and what the handler of events wants: %v", o)
+		}
+		_ = r.end()
 	})
 }
 

@@ -1,6 +1,7 @@
 package write
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"time"
@@ -71,6 +72,24 @@ func Judge(kind types.PatchType, err error) (Verdict, time.Duration) {
 		return Rejected, wait
 	}
 	return Later, wait
+}
+
+// Complaint names what a server does not take: the code, the reason, and the fields that are
+// at fault. Answers that differ in their words alone have the same.
+func Complaint(err error) string {
+	status, ok := err.(apierrors.APIStatus)
+	if !ok {
+		return err.Error()
+	}
+	s := status.Status()
+	var faults []string
+	if s.Details != nil {
+		for _, c := range s.Details.Causes {
+			faults = append(faults, fmt.Sprintf("%s %s", c.Type, c.Field))
+		}
+	}
+	slices.Sort(faults)
+	return fmt.Sprintf("%d %s %q", s.Code, s.Reason, slices.Compact(faults))
 }
 
 // otherLife reports whether an object was not taken because another one has its

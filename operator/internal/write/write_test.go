@@ -157,3 +157,25 @@ func TestAnswers(t *testing.T) {
 		t.Errorf("the server asked for 7 s, and gets %v", wait)
 	}
 }
+
+func TestComplaint(t *testing.T) {
+	say := func(code int32, message string, causes ...metav1.StatusCause) string {
+		return Complaint(&apierrors.StatusError{ErrStatus: metav1.Status{
+			Code: code, Reason: metav1.StatusReasonInvalid, Message: message, Details: &metav1.StatusDetails{Causes: causes},
+		}})
+	}
+	size := metav1.StatusCause{Type: metav1.CauseTypeFieldValueInvalid, Field: "spec.size", Message: "9999: too much"}
+	more := metav1.StatusCause{Type: metav1.CauseTypeFieldValueInvalid, Field: "spec.size", Message: "10000: too much"}
+	color := metav1.StatusCause{Type: metav1.CauseTypeFieldValueRequired, Field: "spec.color"}
+	missing := metav1.StatusCause{Type: metav1.CauseTypeFieldValueRequired, Field: "spec.size"}
+	if a, b := say(422, "at 12:01", size, color), say(422, "at 12:02", color, more, size); a != b {
+		t.Errorf("other words are another complaint: %s and %s", a, b)
+	}
+	seen := map[string]bool{}
+	for _, c := range []string{say(422, ""), say(400, ""), say(422, "", size), say(422, "", color), say(422, "", missing), say(422, "", size, color)} {
+		if seen[c] {
+			t.Errorf("%s is not the complaint of one cause alone", c)
+		}
+		seen[c] = true
+	}
+}
