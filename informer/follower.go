@@ -128,9 +128,10 @@ func (f *follower) observe(n reflector.Notice) {
 }
 
 // run follows the source until ctx is done, or until nothing else is true, and
-// returns when every handler is out. It returns ctx's cause or the failure. begin
-// is called first, unless it has run before.
-func (f *follower) run(ctx context.Context, begin func()) error {
+// returns when every handler is out. It returns ctx's cause or the failure. Unless it
+// has run before, begin is called first, and ended as soon as nothing is followed any
+// more: with why, or nil if that was asked for.
+func (f *follower) run(ctx context.Context, begin func(), ended func(failure error)) error {
 	until, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	if err := f.start(until, begin); err != nil {
@@ -140,7 +141,11 @@ func (f *follower) run(ctx context.Context, begin func()) error {
 	f.mu.Lock()
 	f.phase = stopped
 	f.mu.Unlock()
-	end()
+	if end(); ctx.Err() != nil {
+		ended(nil)
+	} else {
+		ended(err)
+	}
 	f.running.Wait()
 	return err
 }

@@ -28,11 +28,14 @@ type Group struct {
 
 	mu      sync.Mutex
 	members map[*follower]string // their names, unique in the group
+	// failed is why an informer has stopped that nobody had asked to, and whose owner is
+	// not told, by its name: until another one has that name.
+	failed map[string]error
 }
 
 // NewGroup makes a group.
 func NewGroup(options ...Option) *Group {
-	return &Group{settings: settle(options), members: map[*follower]string{}}
+	return &Group{settings: settle(options), members: map[*follower]string{}, failed: map[string]error{}}
 }
 
 // NewSharedIndexInformer makes an informer of the group; see the function of the
@@ -55,12 +58,16 @@ func (g *Group) enter(f *follower) {
 		name = fmt.Sprintf("%s#%d", f.name, i)
 	}
 	g.members[f] = name
+	delete(g.failed, name)
 }
 
-// leave takes an informer out that has stopped.
-func (g *Group) leave(f *follower) {
+// leave takes an informer out that has stopped, and remembers why, unless that is nil.
+func (g *Group) leave(f *follower, failure error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if failure != nil {
+		g.failed[g.members[f]] = failure
+	}
 	delete(g.members, f)
 }
 
@@ -87,16 +94,32 @@ const patience = 2 * time.Minute
 
 // Check fails when one of the running informers has made no progress for two
 // minutes, and says which and why. It never fails because nothing happens on the
-// server. It has the form of a healthz.Checker and ignores the request.
+// server. It also fails for a [Shared] informer that has stopped by itself, as after
+// [StartupDeadline], until the group has another one of the same name running: nobody
+// else is told. It has the form of a healthz.Checker and ignores the request.
 func (g *Group) Check(*http.Request) error {
-	all := g.Status()
-	var sick []error
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		if err := all[name].Healthy(patience); err != nil {
-			sick = append(sick, fmt.Errorf("informer %s: %w", name, err))
+	sick := g.failures()
+	for name, status := range g.Status() {
+		if err := status.Healthy(patience); err != nil {
+			sick[name] = err
 		}
 	}
-	return errors.Join(sick...)
+	var all []error
+	for _, name := range slices.Sorted(maps.Keys(sick)) {
+		all = append(all, fmt.Errorf("informer %s: %w", name, sick[name]))
+	}
+	return errors.Join(all...)
+}
+
+// failures are why informers have stopped, by their names.
+func (g *Group) failures() map[string]error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	all := make(map[string]error, len(g.failed))
+	for name, err := range g.failed {
+		all[name] = fmt.Errorf("%s: %w", Stopped, err)
+	}
+	return all
 }
 
 // ServeHTTP answers 200 with "ok", or 500 with what Check says.

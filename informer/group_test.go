@@ -1,6 +1,7 @@
 package informer_test
 
 import (
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/informer"
@@ -39,6 +41,77 @@ func TestGroup(t *testing.T) {
 	stop()
 	if n := len(group.Status()); n != 1 {
 		t.Errorf("%d are left", n)
+	}
+}
+
+// Nobody else is told why a shared informer has stopped by itself: the check is, until
+// another one takes its place.
+func TestCheckFailsForTheFailed(t *testing.T) {
+	s := newServer(t)
+	s.interfering(func(w http.ResponseWriter, r *http.Request) bool {
+		status(http.StatusForbidden, metav1.StatusReasonForbidden, "you may not")(w, r)
+		return true
+	})
+	group := informer.NewGroup(informer.StartupDeadline(0))
+	group.NewSharedIndexInformer(podsOn(s), &corev1.Pod{}, 0, nil).RunWithContext(t.Context())
+	for range 2 {
+		if err := group.Check(nil); err == nil || !strings.HasPrefix(err.Error(), "informer *v1.Pod: STOPPED: ") || !strings.Contains(err.Error(), "you may not") {
+			t.Errorf("after it has failed: %v", err)
+		}
+	}
+	if n := len(group.Status()); n != 0 {
+		t.Errorf("%d are said to run", n)
+	}
+	s.interfering(nil)
+	inf := group.NewSharedIndexInformer(podsOn(s), &corev1.Pod{}, 0, nil)
+	stop := run(t, inf)
+	awaitSync(t, inf)
+	if err := group.Check(nil); err != nil {
+		t.Errorf("while another one runs: %v", err)
+	}
+	stop()
+	if err := group.Check(nil); err != nil {
+		t.Errorf("after a stop that was asked for: %v", err)
+	}
+}
+
+// Two that failed are two failures, and one that takes a place takes one.
+func TestCheckFailsForEachOfTheFailed(t *testing.T) {
+	s := newServer(t)
+	s.interfering(func(w http.ResponseWriter, r *http.Request) bool {
+		status(http.StatusForbidden, metav1.StatusReasonForbidden, "you may not")(w, r)
+		return true
+	})
+	group := informer.NewGroup(informer.StartupDeadline(0))
+	for _, example := range []runtime.Object{&corev1.Pod{}, &corev1.Node{}, &corev1.Pod{}} {
+		group.NewSharedIndexInformer(podsOn(s), example, 0, nil).RunWithContext(t.Context())
+	}
+	if err := group.Check(nil); err == nil || strings.Count(err.Error(), "you may not") != 2 {
+		t.Errorf("after two have failed, and one in the place of the first: %v", err)
+	}
+	s.interfering(nil)
+	inf := group.NewSharedIndexInformer(podsOn(s), &corev1.Pod{}, 0, nil)
+	run(t, inf)
+	awaitSync(t, inf)
+	if err := group.Check(nil); err == nil || strings.Contains(err.Error(), "*v1.Pod") || !strings.Contains(err.Error(), "*v1.Node") {
+		t.Errorf("when one of them was replaced: %v", err)
+	}
+}
+
+// Who runs a typed informer gets its failure: it may be none to him.
+func TestCheckLeavesFailuresToTheOwner(t *testing.T) {
+	s := newServer(t)
+	s.interfering(func(w http.ResponseWriter, r *http.Request) bool {
+		status(http.StatusForbidden, metav1.StatusReasonForbidden, "you may not")(w, r)
+		return true
+	})
+	group := informer.NewGroup()
+	var failure *keepwatch.Failure
+	if err := pods(t, s, informer.InGroup(group), informer.StartupDeadline(0)).Run(t.Context()); !errors.As(err, &failure) {
+		t.Errorf("Run: %v", err)
+	}
+	if err := group.Check(nil); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -2,7 +2,6 @@ package informer
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"reflect"
@@ -59,16 +58,13 @@ func New[T runtime.Object](cfg *rest.Config, options ...Option) (*Informer[T], e
 // or a *keepwatch.Failure: one that lasted beyond [StartupDeadline], or a broken
 // invariant of our own. An informer runs once.
 func (i *Informer[T]) Run(ctx context.Context) error {
-	err := i.follower.run(ctx, func() {
+	begin := func() {
 		i.follower.trouble = func(failure *keepwatch.Failure) {
 			utilruntime.HandleErrorWithContext(ctx, failure, "Failed to follow", "informer", i.follower.name)
 		}
 		i.group.enter(i.follower)
-	})
-	if !errors.Is(err, errStarted) {
-		i.group.leave(i.follower)
 	}
-	return err
+	return i.follower.run(ctx, begin, func(error) { i.group.leave(i.follower, nil) }) // whoever runs it is told
 }
 
 // Synced is closed once the first list is in.

@@ -237,23 +237,24 @@ func (s *Shared) IsStopped() bool { return s.follower.in(stopped) }
 func (s *Shared) Run(stop <-chan struct{}) { s.RunWithContext(wait.ContextForChannel(stop)) }
 
 // RunWithContext runs the informer until ctx is done. It returns when the last
-// callback has.
+// callback has. If it stops before that, the cause is reported, and the group's
+// [Group.Check] fails.
 func (s *Shared) RunWithContext(ctx context.Context) {
 	detector := cache.NewCacheMutationDetector(s.follower.name)
-	err := s.follower.run(ctx, func() {
+	begin := func() {
 		s.follower.trouble = s.tell(ctx)
 		s.follower.intake.took = detector.AddObject
 		s.follower.running.Go(func() { detector.Run(s.follower.until.Done()) })
 		s.group.enter(s.follower)
-	})
-	if errors.Is(err, errStarted) {
-		klog.FromContext(ctx).Info("Warning: the informer has started, run more than once is not allowed")
-		return
 	}
-	s.group.leave(s.follower)
-	var failure *keepwatch.Failure
-	if errors.As(err, &failure) {
-		utilruntime.HandleErrorWithContext(ctx, err, "The informer has stopped", "type", s.follower.name)
+	ended := func(failure error) {
+		s.group.leave(s.follower, failure)
+		if failure != nil {
+			utilruntime.HandleErrorWithContext(ctx, failure, "The informer has stopped", "type", s.follower.name)
+		}
+	}
+	if err := s.follower.run(ctx, begin, ended); errors.Is(err, errStarted) {
+		klog.FromContext(ctx).Info("Warning: the informer has started, run more than once is not allowed")
 	}
 }
 
