@@ -44,6 +44,8 @@ type Feed struct {
 	state   []store.Segment // what is still to be told of the state that it began with
 	stated  bool            // nothing is
 	marked  bool            // the end of the state is told, by a bookmark
+	caught  bool            // the feed has come to where there is nothing to tell
+	resumed bool            // it goes on from a revision, and has not been told anything since
 }
 
 // Feed begins a watch of the objects at a key or below it. Its errors are those
@@ -76,6 +78,7 @@ func (s *Storage) Feed(ctx context.Context, key string, options apistorage.ListO
 		storage: s, scope: c, options: options,
 		cursor: s.store.Watch(begin.cursor, filter), byKey: byKey,
 		stated: begin.state == nil, marked: begin.marked,
+		resumed: begin.state == nil && revision > 0,
 	}
 	if begin.state != nil {
 		f.state = slices.Collect(c.segments(begin.state, ""))
@@ -108,6 +111,15 @@ func (f *Feed) Bookmark() Event { return Event{Type: watch.Bookmark, Revision: f
 // may be more at once; when there are none, it is worth another try as soon as newer
 // is closed. An error ends the feed: events that come with it are told first.
 func (f *Feed) Poll() (events []Event, newer <-chan struct{}, err error) {
+	events, newer, err = f.poll()
+	if !f.caught {
+		f.storage.meter.initial(len(events))
+		f.caught = newer != nil
+	}
+	return events, newer, err
+}
+
+func (f *Feed) poll() (events []Event, newer <-chan struct{}, err error) {
 	if !f.stated {
 		for len(f.state) > 0 {
 			if events, err = f.initial(); err != nil || len(events) > 0 {
@@ -121,6 +133,7 @@ func (f *Feed) Poll() (events []Event, newer <-chan struct{}, err error) {
 	}
 	for {
 		delivery, newer, err := f.cursor.Poll()
+		f.resume(delivery, err)
 		if err != nil {
 			return nil, nil, expired(err)
 		}
@@ -131,6 +144,28 @@ func (f *Feed) Poll() (events []Event, newer <-chan struct{}, err error) {
 			return events, nil, err
 		}
 	}
+}
+
+// resume counts what a feed that goes on from a revision is told first.
+func (f *Feed) resume(d keepwatch.Delivery, err error) {
+	if !f.resumed {
+		return
+	}
+	f.resumed = false
+	gap, isGap := d.(keepwatch.Gap)
+	switch {
+	case err != nil || isGap && !f.follows(gap):
+		f.storage.meter.resumed(gone)
+	case isGap:
+		f.storage.meter.resumed(difference)
+	default:
+		f.storage.meter.resumed(exact)
+	}
+}
+
+// follows reports whether the feed can be told of a gap.
+func (f *Feed) follows(gap keepwatch.Gap) bool {
+	return f.byKey && gap.Reason != keepwatch.GapRewind
 }
 
 // initial tells the next segment of the state that the feed began with.
@@ -159,7 +194,7 @@ func (f *Feed) tell(d keepwatch.Delivery) ([]Event, error) {
 		}
 		return f.changes(d.Changes)
 	case keepwatch.Gap:
-		if !f.byKey || d.Reason == keepwatch.GapRewind {
+		if !f.follows(d) {
 			return nil, errBehind
 		}
 		return f.changes(resumable(d))

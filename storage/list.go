@@ -39,10 +39,14 @@ func (s *Storage) GetList(ctx context.Context, key string, options apistorage.Li
 	if err == nil {
 		err = listing.fill(s, into)
 	}
-	if errors.Is(err, ErrElsewhere) || l.of.consistent() && apistorage.IsTooLargeResourceVersion(err) {
-		return s.readError(s.etcd.GetList(ctx, key, options, into))
+	fallback := errors.Is(err, ErrElsewhere) || l.of.consistent() && apistorage.IsTooLargeResourceVersion(err)
+	if fallback {
+		err = s.readError(s.etcd.GetList(ctx, key, options, into))
 	}
-	if err == nil && utilfeature.DefaultFeatureGate.Enabled(features.ShardedListAndWatch) {
+	if l.of.consistent() {
+		s.meter.consistent(err, fallback)
+	}
+	if err == nil && !fallback && utilfeature.DefaultFeatureGate.Enabled(features.ShardedListAndWatch) {
 		l.predicate.SetShardInfoOnList(into)
 	}
 	return err

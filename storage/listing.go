@@ -43,7 +43,11 @@ func (s *Storage) List(ctx context.Context, key string, options apistorage.ListO
 	if err != nil {
 		return nil, err
 	}
-	return l.read(s, ctx)
+	listing, err := l.read(s, ctx)
+	if l.of.consistent() && (err == nil || apistorage.IsUnreachable(err)) {
+		s.meter.consistent(err, false) // else GetList will
+	}
+	return listing, err
 }
 
 // read finds the state that a list asks for, and what of it the list shows.

@@ -30,10 +30,13 @@ func (s *Storage) Get(ctx context.Context, key string, options apistorage.GetOpt
 	}
 	var snapshot *store.Snapshot
 	if options.ResourceVersion == "" {
-		if snapshot, err = s.newest(ctx); apistorage.IsUnreachable(err) {
+		if snapshot, err = s.newest(ctx); err != nil && !apistorage.IsUnreachable(err) {
+			err = s.readError(s.etcd.Get(ctx, key, options, into))
+			s.meter.consistent(err, true)
 			return err
-		} else if err != nil {
-			return s.readError(s.etcd.Get(ctx, key, options, into))
+		}
+		if s.meter.consistent(err, false); err != nil {
+			return err
 		}
 	} else if snapshot, err = s.notOlderThan(ctx, keepwatch.Revision(least)); err != nil {
 		return err

@@ -102,7 +102,9 @@ const patience = 30 * time.Second
 
 // options are how a rig stores pods.
 type options struct {
-	prefix      string
+	prefix string
+	// resource is what metrics and messages call pods; empty is pods.
+	resource    schema.GroupResource
 	codec       runtime.Codec
 	transformer value.Transformer
 	// corruptible makes etcd3 as it is when unsafe deletions are allowed.
@@ -129,6 +131,9 @@ func newRig(t testing.TB, o options) *rig {
 	client := runEtcd(t)
 	if o.codec == nil {
 		o.codec = protobufCodec()
+	}
+	if o.resource.Empty() {
+		o.resource = pods
 	}
 	r := &rig{t: t, etcd: client, options: o, compactor: etcd3.NewCompactor(client.Client, 0, clock.RealClock{}, nil)}
 	t.Cleanup(r.compactor.Stop)
@@ -181,7 +186,7 @@ func (r *rig) start() {
 		writes = etcd3.NewStoreWithUnsafeCorruptObjectDeletion(writes, pods)
 	}
 	s := must(storage.New(storage.Config{
-		Client: r.etcd.Client, Etcd: writes, GroupResource: pods,
+		Client: r.etcd.Client, Etcd: writes, GroupResource: r.options.resource,
 		Prefix: r.options.prefix, ResourcePrefix: "/pods/",
 		Codec: r.options.codec, Transformer: r.transformer(),
 		NewFunc: newPod, GetAttrs: podAttrs, Indexers: &r.options.indexers, Store: r.options.store,

@@ -42,15 +42,16 @@ func (s *Storage) Await(ctx context.Context, revision keepwatch.Revision) error 
 	if s.store.Held() >= revision {
 		return nil
 	}
+	defer s.meter.waited(ctx, time.Now())
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
 		newest, err := s.source.Newest(ctx) // it makes the store go on
 		if err == nil && newest >= revision {
-			return s.reach(ctx, revision)
+			return s.come(ctx, revision)
 		}
 		if err := s.awaitFor(ctx, revision, askAgain); err == nil || ctx.Err() != nil {
-			return s.reach(ctx, revision)
+			return s.come(ctx, revision)
 		}
 	}
 }
@@ -88,6 +89,15 @@ func (s *Storage) notOlderThan(ctx context.Context, revision keepwatch.Revision)
 // reach waits until the store holds a revision that etcd has, but not for longer than
 // patience.
 func (s *Storage) reach(ctx context.Context, revision keepwatch.Revision) error {
+	if s.store.Held() >= revision {
+		return nil
+	}
+	defer s.meter.waited(ctx, time.Now())
+	return s.come(ctx, revision)
+}
+
+// come is reach, as part of a longer wait.
+func (s *Storage) come(ctx context.Context, revision keepwatch.Revision) error {
 	if s.awaitFor(ctx, revision, patience) != nil {
 		return apistorage.NewTooLargeResourceVersionError(uint64(revision), uint64(s.store.Held()), retryAfter)
 	}

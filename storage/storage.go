@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	apistorage "k8s.io/apiserver/pkg/storage"
+	cachermetrics "k8s.io/apiserver/pkg/storage/cacher/metrics"
 	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 	"k8s.io/klog/v2"
@@ -38,6 +39,7 @@ type Storage struct {
 	transformer value.Transformer
 	source      *etcd.Source
 	store       *store.Store
+	meter       meter
 	goType      reflect.Type // of what NewFunc makes
 	nests       bool         // goType does
 	indexes     []index
@@ -56,11 +58,13 @@ func New(config Config) (*Storage, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
+	cachermetrics.Register()
 	goType := reflect.TypeOf(config.NewFunc())
 	s := &Storage{
 		config:      config,
 		etcd:        config.Etcd,
 		versioner:   config.Etcd.Versioner(),
+		meter:       meter(config.GroupResource),
 		transformer: config.Transformer,
 		goType:      goType,
 		nests:       nests(goType.Elem()),
@@ -91,15 +95,17 @@ func (s *Storage) Run(ctx context.Context) error {
 	s.life = ctx
 	s.mu.Unlock()
 	defer close(s.ended)
-	if _, err := s.source.Seed(ctx, s.store, history); err != nil {
+	begun := time.Now()
+	target := metered{s.store, s.meter}
+	if _, err := s.source.Seed(ctx, target, history); err != nil {
 		klog.V(2).InfoS("Storage begins without history", "resource", s.config.GroupResource, "reason", err)
 	}
 	caughtUp := make(chan struct{})
 	go func() {
 		defer close(caughtUp)
-		s.catchUp(ctx)
+		s.catchUp(ctx, begun)
 	}()
-	err := reflector.New(s.source, s.store, reflector.Options{StartupDeadline: -1, Observe: s.observe}).Run(ctx)
+	err := reflector.New(s.source, target, reflector.Options{StartupDeadline: -1, Observe: s.observe}).Run(ctx)
 	cancel()
 	<-caughtUp
 	s.mu.Lock()
@@ -110,13 +116,14 @@ func (s *Storage) Run(ctx context.Context) error {
 
 // catchUp waits until the store holds what etcd had when it began: before that it
 // may hold a state from before the last run.
-func (s *Storage) catchUp(ctx context.Context) {
+func (s *Storage) catchUp(ctx context.Context, begun time.Time) {
 	for ctx.Err() == nil {
 		newest, err := s.source.Newest(ctx)
 		if err == nil {
 			err = s.await(ctx, newest)
 		}
 		if err == nil {
+			s.meter.initialized(begun)
 			close(s.ready)
 			return
 		}

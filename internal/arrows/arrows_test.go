@@ -78,7 +78,7 @@ var rules = map[string]rule{
 	"storage": {
 		ours: []string{"", "store", "reflector", "source/etcd", "internal/recent"},
 		others: []string{
-			"k8s.io/apimachinery/", "k8s.io/apiserver/", "k8s.io/client-go/tools/cache", "k8s.io/klog/",
+			"k8s.io/apimachinery/", "k8s.io/apiserver/", "k8s.io/client-go/tools/cache", "k8s.io/component-base/metrics", "k8s.io/klog/",
 			"go.etcd.io/etcd/client/", "go.uber.org/zap", "google.golang.org/grpc",
 		},
 		why: "a storage is what a library's API server asks for objects: it serves no HTTP itself",
