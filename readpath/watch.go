@@ -77,7 +77,9 @@ func (s watcher) run(ctx context.Context, w http.ResponseWriter, out *http.Respo
 	if signals := request.ServerShutdownSignalFrom(ctx); signals != nil {
 		shutdown = signals.ShuttingDown()
 	}
-	initialized := false
+	if s.feed.Initialized() {
+		flowcontrol.WatchInitialized(ctx)
+	}
 	for {
 		newer, err := s.send(ctx, w)
 		if err == nil {
@@ -85,10 +87,6 @@ func (s watcher) run(ctx context.Context, w http.ResponseWriter, out *http.Respo
 		}
 		if err != nil || newer == nil {
 			return err
-		}
-		if !initialized {
-			initialized = true
-			flowcontrol.WatchInitialized(ctx)
 		}
 		select {
 		case <-newer:
@@ -117,7 +115,7 @@ func (s watcher) send(ctx context.Context, w http.ResponseWriter) (newer <-chan 
 	out := gather{w: w}
 	defer out.done()
 	for ctx.Err() == nil && newer == nil {
-		initial := s.feed.Initial()
+		initial, initialized := s.feed.Initial(), s.feed.Initialized()
 		var events []storage.Event
 		var failure error
 		events, newer, failure = s.feed.Poll()
@@ -129,6 +127,12 @@ func (s watcher) send(ctx context.Context, w http.ResponseWriter) (newer <-chan 
 			if err := out.spill(); err != nil {
 				return nil, err
 			}
+		}
+		if failure == nil && !initialized && s.feed.Initialized() {
+			if err := out.flush(); err != nil {
+				return nil, err
+			}
+			flowcontrol.WatchInitialized(ctx) // who is always behind would never get to where there is no more
 		}
 		if failure == nil && newer == nil && !initial {
 			failure = s.placeIfDue(ctx, &out)

@@ -11,13 +11,16 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/util/flowcontrol"
 
+	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/store"
 )
 
@@ -216,6 +219,73 @@ type chaser struct {
 func (c *chaser) Write(b []byte) (int, error) {
 	c.write(b)
 	return len(b), nil
+}
+
+// seat is what API Priority and Fairness holds for a watch until it is initialized.
+type seat struct{ given atomic.Bool }
+
+func (s *seat) Signal() { s.given.Store(true) }
+func (s *seat) Wait()   {}
+
+// A watch gives its seat back right behind what there was when it began, and not when
+// nothing is left to send: for who is always behind that is never.
+func TestWatchesAreInitialized(t *testing.T) {
+	for name, query := range map[string]string{
+		"with the state":      "resourceVersion=0",
+		"with its end":        "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true",
+		"with what it missed": "resourceVersion=",
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, pods, options{})
+			large := strings.Repeat("x", chunk) // so that events are sent before others are looked for
+			first := r.create("default", "o0", noted(large))
+			last := first
+			for i := range 3 {
+				last = r.create("default", fmt.Sprint("o", 1+i), noted(large))
+			}
+			r.reach(last)
+			if strings.HasSuffix(query, "=") {
+				query += first.GetResourceVersion()
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			held := &seat{}
+			r.context = func(ctx context.Context) context.Context { return flowcontrol.WithInitializationSignal(ctx, held) }
+			q := r.informed(must(http.NewRequestWithContext(ctx, http.MethodGet, r.path("")+"?watch=1&timeoutSeconds=60&"+query, nil))(t))
+			q.Header = accept("application/json")
+			there := must(keepwatch.ParseRevision(last.GetResourceVersion()))(t)
+			later := 0
+			r.handler.ServeHTTP(&chaser{write: func(sent []byte) {
+				for events := json.NewDecoder(bytes.NewReader(sent)); events.More(); {
+					var e heard
+					must(0, events.Decode(&e))(t)
+					at := must(keepwatch.ParseRevision(e.Object.ResourceVersion))(t)
+					if at > there {
+						later++
+					}
+					if given := held.given.Load(); given != (at > there) {
+						t.Errorf("%s at %v, where what there was ended at %v: the seat is given back: %v", e.Type, at, there, given)
+					}
+				}
+				if later > 2 {
+					cancel()
+					return
+				}
+				r.update("default", "o1", noted(large+fmt.Sprint(later)))
+				r.reach(r.update("default", "o1", noted(large)))
+			}}, q)
+			if later == 0 {
+				t.Error("nothing came behind what there was")
+			}
+		})
+	}
+	t.Run("with nothing", func(t *testing.T) {
+		r := newRig(t, pods, options{})
+		held := &seat{}
+		r.context = func(ctx context.Context) context.Context { return flowcontrol.WithInitializationSignal(ctx, held) }
+		r.watch("timeoutSeconds=60&resourceVersion=" + r.create("default", "o0").GetResourceVersion())
+		eventually(t, "the seat is given back", held.given.Load)
+	})
 }
 
 // A watch that names no time lasts as long as the server has it.

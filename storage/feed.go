@@ -44,8 +44,9 @@ type Feed struct {
 	state   []store.Segment // what is still to be told of the state that it began with
 	stated  bool            // nothing is
 	marked  bool            // the end of the state is told, by a bookmark
-	caught  bool            // the feed has come to where there is nothing to tell
 	resumed bool            // it goes on from a revision, and has not been told anything since
+	// missed is up to where there was something to tell when the feed began behind it.
+	missed keepwatch.Revision
 }
 
 // Feed begins a watch of the objects at a key or below it. Its errors are those
@@ -80,7 +81,9 @@ func (s *Storage) Feed(ctx context.Context, key string, options apistorage.ListO
 		stated: begin.state == nil, marked: begin.marked,
 		resumed: begin.state == nil && revision > 0,
 	}
-	if begin.state != nil {
+	if begin.state == nil {
+		f.missed = s.store.Snapshot().Revision()
+	} else {
 		f.state = slices.Collect(c.segments(begin.state, ""))
 	}
 	return f, nil
@@ -98,6 +101,12 @@ func (f *Feed) Revision() keepwatch.Revision { return f.cursor.Cursor().Revision
 // Initial reports whether the state that the feed began with is still to be told.
 func (f *Feed) Initial() bool { return !f.stated }
 
+// Initialized reports whether all was told that there was when the feed began: the
+// state, or what had come since the revision that it goes on from.
+func (f *Feed) Initialized() bool {
+	return (f.stated || len(f.state) == 0 && !f.marked) && f.Revision() >= f.missed
+}
+
 // Bookmarks reports whether who asked for the feed wants bookmarks.
 func (f *Feed) Bookmarks() bool {
 	return f.options.Predicate.AllowWatchBookmarks || f.options.ProgressNotify
@@ -111,15 +120,6 @@ func (f *Feed) Bookmark() Event { return Event{Type: watch.Bookmark, Revision: f
 // may be more at once; when there are none, it is worth another try as soon as newer
 // is closed. An error ends the feed: events that come with it are told first.
 func (f *Feed) Poll() (events []Event, newer <-chan struct{}, err error) {
-	events, newer, err = f.poll()
-	if !f.caught {
-		f.storage.meter.initial(len(events))
-		f.caught = newer != nil
-	}
-	return events, newer, err
-}
-
-func (f *Feed) poll() (events []Event, newer <-chan struct{}, err error) {
 	if !f.stated {
 		for len(f.state) > 0 {
 			if events, err = f.initial(); err != nil || len(events) > 0 {
@@ -132,6 +132,7 @@ func (f *Feed) poll() (events []Event, newer <-chan struct{}, err error) {
 		}
 	}
 	for {
+		initial := !f.Initialized()
 		delivery, newer, err := f.cursor.Poll()
 		f.resume(delivery, err)
 		if err != nil {
@@ -140,7 +141,11 @@ func (f *Feed) poll() (events []Event, newer <-chan struct{}, err error) {
 		if delivery == nil {
 			return nil, newer, nil
 		}
-		if events, err = f.tell(delivery); err != nil || len(events) > 0 {
+		events, err = f.tell(delivery)
+		if initial {
+			f.storage.meter.initial(len(events))
+		}
+		if err != nil || len(events) > 0 {
 			return events, nil, err
 		}
 	}
@@ -182,6 +187,7 @@ func (f *Feed) initial() ([]Event, error) {
 			events = append(events, Event{Type: watch.Added, Object: known, Revision: known.Revision()})
 		}
 	}
+	f.storage.meter.initial(len(events))
 	return events, nil
 }
 

@@ -2,8 +2,10 @@ package storage_test
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"strconv"
+	"sync/atomic"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -14,6 +16,13 @@ import (
 
 	"github.com/keepwatch/keepwatch/store"
 )
+
+var groups atomic.Int64
+
+// uncounted is a resource of which nothing has been counted yet.
+func uncounted() schema.GroupResource {
+	return schema.GroupResource{Group: fmt.Sprint("group", groups.Add(1)), Resource: "pods"}
+}
 
 // metric is the value of a counter or gauge, or how often a histogram has observed, of
 // one resource. It is zero before the first time.
@@ -43,7 +52,7 @@ func metric(t testing.TB, of schema.GroupResource, name string, more ...string) 
 // A storage counts what a watch cache counts, under the same names.
 func TestMetricsOfAWatchCache(t *testing.T) {
 	t.Parallel()
-	of := schema.GroupResource{Group: "counted", Resource: "pods"}
+	of := uncounted()
 	r := newRig(t, options{resource: of})
 	is := func(what string, want float64, name string, more ...string) {
 		t.Helper()
@@ -102,7 +111,7 @@ func TestMetricsOfAWatchCache(t *testing.T) {
 // difference, or that it is gone.
 func TestMetricsOfResumptions(t *testing.T) {
 	t.Parallel()
-	of := schema.GroupResource{Group: "resumed", Resource: "pods"}
+	of := uncounted()
 	r := newRig(t, options{resource: of, store: store.Options{WindowBytes: 1}})
 	counts := func(exact, difference, expired float64) {
 		t.Helper()

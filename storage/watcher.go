@@ -67,19 +67,20 @@ func (w *watcher) send(e watch.Event) bool {
 func (w *watcher) run() error {
 	bookmark := time.NewTimer(UntilBookmark(w.ctx))
 	defer bookmark.Stop()
-	initialized := false
+	if w.feed.Initialized() {
+		flowcontrol.WatchInitialized(w.ctx)
+	}
 	for w.ctx.Err() == nil {
-		initial := w.feed.Initial()
+		initial, initialized := w.feed.Initial(), w.feed.Initialized()
 		events, newer, err := w.feed.Poll()
-		if !initial && !initialized {
-			initialized = true
-			flowcontrol.WatchInitialized(w.ctx)
-		}
 		if err := w.tell(events, initial); err != nil {
 			return err
 		}
 		if err != nil {
 			return err
+		}
+		if !initialized && w.feed.Initialized() {
+			flowcontrol.WatchInitialized(w.ctx)
 		}
 		if newer != nil {
 			select {
