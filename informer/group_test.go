@@ -1,6 +1,7 @@
 package informer_test
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -12,8 +13,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/informer"
@@ -156,20 +161,49 @@ keepwatch_watch_reconnects_total{informer="*v1.Pod",reason="server error"} 1
 	}
 }
 
+// Health looks at how long nothing is followed, not at how long the state of the moment
+// lasts: a server that takes each watch and resets it makes no progress, one where
+// nothing happens does.
 func TestHealthIsProgress(t *testing.T) {
-	long := time.Now().Add(-time.Hour)
-	for state, healthy := range map[informer.State]bool{
-		informer.Syncing: false, informer.Live: true, informer.Quiet: true, informer.Stalled: false, informer.Relisting: false,
-		informer.Forbidden: false, informer.Absent: false, informer.Unauthorized: false, informer.Stopped: true,
-	} {
-		s := informer.Status{State: state, Since: long}
-		if err := s.Healthy(time.Minute); (err == nil) != healthy {
-			t.Errorf("%s for an hour: %v", state, err)
-		}
-		if err := s.Healthy(2 * time.Hour); err != nil {
-			t.Errorf("%s: %v", state, err)
-		}
+	s := informer.Status{State: informer.Stalled, Since: time.Now(), Lost: time.Now().Add(-time.Hour), LastFailure: errors.New("reset")}
+	if err := s.Healthy(time.Minute); err == nil || err.Error() != "STALLED, and not following for 1h0m0s: reset" {
+		t.Errorf("nothing followed for an hour: %v", err)
 	}
+	if err := s.Healthy(2 * time.Hour); err != nil {
+		t.Errorf("with more patience: %v", err)
+	}
+	s = informer.Status{State: informer.Quiet, Since: time.Now().Add(-time.Hour), LastFailure: errors.New("reset")}
+	if err := s.Healthy(time.Minute); err != nil {
+		t.Errorf("quiet for an hour: %v", err)
+	}
+}
+
+func TestHealthFailsWhereWatchesAreReset(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		refusal := apierrors.NewTooManyRequests("come back later", 0).Status()
+		inf := shared(&cache.ListWatch{
+			ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+				return &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}, nil
+			},
+			WatchFuncWithContext: func(_ context.Context, options metav1.ListOptions) (watch.Interface, error) {
+				if options.SendInitialEvents != nil {
+					return nil, apierrors.NewInvalid(schema.GroupKind{Kind: "ListOptions"}, "", nil)
+				}
+				taken := watch.NewFakeWithChanSize(1, false)
+				taken.Error(&refusal)
+				return taken, nil
+			},
+		}, 0)
+		stop := run(t, inf)
+		awaitSync(t, inf)
+		for range 10 {
+			time.Sleep(10 * time.Minute)
+			if err := inf.Status().Healthy(2 * time.Minute); err == nil || !strings.Contains(err.Error(), "come back later") {
+				t.Errorf("%s is healthy: %v", inf.State(), err)
+			}
+		}
+		stop()
+	})
 }
 
 func TestStates(t *testing.T) {

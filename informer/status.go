@@ -39,6 +39,9 @@ const quietAfter = time.Minute
 type Status struct {
 	State State
 	Since time.Time // when State began
+	// Lost is since when it has not been following, whatever its states were meanwhile;
+	// zero while it follows, and while it does not run.
+	Lost time.Time
 	// Resource is what is read, once it is known; empty where only a ListerWatcher
 	// knows it.
 	Resource schema.GroupVersionResource
@@ -69,20 +72,20 @@ type Status struct {
 
 // Healthy fails when the informer has made no progress for longer than patience:
 // it could not list, or could not follow. That nothing happens on the server is no
-// lack of progress, and neither is it to have been stopped.
+// lack of progress, and neither is it to have been stopped. That the server takes
+// requests is no progress, as long as it does not answer them to their end.
 func (s Status) Healthy(patience time.Duration) error {
-	switch s.State {
-	case Live, Quiet, Stopped:
+	if s.Lost.IsZero() {
 		return nil
 	}
-	lost := time.Since(s.Since)
+	lost := time.Since(s.Lost)
 	if lost <= patience {
 		return nil
 	}
 	if s.LastFailure != nil {
-		return fmt.Errorf("%s for %v: %w", s.State, lost.Round(time.Second), s.LastFailure)
+		return fmt.Errorf("%s, and not following for %v: %w", s.State, lost.Round(time.Second), s.LastFailure)
 	}
-	return fmt.Errorf("%s for %v", s.State, lost.Round(time.Second))
+	return fmt.Errorf("%s, and not following for %v", s.State, lost.Round(time.Second))
 }
 
 // status is what a follower says of itself.
@@ -90,7 +93,7 @@ func (f *follower) status() Status {
 	p := f.reflector.Progress()
 	held := f.store.Snapshot()
 	s := Status{
-		State: State(p.State), Since: p.Since,
+		State: State(p.State), Since: p.Since, Lost: p.Lost,
 		Resource: f.resource(), ResourceVersion: f.resourceVersion(),
 		Rejected:  f.intake.rejections(),
 		LastEvent: p.LastEvent, LastProof: p.LastProof,

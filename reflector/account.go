@@ -13,6 +13,8 @@ import (
 type account struct {
 	mu sync.Mutex
 	p  Progress
+	// opened is when the watch was opened that is open, zero if none is.
+	opened time.Time
 }
 
 func newAccount(now time.Time) *account {
@@ -23,9 +25,10 @@ func newAccount(now time.Time) *account {
 	}}
 }
 
-func (a *account) snapshot() Progress {
+func (a *account) snapshot(now time.Time) Progress {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.steady(now)
 	p := a.p
 	p.Relists, p.Reconnects = maps.Clone(p.Relists), maps.Clone(p.Reconnects)
 	return p
@@ -38,7 +41,11 @@ func (a *account) advance(now time.Time, m machine.Machine, in machine.Input) {
 	a.enter(now, visible(m))
 	a.p.Held = m.Held
 	switch in := in.(type) {
-	case machine.Streamed, machine.Proven:
+	case machine.Opened:
+		a.opened = now
+	case machine.Streamed:
+		a.opened, a.p.LastProof = now, now
+	case machine.Proven:
 		a.p.LastProof = now
 	case machine.Delivered:
 		if m.Newest == 0 { // else it is known that more has to come
@@ -57,6 +64,8 @@ func (a *account) advance(now time.Time, m machine.Machine, in machine.Input) {
 func (a *account) fail(now time.Time, m machine.Machine, failure *keepwatch.Failure, verdict Verdict) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.steady(now)
+	a.opened = time.Time{}
 	a.enter(now, visible(m))
 	a.p.LastFailure = failure
 	switch verdict {
@@ -87,14 +96,30 @@ func (a *account) listed(withheld int) {
 func (a *account) stop(now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.opened = time.Time{}
 	a.enter(now, Stopped)
+}
+
+// steady ends trouble once a watch has stayed open: as of when it had for long enough,
+// since nothing happens at that moment. a.mu is held.
+func (a *account) steady(now time.Time) {
+	if since := a.opened.Add(machine.SteadyWatch); !a.opened.IsZero() && !now.Before(since) {
+		a.enter(since, Live)
+	}
 }
 
 // enter changes the visible state; a.mu is held.
 func (a *account) enter(now time.Time, s State) {
-	if a.p.State != s {
-		a.p.State, a.p.Since = s, now
+	if a.p.State == s {
+		return
 	}
+	switch {
+	case s == Live || s == Stopped:
+		a.p.Lost = time.Time{}
+	case a.p.Lost.IsZero():
+		a.p.Lost = now
+	}
+	a.p.State, a.p.Since = s, now
 }
 
 // visible is the machine's state in the words of people and health checks.

@@ -38,6 +38,9 @@ const (
 type Progress struct {
 	State State
 	Since time.Time // when State began
+	// Lost is since when it has not been Live, whatever else it has been meanwhile; zero
+	// while it is, and while it does not run.
+	Lost time.Time
 	// Held is the revision up to which the target is equal to the source.
 	Held keepwatch.Revision
 	// LastEvent is when the last change arrived.

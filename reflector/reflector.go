@@ -23,7 +23,7 @@ func New(source keepwatch.Source, target keepwatch.Target, options Options) *Ref
 }
 
 // Progress is safe to call from any goroutine at any time.
-func (r *Reflector) Progress() Progress { return r.account.snapshot() }
+func (r *Reflector) Progress() Progress { return r.account.snapshot(time.Now()) }
 
 // Run follows the source until ctx is done or nothing else is true. It returns
 // the cause of ctx's end, a *keepwatch.Failure whose verdict is to stop, or the

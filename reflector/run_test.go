@@ -133,3 +133,82 @@ func TestProgress(t *testing.T) {
 		}
 	})
 }
+
+// look is what a reflector shows at one moment of a test.
+type look struct {
+	at          time.Duration
+	state       reflector.State
+	since, lost time.Duration // -1: since whenever; not lost
+}
+
+// looks plays a script, and compares what the reflector shows at some moments of it.
+func looks(t *testing.T, script []string, want ...look) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		held := store.New(store.Options{})
+		start := time.Now()
+		p := &player{cancel: cancel, start: start, watcher: held.Watch(store.Cursor{}, store.Filter{}), lines: script}
+		r := reflector.New(p, held, reflector.Options{Seed: 1, StartupDeadline: -1})
+		ended := make(chan error)
+		go func() { ended <- r.Run(ctx) }()
+		for _, l := range want {
+			time.Sleep(l.at - time.Since(start))
+			synctest.Wait()
+			got := r.Progress()
+			if lost := got.Lost.Sub(start); got.State != l.state || l.since >= 0 && got.Since.Sub(start) != l.since ||
+				got.Lost.IsZero() != (l.lost < 0) || l.lost >= 0 && lost != l.lost {
+				t.Errorf("after %v: %s since %v, lost at %v (%v); want %+v", l.at, got.State, got.Since.Sub(start), lost, got.Lost.IsZero(), l)
+			}
+		}
+		cancel()
+		<-ended
+	})
+}
+
+// A server that takes watches and resets them at once makes no progress, however
+// often it does so.
+func TestAWatchThatIsResetIsNoProgress(t *testing.T) {
+	script := []string{"state a@3 =10", "pass 1m", "fail unreachable"}
+	for range 100 {
+		script = append(script, "open", "fail unreachable")
+	}
+	const cut = time.Minute
+	looks(t, script,
+		look{30 * time.Second, reflector.Live, 0, -1},
+		look{cut, reflector.Stalled, cut, cut},
+		look{2 * time.Minute, reflector.Stalled, cut, cut},
+		look{10 * time.Minute, reflector.Stalled, cut, cut},
+	)
+}
+
+// A watch that stays open is progress, though a quiet resource may have no event and
+// a server no bookmarks: for health, and for who looks at the state.
+func TestAWatchThatStaysOpenIsProgress(t *testing.T) {
+	const cut = time.Minute
+	reopened := cut + 478608760 // after a backoff that the seed gives
+	steady := reopened + 10*time.Second
+	looks(t, []string{"state a@3 =10", "pass 1m", "fail unreachable", "open", "pass 1m", "fail unreachable", "hang"},
+		look{reopened, reflector.Stalled, cut, cut},
+		look{steady - 1, reflector.Stalled, cut, cut},
+		look{steady, reflector.Live, steady, -1},
+		look{reopened + time.Minute - 1, reflector.Live, steady, -1},
+		look{reopened + time.Minute, reflector.Stalled, reopened + time.Minute, reopened + time.Minute},
+	)
+	looks(t, []string{"state a@3 =10", "pass 1m", "fail unreachable", "open", "pass 1s", "mark 11", "hang"},
+		look{reopened, reflector.Stalled, cut, cut},
+		look{reopened + time.Second, reflector.Live, reopened + time.Second, -1},
+	)
+	// Nobody may have looked meanwhile.
+	looks(t, []string{"state a@3 =10", "pass 1m", "fail unreachable", "open", "pass 1m", "fail ended", "hang"},
+		look{reopened + time.Minute, reflector.Live, steady, -1},
+	)
+}
+
+// A list that never comes to its end is no progress either, though parts of it arrive.
+func TestAListThatDoesNotEndIsNoProgress(t *testing.T) {
+	var script []string
+	for range 100 {
+		script = append(script, "objects a@3", "fail unreachable")
+	}
+	looks(t, script, look{0, reflector.Stalled, 0, 0}, look{10 * time.Minute, reflector.Stalled, -1, 0})
+}

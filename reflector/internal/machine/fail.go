@@ -13,8 +13,11 @@ func (m Machine) fail(f Failed) (Machine, Action) {
 	if p, ok := m.State.(Probing); ok && p.Start && f.Kind != keepwatch.Rewound && rule.Do != End {
 		return m.watch() // which has failures of its own, if it is more than the question
 	}
-	if rule.Visible {
+	switch {
+	case rule.Visible:
 		m.Trouble = f.Kind
+	case f.Lived >= SteadyWatch:
+		m.Trouble = 0
 	}
 	if f.Kind == keepwatch.Ended {
 		rule, m.Streak = m.ended(rule, f)

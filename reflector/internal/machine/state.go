@@ -77,7 +77,9 @@ type Machine struct {
 	NoStreaming bool
 	// Streak is what failed since the last progress.
 	Streak Streak
-	// Trouble is the failure that is visible as our state, 0 if none.
+	// Trouble is the failure that is visible as our state, 0 if none. Progress ends it, or
+	// a part of a list, or a watch that stays open for SteadyWatch; that a watch was
+	// opened does not, since a server may take each and reset it.
 	Trouble keepwatch.FailureKind
 }
 

@@ -25,7 +25,7 @@ func (m Machine) Step(in Input) (Machine, Action) {
 		m.State = Watching{News: true}
 		return m.progress(), Read{}
 	case Opened:
-		m.Synced, m.Trouble = true, 0
+		m.Synced = true
 		return m, Read{}
 	case Delivered:
 		return m.delivered(in)

@@ -49,6 +49,10 @@ const (
 	// shortWatch: a watch that ends sooner, without an event, may be the way a
 	// server says "too old".
 	shortWatch = 1 * time.Second
+	// SteadyWatch: a watch that has been open for so long is no trouble any more, though
+	// nothing may have come of it. What a server holds back for a watch, or ends it for,
+	// shows sooner; and a quiet resource may never have an event, nor its server bookmarks.
+	SteadyWatch = 10 * time.Second
 )
 
 // Rule is one row of the failure table.
@@ -68,7 +72,7 @@ type Rule struct {
 	// AtStartup: before anything has succeeded it ends the run after the startup
 	// deadline.
 	AtStartup bool
-	// Visible: it shows as the reflector's state until something succeeds.
+	// Visible: it shows as the reflector's state, for as long as Machine.Trouble says.
 	Visible bool
 }
 

@@ -441,3 +441,29 @@ func TestPagesShowOneRevision(t *testing.T) {
 		t.Errorf("after the last page: %s", show(a))
 	}
 }
+
+// TestTroubleEndsWithProgress, or with a watch that lasts, but not with a request that
+// is answered.
+func TestTroubleEndsWithProgress(t *testing.T) {
+	cut := Failed{Kind: keepwatch.Unreachable, Lived: time.Millisecond}
+	for name, c := range map[string]struct {
+		then []Input
+		want keepwatch.FailureKind
+	}{
+		"a watch is open":           {[]Input{Elapsed{}, Opened{}}, keepwatch.Unreachable},
+		"it ends at once":           {[]Input{Elapsed{}, Opened{}, Failed{Kind: keepwatch.Ended, Lived: time.Second}}, keepwatch.Unreachable},
+		"it lasts":                  {[]Input{Elapsed{}, Opened{}, Failed{Kind: keepwatch.Ended, Lived: SteadyWatch}}, 0},
+		"it lasts, and is cut":      {[]Input{Elapsed{}, Opened{}, Failed{Kind: keepwatch.ServerError, Lived: SteadyWatch}}, keepwatch.ServerError},
+		"it is silent for too long": {[]Input{Elapsed{}, Opened{}, Failed{Kind: keepwatch.Idle, Lived: time.Minute}}, 0},
+		"a bookmark":                {[]Input{Elapsed{}, Opened{}, Delivered{Held: 60, Bookmark: true}}, 0},
+		"an event":                  {[]Input{Elapsed{}, Opened{}, Delivered{Held: 61}}, 0},
+	} {
+		m, _ := at("watch").Step(cut)
+		for _, in := range c.then {
+			m, _ = m.Step(in)
+		}
+		if m.Trouble != c.want {
+			t.Errorf("%s: the trouble is %v, want %v", name, m.Trouble, c.want)
+		}
+	}
+}
