@@ -89,7 +89,9 @@ func newChain(listener *trackingListener, access *access, storage *backend) (*ch
 	if err := c.readers.addBuiltin(kinds, served); err != nil {
 		return nil, err
 	}
-	c.readers.definitions = c.extensions.Informers.Apiextensions().V1().CustomResourceDefinitions().Lister()
+	if err := c.readers.follow(c.extensions.Informers.Apiextensions().V1().CustomResourceDefinitions()); err != nil {
+		return nil, err
+	}
 	discovery.groups.attach(c.front.DiscoveryGroupManager)
 	if err := installOpenAPI(c.front, c.extensions, config); err != nil {
 		return nil, err

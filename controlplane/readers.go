@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"sync"
 	"time"
@@ -9,6 +10,7 @@ import (
 	apiextensionshelpers "k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver"
+	informers "k8s.io/apiextensions-apiserver/pkg/client/informers/externalversions/apiextensions/v1"
 	listers "k8s.io/apiextensions-apiserver/pkg/client/listers/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
@@ -19,6 +21,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	apistorage "k8s.io/apiserver/pkg/storage"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/keepwatch/keepwatch/controlplane/builtin"
 	"github.com/keepwatch/keepwatch/readpath"
@@ -34,13 +37,21 @@ type readers struct {
 
 	mu     sync.RWMutex
 	custom map[schema.GroupVersionResource]*customReader
+	// redefined is when definitions were changed or deleted, by their names, of late.
+	redefined map[string]time.Time
 }
+
+// settling is how long the library answers for a storage that was opened when its definition had
+// just changed. The library has read the definition before, and perhaps as it was; then it opens
+// another storage for the next who asks, and within this time closes the old one.
+const settling = time.Second
 
 // customReader answers as long as the definition is as it was when the storage was opened.
 type customReader struct {
 	*readpath.Reader
 	uid        types.UID
 	generation int64
+	opened     time.Time
 }
 
 func newReaders(budget int64) *readers {
@@ -48,7 +59,36 @@ func newReaders(budget int64) *readers {
 		budget:  readpath.NewBudget(budget),
 		builtin: map[schema.GroupVersionResource]*readpath.Reader{},
 		custom:  map[schema.GroupVersionResource]*customReader{},
+
+		redefined: map[string]time.Time{},
 	}
+}
+
+// follow makes the readers go by definitions. Nothing has run yet.
+func (r *readers) follow(definitions informers.CustomResourceDefinitionInformer) error {
+	r.definitions = definitions.Lister()
+	_, err := definitions.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		UpdateFunc: func(from, to any) {
+			was, is := from.(*apiextensionsv1.CustomResourceDefinition), to.(*apiextensionsv1.CustomResourceDefinition)
+			if was.UID != is.UID || was.Generation != is.Generation {
+				r.redefine(is.Name)
+			}
+		},
+		DeleteFunc: func(of any) {
+			if name, err := cache.DeletionHandlingObjectToName(of); err == nil {
+				r.redefine(name.Name)
+			}
+		},
+	})
+	return err
+}
+
+// redefine takes notice of a definition that is another one from now on.
+func (r *readers) redefine(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.redefined, func(_ string, at time.Time) bool { return time.Since(at) > settling })
+	r.redefined[name] = time.Now()
 }
 
 // chain puts the read path between the library's checks and its handlers.
@@ -81,7 +121,7 @@ func (r *readers) addBuiltin(kinds *builtin.Registry, served []builtin.Served) e
 
 // addCustom adds a custom resource in the version of the objects that its storage makes. The
 // returned function removes it.
-func (r *readers) addCustom(resource schema.GroupResource, example runtime.Object, stored *storage.Storage, attributes apistorage.AttrFunc) (remove func(), err error) {
+func (r *readers) addCustom(resource schema.GroupResource, example, list runtime.Object, stored *storage.Storage, attributes apistorage.AttrFunc) (remove func(), err error) {
 	nothing := func() {}
 	object, ok := example.(*unstructured.Unstructured)
 	if !ok || r.definitions == nil {
@@ -94,7 +134,7 @@ func (r *readers) addCustom(resource schema.GroupResource, example runtime.Objec
 	kind := object.GroupVersionKind()
 	name := resource.WithVersion(kind.Version)
 	reader, err := readpath.NewReader(readpath.Resource{
-		Storage: stored, Resource: name, Kind: kind, ListKind: definition.Status.AcceptedNames.ListKind,
+		Storage: stored, Resource: name, Kind: kind, ListKind: list.GetObjectKind().GroupVersionKind().Kind,
 		Namespaced: definition.Spec.Scope == apiextensionsv1.NamespaceScoped,
 		Serializer: apiserver.Codecs, Dynamic: true,
 		Predicate: func(label labels.Selector, field fields.Selector) apistorage.SelectionPredicate {
@@ -104,7 +144,7 @@ func (r *readers) addCustom(resource schema.GroupResource, example runtime.Objec
 	if err != nil {
 		return nothing, err
 	}
-	added := &customReader{reader, definition.UID, definition.Generation}
+	added := &customReader{reader, definition.UID, definition.Generation, time.Now()}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.custom[name] = added
@@ -135,12 +175,18 @@ func (r *readers) lookup(_ *http.Request, info *request.RequestInfo) *readpath.R
 		return known
 	}
 	r.mu.RLock()
-	known := r.custom[name]
+	known, redefined := r.custom[name], r.redefined[name.GroupResource().String()]
 	r.mu.RUnlock()
-	if known == nil || !r.current(known, name) {
+	if known == nil || !known.settled(redefined) || !r.current(known, name) {
 		return nil
 	}
 	return known.Reader
+}
+
+// settled reports whether the storage is of the definition as it is, if that was changed last at
+// some time.
+func (c *customReader) settled(redefined time.Time) bool {
+	return c.opened.Sub(redefined) > settling || time.Since(c.opened) > settling
 }
 
 // current reports whether the definition still says what it said when the reader was made. A
@@ -151,6 +197,9 @@ func (r *readers) current(reader *customReader, name schema.GroupVersionResource
 		return false
 	}
 	if !apiextensionshelpers.IsCRDConditionTrue(definition, apiextensionsv1.Established) {
+		return false
+	}
+	if names := definition.Status.AcceptedNames; names.Kind != reader.Kind.Kind || names.ListKind != reader.ListKind {
 		return false
 	}
 	for _, v := range definition.Spec.Versions {

@@ -1,0 +1,168 @@
+package controlplane_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+)
+
+// told is a watch's next event: its type, the object's name, and of its spec the fields "size" and
+// "color"; or that it has ended.
+func told(t *testing.T, w watch.Interface) string {
+	t.Helper()
+	select {
+	case e, open := <-w.ResultChan():
+		if !open {
+			return "end"
+		}
+		o, ok := e.Object.(*unstructured.Unstructured)
+		if !ok || e.Type == watch.Error {
+			return fmt.Sprint(e.Type, " ", e.Object)
+		}
+		return fmt.Sprint(e.Type, " ", sized(o))
+	case <-time.After(deadline):
+		t.Fatal("the watch tells nothing")
+		return ""
+	}
+}
+
+func sized(o *unstructured.Unstructured) string {
+	spec, _, _ := unstructured.NestedMap(o.Object, "spec")
+	return fmt.Sprint(o.GetAPIVersion()[len(o.GetAPIVersion())-2:], " ", o.GetName(), " ", spec["size"], " ", spec["color"])
+}
+
+// newSized makes a custom resource of a size and a color, as far as its definition has them.
+func newSized(t *testing.T, in dynamic.ResourceInterface, gvr schema.GroupVersionResource, name string) *unstructured.Unstructured {
+	t.Helper()
+	o := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": gvr.GroupVersion().String(), "kind": "Widgets", "metadata": map[string]any{"name": name},
+		"spec": map[string]any{"size": int64(1), "color": "blue"},
+	}}
+	return must(in.Create(t.Context(), o, metav1.CreateOptions{}))(t)
+}
+
+// redefine changes a definition.
+func redefine(t *testing.T, c clients, name string, change func(*apiextensionsv1.CustomResourceDefinitionSpec)) {
+	t.Helper()
+	definitions := c.crds.ApiextensionsV1().CustomResourceDefinitions()
+	eventually(t, "the definition is changed", func() (bool, string) {
+		crd := must(definitions.Get(t.Context(), name, metav1.GetOptions{}))(t)
+		change(&crd.Spec)
+		_, err := definitions.Update(t.Context(), crd, metav1.UpdateOptions{})
+		if err != nil && !apierrors.IsConflict(err) {
+			t.Fatal(err)
+		}
+		return err == nil, fmt.Sprint(err)
+	})
+}
+
+// A definition that changes ends the watches of what it defines, as on kube-apiserver. They go on
+// where they were: nothing is missed or told twice, and what comes then is as it is defined now.
+func TestDefinitionChangesUnderWatches(t *testing.T) {
+	c := connect(t, shared.RESTConfig())
+	ns := newNamespace(t, c)
+	gvr := newCRD(t, c, "widgets")
+	name := "widgets." + gvr.Group
+	widgets := c.dynamic.Resource(gvr).Namespace(ns)
+	follow := func(in dynamic.ResourceInterface, from string) watch.Interface {
+		t.Helper()
+		w := must(in.Watch(t.Context(), metav1.ListOptions{ResourceVersion: from}))(t)
+		t.Cleanup(w.Stop)
+		return w
+	}
+	is := func(got, want string) {
+		t.Helper()
+		if got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	listed := func(in dynamic.ResourceInterface) (all []string) {
+		t.Helper()
+		for _, o := range must(in.List(t.Context(), metav1.ListOptions{}))(t).Items {
+			all = append(all, sized(&o))
+		}
+		return all
+	}
+	shows := func(in dynamic.ResourceInterface, want ...string) {
+		t.Helper()
+		eventually(t, fmt.Sprint("what is listed is ", want), func() (bool, string) {
+			got := listed(in)
+			return slices.Equal(got, want), fmt.Sprint(got)
+		})
+	}
+
+	first := newSized(t, widgets, gvr, "a")
+	w := follow(widgets, first.GetResourceVersion())
+	last := newSized(t, widgets, gvr, "b")
+	is(told(t, w), "ADDED v1 b 1 <nil>") // what the definition does not have is pruned
+
+	redefine(t, c, name, func(crd *apiextensionsv1.CustomResourceDefinitionSpec) {
+		crd.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties["color"] = apiextensionsv1.JSONSchemaProps{
+			Type: "string", Default: &apiextensionsv1.JSON{Raw: []byte(`"red"`)},
+		}
+	})
+	shows(widgets, "v1 a 1 red", "v1 b 1 red")
+	is(told(t, w), "end")
+	w = follow(widgets, last.GetResourceVersion())
+	last = newSized(t, widgets, gvr, "c")
+	is(told(t, w), "ADDED v1 c 1 blue")
+
+	redefine(t, c, name, func(crd *apiextensionsv1.CustomResourceDefinitionSpec) {
+		newer := *crd.Versions[0].DeepCopy()
+		newer.Name = "v2"
+		crd.Versions[0].Storage = false
+		crd.Versions = append(crd.Versions, newer)
+	})
+	is(told(t, w), "end")
+	gvr2 := gvr.GroupResource().WithVersion("v2")
+	widgets2 := c.dynamic.Resource(gvr2).Namespace(ns)
+	eventually(t, "the new version is served", func() (bool, string) {
+		_, err := widgets2.List(t.Context(), metav1.ListOptions{})
+		return err == nil, fmt.Sprint(err)
+	})
+	w, w2 := follow(widgets, last.GetResourceVersion()), follow(widgets2, first.GetResourceVersion())
+	last = newSized(t, widgets, gvr, "d")
+	is(told(t, w), "ADDED v1 d 1 blue")
+	for _, want := range []string{"ADDED v2 b 1 red", "ADDED v2 c 1 blue", "ADDED v2 d 1 blue"} {
+		is(told(t, w2), want)
+	}
+
+	redefine(t, c, name, func(crd *apiextensionsv1.CustomResourceDefinitionSpec) { crd.Versions[0].Served = false })
+	is(told(t, w), "end")
+	is(told(t, w2), "end")
+	eventually(t, "the old version is not served", func() (bool, string) {
+		_, err := widgets.List(t.Context(), metav1.ListOptions{})
+		return apierrors.IsNotFound(err), fmt.Sprint(err)
+	})
+	shows(widgets2, "v2 a 1 red", "v2 b 1 red", "v2 c 1 blue", "v2 d 1 blue")
+
+	w2 = follow(widgets2, last.GetResourceVersion())
+	if err := c.crds.ApiextensionsV1().CustomResourceDefinitions().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	var gone []string
+	for e := told(t, w2); e != "end"; e = told(t, w2) {
+		gone = append(gone, e)
+	}
+	slices.Sort(gone)
+	if want := []string{"DELETED v2 a 1 red", "DELETED v2 b 1 red", "DELETED v2 c 1 blue", "DELETED v2 d 1 blue"}; !slices.Equal(gone, want) {
+		t.Errorf("a definition's end is told as %q", gone)
+	}
+	newCRD(t, c, "widgets")
+	empty := must(widgets.List(t.Context(), metav1.ListOptions{}))(t)
+	if len(empty.Items) > 0 {
+		t.Errorf("the kind comes back with %v", empty.Items)
+	}
+	w = follow(widgets, empty.GetResourceVersion())
+	newSized(t, widgets, gvr, "a")
+	is(told(t, w), "ADDED v1 a 1 <nil>")
+}
