@@ -45,9 +45,15 @@ func (e *engine) invokeWith(ctx context.Context, o *object, h *handler, in *invo
 	in.logger = e.logger.With("namespace", key.Namespace, "name", key.Name, "uid", string(o.uid), "handler", h.ID)
 	defer e.occupy(o, h.ID)()
 	start := time.Now()
-	defer func() { e.metrics.called(h.ID, time.Since(start), err) }()
+	defer func() {
+		e.metrics.called(h.ID, time.Since(start), err)
+		if context.Cause(ctx) == errTimeout {
+			e.metrics.timeouts.Inc()
+		}
+	}()
 	defer func() {
 		if cause := recover(); cause != nil {
+			e.metrics.panics.Inc()
 			in.logger.Error("a handler panicked", "panic", cause, "stack", string(debug.Stack()))
 			err = fmt.Errorf("panic: %v", cause)
 		}

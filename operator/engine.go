@@ -66,9 +66,7 @@ func (e *engine) tell(c change) {
 	if c.initial {
 		priority = queue.Background
 	}
-	if e.queue.Add(uid, priority) {
-		e.metrics.adds.Inc()
-	}
+	e.queue.Add(uid, priority)
 }
 
 // remember is the object that a change is of, a new one if none is known.

@@ -11,22 +11,28 @@ import (
 	"github.com/keepwatch/keepwatch/operator/internal/queue"
 )
 
-// metrics of one operator, in the spellings of client-go's workqueue and of
-// controller-runtime where these have one.
+// metrics of one operator. Those that client-go's workqueue and controller-runtime have, too,
+// have their names, labels, types and help, so that dashboards find them, and one endpoint
+// can show both.
 type metrics struct {
-	queue           atomic.Pointer[queue.Queue[keepwatch.UID]] // nil before the operator runs
-	adds, retries   prometheus.Counter
-	waited, worked  prometheus.Observer
-	reconciles      *prometheus.CounterVec
-	reconcileErrors prometheus.Counter
-	reconcilePanics prometheus.Counter
-	reconcileTime   prometheus.Observer
-	active          prometheus.Gauge
-	handlers        *prometheus.HistogramVec
-	patches         *prometheus.CounterVec
-	eventsDropped   prometheus.Counter
-	collectors      []prometheus.Collector
+	queue          atomic.Pointer[queue.Queue[keepwatch.UID]] // nil before the operator runs
+	retries        prometheus.Counter
+	waited, worked prometheus.Observer
+	reconciles     *prometheus.CounterVec
+	errors         prometheus.Counter
+	terminal       prometheus.Counter // of the errors, those that nothing is tried again for
+	panics         prometheus.Counter
+	timeouts       prometheus.Counter
+	reconcileTime  prometheus.Observer
+	active         prometheus.Gauge
+	handlers       *prometheus.HistogramVec
+	patches        *prometheus.CounterVec
+	eventsDropped  prometheus.Counter
+	collectors     []prometheus.Collector
 }
+
+// priorities are the queue's in the numbers of controller-runtime's.
+var priorities = map[queue.Priority]string{queue.Background: "-100", queue.Urgent: "0"}
 
 var (
 	// queueBuckets and reconcileBuckets are those of client-go and controller-runtime, so
@@ -53,20 +59,28 @@ func newMetrics(name string, workers int) *metrics {
 		return collected(m, prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, ConstLabels: labels, Buckets: buckets}))
 	}
 
-	gauge("workqueue_depth", "Objects that wait for a worker.", of, m.depth)
-	gauge("workqueue_unfinished_work_seconds", "For how long workers have had the objects that they have in hand, all together.", of, m.unfinished)
-	gauge("workqueue_longest_running_processor_seconds", "For how long the slowest worker has had the object that it has in hand.", of, m.longest)
-	m.adds = counter("workqueue_adds_total", "How often something was to be done for an object that was not to be done already.", of)
-	m.retries = counter("workqueue_retries_total", "How often an object was put off because of something unexpected.", of)
-	m.waited = histogram("workqueue_queue_duration_seconds", "How long objects wait for a worker.", of, queueBuckets)
-	m.worked = histogram("workqueue_work_duration_seconds", "How long workers take for an object.", of, queueBuckets)
+	for priority, number := range priorities {
+		labels := prometheus.Labels{"name": name, "controller": name, "priority": number}
+		gauge("workqueue_depth", "Current depth of workqueue by workqueue and priority", labels, func() float64 { return m.depth(priority) })
+	}
+	gauge("workqueue_unfinished_work_seconds", "How many seconds of work has been done that is in progress and hasn't been observed by work_duration. Large values indicate stuck threads. One can deduce the number of stuck threads by observing the rate at which this increases.", of, m.unfinished)
+	gauge("workqueue_longest_running_processor_seconds", "How many seconds has the longest running processor for workqueue been running.", of, m.longest)
+	collected(m, prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "workqueue_adds_total", Help: "Total number of adds handled by workqueue", ConstLabels: of}, m.added))
+	m.retries = counter("workqueue_retries_total", "Total number of items added to the workqueue with a non-zero delay (rate-limited requeues, explicit RequeueAfter or AddAfter calls)", of)
+	m.waited = histogram("workqueue_queue_duration_seconds", "How long in seconds an item stays in workqueue before being requested", of, queueBuckets)
+	m.worked = histogram("workqueue_work_duration_seconds", "How long in seconds processing an item from workqueue takes.", of, queueBuckets)
 
-	m.reconciles = collected(m, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "controller_runtime_reconcile_total", Help: "How workers have ended with an object.", ConstLabels: controller}, []string{"result"}))
-	m.reconcileErrors = counter("controller_runtime_reconcile_errors_total", "How often something unexpected happened.", controller)
-	m.reconcilePanics = counter("controller_runtime_reconcile_panics_total", "How often that was a panic.", controller)
-	m.reconcileTime = histogram("controller_runtime_reconcile_time_seconds", "How long workers take for an object.", controller, reconcileBuckets)
-	m.active = collected(m, prometheus.NewGauge(prometheus.GaugeOpts{Name: "controller_runtime_active_workers", Help: "Workers that have an object in hand.", ConstLabels: controller}))
-	gauge("controller_runtime_max_concurrent_reconciles", "How many workers there are.", controller, func() float64 { return float64(workers) })
+	m.reconciles = collected(m, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "controller_runtime_reconcile_total", Help: "Total number of reconciliations per controller", ConstLabels: controller}, []string{"result"}))
+	for _, result := range []string{resultError, resultAgain, resultSuccess} {
+		m.reconciles.WithLabelValues(result) // is shown before it is counted
+	}
+	m.errors = counter("controller_runtime_reconcile_errors_total", "Total number of reconciliation errors per controller", controller)
+	m.terminal = counter("controller_runtime_terminal_reconcile_errors_total", "Total number of terminal reconciliation errors per controller", controller)
+	m.panics = counter("controller_runtime_reconcile_panics_total", "Total number of reconciliation panics per controller", controller)
+	m.timeouts = counter("controller_runtime_reconcile_timeouts_total", "Total number of reconciliation timeouts per controller", controller)
+	m.reconcileTime = histogram("controller_runtime_reconcile_time_seconds", "Length of time per reconciliation per controller", controller, reconcileBuckets)
+	m.active = collected(m, prometheus.NewGauge(prometheus.GaugeOpts{Name: "controller_runtime_active_workers", Help: "Number of currently used workers per controller", ConstLabels: controller}))
+	gauge("controller_runtime_max_concurrent_reconciles", "Maximum number of concurrent reconciles per controller", controller, func() float64 { return float64(workers) })
 
 	m.handlers = collected(m, prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "keepwatch_operator_handler_duration_seconds", Help: "How long handlers take.", ConstLabels: controller, Buckets: handlerBuckets}, []string{"handler", "result"}))
 	m.patches = collected(m, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "keepwatch_operator_patches_total", Help: "Patches that were sent, by the answer.", ConstLabels: controller}, []string{"code"}))
@@ -80,11 +94,18 @@ func collected[C prometheus.Collector](m *metrics, c C) C {
 	return c
 }
 
-// depth, unfinished and longest ask the queue.
+// depth, added, unfinished and longest ask the queue.
 
-func (m *metrics) depth() float64 {
+func (m *metrics) depth(priority queue.Priority) float64 {
 	if q := m.queue.Load(); q != nil {
-		return float64(q.Len())
+		return float64(q.Len(priority))
+	}
+	return 0
+}
+
+func (m *metrics) added() float64 {
+	if q := m.queue.Load(); q != nil {
+		return float64(q.Added())
 	}
 	return 0
 }
@@ -112,17 +133,28 @@ func (op *Operator) Collectors() []prometheus.Collector {
 	return append([]prometheus.Collector{op.group}, op.metrics.collectors...)
 }
 
-// ended counts how a worker has ended with an object, in controller-runtime's words:
-// again is when it is to be looked at again, the zero time for when it changes.
-func (m *metrics) ended(err error, again time.Time) {
+// How a worker can end with an object, in controller-runtime's words.
+const (
+	resultError   = "error"
+	resultAgain   = "requeue_after"
+	resultSuccess = "success"
+)
+
+// ended counts how a worker has ended with an object: again is when it is to be looked at
+// again, the zero time for when it changes.
+func (m *metrics) ended(failed bool, again time.Time, took time.Duration) {
+	m.reconcileTime.Observe(took.Seconds())
+	if !again.IsZero() {
+		m.retries.Inc()
+	}
 	switch {
-	case err != nil:
-		m.reconcileErrors.Inc()
-		m.reconciles.WithLabelValues("error").Inc()
+	case failed:
+		m.errors.Inc()
+		m.reconciles.WithLabelValues(resultError).Inc()
 	case !again.IsZero():
-		m.reconciles.WithLabelValues("requeue_after").Inc()
+		m.reconciles.WithLabelValues(resultAgain).Inc()
 	default:
-		m.reconciles.WithLabelValues("success").Inc()
+		m.reconciles.WithLabelValues(resultSuccess).Inc()
 	}
 }
 
@@ -130,9 +162,7 @@ func (m *metrics) ended(err error, again time.Time) {
 func (m *metrics) working(start time.Time) func() {
 	m.active.Inc()
 	return func() {
-		took := time.Since(start).Seconds()
-		m.worked.Observe(took)
-		m.reconcileTime.Observe(took)
+		m.worked.Observe(time.Since(start).Seconds())
 		m.active.Dec()
 	}
 }

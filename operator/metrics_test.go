@@ -3,6 +3,8 @@ package operator
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -49,14 +51,22 @@ func TestMetrics(t *testing.T) {
 				return Temporary(errors.New("not yet"), time.Hour)
 			case "bad":
 				r.Patch.Set("spec.size", 9999)
+			case "over":
+				return Permanent(errors.New("never"))
+			case "jumps":
+				panic("off a cliff")
 			}
 			return nil
-		}, When(func(o *Thing) bool {
+		}, ID("make"), When(func(o *Thing) bool {
 			if o.Name == "panics" {
 				panic("at the disco")
 			}
 			return true
 		}))
+		OnCreate(op, func(ctx context.Context, r *thing) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}, ID("late"), Timeout(5*time.Second), When(func(o *Thing) bool { return o.Name == "late" }))
 		want := func(values map[string]float64) {
 			t.Helper()
 			synctest.Wait()
@@ -79,18 +89,26 @@ func TestMetrics(t *testing.T) {
 		time.Sleep(6500 * time.Millisecond)
 		want(map[string]float64{
 			"workqueue_depth": 0, "workqueue_unfinished_work_seconds": 10.5, "workqueue_longest_running_processor_seconds": 10.5,
-			"controller_runtime_active_workers": 1, "workqueue_retries_total": 2,
+			"controller_runtime_active_workers": 1, "workqueue_retries_total": 3, "controller_runtime_reconcile_errors_total": 3,
 			"controller_runtime_reconcile_panics_total": 1, "keepwatch_operator_handler_duration_seconds": 3,
 		})
 		time.Sleep(20 * time.Second)
-		if errs := value(t, op, "controller_runtime_reconcile_errors_total"); errs < 2 {
-			t.Errorf("%v errors", errs)
-		}
 		want(map[string]float64{
 			"workqueue_unfinished_work_seconds": 0, "workqueue_longest_running_processor_seconds": 0, "controller_runtime_active_workers": 0,
-			"keepwatch_operator_events_dropped_total": 0,
+			"keepwatch_operator_events_dropped_total": 0, "controller_runtime_terminal_reconcile_errors_total": 0,
 		})
-		if all, took := value(t, op, "controller_runtime_reconcile_total"), value(t, op, "controller_runtime_reconcile_time_seconds"); all == 0 || all > took {
+		panics := value(t, op, "controller_runtime_reconcile_panics_total")
+		for _, name := range []string{"over", "jumps", "late"} {
+			w.create(name, spec(1))
+		}
+		time.Sleep(500 * time.Millisecond) // between two tries of what panics in its filter
+		want(map[string]float64{
+			"controller_runtime_reconcile_panics_total": panics + 1, "controller_runtime_terminal_reconcile_errors_total": 1,
+			"controller_runtime_active_workers": 1, "controller_runtime_reconcile_timeouts_total": 0,
+		})
+		time.Sleep(5 * time.Second)
+		want(map[string]float64{"controller_runtime_terminal_reconcile_errors_total": 2, "controller_runtime_reconcile_timeouts_total": 1})
+		if all, took := value(t, op, "controller_runtime_reconcile_total"), value(t, op, "controller_runtime_reconcile_time_seconds"); all == 0 || all != took {
 			t.Errorf("%v ends of %v times", all, took)
 		}
 		if patches := value(t, op, "keepwatch_operator_patches_total"); patches != float64(len(w.patches)) {
@@ -98,4 +116,64 @@ func TestMetrics(t *testing.T) {
 		}
 		_ = r.end()
 	})
+}
+
+// TestLabels holds the labels to those of controller-runtime. That there are no others, a
+// dashboard can rely on.
+func TestLabels(t *testing.T) {
+	const queued, reconciled = "name=widgets.example.com controller=widgets.example.com", "controller=widgets.example.com"
+	want := map[string][]string{
+		"workqueue_depth":                                    {queued + " priority=-100", queued + " priority=0"},
+		"workqueue_adds_total":                               {queued},
+		"workqueue_queue_duration_seconds":                   {queued},
+		"workqueue_work_duration_seconds":                    {queued},
+		"workqueue_unfinished_work_seconds":                  {queued},
+		"workqueue_longest_running_processor_seconds":        {queued},
+		"workqueue_retries_total":                            {queued},
+		"controller_runtime_reconcile_total":                 {reconciled + " result=error", reconciled + " result=requeue_after", reconciled + " result=success"},
+		"controller_runtime_reconcile_errors_total":          {reconciled},
+		"controller_runtime_terminal_reconcile_errors_total": {reconciled},
+		"controller_runtime_reconcile_panics_total":          {reconciled},
+		"controller_runtime_reconcile_timeouts_total":        {reconciled},
+		"controller_runtime_reconcile_time_seconds":          {reconciled},
+		"controller_runtime_active_workers":                  {reconciled},
+		"controller_runtime_max_concurrent_reconciles":       {reconciled},
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(New("widgets.example.com").Collectors()...)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		name := f.GetName()
+		if !strings.HasPrefix(name, "workqueue_") && !strings.HasPrefix(name, "controller_runtime_") {
+			continue
+		}
+		var got []string
+		for _, m := range f.GetMetric() {
+			labels := map[string]string{}
+			for _, l := range m.GetLabel() {
+				labels[l.GetName()] = l.GetValue()
+			}
+			var line []string
+			for _, label := range []string{"name", "controller", "priority", "result"} {
+				if v, ok := labels[label]; ok {
+					line = append(line, label+"="+v)
+				}
+			}
+			if len(line) != len(labels) {
+				t.Errorf("%s has labels %v", name, labels)
+			}
+			got = append(got, strings.Join(line, " "))
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, want[name]) {
+			t.Errorf("%s: %q, want %q", name, got, want[name])
+		}
+		delete(want, name)
+	}
+	for name := range want {
+		t.Errorf("there is no %s", name)
+	}
 }

@@ -44,6 +44,7 @@ type object struct {
 	out           *outgoing // what the server has yet to take, nil for nothing
 	throttle      throttle.Throttle
 	stale         keepwatch.Revision // what waits goes on with a state newer than this; 0 for not
+	failed        bool               // in this turn something was an error
 	troubles      troubles
 }
 
@@ -202,6 +203,17 @@ func (o *object) behind(g glance) (behind bool, settle time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return g.revision < o.written, o.settle
+}
+
+// unsettled is until when to wait for the feed to show what was written; the zero time if
+// it has, or if that was long ago.
+func (o *object) unsettled(now time.Time) time.Time {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.gone || o.revision >= o.written || !now.Before(o.settle) {
+		return time.Time{}
+	}
+	return o.settle
 }
 
 func text(state map[string]any, name string) string {

@@ -14,12 +14,12 @@ import (
 func (e *engine) guarded(o *object, now time.Time) (next time.Time) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			err := fmt.Errorf("panic: %v\n%s", cause, debug.Stack())
-			e.metrics.reconcilePanics.Inc()
-			e.metrics.ended(err, time.Time{})
-			next = e.unexpected(o, err)
+			e.metrics.panics.Inc()
+			next = e.unexpected(o, fmt.Errorf("panic: %v\n%s", cause, debug.Stack()))
+			e.metrics.ended(o.failed, next, time.Since(now))
 		}
 	}()
+	o.failed = false
 	g := o.glance()
 	if g.state == nil {
 		o.unsee(g)
@@ -30,13 +30,16 @@ func (e *engine) guarded(o *object, now time.Time) (next time.Time) {
 		return wait
 	}
 	next, err := e.process(o, g, now)
-	e.metrics.ended(err, next)
-	switch {
-	case errors.Is(err, errInvariant):
+	if errors.Is(err, errInvariant) {
 		e.fail(fmt.Errorf("%s of %s: %w", o.key, e.name, err))
 		return time.Time{}
-	case err != nil:
-		return e.unexpected(o, err)
+	}
+	if err != nil {
+		next = e.unexpected(o, err)
+	}
+	e.metrics.ended(o.failed, next, time.Since(now))
+	if next.IsZero() {
+		next = o.unsettled(time.Now())
 	}
 	if next.IsZero() && o.out == nil {
 		o.rest(g)
@@ -55,8 +58,7 @@ func (o *object) held(g glance, now time.Time) time.Time {
 
 // unexpected throttles an object.
 func (e *engine) unexpected(o *object, err error) time.Time {
-	o.throttle, o.stale = o.throttle.Failed(time.Now()), 0
-	e.metrics.retries.Inc()
+	o.throttle, o.stale, o.failed = o.throttle.Failed(time.Now()), 0, true
 	e.logger.Error("the object can't be handled, and is left alone for a while", "object", o.key.String(),
 		"wait", o.throttle.Wait(time.Now()).Round(time.Millisecond), "error", err)
 	return o.throttle.Until()
@@ -110,7 +112,8 @@ func (e *engine) perform(o *object, g glance, p cycle.Plan) (time.Time, error) {
 	case cycle.Write:
 		o.out = &outgoing{completed: step.Completed, step: true}
 		o.out.Edits = step.Edits
-		return e.sendNow(o, g), nil
+		next, _ := e.send(o, g)
+		return next, nil
 	case cycle.Call:
 		return e.callFor(o, g, p, step)
 	}
@@ -132,10 +135,17 @@ func (e *engine) callFor(o *object, g glance, p cycle.Plan, step cycle.Call) (ti
 	now := time.Now()
 	verdict := step.Handler.Judge(err, step.Retry, now.Sub(step.Started))
 	e.told(o, h, verdict, now)
+	if verdict.Err != nil {
+		o.failed = true
+		if verdict.Final {
+			e.metrics.terminal.Inc()
+		}
+	}
 	w := p.Called(step, verdict, now)
 	out.Edits = w.Edits
 	o.out = &outgoing{Outgoing: out, completed: w.Completed, begun: step.Purpose == cycle.Resume, step: true}
-	return e.sendNow(o, g), nil
+	next, _ := e.send(o, g)
+	return next, nil
 }
 
 func deadlineOf(step cycle.Call) time.Time {

@@ -21,18 +21,6 @@ var errNotKept = errors.New("what is to be kept of the progress is not kept by t
 // requestTimeout bounds one request.
 const requestTimeout = 30 * time.Second
 
-// sendNow sends what is outgoing, and says when to look again.
-func (e *engine) sendNow(o *object, g glance) time.Time {
-	next, done := e.send(o, g)
-	if !done {
-		return next
-	}
-	if behind, settle := o.behind(g); behind {
-		return settle // or when the feed shows it, which is sooner
-	}
-	return time.Time{}
-}
-
 // refresh asks the server for a state that the feed does not show in time. To act on
 // the old one would be to act on notes that were changed since.
 func (e *engine) refresh(o *object, g glance) (fresh glance, gone bool, err error) {
@@ -135,7 +123,6 @@ func (e *engine) postpone(o *object, v write.Verdict, at keepwatch.Revision, ask
 	if v == write.Stale {
 		o.stale = at
 	}
-	e.metrics.retries.Inc()
 	e.logger.Warn("a patch was not taken and is kept", "object", o.key.String(), "wait", o.throttle.Wait(now).Round(time.Millisecond), "error", err)
 	return o.throttle.Until()
 }

@@ -295,6 +295,29 @@ func TestHandlersWaitForWhatWasWritten(t *testing.T) {
 	}
 }
 
+// An object that the server no longer has is left to the feed, which is about to tell that.
+func TestAnObjectThatTheFeedDoesNotKnowToBeGone(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, j *journal) {
+		w.lag = func() time.Duration { return 20 * time.Second }
+		op := New("widgets.example.com")
+		OnCreate(op, func(context.Context, *thing) error {
+			j.add("create")
+			return nil
+		})
+		r := live(t, w, op)
+		synctest.Wait()
+		w.create("one", spec(1))
+		time.Sleep(21 * time.Second)
+		w.delete("one")
+		time.Sleep(time.Minute)
+		j.want(t, "20 create")
+		if turns := value(t, op, "workqueue_adds_total"); turns > 5 {
+			t.Errorf("%v turns", turns)
+		}
+		_ = r.end()
+	})
+}
+
 func TestWhatCouldNotBeWrittenIsKept(t *testing.T) {
 	for name, test := range map[string]struct {
 		err  error

@@ -78,5 +78,6 @@ func (e *engine) relieve(o *object, g glance) time.Time {
 		return time.Time{}
 	}
 	o.out = &outgoing{step: true}
-	return e.sendNow(o, g)
+	next, _ := e.send(o, g)
+	return next
 }

@@ -53,12 +53,11 @@ func New[K comparable]() *Queue[K] {
 	return q
 }
 
-// Add has something done for a key as soon as a worker is free. It reports whether
-// that was not to be done already.
-func (q *Queue[K]) Add(key K, priority Priority) bool {
+// Add has something done for a key as soon as a worker is free.
+func (q *Queue[K]) Add(key K, priority Priority) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.add(q.of(key), priority)
+	q.add(q.of(key), priority)
 }
 
 // AddAt has something done for a key at a time, or before if it is added before.
@@ -88,7 +87,7 @@ func (q *Queue[K]) of(key K) *entry[K] {
 	return e
 }
 
-func (q *Queue[K]) add(e *entry[K], priority Priority) bool {
+func (q *Queue[K]) add(e *entry[K], priority Priority) {
 	if e.waiting >= 0 {
 		heap.Remove(&q.waiting, e.waiting)
 	}
@@ -108,7 +107,6 @@ func (q *Queue[K]) add(e *entry[K], priority Priority) bool {
 		heap.Push(&q.ready, e)
 		q.changed.Signal()
 	}
-	return !known
 }
 
 // arm sets the timer for the first of those that wait.
@@ -167,11 +165,24 @@ func (q *Queue[K]) Done(key K) {
 	}
 }
 
-// Len is the number of keys that are ready.
-func (q *Queue[K]) Len() int {
+// Len is the number of keys of a priority that are ready. It takes time in proportion to
+// all that are.
+func (q *Queue[K]) Len(priority Priority) (n int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.ready.Len()
+	for _, e := range q.ready.entries {
+		if e.priority == priority {
+			n++
+		}
+	}
+	return n
+}
+
+// Added is how often a key has become ready that was not ready before.
+func (q *Queue[K]) Added() uint64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.count
 }
 
 // Unfinished is for how long the keys that are taken have been: all together, and the

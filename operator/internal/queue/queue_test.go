@@ -25,8 +25,15 @@ func TestUrgentFirst(t *testing.T) {
 	q.Add("list-1", Background)
 	q.Add("list-2", Background)
 	q.Add("change", Urgent)
-	if q.Add("list-2", Urgent) {
-		t.Error("what came together counts twice")
+	if ready, urgent := q.Len(Background), q.Len(Urgent); ready != 2 || urgent != 1 {
+		t.Errorf("%d in the background and %d urgent", ready, urgent)
+	}
+	q.Add("list-2", Urgent)
+	if ready, urgent := q.Len(Background), q.Len(Urgent); ready != 1 || urgent != 2 {
+		t.Errorf("%d in the background and %d urgent when one has become it", ready, urgent)
+	}
+	if n := q.Added(); n != 3 {
+		t.Errorf("%d added: what came together counts once", n)
 	}
 	var order []string
 	for range 3 {
@@ -43,12 +50,12 @@ func TestOneWorkerAKey(t *testing.T) {
 	key := take(t, q)
 	q.Add("a", Urgent)
 	q.Add("a", Urgent)
-	if q.Len() != 0 {
+	if q.Len(Urgent) != 0 {
 		t.Error("handed out twice at a time")
 	}
 	q.Done(key)
 	q.Done(take(t, q))
-	if q.Len() != 0 || len(q.entries) != 0 {
+	if q.Len(Urgent) != 0 || len(q.entries) != 0 {
 		t.Error("what came together was not joined, or is remembered for ever")
 	}
 }
