@@ -94,9 +94,7 @@ func TestBadObjectsHoldUpNoOther(t *testing.T) {
 		beside.throttled(name)
 	}
 	for _, name := range beside.panicking {
-		if n := len(beside.answers[name]); n != 1 {
-			t.Errorf("%s: %d patches, want the one that notes the error until the backoff is over", name, n)
-		}
+		beside.backedOff(name)
 	}
 	beside.eventually("an Event for each", func() (bool, string) {
 		list, err := clients.CoreV1().Events(beside.name).List(t.Context(), metav1.ListOptions{FieldSelector: "reason=PatchRejected"})
@@ -136,6 +134,21 @@ func (f *fault) throttled(name string) {
 	other, rejected := len(f.of(name, http.StatusOK)), len(f.of(name, http.StatusUnprocessableEntity))
 	if other < 2 || other > rejected+2 {
 		f.t.Errorf("%s: %d patches taken beside %d rejected", name, other, rejected)
+	}
+}
+
+// backedOff holds what was sent for an object whose handler panics to the backoff: each
+// patch notes one error.
+func (f *fault) backedOff(name string) {
+	f.t.Helper()
+	times := f.of(name, http.StatusOK)
+	if len(times) == 0 {
+		f.t.Errorf("%s: no patch notes the error", name)
+	}
+	for n := 1; n < len(times); n++ {
+		if gap := times[n].Sub(times[n-1]); gap < operator.DefaultDelay-50*time.Millisecond {
+			f.t.Errorf("%s: patch %d came %v after the one before, want %v", name, n+1, gap, operator.DefaultDelay)
+		}
 	}
 }
 
