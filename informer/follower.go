@@ -80,7 +80,7 @@ func newFollower(name string, source source, expect expectation, s settings) *fo
 		handlers: map[*handler]struct{}{},
 		panics:   panicPolicy{crash: s.crash, count: new(atomic.Uint64)},
 	}
-	f.intake = &intake{store: f.store, expect: expect, transform: s.transform, dropManaged: s.dropManaged, listed: f.listed, rejected: map[keepwatch.Key]error{}}
+	f.intake = &intake{store: f.store, expect: expect, transform: s.transform, dropManaged: s.dropManaged, listed: f.listed}
 	f.reflector = reflector.New(source, f.intake, reflector.Options{
 		StartupDeadline: s.startupDeadline,
 		Seed:            s.seed,

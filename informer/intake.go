@@ -3,7 +3,6 @@ package informer
 import (
 	"context"
 	"fmt"
-	"maps"
 	"math"
 	"reflect"
 	"sync"
@@ -38,9 +37,6 @@ type intake struct {
 	lookup     lookup
 	current    atomic.Pointer[store.Snapshot] // nil before the first list
 	distrusted atomic.Bool                    // what is held is to be listed again
-
-	mu       sync.Mutex
-	rejected map[keepwatch.Key]error
 }
 
 // publish lets the store take something, and shows it.
@@ -92,7 +88,6 @@ func (t *intake) Apply(ctx context.Context, batch keepwatch.Batch) (dropped int,
 	}
 	held := t.store.Snapshot()
 	admitted := make([]keepwatch.Change, len(batch.Changes))
-	verdicts := make(map[keepwatch.Key]error)
 	for i, c := range batch.Changes {
 		if before, ok := held.Get(c.Object.Key()); ok && c.Revision <= before.Revision() {
 			if c.Type == keepwatch.Deleted && c.Object.UID() == before.UID() {
@@ -102,22 +97,14 @@ func (t *intake) Apply(ctx context.Context, batch keepwatch.Batch) (dropped int,
 			admitted[i] = c
 			continue
 		}
-		taken := t.admit(c.Object.(*item.Item))
-		c.Object = taken
-		if admitted[i] = c; c.Type == keepwatch.Deleted {
-			verdicts[c.Object.Key()] = nil
-		} else {
-			verdicts[c.Object.Key()] = taken.Err()
-		}
+		c.Object = t.admit(c.Object.(*item.Item))
+		admitted[i] = c
 	}
 	batch.Changes = admitted
 	err = t.publish(func() error {
 		dropped, err = t.store.Apply(ctx, batch)
 		return err
 	})
-	if err == nil {
-		t.record(verdicts)
-	}
 	return dropped, err
 }
 
@@ -127,17 +114,15 @@ func (t *intake) Replace(ctx context.Context, relist keepwatch.Relist) (keepwatc
 	if err != nil {
 		return nil, err
 	}
-	return &intakeList{Replacement: replacement, intake: t, held: t.store.Snapshot(), rewound: t.rewound || relist.Reason == keepwatch.GapRewind,
-		rejected: map[keepwatch.Key]error{}}, nil
+	return &intakeList{Replacement: replacement, intake: t, held: t.store.Snapshot(), rewound: t.rewound || relist.Reason == keepwatch.GapRewind}, nil
 }
 
 // intakeList is a list on its way in.
 type intakeList struct {
 	keepwatch.Replacement
-	intake   *intake
-	held     *store.Snapshot
-	rewound  bool // equal revisions no longer mean equal content
-	rejected map[keepwatch.Key]error
+	intake  *intake
+	held    *store.Snapshot
+	rewound bool // equal revisions no longer mean equal content
 }
 
 func (l *intakeList) Put(ctx context.Context, objects []keepwatch.Object) error {
@@ -147,11 +132,6 @@ func (l *intakeList) Put(ctx context.Context, objects []keepwatch.Object) error 
 			objects[i] = held
 		} else {
 			objects[i] = l.intake.admit(o.(*item.Item))
-		}
-		if err := objects[i].(*item.Item).Err(); err != nil {
-			l.rejected[o.Key()] = err
-		} else {
-			delete(l.rejected, o.Key())
 		}
 	}
 	return l.Replacement.Put(ctx, objects)
@@ -163,9 +143,6 @@ func (l *intakeList) Commit(ctx context.Context, to keepwatch.Revision) error {
 		return err
 	}
 	l.intake.rewound = false
-	l.intake.mu.Lock()
-	l.intake.rejected = l.rejected
-	l.intake.mu.Unlock()
 	if first {
 		l.intake.listed(l.intake.store.Snapshot())
 	}
@@ -192,26 +169,6 @@ func (t *intake) admit(o *item.Item) *item.Item {
 		t.took(o.Value())
 	}
 	return o
-}
-
-// record keeps what became of the objects of a batch.
-func (t *intake) record(verdicts map[keepwatch.Key]error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for key, err := range verdicts {
-		if err == nil {
-			delete(t.rejected, key)
-		} else {
-			t.rejected[key] = err
-		}
-	}
-}
-
-// rejections are the objects that are there and not shown, and why.
-func (t *intake) rejections() map[keepwatch.Key]error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return maps.Clone(t.rejected)
 }
 
 // expectation is the type that objects must have; nil is any.

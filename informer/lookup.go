@@ -2,6 +2,7 @@ package informer
 
 import (
 	"iter"
+	"maps"
 	"sync"
 
 	"github.com/keepwatch/keepwatch"
@@ -17,6 +18,8 @@ type lookup struct {
 	// one takes no look at its item; only for those that have to be unpacked and those
 	// that may not be shown it has the *item.Item.
 	held map[string]any
+	// rejected are the objects that may not be shown, and why.
+	rejected map[keepwatch.Key]error
 }
 
 // get finds the value of a key, "namespace/name" or "name".
@@ -93,13 +96,13 @@ func entry(o keepwatch.Object) any {
 
 // fill takes a whole state, and has show show it before anybody reads on.
 func (l *lookup) fill(state *store.Snapshot, show func()) {
-	all := make(map[string]any, state.Len())
+	next := lookup{held: make(map[string]any, state.Len()), rejected: map[keepwatch.Key]error{}}
 	for o := range state.All() {
-		all[o.Key().String()] = entry(o)
+		next.put(o)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.held = all
+	l.held, l.rejected = next.held, next.rejected
 	show()
 }
 
@@ -108,11 +111,30 @@ func (l *lookup) follow(changes []keepwatch.Change, show func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, c := range changes {
-		if key := c.Object.Key().String(); c.Type == keepwatch.Deleted {
-			delete(l.held, key)
+		if c.Type == keepwatch.Deleted {
+			delete(l.held, c.Object.Key().String())
+			delete(l.rejected, c.Object.Key())
 		} else {
-			l.held[key] = entry(c.Object)
+			l.put(c.Object)
 		}
 	}
 	show()
+}
+
+// put takes an object's newest state; mu is held.
+func (l *lookup) put(o keepwatch.Object) {
+	l.held[o.Key().String()] = entry(o)
+	if err := o.(*item.Item).Err(); err != nil {
+		l.rejected[o.Key()] = err
+	} else {
+		delete(l.rejected, o.Key())
+	}
+}
+
+// count are the objects that may be shown, and those that may not and why, of one
+// state.
+func (l *lookup) count() (shown int, rejected map[keepwatch.Key]error) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return len(l.held) - len(l.rejected), maps.Clone(l.rejected)
 }

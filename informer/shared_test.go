@@ -2,6 +2,7 @@ package informer_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 	fcache "k8s.io/client-go/tools/cache/testing"
 
@@ -381,6 +383,69 @@ func TestTransformsMayPanic(t *testing.T) {
 	told.wants(t, "add! a@101", "delete? a@101", "add b@106[ok]")
 	if n := len(inf.Status().Rejected); n != 1 {
 		t.Errorf("%d are rejected still", n)
+	}
+}
+
+// What is counted and what is kept out are of one state, at any moment: here all of it
+// is kept out.
+func TestStatusIsOfOneState(t *testing.T) {
+	source := newSource(t, pod("listed"))
+	inf := shared(source, 0)
+	if err := inf.SetTransform(func(any) (any, error) { return nil, errors.New("bad") }); err != nil {
+		t.Fatal(err)
+	}
+	stop := run(t, inf)
+	awaitSync(t, inf)
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		for range 500 {
+			source.Add(pod("a"))
+			source.Delete(pod("a"))
+		}
+	}()
+	for going := true; going; {
+		select {
+		case <-written:
+			going = false
+		default:
+		}
+		if status := inf.Status(); status.Objects != 0 {
+			t.Fatalf("%d objects, %v rejected", status.Objects, status.Rejected)
+		}
+	}
+	stop()
+}
+
+// An old state of an object that is deleted is no news, and not kept out either.
+func TestNothingIsRejectedThatIsNotThere(t *testing.T) {
+	s := newServer(t, pod("a"))
+	inf := sharedOn(s)
+	if err := inf.SetTransform(func(o any) (any, error) {
+		if o.(*corev1.Pod).Labels["mark"] == "bad" {
+			return nil, errors.New("bad")
+		}
+		return o, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	run(t, inf)
+	awaitSync(t, inf)
+	bad := pod("b", uid("b"), marked("bad"))
+	s.put(bad)
+	s.remove("b")
+	old := bad.DeepCopy()
+	old.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
+	at(102)(old)
+	text, err := json.Marshal(old)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.inject(`{"type":"MODIFIED","object":` + string(text) + "}\n")
+	s.put(pod("c"))
+	eventually(t, func() bool { return inf.LastSyncResourceVersion() == "104" }, inf.LastSyncResourceVersion)
+	if status := inf.Status(); status.Objects != 2 || len(status.Rejected) != 0 || status.Dropped != 1 {
+		t.Errorf("%d objects, %v rejected, %d dropped", status.Objects, status.Rejected, status.Dropped)
 	}
 }
 

@@ -95,12 +95,11 @@ func (f *follower) status() Status {
 	s := Status{
 		State: State(p.State), Since: p.Since, Lost: p.Lost,
 		Resource: f.resource(), ResourceVersion: f.resourceVersion(),
-		Rejected:  f.intake.rejections(),
 		LastEvent: p.LastEvent, LastProof: p.LastProof,
 		Relists: p.Relists, Reconnects: p.Reconnects,
 		Dropped: p.Dropped, Panics: f.panics.count.Load(),
 	}
-	s.Objects = held.Len() - len(s.Rejected)
+	s.Objects, s.Rejected = f.intake.lookup.count()
 	if p.LastFailure != nil {
 		s.LastFailure = p.LastFailure
 	}
