@@ -94,6 +94,29 @@ func TestFactory(t *testing.T) {
 	}
 }
 
+// A group's informers in a factory have its options, its health and a name.
+func TestFactoryOfAGroup(t *testing.T) {
+	s := newServer(t, pod("a"))
+	var asked requests
+	s.interfering(asked.note)
+	cfg := s.config()
+	group := informer.NewGroup(informer.Direct(cfg))
+	factory := informers.NewSharedInformerFactory(kubernetes.NewForConfigOrDie(cfg), 0)
+	factory.InformerFor(&corev1.Pod{}, group.For(&corev1.Pod{}, podsOf))
+	ctx, cancel := context.WithCancel(context.Background())
+	factory.StartWithContext(ctx)
+	defer factory.Shutdown()
+	defer cancel()
+	factory.WaitForCacheSyncWithContext(ctx)
+	asked.want(t, "keepwatch /api/v1/pods")
+	if found, err := factory.Core().V1().Pods().Lister().Pods("ns").Get("a"); err != nil || found.Name != "a" {
+		t.Errorf("%v, %v", found, err)
+	}
+	if status, ok := group.Status()["*v1.Pod"]; !ok || status.Objects != 1 {
+		t.Errorf("the group has %v", group.Status())
+	}
+}
+
 // FakeControllerSource gives resource versions, and no UIDs.
 func TestFakeControllerSource(t *testing.T) {
 	source := fcache.NewFakeControllerSource()
