@@ -39,7 +39,6 @@ func TestAnObjectThatReturnsIsNotLost(t *testing.T) {
 			"metadata": map[string]any{"name": "one", "namespace": "default", "uid": "one-1", "resourceVersion": strconv.Itoa(revision)},
 		}}, false})
 	}
-	limit := time.After(time.Minute)
 	random := rand.New(rand.NewPCG(1, 2))
 	for range rounds {
 		tell(keepwatch.Deleted)
@@ -47,6 +46,7 @@ func TestAnObjectThatReturnsIsNotLost(t *testing.T) {
 			runtime.Gosched()
 		}
 		tell(keepwatch.Added)
+		limit := time.After(time.Minute)
 		for want := "ADDED " + strconv.Itoa(revision); ; {
 			select {
 			case got := <-seen:
