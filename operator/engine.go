@@ -156,7 +156,7 @@ func (e *engine) run(ctx context.Context, listed func(), gate <-chan struct{}) {
 	feeding.Go(func() {
 		err := e.feed.run(ctx, e.tell, listed)
 		if ctx.Err() == nil {
-			e.fail(fmt.Errorf("operator of %s: can't follow: %w", e.name, errors.Join(err, keepwatchEnded(err))))
+			e.fail(fmt.Errorf("operator of %s: can't follow: %w", e.name, explained(err)))
 		}
 	})
 	select {
@@ -174,12 +174,12 @@ func (e *engine) run(ctx context.Context, listed func(), gate <-chan struct{}) {
 	feeding.Wait()
 }
 
-// keepwatchEnded is said of a feed that has ended without a reason.
-func keepwatchEnded(err error) error {
+// explained is why a feed has ended. It always has a reason.
+func explained(err error) error {
 	if err == nil {
 		return fmt.Errorf("%w: the informer ended without a reason", errInvariant)
 	}
-	return nil
+	return err
 }
 
 // dismiss has every timer and daemon stop.

@@ -632,6 +632,22 @@ func TestAWorkerThatDiesIsFatal(t *testing.T) {
 	})
 }
 
+// unreasoned is a feed that ends though nobody has asked it to, and nothing is wrong.
+type unreasoned struct{ *world }
+
+func (unreasoned) run(context.Context, func(change), func()) error { return nil }
+
+func TestABrokenInvariantIsFatal(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, j *journal) {
+		op := New("widgets.example.com")
+		OnCreate(op, func(context.Context, *thing) error { return nil })
+		r := liveWith(t, unreasoned{w}, op, w)
+		if err := <-r.ended; !errors.Is(err, errInvariant) || !strings.Contains(err.Error(), "widgets.example.com") {
+			t.Errorf("ended with %v", err)
+		}
+	})
+}
+
 func TestUserChangesComeBeforeTheFirstList(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, j *journal) {
 		op := New("widgets.example.com", Workers(1))
