@@ -93,11 +93,21 @@ func TestRejectedPatchesAreThrottledAndReportedOnce(t *testing.T) {
 
 // words has the server answer with a message that is another one each time.
 type words struct {
+	mu    sync.Mutex
 	field string // that is at fault; "" for none
 	count int
 }
 
+// blame has another field be at fault.
+func (v *words) blame(field string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.field = field
+}
+
 func (v *words) fault(r write.Request, _ string) (error, bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	if v.field == "" || !strings.Contains(string(r.Body), `"spec"`) {
 		return nil, false
 	}
@@ -144,10 +154,10 @@ func TestATroubleIsReportedOnceInWhateverWords(t *testing.T) {
 			want int // so far
 		}{
 			{"the same in other words", func() { time.Sleep(30 * time.Second) }, 1},
-			{"another field", func() { server.field = "spec.color"; time.Sleep(30 * time.Second) }, 2},
-			{"it is over", func() { server.field = ""; time.Sleep(time.Minute) }, 2},
+			{"another field", func() { server.blame("spec.color"); time.Sleep(30 * time.Second) }, 2},
+			{"it is over", func() { server.blame(""); time.Sleep(time.Minute) }, 2},
 			{"it begins again", func() {
-				server.field = "spec.color"
+				server.blame("spec.color")
 				w.change("one", "color", "red")
 				time.Sleep(30 * time.Second)
 			}, 3},
@@ -201,7 +211,7 @@ func TestTroublesOfEventHandlersAreTheirOwn(t *testing.T) {
 				}
 			}, 1, 0},
 			{"the update's", func() {
-				server.field = ""
+				server.blame("")
 				w.change("one", "size", int64(7))
 				time.Sleep(30 * time.Second)
 				w.change("one", "color", "red")
