@@ -52,8 +52,10 @@ func (s *Storage) List(ctx context.Context, key string, options apistorage.ListO
 
 // read finds the state that a list asks for, and what of it the list shows.
 func (l list) read(s *Storage, ctx context.Context) (*Listing, error) {
-	if !l.recursive && l.of.match == metav1.ResourceVersionMatchExact && s.store.Held() < l.of.revision {
-		return nil, ErrElsewhere // one object costs little, and kube-apiserver doesn't wait here
+	if !l.recursive && l.of.match == metav1.ResourceVersionMatchExact {
+		if err := s.isPast(ctx, l.of.revision); err != nil {
+			return nil, err
+		}
 	}
 	snapshot, err := l.of.state(s, ctx)
 	if err != nil {

@@ -69,6 +69,22 @@ func (s *Storage) At(ctx context.Context, revision keepwatch.Revision) (*store.S
 	return snapshot, nil
 }
 
+// isPast refuses a revision that etcd has not reached. kube-apiserver has etcd answer exact
+// reads of one object, which does not wait, nor say when to ask again.
+func (s *Storage) isPast(ctx context.Context, revision keepwatch.Revision) error {
+	if s.store.Held() >= revision {
+		return nil
+	}
+	newest, err := s.source.Newest(ctx)
+	if err != nil {
+		return s.readError(err)
+	}
+	if newest < revision {
+		return apistorage.NewTooLargeResourceVersionError(uint64(revision), uint64(newest), 0)
+	}
+	return nil
+}
+
 // newest is a state that has everything which was committed when it was asked for. If
 // etcd is away, there is no use in asking it for the state.
 func (s *Storage) newest(ctx context.Context) (*store.Snapshot, error) {

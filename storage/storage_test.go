@@ -213,8 +213,8 @@ func TestSelectorBehindTheWindowHasExpired(t *testing.T) {
 
 // A watch from a revision that etcd does not have would wait for ever (kubernetes
 // #107457).
-// An exact list of one object is etcd's to answer if it is of the future: at once, and
-// without a time to ask again, as kube-apiserver does.
+// An exact list of one object of the future is refused at once, and without a time to
+// ask again, as by kube-apiserver, which leaves it to etcd.
 func TestOneObjectOfTheFuture(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, options{})
@@ -224,11 +224,13 @@ func TestOneObjectOfTheFuture(t *testing.T) {
 		if !recursive {
 			key += "/a"
 		}
-		err := r.GetList(t.Context(), key, apistorage.ListOptions{
-			ResourceVersion: "999999999", ResourceVersionMatch: metav1.ResourceVersionMatchExact, Predicate: apistorage.Everything, Recursive: recursive,
-		}, &example.PodList{})
-		if after, _ := apierrors.SuggestsClientDelay(err); !apistorage.IsTooLargeResourceVersion(err) || after != seconds {
-			t.Errorf("recursive %v: %v, to be asked again in %d s", recursive, err, after)
+		for _, revision := range []string{"999999999", "9223372036854775808"} { // which is no revision of etcd's
+			err := r.GetList(t.Context(), key, apistorage.ListOptions{
+				ResourceVersion: revision, ResourceVersionMatch: metav1.ResourceVersionMatchExact, Predicate: apistorage.Everything, Recursive: recursive,
+			}, &example.PodList{})
+			if after, _ := apierrors.SuggestsClientDelay(err); !apistorage.IsTooLargeResourceVersion(err) || after != seconds {
+				t.Errorf("recursive %v: at %s: %v, to be asked again in %d s", recursive, revision, err, after)
+			}
 		}
 	}
 }
