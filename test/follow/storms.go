@@ -13,11 +13,14 @@ import (
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
-var seedFlag = flag.Uint64("storm.seed", 0, "draw faults and changes as a run did that printed this seed; 0 draws anew")
+var (
+	seedFlag    = flag.Uint64("storm.seed", 0, "draw faults and changes as a run did that printed this seed; 0 draws anew")
+	objectsFlag = flag.Int("storm.objects", 3000, "how many pods, and how many custom resources")
+)
 
-// Storms lets three storms pass over a server, one after the other: over 5,000
-// pods, over 5,000 custom resources, and over a selection that objects enter and
-// leave.
+// Storms lets three storms pass over a server, one after the other: over pods, over
+// custom resources, and over a selection that objects enter and leave. See
+// -storm.objects.
 func Storms(t *testing.T, server *peer.Server) {
 	if err := load.DefineWidgets(t.Context(), server.Config()); err != nil {
 		t.Fatal(err)
@@ -32,9 +35,9 @@ func Storms(t *testing.T, server *peer.Server) {
 		seed = rand.Uint64()
 	}
 	for name, storm := range map[string]Storm{
-		"pods":     {Resource: load.Pods, Type: "pods", Make: load.SmallPod, Objects: 5000, Operations: 5000},
-		"widgets":  {Resource: load.Widgets, Type: "widgets", Make: load.Widget, Objects: 5000, Operations: 5000, HTTP1: true},
-		"selected": {Resource: load.Widgets, Type: "wd", Make: load.Widget, Objects: 500, Operations: 4000, Color: "red"},
+		"pods":     {Resource: load.Pods, Type: "pods", Make: load.SmallPod, Objects: *objectsFlag, Operations: *objectsFlag},
+		"widgets":  {Resource: load.Widgets, Type: "widgets", Make: load.Widget, Objects: *objectsFlag, Operations: *objectsFlag, HTTP1: true},
+		"selected": {Resource: load.Widgets, Type: "wd", Make: load.Widget, Objects: 500, Operations: *objectsFlag * 4 / 5, Color: "red"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
