@@ -20,7 +20,7 @@ import (
 func (s *Storage) shared(e Event) (runtime.Object, error) {
 	content, err := s.told.Of(told{e.Object, e.Revision}, func() (*shared, error) {
 		decoded, err := s.decodedAt(e.Object, e.Revision)
-		return &shared{decoded: decoded, size: int64(len(e.Object.bytes)), encoded: map[runtime.Identifier]*encoding{}}, err
+		return &shared{decoded: decoded, size: int64(e.Object.size), encoded: map[runtime.Identifier]*encoding{}}, err
 	})
 	if err != nil && e.Type == watch.Deleted {
 		return nil, unreadDeletion(err)
@@ -51,7 +51,7 @@ const (
 	// recentObjects and recentBytes bound what is kept decoded: what watches that keep up
 	// are told of at the same time.
 	recentObjects = 256
-	recentBytes   = 16 << 20 // as the objects are kept in the store
+	recentBytes   = 16 << 20 // as etcd has the objects
 )
 
 func newTold() *recent.Cache[told, *shared] {

@@ -26,6 +26,8 @@ const (
 	message
 	// document is the JSON that the API serves, without a line break at its end.
 	document
+	// sealed is what etcd has, encrypted or not, which nobody has read yet.
+	sealed
 )
 
 // protobuf is a Go type that the API's generated code can read and write.

@@ -54,11 +54,30 @@ func (s *Storage) functions() map[string]store.IndexFunc {
 	functions := make(map[string]store.IndexFunc, len(s.indexes))
 	for i, x := range s.indexes {
 		functions[x.name] = func(o keepwatch.Object) []string {
-			if known, ok := o.(*Object); ok {
-				return known.indexed[i]
+			if known, ok := o.(*Object); ok && known.readable() {
+				return known.content.Load().indexed[i]
 			}
 			return []string{unread}
 		}
 	}
 	return functions
+}
+
+// What an object is for indexes: the same from when they ask first, as they need it.
+const (
+	unknown uint32 = iota
+	readable
+	unreadable
+)
+
+// readable reports whether an object could be read when an index asked first.
+func (o *Object) readable() bool {
+	if o.found.Load() == unknown {
+		found := readable
+		if o.open() != nil {
+			found = unreadable
+		}
+		o.found.CompareAndSwap(unknown, found)
+	}
+	return o.found.Load() == readable
 }

@@ -17,24 +17,36 @@ import (
 	"github.com/keepwatch/keepwatch/source/etcd"
 )
 
-// Object is what the store holds: one state of an object that can be read. It was
-// decoded once, when it came, and is kept encoded together with what selectors and
-// indexes ask of it. It never changes, and may be used by any goroutine.
+// Object is what the store holds: one state of an object. It never changes, and may be
+// used by any goroutine. What is in it is read once, at the latest when somebody asks
+// for it: its methods are for who has it from [Storage.Read].
 type Object struct {
 	*etcd.Object
-	storage        *Storage
+	storage *Storage
+	size    int // of the value in etcd, in bytes
+	content atomic.Pointer[content]
+	found   atomic.Uint32 // whether indexes find it by its content: unknown, readable or unreadable
+	kept    [Forms]atomic.Pointer[encoded]
+}
+
+// content is what is in an object: encoded, together with what selectors and indexes
+// ask of it. It never changes. Of what is sealed there are the bytes alone.
+type content struct {
 	form           form
+	failed         error // why what is sealed could not be read, if that was tried
 	bytes          []byte
 	uid            types.UID // the API's
 	labels, fields attributes
 	indexed        [][]string // the values under which each of Storage.indexes finds it
-	size           int        // of the value in etcd, in bytes
-	kept           [Forms]atomic.Pointer[encoded]
 }
 
 // Decoded is the object, which is the caller's. Its resourceVersion is set.
 func (o *Object) Decoded() (runtime.Object, error) {
-	decoded, err := o.storage.unpack(o.form, o.bytes, o.Revision())
+	if err := o.open(); err != nil {
+		return nil, err
+	}
+	c := o.content.Load()
+	decoded, err := o.storage.unpack(c.form, c.bytes, o.Revision())
 	if err != nil {
 		return nil, fmt.Errorf("decode %s %s: %w", o.storage.config.GroupResource, o.Key(), err)
 	}
@@ -46,24 +58,66 @@ func (o *Object) Decoded() (runtime.Object, error) {
 // be decoded to be served: if its Go type is internal to the server, or etcd has it in
 // another encoding than its kind's. It must not be changed.
 func (o *Object) Bytes() []byte {
-	if o.form == stored {
+	c := o.content.Load()
+	if c.form == stored {
 		return nil
 	}
-	return o.bytes
+	return c.bytes
 }
 
 // Protobuf reports whether Bytes is protobuf.
-func (o *Object) Protobuf() bool { return o.form == message }
+func (o *Object) Protobuf() bool { return o.content.Load().form == message }
 
 // Labels are the object's.
-func (o *Object) Labels() labels.Labels { return &o.labels }
+func (o *Object) Labels() labels.Labels { return &o.content.Load().labels }
 
 // Fields are those that selectors can name.
-func (o *Object) Fields() fields.Fields { return &o.fields }
+func (o *Object) Fields() fields.Fields { return &o.content.Load().fields }
 
-// decode makes an object of what etcd holds: the one time that conversion, defaults
-// and whatever else the codec does are applied.
-func (s *Storage) decode(o *etcd.Object, value []byte) (keepwatch.Object, error) {
+// take makes an object of what etcd holds. While a storage starts it is left sealed:
+// to decode everything takes several times as long as to read it, and who goes on from
+// a revision asks for next to nothing of it.
+func (s *Storage) take(o *etcd.Object, value []byte) (keepwatch.Object, error) {
+	taken := &Object{Object: o, storage: s, size: len(value)}
+	taken.content.Store(&content{form: sealed, bytes: value})
+	if s.caughtUp() {
+		_ = taken.open() // why it can't be read is for who reads it
+	}
+	return taken, nil
+}
+
+// open reads what is in an object, unless that was done before. What could not be read
+// is tried again each time, since the reason may have passed: a key server that was
+// away, for example.
+func (o *Object) open() error {
+	c := o.content.Load()
+	switch {
+	case c.form != sealed:
+		return nil
+	case c.failed != nil:
+		return o.read(c)
+	}
+	lock := &o.storage.opening[uint64(o.Revision())%uint64(len(o.storage.opening))]
+	lock.Lock()
+	defer lock.Unlock()
+	if c = o.content.Load(); c.form != sealed || c.failed != nil {
+		return c.failed // as for who did it meanwhile
+	}
+	return o.read(c)
+}
+
+func (o *Object) read(c *content) error {
+	opened, err := o.storage.decode(o.Object, c.bytes)
+	if err != nil {
+		opened = &content{form: sealed, failed: err, bytes: c.bytes}
+	}
+	o.content.CompareAndSwap(c, opened)
+	return err
+}
+
+// decode reads what etcd holds: the one time that conversion, defaults and whatever
+// else the codec does are applied.
+func (s *Storage) decode(o *etcd.Object, value []byte) (*content, error) {
 	key := s.config.root() + o.Key().String()
 	plain, err := s.decrypt(key, value)
 	if err != nil {
@@ -73,11 +127,11 @@ func (s *Storage) decode(o *etcd.Object, value []byte) (keepwatch.Object, error)
 	if err != nil {
 		return nil, err
 	}
-	made, err := s.describe(o, decoded)
+	made, err := s.describe(o.Key(), decoded)
 	if err != nil {
 		return nil, fmt.Errorf("unable to select by %q: %w", key, err)
 	}
-	made.size, made.form, made.bytes = len(value), s.formOf(decoded, plain), plain
+	made.form, made.bytes = s.formOf(decoded, plain), plain
 	if made.form != stored {
 		if made.bytes, err = s.pack(made.form, decoded); err != nil {
 			return nil, fmt.Errorf("unable to keep %q: %w", key, err)
@@ -94,8 +148,8 @@ func (s *Storage) decrypt(key string, stored []byte) ([]byte, error) {
 	return plain, nil
 }
 
-// describe is an object without its bytes.
-func (s *Storage) describe(o *etcd.Object, decoded runtime.Object) (*Object, error) {
+// describe is a content without its bytes.
+func (s *Storage) describe(key keepwatch.Key, decoded runtime.Object) (*content, error) {
 	labelSet, fieldSet, err := s.config.GetAttrs(decoded)
 	if err != nil {
 		return nil, err
@@ -104,67 +158,53 @@ func (s *Storage) describe(o *etcd.Object, decoded runtime.Object) (*Object, err
 	if err != nil {
 		return nil, err
 	}
-	return &Object{
-		Object: o, storage: s, uid: m.GetUID(),
-		labels: s.interner.attributes(o.Key(), labelSet), fields: s.interner.attributes(o.Key(), fieldSet),
-		indexed: s.indexed(o.Key(), decoded),
+	return &content{
+		uid:    m.GetUID(),
+		labels: s.interner.attributes(key, labelSet), fields: s.interner.attributes(key, fieldSet),
+		indexed: s.indexed(key, decoded),
 	}, nil
 }
 
-// Read is an object of the store for a reader. What could not be decoded is tried
-// again, since the reason may have passed: a key server that was away, for example.
+// Read is an object of the store for a reader. It fails if what etcd holds can't be
+// decoded or decrypted, but may succeed the next time.
 func (s *Storage) Read(o keepwatch.Object) (*Object, error) {
-	switch o := o.(type) {
-	case *Object:
-		return o, nil
-	case *etcd.Undecodable:
-		again, err := s.decode(o.Object, o.Value())
-		if err != nil {
-			return nil, err
-		}
-		return again.(*Object), nil
+	known, ok := o.(*Object)
+	if !ok {
+		return nil, fmt.Errorf("a %T in the store", o)
 	}
-	return nil, fmt.Errorf("a %T in the store", o)
+	if err := known.open(); err != nil {
+		return nil, err
+	}
+	return known, nil
 }
 
 // selects reports whether an object matches. One that can't be read does: it is an
 // error for whoever reads it.
 func selects(p apistorage.SelectionPredicate, o keepwatch.Object) bool {
 	known, ok := o.(*Object)
-	if !ok {
+	if !ok || known.content.Load().failed != nil || known.open() != nil {
 		return true
 	}
-	return p.Label.Matches(&known.labels) && p.Field.Matches(&known.fields) && inShard(p, known)
+	c := known.content.Load()
+	return p.Label.Matches(&c.labels) && p.Field.Matches(&c.fields) && inShard(p, known.Key(), c)
 }
 
 // inShard reports whether an object is in the shard that is asked for. Shards go by
 // UID and namespace and nothing else (KEP-5866).
-func inShard(p apistorage.SelectionPredicate, o *Object) bool {
+func inShard(p apistorage.SelectionPredicate, key keepwatch.Key, c *content) bool {
 	if p.ShardSelector == nil || p.ShardSelector.Empty() {
 		return true
 	}
 	in, err := p.MatchesSharding(&metav1.PartialObjectMetadata{
-		ObjectMeta: metav1.ObjectMeta{Namespace: o.Key().Namespace, UID: o.uid},
+		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, UID: c.uid},
 	})
 	return err == nil && in
 }
 
-// held is how many bytes the store keeps of an object: what the bounds of the
-// history go by.
-func held(o keepwatch.Object) int {
-	switch o := o.(type) {
-	case *Object:
-		return len(o.bytes)
-	case *etcd.Undecodable:
-		return len(o.Value())
-	}
-	return 0
-}
-
-// size is how many bytes etcd keeps of an object.
+// size is how many bytes etcd keeps of an object: what the bounds of the history go by.
 func size(o keepwatch.Object) int {
 	if o, ok := o.(*Object); ok {
 		return o.size
 	}
-	return held(o)
+	return 0 // a deletion's
 }

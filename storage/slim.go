@@ -23,14 +23,13 @@ func (s *Storage) slim(o keepwatch.Object) keepwatch.Object {
 	if err := copyMetadata(rest, decoded); err != nil {
 		return o
 	}
-	packed, err := s.pack(full.form, rest)
-	if err != nil {
+	left := *full.content.Load()
+	if left.bytes, err = s.pack(left.form, rest); err != nil {
 		return o
 	}
-	return &Object{
-		Object: full.Object, storage: s, form: full.form, bytes: packed, uid: full.uid,
-		labels: full.labels, fields: full.fields, indexed: full.indexed, size: full.size,
-	}
+	slim := &Object{Object: full.Object, storage: s, size: len(left.bytes)}
+	slim.content.Store(&left)
+	return slim
 }
 
 func copyMetadata(to, from runtime.Object) error {

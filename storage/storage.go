@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -43,6 +44,7 @@ type Storage struct {
 	goType      reflect.Type // of what NewFunc makes
 	nests       bool         // goType does
 	indexes     []index
+	opening     [64]sync.Mutex // of objects, by their revisions
 	interner    interner
 	told        *recent.Cache[told, *shared]
 	ready       chan struct{} // closed when the store has caught up for the first time
@@ -76,13 +78,10 @@ func New(config Config) (*Storage, error) {
 	if s.transformer == nil {
 		s.transformer = identity.NewEncryptCheckTransformer()
 	}
-	config.Store.Size, config.Store.Slim = held, s.slim
+	config.Store.Size, config.Store.Slim = size, s.slim
 	s.store = store.New(config.Store)
-	if err := s.store.AddIndexes(s.functions()); err != nil {
-		return nil, err
-	}
 	var err error
-	s.source, err = etcd.New(config.Client, etcd.Options{Prefix: config.root(), Decode: s.decode})
+	s.source, err = etcd.New(config.Client, etcd.Options{Prefix: config.root(), Decode: s.take})
 	return s, err
 }
 
@@ -100,18 +99,48 @@ func (s *Storage) Run(ctx context.Context) error {
 	if _, err := s.source.Seed(ctx, target, history); err != nil {
 		klog.V(2).InfoS("Storage begins without history", "resource", s.config.GroupResource, "reason", err)
 	}
-	caughtUp := make(chan struct{})
-	go func() {
-		defer close(caughtUp)
-		s.catchUp(ctx, begun)
-	}()
+	var started sync.WaitGroup
+	var failed error
+	started.Go(func() {
+		if s.catchUp(ctx, begun); !s.caughtUp() {
+			return
+		}
+		if failed = s.warm(ctx); failed != nil {
+			cancel()
+		}
+	})
 	err := reflector.New(s.source, target, reflector.Options{StartupDeadline: -1, Observe: s.observe}).Run(ctx)
 	cancel()
-	<-caughtUp
+	started.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.end = err
-	return err
+	s.end = errors.Join(err, failed)
+	return s.end
+}
+
+// warm opens what the store took up while the storage started, so that the first who
+// reads it need not wait for that, and then adds the indexes, which go by it: before
+// they are there, lists look at all objects.
+func (s *Storage) warm(ctx context.Context) error {
+	for o := range s.store.Snapshot().All() {
+		if ctx.Err() != nil {
+			return nil
+		}
+		if known, ok := o.(*Object); ok {
+			_ = known.open() // for who reads it
+		}
+	}
+	return s.store.AddIndexes(s.functions())
+}
+
+// caughtUp reports whether the store has caught up with etcd once.
+func (s *Storage) caughtUp() bool {
+	select {
+	case <-s.ready:
+		return true
+	default:
+		return false
+	}
 }
 
 // catchUp waits until the store holds what etcd had when it began: before that it
@@ -155,12 +184,10 @@ func (s *Storage) ReadinessCheck() error {
 	if s.end != nil {
 		return fmt.Errorf("%w: %w", apistorage.ErrStorageNotReady, s.end)
 	}
-	select {
-	case <-s.ready:
-		return nil
-	default:
+	if !s.caughtUp() {
 		return apistorage.ErrStorageNotReady
 	}
+	return nil
 }
 
 // Versioner is etcd3's.

@@ -38,8 +38,8 @@ func (s *Storage) guess(key string) runtime.Object {
 	if !ok {
 		return nil
 	}
-	known, ok := held.(*Object)
-	if !ok {
+	known, err := s.Read(held)
+	if err != nil {
 		return nil
 	}
 	decoded, err := known.Decoded()

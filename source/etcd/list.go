@@ -19,14 +19,14 @@ import (
 // NotOlderThan, or below that of the page before, is Rewound; a page whose revision
 // was compacted meanwhile is Expired.
 func (s *Source) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch.Page, error) {
-	at := position{limit: s.pageSize}
+	at := s.beginning()
 	if req.Continue != "" {
 		var err error
 		if at, err = parsePosition(req.Continue); err != nil {
 			return keepwatch.Page{}, keepwatch.Failed(keepwatch.Rejected, "list %s: %w", s.prefix, err)
 		}
 	}
-	page, failure := s.page(ctx, at)
+	page, failure := s.page(ctx, &at)
 	switch {
 	case failure != nil:
 		return keepwatch.Page{}, failure
@@ -37,12 +37,12 @@ func (s *Source) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch
 	return page, nil
 }
 
-// page reads what follows a position.
-func (s *Source) page(ctx context.Context, at position) (keepwatch.Page, *keepwatch.Failure) {
-	answer, err := s.rangeFrom(ctx, at)
+// page reads what follows a position, and moves it to where the next page begins.
+func (s *Source) page(ctx context.Context, at *position) (keepwatch.Page, *keepwatch.Failure) {
+	answer, err := s.rangeFrom(ctx, *at)
 	for isTooLarge(err) && at.limit > 1 {
 		at.limit /= 2
-		answer, err = s.rangeFrom(ctx, at)
+		answer, err = s.rangeFrom(ctx, *at)
 	}
 	if err != nil {
 		return keepwatch.Page{}, s.failure(ctx, "list", err)
@@ -60,10 +60,37 @@ func (s *Source) page(ctx context.Context, at position) (keepwatch.Page, *keepwa
 	}
 	if n := len(page.Objects); answer.More && n > 0 {
 		at.after = page.Objects[n-1].Key()
+		at.limit = s.limitAfter(at.limit, answer.Kvs)
 		page.Continue = at.String()
 		page.Remaining = max(0, answer.Count-int64(len(answer.Kvs)))
 	}
 	return page, nil
+}
+
+const (
+	// firstPage is how many keys are asked for while nobody knows how large they are.
+	firstPage = 500
+	// pageBytes is what the pages behind it are to have, of values. etcd counts all
+	// keys that are left for each page, so that many small ones cost it a multiple: of
+	// 50,000 pods it took 4.2 s of CPU by the hundred, 1.6 s by 500 and 0.9 s by 2,000.
+	pageBytes = 16 << 20
+	// maxPage bounds a page of small objects, as kube-apiserver does.
+	maxPage = 10_000
+	// pageGrowth bounds how much larger a page is asked for than the one before.
+	pageGrowth = 4
+)
+
+// limitAfter is how many keys the page behind one is to have.
+func (s *Source) limitAfter(limit int64, page []*mvccpb.KeyValue) int64 {
+	if s.pageSize != 0 {
+		return limit
+	}
+	bytes := 1
+	for _, kv := range page {
+		bytes += len(kv.Value)
+	}
+	fits := int64(len(page)) * pageBytes / int64(bytes)
+	return max(1, min(fits, limit*pageGrowth, maxPage))
 }
 
 // decodeShare is how many objects are worth a goroutine.
@@ -89,6 +116,14 @@ func (s *Source) decodeAll(kvs []*mvccpb.KeyValue) ([]keepwatch.Object, *keepwat
 		}
 	}
 	return objects, nil
+}
+
+// beginning is where a list begins.
+func (s *Source) beginning() position {
+	if s.pageSize != 0 {
+		return position{limit: s.pageSize}
+	}
+	return position{limit: firstPage}
 }
 
 func (s *Source) rangeFrom(ctx context.Context, at position) (*pb.RangeResponse, error) {

@@ -7,14 +7,16 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// Seed fills a target that holds nothing with an old state: that of the oldest
+// Seed fills a target that holds nothing with an old state, and then with the history
+// since, up to what was etcd's newest revision when it began: a store that was seeded
+// answers for the time before its process began. The state is that of the oldest
 // revision that etcd has not compacted, but of at most back revisions before the
-// newest one. A reflector that goes on from there brings the target all the history
-// since: a store that was seeded answers for the time before its process began.
-// The target is behind until then; see [Source.Newest] for when it is not.
+// newest one.
 //
-// It returns the revision that the target holds then. On failure the target holds
-// nothing, and the reflector begins with a list as if it had not been seeded.
+// It returns the revision of that state. If it fails the target holds nothing, and a
+// reflector begins with a list as if it had not been seeded. If only the history stops
+// short, by whatever it is, that is no failure: a reflector goes on from there, and
+// meets what it was.
 func (s *Source) Seed(ctx context.Context, target keepwatch.Target, back keepwatch.Revision) (keepwatch.Revision, error) {
 	if held := target.Held(); held != 0 {
 		return 0, keepwatch.Failed(keepwatch.Broken, "seed %s: the target holds revision %d already", s.prefix, held)
@@ -30,6 +32,7 @@ func (s *Source) Seed(ctx context.Context, target keepwatch.Target, back keepwat
 	for {
 		err := s.fill(ctx, target, at)
 		if err == nil {
+			_ = s.replay(ctx, target, newest)
 			return at, nil
 		}
 		if failure := (*keepwatch.Failure)(nil); !errors.As(err, &failure) || failure.Kind != keepwatch.Expired {
@@ -49,21 +52,50 @@ func (s *Source) fill(ctx context.Context, target keepwatch.Target, revision kee
 	if err != nil {
 		return err
 	}
-	at := position{revision: revision, limit: s.pageSize}
+	if err := s.pour(ctx, list, revision); err != nil {
+		list.Discard()
+		return err
+	}
+	return list.Commit(ctx, revision)
+}
+
+// pour puts the state at a revision into a list: while it takes a page the next one is
+// read.
+func (s *Source) pour(ctx context.Context, list keepwatch.Replacement, revision keepwatch.Revision) (err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	pages := make(chan keepwatch.Page)
+	var failure *keepwatch.Failure
+	go func() {
+		defer close(pages)
+		failure = s.pages(ctx, revision, pages)
+	}()
+	for page := range pages { // to its end, with which the goroutine has ended
+		if err == nil {
+			if err = list.Put(ctx, page.Objects); err != nil {
+				cancel()
+			}
+		}
+	}
+	if err == nil && failure != nil {
+		return failure
+	}
+	return err
+}
+
+// pages reads the state at a revision.
+func (s *Source) pages(ctx context.Context, revision keepwatch.Revision, into chan<- keepwatch.Page) *keepwatch.Failure {
+	at := s.beginning()
+	at.revision = revision
 	for {
-		page, failure := s.page(ctx, at)
+		page, failure := s.page(ctx, &at)
 		if failure != nil {
-			list.Discard()
 			return failure
 		}
-		if err := list.Put(ctx, page.Objects); err != nil {
-			list.Discard()
-			return err
-		}
+		into <- page
 		if page.Continue == "" {
-			return list.Commit(ctx, revision)
+			return nil
 		}
-		at.after = page.Objects[len(page.Objects)-1].Key()
 	}
 }
 

@@ -51,8 +51,8 @@ func TestSeed(t *testing.T) {
 	end := w.delete(t, "ns/5")
 
 	held := store.New(store.Options{})
-	if at := must(w.Seed(t.Context(), held, 1_000_000))(t); at != compacted || held.Held() != at {
-		t.Fatalf("seeded at %d and %d, want %d", at, held.Held(), compacted)
+	if at := must(w.Seed(t.Context(), held, 1_000_000))(t); at != compacted || held.Held() != end {
+		t.Fatalf("seeded from %d to %d, want %d to %d", at, held.Held(), compacted, end)
 	}
 	r := reflect(t, w.Source, held, reflector.Options{})
 	reach(t, held, end)
@@ -85,8 +85,10 @@ func TestSeedGoesBackAsFarAsAsked(t *testing.T) {
 	if at := must(w.Seed(t.Context(), held, newest-old))(t); at != old {
 		t.Errorf("seeded at %d, want %d", at, old)
 	}
-	if o, _ := held.Snapshot().Get(keepwatch.Key{Name: "a"}); string(o.(*etcd.Object).Value()) != "2" {
-		t.Errorf("the seed is %s", o.(*etcd.Object).Value())
+	consumer := held.Watch(store.Cursor{Revision: old}, store.Filter{})
+	changes := must(consumer.Next(t.Context()))(t).(keepwatch.Batch).Changes
+	if text := show(changes); text != "~a=3 ~a=4" || string(changes[0].Prior.(*etcd.Object).Value()) != "2" {
+		t.Errorf("the history is %s, after %v", text, changes[0].Prior)
 	}
 }
 

@@ -32,7 +32,8 @@ type Options struct {
 	// each *[Object] as it is.
 	Decode func(o *Object, value []byte) (keepwatch.Object, error)
 
-	// PageSize is how many keys a page of a list has at most; 0 means 500.
+	// PageSize is how many keys a page of a list has at most; 0 means 500 on the first
+	// one, and then as many as make 16 MiB, but not more than 10,000.
 	PageSize int64
 
 	// IdleTimeout bounds how long etcd may be silent: the answer to a request, and
@@ -46,8 +47,6 @@ const (
 	// says so itself.
 	DefaultIdleTimeout = 30 * time.Second
 
-	defaultPageSize = 500
-
 	// defaultMaxMessage bounds one message of etcd, in bytes.
 	defaultMaxMessage = 64 << 20
 )
@@ -60,7 +59,7 @@ type Source struct {
 	watcher     pb.WatchClient
 	prefix      prefix
 	decoder     func(*Object, []byte) (keepwatch.Object, error)
-	pageSize    int64
+	pageSize    int64 // zero for pages by their bytes
 	idleTimeout time.Duration
 	maxMessage  int
 	fragments   atomic.Bool // streams ask for them
@@ -93,9 +92,6 @@ func New(client *clientv3.Client, opts Options) (*Source, error) {
 		maxMessage:  defaultMaxMessage,
 		newest:      newQuorum(),
 		open:        map[*watch]struct{}{},
-	}
-	if s.pageSize == 0 {
-		s.pageSize = defaultPageSize
 	}
 	if s.idleTimeout == 0 {
 		s.idleTimeout = DefaultIdleTimeout
