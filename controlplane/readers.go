@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"net/http"
@@ -163,6 +164,18 @@ func (r *readers) ready() error {
 	for name, reader := range r.builtin {
 		if err := reader.Storage.ReadinessCheck(); err != nil {
 			return fmt.Errorf("%s: %w", name.GroupResource(), err)
+		}
+	}
+	return nil
+}
+
+// settle waits until the storages of all built-in resources have decoded what they caught up with.
+func (r *readers) settle(ctx context.Context) error {
+	for _, reader := range r.builtin {
+		select {
+		case <-reader.Storage.Warmed():
+		case <-ctx.Done():
+			return ctx.Err()
 		}
 	}
 	return nil

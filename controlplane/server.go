@@ -15,6 +15,7 @@ import (
 type Server struct {
 	options Options
 	ready   chan struct{}
+	settled chan struct{}
 
 	// Set before ready is closed, and never changed after.
 	client  *rest.Config
@@ -30,11 +31,15 @@ func New(options Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Server{options: options, ready: make(chan struct{})}, nil
+	return &Server{options: options, ready: make(chan struct{}), settled: make(chan struct{})}, nil
 }
 
 // Ready is closed when the server answers everything and the kubeconfig is written.
 func (s *Server) Ready() <-chan struct{} { return s.ready }
+
+// Settled is closed when the server, some time after it was ready, has decoded what it read of etcd
+// at the start. The process has more garbage than it will have until then.
+func (s *Server) Settled() <-chan struct{} { return s.settled }
 
 // RESTConfig is how to reach the server, as its administrator, without a limit on the rate of
 // requests. It is nil before the server is ready. The caller owns the copy.
@@ -128,7 +133,17 @@ func (s *Server) run(ctx context.Context) (err error) {
 	defer cancel()
 	stop := context.AfterFunc(failed, cancel)
 	defer stop()
-	err = chain.run(serving, func() error { return s.announce(access, data, cluster) })
+	var settling sync.WaitGroup
+	err = chain.run(serving, func() error {
+		settling.Go(func() {
+			if chain.readers.settle(serving) == nil {
+				close(s.settled)
+			}
+		})
+		return s.announce(access, data, cluster)
+	})
+	cancel()
+	settling.Wait()
 	if failed.Err() != nil {
 		err = errors.Join(fmt.Errorf("etcd stopped: %w", context.Cause(failed)), err)
 	}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 	"k8s.io/klog/v2"
 
+	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/internal/recent"
 	"github.com/keepwatch/keepwatch/reflector"
 	"github.com/keepwatch/keepwatch/source/etcd"
@@ -26,6 +27,8 @@ const (
 	// history is how many revisions before its start a storage takes up, at most: those
 	// of five minutes, after which kube-apiserver compacts them, at 300 writes a second.
 	history = 100_000
+	// warmRests is how much longer than it works what decodes behind the start rests.
+	warmRests = 3
 	// askAgain is the pause after a failure to learn etcd's newest revision.
 	askAgain = 100 * time.Millisecond
 )
@@ -48,6 +51,7 @@ type Storage struct {
 	interner    interner
 	told        *recent.Cache[told, *shared]
 	ready       chan struct{} // closed when the store has caught up for the first time
+	warmed      chan struct{} // closed when what it caught up with is decoded and indexed
 	ended       chan struct{} // closed when Run ends
 
 	mu   sync.Mutex
@@ -73,6 +77,7 @@ func New(config Config) (*Storage, error) {
 		indexes:     indexesOf(config.Indexers),
 		told:        newTold(),
 		ready:       make(chan struct{}),
+		warmed:      make(chan struct{}),
 		ended:       make(chan struct{}),
 	}
 	if s.transformer == nil {
@@ -120,17 +125,27 @@ func (s *Storage) Run(ctx context.Context) error {
 
 // warm opens what the store took up while the storage started, so that the first who
 // reads it need not wait for that, and then adds the indexes, which go by it: before
-// they are there, lists look at all objects.
+// they are there, lists look at all objects. It leaves most of a processor to clients,
+// all of whom come back at this time.
 func (s *Storage) warm(ctx context.Context) error {
-	for o := range s.store.Snapshot().All() {
-		if ctx.Err() != nil {
+	for segment := range s.store.Snapshot().SegmentsFrom(keepwatch.Key{}) {
+		began := time.Now()
+		for o := range segment.All() {
+			if known, ok := o.(*Object); ok {
+				_ = known.open() // why it can't be read is for who reads it
+			}
+		}
+		select {
+		case <-time.After(warmRests * time.Since(began)):
+		case <-ctx.Done():
 			return nil
 		}
-		if known, ok := o.(*Object); ok {
-			_ = known.open() // for who reads it
-		}
 	}
-	return s.store.AddIndexes(s.functions())
+	if err := s.store.AddIndexes(s.functions()); err != nil {
+		return err
+	}
+	close(s.warmed)
+	return nil
 }
 
 // caughtUp reports whether the store has caught up with etcd once.
@@ -218,6 +233,10 @@ func (s *Storage) Store() *store.Store { return s.store }
 
 // ResourcePrefix is before the keys of requests: "/pods".
 func (s *Storage) ResourcePrefix() string { return strings.TrimSuffix(s.config.ResourcePrefix, "/") }
+
+// Warmed is closed when what the storage read at its start is decoded and indexed,
+// which is some time behind its readiness: it is done as nobody waits for it.
+func (s *Storage) Warmed() <-chan struct{} { return s.warmed }
 
 // Ended is closed when Run has ended.
 func (s *Storage) Ended() <-chan struct{} { return s.ended }

@@ -62,16 +62,14 @@ func newServeCommand() *cobra.Command {
 
 // gcPercent is how much garbage there may be, as a part of what is alive, unless GOGC says
 // otherwise. What is alive are encoded objects, which cost the collector next to nothing to look at:
-// it may look twice as often as by default, and the process is a quarter smaller.
+// it may look twice as often as by default, and the process is a quarter smaller. While it starts,
+// and has to be quick, it is as by default.
 const gcPercent = 50
 
 // serve runs a server until ctx ends.
 func serve(ctx context.Context, options controlplane.Options, stderr io.Writer) error {
 	start := time.Now()
 	hideClientEnds()
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
 	server, err := controlplane.New(options)
 	if err != nil {
 		return &exitError{codeUsage, err}
@@ -82,13 +80,21 @@ func serve(ctx context.Context, options controlplane.Options, stderr io.Writer) 
 	go func() { ended <- server.Run(ctx) }()
 	select {
 	case <-server.Ready():
-		debug.FreeOSMemory() // what reading etcd has left behind
 		kept := "temporary data in "
 		if options.DataDir != "" {
 			kept = "data in "
 		}
 		fmt.Fprintf(stderr, "keepwatch: ready in %.1fs at %s, kubeconfig %s, %s%s\n",
 			time.Since(start).Seconds(), server.RESTConfig().Host, options.Kubeconfig, kept, server.DataDir())
+	case err := <-ended:
+		return err
+	}
+	select {
+	case <-server.Settled():
+		if os.Getenv("GOGC") == "" {
+			debug.SetGCPercent(gcPercent)
+		}
+		debug.FreeOSMemory() // what reading etcd has left behind
 		return <-ended
 	case err := <-ended:
 		return err

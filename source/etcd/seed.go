@@ -30,9 +30,8 @@ func (s *Source) Seed(ctx context.Context, target keepwatch.Target, back keepwat
 		at = newest - back
 	}
 	for {
-		err := s.fill(ctx, target, at)
+		err := s.seed(ctx, target, at, newest)
 		if err == nil {
-			_ = s.replay(ctx, target, newest)
 			return at, nil
 		}
 		if failure := (*keepwatch.Failure)(nil); !errors.As(err, &failure) || failure.Kind != keepwatch.Expired {
@@ -44,6 +43,20 @@ func (s *Source) Seed(ctx context.Context, target keepwatch.Target, back keepwat
 		}
 		at = compacted
 	}
+}
+
+// seed is one attempt at Seed. The history is read ahead of while the state is filled in.
+func (s *Source) seed(ctx context.Context, target keepwatch.Target, from, to keepwatch.Revision) error {
+	h, err := s.history(ctx, from, to)
+	if err != nil {
+		return err
+	}
+	defer h.close()
+	if err := s.fill(ctx, target, from); err != nil {
+		return err
+	}
+	_ = h.replay(ctx, target) // whatever it was, a reflector goes on from there
+	return nil
 }
 
 // fill replaces what a target holds by the state at a revision.
