@@ -19,7 +19,7 @@ import (
 
 // watch prepares a WATCH's answer. It is passed on if there is none here.
 func (s *Reader) watch(q *http.Request, asked query) (answer http.HandlerFunc, why reason) {
-	if ctx := q.Context(); ctx.Err() != nil || s.Storage.ReadinessCheck() != nil {
+	if q.Context().Err() != nil {
 		return nil, passState
 	}
 	feed, err := s.Storage.Feed(q.Context(), asked.key, asked.options)

@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"iter"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
@@ -16,39 +17,51 @@ import (
 // watch reads 10,000 revisions a second. It looks through all that is left for each
 // answer, but once for all watches that are behind at that time.
 type history struct {
-	parts []part
+	opened chan struct{} // closed when parts and err are there
+	parts  []part
+	err    error
 }
 
 type part struct {
-	watch keepwatch.Watch
+	watch *watch
 	end   keepwatch.Revision
 }
 
 const (
 	answerRevisions = 1000
-	// historyParts bounds how many watches share a history.
-	historyParts = 8
+	// historyParts bounds how many watches share a history, and the others what each of
+	// them reads ahead while the state that it begins with is filled in.
+	historyParts   = 4
+	historyChanges = 16 * maxBatchChanges
+	historyBytes   = 16 * maxBatchBytes
 )
 
-// history opens the watches, which read ahead as far as a watch does. It fails with
-// Expired if from is compacted.
-func (s *Source) history(ctx context.Context, from, to keepwatch.Revision) (_ *history, err error) {
+// history begins to read what has happened between two revisions.
+func (s *Source) history(ctx context.Context, from, to keepwatch.Revision) *history {
+	h := &history{opened: make(chan struct{})}
+	go func() {
+		defer close(h.opened)
+		h.err = h.open(ctx, s, from, to)
+	}()
+	return h
+}
+
+// open opens the watches.
+func (h *history) open(ctx context.Context, s *Source, from, to keepwatch.Revision) error {
 	n, err := s.partsOf(ctx, from, to)
 	if err != nil {
-		return nil, s.failure(ctx, "seed", err)
+		return err
 	}
-	h := &history{}
 	begin := from
 	for i := range n {
-		w, err := s.Watch(ctx, begin)
-		if err != nil {
-			h.close()
-			return nil, err
+		w, failure := s.watch(ctx, begin, ahead{historyChanges, historyBytes})
+		if failure != nil {
+			return failure
 		}
 		begin = from + (to-from)*(i+1)/n
 		h.parts = append(h.parts, part{w, begin})
 	}
-	return h, nil
+	return nil
 }
 
 // partsOf is how many watches a history is worth: one, if there are few objects to
@@ -66,38 +79,53 @@ func (s *Source) partsOf(ctx context.Context, from, to keepwatch.Revision) (keep
 
 // replay lets a target take the history, as far as that can be read.
 func (h *history) replay(ctx context.Context, target keepwatch.Target) error {
+	<-h.opened
 	for _, p := range h.parts {
 		for target.Held() < p.end {
 			batch, err := p.watch.Next()
 			if err != nil {
 				return err
 			}
-			if _, err := target.Apply(ctx, until(batch, p.end)); err != nil {
-				return err
+			for piece := range pieces(batch, p.end) {
+				if _, err := target.Apply(ctx, piece); err != nil {
+					return err
+				}
 			}
 		}
 		p.watch.Close()
 	}
-	return nil
+	return h.err
 }
 
-// until is a batch without what is behind a revision.
-func until(batch keepwatch.Batch, end keepwatch.Revision) keepwatch.Batch {
-	if batch.To <= end {
-		return batch
-	}
-	batch.To = end
-	for i, c := range batch.Changes {
-		if c.Revision > end {
-			batch.Changes = batch.Changes[:i]
-			break
+// pieces are a batch in such parts as a watch has by default, without what is behind a
+// revision: a target drops and tells history by the batch.
+func pieces(batch keepwatch.Batch, end keepwatch.Revision) iter.Seq[keepwatch.Batch] {
+	return func(yield func(keepwatch.Batch) bool) {
+		batch.To = min(batch.To, end)
+		piece := keepwatch.Batch{From: batch.From, To: batch.From}
+		begin := 0
+		for i, c := range batch.Changes {
+			if c.Revision > end {
+				batch.Changes = batch.Changes[:i]
+				break
+			}
+			if c.Revision > piece.To && i-begin >= maxBatchChanges {
+				piece.Changes = batch.Changes[begin:i]
+				if !yield(piece) {
+					return
+				}
+				piece.From, begin = piece.To, i
+			}
+			piece.To = max(piece.To, c.Revision)
 		}
+		piece.To, piece.Changes = batch.To, batch.Changes[begin:]
+		yield(piece)
 	}
-	return batch
 }
 
-// close ends the watches that are still open.
+// close ends the watches.
 func (h *history) close() {
+	<-h.opened
 	for _, p := range h.parts {
 		p.watch.Close()
 	}

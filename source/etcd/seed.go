@@ -47,15 +47,12 @@ func (s *Source) Seed(ctx context.Context, target keepwatch.Target, back keepwat
 
 // seed is one attempt at Seed. The history is read ahead of while the state is filled in.
 func (s *Source) seed(ctx context.Context, target keepwatch.Target, from, to keepwatch.Revision) error {
-	h, err := s.history(ctx, from, to)
-	if err != nil {
-		return err
-	}
-	defer h.close()
+	since := s.history(ctx, from, to)
+	defer since.close()
 	if err := s.fill(ctx, target, from); err != nil {
 		return err
 	}
-	_ = h.replay(ctx, target) // whatever it was, a reflector goes on from there
+	_ = since.replay(ctx, target) // whatever it was, a reflector goes on from there
 	return nil
 }
 

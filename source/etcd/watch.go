@@ -8,7 +8,7 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// A batch takes what is at hand up to here, and one revision in any case.
+// A batch takes what is at hand, by default up to here.
 const (
 	maxBatchChanges = 1000
 	maxBatchBytes   = 1 << 20
@@ -32,11 +32,25 @@ func (s *Source) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.
 	if from == 0 {
 		return nil, keepwatch.Failed(keepwatch.Broken, "watch %s: no revision to begin from", s.prefix)
 	}
+	w, failure := s.watch(ctx, from, ahead{maxBatchChanges, maxBatchBytes})
+	if failure != nil {
+		return nil, failure
+	}
+	return w, nil
+}
+
+// ahead is how far a watch reads ahead: one revision in any case.
+type ahead struct {
+	changes int
+	bytes   int // of values
+}
+
+func (s *Source) watch(ctx context.Context, from keepwatch.Revision, most ahead) (*watch, *keepwatch.Failure) {
 	stream, failure := s.dial(ctx, s.prefix.first(), s.prefix.end(), from)
 	if failure != nil {
 		return nil, failure
 	}
-	w := &watch{stream: stream, from: from, next: keepwatch.Batch{From: from, To: from}, due: make(chan struct{}, 1)}
+	w := &watch{stream: stream, from: from, ahead: most, next: keepwatch.Batch{From: from, To: from}, due: make(chan struct{}, 1)}
 	w.moved.L = &w.mu
 	w.silence = time.AfterFunc(s.idleTimeout, w.idle)
 	s.register(w)
@@ -62,12 +76,13 @@ func (s *Source) unregister(w *watch) {
 	delete(s.open, w)
 }
 
-// watch reads ahead of its consumer, within the bound of a batch. What is beyond it
-// stays in the connection, and then with etcd. Its goroutines live until the stream
+// watch reads ahead of its consumer, within a bound. What is beyond it stays in the
+// connection, and then with etcd. Its goroutines live until the stream
 // ends or Close.
 type watch struct {
 	*stream
 	from     keepwatch.Revision
+	ahead    ahead
 	tasks    sync.WaitGroup
 	silence  *time.Timer   // runs while we wait for etcd
 	due      chan struct{} // has one when tend has something to look at
@@ -145,7 +160,7 @@ func (w *watch) put(r *revision) bool {
 
 func (w *watch) fits(r *revision) bool {
 	return !w.news || len(r.changes) == 0 || r.number > w.next.To &&
-		len(w.next.Changes)+len(r.changes) <= maxBatchChanges && w.bytes+r.bytes <= maxBatchBytes
+		len(w.next.Changes)+len(r.changes) <= w.ahead.changes && w.bytes+r.bytes <= w.ahead.bytes
 }
 
 // end says what comes behind the next batch: the first call counts.
