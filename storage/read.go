@@ -64,12 +64,16 @@ func (s *Storage) Get(ctx context.Context, key string, options apistorage.GetOpt
 	return nil
 }
 
-// readiness waits until the store has caught up, but not for longer than patience.
+// startPatience is how long a read waits for the start, of which an end is in sight:
+// what is refused asks again a second later, together with all others.
+const startPatience = 20 * time.Second
+
+// readiness waits until the store has caught up, but not for longer than startPatience.
 func (s *Storage) readiness(ctx context.Context) error {
 	if s.ReadinessCheck() == nil {
 		return nil
 	}
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(startPatience)
 	defer timer.Stop()
 	select {
 	case <-s.ready:

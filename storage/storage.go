@@ -27,7 +27,9 @@ const (
 	// history is how many revisions before its start a storage takes up, at most: those
 	// of five minutes, after which kube-apiserver compacts them, at 300 writes a second.
 	history = 100_000
-	// warmRests is how much longer than it works what decodes behind the start rests.
+	// warmAfter is how long behind the start it is decoded what was read until then, and
+	// warmRests how much longer than it works that rests.
+	warmAfter = 5 * time.Second
 	warmRests = 3
 	// askAgain is the pause after a failure to learn etcd's newest revision.
 	askAgain = 100 * time.Millisecond
@@ -125,9 +127,12 @@ func (s *Storage) Run(ctx context.Context) error {
 
 // warm opens what the store took up while the storage started, so that the first who
 // reads it need not wait for that, and then adds the indexes, which go by it: before
-// they are there, lists look at all objects. It leaves most of a processor to clients,
-// all of whom come back at this time.
+// they are there, lists look at all objects. It lets clients pass first, who all come
+// back at this time, and leaves them most of a processor.
 func (s *Storage) warm(ctx context.Context) error {
+	if !rest(ctx, warmAfter) {
+		return nil
+	}
 	for segment := range s.store.Snapshot().SegmentsFrom(keepwatch.Key{}) {
 		began := time.Now()
 		for o := range segment.All() {
@@ -135,9 +140,7 @@ func (s *Storage) warm(ctx context.Context) error {
 				_ = known.open() // why it can't be read is for who reads it
 			}
 		}
-		select {
-		case <-time.After(warmRests * time.Since(began)):
-		case <-ctx.Done():
+		if !rest(ctx, warmRests*time.Since(began)) {
 			return nil
 		}
 	}
@@ -146,6 +149,16 @@ func (s *Storage) warm(ctx context.Context) error {
 	}
 	close(s.warmed)
 	return nil
+}
+
+// rest reports whether it did not end early.
+func rest(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // caughtUp reports whether the store has caught up with etcd once.
