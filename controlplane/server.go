@@ -38,7 +38,7 @@ func New(options Options) (*Server, error) {
 func (s *Server) Ready() <-chan struct{} { return s.ready }
 
 // Settled is closed when the server, some time after it was ready, has decoded what it read of etcd
-// at the start. The process has more garbage than it will have until then.
+// at the start. What there is to tidy up behind a start can be tidied up then.
 func (s *Server) Settled() <-chan struct{} { return s.settled }
 
 // RESTConfig is how to reach the server, as its administrator, without a limit on the rate of

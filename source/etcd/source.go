@@ -121,7 +121,7 @@ func (s *Source) StreamList(context.Context, keepwatch.Revision, func([]keepwatc
 func (s *Source) read(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), s.idleTimeout)
 	defer cancel()
-	return s.kv.Range(ctx, r, grpc.MaxCallRecvMsgSize(s.maxMessage))
+	return s.kv.Range(ctx, r, grpc.MaxCallRecvMsgSize(s.maxMessage), grpc.ForceCodecV2(wire))
 }
 
 // touch is a linearizable read of as little as can be: of the prefix itself, which

@@ -28,7 +28,7 @@ type stream struct {
 // by cancel.
 func (s *Source) dial(ctx context.Context, key, end []byte, from keepwatch.Revision) (*stream, *keepwatch.Failure) {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
-	client, err := s.watcher.Watch(ctx, grpc.MaxCallRecvMsgSize(s.maxMessage))
+	client, err := s.watcher.Watch(ctx, grpc.MaxCallRecvMsgSize(s.maxMessage), grpc.ForceCodecV2(wire))
 	if err != nil {
 		defer cancel()
 		return nil, s.failure(ctx, "watch", err)
