@@ -27,6 +27,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/keepwatch/keepwatch/controlplane/builtin"
+	"github.com/keepwatch/keepwatch/source/etcd"
 	"github.com/keepwatch/keepwatch/storage"
 	"github.com/keepwatch/keepwatch/store"
 )
@@ -61,6 +62,7 @@ func openBackend(ctx context.Context, cluster EtcdCluster, kind Storage, history
 		DialKeepAliveTime:    30 * time.Second,
 		DialKeepAliveTimeout: 10 * time.Second,
 		Logger:               zap.NewNop(),
+		DialOptions:          etcd.DialOptions(),
 	}
 	if cluster.CAFile != "" || cluster.CertFile != "" {
 		files := transport.TLSInfo{CertFile: cluster.CertFile, KeyFile: cluster.KeyFile, TrustedCAFile: cluster.CAFile}
@@ -110,13 +112,13 @@ func (b *backend) options(resource schema.GroupResource, prefix string, codec ru
 func (b *backend) open(config *storagebackend.ConfigForResource, prefix string, _ func(runtime.Object) (string, error),
 	newObject, newList func() runtime.Object, attributes apistorage.AttrFunc, _ apistorage.IndexerFuncs,
 	indexers *cache.Indexers) (apistorage.Interface, factory.DestroyFunc, error) {
-	etcd, err := b.etcd3(config, prefix, newObject, newList, b.client.Watcher)
+	upstream, err := b.etcd3(config, prefix, newObject, newList, b.client.Watcher)
 	if err != nil {
 		return nil, nil, err
 	}
 	stored, err := storage.New(storage.Config{
 		Client:         b.client,
-		Etcd:           etcd,
+		Etcd:           upstream,
 		GroupResource:  config.GroupResource,
 		Prefix:         config.Prefix,
 		ResourcePrefix: prefix,
@@ -127,13 +129,13 @@ func (b *backend) open(config *storagebackend.ConfigForResource, prefix string, 
 		Store:          store.Options{WindowBytes: b.history.Bytes, WindowAge: b.history.Age},
 	})
 	if err != nil {
-		etcd.Close()
+		upstream.Close()
 		return nil, nil, err
 	}
 	stop := stored.Start()
 	return stored, sync.OnceFunc(func() {
 		stop()
-		etcd.Close()
+		upstream.Close()
 	}), nil
 }
 

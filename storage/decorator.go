@@ -20,6 +20,8 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+
+	"github.com/keepwatch/keepwatch/source/etcd"
 )
 
 // As k8s.io/apiserver's own connections to etcd.
@@ -36,7 +38,7 @@ func Decorator() generic.StorageDecorator {
 	return func(config *storagebackend.ConfigForResource, resourcePrefix string, _ func(runtime.Object) (string, error),
 		newFunc, newListFunc func() runtime.Object, attributes apistorage.AttrFunc, _ apistorage.IndexerFuncs,
 		indexers *cache.Indexers) (apistorage.Interface, factory.DestroyFunc, error) {
-		etcd, destroy, err := factory.Create(*config, newFunc, newListFunc, resourcePrefix)
+		upstream, destroy, err := factory.Create(*config, newFunc, newListFunc, resourcePrefix)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -46,7 +48,7 @@ func Decorator() generic.StorageDecorator {
 			return nil, nil, err
 		}
 		s, err := New(Config{
-			Client: connection.client, Etcd: etcd, GroupResource: config.GroupResource,
+			Client: connection.client, Etcd: upstream, GroupResource: config.GroupResource,
 			Prefix: config.Prefix, ResourcePrefix: resourcePrefix,
 			Codec: config.Codec, Transformer: config.Transformer,
 			NewFunc: newFunc, GetAttrs: attributes, Indexers: indexers,
@@ -128,6 +130,7 @@ func dial(config storagebackend.TransportConfig) (*clientv3.Client, error) {
 		DialKeepAliveTime:    keepaliveTime,
 		DialKeepAliveTimeout: keepaliveTimeout,
 		Logger:               zap.NewNop(),
+		DialOptions:          etcd.DialOptions(),
 	}
 	if config.CertFile != "" || config.KeyFile != "" || config.TrustedCAFile != "" {
 		files := transport.TLSInfo{CertFile: config.CertFile, KeyFile: config.KeyFile, TrustedCAFile: config.TrustedCAFile}

@@ -73,7 +73,7 @@ const (
 	// pageBytes is what the pages behind it are to have, of values. etcd counts all
 	// keys that are left for each page, so that many small ones cost it a multiple: of
 	// 50,000 pods it took 4.2 s of CPU by the hundred, 1.6 s by 500 and 0.9 s by 2,000.
-	pageBytes = 16 << 20
+	pageBytes = 32 << 20
 	// maxPage bounds a page of small objects, as kube-apiserver does.
 	maxPage = 10_000
 	// pageGrowth bounds how much larger a page is asked for than the one before.
