@@ -3,9 +3,7 @@ package storage
 import (
 	"context"
 	"reflect"
-	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/conversion"
 	"k8s.io/apimachinery/pkg/runtime"
 	apistorage "k8s.io/apiserver/pkg/storage"
@@ -61,27 +59,5 @@ func (s *Storage) Get(ctx context.Context, key string, options apistorage.GetOpt
 		return err
 	}
 	target.Set(reflect.ValueOf(decoded).Elem())
-	return nil
-}
-
-// startPatience is how long a read waits for the start, of which an end is in sight:
-// what is refused asks again a second later, together with all others.
-const startPatience = 20 * time.Second
-
-// readiness waits until the store has caught up, but not for longer than startPatience.
-func (s *Storage) readiness(ctx context.Context) error {
-	if s.ReadinessCheck() == nil {
-		return nil
-	}
-	timer := time.NewTimer(startPatience)
-	defer timer.Stop()
-	select {
-	case <-s.ready:
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-	if err := s.ReadinessCheck(); err != nil {
-		return apierrors.NewTooManyRequests(err.Error(), retryAfter)
-	}
 	return nil
 }

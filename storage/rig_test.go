@@ -111,6 +111,8 @@ type options struct {
 	corruptible bool
 	indexers    cache.Indexers
 	store       store.Options
+	// cold leaves what was read at the start to who reads it.
+	cold bool
 }
 
 // rig is a storage on an etcd of its own, which can be restarted.
@@ -191,9 +193,15 @@ func (r *rig) start() {
 		Codec: r.options.codec, Transformer: r.transformer(),
 		NewFunc: newPod, GetAttrs: podAttrs, Indexers: &r.options.indexers, Store: r.options.store,
 	}))(r.t)
+	if s.WarmAfter(0); r.options.cold {
+		s.WarmAfter(time.Hour)
+	}
 	stop := s.Start()
 	r.Interface, r.stop = s, sync.OnceFunc(func() { stop(); raw.Close() })
 	eventually(r.t, "the storage is ready", func() bool { return s.ReadinessCheck() == nil })
+	if !r.options.cold {
+		<-s.Warmed()
+	}
 }
 
 func (r *rig) transformer() value.Transformer {

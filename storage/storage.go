@@ -16,24 +16,14 @@ import (
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 	"k8s.io/klog/v2"
 
-	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/internal/recent"
 	"github.com/keepwatch/keepwatch/reflector"
 	"github.com/keepwatch/keepwatch/source/etcd"
 	"github.com/keepwatch/keepwatch/store"
 )
 
-const (
-	// history is how many revisions before its start a storage takes up, at most: those
-	// of five minutes, after which kube-apiserver compacts them, at 300 writes a second.
-	history = 100_000
-	// warmAfter is how long behind the start it is decoded what was read until then, and
-	// warmRests how much longer than it works that rests.
-	warmAfter = 5 * time.Second
-	warmRests = 3
-	// askAgain is the pause after a failure to learn etcd's newest revision.
-	askAgain = 100 * time.Millisecond
-)
+// askAgain is the pause after a failure to learn etcd's newest revision.
+const askAgain = 100 * time.Millisecond
 
 var _ apistorage.Interface = (*Storage)(nil)
 
@@ -53,6 +43,7 @@ type Storage struct {
 	interner    interner
 	told        *recent.Cache[told, *shared]
 	ready       chan struct{} // closed when the store has caught up for the first time
+	warmAfter   time.Duration
 	warmed      chan struct{} // closed when what it caught up with is decoded and indexed
 	ended       chan struct{} // closed when Run ends
 
@@ -79,6 +70,7 @@ func New(config Config) (*Storage, error) {
 		indexes:     indexesOf(config.Indexers),
 		told:        newTold(),
 		ready:       make(chan struct{}),
+		warmAfter:   warmAfter,
 		warmed:      make(chan struct{}),
 		ended:       make(chan struct{}),
 	}
@@ -123,72 +115,6 @@ func (s *Storage) Run(ctx context.Context) error {
 	defer s.mu.Unlock()
 	s.end = errors.Join(err, failed)
 	return s.end
-}
-
-// warm opens what the store took up while the storage started, so that the first who
-// reads it need not wait for that, and then adds the indexes, which go by it: before
-// they are there, lists look at all objects. It lets clients pass first, who all come
-// back at this time, and leaves them most of a processor.
-func (s *Storage) warm(ctx context.Context) error {
-	if !rest(ctx, warmAfter) {
-		return nil
-	}
-	for segment := range s.store.Snapshot().SegmentsFrom(keepwatch.Key{}) {
-		began := time.Now()
-		for o := range segment.All() {
-			if known, ok := o.(*Object); ok {
-				_ = known.open() // why it can't be read is for who reads it
-			}
-		}
-		if !rest(ctx, warmRests*time.Since(began)) {
-			return nil
-		}
-	}
-	if err := s.store.AddIndexes(s.functions()); err != nil {
-		return err
-	}
-	close(s.warmed)
-	return nil
-}
-
-// rest reports whether it did not end early.
-func rest(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// caughtUp reports whether the store has caught up with etcd once.
-func (s *Storage) caughtUp() bool {
-	select {
-	case <-s.ready:
-		return true
-	default:
-		return false
-	}
-}
-
-// catchUp waits until the store holds what etcd had when it began: before that it
-// may hold a state from before the last run.
-func (s *Storage) catchUp(ctx context.Context, begun time.Time) {
-	for ctx.Err() == nil {
-		newest, err := s.source.Newest(ctx)
-		if err == nil {
-			err = s.await(ctx, newest)
-		}
-		if err == nil {
-			s.meter.initialized(begun)
-			close(s.ready)
-			return
-		}
-		select {
-		case <-time.After(askAgain):
-		case <-ctx.Done():
-		}
-	}
 }
 
 func (s *Storage) observe(n reflector.Notice) {

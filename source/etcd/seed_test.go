@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -89,6 +91,48 @@ func TestSeedGoesBackAsFarAsAsked(t *testing.T) {
 	changes := must(consumer.Next(t.Context()))(t).(keepwatch.Batch).Changes
 	if text := show(changes); text != "~a=3 ~a=4" || string(changes[0].Prior.(*etcd.Object).Value()) != "2" {
 		t.Errorf("the history is %s, after %v", text, changes[0].Prior)
+	}
+}
+
+// A long history of many objects is read by several watches, and is whole all the same.
+func TestSeedOfALongHistory(t *testing.T) {
+	w := newWorld(t, etcd.Options{})
+	var puts []clientv3.Op
+	for i := range 700 {
+		puts = append(puts, clientv3.OpPut(fmt.Sprintf("%sns/%03d", w.prefix, i), "0"))
+	}
+	for chunk := range slices.Chunk(puts, 100) {
+		must(w.Txn(t.Context()).Then(chunk...).Commit())(t)
+	}
+	from := w.put(t, "ns/last", "0")
+	want := map[keepwatch.Revision]string{}
+	for i := range 3500 {
+		key := fmt.Sprintf("ns/%03d", i%11*60)
+		if i%500 == 499 {
+			want[w.delete(t, key)] = "-" + key
+			want[w.put(t, key, "again")] = "+" + key + "=again"
+			continue
+		}
+		want[w.put(t, key, fmt.Sprint(i))] = fmt.Sprintf("~%s=%d", key, i)
+	}
+	newest := must(w.Newest(t.Context()))(t)
+
+	held := store.New(store.Options{})
+	if at := must(w.Seed(t.Context(), held, newest-from))(t); at != from || held.Held() < newest {
+		t.Fatalf("seeded from %d to %d, want %d to %d", at, held.Held(), from, newest)
+	}
+	consumer := held.Watch(store.Cursor{Revision: from}, store.Filter{})
+	for consumer.Cursor().Revision < newest {
+		d := must(consumer.Next(t.Context()))(t)
+		for _, c := range d.(keepwatch.Batch).Changes {
+			if text := show([]keepwatch.Change{c}); text != want[c.Revision] {
+				t.Errorf("at %d it tells %s, want %s", c.Revision, text, want[c.Revision])
+			}
+			delete(want, c.Revision)
+		}
+	}
+	if len(want) > 0 {
+		t.Errorf("%d changes are missing, for example %v", len(want), slices.Collect(maps.Values(want))[0])
 	}
 }
 

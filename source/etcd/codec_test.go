@@ -1,0 +1,71 @@
+package etcd
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/proto"
+)
+
+// frames cuts a message as a connection might.
+func frames(message []byte, size int) (cut mem.BufferSlice) {
+	for size = max(size, 1); len(message) > size; message = message[size:] {
+		cut = append(cut, mem.SliceBuffer(message[:size]))
+	}
+	return append(cut, mem.SliceBuffer(message))
+}
+
+// Whatever comes, in whatever pieces, is read as the library reads it.
+func FuzzCodec(f *testing.F) {
+	var kvs []*mvccpb.KeyValue
+	var events []*mvccpb.Event
+	for i := range 5 {
+		kv := &mvccpb.KeyValue{
+			Key: fmt.Appendf(nil, "/registry/pods/ns/%d", i), Value: []byte(strings.Repeat("x", 40*i)),
+			CreateRevision: 1 << (9 * i), ModRevision: 1 << (10 * i), Version: int64(i), Lease: -int64(i),
+		}
+		kvs = append(kvs, kv)
+		events = append(events, &mvccpb.Event{Type: mvccpb.Event_EventType(i % 2), Kv: kv, PrevKv: kvs[0]})
+	}
+	header := &pb.ResponseHeader{ClusterId: 1 << 63, MemberId: 2, Revision: 3, RaftTerm: 4}
+	for _, m := range []proto.Message{
+		&pb.RangeResponse{Header: header, Kvs: kvs, More: true, Count: 1 << 40},
+		&pb.RangeResponse{Header: header, Count: 7},
+		&pb.WatchResponse{Header: header, WatchId: -1, Events: events, Fragment: true},
+		&pb.WatchResponse{Header: header, Created: true},
+		&pb.WatchResponse{Canceled: true, CompactRevision: 9, CancelReason: "etcdserver: mvcc: required revision has been compacted"},
+	} {
+		message, err := proto.Marshal(m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		_, watch := m.(*pb.WatchResponse)
+		for _, size := range []int{1, 7, 1 << 20} {
+			f.Add(message, size, watch)
+		}
+		f.Add(message[:len(message)/2], 3, watch)
+		f.Add(append(message, message...), 5, watch) // which merges
+	}
+	f.Add([]byte("\x12\xff\xff\xff\xff\xff\xff\xff\xff\x7f"), 1, false)         // of a length that nobody has
+	f.Add([]byte("\x5a\x02\x08"), 1, true)                                      // cut off
+	f.Add([]byte("\x7d\x01\x02\x03\x04\x18\x01"), 1, false)                     // a field of another version
+	f.Add([]byte("\x32\x01\xff"), 1, true)                                      // not UTF-8
+	f.Add([]byte("\x20\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"), 1, false) // too long a number
+	f.Fuzz(func(t *testing.T, message []byte, size int, watch bool) {
+		var got, want proto.Message = &pb.RangeResponse{Count: 5}, &pb.RangeResponse{}
+		if watch {
+			got, want = &pb.WatchResponse{Created: true}, &pb.WatchResponse{}
+		}
+		err, wrong := wire.Unmarshal(frames(message, size), got), proto.Unmarshal(message, want)
+		if (err == nil) != (wrong == nil) {
+			t.Fatalf("in frames of %d it is %v, whole %v", size, err, wrong)
+		}
+		if err == nil && !proto.Equal(got, want) {
+			t.Fatalf("in frames of %d it is %v, whole %v", size, got, want)
+		}
+	})
+}

@@ -1,0 +1,47 @@
+package etcd
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/keepwatch/keepwatch"
+)
+
+// A batch falls into parts that follow each other, have whole revisions, and end where
+// they should.
+func TestPieces(t *testing.T) {
+	change := func(r keepwatch.Revision) keepwatch.Change { return keepwatch.Change{Revision: r} }
+	of := func(from, to keepwatch.Revision, perRevision int, revisions ...keepwatch.Revision) keepwatch.Batch {
+		b := keepwatch.Batch{From: from, To: to}
+		for _, r := range revisions {
+			for range perRevision {
+				b.Changes = append(b.Changes, change(r))
+			}
+		}
+		return b
+	}
+	for name, c := range map[string]struct {
+		batch keepwatch.Batch
+		end   keepwatch.Revision
+		want  string
+	}{
+		"nothing":             {of(5, 5, 0), 9, "(5 5] 0"},
+		"progress":            {of(5, 8, 0), 9, "(5 8] 0"},
+		"progress beyond":     {of(5, 12, 0), 9, "(5 9] 0"},
+		"small":               {of(5, 8, 2, 6, 7), 9, "(5 8] 4"},
+		"beyond the end":      {of(5, 12, 2, 6, 9, 10), 9, "(5 9] 4"},
+		"only what is beyond": {of(5, 12, 2, 10, 12), 9, "(5 9] 0"},
+		"large":               {of(5, 12, 600, 6, 7, 8, 9), 12, "(5 7] 1200 (7 12] 1200"},
+		"one revision":        {of(5, 6, 5000, 6), 9, "(5 6] 5000"},
+		"large and beyond":    {of(5, 12, 600, 6, 7, 8, 9), 8, "(5 7] 1200 (7 8] 600"},
+		"old revisions":       {of(5, 7, 600, 4, 5, 6, 7), 9, "(5 5] 1200 (5 7] 1200"},
+	} {
+		got := ""
+		for p := range pieces(c.batch, c.end) {
+			got += fmt.Sprintf(" (%d %d] %d", p.From, p.To, len(p.Changes))
+		}
+		if got != " "+c.want {
+			t.Errorf("%s: got%s, want %s", name, got, c.want)
+		}
+	}
+}

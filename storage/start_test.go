@@ -1,0 +1,109 @@
+package storage_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/apis/example"
+	apistorage "k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/value"
+	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
+
+	"github.com/keepwatch/keepwatch/storage"
+)
+
+// counting counts what is read of etcd.
+type counting struct {
+	value.Transformer
+	read atomic.Int32
+}
+
+func (c *counting) TransformFromStorage(ctx context.Context, b []byte, about value.Context) ([]byte, bool, error) {
+	c.read.Add(1)
+	return c.Transformer.TransformFromStorage(ctx, b, about)
+}
+
+// A start decodes nothing that nobody asks for, and each state is decoded once.
+func TestStartLeavesObjectsSealed(t *testing.T) {
+	t.Parallel()
+	c := &counting{Transformer: identity.NewEncryptCheckTransformer()}
+	r := newRig(t, options{transformer: c})
+	first := r.create("a")
+	created := r.create("b")
+	last := r.label("b", "x")
+	r.options.cold = true
+	r.stop()
+	c.read.Store(0)
+	r.start()
+	if n := c.read.Load(); n != 0 {
+		t.Errorf("a start has read %d objects", n)
+	}
+	expect(t, r.watch("/pods/", from(first.ResourceVersion)), says(watch.Added, created), says(watch.Modified, last))
+	if n := c.read.Load(); n != 2 {
+		t.Errorf("for a watch of two events %d objects were read", n)
+	}
+	for range 2 {
+		if n := len(r.list(everything).Items); n != 2 {
+			t.Errorf("%d objects are listed", n)
+		}
+	}
+	if n := c.read.Load(); n != 3 {
+		t.Errorf("for three states %d objects were read", n)
+	}
+	r.options.cold = false
+	r.stop()
+	c.read.Store(0)
+	r.start() // which waits until it is warm
+	if n := c.read.Load(); n != 2 {
+		t.Errorf("behind the start %d objects were read, want what there is", n)
+	}
+	added := r.create("c")
+	expect(t, r.watch("/pods/", from(last.ResourceVersion)), says(watch.Added, added))
+	r.list(everything)
+	if n := c.read.Load(); n != 3 {
+		t.Errorf("of a new object %d states were read", n-2)
+	}
+}
+
+// What can't be read when an index asks for its values is found by the index all the
+// same, when it can be read again and when it has changed.
+func TestIndexOfWhatCouldNotBeRead(t *testing.T) {
+	t.Parallel()
+	f := &failing{Transformer: identity.NewEncryptCheckTransformer()}
+	r := newRig(t, options{transformer: f, indexers: podIndexers})
+	for name, node := range map[string]string{"a": "n", "b": "m"} {
+		pod := &example.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Spec: example.PodSpec{NodeName: node}}
+		if err := r.Create(t.Context(), "/pods/ns/"+name, pod, nil, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.set(true)
+	r.restart()
+	if _, ok := r.Interface.(*storage.Storage).Store().Snapshot().Index("f:spec.nodeName"); !ok {
+		t.Fatal("there is no index")
+	}
+	byNode := everything
+	byNode.Predicate = apistorage.SelectionPredicate{
+		Label: labels.Everything(), Field: fields.ParseSelectorOrDie("spec.nodeName=n"), GetAttrs: podAttrs, IndexFields: []string{"spec.nodeName"},
+	}
+	if err := r.GetList(t.Context(), "/pods/", byNode, &example.PodList{}); !apistorage.IsInternalError(err) {
+		t.Errorf("got %v", err)
+	}
+	f.set(false)
+	for range 2 {
+		if items := r.list(byNode).Items; len(items) != 1 || items[0].Name != "a" {
+			t.Errorf("on the node are %v", items)
+		}
+		r.label("a", "x")
+		r.label("b", "x")
+	}
+	r.delete("a")
+	if items := r.list(byNode).Items; len(items) != 0 {
+		t.Errorf("on the node are %v", items)
+	}
+}
