@@ -2,7 +2,7 @@
 // straight from etcd: what a watch cache is to an API server, with exact history.
 //
 //	etcd ──▶ source/etcd ──▶ reflector ──▶ store ──▶ Get, GetList, Watch
-//	  ▲                 (decode, encode: once)
+//	  ▲                 (decode, encode: once, at the start later)
 //	  └── k8s.io/apiserver's etcd3 ◀── Create, GuaranteedUpdate, Delete
 //
 // One line makes an aggregated API server use it:
@@ -31,8 +31,11 @@
 //
 // # Objects
 //
-// An object is decoded once, when it comes: conversion, defaults and decryption are
-// applied, and labels, fields and index values taken. What is kept is its encoding in
+// An object is decoded once: conversion, defaults and decryption are applied, and
+// labels, fields and index values taken. That is done when it comes; but what there is
+// at the start is taken as etcd has it, decoded when somebody asks for it, and all of
+// it some seconds behind the start, with a quarter of a processor. Clients that were
+// there before go on from their revisions and need none of it. What is kept is its encoding in
 // the form in which it is served, a third of the memory of a Go value or less:
 // protobuf for Go types that have it, JSON for custom resources. Types that are
 // internal to a server are kept as etcd has them and go through the codec each time.

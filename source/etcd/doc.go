@@ -22,13 +22,14 @@
 //   - [Source.Newest] is one quorum read for all who wait for it, and makes an open
 //     watch tell how far it has come; see there for how to read consistently.
 //   - [Source.Seed] fills an empty target with the oldest state that etcd can still
-//     show, so that the history since then can be followed.
+//     show, and the history since, which several watches read at once.
 //
 // # Bounds
 //
 // A watch reads ahead by at most 1,000 changes or 1 MiB of values (one revision is
-// always allowed) and then stops reading, whereupon gRPC's window fills up (64 KiB,
-// or what its estimate of the connection allows) and etcd waits. One message may
+// always allowed) and then stops reading, whereupon gRPC's window fills up (4 MiB with
+// [DialOptions]) and etcd waits. The up to four watches of a seed read ahead by 16 times
+// as much each. A page has 32 MiB of values or less, but for the first. One message may
 // have 64 MiB; a page that is larger is asked for again with half the keys, and a
 // watch that meets one is Undecodable once and gets fragments from then on.
 //

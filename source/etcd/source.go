@@ -33,7 +33,7 @@ type Options struct {
 	Decode func(o *Object, value []byte) (keepwatch.Object, error)
 
 	// PageSize is how many keys a page of a list has at most; 0 means 500 on the first
-	// one, and then as many as make 16 MiB, but not more than 10,000.
+	// one, and then as many as make 32 MiB, but not more than 10,000.
 	PageSize int64
 
 	// IdleTimeout bounds how long etcd may be silent: the answer to a request, and
