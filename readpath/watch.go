@@ -22,7 +22,9 @@ func (s *Reader) watch(q *http.Request, asked query) (answer http.HandlerFunc, w
 	if q.Context().Err() != nil {
 		return nil, passState
 	}
-	feed, err := s.Storage.Feed(q.Context(), asked.key, asked.options)
+	within, cancel := context.WithTimeout(q.Context(), asked.timeout)
+	defer cancel()
+	feed, err := s.Storage.Feed(within, asked.key, asked.options)
 	if err != nil && !waitedFor(err, asked) { // which is told in the stream
 		return s.refuse(err, asked)
 	}

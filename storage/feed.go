@@ -62,7 +62,7 @@ func (s *Storage) Feed(ctx context.Context, key string, options apistorage.ListO
 		return nil, requestError{err}
 	}
 	if ctx.Err() == nil { // else there is nothing to wait for
-		if err := s.readiness(ctx); err != nil {
+		if err := s.readiness(ctx, startPatience); err != nil {
 			return nil, requestError{err}
 		}
 	}
@@ -183,7 +183,7 @@ func (f *Feed) initial() ([]Event, error) {
 		if err != nil {
 			return events, err
 		}
-		if selects(f.options.Predicate, known) {
+		if known.matches(f.options.Predicate) {
 			events = append(events, Event{Type: watch.Added, Object: known, Revision: known.Revision()})
 		}
 	}

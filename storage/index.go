@@ -62,22 +62,3 @@ func (s *Storage) functions() map[string]store.IndexFunc {
 	}
 	return functions
 }
-
-// What an object is for indexes: the same from when they ask first, as they need it.
-const (
-	unknown uint32 = iota
-	readable
-	unreadable
-)
-
-// readable reports whether an object could be read when an index asked first.
-func (o *Object) readable() bool {
-	if o.found.Load() == unknown {
-		found := readable
-		if o.open() != nil {
-			found = unreadable
-		}
-		o.found.CompareAndSwap(unknown, found)
-	}
-	return o.found.Load() == readable
-}

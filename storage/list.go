@@ -31,7 +31,7 @@ func (s *Storage) GetList(ctx context.Context, key string, options apistorage.Li
 		if l.predicate.Empty() && l.predicate.Limit > 0 || !l.recursive {
 			return s.readError(s.etcd.GetList(ctx, key, options, into)) // it costs little
 		}
-		if err := s.readiness(ctx); err != nil {
+		if err := s.readiness(ctx, patience); err != nil {
 			return err
 		}
 	}

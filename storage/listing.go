@@ -114,7 +114,7 @@ func (l list) choose(s *Storage, snapshot *store.Snapshot, into *Listing) (last 
 		if err != nil {
 			return last, false, ErrElsewhere // etcd3 words the error
 		}
-		if selects(l.predicate, known) {
+		if known.matches(l.predicate) {
 			into.Selected = append(into.Selected, known)
 			last = known.Key()
 		}

@@ -25,7 +25,7 @@ type Object struct {
 	storage *Storage
 	size    int // of the value in etcd, in bytes
 	content atomic.Pointer[content]
-	found   atomic.Uint32 // whether indexes find it by its content: unknown, readable or unreadable
+	found   atomic.Uint32 // unknown, readable or unreadable
 	kept    [Forms]atomic.Pointer[encoded]
 }
 
@@ -106,13 +106,19 @@ func (o *Object) open() error {
 	return o.read(c)
 }
 
+// read tries to. An object that is open stays open, whoever fails beside.
 func (o *Object) read(c *content) error {
 	opened, err := o.storage.decode(o.Object, c.bytes)
 	if err != nil {
-		opened = &content{form: sealed, failed: err, bytes: c.bytes}
+		o.content.CompareAndSwap(c, &content{form: sealed, failed: err, bytes: c.bytes})
+		return err
 	}
-	o.content.CompareAndSwap(c, opened)
-	return err
+	for {
+		now := o.content.Load()
+		if now.form != sealed || o.content.CompareAndSwap(now, opened) {
+			return nil
+		}
+	}
 }
 
 // decode reads what etcd holds: the one time that conversion, defaults and whatever
@@ -178,15 +184,37 @@ func (s *Storage) Read(o keepwatch.Object) (*Object, error) {
 	return known, nil
 }
 
-// selects reports whether an object matches. One that can't be read does: it is an
-// error for whoever reads it.
+// selects reports whether an object matches. One that could not be read when that was
+// asked first does, for good: it is an error for whoever reads it, and a watch must
+// find it the same before and after it changes.
 func selects(p apistorage.SelectionPredicate, o keepwatch.Object) bool {
 	known, ok := o.(*Object)
-	if !ok || known.content.Load().failed != nil || known.open() != nil {
-		return true
+	return !ok || !known.readable() || known.matches(p)
+}
+
+// matches reports whether an object that was read matches.
+func (o *Object) matches(p apistorage.SelectionPredicate) bool {
+	c := o.content.Load()
+	return p.Label.Matches(&c.labels) && p.Field.Matches(&c.fields) && inShard(p, o.Key(), c)
+}
+
+// What an object is for indexes and selectors: the same from when they ask first.
+const (
+	unknown uint32 = iota
+	readable
+	unreadable
+)
+
+// readable reports whether an object could be read when that was asked first.
+func (o *Object) readable() bool {
+	if o.found.Load() == unknown {
+		found := readable
+		if o.content.Load().failed != nil || o.open() != nil {
+			found = unreadable
+		}
+		o.found.CompareAndSwap(unknown, found)
 	}
-	c := known.content.Load()
-	return p.Label.Matches(&c.labels) && p.Field.Matches(&c.fields) && inShard(p, known.Key(), c)
+	return o.found.Load() == readable
 }
 
 // inShard reports whether an object is in the shard that is asked for. Shards go by

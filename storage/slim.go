@@ -12,7 +12,7 @@ import (
 // can't be had, it is the object.
 func (s *Storage) slim(o keepwatch.Object) keepwatch.Object {
 	full, ok := o.(*Object)
-	if !ok {
+	if !ok || full.content.Load().form == sealed { // to open it takes longer than a writer may wait
 		return o
 	}
 	decoded, err := full.Decoded()

@@ -13,8 +13,9 @@ const (
 	// history is how many revisions before its start a storage takes up, at most: those
 	// of five minutes, after which kube-apiserver compacts them, at 300 writes a second.
 	history = 100_000
-	// startPatience is how long a read waits for the start, of which an end is in sight:
-	// what is refused asks again a second later, together with all others.
+	// startPatience is how long a watch waits for the start, of which an end is in sight:
+	// who is refused asks again a second later, together with all others. A list waits
+	// for patience, since it holds one of the places of requests meanwhile.
 	startPatience = 20 * time.Second
 	// warmAfter is how long behind the start begins what decodes what was read until
 	// then, and warmRests how much longer that rests than it works.
@@ -53,7 +54,7 @@ func (s *Storage) warm(ctx context.Context) error {
 	for segment := range s.store.Snapshot().SegmentsFrom(keepwatch.Key{}) {
 		began := time.Now()
 		for o := range segment.All() {
-			if known, ok := o.(*Object); ok {
+			if known, ok := o.(*Object); ok && ctx.Err() == nil {
 				_ = known.open() // why it can't be read is for who reads it
 			}
 		}
@@ -88,15 +89,16 @@ func (s *Storage) caughtUp() bool {
 	}
 }
 
-// readiness waits until the store has caught up, but not for longer than startPatience.
-func (s *Storage) readiness(ctx context.Context) error {
+// readiness waits until the store has caught up, but not for longer than most.
+func (s *Storage) readiness(ctx context.Context, most time.Duration) error {
 	if s.ReadinessCheck() == nil {
 		return nil
 	}
-	timer := time.NewTimer(startPatience)
+	timer := time.NewTimer(most)
 	defer timer.Stop()
 	select {
 	case <-s.ready:
+	case <-s.ended:
 	case <-timer.C:
 	case <-ctx.Done():
 	}

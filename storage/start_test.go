@@ -2,18 +2,21 @@ package storage_test
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/apis/example"
 	apistorage "k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 
+	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/storage"
 )
 
@@ -105,5 +108,75 @@ func TestIndexOfWhatCouldNotBeRead(t *testing.T) {
 	r.delete("a")
 	if items := r.list(byNode).Items; len(items) != 0 {
 		t.Errorf("on the node are %v", items)
+	}
+}
+
+// A watch by content goes by what it could see of an object first: else it would tell of
+// one that it never takes back.
+func TestWatchOfWhatCouldNotBeRead(t *testing.T) {
+	t.Parallel()
+	f := &failing{Transformer: identity.NewEncryptCheckTransformer()}
+	r := newRig(t, options{transformer: f})
+	before := r.create("before")
+	f.set(true)
+	a := r.create("a")
+	must(r.Interface.(*storage.Storage).Barrier(t.Context()))(t)
+	f.set(false)
+	selecting := from(before.ResourceVersion)
+	selecting.Predicate = apistorage.SelectionPredicate{Label: labels.SelectorFromSet(labels.Set{"l": "x"}), Field: fields.Everything(), GetAttrs: podAttrs}
+	w := r.watch("/pods/", selecting)
+	expect(t, w, says(watch.Added, a))
+	r.list(everything)
+	changed := r.label("a", "y")
+	a.ResourceVersion = changed.ResourceVersion
+	expect(t, w, says(watch.Deleted, a))
+}
+
+// scripted asks before each read whether it fails.
+type scripted struct {
+	value.Transformer
+	before atomic.Pointer[func() error]
+}
+
+func (s *scripted) TransformFromStorage(ctx context.Context, b []byte, about value.Context) ([]byte, bool, error) {
+	if err := (*s.before.Load())(); err != nil {
+		return nil, false, err
+	}
+	return s.Transformer.TransformFromStorage(ctx, b, about)
+}
+
+// Who has read an object has it, whoever fails to beside.
+func TestReadBesideAFailure(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("broken")
+	fails := func() error { return broken }
+	f := &scripted{Transformer: identity.NewEncryptCheckTransformer()}
+	f.before.Store(&fails)
+	r := newRig(t, options{transformer: f})
+	s := r.Interface.(*storage.Storage)
+	pod := &example.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", Labels: map[string]string{"l": "x"}}}
+	must(r.etcd.KV.Put(t.Context(), "/pods/ns/a", string(must(runtime.Encode(protobufCodec(), pod))(t))))(t)
+	must(s.Barrier(t.Context()))(t)
+	o, _ := s.Store().Snapshot().Get(keepwatch.Key{Namespace: "ns", Name: "a"})
+
+	reads, release := make(chan struct{}), make(chan struct{})
+	waits := func() error { close(reads); <-release; return nil }
+	f.before.Store(&waits)
+	read := make(chan *storage.Object)
+	go func() {
+		known, err := s.Read(o)
+		if err != nil {
+			t.Error(err)
+		}
+		read <- known
+	}()
+	<-reads
+	f.before.Store(&fails)
+	if _, err := s.Read(o); !errors.Is(err, broken) {
+		t.Errorf("reading fails with %v", err)
+	}
+	close(release)
+	if known := <-read; known == nil || known.Labels().Get("l") != "x" {
+		t.Errorf("read is %v", known)
 	}
 }

@@ -110,11 +110,20 @@ func (s *Storage) Run(ctx context.Context) error {
 	})
 	err := reflector.New(s.source, target, reflector.Options{StartupDeadline: -1, Observe: s.observe}).Run(ctx)
 	cancel()
+	s.finish(err)
 	started.Wait()
+	if failed != nil {
+		err = errors.Join(failed, err)
+		s.finish(err)
+	}
+	return err
+}
+
+// finish says why nobody feeds the store any more.
+func (s *Storage) finish(why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.end = errors.Join(err, failed)
-	return s.end
+	s.end = why
 }
 
 func (s *Storage) observe(n reflector.Notice) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -78,7 +79,10 @@ func serve(ctx context.Context, options controlplane.Options, stderr io.Writer) 
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
-	floor := make([]byte, startFloor) // takes no memory, since nobody touches it
+	var floor []byte // takes no memory, since nobody touches it; but a limit counts it
+	if debug.SetMemoryLimit(-1) == math.MaxInt64 {
+		floor = make([]byte, startFloor)
+	}
 	hideClientEnds()
 	server, err := controlplane.New(options)
 	if err != nil {

@@ -34,6 +34,8 @@ const (
 	historyParts   = 4
 	historyChanges = 16 * maxBatchChanges
 	historyBytes   = 16 * maxBatchBytes
+	// pieceChanges is about how many changes a target gets at a time.
+	pieceChanges = 100
 )
 
 // history begins to read what has happened between two revisions.
@@ -54,7 +56,7 @@ func (h *history) open(ctx context.Context, s *Source, from, to keepwatch.Revisi
 	}
 	begin := from
 	for i := range n {
-		w, failure := s.watch(ctx, begin, ahead{historyChanges, historyBytes})
+		w, failure := s.watch(ctx, begin, ahead{historyChanges, historyBytes}, false)
 		if failure != nil {
 			return failure
 		}
@@ -97,8 +99,8 @@ func (h *history) replay(ctx context.Context, target keepwatch.Target) error {
 	return h.err
 }
 
-// pieces are a batch in such parts as a watch has by default, without what is behind a
-// revision: a target drops and tells history by the batch.
+// pieces are a batch in small parts, without what is behind a revision: a target drops
+// and tells history by the batch.
 func pieces(batch keepwatch.Batch, end keepwatch.Revision) iter.Seq[keepwatch.Batch] {
 	return func(yield func(keepwatch.Batch) bool) {
 		batch.To = min(batch.To, end)
@@ -109,7 +111,7 @@ func pieces(batch keepwatch.Batch, end keepwatch.Revision) iter.Seq[keepwatch.Ba
 				batch.Changes = batch.Changes[:i]
 				break
 			}
-			if c.Revision > piece.To && i-begin >= maxBatchChanges {
+			if c.Revision > piece.To && i-begin >= pieceChanges {
 				piece.Changes = batch.Changes[begin:i]
 				if !yield(piece) {
 					return

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -39,9 +40,10 @@ func (s *Source) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch
 
 // page reads what follows a position, and moves it to where the next page begins.
 func (s *Source) page(ctx context.Context, at *position) (keepwatch.Page, *keepwatch.Failure) {
+	began := time.Now()
 	answer, err := s.rangeFrom(ctx, *at)
 	for isTooLarge(err) && at.limit > 1 {
-		at.limit /= 2
+		at.limit = min(at.limit/2, firstPage)
 		answer, err = s.rangeFrom(ctx, *at)
 	}
 	if err != nil {
@@ -60,7 +62,7 @@ func (s *Source) page(ctx context.Context, at *position) (keepwatch.Page, *keepw
 	}
 	if n := len(page.Objects); answer.More && n > 0 {
 		at.after = page.Objects[n-1].Key()
-		at.limit = s.limitAfter(at.limit, answer.Kvs)
+		at.limit = s.limitAfter(at.limit, answer.Kvs, time.Since(began))
 		page.Continue = at.String()
 		page.Remaining = max(0, answer.Count-int64(len(answer.Kvs)))
 	}
@@ -76,12 +78,15 @@ const (
 	pageBytes = 32 << 20
 	// maxPage bounds a page of small objects, as kube-apiserver does.
 	maxPage = 10_000
+	// pageShare is the part of the idle timeout in which a page is to come: the link may
+	// be slow.
+	pageShare = 10
 	// pageGrowth bounds how much larger a page is asked for than the one before.
 	pageGrowth = 4
 )
 
 // limitAfter is how many keys the page behind one is to have.
-func (s *Source) limitAfter(limit int64, page []*mvccpb.KeyValue) int64 {
+func (s *Source) limitAfter(limit int64, page []*mvccpb.KeyValue, took time.Duration) int64 {
 	if s.pageSize != 0 {
 		return limit
 	}
@@ -89,7 +94,8 @@ func (s *Source) limitAfter(limit int64, page []*mvccpb.KeyValue) int64 {
 	for _, kv := range page {
 		bytes += len(kv.Value)
 	}
-	fits := int64(len(page)) * pageBytes / int64(bytes)
+	n := float64(len(page))
+	fits := int64(min(n*pageBytes/float64(bytes), n*float64(s.idleTimeout/pageShare)/float64(took+1)))
 	return max(1, min(fits, limit*pageGrowth, maxPage))
 }
 

@@ -47,8 +47,10 @@ func (s *Source) Seed(ctx context.Context, target keepwatch.Target, back keepwat
 
 // seed is one attempt at Seed. The history is read ahead of while the state is filled in.
 func (s *Source) seed(ctx context.Context, target keepwatch.Target, from, to keepwatch.Revision) error {
-	since := s.history(ctx, from, to)
+	reading, cancel := context.WithCancel(ctx)
+	since := s.history(reading, from, to)
 	defer since.close()
+	defer cancel() // it may still be opening watches
 	if err := s.fill(ctx, target, from); err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ func (s *Source) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.
 	if from == 0 {
 		return nil, keepwatch.Failed(keepwatch.Broken, "watch %s: no revision to begin from", s.prefix)
 	}
-	w, failure := s.watch(ctx, from, ahead{maxBatchChanges, maxBatchBytes})
+	w, failure := s.watch(ctx, from, ahead{maxBatchChanges, maxBatchBytes}, true)
 	if failure != nil {
 		return nil, failure
 	}
@@ -45,7 +45,9 @@ type ahead struct {
 	bytes   int // of values
 }
 
-func (s *Source) watch(ctx context.Context, from keepwatch.Revision, most ahead) (*watch, *keepwatch.Failure) {
+// watch opens a watch. If another cluster answers than the one that is being followed,
+// that one is followed from now on if adopt says so; see same.
+func (s *Source) watch(ctx context.Context, from keepwatch.Revision, most ahead, adopt bool) (*watch, *keepwatch.Failure) {
 	stream, failure := s.dial(ctx, s.prefix.first(), s.prefix.end(), from)
 	if failure != nil {
 		return nil, failure
@@ -54,7 +56,7 @@ func (s *Source) watch(ctx context.Context, from keepwatch.Revision, most ahead)
 	w.moved.L = &w.mu
 	w.silence = time.AfterFunc(s.idleTimeout, w.idle)
 	s.register(w)
-	if failure := w.confirm(); failure != nil {
+	if failure := w.confirm(adopt); failure != nil {
 		w.end(failure)
 		w.Close()
 		return nil, w.failure
@@ -101,7 +103,7 @@ type watch struct {
 
 // confirm waits until the watch is registered and then checks that from is part of
 // the cluster's history.
-func (w *watch) confirm() *keepwatch.Failure {
+func (w *watch) confirm(adopt bool) *keepwatch.Failure {
 	if failure := w.created(); failure != nil {
 		return failure
 	}
@@ -109,7 +111,7 @@ func (w *watch) confirm() *keepwatch.Failure {
 	if err != nil {
 		return w.source.failure(w.ctx, "watch", err)
 	}
-	if failure := w.source.same("watch", h, true); failure != nil {
+	if failure := w.source.same("watch", h, adopt); failure != nil {
 		return failure
 	}
 	w.want(keepwatch.Revision(h.Revision))
@@ -179,8 +181,8 @@ func (w *watch) idle() {
 	w.cancel()
 }
 
-// Next returns what has been received, at most 1,000 changes or 1 MiB of values or
-// one revision, and waits while that is nothing.
+// Next returns what has been received, which is no more than the watch reads ahead, and
+// waits while that is nothing.
 func (w *watch) Next() (keepwatch.Batch, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
