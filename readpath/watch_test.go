@@ -333,7 +333,8 @@ func TestWatchesOfWhatIsGone(t *testing.T) {
 	r := newRig(t, pods, options{store: store.Options{WindowBytes: 1, Tombstones: 1, TombstoneBytes: 1}})
 	first := r.create("default", "o0", labelled("tier", "a"))
 	for i := range 20 {
-		r.create("default", fmt.Sprint("p", i), labelled("tier", "a"))
+		// Each by itself: the store keeps the newest delivery, however much is in it.
+		r.reach(r.create("default", fmt.Sprint("p", i), labelled("tier", "a")))
 		r.delete("default", fmt.Sprint("p", i))
 	}
 	r.reach(r.create("default", "last"))
