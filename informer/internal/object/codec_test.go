@@ -1,8 +1,8 @@
 package object
 
 import (
-	"fmt"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"unsafe"
