@@ -19,8 +19,12 @@ import (
 
 // watch prepares a WATCH's answer. It is passed on if there is none here.
 func (s *Reader) watch(q *http.Request, asked query) (answer http.HandlerFunc, why reason) {
-	if q.Context().Err() != nil {
+	select {
+	case <-q.Context().Done():
 		return nil, passState
+	case <-s.Storage.Ended():
+		return nil, passState
+	default: // one that has not started is waited for
 	}
 	within, cancel := context.WithTimeout(q.Context(), asked.timeout)
 	defer cancel()
