@@ -79,9 +79,10 @@ func (o *Object) Fields() fields.Fields { return &o.content.Load().fields }
 // a revision asks for next to nothing of it.
 func (s *Storage) take(o *etcd.Object, value []byte) (keepwatch.Object, error) {
 	taken := &Object{Object: o, storage: s, size: len(value)}
-	taken.content.Store(&content{form: sealed, bytes: value})
+	c := &content{form: sealed, bytes: value}
+	taken.content.Store(c)
 	if s.caughtUp() {
-		_ = taken.open() // why it can't be read is for who reads it
+		_ = taken.read(c) // why it can't be read is for who reads it
 	}
 	return taken, nil
 }

@@ -200,7 +200,11 @@ func (r *rig) start() {
 	r.Interface, r.stop = s, sync.OnceFunc(func() { stop(); raw.Close() })
 	eventually(r.t, "the storage is ready", func() bool { return s.ReadinessCheck() == nil })
 	if !r.options.cold {
-		<-s.Warmed()
+		select {
+		case <-s.Warmed():
+		case <-time.After(patience):
+			r.t.Fatal("the storage does not get warm")
+		}
 	}
 }
 

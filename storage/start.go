@@ -36,10 +36,7 @@ func (s *Storage) catchUp(ctx context.Context, begun time.Time) {
 			close(s.ready)
 			return
 		}
-		select {
-		case <-time.After(askAgain):
-		case <-ctx.Done():
-		}
+		rest(ctx, askAgain)
 	}
 }
 

@@ -69,7 +69,7 @@ const (
 	gcPercent = 50
 	// startFloor is what counts as alive while the server starts, whether it is or not. The
 	// collector has nothing to do before there are 384 MB then, where it would begin anew at each
-	// half more of very little: that was an eighth of a start's CPU.
+	// half more of very little: that was about a tenth of a start's CPU.
 	startFloor = 256 << 20
 )
 

@@ -7,12 +7,12 @@ import (
 	"slices"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/mvccpb"
 	"google.golang.org/grpc/encoding"
 	grpcproto "google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
 // codec is gRPC's for protobuf, but reads the keys and events of a long message one by
@@ -25,47 +25,28 @@ var wire = codec{encoding.GetCodecV2(grpcproto.Name)}
 
 // Unmarshal reads a message. It is safe for concurrent use.
 func (c codec) Unmarshal(data mem.BufferSlice, into any) error {
+	err := errUnusual
 	if len(data) > 1 {
 		switch m := into.(type) {
 		case *pb.RangeResponse:
-			kv := func() proto.Message {
-				m.Kvs = append(m.Kvs, &mvccpb.KeyValue{})
-				return m.Kvs[len(m.Kvs)-1]
-			}
-			if unmarshal(data, m, rangeKvs, kv) == nil {
-				return nil
-			}
+			err = unmarshal(data, m, "kvs", &m.Kvs)
 		case *pb.WatchResponse:
-			event := func() proto.Message {
-				m.Events = append(m.Events, &mvccpb.Event{})
-				return m.Events[len(m.Events)-1]
-			}
-			if unmarshal(data, m, watchEvents, event) == nil {
-				return nil
-			}
+			err = unmarshal(data, m, "events", &m.Events)
 		}
 	}
-	return c.CodecV2.Unmarshal(data, into) // which resets it, and says what is wrong
-}
-
-// The fields that have messages in them, of which there are many.
-var (
-	rangeKvs    = field(&pb.RangeResponse{}, "kvs")
-	watchEvents = field(&pb.WatchResponse{}, "events")
-)
-
-func field(of proto.Message, name string) protowire.Number {
-	for i, fields := 0, of.ProtoReflect().Descriptor().Fields(); i < fields.Len(); i++ {
-		if f := fields.Get(i); string(f.Name()) == name {
-			return f.Number()
-		}
+	if err != nil {
+		return c.CodecV2.Unmarshal(data, into) // which resets it, and says what is wrong
 	}
-	panic("etcd's messages have no field " + name)
+	return nil
 }
 
 // unmarshal reads the elements of one field as they come, and then all the rest.
-func unmarshal(data mem.BufferSlice, into proto.Message, of protowire.Number, element func() proto.Message) error {
+func unmarshal[E any, M interface {
+	*E
+	proto.Message
+}](data mem.BufferSlice, into proto.Message, field protoreflect.Name, elements *[]M) error {
 	proto.Reset(into)
+	of := into.ProtoReflect().Descriptor().Fields().ByName(field).Number()
 	r := data.Reader()
 	defer r.Close()
 	var rest, one []byte
@@ -92,9 +73,13 @@ func unmarshal(data mem.BufferSlice, into proto.Message, of protowire.Number, el
 		}
 		if number != of {
 			rest = protowire.AppendBytes(protowire.AppendVarint(rest, tag), one)
-		} else if err := proto.Unmarshal(one, element()); err != nil {
+			continue
+		}
+		element := M(new(E))
+		if err := proto.Unmarshal(one, element); err != nil {
 			return err
 		}
+		*elements = append(*elements, element)
 	}
 	return proto.UnmarshalOptions{Merge: true}.Unmarshal(rest, into)
 }

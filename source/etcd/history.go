@@ -17,9 +17,8 @@ import (
 // watch reads 10,000 revisions a second. It looks through all that is left for each
 // answer, but once for all watches that are behind at that time.
 type history struct {
-	opened chan struct{} // closed when parts and err are there
+	opened chan struct{} // closed when parts is complete, or as far as it gets
 	parts  []part
-	err    error
 }
 
 type part struct {
@@ -43,27 +42,26 @@ func (s *Source) history(ctx context.Context, from, to keepwatch.Revision) *hist
 	h := &history{opened: make(chan struct{})}
 	go func() {
 		defer close(h.opened)
-		h.err = h.open(ctx, s, from, to)
+		h.open(ctx, s, from, to)
 	}()
 	return h
 }
 
-// open opens the watches.
-func (h *history) open(ctx context.Context, s *Source, from, to keepwatch.Revision) error {
+// open opens the watches, up to the first that fails.
+func (h *history) open(ctx context.Context, s *Source, from, to keepwatch.Revision) {
 	n, err := s.partsOf(ctx, from, to)
 	if err != nil {
-		return err
+		return
 	}
 	begin := from
 	for i := range n {
 		w, failure := s.watch(ctx, begin, ahead{historyChanges, historyBytes}, false)
 		if failure != nil {
-			return failure
+			return
 		}
 		begin = from + (to-from)*(i+1)/n
 		h.parts = append(h.parts, part{w, begin})
 	}
-	return nil
 }
 
 // partsOf is how many watches a history is worth: one, if there are few objects to
@@ -79,24 +77,24 @@ func (s *Source) partsOf(ctx context.Context, from, to keepwatch.Revision) (keep
 	return min(historyParts, 1+answers, 1+keepwatch.Revision(count.GetCount()/firstPage)), err
 }
 
-// replay lets a target take the history, as far as that can be read.
-func (h *history) replay(ctx context.Context, target keepwatch.Target) error {
+// replay lets a target take the history, up to where something fails. A reflector goes
+// on from there, meets what it was, and knows what to do.
+func (h *history) replay(ctx context.Context, target keepwatch.Target) {
 	<-h.opened
 	for _, p := range h.parts {
 		for target.Held() < p.end {
 			batch, err := p.watch.Next()
 			if err != nil {
-				return err
+				return
 			}
 			for piece := range pieces(batch, p.end) {
 				if _, err := target.Apply(ctx, piece); err != nil {
-					return err
+					return
 				}
 			}
 		}
 		p.watch.Close()
 	}
-	return h.err
 }
 
 // pieces are a batch in small parts, without what is behind a revision: a target drops

@@ -54,7 +54,7 @@ func (s *Source) seed(ctx context.Context, target keepwatch.Target, from, to kee
 	if err := s.fill(ctx, target, from); err != nil {
 		return err
 	}
-	_ = since.replay(ctx, target) // whatever it was, a reflector goes on from there
+	since.replay(ctx, target)
 	return nil
 }
 
