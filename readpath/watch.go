@@ -29,7 +29,10 @@ func (s *Reader) watch(q *http.Request, asked query) (answer http.HandlerFunc, w
 	within, cancel := context.WithTimeout(q.Context(), asked.timeout)
 	defer cancel()
 	feed, err := s.Storage.Feed(within, asked.key, asked.options)
-	if err != nil && !waitedFor(err, asked) { // which is told in the stream
+	switch {
+	case errors.Is(err, context.DeadlineExceeded) && within.Err() != nil: // over before it could begin
+		err = nil
+	case err != nil && !waitedFor(err, asked): // which is told in the stream
 		return s.refuse(err, asked)
 	}
 	return watcher{Reader: s, feed: feed, refused: err, form: asked.form, timeout: asked.timeout}.serve, ""
@@ -38,8 +41,8 @@ func (s *Reader) watch(q *http.Request, asked query) (answer http.HandlerFunc, w
 // watcher is one watch over HTTP: it pulls from a feed and writes.
 type watcher struct {
 	*Reader
-	feed    *storage.Feed
-	refused error // why there is no feed
+	feed    *storage.Feed // nil if it is over before it could begin
+	refused error         // why there is none
 	form    form
 	timeout time.Duration
 	sent    func(bytes int) // counts an event
@@ -76,6 +79,9 @@ func (s watcher) run(ctx context.Context, w http.ResponseWriter, out *http.Respo
 	if s.refused != nil {
 		_, err := w.Write(errorFrame(s.refused, s.form))
 		return err
+	}
+	if s.feed == nil {
+		return nil
 	}
 	s.bookmark = time.NewTimer(storage.UntilBookmark(ctx))
 	defer s.bookmark.Stop()

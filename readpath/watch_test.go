@@ -174,6 +174,17 @@ func TestWatchesEndByTimeout(t *testing.T) {
 	}
 }
 
+// A watch whose time is over before it is known where it begins ends as one whose time is
+// over does: etcd is not away.
+func TestAWatchIsOverBeforeItBegins(t *testing.T) {
+	r := newRig(t, pods, options{})
+	for _, revision := range []string{"", "1000000"} { // of both, etcd is asked
+		if rest := r.watch("timeoutSeconds=-1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan&resourceVersion=" + revision).ends(); len(rest) > 0 {
+			t.Errorf("from %q: %+v", revision, rest)
+		}
+	}
+}
+
 // A watch that is never done, since more was written while it was being sent the last, is
 // told how far it has come all the same.
 func TestWatchesBehindAreToldHowFarTheyAre(t *testing.T) {

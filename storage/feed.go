@@ -51,7 +51,8 @@ type Feed struct {
 
 // Feed begins a watch of the objects at a key or below it. Its errors are those
 // which a watch tells as its only event; but while the storage is not ready or etcd
-// is away, or if a parameter is bad, they are the request's.
+// is away, or if a parameter is bad, they are the request's. One whose time is over
+// before it could begin fails with the context's.
 func (s *Storage) Feed(ctx context.Context, key string, options apistorage.ListOptions) (*Feed, error) {
 	c, err := s.scope(key, options.Recursive)
 	if err != nil {
@@ -71,7 +72,10 @@ func (s *Storage) Feed(ctx context.Context, key string, options apistorage.ListO
 	}
 	options.Predicate = defaulted(options.Predicate)
 	begin, err := s.beginning(ctx, keepwatch.Revision(revision), options)
-	if err != nil {
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, context.Cause(ctx) // which says nothing of etcd
+	case err != nil:
 		return nil, watchError(err)
 	}
 	filter, byKey := c.filter(options.Predicate)
