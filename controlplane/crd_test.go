@@ -31,6 +31,7 @@ func newCRD(t *testing.T, c clients, plural string) schema.GroupVersionResource 
 						"spec": {Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{
 							"size":     {Type: "integer", Minimum: &minimum, Default: &apiextensionsv1.JSON{Raw: []byte("3")}, Description: "How big."},
 							"replicas": {Type: "integer"},
+							"due":      {Type: "string"},
 						}},
 						"status": {Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{"replicas": {Type: "integer"}}},
 					},
@@ -39,7 +40,9 @@ func newCRD(t *testing.T, c clients, plural string) schema.GroupVersionResource 
 					Status: &apiextensionsv1.CustomResourceSubresourceStatus{},
 					Scale:  &apiextensionsv1.CustomResourceSubresourceScale{SpecReplicasPath: ".spec.replicas", StatusReplicasPath: ".status.replicas"},
 				},
-				AdditionalPrinterColumns: []apiextensionsv1.CustomResourceColumnDefinition{{Name: "Size", Type: "integer", JSONPath: ".spec.size"}},
+				AdditionalPrinterColumns: []apiextensionsv1.CustomResourceColumnDefinition{
+					{Name: "Size", Type: "integer", JSONPath: ".spec.size"}, {Name: "Due", Type: "date", JSONPath: ".spec.due"},
+				},
 			}},
 		},
 	}
@@ -102,7 +105,7 @@ func TestCustomResources(t *testing.T) {
 	var table metav1.Table
 	err := c.typed.CoreV1().RESTClient().Get().AbsPath("/apis", gvr.Group, "v1", "namespaces", ns, "widgets").
 		SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").Do(ctx).Into(&table)
-	if err != nil || len(table.ColumnDefinitions) != 2 || table.ColumnDefinitions[1].Name != "Size" {
+	if err != nil || len(table.ColumnDefinitions) != 3 || table.ColumnDefinitions[1].Name != "Size" {
 		t.Errorf("the table has the columns %v, %v", table.ColumnDefinitions, err)
 	}
 }

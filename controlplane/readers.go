@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/keepwatch/keepwatch/controlplane/builtin"
+	"github.com/keepwatch/keepwatch/controlplane/columns"
 	"github.com/keepwatch/keepwatch/readpath"
 	"github.com/keepwatch/keepwatch/storage"
 )
@@ -107,7 +108,7 @@ func (r *readers) addBuiltin(kinds *builtin.Registry, served []builtin.Served) e
 		kind := k.Resource.GroupVersion().WithKind(k.Kind)
 		reader, err := readpath.NewReader(readpath.Resource{
 			Storage: stored, Resource: k.Resource, Kind: kind, Namespaced: k.Namespaced,
-			Serializer: kinds.Codecs, Predicate: k.Store.PredicateFunc,
+			Serializer: kinds.Codecs, Predicate: k.Store.PredicateFunc, Table: columns.Of(k.Resource.GroupResource()),
 			FieldLabel: func(label, value string) (string, string, error) {
 				return kinds.Scheme.ConvertFieldLabel(kind, label, value)
 			},
@@ -137,7 +138,7 @@ func (r *readers) addCustom(resource schema.GroupResource, example, list runtime
 	reader, err := readpath.NewReader(readpath.Resource{
 		Storage: stored, Resource: name, Kind: kind, ListKind: list.GetObjectKind().GroupVersionKind().Kind,
 		Namespaced: definition.Spec.Scope == apiextensionsv1.NamespaceScoped,
-		Serializer: apiserver.Codecs, Dynamic: true,
+		Serializer: apiserver.Codecs, Dynamic: true, Table: customTable(definition, kind.Version),
 		Predicate: func(label labels.Selector, field fields.Selector) apistorage.SelectionPredicate {
 			return apistorage.SelectionPredicate{Label: label, Field: field, GetAttrs: attributes}
 		},
@@ -157,6 +158,19 @@ func (r *readers) addCustom(resource schema.GroupResource, example, list runtime
 		}
 		reader.Close()
 	}, nil
+}
+
+// customTable is how a custom resource looks in tables; nil leaves them to the library.
+func customTable(definition *apiextensionsv1.CustomResourceDefinition, version string) *readpath.Table {
+	for _, v := range definition.Spec.Versions {
+		if v.Name != version {
+			continue
+		}
+		if table, err := columns.Custom(v.AdditionalPrinterColumns); err == nil {
+			return table
+		}
+	}
+	return nil
 }
 
 // ready fails until the storages of all built-in resources have caught up with etcd.

@@ -27,6 +27,7 @@ const (
 	asProtobuf     = "application/vnd.kubernetes.protobuf"
 	asMetadata     = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 	asMetadataList = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+	asTable        = "application/json;as=Table;g=meta.k8s.io;v=v1"
 	asMetadataPB   = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 )
 
@@ -60,14 +61,14 @@ func TestReadPathIsExact(t *testing.T) {
 			"watch=true&timeoutSeconds=1&resourceVersion=" + first, "watch=1&timeoutSeconds=1&resourceVersion=0", "watch=1&timeoutSeconds=1&labelSelector=tier%3Da",
 			"watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds=1",
 		} {
-			for _, accept := range []string{asJSON, asProtobuf, asMetadataList, asMetadataPB, "*/*"} {
+			for _, accept := range []string{asJSON, asProtobuf, asMetadataList, asMetadataPB, asTable, "*/*"} {
 				if isCustom && accept == asProtobuf {
 					continue // not acceptable
 				}
 				if strings.HasPrefix(query, "watch") {
 					accept = strings.Replace(accept, "MetadataList", "Metadata", 1)
 				}
-				if strings.Contains(query, "limit") && accept != asJSON {
+				if strings.Contains(query, "limit") && accept != asJSON && accept != asTable {
 					continue // tokens differ, and with them lengths
 				}
 				asked++
@@ -75,8 +76,8 @@ func TestReadPathIsExact(t *testing.T) {
 			}
 		}
 	}
-	for _, path := range []string{"/api/v1/namespaces/web/pods/p1", "/api/v1/namespaces/web", "/api/v1/nodes/n1", custom + "/w1"} {
-		for _, accept := range []string{asJSON, asProtobuf, asMetadata, "application/json;q=0.5,text/plain"} {
+	for _, path := range []string{"/api/v1/namespaces/web/pods/p1", "/api/v1/namespaces/web", "/api/v1/nodes/n1", custom + "/w0", custom + "/w1"} {
+		for _, accept := range []string{asJSON, asProtobuf, asMetadata, asTable, "application/json;q=0.5,text/plain"} {
 			if strings.HasPrefix(path, custom) && accept == asProtobuf {
 				continue
 			}
@@ -94,9 +95,10 @@ func TestReadPathIsExact(t *testing.T) {
 		"/api/v1/namespaces/web/pods/none", "/api/v1/namespaces/web/nodes", "/api/v1/pods?fieldSelector=spec.none%3Da", "/api/v1/pods?labelSelector=%3D%3D",
 		"/api/v1/pods?resourceVersion=a", "/api/v1/pods?resourceVersionMatch=Exact", "/api/v1/pods?limit=1&continue=a", custom + "?fieldSelector=spec.size%3D3",
 		"/api/v1/pods?sendInitialEvents=true", custom + "/none", "/api/v1/namespaces?limit=9&continue=" + elsewhere, custom + "/w1?resourceVersion=99999", custom + "?resourceVersion=99999",
+		"/api/v1/limitranges", "/api/v1/pods?includeObject=Object", "/api/v1/pods?includeObject=all",
 		"/api/v1/nodes/n1?resourceVersion=99999", "/api/v1/pods?resourceVersion=99999", "/api/v1/pods?pretty=true", "/api/v1/nones", "/api/v1/watch/pods?timeoutSeconds=1&resourceVersion=" + first,
 	} {
-		for _, accept := range []string{asJSON, "application/yaml"} {
+		for _, accept := range []string{asJSON, asTable, "application/yaml"} {
 			all.Go(func() error { return same(t, own.RESTConfig(), library.RESTConfig(), path, accept) })
 		}
 	}
@@ -118,7 +120,14 @@ func fill(t *testing.T, c clients, widgets schema.GroupVersionResource) (first s
 				ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("p", i), Labels: labels, Annotations: map[string]string{"note": `<&> "é"` + "\u2028"}},
 				Spec:       corev1.PodSpec{NodeName: "n1", Containers: []corev1.Container{{Name: "c", Image: "i"}}},
 			}
-			must(core.Pods(name).Create(t.Context(), pod, metav1.CreateOptions{}))(t)
+			pod = must(core.Pods(name).Create(t.Context(), pod, metav1.CreateOptions{}))(t)
+			if i == 0 {
+				ended := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.Now()}}
+				pod.Status.Phase = corev1.PodFailed
+				pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodInitialized, Status: corev1.ConditionTrue}}
+				pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", RestartCount: 3, LastTerminationState: ended}}
+				must(core.Pods(name).UpdateStatus(t.Context(), pod, metav1.UpdateOptions{}))(t)
+			}
 		}
 		must(0, core.Pods(name).Delete(t.Context(), "p5", metav1.DeleteOptions{}))(t)
 	}
@@ -127,8 +136,8 @@ func fill(t *testing.T, c clients, widgets schema.GroupVersionResource) (first s
 		large := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("m", i), Labels: map[string]string{"tier": "a"}}, Data: map[string]string{"k": strings.Repeat("v", 700)}}
 		must(core.ConfigMaps("web").Create(t.Context(), large, metav1.CreateOptions{}))(t)
 	}
-	for i := range 4 {
-		w := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{}}}
+	for i, spec := range []map[string]any{{}, {"due": "2001-01-01T00:00:00Z"}, {"due": "soon"}, {"due": ""}} {
+		w := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 		w.SetAPIVersion(widgets.Group + "/v1")
 		w.SetKind("Widgets")
 		w.SetName(fmt.Sprint("w", i))
@@ -161,6 +170,9 @@ const elsewhere = "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6LTEsInN0YXJ0IjoiL2t1YmUtc
 
 // token is a continue token, of which only the API server knows what it says.
 var token = regexp.MustCompile(`"continue":"[^"]+"`)
+
+// age is how long ago something was, in a table.
+var age = regexp.MustCompile(`"(\d+[smhdy])+"|\((\d+[smhdy])+ ago\)`)
 
 // same asks both servers, with and without compression, and compares the answers.
 func same(t *testing.T, own, library *rest.Config, path, accept string) error {
@@ -241,6 +253,9 @@ func ask(ctx context.Context, config *rest.Config, path, accept, encoding string
 	}
 	body, err := io.ReadAll(from)
 	said := token.ReplaceAllString(string(body), `"continue":"token"`)
+	if accept == asTable {
+		said = age.ReplaceAllString(said, "age")
+	}
 	return response{answer.StatusCode, answer.Header.Get("Content-Type"), packed, said}, err
 }
 

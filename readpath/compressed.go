@@ -67,11 +67,11 @@ func (s *Reader) sumBlocks(state *store.Snapshot, of func(*kept) int64) (n int64
 
 // compressed is a segment's block, made once and kept with the segment. While one
 // reader makes it, others wait for that.
-func (s *Reader) compressed(segment store.Segment, f form) (*block, error) {
-	if !segment.Whole() {
-		return s.deflate(segment.All(), f)
+func (s *Reader) compressed(segment store.Segment, as items) (*block, error) {
+	if !segment.Whole() || as.form == tableJSON { // which has another age each time
+		return s.deflate(segment.All(), as)
 	}
-	k := s.blocks[f].Of(segment)
+	k := s.blocks[as.form].Of(segment)
 	if b := k.load(); b != nil {
 		return b, nil
 	}
@@ -80,7 +80,7 @@ func (s *Reader) compressed(segment store.Segment, f form) (*block, error) {
 	if b := k.load(); b != nil {
 		return b, nil
 	}
-	b, err := s.deflate(segment.All(), f)
+	b, err := s.deflate(segment.All(), as)
 	if err == nil {
 		s.budget.keep(len(b.deflated), func() {
 			k.used.Store(true)
@@ -90,8 +90,8 @@ func (s *Reader) compressed(segment store.Segment, f form) (*block, error) {
 	return b, err
 }
 
-func (s *Reader) deflate(objects iter.Seq[keepwatch.Object], f form) (*block, error) {
-	joined, err := s.join(objects, f)
+func (s *Reader) deflate(objects iter.Seq[keepwatch.Object], as items) (*block, error) {
+	joined, err := s.join(objects, as)
 	if err != nil {
 		return nil, err
 	}
@@ -101,19 +101,18 @@ func (s *Reader) deflate(objects iter.Seq[keepwatch.Object], f form) (*block, er
 
 // join puts objects' items together as they stand in a list. The result is to be
 // given back.
-func (s *Reader) join(objects iter.Seq[keepwatch.Object], f form) ([]byte, error) {
-	e := envelope{between: comma, tagged: isProtobuf(f)}
+func (s *Reader) join(objects iter.Seq[keepwatch.Object], as items) ([]byte, error) {
 	b, first := takeBuffer(), true
 	for o := range objects {
 		known, err := s.Storage.Read(o)
 		if err != nil {
 			return nil, err
 		}
-		item, err := s.item(known, f)
+		item, err := s.item(known, as.form)
 		if err != nil {
 			return nil, err
 		}
-		b, first = e.append(b, item, first), false
+		b, first = as.append(b, item, first), false
 	}
 	return b, nil
 }

@@ -10,16 +10,16 @@
 // A list is a head, the objects' bytes and a tail. A compressed list is the same of
 // segments that were compressed once, spliced into one gzip member. An event of a
 // watch is framed once for all who are sent it; one that has fallen behind is sent
-// many at a time, and none is cut off for being slow.
+// many at a time, and none is cut off for being slow. A row of a Table is kept with the
+// times that its ages are counted from, and tells them when it is sent: [Since].
 //
 // # What is passed on
 //
 // The handler answers what it can answer exactly as the API server would, byte by
-// byte. All else is the API server's: writes, subresources, Tables (whose ages are
-// those of the moment), YAML, pretty printing, WebSockets, versions other than the
-// stored one, and every request that will fail, so that errors are worded in one
-// place; but for a revision to come, which was waited for here already. How often, and
-// for which reason, is counted.
+// byte. All else is the API server's: writes, subresources, Tables of whole objects, YAML,
+// pretty printing, WebSockets, versions other than the stored one, and every request that
+// will fail, so that errors are worded in one place; but for a revision to come, which was
+// waited for here already. How often, and for which reason, is counted.
 //
 // # Memory
 //

@@ -108,8 +108,6 @@ func appendEventFields(b []byte, kind watch.EventType, object int) []byte {
 // envelope is what stands around the items of a list.
 type envelope struct {
 	head, tail []byte
-	between    []byte // items
-	tagged     bool   // before each item are a tag and its length
 }
 
 // envelope makes that of a listing. For protobuf it must know how long all items are
@@ -127,9 +125,13 @@ func (r *Resource) envelope(listing *storage.Listing, f form, size int) (envelop
 		}
 		field := protowire.AppendBytes(protowire.AppendTag(nil, listMeta, protowire.BytesType), meta)
 		head := appendUnknown(nil, r.kindOfList(f), len(field)+size)
-		return envelope{head: append(head, field...), tail: unknownEnd, tagged: true}, nil
+		return envelope{head: append(head, field...), tail: unknownEnd}, nil
 	}
-	if f == plainJSON && r.Dynamic {
+	switch {
+	case f == tableJSON:
+		head, err := r.Table.appendStart(nil, about, true)
+		return envelope{head: head, tail: []byte("]}\n")}, err
+	case f == plainJSON && r.Dynamic:
 		return r.dynamicEnvelope(about)
 	}
 	meta, err := json.Marshal(about)
@@ -141,10 +143,8 @@ func (r *Resource) envelope(listing *storage.Listing, f form, size int) (envelop
 	if f == metadataJSON && listing.Len() == 0 {
 		return envelope{head: head, tail: []byte("null}\n")}, nil // as kube-apiserver has it
 	}
-	return envelope{head: append(head, '['), between: comma, tail: []byte("]}\n")}, nil
+	return envelope{head: append(head, '['), tail: []byte("]}\n")}, nil
 }
-
-var comma = []byte{','}
 
 // dynamicEnvelope is that of custom resources, whose fields are in alphabetical
 // order and whose metadata has "continue" even when it is empty.
@@ -160,20 +160,5 @@ func (r *Resource) dynamicEnvelope(about metav1.ListMeta) (envelope, error) {
 	kind := r.kindOfList(plainJSON)
 	head := []byte(`{"apiVersion":"` + kind.GroupVersion().String() + `","items":[`)
 	tail := append([]byte(`],"kind":"`+kind.Kind+`","metadata":`), meta...)
-	return envelope{head: head, between: comma, tail: append(tail, "}\n"...)}, nil
-}
-
-// taggedSize is what an item takes in a protobuf list.
-func taggedSize(item []byte) int { return protowire.SizeTag(listItem) + protowire.SizeBytes(len(item)) }
-
-// append appends an item of a list, which is the first one or not.
-func (e envelope) append(b, item []byte, first bool) []byte {
-	if e.tagged {
-		b = protowire.AppendTag(b, listItem, protowire.BytesType)
-		return protowire.AppendBytes(b, item)
-	}
-	if !first {
-		b = append(b, e.between...)
-	}
-	return append(b, item...)
+	return envelope{head: head, tail: append(tail, "}\n"...)}, nil
 }

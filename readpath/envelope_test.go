@@ -194,19 +194,19 @@ func listMetaOf(l *storage.Listing) metav1.ListMeta {
 }
 
 // joined is a list as it is written.
-func joined(t *testing.T, r *Reader, l *storage.Listing, items [][]byte, f form) []byte {
+func joined(t *testing.T, r *Reader, l *storage.Listing, list [][]byte, f form) []byte {
 	t.Helper()
-	size := 0
-	for _, i := range items {
-		size += taggedSize(i)
+	size, as := 0, items{form: f}
+	for i, item := range list {
+		size += as.size(item, i == 0)
 	}
 	e, err := r.envelope(l, f, size)
 	if err != nil {
 		t.Fatal(err)
 	}
 	b := bytes.Clone(e.head)
-	for i, item := range items {
-		b = e.append(b, item, i == 0)
+	for i, item := range list {
+		b = as.append(b, item, i == 0)
 	}
 	return append(b, e.tail...)
 }

@@ -20,6 +20,7 @@ const (
 	plainProtobuf
 	metadataJSON
 	metadataProtobuf
+	tableJSON
 )
 
 func isProtobuf(f form) bool { return f == plainProtobuf || f == metadataProtobuf }
@@ -62,6 +63,9 @@ func (r *Resource) negotiate(q *http.Request, list bool) (form, reason) {
 	if options.Convert == nil {
 		return f, ""
 	}
+	if *options.Convert == tableVersion.WithKind("Table") && f == plainJSON && r.Table != nil && ofMetadata(q) {
+		return tableJSON, ""
+	}
 	wanted := "PartialObjectMetadata"
 	if list {
 		wanted += "List"
@@ -70,6 +74,12 @@ func (r *Resource) negotiate(q *http.Request, list bool) (form, reason) {
 		return 0, passEncoding
 	}
 	return f + metadataJSON - plainJSON, ""
+}
+
+// ofMetadata reports whether the rows of a table are to have the metadata of their objects.
+func ofMetadata(q *http.Request) bool {
+	include := q.URL.Query()["includeObject"]
+	return len(include) == 0 || len(include) == 1 && (include[0] == "" || include[0] == string(metav1.IncludeMetadata))
 }
 
 // literal reports whether a client accepts all or names a media type in full. The

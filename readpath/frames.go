@@ -36,31 +36,27 @@ func (s *Reader) frame(e storage.Event, f form) ([]byte, error) {
 
 // appendFrame appends an event's frame.
 func (s *Reader) appendFrame(b []byte, e storage.Event, f form) ([]byte, error) {
-	var item []byte
-	var err error
-	if e.Revision == e.Object.Revision() {
-		item, err = s.item(e.Object, f)
-	} else {
-		item, err = s.itemAt(e.Object, f, e.Revision)
-	}
+	item, err := s.itemOf(e, f)
 	if err != nil {
 		return b, err
 	}
 	return s.appendEvent(slices.Grow(b, len(item)+frameRoom), e.Type, item, f), nil
 }
 
+// itemOf is an event's object.
+func (s *Reader) itemOf(e storage.Event, f form) ([]byte, error) {
+	switch {
+	case e.Type == watch.Bookmark:
+		marker, err := s.Storage.Marker(e)
+		if err != nil {
+			return nil, err
+		}
+		return s.encode(marker, f)
+	case e.Revision == e.Object.Revision():
+		return s.item(e.Object, f)
+	}
+	return s.itemAt(e.Object, f, e.Revision)
+}
+
 // frameRoom is about what stands around an item in a frame.
 const frameRoom = 256
-
-// mark frames a bookmark.
-func (s *Reader) mark(e storage.Event, f form) ([]byte, error) {
-	marker, err := s.Storage.Marker(e)
-	if err != nil {
-		return nil, err
-	}
-	item, err := s.encode(marker, f)
-	if err != nil {
-		return nil, err
-	}
-	return s.appendEvent(nil, watch.Bookmark, item, f), nil
-}

@@ -46,6 +46,10 @@ func (s *Reader) object(o keepwatch.Object, f form) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	if f == tableJSON {
+		table, err := s.Table.appendTable(nil, item, known.Revision().String(), true)
+		return append(table, '\n'), err
+	}
 	object := s.appendObject(make([]byte, 0, len(item)+128), item, f)
 	if !isProtobuf(f) {
 		object = append(object, '\n')

@@ -19,8 +19,8 @@ func (s *Reader) lock(o *storage.Object) *sync.Mutex {
 }
 
 // item is an object as it stands in a list: JSON of built-in kinds without apiVersion
-// and kind, protobuf without the envelope. All other shapes of an object are its item
-// with something around it. It is encoded once and kept. It must not be changed.
+// and kind, protobuf without the envelope, a row of a table without its ages. All other
+// shapes of an object are its item with something around it. It is encoded once and kept. It must not be changed.
 func (s *Reader) item(o *storage.Object, f form) ([]byte, error) {
 	if known := held(o, f); known != nil {
 		return known, nil
@@ -71,6 +71,9 @@ func (s *Reader) itemAt(o *storage.Object, f form, revision keepwatch.Revision) 
 
 // encode makes an item. A built-in object has no apiVersion and kind of its own.
 func (s *Reader) encode(o runtime.Object, f form) ([]byte, error) {
+	if f == tableJSON {
+		return s.encodeRow(o)
+	}
 	if isMetadata(f) {
 		accessor, err := meta.Accessor(o)
 		if err != nil {

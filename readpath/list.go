@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
@@ -28,7 +29,7 @@ func (s *Reader) list(q *http.Request, asked query) (http.HandlerFunc, reason) {
 	if err != nil {
 		return s.refuse(err, asked)
 	}
-	l := list{Reader: s, listing: listing, form: asked.form}
+	l := list{Reader: s, listing: listing, items: items{asked.form, time.Now()}}
 	zipped := responsewriters.ContentEncodingSupported(q, features.APIResponseCompression) == "gzip"
 	known, big, err := l.measure(zipped)
 	if err != nil {
@@ -73,38 +74,32 @@ func (l list) inTurn(w http.ResponseWriter, q *http.Request, large http.HandlerF
 type list struct {
 	*Reader
 	listing  *storage.Listing
-	form     form
+	items    items
 	envelope envelope
 	size     int // of all items with what is between them, if known
 	length   int // of the answer; zero if not known
 }
 
 // measure adds up the items. Of JSON that is going to be compressed, or not all of
-// which is encoded, it looks only as far as to know that it is big; protobuf has to
-// know in any case.
+// which is encoded, and of tables it looks only as far as to know that it is big; protobuf
+// has to know in any case.
 func (l *list) measure(zipped bool) (known, big bool, err error) {
+	f := l.items.form
 	for o := range l.listing.All() {
 		object, err := l.Storage.Read(o)
 		if err != nil {
 			return false, false, err
 		}
-		item := held(object, l.form)
-		if l.size > gzipFrom && !isProtobuf(l.form) && (zipped || item == nil) {
+		item := held(object, f)
+		if l.size > gzipFrom && !isProtobuf(f) && (zipped || item == nil || f == tableJSON) {
 			return false, true, nil
 		}
 		if item == nil {
-			if item, err = l.item(object, l.form); err != nil {
+			if item, err = l.item(object, f); err != nil {
 				return false, false, err
 			}
 		}
-		if isProtobuf(l.form) {
-			l.size += taggedSize(item)
-			continue
-		}
-		if l.size > 0 {
-			l.size++
-		}
-		l.size += len(item)
+		l.size += l.items.size(item, l.size == 0)
 	}
 	return true, l.size > gzipFrom, nil
 }
@@ -112,7 +107,7 @@ func (l *list) measure(zipped bool) (known, big bool, err error) {
 // plain writes the answer as it is.
 func (l list) plain(w http.ResponseWriter, q *http.Request) {
 	header := w.Header()
-	header.Set("Content-Type", mediaType(l.form))
+	header.Set("Content-Type", mediaType(l.items.form))
 	if l.length > 0 {
 		header.Set("Content-Length", strconv.Itoa(l.length))
 	}
@@ -125,7 +120,7 @@ func (l list) plain(w http.ResponseWriter, q *http.Request) {
 		if err != nil {
 			panic(http.ErrAbortHandler) // half of the answer is out: it must not look whole
 		}
-		b, first = l.envelope.append(b, item, first), false
+		b, first = l.items.append(b, item, first), false
 		if len(b) >= chunk {
 			if _, err := w.Write(b); err != nil {
 				return // the client is gone
@@ -141,13 +136,13 @@ func (l list) read(o keepwatch.Object) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return l.item(object, l.form)
+	return l.item(object, l.items.form)
 }
 
 // gzip writes the answer as one gzip member of blocks.
 func (l list) gzip(w http.ResponseWriter, q *http.Request) {
 	header := w.Header()
-	header.Set("Content-Type", mediaType(l.form))
+	header.Set("Content-Type", mediaType(l.items.form))
 	header.Set("Content-Encoding", "gzip")
 	header.Add("Vary", "Accept-Encoding")
 	w.WriteHeader(http.StatusOK)
@@ -166,10 +161,10 @@ func (l list) blocks(w io.Writer) error {
 	if err := m.write(stored(l.envelope.head)); err != nil {
 		return err
 	}
-	between := stored(l.envelope.between)
+	between := stored(comma)
 	first := true
 	write := func(b *block) error {
-		if !first && len(l.envelope.between) > 0 {
+		if !first && !isProtobuf(l.items.form) {
 			if err := m.write(between); err != nil {
 				return err
 			}
@@ -178,7 +173,7 @@ func (l list) blocks(w io.Writer) error {
 		return m.write(b)
 	}
 	for _, segment := range l.listing.Segments {
-		b, err := l.compressed(segment, l.form)
+		b, err := l.compressed(segment, l.items)
 		if err != nil {
 			panic(http.ErrAbortHandler)
 		}
@@ -188,7 +183,7 @@ func (l list) blocks(w io.Writer) error {
 	}
 	for rest := l.listing.Selected; len(rest) > 0; {
 		n := min(len(rest), objectsPerBlock)
-		b, err := l.deflate(selected(rest[:n]), l.form)
+		b, err := l.deflate(selected(rest[:n]), l.items)
 		if err != nil {
 			panic(http.ErrAbortHandler)
 		}

@@ -29,8 +29,11 @@ const asList = ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 // accepted is what a client accepts to be answered in a form.
 func accepted(f form, as string) string {
-	if isMetadata(f) {
+	switch {
+	case isMetadata(f):
 		return mediaType(f) + as
+	case f == tableJSON:
+		return asTable
 	}
 	return mediaType(f)
 }
@@ -45,6 +48,9 @@ func (r *rig) expected(namespace string, p apistorage.SelectionPredicate, f form
 	}
 	must(0, r.storage.GetList(r.t.Context(), key, apistorage.ListOptions{Predicate: p, Recursive: true}, list))(r.t)
 	t := r.t.(*testing.T)
+	if f == tableJSON {
+		return tableWanted(t, list, true)
+	}
 	if !isMetadata(f) {
 		if r.kind.dynamic {
 			list.GetObjectKind().SetGroupVersionKind(r.reader.kindOfList(f))
@@ -97,7 +103,7 @@ func TestLists(t *testing.T) {
 
 func testLists(t *testing.T, r *rig, large bool) {
 	everything := predicate(labels.Everything(), fields.Everything())
-	for _, f := range allForms {
+	for _, f := range append(allForms, tableJSON) {
 		if r.kind.dynamic && f == plainProtobuf {
 			continue // there is none
 		}

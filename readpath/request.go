@@ -24,7 +24,7 @@ type reason string
 const (
 	passVerb     reason = "verb"     // neither GET, LIST nor WATCH, or of no resource, or of a subresource
 	passResource reason = "resource" // not one that is kept in a storage
-	passEncoding reason = "encoding" // Tables, YAML, CBOR, pretty printing, other versions
+	passEncoding reason = "encoding" // YAML, CBOR, Tables with whole objects or none, pretty printing, other versions
 	passInvalid  reason = "invalid"  // parameters that will be refused
 	passOption   reason = "option"   // parameters that are rare
 	passProtocol reason = "protocol" // WebSockets

@@ -30,6 +30,8 @@ type Resource struct {
 	// Dynamic is true for custom resources: they have no protobuf, and each object
 	// names its kind, in lists, too.
 	Dynamic bool
+	// Table is how objects look in Tables. Nil leaves those to the API server.
+	Table *Table
 	// Predicate makes the API server's predicate of selectors.
 	Predicate func(labels.Selector, fields.Selector) apistorage.SelectionPredicate
 	// FieldLabel checks and translates one term of a field selector. Nil allows
@@ -74,8 +76,7 @@ func (r *Resource) fieldLabel(label, value string) (string, string, error) {
 	return label, value, nil
 }
 
-// AllowsMediaTypeTransform says what an API server would: Tables are allowed, so
-// that they are recognized and passed on.
+// AllowsMediaTypeTransform says what an API server would.
 func (r *Resource) AllowsMediaTypeTransform(mediaType, subtype string, target *schema.GroupVersionKind) bool {
 	if target == nil {
 		return !r.Dynamic || subtype != "vnd.kubernetes.protobuf"

@@ -199,7 +199,7 @@ func newRig(t testing.TB, k kind, o options) *rig {
 	t.Cleanup(r.stop)
 	eventually(t, "the storage is ready", func() bool { return stored.ReadinessCheck() == nil })
 	r.reader = must(NewReader(Resource{
-		Storage: stored, Resource: k.resource, Kind: k.gvk, Namespaced: k.namespaced, Serializer: k.serializer, Dynamic: k.dynamic, Predicate: predicate,
+		Storage: stored, Resource: k.resource, Kind: k.gvk, Namespaced: k.namespaced, Serializer: k.serializer, Dynamic: k.dynamic, Predicate: predicate, Table: &shown,
 	}, o.budget))(t)
 	t.Cleanup(r.reader.Close)
 	next := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -35,7 +35,7 @@ func (s *Reader) watch(q *http.Request, asked query) (answer http.HandlerFunc, w
 	case err != nil && !waitedFor(err, asked): // which is told in the stream
 		return s.refuse(err, asked)
 	}
-	return watcher{Reader: s, feed: feed, refused: err, form: asked.form, timeout: asked.timeout}.serve, ""
+	return (&watcher{Reader: s, feed: feed, refused: err, form: asked.form, timeout: asked.timeout}).serve, ""
 }
 
 // watcher is one watch over HTTP: it pulls from a feed and writes.
@@ -48,13 +48,14 @@ type watcher struct {
 	sent    func(bytes int) // counts an event
 
 	bookmark *time.Timer // fires when the client is to be told how far it has come
+	titled   bool        // the columns of its tables have been told
 }
 
 // grace is how long what was written at the end of a watch may take to leave: whoever reads
 // at all, on however busy a machine, gets the whole of it.
 const grace = time.Minute
 
-func (s watcher) serve(w http.ResponseWriter, q *http.Request) {
+func (s *watcher) serve(w http.ResponseWriter, q *http.Request) {
 	ctx, cancel := context.WithTimeout(q.Context(), s.timeout)
 	defer cancel()
 	media := mediaType(s.form)
@@ -75,7 +76,7 @@ func (s watcher) serve(w http.ResponseWriter, q *http.Request) {
 }
 
 // run writes events until the watch is over.
-func (s watcher) run(ctx context.Context, w http.ResponseWriter, out *http.ResponseController) error {
+func (s *watcher) run(ctx context.Context, w http.ResponseWriter, out *http.ResponseController) error {
 	if s.refused != nil {
 		_, err := w.Write(errorFrame(s.refused, s.form))
 		return err
@@ -123,7 +124,7 @@ func (s watcher) run(ctx context.Context, w http.ResponseWriter, out *http.Respo
 
 // send writes all there is, and returns the channel that closes when there is more,
 // or nil if the feed has ended.
-func (s watcher) send(ctx context.Context, w http.ResponseWriter) (newer <-chan struct{}, err error) {
+func (s *watcher) send(ctx context.Context, w http.ResponseWriter) (newer <-chan struct{}, err error) {
 	out := gather{w: w}
 	defer out.done()
 	for ctx.Err() == nil && newer == nil {
@@ -159,7 +160,7 @@ func (s watcher) send(ctx context.Context, w http.ResponseWriter) (newer <-chan 
 }
 
 // placeIfDue is for who is behind, maybe for ever: it never comes to wait for the timer.
-func (s watcher) placeIfDue(ctx context.Context, out *gather) error {
+func (s *watcher) placeIfDue(ctx context.Context, out *gather) error {
 	select {
 	case <-s.bookmark.C:
 		return s.place(ctx, out)
@@ -169,16 +170,20 @@ func (s watcher) placeIfDue(ctx context.Context, out *gather) error {
 }
 
 // place adds how far the watch has come, if the client wants to know.
-func (s watcher) place(ctx context.Context, out *gather) error {
+func (s *watcher) place(ctx context.Context, out *gather) error {
 	s.bookmark.Reset(storage.UntilBookmark(ctx))
 	return s.add(out, s.feed.Bookmark(), false)
 }
 
 // add adds an event, if the client wants it. The state that a watch begins with is for
 // it alone: its frames are not worth keeping.
-func (s watcher) add(out *gather, e storage.Event, initial bool) (err error) {
+func (s *watcher) add(out *gather, e storage.Event, initial bool) (err error) {
 	var frame []byte
 	switch {
+	case e.Type == watch.Bookmark && !s.feed.Bookmarks():
+		return nil
+	case s.form == tableJSON:
+		return s.addTable(out, e, initial)
 	case e.Type != watch.Bookmark && initial:
 		before := len(out.buffer())
 		if out.b, err = s.appendFrame(out.b, e, s.form); err == nil {
@@ -187,10 +192,8 @@ func (s watcher) add(out *gather, e storage.Event, initial bool) (err error) {
 		return err
 	case e.Type != watch.Bookmark:
 		frame, err = s.frame(e, s.form)
-	case s.feed.Bookmarks():
-		frame, err = s.mark(e, s.form)
 	default:
-		return nil
+		frame, err = s.appendFrame(nil, e, s.form)
 	}
 	if err != nil {
 		return err
@@ -200,8 +203,25 @@ func (s watcher) add(out *gather, e storage.Event, initial bool) (err error) {
 	return nil
 }
 
+// addTable adds an event as a table of one row, the first one with its columns. Rows are
+// shared as frames are; ages are those of the moment.
+func (s *watcher) addTable(out *gather, e storage.Event, initial bool) error {
+	row, err := s.row(e, initial)
+	if err != nil {
+		return err
+	}
+	before := len(out.buffer())
+	b, err := s.Table.appendTable(appendEventStart(out.b, e.Type), row, e.Revision.String(), !s.titled)
+	if err != nil {
+		return err
+	}
+	out.b, s.titled = append(b, "}\n"...), true
+	s.sent(len(out.b) - before)
+	return nil
+}
+
 // counter counts events as kube-apiserver's metrics do.
-func (s watcher) counter(ctx context.Context) func(bytes int) {
+func (s *watcher) counter(ctx context.Context) func(bytes int) {
 	name := s.Resource.Resource
 	events := metrics.WatchEvents.WithContext(ctx).WithLabelValues(name.Group, name.Version, name.Resource)
 	sizes := metrics.WatchEventsSizes.WithContext(ctx).WithLabelValues(name.Group, name.Version, name.Resource)

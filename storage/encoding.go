@@ -7,7 +7,7 @@ import "sync/atomic"
 type Form uint8
 
 // Forms is how many there are.
-const Forms = 4
+const Forms = 5
 
 // encoded is what an object is in one form. It never changes.
 type encoded struct {

@@ -2,12 +2,13 @@ package columns
 
 import (
 	"fmt"
-	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/keepwatch/keepwatch/readpath"
 )
 
 var batchViews = map[schema.GroupResource]view{
@@ -30,7 +31,7 @@ var batchViews = map[schema.GroupResource]view{
 	),
 	batchv1.Resource("cronjobs"): show(
 		func(cronJob *batchv1.CronJob) []any {
-			spec, last := cronJob.Spec, none
+			spec, last := cronJob.Spec, any(none)
 			if cronJob.Status.LastScheduleTime != nil {
 				last = since(cronJob.Status.LastScheduleTime.Time)
 			}
@@ -96,13 +97,13 @@ func jobCompletions(job *batchv1.Job) string {
 	}
 }
 
-// jobDuration returns the time from the job's start to its end, or until now.
-func jobDuration(job *batchv1.Job) string {
+// jobDuration tells the time from the job's start to its end, or until now.
+func jobDuration(job *batchv1.Job) any {
 	switch {
 	case job.Status.StartTime == nil:
 		return ""
 	case job.Status.CompletionTime == nil:
-		return duration.HumanDuration(time.Since(job.Status.StartTime.Time))
+		return readpath.Since{Time: job.Status.StartTime.Time}
 	default:
 		return duration.HumanDuration(job.Status.CompletionTime.Sub(job.Status.StartTime.Time))
 	}

@@ -8,7 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/keepwatch/keepwatch/readpath"
 )
 
 // What kubectl shows where there is nothing to show.
@@ -18,15 +19,15 @@ const (
 	unset   = "<unset>"
 )
 
-// age returns how long ago an object was created.
-func age(object metav1.Object) string { return since(object.GetCreationTimestamp().Time) }
+// age tells how long ago an object was created.
+func age(object metav1.Object) any { return since(object.GetCreationTimestamp().Time) }
 
-// since returns how long ago a moment was, to two digits or so, or unknown for the zero time.
-func since(moment time.Time) string {
+// since tells how long ago a moment was, to two digits or so, or unknown for the zero time.
+func since(moment time.Time) any {
 	if moment.IsZero() {
 		return unknown
 	}
-	return duration.HumanDuration(time.Since(moment))
+	return readpath.Since{Time: moment}
 }
 
 // orElse returns s, or otherwise when s is empty.

@@ -4,12 +4,15 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/rest"
+
+	"github.com/keepwatch/keepwatch/readpath"
 )
 
 // For returns what renders a resource's objects, lists and watch events as Tables. Objects must be
@@ -27,6 +30,16 @@ func For(resource schema.GroupResource) rest.TableConvertor {
 	return rest.NewDefaultTableConvertor(resource)
 }
 
+// Of returns the same for the read path. It is nil for a resource without columns of its own.
+func Of(resource schema.GroupResource) *readpath.Table {
+	known, ok := views[resource]
+	if !ok {
+		return nil
+	}
+	c := convertor{resource, known}
+	return &readpath.Table{Columns: known.columns, Row: c.row}
+}
+
 // convertor renders the objects of one resource by its view.
 type convertor struct {
 	resource schema.GroupResource
@@ -36,21 +49,32 @@ type convertor struct {
 // ConvertToTable returns the rows of one object or of a list's items. Column definitions are left
 // out if options, a *metav1.TableOptions, ask for no headers: every watch event after the first.
 func (c convertor) ConvertToTable(_ context.Context, object, options runtime.Object) (*metav1.Table, error) {
+	now := time.Now()
 	table := &metav1.Table{ListMeta: listMeta(object), Rows: []metav1.TableRow{}}
 	if tableOptions, ok := options.(*metav1.TableOptions); !ok || !tableOptions.NoHeaders {
 		table.ColumnDefinitions = slices.Clone(c.view.columns)
 	}
 	if err := eachItem(object, func(item runtime.Object) error {
-		row, ok := c.view.row(item)
-		if !ok {
-			return fmt.Errorf("%s has no columns for a %T", c.resource, item)
+		row, err := c.row(item)
+		for i, cell := range row.Cells {
+			if since, ok := cell.(readpath.Since); ok {
+				row.Cells[i] = since.At(now)
+			}
 		}
 		table.Rows = append(table.Rows, row)
-		return nil
+		return err
 	}); err != nil {
 		return nil, err
 	}
 	return table, nil
+}
+
+func (c convertor) row(object runtime.Object) (metav1.TableRow, error) {
+	row, ok := c.view.row(object)
+	if !ok {
+		return row, fmt.Errorf("%s has no columns for a %T", c.resource, object)
+	}
+	return row, nil
 }
 
 // eachItem calls do for each item of a list, or for the object if it is none.

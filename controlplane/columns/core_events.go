@@ -27,9 +27,9 @@ var eventView = show(
 	wide(nameColumn),
 )
 
-// eventTimes returns when an event was seen first and last, and how often. Events of the old API
+// eventTimes tells when an event was seen first and last, and how often. Events of the old API
 // have timestamps and a count, those of events.k8s.io a time, and a series once they are repeated.
-func eventTimes(event *corev1.Event) (first, last string, count int32) {
+func eventTimes(event *corev1.Event) (first, last any, count int32) {
 	first, last, count = since(event.FirstTimestamp.Time), since(event.LastTimestamp.Time), event.Count
 	if event.FirstTimestamp.IsZero() {
 		first = since(event.EventTime.Time)

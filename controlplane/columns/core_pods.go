@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/keepwatch/keepwatch/readpath"
 )
 
 var podView = markEnded(show(podCells,
@@ -29,7 +31,7 @@ func podCells(pod *corev1.Pod) []any {
 		ip = pod.Status.PodIPs[0].IP
 	}
 	return []any{
-		pod.Name, fmt.Sprintf("%d/%d", summary.ready, summary.containers), summary.status, summary.restarts.String(), age(pod),
+		pod.Name, fmt.Sprintf("%d/%d", summary.ready, summary.containers), summary.status, summary.restarts.cell(), age(pod),
 		orElse(ip, none), orElse(pod.Spec.NodeName, none), orElse(pod.Status.NominatedNodeName, none), readinessGates(pod),
 	}
 }
@@ -69,12 +71,12 @@ func (r *restarts) add(container corev1.ContainerStatus) {
 	}
 }
 
-// String returns the number of restarts, with the age of the last if it is known.
-func (r restarts) String() string {
+// cell tells the number of restarts, with the age of the last if it is known.
+func (r restarts) cell() any {
 	if r.count == 0 || r.last.IsZero() {
 		return strconv.Itoa(r.count)
 	}
-	return fmt.Sprintf("%d (%s ago)", r.count, since(r.last))
+	return readpath.Since{Time: r.last, Before: strconv.Itoa(r.count) + " (", After: " ago)"}
 }
 
 // summarize reads a pod as kubectl shows it: the phase, unless something more telling is known of

@@ -27,7 +27,8 @@ func join(groups ...map[schema.GroupResource]view) map[schema.GroupResource]view
 	return all
 }
 
-// show makes the view of objects of type T. cells returns one value a column, in their order.
+// show makes the view of objects of type T. cells returns one value a column, in their order; ages
+// are not told yet.
 func show[T any, Object interface {
 	*T
 	runtime.Object

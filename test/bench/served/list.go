@@ -18,6 +18,7 @@ type listing struct {
 	path   string
 	accept string
 	gzip   bool
+	rows   bool // of a table, as kubectl asks for it
 	stream bool // a watch that begins with all there is
 }
 
@@ -33,6 +34,8 @@ var (
 	listJSON          = listing{Row: "LIST JSON", path: allPods, accept: asJSON}
 	listGzip          = listing{Row: "LIST JSON gzip", path: allPods, accept: asJSON, gzip: true}
 	listProtobuf      = listing{Row: "LIST protobuf", path: allPods, accept: asProtobuf}
+	listTable         = listing{Row: "LIST Table", path: allPods, accept: asTable, rows: true}
+	listTableGzip     = listing{Row: "LIST Table gzip", path: allPods, accept: asTable, rows: true, gzip: true}
 	listNamespace     = listing{Row: "LIST JSON, one namespace", path: "/api/v1/namespaces/team-000/pods", accept: asJSON}
 	listPages         = listing{Row: "LIST JSON, pages of 500", path: fmt.Sprintf("%s?limit=%d", allPods, pageSize), accept: asJSON}
 	watchListJSON     = listing{Row: "WatchList JSON", path: allPods + initial, accept: asJSON + asWatch, stream: true}
@@ -43,11 +46,17 @@ func (l listing) request(data func([]byte)) wire.Request {
 	return wire.Request{Path: l.path, Accept: l.accept, Gzip: l.gzip, Data: data}
 }
 
-// mark is in the encoding of each pod of the fleet twice, once for each container.
-const mark = "containerd://"
+// mark is what to count: it is in the encoding of each pod of the fleet so many times.
+func (l listing) mark() (text string, perPod int) {
+	if l.rows {
+		return `"cells":[`, 1
+	}
+	return "containerd://", 2 // one for each container
+}
 
 // verify reads the list once, counts its pods, and returns the length of its body.
 func (l listing) verify(ctx context.Context, conn *link, pods int) (length int64, err error) {
+	mark, perPod := l.mark()
 	marks, found := wire.NewMarks(mark), 0
 	r, w := io.Pipe()
 	unpacked := make(chan error, 1)
@@ -67,8 +76,8 @@ func (l listing) verify(ctx context.Context, conn *link, pods int) (length int64
 		return 0, err
 	case failed != nil:
 		return 0, failed
-	case found != 2*pods:
-		return 0, fmt.Errorf("%s has %d pods of %d", l.Row, found/2, pods)
+	case found != perPod*pods:
+		return 0, fmt.Errorf("%s has %d pods of %d", l.Row, found/perPod, pods)
 	case answer.Compressed() != l.gzip:
 		return 0, fmt.Errorf("%s: compressed: %v", l.Row, answer.Compressed())
 	}

@@ -41,6 +41,8 @@ func (r *Report) Run(ctx context.Context, by Contender, api *peer.Server, w *Wri
 			return server.measureList(ctx, r, listNamespace, min(scale.Pods, 1000))
 		}},
 		step{listPages.Row, func(ctx context.Context) error { return server.measurePages(ctx, r, scale.Pods) }},
+		step{listTable.Row, func(ctx context.Context) error { return server.measureList(ctx, r, listTable, scale.Pods) }},
+		step{listTableGzip.Row, func(ctx context.Context) error { return server.measureList(ctx, r, listTableGzip, scale.Pods) }},
 		step{watchListJSON.Row, func(ctx context.Context) error { return server.measureWatchList(ctx, r, watchListJSON, scale.Pods) }},
 		step{watchListProtobuf.Row, func(ctx context.Context) error { return server.measureWatchList(ctx, r, watchListProtobuf, scale.Pods) }},
 		step{idleRow, func(ctx context.Context) error { return server.measureIdle(ctx, r, scale.Idle) }})

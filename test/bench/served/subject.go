@@ -87,6 +87,7 @@ func (l *link) fetch(ctx context.Context, r wire.Request) (*wire.Answer, error) 
 
 const (
 	asJSON     = "application/json"
+	asTable    = "application/json;as=Table;g=meta.k8s.io;v=v1"
 	asProtobuf = "application/vnd.kubernetes.protobuf"
 	asWatch    = ";stream=watch"
 )

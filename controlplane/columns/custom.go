@@ -1,0 +1,87 @@
+package columns
+
+import (
+	"context"
+	"fmt"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/registry/customresource/tableconvertor"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/client-go/util/jsonpath"
+
+	"github.com/keepwatch/keepwatch/readpath"
+)
+
+// dateColumn is the type of columns that a definition wants the age of.
+const dateColumn = "date"
+
+// Custom returns how a custom resource's objects look in tables, by the columns of a version in its
+// definition; none are its age. Cells are the library's, but for dates, which it would tell the ages
+// of at once. An error means that the library couldn't show them either.
+func Custom(defined []apiextensionsv1.CustomResourceColumnDefinition) (*readpath.Table, error) {
+	if len(defined) == 0 {
+		defined = []apiextensionsv1.CustomResourceColumnDefinition{{
+			Name: "Age", Type: dateColumn, Description: described(metav1.ObjectMeta{}, "creationTimestamp"), JSONPath: ".metadata.creationTimestamp",
+		}}
+	}
+	library, err := tableconvertor.New(defined)
+	if err != nil {
+		return nil, err
+	}
+	empty, err := library.ConvertToTable(context.Background(), &unstructured.Unstructured{Object: map[string]any{}}, nil)
+	if err != nil {
+		return nil, err
+	}
+	c := custom{library: library, dates: map[int]*jsonpath.JSONPath{}}
+	for i, column := range defined {
+		if column.Type != dateColumn {
+			continue
+		}
+		path := jsonpath.New(column.Name).AllowMissingKeys(true)
+		if err := path.Parse(fmt.Sprintf("{%s}", column.JSONPath)); err != nil {
+			return nil, err
+		}
+		c.dates[1+i] = path // behind the name
+	}
+	return &readpath.Table{Columns: empty.ColumnDefinitions, Row: c.row}, nil
+}
+
+// custom makes the rows of one version of a custom resource.
+type custom struct {
+	library rest.TableConvertor
+	dates   map[int]*jsonpath.JSONPath // by the cell
+}
+
+func (c custom) row(object runtime.Object) (metav1.TableRow, error) {
+	table, err := c.library.ConvertToTable(context.Background(), object, &metav1.TableOptions{NoHeaders: true})
+	if err != nil {
+		return metav1.TableRow{}, err
+	}
+	row := table.Rows[0]
+	for cell, path := range c.dates {
+		if moment := found(path, object); !moment.IsZero() {
+			row.Cells[cell] = readpath.Since{Time: moment.Time}
+		}
+	}
+	return row, nil
+}
+
+// found is the date at a path, or zero: then the library's cell says what is wrong with it.
+func found(path *jsonpath.JSONPath, object runtime.Object) (moment metav1.Time) {
+	content, ok := object.(runtime.Unstructured)
+	if !ok {
+		return moment
+	}
+	results, err := path.FindResults(content.UnstructuredContent())
+	if err != nil || len(results) == 0 || len(results[0]) == 0 {
+		return moment
+	}
+	text, _ := results[0][0].Interface().(string)
+	if moment.UnmarshalQueryParameter(text) != nil {
+		return metav1.Time{}
+	}
+	return moment
+}

@@ -1,0 +1,147 @@
+package readpath
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"pgregory.net/rapid"
+)
+
+const asTable = "application/json;as=Table;g=meta.k8s.io;v=v1"
+
+// longAgo is when nothing that a test does changes how long ago it was.
+var longAgo = time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// shown is how rigs show their objects.
+var shown = Table{
+	Columns: []metav1.TableColumnDefinition{
+		{Name: "Name", Type: "string", Format: "name", Description: "<é>"}, {Name: "Labels", Type: "integer", Priority: 1}, {Name: "Since", Type: "string"},
+	},
+	Row: func(o runtime.Object) (metav1.TableRow, error) {
+		m, err := meta.Accessor(o)
+		if err != nil {
+			return metav1.TableRow{}, err
+		}
+		row := metav1.TableRow{Cells: []any{m.GetName(), int64(len(m.GetLabels())), Since{longAgo, "<é> (", " ago)"}}}
+		if len(m.GetLabels()) == 0 {
+			row.Conditions = []metav1.TableRowCondition{{Type: metav1.RowCompleted, Status: metav1.ConditionTrue, Reason: "<none>"}}
+		}
+		return row, nil
+	},
+}
+
+// tableWanted is what an API server makes of an object or a list.
+func tableWanted(t *testing.T, o runtime.Object, titled bool) []byte {
+	t.Helper()
+	table := &metav1.Table{Rows: []metav1.TableRow{}}
+	table.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("Table"))
+	if titled {
+		table.ColumnDefinitions = shown.Columns
+	}
+	add := func(o runtime.Object) error {
+		row := must(shown.Row(o))(t)
+		row.Cells[2] = row.Cells[2].(Since).At(time.Now())
+		row.Object.Object = partial(t, o)
+		table.Rows = append(table.Rows, row)
+		return nil
+	}
+	if meta.IsListType(o) {
+		list := must(meta.ListAccessor(o))(t)
+		table.ResourceVersion, table.Continue, table.RemainingItemCount = list.GetResourceVersion(), list.GetContinue(), list.GetRemainingItemCount()
+		must(0, meta.EachListItem(o, add))(t)
+	} else {
+		table.ResourceVersion = must(meta.Accessor(o))(t).GetResourceVersion()
+		must(0, add(o))(t)
+	}
+	return encoded(t, table, metav1.SchemeGroupVersion, metadataJSON)
+}
+
+func TestObjectsAsTables(t *testing.T) {
+	for _, k := range []kind{pods, statefulSets, widgets} {
+		r := newRig(t, k, options{})
+		o := r.create("default", "o1")
+		r.reach(o)
+		_, got := r.get(r.path("default")+"/o1", accept(asTable))
+		differs(t, k.gvk.Kind, got, tableWanted(t, o.(runtime.Object), true))
+		r.reader.Table = nil
+		if got := r.asked(http.MethodGet, r.path(""), accept(asTable)); got != passEncoding {
+			t.Errorf("%s, of which there are no tables: %q", k.gvk.Kind, got)
+		}
+	}
+}
+
+// Each event is a table of its own, and the first one says what the columns are.
+func TestWatchesAsTables(t *testing.T) {
+	for _, k := range []kind{pods, statefulSets, widgets} {
+		r := newRig(t, k, options{})
+		added := r.create("default", "o1")
+		query := "?watch=1&timeoutSeconds=600&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
+		first, second := r.open(r.path("")+query, accept(asTable)), r.open(r.path("")+"?watch=1&timeoutSeconds=600&resourceVersion="+added.GetResourceVersion(), accept(asTable))
+		expect := func(from io.Reader, kind watch.EventType, o metav1.Object, titled bool) {
+			t.Helper()
+			want := framed(t, string(kind), bytes.TrimSuffix(tableWanted(t, o.(runtime.Object), titled), newline), plainJSON)
+			got := make([]byte, len(want))
+			must(io.ReadFull(from, got))(t)
+			differs(t, fmt.Sprint(k.gvk.Kind, " ", kind), got, want)
+		}
+		expect(first.Body, watch.Added, added, true)
+		end := k.newObject().(metav1.Object)
+		end.SetResourceVersion(added.GetResourceVersion())
+		end.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
+		expect(first.Body, watch.Bookmark, end, false)
+		changed, deleted := r.update("default", "o1", labelled("tier", "b")), r.delete("default", "o1")
+		for from, titled := range map[io.Reader]bool{first.Body: false, second.Body: true} {
+			expect(from, watch.Modified, changed, titled)
+			expect(from, watch.Deleted, deleted, false)
+		}
+		if passed := r.passed.Load(); passed > 0 {
+			t.Errorf("%s: %d were passed on", k.gvk.Kind, passed)
+		}
+	}
+}
+
+// A row that is kept says at any time what one that is made then says.
+func TestRowsAtAnyTime(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		moment := rapid.Custom(func(t *rapid.T) time.Time {
+			return time.UnixMicro(rapid.Int64Range(-1<<52, 1<<52).Draw(t, "µs"))
+		})
+		cell := rapid.OneOf(
+			rapid.Custom(func(t *rapid.T) any { return rapid.String().Draw(t, "text") }),
+			rapid.Custom(func(t *rapid.T) any { return rapid.Int64().Draw(t, "number") }),
+			rapid.Just(any(nil)), rapid.Just(any(true)), rapid.Just(any(1.5)),
+			rapid.Custom(func(t *rapid.T) any {
+				return Since{moment.Draw(t, "since"), rapid.String().Draw(t, "before"), rapid.String().Draw(t, "after")}
+			}),
+		)
+		now := moment.Draw(t, "now")
+		var kept []byte
+		var want bytes.Buffer
+		for _, c := range rapid.SliceOf(cell).Draw(t, "cells") {
+			var err error
+			if kept, err = appendCell(kept, c); err != nil {
+				t.Fatal(err)
+			}
+			if since, ok := c.(Since); ok {
+				c = since.At(now)
+			}
+			text, err := json.Marshal(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want.Write(text)
+		}
+		if got := appendRow(nil, kept, now); !bytes.Equal(got, want.Bytes()) {
+			t.Fatalf("got %q, want %q", got, want.Bytes())
+		}
+	})
+}
