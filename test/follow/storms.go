@@ -15,7 +15,7 @@ import (
 
 var (
 	seedFlag    = flag.Uint64("storm.seed", 0, "draw faults and changes as a run did that printed this seed; 0 draws anew")
-	objectsFlag = flag.Int("storm.objects", 3000, "how many pods, and how many custom resources")
+	objectsFlag = flag.Int("storm.objects", 2000, "how many pods, and how many custom resources")
 )
 
 // Storms lets three storms pass over a server, one after the other: over pods, over
