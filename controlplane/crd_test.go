@@ -13,7 +13,7 @@ import (
 )
 
 // newCRD defines a namespaced kind in a group of its own, removed when the test ends.
-func newCRD(t *testing.T, c clients, plural string) schema.GroupVersionResource {
+func newCRD(t *testing.T, c clients, plural string, more ...func(*apiextensionsv1.CustomResourceDefinitionVersion)) schema.GroupVersionResource {
 	t.Helper()
 	group := strings.ToLower(t.Name()) + ".example.com"
 	minimum := 1.0
@@ -45,6 +45,9 @@ func newCRD(t *testing.T, c clients, plural string) schema.GroupVersionResource 
 				},
 			}},
 		},
+	}
+	for _, change := range more {
+		change(&crd.Spec.Versions[0])
 	}
 	definitions := c.crds.ApiextensionsV1().CustomResourceDefinitions()
 	must(definitions.Create(t.Context(), crd, metav1.CreateOptions{}))(t)

@@ -19,10 +19,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/endpoints/deprecation"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	apistorage "k8s.io/apiserver/pkg/storage"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/component-base/version"
+	"k8s.io/utils/ptr"
 
 	"github.com/keepwatch/keepwatch/controlplane/builtin"
 	"github.com/keepwatch/keepwatch/controlplane/columns"
@@ -109,6 +112,7 @@ func (r *readers) addBuiltin(kinds *builtin.Registry, served []builtin.Served) e
 		reader, err := readpath.NewReader(readpath.Resource{
 			Storage: stored, Resource: k.Resource, Kind: kind, Namespaced: k.Namespaced,
 			Serializer: kinds.Codecs, Predicate: k.Store.PredicateFunc, Table: columns.Of(k.Resource.GroupResource()),
+			Warning: warning(k),
 			FieldLabel: func(label, value string) (string, string, error) {
 				return kinds.Scheme.ConvertFieldLabel(kind, label, value)
 			},
@@ -119,6 +123,17 @@ func (r *readers) addBuiltin(kinds *builtin.Registry, served []builtin.Served) e
 		r.builtin[k.Resource] = reader
 	}
 	return nil
+}
+
+// warning is what the library warns of that asks for objects of a deprecated kind.
+func warning(k builtin.Served) string {
+	object := k.Store.New()
+	object.GetObjectKind().SetGroupVersionKind(k.Resource.GroupVersion().WithKind(k.Kind))
+	major, minor, _ := deprecation.MajorMinor(version.Get()) // zeros are any version, as there
+	if !deprecation.IsDeprecated(object, major, minor) {
+		return ""
+	}
+	return deprecation.WarningMessage(object)
 }
 
 // addCustom adds a custom resource in the version of the objects that its storage makes. The
@@ -134,6 +149,9 @@ func (r *readers) addCustom(resource schema.GroupResource, example, list runtime
 		return nothing, nil // it is being deleted: the library will say so
 	}
 	kind := object.GroupVersionKind()
+	if mayBeLists(definition, kind.Version) {
+		return nothing, nil
+	}
 	name := resource.WithVersion(kind.Version)
 	reader, err := readpath.NewReader(readpath.Resource{
 		Storage: stored, Resource: name, Kind: kind, ListKind: list.GetObjectKind().GroupVersionKind().Kind,
@@ -158,6 +176,20 @@ func (r *readers) addCustom(resource schema.GroupResource, example, list runtime
 		}
 		reader.Close()
 	}, nil
+}
+
+// mayBeLists reports whether the library may take an object for a list: one with items. What it
+// makes of that is left to it.
+func mayBeLists(definition *apiextensionsv1.CustomResourceDefinition, version string) bool {
+	for _, v := range definition.Spec.Versions {
+		if v.Name != version || v.Schema == nil || v.Schema.OpenAPIV3Schema == nil {
+			continue
+		}
+		root := v.Schema.OpenAPIV3Schema
+		_, items := root.Properties["items"]
+		return items || ptr.Deref(root.XPreserveUnknownFields, definition.Spec.PreserveUnknownFields)
+	}
+	return false
 }
 
 // customTable is how a custom resource looks in tables; nil leaves them to the library.

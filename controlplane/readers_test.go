@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -50,7 +51,7 @@ func TestReadPathIsExact(t *testing.T) {
 	all.SetLimit(50) // watches last for a second
 	for _, path := range []string{
 		"/api/v1/pods", "/api/v1/namespaces/web/pods", "/api/v1/namespaces/we/pods", "/api/v1/namespaces", "/api/v1/configmaps", "/api/v1/secrets",
-		"/api/v1/nodes", "/apis/apps/v1/deployments", custom, "/apis/" + widgets.Group + "/v1/widgets",
+		"/api/v1/nodes", "/api/v1/endpoints", "/apis/apps/v1/deployments", custom, "/apis/" + widgets.Group + "/v1/widgets",
 	} {
 		isCustom := strings.HasPrefix(path, "/apis/"+widgets.Group)
 		for _, query := range []string{
@@ -104,6 +105,42 @@ func TestReadPathIsExact(t *testing.T) {
 	}
 	if err := all.Wait(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// An object with items of its own is taken for a list by the library, which answers for its kind
+// therefore, whatever that is.
+func TestObjectsThatAreTakenForLists(t *testing.T) {
+	own := start(t, controlplane.Options{})
+	library := start(t, controlplane.Options{Etcd: own.EtcdCluster(), Storage: controlplane.UpstreamStorage})
+	c := connect(t, own.RESTConfig())
+	items := apiextensionsv1.JSONSchemaProps{Type: "array", Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: &apiextensionsv1.JSONSchemaProps{
+		Type: "object", XPreserveUnknownFields: new(true),
+	}}}
+	listed := newCRD(t, c, "listed", func(v *apiextensionsv1.CustomResourceDefinitionVersion) {
+		v.Schema.OpenAPIV3Schema.Properties["items"] = items
+	})
+	unknown := newCRD(t, c, "unknown", func(v *apiextensionsv1.CustomResourceDefinitionVersion) {
+		v.Schema.OpenAPIV3Schema.XPreserveUnknownFields = new(true)
+	})
+	for _, resource := range []schema.GroupVersionResource{listed, unknown} {
+		for name, items := range map[string][]any{"none": {}, "two": {map[string]any{"kind": "A"}, map[string]any{"kind": "B"}}} {
+			o := &unstructured.Unstructured{Object: map[string]any{"items": items}}
+			o.SetAPIVersion(resource.GroupVersion().String())
+			o.SetKind(strings.ToUpper(resource.Resource[:1]) + resource.Resource[1:])
+			o.SetName(name)
+			// It is stored; only the answer can't be made.
+			if _, err := c.dynamic.Resource(resource).Namespace("default").Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
+				t.Logf("%s: %v", name, err)
+			}
+		}
+		open(t, connect(t, library.RESTConfig()), resource)
+		path := "/apis/" + resource.Group + "/v1/namespaces/default/" + resource.Resource
+		for _, accept := range []string{asJSON, asTable} {
+			for _, of := range []string{"", "/none", "/two"} {
+				must(0, same(t, own.RESTConfig(), library.RESTConfig(), path+of, accept))(t)
+			}
+		}
 	}
 }
 
@@ -213,8 +250,8 @@ func askBoth(ctx context.Context, own, library *rest.Config, path, accept, encod
 
 // response is what has to be the same.
 type response struct {
-	status              int
-	media, packed, body string
+	status                       int
+	media, packed, warning, body string
 }
 
 // head is where it differs from another.
@@ -224,7 +261,7 @@ func (r response) head(other response) string {
 		at++
 	}
 	at = max(0, at-60)
-	return fmt.Sprintf("%d %s %q, %d bytes, from byte %d: %.300q", r.status, r.media, r.packed, len(r.body), at, r.body[at:])
+	return fmt.Sprintf("%d %s %q %q, %d bytes, from byte %d: %.300q", r.status, r.media, r.packed, r.warning, len(r.body), at, r.body[at:])
 }
 
 func ask(ctx context.Context, config *rest.Config, path, accept, encoding string) (response, error) {
@@ -256,7 +293,7 @@ func ask(ctx context.Context, config *rest.Config, path, accept, encoding string
 	if accept == asTable {
 		said = age.ReplaceAllString(said, "age")
 	}
-	return response{answer.StatusCode, answer.Header.Get("Content-Type"), packed, said}, err
+	return response{answer.StatusCode, answer.Header.Get("Content-Type"), packed, strings.Join(answer.Header["Warning"], ""), said}, err
 }
 
 // counted is the sum of a metric.

@@ -16,10 +16,10 @@
 // # What is passed on
 //
 // The handler answers what it can answer exactly as the API server would, byte by
-// byte. All else is the API server's: writes, subresources, Tables of whole objects, YAML,
-// pretty printing, WebSockets, versions other than the stored one, and every request that
-// will fail, so that errors are worded in one place; but for a revision to come, which was
-// waited for here already. How often, and for which reason, is counted.
+// byte. All else is the API server's: writes, subresources, Tables that are not of
+// metadata, YAML, pretty printing, WebSockets, versions other than the stored one, and
+// every request that will fail, so that errors are worded in one place; but for a revision
+// to come, which was waited for here already. How often, and for which reason, is counted.
 //
 // # Memory
 //

@@ -17,7 +17,7 @@ const (
 	recentBytes  = 16 << 20
 )
 
-// told is an event in one form.
+// told is an event in one form. A row is the same for any kind of event.
 type told struct {
 	object   *storage.Object
 	revision keepwatch.Revision

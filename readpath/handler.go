@@ -8,6 +8,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/metrics"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/server/routine"
+	"k8s.io/apiserver/pkg/warning"
 )
 
 // Lookup finds the reader of what a request is for, or nil if the API server should
@@ -39,14 +40,18 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		h.pass(w, q, passVerb)
 		return
 	}
-	answer, why := h.answer(q, info)
+	reader := h.lookup(q, info)
+	answer, why := h.answer(reader, q, info)
 	if why != "" {
 		h.pass(w, q, why)
 		return
 	}
 	answered.WithLabelValues(info.Verb).Inc()
+	if reader.Warning != "" {
+		warning.AddWarning(q.Context(), "", reader.Warning)
+	}
 	metrics.InstrumentHandlerFunc(verb(info), info.APIGroup, info.APIVersion, info.Resource, "", metrics.CleanScope(info),
-		metrics.APIServerComponent, false, "", answer)(w, q)
+		metrics.APIServerComponent, reader.Warning != "", "", answer)(w, q)
 }
 
 // verb is what kube-apiserver's metrics call it.
@@ -66,8 +71,7 @@ func (h *Handler) pass(w http.ResponseWriter, q *http.Request, why reason) {
 }
 
 // answer finds the answer, or the reason why it is not found here.
-func (h *Handler) answer(q *http.Request, info *request.RequestInfo) (http.HandlerFunc, reason) {
-	reader := h.lookup(q, info)
+func (h *Handler) answer(reader *Reader, q *http.Request, info *request.RequestInfo) (http.HandlerFunc, reason) {
 	if reader == nil {
 		return nil, passResource
 	}

@@ -17,7 +17,7 @@ func (r *rig) asked(method, path string, header http.Header) reason {
 	q.Header = header
 	q = r.informed(q)
 	info, _ := request.RequestInfoFrom(q.Context())
-	_, why := r.handler.answer(q, info)
+	_, why := r.handler.answer(r.lookup(q, info), q, info)
 	return why
 }
 

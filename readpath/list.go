@@ -40,6 +40,7 @@ func (s *Reader) list(q *http.Request, asked query) (http.HandlerFunc, reason) {
 	}
 	if known {
 		l.length = len(l.envelope.head) + l.size + len(l.envelope.tail)
+		big = l.length > gzipFrom
 	}
 	if !big {
 		return l.plain, ""
@@ -80,7 +81,8 @@ type list struct {
 	length   int // of the answer; zero if not known
 }
 
-// measure adds up the items. Of JSON that is going to be compressed, or not all of
+// measure adds up the items; whether what is known is big depends on what stands around
+// them. Of JSON that is going to be compressed, or not all of
 // which is encoded, and of tables it looks only as far as to know that it is big; protobuf
 // has to know in any case.
 func (l *list) measure(zipped bool) (known, big bool, err error) {
@@ -101,7 +103,7 @@ func (l *list) measure(zipped bool) (known, big bool, err error) {
 		}
 		l.size += l.items.size(item, l.size == 0)
 	}
-	return true, l.size > gzipFrom, nil
+	return true, false, nil
 }
 
 // plain writes the answer as it is.

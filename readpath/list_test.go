@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -271,4 +272,21 @@ func decoderOf(f form) runtime.Decoder {
 		return metainternalversionscheme.Codecs.UniversalDeserializer()
 	}
 	return scheme.Codecs.UniversalDeserializer()
+}
+
+// What is compressed is what is larger than 128 KiB with all that stands around the items.
+func TestFromWhereOnListsAreCompressed(t *testing.T) {
+	for _, media := range []string{"application/json", asTable} {
+		r := newRig(t, pods, options{})
+		r.reach(r.create("default", "o1", noted("")))
+		_, body := r.get(r.path(""), accept(media))
+		for _, length := range []int{gzipFrom, gzipFrom + 1} {
+			r.reach(r.update("default", "o1", noted(strings.Repeat("x", length-len(body)))))
+			answer, got := r.get(r.path(""), accept(media, "Accept-Encoding", "gzip"))
+			n := len(unzipped(t, answer, got)) // another length if revisions have got a digit more
+			if packed := answer.Header.Get("Content-Encoding") == "gzip"; packed != (n > gzipFrom) {
+				t.Errorf("%s: %d bytes are compressed: %v", media, n, packed)
+			}
+		}
+	}
 }

@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/keepwatch/keepwatch/internal/recent"
-	"github.com/keepwatch/keepwatch/storage"
 	"github.com/keepwatch/keepwatch/store"
 )
 
@@ -17,7 +16,7 @@ type Reader struct {
 	*Resource
 	json   runtime.Serializer
 	budget *Budget
-	blocks [storage.Forms]*store.Memo[*kept]
+	blocks [tableJSON]*store.Memo[*kept] // of the forms before it
 	frames *recent.Cache[told, []byte]
 	locks  [64]sync.Mutex // by object: who asks for what is being encoded waits for it
 }

@@ -34,6 +34,9 @@ type Resource struct {
 	Table *Table
 	// Predicate makes the API server's predicate of selectors.
 	Predicate func(labels.Selector, fields.Selector) apistorage.SelectionPredicate
+	// Warning is sent to whoever asks for the resource, if it is not empty, and tells that it is
+	// deprecated.
+	Warning string
 	// FieldLabel checks and translates one term of a field selector. Nil allows
 	// metadata.name and metadata.namespace; others are passed on.
 	FieldLabel func(label, value string) (string, string, error)

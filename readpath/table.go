@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
-	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -75,7 +74,7 @@ func (s *Reader) encodeRow(o runtime.Object) ([]byte, error) {
 		return nil, err
 	}
 	b = append(append(b, `,"object":`...), about...)
-	return slices.Clip(append(b, '}')), nil
+	return bytes.Clone(append(b, '}')), nil
 }
 
 func appendCell(b []byte, cell any) ([]byte, error) {
@@ -142,5 +141,5 @@ func (s *Reader) row(e storage.Event, initial bool) ([]byte, error) {
 	if initial || e.Type == watch.Bookmark {
 		return s.itemOf(e, tableJSON)
 	}
-	return s.frames.Of(told{e.Object, e.Revision, e.Type, tableJSON}, func() ([]byte, error) { return s.itemOf(e, tableJSON) })
+	return s.frames.Of(told{e.Object, e.Revision, "", tableJSON}, func() ([]byte, error) { return s.itemOf(e, tableJSON) })
 }

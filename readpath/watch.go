@@ -105,11 +105,7 @@ func (s *watcher) run(ctx context.Context, w http.ResponseWriter, out *http.Resp
 		case <-newer:
 			continue
 		case <-s.bookmark.C:
-			place := gather{w: w}
-			if err := s.place(ctx, &place); err != nil {
-				return err
-			}
-			if err := place.flush(); err != nil {
+			if err := s.tellPlace(ctx, w); err != nil {
 				return err
 			}
 		case <-ctx.Done():
@@ -157,6 +153,16 @@ func (s *watcher) send(ctx context.Context, w http.ResponseWriter) (newer <-chan
 		}
 	}
 	return newer, out.flush()
+}
+
+// tellPlace writes how far the watch has come.
+func (s *watcher) tellPlace(ctx context.Context, w http.ResponseWriter) error {
+	out := gather{w: w}
+	defer out.done()
+	if err := s.place(ctx, &out); err != nil {
+		return err
+	}
+	return out.flush()
 }
 
 // placeIfDue is for who is behind, maybe for ever: it never comes to wait for the timer.
@@ -210,13 +216,13 @@ func (s *watcher) addTable(out *gather, e storage.Event, initial bool) error {
 	if err != nil {
 		return err
 	}
-	before := len(out.buffer())
-	b, err := s.Table.appendTable(appendEventStart(out.b, e.Type), row, e.Revision.String(), !s.titled)
+	frame, err := s.Table.appendTable(appendEventStart(make([]byte, 0, len(row)+frameRoom), e.Type), row, e.Revision.String(), !s.titled)
 	if err != nil {
 		return err
 	}
-	out.b, s.titled = append(b, "}\n"...), true
-	s.sent(len(out.b) - before)
+	frame, s.titled = append(frame, "}\n"...), true
+	s.sent(len(frame))
+	out.add(frame)
 	return nil
 }
 

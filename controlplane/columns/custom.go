@@ -20,7 +20,7 @@ const dateColumn = "date"
 
 // Custom returns how a custom resource's objects look in tables, by the columns of a version in its
 // definition; none are its age. Cells are the library's, but for dates, which it would tell the ages
-// of at once. An error means that the library couldn't show them either.
+// of at once. It fails for a column that can't be read, where the library shows those before it.
 func Custom(defined []apiextensionsv1.CustomResourceColumnDefinition) (*readpath.Table, error) {
 	if len(defined) == 0 {
 		defined = []apiextensionsv1.CustomResourceColumnDefinition{{
@@ -59,6 +59,9 @@ func (c custom) row(object runtime.Object) (metav1.TableRow, error) {
 	table, err := c.library.ConvertToTable(context.Background(), object, &metav1.TableOptions{NoHeaders: true})
 	if err != nil {
 		return metav1.TableRow{}, err
+	}
+	if len(table.Rows) != 1 {
+		return metav1.TableRow{}, fmt.Errorf("an object with %d rows", len(table.Rows))
 	}
 	row := table.Rows[0]
 	for cell, path := range c.dates {

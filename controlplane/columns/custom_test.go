@@ -80,6 +80,19 @@ func TestCustomResourcesWithoutColumnsShowTheirAge(t *testing.T) {
 	}
 }
 
+// The library takes an object with items for a list.
+func TestObjectsThatAreListsHaveNoRow(t *testing.T) {
+	custom, err := Custom(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, items := range [][]any{{}, {map[string]any{"kind": "A"}, map[string]any{"kind": "B"}}} {
+		if row, err := custom.Row(&unstructured.Unstructured{Object: map[string]any{"items": items}}); err == nil {
+			t.Errorf("%v: %v", items, row.Cells)
+		}
+	}
+}
+
 func TestColumnsThatCannotBeRead(t *testing.T) {
 	if table, err := Custom([]apiextensionsv1.CustomResourceColumnDefinition{{Name: "Bad", Type: "string", JSONPath: ".spec["}}); err == nil {
 		t.Errorf("columns %v", table.Columns)
