@@ -181,25 +181,33 @@ func (r *readers) addCustom(resource schema.GroupResource, example, list runtime
 // mayBeLists reports whether the library may take an object for a list: one with items. What it
 // makes of that is left to it.
 func mayBeLists(definition *apiextensionsv1.CustomResourceDefinition, version string) bool {
-	for _, v := range definition.Spec.Versions {
-		if v.Name != version || v.Schema == nil || v.Schema.OpenAPIV3Schema == nil {
-			continue
-		}
-		root := v.Schema.OpenAPIV3Schema
-		_, items := root.Properties["items"]
-		return items || ptr.Deref(root.XPreserveUnknownFields, definition.Spec.PreserveUnknownFields)
+	v := versionOf(definition, version)
+	if v == nil || v.Schema == nil || v.Schema.OpenAPIV3Schema == nil {
+		return false
 	}
-	return false
+	root := v.Schema.OpenAPIV3Schema
+	_, items := root.Properties["items"]
+	return items || ptr.Deref(root.XPreserveUnknownFields, definition.Spec.PreserveUnknownFields)
 }
 
 // customTable is how a custom resource looks in tables; nil leaves them to the library.
 func customTable(definition *apiextensionsv1.CustomResourceDefinition, version string) *readpath.Table {
-	for _, v := range definition.Spec.Versions {
-		if v.Name != version {
-			continue
-		}
-		if table, err := columns.Custom(v.AdditionalPrinterColumns); err == nil {
-			return table
+	v := versionOf(definition, version)
+	if v == nil {
+		return nil
+	}
+	table, err := columns.Custom(v.AdditionalPrinterColumns)
+	if err != nil {
+		return nil
+	}
+	return table
+}
+
+// versionOf is a version in a definition, or nil.
+func versionOf(definition *apiextensionsv1.CustomResourceDefinition, name string) *apiextensionsv1.CustomResourceDefinitionVersion {
+	for i := range definition.Spec.Versions {
+		if v := &definition.Spec.Versions[i]; v.Name == name {
+			return v
 		}
 	}
 	return nil
@@ -261,10 +269,6 @@ func (r *readers) current(reader *customReader, name schema.GroupVersionResource
 	if names := definition.Status.AcceptedNames; names.Kind != reader.Kind.Kind || names.ListKind != reader.ListKind {
 		return false
 	}
-	for _, v := range definition.Spec.Versions {
-		if v.Name == name.Version {
-			return v.Served && !v.Deprecated
-		}
-	}
-	return false
+	v := versionOf(definition, name.Version)
+	return v != nil && v.Served && !v.Deprecated
 }

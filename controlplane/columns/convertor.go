@@ -56,13 +56,16 @@ func (c convertor) ConvertToTable(_ context.Context, object, options runtime.Obj
 	}
 	if err := eachItem(object, func(item runtime.Object) error {
 		row, err := c.row(item)
+		if err != nil {
+			return err
+		}
 		for i, cell := range row.Cells {
 			if since, ok := cell.(readpath.Since); ok {
 				row.Cells[i] = since.At(now)
 			}
 		}
 		table.Rows = append(table.Rows, row)
-		return err
+		return nil
 	}); err != nil {
 		return nil, err
 	}
