@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"hash/crc32"
 	"io"
+	"math"
+	"slices"
 	"sync"
 
 	"github.com/klauspost/compress/flate"
@@ -43,12 +45,31 @@ func compress(raw []byte) *block {
 	return &block{deflated: bytes.Clone(b.Bytes()), length: int64(len(raw)), sum: crc32.ChecksumIEEE(raw)}
 }
 
-// stored makes a block without compression, of up to 65535 bytes.
+// maxStored is how many bytes one of deflate's stored blocks can have: its length is 16 bits.
+const maxStored = math.MaxUint16
+
+// stored makes a block without compression, of as many of deflate's stored blocks as raw takes.
 func stored(raw []byte) *block {
-	b := []byte{0} // not the last block, not compressed
-	b = binary.LittleEndian.AppendUint16(b, uint16(len(raw)))
-	b = binary.LittleEndian.AppendUint16(b, ^uint16(len(raw)))
-	return &block{deflated: append(b, raw...), length: int64(len(raw)), sum: crc32.ChecksumIEEE(raw)}
+	var b []byte
+	for part := range slices.Chunk(raw, maxStored) {
+		b = append(b, 0) // not the last block, not compressed
+		b = binary.LittleEndian.AppendUint16(b, uint16(len(part)))
+		b = binary.LittleEndian.AppendUint16(b, ^uint16(len(part)))
+		b = append(b, part...)
+	}
+	return &block{deflated: b, length: int64(len(raw)), sum: crc32.ChecksumIEEE(raw)}
+}
+
+// storedMost is up to which length compression is not worth its time.
+const storedMost = 512
+
+// wrap makes the block of a list's head or tail, of any length: the head of a Table has the
+// descriptions of all columns.
+func wrap(raw []byte) *block {
+	if len(raw) <= storedMost {
+		return stored(raw)
+	}
+	return compress(raw)
 }
 
 // gzipHeader is that of a member: no name, no time, unknown system.

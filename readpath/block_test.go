@@ -13,24 +13,26 @@ import (
 	"pgregory.net/rapid"
 )
 
-// piece is some data, and how it becomes a block.
+// piece is some data, by what it is made of, and how it becomes a block.
 type piece struct {
-	raw    []byte
-	stored bool
+	seed                 uint64
+	length               int
+	compressible, stored bool
+}
+
+func (p piece) raw() []byte {
+	if p.compressible {
+		return []byte(strings.Repeat(`{"kind":"Pod"},`, p.length/15+1))[:p.length]
+	}
+	return randomBytes(p.seed, p.length)
 }
 
 func pieces() *rapid.Generator[[]piece] {
+	const most = 1 << 18
+	length := rapid.OneOf(rapid.Just(0), rapid.IntRange(1, 100), rapid.IntRange(0, most),
+		rapid.SampledFrom([]int{maxStored, maxStored + 1, 2 * maxStored, most}))
 	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) piece {
-		seed, stored := rapid.Uint64().Draw(t, "seed"), rapid.Bool().Draw(t, "stored")
-		most := 1 << 18
-		if stored {
-			most = 1<<16 - 1
-		}
-		n := rapid.OneOf(rapid.Just(0), rapid.IntRange(1, 100), rapid.IntRange(0, most), rapid.Just(most)).Draw(t, "length")
-		if rapid.Bool().Draw(t, "compressible") {
-			return piece{[]byte(strings.Repeat(`{"kind":"Pod"},`, n/15)), stored}
-		}
-		return piece{randomBytes(seed, n), stored}
+		return piece{rapid.Uint64().Draw(t, "seed"), length.Draw(t, "length"), rapid.Bool().Draw(t, "compressible"), rapid.Bool().Draw(t, "stored")}
 	}), 0, 12)
 }
 
@@ -40,11 +42,12 @@ func TestBlocksAreOneMember(t *testing.T) {
 		var packed, raw bytes.Buffer
 		m, err := newMember(&packed)
 		for _, p := range pieces().Draw(t, "pieces") {
-			b := compress(p.raw)
+			part := p.raw()
+			b := compress(part)
 			if p.stored {
-				b = stored(p.raw)
+				b = stored(part)
 			}
-			raw.Write(p.raw)
+			raw.Write(part)
 			err = errors.Join(err, m.write(b))
 		}
 		if err := errors.Join(err, m.close()); err != nil {
@@ -87,7 +90,7 @@ func TestBlocksAreOneMember(t *testing.T) {
 
 // A block is made once, whatever becomes of the bytes that it was made of.
 func TestBlocksKeepNothingOfTheirInput(t *testing.T) {
-	for name, make := range map[string]func([]byte) *block{"compressed": compress, "stored": stored} {
+	for name, make := range map[string]func([]byte) *block{"compressed": compress, "stored": stored, "wrapped": wrap} {
 		raw := bytes.Repeat([]byte("keepwatch"), 1000)
 		b := make(raw)
 		before := bytes.Clone(b.deflated)

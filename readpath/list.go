@@ -160,7 +160,7 @@ func (l list) blocks(w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := m.write(stored(l.envelope.head)); err != nil {
+	if err := m.write(wrap(l.envelope.head)); err != nil {
 		return err
 	}
 	between := stored(comma)
@@ -194,7 +194,7 @@ func (l list) blocks(w io.Writer) error {
 		}
 		rest = rest[n:]
 	}
-	if err := m.write(stored(l.envelope.tail)); err != nil {
+	if err := m.write(wrap(l.envelope.tail)); err != nil {
 		return err
 	}
 	return m.close()

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -75,6 +77,30 @@ func TestObjectsAsTables(t *testing.T) {
 		r.reader.Table = nil
 		if got := r.asked(http.MethodGet, r.path(""), accept(asTable)); got != passEncoding {
 			t.Errorf("%s, of which there are no tables: %q", k.gvk.Kind, got)
+		}
+	}
+}
+
+// The columns of a Table can have long descriptions, which stand in the list's head: with gzip, too.
+func TestTablesWithLongColumns(t *testing.T) {
+	const objects = 100
+	for _, length := range []int{64<<10 - 1, 64 << 10, 70_000, 200_000} {
+		r := newRig(t, widgets, options{})
+		table := shown
+		table.Columns = slices.Clone(shown.Columns)
+		table.Columns[1].Description = strings.Repeat("0123456789", length/10)
+		r.reader.Table = &table
+		for i := range objects {
+			r.reach(r.create("default", fmt.Sprint("o", i), noted(strings.Repeat("x", 2000))))
+		}
+		plain, want := r.get(r.path(""), accept(asTable))
+		answer, body := r.get(r.path(""), accept(asTable, "Accept-Encoding", "gzip"))
+		if plain.StatusCode != http.StatusOK || answer.Header.Get("Content-Encoding") != "gzip" {
+			t.Fatalf("%s; %s, %v", plain.Status, answer.Status, answer.Header)
+		}
+		differs(t, fmt.Sprint("columns of ", length, " bytes"), unzipped(t, answer, body), want)
+		if len(body) > len(want)/4 {
+			t.Errorf("columns of %d bytes: %d bytes are sent of %d", length, len(body), len(want))
 		}
 	}
 }
