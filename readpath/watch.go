@@ -32,7 +32,7 @@ func (s *Reader) watch(q *http.Request, asked query) (answer http.HandlerFunc, w
 	switch {
 	case errors.Is(err, context.DeadlineExceeded) && within.Err() != nil: // over before it could begin
 		err = nil
-	case err != nil && !waitedFor(err, asked): // which is told in the stream
+	case err != nil && !waitedFor(err, asked) && !apierrors.IsResourceExpired(err): // which are sent in the stream
 		return s.refuse(err, asked)
 	}
 	return (&watcher{Reader: s, feed: feed, refused: err, form: asked.form, timeout: asked.timeout}).serve, ""

@@ -36,8 +36,12 @@ func (s *Storage) readError(err error) error {
 
 // watchError words why a watch can't begin. While etcd is away that is 429, as from a
 // watch cache that has lost etcd: client-go asks for the same watch again, whereas
-// after any other error it lists.
+// after any other error it lists. Where another cluster answers in the place of the one
+// that the store follows, the revision is of a history that is gone.
 func watchError(err error) error {
+	if failure := (*keepwatch.Failure)(nil); errors.As(err, &failure) && failure.Kind == keepwatch.Rewound {
+		return apierrors.NewResourceExpired("too old resource version: etcd's history was replaced")
+	}
 	if away(err) || apistorage.IsUnreachable(err) {
 		return requestError{apierrors.NewTooManyRequests("etcd does not answer", retryAfter)}
 	}

@@ -26,8 +26,9 @@
 // such as labels, is the exception: what used to match is not known behind the
 // window, and objects that never did may not be shown, so it gets 410 Expired.
 //
-// A watch that begins at a revision which etcd has not reached is told so, since
-// after a restore from a backup it would wait for ever (kubernetes #107457).
+// A watch from a revision that etcd has not reached, by a quorum read that began after the
+// request, ends with 410 Expired: etcd was restored from a backup, and the watch would wait
+// for ever (kubernetes #107457).
 //
 // # Objects
 //

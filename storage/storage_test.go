@@ -3,6 +3,7 @@ package storage_test
 import (
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apiserver/pkg/apis/example"
 	apistorage "k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
+	"k8s.io/utils/ptr"
 
 	"github.com/keepwatch/keepwatch/store"
 )
@@ -238,15 +240,22 @@ func TestOneObjectOfTheFuture(t *testing.T) {
 func TestWatchFromTheFuture(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, options{})
-	w := r.watch("/pods/", from("1000000"))
-	e := <-w.ResultChan()
-	if err := apierrors.FromObject(e.Object); !apistorage.IsTooLargeResourceVersion(err) {
-		t.Errorf("got %v", err)
+	for _, initial := range []*bool{nil, ptr.To(false), ptr.To(true)} {
+		for _, revision := range []string{"1000000", "9223372036854775808"} { // which is no revision of etcd's
+			o := from(revision)
+			if o.SendInitialEvents = initial; initial != nil {
+				o.ResourceVersionMatch = metav1.ResourceVersionMatchNotOlderThan
+			}
+			e := <-r.watch("/pods/", o).ResultChan()
+			if err := apierrors.FromObject(e.Object); e.Type != watch.Error || !apierrors.IsResourceExpired(err) || !strings.Contains(err.Error(), "too old resource version: "+revision) {
+				t.Errorf("from %s: got %v %v", revision, e.Type, err)
+			}
+		}
 	}
 	// But one from a revision that the store has not heard of is no such thing.
 	a := r.create("a")
 	revision := r.increaseRV(t.Context(), t)
-	w = r.watch("/pods/", from(fmt.Sprint(revision)))
+	w := r.watch("/pods/", from(fmt.Sprint(revision)))
 	expect(t, w, says(watch.Modified, r.label("a", "x")))
 	if a.ResourceVersion == fmt.Sprint(revision) {
 		t.Error("the revision is a pod's")

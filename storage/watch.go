@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -39,7 +40,7 @@ func (s *Storage) beginning(ctx context.Context, revision keepwatch.Revision, op
 	if initial := options.SendInitialEvents; initial == nil && revision == 0 {
 		return at(s.store.Snapshot(), false), nil
 	} else if initial != nil && *initial {
-		snapshot, err := s.fresh(ctx, revision, options.ResourceVersion)
+		snapshot, err := s.initialState(ctx, revision, options.ResourceVersion)
 		if err != nil {
 			return beginning{}, err
 		}
@@ -47,16 +48,10 @@ func (s *Storage) beginning(ctx context.Context, revision keepwatch.Revision, op
 	}
 	now := s.store.Snapshot().Cursor()
 	switch {
-	case revision > now.Revision: // it may only be late in coming, or never come
-		newest, err := s.source.Newest(ctx)
-		if err != nil {
+	case revision > 0:
+		if err := s.rejectFuture(ctx, revision); err != nil {
 			return beginning{}, err
 		}
-		if newest < revision {
-			return beginning{}, apistorage.NewTooLargeResourceVersionError(uint64(revision), uint64(newest), retryAfter)
-		}
-		now.Revision = revision
-	case revision > 0:
 		now.Revision = revision
 	case options.ResourceVersion == "":
 		newest, err := s.source.Newest(ctx)
@@ -68,10 +63,41 @@ func (s *Storage) beginning(ctx context.Context, revision keepwatch.Revision, op
 	return beginning{cursor: now}, nil
 }
 
-// fresh is a state to send: the newest one if no revision is named.
-func (s *Storage) fresh(ctx context.Context, revision keepwatch.Revision, named string) (*store.Snapshot, error) {
+// rejectFuture returns Expired if etcd has not reached a revision that the store does not
+// have. etcd says so by a quorum read that began after the call, so that no revision of a
+// write that was acknowledged before is rejected: the revision is then one of a history
+// that a restore of etcd has replaced. Clients of every language list again after Expired;
+// after "Too large resource version" in a watch some end, and some ask again for ever.
+// While etcd is unavailable, rejectFuture tries again for as long as reads wait for a
+// revision.
+func (s *Storage) rejectFuture(ctx context.Context, revision keepwatch.Revision) error {
+	waiting, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for s.store.Held() < revision {
+		newest, err := s.source.Newest(waiting)
+		switch {
+		case err == nil && newest < revision:
+			return apierrors.NewResourceExpired(fmt.Sprintf(
+				"too old resource version: %d is not in etcd's history, whose newest revision is %d", revision, newest))
+		case err == nil:
+			return nil
+		case !away(err):
+			return err
+		case !rest(waiting, askAgain):
+			return err
+		}
+	}
+	return nil
+}
+
+// initialState returns the state that a watch sends first: the newest one if no revision
+// is named.
+func (s *Storage) initialState(ctx context.Context, revision keepwatch.Revision, named string) (*store.Snapshot, error) {
 	if named == "" {
 		return s.newest(ctx)
+	}
+	if err := s.rejectFuture(ctx, revision); err != nil {
+		return nil, err
 	}
 	return s.notOlderThan(ctx, revision)
 }
