@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/klog/v2"
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/informer/internal/item"
@@ -24,8 +25,8 @@ type follower struct {
 	store     *store.Store
 	intake    *intake
 	reflector *reflector.Reflector
-	trouble   func(*keepwatch.Failure) // is told of failures, if not nil
-	synced    chan struct{}            // closed once the first list is in the store
+	report    func(reflector.Notice) // is called with failures, if not nil
+	synced    chan struct{}          // closed once the first list is in the store
 
 	mu       sync.Mutex
 	phase    phase
@@ -115,16 +116,24 @@ func (f *follower) held(key keepwatch.Key) *item.Item {
 	return nil
 }
 
-// observe passes on failures, but for what happens all the time and means nothing.
+// observe reports failures, except those that happen all the time and lead to nothing:
+// a watch that ended, unless it is the reason for a new list.
 func (f *follower) observe(n reflector.Notice) {
-	if n.Failure == nil || f.trouble == nil {
+	if n.Failure == nil || f.report == nil {
 		return
 	}
 	switch n.Failure.Kind {
 	case keepwatch.Ended, keepwatch.StreamingListUnsupported:
-	default:
-		f.trouble(n.Failure)
+		if n.Verdict != reflector.RelistNow {
+			return
+		}
 	}
+	f.report(n)
+}
+
+// logRelist logs that a failure leads to a new list.
+func (f *follower) logRelist(ctx context.Context, why *keepwatch.Failure) {
+	klog.FromContext(ctx).Info("The informer lists again", "informer", f.name, "reason", why.Kind, "err", why)
 }
 
 // run follows the source until ctx is done, or until nothing else is true, and

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/reflector"
 	"github.com/keepwatch/keepwatch/store"
 )
 
@@ -59,8 +60,12 @@ func New[T runtime.Object](cfg *rest.Config, options ...Option) (*Informer[T], e
 // invariant of our own. An informer runs once.
 func (i *Informer[T]) Run(ctx context.Context) error {
 	begin := func() {
-		i.follower.trouble = func(failure *keepwatch.Failure) {
-			utilruntime.HandleErrorWithContext(ctx, failure, "Failed to follow", "informer", i.follower.name)
+		i.follower.report = func(n reflector.Notice) {
+			if n.Verdict == reflector.RelistNow {
+				i.follower.logRelist(ctx, n.Failure)
+				return
+			}
+			utilruntime.HandleErrorWithContext(ctx, n.Failure, "Failed to follow", "informer", i.follower.name)
 		}
 		i.group.enter(i.follower)
 	}

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
-	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/reflector"
 )
 
 var _ cache.SharedIndexInformer = (*Shared)(nil)
@@ -242,7 +242,7 @@ func (s *Shared) Run(stop <-chan struct{}) { s.RunWithContext(wait.ContextForCha
 func (s *Shared) RunWithContext(ctx context.Context) {
 	detector := cache.NewCacheMutationDetector(s.follower.name)
 	begin := func() {
-		s.follower.trouble = s.tell(ctx)
+		s.follower.report = s.reporter(ctx)
 		s.follower.intake.took = detector.AddObject
 		s.follower.running.Go(func() { detector.Run(s.follower.until.Done()) })
 		s.group.enter(s.follower)
@@ -258,11 +258,17 @@ func (s *Shared) RunWithContext(ctx context.Context) {
 	}
 }
 
-// tell passes failures on to the watch error handler, with a reflector that has
-// the informer's name and type: handlers look at no more than that.
-func (s *Shared) tell(ctx context.Context) func(*keepwatch.Failure) {
-	reflector := cache.NewReflectorWithOptions(s.lw, s.example, cache.NewStore(cache.MetaNamespaceKeyFunc), cache.ReflectorOptions{
+// reporter passes failures on to the watch error handler, with a reflector that has
+// the informer's name and type: handlers look at no more than that. A new list is logged
+// in any case: client-go's own handler is silent about an expired revision.
+func (s *Shared) reporter(ctx context.Context) func(reflector.Notice) {
+	theirs := cache.NewReflectorWithOptions(s.lw, s.example, cache.NewStore(cache.MetaNamespaceKeyFunc), cache.ReflectorOptions{
 		Name: "keepwatch", TypeDescription: s.follower.name,
 	})
-	return func(failure *keepwatch.Failure) { s.errors(ctx, reflector, failure.Err) }
+	return func(n reflector.Notice) {
+		if n.Verdict == reflector.RelistNow {
+			s.follower.logRelist(ctx, n.Failure)
+		}
+		s.errors(ctx, theirs, n.Failure.Err)
+	}
 }

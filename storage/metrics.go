@@ -14,8 +14,8 @@ import (
 	"github.com/keepwatch/keepwatch/store"
 )
 
-// resumptions is the one metric that a watch cache does not have. The others are its
-// own, wherever they mean the same: names, labels and buckets are k8s.io/apiserver's.
+// resumptions and relists are the metrics that a watch cache does not have. The others
+// are its own, wherever they mean the same: names, labels and buckets are k8s.io/apiserver's.
 var resumptions = metrics.NewCounterVec(&metrics.CounterOpts{
 	Name: "keepwatch_watch_resumptions_total",
 	Help: "Watches that went on from a revision, by what they were told of what came since: " +
@@ -23,7 +23,14 @@ var resumptions = metrics.NewCounterVec(&metrics.CounterOpts{
 	StabilityLevel: metrics.ALPHA,
 }, []string{"group", "resource", "answer"})
 
-func init() { legacyregistry.MustRegister(resumptions) }
+var relists = metrics.NewCounterVec(&metrics.CounterOpts{
+	Name: "keepwatch_storage_relists_total",
+	Help: "Lists of a resource from etcd after the first, by the failure that ended the watch for good: " +
+		"a protocol violation, an expired revision, a restored etcd, and so on.",
+	StabilityLevel: metrics.ALPHA,
+}, []string{"group", "resource", "reason"})
+
+func init() { legacyregistry.MustRegister(resumptions, relists) }
 
 // answer is what a watch that goes on from a revision is told first.
 type answer string
@@ -40,6 +47,11 @@ type meter schema.GroupResource
 
 func (m meter) resumed(a answer) {
 	resumptions.WithLabelValues(m.Group, m.Resource, string(a)).Inc()
+}
+
+// relisted counts a list that a failure has led to.
+func (m meter) relisted(reason keepwatch.FailureKind) {
+	relists.WithLabelValues(m.Group, m.Resource, reason.String()).Inc()
 }
 
 // initialized counts that a store has caught up with etcd for the first time.

@@ -11,12 +11,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/kubernetes"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -41,7 +42,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	klog.SetLogger(logr.Discard())
+	klog.SetLogger(funcr.New(logged.add, funcr.Options{}))
 	if err := flag.Set("test.parallel", "8"); err != nil { // the tests wait for etcd, mostly
 		panic(err)
 	}
@@ -113,6 +114,8 @@ type options struct {
 	store       store.Options
 	// cold leaves what was read at the start to who reads it.
 	cold bool
+	// dial are more options of the connection to etcd.
+	dial []grpc.DialOption
 }
 
 // rig is a storage on an etcd of its own, which can be restarted.
@@ -130,7 +133,7 @@ type rig struct {
 
 func newRig(t testing.TB, o options) *rig {
 	t.Helper()
-	client := runEtcd(t)
+	client := runEtcd(t, o.dial...)
 	if o.codec == nil {
 		o.codec = protobufCodec()
 	}
@@ -146,7 +149,7 @@ func newRig(t testing.TB, o options) *rig {
 
 // runEtcd runs an etcd on a socket, quick to elect itself. The client records what
 // lists etcd is asked for.
-func runEtcd(t testing.TB) *kubernetes.Client {
+func runEtcd(t testing.TB, dial ...grpc.DialOption) *kubernetes.Client {
 	t.Helper()
 	dir := must(os.MkdirTemp("", "etcd"))(t) // sockets need short names
 	t.Cleanup(func() { os.RemoveAll(dir) })
@@ -166,7 +169,7 @@ func runEtcd(t testing.TB) *kubernetes.Client {
 	case <-time.After(patience):
 		t.Fatal("etcd does not start")
 	}
-	client := must(kubernetes.New(clientv3.Config{Endpoints: []string{config.ListenClientUrls[0].String()}, Logger: zap.NewNop()}))(t)
+	client := must(kubernetes.New(clientv3.Config{Endpoints: []string{config.ListenClientUrls[0].String()}, Logger: zap.NewNop(), DialOptions: dial}))(t)
 	t.Cleanup(func() { client.Close() })
 	lists := storagetesting.NewKubernetesRecorder(client.Kubernetes)
 	client.KV = storagetesting.NewKVRecorder(client.KV, lists)

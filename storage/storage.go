@@ -126,11 +126,18 @@ func (s *Storage) finish(why error) {
 	s.end = why
 }
 
+// observe logs failures, and counts those that end in a new list: these are always logged.
 func (s *Storage) observe(n reflector.Notice) {
-	if n.Failure != nil {
-		klog.V(2).InfoS("Storage follows etcd", "resource", s.config.GroupResource,
-			"state", n.State, "failure", n.Failure.Kind, "err", n.Failure, "verdict", n.Verdict, "held", n.Held)
+	if n.Failure == nil {
+		return
 	}
+	message, level := "Storage follows etcd", klog.Level(2)
+	if n.Verdict == reflector.RelistNow {
+		s.meter.relisted(n.Failure.Kind)
+		message, level = "Storage lists etcd again", 0
+	}
+	klog.V(level).InfoS(message, "resource", s.config.GroupResource,
+		"state", n.State, "reason", n.Failure.Kind, "err", n.Failure, "verdict", n.Verdict, "wait", n.Wait, "revision", n.Held)
 }
 
 // living is the context of whatever Run does.

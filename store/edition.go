@@ -8,7 +8,8 @@ import (
 
 // Versioned is implemented by objects whose source numbers the writes of each
 // key: 1 for a create, one more for each update (etcd's Version). With it a
-// missed event is noticed at the next one of its key.
+// missed event is noticed at the next one of its key. 0 is for a source that does not
+// number them; then nothing is checked.
 type Versioned interface{ Version() int64 }
 
 // edition is the next state while it is being made.

@@ -102,23 +102,26 @@ func continuous(c keepwatch.Change, held *entry) error {
 		}
 		return nil
 	}
-	next, ok := c.Object.(Versioned)
-	if !ok {
-		return nil
-	}
 	prior := int64(0)
 	if held != nil && held.object.UID() == uid {
-		v, ok := held.object.(Versioned)
-		if !ok {
+		if prior = version(held.object); prior == 0 {
 			return nil
 		}
-		prior = v.Version()
 	}
-	if next.Version() != prior+1 {
+	if next := version(c.Object); next != 0 && next != prior+1 {
 		return keepwatch.Failed(keepwatch.ProtocolViolation,
-			"%s has version %d after %d: an event was missed", key, next.Version(), prior)
+			"%s has version %d after %d: an event was missed", key, next, prior)
 	}
 	return nil
+}
+
+// version returns the number of an object's last write, or 0 if the source does not
+// number writes: kine sends 0 where etcd counts.
+func version(o keepwatch.Object) int64 {
+	if v, ok := o.(Versioned); ok {
+		return v.Version()
+	}
+	return 0
 }
 
 // write takes the new state of an object.

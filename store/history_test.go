@@ -160,7 +160,10 @@ func TestApplyVersioned(t *testing.T) {
 		"created and changed":   {add(at(12, "a-2", 2)), keepwatch.ProtocolViolation},
 		"deleted":               {keepwatch.Change{Type: keepwatch.Deleted, Revision: 12, Object: at(12, "a-1", 3)}, 0},
 		"number no longer told": {modify(thingAt("a", 12)), 0},
+		"0, which is no number": {modify(at(12, "a-1", 0)), 0},
+		"created anew with 0":   {add(at(12, "a-2", 0)), 0},
 		"another is created":    {add(versioned{thingAt("b", 12), 1}), 0},
+		"another with 0":        {add(versioned{thingAt("b", 12), 0}), 0},
 		"another is changed":    {add(versioned{thingAt("b", 12), 2}), keepwatch.ProtocolViolation},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -169,8 +172,11 @@ func TestApplyVersioned(t *testing.T) {
 			wantFailure(t, err, row.failure)
 		})
 	}
-	s := listed(t, Options{}, 10, thingAt("a", 9)) // not numbered so far
-	apply(t, s, 12, modify(at(12, "a-1", 7)))
+	for name, first := range map[string]keepwatch.Object{"without a number": thingAt("a", 9), "with 0": at(9, "a-1", 0)} {
+		t.Run("the first after one "+name, func(t *testing.T) {
+			apply(t, listed(t, Options{}, 10, first), 12, modify(at(12, "a-1", 7)))
+		})
+	}
 }
 
 // A replay of deletions that the tombstones no longer know is no news either.

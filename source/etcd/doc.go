@@ -18,7 +18,7 @@
 //   - A batch has whole revisions: a transaction is never split, however many
 //     messages it came in.
 //   - [Object.Version] counts the writes of a key's life, so that a store notices an
-//     event that was missed.
+//     event that was missed, unless the server does not count (kine).
 //   - [Source.Newest] is one quorum read for all who wait for it, and makes an open
 //     watch tell how far it has come; see there for how to read consistently.
 //   - [Source.Seed] fills an empty target with the oldest state that etcd can still

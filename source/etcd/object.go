@@ -50,7 +50,7 @@ func (o *Object) Revision() keepwatch.Revision { return o.revision }
 func (o *Object) Created() keepwatch.Revision { return o.created }
 
 // Version is 1 for the write that created the key, and one more for each that
-// followed; zero for a Deleted.
+// followed; zero for a Deleted, and from a server that does not count, such as kine.
 func (o *Object) Version() int64 { return o.version }
 
 // Value is what etcd holds. It is nil where [Options].Decode made an object of it,
