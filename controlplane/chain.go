@@ -34,6 +34,10 @@ const drainTime = 2 * time.Second
 // encodingsBudget is how many bytes of encoded objects are kept for the next who asks.
 const encodingsBudget = 1 << 30
 
+// noSpaceCheck is the check of /readyz that fails while etcd refuses writes. Its name is all that an
+// answer tells of a reason. The server is as ready as it gets then: reads, watches and deletes go on.
+const noSpaceCheck = "etcd-NOSPACE"
+
 // chain is the two API servers, one delegating to the other, and the loops that belong to them.
 type chain struct {
 	listener   *trackingListener
@@ -113,6 +117,7 @@ func (c *chain) config(kinds *builtin.Registry, storage *backend, rights authori
 	// The library's own checks but the one of klog's flushing, whose goroutine never ends.
 	config.HealthzChecks, config.LivezChecks, config.ReadyzChecks = nil, nil, nil
 	config.AddHealthChecks(healthz.PingHealthz, healthz.NamedCheck("etcd", func(r *http.Request) error { return storage.ping(r.Context()) }))
+	config.AddReadyzChecks(healthz.NamedCheck(noSpaceCheck, func(r *http.Request) error { return storage.hasSpace(r.Context()) }))
 	if storage.kind == StoreStorage {
 		config.BuildHandlerChainFunc = c.readers.chain
 		config.FeatureGate = smallStacks()

@@ -26,8 +26,6 @@ type member struct {
 }
 
 const (
-	// backendQuota is the largest size etcd is recommended for, and enough for 100,000s of pods.
-	backendQuota = 8 << 30
 	// tick, in milliseconds, and electionTicks let the only member elect itself in a tenth of the
 	// second that members of a real cluster wait for each other.
 	tick          = 20
@@ -42,7 +40,7 @@ const (
 
 // startMember runs etcd on dir/etcd, in which checkData has found no damage. Data that is temporary
 // isn't flushed to the disk.
-func startMember(ctx context.Context, d *dataDir) (_ *member, err error) {
+func startMember(ctx context.Context, d *dataDir, quota int64) (_ *member, err error) {
 	m := &member{log: newEtcdLog()}
 	defer func() {
 		if err != nil {
@@ -54,7 +52,7 @@ func startMember(ctx context.Context, d *dataDir) (_ *member, err error) {
 		return nil, err
 	}
 	m.endpoint = "unix://" + socket
-	if err := m.start(m.config(d, socket)); err != nil {
+	if err := m.start(m.config(d, socket, quota)); err != nil {
 		return nil, fmt.Errorf("etcd can't open the data in %s: %w; the data was not overwritten: restore a copy, or give another folder", d.path, err)
 	}
 	deadline := time.NewTimer(electionTimeout)
@@ -74,7 +72,7 @@ func startMember(ctx context.Context, d *dataDir) (_ *member, err error) {
 }
 
 // config is a member for this process alone. It has no peers and listens for none.
-func (m *member) config(d *dataDir, socket string) *embed.Config {
+func (m *member) config(d *dataDir, socket string, quota int64) *embed.Config {
 	cfg := embed.NewConfig()
 	cfg.Name = "keepwatch"
 	cfg.Dir = d.file("etcd")
@@ -84,7 +82,7 @@ func (m *member) config(d *dataDir, socket string) *embed.Config {
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
 	cfg.TickMs, cfg.ElectionMs = tick, electionTicks*tick
 	cfg.UnsafeNoFsync = d.temporary
-	cfg.QuotaBackendBytes = backendQuota
+	cfg.QuotaBackendBytes = quota
 	cfg.EnableGRPCGateway = false
 	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(m.log.zap())
 	cfg.ServiceRegister = m.rpc.Store

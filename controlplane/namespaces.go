@@ -68,7 +68,7 @@ func (c *namespaceCleaner) run(ctx context.Context) {
 			c.queue.Forget(name)
 		case ctx.Err() != nil:
 		default:
-			if !errors.Is(err, errContentRemains) && !apierrors.IsConflict(err) {
+			if !errors.Is(err, errContentRemains) && !apierrors.IsConflict(err) && !apierrors.HasStatusCause(err, causeNoSpace) {
 				utilruntime.HandleErrorWithContext(ctx, err, "Deletion of a namespace is retried", "namespace", name)
 			}
 			c.queue.AddRateLimited(name)
@@ -142,10 +142,15 @@ func (c *namespaceCleaner) deletable() ([]schema.GroupVersionResource, error) {
 	return resources, nil
 }
 
-// createNamespace makes sure that a namespace exists.
-func createNamespace(ctx context.Context, client kubernetes.Interface, name string) error {
+// ensureNamespace creates a namespace that does not exist. It looks first: etcd refuses writes when it
+// has no space, and a start that has nothing to write must not need any.
+func ensureNamespace(ctx context.Context, client kubernetes.Interface, name string) error {
+	_, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	if !apierrors.IsNotFound(err) {
+		return err
+	}
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	_, err := client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{})
+	_, err = client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
 		return nil
 	}

@@ -25,6 +25,9 @@ type Options struct {
 	Kubeconfig string
 	// Etcd names an external etcd cluster to use instead of the embedded one.
 	Etcd EtcdCluster
+	// QuotaBackendBytes is the size of the embedded etcd's database at which etcd refuses creates and
+	// updates, as etcd's flag of this name. Zero is 8 GiB.
+	QuotaBackendBytes int64
 	// Storage says what answers reads and watches. Empty is StoreStorage.
 	Storage Storage
 	// WatchHistory bounds the history of each resource, from which watches go on exactly; behind it
@@ -48,6 +51,9 @@ const (
 	UpstreamStorage Storage = "upstream"
 )
 
+// defaultQuota is the largest size that etcd is recommended for, and enough for 100,000s of pods.
+const defaultQuota = 8 << 30
+
 // EtcdCluster is how to reach an external etcd, as in kube-apiserver's --etcd-* flags.
 type EtcdCluster struct {
 	// Servers are the members' client URLs (scheme://host:port); empty is the embedded etcd.
@@ -70,6 +76,14 @@ func (o Options) complete() (Options, error) {
 	}
 	if o.WatchHistory.Bytes < 0 || o.WatchHistory.Age < 0 {
 		return o, fmt.Errorf("a watch history of %d bytes and %v: give numbers above zero", o.WatchHistory.Bytes, o.WatchHistory.Age)
+	}
+	switch {
+	case o.QuotaBackendBytes < 0:
+		return o, fmt.Errorf("a quota of %d bytes for etcd: give a number above zero", o.QuotaBackendBytes)
+	case o.QuotaBackendBytes > 0 && len(o.Etcd.Servers) > 0:
+		return o, errors.New("the quota is for the embedded etcd: an external cluster has its own")
+	case o.QuotaBackendBytes == 0:
+		o.QuotaBackendBytes = defaultQuota
 	}
 	if _, _, err := net.SplitHostPort(o.Listen); err != nil {
 		return o, fmt.Errorf("cannot listen on %q: give a host and a port, like 127.0.0.1:6443", o.Listen)

@@ -73,7 +73,7 @@ func (c *chain) awaitReady(served chan error) error {
 	defer client.CloseIdleConnections()
 	deadline := time.Now().Add(startTime)
 	for {
-		answer, err := get(client, c.access.url+"/readyz")
+		answer, err := get(client, c.access.url+"/readyz?exclude="+noSpaceCheck)
 		if err == nil {
 			return nil
 		}
@@ -107,7 +107,7 @@ func get(client *http.Client, url string) (string, error) {
 func (c *chain) createInitialNamespaces(hook genericapiserver.PostStartHookContext) error {
 	for _, name := range initialNamespaces {
 		for {
-			err := createNamespace(hook, c.client, name)
+			err := ensureNamespace(hook, c.client, name)
 			if err == nil {
 				break
 			}

@@ -113,7 +113,7 @@ func (s *Server) run(ctx context.Context) (err error) {
 
 	cluster, failed := s.options.Etcd, context.Background()
 	if embedded {
-		m, err := startMember(ctx, data)
+		m, err := startMember(ctx, data, s.options.QuotaBackendBytes)
 		if err != nil {
 			return err
 		}
@@ -125,6 +125,13 @@ func (s *Server) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer storage.close()
+	if embedded {
+		var making sync.WaitGroup
+		defer making.Wait()
+		spaceCtx, stop := context.WithCancel(ctx)
+		defer stop()
+		making.Go(func() { newSpace(storage.client).run(spaceCtx) })
+	}
 	chain, err := newChain(listener, access, storage)
 	if err != nil {
 		return err

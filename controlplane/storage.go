@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/kubernetes"
@@ -154,8 +155,12 @@ func (b *backend) etcd3(config *storagebackend.ConfigForResource, prefix string,
 	client := &kubernetes.Client{Client: own}
 	client.Kubernetes = client
 	versioner := apistorage.APIObjectVersioner{}
-	return etcd3.New(client, b.compactor, config.Codec, newObject, newList, config.Prefix, prefix, config.GroupResource,
+	upstream, err := etcd3.New(client, b.compactor, config.Codec, newObject, newList, config.Prefix, prefix, config.GroupResource,
 		identity.NewEncryptCheckTransformer(), config.LeaseManagerConfig, etcd3.NewDefaultDecoder(config.Codec, versioner), versioner)
+	if err != nil {
+		return nil, err
+	}
+	return spaceErrors{upstream}, nil
 }
 
 // builtinOptions are for the built-in resources: protobuf, below the folders a real server uses.
@@ -219,4 +224,15 @@ func (b *backend) ping(ctx context.Context) error {
 	defer cancel()
 	_, err := b.client.Get(ctx, rootPrefix+"/health")
 	return err
+}
+
+// hasSpace fails while etcd refuses writes for want of space, as a health check.
+func (b *backend) hasSpace(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, storagebackend.DefaultHealthcheckTimeout)
+	defer cancel()
+	status, err := pb.NewMaintenanceClient(b.client.ActiveConnection()).Status(ctx, &pb.StatusRequest{})
+	if err == nil && hasNoSpace(status) {
+		return errNoSpace
+	}
+	return nil // ping reports that etcd is unavailable
 }

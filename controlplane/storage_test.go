@@ -30,7 +30,7 @@ func openTestBackend(t *testing.T) *backend {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { data.close() })
-	m, err := startMember(t.Context(), data)
+	m, err := startMember(t.Context(), data, defaultQuota)
 	if err != nil {
 		t.Fatal(err)
 	}

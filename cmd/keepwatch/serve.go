@@ -57,6 +57,7 @@ func newServeCommand() *cobra.Command {
 	flags.StringVar(&options.Etcd.CAFile, "etcd-cafile", "", "certificate authority of --etcd-servers")
 	flags.StringVar(&options.Etcd.CertFile, "etcd-certfile", "", "client certificate for --etcd-servers")
 	flags.StringVar(&options.Etcd.KeyFile, "etcd-keyfile", "", "key of --etcd-certfile")
+	flags.Int64Var(&options.QuotaBackendBytes, "quota-backend-bytes", 0, "size of the embedded etcd's database at which creates and updates are refused (default 8 GiB)")
 	flags.StringVar((*string)(&options.Storage), "storage", string(controlplane.StoreStorage), "what answers reads and watches: \"store\", or \"upstream\" for k8s.io/apiserver's watch cache")
 	flags.Var(watchHistory{&options.WatchHistory}, "watch-history", "how much history to keep of each resource, for watches to go on from; behind it they are told the difference (default 64Mi,15m)")
 	return cmd

@@ -1,0 +1,266 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// quota is a small one of etcd.
+const quota = 6 << 20
+
+// The whole circle of etcd's quota: writes are refused with a sentence while reads, watches and deletes go
+// on; a start in that state serves; and when objects are deleted, writes go on by themselves.
+func TestServeAtItsQuota(t *testing.T) {
+	dir, file := t.TempDir(), filepath.Join(t.TempDir(), "kubeconfig")
+	args := []string{"serve", "--listen", "127.0.0.1:0", "--kubeconfig-out", file, "--data-dir", dir, "--quota-backend-bytes", fmt.Sprint(quota)}
+	p := startProcess(t, args...)
+	p.awaitReady(t)
+	client := clientOf(t, file)
+	maps := client.CoreV1().ConfigMaps("default")
+	events, err := maps.Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer events.Stop()
+
+	fillEtcd(t, client, dir)
+	names := refusesWrites(t, file)
+	awaitLine(t, p, "etcd refuses writes")
+	terminate(t, p)
+
+	p = startProcess(t, args...)
+	awaitLine(t, p, "keepwatch: ready")
+	if again := refusesWrites(t, file); !slices.Equal(again, names) {
+		t.Errorf("after a restart there are %d objects of %d", len(again), len(names))
+	}
+	client = clientOf(t, file)
+	maps = client.CoreV1().ConfigMaps("default")
+	if events, err = maps.Watch(t.Context(), metav1.ListOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	defer events.Stop()
+	for _, name := range names[2:] {
+		if err := maps.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for deleted := 0; deleted < len(names)-2; {
+		if next(t, events).Type == watch.Deleted {
+			deleted++
+		}
+	}
+	eventually(t, "writes go on", func() error {
+		_, err := maps.Create(t.Context(), large("again"), metav1.CreateOptions{})
+		return err
+	})
+	if code, body := health(t, file, "/readyz"); code != http.StatusOK {
+		t.Errorf("/readyz answers %d %s", code, body)
+	}
+	awaitLine(t, p, "etcd has room again")
+	terminate(t, p)
+	if n := strings.Count(p.stderr.String(), "\n"); n > 5 {
+		t.Errorf("%d lines on stderr, which begins with %.2000s", n, p.stderr)
+	}
+}
+
+// fillEtcd creates objects until etcd has no space, and none to gain by compacting or defragmenting.
+func fillEtcd(t *testing.T, client kubernetes.Interface, dir string) {
+	t.Helper()
+	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{"unix://" + filepath.Join(dir, "etcd.sock")}, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer etcd.Close()
+	eventually(t, "etcd is full", func() error {
+		_, err := client.CoreV1().ConfigMaps("default").Create(t.Context(), large(""), metav1.CreateOptions{})
+		if err == nil {
+			return errors.New("a write is taken")
+		}
+		if !apierrors.IsInternalError(err) || !strings.Contains(err.Error(), "NOSPACE") {
+			t.Fatalf("a write is refused with: %v", err)
+		}
+		return noRoomToGain(t, etcd)
+	})
+}
+
+// noRoomToGain compacts and defragments as the server does, and fails if it then disarms, too.
+func noRoomToGain(t *testing.T, etcd *clientv3.Client) error {
+	t.Helper()
+	newest, err := etcd.Get(t.Context(), "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = etcd.Compact(t.Context(), newest.Header.Revision, clientv3.WithCompactPhysical()); err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
+		t.Fatal(err)
+	}
+	if _, err = etcd.Defragment(t.Context(), etcd.Endpoints()[0]); err != nil {
+		t.Fatal(err)
+	}
+	status, err := etcd.Status(t.Context(), etcd.Endpoints()[0])
+	if err == nil && status.DbSize <= quota/100*95 {
+		err = fmt.Errorf("%d bytes are enough room", status.DbSize)
+	}
+	return err
+}
+
+// refusesWrites checks what a server without space answers. It returns the names of what fills it.
+func refusesWrites(t *testing.T, kubeconfig string) (names []string) {
+	t.Helper()
+	client := clientOf(t, kubeconfig)
+	maps := client.CoreV1().ConfigMaps("default")
+	_, err := maps.Create(t.Context(), large(""), metav1.CreateOptions{})
+	if !apierrors.HasStatusCause(err, "EtcdNoSpace") || !strings.Contains(err.Error(), "delete objects, or give etcd a larger quota") {
+		t.Errorf("a create is answered: %v", err)
+	}
+	_, err = client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "late"}}, metav1.CreateOptions{})
+	if !apierrors.HasStatusCause(err, "EtcdNoSpace") {
+		t.Errorf("a small create is answered: %v", err)
+	}
+	list, err := maps.List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(list.Items) < quota/2/largeSize {
+		t.Fatalf("a list: %v, %d objects", err, len(list.Items))
+	}
+	for _, o := range list.Items {
+		names = append(names, o.Name)
+	}
+	patch := []byte(`{"metadata":{"labels":{"a":"b"}}}`)
+	if _, err := maps.Patch(t.Context(), names[0], types.MergePatchType, patch, metav1.PatchOptions{}); !apierrors.HasStatusCause(err, "EtcdNoSpace") {
+		t.Errorf("a patch is answered: %v", err)
+	}
+	if _, err := maps.Get(t.Context(), names[0], metav1.GetOptions{}); err != nil {
+		t.Error(err)
+	}
+	events, err := maps.Watch(t.Context(), metav1.ListOptions{ResourceVersion: "0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer events.Stop()
+	if e := next(t, events); e.Type != watch.Added {
+		t.Errorf("a watch begins with %v", e)
+	}
+	for path, want := range map[string]int{"/readyz": http.StatusInternalServerError, "/readyz?exclude=etcd-NOSPACE": http.StatusOK, "/livez": http.StatusOK} {
+		code, body := health(t, kubeconfig, path)
+		if code != want || code != http.StatusOK && !strings.Contains(body, "[-]etcd-NOSPACE failed") {
+			t.Errorf("%s answers %d %s", path, code, body)
+		}
+	}
+	return names
+}
+
+// largeSize is the size of objects of which a hundred fill the quota.
+const largeSize = 64 << 10
+
+func large(name string) *corev1.ConfigMap {
+	data := make([]byte, largeSize)
+	rand.Read(data)
+	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, BinaryData: map[string][]byte{"data": data}}
+	if name == "" {
+		o.GenerateName = "large-"
+	}
+	return o
+}
+
+func clientOf(t *testing.T, kubeconfig string) kubernetes.Interface {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.QPS = -1
+	return kubernetes.NewForConfigOrDie(config)
+}
+
+func health(t *testing.T, kubeconfig, path string) (code int, body string) {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := client.Get(config.Host + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	content, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.StatusCode, string(content)
+}
+
+func next(t *testing.T, events watch.Interface) watch.Event {
+	t.Helper()
+	select {
+	case e, ok := <-events.ResultChan():
+		if !ok {
+			t.Fatal("the watch ended")
+		}
+		return e
+	case <-time.After(deadline):
+		t.Fatal("the watch is silent")
+	}
+	return watch.Event{}
+}
+
+// eventually tries until there is no error.
+func eventually(t *testing.T, what string, try func() error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	defer cancel()
+	for {
+		err := try()
+		if err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("not within %v: %s: %v", deadline, what, err)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// awaitLine waits for a line on stderr.
+func awaitLine(t *testing.T, p *process, text string) {
+	t.Helper()
+	eventually(t, text, func() error {
+		if !strings.Contains(p.stderr.String(), text) {
+			return fmt.Errorf("stderr begins with %.2000q", p.stderr.String())
+		}
+		return nil
+	})
+}
+
+func terminate(t *testing.T, p *process) {
+	t.Helper()
+	p.Process.Signal(syscall.SIGTERM)
+	if code := p.exit(t); code != 0 {
+		t.Errorf("exit %d: %s", code, p.stderr)
+	}
+}
