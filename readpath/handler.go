@@ -75,27 +75,20 @@ func (h *Handler) answer(reader *Reader, q *http.Request, info *request.RequestI
 	if reader == nil {
 		return nil, passResource
 	}
+	asked, why := reader.read(q, info)
+	if why != "" {
+		return nil, why
+	}
 	switch info.Verb {
 	case "get":
-		asked, why := reader.readGet(q, info)
-		if why != "" {
-			return nil, why
-		}
 		return reader.get(q, asked)
-	case "list", "watch":
-		asked, why := reader.readList(q, info)
-		if why != "" {
-			return nil, why
-		}
-		if info.Verb == "list" {
-			return reader.list(q, asked)
-		}
-		if asked.timeout == 0 { // less than that is over at once
-			asked.timeout = h.minTimeout + rand.N(h.minTimeout)
-		}
-		return h.long(reader.watch(q, asked))
+	case "list":
+		return reader.list(q, asked)
 	}
-	return nil, passVerb
+	if asked.timeout == 0 { // less than that is over at once
+		asked.timeout = h.minTimeout + rand.N(h.minTimeout)
+	}
+	return h.long(reader.watch(q, asked))
 }
 
 // long makes a watch run where its stack is small, and counts it.

@@ -39,6 +39,7 @@ func TestWhatIsPassedOn(t *testing.T) {
 	}{
 		"a list":                           {all, plain, ""},
 		"a list, with a slash":             {all + "/", plain, ""},
+		"an object, with slashes":          {one + "//", plain, ""},
 		"a list in a namespace":            {"/api/v1/namespaces/default/pods", plain, ""},
 		"a list with the watch off":        {all + "?watch=0", plain, ""},
 		"a watch":                          {all + "?watch=1&resourceVersion=" + written.GetResourceVersion(), plain, ""},
@@ -83,7 +84,13 @@ func TestWhatIsPassedOn(t *testing.T) {
 		"a name that is none":         {"/api/v1/namespaces/default/pods/a%25b", plain, passInvalid},
 		"an export":                   {one + "?export=true", plain, passOption},
 		"a large object, compressed":  {"/api/v1/namespaces/default/pods/large", accept("application/json", "Accept-Encoding", "gzip"), passOption},
-		"a watch by its path":         {"/api/v1/watch/pods", plain, passOption},
+		"a watch by its path":         {"/api/v1/watch/pods", plain, passPath},
+		"the same, with watch on":     {"/api/v1/watch/pods?watch=1", plain, passPath},
+		"empty segments":              {"/api/v1/namespaces/default/pods///o1", plain, passPath},
+		"behind an object":            {one + "//x", plain, passPath},
+		"a slash in front":            {"/" + all, plain, passPath},
+		"a group without a name":      {"/apis//v1/pods", plain, passPath},
+		"a namespace without a name":  {"/api/v1/namespaces//pods", plain, passPath},
 		"a WebSocket":                 {all + "?watch=1", accept("application/json", "Connection", "Upgrade", "Upgrade", "websocket"), passProtocol},
 		"an object that is not there": {"/api/v1/namespaces/default/pods/none", plain, passState},
 		"a revision that is none":     {all + "?resourceVersion=a", plain, passState},
@@ -124,7 +131,7 @@ func TestNamespacesOfWhatHasNone(t *testing.T) {
 	r.create("", "o1")
 	for path, want := range map[string]reason{
 		"/api/v1/nodes": "", "/api/v1/nodes/o1": "",
-		"/api/v1/namespaces/default/nodes": passInvalid, "/api/v1/namespaces/default/nodes/o1": passInvalid,
+		"/api/v1/namespaces/default/nodes": passPath, "/api/v1/namespaces/default/nodes/o1": passPath, "/api/v1/namespaces//nodes": passPath,
 	} {
 		if got := r.asked(http.MethodGet, path, accept("application/json")); got != want {
 			t.Errorf("%s: %q, want %q", path, got, want)

@@ -1,6 +1,7 @@
 package readpath
 
 import (
+	"math"
 	"net/http"
 	"time"
 
@@ -24,6 +25,7 @@ type reason string
 const (
 	passVerb     reason = "verb"     // neither GET, LIST nor WATCH, or of no resource, or of a subresource
 	passResource reason = "resource" // not one that is kept in a storage
+	passPath     reason = "path"     // a path that is none of the API server's routes, or is below /watch/
 	passEncoding reason = "encoding" // YAML, CBOR, Tables with whole objects or none, pretty printing, other versions
 	passInvalid  reason = "invalid"  // parameters that will be refused
 	passOption   reason = "option"   // parameters that are rare
@@ -38,7 +40,21 @@ type query struct {
 	form     form
 	key      string
 	options  apistorage.ListOptions
-	timeout  time.Duration // of a watch; zero if not named
+	timeout  time.Duration // of a watch; zero if not named, negative if it is over before it begins
+}
+
+// read reads what a request asks for, or tells why it is passed on.
+func (r *Resource) read(q *http.Request, info *request.RequestInfo) (query, reason) {
+	if !r.routed(info) {
+		return query{}, passPath
+	}
+	switch info.Verb {
+	case "get":
+		return r.readGet(q, info)
+	case "list", "watch":
+		return r.readList(q, info)
+	}
+	return query{}, passVerb
 }
 
 // readGet reads a GET of one object, or tells why it is passed on.
@@ -74,7 +90,7 @@ func (r *Resource) readList(q *http.Request, info *request.RequestInfo) (query, 
 	if reason != "" {
 		return query{}, reason
 	}
-	if watch != options.Watch || options.ShardSelector != "" { // or it is a path below /watch/
+	if options.ShardSelector != "" {
 		return query{}, passOption
 	}
 	if watch && wsstream.IsWebSocketRequest(q) {
@@ -82,7 +98,7 @@ func (r *Resource) readList(q *http.Request, info *request.RequestInfo) (query, 
 	}
 	out := query{resource: r, info: info, form: f}
 	if options.TimeoutSeconds != nil {
-		out.timeout = time.Duration(*options.TimeoutSeconds) * time.Second
+		out.timeout = watchTimeout(*options.TimeoutSeconds)
 	}
 	var ok bool
 	if out.key, out.options, ok = r.storageOptions(info, options); !ok {
@@ -92,20 +108,20 @@ func (r *Resource) readList(q *http.Request, info *request.RequestInfo) (query, 
 		out.options.SendInitialEvents = options.SendInitialEvents
 		out.options.Predicate.AllowWatchBookmarks = options.AllowWatchBookmarks
 		out.options.ResourceVersionMatch = ""
-	} else {
-		out.options.Predicate.Limit = options.Limit
-		out.options.Predicate.Continue = options.Continue
 	}
 	return out, ""
 }
 
-// namespace is the one that a request is for. Namespaces are said to be in
-// themselves.
-func (r *Resource) namespace(info *request.RequestInfo) string {
-	if !r.Namespaced && info.Resource == "namespaces" {
-		return ""
+// longestWatch bounds timeoutSeconds, so that no deadline overflows.
+const longestWatch = math.MaxInt64 / 2 / time.Second * time.Second
+
+// watchTimeout returns how long a watch lasts. One of less than no time is over before it
+// begins, as on an API server, however much less that is.
+func watchTimeout(seconds int64) time.Duration {
+	if seconds < 0 {
+		return -time.Second
 	}
-	return info.Namespace
+	return time.Duration(min(seconds, int64(longestWatch/time.Second))) * time.Second
 }
 
 // listOptions decodes and checks the parameters as an API server does.
@@ -148,7 +164,9 @@ func (r *Resource) storageOptions(info *request.RequestInfo, options *internalve
 		field = fields.Everything()
 	}
 	p := r.Predicate(label, field)
-	p.Continue = options.Continue // which is not compatible with one object
+	if info.Verb == "list" { // a watch ignores both
+		p.Limit, p.Continue = options.Limit, options.Continue // a token is not compatible with one object
+	}
 	namespace := r.namespace(info)
 	if selected, ok := p.MatchesSingleNamespace(); ok && namespace == "" && r.Namespaced && len(validation.IsDNS1123Label(selected)) == 0 {
 		namespace = selected

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"strings"
@@ -500,4 +501,24 @@ func (r *rig) stalled(query string) *watching {
 	must(fmt.Fprintf(conn, "GET %s?watch=1&%s HTTP/1.1\r\nHost: h\r\nAccept: application/json\r\n\r\n", r.path(""), query))(r.t)
 	answer := must(http.ReadResponse(bufio.NewReader(conn), nil))(r.t)
 	return &watching{r.t, answer, json.NewDecoder(answer.Body)}
+}
+
+// A timeout of any number is a timeout: the longest are no deadline that overflows, and one of less
+// than no time ends a watch that has not begun.
+func TestWatchTimeouts(t *testing.T) {
+	r := newRig(t, pods, options{})
+	r.reach(r.create("default", "o1"))
+	for _, seconds := range []int64{9223371976, 9223372035, 9223372036, 9223372037, 18446744073, math.MaxInt64} {
+		w := r.watch(fmt.Sprint("resourceVersion=0&timeoutSeconds=", seconds))
+		if e := w.next(); e.Object.Name != "o1" {
+			t.Errorf("for %d seconds: %+v", seconds, e)
+		}
+	}
+	for _, seconds := range []int64{-1, -61, -9223372036, math.MinInt64} {
+		for _, query := range []string{"", "resourceVersion=0&", "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&"} {
+			if all := r.watch(fmt.Sprint(query, "timeoutSeconds=", seconds)).ends(); len(all) != 0 {
+				t.Errorf("%s for %d seconds: %+v", query, seconds, all)
+			}
+		}
+	}
 }

@@ -1,0 +1,80 @@
+package controlplane_test
+
+import (
+	"math"
+	"testing"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/keepwatch/keepwatch/controlplane"
+)
+
+// A path is answered as the API server's routes say, also where RequestInfo reads more into it:
+// two servers on one etcd, of which one has the read path.
+func TestRoutesAreTheLibrarys(t *testing.T) {
+	own := start(t, controlplane.Options{})
+	library := start(t, controlplane.Options{Etcd: own.EtcdCluster(), Storage: controlplane.UpstreamStorage})
+	c := connect(t, own.RESTConfig())
+	widgets := newCRD(t, c, "routed")
+	must(c.typed.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "c1"}}, metav1.CreateOptions{}))(t)
+	must(c.typed.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, metav1.CreateOptions{}))(t)
+	open(t, c, widgets)
+	open(t, connect(t, library.RESTConfig()), widgets)
+	settle(t, c)
+
+	const maps, all = "/api/v1/namespaces/default/configmaps", "/api/v1/configmaps"
+	custom := "/apis/" + widgets.Group + "/v1/namespaces/default/" + widgets.Resource
+	var asked errgroup.Group
+	asked.SetLimit(50) // watches last for a second
+	for _, path := range []string{
+		maps, maps + "/", maps + "//", maps + "///c1", maps + "//c1", maps + "/c1", maps + "/c1/", maps + "/c1//", maps + "/c1//x", maps + "/c1/x", maps + "/c1///x/y",
+		maps + "/c1/status", maps + "/c1%2Fstatus", maps + "/%63%31", maps + "/.", maps + "/..", maps + "/c%25", maps + "/%F0%9F%98%80", maps + "/%2F", maps + "%2Fc1",
+		all, all + "/", all + "/c1", all + "//c1", "//api/v1/configmaps", "/api//v1/configmaps", "/api/v1//configmaps", "/api/v1/configmaps%2F", "/API/v1/configmaps",
+		"/api/v1/namespaces//configmaps", "/api/v1/namespaces//configmaps/c1", "/api/v1/namespaces/../configmaps", "/api/v1/namespaces/./configmaps", "/api/v1/namespaces/a%2Fb/configmaps",
+		"/api/v1/namespaces/DEFAULT/configmaps", "/api/v1/namespaces/a%00b/configmaps", "/api/v1/namespaces/%F0%9F%98%80/configmaps",
+		"/api/v1/namespaces//nodes", "/api/v1/namespaces/default/nodes", "/api/v1/namespaces/default/nodes/n1", "/api/v1/nodes//n1", "/api/v1/nodes///n1",
+		"/api/v1/namespaces/default", "/api/v1/namespaces/default/", "/api/v1/namespaces/default//", "/api/v1/namespaces/default/namespaces", "/api/v1/namespaces/default/namespaces/default",
+		"/api/v1/namespaces//namespaces", "/api/v1/namespaces///default", "/api/v1/namespaces/default/status", "/api/v1/namespaces/default/finalize",
+		"/apis//v1/configmaps", "/apis//v1/namespaces/default/configmaps", "/apis//v1/nodes/n1", "/api/apps/v1/deployments", "/apis/apps/v1/deployments", "/apis/apps//v1/deployments", "/apis/apps/v1//deployments",
+		"/api/v1/watch/configmaps?timeoutSeconds=1&resourceVersion=0", "/api/v1/watch/configmaps?watch=1&timeoutSeconds=1&resourceVersion=0", "/api/v1/watch/namespaces/default/configmaps/c1?watch=1&timeoutSeconds=1&resourceVersion=0",
+		"/api/v1/watch/namespaces/default?watch=1&timeoutSeconds=1&resourceVersion=0", "/api/v1/proxy/configmaps", "/api/v1/watch", "/api/v1/watch/",
+		custom, custom + "/", custom + "///c1", custom + "//c1", "/apis/" + widgets.Group + "/v1/" + widgets.Resource + "///", "//apis/" + widgets.Group + "/v1/" + widgets.Resource,
+		"/apis/" + widgets.Group + "/v1/namespaces//" + widgets.Resource, "/apis/" + widgets.Group + "/v1/namespaces/../" + widgets.Resource, "/apis/" + widgets.Group + "/v1/namespaces//" + widgets.Resource + "/w",
+
+		all + "?limit=-1", all + "?limit=9223372036854775807", all + "?limit=9223372036854775808", all + "?limit=1&limit=2", all + "?limit=&limit=1", all + "?limit=%201", all + "?limit=0x1", all + "?limit=1.5",
+		all + "?resourceVersionMatch=none&resourceVersion=1", all + "?resourceVersion=-1", all + "?resourceVersion=00", all + "?resourceVersion=%2B1", all + "?resourceVersion=18446744073709551616", all + "?resourceVersion=0&resourceVersionMatch=Exact",
+		all + "?watch=0&watch=1", all + "?watch=1&watch=0&timeoutSeconds=1&resourceVersion=0", all + "?watch=maybe&timeoutSeconds=1&resourceVersion=0", all + "?watch&timeoutSeconds=1&resourceVersion=0",
+		all + "?timeoutSeconds=-1", all + "?watch=1&timeoutSeconds=-1&resourceVersion=0", all + "?watch=1&timeoutSeconds=-1", all + "?watch=1&timeoutSeconds=a", all + "?watch=1&timeoutSeconds=9223372036854775808",
+		all + "?pretty=false", all + "?pretty=0", all + "?pretty=maybe", all + "?pretty", all + "?fieldSelector=metadata.name", all + "?fieldSelector=metadata.name%3D", all + "?fieldSelector=%5C", all + "?fieldSelector=metadata.name%3Dc1&fieldSelector=metadata.name%3Dc2",
+		all + "?fieldSelector=metadata.name%3D..", all + "?fieldSelector=metadata.namespace%3D..", all + "?fieldSelector=metadata.namespace%3Da%2Fb", maps + "?fieldSelector=metadata.namespace%3Dkube-system",
+		all + "?labelSelector=a+in+()", all + "?labelSelector=!a,b", all + "?labelSelector=%00", all + "?labelSelector=a&labelSelector=b",
+		all + "?continue=a", all + "?continue=%00", all + "?limit=1&continue=" + elsewhere + "&resourceVersion=1", all + "?continue=" + elsewhere + "&resourceVersion=0", all + "?watch=1&timeoutSeconds=1&resourceVersion=0&continue=" + elsewhere + "&fieldSelector=metadata.name%3Dc1",
+		all + "?a=b;limit=1", all + "?%zz", all + "?allowWatchBookmarks=1", all + "?sendInitialEvents=0", all + "?export=1", maps + "/c1?export=0", maps + "/c1?export=a", maps + "/c1?resourceVersion=a", maps + "/c1?resourceVersion=a&export=false",
+		maps + "/c1?resourceVersion=-1", maps + "/c1?resourceVersion=0", maps + "/c1?limit=a",
+	} {
+		asked.Go(func() error { return same(t, own.RESTConfig(), library.RESTConfig(), path, asJSON) })
+	}
+	must(0, asked.Wait())(t)
+}
+
+// Timeouts that no clock has room for are served as long ones, over HTTP/2 and 1.1.
+func TestWatchesWithLongTimeouts(t *testing.T) {
+	for _, protocol := range []string{"h2", "http/1.1"} {
+		config := shared.RESTConfig()
+		config.NextProtos = []string{protocol}
+		for _, seconds := range []int64{9223372035, 9223372036, 9223372037, math.MaxInt64} {
+			w, err := connect(t, config).typed.CoreV1().Namespaces().Watch(t.Context(), metav1.ListOptions{ResourceVersion: "0", TimeoutSeconds: &seconds})
+			if err != nil {
+				t.Errorf("%s, %d seconds: %v", protocol, seconds, err)
+				continue
+			}
+			if e := <-w.ResultChan(); e.Type != watch.Added {
+				t.Errorf("%s, %d seconds: %+v", protocol, seconds, e)
+			}
+			w.Stop()
+		}
+	}
+}
