@@ -171,7 +171,7 @@ type rig struct {
 // options are how a rig differs from others.
 type options struct {
 	budget      *Budget
-	transformer value.Transformer
+	transformer value.Transformer // of reads; what is written is plain
 	store       store.Options
 	minTimeout  time.Duration
 }
@@ -187,7 +187,7 @@ func newRig(t testing.TB, k kind, o options) *rig {
 	}
 	prefix, resource := fmt.Sprint("/rig", b.rigs.Add(1)), "/"+k.resource.Resource+"/"
 	versioner := apistorage.APIObjectVersioner{}
-	writes := must(etcd3.New(b.client, b.compactor, k.codec, k.newObject, k.newList, prefix, resource, k.resource.GroupResource(), o.transformer,
+	writes := must(etcd3.New(b.client, b.compactor, k.codec, k.newObject, k.newList, prefix, resource, k.resource.GroupResource(), identity.NewEncryptCheckTransformer(),
 		etcd3.NewDefaultLeaseManagerConfig(), etcd3.NewDefaultDecoder(k.codec, versioner), versioner))(t)
 	stored := must(storage.New(storage.Config{
 		Client: b.client.Client, Etcd: writes, GroupResource: k.resource.GroupResource(), Prefix: prefix, ResourcePrefix: resource,

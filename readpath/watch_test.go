@@ -33,6 +33,7 @@ type heard struct {
 		Kind              string
 		Code              int
 		Reason            string
+		Message           string
 	}
 }
 

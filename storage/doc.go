@@ -48,6 +48,10 @@
 // stays, a read is passed to etcd3, whose error is the answer, and a watch ends at
 // that event with an error. No later event overtakes it.
 //
+// A selector matches only what was read. Whether it matches an object that can't be read
+// is unknown, so a list or a watch that would have to know fails, without naming it. Indexes
+// find such an object under every value, until a list can read it.
+//
 // # Writes
 //
 // Writes are etcd3's: preconditions, conflicts, leases and encryption are what they

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apiserver/pkg/features"
 	apistorage "k8s.io/apiserver/pkg/storage"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/klog/v2"
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/store"
@@ -78,7 +79,7 @@ func (s *Storage) Feed(ctx context.Context, key string, options apistorage.ListO
 	case err != nil:
 		return nil, watchError(err)
 	}
-	filter, byKey := c.filter(options.Predicate)
+	filter, byKey := s.filter(c, options.Predicate)
 	f := &Feed{
 		storage: s, scope: c, options: options,
 		cursor: s.store.Watch(begin.cursor, filter), byKey: byKey,
@@ -140,7 +141,7 @@ func (f *Feed) Poll() (events []Event, newer <-chan struct{}, err error) {
 		delivery, newer, err := f.cursor.Poll()
 		f.resume(delivery, err)
 		if err != nil {
-			return nil, nil, expired(err)
+			return nil, nil, f.failure(err)
 		}
 		if delivery == nil {
 			return nil, newer, nil
@@ -185,7 +186,7 @@ func (f *Feed) initial() ([]Event, error) {
 	for o := range segment.All() {
 		known, err := f.storage.Read(o)
 		if err != nil {
-			return events, err
+			return events, f.unreadable(o.Key(), watch.Added, err)
 		}
 		if known.matches(f.options.Predicate) {
 			events = append(events, Event{Type: watch.Added, Object: known, Revision: known.Revision()})
@@ -219,13 +220,11 @@ func (f *Feed) changes(changes []keepwatch.Change) ([]Event, error) {
 			continue
 		}
 		known, err := f.storage.Read(c.Object)
+		kind := watch.EventType(c.Type.String())
 		if err != nil {
-			if c.Type == keepwatch.Deleted {
-				err = unreadDeletion(err)
-			}
-			return events, err
+			return events, f.unreadable(c.Object.Key(), kind, err)
 		}
-		events = append(events, Event{Type: watch.EventType(c.Type.String()), Object: known, Revision: c.Revision})
+		events = append(events, Event{Type: kind, Object: known, Revision: c.Revision})
 	}
 	return events, nil
 }
@@ -245,10 +244,32 @@ func resumable(gap keepwatch.Gap) []keepwatch.Change {
 	return changes
 }
 
-// expired words the end of a feed that the store can't continue.
-func expired(err error) error {
-	if failure := (*keepwatch.Failure)(nil); errors.As(err, &failure) && failure.Kind == keepwatch.Expired {
+// failure words the end of a feed that the store can't continue.
+func (f *Feed) failure(err error) error {
+	var unreadable *store.Unreadable
+	var failure *keepwatch.Failure
+	switch {
+	case errors.As(err, &unreadable):
+		c := unreadable.Change
+		return f.unreadable(c.Object.Key(), watch.EventType(c.Type.String()), unreadable.Err)
+	case errors.As(err, &failure) && failure.Kind == keepwatch.Expired:
 		return apierrors.NewResourceExpired(failure.Error())
+	}
+	return err
+}
+
+// errUnjudged is the end of a feed whose selector would have to judge an object that can't
+// be read. It does not name the object, which the selector may hide.
+var errUnjudged = errors.New("an object that the selector has to judge can't be read")
+
+// unreadable words the end of a feed at an event of an object that can't be read.
+func (f *Feed) unreadable(key keepwatch.Key, kind watch.EventType, err error) error {
+	if !f.byKey {
+		klog.V(2).InfoS("Watch with a selector ends", "resource", f.storage.config.GroupResource, "key", key, "err", err)
+		err = errUnjudged
+	}
+	if kind == watch.Deleted {
+		return unreadDeletion(err)
 	}
 	return err
 }

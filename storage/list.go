@@ -150,20 +150,10 @@ func defaulted(p apistorage.SelectionPredicate) apistorage.SelectionPredicate {
 }
 
 // candidates are the objects that the list can have: by an index if one helps.
-func (l list) candidates(snapshot *store.Snapshot) iter.Seq[keepwatch.Object] {
+func (l list) candidates(s *Storage, snapshot *store.Snapshot) iter.Seq[keepwatch.Object] {
 	for _, by := range l.index {
-		index, ok := snapshot.Index(by.IndexName)
-		if !ok {
-			continue
-		}
-		return func(yield func(keepwatch.Object) bool) {
-			for _, value := range []string{unread, by.Value} {
-				for o := range index.Objects(value) {
-					if l.covers(o.Key()) && !yield(o) {
-						return
-					}
-				}
-			}
+		if index, ok := snapshot.Index(by.IndexName); ok {
+			return s.byIndex(index, by.Value, l.scope)
 		}
 	}
 	return l.objects(snapshot, l.start)

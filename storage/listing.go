@@ -106,7 +106,7 @@ func (l list) cut(snapshot *store.Snapshot, into *Listing) (last keepwatch.Key, 
 
 // choose takes the objects of a page that match.
 func (l list) choose(s *Storage, snapshot *store.Snapshot, into *Listing) (last keepwatch.Key, more bool, err error) {
-	for o := range l.candidates(snapshot) {
+	for o := range l.candidates(s, snapshot) {
 		if l.predicate.Limit > 0 && int64(len(into.Selected)) == l.predicate.Limit {
 			return last, true, nil
 		}

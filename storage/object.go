@@ -25,8 +25,9 @@ type Object struct {
 	storage *Storage
 	size    int // of the value in etcd, in bytes
 	content atomic.Pointer[content]
-	found   atomic.Uint32 // unknown, readable or unreadable
-	kept    [Forms]atomic.Pointer[encoded]
+	// unindexed is set once an index has asked for the object's values in vain.
+	unindexed atomic.Bool
+	kept      [Forms]atomic.Pointer[encoded]
 }
 
 // content is what is in an object: encoded, together with what selectors and indexes
@@ -185,37 +186,10 @@ func (s *Storage) Read(o keepwatch.Object) (*Object, error) {
 	return known, nil
 }
 
-// selects reports whether an object matches. One that could not be read when that was
-// asked first does, for good: it is an error for whoever reads it, and a watch must
-// find it the same before and after it changes.
-func selects(p apistorage.SelectionPredicate, o keepwatch.Object) bool {
-	known, ok := o.(*Object)
-	return !ok || !known.readable() || known.matches(p)
-}
-
 // matches reports whether an object that was read matches.
 func (o *Object) matches(p apistorage.SelectionPredicate) bool {
 	c := o.content.Load()
 	return p.Label.Matches(&c.labels) && p.Field.Matches(&c.fields) && inShard(p, o.Key(), c)
-}
-
-// What an object is for indexes and selectors: the same from when they ask first.
-const (
-	unknown uint32 = iota
-	readable
-	unreadable
-)
-
-// readable reports whether an object could be read when that was asked first.
-func (o *Object) readable() bool {
-	if o.found.Load() == unknown {
-		found := readable
-		if o.content.Load().failed != nil || o.open() != nil {
-			found = unreadable
-		}
-		o.found.CompareAndSwap(unknown, found)
-	}
-	return o.found.Load() == readable
 }
 
 // inShard reports whether an object is in the shard that is asked for. Shards go by

@@ -124,10 +124,10 @@ func (c scope) count(snapshot *store.Snapshot, start string) (n int64) {
 	return n
 }
 
-// filter is the store's filter for a watch, and whether all it goes by is keys: then
-// it can tell what a watch has missed behind the window, too. For any other the
-// objects that it would be told as deleted may never have matched.
-func (c scope) filter(p apistorage.SelectionPredicate) (f store.Filter, byKey bool) {
+// filter is the store's filter for a watch, and whether all it goes by is keys. Any other
+// needs to read the objects. One that can't be read is neither taken for one that matches
+// nor for one that does not: the watch ends.
+func (s *Storage) filter(c scope, p apistorage.SelectionPredicate) (f store.Filter, byKey bool) {
 	namespace, single := c.single()
 	switch {
 	case single:
@@ -136,13 +136,28 @@ func (c scope) filter(p apistorage.SelectionPredicate) (f store.Filter, byKey bo
 		key := keyOf(c.path)
 		f.Namespace, f.Name = key.Namespace, key.Name
 	case c.path != "": // no API server asks for it
-		return store.Filter{Match: func(o keepwatch.Object) bool { return c.covers(o.Key()) && selects(p, o) }}, false
+		f = s.selecting(f, p)
+		readable, match := f.Readable, f.Match
+		f.Readable = func(o keepwatch.Object) error {
+			if !c.covers(o.Key()) {
+				return nil
+			}
+			return readable(o)
+		}
+		f.Match = func(o keepwatch.Object) bool { return c.covers(o.Key()) && match(o) }
+		return f, false
 	}
 	if names, ok := named(p, f); ok {
 		return names, true
 	}
-	f.Match = func(o keepwatch.Object) bool { return selects(p, o) }
-	return f, false
+	return s.selecting(f, p), false
+}
+
+// selecting adds to a filter that an object must match a predicate.
+func (s *Storage) selecting(f store.Filter, p apistorage.SelectionPredicate) store.Filter {
+	f.Readable = func(o keepwatch.Object) error { _, err := s.Read(o); return err }
+	f.Match = func(o keepwatch.Object) bool { return o.(*Object).matches(p) }
+	return f
 }
 
 // named adds to a filter what a predicate says of names, if it says nothing else

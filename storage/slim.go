@@ -29,7 +29,7 @@ func (s *Storage) slim(o keepwatch.Object) keepwatch.Object {
 	}
 	slim := &Object{Object: full.Object, storage: s, size: len(left.bytes)}
 	slim.content.Store(&left)
-	slim.found.Store(full.found.Load())
+	slim.unindexed.Store(full.unindexed.Load())
 	return slim
 }
 

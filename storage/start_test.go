@@ -3,6 +3,7 @@ package storage_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"testing"
 
@@ -111,25 +112,84 @@ func TestIndexOfWhatCouldNotBeRead(t *testing.T) {
 	}
 }
 
-// A watch by content goes by what it could see of an object first: else it would tell of
-// one that it never takes back.
+// A list by an index is in key order, and pages lose nothing, also when some objects could
+// not be read when the index asked for their values. Once they can be, the first list that
+// meets them puts the index right.
+func TestIndexHeals(t *testing.T) {
+	t.Parallel()
+	f := &failing{Transformer: identity.NewEncryptCheckTransformer()}
+	r := newRig(t, options{transformer: f, indexers: podIndexers})
+	s := r.Interface.(*storage.Storage)
+	for i, name := range []string{"a", "b", "c", "d", "e"} {
+		f.set(i%2 == 1) // b and d
+		pod := &example.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Spec: example.PodSpec{NodeName: "n"}}
+		if err := r.Create(t.Context(), "/pods/ns/"+name, pod, nil, 0); err != nil {
+			t.Fatal(err)
+		}
+		must(s.Barrier(t.Context()))(t)
+	}
+	byNode := everything
+	byNode.Predicate = apistorage.SelectionPredicate{
+		Label: labels.Everything(), Field: fields.ParseSelectorOrDie("spec.nodeName=n"), GetAttrs: podAttrs, IndexFields: []string{"spec.nodeName"},
+	}
+	unread := func() (names []string) {
+		x, _ := s.Store().Snapshot().Index("f:spec.nodeName")
+		for value := range x.Values() {
+			for key := range x.Keys(value) {
+				if value != "n" {
+					names = append(names, key.Name)
+				}
+			}
+		}
+		return names
+	}
+	if got := unread(); !slices.Equal(got, []string{"b", "d"}) {
+		t.Errorf("the index cannot tell the values of %v", got)
+	}
+	f.set(false)
+	r.delete("d") // unread by the index until its end
+	must(s.Barrier(t.Context()))(t)
+	if got := unread(); !slices.Equal(got, []string{"b"}) {
+		t.Errorf("after a deletion the index cannot tell the values of %v", got)
+	}
+	var names []string
+	page := byNode
+	page.Predicate.Limit = 1
+	for {
+		list := r.list(page)
+		for _, pod := range list.Items {
+			names = append(names, pod.Name)
+		}
+		if page.Predicate.Continue = list.Continue; list.Continue == "" {
+			break
+		}
+	}
+	if !slices.Equal(names, []string{"a", "b", "c", "e"}) {
+		t.Errorf("the pages show %v", names)
+	}
+	if got := unread(); len(got) > 0 {
+		t.Errorf("after a list the index cannot tell the values of %v", got)
+	}
+}
+
+// A watch with a selector receives what could not be read when it came, once it can be and
+// if it matches; it never receives what does not match.
 func TestWatchOfWhatCouldNotBeRead(t *testing.T) {
 	t.Parallel()
 	f := &failing{Transformer: identity.NewEncryptCheckTransformer()}
 	r := newRig(t, options{transformer: f})
 	before := r.create("before")
 	f.set(true)
-	a := r.create("a")
+	r.create("a")
 	must(r.Interface.(*storage.Storage).Barrier(t.Context()))(t)
+	selecting := labelled(from(before.ResourceVersion), "x")
+	expect(t, r.watch("/pods/", selecting), "ERROR InternalError", "end")
 	f.set(false)
-	selecting := from(before.ResourceVersion)
-	selecting.Predicate = apistorage.SelectionPredicate{Label: labels.SelectorFromSet(labels.Set{"l": "x"}), Field: fields.Everything(), GetAttrs: podAttrs}
 	w := r.watch("/pods/", selecting)
-	expect(t, w, says(watch.Added, a))
-	r.list(everything)
-	changed := r.label("a", "y")
-	a.ResourceVersion = changed.ResourceVersion
-	expect(t, w, says(watch.Deleted, a))
+	x := r.label("a", "x")
+	expect(t, w, says(watch.Added, x))
+	x.ResourceVersion = r.label("a", "y").ResourceVersion
+	expect(t, w, says(watch.Deleted, x))
 }
 
 // scripted asks before each read whether it fails.

@@ -16,27 +16,34 @@ func (v *view) since(c Cursor) error {
 // window: deletions from the tombstones, the rest from the tree. What of then
 // matched a filter is not known. So what does not match now is Deleted rather
 // than left, and what does is Modified if it was there at all.
-func (v *view) difference(r keepwatch.Revision, f Filter) []keepwatch.Change {
-	var changes []keepwatch.Change
+func (v *view) difference(r keepwatch.Revision, f Filter) (changes []keepwatch.Change, unreadable *Unreadable) {
 	v.graveyard.since(r, func(t tombstone) {
 		if t.created <= r && f.covers(t.object.Key()) {
 			changes = append(changes, removed(t.object, t.object, t.revision))
 		}
 	})
 	v.snapshot.tree.root.newer(r, f.Namespace, func(e *entry) {
+		if !f.covers(e.object.Key()) || unreadable != nil {
+			return
+		}
+		change := e.since(r)
+		matches, err := f.matches(e.object)
 		switch {
-		case !f.covers(e.object.Key()):
-		case f.Match != nil && !f.Match(e.object):
-			if e.created <= r {
-				changes = append(changes, removed(e.object, e.object, e.stored))
-			}
-		case e.created > r:
-			changes = append(changes, added(e.object))
-		default:
-			changes = append(changes, keepwatch.Change{
-				Type: keepwatch.Modified, Revision: e.object.Revision(), Object: e.object,
-			})
+		case err != nil:
+			unreadable = &Unreadable{change, err}
+		case matches:
+			changes = append(changes, change)
+		case e.created <= r:
+			changes = append(changes, removed(e.object, e.object, e.stored))
 		}
 	})
-	return changes
+	return changes, unreadable
+}
+
+// since is the change to an entry that was stored after a revision.
+func (e *entry) since(r keepwatch.Revision) keepwatch.Change {
+	if e.created > r {
+		return added(e.object)
+	}
+	return keepwatch.Change{Type: keepwatch.Modified, Revision: e.object.Revision(), Object: e.object}
 }

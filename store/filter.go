@@ -2,6 +2,7 @@ package store
 
 import (
 	"cmp"
+	"fmt"
 
 	"github.com/keepwatch/keepwatch"
 )
@@ -14,7 +15,28 @@ type Filter struct {
 	// Match selects by content; nil selects all. It must answer the same for the
 	// same object, always, and be safe to call from any goroutine that watches.
 	Match func(keepwatch.Object) bool
+	// Readable fails for an object that Match cannot judge, and is asked before it. Nil
+	// means that there are none. Match must be able to judge an object from the first
+	// success on. A watcher that meets an object which it cannot judge fails with an
+	// *Unreadable.
+	Readable func(keepwatch.Object) error
 }
+
+// Unreadable is the failure of a watcher at a change that its filter cannot judge,
+// because the object or its prior state is not readable. Everything before the change
+// was delivered. The failure is not permanent: the next call asks again.
+type Unreadable struct {
+	// Change is the change as it is without the filter.
+	Change keepwatch.Change
+	// Err is what Filter.Readable failed with.
+	Err error
+}
+
+func (u *Unreadable) Error() string {
+	return fmt.Sprintf("%s %s at %d: %v", u.Change.Type, u.Change.Object.Key(), u.Change.Revision, u.Err)
+}
+
+func (u *Unreadable) Unwrap() error { return u.Err }
 
 // all reports whether the filter selects everything.
 func (f Filter) all() bool { return f.Namespace == "" && f.Name == "" && f.Match == nil }
@@ -24,44 +46,65 @@ func (f Filter) covers(key keepwatch.Key) bool {
 	return (f.Namespace == "" || f.Namespace == key.Namespace) && (f.Name == "" || f.Name == key.Name)
 }
 
-// selects reports whether an object is in the view.
-func (f Filter) selects(o keepwatch.Object) bool {
-	return f.covers(o.Key()) && (f.Match == nil || f.Match(o))
+// matches reports whether an object that the filter covers is in the view.
+func (f Filter) matches(o keepwatch.Object) (bool, error) {
+	if f.Match == nil {
+		return true, nil
+	}
+	if f.Readable != nil {
+		if err := f.Readable(o); err != nil {
+			return false, err
+		}
+	}
+	return f.Match(o), nil
 }
 
 // through shows a change as the view sees it (P10): entering the filter is Added,
 // leaving it is Deleted with the state before and the revision of the event. That
 // is the change's own, or in a gap, where it is not known, end. It reports false
-// when the view does not change.
-func (f Filter) through(c keepwatch.Change, end keepwatch.Revision) (keepwatch.Change, bool) {
+// when the view does not change, and fails with an *Unreadable.
+func (f Filter) through(c keepwatch.Change, end keepwatch.Revision) (_ keepwatch.Change, ok bool, _ *Unreadable) {
 	if !f.covers(c.Object.Key()) {
-		return keepwatch.Change{}, false
+		return keepwatch.Change{}, false, nil
 	}
-	before := c.Prior != nil && f.selects(c.Prior)
-	after := c.Type != keepwatch.Deleted && f.selects(c.Object)
+	var before, after bool
+	var err error
+	if c.Prior != nil {
+		before, err = f.matches(c.Prior)
+	}
+	if err == nil && c.Type != keepwatch.Deleted {
+		after, err = f.matches(c.Object)
+	}
 	switch {
+	case err != nil:
+		return keepwatch.Change{}, false, &Unreadable{c, err}
 	case before && (after || c.Type == keepwatch.Deleted):
-		return c, true
+		return c, true, nil
 	case before:
-		return removed(c.Prior, c.Prior, cmp.Or(end, c.Revision)), true
+		return removed(c.Prior, c.Prior, cmp.Or(end, c.Revision)), true, nil
 	case after:
-		return keepwatch.Change{Type: keepwatch.Added, Revision: c.Revision, Object: c.Object}, true
+		return keepwatch.Change{Type: keepwatch.Added, Revision: c.Revision, Object: c.Object}, true, nil
 	}
-	return keepwatch.Change{}, false
+	return keepwatch.Change{}, false, nil
 }
 
 // view is what a filter leaves of changes; end is that of the gap which tells of
 // them, 0 in a batch. It returns them as they are, without a copy, when there is
-// nothing to leave out.
-func (f Filter) view(changes []keepwatch.Change, end keepwatch.Revision) []keepwatch.Change {
+// nothing to leave out. If it fails with an *Unreadable, it returns what is left of the
+// changes before that one.
+func (f Filter) view(changes []keepwatch.Change, end keepwatch.Revision) ([]keepwatch.Change, *Unreadable) {
 	if f.all() {
-		return changes
+		return changes, nil
 	}
 	var kept []keepwatch.Change
 	for _, c := range changes {
-		if c, ok := f.through(c, end); ok {
+		c, ok, unreadable := f.through(c, end)
+		if unreadable != nil {
+			return kept, unreadable
+		}
+		if ok {
 			kept = append(kept, c)
 		}
 	}
-	return kept
+	return kept, nil
 }

@@ -11,7 +11,8 @@ import (
 )
 
 // IndexFunc gives the values under which an index finds an object: none, one or
-// several. It must answer the same for the same object, always. A store calls it
+// several. It must answer the same for the same object, always, but for what
+// [Store.Reindex] says. A store calls it
 // while it takes a change, for the state before and the one after; if it panics,
 // so does whoever wrote, and the store stays as it was.
 type IndexFunc func(keepwatch.Object) []string
@@ -62,18 +63,33 @@ func (x *index) move(ed *editor, before, after keepwatch.Object) {
 	if after != nil {
 		now = x.values(after)
 	}
+	if before != nil || after != nil {
+		repost(ed, keyOf(before, after), old, now)
+	}
+}
+
+// keyOf is the key of two states of an object, either of which may be nil.
+func keyOf(before, after keepwatch.Object) keepwatch.Key {
+	if after == nil {
+		return before.Key()
+	}
+	return after.Key()
+}
+
+// repost replaces the postings of a key's old values by those of its values now.
+func repost(ed *editor, key keepwatch.Key, old, now []string) {
 	for _, value := range old {
 		if !slices.Contains(now, value) {
-			if p := ed.seek(post(value, before.Key())); p.entry != nil {
+			if p := ed.seek(post(value, key)); p.entry != nil {
 				ed.remove(p)
 			}
 		}
 	}
 	for _, value := range now {
 		if !slices.Contains(old, value) {
-			key := post(value, after.Key())
-			if p := ed.seek(key); p.entry == nil {
-				ed.put(p, key, posted)
+			posting := post(value, key)
+			if p := ed.seek(posting); p.entry == nil {
+				ed.put(p, posting, posted)
 			}
 		}
 	}
@@ -168,6 +184,28 @@ func (xs indexes) free(functions map[string]IndexFunc) error {
 		}
 	}
 	return nil
+}
+
+// Reindex asks the index functions again about objects for which they had no answer but
+// unknown, a value that says so. Each object that is still in the store is found under
+// their other values from then on, and not under unknown. In earlier snapshots it may be
+// found under either or both.
+func (s *Store) Reindex(objects []keepwatch.Object, unknown string) {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	next := *s.view.Load()
+	now := *next.snapshot
+	now.indexes = now.indexes.edited(func(x *index, ed editor) tree {
+		for _, o := range objects {
+			if e := now.tree.get(o.Key()); e != nil && e.object == o {
+				known := slices.DeleteFunc(slices.Clone(x.values(o)), func(value string) bool { return value == unknown })
+				repost(&ed, o.Key(), []string{unknown}, known)
+			}
+		}
+		return ed.publish()
+	})
+	next.snapshot = &now
+	s.view.Store(&next)
 }
 
 // Index is an index of a snapshot.

@@ -273,3 +273,31 @@ func TestAPanickingIndexLeavesTheStoreAsItWas(t *testing.T) {
 	}
 	apply(t, s, 2, modify(a.at(2)))
 }
+
+// TestReindex: what an index could not tell at first is found under its values once it can,
+// and under unknown no longer, unless it was replaced meanwhile.
+func TestReindex(t *testing.T) {
+	known := false
+	color := func(o keepwatch.Object) []string {
+		if !known {
+			return []string{"unknown"}
+		}
+		return []string{"unknown", o.(*thing).color}
+	}
+	a, b := thingAt("a", 1).painted("red"), thingAt("b", 2).painted("red")
+	s := listed(t, Options{}, 5, a, b)
+	if err := s.AddIndexes(map[string]IndexFunc{"color": color}); err != nil {
+		t.Fatal(err)
+	}
+	known = true
+	s.Reindex([]keepwatch.Object{a, b.at(1), thingAt("c", 3)}, "unknown")
+	x, _ := s.Snapshot().Index("color")
+	for value, want := range map[string]string{"red": "[ns/a]", "unknown": "[ns/b]"} {
+		if got := fmt.Sprint(slices.Collect(x.Keys(value))); got != want {
+			t.Errorf("%s are %s, want %s", value, got, want)
+		}
+	}
+	if s.Held() != 5 {
+		t.Errorf("held %d", s.Held())
+	}
+}

@@ -193,7 +193,7 @@ func stateOf(s *Snapshot) state {
 func (s state) through(f Filter) state {
 	kept := state{}
 	for k, o := range s {
-		if f.selects(o) {
+		if f.covers(o.Key()) && (f.Match == nil || f.Match(o)) {
 			kept[k] = o
 		}
 	}

@@ -49,8 +49,9 @@ func (w *Watcher) Cursor() Cursor { return w.cursor }
 // Next blocks for the next delivery: a batch while the history is in the window,
 // else a gap. A batch without changes is a bookmark and comes when the source
 // sent one. It ends with ctx's cause, or for good with a *keepwatch.Failure of
-// kind Expired, when not even the difference is known any more. Deliveries share
-// memory and must not be changed.
+// kind Expired, when not even the difference is known any more. It fails with an
+// *Unreadable at a change that the filter cannot judge. Deliveries share memory and
+// must not be changed.
 func (w *Watcher) Next(ctx context.Context) (keepwatch.Delivery, error) {
 	for ctx.Err() == nil {
 		d, newer, err := w.Poll()
@@ -110,16 +111,26 @@ func (w *Watcher) take(v *view) (keepwatch.Delivery, error) {
 	for ; i < v.window.len(); i++ {
 		m := v.window.at(i)
 		seen := w.cursor.Revision
-		w.cursor = m.to
 		if w.filter.all() && m.from == (Cursor{m.from.Epoch, seen}) && w.told == seen && len(m.changes()) > 0 {
+			w.cursor = m.to
 			return w.tell(m.delivery), nil // as it is, without a copy
 		}
 		switch d := m.delivery.(type) {
 		case keepwatch.Gap:
-			return w.tell(keepwatch.Gap{From: w.told, To: d.To, Reason: d.Reason, Changes: w.filter.view(d.Changes, d.To)}), nil
+			changes, unreadable := w.filter.view(d.Changes, d.To)
+			if unreadable != nil {
+				return nil, unreadable
+			}
+			w.cursor = m.to
+			return w.tell(keepwatch.Gap{From: w.told, To: d.To, Reason: d.Reason, Changes: changes}), nil
 		case keepwatch.Batch:
 			bookmark = bookmark || d.Bookmark()
-			if changes := w.filter.view(after(d.Changes, seen), 0); len(changes) > 0 {
+			changes, unreadable := w.filter.view(after(d.Changes, seen), 0)
+			w.cursor = m.to
+			if unreadable != nil {
+				return w.stop(changes, unreadable)
+			}
+			if len(changes) > 0 {
 				return w.tell(keepwatch.Batch{From: w.told, To: d.To, Changes: changes}), nil
 			}
 		}
@@ -134,6 +145,20 @@ func (w *Watcher) rest(v *view, bookmark bool) keepwatch.Delivery {
 		return nil
 	}
 	return w.tell(keepwatch.Batch{From: w.told, To: w.cursor.Revision})
+}
+
+// stop moves the cursor to right before the revision of a change that the filter cannot
+// judge. It delivers those of the changes before it that are of earlier revisions (P8),
+// and fails when there are none.
+func (w *Watcher) stop(changes []keepwatch.Change, at *Unreadable) (keepwatch.Delivery, error) {
+	w.cursor.Revision = at.Change.Revision - 1
+	for len(changes) > 0 && changes[len(changes)-1].Revision > w.cursor.Revision {
+		changes = changes[:len(changes)-1]
+	}
+	if len(changes) == 0 {
+		return nil, at
+	}
+	return w.tell(keepwatch.Batch{From: w.told, To: w.cursor.Revision, Changes: changes}), nil
 }
 
 // tell hands out a delivery up to the cursor.
@@ -155,8 +180,11 @@ func (w *Watcher) leap(v *view) (keepwatch.Delivery, error) {
 	if w.end = v.since(w.cursor); w.end != nil {
 		return nil, w.end
 	}
-	gap := keepwatch.Gap{From: w.told, To: v.snapshot.revision, Reason: keepwatch.GapExpired}
-	gap.Changes = v.difference(w.cursor.Revision, w.filter)
+	changes, unreadable := v.difference(w.cursor.Revision, w.filter)
+	if unreadable != nil {
+		return nil, unreadable
+	}
+	gap := keepwatch.Gap{From: w.told, To: v.snapshot.revision, Reason: keepwatch.GapExpired, Changes: changes}
 	w.cursor, w.seen = v.snapshot.Cursor(), v.number
 	return w.tell(gap), nil
 }

@@ -376,3 +376,77 @@ func TestAWatcherIsSmall(t *testing.T) {
 		t.Errorf("a watcher takes %d bytes", size)
 	}
 }
+
+// TestWatchUnreadable: a watcher stops right before the revision of a change that its filter
+// cannot judge, fails there as long as that is so, and then goes on.
+func TestWatchUnreadable(t *testing.T) {
+	dark := true
+	sealed := errors.New("sealed")
+	f := Filter{Match: red, Readable: func(o keepwatch.Object) error {
+		if dark && o.(*thing).color == "dark" {
+			return sealed
+		}
+		return nil
+	}}
+	a, b := thingAt("a", 1).painted("red"), thingAt("b", 1)
+	began := func(o Options) (*Store, *Watcher) {
+		dark = true
+		s := listed(t, o, 1, a, b, thingAt("c", 1).in("other"))
+		return s, s.Watch(s.Snapshot().Cursor(), f)
+	}
+	fails := func(w *Watcher, at keepwatch.Revision, change string) {
+		t.Helper()
+		for range 2 {
+			d, _, err := w.Poll()
+			var u *Unreadable
+			if d != nil || !errors.As(err, &u) || !errors.Is(err, sealed) || u.Change.Type.String() != change {
+				t.Fatalf("got %v, %v", d, err)
+			}
+		}
+		if w.Cursor().Revision != at {
+			t.Errorf("the cursor is at %d, want %d", w.Cursor().Revision, at)
+		}
+	}
+	t.Run("history", func(t *testing.T) {
+		s, w := began(Options{})
+		apply(t, s, 9, modify(a.at(2).painted("red")), modify(b.at(5).painted("red")), modify(a.at(5).painted("dark")), modify(a.at(7).painted("blue")), del(b.painted("red"), 8))
+		d, _, err := w.Poll()
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantLines(t, tell(d), "batch 1-4; MODIFIED@2 ns/a a-1@2")
+		fails(w, 4, "MODIFIED")
+		dark = false
+		wantLines(t, tell(poll(t, w)...), "batch 4-9; ADDED@5 ns/b b-1@5; DELETED@5 ns/a a-1@2; DELETED@8 ns/b b-1@8")
+	})
+	t.Run("prior state", func(t *testing.T) {
+		s, w := began(Options{})
+		dark = false
+		apply(t, s, 2, modify(a.at(2).painted("dark")))
+		wantLines(t, tell(poll(t, w)...), "batch 1-2; DELETED@2 ns/a a-1@1")
+		dark = true
+		apply(t, s, 3, del(a.at(2).painted("dark"), 3))
+		fails(w, 2, "DELETED")
+		all := s.Watch(Cursor{Revision: 2}, Filter{Readable: f.Readable})
+		wantLines(t, tell(poll(t, all)...), "batch 2-3; DELETED@3 ns/a a-1@3")
+		other := s.Watch(Cursor{Revision: 1}, Filter{Namespace: "other", Match: f.Match, Readable: f.Readable})
+		wantLines(t, tell(poll(t, other)...))
+	})
+	t.Run("gap", func(t *testing.T) {
+		s, w := began(Options{})
+		relist(t, s, keepwatch.GapExpired, 5, a.at(4).painted("dark"), b.at(5).painted("red"))
+		fails(w, 1, "MODIFIED")
+		dark = false
+		wantLines(t, tell(poll(t, w)...), "gap 1-5 expired; DELETED@5 ns/a a-1@1; ADDED@5 ns/b b-1@5")
+	})
+	t.Run("behind the window", func(t *testing.T) {
+		s, w := began(nothing)
+		apply(t, s, 2, modify(a.at(2).painted("dark")))
+		apply(t, s, 3, modify(b.at(3).painted("red")))
+		fails(w, 1, "MODIFIED")
+		dark = false
+		if _, _, err := w.Poll(); err != nil {
+			t.Error(err)
+		}
+	})
+}
