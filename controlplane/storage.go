@@ -110,9 +110,13 @@ func (b *backend) options(resource schema.GroupResource, prefix string, codec ru
 }
 
 // open is the storage of one resource.
-func (b *backend) open(config *storagebackend.ConfigForResource, prefix string, _ func(runtime.Object) (string, error),
+func (b *backend) open(config *storagebackend.ConfigForResource, prefix string, keyOf func(runtime.Object) (string, error),
 	newObject, newList func() runtime.Object, attributes apistorage.AttrFunc, _ apistorage.IndexerFuncs,
 	indexers *cache.Indexers) (apistorage.Interface, factory.DestroyFunc, error) {
+	namespaced, err := storage.Namespaced(keyOf, newObject, prefix)
+	if err != nil {
+		return nil, nil, err
+	}
 	upstream, err := b.etcd3(config, prefix, newObject, newList, b.client.Watcher)
 	if err != nil {
 		return nil, nil, err
@@ -123,6 +127,7 @@ func (b *backend) open(config *storagebackend.ConfigForResource, prefix string, 
 		GroupResource:  config.GroupResource,
 		Prefix:         config.Prefix,
 		ResourcePrefix: prefix,
+		Namespaced:     namespaced,
 		Codec:          config.Codec,
 		NewFunc:        newObject,
 		GetAttrs:       attributes,

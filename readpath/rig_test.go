@@ -190,7 +190,7 @@ func newRig(t testing.TB, k kind, o options) *rig {
 	writes := must(etcd3.New(b.client, b.compactor, k.codec, k.newObject, k.newList, prefix, resource, k.resource.GroupResource(), identity.NewEncryptCheckTransformer(),
 		etcd3.NewDefaultLeaseManagerConfig(), etcd3.NewDefaultDecoder(k.codec, versioner), versioner))(t)
 	stored := must(storage.New(storage.Config{
-		Client: b.client.Client, Etcd: writes, GroupResource: k.resource.GroupResource(), Prefix: prefix, ResourcePrefix: resource,
+		Client: b.client.Client, Etcd: writes, GroupResource: k.resource.GroupResource(), Prefix: prefix, ResourcePrefix: resource, Namespaced: k.namespaced,
 		Codec: k.codec, Transformer: o.transformer, NewFunc: k.newObject, GetAttrs: attributes, Store: o.store,
 	}))(t)
 	stop := stored.Start()

@@ -7,12 +7,14 @@ import (
 	"strings"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apistorage "k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/store"
 )
 
@@ -29,6 +31,9 @@ type Config struct {
 	// Prefix and ResourcePrefix are before the keys, as for Etcd: "/registry" and
 	// "/pods".
 	Prefix, ResourcePrefix string
+	// Namespaced says that what follows in a key is "namespace/name"; otherwise it is the
+	// name. Keys of another form are ignored, counted, and the first one is logged.
+	Namespaced bool
 	// Codec and Transformer make objects of what etcd holds, as for Etcd. A nil
 	// Transformer leaves it as it is.
 	Codec       runtime.Codec
@@ -49,6 +54,36 @@ type Config struct {
 // root is the etcd key prefix of all objects, "/registry/pods/".
 func (c Config) root() string {
 	return path.Join("/", c.Prefix, c.ResourcePrefix) + "/"
+}
+
+// fits reports whether a key has the form of the resource's keys.
+func (c Config) fits(key keepwatch.Key) bool {
+	return (key.Namespace != "") == c.Namespaced && key.Name != "" && !strings.Contains(key.Name, "/")
+}
+
+// Namespaced reports whether an API server that names its objects' keys by keyOf keeps
+// them by namespace, as [Config.Namespaced] says it. It fails if the keys are neither
+// "namespace/name" nor "name" below the prefix.
+func Namespaced(keyOf func(runtime.Object) (string, error), newFunc func() runtime.Object, resourcePrefix string) (bool, error) {
+	example := newFunc()
+	m, err := meta.Accessor(example)
+	if err != nil {
+		return false, err
+	}
+	const namespace, name = "namespace", "name"
+	m.SetNamespace(namespace)
+	m.SetName(name)
+	key, err := keyOf(example)
+	if err != nil {
+		return false, err
+	}
+	switch below, _ := strings.CutPrefix(key, strings.TrimSuffix(resourcePrefix, "/")+"/"); below {
+	case namespace + "/" + name:
+		return true, nil
+	case name:
+		return false, nil
+	}
+	return false, fmt.Errorf("keys below %q are neither a namespace and a name nor a name: %q", resourcePrefix, key)
 }
 
 func (c Config) validate() error {

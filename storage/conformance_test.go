@@ -90,8 +90,10 @@ var conformance = map[string]struct {
 		r.restart()
 		storagetesting.RunTestGetListWithoutErrorAggregation(ctx, t, transformable{current{r}}, corruptError(t))
 	}},
-	"RunTestListContinuation":           {run: pages(storagetesting.RunTestListContinuation)},
-	"RunTestListPaginationRareObject":   {run: pages(storagetesting.RunTestListPaginationRareObject)},
+	"RunTestListContinuation": {run: pages(storagetesting.RunTestListContinuation)},
+	"RunTestListPaginationRareObject": {options{clusterScoped: true}, func(ctx context.Context, t *testing.T, r *rig) {
+		storagetesting.RunTestListPaginationRareObject(ctx, t, clean{r}, func(*testing.T, uint64, uint64) {})
+	}},
 	"RunTestListContinuationWithFilter": {run: pages(storagetesting.RunTestListContinuationWithFilter)},
 	"RunTestListInconsistentContinuation": {run: func(ctx context.Context, t *testing.T, r *rig) {
 		storagetesting.RunTestListInconsistentContinuation(ctx, t, current{r}, r.compact)
@@ -108,10 +110,10 @@ var conformance = map[string]struct {
 	"RunTestTransformationFailure": {options{transformer: prefixed()}, func(ctx context.Context, t *testing.T, r *rig) {
 		storagetesting.RunTestTransformationFailure(ctx, t, transformable{current{r}})
 	}},
-	"RunTestStats": {run: func(ctx context.Context, t *testing.T, r *rig) {
+	"RunTestStats": {options{clusterScoped: true}, func(ctx context.Context, t *testing.T, r *rig) {
 		for _, sizes := range []bool{true, false} {
 			featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.SizeBasedListCostEstimate, sizes)
-			storagetesting.RunTestStats(ctx, t, r, r.options.codec, identity.NewEncryptCheckTransformer(), sizes)
+			storagetesting.RunTestStats(ctx, t, clean{r}, r.options.codec, identity.NewEncryptCheckTransformer(), sizes)
 		}
 	}},
 	"RunTestListPaging":          {run: plain(storagetesting.RunTestListPaging)},
@@ -122,7 +124,7 @@ var conformance = map[string]struct {
 	"RunTestKeySchema": {run: plain(storagetesting.RunTestKeySchema)},
 
 	"RunTestWatch":                {run: plain(storagetesting.RunTestWatch)},
-	"RunTestClusterScopedWatch":   {run: plain(storagetesting.RunTestClusterScopedWatch)},
+	"RunTestClusterScopedWatch":   {options{clusterScoped: true}, plain(storagetesting.RunTestClusterScopedWatch)},
 	"RunTestNamespaceScopedWatch": {options{indexers: podIndexers}, plain(storagetesting.RunTestNamespaceScopedWatch)},
 	"RunTestDeleteTriggerWatch":   {run: plain(storagetesting.RunTestDeleteTriggerWatch)},
 	"RunTestWatchFromZero": {run: func(ctx context.Context, t *testing.T, r *rig) {

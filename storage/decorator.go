@@ -35,9 +35,13 @@ const (
 // one connection to etcd for reading; what is written goes over k8s.io/apiserver's.
 func Decorator() generic.StorageDecorator {
 	opened := connections{byKey: map[string]*connection{}}
-	return func(config *storagebackend.ConfigForResource, resourcePrefix string, _ func(runtime.Object) (string, error),
+	return func(config *storagebackend.ConfigForResource, resourcePrefix string, keyOf func(runtime.Object) (string, error),
 		newFunc, newListFunc func() runtime.Object, attributes apistorage.AttrFunc, _ apistorage.IndexerFuncs,
 		indexers *cache.Indexers) (apistorage.Interface, factory.DestroyFunc, error) {
+		namespaced, err := Namespaced(keyOf, newFunc, resourcePrefix)
+		if err != nil {
+			return nil, nil, err
+		}
 		upstream, destroy, err := factory.Create(*config, newFunc, newListFunc, resourcePrefix)
 		if err != nil {
 			return nil, nil, err
@@ -49,7 +53,7 @@ func Decorator() generic.StorageDecorator {
 		}
 		s, err := New(Config{
 			Client: connection.client, Etcd: upstream, GroupResource: config.GroupResource,
-			Prefix: config.Prefix, ResourcePrefix: resourcePrefix,
+			Prefix: config.Prefix, ResourcePrefix: resourcePrefix, Namespaced: namespaced,
 			Codec: config.Codec, Transformer: config.Transformer,
 			NewFunc: newFunc, GetAttrs: attributes, Indexers: indexers,
 		})

@@ -1,8 +1,10 @@
 package storage_test
 
 import (
+	"fmt"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/apis/example"
 	"k8s.io/apiserver/pkg/registry/generic"
@@ -21,7 +23,7 @@ func TestDecorator(t *testing.T) {
 	config.CompactionInterval = 0
 	options := generic.RESTOptions{Decorator: storage.Decorator()}
 	open := func(resource string) (apistorage.Interface, func()) {
-		s, destroy, err := options.Decorator(config.ForResource(schema.GroupResource{Resource: resource}), "/"+resource, nil,
+		s, destroy, err := options.Decorator(config.ForResource(schema.GroupResource{Resource: resource}), "/"+resource, keyOf("/"+resource),
 			newPod, newPodList, podAttrs, nil, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -54,9 +56,33 @@ func TestDecorator(t *testing.T) {
 	destroyOthers()
 
 	config.Transport.CertFile = "/no/such/file"
-	if _, _, err := options.Decorator(config.ForResource(schema.GroupResource{Resource: "pods"}), "/pods", nil,
+	if _, _, err := options.Decorator(config.ForResource(schema.GroupResource{Resource: "pods"}), "/pods", keyOf("/pods"),
 		newPod, newPodList, podAttrs, nil, nil); err == nil {
 		t.Error("a missing certificate is no error")
+	}
+}
+
+// keyOf names pods as an API server's registry does.
+func keyOf(prefix string) func(runtime.Object) (string, error) {
+	return func(o runtime.Object) (string, error) {
+		pod := o.(*example.Pod)
+		return prefix + "/" + pod.Namespace + "/" + pod.Name, nil
+	}
+}
+
+// Whether keys have a namespace is learned from how an API server makes them.
+func TestNamespaced(t *testing.T) {
+	t.Parallel()
+	for made, want := range map[string]string{
+		"/pods/namespace/name": "true <nil>", "/pods/name": "false <nil>",
+		"/pods/namespace/name/x": "false error", "/name": "false error", "/pods/other/name": "false error",
+	} {
+		for _, prefix := range []string{"/pods", "/pods/"} {
+			namespaced, err := storage.Namespaced(func(runtime.Object) (string, error) { return made, nil }, newPod, prefix)
+			if got := fmt.Sprint(namespaced, " ", err); got != want && (err == nil || want != "false error") {
+				t.Errorf("%s below %s: %s, want %s", made, prefix, got, want)
+			}
+		}
 	}
 }
 

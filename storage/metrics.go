@@ -30,7 +30,14 @@ var relists = metrics.NewCounterVec(&metrics.CounterOpts{
 	StabilityLevel: metrics.ALPHA,
 }, []string{"group", "resource", "reason"})
 
-func init() { legacyregistry.MustRegister(resumptions, relists) }
+// ignoredKeys counts what is below a resource's prefix without being an object of it.
+var ignoredKeys = metrics.NewCounterVec(&metrics.CounterOpts{
+	Name:           "keepwatch_storage_ignored_keys_total",
+	Help:           "Keys that were read below a resource's prefix in etcd and have not the form of its keys, each time.",
+	StabilityLevel: metrics.ALPHA,
+}, []string{"group", "resource"})
+
+func init() { legacyregistry.MustRegister(resumptions, relists, ignoredKeys) }
 
 // answer is what a watch that goes on from a revision is told first.
 type answer string
@@ -53,6 +60,9 @@ func (m meter) resumed(a answer) {
 func (m meter) relisted(reason keepwatch.FailureKind) {
 	relists.WithLabelValues(m.Group, m.Resource, reason.String()).Inc()
 }
+
+// ignored counts a key that is no object's.
+func (m meter) ignored() { ignoredKeys.WithLabelValues(m.Group, m.Resource).Inc() }
 
 // initialized counts that a store has caught up with etcd for the first time.
 func (m meter) initialized(since time.Time) {

@@ -23,7 +23,7 @@ func (s *Storage) Get(ctx context.Context, key string, options apistorage.GetOpt
 	if err != nil {
 		return err
 	}
-	if scope.path == "" || s.ReadinessCheck() != nil { // what is at the prefix itself is not the store's
+	if !s.config.fits(keyOf(scope.path)) || s.ReadinessCheck() != nil { // the store has no such key
 		return s.readError(s.etcd.Get(ctx, key, options, into))
 	}
 	var snapshot *store.Snapshot

@@ -82,7 +82,7 @@ func open(t testing.TB, client *kubernetes.Client, of stored, history store.Opti
 		identity.NewEncryptCheckTransformer(), etcd3.NewDefaultLeaseManagerConfig(), etcd3.NewDefaultDecoder(of.codec(), versioner), versioner))(t)
 	t.Cleanup(raw.Close)
 	return must(storage.New(storage.Config{
-		Client: client.Client, Etcd: raw, GroupResource: pods, Prefix: "/registry", ResourcePrefix: "/pods/",
+		Client: client.Client, Etcd: raw, GroupResource: pods, Prefix: "/registry", ResourcePrefix: "/pods/", Namespaced: true,
 		Codec: of.codec(), NewFunc: of.newObject, GetAttrs: apistorage.DefaultNamespaceScopedAttr, Store: history,
 	}))(t)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"path"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -112,6 +113,8 @@ type options struct {
 	corruptible bool
 	indexers    cache.Indexers
 	store       store.Options
+	// clusterScoped makes the keys those of objects without a namespace.
+	clusterScoped bool
 	// cold leaves what was read at the start to who reads it.
 	cold bool
 	// dial are more options of the connection to etcd.
@@ -192,7 +195,7 @@ func (r *rig) start() {
 	}
 	s := must(storage.New(storage.Config{
 		Client: r.etcd.Client, Etcd: writes, GroupResource: r.options.resource,
-		Prefix: r.options.prefix, ResourcePrefix: "/pods/",
+		Prefix: r.options.prefix, ResourcePrefix: "/pods/", Namespaced: !r.options.clusterScoped,
 		Codec: r.options.codec, Transformer: r.transformer(),
 		NewFunc: newPod, GetAttrs: podAttrs, Indexers: &r.options.indexers, Store: r.options.store,
 	}))(r.t)
@@ -261,4 +264,22 @@ func (f following) Create(ctx context.Context, key string, o, out runtime.Object
 		return err
 	}
 	return f.rig.Get(ctx, key, apistorage.GetOptions{ResourceVersion: out.(*example.Pod).ResourceVersion}, &example.Pod{})
+}
+
+// clean is a rig whose writes leave out the empty namespace of "/pods//name": a key with one
+// is no object's.
+type clean struct{ *rig }
+
+func (c clean) Create(ctx context.Context, key string, o, out runtime.Object, ttl uint64) error {
+	return c.rig.Create(ctx, path.Clean(key), o, out, ttl)
+}
+
+func (c clean) GuaranteedUpdate(ctx context.Context, key string, into runtime.Object, ignoreNotFound bool, preconditions *apistorage.Preconditions,
+	update apistorage.UpdateFunc, cached runtime.Object) error {
+	return c.rig.GuaranteedUpdate(ctx, path.Clean(key), into, ignoreNotFound, preconditions, update, cached)
+}
+
+func (c clean) Delete(ctx context.Context, key string, out runtime.Object, preconditions *apistorage.Preconditions, validate apistorage.ValidateObjectFunc,
+	cached runtime.Object, opts apistorage.DeleteOptions) error {
+	return c.rig.Delete(ctx, path.Clean(key), out, preconditions, validate, cached, opts)
 }

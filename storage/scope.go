@@ -21,6 +21,8 @@ type scope struct {
 	// it is empty or ends in "/".
 	path      string
 	recursive bool
+	// namespaced is Config.Namespaced.
+	namespaced bool
 }
 
 // scope reads a request's key.
@@ -30,7 +32,7 @@ func (s *Storage) scope(key string, recursive bool) (scope, error) {
 	if err != nil {
 		return scope{}, err
 	}
-	return scope{key, strings.TrimPrefix(key, prefix), recursive}, nil
+	return scope{key, strings.TrimPrefix(key, prefix), recursive, s.config.Namespaced}, nil
 }
 
 // keyOf is the store's key for a path; see source/etcd.
@@ -59,15 +61,12 @@ func (c scope) covers(key keepwatch.Key) bool {
 	return c.path == "" || strings.HasPrefix(key.String(), c.path)
 }
 
-// first is where the scope's keys begin in a snapshot, or those from a path on: a
+// first returns the first key of the scope in a snapshot, or the first from a path on: a
 // page may begin in its middle.
-func (c scope) first(snapshot *store.Snapshot, start string) keepwatch.Key {
+func (c scope) first(start string) keepwatch.Key {
 	start = max(start, c.path)
-	for o := range snapshot.All() {
-		if o.Key().Namespace == "" { // of a cluster: a token may name a namespace all the same
-			return keepwatch.Key{Name: start}
-		}
-		break
+	if !c.namespaced { // a token may name a namespace all the same
+		return keepwatch.Key{Name: start}
 	}
 	namespace, name, _ := strings.Cut(start, "/")
 	return keepwatch.Key{Namespace: namespace, Name: name}
@@ -77,7 +76,7 @@ func (c scope) first(snapshot *store.Snapshot, start string) keepwatch.Key {
 // on.
 func (c scope) segments(snapshot *store.Snapshot, start string) iter.Seq[store.Segment] {
 	return func(yield func(store.Segment) bool) {
-		for segment := range snapshot.SegmentsFrom(c.from(snapshot, start)) {
+		for segment := range snapshot.SegmentsFrom(c.from(start)) {
 			n := segment.Len()
 			if c.covers(segment.At(n - 1).Key()) {
 				if !yield(segment) {
@@ -95,11 +94,11 @@ func (c scope) segments(snapshot *store.Snapshot, start string) iter.Seq[store.S
 }
 
 // from is the first key that the scope may have, from a path on.
-func (c scope) from(snapshot *store.Snapshot, start string) keepwatch.Key {
+func (c scope) from(start string) keepwatch.Key {
 	if !c.recursive {
 		return keyOf(c.path)
 	}
-	return c.first(snapshot, start)
+	return c.first(start)
 }
 
 // objects iterates over a snapshot's objects in the scope, in key order, from a

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 	"k8s.io/klog/v2"
 
+	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/internal/recent"
 	"github.com/keepwatch/keepwatch/reflector"
 	"github.com/keepwatch/keepwatch/source/etcd"
@@ -43,6 +44,7 @@ type Storage struct {
 	interner    interner
 	told        *recent.Cache[told, *shared]
 	ready       chan struct{} // closed when the store has caught up for the first time
+	stray       sync.Once     // logs the first key that is ignored
 	warmAfter   time.Duration
 	warmed      chan struct{} // closed when what it caught up with is decoded and indexed
 	ended       chan struct{} // closed when Run ends
@@ -80,7 +82,7 @@ func New(config Config) (*Storage, error) {
 	config.Store.Size, config.Store.Slim = size, s.slim
 	s.store = store.New(config.Store)
 	var err error
-	s.source, err = etcd.New(config.Client, etcd.Options{Prefix: config.root(), Decode: s.take})
+	s.source, err = etcd.New(config.Client, etcd.Options{Prefix: config.root(), Accept: s.accept, Decode: s.take})
 	return s, err
 }
 
@@ -117,6 +119,20 @@ func (s *Storage) Run(ctx context.Context) error {
 		s.finish(err)
 	}
 	return err
+}
+
+// accept ignores a key that is not of the resource's form, whoever has put it there: it is
+// no object of any namespace.
+func (s *Storage) accept(key keepwatch.Key) bool {
+	if s.config.fits(key) {
+		return true
+	}
+	s.meter.ignored()
+	s.stray.Do(func() {
+		klog.ErrorS(nil, "A key in etcd is no object's and is ignored, as others of that kind will be without a word",
+			"resource", s.config.GroupResource, "key", s.config.root()+key.String())
+	})
+	return false
 }
 
 // finish says why nobody feeds the store any more.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -60,8 +61,8 @@ func (s *Source) page(ctx context.Context, at *position) (keepwatch.Page, *keepw
 	if page.Objects, failure = s.decodeAll(answer.Kvs); failure != nil {
 		return keepwatch.Page{}, failure
 	}
-	if n := len(page.Objects); answer.More && n > 0 {
-		at.after = page.Objects[n-1].Key()
+	if n := len(answer.Kvs); answer.More && n > 0 {
+		at.after = s.prefix.key(answer.Kvs[n-1].Key)
 		at.limit = s.limitAfter(at.limit, answer.Kvs, time.Since(began))
 		page.Continue = at.String()
 		page.Remaining = max(0, answer.Count-int64(len(answer.Kvs)))
@@ -102,7 +103,8 @@ func (s *Source) limitAfter(limit int64, page []*mvccpb.KeyValue, took time.Dura
 // decodeShare is how many objects are worth a goroutine.
 const decodeShare = 32
 
-// decodeAll decodes a page on all processors: that is most of what a list costs.
+// decodeAll decodes the accepted keys of a page on all processors: that is most of what a
+// list costs.
 func (s *Source) decodeAll(kvs []*mvccpb.KeyValue) ([]keepwatch.Object, *keepwatch.Failure) {
 	objects := make([]keepwatch.Object, len(kvs))
 	workers := min(runtime.GOMAXPROCS(0), max(1, len(kvs)/decodeShare))
@@ -121,7 +123,7 @@ func (s *Source) decodeAll(kvs []*mvccpb.KeyValue) ([]keepwatch.Object, *keepwat
 			return nil, failure
 		}
 	}
-	return objects, nil
+	return slices.DeleteFunc(objects, func(o keepwatch.Object) bool { return o == nil }), nil
 }
 
 // beginning is where a list begins.

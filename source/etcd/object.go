@@ -79,13 +79,17 @@ type Undecodable struct {
 	Err error
 }
 
-// decode makes the object to be handed on.
+// decode makes the object to be handed on; nil if its key is not accepted.
 func (s *Source) decode(kv *mvccpb.KeyValue) (keepwatch.Object, *keepwatch.Failure) {
 	if !s.prefix.covers(kv.Key) || kv.ModRevision <= 0 {
 		return nil, keepwatch.Failed(keepwatch.ProtocolViolation,
 			"%s: etcd sent key %q at revision %d, which was not asked for", s.prefix, kv.Key, kv.ModRevision)
 	}
-	raw := newObject(s.prefix.key(kv.Key), kv)
+	key := s.prefix.key(kv.Key)
+	if !s.accept(key) {
+		return nil, nil
+	}
+	raw := newObject(key, kv)
 	if s.decoder == nil {
 		return raw, nil
 	}

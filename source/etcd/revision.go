@@ -68,13 +68,15 @@ func (w *watch) flush() bool {
 	return open
 }
 
-// add takes an event into its revision.
+// add takes an event into its revision, unless its key is not accepted.
 func (s *Source) add(r *revision, event *mvccpb.Event) *keepwatch.Failure {
 	kv := event.GetKv()
 	change := keepwatch.Change{Revision: keepwatch.Revision(kv.GetModRevision())}
 	switch {
 	case !s.prefix.covers(kv.GetKey()) || kv.GetModRevision() <= 0:
 		return s.unexpected("an event is of a key or revision that was not asked for")
+	case !s.accept(s.prefix.key(kv.Key)):
+		return nil
 	case event.Type == mvccpb.Event_DELETE:
 		change.Type = keepwatch.Deleted
 		change.Object = &Object{key: s.prefix.key(kv.Key), revision: change.Revision}

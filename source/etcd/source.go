@@ -25,6 +25,11 @@ type Options struct {
 	// name of what has no namespace.
 	Prefix string
 
+	// Accept reports whether a key is one of the resource. A key that it does not accept is
+	// left out of lists and watches, as if etcd did not have it. It is called for each key
+	// that etcd sends, by several goroutines at a time. Nil accepts every key.
+	Accept func(key keepwatch.Key) bool
+
 	// Decode makes the object that is handed on of what etcd holds: called once for
 	// each write, by several goroutines at a time. The object must have o's key, UID and
 	// revision, which it gets by embedding o, and with them Version and Equal. o does
@@ -58,6 +63,7 @@ type Source struct {
 	kv          pb.KVClient
 	watcher     pb.WatchClient
 	prefix      prefix
+	accept      func(keepwatch.Key) bool
 	decoder     func(*Object, []byte) (keepwatch.Object, error)
 	pageSize    int64 // zero for pages by their bytes
 	idleTimeout time.Duration
@@ -86,12 +92,16 @@ func New(client *clientv3.Client, opts Options) (*Source, error) {
 		kv:          pb.NewKVClient(conn),
 		watcher:     pb.NewWatchClient(conn),
 		prefix:      prefix(opts.Prefix),
+		accept:      opts.Accept,
 		decoder:     opts.Decode,
 		pageSize:    opts.PageSize,
 		idleTimeout: opts.IdleTimeout,
 		maxMessage:  defaultMaxMessage,
 		newest:      newQuorum(),
 		open:        map[*watch]struct{}{},
+	}
+	if s.accept == nil {
+		s.accept = func(keepwatch.Key) bool { return true }
 	}
 	if s.idleTimeout == 0 {
 		s.idleTimeout = DefaultIdleTimeout
