@@ -174,7 +174,6 @@ func (r *readers) addCustom(resource schema.GroupResource, example, list runtime
 		if r.custom[name] == added {
 			delete(r.custom, name)
 		}
-		reader.Close()
 	}, nil
 }
 

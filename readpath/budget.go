@@ -1,83 +1,78 @@
 package readpath
 
 import (
+	"runtime"
 	"sync"
 	"sync/atomic"
-
-	"github.com/keepwatch/keepwatch/storage"
+	"unsafe"
 )
 
-// Budget bounds the memory that answers need: all encodings that are kept with
-// objects and segments, and what large lists hold while they are written. One is shared by all
+// Budget bounds the memory that answers need: the encodings that are cached, of all states that
+// objects have had, and what large lists hold while they are written. One is shared by all
 // resources. It is safe for concurrent use.
 type Budget struct {
-	turns *turns
-	most  int64
-	kept  atomic.Int64 // never less than what is kept: what became garbage is still counted
+	turns   *turns
+	readers atomic.Uint64 // how many were made
 
-	mu      sync.Mutex
-	readers map[*Reader]struct{}
+	mu sync.Mutex
+	// items are objects as they stand in lists, and segments' blocks. frames are events, which
+	// watches share: nobody marks those used, so the oldest are dropped first and a new one
+	// always has room.
+	items, frames clock
 }
 
-// NewBudget makes a budget of so many bytes of encodings. Up to an eighth more is
-// kept for a moment.
+const (
+	// frameShare is the part of a budget that frames have, up to mostFrames bytes.
+	frameShare = 8
+	mostFrames = 32 << 20
+	// encodingBytes is what an encoding takes beside its bytes.
+	encodingBytes = int64(unsafe.Sizeof(encoding{}) + unsafe.Sizeof(block{}))
+)
+
+// NewBudget makes a budget of so many bytes of encodings.
 func NewBudget(most int64) *Budget {
-	return &Budget{turns: newTurns(inFlight), most: most, readers: map[*Reader]struct{}{}}
+	b := &Budget{turns: newTurns(inFlight)}
+	b.frames.most = min(most/frameShare, mostFrames)
+	b.items.most = most - b.frames.most
+	budgetBytes.Add(float64(most))
+	return b
 }
 
-// Bytes is how much is kept, as far as known: what became garbage since it was last
-// added up is counted, too.
-func (b *Budget) Bytes() int64 { return b.kept.Load() }
+// Bytes is how much is cached. What became garbage is counted until the collector has found it.
+func (b *Budget) Bytes() int64 { return b.items.bytes.Load() + b.frames.bytes.Load() }
 
-func (b *Budget) add(s *Reader) {
+// demand is whether an encoding will be asked for again.
+type demand bool
+
+const (
+	// passing: one object for one client, or an event. The next state may be there in a moment.
+	passing demand = false
+	// recurring: a part of a list, which somebody reads again from its beginning. If all of it
+	// were taken for unused, a list that is longer than the budget would push itself out.
+	recurring demand = true
+)
+
+// cache keeps an item, or a block as large as bytes says, if there is room.
+func (h *holder) cache(key encodingKey, value any, bytes int, d demand) {
+	b := h.budget
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.readers[s] = struct{}{}
+	h.add(&b.items, key, value, bytes, d)
 }
 
-func (b *Budget) remove(s *Reader) {
+// cacheFrame keeps an event's frame or row.
+func (h *holder) cacheFrame(key encodingKey, frame []byte) {
+	b := h.budget
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	delete(b.readers, s)
+	h.add(&b.frames, key, frame, cap(frame), passing)
 }
 
-// keep has something kept, if there is room or can be made.
-func (b *Budget) keep(size int, keep func()) {
-	if b.kept.Load()+int64(size) > b.most+b.most/8 {
-		b.makeRoom()
-		if b.kept.Load()+int64(size) > b.most {
-			return
-		}
+func (h *holder) add(to *clock, key encodingKey, value any, bytes int, d demand) {
+	if h.lookup(key) == nil {
+		one := &encoding{key: key, value: value, size: int64(bytes) + encodingBytes, of: h.encodings}
+		one.used.Store(bool(d))
+		to.add(one)
 	}
-	keep()
-	b.kept.Add(int64(size)) // behind keep: what makeRoom has seen may be counted twice, never not at all
-}
-
-// makeRoom adds up what is kept of the objects that there are, and if that is too
-// much gives up what was not asked for since the last time. If even that is not
-// enough, everything is in use: then who comes next encodes for himself.
-func (b *Budget) makeRoom() {
-	if !b.mu.TryLock() {
-		return // another does it
-	}
-	defer b.mu.Unlock()
-	before := b.kept.Load() // what others keep meanwhile comes on top, even if it is seen here
-	sum := b.sum((*storage.Object).KeptBytes, (*kept).bytes)
-	if sum > b.most {
-		sum = b.sum((*storage.Object).Drop, (*kept).drop)
-	}
-	b.kept.Add(sum - before)
-}
-
-func (b *Budget) sum(items func(*storage.Object) int64, blocks func(*kept) int64) (n int64) {
-	for r := range b.readers {
-		state := r.Storage.Store().Snapshot()
-		n += r.sumBlocks(state, blocks)
-		for o := range state.All() {
-			if known, ok := o.(*storage.Object); ok {
-				n += items(known)
-			}
-		}
-	}
-	return n
+	runtime.KeepAlive(h) // else its encodings could be dropped before this one is added
 }

@@ -6,21 +6,69 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"math/rand/v2"
+	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/storage"
+	"github.com/keepwatch/keepwatch/store"
 )
 
-// kept is how much is kept of a storage's state.
-func (r *rig) kept() (n int64) {
-	n = r.reader.sumBlocks(r.storage.Store().Snapshot(), (*kept).bytes)
-	for o := range r.storage.Store().Snapshot().All() {
-		n += o.(*storage.Object).KeptBytes()
+// reachable is how many bytes of encodings can be reached from an object or a segment.
+func (e *encodings) reachable() (n int64) {
+	for one := e.first.Load(); one != nil; one = one.next.Load() {
+		switch v := one.value.(type) {
+		case []byte:
+			n += int64(cap(v))
+		case *block:
+			n += int64(cap(v.deflated))
+		}
+		n += encodingBytes
 	}
 	return n
 }
+
+func encodingsOf(o keepwatch.Object) int64 {
+	if h, ok := o.(*storage.Object).Attached().(*holder); ok {
+		return h.reachable()
+	}
+	return 0
+}
+
+// blocks is how many bytes of blocks can be reached from a storage's state.
+func (r *rig) blocks() (n int64) {
+	for segment := range r.storage.Store().Snapshot().Segments() {
+		if known, ok := r.reader.blocks.Known(segment); ok {
+			n += known.reachable()
+		}
+	}
+	return n
+}
+
+// cached is all that can be reached from a storage's state.
+func (r *rig) cached() int64 {
+	n := r.blocks()
+	for o := range r.storage.Store().Snapshot().All() {
+		n += encodingsOf(o)
+	}
+	return n
+}
+
+// has reports whether an object's item is cached. That it was asked is not noticed.
+func (r *rig) has(name string, f form) bool {
+	h, ok := r.held("default", name).Attached().(*holder)
+	return ok && h.lookup(r.reader.key(f)) != nil
+}
+
+// sized makes an object of about so many bytes of JSON.
+func sized(bytes int) func(metav1.Object) { return noted(strings.Repeat("x", bytes-500)) }
 
 // A budget's bound is kept, and what is not asked for any more makes room for what is.
 func TestBudgetIsKept(t *testing.T) {
@@ -28,12 +76,12 @@ func TestBudgetIsKept(t *testing.T) {
 	budget := NewBudget(20 * size)
 	r := newRig(t, pods, options{budget: budget})
 	for i := range 100 {
-		r.create("default", fmt.Sprintf("o%02d", i), noted(string(bytes.Repeat([]byte("x"), size-500))))
+		r.reach(r.create("default", fmt.Sprintf("o%02d", i), sized(size)))
 	}
 	for round := range 5 {
 		r.get(r.path(""), accept("application/json"))
-		if kept := r.kept(); kept > budget.most+budget.most/8 || kept == 0 {
-			t.Fatalf("round %d: %d bytes are kept of at most %d", round, kept, budget.most)
+		if n := r.cached(); n > 20*size || n == 0 || n > budget.Bytes() {
+			t.Fatalf("round %d: %d bytes are cached, %d counted, of at most %d", round, n, budget.Bytes(), 20*size)
 		}
 	}
 	for range 3 { // it is asked for again and again, while the rest is asked for in between
@@ -42,58 +90,164 @@ func TestBudgetIsKept(t *testing.T) {
 			r.get(r.path("default")+fmt.Sprintf("/o%02d", i), accept("application/json"))
 		}
 	}
-	if r.held("default", "o42").Kept(plainJSON) == nil {
-		t.Error("what is asked for most is not kept")
+	if !r.has("o42", plainJSON) {
+		t.Error("what is asked for most is not cached")
 	}
 }
 
-// What was kept with objects that are gone does not use up the budget.
-func TestBudgetOfReplacedObjects(t *testing.T) {
-	budget := NewBudget(20_000)
+// All states that objects have had count, and what is reachable of them is bounded: also while
+// the history keeps them, and also of events.
+func TestBudgetOfPastStates(t *testing.T) {
+	const most = 20_000
+	budget := NewBudget(most)
 	r := newRig(t, pods, options{budget: budget})
 	r.create("default", "o1")
+	var states []*storage.Object
+	fresh := 0
 	for i := range 200 {
-		r.update("default", "o1", noted(fmt.Sprint(i, string(bytes.Repeat([]byte("x"), 1000)))))
+		r.reach(r.update("default", "o1", noted(fmt.Sprint(i, strings.Repeat("x", 500)))))
 		r.get(r.path("default")+"/o1", accept("application/json"))
-		if r.held("default", "o1").Kept(plainJSON) == nil {
-			t.Fatalf("round %d: there is no room for the only object; %d of %d bytes are used", i, budget.Bytes(), budget.most)
+		e := r.eventOf("default", "o1")
+		must(r.reader.frame(e, plainJSON))(t)
+		states = append(states, e.Object)
+		total := int64(0)
+		for _, o := range states {
+			total += encodingsOf(o)
+		}
+		if total > most || total != budget.Bytes() {
+			t.Fatalf("round %d: %d bytes are reachable, %d counted, of at most %d", i, total, budget.Bytes(), most)
+		}
+		if r.has("o1", plainJSON) {
+			fresh++
+		}
+	}
+	if fresh < 100 {
+		t.Errorf("the newest state was cached in %d of 200 rounds", fresh)
+	}
+	runtime.KeepAlive(states)
+}
+
+// What is garbage gives its bytes back, though nobody asks for anything.
+func TestBudgetGetsGarbageBack(t *testing.T) {
+	budget := NewBudget(1 << 20)
+	r := newRig(t, pods, options{budget: budget, store: store.Options{WindowBytes: 1}})
+	r.create("default", "o1")
+	for i := range 100 {
+		r.reach(r.update("default", "o1", noted(fmt.Sprint(i, strings.Repeat("x", 2000)))))
+		r.get(r.path("default")+"/o1", accept("application/json"))
+		must(r.reader.frame(r.eventOf("default", "o1"), plainJSON))(t)
+		must(r.reader.compressed(r.segment(), items{form: plainJSON}))(t)
+	}
+	eventually(t, "only what is in the store is counted", func() bool {
+		runtime.GC()
+		return budget.Bytes() < 30_000
+	})
+}
+
+// segment is the first of a storage's state.
+func (r *rig) segment() store.Segment {
+	for segment := range r.storage.Store().Snapshot().Segments() {
+		return segment
+	}
+	r.t.Fatal("there is nothing in the store")
+	return store.Segment{}
+}
+
+// What is asked for often stays, however much is asked for once.
+func TestHotStays(t *testing.T) {
+	const size, hot, all = 2000, 20, 300
+	budget := NewBudget(80 * size)
+	r := newRig(t, pods, options{budget: budget})
+	name := func(i int) string { return fmt.Sprintf("o%03d", i) }
+	for i := range all {
+		r.reach(r.create("default", name(i), sized(size)))
+	}
+	ask := func(i int) { r.get(r.path("default")+"/"+name(i), accept("application/json")) }
+	for i := range hot {
+		ask(i)
+	}
+	for i := hot; i < all; i++ {
+		ask(i)
+		ask(i % hot)
+	}
+	for i := range hot {
+		if !r.has(name(i), plainJSON) {
+			t.Errorf("%s is asked for often, and not cached", name(i))
+		}
+	}
+	last := 0
+	for i := all - hot; i < all; i++ {
+		if r.has(name(i), plainJSON) {
+			last++
+		}
+	}
+	if last < hot/4 {
+		t.Errorf("%d of the %d that were asked for last are cached", last, hot)
+	}
+}
+
+// counting counts what is encoded.
+type counting struct {
+	apiruntime.Serializer
+	encoded atomic.Int64
+}
+
+func (c *counting) Encode(o apiruntime.Object, to io.Writer) error {
+	c.encoded.Add(1)
+	return c.Serializer.Encode(o, to)
+}
+
+// A list that is a little longer than the budget is not encoded anew as a whole each time.
+func TestListsLongerThanTheBudget(t *testing.T) {
+	const size, all = 2000, 200
+	budget := NewBudget(all * size)
+	r := newRig(t, pods, options{budget: budget})
+	count := &counting{Serializer: r.reader.json}
+	r.reader.json = count
+	for i := range all {
+		r.reach(r.create("default", fmt.Sprintf("o%03d", i), sized(size)))
+	}
+	for round := range 5 {
+		count.encoded.Store(0)
+		r.get(r.path(""), accept("application/json"))
+		if n := count.encoded.Load(); (n == all) != (round == 0) || round > 0 && n > all/2 {
+			t.Errorf("round %d: %d of %d objects are encoded", round, n, all)
 		}
 	}
 }
 
-// A reader that is closed gives its part back to the others.
+// A reader of which nothing is asked any more leaves its part to the others.
 func TestBudgetIsShared(t *testing.T) {
-	budget := NewBudget(20_000)
+	const most = 40_000
+	budget := NewBudget(most)
 	first, second := newRig(t, pods, options{budget: budget}), newRig(t, nodes, options{budget: budget})
 	for i := range 20 {
-		first.create("default", fmt.Sprint("o", i), noted(string(bytes.Repeat([]byte("x"), 1000))))
-		second.create("", fmt.Sprint("o", i), noted(string(bytes.Repeat([]byte("x"), 500))))
+		first.reach(first.create("default", fmt.Sprint("o", i), sized(1500)))
+		second.reach(second.create("", fmt.Sprint("o", i), sized(1500)))
 	}
 	for range 3 {
 		first.get(first.path(""), accept("application/json"))
 		second.get(second.path(""), accept("application/json"))
-		if kept := first.kept() + second.kept(); kept > budget.most+budget.most/8 {
-			t.Errorf("%d bytes are kept together", kept)
+		if n := first.cached() + second.cached(); n > most {
+			t.Errorf("%d bytes are cached together", n)
 		}
 	}
-	first.reader.Close()
-	first.stop()
 	for range 3 {
 		second.get(second.path(""), accept("application/json"))
 	}
-	if kept := second.kept(); kept < 15_000 {
-		t.Errorf("alone it keeps %d bytes", kept)
+	if n := second.cached(); n < 25_000 {
+		t.Errorf("%d bytes are cached of what alone is asked for", n)
 	}
 }
 
 // Compressed segments count as well, and make room when nobody asks for them any more.
 func TestBudgetOfBlocks(t *testing.T) {
-	budget := NewBudget(400_000)
+	const most = 400_000
+	budget := NewBudget(most)
 	r := newRig(t, pods, options{budget: budget})
 	for i := range 100 {
 		r.reach(r.create("default", fmt.Sprintf("o%02d", i), noted(hex.EncodeToString(randomBytes(uint64(i), 1500)))))
 	}
-	blocks := func() int64 { return r.reader.sumBlocks(r.storage.Store().Snapshot(), (*kept).bytes) }
 	want := ""
 	for round := range 5 {
 		_, body := r.get(r.path(""), accept("application/json", "Accept-Encoding", "gzip"))
@@ -104,41 +258,67 @@ func TestBudgetOfBlocks(t *testing.T) {
 		if got != want || !strings.HasPrefix(got, `{"kind":"PodList"`) {
 			t.Fatalf("round %d: another list", round)
 		}
-		if kept := r.kept(); kept > budget.Bytes() || kept > budget.most+budget.most/8 {
-			t.Fatalf("round %d: %d bytes are kept, %d known, %d allowed", round, kept, budget.Bytes(), budget.most)
+		if n := r.cached(); n > budget.Bytes() || n > most {
+			t.Fatalf("round %d: %d bytes are cached, %d counted, %d allowed", round, n, budget.Bytes(), most)
 		}
-		if n := blocks(); n < 100_000 {
-			t.Fatalf("round %d: only %d bytes of blocks are kept", round, n)
+		if n := r.blocks(); n < 100_000 {
+			t.Fatalf("round %d: only %d bytes of blocks are cached", round, n)
 		}
 	}
-	for round := 0; blocks() > 0; round++ {
-		if round == 20 {
-			t.Fatalf("%d bytes of blocks are still kept, though nobody asks for them", blocks())
+	for i := range 1000 {
+		if r.blocks() == 0 {
+			return
 		}
-		r.get(r.path(""), accept("application/json"))
-		r.get(r.path(""), accept("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"))
-		budget.keep(int(budget.most), func() {}) // as large as that: room is made
+		other := budget.hold()
+		other.cache(encodingKey{}, []byte{}, int(most/20), demand(i%2 == 0))
+		defer runtime.KeepAlive(other)
 	}
+	t.Errorf("%d bytes of blocks are still cached, though nobody asks for them", r.blocks())
 }
 
-// While many ask, what is known to be kept is at least what is kept.
-func TestBudgetCountsWhatIsKept(t *testing.T) {
-	budget := NewBudget(30_000)
-	r := newRig(t, pods, options{budget: budget})
-	for i := range 100 {
-		r.reach(r.create("default", fmt.Sprint("o", i), noted(string(bytes.Repeat([]byte("x"), 1000)))))
+// Whatever many do at a time, what is counted is what is reachable, and bounded; and what is read
+// is right.
+func TestBudgetOfMany(t *testing.T) {
+	const most, objects, workers = 100_000, 100, 8
+	budget := NewBudget(most)
+	all := make([]atomic.Pointer[holder], objects)
+	for i := range all {
+		all[i].Store(budget.hold())
 	}
-	var all sync.WaitGroup
-	for from := range 4 {
-		all.Go(func() {
-			for i := range 400 {
-				o := r.held("default", fmt.Sprint("o", (from*25+i)%100))
-				must(r.reader.item(o, metadataJSON))(t)
+	var working sync.WaitGroup
+	for worker := range workers {
+		working.Go(func() {
+			random := rand.New(rand.NewPCG(uint64(worker), 1))
+			for range 5000 {
+				i, f := random.IntN(objects), form(random.IntN(5))
+				h, key, size := all[i].Load(), encodingKey{reader: 1, form: f}, 100+10*int(f)
+				switch random.IntN(20) {
+				case 0:
+					all[i].Store(budget.hold()) // the other is garbage
+				case 1:
+					h.cacheFrame(encodingKey{reader: 1, form: f, kind: "ADDED"}, make([]byte, size))
+				case 2:
+					h.drop()
+				default:
+					if known := h.bytes(key); known == nil {
+						h.cache(key, make([]byte, size), size, demand(f%2 == 0))
+					} else if len(known) != size {
+						t.Errorf("%d bytes, want %d", len(known), size)
+					}
+				}
+				if n := budget.Bytes(); n > most {
+					t.Errorf("%d bytes are counted", n)
+				}
 			}
 		})
 	}
-	all.Wait()
-	if kept := r.kept(); kept > budget.Bytes() || budget.Bytes() > budget.most+budget.most/8 {
-		t.Errorf("%d bytes are kept, %d known, %d allowed", kept, budget.Bytes(), budget.most)
-	}
+	working.Wait()
+	eventually(t, "what is reachable is counted, and nothing else", func() bool {
+		runtime.GC()
+		n := int64(0)
+		for i := range all {
+			n += all[i].Load().reachable()
+		}
+		return n == budget.Bytes()
+	})
 }

@@ -6,7 +6,7 @@
 //	request ─▶ Handler
 //	            └── all the rest ──────▶ next: the API server's handlers
 //
-// An object is encoded once in each encoding, and what was encoded is kept with it.
+// An object is encoded once in each encoding, and what was encoded is cached with it.
 // A list is a head, the objects' bytes and a tail. A compressed list is the same of
 // segments that were compressed once, spliced into one gzip member. An event of a
 // watch is framed once for all who are sent it; one that has fallen behind is sent
@@ -23,8 +23,11 @@
 //
 // # Memory
 //
-// Encodings that are kept count against a budget that all resources share. When it
-// is used up, those that were not asked for since the last time go first. Lists take
+// All encodings that are cached count against a budget that all resources share, whichever
+// state of an object they are of; those of objects that are garbage give their bytes back. When
+// the budget is used up, a clock's hand drops what was not used since it came by last, as far
+// as a new encoding needs the room; if everything there was used, the new one is not cached.
+// An eighth of the budget is for events that watches share, of which the oldest are dropped. Lists take
 // turns by the bytes they keep in flight; who has to wait for too long is asked to
 // come back.
 package readpath

@@ -8,12 +8,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/handlers/negotiation"
-
-	"github.com/keepwatch/keepwatch/storage"
 )
 
 // form is one of the encodings that objects are kept in.
-type form = storage.Form
+type form uint8
 
 const (
 	plainJSON = form(iota)

@@ -5,38 +5,53 @@ import (
 
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/keepwatch/keepwatch"
-	"github.com/keepwatch/keepwatch/internal/recent"
 	"github.com/keepwatch/keepwatch/storage"
 )
 
-const (
-	// recentFrames and recentBytes bound the frames that are kept: what watches that keep
-	// up are sent at the same time.
-	recentFrames = 1024
-	recentBytes  = 16 << 20
-)
-
-// told is an event in one form. A row is the same for any kind of event.
-type told struct {
-	object   *storage.Object
-	revision keepwatch.Revision
-	kind     watch.EventType
-	form     form
-}
-
-func newFrames() *recent.Cache[told, []byte] {
-	return recent.New[told](recentFrames, recentBytes, func(frame []byte) int64 { return int64(len(frame)) })
-}
-
-// frame is an event's bytes, for all watches. They must not be changed.
+// frame is an event's bytes, for all watches: who asks for what is being encoded waits for that.
+// They must not be changed.
 func (s *Reader) frame(e storage.Event, f form) ([]byte, error) {
-	return s.frames.Of(told{e.Object, e.Revision, e.Type, f}, func() ([]byte, error) { return s.appendFrame(nil, e, f) })
+	return s.shared(e, encodingKey{s.number, f, e.Type, e.Revision}, func() ([]byte, error) {
+		return s.appendItem(nil, e, f, passing)
+	})
 }
 
-// appendFrame appends an event's frame.
+// row is that of an event, for all watches. It is the same for any kind of event.
+func (s *Reader) row(e storage.Event) ([]byte, error) {
+	return s.shared(e, encodingKey{s.number, tableJSON, "", e.Revision}, func() ([]byte, error) {
+		return s.itemOf(e, tableJSON, passing)
+	})
+}
+
+// ownRow is the row of an event that is for one watch alone.
+func (s *Reader) ownRow(e storage.Event) ([]byte, error) { return s.itemOf(e, tableJSON, recurring) }
+
+// shared is what all watches are sent of an event: encoded for the first who asks.
+func (s *Reader) shared(e storage.Event, key encodingKey, encode func() ([]byte, error)) ([]byte, error) {
+	holds := s.holder(e.Object)
+	if known := holds.bytes(key); known != nil {
+		return known, nil
+	}
+	lock := &s.framing[uint64(e.Revision)%uint64(len(s.framing))]
+	lock.Lock()
+	defer lock.Unlock()
+	if known := holds.bytes(key); known != nil {
+		return known, nil
+	}
+	b, err := encode()
+	if err == nil {
+		holds.cacheFrame(key, b)
+	}
+	return b, err
+}
+
+// appendFrame appends the frame of an event that is for one watch alone.
 func (s *Reader) appendFrame(b []byte, e storage.Event, f form) ([]byte, error) {
-	item, err := s.itemOf(e, f)
+	return s.appendItem(b, e, f, recurring)
+}
+
+func (s *Reader) appendItem(b []byte, e storage.Event, f form, d demand) ([]byte, error) {
+	item, err := s.itemOf(e, f, d)
 	if err != nil {
 		return b, err
 	}
@@ -44,7 +59,7 @@ func (s *Reader) appendFrame(b []byte, e storage.Event, f form) ([]byte, error) 
 }
 
 // itemOf is an event's object.
-func (s *Reader) itemOf(e storage.Event, f form) ([]byte, error) {
+func (s *Reader) itemOf(e storage.Event, f form, d demand) ([]byte, error) {
 	switch {
 	case e.Type == watch.Bookmark:
 		marker, err := s.Storage.Marker(e)
@@ -53,7 +68,7 @@ func (s *Reader) itemOf(e storage.Event, f form) ([]byte, error) {
 		}
 		return s.encode(marker, f)
 	case e.Revision == e.Object.Revision():
-		return s.item(e.Object, f)
+		return s.item(e.Object, f, d)
 	}
 	return s.itemAt(e.Object, f, e.Revision)
 }

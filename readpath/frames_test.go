@@ -90,7 +90,6 @@ func TestFramesThatFail(t *testing.T) {
 		if b, err := r.reader.frame(e, metadataJSON); err != nil || len(b) == 0 {
 			t.Errorf("%s, and then: %q, %v", name, b, err)
 		}
-		r.reader.frames = newFrames()
-		r.held("default", "o1").Keep(metadataJSON, nil)
+		r.held("default", "o1").Attached().(*holder).drop()
 	}
 }

@@ -42,7 +42,7 @@ func (s *Reader) object(o keepwatch.Object, f form) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	item, err := s.item(known, f)
+	item, err := s.item(known, f, passing)
 	if err != nil {
 		return nil, err
 	}

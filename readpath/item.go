@@ -20,15 +20,16 @@ func (s *Reader) lock(o *storage.Object) *sync.Mutex {
 
 // item is an object as it stands in a list: JSON of built-in kinds without apiVersion
 // and kind, protobuf without the envelope, a row of a table without its ages. All other
-// shapes of an object are its item with something around it. It is encoded once and kept. It must not be changed.
-func (s *Reader) item(o *storage.Object, f form) ([]byte, error) {
-	if known := held(o, f); known != nil {
+// shapes of an object are its item with something around it. It is encoded once and cached. It must not be changed.
+func (s *Reader) item(o *storage.Object, f form, d demand) ([]byte, error) {
+	if known := s.known(o, f); known != nil {
 		return known, nil
 	}
 	lock := s.lock(o)
 	lock.Lock()
 	defer lock.Unlock()
-	if known := o.Kept(f); known != nil {
+	holds := s.holder(o)
+	if known := holds.bytes(s.key(f)); known != nil {
 		return known, nil
 	}
 	decoded, err := o.Decoded()
@@ -37,13 +38,24 @@ func (s *Reader) item(o *storage.Object, f form) ([]byte, error) {
 	}
 	item, err := s.encode(decoded, f)
 	if err == nil {
-		s.budget.keep(len(item), func() { o.Keep(f, item) })
+		holds.cache(s.key(f), item, cap(item), d)
 	}
 	return item, err
 }
 
-// held is an item that need not be made, or nil.
-func held(o *storage.Object, f form) []byte {
+// holder is an object's.
+func (s *Reader) holder(o *storage.Object) *holder {
+	if known, ok := o.Attached().(*holder); ok {
+		return known
+	}
+	return o.Attach(s.budget.hold()).(*holder)
+}
+
+// key is that of an item or a block.
+func (s *Reader) key(f form) encodingKey { return encodingKey{reader: s.number, form: f} }
+
+// known is an item that need not be made, or nil.
+func (s *Reader) known(o *storage.Object, f form) []byte {
 	served := o.Bytes()
 	switch {
 	case served != nil && o.Protobuf() && f == plainProtobuf, served != nil && !o.Protobuf() && f == plainJSON:
@@ -51,7 +63,10 @@ func held(o *storage.Object, f form) []byte {
 	case served != nil && o.Protobuf() && f == metadataProtobuf:
 		return metadataField(served)
 	}
-	return o.Kept(f)
+	if holds, ok := o.Attached().(*holder); ok {
+		return holds.bytes(s.key(f))
+	}
+	return nil
 }
 
 // itemAt is the item of an object as it is shown at another revision than its own:

@@ -92,12 +92,12 @@ func (l *list) measure(zipped bool) (known, big bool, err error) {
 		if err != nil {
 			return false, false, err
 		}
-		item := held(object, f)
+		item := l.known(object, f)
 		if l.size > gzipFrom && !isProtobuf(f) && (zipped || item == nil || f == tableJSON) {
 			return false, true, nil
 		}
 		if item == nil {
-			if item, err = l.item(object, f); err != nil {
+			if item, err = l.item(object, f, recurring); err != nil {
 				return false, false, err
 			}
 		}
@@ -138,7 +138,7 @@ func (l list) read(o keepwatch.Object) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return l.item(object, l.items.form)
+	return l.item(object, l.items.form, recurring)
 }
 
 // gzip writes the answer as one gzip member of blocks.

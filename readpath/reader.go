@@ -7,7 +7,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/keepwatch/keepwatch/internal/recent"
 	"github.com/keepwatch/keepwatch/store"
 )
 
@@ -16,13 +15,15 @@ type Reader struct {
 	*Resource
 	json   runtime.Serializer
 	budget *Budget
-	blocks [tableJSON]*store.Memo[*kept] // of the forms before it
-	frames *recent.Cache[told, []byte]
-	locks  [64]sync.Mutex // by object: who asks for what is being encoded waits for it
+	number uint64 // among the budget's readers
+	blocks *store.Memo[*packed]
+	// locks are of objects, and framing of events, by their revisions: who asks for what is being
+	// encoded waits for it.
+	locks, framing [64]sync.Mutex
 }
 
-// NewReader makes a reader whose encodings count against a budget until it is
-// closed.
+// NewReader makes a reader whose encodings count against a budget. It needs not be closed: what
+// is cached goes with the storage's objects.
 func NewReader(resource Resource, budget *Budget) (*Reader, error) {
 	if resource.Storage == nil || resource.Serializer == nil || resource.Predicate == nil || resource.Kind.Kind == "" {
 		return nil, errors.New("a reader needs a storage, a kind, a serializer and predicates")
@@ -31,11 +32,7 @@ func NewReader(resource Resource, budget *Budget) (*Reader, error) {
 	if !ok {
 		return nil, fmt.Errorf("the serializer of %s has no JSON", resource.Resource)
 	}
-	s := &Reader{Resource: &resource, json: info.Serializer, budget: budget, frames: newFrames()}
-	s.newBlocks()
-	budget.add(s)
+	s := &Reader{Resource: &resource, json: info.Serializer, budget: budget, number: budget.readers.Add(1)}
+	s.blocks = s.newBlocks()
 	return s, nil
 }
-
-// Close gives the encodings' budget back. Answers may still be under way.
-func (s *Reader) Close() { s.budget.remove(s) }

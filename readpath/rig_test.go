@@ -34,7 +34,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/utils/clock"
+	utilclock "k8s.io/utils/clock"
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/storage"
@@ -142,7 +142,7 @@ func runEtcd() (*backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.compactor = etcd3.NewCompactor(b.client.Client, 0, clock.RealClock{}, nil)
+	b.compactor = etcd3.NewCompactor(b.client.Client, 0, utilclock.RealClock{}, nil)
 	return b, nil
 }
 
@@ -201,7 +201,6 @@ func newRig(t testing.TB, k kind, o options) *rig {
 	r.reader = must(NewReader(Resource{
 		Storage: stored, Resource: k.resource, Kind: k.gvk, Namespaced: k.namespaced, Serializer: k.serializer, Dynamic: k.dynamic, Predicate: predicate, Table: &shown,
 	}, o.budget))(t)
-	t.Cleanup(r.reader.Close)
 	next := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		r.passed.Add(1)
 		w.WriteHeader(http.StatusTeapot)

@@ -9,9 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/duration"
-	"k8s.io/apimachinery/pkg/watch"
-
-	"github.com/keepwatch/keepwatch/storage"
 )
 
 // Table is how a resource's objects look as what `kubectl get` prints. It is safe for
@@ -133,13 +130,4 @@ func (t *Table) appendTable(b, row []byte, revision string, titled bool) ([]byte
 		return nil, err
 	}
 	return append(appendRow(b, row, time.Now()), "]}"...), nil
-}
-
-// row is that of an event, for all watches unless it is of the state that one begins with, or
-// a bookmark.
-func (s *Reader) row(e storage.Event, initial bool) ([]byte, error) {
-	if initial || e.Type == watch.Bookmark {
-		return s.itemOf(e, tableJSON)
-	}
-	return s.frames.Of(told{e.Object, e.Revision, "", tableJSON}, func() ([]byte, error) { return s.itemOf(e, tableJSON) })
 }

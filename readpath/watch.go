@@ -212,11 +212,15 @@ func (s *watcher) add(out *gather, e storage.Event, initial bool) (err error) {
 // addTable adds an event as a table of one row, the first one with its columns. Rows are
 // shared as frames are; ages are those of the moment.
 func (s *watcher) addTable(out *gather, e storage.Event, initial bool) error {
-	row, err := s.row(e, initial)
+	row := s.row
+	if initial || e.Type == watch.Bookmark {
+		row = s.ownRow
+	}
+	item, err := row(e)
 	if err != nil {
 		return err
 	}
-	frame, err := s.Table.appendTable(appendEventStart(make([]byte, 0, len(row)+frameRoom), e.Type), row, e.Revision.String(), !s.titled)
+	frame, err := s.Table.appendTable(appendEventStart(make([]byte, 0, len(item)+frameRoom), e.Type), item, e.Revision.String(), !s.titled)
 	if err != nil {
 		return err
 	}

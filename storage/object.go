@@ -27,7 +27,7 @@ type Object struct {
 	content atomic.Pointer[content]
 	// unindexed is set once an index has asked for the object's values in vain.
 	unindexed atomic.Bool
-	kept      [Forms]atomic.Pointer[encoded]
+	attached  atomic.Pointer[any] // by Attach
 }
 
 // content is what is in an object: encoded, together with what selectors and indexes

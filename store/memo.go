@@ -11,8 +11,9 @@ import (
 // old state any more. Make few of them, and for good: a segment keeps a value for
 // every memo that was ever asked for it.
 //
-// A value that has to be given up earlier, to keep a budget for example, is one
-// that can be emptied by itself: the memo keeps a pointer to it.
+// A value that has to be dropped earlier, to keep a budget for example, is one
+// that can be emptied by itself: the memo keeps a pointer to it. The value is garbage
+// as soon as the segment is.
 type Memo[T any] struct {
 	derive func(Segment) T
 }

@@ -87,7 +87,7 @@ var rules = map[string]rule{
 		why: "a storage is what a library's API server asks for objects: it serves no HTTP itself",
 	},
 	"readpath": {
-		ours: []string{"", "store", "storage", "internal/recent"},
+		ours: []string{"", "store", "storage"},
 		others: []string{
 			"k8s.io/apimachinery/", "k8s.io/apiserver/", "k8s.io/component-base/metrics", "k8s.io/streaming/",
 			"github.com/klauspost/compress/", "google.golang.org/protobuf/encoding/protowire",
