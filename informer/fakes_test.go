@@ -19,7 +19,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
-	fcache "k8s.io/client-go/tools/cache/testing"
 
 	"github.com/keepwatch/keepwatch/informer"
 )
@@ -117,10 +116,10 @@ func TestFactoryOfAGroup(t *testing.T) {
 	}
 }
 
-// FakeControllerSource gives resource versions, and no UIDs.
+// FakeControllerSource gives resource versions, and no UIDs. It has something in it from
+// the start, because a watch from 0 that begins behind the first change is too old for it.
 func TestFakeControllerSource(t *testing.T) {
-	source := fcache.NewFakeControllerSource()
-	defer source.Shutdown()
+	source := newSource(t, pod("z"))
 	inf := informer.NewSharedIndexInformer(source, &corev1.Pod{}, 0, nil)
 	var told recorder
 	must(t)(inf.AddEventHandler(&told))
@@ -130,8 +129,8 @@ func TestFakeControllerSource(t *testing.T) {
 	source.Modify(pod("a", marked("1")))
 	source.Delete(pod("a"))
 	source.Add(pod("a", marked("new")))
-	told.wants(t, "add a@1", "update a@1 to a@2[1]", "delete a@3", "add a@4[new]")
-	if got := inf.LastSyncResourceVersion(); got != "4" {
+	told.wants(t, "add! z@1", "add a@2", "update a@2 to a@3[1]", "delete a@4", "add a@5[new]")
+	if got := inf.LastSyncResourceVersion(); got != "5" {
 		t.Errorf("LastSyncResourceVersion is %q", got)
 	}
 	told.forget()
@@ -139,7 +138,7 @@ func TestFakeControllerSource(t *testing.T) {
 	source.ModifyDropWatch(pod("a", marked("unseen")))
 	source.AddDropWatch(pod("b"))
 	source.ResetWatch()
-	told.wants(t, "update a@4[new] to a@5[unseen]", "add b@6")
+	told.wants(t, "update a@5[new] to a@6[unseen]", "add b@7")
 	stop()
 }
 
