@@ -123,7 +123,7 @@ func request[T metav1.Object](in *invocation) (*Request[T], error) {
 		return nil, err
 	}
 	r := &Request[T]{
-		Object: object, Cause: in.cause, Diff: in.diff, WatchEvent: in.event, Retry: in.retry, Started: in.started,
+		Object: object, Cause: in.cause, Diff: ownDifferences(in.diff), WatchEvent: in.event, Retry: in.retry, Started: in.started,
 		Logger: in.logger, Patch: in.patch, in: in,
 	}
 	if in.old != nil {
@@ -135,6 +135,16 @@ func request[T metav1.Object](in *invocation) (*Request[T], error) {
 		r.Old.SetUID(object.GetUID())
 	}
 	return r, nil
+}
+
+// ownDifferences copies values that are shared with the object's state.
+func ownDifferences(shared []Difference) []Difference {
+	own := make([]Difference, len(shared))
+	for n, d := range shared {
+		d.Old, d.New = runtime.DeepCopyJSONValue(d.Old), runtime.DeepCopyJSONValue(d.New)
+		own[n] = d
+	}
+	return own
 }
 
 // decode makes an object of its own of a state.

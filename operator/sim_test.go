@@ -91,6 +91,34 @@ func TestRejectedPatchesAreThrottledAndReportedOnce(t *testing.T) {
 	})
 }
 
+// A handler may change what it gets in place: the next one sees what the server has.
+func TestDifferencesAreTheHandlersOwn(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, j *journal) {
+		op := New("widgets.example.com")
+		for _, id := range []string{"first", "second"} {
+			OnUpdate(op, func(ctx context.Context, r *thing) error {
+				tags := r.Diff[0].New.([]any)
+				if tags[0] != "a" { // it would never end
+					t.Errorf("%s gets %v", id, tags)
+					<-ctx.Done()
+				}
+				j.add("%s %v", id, tags)
+				tags[0] = "changed by " + id
+				return nil
+			}, ID(id))
+		}
+		w.create("one", spec(1))
+		r := live(t, w, op)
+		time.Sleep(time.Second)
+		w.change("one", "tags", []any{"a"})
+		time.Sleep(time.Second)
+		j.want(t, "1 first [a]", "1 second [a]")
+		if err := r.end(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // words has the server answer with a message that is another one each time.
 type words struct {
 	mu    sync.Mutex
