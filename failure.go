@@ -61,9 +61,14 @@ const (
 	Rewound
 	// Broken: an invariant of our own does not hold; nothing can be trusted any more.
 	Broken
+
+	endOfKinds // stays the last
 )
 
-var kindNames = [...]string{
+// LastFailureKind is the greatest kind, for arrays that are indexed by kinds.
+const LastFailureKind = endOfKinds - 1
+
+var kindNames = [endOfKinds]string{
 	Ended: "ended", Idle: "idle", Unreachable: "unreachable", Untrusted: "untrusted", Throttled: "throttled",
 	ServerError: "server error", StorageRead: "storage read error", Expired: "expired",
 	RevisionTooLarge: "revision too large", Unauthorized: "unauthorized", Forbidden: "forbidden",

@@ -1,10 +1,15 @@
 package reflector
 
-import "time"
+import (
+	"time"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/reflector/internal/machine"
+)
 
 // Options shape a reflector. The zero value is ready for use.
 type Options struct {
-	// StartupDeadline bounds how long Forbidden, Absent and Rejected may last before
+	// StartupDeadline bounds how long failures that [EndsStartup] names may last before
 	// the first list has succeeded; then Run ends with that failure. Zero means not
 	// at all: such a failure ends Run at once. Negative means for ever: wait until
 	// the permission is given or the resource is served.
@@ -19,4 +24,11 @@ type Options struct {
 
 	// Seed makes the jitter of waits repeat; zero takes a random one.
 	Seed uint64
+}
+
+// EndsStartup reports whether failures of a kind end a Run in which nothing has succeeded
+// yet, once the startup deadline is over.
+func EndsStartup(kind keepwatch.FailureKind) bool {
+	rule := machine.Table[kind]
+	return rule.AtStartup || rule.Do == machine.End
 }

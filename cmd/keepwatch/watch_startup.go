@@ -7,7 +7,7 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/reflector"
 	"github.com/keepwatch/keepwatch/source/kube"
 )
 
@@ -50,14 +50,7 @@ func (r refusal) Unwrap() error { return r.error }
 // final reports whether an error is not worth another try: what the failure table ends a run with as
 // long as nothing has succeeded.
 func final(err error) bool {
-	if errors.As(err, new(refusal)) {
-		return true
-	}
-	switch kube.FailureOf("", err).Kind {
-	case keepwatch.Rejected, keepwatch.Forbidden, keepwatch.Absent, keepwatch.Untrusted:
-		return true
-	}
-	return false
+	return errors.As(err, new(refusal)) || reflector.EndsStartup(kube.FailureOf("", err).Kind)
 }
 
 // pause is how long to wait after an attempt, counted from 0: at least as long as the server asked for.

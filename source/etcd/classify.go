@@ -21,13 +21,13 @@ var table = []struct {
 	matches func(code codes.Code, words string) bool
 	kind    keepwatch.FailureKind
 }{
-	{"compacted", says("required revision has been compacted"), keepwatch.Expired},
+	{"compacted", saysAny("required revision has been compacted"), keepwatch.Expired},
 	// Only quorum reads ask for a revision: what is in their future is in nobody's past.
-	{"a future revision", says("required revision is a future revision"), keepwatch.Rewound},
+	{"a future revision", saysAny("required revision is a future revision"), keepwatch.Rewound},
 
-	{"certificate refused by us", says("tls: failed to verify certificate"), keepwatch.Untrusted},
-	{"certificate refused by etcd", says("remote error: tls:"), keepwatch.Unauthorized},
-	{"user or password", says("etcdserver: user name is empty", "etcdserver: authentication failed",
+	{"certificate refused by us", saysAny("tls: failed to verify certificate"), keepwatch.Untrusted},
+	{"certificate refused by etcd", saysAny("remote error: tls:"), keepwatch.Unauthorized},
+	{"user or password", saysAny("etcdserver: user name is empty", "etcdserver: authentication failed",
 		"etcdserver: invalid auth token", "etcdserver: revision of auth store is old"), keepwatch.Unauthorized},
 	{"token", is(codes.Unauthenticated), keepwatch.Unauthorized},
 	{"not allowed", is(codes.PermissionDenied), keepwatch.Forbidden},
@@ -41,7 +41,8 @@ var table = []struct {
 	{"the request itself is wrong", is(codes.InvalidArgument, codes.Unimplemented, codes.OutOfRange, codes.NotFound), keepwatch.Rejected},
 }
 
-func says(parts ...string) func(codes.Code, string) bool {
+// saysAny matches errors whose text has at least one of the parts.
+func saysAny(parts ...string) func(codes.Code, string) bool {
 	return func(_ codes.Code, words string) bool {
 		return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(words, part) })
 	}

@@ -97,11 +97,11 @@ var cutTable = []struct {
 	{"longer than is allowed", as[tooLong], keepwatch.Undecodable},
 	{"garbled compression", garbled, keepwatch.Undecodable},
 	// The two implementations of HTTP/2 have an error type each, one of them private.
-	{"graceful shutdown of the connection", says("http2: server sent GOAWAY", "ErrCode=NO_ERROR"), keepwatch.Ended},
+	{"graceful shutdown of the connection", saysAll("http2: server sent GOAWAY", "ErrCode=NO_ERROR"), keepwatch.Ended},
 	{"a certificate that does not hold", as[*tls.CertificateVerificationError], keepwatch.Untrusted},
-	{"our certificate is refused", says("remote error: tls: ", "certificate"), keepwatch.Unauthorized},
+	{"our certificate is refused", saysAll("remote error: tls: ", "certificate"), keepwatch.Unauthorized},
 	// From client-go's exec plugin; it is asked again with the next request.
-	{"no credentials to be had", says("getting credentials: "), keepwatch.Unauthorized},
+	{"no credentials to be had", saysAll("getting credentials: "), keepwatch.Unauthorized},
 }
 
 func kindOfCut(err error) keepwatch.FailureKind {
@@ -118,7 +118,8 @@ func as[E error](err error) bool {
 	return errors.As(err, &target)
 }
 
-func says(parts ...string) func(error) bool {
+// saysAll matches errors whose text has every part.
+func saysAll(parts ...string) func(error) bool {
 	return func(err error) bool {
 		text := err.Error()
 		return !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(text, part) })

@@ -237,7 +237,7 @@ func FuzzStatus(f *testing.F) {
 		x := answered("", 1)
 		failure := x.judge(statusOf(resp, []byte(text)), retryAfter(h, time.Now()))
 		wantPlausible(t, failure)
-		if failure.Kind < keepwatch.Ended || failure.Kind > keepwatch.Broken {
+		if failure.Kind < keepwatch.Ended || failure.Kind > keepwatch.LastFailureKind {
 			t.Errorf("kind %v", failure.Kind)
 		}
 		// 410 is Expired unless the server says something more particular.

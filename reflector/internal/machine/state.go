@@ -99,7 +99,7 @@ type Streak struct {
 	Attempts uint8
 	// Failed counts failures of each kind whose rule has an end, for its Patience. Those
 	// of other kinds in between change nothing.
-	Failed [keepwatch.Broken + 1]uint8
+	Failed [keepwatch.LastFailureKind + 1]uint8
 	// Until is when, since Started, a revision is not waited for any more that the
 	// source has not reached; 0 if there is none.
 	Until time.Duration

@@ -77,7 +77,7 @@ type Rule struct {
 }
 
 // Table has the verdict for every kind of failure.
-var Table = map[keepwatch.FailureKind]Rule{
+var Table = [...]Rule{
 	// Watches end all the time, by timeout and shutdown; that is no reason to list.
 	// But some servers end a watch from a revision they no longer have.
 	keepwatch.Ended: {Do: Retry, Pace: AtOnce, Patience: 5, Then: Relist},
@@ -122,3 +122,6 @@ var Table = map[keepwatch.FailureKind]Rule{
 
 	keepwatch.Broken: {Do: End},
 }
+
+// A kind behind the last one with a rule does not compile.
+var _ [len(Table) - int(keepwatch.LastFailureKind) - 1]struct{}

@@ -181,12 +181,9 @@ func TestFailureTable(t *testing.T) {
 
 func TestEveryKindHasARule(t *testing.T) {
 	for _, kind := range keepwatch.FailureKinds() {
-		if _, ok := Table[kind]; !ok {
+		if Table[kind].Do == "" {
 			t.Errorf("no rule for %q", kind)
 		}
-	}
-	if len(Table) != len(keepwatch.FailureKinds()) {
-		t.Errorf("%d rules for %d kinds", len(Table), len(keepwatch.FailureKinds()))
 	}
 }
 
