@@ -66,7 +66,7 @@ type typedCallback[T runtime.Object] struct {
 	handle func(context.Context, Change[T]) error
 }
 
-func (c typedCallback[T]) notify(o occurrence) error {
+func (c typedCallback[T]) callback(o occurrence) func() error {
 	change := Change[T]{Revision: o.at, Initial: o.initial, Resync: o.resync}
 	if o.old != nil {
 		change.Old = o.old.Value().(T)
@@ -79,11 +79,13 @@ func (c typedCallback[T]) notify(o occurrence) error {
 	default:
 		change.Type, change.Object = keepwatch.Modified, o.new.Value().(T)
 	}
-	err := c.handle(c.ctx, change)
-	if err != nil && c.ctx.Err() == nil {
-		utilruntime.HandleErrorWithContext(c.ctx, err, "A handler failed and will be told again", "change", change.Type.String(), "object", o.key().String())
+	return func() error {
+		err := c.handle(c.ctx, change)
+		if err != nil && c.ctx.Err() == nil {
+			utilruntime.HandleErrorWithContext(c.ctx, err, "A handler failed and will be told again", "change", change.Type.String(), "object", o.key().String())
+		}
+		return err
 	}
-	return err
 }
 
 // Registration is a handler's place in an informer.
@@ -97,6 +99,6 @@ func (r *Registration) Synced() <-chan struct{} { return r.handler.synced }
 // last call is over.
 func (r *Registration) Done() <-chan struct{} { return r.handler.done }
 
-// Remove lets no further call begin. It does not wait for the one that runs: see
-// Done.
+// Remove removes the handler: once it has returned, no further call begins. It does not
+// wait for a call that has begun: see Done.
 func (r *Registration) Remove() { r.handler.follower.remove(r.handler) }

@@ -80,7 +80,7 @@ func connect(cfg *rest.Config, example runtime.Object, set settings) (*direct, s
 
 // open makes the source that reads a resource.
 func (d *direct) open(resource schema.GroupVersionResource) error {
-	codec := object.New(d.example, d.kind, d.compact)
+	codec := object.New(d.example, d.kind, object.Options{Compact: d.compact, Transformed: d.transform != nil})
 	codec.Held = func(key keepwatch.Key) *item.Item { return d.held(key) }
 	form := kube.WholeObjects
 	if _, ok := d.example.(*metav1.PartialObjectMetadata); ok {

@@ -38,24 +38,26 @@
 //     that its final state is not kept any more.
 //   - A handler's panic is reported and counted; the handler goes on with the next
 //     change, and the process lives. [CrashOnPanic] restores client-go's behaviour.
-//   - A transform is called once for each state of an object. Where it fails or panics
-//     the object is kept out, in all its states, and [Status] says so; in client-go an
-//     error keeps the old state or blocks the sync, and a panic ends the process.
+//   - A transform is called once for each state of an object, and may change it in place.
+//     Where it fails or panics the object is kept out, in all its states, and [Status]
+//     says so; in client-go an error keeps the old state or blocks the sync, and a panic
+//     ends the process.
 //   - An index function that fails or panics leaves an object out of its index, and
 //     is reported; client-go ends the process.
 //   - GetStore and GetIndexer show one consistent snapshot per call. They can be
 //     written, as unit tests do, until the first list is in; then the cache belongs to
 //     the server, and writes are refused and reported.
-//   - Removing a handler lets no further callback begin. client-go's contract, that
-//     it does not wait for the one that runs, is kept; cache.ShutDownEventHandler
-//     waits.
+//   - Once a handler's removal has returned, no further callback begins. As in client-go
+//     the removal does not wait for a callback that has begun, even if that has not come
+//     further than its first statement; cache.ShutDownEventHandler waits, and client-go
+//     goes on with what it has queued.
 //
 // # Who decodes
 //
 // Informers of [New], and those of a group with [Direct], read the server over
 // source/kube: protobuf for built-in types, JSON for others, one object after the
 // other as it arrives. Strings that repeat from object to object are kept once, and
-// so is what a manager has fields of. Such objects have no apiVersion and kind where
+// so is what a manager has fields of, unless a transform is set: it may change that. Such objects have no apiVersion and kind where
 // they are typed. One that can't be decoded is rejected like one whose transform
 // fails. Without Direct, client-go decodes for the informers that stand in its place.
 //

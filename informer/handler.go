@@ -2,6 +2,7 @@ package informer
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -36,7 +37,14 @@ type handler struct {
 }
 
 // reaction is how a set of callbacks takes what happened to one object.
-type reaction interface{ notify(occurrence) error }
+type reaction interface {
+	// callback returns the call that is to be made. Objects that are kept encoded are
+	// decoded before it returns, so that nothing comes before the callback in the call.
+	callback(occurrence) (call func() error)
+}
+
+// errLeft is why a removed handler was not called.
+var errLeft = errors.New("the handler was removed")
 
 // occurrence is what happened to one object: it appeared (no old), changed, or
 // is gone (no new).
@@ -220,9 +228,14 @@ func shown(o keepwatch.Object) *item.Item {
 	return nil
 }
 
-// call calls back.
+// call calls back, unless the handler has left: that is asked at the last moment, since
+// decoding takes time.
 func (h *handler) call(o occurrence) (err error) {
-	defer h.follower.latency.since(time.Now())
 	defer h.follower.panics.guard(h.react, &err)
-	return h.react.notify(o)
+	callback := h.react.callback(o)
+	if h.left() {
+		return errLeft
+	}
+	defer h.follower.latency.since(time.Now())
+	return callback()
 }

@@ -26,6 +26,7 @@ var _ cache.SharedIndexInformer = (*Shared)(nil)
 // documentation.
 type Shared struct {
 	follower *follower
+	source   *chosen
 	indexer  *indexer
 	example  runtime.Object
 	lw       cache.ListerWatcher
@@ -48,6 +49,7 @@ func newShared(lw cache.ListerWatcher, example runtime.Object, resync time.Durat
 	source := &chosen{lw: lw, example: example, name: name, settings: group.settings}
 	s := &Shared{
 		example: example,
+		source:  source,
 		lw:      lw,
 		resync:  resync,
 		errors:  cache.DefaultWatchErrorHandler,
@@ -109,18 +111,26 @@ func (s *Shared) AddEventHandlerWithOptions(handler cache.ResourceEventHandler, 
 // callbacks are client-go's.
 type callbacks struct{ cache.ResourceEventHandler }
 
-func (c callbacks) notify(o occurrence) error {
+func (c callbacks) callback(o occurrence) func() error {
+	var call func()
 	switch {
 	case o.new == nil && o.final:
-		c.OnDelete(o.last.Value())
+		last := o.last.Value()
+		call = func() { c.OnDelete(last) }
 	case o.new == nil:
-		c.OnDelete(cache.DeletedFinalStateUnknown{Key: o.last.Key().String(), Obj: o.last.Value()})
+		last := cache.DeletedFinalStateUnknown{Key: o.last.Key().String(), Obj: o.last.Value()}
+		call = func() { c.OnDelete(last) }
 	case o.old == nil:
-		c.OnAdd(o.new.Value(), o.initial)
+		added := o.new.Value()
+		call = func() { c.OnAdd(added, o.initial) }
 	default:
-		c.OnUpdate(o.old.Value(), o.new.Value())
+		old, updated := o.old.Value(), o.new.Value()
+		call = func() { c.OnUpdate(old, updated) }
 	}
-	return nil
+	return func() error {
+		call()
+		return nil
+	}
 }
 
 // registration is the handle of a handler.
@@ -147,10 +157,10 @@ type doneChecker struct {
 func (d doneChecker) Name() string          { return d.name }
 func (d doneChecker) Done() <-chan struct{} { return d.done }
 
-// RemoveEventHandler removes a handler: no further call of it begins. It does not
-// wait for one that runs, so that a handler can remove itself;
-// cache.ShutDownEventHandler does. A handle of another informer, or one that was
-// removed, is no error.
+// RemoveEventHandler removes a handler: once it has returned, no further callback begins.
+// It does not wait for a callback that has begun, so that a handler can remove itself and
+// callbacks may wait for whoever removes them; cache.ShutDownEventHandler waits. A handle
+// of another informer, or one that was removed, is no error.
 func (s *Shared) RemoveEventHandler(handle cache.ResourceEventHandlerRegistration) error {
 	r, ok := handle.(*registration)
 	if !ok {
@@ -227,7 +237,7 @@ func (s *Shared) SetWatchErrorHandlerWithContext(handler cache.WatchErrorHandler
 // sees it, until the informer starts. A state for which it fails, panics or returns nil
 // is not shown, nor is an earlier one; see [Status].
 func (s *Shared) SetTransform(transform cache.TransformFunc) error {
-	return s.follower.configure(func() { s.follower.intake.transform = transform })
+	return s.follower.configure(func() { s.follower.intake.transform, s.source.transform = transform, transform })
 }
 
 // IsStopped reports whether Run has ended. An informer runs once.

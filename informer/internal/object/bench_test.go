@@ -5,10 +5,14 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/keepwatch/keepwatch/informer/internal/item"
+	"github.com/keepwatch/keepwatch/source/kube"
 )
 
 func realPod(i int) string {
@@ -61,7 +65,7 @@ func BenchmarkProtobuf(b *testing.B) {
 		b.SetBytes(int64(len(texts[0])))
 		b.ReportAllocs()
 		kept := make([]*corev1.Pod, 1000)
-		m, in := messageOf(reflect.TypeFor[corev1.Pod]()), newInterner(manyTexts)
+		m, in := messageOf(reflect.TypeFor[corev1.Pod]()), newInterner(Options{})
 		for i := 0; b.Loop(); i++ {
 			pod := &corev1.Pod{}
 			if err := m.decode(in, reflect.ValueOf(pod).Elem(), texts[i%1000]); err != nil {
@@ -98,6 +102,33 @@ func BenchmarkJSON(b *testing.B) {
 				}
 				kept[i%1000] = o
 			}
+		})
+	}
+}
+
+// BenchmarkUnpack is what a read of an object costs that is kept encoded and was not read
+// lately, with -cpu 1,2,4.
+func BenchmarkUnpack(b *testing.B) {
+	for _, encoding := range []kube.Encoding{kube.JSON, kube.Protobuf} {
+		b.Run(encoding.String(), func(b *testing.B) {
+			c := New(&corev1.Pod{}, podKind, Options{Compact: true})
+			items := make([]*item.Item, 1000)
+			for n := range items {
+				raw, _ := rawPod(b, encoding, n)
+				o, err := c.Decode(raw)
+				if err != nil {
+					b.Fatal(err)
+				}
+				items[n] = o.(*item.Item)
+			}
+			var next atomic.Int64
+			b.ReportAllocs()
+			b.ResetTimer()
+			b.RunParallel(func(p *testing.PB) {
+				for p.Next() {
+					items[next.Add(1)%int64(len(items))].Value()
+				}
+			})
 		})
 	}
 }

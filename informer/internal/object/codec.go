@@ -27,17 +27,21 @@ type Codec struct {
 	seed    maphash.Seed
 }
 
+// Options shape a codec.
+type Options struct {
+	// Compact keeps objects encoded, and decodes them when they are asked for.
+	Compact bool
+	// Transformed objects are changed in place before they are shown: they have no
+	// memory in common that could be changed.
+	Transformed bool
+}
+
 // New makes a codec for objects like the example, a pointer to a struct. kind is
 // what unstructured objects and metadata are given that do not say it themselves.
-// compact keeps objects encoded, and decodes them when they are asked for.
-func New(example runtime.Object, kind schema.GroupVersionKind, compact bool) *Codec {
-	many := manyTexts
-	if compact {
-		many = fewTexts // no more than a few values share them
-	}
-	c := &Codec{decoder: newDecoder(example, kind, many), seed: maphash.MakeSeed()}
-	if compact {
-		c.compact = &unpacker{decoder: newDecoder(example, kind, many)}
+func New(example runtime.Object, kind schema.GroupVersionKind, options Options) *Codec {
+	c := &Codec{decoder: *newDecoder(example, kind, options), seed: maphash.MakeSeed()}
+	if options.Compact {
+		c.compact = newUnpacker(example, kind, options)
 	}
 	return c
 }
@@ -99,8 +103,8 @@ type decoder struct {
 	message *message // how the type is read from protobuf, nil if it is not
 }
 
-func newDecoder(example runtime.Object, kind schema.GroupVersionKind, texts int) decoder {
-	d := decoder{goType: reflect.TypeOf(example).Elem(), kind: kind, tree: tree{interner: newInterner(texts)}}
+func newDecoder(example runtime.Object, kind schema.GroupVersionKind, options Options) *decoder {
+	d := &decoder{goType: reflect.TypeOf(example).Elem(), kind: kind, tree: tree{interner: newInterner(options)}}
 	if _, ok := example.(runtime.Unstructured); !ok {
 		d.message = messageOf(d.goType)
 	}

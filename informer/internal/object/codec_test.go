@@ -3,8 +3,11 @@ package object
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
@@ -60,7 +63,7 @@ func take(t testing.TB, c *Codec, raw kube.Raw) *item.Item {
 
 func TestDecodeTyped(t *testing.T) {
 	for _, compact := range []bool{false, true} {
-		c := New(&corev1.Pod{}, schema.GroupVersionKind{}, compact)
+		c := New(&corev1.Pod{}, schema.GroupVersionKind{}, Options{Compact: compact})
 		for _, encoding := range []kube.Encoding{kube.JSON, kube.Protobuf} {
 			raw, want := rawPod(t, encoding, 1)
 			want.TypeMeta = metav1.TypeMeta{}
@@ -76,7 +79,7 @@ func TestDecodeTyped(t *testing.T) {
 // way it is the same.
 func TestCompactObjectsAreDecodedAgain(t *testing.T) {
 	for _, encoding := range []kube.Encoding{kube.JSON, kube.Protobuf} {
-		c := New(&corev1.Pod{}, schema.GroupVersionKind{}, true)
+		c := New(&corev1.Pod{}, schema.GroupVersionKind{}, Options{Compact: true})
 		raw, want := rawPod(t, encoding, 1)
 		want.TypeMeta = metav1.TypeMeta{}
 		i := take(t, c, raw)
@@ -112,7 +115,7 @@ func TestDecodeUnstructured(t *testing.T) {
 	raw.Body = []byte(strings.Replace(string(raw.Body), `"apiVersion":"v1","kind":"Pod",`, "", 1)) // as in a list
 	for _, compact := range []bool{false, true} {
 		for _, kind := range []schema.GroupVersionKind{{}, podKind} {
-			c := New(&unstructured.Unstructured{}, kind, compact)
+			c := New(&unstructured.Unstructured{}, kind, Options{Compact: compact})
 			if c.Protobuf() {
 				t.Error("unstructured objects from protobuf")
 			}
@@ -132,7 +135,7 @@ func TestDecodeMetadata(t *testing.T) {
 		if encoding == kube.Protobuf {
 			raw.Body, _ = partial.Marshal()
 		}
-		got := take(t, New(&metav1.PartialObjectMetadata{}, podKind, false), raw)
+		got := take(t, New(&metav1.PartialObjectMetadata{}, podKind, Options{}), raw)
 		if diff := cmp.Diff(partial, got.Value()); diff != "" || got.Err() != nil {
 			t.Errorf("%v: %v %s", encoding, got.Err(), diff)
 		}
@@ -141,7 +144,7 @@ func TestDecodeMetadata(t *testing.T) {
 
 // TestDecodeWhatDoesNotFit keeps the place of an object that is not what is said.
 func TestDecodeWhatDoesNotFit(t *testing.T) {
-	c := New(&corev1.Pod{}, podKind, false)
+	c := New(&corev1.Pod{}, podKind, Options{})
 	for encoding, body := range map[kube.Encoding]string{kube.JSON: `{"spec":{"nodeName":7}}`, kube.Protobuf: "\x0a\xff"} {
 		raw, _ := rawPod(t, encoding, 1)
 		raw.Body = []byte(body)
@@ -153,11 +156,11 @@ func TestDecodeWhatDoesNotFit(t *testing.T) {
 
 func TestProtobufIsForThoseThatHaveIt(t *testing.T) {
 	for _, o := range []runtime.Object{&corev1.Pod{}, &appsv1.Deployment{}, &metav1.PartialObjectMetadata{}} {
-		if !New(o, schema.GroupVersionKind{}, false).Protobuf() {
+		if !New(o, schema.GroupVersionKind{}, Options{}).Protobuf() {
 			t.Errorf("%T not from protobuf", o)
 		}
 	}
-	if New(&custom{}, schema.GroupVersionKind{}, false).Protobuf() {
+	if New(&custom{}, schema.GroupVersionKind{}, Options{}).Protobuf() {
 		t.Error("custom resources from protobuf")
 	}
 }
@@ -186,7 +189,7 @@ func TestStringsAreShared(t *testing.T) {
 // copied says which string of so many pods a codec has more than so many copies of, or
 // nothing.
 func copied(t *testing.T, encoding kube.Encoding, pods, most int) (worst string) {
-	c := New(&corev1.Pod{}, schema.GroupVersionKind{}, false)
+	c := New(&corev1.Pod{}, schema.GroupVersionKind{}, Options{})
 	copies := map[string]map[*byte]bool{}
 	note := func(what, s string) {
 		if copies[what] == nil {
@@ -236,7 +239,7 @@ func TestTableIsBounded(t *testing.T) {
 // TestCompact keeps what a transform leaves, and the newest values decoded.
 func TestCompact(t *testing.T) {
 	for _, encoding := range []kube.Encoding{kube.JSON, kube.Protobuf} {
-		c := New(&corev1.Pod{}, schema.GroupVersionKind{}, true)
+		c := New(&corev1.Pod{}, schema.GroupVersionKind{}, Options{Compact: true})
 		raw, want := rawPod(t, encoding, 1)
 		want.TypeMeta, want.Annotations = metav1.TypeMeta{}, nil
 		i := take(t, c, raw)
@@ -269,7 +272,7 @@ func TestCompact(t *testing.T) {
 // TestWhatIsHeldIsNotMadeAgain is what a relist with nothing new costs: nothing.
 func TestWhatIsHeldIsNotMadeAgain(t *testing.T) {
 	for _, encoding := range []kube.Encoding{kube.JSON, kube.Protobuf} {
-		c := New(&corev1.Pod{}, podKind, false)
+		c := New(&corev1.Pod{}, podKind, Options{})
 		raw, _ := rawPod(t, encoding, 1)
 		event := take(t, c, raw)
 		c.Held = func(key keepwatch.Key) *item.Item {
@@ -298,5 +301,83 @@ func TestWhatIsHeldIsNotMadeAgain(t *testing.T) {
 				t.Errorf("%v: another %s is taken for what is held: %v", encoding, what, err)
 			}
 		}
+	}
+}
+
+// gate stands for a value whose decoding takes as long as the test wants.
+type gate struct{}
+
+var passing = func() {}
+
+func (gate) UnmarshalJSON([]byte) error {
+	passing()
+	return nil
+}
+
+type gated struct {
+	crd
+	Gate gate `json:"gate"`
+}
+
+func (g *gated) DeepCopyObject() runtime.Object { return g }
+
+// Two goroutines that ask for two objects decode at the same time.
+func TestCompactObjectsAreDecodedInParallel(t *testing.T) {
+	c := New(&gated{}, schema.GroupVersionKind{}, Options{Compact: true})
+	var items []*item.Item
+	for n := range lately + 2 {
+		name := fmt.Sprint(n)
+		items = append(items, take(t, c, kube.Raw{Key: keepwatch.Key{Name: name}, Revision: 1, Encoding: kube.JSON,
+			Body: []byte(`{"metadata":{"name":"` + name + `","resourceVersion":"1"},"gate":1}`)}))
+	}
+	var both sync.WaitGroup
+	both.Add(2)
+	passing = func() {
+		both.Done()
+		both.Wait()
+	}
+	defer func() { passing = func() {} }()
+	var all sync.WaitGroup
+	for _, i := range items[:2] {
+		all.Go(func() { i.Value() })
+	}
+	done := make(chan struct{})
+	go func() {
+		all.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(20 * time.Second):
+		t.Fatal("one waits for the other")
+	}
+}
+
+// Whoever asks, from whichever goroutine, gets what the object is; the machinery is the
+// twin.
+func TestCompactObjectsForManyGoroutines(t *testing.T) {
+	const objects, readers = 2 * lately, 8
+	for _, encoding := range []kube.Encoding{kube.JSON, kube.Protobuf} {
+		c := New(&corev1.Pod{}, schema.GroupVersionKind{}, Options{Compact: true})
+		var items []*item.Item
+		var twins []*corev1.Pod
+		for n := range objects {
+			raw, twin := rawPod(t, encoding, n)
+			twin.TypeMeta = metav1.TypeMeta{}
+			items, twins = append(items, take(t, c, raw)), append(twins, twin)
+		}
+		var all sync.WaitGroup
+		for r := range readers {
+			all.Go(func() {
+				for n := range objects {
+					n = (n*(2*r+1) + r) % objects // each in an order of its own
+					if got := items[n].Value(); !reflect.DeepEqual(got, twins[n]) {
+						t.Errorf("%v: %s", encoding, cmp.Diff(twins[n], got))
+						return
+					}
+				}
+			})
+		}
+		all.Wait()
 	}
 }

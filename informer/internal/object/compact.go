@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keepwatch/keepwatch/informer/internal/item"
@@ -16,10 +17,12 @@ import (
 // lately is how many values an unpacker keeps decoded.
 const lately = 64
 
-// unpacker decodes what is kept encoded, when it is asked for.
+// unpacker decodes what is kept encoded, when it is asked for, for any goroutine.
 type unpacker struct {
-	mu sync.Mutex
-	decoder
+	goType   reflect.Type // of the struct
+	decoders sync.Pool    // of *decoder: as many decode at a time as ask
+
+	mu     sync.Mutex
 	recent [lately]struct {
 		of    *packed
 		value any
@@ -27,6 +30,12 @@ type unpacker struct {
 	next int // in recent
 
 	said *schema.GroupVersionKind // by the last object; of the goroutine that packs
+}
+
+func newUnpacker(example runtime.Object, kind schema.GroupVersionKind, options Options) *unpacker {
+	u := &unpacker{goType: reflect.TypeOf(example).Elem()}
+	u.decoders.New = func() any { return newDecoder(example, kind, options) }
+	return u
 }
 
 var _ item.Packed = (*packed)(nil)
@@ -46,33 +55,55 @@ func (u *unpacker) pack(raw kube.Raw, value any) *packed {
 		u.said = &raw.Kind
 	}
 	p := &packed{unpacker: u, encoding: raw.Encoding, kind: u.said, body: bytes.Clone(raw.Body)}
-	u.mu.Lock()
-	defer u.mu.Unlock()
 	u.keep(p, value)
 	return p
 }
 
-// keep has a value at hand, in the place of the one that was decoded first; u.mu is held.
-func (u *unpacker) keep(p *packed, value any) {
+// keep has a value at hand, in the place of the one that was decoded first. It returns the
+// value that is at hand: another goroutine may have decoded one meanwhile.
+func (u *unpacker) keep(p *packed, value any) any {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if earlier := u.find(p); earlier != nil {
+		return earlier
+	}
 	u.recent[u.next].of, u.recent[u.next].value = p, value
 	u.next = (u.next + 1) % lately
+	return value
+}
+
+// atHand returns the value that was decoded lately, nil if it was not.
+func (u *unpacker) atHand(p *packed) any {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.find(p)
+}
+
+// find is atHand; u.mu is held.
+func (u *unpacker) find(p *packed) any {
+	for i := range u.recent {
+		if u.recent[i].of == p {
+			return u.recent[i].value
+		}
+	}
+	return nil
+}
+
+func (u *unpacker) decode(p *packed) (runtime.Object, error) {
+	d := u.decoders.Get().(*decoder)
+	defer u.decoders.Put(d)
+	return d.decode(p.encoding, p.body, *p.kind)
 }
 
 func (p *packed) Unpack() any {
-	u := p.unpacker
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	for _, r := range u.recent {
-		if r.of == p {
-			return r.value
-		}
+	if value := p.unpacker.atHand(p); value != nil {
+		return value
 	}
-	value, err := u.decode(p.encoding, p.body, *p.kind)
+	value, err := p.unpacker.decode(p)
 	if err != nil {
 		panic("object: what was decoded once can't be decoded again: " + err.Error())
 	}
-	u.keep(p, value)
-	return value
+	return p.unpacker.keep(p, value)
 }
 
 // Pack encodes what a transform made of the value, and makes sure that it can be
@@ -92,10 +123,12 @@ func (p *packed) Pack(value any) (item.Packed, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.unpacker.mu.Lock()
-	defer p.unpacker.mu.Unlock()
-	_, err = p.unpacker.decode(next.encoding, next.body, *next.kind)
-	return &next, err
+	again, err := p.unpacker.decode(&next)
+	if err != nil {
+		return nil, err
+	}
+	p.unpacker.keep(&next, again)
+	return &next, nil
 }
 
 func (p *packed) Size() int { return len(p.body) }

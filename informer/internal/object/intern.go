@@ -8,7 +8,7 @@ import (
 // interner makes one of values that are equal. It belongs to one goroutine.
 type interner struct {
 	strings *table // what repeats in objects is short,
-	fields  *table // but for the fields of a manager
+	fields  *table // except the fields of a manager; nil where objects must share nothing mutable
 }
 
 // How many short texts an interner knows.
@@ -17,8 +17,15 @@ const (
 	fewTexts  = 1 << 9
 )
 
-func newInterner(texts int) *interner {
-	return &interner{strings: newTable(texts, 128), fields: newTable(1<<8, 16<<10)}
+func newInterner(options Options) *interner {
+	in := &interner{strings: newTable(manyTexts, 128)}
+	if options.Compact {
+		in.strings.most = fewTexts // no more than a few values share them
+	}
+	if !options.Transformed {
+		in.fields = newTable(1<<8, 16<<10)
+	}
+	return in
 }
 
 // table knows the texts that it has seen lately, and what was made of them. What

@@ -166,7 +166,7 @@ func readFields(r *tree, t *text, v reflect.Value) error {
 	if t.null() {
 		return nil
 	}
-	return readShared(r.interner, v.FieldByIndex(rawFields.Index), t.raw(), nil)
+	return readManagedFields(r.interner, v.FieldByIndex(rawFields.Index), t.raw(), nil)
 }
 
 func pointerReader(t reflect.Type) reader {

@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-func newTree() *tree { return &tree{interner: newInterner(manyTexts)} }
+func newTree() *tree { return &tree{interner: newInterner(Options{})} }
 
 func readInto(r *tree, b []byte, into any) error {
 	v := reflect.ValueOf(into).Elem()

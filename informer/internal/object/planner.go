@@ -40,7 +40,7 @@ func (p planner) message(t reflect.Type) *message {
 		case unique[t.Name()+"."+f.Name]:
 			planned.read = readUnique
 		case t == reflect.TypeFor[metav1.FieldsV1]():
-			planned.read = readShared
+			planned.read = readManagedFields
 		}
 		planned.index, planned.number = i, number
 		for len(m.fields) <= int(number) {
@@ -133,9 +133,12 @@ func readBytes(_ *interner, v reflect.Value, value, _ []byte) error {
 // built with the tag fieldsv1string, which make one string of equal ones themselves.
 var rawFields, keepsBytes = reflect.TypeFor[metav1.FieldsV1]().FieldByName("Raw")
 
-// readShared makes one of equal bytes. Nobody may change them, nor any other part of
-// an object in an informer.
-func readShared(in *interner, v reflect.Value, value, _ []byte) error {
+// readManagedFields makes one of equal bytes, unless a transform may change them. Nobody else
+// may change them, nor any other part of an object in an informer.
+func readManagedFields(in *interner, v reflect.Value, value, rest []byte) error {
+	if in.fields == nil {
+		return readBytes(in, v, value, rest)
+	}
 	shared := in.fields.string(value)
 	v.SetBytes(unsafe.Slice(unsafe.StringData(shared), len(shared)))
 	return nil

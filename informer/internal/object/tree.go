@@ -74,10 +74,10 @@ func (r *tree) dictionary(t *text) (map[string]any, error) {
 }
 
 // member reads a member's value. What a manager has fields of repeats from object
-// to object; then they share it. Nobody may change it, nor any other part of an
-// object in an informer.
+// to object; then they share it, unless a transform may change it. Nobody else may
+// change it, nor any other part of an object in an informer.
 func (r *tree) member(name string, t *text) (any, error) {
-	if name != "fieldsV1" || t.peek() != '{' {
+	if r.fields == nil || name != "fieldsV1" || t.peek() != '{' {
 		return r.value(t)
 	}
 	var err error
