@@ -46,7 +46,7 @@ type chain struct {
 	extensions *apiserver.CustomResourceDefinitions
 	client     kubernetes.Interface
 	informers  informers.SharedInformerFactory
-	namespaces *namespaceCleaner
+	namespaces *namespaceCleaner // nil if the server is read-only
 	readers    *readers
 	// drained is closed when, after the end was asked for, all requests are answered.
 	drained <-chan struct{}
@@ -63,12 +63,14 @@ func newChain(listener *trackingListener, access *access, storage *backend) (*ch
 		return nil, err
 	}
 	c.informers = informers.NewSharedInformerFactory(c.client, 0)
-	meta, err := metadata.NewForConfig(access.own())
-	if err != nil {
-		return nil, err
-	}
-	if c.namespaces, err = newNamespaceCleaner(c.client, meta, c.informers.Core().V1().Namespaces()); err != nil {
-		return nil, err
+	if !storage.readOnly() {
+		meta, err := metadata.NewForConfig(access.own())
+		if err != nil {
+			return nil, err
+		}
+		if c.namespaces, err = newNamespaceCleaner(c.client, meta, c.informers.Core().V1().Namespaces()); err != nil {
+			return nil, err
+		}
 	}
 	rights := authorizerfactory.NewAlwaysAllowAuthorizer()
 	config, err := c.config(kinds, storage, rights)
@@ -100,6 +102,9 @@ func newChain(listener *trackingListener, access *access, storage *backend) (*ch
 	if err := installOpenAPI(c.front, c.extensions, config); err != nil {
 		return nil, err
 	}
+	if storage.readOnly() {
+		return c, nil
+	}
 	return c, c.front.AddPostStartHook("initial-namespaces", c.createInitialNamespaces)
 }
 
@@ -118,11 +123,16 @@ func (c *chain) config(kinds *builtin.Registry, storage *backend, rights authori
 	config.HealthzChecks, config.LivezChecks, config.ReadyzChecks = nil, nil, nil
 	config.AddHealthChecks(healthz.PingHealthz, healthz.NamedCheck("etcd", func(r *http.Request) error { return storage.ping(r.Context()) }))
 	config.AddReadyzChecks(healthz.NamedCheck(noSpaceCheck, func(r *http.Request) error { return storage.hasSpace(r.Context()) }))
+	chain := handlerChain(config.BuildHandlerChainFunc)
 	if storage.kind == StoreStorage {
-		config.BuildHandlerChainFunc = c.readers.chain
+		chain = c.readers.chain
 		config.FeatureGate = smallStacks()
 		config.AddReadyzChecks(healthz.NamedCheck("storages", func(*http.Request) error { return c.readers.ready() }))
 	}
+	if storage.readOnly() {
+		chain = chain.withoutWrites(kinds.Codecs)
+	}
+	config.BuildHandlerChainFunc = chain
 	if err := setOpenAPI(config); err != nil {
 		return nil, err
 	}

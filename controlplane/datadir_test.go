@@ -113,6 +113,7 @@ func TestRefusals(t *testing.T) {
 		"kubeconfig in no dir":   {controlplane.Options{Kubeconfig: filepath.Join(t.TempDir(), "none", "config")}, "cannot write a kubeconfig into"},
 		"kubeconfig of others":   {controlplane.Options{Kubeconfig: foreign}, "exists and isn't a kubeconfig of keepwatch"},
 		"certificate, no key":    {controlplane.Options{Etcd: controlplane.EtcdCluster{Servers: []string{"https://127.0.0.1:1"}, CertFile: "x"}}, "go together"},
+		"adoption, no server":    {controlplane.Options{Adopt: true}, "name its servers"},
 		"certificate, no server": {controlplane.Options{Etcd: controlplane.EtcdCluster{CAFile: "x"}}, "name its servers"},
 		"no storage":             {controlplane.Options{Storage: "cacher"}, `there is no storage "cacher": give "store" or "upstream"`},
 		"no etcd URL":            {controlplane.Options{Etcd: controlplane.EtcdCluster{Servers: []string{"127.0.0.1:2379"}}}, `"127.0.0.1:2379" is no address of an etcd server`},

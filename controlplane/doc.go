@@ -24,8 +24,8 @@
 //	     └──────────┬───────────┘
 //	                │ a Unix socket in the data folder, or the network
 //	     ┌──────────▼───────────┐
-//	     │         etcd         │   in this process, or a cluster of the user's
-//	     └──────────────────────┘
+//	     │         etcd         │   in this process, or a cluster of the user's: read-only if
+//	     └──────────────────────┘   another server has written to it (see Options.Adopt)
 //
 // A request passes the front server's chain of filters (deadline, authentication, impersonation,
 // authorization, which allows everything) exactly once. Then either the front server's routes answer
@@ -37,7 +37,8 @@
 // Where things are: server.go starts and ends the layers in order, chain.go builds the two servers,
 // run.go runs them, etcd.go the embedded etcd (etcdcheck.go and etcdwal.go look at its data before,
 // etcdlog.go listens to it, etcdspace.go keeps room in it), datadir.go, identity.go and kubeconfig.go are the files, access.go and authn.go
-// say who may come in, namespaces.go is the one loop that a real cluster has in a controller.
+// say who may come in, ownership.go whose etcd it is and readonly.go what is answered if it is somebody
+// else's, namespaces.go is the one loop that a real cluster has in a controller.
 //
 // # What it isn't
 //

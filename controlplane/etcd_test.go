@@ -93,20 +93,24 @@ func TestExternalEtcdWithTLS(t *testing.T) {
 	}
 }
 
-// startEtcd runs one etcd on a free port that wants clients to have a certificate.
+// startEtcd runs one etcd on a free port that wants clients to have a certificate, if there are files.
 func startEtcd(t *testing.T, files controlplane.EtcdCluster) string {
 	config := embed.NewConfig()
 	config.Dir = t.TempDir()
 	config.ListenPeerUrls = nil
-	config.ListenClientUrls = []url.URL{{Scheme: "https", Host: "127.0.0.1:0"}}
+	scheme := "http"
+	if files.CAFile != "" {
+		scheme = "https"
+		config.ClientTLSInfo = transport.TLSInfo{CertFile: files.CertFile, KeyFile: files.KeyFile, TrustedCAFile: files.CAFile, ClientCertAuth: true}
+	}
+	config.ListenClientUrls = []url.URL{{Scheme: scheme, Host: "127.0.0.1:0"}}
 	config.AdvertiseClientUrls = config.ListenClientUrls
-	config.ClientTLSInfo = transport.TLSInfo{CertFile: files.CertFile, KeyFile: files.KeyFile, TrustedCAFile: files.CAFile, ClientCertAuth: true}
 	config.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
 	config.UnsafeNoFsync = true
 	etcd := must(embed.StartEtcd(config))(t)
 	t.Cleanup(etcd.Close)
 	<-etcd.Server.ReadyNotify()
-	return "https://" + etcd.Clients[0].Addr().String()
+	return scheme + "://" + etcd.Clients[0].Addr().String()
 }
 
 // writeCertificate makes one self-signed certificate for both sides.

@@ -23,11 +23,17 @@ type Options struct {
 	// Kubeconfig is the file that gets an address, certificate authority and token for clients when
 	// the server is ready, readable by its owner only. Empty writes none.
 	Kubeconfig string
-	// Etcd names an external etcd cluster to use instead of the embedded one.
+	// Etcd names an external etcd cluster to use instead of the embedded one. If it holds anything when
+	// a server first meets it, it is somebody else's: the server only reads it, and answers writes with
+	// 405. See Adopt, and [Server.ReadOnly].
 	Etcd EtcdCluster
 	// QuotaBackendBytes is the size of the embedded etcd's database at which etcd refuses creates and
 	// updates, as etcd's flag of this name. Zero is 8 GiB.
 	QuotaBackendBytes int64
+	// Adopt takes an external etcd with all it holds for this server's own, from now on. The server then
+	// writes there what it does not validate, compacts etcd's history, and finishes the deletion of
+	// namespaces knowing only the kinds that it serves itself: what else is in them is left behind.
+	Adopt bool
 	// Storage says what answers reads and watches. Empty is StoreStorage.
 	Storage Storage
 	// WatchHistory bounds the history of each resource, from which watches go on exactly; behind it
@@ -98,6 +104,9 @@ func (o Options) complete() (Options, error) {
 	}
 	if len(o.Etcd.Servers) == 0 && o.Etcd.CAFile+o.Etcd.CertFile != "" {
 		return o, errors.New("etcd's certificate files are for an external cluster: name its servers, too")
+	}
+	if len(o.Etcd.Servers) == 0 && o.Adopt {
+		return o, errors.New("only an external etcd can be adopted: name its servers, too")
 	}
 	return o, nil
 }

@@ -32,7 +32,9 @@ func (c *chain) run(ctx context.Context, ready func() error) error {
 	served := make(chan error, 1)
 	go func() { served <- c.front.PrepareRun().RunWithContext(serving) }()
 	var loops sync.WaitGroup
-	loops.Go(func() { c.namespaces.run(serving) })
+	if c.namespaces != nil {
+		loops.Go(func() { c.namespaces.run(serving) })
+	}
 
 	err := c.awaitReady(served)
 	if err == nil && ctx.Err() == nil {

@@ -21,6 +21,7 @@ type Server struct {
 	client  *rest.Config
 	dataDir string
 	etcd    EtcdCluster
+	foreign bool
 
 	running sync.Once
 }
@@ -73,6 +74,17 @@ func (s *Server) EtcdCluster() EtcdCluster {
 	}
 }
 
+// ReadOnly reports whether the etcd holds somebody else's data, so that writes are refused; false before
+// the server is ready. See [Options.Adopt].
+func (s *Server) ReadOnly() bool {
+	select {
+	case <-s.ready:
+		return s.foreign
+	default:
+		return false
+	}
+}
+
 // Run serves until ctx ends, which is no error, and returns when everything is stopped, within 5
 // seconds. It owns all goroutines. It can be called once.
 func (s *Server) Run(ctx context.Context) error {
@@ -120,7 +132,7 @@ func (s *Server) run(ctx context.Context) (err error) {
 		defer m.stop()
 		cluster, failed = EtcdCluster{Servers: []string{m.endpoint}}, m.log.failed
 	}
-	storage, err := openBackend(ctx, cluster, s.options.Storage, s.options.WatchHistory)
+	storage, err := openBackend(ctx, cluster, s.options.Storage, s.options.WatchHistory, embedded || s.options.Adopt)
 	if err != nil {
 		return err
 	}
@@ -141,6 +153,7 @@ func (s *Server) run(ctx context.Context) (err error) {
 	stop := context.AfterFunc(failed, cancel)
 	defer stop()
 	var settling sync.WaitGroup
+	s.foreign = storage.readOnly()
 	err = chain.run(serving, func() error {
 		settling.Go(func() {
 			if chain.readers.settle(serving) == nil {

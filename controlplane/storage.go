@@ -12,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/kubernetes"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -49,21 +50,25 @@ type backend struct {
 	client    *clientv3.Client
 	kind      Storage
 	history   WatchHistory
+	guard     *guard
+	foreign   string // a key of whoever the etcd belongs to; empty if it is this server's own
 	compactor interface {
 		etcd3.Compactor
 		Stop()
 	}
 }
 
-// openBackend connects to etcd and starts to compact it.
-func openBackend(ctx context.Context, cluster EtcdCluster, kind Storage, history WatchHistory) (*backend, error) {
+// openBackend connects to etcd and, if it is this server's own, starts to compact it. own says that it is,
+// whatever it holds.
+func openBackend(ctx context.Context, cluster EtcdCluster, kind Storage, history WatchHistory, own bool) (*backend, error) {
+	b := &backend{kind: kind, history: history, guard: &guard{}}
 	config := clientv3.Config{
 		Endpoints:            cluster.Servers,
 		DialTimeout:          dialTimeout,
 		DialKeepAliveTime:    30 * time.Second,
 		DialKeepAliveTimeout: 10 * time.Second,
 		Logger:               zap.NewNop(),
-		DialOptions:          etcd.DialOptions(),
+		DialOptions:          append(etcd.DialOptions(), grpc.WithChainUnaryInterceptor(b.guard.intercept)),
 	}
 	if cluster.CAFile != "" || cluster.CertFile != "" {
 		files := transport.TLSInfo{CertFile: cluster.CertFile, KeyFile: cluster.KeyFile, TrustedCAFile: cluster.CAFile}
@@ -79,12 +84,18 @@ func openBackend(ctx context.Context, cluster EtcdCluster, kind Storage, history
 	}
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	if _, err := client.Get(ctx, rootPrefix, clientv3.WithCountOnly()); err != nil {
+	b.client = client
+	if err := b.claim(ctx, own); err != nil {
 		client.Close()
 		return nil, fmt.Errorf("etcd at %s doesn't answer: %w; check the address, the certificates, and that it runs", strings.Join(cluster.Servers, ", "), err)
 	}
 	feature.DefaultFeatureSupportChecker.CheckClient(client.Ctx(), client, apistorage.RequestWatchProgress)
-	return &backend{client: client, kind: kind, history: history, compactor: etcd3.NewCompactor(client, compactInterval, clock.RealClock{}, nil)}, nil
+	interval := compactInterval
+	if b.readOnly() {
+		interval = 0 // never
+	}
+	b.compactor = etcd3.NewCompactor(client, interval, clock.RealClock{}, nil)
+	return b, nil
 }
 
 func (b *backend) close() {

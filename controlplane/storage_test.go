@@ -35,7 +35,7 @@ func openTestBackend(t *testing.T) *backend {
 		t.Fatal(err)
 	}
 	t.Cleanup(m.stop)
-	b, err := openBackend(t.Context(), EtcdCluster{Servers: []string{m.endpoint}}, StoreStorage, WatchHistory{})
+	b, err := openBackend(t.Context(), EtcdCluster{Servers: []string{m.endpoint}}, StoreStorage, WatchHistory{}, true)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -53,7 +54,8 @@ func newServeCommand() *cobra.Command {
 	flags.StringVar(&options.Listen, "listen", "127.0.0.1:6443", "serve HTTPS on this address; port 0 takes a free one")
 	flags.StringVar(&options.Kubeconfig, "kubeconfig-out", "./keepwatch.kubeconfig", "write a kubeconfig for the server to this file once it is ready")
 	flags.StringVar(&options.Token, "token", "", "bearer token of the one user (default the one in the data folder, or a new one)")
-	flags.StringSliceVar(&options.Etcd.Servers, "etcd-servers", nil, "use this etcd (scheme://host:port, comma separated) instead of the embedded one")
+	flags.StringSliceVar(&options.Etcd.Servers, "etcd-servers", nil, "use this etcd (scheme://host:port, comma separated) instead of the embedded one; read-only if another server has written to it")
+	flags.BoolVar(&options.Adopt, "adopt", false, "take --etcd-servers that another server has written to for this one's own: write without validation, compact, and delete namespaces knowing only the kinds served here (default: serve them read-only)")
 	flags.StringVar(&options.Etcd.CAFile, "etcd-cafile", "", "certificate authority of --etcd-servers")
 	flags.StringVar(&options.Etcd.CertFile, "etcd-certfile", "", "client certificate for --etcd-servers")
 	flags.StringVar(&options.Etcd.KeyFile, "etcd-keyfile", "", "key of --etcd-certfile")
@@ -101,6 +103,10 @@ func serve(ctx context.Context, options controlplane.Options, stderr io.Writer) 
 		}
 		fmt.Fprintf(stderr, "keepwatch: ready in %.1fs at %s, kubeconfig %s, %s%s\n",
 			time.Since(start).Seconds(), server.RESTConfig().Host, options.Kubeconfig, kept, server.DataDir())
+		if server.ReadOnly() {
+			fmt.Fprintf(stderr, "keepwatch: read-only: the etcd at %s holds data that another server has written; see --adopt\n",
+				strings.Join(options.Etcd.Servers, ","))
+		}
 	case err := <-ended:
 		return err
 	}

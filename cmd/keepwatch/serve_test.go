@@ -60,7 +60,7 @@ func TestHelpSaysWhatIsMissing(t *testing.T) {
 	if code != 0 {
 		t.Errorf("exit %d", code)
 	}
-	for _, text := range []string{"No controllers run", "Not enforced: RBAC", "--data-dir", "--listen", "--etcd-servers", "--kubeconfig-out", "--token"} {
+	for _, text := range []string{"No controllers run", "Not enforced: RBAC", "--data-dir", "--listen", "--etcd-servers", "--adopt", "--kubeconfig-out", "--token"} {
 		if !strings.Contains(stdout, text) {
 			t.Errorf("the help lacks %q", text)
 		}

@@ -96,7 +96,7 @@ func Serve(tb testing.TB, flags ...string) *Server {
 // ServeOn is Serve on an etcd that runs already.
 func ServeOn(tb testing.TB, etcd *EtcdServer, flags ...string) *Server {
 	tb.Helper()
-	s := Serve(tb, append([]string{"--etcd-servers", string(etcd.Endpoint)}, flags...)...)
+	s := Serve(tb, append([]string{"--etcd-servers", string(etcd.Endpoint), "--adopt"}, flags...)...)
 	s.endpoint, s.etcd = etcd.Endpoint, etcd
 	return s
 }

@@ -1,0 +1,49 @@
+package controlplane
+
+import (
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+)
+
+// readOnlyReason says what a person can do about a write that is refused.
+const readOnlyReason = "this server is read-only, because its etcd holds data that another server has written: " +
+	"write through that server, or start keepwatch serve with --adopt if the etcd is to belong to this one"
+
+// handlerChain builds what requests pass before the handlers.
+type handlerChain func(http.Handler, *genericapiserver.Config) http.Handler
+
+// withoutWrites answers requests that would change an object with 405, behind all checks of who asks:
+// dry runs, too, which would tell what the server that owns the data might not do.
+func (build handlerChain) withoutWrites(serializer runtime.NegotiatedSerializer) handlerChain {
+	return func(handlers http.Handler, config *genericapiserver.Config) http.Handler {
+		return build(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			info, ok := request.RequestInfoFrom(r.Context())
+			if !ok || !isWrite(info) {
+				handlers.ServeHTTP(w, r)
+				return
+			}
+			refusal := apierrors.NewMethodNotSupported(schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}, info.Verb)
+			refusal.ErrStatus.Message = readOnlyReason
+			w.Header().Set("Allow", "GET, HEAD")
+			responsewriters.ErrorNegotiated(refusal, serializer, schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}, w, r)
+		}), config)
+	}
+}
+
+// isWrite reports whether a request would change what is stored. Reviews are created, but not stored.
+func isWrite(info *request.RequestInfo) bool {
+	if !info.IsResourceRequest || info.APIGroup == "authentication.k8s.io" || info.APIGroup == "authorization.k8s.io" {
+		return false
+	}
+	switch info.Verb {
+	case "create", "update", "patch", "delete", "deletecollection":
+		return true
+	}
+	return false
+}
