@@ -52,8 +52,11 @@ func is(any ...codes.Code) func(codes.Code, string) bool {
 	return func(code codes.Code, _ string) bool { return slices.Contains(any, code) }
 }
 
+// tooLarge knows a message that was refused by us, or by etcd, whose gRPC sends no more than
+// 2 GiB.
 func tooLarge(code codes.Code, words string) bool {
-	return code == codes.ResourceExhausted && strings.Contains(words, "grpc: received message larger than max")
+	return code == codes.ResourceExhausted &&
+		(strings.Contains(words, "received message larger than max") || strings.Contains(words, "trying to send message larger than max"))
 }
 
 func isTooLarge(err error) bool { return err != nil && tooLarge(wordsOf(err)) }

@@ -29,9 +29,11 @@
 // A watch reads ahead by at most 1,000 changes or 1 MiB of values (one revision is
 // always allowed) and then stops reading, whereupon gRPC's window fills up (4 MiB with
 // [DialOptions]) and etcd waits. The up to four watches of a seed read ahead by 16 times
-// as much each. A page has 32 MiB of values or less, but for the first. One message may
-// have 64 MiB; a page that is larger is asked for again with half the keys, and a
-// watch that meets one is Undecodable once and gets fragments from then on.
+// as much each. A page has about 32 MiB of values, by the sizes of the page before. One
+// message may have 64 MiB, and etcd sends no more than 2 GiB: a page that is larger is asked
+// for again with as many keys as fit. A page that fails for another reason has a quarter of the
+// keys next time. A watch that meets a message that is too long is Undecodable once, and gets
+// fragments from then on.
 //
 // # Versions
 //

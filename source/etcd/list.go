@@ -3,6 +3,7 @@ package etcd
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
@@ -41,15 +42,19 @@ func (s *Source) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch
 
 // page reads what follows a position, and moves it to where the next page begins.
 func (s *Source) page(ctx context.Context, at *position) (keepwatch.Page, *keepwatch.Failure) {
+	at.limit = s.limitAgain(at.limit)
 	began := time.Now()
 	answer, err := s.rangeFrom(ctx, *at)
 	for isTooLarge(err) && at.limit > 1 {
-		at.limit = min(at.limit/2, firstPage)
+		at.limit = fitting(at.limit, err)
+		began = time.Now()
 		answer, err = s.rangeFrom(ctx, *at)
 	}
 	if err != nil {
+		s.failedLimit.Store(at.limit)
 		return keepwatch.Page{}, s.failure(ctx, "list", err)
 	}
+	s.failedLimit.Store(0)
 	if failure := s.same("list", answer.Header, true); failure != nil {
 		return keepwatch.Page{}, failure
 	}
@@ -98,6 +103,31 @@ func (s *Source) limitAfter(limit int64, page []*mvccpb.KeyValue, took time.Dura
 	n := float64(len(page))
 	fits := int64(min(n*pageBytes/float64(bytes), n*float64(s.idleTimeout/pageShare)/float64(took+1)))
 	return max(1, min(fits, limit*pageGrowth, maxPage))
+}
+
+// limitAgain returns how many keys a page is to have behind one that failed: fewer, if that
+// one had many. It may have been what etcd, or the connection, could not bear.
+func (s *Source) limitAgain(limit int64) int64 {
+	if failed := s.failedLimit.Load(); failed > 0 && s.pageSize == 0 {
+		return min(limit, max(1, failed/pageGrowth))
+	}
+	return limit
+}
+
+// sizes are the length of a message that gRPC refuses, and what it would take.
+var sizes = regexp.MustCompile(`\((\d+) vs\. \d+\)`)
+
+// fitting returns how many keys are asked for in the place of limit, whose page was too
+// large: about as many as make a page, by the size that the refusal tells.
+func fitting(limit int64, refusal error) int64 {
+	_, words := wordsOf(refusal)
+	fewer := min(limit/2, firstPage)
+	if told := sizes.FindStringSubmatch(words); told != nil {
+		if size, err := strconv.ParseFloat(told[1], 64); err == nil && size > pageBytes {
+			fewer = min(fewer, int64(float64(limit)*pageBytes/size))
+		}
+	}
+	return max(1, fewer)
 }
 
 // decodeShare is how many objects are worth a goroutine.

@@ -1,12 +1,17 @@
 package etcd_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/source/etcd"
@@ -105,6 +110,68 @@ func TestLargePages(t *testing.T) {
 	w.LimitMessages(1 << 10)
 	_, err := w.List(t.Context(), keepwatch.ListRequest{})
 	wantKind(t, err, keepwatch.Undecodable)
+}
+
+// Pages grow by small objects, and then meet very large ones: 84 MB in what is asked for as
+// one page of 10,000.
+func TestLargeBehindSmall(t *testing.T) {
+	const small, large = 10_000, 60
+	w := newWorld(t, etcd.Options{})
+	for begin := 0; begin < small; begin += 100 { // etcd takes 128 operations at a time
+		var puts []clientv3.Op
+		for i := range 100 {
+			puts = append(puts, clientv3.OpPut(fmt.Sprintf("%sa/%05d", w.prefix, begin+i), "small"))
+		}
+		must(w.Txn(t.Context()).Then(puts...).Commit())(t)
+	}
+	value := strings.Repeat("x", 1_400_000)
+	for i := range large {
+		w.put(t, fmt.Sprintf("b/%02d", i), value)
+	}
+	if objects, _ := list(t, w); len(objects) != small+large {
+		t.Errorf("%d objects are listed, want %d", len(objects), small+large)
+	}
+}
+
+// A page that etcd can't send, or that it does not survive, is asked for with fewer keys.
+func TestPageThatEtcdRefuses(t *testing.T) {
+	for name, row := range map[string]struct {
+		refusal error
+		fails   int // lists
+		want    int64
+	}{
+		"more than gRPC sends": {status.Error(codes.ResourceExhausted, "grpc: trying to send message larger than max (14000000000 vs. 2147483647)"), 0, 23},
+		"the connection ends":  {status.Error(codes.Unavailable, "error reading from server: EOF"), 5, 9},
+	} {
+		t.Run(name, func(t *testing.T) {
+			const keys = 100_000
+			l, s := startLiar(t, etcd.Options{})
+			l.read = func(_ context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
+				answer := &pb.RangeResponse{Header: l.header(), Count: keys, More: true}
+				if begin := string(r.Key); strings.HasPrefix(begin, "/p/b") && r.Limit > 30 {
+					return nil, row.refusal
+				}
+				for i := range r.Limit {
+					answer.Kvs = append(answer.Kvs, &mvccpb.KeyValue{Key: fmt.Appendf(nil, "/p/b%05d", i), CreateRevision: 1, ModRevision: 1, Version: 1})
+				}
+				return answer, nil
+			}
+			fails := 0
+			for {
+				page, err := s.List(t.Context(), keepwatch.ListRequest{Continue: "100 10000 b"})
+				if err != nil {
+					if fails++; fails > row.fails {
+						t.Fatal(err)
+					}
+					continue
+				}
+				if n := int64(len(page.Objects)); n != row.want || fails != row.fails {
+					t.Errorf("the page has %d objects behind %d failures, want %d behind %d", n, fails, row.want, row.fails)
+				}
+				return
+			}
+		})
+	}
 }
 
 func TestOptions(t *testing.T) {

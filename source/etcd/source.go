@@ -70,6 +70,7 @@ type Source struct {
 	maxMessage  int
 	fragments   atomic.Bool // streams ask for them
 	newest      quorum
+	failedLimit atomic.Int64 // keys of the last page if it failed, else 0
 
 	mu      sync.Mutex
 	cluster uint64              // the cluster that is being followed, 0 before the first answer
