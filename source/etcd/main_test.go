@@ -11,11 +11,14 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/source/etcd"
@@ -26,6 +29,9 @@ import (
 var shared *member
 
 func TestMain(m *testing.M) {
+	if number := os.Getenv(memberVariable); number != "" {
+		os.Exit(runPeer(number, os.Args[1]))
+	}
 	// Each run of the property waits for etcd a few times; the command line overrides.
 	if err := flag.Set("rapid.checks", "15"); err != nil {
 		panic(err)
@@ -108,6 +114,44 @@ func newWorld(tb testing.TB, opts etcd.Options) world {
 func (w world) put(tb testing.TB, key, value string) keepwatch.Revision {
 	tb.Helper()
 	return keepwatch.Revision(must(w.Client.Put(tb.Context(), w.prefix+key, value))(tb).Header.Revision)
+}
+
+// putThrough puts a value that the key does not have yet, while members go away and
+// come back. A put whose answer is lost may have been made, so that it is repeated
+// only where etcd does not have the value: it is one event in any case. An attempt does
+// not wait for as long as etcd would, which may have sent it to a member that is gone.
+func (w world) putThrough(tb testing.TB, key, value string) keepwatch.Revision {
+	tb.Helper()
+	key = w.prefix + key
+	var revision int64
+	attempt := 250 * time.Millisecond
+	eventually(tb, "a put goes through", func() bool {
+		ctx, cancel := context.WithTimeout(tb.Context(), attempt)
+		defer cancel()
+		answer, err := w.Txn(ctx).If(clientv3.Compare(clientv3.Value(key), "=", value)).
+			Then(clientv3.OpGet(key)).Else(clientv3.OpPut(key, value)).Commit()
+		switch {
+		case err != nil && ctx.Err() != nil:
+			attempt *= 2
+			return false
+		case unavailable(err):
+			return false
+		case err != nil:
+			tb.Fatal(err)
+		case answer.Succeeded:
+			revision = answer.Responses[0].GetResponseRange().Kvs[0].ModRevision
+		default:
+			revision = answer.Header.Revision
+		}
+		return true
+	})
+	return keepwatch.Revision(revision)
+}
+
+// unavailable tells whether err is that of a member that goes away, or of an election.
+func unavailable(err error) bool {
+	var own rpctypes.EtcdError
+	return errors.As(err, &own) && own.Code() == codes.Unavailable || status.Code(err) == codes.Unavailable
 }
 
 func (w world) delete(tb testing.TB, key string) keepwatch.Revision {

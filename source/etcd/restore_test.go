@@ -2,7 +2,6 @@ package etcd_test
 
 import (
 	"fmt"
-	"net/url"
 	"strings"
 	"testing"
 
@@ -78,7 +77,7 @@ func TestRestart(t *testing.T) {
 		if err := f.start(); err != nil {
 			t.Fatal(err)
 		}
-		end := f.put(t, "a", fmt.Sprint("after restart ", i))
+		end := f.putThrough(t, "a", fmt.Sprint("after restart ", i))
 		b, ok := f.next(t).(keepwatch.Batch)
 		if !ok || show(b.Changes) != fmt.Sprint("~a=after restart ", i) {
 			t.Errorf("restart %d is told as %+v", i, b)
@@ -103,7 +102,7 @@ func TestRestore(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i := range 5 {
-				f.put(t, "a", fmt.Sprint(i))
+				f.putThrough(t, "a", fmt.Sprint(i))
 			}
 			f.delete(t, "b")
 			lost := f.put(t, "lost", "")
@@ -132,7 +131,7 @@ func TestRestore(t *testing.T) {
 			if !ok || gap.Reason != keepwatch.GapRewind {
 				t.Fatalf("the restore is told as %+v", gap)
 			}
-			end := f.put(t, "c", "new")
+			end := f.putThrough(t, "c", "new")
 			equal(t, f.world, reach(t, f.held, end))
 			if p := f.reflector.Progress(); p.Relists[keepwatch.Rewound] != 1 || len(p.Relists) != 1 {
 				t.Errorf("relists: %v", p.Relists)
@@ -155,42 +154,23 @@ func TestWatchAhead(t *testing.T) {
 // Three members: a watch goes on with another one when its own goes away, and ends
 // when there is no leader any more.
 func TestMembers(t *testing.T) {
-	t.Chdir(shortDir(t)) // where the sockets of peers are made
-	var members []*member
-	started := make(chan error, 3)
-	for i := range 3 {
-		m := newMember(shortDir(t))
-		m.config = func(c *embed.Config) {
-			c.Name = fmt.Sprint("m", i)
-			c.ListenPeerUrls = []url.URL{{Scheme: "unix", Host: fmt.Sprintf("m:%d", i)}}
-			c.AdvertisePeerUrls = c.ListenPeerUrls
-			c.InitialCluster = "m0=unix://m:0,m1=unix://m:1,m2=unix://m:2"
-		}
-		members = append(members, m)
-		go func() { started <- m.start() }()
-		t.Cleanup(m.stop)
-	}
-	for range members {
-		if err := <-started; err != nil {
-			t.Fatal(err)
-		}
-	}
+	members := startCluster(t)
 	var all []string
 	for _, m := range members {
 		all = append(all, m.endpoints()...)
 	}
 	client := dial(t, clientv3.Config{Endpoints: all})
 	w := world{client, newSource(t, client, etcd.Options{}), prefixOf(t)}
-	from := w.put(t, "a", "0")
+	from := w.putThrough(t, "a", "0")
 	held := store.New(store.Options{})
 	r := reflect(t, w.Source, held, reflector.Options{Paged: true, Seed: 1})
 	reach(t, held, from)
 	consumer := held.Watch(held.Snapshot().Cursor(), store.Filter{})
 
 	for i, m := range members {
-		m.stop()
+		m.kill()
 		value := fmt.Sprint("without ", i)
-		end := w.put(t, "a", value)
+		end := w.putThrough(t, "a", value)
 		for told := ""; consumer.Cursor().Revision < end; {
 			b, ok := must(consumer.Next(t.Context()))(t).(keepwatch.Batch)
 			if told += show(b.Changes); !ok || told != "" && told != "~a="+value {
@@ -209,8 +189,8 @@ func TestMembers(t *testing.T) {
 	alone := newSource(t, dial(t, clientv3.Config{Endpoints: members[2].endpoints()}), etcd.Options{})
 	watch := must(alone.Watch(t.Context(), held.Held()))(t)
 	defer watch.Close()
-	members[0].stop()
-	members[1].stop()
+	members[0].kill()
+	members[1].kill()
 	err := last(t, watch)
 	wantKind(t, err, keepwatch.Unreachable)
 	if err != nil && !strings.Contains(err.Error(), "no leader") {
