@@ -212,3 +212,24 @@ func TestDefaultsOfJobs(t *testing.T) {
 		t.Errorf("the selector is %v", job.Spec.Selector)
 	}
 }
+
+// What the tables of immutable fields claim must be true, or the server panics at an update.
+func TestImmutableFieldsAreThere(t *testing.T) {
+	known := map[string]bool{}
+	for _, k := range table {
+		known[k.groupResource().String()] = true
+		if errs := k.immutable(k.newObject(), k.newObject()); len(errs) > 0 {
+			t.Errorf("%s: nothing changes: %v", k.resource, errs)
+		}
+	}
+	for name := range immutableFields {
+		if !known[name] {
+			t.Errorf("%s is no kind", name)
+		}
+	}
+	for name := range immutableRules {
+		if !known[name] {
+			t.Errorf("%s is no kind", name)
+		}
+	}
+}

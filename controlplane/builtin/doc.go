@@ -10,7 +10,7 @@
 // Beside the table are the reviews, questions about users and their rights that aren't stored.
 //
 // What differs from kube-apiserver: a spec's structure is checked, its meaning isn't (no validation
-// beyond names and metadata); only the defaults in defaults.go are set; nothing is allocated
+// beyond names, metadata and, in updates, the fields in immutable.go); only the defaults in defaults.go are set; nothing is allocated
 // (cluster IPs, node ports); pods are deleted at once, since no kubelet would confirm it.
 //
 // [genericregistry.Store]: https://pkg.go.dev/k8s.io/apiserver/pkg/registry/generic/registry#Store

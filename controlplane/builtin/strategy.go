@@ -19,7 +19,8 @@ import (
 )
 
 // strategy is the rules of one kind for creates, updates and deletes of whole objects. It checks
-// names and metadata, and nothing else that isn't structure: what a spec may say is not validated.
+// names, metadata and, in updates, immutable fields, and nothing else that isn't structure: what a
+// spec may say is not validated.
 type strategy struct {
 	*kind
 	runtime.ObjectTyper
@@ -124,9 +125,9 @@ func pathSegment(name string, prefix bool) []string {
 // plainFinalizers are those without a domain in their name.
 var plainFinalizers = []string{string(corev1.FinalizerKubernetes), metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents}
 
-// ValidateUpdate has nothing to add to the library's own check of immutable metadata.
-func (s strategy) ValidateUpdate(context.Context, runtime.Object, runtime.Object) field.ErrorList {
-	return nil
+// ValidateUpdate adds the kind's immutable fields to the library's own check of metadata.
+func (s strategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
+	return s.immutable(obj, old)
 }
 
 // GetResetFields keeps status out of what writers of the main resource own.
