@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 
 	bolt "go.etcd.io/bbolt"
 
@@ -12,8 +14,10 @@ import (
 
 // disk is a state in a bbolt file. Each write is one synced transaction.
 type disk struct {
-	db *bolt.DB
-	at position
+	db   *bolt.DB
+	path string
+	file os.FileInfo // of path, when it was opened
+	at   position
 }
 
 // The file has three buckets. Every value but the format's is sealed.
@@ -27,8 +31,25 @@ var (
 	positionKey = []byte("position")
 )
 
-func (d *disk) Close() error       { return d.db.Close() }
+// Close fails also if the next run would not find what was written.
+func (d *disk) Close() error { return errors.Join(d.inPlace(), d.db.Close()) }
+
 func (d *disk) position() position { return d.at }
+
+// inPlace reports that the file was deleted, or another one was put in its place. The
+// system lets us write it all the same.
+func (d *disk) inPlace() error {
+	file, err := os.Stat(d.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("state file %s was deleted while it was in use: the place in the stream is lost", d.path)
+	case err != nil:
+		return fmt.Errorf("state file: %w", err)
+	case !os.SameFile(file, d.file):
+		return fmt.Errorf("state file %s was replaced while it was in use: the place in the stream is lost", d.path)
+	}
+	return nil
+}
 
 func (d *disk) announced() (found []announcement, err error) {
 	err = d.db.View(func(tx *bolt.Tx) error {
@@ -128,12 +149,12 @@ func (d *disk) write(at position, change func(*bolt.Tx) error) error {
 		return tx.Bucket(headBucket).Put(positionKey, at.encode())
 	})
 	if err != nil {
-		return fmt.Errorf("write state file %s: %w", d.db.Path(), err)
+		return fmt.Errorf("write state file %s: %w", d.path, err)
 	}
 	d.at = at
-	return nil
+	return d.inPlace()
 }
 
 func (d *disk) damaged(what string, key []byte, err error) error {
-	return fmt.Errorf("state file %s: %s %q: %w", d.db.Path(), what, key, err)
+	return fmt.Errorf("state file %s: %s %q: %w", d.path, what, key, err)
 }

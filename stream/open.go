@@ -73,7 +73,10 @@ func open(path string, id Identity) (d *disk, err error) {
 	case err != nil:
 		return nil, err
 	}
-	d = &disk{db: db}
+	d = &disk{db: db, path: path}
+	if d.file, err = os.Stat(path); err != nil {
+		return nil, err
+	}
 	if err := d.prepare(id); err != nil {
 		return nil, err
 	}

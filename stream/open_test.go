@@ -293,6 +293,48 @@ func TestOpenAnyDamage(t *testing.T) {
 	}
 }
 
+// A state that the next run would not find is not written without a word.
+func TestStateFileThatGoesAway(t *testing.T) {
+	for name, away := range map[string]func(t *testing.T, dir string){
+		"folder deleted": func(t *testing.T, dir string) {
+			if err := os.RemoveAll(dir); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"file deleted": func(t *testing.T, dir string) {
+			if err := os.Remove(filepath.Join(dir, fileName)); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"file replaced": func(t *testing.T, dir string) {
+			write(t, filepath.Join(dir, "copy"), content(t, dir))
+			if err := os.Rename(filepath.Join(dir, "copy"), filepath.Join(dir, fileName)); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"folder replaced": func(t *testing.T, dir string) {
+			if err := os.Rename(dir, dir+".old"); err != nil {
+				t.Fatal(err)
+			}
+			filled(t, dir, 3)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "state")
+			d := openDisk(t, dir)
+			if err := d.announce(nil, 1); err != nil {
+				t.Fatal(err)
+			}
+			away(t, dir)
+			for what, err := range map[string]error{"announce": d.announce(nil, 2), "commit": d.commit(commit{position: d.at}), "close": d.Close()} {
+				if err == nil || !strings.Contains(err.Error(), "while it was in use: the place in the stream is lost") {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+		})
+	}
+}
+
 func write(t *testing.T, path string, text []byte) {
 	t.Helper()
 	if err := os.WriteFile(path, text, 0o600); err != nil {

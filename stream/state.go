@@ -11,7 +11,8 @@ import (
 // disk ([Open]). It belongs to one stream at a time and is not for concurrent
 // use.
 type State interface {
-	// Close gives up what the state holds open. It writes nothing.
+	// Close gives up what the state holds open. It writes nothing. It fails if what was
+	// written is not there for the next run.
 	Close() error
 
 	// position is the committed one.

@@ -169,13 +169,24 @@ func (o *watchOptions) follow(ctx context.Context, target *watchTarget, output o
 			return err
 		}
 	}
-	defer state.Close()
 	if o.stateDir != "" && output.lines {
-		if err := endTornLine(stdout); err != nil {
-			return err
-		}
+		err = endTornLine(stdout)
 	}
+	if err == nil {
+		err = o.tell(ctx, source, state, target, output, stdout, words)
+	}
+	if closed := state.Close(); closed != nil && asked(err) {
+		return closed
+	}
+	return err
+}
 
+// asked reports whether an end was asked for.
+func asked(end error) bool { return errors.Is(end, errSynced) || errors.Is(end, context.Canceled) }
+
+// tell tells what source shows and state does not know. It returns the reason of its end,
+// never nil.
+func (o *watchOptions) tell(ctx context.Context, source *kube.Source, state stream.State, target *watchTarget, output outputFormat, stdout io.Writer, words *words) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	words.resource = target.name()

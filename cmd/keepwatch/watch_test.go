@@ -71,6 +71,7 @@ func TestWatch(t *testing.T) {
 	t.Run("outputs", func(t *testing.T) { testWatchOutputs(t, client) })
 	t.Run("errors", testWatchErrors)
 	t.Run("goes on", func(t *testing.T) { testWatchGoesOn(t, client) })
+	t.Run("state deleted", func(t *testing.T) { testWatchStateDeleted(t, client) })
 	t.Run("without a reader", func(t *testing.T) { testWatchWithoutReader(t, client) })
 	t.Run("reader gone", testWatchReaderGone)
 	t.Run("full disk", testWatchFullDisk)
@@ -346,6 +347,40 @@ func testWatchGoesOn(t *testing.T, client kubernetes.Interface) {
 			t.Errorf("another stream %v: exit %d, %q", args, code, stderr)
 		}
 	}
+}
+
+// testWatchStateDeleted: a stream whose place is deleted under it says so when it ends, and ends
+// rather than tell what it can't remember.
+func testWatchStateDeleted(t *testing.T, client kubernetes.Interface) {
+	for app, next := range map[string]func(p *process){
+		"asked-to-end": func(p *process) { p.Process.Signal(syscall.SIGTERM) },
+		"interrupted":  func(p *process) { p.Process.Signal(os.Interrupt) },
+		"changed": func(*process) {
+			configMap(t, client, "unknown", "changed")
+		},
+	} {
+		t.Run(app, func(t *testing.T) {
+			dir := t.TempDir()
+			file, state := filepath.Join(dir, "out"), filepath.Join(dir, "state")
+			known := "known-" + app
+			configMap(t, client, known, app)
+			p := startWatch(t, appending(t, file), "cm", "-l", "app="+app, "--state", state)
+			awaitTold(t, p, file, "ADDED "+known)
+			if err := os.RemoveAll(state); err != nil {
+				t.Fatal(err)
+			}
+			next(p)
+			want := "keepwatch: state file " + filepath.Join(state, "stream.db") + " was deleted while it was in use: the place in the stream is lost\n"
+			if code := p.exit(t); code != 1 || p.stderr.String() != want {
+				t.Errorf("exit %d, stderr %q, want 1 and %q", code, p.stderr, want)
+			}
+			if got := told(t, file); !slices.Equal(got, []string{"ADDED " + known}) {
+				t.Errorf("told %q", got)
+			}
+			deleteConfigMap(t, client, known)
+		})
+	}
+	deleteConfigMap(t, client, "unknown")
 }
 
 // testWatchWithoutReader: who does not read must not keep the stream from
