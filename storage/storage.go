@@ -147,13 +147,14 @@ func (s *Storage) observe(n reflector.Notice) {
 	if n.Failure == nil {
 		return
 	}
-	message, level := "Storage follows etcd", klog.Level(2)
 	if n.Verdict == reflector.RelistNow {
 		s.meter.relisted(n.Failure.Kind)
-		message, level = "Storage lists etcd again", 0
+		klog.ErrorS(n.Failure, "Storage lists etcd again", "resource", s.config.GroupResource,
+			"reason", n.Failure.Kind, "wait", n.Wait, "revision", n.Held)
+		return
 	}
-	klog.V(level).InfoS(message, "resource", s.config.GroupResource,
-		"state", n.State, "reason", n.Failure.Kind, "err", n.Failure, "verdict", n.Verdict, "wait", n.Wait, "revision", n.Held)
+	klog.V(2).InfoS("Storage follows etcd", "resource", s.config.GroupResource,
+		"state", n.State, "failure", n.Failure.Kind, "err", n.Failure, "verdict", n.Verdict, "revision", n.Held)
 }
 
 // living is the context of whatever Run does.

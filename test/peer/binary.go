@@ -1,5 +1,5 @@
 // Package peer builds the real programs that Keepwatch is tested against
-// (kube-apiserver, etcd, kubectl) and Keepwatch itself, and runs them as
+// (kube-apiserver, etcd, kine, kubectl) and Keepwatch itself, and runs them as
 // processes that a test owns.
 //
 // A test asks for what it needs and gets it running:
@@ -30,17 +30,20 @@ type Binary struct {
 	module string // folder of the pinning module, below the test module
 	pkg    string // main package, relative to that folder
 	pinned string // path of the required module that has the program's version
+	tags   string // of the build, comma separated
 }
 
 // The programs of other projects.
 var (
-	KubeAPIServer = Binary{"kube-apiserver", "kubernetes", "./kube-apiserver", "k8s.io/kubernetes"}
-	Etcd          = Binary{"etcd", "kubernetes", "./etcd", "go.etcd.io/etcd/server/v3"}
-	Kubectl       = Binary{"kubectl", "kubectl", ".", "k8s.io/kubectl"}
+	KubeAPIServer = Binary{"kube-apiserver", "kubernetes", "./kube-apiserver", "k8s.io/kubernetes", ""}
+	Etcd          = Binary{"etcd", "kubernetes", "./etcd", "go.etcd.io/etcd/server/v3", ""}
+	Kubectl       = Binary{"kubectl", "kubectl", ".", "k8s.io/kubectl", ""}
+	// Kine has SQLite without cgo, and an embedded NATS.
+	Kine = Binary{"kine", "kubernetes/kine", ".", "github.com/k3s-io/kine", "nats"}
 )
 
 // Binaries are all programs of other projects, the slowest to build first.
-var Binaries = []Binary{KubeAPIServer, Kubectl, Etcd}
+var Binaries = []Binary{KubeAPIServer, Kine, Kubectl, Etcd}
 
 // Version is the version that the program gives as its own, such as v1.36.3.
 func (b Binary) Version() (string, error) {
@@ -83,5 +86,9 @@ func (b Binary) buildArgs(version string) []string {
 		numbers := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
 		link += stamp + "gitVersion=" + version + stamp + "gitMajor=" + numbers[0] + stamp + "gitMinor=" + numbers[1]
 	}
-	return []string{"build", "-trimpath", "-ldflags", link, b.pkg}
+	args := []string{"build", "-trimpath", "-ldflags", link}
+	if b.tags != "" {
+		args = append(args, "-tags", b.tags)
+	}
+	return append(args, b.pkg)
 }
