@@ -8,11 +8,11 @@ import (
 )
 
 // Budget bounds the memory that answers need: the encodings that are cached, of all states that
-// objects have had, and what large lists hold while they are written. One is shared by all
+// objects have had, and what large answers and watches hold while they are written. One is shared by all
 // resources. It is safe for concurrent use.
 type Budget struct {
-	turns   *turns
-	readers atomic.Uint64 // how many were made
+	lists, watches *admission    // what answers hold while they are written
+	readers        atomic.Uint64 // how many were made
 
 	mu sync.Mutex
 	// items are objects as they stand in lists, and segments' blocks. frames are events, which
@@ -31,7 +31,7 @@ const (
 
 // NewBudget makes a budget of so many bytes of encodings.
 func NewBudget(most int64) *Budget {
-	b := &Budget{turns: newTurns(inFlight)}
+	b := &Budget{lists: newAdmission(listBuffers), watches: newAdmission(watchBuffers)}
 	b.frames.most = min(most/frameShare, mostFrames)
 	b.items.most = most - b.frames.most
 	budgetBytes.Add(float64(most))

@@ -27,7 +27,10 @@
 // state of an object they are of; those of objects that are garbage give their bytes back. When
 // the budget is used up, a clock's hand drops what was not used since it came by last, as far
 // as a new encoding needs the room; if everything there was used, the new one is not cached.
-// An eighth of the budget is for events that watches share, of which the oldest are dropped. Lists take
-// turns by the bytes they keep in flight; who has to wait for too long is asked to
-// come back.
+// An eighth of the budget is for events that watches share, of which the oldest are dropped.
+//
+// Large answers are admitted by the bytes that they hold while they are written, and no user may
+// hold more than is left free; a request that waits for too long is answered 429. Watches with
+// many events to send share buffers in the same way; without one they send events one by one. An
+// answer that nobody reads ends with its request's deadline.
 package readpath

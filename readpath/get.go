@@ -28,12 +28,16 @@ func (s *Reader) get(q *http.Request, asked query) (answer http.HandlerFunc, why
 	if len(object) > gzipFrom && responsewriters.ContentEncodingSupported(q, features.APIResponseCompression) == "gzip" {
 		return nil, passOption // it is rarely that large
 	}
-	return func(w http.ResponseWriter, _ *http.Request) {
+	write := func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", mediaType(asked.form))
 		w.Header().Set("Content-Length", strconv.Itoa(len(object)))
 		w.WriteHeader(http.StatusOK)
 		_, _ = w.Write(object) // who has to know that it failed is gone
-	}, ""
+	}
+	if len(object) <= gzipFrom {
+		return write, ""
+	}
+	return s.admitted(q, int64(len(object)), func() (http.HandlerFunc, reason) { return write, "" })
 }
 
 // object is one object as the answer to a GET.

@@ -1,6 +1,7 @@
 package readpath
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -29,46 +30,51 @@ func (s *Reader) list(q *http.Request, asked query) (http.HandlerFunc, reason) {
 	if err != nil {
 		return s.refuse(err, asked)
 	}
-	l := list{Reader: s, listing: listing, items: items{asked.form, time.Now()}}
-	zipped := responsewriters.ContentEncodingSupported(q, features.APIResponseCompression) == "gzip"
-	known, big, err := l.measure(zipped)
+	l := &list{Reader: s, listing: listing, items: items{asked.form, time.Now()}}
+	small, err := l.measureSmall()
 	if err != nil {
 		return nil, passState
 	}
-	if l.envelope, err = s.envelope(listing, asked.form, l.size); err != nil {
-		return nil, passState
-	}
-	if known {
-		l.length = len(l.envelope.head) + l.size + len(l.envelope.tail)
-		big = l.length > gzipFrom
-	}
-	if !big {
+	if small {
 		return l.plain, ""
 	}
-	large := l.plain
-	if zipped {
-		large = l.gzip
-	}
-	return func(w http.ResponseWriter, q *http.Request) { l.inTurn(w, q, large) }, ""
+	return s.admitted(q, perList, func() (http.HandlerFunc, reason) {
+		if responsewriters.ContentEncodingSupported(q, features.APIResponseCompression) == "gzip" {
+			return l.large(l.gzip, func(item []byte) bool { return isProtobuf(asked.form) })
+		}
+		return l.large(l.plain, func(item []byte) bool {
+			return isProtobuf(asked.form) || item != nil && asked.form != tableJSON
+		})
+	})
 }
 
-// inTurn gives a large answer when there is room for it.
-func (l list) inTurn(w http.ResponseWriter, q *http.Request, large http.HandlerFunc) {
-	flow := ""
-	if user, ok := request.UserFrom(q.Context()); ok {
-		flow = user.GetName()
-	}
-	leave, err := l.budget.turns.take(q.Context(), flow)
+// admitted prepares an answer that holds n bytes, once there is room for them.
+func (s *Reader) admitted(q *http.Request, n int64, prepare func() (http.HandlerFunc, reason)) (http.HandlerFunc, reason) {
+	release, err := s.budget.lists.acquire(q.Context(), userOf(q.Context()), n)
 	if errors.Is(err, errBusy) {
 		busy.Inc()
-		l.fail(apierrors.NewTooManyRequests(err.Error(), 1))(w, q)
-		return
+		return s.fail(apierrors.NewTooManyRequests(err.Error(), 1)), ""
 	}
 	if err != nil {
-		return // the client is gone
+		return func(http.ResponseWriter, *http.Request) {}, "" // the client is gone
 	}
-	defer leave()
-	large(w, q)
+	answer, why := prepare()
+	if why != "" {
+		release()
+		return nil, why
+	}
+	return func(w http.ResponseWriter, q *http.Request) {
+		defer release()
+		answer(w, q)
+	}, ""
+}
+
+// userOf returns whose share of the buffers an answer counts for.
+func userOf(ctx context.Context) string {
+	if user, ok := request.UserFrom(ctx); ok {
+		return user.GetName()
+	}
+	return ""
 }
 
 // list is one answer.
@@ -81,33 +87,67 @@ type list struct {
 	length   int // of the answer; zero if not known
 }
 
-// measure adds up the items; whether what is known is big depends on what stands around
-// them. Of JSON that is going to be compressed, or not all of
-// which is encoded, and of tables it looks only as far as to know that it is big; protobuf
-// has to know in any case.
-func (l *list) measure(zipped bool) (known, big bool, err error) {
-	f := l.items.form
+// measureSmall reports whether the answer is too small to be compressed, or to hold much. It
+// encodes no more than it takes to find that out; if it is small, the envelope and length are known.
+func (l *list) measureSmall() (bool, error) {
+	all, err := l.measure(func([]byte) bool { return l.size <= gzipFrom })
+	if err != nil || !all {
+		return false, err
+	}
+	err = l.enclose(true)
+	return err == nil && l.length <= gzipFrom, err
+}
+
+// large prepares a large answer. Its length is known if all items were worth measuring: those of
+// protobuf, where lengths stand in front, and those that are cached.
+func (l *list) large(answer http.HandlerFunc, worth func(item []byte) bool) (http.HandlerFunc, reason) {
+	known, err := l.measure(worth)
+	if err == nil {
+		err = l.enclose(known)
+	}
+	if err != nil {
+		return nil, passState
+	}
+	return answer, ""
+}
+
+// measure adds up the items as long as they are worth it, and reports whether it got to the end.
+// An item that is not cached is nil, and encoded if it is worth it.
+func (l *list) measure(worth func(item []byte) bool) (all bool, err error) {
+	l.size = 0
 	for o := range l.listing.All() {
 		object, err := l.Storage.Read(o)
 		if err != nil {
-			return false, false, err
+			return false, err
 		}
-		item := l.known(object, f)
-		if l.size > gzipFrom && !isProtobuf(f) && (zipped || item == nil || f == tableJSON) {
-			return false, true, nil
+		item := l.known(object, l.items.form)
+		if !worth(item) {
+			return false, nil
 		}
 		if item == nil {
-			if item, err = l.item(object, f, recurring); err != nil {
-				return false, false, err
+			if item, err = l.item(object, l.items.form, recurring); err != nil {
+				return false, err
 			}
 		}
 		l.size += l.items.size(item, l.size == 0)
 	}
-	return true, false, nil
+	return true, nil
+}
+
+// enclose makes the envelope; the length is known if the items' is.
+func (l *list) enclose(known bool) (err error) {
+	if l.envelope, err = l.Reader.envelope(l.listing, l.items.form, l.size); err != nil {
+		return err
+	}
+	l.length = 0
+	if known {
+		l.length = len(l.envelope.head) + l.size + len(l.envelope.tail)
+	}
+	return nil
 }
 
 // plain writes the answer as it is.
-func (l list) plain(w http.ResponseWriter, q *http.Request) {
+func (l *list) plain(w http.ResponseWriter, q *http.Request) {
 	header := w.Header()
 	header.Set("Content-Type", mediaType(l.items.form))
 	if l.length > 0 {
@@ -133,7 +173,7 @@ func (l list) plain(w http.ResponseWriter, q *http.Request) {
 	_, _ = w.Write(append(b, l.envelope.tail...))
 }
 
-func (l list) read(o keepwatch.Object) ([]byte, error) {
+func (l *list) read(o keepwatch.Object) ([]byte, error) {
 	object, err := l.Storage.Read(o)
 	if err != nil {
 		return nil, err
@@ -142,7 +182,7 @@ func (l list) read(o keepwatch.Object) ([]byte, error) {
 }
 
 // gzip writes the answer as one gzip member of blocks.
-func (l list) gzip(w http.ResponseWriter, q *http.Request) {
+func (l *list) gzip(w http.ResponseWriter, q *http.Request) {
 	header := w.Header()
 	header.Set("Content-Type", mediaType(l.items.form))
 	header.Set("Content-Encoding", "gzip")
@@ -155,7 +195,7 @@ func (l list) gzip(w http.ResponseWriter, q *http.Request) {
 	}
 }
 
-func (l list) blocks(w io.Writer) error {
+func (l *list) blocks(w io.Writer) error {
 	m, err := newMember(w)
 	if err != nil {
 		return err

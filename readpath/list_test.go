@@ -193,23 +193,19 @@ func TestClientsThatGoAway(t *testing.T) {
 			conn.Close()
 		}
 	}
-	eventually(t, "all room is free again", func() bool {
-		budget.turns.mu.Lock()
-		defer budget.turns.mu.Unlock()
-		return budget.turns.free == inFlight && budget.turns.waiting == 0
-	})
+	eventually(t, "all room is free again", func() bool { return budget.lists.inUse() == 0 })
 }
 
 // When there is no room for a list, who asks is told to come back, and when.
 func TestBusy(t *testing.T) {
 	budget := NewBudget(1 << 30)
-	budget.turns = newTurns(perList)
+	budget.lists = newAdmission(perList)
 	r := newRig(t, pods, options{budget: budget})
 	for i := range 300 {
 		r.create("default", fmt.Sprint("o", i), noted(string(bytes.Repeat([]byte("x"), 1000))))
 	}
-	leave := must(budget.turns.take(t.Context(), ""))(t)
-	budget.turns.waiting = queueLength // all others wait, too
+	release := must(budget.lists.acquire(t.Context(), "", perList))(t)
+	budget.lists.waiting = queueLength // all others wait, too
 	r.context = func(ctx context.Context) context.Context { return request.WithUser(ctx, &user.DefaultInfo{Name: "a"}) }
 	answer, body := r.get(r.path(""), accept("application/json"))
 	if answer.StatusCode != http.StatusTooManyRequests || answer.Header.Get("Retry-After") != "1" {
@@ -218,8 +214,8 @@ func TestBusy(t *testing.T) {
 	if answer, _ := r.get(r.path("")+"?limit=1", accept("application/json")); answer.StatusCode != http.StatusOK {
 		t.Errorf("a small list: %s", answer.Status)
 	}
-	budget.turns.waiting = 0
-	leave()
+	budget.lists.waiting = 0
+	release()
 	if answer, _ := r.get(r.path(""), accept("application/json")); answer.StatusCode != http.StatusOK {
 		t.Errorf("when there is room again: %s", answer.Status)
 	}

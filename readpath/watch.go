@@ -121,7 +121,7 @@ func (s *watcher) run(ctx context.Context, w http.ResponseWriter, out *http.Resp
 // send writes all there is, and returns the channel that closes when there is more,
 // or nil if the feed has ended.
 func (s *watcher) send(ctx context.Context, w http.ResponseWriter) (newer <-chan struct{}, err error) {
-	out := gather{w: w}
+	out := s.gather(ctx, w)
 	defer out.done()
 	for ctx.Err() == nil && newer == nil {
 		initial, initialized := s.feed.Initial(), s.feed.Initialized()
@@ -129,7 +129,7 @@ func (s *watcher) send(ctx context.Context, w http.ResponseWriter) (newer <-chan
 		var failure error
 		events, newer, failure = s.feed.Poll()
 		for _, e := range events {
-			if err := s.add(&out, e, initial); err != nil {
+			if err := s.add(out, e, initial); err != nil {
 				failure = err // the client is told, and must not go on without the event
 				break
 			}
@@ -144,7 +144,7 @@ func (s *watcher) send(ctx context.Context, w http.ResponseWriter) (newer <-chan
 			flowcontrol.WatchInitialized(ctx) // who is always behind would never get to where there is no more
 		}
 		if failure == nil && newer == nil && !initial {
-			failure = s.placeIfDue(ctx, &out)
+			failure = s.placeIfDue(ctx, out)
 		}
 		if failure != nil {
 			out.add(errorFrame(failure, s.form))
@@ -157,9 +157,9 @@ func (s *watcher) send(ctx context.Context, w http.ResponseWriter) (newer <-chan
 
 // tellPlace writes how far the watch has come.
 func (s *watcher) tellPlace(ctx context.Context, w http.ResponseWriter) error {
-	out := gather{w: w}
+	out := s.gather(ctx, w)
 	defer out.done()
-	if err := s.place(ctx, &out); err != nil {
+	if err := s.place(ctx, out); err != nil {
 		return err
 	}
 	return out.flush()
@@ -181,8 +181,15 @@ func (s *watcher) place(ctx context.Context, out *gather) error {
 	return s.add(out, s.feed.Bookmark(), false)
 }
 
-// add adds an event, if the client wants it. The state that a watch begins with is for
-// it alone: its frames are not worth keeping.
+// gather returns what frames are put together in, whose buffer counts for the watch's user. A
+// watch holds one as long as a client takes to read it; a client may stop reading for good.
+func (s *watcher) gather(ctx context.Context, w http.ResponseWriter) *gather {
+	return &gather{w: w, room: func() func() { return s.budget.watches.tryAcquire(userOf(ctx), perWatch) }}
+}
+
+// add adds an event, if the client wants it. The state that a watch begins with is for it
+// alone: its frames are not cached, unless there is no buffer to make them in. Then they are
+// shared, so that many watches that nobody reads hold each of them once.
 func (s *watcher) add(out *gather, e storage.Event, initial bool) (err error) {
 	var frame []byte
 	switch {
@@ -190,8 +197,8 @@ func (s *watcher) add(out *gather, e storage.Event, initial bool) (err error) {
 		return nil
 	case s.form == tableJSON:
 		return s.addTable(out, e, initial)
-	case e.Type != watch.Bookmark && initial:
-		before := len(out.buffer())
+	case e.Type != watch.Bookmark && initial && out.buffer():
+		before := len(out.b)
 		if out.b, err = s.appendFrame(out.b, e, s.form); err == nil {
 			s.sent(len(out.b) - before)
 		}

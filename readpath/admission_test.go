@@ -1,0 +1,353 @@
+package readpath
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// crowd is requests to be admitted, each in a goroutine of a synctest bubble. They are named by
+// their user and a number.
+type crowd struct {
+	admission *admission
+
+	mu       sync.Mutex
+	admitted []string          // in order
+	refused  map[string]error  // and why
+	release  map[string]func() // of those admitted
+	cancel   map[string]context.CancelFunc
+}
+
+func newCrowd(room int) *crowd {
+	return &crowd{admission: newAdmission(int64(room)), refused: map[string]error{}, release: map[string]func(){}, cancel: map[string]context.CancelFunc{}}
+}
+
+// acquire returns when the request is admitted, waits, or was refused.
+func (c *crowd) acquire(user string, number int) {
+	name := fmt.Sprint(user, number)
+	ctx, cancel := context.WithCancel(context.Background())
+	c.cancel[name] = cancel
+	go func() {
+		release, err := c.admission.acquire(ctx, user, 1)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if err != nil {
+			c.refused[name] = err
+			return
+		}
+		c.admitted = append(c.admitted, name)
+		c.release[name] = release
+	}()
+	synctest.Wait()
+}
+
+// done releases what a request holds.
+func (c *crowd) done(name string) {
+	c.releaser(name)()
+	synctest.Wait()
+}
+
+func (c *crowd) releaser(name string) func() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	defer delete(c.release, name)
+	return c.release[name]
+}
+
+// refusal returns why a request was refused, and how many were.
+func (c *crowd) refusal(name string) (all int, why error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.refused), c.refused[name]
+}
+
+func (c *crowd) cancels(name string) {
+	c.cancel[name]()
+	synctest.Wait()
+}
+
+// disperse cancels all who wait and releases what the others hold, and reports what is left.
+func (c *crowd) disperse() error {
+	for _, cancel := range c.cancel {
+		cancel()
+	}
+	synctest.Wait()
+	for name := range c.release {
+		c.done(name)
+	}
+	if a := c.admission; a.free != a.capacity || a.inUse() != 0 || a.waiting != 0 || len(a.users) != 0 || len(a.next) != 0 {
+		return fmt.Errorf("left: room for %d of %d bytes, %d waiting, users %v, next %v", a.free, a.capacity, a.waiting, a.users, a.next)
+	}
+	return nil
+}
+
+// admittedAre fails unless requests were admitted in this order.
+func (c *crowd) admittedAre(t *testing.T, want ...string) {
+	t.Helper()
+	if !slices.Equal(c.admitted, want) {
+		t.Errorf("admitted were %v, want %v", c.admitted, want)
+	}
+}
+
+// One user gets half, a second one half of the rest, and so on: none can keep all others out.
+func TestUsersShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(8)
+		for _, user := range []string{"a", "b", "c", "d", "e"} {
+			for i := range 10 {
+				c.acquire(user, i)
+			}
+		}
+		c.admittedAre(t, "a0", "a1", "a2", "a3", "b0", "b1", "c0", "d0")
+		if release := c.admission.tryAcquire("f", 1); release != nil {
+			t.Error("there was room for one more")
+		}
+		c.done("a0")
+		c.done("d0") // whose next is behind those who have waited for longer
+		c.admittedAre(t, "a0", "a1", "a2", "a3", "b0", "b1", "c0", "d0", "e0", "d1")
+		if err := c.disperse(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// One who asks a hundred times does not keep out another who asks once.
+func TestUsersAreAdmittedInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(1)
+		for i := range 5 {
+			c.acquire("a", i)
+		}
+		c.acquire("b", 0)
+		c.acquire("c", 0)
+		c.acquire("b", 1)
+		for i := range 8 {
+			c.done(c.admitted[i])
+		}
+		c.admittedAre(t, "a0", "a1", "b0", "c0", "a2", "b1", "a3", "a4")
+		if err := c.disperse(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A user who comes and gives up again and again wins nothing by it, and leaves nothing behind.
+func TestCanceledRequestsLeaveNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(1)
+		c.acquire("a", 0)
+		for i := range 100 {
+			name := fmt.Sprint("b", i)
+			c.acquire("b", i)
+			c.cancels(name)
+			if _, err := c.refusal(name); !errors.Is(err, context.Canceled) {
+				t.Fatalf("%s: %v", name, err)
+			}
+		}
+		if len(c.admission.next) != 0 || len(c.admission.users) != 1 {
+			t.Errorf("left are %v and %v", c.admission.next, c.admission.users)
+		}
+		for i := range 3 {
+			c.acquire("b", 100+i)
+		}
+		for i := range 3 {
+			c.acquire("c", i)
+		}
+		for i := range 7 {
+			c.done(c.admitted[i])
+		}
+		c.admittedAre(t, "a0", "b100", "c0", "b101", "c1", "b102", "c2")
+		if err := c.disperse(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Requests that have waited for too long are refused, and so are those that find a long queue; one
+// user cannot fill it for the others.
+func TestWaitingIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(1)
+		c.acquire("a", 0)
+		const most = queueLength / 2
+		for i := range most {
+			c.acquire("b", i)
+		}
+		c.acquire("b", most)
+		if all, err := c.refusal(fmt.Sprint("b", most)); !errors.Is(err, errBusy) || all != 1 {
+			t.Errorf("behind %d of the same user: %v; %d were refused", most, err, all)
+		}
+		c.acquire("c", 0)
+		if all, err := c.refusal("c0"); err != nil || all != 1 {
+			t.Errorf("another user: %v; %d were refused", err, all)
+		}
+		<-time.After(queueTimeout - time.Nanosecond)
+		synctest.Wait()
+		if all, _ := c.refusal("c0"); all != 1 {
+			t.Errorf("%d were refused before it was time", all-1)
+		}
+		<-time.After(time.Nanosecond)
+		synctest.Wait()
+		if all, err := c.refusal("b0"); all != 2+most || !errors.Is(err, errBusy) {
+			t.Errorf("%d were refused, with %v", all-1, err)
+		}
+		if err := c.disperse(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A request that is admitted at the moment in which it is canceled holds nothing, whichever it
+// notices.
+func TestCanceledWhileAdmitted(t *testing.T) {
+	for range 50 {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCrowd(1)
+			c.acquire("a", 0)
+			c.acquire("b", 0)
+			c.releaser("a0")()
+			c.cancels("b0")
+			if err := c.disperse(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// Who needs more than there is gets all of it, when it is free; canceled, it is in nobody's way.
+func TestLargeRequests(t *testing.T) {
+	a := newAdmission(10)
+	all := must(a.acquire(t.Context(), "a", 100))(t)
+	if a.inUse() != 10 {
+		t.Errorf("%d are in use", a.inUse())
+	}
+	all()
+	all() // is released once
+	first := must(a.acquire(t.Context(), "a", 5))(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	refused := make(chan error)
+	go func() {
+		_, err := a.acquire(ctx, "b", 10)
+		refused <- err
+	}()
+	eventually(t, "the large one waits", func() bool { a.mu.Lock(); defer a.mu.Unlock(); return a.waiting == 1 })
+	admitted := make(chan func())
+	go func() { admitted <- must(a.acquire(t.Context(), "b", 1))(t) }()
+	eventually(t, "the small one waits behind it", func() bool { a.mu.Lock(); defer a.mu.Unlock(); return a.waiting == 2 })
+	cancel()
+	if err := <-refused; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	(<-admitted)()
+	first()
+	if a.inUse() != 0 || len(a.users) != 0 {
+		t.Errorf("left: %d, %v", a.inUse(), a.users)
+	}
+}
+
+// line is admission, said simply: of single places.
+type line struct {
+	free     int
+	held     map[string]int
+	admitted []string
+	waits    map[string][]string // by user
+	order    []string            // of users who wait
+}
+
+func (l *line) fits(user string) bool {
+	return l.free > 0 && (l.held[user] == 0 || l.held[user]+1 <= l.free-1)
+}
+
+func (l *line) admit(user, name string) {
+	l.free--
+	l.held[user]++
+	l.admitted = append(l.admitted, name)
+}
+
+func (l *line) acquire(user, name string) {
+	if len(l.waits[user]) == 0 && l.fits(user) {
+		l.admit(user, name)
+		return
+	}
+	if len(l.waits[user]) == 0 {
+		l.order = append(l.order, user)
+	}
+	l.waits[user] = append(l.waits[user], name)
+}
+
+func (l *line) done(user string) {
+	l.free++
+	l.held[user]--
+	for {
+		i := slices.IndexFunc(l.order, l.fits)
+		if i < 0 {
+			return
+		}
+		next := l.order[i]
+		l.admit(next, l.waits[next][0])
+		l.order = slices.Delete(l.order, i, i+1)
+		if l.waits[next] = l.waits[next][1:]; len(l.waits[next]) > 0 {
+			l.order = append(l.order, next)
+		}
+	}
+}
+
+func (l *line) cancels(user, name string) {
+	l.waits[user] = slices.DeleteFunc(l.waits[user], func(n string) bool { return n == name })
+	if len(l.waits[user]) == 0 {
+		l.order = slices.DeleteFunc(l.order, func(f string) bool { return f == user })
+	}
+}
+
+// step is what happens next: a request comes, or one of those that are admitted or wait ends.
+type step struct {
+	Kind int // 0 comes, 1 is done, 2 is canceled
+	User string
+	Who  int
+}
+
+func TestAdmissionIsTheLine(t *testing.T) {
+	steps := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) step {
+		return step{rapid.IntRange(0, 2).Draw(t, "kind"), rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "user"), rapid.IntRange(0, 9).Draw(t, "who")}
+	}), 1, 60)
+	rapid.Check(t, func(rt *rapid.T) {
+		room, todo := rapid.IntRange(1, 6).Draw(rt, "room"), steps.Draw(rt, "steps")
+		var failure error
+		synctest.Test(t, func(*testing.T) { failure = follow(room, todo) })
+		if failure != nil {
+			rt.Fatal(failure)
+		}
+	})
+}
+
+// follow takes admission and the line through the same steps, and reports where they part.
+func follow(room int, steps []step) error {
+	c, l := newCrowd(room), &line{free: room, held: map[string]int{}, waits: map[string][]string{}}
+	var gone int
+	for i, s := range steps {
+		switch queue := l.waits[s.User]; {
+		case s.Kind == 0:
+			c.acquire(s.User, i)
+			l.acquire(s.User, fmt.Sprint(s.User, i))
+		case s.Kind == 1 && gone < len(l.admitted):
+			c.done(c.admitted[gone])
+			l.done(c.admitted[gone][:1])
+			gone++
+		case s.Kind == 2 && len(queue) > 0:
+			name := queue[s.Who%len(queue)]
+			c.cancels(name)
+			l.cancels(s.User, name)
+		}
+		if !slices.Equal(slices.Sorted(slices.Values(c.admitted)), slices.Sorted(slices.Values(l.admitted))) {
+			return errors.Join(fmt.Errorf("after step %d: admitted were %v, want %v", i, c.admitted, l.admitted), c.disperse())
+		}
+	}
+	return c.disperse()
+}

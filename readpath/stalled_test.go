@@ -1,0 +1,216 @@
+package readpath
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/request"
+)
+
+// stalls is a server of a rig's answers over TLS, and clients of it who don't read.
+type stalls struct {
+	*rig
+	budget *Budget
+	server *httptest.Server
+	ended  atomic.Int64  // how many requests the server is done with
+	within time.Duration // the deadline of requests, zero for none
+}
+
+// protocols are what clients of an API server speak.
+var protocols = []string{"HTTP/1.1", "HTTP/2.0"}
+
+// newStalls fills a rig with more than fits into the buffers between a server and a client.
+func newStalls(t *testing.T) *stalls {
+	budget := NewBudget(1 << 30)
+	s := &stalls{rig: newRig(t, pods, options{budget: budget}), budget: budget}
+	big := noted(string(bytes.Repeat([]byte("0123456789abcdef"), 16<<10)))
+	for i := range 64 { // 16 MB
+		s.create("default", fmt.Sprint("o", i), big)
+	}
+	s.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		defer s.ended.Add(1)
+		q = s.informed(q)
+		ctx := request.WithUser(q.Context(), &user.DefaultInfo{Name: q.Header.Get("User")})
+		if s.within > 0 {
+			within, cancel := context.WithTimeout(ctx, s.within)
+			defer cancel()
+			ctx = within
+		}
+		s.handler.ServeHTTP(w, q.WithContext(ctx))
+	}))
+	s.server.EnableHTTP2 = true
+	s.server.StartTLS()
+	t.Cleanup(s.server.Close)
+	return s
+}
+
+// client has connections of its own.
+func (s *stalls) client(protocol string) *http.Client {
+	use := &http.Protocols{}
+	use.SetHTTP1(protocol == "HTTP/1.1")
+	use.SetHTTP2(protocol == "HTTP/2.0")
+	transport := s.server.Client().Transport.(*http.Transport).Clone()
+	transport.Protocols, transport.DisableCompression = use, true
+	transport.TLSClientConfig.NextProtos = nil // the server's
+	s.t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport}
+}
+
+// stall sends requests of one user whose answers nobody reads, until leave is called.
+func (s *stalls) stall(protocol, user, query string, n int) (leave func()) {
+	ctx, cancel := context.WithCancel(s.t.Context())
+	client := s.client(protocol)
+	for range n {
+		go func() {
+			answer, err := client.Do(s.request(ctx, user, query))
+			if err == nil {
+				<-ctx.Done()
+				answer.Body.Close()
+			}
+		}()
+	}
+	s.t.Cleanup(cancel)
+	return cancel
+}
+
+func (s *stalls) request(ctx context.Context, user, query string) *http.Request {
+	q := must(http.NewRequestWithContext(ctx, http.MethodGet, s.server.URL+s.path("")+query, nil))(s.t)
+	q.Header = accept("application/json", "User", user)
+	return q
+}
+
+// Lists that one user does not read keep nobody else out, over either protocol.
+func TestStalledListsLeaveRoom(t *testing.T) {
+	s := newStalls(t)
+	for _, protocol := range protocols {
+		s.budget.lists = newAdmission(4 * perList)
+		leave := s.stall(protocol, "a", "", 10)
+		eventually(t, "one user's lists hold half and wait", func() bool {
+			s.budget.lists.mu.Lock()
+			defer s.budget.lists.mu.Unlock()
+			return s.budget.lists.free == 2*perList && s.budget.lists.waiting == 8
+		})
+		for range 3 {
+			answer := must(s.client(protocol).Do(s.request(t.Context(), "b", "")))(t)
+			body := must(io.ReadAll(answer.Body))(t)
+			if answer.StatusCode != http.StatusOK || answer.Proto != protocol || len(body) < 16<<20 {
+				t.Errorf("%s: another user gets %s %s, %d bytes", protocol, answer.Proto, answer.Status, len(body))
+			}
+		}
+		leave()
+		eventually(t, "all room is free again", func() bool { return s.budget.lists.inUse() == 0 })
+	}
+}
+
+// An answer that nobody reads ends with its request's deadline, and gives its room back.
+func TestStalledAnswersEnd(t *testing.T) {
+	s := newStalls(t)
+	s.within = time.Second
+	for _, protocol := range protocols {
+		before := s.ended.Load()
+		leave := s.stall(protocol, "a", "", 5)
+		eventually(t, protocol+": all requests have ended", func() bool { return s.ended.Load() == before+5 })
+		if held := s.budget.lists.inUse(); held != 0 {
+			t.Errorf("%s: %d bytes are held", protocol, held)
+		}
+		leave()
+	}
+}
+
+// A connection of HTTP/1.1 can be used after the deadline of a request that has ended in time.
+func TestDeadlinesEndWithTheirRequests(t *testing.T) {
+	s := newStalls(t)
+	client := s.client("HTTP/1.1")
+	s.within = time.Minute
+	first := must(client.Do(s.request(t.Context(), "a", "?limit=1")))(t)
+	must(io.Copy(io.Discard, first.Body))(t)
+	first.Body.Close()
+	s.within = 0
+	w := must(client.Do(s.request(t.Context(), "a", "?watch=1&resourceVersion=0&timeoutSeconds=600")))(t)
+	defer w.Body.Close()
+	must(io.ReadFull(w.Body, make([]byte, 1000)))(t)
+}
+
+// What watches hold whose clients have stopped reading is bounded by the watches' room, and they
+// are not ended.
+func TestStalledWatchesHoldWhatIsThere(t *testing.T) {
+	s := newStalls(t)
+	for _, protocol := range protocols {
+		s.budget.watches = newAdmission(4 * perWatch)
+		before := s.ended.Load()
+		leave := s.stall(protocol, "a", "?watch=1&resourceVersion=0&timeoutSeconds=600", 10)
+		eventually(t, protocol+": one user's watches hold half", func() bool { return s.budget.watches.inUse() == 2*perWatch })
+		other := must(s.client(protocol).Do(s.request(t.Context(), "b", "?watch=1&resourceVersion=0&timeoutSeconds=600")))(t)
+		must(io.ReadFull(other.Body, make([]byte, 16<<20)))(t)
+		other.Body.Close()
+		if ended := s.ended.Load() - before; ended > 1 {
+			t.Errorf("%s: %d watches have ended", protocol, ended)
+		}
+		leave()
+		eventually(t, "all room is free again", func() bool { return s.budget.watches.inUse() == 0 })
+	}
+}
+
+// Watches are sent the same whether there is room for buffers or not.
+func TestWatchesWithoutBuffers(t *testing.T) {
+	budget := NewBudget(1 << 30)
+	r := newRig(t, pods, options{budget: budget})
+	first := r.create("default", "o0")
+	for i := range 200 {
+		r.create("default", fmt.Sprint("o", i+1), labelled("tier", strconv.Itoa(i)))
+	}
+	r.reach(r.delete("default", "o7"))
+	for _, media := range []string{"application/json", "application/vnd.kubernetes.protobuf", asTable, "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"} {
+		for _, query := range []string{"resourceVersion=0&", "resourceVersion=" + first.GetResourceVersion() + "&"} {
+			path := r.path("") + "?watch=1&timeoutSeconds=1&" + query
+			budget.watches = newAdmission(watchBuffers)
+			_, with := r.get(path, accept(media))
+			budget.watches = newAdmission(0)
+			_, without := r.get(path, accept(media))
+			if n := min(len(with), len(without)); n < 1000 || !bytes.Equal(with[:n], without[:n]) {
+				t.Errorf("%s as %s: %d and %d bytes differ", query, media, len(with), len(without))
+			}
+		}
+	}
+}
+
+// A list is encoded once it is admitted, also if its length has to be known first.
+func TestLargeListsAreMeasuredOnceAdmitted(t *testing.T) {
+	budget := NewBudget(1 << 30)
+	r := newRig(t, widgets, options{budget: budget})
+	for i := range 300 { // 3 MB
+		r.create("default", fmt.Sprint("o", i), noted(string(bytes.Repeat([]byte("x"), 10_000))))
+	}
+	budget.lists = newAdmission(perList)
+	release := must(budget.lists.acquire(t.Context(), "another", perList))(t)
+	type response struct {
+		*http.Response
+		body []byte
+	}
+	got := make(chan response)
+	go func() {
+		answer, body := r.get(r.path(""), accept("application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"))
+		got <- response{answer, body}
+	}()
+	eventually(t, "the list waits", func() bool {
+		budget.lists.mu.Lock()
+		defer budget.lists.mu.Unlock()
+		return budget.lists.waiting == 1
+	})
+	if cached := budget.Bytes(); cached > 2*gzipFrom {
+		t.Errorf("%d bytes are encoded while it waits", cached)
+	}
+	release()
+	if a := <-got; a.StatusCode != http.StatusOK || a.ContentLength != int64(len(a.body)) || len(a.body) < 3_000_000 {
+		t.Errorf("%s, %d bytes of %d", a.Status, len(a.body), a.ContentLength)
+	}
+}
