@@ -62,6 +62,7 @@ func newChain(listener *trackingListener, access *access, storage *backend) (*ch
 	if c.client, err = kubernetes.NewForConfig(access.own()); err != nil {
 		return nil, err
 	}
+	c.readers.budget.Register(storage.registry)
 	c.informers = informers.NewSharedInformerFactory(c.client, 0)
 	if !storage.readOnly() {
 		meta, err := metadata.NewForConfig(access.own())
@@ -88,6 +89,7 @@ func newChain(listener *trackingListener, access *access, storage *backend) (*ch
 		return nil, err
 	}
 	c.front.ShutdownTimeout = drainTime
+	installMetrics(c.front.Handler.NonGoRestfulMux, storage.registry)
 	served, err := kinds.Install(c.front, builtinOptions{storage, kinds}, rights)
 	if err != nil {
 		return nil, err
@@ -116,6 +118,7 @@ func (c *chain) config(kinds *builtin.Registry, storage *backend, rights authori
 	config.Authentication.Authenticator = newAuthenticator(c.access.token)
 	config.Authorization.Authorizer = rights
 	config.EffectiveVersion = kubernetesVersion()
+	config.EnableMetrics = false // see installMetrics
 	config.ShutdownWatchTerminationGracePeriod = drainTime
 	config.RESTOptionsGetter = builtinOptions{storage, kinds}
 	config.AggregatedDiscoveryGroupManager = aggregated.NewResourceManager("apis")

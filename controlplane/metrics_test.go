@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keepwatch/keepwatch/controlplane"
 )
 
 // What is counted is shown: by the server, its storages and the read path.
@@ -38,6 +40,7 @@ func TestMetricsAreServed(t *testing.T) {
 		`keepwatch_watch_resumptions_total{answer="exact",group="",resource="configmaps"}`,
 		`keepwatch_readpath_answered_total{verb="watch"}`,
 		`keepwatch_readpath_encodings_bytes `, `keepwatch_readpath_encodings_budget_bytes `,
+		`keepwatch_readpath_buffer_bytes `, `keepwatch_readpath_watch_buffers_refused_total `,
 		`keepwatch_readpath_encodings_evicted_total `, `keepwatch_readpath_encodings_refused_total `,
 		`apiserver_request_total{code="200",component="apiserver",dry_run="",group="",resource="configmaps",scope="namespace",subresource="",verb="LIST",version="v1"}`,
 		`apiserver_longrunning_requests{component="apiserver",group="",resource="configmaps",scope="namespace",subresource="",verb="WATCH",version="v1"}`,
@@ -46,5 +49,41 @@ func TestMetricsAreServed(t *testing.T) {
 		if !strings.Contains(shown, "\n"+name) {
 			t.Errorf("/metrics does not show %s", name)
 		}
+	}
+}
+
+// A watch is counted when it has ended, with the status that its client got, whoever serves it.
+func TestWatchesAreCountedWithTheirStatus(t *testing.T) {
+	config := shared.RESTConfig()
+	for _, passedOn := range []string{"", "&pretty=true"} {
+		const of = `apiserver_request_total{code="200",component="apiserver",dry_run="",group="",resource="replicationcontrollers",scope="cluster",subresource="",verb="WATCH",version="v1"}`
+		before := counted(t, config, of)
+		must(ask(t.Context(), config, "/api/v1/replicationcontrollers?watch=1&timeoutSeconds=1"+passedOn, asJSON, "identity"))(t)
+		eventually(t, "the watch is counted", func() (bool, string) {
+			return counted(t, config, of) == before+1, passedOn
+		})
+	}
+	if n := counted(t, config, `apiserver_request_total{code="0"`); n > 0 {
+		t.Errorf("%v requests are counted without a status", n)
+	}
+}
+
+// Two servers in one process count for themselves what is theirs.
+func TestServersCountForThemselves(t *testing.T) {
+	other := start(t, controlplane.Options{}).RESTConfig()
+	const lists = `keepwatch_readpath_answered_total{verb="list"}`
+	own, before := counted(t, shared.RESTConfig(), lists), counted(t, other, lists)
+	for range 5 {
+		must(ask(t.Context(), other, "/api/v1/limitranges", asJSON, "identity"))(t)
+	}
+	if n := counted(t, other, lists) - before; n != 5 {
+		t.Errorf("%v of 5 lists are counted", n)
+	}
+	// Its own clients may list something meanwhile.
+	if n := counted(t, shared.RESTConfig(), lists) - own; n >= 5 {
+		t.Errorf("another server counts %v of them", n)
+	}
+	if n := counted(t, other, "keepwatch_readpath_encodings_budget_bytes"); n != 1<<30 {
+		t.Errorf("the budget is %v bytes", n)
 	}
 }

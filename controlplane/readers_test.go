@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -18,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
-	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/keepwatch/keepwatch/controlplane"
 )
@@ -45,7 +45,7 @@ func TestReadPathIsExact(t *testing.T) {
 	newest := settle(t, c)
 	custom := "/apis/" + widgets.Group + "/v1/namespaces/default/widgets"
 
-	answered := counted(t, "keepwatch_readpath_answered_total")
+	answered := counted(t, own.RESTConfig(), "keepwatch_readpath_answered_total")
 	asked := 0.0
 	var all errgroup.Group
 	all.SetLimit(50) // watches last for a second
@@ -89,7 +89,7 @@ func TestReadPathIsExact(t *testing.T) {
 	if err := all.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	if now := counted(t, "keepwatch_readpath_answered_total"); now-answered < asked {
+	if now := counted(t, own.RESTConfig(), "keepwatch_readpath_answered_total"); now-answered < asked {
 		t.Errorf("%v of %v requests were answered by the read path", now-answered, asked)
 	}
 	for _, path := range []string{
@@ -296,15 +296,13 @@ func ask(ctx context.Context, config *rest.Config, path, accept, encoding string
 	return response{answer.StatusCode, answer.Header.Get("Content-Type"), packed, strings.Join(answer.Header["Warning"], ""), said}, err
 }
 
-// counted is the sum of a metric.
-func counted(t *testing.T, name string) (sum float64) {
+// counted is the sum of a server's metrics whose names and labels begin so.
+func counted(t *testing.T, config *rest.Config, begin string) (sum float64) {
 	t.Helper()
-	families := must(legacyregistry.DefaultGatherer.Gather())(t)
-	for _, family := range families {
-		if family.GetName() == name {
-			for _, m := range family.GetMetric() {
-				sum += m.GetCounter().GetValue()
-			}
+	shown := string(must(connect(t, config).typed.CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context()))(t))
+	for line := range strings.Lines(shown) {
+		if strings.HasPrefix(line, begin) {
+			sum += must(strconv.ParseFloat(strings.TrimSpace(line[strings.LastIndexByte(line, ' '):]), 64))(t)
 		}
 	}
 	return sum

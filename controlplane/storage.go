@@ -26,6 +26,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/component-base/metrics"
 	"k8s.io/utils/clock"
 
 	"github.com/keepwatch/keepwatch/controlplane/builtin"
@@ -51,7 +52,9 @@ type backend struct {
 	kind      Storage
 	history   WatchHistory
 	guard     *guard
-	foreign   string // a key of whoever the etcd belongs to; empty if it is this server's own
+	foreign   string               // a key of whoever the etcd belongs to; empty if it is this server's own
+	registry  metrics.KubeRegistry // of what is counted of this server
+	metrics   *storage.Metrics
 	compactor interface {
 		etcd3.Compactor
 		Stop()
@@ -61,7 +64,8 @@ type backend struct {
 // openBackend connects to etcd and, if it is this server's own, starts to compact it. own says that it is,
 // whatever it holds.
 func openBackend(ctx context.Context, cluster EtcdCluster, kind Storage, history WatchHistory, own bool) (*backend, error) {
-	b := &backend{kind: kind, history: history, guard: &guard{}}
+	registry := metrics.NewKubeRegistry()
+	b := &backend{kind: kind, history: history, guard: &guard{}, registry: registry, metrics: storage.NewMetrics(registry)}
 	config := clientv3.Config{
 		Endpoints:            cluster.Servers,
 		DialTimeout:          dialTimeout,
@@ -143,6 +147,7 @@ func (b *backend) open(config *storagebackend.ConfigForResource, prefix string, 
 		NewFunc:        newObject,
 		GetAttrs:       attributes,
 		Indexers:       indexers,
+		Metrics:        b.metrics,
 		Store:          store.Options{WindowBytes: b.history.Bytes, WindowAge: b.history.Age},
 	})
 	if err != nil {

@@ -10,21 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/component-base/metrics/legacyregistry"
 )
-
-// passedOn is how many requests the read path has passed on for a reason.
-func passedOn(t *testing.T, reason string) float64 {
-	t.Helper()
-	for _, family := range must(legacyregistry.DefaultGatherer.Gather())(t) {
-		for _, m := range family.GetMetric() {
-			if family.GetName() == "keepwatch_readpath_passed_total" && m.GetLabel()[0].GetValue() == reason {
-				return m.GetCounter().GetValue()
-			}
-		}
-	}
-	return 0
-}
 
 // Browsers watch over WebSockets, an event a message: by the library's handler, from the same
 // storage, with the same history.
@@ -35,7 +21,8 @@ func TestWatchOverWebSocket(t *testing.T) {
 	maps := c.typed.CoreV1().ConfigMaps(ns)
 	first := must(maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{}))(t)
 	must(maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "b"}}, metav1.CreateOptions{}))(t)
-	before := passedOn(t, "protocol")
+	const passed = `keepwatch_readpath_passed_total{reason="protocol"}`
+	before := counted(t, config, passed)
 
 	path := "/api/v1/namespaces/" + ns + "/configmaps?watch=true&timeoutSeconds=600&resourceVersion=" + first.ResourceVersion
 	dial := must(websocket.NewConfig("wss"+strings.TrimPrefix(config.Host, "https")+path, config.Host))(t)
@@ -60,7 +47,7 @@ func TestWatchOverWebSocket(t *testing.T) {
 	expect("ADDED", "b")
 	must(0, maps.Delete(t.Context(), "a", metav1.DeleteOptions{}))(t)
 	expect("DELETED", "a")
-	if n := passedOn(t, "protocol") - before; n != 1 {
+	if n := counted(t, config, passed) - before; n != 1 {
 		t.Errorf("%v requests are counted as passed on for their protocol", n)
 	}
 }

@@ -13,6 +13,7 @@ import (
 type Budget struct {
 	lists, watches *admission    // what answers hold while they are written
 	readers        atomic.Uint64 // how many were made
+	counts         *counts
 
 	mu sync.Mutex
 	// items are objects as they stand in lists, and segments' blocks. frames are events, which
@@ -31,10 +32,11 @@ const (
 
 // NewBudget makes a budget of so many bytes of encodings.
 func NewBudget(most int64) *Budget {
-	b := &Budget{lists: newAdmission(listBuffers), watches: newAdmission(watchBuffers)}
+	c := newCounts()
+	b := &Budget{lists: newAdmission(listBuffers), watches: newAdmission(watchBuffers), counts: c}
+	b.items.counts, b.frames.counts = c, c
 	b.frames.most = min(most/frameShare, mostFrames)
 	b.items.most = most - b.frames.most
-	budgetBytes.Add(float64(most))
 	return b
 }
 

@@ -8,9 +8,10 @@ import "sync/atomic"
 // new one is not cached: the others were used while as many bytes as the clock holds were offered.
 // Budget.mu is held to call its methods.
 type clock struct {
-	most  int64
-	bytes atomic.Int64
-	hand  *encoding // passed next; nil in an empty circle
+	most   int64
+	bytes  atomic.Int64
+	hand   *encoding // passed next; nil in an empty circle
+	counts *counts
 }
 
 // add puts an encoding into the circle, where the hand comes last. It reports whether there was
@@ -35,7 +36,7 @@ func (c *clock) add(one *encoding) bool {
 func (c *clock) makeRoom(size int64) bool {
 	for passed := int64(0); c.bytes.Load()+size > c.most; {
 		if c.hand == nil || passed >= size || size > c.most {
-			refusedEncodings.Inc()
+			c.counts.refused.Inc()
 			return false
 		}
 		at := c.hand
@@ -45,7 +46,7 @@ func (c *clock) makeRoom(size int64) bool {
 			continue
 		}
 		c.remove(at)
-		evictedEncodings.Inc()
+		c.counts.evicted.Inc()
 	}
 	return true
 }
@@ -70,5 +71,5 @@ func (c *clock) remove(one *encoding) {
 
 func (c *clock) count(bytes int64) {
 	c.bytes.Add(bytes)
-	cachedBytes.Add(float64(bytes))
+	c.counts.cached.Add(float64(bytes))
 }

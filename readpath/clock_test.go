@@ -58,7 +58,7 @@ func (q *queue) drop(number int) {
 // dropped.
 func TestClockIsAQueue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		budget := &Budget{}
+		budget := NewBudget(0)
 		budget.items.most = rapid.Int64Range(0, 40*encodingBytes).Draw(t, "most")
 		twin := queue{most: budget.items.most}
 		var all []*holder

@@ -20,17 +20,18 @@ type Lookup func(*http.Request, *request.RequestInfo) *Reader
 type Handler struct {
 	next       http.Handler
 	lookup     Lookup
+	counts     *counts
 	minTimeout time.Duration
 }
 
-// NewHandler makes a handler in front of next. A watch without a timeout of its own
-// lasts for minTimeout up to twice that, as kube-apiserver's
+// NewHandler makes a handler in front of next, for readers that share a budget. A watch without a
+// timeout of its own lasts for minTimeout up to twice that, as kube-apiserver's
 // --min-request-timeout says; zero is half an hour.
-func NewHandler(next http.Handler, lookup Lookup, minTimeout time.Duration) *Handler {
+func NewHandler(next http.Handler, lookup Lookup, budget *Budget, minTimeout time.Duration) *Handler {
 	if minTimeout <= 0 {
 		minTimeout = 30 * time.Minute
 	}
-	return &Handler{next: next, lookup: lookup, minTimeout: minTimeout}
+	return &Handler{next: next, lookup: lookup, counts: budget.counts, minTimeout: minTimeout}
 }
 
 // ServeHTTP answers a request, or passes it on.
@@ -49,12 +50,17 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		h.pass(w, q, why)
 		return
 	}
-	answered.WithLabelValues(info.Verb).Inc()
+	h.counts.answered.WithLabelValues(info.Verb).Inc()
 	if reader.Warning != "" {
 		warning.AddWarning(q.Context(), "", reader.Warning)
 	}
-	metrics.InstrumentHandlerFunc(verb(info), info.APIGroup, info.APIVersion, info.Resource, "", metrics.CleanScope(info),
-		metrics.APIServerComponent, reader.Warning != "", "", answer)(w, q)
+	counted := metrics.InstrumentHandlerFunc(verb(info), info.APIGroup, info.APIVersion, info.Resource, "", metrics.CleanScope(info),
+		metrics.APIServerComponent, reader.Warning != "", "", answer)
+	if info.Verb == "watch" {
+		long(counted, w, q)
+		return
+	}
+	counted(w, q)
 }
 
 // boundWrites ends writes shortly before a request's deadline, and returns what undoes that. The API
@@ -87,7 +93,10 @@ func verb(info *request.RequestInfo) string {
 }
 
 func (h *Handler) pass(w http.ResponseWriter, q *http.Request, why reason) {
-	passed.WithLabelValues(string(why)).Inc()
+	h.counts.passed.WithLabelValues(string(why)).Inc()
+	if routine.TaskFrom(q.Context()) != nil { // the library would count a watch before it is served, with no status
+		q = q.WithContext(routine.WithTask(q.Context(), nil))
+	}
 	h.next.ServeHTTP(w, q)
 }
 
@@ -109,23 +118,19 @@ func (h *Handler) answer(reader *Reader, q *http.Request, info *request.RequestI
 	if asked.timeout == 0 { // less than that is over at once
 		asked.timeout = h.minTimeout + rand.N(h.minTimeout)
 	}
-	return h.long(reader.watch(q, asked))
+	return reader.watch(q, asked)
 }
 
-// long makes a watch run where its stack is small, and counts it.
-func (h *Handler) long(watch http.HandlerFunc, why reason) (http.HandlerFunc, reason) {
-	if why != "" {
-		return nil, why
+// long serves a watch where its stack is small, and counts it: among those that run, and when it
+// has ended with its status.
+func long(watch http.HandlerFunc, w http.ResponseWriter, q *http.Request) {
+	serve := func() {
+		info, _ := request.RequestInfoFrom(q.Context())
+		metrics.RecordLongRunning(q, info, metrics.APIServerComponent, func() { watch(w, q) })
 	}
-	return func(w http.ResponseWriter, q *http.Request) {
-		serve := func() {
-			info, _ := request.RequestInfoFrom(q.Context())
-			metrics.RecordLongRunning(q, info, metrics.APIServerComponent, func() { watch(w, q) })
-		}
-		if task := routine.TaskFrom(q.Context()); task != nil {
-			task.Func = serve
-		} else {
-			serve()
-		}
-	}, ""
+	if task := routine.TaskFrom(q.Context()); task != nil {
+		task.Func = serve
+	} else {
+		serve()
+	}
 }

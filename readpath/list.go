@@ -52,7 +52,7 @@ func (s *Reader) list(q *http.Request, asked query) (http.HandlerFunc, reason) {
 func (s *Reader) admitted(q *http.Request, n int64, prepare func() (http.HandlerFunc, reason)) (http.HandlerFunc, reason) {
 	release, err := s.budget.lists.acquire(q.Context(), userOf(q.Context()), n)
 	if errors.Is(err, errBusy) {
-		busy.Inc()
+		s.budget.counts.busy.Inc()
 		return s.fail(apierrors.NewTooManyRequests(err.Error(), 1)), ""
 	}
 	if err != nil {
@@ -65,6 +65,7 @@ func (s *Reader) admitted(q *http.Request, n int64, prepare func() (http.Handler
 	}
 	return func(w http.ResponseWriter, q *http.Request) {
 		defer release()
+		defer s.budget.counts.hold(n)()
 		answer(w, q)
 	}, ""
 }

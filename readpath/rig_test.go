@@ -205,7 +205,7 @@ func newRig(t testing.TB, k kind, o options) *rig {
 		r.passed.Add(1)
 		w.WriteHeader(http.StatusTeapot)
 	})
-	r.handler = NewHandler(next, r.lookup, o.minTimeout)
+	r.handler = NewHandler(next, r.lookup, o.budget, o.minTimeout)
 	r.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) { r.handler.ServeHTTP(w, r.informed(q)) }))
 	t.Cleanup(r.server.Close)
 	return r

@@ -184,7 +184,15 @@ func (s *watcher) place(ctx context.Context, out *gather) error {
 // gather returns what frames are put together in, whose buffer counts for the watch's user. A
 // watch holds one as long as a client takes to read it; a client may stop reading for good.
 func (s *watcher) gather(ctx context.Context, w http.ResponseWriter) *gather {
-	return &gather{w: w, room: func() func() { return s.budget.watches.tryAcquire(userOf(ctx), perWatch) }}
+	return &gather{w: w, room: func() func() {
+		release := s.budget.watches.tryAcquire(userOf(ctx), perWatch)
+		if release == nil {
+			s.budget.counts.unchunked.Inc()
+			return nil
+		}
+		uncount := s.budget.counts.hold(perWatch)
+		return func() { uncount(); release() }
+	}}
 }
 
 // add adds an event, if the client wants it. The state that a watch begins with is for it

@@ -47,6 +47,8 @@ type Config struct {
 	GetAttrs apistorage.AttrFunc
 	// Indexers find the objects of lists whose selectors ask for a value; may be nil.
 	Indexers *cache.Indexers
+	// Metrics are what the storage counts for; nil counts for nobody.
+	Metrics *Metrics
 	// Store bounds the history; the zero value will do. Size and Slim are set by New.
 	Store store.Options
 }

@@ -8,36 +8,40 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	cachermetrics "k8s.io/apiserver/pkg/storage/cacher/metrics"
 	"k8s.io/component-base/metrics"
-	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/store"
 )
 
-// resumptions and relists are the metrics that a watch cache does not have. The others
-// are its own, wherever they mean the same: names, labels and buckets are k8s.io/apiserver's.
-var resumptions = metrics.NewCounterVec(&metrics.CounterOpts{
-	Name: "keepwatch_watch_resumptions_total",
-	Help: "Watches that went on from a revision, by what they were told of what came since: " +
-		"exact (the history), difference (of the two states), or expired (nothing, but 410).",
-	StabilityLevel: metrics.ALPHA,
-}, []string{"group", "resource", "answer"})
+// Metrics are the counts that a watch cache does not have, of all storages that share them. What else a
+// storage counts is the watch cache's own, wherever it means the same: names, labels and buckets are
+// k8s.io/apiserver's, and so is the registry, which all servers of a process share.
+type Metrics struct {
+	resumptions, relists, ignoredKeys *metrics.CounterVec
+}
 
-var relists = metrics.NewCounterVec(&metrics.CounterOpts{
-	Name: "keepwatch_storage_relists_total",
-	Help: "Lists of a resource from etcd after the first, by the failure that ended the watch for good: " +
-		"a protocol violation, an expired revision, a restored etcd, and so on.",
-	StabilityLevel: metrics.ALPHA,
-}, []string{"group", "resource", "reason"})
+// Registry is where metrics are registered: a metrics.KubeRegistry.
+type Registry interface {
+	MustRegister(...metrics.Registerable)
+}
 
-// ignoredKeys counts what is below a resource's prefix without being an object of it.
-var ignoredKeys = metrics.NewCounterVec(&metrics.CounterOpts{
-	Name:           "keepwatch_storage_ignored_keys_total",
-	Help:           "Keys that were read below a resource's prefix in etcd and have not the form of its keys, each time.",
-	StabilityLevel: metrics.ALPHA,
-}, []string{"group", "resource"})
-
-func init() { legacyregistry.MustRegister(resumptions, relists, ignoredKeys) }
+// NewMetrics registers the counts of a server's storages.
+func NewMetrics(registry Registry) *Metrics {
+	counter := func(name, help string, labels ...string) *metrics.CounterVec {
+		labels = append([]string{"group", "resource"}, labels...)
+		return metrics.NewCounterVec(&metrics.CounterOpts{Name: name, Help: help, StabilityLevel: metrics.ALPHA}, labels)
+	}
+	m := &Metrics{
+		resumptions: counter("keepwatch_watch_resumptions_total", "Watches that went on from a revision, by what they were told of what came since: "+
+			"exact (the history), difference (of the two states), or expired (nothing, but 410).", "answer"),
+		relists: counter("keepwatch_storage_relists_total", "Lists of a resource from etcd after the first, by the failure that ended the watch for good: "+
+			"a protocol violation, an expired revision, a restored etcd, and so on.", "reason"),
+		ignoredKeys: counter("keepwatch_storage_ignored_keys_total",
+			"Keys that were read below a resource's prefix in etcd and have not the form of its keys, each time."),
+	}
+	registry.MustRegister(m.resumptions, m.relists, m.ignoredKeys)
+	return m
+}
 
 // answer is what a watch that goes on from a revision is told first.
 type answer string
@@ -50,19 +54,22 @@ const (
 
 // meter counts for one resource. Counters are looked up each time, since an API server
 // can be told to reset them.
-type meter schema.GroupResource
+type meter struct {
+	schema.GroupResource
+	*Metrics
+}
 
 func (m meter) resumed(a answer) {
-	resumptions.WithLabelValues(m.Group, m.Resource, string(a)).Inc()
+	m.resumptions.WithLabelValues(m.Group, m.Resource, string(a)).Inc()
 }
 
 // relisted counts a list that a failure has led to.
 func (m meter) relisted(reason keepwatch.FailureKind) {
-	relists.WithLabelValues(m.Group, m.Resource, reason.String()).Inc()
+	m.relists.WithLabelValues(m.Group, m.Resource, reason.String()).Inc()
 }
 
 // ignored counts a key that is no object's.
-func (m meter) ignored() { ignoredKeys.WithLabelValues(m.Group, m.Resource).Inc() }
+func (m meter) ignored() { m.ignoredKeys.WithLabelValues(m.Group, m.Resource).Inc() }
 
 // initialized counts that a store has caught up with etcd for the first time.
 func (m meter) initialized(since time.Time) {
@@ -90,7 +97,7 @@ func (m meter) initial(events int) {
 
 // holds records how far the store has come.
 func (m meter) holds(r keepwatch.Revision) {
-	cachermetrics.RecordResourceVersion(schema.GroupResource(m), uint64(r))
+	cachermetrics.RecordResourceVersion(m.GroupResource, uint64(r))
 }
 
 // metered is a store that counts what it takes.

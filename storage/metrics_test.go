@@ -8,16 +8,25 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/apis/example"
 	apistorage "k8s.io/apiserver/pkg/storage"
+	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 
+	"github.com/keepwatch/keepwatch/storage"
 	"github.com/keepwatch/keepwatch/store"
 )
 
 var groups atomic.Int64
+
+// counts are those of all tests' storages, in a registry of their own.
+var (
+	registry = metrics.NewKubeRegistry()
+	counts   = storage.NewMetrics(registry)
+)
 
 // uncounted is a resource of which nothing has been counted yet.
 func uncounted() schema.GroupResource {
@@ -32,7 +41,7 @@ func metric(t testing.TB, of schema.GroupResource, name string, more ...string) 
 	for i := 0; i < len(more); i += 2 {
 		want[more[i]] = more[i+1]
 	}
-	for _, family := range must(legacyregistry.DefaultGatherer.Gather())(t) {
+	for _, family := range must(prometheus.Gatherers{legacyregistry.DefaultGatherer, registry}.Gather())(t) {
 		if family.GetName() != name {
 			continue
 		}

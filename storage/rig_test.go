@@ -197,7 +197,7 @@ func (r *rig) start() {
 		Client: r.etcd.Client, Etcd: writes, GroupResource: r.options.resource,
 		Prefix: r.options.prefix, ResourcePrefix: "/pods/", Namespaced: !r.options.clusterScoped,
 		Codec: r.options.codec, Transformer: r.transformer(),
-		NewFunc: newPod, GetAttrs: podAttrs, Indexers: &r.options.indexers, Store: r.options.store,
+		NewFunc: newPod, GetAttrs: podAttrs, Indexers: &r.options.indexers, Store: r.options.store, Metrics: counts,
 	}))(r.t)
 	if s.WarmAfter(0); r.options.cold {
 		s.WarmAfter(time.Hour)

@@ -14,6 +14,7 @@ import (
 	cachermetrics "k8s.io/apiserver/pkg/storage/cacher/metrics"
 	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
+	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 
 	"github.com/keepwatch/keepwatch"
@@ -60,12 +61,15 @@ func New(config Config) (*Storage, error) {
 		return nil, err
 	}
 	cachermetrics.Register()
+	if config.Metrics == nil {
+		config.Metrics = NewMetrics(metrics.NewKubeRegistry())
+	}
 	goType := reflect.TypeOf(config.NewFunc())
 	s := &Storage{
 		config:      config,
 		etcd:        config.Etcd,
 		versioner:   config.Etcd.Versioner(),
-		meter:       meter(config.GroupResource),
+		meter:       meter{config.GroupResource, config.Metrics},
 		transformer: config.Transformer,
 		goType:      goType,
 		nests:       nests(goType.Elem()),

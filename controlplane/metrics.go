@@ -1,0 +1,30 @@
+package controlplane
+
+import (
+	"io"
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apiserver/pkg/server/mux"
+	"k8s.io/apiserver/pkg/server/routes"
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/component-base/metrics/prometheus/slis"
+)
+
+// installMetrics serves two registries as one: the library's, which all servers of a process share,
+// and the server's own. A DELETE resets both, as in the library.
+func installMetrics(to *mux.PathRecorderMux, own metrics.KubeRegistry) {
+	routes.MetricsWithReset{}.Install(mux.NewPathRecorderMux("metrics")) // which registers the library's
+	slis.SLIMetricsWithReset{}.Install(to)
+	show := metrics.HandlerFor(prometheus.Gatherers{legacyregistry.DefaultGatherer, own}, metrics.HandlerOpts{})
+	to.HandleFunc("/metrics", func(w http.ResponseWriter, q *http.Request) {
+		if q.Method != http.MethodDelete {
+			show.ServeHTTP(w, q)
+			return
+		}
+		legacyregistry.Reset()
+		own.Reset()
+		_, _ = io.WriteString(w, "metrics reset\n")
+	})
+}
