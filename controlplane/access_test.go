@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -101,5 +102,26 @@ func TestReviewsRefuse(t *testing.T) {
 	}
 	if _, err := reviews.SelfSubjectRulesReviews().Create(t.Context(), &authorizationv1.SelfSubjectRulesReview{}, metav1.CreateOptions{}); !apierrors.IsBadRequest(err) {
 		t.Errorf("rules of no namespace: %v", err)
+	}
+}
+
+// Over TLS 1.2, too, only ciphers are spoken that authenticate what they encrypt.
+func TestCiphers(t *testing.T) {
+	config := shared.RESTConfig()
+	for _, cipher := range append(tls.CipherSuites(), tls.InsecureCipherSuites()...) {
+		if !slices.Contains(cipher.SupportedVersions, tls.VersionTLS12) {
+			continue
+		}
+		settings := must(rest.TLSConfigFor(config))(t)
+		settings.MaxVersion, settings.CipherSuites = tls.VersionTLS12, []uint16{cipher.ID}
+		conn, err := tls.Dial("tcp", strings.TrimPrefix(config.Host, "https://"), settings)
+		if err == nil {
+			conn.Close()
+		}
+		// The server's key is for ECDSA.
+		want := strings.Contains(cipher.Name, "ECDHE_ECDSA") && (strings.Contains(cipher.Name, "GCM") || strings.Contains(cipher.Name, "POLY1305"))
+		if (err == nil) != want {
+			t.Errorf("%s: %v", cipher.Name, err)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"crypto/tls"
 	"net/http"
 	"time"
 
@@ -63,6 +64,7 @@ func newChain(listener *trackingListener, access *access, storage *backend) (*ch
 		return nil, err
 	}
 	c.readers.budget.Register(storage.registry)
+	listener.register(storage.registry)
 	c.informers = informers.NewSharedInformerFactory(c.client, 0)
 	if !storage.readOnly() {
 		meta, err := metadata.NewForConfig(access.own())
@@ -84,7 +86,7 @@ func newChain(listener *trackingListener, access *access, storage *backend) (*ch
 		return nil, err
 	}
 	completed := config.Complete(c.informers) // which adds an authenticator, of the server's own clients
-	completed.Authentication.Authenticator = withoutErrors(completed.Authentication.Authenticator)
+	completed.Authentication.Authenticator = introducing(listener, withoutErrors(completed.Authentication.Authenticator))
 	if c.front, err = completed.New("keepwatch", c.extensions.GenericAPIServer); err != nil {
 		return nil, err
 	}
@@ -113,7 +115,7 @@ func newChain(listener *trackingListener, access *access, storage *backend) (*ch
 // config is what both servers share.
 func (c *chain) config(kinds *builtin.Registry, storage *backend, rights authorizer.Authorizer) (*genericapiserver.Config, error) {
 	config := genericapiserver.NewConfig(kinds.Codecs)
-	config.SecureServing = &genericapiserver.SecureServingInfo{Listener: c.listener, Cert: c.access.cert}
+	config.SecureServing = &genericapiserver.SecureServingInfo{Listener: c.listener, Cert: c.access.cert, CipherSuites: ciphers}
 	config.LoopbackClientConfig = c.access.own()
 	config.Authentication.Authenticator = newAuthenticator(c.access.token)
 	config.Authorization.Authorizer = rights
@@ -150,6 +152,13 @@ func smallStacks() featuregate.FeatureGate {
 	gates := utilfeature.DefaultMutableFeatureGate.DeepCopy()
 	utilruntime.Must(gates.SetFromMap(map[string]bool{string(features.APIServingWithRoutine): true}))
 	return gates
+}
+
+// ciphers are those of TLS 1.2 that authenticate what they encrypt; Go's defaults have others with
+// CBC, too. Those of TLS 1.3 cannot be chosen.
+var ciphers = []uint16{
+	tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
+	tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
 }
 
 // newExtensions is the server of CustomResourceDefinitions and custom resources. It gets what the

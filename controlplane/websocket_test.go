@@ -1,6 +1,7 @@
 package controlplane_test
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -49,5 +50,29 @@ func TestWatchOverWebSocket(t *testing.T) {
 	expect("DELETED", "a")
 	if n := counted(t, config, passed) - before; n != 1 {
 		t.Errorf("%v requests are counted as passed on for their protocol", n)
+	}
+}
+
+// Browsers can set no header: they name the token as a subprotocol, beside the one they speak.
+func TestTokenOfAWebSocket(t *testing.T) {
+	config := shared.RESTConfig()
+	for token, accepted := range map[string]bool{config.BearerToken: true, config.BearerToken + "x": false} {
+		dial := must(websocket.NewConfig("wss"+strings.TrimPrefix(config.Host, "https")+"/api/v1/namespaces?watch=true&timeoutSeconds=600&resourceVersion=0", config.Host))(t)
+		dial.TlsConfig = must(rest.TLSConfigFor(config))(t)
+		dial.Protocol = []string{"base64url.bearer.authorization.k8s.io." + base64.RawURLEncoding.EncodeToString([]byte(token)), "base64.binary.k8s.io"}
+		socket, err := dial.DialContext(t.Context())
+		if (err == nil) != accepted {
+			t.Fatalf("accepted %v: %v", accepted, err)
+		}
+		if !accepted {
+			continue
+		}
+		defer socket.Close()
+		must(0, socket.SetDeadline(time.Now().Add(deadline)))(t)
+		var message string
+		must(0, websocket.Message.Receive(socket, &message))(t)
+		if !strings.Contains(message, `"ADDED"`) {
+			t.Errorf("it is sent %s", message)
+		}
 	}
 }

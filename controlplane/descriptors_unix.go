@@ -1,0 +1,15 @@
+//go:build unix
+
+package controlplane
+
+import "syscall"
+
+// descriptorLimit returns how many files this process may have open. Go raises the soft limit to
+// the hard one when a process starts.
+func descriptorLimit() (uint64, bool) {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return 0, false
+	}
+	return uint64(limit.Cur), true
+}
