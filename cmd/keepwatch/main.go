@@ -74,7 +74,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 }
 
 // libraryLog is the errors that the Kubernetes libraries log (klog passes their warnings on as mere
-// information), until ctx ends: connections that close at the end are errors to them.
+// information), but for clients' mistakes, until ctx ends: connections that close at the end are errors
+// to them.
 type libraryLog struct {
 	slog.Handler
 	ctx context.Context
@@ -82,7 +83,7 @@ type libraryLog struct {
 
 // Handle decides, and not Enabled, which klog doesn't ask about errors.
 func (l libraryLog) Handle(ctx context.Context, record slog.Record) error {
-	if l.ctx.Err() != nil {
+	if l.ctx.Err() != nil || isClientMistake(record.Message) {
 		return nil
 	}
 	return l.Handler.Handle(ctx, record)

@@ -87,6 +87,11 @@ func serve(ctx context.Context, options controlplane.Options, stderr io.Writer) 
 		floor = make([]byte, startFloor)
 	}
 	hideClientEnds()
+	restore, err := filterStderr()
+	if err != nil {
+		return err
+	}
+	defer restore()
 	server, err := controlplane.New(options)
 	if err != nil {
 		return &exitError{codeUsage, err}

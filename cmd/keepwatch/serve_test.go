@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -108,11 +109,18 @@ func (o *output) String() string {
 
 func startProcess(t *testing.T, args ...string) *process {
 	t.Helper()
+	return startWith(t, nil, args...)
+}
+
+// startWith has another command start it, which gets the command line as its last arguments.
+func startWith(t *testing.T, starter []string, args ...string) *process {
+	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &process{Cmd: exec.Command(self, args...), stderr: &output{}, ended: make(chan error, 1)}
+	line := slices.Concat(starter, []string{self}, args)
+	p := &process{Cmd: exec.Command(line[0], line[1:]...), stderr: &output{}, ended: make(chan error, 1)}
 	p.Env = append(os.Environ(), "KEEPWATCH_TEST_AS_MAIN=1")
 	p.Stdout, p.Stderr = io.Discard, p.stderr
 	if err := p.Start(); err != nil {
