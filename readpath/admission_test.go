@@ -92,7 +92,7 @@ func (c *crowd) disperse() error {
 func (c *crowd) admittedAre(t *testing.T, want ...string) {
 	t.Helper()
 	if !slices.Equal(c.admitted, want) {
-		t.Errorf("admitted were %v, want %v", c.admitted, want)
+		t.Fatalf("admitted were %v, want %v", c.admitted, want)
 	}
 }
 
