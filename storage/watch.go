@@ -50,6 +50,9 @@ func (s *Storage) beginning(ctx context.Context, revision keepwatch.Revision, op
 	switch {
 	case revision > 0:
 		if err := s.rejectFuture(ctx, revision); err != nil {
+			if apierrors.IsResourceExpired(err) {
+				s.meter.resumed(gone)
+			}
 			return beginning{}, err
 		}
 		now.Revision = revision
