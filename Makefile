@@ -1,7 +1,7 @@
 # make test needs Go and nothing else; make test-real builds a real kube-apiserver
 # and etcd from the module proxy first, and keeps them in the user's cache.
 
-.PHONY: all build lint test test-real peers javascript bench bench-real sim
+.PHONY: all build lint test test-real peers clients javascript python java bench bench-real sim
 
 STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
@@ -47,9 +47,31 @@ test-real: peers
 peers:
 	cd test && go run ./peer/build
 
-# The JavaScript client's packages, which a test needs that is skipped without them.
+# Clients in other languages, whose tests are skipped without them. Each target needs
+# what it is called after; clients makes those that this machine can run.
+clients:
+	@if command -v npm >/dev/null; then $(MAKE) javascript; else echo "no npm: the JavaScript client is NOT tested"; fi
+	@if python3 -c 'import venv, ensurepip' 2>/dev/null; then $(MAKE) python; else echo "no python3 with venv: the Python clients are NOT tested"; fi
+	@if command -v mvn >/dev/null && command -v javac >/dev/null; then $(MAKE) java; else echo "no mvn and javac: the Java clients are NOT tested"; fi
+
 javascript:
 	cd test/javascript && npm ci --ignore-scripts --no-audit --no-fund
+
+python: bin/python/installed
+bin/python/installed: test/python/requirements.txt
+	python3 -m venv --clear bin/python
+	bin/python/bin/pip install --quiet --disable-pip-version-check --requirement $<
+	touch $@
+
+FABRIC8 = 4.2.0 4.13.3 7.9.0
+java: $(FABRIC8:%=bin/java/%/classes)
+bin/java/%/lib: test/java/pom.xml
+	cd test/java && mvn -q -B dependency:copy-dependencies -Dfabric8.version=$* -DoutputDirectory=$(CURDIR)/$@
+	touch $@
+bin/java/%/classes: bin/java/%/lib test/java/Report.java test/java/%/Follow.java
+	javac -nowarn -Xlint:-options -cp "$</*" -d $@ $(filter %.java,$^)
+	touch $@
+.PRECIOUS: bin/java/%/lib
 
 # Beside the peers, on a real kube-apiserver; figures are printed, nothing passes
 # or fails by them.

@@ -33,6 +33,10 @@ func (x *exchange) serve(fault Fault) {
 		x.answer(fault)
 		return
 	}
+	if isUpgrade(x.r) {
+		x.upgrade()
+		return
+	}
 	response, err := x.proxy.forward(x.ctx, x.r)
 	if err != nil {
 		x.broken(err)

@@ -105,6 +105,7 @@ func startServe(ctx context.Context, dir string, flags []string) (*Server, error
 	data := filepath.Join(dir, "data")
 	s := &Server{
 		kubeconfig: filepath.Join(dir, "kubeconfig"),
+		data:       data,
 		endpoint:   Endpoint("unix://" + filepath.Join(data, "etcd.sock")),
 	}
 	path, err := keepwatch()

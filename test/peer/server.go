@@ -20,6 +20,7 @@ type Server struct {
 	etcd       *EtcdServer // the same, or nil if the server embeds it
 	config     *rest.Config
 	kubeconfig string
+	data       string // folder of keepwatch serve
 }
 
 // Kubernetes starts an etcd and a kube-apiserver on it for the duration of the
@@ -106,6 +107,9 @@ func (s *Server) Config() *rest.Config { return rest.CopyConfig(s.config) }
 
 // Kubeconfig is a file with the same access as Config.
 func (s *Server) Kubeconfig() string { return s.kubeconfig }
+
+// Data is the folder in which keepwatch serve keeps its data.
+func (s *Server) Data() string { return s.data }
 
 // Etcd is the etcd behind the server, or nil if the server embeds one.
 func (s *Server) Etcd() *EtcdServer { return s.etcd }

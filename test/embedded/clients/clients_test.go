@@ -4,6 +4,7 @@ package clients
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -20,7 +21,13 @@ import (
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
-func TestMain(m *testing.M) { peer.Main(m) }
+func TestMain(m *testing.M) {
+	// The stories wait, mostly.
+	if err := flag.Set("test.parallel", fmt.Sprint(len(stories))); err != nil {
+		panic(err)
+	}
+	peer.Main(m)
+}
 
 const (
 	// patience bounds how long a client may take to agree with the server: they
