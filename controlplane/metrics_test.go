@@ -60,7 +60,7 @@ func TestWatchesAreCountedWithTheirStatus(t *testing.T) {
 		before := counted(t, config, of)
 		must(ask(t.Context(), config, "/api/v1/replicationcontrollers?watch=1&timeoutSeconds=1"+passedOn, asJSON, "identity"))(t)
 		eventually(t, "the watch is counted", func() (bool, string) {
-			return counted(t, config, of) == before+1, passedOn
+			return counted(t, config, of) > before, passedOn
 		})
 	}
 	if n := counted(t, config, `apiserver_request_total{code="0"`); n > 0 {
@@ -76,7 +76,7 @@ func TestServersCountForThemselves(t *testing.T) {
 	for range 5 {
 		must(ask(t.Context(), other, "/api/v1/limitranges", asJSON, "identity"))(t)
 	}
-	if n := counted(t, other, lists) - before; n != 5 {
+	if n := counted(t, other, lists) - before; n < 5 {
 		t.Errorf("%v of 5 lists are counted", n)
 	}
 	// Its own clients may list something meanwhile.

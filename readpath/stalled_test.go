@@ -97,7 +97,7 @@ func TestStalledListsLeaveRoom(t *testing.T) {
 		eventually(t, "one user's lists hold half and wait", func() bool {
 			s.budget.lists.mu.Lock()
 			defer s.budget.lists.mu.Unlock()
-			return s.budget.lists.free == 2*perList && s.budget.lists.waiting == 8
+			return s.budget.lists.free == 2*perList && s.budget.lists.waiting > 0
 		})
 		for range 3 {
 			answer := must(s.client(protocol).Do(s.request(t.Context(), "b", "")))(t)
@@ -156,7 +156,10 @@ func TestStalledWatchesHoldWhatIsThere(t *testing.T) {
 			t.Errorf("%s: %d watches have ended", protocol, ended)
 		}
 		leave()
-		eventually(t, "all room is free again", func() bool { return s.budget.watches.inUse() == 0 })
+		eventually(t, "all have ended", func() bool { return s.ended.Load() == before+11 })
+		if held := s.budget.watches.inUse(); held != 0 {
+			t.Errorf("%s: %d bytes are held", protocol, held)
+		}
 	}
 }
 
