@@ -55,7 +55,10 @@ type twoReaders struct {
 
 func (b *backend) twoReaders(t *testing.T, options generic.RESTOptions, newObject, newList func() runtime.Object) twoReaders {
 	t.Helper()
-	ours, destroy, err := options.Decorator(options.StorageConfig, "/"+options.ResourcePrefix, nil,
+	keyOf := func(o runtime.Object) (string, error) {
+		return apistorage.NamespaceKeyFunc("/"+options.ResourcePrefix+"/", o)
+	}
+	ours, destroy, err := options.Decorator(options.StorageConfig, "/"+options.ResourcePrefix, keyOf,
 		newObject, newList, apistorage.DefaultNamespaceScopedAttr, nil, nil)
 	if err != nil {
 		t.Fatal(err)
