@@ -21,6 +21,8 @@
 //     event that was missed, unless the server does not count (kine).
 //   - [Source.Newest] is one quorum read for all who wait for it, and makes an open
 //     watch tell how far it has come; see there for how to read consistently.
+//   - A history that was replaced, by a restore from a backup, is Rewound: also where it has
+//     overtaken the revision that is held, if it lacks the newest write seen; see [Past].
 //   - [Source.Seed] fills an empty target with the oldest state that etcd can still
 //     show, and the history since, which several watches read at once.
 //

@@ -23,7 +23,9 @@ import (
 // was compacted meanwhile is Expired.
 func (s *Source) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch.Page, error) {
 	at := s.beginning()
-	if req.Continue != "" {
+	if req.Continue == "" {
+		s.beginList()
+	} else {
 		var err error
 		if at, err = parsePosition(req.Continue); err != nil {
 			return keepwatch.Page{}, keepwatch.Failed(keepwatch.Rejected, "list %s: %w", s.prefix, err)
@@ -34,8 +36,8 @@ func (s *Source) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch
 	case failure != nil:
 		return keepwatch.Page{}, failure
 	case page.Revision < req.NotOlderThan && req.Continue == "":
-		return keepwatch.Page{}, keepwatch.Failed(keepwatch.Rewound,
-			"list %s: the newest revision is %d, but it was %d already", s.prefix, page.Revision, req.NotOlderThan)
+		return keepwatch.Page{}, s.rewound(keepwatch.Failed(keepwatch.Rewound,
+			"list %s: the newest revision is %d, but it was %d already", s.prefix, page.Revision, req.NotOlderThan))
 	}
 	return page, nil
 }

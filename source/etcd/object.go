@@ -30,7 +30,7 @@ func newObject(key keepwatch.Key, kv *mvccpb.KeyValue) *Object {
 		created:  keepwatch.Revision(kv.CreateRevision),
 		revision: keepwatch.Revision(kv.ModRevision),
 		version:  kv.Version,
-		sum:      maphash.Bytes(seed, kv.Value),
+		sum:      sumOf(kv.Value),
 		value:    kv.Value,
 	}
 }
@@ -59,6 +59,8 @@ func (o *Object) Value() []byte { return o.value }
 
 // seed makes the sums of one process comparable.
 var seed = maphash.MakeSeed()
+
+func sumOf(value []byte) uint64 { return maphash.Bytes(seed, value) }
 
 // Equal reports whether other has the same value; see store.Equaler. It goes by a
 // 64-bit hash that is seeded for each process.
@@ -90,6 +92,7 @@ func (s *Source) decode(kv *mvccpb.KeyValue) (keepwatch.Object, *keepwatch.Failu
 		return nil, nil
 	}
 	raw := newObject(key, kv)
+	s.past.saw(kv, raw.sum)
 	if s.decoder == nil {
 		return raw, nil
 	}

@@ -140,6 +140,62 @@ func TestRestore(t *testing.T) {
 	}
 }
 
+// A restored etcd that has overtaken what is held, under the same cluster id, is another history,
+// too: also for a source whose resource was quiet before the restore, if it shares its past with
+// one that has seen a write since the backup.
+func TestRestoreThatHasOvertaken(t *testing.T) {
+	f := &followed{member: startMember(t, nil), held: store.New(store.Options{})}
+	client := dial(t, clientv3.Config{Endpoints: f.endpoints()})
+	past := &etcd.Past{}
+	f.world = world{client, newSource(t, client, etcd.Options{Past: past}), prefixOf(t)}
+	quiet := world{client, newSource(t, client, etcd.Options{Past: past, Prefix: "/quiet/"}), "/quiet/"}
+	f.put(t, "a", "1")
+	quiet.put(t, "q", "1")
+	f.stop()
+	backup := f.copyData(t)
+	if err := f.start(); err != nil {
+		t.Fatal(err)
+	}
+	f.reflector = reflect(t, f.Source, f.held, reflector.Options{Paged: true, Seed: 1})
+	alone := store.New(store.Options{})
+	reflect(t, quiet.Source, alone, reflector.Options{Paged: true, Seed: 1})
+	last := f.put(t, "a", "2")
+	reach(t, f.held, last)
+	must(quiet.Newest(t.Context()))(t)
+	reach(t, alone, last)
+	f.consumer = f.held.Watch(f.held.Snapshot().Cursor(), store.Filter{})
+	other := &followed{world: quiet, consumer: alone.Watch(alone.Snapshot().Cursor(), store.Filter{})}
+	f.stop()
+
+	elsewhere := newMember(shortDir(t)) // where nobody follows it until it is ahead
+	elsewhere.restore(t, backup)
+	if err := elsewhere.start(); err != nil {
+		t.Fatal(err)
+	}
+	writer := dial(t, clientv3.Config{Endpoints: elsewhere.endpoints()})
+	must(writer.Put(t.Context(), "/quiet/q", "changed"))(t)
+	for i := range 5 {
+		must(writer.Put(t.Context(), f.prefix+"b", fmt.Sprint(i)))(t)
+	}
+	elsewhere.stop()
+	f.restore(t, elsewhere.copyData(t))
+	if err := f.start(); err != nil {
+		t.Fatal(err)
+	}
+	for name, consumer := range map[string]*followed{"busy": f, "quiet": other} {
+		if gap, ok := consumer.next(t).(keepwatch.Gap); !ok || gap.Reason != keepwatch.GapRewind {
+			t.Errorf("the restore is delivered to the %s one as %+v", name, gap)
+		}
+	}
+	end := f.put(t, "c", "new")
+	equal(t, f.world, reach(t, f.held, end))
+	must(quiet.Newest(t.Context()))(t)
+	equal(t, quiet, reach(t, alone, end))
+	if p := f.reflector.Progress(); p.Relists[keepwatch.Rewound] != 1 || len(p.Relists) != 1 {
+		t.Errorf("relists: %v", p.Relists)
+	}
+}
+
 func emptyData(t *testing.T) string { return t.TempDir() }
 
 // A watch that is opened ahead of the newest revision does not wait for it

@@ -21,6 +21,7 @@ func (s *Source) Seed(ctx context.Context, target keepwatch.Target, back keepwat
 	if held := target.Held(); held != 0 {
 		return 0, keepwatch.Failed(keepwatch.Broken, "seed %s: the target holds revision %d already", s.prefix, held)
 	}
+	s.beginList()
 	newest, err := s.Newest(ctx)
 	if err != nil {
 		return 0, err

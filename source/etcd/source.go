@@ -37,6 +37,10 @@ type Options struct {
 	// each *[Object] as it is.
 	Decode func(o *Object, value []byte) (keepwatch.Object, error)
 
+	// Past is shared by sources of the same etcd, so that each notices with what the others
+	// have seen that etcd's history was replaced. Nil is one of the source's own.
+	Past *Past
+
 	// PageSize is how many keys a page of a list has at most; 0 means 500 on the first
 	// one, and then as many as make 32 MiB, but not more than 10,000.
 	PageSize int64
@@ -71,10 +75,12 @@ type Source struct {
 	fragments   atomic.Bool // streams ask for them
 	newest      quorum
 	failedLimit atomic.Int64 // keys of the last page if it failed, else 0
+	past        *Past
 
-	mu      sync.Mutex
-	cluster uint64              // the cluster that is being followed, 0 before the first answer
-	open    map[*watch]struct{} // that have not been closed
+	mu       sync.Mutex
+	cluster  uint64              // the cluster that is being followed, 0 before the first answer
+	replaced uint64              // as past counted when the last list began
+	open     map[*watch]struct{} // that have not been closed
 }
 
 // New makes a source. It sends nothing yet. The client stays the caller's, and may
@@ -99,7 +105,11 @@ func New(client *clientv3.Client, opts Options) (*Source, error) {
 		idleTimeout: opts.IdleTimeout,
 		maxMessage:  defaultMaxMessage,
 		newest:      newQuorum(),
+		past:        opts.Past,
 		open:        map[*watch]struct{}{},
+	}
+	if s.past == nil {
+		s.past = &Past{}
 	}
 	if s.accept == nil {
 		s.accept = func(keepwatch.Key) bool { return true }

@@ -17,8 +17,8 @@ const (
 // Watch opens the history after from. Before it returns, a quorum read at from has
 // shown that the history is there and is still the same one: from is Expired when
 // etcd has compacted it, and Rewound when the cluster's newest revision is below it
-// (a watch from there would wait for ever, kubernetes #107457) or the cluster is
-// another one.
+// (a watch from there would wait for ever, kubernetes #107457), the cluster is
+// another one, or the newest write that was seen is not in its history; see [Past].
 //
 // etcd is asked to begin at from itself, of which nothing is passed on: it refuses
 // that as soon as the revision behind from is compacted, whose deletions it may
@@ -56,7 +56,7 @@ func (s *Source) watch(ctx context.Context, from keepwatch.Revision, most ahead,
 	w.moved.L = &w.mu
 	w.silence = time.AfterFunc(s.idleTimeout, w.idle)
 	s.register(w)
-	if failure := w.confirm(adopt); failure != nil {
+	if failure := s.rewound(w.confirm(adopt)); failure != nil {
 		w.end(failure)
 		w.Close()
 		return nil, w.failure
@@ -112,6 +112,9 @@ func (w *watch) confirm(adopt bool) *keepwatch.Failure {
 		return w.source.failure(w.ctx, "watch", err)
 	}
 	if failure := w.source.same("watch", h, adopt); failure != nil {
+		return failure
+	}
+	if failure := w.source.confirmPast(w.ctx); failure != nil {
 		return failure
 	}
 	w.want(keepwatch.Revision(h.Revision))
