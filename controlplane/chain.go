@@ -1,7 +1,9 @@
 package controlplane
 
 import (
+	"context"
 	"crypto/tls"
+	"errors"
 	"net/http"
 	"time"
 
@@ -132,7 +134,9 @@ func (c *chain) config(kinds *builtin.Registry, storage *backend, rights authori
 	if storage.kind == StoreStorage {
 		chain = c.readers.chain
 		config.FeatureGate = smallStacks()
-		config.AddReadyzChecks(healthz.NamedCheck("storages", func(*http.Request) error { return c.readers.ready() }))
+		config.AddReadyzChecks(healthz.NamedCheck("storages", func(*http.Request) error {
+			return errors.Join(context.Cause(storage.failed), c.readers.ready())
+		}))
 	}
 	if storage.readOnly() {
 		chain = chain.withoutWrites(kinds.Codecs)

@@ -22,6 +22,7 @@ type Server struct {
 	dataDir string
 	etcd    EtcdCluster
 	foreign bool
+	readers *readers
 
 	running sync.Once
 }
@@ -152,6 +153,7 @@ func (s *Server) run(ctx context.Context) (err error) {
 	defer cancel()
 	stop := context.AfterFunc(failed, cancel)
 	defer stop()
+	defer context.AfterFunc(storage.failed, cancel)()
 	var settling sync.WaitGroup
 	s.foreign = storage.readOnly()
 	err = chain.run(serving, func() error {
@@ -160,10 +162,14 @@ func (s *Server) run(ctx context.Context) (err error) {
 				close(s.settled)
 			}
 		})
+		s.readers = chain.readers
 		return s.announce(access, data, cluster)
 	})
 	cancel()
 	settling.Wait()
+	if storage.failed.Err() != nil { // no read of its resource can be answered any more
+		err = errors.Join(context.Cause(storage.failed), err)
+	}
 	if failed.Err() != nil {
 		err = errors.Join(fmt.Errorf("etcd stopped: %w", context.Cause(failed)), err)
 	}

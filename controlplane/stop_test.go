@@ -2,9 +2,14 @@ package controlplane_test
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"testing"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/keepwatch/keepwatch/controlplane"
 )
@@ -41,5 +46,40 @@ func TestEndsDuringStart(t *testing.T) {
 	}
 	if server.RESTConfig() != nil || server.DataDir() != "" {
 		t.Error("a server that never was ready tells where it is")
+	}
+}
+
+// A storage whose invariant does not hold ends the server with its cause, also one of a custom
+// resource: the reads of its resource could be answered no more.
+func TestABrokenStorageEndsTheServer(t *testing.T) {
+	for _, custom := range []bool{false, true} {
+		server := start(t, controlplane.Options{})
+		c := connect(t, server.RESTConfig())
+		resource := corev1.SchemeGroupVersion.WithResource("configmaps")
+		object := map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "a"}}
+		if custom {
+			resource = newCRD(t, c, "broken")
+			object["apiVersion"], object["kind"] = resource.GroupVersion().String(), "Broken"
+		}
+		objects := c.dynamic.Resource(resource).Namespace("default")
+		eventually(t, "a list is answered", func() (bool, string) {
+			_, err := objects.List(t.Context(), metav1.ListOptions{})
+			return err == nil, fmt.Sprint(err)
+		})
+		if err := server.Break(resource); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := objects.Create(t.Context(), &unstructured.Unstructured{Object: object}, metav1.CreateOptions{}); err != nil {
+			t.Logf("the write was answered: %v", err) // the server may have ended
+		}
+		select {
+		case err := <-server.ended:
+			server.ended <- nil
+			if err == nil || !strings.HasPrefix(err.Error(), "the storage of "+resource.GroupResource().String()+" stopped: ") {
+				t.Errorf("the server ended with: %v", err)
+			}
+		case <-time.After(deadline):
+			t.Fatalf("the server goes on without the storage of %s", resource.Resource)
+		}
 	}
 }

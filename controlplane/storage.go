@@ -48,7 +48,11 @@ const (
 // backend stores all resources in one etcd: package storage reads, the library's etcd3 storage
 // writes, over one shared client connection; or the library does it all.
 type backend struct {
-	client    *clientv3.Client
+	client *clientv3.Client
+	past   etcd.Past
+	// failed ends when a storage ends before it is closed, with the cause; fail ends it.
+	failed    context.Context
+	fail      context.CancelCauseFunc
 	kind      Storage
 	history   WatchHistory
 	guard     *guard
@@ -99,12 +103,14 @@ func openBackend(ctx context.Context, cluster EtcdCluster, kind Storage, history
 		interval = 0 // never
 	}
 	b.compactor = etcd3.NewCompactor(client, interval, clock.RealClock{}, nil)
+	b.failed, b.fail = context.WithCancelCause(context.Background())
 	return b, nil
 }
 
 func (b *backend) close() {
 	b.compactor.Stop()
 	b.client.Close()
+	b.fail(nil)
 }
 
 // options are how one resource is stored.
@@ -138,6 +144,7 @@ func (b *backend) open(config *storagebackend.ConfigForResource, prefix string, 
 	}
 	stored, err := storage.New(storage.Config{
 		Client:         b.client,
+		Past:           &b.past,
 		Etcd:           upstream,
 		GroupResource:  config.GroupResource,
 		Prefix:         config.Prefix,
@@ -154,7 +161,7 @@ func (b *backend) open(config *storagebackend.ConfigForResource, prefix string, 
 		upstream.Close()
 		return nil, nil, err
 	}
-	stop := stored.Start()
+	stop := stored.Start(b.fail)
 	return stored, sync.OnceFunc(func() {
 		stop()
 		upstream.Close()

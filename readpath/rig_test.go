@@ -193,7 +193,7 @@ func newRig(t testing.TB, k kind, o options) *rig {
 		Client: b.client.Client, Etcd: writes, GroupResource: k.resource.GroupResource(), Prefix: prefix, ResourcePrefix: resource, Namespaced: k.namespaced,
 		Codec: k.codec, Transformer: o.transformer, NewFunc: k.newObject, GetAttrs: attributes, Store: o.store,
 	}))(t)
-	stop := stored.Start()
+	stop := stored.Start(func(err error) { t.Error(err) })
 	r := &rig{t: t, kind: k, storage: stored, context: func(ctx context.Context) context.Context { return ctx }}
 	r.stop = sync.OnceFunc(func() { stop(); writes.Close() })
 	t.Cleanup(r.stop)

@@ -49,7 +49,7 @@ func benchmarkStart(b *testing.B, n int, of stored, value func(i int) []byte) {
 		before := heap()
 		s := open(b, client, of, store.Options{})
 		begin := time.Now()
-		stop := s.Start()
+		stop := s.Start(func(err error) { b.Error(err) })
 		for s.ReadinessCheck() != nil { // however long it takes: that is the question
 			<-time.After(time.Millisecond)
 		}

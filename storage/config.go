@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/source/etcd"
 	"github.com/keepwatch/keepwatch/store"
 )
 
@@ -23,6 +24,8 @@ type Config struct {
 	// Client is what the resource is read and watched with. It stays the caller's and
 	// may be shared by many storages.
 	Client *clientv3.Client
+	// Past is shared by storages of the same etcd; see etcd.Past. It may be nil.
+	Past *etcd.Past
 	// Etcd is k8s.io/apiserver's own storage of the same resource: it writes, and reads
 	// what the store can't. It stays the caller's.
 	Etcd apistorage.Interface

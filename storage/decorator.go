@@ -32,7 +32,8 @@ const (
 )
 
 // Decorator opens storages for an API server's RESTOptions. All that it opens share
-// one connection to etcd for reading; what is written goes over k8s.io/apiserver's.
+// one connection to etcd for reading; what is written goes over k8s.io/apiserver's. An
+// invariant of a storage that does not hold ends the process with a panic.
 func Decorator() generic.StorageDecorator {
 	opened := connections{byKey: map[string]*connection{}}
 	return func(config *storagebackend.ConfigForResource, resourcePrefix string, keyOf func(runtime.Object) (string, error),
@@ -52,7 +53,7 @@ func Decorator() generic.StorageDecorator {
 			return nil, nil, err
 		}
 		s, err := New(Config{
-			Client: connection.client, Etcd: upstream, GroupResource: config.GroupResource,
+			Client: connection.client, Past: &connection.past, Etcd: upstream, GroupResource: config.GroupResource,
 			Prefix: config.Prefix, ResourcePrefix: resourcePrefix, Namespaced: namespaced,
 			Codec: config.Codec, Transformer: config.Transformer,
 			NewFunc: newFunc, GetAttrs: attributes, Indexers: indexers,
@@ -62,8 +63,8 @@ func Decorator() generic.StorageDecorator {
 			destroy()
 			return nil, nil, err
 		}
-		stop := s.Start()
-		return s, sync.OnceFunc(func() { // storages are destroyed once for each subresource
+		stop := s.Start(func(err error) { panic(err) }) // in whose process nobody else hears of it
+		return s, sync.OnceFunc(func() {                // storages are destroyed once for each subresource
 			stop()
 			opened.close(connection)
 			destroy()
@@ -71,14 +72,16 @@ func Decorator() generic.StorageDecorator {
 	}
 }
 
-// Start runs the storage until stop is called, which waits for its end.
-func (s *Storage) Start() (stop func()) {
+// Start runs the storage until stop is called, which waits for its end. A storage that ends
+// before that cannot be trusted any more and answers nothing; failed is then called with the
+// cause and should end the process.
+func (s *Storage) Start(failed func(error)) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		if err := s.Run(ctx); ctx.Err() == nil {
-			klog.ErrorS(err, "Storage has stopped: it is not ready any more", "resource", s.config.GroupResource)
+			failed(fmt.Errorf("the storage of %s stopped: %w", s.config.GroupResource, err))
 		}
 	}()
 	return func() {
@@ -96,6 +99,7 @@ type connections struct {
 type connection struct {
 	key    string
 	client *clientv3.Client
+	past   etcd.Past
 	users  int
 }
 

@@ -57,10 +57,11 @@ func (o *Object) Decoded() (runtime.Object, error) {
 // Bytes is the object as the API serves it: as Protobuf says the message of its Go
 // type, without an envelope, or one JSON value. It is nil for an object that has to
 // be decoded to be served: if its Go type is internal to the server, or etcd has it in
-// another encoding than its kind's. It must not be changed.
+// another encoding than its kind's. It is also nil for an object that [Storage.Read] has
+// not returned: what etcd has may be encrypted. It must not be changed.
 func (o *Object) Bytes() []byte {
 	c := o.content.Load()
-	if c.form == stored {
+	if c.form == stored || c.form == sealed {
 		return nil
 	}
 	return c.bytes

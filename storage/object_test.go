@@ -26,7 +26,7 @@ import (
 func run(t testing.TB, client *kubernetes.Client, of stored, history store.Options) *storage.Storage {
 	t.Helper()
 	s := open(t, client, of, history)
-	t.Cleanup(s.Start())
+	t.Cleanup(s.Start(func(err error) { t.Error(err) }))
 	eventually(t, "the storage is ready", func() bool { return s.ReadinessCheck() == nil })
 	return s
 }
@@ -199,5 +199,28 @@ func TestReadTriesAgain(t *testing.T) {
 	f.set(false)
 	if read := must(s.Read(o))(t); read.Fields().Get("metadata.name") != "a" {
 		t.Errorf("read is %v", read)
+	}
+}
+
+// The bytes that etcd has of an object are not those that the API serves, whether nobody has
+// read it yet or it can't be decrypted.
+func TestBytesAreNeverWhatEtcdHas(t *testing.T) {
+	t.Parallel()
+	f := &failing{Transformer: identity.NewEncryptCheckTransformer()}
+	r := newRig(t, options{transformer: f, cold: true})
+	r.create("a")
+	r.restart()
+	s := r.Interface.(*storage.Storage)
+	o, _ := s.Store().Snapshot().Get(keepwatch.Key{Namespace: "ns", Name: "a"})
+	known := o.(*storage.Object)
+	if b := known.Bytes(); b != nil {
+		t.Errorf("before it was read it is served as %q", b)
+	}
+	f.set(true)
+	if read, err := s.Read(o); err == nil {
+		t.Fatalf("read is %v", read)
+	}
+	if b := known.Bytes(); b != nil {
+		t.Errorf("undecrypted it is served as %q", b)
 	}
 }

@@ -115,6 +115,8 @@ type options struct {
 	store       store.Options
 	// clusterScoped makes the keys those of objects without a namespace.
 	clusterScoped bool
+	// failed gets the cause if the storage ends by itself; nil fails the test.
+	failed func(error)
 	// cold leaves what was read at the start to who reads it.
 	cold bool
 	// dial are more options of the connection to etcd.
@@ -202,7 +204,11 @@ func (r *rig) start() {
 	if s.WarmAfter(0); r.options.cold {
 		s.WarmAfter(time.Hour)
 	}
-	stop := s.Start()
+	failed := r.options.failed
+	if failed == nil {
+		failed = func(err error) { r.t.Error(err) }
+	}
+	stop := s.Start(failed)
 	r.Interface, r.stop = s, sync.OnceFunc(func() { stop(); raw.Close() })
 	eventually(r.t, "the storage is ready", func() bool { return s.ReadinessCheck() == nil })
 	if !r.options.cold {

@@ -86,7 +86,7 @@ func New(config Config) (*Storage, error) {
 	config.Store.Size, config.Store.Slim = size, s.slim
 	s.store = store.New(config.Store)
 	var err error
-	s.source, err = etcd.New(config.Client, etcd.Options{Prefix: config.root(), Accept: s.accept, Decode: s.take})
+	s.source, err = etcd.New(config.Client, etcd.Options{Prefix: config.root(), Accept: s.accept, Decode: s.take, Past: config.Past})
 	return s, err
 }
 
@@ -204,8 +204,18 @@ func (s *Storage) CompactRevision() int64 { return s.etcd.CompactRevision() }
 // EnableResourceSizeEstimation does nothing: Stats knows the sizes.
 func (s *Storage) EnableResourceSizeEstimation(apistorage.KeysFunc) error { return nil }
 
-// Store is what the storage reads from. Its objects are for Read.
-func (s *Storage) Store() *store.Store { return s.store }
+// Store returns what the storage reads from. Its objects are for Read.
+func (s *Storage) Store() View { return View{s.store} }
+
+// View is the store of a storage for readers: only the storage writes to it.
+type View struct{ store *store.Store }
+
+// Snapshot returns the newest state. It does not block.
+func (v View) Snapshot() *store.Snapshot { return v.store.Snapshot() }
+
+// Held returns the newest revision; zero before the first list, and while a list has to
+// come before any history.
+func (v View) Held() keepwatch.Revision { return v.store.Held() }
 
 // ResourcePrefix is before the keys of requests: "/pods".
 func (s *Storage) ResourcePrefix() string { return strings.TrimSuffix(s.config.ResourcePrefix, "/") }

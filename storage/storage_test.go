@@ -1,6 +1,7 @@
 package storage_test
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -20,6 +21,8 @@ import (
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 	"k8s.io/utils/ptr"
 
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/storage"
 	"github.com/keepwatch/keepwatch/store"
 )
 
@@ -428,6 +431,31 @@ func TestStopEndsWatches(t *testing.T) {
 	r.stop()
 	expect(t, w, "end")
 	if err := r.ReadinessCheck(); err == nil {
+		t.Error("it is ready")
+	}
+}
+
+// A storage whose invariant does not hold ends, and says so to its owner with the cause: it
+// would answer nothing any more.
+func TestABrokenInvariantEndsTheStorage(t *testing.T) {
+	t.Parallel()
+	failed := make(chan error, 1)
+	r := newRig(t, options{failed: func(err error) { failed <- err }})
+	r.create("a")
+	s := r.Interface.(*storage.Storage)
+	if err := s.Break(); err != nil {
+		t.Fatal(err)
+	}
+	r.create("b")
+	select {
+	case err := <-failed:
+		if failure := (*keepwatch.Failure)(nil); !errors.As(err, &failure) || failure.Kind != keepwatch.Broken || !strings.HasPrefix(err.Error(), "the storage of pods stopped: ") {
+			t.Errorf("it ended with: %v", err)
+		}
+	case <-time.After(patience):
+		t.Fatal("nobody is told that it ended")
+	}
+	if err := s.ReadinessCheck(); err == nil {
 		t.Error("it is ready")
 	}
 }

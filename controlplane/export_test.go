@@ -1,0 +1,24 @@
+package controlplane
+
+import (
+	"context"
+	"reflect"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/store"
+)
+
+// Break makes the next change of a resource break an invariant of its storage, which nothing
+// outside can: history without a list.
+func (s *Server) Break(resource schema.GroupVersionResource) error {
+	reader := s.readers.builtin[resource]
+	if reader == nil {
+		s.readers.mu.RLock()
+		reader = s.readers.custom[resource].Reader
+		s.readers.mu.RUnlock()
+	}
+	field := reflect.ValueOf(reader.Storage).Elem().FieldByName("store")
+	return (*store.Store)(field.UnsafePointer()).Void(context.Background(), keepwatch.GapRewind)
+}
