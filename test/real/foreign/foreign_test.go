@@ -7,6 +7,7 @@ import (
 	"os"
 	"testing"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,7 +36,10 @@ func TestClusterIsLeftAsItWas(t *testing.T) {
 	if err := theirs.CoreV1().Namespaces().Delete(ctx, "going", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	cluster.Kill() // it would go on to write
+	cluster.Kill()                            // it would go on to write
+	if err := etcd.Restart(ctx); err != nil { // of what it was asked for last, nothing is made any more
+		t.Fatal(err)
+	}
 	before := revision(t, etcd)
 
 	server := peer.Serve(t, "--etcd-servers", string(etcd.Endpoint))
@@ -74,7 +78,7 @@ func TestClusterIsLeftAsItWas(t *testing.T) {
 		t.Error(err)
 	}
 	if after := revision(t, etcd); after != before {
-		t.Errorf("etcd was at revision %d, and is at %d now", before, after)
+		t.Errorf("etcd was at revision %d, and is at %d now: %q", before, after, changed(t, etcd, before))
 	}
 	if log, err := os.ReadFile(server.Log()); err != nil || !bytes.Contains(log, []byte("keepwatch: read-only: ")) {
 		t.Errorf("the log does not say that the server is read-only: %s %v", log, err)
@@ -102,4 +106,24 @@ func revision(t *testing.T, etcd *peer.EtcdServer) int64 {
 		t.Fatal(err)
 	}
 	return now.Header.Revision
+}
+
+// changed are the keys that were written behind a revision.
+func changed(t *testing.T, etcd *peer.EtcdServer, revision int64) (keys []string) {
+	t.Helper()
+	c, err := etcd.Client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	all, err := c.Get(t.Context(), "", clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kv := range all.Kvs {
+		if kv.ModRevision > revision {
+			keys = append(keys, string(kv.Key))
+		}
+	}
+	return keys
 }
