@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -64,7 +65,11 @@ func TestForeignEtcdIsReadOnly(t *testing.T) {
 			}
 			must(c.typed.CoreV1().Namespaces().Get(t.Context(), "going", metav1.GetOptions{}))(t)
 			watch := must(c.typed.CoreV1().ConfigMaps("going").Watch(t.Context(), metav1.ListOptions{}))(t)
-			<-watch.ResultChan()
+			select {
+			case <-watch.ResultChan():
+			case <-time.After(deadline):
+				t.Error("a watch is not told what there is")
+			}
 			watch.Stop()
 			review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 				ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "get", Resource: "pods"}}}
