@@ -12,6 +12,7 @@ import (
 // resources. It is safe for concurrent use.
 type Budget struct {
 	lists, watches *admission    // what answers hold while they are written
+	encoders       chan struct{} // room for those that encode ahead of what is sent
 	readers        atomic.Uint64 // how many were made
 	counts         *counts
 
@@ -33,7 +34,7 @@ const (
 // NewBudget makes a budget of so many bytes of encodings.
 func NewBudget(most int64) *Budget {
 	c := newCounts()
-	b := &Budget{lists: newAdmission(listBuffers), watches: newAdmission(watchBuffers), counts: c}
+	b := &Budget{lists: newAdmission(listBuffers), watches: newAdmission(watchBuffers), encoders: newEncoders(), counts: c}
 	b.items.counts, b.frames.counts = c, c
 	b.frames.most = min(most/frameShare, mostFrames)
 	b.items.most = most - b.frames.most
@@ -43,15 +44,17 @@ func NewBudget(most int64) *Budget {
 // Bytes is how much is cached. What became garbage is counted until the collector has found it.
 func (b *Budget) Bytes() int64 { return b.items.bytes.Load() + b.frames.bytes.Load() }
 
-// demand is whether an encoding will be asked for again.
-type demand bool
+// demand is whether an encoding will be asked for again. The values are closed.
+type demand uint8
 
 const (
+	// once: for a block, which is what will be asked for. It does not count as a use.
+	once demand = iota
 	// passing: one object for one client, or an event. The next state may be there in a moment.
-	passing demand = false
+	passing
 	// recurring: a part of a list, which somebody reads again from its beginning. If all of it
 	// were taken for unused, a list that is longer than the budget would push itself out.
-	recurring demand = true
+	recurring
 )
 
 // cache keeps an item, or a block as large as bytes says, if there is room.
@@ -73,7 +76,7 @@ func (h *holder) cacheFrame(key encodingKey, frame []byte) {
 func (h *holder) add(to *clock, key encodingKey, value any, bytes int, d demand) {
 	if h.lookup(key) == nil {
 		one := &encoding{key: key, value: value, size: int64(bytes) + encodingBytes, of: h.encodings}
-		one.used.Store(bool(d))
+		one.used.Store(d == recurring)
 		to.add(one)
 	}
 	runtime.KeepAlive(h) // else its encodings could be dropped before this one is added

@@ -270,7 +270,7 @@ func TestBudgetOfBlocks(t *testing.T) {
 			return
 		}
 		other := budget.hold()
-		other.cache(encodingKey{}, []byte{}, int(most/20), demand(i%2 == 0))
+		other.cache(encodingKey{}, []byte{}, int(most/20), demandOf(i%2 == 0))
 		defer runtime.KeepAlive(other)
 	}
 	t.Errorf("%d bytes of blocks are still cached, though nobody asks for them", r.blocks())
@@ -300,8 +300,8 @@ func TestBudgetOfMany(t *testing.T) {
 				case 2:
 					h.drop()
 				default:
-					if known := h.bytes(key); known == nil {
-						h.cache(key, make([]byte, size), size, demand(f%2 == 0))
+					if known := h.bytes(key, demand(random.IntN(3))); known == nil {
+						h.cache(key, make([]byte, size), size, demandOf(f%2 == 0))
 					} else if len(known) != size {
 						t.Errorf("%d bytes, want %d", len(known), size)
 					}

@@ -7,6 +7,13 @@ import (
 	"pgregory.net/rapid"
 )
 
+func demandOf(again bool) demand {
+	if again {
+		return recurring
+	}
+	return passing
+}
+
 // queue is a clock as dumb as can be: the hand is at its front, and what it passes goes to the back.
 type queue struct {
 	most int64
@@ -66,7 +73,7 @@ func TestClockIsAQueue(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"add": func(t *rapid.T) {
 				h, bytes, again := budget.hold(), rapid.IntRange(0, 1000).Draw(t, "bytes"), rapid.Bool().Draw(t, "recurring")
-				h.cache(key, []byte{}, bytes, demand(again))
+				h.cache(key, []byte{}, bytes, demandOf(again))
 				twin.add(queued{len(all), int64(bytes) + encodingBytes, again})
 				all = append(all, h)
 			},
@@ -114,7 +121,7 @@ func TestEncodingsOfOneObject(t *testing.T) {
 		h.cache(key, []byte("another"), 7, passing) // which is not needed
 	}
 	for i, key := range keys {
-		if got := h.bytes(key); len(got) != 1 || got[0] != byte(i) {
+		if got := h.bytes(key, once); len(got) != 1 || got[0] != byte(i) {
 			t.Errorf("%v: %q", key, got)
 		}
 	}
@@ -124,7 +131,7 @@ func TestEncodingsOfOneObject(t *testing.T) {
 	for gone, key := range keys {
 		budget.items.remove(h.lookup(key))
 		for i, other := range keys {
-			if found := h.bytes(other) != nil; found != (i > gone) {
+			if found := h.bytes(other, once) != nil; found != (i > gone) {
 				t.Errorf("%d are dropped, %d is found: %v", gone+1, i, found)
 			}
 		}

@@ -26,10 +26,10 @@ func (s *Reader) compressed(segment store.Segment, as items) (*block, error) {
 	if !segment.Whole() || as.form == tableJSON { // which has another age each time
 		return s.deflate(segment.All(), as)
 	}
-	known, key := s.blocks.Of(segment), s.key(as.form)
-	if b, ok := known.find(key).(*block); ok {
+	if b, ok := s.knownBlock(segment, as); ok {
 		return b, nil
 	}
+	known, key := s.blocks.Of(segment), s.key(as.form)
 	known.making.Lock()
 	defer known.making.Unlock()
 	if b, ok := known.find(key).(*block); ok {
@@ -40,6 +40,19 @@ func (s *Reader) compressed(segment store.Segment, as items) (*block, error) {
 		known.cache(key, b, cap(b.deflated), recurring)
 	}
 	return b, err
+}
+
+// knownBlock is a segment's block if that need not be made.
+func (s *Reader) knownBlock(segment store.Segment, as items) (*block, bool) {
+	if as.form == tableJSON {
+		return nil, false
+	}
+	known, ok := s.blocks.Known(segment)
+	if !ok {
+		return nil, false
+	}
+	b, ok := known.find(s.key(as.form)).(*block)
+	return b, ok
 }
 
 func (s *Reader) deflate(objects iter.Seq[keepwatch.Object], as items) (*block, error) {
@@ -56,11 +69,7 @@ func (s *Reader) deflate(objects iter.Seq[keepwatch.Object], as items) (*block, 
 func (s *Reader) join(objects iter.Seq[keepwatch.Object], as items) ([]byte, error) {
 	b, first := takeBuffer(), true
 	for o := range objects {
-		known, err := s.Storage.Read(o)
-		if err != nil {
-			return nil, err
-		}
-		item, err := s.item(known, as.form, passing) // its block is what is asked for again
+		item, err := s.readItem(o, as.form, once)
 		if err != nil {
 			return nil, err
 		}

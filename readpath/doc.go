@@ -21,6 +21,12 @@
 // every request that will fail, so that errors are worded in one place; but for a revision
 // to come, which was waited for here already. How often, and for which reason, is counted.
 //
+// # The first list behind a start
+//
+// What has to be encoded for a list is encoded on all cores, in parts, ahead of what is being sent:
+// up to two parts for each core, and no more than 128 KiB of etcd's bytes that are not sent yet.
+// [Reader.Warm] encodes in the background what [Resource.Asked] has said that lists ask for.
+//
 // # Memory
 //
 // All encodings that are cached count against a budget that all resources share, whichever

@@ -73,7 +73,13 @@ func (e *encodings) lookup(key encodingKey) *encoding {
 }
 
 // bytes returns what is cached in one encoding, nil for nothing.
-func (e *encodings) bytes(key encodingKey) []byte {
+func (e *encodings) bytes(key encodingKey, d demand) []byte {
+	if d == once {
+		if known := e.lookup(key); known != nil {
+			return known.value.([]byte)
+		}
+		return nil
+	}
 	b, _ := e.find(key).([]byte)
 	return b
 }

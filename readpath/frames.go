@@ -29,13 +29,13 @@ func (s *Reader) ownRow(e storage.Event) ([]byte, error) { return s.itemOf(e, ta
 // shared is what all watches are sent of an event: encoded for the first who asks.
 func (s *Reader) shared(e storage.Event, key encodingKey, encode func() ([]byte, error)) ([]byte, error) {
 	holds := s.holder(e.Object)
-	if known := holds.bytes(key); known != nil {
+	if known := holds.bytes(key, passing); known != nil {
 		return known, nil
 	}
 	lock := &s.framing[uint64(e.Revision)%uint64(len(s.framing))]
 	lock.Lock()
 	defer lock.Unlock()
-	if known := holds.bytes(key); known != nil {
+	if known := holds.bytes(key, passing); known != nil {
 		return known, nil
 	}
 	b, err := encode()

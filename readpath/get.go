@@ -42,16 +42,12 @@ func (s *Reader) get(q *http.Request, asked query) (answer http.HandlerFunc, why
 
 // object is one object as the answer to a GET.
 func (s *Reader) object(o keepwatch.Object, f form) ([]byte, error) {
-	known, err := s.Storage.Read(o)
-	if err != nil {
-		return nil, err
-	}
-	item, err := s.item(known, f, passing)
+	item, err := s.readItem(o, f, passing)
 	if err != nil {
 		return nil, err
 	}
 	if f == tableJSON {
-		table, err := s.Table.appendTable(nil, item, known.Revision().String(), true)
+		table, err := s.Table.appendTable(nil, item, o.Revision().String(), true)
 		return append(table, '\n'), err
 	}
 	object := s.appendObject(make([]byte, 0, len(item)+128), item, f)

@@ -22,19 +22,35 @@ func (s *Reader) lock(o *storage.Object) *sync.Mutex {
 // and kind, protobuf without the envelope, a row of a table without its ages. All other
 // shapes of an object are its item with something around it. It is encoded once and cached. It must not be changed.
 func (s *Reader) item(o *storage.Object, f form, d demand) ([]byte, error) {
-	if known := s.known(o, f); known != nil {
+	return s.itemOfDecoded(o, nil, f, d)
+}
+
+// readItem is the item of an object that may not have been read yet: then it is decoded once for both.
+func (s *Reader) readItem(o keepwatch.Object, f form, d demand) ([]byte, error) {
+	known, decoded, err := s.Storage.Open(o)
+	if err != nil {
+		return nil, err
+	}
+	return s.itemOfDecoded(known, decoded, f, d)
+}
+
+// itemOfDecoded is item. decoded is nil or the object's Go value.
+func (s *Reader) itemOfDecoded(o *storage.Object, decoded runtime.Object, f form, d demand) ([]byte, error) {
+	if known := s.known(o, f, d); known != nil {
 		return known, nil
 	}
 	lock := s.lock(o)
 	lock.Lock()
 	defer lock.Unlock()
 	holds := s.holder(o)
-	if known := holds.bytes(s.key(f)); known != nil {
+	if known := holds.bytes(s.key(f), d); known != nil {
 		return known, nil
 	}
-	decoded, err := o.Decoded()
-	if err != nil {
-		return nil, err
+	var err error
+	if decoded == nil {
+		if decoded, err = o.Decoded(); err != nil {
+			return nil, err
+		}
 	}
 	item, err := s.encode(decoded, f)
 	if err == nil {
@@ -55,7 +71,11 @@ func (s *Reader) holder(o *storage.Object) *holder {
 func (s *Reader) key(f form) encodingKey { return encodingKey{reader: s.number, form: f} }
 
 // known is an item that need not be made, or nil.
-func (s *Reader) known(o *storage.Object, f form) []byte {
+func (s *Reader) known(object keepwatch.Object, f form, d demand) []byte {
+	o, ok := object.(*storage.Object)
+	if !ok {
+		return nil
+	}
 	served := o.Bytes()
 	switch {
 	case served != nil && o.Protobuf() && f == plainProtobuf, served != nil && !o.Protobuf() && f == plainJSON:
@@ -64,7 +84,7 @@ func (s *Reader) known(o *storage.Object, f form) []byte {
 		return metadataField(served)
 	}
 	if holds, ok := o.Attached().(*holder); ok {
-		return holds.bytes(s.key(f))
+		return holds.bytes(s.key(f), d)
 	}
 	return nil
 }
@@ -103,11 +123,20 @@ func (s *Reader) encode(o runtime.Object, f form) ([]byte, error) {
 	if isProtobuf(f) {
 		return marshal(o)
 	}
-	var b bytes.Buffer
+	var b written
 	if err := s.json.Encode(o, &b); err != nil {
 		return nil, err
 	}
-	return bytes.Clone(bytes.TrimSuffix(b.Bytes(), newline)), nil
+	return bytes.TrimSuffix(b, newline), nil
+}
+
+// written is what a serializer has written. It writes an object at once, so that the bytes are
+// copied once.
+type written []byte
+
+func (w *written) Write(p []byte) (int, error) {
+	*w = append(*w, p...)
+	return len(p), nil
 }
 
 var newline = []byte{'\n'}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"iter"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/storage"
+	"github.com/keepwatch/keepwatch/store"
 )
 
 const (
@@ -30,7 +33,11 @@ func (s *Reader) list(q *http.Request, asked query) (http.HandlerFunc, reason) {
 	if err != nil {
 		return s.refuse(err, asked)
 	}
-	l := &list{Reader: s, listing: listing, items: items{asked.form, time.Now()}}
+	zipped := responsewriters.ContentEncodingSupported(q, features.APIResponseCompression) == "gzip"
+	l := &list{Reader: s, listing: listing, items: items{asked.form, time.Now()}, demand: recurring}
+	if zipped {
+		l.demand = once
+	}
 	small, err := l.measureSmall()
 	if err != nil {
 		return nil, passState
@@ -39,12 +46,10 @@ func (s *Reader) list(q *http.Request, asked query) (http.HandlerFunc, reason) {
 		return l.plain, ""
 	}
 	return s.admitted(q, perList, func() (http.HandlerFunc, reason) {
-		if responsewriters.ContentEncodingSupported(q, features.APIResponseCompression) == "gzip" {
-			return l.large(l.gzip, func(item []byte) bool { return isProtobuf(asked.form) })
+		if zipped {
+			return l.large(l.gzip, func([]byte) bool { return false })
 		}
-		return l.large(l.plain, func(item []byte) bool {
-			return isProtobuf(asked.form) || item != nil && asked.form != tableJSON
-		})
+		return l.large(l.plain, func(item []byte) bool { return item != nil && asked.form != tableJSON })
 	})
 }
 
@@ -83,6 +88,7 @@ type list struct {
 	*Reader
 	listing  *storage.Listing
 	items    items
+	demand   demand // for items: of what is compressed, blocks are what is asked for again
 	envelope envelope
 	size     int // of all items with what is between them, if known
 	length   int // of the answer; zero if not known
@@ -102,7 +108,12 @@ func (l *list) measureSmall() (bool, error) {
 // large prepares a large answer. Its length is known if all items were worth measuring: those of
 // protobuf, where lengths stand in front, and those that are cached.
 func (l *list) large(answer http.HandlerFunc, worth func(item []byte) bool) (http.HandlerFunc, reason) {
-	known, err := l.measure(worth)
+	known, err := true, error(nil)
+	if isProtobuf(l.items.form) {
+		err = l.measureAll()
+	} else {
+		known, err = l.measure(worth)
+	}
 	if err == nil {
 		err = l.enclose(known)
 	}
@@ -112,21 +123,31 @@ func (l *list) large(answer http.HandlerFunc, worth func(item []byte) bool) (htt
 	return answer, ""
 }
 
+// measureAll adds up all items, which are encoded on all cores.
+func (l *list) measureAll() error {
+	l.size = 0
+	for items, err := range l.encoded() {
+		if err != nil {
+			return err
+		}
+		for _, item := range items {
+			l.size += l.items.size(item, l.size == 0)
+		}
+	}
+	return nil
+}
+
 // measure adds up the items as long as they are worth it, and reports whether it got to the end.
 // An item that is not cached is nil, and encoded if it is worth it.
 func (l *list) measure(worth func(item []byte) bool) (all bool, err error) {
 	l.size = 0
 	for o := range l.listing.All() {
-		object, err := l.Storage.Read(o)
-		if err != nil {
-			return false, err
-		}
-		item := l.known(object, l.items.form)
+		item := l.known(o, l.items.form, l.demand)
 		if !worth(item) {
 			return false, nil
 		}
 		if item == nil {
-			if item, err = l.item(object, l.items.form, recurring); err != nil {
+			if item, err = l.readItem(o, l.items.form, l.demand); err != nil {
 				return false, err
 			}
 		}
@@ -158,28 +179,79 @@ func (l *list) plain(w http.ResponseWriter, q *http.Request) {
 	b := append(takeBuffer(), l.envelope.head...)
 	defer func() { giveBuffer(b) }()
 	first := true
-	for o := range l.listing.All() {
-		item, err := l.read(o)
+	for items, err := range l.encoded() {
 		if err != nil {
 			panic(http.ErrAbortHandler) // half of the answer is out: it must not look whole
 		}
-		b, first = l.items.append(b, item, first), false
-		if len(b) >= chunk {
-			if _, err := w.Write(b); err != nil {
-				return // the client is gone
+		for _, item := range items {
+			b, first = l.items.append(b, item, first), false
+			if len(b) >= chunk {
+				if _, err := w.Write(b); err != nil {
+					return // the client is gone
+				}
+				b = b[:0]
 			}
-			b = b[:0]
 		}
 	}
 	_, _ = w.Write(append(b, l.envelope.tail...))
 }
 
-func (l *list) read(o keepwatch.Object) ([]byte, error) {
-	object, err := l.Storage.Read(o)
-	if err != nil {
-		return nil, err
+// encoded iterates over the items, by the run of objects.
+func (l *list) encoded() iter.Seq2[[][]byte, error] {
+	return ahead[[]keepwatch.Object, [][]byte]{
+		encoders: l.budget.encoders,
+		weigh:    sizeOf,
+		ready: func(run []keepwatch.Object) ([][]byte, bool) {
+			items := make([][]byte, len(run))
+			for i, o := range run {
+				if items[i] = l.known(o, l.items.form, l.demand); items[i] == nil {
+					return nil, false
+				}
+			}
+			return items, true
+		},
+		make: func(run []keepwatch.Object) (_ [][]byte, err error) {
+			items := make([][]byte, len(run))
+			for i, o := range run {
+				if items[i], err = l.readItem(o, l.items.form, l.demand); err != nil {
+					return nil, err
+				}
+			}
+			return items, nil
+		},
+	}.all(l.runs())
+}
+
+// runs iterates over the objects by the run of about as many bytes as one is worth, on its own,
+// to be encoded ahead.
+func (l *list) runs() iter.Seq[[]keepwatch.Object] {
+	return func(yield func([]keepwatch.Object) bool) {
+		var run []keepwatch.Object
+		left := runBytes
+		for o := range l.listing.All() {
+			run = append(run, o)
+			if left -= sizeOf(run[len(run)-1:]); left > 0 {
+				continue
+			}
+			if !yield(run) {
+				return
+			}
+			run, left = make([]keepwatch.Object, 0, len(run)), runBytes
+		}
+		if len(run) > 0 {
+			yield(run)
+		}
 	}
-	return l.item(object, l.items.form, recurring)
+}
+
+// sizeOf is how many bytes etcd keeps of objects.
+func sizeOf(run []keepwatch.Object) (n int64) {
+	for _, o := range run {
+		if known, ok := o.(*storage.Object); ok {
+			n += int64(known.Size())
+		}
+	}
+	return n
 }
 
 // gzip writes the answer as one gzip member of blocks.
@@ -215,25 +287,13 @@ func (l *list) blocks(w io.Writer) error {
 		first = false
 		return m.write(b)
 	}
-	for _, segment := range l.listing.Segments {
-		b, err := l.compressed(segment, l.items)
+	for b, err := range l.compressedAhead() {
 		if err != nil {
 			panic(http.ErrAbortHandler)
 		}
 		if err := write(b); err != nil {
 			return err
 		}
-	}
-	for rest := l.listing.Selected; len(rest) > 0; {
-		n := min(len(rest), objectsPerBlock)
-		b, err := l.deflate(selected(rest[:n]), l.items)
-		if err != nil {
-			panic(http.ErrAbortHandler)
-		}
-		if err := write(b); err != nil {
-			return err
-		}
-		rest = rest[n:]
 	}
 	if err := m.write(wrap(l.envelope.tail)); err != nil {
 		return err
@@ -241,6 +301,28 @@ func (l *list) blocks(w io.Writer) error {
 	return m.close()
 }
 
-// objectsPerBlock is how many selected objects are compressed together: about as
-// many as a segment has.
-const objectsPerBlock = 64
+// compressedAhead iterates over the blocks: of the segments, or of what was selected.
+func (l *list) compressedAhead() iter.Seq2[*block, error] {
+	if len(l.listing.Segments) > 0 {
+		return ahead[store.Segment, *block]{
+			encoders: l.budget.encoders,
+			weigh:    func(segment store.Segment) int64 { return sizeOf(slices.Collect(segment.All())) / usualRatio },
+			ready:    func(segment store.Segment) (*block, bool) { return l.knownBlock(segment, l.items) },
+			make:     func(segment store.Segment) (*block, error) { return l.compressed(segment, l.items) },
+		}.all(slices.Values(l.listing.Segments))
+	}
+	return ahead[[]*storage.Object, *block]{
+		encoders: l.budget.encoders,
+		weigh:    func(run []*storage.Object) int64 { return sizeOf(slices.Collect(selected(run))) / usualRatio },
+		ready:    func([]*storage.Object) (*block, bool) { return nil, false },
+		make:     func(run []*storage.Object) (*block, error) { return l.deflate(selected(run), l.items) },
+	}.all(slices.Chunk(l.listing.Selected, objectsPerBlock))
+}
+
+const (
+	// objectsPerBlock is how many selected objects are compressed together: about as
+	// many as a segment has.
+	objectsPerBlock = 64
+	// usualRatio is how much shorter than in etcd objects are when they are compressed.
+	usualRatio = 4
+)

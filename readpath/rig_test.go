@@ -159,6 +159,7 @@ func (b *backend) close() {
 type rig struct {
 	t       testing.TB
 	kind    kind
+	prefix  string // in etcd
 	storage *storage.Storage
 	reader  *Reader
 	handler *Handler
@@ -170,6 +171,7 @@ type rig struct {
 
 // options are how a rig differs from others.
 type options struct {
+	prefix      string // of another rig, whose objects are there at the start
 	budget      *Budget
 	transformer value.Transformer // of reads; what is written is plain
 	store       store.Options
@@ -185,7 +187,10 @@ func newRig(t testing.TB, k kind, o options) *rig {
 	if o.transformer == nil {
 		o.transformer = identity.NewEncryptCheckTransformer()
 	}
-	prefix, resource := fmt.Sprint("/rig", b.rigs.Add(1)), "/"+k.resource.Resource+"/"
+	if o.prefix == "" {
+		o.prefix = fmt.Sprint("/rig", b.rigs.Add(1))
+	}
+	prefix, resource := o.prefix, "/"+k.resource.Resource+"/"
 	versioner := apistorage.APIObjectVersioner{}
 	writes := must(etcd3.New(b.client, b.compactor, k.codec, k.newObject, k.newList, prefix, resource, k.resource.GroupResource(), identity.NewEncryptCheckTransformer(),
 		etcd3.NewDefaultLeaseManagerConfig(), etcd3.NewDefaultDecoder(k.codec, versioner), versioner))(t)
@@ -194,7 +199,7 @@ func newRig(t testing.TB, k kind, o options) *rig {
 		Codec: k.codec, Transformer: o.transformer, NewFunc: k.newObject, GetAttrs: attributes, Store: o.store,
 	}))(t)
 	stop := stored.Start(func(err error) { t.Error(err) })
-	r := &rig{t: t, kind: k, storage: stored, context: func(ctx context.Context) context.Context { return ctx }}
+	r := &rig{t: t, kind: k, prefix: prefix, storage: stored, context: func(ctx context.Context) context.Context { return ctx }}
 	r.stop = sync.OnceFunc(func() { stop(); writes.Close() })
 	t.Cleanup(r.stop)
 	eventually(t, "the storage is ready", func() bool { return stored.ReadinessCheck() == nil })

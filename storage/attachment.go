@@ -1,5 +1,8 @@
 package storage
 
+// Size returns how many bytes etcd keeps of the object.
+func (o *Object) Size() int { return o.size }
+
 // Attached returns what Attach has kept with the object, nil for nothing.
 func (o *Object) Attached() any {
 	if kept := o.attached.Load(); kept != nil {

@@ -43,8 +43,8 @@ type content struct {
 
 // Decoded is the object, which is the caller's. Its resourceVersion is set.
 func (o *Object) Decoded() (runtime.Object, error) {
-	if err := o.open(); err != nil {
-		return nil, err
+	if decoded, err := o.open(); decoded != nil || err != nil {
+		return decoded, err
 	}
 	c := o.content.Load()
 	decoded, err := o.storage.unpack(c.form, c.bytes, o.Revision())
@@ -84,19 +84,20 @@ func (s *Storage) take(o *etcd.Object, value []byte) (keepwatch.Object, error) {
 	c := &content{form: sealed, bytes: value}
 	taken.content.Store(c)
 	if s.caughtUp() {
-		_ = taken.read(c) // why it can't be read is for who reads it
+		_, _ = taken.read(c) // why it can't be read is for who reads it
 	}
 	return taken, nil
 }
 
 // open reads what is in an object, unless that was done before. What could not be read
 // is tried again each time, since the reason may have passed: a key server that was
-// away, for example.
-func (o *Object) open() error {
+// away, for example. If this call has read it, it returns the object's Go value, which is
+// the caller's.
+func (o *Object) open() (runtime.Object, error) {
 	c := o.content.Load()
 	switch {
 	case c.form != sealed:
-		return nil
+		return nil, nil
 	case c.failed != nil:
 		return o.read(c)
 	}
@@ -104,49 +105,47 @@ func (o *Object) open() error {
 	lock.Lock()
 	defer lock.Unlock()
 	if c = o.content.Load(); c.form != sealed || c.failed != nil {
-		return c.failed // as for who did it meanwhile
+		return nil, c.failed // as for who did it meanwhile
 	}
 	return o.read(c)
 }
 
 // read tries to. An object that is open stays open, whoever fails beside.
-func (o *Object) read(c *content) error {
-	opened, err := o.storage.decode(o.Object, c.bytes)
+func (o *Object) read(c *content) (runtime.Object, error) {
+	opened, decoded, err := o.storage.decode(o.Object, c.bytes)
 	if err != nil {
 		o.content.CompareAndSwap(c, &content{form: sealed, failed: err, bytes: c.bytes})
-		return err
+		return nil, err
 	}
 	for {
 		now := o.content.Load()
 		if now.form != sealed || o.content.CompareAndSwap(now, opened) {
-			return nil
+			return decoded, nil
 		}
 	}
 }
 
 // decode reads what etcd holds: the one time that conversion, defaults and whatever
 // else the codec does are applied.
-func (s *Storage) decode(o *etcd.Object, value []byte) (*content, error) {
+func (s *Storage) decode(o *etcd.Object, value []byte) (made *content, decoded runtime.Object, err error) {
 	key := s.config.root() + o.Key().String()
 	plain, err := s.decrypt(key, value)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	decoded, err := s.unpack(stored, plain, o.Revision())
-	if err != nil {
-		return nil, err
+	if decoded, err = s.unpack(stored, plain, o.Revision()); err != nil {
+		return nil, nil, err
 	}
-	made, err := s.describe(o.Key(), decoded)
-	if err != nil {
-		return nil, fmt.Errorf("unable to select by %q: %w", key, err)
+	if made, err = s.describe(o.Key(), decoded); err != nil {
+		return nil, nil, fmt.Errorf("unable to select by %q: %w", key, err)
 	}
 	made.form, made.bytes = s.formOf(decoded, plain), plain
 	if made.form != stored {
 		if made.bytes, err = s.pack(made.form, decoded); err != nil {
-			return nil, fmt.Errorf("unable to keep %q: %w", key, err)
+			return nil, nil, fmt.Errorf("unable to keep %q: %w", key, err)
 		}
 	}
-	return made, nil
+	return made, decoded, nil
 }
 
 func (s *Storage) decrypt(key string, stored []byte) ([]byte, error) {
@@ -177,14 +176,21 @@ func (s *Storage) describe(key keepwatch.Key, decoded runtime.Object) (*content,
 // Read is an object of the store for a reader. It fails if what etcd holds can't be
 // decoded or decrypted, but may succeed the next time.
 func (s *Storage) Read(o keepwatch.Object) (*Object, error) {
+	known, _, err := s.Open(o)
+	return known, err
+}
+
+// Open is Read. If it was the first to read the object, it returns the object's Go value, too,
+// which is the caller's: what [Object.Decoded] would decode once more.
+func (s *Storage) Open(o keepwatch.Object) (known *Object, decoded runtime.Object, err error) {
 	known, ok := o.(*Object)
 	if !ok {
-		return nil, fmt.Errorf("a %T in the store", o)
+		return nil, nil, fmt.Errorf("a %T in the store", o)
 	}
-	if err := known.open(); err != nil {
-		return nil, err
+	if decoded, err = known.open(); err != nil {
+		return nil, nil, err
 	}
-	return known, nil
+	return known, decoded, nil
 }
 
 // matches reports whether an object that was read matches.

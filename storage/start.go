@@ -52,7 +52,7 @@ func (s *Storage) warm(ctx context.Context) error {
 		began := time.Now()
 		for o := range segment.All() {
 			if known, ok := o.(*Object); ok && ctx.Err() == nil {
-				_ = known.open() // why it can't be read is for who reads it
+				_, _ = known.open() // why it can't be read is for who reads it
 			}
 		}
 		if !rest(ctx, warmRests*time.Since(began)) {

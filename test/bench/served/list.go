@@ -110,9 +110,13 @@ func (l listing) read(ctx context.Context, conn *link, want int64) error {
 	var length int64
 	_, err := conn.fetch(ctx, l.request(func(p []byte) { length += int64(len(p)) }))
 	if err == nil && length < want-want/50 {
-		err = fmt.Errorf("%s has %d bytes, and had %d", l.Row, length, want)
+		err = l.tooShort(length, want)
 	}
 	return err
+}
+
+func (l listing) tooShort(length, want int64) error {
+	return fmt.Errorf("%s has %d bytes of %d", l.Row, length, want)
 }
 
 // measureList measures one of the plain lists.

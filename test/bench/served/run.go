@@ -33,6 +33,9 @@ func (r *Report) Run(ctx context.Context, by Contender, api *peer.Server, w *Wri
 	}
 	steps := []step{{startRow, func(ctx context.Context) error { return server.measureStart(ctx, r) }}}
 	for _, l := range []listing{listJSON, listGzip, listProtobuf} {
+		steps = append(steps, step{firstRow(l), func(ctx context.Context) error { return server.measureFirst(ctx, r, l, scale.Pods) }})
+	}
+	for _, l := range []listing{listJSON, listGzip, listProtobuf} {
 		steps = append(steps, step{l.Row, func(ctx context.Context) error { return server.measureList(ctx, r, l, scale.Pods) }})
 	}
 	steps = append(steps,

@@ -81,6 +81,7 @@ func Targets(concurrent int) []Target {
 		part(listPages.Row, serverCPU, KubeAPIServer, 1.0/8),
 		part(watchListJSON.Row, serverCPU, KubeAPIServer, 1.0/10),
 		part(watchListProtobuf.Row, serverCPU, KubeAPIServer, 1.0/10),
+		part(firstRow(listJSON), took, KubeAPIServer, 0.6),
 		part(startRow, toReady, KubeAPIServer, 0.4), part(startRow, resident, KubeAPIServer, 0.35),
 		part(warmRow, resident, KubeAPIServer, 0.35),
 		atMost(idleRow, perWatcher, Bytes, 12_000),
