@@ -59,6 +59,14 @@ func (d *dataDir) acquire() error {
 // file is the path of a file in the folder.
 func (d *dataDir) file(name string) string { return filepath.Join(d.path, name) }
 
+// kept is the path of a file that is worth keeping if the folder is: else there is none.
+func (d *dataDir) kept(name string) string {
+	if d.temporary {
+		return ""
+	}
+	return d.file(name)
+}
+
 // close lets go of the folder; a temporary one is removed.
 func (d *dataDir) close() error {
 	err := d.lock.Close()

@@ -39,6 +39,7 @@ type readers struct {
 	budget      *readpath.Budget
 	builtin     map[schema.GroupVersionResource]*readpath.Reader
 	definitions listers.CustomResourceDefinitionLister
+	asked       *asked
 
 	mu     sync.RWMutex
 	custom map[schema.GroupVersionResource]*customReader
@@ -64,6 +65,7 @@ func newReaders(budget int64) *readers {
 		budget:  readpath.NewBudget(budget),
 		builtin: map[schema.GroupVersionResource]*readpath.Reader{},
 		custom:  map[schema.GroupVersionResource]*customReader{},
+		asked:   newAsked(),
 
 		redefined: map[string]time.Time{},
 	}
@@ -112,7 +114,7 @@ func (r *readers) addBuiltin(kinds *builtin.Registry, served []builtin.Served) e
 		reader, err := readpath.NewReader(readpath.Resource{
 			Storage: stored, Resource: k.Resource, Kind: kind, Namespaced: k.Namespaced,
 			Serializer: kinds.Codecs, Predicate: k.Store.PredicateFunc, Table: columns.Of(k.Resource.GroupResource()),
-			Warning: warning(k),
+			Warning: warning(k), Asked: r.asked.of(k.Resource),
 			FieldLabel: func(label, value string) (string, string, error) {
 				return kinds.Scheme.ConvertFieldLabel(kind, label, value)
 			},
@@ -121,6 +123,7 @@ func (r *readers) addBuiltin(kinds *builtin.Registry, served []builtin.Served) e
 			return err
 		}
 		r.builtin[k.Resource] = reader
+		r.asked.add(k.Resource, reader)
 	}
 	return nil
 }
@@ -156,7 +159,7 @@ func (r *readers) addCustom(resource schema.GroupResource, example, list runtime
 	reader, err := readpath.NewReader(readpath.Resource{
 		Storage: stored, Resource: name, Kind: kind, ListKind: list.GetObjectKind().GroupVersionKind().Kind,
 		Namespaced: definition.Spec.Scope == apiextensionsv1.NamespaceScoped,
-		Serializer: apiserver.Codecs, Dynamic: true, Table: customTable(definition, kind.Version),
+		Serializer: apiserver.Codecs, Dynamic: true, Table: customTable(definition, kind.Version), Asked: r.asked.of(name),
 		Predicate: func(label labels.Selector, field fields.Selector) apistorage.SelectionPredicate {
 			return apistorage.SelectionPredicate{Label: label, Field: field, GetAttrs: attributes}
 		},
@@ -168,7 +171,9 @@ func (r *readers) addCustom(resource schema.GroupResource, example, list runtime
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.custom[name] = added
+	r.asked.add(name, reader)
 	return func() {
+		r.asked.remove(name, reader)
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if r.custom[name] == added {

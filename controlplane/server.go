@@ -163,6 +163,7 @@ func (s *Server) run(ctx context.Context) (err error) {
 			}
 		})
 		s.readers = chain.readers
+		settling.Go(func() { chain.readers.asked.run(serving, data.kept("asked.json")) })
 		return s.announce(access, data, cluster)
 	})
 	cancel()

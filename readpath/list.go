@@ -46,6 +46,7 @@ func (s *Reader) list(q *http.Request, asked query) (http.HandlerFunc, reason) {
 		return l.plain, ""
 	}
 	return s.admitted(q, perList, func() (http.HandlerFunc, reason) {
+		s.asked.note(asked.form, zipped, s.Asked)
 		if zipped {
 			return l.large(l.gzip, func([]byte) bool { return false })
 		}

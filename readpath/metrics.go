@@ -11,6 +11,7 @@ type Registry interface {
 type counts struct {
 	answered, passed                  *metrics.CounterVec
 	busy, evicted, refused, unchunked *metrics.Counter
+	warmed                            *metrics.Counter
 	budget, cached, holding           *metrics.Gauge
 }
 
@@ -30,6 +31,7 @@ func newCounts() *counts {
 		busy:      counter("keepwatch_readpath_busy_total", "Large answers that were refused with 429, since too many others were being written."),
 		evicted:   counter("keepwatch_readpath_encodings_evicted_total", "Encodings that were dropped to make room for others."),
 		refused:   counter("keepwatch_readpath_encodings_refused_total", "Encodings that were not cached, since all others that were looked at had been used."),
+		warmed:    counter("keepwatch_readpath_encodings_warmed_total", "Resources that were encoded in the background, as large lists had asked for them before the start."),
 		unchunked: counter("keepwatch_readpath_watch_buffers_refused_total", "Times at which a watch sent events one by one, since other watches held all buffers."),
 		budget:    gauge("keepwatch_readpath_encodings_budget_bytes", "How many bytes of encoded objects may be cached."),
 		cached:    gauge("keepwatch_readpath_encodings_bytes", "How many bytes of encoded objects are cached."),
@@ -47,6 +49,6 @@ func (c *counts) hold(bytes int64) (release func()) {
 // to be called before these are used.
 func (b *Budget) Register(registry Registry) {
 	c := b.counts
-	registry.MustRegister(c.answered, c.passed, c.busy, c.evicted, c.refused, c.unchunked, c.budget, c.cached, c.holding)
+	registry.MustRegister(c.answered, c.passed, c.busy, c.evicted, c.refused, c.warmed, c.unchunked, c.budget, c.cached, c.holding)
 	c.budget.Set(float64(b.items.most + b.frames.most))
 }

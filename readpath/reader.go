@@ -17,6 +17,7 @@ type Reader struct {
 	budget *Budget
 	number uint64 // among the budget's readers
 	blocks *store.Memo[*packed]
+	asked  askedEncodings
 	// locks are of objects, and framing of events, by their revisions: who asks for what is being
 	// encoded waits for it.
 	locks, framing [64]sync.Mutex

@@ -34,6 +34,8 @@ type Resource struct {
 	Table *Table
 	// Predicate makes the API server's predicate of selectors.
 	Predicate func(labels.Selector, fields.Selector) apistorage.SelectionPredicate
+	// Asked, if it is not nil, is called once for each encoding that large lists are asked for in.
+	Asked func(Encoding)
 	// Warning is sent to whoever asks for the resource, if it is not empty, and tells that it is
 	// deprecated.
 	Warning string
