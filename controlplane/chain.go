@@ -51,6 +51,10 @@ type chain struct {
 	informers  informers.SharedInformerFactory
 	namespaces *namespaceCleaner // nil if the server is read-only
 	readers    *readers
+	// definitions are the informers of extensions.
+	definitions *definitionInformers
+	// broken gets the error of a step of the start that makes the others useless.
+	broken chan error
 	// drained is closed when, after the end was asked for, all requests are answered.
 	drained <-chan struct{}
 }
@@ -61,7 +65,7 @@ func newChain(listener *trackingListener, access *access, storage *backend) (*ch
 	if err != nil {
 		return nil, err
 	}
-	c := &chain{listener: listener, access: access, readers: newReaders(encodingsBudget)}
+	c := &chain{listener: listener, access: access, readers: newReaders(encodingsBudget), broken: make(chan error, 1)}
 	if c.client, err = kubernetes.NewForConfig(access.own()); err != nil {
 		return nil, err
 	}
@@ -104,6 +108,8 @@ func newChain(listener *trackingListener, access *access, storage *backend) (*ch
 	if err := c.readers.follow(c.extensions.Informers.Apiextensions().V1().CustomResourceDefinitions()); err != nil {
 		return nil, err
 	}
+	c.definitions = &definitionInformers{SharedInformerFactory: c.extensions.Informers}
+	c.extensions.Informers = c.definitions // the library's start asks through it
 	discovery.groups.attach(c.front.DiscoveryGroupManager)
 	if err := installOpenAPI(c.front, c.extensions, config); err != nil {
 		return nil, err

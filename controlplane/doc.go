@@ -35,7 +35,7 @@
 // keeps for itself are merged: the list at /apis by discovery.go, OpenAPI by openapi.go.
 //
 // Where things are: server.go starts and ends the layers in order, chain.go builds the two servers,
-// run.go runs them, etcd.go the embedded etcd (etcdcheck.go and etcdwal.go look at its data before,
+// run.go runs them (definitionsync.go lets it interrupt their start), etcd.go the embedded etcd (etcdcheck.go and etcdwal.go look at its data before,
 // etcdlog.go listens to it, etcdspace.go keeps room in it), datadir.go, identity.go and kubeconfig.go are the files, access.go and authn.go
 // say who may come in, listener.go how many (descriptors_unix.go counts the files that may be open),
 // metrics.go shows what is counted, ownership.go whose etcd it is and readonly.go what is answered if it is somebody

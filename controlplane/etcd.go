@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
@@ -34,6 +35,8 @@ const (
 	electionTimeout = 15 * time.Second
 	// closeTime bounds the end of an etcd that doesn't end by itself.
 	closeTime = time.Second
+	// abandonTime bounds the wait for a start of etcd that nobody wants any more.
+	abandonTime = time.Second
 	// longestSocketPath is what fits into a sockaddr_un on all systems (macOS: 104 bytes with NUL).
 	longestSocketPath = 103
 )
@@ -52,7 +55,10 @@ func startMember(ctx context.Context, d *dataDir, quota int64) (_ *member, err e
 		return nil, err
 	}
 	m.endpoint = "unix://" + socket
-	if err := m.start(m.config(d, socket, quota)); err != nil {
+	if err := m.start(ctx, m.config(d, socket, quota)); err != nil {
+		if errors.Is(err, syscall.ENOSPC) || ctx.Err() != nil {
+			return nil, fmt.Errorf("etcd doesn't start on %s: %w", d.path, err)
+		}
 		return nil, fmt.Errorf("etcd can't open the data in %s: %w; the data was not overwritten: restore a copy, or give another folder", d.path, err)
 	}
 	deadline := time.NewTimer(electionTimeout)
@@ -89,24 +95,53 @@ func (m *member) config(d *dataDir, socket string, quota int64) *embed.Config {
 	return cfg
 }
 
-// start survives what etcd does about data it can't read: it ends the process or panics. The log's
-// hooks end the calling goroutine instead, which is one made for this.
-func (m *member) start(cfg *embed.Config) error {
-	result := make(chan error, 1)
+// result is what became of a start of etcd.
+type result struct {
+	etcd *embed.Etcd
+	err  error
+}
+
+// start survives what etcd does about data it can't read or write: it ends the process or panics. The
+// log's hooks end the calling goroutine instead. That is the one made for this, or another, which can leave
+// a lock behind that the start waits for.
+func (m *member) start(ctx context.Context, cfg *embed.Config) error {
+	started := make(chan result, 1)
 	go func() {
-		err := errors.New("it ended without a reason")
+		r := result{err: errors.New("it ended without a reason")}
 		defer func() {
 			if p := recover(); p != nil {
-				err = fmt.Errorf("%v", p)
+				r.err = fmt.Errorf("%v", p)
 			}
-			if m.log.failed.Err() != nil {
-				err = context.Cause(m.log.failed)
-			}
-			result <- err
+			started <- r
 		}()
-		m.etcd, err = embed.StartEtcd(cfg)
+		r.etcd, r.err = embed.StartEtcd(cfg)
 	}()
-	return <-result
+	var err error
+	select {
+	case r := <-started:
+		m.etcd = r.etcd
+		if r.err != nil && m.log.failed.Err() != nil {
+			return context.Cause(m.log.failed)
+		}
+		return r.err
+	case <-m.log.failed.Done():
+		err = context.Cause(m.log.failed)
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	select {
+	case r := <-started:
+		if m.etcd = r.etcd; m.etcd != nil {
+			m.stop()
+		}
+	case <-time.After(abandonTime):
+		go func() { // etcd's start can't be interrupted
+			if r := <-started; r.etcd != nil {
+				r.etcd.Close()
+			}
+		}()
+	}
+	return err
 }
 
 // stop ends etcd at once: its clients are in this process and have been closed.

@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -16,8 +17,12 @@ import (
 )
 
 // checkData looks at what etcd keeps in dir before etcd does, read-only. etcd would start afresh on
-// data of which a part is missing or empty, and panics on a damaged database.
-func checkData(dir string) error {
+// data of which a part is missing or empty, and panics on a damaged database. It reads all of it, which
+// takes seconds for gigabytes, or until ctx ends.
+//
+// One kind of data is removed: what is left of a first start that ended, by a crash or on a full disk,
+// before it wrote anything. etcd has made a log then and no cluster, and would wait for one for ever.
+func checkData(ctx context.Context, dir string) error {
 	logs, err := filepath.Glob(filepath.Join(dir, "member", "wal", "*.wal"))
 	if err != nil {
 		return err
@@ -34,7 +39,10 @@ func checkData(dir string) error {
 	case info.Size() == 0:
 		return damaged(dir, "member/snap/db is empty")
 	}
-	applied, err := checkDatabase(database, info.Size())
+	applied, empty, err := checkDatabase(ctx, database, info.Size())
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
 	if err != nil {
 		return damaged(dir, "member/snap/db: "+err.Error())
 	}
@@ -44,10 +52,14 @@ func checkData(dir string) error {
 		}
 		return nil
 	}
-	log, err := readJournal(logs)
+	log, err := readJournal(ctx, logs)
 	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
 	case err != nil:
 		return damaged(dir, "member/wal/"+err.Error())
+	case applied == 0 && log.entry == 0 && empty:
+		return os.RemoveAll(filepath.Join(dir, "member"))
 	case applied > log.entry:
 		return damaged(dir, fmt.Sprintf("member/wal ends at entry %d, member/snap/db has %d", log.entry, applied))
 	case applied != 0 && applied < log.start():
@@ -61,11 +73,12 @@ func damaged(dir, what string) error {
 }
 
 // checkDatabase reads all keys of a file of that size. applied is the index of the last log entry that
-// the database has; 0 if nothing was written to it yet: etcd was killed in its very first start.
+// the database has; 0 if nothing was written to it yet: etcd was killed in its very first start. empty
+// is whether no key was ever written.
 //
 // bbolt's own check, like its normal open, walks damaged pages in a goroutine that nobody can
 // recover; reading is done in this one.
-func checkDatabase(path string, size int64) (applied uint64, err error) {
+func checkDatabase(ctx context.Context, path string, size int64) (applied uint64, empty bool, err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // a page may point behind the end of the file
 	defer func() {
 		if p := recover(); p != nil {
@@ -74,10 +87,10 @@ func checkDatabase(path string, size int64) (applied uint64, err error) {
 	}()
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: time.Second})
 	if errors.Is(err, bbolterrors.ErrTimeout) {
-		return 0, errors.New("another process has it open")
+		return 0, false, errors.New("another process has it open")
 	}
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	defer db.Close()
 	err = db.View(func(tx *bbolt.Tx) error {
@@ -89,19 +102,24 @@ func checkDatabase(path string, size int64) (applied uint64, err error) {
 				applied = binary.BigEndian.Uint64(index)
 			}
 		}
-		return tx.ForEach(func(_ []byte, bucket *bbolt.Bucket) error { return checkKeys(bucket) })
+		keys := tx.Bucket([]byte("key"))
+		if empty = keys == nil; !empty {
+			first, _ := keys.Cursor().First()
+			empty = first == nil
+		}
+		return tx.ForEach(func(_ []byte, bucket *bbolt.Bucket) error { return checkKeys(ctx, bucket) })
 	})
-	return applied, err
+	return applied, empty, err
 }
 
 // checkKeys reads a bucket from its first to its last key.
-func checkKeys(bucket *bbolt.Bucket) error {
+func checkKeys(ctx context.Context, bucket *bbolt.Bucket) error {
 	var last []byte
 	return bucket.ForEach(func(key, _ []byte) error {
 		if last != nil && bytes.Compare(last, key) >= 0 {
 			return fmt.Errorf("the key %q is out of order", key)
 		}
 		last = key
-		return nil
+		return ctx.Err()
 	})
 }

@@ -2,7 +2,6 @@ package controlplane
 
 import (
 	"context"
-	"errors"
 	"strings"
 
 	"go.uber.org/zap"
@@ -40,18 +39,27 @@ func (l *etcdLog) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) *zap
 }
 
 func (l *etcdLog) Write(entry zapcore.Entry, fields []zapcore.Field) error {
-	l.fail(errors.New(oneLine(entry, fields)))
+	l.fail(newFatalError(entry, fields))
 	return nil
 }
 
 func (l *etcdLog) Sync() error { return nil }
 
-// oneLine is the message and the error it is about, if there is one.
-func oneLine(entry zapcore.Entry, fields []zapcore.Field) string {
+// fatalError is what etcd ended for: its message, in one line with the error it is about, if there is one.
+type fatalError struct {
+	line  string
+	cause error
+}
+
+func newFatalError(entry zapcore.Entry, fields []zapcore.Field) fatalError {
 	for _, field := range fields {
 		if err, ok := field.Interface.(error); ok && field.Type == zapcore.ErrorType {
-			return entry.Message + ": " + strings.ReplaceAll(err.Error(), "\n", " ")
+			return fatalError{entry.Message + ": " + strings.ReplaceAll(err.Error(), "\n", " "), err}
 		}
 	}
-	return entry.Message
+	return fatalError{line: entry.Message}
 }
+
+func (e fatalError) Error() string { return e.line }
+
+func (e fatalError) Unwrap() error { return e.cause }

@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -34,9 +35,12 @@ type journal struct {
 // readJournal reads the files of a log in their order. Any damage is an error, but for a record that
 // a crash cut off at the very end: that one etcd drops, since nothing was answered before it was
 // whole.
-func readJournal(files []string) (*journal, error) {
+func readJournal(ctx context.Context, files []string) (*journal, error) {
 	j := &journal{}
 	for i, path := range files {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
 		if err := j.read(path, i == len(files)-1); err != nil {
 			return nil, fmt.Errorf("%s: %w", filepath.Base(path), err)
 		}

@@ -99,7 +99,7 @@ func TestReadJournal(t *testing.T) {
 		t.Errorf("with an uncommitted snapshot at its end a log starts at %d", got)
 	}
 	file, _ := writeLog(t, 10)
-	j, err := readJournal([]string{file})
+	j, err := readJournal(t.Context(), []string{file})
 	if err != nil || j.entry != 10 || j.commit != 10 || j.start() != 0 {
 		t.Errorf("it reads %+v: %v", j, err)
 	}
@@ -115,14 +115,14 @@ func TestRecordCutOff(t *testing.T) {
 			t.Fatalf("the record has only %d bytes", size)
 		}
 		put(t, file, last+left, make([]byte, next-last-left))
-		j, err := readJournal([]string{file})
+		j, err := readJournal(t.Context(), []string{file})
 		if err != nil || j.entry != 9 {
 			t.Errorf("%d bytes are left of the last entry: %+v, %v", left, j, err)
 		}
 		if err := os.Truncate(file, last+left); err != nil {
 			t.Fatal(err)
 		}
-		if j, err = readJournal([]string{file}); err != nil || j.entry != 9 {
+		if j, err = readJournal(t.Context(), []string{file}); err != nil || j.entry != 9 {
 			t.Errorf("the file ends %d bytes into the last entry: %+v, %v", left, j, err)
 		}
 	}
@@ -147,7 +147,7 @@ func TestDamageBeforeTheEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			file, offsets := writeLog(t, 10)
 			damage(t, file, offsets[entry])
-			if j, err := readJournal([]string{file}); err == nil || !strings.HasPrefix(err.Error(), filepath.Base(file)+": ") {
+			if j, err := readJournal(t.Context(), []string{file}); err == nil || !strings.HasPrefix(err.Error(), filepath.Base(file)+": ") {
 				t.Errorf("it reads %+v, %v", j, err)
 			}
 		})

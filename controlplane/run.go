@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/rest"
@@ -19,14 +20,14 @@ const (
 	startTime = time.Minute
 	// flushTime is for the ends of the last answers to leave.
 	flushTime = 50 * time.Millisecond
+	// namespaceRetry is the pause after an initial namespace could not be created.
+	namespaceRetry = time.Second
 	// pollInterval is how often something that isn't finished is looked at again.
 	pollInterval = 10 * time.Millisecond
 )
 
 // run serves until ctx ends. It calls ready once, as soon as everything is answered.
 func (c *chain) run(ctx context.Context, ready func() error) error {
-	// The library ends the process when a step of its start is interrupted: an end that comes
-	// during the start has to wait for it.
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	served := make(chan error, 1)
@@ -36,13 +37,14 @@ func (c *chain) run(ctx context.Context, ready func() error) error {
 		loops.Go(func() { c.namespaces.run(serving) })
 	}
 
-	err := c.awaitReady(served)
+	err := c.awaitReady(ctx, served)
 	if err == nil && ctx.Err() == nil {
 		err = ready()
 	}
 	if err == nil {
 		<-ctx.Done()
 	}
+	c.endStart(served)
 	stop()
 	err = errors.Join(err, c.drain(served))
 	c.informers.Shutdown()
@@ -66,8 +68,8 @@ func (c *chain) drain(served <-chan error) error {
 	return <-served
 }
 
-// awaitReady asks the server, as a client, until it is ready.
-func (c *chain) awaitReady(served chan error) error {
+// awaitReady asks the server, as a client, until it is ready, ctx ends, or the start fails.
+func (c *chain) awaitReady(ctx context.Context, served chan error) error {
 	client, err := rest.HTTPClientFor(c.access.own())
 	if err != nil {
 		return err
@@ -75,8 +77,8 @@ func (c *chain) awaitReady(served chan error) error {
 	defer client.CloseIdleConnections()
 	deadline := time.Now().Add(startTime)
 	for {
-		answer, err := get(client, c.access.url+"/readyz?exclude="+noSpaceCheck)
-		if err == nil {
+		answer, err := get(ctx, client, c.access.url+"/readyz?exclude="+noSpaceCheck)
+		if err == nil || ctx.Err() != nil {
 			return nil
 		}
 		if time.Now().After(deadline) {
@@ -86,14 +88,35 @@ func (c *chain) awaitReady(served chan error) error {
 		case err := <-served:
 			served <- err
 			return fmt.Errorf("the server ended while starting: %w", err)
+		case err := <-c.broken:
+			return err
+		case <-ctx.Done():
+			return nil
 		case <-time.After(pollInterval):
 		}
 	}
 }
 
+// endStart ends the step of the library's start that must not be interrupted, if it still waits.
+func (c *chain) endStart(served chan error) {
+	c.definitions.givenUp.Store(true)
+	for _, complete := range c.front.MuxAndDiscoveryCompleteSignals() { // which that step gives
+		select {
+		case <-complete:
+		case err := <-served:
+			served <- err
+			return
+		}
+	}
+}
+
 // get succeeds when the answer is 200.
-func get(client *http.Client, url string) (string, error) {
-	answer, err := client.Get(url)
+func get(ctx context.Context, client *http.Client, url string) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return "", err
+	}
+	answer, err := client.Do(request)
 	if err != nil {
 		return "", err
 	}
@@ -105,7 +128,7 @@ func get(client *http.Client, url string) (string, error) {
 	return string(body), err
 }
 
-// createInitialNamespaces is a step of the start.
+// createInitialNamespaces is a step of the start. It returns no error: the library would end the process.
 func (c *chain) createInitialNamespaces(hook genericapiserver.PostStartHookContext) error {
 	for _, name := range initialNamespaces {
 		for {
@@ -116,10 +139,14 @@ func (c *chain) createInitialNamespaces(hook genericapiserver.PostStartHookConte
 			if hook.Err() != nil {
 				return nil // the server ends
 			}
+			if apierrors.HasStatusCause(err, causeNoSpace) {
+				c.broken <- fmt.Errorf("cannot create the namespace %s: %w", name, err)
+				return nil
+			}
 			utilruntime.HandleErrorWithContext(hook, err, "Creation of a namespace is retried", "namespace", name)
 			select {
 			case <-hook.Done():
-			case <-time.After(pollInterval):
+			case <-time.After(namespaceRetry):
 			}
 		}
 	}

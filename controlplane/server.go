@@ -115,7 +115,7 @@ func (s *Server) run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, data.close()) }()
 	embedded := len(s.options.Etcd.Servers) == 0
 	if embedded {
-		if err := checkData(data.file("etcd")); err != nil {
+		if err := checkData(ctx, data.file("etcd")); err != nil {
 			return err
 		}
 	}
@@ -123,56 +123,58 @@ func (s *Server) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-
-	cluster, failed := s.options.Etcd, context.Background()
-	if embedded {
-		m, err := startMember(ctx, data, s.options.QuotaBackendBytes)
-		if err != nil {
-			return err
-		}
-		defer m.stop()
-		cluster, failed = EtcdCluster{Servers: []string{m.endpoint}}, m.log.failed
+	if !embedded {
+		return s.serve(ctx, listener, access, data, s.options.Etcd)
 	}
-	storage, err := openBackend(ctx, cluster, s.options.Storage, s.options.WatchHistory, embedded || s.options.Adopt)
+	m, err := startMember(ctx, data, s.options.QuotaBackendBytes)
+	if err != nil {
+		return err
+	}
+	defer m.stop()
+	serving, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(m.log.failed, cancel)()
+	err = s.serve(serving, listener, access, data, EtcdCluster{Servers: []string{m.endpoint}})
+	if m.log.failed.Err() != nil { // whatever else failed, it was for that
+		err = fmt.Errorf("etcd stopped: %w", context.Cause(m.log.failed))
+	}
+	return err
+}
+
+// serve runs the layers above etcd until ctx ends.
+func (s *Server) serve(ctx context.Context, listener *trackingListener, access *access, data *dataDir, cluster EtcdCluster) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var loops sync.WaitGroup
+	defer loops.Wait()
+	defer cancel()
+	storage, err := openBackend(ctx, cluster, s.options.Storage, s.options.WatchHistory, len(s.options.Etcd.Servers) == 0 || s.options.Adopt)
 	if err != nil {
 		return err
 	}
 	defer storage.close()
-	if embedded {
-		var making sync.WaitGroup
-		defer making.Wait()
-		spaceCtx, stop := context.WithCancel(ctx)
-		defer stop()
-		making.Go(func() { newSpace(storage.client).run(spaceCtx) })
-	}
 	chain, err := newChain(listener, access, storage)
 	if err != nil {
 		return err
 	}
-	serving, cancel := context.WithCancel(ctx)
-	defer cancel()
-	stop := context.AfterFunc(failed, cancel)
-	defer stop()
+	if len(s.options.Etcd.Servers) == 0 {
+		loops.Go(func() { newSpace(storage.client).run(ctx) })
+	}
 	defer context.AfterFunc(storage.failed, cancel)()
-	var settling sync.WaitGroup
 	s.foreign = storage.readOnly()
-	err = chain.run(serving, func() error {
-		settling.Go(func() {
-			if chain.readers.settle(serving) == nil {
+	err = chain.run(ctx, func() error {
+		loops.Go(func() {
+			if chain.readers.settle(ctx) == nil {
 				close(s.settled)
 			}
 		})
 		s.readers = chain.readers
-		settling.Go(func() { chain.readers.asked.run(serving, data.kept("asked.json")) })
+		loops.Go(func() { chain.readers.asked.run(ctx, data.kept("asked.json")) })
 		return s.announce(access, data, cluster)
 	})
 	cancel()
-	settling.Wait()
+	loops.Wait()
 	if storage.failed.Err() != nil { // no read of its resource can be answered any more
 		err = errors.Join(context.Cause(storage.failed), err)
-	}
-	if failed.Err() != nil {
-		err = errors.Join(fmt.Errorf("etcd stopped: %w", context.Cause(failed)), err)
 	}
 	return err
 }
