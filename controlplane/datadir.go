@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
+	"k8s.io/klog/v2"
 )
 
 // dataDir is the folder of one server: etcd's data, the certificate authority and the token. The
@@ -76,16 +77,43 @@ func (d *dataDir) close() error {
 	return err
 }
 
+// checkLost refuses a folder without etcd's data that had some: the other files are made after it.
+func (d *dataDir) checkLost() error {
+	for _, name := range []string{"token", "ca.pem"} {
+		if _, err := os.Stat(d.file(name)); err != nil {
+			return nil // a new folder, or a token that was put there for it
+		}
+	}
+	return fmt.Errorf("%s has no data although there is a token and a certificate authority: restore a copy, or remove these two files to start empty", d.file("etcd"))
+}
+
 // readOrCreate returns a file's content, which create makes up the first time.
 func (d *dataDir) readOrCreate(name string, create func() ([]byte, error)) ([]byte, error) {
 	content, err := os.ReadFile(d.file(name))
-	if err == nil || !errors.Is(err, fs.ErrNotExist) {
-		return content, err
+	if err == nil {
+		return content, d.tighten(name)
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
 	}
 	if content, err = create(); err != nil {
 		return nil, err
 	}
 	return content, writeFile(d.file(name), content)
+}
+
+// tighten takes the right to read a secret file from others.
+func (d *dataDir) tighten(name string) error {
+	info, err := os.Stat(d.file(name))
+	if err != nil || info.Mode().Perm()&0o077 == 0 {
+		return err
+	}
+	if err := os.Chmod(d.file(name), 0o600); err != nil {
+		return fmt.Errorf("others may read or change it (mode %#o): %w", info.Mode().Perm(), reason(err))
+	}
+	klog.Background().Error(nil, "Others could read or change a secret file; it is private now. Replace it if they may have",
+		"file", d.file(name), "mode", fmt.Sprintf("%#o", info.Mode().Perm()))
+	return nil
 }
 
 // writeFile replaces a file in one step; only its owner can read it.

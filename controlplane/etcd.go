@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -161,10 +162,11 @@ func (m *member) stop() {
 	m.removeSocket()
 }
 
-// socketPath is in the data folder, or in a temporary one if that path is too long for a socket.
+// socketPath is in a folder of its own that nobody else can enter, whatever the umask and the mode of the
+// data folder: below that, or a temporary one if that path is too long for a socket.
 func (m *member) socketPath(d *dataDir) (string, error) {
-	if path := d.file("etcd.sock"); len(path) <= longestSocketPath {
-		return path, nil
+	if path := filepath.Join(d.file("run"), "etcd.sock"); len(path) <= longestSocketPath {
+		return path, makePrivate(d.file("run"))
 	}
 	dir, err := os.MkdirTemp("", "keepwatch-")
 	if err != nil {
@@ -172,6 +174,18 @@ func (m *member) socketPath(d *dataDir) (string, error) {
 	}
 	m.socketDir = dir
 	return filepath.Join(dir, "etcd.sock"), nil
+}
+
+// makePrivate makes a folder that only its owner can enter, of one that may exist.
+func makePrivate(dir string) error {
+	err := os.Mkdir(dir, 0o700)
+	if errors.Is(err, fs.ErrExist) {
+		err = os.Chmod(dir, 0o700)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot make the folder %s, for etcd's socket, private: %w", dir, reason(err))
+	}
+	return nil
 }
 
 func (m *member) removeSocket() {

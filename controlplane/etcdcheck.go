@@ -22,50 +22,52 @@ import (
 //
 // One kind of data is removed: what is left of a first start that ended, by a crash or on a full disk,
 // before it wrote anything. etcd has made a log then and no cluster, and would wait for one for ever.
-func checkData(ctx context.Context, dir string) error {
+//
+// found is whether there is any data then.
+func checkData(ctx context.Context, dir string) (found bool, err error) {
 	logs, err := filepath.Glob(filepath.Join(dir, "member", "wal", "*.wal"))
 	if err != nil {
-		return err
+		return false, err
 	}
 	database := filepath.Join(dir, "member", "snap", "db")
 	info, err := os.Stat(database)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && len(logs) == 0:
-		return nil // new
+		return false, nil // new
 	case errors.Is(err, fs.ErrNotExist):
-		return damaged(dir, "member/snap/db is missing")
+		return true, damaged(dir, "member/snap/db is missing")
 	case err != nil:
-		return fmt.Errorf("cannot read %s: %w", database, reason(err))
+		return true, fmt.Errorf("cannot read %s: %w", database, reason(err))
 	case info.Size() == 0:
-		return damaged(dir, "member/snap/db is empty")
+		return true, damaged(dir, "member/snap/db is empty")
 	}
 	applied, empty, err := checkDatabase(ctx, database, info.Size())
 	if ctx.Err() != nil {
-		return ctx.Err()
+		return true, ctx.Err()
 	}
 	if err != nil {
-		return damaged(dir, "member/snap/db: "+err.Error())
+		return true, damaged(dir, "member/snap/db: "+err.Error())
 	}
 	if len(logs) == 0 {
 		if applied != 0 {
-			return damaged(dir, "member/wal has no log")
+			return true, damaged(dir, "member/wal has no log")
 		}
-		return nil
+		return true, nil
 	}
 	log, err := readJournal(ctx, logs)
 	switch {
 	case ctx.Err() != nil:
-		return ctx.Err()
+		return true, ctx.Err()
 	case err != nil:
-		return damaged(dir, "member/wal/"+err.Error())
+		return true, damaged(dir, "member/wal/"+err.Error())
 	case applied == 0 && log.entry == 0 && empty:
-		return os.RemoveAll(filepath.Join(dir, "member"))
+		return false, os.RemoveAll(filepath.Join(dir, "member"))
 	case applied > log.entry:
-		return damaged(dir, fmt.Sprintf("member/wal ends at entry %d, member/snap/db has %d", log.entry, applied))
+		return true, damaged(dir, fmt.Sprintf("member/wal ends at entry %d, member/snap/db has %d", log.entry, applied))
 	case applied != 0 && applied < log.start():
-		return damaged(dir, fmt.Sprintf("member/snap/db has entry %d, member/wal starts at %d", applied, log.start()))
+		return true, damaged(dir, fmt.Sprintf("member/snap/db has entry %d, member/wal starts at %d", applied, log.start()))
 	}
-	return nil
+	return true, nil
 }
 
 func damaged(dir, what string) error {

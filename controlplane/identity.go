@@ -162,7 +162,20 @@ func loadToken(d *dataDir, given string) (string, error) {
 	if token == "" {
 		return "", fmt.Errorf("the token file %s is empty: remove it to get a new token", d.file("token"))
 	}
+	if err := checkToken(token); err != nil {
+		return "", fmt.Errorf("the token file %s: %w", d.file("token"), err)
+	}
 	return token, nil
+}
+
+// checkToken refuses a token that cannot be sent in a header: every request would be answered 401.
+func checkToken(token string) error {
+	for _, c := range []byte(token) {
+		if c <= ' ' || c > '~' {
+			return fmt.Errorf("a token cannot have the character %q: give letters, digits and punctuation without spaces or line ends", rune(c))
+		}
+	}
+	return nil
 }
 
 // newToken is 32 random bytes, in hexadecimal.

@@ -83,6 +83,9 @@ func (o Options) complete() (Options, error) {
 	if o.WatchHistory.Bytes < 0 || o.WatchHistory.Age < 0 {
 		return o, fmt.Errorf("a watch history of %d bytes and %v: give numbers above zero", o.WatchHistory.Bytes, o.WatchHistory.Age)
 	}
+	if err := checkToken(o.Token); err != nil {
+		return o, err
+	}
 	switch {
 	case o.QuotaBackendBytes < 0:
 		return o, fmt.Errorf("a quota of %d bytes for etcd: give a number above zero", o.QuotaBackendBytes)

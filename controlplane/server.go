@@ -114,23 +114,36 @@ func (s *Server) run(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, data.close()) }()
 	embedded := len(s.options.Etcd.Servers) == 0
-	if embedded {
-		if err := checkData(ctx, data.file("etcd")); err != nil {
+	if !embedded {
+		access, err := newAccess(listener.Addr(), data, s.options.Token)
+		if err != nil {
 			return err
 		}
+		return s.serve(ctx, listener, access, data, s.options.Etcd)
 	}
-	access, err := newAccess(listener.Addr(), data, s.options.Token)
+	found, err := checkData(ctx, data.file("etcd"))
+	if err == nil && !found {
+		err = data.checkLost()
+	}
 	if err != nil {
 		return err
 	}
-	if !embedded {
-		return s.serve(ctx, listener, access, data, s.options.Etcd)
+	var access *access
+	if found { // before etcd touches the data
+		if access, err = newAccess(listener.Addr(), data, s.options.Token); err != nil {
+			return err
+		}
 	}
 	m, err := startMember(ctx, data, s.options.QuotaBackendBytes)
 	if err != nil {
 		return err
 	}
 	defer m.stop()
+	if !found { // after etcd has begun: without it, these files tell that its data was lost
+		if access, err = newAccess(listener.Addr(), data, s.options.Token); err != nil {
+			return err
+		}
+	}
 	serving, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(m.log.failed, cancel)()

@@ -109,15 +109,27 @@ func TestServeStartsOnAFullDisk(t *testing.T) {
 	}
 }
 
-// The disk gets full while the layers above etcd start.
+// The disk gets full while the layers above etcd start. What they write may still fit; what comes then does not.
 func TestServeDiskFillsAtTheStart(t *testing.T) {
 	disk := newDisk(t, 80<<10)
-	p, _ := disk.serve(t)
+	p, kubeconfig := disk.serve(t)
 	eventually(t, "etcd starts", func() error {
-		_, err := os.Stat(filepath.Join(disk.path, "data", "etcd.sock"))
+		_, err := os.Stat(filepath.Join(disk.path, "data", "run", "etcd.sock"))
 		return err
 	})
 	disk.fill(t)
+	eventually(t, "the server ends", func() error {
+		select {
+		case err := <-p.ended:
+			p.ended <- err
+			return nil
+		default:
+		}
+		if strings.Contains(p.stderr.String(), "keepwatch: ready") {
+			clientOf(t, kubeconfig).CoreV1().ConfigMaps("default").Create(t.Context(), large(""), metav1.CreateOptions{})
+		}
+		return errors.New("it runs")
+	})
 	_, p = disk.endsFull(t, p)
 	terminate(t, p)
 }

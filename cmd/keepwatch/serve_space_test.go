@@ -88,7 +88,7 @@ func TestServeAtItsQuota(t *testing.T) {
 // fillEtcd creates objects until etcd has no space, and none to gain by compacting or defragmenting.
 func fillEtcd(t *testing.T, client kubernetes.Interface, dir string) {
 	t.Helper()
-	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{"unix://" + filepath.Join(dir, "etcd.sock")}, Logger: zap.NewNop()})
+	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{"unix://" + filepath.Join(dir, "run", "etcd.sock")}, Logger: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,6 +29,9 @@ const deadline = time.Minute
 // TestMain lets the test binary be keepwatch itself, for tests that need a process.
 func TestMain(m *testing.M) {
 	if os.Getenv("KEEPWATCH_TEST_AS_MAIN") != "" {
+		if os.Getenv("KEEPWATCH_TEST_UMASK") != "" {
+			syscall.Umask(0)
+		}
 		main()
 	}
 	os.Exit(m.Run())

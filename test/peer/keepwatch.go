@@ -106,7 +106,7 @@ func startServe(ctx context.Context, dir string, flags []string) (*Server, error
 	s := &Server{
 		kubeconfig: filepath.Join(dir, "kubeconfig"),
 		data:       data,
-		endpoint:   Endpoint("unix://" + filepath.Join(data, "etcd.sock")),
+		endpoint:   Endpoint("unix://" + filepath.Join(data, "run", "etcd.sock")),
 	}
 	path, err := keepwatch()
 	if err != nil {
