@@ -36,7 +36,7 @@
 //
 // Where things are: server.go starts and ends the layers in order, chain.go builds the two servers,
 // run.go runs them (definitionsync.go lets it interrupt their start), etcd.go the embedded etcd (etcdcheck.go and etcdwal.go look at its data before,
-// etcdlog.go listens to it, etcdspace.go keeps room in it), datadir.go, identity.go and kubeconfig.go are the files, access.go and authn.go
+// etcdlog.go listens to it, etcdspace.go keeps room in it, verify.go checks what is in it), datadir.go, identity.go and kubeconfig.go are the files, access.go and authn.go
 // say who may come in, listener.go how many (descriptors_unix.go counts the files that may be open),
 // metrics.go shows what is counted, ownership.go whose etcd it is and readonly.go what is answered if it is somebody
 // else's, namespaces.go is the one loop that a real cluster has in a controller.

@@ -34,6 +34,8 @@ type Options struct {
 	// writes there what it does not validate, compacts etcd's history, and finishes the deletion of
 	// namespaces knowing only the kinds that it serves itself: what else is in them is left behind.
 	Adopt bool
+	// Verify reads every object in etcd before the server is ready, and refuses to serve if one is damaged.
+	Verify bool
 	// Storage says what answers reads and watches. Empty is StoreStorage.
 	Storage Storage
 	// WatchHistory bounds the history of each resource, from which watches go on exactly; behind it

@@ -24,6 +24,8 @@ type Server struct {
 	foreign bool
 	readers *readers
 
+	verified struct{ objects, unknown int }
+
 	running sync.Once
 }
 
@@ -61,6 +63,17 @@ func (s *Server) DataDir() string {
 		return s.dataDir
 	default:
 		return ""
+	}
+}
+
+// Verified counts the objects that Options.Verify found sound, and the keys beside them that belong to no
+// resource of this server. Both are zero before the server is ready.
+func (s *Server) Verified() (objects, unknown int) {
+	select {
+	case <-s.ready:
+		return s.verified.objects, s.verified.unknown
+	default:
+		return 0, 0
 	}
 }
 
@@ -165,6 +178,11 @@ func (s *Server) serve(ctx context.Context, listener *trackingListener, access *
 		return err
 	}
 	defer storage.close()
+	if s.options.Verify {
+		if s.verified.objects, s.verified.unknown, err = storage.verify(ctx); err != nil {
+			return err
+		}
+	}
 	chain, err := newChain(listener, access, storage)
 	if err != nil {
 		return err

@@ -33,7 +33,8 @@ can-i says so), quotas, limits, admission beyond namespaces, and what the specs 
 mean: their structure, names and metadata are checked, their values are not. Only common defaults
 are set. No addresses or ports are allocated to services.
 
-A data folder that is in use, or in which anything is damaged, is refused and left as it is.`
+A data folder that is in use, or in which anything is damaged, is refused and left as it is. Values
+in it are checked by --verify only.`
 
 func newServeCommand() *cobra.Command {
 	var options controlplane.Options
@@ -59,6 +60,7 @@ func newServeCommand() *cobra.Command {
 	flags.StringVar(&options.Etcd.CAFile, "etcd-cafile", "", "certificate authority of --etcd-servers")
 	flags.StringVar(&options.Etcd.CertFile, "etcd-certfile", "", "client certificate for --etcd-servers")
 	flags.StringVar(&options.Etcd.KeyFile, "etcd-keyfile", "", "key of --etcd-certfile")
+	flags.BoolVar(&options.Verify, "verify", false, "read every object in etcd first, and end with exit code 1 if one is damaged")
 	flags.Int64Var(&options.QuotaBackendBytes, "quota-backend-bytes", 0, "size of the embedded etcd's database at which creates and updates are refused (default 8 GiB)")
 	flags.StringVar((*string)(&options.Storage), "storage", string(controlplane.StoreStorage), "what answers reads and watches: \"store\", or \"upstream\" for k8s.io/apiserver's watch cache")
 	flags.Var(watchHistory{&options.WatchHistory}, "watch-history", "how much history to keep of each resource, for watches to go on from; behind it they are told the difference (default 64Mi,15m)")
@@ -108,6 +110,10 @@ func serve(ctx context.Context, options controlplane.Options, stderr io.Writer) 
 		}
 		fmt.Fprintf(stderr, "keepwatch: ready in %.1fs at %s, kubeconfig %s, %s%s\n",
 			time.Since(start).Seconds(), server.RESTConfig().Host, options.Kubeconfig, kept, server.DataDir())
+		if options.Verify {
+			objects, unknown := server.Verified()
+			fmt.Fprintf(stderr, "keepwatch: verified %d objects in etcd; %d keys belong to no resource here\n", objects, unknown)
+		}
 		if server.ReadOnly() {
 			fmt.Fprintf(stderr, "keepwatch: read-only: the etcd at %s holds data that another server has written; see --adopt\n",
 				strings.Join(options.Etcd.Servers, ","))

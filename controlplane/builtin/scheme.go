@@ -104,6 +104,19 @@ type Stored struct {
 	Codec runtime.Codec
 	// Version picks the stored version.
 	Version runtime.GroupVersioner
+	// Namespaced says whether keys are namespace/name below Prefix, or name alone.
+	Namespaced bool
+	// Object is an empty one. It must not be changed.
+	Object runtime.Object
+}
+
+// Resources lists the table.
+func (r *Registry) Resources() []schema.GroupResource {
+	resources := make([]schema.GroupResource, 0, len(table))
+	for _, k := range table {
+		resources = append(resources, k.groupResource())
+	}
+	return resources
 }
 
 // Stored looks up a resource of the table.
@@ -118,7 +131,7 @@ func (r *Registry) Stored(resource schema.GroupResource) (Stored, bool) {
 		}
 		version := schema.GroupVersions{k.gv}
 		codec := versioning.NewDefaultingCodecForScheme(r.Scheme, info.Serializer, r.Codecs.UniversalDeserializer(), version, hub(k.gv.Group))
-		return Stored{Prefix: k.prefix(), Codec: bareCodec{codec}, Version: version}, true
+		return Stored{Prefix: k.prefix(), Codec: bareCodec{codec}, Version: version, Namespaced: k.namespaced, Object: k.object}, true
 	}
 	return Stored{}, false
 }

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// A bit that was flipped in etcd's database makes an object of another name. --verify finds it.
+func TestServeVerifies(t *testing.T) {
+	dir, file := t.TempDir(), filepath.Join(t.TempDir(), "kubeconfig")
+	args := []string{"serve", "--verify", "--listen", "127.0.0.1:0", "--kubeconfig-out", file, "--data-dir", dir}
+	p := startProcess(t, args...)
+	awaitLine(t, p, "keepwatch: verified 0 objects in etcd; 0 keys belong to no resource here\n")
+	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "victim"}}
+	if _, err := clientOf(t, file).CoreV1().ConfigMaps("default").Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	terminate(t, p)
+	p = startProcess(t, args...)
+	awaitLine(t, p, "keepwatch: verified 3 objects in etcd; 0 keys belong to no resource here\n")
+	terminate(t, p)
+
+	database := filepath.Join(dir, "etcd", "member", "snap", "db")
+	content, err := os.ReadFile(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content = bytes.ReplaceAll(content, []byte("\x06victim"), []byte("\x06vicuim")) // behind its length: not in the key
+	if err := os.WriteFile(database, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p = startProcess(t, args...)
+	if code := p.exit(t); code != 1 {
+		t.Errorf("exit %d", code)
+	}
+	text := p.stderr.String()
+	if !strings.Contains(text, `1 of 3 objects in etcd are damaged: "/registry/configmaps/default/victim": it is "default/vicuim"; restore a copy`) || strings.Count(text, "\n") != 1 {
+		t.Errorf("it says %q", text)
+	}
+}

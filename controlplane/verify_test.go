@@ -1,0 +1,77 @@
+package controlplane_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/keepwatch/keepwatch/controlplane"
+)
+
+// Each damage that can be known of an object is found, and nothing else.
+func TestVerify(t *testing.T) {
+	owner := start(t, controlplane.Options{})
+	c := connect(t, owner.RESTConfig())
+	gvr := newCRD(t, c, "verified")
+	must(c.typed.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "victim"}}, metav1.CreateOptions{}))(t)
+	must(c.dynamic.Resource(gvr).Namespace("default").Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": gvr.GroupVersion().String(), "kind": "Verified", "metadata": map[string]any{"name": "custom"},
+	}}, metav1.CreateOptions{}))(t)
+	etcd := etcdClient(t, clientv3.Config{Endpoints: owner.EtcdCluster().Servers})
+	read := func(key string) []byte {
+		answer := must(etcd.Get(t.Context(), key))(t)
+		if len(answer.Kvs) != 1 {
+			t.Fatalf("there is no %s", key)
+		}
+		return answer.Kvs[0].Value
+	}
+	options := controlplane.Options{Etcd: owner.EtcdCluster(), Verify: true}
+	sound := start(t, options)
+	if objects, unknown := sound.Verified(); objects != 5 || unknown != 0 { // two namespaces, a definition, and these two
+		t.Errorf("it verified %d objects, and %d keys that it doesn't know", objects, unknown)
+	}
+	sound.stop()
+
+	builtin, custom, namespace := "/registry/configmaps/default/victim", "/registry/"+gvr.Group+"/"+gvr.Resource+"/default/custom", "/registry/namespaces/default"
+	for name, damage := range map[string]struct {
+		key   string
+		value []byte
+		says  string
+	}{
+		"name":               {builtin, bytes.Replace(read(builtin), []byte("victim"), []byte("vicuim"), 1), `it is "default/vicuim"`},
+		"namespace":          {builtin, bytes.Replace(read(builtin), []byte("default"), []byte("defaulu"), 1), `it is "defaulu/victim"`},
+		"name of namespace":  {namespace, bytes.Replace(read(namespace), []byte("default"), []byte("defaulu"), 1), `it is "defaulu"`},
+		"cut off":            {builtin, read(builtin)[:40], ""},
+		"empty":              {builtin, nil, ""},
+		"another kind":       {builtin, bytes.Replace(read(builtin), []byte("ConfigMap"), []byte("ConfigMaq"), 1), "ConfigMaq"},
+		"not JSON":           {custom, append([]byte("["), read(custom)[1:]...), ""},
+		"another group":      {custom, bytes.Replace(read(custom), []byte(gvr.Group), append([]byte("X"), gvr.Group[1:]...), 1), "instead of a"},
+		"name of custom":     {custom, bytes.Replace(read(custom), []byte("custom"), []byte("cusuom"), 1), `it is "default/cusuom"`},
+		"key":                {builtin + "x", read(builtin), `it is "default/victim"`},
+		"key with a level":   {builtin + "/x", read(builtin), `it is "default/victim"`},
+		"key without a name": {"/registry/configmaps/default", read(builtin), `it is "default/victim"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := must(etcd.Get(t.Context(), damage.key))(t)
+			must(etcd.Put(t.Context(), damage.key, string(damage.value)))(t)
+			err := runFails(t, options)
+			if !strings.Contains(err.Error(), "1 of ") || !strings.Contains(err.Error(), `"`+damage.key+`": `) || !strings.Contains(err.Error(), damage.says) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("it says %q, which should be one line with %q", err, damage.says)
+			}
+			if len(before.Kvs) == 0 {
+				must(etcd.Delete(t.Context(), damage.key))(t)
+				return
+			}
+			must(etcd.Put(t.Context(), damage.key, string(before.Kvs[0].Value)))(t)
+		})
+	}
+	must(etcd.Put(t.Context(), "/registry/regisury/x", "y"))(t)
+	if objects, unknown := start(t, options).Verified(); objects != 5 || unknown != 1 {
+		t.Errorf("it verified %d objects, and %d keys that it doesn't know", objects, unknown)
+	}
+}
