@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -14,6 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/store"
 )
 
 // keyServer is a transformer that cannot decrypt the states in which a text occurs, while
@@ -161,5 +165,86 @@ func TestSelectorsOfAStateThatCannotBeRead(t *testing.T) {
 	keys.down.Store(false)
 	if answer, body := r.get(r.path("")+"?labelSelector=tier%3Da", accept("application/json")); answer.StatusCode != http.StatusOK || strings.Contains(string(body), "secret") {
 		t.Errorf("a list was answered %s: %s", answer.Status, body)
+	}
+}
+
+// A watch with a selector whose reader falls behind the history is not cut off: it receives
+// what has entered and left its selection since, and nothing else. So does a watch that
+// resumes from as far back.
+func TestSelectorsBehindTheHistory(t *testing.T) {
+	large := strings.Repeat("0123456789abcdef", 25<<10) // 400 KiB
+	is := func(tier string) func(metav1.Object) {
+		return func(m metav1.Object) {
+			m.SetLabels(map[string]string{"tier": tier})
+			m.SetAnnotations(map[string]string{"note": large + m.GetName()})
+		}
+	}
+	r := newRig(t, pods, options{store: store.Options{WindowBytes: 1 << 20}})
+	for _, name := range []string{"leaves", "deleted", "returns", "stays", "relabelled-then-deleted"} {
+		r.create("default", name, labelled("tier", "a"))
+	}
+	r.create("default", "enters", labelled("tier", "b"))
+	begin := r.create("default", "hidden", labelled("tier", "b"))
+	state := map[string]string{"leaves": "", "deleted": "", "returns": "", "stays": "", "relabelled-then-deleted": ""}
+	since := "timeoutSeconds=600&labelSelector=tier%3Da&resourceVersion=" + begin.GetResourceVersion()
+	slow := r.stalled(since)
+	for i := range 20 { // 8 MB that the slow reader does not read
+		r.update("default", "stays", func(m metav1.Object) { is("a")(m); m.SetGenerateName(fmt.Sprint(i)) })
+	}
+	left := r.update("default", "leaves", labelled("tier", "c"))
+	r.update("default", "leaves", labelled("tier", "d"))
+	r.update("default", "returns", labelled("tier", "b"))
+	r.update("default", "relabelled-then-deleted", labelled("tier", "b"))
+	r.delete("default", "relabelled-then-deleted")
+	r.update("default", "hidden", labelled("tier", "c"))
+	r.delete("default", "hidden")
+	r.delete("default", "deleted")
+	r.update("default", "enters", labelled("tier", "a"))
+	r.update("default", "returns", labelled("tier", "a"))
+	for i := range 20 { // each by itself, so that the window drops all before
+		r.reach(r.update("default", "stays", func(m metav1.Object) { is("a")(m); m.SetGenerateName(fmt.Sprint(i)) }))
+	}
+	last := r.create("default", "last", labelled("tier", "a"))
+	r.reach(last)
+	if history, _ := r.storage.Store().Bounds(); history <= must(keepwatch.ParseRevision(left.GetResourceVersion()))(t) {
+		t.Fatalf("the history goes back to %v", history)
+	}
+	for name, w := range map[string]*watching{"live": slow, "resuming": r.watch(since)} {
+		t.Run(name, func(t *testing.T) {
+			w.t = t
+			held, told := maps.Clone(state), 0
+			for e := w.next(); ; e = w.next() {
+				told++
+				_, known := held[e.Object.Name]
+				switch {
+				case e.Object.Labels["tier"] != "a":
+					t.Fatalf("the selector hides %s", brief(e)+": "+e.Object.Message)
+				case known != (e.Type != watch.Added):
+					t.Errorf("%s, known: %v", brief(e), known)
+				case e.Type == watch.Deleted:
+					delete(held, e.Object.Name)
+					if e.Object.Name == "leaves" && e.Object.ResourceVersion != left.GetResourceVersion() {
+						t.Errorf("%s at %s, want %s", brief(e), e.Object.ResourceVersion, left.GetResourceVersion())
+					}
+				default:
+					held[e.Object.Name] = e.Object.ResourceVersion
+				}
+				if e.Object.ResourceVersion == last.GetResourceVersion() {
+					break
+				}
+			}
+			if told > 40 {
+				t.Errorf("%d events are the history, not the difference", told)
+			}
+			for o := range r.storage.Store().Snapshot().All() {
+				if name := o.Key().Name; held[name] != "" != (name == "enters" || name == "returns" || name == "stays" || name == "last") || held[name] != "" && held[name] != o.Revision().String() {
+					t.Errorf("%s: held at %q, is at %v", name, held[name], o.Revision())
+				}
+				delete(held, o.Key().Name)
+			}
+			if len(held) > 0 {
+				t.Errorf("held, but gone: %v", held)
+			}
+		})
 	}
 }

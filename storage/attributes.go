@@ -45,6 +45,16 @@ func (a *attributes) Get(name string) string {
 	return value
 }
 
+func (a *attributes) equal(b *attributes) bool {
+	return slices.Equal(a.names, b.names) && slices.Equal(a.values, b.values)
+}
+
+// selectedAs reports whether every selector judges two contents of the same key alike. Of
+// what nobody has read that is not known.
+func (c *content) selectedAs(d *content) bool {
+	return c.form != sealed && d.form != sealed && c.uid == d.uid && c.labels.equal(&d.labels) && c.fields.equal(&d.fields)
+}
+
 const (
 	// internedStrings bounds how many strings, and lists of names, an interner knows.
 	internedStrings = 1 << 14

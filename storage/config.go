@@ -52,7 +52,8 @@ type Config struct {
 	Indexers *cache.Indexers
 	// Metrics are what the storage counts for; nil counts for nobody.
 	Metrics *Metrics
-	// Store bounds the history; the zero value will do. Size and Slim are set by New.
+	// Store bounds the history; the zero value will do. Size, Slim and
+	// Attributes are set by New.
 	Store store.Options
 }
 

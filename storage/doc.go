@@ -22,9 +22,10 @@
 // A watch is a cursor over the store. Nothing is queued for it but what its channel
 // holds, and it is never cut off for being slow. One that goes on from a revision
 // behind the window is told the difference since then, in an order in which it can
-// break off at any event and go on from there. A watch that selects by content,
-// such as labels, is the exception: what used to match is not known behind the
-// window, and objects that never did may not be shown, so it gets 410 Expired.
+// break off at any event and go on from there. For watches with selectors, the store keeps
+// the metadata of states that were replaced behind the window, where labels or fields
+// changed: what left the selection is DELETED, with that metadata. Beyond
+// store.Options.AttributeBytes they get 410 Expired.
 //
 // A watch from a revision that etcd has not reached, by a quorum read that began after the
 // request, ends with 410 Expired: etcd was restored from a backup, and the watch would wait

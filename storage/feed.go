@@ -164,7 +164,7 @@ func (f *Feed) resume(d keepwatch.Delivery, err error) {
 	f.resumed = false
 	gap, isGap := d.(keepwatch.Gap)
 	switch {
-	case err != nil || isGap && !f.follows(gap):
+	case err != nil || isGap && !follows(gap):
 		f.storage.meter.resumed(gone)
 	case isGap:
 		f.storage.meter.resumed(difference)
@@ -173,10 +173,8 @@ func (f *Feed) resume(d keepwatch.Delivery, err error) {
 	}
 }
 
-// follows reports whether the feed can be told of a gap.
-func (f *Feed) follows(gap keepwatch.Gap) bool {
-	return f.byKey && gap.Reason != keepwatch.GapRewind
-}
+// follows reports whether the revisions of a gap go on from the feed's.
+func follows(gap keepwatch.Gap) bool { return gap.Reason != keepwatch.GapRewind }
 
 // initial tells the next segment of the state that the feed began with.
 func (f *Feed) initial() ([]Event, error) {
@@ -205,7 +203,8 @@ func (f *Feed) tell(d keepwatch.Delivery) ([]Event, error) {
 		}
 		return f.changes(d.Changes)
 	case keepwatch.Gap:
-		if !f.follows(d) {
+		if !follows(d) {
+			f.storage.meter.expired()
 			return nil, errBehind
 		}
 		return f.changes(resumable(d))
@@ -231,17 +230,42 @@ func (f *Feed) changes(changes []keepwatch.Change) ([]Event, error) {
 
 // resumable puts the changes of a gap in an order in which a reader that has seen
 // some of them, and goes on from the revision of the last one, is told the others:
-// by revision. Deletions of which no more is known than that they were in the gap
-// come first and move the reader nowhere.
+// by revision, a deletion before what was created in its place. Deletions that share a
+// revision, since a list showed them, move the reader there with the last one only.
 func resumable(gap keepwatch.Gap) []keepwatch.Change {
 	changes := slices.Clone(gap.Changes)
-	for i := range changes {
-		if c := &changes[i]; c.Type == keepwatch.Deleted && c.Revision >= gap.To {
-			c.Revision = gap.From
+	created := map[keepwatch.Key]keepwatch.Revision{}
+	for _, c := range changes {
+		if c.Type == keepwatch.Added {
+			created[c.Object.Key()] = c.Revision
 		}
 	}
-	slices.SortStableFunc(changes, func(a, b keepwatch.Change) int { return cmp.Compare(a.Revision, b.Revision) })
+	for i := range changes {
+		if c := &changes[i]; c.Type == keepwatch.Deleted && created[c.Object.Key()] > 0 {
+			c.Revision = min(c.Revision, created[c.Object.Key()])
+		}
+	}
+	slices.SortStableFunc(changes, func(a, b keepwatch.Change) int {
+		return cmp.Or(cmp.Compare(a.Revision, b.Revision), cmp.Compare(order(a), order(b)))
+	})
+	told := gap.From
+	for i := range changes {
+		c := &changes[i]
+		if more := i+1 < len(changes) && changes[i+1].Revision == c.Revision; !more {
+			told = max(told, c.Revision)
+		} else if c.Type == keepwatch.Deleted {
+			c.Revision = told
+		}
+	}
 	return changes
+}
+
+// order is that of changes at one revision.
+func order(c keepwatch.Change) int {
+	if c.Type == keepwatch.Deleted {
+		return 0
+	}
+	return 1
 }
 
 // failure words the end of a feed that the store can't continue.
@@ -253,6 +277,7 @@ func (f *Feed) failure(err error) error {
 		c := unreadable.Change
 		return f.unreadable(c.Object.Key(), watch.EventType(c.Type.String()), unreadable.Err)
 	case errors.As(err, &failure) && failure.Kind == keepwatch.Expired:
+		f.storage.meter.expired()
 		return apierrors.NewResourceExpired(failure.Error())
 	}
 	return err

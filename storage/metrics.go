@@ -17,7 +17,7 @@ import (
 // storage counts is the watch cache's own, wherever it means the same: names, labels and buckets are
 // k8s.io/apiserver's, and so is the registry, which all servers of a process share.
 type Metrics struct {
-	resumptions, relists, ignoredKeys *metrics.CounterVec
+	resumptions, expirations, relists, ignoredKeys *metrics.CounterVec
 }
 
 // Registry is where metrics are registered: a metrics.KubeRegistry.
@@ -34,12 +34,14 @@ func NewMetrics(registry Registry) *Metrics {
 	m := &Metrics{
 		resumptions: counter("keepwatch_watch_resumptions_total", "Watches that went on from a revision, by what they were told of what came since: "+
 			"exact (the history), difference (of the two states), or expired (nothing, but 410).", "answer"),
+		expirations: counter("keepwatch_watches_expired_total",
+			"Watches that ended with 410 because what they had missed was no longer known, at their beginning or later."),
 		relists: counter("keepwatch_storage_relists_total", "Lists of a resource from etcd after the first, by the failure that ended the watch for good: "+
 			"a protocol violation, an expired revision, a restored etcd, and so on.", "reason"),
 		ignoredKeys: counter("keepwatch_storage_ignored_keys_total",
 			"Keys that were read below a resource's prefix in etcd and have not the form of its keys, each time."),
 	}
-	registry.MustRegister(m.resumptions, m.relists, m.ignoredKeys)
+	registry.MustRegister(m.resumptions, m.expirations, m.relists, m.ignoredKeys)
 	return m
 }
 
@@ -62,6 +64,9 @@ type meter struct {
 func (m meter) resumed(a answer) {
 	m.resumptions.WithLabelValues(m.Group, m.Resource, string(a)).Inc()
 }
+
+// expired counts a watch that ends with 410.
+func (m meter) expired() { m.expirations.WithLabelValues(m.Group, m.Resource).Inc() }
 
 // relisted counts a list that a failure has led to.
 func (m meter) relisted(reason keepwatch.FailureKind) {

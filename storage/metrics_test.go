@@ -121,7 +121,7 @@ func TestMetricsOfAWatchCache(t *testing.T) {
 func TestMetricsOfResumptions(t *testing.T) {
 	t.Parallel()
 	of := uncounted()
-	r := newRig(t, options{resource: of, store: store.Options{WindowBytes: 1}})
+	r := newRig(t, options{resource: of, store: store.Options{WindowBytes: 1, AttributeBytes: 1}})
 	counts := func(exact, difference, expired float64) {
 		t.Helper()
 		want := map[string]float64{"exact": exact, "difference": difference, "expired": expired}
@@ -150,6 +150,9 @@ func TestMetricsOfResumptions(t *testing.T) {
 	counts(1, 1, 0)
 	expect(t, r.watch("/pods/", labelled(from(begin.ResourceVersion), "1")), "ERROR Expired")
 	counts(1, 1, 1)
+	if n := metric(t, of, "keepwatch_watches_expired_total"); n != 1 {
+		t.Errorf("%v watches have expired", n)
+	}
 	expect(t, w, says(watch.Modified, r.label("a", "3")))
 	counts(1, 1, 1)
 }

@@ -1,11 +1,14 @@
 package storage
 
 import (
+	"unsafe"
+
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/source/etcd"
 )
 
 // slim is what remains of an object that was deleted long ago: its metadata. If that
@@ -32,6 +35,26 @@ func (s *Storage) slim(o keepwatch.Object) keepwatch.Object {
 	slim.unindexed.Store(full.unindexed.Load())
 	return slim
 }
+
+// attributesOf is what remains of a state that next has replaced, once that has left the
+// history: nil if no selector tells them apart.
+func (s *Storage) attributesOf(prior, next keepwatch.Object) keepwatch.Object {
+	was, ok := prior.(*Object)
+	if !ok {
+		return prior
+	}
+	if is, ok := next.(*Object); ok && was.content.Load().selectedAs(is.content.Load()) {
+		return nil
+	}
+	slim := s.slim(prior)
+	if o, ok := slim.(*Object); ok && o != was {
+		o.size += objectBytes
+	}
+	return slim
+}
+
+// objectBytes is what an object takes beside its encoding and the texts that it shares.
+const objectBytes = int(unsafe.Sizeof(Object{}) + unsafe.Sizeof(content{}) + unsafe.Sizeof(etcd.Object{}))
 
 func copyMetadata(to, from runtime.Object) error {
 	a, err := meta.Accessor(to)

@@ -83,7 +83,7 @@ func New(config Config) (*Storage, error) {
 	if s.transformer == nil {
 		s.transformer = identity.NewEncryptCheckTransformer()
 	}
-	config.Store.Size, config.Store.Slim = size, s.slim
+	config.Store.Size, config.Store.Slim, config.Store.Attributes = size, s.slim, s.attributesOf
 	s.store = store.New(config.Store)
 	var err error
 	s.source, err = etcd.New(config.Client, etcd.Options{Prefix: config.root(), Accept: s.accept, Decode: s.take, Past: config.Past})
@@ -216,6 +216,10 @@ func (v View) Snapshot() *store.Snapshot { return v.store.Snapshot() }
 // Held returns the newest revision; zero before the first list, and while a list has to
 // come before any history.
 func (v View) Held() keepwatch.Revision { return v.store.Held() }
+
+// Bounds returns the revisions from which a watch can resume: exactly since history, by a
+// difference since difference.
+func (v View) Bounds() (history, difference keepwatch.Revision) { return v.store.Bounds() }
 
 // ResourcePrefix is before the keys of requests: "/pods".
 func (s *Storage) ResourcePrefix() string { return strings.TrimSuffix(s.config.ResourcePrefix, "/") }

@@ -199,11 +199,42 @@ func TestWatchBehindTheWindow(t *testing.T) {
 	expect(t, old, says(watch.Deleted, gone))
 }
 
-// A watch that selects by content can't be told what it missed behind the window
-// without being shown what it may not see.
-func TestSelectorBehindTheWindowHasExpired(t *testing.T) {
+// A watch with a selector receives the difference behind the window, too: what matched then
+// and does not now as deleted, what matches now and did not as added, and nothing of what
+// never matched.
+func TestSelectorBehindTheWindow(t *testing.T) {
 	t.Parallel()
 	r := newForgetful(t)
+	r.create("in")
+	r.create("out")
+	r.create("stays")
+	r.create("gone")
+	r.create("hidden")
+	r.label("out", "x")
+	r.label("gone", "x")
+	r.label("stays", "x")
+	begin := r.label("hidden", "y")
+	out := r.label("out", "y")
+	r.label("out", "z")
+	in := r.label("in", "x")
+	gone := r.delete("gone")
+	r.delete("hidden")
+	r.label("stays", "z")
+	stays := r.label("stays", "x")
+	r.forget()
+	w := r.watch("/pods/", labelled(from(begin.ResourceVersion), "x"))
+	out.Labels["l"] = "x"
+	expect(t, w, says(watch.Deleted, out), says(watch.Added, in), says(watch.Deleted, gone), says(watch.Modified, stays))
+	r.create("other")
+	last := r.label("other", "x")
+	expect(t, w, says(watch.Added, last))
+}
+
+// The bound of what is kept for selectors behind the window is that of the store's log.
+// Beyond it a watch gets 410, but one by name does not need the log.
+func TestSelectorBehindTheLogHasExpired(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, options{store: store.Options{WindowBytes: 1, AttributeBytes: 1}})
 	begin := r.create("a")
 	r.label("a", "x")
 	r.label("a", "y")

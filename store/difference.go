@@ -4,8 +4,8 @@ import "github.com/keepwatch/keepwatch"
 
 // since fails when the difference to a cursor is not known. To the zero cursor
 // it is the whole state, always.
-func (v *view) since(c Cursor) error {
-	if c.Revision == 0 || c.Epoch == v.snapshot.epoch && v.graveyard.knows(c.Revision) {
+func (v *view) since(c Cursor, f Filter) error {
+	if c.Revision == 0 || c.Epoch == v.snapshot.epoch && v.graveyard.knows(c.Revision) && (f.Match == nil || v.attributes.knows(c.Revision)) {
 		return nil
 	}
 	return keepwatch.Failed(keepwatch.Expired,
@@ -13,10 +13,13 @@ func (v *view) since(c Cursor) error {
 }
 
 // difference is what is known of the changes since a revision that is behind the
-// window: deletions from the tombstones, the rest from the tree. What of then
-// matched a filter is not known. So what does not match now is Deleted rather
-// than left, and what does is Modified if it was there at all.
+// window: deletions from the tombstones, the rest from the tree. Without a log of
+// attributes, what of then matched a filter is not known. So what does not match now is
+// Deleted rather than left, and what does is Modified if it was there at all.
 func (v *view) difference(r keepwatch.Revision, f Filter) (changes []keepwatch.Change, unreadable *Unreadable) {
+	if f.Match != nil && v.attributes.kept && r > 0 {
+		return v.selected(r, f)
+	}
 	v.graveyard.since(r, func(t tombstone) {
 		if t.created <= r && f.covers(t.object.Key()) {
 			changes = append(changes, removed(t.object, t.object, t.revision))

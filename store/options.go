@@ -28,6 +28,16 @@ type Options struct {
 	// SlimBytes bounds what Slim has left of those; older tombstones are forgotten.
 	// Default 64 MiB.
 	SlimBytes int64
+	// Attributes returns what is kept of a state, prior, once the change that replaced it
+	// leaves the window: an object of its key, UID and revision that each Filter.Match
+	// judges like prior. It returns nil if each judges prior like next, the state that
+	// replaced it; next is nil if prior was deleted. With it, watchers that filter by
+	// content get the exact difference behind the window, or Expired. Default: nothing is
+	// kept, and what matched behind the window is not known.
+	Attributes func(prior, next keepwatch.Object) keepwatch.Object
+	// AttributeBytes bounds what Attributes has left; the oldest is forgotten. Default 32
+	// MiB.
+	AttributeBytes int64
 	// Size estimates an object's bytes. Default: 1 KiB each.
 	Size func(keepwatch.Object) int
 }
@@ -47,6 +57,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.SlimBytes <= 0 {
 		o.SlimBytes = 64 << 20
+	}
+	if o.AttributeBytes <= 0 {
+		o.AttributeBytes = 32 << 20
 	}
 	if o.Size == nil {
 		o.Size = func(keepwatch.Object) int { return 1 << 10 }

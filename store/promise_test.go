@@ -1,6 +1,7 @@
 package store
 
 import (
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -16,13 +17,14 @@ type consumer struct {
 	fold   state
 	place  Cursor // up to which the fold goes
 	buried map[keepwatch.UID]keepwatch.Revision
+	exact  bool // gaps tell exactly what left the view and what entered it
 }
 
 // newConsumer is a consumer that holds its view's state at a place.
 func newConsumer(w *world, f Filter, from Cursor, held state) *consumer {
 	return &consumer{
 		Watcher: w.store.Watch(from, f), filter: f, place: from, fold: held.through(f),
-		buried: map[keepwatch.UID]keepwatch.Revision{},
+		buried: map[keepwatch.UID]keepwatch.Revision{}, exact: f.Match == nil || w.store.options.Attributes != nil,
 	}
 }
 
@@ -41,6 +43,7 @@ func (c *consumer) pull(t *rapid.T, w *world) bool {
 			clear(c.buried) // what was deleted then may be there again
 		}
 		c.take(t, d.Changes, c.Cursor().Epoch == c.place.Epoch)
+		c.leaves(t, w, d)
 	case nil:
 		if err != nil {
 			c.expire(t, w, err)
@@ -81,6 +84,38 @@ func (c *consumer) complete(t *rapid.T, b *branch, d keepwatch.Batch) {
 	}
 }
 
+// leaves checks that a gap shows as deleted what left the view at the revision at which it
+// did first, and in a state that was in the view, unless a list is all that tells of it.
+func (c *consumer) leaves(t *rapid.T, w *world, d keepwatch.Gap) {
+	t.Helper()
+	listed := slices.ContainsFunc(w.gaps, func(s span) bool { return s.from < d.To && s.to > d.From })
+	now := w.store.Snapshot().Cursor().Epoch
+	if !c.exact || listed || c.place.Revision == 0 || c.place.Epoch != now || c.Cursor().Epoch != now {
+		return
+	}
+	b := w.branches[now]
+	in := func(o keepwatch.Object, at keepwatch.Revision) bool {
+		held := b.at(at).through(c.filter)[o.Key()]
+		return held != nil && held.UID() == o.UID()
+	}
+	for _, change := range d.Changes {
+		o := change.Object
+		if change.Type != keepwatch.Deleted {
+			continue
+		}
+		left := d.From + 1
+		for left < d.To && in(o, left) {
+			left++
+		}
+		if change.Revision != left {
+			t.Fatalf("a gap from %d shows %v as deleted at %d, but it left the view at %d", d.From, o, change.Revision, left)
+		}
+		if slim := o.(*thing).color == ""; c.filter.Match != nil && !c.filter.Match(o) && !slim {
+			t.Fatalf("a gap from %d shows %v, which its filter hides", d.From, o)
+		}
+	}
+}
+
 // take folds changes, and is P5, P6 and P7.
 func (c *consumer) take(t *rapid.T, changes []keepwatch.Change, sameEpoch bool) {
 	t.Helper()
@@ -91,7 +126,7 @@ func (c *consumer) take(t *rapid.T, changes []keepwatch.Change, sameEpoch bool) 
 			t.Fatalf("%s of another key:%s", change.Type, words(changes))
 		}
 		if change.Type == keepwatch.Deleted {
-			if known && held.UID() != o.UID() || !known && c.filter.Match == nil {
+			if known && held.UID() != o.UID() || !known && c.exact {
 				t.Fatalf("P6: DELETED %v while the consumer holds %v", o, held)
 			}
 			delete(c.fold, o.Key())
@@ -107,7 +142,7 @@ func (c *consumer) take(t *rapid.T, changes []keepwatch.Change, sameEpoch bool) 
 		if r, dead := c.buried[o.UID()]; dead && o.Revision() <= r {
 			t.Fatalf("P7: %v after its deletion at %d", o, r)
 		}
-		if known != (change.Type == keepwatch.Modified) && c.filter.Match == nil {
+		if known != (change.Type == keepwatch.Modified) && c.exact {
 			t.Fatalf("%s %v while the consumer holds %v", change.Type, o, held)
 		}
 		c.fold[o.Key()] = o
@@ -130,11 +165,20 @@ func (c *consumer) expire(t *rapid.T, w *world, err error) {
 	t.Helper()
 	_, difference := w.store.Bounds()
 	at := c.Cursor()
-	due := at.Epoch != w.store.Snapshot().Cursor().Epoch || at.Revision < difference || w.within(at.Revision)
+	due := at.Epoch != w.store.Snapshot().Cursor().Epoch || at.Revision < difference || w.within(at.Revision) ||
+		c.filter.Match != nil && !w.store.view.Load().attributes.knows(at.Revision)
 	if failure(err) != keepwatch.Expired || !due || at.Revision == 0 {
 		t.Fatalf("a consumer at %v ends with %v; the store goes back to %d", at, err, difference)
 	}
 	*c = *newConsumer(w, c.filter, Cursor{}, state{})
+}
+
+// colors keeps the color of a state whose successor has another one.
+func colors(prior, next keepwatch.Object) keepwatch.Object {
+	if next != nil && next.(*thing).color == prior.(*thing).color {
+		return nil
+	}
+	return prior
 }
 
 func filters() *rapid.Generator[Filter] {
@@ -163,6 +207,8 @@ func TestPromises(t *testing.T) {
 			Slim: rapid.SampledFrom([]func(keepwatch.Object) keepwatch.Object{
 				nil, func(o keepwatch.Object) keepwatch.Object { return o.(*thing).painted("") },
 			}).Draw(t, "slim"),
+			Attributes:     rapid.SampledFrom([]func(_, _ keepwatch.Object) keepwatch.Object{nil, colors}).Draw(t, "attributes"),
+			AttributeBytes: int64(rapid.IntRange(1, 20).Draw(t, "attribute bytes")) * (replacedBytes + 100),
 		})
 		var consumers []*consumer
 		one := func(t *rapid.T) *consumer {

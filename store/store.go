@@ -29,6 +29,8 @@ type view struct {
 	snapshot  *Snapshot
 	window    window
 	graveyard *graveyard
+	// attributes go on behind the window.
+	attributes attributeLog
 	// void, if set, is why a list has to come before any history.
 	void keepwatch.GapReason
 	// number counts the deliveries, and bookmark is that of the newest one without
@@ -39,7 +41,7 @@ type view struct {
 // New makes an empty store.
 func New(options Options) *Store {
 	s := &Store{options: options.withDefaults(), begun: time.Now()}
-	s.view.Store(&view{snapshot: &Snapshot{}, graveyard: &graveyard{}})
+	s.view.Store(&view{snapshot: &Snapshot{}, graveyard: &graveyard{}, attributes: attributeLog{kept: s.options.Attributes != nil}})
 	return s
 }
 
@@ -130,7 +132,8 @@ func (s *Store) publish(e *edition, d keepwatch.Delivery) error {
 	}
 	next := &view{
 		snapshot: e.snapshot(), window: old.window, graveyard: old.graveyard.after(e, d, s.options),
-		number: old.number + 1, bookmark: old.bookmark,
+		attributes: old.attributes.after(e),
+		number:     old.number + 1, bookmark: old.bookmark,
 	}
 	m := moment{delivery: d, from: old.snapshot.Cursor(), to: next.snapshot.Cursor(), at: time.Since(s.begun)}
 	if old.snapshot.revision == 0 { // nobody has a cursor yet, and the changes are not told
@@ -138,6 +141,9 @@ func (s *Store) publish(e *edition, d keepwatch.Delivery) error {
 	} else {
 		next.snapshot.indexes = old.snapshot.indexes.after(m.changes())
 		next.window = old.window.add(m, int(old.number-s.heard), s.options)
+		for i := range old.window.len() + 1 - next.window.len() { // which it has dropped
+			next.attributes = next.attributes.add(old.window.at(i), e.epoch, s.options)
+		}
 	}
 	s.announce(next, m)
 	return nil

@@ -177,7 +177,7 @@ func after(changes []keepwatch.Change, r keepwatch.Revision) []keepwatch.Change 
 
 // leap goes to the newest state by a gap.
 func (w *Watcher) leap(v *view) (keepwatch.Delivery, error) {
-	if w.end = v.since(w.cursor); w.end != nil {
+	if w.end = v.since(w.cursor, w.filter); w.end != nil {
 		return nil, w.end
 	}
 	changes, unreadable := v.difference(w.cursor.Revision, w.filter)
