@@ -84,7 +84,7 @@ func TestStrayKeysAreNoObjects(t *testing.T) {
 	follow(ns)
 	etcd.Close()
 	server.stop()
-	server = start(t, controlplane.Options{DataDir: dir, Listen: strings.TrimPrefix(server.RESTConfig().Host, "https://")})
+	start(t, controlplane.Options{DataDir: dir, Listen: strings.TrimPrefix(server.RESTConfig().Host, "https://")})
 	check()
 	follow("")
 }
