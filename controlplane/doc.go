@@ -34,12 +34,21 @@
 // Both servers share one document of aggregated discovery. The two documents that a generic server
 // keeps for itself are merged: the list at /apis by discovery.go, OpenAPI by openapi.go.
 //
-// Where things are: server.go starts and ends the layers in order, chain.go builds the two servers,
-// run.go runs them (definitionsync.go lets it interrupt their start), etcd.go the embedded etcd (etcdcheck.go and etcdwal.go look at its data before,
-// etcdlog.go listens to it, etcdspace.go keeps room in it, verify.go checks what is in it), datadir.go, identity.go and kubeconfig.go are the files, access.go and authn.go
-// say who may come in, listener.go how many (descriptors_unix.go counts the files that may be open),
-// metrics.go shows what is counted, ownership.go whose etcd it is and readonly.go what is answered if it is somebody
-// else's, namespaces.go is the one loop that a real cluster has in a controller.
+// Where things are:
+//
+//	server.go          starts and ends the layers in order
+//	chain.go           builds the two servers; readers.go puts the read path in front of them
+//	run.go             runs them; definitionsync.go lets it interrupt their start
+//	asked.go           encodes behind a start what large lists asked for before it
+//	etcd.go            the embedded etcd; etcdcheck.go and etcdwal.go check its data before,
+//	                   etcdlog.go reads its log, etcdspace.go keeps room in it,
+//	                   verify.go checks its values
+//	ownership.go       whose etcd it is; readonly.go answers writes if it is somebody else's
+//	datadir.go         the data folder; identity.go and kubeconfig.go the files for clients
+//	access.go          authorization; authn.go authentication
+//	listener.go        bounds connections by descriptors_unix.go's count
+//	metrics.go         shows what is counted
+//	namespaces.go      the one loop that a real cluster has in a controller
 //
 // # What it isn't
 //
