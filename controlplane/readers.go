@@ -100,7 +100,8 @@ func (r *readers) redefine(name string) {
 
 // chain puts the read path between the library's checks and its handlers.
 func (r *readers) chain(handlers http.Handler, config *genericapiserver.Config) http.Handler {
-	return genericapiserver.DefaultBuildHandlerChain(readpath.NewHandler(handlers, r.lookup, r.budget, time.Duration(config.MinRequestTimeout)*time.Second), config)
+	reads := readpath.NewHandler(handlers, r.lookup, r.budget, time.Duration(config.MinRequestTimeout)*time.Second)
+	return readpath.EndWrites(genericapiserver.DefaultBuildHandlerChain(reads, config))
 }
 
 // addBuiltin adds the built-in resources in the versions that they are stored in.

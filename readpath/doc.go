@@ -38,5 +38,5 @@
 // Large answers are admitted by the bytes that they hold while they are written, and no user may
 // hold more than is left free; a request that waits for too long is answered 429. Watches with
 // many events to send share buffers in the same way; without one they send events one by one. An
-// answer that nobody reads ends with its request's deadline.
+// answer that nobody reads ends with its request's deadline, where the server is wrapped by [EndWrites].
 package readpath

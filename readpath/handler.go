@@ -37,7 +37,7 @@ func NewHandler(next http.Handler, lookup Lookup, budget *Budget, minTimeout tim
 // ServeHTTP answers a request, or passes it on.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	if q.Method == http.MethodGet {
-		defer boundWrites(w, q)()
+		boundWrites(q.Context())
 	}
 	info, ok := request.RequestInfoFrom(q.Context())
 	if !ok || q.Method != http.MethodGet || !info.IsResourceRequest || info.Subresource != "" {
@@ -61,24 +61,6 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		return
 	}
 	counted(w, q)
-}
-
-// boundWrites ends writes shortly before a request's deadline, and returns what undoes that. The API
-// server would wait for a client that has stopped reading: to end a request it needs the lock that
-// the write holds. Watches have no such deadline.
-func boundWrites(w http.ResponseWriter, q *http.Request) (undo func()) {
-	end, ok := q.Context().Deadline()
-	left := time.Until(end)
-	if !ok || left <= 0 {
-		return func() {}
-	}
-	out := http.NewResponseController(w)
-	_ = out.SetWriteDeadline(end.Add(-left / 60)) // HTTP/1 and 2 have one
-	return func() {
-		if q.ProtoMajor == 1 { // the connection may be used again; a stream of HTTP/2 may be gone
-			_ = out.SetWriteDeadline(time.Time{})
-		}
-	}
 }
 
 // verb is what kube-apiserver's metrics call it.

@@ -36,7 +36,7 @@ func newStalls(t *testing.T) *stalls {
 	for i := range 64 { // 16 MB
 		s.create("default", fmt.Sprint("o", i), big)
 	}
-	s.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+	s.server = httptest.NewUnstartedServer(EndWrites(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		defer s.ended.Add(1)
 		q = s.informed(q)
 		ctx := request.WithUser(q.Context(), &user.DefaultInfo{Name: q.Header.Get("User")})
@@ -46,7 +46,7 @@ func newStalls(t *testing.T) *stalls {
 			ctx = within
 		}
 		s.handler.ServeHTTP(w, q.WithContext(ctx))
-	}))
+	})))
 	s.server.EnableHTTP2 = true
 	s.server.StartTLS()
 	t.Cleanup(s.server.Close)
