@@ -78,6 +78,23 @@ func (p *process) exitSoon(t *testing.T) int {
 	return code
 }
 
+// writeUntilEnd creates objects, once the process is ready, until it ends.
+func writeUntilEnd(t *testing.T, p *process, kubeconfig string) {
+	t.Helper()
+	eventually(t, "the server ends", func() error {
+		select {
+		case err := <-p.ended:
+			p.ended <- err
+			return nil
+		default:
+		}
+		if strings.Contains(p.stderr.String(), "keepwatch: ready") {
+			clientOf(t, kubeconfig).CoreV1().ConfigMaps("default").Create(t.Context(), large(""), metav1.CreateOptions{})
+		}
+		return errors.New("it runs")
+	})
+}
+
 // endsFull checks the end of a process whose disk is full, and that its data is good once there is room.
 func (d disk) endsFull(t *testing.T, p *process) (kubeconfig string, again *process) {
 	t.Helper()
@@ -102,7 +119,8 @@ func TestServeStartsOnAFullDisk(t *testing.T) {
 	for _, room := range []int{4, 20, 28, 32} {
 		t.Run(fmt.Sprint(room), func(t *testing.T) {
 			disk := newDisk(t, 62500+room)
-			p, _ := disk.serve(t)
+			p, kubeconfig := disk.serve(t)
+			writeUntilEnd(t, p, kubeconfig) // if the start has found room for all that it writes
 			_, p = disk.endsFull(t, p)
 			terminate(t, p)
 		})
@@ -118,18 +136,7 @@ func TestServeDiskFillsAtTheStart(t *testing.T) {
 		return err
 	})
 	disk.fill(t)
-	eventually(t, "the server ends", func() error {
-		select {
-		case err := <-p.ended:
-			p.ended <- err
-			return nil
-		default:
-		}
-		if strings.Contains(p.stderr.String(), "keepwatch: ready") {
-			clientOf(t, kubeconfig).CoreV1().ConfigMaps("default").Create(t.Context(), large(""), metav1.CreateOptions{})
-		}
-		return errors.New("it runs")
-	})
+	writeUntilEnd(t, p, kubeconfig)
 	_, p = disk.endsFull(t, p)
 	terminate(t, p)
 }
