@@ -165,6 +165,7 @@ func TestOtherRequestsArePassedOn(t *testing.T) {
 // A read at a revision to come has waited for it once and is refused here: the API server
 // would wait once more. A watch from one ends with 410, since etcd does not have it.
 func TestRevisionsToCome(t *testing.T) {
+	t.Parallel() // it waits
 	r := newRig(t, pods, options{})
 	r.create("default", "o1")
 	for _, path := range []string{r.path(""), r.path("default") + "/o1"} {

@@ -165,6 +165,7 @@ func TestStalledWatchesHoldWhatIsThere(t *testing.T) {
 
 // Watches are sent the same whether there is room for buffers or not.
 func TestWatchesWithoutBuffers(t *testing.T) {
+	t.Parallel() // it waits
 	budget := NewBudget(1 << 30)
 	r := newRig(t, pods, options{budget: budget})
 	first := r.create("default", "o0")

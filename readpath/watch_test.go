@@ -154,6 +154,7 @@ func TestWatchSelectorEdges(t *testing.T) {
 // A watch ends when its time is over, and says 2 seconds before how far it has come,
 // to who wants to know.
 func TestWatchesEndByTimeout(t *testing.T) {
+	t.Parallel() // it waits
 	r := newRig(t, pods, options{})
 	written := r.create("default", "o1")
 	for query, bookmarks := range map[string]int{
