@@ -43,7 +43,7 @@ func execute(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	var out, err bytes.Buffer
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	defer cancel()
-	code = run(ctx, args, &out, &err)
+	code = run(ctx, append([]string{}, args...), &out, &err) // for cobra, nil would be the test's own arguments
 	return code, out.String(), err.String()
 }
 
