@@ -15,7 +15,7 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 )
 
-// clientMistakes are how reports begin of what clients did wrong: it was told to them. The libraries log
+// clientMistakes are the beginnings of reports about clients' mistakes, which the clients received as answers. The libraries log
 // the first ones as errors; the others are golang.org/x/net/http2's of what is no HTTP/2.
 var clientMistakes = []string{
 	"Couldn't parse request",
