@@ -305,11 +305,11 @@ func (j *judge) resume(cursor keepwatch.Revision) {
 }
 
 // find returns the newest mark at a cursor, or before it with nothing in
-// between; the marks behind it are forgotten.
+// between on a timeline that reaches the cursor; the marks behind it are forgotten.
 func (j *judge) find(cursor keepwatch.Revision) (mark, bool) {
 	for i, m := range slices.Backward(j.marks) {
 		if m.cursor == cursor || m.cursor < cursor && slices.ContainsFunc(m.live, func(k int) bool {
-			return len(j.timelines[k].between(m.cursor, cursor)) == 0
+			return cursor <= j.timelines[k].last && len(j.timelines[k].between(m.cursor, cursor)) == 0
 		}) {
 			j.marks = j.marks[:i+1]
 			return m, true

@@ -162,6 +162,16 @@ func TestRewind(t *testing.T) {
 	}
 }
 
+// A consumer that resumes at a revision that the restored source has not reached yet was not in
+// the epoch behind the restore.
+func TestResumeAheadOfARestore(t *testing.T) {
+	h := history(epoch(0, "+ a/1@1 red", "+ a/1@3 blue"), epoch(1, "+ b/1@2 red"))
+	back := rewind(3, 2, "~ a/1@1 red", "+ b/1@2 red")
+	expect(t, check.Judge(h, nil, check.Transcript{
+		Records: records(gap(0, 3, "+ a/1@3 blue"), back, check.Resumed{Cursor: 3}, back),
+	}), nil)
+}
+
 // TestAnEpochExplainsNothingBeforeIt: what would fit an epoch to come is wrong
 // all the same.
 func TestAnEpochExplainsNothingBeforeIt(t *testing.T) {

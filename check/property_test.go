@@ -142,6 +142,20 @@ func revision(t *rapid.T, label string, from, to keepwatch.Revision) keepwatch.R
 	return keepwatch.Revision(rapid.Uint64Range(uint64(from), uint64(to)).Draw(t, label))
 }
 
+// alsoAt reports whether a consumer that was at a revision of an epoch may have come to another
+// revision without an event, in another epoch than the given one.
+func (w world) alsoAt(was int, at keepwatch.Revision, except int, to keepwatch.Revision) bool {
+	for e := was; e < len(w.history.Epochs); e++ {
+		if e > was && at > w.history.Epochs[e].Base {
+			return false // the rewind is an event
+		}
+		if e != except && at <= to && to <= last(w.history.Epochs[e]) && len(w.between(e, at, to)) == 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // drawTranscript is one of the transcripts that keep the promises.
 func drawTranscript(t *rapid.T, w world) check.Transcript {
 	var tr check.Transcript
@@ -176,7 +190,7 @@ func drawTranscript(t *rapid.T, w world) check.Transcript {
 		case kind == "resume":
 			i := rapid.IntRange(0, len(been)-1).Draw(t, "mark")
 			here = been[i]
-			if slices.ContainsFunc(been, func(p place) bool { return p.at == here.at && p.epoch != here.epoch }) {
+			if slices.ContainsFunc(been, func(p place) bool { return p != here && w.alsoAt(p.epoch, p.at, here.epoch, here.at) }) {
 				return tr // the revision alone does not name the place
 			}
 			been = been[:i+1]
