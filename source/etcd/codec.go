@@ -51,11 +51,11 @@ func unmarshal[E any, M interface {
 	defer r.Close()
 	var rest, one []byte
 	for r.Remaining() > 0 {
-		tag, err := binary.ReadUvarint(r)
+		tag, err := readVarint(r)
 		if err != nil {
 			return err
 		}
-		n, err := binary.ReadUvarint(r) // a length, or all there is
+		n, err := readVarint(r) // a length, or all there is
 		if err != nil {
 			return err
 		}
@@ -82,6 +82,17 @@ func unmarshal[E any, M interface {
 		*elements = append(*elements, element)
 	}
 	return proto.UnmarshalOptions{Merge: true}.Unmarshal(rest, into)
+}
+
+// readVarint reads a number in its shortest form. A longer form is valid, too, but
+// the library keeps it as it came where it does not know the field.
+func readVarint(r *mem.Reader) (uint64, error) {
+	before := r.Remaining()
+	v, err := binary.ReadUvarint(r)
+	if err == nil && before-r.Remaining() != protowire.SizeVarint(v) {
+		return 0, errUnusual
+	}
+	return v, err
 }
 
 // errUnusual is for what gRPC's codec shall judge.

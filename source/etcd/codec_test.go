@@ -55,6 +55,8 @@ func FuzzCodec(f *testing.F) {
 	f.Add([]byte("\x7d\x01\x02\x03\x04\x18\x01"), 1, false)                     // a field of another version
 	f.Add([]byte("\x32\x01\xff"), 1, true)                                      // not UTF-8
 	f.Add([]byte("\x20\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"), 1, false) // too long a number
+	f.Add([]byte("\x30\xff\x00"), 1, true)                                      // a number in more bytes than it needs, of a field of another version
+	f.Add([]byte("\xaa\x06\x82\x00ab"), 1, true)                                // such a length
 	f.Fuzz(func(t *testing.T, message []byte, size int, watch bool) {
 		var got, want proto.Message = &pb.RangeResponse{Count: 5}, &pb.RangeResponse{}
 		if watch {
