@@ -35,16 +35,26 @@ func (d draft) status() (*metav1.Status, bool) {
 }
 
 // endsList reports whether a bookmark says that the initial state is complete
-// (KEP-3157).
-func (d draft) endsList() bool {
+// (KEP-3157). It returns an error if the bookmark's annotations can't be read.
+func (d draft) endsList() (bool, error) {
+	annotations, err := d.annotations()
+	if err != nil {
+		return false, fmt.Errorf("a bookmark's annotations: %w", err)
+	}
+	return annotations[metav1.InitialEventsAnnotationKey] == "true", nil
+}
+
+func (d draft) annotations() (map[string]string, error) {
 	if d.encoding == Protobuf {
-		return annotation(d.text, metav1.InitialEventsAnnotationKey) == "true"
+		var o metav1.PartialObjectMetadata
+		err := o.Unmarshal(d.text)
+		return o.Annotations, err
 	}
 	var o struct {
 		Metadata struct{ Annotations map[string]string }
 	}
-	return json.Unmarshal(d.text, &o) == nil &&
-		o.Metadata.Annotations[metav1.InitialEventsAnnotationKey] == "true"
+	err := json.Unmarshal(d.text, &o)
+	return o.Metadata.Annotations, err
 }
 
 // title names the object, as far as that is known.

@@ -106,7 +106,11 @@ func (f *frames) progress(d draft) (event, error) {
 	if revision < f.seen {
 		return event{}, violation{fmt.Errorf("a bookmark at revision %v, behind %v", revision, f.seen)}
 	}
-	return event{revision: revision, ends: d.endsList()}, nil
+	ends, err := d.endsList()
+	if err != nil {
+		return event{}, undecoded{err}
+	}
+	return event{revision: revision, ends: ends}, nil
 }
 
 // unwrap takes an event's object out of the table of one row that it comes in

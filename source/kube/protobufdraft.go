@@ -11,7 +11,7 @@ import (
 func draftOf(text []byte) (draft, error) {
 	d := draft{text: text, encoding: Protobuf}
 	for object := message(text); len(object) > 0; {
-		number, value, err := object.next()
+		number, value, err := object.next(objectMetadata)
 		if number == objectMetadata {
 			err = cmp.Or(d.describe(value), err)
 		}
@@ -25,7 +25,7 @@ func draftOf(text []byte) (draft, error) {
 // describe takes from metadata what is needed of it.
 func (d *draft) describe(metadata message) error {
 	for len(metadata) > 0 {
-		number, value, err := metadata.next()
+		number, value, err := metadata.next(objectMetaName, objectMetaNamespace, objectMetaUID, objectMetaRevision, objectMetaManaged)
 		if err != nil {
 			return err
 		}

@@ -33,14 +33,17 @@ func (f *protobufFrames) frame() (kind string, d draft, err error) {
 func (f *protobufFrames) event(m message) (kind string, d draft, err error) {
 	var object []byte
 	for len(m) > 0 {
-		number, value, err := m.next()
-		switch {
-		case err != nil:
-			return kind, d, err
-		case number == eventType:
+		number, value, err := m.next(eventType, eventObject)
+		switch number {
+		case eventType:
 			kind = string(value)
-		case number == eventObject:
-			object = message(value).field(rawExtensionRaw)
+		case eventObject:
+			if err == nil {
+				object, err = message(value).field(rawExtensionRaw)
+			}
+		}
+		if err != nil {
+			return kind, d, err
 		}
 	}
 	if len(object) == 0 {

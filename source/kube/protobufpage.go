@@ -8,6 +8,8 @@ import (
 	"io"
 
 	"google.golang.org/protobuf/encoding/protowire"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // protobufPage reads a list in protobuf while it arrives: one item is held at a
@@ -16,6 +18,9 @@ type protobufPage struct {
 	*wireReader
 	*listing
 	dropManaged bool
+	typeMeta    runtime.TypeMeta
+	listMeta    metav1.ListMeta
+	listRead    bool
 }
 
 func newProtobufPage(x *exchange, m maker, l *listing) *protobufPage {
@@ -32,7 +37,7 @@ func (p *protobufPage) read() error {
 	}
 	for {
 		p.begin()
-		number, kind, err := p.tag()
+		number, kind, err := p.tag(unknownFields...)
 		switch {
 		case err == io.EOF:
 			return nil
@@ -46,20 +51,25 @@ func (p *protobufPage) read() error {
 }
 
 func (p *protobufPage) envelope(number protowire.Number, kind protowire.Type) error {
-	switch {
-	case kind != protowire.BytesType:
-		return p.passField(kind)
-	case number == unknownRaw:
+	switch number {
+	case unknownRaw:
 		n, err := binary.ReadUvarint(p)
 		if err != nil {
 			return unexpected(err)
 		}
+		if p.listRead {
+			return errors.New("an answer with two lists")
+		}
+		p.listRead = true
 		return p.list(n)
-	case number == unknownTypeMeta:
+	case unknownTypeMeta:
 		value, err := p.value()
-		p.apiVersion, p.kind = typeMetaOf(value)
+		if err == nil {
+			err = p.typeMeta.Unmarshal(value)
+		}
+		p.apiVersion, p.kind = p.typeMeta.APIVersion, p.typeMeta.Kind
 		return err
-	case number == unknownContentEncoding:
+	case unknownContentEncoding:
 		if value, err := p.value(); err != nil || len(value) > 0 {
 			return errors.Join(err, fmt.Errorf("a list in the unknown encoding %q", value))
 		}
@@ -83,19 +93,17 @@ func (p *protobufPage) list(n uint64) error {
 	end := uint64(p.offset) + n
 	for uint64(p.offset) < end {
 		p.begin()
-		number, kind, err := p.tag()
+		number, kind, err := p.tag(listMetadata, listItems)
 		if err != nil {
 			return unexpected(err)
 		}
-		switch {
-		case kind != protowire.BytesType:
-			err = p.passField(kind)
-		case number == listMetadata:
+		switch number {
+		case listMetadata:
 			var value []byte
 			if value, err = p.value(); err == nil {
 				err = p.metadata(value)
 			}
-		case number == listItems:
+		case listItems:
 			err = p.item()
 		default:
 			err = p.passField(kind)
@@ -110,20 +118,13 @@ func (p *protobufPage) list(n uint64) error {
 	return nil
 }
 
-func (p *protobufPage) metadata(m message) error {
-	for len(m) > 0 {
-		number, value, err := m.next()
-		switch {
-		case err != nil:
-			return err
-		case number == listMetaRevision:
-			p.revision = string(value)
-		case number == listMetaContinue:
-			p.listing.next = string(value)
-		case number == listMetaRemaining:
-			n, _ := protowire.ConsumeVarint(value)
-			p.remaining = max(0, int64(n))
-		}
+func (p *protobufPage) metadata(value []byte) error {
+	if err := p.listMeta.Unmarshal(value); err != nil {
+		return err
+	}
+	p.revision, p.listing.next = p.listMeta.ResourceVersion, p.listMeta.Continue
+	if n := p.listMeta.RemainingItemCount; n != nil {
+		p.remaining = max(0, *n)
 	}
 	return nil
 }

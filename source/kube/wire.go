@@ -7,40 +7,32 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"google.golang.org/protobuf/encoding/protowire"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // The fields of messages that mean something here, by number: those of
-// runtime.Unknown, metav1.ListMeta and ObjectMeta, metav1.WatchEvent. Every list
-// has its metadata in field 1 and its items in field 2, every object its metadata
-// in field 1.
+// runtime.Unknown, metav1.ObjectMeta and metav1.WatchEvent. Every list has its
+// metadata in field 1 and its items in field 2, every object its metadata in
+// field 1. All of them have a length.
 const (
 	unknownTypeMeta        protowire.Number = 1
 	unknownRaw             protowire.Number = 2
 	unknownContentEncoding protowire.Number = 3
-
-	typeMetaAPIVersion protowire.Number = 1
-	typeMetaKind       protowire.Number = 2
+	unknownContentType     protowire.Number = 4
 
 	listMetadata protowire.Number = 1
 	listItems    protowire.Number = 2
 
-	listMetaRevision  protowire.Number = 2
-	listMetaContinue  protowire.Number = 3
-	listMetaRemaining protowire.Number = 4
-
 	objectMetadata protowire.Number = 1
 
-	objectMetaName        protowire.Number = 1
-	objectMetaNamespace   protowire.Number = 3
-	objectMetaUID         protowire.Number = 5
-	objectMetaRevision    protowire.Number = 6
-	objectMetaAnnotations protowire.Number = 12
-	objectMetaManaged     protowire.Number = 17
-
-	mapKey   protowire.Number = 1
-	mapValue protowire.Number = 2
+	objectMetaName      protowire.Number = 1
+	objectMetaNamespace protowire.Number = 3
+	objectMetaUID       protowire.Number = 5
+	objectMetaRevision  protowire.Number = 6
+	objectMetaManaged   protowire.Number = 17
 
 	eventType   protowire.Number = 1
 	eventObject protowire.Number = 2
@@ -48,21 +40,39 @@ const (
 	rawExtensionRaw protowire.Number = 1
 )
 
+// unknownFields are all fields of a runtime.Unknown.
+var unknownFields = []protowire.Number{unknownTypeMeta, unknownRaw, unknownContentEncoding, unknownContentType}
+
 // magic is what Kubernetes puts before a protobuf message that tells what it is.
 var magic = []byte("k8s\x00")
 
-var errNoMagic = errors.New(`protobuf does not begin with "k8s"`)
+var (
+	errNoMagic  = errors.New(`protobuf does not begin with "k8s"`)
+	errWireType = errors.New("protobuf with a field of another type than its number says")
+)
+
+// checkType returns errWireType if a field has no length although its number is one
+// of known. The API's generated code refuses such a field, too: its bytes are no value.
+func checkType(number protowire.Number, kind protowire.Type, known []protowire.Number) error {
+	if kind != protowire.BytesType && slices.Contains(known, number) {
+		return errWireType
+	}
+	return nil
+}
 
 // message is a protobuf message, to be cut field by field.
 type message []byte
 
 // next cuts the next field off. Its value is what it holds, where that has a
-// length, else the bytes of a number. If the end of the message is missing, what
-// is there of the value comes with the error.
-func (m *message) next() (number protowire.Number, value []byte, err error) {
+// length, else the bytes of a number; the fields known must have a length. If the
+// end of the message is missing, what is there of the value comes with the error.
+func (m *message) next(known ...protowire.Number) (number protowire.Number, value []byte, err error) {
 	number, kind, n := protowire.ConsumeTag(*m)
 	if n < 0 {
 		return 0, nil, protowire.ParseError(n)
+	}
+	if err := checkType(number, kind, known); err != nil {
+		return number, nil, err
 	}
 	rest := (*m)[n:]
 	prefix := 0
@@ -77,33 +87,19 @@ func (m *message) next() (number protowire.Number, value []byte, err error) {
 	return number, rest[prefix:size:size], nil
 }
 
-// field is the value of a field; the last one, should there be several.
-func (m message) field(number protowire.Number) (value []byte) {
+// field returns the value of a field that has a length; the last one, should there
+// be several.
+func (m message) field(number protowire.Number) (value []byte, err error) {
 	for len(m) > 0 {
-		n, v, err := m.next()
+		n, v, err := m.next(number)
 		if err != nil {
-			return value
+			return nil, err
 		}
 		if n == number {
 			value = v
 		}
 	}
-	return value
-}
-
-// annotation is the value of one of an object's annotations.
-func annotation(object message, name string) string {
-	metadata := message(object.field(objectMetadata))
-	for len(metadata) > 0 {
-		number, value, err := metadata.next()
-		if err != nil {
-			return ""
-		}
-		if entry := message(value); number == objectMetaAnnotations && string(entry.field(mapKey)) == name {
-			return string(entry.field(mapValue))
-		}
-	}
-	return ""
+	return value, nil
 }
 
 // unwrapUnknown takes an object out of its envelope: the magic, and a
@@ -114,13 +110,16 @@ func unwrapUnknown(text []byte) (draft, error) {
 		return draft{}, errNoMagic
 	}
 	d := draft{encoding: Protobuf}
+	var about runtime.TypeMeta
 	for envelope := message(m); len(envelope) > 0; {
-		number, value, err := envelope.next()
+		number, value, err := envelope.next(unknownFields...)
+		if number == unknownTypeMeta && err == nil {
+			err = about.Unmarshal(value)
+			d.apiVersion, d.kind = about.APIVersion, about.Kind
+		}
 		switch {
 		case err != nil:
 			return d, err
-		case number == unknownTypeMeta:
-			d.apiVersion, d.kind = typeMetaOf(value)
 		case number == unknownRaw:
 			d.text = value
 		case number == unknownContentEncoding && len(value) > 0:
@@ -128,10 +127,6 @@ func unwrapUnknown(text []byte) (draft, error) {
 		}
 	}
 	return d, nil
-}
-
-func typeMetaOf(m message) (apiVersion, kind string) {
-	return string(m.field(typeMetaAPIVersion)), string(m.field(typeMetaKind))
 }
 
 // wireReader reads protobuf from an answer.
@@ -157,8 +152,9 @@ func (r *wireReader) ReadByte() (byte, error) {
 	return b, err
 }
 
-// tag reads the tag of a field; io.EOF is the end of the answer.
-func (r *wireReader) tag() (protowire.Number, protowire.Type, error) {
+// tag reads the tag of a field; io.EOF is the end of the answer. The fields known
+// must have a length.
+func (r *wireReader) tag(known ...protowire.Number) (protowire.Number, protowire.Type, error) {
 	v, err := binary.ReadUvarint(r)
 	if err != nil {
 		return 0, 0, err
@@ -167,7 +163,7 @@ func (r *wireReader) tag() (protowire.Number, protowire.Type, error) {
 	if number < 1 {
 		return 0, 0, errors.New("protobuf with a field that has no number")
 	}
-	return number, kind, nil
+	return number, kind, checkType(number, kind, known)
 }
 
 // maxIdleBuffer is how much a reader keeps for its next part.
