@@ -41,7 +41,8 @@ import (
 	"github.com/keepwatch/keepwatch/store"
 )
 
-const patience = 30 * time.Second
+// patience is the deadline of what happens at once on an idle machine: only a hang reaches it.
+const patience = 5 * time.Minute
 
 // kind is what a rig serves.
 type kind struct {
@@ -95,7 +96,8 @@ func (c bare) Decode(data []byte, defaults *schema.GroupVersionKind, into runtim
 	return o, gvk, err
 }
 
-// backend is the etcd of all rigs, each of which has its own prefix.
+// backend is the etcd of all rigs, each of which has its own prefix. They share its revisions: a
+// parallel test must not expect that nobody else writes.
 type backend struct {
 	server    *embed.Etcd
 	client    *kubernetes.Client

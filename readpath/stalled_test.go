@@ -3,11 +3,13 @@ package readpath
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -165,7 +167,6 @@ func TestStalledWatchesHoldWhatIsThere(t *testing.T) {
 
 // Watches are sent the same whether there is room for buffers or not.
 func TestWatchesWithoutBuffers(t *testing.T) {
-	t.Parallel() // it waits
 	budget := NewBudget(1 << 30)
 	r := newRig(t, pods, options{budget: budget})
 	first := r.create("default", "o0")
@@ -174,17 +175,45 @@ func TestWatchesWithoutBuffers(t *testing.T) {
 	}
 	r.reach(r.delete("default", "o7"))
 	for _, media := range []string{"application/json", "application/vnd.kubernetes.protobuf", asTable, "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"} {
-		for _, query := range []string{"resourceVersion=0&", "resourceVersion=" + first.GetResourceVersion() + "&"} {
-			path := r.path("") + "?watch=1&timeoutSeconds=1&" + query
+		for query, events := range map[string]int{"resourceVersion=0&": 200, "resourceVersion=" + first.GetResourceVersion() + "&": 201} {
 			budget.watches = newAdmission(watchBuffers)
-			_, with := r.get(path, accept(media))
+			with := r.events(query, media, events)
 			budget.watches = newAdmission(0)
-			_, without := r.get(path, accept(media))
-			if n := min(len(with), len(without)); n < 1000 || !bytes.Equal(with[:n], without[:n]) {
+			if without := r.events(query, media, events); !bytes.Equal(with, without) {
 				t.Errorf("%s as %s: %d and %d bytes differ", query, media, len(with), len(without))
 			}
 		}
 	}
+}
+
+// events are the first n frames of a watch.
+func (r *rig) events(query, media string, n int) (sent []byte) {
+	r.t.Helper()
+	ctx, cancel := context.WithCancel(r.t.Context())
+	defer cancel()
+	q := r.informed(must(http.NewRequestWithContext(ctx, http.MethodGet, r.path("")+"?watch=1&timeoutSeconds=600&"+query, nil))(r.t))
+	q.Header = accept(media)
+	r.handler.ServeHTTP(&chaser{write: func(b []byte) {
+		if sent = append(sent, b...); countFrames(sent, strings.Contains(media, "protobuf")) == n {
+			cancel()
+		}
+	}}, q)
+	return sent
+}
+
+// countFrames is how many whole frames there are: lines, or in protobuf what has its length in front.
+func countFrames(b []byte, protobuf bool) (n int) {
+	if !protobuf {
+		return bytes.Count(b, newline)
+	}
+	for ; len(b) >= 4; n++ {
+		size := 4 + int(binary.BigEndian.Uint32(b))
+		if len(b) < size {
+			break
+		}
+		b = b[size:]
+	}
+	return n
 }
 
 // A list is encoded once it is admitted, also if its length has to be known first.

@@ -108,8 +108,7 @@ func (s *watcher) run(ctx context.Context, w http.ResponseWriter, out *http.Resp
 			if err := s.tellPlace(ctx, w); err != nil {
 				return err
 			}
-		case <-ctx.Done():
-			return nil
+		case <-ctx.Done(): // send adds the bookmark that is due
 		case <-shutdown:
 			return nil
 		case <-s.Storage.Ended():
@@ -148,11 +147,24 @@ func (s *watcher) send(ctx context.Context, w http.ResponseWriter) (newer <-chan
 		}
 		if failure != nil {
 			out.add(errorFrame(failure, s.form))
-			newer = nil
-			break
+			return nil, out.flush()
 		}
 	}
+	if ctx.Err() != nil {
+		return nil, s.sendLast(ctx, out)
+	}
 	return newer, out.flush()
+}
+
+// sendLast writes what was gathered when the watch's time ended, and the bookmark of its last
+// seconds if they passed while events were written.
+func (s *watcher) sendLast(ctx context.Context, out *gather) error {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) && !s.feed.Initial() {
+		if err := s.placeIfDue(ctx, out); err != nil {
+			return err
+		}
+	}
+	return out.flush()
 }
 
 // tellPlace writes how far the watch has come.

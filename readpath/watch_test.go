@@ -10,10 +10,12 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -157,6 +159,9 @@ func TestWatchesEndByTimeout(t *testing.T) {
 	t.Parallel() // it waits
 	r := newRig(t, pods, options{})
 	written := r.create("default", "o1")
+	newest := func() keepwatch.Revision { // of etcd, to which other tests write, too
+		return keepwatch.Revision(must(must(etcd())(t).client.KV.Get(t.Context(), r.prefix))(t).Header.Revision)
+	}
 	for query, bookmarks := range map[string]int{
 		"timeoutSeconds=3&allowWatchBookmarks=true": 1,
 		"timeoutSeconds=3":                          0,
@@ -168,13 +173,48 @@ func TestWatchesEndByTimeout(t *testing.T) {
 			if len(rest) != bookmarks {
 				t.Fatalf("%+v, want %d bookmarks", rest, bookmarks)
 			}
+			from, to := must(keepwatch.ParseRevision(written.GetResourceVersion()))(t), newest()
 			for _, e := range rest {
-				if e.Type != watch.Bookmark || e.Object.ResourceVersion != written.GetResourceVersion() || e.Object.Kind != "Pod" {
-					t.Errorf("%+v", e)
+				if at := must(keepwatch.ParseRevision(e.Object.ResourceVersion))(t); e.Type != watch.Bookmark || at < from || at > to || e.Object.Kind != "Pod" {
+					t.Errorf("%+v, between %v and %v", e, from, to)
 				}
 			}
 		})
 	}
+}
+
+// A watch whose last seconds pass while an event is being written sends its bookmark before it ends.
+func TestWatchesThatEndWhileTheyWriteSendTheirBookmark(t *testing.T) {
+	t.Parallel() // it waits
+	r := newRig(t, pods, options{})
+	first := r.create("default", "o1")
+	r.reach(r.update("default", "o1", noted("x")))
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // the bookmark is due after one
+	defer cancel()
+	query := "?watch=1&allowWatchBookmarks=true&timeoutSeconds=600&resourceVersion=" + first.GetResourceVersion()
+	q := r.informed(must(http.NewRequestWithContext(ctx, http.MethodGet, r.path("")+query, nil))(t))
+	q.Header = accept("application/json")
+	var watches sync.WaitGroup
+	for range 16 { // a select chooses by chance
+		watches.Go(func() {
+			var sent []watch.EventType
+			r.handler.ServeHTTP(&chaser{write: func(frames []byte) {
+				for events := json.NewDecoder(bytes.NewReader(frames)); events.More(); {
+					var e heard
+					if err := events.Decode(&e); err != nil {
+						t.Error(err)
+						return
+					}
+					sent = append(sent, e.Type)
+				}
+				<-ctx.Done()
+			}}, q)
+			if want := []watch.EventType{watch.Modified, watch.Bookmark}; !slices.Equal(sent, want) {
+				t.Errorf("%v were sent, want %v", sent, want)
+			}
+		})
+	}
+	watches.Wait()
 }
 
 // A watch whose time is over before it is known where it begins ends as one whose time is
