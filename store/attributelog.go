@@ -7,46 +7,46 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// replaced is what is kept of one change behind the window: the state before it.
+// replaced is a change behind the window, reduced to the attributes of its prior state.
 type replaced struct {
 	key      keepwatch.Key
-	prior    keepwatch.Object   // what Options.Attributes left of it; nil if there was none
+	prior    keepwatch.Object   // as returned by Options.Attributes; nil if there was no prior state
 	revision keepwatch.Revision // of the change, or of the list that showed it
 }
 
-const replacedBytes = int64(unsafe.Sizeof(weighed[replaced]{}))
+const replacedBytes = int64(unsafe.Sizeof(sized[replaced]{}))
 
-// attributeLog is what filters by content need of the history behind the window, oldest
-// first: the states that changes have replaced, without those that every filter judges
-// like the next one. The state of an object at a revision is the prior of its first change
-// since then, here or in the window, or else the one that it has now, as far as any filter
-// can tell.
+// attributeLog holds the history behind the window as far as filters by content need it,
+// oldest first: the prior states of changes, except those that every filter judges like
+// the next state. To any filter, the state of an object at a revision is the prior state of
+// its first change since then, in the log or in the window, or its current state if there
+// is no such change.
 //
-// It is of the store's epoch, and never changes once it is part of a view.
+// The log covers the current epoch. It is immutable once it is part of a view.
 type attributeLog struct {
 	queue[replaced]
-	kept bool // Options.Attributes is set
+	enabled bool // Options.Attributes is set
 	// horizon is the oldest revision since which the log is complete.
 	horizon keepwatch.Revision
 }
 
-// after is the log after an edition of the state. A new epoch begins with an empty one.
-func (l attributeLog) after(e *edition) attributeLog {
-	if e.base.revision == 0 || e.epoch != e.base.epoch {
-		return attributeLog{kept: l.kept, horizon: e.revision}
+// after returns the log of a transaction's next state. A new epoch begins with an empty log.
+func (l attributeLog) after(t *txn) attributeLog {
+	if t.base.revision == 0 || t.epoch != t.base.epoch {
+		return attributeLog{enabled: l.enabled, horizon: t.revision}
 	}
 	return l
 }
 
-// add takes a moment that the window drops, and keeps the bound.
-func (l attributeLog) add(m moment, epoch uint64, o Options) attributeLog {
-	if !l.kept || m.from.Epoch != epoch {
+// add appends an entry that the window dropped. Beyond the bound it drops the oldest changes.
+func (l attributeLog) add(e logEntry, epoch uint64, o Options) attributeLog {
+	if !l.enabled || e.from.Epoch != epoch {
 		return l
 	}
-	for _, c := range m.changes() {
+	for _, c := range e.changes() {
 		r := replaced{key: c.Object.Key(), revision: c.Revision}
-		if m.gap() {
-			r.revision = m.to.Revision
+		if e.isGap() {
+			r.revision = e.to.Revision
 		}
 		bytes := replacedBytes
 		if c.Prior != nil {
@@ -68,10 +68,10 @@ func (l attributeLog) add(m moment, epoch uint64, o Options) attributeLog {
 	return l
 }
 
-// knows reports whether the log is complete since a revision.
-func (l attributeLog) knows(r keepwatch.Revision) bool { return r >= l.horizon }
+// coversSince reports whether the log is complete since a revision.
+func (l attributeLog) coversSince(r keepwatch.Revision) bool { return r >= l.horizon }
 
-// since calls yield for what was replaced after a revision, oldest first.
+// since calls yield for the changes after a revision, oldest first.
 func (l attributeLog) since(r keepwatch.Revision, yield func(replaced)) {
 	for i := sort.Search(l.len(), func(i int) bool { return l.at(i).revision > r }); i < l.len(); i++ {
 		yield(l.at(i))

@@ -130,14 +130,14 @@ func cpu() time.Duration {
 }
 
 // print prints a row, ours first; the others with the ratio of ours to theirs.
-func print(n int, name string, figures []float64, tell func(float64) string) {
-	fmt.Printf("| %d | %s | %s |", n, name, tell(figures[0]))
+func print(n int, name string, figures []float64, format func(float64) string) {
+	fmt.Printf("| %d | %s | %s |", n, name, format(figures[0]))
 	for i := 1; i < 3; i++ {
 		if i >= len(figures) {
 			fmt.Print(" – | – |")
 			continue
 		}
-		fmt.Printf(" %s | %.3g× |", tell(figures[i]), figures[0]/figures[i])
+		fmt.Printf(" %s | %.3g× |", format(figures[i]), figures[0]/figures[i])
 	}
 	fmt.Println()
 }

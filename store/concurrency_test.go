@@ -21,18 +21,18 @@ func herd(t *testing.T, s *Store, n int) {
 			key: key(fmt.Sprint("ns", i%10), fmt.Sprint("name", i*7%300)), uid: keepwatch.UID(fmt.Sprint(i)),
 			revision: revision, color: []string{"red", "blue"}[i/3%2],
 		}
-		held, known := twin[o.key]
+		current, known := twin[o.key]
 		switch {
 		case i%500 == 499:
 			delete(twin, key("ns9", "name9"))
 			relist(t, s, keepwatch.GapExpired, revision, twin.sorted()...)
 			continue
 		case known && i%5 == 0:
-			apply(t, s, revision, del(held.(*thing), revision))
+			apply(t, s, revision, del(current.(*thing), revision))
 			delete(twin, o.key)
 			continue
 		case known:
-			o.uid = held.UID()
+			o.uid = current.UID()
 			apply(t, s, revision, modify(o))
 		default:
 			apply(t, s, revision, add(o))
@@ -46,7 +46,7 @@ func herd(t *testing.T, s *Store, n int) {
 // that whatever they see is one state, whole.
 func TestManyReadersOneWriter(t *testing.T) {
 	// A window so small that the slow ones fall behind it.
-	s := listed(t, Options{WindowBytes: 200 * (momentBytes + changeBytes), Size: func(keepwatch.Object) int { return 1 }}, 1)
+	s := listed(t, Options{WindowBytes: 200 * (logEntryBytes + changeBytes), Size: func(keepwatch.Object) int { return 1 }}, 1)
 	const batches = 3000
 	end := keepwatch.Revision(1 + batches + 1)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -62,7 +62,7 @@ func TestManyReadersOneWriter(t *testing.T) {
 					t.Errorf("watcher %d at %v: %v", i, w.Cursor(), err)
 					return
 				}
-				for _, c := range (moment{delivery: d}).changes() {
+				for _, c := range (logEntry{delivery: d}).changes() {
 					if c.Type == keepwatch.Deleted {
 						delete(fold, c.Object.Key())
 					} else {
@@ -125,7 +125,7 @@ func TestIdleWatchersAreCheap(t *testing.T) {
 	apply(t, s, 2, add(thingAt("a", 2)))
 	<-news
 	for _, w := range watchers {
-		wantLines(t, tell(poll(t, w)...), "batch 1-2; ADDED@2 ns/a a-1@2")
+		wantLines(t, lines(poll(t, w)...), "batch 1-2; ADDED@2 ns/a a-1@2")
 	}
 	runtime.KeepAlive(watchers)
 }

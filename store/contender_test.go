@@ -203,19 +203,19 @@ func (i indexer) listNamespace(namespace string) (n int) {
 // snapshot is a list, the only one there is, by key.
 func (i indexer) snapshot() any {
 	list := i.List()
-	held := make(map[string]any, len(list))
+	current := make(map[string]any, len(list))
 	for _, o := range list {
 		c := o.(*corev1.ConfigMap)
-		held[c.Namespace+"/"+c.Name] = o
+		current[c.Namespace+"/"+c.Name] = o
 	}
-	return held
+	return current
 }
 
 func (i indexer) changed(since any) (n int) {
-	held := since.(map[string]any)
+	current := since.(map[string]any)
 	for _, o := range i.List() {
 		c := o.(*corev1.ConfigMap)
-		if held[c.Namespace+"/"+c.Name] != o {
+		if current[c.Namespace+"/"+c.Name] != o {
 			n++
 		}
 	}

@@ -2,10 +2,9 @@ package store
 
 import "github.com/keepwatch/keepwatch"
 
-// diff calls yield for every key whose object differs between two trees, in key
-// order: before is nil where a has none, after where b has none. Nodes that the
-// trees share are skipped, so that it costs what has changed since, times the
-// height, and not what there is.
+// diff calls yield for every key whose object differs between two trees, in key order:
+// before is nil if a lacks the key, after if b lacks it. It skips nodes that the trees
+// share: it costs O(changes · height), whatever the size of the trees.
 func diff(a, b tree, yield func(before, after *entry)) {
 	x, y := walkFrom(a), walkFrom(b)
 	for len(x) > 0 && len(y) > 0 {
@@ -15,8 +14,8 @@ func diff(a, b tree, yield func(before, after *entry)) {
 	y.rest(func(e *entry) { yield(nil, e) })
 }
 
-// step deals with what two walks stand before, or opens it where it can't be
-// compared as it is.
+// step compares the next elements of two walks and removes them, or opens them if they
+// overlap.
 func step(x, y *walk, yield func(before, after *entry)) {
 	a, b := x.top(), y.top()
 	switch {
@@ -27,7 +26,7 @@ func step(x, y *walk, yield func(before, after *entry)) {
 		x.skip(func(e *entry) { yield(e, nil) })
 	case b.high().Compare(a.low()) < 0:
 		y.skip(func(e *entry) { yield(nil, e) })
-	case a.single() && b.single():
+	case a.isEntry() && b.isEntry():
 		if a.entry() != b.entry() && a.entry().object != b.entry().object {
 			yield(a.entry(), b.entry())
 		}
@@ -43,27 +42,27 @@ func step(x, y *walk, yield func(before, after *entry)) {
 	}
 }
 
-// stone is what a walk has yet to visit: a node, or one entry of a segment.
-type stone struct {
+// pathElement is a node, or one entry of a segment, that a walk has not visited.
+type pathElement struct {
 	node   *node
 	height int // of the node above its segments; -1 for an entry
 	index  int // of the entry
 }
 
-func (s stone) single() bool  { return s.height < 0 }
-func (s stone) entry() *entry { return s.node.entries[s.index] }
+func (s pathElement) isEntry() bool { return s.height < 0 }
+func (s pathElement) entry() *entry { return s.node.entries[s.index] }
 
-func (s stone) low() keepwatch.Key { return s.node.keys.list[s.index] }
+func (s pathElement) low() keepwatch.Key { return s.node.keys.list[s.index] }
 
-func (s stone) high() keepwatch.Key {
-	if s.single() {
+func (s pathElement) high() keepwatch.Key {
+	if s.isEntry() {
 		return s.low()
 	}
 	return s.node.high()
 }
 
-// walk is a path through a tree in key order; the last stone is the next.
-type walk []stone
+// walk is a path through a tree in key order; its last element is the next one.
+type walk []pathElement
 
 func walkFrom(t tree) walk {
 	if t.root == nil {
@@ -76,27 +75,27 @@ func walkFrom(t tree) walk {
 	return walk{{node: t.root, height: height}}
 }
 
-func (w walk) top() stone { return w[len(w)-1] }
-func (w *walk) pop()      { *w = (*w)[:len(*w)-1] }
+func (w walk) top() pathElement { return w[len(w)-1] }
+func (w *walk) pop()            { *w = (*w)[:len(*w)-1] }
 
-// open replaces the next node by what it holds.
+// open replaces the next node by its children or entries.
 func (w *walk) open() {
 	s := w.top()
 	w.pop()
 	for i := len(s.node.keys.list) - 1; i >= 0; i-- {
 		if s.node.leaf() {
-			*w = append(*w, stone{node: s.node, height: -1, index: i})
+			*w = append(*w, pathElement{node: s.node, height: -1, index: i})
 		} else {
-			*w = append(*w, stone{node: s.node.children[i], height: s.height - 1})
+			*w = append(*w, pathElement{node: s.node.children[i], height: s.height - 1})
 		}
 	}
 }
 
-// skip visits the next stone as a whole.
+// skip visits all entries of the next element.
 func (w *walk) skip(yield func(*entry)) {
 	s := w.top()
 	w.pop()
-	if s.single() {
+	if s.isEntry() {
 		yield(s.entry())
 		return
 	}
@@ -108,7 +107,7 @@ func (w *walk) skip(yield func(*entry)) {
 	})
 }
 
-// rest visits everything.
+// rest visits all remaining entries.
 func (w *walk) rest(yield func(*entry)) {
 	for len(*w) > 0 {
 		w.skip(yield)

@@ -2,23 +2,23 @@ package store
 
 import "github.com/keepwatch/keepwatch"
 
-// since fails when the difference to a cursor is not known. To the zero cursor
-// it is the whole state, always.
+// since fails if the difference since a cursor is not known. Since the zero cursor it is
+// the whole state.
 func (v *view) since(c Cursor, f Filter) error {
-	if c.Revision == 0 || c.Epoch == v.snapshot.epoch && v.graveyard.knows(c.Revision) && (f.Match == nil || v.attributes.knows(c.Revision)) {
+	if c.Revision == 0 || c.Epoch == v.snapshot.epoch && v.graveyard.coversSince(c.Revision) && (f.Match == nil || v.attributes.coversSince(c.Revision)) {
 		return nil
 	}
 	return keepwatch.Failed(keepwatch.Expired,
 		"too old resource version: %d (%d)", c.Revision, v.window.oldest(v.snapshot.Cursor()))
 }
 
-// difference is what is known of the changes since a revision that is behind the
-// window: deletions from the tombstones, the rest from the tree. Without a log of
-// attributes, what of then matched a filter is not known. So what does not match now is
-// Deleted rather than left, and what does is Modified if it was there at all.
+// difference returns the changes since a revision behind the window: deletions from the
+// tombstones, the rest from the tree. Without an attribute log it is not known which
+// objects matched a filter at that revision. An object that existed then is therefore
+// Modified if it matches now, and Deleted if not.
 func (v *view) difference(r keepwatch.Revision, f Filter) (changes []keepwatch.Change, unreadable *Unreadable) {
-	if f.Match != nil && v.attributes.kept && r > 0 {
-		return v.selected(r, f)
+	if f.Match != nil && v.attributes.enabled && r > 0 {
+		return v.selectedDifference(r, f)
 	}
 	v.graveyard.since(r, func(t tombstone) {
 		if t.created <= r && f.covers(t.object.Key()) {
@@ -43,7 +43,7 @@ func (v *view) difference(r keepwatch.Revision, f Filter) (changes []keepwatch.C
 	return changes, unreadable
 }
 
-// since is the change to an entry that was stored after a revision.
+// since returns the change to an entry that was stored after a revision.
 func (e *entry) since(r keepwatch.Revision) keepwatch.Change {
 	if e.created > r {
 		return added(e.object)

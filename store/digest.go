@@ -6,9 +6,8 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// digest sums up a set of (key, uid, revision), so that adding and taking away
-// one element costs O(1) and the order does not matter. It is the same in every
-// process.
+// digest is an incremental hash of a set of (key, uid, revision). To add or remove an
+// element costs O(1), in any order. It is the same in every process.
 type digest uint64
 
 func (d digest) with(o keepwatch.Object) digest    { return d + identity(o).at(o.Revision()) }
@@ -30,7 +29,7 @@ func identity(o keepwatch.Object) fingerprint {
 	return fingerprint(absorb(h, string(o.UID())))
 }
 
-// at is the fingerprint's element for a revision.
+// at returns the element of a fingerprint at a revision.
 func (f fingerprint) at(r keepwatch.Revision) digest {
 	return digest(fold(uint64(f)^uint64(r), 0xd6e8feb86659fd93))
 }

@@ -1,16 +1,35 @@
-// Package store remembers one resource's state: what is, what has happened of
-// late, and what was deleted.
+// Package store keeps one resource's versioned state: the current objects, the recent
+// history, and the deletions.
 //
-// The state is an immutable tree. The one writer makes the next tree by copying
-// the path to what changes, and publishes it together with the history as one
-// view; readers load the view and never lock. History is kept in three forms,
-// each reaching further back and knowing less:
+// The state is an immutable tree. The one writer builds the next tree by copying the path
+// to each change, and publishes it together with the history as one view. Readers load the
+// view and never lock. The history has three parts, each reaching further back with less
+// detail:
 //
-//	window      every change of the last minutes, exactly as it came, with the state before it
+//	window      every change of the last minutes with its prior state
 //	tombstones  every deletion of a far longer time
-//	tree        for each object since when it is there, and since when as it is
+//	tree        the revisions at which each object was created and last stored
 //
-// A [Watcher] is a cursor into that: within the window it replays, behind the
-// window it is told the difference, computed from tombstones and tree, and where
-// even the tombstones end it is told so.
+// A [Watcher] is a cursor into the history. Within the window it receives every change;
+// behind the window it receives the difference, computed from tombstones and tree; behind
+// the tombstones it fails with Expired.
+//
+//	store.go         the writer's methods: Apply, Replace, Void; how a view is published
+//	txn.go           the next state while it is built, from a batch or from a list
+//	validate.go      the checks that every batch and change must pass
+//	replacement.go   a list, and its difference to the current state
+//	watcher.go       a cursor and a filter; batches, gaps and bookmarks
+//	notifier.go      waking the watchers that a change concerns
+//	window.go        the recent history
+//	tombstone.go     the deletions behind it
+//	attributelog.go  the prior states behind it, as far as selectors need them
+//	difference.go    the difference since a revision behind the window
+//	selection.go     the same for a filter by content
+//	at.go, since.go  the state at a revision; the changes since a snapshot
+//	snapshot.go      the state at one revision, and reading it
+//	segment.go       a run of its objects; memo.go caches what is derived from one
+//	index.go         keys by value
+//	tree.go, keys.go, editor.go, diff.go  the tree, its search, path copying, differences
+//	queue.go         the bounded queue under window, tombstones and attribute log
+//	digest.go        an incremental hash of the state
 package store

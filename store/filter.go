@@ -7,28 +7,28 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// Filter selects the objects of a consumer's view. The zero value selects all.
+// Filter selects the objects of a consumer's view. The zero value selects all objects.
 type Filter struct {
-	// Namespace and Name select by key; empty selects all. What an object's key says
-	// holds for its whole life, so that they are exact even behind the window.
+	// Namespace and Name select by key; empty selects all. An object's key never changes,
+	// so that they are exact even behind the window.
 	Namespace, Name string
-	// Match selects by content; nil selects all. It must answer the same for the
-	// same object, always, and be safe to call from any goroutine that watches.
+	// Match selects by content; nil selects all. It must always return the same for the
+	// same object, and be safe for concurrent use.
 	Match func(keepwatch.Object) bool
-	// Readable fails for an object that Match cannot judge, and is asked before it. Nil
-	// means that there are none. Match must be able to judge an object from the first
-	// success on. A watcher that meets an object which it cannot judge fails with an
-	// *Unreadable.
+	// Readable fails for an object that Match cannot judge; it is called before Match. Nil
+	// means that Match can judge every object. Once Readable succeeded for an object, Match
+	// must be able to judge it. A watcher fails with an *Unreadable at an object that it
+	// cannot judge.
 	Readable func(keepwatch.Object) error
 }
 
 // Unreadable is the failure of a watcher at a change that its filter cannot judge,
 // because the object or its prior state is not readable. Everything before the change
-// was delivered. The failure is not permanent: the next call asks again.
+// was delivered. The failure is not permanent: the next call tries again.
 type Unreadable struct {
-	// Change is the change as it is without the filter.
+	// Change is the change without the filter.
 	Change keepwatch.Change
-	// Err is what Filter.Readable failed with.
+	// Err is the error of Filter.Readable.
 	Err error
 }
 
@@ -59,11 +59,11 @@ func (f Filter) matches(o keepwatch.Object) (bool, error) {
 	return f.Match(o), nil
 }
 
-// through shows a change as the view sees it (P10): entering the filter is Added,
-// leaving it is Deleted with the state before and the revision of the event. That
-// is the change's own, or in a gap, where it is not known, end. It reports false
-// when the view does not change, and fails with an *Unreadable.
-func (f Filter) through(c keepwatch.Change, end keepwatch.Revision) (_ keepwatch.Change, ok bool, _ *Unreadable) {
+// apply returns a change as the view sees it (P10): an object that enters the filter is
+// Added; one that leaves it is Deleted, with its prior state and the revision of the event:
+// that of the change, or end in a gap, where it is not known. It reports false when the
+// view does not change, and fails with an *Unreadable.
+func (f Filter) apply(c keepwatch.Change, end keepwatch.Revision) (_ keepwatch.Change, ok bool, _ *Unreadable) {
 	if !f.covers(c.Object.Key()) {
 		return keepwatch.Change{}, false, nil
 	}
@@ -88,23 +88,22 @@ func (f Filter) through(c keepwatch.Change, end keepwatch.Revision) (_ keepwatch
 	return keepwatch.Change{}, false, nil
 }
 
-// view is what a filter leaves of changes; end is that of the gap which tells of
-// them, 0 in a batch. It returns them as they are, without a copy, when there is
-// nothing to leave out. If it fails with an *Unreadable, it returns what is left of the
-// changes before that one.
-func (f Filter) view(changes []keepwatch.Change, end keepwatch.Revision) ([]keepwatch.Change, *Unreadable) {
+// filter applies the filter to changes; end is the end of the gap that has them, 0 in a
+// batch. It does not copy them if the filter selects everything. If it fails with an
+// *Unreadable, it returns the changes before that one.
+func (f Filter) filter(changes []keepwatch.Change, end keepwatch.Revision) ([]keepwatch.Change, *Unreadable) {
 	if f.all() {
 		return changes, nil
 	}
-	var kept []keepwatch.Change
+	var selected []keepwatch.Change
 	for _, c := range changes {
-		c, ok, unreadable := f.through(c, end)
+		c, ok, unreadable := f.apply(c, end)
 		if unreadable != nil {
-			return kept, unreadable
+			return selected, unreadable
 		}
 		if ok {
-			kept = append(kept, c)
+			selected = append(selected, c)
 		}
 	}
-	return kept, nil
+	return selected, nil
 }

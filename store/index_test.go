@@ -119,8 +119,8 @@ func TestIndexValuesAreAnyStrings(t *testing.T) {
 		checkIndex(t, s.Snapshot(), "values", of)
 		for _, o := range things {
 			for _, v := range values[o.Key()] {
-				if unfence(fence(v)) != v || strings.Contains(fence(v), "/") {
-					t.Fatalf("%q is spelt %q and read %q", v, fence(v), unfence(fence(v)))
+				if unescape(escape(v)) != v || strings.Contains(escape(v), "/") {
+					t.Fatalf("%q is spelt %q and read %q", v, escape(v), unescape(escape(v)))
 				}
 			}
 		}
@@ -157,12 +157,12 @@ func TestIndexesAreTrue(t *testing.T) {
 				apply(t, s, revision, changes...)
 			},
 			"delete": func(t *rapid.T) {
-				held := stateOf(s.Snapshot()).sorted()
-				if list != nil || len(held) == 0 {
+				current := stateOf(s.Snapshot()).sorted()
+				if list != nil || len(current) == 0 {
 					t.Skip("there is nothing to delete now")
 				}
 				revision++
-				apply(t, s, revision, del(rapid.SampledFrom(held).Draw(t, "victim").(*thing), revision))
+				apply(t, s, revision, del(rapid.SampledFrom(current).Draw(t, "victim").(*thing), revision))
 			},
 			"list": func(t *rapid.T) {
 				if list == nil {
@@ -263,7 +263,7 @@ func TestAPanickingIndexLeavesTheStoreAsItWas(t *testing.T) {
 	func() {
 		defer func() {
 			if recover() == nil {
-				t.Error("nobody was told")
+				t.Error("no watcher received it")
 			}
 		}()
 		apply(t, s, 2, modify(a.at(2).painted("bad")))
@@ -298,6 +298,6 @@ func TestReindex(t *testing.T) {
 		}
 	}
 	if s.Held() != 5 {
-		t.Errorf("held %d", s.Held())
+		t.Errorf("current %d", s.Held())
 	}
 }

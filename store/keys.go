@@ -8,26 +8,26 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// keys is an immutable list of keys in rising order, made for searching: what
-// all of them begin with is compared once, and of the rest eight bytes as one
-// number, so that a search reads few strings. It is never empty.
+// keys is an immutable list of keys in rising order. A search compares the common prefix of
+// all keys once, and the next eight bytes as one number, so that it reads few strings. The
+// list is never empty.
 type keys struct {
 	list   []keepwatch.Key
-	shared int // bytes of "namespace/name" that all keys begin with
-	// heads has of each key the eight bytes that follow, zeros past its end.
+	shared int // length of the common prefix of "namespace/name"
+	// heads has the eight bytes of each key that follow the prefix, zeros past its end.
 	heads []uint64
 }
 
 // newKeys copies the list.
 func newKeys(list []keepwatch.Key) *keys {
-	k := keysOver(slices.Clone(list), common(list[0], list[len(list)-1]))
+	k := keysOver(slices.Clone(list), commonPrefix(list[0], list[len(list)-1]))
 	for _, key := range list {
 		k.heads = append(k.heads, head(key, k.shared))
 	}
 	return k
 }
 
-// keysOver takes the list, and has room for its heads in the same allocation.
+// keysOver does not copy the list. It allocates room for the heads together with the keys.
 func keysOver(list []keepwatch.Key, shared int) *keys {
 	k := new(struct {
 		keys
@@ -37,9 +37,9 @@ func keysOver(list []keepwatch.Key, shared int) *keys {
 	return &k.keys
 }
 
-// find is the index of key, or where it would be.
+// find returns the index of key, or where it would be, and whether the list has it.
 func (k *keys) find(key keepwatch.Key) (int, bool) {
-	if common(k.list[0], key) < k.shared {
+	if commonPrefix(k.list[0], key) < k.shared {
 		if key.Compare(k.list[0]) < 0 {
 			return 0, false
 		}
@@ -48,9 +48,8 @@ func (k *keys) find(key keepwatch.Key) (int, bool) {
 	return k.guess(key)
 }
 
-// guess is find for a key that may be in the list. For one that is not it does not
-// find it, but may be wrong about where it would be. It spares a look at the
-// strings of the list's first.
+// guess is like find, without comparing the common prefix. It is right about whether the
+// list has the key, but if not, the index may be wrong.
 func (k *keys) guess(key keepwatch.Key) (int, bool) {
 	low, high := 0, len(k.list)
 	head := head(key, k.shared)
@@ -71,10 +70,10 @@ func (k *keys) guess(key keepwatch.Key) (int, bool) {
 	return low, false
 }
 
-// insert adds a key at an index.
+// insert returns the keys with another key at an index.
 func (k *keys) insert(i int, key keepwatch.Key) *keys {
 	list := slices.Concat(k.list[:i], []keepwatch.Key{key}, k.list[i:])
-	shared := common(list[0], list[len(list)-1])
+	shared := commonPrefix(list[0], list[len(list)-1])
 	if shared != k.shared {
 		return newKeys(list)
 	}
@@ -83,31 +82,31 @@ func (k *keys) insert(i int, key keepwatch.Key) *keys {
 	return next
 }
 
-// remove takes out the key at an index. What the others share may be longer than
-// is noted then, which does no harm.
+// remove returns the keys without the one at an index. The common prefix of the others may
+// be longer than shared, which is harmless.
 func (k *keys) remove(i int) *keys {
 	next := keysOver(slices.Concat(k.list[:i], k.list[i+1:]), k.shared)
 	next.heads = append(append(next.heads, k.heads[:i]...), k.heads[i+1:]...)
 	return next
 }
 
-// replace exchanges the key at an index.
+// replace returns the keys with another key in place of the one at an index.
 func (k *keys) replace(i int, key keepwatch.Key) *keys {
 	list := slices.Clone(k.list)
 	list[i] = key
 	return newKeys(list)
 }
 
-// common counts the bytes of "namespace/name" that two keys begin with alike.
-func common(a, b keepwatch.Key) int {
+// commonPrefix returns the length of the common prefix of two keys' "namespace/name".
+func commonPrefix(a, b keepwatch.Key) int {
 	if a.Namespace == b.Namespace {
-		return len(a.Namespace) + 1 + alike(a.Name, b.Name)
+		return len(a.Namespace) + 1 + commonBytes(a.Name, b.Name)
 	}
-	return alike(a.Namespace, b.Namespace) // where one ends, it goes on with a slash
+	return commonBytes(a.Namespace, b.Namespace) // where one ends, it goes on with a slash
 }
 
-// alike counts the bytes that two strings begin with alike, eight at a time.
-func alike(a, b string) int {
+// commonBytes returns the length of the common prefix of two strings, comparing eight bytes at a time.
+func commonBytes(a, b string) int {
 	n, i := min(len(a), len(b)), 0
 	for ; i+8 <= n; i += 8 {
 		if differ := word(a, i) ^ word(b, i); differ != 0 {
@@ -119,10 +118,10 @@ func alike(a, b string) int {
 	return i
 }
 
-// word is eight bytes of s as a number that orders as they do.
+// word returns eight bytes of s as a number of the same order.
 func word(s string, at int) uint64 { return binary.BigEndian.Uint64([]byte(s[at : at+8])) }
 
-// head is the eight bytes of "namespace/name" after the first skip.
+// head returns the eight bytes of "namespace/name" after the first skip bytes.
 func head(key keepwatch.Key, skip int) uint64 {
 	if after := skip - len(key.Namespace) - 1; after >= 0 && after+8 <= len(key.Name) {
 		return word(key.Name, after)

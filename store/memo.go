@@ -5,53 +5,51 @@ import (
 	"sync/atomic"
 )
 
-// Memo is something that is derived from segments: their encoding, or that
-// compressed. It is derived once, by whoever asks for it first, and kept as long
-// as the segment is: until one of its objects is written and no snapshot holds the
-// old state any more. Make few of them, and for good: a segment keeps a value for
-// every memo that was ever asked for it.
+// Memo caches a value that is derived from segments, such as their encoding. The first
+// caller derives it, and it lives as long as the segment: until one of its objects is
+// written and no snapshot has the old state any more. Use few memos, and never drop one: a
+// segment has a value of every memo that was ever asked for it.
 //
-// A value that has to be dropped earlier, to keep a budget for example, is one
-// that can be emptied by itself: the memo keeps a pointer to it. The value is garbage
-// as soon as the segment is.
+// A value that must be dropped earlier, to keep a budget for example, must be one that can
+// be emptied: the memo keeps a pointer to it.
 type Memo[T any] struct {
 	derive func(Segment) T
 }
 
-// NewMemo makes a memo. derive must depend on nothing but the segment's objects,
-// and be safe to call from any goroutine.
+// NewMemo returns a memo. derive must depend only on the segment's objects, and be safe for
+// concurrent use.
 func NewMemo[T any](derive func(Segment) T) *Memo[T] { return &Memo[T]{derive} }
 
-// Of is the value for a segment. While one caller derives it, others that ask for
-// the same wait for that; nobody else does. If derive panics, so does every call.
-// Of a part of a segment nothing is kept.
+// Of returns the value of a segment. While one caller derives it, callers for the same
+// segment wait. If derive panics, so does every call. The value of a part of a segment is
+// not cached.
 func (m *Memo[T]) Of(s Segment) T {
 	if !s.Whole() {
 		return m.derive(s)
 	}
-	kept := s.node.memos.find(m)
-	if kept == nil {
-		kept = s.node.memos.add(m, func() any {
+	known := s.node.memos.find(m)
+	if known == nil {
+		known = s.node.memos.add(m, func() any {
 			derived := m.derive(s)
 			return &derived
 		})
 	}
-	return *kept.value().(*T)
+	return *known.value().(*T)
 }
 
-// Known is the value for a segment if one is kept.
+// Known returns the value of a segment if it is cached.
 func (m *Memo[T]) Known(s Segment) (value T, ok bool) {
 	if !s.Whole() {
 		return value, false
 	}
-	kept := s.node.memos.find(m)
-	if kept == nil {
+	known := s.node.memos.find(m)
+	if known == nil {
 		return value, false
 	}
-	return *kept.value().(*T), true
+	return *known.value().(*T), true
 }
 
-// memos is what a segment keeps: a list that only grows, and only at its front.
+// memos are the values of a segment: a list that only grows, at its front.
 type memos struct{ first atomic.Pointer[memo] }
 
 type memo struct {
@@ -60,23 +58,23 @@ type memo struct {
 	next  *memo
 }
 
-// find is what is kept for a memo, nil for nothing.
+// find returns the value of a memo, nil if there is none.
 func (m *memos) find(of any) *memo {
-	for kept := m.first.Load(); kept != nil; kept = kept.next {
-		if kept.of == of {
-			return kept
+	for known := m.first.Load(); known != nil; known = known.next {
+		if known.of == of {
+			return known
 		}
 	}
 	return nil
 }
 
-// add makes room for a memo, unless somebody has.
+// add adds a value of a memo unless there is one, and returns the one in the list.
 func (m *memos) add(of any, derive func() any) *memo {
 	made := &memo{of: of, value: sync.OnceValue(derive)}
 	for {
 		made.next = m.first.Load()
-		if kept := m.find(of); kept != nil {
-			return kept
+		if known := m.find(of); known != nil {
+			return known
 		}
 		if m.first.CompareAndSwap(made.next, made) {
 			return made

@@ -151,7 +151,7 @@ func wantFailure(t *testing.T, err error, kind keepwatch.FailureKind) {
 }
 
 // tell writes deliveries as lines of "kind from-to changes".
-func tell(deliveries ...keepwatch.Delivery) []string {
+func lines(deliveries ...keepwatch.Delivery) []string {
 	lines := []string{}
 	for _, d := range deliveries {
 		switch d := d.(type) {
@@ -182,11 +182,11 @@ func wantLines(t *testing.T, got []string, want ...string) {
 type state map[keepwatch.Key]keepwatch.Object
 
 func stateOf(s *Snapshot) state {
-	held := state{}
+	current := state{}
 	for o := range s.All() {
-		held[o.Key()] = o
+		current[o.Key()] = o
 	}
-	return held
+	return current
 }
 
 // through is what a filter leaves.

@@ -9,7 +9,7 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// consumer is a watcher and what it has been told, judged by the promises of
+// consumer is a watcher and what it has received, judged by the promises of
 // package keepwatch.
 type consumer struct {
 	*Watcher
@@ -21,9 +21,9 @@ type consumer struct {
 }
 
 // newConsumer is a consumer that holds its view's state at a place.
-func newConsumer(w *world, f Filter, from Cursor, held state) *consumer {
+func newConsumer(w *world, f Filter, from Cursor, current state) *consumer {
 	return &consumer{
-		Watcher: w.store.Watch(from, f), filter: f, place: from, fold: held.through(f),
+		Watcher: w.store.Watch(from, f), filter: f, place: from, fold: current.through(f),
 		buried: map[keepwatch.UID]keepwatch.Revision{}, exact: f.Match == nil || w.store.options.Attributes != nil,
 	}
 }
@@ -95,8 +95,8 @@ func (c *consumer) leaves(t *rapid.T, w *world, d keepwatch.Gap) {
 	}
 	b := w.branches[now]
 	in := func(o keepwatch.Object, at keepwatch.Revision) bool {
-		held := b.at(at).through(c.filter)[o.Key()]
-		return held != nil && held.UID() == o.UID()
+		current := b.at(at).through(c.filter)[o.Key()]
+		return current != nil && current.UID() == o.UID()
 	}
 	for _, change := range d.Changes {
 		o := change.Object
@@ -121,29 +121,29 @@ func (c *consumer) take(t *rapid.T, changes []keepwatch.Change, sameEpoch bool) 
 	t.Helper()
 	for _, change := range changes {
 		o := change.Object
-		held, known := c.fold[o.Key()]
+		current, known := c.fold[o.Key()]
 		if !c.filter.covers(o.Key()) {
 			t.Fatalf("%s of another key:%s", change.Type, words(changes))
 		}
 		if change.Type == keepwatch.Deleted {
-			if known && held.UID() != o.UID() || !known && c.exact {
-				t.Fatalf("P6: DELETED %v while the consumer holds %v", o, held)
+			if known && current.UID() != o.UID() || !known && c.exact {
+				t.Fatalf("P6: DELETED %v while the consumer holds %v", o, current)
 			}
 			delete(c.fold, o.Key())
 			c.buried[o.UID()] = change.Revision
 			continue
 		}
-		if known && held.UID() != o.UID() {
-			t.Fatalf("P6: %s %v while the consumer holds %v", change.Type, o, held)
+		if known && current.UID() != o.UID() {
+			t.Fatalf("P6: %s %v while the consumer holds %v", change.Type, o, current)
 		}
-		if known && sameEpoch && o.Revision() <= held.Revision() {
-			t.Fatalf("P5: %v after %v", o, held)
+		if known && sameEpoch && o.Revision() <= current.Revision() {
+			t.Fatalf("P5: %v after %v", o, current)
 		}
 		if r, dead := c.buried[o.UID()]; dead && o.Revision() <= r {
 			t.Fatalf("P7: %v after its deletion at %d", o, r)
 		}
 		if known != (change.Type == keepwatch.Modified) && c.exact {
-			t.Fatalf("%s %v while the consumer holds %v", change.Type, o, held)
+			t.Fatalf("%s %v while the consumer holds %v", change.Type, o, current)
 		}
 		c.fold[o.Key()] = o
 	}
@@ -166,7 +166,7 @@ func (c *consumer) expire(t *rapid.T, w *world, err error) {
 	_, difference := w.store.Bounds()
 	at := c.Cursor()
 	due := at.Epoch != w.store.Snapshot().Cursor().Epoch || at.Revision < difference || w.within(at.Revision) ||
-		c.filter.Match != nil && !w.store.view.Load().attributes.knows(at.Revision)
+		c.filter.Match != nil && !w.store.view.Load().attributes.coversSince(at.Revision)
 	if failure(err) != keepwatch.Expired || !due || at.Revision == 0 {
 		t.Fatalf("a consumer at %v ends with %v; the store goes back to %d", at, err, difference)
 	}
@@ -201,7 +201,7 @@ func TestPromises(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(Options{
 			Size:           func(keepwatch.Object) int { return 100 },
-			WindowBytes:    int64(rapid.IntRange(1, 20).Draw(t, "window")) * (momentBytes + changeBytes + 100),
+			WindowBytes:    int64(rapid.IntRange(1, 20).Draw(t, "window")) * (logEntryBytes + changeBytes + 100),
 			Tombstones:     rapid.IntRange(1, 20).Draw(t, "tombstones"),
 			TombstoneBytes: int64(rapid.IntRange(1, 20).Draw(t, "full")) * (tombstoneBytes + 100),
 			Slim: rapid.SampledFrom([]func(keepwatch.Object) keepwatch.Object{
@@ -237,7 +237,7 @@ func TestPromises(t *testing.T) {
 			"void": func(t *rapid.T) {
 				listed := w.store.Snapshot()
 				if err := w.store.Void(t.Context(), w.reason()); err != nil || w.store.Held() != 0 || w.store.Snapshot() != listed {
-					t.Fatalf("void: held %d, %v", w.store.Held(), err)
+					t.Fatalf("void: current %d, %v", w.store.Held(), err)
 				}
 			},
 			"restore": func(t *rapid.T) { listed(t); w.restore(t) },

@@ -47,8 +47,8 @@ func TestQueueViewsAreImmutable(t *testing.T) {
 				if bytes != now.bytes {
 					t.Fatalf("%d bytes, want %d", now.bytes, bytes)
 				}
-				if now.dead > now.len() || now.waste > now.bytes {
-					t.Fatalf("%d items of %d bytes are dead beside %d of %d", now.dead, now.waste, now.len(), now.bytes)
+				if now.dropped > now.len() || now.droppedBytes > now.bytes {
+					t.Fatalf("%d items of %d bytes are dead beside %d of %d", now.dropped, now.droppedBytes, now.len(), now.bytes)
 				}
 				for _, v := range append(views, now) {
 					if !slices.Equal(contents(v.queue), v.twin) {

@@ -13,34 +13,32 @@ type Equaler interface {
 	Equal(keepwatch.Object) bool
 }
 
-// replacement is a list on its way into the store. Readers see nothing of it
-// before the commit. Beyond the objects that differ it costs one bit for each
-// object held.
+// replacement receives a list. Readers see nothing of it before the commit. It stores only
+// the objects that differ from the current state, and one bit for each current object.
 type replacement struct {
-	*edition // nil when the replacement has ended
-	store    *Store
-	relist   keepwatch.Relist
-	newest   keepwatch.Revision // of the objects that were put
+	*txn   // nil once the replacement has ended
+	store  *Store
+	relist keepwatch.Relist
+	newest keepwatch.Revision // of the objects that were put
 	// seen has a bit for each object of the base, by rank.
 	seen []uint64
 }
 
-// Replace begins to replace the state by a list; see keepwatch.Target. There is
-// one replacement at a time, and no Apply until it is committed or discarded.
+// Replace begins to replace the state by a list; see keepwatch.Target. The caller must
+// commit or discard a replacement before it calls Replace or Apply again.
 func (s *Store) Replace(_ context.Context, relist keepwatch.Relist) (keepwatch.Replacement, error) {
 	v := s.view.Load()
 	base := v.snapshot
-	e := newEdition(base, relist.To)
 	r := &replacement{
-		edition: &e, store: s, relist: relist,
+		txn: newTxn(v, relist.To), store: s, relist: relist,
 		seen: make([]uint64, (base.Len()+63)/64),
 	}
-	if v.void != "" && relist.Reason != keepwatch.GapRewind {
-		r.relist.Reason = v.void
+	if v.invalid != "" && relist.Reason != keepwatch.GapRewind {
+		r.relist.Reason = v.invalid
 	}
 	switch {
 	case base.revision == 0:
-	case relist.To == 0 && v.void == "":
+	case relist.To == 0 && v.invalid == "":
 		return nil, keepwatch.Failed(keepwatch.Broken, "a relist must know its revision")
 	case relist.To == 0:
 		return nil, keepwatch.Failed(keepwatch.StreamingListUnsupported,
@@ -49,35 +47,35 @@ func (s *Store) Replace(_ context.Context, relist keepwatch.Relist) (keepwatch.R
 		r.epoch++
 	case relist.To < base.revision:
 		kind := keepwatch.StaleReplica
-		if v.void != "" {
-			kind = keepwatch.Rewound // it is not a replica's: nobody asked for a state as new as what is held
+		if v.invalid != "" {
+			kind = keepwatch.Rewound // the list was requested at no revision, so that no stale replica is the cause
 		}
 		return nil, keepwatch.Failed(kind,
-			"the list shows revision %d, but %d is held already", relist.To, base.revision)
+			"the list is of revision %d, but the state is at %d already", relist.To, base.revision)
 	}
 	return r, nil
 }
 
-// rewound reports whether the list belongs to another history than what is held.
+// rewound reports whether the list belongs to another history than the base.
 func (r *replacement) rewound() bool { return r.epoch != r.base.epoch }
 
-// Put takes the next objects of the list.
+// Put adds the next objects of the list.
 func (r *replacement) Put(_ context.Context, objects []keepwatch.Object) error {
-	if r.edition == nil {
-		return ended()
+	if r.txn == nil {
+		return errEnded()
 	}
 	for _, o := range objects {
-		if err := r.take(o); err != nil {
+		if err := r.put(o); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func ended() error { return keepwatch.Failed(keepwatch.Broken, "the list has ended already") }
+func errEnded() error { return keepwatch.Failed(keepwatch.Broken, "the list has ended already") }
 
-func (r *replacement) take(o keepwatch.Object) error {
-	if err := named(o); err != nil {
+func (r *replacement) put(o keepwatch.Object) error {
+	if err := validateKey(o); err != nil {
 		return err
 	}
 	key := o.Key()
@@ -91,79 +89,79 @@ func (r *replacement) take(o keepwatch.Object) error {
 	case r.unchanged(p.object, o):
 		return nil
 	case o.Revision() <= p.object.Revision() && !r.rewound():
-		return r.older(o, p.object)
+		return r.olderError(o, p.object)
 	}
-	r.set(p, r.base.tree.get(key), o, max(o.Revision(), r.relist.To))
+	r.putObject(p, r.base.tree.get(key), o, max(o.Revision(), r.relist.To))
 	return nil
 }
 
-// older is what it means that a list shows o in the place of a newer state, or of
-// another life at the same revision: that the source went back, also where the
-// list's own revision is above ours again; or that the list contradicts itself.
-func (r *replacement) older(o, newer keepwatch.Object) error {
+// olderError returns the failure for an object that is older than the store's, or that has
+// another UID at the same revision: the source went back in time, even if the revision of
+// the list is above the store's; or the list contains the object twice.
+func (r *replacement) olderError(o, newer keepwatch.Object) error {
 	kind := keepwatch.ProtocolViolation
-	if held, ok := r.base.Get(o.Key()); ok && held == newer {
+	if current, ok := r.base.Get(o.Key()); ok && current == newer {
 		kind = keepwatch.Rewound
 	}
 	return keepwatch.Failed(kind, "the list shows %s, UID %s, at %d, but UID %s was there at %d already",
 		o.Key(), o.UID(), o.Revision(), newer.UID(), newer.Revision())
 }
 
-// unchanged reports whether o is what is held. Within an epoch the revision
-// tells; after a rewind the same number can be another write.
-func (r *replacement) unchanged(held, o keepwatch.Object) bool {
-	if held.UID() != o.UID() || held.Revision() != o.Revision() {
+// unchanged reports whether o equals the current object. Within an epoch equal revisions
+// mean equal content; after a rewind the same revision can be another write.
+func (r *replacement) unchanged(current, o keepwatch.Object) bool {
+	if current.UID() != o.UID() || current.Revision() != o.Revision() {
 		return false
 	}
 	if !r.rewound() {
 		return true
 	}
 	e, ok := o.(Equaler)
-	return ok && e.Equal(held)
+	return ok && e.Equal(current)
 }
 
-// Commit publishes the list, and what it changes as one gap.
+// Commit publishes the list, and the difference to the state before it as one gap.
 func (r *replacement) Commit(_ context.Context, to keepwatch.Revision) error {
-	if r.edition == nil {
-		return ended()
+	if r.txn == nil {
+		return errEnded()
 	}
 	if to == 0 || r.relist.To != 0 && to != r.relist.To || r.newest > to {
 		return keepwatch.Failed(keepwatch.ProtocolViolation,
 			"a list begun at revision %d, with objects up to %d, can't be the state at %d", r.relist.To, r.newest, to)
 	}
-	e := r.edition
-	r.edition = nil
-	e.revision = to
-	r.sweep(e)
-	gap := keepwatch.Gap{From: e.base.revision, To: to, Reason: r.relist.Reason}
-	if e.base.revision == 0 {
-		return r.store.replace(e, gap)
+	t := r.txn
+	r.txn = nil
+	t.revision = to
+	r.sweep(t)
+	gap := keepwatch.Gap{From: t.base.revision, To: to, Reason: r.relist.Reason}
+	if t.base.revision == 0 {
+		return r.store.replace(t, gap)
 	}
-	e.compare()
-	if to == e.base.revision && e.epoch == e.base.epoch {
-		if len(e.changes) == 0 {
+	t.diffBase()
+	if to == t.base.revision && t.epoch == t.base.epoch {
+		if len(t.changes) == 0 {
 			r.store.confirm()
 			return nil
 		}
-		e.epoch++ // this revision was shown in another state
+		t.epoch++ // the source returned another state for this revision before
 	}
-	if to < e.base.revision {
-		e.restamp()
+	if to < t.base.revision {
+		t.capRevisions()
 	}
-	gap.Changes = slices.Clip(e.changes)
-	return r.store.replace(e, gap)
+	gap.Changes = slices.Clip(t.changes)
+	return r.store.replace(t, gap)
 }
 
-// Discard gives the list up.
-func (r *replacement) Discard() { r.edition = nil }
+// Discard drops the list.
+func (r *replacement) Discard() { r.txn = nil }
 
-// sweep deletes what was not put.
-func (r *replacement) sweep(e *edition) {
+// sweep deletes the objects that the list lacks.
+func (r *replacement) sweep(t *txn) {
 	rank := 0
-	e.base.tree.all(func(s Segment) bool {
-		for _, held := range s.entries() {
+	t.base.tree.all(func(s Segment) bool {
+		for _, current := range s.entries() {
 			if r.seen[rank/64]&(1<<(rank%64)) == 0 {
-				e.unset(e.seek(held.object.Key()))
+				t.removeObject(t.seek(current.object.Key()))
 			}
 			rank++
 		}

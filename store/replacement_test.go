@@ -11,7 +11,7 @@ func TestFirstListIsNoHistory(t *testing.T) {
 	s := New(Options{})
 	w := s.Watch(Cursor{}, Filter{})
 	if d := poll(t, w); len(d) != 0 {
-		t.Fatalf("before the first list: %q", tell(d...))
+		t.Fatalf("before the first list: %q", lines(d...))
 	}
 	relist(t, s, keepwatch.GapRewind, 9, thingAt("b", 4), thingAt("a", 9))
 	if c := s.Snapshot().Cursor(); c != (Cursor{Revision: 9}) {
@@ -20,7 +20,7 @@ func TestFirstListIsNoHistory(t *testing.T) {
 	if history, difference := s.Bounds(); history != 9 || difference != 9 {
 		t.Fatalf("bounds %d, %d", history, difference)
 	}
-	wantLines(t, tell(poll(t, w)...), "gap 0-9 expired; ADDED@9 ns/a a-1@9; ADDED@4 ns/b b-1@4")
+	wantLines(t, lines(poll(t, w)...), "gap 0-9 expired; ADDED@9 ns/a a-1@9; ADDED@4 ns/b b-1@4")
 }
 
 // The revision of a streaming list comes at its end.
@@ -42,7 +42,7 @@ func TestStreamedFirstList(t *testing.T) {
 	if err := r.Commit(context.Background(), 8); err != nil {
 		t.Fatal(err)
 	}
-	wantLines(t, tell(poll(t, s.Watch(Cursor{}, Filter{}))...), "gap 0-8 expired; ADDED@2 ns/a a-1@2; ADDED@7 ns/b b-1@7")
+	wantLines(t, lines(poll(t, s.Watch(Cursor{}, Filter{}))...), "gap 0-8 expired; ADDED@2 ns/a a-1@2; ADDED@7 ns/b b-1@7")
 	apply(t, s, 9, add(thingAt("c", 9)))
 	if history, difference := s.Bounds(); history != 8 || difference != 8 {
 		t.Fatalf("bounds %d, %d", history, difference)
@@ -51,7 +51,7 @@ func TestStreamedFirstList(t *testing.T) {
 	wantFailure(t, err, keepwatch.Broken) // only first lists are streamed
 }
 
-// TestRelist has a row for each way a list can differ from what is held: a@3 and
+// TestRelist has a row for each way a list can differ from what is current: a@3 and
 // b@5 at revision 10.
 func TestRelist(t *testing.T) {
 	a, b, c := thingAt("a", 3), thingAt("b", 5), thingAt("c", 0)
@@ -61,7 +61,7 @@ func TestRelist(t *testing.T) {
 		reason  keepwatch.GapReason
 		to      keepwatch.Revision
 		objects objects
-		history []string // what a watcher is told; none when the list must be refused
+		history []string // what a watcher receives; none when the list must be refused
 		failure keepwatch.FailureKind
 		epoch   uint64
 	}{
@@ -78,7 +78,7 @@ func TestRelist(t *testing.T) {
 		"what history had lost": {expired, 12, objects{a, b, c.at(7)}, []string{"gap 10-12 expired; ADDED@7 ns/c c-1@7"}, 0, 0},
 
 		"nothing new":               {expired, 10, objects{a, b}, nil, 0, 0},
-		"another state at held":     {expired, 10, objects{a, b.at(9)}, []string{"gap 10-10 expired; MODIFIED@9 ns/b b-1@9"}, 0, 1},
+		"another state at current":  {expired, 10, objects{a, b.at(9)}, []string{"gap 10-10 expired; MODIFIED@9 ns/b b-1@9"}, 0, 1},
 		"rewind":                    {rewind, 4, objects{a, c.at(4)}, []string{"gap 10-4 rewind; DELETED@4 ns/b b-1@5; ADDED@4 ns/c c-1@4"}, 0, 1},
 		"rewind, older states":      {rewind, 4, objects{a.at(2)}, []string{"gap 10-4 rewind; MODIFIED@2 ns/a a-1@2; DELETED@4 ns/b b-1@5"}, 0, 1},
 		"rewind, same numbers":      {rewind, 4, objects{a.painted("red")}, []string{"gap 10-4 rewind; MODIFIED@3 ns/a a-1@3; DELETED@4 ns/b b-1@5"}, 0, 1},
@@ -99,7 +99,7 @@ func TestRelist(t *testing.T) {
 			before := s.Snapshot()
 			w := s.Watch(before.Cursor(), Filter{})
 			wantFailure(t, replace(s, row.reason, row.to, row.objects...), row.failure)
-			wantLines(t, tell(poll(t, w)...), row.history...)
+			wantLines(t, lines(poll(t, w)...), row.history...)
 			now := s.Snapshot()
 			if row.history == nil {
 				if now != before {
@@ -163,7 +163,7 @@ func TestCommitOnlyOnce(t *testing.T) {
 	wantFailure(t, r.Put(context.Background(), nil), keepwatch.Broken)
 	r.Discard()
 	if s.Held() != 5 {
-		t.Fatalf("held %d", s.Held())
+		t.Fatalf("current %d", s.Held())
 	}
 }
 
@@ -191,6 +191,6 @@ func TestListUnderWhichTheStateMoved(t *testing.T) {
 	}
 	wantFailure(t, r.Commit(context.Background(), 12), keepwatch.Broken)
 	if s.Held() != 11 {
-		t.Fatalf("held %d", s.Held())
+		t.Fatalf("current %d", s.Held())
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// ledger is a store told by maps alone: every state it has shown, every deletion
+// ledger is the same in maps: every state it has shown, every deletion
 // it has seen. Where it refuses a batch or list, the store must.
 type ledger struct {
 	now    Cursor
@@ -33,20 +33,20 @@ func (l *ledger) apply(b keepwatch.Batch) (old int, refused bool) {
 	next, last := l.copy(), l.now.Revision+1
 	for _, c := range b.Changes {
 		k := c.Object.Key()
-		held, known := next.state[k]
+		current, known := next.state[k]
 		switch {
 		case c.Revision > b.To:
 			return 0, true
-		case known && c.Revision <= held.Revision() || !known && next.old(c):
+		case known && c.Revision <= current.Revision() || !known && next.old(c):
 			old++
 			continue
 		case c.Revision < last, !known && c.Type != keepwatch.Added,
-			c.Type == keepwatch.Deleted && held.UID() != c.Object.UID():
+			c.Type == keepwatch.Deleted && current.UID() != c.Object.UID():
 			return 0, true
 		}
 		last = c.Revision
-		if known && held.UID() != c.Object.UID() || c.Type == keepwatch.Deleted {
-			next.bury(held, c.Revision)
+		if known && current.UID() != c.Object.UID() || c.Type == keepwatch.Deleted {
+			next.bury(current, c.Revision)
 			delete(next.state, k)
 		}
 		if c.Type != keepwatch.Deleted {
@@ -151,7 +151,7 @@ func FuzzStoreAgainstHistory(f *testing.F) {
 	f.Add([]byte{3, 16, 5, 0, 15, 128, 3, 17, 5, 16, 23, 128, 5, 16, 6, 48}) // void, and mended
 	f.Add([]byte("any text is a script, most of them bad ones; but some are not"))
 	f.Fuzz(func(t *testing.T, script []byte) {
-		bytes := int64(2 * (momentBytes + changeBytes + 1))
+		bytes := int64(2 * (logEntryBytes + changeBytes + 1))
 		s := New(Options{WindowBytes: bytes, Size: func(keepwatch.Object) int { return 1 }})
 		l := newLedger()
 		type follower struct {
@@ -163,14 +163,14 @@ func FuzzStoreAgainstHistory(f *testing.F) {
 		var changes []keepwatch.Change
 		for script = script[:min(len(script), 300)]; len(script) >= 2; script = script[2:] {
 			a, b := script[0], script[1]
-			// A revision from three below the held one to four above, never below 1.
+			// A revision from three below the current one to four above, never below 1.
 			revision := max(4, l.now.Revision+1) - 3 + keepwatch.Revision(b>>4&7)
 			switch o := objectOf(b, revision); a & 7 {
 			case 0, 1, 2:
 				changes = append(changes, keepwatch.Change{Type: keepwatch.ChangeType(a&7) + 1, Revision: revision, Object: o})
 			case 3:
 				objects = append(objects, o)
-			case 4: // list what is held, too, and perhaps again
+			case 4: // list what is current, too, and perhaps again
 				objects = append(objects, l.state.sorted()[min(len(l.state), int(a>>6)):]...)
 			case 5:
 				relist := keepwatch.Relist{Reason: keepwatch.GapExpired, To: revision}
@@ -198,7 +198,7 @@ func FuzzStoreAgainstHistory(f *testing.F) {
 				old, refused := l.apply(batch)
 				dropped, err := s.Apply(t.Context(), batch)
 				if (err != nil) != refused || !refused && dropped != old {
-					t.Fatalf("apply %q: %d dropped, %v; want %d, refused %v", tell(batch), dropped, err, old, refused)
+					t.Fatalf("apply %q: %d dropped, %v; want %d, refused %v", lines(batch), dropped, err, old, refused)
 				}
 				if refused && s.Snapshot() != before {
 					t.Fatal("a refused batch has changed the state")
@@ -214,8 +214,8 @@ func FuzzStoreAgainstHistory(f *testing.F) {
 				followers = append(followers, &follower{s.Watch(Cursor{}, Filter{}), state{}})
 			}
 			now := s.Snapshot()
-			if held := s.Held(); (held == 0) != (l.void != "" || l.now.Revision == 0) {
-				t.Fatalf("held is %d at %v, void %q", held, l.now, l.void)
+			if current := s.Held(); (current == 0) != (l.void != "" || l.now.Revision == 0) {
+				t.Fatalf("current is %d at %v, void %q", current, l.now, l.void)
 			}
 			if now.Cursor() != l.now || !stateOf(now).equal(l.state) || digest(now.Digest()) != recomputed(now) {
 				t.Fatalf("the store is at %v with\n%vthe ledger at %v with\n%v", now.Cursor(), stateOf(now), l.now, l.state)
@@ -252,7 +252,7 @@ func follow(t *testing.T, l *ledger, w *Watcher, fold state) {
 		if d == nil {
 			return
 		}
-		for _, c := range (moment{delivery: d}).changes() {
+		for _, c := range (logEntry{delivery: d}).changes() {
 			if c.Type == keepwatch.Deleted {
 				delete(fold, c.Object.Key())
 			} else {
@@ -260,7 +260,7 @@ func follow(t *testing.T, l *ledger, w *Watcher, fold state) {
 			}
 		}
 		if want := l.at(w.Cursor()); !fold.equal(want) {
-			t.Fatalf("after %q the fold is\n%vwant\n%v", tell(d), fold, want)
+			t.Fatalf("after %q the fold is\n%vwant\n%v", lines(d), fold, want)
 		}
 	}
 }

@@ -6,24 +6,24 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// Segment is a run of a snapshot's objects in key order, some dozens at most, or a
-// part of one. It never changes, and all snapshots share it in which none of its
-// objects differs; so what is derived from it can be kept with it, see [Memo].
+// Segment is a run of a snapshot's objects in key order, some dozens at most, or a part of
+// one. It is immutable, and shared by all snapshots in which none of its objects differs;
+// so values that are derived from it can be cached with it, see [Memo].
 type Segment struct {
 	node     *node
 	from, to int
 }
 
-// part is a segment of the entries [from, to) of a leaf.
+// part returns the segment of the entries [from, to) of a leaf.
 func (n *node) part(from, to int) Segment { return Segment{n, from, to} }
 
 func (s Segment) keys() []keepwatch.Key { return s.node.keys.list[s.from:s.to] }
 func (s Segment) entries() []*entry     { return s.node.entries[s.from:s.to] }
 
-// Len is the number of objects, at least one unless it is a part made empty.
+// Len returns the number of objects, at least one except in an empty part.
 func (s Segment) Len() int { return s.to - s.from }
 
-// At is the i-th object.
+// At returns the i-th object.
 func (s Segment) At(i int) keepwatch.Object { return s.entries()[i].object }
 
 // All iterates over the objects in key order.
@@ -31,7 +31,7 @@ func (s Segment) All() iter.Seq[keepwatch.Object] {
 	return objects(func(yield func(Segment) bool) { yield(s) })
 }
 
-// Part is the objects [from, to) of the segment.
+// Part returns the segment of the objects [from, to).
 func (s Segment) Part(from, to int) Segment {
 	if from < 0 || to < from || to > s.Len() {
 		panic("store: a part reaches beyond its segment")
@@ -39,6 +39,6 @@ func (s Segment) Part(from, to int) Segment {
 	return s.node.part(s.from+from, s.from+to)
 }
 
-// Whole reports whether the segment is one of the tree's and not a part of it, as
-// at the ends of a range.
+// Whole reports whether the segment is complete. The first and the last segment of a range
+// may be parts.
 func (s Segment) Whole() bool { return s.from == 0 && s.to == len(s.node.entries) }

@@ -33,7 +33,7 @@ func TestSegmentsHoldWhatTheSnapshotHolds(t *testing.T) {
 		s := listed(t, Options{}, 1, twin.sorted()...).Snapshot()
 		namespace := rapid.SampledFrom(namespaces).Draw(t, "namespace")
 		from := keysOf().Draw(t, "from")
-		for name, held := range map[string]struct {
+		for name, current := range map[string]struct {
 			segments func(func(Segment) bool)
 			objects  func(func(keepwatch.Object) bool)
 		}{
@@ -42,13 +42,13 @@ func TestSegmentsHoldWhatTheSnapshotHolds(t *testing.T) {
 			"namespace": {s.SegmentsIn(namespace), s.Namespace(namespace)},
 		} {
 			var got []keepwatch.Object
-			for segment := range held.segments {
+			for segment := range current.segments {
 				if segment.Len() == 0 || segment.Len() > fill {
 					t.Fatalf("%s: a segment of %d", name, segment.Len())
 				}
 				got = slices.AppendSeq(got, segment.All())
 			}
-			if want := slices.Collect(held.objects); !slices.Equal(got, want) {
+			if want := slices.Collect(current.objects); !slices.Equal(got, want) {
 				t.Fatalf("%s: the segments hold %v, want %v", name, got, want)
 			}
 		}

@@ -2,35 +2,34 @@ package store
 
 import "github.com/keepwatch/keepwatch"
 
-// Since tells a consumer that holds a snapshot instead of a cursor how it became
-// the newest one, and closes newer once that is not the newest any more. The zero
-// snapshot is the one before everything.
+// Since returns the changes from a snapshot to the newest one, for a consumer that holds a
+// snapshot instead of a cursor. It closes newer once a newer snapshot is published. The
+// zero snapshot precedes all history.
 //
-// While the window reaches back and holds at most so many changes since, they are
-// the exact history. Otherwise they are the difference of the two states, in key
-// order, at most two changes a key. Either way every change knows the state before
-// it, and a deletion whose object is older than the change tells that the final
-// state is not known: a gap showed it. The result shares memory and must not be
-// changed. It does not block.
-func (s *Store) Since(seen *Snapshot, most int) (changes []keepwatch.Change, now *Snapshot, newer <-chan struct{}) {
-	newer = s.bells.every.hear() // first, so that no view is missed
+// If the window reaches back to the snapshot and has at most limit changes since, they are
+// the exact history. Otherwise they are the difference of the two states, in key order, at
+// most two changes a key. Every change has its prior state. The object of a deletion is
+// older than the change if its final state is not known, because a gap showed it. The
+// result shares memory and must not be changed. Since does not block.
+func (s *Store) Since(seen *Snapshot, limit int) (changes []keepwatch.Change, now *Snapshot, newer <-chan struct{}) {
+	newer = s.notifiers.all.wait() // before the view is loaded, so that none is missed
 	v := s.view.Load()
 	if !seen.Cursor().before(v.snapshot.Cursor()) {
 		return nil, v.snapshot, newer
 	}
-	if changes, ok := v.window.after(seen.Cursor(), most); ok {
+	if changes, ok := v.window.after(seen.Cursor(), limit); ok {
 		return changes, v.snapshot, newer
 	}
 	changes = seen.Diff(v.snapshot)
 	if seen.epoch == v.snapshot.epoch {
-		v.graveyard.finish(changes, seen.revision)
+		v.graveyard.fillDeleted(changes, seen.revision)
 	}
 	return changes, v.snapshot, newer
 }
 
-// after is the history behind a cursor, if it is here and has at most so many
-// changes.
-func (w window) after(c Cursor, most int) (changes []keepwatch.Change, ok bool) {
+// after returns the changes after a cursor, if the window has them and they are at most
+// limit.
+func (w window) after(c Cursor, limit int) (changes []keepwatch.Change, ok bool) {
 	first, ok := w.since(c)
 	if !ok || w.at(first).from != c {
 		return nil, false
@@ -39,7 +38,7 @@ func (w window) after(c Cursor, most int) (changes []keepwatch.Change, ok bool) 
 	for i := first; i < w.len(); i++ {
 		n += len(w.at(i).changes())
 	}
-	if n > most {
+	if n > limit {
 		return nil, false
 	}
 	if first == w.len()-1 {
@@ -52,19 +51,19 @@ func (w window) after(c Cursor, most int) (changes []keepwatch.Change, ok bool) 
 	return changes, true
 }
 
-// life is one object from its creation to its end.
-type life struct {
+// objectID identifies an object from its creation to its deletion.
+type objectID struct {
 	key keepwatch.Key
 	uid keepwatch.UID
 }
 
-// finish gives the deletions of a difference the final states that are kept in
-// full of what was deleted after a revision.
-func (g *graveyard) finish(changes []keepwatch.Change, r keepwatch.Revision) {
-	open := map[life]*keepwatch.Change{}
+// fillDeleted sets the final states of the deletions of a difference since a revision, as
+// far as they are kept in full.
+func (g *graveyard) fillDeleted(changes []keepwatch.Change, r keepwatch.Revision) {
+	open := map[objectID]*keepwatch.Change{}
 	for i := range changes {
 		if c := &changes[i]; c.Type == keepwatch.Deleted {
-			open[life{c.Object.Key(), c.Object.UID()}] = c
+			open[objectID{c.Object.Key(), c.Object.UID()}] = c
 		}
 	}
 	if len(open) == 0 {
@@ -72,7 +71,7 @@ func (g *graveyard) finish(changes []keepwatch.Change, r keepwatch.Revision) {
 	}
 	for i := g.full.len() - 1; i >= 0 && g.full.at(i).revision > r; i-- {
 		t := g.full.at(i)
-		if c := open[life{t.object.Key(), t.object.UID()}]; c != nil {
+		if c := open[objectID{t.object.Key(), t.object.UID()}]; c != nil {
 			c.Object, c.Revision = t.object, t.revision
 		}
 	}

@@ -17,7 +17,7 @@ func applied(t fataler, s *Store, changes ...keepwatch.Change) {
 	}
 }
 
-func told(changes []keepwatch.Change) (lines []string) {
+func deltas(changes []keepwatch.Change) (lines []string) {
 	for _, c := range changes {
 		lines = append(lines, fmt.Sprintf("%s %s@%d at %d", c.Type, c.Object.Key().Name, c.Object.Revision(), c.Revision))
 	}
@@ -33,7 +33,7 @@ func TestSinceIsExactWithinItsBound(t *testing.T) {
 		4: {"MODIFIED a@12 at 12", "DELETED b@13 at 13"},
 	} {
 		changes, now, _ := s.Since(seen, most)
-		if got := told(changes); fmt.Sprint(got) != fmt.Sprint(want) {
+		if got := deltas(changes); fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("at most %d: %q, want %q", most, got, want)
 		}
 		if now != s.Snapshot() {
@@ -46,7 +46,7 @@ func TestSinceTheBeginningIsTheWholeState(t *testing.T) {
 	s := listed(t, Options{}, 10, thingAt("a", 1))
 	applied(t, s, add(thingAt("b", 11)))
 	changes, _, _ := s.Since(&Snapshot{}, 1000)
-	if got, want := fmt.Sprint(told(changes)), "[ADDED a@1 at 1 ADDED b@11 at 11]"; got != want {
+	if got, want := fmt.Sprint(deltas(changes)), "[ADDED a@1 at 1 ADDED b@11 at 11]"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
@@ -57,7 +57,7 @@ func TestSinceAGapTellsThatFinalStatesAreUnknown(t *testing.T) {
 	relist(t, s, keepwatch.GapExpired, 20, thingAt("b", 2))
 	for _, most := range []int{0, 1000} {
 		changes, _, _ := s.Since(seen, most)
-		if got, want := fmt.Sprint(told(changes)), "[DELETED a@1 at 20]"; got != want {
+		if got, want := fmt.Sprint(deltas(changes)), "[DELETED a@1 at 20]"; got != want {
 			t.Errorf("at most %d: %s, want %s", most, got, want)
 		}
 	}
@@ -88,12 +88,12 @@ func TestSinceFoldsToTheState(t *testing.T) {
 		gapped := false
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			key, at := fmt.Sprint(rapid.IntRange(0, 4).Draw(t, "key")), s.Held()+1
-			held, ok := s.Snapshot().Get(thingAt(key, 1).key)
+			current, ok := s.Snapshot().Get(thingAt(key, 1).key)
 			switch action := rapid.IntRange(0, 9).Draw(t, "action"); {
 			case action < 3 && ok:
-				applied(t, s, modify(held.(*thing).at(at)))
+				applied(t, s, modify(current.(*thing).at(at)))
 			case action < 5 && ok:
-				applied(t, s, del(held.(*thing), at))
+				applied(t, s, del(current.(*thing), at))
 			case action < 6 && !ok:
 				applied(t, s, add(thingAt(key, at).life(keepwatch.UID(fmt.Sprint(key, "-", at)))))
 			case action < 7:
@@ -110,7 +110,7 @@ func TestSinceFoldsToTheState(t *testing.T) {
 				for _, c := range changes {
 					k := c.Object.Key()
 					if fold[k] != c.Prior {
-						t.Fatalf("%s %s at %d follows %v, but %v was told", c.Type, k, c.Revision, c.Prior, fold[k])
+						t.Fatalf("%s %s at %d follows %v, but %v was delivered", c.Type, k, c.Revision, c.Prior, fold[k])
 					}
 					if c.Type == keepwatch.Deleted {
 						if c.Object.Revision() != c.Revision && !gapped {
@@ -123,11 +123,11 @@ func TestSinceFoldsToTheState(t *testing.T) {
 				}
 				seen, gapped = now, false
 				if len(fold) != now.Len() {
-					t.Fatalf("%d objects were told, %d are there", len(fold), now.Len())
+					t.Fatalf("%d objects were delivered, %d are there", len(fold), now.Len())
 				}
 				for o := range now.All() {
 					if fold[o.Key()] != o {
-						t.Fatalf("%v was told, %v is there", fold[o.Key()], o)
+						t.Fatalf("%v was delivered, %v is there", fold[o.Key()], o)
 					}
 				}
 			}

@@ -6,9 +6,8 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// Snapshot is one resource's state at one revision. It never changes, costs
-// nothing to hold but the objects that were replaced since, and may be used from
-// any goroutine.
+// Snapshot is one resource's state at one revision. It is immutable and safe for concurrent
+// use. It keeps only the objects alive that were replaced since.
 type Snapshot struct {
 	tree     tree
 	indexes  indexes // of tree
@@ -17,18 +16,18 @@ type Snapshot struct {
 	digest   digest
 }
 
-// Revision is what the state is of; zero before the first list.
+// Revision returns the revision of the state, zero before the first list.
 func (s *Snapshot) Revision() keepwatch.Revision { return s.revision }
 
-// Cursor is the snapshot's place in the store's history: a watcher from there
-// goes on with what happened next.
+// Cursor returns the snapshot's position in the store's history. A watcher from there
+// receives the changes after the snapshot.
 func (s *Snapshot) Cursor() Cursor { return Cursor{Epoch: s.epoch, Revision: s.revision} }
 
-// Len is the number of objects.
+// Len returns the number of objects.
 func (s *Snapshot) Len() int { return s.tree.len() }
 
-// Digest is equal for two snapshots of equal content: the same keys with the
-// same UIDs and revisions. It is not proof against an adversary.
+// Digest returns a hash that is equal for two snapshots of equal content: the same keys with
+// the same UIDs and revisions. It does not resist an adversary.
 func (s *Snapshot) Digest() uint64 { return uint64(s.digest) }
 
 // Get returns the object of a key, in O(log n).
@@ -48,21 +47,21 @@ func (s *Snapshot) From(key keepwatch.Key) iter.Seq[keepwatch.Object] {
 	return objects(s.SegmentsFrom(key))
 }
 
-// Namespace iterates over a namespace's objects in key order; it does not look at
-// the others.
+// Namespace iterates over a namespace's objects in key order, without reading those of
+// other namespaces.
 func (s *Snapshot) Namespace(namespace string) iter.Seq[keepwatch.Object] {
 	return objects(s.SegmentsIn(namespace))
 }
 
-// Segments iterates over the objects in key order, by the segment.
+// Segments iterates over the segments in key order.
 func (s *Snapshot) Segments() iter.Seq[Segment] { return s.tree.all }
 
-// SegmentsFrom is From by the segment.
+// SegmentsFrom iterates over the segments of the objects from a key on.
 func (s *Snapshot) SegmentsFrom(key keepwatch.Key) iter.Seq[Segment] {
 	return func(yield func(Segment) bool) { s.tree.from(key, yield) }
 }
 
-// SegmentsIn is Namespace by the segment.
+// SegmentsIn iterates over the segments of a namespace's objects.
 func (s *Snapshot) SegmentsIn(namespace string) iter.Seq[Segment] {
 	return func(yield func(Segment) bool) { s.tree.namespace(namespace, yield) }
 }
@@ -80,9 +79,8 @@ func objects(segments iter.Seq[Segment]) iter.Seq[keepwatch.Object] {
 	}
 }
 
-// Diff is what turns s into later, in key order and O(changes · log n): a UID
-// that was replaced comes as Deleted and Added. Prior is set. For Deleted the
-// revision is later's.
+// Diff returns the changes from s to later in key order, in O(changes · log n). A UID that
+// was replaced is Deleted and Added. Prior is set. The revision of Deleted is later's.
 func (s *Snapshot) Diff(later *Snapshot) []keepwatch.Change {
 	var changes []keepwatch.Change
 	diff(s.tree, later.tree, func(before, after *entry) {
@@ -91,8 +89,8 @@ func (s *Snapshot) Diff(later *Snapshot) []keepwatch.Change {
 	return changes
 }
 
-// between is the change from one entry to another of the same key, either of
-// which may be nil.
+// between returns the changes from one entry to another of the same key, either of which
+// may be nil.
 func between(before, after *entry, deleted keepwatch.Revision) []keepwatch.Change {
 	switch {
 	case before == nil:
@@ -113,7 +111,7 @@ func modified(prior, o keepwatch.Object) keepwatch.Change {
 	return keepwatch.Change{Type: keepwatch.Modified, Revision: o.Revision(), Object: o, Prior: prior}
 }
 
-// removed is a deletion; last is the final state, which may be newer than prior.
+// removed returns a deletion; last is the final state, which may be newer than prior.
 func removed(prior, last keepwatch.Object, at keepwatch.Revision) keepwatch.Change {
 	return keepwatch.Change{Type: keepwatch.Deleted, Revision: at, Object: last, Prior: prior}
 }

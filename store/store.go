@@ -10,159 +10,157 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// Store is one resource's versioned state. It has one writer, a reflector or
-// whatever else calls Apply and Replace, and any number of readers, who never
-// wait for the writer nor make it wait.
+// Store holds one resource's versioned state. It has one writer, which calls Apply and
+// Replace (a reflector, usually), and any number of readers. Readers never wait for the
+// writer, and the writer never waits for them.
 type Store struct {
-	options Options
-	begun   time.Time
-	view    atomic.Pointer[view]
-	bells   bells
-	writing sync.Mutex
-	// heard is the number of the newest view for which all bells were rung. It belongs
-	// to the writer.
-	heard uint64
+	options   Options
+	begun     time.Time
+	view      atomic.Pointer[view]
+	notifiers notifiers
+	writing   sync.Mutex
+	// lastBroadcast is the number of the newest view for which all notifiers broadcast.
+	// Only the writer uses it.
+	lastBroadcast uint64
 }
 
-// view is all that readers see, published as one.
+// view is everything that readers see. The writer publishes it atomically.
 type view struct {
-	snapshot  *Snapshot
-	window    window
-	graveyard *graveyard
-	// attributes go on behind the window.
+	snapshot   *Snapshot
+	window     window
+	graveyard  *graveyard
 	attributes attributeLog
-	// void, if set, is why a list has to come before any history.
-	void keepwatch.GapReason
-	// number counts the deliveries, and bookmark is that of the newest one without
+	// invalid, if set, is the reason why the next delivery must be a list.
+	invalid keepwatch.GapReason
+	// number counts the deliveries, and bookmark is the number of the newest one without
 	// changes.
 	number, bookmark uint64
 }
 
-// New makes an empty store.
+// New returns an empty store.
 func New(options Options) *Store {
 	s := &Store{options: options.withDefaults(), begun: time.Now()}
-	s.view.Store(&view{snapshot: &Snapshot{}, graveyard: &graveyard{}, attributes: attributeLog{kept: s.options.Attributes != nil}})
+	s.view.Store(&view{snapshot: &Snapshot{}, graveyard: &graveyard{}, attributes: attributeLog{enabled: s.options.Attributes != nil}})
 	return s
 }
 
-// Snapshot is the newest state. It does not block.
+// Snapshot returns the newest state. It does not block.
 func (s *Store) Snapshot() *Snapshot { return s.view.Load().snapshot }
 
-// Held is the newest revision, zero before the first list and while the state is
-// void; see keepwatch.Target. Readers go by Snapshot.
+// Held returns the newest revision, zero before the first list and while the state is
+// invalid; see keepwatch.Target. Readers use Snapshot.
 func (s *Store) Held() keepwatch.Revision {
 	v := s.view.Load()
-	if v.void != "" {
+	if v.invalid != "" {
 		return 0
 	}
 	return v.snapshot.revision
 }
 
-// Void says that no history follows what is held; see keepwatch.Target. Readers and
-// watchers go on with what there is, and are not woken.
+// Void invalidates the state: a list must come before any history; see keepwatch.Target.
+// Readers and watchers keep the current state, and watchers are not woken.
 func (s *Store) Void(_ context.Context, reason keepwatch.GapReason) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	next := *s.view.Load()
 	if next.snapshot.revision > 0 {
-		next.void = reason
+		next.invalid = reason
 		s.view.Store(&next)
 	}
 	return nil
 }
 
-// Bounds tells since which revisions a consumer can go on: exact since history,
-// by a declared gap since difference (but from within an older gap). Both are of
-// the current epoch.
+// Bounds returns how far back a consumer of the current epoch can resume: since history
+// it receives every change, since difference a declared gap, unless it resumes within an
+// older gap.
 func (s *Store) Bounds() (history, difference keepwatch.Revision) {
 	v := s.view.Load()
 	return v.window.oldest(v.snapshot.Cursor()), v.graveyard.horizon
 }
 
-// Apply takes the next piece of history; see keepwatch.Target. It publishes all
-// of it at once, or on failure nothing.
+// Apply applies a batch of changes and publishes them together, or nothing on failure; see
+// keepwatch.Target. It returns how many changes were duplicates.
 func (s *Store) Apply(_ context.Context, batch keepwatch.Batch) (dropped int, err error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	v := s.view.Load()
-	if err := follows(v, batch); err != nil {
+	if err := validateBatch(v, batch); err != nil {
 		return 0, err
 	}
-	h := history{edition: newEdition(v.snapshot, batch.To), graves: v.graveyard}
-	h.changes = make([]keepwatch.Change, 0, len(batch.Changes))
+	t := newTxn(v, batch.To)
+	t.changes = make([]keepwatch.Change, 0, len(batch.Changes))
 	for _, c := range batch.Changes {
-		news, err := h.take(c)
+		applied, err := t.apply(c)
 		if err != nil {
 			return dropped, err
 		}
-		if !news {
+		if !applied {
 			dropped++
 		}
 	}
 	if batch.To <= v.snapshot.revision {
-		return dropped, nil // nothing but duplicates
+		return dropped, nil // there are only duplicates
 	}
-	delivery := keepwatch.Batch{From: v.snapshot.revision, To: batch.To, Changes: slices.Clip(h.changes)}
-	return dropped, s.publish(&h.edition, delivery)
+	delivery := keepwatch.Batch{From: v.snapshot.revision, To: batch.To, Changes: slices.Clip(t.changes)}
+	return dropped, s.publish(t, delivery)
 }
 
-// replace publishes what a list has changed as a gap.
-func (s *Store) replace(e *edition, gap keepwatch.Gap) error {
+// replace publishes the changes of a list as a gap.
+func (s *Store) replace(t *txn, gap keepwatch.Gap) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	return s.publish(e, gap)
+	return s.publish(t, gap)
 }
 
-// confirm says that a list has shown what is held.
+// confirm makes the state valid again, after a list that equals it.
 func (s *Store) confirm() {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	next := *s.view.Load()
-	next.void = ""
+	next.invalid = ""
 	s.view.Store(&next)
 }
 
-// publish makes an edition the newest view, and a delivery of it. s.writing is
-// held.
-func (s *Store) publish(e *edition, d keepwatch.Delivery) error {
+// publish publishes the next state and appends its delivery to the window. The caller
+// holds s.writing.
+func (s *Store) publish(t *txn, d keepwatch.Delivery) error {
 	old := s.view.Load()
-	if old.snapshot.Cursor() != e.base.Cursor() { // else it is the same state, perhaps with one index more
+	if old.snapshot.Cursor() != t.base.Cursor() { // the snapshots may differ, by an index that was added
 		return keepwatch.Failed(keepwatch.Broken,
-			"the state moved from revision %d to %d under a list: there must be one writer", e.base.revision, old.snapshot.revision)
+			"the state moved from revision %d to %d under a list: there must be one writer", t.base.revision, old.snapshot.revision)
 	}
 	next := &view{
-		snapshot: e.snapshot(), window: old.window, graveyard: old.graveyard.after(e, d, s.options),
-		attributes: old.attributes.after(e),
+		snapshot: t.snapshot(), window: old.window, graveyard: old.graveyard.after(t, d, s.options),
+		attributes: old.attributes.after(t),
 		number:     old.number + 1, bookmark: old.bookmark,
 	}
-	m := moment{delivery: d, from: old.snapshot.Cursor(), to: next.snapshot.Cursor(), at: time.Since(s.begun)}
-	if old.snapshot.revision == 0 { // nobody has a cursor yet, and the changes are not told
-		next.snapshot.indexes = old.snapshot.indexes.of(next.snapshot.tree)
+	e := logEntry{delivery: d, from: old.snapshot.Cursor(), to: next.snapshot.Cursor(), at: time.Since(s.begun)}
+	if old.snapshot.revision == 0 { // no watcher has a cursor yet, and the changes are not delivered
+		next.snapshot.indexes = old.snapshot.indexes.over(next.snapshot.tree)
 	} else {
-		next.snapshot.indexes = old.snapshot.indexes.after(m.changes())
-		next.window = old.window.add(m, int(old.number-s.heard), s.options)
-		for i := range old.window.len() + 1 - next.window.len() { // which it has dropped
-			next.attributes = next.attributes.add(old.window.at(i), e.epoch, s.options)
+		next.snapshot.indexes = old.snapshot.indexes.after(e.changes())
+		next.window = old.window.add(e, int(old.number-s.lastBroadcast), s.options)
+		for i := range old.window.len() + 1 - next.window.len() { // the entries that the window dropped
+			next.attributes = next.attributes.add(old.window.at(i), t.epoch, s.options)
 		}
 	}
-	s.announce(next, m)
+	s.notify(next, e)
 	return nil
 }
 
-// announce publishes a view and wakes who waits for it. Watchers of a scope are
-// woken for everything now and then, before what they have not looked at can leave
-// the window.
-func (s *Store) announce(next *view, m moment) {
-	changes, gap := m.changes(), m.gap()
+// notify publishes a view and wakes the watchers that wait for it. It wakes the watchers
+// of all scopes before log entries that they have not seen leave the window.
+func (s *Store) notify(next *view, e logEntry) {
+	changes, gap := e.changes(), e.isGap()
 	if len(changes) == 0 && !gap {
 		next.bookmark = next.number
 	}
-	s.bells.around(changes, gap, func(c *scope) { c.touched.Store(next.number) })
+	s.notifiers.inScopes(changes, gap, func(c *scope) { c.lastChanged.Store(next.number) })
 	s.view.Store(next)
-	all := gap || len(changes) == 0 || next.number-s.heard > uint64(next.window.len()/2)
+	all := gap || len(changes) == 0 || next.number-s.lastBroadcast > uint64(next.window.len()/2)
 	if all {
-		s.heard = next.number
+		s.lastBroadcast = next.number
 	}
-	s.bells.every.ring()
-	s.bells.around(changes, all, func(c *scope) { c.ring() })
+	s.notifiers.all.broadcast()
+	s.notifiers.inScopes(changes, all, func(c *scope) { c.broadcast() })
 }

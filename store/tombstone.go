@@ -8,58 +8,58 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// tombstone is a deletion that is remembered: a delete is data.
+// tombstone records a deletion: a delete is data.
 type tombstone struct {
-	object   keepwatch.Object   // the last state, in full or what Slim left of it
+	object   keepwatch.Object   // the last state, in full or as returned by Slim
 	created  keepwatch.Revision // the entry's
-	revision keepwatch.Revision // of the deletion, or of the list that showed it
+	revision keepwatch.Revision // of the deletion, or of the list that lacked the object
 }
 
-const tombstoneBytes = int64(unsafe.Sizeof(weighed[tombstone]{}))
+const tombstoneBytes = int64(unsafe.Sizeof(sized[tombstone]{}))
 
-// span is a piece of history that only a gap tells of: what came and went in it
-// is not known.
+// span is a range of revisions that only a gap covers. Objects that were created and
+// deleted within it are not known.
 type span struct{ from, to keepwatch.Revision }
 
-// spansKept bounds the spans that a graveyard remembers.
-const spansKept = 256
+// maxSpans bounds the spans of a graveyard.
+const maxSpans = 256
 
-// graveyard holds the tombstones of an epoch, in the order of their revisions:
-// the newer ones with their objects in full, the older ones slim. It never changes
-// once it is part of a view.
+// graveyard holds the tombstones of an epoch in the order of their revisions: the newer
+// ones with objects in full, the older ones with slim objects. It is immutable once it is
+// part of a view.
 type graveyard struct {
 	full, slim queue[tombstone]
-	// horizon is the oldest revision since which every deletion is here.
+	// horizon is the oldest revision since which every deletion has a tombstone.
 	horizon keepwatch.Revision
-	// spans lie between horizon and now, oldest first.
+	// spans lie after horizon, oldest first.
 	spans []span
 }
 
-// after is the graveyard after an edition of the state.
-func (g *graveyard) after(e *edition, d keepwatch.Delivery, o Options) *graveyard {
-	if e.base.revision == 0 || e.epoch != e.base.epoch {
-		return &graveyard{horizon: e.revision}
+// after returns the graveyard of a transaction's next state.
+func (g *graveyard) after(t *txn, d keepwatch.Delivery, o Options) *graveyard {
+	if t.base.revision == 0 || t.epoch != t.base.epoch {
+		return &graveyard{horizon: t.revision}
 	}
 	_, gap := d.(keepwatch.Gap)
-	if len(e.dead) == 0 && !gap {
+	if len(t.tombstones) == 0 && !gap {
 		return g
 	}
 	next := *g
-	for _, t := range e.dead {
-		next.bury(t, o)
+	for _, dead := range t.tombstones {
+		next.add(dead, o)
 	}
 	if gap {
-		next.skip(span{e.base.revision, e.revision})
+		next.addSpan(span{t.base.revision, t.revision})
 	}
 	return &next
 }
 
-// bury adds a tombstone and keeps the bounds, moving the horizon where it must.
-func (g *graveyard) bury(t tombstone, o Options) {
+// add appends a tombstone. Beyond the bounds it drops the oldest ones and raises the horizon.
+func (g *graveyard) add(t tombstone, o Options) {
 	g.full = g.full.push(t, tombstoneBytes+int64(o.Size(t.object)))
 	for g.full.bytes > o.TombstoneBytes && g.full.len() > 0 {
 		if o.Slim == nil {
-			g.forget()
+			g.dropOldest()
 			continue
 		}
 		oldest := g.full.at(0)
@@ -68,12 +68,12 @@ func (g *graveyard) bury(t tombstone, o Options) {
 		g.slim = g.slim.push(oldest, tombstoneBytes+int64(o.Size(oldest.object)))
 	}
 	for g.full.len()+g.slim.len() > o.Tombstones || g.slim.bytes > o.SlimBytes {
-		g.forget()
+		g.dropOldest()
 	}
 }
 
-// forget drops the oldest tombstone.
-func (g *graveyard) forget() {
+// dropOldest drops the oldest tombstone.
+func (g *graveyard) dropOldest() {
 	if g.slim.len() > 0 {
 		g.horizon = g.slim.at(0).revision
 		g.slim = g.slim.drop()
@@ -83,10 +83,10 @@ func (g *graveyard) forget() {
 	}
 }
 
-// skip remembers that the history of a span is not known.
-func (g *graveyard) skip(s span) {
+// addSpan records a span whose history is not known.
+func (g *graveyard) addSpan(s span) {
 	g.spans = append(slices.Clone(g.spans), s)
-	if len(g.spans) > spansKept {
+	if len(g.spans) > maxSpans {
 		g.horizon = max(g.horizon, g.spans[0].to)
 	}
 	for len(g.spans) > 0 && g.spans[0].to <= g.horizon {
@@ -94,10 +94,10 @@ func (g *graveyard) skip(s span) {
 	}
 }
 
-// knows reports whether every deletion since a revision is here: not of one
-// behind the horizon, nor of one within a span, where an object may have come
-// before it and gone after it.
-func (g *graveyard) knows(r keepwatch.Revision) bool {
+// coversSince reports whether every deletion since a revision has a tombstone. That is not
+// so for a revision behind the horizon, nor within a span: an object may have been created
+// before it and deleted after it.
+func (g *graveyard) coversSince(r keepwatch.Revision) bool {
 	i := sort.Search(len(g.spans), func(i int) bool { return g.spans[i].to > r })
 	return r >= g.horizon && (i == len(g.spans) || r <= g.spans[i].from)
 }

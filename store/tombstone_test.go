@@ -32,7 +32,7 @@ func TestGraveyardKeepsItsBounds(t *testing.T) {
 				stone := tombstone{object: thingAt("a", revision), created: 1, revision: max(2, revision)}
 				old := g
 				before := gravesSince(&old, 0)
-				g.bury(stone, o)
+				g.add(stone, o)
 				twin = append(twin, stone)
 				if !slices.Equal(gravesSince(&old, 0), before) {
 					t.Fatal("an old graveyard has changed")
@@ -81,7 +81,7 @@ func TestTombstonesBecomeSlim(t *testing.T) {
 	apply(t, s, 3, del(b, 3))
 	apply(t, s, 4, del(c, 4))
 	got := poll(t, w)
-	wantLines(t, tell(got...), "gap 1-4 expired; DELETED@2 ns/a a-1@2; DELETED@3 ns/b b-1@3; DELETED@4 ns/c c-1@4")
+	wantLines(t, lines(got...), "gap 1-4 expired; DELETED@2 ns/a a-1@2; DELETED@3 ns/b b-1@3; DELETED@4 ns/c c-1@4")
 	for i, c := range got[0].(keepwatch.Gap).Changes {
 		if _, thin := c.Object.(slimmed); thin != (i == 0) {
 			t.Errorf("%s: slim is %v", c.Object.Key(), thin)
@@ -93,20 +93,20 @@ func TestTombstonesBecomeSlim(t *testing.T) {
 // can't be served: an object may have come before it and gone after it.
 func TestGraveyardSpans(t *testing.T) {
 	g := graveyard{horizon: 5}
-	g.skip(span{10, 20})
-	g.skip(span{20, 21})
-	g.skip(span{30, 40})
+	g.addSpan(span{10, 20})
+	g.addSpan(span{20, 21})
+	g.addSpan(span{30, 40})
 	for r, want := range map[keepwatch.Revision]bool{
 		4: false, 5: true, 10: true, 11: false, 19: false, 20: true, 21: true, 30: true, 35: false, 40: true, 50: true,
 	} {
-		if got := g.knows(r); got != want {
+		if got := g.coversSince(r); got != want {
 			t.Errorf("knows(%d) is %v", r, got)
 		}
 	}
-	for i := range keepwatch.Revision(2 * spansKept) {
-		g.skip(span{100 + 10*i, 105 + 10*i})
+	for i := range keepwatch.Revision(2 * maxSpans) {
+		g.addSpan(span{100 + 10*i, 105 + 10*i})
 	}
-	if len(g.spans) > spansKept || g.horizon < 100 || g.knows(g.horizon-1) || !g.knows(g.horizon) {
+	if len(g.spans) > maxSpans || g.horizon < 100 || g.coversSince(g.horizon-1) || !g.coversSince(g.horizon) {
 		t.Fatalf("%d spans, horizon %d", len(g.spans), g.horizon)
 	}
 	for _, s := range g.spans {

@@ -6,43 +6,43 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// fill bounds the entries of a segment, and fanout the children of an inner node.
-// A write copies one segment and one node a level: with some dozens and less both
-// the copies and the tree's height are small.
+// fill bounds the entries of a segment, and fanout the children of an inner node. A write
+// copies one segment and one node of each level: with these bounds both the copies and the
+// height of the tree are small.
 const (
 	fill   = 32
 	fanout = 16
 )
 
-// maxHeight bounds the levels of a tree: with a quarter of the fanout at each
-// they hold more than memory does.
+// maxHeight bounds the levels of a tree: with a quarter of the fanout at each level that
+// is more objects than fit into memory.
 const maxHeight = 20
 
-// entry is one object in the tree. It never changes.
+// entry is one object in the tree. It is immutable.
 type entry struct {
 	object keepwatch.Object
-	// created is the store's revision at which this UID entered it, and stored the
-	// one at which this state did: that of the change it came with, or of the list.
-	// The object's own revision may be lower than a list's, and must not be used in
-	// their place: a list may bring what history had lost.
+	// created is the revision at which the store received this UID, and stored the one at
+	// which it received this state: the revision of the change, or of the list. The object's
+	// own revision may be lower than that of the list and must not be used instead: a list
+	// may contain objects that the history lacked.
 	created, stored keepwatch.Revision
 }
 
 // node is a subtree: a segment of entries, or an inner node.
 //
-// Invariants, for every node that is reachable from a published tree: it never
-// changes; exactly one of entries and children is non-empty, and keys is as long;
+// Invariants, for every node that is reachable from a published tree: it is
+// immutable; exactly one of entries and children is non-empty, and keys is as long;
 // all segments have the same depth; every node but those on the right edge of the
 // tree is at least a quarter full.
 type node struct {
 	keys *keys // of the entries, or the lowest below each child
-	// memos are what was derived from a segment since it was published.
+	// memos are the values that were derived from a segment since it was published.
 	memos    memos
 	entries  []*entry
 	children []*node
 	count    int // entries below
-	// newest is at least the highest stored revision below. It may be too high after
-	// a removal; then a search for newer objects looks here in vain.
+	// newest is at least the highest stored revision below. It may be too high after a
+	// removal; a search for newer objects then visits the node in vain.
 	newest keepwatch.Revision
 	// owner is the number of the editor that made the node and may still change it.
 	owner uint64
@@ -50,7 +50,7 @@ type node struct {
 
 func (n *node) leaf() bool { return n.children == nil }
 
-// room is how many entries or children the node may have.
+// room returns how many entries or children the node may have.
 func (n *node) room() int {
 	if n.leaf() {
 		return fill
@@ -58,10 +58,10 @@ func (n *node) room() int {
 	return fanout
 }
 
-// low is the lowest key below.
+// low returns the lowest key below.
 func (n *node) low() keepwatch.Key { return n.keys.list[0] }
 
-// high is the highest key below.
+// high returns the highest key below.
 func (n *node) high() keepwatch.Key {
 	for !n.leaf() {
 		n = n.children[len(n.children)-1]
@@ -69,7 +69,7 @@ func (n *node) high() keepwatch.Key {
 	return n.keys.list[len(n.keys.list)-1]
 }
 
-// child is the place of the child that holds key or would.
+// child returns the index of the child that has key or would have it.
 func (n *node) child(key keepwatch.Key) int {
 	i, found := n.keys.find(key)
 	if found {
@@ -88,14 +88,14 @@ func (t tree) len() int {
 	return t.root.count
 }
 
-// place is where a key is in a tree or would be.
+// place is the position of a key in a tree, whether the tree has it or not.
 type place struct {
 	*entry                  // nil if the key is not there
 	steps  [maxHeight]uint8 // the child to take at each level, and the index in the segment
 }
 
-// seek finds the place of a key. It guesses first: where keys are found, as most
-// are, that reads fewer strings.
+// seek returns the place of a key. It guesses first, which reads fewer strings if the tree
+// has the key, as it mostly does.
 func (t tree) seek(key keepwatch.Key) place {
 	if p := t.descend(key, (*keys).guess); p.entry != nil {
 		return p
@@ -126,10 +126,10 @@ func (t tree) descend(key keepwatch.Key, find func(*keys, keepwatch.Key) (int, b
 	return p
 }
 
-// get finds an entry, nil if there is none.
+// get returns the entry of a key, nil if there is none.
 func (t tree) get(key keepwatch.Key) *entry { return t.seek(key).entry }
 
-// leaf is the segment that holds a key or would, nil in an empty tree.
+// leaf returns the segment that has a key or would have it, nil in an empty tree.
 func (t tree) leaf(key keepwatch.Key) *node {
 	n := t.root
 	for n != nil && !n.leaf() {
@@ -138,13 +138,13 @@ func (t tree) leaf(key keepwatch.Key) *node {
 	return n
 }
 
-// finger finds entries of keys that rise: it looks first where the last one was.
+// finger finds entries of rising keys. It starts at the segment of the last one.
 type finger struct {
 	tree tree
 	leaf *node // nil before the first
 }
 
-// get finds an entry, nil if there is none.
+// get returns the entry of a key, nil if there is none.
 func (f *finger) get(key keepwatch.Key) *entry {
 	if f.leaf == nil || f.leaf.high().Compare(key) < 0 {
 		if f.leaf = f.tree.leaf(key); f.leaf == nil {
@@ -157,7 +157,7 @@ func (f *finger) get(key keepwatch.Key) *entry {
 	return nil
 }
 
-// rank is how many keys are lower than key, and whether that is in the tree.
+// rank returns the number of lower keys, and whether the tree has the key.
 func (t tree) rank(key keepwatch.Key) (rank int, ok bool) {
 	n := t.root
 	if n == nil {
@@ -193,7 +193,7 @@ func (n *node) all(yield func(Segment) bool) bool {
 	return true
 }
 
-// from is all for the keys from key on.
+// from calls yield for the segments of the keys from key on, until it returns false.
 func (t tree) from(key keepwatch.Key, yield func(Segment) bool) {
 	if t.root != nil {
 		t.root.from(key, yield)
@@ -217,7 +217,7 @@ func (n *node) from(key keepwatch.Key, yield func(Segment) bool) bool {
 	return true
 }
 
-// namespace is all for the keys of a namespace.
+// namespace calls yield for the segments of a namespace's keys, until it returns false.
 func (t tree) namespace(namespace string, yield func(Segment) bool) {
 	t.from(keepwatch.Key{Namespace: namespace}, func(s Segment) bool {
 		keys := s.keys()
@@ -233,7 +233,7 @@ func (t tree) namespace(namespace string, yield func(Segment) bool) {
 	})
 }
 
-// first is the lowest key.
+// first returns the lowest key.
 func (t tree) first() (key keepwatch.Key, ok bool) {
 	if t.root == nil {
 		return keepwatch.Key{}, false
@@ -241,8 +241,7 @@ func (t tree) first() (key keepwatch.Key, ok bool) {
 	return t.root.low(), true
 }
 
-// beyond is the first key after those of a namespace. It does not look at all of
-// them, unless their names begin with no character.
+// beyond returns the first key after those of a namespace, without visiting all of them.
 func (t tree) beyond(namespace string) (key keepwatch.Key, ok bool) {
 	t.from(keepwatch.Key{Namespace: namespace, Name: "\xff"}, func(s Segment) bool {
 		for _, k := range s.keys() {

@@ -61,20 +61,20 @@ func numbered(n int) []keepwatch.Object {
 // inspect checks the invariants of a tree, and that it holds exactly the twin.
 func inspect(t fataler, tr tree, twin state) {
 	t.Helper()
-	var held []keepwatch.Object
+	var current []keepwatch.Object
 	if tr.root != nil {
 		depth := -1
-		visit(t, tr.root, 0, &depth, true, true, &held)
+		visit(t, tr.root, 0, &depth, true, true, &current)
 	}
-	if want := twin.sorted(); !slices.Equal(held, want) {
-		t.Fatalf("the tree holds\n%v\nthe twin\n%v", held, want)
+	if want := twin.sorted(); !slices.Equal(current, want) {
+		t.Fatalf("the tree holds\n%v\nthe twin\n%v", current, want)
 	}
 	if tr.len() != len(twin) {
 		t.Fatalf("len is %d, want %d", tr.len(), len(twin))
 	}
 }
 
-func visit(t fataler, n *node, level int, depth *int, root, edge bool, held *[]keepwatch.Object) {
+func visit(t fataler, n *node, level int, depth *int, root, edge bool, current *[]keepwatch.Object) {
 	t.Helper()
 	size := max(len(n.entries), len(n.children))
 	switch {
@@ -87,21 +87,21 @@ func visit(t fataler, n *node, level int, depth *int, root, edge bool, held *[]k
 	case root && len(n.children) == 1:
 		t.Fatalf("the root has one child")
 	}
-	before := len(*held)
+	before := len(*current)
 	newest := keepwatch.Revision(0)
 	for i, e := range n.entries {
 		if n.keys.list[i] != e.object.Key() {
 			t.Fatalf("key %s over object %s", n.keys.list[i], e.object.Key())
 		}
 		newest = max(newest, e.stored)
-		*held = append(*held, e.object)
+		*current = append(*current, e.object)
 	}
 	for i, c := range n.children {
 		if n.keys.list[i] != c.low() {
 			t.Fatalf("key %s over a child from %s on", n.keys.list[i], c.low())
 		}
 		newest = max(newest, c.newest)
-		visit(t, c, level+1, depth, false, edge && i == len(n.children)-1, held)
+		visit(t, c, level+1, depth, false, edge && i == len(n.children)-1, current)
 	}
 	if n.leaf() {
 		if *depth >= 0 && *depth != level {
@@ -109,7 +109,7 @@ func visit(t fataler, n *node, level int, depth *int, root, edge bool, held *[]k
 		}
 		*depth = level
 	}
-	if got := len(*held) - before; got != n.count {
+	if got := len(*current) - before; got != n.count {
 		t.Fatalf("count is %d, want %d", n.count, got)
 	}
 	if n.newest < newest {

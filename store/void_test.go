@@ -7,8 +7,8 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// TestVoid: from Void to the next list nothing follows what is held, whoever calls;
-// and watchers are told once, by the gap.
+// TestVoid: from Void to the next list nothing follows what is current, whoever calls;
+// and watchers receive it once, by the gap.
 func TestVoid(t *testing.T) {
 	type objects = []keepwatch.Object
 	a, b, c := thingAt("a", 3), thingAt("b", 5), thingAt("c", 9)
@@ -18,7 +18,7 @@ func TestVoid(t *testing.T) {
 		relist  keepwatch.GapReason
 		to      keepwatch.Revision
 		objects objects
-		history []string // what a watcher is told
+		history []string // what a watcher receives
 		epoch   uint64
 	}{
 		"rewind": {[]keepwatch.GapReason{rewind}, rewind, 4, objects{a}, []string{"gap 10-4 rewind; DELETED@4 ns/b b-1@5"}, 1},
@@ -50,7 +50,7 @@ func TestVoid(t *testing.T) {
 			default:
 			}
 			if s.Held() != 0 || s.Snapshot().Cursor() != before.Cursor() || s.Snapshot().Len() != 2 {
-				t.Fatalf("held %d; readers see %d objects at %v", s.Held(), s.Snapshot().Len(), s.Snapshot().Cursor())
+				t.Fatalf("current %d; readers see %d objects at %v", s.Held(), s.Snapshot().Len(), s.Snapshot().Cursor())
 			}
 			_, err := s.Apply(t.Context(), batch(10, 11, modify(a.at(11))))
 			wantFailure(t, err, keepwatch.Broken)
@@ -63,17 +63,17 @@ func TestVoid(t *testing.T) {
 				t.Fatal("a list that was given up has mended something")
 			}
 			relist(t, s, row.relist, row.to, row.objects...)
-			wantLines(t, tell(poll(t, w)...), row.history...)
+			wantLines(t, lines(poll(t, w)...), row.history...)
 			if now := s.Snapshot().Cursor(); s.Held() != row.to || now != (Cursor{row.epoch, row.to}) || w.Cursor() != now {
-				t.Fatalf("held %d, the store is at %v, the watcher at %v", s.Held(), now, w.Cursor())
+				t.Fatalf("current %d, the store is at %v, the watcher at %v", s.Held(), now, w.Cursor())
 			}
 			apply(t, s, 13, modify(a.at(13)))
-			wantLines(t, tell(poll(t, w)...), tell(batch(row.to, 13, modify(a.at(13))))...)
+			wantLines(t, lines(poll(t, w)...), lines(batch(row.to, 13, modify(a.at(13))))...)
 		})
 	}
 }
 
-// TestVoidAndWentBack: a list for a run that does not know what is held tells by its
+// TestVoidAndWentBack: a list for a run that does not know what is current tells by its
 // revision that the source went back; which whoever runs it has to say.
 func TestVoidAndWentBack(t *testing.T) {
 	s := listed(t, Options{}, 10, thingAt("a", 3))
@@ -83,7 +83,7 @@ func TestVoidAndWentBack(t *testing.T) {
 	void(t, s, keepwatch.GapRewind)
 	w := s.Watch(s.Snapshot().Cursor(), Filter{})
 	relist(t, s, keepwatch.GapRewind, 9, thingAt("a", 4))
-	wantLines(t, tell(poll(t, w)...), "gap 10-9 rewind; MODIFIED@4 ns/a a-1@4")
+	wantLines(t, lines(poll(t, w)...), "gap 10-9 rewind; MODIFIED@4 ns/a a-1@4")
 }
 
 // TestVoidOfNothing: a store that was never listed is listed as ever.
@@ -94,9 +94,9 @@ func TestVoidOfNothing(t *testing.T) {
 	wantFailure(t, err, 0)
 	wantFailure(t, r.Put(t.Context(), []keepwatch.Object{thingAt("a", 3)}), 0)
 	wantFailure(t, r.Commit(t.Context(), 8), 0)
-	wantLines(t, tell(poll(t, s.Watch(Cursor{}, Filter{}))...), "gap 0-8 expired; ADDED@3 ns/a a-1@3")
+	wantLines(t, lines(poll(t, s.Watch(Cursor{}, Filter{}))...), "gap 0-8 expired; ADDED@3 ns/a a-1@3")
 	if s.Held() != 8 || s.Snapshot().Cursor().Epoch != 0 {
-		t.Fatalf("held %d at %v", s.Held(), s.Snapshot().Cursor())
+		t.Fatalf("current %d at %v", s.Held(), s.Snapshot().Cursor())
 	}
 }
 

@@ -39,7 +39,7 @@ func TestWatchWithinTheWindow(t *testing.T) {
 		0:  {"gap 0-16 expired; ADDED@15 ns/b b-1@15; ADDED@12 ns/c c-1@12"},
 	} {
 		w := s.Watch(Cursor{Revision: from}, Filter{})
-		wantLines(t, tell(poll(t, w)...), want...)
+		wantLines(t, lines(poll(t, w)...), want...)
 		if w.Cursor().Revision != max(from, 16) {
 			t.Errorf("from %d the cursor is at %d", from, w.Cursor().Revision)
 		}
@@ -52,9 +52,9 @@ func TestWatchFromTheFuture(t *testing.T) {
 	s := listed(t, Options{}, 1, a)
 	w := s.Watch(Cursor{Revision: 3}, Filter{})
 	apply(t, s, 2, modify(a.at(2)))
-	wantLines(t, tell(poll(t, w)...))
+	wantLines(t, lines(poll(t, w)...))
 	apply(t, s, 5, modify(a.at(3)), modify(a.at(4)))
-	wantLines(t, tell(poll(t, w)...), "batch 3-5; MODIFIED@4 ns/a a-1@4")
+	wantLines(t, lines(poll(t, w)...), "batch 3-5; MODIFIED@4 ns/a a-1@4")
 }
 
 func TestWatchBookmarks(t *testing.T) {
@@ -64,13 +64,13 @@ func TestWatchBookmarks(t *testing.T) {
 	other := s.Watch(Cursor{Revision: 1}, Filter{Namespace: "other"})
 	apply(t, s, 2)
 	apply(t, s, 3)
-	wantLines(t, tell(poll(t, w)...), "batch 1-3") // one for all at hand
+	wantLines(t, lines(poll(t, w)...), "batch 1-3") // one for all at hand
 	apply(t, s, 4, modify(a.at(4)))
 	apply(t, s, 5)
 	apply(t, s, 6, modify(a.at(6)))
-	wantLines(t, tell(poll(t, w)...), "batch 3-4; MODIFIED@4 ns/a a-1@4", "batch 4-6; MODIFIED@6 ns/a a-1@6")
+	wantLines(t, lines(poll(t, w)...), "batch 3-4; MODIFIED@4 ns/a a-1@4", "batch 4-6; MODIFIED@6 ns/a a-1@6")
 	// A bookmark is as good at the end of what does not concern the view.
-	wantLines(t, tell(poll(t, other)...), "batch 1-6")
+	wantLines(t, lines(poll(t, other)...), "batch 1-6")
 }
 
 // What a view does not see moves the cursor but makes no delivery; the next one
@@ -80,16 +80,16 @@ func TestWatchDeliveriesAreContiguous(t *testing.T) {
 	s := listed(t, Options{}, 1, a, b)
 	w := s.Watch(Cursor{Revision: 1}, Filter{Namespace: "ns"})
 	apply(t, s, 2, modify(b.at(2)))
-	wantLines(t, tell(poll(t, w)...))
+	wantLines(t, lines(poll(t, w)...))
 	if w.Cursor().Revision != 2 {
 		t.Fatalf("the cursor is at %v", w.Cursor())
 	}
 	apply(t, s, 3, modify(a.at(3)))
-	wantLines(t, tell(poll(t, w)...), "batch 1-3; MODIFIED@3 ns/a a-1@3")
+	wantLines(t, lines(poll(t, w)...), "batch 1-3; MODIFIED@3 ns/a a-1@3")
 	apply(t, s, 4, modify(b.at(4)))
-	wantLines(t, tell(poll(t, w)...))
+	wantLines(t, lines(poll(t, w)...))
 	relist(t, s, keepwatch.GapExpired, 6, a.at(6), b.at(4))
-	wantLines(t, tell(poll(t, w)...), "gap 3-6 expired; MODIFIED@6 ns/a a-1@6")
+	wantLines(t, lines(poll(t, w)...), "gap 3-6 expired; MODIFIED@6 ns/a a-1@6")
 }
 
 // TestWatchFilterEdges: entering the view is Added, leaving it Deleted with the
@@ -108,7 +108,7 @@ func TestWatchFilterEdges(t *testing.T) {
 	apply(t, s, 9, modify(a.life("a-3").at(9).painted("red")))
 	apply(t, s, 10, del(a.life("a-3").painted("red"), 10))
 	apply(t, s, 12, add(a.life("a-4").at(11)), del(a.life("a-4"), 12))
-	wantLines(t, tell(poll(t, w)...),
+	wantLines(t, lines(poll(t, w)...),
 		"batch 1-2; ADDED@2 ns/a a-1@2",
 		"batch 2-3; MODIFIED@3 ns/a a-1@3",
 		"batch 3-4; DELETED@4 ns/a a-1@3",
@@ -126,9 +126,9 @@ func TestWatchFilterEdgesInAGap(t *testing.T) {
 	s := listed(t, Options{}, 5, a.at(5), b)
 	w := s.Watch(Cursor{Revision: 5}, Filter{Match: red})
 	relist(t, s, keepwatch.GapExpired, 9, a.at(7).painted("blue"), b.at(8).painted("red"))
-	wantLines(t, tell(poll(t, w)...), "gap 5-9 expired; DELETED@9 ns/a a-1@5; ADDED@8 ns/b b-1@8")
+	wantLines(t, lines(poll(t, w)...), "gap 5-9 expired; DELETED@9 ns/a a-1@5; ADDED@8 ns/b b-1@8")
 	relist(t, s, keepwatch.GapRewind, 4, a.at(3), b.at(2))
-	wantLines(t, tell(poll(t, w)...), "gap 9-4 rewind; ADDED@3 ns/a a-1@3; DELETED@4 ns/b b-1@8")
+	wantLines(t, lines(poll(t, w)...), "gap 9-4 rewind; ADDED@3 ns/a a-1@3; DELETED@4 ns/b b-1@8")
 }
 
 func TestWatchByKey(t *testing.T) {
@@ -140,7 +140,7 @@ func TestWatchByKey(t *testing.T) {
 		"gap 0-1 expired; ADDED@1 ns11/a a-1@1":                                          {Namespace: "ns11", Name: "a"},
 		"gap 0-1 expired":                                                                {Namespace: "n"},
 	} {
-		wantLines(t, tell(poll(t, s.Watch(Cursor{}, f))...), want)
+		wantLines(t, lines(poll(t, s.Watch(Cursor{}, f))...), want)
 	}
 }
 
@@ -164,7 +164,7 @@ func TestWatchBehindTheWindow(t *testing.T) {
 		9:  "gap 9-11 expired; DELETED@10 ns/d d-1@10; ADDED@11 ns/e e-1@11",
 		10: "batch 10-11; ADDED@11 ns/e e-1@11",
 	} {
-		wantLines(t, tell(poll(t, s.Watch(Cursor{Revision: from}, Filter{}))...), want)
+		wantLines(t, lines(poll(t, s.Watch(Cursor{Revision: from}, Filter{}))...), want)
 	}
 	_, _, err := s.Watch(Cursor{Revision: 4}, Filter{}).Poll() // before the first list
 	wantFailure(t, err, keepwatch.Expired)
@@ -183,9 +183,9 @@ func TestWatchBehindTheWindowFiltered(t *testing.T) {
 	apply(t, s, 11, add(thingAt("d", 11)))                // never was in it
 	apply(t, s, 12, add(thingAt("e", 12).painted("red"))) // is new in it
 	apply(t, s, 13)
-	wantLines(t, tell(poll(t, s.Watch(Cursor{Revision: 5}, Filter{Namespace: "ns", Match: red}))...),
+	wantLines(t, lines(poll(t, s.Watch(Cursor{Revision: 5}, Filter{Namespace: "ns", Match: red}))...),
 		"gap 5-13 expired; DELETED@10 ns/c c-1@10; DELETED@6 ns/a a-1@6; MODIFIED@7 ns/b b-1@7; ADDED@12 ns/e e-1@12")
-	wantLines(t, tell(poll(t, s.Watch(Cursor{Revision: 5}, Filter{Namespace: "other"}))...),
+	wantLines(t, lines(poll(t, s.Watch(Cursor{Revision: 5}, Filter{Namespace: "other"}))...),
 		"gap 5-13 expired; DELETED@9 other/b b-1@9; MODIFIED@8 other/a a-1@8")
 }
 
@@ -207,7 +207,7 @@ func TestWatchExpires(t *testing.T) {
 	if _, again := w.Next(context.Background()); again != err {
 		t.Errorf("after its end it says %v", again)
 	}
-	wantLines(t, tell(poll(t, s.Watch(Cursor{Revision: 2}, Filter{}))...), "gap 2-4 expired; DELETED@3 ns/b b-1@3")
+	wantLines(t, lines(poll(t, s.Watch(Cursor{Revision: 2}, Filter{}))...), "gap 2-4 expired; DELETED@3 ns/b b-1@3")
 }
 
 // A cursor within a gap comes from elsewhere, and may know of an object that we
@@ -222,55 +222,55 @@ func TestWatchFromWithinAGap(t *testing.T) {
 			apply(t, s, 12)
 			_, _, err := s.Watch(Cursor{Revision: 7}, Filter{}).Poll()
 			wantFailure(t, err, keepwatch.Expired)
-			got := tell(poll(t, s.Watch(Cursor{Revision: 10}, Filter{}))...)
+			got := lines(poll(t, s.Watch(Cursor{Revision: 10}, Filter{}))...)
 			if name == "behind it" {
 				wantLines(t, got, "gap 10-12 expired; DELETED@11 ns/b b-1@11")
-				wantLines(t, tell(poll(t, s.Watch(Cursor{Revision: 5}, Filter{}))...), "gap 5-12 expired")
+				wantLines(t, lines(poll(t, s.Watch(Cursor{Revision: 5}, Filter{}))...), "gap 5-12 expired")
 				return
 			}
 			wantLines(t, got, "batch 10-11; DELETED@11 ns/b b-1@11", "batch 11-12")
-			wantLines(t, tell(poll(t, s.Watch(Cursor{Revision: 5}, Filter{}))...),
+			wantLines(t, lines(poll(t, s.Watch(Cursor{Revision: 5}, Filter{}))...),
 				"gap 5-10 expired; ADDED@8 ns/b b-1@8", "batch 10-11; DELETED@11 ns/b b-1@11", "batch 11-12")
 		})
 	}
 }
 
 // A list may bring an object that is older than the state it replaces, because an
-// event was lost. Whoever was told of that state must get it, also behind the
+// event was lost. A watcher that received that state must receive it, also behind the
 // window, and see it deleted later.
 func TestWatchOfWhatAListHasHealed(t *testing.T) {
 	lost := thingAt("lost", 3)
 	s := listed(t, nothing, 5)
 	relist(t, s, keepwatch.GapExpired, 10, lost)
 	apply(t, s, 11)
-	wantLines(t, tell(poll(t, s.Watch(Cursor{Revision: 5}, Filter{}))...), "gap 5-11 expired; ADDED@3 ns/lost lost-1@3")
-	wantLines(t, tell(poll(t, s.Watch(Cursor{Revision: 10}, Filter{}))...), "batch 10-11")
+	wantLines(t, lines(poll(t, s.Watch(Cursor{Revision: 5}, Filter{}))...), "gap 5-11 expired; ADDED@3 ns/lost lost-1@3")
+	wantLines(t, lines(poll(t, s.Watch(Cursor{Revision: 10}, Filter{}))...), "batch 10-11")
 	apply(t, s, 12, del(lost, 12))
 	apply(t, s, 13)
-	wantLines(t, tell(poll(t, s.Watch(Cursor{Revision: 5}, Filter{}))...), "gap 5-13 expired")
-	wantLines(t, tell(poll(t, s.Watch(Cursor{Revision: 10}, Filter{}))...), "gap 10-13 expired; DELETED@12 ns/lost lost-1@12")
+	wantLines(t, lines(poll(t, s.Watch(Cursor{Revision: 5}, Filter{}))...), "gap 5-13 expired")
+	wantLines(t, lines(poll(t, s.Watch(Cursor{Revision: 10}, Filter{}))...), "gap 10-13 expired; DELETED@12 ns/lost lost-1@12")
 }
 
 func TestWatchThroughARewind(t *testing.T) {
 	a, b := thingAt("a", 3), thingAt("b", 8)
 	s := listed(t, Options{}, 10, a, b)
 	apply(t, s, 12, modify(b.at(12)))
-	late, held, future := s.Watch(Cursor{Revision: 10}, Filter{}), s.Watch(Cursor{Revision: 12}, Filter{}), s.Watch(Cursor{Revision: 15}, Filter{})
+	late, current, future := s.Watch(Cursor{Revision: 10}, Filter{}), s.Watch(Cursor{Revision: 12}, Filter{}), s.Watch(Cursor{Revision: 15}, Filter{})
 	relist(t, s, keepwatch.GapRewind, 8, a, b)
 	apply(t, s, 9, modify(a.at(9)))
 	rest := []string{"gap 12-8 rewind; MODIFIED@8 ns/b b-1@8", "batch 8-9; MODIFIED@9 ns/a a-1@9"}
-	wantLines(t, tell(poll(t, late)...), append([]string{"batch 10-12; MODIFIED@12 ns/b b-1@12"}, rest...)...)
-	wantLines(t, tell(poll(t, held)...), rest...)
+	wantLines(t, lines(poll(t, late)...), append([]string{"batch 10-12; MODIFIED@12 ns/b b-1@12"}, rest...)...)
+	wantLines(t, lines(poll(t, current)...), rest...)
 	_, _, err := future.Poll()
 	wantFailure(t, err, keepwatch.Expired)
-	if held.Cursor() != (Cursor{1, 9}) {
-		t.Errorf("the cursor is at %v", held.Cursor())
+	if current.Cursor() != (Cursor{1, 9}) {
+		t.Errorf("the cursor is at %v", current.Cursor())
 	}
 	// The same numbers of the new epoch.
-	wantLines(t, tell(poll(t, s.Watch(Cursor{1, 8}, Filter{}))...), rest[1])
+	wantLines(t, lines(poll(t, s.Watch(Cursor{1, 8}, Filter{}))...), rest[1])
 	_, _, err = s.Watch(Cursor{1, 7}, Filter{}).Poll()
 	wantFailure(t, err, keepwatch.Expired)
-	wantLines(t, tell(poll(t, s.Watch(Cursor{}, Filter{}))...), "gap 0-9 expired; ADDED@9 ns/a a-1@9; ADDED@8 ns/b b-1@8")
+	wantLines(t, lines(poll(t, s.Watch(Cursor{}, Filter{}))...), "gap 0-9 expired; ADDED@9 ns/a a-1@9; ADDED@8 ns/b b-1@8")
 	if history, difference := s.Bounds(); history != 8 || difference != 8 {
 		t.Errorf("bounds %d, %d", history, difference)
 	}
@@ -287,7 +287,7 @@ func TestWatchThroughTwoRewinds(t *testing.T) {
 	relist(t, s, keepwatch.GapRewind, 9, a, thingAt("b", 8))
 	_, _, err := w.Poll()
 	wantFailure(t, err, keepwatch.Expired)
-	wantLines(t, tell(poll(t, s.Watch(Cursor{1, 10}, Filter{}))...), "gap 10-9 rewind; MODIFIED@1 ns/a a-1@1")
+	wantLines(t, lines(poll(t, s.Watch(Cursor{1, 10}, Filter{}))...), "gap 10-9 rewind; MODIFIED@1 ns/a a-1@1")
 }
 
 // After a rewind, revisions of before it say nothing about since when an object
@@ -300,19 +300,19 @@ func TestWatchBehindTheWindowAfterARewind(t *testing.T) {
 	apply(t, s, 70, modify(b.at(70)))
 	apply(t, s, 80, del(a, 80))
 	apply(t, s, 90)
-	wantLines(t, tell(poll(t, s.Watch(Cursor{1, 60}, Filter{}))...),
+	wantLines(t, lines(poll(t, s.Watch(Cursor{1, 60}, Filter{}))...),
 		"gap 60-90 expired; DELETED@80 ns/a a-1@80; MODIFIED@70 ns/b b-1@70")
 }
 
-// A list that shows the held revision in another state begins an epoch, or who
+// A list that shows the current revision in another state begins an epoch, or who
 // has seen the other one would never learn of it.
 func TestWatchOfAnotherStateAtTheHeldRevision(t *testing.T) {
 	s := listed(t, Options{}, 10, thingAt("a", 3))
 	w := s.Watch(Cursor{Revision: 10}, Filter{})
 	relist(t, s, keepwatch.GapExpired, 10, thingAt("a", 3), thingAt("b", 9))
-	wantLines(t, tell(poll(t, w)...), "gap 10-10 expired; ADDED@9 ns/b b-1@9")
+	wantLines(t, lines(poll(t, w)...), "gap 10-10 expired; ADDED@9 ns/b b-1@9")
 	apply(t, s, 11, del(thingAt("b", 9), 11))
-	wantLines(t, tell(poll(t, w)...), "batch 10-11; DELETED@11 ns/b b-1@11")
+	wantLines(t, lines(poll(t, w)...), "batch 10-11; DELETED@11 ns/b b-1@11")
 }
 
 func TestNextWaits(t *testing.T) {
@@ -335,13 +335,13 @@ func TestNextWaits(t *testing.T) {
 		synctest.Wait()
 		select {
 		case d := <-got:
-			t.Fatalf("got %q", tell(d))
+			t.Fatalf("got %q", lines(d))
 		default:
 		}
 		apply(t, s, 3, modify(a.at(3)))
-		wantLines(t, tell(<-got), "batch 1-3; MODIFIED@3 ns/a a-1@3")
+		wantLines(t, lines(<-got), "batch 1-3; MODIFIED@3 ns/a a-1@3")
 		apply(t, s, 4, modify(a.at(4)))
-		wantLines(t, tell(<-got), "batch 3-4; MODIFIED@4 ns/a a-1@4")
+		wantLines(t, lines(<-got), "batch 3-4; MODIFIED@4 ns/a a-1@4")
 	})
 }
 
@@ -367,7 +367,7 @@ func TestNextIsCancelled(t *testing.T) {
 			t.Fatalf("cancelled it says %v, %v", d, err)
 		}
 		// The watcher itself is none the worse.
-		wantLines(t, tell(poll(t, w)...), "batch 1-2; MODIFIED@2 ns/a a-1@2")
+		wantLines(t, lines(poll(t, w)...), "batch 1-2; MODIFIED@2 ns/a a-1@2")
 	})
 }
 
@@ -414,30 +414,30 @@ func TestWatchUnreadable(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		wantLines(t, tell(d), "batch 1-4; MODIFIED@2 ns/a a-1@2")
+		wantLines(t, lines(d), "batch 1-4; MODIFIED@2 ns/a a-1@2")
 		fails(w, 4, "MODIFIED")
 		dark = false
-		wantLines(t, tell(poll(t, w)...), "batch 4-9; ADDED@5 ns/b b-1@5; DELETED@5 ns/a a-1@2; DELETED@8 ns/b b-1@8")
+		wantLines(t, lines(poll(t, w)...), "batch 4-9; ADDED@5 ns/b b-1@5; DELETED@5 ns/a a-1@2; DELETED@8 ns/b b-1@8")
 	})
 	t.Run("prior state", func(t *testing.T) {
 		s, w := began(Options{})
 		dark = false
 		apply(t, s, 2, modify(a.at(2).painted("dark")))
-		wantLines(t, tell(poll(t, w)...), "batch 1-2; DELETED@2 ns/a a-1@1")
+		wantLines(t, lines(poll(t, w)...), "batch 1-2; DELETED@2 ns/a a-1@1")
 		dark = true
 		apply(t, s, 3, del(a.at(2).painted("dark"), 3))
 		fails(w, 2, "DELETED")
 		all := s.Watch(Cursor{Revision: 2}, Filter{Readable: f.Readable})
-		wantLines(t, tell(poll(t, all)...), "batch 2-3; DELETED@3 ns/a a-1@3")
+		wantLines(t, lines(poll(t, all)...), "batch 2-3; DELETED@3 ns/a a-1@3")
 		other := s.Watch(Cursor{Revision: 1}, Filter{Namespace: "other", Match: f.Match, Readable: f.Readable})
-		wantLines(t, tell(poll(t, other)...))
+		wantLines(t, lines(poll(t, other)...))
 	})
 	t.Run("gap", func(t *testing.T) {
 		s, w := began(Options{})
 		relist(t, s, keepwatch.GapExpired, 5, a.at(4).painted("dark"), b.at(5).painted("red"))
 		fails(w, 1, "MODIFIED")
 		dark = false
-		wantLines(t, tell(poll(t, w)...), "gap 1-5 expired; DELETED@5 ns/a a-1@1; ADDED@5 ns/b b-1@5")
+		wantLines(t, lines(poll(t, w)...), "gap 1-5 expired; DELETED@5 ns/a a-1@1; ADDED@5 ns/b b-1@5")
 	})
 	t.Run("behind the window", func(t *testing.T) {
 		s, w := began(nothing)

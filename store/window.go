@@ -8,23 +8,23 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// moment is one delivery in the history. A batch stays in its epoch.
-type moment struct {
+// logEntry is one delivery in the window. A batch lies within one epoch.
+type logEntry struct {
 	delivery keepwatch.Delivery
 	from, to Cursor
 	at       time.Duration // since the store was made
 }
 
-// The bytes of a moment and of a change, without the objects.
+// The bytes of a log entry and of a change, without the objects.
 const (
-	momentBytes = int64(unsafe.Sizeof(weighed[moment]{}) + unsafe.Sizeof(keepwatch.Batch{}))
-	changeBytes = int64(unsafe.Sizeof(keepwatch.Change{}))
+	logEntryBytes = int64(unsafe.Sizeof(sized[logEntry]{}) + unsafe.Sizeof(keepwatch.Batch{}))
+	changeBytes   = int64(unsafe.Sizeof(keepwatch.Change{}))
 )
 
-// weigh is what a moment counts for in the window.
-func (m moment) weigh(o Options) int64 {
-	bytes := momentBytes
-	for _, c := range m.changes() {
+// size returns the bytes that count against WindowBytes.
+func (e logEntry) size(o Options) int64 {
+	bytes := logEntryBytes
+	for _, c := range e.changes() {
 		bytes += changeBytes + int64(o.Size(c.Object))
 		if c.Prior != nil && c.Prior != c.Object {
 			bytes += int64(o.Size(c.Prior))
@@ -33,8 +33,8 @@ func (m moment) weigh(o Options) int64 {
 	return bytes
 }
 
-func (m moment) changes() []keepwatch.Change {
-	switch d := m.delivery.(type) {
+func (e logEntry) changes() []keepwatch.Change {
+	switch d := e.delivery.(type) {
 	case keepwatch.Batch:
 		return d.Changes
 	case keepwatch.Gap:
@@ -43,33 +43,33 @@ func (m moment) changes() []keepwatch.Change {
 	return nil
 }
 
-func (m moment) gap() bool {
-	_, gap := m.delivery.(keepwatch.Gap)
+func (e logEntry) isGap() bool {
+	_, gap := e.delivery.(keepwatch.Gap)
 	return gap
 }
 
-// window is the recent history, oldest first: the deliveries that the store has
-// made, each starting where the one before ended.
+// window holds the recent deliveries, oldest first. Each starts where the one before it
+// ended.
 type window struct {
-	queue[moment]
-	gapped keepwatch.Revision // where the newest gap ended, 0 if there was none
+	queue[logEntry]
+	gapped keepwatch.Revision // the end of the newest gap, 0 if there was none
 }
 
-// add appends a moment and trims what is beyond the bounds. The newest moment
-// always stays, so that a consumer that keeps up never sees a gap; and so do the
-// unheard ones before it, which not every watcher was woken for.
-func (w window) add(m moment, unheard int, o Options) window {
-	w.queue = w.push(m, m.weigh(o))
-	if m.gap() {
-		w.gapped = m.to.Revision
+// add appends an entry and drops the oldest ones beyond the bounds. The newest entry
+// always stays, so that a consumer that keeps up never sees a gap. So do the pending
+// entries before it, for which not every watcher was woken yet.
+func (w window) add(e logEntry, pending int, o Options) window {
+	w.queue = w.push(e, e.size(o))
+	if e.isGap() {
+		w.gapped = e.to.Revision
 	}
-	for w.len() > 1+unheard && (w.bytes > o.WindowBytes || m.at-w.at(0).at > o.WindowAge) {
+	for w.len() > 1+pending && (w.bytes > o.WindowBytes || e.at-w.at(0).at > o.WindowAge) {
 		w.queue = w.drop()
 	}
 	return w
 }
 
-// oldest is the revision since which every change of the epoch is here.
+// oldest returns the revision since which the window has every change of the epoch.
 func (w window) oldest(now Cursor) keepwatch.Revision {
 	switch {
 	case w.len() == 0:
@@ -77,19 +77,19 @@ func (w window) oldest(now Cursor) keepwatch.Revision {
 	case w.at(0).from.Epoch == now.Epoch:
 		return max(w.gapped, w.at(0).from.Revision)
 	}
-	return w.gapped // that began the epoch
+	return w.gapped // a gap began the epoch
 }
 
-// since finds the first moment that goes on from a cursor. It fails when that
-// history is not in the window, or when the cursor lies within a gap.
+// since finds the first entry after a cursor. It reports false if the window does not
+// reach back to the cursor, or if the cursor lies within a gap.
 func (w window) since(c Cursor) (i int, ok bool) {
 	i = sort.Search(w.len(), func(i int) bool { return c.before(w.at(i).to) })
 	if i == w.len() {
 		return 0, false
 	}
-	m := w.at(i)
-	if m.gap() {
-		return i, m.from == c
+	e := w.at(i)
+	if e.isGap() {
+		return i, e.from == c
 	}
-	return i, m.from.Epoch == c.Epoch && m.from.Revision <= c.Revision
+	return i, e.from.Epoch == c.Epoch && e.from.Revision <= c.Revision
 }

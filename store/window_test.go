@@ -11,14 +11,14 @@ import (
 )
 
 // windowTwin is a window as a slice.
-type windowTwin []moment
+type windowTwin []logEntry
 
-func (w windowTwin) add(m moment, unheard int, o Options) windowTwin {
+func (w windowTwin) add(m logEntry, unheard int, o Options) windowTwin {
 	w = append(slices.Clone(w), m)
 	for len(w) > 1+unheard {
 		bytes := int64(0)
 		for _, m := range w {
-			bytes += m.weigh(o)
+			bytes += m.size(o)
 		}
 		if bytes <= o.WindowBytes && m.at-w[0].at <= o.WindowAge {
 			break
@@ -35,7 +35,7 @@ func (w windowTwin) since(c Cursor) (int, bool) {
 		switch {
 		case m.from == c:
 			return i, true
-		case !m.gap() && m.from.Epoch == c.Epoch && m.from.Revision < c.Revision && c.Revision < m.to.Revision:
+		case !m.isGap() && m.from.Epoch == c.Epoch && m.from.Revision < c.Revision && c.Revision < m.to.Revision:
 			return i, true
 		}
 	}
@@ -44,13 +44,13 @@ func (w windowTwin) since(c Cursor) (int, bool) {
 
 // oldest walks back over the batches of the epoch.
 func (w windowTwin) oldest(now Cursor) keepwatch.Revision {
-	for i := len(w) - 1; i >= 0 && !w[i].gap() && w[i].from.Epoch == now.Epoch; i-- {
+	for i := len(w) - 1; i >= 0 && !w[i].isGap() && w[i].from.Epoch == now.Epoch; i-- {
 		now = w[i].from
 	}
 	return now.Revision
 }
 
-// windowRun feeds a window and its twin the same moments.
+// windowRun feeds a window and its twin the same log entries.
 type windowRun struct {
 	options Options
 	window  window
@@ -62,14 +62,14 @@ type windowRun struct {
 
 func newWindowRun() *windowRun {
 	return &windowRun{
-		options: Options{WindowBytes: 20 * momentBytes, WindowAge: time.Minute}.withDefaults(),
+		options: Options{WindowBytes: 20 * logEntryBytes, WindowAge: time.Minute}.withDefaults(),
 		now:     Cursor{Revision: 10},
 	}
 }
 
 // add makes the next moment: a batch, a gap or a rewind.
 func (r *windowRun) add(kind, ahead, changes, unheard int, pause time.Duration) {
-	m := moment{from: r.now, at: r.at + pause}
+	m := logEntry{from: r.now, at: r.at + pause}
 	m.to = Cursor{r.now.Epoch, r.now.Revision + keepwatch.Revision(ahead) + 1}
 	var made []keepwatch.Change
 	for range changes {
@@ -93,10 +93,10 @@ func (r *windowRun) add(kind, ahead, changes, unheard int, pause time.Duration) 
 func (r *windowRun) check(t fataler) {
 	t.Helper()
 	if r.window.len() != len(r.twin) {
-		t.Fatalf("%d moments, want %d", r.window.len(), len(r.twin))
+		t.Fatalf("%d log entries, want %d", r.window.len(), len(r.twin))
 	}
 	if r.window.bytes > r.options.WindowBytes && r.window.len() > 1+r.unheard {
-		t.Fatalf("%d bytes in %d moments, %d are allowed", r.window.bytes, r.window.len(), r.options.WindowBytes)
+		t.Fatalf("%d bytes in %d log entries, %d are allowed", r.window.bytes, r.window.len(), r.options.WindowBytes)
 	}
 	top := r.now.Revision
 	for _, m := range r.twin {
@@ -149,7 +149,7 @@ func FuzzWindowAgainstSlice(f *testing.F) {
 // A bookmark carries no object; a source that sends nothing else must not make
 // the window grow without end.
 func TestWindowCountsBookmarks(t *testing.T) {
-	s := listed(t, Options{WindowBytes: 10 * momentBytes}, 1)
+	s := listed(t, Options{WindowBytes: 10 * logEntryBytes}, 1)
 	for r := range keepwatch.Revision(100) {
 		apply(t, s, r+2)
 	}
@@ -164,10 +164,10 @@ func TestWindowAge(t *testing.T) {
 	for i := range 5 {
 		from := Cursor{Revision: keepwatch.Revision(i + 1)}
 		to := Cursor{Revision: keepwatch.Revision(i + 2)}
-		w = w.add(moment{delivery: batch(from.Revision, to.Revision), from: from, to: to, at: time.Duration(i) * 20 * time.Second}, 0, o)
+		w = w.add(logEntry{delivery: batch(from.Revision, to.Revision), from: from, to: to, at: time.Duration(i) * 20 * time.Second}, 0, o)
 	}
 	if oldest := w.oldest(Cursor{Revision: 6}); oldest != 2 || w.len() != 4 {
-		t.Fatalf("%d moments since %d, want those of the last minute", w.len(), oldest)
+		t.Fatalf("%d log entries since %d, want those of the last minute", w.len(), oldest)
 	}
 }
 
@@ -177,9 +177,9 @@ func TestWindowKeepsTheNewestWhateverItsSize(t *testing.T) {
 	for r := keepwatch.Revision(2); r < 10; r++ {
 		apply(t, s, r, add(thingAt(string(rune('a'+r)), r)))
 		if d := poll(t, w); len(d) != 1 {
-			t.Fatalf("got %q", tell(d...))
+			t.Fatalf("got %q", lines(d...))
 		} else if _, exact := d[0].(keepwatch.Batch); !exact {
-			t.Fatalf("a consumer that keeps up got %q", tell(d...))
+			t.Fatalf("a consumer that keeps up got %q", lines(d...))
 		}
 	}
 }

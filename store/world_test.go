@@ -13,7 +13,7 @@ import (
 )
 
 // world is a source's true history and the store that follows it. Its histories
-// are told by the definition: every state is kept whole.
+// follow the definition: every state is kept whole.
 type world struct {
 	store *Store
 	*branch
@@ -89,7 +89,7 @@ func (w *world) commit(t *rapid.T) {
 	w.state = maps.Clone(w.state)
 	for _, k := range rapid.SliceOfNDistinct(rapid.SampledFrom(worldKeys), 1, 3, rapid.ID).Draw(t, "keys") {
 		next := &thing{key: k, revision: w.now, color: rapid.SampledFrom([]string{"red", "blue"}).Draw(t, "color")}
-		held, known := w.state[k]
+		current, known := w.state[k]
 		c := keepwatch.Change{Type: keepwatch.Added, Revision: w.now, Object: next}
 		switch what := rapid.IntRange(0, 7).Draw(t, "what"); {
 		case !known || what == 0: // created, or another with the delete unseen
@@ -99,10 +99,10 @@ func (w *world) commit(t *rapid.T) {
 				c.Type = keepwatch.Modified
 			}
 		case what <= 2:
-			next = held.(*thing).at(w.now)
+			next = current.(*thing).at(w.now)
 			c = keepwatch.Change{Type: keepwatch.Deleted, Revision: w.now, Object: next}
 		default:
-			next.uid, c.Type = held.UID(), keepwatch.Modified
+			next.uid, c.Type = current.UID(), keepwatch.Modified
 		}
 		w.log = append(w.log, c)
 		if c.Type == keepwatch.Deleted {
@@ -144,12 +144,12 @@ func (w *world) reason() keepwatch.GapReason {
 // send gives the store the history up to n changes further on, in whole
 // revisions, perhaps once more what it had, and perhaps with a bookmark.
 func (w *world) send(t *rapid.T, n int) {
-	held := w.store.Held()
-	from := held - min(held, keepwatch.Revision(rapid.SampledFrom([]int{0, 0, 0, 1, 5}).Draw(t, "again")))
-	// What came and went before that is not told apart from news, and refused.
+	current := w.store.Held()
+	from := current - min(current, keepwatch.Revision(rapid.SampledFrom([]int{0, 0, 0, 1, 5}).Draw(t, "again")))
+	// What came and went before that is not distinguished from news, and refused.
 	_, difference := w.store.Bounds()
 	from = max(from, w.listed, difference)
-	b := keepwatch.Batch{From: from, To: held}
+	b := keepwatch.Batch{From: from, To: current}
 	for _, c := range w.log {
 		switch {
 		case c.Revision <= from:
@@ -167,19 +167,19 @@ func (w *world) send(t *rapid.T, n int) {
 	dropped, err := w.store.Apply(context.Background(), b)
 	again := 0
 	for _, c := range b.Changes {
-		if c.Revision <= held {
+		if c.Revision <= current {
 			again++
 		}
 	}
 	if err != nil || dropped != again {
-		t.Fatalf("apply %q: %d dropped, want %d; %v", tell(b), dropped, again, err)
+		t.Fatalf("apply %q: %d dropped, want %d; %v", lines(b), dropped, again, err)
 	}
 }
 
 // list gives the store the newest state as a list, in any order, some of it
 // twice, and in pages.
 func (w *world) list(t *rapid.T, reason keepwatch.GapReason) {
-	held := w.store.Snapshot().Cursor()
+	current := w.store.Snapshot().Cursor()
 	var objects []keepwatch.Object
 	for _, o := range w.state {
 		decoded := *o.(*thing)
@@ -213,11 +213,11 @@ func (w *world) list(t *rapid.T, reason keepwatch.GapReason) {
 	}
 	w.listed = w.now
 	switch now := w.store.Snapshot().Cursor(); {
-	case now.Epoch != held.Epoch:
+	case now.Epoch != current.Epoch:
 		w.branches = append(w.branches, w.branch)
 		w.gaps, w.restored = nil, false
-	case now.Revision > held.Revision && held.Revision > 0:
-		w.gaps = append(w.gaps, span{held.Revision, now.Revision})
+	case now.Revision > current.Revision && current.Revision > 0:
+		w.gaps = append(w.gaps, span{current.Revision, now.Revision})
 	}
 }
 

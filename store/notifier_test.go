@@ -22,12 +22,12 @@ func ringing(newer <-chan struct{}) bool {
 // elsewhere is a name in a namespace that share no scope with "ns/a".
 func elsewhere(t *testing.T, s *Store) *thing {
 	t.Helper()
-	own := s.bells.at("ns", "a")
-	for i := range scopes {
+	own := s.notifiers.scopeAt("ns", "a")
+	for i := range scopeCount {
 		o := thingAt(fmt.Sprint("other", i), 1).in(fmt.Sprint("elsewhere", i))
 		distinct := true
-		s.bells.around([]keepwatch.Change{add(o)}, false, func(c *scope) {
-			distinct = distinct && c != own && c != s.bells.at("ns", "") && c != s.bells.at("", "a")
+		s.notifiers.inScopes([]keepwatch.Change{add(o)}, false, func(c *scope) {
+			distinct = distinct && c != own && c != s.notifiers.scopeAt("ns", "") && c != s.notifiers.scopeAt("", "a")
 		})
 		if distinct {
 			return o
@@ -37,16 +37,16 @@ func elsewhere(t *testing.T, s *Store) *thing {
 	return nil
 }
 
-// Who watches one object or namespace must not be woken for each write to another
-// one, must not be told of a gap because of them, and must be woken for its own.
+// A watcher of one object or namespace must not be woken for each write to another
+// one, must not receive a gap because of them, and must be woken for its own.
 func TestAScopedWatcherSleepsWhileOthersChange(t *testing.T) {
 	for name, f := range map[string]Filter{
 		"object": {Namespace: "ns", Name: "a"}, "namespace": {Namespace: "ns"}, "name": {Name: "a"},
 		"content, too": {Namespace: "ns", Match: func(o keepwatch.Object) bool { return o.Key().Name == "a" }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			const held, writes = 100, 10_000
-			bytes := int64(held) * (momentBytes + changeBytes + 2)
+			const current, writes = 100, 10_000
+			bytes := int64(current) * (logEntryBytes + changeBytes + 2)
 			s := listed(t, Options{WindowBytes: bytes, Size: func(keepwatch.Object) int { return 1 }}, 1, thingAt("a", 1))
 			other := elsewhere(t, s)
 			w := s.Watch(Cursor{Revision: 1}, f)
@@ -60,19 +60,19 @@ func TestAScopedWatcherSleepsWhileOthersChange(t *testing.T) {
 					d, newer, err = w.Poll()
 				}
 				if d != nil || err != nil {
-					t.Fatalf("after %d writes elsewhere it says %q, %v", i, tell(d), err)
+					t.Fatalf("after %d writes elsewhere it says %q, %v", i, lines(d), err)
 				}
 			}
-			if most := 4 * writes / held; woken > most {
+			if most := 4 * writes / current; woken > most {
 				t.Errorf("woken %d times by %d writes elsewhere, %d would do for the window's sake", woken, writes, most)
 			}
 			// The window has turned over more than once since the cursor was here.
-			told := w.told
+			delivered := w.delivered
 			apply(t, s, revision+1, modify(thingAt("a", revision+1)))
 			if !ringing(newer) {
 				t.Fatal("not woken for its own object")
 			}
-			wantLines(t, tell(poll(t, w)...), fmt.Sprintf("batch %d-%d; MODIFIED@%[2]d ns/a a-1@%[2]d", told, revision+1))
+			wantLines(t, lines(poll(t, w)...), fmt.Sprintf("batch %d-%d; MODIFIED@%[2]d ns/a a-1@%[2]d", delivered, revision+1))
 		})
 	}
 }
@@ -82,23 +82,23 @@ func TestAScopedWatcherThatIsPolledLateMissesNothing(t *testing.T) {
 	s := listed(t, nothing, 1, thingAt("a", 1))
 	other := elsewhere(t, s)
 	w := s.Watch(Cursor{Revision: 1}, Filter{Namespace: "ns"})
-	wantLines(t, tell(poll(t, w)...))
+	wantLines(t, lines(poll(t, w)...))
 	for r := keepwatch.Revision(2); r < 50; r++ {
 		apply(t, s, r, add(other.at(r)))
 	}
-	wantLines(t, tell(poll(t, w)...))
+	wantLines(t, lines(poll(t, w)...))
 	if w.Cursor().Revision != 49 {
 		t.Errorf("the cursor is at %v", w.Cursor())
 	}
 	apply(t, s, 50, modify(thingAt("a", 50)))
-	wantLines(t, tell(poll(t, w)...), "batch 1-50; MODIFIED@50 ns/a a-1@50")
+	wantLines(t, lines(poll(t, w)...), "batch 1-50; MODIFIED@50 ns/a a-1@50")
 }
 
 func TestAScopedWatcherHearsOfBookmarksGapsAndRewinds(t *testing.T) {
 	a := thingAt("a", 1)
 	s := listed(t, Options{}, 1, a)
 	w := s.Watch(Cursor{Revision: 1}, Filter{Namespace: "ns", Name: "a"})
-	hears := func(what string, want ...string) {
+	receives := func(what string, want ...string) {
 		t.Helper()
 		_, newer, _ := w.Poll()
 		switch what {
@@ -112,17 +112,17 @@ func TestAScopedWatcherHearsOfBookmarksGapsAndRewinds(t *testing.T) {
 		if !ringing(newer) {
 			t.Fatalf("not woken for a %s", what)
 		}
-		wantLines(t, tell(poll(t, w)...), want...)
+		wantLines(t, lines(poll(t, w)...), want...)
 	}
-	hears("bookmark", "batch 1-2")
-	hears("gap", "gap 2-3 expired")
-	hears("bookmark", "batch 3-4")
-	hears("rewind", "gap 4-3 rewind")
-	hears("bookmark", "batch 3-4")
+	receives("bookmark", "batch 1-2")
+	receives("gap", "gap 2-3 expired")
+	receives("bookmark", "batch 3-4")
+	receives("rewind", "gap 4-3 rewind")
+	receives("bookmark", "batch 3-4")
 }
 
-// After a quiet time one change makes the window forget what came before; who was
-// not woken for that must not fall behind by it.
+// After a quiet time one change makes the window drop what came before; a watcher that
+// was not woken for that must not fall behind by it.
 func TestTheWindowKeepsWhatAScopeHasNotHeard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := listed(t, Options{WindowAge: time.Minute}, 1, thingAt("a", 1))
@@ -143,10 +143,10 @@ func TestTheWindowKeepsWhatAScopeHasNotHeard(t *testing.T) {
 		if !ringing(newer) {
 			t.Fatal("not woken for its own object")
 		}
-		wantLines(t, tell(poll(t, w)...), fmt.Sprintf("batch 1-%d; MODIFIED@%[1]d ns/a a-1@%[1]d", r+1))
+		wantLines(t, lines(poll(t, w)...), fmt.Sprintf("batch 1-%d; MODIFIED@%[1]d ns/a a-1@%[1]d", r+1))
 		apply(t, s, r+2, add(other.at(r+2)))
 		if n := s.view.Load().window.len(); n != 2 {
-			t.Errorf("%d moments in the window, want the last two", n)
+			t.Errorf("%d log entries in the window, want the last two", n)
 		}
 	})
 }

@@ -73,16 +73,16 @@ func TestAtOfAnEmptyStore(t *testing.T) {
 // found without looking at the rest.
 func TestAtIsTheStateOfThen(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := newWorld(Options{WindowBytes: 40 * (momentBytes + changeBytes + 1), Size: func(keepwatch.Object) int { return 1 }})
+		w := newWorld(Options{WindowBytes: 40 * (logEntryBytes + changeBytes + 1), Size: func(keepwatch.Object) int { return 1 }})
 		w.list(t, "")
-		held := map[keepwatch.Revision]state{w.store.Held(): maps.Clone(w.state)}
+		current := map[keepwatch.Revision]state{w.store.Held(): maps.Clone(w.state)}
 		for range rapid.IntRange(1, 30).Draw(t, "batches") {
 			w.commit(t)
 			w.send(t, len(w.log))
-			held[w.store.Held()] = maps.Clone(w.state)
+			current[w.store.Held()] = maps.Clone(w.state)
 		}
 		history, _ := w.store.Bounds()
-		for r, want := range held {
+		for r, want := range current {
 			past, err := w.store.At(r)
 			if r < history {
 				if failure(err) != keepwatch.Expired {

@@ -2,11 +2,11 @@ package store
 
 import "github.com/keepwatch/keepwatch"
 
-// At is the state at a revision of the current epoch, exactly, as long as the
-// window reaches back to it: a snapshot of then, made by taking back what has
-// changed since, which is what it costs. It fails with a *keepwatch.Failure:
-// Expired for a revision behind the window or within a gap, RevisionTooLarge for
-// one that is still to come. It does not block.
+// At returns the state at a revision of the current epoch, as long as the window reaches
+// back to it. It reverts the changes since then, at a cost proportional to their number,
+// and does not block. It fails with a *keepwatch.Failure: Expired for a revision behind
+// the window or within a gap, RevisionTooLarge for a revision that the store has not
+// reached.
 func (s *Store) At(revision keepwatch.Revision) (*Snapshot, error) {
 	v := s.view.Load()
 	now := v.snapshot
@@ -22,7 +22,7 @@ func (s *Store) At(revision keepwatch.Revision) (*Snapshot, error) {
 		return nil, keepwatch.Failed(keepwatch.Expired,
 			"too old resource version: %d (%d)", revision, v.window.oldest(now.Cursor()))
 	}
-	past := newEdition(now, revision)
+	past := newTxn(v, revision)
 	for i := v.window.len() - 1; i >= first; i-- {
 		past.undo(v.window.at(i))
 	}
@@ -31,20 +31,4 @@ func (s *Store) At(revision keepwatch.Revision) (*Snapshot, error) {
 		then.indexes = now.indexes.after(now.Diff(then))
 	}
 	return then, nil
-}
-
-// undo takes back what came after the edition's revision.
-func (e *edition) undo(m moment) {
-	changes := m.changes()
-	for i := len(changes) - 1; i >= 0; i-- {
-		c := changes[i]
-		if !m.gap() && c.Revision <= e.revision {
-			return
-		}
-		if p := e.seek(c.Object.Key()); c.Prior == nil {
-			e.unset(p)
-		} else {
-			e.set(p, nil, c.Prior, c.Prior.Revision())
-		}
-	}
 }

@@ -24,7 +24,7 @@ func TestApply(t *testing.T) {
 		batch   keepwatch.Batch
 		dropped int
 		failure keepwatch.FailureKind
-		history []string // what a watcher is told
+		history []string // what a watcher receives
 	}{
 		"news": {
 			batch:   batch(10, 14, modify(a.at(11)), add(d.at(12)), del(b, 14)),
@@ -70,7 +70,7 @@ func TestApply(t *testing.T) {
 		"ends before it starts":           {batch: batch(10, 9, add(a)), failure: violation},
 		"news of the past":                {batch: batch(5, 10, modify(a.at(9))), failure: violation},
 		"news of the past, deleted":       {batch: batch(5, 10, del(a, 9)), failure: violation},
-		"news at held":                    {batch: batch(9, 12, modify(a.at(10))), failure: violation},
+		"news at current":                 {batch: batch(9, 12, modify(a.at(10))), failure: violation},
 		"unknown object of the past":      {batch: batch(7, 12, add(d.at(9))), failure: violation},
 		"delete of it":                    {batch: batch(7, 12, del(d, 9)), failure: violation},
 		"reorder":                         {batch: batch(10, 12, modify(b.at(12)), modify(a.at(11))), failure: violation},
@@ -104,9 +104,9 @@ func TestApply(t *testing.T) {
 			} else if dropped != row.dropped {
 				t.Fatalf("%d dropped, want %d", dropped, row.dropped)
 			} else if to := max(row.batch.To, 10); s.Held() != to {
-				t.Fatalf("held %d, want %d", s.Held(), to)
+				t.Fatalf("current %d, want %d", s.Held(), to)
 			}
-			wantLines(t, tell(poll(t, w)...), row.history...)
+			wantLines(t, lines(poll(t, w)...), row.history...)
 			if now := s.Snapshot(); digest(now.Digest()) != recomputed(now) {
 				t.Fatal("the digest is not that of the content")
 			}
@@ -121,7 +121,7 @@ func TestApplyAfterAFailure(t *testing.T) {
 	_, err := s.Apply(context.Background(), batch(1, 5, del(a, 2), modify(thingAt("b", 5))))
 	wantFailure(t, err, keepwatch.ProtocolViolation)
 	apply(t, s, 5, modify(a.at(2)), add(thingAt("b", 5)))
-	wantLines(t, tell(poll(t, s.Watch(Cursor{Revision: 1}, Filter{}))...),
+	wantLines(t, lines(poll(t, s.Watch(Cursor{Revision: 1}, Filter{}))...),
 		"batch 1-5; MODIFIED@2 ns/a a-1@2; ADDED@5 ns/b b-1@5")
 }
 
@@ -153,18 +153,18 @@ func TestApplyVersioned(t *testing.T) {
 		next    keepwatch.Change
 		failure keepwatch.FailureKind
 	}{
-		"the next":              {modify(at(12, "a-1", 4)), 0},
-		"one missed":            {modify(at(12, "a-1", 5)), keepwatch.ProtocolViolation},
-		"the same again":        {modify(at(12, "a-1", 3)), keepwatch.ProtocolViolation},
-		"created anew":          {add(at(12, "a-2", 1)), 0},
-		"created and changed":   {add(at(12, "a-2", 2)), keepwatch.ProtocolViolation},
-		"deleted":               {keepwatch.Change{Type: keepwatch.Deleted, Revision: 12, Object: at(12, "a-1", 3)}, 0},
-		"number no longer told": {modify(thingAt("a", 12)), 0},
-		"0, which is no number": {modify(at(12, "a-1", 0)), 0},
-		"created anew with 0":   {add(at(12, "a-2", 0)), 0},
-		"another is created":    {add(versioned{thingAt("b", 12), 1}), 0},
-		"another with 0":        {add(versioned{thingAt("b", 12), 0}), 0},
-		"another is changed":    {add(versioned{thingAt("b", 12), 2}), keepwatch.ProtocolViolation},
+		"the next":                   {modify(at(12, "a-1", 4)), 0},
+		"one missed":                 {modify(at(12, "a-1", 5)), keepwatch.ProtocolViolation},
+		"the same again":             {modify(at(12, "a-1", 3)), keepwatch.ProtocolViolation},
+		"created anew":               {add(at(12, "a-2", 1)), 0},
+		"created and changed":        {add(at(12, "a-2", 2)), keepwatch.ProtocolViolation},
+		"deleted":                    {keepwatch.Change{Type: keepwatch.Deleted, Revision: 12, Object: at(12, "a-1", 3)}, 0},
+		"number no longer delivered": {modify(thingAt("a", 12)), 0},
+		"0, which is no number":      {modify(at(12, "a-1", 0)), 0},
+		"created anew with 0":        {add(at(12, "a-2", 0)), 0},
+		"another is created":         {add(versioned{thingAt("b", 12), 1}), 0},
+		"another with 0":             {add(versioned{thingAt("b", 12), 0}), 0},
+		"another is changed":         {add(versioned{thingAt("b", 12), 2}), keepwatch.ProtocolViolation},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := listed(t, Options{}, 10, at(9, "a-1", 3))
@@ -221,7 +221,7 @@ func TestDeliveriesHaveNoRoom(t *testing.T) {
 	}
 	relist(t, s, keepwatch.GapExpired, 7, thingAt("b", 5), thingAt("c", 6), thingAt("d", 7))
 	for _, d := range poll(t, s.Watch(Cursor{Revision: 1}, Filter{})) {
-		changes := moment{delivery: d}.changes()
+		changes := logEntry{delivery: d}.changes()
 		if len(changes) == 0 || cap(changes) != len(changes) {
 			t.Errorf("%d changes with room for %d", len(changes), cap(changes))
 		}
