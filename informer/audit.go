@@ -22,12 +22,12 @@ type Audit struct {
 func (a Audit) Equal() bool { return len(a.Missing)+len(a.Extra)+len(a.Different) == 0 }
 
 // Audit compares the cache with the server: keys, UIDs and resource versions of all
-// objects, those that are kept out included, at the cache's revision. That is
+// objects, those that are skipped included, at the cache's revision. That is
 // a list from the server's storage, in pages. It fails with a *keepwatch.Failure
 // of kind Expired if the server has forgotten that revision before the list was
 // over; then the next audit has another.
 func (i *Informer[T]) Audit(ctx context.Context) (Audit, error) {
-	current := i.follower.intake.current.Load()
+	current := i.follower.applier.current.Load()
 	if current == nil {
 		return Audit{}, errors.New("there is nothing to audit before the first list")
 	}
@@ -53,11 +53,11 @@ func compare(here, there *store.Snapshot) Audit {
 		return a
 	}
 	for o := range there.All() {
-		held, ok := here.Get(o.Key())
+		local, ok := here.Get(o.Key())
 		switch {
 		case !ok:
 			a.Missing = append(a.Missing, o.Key())
-		case held.UID() != o.UID() || held.Revision() != o.Revision():
+		case local.UID() != o.UID() || local.Revision() != o.Revision():
 			a.Different = append(a.Different, o.Key())
 		}
 	}
@@ -69,7 +69,7 @@ func compare(here, there *store.Snapshot) Audit {
 	return a
 }
 
-// Repair has the informer list again, and handlers told of the difference, as soon
+// Repair lists again and delivers the difference to the handlers, as soon
 // as it hears anything from the server: a bookmark comes once a minute. It is for
 // what an [Audit] has found, and does not block.
-func (i *Informer[T]) Repair() { i.follower.intake.distrusted.Store(true) }
+func (i *Informer[T]) Repair() { i.follower.applier.repairRequested.Store(true) }

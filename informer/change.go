@@ -10,49 +10,50 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// Change is what a handler is told of one object.
+// Change is a change of one object as a handler receives it.
 type Change[T runtime.Object] struct {
 	Type     keepwatch.ChangeType
 	Revision keepwatch.Revision
 	// Object is the new state; for Deleted the last known one.
 	Object T
-	// Old is the state that the handler took last; nil for Added.
+	// Old is the state that the handler accepted last; nil for Added.
 	Old T
-	// Initial: the object is part of the state that the handler began with.
+	// Initial is true for the objects of the state that the handler began with.
 	Initial bool
-	// Resync: nothing has happened, it is told again because of [Resync].
+	// Resync is true if the object did not change: the change is due to [Resync].
 	Resync bool
-	// FinalStateUnknown, of Deleted: a list showed the deletion, or the handler is so
-	// late that the final state is not kept any more. Object may be older than that.
+	// FinalStateUnknown is true for a deletion whose final state is not known, because a
+	// list lacked the object, or because the handler is so late that the store no longer
+	// has it. Object may then be older than the final state.
 	FinalStateUnknown bool
 }
 
-// HandlerOption shapes a handler.
+// HandlerOption configures a handler.
 type HandlerOption func(*handlerSettings)
 
 type handlerSettings struct{ resync time.Duration }
 
-// Resync has a handler told the whole state again now and then, as changes from
-// each object to itself.
+// Resync delivers the whole state again after each period, as changes from each object to
+// itself.
 func Resync(period time.Duration) HandlerOption {
 	return func(s *handlerSettings) { s.resync = period }
 }
 
-// Handle has handler told of everything: of the state as it is, and of every change
-// from then on, one after the other. It may be called before Run and while it
-// runs; it fails once that has ended.
+// Handle adds a handler. It receives the current state, and then every change, one after
+// the other. Handle may be called before Run and while it runs; it fails once Run has
+// returned.
 //
-// A change for which handler returns an error, or panics, is reported and told
-// again after 1 s, doubling to 1 min, joined with what has happened to the object
-// since: Old is always what handler has taken last. Meanwhile it is told of
-// other objects. ctx is done when the handler is removed or the informer ends.
+// If handler returns an error, or panics, the change is reported and delivered again after
+// 1 s, doubling to 1 min, merged with later changes of the object: Old is always the state
+// that handler accepted last. Changes of other objects are delivered in the meantime. ctx
+// is done when the handler is removed or the informer ends.
 func (i *Informer[T]) Handle(handler func(ctx context.Context, change Change[T]) error, options ...HandlerOption) (*Registration, error) {
 	var set handlerSettings
 	for _, o := range options {
 		o(&set)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	h := i.follower.handler(typedCallback[T]{ctx, handler}, set.resync, tryAgain)
+	h := i.follower.handler(typedCallback[T]{ctx, handler}, set.resync, retryFailed)
 	h.cancel = cancel
 	if err := i.follower.add(h); err != nil {
 		cancel()
@@ -66,7 +67,7 @@ type typedCallback[T runtime.Object] struct {
 	handle func(context.Context, Change[T]) error
 }
 
-func (c typedCallback[T]) callback(o occurrence) func() error {
+func (c typedCallback[T]) callback(o notification) func() error {
 	change := Change[T]{Revision: o.at, Initial: o.initial, Resync: o.resync}
 	if o.old != nil {
 		change.Old = o.old.Value().(T)
@@ -82,23 +83,23 @@ func (c typedCallback[T]) callback(o occurrence) func() error {
 	return func() error {
 		err := c.handle(c.ctx, change)
 		if err != nil && c.ctx.Err() == nil {
-			utilruntime.HandleErrorWithContext(c.ctx, err, "A handler failed and will be told again", "change", change.Type.String(), "object", o.key().String())
+			utilruntime.HandleErrorWithContext(c.ctx, err, "A handler failed and will be called again", "change", change.Type.String(), "object", o.key().String())
 		}
 		return err
 	}
 }
 
-// Registration is a handler's place in an informer.
+// Registration is a handler that was added to an informer.
 type Registration struct{ handler *handler }
 
-// Synced is closed once the handler has been told of the state it began with. What
-// it failed for may still be owed to it.
+// Synced returns a channel that is closed once the initial state was delivered to the
+// handler. Retries of failed calls may be pending.
 func (r *Registration) Synced() <-chan struct{} { return r.handler.synced }
 
-// Done is closed when the handler was removed, or the informer has stopped, and the
-// last call is over.
+// Done returns a channel that is closed once the handler was removed, or the informer has
+// stopped, and the last call has returned.
 func (r *Registration) Done() <-chan struct{} { return r.handler.done }
 
-// Remove removes the handler: once it has returned, no further call begins. It does not
+// Remove removes the handler. Once it has returned, no further call begins. It does not
 // wait for a call that has begun: see Done.
 func (r *Registration) Remove() { r.handler.follower.remove(r.handler) }

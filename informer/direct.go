@@ -22,32 +22,32 @@ import (
 	"github.com/keepwatch/keepwatch/source/kube"
 )
 
-// source is what informers follow. Its objects are *item.Item.
+// source is the source of an informer. Its objects are *item.Item.
 type source interface {
 	keepwatch.Source
-	// Resource is what is read, empty if that is not known. It may be called at any
-	// time after the first list.
+	// Resource returns the resource that is read, empty if it is not known. It may be called
+	// at any time after the first list.
 	Resource() schema.GroupVersionResource
-	// ResourceVersion is what the server calls a revision that was handed out. It may
-	// be called at any time after that.
+	// ResourceVersion returns the server's resource version of a revision that the source
+	// returned.
 	ResourceVersion(keepwatch.Revision) string
-	// ListAt reads the whole state at exactly one revision; see kube.Source. It may be
-	// called at any time after the first list.
+	// ListAt reads the state at exactly one revision; see kube.Source. It may be called at
+	// any time after the first list.
 	ListAt(ctx context.Context, revision keepwatch.Revision, emit func([]keepwatch.Object) error) error
 }
 
-// direct reads a server over source/kube, with decoders of our own. At its first
-// request it finds out which resource serves the objects, unless that was said.
+// direct reads a server over source/kube. Unless the resource is configured, its first
+// request discovers which resource serves the objects.
 type direct struct {
 	cfg     *rest.Config
 	example runtime.Object
-	kind    schema.GroupVersionKind        // "" where the objects say it themselves
-	held    func(keepwatch.Key) *item.Item // what the informer holds, nil for nothing
+	kind    schema.GroupVersionKind        // empty for objects that carry their kind
+	cached  func(keepwatch.Key) *item.Item // the informer's cached object, nil if there is none
 	settings
 	*kube.Source // nil until the resource is known
 }
 
-// connect makes what reads objects like the example, and a name for it.
+// connect returns a source of objects like the example, and a name for it.
 func connect(cfg *rest.Config, example runtime.Object, set settings) (*direct, string, error) {
 	if _, err := labels.Parse(set.labels); err != nil {
 		return nil, "", fmt.Errorf("label selector %q: %w", set.labels, err)
@@ -57,7 +57,7 @@ func connect(cfg *rest.Config, example runtime.Object, set settings) (*direct, s
 	}
 	cfg = rest.CopyConfig(cfg)
 	if cfg.RateLimiter == nil {
-		cfg.QPS = -1 // one request at a time, and the server says when to wait
+		cfg.QPS = -1 // it sends one request at a time, and obeys Retry-After
 	}
 	d := &direct{cfg: cfg, example: example, settings: set}
 	switch example.(type) {
@@ -78,10 +78,10 @@ func connect(cfg *rest.Config, example runtime.Object, set settings) (*direct, s
 	return d, d.kind.GroupKind().String(), err
 }
 
-// open makes the source that reads a resource.
+// open sets the source of a resource.
 func (d *direct) open(resource schema.GroupVersionResource) error {
 	codec := object.New(d.example, d.kind, object.Options{Compact: d.compact, Transformed: d.transform != nil})
-	codec.Held = func(key keepwatch.Key) *item.Item { return d.held(key) }
+	codec.Held = func(key keepwatch.Key) *item.Item { return d.cached(key) }
 	form := kube.WholeObjects
 	if _, ok := d.example.(*metav1.PartialObjectMetadata); ok {
 		form = kube.MetadataOnly
@@ -94,7 +94,7 @@ func (d *direct) open(resource schema.GroupVersionResource) error {
 	return err
 }
 
-// ready finds out which resource to ask for, once.
+// ready discovers the resource once.
 func (d *direct) ready(ctx context.Context) error {
 	if d.Source != nil {
 		return nil

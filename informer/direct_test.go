@@ -191,7 +191,7 @@ func TestCompact(t *testing.T) {
 	}
 }
 
-// An object that is not what it should be is kept out, visibly, and nothing else.
+// An object that is not what it should be is skipped, visibly, and no other object.
 func TestUndecodable(t *testing.T) {
 	s := newServer(t, pod("a"), pod("b"))
 	inf := pods(t, s)

@@ -1,6 +1,6 @@
-// Package informer keeps Kubernetes objects in a Go process, up to date, and tells
-// handlers what changes: behind client-go's interfaces, so that one line adopts it,
-// and behind a typed one of its own.
+// Package informer caches Kubernetes objects in a Go process and delivers their changes to
+// handlers. It implements client-go's interfaces, so that one line adopts it, and has a
+// typed interface of its own.
 //
 //	cache.Options{NewInformer: informer.NewSharedIndexInformer}                      // controller-runtime
 //	factory.InformerFor(&corev1.Pod{}, informer.For(podsOf))                         // client-go's factories
@@ -10,12 +10,12 @@
 //
 // # How it works
 //
-// A reflector feeds a store, and a handler is a cursor over the store. All that is
-// held for it is the state up to which it was told. When it has caught up, or is a
-// little behind, it is told each event; when it is far behind, the difference
-// between what it knows and what is: one update for each object that changed, and
-// every deletion. So nothing is queued, and a slow handler costs the others, the
-// server and the memory nothing.
+// A reflector feeds a store, and a handler is a cursor over the store: it keeps only the
+// last state that was delivered. A handler that has caught up, or is a little behind,
+// receives each event. A handler that is far behind receives the difference between that
+// state and the newest one: one update for each object that changed, and every deletion.
+// Nothing is queued, and a slow handler costs the other handlers, the server and the memory
+// nothing.
 //
 // # What is promised
 //
@@ -23,23 +23,23 @@
 // callbacks; a handler is called from one goroutine, one callback after the other,
 // in the order of each object's states; the initial list comes before anything
 // newer, and its additions are marked; the handle's HasSynced is true only when the
-// handler itself has worked off that list; after IsStopped an informer neither
+// handler itself has received that list; after IsStopped an informer neither
 // starts again nor takes handlers.
 //
 // # What is different from client-go
 //
-//   - A new watch mends what client-go lists for: server errors, broken connections,
+//   - A new watch recovers from what client-go lists for: server errors, broken connections,
 //     frames that can't be read, watches that end at once. A list has a reason, see
-//     [Status], and tells of what it changed only.
-//   - An object that was deleted and created again under its name is told as
+//     [Status], and delivers only what changed.
+//   - An object that was deleted and created again under its name is delivered as
 //     deleted and added, never as updated. If only a list showed it, the deletion
 //     carries a cache.DeletedFinalStateUnknown, which always has the last known
-//     object; so does the deletion of an object that a slow handler learns of so late
-//     that its final state is not kept any more.
+//     object; so does a deletion that a slow handler receives so late that the store no
+//     longer has the final state.
 //   - A handler's panic is reported and counted; the handler goes on with the next
 //     change, and the process lives. [CrashOnPanic] restores client-go's behaviour.
 //   - A transform is called once for each state of an object, and may change it in place.
-//     Where it fails or panics the object is kept out, in all its states, and [Status]
+//     Where it fails or panics the object is skipped, in all its states, and [Status]
 //     says so; in client-go an error keeps the old state or blocks the sync, and a panic
 //     ends the process.
 //   - An index function that fails or panics leaves an object out of its index, and
@@ -56,10 +56,10 @@
 //
 // Informers of [New], and those of a group with [Direct], read the server over
 // source/kube: protobuf for built-in types, JSON for others, one object after the
-// other as it arrives. Strings that repeat from object to object are kept once, and
-// so is what a manager has fields of, unless a transform is set: it may change that. Such objects have no apiVersion and kind where
-// they are typed. One that can't be decoded is rejected like one whose transform
-// fails. Without Direct, client-go decodes for the informers that stand in its place.
+// other as it arrives. Strings and managed fields that repeat from object to object are
+// stored once; managed fields are not shared if a transform is set, since it may change
+// them. Typed objects have no apiVersion and kind then. An object that cannot be decoded is
+// skipped like one whose transform fails. Without Direct, client-go decodes.
 //
 // # Health and metrics
 //
@@ -70,9 +70,9 @@
 //	keepwatch_watch_last_event_timestamp_seconds               the last change
 //	keepwatch_watch_last_proof_timestamp_seconds               the last proof that the cache is current
 //	keepwatch_watch_relists_total, …_reconnects_total          by reason
-//	keepwatch_watch_dropped_events_total                       what was not news
-//	keepwatch_watch_objects, …_rejected_objects                in the cache, and kept out of it
-//	keepwatch_watch_handlers, …_handlers_behind                all, and those with something to be told
+//	keepwatch_watch_dropped_events_total                       duplicates
+//	keepwatch_watch_objects, …_rejected_objects                in the cache, and skipped
+//	keepwatch_watch_handlers, …_handlers_behind                all, and those with changes to receive
 //	keepwatch_watch_handler_panics_total
 //	informer_queued_items                                      changes left for the handler furthest behind
 //	informer_processing_latency_seconds                        how long each call of a handler took

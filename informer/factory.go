@@ -22,7 +22,7 @@ func For(lw func(kubernetes.Interface) cache.ListerWatcher) func(kubernetes.Inte
 //
 //	factory.InformerFor(&corev1.Pod{}, group.For(&corev1.Pod{}, func(c kubernetes.Interface) cache.ListerWatcher {…}))
 //
-// Objects of another type than the example's are kept out; see [Status].
+// Objects of another type than the example's are skipped; see [Status].
 func (g *Group) For(example runtime.Object, lw func(kubernetes.Interface) cache.ListerWatcher) func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
 	return func(client kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
 		return g.NewSharedIndexInformer(lw(client), example, resync, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})

@@ -17,13 +17,13 @@ import (
 	"github.com/keepwatch/keepwatch/store"
 )
 
-// follower keeps a store equal to a source, and lets handlers follow the store.
-// It is what both kinds of informers are made of. It runs once.
+// follower keeps a store equal to a source and runs the handlers of the store. Typed and
+// shared informers are built on it. It runs once.
 type follower struct {
 	name      string
 	source    source
 	store     *store.Store
-	intake    *intake
+	applier   *applier
 	reflector *reflector.Reflector
 	report    func(reflector.Notice) // is called with failures, if not nil
 	synced    chan struct{}          // closed once the first list is in the store
@@ -32,9 +32,9 @@ type follower struct {
 	phase    phase
 	handlers map[*handler]struct{}
 	running  sync.WaitGroup
-	// until is done when the handlers have to end; nil before the start.
+	// until is done when the handlers must end; nil before the start.
 	until context.Context
-	// resync is how often resyncs can be due, 0 for never. Handlers lower it until
+	// resync is the period at which resyncs can be due, 0 for never. Handlers lower it until
 	// the start.
 	resync time.Duration
 	panics panicPolicy
@@ -42,7 +42,7 @@ type follower struct {
 	latency latency
 }
 
-// phase is where the life of a follower is. The values are closed.
+// phase is the lifecycle of a follower. The values are closed.
 type phase uint8
 
 const (
@@ -56,8 +56,8 @@ var (
 	errStopped = errors.New("because it has stopped already")
 )
 
-// store is what an informer's store remembers. History is kept for handlers that are at
-// most a little behind; others get the difference. Where memory is dear, that comes sooner.
+// store returns the options of an informer's store. The history is for handlers that are a
+// little behind; others receive the difference. Compact informers have less history.
 func (s settings) store() store.Options {
 	o := store.Options{
 		WindowBytes:    8 << 20,
@@ -81,8 +81,8 @@ func newFollower(name string, source source, expect expectation, s settings) *fo
 		handlers: map[*handler]struct{}{},
 		panics:   panicPolicy{crash: s.crash, count: new(atomic.Uint64)},
 	}
-	f.intake = &intake{store: f.store, expect: expect, transform: s.transform, dropManaged: s.dropManaged, listed: f.listed}
-	f.reflector = reflector.New(source, f.intake, reflector.Options{
+	f.applier = &applier{store: f.store, expect: expect, transform: s.transform, dropManaged: s.dropManaged, listed: f.listed}
+	f.reflector = reflector.New(source, f.applier, reflector.Options{
 		StartupDeadline: s.startupDeadline,
 		Seed:            s.seed,
 		Paged:           s.paged,
@@ -91,16 +91,16 @@ func newFollower(name string, source source, expect expectation, s settings) *fo
 	return f
 }
 
-// resourceVersion is what the cache is equal to on the server, "" before the first
+// resourceVersion returns the server's resource version of the cache, "" before the first
 // list.
 func (f *follower) resourceVersion() string {
-	if held := f.store.Snapshot().Revision(); held > 0 {
-		return f.source.ResourceVersion(held)
+	if current := f.store.Snapshot().Revision(); current > 0 {
+		return f.source.ResourceVersion(current)
 	}
 	return ""
 }
 
-// resource is what is read, once it is known.
+// resource returns the resource that is read, empty before it is known.
 func (f *follower) resource() schema.GroupVersionResource {
 	if f.store.Snapshot().Revision() == 0 {
 		return schema.GroupVersionResource{}
@@ -108,16 +108,15 @@ func (f *follower) resource() schema.GroupVersionResource {
 	return f.source.Resource()
 }
 
-// held is what is held of a key, nil for nothing.
-func (f *follower) held(key keepwatch.Key) *item.Item {
+// cached returns the cached object of a key, nil if there is none.
+func (f *follower) cached(key keepwatch.Key) *item.Item {
 	if o, ok := f.store.Snapshot().Get(key); ok {
 		return o.(*item.Item)
 	}
 	return nil
 }
 
-// observe reports failures, except those that happen all the time and lead to nothing:
-// a watch that ended, unless it is the reason for a new list.
+// observe reports failures, except the end of a watch that does not cause a new list.
 func (f *follower) observe(n reflector.Notice) {
 	if n.Failure == nil || f.report == nil {
 		return
@@ -136,10 +135,10 @@ func (f *follower) logRelist(ctx context.Context, why *keepwatch.Failure) {
 	klog.FromContext(ctx).Info("The informer lists again", "informer", f.name, "reason", why.Kind, "err", why)
 }
 
-// run follows the source until ctx is done, or until nothing else is true, and
-// returns when every handler is out. It returns ctx's cause or the failure. Unless it
-// has run before, begin is called first, and ended as soon as nothing is followed any
-// more: with why, or nil if that was asked for.
+// run follows the source until ctx is done or an error that cannot be retried occurs, and
+// returns once every handler has ended. It returns ctx's cause or the failure. It calls
+// begin first, and ended once it no longer follows the source: with the failure, or nil if
+// ctx is done. If it ran before, it fails and calls neither.
 func (f *follower) run(ctx context.Context, begin func(), ended func(failure error)) error {
 	until, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
@@ -173,7 +172,7 @@ func (f *follower) start(until context.Context, begin func()) error {
 	return nil
 }
 
-// configure changes what must not change once it runs.
+// configure applies a change that is not allowed once the follower runs.
 func (f *follower) configure(change func()) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -184,12 +183,12 @@ func (f *follower) configure(change func()) error {
 	return nil
 }
 
-// listed lets the handlers begin with the first list.
+// listed starts the handlers with the first list.
 func (f *follower) listed(first *store.Snapshot) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for h := range f.handlers {
-		h.begin = first
+		h.first = first
 	}
 	close(f.synced)
 }
@@ -209,7 +208,7 @@ func (f *follower) in(p phase) bool {
 	return f.phase == p
 }
 
-// add lets a handler follow from now on, or from the start.
+// add adds a handler. It starts now, or with the follower.
 func (f *follower) add(h *handler) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -222,22 +221,22 @@ func (f *follower) add(h *handler) error {
 	f.handlers[h] = struct{}{}
 	if f.phase == running {
 		if f.isSynced() {
-			h.begin = f.intake.current.Load()
+			h.first = f.applier.current.Load()
 		}
 		f.launch(h)
 	}
 	return nil
 }
 
-// launch starts a handler; f.mu is held.
+// launch starts a handler. The caller holds f.mu.
 func (f *follower) launch(h *handler) {
-	h.every = multiple(h.period, f.resync)
+	h.resyncEvery = multiple(h.period, f.resync)
 	h.launched = true
 	f.running.Go(func() { h.run(f.until) })
 }
 
-// multiple is a resync period as it can be kept: a multiple of how often resyncs
-// can be due.
+// multiple rounds a resync period up to a multiple of the period at which resyncs can be
+// due.
 func multiple(period, check time.Duration) time.Duration {
 	if period <= 0 || check <= 0 {
 		return 0
@@ -245,9 +244,9 @@ func multiple(period, check time.Duration) time.Duration {
 	return (period + check - 1) / check * check
 }
 
-// remove ends a handler: no further call of it begins, and h.done is closed when
-// the one that runs, if any, is over. It reports whether the handler is one of
-// this follower's. It does not block.
+// remove removes a handler: no further callback begins, and h.done is closed once the
+// running one, if any, has returned. It reports false for a handler of another follower. It
+// does not block.
 func (f *follower) remove(h *handler) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -256,7 +255,7 @@ func (f *follower) remove(h *handler) bool {
 	}
 	if _, there := f.handlers[h]; there {
 		delete(f.handlers, h)
-		h.leave()
+		h.stop()
 		if !h.launched {
 			close(h.done)
 		}

@@ -11,94 +11,94 @@ import (
 	"github.com/keepwatch/keepwatch/store"
 )
 
-// exact bounds the history that a handler is told event by event. One that is
-// further behind is told the difference, one update for each object that changed.
+// exact bounds the number of changes that a handler receives event by event. A handler that
+// is further behind receives the difference: one update for each object that changed.
 const exact = 1024
 
-// handler follows the store on behalf of one set of callbacks. All it holds is the
-// state up to which it was told: however slow it is, nothing is queued for it.
+// handler delivers the store's changes to one set of callbacks. It keeps only the last
+// state that it delivered: nothing is queued, however slow it is.
 type handler struct {
 	follower *follower
 	react    reaction
-	period   time.Duration // between resyncs, as asked for; 0 for none
-	debts    *debts        // nil: what fails is not told again
-	synced   chan struct{} // closed once it has worked off the initial list
-	done     chan struct{} // closed once it will not be called any more
-	place    place         // what it has been told
+	period   time.Duration // between resyncs, as requested; 0 for none
+	retries  *retries      // nil: failed calls are not retried
+	synced   chan struct{} // closed once the initial list was delivered
+	done     chan struct{} // closed once no callback runs or begins any more
+	progress progress      // what was delivered
 
-	leaving   chan struct{}
-	leaveOnce sync.Once
-	cancel    context.CancelFunc // of what the callbacks get, if they do
+	stopping chan struct{}
+	stopOnce sync.Once
+	cancel   context.CancelFunc // of the callbacks' context, if they have one
 
-	// Of follower.mu until the handler runs, then of its goroutine.
-	launched bool
-	every    time.Duration   // period, as it can be kept
-	begin    *store.Snapshot // what it is told first, nil before there is a list
+	// follower.mu guards these until the handler runs; then they belong to its goroutine.
+	launched    bool
+	resyncEvery time.Duration   // period, rounded up to a possible one
+	first       *store.Snapshot // the initial state, nil before the first list
 }
 
-// reaction is how a set of callbacks takes what happened to one object.
+// reaction calls a set of callbacks with a notification.
 type reaction interface {
-	// callback returns the call that is to be made. Objects that are kept encoded are
-	// decoded before it returns, so that nothing comes before the callback in the call.
-	callback(occurrence) (call func() error)
+	// callback returns the call. It decodes compact objects before it returns, so that the
+	// call begins with the callback.
+	callback(notification) (call func() error)
 }
 
-// errLeft is why a removed handler was not called.
-var errLeft = errors.New("the handler was removed")
+// errRemoved is returned for a handler that was removed before its callback began.
+var errRemoved = errors.New("the handler was removed")
 
-// occurrence is what happened to one object: it appeared (no old), changed, or
-// is gone (no new).
-type occurrence struct {
+// notification is a change of one object as a handler receives it: added (old is nil),
+// updated, or deleted (new is nil).
+type notification struct {
 	at keepwatch.Revision
-	// old is what the handler was told last.
+	// old is the state that the handler received last.
 	old, new *item.Item
-	// last is the state in which an object is gone: the final one or, where that is
-	// not known because a list showed the deletion, the last that was seen.
+	// last is the last known state of a deleted object. It is the final one if final is set;
+	// a list that lacks an object does not say what its final state was.
 	last    *item.Item
 	final   bool
-	initial bool // part of the state that the handler began with
-	resync  bool // nothing happened
+	initial bool // part of the handler's initial state
+	resync  bool // the object did not change
 }
 
-// retry says what becomes of a change for which a handler failed.
-type retry bool
+// failurePolicy says whether a failed call is retried.
+type failurePolicy bool
 
 const (
-	giveUp   retry = false
-	tryAgain retry = true
+	dropFailed  failurePolicy = false
+	retryFailed failurePolicy = true
 )
 
-func (f *follower) handler(react reaction, period time.Duration, failed retry) *handler {
+func (f *follower) handler(react reaction, period time.Duration, failed failurePolicy) *handler {
 	h := &handler{
 		follower: f, react: react, period: period,
-		synced: make(chan struct{}), done: make(chan struct{}), leaving: make(chan struct{}),
+		synced: make(chan struct{}), done: make(chan struct{}), stopping: make(chan struct{}),
 	}
-	if failed == tryAgain {
-		h.debts = newDebts()
+	if failed == retryFailed {
+		h.retries = newRetries()
 	}
 	return h
 }
 
-// leave ends the handler as soon as it is out of its callback.
-func (h *handler) leave() {
-	h.leaveOnce.Do(func() {
-		close(h.leaving)
+// stop ends the handler once its callback has returned. It does not wait.
+func (h *handler) stop() {
+	h.stopOnce.Do(func() {
+		close(h.stopping)
 		if h.cancel != nil {
 			h.cancel()
 		}
 	})
 }
 
-func (h *handler) left() bool {
+func (h *handler) stopped() bool {
 	select {
-	case <-h.leaving:
+	case <-h.stopping:
 		return true
 	default:
 		return false
 	}
 }
 
-// ended reports whether the handler will not be called any more.
+// ended reports whether no callback runs or begins any more.
 func (h *handler) ended() bool {
 	select {
 	case <-h.done:
@@ -109,102 +109,102 @@ func (h *handler) ended() bool {
 }
 
 func (h *handler) run(until context.Context) {
-	defer h.place.head(nil, 0) // a handle may be kept, and states are large
+	defer h.progress.start(nil, 0) // a handle may outlive the handler, and states are large
 	defer close(h.done)
-	defer context.AfterFunc(until, h.leave)()
+	defer context.AfterFunc(until, h.stop)()
 	select {
 	case <-h.follower.synced:
-	case <-h.leaving:
+	case <-h.stopping:
 	}
-	if h.left() {
-		return // and there may be nothing to begin with
+	if h.stopped() {
+		return // there may be no initial state
 	}
 	seen := h.initial()
-	if h.left() {
+	if h.stopped() {
 		return
 	}
 	close(h.synced)
 	h.follow(seen)
 }
 
-// follow tells what happens after a state, until the handler leaves.
+// follow delivers the changes after a state, until the handler is removed.
 func (h *handler) follow(seen *store.Snapshot) {
 	var due <-chan time.Time
-	if h.every > 0 {
-		ticker := time.NewTicker(h.every)
+	if h.resyncEvery > 0 {
+		ticker := time.NewTicker(h.resyncEvery)
 		defer ticker.Stop()
 		due = ticker.C
 	}
-	for !h.left() {
+	for !h.stopped() {
 		var newer <-chan struct{}
-		if !h.debts.full() {
+		if !h.retries.full() {
 			var changes []keepwatch.Change
 			changes, seen, newer = h.follower.store.Since(seen, exact)
 			if len(changes) > 0 {
-				h.follower.intake.settle()
-				h.place.head(seen, len(changes))
-				h.tellAll(changes)
+				h.follower.applier.waitPublished()
+				h.progress.start(seen, len(changes))
+				h.deliverAll(changes)
 				continue
 			}
-			h.place.head(seen, 0)
+			h.progress.start(seen, 0)
 		}
-		wait, stop := h.debts.due()
+		wait, stop := h.retries.due()
 		select {
 		case <-newer:
 		case <-due:
 			h.resync(seen)
 		case <-wait:
-			h.pay()
-		case <-h.leaving:
+			h.runDue()
+		case <-h.stopping:
 		}
 		stop()
 	}
 }
 
-// initial tells the state that the handler begins with.
+// initial delivers the initial state.
 func (h *handler) initial() *store.Snapshot {
-	begin := h.begin
-	h.begin = nil
-	h.place.head(begin, begin.Len())
+	begin := h.first
+	h.first = nil
+	h.progress.start(begin, begin.Len())
 	for o := range begin.All() {
-		if h.left() {
+		if h.stopped() {
 			break
 		}
 		if i := shown(o); i != nil {
-			h.deliver(occurrence{at: i.Revision(), new: i, initial: true})
+			h.deliver(notification{at: i.Revision(), new: i, initial: true})
 		}
-		h.place.step()
+		h.progress.step()
 	}
 	return begin
 }
 
-// resync tells the whole state again.
+// resync delivers the whole state again.
 func (h *handler) resync(state *store.Snapshot) {
 	for o := range state.All() {
-		if h.left() {
+		if h.stopped() {
 			return
 		}
 		if i := shown(o); i != nil {
-			h.deliver(occurrence{at: i.Revision(), old: i, new: i, resync: true})
+			h.deliver(notification{at: i.Revision(), old: i, new: i, resync: true})
 		}
 	}
 }
 
-func (h *handler) tellAll(changes []keepwatch.Change) {
+func (h *handler) deliverAll(changes []keepwatch.Change) {
 	for _, c := range changes {
-		if h.left() {
+		if h.stopped() {
 			return
 		}
-		if o, ok := occurred(c); ok {
+		if o, ok := notificationOf(c); ok {
 			h.deliver(o)
 		}
-		h.place.step()
+		h.progress.step()
 	}
 }
 
-// occurred is a change as it looks to one who is not shown what was rejected; ok
-// is false where nothing is to be seen.
-func occurred(c keepwatch.Change) (o occurrence, ok bool) {
+// notificationOf returns a change without the states that were rejected. It reports false
+// if no state is left.
+func notificationOf(c keepwatch.Change) (o notification, ok bool) {
 	o.at = c.Revision
 	if c.Prior != nil {
 		o.old = shown(c.Prior)
@@ -220,7 +220,7 @@ func occurred(c keepwatch.Change) (o occurrence, ok bool) {
 	return o, o.old != nil
 }
 
-// shown is an object's state if it may be shown, else nil.
+// shown returns an object's state, nil if it was rejected.
 func shown(o keepwatch.Object) *item.Item {
 	if i := o.(*item.Item); i.Err() == nil {
 		return i
@@ -228,13 +228,13 @@ func shown(o keepwatch.Object) *item.Item {
 	return nil
 }
 
-// call calls back, unless the handler has left: that is asked at the last moment, since
-// decoding takes time.
-func (h *handler) call(o occurrence) (err error) {
+// call calls the callback unless the handler was removed. It checks that right before the
+// call, since decoding takes time.
+func (h *handler) call(o notification) (err error) {
 	defer h.follower.panics.guard(h.react, &err)
 	callback := h.react.callback(o)
-	if h.left() {
-		return errLeft
+	if h.stopped() {
+		return errRemoved
 	}
 	defer h.follower.latency.since(time.Now())
 	return callback()

@@ -26,9 +26,9 @@ import (
 // the first list is in, what is shown is a cache of its own, that anybody may
 // write. From then on the cache is the server's, and who writes it is refused.
 type indexer struct {
-	intake *intake
-	seeds  cache.Indexer
-	token  func() string // the resourceVersion of what is shown
+	applier *applier
+	seeds   cache.Indexer
+	token   func() string // the resourceVersion of what is shown
 
 	adding   sync.Mutex
 	indexers atomic.Pointer[cache.Indexers]
@@ -40,9 +40,9 @@ var (
 	errReadOnly = errors.New("the cache follows the server and can't be written")
 )
 
-func newIndexer(t *intake, token func() string, indexers cache.Indexers) *indexer {
+func newIndexer(t *applier, token func() string, indexers cache.Indexers) *indexer {
 	x := &indexer{
-		intake: t, token: token,
+		applier: t, token: token,
 		seeds: cache.NewIndexer(cache.DeletionHandlingMetaNamespaceKeyFunc, cache.Indexers{}),
 	}
 	x.indexers.Store(&cache.Indexers{})
@@ -54,7 +54,7 @@ func newIndexer(t *intake, token func() string, indexers cache.Indexers) *indexe
 
 // listed is the newest state; ok is false while there is none.
 func (x *indexer) listed() (state *store.Snapshot, ok bool) {
-	state = x.intake.current.Load()
+	state = x.applier.current.Load()
 	return state, state != nil
 }
 
@@ -66,13 +66,13 @@ func (x *indexer) AddIndexers(added cache.Indexers) error {
 	for name, f := range added {
 		functions[name] = indexFunc(name, f)
 	}
-	if err := x.intake.store.AddIndexes(functions); err != nil {
+	if err := x.applier.store.AddIndexes(functions); err != nil {
 		return fmt.Errorf("indexer conflict: %w", err)
 	}
 	if err := x.seeds.AddIndexers(added); err != nil {
 		return err
 	}
-	x.intake.refresh()
+	x.applier.refresh()
 	next := maps.Clone(x.GetIndexers())
 	maps.Copy(next, added)
 	x.indexers.Store(&next)
@@ -145,7 +145,7 @@ func (x *indexer) GetByKey(key string) (any, bool, error) {
 	if _, ok := x.listed(); !ok {
 		return x.seeds.GetByKey(key)
 	}
-	value, found := x.intake.lookup.get(key)
+	value, found := x.applier.lookup.get(key)
 	return value, found, nil
 }
 
@@ -198,7 +198,7 @@ func (x *indexer) ByIndex(name, value string) ([]any, error) {
 	if _, err := indexOf(state, name); err != nil {
 		return nil, err
 	}
-	return x.intake.lookup.all(func() iter.Seq[keepwatch.Key] {
+	return x.applier.lookup.all(func() iter.Seq[keepwatch.Key] {
 		now, _ := x.listed() // while nothing is written
 		index, _ := now.Index(name)
 		return index.Keys(value)

@@ -47,7 +47,7 @@ func New[T runtime.Object](cfg *rest.Config, options ...Option) (*Informer[T], e
 		i.group = NewGroup()
 	}
 	i.follower = newFollower(name, source, expecting(example), set)
-	source.held = i.follower.held
+	source.cached = i.follower.cached
 	if err := i.follower.store.AddIndexes(set.indexes); err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func (i *Informer[T]) Status() Status { return i.follower.status() }
 
 // Snapshot is the newest state; it is empty until the first list is in.
 func (i *Informer[T]) Snapshot() Snapshot[T] {
-	if current := i.follower.intake.current.Load(); current != nil {
+	if current := i.follower.applier.current.Load(); current != nil {
 		return Snapshot[T]{current}
 	}
 	return Snapshot[T]{&store.Snapshot{}}
@@ -94,7 +94,7 @@ func (i *Informer[T]) All() iter.Seq[T] { return i.Snapshot().All() }
 
 // Get finds an object in the newest state; namespace is "" for cluster-scoped ones.
 func (i *Informer[T]) Get(namespace, name string) (object T, ok bool) {
-	if value, there := i.follower.intake.lookup.find(keepwatch.Key{Namespace: namespace, Name: name}); there {
+	if value, there := i.follower.applier.lookup.find(keepwatch.Key{Namespace: namespace, Name: name}); there {
 		return value.(T), true
 	}
 	return object, false

@@ -306,7 +306,7 @@ func TestTypedIndexFunctionsMayPanic(t *testing.T) {
 	}
 }
 
-// So does a transform that panics or makes nothing of an object: it is kept out, and the
+// So does a transform that panics or makes nothing of an object: it is skipped, and the
 // others are not.
 func TestTypedTransformsMayPanic(t *testing.T) {
 	s := newServer(t, pod("a"), pod("nothing"), pod("panics"))

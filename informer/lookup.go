@@ -14,10 +14,10 @@ import (
 // snapshot takes one for each level of its tree. The zero value is empty.
 type lookup struct {
 	mu sync.RWMutex
-	// held is by keepwatch.Key.String, and has the values themselves, so that to find
+	// cached is by keepwatch.Key.String, and has the values themselves, so that to find
 	// one takes no look at its item; only for those that have to be unpacked and those
 	// that may not be shown it has the *item.Item.
-	held map[string]any
+	cached map[string]any
 	// rejected are the objects that may not be shown, and why.
 	rejected map[keepwatch.Key]error
 }
@@ -25,37 +25,37 @@ type lookup struct {
 // get finds the value of a key, "namespace/name" or "name".
 func (l *lookup) get(key string) (value any, ok bool) {
 	l.mu.RLock()
-	held, ok := l.held[key]
+	entry, ok := l.cached[key]
 	l.mu.RUnlock()
-	return visible(held, ok)
+	return visible(entry, ok)
 }
 
 // find is get for the parts of a key; namespace may be "".
 func (l *lookup) find(key keepwatch.Key) (value any, ok bool) {
 	l.mu.RLock()
-	held, ok := l.at(key)
+	entry, ok := l.at(key)
 	l.mu.RUnlock()
-	return visible(held, ok)
+	return visible(entry, ok)
 }
 
-// at looks for a key, without an allocation where it is not very long; mu is held.
-func (l *lookup) at(key keepwatch.Key) (held any, ok bool) {
+// at looks for a key, without an allocation where it is not very long; the caller has mu locked.
+func (l *lookup) at(key keepwatch.Key) (entry any, ok bool) {
 	if key.Namespace == "" {
-		held, ok = l.held[key.Name]
-		return held, ok
+		entry, ok = l.cached[key.Name]
+		return entry, ok
 	}
 	var room [128]byte
 	text := append(append(append(room[:0], key.Namespace...), '/'), key.Name...)
-	held, ok = l.held[string(text)]
-	return held, ok
+	entry, ok = l.cached[string(text)]
+	return entry, ok
 }
 
 // all finds the values of keys, which it asks for while nothing is written.
 func (l *lookup) all(keys func() iter.Seq[keepwatch.Key]) []any {
 	found := l.entries(keys)
 	n := 0
-	for _, held := range found { // after the lock is given up, since to unpack takes time
-		if value, ok := visible(held, true); ok {
+	for _, entry := range found { // after the lock is given up, since to unpack takes time
+		if value, ok := visible(entry, true); ok {
 			found[n] = value
 			n++
 		}
@@ -68,18 +68,18 @@ func (l *lookup) entries(keys func() iter.Seq[keepwatch.Key]) []any {
 	defer l.mu.RUnlock()
 	found := []any{}
 	for key := range keys() {
-		if held, ok := l.at(key); ok {
-			found = append(found, held)
+		if entry, ok := l.at(key); ok {
+			found = append(found, entry)
 		}
 	}
 	return found
 }
 
-func visible(held any, ok bool) (value any, _ bool) {
-	i, special := held.(*item.Item)
+func visible(entry any, ok bool) (value any, _ bool) {
+	i, special := entry.(*item.Item)
 	switch {
 	case !special:
-		return held, ok
+		return entry, ok
 	case i.Err() != nil:
 		return nil, false
 	}
@@ -96,13 +96,13 @@ func entry(o keepwatch.Object) any {
 
 // fill takes a whole state, and has show show it before anybody reads on.
 func (l *lookup) fill(state *store.Snapshot, show func()) {
-	next := lookup{held: make(map[string]any, state.Len()), rejected: map[keepwatch.Key]error{}}
+	next := lookup{cached: make(map[string]any, state.Len()), rejected: map[keepwatch.Key]error{}}
 	for o := range state.All() {
 		next.put(o)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.held, l.rejected = next.held, next.rejected
+	l.cached, l.rejected = next.cached, next.rejected
 	show()
 }
 
@@ -112,7 +112,7 @@ func (l *lookup) follow(changes []keepwatch.Change, show func()) {
 	defer l.mu.Unlock()
 	for _, c := range changes {
 		if c.Type == keepwatch.Deleted {
-			delete(l.held, c.Object.Key().String())
+			delete(l.cached, c.Object.Key().String())
 			delete(l.rejected, c.Object.Key())
 		} else {
 			l.put(c.Object)
@@ -121,9 +121,9 @@ func (l *lookup) follow(changes []keepwatch.Change, show func()) {
 	show()
 }
 
-// put takes an object's newest state; mu is held.
+// put takes an object's newest state; the caller has mu locked.
 func (l *lookup) put(o keepwatch.Object) {
-	l.held[o.Key().String()] = entry(o)
+	l.cached[o.Key().String()] = entry(o)
 	if err := o.(*item.Item).Err(); err != nil {
 		l.rejected[o.Key()] = err
 	} else {
@@ -136,5 +136,5 @@ func (l *lookup) put(o keepwatch.Object) {
 func (l *lookup) count() (shown int, rejected map[keepwatch.Key]error) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	return len(l.held) - len(l.rejected), maps.Clone(l.rejected)
+	return len(l.cached) - len(l.rejected), maps.Clone(l.rejected)
 }

@@ -24,9 +24,9 @@ var (
 	reconnectsDesc = desc("reconnects_total", "New watches from where the last one ended, by what ended it.", "reason")
 	droppedDesc    = desc("dropped_events_total", "Events that were not news.")
 	objectsDesc    = desc("objects", "Objects in the cache.")
-	rejectedDesc   = desc("rejected_objects", "Objects on the server that are kept out of the cache.")
+	rejectedDesc   = desc("rejected_objects", "Objects on the server that the cache skips.")
 	handlersDesc   = desc("handlers", "Event handlers.")
-	behindDesc     = desc("handlers_behind", "Event handlers that have yet to be told something that is in the cache.")
+	behindDesc     = desc("handlers_behind", "Event handlers that have not received every change of the cache.")
 	panicsDesc     = desc("handler_panics_total", "Panics in event handlers.")
 
 	queuedDesc  = theirs("queued_items", "Number of items currently queued in the FIFO.")

@@ -19,14 +19,14 @@ import (
 
 var _ cache.SharedIndexInformer = (*Shared)(nil)
 
-// Shared is a cache.SharedIndexInformer, and what it can tell beyond that.
+// Shared is a cache.SharedIndexInformer with a status, typed reads and an audit.
 // [NewSharedIndexInformer] makes one.
 //
 // It keeps client-go's documented contract; what is different is in the package's
 // documentation.
 type Shared struct {
 	follower *follower
-	source   *chosen
+	source   *lazySource
 	indexer  *indexer
 	example  runtime.Object
 	lw       cache.ListerWatcher
@@ -39,14 +39,14 @@ type Shared struct {
 // arguments, and the same interface, which always holds a [*Shared].
 //
 // Of lw everything counts. resync is how often handlers that do not say otherwise
-// are told the whole state again, 0 for never.
+// receive the whole state again, 0 for never.
 func NewSharedIndexInformer(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
 	return NewGroup().NewSharedIndexInformer(lw, example, resync, indexers)
 }
 
 func newShared(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers, group *Group) *Shared {
 	name := describe(example)
-	source := &chosen{lw: lw, example: example, name: name, settings: group.settings}
+	source := &lazySource{lw: lw, example: example, name: name, settings: group.settings}
 	s := &Shared{
 		example: example,
 		source:  source,
@@ -56,9 +56,9 @@ func newShared(lw cache.ListerWatcher, example runtime.Object, resync time.Durat
 		group:   group,
 	}
 	s.follower = newFollower(name, source, expecting(example), group.settings)
-	source.held = s.follower.held
+	source.cached = s.follower.cached
 	s.follower.resync = resync
-	s.indexer = newIndexer(s.follower.intake, s.follower.resourceVersion, indexers)
+	s.indexer = newIndexer(s.follower.applier, s.follower.resourceVersion, indexers)
 	return s
 }
 
@@ -101,7 +101,7 @@ func (s *Shared) AddEventHandlerWithOptions(handler cache.ResourceEventHandler, 
 		logger.Info("Resync period is too small, using the least that is allowed", "resyncPeriod", period, "minimumResyncPeriod", minimumResync)
 		period = minimumResync
 	}
-	h := s.follower.handler(callbacks{handler}, period, giveUp)
+	h := s.follower.handler(callbacks{handler}, period, dropFailed)
 	if err := s.follower.add(h); err != nil {
 		return nil, err
 	}
@@ -111,7 +111,7 @@ func (s *Shared) AddEventHandlerWithOptions(handler cache.ResourceEventHandler, 
 // callbacks are client-go's.
 type callbacks struct{ cache.ResourceEventHandler }
 
-func (c callbacks) callback(o occurrence) func() error {
+func (c callbacks) callback(o notification) func() error {
 	var call func()
 	switch {
 	case o.new == nil && o.final:
@@ -217,8 +217,8 @@ func (s *Shared) checkerName() string { return fmt.Sprintf("SharedIndexInformer 
 // the server, "" before the first list.
 func (s *Shared) LastSyncResourceVersion() string { return s.follower.resourceVersion() }
 
-// SetWatchErrorHandler sets who is told of failures, until the informer starts. It
-// is told of everything but streams that ended cleanly, also of what a new watch
+// SetWatchErrorHandler sets the function that receives failures, until the informer starts. It
+// receives everything but streams that ended cleanly, also of what a new watch
 // mends.
 func (s *Shared) SetWatchErrorHandler(handler cache.WatchErrorHandler) error {
 	return s.SetWatchErrorHandlerWithContext(func(_ context.Context, r *cache.Reflector, err error) { handler(r, err) })
@@ -237,7 +237,7 @@ func (s *Shared) SetWatchErrorHandlerWithContext(handler cache.WatchErrorHandler
 // sees it, until the informer starts. A state for which it fails, panics or returns nil
 // is not shown, nor is an earlier one; see [Status].
 func (s *Shared) SetTransform(transform cache.TransformFunc) error {
-	return s.follower.configure(func() { s.follower.intake.transform, s.source.transform = transform, transform })
+	return s.follower.configure(func() { s.follower.applier.transform, s.source.transform = transform, transform })
 }
 
 // IsStopped reports whether Run has ended. An informer runs once.
@@ -253,7 +253,7 @@ func (s *Shared) RunWithContext(ctx context.Context) {
 	detector := cache.NewCacheMutationDetector(s.follower.name)
 	begin := func() {
 		s.follower.report = s.reporter(ctx)
-		s.follower.intake.took = detector.AddObject
+		s.follower.applier.accepted = detector.AddObject
 		s.follower.running.Go(func() { detector.Run(s.follower.until.Done()) })
 		s.group.enter(s.follower)
 	}

@@ -352,7 +352,7 @@ func TestTransformErrors(t *testing.T) {
 }
 
 // One that panics does the same, in a list and in a watch, and its panic is reported with
-// the stack. An object that it makes nothing of is kept out as well.
+// the stack. An object that it makes nothing of is skipped as well.
 func TestTransformsMayPanic(t *testing.T) {
 	s := newServer(t, pod("a"), pod("b", marked("bad")), pod("c", marked("nothing")))
 	inf := sharedOn(s)
@@ -386,8 +386,8 @@ func TestTransformsMayPanic(t *testing.T) {
 	}
 }
 
-// What is counted and what is kept out are of one state, at any moment: here all of it
-// is kept out.
+// What is counted and what is skipped are of one state, at any moment: here all of it
+// is skipped.
 func TestStatusIsOfOneState(t *testing.T) {
 	source := newSource(t, pod("listed"))
 	inf := shared(source, 0)
@@ -417,7 +417,7 @@ func TestStatusIsOfOneState(t *testing.T) {
 	stop()
 }
 
-// An old state of an object that is deleted is no news, and not kept out either.
+// An old state of an object that is deleted is no news, and not skipped either.
 func TestNothingIsRejectedThatIsNotThere(t *testing.T) {
 	s := newServer(t, pod("a"))
 	inf := sharedOn(s)

@@ -99,7 +99,7 @@ func (f *follower) status() Status {
 		Relists: p.Relists, Reconnects: p.Reconnects,
 		Dropped: p.Dropped, Panics: f.panics.count.Load(),
 	}
-	s.Objects, s.Rejected = f.intake.lookup.count()
+	s.Objects, s.Rejected = f.applier.lookup.count()
 	if p.LastFailure != nil {
 		s.LastFailure = p.LastFailure
 	}
@@ -112,17 +112,17 @@ func (f *follower) status() Status {
 			s.State, s.Since = Quiet, quiet
 		}
 	}
-	s.Handlers, s.Behind = f.crowd(held.Revision())
+	s.Handlers, s.Behind = f.handlerCounts(held.Revision())
 	return s
 }
 
 // crowd counts the handlers, and those that were told less than the state at a
 // revision and will be told more.
-func (f *follower) crowd(newest keepwatch.Revision) (all, behind int) {
+func (f *follower) handlerCounts(newest keepwatch.Revision) (all, behind int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for h := range f.handlers {
-		if !h.ended() && !h.place.reached(newest) {
+		if !h.ended() && !h.progress.reached(newest) {
 			behind++
 		}
 	}
@@ -135,7 +135,7 @@ func (f *follower) queued() (most int) {
 	handlers := slices.Collect(maps.Keys(f.handlers))
 	f.mu.Unlock()
 	for _, h := range handlers {
-		most = max(most, h.place.behind(f.store))
+		most = max(most, h.progress.behind(f.store))
 	}
 	return most
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // Transform changes each state of each object once, before anybody sees it. An
-// object for which it fails, panics or returns nil is kept out; see [Status]. Several
+// object for which it fails, panics or returns nil is skipped; see [Status]. Several
 // are applied in order.
 func Transform[T runtime.Object](f func(T) (T, error)) Option {
 	return func(s *settings) {
@@ -35,7 +35,7 @@ func Transform[T runtime.Object](f func(T) (T, error)) Option {
 // transformed is an object as the transform leaves it: rejected where that fails. A
 // panic is a failure, since it concerns one object and must not end the process, and is
 // reported with its stack besides.
-func (t *intake) transformed(o *item.Item) *item.Item {
+func (t *applier) transformed(o *item.Item) *item.Item {
 	value, err := t.change(o)
 	if err != nil {
 		return o.Rejected(fmt.Errorf("transform: %w", err))
@@ -44,10 +44,10 @@ func (t *intake) transformed(o *item.Item) *item.Item {
 }
 
 // change calls the transform.
-func (t *intake) change(o *item.Item) (value any, err error) {
+func (t *applier) change(o *item.Item) (value any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = panicked(p, "A transform panicked, and the object is kept out", "object", o.Key().String())
+			err = panicked(p, "A transform panicked, and the object is skipped", "object", o.Key().String())
 		}
 	}()
 	if value, err = t.transform(o.Value()); err == nil && isNil(value) {
