@@ -153,7 +153,7 @@ func chaotic(c *chaos, roll func(int) int, quiet *atomic.Bool) *Operator {
 		return func(ctx context.Context, r *thing) error {
 			time.Sleep(time.Duration(roll(3)) * time.Second)
 			if !quiet.Load() && roll(3) == 0 {
-				return Temporary(errors.New("no"), time.Duration(roll(30))*time.Second)
+				return RetryAfter(errors.New("no"), time.Duration(roll(30))*time.Second)
 			}
 			if ctx.Err() != nil {
 				return ctx.Err()

@@ -7,24 +7,29 @@ import (
 	"github.com/keepwatch/keepwatch/operator/internal/cycle"
 )
 
-// DefaultDelay is how long a handler waits after an error before it is called again,
-// unless the error or the handler's Backoff says otherwise.
+// DefaultDelay is the wait after an error before a handler is called again, unless the
+// error or the handler's Backoff says otherwise.
 const DefaultDelay = time.Minute
 
-// Temporary is an error after which a handler is called again: after delay, or after
-// DefaultDelay if there is none. It returns nil for nil.
-func Temporary(err error, delay ...time.Duration) error {
+// Temporary returns an error after which the handler is called again, after the handler's
+// Backoff and whatever its OnError says. It returns nil for nil.
+func Temporary(err error) error {
 	if err == nil {
 		return nil
 	}
-	d := DefaultDelay
-	if len(delay) > 0 {
-		d = delay[0]
-	}
-	return &cycle.Temporary{Err: err, Delay: d}
+	return &cycle.Temporary{Err: err}
 }
 
-// Permanent is an error after which a handler is not called again for the same
+// RetryAfter returns an error after which the handler is called again, after delay. It
+// returns nil for nil.
+func RetryAfter(err error, delay time.Duration) error {
+	if err == nil {
+		return nil
+	}
+	return &cycle.RetryAfter{Err: err, Delay: delay}
+}
+
+// Permanent returns an error after which the handler is not called again for the same
 // change. It returns nil for nil.
 func Permanent(err error) error {
 	if err == nil {
@@ -33,15 +38,15 @@ func Permanent(err error) error {
 	return &cycle.Permanent{Err: err}
 }
 
-// Mode says what becomes of errors that are neither temporary nor permanent.
+// Mode says how errors are handled that are neither temporary nor permanent.
 type Mode = cycle.OnError
 
 const (
 	// Retry calls the handler again after its Backoff. It is the default.
 	Retry Mode = cycle.Retry
-	// Fail takes the error for a permanent one.
+	// Fail treats the error as permanent.
 	Fail Mode = cycle.Fail
-	// Ignore logs the error and takes the handler for done.
+	// Ignore logs the error and treats the call as successful.
 	Ignore Mode = cycle.Ignore
 )
 

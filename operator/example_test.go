@@ -21,7 +21,7 @@ func Example() {
 	op := operator.New("widgets.example.com")
 	operator.OnCreate(op, func(ctx context.Context, r *operator.Request[*Widget]) error {
 		if r.Object.Spec.Size == 0 {
-			return operator.Temporary(errors.New("no size yet"), 10*time.Second)
+			return operator.RetryAfter(errors.New("no size yet"), 10*time.Second)
 		}
 		r.Patch.Status("phase", "Ready")
 		return nil

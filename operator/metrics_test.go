@@ -48,7 +48,7 @@ func TestMetrics(t *testing.T) {
 			case "slower":
 				time.Sleep(20 * time.Second)
 			case "again":
-				return Temporary(errors.New("not yet"), time.Hour)
+				return RetryAfter(errors.New("not yet"), time.Hour)
 			case "bad":
 				r.Patch.Set("spec.size", 9999)
 			case "over":

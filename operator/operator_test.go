@@ -75,7 +75,7 @@ func TestErrorsAreRetriedAsTheySay(t *testing.T) {
 		calls["temporary"]++
 		p.log.add("temporary %d", r.Retry)
 		if calls["temporary"] < 3 {
-			return operator.Temporary(errors.New("not yet"), 10*time.Millisecond)
+			return operator.RetryAfter(errors.New("not yet"), 10*time.Millisecond)
 		}
 		return nil
 	}, operator.ID("temporary"))

@@ -155,7 +155,7 @@ func TestNotesInTheStatus(t *testing.T) {
 		p.log.add("try %d", r.Retry)
 		tried <- struct{}{}
 		if r.Retry == 0 {
-			return operator.Temporary(errors.New("not yet"), time.Second)
+			return operator.RetryAfter(errors.New("not yet"), time.Second)
 		}
 		r.Patch.Status("phase", "Ready")
 		return nil

@@ -509,7 +509,7 @@ func TestErrorsOfTimersOverrideTheirSchedule(t *testing.T) {
 			case 1, 2:
 				return errors.New("no")
 			case 3:
-				return Temporary(errors.New("no"), time.Second)
+				return RetryAfter(errors.New("no"), time.Second)
 			case 6:
 				return Permanent(errors.New("no"))
 			}

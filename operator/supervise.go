@@ -42,7 +42,7 @@ func (e *engine) supervise(c *companion) (settled bool) {
 			retry, started, crashes = 0, time.Now(), throttle.Throttle{}
 		default:
 			wait := v.Delay
-			if plain := new(cycle.Temporary); c.daemon && !c.paced && !errors.As(err, &plain) {
+			if after := new(cycle.RetryAfter); c.daemon && !c.paced && !errors.As(err, &after) {
 				if now.Sub(begun) > crashes.Wait(begun)+time.Minute {
 					crashes = throttle.Throttle{} // it has run for a while
 				}

@@ -22,7 +22,7 @@ type Widget struct {
 // an end by itself.
 func ping(ctx context.Context, r *operator.Request[*Widget]) error {
 	if r.Retry < 2 {
-		return operator.Temporary(errors.New("not ready"), time.Second)
+		return operator.RetryAfter(errors.New("not ready"), time.Second)
 	}
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()

@@ -23,7 +23,7 @@ func main() {
 	operator.OnCreate(op, func(ctx context.Context, r *operator.Request[*Widget]) error {
 		switch r.Retry {
 		case 0:
-			return operator.Temporary(errors.New("the first failure"), time.Second)
+			return operator.RetryAfter(errors.New("the first failure"), time.Second)
 		case 1:
 			return errors.New("the second failure, of no kind: again after the backoff")
 		default:

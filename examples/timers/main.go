@@ -38,7 +38,7 @@ func main() {
 	// one. An error is tried again sooner.
 	operator.Timer(op, 2*time.Second, func(ctx context.Context, r *operator.Request[*Widget]) error {
 		if r.Retry == 0 {
-			return operator.Temporary(errors.New("not at the first try"), 100*time.Millisecond)
+			return operator.RetryAfter(errors.New("not at the first try"), 100*time.Millisecond)
 		}
 		r.Logger.Info("at the second try")
 		return nil

@@ -16,8 +16,11 @@ const (
 	Ignore                // the handler has succeeded
 )
 
-// Temporary is an error that asks for another call after a delay.
-type Temporary struct {
+// Temporary is an error that asks for another call after the handler's backoff.
+type Temporary struct{ Err error }
+
+// RetryAfter is an error that asks for another call after a delay.
+type RetryAfter struct {
 	Err   error
 	Delay time.Duration
 }
@@ -25,10 +28,12 @@ type Temporary struct {
 // Permanent is an error that another call would not change.
 type Permanent struct{ Err error }
 
-func (e *Temporary) Error() string { return e.Err.Error() }
-func (e *Temporary) Unwrap() error { return e.Err }
-func (e *Permanent) Error() string { return e.Err.Error() }
-func (e *Permanent) Unwrap() error { return e.Err }
+func (e *Temporary) Error() string  { return e.Err.Error() }
+func (e *Temporary) Unwrap() error  { return e.Err }
+func (e *RetryAfter) Error() string { return e.Err.Error() }
+func (e *RetryAfter) Unwrap() error { return e.Err }
+func (e *Permanent) Error() string  { return e.Err.Error() }
+func (e *Permanent) Unwrap() error  { return e.Err }
 
 // Verdict is what becomes of a handler after a call.
 type Verdict struct {
@@ -45,14 +50,17 @@ type Verdict struct {
 // A limit that the next call would meet is met now.
 func (h Handler) Judge(err error, retries int, ran time.Duration) Verdict {
 	var temporary *Temporary
+	var after *RetryAfter
 	var permanent *Permanent
 	switch {
 	case err == nil:
 		return Verdict{Final: true}
 	case errors.As(err, &permanent):
 		return Verdict{Final: true, Err: err}
+	case errors.As(err, &after):
+		return h.again(err, max(0, after.Delay), retries, ran)
 	case errors.As(err, &temporary):
-		return h.again(err, max(0, temporary.Delay), retries, ran)
+		return h.again(err, h.Backoff, retries, ran)
 	case h.OnError == Fail:
 		return Verdict{Final: true, Err: err}
 	case h.OnError == Ignore:

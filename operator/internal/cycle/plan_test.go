@@ -57,7 +57,7 @@ func TestFewestRetriesFirst(t *testing.T) {
 	failures := map[string]int{"a": 2, "b": 1}
 	called := run(t, s, &seen, noon, func(id string) error {
 		if failures[id]--; failures[id] >= 0 {
-			return &Temporary{errors.New("again"), 0}
+			return &RetryAfter{errors.New("again"), 0}
 		}
 		return nil
 	})
@@ -89,7 +89,7 @@ func TestAHandlerThatWaitsHoldsUpNoOther(t *testing.T) {
 
 func TestJudge(t *testing.T) {
 	plain := errors.New("plain")
-	soon := &Temporary{plain, 10 * time.Second}
+	soon := &RetryAfter{plain, 10 * time.Second}
 	for _, test := range []struct {
 		name    string
 		h       Handler
@@ -104,10 +104,11 @@ func TestJudge(t *testing.T) {
 		{"an error is retried", Handler{Backoff: time.Minute}, plain, 9, 0, false, true, time.Minute},
 		{"unless it is to fail", Handler{OnError: Fail}, plain, 0, 0, true, true, 0},
 		{"or to be ignored", Handler{OnError: Ignore}, plain, 0, 0, true, false, 0},
-		{"temporary comes first", Handler{OnError: Fail, Backoff: time.Minute}, soon, 0, 0, false, true, 10 * time.Second},
+		{"a delay comes first", Handler{OnError: Fail, Backoff: time.Minute}, soon, 0, 0, false, true, 10 * time.Second},
+		{"temporary waits for the backoff", Handler{OnError: Fail, Backoff: time.Minute}, &Temporary{plain}, 0, 0, false, true, time.Minute},
 		{"permanent too", Handler{OnError: Ignore}, &Permanent{plain}, 0, 0, true, true, 0},
-		{"permanent in temporary", Handler{}, &Temporary{&Permanent{plain}, 1}, 0, 0, true, true, 0},
-		{"a negative delay is none", Handler{}, &Temporary{plain, -5}, 0, 0, false, true, 0},
+		{"permanent in one with a delay", Handler{}, &RetryAfter{&Permanent{plain}, 1}, 0, 0, true, true, 0},
+		{"a negative delay is none", Handler{}, &RetryAfter{plain, -5}, 0, 0, false, true, 0},
 		{"the last of the calls", Handler{Retries: 3}, soon, 2, 0, true, true, 0},
 		{"the last but one", Handler{Retries: 3}, soon, 1, 0, false, true, 10 * time.Second},
 		{"the next call would be too late", Handler{Timeout: time.Minute}, soon, 0, 50 * time.Second, true, true, 0},
@@ -144,7 +145,7 @@ func TestResumeHandlersRunOnceInAProcess(t *testing.T) {
 	seen.Listed = true
 	half := func(id string) error {
 		if id == "also" {
-			return &Temporary{errors.New("down"), time.Hour}
+			return &RetryAfter{errors.New("down"), time.Hour}
 		}
 		return nil
 	}
@@ -216,7 +217,7 @@ func TestFinalizers(t *testing.T) {
 func TestDeletionSupersedes(t *testing.T) {
 	s := spec(Handler{ID: "sync", Causes: Create | Update | Delete})
 	seen := Seen{Object: object(`{"spec": {"size": 1}}`)}
-	wantCalls(t, run(t, s, &seen, noon, func(string) error { return &Temporary{errors.New("no"), time.Hour} }), "sync")
+	wantCalls(t, run(t, s, &seen, noon, func(string) error { return &RetryAfter{errors.New("no"), time.Hour} }), "sync")
 	put(seen.Object, Path{"metadata", "deletionTimestamp"}, "2026-03-01T12:00:00Z")
 	wantCalls(t, run(t, s, &seen, noon, fine), "sync")
 	if left := notes(seen.Object); s.Finalized(seen.Object) || len(left) != 0 {
@@ -318,7 +319,7 @@ func TestChangesWhileHandlersRun(t *testing.T) {
 		size, _ := lookup(seen.Object, Path{"spec", "size"})
 		sizes[id] = append(sizes[id], size)
 		if id == "b" && blocked {
-			return &Temporary{errors.New("no"), time.Minute}
+			return &RetryAfter{errors.New("no"), time.Minute}
 		}
 		return nil
 	}

@@ -58,7 +58,7 @@ func (w *world) anything(Call) error {
 	case 0:
 		return nil
 	case 1:
-		return &Temporary{errors.New("not yet"), time.Duration(rapid.IntRange(-1, 100).Draw(w.T, "delay")) * time.Second}
+		return &RetryAfter{errors.New("not yet"), time.Duration(rapid.IntRange(-1, 100).Draw(w.T, "delay")) * time.Second}
 	case 2:
 		return &Permanent{errors.New("never")}
 	}
