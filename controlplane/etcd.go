@@ -32,8 +32,6 @@ const (
 	// second that members of a real cluster wait for each other.
 	tick          = 20
 	electionTicks = 5
-	// electionTimeout is how long the only member may take to elect itself and serve.
-	electionTimeout = 15 * time.Second
 	// closeTime bounds the end of an etcd that doesn't end by itself.
 	closeTime = time.Second
 	// abandonTime bounds the wait for a start of etcd that nobody wants any more.
@@ -62,7 +60,7 @@ func startMember(ctx context.Context, d *dataDir, quota int64) (_ *member, err e
 		}
 		return nil, fmt.Errorf("etcd can't open the data in %s: %w; the data was not overwritten: restore a copy, or give another folder", d.path, err)
 	}
-	deadline := time.NewTimer(electionTimeout)
+	deadline := time.NewTimer(startTimeout)
 	defer deadline.Stop()
 	select {
 	case <-m.etcd.Server.ReadyNotify():
@@ -72,7 +70,7 @@ func startMember(ctx context.Context, d *dataDir, quota int64) (_ *member, err e
 	case <-ctx.Done():
 		err = ctx.Err()
 	case <-deadline.C:
-		err = fmt.Errorf("it isn't ready after %v", electionTimeout)
+		err = fmt.Errorf("it isn't ready after %v", startTimeout)
 	}
 	m.stop()
 	return nil, fmt.Errorf("etcd doesn't start on %s: %w", d.path, err)

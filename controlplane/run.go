@@ -16,8 +16,9 @@ import (
 )
 
 const (
-	// startTime bounds the start of the API servers, which takes a second.
-	startTime = time.Minute
+	// startTimeout bounds the start of etcd, and that of the API servers. Each takes a second; a disk that
+	// stalls makes it a minute. A start that fails ends by its cause, so that only a hang reaches this.
+	startTimeout = 5 * time.Minute
 	// flushTime is for the ends of the last answers to leave.
 	flushTime = 50 * time.Millisecond
 	// namespaceRetry is the pause after an initial namespace could not be created.
@@ -75,14 +76,14 @@ func (c *chain) awaitReady(ctx context.Context, served chan error) error {
 		return err
 	}
 	defer client.CloseIdleConnections()
-	deadline := time.Now().Add(startTime)
+	deadline := time.Now().Add(startTimeout)
 	for {
 		answer, err := get(ctx, client, c.access.url+"/readyz?exclude="+noSpaceCheck)
 		if err == nil || ctx.Err() != nil {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("the server isn't ready after %v: %w\n%s", startTime, err, answer)
+			return fmt.Errorf("the server isn't ready after %v: %w\n%s", startTimeout, err, answer)
 		}
 		select {
 		case err := <-served:

@@ -173,7 +173,13 @@ func (s *Server) serve(ctx context.Context, listener *trackingListener, access *
 	var loops sync.WaitGroup
 	defer loops.Wait()
 	defer cancel()
-	storage, err := openBackend(ctx, cluster, s.options.Storage, s.options.WatchHistory, len(s.options.Etcd.Servers) == 0 || s.options.Adopt)
+	embedded, limit := len(s.options.Etcd.Servers) == 0, dialTimeout
+	if embedded {
+		limit = startTimeout // it answers already: only its disk may be slow
+	}
+	opening, opened := context.WithTimeout(ctx, limit)
+	storage, err := openBackend(opening, cluster, s.options.Storage, s.options.WatchHistory, embedded || s.options.Adopt)
+	opened()
 	if err != nil {
 		return err
 	}
@@ -187,7 +193,7 @@ func (s *Server) serve(ctx context.Context, listener *trackingListener, access *
 	if err != nil {
 		return err
 	}
-	if len(s.options.Etcd.Servers) == 0 {
+	if embedded {
 		loops.Go(func() { newSpace(storage.client).run(ctx) })
 	}
 	defer context.AfterFunc(storage.failed, cancel)()

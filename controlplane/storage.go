@@ -90,8 +90,6 @@ func openBackend(ctx context.Context, cluster EtcdCluster, kind Storage, history
 	if err != nil {
 		return nil, fmt.Errorf("cannot use etcd at %v: %w", cluster.Servers, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
-	defer cancel()
 	b.client = client
 	if err := b.claim(ctx, own); err != nil {
 		client.Close()

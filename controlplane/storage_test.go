@@ -7,7 +7,6 @@ import (
 	"math/rand"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/apitesting/fuzzer"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -87,7 +86,7 @@ func (r twoReaders) put(t *testing.T, i int, value []byte) {
 // compare fails unless each of n objects is the same to both, however it is read.
 func (r twoReaders) compare(t *testing.T, n int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
 	all := apistorage.ListOptions{Predicate: apistorage.Everything, Recursive: true}
 	list := r.newList()

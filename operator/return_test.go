@@ -46,7 +46,7 @@ func TestAnObjectThatReturnsIsNotLost(t *testing.T) {
 			runtime.Gosched()
 		}
 		tell(keepwatch.Added)
-		limit := time.After(time.Minute)
+		limit := time.After(5 * time.Minute)
 		for want := "ADDED " + strconv.Itoa(revision); ; {
 			select {
 			case got := <-seen:

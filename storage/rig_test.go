@@ -100,7 +100,8 @@ var podIndexers = cache.Indexers{
 	},
 }
 
-const patience = 30 * time.Second
+// patience is the deadline of what happens at once on an idle machine: only a hang reaches it.
+const patience = 5 * time.Minute
 
 // options are how a rig stores pods.
 type options struct {

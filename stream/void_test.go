@@ -106,7 +106,7 @@ func (r *restored) Watch(ctx context.Context, from keepwatch.Revision) (keepwatc
 // follow runs a process until it has told what begins so, and returns the lines.
 func follow(t *testing.T, dir string, source keepwatch.Source, until string) []string {
 	t.Helper()
-	patient, stop := context.WithTimeout(t.Context(), time.Minute) // for what is never told
+	patient, stop := context.WithTimeout(t.Context(), 5*time.Minute) // for what is never told
 	defer stop()
 	ctx, cancel := context.WithCancelCause(patient)
 	enough := errors.New("enough")

@@ -120,7 +120,7 @@ func bothProtocols(t *testing.T, test func(t *testing.T, http1 bool)) {
 // await returns the transcript once it is as the test wants it.
 func await(t *testing.T, p *Proxy, ok func([]Entry) bool) []Entry {
 	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(5 * time.Minute)
 	for {
 		entries := p.Transcript()
 		if ok(entries) {

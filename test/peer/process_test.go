@@ -49,7 +49,7 @@ func startShell(t *testing.T, script string) (p *Process, log string) {
 // eventually waits until ok, which something else makes true.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !ok(); {
+	for deadline := time.Now().Add(5 * time.Minute); !ok(); {
 		if time.Now().After(deadline) {
 			t.Fatalf("never happened: %s", what)
 		}

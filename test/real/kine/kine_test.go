@@ -26,7 +26,7 @@ import (
 func TestMain(m *testing.M) { peer.Main(m) }
 
 // patience bounds each wait for what a working server does soon.
-const patience = 2 * time.Minute
+const patience = 5 * time.Minute
 
 func TestServeOnKine(t *testing.T) {
 	for _, backend := range []peer.KineBackend{peer.KineSQLite, peer.KineNATS} {

@@ -20,7 +20,7 @@ import (
 )
 
 // patience bounds each wait for what a working server does soon.
-const patience = 2 * time.Minute
+const patience = 5 * time.Minute
 
 // rig is a server, the etcd behind it, and the wire between them.
 type rig struct {

@@ -16,7 +16,7 @@ import (
 )
 
 // patience bounds each wait for what working members do soon.
-const patience = 2 * time.Minute
+const patience = 5 * time.Minute
 
 // cluster is an etcd of three members.
 type cluster struct{ members []*member }
