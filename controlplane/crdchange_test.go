@@ -1,11 +1,14 @@
 package controlplane_test
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
+
+	"github.com/keepwatch/keepwatch/controlplane"
 )
 
 // told is a watch's next event: its type, the object's name, and of its spec the fields "size" and
@@ -63,6 +68,89 @@ func redefine(t *testing.T, c clients, name string, change func(*apiextensionsv1
 		}
 		return err == nil, fmt.Sprint(err)
 	})
+}
+
+// A read is answered by the definition that the library goes by, also by the read path: while the
+// definition changes, a client whose requests go to one and the other never sees it go back.
+func TestReadsGoByTheLibrarysDefinition(t *testing.T) {
+	const rounds = 20
+	server := start(t, controlplane.Options{})
+	c := connect(t, server.RESTConfig())
+	gvr := newCRD(t, c, "widgets")
+	widgets := c.dynamic.Resource(gvr).Namespace("default")
+	define := func(round int) {
+		redefine(t, c, "widgets."+gvr.Group, func(crd *apiextensionsv1.CustomResourceDefinitionSpec) {
+			crd.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties["round"] = apiextensionsv1.JSONSchemaProps{
+				Type: "integer", Default: &apiextensionsv1.JSON{Raw: fmt.Append(nil, round)},
+			}
+		})
+	}
+	newSized(t, widgets, gvr, "read")
+	client := c.typed.CoreV1().RESTClient()
+	round := func(ctx context.Context, query string) (int, error) {
+		var o struct{ Spec struct{ Round int } }
+		body, err := client.Get().AbsPath("/apis/"+gvr.Group, "v1/namespaces/default/widgets/read").Param("pretty", query).DoRaw(ctx)
+		if err == nil {
+			err = json.Unmarshal(body, &o)
+		}
+		return o.Spec.Round, err
+	}
+	const byReadPath, byLibrary = "false", "true"
+	reading, stop := context.WithCancel(t.Context())
+	var all errgroup.Group
+	for range 4 {
+		all.Go(func() error {
+			for newest := 0; reading.Err() == nil; {
+				for _, by := range []string{byReadPath, byLibrary} {
+					got, err := round(t.Context(), by)
+					if err != nil {
+						return err
+					}
+					if got < newest {
+						return fmt.Errorf("pretty=%s: definition %d is answered by behind definition %d", by, got, newest)
+					}
+					newest = got
+				}
+			}
+			return nil
+		})
+	}
+	all.Go(func() error {
+		for reading.Err() == nil {
+			o := &unstructured.Unstructured{Object: map[string]any{
+				"apiVersion": gvr.GroupVersion().String(), "kind": "Widgets", "metadata": map[string]any{"name": "written"},
+			}}
+			if _, err := widgets.Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
+				return err
+			}
+			if err := widgets.Delete(t.Context(), "written", metav1.DeleteOptions{}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	answered := func() float64 {
+		return counted(t, server.RESTConfig(), `keepwatch_readpath_answered_total{verb="get"`)
+	}
+	for i := 1; i <= rounds; i++ {
+		define(i)
+		if i%3 == 0 {
+			continue // the next change comes at once
+		}
+		eventually(t, "the newest definition is answered by", func() (bool, string) {
+			got, err := round(t.Context(), byLibrary)
+			return err == nil && got == i, fmt.Sprint(got, err)
+		})
+		before := answered()
+		eventually(t, "the read path answers", func() (bool, string) {
+			got, err := round(t.Context(), byReadPath)
+			return err == nil && got == i && answered() > before, fmt.Sprint(got, err)
+		})
+	}
+	stop()
+	if err := all.Wait(); err != nil {
+		t.Error(err)
+	}
 }
 
 // A definition that changes ends the watches of what it defines, as on kube-apiserver. They go on

@@ -37,7 +37,8 @@
 // Where things are:
 //
 //	server.go          starts and ends the layers in order
-//	chain.go           builds the two servers; readers.go puts the read path in front of them
+//	chain.go           builds the two servers; readers.go puts the read path in front of them,
+//	                   definitions.go tells which definition a custom resource's storage has
 //	run.go             runs them; definitionsync.go lets it interrupt their start
 //	asked.go           encodes behind a start what large lists asked for before it
 //	etcd.go            the embedded etcd; etcdcheck.go and etcdwal.go check its data before,

@@ -3,7 +3,6 @@ package controlplane
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net/http"
 	"sync"
 	"time"
@@ -18,12 +17,10 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/endpoints/deprecation"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	apistorage "k8s.io/apiserver/pkg/storage"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-base/version"
 	"k8s.io/utils/ptr"
 
@@ -39,25 +36,17 @@ type readers struct {
 	budget      *readpath.Budget
 	builtin     map[schema.GroupVersionResource]*readpath.Reader
 	definitions listers.CustomResourceDefinitionLister
+	ids         definitionIDs
 	asked       *asked
 
 	mu     sync.RWMutex
 	custom map[schema.GroupVersionResource]*customReader
-	// redefined is when definitions were changed or deleted, by their names, of late.
-	redefined map[string]time.Time
 }
 
-// settling is how long the library answers for a storage that was opened when its definition had
-// just changed. The library has read the definition before, and perhaps as it was; then it opens
-// another storage for the next who asks, and within this time closes the old one.
-const settling = time.Second
-
-// customReader answers as long as the definition is as it was when the storage was opened.
+// customReader answers as long as the definition is the one that the storage was opened with.
 type customReader struct {
 	*readpath.Reader
-	uid        types.UID
-	generation int64
-	opened     time.Time
+	definition definitionID
 }
 
 func newReaders(budget int64) *readers {
@@ -66,36 +55,13 @@ func newReaders(budget int64) *readers {
 		builtin: map[schema.GroupVersionResource]*readpath.Reader{},
 		custom:  map[schema.GroupVersionResource]*customReader{},
 		asked:   newAsked(),
-
-		redefined: map[string]time.Time{},
 	}
 }
 
 // follow makes the readers go by definitions. Nothing has run yet.
 func (r *readers) follow(definitions informers.CustomResourceDefinitionInformer) error {
 	r.definitions = definitions.Lister()
-	_, err := definitions.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		UpdateFunc: func(from, to any) {
-			was, is := from.(*apiextensionsv1.CustomResourceDefinition), to.(*apiextensionsv1.CustomResourceDefinition)
-			if was.UID != is.UID || was.Generation != is.Generation {
-				r.redefine(is.Name)
-			}
-		},
-		DeleteFunc: func(of any) {
-			if name, err := cache.DeletionHandlingObjectToName(of); err == nil {
-				r.redefine(name.Name)
-			}
-		},
-	})
-	return err
-}
-
-// redefine takes notice of a definition that is another one from now on.
-func (r *readers) redefine(name string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	maps.DeleteFunc(r.redefined, func(_ string, at time.Time) bool { return time.Since(at) > settling })
-	r.redefined[name] = time.Now()
+	return r.ids.follow(definitions)
 }
 
 // chain puts the read path between the library's checks and its handlers.
@@ -149,8 +115,9 @@ func (r *readers) addCustom(resource schema.GroupResource, example, list runtime
 		return nothing, nil
 	}
 	definition, err := r.definitions.Get(resource.String())
-	if err != nil {
-		return nothing, nil // it is being deleted: the library will say so
+	id := idOf(resource.Resource)
+	if err != nil || idOf(definition.Status.AcceptedNames.Plural) != id {
+		return nothing, nil // it was changed or deleted meanwhile: the library will close the storage
 	}
 	kind := object.GroupVersionKind()
 	if mayBeLists(definition, kind.Version) {
@@ -168,7 +135,7 @@ func (r *readers) addCustom(resource schema.GroupResource, example, list runtime
 	if err != nil {
 		return nothing, err
 	}
-	added := &customReader{reader, definition.UID, definition.Generation, time.Now()}
+	added := &customReader{reader, id}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.custom[name] = added
@@ -247,31 +214,23 @@ func (r *readers) lookup(_ *http.Request, info *request.RequestInfo) *readpath.R
 		return known
 	}
 	r.mu.RLock()
-	known, redefined := r.custom[name], r.redefined[name.GroupResource().String()]
+	known := r.custom[name]
 	r.mu.RUnlock()
-	if known == nil || !known.settled(redefined) || !r.current(known, name) {
+	if known == nil || !r.current(known, name) {
 		return nil
 	}
 	return known.Reader
 }
 
-// settled reports whether the storage is of the definition as it is, if that was changed last at
-// some time.
-func (c *customReader) settled(redefined time.Time) bool {
-	return c.opened.Sub(redefined) > settling || time.Since(c.opened) > settling
-}
-
-// current reports whether the definition still says what it said when the reader was made. A
-// version that is deprecated is the library's, which warns of it.
+// current reports whether the definition is the one that the reader's storage was opened with: the
+// library then answers from that storage, too. It answers for a version that is deprecated, of which it
+// warns.
 func (r *readers) current(reader *customReader, name schema.GroupVersionResource) bool {
 	definition, err := r.definitions.Get(name.GroupResource().String())
-	if err != nil || definition.UID != reader.uid || definition.Generation != reader.generation {
+	if err != nil || idOf(definition.Status.AcceptedNames.Plural) != reader.definition {
 		return false
 	}
 	if !apiextensionshelpers.IsCRDConditionTrue(definition, apiextensionsv1.Established) {
-		return false
-	}
-	if names := definition.Status.AcceptedNames; names.Kind != reader.Kind.Kind || names.ListKind != reader.ListKind {
 		return false
 	}
 	v := versionOf(definition, name.Version)

@@ -1,0 +1,124 @@
+package controlplane
+
+import (
+	"crypto/rand"
+	"fmt"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	listers "k8s.io/apiextensions-apiserver/pkg/client/listers/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	apistorage "k8s.io/apiserver/pkg/storage"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/keepwatch/keepwatch/readpath"
+	"github.com/keepwatch/keepwatch/storage"
+)
+
+// library plays what the readers of one custom resource go by.
+type library struct {
+	*readers
+	t     *testing.T
+	known cache.Indexer
+}
+
+func newLibrary(t *testing.T) *library {
+	d := &library{newReaders(1 << 20), t, cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})}
+	d.ids.newest = map[string]*apiextensionsv1.CustomResourceDefinition{}
+	d.readers.definitions = listers.NewCustomResourceDefinitionLister(d.known)
+	return d
+}
+
+// define is what the informer does with a definition that is new.
+func (d *library) define(uid types.UID, generation int64, kind string) *apiextensionsv1.CustomResourceDefinition {
+	d.t.Helper()
+	defined, err := d.ids.identify(&apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: "widgets.example.com", UID: uid, Generation: generation, ResourceVersion: rand.Text()},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+			Name: "v1", Served: true, AdditionalPrinterColumns: []apiextensionsv1.CustomResourceColumnDefinition{{Name: fmt.Sprint(generation)}},
+		}}},
+		Status: apiextensionsv1.CustomResourceDefinitionStatus{
+			Conditions:    []apiextensionsv1.CustomResourceDefinitionCondition{{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue}},
+			AcceptedNames: apiextensionsv1.CustomResourceDefinitionNames{Plural: "widgets", Kind: kind, ListKind: kind + "List"},
+		},
+	})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	if err := d.known.Update(defined); err != nil {
+		d.t.Fatal(err)
+	}
+	return defined.(*apiextensionsv1.CustomResourceDefinition)
+}
+
+// open is what the library does to answer for a definition, which it has read before.
+func (d *library) open(read *apiextensionsv1.CustomResourceDefinition) (close func()) {
+	d.t.Helper()
+	names := read.Status.AcceptedNames
+	object, list := &unstructured.Unstructured{}, &unstructured.UnstructuredList{}
+	object.SetGroupVersionKind(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: names.Kind})
+	list.SetGroupVersionKind(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: names.ListKind})
+	remove, err := d.addCustom(schema.GroupResource{Group: "example.com", Resource: names.Plural}, object, list, &storage.Storage{}, apistorage.DefaultNamespaceScopedAttr)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return remove
+}
+
+func (d *library) reader() *readpath.Reader {
+	return d.lookup(nil, &request.RequestInfo{APIGroup: "example.com", APIVersion: "v1", Resource: "widgets"})
+}
+
+// A storage is read from as long as the definition is the one that the library opened it with,
+// whatever is known when it opens: the library has read the definition before, perhaps as it was.
+func TestStorageOfAnOldDefinition(t *testing.T) {
+	d := newLibrary(t)
+	is := func(what string, read bool) *readpath.Reader {
+		t.Helper()
+		reader := d.reader()
+		if (reader != nil) != read {
+			t.Errorf("a storage of %s is read from: %v", what, !read)
+		}
+		return reader
+	}
+	one := d.define("u", 1, "Widget")
+	closeOne := d.open(one)
+	is("the definition", true)
+	d.define("u", 1, "Widget") // another status, perhaps
+	first := is("the definition, which came again", true)
+
+	two := d.define("u", 2, "Widget")
+	is("the definition before", false)
+	closeLate := d.open(one) // by a library that has not seen the second yet
+	is("the definition before, opened late", false)
+	closeOne()
+	closeTwo := d.open(two)
+	closeLate()
+	if second := is("the second definition", true); second == first {
+		t.Error("it is the first one's")
+	}
+
+	d.define("u", 2, "Gizmo")
+	is("the kind's old name", false)
+	d.define("v", 2, "Widget")
+	is("a definition that was deleted", false)
+	other := d.define("v", 2, "Widget")
+	closeOther := d.open(other)
+	closeTwo()
+	is("the definition that came then", true)
+	closeOther()
+	is("the definition, closed", false)
+
+	d.ids.forget(two)
+	if d.ids.newest["widgets.example.com"] != other {
+		t.Error("the end of a definition forgets the next one")
+	}
+	d.ids.forget(cache.DeletedFinalStateUnknown{Obj: other})
+	if len(d.ids.newest) > 0 {
+		t.Error("a definition is kept behind its end")
+	}
+}
