@@ -75,6 +75,27 @@ func TestDecodeTyped(t *testing.T) {
 	}
 }
 
+// A Secret's key that was written as null has no value in protobuf. It is read as the
+// generated code reads it, which is what client-go's informers show.
+func TestDecodeBytesWithoutValue(t *testing.T) {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Data: map[string][]byte{"null": nil, "empty": {}, "some": []byte("x")}}
+	body, err := secret.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &corev1.Secret{}
+	if err := want.Unmarshal(body); err != nil {
+		t.Fatal(err)
+	}
+	c := New(&corev1.Secret{}, schema.GroupVersionKind{}, Options{})
+	got := take(t, c, kube.Raw{
+		Key: keepwatch.Key{Name: "a"}, Revision: 7, Kind: corev1.SchemeGroupVersion.WithKind("Secret"), Encoding: kube.Protobuf, Body: body,
+	})
+	if diff := cmp.Diff(want, got.Value()); diff != "" || got.Err() != nil {
+		t.Error(got.Err(), diff)
+	}
+}
+
 // A compact object is at hand right after it came, and decoded again later; either
 // way it is the same.
 func TestCompactObjectsAreDecodedAgain(t *testing.T) {

@@ -238,6 +238,9 @@ func (p planner) dictionary(t reflect.Type) *field {
 			v.Set(reflect.MakeMapWithSize(t, 1+repeats(f.number, rest)))
 		}
 		e := reflect.New(entryType).Elem()
+		if t.Elem().Kind() == reflect.Slice { // empty and not nil if the entry has no value, as in the generated code
+			e.Field(1).Set(reflect.MakeSlice(t.Elem(), 0, 0))
+		}
 		if err := entry.decode(in, e, value); err != nil {
 			return err
 		}
