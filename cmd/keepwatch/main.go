@@ -1,7 +1,7 @@
 // Keepwatch keeps live copies of Kubernetes state. Its subcommands are described by
 // `keepwatch --help`.
 //
-// Exit codes: 0 asked to end, 1 error, 2 usage, 130 interrupted. Data goes to stdout, words for
+// Exit codes: 0 asked to end, 1 error, 2 usage, 130 interrupted. Data goes to stdout, messages for
 // people to stderr.
 package main
 

@@ -138,10 +138,10 @@ func (o *watchOptions) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	klog.SetLogger(klog.Logger{}) // drops everything: what matters of the libraries' troubles is in their errors
-	words := newWords(cmd.ErrOrStderr(), stdout)
-	target, err := o.resolve(ctx, words, arg, selection)
+	status := newStatusPrinter(cmd.ErrOrStderr(), stdout)
+	target, err := o.resolve(ctx, status, arg, selection)
 	if err == nil {
-		err = o.follow(ctx, target, output, stdout, words)
+		err = o.follow(ctx, target, output, stdout, status)
 	}
 	return ending(ctx, err)
 }
@@ -150,7 +150,7 @@ func (o *watchOptions) run(cmd *cobra.Command, args []string) error {
 var errSynced = errors.New("synced")
 
 // follow runs the stream. It returns the reason of its end, never nil.
-func (o *watchOptions) follow(ctx context.Context, target *watchTarget, output outputFormat, stdout io.Writer, words *words) error {
+func (o *watchOptions) follow(ctx context.Context, target *watchTarget, output outputFormat, stdout io.Writer, status *statusPrinter) error {
 	source, err := kube.New(target.config, kube.Options{
 		Resource: target.resource, Namespace: target.namespace,
 		LabelSelector: target.labels, FieldSelector: target.fields,
@@ -161,7 +161,7 @@ func (o *watchOptions) follow(ctx context.Context, target *watchTarget, output o
 	}
 	state := stream.InMemory()
 	if o.stateDir != "" {
-		id, err := target.identity(ctx, words)
+		id, err := target.identity(ctx, status)
 		if err != nil {
 			return err
 		}
@@ -173,7 +173,7 @@ func (o *watchOptions) follow(ctx context.Context, target *watchTarget, output o
 		err = endTornLine(stdout)
 	}
 	if err == nil {
-		err = o.tell(ctx, source, state, target, output, stdout, words)
+		err = o.stream(ctx, source, state, target, output, stdout, status)
 	}
 	if closed := state.Close(); closed != nil && asked(err) {
 		return closed
@@ -181,34 +181,34 @@ func (o *watchOptions) follow(ctx context.Context, target *watchTarget, output o
 	return err
 }
 
-// asked reports whether an end was asked for.
+// asked reports whether the user requested the end.
 func asked(end error) bool { return errors.Is(end, errSynced) || errors.Is(end, context.Canceled) }
 
-// tell tells what source shows and state does not know. It returns the reason of its end,
-// never nil.
-func (o *watchOptions) tell(ctx context.Context, source *kube.Source, state stream.State, target *watchTarget, output outputFormat, stdout io.Writer, words *words) error {
+// stream writes the changes of source since state. It returns the reason why it ended, never
+// nil.
+func (o *watchOptions) stream(ctx context.Context, source *kube.Source, state stream.State, target *watchTarget, output outputFormat, stdout io.Writer, status *statusPrinter) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	words.resource = target.name()
-	sink := &narrator{
-		Sink:  output.sink(&patientWriter{ctx: ctx, out: stdout}, target),
-		words: words, aloud: !output.data,
+	status.resource = target.name()
+	sink := &statusWriter{
+		Sink:   output.sink(&cancelableWriter{ctx: ctx, out: stdout}, target),
+		status: status, printEvents: !output.data,
 	}
 	options := stream.Options{Bookmarks: o.bookmarks, Kind: target.kind}
 	if o.untilSynced {
 		options.Synced = func() { cancel(errSynced) }
 	}
-	told, err := stream.New(sink, state, options)
+	changes, err := stream.New(sink, state, options)
 	if err != nil {
 		return err
 	}
-	err = reflector.New(source, told, reflector.Options{Observe: words.notice}).Run(ctx)
-	words.clear()
+	err = reflector.New(source, changes, reflector.Options{Observe: status.observe}).Run(ctx)
+	status.clear()
 	return err
 }
 
-// ending makes an exit code of the reason of an end. Whoever asks for the end does not excuse what
-// fails on the way to it.
+// ending returns the error, with its exit code, for the reason of an end. A failure counts
+// even if the user requested the end before it.
 func ending(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, errSynced):
@@ -221,13 +221,13 @@ func ending(ctx context.Context, err error) error {
 	return nil
 }
 
-// interrupted reports whether it was SIGINT that ended ctx. signal.NotifyContext
-// says so by the words of its cause alone.
+// interrupted reports whether SIGINT ended ctx. The text of the cause of
+// signal.NotifyContext is the only way to know.
 func interrupted(ctx context.Context) bool {
 	return strings.HasPrefix(context.Cause(ctx).Error(), os.Interrupt.String()+" ")
 }
 
-// pageSize is --chunk-size as a source understands it.
+// pageSize returns --chunk-size in the form of kube.Options.
 func pageSize(chunkSize int64) int64 {
 	if chunkSize == 0 {
 		return -1
@@ -235,18 +235,18 @@ func pageSize(chunkSize int64) int64 {
 	return chunkSize
 }
 
-// patientWriter writes to out, but not much longer than ctx lives: a reader that
-// has stopped reading must not keep the process from ending.
-type patientWriter struct {
+// cancelableWriter writes to out until shortly after ctx is done: a reader that stopped
+// reading must not keep the process from ending.
+type cancelableWriter struct {
 	ctx context.Context
 	out io.Writer
 }
 
-// writeGrace is how long a write may take after the end was asked for, so that
-// what can be written is not told twice.
+// writeGrace is how long a write may take after ctx is done, so that events that can be
+// written are not delivered again by the next run.
 const writeGrace = 500 * time.Millisecond
 
-func (w *patientWriter) Write(text []byte) (int, error) {
+func (w *cancelableWriter) Write(text []byte) (int, error) {
 	type result struct {
 		n   int
 		err error

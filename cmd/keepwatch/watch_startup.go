@@ -22,9 +22,9 @@ const (
 // failure table waits for is waited for here too, with a line for each try: a stream that is started
 // together with its API server must not depend on which of them is first. What the server refuses,
 // it refuses for good.
-func ask(ctx context.Context, words *words, question func(context.Context) error) error {
+func ask(ctx context.Context, status *statusPrinter, request func(context.Context) error) error {
 	for attempt := 0; ; attempt++ {
-		err := question(ctx)
+		err := request(ctx)
 		switch {
 		case err == nil || final(err):
 			return err
@@ -32,7 +32,7 @@ func ask(ctx context.Context, words *words, question func(context.Context) error
 			return context.Cause(ctx)
 		}
 		wait := pause(err, attempt)
-		words.say("%v; asking again in %v", err, wait.Round(100*time.Millisecond))
+		status.printf("%v; asking again in %v", err, wait.Round(100*time.Millisecond))
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:

@@ -61,7 +61,7 @@ func TestAsk(t *testing.T) {
 		var waits []time.Duration
 		last := time.Now()
 		tries := 0
-		err := ask(t.Context(), newWords(&out, &out), func(context.Context) error {
+		err := ask(t.Context(), newStatusPrinter(&out, &out), func(context.Context) error {
 			waits, last = append(waits, time.Since(last)), time.Now()
 			if tries++; tries < 9 {
 				return answer(503, 0)
@@ -88,7 +88,7 @@ func TestAsk(t *testing.T) {
 func TestAskAsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin, tries := time.Now(), 0
-		err := ask(t.Context(), newWords(io.Discard, io.Discard), func(context.Context) error {
+		err := ask(t.Context(), newStatusPrinter(io.Discard, io.Discard), func(context.Context) error {
 			if tries++; tries > 1 {
 				return nil
 			}
@@ -106,7 +106,7 @@ func TestAskEnds(t *testing.T) {
 		ended := errors.New("ended")
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Millisecond, ended)
 		defer cancel()
-		err := ask(ctx, newWords(io.Discard, io.Discard), func(context.Context) error { return answer(429, 100) })
+		err := ask(ctx, newStatusPrinter(io.Discard, io.Discard), func(context.Context) error { return answer(429, 100) })
 		if !errors.Is(err, ended) {
 			t.Errorf("got %v", err)
 		}

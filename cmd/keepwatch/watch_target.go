@@ -100,7 +100,7 @@ type watchTarget struct {
 func (t *watchTarget) name() string { return t.resource.GroupResource().String() }
 
 // resolve asks the server what is meant.
-func (o *watchOptions) resolve(ctx context.Context, words *words, arg typeAndName, selection selection) (*watchTarget, error) {
+func (o *watchOptions) resolve(ctx context.Context, status *statusPrinter, arg typeAndName, selection selection) (*watchTarget, error) {
 	config, err := o.connection()
 	if err != nil {
 		return nil, err
@@ -114,7 +114,7 @@ func (o *watchOptions) resolve(ctx context.Context, words *words, arg typeAndNam
 		return nil, err
 	}
 	var mapping *meta.RESTMapping
-	err = ask(ctx, words, func(ctx context.Context) (err error) {
+	err = ask(ctx, status, func(ctx context.Context) (err error) {
 		if mapping, err = mappingOf(ctx, meta.ToRESTMapperWithContext(mapper), arg.kind); err == nil {
 			err = followable(ctx, discovery.ToDiscoveryInterfaceWithContext(types), mapping.Resource)
 		}
@@ -201,7 +201,7 @@ const identityTimeout = 10 * time.Second
 // identity is what a state on disk belongs to. A cluster is known by the UID of
 // its namespace kube-system, and by its address where the server does not show
 // that, or has none.
-func (t *watchTarget) identity(ctx context.Context, words *words) (stream.Identity, error) {
+func (t *watchTarget) identity(ctx context.Context, status *statusPrinter) (stream.Identity, error) {
 	id := stream.Identity{
 		Cluster:  stream.Cluster{Server: t.config.Host},
 		Resource: t.name(), Namespace: t.namespace,
@@ -212,7 +212,7 @@ func (t *watchTarget) identity(ctx context.Context, words *words) (stream.Identi
 		return stream.Identity{}, err
 	}
 	namespaces := client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"})
-	err = ask(ctx, words, func(ctx context.Context) error {
+	err = ask(ctx, status, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, identityTimeout)
 		defer cancel()
 		o, err := namespaces.Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})

@@ -634,7 +634,7 @@ func TestWatchIdentity(t *testing.T) {
 		t.Helper()
 		var out bytes.Buffer
 		target := &watchTarget{config: &rest.Config{Host: server.URL}}
-		id, err := target.identity(t.Context(), newWords(&out, &out))
+		id, err := target.identity(t.Context(), newStatusPrinter(&out, &out))
 		if got := out.String() + fmt.Sprint(err); err == nil && id.Cluster != want || !strings.Contains(got, says) {
 			t.Errorf("%+v, %s, want %+v, %s", id.Cluster, got, want, says)
 		}

@@ -37,7 +37,7 @@ func TestWordsOfNotices(t *testing.T) {
 	}
 	for _, tt := range tests {
 		var out bytes.Buffer
-		newWords(&out, &out).notice(tt.notice)
+		newStatusPrinter(&out, &out).observe(tt.notice)
 		if out.String() != tt.want {
 			t.Errorf("said %q, want %q", &out, tt.want)
 		}
@@ -62,9 +62,9 @@ func TestWordsOfFallbacks(t *testing.T) {
 		{[]reflector.Notice{refused, throttled, page}, fallback + busy},
 	} {
 		var out bytes.Buffer
-		w := newWords(&out, &out)
+		w := newStatusPrinter(&out, &out)
 		for _, n := range tt.notices {
-			w.notice(n)
+			w.observe(n)
 		}
 		if out.String() != tt.want {
 			t.Errorf("%v: said %q, want %q", tt.notices, &out, tt.want)
@@ -96,9 +96,9 @@ func TestWordsOfSilence(t *testing.T) {
 		"something else is new": {[]reflector.Notice{resume, verify, reset, resume, verify}, saidResume + saidReset + saidResume},
 	} {
 		var out bytes.Buffer
-		w := newWords(&out, &out)
+		w := newStatusPrinter(&out, &out)
 		for _, n := range tt.notices {
-			w.notice(n)
+			w.observe(n)
 		}
 		if out.String() != tt.want {
 			t.Errorf("%s: said %q, want %q", name, &out, tt.want)
@@ -109,7 +109,7 @@ func TestWordsOfSilence(t *testing.T) {
 func TestWordsOnATerminal(t *testing.T) {
 	const erase = "\r\x1b[K"
 	var out bytes.Buffer
-	w := &words{out: &out, resource: "pods", live: true}
+	w := &statusPrinter{out: &out, resource: "pods", live: true}
 	start := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
 	expect := func(want string) {
 		t.Helper()
@@ -118,18 +118,18 @@ func TestWordsOnATerminal(t *testing.T) {
 		}
 		out.Reset()
 	}
-	w.notice(reflector.Notice{Time: start, Listed: 500, Remaining: 40_700})
+	w.observe(reflector.Notice{Time: start, Listed: 500, Remaining: 40_700})
 	expect(erase + "listing pods 500 of 41,200")
-	w.notice(reflector.Notice{Time: start.Add(progressEvery / 2), Listed: 1000})
+	w.observe(reflector.Notice{Time: start.Add(progressEvery / 2), Listed: 1000})
 	expect("")
-	w.notice(reflector.Notice{Time: start.Add(progressEvery), Listed: 1_234_567})
+	w.observe(reflector.Notice{Time: start.Add(progressEvery), Listed: 1_234_567})
 	expect(erase + "listing pods 1,234,567")
-	w.notice(reflector.Notice{Time: start.Add(time.Second), Failure: keepwatch.Failed(keepwatch.Unreachable, "reset"), Verdict: reflector.ListAgain})
+	w.observe(reflector.Notice{Time: start.Add(time.Second), Failure: keepwatch.Failed(keepwatch.Unreachable, "reset"), Verdict: reflector.ListAgain})
 	expect(erase + "keepwatch: reset; asking again\n")
-	w.notice(reflector.Notice{Time: start.Add(time.Second), Listed: 500})
+	w.observe(reflector.Notice{Time: start.Add(time.Second), Listed: 500})
 	expect(erase + "listing pods 500")
 
-	s := &narrator{Sink: stream.NDJSON(&bytes.Buffer{}, "pods"), words: w}
+	s := &statusWriter{Sink: stream.NDJSON(&bytes.Buffer{}, "pods"), status: w}
 	if err := s.Write(stream.Synced{Revision: 7, Count: 500}); err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func TestNarrator(t *testing.T) {
 	} {
 		for _, aloud := range []bool{true, false} {
 			var out, data bytes.Buffer
-			s := &narrator{Sink: stream.NDJSON(&data, "pods"), words: &words{out: &out, resource: "pods"}, aloud: aloud}
+			s := &statusWriter{Sink: stream.NDJSON(&data, "pods"), status: &statusPrinter{out: &out, resource: "pods"}, printEvents: aloud}
 			if err := s.Write(tt.message); err != nil {
 				t.Fatal(err)
 			}

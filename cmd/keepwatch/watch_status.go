@@ -1,0 +1,161 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/reflector"
+	"github.com/keepwatch/keepwatch/stream"
+)
+
+// statusPrinter prints the status of the stream to stderr: a line for each reconnect, and
+// on a terminal the progress of lists in a line that it rewrites. It belongs to the
+// goroutine that runs the stream.
+type statusPrinter struct {
+	out      io.Writer
+	resource string
+	live     bool      // out is a terminal, and stdout is not
+	drawn    time.Time // when the progress line was written last; zero if there is none
+	// pending is a line that is printed unless the next notice makes it unnecessary; empty
+	// if there is none.
+	pending string
+	// idle is the verdict on the newest failure if that was Idle.
+	idle reflector.Verdict
+}
+
+func newStatusPrinter(out, data io.Writer) *statusPrinter {
+	return &statusPrinter{out: out, live: isTerminal(out) && !isTerminal(data)}
+}
+
+func isTerminal(w io.Writer) bool {
+	file, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
+}
+
+// progressEvery limits how often the progress line is rewritten.
+const progressEvery = 100 * time.Millisecond
+
+// observe is the reflector's observer.
+func (w *statusPrinter) observe(n reflector.Notice) {
+	if n.Failure == nil {
+		w.flushPending()
+		w.progress(n)
+		return
+	}
+	line := fmt.Sprintf("%v; %s", n.Failure, decision(n))
+	switch {
+	case n.Verdict == reflector.Stop: // the command prints the cause of its end
+		w.pending = ""
+	case n.Failure.Kind == keepwatch.StreamingListUnsupported:
+		w.pending = line // if lists are refused as well, the next failure says so
+	case !w.isRepeatedIdle(n):
+		w.flushPending()
+		w.printf("%s", line)
+	}
+	w.idle = ""
+	if n.Failure.Kind == keepwatch.Idle {
+		w.idle = n.Verdict
+	}
+}
+
+// isRepeatedIdle reports whether a failure is another idle timeout without consequence. Where
+// nothing changes and the server sends no bookmarks, there is one every few minutes: the
+// reflector resumes after the first and requests the newest revision after the second. If
+// that request fails as well, the failure has consequences.
+func (w *statusPrinter) isRepeatedIdle(n reflector.Notice) bool {
+	return n.Failure.Kind == keepwatch.Idle && w.idle != "" && (n.Verdict == reflector.Resume || w.idle == reflector.Resume)
+}
+
+func (w *statusPrinter) flushPending() {
+	if w.pending != "" {
+		w.printf("%s", w.pending)
+		w.pending = ""
+	}
+}
+
+// decision describes the verdict on a failure.
+func decision(n reflector.Notice) string {
+	var what string
+	switch n.Verdict {
+	case reflector.Resume:
+		what = fmt.Sprintf("resuming at %d", n.Held)
+	case reflector.Verify:
+		what = fmt.Sprintf("asking for the newest revision, then resuming at %d", n.Held)
+	case reflector.RelistNow:
+		what = "listing again"
+	case reflector.ListAgain:
+		what = "asking again"
+	case reflector.LeaveOut:
+		what = "leaving it out"
+	case reflector.Proceed:
+		what = fmt.Sprintf("watching from %d all the same", n.Held)
+	}
+	if n.Failure.Kind == keepwatch.StreamingListUnsupported {
+		what = "listing in pages"
+	}
+	if n.Wait > 0 {
+		what += " in " + n.Wait.Round(100*time.Millisecond).String()
+	}
+	return what
+}
+
+func (w *statusPrinter) progress(n reflector.Notice) {
+	if !w.live || n.Listed == 0 || n.Time.Sub(w.drawn) < progressEvery {
+		return
+	}
+	w.drawn = n.Time
+	fmt.Fprintf(w.out, "\r\x1b[Klisting %s %s", w.resource, grouped(n.Listed))
+	if n.Remaining > 0 {
+		fmt.Fprintf(w.out, " of %s", grouped(n.Listed+n.Remaining))
+	}
+}
+
+func (w *statusPrinter) printf(format string, args ...any) {
+	w.clear()
+	fmt.Fprintf(w.out, "keepwatch: "+format+"\n", args...)
+}
+
+// clear removes the progress line.
+func (w *statusPrinter) clear() {
+	if !w.drawn.IsZero() {
+		fmt.Fprint(w.out, "\r\x1b[K")
+		w.drawn = time.Time{}
+	}
+}
+
+// grouped returns a number with separators: 41,200.
+func grouped(n int64) string {
+	text := strconv.FormatInt(n, 10)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
+
+// statusWriter prints the events that the output format cannot represent.
+type statusWriter struct {
+	stream.Sink
+	status      *statusPrinter
+	printEvents bool
+}
+
+func (s *statusWriter) Write(m stream.Message) error {
+	switch m := m.(type) {
+	case stream.Synced:
+		s.status.clear()
+		if s.printEvents {
+			s.status.printf("%s: synced at %d, objects: %s", s.status.resource, m.Revision, grouped(int64(m.Count)))
+		}
+	case stream.Gap:
+		if s.printEvents {
+			s.status.printf("%s: the history from %d to %d is gone (%s), the difference follows", s.status.resource, m.From, m.To, m.Reason)
+		}
+	}
+	return s.Sink.Write(m)
+}
