@@ -56,7 +56,7 @@ func (s *server) patch(ctx context.Context, state map[string]any, r write.Reques
 	return brief(text)
 }
 
-// brief decodes of an object what patch returns. The rest is on its way by the feed.
+// brief decodes the metadata that patch returns. The informer delivers the rest.
 func brief(text []byte) (*unstructured.Unstructured, error) {
 	var answer struct {
 		Metadata struct {

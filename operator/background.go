@@ -47,7 +47,7 @@ func Daemon[T metav1.Object](op *Operator, f Func[T], options ...HandlerOption) 
 	op.background = append(op.background, b)
 }
 
-// Idle has a timer wait until the object's essence has not changed for so long.
+// Idle delays a timer until the object's desired state has not changed for a time.
 func Idle(t time.Duration) HandlerOption { return func(d *declaration) { d.idle = t } }
 
 // InitialDelay is the wait before the first call of a timer or daemon in this process.

@@ -82,7 +82,7 @@ func (e *engine) trace(ctx context.Context, o *object, h *handler) (context.Cont
 	))
 }
 
-// occupy notes that a handler is being called, until the returned function is.
+// occupy records that a handler is being called, until the returned function is called.
 func (e *engine) occupy(o *object, id string) func() {
 	call := &call{o, id}
 	e.mu.Lock()
@@ -101,17 +101,17 @@ type call struct {
 	id     string
 }
 
-// told says how a call has ended: in the log and, if it has failed, in an Event.
-func (e *engine) told(o *object, h *handler, v cycle.Verdict, now time.Time) {
+// logVerdict logs how a call ended and, if it failed, records an Event.
+func (e *engine) logVerdict(o *object, h *handler, v cycle.Verdict, now time.Time) {
 	logger := e.logger.With("object", o.key.String(), "handler", h.ID)
 	switch {
 	case v.Err == nil:
 		logger.Info("handler succeeded")
 	case v.Final:
 		logger.Error("handler failed for good", "error", v.Err)
-		o.post(o.newest(), "Warning", "HandlerFailed", fmt.Sprintf("%s failed for good: %v", h.ID, v.Err))
+		o.recordEvent(o.newest(), "Warning", "HandlerFailed", fmt.Sprintf("%s failed for good: %v", h.ID, v.Err))
 	default:
 		logger.Warn("handler failed and will be called again", "in", v.Delay, "error", v.Err)
-		o.post(o.newest(), "Warning", "HandlerRetried", fmt.Sprintf("%s failed and will be called again: %v", h.ID, v.Err))
+		o.recordEvent(o.newest(), "Warning", "HandlerRetried", fmt.Sprintf("%s failed and will be called again: %v", h.ID, v.Err))
 	}
 }

@@ -18,19 +18,19 @@ import (
 // engine is an operator while it runs.
 type engine struct {
 	*Operator
-	kind   kind
-	spec   cycle.Spec
-	api    api
-	feed   feed
-	poster *poster
-	queue  *queue.Queue[keepwatch.UID]
-	logger *slog.Logger
-	fail   func(error) // stops the whole operator, for a reason that is fatal
+	kind     kind
+	spec     cycle.Spec
+	api      api
+	source   objectSource
+	recorder *eventRecorder
+	queue    *queue.Queue[keepwatch.UID]
+	logger   *slog.Logger
+	fail     func(error) // stops the whole operator, for a reason that is fatal
 
 	// handling is the context of handlers: it ends when the grace is over.
 	handling context.Context
-	// companions counts timers and daemons that run.
-	companions sync.WaitGroup
+	// daemons counts the running timers and daemons.
+	daemons sync.WaitGroup
 
 	mu       sync.Mutex // locked after an object's, never before it
 	objects  map[keepwatch.UID]*object
@@ -41,9 +41,9 @@ type engine struct {
 // errInvariant is what can't be true; nothing else can be trusted then.
 var errInvariant = errors.New("an invariant of the operator is broken")
 
-func newEngine(op *Operator, k kind, api api, feed feed, poster *poster, handling context.Context, fail func(error)) *engine {
+func newEngine(op *Operator, k kind, api api, feed objectSource, poster *eventRecorder, handling context.Context, fail func(error)) *engine {
 	e := &engine{
-		Operator: op, kind: k, spec: op.spec(), api: api, feed: feed, poster: poster,
+		Operator: op, kind: k, spec: op.spec(), api: api, source: feed, recorder: poster,
 		queue: queue.New[keepwatch.UID](), logger: op.logger().With("resource", op.name), fail: fail,
 		handling: handling, objects: map[keepwatch.UID]*object{}, busy: map[*call]struct{}{},
 	}
@@ -51,13 +51,13 @@ func newEngine(op *Operator, k kind, api api, feed feed, poster *poster, handlin
 	return e
 }
 
-// tell takes what the feed says of an object. It is not called twice at a time for
-// one object.
-func (e *engine) tell(c change) {
+// deliver accepts a change and queues its object. It is not called concurrently for one
+// object.
+func (e *engine) deliver(c change) {
 	uid := keepwatch.UID(c.object.GetUID())
-	o := e.remember(uid, c)
-	for !o.take(c, e.changed) {
-		o = e.remember(uid, c) // it was forgotten in between, and has returned
+	o := e.getOrCreate(uid, c)
+	for !o.accept(c, e.changed) {
+		o = e.getOrCreate(uid, c) // it was forgotten in between, and exists again
 	}
 	for _, i := range e.indexes {
 		e.index(i, o, c)
@@ -69,23 +69,23 @@ func (e *engine) tell(c change) {
 	e.queue.Add(uid, priority)
 }
 
-// remember is the object that a change is of, a new one if none is known.
-func (e *engine) remember(uid keepwatch.UID, c change) *object {
+// getOrCreate returns the object of a change, and creates it if it is not known.
+func (e *engine) getOrCreate(uid keepwatch.UID, c change) *object {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	o := e.objects[uid]
 	if o == nil {
 		key := keepwatch.Key{Namespace: c.object.GetNamespace(), Name: c.object.GetName()}
 		o = &object{engine: e, uid: uid, key: key, listed: c.initial}
-		if e.accompanies() {
-			o.running, o.settled = map[*background]*companion{}, map[*background]bool{}
+		if e.hasBackground() {
+			o.running, o.settled = map[*background]*daemon{}, map[*background]bool{}
 		}
 		e.objects[uid] = o
 	}
 	return o
 }
 
-// forget lets go of an object that nothing will be done for any more.
+// forget removes an object that was deleted and handled.
 func (e *engine) forget(o *object) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -98,13 +98,13 @@ func (e *engine) forget(o *object) {
 	delete(e.objects, o.uid)
 }
 
-// changed reports whether the essence of an object has, which is what timers idle for.
+// changed reports whether the desired state of an object changed, for idle timers.
 func (e *engine) changed(old, new map[string]any) bool {
-	return e.accompanies() && e.spec.Changed(old, new)
+	return e.hasBackground() && e.spec.Changed(old, new)
 }
 
 // accompanies reports whether timers or daemons may run beside objects.
-func (op *Operator) accompanies() bool { return len(op.background) > 0 }
+func (op *Operator) hasBackground() bool { return len(op.background) > 0 }
 
 // work handles objects until the queue is closed.
 func (e *engine) work() {
@@ -138,7 +138,7 @@ func (e *engine) handle(uid keepwatch.UID) {
 	o := e.objects[uid]
 	e.mu.Unlock()
 	if o == nil {
-		return // it was forgotten while something was still to be done for it
+		return // it was forgotten after it was queued
 	}
 	start := time.Now()
 	defer e.metrics.working(start)()
@@ -154,7 +154,7 @@ func (e *engine) handle(uid keepwatch.UID) {
 func (e *engine) run(ctx context.Context, listed func(), gate <-chan struct{}) {
 	var feeding, workers sync.WaitGroup
 	feeding.Go(func() {
-		err := e.feed.run(ctx, e.tell, listed)
+		err := e.source.run(ctx, e.deliver, listed)
 		if ctx.Err() == nil {
 			e.fail(fmt.Errorf("operator of %s: can't follow: %w", e.name, explained(err)))
 		}
@@ -170,11 +170,11 @@ func (e *engine) run(ctx context.Context, listed func(), gate <-chan struct{}) {
 		workers.Go(e.work)
 	}
 	workers.Wait()
-	e.companions.Wait()
+	e.daemons.Wait()
 	feeding.Wait()
 }
 
-// explained is why a feed has ended. It always has a reason.
+// explained returns the reason why the source ended.
 func explained(err error) error {
 	if err == nil {
 		return fmt.Errorf("%w: the informer ended without a reason", errInvariant)
@@ -182,8 +182,8 @@ func explained(err error) error {
 	return err
 }
 
-// dismiss has every timer and daemon stop.
-func (e *engine) dismiss() {
+// stopDaemons stops every timer and daemon.
+func (e *engine) stopDaemons() {
 	e.mu.Lock()
 	e.stopping = true
 	objects := make([]*object, 0, len(e.objects))

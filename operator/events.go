@@ -17,10 +17,10 @@ import (
 	"github.com/keepwatch/keepwatch/operator/internal/cycle"
 )
 
-// poster posts Kubernetes Events. Posting never waits: what does not fit is counted
+// eventRecorder creates Kubernetes Events. It never blocks its caller: what does not fit is counted
 // and dropped. Events that repeat become one with a count, and an object that has
 // too many is cut short, as by client-go.
-type poster struct {
+type eventRecorder struct {
 	client     typedcorev1.EventsGetter
 	logger     *slog.Logger
 	outgoing   chan *corev1.Event
@@ -35,18 +35,18 @@ const (
 	lastPosts = time.Second
 )
 
-func newPoster(client typedcorev1.EventsGetter, logger *slog.Logger) *poster {
+func newEventRecorder(client typedcorev1.EventsGetter, logger *slog.Logger) *eventRecorder {
 	instance, _ := os.Hostname()
-	return &poster{
+	return &eventRecorder{
 		client: client, logger: logger, outgoing: make(chan *corev1.Event, pendingEvents),
 		correlator: record.NewEventCorrelator(clock.RealClock{}), instance: instance,
 	}
 }
 
 // post posts an Event about a state of the object.
-func (o *object) post(state map[string]any, kind, reason, message string) {
+func (o *object) recordEvent(state map[string]any, kind, reason, message string) {
 	e := o.engine
-	if e.poster == nil {
+	if e.recorder == nil {
 		return
 	}
 	namespace := text(state, "namespace")
@@ -58,22 +58,22 @@ func (o *object) post(state map[string]any, kind, reason, message string) {
 			Namespace: namespace, Name: text(state, "name"), UID: types.UID(o.uid), ResourceVersion: text(state, "resourceVersion"),
 		},
 		Type: kind, Reason: reason, Message: cycle.Brief(message), Count: 1, FirstTimestamp: now, LastTimestamp: now,
-		Source:              corev1.EventSource{Component: e.name, Host: e.poster.instance},
-		ReportingController: e.name, ReportingInstance: e.poster.instance,
+		Source:              corev1.EventSource{Component: e.name, Host: e.recorder.instance},
+		ReportingController: e.name, ReportingInstance: e.recorder.instance,
 	}
 	if namespace == "" {
 		event.Namespace = metav1.NamespaceDefault
 	}
 	event.Name = util.GenerateEventName(event.InvolvedObject.Name, now.UnixNano())
 	select {
-	case e.poster.outgoing <- event:
+	case e.recorder.outgoing <- event:
 	default:
 		e.metrics.eventsDropped.Inc()
 	}
 }
 
 // run posts until ctx is done, and then what is left, for a moment.
-func (p *poster) run(ctx context.Context) {
+func (p *eventRecorder) run(ctx context.Context) {
 	for {
 		select {
 		case event := <-p.outgoing:
@@ -94,7 +94,7 @@ func (p *poster) run(ctx context.Context) {
 	}
 }
 
-func (p *poster) send(ctx context.Context, event *corev1.Event) {
+func (p *eventRecorder) send(ctx context.Context, event *corev1.Event) {
 	result, err := p.correlator.EventCorrelate(event)
 	if err != nil || result.Skip {
 		return

@@ -35,8 +35,8 @@ func OnCreate[T metav1.Object](op *Operator, f Func[T], options ...HandlerOption
 	op.handlers = append(op.handlers, declare(op, cycle.Create, f, options))
 }
 
-// OnUpdate declares a handler for changes of an object's essence: of everything but
-// the status, system metadata and the notes of operators.
+// OnUpdate declares a handler for changes of an object's desired state: everything except
+// the status, system metadata and the progress of operators.
 func OnUpdate[T metav1.Object](op *Operator, f Func[T], options ...HandlerOption) {
 	op.handlers = append(op.handlers, declare(op, cycle.Update, f, options))
 }
@@ -55,7 +55,7 @@ func OnResume[T metav1.Object](op *Operator, f Func[T], options ...HandlerOption
 }
 
 // OnField declares a handler for changes of one field, like "spec.size", also of
-// one that is no part of the essence, like "status.phase". [Request.Diff] is limited
+// one that is no part of the desired state, like "status.phase". [Request.Diff] is limited
 // to it. A dot in a name has a backslash before it.
 func OnField[T metav1.Object](op *Operator, field string, f Func[T], options ...HandlerOption) {
 	h := declare(op, cycle.Update, f, options)

@@ -108,7 +108,7 @@ func TestEndpoints(t *testing.T) {
 	if code, body := ask(HealthHandler(op)); code != http.StatusOK || body != "widgets.example.com: ok\n" {
 		t.Errorf("%d %s", code, body)
 	}
-	op.running.Store(&engine{Operator: op, feed: sick{}})
+	op.running.Store(&engine{Operator: op, source: sick{}})
 	if code, body := ask(HealthHandler(op)); code != http.StatusInternalServerError || !strings.Contains(body, "STALLED for 3m0s") {
 		t.Errorf("%d %s", code, body)
 	}

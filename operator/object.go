@@ -18,34 +18,34 @@ type object struct {
 	key    keepwatch.Key
 
 	mu sync.Mutex
-	// What the feed has told. The state is replaced, never changed. It is nil while the
-	// object rests, or waits for its turn in the first list, and nothing runs beside it:
-	// the feed has it too, in less space.
-	state    map[string]any
-	unread   bool // the state is to be read from the feed
-	revision keepwatch.Revision
-	shown    keepwatch.Revision // by the feed last; below revision where the server was asked for the state
-	told     uint64             // how often the feed has told something
-	gone     bool
-	// forgotten: the engine has let go of it; what the feed tells is another object's.
-	forgotten bool
-	event     string // joined from those that OnEvent has yet to see
-	eventful  bool   // there is one
-	touched   time.Time
+	// What the source delivered. The state is replaced, never changed. It is nil while the
+	// object is idle, or waits in the queue after the first list, unless a timer or daemon
+	// may run: the source has the state too, in less memory.
+	state     map[string]any
+	unread    bool // the state must be read from the source
+	revision  keepwatch.Revision
+	shown     keepwatch.Revision // delivered last; below revision if the server was asked for the state
+	delivered uint64             // counts the changes that the source delivered
+	gone      bool
+	// forgotten is true once the engine has removed it: later changes are another object's.
+	forgotten   bool
+	event       string // joined from those that OnEvent has yet to see
+	eventful    bool   // there is one
+	lastChanged time.Time
 	// What was written: states below the revision are older than that.
 	written keepwatch.Revision
 	settle  time.Time // until when to wait for such a state
-	running map[*background]*companion
+	running map[*background]*daemon
 	// settled are timers and daemons that have come to their end in this process.
 	settled map[*background]bool
 
 	// Of the worker that has the object.
-	listed, begun bool
-	out           *outgoing // what the server has yet to take, nil for nothing
-	throttle      throttle.Throttle
-	stale         keepwatch.Revision // what waits goes on with a state newer than this; 0 for not
-	failed        bool               // in this turn something was an error
-	troubles      troubles
+	listed, begun    bool
+	out              *outgoing // what the server has yet to take, nil for nothing
+	throttle         throttle.Throttle
+	stale            keepwatch.Revision // what waits goes on with a state newer than this; 0 for not
+	failed           bool               // in this turn something was an error
+	reportedFailures reportedFailures
 }
 
 // outgoing is what is to be written, and what it means when it is.
@@ -56,32 +56,32 @@ type outgoing struct {
 	step bool
 }
 
-// glance is an object as it is at one moment.
-type glance struct {
-	state    map[string]any
-	revision keepwatch.Revision
-	told     uint64
-	gone     bool
-	event    string
-	eventful bool
+// view is an object at one moment.
+type view struct {
+	state     map[string]any
+	revision  keepwatch.Revision
+	delivered uint64
+	gone      bool
+	event     string
+	eventful  bool
 }
 
-// glance takes what is to be worked on, with the events so far.
-func (o *object) glance() glance {
+// view returns the object and takes its pending events.
+func (o *object) view() view {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.unread {
 		o.read()
 	}
-	g := glance{o.state, o.revision, o.told, o.gone, o.event, o.eventful}
+	g := view{o.state, o.revision, o.delivered, o.gone, o.event, o.eventful}
 	o.event, o.eventful = "", false
 	return g
 }
 
-// read takes the state from the feed. If that knows another object by the name, or none,
-// it is about to tell of this one's end. o.mu is held.
+// read reads the state from the source. If the source has another object of that name, or
+// none, it is about to deliver the deletion. The caller holds o.mu.
 func (o *object) read() {
-	held, ok := o.engine.feed.held(o.key)
+	held, ok := o.engine.source.cached(o.key)
 	if !ok || keepwatch.UID(held.GetUID()) != o.uid {
 		return
 	}
@@ -89,8 +89,8 @@ func (o *object) read() {
 	o.revision = max(o.revision, revisionOf(o.state))
 }
 
-// unsee gives back events that were not told.
-func (o *object) unsee(g glance) {
+// requeue returns events that were not delivered to the handlers.
+func (o *object) requeue(g view) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if g.eventful && !o.eventful {
@@ -98,11 +98,11 @@ func (o *object) unsee(g glance) {
 	}
 }
 
-// rest lets go of the state when all of it was worked on.
-func (o *object) rest(g glance) {
+// release drops the state once it was handled.
+func (o *object) release(g view) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if !o.engine.accompanies() && o.told == g.told && o.shown == o.revision && !o.gone {
+	if !o.engine.hasBackground() && o.delivered == g.delivered && o.shown == o.revision && !o.gone {
 		o.state = nil
 	}
 }
@@ -119,8 +119,8 @@ func (o *object) present() (state map[string]any, gone bool) {
 	return o.state, o.gone
 }
 
-// take is called with what the feed tells. It reports false if the object was forgotten.
-func (o *object) take(c change, changed func(old, new map[string]any) bool) bool {
+// accept accepts a change of the source. It reports false if the object was forgotten.
+func (o *object) accept(c change, changed func(old, new map[string]any) bool) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.forgotten {
@@ -135,7 +135,7 @@ func (o *object) take(c change, changed func(old, new map[string]any) bool) bool
 	}
 	o.eventful = true
 	if o.state == nil || changed(o.state, c.object.Object) {
-		o.touched = time.Now()
+		o.lastChanged = time.Now()
 	}
 	if c.revision < o.shown {
 		o.revision, o.written = 0, 0 // the server has gone back in time: what was written may be undone
@@ -143,16 +143,16 @@ func (o *object) take(c change, changed func(old, new map[string]any) bool) bool
 	if c.revision >= o.revision {
 		o.state, o.revision, o.unread = c.object.Object, c.revision, false
 	}
-	if c.initial && !o.engine.accompanies() {
+	if c.initial && !o.engine.hasBackground() {
 		o.state, o.unread = nil, true // there may be many, and their turn may come late
 	}
 	o.shown = c.revision
-	o.told++
+	o.delivered++
 	o.gone = c.typ == keepwatch.Deleted
 	return true
 }
 
-// adopt takes a state that the feed has not told yet.
+// adopt accepts a state that the source has not delivered yet.
 func (o *object) adopt(state map[string]any) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -184,7 +184,7 @@ func (o *object) newer(ctx context.Context, than keepwatch.Revision) {
 	}
 }
 
-// wrote takes note of a revision that the object was given by us.
+// wrote records the revision of a write of this operator.
 func (o *object) wrote(revision keepwatch.Revision) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -193,20 +193,20 @@ func (o *object) wrote(revision keepwatch.Revision) {
 	}
 }
 
-// settleTime is how long handlers wait until the feed shows what was written. Then the
+// settleTime is how long handlers wait until the source delivers what was written. Then the
 // server is asked for it.
 const settleTime = 5 * time.Second
 
 // behind reports whether a state is older than what was written, and until when to
-// wait for the feed to show a newer one.
-func (o *object) behind(g glance) (behind bool, settle time.Time) {
+// wait for the source to deliver a newer one.
+func (o *object) behind(g view) (behind bool, settle time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return g.revision < o.written, o.settle
 }
 
-// unsettled is until when to wait for the feed to show what was written; the zero time if
-// it has, or if that was long ago.
+// unsettled returns until when to wait for the source to deliver what was written; the zero
+// time if it has, or if that was long ago.
 func (o *object) unsettled(now time.Time) time.Time {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -234,9 +234,9 @@ func (o *object) occupied() bool {
 	return false
 }
 
-func (o *object) seen(g glance) cycle.Seen {
+func (o *object) seen(g view) cycle.Seen {
 	return cycle.Seen{
 		Object: g.state, Gone: g.gone, Listed: o.listed, Begun: o.begun,
-		Attended: o.engine.attended(o, g), Occupied: o.occupied(),
+		Attended: o.engine.wantsDaemon(o, g), Occupied: o.occupied(),
 	}
 }

@@ -40,14 +40,14 @@ type settings struct {
 	namespaces      []string
 	prefix          string
 	finalizer       string
-	notes           cycle.Path // in the status; nil for annotations
+	progressStore   cycle.Path // in the status; nil for annotations
 	workers         int
 	startupDeadline time.Duration
 	shutdownGrace   time.Duration
 	logger          *slog.Logger
 }
 
-// DefaultPrefix is where the notes of operators are kept that set no Prefix.
+// DefaultPrefix is the default Prefix of an operator.
 const DefaultPrefix = "keepwatch.github.io"
 
 // Option shapes an Operator.
@@ -57,7 +57,7 @@ type Option func(*settings)
 // objects of all.
 func Namespaces(names ...string) Option { return func(s *settings) { s.namespaces = names } }
 
-// Prefix is the prefix of the annotations in which notes are kept, and of the
+// Prefix is the prefix of the annotations in which progress is stored, and of the
 // finalizer: a DNS name. The default is DefaultPrefix.
 func Prefix(prefix string) Option { return func(s *settings) { s.prefix = prefix } }
 
@@ -67,12 +67,12 @@ func Finalizer(name string) Option { return func(s *settings) { s.finalizer = na
 // NotesInStatus keeps what was handled last and the progress of handlers in a field of
 // the status, like "status.operator", in place of annotations. The resource's schema must
 // preserve unknown fields there. What handlers write in the status is then sent
-// together with the notes, in one request in place of two.
+// together with the progress, in one request in place of two.
 func NotesInStatus(field string) Option {
 	return func(s *settings) {
-		s.notes, _ = cycle.ParsePath(field)
-		if len(s.notes) < 2 || s.notes[0] != "status" {
-			s.notes = cycle.Path{} // is refused later
+		s.progressStore, _ = cycle.ParsePath(field)
+		if len(s.progressStore) < 2 || s.progressStore[0] != "status" {
+			s.progressStore = cycle.Path{} // is refused later
 		}
 	}
 }
@@ -124,14 +124,14 @@ func OnStart(op *Operator, f func(ctx context.Context, cfg *rest.Config) error) 
 func (op *Operator) Name() string { return op.name }
 
 // patience is how long an operator may lack progress before it is unhealthy.
-const patience = 2 * time.Minute
+const idleTimeout = 2 * time.Minute
 
 // Healthy says for how long and why the operator can't follow its resource, nil if it
 // can, or if that has not lasted for two minutes, or if it does not run. That nothing
 // happens is no reason.
 func (op *Operator) Healthy() error {
 	if e := op.running.Load(); e != nil {
-		return e.feed.healthy(patience)
+		return e.source.healthy(idleTimeout)
 	}
 	return nil
 }
@@ -157,7 +157,7 @@ func (op *Operator) check() error {
 	if problems := validation.IsQualifiedName(op.set.finalizer); len(problems) > 0 || !strings.Contains(op.set.finalizer, "/") {
 		complain("finalizer %q: want a DNS name and a name, like example.com/finalizer", op.set.finalizer)
 	}
-	if op.set.notes != nil && len(op.set.notes) == 0 {
+	if op.set.progressStore != nil && len(op.set.progressStore) == 0 {
 		complain("notes in the status: want a field in it, like status.operator")
 	}
 	if op.set.workers < 1 {
@@ -199,7 +199,7 @@ func (op *Operator) checkNames() (errs []error) {
 
 // spec is what the cycle has to know.
 func (op *Operator) spec() cycle.Spec {
-	s := cycle.Spec{Keys: cycle.Keys{Prefix: op.set.prefix}, Finalizer: op.set.finalizer, Status: op.set.notes}
+	s := cycle.Spec{Keys: cycle.Keys{Prefix: op.set.prefix}, Finalizer: op.set.finalizer, Status: op.set.progressStore}
 	for _, h := range op.handlers {
 		s.Handlers = append(s.Handlers, h.Handler)
 	}

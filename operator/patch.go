@@ -19,7 +19,7 @@ type Patch struct {
 	merge, status map[string]any
 	err           error
 	prefix        string     // of annotations that are the operator's
-	notes         cycle.Path // of a field that is the operator's, nil for none
+	progress      cycle.Path // of a field that is the operator's, nil for none
 }
 
 // Set sets a field, like "spec.size", to a value that JSON can express. A dot in a
@@ -78,8 +78,8 @@ func (p *Patch) refuse(path []string) error {
 		return fmt.Errorf("patch of %s: an object keeps it", path[0])
 	case path[0] == "status" && len(path) == 1, path[0] == "metadata" && len(path) == 1:
 		return fmt.Errorf("patch of %s: name the fields in it", path[0])
-	case p.notes != nil && cycle.Path(path).Meets(p.notes):
-		return fmt.Errorf("patch of %s: %s is the operator's", cycle.Path(path), p.notes)
+	case p.progress != nil && cycle.Path(path).Meets(p.progress):
+		return fmt.Errorf("patch of %s: %s is the operator's", cycle.Path(path), p.progress)
 	case path[0] != "metadata":
 		return nil
 	case path[1] == "annotations" && len(path) > 2 && strings.HasPrefix(path[2], p.prefix+"/"):

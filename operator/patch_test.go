@@ -19,7 +19,7 @@ func TestWhatHandlersCanNotPatch(t *testing.T) {
 		"status.operation":           "",
 		"metadata.annotations.color": "",
 	} {
-		p := &Patch{prefix: DefaultPrefix, notes: []string{"status", "op"}}
+		p := &Patch{prefix: DefaultPrefix, progress: []string{"status", "op"}}
 		p.Set(field, 1)
 		out, err := p.take()
 		switch {

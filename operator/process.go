@@ -20,13 +20,13 @@ func (e *engine) guarded(o *object, now time.Time) (next time.Time) {
 		}
 	}()
 	o.failed = false
-	g := o.glance()
+	g := o.view()
 	if g.state == nil {
-		o.unsee(g)
-		return time.Time{} // it rests
+		o.requeue(g)
+		return time.Time{} // it is idle
 	}
-	if wait := o.held(g, now); !wait.IsZero() {
-		o.unsee(g)
+	if wait := o.current(g, now); !wait.IsZero() {
+		o.requeue(g)
 		return wait
 	}
 	next, err := e.process(o, g, now)
@@ -42,14 +42,14 @@ func (e *engine) guarded(o *object, now time.Time) (next time.Time) {
 		next = o.unsettled(time.Now())
 	}
 	if next.IsZero() && o.out == nil {
-		o.rest(g)
+		o.release(g)
 	}
 	return next
 }
 
 // held is until when the object is to be left alone; the zero time for not. What
 // waits for a newer state does not wait on when there is one.
-func (o *object) held(g glance, now time.Time) time.Time {
+func (o *object) current(g view, now time.Time) time.Time {
 	if o.throttle.Wait(now) == 0 || o.stale > 0 && g.revision > o.stale || g.gone {
 		return time.Time{}
 	}
@@ -65,13 +65,13 @@ func (e *engine) unexpected(o *object, err error) time.Time {
 }
 
 // process does what is next for an object.
-func (e *engine) process(o *object, g glance, now time.Time) (time.Time, error) {
+func (e *engine) process(o *object, g view, now time.Time) (time.Time, error) {
 	if g.gone {
 		o.out = nil
 	}
 	if o.out != nil {
 		if next, done := e.send(o, g); !done {
-			o.unsee(g)
+			o.requeue(g)
 			return next, nil
 		}
 	}
@@ -80,7 +80,7 @@ func (e *engine) process(o *object, g glance, now time.Time) (time.Time, error) 
 			return next, nil
 		}
 	}
-	e.attend(o, g)
+	e.syncDaemons(o, g)
 	if behind, settle := o.behind(g); behind && now.Before(settle) {
 		return settle, nil
 	} else if behind && !g.gone {
@@ -98,14 +98,14 @@ func (e *engine) process(o *object, g glance, now time.Time) (time.Time, error) 
 }
 
 // perform does what a plan asks for.
-func (e *engine) perform(o *object, g glance, p cycle.Plan) (time.Time, error) {
+func (e *engine) perform(o *object, g view, p cycle.Plan) (time.Time, error) {
 	switch step := p.Step.(type) {
-	case cycle.Rest:
+	case cycle.Idle:
 		if step.Completed {
 			o.listed, o.begun = false, false
 		}
-		return e.relieve(o, g), nil
-	case cycle.Await:
+		return e.clearCondition(o, g), nil
+	case cycle.AwaitDaemons:
 		return time.Time{}, nil // it comes back when the last daemon has ended
 	case cycle.Sleep:
 		return step.Until, nil
@@ -121,7 +121,7 @@ func (e *engine) perform(o *object, g glance, p cycle.Plan) (time.Time, error) {
 }
 
 // callFor calls the handler of a plan, and writes what has come of it.
-func (e *engine) callFor(o *object, g glance, p cycle.Plan, step cycle.Call) (time.Time, error) {
+func (e *engine) callFor(o *object, g view, p cycle.Plan, step cycle.Call) (time.Time, error) {
 	h := e.handlers[step.Index]
 	patch := e.newPatch()
 	in := &invocation{
@@ -134,7 +134,7 @@ func (e *engine) callFor(o *object, g glance, p cycle.Plan, step cycle.Call) (ti
 	}
 	now := time.Now()
 	verdict := step.Handler.Judge(err, step.Retry, now.Sub(step.Started))
-	e.told(o, h, verdict, now)
+	e.logVerdict(o, h, verdict, now)
 	if verdict.Err != nil {
 		o.failed = true
 		if verdict.Final {
@@ -156,7 +156,7 @@ func deadlineOf(step cycle.Call) time.Time {
 }
 
 // tellEvents calls the handlers of events. What goes wrong in them is logged.
-func (e *engine) tellEvents(o *object, g glance) (next time.Time, done bool) {
+func (e *engine) tellEvents(o *object, g view) (next time.Time, done bool) {
 	if len(e.events) == 0 {
 		return time.Time{}, true
 	}
@@ -182,4 +182,6 @@ func (e *engine) tellEvents(o *object, g glance) (next time.Time, done bool) {
 	return e.send(o, g)
 }
 
-func (e *engine) newPatch() *Patch { return &Patch{prefix: e.set.prefix, notes: e.set.notes} }
+func (e *engine) newPatch() *Patch {
+	return &Patch{prefix: e.set.prefix, progress: e.set.progressStore}
+}

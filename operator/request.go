@@ -36,10 +36,10 @@ type Request[T metav1.Object] struct {
 	Object T
 	// Cause is why the handler is called; zero for handlers of events, timers, daemons.
 	Cause Cause
-	// Old is what was handled last: the object's essence, without status and system
+	// Old is the desired state that was handled last, without status and system
 	// metadata. It is nil where there is none.
 	Old T
-	// Diff is how the essence differs from Old, for a handler of a field that field's.
+	// Diff is the difference of the desired state from Old; for a handler of a field, that field's.
 	Diff []Difference
 	// WatchEvent is, for handlers of events, "ADDED", "MODIFIED" or "DELETED", and ""
 	// for an object of the first list.
@@ -77,7 +77,7 @@ type invocation struct {
 // reason a word in CamelCase. It does not wait; Events that repeat are counted in one,
 // and of too many some are dropped.
 func (r *Request[T]) Event(kind, reason, message string) {
-	r.in.object.post(r.in.state, kind, reason, message)
+	r.in.object.recordEvent(r.in.state, kind, reason, message)
 }
 
 // OwnerReference makes another object the child of this one, which goes when it goes:

@@ -35,7 +35,7 @@ func TestAnObjectThatReturnsIsNotLost(t *testing.T) {
 	revision := 0
 	tell := func(typ keepwatch.ChangeType) {
 		revision++
-		e.tell(change{typ, keepwatch.Revision(revision), &unstructured.Unstructured{Object: map[string]any{
+		e.deliver(change{typ, keepwatch.Revision(revision), &unstructured.Unstructured{Object: map[string]any{
 			"metadata": map[string]any{"name": "one", "namespace": "default", "uid": "one-1", "resourceVersion": strconv.Itoa(revision)},
 		}}, false})
 	}

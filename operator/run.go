@@ -83,7 +83,7 @@ func newProcess(ctx context.Context, cfg *rest.Config) (*process, error) {
 func (p *process) fail(err error) { p.stop(fatal{err}) }
 
 // engine makes the engine of an operator.
-func (p *process) engine(op *Operator, k kind, poster *poster) (*engine, error) {
+func (p *process) engine(op *Operator, k kind, poster *eventRecorder) (*engine, error) {
 	feed, err := newInformers(p.cfg, k, op)
 	if err != nil {
 		return nil, err
@@ -103,7 +103,7 @@ func (p *process) run(ops []*Operator) error {
 	if err := p.start(ops); err != nil {
 		return err
 	}
-	poster := newPoster(p.api.CoreV1(), ops[0].logger())
+	poster := newEventRecorder(p.api.CoreV1(), ops[0].logger())
 	posting, posted := context.WithCancel(context.WithoutCancel(p.ctx))
 	defer posted()
 	var posts sync.WaitGroup
@@ -132,7 +132,7 @@ func (p *process) start(ops []*Operator) error {
 }
 
 // engines finds out about the resources, all at a time.
-func (p *process) engines(ops []*Operator, poster *poster) ([]*engine, error) {
+func (p *process) engines(ops []*Operator, poster *eventRecorder) ([]*engine, error) {
 	server := discovery.ToDiscoveryInterfaceWithContext(p.api.Discovery())
 	engines := make([]*engine, len(ops))
 	errs := make([]error, len(ops))
@@ -173,19 +173,19 @@ func (p *process) drive(engines []*engine) error {
 		grace = max(grace, e.set.shutdownGrace)
 	}
 	<-p.ctx.Done()
-	breath := lastBreath
+	breath := killTimeout
 	if errors.Is(context.Cause(p.ctx), ErrLeadershipLost) {
 		breath = leaseMargin / 2 // all has to be over before another leads
 		grace = min(grace, leaseMargin-breath)
 	}
 	for _, e := range engines {
-		e.dismiss()
+		e.stopDaemons()
 	}
 	return errors.Join(p.verdict(nil), p.drain(engines, &running, grace, breath))
 }
 
 // lastBreath is how long handlers have to return once their contexts have ended.
-const lastBreath = 5 * time.Second
+const killTimeout = 5 * time.Second
 
 // drain waits for what runs, and says what does not end.
 func (p *process) drain(engines []*engine, running *sync.WaitGroup, grace, breath time.Duration) error {

@@ -14,16 +14,16 @@ import (
 	"github.com/keepwatch/keepwatch/operator/internal/write"
 )
 
-// errNotKept: the server has taken notes and dropped them, as it does with fields that
+// errNotKept: the server has accepted progress and dropped it, as it does with fields that
 // the schema of a resource does not know. Without them, handlers would be called for ever.
 var errNotKept = errors.New("what is to be kept of the progress is not kept by the server; does the schema preserve unknown fields in the status?")
 
 // requestTimeout bounds one request.
 const requestTimeout = 30 * time.Second
 
-// refresh asks the server for a state that the feed does not show in time. To act on
-// the old one would be to act on notes that were changed since.
-func (e *engine) refresh(o *object, g glance) (fresh glance, gone bool, err error) {
+// refresh asks the server for a state that the source does not deliver in time. To act on
+// the old one would be to act on progress that has changed since.
+func (e *engine) refresh(o *object, g view) (fresh view, gone bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.handling), requestTimeout)
 	defer cancel()
 	answer, err := e.api.get(ctx, g.state)
@@ -36,25 +36,25 @@ func (e *engine) refresh(o *object, g glance) (fresh glance, gone bool, err erro
 		return g, true, nil
 	}
 	o.adopt(answer.Object)
-	fresh = o.glance()
-	o.unsee(fresh) // what has come meanwhile is told when it is its turn
+	fresh = o.view()
+	o.requeue(fresh) // later events are handled in their turn
 	return fresh, false, nil
 }
 
 // send sends what is left of the outgoing, on the newest state. done is false if some of it is still left,
 // or nothing came of it; next is when to go on then.
-func (e *engine) send(o *object, g glance) (next time.Time, done bool) {
+func (e *engine) send(o *object, g view) (next time.Time, done bool) {
 	out := o.out
 	newest, gone := o.present()
 	if gone {
 		o.out = nil
 		return time.Time{}, false
 	}
-	if out.step && e.troubled(newest) {
+	if out.step && e.hasCondition(newest) {
 		if out.Edits.Annotations == nil {
 			out.Edits.Annotations = map[string]*string{}
 		}
-		out.Edits.Annotations[e.spec.Keys.Trouble(newest)] = nil
+		out.Edits.Annotations[e.spec.Keys.Condition(newest)] = nil
 	}
 	on := e.writing(newest)
 	for {
@@ -69,9 +69,9 @@ func (e *engine) send(o *object, g glance) (next time.Time, done bool) {
 		answer, err := e.patch(g.state, requests[0])
 		verdict, asked := write.Judge(requests[0].Type, err)
 		switch verdict {
-		case write.Taken:
+		case write.Accepted:
 			o.wrote(revisionOf(answer.Object))
-			if !out.Kept(requests[0].Part, on, answer.Object) {
+			if !out.Stored(requests[0].Part, on, answer.Object) {
 				o.out = nil
 				return e.unexpected(o, errNotKept), false
 			}

@@ -82,7 +82,7 @@ func TestRejectedPatchesAreThrottledAndReportedOnce(t *testing.T) {
 		if rejected != len(want)-1 || other != 1 {
 			t.Errorf("%d patches rejected and %d others, want %d and the one that reports", rejected, other, len(want)-1)
 		}
-		if !r.engine.troubled(w.at("bad")) {
+		if !r.engine.hasCondition(w.at("bad")) {
 			t.Error("the trouble is not noted on the object")
 		}
 		if err := r.end(); err != nil {
@@ -149,8 +149,8 @@ func (v *words) fault(r write.Request, _ string) (error, bool) {
 // told is how often Events have told that a patch was rejected, and how often that was
 // noted on an object.
 func (r *running) told(w *world, name string) (events, notes int) {
-	for len(r.engine.poster.outgoing) > 0 {
-		if e := <-r.engine.poster.outgoing; e.Reason == "PatchRejected" {
+	for len(r.engine.recorder.outgoing) > 0 {
+		if e := <-r.engine.recorder.outgoing; e.Reason == "PatchRejected" {
 			events++
 		}
 	}
@@ -196,7 +196,7 @@ func TestATroubleIsReportedOnceInWhateverWords(t *testing.T) {
 			if events += more; events != step.want || notes != step.want {
 				t.Errorf("%s: %d Events and %d notes, want %d", step.what, events, notes, step.want)
 			}
-			if there := r.engine.troubled(w.at("one")); there != (server.field != "") {
+			if there := r.engine.hasCondition(w.at("one")); there != (server.field != "") {
 				t.Errorf("%s: the note is there: %v", step.what, there)
 			}
 		}
@@ -253,7 +253,7 @@ func TestTroublesOfEventHandlersAreTheirOwn(t *testing.T) {
 				t.Errorf("%s: %d Events and %d notes, want %d and %d", step.what, events, notes, step.events, step.notes)
 			}
 		}
-		if o := w.at("one"); !r.engine.troubled(o) || o["spec"].(map[string]any)["seen"] != "yes" {
+		if o := w.at("one"); !r.engine.hasCondition(o) || o["spec"].(map[string]any)["seen"] != "yes" {
 			t.Errorf("want the note of the trouble, and what the handler of events wants: %v", o)
 		}
 		_ = r.end()
@@ -270,13 +270,13 @@ func TestATroubleThatIsOverIsTakenAway(t *testing.T) {
 		w.create("one", spec(99))
 		r := live(t, w, op)
 		synctest.Wait()
-		if !r.engine.troubled(w.at("one")) {
+		if !r.engine.hasCondition(w.at("one")) {
 			t.Fatal("no trouble")
 		}
 		w.change("one", "size", int64(2))
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if o := w.at("one"); r.engine.troubled(o) || o["spec"].(map[string]any)["size"] != int64(200) {
+		if o := w.at("one"); r.engine.hasCondition(o) || o["spec"].(map[string]any)["size"] != int64(200) {
 			t.Errorf("%v", o)
 		}
 		_ = r.end()

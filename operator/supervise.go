@@ -12,9 +12,9 @@ import (
 	"github.com/keepwatch/keepwatch/operator/internal/write"
 )
 
-// supervise calls a companion again and again. It reports whether that is over for
-// as long as this process lives.
-func (e *engine) supervise(c *companion) (settled bool) {
+// supervise calls a timer or daemon repeatedly. It reports whether it has ended for the
+// lifetime of this process.
+func (e *engine) supervise(c *daemon) (settled bool) {
 	if !c.pause(c.delay) {
 		return false
 	}
@@ -25,18 +25,18 @@ func (e *engine) supervise(c *companion) (settled bool) {
 			return false
 		}
 		begun := time.Now()
-		err := e.callCompanion(c, retry, started)
+		err := e.callDaemon(c, retry, started)
 		now := time.Now()
 		if c.isStopped() {
 			return false
 		}
 		v := c.Judge(err, retry, now.Sub(started))
-		e.toldCompanion(c, v, now)
+		e.logDaemonVerdict(c, v, now)
 		switch {
 		case v.Final && (v.Err != nil || c.daemon):
 			return true
 		case v.Final:
-			if !c.pause(c.rest(begun, now)) {
+			if !c.pause(c.wait(begun, now)) {
 				return false
 			}
 			retry, started, crashes = 0, time.Now(), throttle.Throttle{}
@@ -44,7 +44,7 @@ func (e *engine) supervise(c *companion) (settled bool) {
 			wait := v.Delay
 			if after := new(cycle.RetryAfter); c.daemon && !c.paced && !errors.As(err, &after) {
 				if now.Sub(begun) > crashes.Wait(begun)+time.Minute {
-					crashes = throttle.Throttle{} // it has run for a while
+					crashes = throttle.Throttle{} // it has run for more than a minute
 				}
 				crashes = crashes.Failed(now)
 				wait = crashes.Wait(now)
@@ -57,8 +57,8 @@ func (e *engine) supervise(c *companion) (settled bool) {
 	}
 }
 
-// rest is how long a timer rests after a success.
-func (c *companion) rest(begun, now time.Time) time.Duration {
+// wait returns how long a timer waits after a success.
+func (c *daemon) wait(begun, now time.Time) time.Duration {
 	if !c.sharp {
 		return c.interval
 	}
@@ -66,7 +66,7 @@ func (c *companion) rest(begun, now time.Time) time.Duration {
 }
 
 // pause waits, and reports whether to go on.
-func (c *companion) pause(wait time.Duration) bool {
+func (c *daemon) pause(wait time.Duration) bool {
 	if wait <= 0 {
 		return !c.isStopped()
 	}
@@ -81,10 +81,10 @@ func (c *companion) pause(wait time.Duration) bool {
 }
 
 // idleLong waits until the object has been idle for long enough.
-func (c *companion) idleLong() bool {
+func (c *daemon) idleLong() bool {
 	for {
 		c.object.mu.Lock()
-		wait := time.Until(c.object.touched.Add(c.idle))
+		wait := time.Until(c.object.lastChanged.Add(c.idle))
 		c.object.mu.Unlock()
 		if c.idle == 0 || wait <= 0 {
 			return !c.isStopped()
@@ -95,7 +95,7 @@ func (c *companion) idleLong() bool {
 	}
 }
 
-func (c *companion) isStopped() bool {
+func (c *daemon) isStopped() bool {
 	select {
 	case <-c.stopping:
 		return true
@@ -105,7 +105,7 @@ func (c *companion) isStopped() bool {
 }
 
 // callCompanion calls a timer or daemon once, and applies its patch.
-func (e *engine) callCompanion(c *companion, retry int, started time.Time) error {
+func (e *engine) callDaemon(c *daemon, retry int, started time.Time) error {
 	patch := e.newPatch()
 	in := &invocation{
 		state: c.object.newest(), retry: retry, started: started, patch: patch, id: c.ID,
@@ -137,7 +137,7 @@ const applyTries = 10
 
 // apply writes what a timer or daemon wants: what the server does not take is an error
 // of the handler.
-func (e *engine) apply(c *companion, out write.Outgoing) (err error) {
+func (e *engine) apply(c *daemon, out write.Outgoing) (err error) {
 	for range applyTries {
 		state, gone := c.object.present()
 		if gone || out.Empty() {
@@ -150,7 +150,7 @@ func (e *engine) apply(c *companion, out write.Outgoing) (err error) {
 		var answer *unstructured.Unstructured
 		answer, err = e.patch(state, requests[0])
 		switch v, _ := write.Judge(requests[0].Type, err); v {
-		case write.Taken:
+		case write.Accepted:
 			c.object.wrote(revisionOf(answer.Object))
 			out = out.Without(requests[0].Part, e.writing(state))
 		case write.Gone:
@@ -164,9 +164,9 @@ func (e *engine) apply(c *companion, out write.Outgoing) (err error) {
 	return err
 }
 
-func (e *engine) toldCompanion(c *companion, v cycle.Verdict, now time.Time) {
+func (e *engine) logDaemonVerdict(c *daemon, v cycle.Verdict, now time.Time) {
 	if v.Err == nil && !c.daemon {
 		return // a timer that does what it should is not worth a line each time
 	}
-	e.told(c.object, &c.handler, v, now)
+	e.logVerdict(c.object, &c.handler, v, now)
 }

@@ -314,7 +314,7 @@ func (w *world) run(ctx context.Context, tell func(change), listed func()) error
 	}
 }
 
-func (w *world) held(key keepwatch.Key) (*unstructured.Unstructured, bool) {
+func (w *world) cached(key keepwatch.Key) (*unstructured.Unstructured, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	u, ok := w.shown[key.Name]
@@ -354,7 +354,7 @@ func live(t *testing.T, w *world, op *Operator) *running {
 	return liveWith(t, w, op, w)
 }
 
-func liveWith(t *testing.T, f feed, op *Operator, api api) *running {
+func liveWith(t *testing.T, f objectSource, op *Operator, api api) *running {
 	t.Helper()
 	op.set.logger = slog.New(slog.DiscardHandler)
 	if err := op.check(); err != nil {
@@ -363,7 +363,7 @@ func liveWith(t *testing.T, f feed, op *Operator, api api) *running {
 	p := &process{}
 	p.ctx, p.stop = context.WithCancelCause(t.Context())
 	p.handling, p.cut = context.WithCancelCause(context.WithoutCancel(t.Context()))
-	r := &running{p, newEngine(op, widgetKind, api, f, newPoster(nil, op.set.logger), p.handling, p.fail), make(chan error, 1)}
+	r := &running{p, newEngine(op, widgetKind, api, f, newEventRecorder(nil, op.set.logger), p.handling, p.fail), make(chan error, 1)}
 	go func() { r.ended <- p.drive([]*engine{r.engine}) }()
 	return r
 }

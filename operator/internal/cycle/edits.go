@@ -9,7 +9,7 @@ import (
 type Edits struct {
 	// Annotations are the new values; nil removes.
 	Annotations map[string]*string
-	// Fields are the new values below Status, nil removes; empty where notes are kept in
+	// Fields are the new values below Status, nil removes; empty where progress is stored in
 	// annotations. The values are strings and *Record.
 	Fields map[string]any
 	// Status is where Fields are.
@@ -45,11 +45,11 @@ func (e Edits) record(slot string, record *Record) {
 	if err != nil {
 		panic(fmt.Sprintf("cycle: %v", err)) // a time beyond the year 9999
 	}
-	e.note(slot, string(text))
+	e.progress(slot, string(text))
 }
 
-// note writes a text.
-func (e Edits) note(slot, text string) {
+// progress writes a text.
+func (e Edits) progress(slot, text string) {
 	if e.Status != nil {
 		e.Fields[slot] = text
 		return
@@ -66,7 +66,7 @@ func (e Edits) remove(slot string) {
 	e.Annotations[slot] = nil
 }
 
-// unchanged takes back what note or remove has done.
+// unchanged reverts progress or remove.
 func (e Edits) unchanged(slot string) {
 	delete(e.Fields, slot)
 	delete(e.Annotations, slot)
@@ -74,7 +74,7 @@ func (e Edits) unchanged(slot string) {
 
 // Kept reports whether an object has all of Fields that was to be written: a server
 // drops what the schema of a resource does not know.
-func (e Edits) Kept(object map[string]any) bool {
+func (e Edits) Stored(object map[string]any) bool {
 	for slot, value := range e.Fields {
 		if _, there := lookup(object, append(e.Status[:len(e.Status):len(e.Status)], slot)); value != nil && !there {
 			return false

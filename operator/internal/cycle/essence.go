@@ -82,8 +82,8 @@ func encode(essence map[string]any) string {
 }
 
 // kept is the essence in a note, nil if there is none.
-func (s Spec) kept(object map[string]any, name string) (map[string]any, error) {
-	text, ok := s.note(object, name)
+func (s Spec) stored(object map[string]any, name string) (map[string]any, error) {
+	text, ok := s.progress(object, name)
 	if !ok {
 		return nil, nil
 	}

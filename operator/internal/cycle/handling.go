@@ -111,7 +111,7 @@ func (h handling) encode() string {
 
 // handling is what the object's note says.
 func (s Spec) handling(object map[string]any) (h handling, err error) {
-	text, ok := s.note(object, handlingName)
+	text, ok := s.progress(object, handlingName)
 	if !ok {
 		return h, nil
 	}

@@ -35,7 +35,7 @@ func (k Keys) Of(name, mark string) string {
 }
 
 // Trouble is the annotation that says why an object can't be handled.
-func (k Keys) Trouble(object map[string]any) string { return k.Of(troubleName, mark(object)) }
+func (k Keys) Condition(object map[string]any) string { return k.Of(troubleName, mark(object)) }
 
 func digest(name string) string {
 	hash, err := blake2b.New(4, nil)

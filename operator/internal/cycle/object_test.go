@@ -94,6 +94,6 @@ func plan(t *testing.T, s Spec, seen Seen, now time.Time) Plan {
 func handled(t *testing.T, s Spec, o map[string]any) map[string]any {
 	t.Helper()
 	e := s.edits()
-	e.note(s.slot(handledName, o), encode(s.essence(o)))
+	e.progress(s.slot(handledName, o), encode(s.essence(o)))
 	return apply(o, e, s.Finalizer)
 }

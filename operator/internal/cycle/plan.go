@@ -7,7 +7,7 @@ import "time"
 func (s Spec) Plan(seen Seen, now time.Time) (Plan, error) {
 	p := Plan{spec: s, object: seen.Object, New: s.essence(seen.Object)}
 	var err error
-	if p.handled, err = s.kept(seen.Object, handledName); err != nil {
+	if p.handled, err = s.stored(seen.Object, handledName); err != nil {
 		return p, err
 	}
 	if p.handling, err = s.handling(seen.Object); err != nil {
@@ -32,9 +32,9 @@ func (p *Plan) decide(seen Seen, now time.Time) Step {
 	}
 	switch p.Cause {
 	case Gone, Free:
-		return Rest{}
+		return Idle{}
 	case Delete:
-		return p.farewell(seen, v, now)
+		return p.planDelete(seen, v, now)
 	}
 	if edit := p.finalizer(seen, v); edit != KeepFinalizer {
 		edits := p.spec.edits()
@@ -42,7 +42,7 @@ func (p *Plan) decide(seen Seen, now time.Time) Step {
 		return Write{Edits: edits}
 	}
 	if !p.spec.tracks(v) {
-		return Rest{}
+		return Idle{}
 	}
 	if p.Cause == Noop {
 		return p.tidy()
@@ -64,15 +64,15 @@ func (p *Plan) finalizer(seen Seen, v view) FinalizerEdit {
 	return KeepFinalizer
 }
 
-// farewell goes on with a deletion. The finalizer goes when every handler is done
+// planDelete continues a deletion. The finalizer goes when every handler is done
 // and no daemon is left.
-func (p *Plan) farewell(seen Seen, v view, now time.Time) Step {
+func (p *Plan) planDelete(seen Seen, v view, now time.Time) Step {
 	p.duties = p.spec.duties(Delete, seen, v, p.records)
 	if step := p.next(now); step != nil {
 		return step
 	}
 	if seen.Occupied {
-		return Await{}
+		return AwaitDaemons{}
 	}
 	edits := p.purge()
 	edits.Finalizer = RemoveFinalizer
@@ -84,7 +84,7 @@ func (p *Plan) tidy() Step {
 	if edits := p.purge(); !edits.Empty() {
 		return Write{Edits: edits}
 	}
-	return Rest{}
+	return Idle{}
 }
 
 // proceed goes on with a creation, an update or a resumption.
@@ -94,7 +94,7 @@ func (p *Plan) proceed(now time.Time) Step {
 	}
 	edits := p.complete()
 	if edits.Empty() {
-		return Rest{Completed: true}
+		return Idle{Completed: true}
 	}
 	return Write{Edits: edits, Completed: true}
 }
@@ -182,7 +182,7 @@ func (p *Plan) written(d *duty) Write {
 	}
 	edits.record(d.slot, &d.record)
 	if p.Cause == Create || p.Cause == Update {
-		p.note(edits, p.handling)
+		p.progress(edits, p.handling)
 	}
 	return Write{Edits: edits}
 }
@@ -201,8 +201,8 @@ func (p *Plan) complete() Edits {
 	edits := p.purge()
 	if p.Cause == Create || p.Cause == Update {
 		handled, left := p.handling.end(p.New)
-		edits.note(p.slot(handledName), encode(handled))
-		p.note(edits, left)
+		edits.progress(p.slot(handledName), encode(handled))
+		p.progress(edits, left)
 	}
 	return edits
 }
@@ -213,19 +213,19 @@ func (p *Plan) purge() Edits {
 	for slot := range p.records {
 		edits.remove(slot)
 	}
-	p.note(edits, handling{})
+	p.progress(edits, handling{})
 	return edits
 }
 
-// note writes the handling, if it is not what the object says already.
-func (p *Plan) note(edits Edits, h handling) {
+// progress writes the handling, unless the object has it already.
+func (p *Plan) progress(edits Edits, h handling) {
 	slot := p.slot(handlingName)
-	text, there := p.spec.note(p.object, handlingName)
+	text, there := p.spec.progress(p.object, handlingName)
 	switch {
 	case h.empty() && there:
 		edits.remove(slot)
 	case !h.empty() && h.encode() != text:
-		edits.note(slot, h.encode())
+		edits.progress(slot, h.encode())
 	default:
 		edits.unchanged(slot)
 	}

@@ -18,12 +18,12 @@ func run(t *testing.T, s Spec, seen *Seen, now time.Time, outcome func(id string
 		var write Write
 		begun := false
 		switch step := p.Step.(type) {
-		case Rest:
+		case Idle:
 			if step.Completed {
 				seen.Listed = false
 			}
 			return called
-		case Sleep, Await:
+		case Sleep, AwaitDaemons:
 			return called
 		case Write:
 			write = step
@@ -201,7 +201,7 @@ func TestFinalizers(t *testing.T) {
 	put(seen.Object, Path{"metadata", "deletionTimestamp"}, "2026-03-01T12:00:00Z")
 	seen.Occupied = true
 	wantCalls(t, run(t, s, &seen, noon, fine), "end")
-	if p := plan(t, s, seen, noon); p.Step != (Await{}) || !s.Finalized(seen.Object) {
+	if p := plan(t, s, seen, noon); p.Step != (AwaitDaemons{}) || !s.Finalized(seen.Object) {
 		t.Errorf("%#v, want to wait for the daemons", p.Step)
 	}
 	seen.Occupied = false
@@ -228,11 +228,11 @@ func TestDeletionSupersedes(t *testing.T) {
 func TestNothingIsKeptOnObjectsThatNoHandlerWants(t *testing.T) {
 	web, _ := labels.Parse("app=web")
 	s := spec(Handler{ID: "a", Causes: Create | Update | Delete, Filter: Filter{Labels: web}})
-	if p := plan(t, s, Seen{Object: object(`{"spec": {}}`)}, noon); p.Step != (Rest{}) {
+	if p := plan(t, s, Seen{Object: object(`{"spec": {}}`)}, noon); p.Step != (Idle{}) {
 		t.Errorf("%#v", p.Step)
 	}
 	onlyEnd := spec(Handler{ID: "end", Causes: Delete, Optional: true})
-	if p := plan(t, onlyEnd, Seen{Object: object(`{"spec": {}}`)}, noon); p.Step != (Rest{}) {
+	if p := plan(t, onlyEnd, Seen{Object: object(`{"spec": {}}`)}, noon); p.Step != (Idle{}) {
 		t.Errorf("%#v where only deletions count", p.Step)
 	}
 }

@@ -99,7 +99,7 @@ func (s Spec) ours(object map[string]any) []string {
 	return keys
 }
 
-// slot is where a note is, the record of a handler or another: the key of records and
+// slot is where a text is stored, the record of a handler or another: the key of records and
 // of Edits.
 func (s Spec) slot(name string, object map[string]any) string {
 	if s.Status != nil {
@@ -108,8 +108,8 @@ func (s Spec) slot(name string, object map[string]any) string {
 	return s.Keys.Of(name, mark(object))
 }
 
-// note is a text, and whether there is one.
-func (s Spec) note(object map[string]any, name string) (string, bool) {
+// progress returns a stored text, and whether there is one.
+func (s Spec) progress(object map[string]any, name string) (string, bool) {
 	slot := s.slot(name, object)
 	if s.Status == nil {
 		return annotation(object, slot)

@@ -80,7 +80,7 @@ func (w *world) turn(crash func(at string) bool) (busy bool) {
 		}
 	}()
 	switch step := p.Step.(type) {
-	case Rest:
+	case Idle:
 		if step.Completed {
 			w.seen.Listed, w.seen.Begun = false, false
 		}

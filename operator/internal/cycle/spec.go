@@ -10,7 +10,7 @@ import (
 type Spec struct {
 	Keys      Keys
 	Finalizer string
-	// Status is where in the objects notes are kept; nil keeps them in annotations.
+	// Status is the field that stores progress; nil stores it in annotations.
 	Status   Path
 	Handlers []Handler
 

@@ -5,8 +5,8 @@ import "time"
 // Step is what a cycle asks for next. The set is closed.
 type Step interface{ step() }
 
-// Rest: there is nothing to do until the object changes.
-type Rest struct {
+// Idle: there is nothing to do until the object changes.
+type Idle struct {
 	// Completed: whatever the object's appearance in the first list asked for is done.
 	Completed bool
 }
@@ -14,8 +14,8 @@ type Rest struct {
 // Sleep: there is nothing to do until then, unless the object changes.
 type Sleep struct{ Until time.Time }
 
-// Await: there is nothing to do until the object's daemons have ended.
-type Await struct{}
+// AwaitDaemons: there is nothing to do until the object's daemons have ended.
+type AwaitDaemons struct{}
 
 // Write asks to write on the object.
 type Write struct {
@@ -34,11 +34,11 @@ type Call struct {
 	Started time.Time // when it was, or is to be, called first
 }
 
-func (Rest) step()  {}
-func (Sleep) step() {}
-func (Await) step() {}
-func (Write) step() {}
-func (Call) step()  {}
+func (Idle) step()         {}
+func (Sleep) step()        {}
+func (AwaitDaemons) step() {}
+func (Write) step()        {}
+func (Call) step()         {}
 
 // Plan is what to do about one state of an object.
 type Plan struct {

@@ -16,7 +16,7 @@ type Verdict uint8
 
 const (
 	// Taken: it is written.
-	Taken Verdict = iota + 1
+	Accepted Verdict = iota + 1
 	// Gone: the object is not there any more, and nothing is left to be written on it.
 	Gone
 	// Stale: the patch was made for another state of the object. It is kept, and made
@@ -24,7 +24,7 @@ const (
 	Stale
 	// Later: the server could not take it now. It is kept, and sent again.
 	Later
-	// Rejected: the server will not take it. Somebody has to be told.
+	// Rejected: the server does not accept it. A person must be notified.
 	Rejected
 )
 
@@ -49,7 +49,7 @@ var answers = []struct {
 // better later; what it blames us for will not.
 func Judge(kind types.PatchType, err error) (Verdict, time.Duration) {
 	if err == nil {
-		return Taken, 0
+		return Accepted, 0
 	}
 	status, ok := err.(apierrors.APIStatus)
 	if !ok {

@@ -110,9 +110,9 @@ func (o Outgoing) Without(part Part, object Object) Outgoing {
 
 // Kept reports whether the answer to a part has all of Edits.Fields that the part was
 // to write.
-func (o Outgoing) Kept(part Part, object Object, answer map[string]any) bool {
+func (o Outgoing) Stored(part Part, object Object, answer map[string]any) bool {
 	if part == StatusPart || part == MergePart && !object.Subresource {
-		return o.Edits.Kept(answer)
+		return o.Edits.Stored(answer)
 	}
 	return true
 }

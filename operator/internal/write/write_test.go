@@ -127,7 +127,7 @@ func TestAnswers(t *testing.T) {
 		err         error
 		merge, json Verdict
 	}{
-		{nil, Taken, Taken},
+		{nil, Accepted, Accepted},
 		{errors.New("connection refused"), Later, Later},
 		{answer(http.StatusNotFound, 0), Gone, Gone},
 		{answer(http.StatusConflict, 0), Stale, Stale},

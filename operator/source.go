@@ -13,7 +13,7 @@ import (
 	"github.com/keepwatch/keepwatch/informer"
 )
 
-// change is what a feed tells of one object.
+// change is a change of one object.
 type change struct {
 	typ      keepwatch.ChangeType
 	revision keepwatch.Revision
@@ -21,27 +21,26 @@ type change struct {
 	initial  bool                       // part of the first list
 }
 
-// feed follows the objects of one resource: the seam between an operator and what
-// it is told by.
-type feed interface {
-	// run tells of every object there is and of every change, those of one object in
-	// order and not at the same time, until ctx is done or nothing else is true. It
-	// calls listed when all of the first list was told.
-	run(ctx context.Context, tell func(change), listed func()) error
-	// held is the newest state of an object that the feed has, at least what it has told.
+// objectSource delivers the objects of one resource to an operator.
+type objectSource interface {
+	// run delivers every object and every change, those of one object in order and not
+	// concurrently, until ctx is done or an error that cannot be retried occurs. It calls
+	// listed once the first list was delivered.
+	run(ctx context.Context, deliver func(change), listed func()) error
+	// cached returns the newest state of an object, which is at least the delivered one.
 	// It is shared: it must not be changed.
-	held(key keepwatch.Key) (*unstructured.Unstructured, bool)
+	cached(key keepwatch.Key) (*unstructured.Unstructured, bool)
 	// healthy says what keeps it from being current, nil if nothing does.
 	healthy(patience time.Duration) error
 }
 
-// informers is the feed of a real API: an informer for each namespace, or one.
+// informers is the source of a real API: one informer, or one for each namespace.
 type informers struct {
 	each []*informer.Informer[*unstructured.Unstructured]
 }
 
-// newInformers makes the feed of an operator. Where nobody holds the objects decoded
-// while they rest, the informers don't either.
+// newInformers returns the source of an operator. The informers are compact unless timers
+// or daemons keep the objects decoded.
 func newInformers(cfg *rest.Config, k kind, op *Operator) (*informers, error) {
 	set := op.set
 	namespaces := set.namespaces
@@ -54,7 +53,7 @@ func newInformers(cfg *rest.Config, k kind, op *Operator) (*informers, error) {
 			informer.Resource(k.resource), informer.Namespace(ns), informer.InGroup(op.group),
 			informer.StartupDeadline(set.startupDeadline), informer.DropManagedFields(),
 		}
-		if !op.accompanies() {
+		if !op.hasBackground() {
 			options = append(options, informer.Compact())
 		}
 		i, err := informer.New[*unstructured.Unstructured](cfg, options...)
@@ -66,7 +65,7 @@ func newInformers(cfg *rest.Config, k kind, op *Operator) (*informers, error) {
 	return f, nil
 }
 
-func (f *informers) run(ctx context.Context, tell func(change), listed func()) error {
+func (f *informers) run(ctx context.Context, deliver func(change), listed func()) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	var running sync.WaitGroup
@@ -74,7 +73,7 @@ func (f *informers) run(ctx context.Context, tell func(change), listed func()) e
 	var registrations []*informer.Registration
 	for _, i := range f.each {
 		r, err := i.Handle(func(_ context.Context, c informer.Change[*unstructured.Unstructured]) error {
-			tell(change{c.Type, c.Revision, c.Object, c.Initial})
+			deliver(change{c.Type, c.Revision, c.Object, c.Initial})
 			return nil
 		})
 		if err != nil {
@@ -102,7 +101,7 @@ func (f *informers) run(ctx context.Context, tell func(change), listed func()) e
 	return errors.Join(errs...)
 }
 
-func (f *informers) held(key keepwatch.Key) (*unstructured.Unstructured, bool) {
+func (f *informers) cached(key keepwatch.Key) (*unstructured.Unstructured, bool) {
 	for _, i := range f.each {
 		if u, ok := i.Get(key.Namespace, key.Name); ok {
 			return u, true

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// companion is a timer or daemon of one object while it runs.
-type companion struct {
+// daemon is a running timer or daemon of one object.
+type daemon struct {
 	*background
 	object    *object
 	ctx       context.Context
@@ -18,8 +18,8 @@ type companion struct {
 	timers    []*time.Timer // of the stop
 }
 
-// wants reports whether a timer or daemon is to run for an object.
-func (b *background) wants(o *object, g glance) bool {
+// wants reports whether a timer or daemon should run for an object.
+func (b *background) wants(o *object, g view) bool {
 	return !g.gone && text(g.state, "deletionTimestamp") == "" && b.Filter.Matches(g.state) && !o.isSettled(b)
 }
 
@@ -29,8 +29,8 @@ func (o *object) isSettled(b *background) bool {
 	return o.settled[b]
 }
 
-// attended reports whether daemons are to run for an object.
-func (e *engine) attended(o *object, g glance) bool {
+// wantsDaemon reports whether daemons should run for an object.
+func (e *engine) wantsDaemon(o *object, g view) bool {
 	for _, b := range e.background {
 		if b.daemon && b.wants(o, g) {
 			return true
@@ -39,9 +39,9 @@ func (e *engine) attended(o *object, g glance) bool {
 	return false
 }
 
-// attend starts and stops the timers and daemons of an object. One that was stopped
-// starts again when it has ended, never beside itself.
-func (e *engine) attend(o *object, g glance) {
+// syncDaemons starts and stops the timers and daemons of an object. A stopped one starts
+// again only after it has ended.
+func (e *engine) syncDaemons(o *object, g view) {
 	for _, b := range e.background {
 		wanted := b.wants(o, g)
 		if wanted && b.daemon && !e.spec.Finalized(g.state) {
@@ -59,15 +59,15 @@ func (e *engine) attend(o *object, g glance) {
 	}
 }
 
-// isKept reports whether a running daemon goes on although its finalizer is gone, for
-// example because somebody has removed it. o.mu is held.
-func (o *object) isKept(b *background, g glance) bool {
+// isKept reports whether a running daemon continues without its finalizer, for example
+// because a client removed it. The caller holds o.mu.
+func (o *object) isKept(b *background, g view) bool {
 	return b.daemon && !g.gone && text(g.state, "deletionTimestamp") == "" && b.Filter.Matches(g.state)
 }
 
-// start starts a timer or daemon; o.mu is held.
+// start starts a timer or daemon. The caller holds o.mu.
 func (e *engine) start(o *object, b *background) {
-	c := &companion{background: b, object: o, stopping: make(chan struct{})}
+	c := &daemon{background: b, object: o, stopping: make(chan struct{})}
 	c.ctx, c.cancel = context.WithCancelCause(e.handling)
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -76,11 +76,11 @@ func (e *engine) start(o *object, b *background) {
 		return
 	}
 	o.running[b] = c
-	e.companions.Go(func() { e.accompany(c) })
+	e.daemons.Go(func() { e.runDaemon(c) })
 }
 
-// stop asks for the end of a companion; o.mu is held.
-func (c *companion) stop(why error) {
+// stop requests the end of a timer or daemon. The caller holds o.mu.
+func (c *daemon) stop(why error) {
 	if c.stopped {
 		return
 	}
@@ -91,20 +91,20 @@ func (c *companion) stop(why error) {
 		time.AfterFunc(c.warning+c.grace, c.abandon))
 }
 
-// abandon gives up a companion that does not end.
-func (c *companion) abandon() {
+// abandon gives up a timer or daemon that does not end.
+func (c *daemon) abandon() {
 	c.object.mu.Lock()
 	c.abandoned = true
 	state := c.object.state
 	c.object.mu.Unlock()
 	e := c.object.engine
 	e.logger.Error("it was told to stop and does not; it is left to itself", "object", c.object.key.String(), "handler", c.ID)
-	c.object.post(state, "Warning", "DaemonAbandoned", c.ID+" was told to stop and does not")
+	c.object.recordEvent(state, "Warning", "DaemonAbandoned", c.ID+" was told to stop and does not")
 	e.queue.Add(c.object.uid, 0)
 }
 
-// accompany runs a companion to its end.
-func (e *engine) accompany(c *companion) {
+// runDaemon runs a timer or daemon to its end.
+func (e *engine) runDaemon(c *daemon) {
 	ended := false
 	defer func() {
 		if !ended {

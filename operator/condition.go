@@ -1,0 +1,83 @@
+package operator
+
+import (
+	"encoding/json"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/keepwatch/keepwatch/operator/internal/cycle"
+	"github.com/keepwatch/keepwatch/operator/internal/throttle"
+	"github.com/keepwatch/keepwatch/operator/internal/write"
+)
+
+// condition says why an object cannot be handled. It has the form of a status condition.
+type condition struct {
+	Type               string      `json:"type"`
+	Status             string      `json:"status"`
+	Reason             string      `json:"reason"`
+	Message            string      `json:"message"`
+	LastTransitionTime metav1.Time `json:"lastTransitionTime"`
+}
+
+// reportedFailures are the rejections that were reported last, "" for none since the server
+// accepted a request. Steps and events have one each: a success of the one does not clear
+// the failure of the other.
+type reportedFailures struct{ step, event string }
+
+// reported returns the reported failure of requests like an outgoing one.
+func (o *object) reported(out *outgoing) *string {
+	if out.step {
+		return &o.reportedFailures.step
+	}
+	return &o.reportedFailures.event
+}
+
+// report records a rejection in an Event, and on the object as a condition: once, until the
+// server accepts a request or rejects one with another message.
+func (e *engine) report(o *object, out *outgoing, g view, err error) {
+	reported, complaint := o.reported(out), write.Complaint(err)
+	if *reported == complaint {
+		return
+	}
+	*reported = complaint
+	message := cycle.Brief(err.Error())
+	o.recordEvent(g.state, "Warning", "PatchRejected", message)
+	if out.step {
+		e.writeCondition(o, g, condition{"Handled", "False", "PatchRejected", message, metav1.Now()})
+	}
+}
+
+// writeCondition writes a condition into the object's annotations.
+func (e *engine) writeCondition(o *object, g view, t condition) {
+	note, _ := json.Marshal(t)
+	body, _ := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": string(o.uid), "annotations": map[string]any{e.spec.Keys.Condition(g.state): string(note)},
+	}})
+	answer, err := e.patch(g.state, write.Request{Type: types.MergePatchType, Body: body})
+	if err != nil {
+		e.logger.Warn("the condition can't be written to the object", "object", o.key.String(), "error", err)
+		return
+	}
+	o.wrote(revisionOf(answer.Object))
+}
+
+// hasCondition reports whether an object has a condition.
+func (e *engine) hasCondition(state map[string]any) bool {
+	about, _ := state["metadata"].(map[string]any)
+	annotations, _ := about["annotations"].(map[string]any)
+	_, there := annotations[e.spec.Keys.Condition(state)]
+	return there
+}
+
+// clearCondition removes the condition of an object that can be handled again.
+func (e *engine) clearCondition(o *object, g view) time.Time {
+	o.throttle, o.stale = throttle.Throttle{}, 0
+	if g.gone || !e.hasCondition(g.state) {
+		return time.Time{}
+	}
+	o.out = &outgoing{step: true}
+	next, _ := e.send(o, g)
+	return next
+}
