@@ -25,6 +25,8 @@
 //
 // What has to be encoded for a list is encoded on all cores, in parts, ahead of what is being sent:
 // up to two parts for each core, and no more than 128 KiB of etcd's bytes that are not sent yet.
+// An object is decoded once for that, and JSON is written by a plan of its Go type, in the bytes of
+// the API machinery's serializer (internal/objectjson). A serializer of another type is called itself.
 // [Reader.Warm] encodes in the background what [Resource.Asked] has said that lists ask for.
 //
 // # Memory

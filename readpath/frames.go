@@ -32,7 +32,7 @@ func (s *Reader) shared(e storage.Event, key encodingKey, encode func() ([]byte,
 	if known := holds.bytes(key, passing); known != nil {
 		return known, nil
 	}
-	lock := &s.framing[uint64(e.Revision)%uint64(len(s.framing))]
+	lock := s.framing.of(e.Object)
 	lock.Lock()
 	defer lock.Unlock()
 	if known := holds.bytes(key, passing); known != nil {

@@ -2,6 +2,7 @@ package readpath
 
 import (
 	"bytes"
+	"hash/maphash"
 	"sync"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -13,9 +14,15 @@ import (
 	"github.com/keepwatch/keepwatch/storage"
 )
 
-// lock is an object's, shared with few others: hardly two states have one revision.
-func (s *Reader) lock(o *storage.Object) *sync.Mutex {
-	return &s.locks[uint64(o.Revision())%uint64(len(s.locks))]
+// locks are of objects, by their keys: objects that are written together have one revision.
+type locks struct {
+	seed maphash.Seed
+	all  [64]sync.Mutex
+}
+
+// of is an object's, shared with few others.
+func (l *locks) of(o *storage.Object) *sync.Mutex {
+	return &l.all[maphash.Comparable(l.seed, o.Key())%uint64(len(l.all))]
 }
 
 // item is an object as it stands in a list: JSON of built-in kinds without apiVersion
@@ -39,7 +46,7 @@ func (s *Reader) itemOfDecoded(o *storage.Object, decoded runtime.Object, f form
 	if known := s.known(o, f, d); known != nil {
 		return known, nil
 	}
-	lock := s.lock(o)
+	lock := s.encoding.of(o)
 	lock.Lock()
 	defer lock.Unlock()
 	holds := s.holder(o)

@@ -3,7 +3,7 @@ package readpath
 import (
 	"errors"
 	"fmt"
-	"sync"
+	"hash/maphash"
 
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -18,9 +18,8 @@ type Reader struct {
 	number uint64 // among the budget's readers
 	blocks *store.Memo[*packed]
 	asked  askedEncodings
-	// locks are of objects, and framing of events, by their revisions: who asks for what is being
-	// encoded waits for it.
-	locks, framing [64]sync.Mutex
+	// encoding is of objects, and framing of events: who asks for what is being encoded waits for it.
+	encoding, framing locks
 }
 
 // NewReader makes a reader whose encodings count against a budget. It needs not be closed: what
@@ -33,7 +32,8 @@ func NewReader(resource Resource, budget *Budget) (*Reader, error) {
 	if !ok {
 		return nil, fmt.Errorf("the serializer of %s has no JSON", resource.Resource)
 	}
-	s := &Reader{Resource: &resource, json: info.Serializer, budget: budget, number: budget.readers.Add(1)}
+	s := &Reader{Resource: &resource, json: encoderOf(info.Serializer), budget: budget, number: budget.readers.Add(1)}
+	s.encoding.seed, s.framing.seed = maphash.MakeSeed(), maphash.MakeSeed()
 	s.blocks = s.newBlocks()
 	return s, nil
 }

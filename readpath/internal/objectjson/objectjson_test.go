@@ -1,0 +1,364 @@
+package objectjson
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
+)
+
+var (
+	objects = flag.Int("objects", 12, "how many objects of each kind are compared")
+	seed    = flag.Uint64("seed", 0, "of the objects; 0 for another one each time")
+)
+
+// TestAsUpstream encodes objects of every kind there is, of anything that Go's types can hold, and
+// compares the bytes with those of the API machinery's serializer.
+func TestAsUpstream(t *testing.T) {
+	if *seed == 0 {
+		*seed = rand.Uint64()
+	}
+	t.Logf("-seed %d", *seed)
+	known := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, apiextensionsv1.AddToScheme, metav1.AddMetaToScheme} {
+		if err := add(known); err != nil {
+			t.Fatal(err)
+		}
+	}
+	info, ok := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), runtime.ContentTypeJSON)
+	if !ok {
+		t.Fatal("no JSON")
+	}
+	r := &filler{Rand: rand.New(rand.NewPCG(*seed, 1))}
+	encoded, failed := 0, 0
+	for _, gvk := range sorted(known.AllKnownTypes()) {
+		for range *objects {
+			o, err := known.New(gvk)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.broken, r.left, r.empty = r.IntN(4) == 0, 3000, oneOf(r, 2, 4, 8)
+			r.fill(reflect.ValueOf(o).Elem(), 0)
+			before := o.DeepCopyObject()
+			var want bytes.Buffer
+			wrong := info.Serializer.Encode(o, &want)
+			got, ok := Append([]byte("before "), o)
+			switch {
+			case ok != (wrong == nil):
+				t.Fatalf("%v: encoded: %v; upstream: %v", gvk, ok, wrong)
+			case !ok:
+				failed++
+			case string(got) != "before "+strings.TrimSuffix(want.String(), "\n"):
+				t.Fatalf("%v:\n%s\nupstream:\n%s", gvk, got, want.String())
+			default:
+				encoded++
+			}
+			if !reflect.DeepEqual(o, before) {
+				t.Fatalf("%v was changed", gvk)
+			}
+		}
+	}
+	if encoded < failed || failed == 0 {
+		t.Errorf("%d encoded, %d refused: the objects show little", encoded, failed)
+	}
+}
+
+func sorted(types map[schema.GroupVersionKind]reflect.Type) (all []schema.GroupVersionKind) {
+	for gvk := range types {
+		if gvk.Version != runtime.APIVersionInternal {
+			all = append(all, gvk)
+		}
+	}
+	slices.SortFunc(all, func(a, b schema.GroupVersionKind) int { return strings.Compare(a.String(), b.String()) })
+	return all
+}
+
+// filler fills Go values with anything.
+type filler struct {
+	*rand.Rand
+	broken bool // with what cannot be encoded, too
+	left   int  // how many values may still be filled
+	empty  int  // one of so many is left empty
+}
+
+func oneOf[T any](r *filler, all ...T) T { return all[r.IntN(len(all))] }
+
+func (r *filler) fill(v reflect.Value, depth int) {
+	switch x := v.Addr().Interface().(type) {
+	case *metav1.Time:
+		*x = metav1.Time{Time: r.time()}
+		return
+	case *metav1.MicroTime:
+		*x = metav1.MicroTime{Time: r.time()}
+		return
+	case *resource.Quantity:
+		*x = r.quantity()
+		return
+	case *metav1.FieldsV1:
+		*x = *metav1.NewFieldsV1(r.json(0))
+		return
+	case *runtime.RawExtension:
+		x.Raw = []byte(r.json(0))
+		return
+	case *apiextensionsv1.JSON:
+		x.Raw = []byte(r.json(0))
+		return
+	}
+	if r.left--; r.left < 0 || r.IntN(r.empty) == 0 { // empty, or nil
+		return
+	}
+	switch v.Kind() {
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		v.SetInt(oneOf(r, 1, -1, math.MaxInt64, math.MinInt64, 1<<53+1, int64(r.Uint64())) >> (64 - v.Type().Bits()))
+		if v.Type().Name() == "Type" { // of IntOrString: 0 or 1
+			v.SetInt(int64(r.IntN(2)))
+			if r.broken {
+				v.SetInt(2)
+			}
+		}
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		v.SetUint(r.Uint64() >> (64 - v.Type().Bits()))
+	case reflect.Float32, reflect.Float64:
+		v.SetFloat(oneOf(r, 0.1, -1e-9, 1e21, 1e20, math.MaxFloat32, 1<<24+1))
+	case reflect.String:
+		v.SetString(r.text())
+	case reflect.Pointer:
+		if depth < 20 {
+			v.Set(reflect.New(v.Type().Elem()))
+			r.fill(v.Elem(), depth+1)
+		}
+	case reflect.Slice:
+		n := r.IntN(3)
+		if depth > 20 {
+			n = 0
+		}
+		v.Set(reflect.MakeSlice(v.Type(), n, n))
+		for i := range n {
+			r.fill(v.Index(i), depth+1)
+		}
+	case reflect.Map:
+		v.Set(reflect.MakeMap(v.Type()))
+		for range r.IntN(4) {
+			key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+			r.fill(key, depth+1)
+			r.fill(value, depth+1)
+			v.SetMapIndex(key, value)
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Field(i).CanSet() {
+				r.fill(v.Field(i), depth+1)
+			}
+		}
+	}
+}
+
+func (r *filler) time() time.Time {
+	return oneOf(r, time.Time{}, time.Unix(0, 0), time.Unix(1_790_000_000, 123456789), time.Date(12026, 1, 2, 3, 4, 5, 6, time.UTC),
+		time.Date(-1, 1, 2, 3, 4, 5, 0, time.UTC), time.Date(2026, 1, 2, 3, 4, 5, 999_999_999, time.FixedZone("", 5*3600+1800)))
+}
+
+func (r *filler) quantity() resource.Quantity {
+	q := resource.MustParse(oneOf(r, "0", "1", "-1", "100m", "0.1", "1.5Gi", "1024", "1000", "1e3", "12E", "1E6", "3n", "0.00000000001", "-0.5", "999999999999999999999999999", "1.23456789Ki", "9223372036854775807", "8Ei"))
+	switch r.IntN(3) {
+	case 0:
+		_ = q.String() // it remembers that
+	case 1:
+		q.Add(resource.MustParse("1m"))
+	}
+	return q
+}
+
+var hostile = []string{
+	"", "plain", "with space", `"quoted"`, `back\slash`, "<a href='x'>&amp;</a>", "\x00", "\x01\x1f\x7f", "\b\f\n\r\t", "\u2028 and \u2029",
+	"\xff", "a\xc3", "\xed\xa0\x80", "\xf4\x90\x80\x80", "é世界🎉", "\ufffd", "\ufeff", `{"json":[1,2]}`, `\u003c`, "tail \xe2\x80", "\xe2\x80\xa8\xe2\x80\xa9",
+}
+
+func (r *filler) text() string {
+	switch r.IntN(4) {
+	case 0:
+		b := make([]byte, r.IntN(40))
+		for i := range b {
+			b[i] = byte(r.Uint32())
+		}
+		return string(b)
+	case 1:
+		return strings.Repeat("x", r.IntN(20)) + oneOf(r, hostile...) + strings.Repeat("y", r.IntN(20))
+	}
+	return oneOf(r, hostile...)
+}
+
+// json is a value, of what managers have fields of and of anything else.
+func (r *filler) json(depth int) string {
+	if r.broken && r.IntN(8) == 0 {
+		return oneOf(r, "{", "}", `{"a":{}`, `{"a":{}}}`, `{"a":{},}`, `{"a":{}}x`, `{"a"{}}`, `{"a":}`, `{a:{}}`, `{"a":{}"b":{}}`, `{"\x":{}}`, "{\"\n\":{}}", `{"a":{},"b"}`, `{"a":{}}{}`, `nul`, `"`, `{"\":{}}`, `{,"a":{}}`, `{"a":{}},`)
+	}
+	switch r.IntN(12) {
+	case 0:
+		return oneOf(r, "null", "true", "1", "-0", "1e400", "1.0", `"<&>"`, "\"\u2028\"", "\"\xff\"", "[]", "[ 1 , {} ]", `"\u003c\/"`)
+	case 1:
+		return " {\n}\t"
+	}
+	var b strings.Builder
+	b.WriteString("{")
+	for i := range r.IntN(4) {
+		if i > 0 {
+			b.WriteString(oneOf(r, ",", ",", ",", " ,\n"))
+		}
+		b.WriteString(oneOf(r, `"."`, `"f:spec"`, `"k:{\"name\":\"web\"}"`, `"f:a b"`, `"v:\"\\\""`, `"f:<x>"`, "\"f:\u2028\"", `"\u0041"`, `"f:\/"`, `""`, "\"\xff\"", `"é"`))
+		b.WriteString(oneOf(r, ":", ":", ":", " : "))
+		if depth > 4 {
+			b.WriteString("{}")
+		} else {
+			b.WriteString(r.json(depth + 1))
+		}
+	}
+	b.WriteString("}")
+	return b.String()
+}
+
+// TestDeep nests as deep as encoding/json lets it, and deeper.
+func TestDeep(t *testing.T) {
+	for _, depth := range []int{1, deepest, deepest + 1, 9_999, 10_000, 10_001} {
+		raw := strings.Repeat(`{"f:a":`, depth-1) + "{}" + strings.Repeat("}", depth-1)
+		o := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{{FieldsV1: metav1.NewFieldsV1(raw)}}}}
+		want, err := json.Marshal(o)
+		if got, ok := Append(nil, o); ok != (err == nil) || ok && !bytes.Equal(got, want) {
+			t.Errorf("depth %d: %v, %.40s; encoding/json: %v", depth, ok, got, err)
+		}
+	}
+}
+
+// TestOddTypes encodes Go types as the API has none of.
+func TestOddTypes(t *testing.T) {
+	x := 7
+	for _, v := range []any{
+		&struct {
+			A int `json:"a"`
+			b int
+			C int `json:"-"`
+			D int `json:",omitempty"`
+			E int `json:"-,"`
+			F int
+			G int    `json:"g,string"`
+			H string `json:"h,omitempty,omitzero"`
+		}{1, 2, 3, 0, 5, 6, 7, ""},
+		&struct {
+			Inner `json:",inline"`
+			Name  string `json:"name"`
+		}{Inner{"hidden", 1}, "shown"},
+		&struct {
+			*Inner
+			Two int
+		}{nil, 2},
+		&struct{ Inner }{Inner{"in", 3}},
+		&struct{ M map[string]pointerText }{map[string]pointerText{"a": {1}}},
+		&struct{ M map[string][]pointerText }{map[string][]pointerText{"a": {{1}}}},
+		&struct{ S []pointerText }{[]pointerText{{1}}},
+		&struct{ M map[int]string }{map[int]string{10: "a", 9: "b"}},
+		&struct{ M map[string]*int }{map[string]*int{"b": nil, "a": &x}},
+		&struct{ N json.Number }{"12.5"},
+		&struct{ N json.Number }{"no"},
+		&struct{ A any }{map[string]any{"<": 1.5}},
+		&struct{ B []byte }{[]byte("<>")},
+		&struct{ B [2]bool }{},
+		&struct{ R json.RawMessage }{json.RawMessage(" {} ")},
+		&struct{ F float64 }{math.Inf(1)},
+		&struct {
+			A int8
+			B uint16         `json:"b,omitempty"`
+			C float64        `json:"c,omitempty"`
+			D map[string]int `json:"d,omitempty"`
+			E map[string]int `json:"e"`
+			F [2]int         `json:"f,omitempty"`
+			G any            `json:"g,omitempty"`
+		}{-1, 2, math.Copysign(0, -1), map[string]int{}, map[string]int{"z": 1, "a": -2, "m": 3, "<": 4, "b": 5, "": 6}, [2]int{}, nil},
+		&struct{ F func() }{func() {}},
+		&struct {
+			Z pointerZero `json:"z,omitzero"`
+			Y *valueZero  `json:"y,omitzero"`
+			X valueZero   `json:"x,omitzero"`
+			W Inner       `json:"w,omitzero"`
+			V any         `json:"v,omitzero"`
+			U [0]int      `json:"u,omitempty"`
+			T Inner       `json:"t,omitempty"`
+			S float64     `json:"s,omitempty"`
+		}{Y: &valueZero{1}, X: valueZero{7}},
+		&tree{Name: "a", Children: []*tree{{Name: "b"}, nil}},
+	} {
+		want, err := json.Marshal(v)
+		got, failed := appenderOf(reflect.TypeOf(v).Elem())(nil, reflect.ValueOf(v).UnsafePointer())
+		if (failed == nil) != (err == nil) || err == nil && string(got) != string(want) {
+			t.Errorf("%T: %s, %v; encoding/json: %s, %v", v, got, failed, want, err)
+		}
+	}
+}
+
+type Inner struct {
+	Name string `json:"name"`
+	N    int
+}
+
+type tree struct {
+	Name     string           `json:"name"`
+	Children []*tree          `json:"children,omitempty"`
+	Named    map[string]*tree `json:"named,omitempty"`
+}
+
+type pointerText struct{ N int }
+
+func (p *pointerText) MarshalText() ([]byte, error) { return fmt.Appendf(nil, "<%d>", p.N), nil }
+
+type pointerZero struct{ N int }
+
+func (p *pointerZero) IsZero() bool { return p.N == 0 }
+
+type valueZero struct{ N int }
+
+func (p valueZero) IsZero() bool { return p.N == 7 }
+
+func FuzzString(f *testing.F) {
+	for _, s := range hostile {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		want, err := json.Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := appendString(nil, s); !bytes.Equal(got, want) {
+			t.Errorf("%q: %s, encoding/json %s", s, got, want)
+		}
+	})
+}
+
+// FuzzSet holds isSet to its promise: encoding/json leaves a set as it is.
+func FuzzSet(f *testing.F) {
+	for _, s := range []string{`{}`, `{"f:a":{}}`, `{"f:a":{".":{},"k:{\"name\":\"x\"}":{}},"b":{}}`, `{"a":{}}}`, `{"a":{},}`, "", "{", `{"a"`, `{"a":{}`, `{"a\`} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		if !isSet([]byte(s)) {
+			return
+		}
+		if want, err := json.Marshal(json.RawMessage(s)); err != nil || string(want) != s {
+			t.Errorf("%q: encoding/json has %s, %v", s, want, err)
+		}
+	})
+}
