@@ -34,7 +34,11 @@ func (s *Reader) item(o *storage.Object, f form, d demand) ([]byte, error) {
 
 // readItem is the item of an object that may not have been read yet: then it is decoded once for both.
 func (s *Reader) readItem(o keepwatch.Object, f form, d demand) ([]byte, error) {
-	known, decoded, err := s.Storage.Open(o)
+	read := s.Storage.Decode
+	if isProtobuf(f) {
+		read = s.Storage.Open
+	}
+	known, decoded, err := read(o)
 	if err != nil {
 		return nil, err
 	}

@@ -28,6 +28,8 @@ const (
 	document
 	// sealed is what etcd has, encrypted or not, which nobody has read yet.
 	sealed
+	// unpacked is what etcd has, decrypted, of an object that was read, but not yet made a message.
+	unpacked
 )
 
 // protobuf is a Go type that the API's generated code can read and write.

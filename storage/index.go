@@ -70,7 +70,7 @@ func (s *Storage) functions() map[string]store.IndexFunc {
 func (o *Object) indexedBy(i int) []string {
 	c := o.content.Load()
 	if c.form == sealed && c.failed == nil {
-		_, _ = o.open()
+		_, _ = o.open(true)
 		c = o.content.Load()
 	}
 	if c.form == sealed {

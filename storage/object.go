@@ -2,6 +2,7 @@ package storage
 
 import (
 	"fmt"
+	"hash/maphash"
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -43,7 +44,7 @@ type content struct {
 
 // Decoded is the object, which is the caller's. Its resourceVersion is set.
 func (o *Object) Decoded() (runtime.Object, error) {
-	if decoded, err := o.open(); decoded != nil || err != nil {
+	if decoded, err := o.open(true); decoded != nil || err != nil {
 		return decoded, err
 	}
 	c := o.content.Load()
@@ -57,11 +58,11 @@ func (o *Object) Decoded() (runtime.Object, error) {
 // Bytes is the object as the API serves it: as Protobuf says the message of its Go
 // type, without an envelope, or one JSON value. It is nil for an object that has to
 // be decoded to be served: if its Go type is internal to the server, or etcd has it in
-// another encoding than its kind's. It is also nil for an object that [Storage.Read] has
-// not returned: what etcd has may be encrypted. It must not be changed.
+// another encoding than its kind's. It is also nil for an object that neither [Storage.Read] nor
+// [Storage.Open] has returned: what etcd has may be encrypted. It must not be changed.
 func (o *Object) Bytes() []byte {
 	c := o.content.Load()
-	if c.form == stored || c.form == sealed {
+	if c.form != message && c.form != document {
 		return nil
 	}
 	return c.bytes
@@ -84,35 +85,42 @@ func (s *Storage) take(o *etcd.Object, value []byte) (keepwatch.Object, error) {
 	c := &content{form: sealed, bytes: value}
 	taken.content.Store(c)
 	if s.caughtUp() {
-		_, _ = taken.read(c) // why it can't be read is for who reads it
+		_, _ = taken.read(c, true) // why it can't be read is for who reads it
 	}
 	return taken, nil
 }
 
 // open reads what is in an object, unless that was done before. What could not be read
 // is tried again each time, since the reason may have passed: a key server that was
-// away, for example. If this call has read it, it returns the object's Go value, which is
-// the caller's.
-func (o *Object) open() (runtime.Object, error) {
+// away, for example. If this call has decoded it, it returns the object's Go value, which is
+// the caller's. If whole is false, its message may be left to be made later.
+func (o *Object) open(whole bool) (runtime.Object, error) {
 	c := o.content.Load()
 	switch {
-	case c.form != sealed:
+	case c.opened(whole):
 		return nil, nil
 	case c.failed != nil:
-		return o.read(c)
+		return o.read(c, whole)
 	}
-	lock := &o.storage.opening[uint64(o.Revision())%uint64(len(o.storage.opening))]
+	lock := &o.storage.opening[maphash.Comparable(o.storage.seed, o.Key())%uint64(len(o.storage.opening))]
 	lock.Lock()
 	defer lock.Unlock()
-	if c = o.content.Load(); c.form != sealed || c.failed != nil {
+	if c = o.content.Load(); c.opened(whole) || c.failed != nil {
 		return nil, c.failed // as for who did it meanwhile
 	}
-	return o.read(c)
+	if c.form == unpacked {
+		return o.pack(c)
+	}
+	return o.read(c, whole)
+}
+
+func (c *content) opened(whole bool) bool {
+	return c.form != sealed && (c.form != unpacked || !whole)
 }
 
 // read tries to. An object that is open stays open, whoever fails beside.
-func (o *Object) read(c *content) (runtime.Object, error) {
-	opened, decoded, err := o.storage.decode(o.Object, c.bytes)
+func (o *Object) read(c *content, whole bool) (runtime.Object, error) {
+	opened, decoded, err := o.storage.decode(o.Object, c.bytes, whole)
 	if err != nil {
 		o.content.CompareAndSwap(c, &content{form: sealed, failed: err, bytes: c.bytes})
 		return nil, err
@@ -125,9 +133,24 @@ func (o *Object) read(c *content) (runtime.Object, error) {
 	}
 }
 
+// pack makes the message of an object that is unpacked.
+func (o *Object) pack(c *content) (runtime.Object, error) {
+	decoded, err := o.storage.unpack(unpacked, c.bytes, o.Revision())
+	if err != nil {
+		return nil, err
+	}
+	packed := *c
+	packed.form = message
+	if packed.bytes, err = o.storage.pack(message, decoded); err != nil {
+		return nil, err
+	}
+	o.content.CompareAndSwap(c, &packed)
+	return decoded, nil
+}
+
 // decode reads what etcd holds: the one time that conversion, defaults and whatever
-// else the codec does are applied.
-func (s *Storage) decode(o *etcd.Object, value []byte) (made *content, decoded runtime.Object, err error) {
+// else the codec does are applied; or, if the object need not be whole, one of two.
+func (s *Storage) decode(o *etcd.Object, value []byte, whole bool) (made *content, decoded runtime.Object, err error) {
 	key := s.config.root() + o.Key().String()
 	plain, err := s.decrypt(key, value)
 	if err != nil {
@@ -140,6 +163,10 @@ func (s *Storage) decode(o *etcd.Object, value []byte) (made *content, decoded r
 		return nil, nil, fmt.Errorf("unable to select by %q: %w", key, err)
 	}
 	made.form, made.bytes = s.formOf(decoded, plain), plain
+	if made.form == message && !whole {
+		made.form = unpacked
+		return made, decoded, nil
+	}
 	if made.form != stored {
 		if made.bytes, err = s.pack(made.form, decoded); err != nil {
 			return nil, nil, fmt.Errorf("unable to keep %q: %w", key, err)
@@ -183,11 +210,21 @@ func (s *Storage) Read(o keepwatch.Object) (*Object, error) {
 // Open is Read. If it was the first to read the object, it returns the object's Go value, too,
 // which is the caller's: what [Object.Decoded] would decode once more.
 func (s *Storage) Open(o keepwatch.Object) (known *Object, decoded runtime.Object, err error) {
+	return s.open(o, true)
+}
+
+// Decode is Open for a reader that does not ask for protobuf. Of an object that the storage took up
+// while it started, Decode makes no message: that is left to the first call of Open, or the background.
+func (s *Storage) Decode(o keepwatch.Object) (known *Object, decoded runtime.Object, err error) {
+	return s.open(o, false)
+}
+
+func (s *Storage) open(o keepwatch.Object, whole bool) (known *Object, decoded runtime.Object, err error) {
 	known, ok := o.(*Object)
 	if !ok {
 		return nil, nil, fmt.Errorf("a %T in the store", o)
 	}
-	if decoded, err = known.open(); err != nil {
+	if decoded, err = known.open(whole); err != nil {
 		return nil, nil, err
 	}
 	return known, decoded, nil

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"go.etcd.io/etcd/client/v3/kubernetes"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -76,6 +78,53 @@ func TestBuiltinObjectsAreKeptAsProtobuf(t *testing.T) {
 	}
 	if got := must(o.Decoded())(t).(*corev1.Pod); got.Spec.Containers == nil || got.ResourceVersion != fmt.Sprint(o.Revision()) {
 		t.Errorf("decoded is %v", got)
+	}
+}
+
+// What a list of JSON has decoded at the start becomes a message when somebody wants one, or in the
+// background.
+func TestMessagesAreMadeLater(t *testing.T) {
+	t.Parallel()
+	client := runEtcd(t)
+	pod := fleetPod(1)
+	put(t, client, "a", must(runtime.Encode(corePods{}.codec(), pod))(t))
+	cold := open(t, client, corePods{}, store.Options{})
+	cold.WarmAfter(time.Hour)
+	t.Cleanup(cold.Start(func(err error) { t.Error(err) }))
+	eventually(t, "the storage is ready", func() bool { return cold.ReadinessCheck() == nil })
+	o, _ := cold.Store().Snapshot().Get(keepwatch.Key{Namespace: "ns", Name: "a"})
+	known, decoded, err := cold.Decode(o)
+	if err != nil || known.Bytes() != nil || known.Protobuf() {
+		t.Fatalf("kept is %q, %v", known.Bytes(), err)
+	}
+	pod.ResourceVersion = fmt.Sprint(known.Revision())
+	if !equality.Semantic.DeepEqual(decoded, runtime.Object(pod)) {
+		t.Errorf("decoded is %v", decoded)
+	}
+	if known.Labels().Get("app") != "web-1" || known.Fields().Get("metadata.name") != "web-00001" {
+		t.Errorf("selectors see %v, %v", known.Labels(), known.Fields())
+	}
+	if _, again, err := cold.Decode(o); again != nil || err != nil {
+		t.Errorf("decoded again is %v, %v", again, err)
+	}
+	whole, decoded, err := cold.Open(o)
+	if want := must(pod.Marshal())(t); err != nil || !whole.Protobuf() || string(whole.Bytes()) != string(want) {
+		t.Errorf("kept is %q, want %q: %v", whole.Bytes(), want, err)
+	}
+	if !equality.Semantic.DeepEqual(decoded, runtime.Object(pod)) {
+		t.Errorf("decoded is %v", decoded)
+	}
+
+	again := open(t, client, corePods{}, store.Options{})
+	again.WarmAfter(time.Hour)
+	t.Cleanup(again.Start(func(err error) { t.Error(err) }))
+	eventually(t, "the storage is ready", func() bool { return again.ReadinessCheck() == nil })
+	o, _ = again.Store().Snapshot().Get(keepwatch.Key{Namespace: "ns", Name: "a"})
+	if known, _, err = again.Decode(o); err != nil || known.Protobuf() {
+		t.Fatalf("kept is %q, %v", known.Bytes(), err)
+	}
+	if !again.OpenAll(t.Context()) || !known.Protobuf() {
+		t.Errorf("behind the start it is no message")
 	}
 }
 

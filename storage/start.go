@@ -45,25 +45,30 @@ func (s *Storage) catchUp(ctx context.Context, begun time.Time) {
 // they are there, lists look at all objects. It lets clients pass first, who all come
 // back at this time, and leaves them most of a processor.
 func (s *Storage) warm(ctx context.Context) error {
-	if !rest(ctx, s.warmAfter) {
+	if !rest(ctx, s.warmAfter) || !s.openAll(ctx) {
 		return nil
-	}
-	for segment := range s.store.Snapshot().SegmentsFrom(keepwatch.Key{}) {
-		began := time.Now()
-		for o := range segment.All() {
-			if known, ok := o.(*Object); ok && ctx.Err() == nil {
-				_, _ = known.open() // why it can't be read is for who reads it
-			}
-		}
-		if !rest(ctx, warmRests*time.Since(began)) {
-			return nil
-		}
 	}
 	if err := s.store.AddIndexes(s.functions()); err != nil {
 		return err
 	}
 	close(s.warmed)
 	return nil
+}
+
+// openAll reports whether it did not end early.
+func (s *Storage) openAll(ctx context.Context) bool {
+	for segment := range s.store.Snapshot().SegmentsFrom(keepwatch.Key{}) {
+		began := time.Now()
+		for o := range segment.All() {
+			if known, ok := o.(*Object); ok && ctx.Err() == nil {
+				_, _ = known.open(true) // why it can't be read is for who reads it
+			}
+		}
+		if !rest(ctx, warmRests*time.Since(began)) {
+			return false
+		}
+	}
+	return true
 }
 
 // rest reports whether it did not end early.

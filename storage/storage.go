@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"reflect"
 	"strings"
 	"sync"
@@ -41,7 +42,8 @@ type Storage struct {
 	goType      reflect.Type // of what NewFunc makes
 	nests       bool         // goType does
 	indexes     []index
-	opening     [64]sync.Mutex // of objects, by their revisions
+	opening     [64]sync.Mutex // of objects, by their keys: those that are written together have one revision
+	seed        maphash.Seed
 	interner    interner
 	told        *recent.Cache[told, *shared]
 	ready       chan struct{} // closed when the store has caught up for the first time
@@ -72,6 +74,7 @@ func New(config Config) (*Storage, error) {
 		meter:       meter{config.GroupResource, config.Metrics},
 		transformer: config.Transformer,
 		goType:      goType,
+		seed:        maphash.MakeSeed(),
 		nests:       nests(goType.Elem()),
 		indexes:     indexesOf(config.Indexers),
 		told:        newTold(),
