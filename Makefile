@@ -1,7 +1,8 @@
-# make test needs Go and nothing else; make test-real builds a real kube-apiserver
-# and etcd from the module proxy first, and keeps them in the user's cache.
+# make test is for a person who waits, and needs Go alone. make test-all is everything: it
+# builds a real kube-apiserver and etcd from the module proxy first, and keeps them in the
+# user's cache.
 
-.PHONY: all build lint test test-real peers clients javascript python java bench bench-real sim
+.PHONY: all build lint test test-race test-embedded test-real test-all peers clients javascript python java bench bench-real sim
 
 STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
@@ -19,12 +20,20 @@ lint:
 	cd test && $(STATICCHECK) ./...
 	go test -count=1 ./internal/arrows
 
-# Everything that needs no real kube-apiserver. The simulation's 20,000 schedules
-# and its mutants run without the race detector, which takes them five times as long;
-# some of the schedules run again with it.
+# Every package, without the race detector.
 test:
+	go test -timeout 20m ./...
+
+test-all: test-race test-embedded test-real
+
+# Every package with the race detector. The simulation's 20,000 schedules and its mutants
+# run without it, which takes them five times as long; some of the schedules run again with it.
+test-race:
 	go test ./internal/sim -sim.n 20000
 	go test -race -timeout 20m ./...
+
+# Public suites, kubectl and clients of other languages against the embedded server.
+test-embedded:
 	cd test && go test -race -p 1 -timeout 20m $$(go list ./... | grep -v -e /real/ -e '/bench$$')
 
 # N simulated schedules from SEED on. The report is in bin/sim/report.txt, of what
