@@ -89,4 +89,23 @@
 // Of a Kubernetes API the resource versions are taken for what they are, an order,
 // and whatever contradicts it leads to a list. client-go's fakes and the like give
 // no such order; what they deliver is taken in the order in which it comes.
+//
+// # Files
+//
+//	informer.go, change.go      the typed informer and its handlers
+//	snapshot.go, values.go      its reads, which share one state
+//	shared.go, indexer.go       client-go's SharedIndexInformer and Indexer
+//	dynamic.go, factory.go      informers for client-go's factories
+//	settings.go, group.go       options; informers with common options, health and metrics
+//	follower.go                 source, reflector, store and handlers of one informer
+//	applier.go, transform.go    the reflector's target, which transforms each state once
+//	handler.go, progress.go     a cursor over the store for one set of callbacks
+//	retries.go, panics.go       failed and panicking callbacks
+//	lookup.go                   the newest object of a key
+//	direct.go, capture.go       reading a server over source/kube, also for a ListerWatcher
+//	status.go, audit.go         health, and a comparison with the server
+//	latency.go, metrics.go      metrics
+//	internal/listwatch          a ListerWatcher as a source
+//	internal/item               an object as the store has it
+//	internal/object             decoding of protobuf and JSON, shared strings, compact objects
 package informer

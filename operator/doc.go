@@ -14,26 +14,46 @@
 //
 // # What you may rely on
 //
-//   - A handler is called until it has succeeded or failed for good, through every
-//     restart, and not again for the same change after its success was written on
-//     the object. If the process ends between the two, it is called again: write
-//     handlers so that they may be.
+//   - A handler is called until it succeeds or fails permanently, over every restart, and
+//     not again for the same change once its success was written to the object. If the
+//     process ends between the two, it is called again: handlers must be idempotent.
 //   - One object's handlers run one at a time; different objects are handled in
 //     parallel. Handlers see an object as it was after the operator's last patch of it,
 //     or later.
-//   - Every state that an object ends up in is seen by the handlers of its changes,
-//     also a change that comes while they run, and one that is taken back, unless
-//     the process was killed in the call for it. Intermediate states may not be seen.
-//   - An object that can't be handled, for example because the API rejects what is to be
-//     written on it, is tried again after 1 s, 1 s, 2 s, 3 s, 5 s and so on up to
-//     610 s, and holds up no other.
-//   - What nobody can recover from ends [Operator.Run] with the cause: a kind that
-//     can't be watched, a lost election, a broken invariant. Nothing else does.
+//   - The handlers of a change see every final state of an object, also if it changes while
+//     they run, and if a change is reverted, unless the process was killed in the call for
+//     that change. They may not see intermediate states.
+//   - An object that cannot be handled, for example because the API rejects a patch, is
+//     handled again after 1 s, 1 s, 2 s, 3 s, 5 s and so on up to 610 s. It does not delay
+//     other objects.
+//   - An error that cannot be recovered from ends [Operator.Run] with its cause: a kind that
+//     cannot be watched, a lost election, a broken invariant. No other error does.
 //
-// # What is kept on the objects
+// # What is stored on the objects
 //
-// With the prefix that [Prefix] sets: the essence that was handled last, the progress
-// of handlers that are not done yet, a finalizer where a delete handler or a daemon
-// asks for one, and, while an object can't be handled, why. Operators that handle
-// the same objects need different prefixes.
+// With the prefix that [Prefix] sets: the desired state that was handled last, the progress
+// of handlers that have not finished, a finalizer if a delete handler or a daemon needs
+// one, and the reason why an object cannot be handled. Operators that handle the same
+// objects need different prefixes.
+//
+// # Files
+//
+//	operator.go, handler.go   an operator and its options; how handlers are declared
+//	background.go             the declaration of timers and daemons
+//	request.go, patch.go      what a handler receives, and how it changes its object
+//	errors.go                 errors that say whether and when a call is retried
+//	main.go, run.go           the process: flags, servers, start and end
+//	leader.go, serve.go       leader election; health and metrics over HTTP
+//	engine.go                 a running operator: objects, queue, workers
+//	source.go, api.go         the two interfaces to the cluster, which tests replace
+//	object.go                 one object: its state, its events, its pending patch
+//	process.go                one turn of an object
+//	call.go                   one call of a handler
+//	send.go, condition.go     patches; the condition of an object whose patch is rejected
+//	daemon.go, supervise.go   a running timer or daemon; how it is called repeatedly
+//	events.go, metrics.go     Kubernetes Events; metrics
+//	index.go, kind.go         indexes of objects; discovery of the resource
+//	internal/cycle            the decision about one state of an object, as a pure function
+//	internal/queue            the queue of objects; internal/throttle the waits of failing ones
+//	internal/write            the requests of a patch, and what their answers mean
 package operator
