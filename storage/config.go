@@ -37,6 +37,9 @@ type Config struct {
 	// Namespaced says that what follows in a key is "namespace/name"; otherwise it is the
 	// name. Keys of another form are ignored, counted, and the first one is logged.
 	Namespaced bool
+	// CheckNames says that these are the object's namespace and name: an object that has others
+	// cannot be read. An API server's always are, and [Namespaced] finds it out.
+	CheckNames bool
 	// Codec and Transformer make objects of what etcd holds, as for Etcd. A nil
 	// Transformer leaves it as it is.
 	Codec       runtime.Codec

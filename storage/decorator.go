@@ -54,7 +54,7 @@ func Decorator() generic.StorageDecorator {
 		}
 		s, err := New(Config{
 			Client: connection.client, Past: &connection.past, Etcd: upstream, GroupResource: config.GroupResource,
-			Prefix: config.Prefix, ResourcePrefix: resourcePrefix, Namespaced: namespaced,
+			Prefix: config.Prefix, ResourcePrefix: resourcePrefix, Namespaced: namespaced, CheckNames: true,
 			Codec: config.Codec, Transformer: config.Transformer,
 			NewFunc: newFunc, GetAttrs: attributes, Indexers: indexers,
 		})

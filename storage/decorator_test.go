@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/apis/example"
@@ -33,14 +34,15 @@ func TestDecorator(t *testing.T) {
 	}
 	pods, destroyPods := open("pods")
 	others, destroyOthers := open("others")
-	create := func(s apistorage.Interface, key string) {
+	create := func(s apistorage.Interface, prefix, name string) {
 		t.Helper()
-		if err := s.Create(t.Context(), key, &example.Pod{}, nil, 0); err != nil {
+		pod := &example.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
+		if err := s.Create(t.Context(), prefix+"/ns/"+name, pod, nil, 0); err != nil {
 			t.Fatal(err)
 		}
 	}
-	create(pods, "/pods/ns/a")
-	create(others, "/others/ns/b")
+	create(pods, "/pods", "a")
+	create(others, "/others", "b")
 	for s, key := range map[apistorage.Interface]string{pods: "/pods", others: "/others"} {
 		into := &example.PodList{}
 		if err := s.GetList(t.Context(), key, everything, into); err != nil || len(into.Items) != 1 {

@@ -39,14 +39,14 @@ func (s *Storage) GetList(ctx context.Context, key string, options apistorage.Li
 	if err == nil {
 		err = listing.fill(s, into)
 	}
-	fallback := errors.Is(err, ErrElsewhere) || l.of.consistent() && apistorage.IsTooLargeResourceVersion(err)
-	if fallback {
+	elsewhere := errors.Is(err, ErrElsewhere) || l.of.consistent() && apistorage.IsTooLargeResourceVersion(err)
+	if elsewhere {
 		err = s.readError(s.etcd.GetList(ctx, key, options, into))
 	}
 	if l.of.consistent() {
-		s.meter.consistent(err, fallback)
+		s.meter.consistent(err, elsewhere)
 	}
-	if err == nil && !fallback && utilfeature.DefaultFeatureGate.Enabled(features.ShardedListAndWatch) {
+	if err == nil && !elsewhere && utilfeature.DefaultFeatureGate.Enabled(features.ShardedListAndWatch) {
 		l.predicate.SetShardInfoOnList(into)
 	}
 	return err

@@ -112,7 +112,7 @@ func (l list) choose(s *Storage, snapshot *store.Snapshot, into *Listing) (last 
 		}
 		known, err := s.Read(o)
 		if err != nil {
-			return last, false, ErrElsewhere // etcd3 words the error
+			return last, false, fallback(err)
 		}
 		if known.matches(l.predicate) {
 			into.Selected = append(into.Selected, known)
@@ -163,7 +163,7 @@ func (l *Listing) fill(s *Storage, into runtime.Object) error {
 	for held := range l.All() {
 		o, err := s.Read(held)
 		if err != nil {
-			return ErrElsewhere // etcd3 words the error, and fills what it can read
+			return fallback(err)
 		}
 		decoded, err := o.Decoded()
 		if err != nil {

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"sync/atomic"
@@ -149,7 +150,9 @@ func (o *Object) pack(c *content) (runtime.Object, error) {
 }
 
 // decode reads what etcd holds: the one time that conversion, defaults and whatever
-// else the codec does are applied; or, if the object need not be whole, one of two.
+// else the codec does are applied; or, if the object need not be whole, one of two. It fails if the
+// object's name and namespace have to be those of its key and are not: nothing in etcd's database would
+// notice that a bit of them was flipped.
 func (s *Storage) decode(o *etcd.Object, value []byte, whole bool) (made *content, decoded runtime.Object, err error) {
 	key := s.config.root() + o.Key().String()
 	plain, err := s.decrypt(key, value)
@@ -159,9 +162,17 @@ func (s *Storage) decode(o *etcd.Object, value []byte, whole bool) (made *conten
 	if decoded, err = s.unpack(stored, plain, o.Revision()); err != nil {
 		return nil, nil, err
 	}
+	m, err := meta.Accessor(decoded)
+	if err != nil {
+		return nil, nil, fmt.Errorf("unable to name %q: %w", key, err)
+	}
+	if s.config.CheckNames && (m.GetNamespace() != o.Key().Namespace || m.GetName() != o.Key().Name) {
+		return nil, nil, &misplaced{key}
+	}
 	if made, err = s.describe(o.Key(), decoded); err != nil {
 		return nil, nil, fmt.Errorf("unable to select by %q: %w", key, err)
 	}
+	made.uid = m.GetUID()
 	made.form, made.bytes = s.formOf(decoded, plain), plain
 	if made.form == message && !whole {
 		made.form = unpacked
@@ -175,6 +186,22 @@ func (s *Storage) decode(o *etcd.Object, value []byte, whole bool) (made *conten
 	return made, decoded, nil
 }
 
+// misplaced is why an object can't be read whose name or namespace is not that of its key.
+type misplaced struct{ key string }
+
+func (e *misplaced) Error() string {
+	return fmt.Sprintf("the object at %q is damaged: its name or namespace is not that of its key", e.key)
+}
+
+// fallback returns the error of a read that meets an object that can't be read: [ErrElsewhere], since
+// etcd3 words the error, and fills a list with what it can read. It would show an object that is misplaced.
+func fallback(err error) error {
+	if of := (*misplaced)(nil); errors.As(err, &of) {
+		return apistorage.NewInternalError(of)
+	}
+	return ErrElsewhere
+}
+
 func (s *Storage) decrypt(key string, stored []byte) ([]byte, error) {
 	plain, _, err := s.transformer.TransformFromStorage(s.living(), stored, value.DefaultContext(key))
 	if err != nil {
@@ -183,18 +210,13 @@ func (s *Storage) decrypt(key string, stored []byte) ([]byte, error) {
 	return plain, nil
 }
 
-// describe is a content without its bytes.
+// describe is a content without its bytes and its UID.
 func (s *Storage) describe(key keepwatch.Key, decoded runtime.Object) (*content, error) {
 	labelSet, fieldSet, err := s.config.GetAttrs(decoded)
 	if err != nil {
 		return nil, err
 	}
-	m, err := meta.Accessor(decoded)
-	if err != nil {
-		return nil, err
-	}
 	return &content{
-		uid:    m.GetUID(),
 		labels: s.interner.attributes(key, labelSet), fields: s.interner.attributes(key, fieldSet),
 		indexed: s.indexed(key, decoded),
 	}, nil

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"errors"
 	"reflect"
 
 	"k8s.io/apimachinery/pkg/conversion"
@@ -48,6 +49,9 @@ func (s *Storage) Get(ctx context.Context, key string, options apistorage.GetOpt
 	}
 	o, err := s.Read(held)
 	if err != nil {
+		if err = fallback(err); !errors.Is(err, ErrElsewhere) {
+			return err
+		}
 		return s.readError(s.etcd.Get(ctx, key, options, into))
 	}
 	decoded, err := o.Decoded()

@@ -1,0 +1,72 @@
+package controlplane_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/keepwatch/keepwatch/controlplane"
+)
+
+// An object whose name or namespace is not that of its key is served under no name: it is one that can't
+// be read, until it is written again or deleted.
+func TestObjectsOfAnotherName(t *testing.T) {
+	server := start(t, controlplane.Options{})
+	c := connect(t, server.RESTConfig())
+	etcd := etcdClient(t, clientv3.Config{Endpoints: server.EtcdCluster().Servers})
+	maps := corev1.SchemeGroupVersion.WithResource("configmaps")
+	custom := newCRD(t, c, "damaged")
+	for name, damage := range map[string]struct {
+		key, from, to string
+		in            dynamic.ResourceInterface
+		kind          string
+	}{
+		"name":           {"/registry/configmaps/default/victim", "victim", "vicuim", c.dynamic.Resource(maps).Namespace("default"), "v1 ConfigMap"},
+		"namespace":      {"/registry/configmaps/default/victim", "default", "defaulu", c.dynamic.Resource(maps).Namespace("default"), "v1 ConfigMap"},
+		"cluster-scoped": {"/registry/minions/victim", "victim", "vicuim", c.dynamic.Resource(corev1.SchemeGroupVersion.WithResource("nodes")), "v1 Node"},
+		"custom":         {"/registry/" + custom.Group + "/damaged/default/victim", "victim", "vicuim", c.dynamic.Resource(custom).Namespace("default"), custom.GroupVersion().String() + " Damaged"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			version, kind, _ := strings.Cut(damage.kind, " ")
+			o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": version, "kind": kind, "metadata": map[string]any{"name": "victim"}}}
+			o = must(damage.in.Create(t.Context(), o, metav1.CreateOptions{}))(t)
+			value := must(etcd.Get(t.Context(), damage.key))(t).Kvs[0].Value
+			damaged := bytes.Replace(value, []byte(damage.from), []byte(damage.to), 1)
+			if bytes.Equal(value, damaged) {
+				t.Fatalf("%q has no %q", value, damage.from)
+			}
+			must(etcd.Put(t.Context(), damage.key, string(damaged)))(t)
+			refused := func(what string, err error) {
+				t.Helper()
+				if !apierrors.IsInternalError(err) || !strings.Contains(err.Error(), damage.key) || strings.Contains(err.Error(), damage.to) {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+			_, err := damage.in.Get(t.Context(), "victim", metav1.GetOptions{})
+			refused("a read", err)
+			list, err := damage.in.List(t.Context(), metav1.ListOptions{})
+			refused("a list", err)
+			if list != nil && len(list.Items) > 0 {
+				t.Errorf("a list has %v", list.Items)
+			}
+			w := must(damage.in.Watch(t.Context(), metav1.ListOptions{ResourceVersion: o.GetResourceVersion()}))(t)
+			defer w.Stop()
+			if e := <-w.ResultChan(); e.Type != watch.Error {
+				t.Errorf("a watch sends %v %v", e.Type, e.Object)
+			}
+			must(etcd.Put(t.Context(), damage.key, string(value)))(t)
+			if o = must(damage.in.Get(t.Context(), "victim", metav1.GetOptions{}))(t); o.GetName() != "victim" {
+				t.Errorf("restored, it is %v", o)
+			}
+			must(0, damage.in.Delete(t.Context(), "victim", metav1.DeleteOptions{}))(t)
+		})
+	}
+}
