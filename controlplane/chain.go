@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"net"
 	"net/http"
 	"time"
 
@@ -120,10 +121,16 @@ func newChain(listener *trackingListener, access *access, storage *backend) (*ch
 	return c, c.front.AddPostStartHook("initial-namespaces", c.createInitialNamespaces)
 }
 
+// secureServing is how a listener's connections are served. The library closes one whose handshake or whose
+// request's header takes more than 32 s, and one that is idle for 90 s.
+func secureServing(listener net.Listener, access *access) *genericapiserver.SecureServingInfo {
+	return &genericapiserver.SecureServingInfo{Listener: listener, Cert: access.cert, CipherSuites: ciphers}
+}
+
 // config is what both servers share.
 func (c *chain) config(kinds *builtin.Registry, storage *backend, rights authorizer.Authorizer) (*genericapiserver.Config, error) {
 	config := genericapiserver.NewConfig(kinds.Codecs)
-	config.SecureServing = &genericapiserver.SecureServingInfo{Listener: c.listener, Cert: c.access.cert, CipherSuites: ciphers}
+	config.SecureServing = secureServing(c.listener, c.access)
 	config.LoopbackClientConfig = c.access.own()
 	config.Authentication.Authenticator = newAuthenticator(c.access.token)
 	config.Authorization.Authorizer = rights
