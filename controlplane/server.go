@@ -189,6 +189,7 @@ func (s *Server) serve(ctx context.Context, listener *trackingListener, access *
 			return err
 		}
 	}
+	storage.checkFeatures()
 	chain, err := newChain(listener, access, storage)
 	if err != nil {
 		return err

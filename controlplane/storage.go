@@ -95,7 +95,6 @@ func openBackend(ctx context.Context, cluster EtcdCluster, kind Storage, history
 		client.Close()
 		return nil, fmt.Errorf("etcd at %s doesn't answer: %w; check the address, the certificates, and that it runs", strings.Join(cluster.Servers, ", "), err)
 	}
-	feature.DefaultFeatureSupportChecker.CheckClient(client.Ctx(), client, apistorage.RequestWatchProgress)
 	interval := compactInterval
 	if b.readOnly() {
 		interval = 0 // never
@@ -103,6 +102,12 @@ func openBackend(ctx context.Context, cluster EtcdCluster, kind Storage, history
 	b.compactor = etcd3.NewCompactor(client, interval, clock.RealClock{}, nil)
 	b.failed, b.fail = context.WithCancelCause(context.Background())
 	return b, nil
+}
+
+// checkFeatures asks in the background what etcd can do, for the library's storages. The library reports a check that the
+// end of a start interrupts: it begins once the data is known to be good.
+func (b *backend) checkFeatures() {
+	feature.DefaultFeatureSupportChecker.CheckClient(b.client.Ctx(), b.client, apistorage.RequestWatchProgress)
 }
 
 func (b *backend) close() {
