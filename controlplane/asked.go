@@ -142,9 +142,9 @@ func (a *asked) warm(ctx context.Context) {
 		reader, encoding := a.next()
 		if reader != nil {
 			select {
-			case <-reader.Storage.Warmed(): // it is decoded first, as carefully
+			case <-reader.Cache.Warmed(): // it is decoded first, as carefully
 				reader.Warm(ctx, encoding)
-			case <-reader.Storage.Ended():
+			case <-reader.Cache.Ended():
 			case <-ctx.Done():
 			}
 			continue

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/keepwatch/keepwatch/readpath"
-	"github.com/keepwatch/keepwatch/storage"
+	"github.com/keepwatch/keepwatch/watchcache"
 )
 
 // library plays what the readers of one custom resource go by.
@@ -62,7 +62,7 @@ func (d *library) open(read *apiextensionsv1.CustomResourceDefinition) (close fu
 	object, list := &unstructured.Unstructured{}, &unstructured.UnstructuredList{}
 	object.SetGroupVersionKind(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: names.Kind})
 	list.SetGroupVersionKind(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: names.ListKind})
-	remove, err := d.addCustom(schema.GroupResource{Group: "example.com", Resource: names.Plural}, object, list, &storage.Storage{}, apistorage.DefaultNamespaceScopedAttr)
+	remove, err := d.addCustom(schema.GroupResource{Group: "example.com", Resource: names.Plural}, object, list, &watchcache.Cache{}, apistorage.DefaultNamespaceScopedAttr)
 	if err != nil {
 		d.t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/keepwatch/keepwatch/store"
 )
 
-// Break makes the next change of a resource break an invariant of its storage, which nothing
+// Break makes the next change of a resource break an invariant of its watch cache, which nothing
 // outside can: history without a list.
 func (s *Server) Break(resource schema.GroupVersionResource) error {
 	reader := s.readers.builtin[resource]
@@ -19,6 +19,6 @@ func (s *Server) Break(resource schema.GroupVersionResource) error {
 		reader = s.readers.custom[resource].Reader
 		s.readers.mu.RUnlock()
 	}
-	field := reflect.ValueOf(reader.Storage).Elem().FieldByName("store")
+	field := reflect.ValueOf(reader.Cache).Elem().FieldByName("store")
 	return (*store.Store)(field.UnsafePointer()).Void(context.Background(), keepwatch.GapRewind)
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/keepwatch/keepwatch/controlplane/columns"
 	"github.com/keepwatch/keepwatch/readpath"
 	"github.com/keepwatch/keepwatch/storage"
+	"github.com/keepwatch/keepwatch/watchcache"
 )
 
 // readers finds what answers the reads of a resource. The built-in ones are added before it is
@@ -79,7 +80,7 @@ func (r *readers) addBuiltin(kinds *builtin.Registry, served []builtin.Served) e
 		}
 		kind := k.Resource.GroupVersion().WithKind(k.Kind)
 		reader, err := readpath.NewReader(readpath.Resource{
-			Storage: stored, Resource: k.Resource, Kind: kind, Namespaced: k.Namespaced,
+			Cache: stored.Cache(), Resource: k.Resource, Kind: kind, Namespaced: k.Namespaced,
 			Serializer: kinds.Codecs, Predicate: k.Store.PredicateFunc, Table: columns.Of(k.Resource.GroupResource()),
 			Warning: warning(k), Asked: r.asked.of(k.Resource),
 			FieldLabel: func(label, value string) (string, string, error) {
@@ -108,7 +109,7 @@ func warning(k builtin.Served) string {
 
 // addCustom adds a custom resource in the version of the objects that its storage makes. The
 // returned function removes it.
-func (r *readers) addCustom(resource schema.GroupResource, example, list runtime.Object, stored *storage.Storage, attributes apistorage.AttrFunc) (remove func(), err error) {
+func (r *readers) addCustom(resource schema.GroupResource, example, list runtime.Object, cached *watchcache.Cache, attributes apistorage.AttrFunc) (remove func(), err error) {
 	nothing := func() {}
 	object, ok := example.(*unstructured.Unstructured)
 	if !ok || r.definitions == nil {
@@ -125,7 +126,7 @@ func (r *readers) addCustom(resource schema.GroupResource, example, list runtime
 	}
 	name := resource.WithVersion(kind.Version)
 	reader, err := readpath.NewReader(readpath.Resource{
-		Storage: stored, Resource: name, Kind: kind, ListKind: list.GetObjectKind().GroupVersionKind().Kind,
+		Cache: cached, Resource: name, Kind: kind, ListKind: list.GetObjectKind().GroupVersionKind().Kind,
 		Namespaced: definition.Spec.Scope == apiextensionsv1.NamespaceScoped,
 		Serializer: apiserver.Codecs, Dynamic: true, Table: customTable(definition, kind.Version), Asked: r.asked.of(name),
 		Predicate: func(label labels.Selector, field fields.Selector) apistorage.SelectionPredicate {
@@ -188,7 +189,7 @@ func versionOf(definition *apiextensionsv1.CustomResourceDefinition, name string
 // ready fails until the storages of all built-in resources have caught up with etcd.
 func (r *readers) ready() error {
 	for name, reader := range r.builtin {
-		if err := reader.Storage.ReadinessCheck(); err != nil {
+		if err := reader.Cache.ReadinessCheck(); err != nil {
 			return fmt.Errorf("%s: %w", name.GroupResource(), err)
 		}
 	}
@@ -199,7 +200,7 @@ func (r *readers) ready() error {
 func (r *readers) settle(ctx context.Context) error {
 	for _, reader := range r.builtin {
 		select {
-		case <-reader.Storage.Warmed():
+		case <-reader.Cache.Warmed():
 		case <-ctx.Done():
 			return ctx.Err()
 		}

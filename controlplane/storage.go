@@ -239,7 +239,7 @@ func (o customOptions) open(config *storagebackend.ConfigForResource, prefix str
 	if err != nil {
 		return nil, nil, err
 	}
-	remove, err := o.readers.addCustom(config.GroupResource, newObject(), newList(), opened.(*storage.Storage), attributes)
+	remove, err := o.readers.addCustom(config.GroupResource, newObject(), newList(), opened.(*storage.Storage).Cache(), attributes)
 	if err != nil {
 		destroy()
 		return nil, nil, err

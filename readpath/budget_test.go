@@ -17,8 +17,8 @@ import (
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/keepwatch/keepwatch"
-	"github.com/keepwatch/keepwatch/storage"
 	"github.com/keepwatch/keepwatch/store"
+	"github.com/keepwatch/keepwatch/watchcache"
 )
 
 // reachable is how many bytes of encodings can be reached from an object or a segment.
@@ -36,7 +36,7 @@ func (e *encodings) reachable() (n int64) {
 }
 
 func encodingsOf(o keepwatch.Object) int64 {
-	if h, ok := o.(*storage.Object).Attached().(*holder); ok {
+	if h, ok := o.(*watchcache.Object).Attached().(*holder); ok {
 		return h.reachable()
 	}
 	return 0
@@ -44,7 +44,7 @@ func encodingsOf(o keepwatch.Object) int64 {
 
 // blocks is how many bytes of blocks can be reached from a storage's state.
 func (r *rig) blocks() (n int64) {
-	for segment := range r.storage.Store().Snapshot().Segments() {
+	for segment := range r.storage.Cache().Snapshot().Segments() {
 		if known, ok := r.reader.blocks.Known(segment); ok {
 			n += known.reachable()
 		}
@@ -55,7 +55,7 @@ func (r *rig) blocks() (n int64) {
 // cached is all that can be reached from a storage's state.
 func (r *rig) cached() int64 {
 	n := r.blocks()
-	for o := range r.storage.Store().Snapshot().All() {
+	for o := range r.storage.Cache().Snapshot().All() {
 		n += encodingsOf(o)
 	}
 	return n
@@ -102,7 +102,7 @@ func TestBudgetOfPastStates(t *testing.T) {
 	budget := NewBudget(most)
 	r := newRig(t, pods, options{budget: budget})
 	r.create("default", "o1")
-	var states []*storage.Object
+	var states []*watchcache.Object
 	fresh := 0
 	for i := range 200 {
 		r.reach(r.update("default", "o1", noted(fmt.Sprint(i, strings.Repeat("x", 500)))))
@@ -146,7 +146,7 @@ func TestBudgetGetsGarbageBack(t *testing.T) {
 
 // segment is the first of a storage's state.
 func (r *rig) segment() store.Segment {
-	for segment := range r.storage.Store().Snapshot().Segments() {
+	for segment := range r.storage.Cache().Snapshot().Segments() {
 		return segment
 	}
 	r.t.Fatal("there is nothing in the store")

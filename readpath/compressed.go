@@ -5,8 +5,8 @@ import (
 	"sync"
 
 	"github.com/keepwatch/keepwatch"
-	"github.com/keepwatch/keepwatch/storage"
 	"github.com/keepwatch/keepwatch/store"
+	"github.com/keepwatch/keepwatch/watchcache"
 )
 
 // packed is a segment's blocks, one in each form.
@@ -79,7 +79,7 @@ func (s *Reader) join(objects iter.Seq[keepwatch.Object], as items) ([]byte, err
 }
 
 // selected iterates over objects as a segment does.
-func selected(objects []*storage.Object) iter.Seq[keepwatch.Object] {
+func selected(objects []*watchcache.Object) iter.Seq[keepwatch.Object] {
 	return func(yield func(keepwatch.Object) bool) {
 		for _, o := range objects {
 			if !yield(o) {

@@ -1,8 +1,8 @@
 // Package readpath answers GET, LIST and WATCH of the Kubernetes API straight from
-// storages: an HTTP middleware in front of an API server's own handlers, behind its
+// watch caches: an HTTP middleware in front of an API server's own handlers, behind its
 // authentication, authorization, audit and recovery from panics.
 //
-//	            ┌── GET, LIST, WATCH ──▶ storage: snapshots and feeds
+//	            ┌── GET, LIST, WATCH ──▶ watchcache: snapshots and watches
 //	request ─▶ Handler
 //	            └── all the rest ──────▶ next: the API server's handlers
 //
@@ -41,4 +41,22 @@
 // hold more than is left free; a request that waits for too long is answered 429. Watches with
 // many events to send share buffers in the same way; without one they send events one by one. An
 // answer that nobody reads ends with its request's deadline, where the server is wrapped by [EndWrites].
+//
+// # Files
+//
+//	handler.go     answers a request, or passes it on  encodings.go   cached encodings of an object or a segment
+//	route.go       the API server's routes             budget.go      their bound
+//	request.go     what a request asks for             clock.go       which of them are dropped
+//	form.go        in which encoding                   compressed.go  compressed segments
+//	resource.go    what a resource is                  block.go       gzip members spliced from blocks
+//	reader.go      the reader of one resource          crc.go         their checksums, combined
+//	get.go         one object                          admission.go   bounds what is written at a time
+//	list.go        a list                              chunks.go      writes of lists
+//	watch.go       a watch, as watchcache.Receiver     gather.go      writes of watches
+//	refuse.go      errors that are not passed on       deadline.go    ends answers that nobody reads
+//	item.go        an object in a list                 ahead.go       encodes ahead of what is sent
+//	items.go       how items stand in a list           warm.go        encodes before the first request
+//	envelope.go    what stands around items            frames.go      events that watches share
+//	table.go       rows of a Table                     metrics.go     counters
+//	planned.go     JSON by internal/objectjson
 package readpath

@@ -29,7 +29,7 @@ func (b *Budget) hold() *holder {
 
 // encodingKey says which of the encodings of an object or a segment one is.
 type encodingKey struct {
-	reader uint64 // its number: an encoding must not keep a closed reader's storage
+	reader uint64 // its number: an encoding must not keep a closed reader's watch cache
 	form   form
 	// kind and revision are an event's. An item and a block have none, and a row of an event
 	// has no kind: it is the same for any.

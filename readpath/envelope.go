@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/keepwatch/keepwatch/storage"
+	"github.com/keepwatch/keepwatch/watchcache"
 )
 
 // magic is before every protobuf of the Kubernetes API.
@@ -112,7 +112,7 @@ type envelope struct {
 
 // envelope makes that of a listing. For protobuf it must know how long all items are
 // with their tags.
-func (r *Resource) envelope(listing *storage.Listing, f form, size int) (envelope, error) {
+func (r *Resource) envelope(listing *watchcache.ListResult, f form, size int) (envelope, error) {
 	about := metav1.ListMeta{
 		ResourceVersion:    listing.Revision.String(),
 		Continue:           listing.Continue,

@@ -24,7 +24,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/keepwatch/keepwatch"
-	"github.com/keepwatch/keepwatch/storage"
+	"github.com/keepwatch/keepwatch/watchcache"
 )
 
 var allForms = []form{plainJSON, plainProtobuf, metadataJSON, metadataProtobuf}
@@ -181,20 +181,20 @@ func TestMetadataField(t *testing.T) {
 }
 
 // listing shows as many objects as a list has items; the envelope asks for no more.
-func listing(items int) *storage.Listing {
-	l := &storage.Listing{Revision: keepwatch.Revision(12345), Selected: make([]*storage.Object, items)}
+func listing(items int) *watchcache.ListResult {
+	l := &watchcache.ListResult{Revision: keepwatch.Revision(12345), Selected: make([]*watchcache.Object, items)}
 	if items == 1 {
 		l.Continue, l.Remaining = "a<token>", new(int64(items))
 	}
 	return l
 }
 
-func listMetaOf(l *storage.Listing) metav1.ListMeta {
+func listMetaOf(l *watchcache.ListResult) metav1.ListMeta {
 	return metav1.ListMeta{ResourceVersion: l.Revision.String(), Continue: l.Continue, RemainingItemCount: l.Remaining}
 }
 
 // joined is a list as it is written.
-func joined(t *testing.T, r *Reader, l *storage.Listing, list [][]byte, f form) []byte {
+func joined(t *testing.T, r *Reader, l *watchcache.ListResult, list [][]byte, f form) []byte {
 	t.Helper()
 	size, as := 0, items{form: f}
 	for i, item := range list {
@@ -230,7 +230,7 @@ func TestListsAreTheCodecs(t *testing.T) {
 }
 
 // listOf is the list that an API server encodes.
-func listOf(t *testing.T, r *Reader, l *storage.Listing, objects []runtime.Object, f form) runtime.Object {
+func listOf(t *testing.T, r *Reader, l *watchcache.ListResult, objects []runtime.Object, f form) runtime.Object {
 	t.Helper()
 	if isMetadata(f) {
 		list := &metav1.PartialObjectMetadataList{ListMeta: listMetaOf(l)}

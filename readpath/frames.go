@@ -5,29 +5,29 @@ import (
 
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/keepwatch/keepwatch/storage"
+	"github.com/keepwatch/keepwatch/watchcache"
 )
 
 // frame is an event's bytes, for all watches: who asks for what is being encoded waits for that.
 // They must not be changed.
-func (s *Reader) frame(e storage.Event, f form) ([]byte, error) {
+func (s *Reader) frame(e watchcache.Event, f form) ([]byte, error) {
 	return s.shared(e, encodingKey{s.number, f, e.Type, e.Revision}, func() ([]byte, error) {
 		return s.appendItem(nil, e, f, passing)
 	})
 }
 
 // row is that of an event, for all watches. It is the same for any kind of event.
-func (s *Reader) row(e storage.Event) ([]byte, error) {
+func (s *Reader) row(e watchcache.Event) ([]byte, error) {
 	return s.shared(e, encodingKey{s.number, tableJSON, "", e.Revision}, func() ([]byte, error) {
 		return s.itemOf(e, tableJSON, passing)
 	})
 }
 
 // ownRow is the row of an event that is for one watch alone.
-func (s *Reader) ownRow(e storage.Event) ([]byte, error) { return s.itemOf(e, tableJSON, recurring) }
+func (s *Reader) ownRow(e watchcache.Event) ([]byte, error) { return s.itemOf(e, tableJSON, recurring) }
 
 // shared is what all watches are sent of an event: encoded for the first who asks.
-func (s *Reader) shared(e storage.Event, key encodingKey, encode func() ([]byte, error)) ([]byte, error) {
+func (s *Reader) shared(e watchcache.Event, key encodingKey, encode func() ([]byte, error)) ([]byte, error) {
 	holds := s.holder(e.Object)
 	if known := holds.bytes(key, passing); known != nil {
 		return known, nil
@@ -46,11 +46,11 @@ func (s *Reader) shared(e storage.Event, key encodingKey, encode func() ([]byte,
 }
 
 // appendFrame appends the frame of an event that is for one watch alone.
-func (s *Reader) appendFrame(b []byte, e storage.Event, f form) ([]byte, error) {
+func (s *Reader) appendFrame(b []byte, e watchcache.Event, f form) ([]byte, error) {
 	return s.appendItem(b, e, f, recurring)
 }
 
-func (s *Reader) appendItem(b []byte, e storage.Event, f form, d demand) ([]byte, error) {
+func (s *Reader) appendItem(b []byte, e watchcache.Event, f form, d demand) ([]byte, error) {
 	item, err := s.itemOf(e, f, d)
 	if err != nil {
 		return b, err
@@ -59,10 +59,10 @@ func (s *Reader) appendItem(b []byte, e storage.Event, f form, d demand) ([]byte
 }
 
 // itemOf is an event's object.
-func (s *Reader) itemOf(e storage.Event, f form, d demand) ([]byte, error) {
+func (s *Reader) itemOf(e watchcache.Event, f form, d demand) ([]byte, error) {
 	switch {
 	case e.Type == watch.Bookmark:
-		marker, err := s.Storage.Marker(e)
+		marker, err := s.Cache.BookmarkObject(e)
 		if err != nil {
 			return nil, err
 		}

@@ -10,23 +10,23 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/keepwatch/keepwatch"
-	"github.com/keepwatch/keepwatch/storage"
+	"github.com/keepwatch/keepwatch/watchcache"
 )
 
 // eventOf is the event that a feed tells of an object.
-func (r *rig) eventOf(namespace, name string) storage.Event {
+func (r *rig) eventOf(namespace, name string) watchcache.Event {
 	r.t.Helper()
-	return storage.Event{Type: watch.Modified, Object: r.held(namespace, name), Revision: r.held(namespace, name).Revision()}
+	return watchcache.Event{Type: watch.Modified, Object: r.held(namespace, name), Revision: r.held(namespace, name).Revision()}
 }
 
 // held is what the storage has of an object.
-func (r *rig) held(namespace, name string) *storage.Object {
+func (r *rig) held(namespace, name string) *watchcache.Object {
 	r.t.Helper()
-	o, ok := r.storage.Store().Snapshot().Get(keepwatch.Key{Namespace: namespace, Name: name})
+	o, ok := r.storage.Cache().Snapshot().Get(keepwatch.Key{Namespace: namespace, Name: name})
 	if !ok {
 		r.t.Fatalf("there is no %s/%s", namespace, name)
 	}
-	return must(r.storage.Read(o))(r.t)
+	return must(r.storage.Cache().Read(o))(r.t)
 }
 
 // All who ask for an event's frame at a time get the same bytes.

@@ -62,10 +62,11 @@ func (g *gather) flush() error {
 	return g.err
 }
 
-// done gives the buffer back.
+// done gives the buffer back. The next frames get another one.
 func (g *gather) done() {
 	if g.b != nil {
 		giveBuffer(g.b)
 		g.release()
+		g.b, g.release = nil, nil
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 // get prepares a GET's answer. It is passed on if there is none here.
 func (s *Reader) get(q *http.Request, asked query) (answer http.HandlerFunc, why reason) {
-	listing, err := s.Storage.List(q.Context(), asked.key, asked.options)
+	listing, err := s.Cache.List(q.Context(), asked.key, asked.options)
 	if err != nil {
 		return s.refuse(err, asked)
 	}

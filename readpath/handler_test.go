@@ -190,7 +190,7 @@ func TestNewReaderChecks(t *testing.T) {
 	r := newRig(t, pods, options{})
 	whole := *r.reader.Resource
 	for name, spoil := range map[string]func(*Resource){
-		"no storage":    func(r *Resource) { r.Storage = nil },
+		"no cache":      func(r *Resource) { r.Cache = nil },
 		"no kind":       func(r *Resource) { r.Kind.Kind = "" },
 		"no serializer": func(r *Resource) { r.Serializer = nil },
 		"no predicate":  func(r *Resource) { r.Predicate = nil },

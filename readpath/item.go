@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keepwatch/keepwatch"
-	"github.com/keepwatch/keepwatch/storage"
+	"github.com/keepwatch/keepwatch/watchcache"
 )
 
 // locks are of objects, by their keys: objects that are written together have one revision.
@@ -21,22 +21,22 @@ type locks struct {
 }
 
 // of is an object's, shared with few others.
-func (l *locks) of(o *storage.Object) *sync.Mutex {
+func (l *locks) of(o *watchcache.Object) *sync.Mutex {
 	return &l.all[maphash.Comparable(l.seed, o.Key())%uint64(len(l.all))]
 }
 
 // item is an object as it stands in a list: JSON of built-in kinds without apiVersion
 // and kind, protobuf without the envelope, a row of a table without its ages. All other
 // shapes of an object are its item with something around it. It is encoded once and cached. It must not be changed.
-func (s *Reader) item(o *storage.Object, f form, d demand) ([]byte, error) {
+func (s *Reader) item(o *watchcache.Object, f form, d demand) ([]byte, error) {
 	return s.itemOfDecoded(o, nil, f, d)
 }
 
 // readItem is the item of an object that may not have been read yet: then it is decoded once for both.
 func (s *Reader) readItem(o keepwatch.Object, f form, d demand) ([]byte, error) {
-	read := s.Storage.Decode
+	read := s.Cache.Decode
 	if isProtobuf(f) {
-		read = s.Storage.Open
+		read = s.Cache.ReadDecoded
 	}
 	known, decoded, err := read(o)
 	if err != nil {
@@ -46,7 +46,7 @@ func (s *Reader) readItem(o keepwatch.Object, f form, d demand) ([]byte, error) 
 }
 
 // itemOfDecoded is item. decoded is nil or the object's Go value.
-func (s *Reader) itemOfDecoded(o *storage.Object, decoded runtime.Object, f form, d demand) ([]byte, error) {
+func (s *Reader) itemOfDecoded(o *watchcache.Object, decoded runtime.Object, f form, d demand) ([]byte, error) {
 	if known := s.known(o, f, d); known != nil {
 		return known, nil
 	}
@@ -71,7 +71,7 @@ func (s *Reader) itemOfDecoded(o *storage.Object, decoded runtime.Object, f form
 }
 
 // holder is an object's.
-func (s *Reader) holder(o *storage.Object) *holder {
+func (s *Reader) holder(o *watchcache.Object) *holder {
 	if known, ok := o.Attached().(*holder); ok {
 		return known
 	}
@@ -83,7 +83,7 @@ func (s *Reader) key(f form) encodingKey { return encodingKey{reader: s.number, 
 
 // known is an item that need not be made, or nil.
 func (s *Reader) known(object keepwatch.Object, f form, d demand) []byte {
-	o, ok := object.(*storage.Object)
+	o, ok := object.(*watchcache.Object)
 	if !ok {
 		return nil
 	}
@@ -102,7 +102,7 @@ func (s *Reader) known(object keepwatch.Object, f form, d demand) []byte {
 
 // itemAt is the item of an object as it is shown at another revision than its own:
 // that of its deletion.
-func (s *Reader) itemAt(o *storage.Object, f form, revision keepwatch.Revision) ([]byte, error) {
+func (s *Reader) itemAt(o *watchcache.Object, f form, revision keepwatch.Revision) ([]byte, error) {
 	decoded, err := o.Decoded()
 	if err != nil {
 		return nil, err

@@ -163,7 +163,7 @@ func unread(t testing.TB, k kind) *Resource {
 		Codec: k.codec, NewFunc: k.newObject, GetAttrs: attributes,
 	}))(t)
 	return &Resource{
-		Storage: stored, Resource: k.resource, Kind: k.gvk, Namespaced: k.namespaced, Serializer: k.serializer, Predicate: predicate, Table: &shown,
+		Cache: stored.Cache(), Resource: k.resource, Kind: k.gvk, Namespaced: k.namespaced, Serializer: k.serializer, Predicate: predicate, Table: &shown,
 	}
 }
 

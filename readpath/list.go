@@ -16,8 +16,8 @@ import (
 	"k8s.io/apiserver/pkg/features"
 
 	"github.com/keepwatch/keepwatch"
-	"github.com/keepwatch/keepwatch/storage"
 	"github.com/keepwatch/keepwatch/store"
+	"github.com/keepwatch/keepwatch/watchcache"
 )
 
 const (
@@ -29,7 +29,7 @@ const (
 
 // list prepares a LIST's answer. It is passed on if there is none here.
 func (s *Reader) list(q *http.Request, asked query) (http.HandlerFunc, reason) {
-	listing, err := s.Storage.List(q.Context(), asked.key, asked.options)
+	listing, err := s.Cache.List(q.Context(), asked.key, asked.options)
 	if err != nil {
 		return s.refuse(err, asked)
 	}
@@ -87,7 +87,7 @@ func userOf(ctx context.Context) string {
 // list is one answer.
 type list struct {
 	*Reader
-	listing  *storage.Listing
+	listing  *watchcache.ListResult
 	items    items
 	demand   demand // for items: of what is compressed, blocks are what is asked for again
 	envelope envelope
@@ -248,7 +248,7 @@ func (l *list) runs() iter.Seq[[]keepwatch.Object] {
 // sizeOf is how many bytes etcd keeps of objects.
 func sizeOf(run []keepwatch.Object) (n int64) {
 	for _, o := range run {
-		if known, ok := o.(*storage.Object); ok {
+		if known, ok := o.(*watchcache.Object); ok {
 			n += int64(known.Size())
 		}
 	}
@@ -312,11 +312,11 @@ func (l *list) compressedAhead() iter.Seq2[*block, error] {
 			make:     func(segment store.Segment) (*block, error) { return l.compressed(segment, l.items) },
 		}.all(slices.Values(l.listing.Segments))
 	}
-	return ahead[[]*storage.Object, *block]{
+	return ahead[[]*watchcache.Object, *block]{
 		encoders: l.budget.encoders,
-		weigh:    func(run []*storage.Object) int64 { return sizeOf(slices.Collect(selected(run))) / usualRatio },
-		ready:    func([]*storage.Object) (*block, bool) { return nil, false },
-		make:     func(run []*storage.Object) (*block, error) { return l.deflate(selected(run), l.items) },
+		weigh:    func(run []*watchcache.Object) int64 { return sizeOf(slices.Collect(selected(run))) / usualRatio },
+		ready:    func([]*watchcache.Object) (*block, bool) { return nil, false },
+		make:     func(run []*watchcache.Object) (*block, error) { return l.deflate(selected(run), l.items) },
 	}.all(slices.Chunk(l.listing.Selected, objectsPerBlock))
 }
 

@@ -26,7 +26,7 @@ func newCounts() *counts {
 		return metrics.NewGauge(&metrics.GaugeOpts{Name: name, Help: help, StabilityLevel: metrics.ALPHA})
 	}
 	return &counts{
-		answered:  counters("verb", "keepwatch_readpath_answered_total", "Requests that were answered from a storage, by verb."),
+		answered:  counters("verb", "keepwatch_readpath_answered_total", "Requests that were answered from a watch cache, by verb."),
 		passed:    counters("reason", "keepwatch_readpath_passed_total", "Requests that were passed on to the API server's handlers, by reason."),
 		busy:      counter("keepwatch_readpath_busy_total", "Large answers that were refused with 429, since too many others were being written."),
 		evicted:   counter("keepwatch_readpath_encodings_evicted_total", "Encodings that were dropped to make room for others."),

@@ -23,10 +23,10 @@ type Reader struct {
 }
 
 // NewReader makes a reader whose encodings count against a budget. It needs not be closed: what
-// is cached goes with the storage's objects.
+// is cached goes with the cache's objects.
 func NewReader(resource Resource, budget *Budget) (*Reader, error) {
-	if resource.Storage == nil || resource.Serializer == nil || resource.Predicate == nil || resource.Kind.Kind == "" {
-		return nil, errors.New("a reader needs a storage, a kind, a serializer and predicates")
+	if resource.Cache == nil || resource.Serializer == nil || resource.Predicate == nil || resource.Kind.Kind == "" {
+		return nil, errors.New("a reader needs a watch cache, a kind, a serializer and predicates")
 	}
 	info, ok := runtime.SerializerInfoForMediaType(resource.Serializer.SupportedMediaTypes(), runtime.ContentTypeJSON)
 	if !ok {

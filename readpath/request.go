@@ -24,13 +24,13 @@ type reason string
 
 const (
 	passVerb     reason = "verb"     // neither GET, LIST nor WATCH, or of no resource, or of a subresource
-	passResource reason = "resource" // not one that is kept in a storage
+	passResource reason = "resource" // not one that has a watch cache
 	passPath     reason = "path"     // a path that is none of the API server's routes, or is below /watch/
 	passEncoding reason = "encoding" // YAML, CBOR, Tables with whole objects or none, pretty printing, other versions
 	passInvalid  reason = "invalid"  // parameters that will be refused
 	passOption   reason = "option"   // parameters that are rare
 	passProtocol reason = "protocol" // WebSockets
-	passState    reason = "state"    // a revision that is gone or to come, an unknown object, no storage yet
+	passState    reason = "state"    // a revision that is gone or to come, an unknown object, no watch cache yet
 )
 
 // query is a request that can be answered here.
@@ -153,7 +153,7 @@ func (r *Resource) listOptions(q *http.Request, info *request.RequestInfo) (*int
 	return options, ""
 }
 
-// storageOptions says what is asked of the storage: one object if the selector names
+// storageOptions says what is asked of the watch cache: one object if the selector names
 // it, one namespace if it names that.
 func (r *Resource) storageOptions(info *request.RequestInfo, options *internalversion.ListOptions) (key string, out apistorage.ListOptions, ok bool) {
 	label, field := options.LabelSelector, options.FieldSelector

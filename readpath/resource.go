@@ -10,14 +10,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apistorage "k8s.io/apiserver/pkg/storage"
 
-	"github.com/keepwatch/keepwatch/storage"
+	"github.com/keepwatch/keepwatch/watchcache"
 )
 
 // Resource is what requests for one resource in one version are answered from. All
 // is required but where it says otherwise; nothing may change once it is in use.
 type Resource struct {
-	// Storage holds the objects, in this version.
-	Storage *storage.Storage
+	// Cache has the objects, in this version.
+	Cache *watchcache.Cache
 	// Resource and Kind are the API's names.
 	Resource schema.GroupVersionResource
 	Kind     schema.GroupVersionKind
@@ -51,10 +51,10 @@ func (r *Resource) listKind() string {
 	return r.Kind.Kind + "List"
 }
 
-// key is the storage's key of an object, or if it has no name of those in a
+// key returns the cache's key of an object, or if it has no name of those in a
 // namespace, or of all. It fails if there can be no such object.
 func (r *Resource) key(namespace, name string) (string, bool) {
-	key := r.Storage.ResourcePrefix()
+	key := r.Cache.ResourcePrefix()
 	if namespace != "" {
 		if !r.Namespaced {
 			return "", false

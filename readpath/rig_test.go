@@ -206,7 +206,7 @@ func newRig(t testing.TB, k kind, o options) *rig {
 	t.Cleanup(r.stop)
 	eventually(t, "the storage is ready", func() bool { return stored.ReadinessCheck() == nil })
 	r.reader = must(NewReader(Resource{
-		Storage: stored, Resource: k.resource, Kind: k.gvk, Namespaced: k.namespaced, Serializer: k.serializer, Dynamic: k.dynamic, Predicate: predicate, Table: &shown,
+		Cache: stored.Cache(), Resource: k.resource, Kind: k.gvk, Namespaced: k.namespaced, Serializer: k.serializer, Dynamic: k.dynamic, Predicate: predicate, Table: &shown,
 	}, o.budget))(t)
 	next := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		r.passed.Add(1)
@@ -302,7 +302,7 @@ func (r *rig) delete(namespace, name string) metav1.Object {
 // reach waits until the storage has what was written.
 func (r *rig) reach(written metav1.Object) {
 	r.t.Helper()
-	must(0, r.storage.Await(r.t.Context(), must(keepwatch.ParseRevision(written.GetResourceVersion()))(r.t)))(r.t)
+	must(0, r.storage.Cache().WaitForRevision(r.t.Context(), must(keepwatch.ParseRevision(written.GetResourceVersion()))(r.t)))(r.t)
 }
 
 // labelled and noted make objects that can be selected, and large.

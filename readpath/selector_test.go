@@ -206,7 +206,7 @@ func TestSelectorsBehindTheHistory(t *testing.T) {
 	}
 	last := r.create("default", "last", labelled("tier", "a"))
 	r.reach(last)
-	if history, _ := r.storage.Store().Bounds(); history <= must(keepwatch.ParseRevision(left.GetResourceVersion()))(t) {
+	if history, _ := r.storage.Cache().Bounds(); history <= must(keepwatch.ParseRevision(left.GetResourceVersion()))(t) {
 		t.Fatalf("the history goes back to %v", history)
 	}
 	for name, w := range map[string]*watching{"live": slow, "resuming": r.watch(since)} {
@@ -236,7 +236,7 @@ func TestSelectorsBehindTheHistory(t *testing.T) {
 			if told > 40 {
 				t.Errorf("%d events are the history, not the difference", told)
 			}
-			for o := range r.storage.Store().Snapshot().All() {
+			for o := range r.storage.Cache().Snapshot().All() {
 				if name := o.Key().Name; held[name] != "" != (name == "enters" || name == "returns" || name == "stays" || name == "last") || held[name] != "" && held[name] != o.Revision().String() {
 					t.Errorf("%s: held at %q, is at %v", name, held[name], o.Revision())
 				}

@@ -45,7 +45,7 @@ func (s *Reader) Warm(ctx context.Context, e Encoding) {
 	if !known {
 		return
 	}
-	for segment := range s.Storage.Store().Snapshot().Segments() {
+	for segment := range s.Cache.Snapshot().Segments() {
 		began := time.Now()
 		if zipped && f != tableJSON {
 			_, _ = s.compressed(segment, items{form: f}) // what can't be encoded is for who reads it

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/util/flowcontrol"
 
-	"github.com/keepwatch/keepwatch/storage"
+	"github.com/keepwatch/keepwatch/watchcache"
 )
 
 // watch prepares a WATCH's answer. It is passed on if there is none here.
@@ -22,33 +22,35 @@ func (s *Reader) watch(q *http.Request, asked query) (answer http.HandlerFunc, w
 	select {
 	case <-q.Context().Done():
 		return nil, passState
-	case <-s.Storage.Ended():
+	case <-s.Cache.Ended():
 		return nil, passState
 	default: // one that has not started is waited for
 	}
 	within, cancel := context.WithTimeout(q.Context(), asked.timeout)
 	defer cancel()
-	feed, err := s.Storage.Feed(within, asked.key, asked.options)
+	events, err := s.Cache.Watch(within, asked.key, asked.options)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded) && within.Err() != nil: // over before it could begin
 		err = nil
 	case err != nil && !waitedFor(err, asked) && !apierrors.IsResourceExpired(err): // which are sent in the stream
 		return s.refuse(err, asked)
 	}
-	return (&watcher{Reader: s, feed: feed, refused: err, form: asked.form, timeout: asked.timeout}).serve, ""
+	return (&watcher{Reader: s, events: events, refused: err, form: asked.form, timeout: asked.timeout}).serve, ""
 }
 
-// watcher is one watch over HTTP: it pulls from a feed and writes.
+// watcher is one watch over HTTP: it receives the events of a watch cache and writes them.
 type watcher struct {
 	*Reader
-	feed    *storage.Feed // nil if it is over before it could begin
-	refused error         // why there is none
+	events  *watchcache.Watch // nil if the watch is over before it could begin
+	refused error             // why the watch can't begin
 	form    form
 	timeout time.Duration
 	sent    func(bytes int) // counts an event
 
-	bookmark *time.Timer // fires when the client is to be told how far it has come
-	titled   bool        // the columns of its tables have been told
+	ctx    context.Context // of the answer
+	out    *gather
+	http   *http.ResponseController
+	titled bool // the columns of its tables were sent
 }
 
 // grace is how long what was written at the end of a watch may take to leave: whoever reads
@@ -65,132 +67,66 @@ func (s *watcher) serve(w http.ResponseWriter, q *http.Request) {
 	s.sent = s.counter(q.Context())
 	w.Header().Set("Content-Type", media)
 	w.WriteHeader(http.StatusOK)
-	out := http.NewResponseController(w)
-	// Who is slow is waited for, but not longer than the watch lasts: behind it, nobody reads.
-	_ = out.SetWriteDeadline(time.Now().Add(s.timeout + grace)) // HTTP/1 and 2 have one
-	defer func() { _ = out.SetWriteDeadline(time.Time{}) }()    // the connection may be used again
-	if out.Flush() != nil {
+	s.http = http.NewResponseController(w)
+	// A slow client has time until the watch ends, and grace: after that it reads no more.
+	_ = s.http.SetWriteDeadline(time.Now().Add(s.timeout + grace)) // HTTP/1 and 2 have one
+	defer func() { _ = s.http.SetWriteDeadline(time.Time{}) }()    // the connection may be used again
+	if s.http.Flush() != nil {
 		return
 	}
-	_ = s.run(ctx, w, out) // who has to know why it ended is gone
+	s.ctx, s.out = ctx, s.gather(ctx, w)
+	defer s.out.done()
+	s.run()
 }
 
-// run writes events until the watch is over.
-func (s *watcher) run(ctx context.Context, w http.ResponseWriter, out *http.ResponseController) error {
-	if s.refused != nil {
-		_, err := w.Write(errorFrame(s.refused, s.form))
+// run writes events until the watch is over, and then the error that has ended it, if any. Nobody
+// needs the error of a write: the client is gone.
+func (s *watcher) run() {
+	if s.refused == nil && s.events == nil {
+		return
+	}
+	err := s.refused
+	if err == nil {
+		var shutdown <-chan struct{}
+		if signals := request.ServerShutdownSignalFrom(s.ctx); signals != nil {
+			shutdown = signals.ShuttingDown()
+		}
+		err = s.events.Serve(s.ctx, shutdown, s)
+	}
+	if err != nil {
+		s.out.add(errorFrame(err, s.form)) // not written after a failed write
+	}
+	_ = s.Flush()
+}
+
+// Send adds an event. If that fails, the client receives the error, and must not continue without
+// the event.
+func (s *watcher) Send(e watchcache.Event, initial bool) error {
+	if err := s.add(s.out, e, initial); err != nil {
 		return err
 	}
-	if s.feed == nil {
-		return nil
-	}
-	s.bookmark = time.NewTimer(storage.UntilBookmark(ctx))
-	defer s.bookmark.Stop()
-	var shutdown <-chan struct{}
-	if signals := request.ServerShutdownSignalFrom(ctx); signals != nil {
-		shutdown = signals.ShuttingDown()
-	}
-	if s.feed.Initialized() {
-		flowcontrol.WatchInitialized(ctx)
-	}
-	for {
-		newer, err := s.send(ctx, w)
-		if err == nil {
-			err = out.Flush()
-		}
-		if err != nil || newer == nil {
-			return err
-		}
-		select {
-		case <-newer:
-			continue
-		case <-s.bookmark.C:
-			if err := s.tellPlace(ctx, w); err != nil {
-				return err
-			}
-		case <-ctx.Done(): // send adds the bookmark that is due
-		case <-shutdown:
-			return nil
-		case <-s.Storage.Ended():
-			return nil
-		}
-	}
+	return s.out.spill()
 }
 
-// send writes all there is, and returns the channel that closes when there is more,
-// or nil if the feed has ended.
-func (s *watcher) send(ctx context.Context, w http.ResponseWriter) (newer <-chan struct{}, err error) {
-	out := s.gather(ctx, w)
-	defer out.done()
-	for ctx.Err() == nil && newer == nil {
-		initial, initialized := s.feed.Initial(), s.feed.Initialized()
-		var events []storage.Event
-		var failure error
-		events, newer, failure = s.feed.Poll()
-		for _, e := range events {
-			if err := s.add(out, e, initial); err != nil {
-				failure = err // the client is told, and must not go on without the event
-				break
-			}
-			if err := out.spill(); err != nil {
-				return nil, err
-			}
-		}
-		if failure == nil && !initialized && s.feed.Initialized() {
-			if err := out.flush(); err != nil {
-				return nil, err
-			}
-			flowcontrol.WatchInitialized(ctx) // who is always behind would never get to where there is no more
-		}
-		if failure == nil && newer == nil && !initial {
-			failure = s.placeIfDue(ctx, out)
-		}
-		if failure != nil {
-			out.add(errorFrame(failure, s.form))
-			return nil, out.flush()
-		}
-	}
-	if ctx.Err() != nil {
-		return nil, s.sendLast(ctx, out)
-	}
-	return newer, out.flush()
-}
-
-// sendLast writes what was gathered when the watch's time ended, and the bookmark of its last
-// seconds if they passed while events were written.
-func (s *watcher) sendLast(ctx context.Context, out *gather) error {
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) && !s.feed.Initial() {
-		if err := s.placeIfDue(ctx, out); err != nil {
-			return err
-		}
-	}
-	return out.flush()
-}
-
-// tellPlace writes how far the watch has come.
-func (s *watcher) tellPlace(ctx context.Context, w http.ResponseWriter) error {
-	out := s.gather(ctx, w)
-	defer out.done()
-	if err := s.place(ctx, out); err != nil {
+// Initialized writes what was added, and tells the library's flow control that the watch has
+// caught up.
+func (s *watcher) Initialized() error {
+	if err := s.out.flush(); err != nil {
 		return err
 	}
-	return out.flush()
+	flowcontrol.WatchInitialized(s.ctx)
+	return nil
 }
 
-// placeIfDue is for who is behind, maybe for ever: it never comes to wait for the timer.
-func (s *watcher) placeIfDue(ctx context.Context, out *gather) error {
-	select {
-	case <-s.bookmark.C:
-		return s.place(ctx, out)
-	default:
-		return nil
+// Flush writes what was added, and gives the buffer back.
+func (s *watcher) Flush() error {
+	err := s.out.flush()
+	s.out.done()
+	if err == nil {
+		err = s.http.Flush()
+		s.out.err = err
 	}
-}
-
-// place adds how far the watch has come, if the client wants to know.
-func (s *watcher) place(ctx context.Context, out *gather) error {
-	s.bookmark.Reset(storage.UntilBookmark(ctx))
-	return s.add(out, s.feed.Bookmark(), false)
+	return err
 }
 
 // gather returns what frames are put together in, whose buffer counts for the watch's user. A
@@ -207,14 +143,12 @@ func (s *watcher) gather(ctx context.Context, w http.ResponseWriter) *gather {
 	}}
 }
 
-// add adds an event, if the client wants it. The state that a watch begins with is for it
-// alone: its frames are not cached, unless there is no buffer to make them in. Then they are
-// shared, so that many watches that nobody reads hold each of them once.
-func (s *watcher) add(out *gather, e storage.Event, initial bool) (err error) {
+// add adds an event. The initial state is for this watch alone: its frames are not cached, unless
+// there is no buffer to make them in. Then they are shared, so that many watches whose clients read
+// nothing hold each of them once.
+func (s *watcher) add(out *gather, e watchcache.Event, initial bool) (err error) {
 	var frame []byte
 	switch {
-	case e.Type == watch.Bookmark && !s.feed.Bookmarks():
-		return nil
 	case s.form == tableJSON:
 		return s.addTable(out, e, initial)
 	case e.Type != watch.Bookmark && initial && out.buffer():
@@ -238,7 +172,7 @@ func (s *watcher) add(out *gather, e storage.Event, initial bool) (err error) {
 
 // addTable adds an event as a table of one row, the first one with its columns. Rows are
 // shared as frames are; ages are those of the moment.
-func (s *watcher) addTable(out *gather, e storage.Event, initial bool) error {
+func (s *watcher) addTable(out *gather, e watchcache.Event, initial bool) error {
 	row := s.row
 	if initial || e.Type == watch.Bookmark {
 		row = s.ownRow

@@ -521,7 +521,7 @@ func TestSlowWatchesAreNeverCutOff(t *testing.T) {
 			if test.every && told != events+2 || !test.every && told >= events {
 				t.Errorf("%d events, of which it was told %d", events+2, told)
 			}
-			for o := range r.storage.Store().Snapshot().All() {
+			for o := range r.storage.Cache().Snapshot().All() {
 				if state[o.Key().Name] != o.Revision().String() {
 					t.Errorf("%s: it was told %q, want %v", o.Key(), state[o.Key().Name], o.Revision())
 				}

@@ -31,9 +31,9 @@ const (
 	keepaliveTimeout = 10 * time.Second
 )
 
-// Decorator opens storages for an API server's RESTOptions. All that it opens share
-// one connection to etcd for reading; what is written goes over k8s.io/apiserver's. An
-// invariant of a storage that does not hold ends the process with a panic.
+// Decorator opens storages for an API server's RESTOptions. All of them share one connection to
+// etcd for reading; writes use k8s.io/apiserver's. If an invariant of a storage does not hold, the
+// process ends with a panic.
 func Decorator() generic.StorageDecorator {
 	opened := connections{byKey: map[string]*connection{}}
 	return func(config *storagebackend.ConfigForResource, resourcePrefix string, keyOf func(runtime.Object) (string, error),
@@ -63,7 +63,7 @@ func Decorator() generic.StorageDecorator {
 			destroy()
 			return nil, nil, err
 		}
-		stop := s.Start(func(err error) { panic(err) }) // in whose process nobody else hears of it
+		stop := s.Start(func(err error) { panic(err) }) // nothing else in the process would notice
 		return s, sync.OnceFunc(func() {                // storages are destroyed once for each subresource
 			stop()
 			opened.close(connection)
@@ -72,25 +72,7 @@ func Decorator() generic.StorageDecorator {
 	}
 }
 
-// Start runs the storage until stop is called, which waits for its end. A storage that ends
-// before that cannot be trusted any more and answers nothing; failed is then called with the
-// cause and should end the process.
-func (s *Storage) Start(failed func(error)) (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		if err := s.Run(ctx); ctx.Err() == nil {
-			failed(fmt.Errorf("the storage of %s stopped: %w", s.config.GroupResource, err))
-		}
-	}()
-	return func() {
-		cancel()
-		<-ended
-	}
-}
-
-// connections are those to different etcds, each with the number of its users.
+// connections are the connections to different etcds, each with the number of its storages.
 type connections struct {
 	mu    sync.Mutex
 	byKey map[string]*connection

@@ -2,16 +2,24 @@ package storage
 
 import (
 	"context"
+	"reflect"
 	"time"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/store"
 )
 
-// WarmAfter sets how long behind the start the storage decodes what it has read by then.
-func (s *Storage) WarmAfter(d time.Duration) { s.warmAfter = d }
-
-// OpenAll decodes what the storage has read by now, as it does behind the start.
-func (s *Storage) OpenAll(ctx context.Context) bool { return s.openAll(ctx) }
+// WarmAfter sets the time from the start to the decoding of what was read until then.
+func (s *Storage) WarmAfter(d time.Duration) {
+	*(*time.Duration)(s.field("warmAfter").Addr().UnsafePointer()) = d
+}
 
 // Break makes the next change that etcd sends break an invariant: history without a list.
-func (s *Storage) Break() error { return s.store.Void(context.Background(), keepwatch.GapRewind) }
+func (s *Storage) Break() error {
+	return (*store.Store)(s.field("store").UnsafePointer()).Void(context.Background(), keepwatch.GapRewind)
+}
+
+// field returns a field of the watch cache, which nothing outside can change.
+func (s *Storage) field(name string) reflect.Value {
+	return reflect.ValueOf(s.cache).Elem().FieldByName(name)
+}

@@ -22,6 +22,7 @@ import (
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/storage"
 	"github.com/keepwatch/keepwatch/store"
+	"github.com/keepwatch/keepwatch/watchcache"
 )
 
 // run is open, running.
@@ -41,14 +42,14 @@ func put(t testing.TB, client *kubernetes.Client, name string, value []byte) {
 }
 
 // held is an object as the store has it, once the store is as new as etcd.
-func held(t testing.TB, s *storage.Storage, name string) *storage.Object {
+func held(t testing.TB, s *storage.Storage, name string) *watchcache.Object {
 	t.Helper()
-	must(s.Barrier(t.Context()))(t)
-	o, ok := s.Store().Snapshot().Get(keepwatch.Key{Namespace: "ns", Name: name})
+	must(s.Cache().WaitForNewest(t.Context()))(t)
+	o, ok := s.Cache().Snapshot().Get(keepwatch.Key{Namespace: "ns", Name: name})
 	if !ok {
 		t.Fatalf("%s is not in the store", name)
 	}
-	return must(s.Read(o))(t)
+	return must(s.Cache().Read(o))(t)
 }
 
 // A built-in object is kept as the message that is sent of it.
@@ -81,8 +82,7 @@ func TestBuiltinObjectsAreKeptAsProtobuf(t *testing.T) {
 	}
 }
 
-// What a list of JSON has decoded at the start becomes a message when somebody wants one, or in the
-// background.
+// What a list of JSON has decoded at the start becomes a message when somebody wants one.
 func TestMessagesAreMadeLater(t *testing.T) {
 	t.Parallel()
 	client := runEtcd(t)
@@ -92,8 +92,8 @@ func TestMessagesAreMadeLater(t *testing.T) {
 	cold.WarmAfter(time.Hour)
 	t.Cleanup(cold.Start(func(err error) { t.Error(err) }))
 	eventually(t, "the storage is ready", func() bool { return cold.ReadinessCheck() == nil })
-	o, _ := cold.Store().Snapshot().Get(keepwatch.Key{Namespace: "ns", Name: "a"})
-	known, decoded, err := cold.Decode(o)
+	o, _ := cold.Cache().Snapshot().Get(keepwatch.Key{Namespace: "ns", Name: "a"})
+	known, decoded, err := cold.Cache().Decode(o)
 	if err != nil || known.Bytes() != nil || known.Protobuf() {
 		t.Fatalf("kept is %q, %v", known.Bytes(), err)
 	}
@@ -104,27 +104,15 @@ func TestMessagesAreMadeLater(t *testing.T) {
 	if known.Labels().Get("app") != "web-1" || known.Fields().Get("metadata.name") != "web-00001" {
 		t.Errorf("selectors see %v, %v", known.Labels(), known.Fields())
 	}
-	if _, again, err := cold.Decode(o); again != nil || err != nil {
+	if _, again, err := cold.Cache().Decode(o); again != nil || err != nil {
 		t.Errorf("decoded again is %v, %v", again, err)
 	}
-	whole, decoded, err := cold.Open(o)
+	whole, decoded, err := cold.Cache().ReadDecoded(o)
 	if want := must(pod.Marshal())(t); err != nil || !whole.Protobuf() || string(whole.Bytes()) != string(want) {
 		t.Errorf("kept is %q, want %q: %v", whole.Bytes(), want, err)
 	}
 	if !equality.Semantic.DeepEqual(decoded, runtime.Object(pod)) {
 		t.Errorf("decoded is %v", decoded)
-	}
-
-	again := open(t, client, corePods{}, store.Options{})
-	again.WarmAfter(time.Hour)
-	t.Cleanup(again.Start(func(err error) { t.Error(err) }))
-	eventually(t, "the storage is ready", func() bool { return again.ReadinessCheck() == nil })
-	o, _ = again.Store().Snapshot().Get(keepwatch.Key{Namespace: "ns", Name: "a"})
-	if known, _, err = again.Decode(o); err != nil || known.Protobuf() {
-		t.Fatalf("kept is %q, %v", known.Bytes(), err)
-	}
-	if !again.OpenAll(t.Context()) || !known.Protobuf() {
-		t.Errorf("behind the start it is no message")
 	}
 }
 
@@ -179,7 +167,7 @@ func TestOldDeletionsKeepMetadata(t *testing.T) {
 			if _, err := client.KV.Delete(t.Context(), "/registry/pods/ns/gone"); err != nil {
 				t.Fatal(err)
 			}
-			must(s.Barrier(t.Context()))(t)
+			must(s.Cache().WaitForNewest(t.Context()))(t)
 			for range 4 { // push it out of the window
 				put(t, client, "other", value)
 				held(t, s, "other")
@@ -211,20 +199,20 @@ func TestStates(t *testing.T) {
 	r := newForgetful(t)
 	s := r.Interface.(*storage.Storage)
 	a := r.create("a")
-	newest := must(s.Barrier(t.Context()))(t)
-	if newest < must(keepwatch.ParseRevision(a.ResourceVersion))(t) || s.Store().Held() < newest {
-		t.Errorf("the barrier is at %d, the store at %d, a at %s", newest, s.Store().Held(), a.ResourceVersion)
+	newest := must(s.Cache().WaitForNewest(t.Context()))(t)
+	if newest < must(keepwatch.ParseRevision(a.ResourceVersion))(t) || s.Cache().Revision() < newest {
+		t.Errorf("the barrier is at %d, the store at %d, a at %s", newest, s.Cache().Revision(), a.ResourceVersion)
 	}
-	if then := must(s.At(t.Context(), newest))(t); then.Revision() != newest || then.Len() != 1 {
+	if then := must(s.Cache().SnapshotAt(t.Context(), newest))(t); then.Revision() != newest || then.Len() != 1 {
 		t.Errorf("at %d there is revision %d of %d", newest, then.Revision(), then.Len())
 	}
 	r.forget()
-	if _, err := s.At(t.Context(), newest); !errors.Is(err, storage.ErrElsewhere) {
+	if _, err := s.Cache().SnapshotAt(t.Context(), newest); !errors.Is(err, watchcache.ErrNotCached) {
 		t.Errorf("behind the window: %v", err)
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := s.Await(ended, newest+1_000_000); !apistorage.IsTooLargeResourceVersion(err) {
+	if err := s.Cache().WaitForRevision(ended, newest+1_000_000); !apistorage.IsTooLargeResourceVersion(err) {
 		t.Errorf("a revision to come: %v", err)
 	}
 }
@@ -240,13 +228,13 @@ func TestReadTriesAgain(t *testing.T) {
 	if err := r.Create(t.Context(), "/pods/ns/a", pod, nil, 0); err != nil {
 		t.Fatal(err)
 	}
-	must(s.Barrier(t.Context()))(t)
-	o, _ := s.Store().Snapshot().Get(keepwatch.Key{Namespace: "ns", Name: "a"})
-	if read, err := s.Read(o); err == nil {
+	must(s.Cache().WaitForNewest(t.Context()))(t)
+	o, _ := s.Cache().Snapshot().Get(keepwatch.Key{Namespace: "ns", Name: "a"})
+	if read, err := s.Cache().Read(o); err == nil {
 		t.Errorf("read is %v", read)
 	}
 	f.set(false)
-	if read := must(s.Read(o))(t); read.Fields().Get("metadata.name") != "a" {
+	if read := must(s.Cache().Read(o))(t); read.Fields().Get("metadata.name") != "a" {
 		t.Errorf("read is %v", read)
 	}
 }
@@ -260,13 +248,13 @@ func TestBytesAreNeverWhatEtcdHas(t *testing.T) {
 	r.create("a")
 	r.restart()
 	s := r.Interface.(*storage.Storage)
-	o, _ := s.Store().Snapshot().Get(keepwatch.Key{Namespace: "ns", Name: "a"})
-	known := o.(*storage.Object)
+	o, _ := s.Cache().Snapshot().Get(keepwatch.Key{Namespace: "ns", Name: "a"})
+	known := o.(*watchcache.Object)
 	if b := known.Bytes(); b != nil {
 		t.Errorf("before it was read it is served as %q", b)
 	}
 	f.set(true)
-	if read, err := s.Read(o); err == nil {
+	if read, err := s.Cache().Read(o); err == nil {
 		t.Fatalf("read is %v", read)
 	}
 	if b := known.Bytes(); b != nil {

@@ -214,7 +214,7 @@ func (r *rig) start() {
 	eventually(r.t, "the storage is ready", func() bool { return s.ReadinessCheck() == nil })
 	if !r.options.cold {
 		select {
-		case <-s.Warmed():
+		case <-s.Cache().Warmed():
 		case <-time.After(patience):
 			r.t.Fatal("the storage does not get warm")
 		}

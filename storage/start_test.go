@@ -19,6 +19,7 @@ import (
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/storage"
+	"github.com/keepwatch/keepwatch/watchcache"
 )
 
 // counting counts what is read of etcd.
@@ -88,7 +89,7 @@ func TestIndexOfWhatCouldNotBeRead(t *testing.T) {
 	}
 	f.set(true)
 	r.restart()
-	if _, ok := r.Interface.(*storage.Storage).Store().Snapshot().Index("f:spec.nodeName"); !ok {
+	if _, ok := r.Interface.(*storage.Storage).Cache().Snapshot().Index("f:spec.nodeName"); !ok {
 		t.Fatal("there is no index")
 	}
 	byNode := everything
@@ -126,14 +127,14 @@ func TestIndexHeals(t *testing.T) {
 		if err := r.Create(t.Context(), "/pods/ns/"+name, pod, nil, 0); err != nil {
 			t.Fatal(err)
 		}
-		must(s.Barrier(t.Context()))(t)
+		must(s.Cache().WaitForNewest(t.Context()))(t)
 	}
 	byNode := everything
 	byNode.Predicate = apistorage.SelectionPredicate{
 		Label: labels.Everything(), Field: fields.ParseSelectorOrDie("spec.nodeName=n"), GetAttrs: podAttrs, IndexFields: []string{"spec.nodeName"},
 	}
 	unread := func() (names []string) {
-		x, _ := s.Store().Snapshot().Index("f:spec.nodeName")
+		x, _ := s.Cache().Snapshot().Index("f:spec.nodeName")
 		for value := range x.Values() {
 			for key := range x.Keys(value) {
 				if value != "n" {
@@ -148,7 +149,7 @@ func TestIndexHeals(t *testing.T) {
 	}
 	f.set(false)
 	r.delete("d") // unread by the index until its end
-	must(s.Barrier(t.Context()))(t)
+	must(s.Cache().WaitForNewest(t.Context()))(t)
 	if got := unread(); !slices.Equal(got, []string{"b"}) {
 		t.Errorf("after a deletion the index cannot tell the values of %v", got)
 	}
@@ -181,7 +182,7 @@ func TestWatchOfWhatCouldNotBeRead(t *testing.T) {
 	before := r.create("before")
 	f.set(true)
 	r.create("a")
-	must(r.Interface.(*storage.Storage).Barrier(t.Context()))(t)
+	must(r.Interface.(*storage.Storage).Cache().WaitForNewest(t.Context()))(t)
 	selecting := labelled(from(before.ResourceVersion), "x")
 	expect(t, r.watch("/pods/", selecting), "ERROR InternalError", "end")
 	f.set(false)
@@ -216,15 +217,15 @@ func TestReadBesideAFailure(t *testing.T) {
 	s := r.Interface.(*storage.Storage)
 	pod := &example.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", Labels: map[string]string{"l": "x"}}}
 	must(r.etcd.KV.Put(t.Context(), "/pods/ns/a", string(must(runtime.Encode(protobufCodec(), pod))(t))))(t)
-	must(s.Barrier(t.Context()))(t)
-	o, _ := s.Store().Snapshot().Get(keepwatch.Key{Namespace: "ns", Name: "a"})
+	must(s.Cache().WaitForNewest(t.Context()))(t)
+	o, _ := s.Cache().Snapshot().Get(keepwatch.Key{Namespace: "ns", Name: "a"})
 
 	reads, release := make(chan struct{}), make(chan struct{})
 	waits := func() error { close(reads); <-release; return nil }
 	f.before.Store(&waits)
-	read := make(chan *storage.Object)
+	read := make(chan *watchcache.Object)
 	go func() {
-		known, err := s.Read(o)
+		known, err := s.Cache().Read(o)
 		if err != nil {
 			t.Error(err)
 		}
@@ -232,7 +233,7 @@ func TestReadBesideAFailure(t *testing.T) {
 	}()
 	<-reads
 	f.before.Store(&fails)
-	if _, err := s.Read(o); !errors.Is(err, broken) {
+	if _, err := s.Cache().Read(o); !errors.Is(err, broken) {
 		t.Errorf("reading fails with %v", err)
 	}
 	close(release)

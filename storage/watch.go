@@ -3,115 +3,107 @@ package storage
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	apistorage "k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/util/flowcontrol"
 
-	"github.com/keepwatch/keepwatch"
-	"github.com/keepwatch/keepwatch/store"
+	"github.com/keepwatch/keepwatch/watchcache"
 )
 
-// Watch watches the objects at a key or below it. Where it begins is settled when it
-// returns; what goes wrong from then on comes as an error event.
+// eventBuffer is how many events a watch may be ahead of its reader.
+const eventBuffer = 16
+
+// Watch watches the objects at a key or below it. When it returns, it has decided where the watch
+// begins; later failures are error events.
 func (s *Storage) Watch(ctx context.Context, key string, options apistorage.ListOptions) (watch.Interface, error) {
-	feed, err := s.Feed(ctx, key, options)
-	if wrong := (requestError{}); errors.As(err, &wrong) {
-		return nil, wrong.error
+	w, err := s.cache.Watch(ctx, key, options)
+	if refused := (watchcache.RequestError{}); errors.As(err, &refused) {
+		return nil, refused.Err
 	}
 	if err != nil {
-		return failed(ctx, err), nil
+		return failedWatch(ctx, err), nil
 	}
-	return s.watch(ctx, feed), nil
+	return s.serve(ctx, w), nil
 }
 
-// beginning is where a watch starts: with the objects of a state, or behind a cursor.
-type beginning struct {
-	state  *store.Snapshot // nil if the objects are not sent
-	marked bool            // the end of the objects is, by a bookmark
-	cursor store.Cursor
+// watcher is one watch, whose events go to a channel.
+type watcher struct {
+	storage *Storage
+	events  chan watch.Event
+	ctx     context.Context
+	stop    context.CancelFunc
 }
 
-// beginning finds where a watch starts.
-func (s *Storage) beginning(ctx context.Context, revision keepwatch.Revision, options apistorage.ListOptions) (beginning, error) {
-	if initial := options.SendInitialEvents; initial == nil && revision == 0 {
-		return at(s.store.Snapshot(), false), nil
-	} else if initial != nil && *initial {
-		snapshot, err := s.initialState(ctx, revision, options.ResourceVersion)
-		if err != nil {
-			return beginning{}, err
+// serve starts a watcher. It ends when its reader stops it, with ctx, and with the storage.
+func (s *Storage) serve(ctx context.Context, from *watchcache.Watch) *watcher {
+	w := &watcher{storage: s, events: make(chan watch.Event, eventBuffer)}
+	w.ctx, w.stop = context.WithCancel(ctx)
+	go func() {
+		defer close(w.events)
+		defer w.stop()
+		if err := from.Serve(w.ctx, nil, w); err != nil && w.ctx.Err() == nil {
+			w.put(errorEvent(err))
 		}
-		return at(snapshot, options.Predicate.AllowWatchBookmarks), nil
-	}
-	now := s.store.Snapshot().Cursor()
-	switch {
-	case revision > 0:
-		if err := s.rejectFuture(ctx, revision); err != nil {
-			if apierrors.IsResourceExpired(err) {
-				s.meter.resumed(gone)
-			}
-			return beginning{}, err
-		}
-		now.Revision = revision
-	case options.ResourceVersion == "":
-		newest, err := s.source.Newest(ctx)
-		if err != nil {
-			return beginning{}, err
-		}
-		now.Revision = max(newest, now.Revision)
-	}
-	return beginning{cursor: now}, nil
+	}()
+	return w
 }
 
-// rejectFuture returns Expired if etcd has not reached a revision that the store does not
-// have. etcd says so by a quorum read that began after the call, so that no revision of a
-// write that was acknowledged before is rejected: the revision is then one of a history
-// that a restore of etcd has replaced. Clients of every language list again after Expired;
-// after "Too large resource version" in a watch some end, and some ask again for ever.
-// While etcd is unavailable, rejectFuture tries again for as long as reads wait for a
-// revision.
-func (s *Storage) rejectFuture(ctx context.Context, revision keepwatch.Revision) error {
-	waiting, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	for s.store.Held() < revision {
-		newest, err := s.source.Newest(waiting)
-		switch {
-		case err == nil && newest < revision:
-			return apierrors.NewResourceExpired(fmt.Sprintf(
-				"too old resource version: %d is not in etcd's history, whose newest revision is %d", revision, newest))
-		case err == nil:
-			return nil
-		case !away(err):
-			return err
-		case !rest(waiting, askAgain):
-			return err
-		}
+// Stop ends the watch. Events that were sent already can still be read.
+func (w *watcher) Stop() { w.stop() }
+
+// ResultChan returns a channel that is closed when the watch has ended.
+func (w *watcher) ResultChan() <-chan watch.Event { return w.events }
+
+// Send sends an event. The initial state belongs to this watch alone: its encodings are not worth
+// caching.
+func (w *watcher) Send(e watchcache.Event, initial bool) error {
+	o, err := w.object(e, initial)
+	if err != nil {
+		return err
 	}
+	w.put(watch.Event{Type: e.Type, Object: o})
 	return nil
 }
 
-// initialState returns the state that a watch sends first: the newest one if no revision
-// is named.
-func (s *Storage) initialState(ctx context.Context, revision keepwatch.Revision, named string) (*store.Snapshot, error) {
-	if named == "" {
-		return s.newest(ctx)
+// put sends an event, unless the watch or the storage ends before the reader takes it: the watch
+// loop notices both.
+func (w *watcher) put(e watch.Event) {
+	if w.ctx.Err() != nil {
+		return
 	}
-	if err := s.rejectFuture(ctx, revision); err != nil {
-		return nil, err
+	select {
+	case w.events <- e:
+	case <-w.ctx.Done():
+	case <-w.storage.cache.Ended():
+		w.stop()
 	}
-	return s.notOlderThan(ctx, revision)
 }
 
-func at(state *store.Snapshot, marked bool) beginning {
-	return beginning{state, marked, state.Cursor()}
+// object returns the object of an event.
+func (w *watcher) object(e watchcache.Event, initial bool) (runtime.Object, error) {
+	switch {
+	case e.Type == watch.Bookmark:
+		return w.storage.cache.BookmarkObject(e)
+	case initial:
+		return e.Object.Decoded()
+	}
+	return w.storage.sharedObject(e)
 }
 
-// failed is a watch that ends with an error at once, or with nothing if it is not
-// wanted any more.
-func failed(ctx context.Context, err error) watch.Interface {
+// Initialized tells the library's flow control that the watch has caught up.
+func (w *watcher) Initialized() error {
+	flowcontrol.WatchInitialized(w.ctx)
+	return nil
+}
+
+// Flush does nothing: the reader has the channel.
+func (w *watcher) Flush() error { return nil }
+
+// failedWatch returns a watch that ends with an error at once, or with nothing if ctx is done.
+func failedWatch(ctx context.Context, err error) watch.Interface {
 	events := make(chan watch.Event, 1)
 	if ctx.Err() == nil {
 		events <- errorEvent(err)
@@ -120,7 +112,7 @@ func failed(ctx context.Context, err error) watch.Interface {
 	return watch.NewProxyWatcher(events)
 }
 
-// errorEvent is an error in a watch.
+// errorEvent returns the error event of a watch.
 func errorEvent(err error) watch.Event {
 	var known apierrors.APIStatus
 	if !errors.As(err, &known) {
@@ -128,15 +120,4 @@ func errorEvent(err error) watch.Event {
 	}
 	status := known.Status()
 	return watch.Event{Type: watch.Error, Object: &status}
-}
-
-// unreadDeletion says that an object was deleted which can't be read. Clients list
-// for this reason, and so notice (KEP-3926).
-func unreadDeletion(err error) error {
-	return &apierrors.StatusError{ErrStatus: metav1.Status{
-		Status:  metav1.StatusFailure,
-		Code:    http.StatusInternalServerError,
-		Reason:  metav1.StatusReasonStoreReadError,
-		Message: "saw a DELETED event, but object data is corrupt - " + err.Error(),
-	}}
 }

@@ -1,4 +1,4 @@
-package storage
+package watchcache
 
 import (
 	"maps"
@@ -17,14 +17,14 @@ var (
 	_ fields.Fields = (*attributes)(nil)
 )
 
-// attributes are an object's labels, or its fields that selectors know: what a map
-// of them says in a third of its memory. They never change.
+// attributes are an object's labels, or the fields that selectors can name, in a third of a map's
+// memory. They never change.
 type attributes struct {
-	names  []string // in order, shared by all that have the same ones
+	names  []string // in order, shared by all objects that have the same ones
 	values []string // of each name
 }
 
-// Lookup is the value of a name, and whether it has one.
+// Lookup returns the value of a name, and whether it has one.
 func (a *attributes) Lookup(name string) (value string, exists bool) {
 	i, exists := slices.BinarySearch(a.names, name)
 	if !exists {
@@ -39,7 +39,7 @@ func (a *attributes) Has(name string) bool {
 	return exists
 }
 
-// Get is the value of a name, empty if it has none.
+// Get returns the value of a name, empty if it has none.
 func (a *attributes) Get(name string) string {
 	value, _ := a.Lookup(name)
 	return value
@@ -49,28 +49,28 @@ func (a *attributes) equal(b *attributes) bool {
 	return slices.Equal(a.names, b.names) && slices.Equal(a.values, b.values)
 }
 
-// selectedAs reports whether every selector judges two contents of the same key alike. Of
-// what nobody has read that is not known.
+// selectedAs reports whether every selector judges two contents of the same key alike. It returns
+// false for contents that are not decoded.
 func (c *content) selectedAs(d *content) bool {
-	return c.form != sealed && d.form != sealed && c.uid == d.uid && c.labels.equal(&d.labels) && c.fields.equal(&d.fields)
+	return c.encoding != encoded && d.encoding != encoded && c.uid == d.uid && c.labels.equal(&d.labels) && c.fields.equal(&d.fields)
 }
 
 const (
-	// internedStrings bounds how many strings, and lists of names, an interner knows.
+	// internedStrings bounds how many strings, and lists of names, an interner stores.
 	internedStrings = 1 << 14
-	// internedLength bounds them in bytes: longer ones hardly repeat.
+	// internedLength bounds their length in bytes: longer ones hardly repeat.
 	internedLength = 128
 )
 
-// interner makes one of strings that are equal. The zero value is ready for use, by
-// any goroutine. What it forgets is never wrong, only kept twice.
+// interner returns one string for equal strings. The zero value is ready for use, by any
+// goroutine. If it forgets a string, the string is stored twice, which is never wrong.
 type interner struct {
 	mu      sync.Mutex
 	strings map[string]string
 	names   map[string][]string
 }
 
-// attributes are those of an object with a key, of which they don't repeat the text.
+// attributes returns the attributes of an object with a key, whose text they share.
 func (in *interner) attributes(key keepwatch.Key, set map[string]string) attributes {
 	if len(set) == 0 {
 		return attributes{}
@@ -84,18 +84,18 @@ func (in *interner) attributes(key keepwatch.Key, set map[string]string) attribu
 	return a
 }
 
-// texts is what an index finds an object by.
+// texts returns the values under which an index finds an object.
 func (in *interner) texts(key keepwatch.Key, list []string) []string {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	kept := make([]string, len(list))
+	interned := make([]string, len(list))
 	for i, s := range list {
-		kept[i] = in.text(key, s)
+		interned[i] = in.text(key, s)
 	}
-	return kept
+	return interned
 }
 
-// text is s. in.mu is held.
+// text returns s. in.mu is locked.
 func (in *interner) text(key keepwatch.Key, s string) string {
 	switch {
 	case s == key.Name:
@@ -103,25 +103,25 @@ func (in *interner) text(key keepwatch.Key, s string) string {
 	case s == key.Namespace:
 		return key.Namespace
 	}
-	return remember(&in.strings, s, s)
+	return intern(&in.strings, s, s)
 }
 
-// list is names. in.mu is held.
+// list returns names. in.mu is locked.
 func (in *interner) list(names []string) []string {
-	return remember(&in.names, strings.Join(names, "\x00"), names)
+	return intern(&in.names, strings.Join(names, "\x00"), names)
 }
 
-// remember is what is known by a text: made, unless it was known already.
-func remember[T any](known *map[string]T, text string, made T) T {
+// intern returns the value that is stored by a text, or stores value.
+func intern[T any](stored *map[string]T, text string, value T) T {
 	if len(text) > internedLength {
-		return made
+		return value
 	}
-	if before, ok := (*known)[text]; ok {
+	if before, ok := (*stored)[text]; ok {
 		return before
 	}
-	if *known == nil || len(*known) == internedStrings {
-		*known = map[string]T{}
+	if *stored == nil || len(*stored) == internedStrings {
+		*stored = map[string]T{}
 	}
-	(*known)[text] = made
-	return made
+	(*stored)[text] = value
+	return value
 }

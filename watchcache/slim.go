@@ -1,4 +1,4 @@
-package storage
+package watchcache
 
 import (
 	"unsafe"
@@ -8,37 +8,36 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/keepwatch/keepwatch"
-	"github.com/keepwatch/keepwatch/source/etcd"
 )
 
-// slim is what remains of an object that was deleted long ago: its metadata. If that
-// can't be had, it is the object.
-func (s *Storage) slim(o keepwatch.Object) keepwatch.Object {
+// slim returns the metadata of an object that was deleted long ago, or if it has none at hand the
+// object.
+func (c *Cache) slim(o keepwatch.Object) keepwatch.Object {
 	full, ok := o.(*Object)
-	if !ok || full.content.Load().form == sealed { // to open it takes longer than a writer may wait
+	if !ok || full.content.Load().encoding == encoded { // decoding takes longer than a writer may wait
 		return o
 	}
 	decoded, err := full.Decoded()
 	if err != nil {
 		return o
 	}
-	rest := s.config.NewFunc()
+	rest := c.config.NewFunc()
 	if err := copyMetadata(rest, decoded); err != nil {
 		return o
 	}
 	left := *full.content.Load()
-	if left.bytes, err = s.pack(left.form, rest); err != nil {
+	if left.bytes, err = c.marshal(left.encoding, rest); err != nil {
 		return o
 	}
-	slim := &Object{Object: full.Object, storage: s, size: len(left.bytes)}
+	slim := &Object{Object: full.Object, cache: c, size: int32(len(left.bytes))}
 	slim.content.Store(&left)
 	slim.unindexed.Store(full.unindexed.Load())
 	return slim
 }
 
-// attributesOf is what remains of a state that next has replaced, once that has left the
-// history: nil if no selector tells them apart.
-func (s *Storage) attributesOf(prior, next keepwatch.Object) keepwatch.Object {
+// attributesOf returns what remains of a state that next has replaced, once that has left the
+// history: nil if no selector distinguishes them.
+func (c *Cache) attributesOf(prior, next keepwatch.Object) keepwatch.Object {
 	was, ok := prior.(*Object)
 	if !ok {
 		return prior
@@ -46,15 +45,19 @@ func (s *Storage) attributesOf(prior, next keepwatch.Object) keepwatch.Object {
 	if is, ok := next.(*Object); ok && was.content.Load().selectedAs(is.content.Load()) {
 		return nil
 	}
-	slim := s.slim(prior)
+	slim := c.slim(prior)
 	if o, ok := slim.(*Object); ok && o != was {
 		o.size += objectBytes
 	}
 	return slim
 }
 
-// objectBytes is what an object takes beside its encoding and the texts that it shares.
-const objectBytes = int(unsafe.Sizeof(Object{}) + unsafe.Sizeof(content{}) + unsafe.Sizeof(etcd.Object{}))
+// objectBytes is the size of an object beside its encoding and the texts that it shares.
+// sourceBytes of it are about those of the source's object.
+const (
+	objectBytes = int32(unsafe.Sizeof(Object{})+unsafe.Sizeof(content{})) + sourceBytes
+	sourceBytes = 104
+)
 
 func copyMetadata(to, from runtime.Object) error {
 	a, err := meta.Accessor(to)

@@ -1,0 +1,71 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"k8s.io/apiserver/pkg/storage/value"
+	"k8s.io/klog/v2"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/source/etcd"
+	"github.com/keepwatch/keepwatch/watchcache"
+)
+
+// history is how many revisions before its start a storage reads, at most: those of five minutes,
+// after which kube-apiserver compacts them, at 300 writes a second.
+const history = 100_000
+
+var _ watchcache.Source = (*source)(nil)
+
+// source is one resource in etcd as a watch cache reads it.
+type source struct {
+	*etcd.Source
+	config Config
+	meter  meter
+	cache  *watchcache.Cache
+	stray  sync.Once // logs the first key that is ignored
+}
+
+func newSource(config Config, cache *watchcache.Cache, meter meter) (*source, error) {
+	s := &source{config: config, meter: meter, cache: cache}
+	var err error
+	s.Source, err = etcd.New(config.Client, etcd.Options{Prefix: config.root(), Accept: s.accept, Decode: s.decode, Past: config.Past})
+	return s, err
+}
+
+// Seed fills target with the oldest state that etcd has, and the history since.
+func (s *source) Seed(ctx context.Context, target keepwatch.Target) error {
+	_, err := s.Source.Seed(ctx, target, history)
+	return err
+}
+
+// decode returns the cache's object of what etcd has. It never fails: the cache decodes later.
+func (s *source) decode(o *etcd.Object, value []byte) (keepwatch.Object, error) {
+	return s.cache.NewObject(o, value), nil
+}
+
+// accept reports whether a key has the form of the resource's keys. It ignores others, whatever
+// wrote them: they belong to no object of any namespace.
+func (s *source) accept(key keepwatch.Key) bool {
+	if s.cache.Accepts(key) {
+		return true
+	}
+	s.meter.ignored()
+	s.stray.Do(func() {
+		klog.ErrorS(nil, "A key in etcd belongs to no object and is ignored; others like it will be ignored silently",
+			"resource", s.config.GroupResource, "key", s.config.root()+key.String())
+	})
+	return false
+}
+
+// decrypt returns what etcd has of an object without its encryption.
+func (c Config) decrypt(ctx context.Context, key keepwatch.Key, encoded []byte) ([]byte, error) {
+	path := c.root() + key.String()
+	plain, _, err := c.Transformer.TransformFromStorage(ctx, encoded, value.DefaultContext(path))
+	if err != nil {
+		return nil, fmt.Errorf("unable to transform key %q: %w", path, err)
+	}
+	return plain, nil
+}

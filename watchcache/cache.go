@@ -1,0 +1,187 @@
+package watchcache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"reflect"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	apistorage "k8s.io/apiserver/pkg/storage"
+	cachermetrics "k8s.io/apiserver/pkg/storage/cacher/metrics"
+	"k8s.io/component-base/metrics"
+	"k8s.io/klog/v2"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/reflector"
+	"github.com/keepwatch/keepwatch/store"
+)
+
+// Cache is one resource as the Kubernetes API reads it. It answers while Run runs. It is safe
+// for concurrent use.
+type Cache struct {
+	config    Config
+	source    Source
+	store     *store.Store
+	meter     meter
+	goType    reflect.Type // of what NewFunc returns
+	nests     bool         // goType contains types that name their kind
+	indexes   []index
+	decoding  [64]sync.Mutex // of objects, by their keys: objects that are written together have one revision
+	seed      maphash.Seed
+	interner  interner
+	ready     chan struct{} // closed when the cache has caught up for the first time
+	warmAfter time.Duration
+	warmed    chan struct{} // closed when the objects of the start are decoded and indexed
+	ended     chan struct{} // closed when Run ends
+
+	mu      sync.Mutex
+	running context.Context // of Run; nil before
+	cause   error           // of Run's end; nil before
+}
+
+// versioner reads and writes resourceVersion.
+var versioner apistorage.Versioner = apistorage.APIObjectVersioner{}
+
+// New returns a cache of the source that newSource returns. The source makes its objects with
+// the cache's NewObject. New reads nothing; Run does.
+func New(config Config, newSource func(*Cache) (Source, error)) (*Cache, error) {
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	cachermetrics.Register()
+	if config.Metrics == nil {
+		config.Metrics = NewMetrics(metrics.NewKubeRegistry())
+	}
+	goType := reflect.TypeOf(config.NewFunc())
+	c := &Cache{
+		config:    config,
+		meter:     meter{config.GroupResource, config.Metrics},
+		goType:    goType,
+		seed:      maphash.MakeSeed(),
+		nests:     nests(goType.Elem()),
+		indexes:   indexesOf(config.Indexers),
+		ready:     make(chan struct{}),
+		warmAfter: warmAfter,
+		warmed:    make(chan struct{}),
+		ended:     make(chan struct{}),
+	}
+	config.Store.Size, config.Store.Slim, config.Store.Attributes = size, c.slim, c.attributesOf
+	c.store = store.New(config.Store)
+	var err error
+	c.source, err = newSource(c)
+	return c, err
+}
+
+// Run follows the source until ctx is done, or until an invariant does not hold, which it
+// returns as an error. It is called once.
+func (c *Cache) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	c.mu.Lock()
+	c.running = ctx
+	c.mu.Unlock()
+	defer close(c.ended)
+	begun := time.Now()
+	target := meteredTarget{c.store, c.meter}
+	if err := c.source.Seed(ctx, target); err != nil {
+		klog.V(2).InfoS("Watch cache begins without history", "resource", c.config.GroupResource, "reason", err)
+	}
+	var started sync.WaitGroup
+	var failed error
+	started.Go(func() {
+		if c.catchUp(ctx, begun); !c.caughtUp() {
+			return
+		}
+		if failed = c.warm(ctx); failed != nil {
+			cancel()
+		}
+	})
+	err := reflector.New(c.source, target, reflector.Options{StartupDeadline: -1, Observe: c.observe}).Run(ctx)
+	cancel()
+	c.end(err)
+	started.Wait()
+	if failed != nil {
+		err = errors.Join(failed, err)
+		c.end(err)
+	}
+	return err
+}
+
+// end records why the cache no longer follows its source.
+func (c *Cache) end(cause error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cause = cause
+}
+
+// observe logs failures. It always logs, and counts, failures that lead to a new list.
+func (c *Cache) observe(n reflector.Notice) {
+	if n.Failure == nil {
+		return
+	}
+	if n.Verdict == reflector.RelistNow {
+		c.meter.relisted(n.Failure.Kind)
+		klog.ErrorS(n.Failure, "Watch cache lists "+c.config.SourceName+" again", "resource", c.config.GroupResource,
+			"reason", n.Failure.Kind, "wait", n.Wait, "revision", n.Held)
+		return
+	}
+	klog.V(2).InfoS("Watch cache follows "+c.config.SourceName, "resource", c.config.GroupResource,
+		"state", n.State, "failure", n.Failure.Kind, "err", n.Failure, "verdict", n.Verdict, "revision", n.Held)
+}
+
+// runContext returns the context of Run.
+func (c *Cache) runContext() context.Context {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.running
+}
+
+// ReadinessCheck fails before the cache has caught up with its source, and after Run.
+func (c *Cache) ReadinessCheck() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cause != nil {
+		return fmt.Errorf("%w: %w", apistorage.ErrStorageNotReady, c.cause)
+	}
+	if !c.caughtUp() {
+		return apistorage.ErrStorageNotReady
+	}
+	return nil
+}
+
+// Snapshot returns the newest state. It does not block. [Cache.Read] reads its objects.
+func (c *Cache) Snapshot() *store.Snapshot { return c.store.Snapshot() }
+
+// Revision returns the revision that the cache has reached. It is zero before the first list,
+// and while a list has to come before any history.
+func (c *Cache) Revision() keepwatch.Revision { return c.store.Held() }
+
+// Bounds returns the revisions from which a watch can resume: exactly since history, by a
+// difference since difference.
+func (c *Cache) Bounds() (history, difference keepwatch.Revision) { return c.store.Bounds() }
+
+// ResourcePrefix returns the beginning of the keys of requests: "/pods".
+func (c *Cache) ResourcePrefix() string { return strings.TrimSuffix(c.config.ResourcePrefix, "/") }
+
+// Warmed is closed when the objects that the cache read at its start are decoded and indexed.
+// That is some time after the cache is ready, since no request waits for it.
+func (c *Cache) Warmed() <-chan struct{} { return c.warmed }
+
+// Ended is closed when Run has ended.
+func (c *Cache) Ended() <-chan struct{} { return c.ended }
+
+// BookmarkObject returns the object of a bookmark event: of the resource's type, with a revision
+// and nothing else. After the initial events it has an annotation.
+func (c *Cache) BookmarkObject(e Event) (runtime.Object, error) {
+	o := c.config.NewFunc()
+	err := versioner.UpdateObject(o, uint64(e.Revision))
+	if err == nil && e.InitialEnd {
+		err = apistorage.AnnotateInitialEventsEndBookmark(o)
+	}
+	return o, err
+}

@@ -1,0 +1,63 @@
+package watchcache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apistorage "k8s.io/apiserver/pkg/storage"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/store"
+)
+
+// Config describes one resource. All fields are required unless they say otherwise.
+type Config struct {
+	// GroupResource names the resource in metrics and messages.
+	GroupResource schema.GroupResource
+	// ResourcePrefix begins the keys of requests: "/pods".
+	ResourcePrefix string
+	// Namespaced says that what follows in a key is "namespace/name"; otherwise it is the name.
+	Namespaced bool
+	// CheckNames says that these are the object's namespace and name: an object that has others
+	// can't be read.
+	CheckNames bool
+	// SourceName names the source in messages: "etcd". SourcePrefix begins the source's keys there:
+	// "/registry/pods/".
+	SourceName, SourcePrefix string
+	// Decrypt returns the source's bytes of an object as Codec reads them. Nil leaves them as
+	// they are. Any goroutine calls it.
+	Decrypt func(ctx context.Context, key keepwatch.Key, encoded []byte) ([]byte, error)
+	// Codec decodes the source's bytes.
+	Codec runtime.Codec
+	// NewFunc returns an empty object of the type that Codec decodes to. If that type has
+	// protobuf of its own, or is unstructured, the cache stores objects in the encoding in which
+	// they are served; see [Object.Bytes].
+	NewFunc func() runtime.Object
+	// GetAttrs returns the labels and fields that selectors use. The cache calls it once for each
+	// state of an object.
+	GetAttrs apistorage.AttrFunc
+	// Indexers find the objects of lists whose selectors require a value. They may be nil.
+	Indexers *cache.Indexers
+	// Metrics counts for all caches that share it. Nil counts for this cache alone.
+	Metrics *Metrics
+	// Store bounds the history. The zero value has defaults. New sets Size, Slim and Attributes.
+	Store store.Options
+}
+
+func (c Config) validate() error {
+	switch {
+	case c.Codec == nil || c.NewFunc == nil || c.GetAttrs == nil:
+		return errors.New("a watch cache needs a codec, and functions for new objects and for attributes")
+	case !strings.HasPrefix(c.ResourcePrefix, "/") || strings.Trim(c.ResourcePrefix, "/") == "":
+		return fmt.Errorf("the resource prefix must begin with \"/\" and name a resource: %q", c.ResourcePrefix)
+	}
+	if err := runtime.CheckCodec(c.Codec, c.NewFunc()); err != nil {
+		return fmt.Errorf("the codec does not fit %s: %w", c.GroupResource, err)
+	}
+	return nil
+}

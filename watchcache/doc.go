@@ -1,0 +1,69 @@
+// Package watchcache is one resource as the Kubernetes API reads it, from any source: what the
+// watch cache is to kube-apiserver, with exact history.
+//
+//	Source ─▶ reflector ─▶ store ─┬─▶ Get, List: encoded objects and snapshots ─▶ readpath: HTTP
+//	  ▲                           └─▶ Watch: events, initial state, bookmarks  ─▶ storage: k8s.io/apiserver
+//	  └── Newest: which revision is the newest committed one? ◀── consistent reads
+//
+// A cache knows its source as a keepwatch.Source that answers one more question: which revision is
+// the newest committed one, and bring the watch there ([Source]). It knows neither etcd nor HTTP,
+// and nobody writes through it.
+//
+// # Reads
+//
+// The Kubernetes API defines which state resourceVersion and its match ask for. A consistent read
+// asks the source for its newest revision, with one read for all that wait for one, and then waits
+// until the cache has reached it. A list at a past revision is exact, as far as the history of the
+// store reaches. If only the source can answer, a read fails with [ErrNotCached].
+//
+//	ListRequest ─▶ state ─▶ ListResult
+//	(what is asked)  (which snapshot, waiting if it must)  (page, selectors, continue token)
+//
+// # Watches
+//
+// A watch is a cursor over the store. Nothing is queued for it, and it is never ended because it
+// is slow. A watch that resumes from a revision behind the history receives the difference since
+// then, in an order in which it can stop after any event and resume from there. For watches with
+// selectors, the store has the metadata of replaced states behind the history, where labels or
+// fields changed: an object that left the selection is DELETED, with that metadata. Beyond
+// store.Options.AttributeBytes such a watch receives 410 Expired.
+//
+// A watch from a revision that the source has not committed, by a read that began after the
+// request, ends with 410 Expired: the source was restored from a backup, and the watch would wait
+// for ever (kubernetes #107457).
+//
+// [Watch.Serve] is the loop of every watch: it sends events, the initial state and bookmarks to a
+// [Receiver].
+//
+// # Objects
+//
+// An object is decoded once: conversion, defaults and decryption are applied, and labels, fields
+// and index values extracted. The cache decodes changes as they arrive. It does not decode what the
+// source has at the start until an object is read, or until some seconds later, with a quarter of a
+// processor: clients that resume from their revisions need none of it. After that the cache stores
+// the encoding that is served, in a third of the memory of a Go value or less: protobuf for Go
+// types that have it, JSON for custom resources. Go types that are internal to a server stay in the
+// source's encoding, and the codec decodes them each time.
+//
+// An object that can't be decrypted or decoded has its place in the history. Each reader tries
+// again, since the reason may have been an unavailable key server. If it fails again, a read
+// returns ErrNotCached, and a watch ends at that event with an error. No later event overtakes it.
+// A selector matches only objects that were decoded: a list or a watch that would have to judge
+// another one fails, without naming it. Indexes find such an object under every value, until a
+// list can decode it.
+//
+// # Files
+//
+//	cache.go         Cache, Run, readiness              source.go       what it reads from
+//	config.go        the description of a resource     start.go        catching up, decoding after the start
+//	list.go          a list, in three steps:            wait.go         waiting for a revision, rejecting others
+//	listrequest.go     which keys, state, selectors     get.go          one object
+//	state.go           which snapshot                   event.go        what a watch delivers
+//	listresult.go      pages and matches of it          serve.go        the loop of a watch, Receiver
+//	watch.go         events from deliveries of a store  unavailable.go  errors while the source is unavailable
+//	watchstart.go    where a watch begins               metrics.go      counters, the watch cache's names
+//	scope.go         keys of a request                  filter.go       selectors as a filter of the store
+//	object.go        one state, decoded once            encoding.go     its bytes
+//	attributes.go    labels and fields in little space  index.go        objects by value
+//	attachment.go    a reader's encodings of an object  slim.go         an object after its deletion
+package watchcache

@@ -1,0 +1,72 @@
+package watchcache
+
+import (
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/selection"
+	apistorage "k8s.io/apiserver/pkg/storage"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/store"
+)
+
+// filter returns the store's filter for a watch, and whether it depends on keys only. Any other
+// filter reads the objects. An object that can't be decoded neither matches nor fails to match:
+// the watch ends.
+func (c *Cache) filter(s scope, p apistorage.SelectionPredicate) (f store.Filter, byKey bool) {
+	namespace, single := s.single()
+	switch {
+	case single:
+		f.Namespace = namespace
+	case !s.recursive:
+		key := keyOf(s.path)
+		f.Namespace, f.Name = key.Namespace, key.Name
+	case s.path != "": // no API server asks for it
+		f = c.selecting(f, p)
+		readable, match := f.Readable, f.Match
+		f.Readable = func(o keepwatch.Object) error {
+			if !s.covers(o.Key()) {
+				return nil
+			}
+			return readable(o)
+		}
+		f.Match = func(o keepwatch.Object) bool { return s.covers(o.Key()) && match(o) }
+		return f, false
+	}
+	if names, ok := named(p, f); ok {
+		return names, true
+	}
+	return c.selecting(f, p), false
+}
+
+// selecting adds to a filter that an object must match a predicate.
+func (c *Cache) selecting(f store.Filter, p apistorage.SelectionPredicate) store.Filter {
+	f.Readable = func(o keepwatch.Object) error { _, err := c.Read(o); return err }
+	f.Match = func(o keepwatch.Object) bool { return o.(*Object).matches(p) }
+	return f
+}
+
+// named adds to a filter the names that a predicate requires, if the predicate requires nothing
+// else and does not contradict the filter.
+func named(p apistorage.SelectionPredicate, f store.Filter) (store.Filter, bool) {
+	if p.Label != nil && !p.Label.Empty() || p.ShardSelector != nil && !p.ShardSelector.Empty() {
+		return f, false
+	}
+	for _, r := range p.Field.Requirements() {
+		var named *string
+		switch r.Field {
+		case "metadata.name":
+			named = &f.Name
+		case "metadata.namespace":
+			named = &f.Namespace
+		}
+		if named == nil || !isEquals(r) || r.Value == "" || *named != "" && *named != r.Value {
+			return f, false
+		}
+		*named = r.Value
+	}
+	return f, true
+}
+
+func isEquals(r fields.Requirement) bool {
+	return r.Operator == selection.Equals || r.Operator == selection.DoubleEquals
+}

@@ -1,0 +1,147 @@
+package watchcache
+
+import (
+	"iter"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	apistorage "k8s.io/apiserver/pkg/storage"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/store"
+)
+
+// ListResult is the answer to a list before it is made into objects or bytes. It copies no
+// object, and may be used as long as a snapshot.
+type ListResult struct {
+	// Revision is the revision of the state.
+	Revision keepwatch.Revision
+	// Segments are the objects in key order, if the list shows all objects of its range;
+	// otherwise they are empty.
+	Segments []store.Segment
+	// Selected are the objects in key order, if the list shows those that match.
+	Selected []*Object
+	// Continue is the token of the next page, empty if there is none. Remaining is the number of
+	// objects on it and after it, nil if that is unknown.
+	Continue  string
+	Remaining *int64
+}
+
+// result returns the page of a state that r asks for.
+func (c *Cache) result(r ListRequest, snapshot *store.Snapshot) (*ListResult, error) {
+	result := &ListResult{Revision: snapshot.Revision()}
+	var last keepwatch.Key
+	var more bool
+	var err error
+	if r.predicate.Empty() {
+		last, more = result.page(r, snapshot)
+	} else {
+		last, more, err = result.filter(c, r, snapshot)
+	}
+	if err != nil || !more {
+		return result, err
+	}
+	count := int64(0)
+	if r.predicate.Empty() {
+		count = r.count(snapshot, r.start)
+	}
+	end := r.key + strings.TrimPrefix(last.String(), r.path)
+	result.Continue, result.Remaining, err = apistorage.PrepareContinueToken(end, r.key, int64(result.Revision), count, true, r.options)
+	return result, err
+}
+
+// page adds the segments of a page. It returns the last key, and whether objects follow it.
+func (l *ListResult) page(r ListRequest, snapshot *store.Snapshot) (last keepwatch.Key, more bool) {
+	left := int(r.predicate.Limit)
+	for segment := range r.segments(snapshot, r.start) {
+		if r.predicate.Limit > 0 {
+			if left == 0 {
+				return last, true
+			}
+			if left < segment.Len() {
+				segment, more = segment.Part(0, left), true
+			}
+			left -= segment.Len()
+		}
+		last = segment.At(segment.Len() - 1).Key()
+		l.Segments = append(l.Segments, segment)
+		if more {
+			break
+		}
+	}
+	return last, more
+}
+
+// filter adds the objects of a page that match. It returns the last key, and whether objects that
+// may match follow it.
+func (l *ListResult) filter(c *Cache, r ListRequest, snapshot *store.Snapshot) (last keepwatch.Key, more bool, err error) {
+	for o := range c.candidates(r, snapshot) {
+		if r.predicate.Limit > 0 && int64(len(l.Selected)) == r.predicate.Limit {
+			return last, true, nil
+		}
+		cached, err := c.Read(o)
+		if err != nil {
+			return last, false, notCached(err)
+		}
+		if cached.matches(r.predicate) {
+			l.Selected = append(l.Selected, cached)
+			last = cached.Key()
+		}
+	}
+	return last, false, nil
+}
+
+// candidates iterates over the objects that may match: by an index if one helps.
+func (c *Cache) candidates(r ListRequest, snapshot *store.Snapshot) iter.Seq[keepwatch.Object] {
+	for _, by := range r.index {
+		if index, ok := snapshot.Index(by.IndexName); ok {
+			return c.byIndex(index, by.Value, r.scope)
+		}
+	}
+	return r.objects(snapshot, r.start)
+}
+
+// All iterates over the listed objects, in key order.
+func (l *ListResult) All() iter.Seq[keepwatch.Object] {
+	return func(yield func(keepwatch.Object) bool) {
+		for _, o := range l.Selected {
+			if !yield(o) {
+				return
+			}
+		}
+		for _, segment := range l.Segments {
+			for o := range segment.All() {
+				if !yield(o) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Len returns the number of listed objects.
+func (l *ListResult) Len() int {
+	n := len(l.Selected)
+	for _, segment := range l.Segments {
+		n += segment.Len()
+	}
+	return n
+}
+
+// decoded returns the listed objects as Go values, which are the caller's. It fails if one can't be
+// decoded.
+func (l *ListResult) decoded(c *Cache) ([]runtime.Object, error) {
+	all := make([]runtime.Object, 0, l.Len())
+	for o := range l.All() {
+		cached, err := c.Read(o)
+		if err != nil {
+			return nil, notCached(err)
+		}
+		decoded, err := cached.Decoded()
+		if err != nil {
+			return nil, ErrNotCached
+		}
+		all = append(all, decoded)
+	}
+	return all, nil
+}

@@ -1,0 +1,127 @@
+package watchcache
+
+import (
+	"iter"
+	"sort"
+	"strings"
+
+	apistorage "k8s.io/apiserver/pkg/storage"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/store"
+)
+
+// scope is the set of keys that a request names.
+type scope struct {
+	// key is the request's, in full: "/pods/default/" or "/pods/default/web".
+	key string
+	// path is what follows the resource's prefix. Invariant: if the scope is recursive
+	// it is empty or ends in "/".
+	path      string
+	recursive bool
+	// namespaced is Config.Namespaced.
+	namespaced bool
+}
+
+// scope parses a request's key.
+func (c *Cache) scope(key string, recursive bool) (scope, error) {
+	prefix := c.ResourcePrefix() + "/"
+	key, err := apistorage.PrepareKey(prefix, key, recursive)
+	if err != nil {
+		return scope{}, err
+	}
+	return scope{key, strings.TrimPrefix(key, prefix), recursive, c.config.Namespaced}, nil
+}
+
+// Accepts reports whether a key has the form of the resource's keys. The source leaves out
+// others.
+func (c *Cache) Accepts(key keepwatch.Key) bool {
+	return (key.Namespace != "") == c.config.Namespaced && key.Name != "" && !strings.Contains(key.Name, "/")
+}
+
+// keyOf returns the store's key for a path.
+func keyOf(path string) keepwatch.Key {
+	namespace, name, ok := strings.Cut(path, "/")
+	if !ok || namespace == "" || name == "" {
+		return keepwatch.Key{Name: path}
+	}
+	return keepwatch.Key{Namespace: namespace, Name: name}
+}
+
+// single reports whether the scope is one namespace, which it returns.
+func (s scope) single() (namespace string, ok bool) {
+	namespace, below, _ := strings.Cut(s.path, "/")
+	return namespace, s.recursive && namespace != "" && below == ""
+}
+
+// covers reports whether a key is in the scope.
+func (s scope) covers(key keepwatch.Key) bool {
+	if !s.recursive {
+		return key == keyOf(s.path)
+	}
+	if namespace, ok := s.single(); ok {
+		return key.Namespace == namespace
+	}
+	return s.path == "" || strings.HasPrefix(key.String(), s.path)
+}
+
+// first returns the first key of the scope in a snapshot, or the first from a path on: a page may
+// begin in its middle.
+func (s scope) first(start string) keepwatch.Key {
+	start = max(start, s.path)
+	if !s.namespaced { // a token may name a namespace all the same
+		return keepwatch.Key{Name: start}
+	}
+	namespace, name, _ := strings.Cut(start, "/")
+	return keepwatch.Key{Namespace: namespace, Name: name}
+}
+
+// segments iterates over the segments of a snapshot's objects in the scope, in key order, from a
+// path on.
+func (s scope) segments(snapshot *store.Snapshot, start string) iter.Seq[store.Segment] {
+	return func(yield func(store.Segment) bool) {
+		for segment := range snapshot.SegmentsFrom(s.from(start)) {
+			n := segment.Len()
+			if s.covers(segment.At(n - 1).Key()) {
+				if !yield(segment) {
+					return
+				}
+				continue
+			}
+			covered := sort.Search(n, func(i int) bool { return !s.covers(segment.At(i).Key()) })
+			if covered > 0 {
+				yield(segment.Part(0, covered))
+			}
+			return
+		}
+	}
+}
+
+// from returns the first key that the scope may have, from a path on.
+func (s scope) from(start string) keepwatch.Key {
+	if !s.recursive {
+		return keyOf(s.path)
+	}
+	return s.first(start)
+}
+
+// objects iterates over a snapshot's objects in the scope, in key order, from a path on.
+func (s scope) objects(snapshot *store.Snapshot, start string) iter.Seq[keepwatch.Object] {
+	return func(yield func(keepwatch.Object) bool) {
+		for segment := range s.segments(snapshot, start) {
+			for o := range segment.All() {
+				if !yield(o) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// count returns how many objects of the scope a snapshot has from a path on.
+func (s scope) count(snapshot *store.Snapshot, start string) (n int64) {
+	for segment := range s.segments(snapshot, start) {
+		n += int64(segment.Len())
+	}
+	return n
+}

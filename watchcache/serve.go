@@ -1,0 +1,124 @@
+package watchcache
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+const (
+	// bookmarkInterval is how often a watch sends a bookmark, and bookmarkBefore how long before
+	// its deadline, so that the client resumes from there. Both are kube-apiserver's.
+	bookmarkInterval = time.Minute
+	bookmarkBefore   = 2 * time.Second
+)
+
+// Receiver receives the events of a watch: a stream over HTTP, or a channel. An error of its
+// methods ends [Watch.Serve], which returns it.
+type Receiver interface {
+	// Send receives an event, and a bookmark only if the client asked for bookmarks. initial says
+	// that the event belongs to the initial state, which no other watch receives.
+	Send(e Event, initial bool) error
+	// Initialized is called once, after everything that there was when the watch began.
+	Initialized() error
+	// Flush is called when there are no more events at the moment.
+	Flush() error
+}
+
+// Serve sends events to a receiver until ctx is done, stop is closed, or the cache ends: then it
+// returns nil. It returns the error that ends the watch otherwise. A nil stop never closes. A
+// client that is always behind receives bookmarks, too.
+func (w *Watch) Serve(ctx context.Context, stop <-chan struct{}, to Receiver) error {
+	bookmark := time.NewTimer(untilBookmark(ctx))
+	defer bookmark.Stop()
+	if w.initialized() {
+		if err := to.Initialized(); err != nil {
+			return err
+		}
+	}
+	for ctx.Err() == nil {
+		initial := !w.stated
+		newer, err := w.step(to)
+		if err != nil {
+			return err
+		}
+		if newer == nil {
+			if initial || !fired(bookmark) {
+				continue
+			}
+		} else {
+			if err := to.Flush(); err != nil {
+				return err
+			}
+			select {
+			case <-newer:
+				continue
+			case <-bookmark.C:
+			case <-ctx.Done():
+				continue
+			case <-stop:
+				return nil
+			case <-w.cache.ended:
+				return nil
+			}
+		}
+		bookmark.Reset(untilBookmark(ctx))
+		if err := w.sendProgress(to); err != nil {
+			return err
+		}
+	}
+	// The watch's last seconds may have passed while events were written.
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) && w.stated && fired(bookmark) {
+		return w.sendProgress(to)
+	}
+	return nil
+}
+
+// sendProgress sends a bookmark, if the client asked for bookmarks.
+func (w *Watch) sendProgress(to Receiver) error {
+	if !w.wantsBookmarks() {
+		return nil
+	}
+	return to.Send(w.progress(), false)
+}
+
+// step sends the events that TryNext returns. It returns the channel that is closed when there are
+// more, if there are none at the moment.
+func (w *Watch) step(to Receiver) (newer <-chan struct{}, err error) {
+	initial, initialized := !w.stated, w.initialized()
+	events, newer, failure := w.TryNext()
+	for _, e := range events {
+		if err := to.Send(e, initial); err != nil {
+			return nil, err
+		}
+	}
+	if failure != nil {
+		return nil, failure
+	}
+	if !initialized && w.initialized() {
+		return newer, to.Initialized()
+	}
+	return newer, nil
+}
+
+// fired reports whether a timer has fired.
+func fired(t *time.Timer) bool {
+	select {
+	case <-t.C:
+		return true
+	default:
+		return false
+	}
+}
+
+// untilBookmark returns the time until the next bookmark: a minute, but early enough before the
+// deadline of ctx.
+func untilBookmark(ctx context.Context) time.Duration {
+	wait := bookmarkInterval
+	if deadline, ok := ctx.Deadline(); ok {
+		if last := time.Until(deadline) - bookmarkBefore; last > 0 {
+			wait = min(wait, last)
+		}
+	}
+	return wait
+}

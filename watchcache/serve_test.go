@@ -1,0 +1,184 @@
+package watchcache_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/watch"
+	apistorage "k8s.io/apiserver/pkg/storage"
+	"k8s.io/utils/ptr"
+
+	"github.com/keepwatch/keepwatch/store"
+	"github.com/keepwatch/keepwatch/watchcache"
+)
+
+// recorder writes down what it receives. Its Flush calls idle.
+type recorder struct {
+	events []string
+	idle   func() error
+	refuse error // of Send
+}
+
+func (r *recorder) Send(e watchcache.Event, initial bool) error {
+	text := string(e.Type)
+	if e.Object != nil {
+		text += " " + e.Object.Key().Name
+	}
+	if initial {
+		text += " initial"
+	}
+	if e.InitialEnd {
+		text += " end"
+	}
+	r.events = append(r.events, fmt.Sprint(text, " ", e.Revision))
+	return r.refuse
+}
+
+func (r *recorder) Initialized() error {
+	r.events = append(r.events, "initialized")
+	return nil
+}
+
+func (r *recorder) Flush() error {
+	if r.idle != nil {
+		return r.idle()
+	}
+	return nil
+}
+
+var errIdle = errors.New("idle")
+
+// serve returns what a watch sends until there is nothing more to send.
+func (r *rig) serve(o apistorage.ListOptions) []string {
+	r.t.Helper()
+	o.Recursive = true
+	w, err := r.Watch(r.t.Context(), "/widgets/", o)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	to := &recorder{idle: func() error { return errIdle }}
+	if err := w.Serve(r.t.Context(), nil, to); !errors.Is(err, errIdle) {
+		r.t.Errorf("the watch ended with: %v", err)
+	}
+	return to.events
+}
+
+func everythingBelow() apistorage.ListOptions {
+	o := everything
+	o.Recursive = true
+	return o
+}
+
+// A watch sends the initial state, its end, and what follows.
+func TestWatchesSendTheInitialState(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, store.Options{})
+	a, b := r.source.put("a", "x"), r.source.put("b", "y")
+	if err := r.WaitForRevision(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	initial := everything
+	initial.SendInitialEvents = ptr.To(true)
+	initial.Predicate.AllowWatchBookmarks = true
+	for name, test := range map[string]struct {
+		options apistorage.ListOptions
+		want    []string
+	}{
+		"any":             {at(0, everything), []string{fmt.Sprint("ADDED a initial ", a), "ADDED b initial ", "initialized"}},
+		"with its end":    {initial, []string{fmt.Sprint("ADDED a initial ", a), "ADDED b initial ", "BOOKMARK initial end ", "initialized"}},
+		"with a selector": {at(0, labelled("y")), []string{"ADDED b initial ", "initialized"}},
+		"none":            {at(a, everything), []string{"ADDED b ", "initialized"}},
+	} {
+		for i, event := range test.want {
+			if event[len(event)-1] == ' ' {
+				test.want[i] = fmt.Sprint(event, b)
+			}
+		}
+		if got := r.serve(test.options); !slices.Equal(got, test.want) {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}
+
+// A watch that resumes behind the history receives the difference, also what left its selection.
+func TestWatchesReceiveTheDifference(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, store.Options{WindowBytes: 1})
+	r.source.put("stays", "x")
+	from := r.source.put("left", "x")
+	steps := []func(){
+		func() {}, func() { r.source.put("left", "y") }, func() { r.source.put("came", "x") }, func() { r.source.put("other", "z") }, func() { r.source.put("other", "z") },
+	}
+	for _, step := range steps {
+		step()
+		if _, err := r.WaitForNewest(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, want := r.serve(at(from, labelled("x"))), []string{fmt.Sprint("DELETED left ", from+1), fmt.Sprint("ADDED came ", from+2), "initialized"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// A watch ends without an error with its context, its stop and its cache, and with the error of
+// its receiver.
+func TestEndsOfWatches(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(r *rig, cancel func(), stop chan struct{}){
+		"context": func(_ *rig, cancel func(), _ chan struct{}) { cancel() },
+		"stop":    func(_ *rig, _ func(), stop chan struct{}) { close(stop) },
+		"cache":   func(r *rig, _ func(), _ chan struct{}) { r.cancel() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, store.Options{})
+			w, err := r.Watch(t.Context(), "/widgets/", at(0, everythingBelow()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			stop := make(chan struct{})
+			idle := func() error { end(r, cancel, stop); return nil }
+			if err := w.Serve(ctx, stop, &recorder{idle: idle}); err != nil {
+				t.Errorf("the watch ended with: %v", err)
+			}
+		})
+	}
+	r := newRig(t, store.Options{})
+	r.source.put("a", "x")
+	if _, err := r.WaitForNewest(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w, err := r.Watch(t.Context(), "/widgets/", at(0, everythingBelow()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	refuse := errors.New("refused")
+	if err := w.Serve(t.Context(), nil, &recorder{refuse: refuse}); !errors.Is(err, refuse) {
+		t.Errorf("the watch ended with: %v", err)
+	}
+}
+
+// A client that asked for bookmarks receives one when the source has moved on without its objects.
+func TestProgress(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, store.Options{})
+	o := at(0, everythingBelow())
+	o.ProgressNotify = true
+	w, err := r.Watch(t.Context(), "/widgets/", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.source.advance(10)
+	if _, err := r.WaitForNewest(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	events, _, err := w.TryNext()
+	if err != nil || len(events) != 1 || events[0].Type != watch.Bookmark || events[0].Revision != r.Revision() {
+		t.Errorf("got %v, %v", events, err)
+	}
+}

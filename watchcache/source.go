@@ -1,0 +1,22 @@
+package watchcache
+
+import (
+	"context"
+
+	"github.com/keepwatch/keepwatch"
+)
+
+// Source is what a watch cache reads. Its List and Watch return objects that [Cache.NewObject]
+// made of theirs, and the end of an object as the source has it.
+type Source interface {
+	keepwatch.Source
+	// Newest returns the newest committed revision, by a read that began after the call. It
+	// makes the open Watch of the source deliver up to that revision without delay, even if
+	// nothing of the resource has changed. Any goroutine may call it. Errors are
+	// *keepwatch.Failure.
+	Newest(ctx context.Context) (keepwatch.Revision, error)
+	// Seed fills target, which is empty, with an older state and the history since. Clients then
+	// resume from revisions before the start. If Seed fails, target is empty and the cache
+	// begins with a list.
+	Seed(ctx context.Context, target keepwatch.Target) error
+}

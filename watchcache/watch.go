@@ -1,0 +1,275 @@
+package watchcache
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/features"
+	apistorage "k8s.io/apiserver/pkg/storage"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/klog/v2"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/store"
+)
+
+// errTooOld ends a watch that has missed changes which are no longer known.
+var errTooOld = apierrors.NewResourceExpired("The resourceVersion for the provided watch is too old.")
+
+// Watch is an open watch, which its owner pulls from. It has no goroutine, needs no closing, and
+// nothing is queued for it. It is not for concurrent use.
+type Watch struct {
+	cache    *Cache
+	scope    scope
+	options  apistorage.ListOptions
+	watcher  *store.Watcher
+	byKey    bool            // the filter depends on keys only
+	state    []store.Segment // the initial state that is not delivered yet
+	stated   bool            // all of it is delivered
+	bookmark bool            // a bookmark marks its end
+	resumed  bool            // the watch resumes from a revision, and has delivered nothing
+	// missed is the revision up to which there were changes when the watch began behind them.
+	missed keepwatch.Revision
+}
+
+// Watch begins a watch of the objects at a key or below it. While the cache is not ready or the
+// source is unavailable, or if a parameter is invalid, it returns a RequestError. If ctx ends
+// before the watch could begin, it returns the context's cause. Any other error is the only event
+// of the watch.
+func (c *Cache) Watch(ctx context.Context, key string, options apistorage.ListOptions) (*Watch, error) {
+	s, err := c.scope(key, options.Recursive)
+	if err != nil {
+		return nil, RequestError{err}
+	}
+	revision, err := versioner.ParseResourceVersion(options.ResourceVersion)
+	if err != nil {
+		return nil, RequestError{err}
+	}
+	if ctx.Err() == nil { // otherwise there is nothing to wait for
+		if err := c.waitUntilReady(ctx, watchStartWait); err != nil {
+			return nil, RequestError{err}
+		}
+	}
+	if !utilfeature.DefaultFeatureGate.Enabled(features.WatchList) {
+		options.SendInitialEvents = nil
+	}
+	options.Predicate = withSelectors(options.Predicate)
+	start, err := c.watchStart(ctx, keepwatch.Revision(revision), options)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, context.Cause(ctx) // err says nothing about the source
+	case err != nil:
+		return nil, c.watchError(err)
+	}
+	filter, byKey := c.filter(s, options.Predicate)
+	w := &Watch{
+		cache: c, scope: s, options: options,
+		watcher: c.store.Watch(start.cursor, filter), byKey: byKey,
+		stated: start.state == nil, bookmark: start.bookmark,
+		resumed: start.state == nil && revision > 0,
+	}
+	if start.state == nil {
+		w.missed = c.store.Snapshot().Revision()
+	} else {
+		w.state = slices.Collect(s.segments(start.state, ""))
+	}
+	return w, nil
+}
+
+// Revision returns the revision up to which all events were delivered. It is meaningful only after
+// the initial state was delivered.
+func (w *Watch) Revision() keepwatch.Revision { return w.watcher.Cursor().Revision }
+
+// initialized reports whether the watch has delivered what there was when it began: the initial
+// state, or the changes since the revision that it resumes from.
+func (w *Watch) initialized() bool {
+	return (w.stated || len(w.state) == 0 && !w.bookmark) && w.Revision() >= w.missed
+}
+
+// wantsBookmarks reports whether the client asked for bookmarks.
+func (w *Watch) wantsBookmarks() bool {
+	return w.options.Predicate.AllowWatchBookmarks || w.options.ProgressNotify
+}
+
+// progress returns the bookmark of the revision that the watch has reached.
+func (w *Watch) progress() Event { return Event{Type: watch.Bookmark, Revision: w.Revision()} }
+
+// TryNext returns the next events without blocking: at most a segment of the initial state, or one
+// delivery of the store. While it returns events there may be more. When it returns none, there
+// are more as soon as newer is closed. An error ends the watch, after the events that TryNext
+// returns with it.
+func (w *Watch) TryNext() (events []Event, newer <-chan struct{}, err error) {
+	if !w.stated {
+		for len(w.state) > 0 {
+			if events, err = w.initial(); err != nil || len(events) > 0 {
+				return events, nil, err
+			}
+		}
+		w.stated = true
+		if w.bookmark {
+			return []Event{{Type: watch.Bookmark, Revision: w.Revision(), InitialEnd: true}}, nil, nil
+		}
+	}
+	for {
+		initial := !w.initialized()
+		delivery, newer, err := w.watcher.Poll()
+		w.countResumption(delivery, err)
+		if err != nil {
+			return nil, nil, w.failure(err)
+		}
+		if delivery == nil {
+			return nil, newer, nil
+		}
+		events, err = w.eventsOf(delivery)
+		if initial {
+			w.cache.meter.initial(len(events))
+		}
+		if err != nil || len(events) > 0 {
+			return events, nil, err
+		}
+	}
+}
+
+// countResumption counts what a watch that resumes from a revision receives first.
+func (w *Watch) countResumption(d keepwatch.Delivery, err error) {
+	if !w.resumed {
+		return
+	}
+	w.resumed = false
+	gap, isGap := d.(keepwatch.Gap)
+	switch {
+	case err != nil || isGap && !continues(gap):
+		w.cache.meter.resumed(gone)
+	case isGap:
+		w.cache.meter.resumed(difference)
+	default:
+		w.cache.meter.resumed(exact)
+	}
+}
+
+// continues reports whether the revisions of a gap continue those that the watch delivered.
+func continues(gap keepwatch.Gap) bool { return gap.Reason != keepwatch.GapRewind }
+
+// initial returns the events of the next segment of the initial state.
+func (w *Watch) initial() ([]Event, error) {
+	segment := w.state[0]
+	w.state = w.state[1:]
+	events := make([]Event, 0, segment.Len())
+	for o := range segment.All() {
+		cached, err := w.cache.Read(o)
+		if err != nil {
+			return events, w.unreadable(o.Key(), watch.Added, err)
+		}
+		if cached.matches(w.options.Predicate) {
+			events = append(events, Event{Type: watch.Added, Object: cached, Revision: cached.Revision()})
+		}
+	}
+	w.cache.meter.initial(len(events))
+	return events, nil
+}
+
+// eventsOf returns the events of a delivery of the store.
+func (w *Watch) eventsOf(d keepwatch.Delivery) ([]Event, error) {
+	switch d := d.(type) {
+	case keepwatch.Batch:
+		if d.Bookmark() && w.options.ProgressNotify {
+			return []Event{w.progress()}, nil
+		}
+		return w.changes(d.Changes)
+	case keepwatch.Gap:
+		if !continues(d) {
+			w.cache.meter.expired()
+			return nil, errTooOld
+		}
+		return w.changes(resumable(d))
+	}
+	return nil, nil
+}
+
+func (w *Watch) changes(changes []keepwatch.Change) ([]Event, error) {
+	events := make([]Event, 0, len(changes))
+	for _, c := range changes {
+		if !w.scope.covers(c.Object.Key()) {
+			continue
+		}
+		cached, err := w.cache.Read(c.Object)
+		kind := watch.EventType(c.Type.String())
+		if err != nil {
+			return events, w.unreadable(c.Object.Key(), kind, err)
+		}
+		events = append(events, Event{Type: kind, Object: cached, Revision: c.Revision})
+	}
+	return events, nil
+}
+
+// resumable orders the changes of a gap so that a client which has received some of them, and
+// resumes from the revision of the last one, receives the others: by revision, a deletion before
+// the object that was created in its place. Of deletions that share a revision, because a list
+// revealed them, only the last one moves the client there.
+func resumable(gap keepwatch.Gap) []keepwatch.Change {
+	changes := slices.Clone(gap.Changes)
+	created := map[keepwatch.Key]keepwatch.Revision{}
+	for _, c := range changes {
+		if c.Type == keepwatch.Added {
+			created[c.Object.Key()] = c.Revision
+		}
+	}
+	for i := range changes {
+		if c := &changes[i]; c.Type == keepwatch.Deleted && created[c.Object.Key()] > 0 {
+			c.Revision = min(c.Revision, created[c.Object.Key()])
+		}
+	}
+	slices.SortStableFunc(changes, func(a, b keepwatch.Change) int {
+		return cmp.Or(cmp.Compare(a.Revision, b.Revision), cmp.Compare(order(a), order(b)))
+	})
+	reached := gap.From
+	for i := range changes {
+		c := &changes[i]
+		if more := i+1 < len(changes) && changes[i+1].Revision == c.Revision; !more {
+			reached = max(reached, c.Revision)
+		} else if c.Type == keepwatch.Deleted {
+			c.Revision = reached
+		}
+	}
+	return changes
+}
+
+// order returns the rank of a change among those at one revision.
+func order(c keepwatch.Change) int {
+	if c.Type == keepwatch.Deleted {
+		return 0
+	}
+	return 1
+}
+
+// failure returns the API's error for a watch that the store can't continue.
+func (w *Watch) failure(err error) error {
+	var unreadable *store.Unreadable
+	var failure *keepwatch.Failure
+	switch {
+	case errors.As(err, &unreadable):
+		c := unreadable.Change
+		return w.unreadable(c.Object.Key(), watch.EventType(c.Type.String()), unreadable.Err)
+	case errors.As(err, &failure) && failure.Kind == keepwatch.Expired:
+		w.cache.meter.expired()
+		return apierrors.NewResourceExpired(failure.Error())
+	}
+	return err
+}
+
+// errUnjudged ends a watch whose selector would have to judge an object that can't be read. It
+// does not name the object, which the selector may hide.
+var errUnjudged = errors.New("an object that the selector has to judge can't be read")
+
+// unreadable returns the error that ends the watch at an event whose object can't be decoded.
+func (w *Watch) unreadable(key keepwatch.Key, event watch.EventType, err error) error {
+	if !w.byKey {
+		klog.V(2).InfoS("Watch with a selector ends", "resource", w.cache.config.GroupResource, "key", key, "err", err)
+		err = errUnjudged
+	}
+	return Unreadable(event, err)
+}
