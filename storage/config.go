@@ -60,7 +60,7 @@ type Config struct {
 func (c Config) cache() watchcache.Config {
 	return watchcache.Config{
 		GroupResource: c.GroupResource, ResourcePrefix: c.ResourcePrefix, Namespaced: c.Namespaced, CheckNames: c.CheckNames,
-		SourceName: "etcd", SourcePrefix: c.root(), Decrypt: c.decrypt, Codec: c.Codec, NewFunc: c.NewFunc, GetAttrs: c.GetAttrs,
+		SourceName: "etcd", SourcePrefix: c.root(), Decrypt: c.decrypt(), Codec: c.Codec, NewFunc: c.NewFunc, GetAttrs: c.GetAttrs,
 		Indexers: c.Indexers, Metrics: c.Metrics.cache, Store: c.Store,
 	}
 }

@@ -60,12 +60,15 @@ func (s *source) accept(key keepwatch.Key) bool {
 	return false
 }
 
-// decrypt returns what etcd has of an object without its encryption.
-func (c Config) decrypt(ctx context.Context, key keepwatch.Key, encoded []byte) ([]byte, error) {
-	path := c.root() + key.String()
-	plain, _, err := c.Transformer.TransformFromStorage(ctx, encoded, value.DefaultContext(path))
-	if err != nil {
-		return nil, fmt.Errorf("unable to transform key %q: %w", path, err)
+// decrypt returns a function that removes the encryption from what etcd has of an object.
+func (c Config) decrypt() func(context.Context, keepwatch.Key, []byte) ([]byte, error) {
+	root := c.root()
+	return func(ctx context.Context, key keepwatch.Key, encoded []byte) ([]byte, error) {
+		path := root + key.String()
+		plain, _, err := c.Transformer.TransformFromStorage(ctx, encoded, value.DefaultContext(path))
+		if err != nil {
+			return nil, fmt.Errorf("unable to transform key %q: %w", path, err)
+		}
+		return plain, nil
 	}
-	return plain, nil
 }

@@ -181,7 +181,7 @@ func (o *Object) makeMessage(c *content) (runtime.Object, error) {
 // object's name and namespace must be those of its key and are not: nothing in a database like etcd's
 // would notice that a bit of them was flipped.
 func (c *Cache) decodeContent(o keepwatch.Object, value []byte, whole bool) (made *content, decoded runtime.Object, err error) {
-	key, plain := c.config.SourcePrefix+o.Key().String(), value
+	plain := value
 	if c.config.Decrypt != nil {
 		if plain, err = c.config.Decrypt(c.runContext(), o.Key(), value); err != nil {
 			return nil, nil, err
@@ -192,13 +192,13 @@ func (c *Cache) decodeContent(o keepwatch.Object, value []byte, whole bool) (mad
 	}
 	m, err := meta.Accessor(decoded)
 	if err != nil {
-		return nil, nil, fmt.Errorf("unable to name %q: %w", key, err)
+		return nil, nil, fmt.Errorf("unable to name %q: %w", c.sourceKey(o), err)
 	}
 	if c.config.CheckNames && (m.GetNamespace() != o.Key().Namespace || m.GetName() != o.Key().Name) {
-		return nil, nil, &misplaced{key}
+		return nil, nil, &misplaced{c.sourceKey(o)}
 	}
 	if made, err = c.describe(o.Key(), decoded); err != nil {
-		return nil, nil, fmt.Errorf("unable to select by %q: %w", key, err)
+		return nil, nil, fmt.Errorf("unable to select by %q: %w", c.sourceKey(o), err)
 	}
 	made.uid = m.GetUID()
 	made.encoding, made.bytes = c.encodingOf(decoded, plain), plain
@@ -208,11 +208,14 @@ func (c *Cache) decodeContent(o keepwatch.Object, value []byte, whole bool) (mad
 	}
 	if made.encoding != fromSource {
 		if made.bytes, err = c.marshal(made.encoding, decoded); err != nil {
-			return nil, nil, fmt.Errorf("unable to cache %q: %w", key, err)
+			return nil, nil, fmt.Errorf("unable to cache %q: %w", c.sourceKey(o), err)
 		}
 	}
 	return made, decoded, nil
 }
+
+// sourceKey returns the source's key of an object, for messages.
+func (c *Cache) sourceKey(o keepwatch.Object) string { return c.config.SourcePrefix + o.Key().String() }
 
 // misplaced is the error of an object whose name or namespace is not that of its key.
 type misplaced struct{ key string }
