@@ -254,7 +254,7 @@ func TestOddTypes(t *testing.T) {
 			b int
 			C int `json:"-"`
 			D int `json:",omitempty"`
-			E int `json:"-,"`
+			E int `json:"-,"` //lint:ignore SA5008 a field whose name is a dash
 			F int
 			G int    `json:"g,string"`
 			H string `json:"h,omitempty,omitzero"`
