@@ -263,6 +263,12 @@ func (p *place) create(name, spec string) *unstructured.Unstructured {
 		p.t.Fatal(err)
 	}
 	made, err := p.widgets().Create(p.t.Context(), &w, metav1.CreateOptions{})
+	for err != nil && strings.Contains(err.Error(), "etcdserver: request timed out") {
+		// On a busy machine etcd gives up after 7 s. The write may be committed all the same.
+		if made, err = p.widgets().Create(p.t.Context(), &w, metav1.CreateOptions{}); apierrors.IsAlreadyExists(err) {
+			made, err = p.widgets().Get(p.t.Context(), name, metav1.GetOptions{})
+		}
+	}
 	if err != nil {
 		p.t.Fatal(err)
 	}
