@@ -99,7 +99,7 @@ func Retries(n int) HandlerOption { return func(d *declaration) { d.Retries = n 
 // that is under way then has its context ended. By default there is none.
 func Timeout(t time.Duration) HandlerOption { return func(d *declaration) { d.Timeout = t } }
 
-// Backoff is the wait after an error that is neither temporary nor permanent. The
+// Backoff is the wait after an error that is neither permanent nor a [RetryAfter]. The
 // default is DefaultDelay; for daemons, growing from 1 s to 610 s.
 func Backoff(t time.Duration) HandlerOption {
 	return func(d *declaration) { d.Backoff, d.paced = t, true }

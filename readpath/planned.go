@@ -24,7 +24,7 @@ func encoderOf(s runtime.Serializer) runtime.Serializer {
 
 var plainJSONIdentifier = json.NewSerializerWithOptions(nil, nil, nil, json.SerializerOptions{}).Identifier()
 
-// Encode writes an object at once, maybe without the line break behind it.
+// Encode writes an object with one Write. The line break after it may be missing.
 func (p planned) Encode(o runtime.Object, w io.Writer) error {
 	b := takeBuffer()
 	defer func() { giveBuffer(b) }()

@@ -136,7 +136,7 @@ func TestMemoIsTrue(t *testing.T) {
 		count := NewMemo(func(s Segment) int { return s.Len() })
 		ed := tree{}.edit()
 		revision := keepwatch.Revision(0)
-		for range rapid.IntRange(1, 20).Draw(t, "editions") {
+		for range rapid.IntRange(1, 20).Draw(t, "transactions") {
 			for range rapid.IntRange(0, 50).Draw(t, "edits") {
 				revision++
 				if k := keysOf().Draw(t, "key"); rapid.IntRange(0, 3).Draw(t, "edit") == 0 {
