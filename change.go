@@ -2,7 +2,7 @@ package keepwatch
 
 import "fmt"
 
-// ChangeType says how a view changed. The values are closed.
+// ChangeType is how an object changed in a consumer's view. The set is closed.
 type ChangeType uint8
 
 const (
@@ -11,7 +11,7 @@ const (
 	Deleted                        // the object left the view
 )
 
-// String is the watch event type of the Kubernetes API.
+// String returns the watch event type of the Kubernetes API.
 func (t ChangeType) String() string {
 	switch t {
 	case Added:
@@ -24,24 +24,24 @@ func (t ChangeType) String() string {
 	return fmt.Sprintf("ChangeType(%d)", uint8(t))
 }
 
-// Change is one event: what an object became at a revision.
+// Change is one event: an object's new state at a revision.
 type Change struct {
 	Type ChangeType
-	// Revision is when it happened. For Added and Modified in a batch it is the
+	// Revision is the revision of the change. For Added and Modified in a batch it is the
 	// object's own. For Deleted it is the deletion's; within a gap, where that is
 	// unknown, it is the gap's end.
 	Revision Revision
 	// Object is the new state; for Deleted the last known one. Never nil.
 	Object Object
-	// Prior is the state that Object replaces or that was deleted, where the
-	// giver knows it: a store always does, a source never. Nil for Added.
+	// Prior is the state that Object replaces, or the deleted one. Changes from a store
+	// have it, changes from a source do not. Nil for Added.
 	Prior Object
 }
 
-// ID identifies the change in every repetition of it: "uid/revision", with
-// "/deleted" behind it for Deleted. The revision is the one the carried object
-// shows: a Kubernetes watch event shows the deletion's, a gap the last one known,
-// so that a difference computed twice carries the same ids twice.
+// ID returns an identifier that is the same each time the change is delivered:
+// "uid/revision", with the suffix "/deleted" for Deleted. The revision is the one in
+// Object: in a watch event the deletion's, in a gap the last known one, so that a
+// difference that is computed twice has the same ids.
 func (c Change) ID() string {
 	id := string(c.Object.UID()) + "/" + c.Object.Revision().String()
 	if c.Type == Deleted {
@@ -50,15 +50,16 @@ func (c Change) ID() string {
 	return id
 }
 
-// Delivery is what a consumer receives: a [Batch] or a [Gap]. The set is closed.
+// Delivery is a [Batch] or a [Gap], which is all that a consumer receives. The set is
+// closed.
 type Delivery interface{ delivery() }
 
 func (Batch) delivery() {}
 func (Gap) delivery()   {}
 
 // Batch is the complete history of a view over (From, To]: whole revisions, in
-// order, each change once (P2, P8). A batch without changes is a bookmark: it
-// says that nothing happened on the way to To (P9).
+// order, each change once (P2, P8). A batch without changes is a bookmark: nothing
+// changed in the view between From and To (P9).
 type Batch struct {
 	From, To Revision
 	Changes  []Change
@@ -67,23 +68,23 @@ type Batch struct {
 // Bookmark reports whether the batch carries progress alone.
 func (b Batch) Bookmark() bool { return len(b.Changes) == 0 }
 
-// GapReason says why a part of the history is given as a difference of states.
+// GapReason is why a part of the history is delivered as a difference of states.
 type GapReason string
 
 const (
-	// GapExpired: the source no longer has the history from the cursor on, or what
-	// it gave of it could not be trusted.
+	// GapExpired: the source no longer has the history after the cursor, or sent
+	// something that cannot be trusted.
 	GapExpired GapReason = "expired"
-	// GapDowntime: the history expired while nobody was following.
+	// GapDowntime: the history expired while no process followed it.
 	GapDowntime GapReason = "downtime"
 	// GapRewind: the source went back in time (an etcd restored from a backup);
 	// To may be less than From.
 	GapRewind GapReason = "rewind"
 )
 
-// Gap is what is known of (From, To] when the history itself is gone: the
-// difference of the states at its ends (P3). Objects that came and went in
-// between are not in it.
+// Gap replaces the history of (From, To] where the source no longer has it: the
+// difference of the states at its ends (P3). An object that was created and deleted in
+// between is not in it.
 type Gap struct {
 	From, To Revision
 	Reason   GapReason

@@ -1,20 +1,20 @@
 // Package keepwatch is the vocabulary of Keepwatch: keys, revisions, objects,
 // changes, sources and failures, and the promises that every part keeps.
 //
-// Everything that follows Kubernetes state is a list followed by a watch. This
-// package names the pieces of that pair; the packages below it build on them:
+// A client of Kubernetes state lists a resource and then watches it. This package has
+// the types of that pair; the other packages build on them:
 //
 //	source/kube   reads a Kubernetes API             (implements Source)
 //	source/etcd   reads etcd itself                  (implements Source)
-//	reflector     keeps a target equal to a source   (decides what a failure means)
-//	store         remembers one resource's state and recent history
-//	stream        hands changes to a file or pipe, and keeps its place on disk
+//	reflector     keeps a target equal to a source   (decides about failures)
+//	store         has one resource's state and recent history
+//	stream        writes changes to a file or pipe, with its cursor on disk
 //
 // # The promises
 //
 // Let H be the source's committed history, S(r) the state at revision r, and σ
 // a consumer's filter. A consumer receives batches (r0, r1], gaps (r0, r1] and
-// bookmarks r, through every reconnect and, where its cursor is kept, every
+// bookmarks r, across every reconnect and, if its cursor is stored, every
 // restart.
 //
 //	P1  contiguity      every batch or gap starts at the consumer's cursor; a cursor never goes back
@@ -35,5 +35,5 @@
 //	P13 clean end       every stream ends with one typed reason; no goroutine outlives its owner
 //
 // Delivery to a handler or a sink is at least once across a crash; [Change.ID]
-// is the same for every repetition of a change.
+// is the same each time a change is delivered.
 package keepwatch

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// FailureKind classes everything that can go wrong between a source and us by
-// what it means, not by where it was noticed. The set is closed; the reflector's
-// table has a verdict for each.
+// FailureKind classifies every error between a source and its target by its meaning,
+// not by where it occurred. The set is closed; the reflector's table has a verdict for
+// each kind.
 type FailureKind uint8
 
 const (
@@ -21,10 +21,10 @@ const (
 	// Untrusted: the source's certificate can't be verified: an unknown authority,
 	// another host's name, or not valid now.
 	Untrusted
-	// Throttled: the source is overloaded. It may have said how long to wait
-	// (RetryAfter).
+	// Throttled: the source is overloaded. Failure.RetryAfter is the wait that it asked
+	// for, if any.
 	Throttled
-	// ServerError: an internal error, unavailable or timed out, without advice.
+	// ServerError: an internal error, unavailable or timed out, without a Retry-After.
 	ServerError
 	// StorageRead: the source could not read an object it has; a delete of a corrupt
 	// object may be hidden in it (kubernetes #111387, KEP-3926).
@@ -32,17 +32,17 @@ const (
 	// Expired: the revision or the continue token is too old (410; Gone and Expired
 	// are one case).
 	Expired
-	// RevisionTooLarge: the source has not reached the revision yet, or never will
+	// RevisionTooLarge: the source has not reached the revision yet, or never will,
 	// because it was restored from a backup.
 	RevisionTooLarge
 	// Unauthorized: credentials are missing, wrong or outdated (401).
 	Unauthorized
 	// Forbidden: no permission (403).
 	Forbidden
-	// Absent: the resource is not served, or not any more (404).
+	// Absent: the resource is not served, or no longer (404).
 	Absent
-	// StreamingListUnsupported: the source refused a streaming list, or did not bring
-	// it to its end; paged lists will do.
+	// StreamingListUnsupported: the source refused a streaming list or ended one early;
+	// paged lists replace it.
 	StreamingListUnsupported
 	// Undecodable: a torn, garbled or oversized frame or page.
 	Undecodable
@@ -56,16 +56,17 @@ const (
 	Rejected
 	// StaleReplica: a list answered with a revision below the one asked for.
 	StaleReplica
-	// Rewound: the source says that a revision below ours is its newest: it went back
+	// Rewound: the source's newest revision is below the target's: the source went back
 	// in time.
 	Rewound
-	// Broken: an invariant of our own does not hold; nothing can be trusted any more.
-	Broken
+	// InvariantViolation: one of Keepwatch's own invariants does not hold, so that no
+	// result can be trusted any more.
+	InvariantViolation
 
 	endOfKinds // stays the last
 )
 
-// LastFailureKind is the greatest kind, for arrays that are indexed by kinds.
+// LastFailureKind is the greatest kind, the bound of arrays indexed by kind.
 const LastFailureKind = endOfKinds - 1
 
 var kindNames = [endOfKinds]string{
@@ -75,7 +76,7 @@ var kindNames = [endOfKinds]string{
 	Absent: "absent", StreamingListUnsupported: "streaming list unsupported",
 	Undecodable: "undecodable", ProtocolViolation: "protocol violation",
 	UnknownStatus: "unknown status", Rejected: "rejected", StaleReplica: "stale replica",
-	Rewound: "rewound", Broken: "broken invariant",
+	Rewound: "rewound", InvariantViolation: "invariant violation",
 }
 
 // FailureKinds returns every kind, in order.
@@ -87,7 +88,7 @@ func FailureKinds() []FailureKind {
 	return kinds
 }
 
-// String is a short name in lower case, fit for a log line or a metric label.
+// String returns a short name in lower case, fit for a log line or a metric label.
 func (k FailureKind) String() string {
 	if int(k) < len(kindNames) && k > 0 {
 		return kindNames[k]
@@ -95,16 +96,16 @@ func (k FailureKind) String() string {
 	return fmt.Sprintf("FailureKind(%d)", uint8(k))
 }
 
-// Failure is the one error type of sources and targets.
+// Failure is the error type of sources and targets.
 type Failure struct {
 	Kind FailureKind
-	// RetryAfter is how long the source asked to wait; 0 when it did not say.
+	// RetryAfter is the wait that the source asked for, 0 if none.
 	RetryAfter time.Duration
-	// Err is the cause, in words a person can use. Never nil.
+	// Err is the cause, never nil. Its text says what a user can do.
 	Err error
 }
 
-// Failed makes a failure of kind with a message in the manner of fmt.Errorf.
+// Failed returns a failure of kind whose cause is fmt.Errorf(format, args...).
 func Failed(kind FailureKind, format string, args ...any) *Failure {
 	return &Failure{Kind: kind, Err: fmt.Errorf(format, args...)}
 }

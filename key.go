@@ -9,7 +9,7 @@ type Key struct {
 	Name      string
 }
 
-// String is "namespace/name", or the name alone when there is no namespace.
+// String returns "namespace/name", or the name alone without a namespace.
 func (k Key) String() string {
 	if k.Namespace == "" {
 		return k.Name
@@ -28,7 +28,7 @@ func (k Key) Compare(o Key) int {
 	if c := strings.Compare(k.Namespace[:n], o.Namespace[:n]); c != 0 {
 		return c
 	}
-	// One namespace is a proper prefix of the other: the shorter one goes on
+	// One namespace is a proper prefix of the other: the shorter one continues
 	// with '/', and a namespace itself never contains one.
 	if len(k.Namespace) > n {
 		return compareByte(k.Namespace[n], '/')

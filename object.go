@@ -1,15 +1,15 @@
 package keepwatch
 
-// UID is the identity of an object through its life: delete and create a name
-// again, and the UID differs.
+// UID identifies an object from its creation to its deletion. An object that is created
+// again under the same name has another UID.
 type UID string
 
-// Object is one state of one object. Each side fills it as it likes: decoded
-// Go values in an informer, encoded bytes with extracted metadata in a stream.
+// Object is one state of one object. Each source has its own implementation: decoded Go
+// values for an informer, encoded bytes with their metadata for a stream.
 //
-// An Object is a pointer, so that == tells whether two are one, and immutable from
-// the moment it is handed on. Every method is cheap, has no side effects, and may
-// be called from any goroutine.
+// An Object is a pointer, so that == compares identity, and immutable once it was
+// returned or delivered. Every method is cheap, has no side effects, and may be called
+// from any goroutine.
 type Object interface {
 	Key() Key
 	UID() UID

@@ -7,11 +7,11 @@ import (
 
 // Revision is a point in a source's history: etcd's revision, a Kubernetes
 // resourceVersion. Zero means none. Revisions of one resource of one cluster
-// are totally ordered (KEP-5504 makes comparing resourceVersions legitimate);
+// are totally ordered (KEP-5504 allows clients to compare resourceVersions);
 // revisions of different epochs (see [Rewound]) are not comparable.
 type Revision uint64
 
-// ParseRevision reads a resourceVersion: a decimal number without sign or
+// ParseRevision parses a resourceVersion: a decimal number without sign or
 // leading zeros, greater than zero. Anything else breaks the API's contract
 // (KEP-5504) and must not move a cursor.
 func ParseRevision(s string) (Revision, error) {
@@ -22,5 +22,5 @@ func ParseRevision(s string) (Revision, error) {
 	return Revision(n), nil
 }
 
-// String is the resourceVersion's own spelling.
+// String returns the resourceVersion, in decimal.
 func (r Revision) String() string { return strconv.FormatUint(uint64(r), 10) }

@@ -2,39 +2,38 @@ package keepwatch
 
 import "context"
 
-// Source lists and watches one resource, perhaps under a selector that the
-// source applies itself. A Source decides nothing: it reports every trouble as
-// a *[Failure], and a reflector knows what to do.
+// Source lists and watches one resource, or the part of it that a selector of the
+// source matches. A Source decides nothing: it returns every error as a *[Failure], and
+// the reflector gives the verdict.
 //
-// A Source may be used by one reflector at a time; its methods start no
-// goroutine that outlives the call, but for what a returned [Watch] owns until
-// its Close.
+// One reflector uses a Source at a time. Its methods start no goroutine that outlives
+// the call, except the goroutines that a returned [Watch] owns until its Close.
 type Source interface {
 	// List reads one page. Errors are *Failure.
 	List(ctx context.Context, req ListRequest) (Page, error)
 
-	// StreamList reads the whole state through a watch (KEP-3157), calling emit
-	// with bounded slices of it as they arrive, and then goes on watching from
-	// the revision it returns. It fails with [StreamingListUnsupported] when the
-	// source has no such thing, or does not bring it to its end; whatever was emitted
-	// before a failure is void. An error of emit is returned as it is.
+	// StreamList reads the whole state through a watch (KEP-3157). It calls emit with
+	// bounded slices of the state as they arrive, and returns the state's revision and
+	// the watch, which continues there. It fails with [StreamingListUnsupported] when the
+	// source does not offer streaming lists or ends one early; the caller discards what
+	// was emitted before a failure. An error of emit is returned unchanged.
 	StreamList(ctx context.Context, notOlderThan Revision, emit func([]Object) error) (Revision, Watch, error)
 
-	// Newest asks for the newest committed revision, by a consistent read that costs
-	// the source little. Errors are *Failure.
+	// Newest returns the newest committed revision, by a consistent read that is cheap
+	// for the source. Errors are *Failure.
 	Newest(ctx context.Context) (Revision, error)
 
-	// Watch opens the history after from. Cancelling ctx closes it.
+	// Watch opens a watch of the history after from. Cancelling ctx closes it.
 	Watch(ctx context.Context, from Revision) (Watch, error)
 }
 
 // ListRequest asks for one page of a list.
 type ListRequest struct {
-	// NotOlderThan is the least revision the state may have; zero asks for a
-	// consistent read, at least the newest committed when the request arrived.
+	// NotOlderThan is the lowest revision that the list may show. Zero asks for a
+	// consistent read: at least the newest revision when the request arrived.
 	NotOlderThan Revision
-	// Continue is the token of the page before, empty for the first page. It pins
-	// the revision, so NotOlderThan counts for the first page only.
+	// Continue is the previous page's token, empty for the first page. It determines
+	// the revision, so NotOlderThan applies to the first page only.
 	Continue string
 }
 
@@ -44,25 +43,24 @@ type Page struct {
 	Revision Revision
 	// Objects are in no particular order, and belong to the caller.
 	Objects []Object
-	// Withheld are the objects of the page that can't be taken, and why: one without
-	// a name or a revision, one that is too long. Nothing is known of such an object,
-	// so that it is not part of the state; but it is no reason to know nothing of the
-	// others either.
-	Withheld []*Failure
+	// Skipped has one failure for each object of the page that could not be read: it has
+	// no name or no revision, or is too long. The list is complete except for them.
+	Skipped []*Failure
 	// Continue is the token of the next page, empty on the last.
 	Continue string
-	// Remaining is the server's estimate of what follows this page, 0 if unknown.
+	// Remaining is the server's estimate of the objects after this page, 0 if unknown.
 	Remaining int64
 }
 
-// Watch is an open piece of history.
+// Watch delivers a source's history from a revision on.
 type Watch interface {
-	// Next blocks for the next batch: everything that is at hand, within a bound,
-	// in whole revisions, starting where the one before ended. Changes have no
-	// Prior, and Added or Modified as the source calls them. Errors are *Failure;
-	// after an error every further call returns the same one. Not for concurrent use.
+	// Next returns the next batch and blocks until there is one. A batch has all changes
+	// that are available, up to a bound, in whole revisions, and begins where the last one
+	// ended. Its changes have no Prior, and the type that the source sent. Errors are
+	// *Failure, and after an error every call returns the same one. Next must not be
+	// called concurrently.
 	Next() (Batch, error)
-	// Close ends the watch and frees what it holds; a blocked Next returns. It may
-	// be called more than once and from any goroutine.
+	// Close ends the watch and frees its connection; a blocked Next returns. It may be
+	// called more than once and from any goroutine.
 	Close()
 }

@@ -2,70 +2,71 @@ package keepwatch
 
 import "context"
 
-// Target is what a reflector keeps equal to its source: a store, or a stream
-// that hands the changes on and remembers only what it has told.
+// Target receives a source's state and history from a reflector, which keeps the two
+// equal. A store is a Target that keeps the objects; a stream is one that writes the
+// changes on and remembers only what it has written.
 //
 // A reflector calls its target from one goroutine. A target may block (a full
-// pipe, a disk): that is back pressure, and the source's connection takes it.
-// A *[Failure] returned by a target is judged by the same table as the
+// pipe, a disk): the reflector then stops reading from the source, and the connection's
+// flow control holds the source back.
+// A *[Failure] returned by a target gets a verdict from the same table as the
 // source's: Expired, ProtocolViolation and the like lead to a relist. Any other
 // error stops the reflector.
 type Target interface {
-	// Held is the revision from which the history can be followed: up to it the
-	// target holds the source's state. Zero when it has to be listed first, because it
-	// holds none or what it holds is void.
-	Held() Revision
+	// Revision returns the revision up to which the target equals the source, which is
+	// where a watch continues. It returns zero when the target needs a list first: it
+	// is empty, or it was invalidated.
+	Revision() Revision
 
-	// Void says that what is held can't be gone on from, and why: the source went
-	// back to a time before it (GapRewind), or what it gave could not be trusted
-	// (GapExpired, GapDowntime). A reflector says so as soon as it is decided, before
-	// it asks for the list that will mend it. That may take long to succeed, and the
-	// process may end before; by the next start the source may be ahead of what is held
-	// again, and its revisions would not tell that they are of another history.
+	// Invalidate marks the target's state as one that no watch can continue from, and
+	// records why: the source went back to an earlier time (GapRewind), or sent
+	// something that cannot be trusted (GapExpired, GapDowntime). A reflector calls it as
+	// soon as it has decided so, before it asks for the list that replaces the state:
+	// the list may fail for a long time, and the process may end first. At its next start
+	// the source may have passed the target's revision again, and a revision does not
+	// show which history it belongs to.
 	//
-	// From then on Held is zero until a replacement is committed: in later runs of a
-	// reflector, too, and where the target outlives the process, in later processes,
-	// from the moment that Void returns. What is held stays, and what it differs in
-	// from the list is one gap, called by this reason unless the relist is a rewind.
-	// To a target that holds nothing it means nothing; said again, the newest reason
-	// counts. An error, never a *Failure, stops the reflector.
-	Void(ctx context.Context, reason GapReason) error
+	// From then on Revision returns zero until a replacement is committed: in later runs
+	// of a reflector and, if the target outlives the process, in later processes. The
+	// objects stay. Their difference from the list is one gap with this reason, unless
+	// the relist is a rewind. On an empty target, Invalidate has no effect. If it is called
+	// again, the newest reason replaces the earlier one. An error, which is never a
+	// *Failure, stops the reflector.
+	Invalidate(ctx context.Context, reason GapReason) error
 
-	// Apply takes the next piece of history. It drops and counts changes that are
-	// not news (a duplicate, an older state of a key) and never lets an old state
-	// win; news at or below Held is a ProtocolViolation. It returns how many
-	// changes it dropped.
+	// Apply adds a batch to the state and returns how many of its changes it dropped.
+	// It drops duplicates and older states of a key, so that an old state never replaces
+	// a newer one. A new change at or below Revision is a ProtocolViolation.
 	//
-	// A batch without changes that begins and ends at Held is a proof of currency:
-	// the source was asked for its newest revision, and Held has reached it. A target
-	// that tells whether it is current can say so.
+	// A batch without changes that begins and ends at Revision confirms that the target
+	// is current: the source was asked for its newest revision, and it is Revision.
 	Apply(ctx context.Context, batch Batch) (dropped int, err error)
 
-	// Replace begins to replace the whole state by a list. What is held stays until
-	// the replacement is committed, and stays for good when it is discarded.
+	// Replace begins to replace the whole state by a list. The state stays as it is
+	// until the replacement is committed, and for ever if it is discarded.
 	Replace(ctx context.Context, relist Relist) (Replacement, error)
 }
 
-// Relist says why a state is being replaced, and by what.
+// Relist describes a list that replaces a target's state.
 type Relist struct {
-	// Reason is why history could not be followed; empty for the first list of a run
-	// that begins with Held zero. Then a target that is void knows it.
+	// Reason is why the watch could not continue. It is empty for the first list of a run
+	// that began with revision zero; an invalidated target has recorded its own reason.
 	Reason GapReason
-	// To is the list's revision, zero while it is not known, which it only is while
-	// Held is zero, since only first lists are streamed. A target that needs it
-	// nevertheless, for the gap, refuses with [StreamingListUnsupported].
+	// To is the list's revision. It is zero while unknown, which happens only while the
+	// target's revision is zero, because only first lists are streamed. A target that
+	// needs it for a gap all the same returns [StreamingListUnsupported].
 	To Revision
 }
 
-// Replacement is a list on its way into a target.
+// Replacement receives a list in parts.
 type Replacement interface {
-	// Put takes the next objects of the list. One that equals what is held is no
-	// change; the same object may come twice.
+	// Put adds objects of the list. An object that equals the one in the state is no
+	// change; the same object may be put twice.
 	Put(ctx context.Context, objects []Object) error
-	// Commit says that everything was put: what was not is deleted, and the
-	// target now holds the source's state at revision to.
+	// Commit makes the objects that were put the whole state, at revision to. Every
+	// other object is deleted.
 	Commit(ctx context.Context, to Revision) error
-	// Discard gives the list up. The target keeps what it knew; a target that has
-	// already handed on some of the list remembers that.
+	// Discard drops the list. The target keeps its state; a target that has already
+	// delivered a part of the list remembers which.
 	Discard()
 }

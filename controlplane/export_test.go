@@ -20,5 +20,5 @@ func (s *Server) Break(resource schema.GroupVersionResource) error {
 		s.readers.mu.RUnlock()
 	}
 	field := reflect.ValueOf(reader.Cache).Elem().FieldByName("store")
-	return (*store.Store)(field.UnsafePointer()).Void(context.Background(), keepwatch.GapRewind)
+	return (*store.Store)(field.UnsafePointer()).Invalidate(context.Background(), keepwatch.GapRewind)
 }

@@ -71,12 +71,12 @@ func (t *applier) waitPublished() {
 	defer t.publishing.RUnlock()
 }
 
-func (t *applier) Held() keepwatch.Revision { return t.store.Held() }
+func (t *applier) Revision() keepwatch.Revision { return t.store.Revision() }
 
 // Void invalidates the store; see keepwatch.Target.
-func (t *applier) Void(ctx context.Context, reason keepwatch.GapReason) error {
+func (t *applier) Invalidate(ctx context.Context, reason keepwatch.GapReason) error {
 	t.rewound = reason == keepwatch.GapRewind
-	return t.store.Void(ctx, reason)
+	return t.store.Invalidate(ctx, reason)
 }
 
 // Apply applies a batch; see keepwatch.Target.

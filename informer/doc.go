@@ -68,7 +68,7 @@
 //	keepwatch_watch_state                                      1 for the state it is in
 //	keepwatch_watch_state_since_timestamp_seconds              since when
 //	keepwatch_watch_last_event_timestamp_seconds               the last change
-//	keepwatch_watch_last_proof_timestamp_seconds               the last proof that the cache is current
+//	keepwatch_watch_last_confirmed_timestamp_seconds               the last confirmation that the cache is current
 //	keepwatch_watch_relists_total, …_reconnects_total          by reason
 //	keepwatch_watch_dropped_events_total                       duplicates
 //	keepwatch_watch_objects, …_rejected_objects                in the cache, and skipped

@@ -16,18 +16,18 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 }
 
 var (
-	stateDesc      = desc("state", "1 for the state that the informer is in, 0 for the others.", "state")
-	sinceDesc      = desc("state_since_timestamp_seconds", "When the informer entered its state.")
-	lastEventDesc  = desc("last_event_timestamp_seconds", "When the last change arrived; 0 if none has.")
-	lastProofDesc  = desc("last_proof_timestamp_seconds", "When the server last proved that the cache is current; 0 if it has not.")
-	relistsDesc    = desc("relists_total", "Lists after the first, by what led to them.", "reason")
-	reconnectsDesc = desc("reconnects_total", "New watches from where the last one ended, by what ended it.", "reason")
-	droppedDesc    = desc("dropped_events_total", "Events that were not news.")
-	objectsDesc    = desc("objects", "Objects in the cache.")
-	rejectedDesc   = desc("rejected_objects", "Objects on the server that the cache skips.")
-	handlersDesc   = desc("handlers", "Event handlers.")
-	behindDesc     = desc("handlers_behind", "Event handlers that have not received every change of the cache.")
-	panicsDesc     = desc("handler_panics_total", "Panics in event handlers.")
+	stateDesc         = desc("state", "1 for the state that the informer is in, 0 for the others.", "state")
+	sinceDesc         = desc("state_since_timestamp_seconds", "When the informer entered its state.")
+	lastEventDesc     = desc("last_event_timestamp_seconds", "When the last change arrived; 0 if none has.")
+	lastConfirmedDesc = desc("last_confirmed_timestamp_seconds", "When the server last confirmed that the cache is current; 0 if it has not.")
+	relistsDesc       = desc("relists_total", "Lists after the first, by what led to them.", "reason")
+	reconnectsDesc    = desc("reconnects_total", "New watches from where the last one ended, by what ended it.", "reason")
+	droppedDesc       = desc("dropped_events_total", "Events that were not news.")
+	objectsDesc       = desc("objects", "Objects in the cache.")
+	rejectedDesc      = desc("rejected_objects", "Objects on the server that the cache skips.")
+	handlersDesc      = desc("handlers", "Event handlers.")
+	behindDesc        = desc("handlers_behind", "Event handlers that have not received every change of the cache.")
+	panicsDesc        = desc("handler_panics_total", "Panics in event handlers.")
 
 	queuedDesc  = theirs("queued_items", "Number of items currently queued in the FIFO.")
 	latencyDesc = theirs("processing_latency_seconds", "Time taken to process events after popping from the queue.")
@@ -73,7 +73,7 @@ func collect(ch chan<- prometheus.Metric, name string, s Status) {
 	}
 	gauge(sinceDesc, seconds(s.Since))
 	gauge(lastEventDesc, seconds(s.LastEvent))
-	gauge(lastProofDesc, seconds(s.LastProof))
+	gauge(lastConfirmedDesc, seconds(s.LastConfirmed))
 	for _, kind := range keepwatch.FailureKinds() {
 		if n := s.Relists[kind]; n > 0 {
 			count(relistsDesc, n, kind.String())

@@ -56,7 +56,7 @@ type Status struct {
 	// LastEvent is when the last change arrived.
 	LastEvent time.Time
 	// LastProof is when the server last proved that the cache is current.
-	LastProof time.Time
+	LastConfirmed time.Time
 	// Relists and Reconnects count by the kind of failure that led to them.
 	Relists, Reconnects map[keepwatch.FailureKind]uint64
 	// Dropped counts events that were not news.
@@ -95,7 +95,7 @@ func (f *follower) status() Status {
 	s := Status{
 		State: State(p.State), Since: p.Since, Lost: p.Lost,
 		Resource: f.resource(), ResourceVersion: f.resourceVersion(),
-		LastEvent: p.LastEvent, LastProof: p.LastProof,
+		LastEvent: p.LastEvent, LastConfirmed: p.LastConfirmed,
 		Relists: p.Relists, Reconnects: p.Reconnects,
 		Dropped: p.Dropped, Panics: f.panics.count.Load(),
 	}

@@ -39,24 +39,24 @@ func (a *account) advance(now time.Time, m machine.Machine, in machine.Input) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.enter(now, visible(m))
-	a.p.Held = m.Held
+	a.p.Revision = m.Revision
 	switch in := in.(type) {
 	case machine.Opened:
 		a.opened = now
 	case machine.Streamed:
-		a.opened, a.p.LastProof = now, now
-	case machine.Proven:
-		a.p.LastProof = now
+		a.opened, a.p.LastConfirmed = now, now
+	case machine.Confirmed:
+		a.p.LastConfirmed = now
 	case machine.Delivered:
 		if m.Newest == 0 { // else it is known that more has to come
-			a.p.LastProof = now
+			a.p.LastConfirmed = now
 		}
-	case machine.Kept:
+	case machine.PageStored:
 		if _, done := m.State.(machine.Watching); done {
-			a.p.LastProof = now
+			a.p.LastConfirmed = now
 		}
 	case machine.Started:
-		a.p.Held = in.Held
+		a.p.Revision = in.Revision
 	}
 }
 
@@ -90,7 +90,7 @@ func (a *account) received(now time.Time, changes, dropped int) {
 func (a *account) listed(withheld int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.p.Withheld = withheld
+	a.p.Skipped = withheld
 }
 
 func (a *account) stop(now time.Time) {
@@ -124,7 +124,7 @@ func (a *account) enter(now time.Time, s State) {
 
 // visible is the machine's state in the words of people and health checks.
 func visible(m machine.Machine) State {
-	switch m.Trouble {
+	switch m.Failure {
 	case 0:
 	case keepwatch.Unauthorized:
 		return Unauthorized
@@ -137,7 +137,7 @@ func visible(m machine.Machine) State {
 	}
 	switch pending(m).(type) {
 	case machine.List:
-		if m.Held == 0 {
+		if m.Revision == 0 {
 			return Syncing
 		}
 		return Relisting
@@ -153,8 +153,8 @@ func pending(m machine.Machine) machine.Action {
 	switch s := m.State.(type) {
 	case machine.Listing:
 		return s.List
-	case machine.Watching, machine.Proving:
-		return machine.Watch{From: m.Held}
+	case machine.Watching, machine.Confirming:
+		return machine.Watch{From: m.Revision}
 	case machine.Probing:
 		return machine.Probe{}
 	case machine.Waiting:

@@ -32,9 +32,9 @@ func TestTargetErrorWins(t *testing.T) {
 // ending is a target that ends the run with its first list.
 type ending struct{ fail func() error }
 
-func (ending) Held() keepwatch.Revision                            { return 0 }
-func (ending) Apply(context.Context, keepwatch.Batch) (int, error) { return 0, nil }
-func (ending) Void(context.Context, keepwatch.GapReason) error     { return nil }
+func (ending) Revision() keepwatch.Revision                          { return 0 }
+func (ending) Apply(context.Context, keepwatch.Batch) (int, error)   { return 0, nil }
+func (ending) Invalidate(context.Context, keepwatch.GapReason) error { return nil }
 func (e ending) Replace(context.Context, keepwatch.Relist) (keepwatch.Replacement, error) {
 	return nil, e.fail()
 }

@@ -30,7 +30,7 @@ const (
 	RelistNow Verdict = "relist"     // history can't be followed: list, and emit the difference
 	ListAgain Verdict = "list again" // a list failed: the same page, or from the start
 	Proceed   Verdict = "proceed"    // what failed was not needed: watch from the held revision
-	LeaveOut  Verdict = "leave out"  // one object of a list can't be taken: do without it
+	Skip      Verdict = "skip"       // one object of a list can't be read: continue without it
 	Stop      Verdict = "stop"       // give up
 )
 
@@ -42,13 +42,13 @@ type Progress struct {
 	// while it is, and while it does not run.
 	Lost time.Time
 	// Held is the revision up to which the target is equal to the source.
-	Held keepwatch.Revision
+	Revision keepwatch.Revision
 	// LastEvent is when the last change arrived.
 	LastEvent time.Time
 	// LastProof is when the source last proved that we are current: by a change, a
 	// bookmark or the end of a list, or by the held revision being its newest. While
 	// it is known to have a newer one, changes on the way there prove nothing.
-	LastProof time.Time
+	LastConfirmed time.Time
 	// Relists and Reconnects count by the kind of failure that led to them. The
 	// first list is none.
 	Relists    map[keepwatch.FailureKind]uint64
@@ -57,7 +57,7 @@ type Progress struct {
 	Dropped uint64
 	// Withheld is how many objects of the last complete list had to be left out, each
 	// reported in a notice; the state is the source's but for those.
-	Withheld int
+	Skipped int
 	// LastFailure is the newest failure, nil if there was none.
 	LastFailure *keepwatch.Failure
 }
@@ -77,5 +77,5 @@ type Notice struct {
 	// server's estimate, 0 when it gives none.
 	Listed, Remaining int64
 	// Held is the revision the target holds.
-	Held keepwatch.Revision
+	Revision keepwatch.Revision
 }

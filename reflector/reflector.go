@@ -32,7 +32,7 @@ func (r *Reflector) Progress() Progress { return r.account.snapshot(time.Now()) 
 func (r *Reflector) Run(ctx context.Context) error {
 	run := newRun(r)
 	defer run.end()
-	action := run.step(machine.Started{Held: r.target.Held()})
+	action := run.step(machine.Started{Revision: r.target.Revision()})
 	for {
 		input, err := run.perform(ctx, action)
 		failure, failed := errors.AsType[*keepwatch.Failure](err)

@@ -63,7 +63,7 @@ func (r *run) fail(failure *keepwatch.Failure) machine.Action {
 	verdict := decision(before, after)
 	now := time.Now()
 	r.account.fail(now, after, failure, verdict)
-	r.observe(Notice{Time: now, State: visible(after), Failure: failure, Verdict: verdict, Wait: wait, Held: after.Held})
+	r.observe(Notice{Time: now, State: visible(after), Failure: failure, Verdict: verdict, Wait: wait, Revision: after.Revision})
 	return action
 }
 
@@ -75,9 +75,9 @@ func (r *run) roll(action machine.Action) (machine.Action, time.Duration) {
 			a = machine.Wait{For: a.For + 1 + time.Duration(r.random.Int64N(int64(a.Jitter)))}
 		}
 		return a, a.For
-	case machine.Void:
+	case machine.Invalidate:
 		then, wait := r.roll(a.Then)
-		return machine.Void{Reason: a.Reason, Then: then}, wait
+		return machine.Invalidate{Reason: a.Reason, Then: then}, wait
 	}
 	return action, 0
 }
@@ -112,7 +112,7 @@ func (r *run) perform(ctx context.Context, action machine.Action) (machine.Input
 			return r.stream(ctx, a)
 		}
 		return r.list(ctx, a)
-	case machine.Keep:
+	case machine.StorePage:
 		return r.keep(ctx, a)
 	case machine.Watch:
 		return r.open(ctx, a)
@@ -120,12 +120,12 @@ func (r *run) perform(ctx context.Context, action machine.Action) (machine.Input
 		return r.read(ctx)
 	case machine.Probe:
 		return r.probe(ctx, a)
-	case machine.Prove:
+	case machine.ConfirmCurrent:
 		return r.prove(ctx)
 	case machine.Wait:
 		return r.wait(ctx, a)
-	case machine.Void:
-		if err := r.target.Void(ctx, a.Reason); err != nil {
+	case machine.Invalidate:
+		if err := r.target.Invalidate(ctx, a.Reason); err != nil {
 			return nil, err
 		}
 		return r.perform(ctx, a.Then)
@@ -151,7 +151,7 @@ func (r *run) list(ctx context.Context, a machine.List) (machine.Input, error) {
 }
 
 // keep puts the page in hand into the target.
-func (r *run) keep(ctx context.Context, a machine.Keep) (machine.Input, error) {
+func (r *run) keep(ctx context.Context, a machine.StorePage) (machine.Input, error) {
 	page := r.page
 	r.page = keepwatch.Page{}
 	if a.First {
@@ -164,11 +164,11 @@ func (r *run) keep(ctx context.Context, a machine.Keep) (machine.Input, error) {
 	if err := r.put(ctx, page.Objects, page.Remaining); err != nil {
 		return nil, err
 	}
-	r.leaveOut(page.Withheld)
+	r.leaveOut(page.Skipped)
 	if a.Last {
-		return machine.Kept{}, r.commit(ctx, a.Revision)
+		return machine.PageStored{}, r.commit(ctx, a.Revision)
 	}
-	return machine.Kept{}, nil
+	return machine.PageStored{}, nil
 }
 
 // stream reads the whole list through a watch, and keeps the watch.
@@ -198,7 +198,7 @@ func (r *run) put(ctx context.Context, objects []keepwatch.Object, remaining int
 		return err
 	}
 	r.listed += int64(len(objects))
-	r.observe(Notice{Time: time.Now(), State: visible(r.machine), Listed: r.listed, Remaining: remaining, Held: r.machine.Held})
+	r.observe(Notice{Time: time.Now(), State: visible(r.machine), Listed: r.listed, Remaining: remaining, Revision: r.machine.Revision})
 	return nil
 }
 
@@ -206,7 +206,7 @@ func (r *run) put(ctx context.Context, objects []keepwatch.Object, remaining int
 func (r *run) leaveOut(withheld []*keepwatch.Failure) {
 	r.withheld += len(withheld)
 	for _, failure := range withheld {
-		r.observe(Notice{Time: time.Now(), State: visible(r.machine), Failure: failure, Verdict: LeaveOut, Held: r.machine.Held})
+		r.observe(Notice{Time: time.Now(), State: visible(r.machine), Failure: failure, Verdict: Skip, Revision: r.machine.Revision})
 	}
 }
 
@@ -254,9 +254,9 @@ func (r *run) probe(ctx context.Context, a machine.Probe) (machine.Input, error)
 
 // prove tells the target that the source has nothing newer.
 func (r *run) prove(ctx context.Context) (machine.Input, error) {
-	held := r.machine.Held
+	held := r.machine.Revision
 	_, err := r.target.Apply(ctx, keepwatch.Batch{From: held, To: held})
-	return machine.Proven{}, err
+	return machine.Confirmed{}, err
 }
 
 // read hands one batch to the target.
@@ -270,7 +270,7 @@ func (r *run) read(ctx context.Context) (machine.Input, error) {
 	if err != nil {
 		return nil, err
 	}
-	return machine.Delivered{Held: r.target.Held(), Bookmark: batch.Bookmark()}, nil
+	return machine.Delivered{Revision: r.target.Revision(), Bookmark: batch.Bookmark()}, nil
 }
 
 // wait blocks for as long as asked, or until ctx is done.

@@ -64,7 +64,7 @@ func TestARelistNeverEmptiesTheStore(t *testing.T) {
 		}}
 		relisting := 0
 		err := reflector.New(p, held, reflector.Options{Seed: 1, Observe: func(n reflector.Notice) {
-			if n.Held == 10 {
+			if n.Revision == 10 {
 				relisting++
 				if s := held.Snapshot(); s.Len() != 3 || s.Revision() != 10 {
 					t.Errorf("at %+v readers see %d objects at %d", n, s.Len(), s.Revision())
@@ -93,7 +93,7 @@ func TestProgress(t *testing.T) {
 			"state a@3 =10", "pass 1m", "batch 12 ~a@12 ~a@11", "pass 1m", "mark 20", "pass 1m", "fail unreachable", "fail forbidden", "hang",
 		}}
 		r := reflector.New(p, held, reflector.Options{Seed: 1, StartupDeadline: -1})
-		if got := r.Progress(); got.State != reflector.Stopped || got.Since != start || !got.LastProof.IsZero() {
+		if got := r.Progress(); got.State != reflector.Stopped || got.Since != start || !got.LastConfirmed.IsZero() {
 			t.Errorf("before Run: %+v", got)
 		}
 		ended := make(chan error)
@@ -120,8 +120,8 @@ func TestProgress(t *testing.T) {
 			}
 			after("since", got.Since, step.since)
 			after("event", got.LastEvent, step.event)
-			after("proof", got.LastProof, step.proof)
-			if got.State != step.state || got.Held != step.held || got.Dropped != step.dropped ||
+			after("proof", got.LastConfirmed, step.proof)
+			if got.State != step.state || got.Revision != step.held || got.Dropped != step.dropped ||
 				got.Reconnects[keepwatch.Unreachable] != step.cut || got.Reconnects[keepwatch.Forbidden] != step.denied || len(got.Relists) > 0 {
 				t.Errorf("after %v: %+v", step.at, got)
 			}

@@ -81,7 +81,7 @@ func play(t *testing.T, script string) string {
 		hold(t, held, words[1:])
 		p.lines = p.lines[1:]
 		if words := strings.Fields(p.lines[0]); words[0] == "void" {
-			if err := held.Void(ctx, keepwatch.GapReason(words[1])); err != nil {
+			if err := held.Invalidate(ctx, keepwatch.GapReason(words[1])); err != nil {
 				t.Fatal(err)
 			}
 			p.lines = p.lines[1:]
@@ -100,8 +100,8 @@ func play(t *testing.T, script string) string {
 	if progress.State != reflector.Stopped {
 		t.Errorf("state after Run is %s", progress.State)
 	}
-	p.say("relists %v, reconnects %v, dropped %d, withheld %d", progress.Relists, progress.Reconnects, progress.Dropped, progress.Withheld)
-	p.say("held %d; last event %s, last proof %s", progress.Held, p.since(progress.LastEvent), p.since(progress.LastProof))
+	p.say("relists %v, reconnects %v, dropped %d, withheld %d", progress.Relists, progress.Reconnects, progress.Dropped, progress.Skipped)
+	p.say("held %d; last event %s, last proof %s", progress.Revision, p.since(progress.LastEvent), p.since(progress.LastConfirmed))
 	return p.transcript.String()
 }
 
@@ -136,9 +136,9 @@ func (t target) Apply(ctx context.Context, b keepwatch.Batch) (int, error) {
 	return t.Store.Apply(ctx, b)
 }
 
-func (t target) Void(ctx context.Context, reason keepwatch.GapReason) error {
+func (t target) Invalidate(ctx context.Context, reason keepwatch.GapReason) error {
 	t.player.say("    void: %s", reason)
-	return t.Store.Void(ctx, reason)
+	return t.Store.Invalidate(ctx, reason)
 }
 
 // player is a source that answers from a script and writes down what it is asked.
@@ -165,7 +165,7 @@ func (p *player) since(at time.Time) string {
 // deliver writes down what a consumer of the store would see by now.
 func (p *player) deliver() {
 	for {
-		d, _, err := p.watcher.Poll()
+		d, _, err := p.watcher.TryNext()
 		switch d := d.(type) {
 		case nil:
 			if err != nil {
@@ -243,7 +243,7 @@ func (p *player) List(ctx context.Context, r keepwatch.ListRequest) (keepwatch.P
 		if token, ok := strings.CutPrefix(w, "continue="); ok {
 			page.Continue = token
 		} else if name, ok := strings.CutPrefix(w, "!"); ok {
-			page.Withheld = append(page.Withheld, keepwatch.Failed(keepwatch.ProtocolViolation, "%s has no revision", name))
+			page.Skipped = append(page.Skipped, keepwatch.Failed(keepwatch.ProtocolViolation, "%s has no revision", name))
 		} else {
 			page.Objects = append(page.Objects, parse(w))
 		}

@@ -16,7 +16,7 @@ func (s *Storage) WarmAfter(d time.Duration) {
 
 // Break makes the next change that etcd sends break an invariant: history without a list.
 func (s *Storage) Break() error {
-	return (*store.Store)(s.field("store").UnsafePointer()).Void(context.Background(), keepwatch.GapRewind)
+	return (*store.Store)(s.field("store").UnsafePointer()).Invalidate(context.Background(), keepwatch.GapRewind)
 }
 
 // field returns a field of the watch cache, which nothing outside can change.

@@ -480,7 +480,7 @@ func TestABrokenInvariantEndsTheStorage(t *testing.T) {
 	r.create("b")
 	select {
 	case err := <-failed:
-		if failure := (*keepwatch.Failure)(nil); !errors.As(err, &failure) || failure.Kind != keepwatch.Broken || !strings.HasPrefix(err.Error(), "the storage of pods stopped: ") {
+		if failure := (*keepwatch.Failure)(nil); !errors.As(err, &failure) || failure.Kind != keepwatch.InvariantViolation || !strings.HasPrefix(err.Error(), "the storage of pods stopped: ") {
 			t.Errorf("it ended with: %v", err)
 		}
 	case <-time.After(patience):

@@ -75,11 +75,11 @@ func TestAtIsTheStateOfThen(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(Options{WindowBytes: 40 * (logEntryBytes + changeBytes + 1), Size: func(keepwatch.Object) int { return 1 }})
 		w.list(t, "")
-		current := map[keepwatch.Revision]state{w.store.Held(): maps.Clone(w.state)}
+		current := map[keepwatch.Revision]state{w.store.Revision(): maps.Clone(w.state)}
 		for range rapid.IntRange(1, 30).Draw(t, "batches") {
 			w.commit(t)
 			w.send(t, len(w.log))
-			current[w.store.Held()] = maps.Clone(w.state)
+			current[w.store.Revision()] = maps.Clone(w.state)
 		}
 		history, _ := w.store.Bounds()
 		for r, want := range current {

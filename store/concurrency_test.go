@@ -14,7 +14,7 @@ import (
 // namespaces, now and then a list, and a bookmark at its end.
 func herd(t *testing.T, s *Store, n int) {
 	t.Helper()
-	revision, twin := s.Held(), stateOf(s.Snapshot())
+	revision, twin := s.Revision(), stateOf(s.Snapshot())
 	for i := range n {
 		revision++
 		o := &thing{
@@ -108,7 +108,7 @@ func TestIdleWatchersAreCheap(t *testing.T) {
 	var news <-chan struct{}
 	for i := range watchers {
 		watchers[i] = s.Watch(s.Snapshot().Cursor(), Filter{Namespace: "ns"})
-		d, newer, err := watchers[i].Poll()
+		d, newer, err := watchers[i].TryNext()
 		if d != nil || err != nil || news != nil && newer != news {
 			t.Fatalf("an idle watcher says %v, %v", d, err)
 		}
@@ -143,7 +143,7 @@ func TestAStalledWatcherHoldsNothing(t *testing.T) {
 	o := Options{WindowBytes: 10 << 10, TombstoneBytes: 10 << 10}
 	s := listed(t, o, 1)
 	stalled := s.Watch(s.Snapshot().Cursor(), Filter{})
-	if _, _, err := stalled.Poll(); err != nil {
+	if _, _, err := stalled.TryNext(); err != nil {
 		t.Fatal(err)
 	}
 	before := heapInUse()

@@ -297,7 +297,7 @@ func TestReindex(t *testing.T) {
 			t.Errorf("%s are %s, want %s", value, got, want)
 		}
 	}
-	if s.Held() != 5 {
-		t.Errorf("current %d", s.Held())
+	if s.Revision() != 5 {
+		t.Errorf("current %d", s.Revision())
 	}
 }

@@ -51,13 +51,13 @@ func TestAScopedWatcherSleepsWhileOthersChange(t *testing.T) {
 			other := elsewhere(t, s)
 			w := s.Watch(Cursor{Revision: 1}, f)
 			revision, woken := keepwatch.Revision(1), 0
-			d, newer, err := w.Poll()
+			d, newer, err := w.TryNext()
 			for i := range writes {
 				revision++
 				apply(t, s, revision, add(other.at(revision)))
 				if ringing(newer) {
 					woken++
-					d, newer, err = w.Poll()
+					d, newer, err = w.TryNext()
 				}
 				if d != nil || err != nil {
 					t.Fatalf("after %d writes elsewhere it says %q, %v", i, lines(d), err)
@@ -100,14 +100,14 @@ func TestAScopedWatcherHearsOfBookmarksGapsAndRewinds(t *testing.T) {
 	w := s.Watch(Cursor{Revision: 1}, Filter{Namespace: "ns", Name: "a"})
 	receives := func(what string, want ...string) {
 		t.Helper()
-		_, newer, _ := w.Poll()
+		_, newer, _ := w.TryNext()
 		switch what {
 		case "bookmark":
-			apply(t, s, s.Held()+1)
+			apply(t, s, s.Revision()+1)
 		case "gap":
-			relist(t, s, keepwatch.GapExpired, s.Held()+1, a)
+			relist(t, s, keepwatch.GapExpired, s.Revision()+1, a)
 		case "rewind":
-			relist(t, s, keepwatch.GapRewind, s.Held()-1, a)
+			relist(t, s, keepwatch.GapRewind, s.Revision()-1, a)
 		}
 		if !ringing(newer) {
 			t.Fatalf("not woken for a %s", what)
@@ -128,11 +128,11 @@ func TestTheWindowKeepsWhatAScopeHasNotHeard(t *testing.T) {
 		s := listed(t, Options{WindowAge: time.Minute}, 1, thingAt("a", 1))
 		other := elsewhere(t, s)
 		w := s.Watch(Cursor{Revision: 1}, Filter{Namespace: "ns"})
-		_, newer, _ := w.Poll()
+		_, newer, _ := w.TryNext()
 		r := keepwatch.Revision(1)
 		for slept := false; !slept; {
 			if ringing(newer) {
-				_, newer, _ = w.Poll()
+				_, newer, _ = w.TryNext()
 			}
 			r++
 			apply(t, s, r, add(other.at(r)))

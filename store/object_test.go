@@ -113,7 +113,7 @@ func replace(s *Store, reason keepwatch.GapReason, to keepwatch.Revision, object
 // apply applies history that must be accepted without loss.
 func apply(t fataler, s *Store, to keepwatch.Revision, changes ...keepwatch.Change) {
 	t.Helper()
-	if dropped, err := s.Apply(context.Background(), batch(s.Held(), to, changes...)); err != nil || dropped > 0 {
+	if dropped, err := s.Apply(context.Background(), batch(s.Revision(), to, changes...)); err != nil || dropped > 0 {
 		t.Fatalf("apply up to %d: %d dropped, %v", to, dropped, err)
 	}
 }
@@ -123,7 +123,7 @@ func poll(t fataler, w *Watcher) []keepwatch.Delivery {
 	t.Helper()
 	var all []keepwatch.Delivery
 	for {
-		d, _, err := w.Poll()
+		d, _, err := w.TryNext()
 		if err != nil {
 			t.Fatalf("poll after %v: %v", all, err)
 		}

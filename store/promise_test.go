@@ -31,7 +31,7 @@ func newConsumer(w *world, f Filter, from Cursor, current state) *consumer {
 // pull takes the next delivery and judges it. It reports false when there is none.
 func (c *consumer) pull(t *rapid.T, w *world) bool {
 	t.Helper()
-	d, _, err := c.Poll()
+	d, _, err := c.TryNext()
 	switch d := d.(type) {
 	case keepwatch.Batch:
 		c.contiguous(t, d.From)
@@ -218,7 +218,7 @@ func TestPromises(t *testing.T) {
 			return consumers[rapid.IntRange(0, len(consumers)-1).Draw(t, "consumer")]
 		}
 		listed := func(t *rapid.T) {
-			if w.store.Held() == 0 || w.restored {
+			if w.store.Revision() == 0 || w.restored {
 				t.Skip("there is nothing to follow")
 			}
 		}
@@ -228,7 +228,7 @@ func TestPromises(t *testing.T) {
 			"send":    func(t *rapid.T) { listed(t); w.send(t, rapid.IntRange(0, 4).Draw(t, "n")) },
 			"send2":   func(t *rapid.T) { listed(t); w.send(t, rapid.IntRange(0, 4).Draw(t, "n")) },
 			"list": func(t *rapid.T) {
-				if w.store.Held() == 0 && rapid.Bool().Draw(t, "by another run") {
+				if w.store.Revision() == 0 && rapid.Bool().Draw(t, "by another run") {
 					w.list(t, "")
 					return
 				}
@@ -236,8 +236,8 @@ func TestPromises(t *testing.T) {
 			},
 			"void": func(t *rapid.T) {
 				listed := w.store.Snapshot()
-				if err := w.store.Void(t.Context(), w.reason()); err != nil || w.store.Held() != 0 || w.store.Snapshot() != listed {
-					t.Fatalf("void: current %d, %v", w.store.Held(), err)
+				if err := w.store.Invalidate(t.Context(), w.reason()); err != nil || w.store.Revision() != 0 || w.store.Snapshot() != listed {
+					t.Fatalf("void: current %d, %v", w.store.Revision(), err)
 				}
 			},
 			"restore": func(t *rapid.T) { listed(t); w.restore(t) },

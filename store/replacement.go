@@ -39,7 +39,7 @@ func (s *Store) Replace(_ context.Context, relist keepwatch.Relist) (keepwatch.R
 	switch {
 	case base.revision == 0:
 	case relist.To == 0 && v.invalid == "":
-		return nil, keepwatch.Failed(keepwatch.Broken, "a relist must know its revision")
+		return nil, keepwatch.Failed(keepwatch.InvariantViolation, "a relist must know its revision")
 	case relist.To == 0:
 		return nil, keepwatch.Failed(keepwatch.StreamingListUnsupported,
 			"the difference from revision %d on is taken from a paged list", base.revision)
@@ -72,7 +72,9 @@ func (r *replacement) Put(_ context.Context, objects []keepwatch.Object) error {
 	return nil
 }
 
-func errEnded() error { return keepwatch.Failed(keepwatch.Broken, "the list has ended already") }
+func errEnded() error {
+	return keepwatch.Failed(keepwatch.InvariantViolation, "the list has ended already")
+}
 
 func (r *replacement) put(o keepwatch.Object) error {
 	if err := validateKey(o); err != nil {

@@ -35,7 +35,7 @@ func TestStreamedFirstList(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if s.Held() != 0 || s.Snapshot().Len() != 0 {
+	if s.Revision() != 0 || s.Snapshot().Len() != 0 {
 		t.Fatal("the list shows before its commit")
 	}
 	wantFailure(t, r.Commit(context.Background(), 6), keepwatch.ProtocolViolation) // b is newer than that
@@ -48,7 +48,7 @@ func TestStreamedFirstList(t *testing.T) {
 		t.Fatalf("bounds %d, %d", history, difference)
 	}
 	_, err = s.Replace(context.Background(), keepwatch.Relist{Reason: keepwatch.GapExpired})
-	wantFailure(t, err, keepwatch.Broken) // only first lists are streamed
+	wantFailure(t, err, keepwatch.InvariantViolation) // only first lists are streamed
 }
 
 // TestRelist has a row for each way a list can differ from what is current: a@3 and
@@ -143,8 +143,8 @@ func TestDiscardLeavesEverything(t *testing.T) {
 		t.Fatal("a discarded list has been published")
 	}
 	wantLines(t, namesOf(before.snapshot.All()), "ns/a", "ns/b")
-	wantFailure(t, r.Put(context.Background(), nil), keepwatch.Broken)
-	wantFailure(t, r.Commit(context.Background(), 4), keepwatch.Broken)
+	wantFailure(t, r.Put(context.Background(), nil), keepwatch.InvariantViolation)
+	wantFailure(t, r.Commit(context.Background(), 4), keepwatch.InvariantViolation)
 	apply(t, s, 11, modify(a.at(11)))
 	relist(t, s, keepwatch.GapExpired, 12, b)
 }
@@ -159,11 +159,11 @@ func TestCommitOnlyOnce(t *testing.T) {
 	if err := r.Commit(context.Background(), 5); err != nil {
 		t.Fatal(err)
 	}
-	wantFailure(t, r.Commit(context.Background(), 6), keepwatch.Broken)
-	wantFailure(t, r.Put(context.Background(), nil), keepwatch.Broken)
+	wantFailure(t, r.Commit(context.Background(), 6), keepwatch.InvariantViolation)
+	wantFailure(t, r.Put(context.Background(), nil), keepwatch.InvariantViolation)
 	r.Discard()
-	if s.Held() != 5 {
-		t.Fatalf("current %d", s.Held())
+	if s.Revision() != 5 {
+		t.Fatalf("current %d", s.Revision())
 	}
 }
 
@@ -189,8 +189,8 @@ func TestListUnderWhichTheStateMoved(t *testing.T) {
 	if err := r.Put(context.Background(), []keepwatch.Object{a}); err != nil {
 		t.Fatal(err)
 	}
-	wantFailure(t, r.Commit(context.Background(), 12), keepwatch.Broken)
-	if s.Held() != 11 {
-		t.Fatalf("current %d", s.Held())
+	wantFailure(t, r.Commit(context.Background(), 12), keepwatch.InvariantViolation)
+	if s.Revision() != 11 {
+		t.Fatalf("current %d", s.Revision())
 	}
 }

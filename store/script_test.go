@@ -214,7 +214,7 @@ func FuzzStoreAgainstHistory(f *testing.F) {
 				followers = append(followers, &follower{s.Watch(Cursor{}, Filter{}), state{}})
 			}
 			now := s.Snapshot()
-			if current := s.Held(); (current == 0) != (l.void != "" || l.now.Revision == 0) {
+			if current := s.Revision(); (current == 0) != (l.void != "" || l.now.Revision == 0) {
 				t.Fatalf("current is %d at %v, void %q", current, l.now, l.void)
 			}
 			if now.Cursor() != l.now || !stateOf(now).equal(l.state) || digest(now.Digest()) != recomputed(now) {
@@ -242,7 +242,7 @@ func objectOf(b byte, r keepwatch.Revision) *thing {
 func follow(t *testing.T, l *ledger, w *Watcher, fold state) {
 	t.Helper()
 	for {
-		d, _, err := w.Poll()
+		d, _, err := w.TryNext()
 		if err != nil {
 			if now := l.now; w.Cursor().Epoch == now.Epoch && l.reaches(w.Cursor().Revision) {
 				t.Fatalf("a follower at %v of %v ends with %v", w.Cursor(), now, err)

@@ -87,7 +87,7 @@ func TestSinceFoldsToTheState(t *testing.T) {
 		seen, fold := &Snapshot{}, map[keepwatch.Key]keepwatch.Object{}
 		gapped := false
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
-			key, at := fmt.Sprint(rapid.IntRange(0, 4).Draw(t, "key")), s.Held()+1
+			key, at := fmt.Sprint(rapid.IntRange(0, 4).Draw(t, "key")), s.Revision()+1
 			current, ok := s.Snapshot().Get(thingAt(key, 1).key)
 			switch action := rapid.IntRange(0, 9).Draw(t, "action"); {
 			case action < 3 && ok:

@@ -49,7 +49,7 @@ func (s *Store) Snapshot() *Snapshot { return s.view.Load().snapshot }
 
 // Held returns the newest revision, zero before the first list and while the state is
 // invalid; see keepwatch.Target. Readers use Snapshot.
-func (s *Store) Held() keepwatch.Revision {
+func (s *Store) Revision() keepwatch.Revision {
 	v := s.view.Load()
 	if v.invalid != "" {
 		return 0
@@ -59,7 +59,7 @@ func (s *Store) Held() keepwatch.Revision {
 
 // Void invalidates the state: a list must come before any history; see keepwatch.Target.
 // Readers and watchers keep the current state, and watchers are not woken.
-func (s *Store) Void(_ context.Context, reason keepwatch.GapReason) error {
+func (s *Store) Invalidate(_ context.Context, reason keepwatch.GapReason) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	next := *s.view.Load()
@@ -126,7 +126,7 @@ func (s *Store) confirm() {
 func (s *Store) publish(t *txn, d keepwatch.Delivery) error {
 	old := s.view.Load()
 	if old.snapshot.Cursor() != t.base.Cursor() { // the snapshots may differ, by an index that was added
-		return keepwatch.Failed(keepwatch.Broken,
+		return keepwatch.Failed(keepwatch.InvariantViolation,
 			"the state moved from revision %d to %d under a list: there must be one writer", t.base.revision, old.snapshot.revision)
 	}
 	next := &view{

@@ -103,8 +103,8 @@ func TestApply(t *testing.T) {
 				}
 			} else if dropped != row.dropped {
 				t.Fatalf("%d dropped, want %d", dropped, row.dropped)
-			} else if to := max(row.batch.To, 10); s.Held() != to {
-				t.Fatalf("current %d, want %d", s.Held(), to)
+			} else if to := max(row.batch.To, 10); s.Revision() != to {
+				t.Fatalf("current %d, want %d", s.Revision(), to)
 			}
 			wantLines(t, lines(poll(t, w)...), row.history...)
 			if now := s.Snapshot(); digest(now.Digest()) != recomputed(now) {
@@ -127,7 +127,7 @@ func TestApplyAfterAFailure(t *testing.T) {
 
 func TestApplyBeforeTheFirstList(t *testing.T) {
 	_, err := New(Options{}).Apply(context.Background(), batch(0, 5, add(thingAt("a", 5))))
-	wantFailure(t, err, keepwatch.Broken)
+	wantFailure(t, err, keepwatch.InvariantViolation)
 }
 
 // Every change carries the state before it, which no source gives.

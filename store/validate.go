@@ -17,7 +17,7 @@ func validateBatch(v *view, b keepwatch.Batch) error {
 	current := v.snapshot.revision
 	switch {
 	case current == 0, v.invalid != "":
-		return keepwatch.Failed(keepwatch.Broken, "history (%d, %d] arrives before the list that is due", b.From, b.To)
+		return keepwatch.Failed(keepwatch.InvariantViolation, "history (%d, %d] arrives before the list that is due", b.From, b.To)
 	case b.From > current:
 		return keepwatch.Failed(keepwatch.ProtocolViolation,
 			"history from %d on leaves a hole after %d", b.From, current)

@@ -37,7 +37,7 @@ func TestVoid(t *testing.T) {
 			s := listed(t, Options{}, 10, a, b)
 			before := s.Snapshot()
 			w := s.Watch(before.Cursor(), Filter{})
-			_, news, _ := w.Poll()
+			_, news, _ := w.TryNext()
 			for _, reason := range row.void {
 				void(t, s, reason)
 			}
@@ -49,23 +49,23 @@ func TestVoid(t *testing.T) {
 				t.Fatal("watchers are woken for nothing")
 			default:
 			}
-			if s.Held() != 0 || s.Snapshot().Cursor() != before.Cursor() || s.Snapshot().Len() != 2 {
-				t.Fatalf("current %d; readers see %d objects at %v", s.Held(), s.Snapshot().Len(), s.Snapshot().Cursor())
+			if s.Revision() != 0 || s.Snapshot().Cursor() != before.Cursor() || s.Snapshot().Len() != 2 {
+				t.Fatalf("current %d; readers see %d objects at %v", s.Revision(), s.Snapshot().Len(), s.Snapshot().Cursor())
 			}
 			_, err := s.Apply(t.Context(), batch(10, 11, modify(a.at(11))))
-			wantFailure(t, err, keepwatch.Broken)
+			wantFailure(t, err, keepwatch.InvariantViolation)
 			_, err = s.Replace(t.Context(), keepwatch.Relist{})
 			wantFailure(t, err, keepwatch.StreamingListUnsupported)
 			given, err := s.Replace(t.Context(), keepwatch.Relist{Reason: row.relist, To: row.to})
 			wantFailure(t, err, 0)
 			given.Discard()
-			if s.Held() != 0 {
+			if s.Revision() != 0 {
 				t.Fatal("a list that was given up has mended something")
 			}
 			relist(t, s, row.relist, row.to, row.objects...)
 			wantLines(t, lines(poll(t, w)...), row.history...)
-			if now := s.Snapshot().Cursor(); s.Held() != row.to || now != (Cursor{row.epoch, row.to}) || w.Cursor() != now {
-				t.Fatalf("current %d, the store is at %v, the watcher at %v", s.Held(), now, w.Cursor())
+			if now := s.Snapshot().Cursor(); s.Revision() != row.to || now != (Cursor{row.epoch, row.to}) || w.Cursor() != now {
+				t.Fatalf("current %d, the store is at %v, the watcher at %v", s.Revision(), now, w.Cursor())
 			}
 			apply(t, s, 13, modify(a.at(13)))
 			wantLines(t, lines(poll(t, w)...), lines(batch(row.to, 13, modify(a.at(13))))...)
@@ -95,14 +95,14 @@ func TestVoidOfNothing(t *testing.T) {
 	wantFailure(t, r.Put(t.Context(), []keepwatch.Object{thingAt("a", 3)}), 0)
 	wantFailure(t, r.Commit(t.Context(), 8), 0)
 	wantLines(t, lines(poll(t, s.Watch(Cursor{}, Filter{}))...), "gap 0-8 expired; ADDED@3 ns/a a-1@3")
-	if s.Held() != 8 || s.Snapshot().Cursor().Epoch != 0 {
-		t.Fatalf("current %d at %v", s.Held(), s.Snapshot().Cursor())
+	if s.Revision() != 8 || s.Snapshot().Cursor().Epoch != 0 {
+		t.Fatalf("current %d at %v", s.Revision(), s.Snapshot().Cursor())
 	}
 }
 
 func void(t *testing.T, s *Store, reason keepwatch.GapReason) {
 	t.Helper()
-	if err := s.Void(context.Background(), reason); err != nil {
+	if err := s.Invalidate(context.Background(), reason); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -53,7 +53,7 @@ func (w *Watcher) Cursor() Cursor { return w.cursor }
 // that the filter cannot judge. Deliveries share memory and must not be changed.
 func (w *Watcher) Next(ctx context.Context) (keepwatch.Delivery, error) {
 	for ctx.Err() == nil {
-		d, newer, err := w.Poll()
+		d, newer, err := w.TryNext()
 		if d != nil || err != nil {
 			return d, err
 		}
@@ -69,7 +69,7 @@ func (w *Watcher) Next(ctx context.Context) (keepwatch.Delivery, error) {
 // more; when it returns nil, the store closes the channel once there may be a delivery.
 // Idle watchers share channels: one for all, and some for watchers whose filter has a
 // namespace or a name, which stay open while other objects change.
-func (w *Watcher) Poll() (keepwatch.Delivery, <-chan struct{}, error) {
+func (w *Watcher) TryNext() (keepwatch.Delivery, <-chan struct{}, error) {
 	changed := &w.store.notifiers.all
 	if w.scope != nil {
 		changed = &w.scope.notifier

@@ -166,7 +166,7 @@ func TestWatchBehindTheWindow(t *testing.T) {
 	} {
 		wantLines(t, lines(poll(t, s.Watch(Cursor{Revision: from}, Filter{}))...), want)
 	}
-	_, _, err := s.Watch(Cursor{Revision: 4}, Filter{}).Poll() // before the first list
+	_, _, err := s.Watch(Cursor{Revision: 4}, Filter{}).TryNext() // before the first list
 	wantFailure(t, err, keepwatch.Expired)
 }
 
@@ -196,12 +196,12 @@ func TestWatchExpires(t *testing.T) {
 	apply(t, s, 3, del(b, 3))
 	apply(t, s, 4)
 	w := s.Watch(Cursor{Revision: 1}, Filter{})
-	_, _, err := w.Poll()
+	_, _, err := w.TryNext()
 	wantFailure(t, err, keepwatch.Expired)
 	if want := "too old resource version: 1 (3)"; err.Error() != want {
 		t.Errorf("says %q, want %q", err, want)
 	}
-	if _, _, again := w.Poll(); again != err {
+	if _, _, again := w.TryNext(); again != err {
 		t.Errorf("after its end it says %v", again)
 	}
 	if _, again := w.Next(context.Background()); again != err {
@@ -220,7 +220,7 @@ func TestWatchFromWithinAGap(t *testing.T) {
 			relist(t, s, keepwatch.GapExpired, 10, a, thingAt("b", 8))
 			apply(t, s, 11, del(thingAt("b", 8), 11))
 			apply(t, s, 12)
-			_, _, err := s.Watch(Cursor{Revision: 7}, Filter{}).Poll()
+			_, _, err := s.Watch(Cursor{Revision: 7}, Filter{}).TryNext()
 			wantFailure(t, err, keepwatch.Expired)
 			got := lines(poll(t, s.Watch(Cursor{Revision: 10}, Filter{}))...)
 			if name == "behind it" {
@@ -261,14 +261,14 @@ func TestWatchThroughARewind(t *testing.T) {
 	rest := []string{"gap 12-8 rewind; MODIFIED@8 ns/b b-1@8", "batch 8-9; MODIFIED@9 ns/a a-1@9"}
 	wantLines(t, lines(poll(t, late)...), append([]string{"batch 10-12; MODIFIED@12 ns/b b-1@12"}, rest...)...)
 	wantLines(t, lines(poll(t, current)...), rest...)
-	_, _, err := future.Poll()
+	_, _, err := future.TryNext()
 	wantFailure(t, err, keepwatch.Expired)
 	if current.Cursor() != (Cursor{1, 9}) {
 		t.Errorf("the cursor is at %v", current.Cursor())
 	}
 	// The same numbers of the new epoch.
 	wantLines(t, lines(poll(t, s.Watch(Cursor{1, 8}, Filter{}))...), rest[1])
-	_, _, err = s.Watch(Cursor{1, 7}, Filter{}).Poll()
+	_, _, err = s.Watch(Cursor{1, 7}, Filter{}).TryNext()
 	wantFailure(t, err, keepwatch.Expired)
 	wantLines(t, lines(poll(t, s.Watch(Cursor{}, Filter{}))...), "gap 0-9 expired; ADDED@9 ns/a a-1@9; ADDED@8 ns/b b-1@8")
 	if history, difference := s.Bounds(); history != 8 || difference != 8 {
@@ -285,7 +285,7 @@ func TestWatchThroughTwoRewinds(t *testing.T) {
 	relist(t, s, keepwatch.GapRewind, 8, a, thingAt("b", 8))
 	apply(t, s, 10, modify(a.at(10)))
 	relist(t, s, keepwatch.GapRewind, 9, a, thingAt("b", 8))
-	_, _, err := w.Poll()
+	_, _, err := w.TryNext()
 	wantFailure(t, err, keepwatch.Expired)
 	wantLines(t, lines(poll(t, s.Watch(Cursor{1, 10}, Filter{}))...), "gap 10-9 rewind; MODIFIED@1 ns/a a-1@1")
 }
@@ -397,7 +397,7 @@ func TestWatchUnreadable(t *testing.T) {
 	fails := func(w *Watcher, at keepwatch.Revision, change string) {
 		t.Helper()
 		for range 2 {
-			d, _, err := w.Poll()
+			d, _, err := w.TryNext()
 			var u *Unreadable
 			if d != nil || !errors.As(err, &u) || !errors.Is(err, sealed) || u.Change.Type.String() != change {
 				t.Fatalf("got %v, %v", d, err)
@@ -410,7 +410,7 @@ func TestWatchUnreadable(t *testing.T) {
 	t.Run("history", func(t *testing.T) {
 		s, w := began(Options{})
 		apply(t, s, 9, modify(a.at(2).painted("red")), modify(b.at(5).painted("red")), modify(a.at(5).painted("dark")), modify(a.at(7).painted("blue")), del(b.painted("red"), 8))
-		d, _, err := w.Poll()
+		d, _, err := w.TryNext()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -445,7 +445,7 @@ func TestWatchUnreadable(t *testing.T) {
 		apply(t, s, 3, modify(b.at(3).painted("red")))
 		fails(w, 1, "MODIFIED")
 		dark = false
-		if _, _, err := w.Poll(); err != nil {
+		if _, _, err := w.TryNext(); err != nil {
 			t.Error(err)
 		}
 	})

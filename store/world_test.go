@@ -144,7 +144,7 @@ func (w *world) reason() keepwatch.GapReason {
 // send gives the store the history up to n changes further on, in whole
 // revisions, perhaps once more what it had, and perhaps with a bookmark.
 func (w *world) send(t *rapid.T, n int) {
-	current := w.store.Held()
+	current := w.store.Revision()
 	from := current - min(current, keepwatch.Revision(rapid.SampledFrom([]int{0, 0, 0, 1, 5}).Draw(t, "again")))
 	// What came and went before that is not distinguished from news, and refused.
 	_, difference := w.store.Bounds()

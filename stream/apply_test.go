@@ -102,7 +102,7 @@ func TestApply(t *testing.T) {
 				if got := x.told(); got != tt.told {
 					t.Errorf("told %s\nwant %s", got, tt.told)
 				}
-				if got := x.Held(); got != tt.held {
+				if got := x.Revision(); got != tt.held {
 					t.Errorf("held %d, want %d", got, tt.held)
 				}
 			})
@@ -138,7 +138,7 @@ func TestObjectsWithoutTextEndTheStream(t *testing.T) {
 	if _, err := x.Apply(context.Background(), b); err == nil || kindOf(err) != 0 {
 		t.Errorf("got %v, want an error that no verdict is for", err)
 	}
-	if got := x.told(); got != "" || x.Held() != 10 {
-		t.Errorf("told %s, held %d", got, x.Held())
+	if got := x.told(); got != "" || x.Revision() != 10 {
+		t.Errorf("told %s, held %d", got, x.Revision())
 	}
 }

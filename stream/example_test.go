@@ -90,7 +90,7 @@ func Example() {
 		return
 	}
 	err = reflector.New(notebook{}, target, reflector.Options{}).Run(ctx)
-	fmt.Println(errors.Is(err, context.Canceled), target.Held())
+	fmt.Println(errors.Is(err, context.Canceled), target.Revision())
 	// Output:
 	// {"type":"ADDED","revision":"4","id":"uid-a/4","resource":"notes","object":{"metadata":{"name":"a"},"text":"as of 4"}}
 	// {"type":"ADDED","revision":"7","id":"uid-b/7","resource":"notes","object":{"metadata":{"name":"b"},"text":"as of 7"}}

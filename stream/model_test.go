@@ -93,7 +93,7 @@ func (f *follower) start() {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	f.stream, f.consistent = stream, stream.Held() == 0
+	f.stream, f.consistent = stream, stream.Revision() == 0
 }
 
 func (f *follower) end() {
@@ -117,7 +117,7 @@ func (f *follower) endanger(steps int) {
 func (f *follower) void() {
 	f.endanger(0)
 	listed := f.stream.position.Cursor > 0
-	err := f.stream.Void(context.Background(), keepwatch.GapExpired)
+	err := f.stream.Invalidate(context.Background(), keepwatch.GapExpired)
 	f.fuse.steps = -1
 	if err != nil && !errors.Is(err, errCrash) {
 		f.t.Fatal(err)
@@ -126,8 +126,8 @@ func (f *follower) void() {
 		f.end()
 		f.start()
 	}
-	if err == nil && f.stream.Held() != 0 {
-		f.t.Fatalf("void, and held is %d", f.stream.Held())
+	if err == nil && f.stream.Revision() != 0 {
+		f.t.Fatalf("void, and held is %d", f.stream.Revision())
 	}
 	if err == nil && listed && f.stream.position.Void != keepwatch.GapExpired {
 		f.t.Fatalf("void, and the position is %+v", f.stream.position)
@@ -138,7 +138,7 @@ func (f *follower) void() {
 func (f *follower) step(forced bool) {
 	f.endanger(12)
 	var err error
-	if held := f.stream.Held(); held == 0 || held < f.world.compacted || forced {
+	if held := f.stream.Revision(); held == 0 || held < f.world.compacted || forced {
 		err = f.list()
 	} else {
 		err = f.watch(held)
@@ -177,7 +177,7 @@ func (f *follower) list() error {
 		to = keepwatch.Revision(rapid.Uint64Range(uint64(f.stream.position.Cursor), uint64(to)).Draw(f.t, "list at"))
 	}
 	relist := keepwatch.Relist{Reason: rapid.SampledFrom([]keepwatch.GapReason{keepwatch.GapExpired, ""}).Draw(f.t, "reason"), To: to}
-	if f.stream.Held() == 0 && rapid.Bool().Draw(f.t, "streamed") {
+	if f.stream.Revision() == 0 && rapid.Bool().Draw(f.t, "streamed") {
 		relist.To = 0
 	}
 	r, err := f.stream.Replace(context.Background(), relist)
@@ -223,7 +223,7 @@ func (f *follower) live() {
 		"": func(*rapid.T) {},
 	})
 	f.crashes = false
-	for f.stream.Held() != f.world.revision() {
+	for f.stream.Revision() != f.world.revision() {
 		f.step(false)
 	}
 	f.end()

@@ -41,8 +41,8 @@ func TestReplace(t *testing.T) {
 				if got := x.told(); got != tt.told {
 					t.Errorf("told %s\nwant %s", got, tt.told)
 				}
-				if x.Held() != tt.to {
-					t.Errorf("held %d, want %d", x.Held(), tt.to)
+				if x.Revision() != tt.to {
+					t.Errorf("held %d, want %d", x.Revision(), tt.to)
 				}
 				// And again: nothing is left to tell.
 				x.list(keepwatch.Relist{Reason: expired, To: tt.to + 1}, tt.to+1, tt.objects...)
@@ -72,8 +72,8 @@ func TestDiscardedListIsRemembered(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			x := newTeller(t, state(), Options{})
 			x.begin(keepwatch.Relist{}, "a.1@5", "b.1@7").Discard()
-			if got, want := x.told(), "+a.1@5, +b.1@7"; got != want || x.Held() != 0 {
-				t.Errorf("told %s, want %s; held %d", got, want, x.Held())
+			if got, want := x.told(), "+a.1@5, +b.1@7"; got != want || x.Revision() != 0 {
+				t.Errorf("told %s, want %s; held %d", got, want, x.Revision())
 			}
 			x.list(keepwatch.Relist{}, 10, "b.1@9", "c.1@8")
 			if got, want := x.told(), "~b.1@9, +c.1@8, -a.1@5 (10), synced 10 #2"; got != want {

@@ -60,7 +60,7 @@ func New(sink Sink, state State, options Options) (*Stream, error) {
 // until the first list is complete, while a declared gap is not, and while what was
 // told is void: a difference that was begun or is due has to be finished by a list,
 // also by the next run.
-func (s *Stream) Held() keepwatch.Revision {
+func (s *Stream) Revision() keepwatch.Revision {
 	if s.position.Relisting {
 		return 0
 	}
@@ -69,7 +69,7 @@ func (s *Stream) Held() keepwatch.Revision {
 
 // Void commits that no history follows what was told; see keepwatch.Target. The
 // consumer is told by the gap, when there is a list.
-func (s *Stream) Void(_ context.Context, reason keepwatch.GapReason) error {
+func (s *Stream) Invalidate(_ context.Context, reason keepwatch.GapReason) error {
 	if s.position.Cursor == 0 {
 		return nil
 	}
@@ -83,7 +83,7 @@ func (s *Stream) Void(_ context.Context, reason keepwatch.GapReason) error {
 // After a restart, the first proof that the history has nothing newer is told as
 // a SYNCED.
 func (s *Stream) Apply(_ context.Context, batch keepwatch.Batch) (int, error) {
-	held := s.Held()
+	held := s.Revision()
 	switch {
 	case held == 0:
 		return 0, keepwatch.Failed(keepwatch.ProtocolViolation, "history from %d on, without a list before it", batch.From)

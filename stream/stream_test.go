@@ -28,8 +28,8 @@ func TestRestart(t *testing.T) {
 	}
 
 	x = newTeller(t, openDisk(t, dir), Options{Bookmarks: true})
-	if x.Held() != 10 {
-		t.Fatalf("held %d", x.Held())
+	if x.Revision() != 10 {
+		t.Fatalf("held %d", x.Revision())
 	}
 	for _, step := range []struct {
 		batch keepwatch.Batch
@@ -165,8 +165,8 @@ func TestRestartWithinAGap(t *testing.T) {
 		t.Fatal(err)
 	}
 	x = newTeller(t, openDisk(t, dir), Options{})
-	if x.Held() != 0 {
-		t.Fatalf("held %d, want 0: a list is due", x.Held())
+	if x.Revision() != 0 {
+		t.Fatalf("held %d, want 0: a list is due", x.Revision())
 	}
 	x.list(keepwatch.Relist{Reason: keepwatch.GapDowntime, To: 21}, 21, "a.1@18")
 	if got, want := x.told(), "gap 10-21 downtime, synced 21 #1"; got != want {
@@ -201,8 +201,8 @@ func TestFailingOutput(t *testing.T) {
 		if _, err := s.Apply(context.Background(), piece); !errors.Is(err, errDeaf) || kindOf(err) != 0 {
 			t.Fatalf("got %v", err)
 		}
-		if s.Held() != 10 {
-			t.Errorf("held %d", s.Held())
+		if s.Revision() != 10 {
+			t.Errorf("held %d", s.Revision())
 		}
 		if found, err := d.announced(); err != nil || len(found) != 3 {
 			t.Errorf("%d announcements, %v", len(found), err)

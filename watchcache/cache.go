@@ -127,11 +127,11 @@ func (c *Cache) observe(n reflector.Notice) {
 	if n.Verdict == reflector.RelistNow {
 		c.meter.relisted(n.Failure.Kind)
 		klog.ErrorS(n.Failure, "Watch cache lists "+c.config.SourceName+" again", "resource", c.config.GroupResource,
-			"reason", n.Failure.Kind, "wait", n.Wait, "revision", n.Held)
+			"reason", n.Failure.Kind, "wait", n.Wait, "revision", n.Revision)
 		return
 	}
 	klog.V(2).InfoS("Watch cache follows "+c.config.SourceName, "resource", c.config.GroupResource,
-		"state", n.State, "failure", n.Failure.Kind, "err", n.Failure, "verdict", n.Verdict, "revision", n.Held)
+		"state", n.State, "failure", n.Failure.Kind, "err", n.Failure, "verdict", n.Verdict, "revision", n.Revision)
 }
 
 // runContext returns the context of Run.
@@ -159,7 +159,7 @@ func (c *Cache) Snapshot() *store.Snapshot { return c.store.Snapshot() }
 
 // Revision returns the revision that the cache has reached. It is zero before the first list,
 // and while a list has to come before any history.
-func (c *Cache) Revision() keepwatch.Revision { return c.store.Held() }
+func (c *Cache) Revision() keepwatch.Revision { return c.store.Revision() }
 
 // Bounds returns the revisions from which a watch can resume: exactly since history, by a
 // difference since difference.

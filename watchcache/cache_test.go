@@ -180,8 +180,8 @@ func TestABrokenSourceEndsTheCache(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.source.breakWatch(keepwatch.Failed(keepwatch.Broken, "planted"))
-	if err, failure := <-r.ended, (*keepwatch.Failure)(nil); !errors.As(err, &failure) || failure.Kind != keepwatch.Broken {
+	r.source.breakWatch(keepwatch.Failed(keepwatch.InvariantViolation, "planted"))
+	if err, failure := <-r.ended, (*keepwatch.Failure)(nil); !errors.As(err, &failure) || failure.Kind != keepwatch.InvariantViolation {
 		t.Errorf("it ended with: %v", err)
 	}
 	if err := w.Serve(t.Context(), nil, &recorder{}); err != nil {

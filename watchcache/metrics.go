@@ -118,7 +118,7 @@ func (t meteredTarget) Apply(ctx context.Context, batch keepwatch.Batch) (droppe
 	if n := len(batch.Changes) - dropped; n > 0 {
 		cachermetrics.EventsCounter.WithLabelValues(t.meter.Group, t.meter.Resource).Add(float64(n))
 	}
-	t.meter.reached(t.Held())
+	t.meter.reached(t.Revision())
 	return dropped, nil
 }
 

@@ -28,7 +28,7 @@ const (
 // waitForRevision waits until the cache has reached revision, up to timeout. It returns the
 // cause of the context that ended the wait.
 func (c *Cache) waitForRevision(ctx context.Context, revision keepwatch.Revision, timeout time.Duration) error {
-	if c.store.Held() >= revision {
+	if c.store.Revision() >= revision {
 		return nil
 	}
 	if timeout != forever {
@@ -37,7 +37,7 @@ func (c *Cache) waitForRevision(ctx context.Context, revision keepwatch.Revision
 		ctx = limited
 	}
 	watcher := c.store.Watch(c.store.Snapshot().Cursor(), store.Filter{})
-	for c.store.Held() < revision {
+	for c.store.Revision() < revision {
 		if _, err := watcher.Next(ctx); ctx.Err() != nil {
 			return context.Cause(ctx)
 		} else if err != nil { // the store has leapt and the watcher can't follow
@@ -56,7 +56,7 @@ func (c *Cache) WaitForNewest(ctx context.Context) (keepwatch.Revision, error) {
 	if err != nil {
 		return 0, err
 	}
-	if c.store.Held() < newest {
+	if c.store.Revision() < newest {
 		defer c.meter.waited(ctx, time.Now())
 	}
 	return newest, c.requireRevision(ctx, newest)
@@ -66,7 +66,7 @@ func (c *Cache) WaitForNewest(ctx context.Context) (keepwatch.Revision, error) {
 // the source for its newest revision meanwhile, which makes the cache continue. It fails with the
 // API's "Too large resource version" after 3 seconds.
 func (c *Cache) WaitForRevision(ctx context.Context, revision keepwatch.Revision) error {
-	if c.store.Held() >= revision {
+	if c.store.Revision() >= revision {
 		return nil
 	}
 	defer c.meter.waited(ctx, time.Now())
@@ -86,7 +86,7 @@ func (c *Cache) WaitForRevision(ctx context.Context, revision keepwatch.Revision
 // requireRevision waits for a revision up to revisionWait, and returns the API's error after that.
 func (c *Cache) requireRevision(ctx context.Context, revision keepwatch.Revision) error {
 	if c.waitForRevision(ctx, revision, revisionWait) != nil {
-		return apistorage.NewTooLargeResourceVersionError(uint64(revision), uint64(c.store.Held()), retryAfter)
+		return apistorage.NewTooLargeResourceVersionError(uint64(revision), uint64(c.store.Revision()), retryAfter)
 	}
 	return nil
 }
@@ -95,7 +95,7 @@ func (c *Cache) requireRevision(ctx context.Context, revision keepwatch.Revision
 // revision, without waiting and without a time to ask again. kube-apiserver leaves exact reads of
 // one object to etcd, which answers the same.
 func (c *Cache) rejectUncommitted(ctx context.Context, revision keepwatch.Revision) error {
-	if c.store.Held() >= revision {
+	if c.store.Revision() >= revision {
 		return nil
 	}
 	newest, err := c.source.Newest(ctx)
@@ -117,7 +117,7 @@ func (c *Cache) rejectUncommitted(ctx context.Context, revision keepwatch.Revisi
 func (c *Cache) rejectFuture(ctx context.Context, revision keepwatch.Revision) error {
 	waiting, cancel := context.WithTimeout(ctx, revisionWait)
 	defer cancel()
-	for c.store.Held() < revision {
+	for c.store.Revision() < revision {
 		newest, err := c.source.Newest(waiting)
 		switch {
 		case err == nil && newest < revision:

@@ -116,7 +116,7 @@ func (w *Watch) TryNext() (events []Event, newer <-chan struct{}, err error) {
 	}
 	for {
 		initial := !w.initialized()
-		delivery, newer, err := w.watcher.Poll()
+		delivery, newer, err := w.watcher.TryNext()
 		w.countResumption(delivery, err)
 		if err != nil {
 			return nil, nil, w.failure(err)

@@ -84,17 +84,17 @@ func decision(n reflector.Notice) string {
 	var what string
 	switch n.Verdict {
 	case reflector.Resume:
-		what = fmt.Sprintf("resuming at %d", n.Held)
+		what = fmt.Sprintf("resuming at %d", n.Revision)
 	case reflector.Verify:
-		what = fmt.Sprintf("asking for the newest revision, then resuming at %d", n.Held)
+		what = fmt.Sprintf("asking for the newest revision, then resuming at %d", n.Revision)
 	case reflector.RelistNow:
 		what = "listing again"
 	case reflector.ListAgain:
 		what = "asking again"
-	case reflector.LeaveOut:
+	case reflector.Skip:
 		what = "leaving it out"
 	case reflector.Proceed:
-		what = fmt.Sprintf("watching from %d all the same", n.Held)
+		what = fmt.Sprintf("watching from %d all the same", n.Revision)
 	}
 	if n.Failure.Kind == keepwatch.StreamingListUnsupported {
 		what = "listing in pages"

@@ -18,19 +18,19 @@ func TestWordsOfNotices(t *testing.T) {
 		notice reflector.Notice
 		want   string
 	}{
-		{reflector.Notice{Failure: failure(keepwatch.Unreachable), Verdict: reflector.Resume, Held: 1234, Wait: 1234567890},
+		{reflector.Notice{Failure: failure(keepwatch.Unreachable), Verdict: reflector.Resume, Revision: 1234, Wait: 1234567890},
 			"keepwatch: watch pods: connection reset by peer; resuming at 1234 in 1.2s\n"},
-		{reflector.Notice{Failure: failure(keepwatch.Ended), Verdict: reflector.Resume, Held: 1234},
+		{reflector.Notice{Failure: failure(keepwatch.Ended), Verdict: reflector.Resume, Revision: 1234},
 			"keepwatch: watch pods: connection reset by peer; resuming at 1234\n"},
-		{reflector.Notice{Failure: failure(keepwatch.Idle), Verdict: reflector.Verify, Held: 1234},
+		{reflector.Notice{Failure: failure(keepwatch.Idle), Verdict: reflector.Verify, Revision: 1234},
 			"keepwatch: watch pods: connection reset by peer; asking for the newest revision, then resuming at 1234\n"},
 		{reflector.Notice{Failure: failure(keepwatch.Expired), Verdict: reflector.RelistNow, Wait: time.Second},
 			"keepwatch: watch pods: connection reset by peer; listing again in 1s\n"},
 		{reflector.Notice{Failure: failure(keepwatch.Throttled), Verdict: reflector.ListAgain, Wait: 5 * time.Second},
 			"keepwatch: watch pods: connection reset by peer; asking again in 5s\n"},
-		{reflector.Notice{Failure: failure(keepwatch.Undecodable), Verdict: reflector.LeaveOut},
+		{reflector.Notice{Failure: failure(keepwatch.Undecodable), Verdict: reflector.Skip},
 			"keepwatch: watch pods: connection reset by peer; leaving it out\n"},
-		{reflector.Notice{Failure: failure(keepwatch.Unreachable), Verdict: reflector.Proceed, Held: 1234},
+		{reflector.Notice{Failure: failure(keepwatch.Unreachable), Verdict: reflector.Proceed, Revision: 1234},
 			"keepwatch: watch pods: connection reset by peer; watching from 1234 all the same\n"},
 		{reflector.Notice{Failure: failure(keepwatch.Forbidden), Verdict: reflector.Stop}, ""},
 		{reflector.Notice{Listed: 500}, ""}, // not on a terminal
@@ -75,10 +75,10 @@ func TestWordsOfFallbacks(t *testing.T) {
 // TestWordsOfSilence: a quiet server is no news. One that does not answer is.
 func TestWordsOfSilence(t *testing.T) {
 	idle := func(v reflector.Verdict) reflector.Notice {
-		return reflector.Notice{Failure: keepwatch.Failed(keepwatch.Idle, "silent"), Verdict: v, Held: 7}
+		return reflector.Notice{Failure: keepwatch.Failed(keepwatch.Idle, "silent"), Verdict: v, Revision: 7}
 	}
 	resume, verify, list := idle(reflector.Resume), idle(reflector.Verify), idle(reflector.ListAgain)
-	reset := reflector.Notice{Failure: keepwatch.Failed(keepwatch.Unreachable, "reset"), Verdict: reflector.Resume, Held: 7}
+	reset := reflector.Notice{Failure: keepwatch.Failed(keepwatch.Unreachable, "reset"), Verdict: reflector.Resume, Revision: 7}
 	const (
 		saidResume = "keepwatch: silent; resuming at 7\n"
 		saidVerify = "keepwatch: silent; asking for the newest revision, then resuming at 7\n"

@@ -150,7 +150,7 @@ type silent struct{ *Source }
 
 func (s *silent) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch.Page, error) {
 	p, err := s.Source.List(ctx, req)
-	p.Withheld = nil
+	p.Skipped = nil
 	return p, err
 }
 
@@ -263,7 +263,7 @@ func (t *careless) Apply(ctx context.Context, b keepwatch.Batch) (int, error) {
 // oblivious does not remember that what it holds is void.
 type oblivious struct{ *store.Store }
 
-func (*oblivious) Void(context.Context, keepwatch.GapReason) error { return nil }
+func (*oblivious) Invalidate(context.Context, keepwatch.GapReason) error { return nil }
 
 // mourning takes what was ever deleted at a later revision for deleted.
 type mourning struct {

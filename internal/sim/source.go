@@ -129,9 +129,9 @@ func (s *Source) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch
 func (s *Source) withhold(x Decision, p keepwatch.Page) keepwatch.Page {
 	if x.Choice == "withheld" {
 		for i := range 1 + int(x.Arg%3) {
-			p.Withheld = append(p.Withheld, keepwatch.Failed(keepwatch.ProtocolViolation, "object %d has no revision", i))
+			p.Skipped = append(p.Skipped, keepwatch.Failed(keepwatch.ProtocolViolation, "object %d has no revision", i))
 		}
-		s.withheld += len(p.Withheld)
+		s.withheld += len(p.Skipped)
 	}
 	return p
 }

@@ -74,7 +74,7 @@ func (p *process) problems(script Script) []Problem {
 		switch {
 		case !errors.As(err, &f):
 			add("P13", "Run ended without being asked, with %v", err)
-		case f.Kind == keepwatch.Broken:
+		case f.Kind == keepwatch.InvariantViolation:
 			add("broken", "%v", err)
 		case p.settings.Startup < 0:
 			add("P13", "Run gave up with %v: %v", f.Kind, err)
@@ -88,7 +88,7 @@ func (p *process) problems(script Script) []Problem {
 		}
 	}
 	if p.final.State != reflector.Live {
-		add("P11", "the reflector is %s at %d long after all has become calm", p.final.State, p.final.Held)
+		add("P11", "the reflector is %s at %d long after all has become calm", p.final.State, p.final.Revision)
 	}
 	for _, l := range lies {
 		if seen(l.Fault) && l.Told && !l.Interrupted && !l.Noticed {
@@ -98,11 +98,11 @@ func (p *process) problems(script Script) []Problem {
 	if len(lies) == 0 && p.counts.dropped > 0 {
 		add("unprovoked drop", "%d changes were not taken for news, and all were", p.counts.dropped)
 	}
-	if p.final.Withheld != p.source.leftOut {
-		add("withheld", "%d objects could not be taken of the last list, and the progress tells of %d", p.source.leftOut, p.final.Withheld)
+	if p.final.Skipped != p.source.leftOut {
+		add("withheld", "%d objects could not be taken of the last list, and the progress tells of %d", p.source.leftOut, p.final.Skipped)
 	}
-	if p.counts.leftOut < p.final.Withheld {
-		add("withheld", "%d objects are left out, and %d were told of", p.final.Withheld, p.counts.leftOut)
+	if p.counts.leftOut < p.final.Skipped {
+		add("withheld", "%d objects are left out, and %d were told of", p.final.Skipped, p.counts.leftOut)
 	}
 	if !p.restore.noticed(p.life.store) {
 		add("unnoticed restore", "the source went back, and no gap says so")

@@ -82,7 +82,7 @@ func (s *Source) partsOf(ctx context.Context, from, to keepwatch.Revision) (keep
 func (h *history) replay(ctx context.Context, target keepwatch.Target) {
 	<-h.opened
 	for _, p := range h.parts {
-		for target.Held() < p.end {
+		for target.Revision() < p.end {
 			batch, err := p.watch.Next()
 			if err != nil {
 				return

@@ -88,7 +88,7 @@ func TestListRefusesWhatIsNotItsOwn(t *testing.T) {
 	_, _, err = w.StreamList(t.Context(), 0, nil)
 	wantKind(t, err, keepwatch.StreamingListUnsupported)
 	_, err = w.Source.Watch(t.Context(), 0)
-	wantKind(t, err, keepwatch.Broken)
+	wantKind(t, err, keepwatch.InvariantViolation)
 }
 
 // What one message can't hold is asked for in smaller pages.

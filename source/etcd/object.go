@@ -103,7 +103,7 @@ func (s *Source) decode(kv *mvccpb.KeyValue) (keepwatch.Object, *keepwatch.Failu
 		return &Undecodable{Object: raw, Err: err}, nil
 	}
 	if o == nil || o.Key() != raw.key || o.UID() != raw.uid || o.Revision() != raw.revision {
-		return nil, keepwatch.Failed(keepwatch.Broken,
+		return nil, keepwatch.Failed(keepwatch.InvariantViolation,
 			"%s%s at revision %d: Decode must keep key, UID and revision: embed the *Object it is given", s.prefix, raw.key, raw.revision)
 	}
 	return o, nil

@@ -87,10 +87,10 @@ func TestDecodeMustKeepTheIdentity(t *testing.T) {
 			w := newWorld(t, etcd.Options{Decode: func(o *etcd.Object, _ []byte) (keepwatch.Object, error) { return f(o), nil }})
 			from := w.put(t, "ns/a", "1")
 			_, err := w.List(t.Context(), keepwatch.ListRequest{})
-			wantKind(t, err, keepwatch.Broken)
+			wantKind(t, err, keepwatch.InvariantViolation)
 			watch := w.watch(t, from)
 			w.put(t, "ns/a", "2")
-			wantKind(t, last(t, watch), keepwatch.Broken)
+			wantKind(t, last(t, watch), keepwatch.InvariantViolation)
 		})
 	}
 }

@@ -162,7 +162,7 @@ func play(t *rapid.T, w world) {
 		select {
 		case <-consumer.newer:
 		case <-timeout.C:
-			t.Fatalf("the store stays at %d, newest is %d", held.Held(), newest)
+			t.Fatalf("the store stays at %d, newest is %d", held.Revision(), newest)
 		}
 	}
 	history := check.History{
@@ -184,7 +184,7 @@ type consumer struct {
 // read takes all there is, and looks at the store.
 func (c *consumer) read(t *rapid.T, held *store.Store) {
 	for {
-		d, newer, err := c.watcher.Poll()
+		d, newer, err := c.watcher.TryNext()
 		switch {
 		case err != nil:
 			t.Fatal(err)

@@ -243,7 +243,7 @@ func TestMembers(t *testing.T) {
 	}
 
 	alone := newSource(t, dial(t, clientv3.Config{Endpoints: members[2].endpoints()}), etcd.Options{})
-	watch := must(alone.Watch(t.Context(), held.Held()))(t)
+	watch := must(alone.Watch(t.Context(), held.Revision()))(t)
 	defer watch.Close()
 	members[0].kill()
 	members[1].kill()

@@ -18,8 +18,8 @@ import (
 // short, by whatever it is, that is no failure: a reflector goes on from there, and
 // meets what it was.
 func (s *Source) Seed(ctx context.Context, target keepwatch.Target, back keepwatch.Revision) (keepwatch.Revision, error) {
-	if held := target.Held(); held != 0 {
-		return 0, keepwatch.Failed(keepwatch.Broken, "seed %s: the target holds revision %d already", s.prefix, held)
+	if held := target.Revision(); held != 0 {
+		return 0, keepwatch.Failed(keepwatch.InvariantViolation, "seed %s: the target holds revision %d already", s.prefix, held)
 	}
 	s.beginList()
 	newest, err := s.Newest(ctx)

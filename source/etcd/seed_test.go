@@ -35,7 +35,7 @@ func reflect(tb testing.TB, s keepwatch.Source, target keepwatch.Target, options
 // reach waits until a store holds a revision.
 func reach(tb testing.TB, s *store.Store, r keepwatch.Revision) *store.Snapshot {
 	tb.Helper()
-	eventually(tb, fmt.Sprintf("the store holds %d", r), func() bool { return s.Held() >= r })
+	eventually(tb, fmt.Sprintf("the store holds %d", r), func() bool { return s.Revision() >= r })
 	return s.Snapshot()
 }
 
@@ -53,8 +53,8 @@ func TestSeed(t *testing.T) {
 	end := w.delete(t, "ns/5")
 
 	held := store.New(store.Options{})
-	if at := must(w.Seed(t.Context(), held, 1_000_000))(t); at != compacted || held.Held() != end {
-		t.Fatalf("seeded from %d to %d, want %d to %d", at, held.Held(), compacted, end)
+	if at := must(w.Seed(t.Context(), held, 1_000_000))(t); at != compacted || held.Revision() != end {
+		t.Fatalf("seeded from %d to %d, want %d to %d", at, held.Revision(), compacted, end)
 	}
 	r := reflect(t, w.Source, held, reflector.Options{})
 	reach(t, held, end)
@@ -74,7 +74,7 @@ func TestSeed(t *testing.T) {
 		t.Errorf("what was deleted was %q", o.Value())
 	}
 	_, err := w.Seed(t.Context(), held, 10)
-	wantKind(t, err, keepwatch.Broken)
+	wantKind(t, err, keepwatch.InvariantViolation)
 }
 
 func TestSeedGoesBackAsFarAsAsked(t *testing.T) {
@@ -118,8 +118,8 @@ func TestSeedOfALongHistory(t *testing.T) {
 	newest := must(w.Newest(t.Context()))(t)
 
 	held := store.New(store.Options{})
-	if at := must(w.Seed(t.Context(), held, newest-from))(t); at != from || held.Held() < newest {
-		t.Fatalf("seeded from %d to %d, want %d to %d", at, held.Held(), from, newest)
+	if at := must(w.Seed(t.Context(), held, newest-from))(t); at != from || held.Revision() < newest {
+		t.Fatalf("seeded from %d to %d, want %d to %d", at, held.Revision(), from, newest)
 	}
 	consumer := held.Watch(store.Cursor{Revision: from}, store.Filter{})
 	for consumer.Cursor().Revision < newest {
@@ -180,8 +180,8 @@ func TestSeedAndCompaction(t *testing.T) {
 		}
 	}}
 	at := must(w.Seed(t.Context(), target, 1_000_000))(t)
-	if n := target.Snapshot().Len(); n != 2 || target.Held() != at || times != -1 {
-		t.Errorf("after %d rounds %d objects are held at %d and %d", 3-times, n, at, target.Held())
+	if n := target.Snapshot().Len(); n != 2 || target.Revision() != at || times != -1 {
+		t.Errorf("after %d rounds %d objects are held at %d and %d", 3-times, n, at, target.Revision())
 	}
 }
 
@@ -193,7 +193,7 @@ func TestSeedFails(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	_, err := w.Seed(ctx, compacting{held, cancel}, 10)
 	wantKind(t, err, keepwatch.Ended)
-	if held.Held() != 0 {
-		t.Errorf("the target holds %d", held.Held())
+	if held.Revision() != 0 {
+		t.Errorf("the target holds %d", held.Revision())
 	}
 }

@@ -30,7 +30,7 @@ const (
 // it is old, and tells a repetition from news.
 func (s *Source) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.Watch, error) {
 	if from == 0 {
-		return nil, keepwatch.Failed(keepwatch.Broken, "watch %s: no revision to begin from", s.prefix)
+		return nil, keepwatch.Failed(keepwatch.InvariantViolation, "watch %s: no revision to begin from", s.prefix)
 	}
 	w, failure := s.watch(ctx, from, ahead{maxBatchChanges, maxBatchBytes}, true)
 	if failure != nil {

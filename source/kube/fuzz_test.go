@@ -136,7 +136,7 @@ func FuzzListPage(f *testing.F) {
 		if page.Revision == 0 || page.Remaining < 0 {
 			t.Errorf("page %+v", page)
 		}
-		for _, failure := range page.Withheld {
+		for _, failure := range page.Skipped {
 			wantPlausible(t, failure, keepwatch.Undecodable, keepwatch.ProtocolViolation)
 		}
 		wantAll(t, text, page)
@@ -173,8 +173,8 @@ func wantAll(t *testing.T, text string, page keepwatch.Page) {
 			items++
 		}
 	}
-	if got := len(page.Objects) + len(page.Withheld); got != items {
-		t.Errorf("%d objects and %d withheld of %d items", len(page.Objects), len(page.Withheld), items)
+	if got := len(page.Objects) + len(page.Skipped); got != items {
+		t.Errorf("%d objects and %d withheld of %d items", len(page.Objects), len(page.Skipped), items)
 	}
 }
 

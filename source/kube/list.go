@@ -176,7 +176,7 @@ func (l *lister) page() (keepwatch.Page, error) {
 		}
 	}
 	return keepwatch.Page{
-		Revision: revision, Objects: l.objects, Withheld: l.leftOut(), Continue: l.next, Remaining: l.remaining,
+		Revision: revision, Objects: l.objects, Skipped: l.leftOut(), Continue: l.next, Remaining: l.remaining,
 	}, nil
 }
 

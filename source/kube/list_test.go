@@ -166,10 +166,10 @@ func TestListWithholds(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if page.Revision != 7 || len(page.Objects) != 3 || page.Objects[2].Key().Name != "c" || len(page.Withheld) != 2 {
-					t.Fatalf("form %d: %d objects, %v withheld, at %v", form, len(page.Objects), page.Withheld, page.Revision)
+				if page.Revision != 7 || len(page.Objects) != 3 || page.Objects[2].Key().Name != "c" || len(page.Skipped) != 2 {
+					t.Fatalf("form %d: %d objects, %v withheld, at %v", form, len(page.Objects), page.Skipped, page.Revision)
 				}
-				for _, failure := range page.Withheld {
+				for _, failure := range page.Skipped {
 					if failure.Kind != test.kind || failure.Error() != test.says {
 						t.Errorf("form %d: withheld as %v, %q", form, failure.Kind, failure)
 					}

@@ -125,7 +125,7 @@ func TestProtobufList(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if page.Revision != 7 || page.Continue != "more" || page.Remaining != 9 || len(page.Withheld) != 0 {
+		if page.Revision != 7 || page.Continue != "more" || page.Remaining != 9 || len(page.Skipped) != 0 {
 			t.Errorf("page %+v", page)
 		}
 		for i, o := range page.Objects {
@@ -261,12 +261,12 @@ func TestProtobufWithheld(t *testing.T) {
 	if len(page.Objects) != 2 || page.Objects[0].Key().Name != "a" || page.Objects[1].Key().Name != "z" {
 		t.Errorf("objects %v", page.Objects)
 	}
-	if len(page.Withheld) != 3 {
-		t.Fatalf("withheld %v", page.Withheld)
+	if len(page.Skipped) != 3 {
+		t.Fatalf("withheld %v", page.Skipped)
 	}
-	wantFailure(t, page.Withheld[0], keepwatch.Undecodable, "object ns/bad at revision 3: a bad pod")
-	wantFailure(t, page.Withheld[1], keepwatch.Undecodable, "object ns/long is longer than 32768 bytes")
-	wantFailure(t, page.Withheld[2], keepwatch.ProtocolViolation, "no name")
+	wantFailure(t, page.Skipped[0], keepwatch.Undecodable, "object ns/bad at revision 3: a bad pod")
+	wantFailure(t, page.Skipped[1], keepwatch.Undecodable, "object ns/long is longer than 32768 bytes")
+	wantFailure(t, page.Skipped[2], keepwatch.ProtocolViolation, "no name")
 }
 
 func TestUndecodedEvent(t *testing.T) {

@@ -145,7 +145,7 @@ func TestDamagedProtobufList(t *testing.T) {
 			for _, o := range page.Objects {
 				names = append(names, o.Key().Name)
 			}
-			if err != nil || page.Revision != 9 || !slices.Equal(names, c.names) || len(page.Withheld) > 0 {
+			if err != nil || page.Revision != 9 || !slices.Equal(names, c.names) || len(page.Skipped) > 0 {
 				t.Errorf("page %+v of %v, %v", page, names, err)
 			}
 		})

@@ -34,7 +34,7 @@ const (
 // the stream has shown is a ProtocolViolation.
 func (s *Source) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.Watch, error) {
 	if from == 0 {
-		return nil, keepwatch.Failed(keepwatch.Broken, "watch %s: no revision to begin from", s.name)
+		return nil, keepwatch.Failed(keepwatch.InvariantViolation, "watch %s: no revision to begin from", s.name)
 	}
 	q := s.watchQuery()
 	q.Set("resourceVersion", from.String())

@@ -297,5 +297,5 @@ func TestWatchCloseFull(t *testing.T) {
 func TestWatchWithoutRevision(t *testing.T) {
 	s := newSource(t, serve(t, "HTTP/1.1", func(http.ResponseWriter, *http.Request) { t.Error("a request was sent") }), Options{})
 	_, err := s.Watch(t.Context(), 0)
-	wantFailure(t, err, keepwatch.Broken, "watch pods: no revision")
+	wantFailure(t, err, keepwatch.InvariantViolation, "watch pods: no revision")
 }

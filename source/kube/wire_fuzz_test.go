@@ -101,7 +101,7 @@ func FuzzProtobufPage(f *testing.F) {
 			t.Fatal(err)
 		}
 		if err := list.Unmarshal(unknown.Raw); err != nil {
-			if len(page.Withheld) == 0 {
+			if len(page.Skipped) == 0 {
 				t.Fatal(err)
 			}
 			return // at the item that was withheld
@@ -109,8 +109,8 @@ func FuzzProtobufPage(f *testing.F) {
 		if page.Revision.String() != list.ResourceVersion || page.Continue != list.Continue {
 			t.Errorf("page at %v of a list at %s", page.Revision, list.ResourceVersion)
 		}
-		if len(page.Objects)+len(page.Withheld) != len(list.Items) {
-			t.Errorf("%d objects and %d withheld of %d", len(page.Objects), len(page.Withheld), len(list.Items))
+		if len(page.Objects)+len(page.Skipped) != len(list.Items) {
+			t.Errorf("%d objects and %d withheld of %d", len(page.Objects), len(page.Skipped), len(list.Items))
 		}
 	})
 }

@@ -29,7 +29,7 @@ type List struct {
 
 // Keep asks to put the page in hand into the target: as the first of a
 // replacement, and with a commit if it is the last.
-type Keep struct {
+type StorePage struct {
 	First, Last bool
 	Reason      keepwatch.GapReason
 	Revision    keepwatch.Revision
@@ -48,7 +48,7 @@ type Probe struct{ Within time.Duration }
 
 // Prove asks to tell the target that the source has nothing newer than what it
 // holds: an empty batch from the held revision to itself.
-type Prove struct{}
+type ConfirmCurrent struct{}
 
 // Wait asks to do nothing for a while: For, and a random part of Jitter.
 type Wait struct{ For, Jitter time.Duration }
@@ -56,7 +56,7 @@ type Wait struct{ For, Jitter time.Duration }
 // Void asks to tell the target that what it holds is void, and why, and then to do
 // Then, whose outcome is the next input. Nothing is asked of the source in between:
 // whatever happens later, the target knows.
-type Void struct {
+type Invalidate struct {
 	Reason keepwatch.GapReason
 	Then   Action
 }
@@ -64,12 +64,12 @@ type Void struct {
 // Stop asks Run to return the failure it has just reported.
 type Stop struct{}
 
-func (List) action()  {}
-func (Keep) action()  {}
-func (Watch) action() {}
-func (Read) action()  {}
-func (Probe) action() {}
-func (Prove) action() {}
-func (Wait) action()  {}
-func (Void) action()  {}
-func (Stop) action()  {}
+func (List) action()           {}
+func (StorePage) action()      {}
+func (Watch) action()          {}
+func (Read) action()           {}
+func (Probe) action()          {}
+func (ConfirmCurrent) action() {}
+func (Wait) action()           {}
+func (Invalidate) action()     {}
+func (Stop) action()           {}

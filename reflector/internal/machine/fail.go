@@ -15,9 +15,9 @@ func (m Machine) fail(f Failed) (Machine, Action) {
 	}
 	switch {
 	case rule.Visible:
-		m.Trouble = f.Kind
+		m.Failure = f.Kind
 	case f.Lived >= SteadyWatch:
-		m.Trouble = 0
+		m.Failure = 0
 	}
 	if f.Kind == keepwatch.Ended {
 		rule, m.Streak = m.ended(rule, f)
@@ -42,7 +42,7 @@ func (m Machine) fail(f Failed) (Machine, Action) {
 		}
 	case Relist:
 		list := m.relist(rule, f.Kind)
-		if rule.Void && list.Reason != m.listing().Reason {
+		if rule.Invalidate && list.Reason != m.listing().Reason {
 			void = list.Reason
 		}
 		then = list
@@ -54,7 +54,7 @@ func (m Machine) fail(f Failed) (Machine, Action) {
 		m, next = m.elapsed()
 	}
 	if void != "" {
-		next = Void{Reason: void, Then: next}
+		next = Invalidate{Reason: void, Then: next}
 	}
 	return m, next
 }
@@ -76,7 +76,7 @@ func (m Machine) ended(rule Rule, f Failed) (Rule, Streak) {
 		rule.Pace = Backoff
 	}
 	if lived || !watching {
-		rule.Patience, rule.Then = 0, ""
+		rule.MaxRetries, rule.Then = 0, ""
 	}
 	if lived {
 		return rule, Streak{Attempts: m.Streak.Attempts}
@@ -90,7 +90,7 @@ func (m Machine) verdict(rule Rule, f Failed, wait Wait) Verdict {
 	switch {
 	case rule.AtStartup && !m.Synced && m.StartupDeadline >= 0 && f.Elapsed >= m.StartupDeadline:
 		return End
-	case rule.Patience > 0 && m.Streak.Failed[f.Kind]+1 >= rule.Patience:
+	case rule.MaxRetries > 0 && m.Streak.Failed[f.Kind]+1 >= rule.MaxRetries:
 		return rule.Then
 	case behind(rule) && wait.For+wait.Jitter >= m.ahead(f):
 		return rule.Then // by when it is over, there is no time for another try
@@ -102,7 +102,7 @@ func (m Machine) verdict(rule Rule, f Failed, wait Wait) Verdict {
 
 // behind reports whether the rule is to wait for a source that is behind us: its
 // patience is a time.
-func behind(rule Rule) bool { return rule.Patience == 0 && rule.Then != "" }
+func behind(rule Rule) bool { return rule.MaxRetries == 0 && rule.Then != "" }
 
 // ahead is how much longer a revision is waited for that the source has not reached.
 func (m Machine) ahead(f Failed) time.Duration {
@@ -123,12 +123,12 @@ func (m Machine) again() Action {
 	case Probing:
 		return Probe{}
 	}
-	return Watch{From: m.Held}
+	return Watch{From: m.Revision}
 }
 
 // relist is a new list: because of kind, or in place of the list that failed.
 func (m Machine) relist(rule Rule, kind keepwatch.FailureKind) List {
-	next := List{Why: kind, Reason: m.gapReason(), Floor: m.Held, Stream: m.Held == 0 && !m.Paged}
+	next := List{Why: kind, Reason: m.gapReason(), Floor: m.Revision, Stream: m.Revision == 0 && !m.Paged}
 	if l, listing := m.State.(Listing); listing {
 		next.Why, next.Reason, next.Floor = l.Why, l.Reason, l.Floor
 		if kind == keepwatch.Expired && l.At == 0 {

@@ -38,7 +38,7 @@ func FuzzInputs(f *testing.F) {
 				in := outcomes[int(b)%len(outcomes)]
 				at = at.goOn(in)
 				_, part := in.(Chunk)
-				if _, bad := in.(Elapsed); !bad && !part && at.Trouble != before.Trouble && at.Trouble != 0 {
+				if _, bad := in.(Elapsed); !bad && !part && at.Failure != before.Failure && at.Failure != 0 {
 					t.Fatalf("%d: good news %+v is trouble", i, in)
 				}
 			} else {
@@ -47,7 +47,7 @@ func FuzzInputs(f *testing.F) {
 					t.Fatalf("%d: after %+v the streak is %+v", i, before.Streak, at.Streak)
 				}
 				for kind, rule := range Table {
-					if rule.Patience > 0 && at.Streak.Failed[kind] >= rule.Patience {
+					if rule.MaxRetries > 0 && at.Streak.Failed[kind] >= rule.MaxRetries {
 						t.Fatalf("%d: patience has not ended: %+v", i, at.Streak)
 					}
 				}
@@ -67,7 +67,7 @@ func calm(t *testing.T, at place) {
 		case Stop:
 			return
 		case Read:
-			if last := at.goOn(Delivered{Held: max(at.Held, at.Newest), Bookmark: true}); last.action != (Read{}) || last.Streak != (Streak{}) || last.Trouble != 0 {
+			if last := at.goOn(Delivered{Revision: max(at.Revision, at.Newest), Bookmark: true}); last.action != (Read{}) || last.Streak != (Streak{}) || last.Failure != 0 {
 				t.Fatalf("reading goes on with %+v", last)
 			}
 			return

@@ -10,7 +10,7 @@ import (
 type Input interface{ input() }
 
 // Started: Run was called with a target that holds Held.
-type Started struct{ Held keepwatch.Revision }
+type Started struct{ Revision keepwatch.Revision }
 
 // Page: List read one page.
 type Page struct {
@@ -19,7 +19,7 @@ type Page struct {
 }
 
 // Kept: the page was put into the target, and committed if it was the last.
-type Kept struct{}
+type PageStored struct{}
 
 // Chunk: a part of a streaming list was put into the target.
 type Chunk struct{}
@@ -32,7 +32,7 @@ type Opened struct{}
 
 // Delivered: the target took a batch and now holds Held.
 type Delivered struct {
-	Held keepwatch.Revision
+	Revision keepwatch.Revision
 	// Bookmark: the batch carried progress alone, which has told the target already
 	// how far the source is.
 	Bookmark bool
@@ -46,7 +46,7 @@ type Probed struct{ Revision keepwatch.Revision }
 type Unanswered struct{}
 
 // Proven: the target was told that it is current.
-type Proven struct{}
+type Confirmed struct{}
 
 // Elapsed: the wait is over.
 type Elapsed struct{}
@@ -61,13 +61,13 @@ type Failed struct {
 
 func (Started) input()    {}
 func (Page) input()       {}
-func (Kept) input()       {}
+func (PageStored) input() {}
 func (Chunk) input()      {}
 func (Streamed) input()   {}
 func (Opened) input()     {}
 func (Delivered) input()  {}
 func (Probed) input()     {}
 func (Unanswered) input() {}
-func (Proven) input()     {}
+func (Confirmed) input()  {}
 func (Elapsed) input()    {}
 func (Failed) input()     {}

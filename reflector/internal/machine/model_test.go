@@ -119,14 +119,14 @@ func (m *model) fail(kind keepwatch.FailureKind) {
 func (m *model) settle() {
 	for {
 		switch a := m.action.(type) {
-		case machine.Void:
+		case machine.Invalidate:
 			m.void(a.Reason)
 			m.action = a.Then
 		case machine.Wait:
 			m.machine, m.action = m.machine.Step(machine.Elapsed{})
-		case machine.Keep:
+		case machine.StorePage:
 			m.machine, m.action = m.machine.Step(m.keep(a))
-		case machine.Prove:
+		case machine.ConfirmCurrent:
 			m.machine, m.action = m.machine.Step(m.prove())
 		case machine.Stop:
 			m.ended = true
@@ -146,7 +146,7 @@ func failed(err error) machine.Input {
 	return machine.Failed{Kind: f.Kind, Lived: time.Minute, RetryAfter: f.RetryAfter}
 }
 
-func (m *model) keep(a machine.Keep) machine.Input {
+func (m *model) keep(a machine.StorePage) machine.Input {
 	ctx := context.Background()
 	if a.First {
 		list, err := m.store.Replace(ctx, keepwatch.Relist{Reason: a.Reason, To: a.Revision})
@@ -164,7 +164,7 @@ func (m *model) keep(a machine.Keep) machine.Input {
 		}
 		m.list, m.unaware = nil, false
 	}
-	return machine.Kept{}
+	return machine.PageStored{}
 }
 
 func (m *model) void(reason keepwatch.GapReason) {
@@ -172,27 +172,27 @@ func (m *model) void(reason keepwatch.GapReason) {
 		m.unaware = false
 		return
 	}
-	if err := m.store.Void(context.Background(), reason); err != nil {
+	if err := m.store.Invalidate(context.Background(), reason); err != nil {
 		m.broken = fmt.Sprintf("the store can't be told that it is void: %v", err)
 	}
 	m.unaware = m.unaware && reason != keepwatch.GapRewind
 }
 
 func (m *model) prove() machine.Input {
-	held := m.machine.Held
+	held := m.machine.Revision
 	if held < m.asked && m.bug == "" {
 		m.broken = fmt.Sprintf("the target is told that it is current at %d, but the source had %d", held, m.asked)
 	}
 	if _, err := m.store.Apply(context.Background(), keepwatch.Batch{From: held, To: held}); err != nil {
 		return failed(err)
 	}
-	return machine.Proven{}
+	return machine.Confirmed{}
 }
 
 // read takes what the store has for the watcher.
 func (m *model) read() {
 	for {
-		d, _, err := m.watcher.Poll()
+		d, _, err := m.watcher.TryNext()
 		if err != nil {
 			m.broken = fmt.Sprintf("the watcher ended: %v", err)
 		}
@@ -333,7 +333,7 @@ func (m *model) do(v move) {
 		m.asked = m.head
 		in := machine.Probed{Revision: m.head}
 		if m.bug == neverNoticesBack {
-			in.Revision = max(m.head, m.machine.Held)
+			in.Revision = max(m.head, m.machine.Revision)
 		}
 		if f := m.machine.Judge(in); f != nil {
 			m.step(failed(f))
@@ -343,7 +343,7 @@ func (m *model) do(v move) {
 	case "restart":
 		m.list = nil
 		m.machine = machine.Machine{State: machine.Fresh{}, Config: m.machine.Config}
-		m.step(machine.Started{Held: m.store.Held()})
+		m.step(machine.Started{Revision: m.store.Revision()})
 	case "reset":
 		m.fail(keepwatch.Unreachable)
 	case "silence":
@@ -531,13 +531,13 @@ func (m *model) frame(what string) {
 	if m.bug == losesDeletes && m.compacted > 0 {
 		b.Changes = slices.DeleteFunc(b.Changes, func(c keepwatch.Change) bool { return c.Type == keepwatch.Deleted })
 	}
-	b.From = min(b.From, m.store.Held())
+	b.From = min(b.From, m.store.Revision())
 	m.epoch, m.shown = m.opened-1, b.To
 	if _, err := m.store.Apply(context.Background(), b); err != nil {
 		m.step(failed(err))
 		return
 	}
-	m.step(machine.Delivered{Held: m.store.Held(), Bookmark: b.Bookmark()})
+	m.step(machine.Delivered{Revision: m.store.Revision(), Bookmark: b.Bookmark()})
 }
 
 // key is the same for two models that go on in the same way. What was told
@@ -550,7 +550,7 @@ func (m *model) key() uint64 {
 		fmt.Fprintf(h, "%d%d%s%v ", c.Type, o.key, o.uid, o.blue)
 	}
 	s := m.store.Snapshot()
-	fmt.Fprintf(h, "|%v %x %d %v", s.Cursor(), s.Digest(), m.store.Held(), m.unaware)
+	fmt.Fprintf(h, "|%v %x %d %v", s.Cursor(), s.Digest(), m.store.Revision(), m.unaware)
 	if m.list != nil {
 		fmt.Fprintf(h, "|%v", m.page.Continue)
 	}

@@ -159,7 +159,7 @@ func (m *model) latecomer(from mark, f store.Filter) string {
 	var told []check.Record
 	w := m.store.Watch(from.cursor, f)
 	for {
-		d, _, err := w.Poll()
+		d, _, err := w.TryNext()
 		if err != nil {
 			return err.Error()
 		}
@@ -200,8 +200,8 @@ func (m *model) stuck() string {
 		}
 		m.do(all[len(all)-1])
 	}
-	if _, live := m.action.(machine.Read); !live || m.machine.Held != m.head {
-		return fmt.Sprintf("it does not come to rest: %+v, held %d of %d", m.action, m.machine.Held, m.head)
+	if _, live := m.action.(machine.Read); !live || m.machine.Revision != m.head {
+		return fmt.Sprintf("it does not come to rest: %+v, held %d of %d", m.action, m.machine.Revision, m.head)
 	}
 	if p := m.judge(check.Transcript{Records: m.told}, nil); p != "" {
 		return "at rest: " + p

@@ -38,7 +38,7 @@ type Probing struct {
 }
 
 // Proving: the target is told that it is current.
-type Proving struct {
+type Confirming struct {
 	Open bool // the watch is open, and goes on
 }
 
@@ -48,13 +48,13 @@ type Waiting struct{ Then Action }
 // Stopped is final.
 type Stopped struct{ Cause keepwatch.FailureKind }
 
-func (Fresh) state()    {}
-func (Listing) state()  {}
-func (Watching) state() {}
-func (Probing) state()  {}
-func (Proving) state()  {}
-func (Waiting) state()  {}
-func (Stopped) state()  {}
+func (Fresh) state()      {}
+func (Listing) state()    {}
+func (Watching) state()   {}
+func (Probing) state()    {}
+func (Confirming) state() {}
+func (Waiting) state()    {}
+func (Stopped) state()    {}
 
 // Machine is the protocol at one moment. The zero value, with a Config, is ready
 // for Started. It is comparable: two equal machines behave the same for ever.
@@ -63,7 +63,7 @@ type Machine struct {
 	State State
 
 	// Held is the revision the target holds; 0 is nothing.
-	Held keepwatch.Revision
+	Revision keepwatch.Revision
 	// Newest is a revision beyond Held that the source has said to have; reaching it
 	// proves that the target is current. 0 if there is none.
 	Newest keepwatch.Revision
@@ -80,7 +80,7 @@ type Machine struct {
 	// Trouble is the failure that is visible as our state, 0 if none. Progress ends it, or
 	// a part of a list, or a watch that stays open for SteadyWatch; that a watch was
 	// opened does not, since a server may take each and reset it.
-	Trouble keepwatch.FailureKind
+	Failure keepwatch.FailureKind
 }
 
 // Config is what never changes.

@@ -11,16 +11,16 @@ import (
 func (m Machine) Step(in Input) (Machine, Action) {
 	switch in := in.(type) {
 	case Started:
-		return m.start(in.Held)
+		return m.start(in.Revision)
 	case Page:
 		return m.page(in)
-	case Kept:
+	case PageStored:
 		return m.kept()
 	case Chunk:
-		m.Trouble = 0
+		m.Failure = 0
 		return m, Read{}
 	case Streamed:
-		m.Held = in.Revision
+		m.Revision = in.Revision
 		m.Synced, m.Followed = true, true
 		m.State = Watching{News: true}
 		return m.progress(), Read{}
@@ -33,7 +33,7 @@ func (m Machine) Step(in Input) (Machine, Action) {
 		return m.probed(in.Revision)
 	case Unanswered:
 		return m.watch()
-	case Proven:
+	case Confirmed:
 		return m.proven()
 	case Elapsed:
 		return m.elapsed()
@@ -44,7 +44,7 @@ func (m Machine) Step(in Input) (Machine, Action) {
 }
 
 func (m Machine) start(held keepwatch.Revision) (Machine, Action) {
-	m.Held = held
+	m.Revision = held
 	if held > 0 {
 		m.State = Probing{Start: true}
 		return m, Probe{Within: startProbe}
@@ -62,38 +62,38 @@ func (m Machine) list(l List) (Machine, Action) {
 // watch opens a watch at the held revision.
 func (m Machine) watch() (Machine, Action) {
 	m.State = Watching{}
-	return m, Watch{From: m.Held}
+	return m, Watch{From: m.Revision}
 }
 
 func (m Machine) delivered(in Delivered) (Machine, Action) {
-	news := m.State.(Watching).News || in.Held > m.Held
+	news := m.State.(Watching).News || in.Revision > m.Revision
 	m.State = Watching{News: news}
-	m.Held, m.Followed = in.Held, true
+	m.Revision, m.Followed = in.Revision, true
 	m = m.progress()
-	if m.Newest == 0 || m.Held < m.Newest {
+	if m.Newest == 0 || m.Revision < m.Newest {
 		return m, Read{}
 	}
 	m.Newest = 0
 	if in.Bookmark {
 		return m, Read{}
 	}
-	m.State = Proving{Open: true}
-	return m, Prove{}
+	m.State = Confirming{Open: true}
+	return m, ConfirmCurrent{}
 }
 
 // probed compares: a revision below the held one is no input, see Judge.
 func (m Machine) probed(newest keepwatch.Revision) (Machine, Action) {
 	m = m.progress()
-	if newest > m.Held {
+	if newest > m.Revision {
 		m.Newest = newest
 		return m.watch()
 	}
-	m.State = Proving{}
-	return m, Prove{}
+	m.State = Confirming{}
+	return m, ConfirmCurrent{}
 }
 
 func (m Machine) proven() (Machine, Action) {
-	if m.State.(Proving).Open {
+	if m.State.(Confirming).Open {
 		m.State = Watching{News: true}
 		return m, Read{}
 	}
@@ -107,9 +107,9 @@ func (m Machine) Judge(in Input) *keepwatch.Failure {
 	case Page:
 		return m.State.(Listing).judge(in)
 	case Probed:
-		if in.Revision < m.Held {
+		if in.Revision < m.Revision {
 			return keepwatch.Failed(keepwatch.Rewound,
-				"the source is at revision %d, but it was at %d already", in.Revision, m.Held)
+				"the source is at revision %d, but it was at %d already", in.Revision, m.Revision)
 		}
 	}
 	return nil
@@ -131,15 +131,15 @@ func (m Machine) page(p Page) (Machine, Action) {
 	l := m.State.(Listing)
 	first := l.At == 0
 	// A consistent read below what we hold: the source went back in time.
-	back := first && p.Revision < m.Held && l.Reason != keepwatch.GapRewind
+	back := first && p.Revision < m.Revision && l.Reason != keepwatch.GapRewind
 	if back {
 		l.Reason = keepwatch.GapRewind
 	}
 	l.At, l.Next = p.Revision, p.Continue
 	m.State = l
-	keep := Keep{First: first, Last: p.Continue == "", Reason: l.Reason, Revision: l.At}
+	keep := StorePage{First: first, Last: p.Continue == "", Reason: l.Reason, Revision: l.At}
 	if back {
-		return m, Void{Reason: l.Reason, Then: keep}
+		return m, Invalidate{Reason: l.Reason, Then: keep}
 	}
 	return m, keep
 }
@@ -155,7 +155,7 @@ func (m Machine) kept() (Machine, Action) {
 		m.State = l
 		return m, l.List
 	}
-	m.Held, m.Newest, m.Synced, m.Followed = l.At, 0, true, true
+	m.Revision, m.Newest, m.Synced, m.Followed = l.At, 0, true, true
 	m, watch := m.watch()
 	m.State = Watching{Listed: true}
 	return m, watch
@@ -177,6 +177,6 @@ func (m Machine) elapsed() (Machine, Action) {
 
 // progress ends every streak of failures.
 func (m Machine) progress() Machine {
-	m.Streak, m.Trouble = Streak{}, 0
+	m.Streak, m.Failure = Streak{}, 0
 	return m
 }

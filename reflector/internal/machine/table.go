@@ -61,14 +61,14 @@ type Rule struct {
 	Pace Pace
 	// Patience is how often Do is tried without progress before Then, whatever else
 	// fails in between; 0 is for ever, or with a Then for as long as maxAhead.
-	Patience uint8
-	Then     Verdict
+	MaxRetries uint8
+	Then       Verdict
 	// Consistent: a relist asks for the newest state, not for one as new as ours,
 	// since ours may be what is wrong.
 	Consistent bool
 	// Void: what is held can't be gone on from, and the source may not say so again. The
 	// target is told at once, in case that the list does not succeed in this run.
-	Void bool
+	Invalidate bool
 	// AtStartup: before anything has succeeded it ends the run after the startup
 	// deadline.
 	AtStartup bool
@@ -80,10 +80,10 @@ type Rule struct {
 var Table = [...]Rule{
 	// Watches end all the time, by timeout and shutdown; that is no reason to list.
 	// But some servers end a watch from a revision they no longer have.
-	keepwatch.Ended: {Do: Retry, Pace: AtOnce, Patience: 5, Then: Relist},
+	keepwatch.Ended: {Do: Retry, Pace: AtOnce, MaxRetries: 5, Then: Relist},
 	// Silence is a broken connection, or a source that was restored from a backup and
 	// lets us wait for a revision that is far ahead of it (kubernetes #107457).
-	keepwatch.Idle: {Do: Retry, Pace: AtOnce, Patience: 2, Then: Verify},
+	keepwatch.Idle: {Do: Retry, Pace: AtOnce, MaxRetries: 2, Then: Verify},
 
 	keepwatch.Unreachable: {Do: Retry, Pace: Backoff, Visible: true},
 	keepwatch.Throttled:   {Do: Retry, Pace: Backoff, Visible: true},
@@ -94,12 +94,12 @@ var Table = [...]Rule{
 
 	// client-go relists on each of these; twenty informers doing so are what keeps an
 	// API server from coming back.
-	keepwatch.ServerError:   {Do: Retry, Pace: Backoff, Patience: 10, Then: Relist, Visible: true},
-	keepwatch.UnknownStatus: {Do: Retry, Pace: Backoff, Patience: 10, Then: Relist, Visible: true},
+	keepwatch.ServerError:   {Do: Retry, Pace: Backoff, MaxRetries: 10, Then: Relist, Visible: true},
+	keepwatch.UnknownStatus: {Do: Retry, Pace: Backoff, MaxRetries: 10, Then: Relist, Visible: true},
 
 	// An object that can't be read can be deleted all the same, and its delete event
 	// fails just so (kubernetes #123072): only a list shows it.
-	keepwatch.StorageRead: {Do: Relist, Pace: Backoff, Void: true, Visible: true},
+	keepwatch.StorageRead: {Do: Relist, Pace: Backoff, Invalidate: true, Visible: true},
 
 	keepwatch.Expired: {Do: Relist, Pace: Backoff},
 
@@ -107,20 +107,20 @@ var Table = [...]Rule{
 	// a backup and never will (kubernetes #107457).
 	keepwatch.RevisionTooLarge: {Do: Retry, Pace: Backoff, Then: Relist, Consistent: true, Visible: true},
 	keepwatch.StaleReplica:     {Do: Retry, Pace: Backoff, Then: Relist, Consistent: true, Visible: true},
-	keepwatch.Rewound:          {Do: Relist, Pace: Backoff, Consistent: true, Void: true, Visible: true},
+	keepwatch.Rewound:          {Do: Relist, Pace: Backoff, Consistent: true, Invalidate: true, Visible: true},
 
 	keepwatch.Unauthorized: {Do: Retry, Pace: Backoff, Visible: true},
 	keepwatch.Forbidden:    {Do: Retry, Pace: Slowly, AtStartup: true, Visible: true},
 	keepwatch.Absent:       {Do: Retry, Pace: Slowly, AtStartup: true, Visible: true},
-	keepwatch.Rejected:     {Do: Retry, Pace: Slowly, Patience: 10, Then: Relist, AtStartup: true, Visible: true},
+	keepwatch.Rejected:     {Do: Retry, Pace: Slowly, MaxRetries: 10, Then: Relist, AtStartup: true, Visible: true},
 
 	keepwatch.StreamingListUnsupported: {Do: FallBack, Pace: AtOnce},
 
 	// Twice may be a bad line; the third time at one place it is the place.
-	keepwatch.Undecodable:       {Do: Retry, Pace: Backoff, Patience: 3, Then: Relist, Visible: true},
-	keepwatch.ProtocolViolation: {Do: Relist, Pace: Backoff, Consistent: true, Void: true, Visible: true},
+	keepwatch.Undecodable:       {Do: Retry, Pace: Backoff, MaxRetries: 3, Then: Relist, Visible: true},
+	keepwatch.ProtocolViolation: {Do: Relist, Pace: Backoff, Consistent: true, Invalidate: true, Visible: true},
 
-	keepwatch.Broken: {Do: End},
+	keepwatch.InvariantViolation: {Do: End},
 }
 
 // A kind behind the last one with a rule does not compile.

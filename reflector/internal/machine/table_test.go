@@ -13,21 +13,21 @@ import (
 // at returns a machine in one of the places a failure can meet it.
 func at(place string) Machine {
 	m := Machine{State: Fresh{}}
-	resume := []Input{Started{Held: 50}, Probed{50}, Proven{}}
-	watch := append(resume, Opened{}, Delivered{Held: 60})
+	resume := []Input{Started{Revision: 50}, Probed{50}, Confirmed{}}
+	watch := append(resume, Opened{}, Delivered{Revision: 60})
 	relist := slices.Concat(watch, []Input{Failed{Kind: keepwatch.Expired}, Elapsed{}})
 	silent := slices.Concat(watch, []Input{Failed{Kind: keepwatch.Idle}, Opened{}})
 	steps := map[string][]Input{
 		"first list":   {Started{}},
-		"start":        {Started{Held: 50}},
+		"start":        {Started{Revision: 50}},
 		"opening":      resume,
 		"watch":        watch,
 		"silent watch": silent,
 		"probe":        append(silent, Failed{Kind: keepwatch.Idle}),
 		"relist":       relist,
-		"relist page2": append(relist, Page{70, "p2"}, Kept{}),
-		"relisted":     append(relist, Page{Revision: 70}, Kept{}, Opened{}),
-		"nothing new":  append(resume, Opened{}, Delivered{Held: 50, Bookmark: true}),
+		"relist page2": append(relist, Page{70, "p2"}, PageStored{}),
+		"relisted":     append(relist, Page{Revision: 70}, PageStored{}, Opened{}),
+		"nothing new":  append(resume, Opened{}, Delivered{Revision: 50, Bookmark: true}),
 		"rewound":      append(silent, Failed{Kind: keepwatch.Idle}, Failed{Kind: keepwatch.Rewound}, Elapsed{}),
 	}
 	for _, in := range steps[place] {
@@ -40,7 +40,7 @@ func at(place string) Machine {
 func after(m Machine, f Failed) string {
 	m, a := m.Step(f)
 	said := ""
-	if void, ok := a.(Void); ok {
+	if void, ok := a.(Invalidate); ok {
 		a, said = void.Then, fmt.Sprintf("void (%s), ", void.Reason)
 	}
 	wait, ok := a.(Wait)
@@ -134,7 +134,7 @@ func TestFailureTable(t *testing.T) {
 		{"start", Failed{Kind: keepwatch.Forbidden}, "watch 50"},
 		{"start", Failed{Kind: keepwatch.ProtocolViolation}, "watch 50"},
 		{"start", Failed{Kind: keepwatch.Rewound}, "void (rewind), ≤800ms, list (rewind: rewound)"},
-		{"start", Failed{Kind: keepwatch.Broken}, "stop"},
+		{"start", Failed{Kind: keepwatch.InvariantViolation}, "stop"},
 		{"watch", Failed{Kind: keepwatch.ServerError}, "≤800ms, watch 60"},
 		{"watch", Failed{Kind: keepwatch.UnknownStatus}, "≤800ms, watch 60"},
 		{"watch", Failed{Kind: keepwatch.StorageRead}, "void (expired), ≤800ms, list ≥60 (expired: storage read error)"},
@@ -169,7 +169,7 @@ func TestFailureTable(t *testing.T) {
 		{"rewound", Failed{Kind: u}, "≤1.6s, list (rewind: rewound)"},
 		{"first list", Failed{Kind: keepwatch.ProtocolViolation}, "≤800ms, stream"},
 		{"relist page2", Failed{Kind: keepwatch.ProtocolViolation}, "≤800ms, list (expired: expired)"},
-		{"watch", Failed{Kind: keepwatch.Broken}, "stop"},
+		{"watch", Failed{Kind: keepwatch.InvariantViolation}, "stop"},
 	} {
 		t.Run(fmt.Sprintf("%s/%s", row.place, row.f.Kind), func(t *testing.T) {
 			if got := after(at(row.place), row.f); got != row.want {
@@ -200,7 +200,7 @@ func TestPatience(t *testing.T) {
 				for range patience - 1 {
 					m = resumes(t, m, kind)
 				}
-				m, _ = m.Step(Delivered{Held: m.Held + 1})
+				m, _ = m.Step(Delivered{Revision: m.Revision + 1})
 				m, _ = m.Step(Failed{Kind: keepwatch.Idle})
 				m, _ = m.Step(Opened{})
 			}
@@ -332,7 +332,7 @@ func TestASourceThatWentBack(t *testing.T) {
 	m.Streak = Streak{Until: time.Second}
 	m, _ = m.Step(Failed{Kind: keepwatch.RevisionTooLarge, Elapsed: time.Minute})
 	_, a := m.Step(Page{Revision: 20})
-	want := Void{keepwatch.GapRewind, Keep{First: true, Last: true, Reason: keepwatch.GapRewind, Revision: 20}}
+	want := Invalidate{keepwatch.GapRewind, StorePage{First: true, Last: true, Reason: keepwatch.GapRewind, Revision: 20}}
 	if a != want {
 		t.Errorf("a consistent list below what we hold gives %+v, want %+v", a, want)
 	}
@@ -360,9 +360,9 @@ func TestBackoffDoublesToItsCapAndProgressResetsIt(t *testing.T) {
 			m, _ = m.Step(Opened{}) // nor is an open connection
 		}
 		for what, inputs := range map[string][]Input{
-			"an event":   {Delivered{Held: 61}},
-			"a bookmark": {Delivered{Held: 60, Bookmark: true}},
-			"a page":     {Failed{Kind: keepwatch.Expired}, Elapsed{}, Page{70, "p2"}, Kept{}},
+			"an event":   {Delivered{Revision: 61}},
+			"a bookmark": {Delivered{Revision: 60, Bookmark: true}},
+			"a page":     {Failed{Kind: keepwatch.Expired}, Elapsed{}, Page{70, "p2"}, PageStored{}},
 		} {
 			m := m
 			for _, in := range inputs {
@@ -431,10 +431,10 @@ func TestPagesShowOneRevision(t *testing.T) {
 		t.Errorf("list below its floor: %v", f)
 	}
 	m, a := m.Step(Page{Revision: 70})
-	if want := (Keep{Last: true, Reason: keepwatch.GapExpired, Revision: 70}); a != want {
+	if want := (StorePage{Last: true, Reason: keepwatch.GapExpired, Revision: 70}); a != want {
 		t.Errorf("last page: %+v", a)
 	}
-	if m, a = m.Step(Kept{}); show(a) != "watch 70" || m.Held != 70 {
+	if m, a = m.Step(PageStored{}); show(a) != "watch 70" || m.Revision != 70 {
 		t.Errorf("after the last page: %s", show(a))
 	}
 }
@@ -452,15 +452,15 @@ func TestTroubleEndsWithProgress(t *testing.T) {
 		"it lasts":                  {[]Input{Elapsed{}, Opened{}, Failed{Kind: keepwatch.Ended, Lived: SteadyWatch}}, 0},
 		"it lasts, and is cut":      {[]Input{Elapsed{}, Opened{}, Failed{Kind: keepwatch.ServerError, Lived: SteadyWatch}}, keepwatch.ServerError},
 		"it is silent for too long": {[]Input{Elapsed{}, Opened{}, Failed{Kind: keepwatch.Idle, Lived: time.Minute}}, 0},
-		"a bookmark":                {[]Input{Elapsed{}, Opened{}, Delivered{Held: 60, Bookmark: true}}, 0},
-		"an event":                  {[]Input{Elapsed{}, Opened{}, Delivered{Held: 61}}, 0},
+		"a bookmark":                {[]Input{Elapsed{}, Opened{}, Delivered{Revision: 60, Bookmark: true}}, 0},
+		"an event":                  {[]Input{Elapsed{}, Opened{}, Delivered{Revision: 61}}, 0},
 	} {
 		m, _ := at("watch").Step(cut)
 		for _, in := range c.then {
 			m, _ = m.Step(in)
 		}
-		if m.Trouble != c.want {
-			t.Errorf("%s: the trouble is %v, want %v", name, m.Trouble, c.want)
+		if m.Failure != c.want {
+			t.Errorf("%s: the trouble is %v, want %v", name, m.Failure, c.want)
 		}
 	}
 }

@@ -25,7 +25,7 @@ type place struct {
 }
 
 func begin(c Config, held keepwatch.Revision) place {
-	return place{Machine: Machine{Config: c, State: Fresh{}}}.goOn(Started{Held: held})
+	return place{Machine: Machine{Config: c, State: Fresh{}}}.goOn(Started{Revision: held})
 }
 
 // goOn takes the outcome of the action.
@@ -38,21 +38,21 @@ func (p place) goOn(in Input) place {
 		p.open = true
 	case Streamed:
 		p.open, p.void = true, ""
-	case Kept:
-		if p.action.(Keep).Last {
+	case PageStored:
+		if p.action.(StorePage).Last {
 			p.begun, p.void = false, ""
 		}
 	case Failed:
 		p.open = false
 	}
 	p.Machine, p.action = p.Step(in)
-	if v, ok := p.action.(Void); ok {
+	if v, ok := p.action.(Invalidate); ok {
 		p.void, p.action = v.Reason, v.Then
 	}
 	switch a := p.action.(type) {
 	case List:
 		p.begun = p.begun && a.Continue != ""
-	case Keep:
+	case StorePage:
 		p.begun = p.begun || a.First
 	}
 	return p
@@ -73,14 +73,14 @@ func (p place) outcomes() []Input {
 				}
 			}
 		}
-	case Keep:
-		all = []Input{Kept{}}
+	case StorePage:
+		all = []Input{PageStored{}}
 	case Watch:
 		all = []Input{Opened{}}
 	case Read:
-		for _, r := range []keepwatch.Revision{p.Held, 50, 70} {
-			if r >= p.Held {
-				all = append(all, Delivered{Held: r}, Delivered{Held: r, Bookmark: true})
+		for _, r := range []keepwatch.Revision{p.Revision, 50, 70} {
+			if r >= p.Revision {
+				all = append(all, Delivered{Revision: r}, Delivered{Revision: r, Bookmark: true})
 			}
 		}
 	case Probe:
@@ -92,8 +92,8 @@ func (p place) outcomes() []Input {
 		if p.State.(Probing).Start {
 			all = append([]Input{Unanswered{}}, all...)
 		}
-	case Prove:
-		all = []Input{Proven{}}
+	case ConfirmCurrent:
+		all = []Input{Confirmed{}}
 	case Wait:
 		all = []Input{Elapsed{}}
 	}
@@ -108,12 +108,12 @@ func (p place) wrong(before place) string {
 		switch {
 		case a.Continue != "" && (a.At == 0 || !p.begun):
 			return "a later page of a list that has not begun"
-		case a.Stream && (p.Held > 0 || p.NoStreaming || p.Paged):
+		case a.Stream && (p.Revision > 0 || p.NoStreaming || p.Paged):
 			return "a list is streamed that may not be"
-		case a.Floor > p.Held:
+		case a.Floor > p.Revision:
 			return "a list is asked for newer than what is held"
 		}
-	case Keep:
+	case StorePage:
 		switch {
 		case !p.begun:
 			return "a page is kept of a list that has not begun"
@@ -124,7 +124,7 @@ func (p place) wrong(before place) string {
 		if p.void != "" {
 			return "a watch from what is void"
 		}
-		if a.From == 0 || a.From != p.Held {
+		if a.From == 0 || a.From != p.Revision {
 			return "a watch from somewhere else than what is held"
 		}
 	case Read:
@@ -132,29 +132,29 @@ func (p place) wrong(before place) string {
 			return "a watch is read that is not open"
 		}
 	case Probe:
-		if p.Held == 0 {
+		if p.Revision == 0 {
 			return "nothing is held, and the newest revision is asked for"
 		}
 		if _, listing := before.State.(Listing); listing {
 			return "the newest revision is asked for in place of a list"
 		}
-	case Prove:
-		if p.State.(Proving).Open != p.open {
+	case ConfirmCurrent:
+		if p.State.(Confirming).Open != p.open {
 			return "the watch was forgotten"
 		}
-	case Void:
+	case Invalidate:
 		return "the target is told twice in a row"
 	case Wait:
 		if total := a.For + a.Jitter; total <= 0 || a.For > maxTold || a.Jitter > maxSlowly {
 			return "a wait without bounds"
 		}
 	case Stop:
-		if p.Synced && p.State.(Stopped).Cause != keepwatch.Broken {
+		if p.Synced && p.State.(Stopped).Cause != keepwatch.InvariantViolation {
 			return "what has worked before is given up"
 		}
 	}
-	if p.Held < before.Held {
-		if k, kept := before.action.(Keep); !kept || !k.Last || before.State.(Listing).Reason != keepwatch.GapRewind {
+	if p.Revision < before.Revision {
+		if k, kept := before.action.(StorePage); !kept || !k.Last || before.State.(Listing).Reason != keepwatch.GapRewind {
 			return "the held revision goes back, and nobody says so"
 		}
 	}
@@ -165,7 +165,7 @@ func (p place) wrong(before place) string {
 // that is too many.
 func patience(kind keepwatch.FailureKind) []Streak {
 	last := Streak{}
-	last.Failed[kind] = max(1, Table[kind].Patience) - 1
+	last.Failed[kind] = max(1, Table[kind].MaxRetries) - 1
 	return []Streak{{}, last, {Until: 1}}
 }
 
@@ -185,7 +185,7 @@ func TestNobodyIsAskedForWhatCantBe(t *testing.T) {
 					t.Fatalf("%s: after %+v in %+v comes %+v", wrong, in, from, next)
 				}
 				// Whatever is left of them: streaks are made up, and trouble is for show.
-				next.Streak, next.Trouble = Streak{}, 0
+				next.Streak, next.Failure = Streak{}, 0
 				if !seen[next] {
 					seen[next] = true
 					queue = append(queue, next)
@@ -222,11 +222,11 @@ func TestNobodyIsAskedForWhatCantBe(t *testing.T) {
 func TestASilentListIsReadAgain(t *testing.T) {
 	paged := Config{Paged: true}
 	list := begin(paged, 0)
-	page2 := list.goOn(Page{70, "p2"}).goOn(Kept{})
+	page2 := list.goOn(Page{70, "p2"}).goOn(PageStored{})
 	relist := begin(paged, 50).goOn(Probed{60}).goOn(Opened{}).goOn(Failed{Kind: keepwatch.Expired}).goOn(Elapsed{})
 	for name, at := range map[string]place{
 		"first list": list, "page 2": page2, "relist": relist,
-		"page 2 of a relist": relist.goOn(Page{70, "p2"}).goOn(Kept{}),
+		"page 2 of a relist": relist.goOn(Page{70, "p2"}).goOn(PageStored{}),
 		"streaming list":     begin(Config{}, 0),
 		"a part of one":      begin(Config{}, 0).goOn(Chunk{}),
 	} {
@@ -265,26 +265,26 @@ func TestProofOfCurrency(t *testing.T) {
 		inputs []Input
 		want   string
 	}{
-		"nothing is missing": {[]Input{Probed{50}, Proven{}, Opened{}, Delivered{Held: 51}},
-			"prove, watch 50, read, read"},
-		"something is": {[]Input{Probed{60}, Opened{}, Delivered{Held: 59}, Delivered{Held: 61}, Proven{}, Delivered{Held: 62}},
-			"watch 50, read, read, prove, read, read"},
-		"it comes on another connection": {[]Input{Probed{60}, Opened{}, Failed{Kind: keepwatch.Ended, Lived: time.Minute}, Opened{}, Delivered{Held: 60}, Proven{}},
-			"watch 50, read, watch 50, read, prove, read"},
-		"a bookmark says so itself": {[]Input{Probed{60}, Opened{}, Delivered{Held: 61, Bookmark: true}, Delivered{Held: 62}},
+		"nothing is missing": {[]Input{Probed{50}, Confirmed{}, Opened{}, Delivered{Revision: 51}},
+			"confirmcurrent, watch 50, read, read"},
+		"something is": {[]Input{Probed{60}, Opened{}, Delivered{Revision: 59}, Delivered{Revision: 61}, Confirmed{}, Delivered{Revision: 62}},
+			"watch 50, read, read, confirmcurrent, read, read"},
+		"it comes on another connection": {[]Input{Probed{60}, Opened{}, Failed{Kind: keepwatch.Ended, Lived: time.Minute}, Opened{}, Delivered{Revision: 60}, Confirmed{}},
+			"watch 50, read, watch 50, read, confirmcurrent, read"},
+		"a bookmark says so itself": {[]Input{Probed{60}, Opened{}, Delivered{Revision: 61, Bookmark: true}, Delivered{Revision: 62}},
 			"watch 50, read, read, read"},
-		"a list comes in between": {[]Input{Probed{60}, Opened{}, Failed{Kind: keepwatch.Expired}, Elapsed{}, Page{55, ""}, Kept{}, Opened{}, Delivered{Held: 61}},
-			"watch 50, read, wait, list ≥50 (downtime: expired), keep, watch 55, read, read"},
-		"it does not say": {[]Input{Failed{Kind: keepwatch.Unreachable}, Opened{}, Delivered{Held: 60}},
+		"a list comes in between": {[]Input{Probed{60}, Opened{}, Failed{Kind: keepwatch.Expired}, Elapsed{}, Page{55, ""}, PageStored{}, Opened{}, Delivered{Revision: 61}},
+			"watch 50, read, wait, list ≥50 (downtime: expired), storepage, watch 55, read, read"},
+		"it does not say": {[]Input{Failed{Kind: keepwatch.Unreachable}, Opened{}, Delivered{Revision: 60}},
 			"watch 50, read, read"},
-		"it takes its time": {[]Input{Unanswered{}, Opened{}, Delivered{Held: 60}},
+		"it takes its time": {[]Input{Unanswered{}, Opened{}, Delivered{Revision: 60}},
 			"watch 50, read, read"},
 		"it went back": {[]Input{Failed{Kind: keepwatch.Rewound}, Elapsed{}},
 			"wait, list (rewind: rewound)"},
-		"it says so after a silence": {[]Input{Probed{60}, Opened{}, idle, Opened{}, idle, Probed{50}, Proven{}},
-			"watch 50, read, watch 50, read, probe, prove, watch 50"},
-		"what it said was not reached": {[]Input{Probed{60}, Opened{}, idle, Opened{}, idle, Probed{70}, Opened{}, Delivered{Held: 60}, Delivered{Held: 70}, Proven{}},
-			"watch 50, read, watch 50, read, probe, watch 50, read, read, prove, read"},
+		"it says so after a silence": {[]Input{Probed{60}, Opened{}, idle, Opened{}, idle, Probed{50}, Confirmed{}},
+			"watch 50, read, watch 50, read, probe, confirmcurrent, watch 50"},
+		"what it said was not reached": {[]Input{Probed{60}, Opened{}, idle, Opened{}, idle, Probed{70}, Opened{}, Delivered{Revision: 60}, Delivered{Revision: 70}, Confirmed{}},
+			"watch 50, read, watch 50, read, probe, watch 50, read, read, confirmcurrent, read"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := ask(start, test.inputs...); got != test.want {
