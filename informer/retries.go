@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/backoff"
 )
 
 // retries holds the objects whose handler call failed. A retry delivers the change from the
@@ -16,14 +17,11 @@ type retry struct {
 	due      time.Time
 }
 
-const (
-	// maxRetries bounds the pending retries. A handler with so many receives no new changes
-	// before it has accepted some of them.
-	maxRetries = 10_000
+// maxRetries bounds the pending retries. A handler with so many receives no new changes
+// before it has accepted some of them.
+const maxRetries = 10_000
 
-	firstRetry = time.Second
-	lastRetry  = time.Minute
-)
+var retryWaits = backoff.Exponential{First: time.Second, Max: time.Minute}
 
 func newRetries() *retries { return &retries{pending: map[keepwatch.Key]*retry{}} }
 
@@ -114,6 +112,6 @@ func (h *handler) try(o notification, attempts int) {
 }
 
 func (h *handler) scheduleRetry(o notification, attempts int) {
-	wait := min(firstRetry<<min(attempts, 10), lastRetry)
-	h.retries.pending[o.key()] = &retry{notification: o, attempts: attempts + 1, due: time.Now().Add(wait)}
+	due := time.Now().Add(retryWaits.Wait(attempts))
+	h.retries.pending[o.key()] = &retry{notification: o, attempts: attempts + 1, due: due}
 }

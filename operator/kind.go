@@ -9,6 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
+
+	"github.com/keepwatch/keepwatch/internal/backoff"
 )
 
 // kind is what the server says of a resource.
@@ -20,32 +22,30 @@ type kind struct {
 	subresource bool
 }
 
-const (
-	firstLook = 500 * time.Millisecond
-	lastLook  = 30 * time.Second
-)
+// discoveryWaits are the waits between two requests for the operator's resource.
+var discoveryWaits = backoff.Exponential{First: 500 * time.Millisecond, Max: 30 * time.Second}
 
 // find asks the server for the operator's resource until it knows it. That it is
 // absent or forbidden is fatal after the startup deadline; anything else, like a
 // server that can't be reached, is waited for.
 func (op *Operator) find(ctx context.Context, server discovery.DiscoveryInterfaceWithContext) (kind, error) {
 	deadline := time.Now().Add(op.set.startupDeadline)
-	for wait := firstLook; ; wait = min(2*wait, lastLook) {
+	for attempt := 0; ; attempt++ {
 		k, err := op.look(ctx, server)
 		if err == nil {
 			return k, nil
 		}
-		pause := wait
+		wait := discoveryWaits.Wait(attempt)
 		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
 			left := time.Until(deadline)
 			if left <= 0 {
 				return kind{}, fmt.Errorf("operator of %s: %w, for %v", op.name, err, op.set.startupDeadline)
 			}
-			pause = min(wait, left)
+			wait = min(wait, left)
 		}
 		op.logger().Warn("waiting for the resource", "resource", op.name, "error", err)
 		select {
-		case <-time.After(pause):
+		case <-time.After(wait):
 		case <-ctx.Done():
 			return kind{}, context.Cause(ctx)
 		}

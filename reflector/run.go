@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/backoff"
 	"github.com/keepwatch/keepwatch/reflector/internal/machine"
 )
 
@@ -71,10 +72,8 @@ func (r *run) fail(failure *keepwatch.Failure) machine.Action {
 func (r *run) roll(action machine.Action) (machine.Action, time.Duration) {
 	switch a := action.(type) {
 	case machine.Wait:
-		if a.Jitter > 0 {
-			a = machine.Wait{For: a.For + 1 + time.Duration(r.random.Int64N(int64(a.Jitter)))}
-		}
-		return a, a.For
+		wait := a.For + backoff.FullJitter(a.Jitter, r.random.Int64N)
+		return machine.Wait{For: wait}, wait
 	case machine.Invalidate:
 		then, wait := r.roll(a.Then)
 		return machine.Invalidate{Reason: a.Reason, Then: then}, wait

@@ -7,16 +7,13 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/keepwatch/keepwatch/internal/backoff"
 	"github.com/keepwatch/keepwatch/reflector"
 	"github.com/keepwatch/keepwatch/source/kube"
 )
 
-// The waits between two tries double from the first to the most, and are random below that, as the
-// stream's own are.
-const (
-	firstPause = 800 * time.Millisecond
-	mostPause  = 30 * time.Second
-)
+// startWaits bounds the random wait between two requests. The reflector waits the same between its own.
+var startWaits = backoff.Exponential{First: 800 * time.Millisecond, Max: 30 * time.Second}
 
 // ask puts a question to the server that has to be answered before the stream can begin. What the
 // failure table waits for is waited for here too, with a line for each try: a stream that is started
@@ -55,8 +52,7 @@ func final(err error) bool {
 
 // pause is how long to wait after an attempt, counted from 0: at least as long as the server asked for.
 func pause(err error, attempt int) time.Duration {
-	most := min(firstPause<<min(attempt, 10), mostPause)
-	return kube.FailureOf("", err).RetryAfter + 1 + rand.N(most)
+	return kube.FailureOf("", err).RetryAfter + backoff.FullJitter(startWaits.Wait(attempt), rand.Int64N)
 }
 
 // withoutAddress is the error of a request without the address that was asked: it is one of many, and

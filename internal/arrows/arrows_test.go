@@ -28,11 +28,11 @@ var rules = map[string]rule{
 		why:  "a store is fed by anything: it knows neither sources nor reflectors, nor any API",
 	},
 	"reflector/internal/machine": {
-		ours: []string{""},
+		ours: []string{"", "internal/backoff"},
 		why:  "the protocol is a pure function: whatever could do I/O has no business here",
 	},
 	"reflector": {
-		ours: []string{"", "reflector/internal/machine"},
+		ours: []string{"", "internal/backoff", "reflector/internal/machine"},
 		why:  "a reflector joins any source to any target through the vocabulary alone",
 	},
 	"source/kube": {
@@ -66,7 +66,7 @@ var rules = map[string]rule{
 		why:    "a source reports what it meets; it does not decide or remember",
 	},
 	"informer": {
-		ours:   []string{"", "store", "reflector", "source/kube", "informer/internal/..."},
+		ours:   []string{"", "store", "reflector", "source/kube", "informer/internal/...", "internal/backoff"},
 		others: []string{"k8s.io/apimachinery/", "k8s.io/client-go/", "k8s.io/klog/", "github.com/prometheus/client_golang/prometheus"},
 		why:    "an informer is cursors over a store that a reflector feeds, in client-go's words; it serves nobody but Go code",
 	},
@@ -113,7 +113,7 @@ var rules = map[string]rule{
 		why:    "the embedded API server must not lean on the clients that are tested against it",
 	},
 	"operator": {
-		ours: []string{"", "informer", "operator/internal/..."},
+		ours: []string{"", "informer", "internal/backoff", "operator/internal/..."},
 		others: []string{
 			"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/", "k8s.io/klog/v2", "k8s.io/utils/clock",
 			"github.com/prometheus/client_golang/", "go.opentelemetry.io/otel", "github.com/spf13/pflag",
@@ -126,7 +126,7 @@ var rules = map[string]rule{
 		why:    "an example shows what a user needs, and nothing else",
 	},
 	"operator/internal/queue":    {why: "who works when is independent of what the work is"},
-	"operator/internal/throttle": {why: "how long to wait depends on nothing but what went wrong"},
+	"operator/internal/throttle": {ours: []string{"internal/backoff"}, why: "how long to wait depends on nothing but what went wrong"},
 	"operator/internal/write": {
 		ours:   []string{"operator/internal/cycle"},
 		others: []string{"k8s.io/apimachinery/"},
@@ -142,9 +142,10 @@ var rules = map[string]rule{
 		others: []string{"k8s.io/apimachinery/", "k8s.io/client-go/"},
 		why:    "the simulation drives everything; an informer through a client",
 	},
-	"internal/arrows": {},
-	"internal/recent": {why: "what is made once for many depends on nothing but its key"},
-	"cmd/keepwatch":   {ours: []string{"*"}, others: []string{"*"}, why: "the command wires everything"},
+	"internal/arrows":  {},
+	"internal/backoff": {why: "a wait is a function of the number of attempts and a random number"},
+	"internal/recent":  {why: "what is made once for many depends on nothing but its key"},
+	"cmd/keepwatch":    {ours: []string{"*"}, others: []string{"*"}, why: "the command wires everything"},
 }
 
 // TestImportArrows fails when a package imports what ARCHITECTURE.md does not

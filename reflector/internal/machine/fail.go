@@ -165,14 +165,13 @@ func (m Machine) wait(rule Rule, f Failed) Wait {
 	}
 	switch {
 	case rule.Pace == Slowly:
-		w.Jitter = m.Streak.backoff(maxSlowly)
+		w.Jitter = slowWaits.Wait(int(m.Streak.Attempts))
 	case rule.Pace == Backoff || told:
-		w.Jitter = m.Streak.backoff(maxBackoff)
+		w.Jitter = backoffWaits.Wait(int(m.Streak.Attempts))
 	}
 	if behind(rule) {
-		// Tries are counted anew, and stay so close together that the last is near the end.
 		w.For = min(w.For, m.ahead(f))
-		w.Jitter = min(firstBackoff<<min(m.Streak.Failed[f.Kind], 4), maxAhead/4, m.ahead(f)-w.For)
+		w.Jitter = min(aheadWaits.Wait(int(m.Streak.Failed[f.Kind])), m.ahead(f)-w.For)
 	}
 	if left := m.StartupDeadline - f.Elapsed; rule.AtStartup && !m.Synced && left > 0 {
 		w.For = min(w.For, left) // so that the deadline is met, not overslept
@@ -181,14 +180,9 @@ func (m Machine) wait(rule Rule, f Failed) Wait {
 	return w
 }
 
-// backoff doubles with every attempt.
-func (s Streak) backoff(most time.Duration) time.Duration {
-	return min(firstBackoff<<s.Attempts, most)
-}
-
 // after is the streak one failure later. What is counted for a rule is counted until
-// its patience ends, or something else is tried. Invariant: Attempts stays so small
-// that backoff can't overflow.
+// its patience ends, or something else is tried. Attempts and Failed are bounded, so that
+// an endless streak repeats states: no schedule grows after ten attempts.
 func (s Streak) after(f Failed, rule Rule, verdict Verdict, wait Wait) Streak {
 	if wait.Jitter > 0 && s.Attempts < 10 {
 		s.Attempts++

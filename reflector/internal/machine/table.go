@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/backoff"
 )
 
 // Verdict is what to do about a failure. The values are closed.
@@ -30,16 +31,13 @@ type Pace uint8
 
 const (
 	AtOnce  Pace = iota // no wait, but for ends of lists and of watches that were over in no time (see ended)
-	Backoff             // firstBackoff doubling to maxBackoff, full jitter
-	Slowly              // firstBackoff doubling to maxSlowly, full jitter
+	Backoff             // a random wait below one of backoffWaits
+	Slowly              // a random wait below one of slowWaits
 )
 
 const (
-	firstBackoff = 800 * time.Millisecond
-	maxBackoff   = 30 * time.Second
-	maxSlowly    = 5 * time.Minute
-	minTold      = 1 * time.Second
-	maxTold      = 5 * time.Minute
+	minTold = 1 * time.Second
+	maxTold = 5 * time.Minute
 	// startProbe bounds how long a watch waits for the question before it: a server
 	// waits for 3 s at most until its cache is fresh.
 	startProbe = 5 * time.Second
@@ -53,6 +51,16 @@ const (
 	// nothing may have come of it. What a server holds back for a watch, or ends it for,
 	// shows sooner; and a quiet resource may never have an event, nor its server bookmarks.
 	SteadyWatch = 10 * time.Second
+)
+
+const firstWait = 800 * time.Millisecond
+
+var (
+	backoffWaits = backoff.Exponential{First: firstWait, Max: 30 * time.Second}
+	slowWaits    = backoff.Exponential{First: firstWait, Max: 5 * time.Minute}
+	// aheadWaits keeps the tries for a revision that the source has not reached so close
+	// together that the last is near the end of maxAhead.
+	aheadWaits = backoff.Exponential{First: firstWait, Max: maxAhead / 4}
 )
 
 // Rule is one row of the failure table.

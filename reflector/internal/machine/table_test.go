@@ -368,7 +368,7 @@ func TestBackoffDoublesToItsCapAndProgressResetsIt(t *testing.T) {
 			for _, in := range inputs {
 				m, _ = m.Step(in)
 			}
-			if _, a := m.Step(Failed{Kind: kind}); a != (Wait{Jitter: firstBackoff}) {
+			if _, a := m.Step(Failed{Kind: kind}); a != (Wait{Jitter: firstWait}) {
 				t.Errorf("%v: after %s the wait is %v", kind, what, a)
 			}
 		}

@@ -145,7 +145,7 @@ func (p place) wrong(before place) string {
 	case Invalidate:
 		return "the target is told twice in a row"
 	case Wait:
-		if total := a.For + a.Jitter; total <= 0 || a.For > maxTold || a.Jitter > maxSlowly {
+		if total := a.For + a.Jitter; total <= 0 || a.For > maxTold || a.Jitter > slowWaits.Max {
 			return "a wait without bounds"
 		}
 	case Stop:
