@@ -8,7 +8,7 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// states are the two twins; each is empty.
+// states returns the two implementations of State; each is empty.
 func states(t *testing.T) map[string]func() State {
 	return map[string]func() State{
 		"memory": InMemory,
@@ -26,65 +26,65 @@ func openDisk(t *testing.T, dir string) *disk {
 	}
 	t.Cleanup(func() { _ = s.Close() })
 	d := s.(*disk)
-	unsynced(d)
+	disableSync(d)
 	return d
 }
 
-// unsynced makes writes fast: no test pulls the plug.
-func unsynced(d *disk) { d.db.NoSync, d.db.NoGrowSync = true, true }
+// disableSync makes writes fast: no test lets the machine crash.
+func disableSync(d *disk) { d.db.NoSync, d.db.NoGrowSync = true, true }
 
-// TestApply gives batches to a stream that holds a.1@5 and b.1@7, at 10.
+// TestApply applies batches to a stream that is at 10 and has delivered a.1@5 and b.1@7.
 func TestApply(t *testing.T) {
 	tests := []struct {
-		name    string
-		batches []keepwatch.Batch
-		told    string
-		held    keepwatch.Revision
-		dropped int
-		failure keepwatch.FailureKind
+		name     string
+		batches  []keepwatch.Batch
+		want     string
+		revision keepwatch.Revision
+		dropped  int
+		failure  keepwatch.FailureKind
 	}{
 		{name: "history", batches: []keepwatch.Batch{batch(10, 14, "+c.1@11", "~a.1@12", "-b.1@13", "~c.1@14")},
-			told: "+c.1@11, ~a.1@12, -b.1@13 (13), ~c.1@14", held: 14},
-		{name: "a bookmark", batches: []keepwatch.Batch{batch(10, 12)}, told: "bookmark 12", held: 12},
+			want: "+c.1@11, ~a.1@12, -b.1@13 (13), ~c.1@14", revision: 14},
+		{name: "a bookmark", batches: []keepwatch.Batch{batch(10, 12)}, want: "bookmark 12", revision: 12},
 		{name: "a bookmark behind changes", batches: []keepwatch.Batch{batch(10, 12, "~a.1@11")},
-			told: "~a.1@11, bookmark 12", held: 12},
+			want: "~a.1@11, bookmark 12", revision: 12},
 		{name: "a bookmark behind a duplicate", batches: []keepwatch.Batch{batch(10, 12, "-x.1@12")},
-			told: "", held: 12, dropped: 1},
-		{name: "a bookmark at the cursor", batches: []keepwatch.Batch{batch(10, 10)}, told: "bookmark 10", held: 10},
-		{name: "a bookmark from behind", batches: []keepwatch.Batch{batch(8, 9)}, told: "", held: 10},
+			want: "", revision: 12, dropped: 1},
+		{name: "a bookmark at the cursor", batches: []keepwatch.Batch{batch(10, 10)}, want: "bookmark 10", revision: 10},
+		{name: "a bookmark below the cursor", batches: []keepwatch.Batch{batch(8, 9)}, want: "", revision: 10},
 		{name: "duplicates", batches: []keepwatch.Batch{batch(4, 12, "+a.1@5", "~b.1@7", "~a.1@11", "~a.1@11", "~a.1@12")},
-			told: "~a.1@11, ~a.1@12", held: 12, dropped: 3},
-		{name: "an older state", batches: []keepwatch.Batch{batch(10, 10, "~a.1@3")}, held: 10, dropped: 1},
-		{name: "an older deletion", batches: []keepwatch.Batch{batch(10, 10, "-a.0@3")}, held: 10, dropped: 1},
-		{name: "a deletion of something unknown", batches: []keepwatch.Batch{batch(10, 11, "-x.1@11")}, held: 11, dropped: 1},
-		{name: "the whole life in one batch", batches: []keepwatch.Batch{batch(10, 13, "+c.1@11", "~c.1@12", "-c.1@13")},
-			told: "+c.1@11, ~c.1@12, -c.1@13 (13)", held: 13},
+			want: "~a.1@11, ~a.1@12", revision: 12, dropped: 3},
+		{name: "an older state", batches: []keepwatch.Batch{batch(10, 10, "~a.1@3")}, revision: 10, dropped: 1},
+		{name: "an older deletion", batches: []keepwatch.Batch{batch(10, 10, "-a.0@3")}, revision: 10, dropped: 1},
+		{name: "a deletion of something unknown", batches: []keepwatch.Batch{batch(10, 11, "-x.1@11")}, revision: 11, dropped: 1},
+		{name: "created and deleted in one batch", batches: []keepwatch.Batch{batch(10, 13, "+c.1@11", "~c.1@12", "-c.1@13")},
+			want: "+c.1@11, ~c.1@12, -c.1@13 (13)", revision: 13},
 		{name: "again under the same name", batches: []keepwatch.Batch{batch(10, 12, "-a.1@11", "+a.2@12")},
-			told: "-a.1@11 (11), +a.2@12", held: 12},
+			want: "-a.1@11 (11), +a.2@12", revision: 12},
 		{name: "a new UID without a deletion", batches: []keepwatch.Batch{batch(10, 11, "~a.2@11")},
-			told: "-a.1@5 (11), +a.2@11", held: 11},
+			want: "-a.1@5 (11), +a.2@11", revision: 11},
 		{name: "a deletion of another UID", batches: []keepwatch.Batch{batch(10, 11, "-a.2@11")},
-			told: "-a.1@5 (11)", held: 11},
-		{name: "modified, but unknown", batches: []keepwatch.Batch{batch(10, 11, "~c.1@11")}, told: "+c.1@11", held: 11},
-		{name: "added, but known", batches: []keepwatch.Batch{batch(10, 11, "+a.1@11")}, told: "~a.1@11", held: 11},
-		{name: "news at what is held", batches: []keepwatch.Batch{batch(8, 11, "~a.1@9", "~b.1@11")},
-			failure: keepwatch.ProtocolViolation, held: 10},
-		{name: "something unknown at what is held", batches: []keepwatch.Batch{batch(8, 10, "+c.1@9")},
-			failure: keepwatch.ProtocolViolation, held: 10},
+			want: "-a.1@5 (11)", revision: 11},
+		{name: "modified, but unknown", batches: []keepwatch.Batch{batch(10, 11, "~c.1@11")}, want: "+c.1@11", revision: 11},
+		{name: "added, but known", batches: []keepwatch.Batch{batch(10, 11, "+a.1@11")}, want: "~a.1@11", revision: 11},
+		{name: "a new change below the cursor", batches: []keepwatch.Batch{batch(8, 11, "~a.1@9", "~b.1@11")},
+			failure: keepwatch.ProtocolViolation, revision: 10},
+		{name: "an unknown object below the cursor", batches: []keepwatch.Batch{batch(8, 10, "+c.1@9")},
+			failure: keepwatch.ProtocolViolation, revision: 10},
 		{name: "out of order", batches: []keepwatch.Batch{batch(10, 13, "~a.1@12", "~b.1@11")},
-			failure: keepwatch.ProtocolViolation, held: 10},
+			failure: keepwatch.ProtocolViolation, revision: 10},
 		{name: "beyond the batch", batches: []keepwatch.Batch{batch(10, 11, "~a.1@12")},
-			failure: keepwatch.ProtocolViolation, held: 10},
+			failure: keepwatch.ProtocolViolation, revision: 10},
 		{name: "a hole", batches: []keepwatch.Batch{batch(11, 13, "~a.1@12")},
-			failure: keepwatch.ProtocolViolation, held: 10},
+			failure: keepwatch.ProtocolViolation, revision: 10},
 	}
 	for kind, state := range states(t) {
 		for _, tt := range tests {
 			t.Run(kind+"/"+tt.name, func(t *testing.T) {
-				x := newTeller(t, state(), Options{Bookmarks: true})
+				x := newTestStream(t, state(), Options{Bookmarks: true})
 				x.list(keepwatch.Relist{}, 10, "a.1@5", "b.1@7")
-				if got := x.told(); got != "+a.1@5, +b.1@7, synced 10 #2" {
-					t.Fatalf("the first list was told as %s", got)
+				if got := x.delivered(); got != "+a.1@5, +b.1@7, synced 10 #2" {
+					t.Fatalf("the first list was delivered as %s", got)
 				}
 				var dropped int
 				var err error
@@ -99,11 +99,11 @@ func TestApply(t *testing.T) {
 				if dropped != tt.dropped {
 					t.Errorf("dropped %d, want %d", dropped, tt.dropped)
 				}
-				if got := x.told(); got != tt.told {
-					t.Errorf("told %s\nwant %s", got, tt.told)
+				if got := x.delivered(); got != tt.want {
+					t.Errorf("delivered %s\nwant %s", got, tt.want)
 				}
-				if got := x.Revision(); got != tt.held {
-					t.Errorf("held %d, want %d", got, tt.held)
+				if got := x.Revision(); got != tt.revision {
+					t.Errorf("Revision is %d, want %d", got, tt.revision)
 				}
 			})
 		}
@@ -118,27 +118,27 @@ func kindOf(err error) keepwatch.FailureKind {
 }
 
 func TestApplyNeedsAList(t *testing.T) {
-	x := newTeller(t, InMemory(), Options{})
+	x := newTestStream(t, InMemory(), Options{})
 	if _, err := x.Apply(context.Background(), batch(10, 11, "+a.1@11")); kindOf(err) != keepwatch.ProtocolViolation {
 		t.Errorf("got %v", err)
 	}
 }
 
-// bare is an object without a text.
-type bare struct{ thing }
+// withoutJSON is an object whose JSON method is not the one of Object.
+type withoutJSON struct{ thing }
 
-func (bare) JSON() {}
+func (withoutJSON) JSON() {}
 
-func TestObjectsWithoutTextEndTheStream(t *testing.T) {
-	x := newTeller(t, InMemory(), Options{})
+func TestObjectsWithoutJSONEndTheStream(t *testing.T) {
+	x := newTestStream(t, InMemory(), Options{})
 	x.list(keepwatch.Relist{}, 10)
-	x.told()
+	x.delivered()
 	b := batch(10, 11)
-	b.Changes = []keepwatch.Change{{Type: keepwatch.Added, Revision: 11, Object: bare{at("a.1@11")}}}
+	b.Changes = []keepwatch.Change{{Type: keepwatch.Added, Revision: 11, Object: withoutJSON{at("a.1@11")}}}
 	if _, err := x.Apply(context.Background(), b); err == nil || kindOf(err) != 0 {
-		t.Errorf("got %v, want an error that no verdict is for", err)
+		t.Errorf("got %v, want an error that is no Failure", err)
 	}
-	if got := x.told(); got != "" || x.Revision() != 10 {
-		t.Errorf("told %s, held %d", got, x.Revision())
+	if got := x.delivered(); got != "" || x.Revision() != 10 {
+		t.Errorf("delivered %s, Revision is %d", got, x.Revision())
 	}
 }

@@ -14,15 +14,15 @@ import (
 
 // disk is a state in a bbolt file. Each write is one synced transaction.
 type disk struct {
-	db   *bolt.DB
-	path string
-	file os.FileInfo // of path, when it was opened
-	at   position
+	db        *bolt.DB
+	path      string
+	file      os.FileInfo // of path, when it was opened
+	committed position
 }
 
-// The file has three buckets. Every value but the format's is sealed.
+// The file has three buckets. Every value except the format begins with its checksum.
 var (
-	headBucket    = []byte("head")    // the keys below
+	headBucket    = []byte("head")    // the three keys below
 	recordsBucket = []byte("records") // key → record
 	intentsBucket = []byte("intents") // number (8 bytes, big endian) → intent
 
@@ -31,22 +31,23 @@ var (
 	positionKey = []byte("position")
 )
 
-// Close fails also if the next run would not find what was written.
-func (d *disk) Close() error { return errors.Join(d.inPlace(), d.db.Close()) }
+// Close closes the file. It returns an error also if the next run would not find the
+// file at its path.
+func (d *disk) Close() error { return errors.Join(d.checkFile(), d.db.Close()) }
 
-func (d *disk) position() position { return d.at }
+func (d *disk) position() position { return d.committed }
 
-// inPlace reports that the file was deleted, or another one was put in its place. The
-// system lets us write it all the same.
-func (d *disk) inPlace() error {
+// checkFile returns an error if the file was deleted or replaced. The operating system
+// would still accept writes to it.
+func (d *disk) checkFile() error {
 	file, err := os.Stat(d.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("state file %s was deleted while it was in use: the place in the stream is lost", d.path)
+		return fmt.Errorf("state file %s was deleted while it was in use: the cursor is lost", d.path)
 	case err != nil:
 		return fmt.Errorf("state file: %w", err)
 	case !os.SameFile(file, d.file):
-		return fmt.Errorf("state file %s was replaced while it was in use: the place in the stream is lost", d.path)
+		return fmt.Errorf("state file %s was replaced while it was in use: the cursor is lost", d.path)
 	}
 	return nil
 }
@@ -103,10 +104,10 @@ func (d *disk) unseen(seen serials) (keys []string, err error) {
 	return keys, err
 }
 
-func (d *disk) announce(intents []announcement, told keepwatch.Revision) error {
-	at := d.at
-	at.Told = told
-	return d.write(at, func(tx *bolt.Tx) error {
+func (d *disk) announce(intents []announcement, delivered keepwatch.Revision) error {
+	next := d.committed
+	next.Delivered = delivered
+	return d.write(next, func(tx *bolt.Tx) error {
 		bucket := tx.Bucket(intentsBucket)
 		for _, a := range intents {
 			if err := bucket.Put(binary.BigEndian.AppendUint64(nil, a.number), a.encode()); err != nil {
@@ -117,10 +118,10 @@ func (d *disk) announce(intents []announcement, told keepwatch.Revision) error {
 	})
 }
 
-func (d *disk) commit(piece commit) error {
-	return d.write(piece.position, func(tx *bolt.Tx) error {
+func (d *disk) commit(c commit) error {
+	return d.write(c.position, func(tx *bolt.Tx) error {
 		records, intents := tx.Bucket(recordsBucket), tx.Bucket(intentsBucket)
-		for key, r := range piece.records {
+		for key, r := range c.records {
 			var err error
 			if r == nil {
 				err = records.Delete([]byte(key))
@@ -131,7 +132,7 @@ func (d *disk) commit(piece commit) error {
 				return err
 			}
 		}
-		for _, number := range piece.settled {
+		for _, number := range c.settled {
 			if err := intents.Delete(binary.BigEndian.AppendUint64(nil, number)); err != nil {
 				return err
 			}
@@ -140,19 +141,19 @@ func (d *disk) commit(piece commit) error {
 	})
 }
 
-// write changes the file and the position in it, all or nothing.
-func (d *disk) write(at position, change func(*bolt.Tx) error) error {
+// write commits change and the position in one transaction.
+func (d *disk) write(next position, change func(*bolt.Tx) error) error {
 	err := d.db.Update(func(tx *bolt.Tx) error {
 		if err := change(tx); err != nil {
 			return err
 		}
-		return tx.Bucket(headBucket).Put(positionKey, at.encode())
+		return tx.Bucket(headBucket).Put(positionKey, next.encode())
 	})
 	if err != nil {
 		return fmt.Errorf("write state file %s: %w", d.path, err)
 	}
-	d.at = at
-	return d.inPlace()
+	d.committed = next
+	return d.checkFile()
 }
 
 func (d *disk) damaged(what string, key []byte, err error) error {

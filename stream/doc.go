@@ -1,48 +1,66 @@
-// Package stream hands every change of one resource to one consumer, in any
-// language, and keeps its place.
+// Package stream delivers every change of one resource to one consumer, in any language,
+// and resumes after a restart.
 //
-// A [Stream] is a keepwatch.Target: a reflector feeds it, a [Sink] writes what it
-// tells, a [State] remembers what was told: the cursor, and an index of every
-// object that the consumer knows (key → UID, revision, last metadata). The bodies
-// of objects are not kept. With a state on disk ([Open]) the stream goes on where
-// it was after a restart; what was missed and is not in the source's history any
-// more comes out as the difference between the index and a list.
+// A [Stream] is a keepwatch.Target: a reflector calls it, a [Sink] writes its messages, and
+// a [State] stores its cursor and an index of the objects that the consumer has (key → UID,
+// revision, last metadata). The bodies of objects are not stored. With a state on disk
+// ([Open]) the stream continues after a restart at its cursor. If the source's history no
+// longer reaches back to the cursor, the stream delivers the difference between the index
+// and a list.
 //
-// # What a consumer is told
+// # What a consumer receives
 //
-// Events (ADDED, MODIFIED, DELETED) carry a stable id; the first list and every
-// difference end with SYNCED; a difference begins with GAP. Before the first
-// SYNCED the list may be started over: what is told then is the difference to
-// what was told before.
+// Events (ADDED, MODIFIED, DELETED) have a stable id. The first list and every difference
+// end with SYNCED. A difference begins with GAP. Before the first SYNCED the list may be
+// started over: the events are then the difference to those before.
 //
-// Folding the events by key, leaving out those whose id was seen before, gives
-// at every SYNCED and BOOKMARK exactly the source's state at its revision. That
-// holds through any number of restarts and crashes. Where an object's body is no
-// longer known, in a DELETED of a difference, the event carries apiVersion, kind
-// and metadata.
+// A consumer folds the events by key. It ignores an event whose id it has seen, and forgets
+// the seen ids at a GAP with the reason rewind: a source that was restored from a backup
+// shows old states again, with their old ids. The fold then equals the source's state at
+// the revision of every SYNCED and BOOKMARK, through any number of restarts and crashes.
+// A DELETED of a difference has apiVersion, kind and metadata only.
 //
 // # What a crash costs
 //
-// What is told is told in pieces: a batch, a page of a list. Each piece is
+// A stream delivers in steps: a batch, or a page of a list. Each delivery is
 //
-//  1. announced: which objects it adds and deletes is written to the state,
-//  2. told: written to the sink and flushed,
+//  1. announced: the objects that it adds and deletes are written to the state,
+//  2. written: its messages go to the sink, which is flushed,
 //  3. committed: the index and the cursor are written to the state.
 //
-// A crash between 1 and 3 leaves it open how much of the piece was told. The
-// next run tells it again, with the same ids: from the source's history, or,
-// when that is gone, from the announcement. Without the announcement an object
-// that was told, and deleted before the next run, would never be told as
-// deleted.
+// After a crash between 1 and 3 the consumer may have any part of the delivery. The next
+// run delivers it again, with the same ids: from the source's history, or, without history,
+// from the announcement. Without the announcement, an object that was delivered and then
+// deleted before the next run would never be delivered as deleted.
 //
-// A sink must not report a flush before its data are where a crash of the process
-// can't lose them. A crash of the machine can lose what the consumer has not made
-// durable; the state itself is synced.
+// A sink must not return from Flush before its data survive a crash of the process. A crash
+// of the machine can lose what the consumer has not made durable; the state itself is
+// synced.
 //
 // # Costs
 //
-// An object costs its key and the record of it (UID, revision, metadata without
-// managedFields) in the state, in memory or on disk. A list costs one bit for
-// each object in memory while it runs, and a key for each object that it turns
-// out not to have. Nothing else grows with the number of objects.
+// An object costs its key and its record (UID, revision, metadata without managedFields) in
+// the state, in memory or on disk. A list costs one bit for each object in memory while it
+// is read, and a key for each object that it does not have. Nothing else grows with the
+// number of objects.
+//
+// # Files
+//
+//	stream.go       the target's methods: Revision, Invalidate, Apply; one delivery
+//	apply.go        the events of a batch
+//	replacement.go  the events of a list
+//	delivery.go     messages to the consumer, with the changes of the state
+//	message.go      the messages, and the contract of a sink
+//	object.go       the contract of an object; its metadata
+//	ndjson.go       the sinks: lines of JSON,
+//	table.go        rows,
+//	name.go         names,
+//	printer.go      kubectl's printers
+//	state.go        the contract of a state, and its position
+//	memory.go       a state in memory
+//	disk.go         a state on disk
+//	open.go         opening and verifying the state on disk
+//	identity.go     the stream that a state belongs to
+//	record.go       the index's entry of an object, and its encoding
+//	intent.go       an announced event, and its encoding
 package stream

@@ -11,7 +11,7 @@ import (
 	"github.com/keepwatch/keepwatch/stream"
 )
 
-// note is an object that a stream can tell.
+// note is an object that a stream can send.
 type note struct {
 	name     string
 	revision keepwatch.Revision
@@ -65,7 +65,7 @@ func (p *pages) Next() (keepwatch.Batch, error) {
 
 func (p *pages) Close() {}
 
-// until ends a run when a revision has been told.
+// until ends a run when an event at a revision was written.
 type until struct {
 	stream.Sink
 	revision keepwatch.Revision
@@ -79,8 +79,8 @@ func (u until) Write(m stream.Message) error {
 	return u.Sink.Write(m)
 }
 
-// A stream in front of stdout, with its place kept in memory. To keep it on disk,
-// take the state from stream.Open.
+// This stream writes to stdout, and has its state in memory. stream.Open returns a state on
+// disk.
 func Example() {
 	ctx, cancel := context.WithCancel(context.Background())
 	sink := until{stream.NDJSON(os.Stdout, "notes"), 9, cancel}

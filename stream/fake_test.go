@@ -11,7 +11,7 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// thing is an object as a source would give it.
+// thing is an object as a source returns it.
 type thing struct {
 	key      keepwatch.Key
 	uid      keepwatch.UID
@@ -34,7 +34,8 @@ func (o thing) members() string {
 		o.key.Namespace, o.key.Name, o.uid, o.revision)
 }
 
-// a thing in few letters: "a.1@7" is the object default/a with UID a.1 at 7.
+// at parses the short notation of a thing: "a.1@7" is the object default/a with the UID
+// a.1 at revision 7.
 func at(text string) thing {
 	var revision uint64
 	uid, number, _ := strings.Cut(text, "@")
@@ -56,7 +57,7 @@ func things(texts ...string) []keepwatch.Object {
 	return objects
 }
 
-// change reads "+a.1@7", "~a.1@8" or "-a.1@9".
+// change parses "+a.1@7", "~a.1@8" or "-a.1@9".
 func change(text string) keepwatch.Change {
 	kind := map[byte]keepwatch.ChangeType{'+': keepwatch.Added, '~': keepwatch.Modified, '-': keepwatch.Deleted}[text[0]]
 	o := at(text[1:])
@@ -71,16 +72,16 @@ func batch(from, to keepwatch.Revision, changes ...string) keepwatch.Batch {
 	return b
 }
 
-// teller is a stream under test and what it told, in few letters.
-type teller struct {
+// testStream is a stream under test, with its output.
+type testStream struct {
 	*Stream
 	t     *testing.T
 	lines bytes.Buffer
 }
 
-func newTeller(t *testing.T, state State, options Options) *teller {
+func newTestStream(t *testing.T, state State, options Options) *testStream {
 	t.Helper()
-	x := &teller{t: t}
+	x := &testStream{t: t}
 	s, err := New(NDJSON(&x.lines, "things"), state, options)
 	if err != nil {
 		t.Fatal(err)
@@ -89,8 +90,8 @@ func newTeller(t *testing.T, state State, options Options) *teller {
 	return x
 }
 
-// list gives a whole list.
-func (x *teller) list(relist keepwatch.Relist, to keepwatch.Revision, objects ...string) {
+// list replaces the state by a complete list.
+func (x *testStream) list(relist keepwatch.Relist, to keepwatch.Revision, objects ...string) {
 	x.t.Helper()
 	if relist.To == 0 && x.position.Cursor > 0 {
 		relist.To = to
@@ -107,19 +108,19 @@ func (x *teller) list(relist keepwatch.Relist, to keepwatch.Revision, objects ..
 	}
 }
 
-// told returns what was told since it was last asked, an event as
-// "+a.1@7 (7)", with its revision behind.
-func (x *teller) told() string {
+// delivered returns the messages since its last call in a short notation. A deletion has
+// the event's revision in parentheses: "-a.1@7 (9)".
+func (x *testStream) delivered() string {
 	x.t.Helper()
-	var told []string
+	var messages []string
 	for text := range strings.Lines(x.lines.String()) {
-		told = append(told, short(x.t, text))
+		messages = append(messages, summary(x.t, text))
 	}
 	x.lines.Reset()
-	return strings.Join(told, ", ")
+	return strings.Join(messages, ", ")
 }
 
-// line is what a consumer reads.
+// line is a line of the output as a consumer decodes it.
 type line struct {
 	Type, Revision, ID, Resource, From, To, Reason string
 	Count                                          int
@@ -144,7 +145,7 @@ func parse(text string) (line, error) {
 	return l, json.Unmarshal([]byte(text), &l)
 }
 
-func short(t *testing.T, text string) string {
+func summary(t *testing.T, text string) string {
 	t.Helper()
 	l, err := parse(text)
 	if err != nil {

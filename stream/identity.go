@@ -6,22 +6,22 @@ import (
 	"strings"
 )
 
-// Identity says what a state on disk is the state of. Two runs may share a state
-// if their identities match.
+// Identity identifies the stream that a state on disk belongs to. Two runs may share a
+// state if their identities match.
 type Identity struct {
 	Cluster Cluster `json:"cluster"`
-	// Resource is the name with its group: "pods", "deployments.apps". The version
-	// is left out, since the objects and their revisions are the same in all.
+	// Resource is the name with its group: "pods", "deployments.apps". It has no version,
+	// because all versions have the same objects and revisions.
 	Resource      string `json:"resource"`
-	Namespace     string `json:"namespace,omitempty"` // empty for all, or for a cluster-scoped resource
+	Namespace     string `json:"namespace,omitempty"` // empty: all, or a cluster-scoped resource
 	LabelSelector string `json:"labelSelector,omitempty"`
 	FieldSelector string `json:"fieldSelector,omitempty"`
 }
 
-// Cluster tells clusters apart. Where the UIDs are known they decide, else the
-// addresses do.
+// Cluster identifies a cluster: by its UID if both are known, and otherwise by its
+// address.
 type Cluster struct {
-	// UID is that of the namespace kube-system, which lives as long as its cluster.
+	// UID is the UID of the namespace kube-system, which exists as long as its cluster.
 	UID    string `json:"uid,omitempty"`
 	Server string `json:"server"` // its address
 }
@@ -33,8 +33,8 @@ func (c Cluster) same(o Cluster) bool {
 	return c.Server == o.Server
 }
 
-// refined is c with what only o knows.
-func (c Cluster) refined(o Cluster) Cluster {
+// updated returns o, with the UID of c if o has none.
+func (c Cluster) updated(o Cluster) Cluster {
 	return Cluster{UID: cmp.Or(o.UID, c.UID), Server: o.Server}
 }
 
@@ -51,7 +51,7 @@ func (i Identity) matches(o Identity) bool {
 	return same && i == o
 }
 
-// String is the identity in words: "pods with labels app=a in namespace b of
+// String returns the identity for people: "pods with labels app=a in namespace b of
 // cluster …".
 func (i Identity) String() string {
 	var s strings.Builder

@@ -6,9 +6,9 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// intent announces an event that is about to be told: an Added, which begins
-// what the index will know of an object, or a Deleted, which ends it. For a
-// Modified there is no need: before and after it the consumer knows the object.
+// intent announces an event before it is written: an Added, which adds a record to the
+// index, or a Deleted, which removes one. A Modified needs none, because the index has a
+// record of the object before and after it.
 type intent struct {
 	kind     keepwatch.ChangeType // Added or Deleted
 	revision keepwatch.Revision   // of the event
@@ -18,30 +18,30 @@ type intent struct {
 
 func (i intent) id() string { return i.event().ID }
 
-// event is what was announced, as far as it is remembered.
+// event returns the announced event, with the metadata of its object instead of the body.
 func (i intent) event() Event {
 	return newEvent(i.kind, i.revision, lastKnown{i.key, i.record})
 }
 
 func (i intent) encode() []byte {
 	record := i.record.encode()
-	text := make([]byte, sealSize, sealSize+1+2*binary.MaxVarintLen64+len(i.key)+len(record))
+	text := make([]byte, checksumSize, checksumSize+1+2*binary.MaxVarintLen64+len(i.key)+len(record))
 	text = append(text, byte(i.kind))
 	text = binary.AppendUvarint(text, uint64(i.revision))
 	text = appendString(text, i.key)
-	return seal(append(text, record...))
+	return putChecksum(append(text, record...))
 }
 
 func decodeIntent(text []byte) (intent, error) {
-	body, err := unseal(text)
+	body, err := verifyChecksum(text)
 	if err != nil {
 		return intent{}, err
 	}
-	in := reader{rest: body}
+	in := decoder{buf: body}
 	i := intent{kind: in.changeType(), revision: keepwatch.Revision(in.uvarint()), key: in.string()}
 	if in.err != nil {
 		return intent{}, in.err
 	}
-	i.record, err = decodeRecord(in.rest)
+	i.record, err = decodeRecord(in.buf)
 	return i, err
 }

@@ -6,20 +6,20 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// memory is a state that ends with the process.
+// memory is a state that is lost with the process.
 type memory struct {
-	records map[string][]byte
-	at      position
+	records   map[string][]byte
+	committed position
 }
 
-// InMemory makes an empty state that is forgotten with the process.
+// InMemory returns an empty state that is lost with the process.
 func InMemory() State { return &memory{records: map[string][]byte{}} }
 
 func (m *memory) Close() error       { return nil }
-func (m *memory) position() position { return m.at }
+func (m *memory) position() position { return m.committed }
 
-// announced and announce have nothing to do: what a crash leaves open is lost
-// with everything else.
+// announced and announce do nothing: announcements serve the next process, and a state in
+// memory has none.
 func (m *memory) announced() ([]announcement, error)                { return nil, nil }
 func (m *memory) announce([]announcement, keepwatch.Revision) error { return nil }
 
@@ -47,14 +47,14 @@ func (m *memory) unseen(seen serials) ([]string, error) {
 	return keys, nil
 }
 
-func (m *memory) commit(piece commit) error {
-	for key, r := range piece.records {
+func (m *memory) commit(c commit) error {
+	for key, r := range c.records {
 		if r == nil {
 			delete(m.records, key)
 		} else {
 			m.records[key] = r.encode()
 		}
 	}
-	m.at = piece.position
+	m.committed = c.position
 	return nil
 }

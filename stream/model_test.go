@@ -15,14 +15,14 @@ import (
 
 var errCrash = errors.New("crash")
 
-// fuse ends a life at a random point of a random piece.
-type fuse struct {
-	steps int  // until the crash; negative is never
-	late  bool // the last step is done, but nobody learns of it
-	part  int  // of what is written in the last step, in percent
+// crashPoint ends a run at a random write.
+type crashPoint struct {
+	steps   int  // writes until the crash; negative: never
+	after   bool // the last write is done before the crash
+	percent int  // of the last write to the output
 }
 
-func (f *fuse) burn() bool {
+func (f *crashPoint) reached() bool {
 	if f.steps < 0 {
 		return false
 	}
@@ -30,25 +30,25 @@ func (f *fuse) burn() bool {
 	return f.steps < 0
 }
 
-// fragile is a state whose process may end before or after each write.
-type fragile struct {
+// crashingState is a state whose process may end before or after each write.
+type crashingState struct {
 	State
-	fuse *fuse
+	crash *crashPoint
 }
 
-func (s fragile) announce(intents []announcement, told keepwatch.Revision) error {
-	return s.write(func() error { return s.State.announce(intents, told) })
+func (s crashingState) announce(intents []announcement, delivered keepwatch.Revision) error {
+	return s.write(func() error { return s.State.announce(intents, delivered) })
 }
 
-func (s fragile) commit(piece commit) error {
-	return s.write(func() error { return s.State.commit(piece) })
+func (s crashingState) commit(c commit) error {
+	return s.write(func() error { return s.State.commit(c) })
 }
 
-func (s fragile) write(do func() error) error {
-	if !s.fuse.burn() {
+func (s crashingState) write(do func() error) error {
+	if !s.crash.reached() {
 		return do()
 	}
-	if s.fuse.late {
+	if s.crash.after {
 		if err := do(); err != nil {
 			return err
 		}
@@ -56,44 +56,44 @@ func (s fragile) write(do func() error) error {
 	return errCrash
 }
 
-// pipe is an output whose process may end while it writes.
-type pipe struct {
+// crashingOutput is an output whose process may end within a write.
+type crashingOutput struct {
 	bytes.Buffer
-	fuse *fuse
+	crash *crashPoint
 }
 
-func (p *pipe) Write(text []byte) (int, error) {
-	if !p.fuse.burn() {
+func (p *crashingOutput) Write(text []byte) (int, error) {
+	if !p.crash.reached() {
 		return p.Buffer.Write(text)
 	}
-	p.Buffer.Write(text[:len(text)*p.fuse.part/100])
+	p.Buffer.Write(text[:len(text)*p.crash.percent/100])
 	return 0, errCrash
 }
 
-// follower drives streams as a reflector does, one life after the other.
+// follower calls streams as a reflector does, one run after the other.
 type follower struct {
 	t       *rapid.T
 	world   *world
-	open    func() State // the state as the last life left it
+	open    func() State // opens the state of the last run
 	crashes bool
 
-	state      State
-	stream     *Stream
-	fuse       fuse
-	lives      []*pipe
-	consistent bool // the next list must be of the newest state
+	state   State
+	stream  *Stream
+	crash   crashPoint
+	outputs []*crashingOutput
+	newest  bool // the next list must show the newest state
 }
 
 func (f *follower) start() {
-	out := &pipe{fuse: &f.fuse}
-	f.lives = append(f.lives, out)
-	f.fuse.steps = -1
+	out := &crashingOutput{crash: &f.crash}
+	f.outputs = append(f.outputs, out)
+	f.crash.steps = -1
 	f.state = f.open()
-	stream, err := New(NDJSON(out, "things"), fragile{f.state, &f.fuse}, Options{Bookmarks: true})
+	stream, err := New(NDJSON(out, "things"), crashingState{f.state, &f.crash}, Options{Bookmarks: true})
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	f.stream, f.consistent = stream, stream.Revision() == 0
+	f.stream, f.newest = stream, stream.Revision() == 0
 }
 
 func (f *follower) end() {
@@ -102,23 +102,23 @@ func (f *follower) end() {
 	}
 }
 
-// endanger lets the process crash within so many writes, perhaps.
-func (f *follower) endanger(steps int) {
+// planCrash perhaps plans a crash of the process within steps writes.
+func (f *follower) planCrash(steps int) {
 	if f.crashes && rapid.Bool().Draw(f.t, "crash") {
-		f.fuse = fuse{
-			steps: rapid.IntRange(0, steps).Draw(f.t, "steps"), late: rapid.Bool().Draw(f.t, "late"),
-			part: rapid.IntRange(0, 100).Draw(f.t, "part"),
+		f.crash = crashPoint{
+			steps: rapid.IntRange(0, steps).Draw(f.t, "steps"), after: rapid.Bool().Draw(f.t, "late"),
+			percent: rapid.IntRange(0, 100).Draw(f.t, "part"),
 		}
 	}
 }
 
-// void says that what was told can't be gone on from. Who learns that it was written
-// down finds it so, also in the next life.
-func (f *follower) void() {
-	f.endanger(0)
+// invalidate calls Invalidate. If that succeeds, the stream is invalid, in the next run
+// too.
+func (f *follower) invalidate() {
+	f.planCrash(0)
 	listed := f.stream.position.Cursor > 0
 	err := f.stream.Invalidate(context.Background(), keepwatch.GapExpired)
-	f.fuse.steps = -1
+	f.crash.steps = -1
 	if err != nil && !errors.Is(err, errCrash) {
 		f.t.Fatal(err)
 	}
@@ -127,25 +127,25 @@ func (f *follower) void() {
 		f.start()
 	}
 	if err == nil && f.stream.Revision() != 0 {
-		f.t.Fatalf("void, and held is %d", f.stream.Revision())
+		f.t.Fatalf("Revision is %d after Invalidate", f.stream.Revision())
 	}
-	if err == nil && listed && f.stream.position.Void != keepwatch.GapExpired {
-		f.t.Fatalf("void, and the position is %+v", f.stream.position)
+	if err == nil && listed && f.stream.position.Invalid != keepwatch.GapExpired {
+		f.t.Fatalf("after Invalidate the position is %+v", f.stream.position)
 	}
 }
 
-// step takes some history or a list, and perhaps crashes while doing so.
+// step delivers some history or a list, and perhaps crashes meanwhile.
 func (f *follower) step(forced bool) {
-	f.endanger(12)
+	f.planCrash(12)
 	var err error
-	if held := f.stream.Revision(); held == 0 || held < f.world.compacted || forced {
+	if current := f.stream.Revision(); current == 0 || current < f.world.compacted || forced {
 		err = f.list()
 	} else {
-		err = f.watch(held)
+		err = f.watch(current)
 	}
 	switch kindOf(err) {
 	case keepwatch.Rewound, keepwatch.ProtocolViolation:
-		f.consistent = true
+		f.newest = true
 		f.step(true)
 	case keepwatch.StreamingListUnsupported:
 		f.step(true)
@@ -159,21 +159,21 @@ func (f *follower) step(forced bool) {
 	default:
 		f.t.Fatal(err)
 	}
-	f.fuse.steps = -1
+	f.crash.steps = -1
 }
 
-// watch takes the next piece of history, perhaps with repetitions before it.
-func (f *follower) watch(held keepwatch.Revision) error {
-	to := keepwatch.Revision(rapid.Uint64Range(uint64(held), uint64(f.world.revision())).Draw(f.t, "to"))
-	from := keepwatch.Revision(rapid.Uint64Range(uint64(max(f.world.compacted, held-min(held, 2))), uint64(held)).Draw(f.t, "from"))
+// watch delivers the next batch of history, perhaps with repetitions at its start.
+func (f *follower) watch(current keepwatch.Revision) error {
+	to := keepwatch.Revision(rapid.Uint64Range(uint64(current), uint64(f.world.revision())).Draw(f.t, "to"))
+	from := keepwatch.Revision(rapid.Uint64Range(uint64(max(f.world.compacted, current-min(current, 2))), uint64(current)).Draw(f.t, "from"))
 	_, err := f.stream.Apply(context.Background(), keepwatch.Batch{From: from, To: to, Changes: f.world.history[from:to]})
 	return err
 }
 
-// list takes a list, or the first part of one.
+// list delivers a list, or the first pages of one.
 func (f *follower) list() error {
 	to := f.world.revision()
-	if !f.consistent {
+	if !f.newest {
 		to = keepwatch.Revision(rapid.Uint64Range(uint64(f.stream.position.Cursor), uint64(to)).Draw(f.t, "list at"))
 	}
 	relist := keepwatch.Relist{Reason: rapid.SampledFrom([]keepwatch.GapReason{keepwatch.GapExpired, ""}).Draw(f.t, "reason"), To: to}
@@ -203,20 +203,21 @@ func (f *follower) list() error {
 	if err := r.Commit(context.Background(), to); err != nil {
 		return err
 	}
-	f.consistent = false
+	f.newest = false
 	return nil
 }
 
-// live is a random life of a source and its followers.
-func (f *follower) live() {
+// runAtRandom changes the source and the follower at random, and then lets the follower
+// become current.
+func (f *follower) runAtRandom() {
 	f.world.write(f.t)
 	f.start()
 	f.t.Repeat(map[string]func(*rapid.T){
-		"write":   f.world.write,
-		"step":    func(*rapid.T) { f.step(false) },
-		"relist":  func(*rapid.T) { f.step(true) },
-		"restart": func(*rapid.T) { f.end(); f.start() },
-		"void":    func(*rapid.T) { f.void() },
+		"write":      f.world.write,
+		"step":       func(*rapid.T) { f.step(false) },
+		"relist":     func(*rapid.T) { f.step(true) },
+		"restart":    func(*rapid.T) { f.end(); f.start() },
+		"invalidate": func(*rapid.T) { f.invalidate() },
 		"compact": func(t *rapid.T) {
 			f.world.compacted = keepwatch.Revision(rapid.Uint64Range(uint64(f.world.compacted), uint64(f.world.revision())).Draw(t, "compact"))
 		},
@@ -229,28 +230,28 @@ func (f *follower) live() {
 	f.end()
 }
 
-// check folds everything that was told.
+// check folds the output of all runs.
 func (f *follower) check() {
 	fold := newFold(f.world)
-	for _, out := range f.lives {
+	for _, out := range f.outputs {
 		fold.read(out.String())
 	}
 	fold.compare(f.world.revision())
-	if len(fold.wrong) > 0 {
-		f.t.Fatalf("%s\n\n%s", strings.Join(fold.wrong, "\n"), f.transcript())
+	if len(fold.errors) > 0 {
+		f.t.Fatalf("%s\n\n%s", strings.Join(fold.errors, "\n"), f.transcript())
 	}
 }
 
 func (f *follower) transcript() string {
 	var b strings.Builder
-	for _, out := range f.lives {
+	for _, out := range f.outputs {
 		b.WriteString("----\n" + out.String())
 	}
 	return b.String()
 }
 
-// TestCrashes: whatever happens, the fold of what was told is the source's state
-// at every SYNCED and at the end, and every deletion is in it.
+// TestCrashes checks that the fold of the output equals the source's state at every SYNCED
+// and at the end, and that every deletion was delivered, through crashes at any write.
 func TestCrashes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		dir, err := os.MkdirTemp("", "stream")
@@ -259,7 +260,7 @@ func TestCrashes(t *testing.T) {
 		}
 		defer os.RemoveAll(dir)
 		f := &follower{t: t, world: &world{}, crashes: true, open: func() State { return reopen(t, dir) }}
-		f.live()
+		f.runAtRandom()
 		f.check()
 	})
 }
@@ -269,11 +270,11 @@ func reopen(t *rapid.T, dir string) State {
 	if err != nil {
 		t.Fatal(err)
 	}
-	unsynced(s.(*disk))
+	disableSync(s.(*disk))
 	return s
 }
 
-// TestTwins: a state in memory and one on disk lead to the same words.
+// TestTwins checks that a state in memory and one on disk return the same.
 func TestTwins(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		dir, err := os.MkdirTemp("", "stream")
@@ -283,7 +284,7 @@ func TestTwins(t *testing.T) {
 		defer os.RemoveAll(dir)
 		state := &twins{t: t, memory: InMemory(), disk: reopen(t, dir)}
 		f := &follower{t: t, world: &world{}, open: func() State { return state }}
-		f.live()
+		f.runAtRandom()
 		f.check()
 		if err := state.disk.Close(); err != nil {
 			t.Fatal(err)
@@ -291,7 +292,7 @@ func TestTwins(t *testing.T) {
 	})
 }
 
-// twins answers from both of two states, and insists on one answer.
+// twins calls two states, and fails if their results differ.
 type twins struct {
 	t            *rapid.T
 	memory, disk State
@@ -333,10 +334,10 @@ func (s *twins) unseen(seen serials) ([]string, error) {
 	return a, nil
 }
 
-func (s *twins) announce(intents []announcement, told keepwatch.Revision) error {
-	return errors.Join(s.memory.announce(intents, told), s.disk.announce(intents, told))
+func (s *twins) announce(intents []announcement, delivered keepwatch.Revision) error {
+	return errors.Join(s.memory.announce(intents, delivered), s.disk.announce(intents, delivered))
 }
 
-func (s *twins) commit(piece commit) error {
-	return errors.Join(s.memory.commit(piece), s.disk.commit(piece))
+func (s *twins) commit(c commit) error {
+	return errors.Join(s.memory.commit(c), s.disk.commit(c))
 }

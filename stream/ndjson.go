@@ -9,34 +9,34 @@ import (
 	"strconv"
 )
 
-// ndjson writes one JSON object a line. The objects' own text is passed on as it
-// is.
-type ndjson struct {
+// ndjsonSink writes one JSON object a line. It copies the text of an object unchanged,
+// except for line breaks.
+type ndjsonSink struct {
 	out    *bufio.Writer
-	middle []byte // of an event, between its id and its object
+	middle []byte // the bytes of an event between its id and its object
 }
 
-// NDJSON writes messages to out as lines of JSON:
+// NDJSON returns a sink that writes messages to out as lines of JSON:
 //
 //	{"type":"ADDED","revision":"123","id":"<uid>/123","resource":"pods","object":{…}}
 //	{"type":"SYNCED","revision":"125","count":41200}
 //	{"type":"GAP","from":"125","to":"170","reason":"expired"}
 //	{"type":"BOOKMARK","revision":"180"}
 //
-// Events are watch events of the Kubernetes API with three more fields; resource
-// is the name that the events are given. A line ends with "\n", and contains none.
+// Events are watch events of the Kubernetes API with three more fields; resource is the
+// value of the field resource. A line ends with "\n", and contains no other line break.
 func NDJSON(out io.Writer, resource string) Sink {
 	name, err := json.Marshal(resource)
 	if err != nil {
 		panic(err) // a string
 	}
-	return &ndjson{
+	return &ndjsonSink{
 		out:    bufio.NewWriterSize(out, 256<<10),
 		middle: append(append([]byte(`","resource":`), name...), `,"object":`...),
 	}
 }
 
-func (s *ndjson) Write(m Message) error {
+func (s *ndjsonSink) Write(m Message) error {
 	switch m := m.(type) {
 	case Event:
 		return s.event(m)
@@ -50,14 +50,14 @@ func (s *ndjson) Write(m Message) error {
 	panic(fmt.Sprintf("stream: unknown message %T", m))
 }
 
-func (s *ndjson) line(format string, args ...any) error {
+func (s *ndjsonSink) line(format string, args ...any) error {
 	_, err := fmt.Fprintf(s.out, format+"\n", args...)
 	return err
 }
 
-// event relies on bufio.Writer's errors being sticky: the last one tells.
-func (s *ndjson) event(e Event) error {
-	object, err := oneLine(e.Object.JSON())
+// event checks the last write only, because the errors of a bufio.Writer are sticky.
+func (s *ndjsonSink) event(e Event) error {
+	object, err := compact(e.Object.JSON())
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", e.Type, e.Object.Key(), err)
 	}
@@ -67,7 +67,7 @@ func (s *ndjson) event(e Event) error {
 	head = append(head, `","revision":"`...)
 	head = strconv.AppendUint(head, uint64(e.Revision), 10)
 	head = append(head, `","id":"`...)
-	head = appendInside(head, e.ID)
+	head = appendEscaped(head, e.ID)
 	head = append(head, s.middle...)
 	_, _ = s.out.Write(head)
 	_, _ = s.out.Write(object)
@@ -75,11 +75,11 @@ func (s *ndjson) event(e Event) error {
 	return err
 }
 
-func (s *ndjson) Flush() error { return s.out.Flush() }
+func (s *ndjsonSink) Flush() error { return s.out.Flush() }
 
-// oneLine makes sure that a JSON text has no line break in it: there it can only
+// compact removes the line breaks of a JSON text: outside of strings, where it can only
 // be white space.
-func oneLine(text []byte) ([]byte, error) {
+func compact(text []byte) ([]byte, error) {
 	if bytes.IndexByte(text, '\n') < 0 && bytes.IndexByte(text, '\r') < 0 {
 		return text, nil
 	}
@@ -90,9 +90,9 @@ func oneLine(text []byte) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// appendInside appends s as the inside of a JSON string. A UID is the server's,
-// but nobody promises what it consists of.
-func appendInside(text []byte, s string) []byte {
+// appendEscaped appends s as a JSON string without its quotes. A server chooses the UIDs,
+// and the API does not restrict their characters.
+func appendEscaped(text []byte, s string) []byte {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
 			quoted, err := json.Marshal(s)

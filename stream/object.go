@@ -10,41 +10,43 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// Object is what a stream can tell. Like every keepwatch.Object it is immutable.
+// Object is an object that a stream can send. Like every keepwatch.Object it is
+// immutable.
 type Object interface {
 	keepwatch.Object
-	// JSON is the whole object.
+	// JSON returns the whole object.
 	JSON() []byte
-	// Metadata is {"apiVersion":…,"kind":…,"metadata":…} as JSON, in this order and
-	// without white space around these: what is remembered of the object and told
-	// of it when it is gone. The caller may keep it, and must not change it.
+	// Metadata returns {"apiVersion":…,"kind":…,"metadata":…} as JSON, in this order and
+	// without white space around the members. The index stores it, and a DELETED of a
+	// difference contains it. The caller may retain it, and must not change it.
 	Metadata() []byte
 }
 
-// Tabular is an object that the server gave as a row of a table.
+// Tabular is an object that the server sent as a row of a table.
 type Tabular interface {
 	Object
 	Cells() []any
-	// Columns are what the cells are of; empty when the server made no table.
+	// Columns returns the definitions of the cells. It is empty if the server sent no
+	// table.
 	Columns() []metav1.TableColumnDefinition
 }
 
-// tellable asks of an object what a stream needs.
-func tellable(o keepwatch.Object) (Object, error) {
+// objectOf returns o as an Object, or an error that ends the stream.
+func objectOf(o keepwatch.Object) (Object, error) {
 	if o, ok := o.(Object); ok {
 		return o, nil
 	}
-	return nil, fmt.Errorf("a %T (%s) can't be told: it has no JSON", o, o.Key())
+	return nil, fmt.Errorf("a %T (%s) cannot be streamed: it has no JSON", o, o.Key())
 }
 
-// shownInPart begins the Metadata of an object that a server shows in part.
-const shownInPart = `{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadata",`
+// partialPrefix is the beginning of the Metadata of a PartialObjectMetadata.
+const partialPrefix = `{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadata",`
 
-// metadataOf is the Metadata of an object, which is of kind if it does not say
-// itself what it is.
+// metadataOf returns the Metadata of an object. In that of a PartialObjectMetadata it
+// replaces apiVersion and kind by those of kind.
 func metadataOf(o Object, kind schema.GroupVersionKind) []byte {
 	text := o.Metadata()
-	rest, partial := bytes.CutPrefix(text, []byte(shownInPart))
+	rest, partial := bytes.CutPrefix(text, []byte(partialPrefix))
 	if !partial || kind.Empty() {
 		return text
 	}
@@ -54,7 +56,7 @@ func metadataOf(o Object, kind schema.GroupVersionKind) []byte {
 
 var _ Object = lastKnown{}
 
-// lastKnown is an object that is gone, as far as it is remembered.
+// lastKnown is a deleted object, as the index had recorded it.
 type lastKnown struct {
 	key string
 	record

@@ -17,16 +17,16 @@ import (
 
 const (
 	fileName = "stream.db"
-	// format is the version of what the file holds.
+	// format is the version of the file's content.
 	format = 1
-	// lockTimeout is how long an earlier run may take to end.
+	// lockTimeout is how long Open waits for an earlier run to end.
 	lockTimeout = time.Second
 )
 
-// Open opens the state in dir for a stream of id, or makes a new one there. It
-// is locked until Close, and by a process until its end. A state of something
-// else, one in use and a damaged one are refused, and left as they are. A state
-// is read once, completely, to be sure of it.
+// Open opens the state in dir for the stream id, or creates one there. The state is locked
+// until Close or the end of the process. Open returns an error for a state of another
+// stream, one that is in use, one of another format, and a damaged one, and does not
+// change it. It reads the whole state once, to verify it.
 func Open(dir string, id Identity) (State, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
@@ -36,10 +36,10 @@ func Open(dir string, id Identity) (State, error) {
 	switch {
 	case errors.Is(err, boltErrors.ErrTimeout):
 		return nil, fmt.Errorf("state directory %s is in use by another keepwatch", dir)
-	case errors.Is(err, errOther):
+	case errors.Is(err, errOtherStream):
 		return nil, fmt.Errorf("state directory %s %w; use another directory, or delete this one to begin anew", dir, err)
-	case errors.Is(err, errBroken):
-		return nil, fmt.Errorf("state file %s %w; it is left as it is: restore it from a backup, or delete it to begin anew", path, err)
+	case errors.Is(err, errDamagedFile):
+		return nil, fmt.Errorf("state file %s %w; it was not changed: restore it from a backup, or delete it to begin anew", path, err)
 	case errors.As(err, new(*os.PathError)):
 		return nil, fmt.Errorf("state file: %w", err)
 	case err != nil:
@@ -49,27 +49,27 @@ func Open(dir string, id Identity) (State, error) {
 }
 
 var (
-	errOther  = errors.New("belongs to another stream")
-	errBroken = errors.New("is damaged")
+	errOtherStream = errors.New("belongs to another stream")
+	errDamagedFile = errors.New("is damaged")
 )
 
-// open does what Open does. A damaged file makes bbolt panic, or read beyond the
-// end of its mapping, in many places.
+// open is Open without the advice in the errors. With a damaged file bbolt panics, or
+// reads beyond the end of its mapping, in many places.
 func open(path string, id Identity) (d *disk, err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	var db *bolt.DB
 	defer func() {
 		if recover() != nil {
-			err = fmt.Errorf("%w: parts of it are missing or garbled", errBroken)
+			err = fmt.Errorf("%w: parts of it are missing or garbled", errDamagedFile)
 		}
 		if err != nil && db != nil {
-			err = errors.Join(err, closeQuietly(db))
+			err = errors.Join(err, closeDamaged(db))
 		}
 	}()
-	db, err = openOrBegin(path)
+	db, err = openOrCreate(path)
 	switch {
 	case errors.Is(err, boltErrors.ErrInvalid), errors.Is(err, boltErrors.ErrChecksum), errors.Is(err, boltErrors.ErrVersionMismatch):
-		return nil, fmt.Errorf("%w: %w", errBroken, err)
+		return nil, fmt.Errorf("%w: %w", errDamagedFile, err)
 	case err != nil:
 		return nil, err
 	}
@@ -77,17 +77,17 @@ func open(path string, id Identity) (d *disk, err error) {
 	if d.file, err = os.Stat(path); err != nil {
 		return nil, err
 	}
-	if err := d.prepare(id); err != nil {
+	if err := d.checkIdentity(id); err != nil {
 		return nil, err
 	}
 	return d, d.verify()
 }
 
-// openOrBegin opens a file, or makes a new one. A new file gets its name only once
-// bbolt has begun it, so that one that is shorter was damaged, and never is what a
-// process left that was killed at its start.
-func openOrBegin(path string) (*bolt.DB, error) {
-	db, err := lock(path, openWhole)
+// openOrCreate opens a file, or creates one. A new file gets its name only after bbolt has
+// initialized it: a shorter file under the name is then always a damaged one, and never
+// one whose process was killed while it created the file.
+func openOrCreate(path string) (*bolt.DB, error) {
+	db, err := lock(path, openExisting)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return db, err
 	}
@@ -99,12 +99,12 @@ func openOrBegin(path string) (*bolt.DB, error) {
 			return db, nil
 		}
 	}
-	// Another process was faster, or the name can't be given.
+	// Another process was faster, or the rename failed.
 	_ = os.Remove(path + ".new")
 	if err = errors.Join(err, db.Close()); err != nil {
 		return nil, err
 	}
-	return lock(path, openWhole)
+	return lock(path, openExisting)
 }
 
 // lock opens a bbolt file for this process alone.
@@ -114,21 +114,21 @@ func lock(path string, open func(string, int, os.FileMode) (*os.File, error)) (*
 	})
 }
 
-// leastSize is what bbolt begins a file with, in one write: four pages of 4 KiB,
-// or of more where the system's pages are larger.
-const leastSize = 4 * 4096
+// minSize is the size to which bbolt initializes a file, in one write: four pages of
+// 4 KiB, or of the system's page size if that is larger.
+const minSize = 4 * 4096
 
-// openWhole opens a file that is there. One that is shorter than any that was ever
-// a state is refused, the empty one included: bbolt would begin anew in it, and
-// what the consumer was told before would be forgotten.
-func openWhole(path string, flag int, mode os.FileMode) (*os.File, error) {
+// openExisting opens an existing file. It refuses one that is shorter than any state, the
+// empty file included: bbolt would initialize it again, and the stream would deliver no
+// deletion of what it has delivered before.
+func openExisting(path string, flag int, mode os.FileMode) (*os.File, error) {
 	file, err := os.OpenFile(path, flag&^os.O_CREATE, mode)
 	if err != nil {
 		return nil, err
 	}
 	info, err := file.Stat()
-	if err == nil && info.Size() < leastSize {
-		err = fmt.Errorf("%w: it ends after %d bytes", errBroken, info.Size())
+	if err == nil && info.Size() < minSize {
+		err = fmt.Errorf("%w: it ends after %d bytes", errDamagedFile, info.Size())
 	}
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
@@ -137,19 +137,20 @@ func openWhole(path string, flag int, mode os.FileMode) (*os.File, error) {
 }
 
 // closeQuietly closes a file that may be damaged.
-func closeQuietly(db *bolt.DB) (err error) {
+func closeDamaged(db *bolt.DB) (err error) {
 	defer func() { _ = recover() }()
 	return db.Close()
 }
 
-// head is what is known of a file before its records are.
+// head is the content of the head bucket.
 type head struct {
 	identity Identity
 	position position
 }
 
-// prepare checks whose the file is, and makes it id's when it is new.
-func (d *disk) prepare(id Identity) error {
+// checkIdentity returns an error if the file belongs to another stream than id. It
+// initializes a new file for id.
+func (d *disk) checkIdentity(id Identity) error {
 	var found *head
 	err := d.db.View(func(tx *bolt.Tx) (err error) {
 		found, err = readHead(tx)
@@ -162,31 +163,31 @@ func (d *disk) prepare(id Identity) error {
 		return d.create(id)
 	}
 	if !found.identity.matches(id) {
-		return fmt.Errorf("%w: it is of %s, not of %s", errOther, found.identity, id)
+		return fmt.Errorf("%w: it has the state of %s, not of %s", errOtherStream, found.identity, id)
 	}
-	d.at = found.position
-	refined := found.identity
-	refined.Cluster = refined.Cluster.refined(id.Cluster)
-	if refined == found.identity {
+	d.committed = found.position
+	updated := found.identity
+	updated.Cluster = updated.Cluster.updated(id.Cluster)
+	if updated == found.identity {
 		return nil
 	}
-	return d.db.Update(func(tx *bolt.Tx) error { return writeIdentity(tx, refined) })
+	return d.db.Update(func(tx *bolt.Tx) error { return writeIdentity(tx, updated) })
 }
 
-// readHead returns nil for a file in which nothing is.
+// readHead returns the head of a file, or nil for an empty file.
 func readHead(tx *bolt.Tx) (*head, error) {
 	bucket := tx.Bucket(headBucket)
 	if bucket == nil {
 		if first, _ := tx.Cursor().First(); first != nil {
-			return nil, errors.New("it is a bbolt file of something else")
+			return nil, errors.New("it is a bbolt file of another program")
 		}
 		return nil, nil
 	}
 	if found := string(bucket.Get(formatKey)); found != strconv.Itoa(format) {
-		return nil, fmt.Errorf("it has format %q and this keepwatch reads format %d", found, format)
+		return nil, fmt.Errorf("it has format %q, and this keepwatch reads format %d", found, format)
 	}
 	h := &head{}
-	text, err := unseal(bucket.Get(identityKey))
+	text, err := verifyChecksum(bucket.Get(identityKey))
 	if err == nil {
 		err = json.Unmarshal(text, &h.identity)
 	}
@@ -197,7 +198,7 @@ func readHead(tx *bolt.Tx) (*head, error) {
 		err = errors.New("a part is missing")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errBroken, err)
+		return nil, fmt.Errorf("%w: %w", errDamagedFile, err)
 	}
 	return h, nil
 }
@@ -212,7 +213,7 @@ func (d *disk) create(id Identity) error {
 		head := tx.Bucket(headBucket)
 		return errors.Join(
 			head.Put(formatKey, []byte(strconv.Itoa(format))),
-			head.Put(positionKey, d.at.encode()),
+			head.Put(positionKey, d.committed.encode()),
 			writeIdentity(tx, id),
 		)
 	})
@@ -223,33 +224,34 @@ func writeIdentity(tx *bolt.Tx, id Identity) error {
 	if err != nil {
 		return err
 	}
-	return tx.Bucket(headBucket).Put(identityKey, seal(append(make([]byte, sealSize), body...)))
+	return tx.Bucket(headBucket).Put(identityKey, putChecksum(append(make([]byte, checksumSize), body...)))
 }
 
-// verify reads everything.
+// verify reads the whole file, and returns an error if a record or an announcement is
+// missing or damaged.
 func (d *disk) verify() error {
 	return d.db.View(func(tx *bolt.Tx) error {
 		count := uint64(0)
 		err := tx.Bucket(recordsBucket).ForEach(func(key, text []byte) error {
 			count++
 			r, err := decodeRecord(text)
-			if err == nil && r.serial > d.at.Serial {
-				err = fmt.Errorf("damaged: serial %d of %d", r.serial, d.at.Serial)
+			if err == nil && r.serial > d.committed.Serial {
+				err = fmt.Errorf("damaged: serial %d of %d", r.serial, d.committed.Serial)
 			}
 			if err != nil {
-				return fmt.Errorf("%w: record %q: %w", errBroken, key, err)
+				return fmt.Errorf("%w: record %q: %w", errDamagedFile, key, err)
 			}
 			return nil
 		})
 		if err != nil {
 			return err
 		}
-		if count != d.at.Count {
-			return fmt.Errorf("%w: %d records where %d were written", errBroken, count, d.at.Count)
+		if count != d.committed.Count {
+			return fmt.Errorf("%w: it has %d records, and %d were written", errDamagedFile, count, d.committed.Count)
 		}
 		return tx.Bucket(intentsBucket).ForEach(func(number, text []byte) error {
 			if _, err := decodeAnnouncement(number, text); err != nil {
-				return fmt.Errorf("%w: announcement %x: %w", errBroken, number, err)
+				return fmt.Errorf("%w: announcement %x: %w", errDamagedFile, number, err)
 			}
 			return nil
 		})

@@ -17,18 +17,18 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// filled makes a state directory with something in it, also announcements.
-func filled(t *testing.T, dir string, n int) {
+// fillState creates a state with n objects and one announcement.
+func fillState(t *testing.T, dir string, n int) {
 	t.Helper()
 	d := openDisk(t, dir)
-	x := newTeller(t, d, Options{})
+	x := newTestStream(t, d, Options{})
 	var objects []string
 	for i := range n {
 		objects = append(objects, fmt.Sprintf("a%d.1@%d", i, i+1))
 	}
 	x.list(keepwatch.Relist{}, keepwatch.Revision(n), objects...)
-	left := []announcement{{1, intent{keepwatch.Added, 7, "default/x", recordOf(at("x.1@7"), 0, schema.GroupVersionKind{})}}}
-	if err := d.announce(left, 7); err != nil {
+	announced := []announcement{{1, intent{keepwatch.Added, 7, "default/x", recordOf(at("x.1@7"), 0, schema.GroupVersionKind{})}}}
+	if err := d.announce(announced, 7); err != nil {
 		t.Fatal(err)
 	}
 	if err := d.Close(); err != nil {
@@ -36,9 +36,9 @@ func filled(t *testing.T, dir string, n int) {
 	}
 }
 
-func TestOpenGoesOn(t *testing.T) {
+func TestOpenContinues(t *testing.T) {
 	dir := t.TempDir()
-	filled(t, dir, 10)
+	fillState(t, dir, 10)
 	d := openDisk(t, dir)
 	if p := d.position(); p.Cursor != 10 || p.Count != 10 {
 		t.Errorf("position %+v", p)
@@ -65,7 +65,7 @@ func TestOpenRefusesAnother(t *testing.T) {
 	tests := []struct {
 		name string
 		id   Identity
-		says string // empty: accepted
+		want string // empty: accepted
 	}{
 		{"the same", base, ""},
 		{"the same cluster by another address", with(func(i *Identity) { i.Cluster.Server = "https://two" }), ""},
@@ -90,7 +90,7 @@ func TestOpenRefusesAnother(t *testing.T) {
 			}
 			before := content(t, dir)
 			s, err = Open(dir, tt.id)
-			if tt.says == "" {
+			if tt.want == "" {
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -100,9 +100,9 @@ func TestOpenRefusesAnother(t *testing.T) {
 			if err == nil {
 				t.Fatal("accepted")
 			}
-			for _, want := range []string{dir, base.String(), tt.says, "use another directory"} {
-				if !strings.Contains(err.Error(), want) {
-					t.Errorf("%q does not say %q", err, want)
+			for _, part := range []string{dir, base.String(), tt.want, "use another directory"} {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("%q does not contain %q", err, part)
 				}
 			}
 			if !bytes.Equal(content(t, dir), before) {
@@ -112,9 +112,9 @@ func TestOpenRefusesAnother(t *testing.T) {
 	}
 }
 
-// TestOpenLearnsTheCluster: a UID that could not be read at first counts as soon
-// as it is known, and a new address is remembered.
-func TestOpenLearnsTheCluster(t *testing.T) {
+// TestOpenUpdatesTheCluster checks that a state records a UID that could not be read at
+// first, and a new address.
+func TestOpenUpdatesTheCluster(t *testing.T) {
 	dir := t.TempDir()
 	open := func(c Cluster) error {
 		s, err := Open(dir, Identity{Cluster: c, Resource: "pods"})
@@ -135,7 +135,7 @@ func TestOpenLearnsTheCluster(t *testing.T) {
 	}
 }
 
-func TestOpenRefusesOneInUse(t *testing.T) {
+func TestOpenRefusesAStateInUse(t *testing.T) {
 	dir := t.TempDir()
 	d := openDisk(t, dir)
 	_, err := Open(dir, testIdentity)
@@ -148,13 +148,14 @@ func TestOpenRefusesOneInUse(t *testing.T) {
 	openDisk(t, dir)
 }
 
-// A process that was killed before its file had a name leaves nothing that matters.
-func TestOpenAfterAnUnfinishedBegin(t *testing.T) {
+// TestOpenAfterUnfinishedCreation opens a directory whose first process was killed before
+// it renamed the new file.
+func TestOpenAfterUnfinishedCreation(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, fileName+".new"), nil)
 	d := openDisk(t, dir)
 	if _, err := os.Stat(filepath.Join(dir, fileName+".new")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the unnamed file is still there: %v", err)
+		t.Errorf("the file still has its first name: %v", err)
 	}
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
@@ -162,8 +163,8 @@ func TestOpenAfterAnUnfinishedBegin(t *testing.T) {
 	openDisk(t, dir)
 }
 
-// Of all that begin a directory at the same time, one gets it.
-func TestOpenBeginsOnce(t *testing.T) {
+// TestOpenCreatesOnce opens a new directory several times at once: one call succeeds.
+func TestOpenCreatesOnce(t *testing.T) {
 	dir := t.TempDir()
 	got := make(chan State)
 	for range 8 {
@@ -182,7 +183,7 @@ func TestOpenBeginsOnce(t *testing.T) {
 		}
 	}
 	if len(open) != 1 {
-		t.Errorf("%d have it", len(open))
+		t.Errorf("%d calls of Open succeeded, want 1", len(open))
 	}
 	for _, s := range open {
 		if err := s.Close(); err != nil {
@@ -191,22 +192,22 @@ func TestOpenBeginsOnce(t *testing.T) {
 	}
 }
 
-func TestOpenRefusesWhatItCannotUse(t *testing.T) {
+func TestOpenRefusesOtherFiles(t *testing.T) {
 	tests := []struct {
 		name string
 		make func(t *testing.T, path string)
-		says string
+		want string
 	}{
 		{"text", func(t *testing.T, path string) { write(t, path, bytes.Repeat([]byte("not a state file\n"), 5000)) }, "is damaged"},
 		{"a few bytes", func(t *testing.T, path string) { write(t, path, []byte("x")) }, "state file"},
 		{"zeros", func(t *testing.T, path string) { write(t, path, make([]byte, 1<<16)) }, "is damaged"},
 		{"nothing", func(t *testing.T, path string) { write(t, path, nil) }, "is damaged: it ends after 0 bytes"},
 		{"the beginning", func(t *testing.T, path string) {
-			filled(t, filepath.Dir(path), 3)
+			fillState(t, filepath.Dir(path), 3)
 			truncate(t, path, 6000)
 		}, "is damaged: it ends after 6000 bytes"},
 		{"a little more", func(t *testing.T, path string) {
-			filled(t, filepath.Dir(path), 1000)
+			fillState(t, filepath.Dir(path), 1000)
 			truncate(t, path, 4*4096+100)
 		}, "is damaged: parts of it are missing or garbled"},
 		{"another program's file", func(t *testing.T, path string) {
@@ -214,21 +215,21 @@ func TestOpenRefusesWhatItCannotUse(t *testing.T) {
 				_, err := tx.CreateBucket([]byte("theirs"))
 				return err
 			})
-		}, "something else"},
+		}, "of another program"},
 		{"a later format", func(t *testing.T, path string) {
-			filled(t, filepath.Dir(path), 3)
+			fillState(t, filepath.Dir(path), 3)
 			edit(t, path, func(tx *bolt.Tx) error { return tx.Bucket(headBucket).Put(formatKey, []byte("2")) })
 		}, `format "2"`},
 		{"a missing record", func(t *testing.T, path string) {
-			filled(t, filepath.Dir(path), 3)
+			fillState(t, filepath.Dir(path), 3)
 			edit(t, path, func(tx *bolt.Tx) error { return tx.Bucket(recordsBucket).Delete([]byte("default/a1")) })
-		}, "2 records where 3"},
+		}, "it has 2 records, and 3 were written"},
 		{"a missing bucket", func(t *testing.T, path string) {
-			filled(t, filepath.Dir(path), 3)
+			fillState(t, filepath.Dir(path), 3)
 			edit(t, path, func(tx *bolt.Tx) error { return tx.DeleteBucket(intentsBucket) })
 		}, "a part is missing"},
 		{"the second half missing", func(t *testing.T, path string) {
-			filled(t, filepath.Dir(path), 1000)
+			fillState(t, filepath.Dir(path), 1000)
 			truncate(t, path, len(content(t, filepath.Dir(path)))/2)
 		}, "is damaged"},
 		{"a folder", func(t *testing.T, path string) {
@@ -249,8 +250,8 @@ func TestOpenRefusesWhatItCannotUse(t *testing.T) {
 				t.Fatal("accepted")
 			}
 			t.Log(err)
-			if !strings.Contains(err.Error(), tt.says) || !strings.Contains(err.Error(), dir) {
-				t.Errorf("%q does not say %q", err, tt.says)
+			if !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), dir) {
+				t.Errorf("%q does not contain %q", err, tt.want)
 			}
 			if !bytes.Equal(content(t, dir), before) {
 				t.Error("the file was changed")
@@ -259,11 +260,11 @@ func TestOpenRefusesWhatItCannotUse(t *testing.T) {
 	}
 }
 
-// TestOpenAnyDamage flips bytes anywhere. What is opened all the same has not
-// lost anything.
+// TestOpenAnyDamage changes one byte anywhere. A file that is opened all the same is
+// complete.
 func TestOpenAnyDamage(t *testing.T) {
 	dir := t.TempDir()
-	filled(t, dir, 300)
+	fillState(t, dir, 300)
 	whole := content(t, dir)
 	random := rand.New(rand.NewPCG(1, 2))
 	refused := 0
@@ -293,9 +294,9 @@ func TestOpenAnyDamage(t *testing.T) {
 	}
 }
 
-// A state that the next run would not find is not written without a word.
-func TestStateFileThatGoesAway(t *testing.T) {
-	for name, away := range map[string]func(t *testing.T, dir string){
+// TestStateFileRemovedInUse checks that writes fail if the next run would not find the file.
+func TestStateFileRemovedInUse(t *testing.T) {
+	for name, remove := range map[string]func(t *testing.T, dir string){
 		"folder deleted": func(t *testing.T, dir string) {
 			if err := os.RemoveAll(dir); err != nil {
 				t.Fatal(err)
@@ -316,7 +317,7 @@ func TestStateFileThatGoesAway(t *testing.T) {
 			if err := os.Rename(dir, dir+".old"); err != nil {
 				t.Fatal(err)
 			}
-			filled(t, dir, 3)
+			fillState(t, dir, 3)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -325,9 +326,9 @@ func TestStateFileThatGoesAway(t *testing.T) {
 			if err := d.announce(nil, 1); err != nil {
 				t.Fatal(err)
 			}
-			away(t, dir)
-			for what, err := range map[string]error{"announce": d.announce(nil, 2), "commit": d.commit(commit{position: d.at}), "close": d.Close()} {
-				if err == nil || !strings.Contains(err.Error(), "while it was in use: the place in the stream is lost") {
+			remove(t, dir)
+			for what, err := range map[string]error{"announce": d.announce(nil, 2), "commit": d.commit(commit{position: d.committed}), "close": d.Close()} {
+				if err == nil || !strings.Contains(err.Error(), "while it was in use: the cursor is lost") {
 					t.Errorf("%s: %v", what, err)
 				}
 			}

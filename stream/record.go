@@ -12,20 +12,19 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// record is what is remembered of an object that the consumer knows.
+// record is the index's entry of an object that the consumer has.
 type record struct {
-	// serial numbers the keys of the index, so that a set of them is a set of small
-	// integers.
+	// serial numbers the keys of the index: a set of keys is then a set of small integers.
 	serial   uint64
 	uid      keepwatch.UID
 	revision keepwatch.Revision
-	// doubt, if not 0, says that a crash left it open whether the consumer was told:
-	// then it is told again, as this.
+	// doubt, if not zero, is the type of an event that the consumer may not have received,
+	// because of a crash. A list that has the object delivers it again, as this type.
 	doubt    keepwatch.ChangeType
 	metadata []byte
 }
 
-// recordOf remembers an object under a serial; for kind see metadataOf.
+// recordOf returns the record of an object; for kind see metadataOf.
 func recordOf(o Object, serial uint64, kind schema.GroupVersionKind) record {
 	return record{
 		serial: serial, uid: keepwatch.UID(strings.Clone(string(o.UID()))), revision: o.Revision(),
@@ -33,42 +32,42 @@ func recordOf(o Object, serial uint64, kind schema.GroupVersionKind) record {
 	}
 }
 
-// encode makes the text of a record. The serial comes first, so that it can be
-// read without the rest.
+// encode returns the text of a record. The serial is first: serialOf reads it without
+// the rest.
 func (r record) encode() []byte {
-	text := make([]byte, 0, sealSize+3*binary.MaxVarintLen64+1+len(r.uid)+len(r.metadata))
-	text = text[:sealSize]
+	text := make([]byte, 0, checksumSize+3*binary.MaxVarintLen64+1+len(r.uid)+len(r.metadata))
+	text = text[:checksumSize]
 	text = binary.AppendUvarint(text, r.serial)
 	text = binary.AppendUvarint(text, uint64(r.revision))
 	text = append(text, byte(r.doubt))
 	text = appendString(text, string(r.uid))
 	text = append(text, r.metadata...)
-	return seal(text)
+	return putChecksum(text)
 }
 
-// decodeRecord reads the text of a record, which it shares nothing with.
+// decodeRecord returns the record of a text. The record does not share the text's memory.
 func decodeRecord(text []byte) (record, error) {
-	body, err := unseal(text)
+	body, err := verifyChecksum(text)
 	if err != nil {
 		return record{}, err
 	}
-	in := reader{rest: body}
+	in := decoder{buf: body}
 	r := record{serial: in.uvarint(), revision: keepwatch.Revision(in.uvarint()), doubt: in.changeType()}
 	r.uid = keepwatch.UID(in.string())
-	r.metadata = append([]byte(nil), in.rest...)
+	r.metadata = append([]byte(nil), in.buf...)
 	return r, in.err
 }
 
-// serialOf reads the serial of a record's text.
+// serialOf returns the serial of a record's text. It does not verify the checksum.
 func serialOf(text []byte) (uint64, error) {
-	if len(text) < sealSize {
+	if len(text) < checksumSize {
 		return 0, errDamaged
 	}
-	in := reader{rest: text[sealSize:]}
+	in := decoder{buf: text[checksumSize:]}
 	return in.uvarint(), in.err
 }
 
-// parseKey reads what keepwatch.Key.String wrote: neither a namespace nor a name
+// parseKey is the inverse of keepwatch.Key.String: neither a namespace nor a name
 // contains a slash.
 func parseKey(text string) keepwatch.Key {
 	if namespace, name, ok := strings.Cut(text, "/"); ok {
@@ -77,74 +76,74 @@ func parseKey(text string) keepwatch.Key {
 	return keepwatch.Key{Name: text}
 }
 
-// Every text in a state begins with its checksum: the file's own format has none
-// for its data.
-const sealSize = 4
+// Every text in a state begins with its checksum, because bbolt has none for its data.
+const checksumSize = 4
 
 var (
 	errDamaged = errors.New("damaged: the checksum does not fit")
 	castagnoli = crc32.MakeTable(crc32.Castagnoli)
 )
 
-// seal fills in the checksum of a text whose first sealSize bytes are free.
-func seal(text []byte) []byte {
-	binary.BigEndian.PutUint32(text, crc32.Checksum(text[sealSize:], castagnoli))
+// putChecksum writes the checksum of a text into its first checksumSize bytes, and
+// returns the text.
+func putChecksum(text []byte) []byte {
+	binary.BigEndian.PutUint32(text, crc32.Checksum(text[checksumSize:], castagnoli))
 	return text
 }
 
-// unseal returns what was sealed.
-func unseal(text []byte) ([]byte, error) {
-	if len(text) < sealSize || binary.BigEndian.Uint32(text) != crc32.Checksum(text[sealSize:], castagnoli) {
+// verifyChecksum returns a text without its checksum, or errDamaged.
+func verifyChecksum(text []byte) ([]byte, error) {
+	if len(text) < checksumSize || binary.BigEndian.Uint32(text) != crc32.Checksum(text[checksumSize:], castagnoli) {
 		return nil, errDamaged
 	}
-	return text[sealSize:], nil
+	return text[checksumSize:], nil
 }
 
 func appendString(text []byte, s string) []byte {
 	return append(binary.AppendUvarint(text, uint64(len(s))), s...)
 }
 
-// reader takes a text apart. After the first error it reads nothing but zeros.
-type reader struct {
-	rest []byte
-	err  error
+// decoder reads values from buf. After the first error it returns only zero values.
+type decoder struct {
+	buf []byte
+	err error
 }
 
-func (r *reader) uvarint() uint64 {
-	n, size := binary.Uvarint(r.rest)
+func (r *decoder) uvarint() uint64 {
+	n, size := binary.Uvarint(r.buf)
 	if size <= 0 {
 		r.fail("a number")
 		return 0
 	}
-	r.rest = r.rest[size:]
+	r.buf = r.buf[size:]
 	return n
 }
 
-func (r *reader) string() string {
+func (r *decoder) string() string {
 	n := r.uvarint()
-	if n > uint64(len(r.rest)) {
+	if n > uint64(len(r.buf)) {
 		r.fail("a string")
 		return ""
 	}
-	s := string(r.rest[:n])
-	r.rest = r.rest[n:]
+	s := string(r.buf[:n])
+	r.buf = r.buf[n:]
 	return s
 }
 
-// changeType reads a keepwatch.ChangeType or 0.
-func (r *reader) changeType() keepwatch.ChangeType {
-	if len(r.rest) == 0 || r.rest[0] > byte(keepwatch.Deleted) {
+// changeType reads a keepwatch.ChangeType or zero.
+func (r *decoder) changeType() keepwatch.ChangeType {
+	if len(r.buf) == 0 || r.buf[0] > byte(keepwatch.Deleted) {
 		r.fail("a type of change")
 		return 0
 	}
-	t := keepwatch.ChangeType(r.rest[0])
-	r.rest = r.rest[1:]
+	t := keepwatch.ChangeType(r.buf[0])
+	r.buf = r.buf[1:]
 	return t
 }
 
-func (r *reader) fail(what string) {
+func (r *decoder) fail(what string) {
 	if r.err == nil {
 		r.err = fmt.Errorf("damaged: %s is missing", what)
 	}
-	r.rest = nil
+	r.buf = nil
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// TestReplace gives a list to a stream that holds a.1@5 and b.1@7, at 10.
+// TestReplace passes a list to a stream that is at 10 and has delivered a.1@5 and b.1@7.
 func TestReplace(t *testing.T) {
 	expired := keepwatch.GapExpired
 	tests := []struct {
@@ -16,7 +16,7 @@ func TestReplace(t *testing.T) {
 		reason  keepwatch.GapReason
 		to      keepwatch.Revision
 		objects []string
-		told    string
+		want    string
 	}{
 		{"nothing changed", expired, 20, []string{"a.1@5", "b.1@7"}, "gap 10-20 expired, synced 20 #2"},
 		{"all kinds of changes", expired, 20, []string{"b.1@12", "c.1@13"},
@@ -25,37 +25,37 @@ func TestReplace(t *testing.T) {
 			"gap 10-20 downtime, -a.1@5 (20), +a.2@15, synced 20 #2"},
 		{"the same object twice", expired, 20, []string{"c.1@13", "a.1@5", "b.1@7", "c.1@13"},
 			"gap 10-20 expired, +c.1@13, synced 20 #3"},
-		{"everything gone, in order", expired, 20, nil, "gap 10-20 expired, -a.1@5 (20), -b.1@7 (20), synced 20 #0"},
+		{"everything deleted, in order", expired, 20, nil, "gap 10-20 expired, -a.1@5 (20), -b.1@7 (20), synced 20 #0"},
 		{"back in time", keepwatch.GapRewind, 6, []string{"a.1@4", "c.1@6"},
 			"gap 10-6 rewind, ~a.1@4, +c.1@6, -b.1@7 (6), synced 6 #2"},
-		{"back in time, and on", keepwatch.GapRewind, 10, []string{"a.1@9", "b.1@7"},
+		{"back in time, and forward again", keepwatch.GapRewind, 10, []string{"a.1@9", "b.1@7"},
 			"gap 10-10 rewind, ~a.1@9, synced 10 #2"},
 	}
 	for kind, state := range states(t) {
 		for _, tt := range tests {
 			t.Run(kind+"/"+tt.name, func(t *testing.T) {
-				x := newTeller(t, state(), Options{})
+				x := newTestStream(t, state(), Options{})
 				x.list(keepwatch.Relist{}, 10, "a.1@5", "b.1@7")
-				x.told()
+				x.delivered()
 				x.list(keepwatch.Relist{Reason: tt.reason, To: tt.to}, tt.to, tt.objects...)
-				if got := x.told(); got != tt.told {
-					t.Errorf("told %s\nwant %s", got, tt.told)
+				if got := x.delivered(); got != tt.want {
+					t.Errorf("delivered %s\nwant %s", got, tt.want)
 				}
 				if x.Revision() != tt.to {
-					t.Errorf("held %d, want %d", x.Revision(), tt.to)
+					t.Errorf("Revision is %d, want %d", x.Revision(), tt.to)
 				}
-				// And again: nothing is left to tell.
+				// The same list again has no difference.
 				x.list(keepwatch.Relist{Reason: expired, To: tt.to + 1}, tt.to+1, tt.objects...)
-				if got, want := x.told(), "gap"; got[:3] != want || len(got) > 40 {
-					t.Errorf("the same list again was told as %s", got)
+				if got, want := x.delivered(), "gap"; got[:3] != want || len(got) > 40 {
+					t.Errorf("the same list again was delivered as %s", got)
 				}
 			})
 		}
 	}
 }
 
-// begin begins a list and puts objects.
-func (x *teller) begin(relist keepwatch.Relist, objects ...string) keepwatch.Replacement {
+// putList begins a list and puts objects.
+func (x *testStream) putList(relist keepwatch.Relist, objects ...string) keepwatch.Replacement {
 	x.t.Helper()
 	r, err := x.Replace(context.Background(), relist)
 	if err != nil {
@@ -67,76 +67,76 @@ func (x *teller) begin(relist keepwatch.Relist, objects ...string) keepwatch.Rep
 	return r
 }
 
-func TestDiscardedListIsRemembered(t *testing.T) {
+func TestDiscardedListStaysInTheIndex(t *testing.T) {
 	for kind, state := range states(t) {
 		t.Run(kind, func(t *testing.T) {
-			x := newTeller(t, state(), Options{})
-			x.begin(keepwatch.Relist{}, "a.1@5", "b.1@7").Discard()
-			if got, want := x.told(), "+a.1@5, +b.1@7"; got != want || x.Revision() != 0 {
-				t.Errorf("told %s, want %s; held %d", got, want, x.Revision())
+			x := newTestStream(t, state(), Options{})
+			x.putList(keepwatch.Relist{}, "a.1@5", "b.1@7").Discard()
+			if got, want := x.delivered(), "+a.1@5, +b.1@7"; got != want || x.Revision() != 0 {
+				t.Errorf("delivered %s, want %s; Revision is %d", got, want, x.Revision())
 			}
 			x.list(keepwatch.Relist{}, 10, "b.1@9", "c.1@8")
-			if got, want := x.told(), "~b.1@9, +c.1@8, -a.1@5 (10), synced 10 #2"; got != want {
-				t.Errorf("told %s, want %s", got, want)
+			if got, want := x.delivered(), "~b.1@9, +c.1@8, -a.1@5 (10), synced 10 #2"; got != want {
+				t.Errorf("delivered %s, want %s", got, want)
 			}
 
-			x.begin(keepwatch.Relist{Reason: keepwatch.GapExpired, To: 20}, "b.1@15", "d.1@16").Discard()
-			if got, want := x.told(), "gap 10-20 expired, ~b.1@15, +d.1@16"; got != want {
-				t.Errorf("told %s, want %s", got, want)
+			x.putList(keepwatch.Relist{Reason: keepwatch.GapExpired, To: 20}, "b.1@15", "d.1@16").Discard()
+			if got, want := x.delivered(), "gap 10-20 expired, ~b.1@15, +d.1@16"; got != want {
+				t.Errorf("delivered %s, want %s", got, want)
 			}
 			x.list(keepwatch.Relist{Reason: keepwatch.GapExpired, To: 22}, 22, "b.1@15", "c.1@21")
-			if got, want := x.told(), "gap 10-22 expired, ~c.1@21, -d.1@16 (22), synced 22 #2"; got != want {
-				t.Errorf("told %s, want %s", got, want)
+			if got, want := x.delivered(), "gap 10-22 expired, ~c.1@21, -d.1@16 (22), synced 22 #2"; got != want {
+				t.Errorf("delivered %s, want %s", got, want)
 			}
 			if _, err := x.Apply(context.Background(), batch(22, 23, "~c.1@23")); err != nil {
 				t.Fatal(err)
 			}
-			if got, want := x.told(), "~c.1@23"; got != want {
-				t.Errorf("told %s, want %s", got, want)
+			if got, want := x.delivered(), "~c.1@23"; got != want {
+				t.Errorf("delivered %s, want %s", got, want)
 			}
 		})
 	}
 }
 
-// TestListBelowWhatWasTold: a list that is older than a list that was told in
-// part comes from a late replica, or from a source that was restored.
-func TestListBelowWhatWasTold(t *testing.T) {
-	begin := func(t *testing.T) *teller {
-		x := newTeller(t, InMemory(), Options{})
+// TestListBelowDelivered begins a list that is older than one that was delivered in part.
+// It comes from a late replica, or from a source that was restored.
+func TestListBelowDelivered(t *testing.T) {
+	begin := func(t *testing.T) *testStream {
+		x := newTestStream(t, InMemory(), Options{})
 		x.list(keepwatch.Relist{}, 10, "a.1@5", "b.1@7")
-		x.begin(keepwatch.Relist{Reason: keepwatch.GapExpired, To: 20}, "a.1@18", "c.1@19").Discard()
-		x.told()
+		x.putList(keepwatch.Relist{Reason: keepwatch.GapExpired, To: 20}, "a.1@18", "c.1@19").Discard()
+		x.delivered()
 		late := keepwatch.Relist{Reason: keepwatch.GapExpired, To: 15}
 		if _, err := x.Replace(context.Background(), late); kindOf(err) != keepwatch.Rewound {
 			t.Fatalf("got %v, want Rewound", err)
 		}
-		if got := x.told(); got != "" {
-			t.Errorf("told %s", got)
+		if got := x.delivered(); got != "" {
+			t.Errorf("delivered %s", got)
 		}
 		return x
 	}
 	t.Run("late replica", func(t *testing.T) {
 		x := begin(t)
 		x.list(keepwatch.Relist{Reason: keepwatch.GapExpired, To: 21}, 21, "a.1@18", "b.1@7", "c.1@19")
-		if got, want := x.told(), "gap 10-21 expired, synced 21 #3"; got != want {
-			t.Errorf("told %s, want %s", got, want)
+		if got, want := x.delivered(), "gap 10-21 expired, synced 21 #3"; got != want {
+			t.Errorf("delivered %s, want %s", got, want)
 		}
 	})
 	t.Run("restored source", func(t *testing.T) {
 		x := begin(t)
 		x.list(keepwatch.Relist{Reason: keepwatch.GapExpired, To: 15}, 15, "a.1@12", "b.1@7")
-		if got, want := x.told(), "gap 10-15 rewind, ~a.1@12, -c.1@19 (15), synced 15 #2"; got != want {
-			t.Errorf("told %s, want %s", got, want)
+		if got, want := x.delivered(), "gap 10-15 rewind, ~a.1@12, -c.1@19 (15), synced 15 #2"; got != want {
+			t.Errorf("delivered %s, want %s", got, want)
 		}
 	})
 }
 
-// TestListThatContradictsItself shows an object as older than it was told,
-// though the list is newer.
+// TestListThatContradictsItself puts an older state of an object than was delivered, from
+// a newer list.
 func TestListThatContradictsItself(t *testing.T) {
-	x := newTeller(t, InMemory(), Options{})
+	x := newTestStream(t, InMemory(), Options{})
 	x.list(keepwatch.Relist{}, 10, "a.1@5", "b.1@7")
-	x.told()
+	x.delivered()
 	relist := keepwatch.Relist{Reason: keepwatch.GapExpired, To: 20}
 	r, err := x.Replace(context.Background(), relist)
 	if err != nil {
@@ -146,36 +146,36 @@ func TestListThatContradictsItself(t *testing.T) {
 		t.Fatalf("got %v, want Rewound", err)
 	}
 	r.Discard()
-	if got, want := x.told(), "gap 10-20 expired"; got != want {
-		t.Errorf("told %s, want %s", got, want)
+	if got, want := x.delivered(), "gap 10-20 expired"; got != want {
+		t.Errorf("delivered %s, want %s", got, want)
 	}
 	x.list(relist, 20, "a.1@4", "b.1@7")
-	if got, want := x.told(), "gap 10-20 expired, gap 10-20 rewind, ~a.1@4, synced 20 #2"; got != want {
-		t.Errorf("told %s, want %s", got, want)
+	if got, want := x.delivered(), "gap 10-20 expired, gap 10-20 rewind, ~a.1@4, synced 20 #2"; got != want {
+		t.Errorf("delivered %s, want %s", got, want)
 	}
 }
 
 func TestStreamedListIsOnlyForTheFirst(t *testing.T) {
-	x := newTeller(t, InMemory(), Options{})
+	x := newTestStream(t, InMemory(), Options{})
 	x.list(keepwatch.Relist{}, 10, "a.1@5")
 	if _, err := x.Replace(context.Background(), keepwatch.Relist{}); kindOf(err) != keepwatch.StreamingListUnsupported {
 		t.Errorf("got %v", err)
 	}
 }
 
-// TestManyDeletions are told in several pieces, in the order of keys.
+// TestManyDeletions checks that many deletions are delivered in the order of keys.
 func TestManyDeletions(t *testing.T) {
 	for kind, state := range states(t) {
 		t.Run(kind, func(t *testing.T) {
-			x := newTeller(t, state(), Options{})
+			x := newTestStream(t, state(), Options{})
 			var objects []keepwatch.Object
-			for i := range 3*commitSize + 1 {
+			for i := range 3*deletionsPerDelivery + 1 {
 				o := at("a.1@5")
 				o.key.Name += string(rune('a'+i/26/26%26)) + string(rune('a'+i/26%26)) + string(rune('a'+i%26))
 				o.uid = keepwatch.UID(o.key.Name)
 				objects = append(objects, o)
 			}
-			r := x.begin(keepwatch.Relist{})
+			r := x.putList(keepwatch.Relist{})
 			if err := r.Put(context.Background(), objects); err != nil {
 				t.Fatal(err)
 			}
@@ -183,7 +183,7 @@ func TestManyDeletions(t *testing.T) {
 				t.Fatal(err)
 			}
 			x.lines.Reset()
-			r = x.begin(keepwatch.Relist{Reason: keepwatch.GapExpired, To: 20})
+			r = x.putList(keepwatch.Relist{Reason: keepwatch.GapExpired, To: 20})
 			if err := r.Put(context.Background(), objects[7:8]); err != nil {
 				t.Fatal(err)
 			}

@@ -18,13 +18,13 @@ func event(text string) Event {
 	return newEvent(c.Type, c.Revision, c.Object.(Object))
 }
 
-func gone(text string) Event {
+func lastKnownDeleted(text string) Event {
 	o := at(text)
 	return newEvent(keepwatch.Deleted, 99, lastKnown{o.key.String(), recordOf(o, 1, schema.GroupVersionKind{})})
 }
 
-// written is what a sink made of messages, flushed after each.
-func written(t *testing.T, s Sink, out *bytes.Buffer, messages ...Message) string {
+// flushedOutput writes messages to a sink, with a flush after each, and returns the output.
+func flushedOutput(t *testing.T, s Sink, out *bytes.Buffer, messages ...Message) string {
 	t.Helper()
 	for _, m := range messages {
 		if err := s.Write(m); err != nil {
@@ -37,13 +37,13 @@ func written(t *testing.T, s Sink, out *bytes.Buffer, messages ...Message) strin
 	return out.String()
 }
 
-// worded is an object with a text of its own.
-type worded struct {
+// textObject is an object with a given text.
+type textObject struct {
 	thing
 	text string
 }
 
-func (o worded) JSON() []byte { return []byte(o.text) }
+func (o textObject) JSON() []byte { return []byte(o.text) }
 
 func TestNDJSON(t *testing.T) {
 	tests := []struct {
@@ -54,19 +54,19 @@ func TestNDJSON(t *testing.T) {
 		{"synced", Synced{125, 41200}, `{"type":"SYNCED","revision":"125","count":41200}`},
 		{"gap", Gap{125, 170, keepwatch.GapExpired}, `{"type":"GAP","from":"125","to":"170","reason":"expired"}`},
 		{"bookmark", Bookmark{180}, `{"type":"BOOKMARK","revision":"180"}`},
-		{"added", newEvent(keepwatch.Added, 7, worded{at("a.1@7"), `{"x":1}`}),
+		{"added", newEvent(keepwatch.Added, 7, textObject{at("a.1@7"), `{"x":1}`}),
 			`{"type":"ADDED","revision":"7","id":"a.1/7","resource":"deployments.apps","object":{"x":1}}`},
-		{"modified", newEvent(keepwatch.Modified, 7, worded{at("a.1@7"), `{"x":"<&>\u2028"}`}),
+		{"modified", newEvent(keepwatch.Modified, 7, textObject{at("a.1@7"), `{"x":"<&>\u2028"}`}),
 			`{"type":"MODIFIED","revision":"7","id":"a.1/7","resource":"deployments.apps","object":{"x":"<&>\u2028"}}`},
-		{"deleted in a gap", newEvent(keepwatch.Deleted, 9, worded{at("a.1@7"), `{}`}),
+		{"deleted in a gap", newEvent(keepwatch.Deleted, 9, textObject{at("a.1@7"), `{}`}),
 			`{"type":"DELETED","revision":"9","id":"a.1/7/deleted","resource":"deployments.apps","object":{}}`},
-		{"several lines", newEvent(keepwatch.Added, 7, worded{at("a.1@7"), "{\r\n  \"x\": [1,\n 2]\n}\n"}),
+		{"several lines", newEvent(keepwatch.Added, 7, textObject{at("a.1@7"), "{\r\n  \"x\": [1,\n 2]\n}\n"}),
 			`{"type":"ADDED","revision":"7","id":"a.1/7","resource":"deployments.apps","object":{"x":[1,2]}}`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			var out bytes.Buffer
-			if got := written(t, NDJSON(&out, "deployments.apps"), &out, tt.message); got != tt.want+"\n" {
+			if got := flushedOutput(t, NDJSON(&out, "deployments.apps"), &out, tt.message); got != tt.want+"\n" {
 				t.Errorf("wrote %s\nwant  %s", got, tt.want)
 			}
 		})
@@ -78,7 +78,7 @@ func TestNDJSONWithStrangeUID(t *testing.T) {
 		o := at("a.1@7")
 		o.uid = keepwatch.UID(uid)
 		var out bytes.Buffer
-		got := written(t, NDJSON(&out, "things"), &out, newEvent(keepwatch.Added, 7, worded{o, "{}"}))
+		got := flushedOutput(t, NDJSON(&out, "things"), &out, newEvent(keepwatch.Added, 7, textObject{o, "{}"}))
 		var l struct{ ID string }
 		if err := json.Unmarshal([]byte(got), &l); err != nil || l.ID != uid+"/7" || strings.Count(got, "\n") != 1 {
 			t.Errorf("%q became %q (%v)", uid, got, err)
@@ -86,28 +86,28 @@ func TestNDJSONWithStrangeUID(t *testing.T) {
 	}
 }
 
-func TestNDJSONBrokenObject(t *testing.T) {
+func TestNDJSONInvalidObject(t *testing.T) {
 	s := NDJSON(&bytes.Buffer{}, "things")
-	if err := s.Write(newEvent(keepwatch.Added, 7, worded{at("a.1@7"), "{\n"})); err == nil {
+	if err := s.Write(newEvent(keepwatch.Added, 7, textObject{at("a.1@7"), "{\n"})); err == nil {
 		t.Error("accepted")
 	}
 }
 
 func TestNames(t *testing.T) {
 	var out bytes.Buffer
-	got := written(t, Names(&out, schema.GroupKind{Group: "apps", Kind: "Deployment"}), &out,
+	got := flushedOutput(t, Names(&out, schema.GroupKind{Group: "apps", Kind: "Deployment"}), &out,
 		event("+a.1@7"), Synced{7, 1}, event("-a.1@8"))
 	if want := "deployment.apps/a\ndeployment.apps/a\n"; got != want {
 		t.Errorf("wrote %q, want %q", got, want)
 	}
 }
 
-func TestPrinted(t *testing.T) {
+func TestPrinter(t *testing.T) {
 	jsonPath, err := printers.NewJSONPathPrinter(`{.metadata.name} {.note}{"\n"}`)
 	if err != nil {
 		t.Fatal(err)
 	}
-	jsonPath.AllowMissingKeys(true) // as kubectl does unless told otherwise
+	jsonPath.AllowMissingKeys(true) // as kubectl does by default
 	tests := []struct {
 		name    string
 		printer printers.ResourcePrinter
@@ -177,8 +177,8 @@ type: DELETED
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			var out bytes.Buffer
-			got := written(t, Printed(&out, tt.printer, tt.events), &out,
-				event("+a.1@7"), Synced{7, 1}, event("~a.1@8"), Gap{8, 9, keepwatch.GapExpired}, gone("a.1@8"))
+			got := flushedOutput(t, Printer(&out, tt.printer, tt.events), &out,
+				event("+a.1@7"), Synced{7, 1}, event("~a.1@8"), Gap{8, 9, keepwatch.GapExpired}, lastKnownDeleted("a.1@8"))
 			if got != tt.want {
 				t.Errorf("wrote\n%s\nwant\n%s", got, tt.want)
 			}
@@ -186,15 +186,15 @@ type: DELETED
 	}
 }
 
-// rowed is an object as a row of a table.
-type rowed struct {
+// rowObject is an object as a row of a table.
+type rowObject struct {
 	thing
 	cells   []any
 	columns []metav1.TableColumnDefinition
 }
 
-func (o rowed) Cells() []any                            { return o.cells }
-func (o rowed) Columns() []metav1.TableColumnDefinition { return o.columns }
+func (o rowObject) Cells() []any                            { return o.cells }
+func (o rowObject) Columns() []metav1.TableColumnDefinition { return o.columns }
 
 var columns = []metav1.TableColumnDefinition{
 	{Name: "Name", Type: "string", Format: "name"}, {Name: "Status", Type: "string"},
@@ -203,7 +203,7 @@ var columns = []metav1.TableColumnDefinition{
 
 func row(kind keepwatch.ChangeType, text string, cells ...any) Event {
 	o := at(text)
-	return newEvent(kind, o.revision, rowed{o, append([]any{o.key.Name}, cells...), columns})
+	return newEvent(kind, o.revision, rowObject{o, append([]any{o.key.Name}, cells...), columns})
 }
 
 func TestTable(t *testing.T) {
@@ -214,7 +214,7 @@ func TestTable(t *testing.T) {
 		row(keepwatch.Modified, "a.1@9", "Running", int64(0), "n1"),
 		row(keepwatch.Deleted, "a.1@10", "Terminating", int64(0), "n1"),
 		Gap{10, 20, keepwatch.GapExpired},
-		gone("long-name.1@8"),
+		lastKnownDeleted("long-name.1@8"),
 	}
 	tests := []struct {
 		name    string
@@ -242,22 +242,23 @@ DELETED    default     long-name   <unknown>     <unknown>   <unknown>
 		t.Run(tt.name, func(t *testing.T) {
 			var out bytes.Buffer
 			s := Table(&out, tt.options)
-			for _, m := range messages { // in one piece, so that all widths are known
+			for _, m := range messages { // without a flush between, so that all rows have one width
 				if err := s.Write(m); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if got := written(t, s, &out, Bookmark{20}); trimmed(got) != strings.TrimPrefix(tt.want, "\n") {
+			if got := flushedOutput(t, s, &out, Bookmark{20}); trimmed(got) != strings.TrimPrefix(tt.want, "\n") {
 				t.Errorf("wrote\n%s\nwant%s", trimmed(got), tt.want)
 			}
 		})
 	}
 }
 
-// TestTableLive: one header, and rows that keep to the widths so far.
+// TestTableLive checks that there is one header, and that later rows have the widths of
+// earlier ones.
 func TestTableLive(t *testing.T) {
 	var out bytes.Buffer
-	got := written(t, Table(&out, TableOptions{}), &out,
+	got := flushedOutput(t, Table(&out, TableOptions{}), &out,
 		row(keepwatch.Added, "a-long-name.1@7", "Pending", int64(0), "n1"),
 		row(keepwatch.Added, "b.1@8", "Running", int64(12), "n1"))
 	want := `
@@ -272,7 +273,7 @@ b             Running   12
 
 func TestTableWithoutServerColumns(t *testing.T) {
 	var out bytes.Buffer
-	got := written(t, Table(&out, TableOptions{Namespaces: true}), &out, event("+a.1@7"), gone("b.1@8"))
+	got := flushedOutput(t, Table(&out, TableOptions{Namespaces: true}), &out, event("+a.1@7"), lastKnownDeleted("b.1@8"))
 	want := `
 NAMESPACE   NAME   AGE
 default     a      <unknown>
@@ -283,7 +284,7 @@ default     b      <unknown>
 	}
 }
 
-// trimmed is a table without the blanks at the ends of its lines.
+// trimmed returns a table without the blanks at the ends of its lines.
 func trimmed(text string) string {
 	var b strings.Builder
 	for l := range strings.Lines(text) {

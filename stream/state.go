@@ -7,71 +7,74 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// State is what a stream remembers of what it told: in memory ([InMemory]) or on
-// disk ([Open]). It belongs to one stream at a time and is not for concurrent
-// use.
+// State stores the cursor of a stream and the index of the objects that it has delivered:
+// in memory ([InMemory]) or on disk ([Open]). It belongs to one stream at a time and is
+// not for concurrent use.
 type State interface {
-	// Close gives up what the state holds open. It writes nothing. It fails if what was
-	// written is not there for the next run.
+	// Close releases the state's file. It writes nothing. It returns an error also if the
+	// next run would not find the file.
 	Close() error
 
-	// position is the committed one.
+	// position returns the committed position.
 	position() position
-	// announced are the intents that were neither committed nor settled, in order.
+	// announced returns the announcements that no commit has settled, in order.
 	announced() ([]announcement, error)
-	// get finds the record of a key.
+	// get returns the record of a key.
 	get(key string) (record, bool, error)
 	// unseen returns the keys whose serial is not in seen, in order.
 	unseen(seen serials) ([]string, error)
-	// announce writes intents, and how far the consumer will have been told.
-	announce(intents []announcement, told keepwatch.Revision) error
-	// commit writes what became of a piece, all or nothing.
-	commit(piece commit) error
+	// announce writes intents, and the greatest revision that the consumer may have
+	// received afterwards.
+	announce(intents []announcement, delivered keepwatch.Revision) error
+	// commit writes the changes of a delivery in one transaction.
+	commit(c commit) error
 }
 
-// announcement is an intent and its number: one that is announced later has a
-// greater one.
+// announcement is an intent with its number. Numbers increase in the order of the events.
 type announcement struct {
 	number uint64
 	intent
 }
 
-// commit is what a piece that was told changes in a state.
+// commit is the change of a state that a delivery makes.
 type commit struct {
-	records  map[string]*record // nil: the key is gone
-	settled  []uint64           // numbers of announcements that are of no use any more
+	records  map[string]*record // nil: the key is removed
+	settled  []uint64           // numbers of the announcements that are removed
 	position position
 }
 
-// position is where a stream is, and what goes with the index.
+// position is the progress of a stream, and the counters of its index. The JSON names are
+// the format of the file: a name that changed would be read as zero, so a change of one
+// needs a new format number.
 type position struct {
-	// Cursor: everything up to here was told. 0 until the first list is complete.
+	// Cursor is the revision up to which all events were delivered. It is zero until the
+	// first list is complete.
 	Cursor keepwatch.Revision `json:"cursor"`
-	// Told is the greatest revision that was told, or is being told. It is beyond
-	// the cursor while a list is incomplete and after a crash.
-	Told keepwatch.Revision `json:"told"`
-	// Relisting: a gap from the cursor on is due, or was declared and has not ended.
-	// Then history from the cursor on must not be told any more.
+	// Delivered is the greatest revision that the consumer may have received. It is above
+	// the cursor while a list is incomplete, and after a crash.
+	Delivered keepwatch.Revision `json:"told"`
+	// Relisting is true while a gap from the cursor on is due or declared. History after
+	// the cursor must not be delivered then: it could contradict the difference.
 	Relisting bool `json:"relisting,omitempty"`
-	// Void is why the gap is due, if that was said before any list; see
-	// keepwatch.Target. Invariant: Relisting is set if it is.
-	Void keepwatch.GapReason `json:"void,omitempty"`
+	// Invalid is the reason of the gap that is due, if Invalidate has set it; see
+	// keepwatch.Target. Invariant: if it is not empty, Relisting is true.
+	Invalid keepwatch.GapReason `json:"void,omitempty"`
 	// Count is the number of keys in the index.
 	Count uint64 `json:"count"`
-	// Serial is the last one given to a key.
+	// Serial is the last serial that was given to a key.
 	Serial uint64 `json:"serial"`
 }
 
 func (p position) encode() []byte {
 	body, err := json.Marshal(p)
 	if err != nil {
-		panic(err) // numbers and a truth value
+		panic(err) // numbers, a boolean and a string cannot fail
 	}
-	return seal(append(make([]byte, sealSize), body...))
+	return putChecksum(append(make([]byte, checksumSize), body...))
 }
 
 func decodePosition(text []byte) (position, error) {
-	body, err := unseal(text)
+	body, err := verifyChecksum(text)
 	if err != nil {
 		return position{}, err
 	}

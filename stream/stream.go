@@ -10,20 +10,19 @@ import (
 
 var _ keepwatch.Target = (*Stream)(nil)
 
-// Options shape a stream. The zero value is ready for use.
+// Options configure a stream. The zero value is ready for use.
 type Options struct {
-	// Bookmarks passes the source's proofs of being current on to the consumer.
+	// Bookmarks sends a Bookmark whenever the source confirms that the stream is current.
 	Bookmarks bool
-	// Kind, if set, is what the objects are that the source shows in part
-	// (PartialObjectMetadata): as that they are remembered.
+	// Kind, if set, is the kind of the objects that the source sends as
+	// PartialObjectMetadata. The index records them under it.
 	Kind schema.GroupVersionKind
-	// Synced, if set, is called when the consumer was told a SYNCED and that is
-	// committed.
+	// Synced, if set, is called after each Synced that is flushed and committed.
 	Synced func()
 }
 
-// Stream tells one consumer what a source shows, exactly once while nothing
-// crashes, and again with the same ids after that. It is the target of one
+// Stream sends the state and the changes of a source to one consumer: once while no
+// process crashes, and again with the same ids after a crash. It is the target of one
 // reflector; its methods must be called from one goroutine.
 type Stream struct {
 	sink    Sink
@@ -31,35 +30,36 @@ type Stream struct {
 	options Options
 
 	position position
-	// open are the announcements that a crash left: told or not, nobody knows.
-	// Invariant: each is beyond the cursor.
-	open []announcement
-	// number is of the last announcement.
-	number uint64
-	// owed: this run begins behind an earlier SYNCED, and has not yet told one.
-	owed bool
-	// doubted: a list was refused because the consumer was told of later revisions.
-	doubted bool
+	// announced has the announcements of a run that crashed, whose events may or may not
+	// have been written. Invariant: the revision of each is above the cursor.
+	announced []announcement
+	// lastNumber is the number of the last announcement.
+	lastNumber uint64
+	// syncedDue is true while this run continues an earlier one and has not sent a Synced.
+	syncedDue bool
+	// listRefused is true after a list was refused because the consumer has received later
+	// revisions, until a list is complete.
+	listRefused bool
 }
 
-// New makes a stream that goes on from state.
+// New returns a stream that continues from state.
 func New(sink Sink, state State, options Options) (*Stream, error) {
 	open, err := state.announced()
 	if err != nil {
 		return nil, err
 	}
-	s := &Stream{sink: sink, state: state, options: options, position: state.position(), open: open}
-	s.owed = s.position.Cursor > 0
+	s := &Stream{sink: sink, state: state, options: options, position: state.position(), announced: open}
+	s.syncedDue = s.position.Cursor > 0
 	for _, a := range open {
-		s.number = max(s.number, a.number)
+		s.lastNumber = max(s.lastNumber, a.number)
 	}
 	return s, nil
 }
 
-// Held is the revision up to which everything was told and committed. It is 0
-// until the first list is complete, while a declared gap is not, and while what was
-// told is void: a difference that was begun or is due has to be finished by a list,
-// also by the next run.
+// Revision returns the revision up to which all events were flushed and committed. It
+// returns zero until the first list is complete, from Invalidate on until the next list is
+// complete, and while a declared gap is open: only a list can end a difference, in the
+// next run too.
 func (s *Stream) Revision() keepwatch.Revision {
 	if s.position.Relisting {
 		return 0
@@ -67,44 +67,45 @@ func (s *Stream) Revision() keepwatch.Revision {
 	return s.position.Cursor
 }
 
-// Void commits that no history follows what was told; see keepwatch.Target. The
-// consumer is told by the gap, when there is a list.
+// Invalidate commits that no watch can continue from the cursor; see keepwatch.Target.
+// The consumer receives the reason with the gap, when a list begins.
 func (s *Stream) Invalidate(_ context.Context, reason keepwatch.GapReason) error {
 	if s.position.Cursor == 0 {
 		return nil
 	}
-	t := s.begin()
-	t.position.Relisting, t.position.Void, t.moved = true, reason, true
-	return s.tell(t)
+	d := s.newDelivery()
+	d.position.Relisting, d.position.Invalid, d.moved = true, reason, true
+	return s.deliver(d)
 }
 
-// Apply tells the next piece of history.
+// Apply delivers the next batch of the history. See keepwatch.Target.
 //
-// After a restart, the first proof that the history has nothing newer is told as
-// a SYNCED.
+// After a restart, the first batch that confirms the cursor as the source's newest
+// revision also sends a Synced.
 func (s *Stream) Apply(_ context.Context, batch keepwatch.Batch) (int, error) {
-	held := s.Revision()
+	revision := s.Revision()
 	switch {
-	case held == 0:
+	case revision == 0:
 		return 0, keepwatch.Failed(keepwatch.ProtocolViolation, "history from %d on, without a list before it", batch.From)
-	case batch.From > held:
+	case batch.From > revision:
 		return 0, keepwatch.Failed(keepwatch.ProtocolViolation,
-			"history from %d on, but only %d is held: what is between them is missing", batch.From, held)
+			"history from %d on, but the stream is at %d: the changes between them are missing", batch.From, revision)
 	}
-	t := s.begin()
-	dropped, err := t.applyAll(batch)
+	d := s.newDelivery()
+	dropped, err := d.applyBatch(batch)
 	if err != nil {
 		return 0, err
 	}
-	t.advance(batch.To)
-	if current(batch) && batch.To == t.position.Cursor {
-		s.proven(t)
+	d.advance(batch.To)
+	if endsWithBookmark(batch) && batch.To == d.position.Cursor {
+		s.confirmCurrent(d)
 	}
-	return dropped, s.tell(t)
+	return dropped, s.deliver(d)
 }
 
-// current reports whether a batch ends with a bookmark.
-func current(batch keepwatch.Batch) bool {
+// endsWithBookmark reports whether a batch reaches beyond its last change, or confirms
+// that the stream is current.
+func endsWithBookmark(batch keepwatch.Batch) bool {
 	if !batch.Bookmark() && batch.To == batch.From {
 		return false
 	}
@@ -116,81 +117,83 @@ func current(batch keepwatch.Batch) bool {
 	return true
 }
 
-// proven tells that the cursor is the newest revision of the source, as of just
-// now. A consumer that an earlier run has told more is not there yet.
-func (s *Stream) proven(t *tail) {
-	if t.position.Cursor < t.position.Told {
+// confirmCurrent adds the Synced that is due, and a bookmark: the cursor is the source's
+// newest revision. It adds nothing while the cursor is below a revision that an earlier
+// run has delivered, because the consumer's state is then ahead of the cursor.
+func (s *Stream) confirmCurrent(d *delivery) {
+	if d.position.Cursor < d.position.Delivered {
 		return
 	}
-	if t.owed {
-		t.synced()
+	if d.syncedDue {
+		d.appendSynced()
 	}
 	if s.options.Bookmarks {
-		t.messages = append(t.messages, Bookmark{t.position.Cursor})
+		d.messages = append(d.messages, Bookmark{d.position.Cursor})
 	}
 }
 
-// distrust refuses a list once, so that the newest state is read in its place.
-// What that shows is true, whatever was told before.
-func (s *Stream) distrust(format string, args ...any) error {
-	if s.doubted {
+// refuseList refuses a list once, with Rewound: the reflector then reads the newest state
+// by a consistent read. That list is accepted, whatever was delivered before.
+func (s *Stream) refuseList(format string, args ...any) error {
+	if s.listRefused {
 		return nil
 	}
-	s.doubted = true
+	s.listRefused = true
 	return keepwatch.Failed(keepwatch.Rewound, format, args...)
 }
 
-// tell announces a piece, tells it and commits it. An error leaves the stream
-// where it was; whatever the consumer got of the piece, it gets again.
-func (s *Stream) tell(t *tail) error {
-	if t.empty() {
+// deliver announces a delivery, writes it to the sink, flushes and commits it. An error
+// leaves the stream at its old position; the consumer then receives again what it has
+// received of the delivery.
+func (s *Stream) deliver(d *delivery) error {
+	if d.empty() {
 		return nil
 	}
-	announced, err := s.announce(t)
+	numbers, err := s.announce(d)
 	if err != nil {
 		return err
 	}
-	for _, m := range t.messages {
+	for _, m := range d.messages {
 		if err := s.sink.Write(m); err != nil {
 			return err
 		}
 	}
-	if len(t.messages) > 0 {
+	if len(d.messages) > 0 {
 		if err := s.sink.Flush(); err != nil {
 			return err
 		}
 	}
-	settled := append(announced, t.settled...)
-	if err := s.state.commit(commit{records: t.records, settled: settled, position: t.position}); err != nil {
+	settled := append(numbers, d.settled...)
+	if err := s.state.commit(commit{records: d.records, settled: settled, position: d.position}); err != nil {
 		return err
 	}
-	s.position, s.open, s.owed = t.position, t.open, t.owed
-	if t.reached && s.options.Synced != nil {
+	s.position, s.announced, s.syncedDue = d.position, d.announced, d.syncedDue
+	if d.hasSynced && s.options.Synced != nil {
 		s.options.Synced()
 	}
 	return nil
 }
 
-// announce writes down what a piece is about to tell, and returns the numbers of
-// the announcements. What an earlier run has announced is not announced again:
-// its place in the order counts.
-func (s *Stream) announce(t *tail) ([]uint64, error) {
-	if !t.tells {
+// announce writes the delivery's intents to the state, and returns their numbers. An
+// intent that an earlier run has announced keeps its number, because numbers give the
+// order of the events.
+func (s *Stream) announce(d *delivery) ([]uint64, error) {
+	if !d.hasEvents {
 		return nil, nil
 	}
-	known := make(map[string]bool, len(s.open))
-	for _, a := range s.open {
+	known := make(map[string]bool, len(s.announced))
+	for _, a := range s.announced {
 		known[a.id()] = true
 	}
 	var intents []announcement
 	var numbers []uint64
-	for _, i := range t.intents {
+	for _, i := range d.intents {
 		if len(known) > 0 && known[i.id()] {
 			continue
 		}
-		s.number++
-		intents = append(intents, announcement{s.number, i})
-		numbers = append(numbers, s.number)
+		s.lastNumber++
+		intents = append(intents, announcement{s.lastNumber, i})
+		numbers = append(numbers, s.lastNumber)
 	}
-	return numbers, s.state.announce(intents, t.position.Told)
+	return numbers, s.state.announce(intents, d.position.Delivered)
 }

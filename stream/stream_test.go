@@ -13,27 +13,27 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// TestRestart: a run that goes on is synced with the first bookmark, and not
-// before it has told as much as the run before it.
+// TestRestart checks that a run that continues sends SYNCED with the first bookmark, but
+// not before it has delivered as much as the run before it.
 func TestRestart(t *testing.T) {
 	dir := t.TempDir()
 	d := openDisk(t, dir)
-	x := newTeller(t, d, Options{})
+	x := newTestStream(t, d, Options{})
 	x.list(keepwatch.Relist{}, 10, "a.1@5")
-	if err := d.announce(nil, 13); err != nil { // a piece up to 13 was perhaps told
+	if err := d.announce(nil, 13); err != nil { // events up to 13 may have been written
 		t.Fatal(err)
 	}
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
 
-	x = newTeller(t, openDisk(t, dir), Options{Bookmarks: true})
+	x = newTestStream(t, openDisk(t, dir), Options{Bookmarks: true})
 	if x.Revision() != 10 {
-		t.Fatalf("held %d", x.Revision())
+		t.Fatalf("Revision is %d", x.Revision())
 	}
 	for _, step := range []struct {
-		batch keepwatch.Batch
-		told  string
+		batch     keepwatch.Batch
+		delivered string
 	}{
 		{batch(10, 10), ""},
 		{batch(10, 11, "~a.1@11"), "~a.1@11"},
@@ -45,39 +45,39 @@ func TestRestart(t *testing.T) {
 		if _, err := x.Apply(context.Background(), step.batch); err != nil {
 			t.Fatal(err)
 		}
-		if got := x.told(); got != step.told {
-			t.Errorf("%+v was told as %s, want %s", step.batch, got, step.told)
+		if got := x.delivered(); got != step.delivered {
+			t.Errorf("%+v was delivered as %s, want %s", step.batch, got, step.delivered)
 		}
 	}
 }
 
-// TestRestartWithNothingNew: that the source has nothing newer than what is held
-// is proof enough.
+// TestRestartWithNothingNew checks that SYNCED follows at once if the source confirms that
+// the stream is current.
 func TestRestartWithNothingNew(t *testing.T) {
 	dir := t.TempDir()
 	d := openDisk(t, dir)
-	newTeller(t, d, Options{}).list(keepwatch.Relist{}, 10, "a.1@5")
+	newTestStream(t, d, Options{}).list(keepwatch.Relist{}, 10, "a.1@5")
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
 	synced := 0
-	x := newTeller(t, openDisk(t, dir), Options{Synced: func() { synced++ }})
+	x := newTestStream(t, openDisk(t, dir), Options{Synced: func() { synced++ }})
 	for range 2 {
 		if _, err := x.Apply(context.Background(), batch(10, 10)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got, want := x.told(), "synced 10 #1"; got != want || synced != 1 {
-		t.Errorf("told %s, %d times; want %s, once", got, synced, want)
+	if got, want := x.delivered(), "synced 10 #1"; got != want || synced != 1 {
+		t.Errorf("delivered %s, %d times; want %s, once", got, synced, want)
 	}
 }
 
-// TestSyncedIsCommitted: Synced is called when a SYNCED is on disk, and not when
-// it could not be put there.
+// TestSyncedIsCommitted checks that Synced is called after the commit of a SYNCED, and not
+// if the commit fails.
 func TestSyncedIsCommitted(t *testing.T) {
-	state := &forgetful{State: InMemory()}
+	state := &fullState{State: InMemory()}
 	var committed []keepwatch.Revision
-	x := newTeller(t, state, Options{Synced: func() { committed = append(committed, state.position().Cursor) }})
+	x := newTestStream(t, state, Options{Synced: func() { committed = append(committed, state.position().Cursor) }})
 	x.list(keepwatch.Relist{}, 10, "a.1@5")
 	if _, err := x.Apply(context.Background(), batch(10, 11, "~a.1@11")); err != nil {
 		t.Fatal(err)
@@ -87,36 +87,37 @@ func TestSyncedIsCommitted(t *testing.T) {
 		t.Errorf("committed at %v, want %v", committed, want)
 	}
 
-	r := x.begin(keepwatch.Relist{Reason: keepwatch.GapExpired, To: 30}, "a.1@11")
-	x.told()
+	r := x.putList(keepwatch.Relist{Reason: keepwatch.GapExpired, To: 30}, "a.1@11")
+	x.delivered()
 	state.full = true
-	if err := r.Commit(context.Background(), 30); !errors.Is(err, errDeaf) {
+	if err := r.Commit(context.Background(), 30); !errors.Is(err, errNoSpace) {
 		t.Errorf("got %v", err)
 	}
-	if got, want := x.told(), "synced 30 #1"; got != want || len(committed) != 2 {
-		t.Errorf("told %s, want %s; reported %v", got, want, committed)
+	if got, want := x.delivered(), "synced 30 #1"; got != want || len(committed) != 2 {
+		t.Errorf("delivered %s, want %s; reported %v", got, want, committed)
 	}
 }
 
-// forgetful is a state that can't be written once it is full.
-type forgetful struct {
+// fullState is a state that cannot be written while it is full.
+type fullState struct {
 	State
 	full bool
 }
 
-func (f *forgetful) commit(piece commit) error {
+func (f *fullState) commit(c commit) error {
 	if f.full {
-		return errDeaf
+		return errNoSpace
 	}
-	return f.State.commit(piece)
+	return f.State.commit(c)
 }
 
-// TestShownInPart: what a server shows in part is remembered as what it is.
-func TestShownInPart(t *testing.T) {
+// TestPartialObjects checks that the index records a PartialObjectMetadata under the
+// object's own kind.
+func TestPartialObjects(t *testing.T) {
 	dir := t.TempDir()
 	kind := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Thing"}
 	d := openDisk(t, dir)
-	x := newTeller(t, d, Options{Kind: kind})
+	x := newTestStream(t, d, Options{Kind: kind})
 	r, err := x.Replace(context.Background(), keepwatch.Relist{})
 	if err != nil {
 		t.Fatal(err)
@@ -130,7 +131,7 @@ func TestShownInPart(t *testing.T) {
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
-	x = newTeller(t, openDisk(t, dir), Options{Kind: kind})
+	x = newTestStream(t, openDisk(t, dir), Options{Kind: kind})
 	x.list(keepwatch.Relist{Reason: keepwatch.GapDowntime, To: 20}, 20)
 	got := x.lines.String()
 	for _, want := range []string{
@@ -138,12 +139,12 @@ func TestShownInPart(t *testing.T) {
 		`"object":{"apiVersion":"v1","kind":"Thing","metadata":{"namespace":"default","name":"b",`,
 	} {
 		if !strings.Contains(got, want) {
-			t.Errorf("told %s, want %s", got, want)
+			t.Errorf("delivered %s, want %s", got, want)
 		}
 	}
 }
 
-// partial is a thing of which the server shows the metadata only.
+// partial is a thing that the server sends as PartialObjectMetadata.
 type partial struct{ thing }
 
 func (o partial) JSON() []byte { return o.Metadata() }
@@ -153,56 +154,56 @@ func (o partial) Metadata() []byte {
 		[]byte(`"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadata"`), 1)
 }
 
-// TestRestartWithinAGap goes on with a list, though the history may be back: it
-// could contradict what the difference has told.
+// TestRestartWithinAGap checks that a run that begins within a gap lists, even if the
+// history is available: it could contradict the difference.
 func TestRestartWithinAGap(t *testing.T) {
 	dir := t.TempDir()
 	d := openDisk(t, dir)
-	x := newTeller(t, d, Options{})
+	x := newTestStream(t, d, Options{})
 	x.list(keepwatch.Relist{}, 10, "a.1@5")
-	x.begin(keepwatch.Relist{Reason: keepwatch.GapExpired, To: 20}, "a.1@18")
+	x.putList(keepwatch.Relist{Reason: keepwatch.GapExpired, To: 20}, "a.1@18")
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
-	x = newTeller(t, openDisk(t, dir), Options{})
+	x = newTestStream(t, openDisk(t, dir), Options{})
 	if x.Revision() != 0 {
-		t.Fatalf("held %d, want 0: a list is due", x.Revision())
+		t.Fatalf("Revision is %d, want 0, because a list is due", x.Revision())
 	}
 	x.list(keepwatch.Relist{Reason: keepwatch.GapDowntime, To: 21}, 21, "a.1@18")
-	if got, want := x.told(), "gap 10-21 downtime, synced 21 #1"; got != want {
-		t.Errorf("told %s, want %s", got, want)
+	if got, want := x.delivered(), "gap 10-21 downtime, synced 21 #1"; got != want {
+		t.Errorf("delivered %s, want %s", got, want)
 	}
 }
 
-// deaf is an output that nothing gets through to.
-type deaf struct{}
+// fullWriter is an output that fails every write.
+type fullWriter struct{}
 
-var errDeaf = errors.New("no space left on device")
+var errNoSpace = errors.New("no space left on device")
 
-func (deaf) Write([]byte) (int, error) { return 0, errDeaf }
+func (fullWriter) Write([]byte) (int, error) { return 0, errNoSpace }
 
-// TestFailingOutput ends the stream with the output's error and commits nothing;
-// starting again and again for nothing does not fill the state.
+// TestFailingOutput checks that the error of an output ends the stream, that nothing is
+// committed, and that repeated runs do not add announcements.
 func TestFailingOutput(t *testing.T) {
 	dir := t.TempDir()
 	d := openDisk(t, dir)
-	x := newTeller(t, d, Options{})
+	x := newTestStream(t, d, Options{})
 	x.list(keepwatch.Relist{}, 10, "a.1@5")
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
-	piece := batch(10, 13, "-a.1@11", "+a.2@12", "+b.1@13")
+	changes := batch(10, 13, "-a.1@11", "+a.2@12", "+b.1@13")
 	for range 5 {
 		d := openDisk(t, dir)
-		s, err := New(NDJSON(deaf{}, "things"), d, Options{})
+		s, err := New(NDJSON(fullWriter{}, "things"), d, Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Apply(context.Background(), piece); !errors.Is(err, errDeaf) || kindOf(err) != 0 {
+		if _, err := s.Apply(context.Background(), changes); !errors.Is(err, errNoSpace) || kindOf(err) != 0 {
 			t.Fatalf("got %v", err)
 		}
 		if s.Revision() != 10 {
-			t.Errorf("held %d", s.Revision())
+			t.Errorf("Revision is %d", s.Revision())
 		}
 		if found, err := d.announced(); err != nil || len(found) != 3 {
 			t.Errorf("%d announcements, %v", len(found), err)
@@ -212,30 +213,30 @@ func TestFailingOutput(t *testing.T) {
 		}
 	}
 	d = openDisk(t, dir)
-	x = newTeller(t, d, Options{})
-	if _, err := x.Apply(context.Background(), piece); err != nil {
+	x = newTestStream(t, d, Options{})
+	if _, err := x.Apply(context.Background(), changes); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := x.told(), "-a.1@11 (11), +a.2@12, +b.1@13"; got != want {
-		t.Errorf("told %s, want %s", got, want)
+	if got, want := x.delivered(), "-a.1@11 (11), +a.2@12, +b.1@13"; got != want {
+		t.Errorf("delivered %s, want %s", got, want)
 	}
 	if found, err := d.announced(); err != nil || len(found) != 0 {
 		t.Errorf("%d announcements are left, %v", len(found), err)
 	}
 }
 
-// TestDeletedBeforeTheNextRun: what a crash left open is told to its end, from
-// the announcement, when the history is gone.
+// TestDeletedBeforeTheNextRun checks that announced events are delivered after a crash
+// from the announcement if the history has expired.
 func TestDeletedBeforeTheNextRun(t *testing.T) {
 	dir := t.TempDir()
 	d := openDisk(t, dir)
-	x := newTeller(t, d, Options{})
+	x := newTestStream(t, d, Options{})
 	x.list(keepwatch.Relist{}, 10, "a.1@5", "z.1@6")
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
 	d = openDisk(t, dir)
-	s, err := New(NDJSON(deaf{}, "things"), d, Options{})
+	s, err := New(NDJSON(fullWriter{}, "things"), d, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,10 +246,10 @@ func TestDeletedBeforeTheNextRun(t *testing.T) {
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
-	x = newTeller(t, openDisk(t, dir), Options{})
+	x = newTestStream(t, openDisk(t, dir), Options{})
 	x.list(keepwatch.Relist{Reason: keepwatch.GapDowntime, To: 20}, 20, "c.1@14", "z.1@6")
 	want := "gap 10-20 downtime, -a.1@11 (11), +c.1@14, -a.2@12 (20), -b.1@13 (20), synced 20 #2"
-	if got := x.told(); got != want {
-		t.Errorf("told %s\nwant %s", got, want)
+	if got := x.delivered(); got != want {
+		t.Errorf("delivered %s\nwant %s", got, want)
 	}
 }

@@ -13,20 +13,20 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 )
 
-// TableOptions shape a table as kubectl's flags do.
+// TableOptions configure a table as kubectl's flags do.
 type TableOptions struct {
-	Namespaces  bool // a column for them
-	Wide        bool // columns of lower priority too
-	WatchEvents bool // a column for the type of the event
+	Namespaces  bool // adds a column for the namespace
+	Wide        bool // adds the columns of lower priority
+	WatchEvents bool // adds a column for the type of the event
 }
 
-// table writes rows as `kubectl get --watch` does.
-type table struct {
-	out     *bufio.Writer
-	tabs    flusher // aligns what goes to out
-	printer printers.ResourcePrinter
-	events  bool
-	columns []metav1.TableColumnDefinition // last seen
+// tableSink writes rows as `kubectl get --watch` does.
+type tableSink struct {
+	out         *bufio.Writer
+	tabs        flusher // aligns the columns, and writes to out
+	printer     printers.ResourcePrinter
+	watchEvents bool
+	columns     []metav1.TableColumnDefinition // of the last object that had any
 }
 
 type flusher interface {
@@ -34,23 +34,23 @@ type flusher interface {
 	Flush() error
 }
 
-// Table writes a row an event, under one header. What the server gave as rows
-// ([Tabular]) shows its columns; what it did not shows name and age. Columns are
-// as wide as the widest cell so far. Of an object that was deleted while nobody
-// watched, only the name is known.
+// Table returns a sink that writes a row for each event, under one header. An object that
+// the server sent as a row ([Tabular]) shows the server's columns; another object shows
+// name and age. A column is as wide as its widest cell so far. An object that was deleted
+// within a gap shows its name only.
 func Table(out io.Writer, options TableOptions) Sink {
 	buffered := bufio.NewWriter(out)
-	return &table{
-		out:    buffered,
-		tabs:   printers.GetNewTabWriter(buffered),
-		events: options.WatchEvents,
+	return &tableSink{
+		out:         buffered,
+		tabs:        printers.GetNewTabWriter(buffered),
+		watchEvents: options.WatchEvents,
 		printer: printers.NewTablePrinter(printers.PrintOptions{
 			WithNamespace: options.Namespaces, Wide: options.Wide,
 		}),
 	}
 }
 
-func (s *table) Write(m Message) error {
+func (s *tableSink) Write(m Message) error {
 	e, ok := m.(Event)
 	if !ok {
 		return nil
@@ -59,18 +59,18 @@ func (s *table) Write(m Message) error {
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", e.Type, e.Object.Key(), err)
 	}
-	return s.printer.PrintObj(watched(e.Type, object, s.events), s.tabs)
+	return s.printer.PrintObj(asWatchEvent(e.Type, object, s.watchEvents), s.tabs)
 }
 
-func (s *table) Flush() error {
+func (s *tableSink) Flush() error {
 	if err := s.tabs.Flush(); err != nil {
 		return err
 	}
 	return s.out.Flush()
 }
 
-// row is what the printer makes a row of.
-func (s *table) row(o Object) (runtime.Object, error) {
+// row returns the object that the printer prints as a row.
+func (s *tableSink) row(o Object) (runtime.Object, error) {
 	t, ok := o.(Tabular)
 	if ok && len(t.Columns()) > 0 {
 		s.columns = t.Columns()
@@ -83,8 +83,8 @@ func (s *table) row(o Object) (runtime.Object, error) {
 	return partial, json.Unmarshal(o.JSON(), partial)
 }
 
-// cells is a table of one row.
-func (s *table) cells(o Object, cells []any) *metav1.Table {
+// cells returns a table of one row.
+func (s *tableSink) cells(o Object, cells []any) *metav1.Table {
 	key := o.Key()
 	return &metav1.Table{
 		ColumnDefinitions: s.columns,
@@ -97,7 +97,7 @@ func (s *table) cells(o Object, cells []any) *metav1.Table {
 	}
 }
 
-// nameOnly are the cells of an object of which no more is known.
+// nameOnly returns the cells of an object whose body is not known.
 func nameOnly(o Object, columns []metav1.TableColumnDefinition) []any {
 	cells := make([]any, len(columns))
 	for i, c := range columns {

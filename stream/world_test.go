@@ -11,16 +11,16 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// world is a source's whole history, and how much of it the source still has.
+// world is a source's whole history, with the revision up to which it is compacted.
 type world struct {
 	history   []keepwatch.Change // its revisions are 1, 2, 3, …
 	compacted keepwatch.Revision // watches begin here or later
-	born      int
+	created   int
 }
 
 func (w *world) revision() keepwatch.Revision { return keepwatch.Revision(len(w.history)) }
 
-// at is the state at a revision, by key.
+// at returns the state at a revision, by key.
 func (w *world) at(r keepwatch.Revision) map[string]thing {
 	state := map[string]thing{}
 	for _, c := range w.history[:r] {
@@ -37,15 +37,15 @@ func (w *world) at(r keepwatch.Revision) map[string]thing {
 // write changes a random object.
 func (w *world) write(t *rapid.T) {
 	name := rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "name")
-	o, alive := w.at(w.revision())["default/"+name]
+	o, exists := w.at(w.revision())["default/"+name]
 	o.revision = w.revision() + 1
 	c := keepwatch.Change{Type: keepwatch.Modified, Revision: o.revision}
 	switch {
-	case !alive:
-		w.born++
+	case !exists:
+		w.created++
 		c.Type = keepwatch.Added
 		o.key = keepwatch.Key{Namespace: "default", Name: name}
-		o.uid = keepwatch.UID(fmt.Sprintf("%s.%d", name, w.born))
+		o.uid = keepwatch.UID(fmt.Sprintf("%s.%d", name, w.created))
 	case rapid.Bool().Draw(t, "delete"):
 		c.Type = keepwatch.Deleted
 	}
@@ -54,7 +54,7 @@ func (w *world) write(t *rapid.T) {
 	w.history = append(w.history, c)
 }
 
-// objects are the state at a revision as a list shows it, in any order.
+// objects returns the state at a revision as a list has it, in any order.
 func (w *world) objects(t *rapid.T, r keepwatch.Revision) []keepwatch.Object {
 	state := w.at(r)
 	var objects []keepwatch.Object
@@ -64,32 +64,32 @@ func (w *world) objects(t *rapid.T, r keepwatch.Revision) []keepwatch.Object {
 	return rapid.Permutation(objects).Draw(t, "order")
 }
 
-// fold is what a consumer makes of all lines: events whose id it has seen change
-// nothing. It knows what no stream may contain.
+// fold is a consumer's state. An event whose id it has seen changes nothing. It records
+// every line that no stream may contain. The world has no rewinds, so the ids stay.
 type fold struct {
-	world   *world
-	objects map[string]line
-	ids     map[string]bool
-	deleted map[string]bool // UIDs
-	told    map[string]bool // UIDs
-	synced  keepwatch.Revision
-	wrong   []string
+	world     *world
+	objects   map[string]line
+	ids       map[string]bool
+	deleted   map[string]bool // UIDs
+	delivered map[string]bool // UIDs
+	synced    keepwatch.Revision
+	errors    []string
 }
 
 func newFold(w *world) *fold {
-	return &fold{world: w, objects: map[string]line{}, ids: map[string]bool{}, deleted: map[string]bool{}, told: map[string]bool{}}
+	return &fold{world: w, objects: map[string]line{}, ids: map[string]bool{}, deleted: map[string]bool{}, delivered: map[string]bool{}}
 }
 
-// read folds the output of one life. A last line without an end is no line.
+// read folds the output of one run. It ignores a last line without a line break.
 func (f *fold) read(output string) {
-	f.synced = 0 // what the life before told last may not be committed
+	f.synced = 0 // the last SYNCED of the run before may not be committed
 	for text := range strings.Lines(output) {
 		if !strings.HasSuffix(text, "\n") {
 			return
 		}
 		l, err := parse(text)
 		if err != nil {
-			f.complain("%v: %s", err, text)
+			f.errorf("%v: %s", err, text)
 			return
 		}
 		f.add(l)
@@ -100,7 +100,7 @@ func (f *fold) add(l line) {
 	revision := func(text string) keepwatch.Revision {
 		r, err := keepwatch.ParseRevision(text)
 		if err != nil {
-			f.complain("%s: %v", l.Type, err)
+			f.errorf("%s: %v", l.Type, err)
 		}
 		return r
 	}
@@ -109,13 +109,13 @@ func (f *fold) add(l line) {
 		f.synced = revision(l.Revision)
 		f.compare(f.synced)
 		if l.Count != len(f.objects) {
-			f.complain("SYNCED counts %d of %d", l.Count, len(f.objects))
+			f.errorf("SYNCED counts %d of %d", l.Count, len(f.objects))
 		}
 	case "BOOKMARK":
 		f.compare(revision(l.Revision))
 	case "GAP":
 		if revision(l.From) < f.synced || revision(l.To) < revision(l.From) {
-			f.complain("GAP %s-%s behind SYNCED %d", l.From, l.To, f.synced)
+			f.errorf("GAP %s-%s behind SYNCED %d", l.From, l.To, f.synced)
 		}
 	default:
 		if !f.ids[l.ID] {
@@ -128,10 +128,10 @@ func (f *fold) add(l line) {
 func (f *fold) event(l line) {
 	m := l.Object.Metadata
 	key := m.Namespace + "/" + m.Name
-	held, known := f.objects[key]
-	was := held.Object.Metadata
+	prior, known := f.objects[key]
+	was := prior.Object.Metadata
 	if known && was.UID != m.UID {
-		f.complain("%s shows %s in the place of %s", l.ID, m.UID, was.UID)
+		f.errorf("%s replaces %s by %s without a deletion", l.ID, was.UID, m.UID)
 	}
 	if l.Type == "DELETED" {
 		f.deleted[m.UID] = true
@@ -139,40 +139,40 @@ func (f *fold) event(l line) {
 		return
 	}
 	if known && len(m.ResourceVersion) == len(was.ResourceVersion) && m.ResourceVersion < was.ResourceVersion {
-		f.complain("%s goes back from %s", l.ID, was.ResourceVersion)
+		f.errorf("%s goes back from %s", l.ID, was.ResourceVersion)
 	}
 	if f.deleted[m.UID] {
-		f.complain("%s shows something deleted", l.ID)
+		f.errorf("%s shows something deleted", l.ID)
 	}
-	f.told[m.UID] = true
+	f.delivered[m.UID] = true
 	f.objects[key] = l
 }
 
-// compare compares with the source's state.
+// compare compares the fold with the source's state.
 func (f *fold) compare(r keepwatch.Revision) {
 	if r > f.world.revision() {
-		f.complain("revision %d does not exist yet", r)
+		f.errorf("revision %d does not exist yet", r)
 		return
 	}
 	want := f.world.at(r)
 	for key, o := range want {
 		if got := f.objects[key].Object; got.Metadata.UID != string(o.uid) || got.Metadata.ResourceVersion != o.revision.String() || got.Note != o.note {
-			f.complain("at %d %s is %+v, want %+v", r, key, got, o)
+			f.errorf("at %d %s is %+v, want %+v", r, key, got, o)
 		}
 	}
 	for key, l := range f.objects {
 		if _, ok := want[key]; !ok {
-			f.complain("at %d there is no %s (%s)", r, key, l.ID)
+			f.errorf("at %d the source has no %s (%s)", r, key, l.ID)
 		}
 	}
-	for uid := range f.told {
-		if !f.deleted[uid] && !f.holds(uid) {
-			f.complain("the deletion of %s was not told", uid)
+	for uid := range f.delivered {
+		if !f.deleted[uid] && !f.has(uid) {
+			f.errorf("the deletion of %s was not delivered", uid)
 		}
 	}
 }
 
-func (f *fold) holds(uid string) bool {
+func (f *fold) has(uid string) bool {
 	for _, l := range f.objects {
 		if l.Object.Metadata.UID == uid {
 			return true
@@ -181,6 +181,6 @@ func (f *fold) holds(uid string) bool {
 	return false
 }
 
-func (f *fold) complain(format string, args ...any) {
-	f.wrong = append(f.wrong, fmt.Sprintf(format, args...))
+func (f *fold) errorf(format string, args ...any) {
+	f.errors = append(f.errors, fmt.Sprintf(format, args...))
 }

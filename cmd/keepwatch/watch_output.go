@@ -84,7 +84,7 @@ func (f *outputFlags) complete(cmd *cobra.Command) (outputFormat, error) {
 		return outputFormat{}, err
 	}
 	return outputFormat{form: kube.WholeObjects, sink: func(out io.Writer, _ *watchTarget) stream.Sink {
-		return stream.Printed(out, printer, f.watchEvents)
+		return stream.Printer(out, printer, f.watchEvents)
 	}}, nil
 }
 

@@ -343,7 +343,7 @@ func testWatchGoesOn(t *testing.T, client kubernetes.Interface) {
 
 	for _, args := range [][]string{{"cm", "-A"}, {"pods"}, {"cm", "-l", "app=x"}, {"cm", "one"}} {
 		code, _, stderr := execute(t, append([]string{"watch", "--state", state}, args...)...)
-		if code != 1 || !strings.Contains(stderr, "belongs to another stream: it is of configmaps in namespace default of cluster") {
+		if code != 1 || !strings.Contains(stderr, "belongs to another stream: it has the state of configmaps in namespace default of cluster") {
 			t.Errorf("another stream %v: exit %d, %q", args, code, stderr)
 		}
 	}
@@ -370,7 +370,7 @@ func testWatchStateDeleted(t *testing.T, client kubernetes.Interface) {
 				t.Fatal(err)
 			}
 			next(p)
-			want := "keepwatch: state file " + filepath.Join(state, "stream.db") + " was deleted while it was in use: the place in the stream is lost\n"
+			want := "keepwatch: state file " + filepath.Join(state, "stream.db") + " was deleted while it was in use: the cursor is lost\n"
 			if code := p.exit(t); code != 1 || p.stderr.String() != want {
 				t.Errorf("exit %d, stderr %q, want 1 and %q", code, p.stderr, want)
 			}

@@ -1,5 +1,5 @@
-// Package follow runs keepwatch watch as its users do: as a process whose stdout
-// is read by somebody else, which may be killed at any moment and started again.
+// Package follow runs keepwatch watch as a process whose stdout is a file, and kills and
+// starts it again at any time.
 package follow
 
 import (
@@ -14,27 +14,27 @@ import (
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
-// Follower is one keepwatch watch through all of its lives.
+// Follower is one keepwatch watch with all its processes, one after the other.
 type Follower struct {
-	// Selected says that the stream has a selector.
+	// Selected is true for a stream with a selector.
 	Selected bool
 
-	tb     testing.TB
-	path   string
-	args   []string
-	dir    string
-	lives  int
-	now    *peer.Process
-	output []string // a file a life
+	tb      testing.TB
+	path    string
+	args    []string
+	dir     string
+	runs    int
+	process *peer.Process // of the current run
+	output  []string      // a file for each run
 }
 
-// New prepares `keepwatch watch ARGS…`. It is ended with the test.
+// New prepares `keepwatch watch ARGS…`. The process ends with the test.
 func New(tb testing.TB, args ...string) *Follower {
 	tb.Helper()
 	f := &Follower{tb: tb, path: peer.Keepwatch(tb), args: append([]string{"watch"}, args...), dir: tb.TempDir()}
 	tb.Cleanup(func() {
-		if f.now != nil {
-			f.now.Kill()
+		if f.process != nil {
+			f.process.Kill()
 		}
 		if tb.Failed() {
 			tb.Logf("stderr of keepwatch %v:\n%s", f.args, f.Stderr())
@@ -43,44 +43,44 @@ func New(tb testing.TB, args ...string) *Follower {
 	return f
 }
 
-// Start begins a life.
+// Start starts a process.
 func (f *Follower) Start() {
 	f.tb.Helper()
-	f.lives++
-	name := filepath.Join(f.dir, fmt.Sprintf("stdout-%03d", f.lives))
+	f.runs++
+	name := filepath.Join(f.dir, fmt.Sprintf("stdout-%03d", f.runs))
 	out, err := os.Create(name)
 	if err != nil {
 		f.tb.Fatal(err)
 	}
 	defer out.Close() // the process has its own descriptor
-	f.now, err = peer.Start(peer.Command{Path: f.path, Args: f.args, Log: f.stderr(), Stdout: out})
+	f.process, err = peer.Start(peer.Command{Path: f.path, Args: f.args, Log: f.stderr(), Stdout: out})
 	if err != nil {
 		f.tb.Fatal(err)
 	}
 	f.output = append(f.output, name)
 }
 
-// Kill ends the life with SIGKILL.
-func (f *Follower) Kill() { f.now.Kill() }
+// Kill ends the process with SIGKILL.
+func (f *Follower) Kill() { f.process.Kill() }
 
-// Process is the life of now.
-func (f *Follower) Process() *peer.Process { return f.now }
+// Process returns the current process.
+func (f *Follower) Process() *peer.Process { return f.process }
 
-// End asks the process to end and returns its exit code.
+// End sends SIGTERM to the process and returns its exit code.
 func (f *Follower) End(grace time.Duration) (int, error) {
-	if err := f.now.Signal(syscall.SIGTERM); err != nil {
+	if err := f.process.Signal(syscall.SIGTERM); err != nil {
 		return 0, err
 	}
 	select {
-	case <-f.now.Done():
-		return f.now.ExitCode(), nil
+	case <-f.process.Done():
+		return f.process.ExitCode(), nil
 	case <-time.After(grace):
-		f.now.Kill()
+		f.process.Kill()
 		return 0, fmt.Errorf("did not end within %v of SIGTERM", grace)
 	}
 }
 
-// Fold reads everything that all lives have written so far.
+// Fold folds the output of all processes so far.
 func (f *Follower) Fold() (*ndjson.Fold, error) {
 	fold := ndjson.NewFold()
 	fold.Selected = f.Selected
@@ -98,7 +98,7 @@ func (f *Follower) Fold() (*ndjson.Fold, error) {
 	return fold, nil
 }
 
-// Stderr is what all lives have said to people.
+// Stderr returns the stderr of all processes.
 func (f *Follower) Stderr() string {
 	text, err := os.ReadFile(f.stderr())
 	if err != nil {

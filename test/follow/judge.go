@@ -17,18 +17,19 @@ import (
 	"github.com/keepwatch/keepwatch/test/ndjson"
 )
 
-// difference says in what a fold differs from the server's state.
+// difference describes the first difference between a fold and the server's state, or
+// returns "".
 func difference(fold *ndjson.Fold, want map[string]*unstructured.Unstructured) string {
 	for key, o := range want {
-		held, ok := fold.Objects[key]
+		got, ok := fold.Objects[key]
 		if !ok {
 			return key + " is missing"
 		}
-		if held.UID != string(o.GetUID()) || held.Revision != o.GetResourceVersion() {
-			return fmt.Sprintf("%s is %s/%s, on the server %s/%s", key, held.UID, held.Revision, o.GetUID(), o.GetResourceVersion())
+		if got.UID != string(o.GetUID()) || got.Revision != o.GetResourceVersion() {
+			return fmt.Sprintf("%s is %s/%s, on the server %s/%s", key, got.UID, got.Revision, o.GetUID(), o.GetResourceVersion())
 		}
-		if text, err := o.MarshalJSON(); err != nil || !sameJSON(text, held.Object) {
-			return fmt.Sprintf("%s is\n%s\non the server\n%s", key, held.Object, text)
+		if text, err := o.MarshalJSON(); err != nil || !sameJSON(text, got.JSON) {
+			return fmt.Sprintf("%s is\n%s\non the server\n%s", key, got.JSON, text)
 		}
 	}
 	for key := range fold.Objects {
@@ -44,32 +45,33 @@ func sameJSON(a, b []byte) bool {
 	return json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && reflect.DeepEqual(x, y)
 }
 
-// judge holds the stream against the books: nothing wrong in it, and every delete
-// told. Only an object that came and went within one gap may be unknown to it. Of
-// a stream with a selector the books can't tell; there the final state decides.
+// judge compares the stream with the writes: nothing in it is wrong, and every deletion was
+// delivered. Only an object that was created and deleted within one gap may be missing.
+// For a stream with a selector only the final state is compared, because an object can
+// leave the selection without a deletion.
 func judge(t *testing.T, fold *ndjson.Fold, lives []load.Life) {
 	t.Helper()
 	for _, wrong := range fold.Wrong {
 		t.Error(wrong)
 	}
 	if fold.Selected {
-		return // what leaves the selection need not have been deleted
+		return
 	}
 	missed := 0
 	for _, life := range lives {
 		uid := string(life.UID)
 		switch {
 		case !life.Deleted && fold.Deleted[uid]:
-			t.Errorf("%s (%s) was told as DELETED, but it lives", life.Name, uid)
-		case life.Deleted && fold.Told[uid] && !fold.Deleted[uid]:
-			t.Errorf("%s (%s) was deleted, and the stream never said so", life.Name, uid)
-		case life.Deleted && !fold.Told[uid] && !inGap(fold.Gaps, life.Created):
+			t.Errorf("%s (%s) was delivered as DELETED, but it exists", life.Name, uid)
+		case life.Deleted && fold.Delivered[uid] && !fold.Deleted[uid]:
+			t.Errorf("%s (%s) was deleted, and the stream did not deliver the deletion", life.Name, uid)
+		case life.Deleted && !fold.Delivered[uid] && !inGap(fold.Gaps, life.Created):
 			t.Errorf("%s (%s), created at %s outside of any gap, is missing", life.Name, uid, life.Created)
-		case !fold.Told[uid]:
+		case !fold.Delivered[uid]:
 			missed++
 		}
 	}
-	t.Logf("%d of %d objects came and went within a gap", missed, len(lives))
+	t.Logf("%d of %d objects were created and deleted within a gap", missed, len(lives))
 }
 
 func inGap(gaps []ndjson.Gap, revision string) bool {
@@ -77,11 +79,11 @@ func inGap(gaps []ndjson.Gap, revision string) bool {
 	return slices.ContainsFunc(gaps, func(g ndjson.Gap) bool { return g.From < r && r <= g.To })
 }
 
-// judgeLists goes through the proxy's transcript: each list but the first must
-// have a reason that the failure table accepts. It returns how many there were.
+// judgeLists checks the proxy's transcript: each list except the first must have a reason
+// that the failure table accepts. It returns the number of lists.
 func judgeLists(t *testing.T, w *weather) int {
 	t.Helper()
-	const skew = 3 * time.Second // between a kill and what of it arrives at the proxy
+	const skew = 3 * time.Second // between a kill and its effect at the proxy
 	lists, pages, garbled := 0, 0, 0
 	reason := "the first"
 	var last time.Duration
@@ -106,13 +108,13 @@ func judgeLists(t *testing.T, w *weather) int {
 			pages++
 		}
 		for _, f := range e.Faults {
-			what := f.Fault.String()
+			fault := f.Fault.String()
 			switch {
-			case strings.Contains(what, " 410 "):
-				reason = what
+			case strings.Contains(fault, " 410 "):
+				reason = fault
 			case e.Class == faultproxy.List || e.Class == faultproxy.StreamList || e.Class == faultproxy.ListPage:
-				reason = "a list that failed: " + what
-			case strings.HasPrefix(what, "garbage") || strings.HasPrefix(what, "tear"):
+				reason = "a list that failed: " + fault
+			case strings.HasPrefix(fault, "garbage") || strings.HasPrefix(fault, "tear"):
 				if garbled++; garbled >= 3 {
 					reason = "garbled three times"
 				}

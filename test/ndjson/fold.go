@@ -1,4 +1,4 @@
-// Package ndjson reads the stream of keepwatch watch as a consumer does.
+// Package ndjson folds the output of keepwatch watch as a consumer does.
 package ndjson
 
 import (
@@ -29,37 +29,41 @@ type Gap struct {
 	Reason   string
 }
 
-// Held is an object as the consumer knows it.
-type Held struct {
+// Object is the last state of an object that the consumer has received.
+type Object struct {
 	UID, Revision string
-	Object        json.RawMessage
+	JSON          json.RawMessage
 }
 
-// Fold is the state that follows from a stream, as any consumer would compute it:
-// what was seen before under the same id is a repetition and changes nothing.
+// Fold is the state that a consumer computes from a stream. An event whose id was seen
+// before is a repetition and changes nothing. A gap with the reason rewind clears the seen
+// ids: a restored source has old states again, with their old ids.
 type Fold struct {
-	Objects map[string]Held // by namespace/name
-	Deleted map[string]bool // UIDs that came as DELETED
-	Told    map[string]bool // UIDs that came as ADDED or MODIFIED
-	Gaps    []Gap
-	Synced  int // SYNCED lines
-	Events  int // object events, repetitions included
-	Repeats int
+	Objects   map[string]Object // by namespace/name
+	Deleted   map[string]bool   // UIDs of DELETED events
+	Delivered map[string]bool   // UIDs of ADDED and MODIFIED events
+	Gaps      []Gap
+	Synced    int // SYNCED lines
+	Events    int // object events, repetitions included
+	Repeats   int
 	// Wrong lists what no stream may contain.
 	Wrong []string
-	// Selected says that the stream has a selector: objects leave and come back.
+	// Selected is true for a stream with a selector: an object can be deleted from it and
+	// be added again.
 	Selected bool
 
 	ids map[string]bool
+	// rewinding is true from a rewind to the next SYNCED: revisions may be lower.
+	rewinding bool
 }
 
-// NewFold is the state before the first line.
+// NewFold returns the state before the first line.
 func NewFold() *Fold {
-	return &Fold{Objects: map[string]Held{}, Deleted: map[string]bool{}, Told: map[string]bool{}, ids: map[string]bool{}}
+	return &Fold{Objects: map[string]Object{}, Deleted: map[string]bool{}, Delivered: map[string]bool{}, ids: map[string]bool{}}
 }
 
-// Read folds lines until the input ends. A last line without an end is what a
-// killed process leaves; it is no line.
+// Read folds lines until the input ends. It ignores a last line without a line break, which
+// is what a killed process leaves.
 func (f *Fold) Read(r io.Reader) error {
 	in := bufio.NewReaderSize(r, 1<<20)
 	for {
@@ -84,6 +88,7 @@ func (f *Fold) Add(line Line) {
 		f.event(line)
 	case "SYNCED":
 		f.Synced++
+		f.rewinding = false
 		if line.Count != len(f.Objects) {
 			f.wrong("SYNCED counts %d objects, the fold has %d", line.Count, len(f.Objects))
 		}
@@ -92,6 +97,10 @@ func (f *Fold) Add(line Line) {
 		to, _ := strconv.ParseUint(line.To, 10, 64)
 		if line.Reason != "expired" && line.Reason != "downtime" && line.Reason != "rewind" || from == 0 || to == 0 {
 			f.wrong("GAP from %q to %q, reason %q", line.From, line.To, line.Reason)
+		}
+		if line.Reason == "rewind" {
+			f.rewinding = true
+			clear(f.ids)
 		}
 		f.Gaps = append(f.Gaps, Gap{From: from, To: to, Reason: line.Reason})
 	case "BOOKMARK":
@@ -123,18 +132,18 @@ func (f *Fold) event(line Line) {
 		return
 	}
 	f.ids[line.ID] = true
-	f.apply(line, m.Namespace+"/"+m.Name, Held{UID: m.UID, Revision: m.ResourceVersion, Object: line.Object})
+	f.apply(line, m.Namespace+"/"+m.Name, Object{UID: m.UID, Revision: m.ResourceVersion, JSON: line.Object})
 }
 
-func (f *Fold) apply(line Line, key string, now Held) {
-	held, known := f.Objects[key]
-	if known && held.UID == now.UID && line.Type != "DELETED" && number(now.Revision) < number(held.Revision) {
-		f.wrong("%s goes back from %s to %s", key, held.Revision, now.Revision)
+func (f *Fold) apply(line Line, key string, now Object) {
+	prior, known := f.Objects[key]
+	if known && prior.UID == now.UID && line.Type != "DELETED" && !f.rewinding && number(now.Revision) < number(prior.Revision) {
+		f.wrong("%s goes back from %s to %s", key, prior.Revision, now.Revision)
 	}
-	if known && held.UID != now.UID {
-		f.wrong("%s %s has UID %s, but %s was not deleted", line.Type, key, now.UID, held.UID)
+	if known && prior.UID != now.UID {
+		f.wrong("%s %s has UID %s, but %s was not deleted", line.Type, key, now.UID, prior.UID)
 	}
-	if f.Deleted[now.UID] && line.Type != "DELETED" && !f.Selected {
+	if f.Deleted[now.UID] && line.Type != "DELETED" && !f.Selected && !f.rewinding {
 		f.wrong("%s %s shows the deleted %s", line.Type, key, now.UID)
 	}
 	if line.Type == "DELETED" {
@@ -142,7 +151,10 @@ func (f *Fold) apply(line Line, key string, now Held) {
 		delete(f.Objects, key)
 		return
 	}
-	f.Told[now.UID] = true
+	if f.rewinding {
+		delete(f.Deleted, now.UID)
+	}
+	f.Delivered[now.UID] = true
 	f.Objects[key] = now
 }
 
@@ -157,7 +169,7 @@ func (f *Fold) wrong(format string, args ...any) {
 	}
 }
 
-// Summary says in one line what was folded.
+// Summary returns the counts in one line.
 func (f *Fold) Summary() string {
 	reasons := map[string]int{}
 	for _, g := range f.Gaps {

@@ -15,13 +15,13 @@ import (
 	"github.com/keepwatch/keepwatch/stream"
 )
 
-// TestKilledBetweenARewindAndItsList: a process sees that its source was restored
-// from a backup, and is killed before it could list. By the time of the next one the
-// source is where the earlier one had been, or ahead of that.
+// TestKilledBetweenARewindAndItsList kills a process that has noticed that its source was
+// restored from a backup, before it receives a list. When the next process starts, the
+// source is below, at or above the revision of the first one.
 func TestKilledBetweenARewindAndItsList(t *testing.T) {
 	for name, row := range map[string]struct {
-		restored keepwatch.Page // what the next process is shown
-		told     []string
+		restored keepwatch.Page // of the next process
+		want     []string
 	}{
 		"overtaken": {
 			keepwatch.Page{Revision: 12, Objects: []keepwatch.Object{note{"b", 11}, note{"c", 12}}},
@@ -56,36 +56,36 @@ func TestKilledBetweenARewindAndItsList(t *testing.T) {
 			dir, killed := t.TempDir(), t.TempDir()
 			follow(t, dir, &restored{newest: 9, page: keepwatch.Page{Revision: 9, Objects: []keepwatch.Object{note{"a", 4}, note{"b", 9}}}}, "SYNCED")
 
-			// The source is at 7. The list is asked for, and never comes.
+			// The source is at 7. The reflector requests a list, and receives none.
 			ctx, kill := context.WithCancelCause(t.Context())
 			lost := errors.New("killed")
-			told := run(t, ctx, dir, &restored{newest: 7, asked: func() {
+			lines := run(t, ctx, dir, &restored{newest: 7, asked: func() {
 				duplicate(t, dir, killed)
 				kill(lost)
 			}}, lost, nil)
-			if len(told) != 0 {
-				t.Errorf("told %q before there was a list", told)
+			if len(lines) != 0 {
+				t.Errorf("delivered %q before there was a list", lines)
 			}
 
-			told = follow(t, killed, &restored{newest: row.restored.Revision, page: row.restored}, "SYNCED")
-			if d := cmp.Diff(row.told, told); d != "" {
+			lines = follow(t, killed, &restored{newest: row.restored.Revision, page: row.restored}, "SYNCED")
+			if d := cmp.Diff(row.want, lines); d != "" {
 				t.Errorf("(-want +got)\n%s", d)
 			}
-			// And it is over: the next process goes on from there, without a list.
-			told = follow(t, killed, &restored{newest: row.restored.Revision, asked: func() { t.Error("a list is asked for") }}, "SYNCED")
-			if len(told) != 1 {
-				t.Errorf("told %q", told)
+			// The gap has ended: the next process continues without a list.
+			lines = follow(t, killed, &restored{newest: row.restored.Revision, asked: func() { t.Error("the process requests a list") }}, "SYNCED")
+			if len(lines) != 1 {
+				t.Errorf("delivered %q", lines)
 			}
 		})
 	}
 }
 
-// restored is a source whose newest revision and only page are as said.
+// restored is a source with a fixed newest revision and a fixed page.
 type restored struct {
 	notebook
 	newest keepwatch.Revision
 	page   keepwatch.Page
-	asked  func() // for a list, which does not come
+	asked  func() // if set, List calls it and then blocks
 }
 
 func (r *restored) Newest(context.Context) (keepwatch.Revision, error) { return r.newest, nil }
@@ -103,15 +103,16 @@ func (r *restored) Watch(ctx context.Context, from keepwatch.Revision) (keepwatc
 	return &pages{ctx: ctx}, nil
 }
 
-// follow runs a process until it has told what begins so, and returns the lines.
+// follow runs a process until it has written a line of the type until, and returns the
+// lines.
 func follow(t *testing.T, dir string, source keepwatch.Source, until string) []string {
 	t.Helper()
-	patient, stop := context.WithTimeout(t.Context(), 5*time.Minute) // for what is never told
+	deadline, stop := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer stop()
-	ctx, cancel := context.WithCancelCause(patient)
+	ctx, cancel := context.WithCancelCause(deadline)
 	enough := errors.New("enough")
-	return run(t, ctx, dir, source, enough, func(told []byte) {
-		if bytes.Contains(told, []byte(`{"type":"`+until+`"`)) {
+	return run(t, ctx, dir, source, enough, func(output []byte) {
+		if bytes.Contains(output, []byte(`{"type":"`+until+`"`)) {
 			cancel(enough)
 		}
 	})
@@ -124,10 +125,10 @@ func run(t *testing.T, ctx context.Context, dir string, source keepwatch.Source,
 	if err != nil {
 		t.Fatal(err)
 	}
-	var told bytes.Buffer
-	target, err := stream.New(stream.NDJSON(&told, "notes"), state, stream.Options{Synced: func() {
+	var output bytes.Buffer
+	target, err := stream.New(stream.NDJSON(&output, "notes"), state, stream.Options{Synced: func() {
 		if flushed != nil {
-			flushed(told.Bytes())
+			flushed(output.Bytes())
 		}
 	}})
 	if err != nil {
@@ -140,13 +141,13 @@ func run(t *testing.T, ctx context.Context, dir string, source keepwatch.Source,
 		t.Fatal(err)
 	}
 	var lines []string
-	for line := range bytes.Lines(told.Bytes()) {
+	for line := range bytes.Lines(output.Bytes()) {
 		lines = append(lines, string(bytes.TrimSuffix(line, []byte("\n"))))
 	}
 	return lines
 }
 
-// duplicate has the files as a process leaves them that is killed now.
+// duplicate copies the files of a process as they would be if it were killed now.
 func duplicate(t *testing.T, from, to string) {
 	t.Helper()
 	if err := os.CopyFS(to, os.DirFS(from)); err != nil {

@@ -1,0 +1,159 @@
+package stream
+
+import (
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keepwatch/keepwatch"
+)
+
+// delivery is one batch of messages to the consumer, with the changes of the state that
+// go with it. It is announced, written and committed as a whole; see the package comment.
+type delivery struct {
+	state     State
+	kind      schema.GroupVersionKind // see Options
+	messages  []Message
+	hasEvents bool // messages has an Event
+	hasSynced bool // messages has a Synced
+	intents   []intent
+
+	// The state after the delivery.
+	records   map[string]*record // that differ; nil: the key is removed
+	position  position
+	moved     bool           // position differs from the committed one
+	announced []announcement // see Stream; those that remain
+	settled   []uint64       // numbers of the others
+	syncedDue bool           // see Stream
+
+	start keepwatch.Revision // the cursor before the delivery
+	last  keepwatch.Revision // of the changes that were applied so far
+}
+
+func (s *Stream) newDelivery() *delivery {
+	return &delivery{
+		state: s.state, kind: s.options.Kind, records: map[string]*record{}, position: s.position, announced: s.announced,
+		syncedDue: s.syncedDue, start: s.position.Cursor, last: s.position.Cursor,
+	}
+}
+
+func (d *delivery) empty() bool { return len(d.messages) == 0 && len(d.records) == 0 && !d.moved }
+
+// get returns the record of a key after the delivery so far.
+func (d *delivery) get(key string) (record, bool, error) {
+	if r, ok := d.records[key]; ok {
+		if r == nil {
+			return record{}, false, nil
+		}
+		return *r, true, nil
+	}
+	return d.state.get(key)
+}
+
+func newEvent(kind keepwatch.ChangeType, at keepwatch.Revision, o Object) Event {
+	change := keepwatch.Change{Type: kind, Revision: at, Object: o}
+	return Event{Type: kind, Revision: at, ID: change.ID(), Object: o}
+}
+
+func (d *delivery) appendEvent(e Event) {
+	d.messages = append(d.messages, e)
+	d.hasEvents = true
+	d.position.Delivered = max(d.position.Delivered, e.Revision)
+}
+
+// add delivers an object that the consumer does not have as Added, and returns the
+// serial of its key.
+func (d *delivery) add(key string, o Object) uint64 {
+	d.position.Serial++
+	d.position.Count++
+	r := recordOf(o, d.position.Serial, d.kind)
+	e := newEvent(keepwatch.Added, o.Revision(), o)
+	d.intents = append(d.intents, intent{e.Type, e.Revision, key, r})
+	d.records[key] = &r
+	d.appendEvent(e)
+	return r.serial
+}
+
+// modify delivers a new state of an object as an event of the type kind: Modified, or
+// Added if the consumer may not have the object.
+func (d *delivery) modify(key string, prior record, o Object, kind keepwatch.ChangeType) {
+	r := recordOf(o, prior.serial, d.kind)
+	d.records[key] = &r
+	d.appendEvent(newEvent(kind, o.Revision(), o))
+}
+
+// remove delivers an object as Deleted; last is its last known state.
+func (d *delivery) remove(key string, at keepwatch.Revision, last Object) {
+	e := newEvent(keepwatch.Deleted, at, last)
+	d.intents = append(d.intents, intent{e.Type, e.Revision, key, recordOf(last, 0, d.kind)})
+	d.dropRecord(key)
+	d.appendEvent(e)
+}
+
+func (d *delivery) dropRecord(key string) {
+	d.position.Count--
+	d.records[key] = nil
+}
+
+// advance moves the cursor forward, to the end of a batch.
+func (d *delivery) advance(to keepwatch.Revision) {
+	if to <= d.position.Cursor {
+		return
+	}
+	d.position.Cursor = to
+	d.position.Delivered = max(d.position.Delivered, to)
+	d.moved = true
+	// The history up to here has delivered all announced events up to here.
+	d.settle(func(a announcement) bool { return a.revision <= to })
+}
+
+// settle removes the announcements that are done: their events are delivered.
+func (d *delivery) settle(done func(announcement) bool) {
+	announced := d.announced
+	d.announced = nil
+	for _, a := range announced {
+		if done(a) {
+			d.settled = append(d.settled, a.number)
+		} else {
+			d.announced = append(d.announced, a)
+		}
+	}
+}
+
+func (d *delivery) appendSynced() {
+	d.syncedDue, d.hasSynced = false, true
+	d.messages = append(d.messages, Synced{d.position.Cursor, d.position.Count})
+}
+
+// redeliver delivers the announced events that a crash may have cut off and that the
+// history no longer has. A deletion is delivered as it was announced. An added object is
+// put into the index with doubt; the list that follows shows whether it still exists.
+func (d *delivery) redeliver() error {
+	for _, a := range d.announced {
+		prior, known, err := d.get(a.key)
+		if err != nil {
+			return err
+		}
+		same := known && prior.uid == a.record.uid
+		switch {
+		case a.kind == keepwatch.Deleted:
+			d.appendEvent(a.event())
+			if same {
+				d.dropRecord(a.key)
+			}
+		case !same:
+			if known {
+				d.remove(a.key, a.revision, lastKnown{a.key, prior})
+			}
+			d.addDoubted(a.key, a.record)
+		}
+	}
+	d.settle(func(announcement) bool { return true })
+	return nil
+}
+
+// addDoubted adds a record of an object that the consumer may have received.
+func (d *delivery) addDoubted(key string, r record) {
+	d.position.Serial++
+	d.position.Count++
+	r.serial, r.doubt = d.position.Serial, keepwatch.Added
+	d.records[key] = &r
+}
