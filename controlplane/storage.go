@@ -8,10 +8,8 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/kubernetes"
-	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver"
@@ -30,6 +28,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/keepwatch/keepwatch/controlplane/builtin"
+	"github.com/keepwatch/keepwatch/internal/etcddial"
 	"github.com/keepwatch/keepwatch/source/etcd"
 	"github.com/keepwatch/keepwatch/storage"
 	"github.com/keepwatch/keepwatch/store"
@@ -40,7 +39,7 @@ const (
 	rootPrefix = "/registry"
 	// compactInterval is the age at which etcd forgets old revisions, as in kube-apiserver.
 	compactInterval = 5 * time.Minute
-	dialTimeout     = 20 * time.Second
+	dialTimeout     = etcddial.Timeout
 	// deleteCollectionWorkers is how many objects of one DELETE of a collection go at a time.
 	deleteCollectionWorkers = 4
 )
@@ -70,25 +69,9 @@ type backend struct {
 func openBackend(ctx context.Context, cluster EtcdCluster, kind Storage, history WatchHistory, own bool) (*backend, error) {
 	registry := metrics.NewKubeRegistry()
 	b := &backend{kind: kind, history: history, guard: &guard{}, registry: registry, metrics: storage.NewMetrics(registry)}
-	config := clientv3.Config{
-		Endpoints:            cluster.Servers,
-		DialTimeout:          dialTimeout,
-		DialKeepAliveTime:    30 * time.Second,
-		DialKeepAliveTimeout: 10 * time.Second,
-		Logger:               zap.NewNop(),
-		DialOptions:          append(etcd.DialOptions(), grpc.WithChainUnaryInterceptor(b.guard.intercept)),
-	}
-	if cluster.CAFile != "" || cluster.CertFile != "" {
-		files := transport.TLSInfo{CertFile: cluster.CertFile, KeyFile: cluster.KeyFile, TrustedCAFile: cluster.CAFile}
-		tls, err := files.ClientConfig()
-		if err != nil {
-			return nil, fmt.Errorf("cannot use etcd's certificate files: %w", err)
-		}
-		config.TLS = tls
-	}
-	client, err := clientv3.New(config)
+	client, err := etcddial.Dial(etcddial.Cluster(cluster), grpc.WithChainUnaryInterceptor(b.guard.intercept))
 	if err != nil {
-		return nil, fmt.Errorf("cannot use etcd at %v: %w", cluster.Servers, err)
+		return nil, err
 	}
 	b.client = client
 	if err := b.claim(ctx, own); err != nil {

@@ -6,11 +6,8 @@ import (
 	"fmt"
 	"net"
 	"sync"
-	"time"
 
-	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/registry/generic"
@@ -21,14 +18,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"github.com/keepwatch/keepwatch/internal/etcddial"
 	"github.com/keepwatch/keepwatch/source/etcd"
-)
-
-// As k8s.io/apiserver's own connections to etcd.
-const (
-	dialTimeout      = 20 * time.Second
-	keepaliveTime    = 30 * time.Second
-	keepaliveTimeout = 10 * time.Second
 )
 
 // Decorator opens storages for an API server's RESTOptions. All of them share one connection to
@@ -113,33 +104,21 @@ func (c *connections) close(known *connection) {
 	}
 }
 
+// dial connects as k8s.io/apiserver does, through the egress selector if there is one.
 func dial(config storagebackend.TransportConfig) (*clientv3.Client, error) {
-	c := clientv3.Config{
-		Endpoints:            config.ServerList,
-		DialTimeout:          dialTimeout,
-		DialKeepAliveTime:    keepaliveTime,
-		DialKeepAliveTimeout: keepaliveTimeout,
-		Logger:               zap.NewNop(),
-		DialOptions:          etcd.DialOptions(),
-	}
-	if config.CertFile != "" || config.KeyFile != "" || config.TrustedCAFile != "" {
-		files := transport.TLSInfo{CertFile: config.CertFile, KeyFile: config.KeyFile, TrustedCAFile: config.TrustedCAFile}
-		tls, err := files.ClientConfig()
-		if err != nil {
-			return nil, fmt.Errorf("cannot use etcd's certificate files: %w", err)
-		}
-		c.TLS = tls
-	}
+	var options []grpc.DialOption
 	if config.EgressLookup != nil {
 		through, err := config.EgressLookup(egressselector.Etcd.AsNetworkContext())
 		if err != nil {
 			return nil, err
 		}
 		if through != nil {
-			c.DialOptions = append(c.DialOptions, grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+			options = append(options, grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
 				return through(ctx, "tcp", address)
 			}))
 		}
 	}
-	return clientv3.New(c)
+	return etcddial.Dial(etcddial.Cluster{
+		Servers: config.ServerList, CAFile: config.TrustedCAFile, CertFile: config.CertFile, KeyFile: config.KeyFile,
+	}, options...)
 }

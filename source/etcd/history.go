@@ -7,6 +7,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/readahead"
 )
 
 // history is what has happened between two revisions, read by watches that share it:
@@ -55,7 +56,7 @@ func (h *history) open(ctx context.Context, s *Source, from, to keepwatch.Revisi
 	}
 	begin := from
 	for i := range n {
-		w, failure := s.watch(ctx, begin, ahead{historyChanges, historyBytes}, false)
+		w, failure := s.watch(ctx, begin, readahead.Limit{Changes: historyChanges, Bytes: historyBytes}, false)
 		if failure != nil {
 			return
 		}

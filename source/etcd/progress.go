@@ -15,7 +15,7 @@ func (w *watch) want(r keepwatch.Revision) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.wanted = max(w.wanted, r)
-	if w.wanted > w.next.To {
+	if w.wanted > w.Revision() {
 		w.remind()
 	}
 }
@@ -54,10 +54,10 @@ func (w *watch) overdue(now time.Time) (ask bool, pause time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	pause = w.source.idleTimeout / 3
-	if w.wanted > w.next.To {
+	if w.wanted > w.Revision() {
 		pause = min(pause, askAgain)
 	}
-	if w.full {
+	if w.Full() {
 		return false, pause
 	}
 	if since := now.Sub(w.asked); since < pause {

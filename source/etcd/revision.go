@@ -6,6 +6,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/readahead"
 )
 
 // revision is what one revision has changed, as far as it has been received. etcd
@@ -35,8 +36,8 @@ func (w *watch) take(response *pb.WatchResponse) *keepwatch.Failure {
 			continue
 		}
 		if n != r.number {
-			if !w.flush() {
-				return w.failure
+			if failure := w.flush(); failure != nil {
+				return failure
 			}
 			r.number = n
 		}
@@ -44,28 +45,25 @@ func (w *watch) take(response *pb.WatchResponse) *keepwatch.Failure {
 			return failure
 		}
 	}
-	open := true
 	switch {
 	case response.Fragment:
+		return nil
 	case len(response.Events) == 0:
-		open = w.put(&revision{number: keepwatch.Revision(response.GetHeader().GetRevision())})
-	default:
-		open = w.flush()
+		reached := keepwatch.Revision(response.GetHeader().GetRevision())
+		return w.put(readahead.Part{After: reached, To: reached})
 	}
-	if !open {
-		return w.failure
-	}
-	return nil
+	return w.flush()
 }
 
 // flush passes on the revision received, if there is one.
-func (w *watch) flush() bool {
-	if len(w.revision.changes) == 0 {
-		return true
+func (w *watch) flush() *keepwatch.Failure {
+	r := &w.revision
+	if len(r.changes) == 0 {
+		return nil
 	}
-	open := w.put(&w.revision)
-	w.revision.clear()
-	return open
+	failure := w.put(readahead.Part{Changes: r.changes, Bytes: r.bytes, After: r.number - 1, To: r.number})
+	r.clear()
+	return failure
 }
 
 // add takes an event into its revision, unless its key is not accepted.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/readahead"
 )
 
 // A batch takes what is at hand, by default up to here.
@@ -32,34 +33,30 @@ func (s *Source) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.
 	if from == 0 {
 		return nil, keepwatch.Failed(keepwatch.InvariantViolation, "watch %s: no revision to begin from", s.prefix)
 	}
-	w, failure := s.watch(ctx, from, ahead{maxBatchChanges, maxBatchBytes}, true)
+	w, failure := s.watch(ctx, from, readahead.Limit{Changes: maxBatchChanges, Bytes: maxBatchBytes}, true)
 	if failure != nil {
 		return nil, failure
 	}
 	return w, nil
 }
 
-// ahead is how far a watch reads ahead: one revision in any case.
-type ahead struct {
-	changes int
-	bytes   int // of values
-}
-
 // watch opens a watch. If another cluster answers than the one that is being followed,
 // that one is followed from now on if adopt says so; see same.
-func (s *Source) watch(ctx context.Context, from keepwatch.Revision, most ahead, adopt bool) (*watch, *keepwatch.Failure) {
+func (s *Source) watch(ctx context.Context, from keepwatch.Revision, limit readahead.Limit, adopt bool) (*watch, *keepwatch.Failure) {
 	stream, failure := s.dial(ctx, s.prefix.first(), s.prefix.end(), from)
 	if failure != nil {
 		return nil, failure
 	}
-	w := &watch{stream: stream, from: from, ahead: most, next: keepwatch.Batch{From: from, To: from}, due: make(chan struct{}, 1)}
-	w.moved.L = &w.mu
+	w := &watch{
+		Buffer: readahead.New(keepwatch.Batch{From: from, To: from}, limit),
+		stream: stream, from: from, due: make(chan struct{}, 1),
+	}
 	w.silence = time.AfterFunc(s.idleTimeout, w.idle)
 	s.register(w)
 	if failure := s.rewound(w.confirm(adopt)); failure != nil {
-		w.end(failure)
+		failure = w.End(failure)
 		w.Close()
-		return nil, w.failure
+		return nil, failure
 	}
 	w.tasks.Go(w.receive)
 	w.tasks.Go(w.tend)
@@ -78,27 +75,20 @@ func (s *Source) unregister(w *watch) {
 	delete(s.open, w)
 }
 
-// watch reads ahead of its consumer, within a bound. What is beyond it stays in the
-// connection, and then with etcd. Its goroutines live until the stream
-// ends or Close.
+// watch reads a stream ahead of its consumer. Messages that do not fit stay in the
+// connection, and then in etcd. Its goroutines live until the stream ends or Close.
 type watch struct {
+	*readahead.Buffer
 	*stream
 	from     keepwatch.Revision
-	ahead    ahead
 	tasks    sync.WaitGroup
-	silence  *time.Timer   // runs while we wait for etcd
+	silence  *time.Timer   // runs while the watch waits for etcd
 	due      chan struct{} // has one when tend has something to look at
 	revision revision      // that is being received
 
-	mu      sync.Mutex
-	moved   sync.Cond       // next or failure has changed
-	next    keepwatch.Batch // what was received and not taken; To never goes back
-	bytes   int             // of its values
-	news    bool            // next says something; false: From == To, and no changes
-	full    bool            // receive waits for next to be taken
-	wanted  keepwatch.Revision
-	asked   time.Time // for progress, the last time; zero when wanted is reached
-	failure *keepwatch.Failure
+	mu     sync.Mutex
+	wanted keepwatch.Revision
+	asked  time.Time // for progress, the last time; zero when wanted is reached
 }
 
 // confirm waits until the watch is registered and then checks that from is part of
@@ -124,87 +114,43 @@ func (w *watch) confirm(adopt bool) *keepwatch.Failure {
 // receive reads the stream to its end.
 func (w *watch) receive() {
 	defer w.cancel()
-	defer w.silence.Stop()
-	for {
-		w.silence.Reset(w.source.idleTimeout)
-		response, failure := w.stream.next()
-		if failure == nil {
-			failure = w.take(response)
-		}
-		if failure != nil {
-			w.end(failure)
-			return
-		}
-	}
+	w.Fill(w.receiveOne)
 }
 
-// put adds a revision to the next batch once there is room. One without changes is
-// progress. It reports whether the watch is still open.
-func (w *watch) put(r *revision) bool {
+// receiveOne reads one message. The consumer may be slow without an end to the watch:
+// silence is bounded only while the watch waits for etcd.
+func (w *watch) receiveOne() *keepwatch.Failure {
+	w.silence.Reset(w.source.idleTimeout)
+	response, failure := w.stream.next()
+	w.silence.Stop()
+	if failure != nil {
+		return failure
+	}
+	return w.take(response)
+}
+
+// put adds a part to the next batch once there is room.
+func (w *watch) put(p readahead.Part) *keepwatch.Failure {
+	if failure := w.Put(p); failure != nil {
+		return failure
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for w.failure == nil && !w.fits(r) {
-		w.full = true
-		w.silence.Stop()
-		w.moved.Wait()
-	}
-	w.full = false
-	if w.failure != nil {
-		return false
-	}
-	w.next.Changes = append(w.next.Changes, r.changes...)
-	w.bytes += r.bytes
-	w.news = w.news || len(r.changes) > 0 || r.number > w.next.To
-	w.next.To = max(w.next.To, r.number)
-	if w.next.To >= w.wanted {
+	if w.Revision() >= w.wanted {
 		w.asked = time.Time{}
 	}
-	w.moved.Broadcast()
-	return true
-}
-
-func (w *watch) fits(r *revision) bool {
-	return !w.news || len(r.changes) == 0 || r.number > w.next.To &&
-		len(w.next.Changes)+len(r.changes) <= w.ahead.changes && w.bytes+r.bytes <= w.ahead.bytes
-}
-
-// end says what comes behind the next batch: the first call counts.
-func (w *watch) end(failure *keepwatch.Failure) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.failure == nil {
-		w.failure = failure
-		w.moved.Broadcast()
-	}
+	return nil
 }
 
 // idle ends a watch in which etcd has been silent for too long.
 func (w *watch) idle() {
-	w.end(keepwatch.Failed(keepwatch.Idle, "watch %s: etcd was silent for %v", w.source.prefix, w.source.idleTimeout))
+	w.End(keepwatch.Failed(keepwatch.Idle, "watch %s: etcd was silent for %v", w.source.prefix, w.source.idleTimeout))
 	w.cancel()
-}
-
-// Next returns what has been received, which is no more than the watch reads ahead, and
-// waits while that is nothing.
-func (w *watch) Next() (keepwatch.Batch, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for !w.news && w.failure == nil {
-		w.moved.Wait()
-	}
-	if !w.news {
-		return keepwatch.Batch{}, w.failure
-	}
-	batch := w.next
-	w.next = keepwatch.Batch{From: batch.To, To: batch.To}
-	w.bytes, w.news = 0, false
-	w.moved.Broadcast()
-	return batch, nil
 }
 
 // Close ends the watch and waits until it holds nothing any more.
 func (w *watch) Close() {
-	w.end(keepwatch.Failed(keepwatch.Ended, "watch %s: closed", w.source.prefix))
+	w.End(keepwatch.Failed(keepwatch.Ended, "watch %s: closed", w.source.prefix))
 	w.silence.Stop()
 	w.cancel()
 	w.tasks.Wait()

@@ -6,9 +6,9 @@ import (
 	"math/rand/v2"
 	"net/url"
 	"strconv"
-	"sync"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/readahead"
 )
 
 // watchAccept are the Accept headers of watches in JSON, by Form.
@@ -56,28 +56,18 @@ func (s *Source) watchQuery() url.Values {
 	return q
 }
 
-// watch reads ahead of its consumer, within the bound of a batch, so that one
-// batch is decoded while the one before is worked on. The reading goroutine
-// lives until the stream ends or Close.
+// watch reads a stream ahead of its consumer. Its goroutine lives until the stream
+// ends or Close.
 type watch struct {
+	*readahead.Buffer
 	frames *frames
-	ended  chan struct{} // closed when the goroutine is gone
-
-	mu      sync.Mutex
-	moved   sync.Cond          // some field below has changed
-	next    keepwatch.Batch    // what was read and not taken
-	bytes   int                // of its objects
-	news    bool               // next says something; false: From == To, and no changes
-	whole   bool               // next ends with a bookmark
-	failure *keepwatch.Failure // what comes behind next; nil while reading
+	ended  chan struct{} // closed when the goroutine has ended
 }
 
-// follow goes on reading f behind first.
+// follow returns a watch that delivers first, and then the events of f.
 func follow(f *frames, first keepwatch.Batch) *watch {
-	w := &watch{frames: f, ended: make(chan struct{}), next: first}
-	w.news = first.From != first.To
-	w.whole = w.news
-	w.moved.L = &w.mu
+	limit := readahead.Limit{Changes: maxBatchEvents, Bytes: maxBatchBytes}
+	w := &watch{Buffer: readahead.New(first, limit), frames: f, ended: make(chan struct{})}
 	go w.run()
 	return w
 }
@@ -85,77 +75,24 @@ func follow(f *frames, first keepwatch.Batch) *watch {
 func (w *watch) run() {
 	defer close(w.ended)
 	defer w.frames.body.close()
-	for {
-		e, failure := w.frames.next()
-		if failure != nil {
-			w.end(failure)
-			return
-		}
-		if !w.put(e) {
-			return
-		}
-	}
+	w.Fill(w.read)
 }
 
-// put adds e to the next batch once there is room, and reports whether the
-// watch is still open.
-func (w *watch) put(e event) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for w.failure == nil && !w.fits(e) {
-		w.moved.Wait()
-	}
-	if w.failure != nil {
-		return false
+// read reads one event.
+func (w *watch) read() *keepwatch.Failure {
+	e, failure := w.frames.next()
+	if failure != nil {
+		return failure
 	}
 	if e.bookmark() {
-		w.whole = true
-	} else {
-		w.next.Changes = append(w.next.Changes, e.change)
-		w.bytes += e.size
+		return w.Put(readahead.Part{After: e.revision, To: e.revision, Ends: true})
 	}
-	w.next.To = max(w.next.To, e.revision)
-	w.news = true
-	w.moved.Broadcast()
-	return true
+	return w.Put(readahead.Part{Changes: []keepwatch.Change{e.change}, Bytes: e.size, After: e.revision, To: e.revision})
 }
 
-func (w *watch) fits(e event) bool {
-	return !w.news || !w.whole && e.revision >= w.next.To &&
-		len(w.next.Changes) < maxBatchEvents && w.bytes+e.size <= maxBatchBytes
-}
-
-// end says what comes behind the next batch: the first call counts.
-func (w *watch) end(failure *keepwatch.Failure) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.failure == nil {
-		w.failure = failure
-		w.moved.Broadcast()
-	}
-}
-
-// Next returns what has been read, at most 1,000 events or 1 MiB, and waits
-// while that is nothing.
-func (w *watch) Next() (keepwatch.Batch, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for !w.news && w.failure == nil {
-		w.moved.Wait()
-	}
-	if !w.news {
-		return keepwatch.Batch{}, w.failure
-	}
-	batch := w.next
-	w.next = keepwatch.Batch{From: batch.To, To: batch.To}
-	w.bytes, w.news, w.whole = 0, false, false
-	w.moved.Broadcast()
-	return batch, nil
-}
-
-// Close ends the watch and waits until it holds nothing any more.
+// Close ends the watch, and waits until its goroutine has ended.
 func (w *watch) Close() {
-	w.end(keepwatch.Failed(keepwatch.Ended, "%s: closed", w.frames.op))
+	w.End(keepwatch.Failed(keepwatch.Ended, "%s: closed", w.frames.op))
 	w.frames.body.cancel(nil)
 	<-w.ended
 }
