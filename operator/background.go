@@ -5,22 +5,9 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keepwatch/keepwatch/operator/internal/background"
 )
-
-// background is a declared timer or daemon.
-type background struct {
-	handler
-	schedule
-	daemon bool
-	paced  bool // Backoff was set
-}
-
-// schedule is when timers and daemons run and how they end.
-type schedule struct {
-	interval, idle, delay time.Duration
-	sharp                 bool
-	warning, grace        time.Duration
-}
 
 const defaultGrace = 30 * time.Second
 
@@ -28,12 +15,11 @@ const defaultGrace = 30 * time.Second
 // then an interval after each success. After an error it is called as the error
 // and the options say. It is never called twice at a time for an object.
 func Timer[T metav1.Object](op *Operator, interval time.Duration, f Func[T], options ...HandlerOption) {
-	b := inBackground(op, f, "timer", options)
-	b.interval = interval
+	t := declareTask(op, f, "timer", options)
+	t.Interval = interval
 	if interval <= 0 {
-		op.errs = append(op.errs, fmt.Errorf("timer %q: the interval must be positive", b.ID))
+		op.errs = append(op.errs, fmt.Errorf("timer %q: the interval must be positive", t.ID))
 	}
-	op.background = append(op.background, b)
 }
 
 // Daemon declares a handler that runs as long as an object exists and passes the
@@ -42,28 +28,28 @@ func Timer[T metav1.Object](op *Operator, interval time.Duration, f Func[T], opt
 // closed; its context ends; it is given up, and that is reported. A finalizer holds
 // the object until then.
 func Daemon[T metav1.Object](op *Operator, f Func[T], options ...HandlerOption) {
-	b := inBackground(op, f, "daemon", options)
-	b.daemon = true
-	op.background = append(op.background, b)
+	declareTask(op, f, "daemon", options).Daemon = true
 }
 
 // Idle delays a timer until the object's desired state has not changed for a time.
-func Idle(t time.Duration) HandlerOption { return func(d *declaration) { d.idle = t } }
+func Idle(t time.Duration) HandlerOption { return func(d *declaration) { d.Idle = t } }
 
 // InitialDelay is the wait before the first call of a timer or daemon in this process.
-func InitialDelay(t time.Duration) HandlerOption { return func(d *declaration) { d.delay = t } }
+func InitialDelay(t time.Duration) HandlerOption { return func(d *declaration) { d.Delay = t } }
 
 // Sharp has a timer's interval count from the beginning of a call, not from its end.
-func Sharp() HandlerOption { return func(d *declaration) { d.sharp = true } }
+func Sharp() HandlerOption { return func(d *declaration) { d.Sharp = true } }
 
 // StopGrace is how long a daemon has after [Request.Stopping] was closed before its
 // context ends, and then before it is given up. The default is none, and 30 s.
 func StopGrace(warning, grace time.Duration) HandlerOption {
-	return func(d *declaration) { d.warning, d.grace = warning, grace }
+	return func(d *declaration) { d.Warning, d.Grace = warning, grace }
 }
 
-func inBackground[T metav1.Object](op *Operator, f Func[T], what string, options []HandlerOption) *background {
+func declareTask[T metav1.Object](op *Operator, f Func[T], what string, options []HandlerOption) *background.Task {
 	d := describe[T](op, f, 0, what, options)
-	call := declare(op, 0, f, append(options, ID(d.ID))).call
-	return &background{handler: handler{d.Handler, call}, schedule: d.schedule, paced: d.paced}
+	t := &background.Task{Handler: d.Handler, Schedule: d.Schedule, Index: len(op.background), FixedBackoff: d.paced}
+	op.background = append(op.background, &handler{Handler: d.Handler, call: caller(f)})
+	op.tasks = append(op.tasks, t)
+	return t
 }

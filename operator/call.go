@@ -102,16 +102,16 @@ type call struct {
 }
 
 // logVerdict logs how a call ended and, if it failed, records an Event.
-func (e *engine) logVerdict(o *object, h *handler, v cycle.Verdict, now time.Time) {
-	logger := e.logger.With("object", o.key.String(), "handler", h.ID)
+func (e *engine) logVerdict(o *object, id string, v cycle.Verdict) {
+	logger := e.logger.With("object", o.key.String(), "handler", id)
 	switch {
 	case v.Err == nil:
 		logger.Info("handler succeeded")
 	case v.Final:
 		logger.Error("handler failed for good", "error", v.Err)
-		o.recordEvent(o.newest(), "Warning", "HandlerFailed", fmt.Sprintf("%s failed for good: %v", h.ID, v.Err))
+		o.recordEvent(o.newest(), "Warning", "HandlerFailed", fmt.Sprintf("%s failed for good: %v", id, v.Err))
 	default:
 		logger.Warn("handler failed and will be called again", "in", v.Delay, "error", v.Err)
-		o.recordEvent(o.newest(), "Warning", "HandlerRetried", fmt.Sprintf("%s failed and will be called again: %v", h.ID, v.Err))
+		o.recordEvent(o.newest(), "Warning", "HandlerRetried", fmt.Sprintf("%s failed and will be called again: %v", id, v.Err))
 	}
 }

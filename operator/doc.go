@@ -7,7 +7,11 @@
 //		r.Patch.Status("phase", "Ready")
 //		return nil
 //	}, operator.Retries(5))
-//	operator.Main(op)
+//	err := op.Run(ctx, cfg)
+//
+// Package manager makes a program of operators, with flags, leader election and endpoints.
+// This package changes no global state; without the option [Logger] it logs to
+// slog.Default, and it records spans with OpenTelemetry's global provider.
 //
 // The meaning of handlers, causes, errors and progress is that of kopf's
 // documentation (https://docs.kopf.dev), in Go.
@@ -38,22 +42,23 @@
 //
 // # Files
 //
-//	operator.go, handler.go   an operator and its options; how handlers are declared
+//	operator.go, handler.go   an operator and its options; the declaration of handlers
 //	background.go             the declaration of timers and daemons
 //	request.go, patch.go      what a handler receives, and how it changes its object
 //	errors.go                 errors that say whether and when a call is retried
-//	main.go, run.go           the process: flags, servers, start and end
-//	leader.go, serve.go       leader election; health and metrics over HTTP
+//	run.go                    Run: start and end of operators
 //	engine.go                 a running operator: objects, queue, workers
 //	source.go, api.go         the two interfaces to the cluster, which tests replace
 //	object.go                 one object: its state, its events, its pending patch
 //	process.go                one turn of an object
 //	call.go                   one call of a handler
 //	send.go, condition.go     patches; the condition of an object whose patch is rejected
-//	daemon.go, supervise.go   a running timer or daemon; how it is called repeatedly
+//	task.go                   one call of a timer or daemon
 //	events.go, metrics.go     Kubernetes Events; metrics
 //	index.go, kind.go         indexes of objects; discovery of the resource
 //	internal/cycle            the decision about one state of an object, as a pure function
-//	internal/queue            the queue of objects; internal/throttle the waits of failing ones
+//	internal/background       running timers and daemons
+//	internal/queue            the queue of objects
+//	internal/throttle         the waits of objects that cannot be handled
 //	internal/write            the requests of a patch, and what their answers mean
 package operator

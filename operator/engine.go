@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/operator/internal/background"
 	"github.com/keepwatch/keepwatch/operator/internal/cycle"
 	"github.com/keepwatch/keepwatch/operator/internal/queue"
 )
@@ -29,13 +30,11 @@ type engine struct {
 
 	// handling is the context of handlers: it ends when the grace is over.
 	handling context.Context
-	// daemons counts the running timers and daemons.
-	daemons sync.WaitGroup
+	daemons  *background.Runner
 
-	mu       sync.Mutex // locked after an object's, never before it
-	objects  map[keepwatch.UID]*object
-	stopping bool               // no timer or daemon starts any more
-	busy     map[*call]struct{} // handlers that are being called
+	mu      sync.Mutex // locked after an object's, never before it
+	objects map[keepwatch.UID]*object
+	busy    map[*call]struct{} // handlers that are being called
 }
 
 // errInvariant is what can't be true; nothing else can be trusted then.
@@ -45,7 +44,7 @@ func newEngine(op *Operator, k kind, api api, feed objectSource, poster *eventRe
 	e := &engine{
 		Operator: op, kind: k, spec: op.spec(), api: api, source: feed, recorder: poster,
 		queue: queue.New[keepwatch.UID](), logger: op.logger().With("resource", op.name), fail: fail,
-		handling: handling, objects: map[keepwatch.UID]*object{}, busy: map[*call]struct{}{},
+		handling: handling, daemons: background.NewRunner(handling, ErrStopped, ErrUnwanted), objects: map[keepwatch.UID]*object{}, busy: map[*call]struct{}{},
 	}
 	op.metrics.queue.Store(e.queue)
 	return e
@@ -78,7 +77,7 @@ func (e *engine) getOrCreate(uid keepwatch.UID, c change) *object {
 		key := keepwatch.Key{Namespace: c.object.GetNamespace(), Name: c.object.GetName()}
 		o = &object{engine: e, uid: uid, key: key, listed: c.initial}
 		if e.hasBackground() {
-			o.running, o.settled = map[*background]*daemon{}, map[*background]bool{}
+			o.tasks = e.daemons.NewSet(o, e.Operator.tasks)
 		}
 		e.objects[uid] = o
 	}
@@ -89,7 +88,7 @@ func (e *engine) getOrCreate(uid keepwatch.UID, c change) *object {
 func (e *engine) forget(o *object) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if !o.gone || o.eventful || len(o.running) > 0 {
+	if !o.gone || o.eventful || !o.tasks.Empty() {
 		return
 	}
 	o.forgotten = true
@@ -103,8 +102,8 @@ func (e *engine) changed(old, new map[string]any) bool {
 	return e.hasBackground() && e.spec.Changed(old, new)
 }
 
-// accompanies reports whether timers or daemons may run beside objects.
-func (op *Operator) hasBackground() bool { return len(op.background) > 0 }
+// hasBackground reports whether timers or daemons may run beside objects.
+func (op *Operator) hasBackground() bool { return len(op.tasks) > 0 }
 
 // work handles objects until the queue is closed.
 func (e *engine) work() {
@@ -180,24 +179,6 @@ func explained(err error) error {
 		return fmt.Errorf("%w: the informer ended without a reason", errInvariant)
 	}
 	return err
-}
-
-// stopDaemons stops every timer and daemon.
-func (e *engine) stopDaemons() {
-	e.mu.Lock()
-	e.stopping = true
-	objects := make([]*object, 0, len(e.objects))
-	for _, o := range e.objects {
-		objects = append(objects, o)
-	}
-	e.mu.Unlock()
-	for _, o := range objects {
-		o.mu.Lock()
-		for _, c := range o.running {
-			c.stop(ErrStopped)
-		}
-		o.mu.Unlock()
-	}
 }
 
 // stuck names what is being called, for a stop that does not come to its end.

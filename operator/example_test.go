@@ -15,8 +15,7 @@ import (
 	"github.com/keepwatch/keepwatch/operator"
 )
 
-// A complete program: it has --kubeconfig, --leader-elect, endpoints for health and
-// metrics, and ends in good order on SIGTERM.
+// Run runs an operator until its context is done.
 func Example() {
 	op := operator.New("widgets.example.com")
 	operator.OnCreate(op, func(ctx context.Context, r *operator.Request[*Widget]) error {
@@ -26,7 +25,8 @@ func Example() {
 		r.Patch.Status("phase", "Ready")
 		return nil
 	}, operator.Retries(5), operator.Timeout(time.Hour))
-	operator.Main(op)
+	run := func(ctx context.Context, cfg *rest.Config) error { return op.Run(ctx, cfg) }
+	_ = run
 }
 
 // Every widget gets a ConfigMap that goes with it. A handler may be called again for
@@ -49,7 +49,6 @@ func Example_children() {
 		}
 		return err
 	})
-	operator.Main(op)
 }
 
 // What runs beside an object as long as it exists.
@@ -86,18 +85,6 @@ func ExampleIndex() {
 		r.Logger.Info("pods", "names", onNode.Get(r.Object.Name))
 		return nil
 	})
-	operator.Main(pods, nodes)
-}
-
-// Run is for programs that have a main function of their own.
-func ExampleRun() {
-	op := operator.New("widgets.example.com", operator.Namespaces("web"), operator.Workers(4))
-	operator.OnResume(op, func(ctx context.Context, r *operator.Request[*Widget]) error { return nil })
-	run := func(ctx context.Context, cfg *rest.Config) error {
-		lease := operator.Lease{Namespace: "web", Name: "widgets"}
-		return operator.Elected(ctx, cfg, lease, func(ctx context.Context) error {
-			return operator.Run(ctx, cfg, op)
-		})
-	}
+	run := func(ctx context.Context, cfg *rest.Config) error { return operator.Run(ctx, cfg, pods, nodes) }
 	_ = run
 }

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/keepwatch/keepwatch/operator/internal/background"
 	"github.com/keepwatch/keepwatch/operator/internal/cycle"
 )
 
@@ -79,7 +80,7 @@ type HandlerOption func(*declaration)
 
 type declaration struct {
 	cycle.Handler
-	schedule
+	background.Schedule
 	named, paced bool
 	errs         []error
 }
@@ -176,18 +177,23 @@ func (d *declaration) selector(text, what string) labels.Selector {
 
 func declare[T metav1.Object](op *Operator, causes cycle.Cause, f Func[T], options []HandlerOption) *handler {
 	d := describe[T](op, f, causes, causes.String(), options)
-	return &handler{Handler: d.Handler, call: func(ctx context.Context, in *invocation) error {
+	return &handler{Handler: d.Handler, call: caller(f)}
+}
+
+// caller returns f as a function of calls for any type.
+func caller[T metav1.Object](f Func[T]) func(context.Context, *invocation) error {
+	return func(ctx context.Context, in *invocation) error {
 		r, err := request[T](in)
 		if err != nil {
 			return err
 		}
 		return f(ctx, r)
-	}}
+	}
 }
 
 // describe settles what is declared of a function, and notes what is wrong with it.
 func describe[T metav1.Object](op *Operator, f any, causes cycle.Cause, fallback string, options []HandlerOption) *declaration {
-	d := &declaration{Handler: cycle.Handler{ID: nameOf(f), Causes: causes, Backoff: DefaultDelay}, schedule: schedule{grace: defaultGrace}}
+	d := &declaration{Handler: cycle.Handler{ID: nameOf(f), Causes: causes, Backoff: DefaultDelay}, Schedule: background.Schedule{Grace: defaultGrace}}
 	for _, o := range options {
 		o(d)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/operator/internal/background"
 	"github.com/keepwatch/keepwatch/operator/internal/cycle"
 	"github.com/keepwatch/keepwatch/operator/internal/throttle"
 	"github.com/keepwatch/keepwatch/operator/internal/write"
@@ -34,10 +35,8 @@ type object struct {
 	lastChanged time.Time
 	// What was written: states below the revision are older than that.
 	written keepwatch.Revision
-	settle  time.Time // until when to wait for such a state
-	running map[*background]*daemon
-	// settled are timers and daemons that have come to their end in this process.
-	settled map[*background]bool
+	settle  time.Time       // until when to wait for such a state
+	tasks   *background.Set // nil if the operator declares none
 
 	// Of the worker that has the object.
 	listed, begun    bool
@@ -222,21 +221,9 @@ func text(state map[string]any, name string) string {
 	return s
 }
 
-// occupied reports whether a daemon of the object is running.
-func (o *object) occupied() bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for b, c := range o.running {
-		if b.daemon && !c.abandoned {
-			return true
-		}
-	}
-	return false
-}
-
 func (o *object) seen(g view) cycle.Seen {
 	return cycle.Seen{
 		Object: g.state, Gone: g.gone, Listed: o.listed, Begun: o.begun,
-		Attended: o.engine.wantsDaemon(o, g), Occupied: o.occupied(),
+		Attended: o.tasks.WantsDaemon(o.engine.taskState(g)), Occupied: o.tasks.RunsDaemon(),
 	}
 }

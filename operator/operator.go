@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/keepwatch/keepwatch/informer"
+	"github.com/keepwatch/keepwatch/operator/internal/background"
 	"github.com/keepwatch/keepwatch/operator/internal/cycle"
 )
 
@@ -27,7 +28,8 @@ type Operator struct {
 	set        settings
 	handlers   []*handler // of changes, in the order of their declaration
 	events     []*handler
-	background []*background
+	background []*handler         // of tasks, by their index
+	tasks      []*background.Task // timers and daemons
 	indexes    []indexer
 	starts     []func(context.Context, *rest.Config) error
 	errs       []error // what is wrong with the declarations
@@ -120,8 +122,11 @@ func OnStart(op *Operator, f func(ctx context.Context, cfg *rest.Config) error) 
 	op.starts = append(op.starts, f)
 }
 
-// Name is the resource as it was given to New.
+// Name returns the resource as it was given to New.
 func (op *Operator) Name() string { return op.name }
+
+// Resource returns the resource and its group.
+func (op *Operator) Resource() schema.GroupResource { return op.resource }
 
 // patience is how long an operator may lack progress before it is unhealthy.
 const idleTimeout = 2 * time.Minute

@@ -80,7 +80,7 @@ func (e *engine) process(o *object, g view, now time.Time) (time.Time, error) {
 			return next, nil
 		}
 	}
-	e.syncDaemons(o, g)
+	o.tasks.Sync(e.taskState(g))
 	if behind, settle := o.behind(g); behind && now.Before(settle) {
 		return settle, nil
 	} else if behind && !g.gone {
@@ -134,7 +134,7 @@ func (e *engine) callFor(o *object, g view, p cycle.Plan, step cycle.Call) (time
 	}
 	now := time.Now()
 	verdict := step.Handler.Judge(err, step.Retry, now.Sub(step.Started))
-	e.logVerdict(o, h, verdict, now)
+	e.logVerdict(o, h.ID, verdict)
 	if verdict.Err != nil {
 		o.failed = true
 		if verdict.Final {

@@ -173,22 +173,34 @@ func (p *process) drive(engines []*engine) error {
 		grace = max(grace, e.set.shutdownGrace)
 	}
 	<-p.ctx.Done()
-	breath := killTimeout
-	if errors.Is(context.Cause(p.ctx), ErrLeadershipLost) {
-		breath = leaseMargin / 2 // all has to be over before another leads
-		grace = min(grace, leaseMargin-breath)
+	timeout := killTimeout
+	if cause := new(stopWithin); errors.As(context.Cause(p.ctx), cause) {
+		timeout = min(timeout, cause.within/2)
+		grace = min(grace, cause.within-timeout)
 	}
 	for _, e := range engines {
-		e.stopDaemons()
+		e.daemons.Stop()
 	}
-	return errors.Join(p.verdict(nil), p.drain(engines, &running, grace, breath))
+	return errors.Join(p.verdict(nil), p.drain(engines, &running, grace, timeout))
 }
 
-// lastBreath is how long handlers have to return once their contexts have ended.
+// killTimeout bounds the time between the end of handlers' contexts and their return.
 const killTimeout = 5 * time.Second
 
+// StopWithin returns err as a cause for the end of [Run]'s context that leaves handlers
+// less time than [ShutdownGrace]: Run returns within d. A lost election is such a cause,
+// since another replica begins after d.
+func StopWithin(err error, d time.Duration) error { return stopWithin{err, d} }
+
+type stopWithin struct {
+	error
+	within time.Duration
+}
+
+func (s stopWithin) Unwrap() error { return s.error }
+
 // drain waits for what runs, and says what does not end.
-func (p *process) drain(engines []*engine, running *sync.WaitGroup, grace, breath time.Duration) error {
+func (p *process) drain(engines []*engine, running *sync.WaitGroup, grace, timeout time.Duration) error {
 	ended := make(chan struct{})
 	go func() {
 		running.Wait()
@@ -199,7 +211,7 @@ func (p *process) drain(engines []*engine, running *sync.WaitGroup, grace, breat
 	select {
 	case <-ended:
 		return nil
-	case <-time.After(grace + breath):
+	case <-time.After(grace + timeout):
 	}
 	var stuck []string
 	for _, e := range engines {

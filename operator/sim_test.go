@@ -776,3 +776,46 @@ func TestIndexes(t *testing.T) {
 		_ = r.end()
 	})
 }
+
+// The cause of the end can leave handlers less time than ShutdownGrace.
+func TestStopWithinShortensTheGrace(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, j *journal) {
+		op := New("widgets.example.com", ShutdownGrace(time.Minute))
+		release := make(chan struct{})
+		OnCreate(op, func(ctx context.Context, r *thing) error {
+			<-ctx.Done()
+			j.add("cancelled: %v", context.Cause(ctx))
+			<-release
+			return nil
+		}, ID("stubborn"))
+		w.create("one", spec(1))
+		r := live(t, w, op)
+		time.Sleep(time.Second)
+		r.stop(StopWithin(errors.New("the lease was lost"), 5*time.Second))
+		err := <-r.ended
+		j.add("returned")
+		if err == nil || !strings.Contains(err.Error(), "stubborn of default/one") {
+			t.Errorf("Run returns %v", err)
+		}
+		j.want(t, "3.5 cancelled: the operator stops", "6 returned")
+		r.cut(nil)
+		close(release)
+		synctest.Wait()
+	})
+}
+
+// stalled is a source that cannot follow.
+type stalled struct{ *world }
+
+func (stalled) healthy(time.Duration) error { return errors.New("STALLED for 3m0s") }
+
+func TestHealthyReturnsTheSourcesFailure(t *testing.T) {
+	op := New("widgets.example.com")
+	if err := op.Healthy(); err != nil {
+		t.Errorf("before it runs: %v", err)
+	}
+	op.running.Store(&engine{Operator: op, source: stalled{}})
+	if err := op.Healthy(); err == nil || err.Error() != "STALLED for 3m0s" {
+		t.Errorf("healthy: %v", err)
+	}
+}

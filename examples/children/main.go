@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/keepwatch/keepwatch/operator"
+	"github.com/keepwatch/keepwatch/operator/manager"
 )
 
 type Widget struct {
@@ -75,5 +76,5 @@ func main() {
 	operator.OnCreate(widgets, p.adopt, operator.Backoff(5*time.Second))
 	operator.OnField(widgets, "spec.size", p.adopt, operator.Backoff(5*time.Second))
 	operator.Timer(widgets, 2*time.Second, p.check, operator.InitialDelay(2*time.Second))
-	operator.Main(widgets, maps)
+	manager.Main(widgets, maps)
 }

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keepwatch/keepwatch/operator"
+	"github.com/keepwatch/keepwatch/operator/manager"
 )
 
 type Widget struct {
@@ -58,5 +59,5 @@ func main() {
 	operator.Daemon(op, ping)
 	// It starts and stops with the annotation, too.
 	operator.Daemon(op, hold, operator.Annotations("hold=yes"), operator.StopGrace(time.Second, 10*time.Second))
-	operator.Main(op)
+	manager.Main(op)
 }

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keepwatch/keepwatch/operator"
+	"github.com/keepwatch/keepwatch/operator/manager"
 )
 
 type Widget struct {
@@ -46,5 +47,5 @@ func main() {
 		return errors.New("whatever")
 	}, operator.ID("careless"), operator.OnError(operator.Ignore))
 
-	operator.Main(op)
+	manager.Main(op)
 }

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keepwatch/keepwatch/operator"
+	"github.com/keepwatch/keepwatch/operator/manager"
 )
 
 type Widget struct {
@@ -54,5 +55,5 @@ func main() {
 		return nil
 	}, operator.ID("team"))
 
-	operator.Main(op)
+	manager.Main(op)
 }

@@ -1,7 +1,7 @@
 // Leases shows replicas of which one works at a time. They elect it by a Lease; when it
 // ends, or is gone for 15 s, another one takes over.
 //
-// Programs that end in operator.Main need none of this: they have --leader-elect.
+// Programs that end in manager.Main need none of this: they have --leader-elect.
 package main
 
 import (
@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/keepwatch/keepwatch/operator"
+	"github.com/keepwatch/keepwatch/operator/manager"
 )
 
 type Widget struct {
@@ -29,13 +30,13 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *kubeconfig, operator.Lease{Namespace: *namespace, Name: "widgets", Identity: *identity}); err != nil {
+	if err := run(ctx, *kubeconfig, manager.Lease{Namespace: *namespace, Name: "widgets", Identity: *identity}); err != nil {
 		slog.Error("it ends", "error", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, kubeconfig string, lease operator.Lease) error {
+func run(ctx context.Context, kubeconfig string, lease manager.Lease) error {
 	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return err
@@ -45,7 +46,7 @@ func run(ctx context.Context, kubeconfig string, lease operator.Lease) error {
 		r.Patch.Status("by", lease.Identity)
 		return nil
 	})
-	return operator.Elected(ctx, cfg, lease, func(ctx context.Context) error {
+	return manager.Elected(ctx, cfg, lease, func(ctx context.Context) error {
 		slog.Info("elected", "identity", lease.Identity)
 		return op.Run(ctx, cfg)
 	})

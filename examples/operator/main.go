@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"github.com/keepwatch/keepwatch/operator"
+	"github.com/keepwatch/keepwatch/operator/manager"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -27,5 +28,5 @@ func main() {
 	op := operator.New("widgets.example.com")
 	operator.OnCreate(op, label, operator.Retries(5))
 	operator.OnField(op, "spec.size", label, operator.Retries(5))
-	operator.Main(op)
+	manager.Main(op)
 }

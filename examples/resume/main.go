@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/keepwatch/keepwatch/operator"
+	"github.com/keepwatch/keepwatch/operator/manager"
 )
 
 type Widget struct {
@@ -59,5 +60,5 @@ func main() {
 	operator.OnUpdate(op, s.keep)
 	operator.OnResume(op, s.keep)
 	operator.OnDelete(op, s.forget)
-	operator.Main(op)
+	manager.Main(op)
 }

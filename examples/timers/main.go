@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keepwatch/keepwatch/operator"
+	"github.com/keepwatch/keepwatch/operator/manager"
 )
 
 type Widget struct {
@@ -44,5 +45,5 @@ func main() {
 		return nil
 	}, operator.ID("sharp"), operator.Sharp(), operator.InitialDelay(time.Second))
 
-	operator.Main(op)
+	manager.Main(op)
 }

@@ -115,13 +115,25 @@ var rules = map[string]rule{
 	"operator": {
 		ours: []string{"", "informer", "internal/backoff", "operator/internal/..."},
 		others: []string{
-			"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/", "k8s.io/klog/v2", "k8s.io/utils/clock",
-			"github.com/prometheus/client_golang/", "go.opentelemetry.io/otel", "github.com/spf13/pflag",
+			"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/", "k8s.io/utils/clock",
+			"github.com/prometheus/client_golang/prometheus$", "go.opentelemetry.io/otel",
 		},
-		why: "an operator is told by an informer and writes by client-go",
+		why: "an operator reads by an informer and writes by client-go; flags, signals, loggers and servers belong to the process",
+	},
+	"operator/manager": {
+		ours: []string{"operator"},
+		others: []string{
+			"k8s.io/apimachinery/", "k8s.io/client-go/", "k8s.io/klog/v2", "github.com/spf13/pflag",
+			"github.com/prometheus/client_golang/",
+		},
+		why: "a manager owns the process and uses operators as any program does",
+	},
+	"operator/internal/background": {
+		ours: []string{"operator/internal/cycle", "operator/internal/throttle"},
+		why:  "when timers and daemons run depends neither on a server nor on what they do",
 	},
 	"examples/...": {
-		ours:   []string{"operator"},
+		ours:   []string{"operator", "operator/manager"},
 		others: []string{"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/"},
 		why:    "an example shows what a user needs, and nothing else",
 	},

@@ -1,4 +1,4 @@
-package operator
+package manager
 
 import (
 	"context"
@@ -14,34 +14,36 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/keepwatch/keepwatch/operator"
 )
 
-// ErrLeadershipLost is why an operator stops that was elected, and could not renew
-// its lease in time.
+// ErrLeadershipLost is the error of an elected replica that could not renew its lease in
+// time.
 var ErrLeadershipLost = errors.New("the leader election was lost")
 
-// Lease says by which Lease replicas elect the one that works.
+// Lease names the Lease by which replicas elect one of them.
 type Lease struct {
 	Namespace, Name string
-	// Identity tells this replica from others; by default it is the host's name and
-	// something random.
+	// Identity distinguishes this replica from others. The default is the host's name and
+	// a random UUID.
 	Identity string
 }
 
-// The times of elections, as kube-controller-manager has them.
+// The times of elections are kube-controller-manager's defaults.
 const (
 	leaseDuration = 15 * time.Second
 	renewDeadline = 10 * time.Second
 	retryPeriod   = 2 * time.Second
-	// leaseMargin is how long a leader that was lost may go on: nobody else can be
-	// elected before.
+	// leaseMargin is the time between the loss of a lease and the election of another
+	// replica.
 	leaseMargin = leaseDuration - renewDeadline
 )
 
-// Elected calls run when this replica is elected, and gives the lease back when run
-// has returned, so that another one takes over at once. It returns what run returns,
-// nil if ctx was done before. If the lease is lost, the context of run ends with
-// ErrLeadershipLost as its cause, and that is returned.
+// Elected calls run when this replica is elected. When run returns, Elected releases the
+// lease, so that another replica is elected at once, and returns run's error. It returns
+// nil if ctx is done before the election. If the lease is lost, the context of run ends
+// with the cause ErrLeadershipLost, and Elected returns that error.
 func Elected(ctx context.Context, cfg *rest.Config, lease Lease, run func(context.Context) error) error {
 	return elected(ctx, cfg, lease, electionTimes{leaseDuration, renewDeadline, retryPeriod}, run)
 }
@@ -72,7 +74,7 @@ func elected(ctx context.Context, cfg *rest.Config, lease Lease, times electionT
 		ReleaseOnCancel: true, Name: lease.Name,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(context.Context) { close(won) },
-			OnStoppedLeading: func() { lost(ErrLeadershipLost) },
+			OnStoppedLeading: func() { lost(operator.StopWithin(ErrLeadershipLost, leaseMargin)) },
 		},
 	})
 	if err != nil {
@@ -85,7 +87,7 @@ func elected(ctx context.Context, cfg *rest.Config, lease Lease, times electionT
 	select {
 	case <-won:
 	case <-leading.Done():
-		return nil // ctx is done: the election ends only by stop before it was won
+		return nil // ctx is done: the election cannot be lost before it is won
 	}
 	err = run(leading)
 	if errors.Is(context.Cause(leading), ErrLeadershipLost) {

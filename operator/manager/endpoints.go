@@ -1,4 +1,4 @@
-package operator
+package manager
 
 import (
 	"context"
@@ -13,11 +13,27 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/keepwatch/keepwatch/operator"
 )
 
-// HealthHandler answers 200 while operators are healthy, and 500 when one is not,
-// with a line for each.
-func HealthHandler(ops ...*Operator) http.Handler {
+// HealthHandler returns a handler that answers 200 while all operators are healthy and 500
+// otherwise, with a line for each operator.
+func HealthHandler(ops ...*operator.Operator) http.Handler {
+	checked := make([]healthy, len(ops))
+	for i, op := range ops {
+		checked[i] = op
+	}
+	return healthHandler(checked...)
+}
+
+// healthy is an operator as /healthz sees it.
+type healthy interface {
+	Name() string
+	Healthy() error
+}
+
+func healthHandler(ops ...healthy) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		var body strings.Builder
 		code := http.StatusOK
@@ -35,15 +51,15 @@ func HealthHandler(ops ...*Operator) http.Handler {
 	})
 }
 
-// endpoints are what a process shows of itself by HTTP: /healthz and /readyz at one
-// address, /metrics at another, or all at one.
+// endpoints serves /healthz and /readyz at one address and /metrics at another, or all at
+// one.
 type endpoints struct {
 	health, metrics string // addresses; "0" for none
-	ops             []*Operator
+	ops             []*operator.Operator
 	ending          atomic.Bool
 }
 
-// listen opens the addresses, so that one that is taken is said at once. The returned
+// listen opens the addresses, and fails at once if one of them is in use. The returned
 // function serves them until ctx is done.
 func (p *endpoints) listen() (serve func(ctx context.Context) error, err error) {
 	muxes := map[string]*http.ServeMux{}
@@ -103,8 +119,8 @@ func serveAll(ctx context.Context, servers []*http.Server, serving []func() erro
 	return errors.Join(errs...)
 }
 
-// ready answers 200 until the process ends: a replica that waits for its election
-// is ready to take over.
+// ready answers 200 until the process ends. A replica that waits for its election is
+// ready: it can become the leader at any time.
 func (p *endpoints) ready(w http.ResponseWriter, _ *http.Request) {
 	if p.ending.Load() {
 		http.Error(w, "the operator is stopping", http.StatusInternalServerError)

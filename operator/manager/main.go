@@ -1,4 +1,4 @@
-package operator
+package manager
 
 import (
 	"context"
@@ -16,19 +16,25 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
+
+	"github.com/keepwatch/keepwatch/operator"
 )
 
-// Main is the main function of a program that consists of operators. It reads the
-// command line, runs them until SIGINT or SIGTERM, and ends the process: with 0 if it
-// was asked to end and has ended in time, with 2 if the command line is wrong, else
-// with 1 and the cause on stderr. A second signal ends it at once.
-func Main(ops ...*Operator) {
+// Main runs operators as a program, and does not return. It parses the command line, runs
+// the operators until SIGINT or SIGTERM, and exits:
+//
+//	0   after a signal, if everything ended in time
+//	1   after an error, which is on stderr
+//	2   if the command line is wrong
+//
+// A second signal ends the process at once.
+func Main(ops ...*operator.Operator) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	os.Exit(run(ctx, os.Args, os.Stderr, ops))
 }
 
-// command is what the command line says.
+// command is a parsed command line.
 type command struct {
 	kubeconfig, context string
 	elect               bool
@@ -44,7 +50,7 @@ const (
 	codeUsage = 2
 )
 
-func run(ctx context.Context, args []string, stderr io.Writer, ops []*Operator) int {
+func run(ctx context.Context, args []string, stderr io.Writer, ops []*operator.Operator) int {
 	name := filepath.Base(args[0])
 	c := &command{endpoints: endpoints{ops: ops}}
 	flags := c.flags(name, stderr, ops)
@@ -65,7 +71,7 @@ func run(ctx context.Context, args []string, stderr io.Writer, ops []*Operator) 
 	return 0
 }
 
-func (c *command) flags(name string, stderr io.Writer, ops []*Operator) *pflag.FlagSet {
+func (c *command) flags(name string, stderr io.Writer, ops []*operator.Operator) *pflag.FlagSet {
 	f := pflag.NewFlagSet(name, pflag.ContinueOnError)
 	f.SetOutput(stderr)
 	f.StringVar(&c.kubeconfig, "kubeconfig", "", "kubeconfig file; by default $KUBECONFIG, the pod's service account, or ~/.kube/config")
@@ -80,16 +86,16 @@ func (c *command) flags(name string, stderr io.Writer, ops []*Operator) *pflag.F
 	return f
 }
 
-// leaseName is a name for what the operators are about together.
-func leaseName(ops []*Operator) string {
+// leaseName returns the default name of the Lease: the resources of the operators.
+func leaseName(ops []*operator.Operator) string {
 	names := make([]string, len(ops))
 	for i, op := range ops {
-		names[i] = op.resource.String()
+		names[i] = op.Resource().String()
 	}
 	return strings.Join(names, "-")
 }
 
-func (c *command) run(ctx context.Context, stderr io.Writer, ops []*Operator) error {
+func (c *command) run(ctx context.Context, stderr io.Writer, ops []*operator.Operator) error {
 	if err := c.log(stderr); err != nil {
 		return err
 	}
@@ -107,13 +113,11 @@ func (c *command) run(ctx context.Context, stderr io.Writer, ops []*Operator) er
 	defer stop(nil)
 	go func() {
 		err := serve(serving)
-		if err != nil {
-			stop(fatal{err})
-		}
+		stop(err)
 		served <- err
 	}()
 	defer context.AfterFunc(ctx, func() { c.endpoints.ending.Store(true) })()
-	work := func(ctx context.Context) error { return Run(ctx, cfg, ops...) }
+	work := func(ctx context.Context) error { return operator.Run(ctx, cfg, ops...) }
 	if c.elect {
 		err = Elected(ctx, cfg, c.leaseIn(namespaceFile), work)
 	} else {
@@ -133,12 +137,12 @@ func (c *command) log(stderr io.Writer) error {
 	default:
 		return fmt.Errorf("log format %q: want text or json", c.logFormat)
 	}
-	klog.SetSlogLogger(slog.Default()) // what the libraries have to say
+	klog.SetSlogLogger(slog.Default()) // client-go logs by klog
 	return nil
 }
 
-// config is the API to work with: what the flag names, else $KUBECONFIG, else that
-// of the pod, else what kubectl uses.
+// config returns the API server to use: the flag's, else $KUBECONFIG's, else the pod's,
+// else kubectl's.
 func (c *command) config() (*rest.Config, error) {
 	if c.kubeconfig == "" && os.Getenv(clientcmd.RecommendedConfigPathEnvVar) == "" && c.context == "" {
 		if cfg, err := rest.InClusterConfig(); err == nil {
@@ -152,9 +156,10 @@ func (c *command) config() (*rest.Config, error) {
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: c.context}).ClientConfig()
 }
 
-// namespaceFile is where a pod finds its namespace.
+// namespaceFile contains the namespace of a pod.
 const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
+// leaseIn returns the Lease, by default in the namespace that file contains.
 func (c *command) leaseIn(file string) Lease {
 	lease := c.lease
 	if lease.Namespace == "" {

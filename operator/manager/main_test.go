@@ -1,0 +1,87 @@
+package manager
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/keepwatch/keepwatch/operator"
+)
+
+// idle returns an operator that does not run.
+func idle() *operator.Operator {
+	op := operator.New("widgets.example.com")
+	operator.OnCreate(op, func(context.Context, *operator.Request[*metav1.PartialObjectMetadata]) error { return nil })
+	return op
+}
+
+func TestCommandLine(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	quiet := []string{"--health-probe-bind-address=0", "--metrics-bind-address=0"}
+	for _, test := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"--help"}, 0, "--leader-elect-resource-name"},
+		{[]string{"--nonsense"}, codeUsage, "unknown flag: --nonsense"},
+		{[]string{"more"}, codeUsage, `unexpected argument "more"`},
+		{append(quiet, "--kubeconfig=/does/not/exist"), codeError, "/does/not/exist"},
+		{append(quiet, "--log-format=xml"), codeError, `log format "xml"`},
+		{append(quiet, "--log-level=loud"), codeUsage, "loud"},
+		{[]string{"--kubeconfig=" + kubeconfig(t, &rest.Config{Host: "https://127.0.0.1:1"}), "--metrics-bind-address=0", "--health-probe-bind-address=" + taken.Addr().String()}, codeError, "address already in use"},
+	} {
+		var stderr bytes.Buffer
+		code := run(t.Context(), append([]string{"/bin/op"}, test.args...), &stderr, []*operator.Operator{idle()})
+		if code != test.code || !strings.Contains(stderr.String(), test.want) {
+			t.Errorf("%q: %d, %s; want %d, %q", test.args, code, stderr.String(), test.code, test.want)
+		}
+	}
+}
+
+// kubeconfig writes a kubeconfig file for a server.
+func kubeconfig(t *testing.T, cfg *rest.Config) string {
+	t.Helper()
+	config := clientcmdapi.NewConfig()
+	config.Clusters["c"] = &clientcmdapi.Cluster{Server: cfg.Host, CertificateAuthorityData: cfg.CAData}
+	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: cfg.BearerToken}
+	config.Contexts["c"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
+	config.CurrentContext = "c"
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, file); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func TestLeaseInThePodsNamespace(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "namespace")
+	if err := os.WriteFile(file, []byte("prod\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := &command{lease: Lease{Name: "l"}}
+	if l := c.leaseIn(file); l.Namespace != "prod" {
+		t.Errorf("%+v", l)
+	}
+	if l := c.leaseIn(file + "-none"); l.Namespace != "default" {
+		t.Errorf("%+v", l)
+	}
+	c.lease.Namespace = "mine"
+	if l := c.leaseIn(file); l.Namespace != "mine" {
+		t.Errorf("%+v", l)
+	}
+}
