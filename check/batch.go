@@ -8,13 +8,13 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// batch compares a batch with what a timeline has in its place (P2), and says
-// what is wrong in the terms of the promise that is closest to it.
+// batch compares a batch with the timeline's events in (From, To] (P2). Each finding names
+// the promise that describes the difference best.
 func (j *judge) batch(t *timeline, b keepwatch.Batch) []finding {
 	c := comparison{judge: j, batch: b, events: t.between(b.From, b.To), late: slices.Clone(j.split)}
 	c.pair()
 	if b.To > t.last {
-		c.find(c.hollow(), -1, fmt.Sprintf("a revision up to %d, the newest", t.last), fmt.Sprintf("one to %d", b.To))
+		c.addFinding(c.promiseOfEnd(), -1, fmt.Sprintf("a batch up to %d, the newest revision, at most", t.last), fmt.Sprintf("a batch up to %d", b.To))
 	}
 	c.order()
 	for i, k := range c.pairs {
@@ -30,28 +30,28 @@ func (j *judge) batch(t *timeline, b keepwatch.Batch) []finding {
 	return c.findings
 }
 
-// comparison is one of a batch with the events that it should have.
+// comparison compares a batch with the events that it should have.
 type comparison struct {
 	*judge
 	batch    keepwatch.Batch
 	events   []event
-	late     []event // that the batch before lacked
-	pairs    []int   // for each change of the batch the event it is, else -1
-	changes  []int   // for each event the change that it is, else -1
+	late     []event // missing in the batch before; see judge.split
+	pairs    []int   // the index of each change's event, or -1
+	changes  []int   // the index of each event's change, or -1
 	findings []finding
 }
 
-func (c *comparison) find(p Promise, change int, want, got string) {
+func (c *comparison) addFinding(p Promise, change int, want, got string) {
 	c.findings = append(c.findings, finding{p, change, want, got})
 }
 
-// pair matches changes to events that they are equal to.
+// pair matches the changes to equal events.
 func (c *comparison) pair() {
 	c.pairs = slices.Repeat([]int{-1}, len(c.batch.Changes))
 	c.changes = slices.Repeat([]int{-1}, len(c.events))
 	for i, g := range c.batch.Changes {
 		for k := c.first(g.Revision); k < len(c.events) && c.events[k].Revision == g.Revision; k++ {
-			if c.changes[k] < 0 && c.wrong(c.events[k], g) == "" {
+			if c.changes[k] < 0 && c.mismatch(c.events[k], g) == "" {
 				c.pairs[i], c.changes[k] = k, i
 				break
 			}
@@ -59,13 +59,13 @@ func (c *comparison) pair() {
 	}
 }
 
-// first is the first event at r or after it.
+// first returns the index of the first event at r or after it.
 func (c *comparison) first(r keepwatch.Revision) int {
 	return sort.Search(len(c.events), func(k int) bool { return c.events[k].Revision >= r })
 }
 
-// wrong says in which way a change is not an event, "" if it is.
-func (c *comparison) wrong(e event, g keepwatch.Change) string {
+// mismatch describes how a change differs from an event, or returns "".
+func (c *comparison) mismatch(e event, g keepwatch.Change) string {
 	h := c.history
 	switch {
 	case g.Type != e.Type || g.Revision != e.Revision || g.Object.Key() != e.Object.Key() || g.Object.UID() != e.Object.UID():
@@ -81,7 +81,7 @@ func (c *comparison) wrong(e event, g keepwatch.Change) string {
 	return ""
 }
 
-// order reports changes that come before one that precedes them in the history.
+// order reports changes that follow a later event of the history.
 func (c *comparison) order() {
 	last := -1
 	for i, k := range c.pairs {
@@ -89,42 +89,42 @@ func (c *comparison) order() {
 			continue
 		}
 		if k < last {
-			c.find(P2, i, "the history's order", fmt.Sprintf("%s behind %s", tell(c.events[k].Change), tell(c.events[last].Change)))
+			c.addFinding(P2, i, "the history's order", fmt.Sprintf("%s after %s", describe(c.events[k].Change), describe(c.events[last].Change)))
 		}
 		last = max(last, k)
 	}
 }
 
-// extra reports a change that is not in the history at its place.
+// extra reports a change that equals no event of the batch's interval.
 func (c *comparison) extra(i int, g keepwatch.Change) {
-	if c.closest(i, g) {
+	if c.matchByKey(i, g) {
 		return
 	}
 	for k, e := range c.late {
-		if c.wrong(e, g) == "" {
+		if c.mismatch(e, g) == "" {
 			c.late = slices.Delete(c.late, k, k+1)
 			return
 		}
 	}
-	held, shown := c.fold.objects[g.Object.Key()], g.Object.Revision()
-	buried, dead := c.buried[g.Object.UID()]
-	switch got := tell(g); {
-	case g.Type != keepwatch.Deleted && dead && shown <= buried:
-		c.find(P7, i, fmt.Sprintf("nothing of UID %s up to %d, where it was deleted", g.Object.UID(), buried), got)
+	known, revision := c.fold.objects[g.Object.Key()], g.Object.Revision()
+	deletedAt, deleted := c.deleted[g.Object.UID()]
+	switch got := describe(g); {
+	case g.Type != keepwatch.Deleted && deleted && revision <= deletedAt:
+		c.addFinding(P7, i, fmt.Sprintf("nothing of UID %s up to %d, where it was deleted", g.Object.UID(), deletedAt), got)
 	case g.Revision <= c.batch.From && g.Revision <= c.bookmark:
-		c.find(P9, i, fmt.Sprintf("nothing up to the bookmark %d", c.bookmark), got)
-	case g.Type != keepwatch.Deleted && held != nil && held.UID() == g.Object.UID() && shown <= held.Revision():
-		c.find(P5, i, fmt.Sprintf("%s above %d", g.Object.Key(), held.Revision()), got)
+		c.addFinding(P9, i, fmt.Sprintf("nothing up to the bookmark %d", c.bookmark), got)
+	case g.Type != keepwatch.Deleted && known != nil && known.UID() == g.Object.UID() && revision <= known.Revision():
+		c.addFinding(P5, i, fmt.Sprintf("a state of %s above %d", g.Object.Key(), known.Revision()), got)
 	case g.Revision <= c.batch.From || g.Revision > c.batch.To:
-		c.find(P2, i, fmt.Sprintf("changes of (%d, %d]", c.batch.From, c.batch.To), got)
+		c.addFinding(P2, i, fmt.Sprintf("changes of (%d, %d]", c.batch.From, c.batch.To), got)
 	default:
-		c.find(P2, i, "what was written", got)
+		c.addFinding(P2, i, "only changes of the history", got)
 	}
 }
 
-// closest looks for an event that was not delivered, of the change's revision
-// and key: the change stands for it, in a wrong form.
-func (c *comparison) closest(i int, g keepwatch.Change) bool {
+// matchByKey matches a change to an event of its revision and key that no other change
+// matches, and reports the difference. It returns false if there is none.
+func (c *comparison) matchByKey(i int, g keepwatch.Change) bool {
 	for k := c.first(g.Revision); k < len(c.events) && c.events[k].Revision == g.Revision; k++ {
 		e := c.events[k]
 		if c.changes[k] >= 0 || e.Object.Key() != g.Object.Key() {
@@ -137,23 +137,23 @@ func (c *comparison) closest(i int, g keepwatch.Change) bool {
 			promise = P10
 		case e.Type == keepwatch.Deleted:
 			promise = P6
-			if g.Type != keepwatch.Deleted { // an update in the place of a delete and a create
-				c.also(k, i, e, g)
+			if g.Type != keepwatch.Deleted { // an update instead of a delete and a create
+				c.matchCreate(k, i, e, g)
 			}
 		}
-		got := tell(g)
+		got := describe(g)
 		if g.Type == e.Type {
-			got += ", " + c.wrong(e, g)
+			got += ", " + c.mismatch(e, g)
 		}
-		c.find(promise, i, tell(e.Change), got)
+		c.addFinding(promise, i, describe(e.Change), got)
 		return true
 	}
 	return false
 }
 
-// also takes the create that follows a delete as delivered, where one change
-// stands for both.
-func (c *comparison) also(k, i int, e event, g keepwatch.Change) {
+// matchCreate matches a change also to the create that follows a delete, if the change
+// replaces both.
+func (c *comparison) matchCreate(k, i int, e event, g keepwatch.Change) {
 	if next := k + 1; next < len(c.events) && c.changes[next] < 0 {
 		if n := c.events[next]; n.Object.Key() == e.Object.Key() && n.Revision == e.Revision && n.Object.UID() == g.Object.UID() {
 			c.changes[next] = i
@@ -161,24 +161,24 @@ func (c *comparison) also(k, i int, e event, g keepwatch.Change) {
 	}
 }
 
-// missing reports an event that was not delivered.
+// missing reports an event that no change matches.
 func (c *comparison) missing(e event) {
-	want := tell(e.Change)
+	want := describe(e.Change)
 	switch {
 	case c.batch.Bookmark():
-		c.find(P9, -1, want+" before the bookmark", fmt.Sprintf("the bookmark %d", c.batch.To))
+		c.addFinding(P9, -1, want+" before the bookmark", fmt.Sprintf("the bookmark %d without it", c.batch.To))
 	case e.Revision == c.batch.To && c.began(e.Revision):
-		c.find(P8, -1, fmt.Sprintf("all of revision %d", e.Revision), "a batch without "+want)
+		c.addFinding(P8, -1, fmt.Sprintf("all of revision %d", e.Revision), "a batch without "+want)
 	case e.edge:
-		c.find(P10, -1, want, "nothing")
+		c.addFinding(P10, -1, want, "nothing")
 	case e.Type == keepwatch.Deleted:
-		c.find(P6, -1, want, "nothing")
+		c.addFinding(P6, -1, want, "nothing")
 	default:
-		c.find(P2, -1, want, "nothing")
+		c.addFinding(P2, -1, want, "nothing")
 	}
 }
 
-// began reports whether some of a revision was delivered.
+// began reports whether the batch has an event of a revision.
 func (c *comparison) began(r keepwatch.Revision) bool {
 	for k, i := range c.changes {
 		if i >= 0 && c.events[k].Revision == r {
@@ -188,30 +188,30 @@ func (c *comparison) began(r keepwatch.Revision) bool {
 	return false
 }
 
-// hollow is the promise broken by a revision that does not exist.
-func (c *comparison) hollow() Promise {
+// promiseOfEnd returns the promise that the batch breaks if its end does not exist.
+func (c *comparison) promiseOfEnd() Promise {
 	if c.batch.Bookmark() {
 		return P9
 	}
 	return P2
 }
 
-// halved are the events of the batch's last revision that it lacks, where it has
-// others of that revision: what P8 speaks of.
-func (j *judge) halved(b keepwatch.Batch) []event {
-	t := j.timelines[j.live[len(j.live)-1]]
+// splitEvents returns the events of the batch's last revision that are missing in it, if it
+// has others of that revision (P8).
+func (j *judge) splitEvents(b keepwatch.Batch) []event {
+	t := j.timelines[j.epochs[len(j.epochs)-1]]
 	c := comparison{judge: j, batch: b, events: t.between(b.From, b.To)}
 	c.pair()
-	var lacking []event
+	var missing []event
 	for k, i := range c.changes {
 		if e := c.events[k]; i < 0 && e.Revision == b.To && c.began(e.Revision) {
-			lacking = append(lacking, e)
+			missing = append(missing, e)
 		}
 	}
-	return lacking
+	return missing
 }
 
-// tell is a change in words.
-func tell(c keepwatch.Change) string {
+// describe formats a change.
+func describe(c keepwatch.Change) string {
 	return fmt.Sprintf("%s %s at %d (%s at %d)", c.Type, c.Object.Key(), c.Revision, c.Object.UID(), c.Object.Revision())
 }

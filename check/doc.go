@@ -1,14 +1,23 @@
-// Package check is the promises of package keepwatch as an oracle: given what a
-// source committed, what a consumer asked to see, and what it received, it names
-// every promise that was broken, the place, and the two facts that disagree.
+// Package check judges whether a consumer received what package keepwatch promises: given
+// the writes that a source committed, the consumer's filter, and a transcript of its
+// deliveries, [Judge] returns every violation with the record and the two facts that
+// disagree.
 //
-// It is written from the definitions alone and shares no code with what it
-// judges. Nothing here knows how a store or a reflector works: states are folds
-// of writes, a view is a filter over states, and each promise is a comparison of
-// what follows from the history with what was received.
+// The oracle implements the definitions of the promises and shares no code with the
+// packages that it judges. A state is a fold of writes, a view is a filter over a state,
+// and each promise is a comparison of the history with the transcript.
 //
-// What it can judge is P1 to P10 and P13 for any transcript, P11 where the
-// transcript says when faults and writes stopped, and P3's "only when the history
-// itself is gone" where the transcript says what was still known. P12 speaks of
-// memory and of other consumers; no transcript shows it.
+// Judge covers P1 to P10 and P13 for any transcript; P11 if the transcript has the time
+// at which faults and writes stopped; and "only happens when the history itself is gone"
+// of P3 if it has the revisions from which the sender had the history. P12 is about memory
+// and other consumers, which no transcript shows.
+//
+//	judge.go       Judge: the transcript record by record; P1, P4, P11, P13
+//	batch.go       a batch against the history: P2, P5 to P10
+//	gap.go         a gap against the difference of two states: P3, P5 to P7, P10
+//	history.go     the input: the writes of a source
+//	transcript.go  the input: the records of a consumer
+//	violation.go   the output
+//	timeline.go    the history of one epoch, as events of a view
+//	fold.go        the state of the consumer
 package check

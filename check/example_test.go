@@ -7,7 +7,7 @@ import (
 	"github.com/keepwatch/keepwatch/check"
 )
 
-// A consumer is told of an update, but not of the delete behind it.
+// A consumer receives an update, but not the deletion that follows it.
 func ExampleJudge() {
 	pod := func(revision keepwatch.Revision) keepwatch.Object {
 		return &object{name: "web", uid: "7f3a", revision: revision}
@@ -30,6 +30,6 @@ func ExampleJudge() {
 		fmt.Println(v)
 	}
 	// Output:
-	// P2 broken at record 1: want a revision up to 7, the newest; got one to 8
-	// P6 broken at record 1: want DELETED web at 7 (7f3a at 6); got nothing
+	// record 1 breaks P2 (completeness): the history requires a batch up to 7, the newest revision, at most; the consumer received a batch up to 8
+	// record 1 breaks P6 (deletes): the history requires DELETED web at 7 (7f3a at 6); the consumer received nothing
 }

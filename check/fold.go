@@ -7,7 +7,7 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// fold is what a consumer holds after all that it received.
+// fold is a consumer's state after the deliveries so far.
 type fold struct {
 	history History
 	objects map[keepwatch.Key]keepwatch.Object
@@ -31,19 +31,18 @@ func (f *fold) remove(key keepwatch.Key) {
 	}
 }
 
-// take folds one change in. The deletion of another UID than is held changes
-// nothing.
-func (f *fold) take(c keepwatch.Change) {
-	held := f.objects[c.Object.Key()]
+// apply applies one change. The deletion of another UID than the object's changes nothing.
+func (f *fold) apply(c keepwatch.Change) {
+	prior := f.objects[c.Object.Key()]
 	switch {
 	case c.Type != keepwatch.Deleted:
 		f.put(c.Object)
-	case held != nil && held.UID() == c.Object.UID():
+	case prior != nil && prior.UID() == c.Object.UID():
 		f.remove(c.Object.Key())
 	}
 }
 
-// difference names the first key, in order, at which two folds differ.
+// difference returns the first key, in order, at which two folds differ.
 func (f *fold) difference(o *fold) (key keepwatch.Key, ours, theirs keepwatch.Object, differ bool) {
 	keys := slices.Collect(maps.Keys(f.objects))
 	keys = slices.AppendSeq(keys, maps.Keys(o.objects))

@@ -8,12 +8,11 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// gap compares a gap with the difference between what the consumer holds and a
-// timeline's view at the gap's end (P3), key by key: between keys the order is
-// free.
+// gap compares a gap with the difference between the consumer's state and a timeline's
+// view at the gap's end (P3), key by key: the order between keys is free.
 func (j *judge) gap(t *timeline, g keepwatch.Gap) []finding {
 	if g.To > t.last {
-		return []finding{{P3, -1, fmt.Sprintf("a revision up to %d, the newest", t.last), fmt.Sprintf("a gap to %d", g.To)}}
+		return []finding{{P3, -1, fmt.Sprintf("a gap up to %d, the newest revision, at most", t.last), fmt.Sprintf("a gap up to %d", g.To)}}
 	}
 	d := difference{judge: j, timeline: t, gap: g}
 	received := map[keepwatch.Key][]int{}
@@ -30,7 +29,8 @@ func (j *judge) gap(t *timeline, g keepwatch.Gap) []finding {
 	return d.findings
 }
 
-// difference is one between the consumer's fold and a timeline's view.
+// difference compares a gap with the difference between the consumer's fold and a
+// timeline's view.
 type difference struct {
 	*judge
 	timeline *timeline
@@ -38,76 +38,77 @@ type difference struct {
 	findings []finding
 }
 
-func (d *difference) find(p Promise, change int, want, got string) {
+func (d *difference) addFinding(p Promise, change int, want, got string) {
 	d.findings = append(d.findings, finding{p, change, want, got})
 }
 
-// key compares what was received of one key: received are indexes of the gap's
-// changes. What follows the first mistake is not looked at.
+// key compares the changes of one key: received has their indexes in the gap. It reports
+// the first mistake only.
 func (d *difference) key(key keepwatch.Key, received []int) {
-	held, now := d.fold.objects[key], d.timeline.visible(key, d.gap.To)
-	wanted := d.wanted(held, now)
-	received = d.pass(received, held, now)
+	before, after := d.fold.objects[key], d.timeline.visible(key, d.gap.To)
+	wanted := d.wanted(before, after)
+	received = d.dropHidden(received, before, after)
 	for i := range max(len(wanted), len(received)) {
 		switch {
 		case i >= len(received):
 			d.missing(wanted[i])
 			return
 		case i >= len(wanted):
-			d.extra(received[i], held)
+			d.extra(received[i], before)
 			return
 		}
 		c := d.gap.Changes[received[i]]
-		if wrong := d.wrong(wanted[i], c); wrong != "" {
-			d.mistaken(received[i], wanted[i], held, wrong)
+		if mismatch := d.mismatch(wanted[i], c); mismatch != "" {
+			d.different(received[i], wanted[i], before, mismatch)
 			return
 		}
 	}
 }
 
-// wanted is what turns held into now.
-func (d *difference) wanted(held, now keepwatch.Object) []keepwatch.Change {
-	gone := keepwatch.Change{Type: keepwatch.Deleted, Object: held}
-	came := keepwatch.Change{Type: keepwatch.Added, Object: now}
+// wanted returns the changes that turn before into after.
+func (d *difference) wanted(before, after keepwatch.Object) []keepwatch.Change {
+	deleted := keepwatch.Change{Type: keepwatch.Deleted, Object: before}
+	added := keepwatch.Change{Type: keepwatch.Added, Object: after}
 	switch {
-	case held == nil && now == nil, held != nil && now != nil && d.history.same(held, now):
+	case before == nil && after == nil, before != nil && after != nil && d.history.same(before, after):
 		return nil
-	case held == nil:
-		return []keepwatch.Change{came}
-	case now == nil:
-		return []keepwatch.Change{gone}
-	case held.UID() != now.UID():
-		return []keepwatch.Change{gone, came}
+	case before == nil:
+		return []keepwatch.Change{added}
+	case after == nil:
+		return []keepwatch.Change{deleted}
+	case before.UID() != after.UID():
+		return []keepwatch.Change{deleted, added}
 	}
-	return []keepwatch.Change{{Type: keepwatch.Modified, Object: now, Prior: held}}
+	return []keepwatch.Change{{Type: keepwatch.Modified, Object: after, Prior: before}}
 }
 
-// pass leaves out deletions of what was there, but not in the view: see Judge.
-func (d *difference) pass(received []int, held, now keepwatch.Object) []int {
-	var kept []int
+// dropHidden removes the deletions of objects that existed, but were not in the view: see
+// Judge.
+func (d *difference) dropHidden(received []int, before, after keepwatch.Object) []int {
+	var remaining []int
 	for k, i := range received {
 		c := d.gap.Changes[i]
 		if c.Type != keepwatch.Deleted {
-			return append(kept, received[k:]...)
+			return append(remaining, received[k:]...)
 		}
-		mine := held != nil && held.UID() == c.Object.UID() || now != nil && now.UID() == c.Object.UID()
-		if mine || !d.hidden(c.Object) || !d.was(c.Object) {
-			kept = append(kept, i)
+		known := before != nil && before.UID() == c.Object.UID() || after != nil && after.UID() == c.Object.UID()
+		if known || !d.hidden(c.Object) || !d.existedAs(c.Object) {
+			remaining = append(remaining, i)
 		}
 	}
-	return kept
+	return remaining
 }
 
-// wrong says in which way a change is not the one that was wanted, "" if it is.
-func (d *difference) wrong(w, c keepwatch.Change) string {
+// mismatch describes how a change differs from the wanted one, or returns "".
+func (d *difference) mismatch(w, c keepwatch.Change) string {
 	entered := w.Type == keepwatch.Added && c.Type == keepwatch.Modified && d.hidden(w.Object)
 	switch {
 	case c.Type != w.Type && !entered || c.Object.UID() != w.Object.UID():
 		return "another change"
-	case c.Prior != nil && (c.Type == keepwatch.Added || c.Prior.UID() != c.Object.UID() || !d.was(c.Prior)):
+	case c.Prior != nil && (c.Type == keepwatch.Added || c.Prior.UID() != c.Object.UID() || !d.existedAs(c.Prior)):
 		return "a prior state that never was"
 	case c.Type == keepwatch.Deleted:
-		return d.wrongDelete(w, c)
+		return d.deleteMismatch(w, c)
 	case !d.history.same(w.Object, c.Object):
 		return "another state"
 	case c.Revision != c.Object.Revision():
@@ -116,22 +117,22 @@ func (d *difference) wrong(w, c keepwatch.Change) string {
 	return ""
 }
 
-// wrongDelete: the state is the consumer's or a later one, and the revision
-// that of the deletion, or above it and no later than the gap's end.
-func (d *difference) wrongDelete(w, c keepwatch.Change) string {
+// deleteMismatch is mismatch for a deletion. Its state must be the consumer's or a later
+// one. Its revision must be the deletion's, or above it and not above the gap's end.
+func (d *difference) deleteMismatch(w, c keepwatch.Change) string {
 	forward := d.gap.Reason != keepwatch.GapRewind && d.gap.To > d.gap.From
 	switch {
-	case !d.was(c.Object), forward && c.Object.Revision() < w.Object.Revision():
+	case !d.existedAs(c.Object), forward && c.Object.Revision() < w.Object.Revision():
 		return "a state that is not its last known"
 	case c.Revision == d.gap.To:
-	case !forward || c.Revision <= d.gap.From || c.Revision > d.gap.To || c.Revision < d.left(w.Object):
+	case !forward || c.Revision <= d.gap.From || c.Revision > d.gap.To || c.Revision < d.leftAt(w.Object):
 		return fmt.Sprintf("a revision that is not the deletion's nor %d", d.gap.To)
 	}
 	return ""
 }
 
-// left is when an object left the view, 0 if the timeline does not say.
-func (d *difference) left(o keepwatch.Object) keepwatch.Revision {
+// leftAt returns the revision at which an object left the view within the gap, or zero.
+func (d *difference) leftAt(o keepwatch.Object) keepwatch.Revision {
 	for _, e := range slices.Backward(d.timeline.between(d.gap.From, d.gap.To)) {
 		if e.Type == keepwatch.Deleted && e.Object.UID() == o.UID() {
 			return e.Revision
@@ -140,9 +141,9 @@ func (d *difference) left(o keepwatch.Object) keepwatch.Revision {
 	return 0
 }
 
-// hidden reports whether an object may have been there at the gap's start, out
-// of view. The start is anywhere before the view's next event: what is out of view
-// moves no cursor.
+// hidden reports whether an object may have existed at the gap's start outside of the
+// view. The start may be any revision before the view's next event, because an object
+// outside of the view moves no cursor.
 func (d *difference) hidden(o keepwatch.Object) bool {
 	if d.timeline.filter == nil || d.gap.Reason == keepwatch.GapRewind {
 		return false
@@ -154,9 +155,10 @@ func (d *difference) hidden(o keepwatch.Object) bool {
 	return d.timeline.existed(o, d.gap.From, end)
 }
 
-// was reports whether an object ever was in that state, or shows its deletion.
-func (d *difference) was(o keepwatch.Object) bool {
-	for _, k := range d.from(0) {
+// existedAs reports whether the object ever had this state, or was deleted at this
+// revision.
+func (d *difference) existedAs(o keepwatch.Object) bool {
+	for _, k := range d.epochsFrom(0) {
 		for _, s := range d.timelines[k].keys[o.Key()] {
 			if s.object != nil && d.history.same(s.object, o) {
 				return true
@@ -177,39 +179,39 @@ func (d *difference) missing(w keepwatch.Change) {
 			promise = P10
 		}
 	}
-	d.find(promise, -1, d.tell(w), "nothing")
+	d.addFinding(promise, -1, d.describeWanted(w), "nothing")
 }
 
-func (d *difference) extra(i int, held keepwatch.Object) {
+func (d *difference) extra(i int, before keepwatch.Object) {
 	c := d.gap.Changes[i]
-	d.find(d.stale(c, held), i, "no change of "+c.Object.Key().String(), tell(c))
+	d.addFinding(d.promiseOf(c, before), i, "no change of "+c.Object.Key().String(), describe(c))
 }
 
-func (d *difference) mistaken(i int, w keepwatch.Change, held keepwatch.Object, wrong string) {
+func (d *difference) different(i int, w keepwatch.Change, before keepwatch.Object, mismatch string) {
 	c := d.gap.Changes[i]
-	promise := d.stale(c, held)
+	promise := d.promiseOf(c, before)
 	if w.Type == keepwatch.Deleted {
 		promise = P6
 	}
-	d.find(promise, i, d.tell(w), tell(c)+": "+wrong)
+	d.addFinding(promise, i, d.describeWanted(w), describe(c)+": "+mismatch)
 }
 
-// stale is the promise that a wrong change breaks: P7 or P5 for an old state, P3
+// promiseOf returns the promise that a wrong change breaks: P7 or P5 for an old state, P3
 // otherwise.
-func (d *difference) stale(c keepwatch.Change, held keepwatch.Object) Promise {
+func (d *difference) promiseOf(c keepwatch.Change, before keepwatch.Object) Promise {
 	if c.Type == keepwatch.Deleted || d.gap.Reason == keepwatch.GapRewind {
 		return P3
 	}
-	if at, dead := d.buried[c.Object.UID()]; dead && c.Object.Revision() <= at {
+	if at, deleted := d.deleted[c.Object.UID()]; deleted && c.Object.Revision() <= at {
 		return P7
 	}
-	if held != nil && held.UID() == c.Object.UID() && c.Object.Revision() < held.Revision() {
+	if before != nil && before.UID() == c.Object.UID() && c.Object.Revision() < before.Revision() {
 		return P5
 	}
 	return P3
 }
 
-// tell is a wanted change in words: its revision follows from the object.
-func (d *difference) tell(w keepwatch.Change) string {
+// describeWanted formats a wanted change. It has no revision of its own.
+func (d *difference) describeWanted(w keepwatch.Change) string {
 	return fmt.Sprintf("%s %s (%s at %d)", w.Type, w.Object.Key(), w.Object.UID(), w.Object.Revision())
 }

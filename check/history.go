@@ -6,32 +6,31 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// History is what a source has committed: one epoch, and one more for each time
-// it was restored from a backup. It must be complete: whatever is not in it did
-// not happen.
+// History has all writes that a source has committed: one epoch, and one more for each time
+// it was restored from a backup. It must be complete.
 type History struct {
 	// Epochs in the order of time. At least one.
 	Epochs []Epoch
 
-	// Content shows what of an object has to arrive unchanged, beside its key, UID
-	// and revision. Where it returns "", nothing is known: for what a tombstone has
-	// left of an object, for example. A nil Content compares nothing more.
+	// Content returns the part of an object that must arrive unchanged, besides its key,
+	// UID and revision. It returns "" if that is not known, for example for an object of
+	// which a tombstone is left. A nil Content compares key, UID and revision only.
 	Content func(keepwatch.Object) string
 }
 
 // Epoch is the history between two restores.
 type Epoch struct {
-	// Base is the revision of the epoch before that the source was restored to; its
-	// later writes are undone. Zero in the first epoch, which begins with nothing.
+	// Base is the revision of the earlier epoch that the source was restored to; later
+	// writes of that epoch are undone. It is zero in the first epoch, which begins empty.
 	Base keepwatch.Revision
 	// Writes in the order of their commits. Invariant: revisions are above Base and
-	// never fall; several writes of one revision were committed as one.
+	// never fall. Writes with one revision were committed in one transaction.
 	Writes []Write
-	// Last is the newest revision, if that is above the last write's: the writes of
-	// other resources count too.
+	// Last is the newest revision, if it is above the last write's: writes of other
+	// resources have revisions, too.
 	Last keepwatch.Revision
-	// Began is when the source was restored: what was received before is not of this
-	// epoch, even if it would fit. Zero: not known.
+	// Began is the time of the restore. A delivery before it is not of this epoch, even if
+	// it would fit. Zero: unknown.
 	Began time.Time
 }
 
@@ -39,13 +38,13 @@ type Epoch struct {
 type Write struct {
 	Revision keepwatch.Revision
 	Key      keepwatch.Key
-	// Object is what was written, nil for a delete. Invariant: it has the write's key
-	// and revision. If its UID differs from the UID before, the write was a delete and
-	// a create in one.
+	// Object is the new state, or nil for a delete. Invariant: it has the write's key and
+	// revision. If its UID differs from the earlier one, the write deleted the object and
+	// created another one.
 	Object keepwatch.Object
 }
 
-// Filter selects the objects of a view, like store.Filter. Nil selects all.
+// Filter selects the objects of a view, like store.Filter. A nil Filter selects all.
 type Filter func(keepwatch.Object) bool
 
 func (f Filter) match(o keepwatch.Object) bool { return o != nil && (f == nil || f(o)) }

@@ -9,103 +9,103 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// Judge returns every promise that a transcript breaks, in the order of its
-// records; none if all are kept. A history that contradicts itself panics.
+// Judge returns the violations of the promises in a transcript, in the order of its
+// records. It panics if the history contradicts itself.
 //
-// Where a source was restored from a backup, revisions alone do not tell which
-// epoch a delivery is of: Judge keeps every epoch that explains all that was
-// received so far, and a delivery is wrong when no epoch explains it. After a
-// wrong one it goes on with what the consumer really holds, so that one mistake
-// is reported once, and the gap that repairs it is none.
+// After a restore from a backup, a revision does not identify an epoch. Judge therefore
+// tracks all epochs that explain the transcript so far, and a delivery is wrong if no epoch
+// explains it. After a wrong delivery Judge continues with the consumer's actual state: it
+// reports a mistake once, and accepts the gap that repairs it.
 //
-// One thing is let pass in a gap: a giver that no longer has the history can't
-// know what a filter answered at the gap's start. Of objects that were there then
-// it may report as Deleted what was not in the view, and as Modified what has
-// entered it.
+// Judge accepts one inexactness in a gap: a sender without the history cannot evaluate the
+// filter at the gap's start. It may send an object that existed then as Deleted although
+// it was not in the view, and as Modified although it entered the view in the gap.
 func Judge(h History, f Filter, t Transcript) []Violation {
 	j := newJudge(h, f, t)
 	for i, r := range t.Records {
-		j.record = i
-		j.take(r)
+		j.index = i
+		j.judgeRecord(r)
 	}
-	j.record = len(t.Records)
+	j.index = len(t.Records)
 	j.finish()
 	slices.SortStableFunc(j.violations, func(a, b Violation) int { return a.Record - b.Record })
 	return j.violations
 }
 
-// judge is a transcript being read.
+// judge is the progress of Judge through a transcript.
 type judge struct {
 	history    History
 	transcript Transcript
 	timelines  []*timeline
 	violations []Violation
-	record     int // in hand
+	index      int // of the current record
 
 	cursor keepwatch.Revision
-	// live are the epochs whose timelines explain everything so far. Invariant: never
-	// empty, in rising order.
-	live  []int
-	fold  *fold
-	right bool // fold is the view at cursor of a live timeline
-	ended bool
+	// epochs has the epochs whose timelines explain the transcript so far. Invariant: not
+	// empty, ascending.
+	epochs  []int
+	fold    *fold
+	correct bool // fold equals the view at cursor of one of epochs
+	ended   bool
 
-	// changed has what each change of the fold replaced, so that a consumer can go
-	// back to one of its marks.
+	// changed has the prior state for each change of the fold: a consumer can resume at a
+	// mark.
 	changed []replaced
 	marks   []mark
 
-	bookmark keepwatch.Revision // the highest that was received
-	buried   map[keepwatch.UID]keepwatch.Revision
-	split    []event // that the batch before had to contain of its last revision
+	bookmark keepwatch.Revision                   // the highest that was received
+	deleted  map[keepwatch.UID]keepwatch.Revision // the revision of each deletion
+	// split has the events of the last batch's last revision that were missing in the batch.
+	// P8 is reported for them, and they may follow.
+	split []event
 
-	current bool // the newest view is held
-	since   time.Time
-	endedAt time.Time
+	newest      bool // the consumer has the newest view
+	newestSince time.Time
+	endedAt     time.Time
 }
 
-// mark is a moment to which a consumer can return: the end of a delivery.
+// mark is the end of a delivery, where a consumer can resume.
 type mark struct {
 	cursor  keepwatch.Revision
-	live    []int
-	right   bool
+	epochs  []int
+	correct bool
 	changed int
 }
 
 type replaced struct {
 	key    keepwatch.Key
-	object keepwatch.Object // nil: nothing
+	object keepwatch.Object // nil: none
 }
 
 func newJudge(h History, f Filter, t Transcript) *judge {
 	j := &judge{
 		history: h, transcript: t, timelines: timelines(h, f),
-		cursor: t.From, right: true, buried: map[keepwatch.UID]keepwatch.Revision{},
+		cursor: t.From, correct: true, deleted: map[keepwatch.UID]keepwatch.Revision{},
 	}
 	j.fold = j.timelines[t.Epoch].fold(h, t.From)
 	for i := t.Epoch; i < len(j.timelines); i++ {
 		if h.agrees(t.Epoch, i, t.From) {
-			j.live = append(j.live, i)
+			j.epochs = append(j.epochs, i)
 		}
 	}
 	j.mark()
-	j.current = j.newest()
+	j.newest = j.atNewest()
 	return j
 }
 
-func (j *judge) take(r Record) {
+func (j *judge) judgeRecord(r Record) {
 	if _, resumed := r.(Resumed); j.ended && !resumed {
-		j.report(P13, "nothing after the end", fmt.Sprintf("%T", r))
+		j.report(P13, "no record after the end", fmt.Sprintf("a %T", r))
 	}
 	switch r := r.(type) {
 	case Received:
 		j.receive(r)
 	case Shown:
-		j.shown(r)
+		j.judgeShown(r)
 	case Resumed:
 		j.resume(r.Cursor)
 	case Ended:
-		j.end(r)
+		j.judgeEnd(r)
 	default:
 		panic(fmt.Sprintf("check: unknown record %T", r))
 	}
@@ -115,7 +115,7 @@ func (j *judge) report(p Promise, want, got string) { j.add(finding{p, -1, want,
 
 func (j *judge) add(findings ...finding) {
 	for _, f := range findings {
-		j.violations = append(j.violations, Violation{f.promise, j.record, f.change, f.want, f.got})
+		j.violations = append(j.violations, Violation{f.promise, j.index, f.change, f.want, f.got})
 	}
 }
 
@@ -126,70 +126,70 @@ type finding struct {
 	want, got string
 }
 
-// receive judges one delivery, folds it in, and compares the fold (P4).
+// receive judges one delivery, applies it, and compares the fold (P4).
 func (j *judge) receive(r Received) {
-	before, found := j.right, len(j.violations)
+	before, found := j.correct, len(j.violations)
 	switch d := r.Delivery.(type) {
 	case keepwatch.Batch:
-		j.contiguous(d.From, d.To, false)
-		j.explain(j.live, r.At, d.To, func(t *timeline) []finding { return j.batch(t, d) })
+		j.checkContiguity(d.From, d.To, false)
+		j.explain(j.epochs, r.At, d.To, func(t *timeline) []finding { return j.batch(t, d) })
 		if j.split = nil; len(j.violations) > found {
-			j.split = j.halved(d)
+			j.split = j.splitEvents(d)
 		}
-		j.hold(d.To, d.Changes)
+		j.apply(d.To, d.Changes)
 		if d.Bookmark() {
 			j.bookmark = max(j.bookmark, d.To)
 		}
 	case keepwatch.Gap:
-		j.contiguous(d.From, d.To, d.Reason == keepwatch.GapRewind && j.restored(r.At))
-		j.declared(d, r.Kept)
-		j.explain(j.from(j.live[0]), r.At, d.To, func(t *timeline) []finding { return j.gap(t, d) })
+		j.checkContiguity(d.From, d.To, d.Reason == keepwatch.GapRewind && j.restored(r.At))
+		j.needed(d, r.HistoryFrom)
+		j.explain(j.epochsFrom(j.epochs[0]), r.At, d.To, func(t *timeline) []finding { return j.gap(t, d) })
 		if d.Reason == keepwatch.GapRewind {
-			clear(j.buried)
+			clear(j.deleted)
 			j.bookmark = 0
 		}
-		j.hold(d.To, d.Changes)
+		j.apply(d.To, d.Changes)
 		j.split = nil
 	default:
 		panic(fmt.Sprintf("check: unknown delivery %T", d))
 	}
-	if before && !j.right && len(j.violations) == found {
-		j.unequal(j.fold, j.cursor)
+	if before && !j.correct && len(j.violations) == found {
+		j.reportState(j.fold, j.cursor)
 	}
 	j.mark()
-	j.note(r.At)
+	j.noteNewest(r.At)
 }
 
-// restored reports whether an epoch may have begun since the one that is held.
+// restored reports whether a later epoch than the consumer's may have begun.
 func (j *judge) restored(at time.Time) bool {
-	return slices.ContainsFunc(j.from(j.live[0]+1), func(k int) bool {
+	return slices.ContainsFunc(j.epochsFrom(j.epochs[0]+1), func(k int) bool {
 		return at.IsZero() || !at.Before(j.history.Epochs[k].Began)
 	})
 }
 
-// contiguous is P1. With a source that was restored the cursor goes back, too.
-func (j *judge) contiguous(from, to keepwatch.Revision, restored bool) {
+// checkContiguity judges P1. After a restore the cursor may go back.
+func (j *judge) checkContiguity(from, to keepwatch.Revision, restored bool) {
 	if from != j.cursor {
-		j.report(P1, fmt.Sprintf("a delivery from the cursor, %d", j.cursor), fmt.Sprintf("one from %d", from))
+		j.report(P1, fmt.Sprintf("a delivery from the cursor, %d", j.cursor), fmt.Sprintf("a delivery from %d", from))
 	}
 	if to < from && !restored {
-		j.report(P1, fmt.Sprintf("a cursor that does not go back from %d", from), fmt.Sprintf("a delivery to %d", to))
+		j.report(P1, fmt.Sprintf("a delivery up to %d or later", from), fmt.Sprintf("a delivery up to %d", to))
 	}
 }
 
-// declared is the second half of P3.
-func (j *judge) declared(g keepwatch.Gap, kept keepwatch.Revision) {
-	if kept > 0 && g.From >= kept && g.Reason != keepwatch.GapRewind {
-		j.report(P3, fmt.Sprintf("history, which was there since %d", kept), fmt.Sprintf("a gap from %d", g.From))
+// needed judges the second half of P3: a gap only where the history has expired.
+func (j *judge) needed(g keepwatch.Gap, historyFrom keepwatch.Revision) {
+	if historyFrom > 0 && g.From >= historyFrom && g.Reason != keepwatch.GapRewind {
+		j.report(P3, fmt.Sprintf("the history, which the sender had from %d on", historyFrom), fmt.Sprintf("a gap from %d", g.From))
 	}
 }
 
-// explain keeps the epochs that explain a delivery up to a revision. If none of
-// the candidates does, it reports what is least wrong, and any epoch may explain
-// what follows.
+// explain reduces the epochs to those of the candidates that explain a delivery up to a
+// revision. If none does, it reports the findings of the epoch with the fewest, and any
+// epoch may explain the next delivery.
 func (j *judge) explain(candidates []int, at time.Time, to keepwatch.Revision, compare func(*timeline) []finding) {
 	var least []finding
-	var live, later []int
+	var explaining, later []int
 	for _, k := range candidates {
 		if began := j.history.Epochs[k].Began; !at.IsZero() && at.Before(began) {
 			later = append(later, k)
@@ -197,25 +197,25 @@ func (j *judge) explain(candidates []int, at time.Time, to keepwatch.Revision, c
 		}
 		findings := compare(j.timelines[k])
 		if len(findings) == 0 {
-			live = append(live, k)
+			explaining = append(explaining, k)
 		} else if least == nil || len(findings) <= len(least) {
 			least = findings
 		}
 	}
-	for _, k := range later { // it is explained if it is the past of an epoch to come
-		if slices.ContainsFunc(live, func(l int) bool { return j.history.agrees(l, k, to) }) {
-			live = append(live, k)
+	for _, k := range later { // a later epoch has the delivery in its past
+		if slices.ContainsFunc(explaining, func(l int) bool { return j.history.agrees(l, k, to) }) {
+			explaining = append(explaining, k)
 		}
 	}
-	if len(live) == 0 {
+	if len(explaining) == 0 {
 		j.add(least...)
-		live = j.from(j.live[0])
+		explaining = j.epochsFrom(j.epochs[0])
 	}
-	j.live = live
+	j.epochs = explaining
 }
 
-// from are the epochs from k on.
-func (j *judge) from(k int) []int {
+// epochsFrom returns the epochs from k on.
+func (j *judge) epochsFrom(k int) []int {
 	var all []int
 	for ; k < len(j.timelines); k++ {
 		all = append(all, k)
@@ -223,68 +223,69 @@ func (j *judge) from(k int) []int {
 	return all
 }
 
-// hold folds changes in and moves the cursor.
-func (j *judge) hold(to keepwatch.Revision, changes []keepwatch.Change) {
+// apply applies changes to the fold and moves the cursor.
+func (j *judge) apply(to keepwatch.Revision, changes []keepwatch.Change) {
 	for _, c := range changes {
 		key := c.Object.Key()
 		j.changed = append(j.changed, replaced{key, j.fold.objects[key]})
-		j.fold.take(c)
+		j.fold.apply(c)
 		if c.Type == keepwatch.Deleted {
-			j.buried[c.Object.UID()] = c.Revision
+			j.deleted[c.Object.UID()] = c.Revision
 		}
 	}
 	j.cursor = to
-	j.right = slices.ContainsFunc(j.live, func(k int) bool {
+	j.correct = slices.ContainsFunc(j.epochs, func(k int) bool {
 		return to <= j.timelines[k].last && j.timelines[k].sum(to) == j.fold.sum
 	})
 }
 
 func (j *judge) mark() {
-	j.marks = append(j.marks, mark{j.cursor, j.live, j.right, len(j.changed)})
+	j.marks = append(j.marks, mark{j.cursor, j.epochs, j.correct, len(j.changed)})
 }
 
-// shown is P4 for a state that was shown.
-func (j *judge) shown(s Shown) {
+// judgeShown judges P4 for a Shown.
+func (j *judge) judgeShown(s Shown) {
 	state := newFold(j.history)
 	for _, o := range s.Objects {
 		state.put(o)
 	}
-	for _, k := range j.from(j.live[0]) {
+	for _, k := range j.epochsFrom(j.epochs[0]) {
 		if j.timelines[k].sum(s.Revision) == state.sum {
 			return
 		}
 	}
-	j.unequal(state, s.Revision)
+	j.reportState(state, s.Revision)
 }
 
-// unequal reports where a state is not the view of the newest live timeline (P4).
-func (j *judge) unequal(state *fold, r keepwatch.Revision) {
-	t := j.timelines[j.live[len(j.live)-1]]
+// reportState reports the first key at which a state differs from the view of the newest
+// possible epoch (P4).
+func (j *judge) reportState(state *fold, r keepwatch.Revision) {
+	t := j.timelines[j.epochs[len(j.epochs)-1]]
 	key, got, want, _ := state.difference(t.fold(j.history, r))
-	j.report(P4, fmt.Sprintf("at %d %s", r, show(key, want)), show(key, got))
+	j.report(P4, fmt.Sprintf("at %d %s", r, describeState(key, want)), describeState(key, got))
 }
 
-// show is what is at a key, in words.
-func show(key keepwatch.Key, o keepwatch.Object) string {
+// describeState formats the state of a key.
+func describeState(key keepwatch.Key, o keepwatch.Object) string {
 	if o == nil {
 		return fmt.Sprintf("no %s", key)
 	}
 	return fmt.Sprintf("%s as %s at %d", key, o.UID(), o.Revision())
 }
 
-// resume puts the consumer back to where it was at a cursor.
+// resume restores the consumer's state at a cursor.
 func (j *judge) resume(cursor keepwatch.Revision) {
 	j.ended, j.split = false, nil
 	if cursor == 0 {
-		j.cursor, j.fold, j.right, j.live = 0, newFold(j.history), true, j.from(0)
+		j.cursor, j.fold, j.correct, j.epochs = 0, newFold(j.history), true, j.epochsFrom(0)
 		j.changed, j.marks, j.bookmark = nil, nil, 0
-		clear(j.buried)
+		clear(j.deleted)
 		j.mark()
 		return
 	}
-	m, ok := j.find(cursor)
+	m, ok := j.findMark(cursor)
 	if !ok {
-		j.report(P1, "a cursor that the consumer has reached", fmt.Sprintf("it resumes at %d", cursor))
+		j.report(P1, "a resume at a cursor of the consumer", fmt.Sprintf("a resume at %d", cursor))
 		j.cursor = cursor
 		return
 	}
@@ -295,20 +296,20 @@ func (j *judge) resume(cursor keepwatch.Revision) {
 			j.fold.put(c.object)
 		}
 	}
-	j.cursor, j.live, j.right = cursor, m.live, m.right
+	j.cursor, j.epochs, j.correct = cursor, m.epochs, m.correct
 	j.bookmark = min(j.bookmark, cursor)
-	for uid, at := range j.buried {
+	for uid, at := range j.deleted {
 		if at > cursor {
-			delete(j.buried, uid)
+			delete(j.deleted, uid)
 		}
 	}
 }
 
-// find returns the newest mark at a cursor, or before it with nothing in
-// between on a timeline that reaches the cursor; the marks behind it are forgotten.
-func (j *judge) find(cursor keepwatch.Revision) (mark, bool) {
+// findMark returns the newest mark at a cursor, or one before it without an event between
+// on a timeline that reaches the cursor. It removes the later marks.
+func (j *judge) findMark(cursor keepwatch.Revision) (mark, bool) {
 	for i, m := range slices.Backward(j.marks) {
-		if m.cursor == cursor || m.cursor < cursor && slices.ContainsFunc(m.live, func(k int) bool {
+		if m.cursor == cursor || m.cursor < cursor && slices.ContainsFunc(m.epochs, func(k int) bool {
 			return cursor <= j.timelines[k].last && len(j.timelines[k].between(m.cursor, cursor)) == 0
 		}) {
 			j.marks = j.marks[:i+1]
@@ -318,51 +319,51 @@ func (j *judge) find(cursor keepwatch.Revision) (mark, bool) {
 	return mark{}, false
 }
 
-// end is P13.
-func (j *judge) end(e Ended) {
+// judgeEnd judges P13.
+func (j *judge) judgeEnd(e Ended) {
 	j.ended, j.endedAt = true, e.At
 	var failure *keepwatch.Failure
 	switch {
 	case e.Err == nil:
-		j.report(P13, "a reason", "an end without one")
+		j.report(P13, "an end with a reason", "an end without one")
 	case e.Asked != nil && errors.Is(e.Err, e.Asked):
 	case !errors.As(e.Err, &failure) || !slices.Contains(keepwatch.FailureKinds(), failure.Kind):
-		j.report(P13, "a reason with a type", fmt.Sprintf("%q", e.Err))
+		j.report(P13, "an end with a typed reason", fmt.Sprintf("an end with %q", e.Err))
 	}
 }
 
-// newest reports whether what is held is the newest view.
-func (j *judge) newest() bool {
+// atNewest reports whether the consumer's state is the newest view.
+func (j *judge) atNewest() bool {
 	last := len(j.timelines) - 1
 	t := j.timelines[last]
-	return j.right && slices.Contains(j.live, last) && len(t.between(j.cursor, t.last)) == 0
+	return j.correct && slices.Contains(j.epochs, last) && len(t.between(j.cursor, t.last)) == 0
 }
 
-// note keeps the time since which the newest view is held.
-func (j *judge) note(at time.Time) {
-	if newest := j.newest(); newest != j.current {
-		j.current, j.since = newest, at
+// noteNewest records the time at which the consumer reached the newest view.
+func (j *judge) noteNewest(at time.Time) {
+	if newest := j.atNewest(); newest != j.newest {
+		j.newest, j.newestSince = newest, at
 	}
 }
 
-// finish judges what can only be seen at the end of a transcript: P13 and P11.
+// finish judges P13 and P11 at the end of a transcript.
 func (j *judge) finish() {
 	if j.transcript.Over && !j.ended {
-		j.report(P13, "an end", "a transcript without one")
+		j.report(P13, "an end of the stream", "a transcript without one")
 	}
 	calm := j.transcript.Calm
 	if calm == nil {
 		return
 	}
 	deadline := calm.At.Add(calm.Within)
-	if j.ended && j.endedAt.Before(deadline) || j.current && !j.since.After(deadline) {
+	if j.ended && j.endedAt.Before(deadline) || j.newest && !j.newestSince.After(deadline) {
 		return
 	}
 	t := j.timelines[len(j.timelines)-1]
 	want := fmt.Sprintf("the view at %d within %v of the calm", t.last, calm.Within)
-	if j.current {
-		j.report(P11, want, fmt.Sprintf("it after %v", j.since.Sub(calm.At)))
+	if j.newest {
+		j.report(P11, want, fmt.Sprintf("it after %v", j.newestSince.Sub(calm.At)))
 	} else {
-		j.report(P11, want, fmt.Sprintf("the view at %d", j.cursor))
+		j.report(P11, want, fmt.Sprintf("the view at %d only", j.cursor))
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/keepwatch/keepwatch/check"
 )
 
-// object is a state: "a/1@5 red" is named a, has the UID 1, was written at 5 and
-// has the color red.
+// object is a state of an object. "a/1@5 red" has the name a, the UID a/1, the revision 5 and
+// the color red.
 type object struct {
 	name     string
 	uid      keepwatch.UID
@@ -20,7 +20,7 @@ func (o *object) Key() keepwatch.Key           { return keepwatch.Key{Name: o.na
 func (o *object) UID() keepwatch.UID           { return o.uid }
 func (o *object) Revision() keepwatch.Revision { return o.revision }
 
-// parse reads the notation of object. The color may be missing.
+// parse parses the notation of object. The color may be missing.
 func parse(s string) *object {
 	s, color, _ := strings.Cut(s, " ")
 	s, revision, _ := strings.Cut(s, "@")
@@ -38,7 +38,7 @@ func color(o keepwatch.Object) string { return o.(*object).color }
 func red(o keepwatch.Object) bool  { return color(o) == "red" }
 func blue(o keepwatch.Object) bool { return color(o) == "blue" }
 
-// write reads "+ a/1@5 red" and "- a@7".
+// write parses "+ a/1@5 red" and "- a@7".
 func write(s string) check.Write {
 	if name, ok := strings.CutPrefix(s, "- "); ok {
 		name, revision, _ := strings.Cut(name, "@")
@@ -64,8 +64,8 @@ func history(epochs ...check.Epoch) check.History {
 	return check.History{Epochs: epochs, Content: color}
 }
 
-// change reads "+ a/1@5 red", "~ a/1@5 red" and "- a/1@5 red", where "#7" behind
-// it gives a revision that is not the object's.
+// change parses "+ a/1@5 red", "~ a/1@5 red" and "- a/1@5 red". "#7" at its end is a
+// revision that is not the object's.
 func change(s string) keepwatch.Change {
 	s, at, given := strings.Cut(s, " #")
 	kind, s, _ := strings.Cut(s, " ")

@@ -12,9 +12,9 @@ import (
 	"github.com/keepwatch/keepwatch/check"
 )
 
-// life is a history with everything in it: creates, updates, a color that comes
-// and goes, a delete, a name used again, two writes of one revision.
-var life = history(epoch(0,
+// fullHistory has creates, updates, a color that changes and changes back, a delete, a name
+// that is used again, and two writes of one revision.
+var fullHistory = history(epoch(0,
 	"+ a/1@1 red",
 	"+ b/1@2 blue",
 	"+ a/1@3 red",
@@ -27,8 +27,8 @@ var life = history(epoch(0,
 	"- b@10",
 ))
 
-// broken is one transcript of life, and what is wrong with it.
-type broken struct {
+// judgeCase is a transcript of a history, and the promises that it breaks.
+type judgeCase struct {
 	name    string
 	filter  check.Filter
 	records []check.Record
@@ -45,7 +45,7 @@ var (
 func TestEachPromise(t *testing.T) {
 	state := gap(0, 4, "+ a/1@3 red", "+ b/1@4 red")
 	upTo6 := batch(4, 6, "~ a/1@5 blue", "- b/1@6 red")
-	for _, c := range []broken{
+	for _, c := range []judgeCase{
 		{"all of it", nil, records(state, upTo6, batch(6, 7, "+ b/2@7 red"),
 			batch(7, 8, "~ a/1@8 blue", "+ c/1@8 red"), batch(8, 9), batch(9, 10, "- b/2@7 red #10"),
 			shown(10, "a/1@8 blue", "c/1@8 red")), nil},
@@ -54,7 +54,7 @@ func TestEachPromise(t *testing.T) {
 			shown(10, "c/1@8 red")), nil},
 		{"a gap with a name used again", nil, records(state, gap(4, 9,
 			"- b/1@6 red", "+ b/2@7 red", "~ a/1@8 blue", "+ c/1@8 red")), nil},
-		{"a gap that can't know what a filter answered", red, records(gap(0, 2, "+ a/1@1 red"), gap(2, 4, "~ a/1@3 red", "~ b/1@4 red"),
+		{"a gap whose sender cannot evaluate the filter at its start", red, records(gap(0, 2, "+ a/1@1 red"), gap(2, 4, "~ a/1@3 red", "~ b/1@4 red"),
 			gap(4, 9, "- b/1@6 red", "- a/1@8 blue", "+ b/2@7 red", "+ c/1@8 red")), nil},
 		{"a gap that deletes what was not in view", blue, records(gap(0, 3, "+ b/1@2 blue"), batch(3, 4, "- b/1@2 blue #4"),
 			gap(4, 6, "- b/1@6 red", "~ a/1@5 blue")), nil},
@@ -63,12 +63,12 @@ func TestEachPromise(t *testing.T) {
 		{"a restart where nothing was in view", red, records(gap(0, 8, "+ b/2@7 red", "+ c/1@8 red"), check.Resumed{Cursor: 9},
 			batch(9, 10, "- b/2@10 red")), nil},
 
-		{"a gap from a cursor that went on out of view", red, records(gap(0, 1, "+ a/1@1 red"), gap(1, 4, "~ a/1@3 red", "~ b/1@4 red")), nil},
+		{"a gap from a cursor that moved outside of the view", red, records(gap(0, 1, "+ a/1@1 red"), gap(1, 4, "~ a/1@3 red", "~ b/1@4 red")), nil},
 
 		{"P1 a hole", nil, records(state, upTo6, batch(7, 8, "~ a/1@8 blue", "+ c/1@8 red")), []check.Promise{p1}},
 		{"P1 an overlap", nil, records(state, batch(4, 5, "~ a/1@5 blue"), batch(4, 6, "~ a/1@5 blue", "- b/1@6 red")), []check.Promise{p1}},
 		{"P1 back", nil, records(state, upTo6, gap(6, 5, "+ b/1@4 red")), []check.Promise{p1}},
-		{"P1 a rewind of what was not restored", nil, records(state, upTo6, rewind(6, 5, "+ b/1@4 red")), []check.Promise{p1}},
+		{"P1 a rewind without a restore", nil, records(state, upTo6, rewind(6, 5, "+ b/1@4 red")), []check.Promise{p1}},
 		{"P1 a cursor from nowhere", nil, records(state, check.Resumed{Cursor: 5}), []check.Promise{p1}},
 
 		{"P2 lacks a superseded update", nil, records(gap(0, 2, "+ a/1@1 red", "+ b/1@2 blue"), batch(2, 5, "~ b/1@4 red", "~ a/1@5 blue")), []check.Promise{p2}},
@@ -78,11 +78,11 @@ func TestEachPromise(t *testing.T) {
 		{"P2 another content", nil, records(state, batch(4, 6, "~ a/1@5 red", "- b/1@6 red")), []check.Promise{p2}},
 		{"P2 another time", nil, records(state, batch(4, 5, "~ a/1@5 blue #4")), []check.Promise{p2, p2}},
 
-		{"P3 an update that was none", nil, records(state, gap(4, 6, "~ a/1@5 blue", "- b/1@6 red", "+ b/2@7 red")), []check.Promise{p3}},
+		{"P3 an added object too many", nil, records(state, gap(4, 6, "~ a/1@5 blue", "- b/1@6 red", "+ b/2@7 red")), []check.Promise{p3}},
 		{"P3 lacks an update", nil, records(state, gap(4, 6, "- b/1@6 red")), []check.Promise{p3}},
 		{"P3 an intermediate state", nil, records(gap(0, 2, "+ a/1@1 red", "+ b/1@2 blue"), gap(2, 6, "- b/1@4 red #6", "~ a/1@3 red")), []check.Promise{p3}},
 		{"P3 too far", nil, records(gap(0, 11, "+ a/1@8 blue", "+ c/1@8 red")), []check.Promise{p3}},
-		{"P3 without need", nil, records(state, check.Received{Delivery: gap(4, 5, "~ a/1@5 blue").Delivery, Kept: 3}), []check.Promise{p3}},
+		{"P3 without need", nil, records(state, check.Received{Delivery: gap(4, 5, "~ a/1@5 blue").Delivery, HistoryFrom: 3}), []check.Promise{p3}},
 
 		{"P4 another state is shown", nil, records(state, upTo6, shown(6, "a/1@3 red")), []check.Promise{p4}},
 		{"P4 more is shown", nil, records(state, upTo6, shown(6, "a/1@5 blue", "b/1@4 red")), []check.Promise{p4}},
@@ -95,11 +95,11 @@ func TestEachPromise(t *testing.T) {
 		{"P6 a new UID as an update", nil, records(state, gap(4, 7, "~ a/1@5 blue", "~ b/2@7 red")), []check.Promise{p6}},
 		{"P6 another last state", nil, records(state, batch(4, 6, "~ a/1@5 blue", "- b/1@2 blue #6")), []check.Promise{p6}},
 		{"P6 another last state in a gap", nil, records(state, gap(4, 6, "~ a/1@5 blue", "- b/1@3 red #6")), []check.Promise{p6}},
-		{"P3 what came and went, in a gap", red, records(state, gap(4, 10, "- b/1@6 red", "- b/2@10 red", "- a/1@8 blue", "+ c/1@8 red")), []check.Promise{p3}},
+		{"P3 an object created and deleted in a gap", red, records(state, gap(4, 10, "- b/1@6 red", "- b/2@10 red", "- a/1@8 blue", "+ c/1@8 red")), []check.Promise{p3}},
 		{"P6 another time in a gap", nil, records(state, gap(4, 7, "~ a/1@5 blue", "- b/1@4 red #5", "+ b/2@7 red")), []check.Promise{p6}},
 
-		{"P7 back from the dead", nil, records(state, upTo6, batch(6, 7, "+ b/1@4 red", "+ b/2@7 red")), []check.Promise{p7}},
-		{"P7 back from the dead in a gap", nil, records(state, upTo6, gap(6, 7, "+ b/1@4 red")), []check.Promise{p7}},
+		{"P7 a deleted object again", nil, records(state, upTo6, batch(6, 7, "+ b/1@4 red", "+ b/2@7 red")), []check.Promise{p7}},
+		{"P7 a deleted object again, in a gap", nil, records(state, upTo6, gap(6, 7, "+ b/1@4 red")), []check.Promise{p7}},
 		{"P7 nothing else in a gap", nil, records(state, upTo6, gap(6, 6, "+ b/1@4 red")), []check.Promise{p7}},
 
 		{"P8 half a revision", nil, records(state, upTo6, batch(6, 8, "+ b/2@7 red", "~ a/1@8 blue"), batch(8, 8, "+ c/1@8 red")), []check.Promise{p8}},
@@ -110,13 +110,13 @@ func TestEachPromise(t *testing.T) {
 		{"P9 something follows", nil, records(state, upTo6, batch(6, 6), batch(6, 7, "~ a/1@5 blue", "+ b/2@7 red")), []check.Promise{p9}},
 
 		{"P10 leaves as an update", red, records(state, batch(4, 5, "~ a/1@5 blue")), []check.Promise{p10}},
-		{"P10 leaves in silence", red, records(state, batch(4, 6, "- b/1@4 red #6")), []check.Promise{p10}},
+		{"P10 leaves without an event", red, records(state, batch(4, 6, "- b/1@4 red #6")), []check.Promise{p10}},
 		{"P10 leaves with the state it has now", red, records(state, batch(4, 5, "- a/1@5 blue")), []check.Promise{p10}},
-		{"P10 leaves in silence, in a gap", red, records(state, gap(4, 6, "- b/1@6 red")), []check.Promise{p10}},
+		{"P10 leaves without an event, in a gap", red, records(state, gap(4, 6, "- b/1@6 red")), []check.Promise{p10}},
 		{"P10 enters as an update", red, records(gap(0, 3, "+ a/1@3 red"), batch(3, 4, "~ b/1@4 red")), []check.Promise{p10}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			expect(t, check.Judge(life, c.filter, check.Transcript{Records: c.records}), c.want)
+			expect(t, check.Judge(fullHistory, c.filter, check.Transcript{Records: c.records}), c.want)
 		})
 	}
 }
@@ -135,7 +135,7 @@ func expect(t *testing.T, violations []check.Violation, want []check.Promise) {
 	}
 }
 
-// restored went back from 5 to 3, and then from 6 to 5.
+// restored is a source that was restored from 5 to 3, and then from 6 to 5.
 var restored = history(
 	epoch(0, "+ a/1@1 red", "+ b/1@2 red", "+ a/1@3 blue", "- b@4", "+ a/1@5 green"),
 	epoch(3, "+ c/1@4 red", "+ a/1@5 black", "+ c/1@6 red"),
@@ -145,16 +145,16 @@ var restored = history(
 func TestRewind(t *testing.T) {
 	before := gap(0, 5, "+ a/1@5 green")
 	after := rewind(5, 4, "~ a/1@3 blue", "+ b/1@2 red", "+ c/1@4 red")
-	for _, c := range []broken{
+	for _, c := range []judgeCase{
 		{"declared", nil, records(before, after, batch(4, 6, "~ a/1@5 black", "~ c/1@6 red"), rewind(6, 6, "- c/1@6 red")), nil},
 		{"to a revision that two epochs have", nil, records(before, after, batch(4, 5, "~ a/1@5 black"), batch(5, 6, "- c/1@6 red")), nil},
 		{"never noticed and nothing lost", nil, records(gap(0, 2, "+ a/1@1 red", "+ b/1@2 red"), batch(2, 3, "~ a/1@3 blue"), batch(3, 4, "+ c/1@4 red")), nil},
 		{"two at once", nil, records(before, rewind(5, 6, "~ a/1@5 black", "+ b/1@2 red")), nil},
-		{"a bookmark that lies, and what heals it", nil, records(gap(0, 2, "+ a/1@1 red", "+ b/1@2 red"), batch(2, 4), gap(4, 4, "~ a/1@3 blue", "- b/1@2 red #4"),
+		{"a wrong bookmark, and the gap that repairs it", nil, records(gap(0, 2, "+ a/1@1 red", "+ b/1@2 red"), batch(2, 4), gap(4, 4, "~ a/1@3 blue", "- b/1@2 red #4"),
 			batch(4, 5, "~ a/1@5 green"), rewind(5, 4, "~ a/1@3 blue", "+ b/1@2 red", "+ c/1@4 red")), []check.Promise{p9, p9}},
 		{"the epoch is mixed up", nil, records(before, batch(5, 6, "~ c/1@6 red")), []check.Promise{p2, p2}},
-		{"a state is kept", nil, records(before, rewind(5, 4, "+ b/1@2 red", "+ c/1@4 red")), []check.Promise{p3}},
-		{"the same number is taken for the same state", nil, records(before, rewind(5, 5, "+ b/1@2 red", "+ c/1@4 red")), []check.Promise{p3}},
+		{"an old state remains", nil, records(before, rewind(5, 4, "+ b/1@2 red", "+ c/1@4 red")), []check.Promise{p3}},
+		{"another state with the same revision remains", nil, records(before, rewind(5, 5, "+ b/1@2 red", "+ c/1@4 red")), []check.Promise{p3}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			expect(t, check.Judge(restored, c.filter, check.Transcript{Records: c.records}), c.want)
@@ -162,8 +162,8 @@ func TestRewind(t *testing.T) {
 	}
 }
 
-// A consumer that resumes at a revision that the restored source has not reached yet was not in
-// the epoch behind the restore.
+// TestResumeAheadOfARestore resumes at a revision that the restored source has not reached:
+// the consumer was in the earlier epoch there.
 func TestResumeAheadOfARestore(t *testing.T) {
 	h := history(epoch(0, "+ a/1@1 red", "+ a/1@3 blue"), epoch(1, "+ b/1@2 red"))
 	back := rewind(3, 2, "~ a/1@1 red", "+ b/1@2 red")
@@ -172,8 +172,8 @@ func TestResumeAheadOfARestore(t *testing.T) {
 	}), nil)
 }
 
-// TestAnEpochExplainsNothingBeforeIt: what would fit an epoch to come is wrong
-// all the same.
+// TestAnEpochExplainsNothingBeforeIt checks that a delivery before a restore is wrong even
+// if it fits the epoch after it.
 func TestAnEpochExplainsNothingBeforeIt(t *testing.T) {
 	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	h := history(epoch(0, "+ a/1@1 red", "+ b/1@2 red"), epoch(1, "+ c/1@3 red"))
@@ -186,13 +186,13 @@ func TestAnEpochExplainsNothingBeforeIt(t *testing.T) {
 }
 
 func TestOneMistakeIsReportedOnce(t *testing.T) {
-	expect(t, check.Judge(life, nil, check.Transcript{Records: records(
+	expect(t, check.Judge(fullHistory, nil, check.Transcript{Records: records(
 		gap(0, 4, "+ a/1@3 red", "+ b/1@4 red"),
 		batch(4, 6, "~ a/1@5 blue"), // b's delete is lost
 		batch(6, 7, "+ b/2@7 red"),
 		shown(7, "a/1@5 blue", "b/2@7 red"),
 	)}), []check.Promise{p6})
-	expect(t, check.Judge(life, nil, check.Transcript{Records: records(
+	expect(t, check.Judge(fullHistory, nil, check.Transcript{Records: records(
 		gap(0, 4, "+ a/1@3 red", "+ b/1@4 red"),
 		batch(4, 5), // a's update is lost
 		gap(5, 6, "~ a/1@5 blue", "- b/1@6 red"),
@@ -222,7 +222,7 @@ func TestCleanEnd(t *testing.T) {
 		"more behind the end":  {records(check.Ended{Err: asked, Asked: asked}, state), true, []check.Promise{check.P13}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			expect(t, check.Judge(life, nil, check.Transcript{Records: c.records, Over: c.over}), c.want)
+			expect(t, check.Judge(fullHistory, nil, check.Transcript{Records: c.records, Over: c.over}), c.want)
 		})
 	}
 }
@@ -253,7 +253,7 @@ func TestConvergence(t *testing.T) {
 		"the view is behind": {red, records(after(0, gap(0, 8, "+ b/2@7 red", "+ c/1@8 red"))), []check.Promise{check.P11}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			expect(t, check.Judge(life, c.filter, check.Transcript{
+			expect(t, check.Judge(fullHistory, c.filter, check.Transcript{
 				Records: c.records, Calm: &check.Calm{At: noon, Within: 2 * time.Minute},
 			}), c.want)
 		})
@@ -261,7 +261,7 @@ func TestConvergence(t *testing.T) {
 }
 
 func TestFromElsewhere(t *testing.T) {
-	expect(t, check.Judge(life, nil, check.Transcript{From: 4, Records: records(
+	expect(t, check.Judge(fullHistory, nil, check.Transcript{From: 4, Records: records(
 		batch(4, 6, "~ a/1@5 blue", "- b/1@6 red"), shown(6, "a/1@5 blue"),
 	)}), nil)
 	expect(t, check.Judge(restored, nil, check.Transcript{From: 4, Epoch: 1, Records: records(
@@ -269,11 +269,11 @@ func TestFromElsewhere(t *testing.T) {
 	)}), nil)
 }
 
-func TestViolationNamesThePlaceAndTheFacts(t *testing.T) {
-	v := check.Judge(life, nil, check.Transcript{Records: records(
+func TestViolationNamesRecordAndFacts(t *testing.T) {
+	v := check.Judge(fullHistory, nil, check.Transcript{Records: records(
 		gap(0, 4, "+ a/1@3 red", "+ b/1@4 red"), batch(4, 6, "~ a/1@5 blue", "- b/1@2 blue #6"),
 	)})
-	want := "P6 broken at record 1, change 1: want DELETED b at 6 (b/1 at 4); got DELETED b at 6 (b/1 at 2), another state"
+	want := "record 1, change 1 breaks P6 (deletes): the history requires DELETED b at 6 (b/1 at 4); the consumer received DELETED b at 6 (b/1 at 2), another state"
 	if len(v) != 1 || v[0].String() != want {
 		t.Errorf("got %v\nwant %s", v, want)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/keepwatch/keepwatch/check"
 )
 
-// world is a history with the dumbest way to read it: by replaying it.
+// world is a history that is read by replaying it: the simple twin of a timeline.
 type world struct {
 	history check.History
 	filter  check.Filter
@@ -39,20 +39,20 @@ func (w world) replay(epoch int, r keepwatch.Revision, see func(write check.Writ
 	}
 }
 
-func (w world) seen(o keepwatch.Object) bool { return o != nil && (w.filter == nil || w.filter(o)) }
+func (w world) visible(o keepwatch.Object) bool { return o != nil && (w.filter == nil || w.filter(o)) }
 
-// at is σS(r).
+// at returns σS(r).
 func (w world) at(epoch int, r keepwatch.Revision) view {
 	state := view{}
 	w.replay(epoch, r, func(x check.Write, _ keepwatch.Object) {
-		if delete(state, x.Key); w.seen(x.Object) {
+		if delete(state, x.Key); w.visible(x.Object) {
 			state[x.Key] = x.Object
 		}
 	})
 	return state
 }
 
-// between is σ(H) on (from, to].
+// between returns σ(H) on (from, to].
 func (w world) between(epoch int, from, to keepwatch.Revision) []keepwatch.Change {
 	var all []keepwatch.Change
 	w.replay(epoch, to, func(x check.Write, before keepwatch.Object) {
@@ -65,19 +65,19 @@ func (w world) between(epoch int, from, to keepwatch.Revision) []keepwatch.Chang
 
 func (w world) change(at keepwatch.Revision, before, after keepwatch.Object) []keepwatch.Change {
 	var all []keepwatch.Change
-	if w.seen(before) && w.seen(after) && before.UID() == after.UID() {
+	if w.visible(before) && w.visible(after) && before.UID() == after.UID() {
 		return append(all, keepwatch.Change{Type: keepwatch.Modified, Revision: at, Object: after, Prior: before})
 	}
-	if w.seen(before) {
+	if w.visible(before) {
 		all = append(all, keepwatch.Change{Type: keepwatch.Deleted, Revision: at, Object: before, Prior: before})
 	}
-	if w.seen(after) {
+	if w.visible(after) {
 		all = append(all, keepwatch.Change{Type: keepwatch.Added, Revision: after.Revision(), Object: after})
 	}
 	return all
 }
 
-// difference is what turns one view into another at r.
+// difference returns the changes that turn one view into another at r.
 func (w world) difference(a, b view, r keepwatch.Revision) []keepwatch.Change {
 	keys := maps.Clone(a)
 	maps.Copy(keys, b)
@@ -99,7 +99,7 @@ func drawWorld(t *rapid.T, epochs int) world {
 	if rapid.Bool().Draw(t, "filtered") {
 		w.filter = red
 	}
-	born := 0
+	created := 0
 	for i := range epochs {
 		e := check.Epoch{}
 		if i > 0 {
@@ -120,10 +120,10 @@ func drawWorld(t *rapid.T, epochs int) world {
 			x := check.Write{Revision: at, Key: key}
 			if before == nil || rapid.IntRange(0, 2).Draw(t, "delete") > 0 {
 				o := &object{name: key.Name, revision: at, color: rapid.SampledFrom([]string{"red", "blue"}).Draw(t, "color")}
-				if o.uid = keepwatch.UID(fmt.Sprint(born)); before != nil && rapid.IntRange(0, 5).Draw(t, "reborn") > 0 {
+				if o.uid = keepwatch.UID(fmt.Sprint(created)); before != nil && rapid.IntRange(0, 5).Draw(t, "reborn") > 0 {
 					o.uid = before.UID()
 				}
-				born++
+				created++
 				x.Object = o
 				state[key] = o
 			} else {
@@ -142,8 +142,8 @@ func revision(t *rapid.T, label string, from, to keepwatch.Revision) keepwatch.R
 	return keepwatch.Revision(rapid.Uint64Range(uint64(from), uint64(to)).Draw(t, label))
 }
 
-// alsoAt reports whether a consumer that was at a revision of an epoch may have come to another
-// revision without an event, in another epoch than the given one.
+// alsoAt reports whether a consumer at a revision of an epoch may reach the revision to
+// without an event, in another epoch than except.
 func (w world) alsoAt(was int, at keepwatch.Revision, except int, to keepwatch.Revision) bool {
 	for e := was; e < len(w.history.Epochs); e++ {
 		if e > was && at > w.history.Epochs[e].Base {
@@ -156,58 +156,59 @@ func (w world) alsoAt(was int, at keepwatch.Revision, except int, to keepwatch.R
 	return false
 }
 
-// drawTranscript is one of the transcripts that keep the promises.
+// drawTranscript returns a random transcript without a violation.
 func drawTranscript(t *rapid.T, w world) check.Transcript {
 	var tr check.Transcript
-	type place struct {
+	type position struct {
 		epoch int
 		at    keepwatch.Revision
 	}
-	here := place{}
-	been := []place{here}
-	add := func(r check.Record, to place) {
+	current := position{}
+	visited := []position{current}
+	add := func(r check.Record, to position) {
 		tr.Records = append(tr.Records, r)
-		here = to
-		been = append(been, here)
+		current = to
+		visited = append(visited, current)
 	}
 	for range rapid.IntRange(1, 8).Draw(t, "records") {
-		newest := last(w.history.Epochs[here.epoch])
-		to := place{here.epoch, revision(t, "to", here.at, newest)}
+		newest := last(w.history.Epochs[current.epoch])
+		to := position{current.epoch, revision(t, "to", current.at, newest)}
 		switch kind := rapid.SampledFrom([]string{"batch", "batch", "batch", "gap", "epoch", "resume", "show"}).Draw(t, "kind"); {
-		case kind == "epoch" && here.epoch+1 < len(w.history.Epochs):
-			base := w.history.Epochs[here.epoch+1].Base
-			if here.at <= base {
-				here.epoch++ // nobody can tell
+		case kind == "epoch" && current.epoch+1 < len(w.history.Epochs):
+			base := w.history.Epochs[current.epoch+1].Base
+			if current.at <= base {
+				current.epoch++ // without an event
 				continue
 			}
-			to = place{here.epoch + 1, revision(t, "back", base, last(w.history.Epochs[here.epoch+1]))}
-			add(check.Received{Delivery: keepwatch.Gap{From: here.at, To: to.at, Reason: keepwatch.GapRewind,
-				Changes: w.difference(w.at(here.epoch, here.at), w.at(to.epoch, to.at), to.at)}}, to)
-		case here.at == 0 || kind == "gap" && to.at > here.at:
+			to = position{current.epoch + 1, revision(t, "back", base, last(w.history.Epochs[current.epoch+1]))}
+			add(check.Received{Delivery: keepwatch.Gap{From: current.at, To: to.at, Reason: keepwatch.GapRewind,
+				Changes: w.difference(w.at(current.epoch, current.at), w.at(to.epoch, to.at), to.at)}}, to)
+		case current.at == 0 || kind == "gap" && to.at > current.at:
 			to.at = max(to.at, 1)
-			add(check.Received{Delivery: keepwatch.Gap{From: here.at, To: to.at, Reason: keepwatch.GapExpired,
-				Changes: w.difference(w.at(here.epoch, here.at), w.at(to.epoch, to.at), to.at)}}, to)
+			add(check.Received{Delivery: keepwatch.Gap{From: current.at, To: to.at, Reason: keepwatch.GapExpired,
+				Changes: w.difference(w.at(current.epoch, current.at), w.at(to.epoch, to.at), to.at)}}, to)
 		case kind == "resume":
-			i := rapid.IntRange(0, len(been)-1).Draw(t, "mark")
-			here = been[i]
-			if slices.ContainsFunc(been, func(p place) bool { return p != here && w.alsoAt(p.epoch, p.at, here.epoch, here.at) }) {
-				return tr // the revision alone does not name the place
+			i := rapid.IntRange(0, len(visited)-1).Draw(t, "mark")
+			current = visited[i]
+			if slices.ContainsFunc(visited, func(p position) bool { return p != current && w.alsoAt(p.epoch, p.at, current.epoch, current.at) }) {
+				return tr // the revision alone does not identify the position
 			}
-			been = been[:i+1]
-			tr.Records = append(tr.Records, check.Resumed{Cursor: here.at})
+			visited = visited[:i+1]
+			tr.Records = append(tr.Records, check.Resumed{Cursor: current.at})
 		case kind == "show":
-			tr.Records = append(tr.Records, check.Shown{Revision: here.at,
-				Objects: slices.Collect(maps.Values(w.at(here.epoch, here.at)))})
+			tr.Records = append(tr.Records, check.Shown{Revision: current.at,
+				Objects: slices.Collect(maps.Values(w.at(current.epoch, current.at)))})
 		default:
-			add(check.Received{Delivery: keepwatch.Batch{From: here.at, To: to.at,
-				Changes: w.between(here.epoch, here.at, to.at)}}, to)
+			add(check.Received{Delivery: keepwatch.Batch{From: current.at, To: to.at,
+				Changes: w.between(current.epoch, current.at, to.at)}}, to)
 		}
 	}
 	return tr
 }
 
-// TestKeptPromisesAreAccepted: what is made from the definitions has no violation.
-func TestKeptPromisesAreAccepted(t *testing.T) {
+// TestCorrectTranscriptsAreAccepted checks that a transcript made from the definitions has
+// no violation.
+func TestCorrectTranscriptsAreAccepted(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWorld(t, rapid.IntRange(1, 3).Draw(t, "epochs"))
 		tr := drawTranscript(t, w)
@@ -217,8 +218,9 @@ func TestKeptPromisesAreAccepted(t *testing.T) {
 	})
 }
 
-// TestEveryMutationIsCaught: one change dropped, repeated, swapped with the next,
-// given another time or another state, or moved to the next delivery, is caught.
+// TestEveryMutationIsCaught checks that Judge reports a transcript in which one change was
+// dropped, repeated, swapped with the next, given another revision or state, or moved to
+// the next delivery.
 func TestEveryMutationIsCaught(t *testing.T) {
 	caught := map[check.Promise]int{}
 	rapid.Check(t, func(t *rapid.T) {
@@ -235,21 +237,21 @@ func TestEveryMutationIsCaught(t *testing.T) {
 	t.Logf("first caught by: %v", caught)
 }
 
-// mutate changes one change of one delivery and reports whether that says
-// anything else than before.
+// mutate changes one change of one delivery, and reports whether the transcript differs
+// from a correct one.
 func mutate(t *rapid.T, w world, records []check.Record) bool {
-	var places [][2]int
+	var positions [][2]int
 	for i, r := range records {
 		if received, ok := r.(check.Received); ok {
 			for k := range changesOf(received.Delivery) {
-				places = append(places, [2]int{i, k})
+				positions = append(positions, [2]int{i, k})
 			}
 		}
 	}
-	if len(places) == 0 {
+	if len(positions) == 0 {
 		return false
 	}
-	p := rapid.SampledFrom(places).Draw(t, "place")
+	p := rapid.SampledFrom(positions).Draw(t, "place")
 	i, k := p[0], p[1]
 	d := records[i].(check.Received).Delivery
 	all := slices.Clone(changesOf(d))

@@ -8,35 +8,34 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// timeline is the history as it looks from one epoch: its own writes behind
-// those of the epochs before that were not undone. Two timelines are one up to
-// the lowest base between them.
+// timeline is the history of one epoch: the writes of the earlier epochs that were not
+// undone, and its own. Two timelines are equal up to the lowest base between them.
 type timeline struct {
 	epoch  int
 	last   keepwatch.Revision
 	filter Filter
-	// view is σ(H), in order, and sums[i] the sum of the view after view[:i].
+	// view is σ(H), in order, and sums[i] is the fingerprint of the state after view[:i].
 	view []event
 	sums []uint64
 	// keys has the states of each key, unfiltered, in order.
 	keys map[keepwatch.Key][]state
 }
 
-// event is a change that a view goes through.
+// event is a change of a view.
 type event struct {
-	keepwatch.Change // as it has to arrive: for Deleted, Object is the state before
-	// edge: the object is there before and after; what changed is the filter's answer.
+	keepwatch.Change // as a consumer must receive it: for Deleted, Object is the prior state
+	// edge is true if the object exists before and after: the filter's result changed.
 	edge bool
 }
 
-// state is what a key was from a revision on.
+// state is the state of a key from a revision on.
 type state struct {
 	from   keepwatch.Revision
-	object keepwatch.Object // nil: nothing
-	last   keepwatch.Object // what it was before, if now it is nothing
+	object keepwatch.Object // nil: none
+	last   keepwatch.Object // the prior state, if object is nil
 }
 
-// timelines returns one for each epoch.
+// timelines returns a timeline for each epoch.
 func timelines(h History, f Filter) []*timeline {
 	if len(h.Epochs) == 0 {
 		panic("check: a history needs an epoch")
@@ -44,8 +43,8 @@ func timelines(h History, f Filter) []*timeline {
 	all := make([]*timeline, len(h.Epochs))
 	var writes []Write
 	for i, epoch := range h.Epochs {
-		keep := sort.Search(len(writes), func(j int) bool { return writes[j].Revision > epoch.Base })
-		writes = append(writes[:keep:keep], epoch.Writes...)
+		remaining := sort.Search(len(writes), func(j int) bool { return writes[j].Revision > epoch.Base })
+		writes = append(writes[:remaining:remaining], epoch.Writes...)
 		all[i] = newTimeline(h, i, writes, f)
 	}
 	return all
@@ -60,7 +59,7 @@ func newTimeline(h History, epoch int, writes []Write, f Filter) *timeline {
 	before := keepwatch.Revision(0)
 	for _, w := range writes {
 		if w.Revision < before || w.Object != nil && (w.Object.Key() != w.Key || w.Object.Revision() != w.Revision) {
-			panic(fmt.Sprintf("check: the history's write of %s at %d is out of order or not of its object", w.Key, w.Revision))
+			panic(fmt.Sprintf("check: the history's write of %s at %d is out of order, or has another key or revision than its object", w.Key, w.Revision))
 		}
 		before = w.Revision
 		t.write(h, w)
@@ -74,7 +73,7 @@ func (t *timeline) write(h History, w Write) {
 	next := state{from: w.Revision, object: w.Object}
 	if w.Object == nil {
 		if prior == nil {
-			panic(fmt.Sprintf("check: the history deletes %s at %d, where nothing is", w.Key, w.Revision))
+			panic(fmt.Sprintf("check: the history deletes %s at %d, which does not exist", w.Key, w.Revision))
 		}
 		next.last = prior
 	}
@@ -83,17 +82,17 @@ func (t *timeline) write(h History, w Write) {
 	edge := prior != nil && w.Object != nil && prior.UID() == w.Object.UID()
 	switch {
 	case before && after && edge:
-		t.see(h, event{Change: keepwatch.Change{Type: keepwatch.Modified, Revision: w.Revision, Object: w.Object, Prior: prior}})
+		t.appendEvent(h, event{Change: keepwatch.Change{Type: keepwatch.Modified, Revision: w.Revision, Object: w.Object, Prior: prior}})
 		return
 	case before:
-		t.see(h, event{Change: keepwatch.Change{Type: keepwatch.Deleted, Revision: w.Revision, Object: prior, Prior: prior}, edge: edge})
+		t.appendEvent(h, event{Change: keepwatch.Change{Type: keepwatch.Deleted, Revision: w.Revision, Object: prior, Prior: prior}, edge: edge})
 	}
 	if after {
-		t.see(h, event{Change: keepwatch.Change{Type: keepwatch.Added, Revision: w.Revision, Object: w.Object}, edge: edge})
+		t.appendEvent(h, event{Change: keepwatch.Change{Type: keepwatch.Added, Revision: w.Revision, Object: w.Object}, edge: edge})
 	}
 }
 
-func (t *timeline) see(h History, e event) {
+func (t *timeline) appendEvent(h History, e event) {
 	sum := t.sums[len(t.sums)-1]
 	if e.Prior != nil {
 		sum -= h.fingerprint(e.Prior)
@@ -104,23 +103,23 @@ func (t *timeline) see(h History, e event) {
 	t.view, t.sums = append(t.view, e), append(t.sums, sum)
 }
 
-// until is how many of the view's events are at r or before.
-func (t *timeline) until(r keepwatch.Revision) int {
+// countUntil returns the number of the view's events at r or before.
+func (t *timeline) countUntil(r keepwatch.Revision) int {
 	return sort.Search(len(t.view), func(i int) bool { return t.view[i].Revision > r })
 }
 
-// between is σ(H) on (from, to].
+// between returns σ(H) on (from, to].
 func (t *timeline) between(from, to keepwatch.Revision) []event {
 	if to <= from {
 		return nil
 	}
-	return t.view[t.until(from):t.until(to)]
+	return t.view[t.countUntil(from):t.countUntil(to)]
 }
 
-// sum is that of σS(r).
-func (t *timeline) sum(r keepwatch.Revision) uint64 { return t.sums[t.until(r)] }
+// sum returns the fingerprint of σS(r).
+func (t *timeline) sum(r keepwatch.Revision) uint64 { return t.sums[t.countUntil(r)] }
 
-// object is S(r) at a key, nil if nothing is there.
+// object returns S(r) at a key, or nil.
 func (t *timeline) object(key keepwatch.Key, r keepwatch.Revision) keepwatch.Object {
 	states := t.keys[key]
 	i := sort.Search(len(states), func(i int) bool { return states[i].from > r })
@@ -130,8 +129,8 @@ func (t *timeline) object(key keepwatch.Key, r keepwatch.Revision) keepwatch.Obj
 	return states[i-1].object
 }
 
-// existed reports whether an object with o's key and UID was there at any time
-// between two revisions, in view or not.
+// existed reports whether an object with o's key and UID existed at any time between two
+// revisions, in view or not.
 func (t *timeline) existed(o keepwatch.Object, from, to keepwatch.Revision) bool {
 	states := t.keys[o.Key()]
 	for i, s := range states {
@@ -143,7 +142,7 @@ func (t *timeline) existed(o keepwatch.Object, from, to keepwatch.Revision) bool
 	return false
 }
 
-// visible is σS(r) at a key.
+// visible returns σS(r) at a key, or nil.
 func (t *timeline) visible(key keepwatch.Key, r keepwatch.Revision) keepwatch.Object {
 	if o := t.object(key, r); t.filter.match(o) {
 		return o
@@ -151,7 +150,7 @@ func (t *timeline) visible(key keepwatch.Key, r keepwatch.Revision) keepwatch.Ob
 	return nil
 }
 
-// fold is σS(r).
+// fold returns σS(r).
 func (t *timeline) fold(h History, r keepwatch.Revision) *fold {
 	f := newFold(h)
 	for key := range t.keys {
@@ -162,8 +161,7 @@ func (t *timeline) fold(h History, r keepwatch.Revision) *fold {
 	return f
 }
 
-// agrees reports whether t is the same as the earlier timeline with an index, up
-// to r.
+// agrees reports whether the timelines of two epochs are equal up to r.
 func (h History) agrees(earlier, later int, r keepwatch.Revision) bool {
 	for i := earlier + 1; i <= later; i++ {
 		if h.Epochs[i].Base < r {
@@ -173,7 +171,7 @@ func (h History) agrees(earlier, later int, r keepwatch.Revision) bool {
 	return true
 }
 
-// same reports whether two objects are one state of one object.
+// same reports whether a and b are the same state of the same object.
 func (h History) same(a, b keepwatch.Object) bool {
 	return a.Key() == b.Key() && a.UID() == b.UID() && a.Revision() == b.Revision() && h.sameContent(a, b)
 }
@@ -188,7 +186,7 @@ func (h History) sameContent(a, b keepwatch.Object) bool {
 
 var seed = maphash.MakeSeed()
 
-// fingerprint is equal for the same state.
+// fingerprint returns a hash of a state. The sum of the hashes identifies a set of states.
 func (h History) fingerprint(o keepwatch.Object) uint64 {
 	type identity struct {
 		key      keepwatch.Key

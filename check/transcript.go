@@ -6,29 +6,29 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// Transcript is what happened to one consumer, in order.
+// Transcript is what one consumer received, in order.
 type Transcript struct {
-	// From is the cursor that it began with, in the epoch with the index Epoch; it is
-	// taken to hold that revision's view. Zero: it began with nothing.
+	// From is the cursor at which the consumer began, in the epoch with the index Epoch. Its
+	// state is that revision's view. Zero: it began empty.
 	From  keepwatch.Revision
 	Epoch int
 
 	Records []Record
 
-	// Over says that somebody waited for the consumer's end, so that it must have
-	// one (P13). Otherwise the transcript may stop at any place.
+	// Over is true if the transcript lasts until the consumer's end, which must be in it
+	// (P13). Otherwise the transcript may stop anywhere.
 	Over bool
-	// Calm says when faults and writes stopped; nil if they did not, and P11 is not
-	// judged then.
+	// Calm is the time at which faults and writes stopped. If it is nil they did not, and
+	// P11 is not judged.
 	Calm *Calm
 }
 
-// Calm is the time from which on nothing disturbs anybody. The transcript must
-// go on until At + Within, or until the consumer's end.
+// Calm is the time after which there are no faults and no writes. The transcript must
+// last until At + Within, or until the consumer's end.
 type Calm struct {
 	At time.Time
-	// Within is how long a consumer may take from there to the newest revision:
-	// idle timeout + backoff cap + relist time.
+	// Within is the time that a consumer may need to reach the newest revision: idle
+	// timeout + backoff cap + relist time.
 	Within time.Duration
 }
 
@@ -36,36 +36,37 @@ type Calm struct {
 // The set is closed.
 type Record interface{ record() }
 
-// Received is a delivery; a batch without changes is a bookmark.
+// Received is a delivery to the consumer. A batch without changes is a bookmark.
 type Received struct {
 	Delivery keepwatch.Delivery
-	// At tells what was received before a restore, and how long convergence took
-	// (P11). Zero: neither is judged by it.
+	// At is the time of the delivery: before or after a restore, and for P11. If it is zero,
+	// neither is judged.
 	At time.Time
-	// Kept is the oldest revision since which the giver still knew the exact history
-	// when it made the delivery: a gap from there or later breaks P3. Zero: not known,
-	// and not judged.
-	Kept keepwatch.Revision
+	// HistoryFrom is the oldest revision from which the sender had the exact history when
+	// it made the delivery: a gap from there or later breaks P3. If it is zero, that is not
+	// judged.
+	HistoryFrom keepwatch.Revision
 }
 
-// Shown is a view as the consumer, or the store it reads, showed it at a
-// revision. It is compared with the history's (P4).
+// Shown is the view of the consumer, or of the store that it reads, at a revision. Judge
+// compares it with the history's view (P4).
 type Shown struct {
 	Revision keepwatch.Revision
 	Objects  []keepwatch.Object // each key once, in any order
 }
 
-// Resumed says that the consumer began anew with a cursor it had kept, and with
-// the view that it had then: after a crash, or after an end. Zero: with nothing.
+// Resumed records that the consumer started again, after a crash or an end, at a stored
+// cursor and with its view of that time. Cursor zero: it started empty.
 type Resumed struct{ Cursor keepwatch.Revision }
 
 // Ended is the end of the consumer's stream.
 type Ended struct {
 	// Err is the reason the stream gave: a *keepwatch.Failure, or Asked.
 	Err error
-	// Asked is the reason for which its owner ended it, nil if it ended by itself.
+	// Asked is the reason with which the owner ended the stream, or nil if it ended by
+	// itself.
 	Asked error
-	// At is only of meaning for P11, which a consumer that has ended need not keep.
+	// At is the time of the end. P11 does not apply to a consumer that has ended.
 	At time.Time
 }
 

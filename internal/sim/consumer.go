@@ -184,7 +184,7 @@ func (c *consumer) back(n int) {
 func (c *consumer) receive(l *life, w *store.Watcher, d keepwatch.Delivery) {
 	r := check.Received{Delivery: d, At: time.Now()}
 	if kept, _ := l.store.Bounds(); w.Cursor().Epoch == c.cursor.Epoch && c.cursor.Epoch == l.store.Snapshot().Cursor().Epoch {
-		r.Kept = kept // of the same epoch as the delivery
+		r.HistoryFrom = kept // of the same epoch as the delivery
 	}
 	c.cursor = w.Cursor()
 	c.marks = append(c.marks, c.cursor)
