@@ -21,7 +21,7 @@ const mostAsked = 256
 // askedFor is an encoding of a resource that a large list was asked for in.
 type askedFor struct {
 	schema.GroupVersionResource `json:",inline"`
-	Encoding                    readpath.Encoding `json:"encoding"`
+	Encoding                    readpath.ListEncoding `json:"encoding"`
 }
 
 // asked remembers what large lists were asked for, over a restart of the server, too: then it is
@@ -42,8 +42,8 @@ func newAsked() *asked {
 }
 
 // of is what a resource's reader calls for each encoding.
-func (a *asked) of(resource schema.GroupVersionResource) func(readpath.Encoding) {
-	return func(e readpath.Encoding) {
+func (a *asked) of(resource schema.GroupVersionResource) func(readpath.ListEncoding) {
+	return func(e readpath.ListEncoding) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		one := askedFor{resource, e}
@@ -157,7 +157,7 @@ func (a *asked) warm(ctx context.Context) {
 }
 
 // next takes the first of what waits that has a reader; there may be none.
-func (a *asked) next() (*readpath.Reader, readpath.Encoding) {
+func (a *asked) next() (*readpath.Reader, readpath.ListEncoding) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for i, one := range a.waiting {

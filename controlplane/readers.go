@@ -68,7 +68,7 @@ func (r *readers) follow(definitions informers.CustomResourceDefinitionInformer)
 // chain puts the read path between the library's checks and its handlers.
 func (r *readers) chain(handlers http.Handler, config *genericapiserver.Config) http.Handler {
 	reads := readpath.NewHandler(handlers, r.lookup, r.budget, time.Duration(config.MinRequestTimeout)*time.Second)
-	return readpath.EndWrites(genericapiserver.DefaultBuildHandlerChain(reads, config))
+	return readpath.WithWriteDeadline(genericapiserver.DefaultBuildHandlerChain(reads, config))
 }
 
 // addBuiltin adds the built-in resources in the versions that they are stored in.
@@ -82,7 +82,7 @@ func (r *readers) addBuiltin(kinds *builtin.Registry, served []builtin.Served) e
 		reader, err := readpath.NewReader(readpath.Resource{
 			Cache: stored.Cache(), Resource: k.Resource, Kind: kind, Namespaced: k.Namespaced,
 			Serializer: kinds.Codecs, Predicate: k.Store.PredicateFunc, Table: columns.Of(k.Resource.GroupResource()),
-			Warning: warning(k), Asked: r.asked.of(k.Resource),
+			Warning: warning(k), ListEncodingUsed: r.asked.of(k.Resource),
 			FieldLabel: func(label, value string) (string, string, error) {
 				return kinds.Scheme.ConvertFieldLabel(kind, label, value)
 			},
@@ -128,7 +128,7 @@ func (r *readers) addCustom(resource schema.GroupResource, example, list runtime
 	reader, err := readpath.NewReader(readpath.Resource{
 		Cache: cached, Resource: name, Kind: kind, ListKind: list.GetObjectKind().GroupVersionKind().Kind,
 		Namespaced: definition.Spec.Scope == apiextensionsv1.NamespaceScoped,
-		Serializer: apiserver.Codecs, Dynamic: true, Table: customTable(definition, kind.Version), Asked: r.asked.of(name),
+		Serializer: apiserver.Codecs, Dynamic: true, Table: customTable(definition, kind.Version), ListEncodingUsed: r.asked.of(name),
 		Predicate: func(label labels.Selector, field fields.Selector) apistorage.SelectionPredicate {
 			return apistorage.SelectionPredicate{Label: label, Field: field, GetAttrs: attributes}
 		},

@@ -22,7 +22,7 @@ func TestWatchOverWebSocket(t *testing.T) {
 	maps := c.typed.CoreV1().ConfigMaps(ns)
 	first := must(maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{}))(t)
 	must(maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "b"}}, metav1.CreateOptions{}))(t)
-	const passed = `keepwatch_readpath_passed_total{reason="protocol"}`
+	const passed = `keepwatch_readpath_delegated_total{reason="protocol"}`
 	before := counted(t, config, passed)
 
 	path := "/api/v1/namespaces/" + ns + "/configmaps?watch=true&timeoutSeconds=600&resourceVersion=" + first.ResourceVersion

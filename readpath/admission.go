@@ -9,39 +9,39 @@ import (
 )
 
 const (
-	// listBuffers bounds the bytes that large lists and objects hold while they are written,
-	// beyond what is cached: a slow client holds its buffers for as long as it reads.
-	listBuffers = 64 << 20
-	// watchBuffers bounds the same of watches that have many events to send.
-	watchBuffers = 64 << 20
-	// perList is what one list holds.
-	perList = 2 * chunk
-	// queueLength and queueTimeout bound the requests that wait to be admitted. Beyond them a
-	// client is asked to come back in a second.
+	// listCapacity bounds the buffers of large lists and objects while they are written. A slow client
+	// occupies its buffers for as long as it reads. Cached encodings do not count.
+	listCapacity = 64 << 20
+	// watchCapacity bounds the buffers of watches that have many events to send.
+	watchCapacity = 64 << 20
+	// listBufferSize is the size of the buffers of one list.
+	listBufferSize = 2 * chunkSize
+	// queueLength and queueTimeout bound the requests that wait to be admitted. Beyond them a request
+	// is answered 429 with a Retry-After of one second.
 	queueLength  = 1000
 	queueTimeout = 10 * time.Second
 )
 
 // errBusy is the error of requests that are not admitted.
-var errBusy = errors.New("too many large answers at a time, please try again later")
+var errBusy = errors.New("too many large responses are being written, please try again later")
 
-// admission limits how many bytes of response buffers are in use at a time. A user may hold as
-// much as is left free, so that half of the capacity is out of the reach of one user, a quarter
-// of two, and so on; the same goes for places in the queue. Waiting requests are admitted round-robin
-// by user, and in order for one user.
+// admission limits how many bytes of response buffers are in use. A user who has reserved some may
+// reserve no more than is then left free: half of the capacity is out of the reach of one user, a
+// quarter of two, and so on. The same rule applies to places in the queue. Waiting requests are admitted
+// round-robin by user, and first-in first-out for one user.
 type admission struct {
 	mu       sync.Mutex
 	capacity int64
 	free     int64
 	waiting  int
-	users    map[string]*share // of users who hold something or wait
-	next     []string          // users who wait, each once, in turn
+	users    map[string]*share // of users with reservations or waiting requests
+	next     []string          // users with waiting requests, each once, in turn
 }
 
-// share is what one user holds and waits for.
+// share has the reservations and the waiting requests of one user.
 type share struct {
-	held  int64
-	queue []*waiter
+	reserved int64
+	queue    []*waiter
 }
 
 // waiter is a request that waits. Invariant: it is in its user's queue until it is admitted.
@@ -61,13 +61,13 @@ func (a *admission) acquire(ctx context.Context, user string, n int64) (release 
 	n = min(n, a.capacity)
 	a.mu.Lock()
 	s := a.share(user)
-	if len(s.queue) == 0 && fits(s.held, n, a.free) {
-		a.take(s, n)
+	if len(s.queue) == 0 && fits(s.reserved, n, a.free) {
+		a.reserve(s, n)
 		a.mu.Unlock()
 		return a.releaser(user, n), nil
 	}
 	if !fits(int64(len(s.queue)), 1, int64(queueLength-a.waiting)) {
-		a.forget(user)
+		a.removeIdle(user)
 		a.mu.Unlock()
 		return nil, errBusy
 	}
@@ -86,7 +86,7 @@ func (a *admission) acquire(ctx context.Context, user string, n int64) (release 
 		err = context.Cause(ctx)
 	}
 	if !a.cancel(user, w) {
-		a.release(user, n) // it was admitted at the same moment
+		a.release(user, n) // it was admitted meanwhile
 	}
 	return nil, err
 }
@@ -97,61 +97,62 @@ func (a *admission) tryAcquire(user string, n int64) (release func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	s := a.share(user)
-	if len(s.queue) > 0 || !fits(s.held, n, a.free) {
-		a.forget(user)
+	if len(s.queue) > 0 || !fits(s.reserved, n, a.free) {
+		a.removeIdle(user)
 		return nil
 	}
-	a.take(s, n)
+	a.reserve(s, n)
 	return a.releaser(user, n)
 }
 
-// inUse returns how many bytes are held.
+// inUse returns how many bytes are reserved.
 func (a *admission) inUse() int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.capacity - a.free
 }
 
-// fits reports whether a user who holds some of something may get n more of what is free.
-// Afterwards it holds no more than is free then; but a user who holds nothing gets what is there.
-func fits(held, n, free int64) bool {
-	return n <= free && (held == 0 || held+n <= free-n)
+// fits reports whether a user who has reserved some of a capacity may reserve n more of what is free.
+// Afterwards it has reserved no more than is free then. A user without reservations may reserve all.
+func fits(reserved, n, free int64) bool {
+	return n <= free && (reserved == 0 || reserved+n <= free-n)
 }
 
-func (a *admission) take(s *share, n int64) {
+func (a *admission) reserve(s *share, n int64) {
 	a.free -= n
-	s.held += n
+	s.reserved += n
 }
 
 func (a *admission) releaser(user string, n int64) func() {
 	return sync.OnceFunc(func() { a.release(user, n) })
 }
 
-// release gives n bytes of a user back, and admits the next ones.
+// release returns n bytes of a user, and admits waiting requests.
 func (a *admission) release(user string, n int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.free += n
-	a.users[user].held -= n
-	a.forget(user)
+	a.users[user].reserved -= n
+	a.removeIdle(user)
 	a.admitAll()
 }
 
-// admitAll admits users in turn as long as there is room.
+// admitAll admits waiting requests as long as there is room.
 func (a *admission) admitAll() {
 	for a.admitNext() {
 	}
 }
 
-// admitNext admits the first user in turn for whom there is room, and moves it to the end.
+// admitNext admits a request of the first user in turn for whom there is room, and moves the user to
+// the end.
 func (a *admission) admitNext() bool {
 	for i, user := range a.next {
 		s := a.users[user]
 		w := s.queue[0]
-		if !fits(s.held, w.bytes, a.free) {
+		if !fits(s.reserved, w.bytes, a.free) {
 			continue
 		}
-		a.take(s, w.bytes)
+		a.reserve(s, w.bytes)
 		s.queue = s.queue[1:]
 		a.waiting--
 		a.next = slices.Delete(a.next, i, i+1)
@@ -187,12 +188,12 @@ func (a *admission) cancel(user string, w *waiter) bool {
 	if len(s.queue) == 0 {
 		a.next = slices.DeleteFunc(a.next, func(other string) bool { return other == user })
 	}
-	a.forget(user)
-	a.admitAll() // a smaller one may have stood behind it
+	a.removeIdle(user)
+	a.admitAll() // a smaller request may have waited behind it
 	return true
 }
 
-// share returns a user's share, which has to be forgotten if nothing is held or waited for.
+// share returns a user's share. The caller calls removeIdle unless it adds to the share.
 func (a *admission) share(user string) *share {
 	s := a.users[user]
 	if s == nil {
@@ -202,9 +203,9 @@ func (a *admission) share(user string) *share {
 	return s
 }
 
-// forget drops a share in which nothing is left.
-func (a *admission) forget(user string) {
-	if s := a.users[user]; s.held == 0 && len(s.queue) == 0 {
+// removeIdle removes a user's share if it is empty.
+func (a *admission) removeIdle(user string) {
+	if s := a.users[user]; s.reserved == 0 && len(s.queue) == 0 {
 		delete(a.users, user)
 	}
 }

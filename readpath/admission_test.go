@@ -15,7 +15,7 @@ import (
 
 // crowd is requests to be admitted, each in a goroutine of a synctest bubble. They are named by
 // their user and a number.
-type crowd struct {
+type requests struct {
 	admission *admission
 
 	mu       sync.Mutex
@@ -25,12 +25,12 @@ type crowd struct {
 	cancel   map[string]context.CancelFunc
 }
 
-func newCrowd(room int) *crowd {
-	return &crowd{admission: newAdmission(int64(room)), refused: map[string]error{}, release: map[string]func(){}, cancel: map[string]context.CancelFunc{}}
+func newRequests(room int) *requests {
+	return &requests{admission: newAdmission(int64(room)), refused: map[string]error{}, release: map[string]func(){}, cancel: map[string]context.CancelFunc{}}
 }
 
 // acquire returns when the request is admitted, waits, or was refused.
-func (c *crowd) acquire(user string, number int) {
+func (c *requests) acquire(user string, number int) {
 	name := fmt.Sprint(user, number)
 	ctx, cancel := context.WithCancel(context.Background())
 	c.cancel[name] = cancel
@@ -49,12 +49,12 @@ func (c *crowd) acquire(user string, number int) {
 }
 
 // done releases what a request holds.
-func (c *crowd) done(name string) {
+func (c *requests) finish(name string) {
 	c.releaser(name)()
 	synctest.Wait()
 }
 
-func (c *crowd) releaser(name string) func() {
+func (c *requests) releaser(name string) func() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	defer delete(c.release, name)
@@ -62,25 +62,25 @@ func (c *crowd) releaser(name string) func() {
 }
 
 // refusal returns why a request was refused, and how many were.
-func (c *crowd) refusal(name string) (all int, why error) {
+func (c *requests) refusal(name string) (all int, why error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.refused), c.refused[name]
 }
 
-func (c *crowd) cancels(name string) {
+func (c *requests) abort(name string) {
 	c.cancel[name]()
 	synctest.Wait()
 }
 
 // disperse cancels all who wait and releases what the others hold, and reports what is left.
-func (c *crowd) disperse() error {
+func (c *requests) endAll() error {
 	for _, cancel := range c.cancel {
 		cancel()
 	}
 	synctest.Wait()
 	for name := range c.release {
-		c.done(name)
+		c.finish(name)
 	}
 	if a := c.admission; a.free != a.capacity || a.inUse() != 0 || a.waiting != 0 || len(a.users) != 0 || len(a.next) != 0 {
 		return fmt.Errorf("left: room for %d of %d bytes, %d waiting, users %v, next %v", a.free, a.capacity, a.waiting, a.users, a.next)
@@ -89,7 +89,7 @@ func (c *crowd) disperse() error {
 }
 
 // admittedAre fails unless requests were admitted in this order.
-func (c *crowd) admittedAre(t *testing.T, want ...string) {
+func (c *requests) admittedAre(t *testing.T, want ...string) {
 	t.Helper()
 	if !slices.Equal(c.admitted, want) {
 		t.Fatalf("admitted were %v, want %v", c.admitted, want)
@@ -99,7 +99,7 @@ func (c *crowd) admittedAre(t *testing.T, want ...string) {
 // One user gets half, a second one half of the rest, and so on: none can keep all others out.
 func TestUsersShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCrowd(8)
+		c := newRequests(8)
 		for _, user := range []string{"a", "b", "c", "d", "e"} {
 			for i := range 10 {
 				c.acquire(user, i)
@@ -109,10 +109,10 @@ func TestUsersShare(t *testing.T) {
 		if release := c.admission.tryAcquire("f", 1); release != nil {
 			t.Error("there was room for one more")
 		}
-		c.done("a0")
-		c.done("d0") // whose next is behind those who have waited for longer
+		c.finish("a0")
+		c.finish("d0") // whose next is behind those who have waited for longer
 		c.admittedAre(t, "a0", "a1", "a2", "a3", "b0", "b1", "c0", "d0", "e0", "d1")
-		if err := c.disperse(); err != nil {
+		if err := c.endAll(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -121,7 +121,7 @@ func TestUsersShare(t *testing.T) {
 // One who asks a hundred times does not keep out another who asks once.
 func TestUsersAreAdmittedInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCrowd(1)
+		c := newRequests(1)
 		for i := range 5 {
 			c.acquire("a", i)
 		}
@@ -129,10 +129,10 @@ func TestUsersAreAdmittedInTurn(t *testing.T) {
 		c.acquire("c", 0)
 		c.acquire("b", 1)
 		for i := range 8 {
-			c.done(c.admitted[i])
+			c.finish(c.admitted[i])
 		}
 		c.admittedAre(t, "a0", "a1", "b0", "c0", "a2", "b1", "a3", "a4")
-		if err := c.disperse(); err != nil {
+		if err := c.endAll(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -141,12 +141,12 @@ func TestUsersAreAdmittedInTurn(t *testing.T) {
 // A user who comes and gives up again and again wins nothing by it, and leaves nothing behind.
 func TestCanceledRequestsLeaveNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCrowd(1)
+		c := newRequests(1)
 		c.acquire("a", 0)
 		for i := range 100 {
 			name := fmt.Sprint("b", i)
 			c.acquire("b", i)
-			c.cancels(name)
+			c.abort(name)
 			if _, err := c.refusal(name); !errors.Is(err, context.Canceled) {
 				t.Fatalf("%s: %v", name, err)
 			}
@@ -161,10 +161,10 @@ func TestCanceledRequestsLeaveNothing(t *testing.T) {
 			c.acquire("c", i)
 		}
 		for i := range 7 {
-			c.done(c.admitted[i])
+			c.finish(c.admitted[i])
 		}
 		c.admittedAre(t, "a0", "b100", "c0", "b101", "c1", "b102", "c2")
-		if err := c.disperse(); err != nil {
+		if err := c.endAll(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -172,9 +172,9 @@ func TestCanceledRequestsLeaveNothing(t *testing.T) {
 
 // Requests that have waited for too long are refused, and so are those that find a long queue; one
 // user cannot fill it for the others.
-func TestWaitingIsBounded(t *testing.T) {
+func TestQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCrowd(1)
+		c := newRequests(1)
 		c.acquire("a", 0)
 		const most = queueLength / 2
 		for i := range most {
@@ -198,7 +198,7 @@ func TestWaitingIsBounded(t *testing.T) {
 		if all, err := c.refusal("b0"); all != 2+most || !errors.Is(err, errBusy) {
 			t.Errorf("%d were refused, with %v", all-1, err)
 		}
-		if err := c.disperse(); err != nil {
+		if err := c.endAll(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -209,12 +209,12 @@ func TestWaitingIsBounded(t *testing.T) {
 func TestCanceledWhileAdmitted(t *testing.T) {
 	for range 50 {
 		synctest.Test(t, func(t *testing.T) {
-			c := newCrowd(1)
+			c := newRequests(1)
 			c.acquire("a", 0)
 			c.acquire("b", 0)
 			c.releaser("a0")()
-			c.cancels("b0")
-			if err := c.disperse(); err != nil {
+			c.abort("b0")
+			if err := c.endAll(); err != nil {
 				t.Error(err)
 			}
 		})
@@ -253,74 +253,74 @@ func TestLargeRequests(t *testing.T) {
 }
 
 // line is admission, said simply: of single places.
-type line struct {
+type model struct {
 	free     int
-	held     map[string]int
+	reserved map[string]int
 	admitted []string
-	waits    map[string][]string // by user
+	waiting  map[string][]string // by user
 	order    []string            // of users who wait
 }
 
-func (l *line) fits(user string) bool {
-	return l.free > 0 && (l.held[user] == 0 || l.held[user]+1 <= l.free-1)
+func (l *model) fits(user string) bool {
+	return l.free > 0 && (l.reserved[user] == 0 || l.reserved[user]+1 <= l.free-1)
 }
 
-func (l *line) admit(user, name string) {
+func (l *model) admit(user, name string) {
 	l.free--
-	l.held[user]++
+	l.reserved[user]++
 	l.admitted = append(l.admitted, name)
 }
 
-func (l *line) acquire(user, name string) {
-	if len(l.waits[user]) == 0 && l.fits(user) {
+func (l *model) acquire(user, name string) {
+	if len(l.waiting[user]) == 0 && l.fits(user) {
 		l.admit(user, name)
 		return
 	}
-	if len(l.waits[user]) == 0 {
+	if len(l.waiting[user]) == 0 {
 		l.order = append(l.order, user)
 	}
-	l.waits[user] = append(l.waits[user], name)
+	l.waiting[user] = append(l.waiting[user], name)
 }
 
-func (l *line) done(user string) {
+func (l *model) finish(user string) {
 	l.free++
-	l.held[user]--
+	l.reserved[user]--
 	for {
 		i := slices.IndexFunc(l.order, l.fits)
 		if i < 0 {
 			return
 		}
 		next := l.order[i]
-		l.admit(next, l.waits[next][0])
+		l.admit(next, l.waiting[next][0])
 		l.order = slices.Delete(l.order, i, i+1)
-		if l.waits[next] = l.waits[next][1:]; len(l.waits[next]) > 0 {
+		if l.waiting[next] = l.waiting[next][1:]; len(l.waiting[next]) > 0 {
 			l.order = append(l.order, next)
 		}
 	}
 }
 
-func (l *line) cancels(user, name string) {
-	l.waits[user] = slices.DeleteFunc(l.waits[user], func(n string) bool { return n == name })
-	if len(l.waits[user]) == 0 {
+func (l *model) abort(user, name string) {
+	l.waiting[user] = slices.DeleteFunc(l.waiting[user], func(n string) bool { return n == name })
+	if len(l.waiting[user]) == 0 {
 		l.order = slices.DeleteFunc(l.order, func(f string) bool { return f == user })
 	}
 }
 
 // step is what happens next: a request comes, or one of those that are admitted or wait ends.
 type step struct {
-	Kind int // 0 comes, 1 is done, 2 is canceled
-	User string
-	Who  int
+	Kind  int // 0 comes, 1 is done, 2 is canceled
+	User  string
+	Index int
 }
 
-func TestAdmissionIsTheLine(t *testing.T) {
+func TestAdmissionIsTheModel(t *testing.T) {
 	steps := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) step {
 		return step{rapid.IntRange(0, 2).Draw(t, "kind"), rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "user"), rapid.IntRange(0, 9).Draw(t, "who")}
 	}), 1, 60)
 	rapid.Check(t, func(rt *rapid.T) {
 		room, todo := rapid.IntRange(1, 6).Draw(rt, "room"), steps.Draw(rt, "steps")
 		var failure error
-		synctest.Test(t, func(*testing.T) { failure = follow(room, todo) })
+		synctest.Test(t, func(*testing.T) { failure = compareSteps(room, todo) })
 		if failure != nil {
 			rt.Fatal(failure)
 		}
@@ -328,26 +328,26 @@ func TestAdmissionIsTheLine(t *testing.T) {
 }
 
 // follow takes admission and the line through the same steps, and reports where they part.
-func follow(room int, steps []step) error {
-	c, l := newCrowd(room), &line{free: room, held: map[string]int{}, waits: map[string][]string{}}
+func compareSteps(room int, steps []step) error {
+	c, l := newRequests(room), &model{free: room, reserved: map[string]int{}, waiting: map[string][]string{}}
 	var gone int
 	for i, s := range steps {
-		switch queue := l.waits[s.User]; {
+		switch queue := l.waiting[s.User]; {
 		case s.Kind == 0:
 			c.acquire(s.User, i)
 			l.acquire(s.User, fmt.Sprint(s.User, i))
 		case s.Kind == 1 && gone < len(l.admitted):
-			c.done(c.admitted[gone])
-			l.done(c.admitted[gone][:1])
+			c.finish(c.admitted[gone])
+			l.finish(c.admitted[gone][:1])
 			gone++
 		case s.Kind == 2 && len(queue) > 0:
-			name := queue[s.Who%len(queue)]
-			c.cancels(name)
-			l.cancels(s.User, name)
+			name := queue[s.Index%len(queue)]
+			c.abort(name)
+			l.abort(s.User, name)
 		}
 		if !slices.Equal(slices.Sorted(slices.Values(c.admitted)), slices.Sorted(slices.Values(l.admitted))) {
-			return errors.Join(fmt.Errorf("after step %d: admitted were %v, want %v", i, c.admitted, l.admitted), c.disperse())
+			return errors.Join(fmt.Errorf("after step %d: admitted were %v, want %v", i, c.admitted, l.admitted), c.endAll())
 		}
 	}
-	return c.disperse()
+	return c.endAll()
 }

@@ -48,17 +48,17 @@ func BenchmarkFirstList(b *testing.B) {
 			for b.Loop() {
 				r := newRig(b, pods, options{prefix: prefix})
 				if form.upstreams {
-					r.reader.json = r.reader.json.(planned).Serializer
+					r.reader.json = r.reader.json.(planSerializer).Serializer
 				}
 				q := httptest.NewRequest(http.MethodGet, r.path(""), nil)
 				q.Header = accept(form.accept, "Accept-Encoding", form.encoding)
-				q = r.informed(q)
+				q = r.withInfo(q)
 				goruntime.GC()
-				begun, before := used(b), memory().TotalAlloc
-				w := &discarding{header: http.Header{}}
+				begun, before := cpuTime(b), memory().TotalAlloc
+				w := &countingWriter{header: http.Header{}}
 				r.handler.ServeHTTP(w, q)
-				cpu, allocated = cpu+used(b)-begun, allocated+memory().TotalAlloc-before
-				if r.passed.Load() > 0 || w.bytes == 0 {
+				cpu, allocated = cpu+cpuTime(b)-begun, allocated+memory().TotalAlloc-before
+				if r.delegated.Load() > 0 || w.bytes == 0 {
 					b.Fatalf("%d bytes are answered", w.bytes)
 				}
 				r.stop()
@@ -71,7 +71,7 @@ func BenchmarkFirstList(b *testing.B) {
 }
 
 // used is the CPU time of the process.
-func used(t testing.TB) time.Duration {
+func cpuTime(t testing.TB) time.Duration {
 	var u syscall.Rusage
 	must(0, syscall.Getrusage(syscall.RUSAGE_SELF, &u))(t)
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
@@ -83,15 +83,15 @@ func memory() (m goruntime.MemStats) {
 }
 
 // discarding counts an answer.
-type discarding struct {
+type countingWriter struct {
 	header http.Header
 	bytes  int
 }
 
-func (d *discarding) Header() http.Header { return d.header }
-func (d *discarding) WriteHeader(int)     {}
+func (d *countingWriter) Header() http.Header { return d.header }
+func (d *countingWriter) WriteHeader(int)     {}
 
-func (d *discarding) Write(p []byte) (int, error) {
+func (d *countingWriter) Write(p []byte) (int, error) {
 	d.bytes += len(p)
 	return len(p), nil
 }

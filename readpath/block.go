@@ -12,16 +12,16 @@ import (
 	"github.com/klauspost/compress/flate"
 )
 
-// block is a piece of a gzip member that was compressed by itself: it ends at a byte
-// boundary and refers to nothing before it, so that any blocks in a row are a valid
-// stream. The member's checksum is combined from theirs.
+// block is a part of a gzip member that is compressed independently: it ends at a byte boundary and
+// refers to nothing before it, so that blocks in any order are a valid stream. The checksum of the
+// member is combined from those of its blocks.
 type block struct {
 	deflated []byte
-	length   int64 // of what it unpacks to
+	length   int64 // uncompressed
 	sum      uint32
 }
 
-// level is how hard to compress: the fastest, as kube-apiserver does.
+// level is the fastest, as in kube-apiserver.
 const level = flate.BestSpeed
 
 var compressors = sync.Pool{New: func() any {
@@ -32,26 +32,26 @@ var compressors = sync.Pool{New: func() any {
 	return w
 }}
 
-// compress makes a block.
+// compress returns a compressed block.
 func compress(raw []byte) *block {
 	w := compressors.Get().(*flate.Writer)
 	defer compressors.Put(w)
 	var b bytes.Buffer
 	b.Grow(len(raw)/10 + 64)
 	w.Reset(&b)
-	// Neither fails: a Buffer doesn't.
+	// Writes to a Buffer never fail.
 	_, _ = w.Write(raw)
 	_ = w.Flush()
 	return &block{deflated: bytes.Clone(b.Bytes()), length: int64(len(raw)), sum: crc32.ChecksumIEEE(raw)}
 }
 
-// maxStored is how many bytes one of deflate's stored blocks can have: its length is 16 bits.
-const maxStored = math.MaxUint16
+// storedBlockSize is the largest size of a stored block of deflate, whose length has 16 bits.
+const storedBlockSize = math.MaxUint16
 
-// stored makes a block without compression, of as many of deflate's stored blocks as raw takes.
+// stored returns an uncompressed block, of as many stored blocks of deflate as raw needs.
 func stored(raw []byte) *block {
 	var b []byte
-	for part := range slices.Chunk(raw, maxStored) {
+	for part := range slices.Chunk(raw, storedBlockSize) {
 		b = append(b, 0) // not the last block, not compressed
 		b = binary.LittleEndian.AppendUint16(b, uint16(len(part)))
 		b = binary.LittleEndian.AppendUint16(b, ^uint16(len(part)))
@@ -60,44 +60,44 @@ func stored(raw []byte) *block {
 	return &block{deflated: b, length: int64(len(raw)), sum: crc32.ChecksumIEEE(raw)}
 }
 
-// storedMost is up to which length compression is not worth its time.
-const storedMost = 512
+// maxUncompressed is the length up to which compression costs more than it saves.
+const maxUncompressed = 512
 
-// wrap makes the block of a list's head or tail, of any length: the head of a Table has the
+// edgeBlock returns the block of a list's head or tail, of any length: the head of a Table contains the
 // descriptions of all columns.
-func wrap(raw []byte) *block {
-	if len(raw) <= storedMost {
+func edgeBlock(raw []byte) *block {
+	if len(raw) <= maxUncompressed {
 		return stored(raw)
 	}
 	return compress(raw)
 }
 
-// gzipHeader is that of a member: no name, no time, unknown system.
+// gzipHeader begins a member: no name, no time, fastest compression, unknown system.
 var gzipHeader = []byte{0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 4, 0xff}
 
-// lastBlock is an empty one that says that it is the last.
+// lastBlock is an empty block with the mark of the last one.
 var lastBlock = []byte{3, 0}
 
-// member writes blocks as one gzip member.
-type member struct {
+// gzipMember writes blocks as one gzip member (RFC 1952).
+type gzipMember struct {
 	w      io.Writer
 	length int64
 	sum    uint32
 }
 
-func newMember(w io.Writer) (*member, error) {
+func newGzipMember(w io.Writer) (*gzipMember, error) {
 	_, err := w.Write(gzipHeader)
-	return &member{w: w}, err
+	return &gzipMember{w: w}, err
 }
 
-func (m *member) write(b *block) error {
+func (m *gzipMember) write(b *block) error {
 	m.sum = combine(m.sum, b.sum, b.length)
 	m.length += b.length
 	_, err := m.w.Write(b.deflated)
 	return err
 }
 
-func (m *member) close() error {
+func (m *gzipMember) close() error {
 	end := binary.LittleEndian.AppendUint32(bytes.Clone(lastBlock), m.sum)
 	_, err := m.w.Write(binary.LittleEndian.AppendUint32(end, uint32(m.length)))
 	return err

@@ -30,7 +30,7 @@ func (p piece) raw() []byte {
 func pieces() *rapid.Generator[[]piece] {
 	const most = 1 << 18
 	length := rapid.OneOf(rapid.Just(0), rapid.IntRange(1, 100), rapid.IntRange(0, most),
-		rapid.SampledFrom([]int{maxStored, maxStored + 1, 2 * maxStored, most}))
+		rapid.SampledFrom([]int{storedBlockSize, storedBlockSize + 1, 2 * storedBlockSize, most}))
 	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) piece {
 		return piece{rapid.Uint64().Draw(t, "seed"), length.Draw(t, "length"), rapid.Bool().Draw(t, "compressible"), rapid.Bool().Draw(t, "stored")}
 	}), 0, 12)
@@ -40,7 +40,7 @@ func pieces() *rapid.Generator[[]piece] {
 func TestBlocksAreOneMember(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var packed, raw bytes.Buffer
-		m, err := newMember(&packed)
+		m, err := newGzipMember(&packed)
 		for _, p := range pieces().Draw(t, "pieces") {
 			part := p.raw()
 			b := compress(part)
@@ -89,8 +89,8 @@ func TestBlocksAreOneMember(t *testing.T) {
 }
 
 // A block is made once, whatever becomes of the bytes that it was made of.
-func TestBlocksKeepNothingOfTheirInput(t *testing.T) {
-	for name, make := range map[string]func([]byte) *block{"compressed": compress, "stored": stored, "wrapped": wrap} {
+func TestBlocksDoNotShareTheirInput(t *testing.T) {
+	for name, make := range map[string]func([]byte) *block{"compressed": compress, "stored": stored, "wrapped": edgeBlock} {
 		raw := bytes.Repeat([]byte("keepwatch"), 1000)
 		b := make(raw)
 		before := bytes.Clone(b.deflated)
@@ -104,7 +104,7 @@ func TestBlocksKeepNothingOfTheirInput(t *testing.T) {
 // A member that is longer than 4 GiB tells its length modulo that.
 func TestLongMembersWrap(t *testing.T) {
 	var packed bytes.Buffer
-	m := member{w: &packed, length: 5<<32 + 7, sum: 0xdeadbeef}
+	m := gzipMember{w: &packed, length: 5<<32 + 7, sum: 0xdeadbeef}
 	if err := m.close(); err != nil {
 		t.Fatal(err)
 	}
@@ -115,10 +115,10 @@ func TestLongMembersWrap(t *testing.T) {
 }
 
 // A member ends at the first write that fails.
-func TestMembersTellWhatFails(t *testing.T) {
+func TestMembersReturnWriteErrors(t *testing.T) {
 	for n := range 3 {
 		w := &failing{after: n}
-		m, err := newMember(w)
+		m, err := newGzipMember(w)
 		if err == nil {
 			err = m.write(compress([]byte("x")))
 		}

@@ -1,83 +1,45 @@
 package readpath
 
 import (
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"unsafe"
 )
 
-// Budget bounds the memory that answers need: the encodings that are cached, of all states that
-// objects have had, and what large answers and watches hold while they are written. One is shared by all
-// resources. It is safe for concurrent use.
+// Budget bounds the memory of responses: the cached encodings, of past states of objects, too, and the
+// buffers of large responses and watches while they are written. All resources share one. It is safe for
+// concurrent use.
 type Budget struct {
-	lists, watches *admission    // what answers hold while they are written
-	encoders       chan struct{} // room for those that encode ahead of what is sent
-	readers        atomic.Uint64 // how many were made
+	lists, watches *admission    // of buffers
+	encoderSlots   chan struct{} // of pipelines
+	readers        atomic.Uint64 // the number of readers
 	counts         *counts
 
 	mu sync.Mutex
-	// items are objects as they stand in lists, and segments' blocks. frames are events, which
-	// watches share: nobody marks those used, so the oldest are dropped first and a new one
-	// always has room.
-	items, frames clock
+	// itemEncodings bounds item encodings and the blocks of segments. eventEncodings bounds those of
+	// events, which watches share: they are never marked used, so that the oldest are dropped first
+	// and a new one always has room.
+	itemEncodings, eventEncodings clock
 }
 
 const (
-	// frameShare is the part of a budget that frames have, up to mostFrames bytes.
-	frameShare = 8
-	mostFrames = 32 << 20
-	// encodingBytes is what an encoding takes beside its bytes.
-	encodingBytes = int64(unsafe.Sizeof(encoding{}) + unsafe.Sizeof(block{}))
+	// One eventShare-th of a budget, up to maxEventBytes, is for encodings of events.
+	eventShare    = 8
+	maxEventBytes = 32 << 20
+	// encodingBytes is the memory of a cached encoding beside its bytes.
+	encodingBytes = int64(unsafe.Sizeof(cachedEncoding{}) + unsafe.Sizeof(block{}))
 )
 
-// NewBudget makes a budget of so many bytes of encodings.
-func NewBudget(most int64) *Budget {
+// NewBudget returns a budget for limit bytes of encodings. The buffers have a bound of their own.
+func NewBudget(limit int64) *Budget {
 	c := newCounts()
-	b := &Budget{lists: newAdmission(listBuffers), watches: newAdmission(watchBuffers), encoders: newEncoders(), counts: c}
-	b.items.counts, b.frames.counts = c, c
-	b.frames.most = min(most/frameShare, mostFrames)
-	b.items.most = most - b.frames.most
+	b := &Budget{lists: newAdmission(listCapacity), watches: newAdmission(watchCapacity), encoderSlots: newEncoderSlots(), counts: c}
+	b.itemEncodings.counts, b.eventEncodings.counts = c, c
+	b.eventEncodings.limit = min(limit/eventShare, maxEventBytes)
+	b.itemEncodings.limit = limit - b.eventEncodings.limit
 	return b
 }
 
-// Bytes is how much is cached. What became garbage is counted until the collector has found it.
-func (b *Budget) Bytes() int64 { return b.items.bytes.Load() + b.frames.bytes.Load() }
-
-// demand is whether an encoding will be asked for again. The values are closed.
-type demand uint8
-
-const (
-	// once: for a block, which is what will be asked for. It does not count as a use.
-	once demand = iota
-	// passing: one object for one client, or an event. The next state may be there in a moment.
-	passing
-	// recurring: a part of a list, which somebody reads again from its beginning. If all of it
-	// were taken for unused, a list that is longer than the budget would push itself out.
-	recurring
-)
-
-// cache keeps an item, or a block as large as bytes says, if there is room.
-func (h *holder) cache(key encodingKey, value any, bytes int, d demand) {
-	b := h.budget
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	h.add(&b.items, key, value, bytes, d)
-}
-
-// cacheFrame keeps an event's frame or row.
-func (h *holder) cacheFrame(key encodingKey, frame []byte) {
-	b := h.budget
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	h.add(&b.frames, key, frame, cap(frame), passing)
-}
-
-func (h *holder) add(to *clock, key encodingKey, value any, bytes int, d demand) {
-	if h.lookup(key) == nil {
-		one := &encoding{key: key, value: value, size: int64(bytes) + encodingBytes, of: h.encodings}
-		one.used.Store(d == recurring)
-		to.add(one)
-	}
-	runtime.KeepAlive(h) // else its encodings could be dropped before this one is added
-}
+// Bytes returns the size of the cached encodings. Those of an object that is garbage count until the
+// collector has found it.
+func (b *Budget) Bytes() int64 { return b.itemEncodings.bytes.Load() + b.eventEncodings.bytes.Load() }

@@ -22,7 +22,7 @@ import (
 )
 
 // reachable is how many bytes of encodings can be reached from an object or a segment.
-func (e *encodings) reachable() (n int64) {
+func (e *encodingList) reachable() (n int64) {
 	for one := e.first.Load(); one != nil; one = one.next.Load() {
 		switch v := one.value.(type) {
 		case []byte:
@@ -36,7 +36,7 @@ func (e *encodings) reachable() (n int64) {
 }
 
 func encodingsOf(o keepwatch.Object) int64 {
-	if h, ok := o.(*watchcache.Object).Attached().(*holder); ok {
+	if h, ok := o.(*watchcache.Object).Attached().(*handle); ok {
 		return h.reachable()
 	}
 	return 0
@@ -62,21 +62,21 @@ func (r *rig) cached() int64 {
 }
 
 // has reports whether an object's item is cached. That it was asked is not noticed.
-func (r *rig) has(name string, f form) bool {
-	h, ok := r.held("default", name).Attached().(*holder)
+func (r *rig) isCached(name string, f encoding) bool {
+	h, ok := r.cachedObject("default", name).Attached().(*handle)
 	return ok && h.lookup(r.reader.key(f)) != nil
 }
 
 // sized makes an object of about so many bytes of JSON.
-func sized(bytes int) func(metav1.Object) { return noted(strings.Repeat("x", bytes-500)) }
+func withSize(bytes int) func(metav1.Object) { return withNote(strings.Repeat("x", bytes-500)) }
 
 // A budget's bound is kept, and what is not asked for any more makes room for what is.
-func TestBudgetIsKept(t *testing.T) {
+func TestBudgetIsNotExceeded(t *testing.T) {
 	const size = 2000
 	budget := NewBudget(20 * size)
 	r := newRig(t, pods, options{budget: budget})
 	for i := range 100 {
-		r.reach(r.create("default", fmt.Sprintf("o%02d", i), sized(size)))
+		r.waitFor(r.create("default", fmt.Sprintf("o%02d", i), withSize(size)))
 	}
 	for round := range 5 {
 		r.get(r.path(""), accept("application/json"))
@@ -90,7 +90,7 @@ func TestBudgetIsKept(t *testing.T) {
 			r.get(r.path("default")+fmt.Sprintf("/o%02d", i), accept("application/json"))
 		}
 	}
-	if !r.has("o42", plainJSON) {
+	if !r.isCached("o42", objectJSON) {
 		t.Error("what is asked for most is not cached")
 	}
 }
@@ -105,10 +105,10 @@ func TestBudgetOfPastStates(t *testing.T) {
 	var states []*watchcache.Object
 	fresh := 0
 	for i := range 200 {
-		r.reach(r.update("default", "o1", noted(fmt.Sprint(i, strings.Repeat("x", 500)))))
+		r.waitFor(r.update("default", "o1", withNote(fmt.Sprint(i, strings.Repeat("x", 500)))))
 		r.get(r.path("default")+"/o1", accept("application/json"))
 		e := r.eventOf("default", "o1")
-		must(r.reader.frame(e, plainJSON))(t)
+		must(r.reader.eventEncoding(e, objectJSON))(t)
 		states = append(states, e.Object)
 		total := int64(0)
 		for _, o := range states {
@@ -117,7 +117,7 @@ func TestBudgetOfPastStates(t *testing.T) {
 		if total > most || total != budget.Bytes() {
 			t.Fatalf("round %d: %d bytes are reachable, %d counted, of at most %d", i, total, budget.Bytes(), most)
 		}
-		if r.has("o1", plainJSON) {
+		if r.isCached("o1", objectJSON) {
 			fresh++
 		}
 	}
@@ -128,15 +128,15 @@ func TestBudgetOfPastStates(t *testing.T) {
 }
 
 // What is garbage gives its bytes back, though nobody asks for anything.
-func TestBudgetGetsGarbageBack(t *testing.T) {
+func TestEncodingsOfGarbageAreDropped(t *testing.T) {
 	budget := NewBudget(1 << 20)
 	r := newRig(t, pods, options{budget: budget, store: store.Options{WindowBytes: 1}})
 	r.create("default", "o1")
 	for i := range 100 {
-		r.reach(r.update("default", "o1", noted(fmt.Sprint(i, strings.Repeat("x", 2000)))))
+		r.waitFor(r.update("default", "o1", withNote(fmt.Sprint(i, strings.Repeat("x", 2000)))))
 		r.get(r.path("default")+"/o1", accept("application/json"))
-		must(r.reader.frame(r.eventOf("default", "o1"), plainJSON))(t)
-		must(r.reader.compressed(r.segment(), items{form: plainJSON}))(t)
+		must(r.reader.eventEncoding(r.eventOf("default", "o1"), objectJSON))(t)
+		must(r.reader.segmentBlock(r.segment(), listBody{encoding: objectJSON}))(t)
 	}
 	eventually(t, "only what is in the store is counted", func() bool {
 		runtime.GC()
@@ -154,13 +154,13 @@ func (r *rig) segment() store.Segment {
 }
 
 // What is asked for often stays, however much is asked for once.
-func TestHotStays(t *testing.T) {
+func TestFrequentlyReadEncodingsStayCached(t *testing.T) {
 	const size, hot, all = 2000, 20, 300
 	budget := NewBudget(80 * size)
 	r := newRig(t, pods, options{budget: budget})
 	name := func(i int) string { return fmt.Sprintf("o%03d", i) }
 	for i := range all {
-		r.reach(r.create("default", name(i), sized(size)))
+		r.waitFor(r.create("default", name(i), withSize(size)))
 	}
 	ask := func(i int) { r.get(r.path("default")+"/"+name(i), accept("application/json")) }
 	for i := range hot {
@@ -171,13 +171,13 @@ func TestHotStays(t *testing.T) {
 		ask(i % hot)
 	}
 	for i := range hot {
-		if !r.has(name(i), plainJSON) {
+		if !r.isCached(name(i), objectJSON) {
 			t.Errorf("%s is asked for often, and not cached", name(i))
 		}
 	}
 	last := 0
 	for i := all - hot; i < all; i++ {
-		if r.has(name(i), plainJSON) {
+		if r.isCached(name(i), objectJSON) {
 			last++
 		}
 	}
@@ -205,7 +205,7 @@ func TestListsLongerThanTheBudget(t *testing.T) {
 	count := &counting{Serializer: r.reader.json}
 	r.reader.json = count
 	for i := range all {
-		r.reach(r.create("default", fmt.Sprintf("o%03d", i), sized(size)))
+		r.waitFor(r.create("default", fmt.Sprintf("o%03d", i), withSize(size)))
 	}
 	for round := range 5 {
 		count.encoded.Store(0)
@@ -222,8 +222,8 @@ func TestBudgetIsShared(t *testing.T) {
 	budget := NewBudget(most)
 	first, second := newRig(t, pods, options{budget: budget}), newRig(t, nodes, options{budget: budget})
 	for i := range 20 {
-		first.reach(first.create("default", fmt.Sprint("o", i), sized(1500)))
-		second.reach(second.create("", fmt.Sprint("o", i), sized(1500)))
+		first.waitFor(first.create("default", fmt.Sprint("o", i), withSize(1500)))
+		second.waitFor(second.create("", fmt.Sprint("o", i), withSize(1500)))
 	}
 	for range 3 {
 		first.get(first.path(""), accept("application/json"))
@@ -246,7 +246,7 @@ func TestBudgetOfBlocks(t *testing.T) {
 	budget := NewBudget(most)
 	r := newRig(t, pods, options{budget: budget})
 	for i := range 100 {
-		r.reach(r.create("default", fmt.Sprintf("o%02d", i), noted(hex.EncodeToString(randomBytes(uint64(i), 1500)))))
+		r.waitFor(r.create("default", fmt.Sprintf("o%02d", i), withNote(hex.EncodeToString(randomBytes(uint64(i), 1500)))))
 	}
 	want := ""
 	for round := range 5 {
@@ -269,8 +269,8 @@ func TestBudgetOfBlocks(t *testing.T) {
 		if r.blocks() == 0 {
 			return
 		}
-		other := budget.hold()
-		other.cache(encodingKey{}, []byte{}, int(most/20), demandOf(i%2 == 0))
+		other := budget.newHandle()
+		other.cache(encodingKey{}, []byte{}, int(most/20), useOf(i%2 == 0))
 		defer runtime.KeepAlive(other)
 	}
 	t.Errorf("%d bytes of blocks are still cached, though nobody asks for them", r.blocks())
@@ -278,30 +278,30 @@ func TestBudgetOfBlocks(t *testing.T) {
 
 // Whatever many do at a time, what is counted is what is reachable, and bounded; and what is read
 // is right.
-func TestBudgetOfMany(t *testing.T) {
+func TestConcurrentUseOfABudget(t *testing.T) {
 	const most, objects, workers = 100_000, 100, 8
 	budget := NewBudget(most)
-	all := make([]atomic.Pointer[holder], objects)
+	all := make([]atomic.Pointer[handle], objects)
 	for i := range all {
-		all[i].Store(budget.hold())
+		all[i].Store(budget.newHandle())
 	}
 	var working sync.WaitGroup
 	for worker := range workers {
 		working.Go(func() {
 			random := rand.New(rand.NewPCG(uint64(worker), 1))
 			for range 5000 {
-				i, f := random.IntN(objects), form(random.IntN(5))
-				h, key, size := all[i].Load(), encodingKey{reader: 1, form: f}, 100+10*int(f)
+				i, f := random.IntN(objects), encoding(random.IntN(5))
+				h, key, size := all[i].Load(), encodingKey{reader: 1, encoding: f}, 100+10*int(f)
 				switch random.IntN(20) {
 				case 0:
-					all[i].Store(budget.hold()) // the other is garbage
+					all[i].Store(budget.newHandle()) // the other is garbage
 				case 1:
-					h.cacheFrame(encodingKey{reader: 1, form: f, kind: "ADDED"}, make([]byte, size))
+					h.cacheEvent(encodingKey{reader: 1, encoding: f, event: "ADDED"}, make([]byte, size))
 				case 2:
 					h.drop()
 				default:
-					if known := h.bytes(key, demand(random.IntN(3))); known == nil {
-						h.cache(key, make([]byte, size), size, demandOf(f%2 == 0))
+					if known := h.bytes(key, use(random.IntN(3))); known == nil {
+						h.cache(key, make([]byte, size), size, useOf(f%2 == 0))
 					} else if len(known) != size {
 						t.Errorf("%d bytes, want %d", len(known), size)
 					}

@@ -2,74 +2,73 @@ package readpath
 
 import "sync/atomic"
 
-// clock bounds the bytes of encodings. They stand in a circle, and a hand goes around: it drops
-// those that were not used since it passed them last. For an encoding of n bytes it passes n
-// bytes, so that nobody who adds one waits for a walk over all. If that makes too little room, the
-// new one is not cached: the others were used while as many bytes as the clock holds were offered.
+// clock bounds the bytes of encodings by the CLOCK algorithm. The encodings form a circle, and a hand
+// moves along it: it drops those that were not used since it last passed them. To add n bytes it passes
+// at most n bytes, so that an addition never walks over all. If that makes too little room, the new
+// encoding is not cached: while as many bytes as the clock contains were offered, the others were used.
 // Budget.mu is held to call its methods.
 type clock struct {
-	most   int64
+	limit  int64
 	bytes  atomic.Int64
-	hand   *encoding // passed next; nil in an empty circle
+	hand   *cachedEncoding // the next to pass; nil in an empty circle
 	counts *counts
 }
 
-// add puts an encoding into the circle, where the hand comes last. It reports whether there was
-// room.
-func (c *clock) add(one *encoding) bool {
-	if !c.makeRoom(one.size) {
+// add inserts an encoding where the hand comes last. It reports whether there was room.
+func (c *clock) add(e *cachedEncoding) bool {
+	if !c.makeRoom(e.size) {
 		return false
 	}
-	one.clock = c
+	e.clock = c
 	if c.hand == nil {
-		c.hand, one.before, one.after = one, one, one
+		c.hand, e.before, e.after = e, e, e
 	} else {
-		one.before, one.after = c.hand.before, c.hand
-		one.before.after, one.after.before = one, one
+		e.before, e.after = c.hand.before, c.hand
+		e.before.after, e.after.before = e, e
 	}
-	c.count(one.size)
-	one.of.link(one)
+	c.count(e.size)
+	e.owner.link(e)
 	return true
 }
 
-// makeRoom moves the hand until there is room, but past no more bytes than that.
+// makeRoom moves the hand until size bytes are free, past at most size bytes.
 func (c *clock) makeRoom(size int64) bool {
-	for passed := int64(0); c.bytes.Load()+size > c.most; {
-		if c.hand == nil || passed >= size || size > c.most {
+	for passed := int64(0); c.bytes.Load()+size > c.limit; {
+		if c.hand == nil || passed >= size || size > c.limit {
 			c.counts.refused.Inc()
 			return false
 		}
-		at := c.hand
-		passed += at.size
-		if at.used.Swap(false) {
-			c.hand = at.after
+		e := c.hand
+		passed += e.size
+		if e.used.Swap(false) {
+			c.hand = e.after
 			continue
 		}
-		c.remove(at)
+		c.remove(e)
 		c.counts.evicted.Inc()
 	}
 	return true
 }
 
-// remove drops an encoding, of this clock, unless that was done before.
-func (c *clock) remove(one *encoding) {
+// remove drops an encoding of this clock. A nil clock is that of an encoding that is dropped.
+func (c *clock) remove(e *cachedEncoding) {
 	if c == nil {
 		return
 	}
-	if one.after == one {
+	if e.after == e {
 		c.hand = nil
 	} else {
-		if c.hand == one {
-			c.hand = one.after
+		if c.hand == e {
+			c.hand = e.after
 		}
-		one.before.after, one.after.before = one.after, one.before
+		e.before.after, e.after.before = e.after, e.before
 	}
-	one.clock, one.before, one.after = nil, nil, nil
-	c.count(-one.size)
-	one.of.unlink(one)
+	e.clock, e.before, e.after = nil, nil, nil
+	c.count(-e.size)
+	e.owner.unlink(e)
 }
 
 func (c *clock) count(bytes int64) {
 	c.bytes.Add(bytes)
-	c.counts.cached.Add(float64(bytes))
+	c.counts.cachedBytes.Add(float64(bytes))
 }

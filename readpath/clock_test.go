@@ -7,11 +7,11 @@ import (
 	"pgregory.net/rapid"
 )
 
-func demandOf(again bool) demand {
+func useOf(again bool) use {
 	if again {
-		return recurring
+		return listRead
 	}
-	return passing
+	return singleRead
 }
 
 // queue is a clock as dumb as can be: the hand is at its front, and what it passes goes to the back.
@@ -66,14 +66,14 @@ func (q *queue) drop(number int) {
 func TestClockIsAQueue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		budget := NewBudget(0)
-		budget.items.most = rapid.Int64Range(0, 40*encodingBytes).Draw(t, "most")
-		twin := queue{most: budget.items.most}
-		var all []*holder
+		budget.itemEncodings.limit = rapid.Int64Range(0, 40*encodingBytes).Draw(t, "most")
+		twin := queue{most: budget.itemEncodings.limit}
+		var all []*handle
 		key := encodingKey{reader: 1}
 		t.Repeat(map[string]func(*rapid.T){
 			"add": func(t *rapid.T) {
-				h, bytes, again := budget.hold(), rapid.IntRange(0, 1000).Draw(t, "bytes"), rapid.Bool().Draw(t, "recurring")
-				h.cache(key, []byte{}, bytes, demandOf(again))
+				h, bytes, again := budget.newHandle(), rapid.IntRange(0, 1000).Draw(t, "bytes"), rapid.Bool().Draw(t, "recurring")
+				h.cache(key, []byte{}, bytes, useOf(again))
 				twin.add(queued{len(all), int64(bytes) + encodingBytes, again})
 				all = append(all, h)
 			},
@@ -111,17 +111,17 @@ func TestClockIsAQueue(t *testing.T) {
 // An object has many encodings, each found by its key until it is dropped.
 func TestEncodingsOfOneObject(t *testing.T) {
 	budget := NewBudget(1 << 20)
-	h := budget.hold()
+	h := budget.newHandle()
 	var keys []encodingKey
-	for _, f := range append(allForms, tableJSON) {
-		keys = append(keys, encodingKey{reader: 1, form: f}, encodingKey{reader: 2, form: f}, encodingKey{1, f, "ADDED", 5}, encodingKey{1, f, "DELETED", 7})
+	for _, f := range append(allEncodings, tableJSON) {
+		keys = append(keys, encodingKey{reader: 1, encoding: f}, encodingKey{reader: 2, encoding: f}, encodingKey{1, f, "ADDED", 5}, encodingKey{1, f, "DELETED", 7})
 	}
 	for i, key := range keys {
-		h.cache(key, []byte{byte(i)}, 1, passing)
-		h.cache(key, []byte("another"), 7, passing) // which is not needed
+		h.cache(key, []byte{byte(i)}, 1, singleRead)
+		h.cache(key, []byte("another"), 7, singleRead) // which is not needed
 	}
 	for i, key := range keys {
-		if got := h.bytes(key, once); len(got) != 1 || got[0] != byte(i) {
+		if got := h.bytes(key, blockInput); len(got) != 1 || got[0] != byte(i) {
 			t.Errorf("%v: %q", key, got)
 		}
 	}
@@ -129,9 +129,9 @@ func TestEncodingsOfOneObject(t *testing.T) {
 		t.Errorf("%d bytes, want %d", budget.Bytes(), want)
 	}
 	for gone, key := range keys {
-		budget.items.remove(h.lookup(key))
+		budget.itemEncodings.remove(h.lookup(key))
 		for i, other := range keys {
-			if found := h.bytes(other, once) != nil; found != (i > gone) {
+			if found := h.bytes(other, blockInput) != nil; found != (i > gone) {
 				t.Errorf("%d are dropped, %d is found: %v", gone+1, i, found)
 			}
 		}

@@ -2,11 +2,11 @@ package readpath
 
 import "hash/crc32"
 
-// A CRC-32 without its conditioning is the remainder of a polynomial over GF(2): a
-// word holds one of degree below 32, its highest bit the coefficient of x^0. Putting
-// n bytes behind something multiplies it by x^(8n).
+// A CRC-32 without its conditioning is the remainder of a polynomial over GF(2). A word represents a
+// polynomial of degree below 32; its highest bit is the coefficient of x^0. Appending n bytes multiplies
+// the polynomial by x^(8n).
 
-// times is the product of two polynomials modulo the CRC's.
+// times returns the product of two polynomials modulo the CRC's.
 func times(a, b uint32) uint32 {
 	var product uint32
 	for bit := uint32(1) << 31; bit != 0; bit >>= 1 {
@@ -28,8 +28,7 @@ var powers = func() (p [32]uint32) {
 	return p
 }()
 
-// combine is the CRC-32 of two pieces in a row, from theirs and the second one's
-// length.
+// combine returns the CRC-32 of two concatenated parts, given theirs and the length of the second.
 func combine(first, second uint32, length int64) uint32 {
 	shift := uint32(1) << 31                                  // 1
 	for i, n := 3, uint64(length); n != 0; i, n = i+1, n>>1 { // 8 = 2^3

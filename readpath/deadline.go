@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// EndWrites lets a [Handler] behind next end the writes of an answer that nobody reads with its
-// request. It is the outermost handler of an API server's chain. The filter in between that ends
-// requests at their deadline, or when the client has gone, leaves the handlers behind it in a
-// goroutine of their own, for which the connection, or the stream of HTTP/2, may have ended already.
-func EndWrites(next http.Handler) http.Handler {
+// WithWriteDeadline returns a handler that lets a [Handler] behind next set the deadline for writing a
+// response. It must be the outermost handler of an API server's chain. The library's timeout filter
+// returns at the deadline of a request, or when its client is gone, and leaves the handlers behind it
+// running in another goroutine: by then the connection, or the stream of HTTP/2, may have ended.
+func WithWriteDeadline(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		d := &writeDeadline{out: http.NewResponseController(w), reused: q.ProtoMajor == 1}
 		defer d.end()
@@ -21,32 +21,32 @@ func EndWrites(next http.Handler) http.Handler {
 
 type writeDeadlineKey struct{}
 
-// writeDeadline is that of one answer. It is safe for concurrent use.
+// writeDeadline sets the deadline of one response. It is safe for concurrent use.
 type writeDeadline struct {
 	mu     sync.Mutex
-	out    *http.ResponseController // nil once the answer has ended
+	out    *http.ResponseController // nil once the response has ended
 	set    bool
-	reused bool // the connection is
+	reused bool // the connection can serve another request
 }
 
-// boundWrites ends writes shortly before a request's deadline. The API server would wait for a client
-// that has stopped reading: to end a request it needs the lock that the write holds. Watches have
-// no such deadline.
-func boundWrites(ctx context.Context) {
-	d, known := ctx.Value(writeDeadlineKey{}).(*writeDeadline)
+// setWriteDeadline makes writes fail shortly before a request's deadline. Otherwise the API server would
+// wait for a client that has stopped reading: to end a request it needs a lock that the write has
+// locked. Watches have no such deadline.
+func setWriteDeadline(ctx context.Context) {
+	d, found := ctx.Value(writeDeadlineKey{}).(*writeDeadline)
 	end, ok := ctx.Deadline()
 	left := time.Until(end)
-	if !known || !ok || left <= 0 {
+	if !found || !ok || left <= 0 {
 		return
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.out != nil {
-		d.set = d.out.SetWriteDeadline(end.Add(-left/60)) == nil // HTTP/1 and 2 have one
+		d.set = d.out.SetWriteDeadline(end.Add(-left/60)) == nil // HTTP/1 and HTTP/2 support it
 	}
 }
 
-// end forgets the answer.
+// end removes the deadline from the connection. Later calls of setWriteDeadline do nothing.
 func (d *writeDeadline) end() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 // stream of HTTP/2 that it would bound is gone.
 func TestWritesAreBoundedBehindTheEnd(t *testing.T) {
 	late := make(chan context.Context, 1)
-	server := httptest.NewUnstartedServer(EndWrites(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) { late <- q.Context() })))
+	server := httptest.NewUnstartedServer(WithWriteDeadline(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) { late <- q.Context() })))
 	server.EnableHTTP2 = true
 	server.StartTLS()
 	defer server.Close()
@@ -31,7 +31,7 @@ func TestWritesAreBoundedBehindTheEnd(t *testing.T) {
 		defer d.mu.Unlock()
 		return d.out == nil
 	})
-	boundWrites(ctx)
+	setWriteDeadline(ctx)
 	if ctx.Value(writeDeadlineKey{}).(*writeDeadline).set {
 		t.Error("a deadline was set")
 	}

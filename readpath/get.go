@@ -10,48 +10,48 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// get prepares a GET's answer. It is passed on if there is none here.
-func (s *Reader) get(q *http.Request, asked query) (answer http.HandlerFunc, why reason) {
-	listing, err := s.Cache.List(q.Context(), asked.key, asked.options)
+// get returns the response to a GET, or the reason to delegate it.
+func (s *Reader) get(q *http.Request, r readRequest) (http.HandlerFunc, reason) {
+	result, err := s.Cache.List(q.Context(), r.key, r.options)
 	if err != nil {
-		return s.refuse(err, asked)
+		return s.answerError(err, r)
 	}
-	if listing.Len() != 1 {
-		return nil, passState
+	if result.Len() != 1 {
+		return nil, reasonState
 	}
 	var object []byte
-	for o := range listing.All() {
-		if object, err = s.object(o, asked.form); err != nil {
-			return nil, passState
+	for o := range result.All() {
+		if object, err = s.object(o, r.encoding); err != nil {
+			return nil, reasonState
 		}
 	}
 	if len(object) > gzipFrom && responsewriters.ContentEncodingSupported(q, features.APIResponseCompression) == "gzip" {
-		return nil, passOption // it is rarely that large
+		return nil, reasonOption // objects are rarely so large
 	}
 	write := func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", mediaType(asked.form))
+		w.Header().Set("Content-Type", mediaType(r.encoding))
 		w.Header().Set("Content-Length", strconv.Itoa(len(object)))
 		w.WriteHeader(http.StatusOK)
-		_, _ = w.Write(object) // who has to know that it failed is gone
+		_, _ = w.Write(object) // it fails if the client is gone
 	}
 	if len(object) <= gzipFrom {
 		return write, ""
 	}
-	return s.admitted(q, int64(len(object)), func() (http.HandlerFunc, reason) { return write, "" })
+	return s.admit(q, int64(len(object)), func() (http.HandlerFunc, reason) { return write, "" })
 }
 
-// object is one object as the answer to a GET.
-func (s *Reader) object(o keepwatch.Object, f form) ([]byte, error) {
-	item, err := s.readItem(o, f, passing)
+// object returns the body of the response to a GET.
+func (s *Reader) object(o keepwatch.Object, as encoding) ([]byte, error) {
+	item, err := s.itemEncoding(o, as, singleRead)
 	if err != nil {
 		return nil, err
 	}
-	if f == tableJSON {
+	if as == tableJSON {
 		table, err := s.Table.appendTable(nil, item, o.Revision().String(), true)
 		return append(table, '\n'), err
 	}
-	object := s.appendObject(make([]byte, 0, len(item)+128), item, f)
-	if !isProtobuf(f) {
+	object := s.appendObject(make([]byte, 0, len(item)+128), item, as)
+	if !isProtobuf(as) {
 		object = append(object, '\n')
 	}
 	return object, nil

@@ -22,9 +22,9 @@ func TestGet(t *testing.T) {
 			if k.namespaced {
 				namespace = "default"
 			}
-			written := r.create(namespace, "o1", labelled("tier", "a"), noted("<&> \u2028 é"))
-			for _, f := range allForms {
-				if k.dynamic && f == plainProtobuf {
+			written := r.create(namespace, "o1", withLabel("tier", "a"), withNote("<&> \u2028 é"))
+			for _, f := range allEncodings {
+				if k.dynamic && f == objectProtobuf {
 					continue // there is none
 				}
 				for _, query := range []string{"", "?resourceVersion=0", "?resourceVersion=" + written.GetResourceVersion()} {
@@ -33,17 +33,17 @@ func TestGet(t *testing.T) {
 					if answer.StatusCode != http.StatusOK || answer.Header.Get("Content-Type") != mediaType(f) || answer.ContentLength != int64(len(body)) {
 						t.Errorf("%s: %s, %v", what, answer.Status, answer.Header)
 					}
-					differs(t, what, body, r.expectedObject(namespace, "o1", f))
+					expectBytes(t, what, body, r.expectedObject(namespace, "o1", f))
 				}
 			}
-			if passed := r.passed.Load(); passed > 0 {
+			if passed := r.delegated.Load(); passed > 0 {
 				t.Errorf("%d were passed on", passed)
 			}
 		})
 	}
 }
 
-func (r *rig) expectedObject(namespace, name string, f form) []byte {
+func (r *rig) expectedObject(namespace, name string, f encoding) []byte {
 	t := r.t.(*testing.T)
 	t.Helper()
 	o := r.kind.newObject()
@@ -62,7 +62,7 @@ func TestGetIsConsistent(t *testing.T) {
 	r := newRig(t, pods, options{})
 	r.create("default", "o1")
 	for i := range 50 {
-		written := r.update("default", "o1", labelled("round", fmt.Sprint(i)))
+		written := r.update("default", "o1", withLabel("round", fmt.Sprint(i)))
 		_, body := r.get(r.path("default")+"/o1", accept("application/json"))
 		if want := fmt.Sprintf(`"resourceVersion":%q`, written.GetResourceVersion()); !strings.Contains(string(body), want) {
 			t.Fatalf("want %s: %s", want, body)

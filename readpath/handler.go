@@ -11,11 +11,11 @@ import (
 	"k8s.io/apiserver/pkg/warning"
 )
 
-// Lookup finds the reader of what a request is for, or nil if the API server should
-// answer. It is called for every read, from any goroutine.
+// Lookup returns the reader of the resource that a request names, or nil if the API server should
+// answer. Any goroutine calls it, for every read.
 type Lookup func(*http.Request, *request.RequestInfo) *Reader
 
-// Handler answers reads, and passes on what it can't answer exactly. It is safe for
+// Handler answers reads, and delegates requests that it can't answer exactly. It is safe for
 // concurrent use.
 type Handler struct {
 	next       http.Handler
@@ -24,9 +24,9 @@ type Handler struct {
 	minTimeout time.Duration
 }
 
-// NewHandler makes a handler in front of next, for readers that share a budget. A watch without a
-// timeout of its own lasts for minTimeout up to twice that, as kube-apiserver's
-// --min-request-timeout says; zero is half an hour.
+// NewHandler returns a handler that delegates to next. Its readers share a budget. A watch without a
+// timeout lasts from minTimeout up to twice that, as with kube-apiserver's --min-request-timeout. A
+// minTimeout of zero means half an hour.
 func NewHandler(next http.Handler, lookup Lookup, budget *Budget, minTimeout time.Duration) *Handler {
 	if minTimeout <= 0 {
 		minTimeout = 30 * time.Minute
@@ -34,37 +34,37 @@ func NewHandler(next http.Handler, lookup Lookup, budget *Budget, minTimeout tim
 	return &Handler{next: next, lookup: lookup, counts: budget.counts, minTimeout: minTimeout}
 }
 
-// ServeHTTP answers a request, or passes it on.
+// ServeHTTP answers a request or delegates it.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	if q.Method == http.MethodGet {
-		boundWrites(q.Context())
+		setWriteDeadline(q.Context())
 	}
 	info, ok := request.RequestInfoFrom(q.Context())
 	if !ok || q.Method != http.MethodGet || !info.IsResourceRequest || info.Subresource != "" {
-		h.pass(w, q, passVerb)
+		h.delegate(w, q, reasonVerb)
 		return
 	}
 	reader := h.lookup(q, info)
-	answer, why := h.answer(reader, q, info)
+	response, why := h.response(reader, q, info)
 	if why != "" {
-		h.pass(w, q, why)
+		h.delegate(w, q, why)
 		return
 	}
 	h.counts.answered.WithLabelValues(info.Verb).Inc()
 	if reader.Warning != "" {
 		warning.AddWarning(q.Context(), "", reader.Warning)
 	}
-	counted := metrics.InstrumentHandlerFunc(verb(info), info.APIGroup, info.APIVersion, info.Resource, "", metrics.CleanScope(info),
-		metrics.APIServerComponent, reader.Warning != "", "", answer)
+	counted := metrics.InstrumentHandlerFunc(metricsVerb(info), info.APIGroup, info.APIVersion, info.Resource, "", metrics.CleanScope(info),
+		metrics.APIServerComponent, reader.Warning != "", "", response)
 	if info.Verb == "watch" {
-		long(counted, w, q)
+		serveWatch(counted, w, q)
 		return
 	}
 	counted(w, q)
 }
 
-// verb is what kube-apiserver's metrics call it.
-func verb(info *request.RequestInfo) string {
+// metricsVerb returns the verb in kube-apiserver's metrics.
+func metricsVerb(info *request.RequestInfo) string {
 	switch info.Verb {
 	case "list":
 		return "LIST"
@@ -74,38 +74,40 @@ func verb(info *request.RequestInfo) string {
 	return "GET"
 }
 
-func (h *Handler) pass(w http.ResponseWriter, q *http.Request, why reason) {
-	h.counts.passed.WithLabelValues(string(why)).Inc()
+// delegate serves a request by the API server's handlers.
+func (h *Handler) delegate(w http.ResponseWriter, q *http.Request, why reason) {
+	h.counts.delegated.WithLabelValues(string(why)).Inc()
 	if routine.TaskFrom(q.Context()) != nil { // the library would count a watch before it is served, with no status
 		q = q.WithContext(routine.WithTask(q.Context(), nil))
 	}
 	h.next.ServeHTTP(w, q)
 }
 
-// answer finds the answer, or the reason why it is not found here.
-func (h *Handler) answer(reader *Reader, q *http.Request, info *request.RequestInfo) (http.HandlerFunc, reason) {
+// response returns the response to a request, or the reason to delegate it.
+func (h *Handler) response(reader *Reader, q *http.Request, info *request.RequestInfo) (http.HandlerFunc, reason) {
 	if reader == nil {
-		return nil, passResource
+		return nil, reasonResource
 	}
-	asked, why := reader.read(q, info)
+	r, why := reader.parse(q, info)
 	if why != "" {
 		return nil, why
 	}
 	switch info.Verb {
 	case "get":
-		return reader.get(q, asked)
+		return reader.get(q, r)
 	case "list":
-		return reader.list(q, asked)
+		return reader.list(q, r)
 	}
-	if asked.timeout == 0 { // less than that is over at once
-		asked.timeout = h.minTimeout + rand.N(h.minTimeout)
+	if r.timeout == 0 { // a negative one ends at once
+		r.timeout = h.minTimeout + rand.N(h.minTimeout)
 	}
-	return reader.watch(q, asked)
+	return reader.watch(q, r)
 }
 
-// long serves a watch where its stack is small, and counts it: among those that run, and when it
-// has ended with its status.
-func long(watch http.HandlerFunc, w http.ResponseWriter, q *http.Request) {
+// serveWatch serves a watch, and counts it while it is open and by its status when it has ended. If the
+// chain has the library's routine filter, the watch runs in the connection's goroutine, whose stack is
+// small.
+func serveWatch(watch http.HandlerFunc, w http.ResponseWriter, q *http.Request) {
 	serve := func() {
 		info, _ := request.RequestInfoFrom(q.Context())
 		metrics.RecordLongRunning(q, info, metrics.APIServerComponent, func() { watch(w, q) })

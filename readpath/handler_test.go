@@ -12,24 +12,24 @@ import (
 )
 
 // asked is the reason for which a request is passed on, "" if it is not.
-func (r *rig) asked(method, path string, header http.Header) reason {
+func (r *rig) reasonFor(method, path string, header http.Header) reason {
 	r.t.Helper()
 	q := httptest.NewRequestWithContext(r.t.Context(), method, path, nil)
 	q.Header = header
-	q = r.informed(q)
+	q = r.withInfo(q)
 	info, _ := request.RequestInfoFrom(q.Context())
-	_, why := r.handler.answer(r.lookup(q, info), q, info)
+	_, why := r.handler.response(r.lookup(q, info), q, info)
 	return why
 }
 
 const large = "large" // the name of an object that is
 
-func TestWhatIsPassedOn(t *testing.T) {
+func TestDelegatedRequests(t *testing.T) {
 	r := newRig(t, pods, options{})
-	written := r.create("default", "o1", labelled("tier", "a"))
-	r.create("default", large, noted(string(bytes.Repeat([]byte("x"), 2*gzipFrom))))
+	written := r.create("default", "o1", withLabel("tier", "a"))
+	r.create("default", large, withNote(string(bytes.Repeat([]byte("x"), 2*gzipFrom))))
 	r.delete("default", large)
-	r.reach(r.create("default", large, noted(string(bytes.Repeat([]byte("x"), 2*gzipFrom)))))
+	r.waitFor(r.create("default", large, withNote(string(bytes.Repeat([]byte("x"), 2*gzipFrom)))))
 	const all, one = "/api/v1/pods", "/api/v1/namespaces/default/pods/o1"
 	plain := accept("application/json")
 	for name, test := range map[string]struct {
@@ -59,88 +59,88 @@ func TestWhatIsPassedOn(t *testing.T) {
 		"a name in a selector":             {all + "?fieldSelector=metadata.name%3Do1", plain, ""},
 		"no object in a selector":          {all + "?fieldSelector=metadata.name%3Da%2Fb", plain, ""},
 
-		"another resource":            {"/api/v1/configmaps", plain, passResource},
-		"another version":             {"/api/v2/pods", plain, passResource},
-		"another group":               {"/apis/apps/v1/pods", plain, passResource},
-		"a table of whole objects":    {all + "?includeObject=Object", accept(asTable), passEncoding},
-		"a table of no objects":       {all + "?includeObject=None", accept(asTable), passEncoding},
-		"a table of what is unknown":  {all + "?includeObject=all", accept(asTable), passEncoding},
-		"a table in protobuf":         {all, accept("application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1"), passInvalid},
-		"a table in YAML":             {all, accept("application/yaml;as=Table;g=meta.k8s.io;v=v1"), passEncoding},
-		"an older table":              {all, accept("application/json;as=Table;g=meta.k8s.io;v=v1beta1"), passEncoding},
-		"older metadata":              {all, accept("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1beta1"), passEncoding},
-		"one object's metadata":       {all, accept("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"), passEncoding},
-		"a list for an object":        {one, accept("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"), passEncoding},
-		"YAML":                        {all, accept("application/yaml"), passEncoding},
-		"pretty JSON":                 {all + "?pretty=true", plain, passEncoding},
-		"a browser":                   {all, accept("application/json", "User-Agent", "Mozilla/5.0"), passEncoding},
-		"a picture":                   {all, accept("image/png"), passInvalid},
-		"a bad limit":                 {all + "?limit=a", plain, passInvalid},
-		"a bad label selector":        {all + "?labelSelector=%3D%3D", plain, passInvalid},
-		"an unknown field":            {all + "?fieldSelector=spec.none%3Da", plain, passInvalid},
-		"a match of nothing":          {all + "?resourceVersionMatch=Exact", plain, passInvalid},
-		"initial events of a list":    {all + "?sendInitialEvents=true", plain, passInvalid},
-		"a match of a watch":          {all + "?watch=1&resourceVersionMatch=NotOlderThan", plain, passInvalid},
-		"a name that is none":         {"/api/v1/namespaces/default/pods/a%25b", plain, passInvalid},
-		"an export":                   {one + "?export=true", plain, passOption},
-		"a large object, compressed":  {"/api/v1/namespaces/default/pods/large", accept("application/json", "Accept-Encoding", "gzip"), passOption},
-		"a watch by its path":         {"/api/v1/watch/pods", plain, passPath},
-		"the same, with watch on":     {"/api/v1/watch/pods?watch=1", plain, passPath},
-		"empty segments":              {"/api/v1/namespaces/default/pods///o1", plain, passPath},
-		"behind an object":            {one + "//x", plain, passPath},
-		"a slash in front":            {"/" + all, plain, passPath},
-		"a group without a name":      {"/apis//v1/pods", plain, passPath},
-		"a namespace without a name":  {"/api/v1/namespaces//pods", plain, passPath},
-		"a WebSocket":                 {all + "?watch=1", accept("application/json", "Connection", "Upgrade", "Upgrade", "websocket"), passProtocol},
-		"an object that is not there": {"/api/v1/namespaces/default/pods/none", plain, passState},
-		"a revision that is none":     {all + "?resourceVersion=a", plain, passState},
-		"a token that is none":        {all + "?limit=1&continue=a", plain, passState},
+		"another resource":            {"/api/v1/configmaps", plain, reasonResource},
+		"another version":             {"/api/v2/pods", plain, reasonResource},
+		"another group":               {"/apis/apps/v1/pods", plain, reasonResource},
+		"a table of whole objects":    {all + "?includeObject=Object", accept(asTable), reasonEncoding},
+		"a table of no objects":       {all + "?includeObject=None", accept(asTable), reasonEncoding},
+		"a table of what is unknown":  {all + "?includeObject=all", accept(asTable), reasonEncoding},
+		"a table in protobuf":         {all, accept("application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1"), reasonInvalid},
+		"a table in YAML":             {all, accept("application/yaml;as=Table;g=meta.k8s.io;v=v1"), reasonEncoding},
+		"an older table":              {all, accept("application/json;as=Table;g=meta.k8s.io;v=v1beta1"), reasonEncoding},
+		"older metadata":              {all, accept("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1beta1"), reasonEncoding},
+		"one object's metadata":       {all, accept("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"), reasonEncoding},
+		"a list for an object":        {one, accept("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"), reasonEncoding},
+		"YAML":                        {all, accept("application/yaml"), reasonEncoding},
+		"pretty JSON":                 {all + "?pretty=true", plain, reasonEncoding},
+		"a browser":                   {all, accept("application/json", "User-Agent", "Mozilla/5.0"), reasonEncoding},
+		"a picture":                   {all, accept("image/png"), reasonInvalid},
+		"a bad limit":                 {all + "?limit=a", plain, reasonInvalid},
+		"a bad label selector":        {all + "?labelSelector=%3D%3D", plain, reasonInvalid},
+		"an unknown field":            {all + "?fieldSelector=spec.none%3Da", plain, reasonInvalid},
+		"a match of nothing":          {all + "?resourceVersionMatch=Exact", plain, reasonInvalid},
+		"initial events of a list":    {all + "?sendInitialEvents=true", plain, reasonInvalid},
+		"a match of a watch":          {all + "?watch=1&resourceVersionMatch=NotOlderThan", plain, reasonInvalid},
+		"a name that is none":         {"/api/v1/namespaces/default/pods/a%25b", plain, reasonInvalid},
+		"an export":                   {one + "?export=true", plain, reasonOption},
+		"a large object, compressed":  {"/api/v1/namespaces/default/pods/large", accept("application/json", "Accept-Encoding", "gzip"), reasonOption},
+		"a watch by its path":         {"/api/v1/watch/pods", plain, reasonPath},
+		"the same, with watch on":     {"/api/v1/watch/pods?watch=1", plain, reasonPath},
+		"empty segments":              {"/api/v1/namespaces/default/pods///o1", plain, reasonPath},
+		"behind an object":            {one + "//x", plain, reasonPath},
+		"a slash in front":            {"/" + all, plain, reasonPath},
+		"a group without a name":      {"/apis//v1/pods", plain, reasonPath},
+		"a namespace without a name":  {"/api/v1/namespaces//pods", plain, reasonPath},
+		"a WebSocket":                 {all + "?watch=1", accept("application/json", "Connection", "Upgrade", "Upgrade", "websocket"), reasonProtocol},
+		"an object that is not there": {"/api/v1/namespaces/default/pods/none", plain, reasonState},
+		"a revision that is none":     {all + "?resourceVersion=a", plain, reasonState},
+		"a token that is none":        {all + "?limit=1&continue=a", plain, reasonState},
 	} {
-		if got := r.asked(http.MethodGet, test.path, test.header); got != test.want {
+		if got := r.reasonFor(http.MethodGet, test.path, test.header); got != test.want {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
 		}
 	}
 	r.stop()
 	for _, path := range []string{all, one, all + "?watch=1"} {
-		if got := r.asked(http.MethodGet, path, plain); got != passState {
+		if got := r.reasonFor(http.MethodGet, path, plain); got != reasonState {
 			t.Errorf("%s of a storage that has stopped: %q", path, got)
 		}
 	}
 }
 
-func TestWhatIsPassedOnOfCustomResources(t *testing.T) {
+func TestDelegatedRequestsForCustomResources(t *testing.T) {
 	r := newRig(t, widgets, options{})
 	r.create("default", "o1")
 	for media, want := range map[string]reason{
 		"application/json":                                                                "",
-		"application/vnd.kubernetes.protobuf":                                             passInvalid,
+		"application/vnd.kubernetes.protobuf":                                             reasonInvalid,
 		"application/vnd.kubernetes.protobuf,application/json":                            "",
 		"application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1": "",
 	} {
-		if got := r.asked(http.MethodGet, r.path("default")+"/o1", accept(media)); got != want {
+		if got := r.reasonFor(http.MethodGet, r.path("default")+"/o1", accept(media)); got != want {
 			t.Errorf("%s: %q, want %q", media, got, want)
 		}
 	}
-	if got := r.asked(http.MethodGet, r.path("")+"?fieldSelector=spec.size%3D3", accept("application/json")); got != passInvalid {
+	if got := r.reasonFor(http.MethodGet, r.path("")+"?fieldSelector=spec.size%3D3", accept("application/json")); got != reasonInvalid {
 		t.Errorf("a field that the definition may know: %q", got)
 	}
 }
 
-func TestNamespacesOfWhatHasNone(t *testing.T) {
+func TestNamespacesOfClusterScopedResources(t *testing.T) {
 	r := newRig(t, nodes, options{})
 	r.create("", "o1")
 	for path, want := range map[string]reason{
 		"/api/v1/nodes": "", "/api/v1/nodes/o1": "",
-		"/api/v1/namespaces/default/nodes": passPath, "/api/v1/namespaces/default/nodes/o1": passPath, "/api/v1/namespaces//nodes": passPath,
+		"/api/v1/namespaces/default/nodes": reasonPath, "/api/v1/namespaces/default/nodes/o1": reasonPath, "/api/v1/namespaces//nodes": reasonPath,
 	} {
-		if got := r.asked(http.MethodGet, path, accept("application/json")); got != want {
+		if got := r.reasonFor(http.MethodGet, path, accept("application/json")); got != want {
 			t.Errorf("%s: %q, want %q", path, got, want)
 		}
 	}
 }
 
 // What is no read of an object or of a list is passed on before anybody looks further.
-func TestOtherRequestsArePassedOn(t *testing.T) {
+func TestRequestsThatAreNoReadsAreDelegated(t *testing.T) {
 	r := newRig(t, pods, options{})
 	r.create("default", "o1")
 	for _, q := range [][2]string{
@@ -148,10 +148,10 @@ func TestOtherRequestsArePassedOn(t *testing.T) {
 		{http.MethodHead, "/api/v1/namespaces/default/pods/o1"}, {http.MethodGet, "/api/v1/namespaces/default/pods/o1/status"}, {http.MethodGet, "/healthz"},
 		{http.MethodGet, "/api/v1"}, {http.MethodGet, "/api/v1/proxy/namespaces/default/pods/o1"}, {http.MethodOptions, "/api/v1/pods"},
 	} {
-		before := r.passed.Load()
+		before := r.delegated.Load()
 		w := httptest.NewRecorder()
-		r.handler.ServeHTTP(w, r.informed(httptest.NewRequestWithContext(t.Context(), q[0], q[1], nil)))
-		if w.Code != http.StatusTeapot || r.passed.Load() != before+1 {
+		r.handler.ServeHTTP(w, r.withInfo(httptest.NewRequestWithContext(t.Context(), q[0], q[1], nil)))
+		if w.Code != http.StatusTeapot || r.delegated.Load() != before+1 {
 			t.Errorf("%v: %d", q, w.Code)
 		}
 	}
@@ -164,7 +164,7 @@ func TestOtherRequestsArePassedOn(t *testing.T) {
 
 // A read at a revision to come has waited for it once and is refused here: the API server
 // would wait once more. A watch from one ends with 410, since etcd does not have it.
-func TestRevisionsToCome(t *testing.T) {
+func TestFutureRevisions(t *testing.T) {
 	t.Parallel() // it waits
 	r := newRig(t, pods, options{})
 	r.create("default", "o1")
@@ -175,12 +175,12 @@ func TestRevisionsToCome(t *testing.T) {
 		}
 	}
 	for _, query := range []string{"", "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&", "labelSelector=tier%3Da&"} {
-		all := r.watch("timeoutSeconds=600&" + query + "resourceVersion=999999999").ends()
+		all := r.watch("timeoutSeconds=600&" + query + "resourceVersion=999999999").readToEnd()
 		if len(all) != 1 || all[0].Type != watch.Error || all[0].Object.Code != http.StatusGone || all[0].Object.Reason != "Expired" {
 			t.Errorf("a watch %q: %+v", query, all)
 		}
 	}
-	if passed := r.passed.Load(); passed > 0 {
+	if passed := r.delegated.Load(); passed > 0 {
 		t.Errorf("%d were passed on", passed)
 	}
 }

@@ -35,7 +35,7 @@ import (
 // registry, in front of a storage that only notes what it is asked.
 type library struct {
 	handler http.Handler
-	asked   []call
+	calls   []call
 }
 
 // call is what a storage was asked for.
@@ -106,7 +106,7 @@ func (l *library) store(t testing.TB, k kind) *genericregistry.Store {
 	}
 	asks := func(*storagebackend.ConfigForResource, string, func(runtime.Object) (string, error), func() runtime.Object, func() runtime.Object,
 		apistorage.AttrFunc, apistorage.IndexerFuncs, *cache.Indexers) (apistorage.Interface, factory.DestroyFunc, error) {
-		return notes{library: l}, func() {}, nil
+		return recordingStorage{library: l}, func() {}, nil
 	}
 	must(0, store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: generic.RESTOptions{
 		StorageConfig: &storagebackend.ConfigForResource{}, Decorator: asks, ResourcePrefix: "/" + k.resource.Resource,
@@ -123,50 +123,50 @@ type scoped struct {
 func (s scoped) NamespaceScoped() bool { return s.namespaced }
 
 // notes is a storage that holds nothing.
-type notes struct {
+type recordingStorage struct {
 	apistorage.Interface
 	library *library
 }
 
-func (n notes) note(ctx context.Context, verb, key string, options apistorage.ListOptions) {
+func (n recordingStorage) record(ctx context.Context, verb, key string, options apistorage.ListOptions) {
 	c := call{verb: verb, key: key, options: options}
 	if end, ok := ctx.Deadline(); ok {
 		c.timeout = time.Until(end)
 	}
-	n.library.asked = append(n.library.asked, c)
+	n.library.calls = append(n.library.calls, c)
 }
 
-func (notes) ReadinessCheck() error { return nil }
+func (recordingStorage) ReadinessCheck() error { return nil }
 
-func (n notes) Get(ctx context.Context, key string, options apistorage.GetOptions, _ runtime.Object) error {
-	n.note(ctx, "get", key, apistorage.ListOptions{ResourceVersion: options.ResourceVersion, Predicate: apistorage.Everything})
+func (n recordingStorage) Get(ctx context.Context, key string, options apistorage.GetOptions, _ runtime.Object) error {
+	n.record(ctx, "get", key, apistorage.ListOptions{ResourceVersion: options.ResourceVersion, Predicate: apistorage.Everything})
 	return nil
 }
 
-func (n notes) GetList(ctx context.Context, key string, options apistorage.ListOptions, _ runtime.Object) error {
-	n.note(ctx, "list", key, options)
+func (n recordingStorage) GetList(ctx context.Context, key string, options apistorage.ListOptions, _ runtime.Object) error {
+	n.record(ctx, "list", key, options)
 	return nil
 }
 
-func (n notes) Watch(ctx context.Context, key string, options apistorage.ListOptions) (watch.Interface, error) {
-	n.note(ctx, "watch", key, options)
+func (n recordingStorage) Watch(ctx context.Context, key string, options apistorage.ListOptions) (watch.Interface, error) {
+	n.record(ctx, "watch", key, options)
 	return watch.NewEmptyWatch(), nil
 }
 
 // unread is the resource of a kind, to read requests with. Its storage never runs.
-func unread(t testing.TB, k kind) *Resource {
+func resourceWithoutObjects(t testing.TB, k kind) *Resource {
 	t.Helper()
 	client := must(kubernetes.New(clientv3.Config{Endpoints: []string{"unix:///nobody"}, Logger: zap.NewNop()}))(t)
 	t.Cleanup(func() { client.Close() })
 	stored := must(storage.New(storage.Config{
-		Client: client.Client, Etcd: notes{}, GroupResource: k.resource.GroupResource(), ResourcePrefix: "/" + k.resource.Resource,
+		Client: client.Client, Etcd: recordingStorage{}, GroupResource: k.resource.GroupResource(), ResourcePrefix: "/" + k.resource.Resource,
 		Codec: k.codec, NewFunc: k.newObject, GetAttrs: attributes,
 	}))(t)
 	return &Resource{
-		Cache: stored.Cache(), Resource: k.resource, Kind: k.gvk, Namespaced: k.namespaced, Serializer: k.serializer, Predicate: predicate, Table: &shown,
+		Cache: stored.Cache(), Resource: k.resource, Kind: k.gvk, Namespaced: k.namespaced, Serializer: k.serializer, Predicate: predicate, Table: &testTable,
 	}
 }
 
-func (notes) Versioner() apistorage.Versioner { return apistorage.APIObjectVersioner{} }
+func (recordingStorage) Versioner() apistorage.Versioner { return apistorage.APIObjectVersioner{} }
 
 var namespaces = builtinKind(corev1.SchemeGroupVersion, "namespaces", "Namespace", false, func() runtime.Object { return &corev1.Namespace{} }, func() runtime.Object { return &corev1.NamespaceList{} })

@@ -29,7 +29,7 @@ import (
 const asList = ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 // accepted is what a client accepts to be answered in a form.
-func accepted(f form, as string) string {
+func accepted(f encoding, as string) string {
 	switch {
 	case isMetadata(f):
 		return mediaType(f) + as
@@ -40,7 +40,7 @@ func accepted(f form, as string) string {
 }
 
 // expected is the list that an API server makes of its storage's.
-func (r *rig) expected(namespace string, p apistorage.SelectionPredicate, f form) []byte {
+func (r *rig) expected(namespace string, p apistorage.SelectionPredicate, f encoding) []byte {
 	r.t.Helper()
 	list := r.kind.newList()
 	key := "/" + r.kind.resource.Resource
@@ -50,7 +50,7 @@ func (r *rig) expected(namespace string, p apistorage.SelectionPredicate, f form
 	must(0, r.storage.GetList(r.t.Context(), key, apistorage.ListOptions{Predicate: p, Recursive: true}, list))(r.t)
 	t := r.t.(*testing.T)
 	if f == tableJSON {
-		return tableWanted(t, list, true)
+		return expectedTable(t, list, true)
 	}
 	if !isMetadata(f) {
 		if r.kind.dynamic {
@@ -94,9 +94,9 @@ func TestLists(t *testing.T) {
 			r := newRig(t, k, options{})
 			testLists(t, r, false)
 			for i := range 300 {
-				r.create("large", fmt.Sprint("o", i), labelled("tier", fmt.Sprint(i%2)), noted(fmt.Sprint(i, bytes.Repeat([]byte("<é>"), 200))))
+				r.create("large", fmt.Sprint("o", i), withLabel("tier", fmt.Sprint(i%2)), withNote(fmt.Sprint(i, bytes.Repeat([]byte("<é>"), 200))))
 			}
-			r.create("other", "o1", labelled("tier", "0"))
+			r.create("other", "o1", withLabel("tier", "0"))
 			testLists(t, r, true)
 		})
 	}
@@ -104,8 +104,8 @@ func TestLists(t *testing.T) {
 
 func testLists(t *testing.T, r *rig, large bool) {
 	everything := predicate(labels.Everything(), fields.Everything())
-	for _, f := range append(allForms, tableJSON) {
-		if r.kind.dynamic && f == plainProtobuf {
+	for _, f := range append(allEncodings, tableJSON) {
+		if r.kind.dynamic && f == objectProtobuf {
 			continue // there is none
 		}
 		for query, test := range map[string]struct {
@@ -134,12 +134,12 @@ func testLists(t *testing.T, r *rig, large bool) {
 					} else if length == "" && isProtobuf(f) && !packed {
 						t.Errorf("%s: it does not say how long it is", what)
 					}
-					differs(t, what, unzipped(t, answer, body), want)
+					expectBytes(t, what, unzipped(t, answer, body), want)
 				}
 			}
 		}
 	}
-	if passed := r.passed.Load(); passed > 0 {
+	if passed := r.delegated.Load(); passed > 0 {
 		t.Errorf("%d lists were passed on", passed)
 	}
 	if answer, _ := r.get(r.path("large"), accept("application/json")); large && answer.ContentLength < gzipFrom {
@@ -151,7 +151,7 @@ func testLists(t *testing.T, r *rig, large bool) {
 func TestPages(t *testing.T) {
 	r := newRig(t, pods, options{})
 	for i := range 200 {
-		r.create(fmt.Sprint("n", i%3), fmt.Sprint("o", i), labelled("tier", fmt.Sprint(i%2)))
+		r.create(fmt.Sprint("n", i%3), fmt.Sprint("o", i), withLabel("tier", fmt.Sprint(i%2)))
 	}
 	for query, want := range map[string]int{"": 200, "&labelSelector=tier%3D0": 100} {
 		var names []string
@@ -178,10 +178,10 @@ func TestPages(t *testing.T) {
 }
 
 // A client that goes away in the middle of a large list gives its room back.
-func TestClientsThatGoAway(t *testing.T) {
+func TestDisconnectedClients(t *testing.T) {
 	budget := NewBudget(1 << 30)
 	r := newRig(t, pods, options{budget: budget})
-	big := noted(string(bytes.Repeat([]byte("0123456789abcdef"), 4<<10)))
+	big := withNote(string(bytes.Repeat([]byte("0123456789abcdef"), 4<<10)))
 	for i := range 200 { // 13 MB, more than any buffer on the way
 		r.create("default", fmt.Sprint("o", i), big)
 	}
@@ -197,14 +197,14 @@ func TestClientsThatGoAway(t *testing.T) {
 }
 
 // When there is no room for a list, who asks is told to come back, and when.
-func TestBusy(t *testing.T) {
+func TestListsThatAreNotAdmitted(t *testing.T) {
 	budget := NewBudget(1 << 30)
-	budget.lists = newAdmission(perList)
+	budget.lists = newAdmission(listBufferSize)
 	r := newRig(t, pods, options{budget: budget})
 	for i := range 300 {
-		r.create("default", fmt.Sprint("o", i), noted(string(bytes.Repeat([]byte("x"), 1000))))
+		r.create("default", fmt.Sprint("o", i), withNote(string(bytes.Repeat([]byte("x"), 1000))))
 	}
-	release := must(budget.lists.acquire(t.Context(), "", perList))(t)
+	release := must(budget.lists.acquire(t.Context(), "", listBufferSize))(t)
 	budget.lists.waiting = queueLength // all others wait, too
 	r.context = func(ctx context.Context) context.Context { return request.WithUser(ctx, &user.DefaultInfo{Name: "a"}) }
 	answer, body := r.get(r.path(""), accept("application/json"))
@@ -225,19 +225,19 @@ func TestBusy(t *testing.T) {
 func TestListsWhileWriting(t *testing.T) {
 	r := newRig(t, pods, options{budget: NewBudget(64 << 10)}) // so that encodings come and go
 	for i := range 100 {
-		r.create("default", fmt.Sprint("o", i), noted(string(bytes.Repeat([]byte("x"), 2000))))
+		r.create("default", fmt.Sprint("o", i), withNote(string(bytes.Repeat([]byte("x"), 2000))))
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	written := make(chan struct{})
 	go func() {
 		defer close(written)
 		for i := 0; ctx.Err() == nil; i++ {
-			r.update("default", fmt.Sprint("o", i%100), noted(fmt.Sprint(i, string(bytes.Repeat([]byte("y"), i%4000)))))
+			r.update("default", fmt.Sprint("o", i%100), withNote(fmt.Sprint(i, string(bytes.Repeat([]byte("y"), i%4000)))))
 		}
 	}()
 	defer func() { cancel(); <-written }()
 	for i := range 60 {
-		f := allForms[i%len(allForms)]
+		f := allEncodings[i%len(allEncodings)]
 		encoding := []string{"identity", "gzip"}[i/4%2]
 		answer, body := r.get(r.path(""), accept(accepted(f, asList), "Accept-Encoding", encoding))
 		checkState(t, unzipped(t, answer, body), f)
@@ -245,7 +245,7 @@ func TestListsWhileWriting(t *testing.T) {
 }
 
 // checkState fails if a list has other than 100 objects, or newer ones than it says.
-func checkState(t *testing.T, body []byte, f form) {
+func checkState(t *testing.T, body []byte, f encoding) {
 	t.Helper()
 	list := must(runtime.Decode(decoderOf(f), body))(t)
 	about := must(meta.ListAccessor(list))(t)
@@ -263,7 +263,7 @@ func checkState(t *testing.T, body []byte, f form) {
 }
 
 // decoderOf reads what is answered in a form.
-func decoderOf(f form) runtime.Decoder {
+func decoderOf(f encoding) runtime.Decoder {
 	if isMetadata(f) {
 		return metainternalversionscheme.Codecs.UniversalDeserializer()
 	}
@@ -271,13 +271,13 @@ func decoderOf(f form) runtime.Decoder {
 }
 
 // What is compressed is what is larger than 128 KiB with all that stands around the items.
-func TestFromWhereOnListsAreCompressed(t *testing.T) {
+func TestListsAreCompressedFrom128KiB(t *testing.T) {
 	for _, media := range []string{"application/json", asTable} {
 		r := newRig(t, pods, options{})
-		r.reach(r.create("default", "o1", noted("")))
+		r.waitFor(r.create("default", "o1", withNote("")))
 		_, body := r.get(r.path(""), accept(media))
 		for _, length := range []int{gzipFrom, gzipFrom + 1} {
-			r.reach(r.update("default", "o1", noted(strings.Repeat("x", length-len(body)))))
+			r.waitFor(r.update("default", "o1", withNote(strings.Repeat("x", length-len(body)))))
 			answer, got := r.get(r.path(""), accept(media, "Accept-Encoding", "gzip"))
 			n := len(unzipped(t, answer, got)) // another length if revisions have got a digit more
 			if packed := answer.Header.Get("Content-Encoding") == "gzip"; packed != (n > gzipFrom) {

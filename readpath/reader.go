@@ -3,7 +3,6 @@ package readpath
 import (
 	"errors"
 	"fmt"
-	"hash/maphash"
 
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -13,17 +12,17 @@ import (
 // Reader answers the reads of one resource. It is safe for concurrent use.
 type Reader struct {
 	*Resource
-	json   runtime.Serializer
-	budget *Budget
-	number uint64 // among the budget's readers
-	blocks *store.Memo[*packed]
-	asked  askedEncodings
-	// encoding is of objects, and framing of events: who asks for what is being encoded waits for it.
-	encoding, framing locks
+	json          runtime.Serializer
+	budget        *Budget
+	id            uint64 // unique among the budget's readers
+	blocks        *store.Memo[*segmentBlocks]
+	listEncodings usedListEncodings
+	// A reader of an object that is being encoded waits for the encoding.
+	itemLocks, eventLocks *keyLocks
 }
 
-// NewReader makes a reader whose encodings count against a budget. It needs not be closed: what
-// is cached goes with the cache's objects.
+// NewReader returns a reader whose encodings count against a budget. It needs no closing: cached
+// encodings are dropped with the objects of the watch cache.
 func NewReader(resource Resource, budget *Budget) (*Reader, error) {
 	if resource.Cache == nil || resource.Serializer == nil || resource.Predicate == nil || resource.Kind.Kind == "" {
 		return nil, errors.New("a reader needs a watch cache, a kind, a serializer and predicates")
@@ -32,8 +31,10 @@ func NewReader(resource Resource, budget *Budget) (*Reader, error) {
 	if !ok {
 		return nil, fmt.Errorf("the serializer of %s has no JSON", resource.Resource)
 	}
-	s := &Reader{Resource: &resource, json: encoderOf(info.Serializer), budget: budget, number: budget.readers.Add(1)}
-	s.encoding.seed, s.framing.seed = maphash.MakeSeed(), maphash.MakeSeed()
+	s := &Reader{
+		Resource: &resource, json: jsonSerializerOf(info.Serializer), budget: budget, id: budget.readers.Add(1),
+		itemLocks: newKeyLocks(), eventLocks: newKeyLocks(),
+	}
 	s.blocks = s.newBlocks()
 	return s, nil
 }

@@ -19,104 +19,103 @@ import (
 	"k8s.io/streaming/pkg/httpstream/wsstream"
 )
 
-// reason says why a request is passed on. It is a label of a metric; empty is none.
+// reason is why a request is delegated. It is a label of a metric. An empty one is none.
 type reason string
 
 const (
-	passVerb     reason = "verb"     // neither GET, LIST nor WATCH, or of no resource, or of a subresource
-	passResource reason = "resource" // not one that has a watch cache
-	passPath     reason = "path"     // a path that is none of the API server's routes, or is below /watch/
-	passEncoding reason = "encoding" // YAML, CBOR, Tables with whole objects or none, pretty printing, other versions
-	passInvalid  reason = "invalid"  // parameters that will be refused
-	passOption   reason = "option"   // parameters that are rare
-	passProtocol reason = "protocol" // WebSockets
-	passState    reason = "state"    // a revision that is gone or to come, an unknown object, no watch cache yet
+	reasonVerb     reason = "verb"     // neither GET, LIST nor WATCH, or for no resource, or for a subresource
+	reasonResource reason = "resource" // without a watch cache
+	reasonPath     reason = "path"     // no route of the API server, or one below /watch/
+	reasonEncoding reason = "encoding" // YAML, CBOR, pretty printing, Tables with whole objects or none, other versions
+	reasonInvalid  reason = "invalid"  // parameters that the API server rejects
+	reasonOption   reason = "option"   // rare parameters
+	reasonProtocol reason = "protocol" // WebSockets
+	reasonState    reason = "state"    // a past or future revision, an unknown object, a watch cache that has not started
 )
 
-// query is a request that can be answered here.
-type query struct {
-	resource *Resource
+// readRequest is a GET, LIST or WATCH as the watch cache understands it.
+type readRequest struct {
 	info     *request.RequestInfo
-	form     form
+	encoding encoding
 	key      string
 	options  apistorage.ListOptions
-	timeout  time.Duration // of a watch; zero if not named, negative if it is over before it begins
+	timeout  time.Duration // of a watch; zero if the client named none, negative if the watch ends at once
 }
 
-// read reads what a request asks for, or tells why it is passed on.
-func (r *Resource) read(q *http.Request, info *request.RequestInfo) (query, reason) {
-	if !r.routed(info) {
-		return query{}, passPath
+// parse parses a request, or returns the reason to delegate it.
+func (r *Resource) parse(q *http.Request, info *request.RequestInfo) (readRequest, reason) {
+	if !r.hasRoute(info) {
+		return readRequest{}, reasonPath
 	}
 	switch info.Verb {
 	case "get":
-		return r.readGet(q, info)
+		return r.parseGet(q, info)
 	case "list", "watch":
-		return r.readList(q, info)
+		return r.parseList(q, info)
 	}
-	return query{}, passVerb
+	return readRequest{}, reasonVerb
 }
 
-// readGet reads a GET of one object, or tells why it is passed on.
-func (r *Resource) readGet(q *http.Request, info *request.RequestInfo) (query, reason) {
-	f, reason := r.negotiate(q, false)
+// parseGet parses a GET of one object.
+func (r *Resource) parseGet(q *http.Request, info *request.RequestInfo) (readRequest, reason) {
+	as, reason := r.negotiate(q, false)
 	if reason != "" {
-		return query{}, reason
+		return readRequest{}, reason
 	}
 	values := q.URL.Query()
 	if len(values["export"]) > 0 {
-		return query{}, passOption
+		return readRequest{}, reasonOption
 	}
 	var options metav1.GetOptions
 	if err := metainternalversionscheme.ParameterCodec.DecodeParameters(values, metav1.SchemeGroupVersion, &options); err != nil {
-		return query{}, passInvalid
+		return readRequest{}, reasonInvalid
 	}
 	key, ok := r.key(r.namespace(info), info.Name)
 	if !ok {
-		return query{}, passInvalid
+		return readRequest{}, reasonInvalid
 	}
-	return query{resource: r, info: info, form: f, key: key,
+	return readRequest{info: info, encoding: as, key: key,
 		options: apistorage.ListOptions{ResourceVersion: options.ResourceVersion, Predicate: apistorage.Everything}}, ""
 }
 
-// readList reads a LIST or a WATCH, or tells why it is passed on.
-func (r *Resource) readList(q *http.Request, info *request.RequestInfo) (query, reason) {
+// parseList parses a LIST or a WATCH.
+func (r *Resource) parseList(q *http.Request, info *request.RequestInfo) (readRequest, reason) {
 	watch := info.Verb == "watch"
-	f, reason := r.negotiate(q, !watch)
+	as, reason := r.negotiate(q, !watch)
 	if reason != "" {
-		return query{}, reason
+		return readRequest{}, reason
 	}
 	options, reason := r.listOptions(q, info)
 	if reason != "" {
-		return query{}, reason
+		return readRequest{}, reason
 	}
 	if options.ShardSelector != "" {
-		return query{}, passOption
+		return readRequest{}, reasonOption
 	}
 	if watch && wsstream.IsWebSocketRequest(q) {
-		return query{}, passProtocol
+		return readRequest{}, reasonProtocol
 	}
-	out := query{resource: r, info: info, form: f}
+	parsed := readRequest{info: info, encoding: as}
 	if options.TimeoutSeconds != nil {
-		out.timeout = watchTimeout(*options.TimeoutSeconds)
+		parsed.timeout = watchTimeout(*options.TimeoutSeconds)
 	}
 	var ok bool
-	if out.key, out.options, ok = r.storageOptions(info, options); !ok {
-		return query{}, passInvalid
+	if parsed.key, parsed.options, ok = r.storageOptions(info, options); !ok {
+		return readRequest{}, reasonInvalid
 	}
 	if watch {
-		out.options.SendInitialEvents = options.SendInitialEvents
-		out.options.Predicate.AllowWatchBookmarks = options.AllowWatchBookmarks
-		out.options.ResourceVersionMatch = ""
+		parsed.options.SendInitialEvents = options.SendInitialEvents
+		parsed.options.Predicate.AllowWatchBookmarks = options.AllowWatchBookmarks
+		parsed.options.ResourceVersionMatch = ""
 	}
-	return out, ""
+	return parsed, ""
 }
 
 // longestWatch bounds timeoutSeconds, so that no deadline overflows.
 const longestWatch = math.MaxInt64 / 2 / time.Second * time.Second
 
-// watchTimeout returns how long a watch lasts. One of less than no time is over before it
-// begins, as on an API server, however much less that is.
+// watchTimeout returns how long a watch lasts. With any negative timeout it ends at once, as on an API
+// server.
 func watchTimeout(seconds int64) time.Duration {
 	if seconds < 0 {
 		return -time.Second
@@ -124,21 +123,21 @@ func watchTimeout(seconds int64) time.Duration {
 	return time.Duration(min(seconds, int64(longestWatch/time.Second))) * time.Second
 }
 
-// listOptions decodes and checks the parameters as an API server does.
+// listOptions decodes and validates the parameters as an API server does.
 func (r *Resource) listOptions(q *http.Request, info *request.RequestInfo) (*internalversion.ListOptions, reason) {
 	options := &internalversion.ListOptions{}
 	if err := metainternalversionscheme.ParameterCodec.DecodeParameters(q.URL.Query(), metav1.SchemeGroupVersion, options); err != nil {
-		return nil, passInvalid
+		return nil, reasonInvalid
 	}
 	streaming := utilfeature.DefaultFeatureGate.Enabled(features.WatchList)
 	internalversion.SetListOptionsDefaults(options, streaming)
 	if errs := metainternalversionvalidation.ValidateListOptions(options, streaming); len(errs) > 0 {
-		return nil, passInvalid
+		return nil, reasonInvalid
 	}
 	if options.FieldSelector != nil {
 		selector, err := options.FieldSelector.Transform(r.fieldLabel)
 		if err != nil {
-			return nil, passInvalid
+			return nil, reasonInvalid
 		}
 		options.FieldSelector = selector
 	}
@@ -148,13 +147,13 @@ func (r *Resource) listOptions(q *http.Request, info *request.RequestInfo) (*int
 	if options.FieldSelector == nil || options.FieldSelector.Empty() {
 		options.FieldSelector = fields.OneTermEqualSelector("metadata.name", info.Name)
 	} else if name, ok := options.FieldSelector.RequiresExactMatch("metadata.name"); !ok || name != info.Name {
-		return nil, passInvalid
+		return nil, reasonInvalid
 	}
 	return options, ""
 }
 
-// storageOptions says what is asked of the watch cache: one object if the selector names
-// it, one namespace if it names that.
+// storageOptions returns the key and the options for the watch cache: of one object, or of one
+// namespace, if the field selector requires it.
 func (r *Resource) storageOptions(info *request.RequestInfo, options *internalversion.ListOptions) (key string, out apistorage.ListOptions, ok bool) {
 	label, field := options.LabelSelector, options.FieldSelector
 	if label == nil {

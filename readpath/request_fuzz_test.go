@@ -21,7 +21,7 @@ func FuzzRequest(f *testing.F) {
 	oracle := newLibrary(f, pods, nodes, namespaces)
 	resources := map[string]*Resource{}
 	for _, k := range []kind{pods, nodes, namespaces} {
-		resources[k.resource.Resource] = unread(f, k)
+		resources[k.resource.Resource] = resourceWithoutObjects(f, k)
 	}
 	f.Fuzz(func(t *testing.T, target, accept string) {
 		q, info := parse(target, accept)
@@ -32,27 +32,27 @@ func FuzzRequest(f *testing.F) {
 		if r == nil {
 			return
 		}
-		asked, why := r.read(q, info)
+		asked, why := r.parse(q, info)
 		if why != "" {
 			return
 		}
 		want := call{verb: info.Verb, key: asked.key, options: asked.options, timeout: asked.timeout}
 
-		oracle.asked = nil
+		oracle.calls = nil
 		w := recorder{httptest.NewRecorder()}
 		oracle.handler.ServeHTTP(w, q)
-		if len(oracle.asked) != 1 || w.Code != http.StatusOK {
-			t.Fatalf("GET %q, Accept %q: the read path asks for %v, the library answers %d %s after asking for %v", target, accept, want, w.Code, w.Body, oracle.asked)
+		if len(oracle.calls) != 1 || w.Code != http.StatusOK {
+			t.Fatalf("GET %q, Accept %q: the read path asks for %v, the library answers %d %s after asking for %v", target, accept, want, w.Code, w.Body, oracle.calls)
 		}
-		got := oracle.asked[0]
+		got := oracle.calls[0]
 		if got.String() != want.String() {
 			t.Fatalf("GET %q, Accept %q:\nthe read path asks for %v\nthe library asks for   %v", target, accept, want, got)
 		}
-		if media, _, _ := strings.Cut(w.Header().Get("Content-Type"), ";"); media != mediaType(asked.form) {
-			t.Fatalf("GET %q, Accept %q: the read path answers with %s, the library with %s", target, accept, mediaType(asked.form), media)
+		if media, _, _ := strings.Cut(w.Header().Get("Content-Type"), ";"); media != mediaType(asked.encoding) {
+			t.Fatalf("GET %q, Accept %q: the read path answers with %s, the library with %s", target, accept, mediaType(asked.encoding), media)
 		}
 		// Beyond the longest watch the library's numbers overflow.
-		if off := asked.timeout - got.timeout; info.Verb == "watch" && asked.timeout > 0 && asked.timeout < longestWatch && (off < 0 || off > patience) {
+		if off := asked.timeout - got.timeout; info.Verb == "watch" && asked.timeout > 0 && asked.timeout < longestWatch && (off < 0 || off > testTimeout) {
 			t.Fatalf("GET %q: the read path watches for %v, the library for %v", target, asked.timeout, got.timeout)
 		}
 	})

@@ -16,12 +16,12 @@ func BenchmarkRequests(b *testing.B) {
 	r := newRig(b, pods, options{})
 	var first, last metav1.Object
 	for i := range 2000 {
-		last = r.create(fmt.Sprint("ns", i%10), fmt.Sprintf("o%04d", i), labelled("l", fmt.Sprint(i%100)), noted(strings.Repeat("x", 2000)))
+		last = r.create(fmt.Sprint("ns", i%10), fmt.Sprintf("o%04d", i), withLabel("l", fmt.Sprint(i%100)), withNote(strings.Repeat("x", 2000)))
 		if first == nil {
 			first = last
 		}
 	}
-	r.reach(last)
+	r.waitFor(last)
 	for _, q := range []struct {
 		name, path string
 		header     http.Header
@@ -48,35 +48,35 @@ func (r *rig) measure(b *testing.B, path string, header http.Header) {
 		defer cancel()
 		q := must(http.NewRequestWithContext(ctx, http.MethodGet, path, nil))(b)
 		q.Header = header
-		to := &discarder{header: http.Header{}, whole: cancel}
-		r.handler.ServeHTTP(to, r.informed(q))
-		if to.bytes == 0 || r.passed.Load() > 0 {
+		to := &watchReader{header: http.Header{}, whole: cancel}
+		r.handler.ServeHTTP(to, r.withInfo(q))
+		if to.bytes == 0 || r.delegated.Load() > 0 {
 			b.Fatal("there is no answer")
 		}
 	}
 	answer() // it caches encodings
-	began := used(b)
+	began := cpuTime(b)
 	for b.Loop() {
 		answer()
 	}
-	b.ReportMetric(float64(used(b)-began)/float64(b.N), "cpu-ns/op")
+	b.ReportMetric(float64(cpuTime(b)-began)/float64(b.N), "cpu-ns/op")
 }
 
 // discarder receives an answer, and calls whole when a watch has sent what it has.
-type discarder struct {
+type watchReader struct {
 	header http.Header
 	bytes  int
 	whole  func()
 }
 
-func (d *discarder) Header() http.Header { return d.header }
-func (d *discarder) WriteHeader(int)     {}
-func (d *discarder) Write(p []byte) (int, error) {
+func (d *watchReader) Header() http.Header { return d.header }
+func (d *watchReader) WriteHeader(int)     {}
+func (d *watchReader) Write(p []byte) (int, error) {
 	d.bytes += len(p)
 	return len(p), nil
 }
 
-func (d *discarder) FlushError() error {
+func (d *watchReader) FlushError() error {
 	if d.bytes > 0 {
 		d.whole()
 	}

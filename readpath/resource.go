@@ -13,34 +13,34 @@ import (
 	"github.com/keepwatch/keepwatch/watchcache"
 )
 
-// Resource is what requests for one resource in one version are answered from. All
-// is required but where it says otherwise; nothing may change once it is in use.
+// Resource describes one resource in one version. All fields are required unless they say otherwise,
+// and must not change after NewReader.
 type Resource struct {
-	// Cache has the objects, in this version.
+	// Cache has the objects in this version.
 	Cache *watchcache.Cache
 	// Resource and Kind are the API's names.
 	Resource schema.GroupVersionResource
 	Kind     schema.GroupVersionKind
-	// ListKind is the kind of lists; empty is Kind with "List" behind it.
+	// ListKind is the kind of lists. If it is empty, that is Kind followed by "List".
 	ListKind string
 	// Namespaced is false for cluster-scoped resources.
 	Namespaced bool
-	// Serializer is what the API server negotiates encodings with.
+	// Serializer is the one with which the API server negotiates encodings.
 	Serializer runtime.NegotiatedSerializer
-	// Dynamic is true for custom resources: they have no protobuf, and each object
-	// names its kind, in lists, too.
+	// Dynamic is true for custom resources: they have no protobuf, and each object names its kind,
+	// in lists, too.
 	Dynamic bool
-	// Table is how objects look in Tables. Nil leaves those to the API server.
+	// Table describes the objects in Tables. If it is nil, requests for Tables are delegated.
 	Table *Table
-	// Predicate makes the API server's predicate of selectors.
+	// Predicate returns the API server's predicate for selectors.
 	Predicate func(labels.Selector, fields.Selector) apistorage.SelectionPredicate
-	// Asked, if it is not nil, is called once for each encoding that large lists are asked for in.
-	Asked func(Encoding)
-	// Warning is sent to whoever asks for the resource, if it is not empty, and tells that it is
-	// deprecated.
+	// ListEncodingUsed is called once for each encoding in which a client requests a large list. It may
+	// be nil.
+	ListEncodingUsed func(ListEncoding)
+	// Warning is sent with each response, unless it is empty: that the resource is deprecated.
 	Warning string
-	// FieldLabel checks and translates one term of a field selector. Nil allows
-	// metadata.name and metadata.namespace; others are passed on.
+	// FieldLabel checks and converts one term of a field selector. If it is nil, metadata.name and
+	// metadata.namespace are allowed, and requests with others are delegated.
 	FieldLabel func(label, value string) (string, string, error)
 }
 
@@ -51,8 +51,8 @@ func (r *Resource) listKind() string {
 	return r.Kind.Kind + "List"
 }
 
-// key returns the cache's key of an object, or if it has no name of those in a
-// namespace, or of all. It fails if there can be no such object.
+// key returns the cache's key of an object, of a namespace's objects if name is empty, or of all if both
+// are. It fails if there can be no such object.
 func (r *Resource) key(namespace, name string) (string, bool) {
 	key := r.Cache.ResourcePrefix()
 	if namespace != "" {
@@ -81,7 +81,7 @@ func (r *Resource) fieldLabel(label, value string) (string, string, error) {
 	return label, value, nil
 }
 
-// AllowsMediaTypeTransform says what an API server would.
+// AllowsMediaTypeTransform implements negotiation.EndpointRestrictions as an API server does.
 func (r *Resource) AllowsMediaTypeTransform(mediaType, subtype string, target *schema.GroupVersionKind) bool {
 	if target == nil {
 		return !r.Dynamic || subtype != "vnd.kubernetes.protobuf"
@@ -95,8 +95,8 @@ func (r *Resource) AllowsMediaTypeTransform(mediaType, subtype string, target *s
 	return false
 }
 
-// AllowsServerVersion says what an API server would.
+// AllowsServerVersion implements negotiation.EndpointRestrictions as an API server does.
 func (r *Resource) AllowsServerVersion(version string) bool { return version == "v1" }
 
-// AllowsStreamSchema says what an API server would.
+// AllowsStreamSchema implements negotiation.EndpointRestrictions as an API server does.
 func (r *Resource) AllowsStreamSchema(schema string) bool { return schema == "watch" }

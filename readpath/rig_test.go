@@ -42,7 +42,7 @@ import (
 )
 
 // patience is the deadline of what happens at once on an idle machine: only a hang reaches it.
-const patience = 5 * time.Minute
+const testTimeout = 5 * time.Minute
 
 // kind is what a rig serves.
 type kind struct {
@@ -137,8 +137,8 @@ func runEtcd() (*backend, error) {
 	closeEtcd = b.close
 	select {
 	case <-server.Server.ReadyNotify():
-	case <-time.After(patience):
-		return nil, fmt.Errorf("etcd does not start within %v", patience)
+	case <-time.After(testTimeout):
+		return nil, fmt.Errorf("etcd does not start within %v", testTimeout)
 	}
 	b.client, err = kubernetes.New(clientv3.Config{Endpoints: []string{config.ListenClientUrls[0].String()}, Logger: zap.NewNop()})
 	if err != nil {
@@ -159,16 +159,16 @@ func (b *backend) close() {
 
 // rig is a storage of one kind, a reader of it, and a server of what the reader answers.
 type rig struct {
-	t       testing.TB
-	kind    kind
-	prefix  string // in etcd
-	storage *storage.Storage
-	reader  *Reader
-	handler *Handler
-	server  *httptest.Server
-	stop    func()                                // ends the storage
-	context func(context.Context) context.Context // of requests
-	passed  atomic.Int64                          // how many requests were passed on
+	t         testing.TB
+	kind      kind
+	prefix    string // in etcd
+	storage   *storage.Storage
+	reader    *Reader
+	handler   *Handler
+	server    *httptest.Server
+	stop      func()                                // ends the storage
+	context   func(context.Context) context.Context // of requests
+	delegated atomic.Int64                          // how many requests were passed on
 }
 
 // options are how a rig differs from others.
@@ -206,14 +206,14 @@ func newRig(t testing.TB, k kind, o options) *rig {
 	t.Cleanup(r.stop)
 	eventually(t, "the storage is ready", func() bool { return stored.ReadinessCheck() == nil })
 	r.reader = must(NewReader(Resource{
-		Cache: stored.Cache(), Resource: k.resource, Kind: k.gvk, Namespaced: k.namespaced, Serializer: k.serializer, Dynamic: k.dynamic, Predicate: predicate, Table: &shown,
+		Cache: stored.Cache(), Resource: k.resource, Kind: k.gvk, Namespaced: k.namespaced, Serializer: k.serializer, Dynamic: k.dynamic, Predicate: predicate, Table: &testTable,
 	}, o.budget))(t)
 	next := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		r.passed.Add(1)
+		r.delegated.Add(1)
 		w.WriteHeader(http.StatusTeapot)
 	})
 	r.handler = NewHandler(next, r.lookup, o.budget, o.minTimeout)
-	r.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) { r.handler.ServeHTTP(w, r.informed(q)) }))
+	r.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) { r.handler.ServeHTTP(w, r.withInfo(q)) }))
 	t.Cleanup(r.server.Close)
 	return r
 }
@@ -238,7 +238,7 @@ func (r *rig) lookup(_ *http.Request, info *request.RequestInfo) *Reader {
 }
 
 // informed is a request behind an API server's first handlers.
-func (r *rig) informed(q *http.Request) *http.Request {
+func (r *rig) withInfo(q *http.Request) *http.Request {
 	factory := request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
 	info := must(factory.NewRequestInfo(q))(r.t)
 	return q.WithContext(r.context(request.WithRequestInfo(q.Context(), info)))
@@ -300,17 +300,17 @@ func (r *rig) delete(namespace, name string) metav1.Object {
 }
 
 // reach waits until the storage has what was written.
-func (r *rig) reach(written metav1.Object) {
+func (r *rig) waitFor(written metav1.Object) {
 	r.t.Helper()
 	must(0, r.storage.Cache().WaitForRevision(r.t.Context(), must(keepwatch.ParseRevision(written.GetResourceVersion()))(r.t)))(r.t)
 }
 
 // labelled and noted make objects that can be selected, and large.
-func labelled(k, v string) func(metav1.Object) {
+func withLabel(k, v string) func(metav1.Object) {
 	return func(m metav1.Object) { m.SetLabels(map[string]string{k: v}) }
 }
 
-func noted(note string) func(metav1.Object) {
+func withNote(note string) func(metav1.Object) {
 	return func(m metav1.Object) { m.SetAnnotations(map[string]string{"note": note}) }
 }
 
@@ -353,9 +353,9 @@ func must[T any](v T, err error) func(testing.TB) T {
 // eventually polls until done.
 func eventually(t testing.TB, what string, done func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !done(); {
+	for end := time.Now().Add(testTimeout); !done(); {
 		if time.Now().After(end) {
-			t.Fatalf("not within %v: %s", patience, what)
+			t.Fatalf("not within %v: %s", testTimeout, what)
 		}
 		<-time.After(time.Millisecond)
 	}

@@ -6,16 +6,15 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// routed reports whether the API server has a route for a request's path, and means by it
-// what info says. RequestInfo reads more into paths than there are routes: it skips slashes
-// in front of "/api", stops at empty segments, and takes resources without a namespace out
-// of one. An authorizer decides by RequestInfo; so a path that only RequestInfo understands
-// must not be answered.
-func (r *Resource) routed(info *request.RequestInfo) bool {
+// hasRoute reports whether the API server has a route for a request's path, and the route means the
+// same as info. RequestInfo accepts more paths than there are routes: it skips slashes in front of
+// "/api", stops at empty segments, and accepts cluster-scoped resources below a namespace. An authorizer
+// decides by RequestInfo; so a path that only RequestInfo accepts must not be answered.
+func (r *Resource) hasRoute(info *request.RequestInfo) bool {
 	return strings.TrimRight(info.Path, "/") == r.path(info) // routes ignore slashes at the end
 }
 
-// path returns the path of the route for what info says.
+// path returns the path of the route that info describes.
 func (r *Resource) path(info *request.RequestInfo) string {
 	path := "/apis/" + r.Resource.Group
 	if r.Resource.Group == "" {
@@ -32,8 +31,8 @@ func (r *Resource) path(info *request.RequestInfo) string {
 	return path
 }
 
-// namespace returns the namespace that a request is for. RequestInfo says of a namespace
-// that it is in itself.
+// namespace returns the namespace of the requested objects. In RequestInfo, a Namespace object is in
+// itself.
 func (r *Resource) namespace(info *request.RequestInfo) string {
 	if !r.Namespaced {
 		return ""

@@ -42,11 +42,11 @@ func (k *keyServer) TransformFromStorage(ctx context.Context, data []byte, about
 }
 
 // brief formats an event.
-func brief(e heard) string {
+func brief(e watchEvent) string {
 	return strings.TrimSpace(fmt.Sprint(e.Type, " ", e.Object.Name, e.Object.Reason))
 }
 
-func lines(all []heard) string {
+func lines(all []watchEvent) string {
 	var b []string
 	for _, e := range all {
 		b = append(b, brief(e))
@@ -56,17 +56,17 @@ func lines(all []heard) string {
 
 // A selector never shows an object because it could not be read when the selector first met
 // it. Once it can be read, a resuming watch receives what matches and nothing else.
-func TestSelectorsJudgeAgainWhatCouldNotBeRead(t *testing.T) {
+func TestSelectorsOfObjectsThatBecomeReadable(t *testing.T) {
 	for name, k := range map[string]kind{"protobuf": pods, "JSON": widgets, "as in etcd": statefulSets} {
 		t.Run(name, func(t *testing.T) {
 			keys := newKeyServer("hidden")
 			r := newRig(t, k, options{transformer: keys})
 			first := r.create("default", "first")
-			r.create("default", "hidden", labelled("tier", "b"))
-			hidden := r.create("team", "hidden", labelled("tier", "a"))
-			r.reach(hidden)
+			r.create("default", "hidden", withLabel("tier", "b"))
+			hidden := r.create("team", "hidden", withLabel("tier", "a"))
+			r.waitFor(hidden)
 			query := "timeoutSeconds=600&labelSelector=tier%3Da&resourceVersion=" + first.GetResourceVersion()
-			if got := lines(r.watch(query).ends()); got != "ERROR InternalError" {
+			if got := lines(r.watch(query).readToEnd()); got != "ERROR InternalError" {
 				t.Errorf("while it cannot be read: %s", got)
 			}
 			keys.down.Store(false)
@@ -74,9 +74,9 @@ func TestSelectorsJudgeAgainWhatCouldNotBeRead(t *testing.T) {
 			if e := w.next(); e.Type != watch.Added || e.Object.Namespace != "team" || e.Object.ResourceVersion != hidden.GetResourceVersion() {
 				t.Errorf("the watch received %+v, want team/hidden", e)
 			}
-			r.update("default", "hidden", labelled("tier", "c"))
+			r.update("default", "hidden", withLabel("tier", "c"))
 			r.delete("default", "hidden")
-			out := r.update("team", "hidden", labelled("tier", "c"))
+			out := r.update("team", "hidden", withLabel("tier", "c"))
 			if e := w.next(); e.Type != watch.Deleted || e.Object.Namespace != "team" || e.Object.ResourceVersion != out.GetResourceVersion() {
 				t.Errorf("the watch received %+v, want that team/hidden left", e)
 			}
@@ -87,8 +87,8 @@ func TestSelectorsJudgeAgainWhatCouldNotBeRead(t *testing.T) {
 // A watch with a selector ends with an error at a change that it cannot judge, whether the
 // new state cannot be read or the prior one. The error does not name the object. When both
 // can be read, a watch from the same revision receives what it would have.
-func TestSelectorsEndAtWhatCannotBeRead(t *testing.T) {
-	is := func(tier string) func(metav1.Object) { return labelled("tier", tier) }
+func TestSelectorsEndAtUnreadableObjects(t *testing.T) {
+	is := func(tier string) func(metav1.Object) { return withLabel("tier", tier) }
 	for name, test := range map[string]struct {
 		before string // the object's tier; "" if it does not exist
 		change func(*rig) metav1.Object
@@ -110,16 +110,16 @@ func TestSelectorsEndAtWhatCannotBeRead(t *testing.T) {
 			if test.before != "" {
 				begin = r.create("default", "o", is(test.before))
 			}
-			r.reach(begin)
+			r.waitFor(begin)
 			since := "timeoutSeconds=600&resourceVersion=" + begin.GetResourceVersion()
-			live := map[string]*watching{"": r.watch(since), "&labelSelector=tier%3Da": r.watch(since + "&labelSelector=tier%3Da")}
-			r.reach(test.change(r))
+			live := map[string]*watchClient{"": r.watch(since), "&labelSelector=tier%3Da": r.watch(since + "&labelSelector=tier%3Da")}
+			r.waitFor(test.change(r))
 			for query, w := range live {
 				want := test.all
 				if query != "" {
 					want = test.failed
 				}
-				for _, w := range []*watching{w, r.watch(since + query)} {
+				for _, w := range []*watchClient{w, r.watch(since + query)} {
 					e := w.next()
 					if got := brief(e); got != want {
 						t.Errorf("%q: received %s, want %s", query, got, want)
@@ -132,7 +132,7 @@ func TestSelectorsEndAtWhatCannotBeRead(t *testing.T) {
 			keys.down.Store(false)
 			last := r.create("default", "last", is("a"))
 			w := r.watch(since + "&labelSelector=tier%3Da")
-			var got []heard
+			var got []watchEvent
 			for e := w.next(); e.Object.ResourceVersion != last.GetResourceVersion(); e = w.next() {
 				got = append(got, e)
 			}
@@ -145,20 +145,20 @@ func TestSelectorsEndAtWhatCannotBeRead(t *testing.T) {
 
 // A list, and the initial events of a watch, do not show an object that cannot be judged,
 // nor leave it out: a list is passed on to etcd3, which fails, and a watch ends with an error.
-func TestSelectorsOfAStateThatCannotBeRead(t *testing.T) {
+func TestSelectorsOfAnUnreadableState(t *testing.T) {
 	keys := newKeyServer("secret")
 	r := newRig(t, pods, options{transformer: keys})
-	r.create("default", "o", labelled("tier", "secret"))
-	r.reach(r.create("default", "p", labelled("tier", "a")))
+	r.create("default", "o", withLabel("tier", "secret"))
+	r.waitFor(r.create("default", "p", withLabel("tier", "a")))
 	initial := "timeoutSeconds=600&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
 	for _, selector := range []string{"", "&labelSelector=tier%3Da"} {
 		for _, limit := range []string{"", "&limit=1"} {
-			before := r.passed.Load()
-			if answer, body := r.get(r.path("")+"?timeoutSeconds=60"+selector+limit, accept("application/json")); r.passed.Load() != before+1 {
+			before := r.delegated.Load()
+			if answer, body := r.get(r.path("")+"?timeoutSeconds=60"+selector+limit, accept("application/json")); r.delegated.Load() != before+1 {
 				t.Errorf("a list %q was answered %s: %s", selector+limit, answer.Status, body)
 			}
 		}
-		if got := lines(r.watch(initial + selector).ends()); !strings.HasSuffix(got, "ERROR InternalError") || strings.Contains(got, "ADDED o") {
+		if got := lines(r.watch(initial + selector).readToEnd()); !strings.HasSuffix(got, "ERROR InternalError") || strings.Contains(got, "ADDED o") {
 			t.Errorf("initial events %q: %s", selector, got)
 		}
 	}
@@ -181,35 +181,35 @@ func TestSelectorsBehindTheHistory(t *testing.T) {
 	}
 	r := newRig(t, pods, options{store: store.Options{WindowBytes: 1 << 20}})
 	for _, name := range []string{"leaves", "deleted", "returns", "stays", "relabelled-then-deleted"} {
-		r.create("default", name, labelled("tier", "a"))
+		r.create("default", name, withLabel("tier", "a"))
 	}
-	r.create("default", "enters", labelled("tier", "b"))
-	begin := r.create("default", "hidden", labelled("tier", "b"))
+	r.create("default", "enters", withLabel("tier", "b"))
+	begin := r.create("default", "hidden", withLabel("tier", "b"))
 	state := map[string]string{"leaves": "", "deleted": "", "returns": "", "stays": "", "relabelled-then-deleted": ""}
 	since := "timeoutSeconds=600&labelSelector=tier%3Da&resourceVersion=" + begin.GetResourceVersion()
 	slow := r.stalled(since)
 	for i := range 20 { // 8 MB that the slow reader does not read
 		r.update("default", "stays", func(m metav1.Object) { is("a")(m); m.SetGenerateName(fmt.Sprint(i)) })
 	}
-	left := r.update("default", "leaves", labelled("tier", "c"))
-	r.update("default", "leaves", labelled("tier", "d"))
-	r.update("default", "returns", labelled("tier", "b"))
-	r.update("default", "relabelled-then-deleted", labelled("tier", "b"))
+	left := r.update("default", "leaves", withLabel("tier", "c"))
+	r.update("default", "leaves", withLabel("tier", "d"))
+	r.update("default", "returns", withLabel("tier", "b"))
+	r.update("default", "relabelled-then-deleted", withLabel("tier", "b"))
 	r.delete("default", "relabelled-then-deleted")
-	r.update("default", "hidden", labelled("tier", "c"))
+	r.update("default", "hidden", withLabel("tier", "c"))
 	r.delete("default", "hidden")
 	r.delete("default", "deleted")
-	r.update("default", "enters", labelled("tier", "a"))
-	r.update("default", "returns", labelled("tier", "a"))
+	r.update("default", "enters", withLabel("tier", "a"))
+	r.update("default", "returns", withLabel("tier", "a"))
 	for i := range 20 { // each by itself, so that the window drops all before
-		r.reach(r.update("default", "stays", func(m metav1.Object) { is("a")(m); m.SetGenerateName(fmt.Sprint(i)) }))
+		r.waitFor(r.update("default", "stays", func(m metav1.Object) { is("a")(m); m.SetGenerateName(fmt.Sprint(i)) }))
 	}
-	last := r.create("default", "last", labelled("tier", "a"))
-	r.reach(last)
+	last := r.create("default", "last", withLabel("tier", "a"))
+	r.waitFor(last)
 	if history, _ := r.storage.Cache().Bounds(); history <= must(keepwatch.ParseRevision(left.GetResourceVersion()))(t) {
 		t.Fatalf("the history goes back to %v", history)
 	}
-	for name, w := range map[string]*watching{"live": slow, "resuming": r.watch(since)} {
+	for name, w := range map[string]*watchClient{"live": slow, "resuming": r.watch(since)} {
 		t.Run(name, func(t *testing.T) {
 			w.t = t
 			held, told := maps.Clone(state), 0

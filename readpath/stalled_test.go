@@ -19,31 +19,31 @@ import (
 )
 
 // stalls is a server of a rig's answers over TLS, and clients of it who don't read.
-type stalls struct {
+type stalledClients struct {
 	*rig
-	budget *Budget
-	server *httptest.Server
-	ended  atomic.Int64  // how many requests the server is done with
-	within time.Duration // the deadline of requests, zero for none
+	budget  *Budget
+	server  *httptest.Server
+	ended   atomic.Int64  // how many requests the server is done with
+	timeout time.Duration // the deadline of requests, zero for none
 }
 
 // protocols are what clients of an API server speak.
 var protocols = []string{"HTTP/1.1", "HTTP/2.0"}
 
 // newStalls fills a rig with more than fits into the buffers between a server and a client.
-func newStalls(t *testing.T) *stalls {
+func newStalledClients(t *testing.T) *stalledClients {
 	budget := NewBudget(1 << 30)
-	s := &stalls{rig: newRig(t, pods, options{budget: budget}), budget: budget}
-	big := noted(string(bytes.Repeat([]byte("0123456789abcdef"), 16<<10)))
+	s := &stalledClients{rig: newRig(t, pods, options{budget: budget}), budget: budget}
+	big := withNote(string(bytes.Repeat([]byte("0123456789abcdef"), 16<<10)))
 	for i := range 64 { // 16 MB
 		s.create("default", fmt.Sprint("o", i), big)
 	}
-	s.server = httptest.NewUnstartedServer(EndWrites(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+	s.server = httptest.NewUnstartedServer(WithWriteDeadline(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		defer s.ended.Add(1)
-		q = s.informed(q)
+		q = s.withInfo(q)
 		ctx := request.WithUser(q.Context(), &user.DefaultInfo{Name: q.Header.Get("User")})
-		if s.within > 0 {
-			within, cancel := context.WithTimeout(ctx, s.within)
+		if s.timeout > 0 {
+			within, cancel := context.WithTimeout(ctx, s.timeout)
 			defer cancel()
 			ctx = within
 		}
@@ -56,7 +56,7 @@ func newStalls(t *testing.T) *stalls {
 }
 
 // client has connections of its own.
-func (s *stalls) client(protocol string) *http.Client {
+func (s *stalledClients) client(protocol string) *http.Client {
 	use := &http.Protocols{}
 	use.SetHTTP1(protocol == "HTTP/1.1")
 	use.SetHTTP2(protocol == "HTTP/2.0")
@@ -68,7 +68,7 @@ func (s *stalls) client(protocol string) *http.Client {
 }
 
 // stall sends requests of one user whose answers nobody reads, until leave is called.
-func (s *stalls) stall(protocol, user, query string, n int) (leave func()) {
+func (s *stalledClients) start(protocol, user, query string, n int) (leave func()) {
 	ctx, cancel := context.WithCancel(s.t.Context())
 	client := s.client(protocol)
 	for range n {
@@ -84,22 +84,22 @@ func (s *stalls) stall(protocol, user, query string, n int) (leave func()) {
 	return cancel
 }
 
-func (s *stalls) request(ctx context.Context, user, query string) *http.Request {
+func (s *stalledClients) request(ctx context.Context, user, query string) *http.Request {
 	q := must(http.NewRequestWithContext(ctx, http.MethodGet, s.server.URL+s.path("")+query, nil))(s.t)
 	q.Header = accept("application/json", "User", user)
 	return q
 }
 
 // Lists that one user does not read keep nobody else out, over either protocol.
-func TestStalledListsLeaveRoom(t *testing.T) {
-	s := newStalls(t)
+func TestStalledListsDoNotBlockOtherUsers(t *testing.T) {
+	s := newStalledClients(t)
 	for _, protocol := range protocols {
-		s.budget.lists = newAdmission(4 * perList)
-		leave := s.stall(protocol, "a", "", 10)
+		s.budget.lists = newAdmission(4 * listBufferSize)
+		leave := s.start(protocol, "a", "", 10)
 		eventually(t, "one user's lists hold half and wait", func() bool {
 			s.budget.lists.mu.Lock()
 			defer s.budget.lists.mu.Unlock()
-			return s.budget.lists.free == 2*perList && s.budget.lists.waiting > 0
+			return s.budget.lists.free == 2*listBufferSize && s.budget.lists.waiting > 0
 		})
 		for range 3 {
 			answer := must(s.client(protocol).Do(s.request(t.Context(), "b", "")))(t)
@@ -114,12 +114,12 @@ func TestStalledListsLeaveRoom(t *testing.T) {
 }
 
 // An answer that nobody reads ends with its request's deadline, and gives its room back.
-func TestStalledAnswersEnd(t *testing.T) {
-	s := newStalls(t)
-	s.within = time.Second
+func TestStalledResponsesEnd(t *testing.T) {
+	s := newStalledClients(t)
+	s.timeout = time.Second
 	for _, protocol := range protocols {
 		before := s.ended.Load()
-		leave := s.stall(protocol, "a", "", 5)
+		leave := s.start(protocol, "a", "", 5)
 		eventually(t, protocol+": all requests have ended", func() bool { return s.ended.Load() == before+5 })
 		if held := s.budget.lists.inUse(); held != 0 {
 			t.Errorf("%s: %d bytes are held", protocol, held)
@@ -130,13 +130,13 @@ func TestStalledAnswersEnd(t *testing.T) {
 
 // A connection of HTTP/1.1 can be used after the deadline of a request that has ended in time.
 func TestDeadlinesEndWithTheirRequests(t *testing.T) {
-	s := newStalls(t)
+	s := newStalledClients(t)
 	client := s.client("HTTP/1.1")
-	s.within = time.Minute
+	s.timeout = time.Minute
 	first := must(client.Do(s.request(t.Context(), "a", "?limit=1")))(t)
 	must(io.Copy(io.Discard, first.Body))(t)
 	first.Body.Close()
-	s.within = 0
+	s.timeout = 0
 	w := must(client.Do(s.request(t.Context(), "a", "?watch=1&resourceVersion=0&timeoutSeconds=600")))(t)
 	defer w.Body.Close()
 	must(io.ReadFull(w.Body, make([]byte, 1000)))(t)
@@ -144,13 +144,13 @@ func TestDeadlinesEndWithTheirRequests(t *testing.T) {
 
 // What watches hold whose clients have stopped reading is bounded by the watches' room, and they
 // are not ended.
-func TestStalledWatchesHoldWhatIsThere(t *testing.T) {
-	s := newStalls(t)
+func TestStalledWatchesAreBounded(t *testing.T) {
+	s := newStalledClients(t)
 	for _, protocol := range protocols {
-		s.budget.watches = newAdmission(4 * perWatch)
+		s.budget.watches = newAdmission(4 * watchBufferSize)
 		before := s.ended.Load()
-		leave := s.stall(protocol, "a", "?watch=1&resourceVersion=0&timeoutSeconds=600", 10)
-		eventually(t, protocol+": one user's watches hold half", func() bool { return s.budget.watches.inUse() == 2*perWatch })
+		leave := s.start(protocol, "a", "?watch=1&resourceVersion=0&timeoutSeconds=600", 10)
+		eventually(t, protocol+": one user's watches hold half", func() bool { return s.budget.watches.inUse() == 2*watchBufferSize })
 		other := must(s.client(protocol).Do(s.request(t.Context(), "b", "?watch=1&resourceVersion=0&timeoutSeconds=600")))(t)
 		must(io.ReadFull(other.Body, make([]byte, 16<<20)))(t)
 		other.Body.Close()
@@ -171,12 +171,12 @@ func TestWatchesWithoutBuffers(t *testing.T) {
 	r := newRig(t, pods, options{budget: budget})
 	first := r.create("default", "o0")
 	for i := range 200 {
-		r.create("default", fmt.Sprint("o", i+1), labelled("tier", strconv.Itoa(i)))
+		r.create("default", fmt.Sprint("o", i+1), withLabel("tier", strconv.Itoa(i)))
 	}
-	r.reach(r.delete("default", "o7"))
+	r.waitFor(r.delete("default", "o7"))
 	for _, media := range []string{"application/json", "application/vnd.kubernetes.protobuf", asTable, "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"} {
 		for query, events := range map[string]int{"resourceVersion=0&": 200, "resourceVersion=" + first.GetResourceVersion() + "&": 201} {
-			budget.watches = newAdmission(watchBuffers)
+			budget.watches = newAdmission(watchCapacity)
 			with := r.events(query, media, events)
 			budget.watches = newAdmission(0)
 			if without := r.events(query, media, events); !bytes.Equal(with, without) {
@@ -191,9 +191,9 @@ func (r *rig) events(query, media string, n int) (sent []byte) {
 	r.t.Helper()
 	ctx, cancel := context.WithCancel(r.t.Context())
 	defer cancel()
-	q := r.informed(must(http.NewRequestWithContext(ctx, http.MethodGet, r.path("")+"?watch=1&timeoutSeconds=600&"+query, nil))(r.t))
+	q := r.withInfo(must(http.NewRequestWithContext(ctx, http.MethodGet, r.path("")+"?watch=1&timeoutSeconds=600&"+query, nil))(r.t))
 	q.Header = accept(media)
-	r.handler.ServeHTTP(&chaser{write: func(b []byte) {
+	r.handler.ServeHTTP(&writingClient{write: func(b []byte) {
 		if sent = append(sent, b...); countFrames(sent, strings.Contains(media, "protobuf")) == n {
 			cancel()
 		}
@@ -221,10 +221,10 @@ func TestLargeListsAreMeasuredOnceAdmitted(t *testing.T) {
 	budget := NewBudget(1 << 30)
 	r := newRig(t, widgets, options{budget: budget})
 	for i := range 300 { // 3 MB
-		r.create("default", fmt.Sprint("o", i), noted(string(bytes.Repeat([]byte("x"), 10_000))))
+		r.create("default", fmt.Sprint("o", i), withNote(string(bytes.Repeat([]byte("x"), 10_000))))
 	}
-	budget.lists = newAdmission(perList)
-	release := must(budget.lists.acquire(t.Context(), "another", perList))(t)
+	budget.lists = newAdmission(listBufferSize)
+	release := must(budget.lists.acquire(t.Context(), "another", listBufferSize))(t)
 	type response struct {
 		*http.Response
 		body []byte

@@ -11,39 +11,39 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 )
 
-// Table is how a resource's objects look as what `kubectl get` prints. It is safe for
+// Table describes a resource's objects as the rows that `kubectl get` prints. It is safe for
 // concurrent use if Row is.
 type Table struct {
-	// Columns are what the cells of each row stand for.
+	// Columns describe the cells of each row.
 	Columns []metav1.TableColumnDefinition
-	// Row makes an object's row: its cells, and conditions if there are any. A cell is what
-	// JSON has, or a [Since]. The row's object is not looked at: it is the metadata.
+	// Row returns an object's row: its cells, and its conditions if it has some. A cell is a value that
+	// JSON can represent, or a [Since]. Row need not set the row's object: that is the metadata.
 	Row func(runtime.Object) (metav1.TableRow, error)
 }
 
-// Since is a cell that tells how long ago something was. That is another one whenever it is
-// asked for, but the row is the same.
+// Since is a cell with the time since an event, such as an object's age. It differs in each response,
+// so it is computed when the cached row is sent.
 type Since struct {
 	Time          time.Time
-	Before, After string // what stands around it in the cell
+	Before, After string // the text before and after it in the cell
 }
 
-// At is the cell's text at some time, as kubectl shows durations.
+// At returns the text of the cell at a time, with the duration as kubectl shows it.
 func (s Since) At(now time.Time) string {
 	return s.Before + duration.HumanDuration(now.Sub(s.Time)) + s.After
 }
 
-// tableVersion is the version of Tables that is answered here.
+// tableVersion is the version of Table that the read path answers.
 var tableVersion = metav1.SchemeGroupVersion
 
-// A row is kept as it stands in a table, but where it tells how long ago something was, there
-// are a zero byte, which JSON never has, and the time in microseconds as eight bytes.
+// A cached row is the JSON of a row, with a mark in the place of each age: a zero byte, which JSON never
+// contains, and the time in microseconds as eight bytes.
 const (
-	gap     = 0
-	gapSize = 1 + 8
+	ageMark = 0
+	ageSize = 1 + 8
 )
 
-// encodeRow makes the row of an object.
+// encodeRow returns the row of an object with marks.
 func (s *Reader) encodeRow(o runtime.Object) ([]byte, error) {
 	row, err := s.Table.Row(o)
 	if err != nil {
@@ -66,7 +66,7 @@ func (s *Reader) encodeRow(o runtime.Object) ([]byte, error) {
 		}
 		b = append(append(b, `,"conditions":`...), conditions...)
 	}
-	about, err := s.encode(o, metadataJSON)
+	about, err := s.encodeItem(o, metadataJSON)
 	if err != nil {
 		return nil, err
 	}
@@ -81,37 +81,37 @@ func appendCell(b []byte, cell any) ([]byte, error) {
 		return append(b, text...), err
 	}
 	b = appendText(append(b, '"'), since.Before)
-	b = append(b, gap)
+	b = append(b, ageMark)
 	b = binary.BigEndian.AppendUint64(b, uint64(since.Time.UnixMicro()))
 	return append(appendText(b, since.After), '"'), nil
 }
 
-// appendText appends text as it stands in a JSON string.
+// appendText appends text as JSON, without the quotes.
 func appendText(b []byte, text string) []byte {
-	quoted, _ := json.Marshal(text) // which a string can't fail
+	quoted, _ := json.Marshal(text) // a string can't fail
 	return append(b, quoted[1:len(quoted)-1]...)
 }
 
-// appendRow appends a row as it is at some time.
+// appendRow appends a row with the ages at a time.
 func appendRow(b, row []byte, now time.Time) []byte {
 	for {
-		i := bytes.IndexByte(row, gap)
+		i := bytes.IndexByte(row, ageMark)
 		if i < 0 {
 			return append(b, row...)
 		}
 		at := time.UnixMicro(int64(binary.BigEndian.Uint64(row[i+1:])))
 		b = appendText(append(b, row[:i]...), duration.HumanDuration(now.Sub(at)))
-		row = row[i+gapSize:]
+		row = row[i+ageSize:]
 	}
 }
 
-// appendStart appends the start of a table, up to its first row.
-func (t *Table) appendStart(b []byte, about metav1.ListMeta, titled bool) ([]byte, error) {
+// appendHead appends the start of a Table, up to its first row.
+func (t *Table) appendHead(b []byte, about metav1.ListMeta, columns bool) ([]byte, error) {
 	start := struct {
 		metav1.ListMeta   `json:"metadata,omitempty"`
 		ColumnDefinitions []metav1.TableColumnDefinition `json:"columnDefinitions"`
 	}{ListMeta: about}
-	if titled {
+	if columns {
 		start.ColumnDefinitions = t.Columns
 	}
 	fields, err := json.Marshal(start)
@@ -123,9 +123,9 @@ func (t *Table) appendStart(b []byte, about metav1.ListMeta, titled bool) ([]byt
 	return append(b, `,"rows":[`...), nil
 }
 
-// appendTable appends a table of one row.
-func (t *Table) appendTable(b, row []byte, revision string, titled bool) ([]byte, error) {
-	b, err := t.appendStart(b, metav1.ListMeta{ResourceVersion: revision}, titled)
+// appendTable appends a Table of one row.
+func (t *Table) appendTable(b, row []byte, revision string, columns bool) ([]byte, error) {
+	b, err := t.appendHead(b, metav1.ListMeta{ResourceVersion: revision}, columns)
 	if err != nil {
 		return nil, err
 	}

@@ -24,7 +24,7 @@ const asTable = "application/json;as=Table;g=meta.k8s.io;v=v1"
 var longAgo = time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // shown is how rigs show their objects.
-var shown = Table{
+var testTable = Table{
 	Columns: []metav1.TableColumnDefinition{
 		{Name: "Name", Type: "string", Format: "name", Description: "<é>"}, {Name: "Labels", Type: "integer", Priority: 1}, {Name: "Since", Type: "string"},
 	},
@@ -42,15 +42,15 @@ var shown = Table{
 }
 
 // tableWanted is what an API server makes of an object or a list.
-func tableWanted(t *testing.T, o runtime.Object, titled bool) []byte {
+func expectedTable(t *testing.T, o runtime.Object, titled bool) []byte {
 	t.Helper()
 	table := &metav1.Table{Rows: []metav1.TableRow{}}
 	table.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("Table"))
 	if titled {
-		table.ColumnDefinitions = shown.Columns
+		table.ColumnDefinitions = testTable.Columns
 	}
 	add := func(o runtime.Object) error {
-		row := must(shown.Row(o))(t)
+		row := must(testTable.Row(o))(t)
 		row.Cells[2] = row.Cells[2].(Since).At(time.Now())
 		row.Object.Object = partial(t, o)
 		table.Rows = append(table.Rows, row)
@@ -71,11 +71,11 @@ func TestObjectsAsTables(t *testing.T) {
 	for _, k := range []kind{pods, statefulSets, widgets} {
 		r := newRig(t, k, options{})
 		o := r.create("default", "o1")
-		r.reach(o)
+		r.waitFor(o)
 		_, got := r.get(r.path("default")+"/o1", accept(asTable))
-		differs(t, k.gvk.Kind, got, tableWanted(t, o.(runtime.Object), true))
+		expectBytes(t, k.gvk.Kind, got, expectedTable(t, o.(runtime.Object), true))
 		r.reader.Table = nil
-		if got := r.asked(http.MethodGet, r.path(""), accept(asTable)); got != passEncoding {
+		if got := r.reasonFor(http.MethodGet, r.path(""), accept(asTable)); got != reasonEncoding {
 			t.Errorf("%s, of which there are no tables: %q", k.gvk.Kind, got)
 		}
 	}
@@ -86,19 +86,19 @@ func TestTablesWithLongColumns(t *testing.T) {
 	const objects = 100
 	for _, length := range []int{64<<10 - 1, 64 << 10, 70_000, 200_000} {
 		r := newRig(t, widgets, options{})
-		table := shown
-		table.Columns = slices.Clone(shown.Columns)
+		table := testTable
+		table.Columns = slices.Clone(testTable.Columns)
 		table.Columns[1].Description = strings.Repeat("0123456789", length/10)
 		r.reader.Table = &table
 		for i := range objects {
-			r.reach(r.create("default", fmt.Sprint("o", i), noted(strings.Repeat("x", 2000))))
+			r.waitFor(r.create("default", fmt.Sprint("o", i), withNote(strings.Repeat("x", 2000))))
 		}
 		plain, want := r.get(r.path(""), accept(asTable))
 		answer, body := r.get(r.path(""), accept(asTable, "Accept-Encoding", "gzip"))
 		if plain.StatusCode != http.StatusOK || answer.Header.Get("Content-Encoding") != "gzip" {
 			t.Fatalf("%s; %s, %v", plain.Status, answer.Status, answer.Header)
 		}
-		differs(t, fmt.Sprint("columns of ", length, " bytes"), unzipped(t, answer, body), want)
+		expectBytes(t, fmt.Sprint("columns of ", length, " bytes"), unzipped(t, answer, body), want)
 		if len(body) > len(want)/4 {
 			t.Errorf("columns of %d bytes: %d bytes are sent of %d", length, len(body), len(want))
 		}
@@ -114,22 +114,22 @@ func TestWatchesAsTables(t *testing.T) {
 		first, second := r.open(r.path("")+query, accept(asTable)), r.open(r.path("")+"?watch=1&timeoutSeconds=600&resourceVersion="+added.GetResourceVersion(), accept(asTable))
 		expect := func(from io.Reader, kind watch.EventType, o metav1.Object, titled bool) {
 			t.Helper()
-			want := framed(t, string(kind), bytes.TrimSuffix(tableWanted(t, o.(runtime.Object), titled), newline), plainJSON)
+			want := encodedEvent(t, string(kind), bytes.TrimSuffix(expectedTable(t, o.(runtime.Object), titled), newline), objectJSON)
 			got := make([]byte, len(want))
 			must(io.ReadFull(from, got))(t)
-			differs(t, fmt.Sprint(k.gvk.Kind, " ", kind), got, want)
+			expectBytes(t, fmt.Sprint(k.gvk.Kind, " ", kind), got, want)
 		}
 		expect(first.Body, watch.Added, added, true)
 		end := k.newObject().(metav1.Object)
 		end.SetResourceVersion(added.GetResourceVersion())
 		end.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
 		expect(first.Body, watch.Bookmark, end, false)
-		changed, deleted := r.update("default", "o1", labelled("tier", "b")), r.delete("default", "o1")
+		changed, deleted := r.update("default", "o1", withLabel("tier", "b")), r.delete("default", "o1")
 		for from, titled := range map[io.Reader]bool{first.Body: false, second.Body: true} {
 			expect(from, watch.Modified, changed, titled)
 			expect(from, watch.Deleted, deleted, false)
 		}
-		if passed := r.passed.Load(); passed > 0 {
+		if passed := r.delegated.Load(); passed > 0 {
 			t.Errorf("%s: %d were passed on", k.gvk.Kind, passed)
 		}
 	}

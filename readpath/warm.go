@@ -7,55 +7,56 @@ import (
 	"time"
 )
 
-// Encoding names what large lists are answered in: a media type, whole objects or their metadata or
-// rows of a Table, and whether it is compressed. The values are closed, and are kept on disk.
-type Encoding string
+// ListEncoding names the encoding of a large list: its media type, whether it has whole objects, their
+// metadata or rows of a Table, and whether it is compressed. The values are closed. Servers store them
+// on disk.
+type ListEncoding string
 
-// encodingNames are all encodings, by form, plain and compressed.
-var encodingNames = [...][2]Encoding{
-	plainJSON:        {"json", "json+gzip"},
-	plainProtobuf:    {"protobuf", "protobuf+gzip"},
+// listEncodingsOf has the names by encoding, for lists without compression and with gzip.
+var listEncodingsOf = [...][2]ListEncoding{
+	objectJSON:       {"json", "json+gzip"},
+	objectProtobuf:   {"protobuf", "protobuf+gzip"},
 	metadataJSON:     {"metadata-json", "metadata-json+gzip"},
 	metadataProtobuf: {"metadata-protobuf", "metadata-protobuf+gzip"},
 	tableJSON:        {"table", "table+gzip"},
 }
 
-// askedEncodings remembers which encodings large lists were asked for in.
-type askedEncodings [len(encodingNames)][2]atomic.Bool
+// usedListEncodings records the encodings of the large lists that clients requested.
+type usedListEncodings [len(listEncodingsOf)][2]atomic.Bool
 
-// note calls tell with an encoding, if it is the first time and there is somebody to tell.
-func (a *askedEncodings) note(f form, zipped bool, tell func(Encoding)) {
+// record records a list, and calls notify if its encoding is a new one. notify may be nil.
+func (u *usedListEncodings) record(as encoding, gzip bool, notify func(ListEncoding)) {
 	i := 0
-	if zipped {
+	if gzip {
 		i = 1
 	}
-	if first := &a[f][i]; tell != nil && !first.Load() && first.CompareAndSwap(false, true) {
-		tell(encodingNames[f][i])
+	if used := &u[as][i]; notify != nil && !used.Load() && used.CompareAndSwap(false, true) {
+		notify(listEncodingsOf[as][i])
 	}
 }
 
-// warmRests is how much longer Warm rests than it works: it takes a quarter of a processor.
-const warmRests = 3
+// warmIdleRatio is how much longer Warm pauses than it works: it uses a quarter of a processor.
+const warmIdleRatio = 3
 
-// Warm encodes all objects as a large list in an encoding would, so that the first one need not wait
-// for that. It does nothing for an encoding that the reader does not know, and returns when it is
-// done or ctx is.
-func (s *Reader) Warm(ctx context.Context, e Encoding) {
-	f, zipped, known := s.formOf(e)
-	if !known {
+// Warm caches the encodings of all objects that a large list needs, so that the first list need not
+// encode them. It returns when it is done or ctx is, and at once for an encoding that the reader does
+// not answer. Objects that can't be encoded are left to their readers.
+func (s *Reader) Warm(ctx context.Context, e ListEncoding) {
+	as, gzip, ok := s.parseListEncoding(e)
+	if !ok {
 		return
 	}
 	for segment := range s.Cache.Snapshot().Segments() {
 		began := time.Now()
-		if zipped && f != tableJSON {
-			_, _ = s.compressed(segment, items{form: f}) // what can't be encoded is for who reads it
+		if gzip && as != tableJSON {
+			_, _ = s.segmentBlock(segment, listBody{encoding: as})
 		} else {
 			for o := range segment.All() {
-				_, _ = s.readItem(o, f, recurring)
+				_, _ = s.itemEncoding(o, as, listRead)
 			}
 		}
 		select {
-		case <-time.After(warmRests * time.Since(began)):
+		case <-time.After(warmIdleRatio * time.Since(began)):
 		case <-ctx.Done():
 			return
 		}
@@ -63,14 +64,15 @@ func (s *Reader) Warm(ctx context.Context, e Encoding) {
 	s.budget.counts.warmed.Inc()
 }
 
-// formOf finds the form of an encoding among those that the reader answers.
-func (s *Reader) formOf(e Encoding) (f form, zipped, known bool) {
-	for f := range encodingNames {
-		i := slices.Index(encodingNames[f][:], e)
-		if i < 0 || form(f) == tableJSON && s.Table == nil || form(f) == plainProtobuf && s.Dynamic {
+// parseListEncoding returns what a name stands for, if the reader answers such lists.
+func (s *Reader) parseListEncoding(e ListEncoding) (as encoding, gzip, ok bool) {
+	for i := range listEncodingsOf {
+		as := encoding(i)
+		compression := slices.Index(listEncodingsOf[i][:], e)
+		if compression < 0 || as == tableJSON && s.Table == nil || as == objectProtobuf && s.Dynamic {
 			continue
 		}
-		return form(f), i == 1, true
+		return as, compression == 1, true
 	}
 	return 0, false, false
 }

@@ -13,21 +13,21 @@ import (
 func TestWarm(t *testing.T) {
 	before := newRig(t, pods, options{})
 	for i := range 70 {
-		before.reach(before.create("default", fmt.Sprintf("o%02d", i), noted(strings.Repeat("x", 3000))))
+		before.waitFor(before.create("default", fmt.Sprintf("o%02d", i), withNote(strings.Repeat("x", 3000))))
 	}
-	var told []Encoding
-	before.reader.Asked = func(e Encoding) { told = append(told, e) }
-	ask := func(r *rig, f form, encoding string) []byte {
+	var told []ListEncoding
+	before.reader.ListEncodingUsed = func(e ListEncoding) { told = append(told, e) }
+	ask := func(r *rig, f encoding, encoding string) []byte {
 		answer, body := r.get(r.path(""), accept(accepted(f, asList), "Accept-Encoding", encoding))
 		return unzipped(t, answer, body)
 	}
-	for _, f := range []form{plainJSON, metadataJSON, plainJSON} {
+	for _, f := range []encoding{objectJSON, metadataJSON, objectJSON} {
 		for _, encoding := range []string{"identity", "gzip"} {
 			ask(before, f, encoding)
 			before.get(before.path("")+"?limit=1", accept(accepted(f, asList), "Accept-Encoding", encoding)) // which is not large
 		}
 	}
-	if want := []Encoding{"json", "json+gzip", "metadata-json", "metadata-json+gzip"}; !slices.Equal(told, want) {
+	if want := []ListEncoding{"json", "json+gzip", "metadata-json", "metadata-json+gzip"}; !slices.Equal(told, want) {
 		t.Errorf("told are %v, want %v", told, want)
 	}
 	for _, e := range append(told, "table", "from another version") {
@@ -35,7 +35,7 @@ func TestWarm(t *testing.T) {
 		count := &counting{Serializer: r.reader.json}
 		r.reader.json = count
 		r.reader.Warm(t.Context(), e)
-		f, zipped, known := r.reader.formOf(e)
+		f, zipped, known := r.reader.parseListEncoding(e)
 		if made := count.encoded.Load(); known != (made > 0) || known != (e != "from another version") {
 			t.Errorf("%s: known is %v, and %d objects are encoded", e, known, made)
 		}
@@ -51,7 +51,7 @@ func TestWarm(t *testing.T) {
 		if made := count.encoded.Load(); made > 0 {
 			t.Errorf("%s: %d objects are encoded for the first list", e, made)
 		}
-		differs(t, string(e), got, ask(before, f, "identity"))
+		expectBytes(t, string(e), got, ask(before, f, "identity"))
 	}
 	stopped, cancel := context.WithCancel(t.Context())
 	cancel()

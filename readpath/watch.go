@@ -2,13 +2,11 @@ package readpath
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/endpoints/metrics"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -17,75 +15,76 @@ import (
 	"github.com/keepwatch/keepwatch/watchcache"
 )
 
-// watch prepares a WATCH's answer. It is passed on if there is none here.
-func (s *Reader) watch(q *http.Request, asked query) (answer http.HandlerFunc, why reason) {
+// watch returns the response to a WATCH, or the reason to delegate it. It waits for a cache that is
+// starting.
+func (s *Reader) watch(q *http.Request, r readRequest) (http.HandlerFunc, reason) {
 	select {
 	case <-q.Context().Done():
-		return nil, passState
+		return nil, reasonState
 	case <-s.Cache.Ended():
-		return nil, passState
-	default: // one that has not started is waited for
+		return nil, reasonState
+	default:
 	}
-	within, cancel := context.WithTimeout(q.Context(), asked.timeout)
+	ctx, cancel := context.WithTimeout(q.Context(), r.timeout)
 	defer cancel()
-	events, err := s.Cache.Watch(within, asked.key, asked.options)
+	events, err := s.Cache.Watch(ctx, r.key, r.options)
 	switch {
-	case errors.Is(err, context.DeadlineExceeded) && within.Err() != nil: // over before it could begin
+	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil: // the watch ended before it began
 		err = nil
-	case err != nil && !waitedFor(err, asked) && !apierrors.IsResourceExpired(err): // which are sent in the stream
-		return s.refuse(err, asked)
+	case err != nil && !waitedFor(err, r) && !apierrors.IsResourceExpired(err): // these two are sent as events
+		return s.answerError(err, r)
 	}
-	return (&watcher{Reader: s, events: events, refused: err, form: asked.form, timeout: asked.timeout}).serve, ""
+	return (&watchResponse{Reader: s, events: events, startError: err, encoding: r.encoding, timeout: r.timeout}).serve, ""
 }
 
-// watcher is one watch over HTTP: it receives the events of a watch cache and writes them.
-type watcher struct {
+// watchResponse is a watch over HTTP. It receives the events of a watch cache and writes them.
+type watchResponse struct {
 	*Reader
-	events  *watchcache.Watch // nil if the watch is over before it could begin
-	refused error             // why the watch can't begin
-	form    form
-	timeout time.Duration
-	sent    func(bytes int) // counts an event
+	events     *watchcache.Watch // nil if the watch ended before it began
+	startError error             // why the watch can't begin
+	encoding   encoding
+	timeout    time.Duration
+	countEvent func(bytes int)
 
-	ctx    context.Context // of the answer
-	out    *gather
-	http   *http.ResponseController
-	titled bool // the columns of its tables were sent
+	ctx         context.Context // of the response
+	out         *eventWriter
+	http        *http.ResponseController
+	columnsSent bool // of a Table
 }
 
-// grace is how long what was written at the end of a watch may take to leave: whoever reads
-// at all, on however busy a machine, gets the whole of it.
-const grace = time.Minute
+// writeGrace is how long a client may take to read what was written at the end of a watch. Any client
+// that reads at all, on however busy a machine, receives all of it.
+const writeGrace = time.Minute
 
-func (s *watcher) serve(w http.ResponseWriter, q *http.Request) {
+func (s *watchResponse) serve(w http.ResponseWriter, q *http.Request) {
 	ctx, cancel := context.WithTimeout(q.Context(), s.timeout)
 	defer cancel()
-	media := mediaType(s.form)
-	if isProtobuf(s.form) {
+	media := mediaType(s.encoding)
+	if isProtobuf(s.encoding) {
 		media += ";stream=watch"
 	}
-	s.sent = s.counter(q.Context())
+	s.countEvent = s.eventCounter(q.Context())
 	w.Header().Set("Content-Type", media)
 	w.WriteHeader(http.StatusOK)
 	s.http = http.NewResponseController(w)
-	// A slow client has time until the watch ends, and grace: after that it reads no more.
-	_ = s.http.SetWriteDeadline(time.Now().Add(s.timeout + grace)) // HTTP/1 and 2 have one
-	defer func() { _ = s.http.SetWriteDeadline(time.Time{}) }()    // the connection may be used again
+	// A slow client has time until the watch ends, and writeGrace: after that it no longer reads.
+	_ = s.http.SetWriteDeadline(time.Now().Add(s.timeout + writeGrace)) // HTTP/1 and HTTP/2 support it
+	defer func() { _ = s.http.SetWriteDeadline(time.Time{}) }()         // the connection may serve another request
 	if s.http.Flush() != nil {
 		return
 	}
-	s.ctx, s.out = ctx, s.gather(ctx, w)
-	defer s.out.done()
+	s.ctx, s.out = ctx, s.newEventWriter(ctx, w)
+	defer s.out.releaseBuffer()
 	s.run()
 }
 
-// run writes events until the watch is over, and then the error that has ended it, if any. Nobody
-// needs the error of a write: the client is gone.
-func (s *watcher) run() {
-	if s.refused == nil && s.events == nil {
+// run writes events until the watch ends, and then the error that ended it, if any. It ignores errors
+// of writes: the client is gone.
+func (s *watchResponse) run() {
+	if s.startError == nil && s.events == nil {
 		return
 	}
-	err := s.refused
+	err := s.startError
 	if err == nil {
 		var shutdown <-chan struct{}
 		if signals := request.ServerShutdownSignalFrom(s.ctx); signals != nil {
@@ -94,23 +93,22 @@ func (s *watcher) run() {
 		err = s.events.Serve(s.ctx, shutdown, s)
 	}
 	if err != nil {
-		s.out.add(errorFrame(err, s.form)) // not written after a failed write
+		s.out.add(errorEvent(err, s.encoding)) // not written after a failed write
 	}
 	_ = s.Flush()
 }
 
-// Send adds an event. If that fails, the client receives the error, and must not continue without
-// the event.
-func (s *watcher) Send(e watchcache.Event, initial bool) error {
+// Send adds an event. If it can't be encoded, the client receives the error instead, and the watch ends.
+func (s *watchResponse) Send(e watchcache.Event, initial bool) error {
 	if err := s.add(s.out, e, initial); err != nil {
 		return err
 	}
-	return s.out.spill()
+	return s.out.flushIfLarge()
 }
 
-// Initialized writes what was added, and tells the library's flow control that the watch has
+// Initialized writes the added events, and reports to the library's flow control that the watch has
 // caught up.
-func (s *watcher) Initialized() error {
+func (s *watchResponse) Initialized() error {
 	if err := s.out.flush(); err != nil {
 		return err
 	}
@@ -118,10 +116,10 @@ func (s *watcher) Initialized() error {
 	return nil
 }
 
-// Flush writes what was added, and gives the buffer back.
-func (s *watcher) Flush() error {
+// Flush writes the added events and releases the buffer.
+func (s *watchResponse) Flush() error {
 	err := s.out.flush()
-	s.out.done()
+	s.out.releaseBuffer()
 	if err == nil {
 		err = s.http.Flush()
 		s.out.err = err
@@ -129,70 +127,70 @@ func (s *watcher) Flush() error {
 	return err
 }
 
-// gather returns what frames are put together in, whose buffer counts for the watch's user. A
-// watch holds one as long as a client takes to read it; a client may stop reading for good.
-func (s *watcher) gather(ctx context.Context, w http.ResponseWriter) *gather {
-	return &gather{w: w, room: func() func() {
-		release := s.budget.watches.tryAcquire(userOf(ctx), perWatch)
+// newEventWriter returns a writer whose buffer counts for the user of the watch. A watch occupies a
+// buffer until its client has read it, which may never happen.
+func (s *watchResponse) newEventWriter(ctx context.Context, w http.ResponseWriter) *eventWriter {
+	return &eventWriter{w: w, acquire: func() func() {
+		release := s.budget.watches.tryAcquire(userOf(ctx), watchBufferSize)
 		if release == nil {
-			s.budget.counts.unchunked.Inc()
+			s.budget.counts.watchBuffersRefused.Inc()
 			return nil
 		}
-		uncount := s.budget.counts.hold(perWatch)
+		uncount := s.budget.counts.countBuffer(watchBufferSize)
 		return func() { uncount(); release() }
 	}}
 }
 
-// add adds an event. The initial state is for this watch alone: its frames are not cached, unless
-// there is no buffer to make them in. Then they are shared, so that many watches whose clients read
-// nothing hold each of them once.
-func (s *watcher) add(out *gather, e watchcache.Event, initial bool) (err error) {
-	var frame []byte
+// add adds an event. The initial state belongs to this watch alone, so its encodings are not cached,
+// unless there is no buffer to encode them into. Then they are shared, so that many watches whose
+// clients read nothing occupy the memory of one.
+func (s *watchResponse) add(out *eventWriter, e watchcache.Event, initial bool) (err error) {
+	var encoded []byte
 	switch {
-	case s.form == tableJSON:
+	case s.encoding == tableJSON:
 		return s.addTable(out, e, initial)
-	case e.Type != watch.Bookmark && initial && out.buffer():
+	case e.Type != watch.Bookmark && initial && out.ensureBuffer():
 		before := len(out.b)
-		if out.b, err = s.appendFrame(out.b, e, s.form); err == nil {
-			s.sent(len(out.b) - before)
+		if out.b, err = s.appendUnsharedEvent(out.b, e, s.encoding); err == nil {
+			s.countEvent(len(out.b) - before)
 		}
 		return err
 	case e.Type != watch.Bookmark:
-		frame, err = s.frame(e, s.form)
+		encoded, err = s.eventEncoding(e, s.encoding)
 	default:
-		frame, err = s.appendFrame(nil, e, s.form)
+		encoded, err = s.appendUnsharedEvent(nil, e, s.encoding)
 	}
 	if err != nil {
 		return err
 	}
-	s.sent(len(frame))
-	out.add(frame)
+	s.countEvent(len(encoded))
+	out.add(encoded)
 	return nil
 }
 
-// addTable adds an event as a table of one row, the first one with its columns. Rows are
-// shared as frames are; ages are those of the moment.
-func (s *watcher) addTable(out *gather, e watchcache.Event, initial bool) error {
-	row := s.row
+// addTable adds an event as a Table of one row; the first one has the columns. Watches share the rows,
+// without the ages.
+func (s *watchResponse) addTable(out *eventWriter, e watchcache.Event, initial bool) error {
+	rowOf := s.eventRow
 	if initial || e.Type == watch.Bookmark {
-		row = s.ownRow
+		rowOf = s.unsharedRow
 	}
-	item, err := row(e)
+	row, err := rowOf(e)
 	if err != nil {
 		return err
 	}
-	frame, err := s.Table.appendTable(appendEventStart(make([]byte, 0, len(item)+frameRoom), e.Type), item, e.Revision.String(), !s.titled)
-	if err != nil {
+	b := appendEventStart(make([]byte, 0, len(row)+eventOverhead), e.Type)
+	if b, err = s.Table.appendTable(b, row, e.Revision.String(), !s.columnsSent); err != nil {
 		return err
 	}
-	frame, s.titled = append(frame, "}\n"...), true
-	s.sent(len(frame))
-	out.add(frame)
+	b, s.columnsSent = append(b, "}\n"...), true
+	s.countEvent(len(b))
+	out.add(b)
 	return nil
 }
 
-// counter counts events as kube-apiserver's metrics do.
-func (s *watcher) counter(ctx context.Context) func(bytes int) {
+// eventCounter returns a function that counts events in kube-apiserver's metrics.
+func (s *watchResponse) eventCounter(ctx context.Context) func(bytes int) {
 	name := s.Resource.Resource
 	events := metrics.WatchEvents.WithContext(ctx).WithLabelValues(name.Group, name.Version, name.Resource)
 	sizes := metrics.WatchEventsSizes.WithContext(ctx).WithLabelValues(name.Group, name.Version, name.Resource)
@@ -201,23 +199,3 @@ func (s *watcher) counter(ctx context.Context) func(bytes int) {
 		sizes.Observe(float64(bytes))
 	}
 }
-
-// errorFrame tells a client why its watch has ended.
-func errorFrame(err error, f form) []byte {
-	var known apierrors.APIStatus
-	if !errors.As(err, &known) {
-		known = apierrors.NewInternalError(err)
-	}
-	status := known.Status()
-	if isProtobuf(f) {
-		raw, _ := status.Marshal() // it has nothing that can fail
-		b := appendEventFields(nil, watch.Error, unknownSize(statusKind, len(raw)))
-		b = append(appendUnknown(b, statusKind, len(raw)), raw...)
-		return append(b, unknownEnd...)
-	}
-	status.SetGroupVersionKind(statusKind)
-	object, _ := json.Marshal(&status)
-	return append(append(appendEventStart(nil, watch.Error), object...), "}\n"...)
-}
-
-var statusKind = metav1.Unversioned.WithKind("Status")

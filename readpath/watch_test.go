@@ -28,7 +28,7 @@ import (
 )
 
 // heard is an event of a watch, as JSON says it.
-type heard struct {
+type watchEvent struct {
 	Type   watch.EventType
 	Object struct {
 		metav1.ObjectMeta `json:"metadata"`
@@ -40,32 +40,32 @@ type heard struct {
 }
 
 // watching reads a watch.
-type watching struct {
+type watchClient struct {
 	t      testing.TB
 	answer *http.Response
 	events *json.Decoder
 }
 
-func (r *rig) watch(query string) *watching {
+func (r *rig) watch(query string) *watchClient {
 	r.t.Helper()
 	answer := r.open(r.path("")+"?watch=1&"+query, accept("application/json"))
 	if answer.StatusCode != http.StatusOK || answer.Header.Get("Content-Type") != "application/json" {
 		r.t.Fatalf("%s, %v", answer.Status, answer.Header)
 	}
-	return &watching{r.t, answer, json.NewDecoder(answer.Body)}
+	return &watchClient{r.t, answer, json.NewDecoder(answer.Body)}
 }
 
-func (w *watching) next() (e heard) {
+func (w *watchClient) next() (e watchEvent) {
 	w.t.Helper()
 	must(0, w.events.Decode(&e))(w.t)
 	return e
 }
 
 // ends reads to the end, which has to be a clean one.
-func (w *watching) ends() (rest []heard) {
+func (w *watchClient) readToEnd() (rest []watchEvent) {
 	w.t.Helper()
 	for {
-		var e heard
+		var e watchEvent
 		err := w.events.Decode(&e)
 		if err == io.EOF {
 			return rest
@@ -77,16 +77,16 @@ func (w *watching) ends() (rest []heard) {
 
 // Events are what the codecs make of them, in every form: with the state that a watch
 // begins with, its end, and changes; a deletion shows the revision of itself.
-func TestWatchFrames(t *testing.T) {
+func TestWatchEventsEqualTheCodecs(t *testing.T) {
 	for _, k := range []kind{pods, statefulSets, widgets} {
 		t.Run(k.resource.Resource, func(t *testing.T) {
 			r := newRig(t, k, options{})
-			for _, f := range allForms {
-				if k.dynamic && f == plainProtobuf {
+			for _, f := range allEncodings {
+				if k.dynamic && f == objectProtobuf {
 					continue // there is none
 				}
 				name := fmt.Sprint("o", f)
-				added := r.create("default", name, labelled("tier", "a"))
+				added := r.create("default", name, withLabel("tier", "a"))
 				query := "?watch=1&timeoutSeconds=600&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&fieldSelector=metadata.name%3D" + name
 				answer := r.open(r.path("")+query, accept(accepted(f, asObject)))
 				if want := strings.TrimPrefix(mediaType(f)+";stream=watch", runtime.ContentTypeJSON+";stream=watch"); want != "" && answer.Header.Get("Content-Type") != want {
@@ -94,28 +94,28 @@ func TestWatchFrames(t *testing.T) {
 				}
 				expect := func(kind watch.EventType, o metav1.Object) {
 					t.Helper()
-					want := r.frameWanted(kind, o, f)
+					want := r.expectedEvent(kind, o, f)
 					got := make([]byte, len(want))
 					must(io.ReadFull(answer.Body, got))(t)
-					differs(t, fmt.Sprint(kind, " in form ", f), got, want)
+					expectBytes(t, fmt.Sprint(kind, " in form ", f), got, want)
 				}
 				expect(watch.Added, added)
 				end := k.newObject().(metav1.Object)
 				end.SetResourceVersion(added.GetResourceVersion())
 				end.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
 				expect(watch.Bookmark, end)
-				expect(watch.Modified, r.update("default", name, labelled("tier", "b")))
+				expect(watch.Modified, r.update("default", name, withLabel("tier", "b")))
 				expect(watch.Deleted, r.delete("default", name))
 				answer.Body.Close()
 			}
-			if passed := r.passed.Load(); passed > 0 {
+			if passed := r.delegated.Load(); passed > 0 {
 				t.Errorf("%d were passed on", passed)
 			}
 		})
 	}
 }
 
-func (r *rig) frameWanted(kind watch.EventType, m metav1.Object, f form) []byte {
+func (r *rig) expectedEvent(kind watch.EventType, m metav1.Object, f encoding) []byte {
 	t := r.t.(*testing.T)
 	t.Helper()
 	o := m.(runtime.Object)
@@ -123,9 +123,9 @@ func (r *rig) frameWanted(kind watch.EventType, m metav1.Object, f form) []byte 
 	case isMetadata(f):
 		o = partial(t, o)
 	case r.kind.dynamic:
-		return framed(t, string(kind), bytes.TrimSuffix(must(runtime.Encode(r.kind.codec, o))(t), newline), f)
+		return encodedEvent(t, string(kind), bytes.TrimSuffix(must(runtime.Encode(r.kind.codec, o))(t), newline), f)
 	}
-	return framed(t, string(kind), encoded(t, o, r.kind.gvk.GroupVersion(), f), f)
+	return encodedEvent(t, string(kind), encoded(t, o, r.kind.gvk.GroupVersion(), f), f)
 }
 
 // What enters and leaves a selection is added and deleted, with its last state there.
@@ -133,12 +133,12 @@ func TestWatchSelectorEdges(t *testing.T) {
 	r := newRig(t, pods, options{})
 	first := r.create("default", "o0")
 	w := r.watch("timeoutSeconds=600&labelSelector=tier%3Da&resourceVersion=" + first.GetResourceVersion())
-	r.create("default", "o1", labelled("tier", "b"))
-	in := r.update("default", "o1", labelled("tier", "a"))
-	stays := r.update("default", "o1", noted("x"))
-	out := r.update("default", "o1", labelled("tier", "b"))
+	r.create("default", "o1", withLabel("tier", "b"))
+	in := r.update("default", "o1", withLabel("tier", "a"))
+	stays := r.update("default", "o1", withNote("x"))
+	out := r.update("default", "o1", withLabel("tier", "b"))
 	r.delete("default", "o1")
-	r.create("default", "o2", labelled("tier", "a"))
+	r.create("default", "o2", withLabel("tier", "a"))
 	for i, want := range []struct {
 		kind     watch.EventType
 		revision string
@@ -169,7 +169,7 @@ func TestWatchesEndByTimeout(t *testing.T) {
 		"timeoutSeconds=-1":                         0,
 	} {
 		t.Run(query, func(t *testing.T) {
-			rest := r.watch(query + "&resourceVersion=" + written.GetResourceVersion()).ends()
+			rest := r.watch(query + "&resourceVersion=" + written.GetResourceVersion()).readToEnd()
 			if len(rest) != bookmarks {
 				t.Fatalf("%+v, want %d bookmarks", rest, bookmarks)
 			}
@@ -184,15 +184,15 @@ func TestWatchesEndByTimeout(t *testing.T) {
 }
 
 // A watch whose last seconds pass while an event is being written sends its bookmark before it ends.
-func TestWatchesThatEndWhileTheyWriteSendTheirBookmark(t *testing.T) {
+func TestWatchesThatEndDuringAWriteSendTheirBookmark(t *testing.T) {
 	t.Parallel() // it waits
 	r := newRig(t, pods, options{})
 	first := r.create("default", "o1")
-	r.reach(first)
+	r.waitFor(first)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // the bookmark is due after three
 	defer cancel()
 	query := "?watch=1&allowWatchBookmarks=true&timeoutSeconds=600&resourceVersion=" + first.GetResourceVersion()
-	q := r.informed(must(http.NewRequestWithContext(ctx, http.MethodGet, r.path("")+query, nil))(t))
+	q := r.withInfo(must(http.NewRequestWithContext(ctx, http.MethodGet, r.path("")+query, nil))(t))
 	q.Header = accept("application/json")
 	var watches sync.WaitGroup
 	seats := make([]seat, 16) // many watches: a select chooses by chance
@@ -200,9 +200,9 @@ func TestWatchesThatEndWhileTheyWriteSendTheirBookmark(t *testing.T) {
 		q := q.WithContext(flowcontrol.WithInitializationSignal(q.Context(), &seats[i]))
 		watches.Go(func() {
 			var sent []watch.EventType
-			r.handler.ServeHTTP(&chaser{write: func(frames []byte) {
+			r.handler.ServeHTTP(&writingClient{write: func(frames []byte) {
 				for events := json.NewDecoder(bytes.NewReader(frames)); events.More(); {
-					var e heard
+					var e watchEvent
 					if err := events.Decode(&e); err != nil {
 						t.Error(err)
 						return
@@ -219,22 +219,22 @@ func TestWatchesThatEndWhileTheyWriteSendTheirBookmark(t *testing.T) {
 	}
 	eventually(t, "all watches wait", func() bool {
 		for i := range seats {
-			if !seats[i].given.Load() {
+			if !seats[i].released.Load() {
 				return false
 			}
 		}
 		return true
 	})
-	r.update("default", "o1", noted("x"))
+	r.update("default", "o1", withNote("x"))
 	watches.Wait()
 }
 
 // A watch whose time is over before it is known where it begins ends as one whose time is
 // over does: etcd is not away.
-func TestAWatchIsOverBeforeItBegins(t *testing.T) {
+func TestWatchesThatEndBeforeTheyBegin(t *testing.T) {
 	r := newRig(t, pods, options{})
 	for _, revision := range []string{"", "1000000"} { // of both, etcd is asked
-		if rest := r.watch("timeoutSeconds=-1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan&resourceVersion=" + revision).ends(); len(rest) > 0 {
+		if rest := r.watch("timeoutSeconds=-1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan&resourceVersion=" + revision).readToEnd(); len(rest) > 0 {
 			t.Errorf("from %q: %+v", revision, rest)
 		}
 	}
@@ -242,25 +242,25 @@ func TestAWatchIsOverBeforeItBegins(t *testing.T) {
 
 // A watch that is never done, since more was written while it was being sent the last, is
 // told how far it has come all the same.
-func TestWatchesBehindAreToldHowFarTheyAre(t *testing.T) {
+func TestWatchesThatAreAlwaysBehindReceiveBookmarks(t *testing.T) {
 	r := newRig(t, pods, options{})
-	large := strings.Repeat("x", chunk) // so that events are sent before others are looked for
-	first := r.create("default", "o1", noted(large))
+	large := strings.Repeat("x", chunkSize) // so that events are sent before others are looked for
+	first := r.create("default", "o1", withNote(large))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	query := "?watch=1&allowWatchBookmarks=true&timeoutSeconds=4&resourceVersion=" + first.GetResourceVersion()
-	q := r.informed(must(http.NewRequestWithContext(ctx, http.MethodGet, r.path("")+query, nil))(t))
+	q := r.withInfo(must(http.NewRequestWithContext(ctx, http.MethodGet, r.path("")+query, nil))(t))
 	q.Header = accept("application/json")
 	told, newest, writes := "", "", 0
 	write := func() { // a first event is sent with the next one
 		writes++
-		r.update("default", "o1", noted(fmt.Sprint(large, writes)))
-		r.reach(r.update("default", "o1", noted(large)))
+		r.update("default", "o1", withNote(fmt.Sprint(large, writes)))
+		r.waitFor(r.update("default", "o1", withNote(large)))
 	}
 	write()
-	r.handler.ServeHTTP(&chaser{write: func(sent []byte) {
+	r.handler.ServeHTTP(&writingClient{write: func(sent []byte) {
 		for events := json.NewDecoder(bytes.NewReader(sent)); events.More(); {
-			var e heard
+			var e watchEvent
 			must(0, events.Decode(&e))(t)
 			if e.Type == watch.Bookmark {
 				told = e.Object.ResourceVersion
@@ -277,20 +277,20 @@ func TestWatchesBehindAreToldHowFarTheyAre(t *testing.T) {
 }
 
 // chaser is a client for whom more is written whenever it has been sent something.
-type chaser struct {
+type writingClient struct {
 	receiver
 	write func(sent []byte)
 }
 
-func (c *chaser) Write(b []byte) (int, error) {
+func (c *writingClient) Write(b []byte) (int, error) {
 	c.write(b)
 	return len(b), nil
 }
 
 // seat is what API Priority and Fairness holds for a watch until it is initialized.
-type seat struct{ given atomic.Bool }
+type seat struct{ released atomic.Bool }
 
-func (s *seat) Signal() { s.given.Store(true) }
+func (s *seat) Signal() { s.released.Store(true) }
 func (s *seat) Wait()   {}
 
 // A watch gives its seat back right behind what there was when it began, and not when
@@ -303,13 +303,13 @@ func TestWatchesAreInitialized(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, pods, options{})
-			large := strings.Repeat("x", chunk) // so that events are sent before others are looked for
-			first := r.create("default", "o0", noted(large))
+			large := strings.Repeat("x", chunkSize) // so that events are sent before others are looked for
+			first := r.create("default", "o0", withNote(large))
 			last := first
 			for i := range 3 {
-				last = r.create("default", fmt.Sprint("o", 1+i), noted(large))
+				last = r.create("default", fmt.Sprint("o", 1+i), withNote(large))
 			}
-			r.reach(last)
+			r.waitFor(last)
 			if strings.HasSuffix(query, "=") {
 				query += first.GetResourceVersion()
 			}
@@ -317,19 +317,19 @@ func TestWatchesAreInitialized(t *testing.T) {
 			defer cancel()
 			held := &seat{}
 			r.context = func(ctx context.Context) context.Context { return flowcontrol.WithInitializationSignal(ctx, held) }
-			q := r.informed(must(http.NewRequestWithContext(ctx, http.MethodGet, r.path("")+"?watch=1&timeoutSeconds=60&"+query, nil))(t))
+			q := r.withInfo(must(http.NewRequestWithContext(ctx, http.MethodGet, r.path("")+"?watch=1&timeoutSeconds=60&"+query, nil))(t))
 			q.Header = accept("application/json")
 			there := must(keepwatch.ParseRevision(last.GetResourceVersion()))(t)
 			later := 0
-			r.handler.ServeHTTP(&chaser{write: func(sent []byte) {
+			r.handler.ServeHTTP(&writingClient{write: func(sent []byte) {
 				for events := json.NewDecoder(bytes.NewReader(sent)); events.More(); {
-					var e heard
+					var e watchEvent
 					must(0, events.Decode(&e))(t)
 					at := must(keepwatch.ParseRevision(e.Object.ResourceVersion))(t)
 					if at > there {
 						later++
 					}
-					if given := held.given.Load(); given != (at > there) {
+					if given := held.released.Load(); given != (at > there) {
 						t.Errorf("%s at %v, where what there was ended at %v: the seat is given back: %v", e.Type, at, there, given)
 					}
 				}
@@ -337,8 +337,8 @@ func TestWatchesAreInitialized(t *testing.T) {
 					cancel()
 					return
 				}
-				r.update("default", "o1", noted(large+fmt.Sprint(later)))
-				r.reach(r.update("default", "o1", noted(large)))
+				r.update("default", "o1", withNote(large+fmt.Sprint(later)))
+				r.waitFor(r.update("default", "o1", withNote(large)))
 			}}, q)
 			if later == 0 {
 				t.Error("nothing came behind what there was")
@@ -350,14 +350,14 @@ func TestWatchesAreInitialized(t *testing.T) {
 		held := &seat{}
 		r.context = func(ctx context.Context) context.Context { return flowcontrol.WithInitializationSignal(ctx, held) }
 		r.watch("timeoutSeconds=60&resourceVersion=" + r.create("default", "o0").GetResourceVersion())
-		eventually(t, "the seat is given back", held.given.Load)
+		eventually(t, "the seat is given back", held.released.Load)
 	})
 }
 
 // A watch that names no time lasts as long as the server has it.
-func TestWatchesHaveAServersTimeout(t *testing.T) {
+func TestWatchesWithoutATimeout(t *testing.T) {
 	r := newRig(t, pods, options{minTimeout: 1})
-	if rest := r.watch("resourceVersion=0&timeoutSeconds=0").ends(); len(rest) != 0 {
+	if rest := r.watch("resourceVersion=0&timeoutSeconds=0").readToEnd(); len(rest) != 0 {
 		t.Errorf("%+v", rest)
 	}
 }
@@ -377,7 +377,7 @@ func TestWatchesEndWithTheServer(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	close(down)
-	if rest := w.ends(); len(rest) > 0 {
+	if rest := w.readToEnd(); len(rest) > 0 {
 		t.Errorf("%+v", rest)
 	}
 }
@@ -388,24 +388,24 @@ func TestWatchesEndWithTheStorage(t *testing.T) {
 	w := r.watch("timeoutSeconds=600")
 	w.next()
 	r.stop()
-	if rest := w.ends(); len(rest) > 0 {
+	if rest := w.readToEnd(); len(rest) > 0 {
 		t.Errorf("%+v", rest)
 	}
 }
 
 // A revision that is no longer known, nor the difference since then, is told as an
 // error in the stream, behind which nothing comes.
-func TestWatchesOfWhatIsGone(t *testing.T) {
+func TestWatchesFromExpiredRevisions(t *testing.T) {
 	r := newRig(t, pods, options{store: store.Options{WindowBytes: 1, Tombstones: 1, TombstoneBytes: 1}})
-	first := r.create("default", "o0", labelled("tier", "a"))
+	first := r.create("default", "o0", withLabel("tier", "a"))
 	for i := range 20 {
 		// Each by itself: the store keeps the newest delivery, however much is in it.
-		r.reach(r.create("default", fmt.Sprint("p", i), labelled("tier", "a")))
+		r.waitFor(r.create("default", fmt.Sprint("p", i), withLabel("tier", "a")))
 		r.delete("default", fmt.Sprint("p", i))
 	}
-	r.reach(r.create("default", "last"))
+	r.waitFor(r.create("default", "last"))
 	for _, query := range []string{"", "&labelSelector=tier%3Da"} {
-		all := r.watch("timeoutSeconds=600&resourceVersion=" + first.GetResourceVersion() + query).ends()
+		all := r.watch("timeoutSeconds=600&resourceVersion=" + first.GetResourceVersion() + query).readToEnd()
 		if len(all) != 1 || all[0].Type != watch.Error || all[0].Object.Kind != "Status" || all[0].Object.Code != http.StatusGone || all[0].Object.Reason != "Expired" {
 			t.Errorf("%q: %+v", query, all)
 		}
@@ -413,13 +413,13 @@ func TestWatchesOfWhatIsGone(t *testing.T) {
 }
 
 // A watch whose event can't be encoded is told so, and does not go on without it.
-func TestWatchesTellWhatCannotBeEncoded(t *testing.T) {
+func TestWatchesEndWhereAnEventCannotBeEncoded(t *testing.T) {
 	r := newRig(t, pods, options{})
-	r.reach(r.create("default", "o1"))
+	r.waitFor(r.create("default", "o1"))
 	works := r.reader.json
-	r.reader.json = wanting{works, func(runtime.Object, io.Writer) error { return errGone }}
+	r.reader.json = stubSerializer{works, func(runtime.Object, io.Writer) error { return errGone }}
 	for _, query := range []string{"", "&resourceVersion=1"} {
-		all := r.watch("timeoutSeconds=600" + query).ends()
+		all := r.watch("timeoutSeconds=600" + query).readToEnd()
 		if len(all) != 1 || all[0].Type != watch.Error || all[0].Object.Code != http.StatusInternalServerError {
 			t.Errorf("%q: %+v", query, all)
 		}
@@ -427,32 +427,32 @@ func TestWatchesTellWhatCannotBeEncoded(t *testing.T) {
 }
 
 // A thousand who watch the same are sent the same bytes, which were made once.
-func TestManyWatchesShareFrames(t *testing.T) {
+func TestManyWatchesShareEventEncodings(t *testing.T) {
 	const watches, rounds = 1000, 5
 	r := newRig(t, pods, options{})
 	first := r.create("default", "o1")
 	works, made := r.reader.json, 0
 	var mu sync.Mutex
-	r.reader.json = wanting{works, func(o runtime.Object, to io.Writer) error {
+	r.reader.json = stubSerializer{works, func(o runtime.Object, to io.Writer) error {
 		mu.Lock()
 		made++
 		mu.Unlock()
 		return works.Encode(o, to)
 	}}
 	ctx, cancel := context.WithCancel(t.Context())
-	q := r.informed(must(http.NewRequestWithContext(ctx, http.MethodGet, r.path("")+"?watch=1&timeoutSeconds=600&resourceVersion="+first.GetResourceVersion(), nil))(t))
+	q := r.withInfo(must(http.NewRequestWithContext(ctx, http.MethodGet, r.path("")+"?watch=1&timeoutSeconds=600&resourceVersion="+first.GetResourceVersion(), nil))(t))
 	q.Header = accept("application/json")
 	sent := make([]receiver, watches)
 	var all sync.WaitGroup
 	for i := range sent {
-		sent[i].frames = make(chan []byte, rounds)
+		sent[i].writes = make(chan []byte, rounds)
 		all.Go(func() { r.handler.ServeHTTP(&sent[i], q) })
 	}
 	for round := range rounds {
-		r.update("default", "o1", labelled("round", fmt.Sprint(round)))
-		one := <-sent[0].frames
+		r.update("default", "o1", withLabel("round", fmt.Sprint(round)))
+		one := <-sent[0].writes
 		for i := range sent[1:] {
-			if other := <-sent[1+i].frames; &other[0] != &one[0] || len(other) != len(one) {
+			if other := <-sent[1+i].writes; &other[0] != &one[0] || len(other) != len(one) {
 				t.Fatalf("round %d: watch %d is sent bytes of its own: %s", round, i, other)
 			}
 		}
@@ -462,7 +462,7 @@ func TestManyWatchesShareFrames(t *testing.T) {
 	if made > rounds {
 		t.Errorf("%d events were encoded %d times", rounds, made)
 	}
-	if r.passed.Load() > 0 {
+	if r.delegated.Load() > 0 {
 		t.Error("they were passed on")
 	}
 }
@@ -470,7 +470,7 @@ func TestManyWatchesShareFrames(t *testing.T) {
 // receiver keeps what it is sent as it is.
 type receiver struct {
 	header http.Header
-	frames chan []byte
+	writes chan []byte
 }
 
 func (r *receiver) Header() http.Header {
@@ -482,14 +482,14 @@ func (r *receiver) Header() http.Header {
 func (r *receiver) WriteHeader(int) {}
 func (r *receiver) Flush()          {}
 func (r *receiver) Write(b []byte) (int, error) {
-	r.frames <- b
+	r.writes <- b
 	return len(b), nil
 }
 
 // A reader that stops reading is not cut off, and keeps nobody else waiting. When it
 // reads again it is told every event; and if those have become too many to be kept, what
 // has changed since.
-func TestSlowWatchesAreNeverCutOff(t *testing.T) {
+func TestSlowWatchesAreNotEnded(t *testing.T) {
 	large := string(bytes.Repeat([]byte("0123456789abcdef"), 25<<10)) // 400 KiB
 	for name, test := range map[string]struct {
 		window int64
@@ -509,12 +509,12 @@ func TestSlowWatchesAreNeverCutOff(t *testing.T) {
 					fast.next()
 					events++
 				}
-				r.create("default", name, noted(large))
+				r.create("default", name, withNote(large))
 				fast.next()
 				events++
 			}
 			r.delete("default", "o3")
-			last := r.update("default", "stays", labelled("the", "last"))
+			last := r.update("default", "stays", withLabel("the", "last"))
 			state, told := map[string]string{"stays": first.GetResourceVersion()}, 0
 			for e := slow.next(); ; e = slow.next() {
 				told++
@@ -547,21 +547,21 @@ func TestSlowWatchesAreNeverCutOff(t *testing.T) {
 }
 
 // stalled is a watch of which nothing is read yet, behind a small buffer.
-func (r *rig) stalled(query string) *watching {
+func (r *rig) stalled(query string) *watchClient {
 	r.t.Helper()
 	conn := must(net.Dial("tcp", r.server.Listener.Addr().String()))(r.t)
 	r.t.Cleanup(func() { conn.Close() })
 	must(0, conn.(*net.TCPConn).SetReadBuffer(64<<10))(r.t)
 	must(fmt.Fprintf(conn, "GET %s?watch=1&%s HTTP/1.1\r\nHost: h\r\nAccept: application/json\r\n\r\n", r.path(""), query))(r.t)
 	answer := must(http.ReadResponse(bufio.NewReader(conn), nil))(r.t)
-	return &watching{r.t, answer, json.NewDecoder(answer.Body)}
+	return &watchClient{r.t, answer, json.NewDecoder(answer.Body)}
 }
 
 // A timeout of any number is a timeout: the longest are no deadline that overflows, and one of less
 // than no time ends a watch that has not begun.
 func TestWatchTimeouts(t *testing.T) {
 	r := newRig(t, pods, options{})
-	r.reach(r.create("default", "o1"))
+	r.waitFor(r.create("default", "o1"))
 	for _, seconds := range []int64{9223371976, 9223372035, 9223372036, 9223372037, 18446744073, math.MaxInt64} {
 		w := r.watch(fmt.Sprint("resourceVersion=0&timeoutSeconds=", seconds))
 		if e := w.next(); e.Object.Name != "o1" {
@@ -570,7 +570,7 @@ func TestWatchTimeouts(t *testing.T) {
 	}
 	for _, seconds := range []int64{-1, -61, -9223372036, math.MinInt64} {
 		for _, query := range []string{"", "resourceVersion=0&", "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&"} {
-			if all := r.watch(fmt.Sprint(query, "timeoutSeconds=", seconds)).ends(); len(all) != 0 {
+			if all := r.watch(fmt.Sprint(query, "timeoutSeconds=", seconds)).readToEnd(); len(all) != 0 {
 				t.Errorf("%s for %d seconds: %+v", query, seconds, all)
 			}
 		}

@@ -16,8 +16,8 @@ const (
 	watchStartWait = 20 * time.Second
 	// warmAfter is the time from the start to the decoding of what was read until then.
 	// warmRests is how much longer the decoding rests than it works.
-	warmAfter = 5 * time.Second
-	warmRests = 3
+	warmAfter     = 5 * time.Second
+	warmIdleRatio = 3
 )
 
 // catchUp waits until the cache has reached the revision that the source had when Run began.
@@ -61,7 +61,7 @@ func (c *Cache) decodeAll(ctx context.Context) bool {
 				_, _ = cached.decode(true) // its readers get the error
 			}
 		}
-		if !sleep(ctx, warmRests*time.Since(began)) {
+		if !sleep(ctx, warmIdleRatio*time.Since(began)) {
 			return false
 		}
 	}

@@ -20,23 +20,23 @@ import (
 // Whatever is ready or has to be made, in whatever order that ends, the parts come in order, up to
 // the first error or as many as are wanted; no more work at a time than there are encoders, and
 // nobody works any more at the end.
-func TestPartsComeInOrder(t *testing.T) {
+func TestPartsAreInOrder(t *testing.T) {
 	type part struct {
 		ready, fails bool
 		weight       int
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		parts := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) part {
-			return part{rapid.Bool().Draw(t, "ready"), rapid.IntRange(0, 30).Draw(t, "fails") == 0, rapid.IntRange(0, aheadBytes*2).Draw(t, "weight")}
+			return part{rapid.Bool().Draw(t, "ready"), rapid.IntRange(0, 30).Draw(t, "fails") == 0, rapid.IntRange(0, maxPendingBytes*2).Draw(t, "weight")}
 		}), 0, 50).Draw(t, "parts")
 		wanted := rapid.IntRange(1, 60).Draw(t, "wanted")
 		encoders := rapid.IntRange(1, 3).Draw(t, "encoders")
 		var working, begun atomic.Int64
-		a := ahead[int, int]{
-			encoders: make(chan struct{}, encoders),
-			weigh:    func(i int) int64 { return int64(parts[i].weight) },
-			ready:    func(i int) (int, bool) { return i, parts[i].ready },
-			make: func(i int) (int, error) {
+		a := pipeline[int, int]{
+			slots:  make(chan struct{}, encoders),
+			size:   func(i int) int64 { return int64(parts[i].weight) },
+			cached: func(i int) (int, bool) { return i, parts[i].ready },
+			encode: func(i int) (int, error) {
 				begun.Add(1)
 				defer working.Add(-1)
 				if n := working.Add(1); n > int64(encoders) {
@@ -56,7 +56,7 @@ func TestPartsComeInOrder(t *testing.T) {
 			}
 		}
 		got := 0
-		for i, err := range a.all(numbers) {
+		for i, err := range a.run(numbers) {
 			if fails := parts[got].fails && !parts[got].ready; fails != (err != nil) || err == nil && i != got {
 				t.Fatalf("part %d: %d, %v", got, i, err)
 			}
@@ -81,17 +81,17 @@ func TestPartsComeInOrder(t *testing.T) {
 
 // While the client does not read, no more is made than the window, or than about as many bytes.
 func TestPartsAreBounded(t *testing.T) {
-	for weight, most := range map[int64]int64{0: int64(window), aheadBytes / 2: 2, aheadBytes: 1, 100 * aheadBytes: 1} {
+	for weight, most := range map[int64]int64{0: int64(maxPending), maxPendingBytes / 2: 2, maxPendingBytes: 1, 100 * maxPendingBytes: 1} {
 		synctest.Test(t, func(t *testing.T) {
 			var begun atomic.Int64
-			a := ahead[int, int]{
-				encoders: newEncoders(),
-				weigh:    func(int) int64 { return weight },
-				ready:    func(int) (int, bool) { return 0, false },
-				make:     func(i int) (int, error) { begun.Add(1); return i, nil },
+			a := pipeline[int, int]{
+				slots:  newEncoderSlots(),
+				size:   func(int) int64 { return weight },
+				cached: func(int) (int, bool) { return 0, false },
+				encode: func(i int) (int, error) { begun.Add(1); return i, nil },
 			}
 			sent := int64(0)
-			for range a.all(func(yield func(int) bool) {
+			for range a.run(func(yield func(int) bool) {
 				for i := range 100 {
 					if !yield(i) {
 						return
@@ -113,19 +113,19 @@ func TestPartsAreBounded(t *testing.T) {
 
 // What panics where parts are made panics where they are sent, where the server recovers.
 func TestPartsThatPanic(t *testing.T) {
-	a := ahead[int, int]{
-		encoders: newEncoders(), weigh: func(int) int64 { return 0 }, ready: func(int) (int, bool) { return 0, false },
-		make: func(i int) (int, error) { panic(errGone) },
+	a := pipeline[int, int]{
+		slots: newEncoderSlots(), size: func(int) int64 { return 0 }, cached: func(int) (int, bool) { return 0, false },
+		encode: func(i int) (int, error) { panic(errGone) },
 	}
 	defer func() {
 		if err, _ := recover().(error); !errors.Is(err, errGone) {
 			t.Errorf("it panics with %v", err)
 		}
-		if len(a.encoders) > 0 {
-			t.Errorf("%d encoders are taken", len(a.encoders))
+		if len(a.slots) > 0 {
+			t.Errorf("%d encoders are taken", len(a.slots))
 		}
 	}()
-	for range a.all(slices.Values([]int{1, 2, 3})) {
+	for range a.run(slices.Values([]int{1, 2, 3})) {
 		t.Error("a part came")
 	}
 }
@@ -136,10 +136,10 @@ func TestFirstLists(t *testing.T) {
 	for _, k := range []kind{pods, statefulSets, widgets} {
 		before := newRig(t, k, options{})
 		for i := range 100 {
-			before.create("large", fmt.Sprintf("o%03d", i), labelled("tier", fmt.Sprint(i%2)), noted(fmt.Sprint(i, strings.Repeat("<é>", 300*(i%5)))))
+			before.create("large", fmt.Sprintf("o%03d", i), withLabel("tier", fmt.Sprint(i%2)), withNote(fmt.Sprint(i, strings.Repeat("<é>", 300*(i%5)))))
 		}
-		for _, f := range append(allForms, tableJSON) {
-			if k.dynamic && f == plainProtobuf {
+		for _, f := range append(allEncodings, tableJSON) {
+			if k.dynamic && f == objectProtobuf {
 				continue // there is none
 			}
 			for _, encoding := range []string{"identity", "gzip"} {
@@ -159,9 +159,9 @@ func TestFirstLists(t *testing.T) {
 				asking.Wait()
 				want := r.expected("", predicate(labels.Everything(), fields.Everything()), f)
 				for _, body := range bodies {
-					differs(t, fmt.Sprint(k.gvk.Kind, " in form ", f, ", ", encoding), body, want)
+					expectBytes(t, fmt.Sprint(k.gvk.Kind, " in form ", f, ", ", encoding), body, want)
 				}
-				if passed := r.passed.Load(); passed > 0 {
+				if passed := r.delegated.Load(); passed > 0 {
 					t.Errorf("%d were passed on", passed)
 				}
 				r.stop()

@@ -27,9 +27,9 @@ import (
 	"github.com/keepwatch/keepwatch/watchcache"
 )
 
-var allForms = []form{plainJSON, plainProtobuf, metadataJSON, metadataProtobuf}
+var allEncodings = []encoding{objectJSON, objectProtobuf, metadataJSON, metadataProtobuf}
 
-func serializerFor(t *testing.T, f form) runtime.SerializerInfo {
+func serializerFor(t *testing.T, f encoding) runtime.SerializerInfo {
 	t.Helper()
 	info, ok := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), mediaType(f))
 	if !ok {
@@ -39,7 +39,7 @@ func serializerFor(t *testing.T, f form) runtime.SerializerInfo {
 }
 
 // encoded is what an API server's codecs make of an object in a form's encoding.
-func encoded(t *testing.T, o runtime.Object, gv schema.GroupVersion, f form) []byte {
+func encoded(t *testing.T, o runtime.Object, gv schema.GroupVersion, f encoding) []byte {
 	t.Helper()
 	codecs := scheme.Codecs
 	if isMetadata(f) {
@@ -53,7 +53,7 @@ func encoded(t *testing.T, o runtime.Object, gv schema.GroupVersion, f form) []b
 }
 
 // framed is what an API server sends in a watch.
-func framed(t *testing.T, kind string, object []byte, f form) []byte {
+func encodedEvent(t *testing.T, kind string, object []byte, f encoding) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	stream := serializerFor(t, f).StreamSerializer
@@ -68,7 +68,7 @@ func framed(t *testing.T, kind string, object []byte, f form) []byte {
 // readerOf is a reader that encodes, and has no storage.
 func readerOf(t *testing.T, kind schema.GroupVersionKind, dynamic bool) *Reader {
 	t.Helper()
-	return &Reader{Resource: &Resource{Kind: kind, Dynamic: dynamic}, json: serializerFor(t, plainJSON).Serializer}
+	return &Reader{Resource: &Resource{Kind: kind, Dynamic: dynamic}, json: serializerFor(t, objectJSON).Serializer}
 }
 
 // builtinKinds calls do with random objects of every kind that has protobuf and a list.
@@ -112,9 +112,9 @@ func randomObject(t *testing.T, fill func(any), gvk schema.GroupVersionKind) run
 	return o
 }
 
-func item(t *testing.T, r *Reader, o runtime.Object, f form) []byte {
+func item(t *testing.T, r *Reader, o runtime.Object, f encoding) []byte {
 	t.Helper()
-	b, err := r.encode(o, f)
+	b, err := r.encodeItem(o, f)
 	if err != nil {
 		t.Fatal(r.Kind, err)
 	}
@@ -132,7 +132,7 @@ func partial(t *testing.T, o runtime.Object) *metav1.PartialObjectMetadata {
 	return p
 }
 
-func differs(t *testing.T, what string, got, want []byte) {
+func expectBytes(t *testing.T, what string, got, want []byte) {
 	t.Helper()
 	if bytes.Equal(got, want) {
 		return
@@ -145,9 +145,9 @@ func differs(t *testing.T, what string, got, want []byte) {
 	t.Errorf("%s differs at byte %d of %d:\ngot  %.200q\nwant %.200q", what, at, len(want), got[from:], want[from:])
 }
 
-func TestObjectsAndFramesAreTheCodecs(t *testing.T) {
+func TestObjectsAndEventsEqualTheCodecs(t *testing.T) {
 	builtinKinds(t, func(r *Reader, next func() runtime.Object) {
-		for _, f := range allForms {
+		for _, f := range allEncodings {
 			o := next()
 			shown := o
 			if isMetadata(f) {
@@ -157,11 +157,11 @@ func TestObjectsAndFramesAreTheCodecs(t *testing.T) {
 			one := item(t, r, o, f)
 			object := r.appendObject(nil, one, f)
 			what := fmt.Sprint(r.Kind, " in form ", f)
-			differs(t, what+" framed", r.appendEvent(nil, watch.Modified, one, f), framed(t, "MODIFIED", want, f))
+			expectBytes(t, what+" framed", r.appendEvent(nil, watch.Modified, one, f), encodedEvent(t, "MODIFIED", want, f))
 			if !isProtobuf(f) {
 				object = append(object, '\n') // what ends an answer
 			}
-			differs(t, what, object, want)
+			expectBytes(t, what, object, want)
 		}
 	})
 }
@@ -170,8 +170,8 @@ func TestObjectsAndFramesAreTheCodecs(t *testing.T) {
 func TestMetadataField(t *testing.T) {
 	builtinKinds(t, func(r *Reader, next func() runtime.Object) {
 		o := next()
-		cut := metadataField(item(t, r, o, plainProtobuf))
-		differs(t, r.Kind.String(), cut, item(t, r, o, metadataProtobuf))
+		cut := metadataField(item(t, r, o, objectProtobuf))
+		expectBytes(t, r.Kind.String(), cut, item(t, r, o, metadataProtobuf))
 	})
 	for name, b := range map[string][]byte{"nothing": nil, "another field": {0x12, 0}, "a number": {0x08, 1}, "a torn one": {0x0a, 9, 1}} {
 		if got := metadataField(b); got != nil {
@@ -181,7 +181,7 @@ func TestMetadataField(t *testing.T) {
 }
 
 // listing shows as many objects as a list has items; the envelope asks for no more.
-func listing(items int) *watchcache.ListResult {
+func resultOf(items int) *watchcache.ListResult {
 	l := &watchcache.ListResult{Revision: keepwatch.Revision(12345), Selected: make([]*watchcache.Object, items)}
 	if items == 1 {
 		l.Continue, l.Remaining = "a<token>", new(int64(items))
@@ -193,29 +193,29 @@ func listMetaOf(l *watchcache.ListResult) metav1.ListMeta {
 	return metav1.ListMeta{ResourceVersion: l.Revision.String(), Continue: l.Continue, RemainingItemCount: l.Remaining}
 }
 
-// joined is a list as it is written.
-func joined(t *testing.T, r *Reader, l *watchcache.ListResult, list [][]byte, f form) []byte {
+// joined returns a list as a response contains it.
+func encodedList(t *testing.T, r *Reader, l *watchcache.ListResult, items [][]byte, as encoding) []byte {
 	t.Helper()
-	size, as := 0, items{form: f}
-	for i, item := range list {
-		size += as.size(item, i == 0)
+	size, body := 0, listBody{encoding: as}
+	for i, item := range items {
+		size += body.size(item, i == 0)
 	}
-	e, err := r.envelope(l, f, size)
+	head, tail, err := r.listHeadAndTail(l, as, size)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := bytes.Clone(e.head)
-	for i, item := range list {
-		b = as.append(b, item, i == 0)
+	b := bytes.Clone(head)
+	for i, item := range items {
+		b = body.append(b, item, i == 0)
 	}
-	return append(b, e.tail...)
+	return append(b, tail...)
 }
 
-func TestListsAreTheCodecs(t *testing.T) {
+func TestListsEqualTheCodecs(t *testing.T) {
 	builtinKinds(t, func(r *Reader, next func() runtime.Object) {
-		for _, f := range allForms {
+		for _, f := range allEncodings {
 			for _, n := range []int{0, 1, 3} {
-				l := listing(n)
+				l := resultOf(n)
 				var objects []runtime.Object
 				var items [][]byte
 				for range n {
@@ -223,14 +223,14 @@ func TestListsAreTheCodecs(t *testing.T) {
 					objects, items = append(objects, o), append(items, item(t, r, o, f))
 				}
 				want := encoded(t, listOf(t, r, l, objects, f), r.Kind.GroupVersion(), f)
-				differs(t, fmt.Sprint("a list of ", n, " ", r.Kind, " in form ", f), joined(t, r, l, items, f), want)
+				expectBytes(t, fmt.Sprint("a list of ", n, " ", r.Kind, " in form ", f), encodedList(t, r, l, items, f), want)
 			}
 		}
 	})
 }
 
 // listOf is the list that an API server encodes.
-func listOf(t *testing.T, r *Reader, l *watchcache.ListResult, objects []runtime.Object, f form) runtime.Object {
+func listOf(t *testing.T, r *Reader, l *watchcache.ListResult, objects []runtime.Object, f encoding) runtime.Object {
 	t.Helper()
 	if isMetadata(f) {
 		list := &metav1.PartialObjectMetadataList{ListMeta: listMetaOf(l)}
@@ -259,12 +259,12 @@ func listOf(t *testing.T, r *Reader, l *watchcache.ListResult, objects []runtime
 	return list
 }
 
-func TestListsOfCustomResourcesAreTheCodecs(t *testing.T) {
+func TestListsOfCustomResourcesEqualTheCodec(t *testing.T) {
 	r := readerOf(t, schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}, true)
 	for _, n := range []int{0, 1, 3} {
-		l := listing(n)
+		l := resultOf(n)
 		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(r.kindOfList(plainJSON))
+		list.SetGroupVersionKind(r.kindOfList(objectJSON))
 		list.SetResourceVersion(l.Revision.String())
 		list.SetContinue(l.Continue)
 		list.SetRemainingItemCount(l.Remaining)
@@ -273,17 +273,17 @@ func TestListsOfCustomResourcesAreTheCodecs(t *testing.T) {
 			w := unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"note": "<&>\u2028é", "size": int64(i)}}}
 			w.SetGroupVersionKind(r.Kind)
 			w.SetName(fmt.Sprint("w", i))
-			list.Items, items = append(list.Items, w), append(items, item(t, r, &w, plainJSON))
+			list.Items, items = append(list.Items, w), append(items, item(t, r, &w, objectJSON))
 		}
 		want, err := runtime.Encode(unstructured.UnstructuredJSONScheme, list)
 		if err != nil {
 			t.Fatal(err)
 		}
-		differs(t, fmt.Sprint("a list of ", n), joined(t, r, l, items, plainJSON), want)
+		expectBytes(t, fmt.Sprint("a list of ", n), encodedList(t, r, l, items, objectJSON), want)
 	}
 }
 
-func TestErrorFramesAreTheCodecs(t *testing.T) {
+func TestErrorEventsEqualTheCodecs(t *testing.T) {
 	gone := apierrors.NewResourceExpired(`too old resource version: 1 (<2>)`)
 	internal := apierrors.NewInternalError(errGone)
 	for name, test := range map[string]struct {
@@ -294,9 +294,9 @@ func TestErrorFramesAreTheCodecs(t *testing.T) {
 		"a status, wrapped": {fmt.Errorf("watch: %w", gone), gone.ErrStatus},
 		"any other error":   {errGone, internal.ErrStatus},
 	} {
-		for _, f := range allForms {
-			want := framed(t, "ERROR", encoded(t, &test.status, corev1.SchemeGroupVersion, f), f)
-			differs(t, fmt.Sprint(name, " in form ", f), errorFrame(test.err, f), want)
+		for _, f := range allEncodings {
+			want := encodedEvent(t, "ERROR", encoded(t, &test.status, corev1.SchemeGroupVersion, f), f)
+			expectBytes(t, fmt.Sprint(name, " in form ", f), errorEvent(test.err, f), want)
 		}
 	}
 }

@@ -12,15 +12,15 @@ import (
 
 // Only the API machinery's own serializer of plain JSON is replaced, and what its equal cannot encode
 // fails in its words.
-func TestPlannedSerializers(t *testing.T) {
+func TestPlanSerializers(t *testing.T) {
 	plain, _ := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), runtime.ContentTypeJSON)
 	yaml, _ := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), runtime.ContentTypeYAML)
 	for name, s := range map[string]runtime.Serializer{"pretty": plain.PrettySerializer, "YAML": yaml.Serializer, "another": bareSerializer{plain.Serializer}} {
-		if _, is := encoderOf(s).(planned); is {
+		if _, is := jsonSerializerOf(s).(planSerializer); is {
 			t.Errorf("%s is replaced", name)
 		}
 	}
-	own, is := encoderOf(plain.Serializer).(planned)
+	own, is := jsonSerializerOf(plain.Serializer).(planSerializer)
 	if !is {
 		t.Fatalf("%T is not replaced", plain.Serializer)
 	}

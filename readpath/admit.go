@@ -1,0 +1,41 @@
+package readpath
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/endpoints/request"
+)
+
+// admit waits until the request's user may hold n bytes of buffers, and then returns the response that
+// prepare returns, which holds them until it is written. If the wait is too long, the response is 429.
+func (s *Reader) admit(q *http.Request, n int64, prepare func() (http.HandlerFunc, reason)) (http.HandlerFunc, reason) {
+	release, err := s.budget.lists.acquire(q.Context(), userOf(q.Context()), n)
+	if errors.Is(err, errBusy) {
+		s.budget.counts.busy.Inc()
+		return s.errorHandler(apierrors.NewTooManyRequests(err.Error(), 1)), ""
+	}
+	if err != nil {
+		return func(http.ResponseWriter, *http.Request) {}, "" // the client is gone
+	}
+	response, why := prepare()
+	if why != "" {
+		release()
+		return nil, why
+	}
+	return func(w http.ResponseWriter, q *http.Request) {
+		defer release()
+		defer s.budget.counts.countBuffer(n)()
+		response(w, q)
+	}, ""
+}
+
+// userOf returns the user whose share of the buffers a response counts for.
+func userOf(ctx context.Context) string {
+	if user, ok := request.UserFrom(ctx); ok {
+		return user.GetName()
+	}
+	return ""
+}

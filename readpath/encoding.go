@@ -1,0 +1,120 @@
+package readpath
+
+import (
+	"net/http"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/handlers/negotiation"
+)
+
+// encoding is how an object is encoded, and how much of it. The values are closed.
+type encoding uint8
+
+const (
+	objectJSON encoding = iota // the whole object
+	objectProtobuf
+	metadataJSON // PartialObjectMetadata
+	metadataProtobuf
+	tableJSON // a row of a Table
+)
+
+func isProtobuf(as encoding) bool { return as == objectProtobuf || as == metadataProtobuf }
+func isMetadata(as encoding) bool { return as == metadataJSON || as == metadataProtobuf }
+
+// mediaType returns the media type of an encoding.
+func mediaType(as encoding) string {
+	if isProtobuf(as) {
+		return runtime.ContentTypeProtobuf
+	}
+	return runtime.ContentTypeJSON
+}
+
+// metadataVersion is the version of PartialObjectMetadata that the read path answers.
+var metadataVersion = metav1.SchemeGroupVersion
+
+// negotiate returns the encoding that a client accepts, or the reason to delegate the request. In a
+// LIST, list is true: the client then asks for metadata as PartialObjectMetadataList, otherwise as
+// PartialObjectMetadata.
+func (r *Resource) negotiate(q *http.Request, list bool) (encoding, reason) {
+	if !r.Dynamic && !namesMediaType(q) {
+		return 0, reasonInvalid
+	}
+	options, info, err := negotiation.NegotiateOutputMediaType(q, r.Serializer, r)
+	if err != nil {
+		return 0, reasonInvalid
+	}
+	pretty := info.PrettySerializer != nil && info.Serializer == info.PrettySerializer
+	if pretty || options.UseServerVersion != "" || options.Export || options.Profile != "" || len(options.Unrecognized) > 0 {
+		return 0, reasonEncoding
+	}
+	var as encoding
+	switch options.Accepted.MediaType {
+	case runtime.ContentTypeJSON:
+		as = objectJSON
+	case runtime.ContentTypeProtobuf:
+		as = objectProtobuf
+	default:
+		return 0, reasonEncoding
+	}
+	if options.Convert == nil {
+		return as, ""
+	}
+	if *options.Convert == tableVersion.WithKind("Table") && as == objectJSON && r.Table != nil && wantsMetadata(q) {
+		return tableJSON, ""
+	}
+	wanted := "PartialObjectMetadata"
+	if list {
+		wanted += "List"
+	}
+	if *options.Convert != metadataVersion.WithKind(wanted) {
+		return 0, reasonEncoding
+	}
+	return as + metadataJSON - objectJSON, ""
+}
+
+// wantsMetadata reports whether the rows of a requested Table contain the metadata of their objects.
+func wantsMetadata(q *http.Request) bool {
+	include := q.URL.Query()["includeObject"]
+	return len(include) == 0 || len(include) == 1 && (include[0] == "" || include[0] == string(metav1.IncludeMetadata))
+}
+
+// namesMediaType reports whether a client accepts everything or names a media type in full. The
+// API server's routes of built-in kinds support no wildcard but "*/*".
+func namesMediaType(q *http.Request) bool {
+	accepted := q.Header.Get("Accept")
+	if accepted == "" {
+		return true
+	}
+	for clause := range strings.SplitSeq(accepted, ",") {
+		media, _, _ := strings.Cut(clause, ";")
+		switch strings.TrimSpace(media) {
+		case "*/*", runtime.ContentTypeJSON, runtime.ContentTypeProtobuf, runtime.ContentTypeYAML:
+			return true
+		}
+	}
+	return false
+}
+
+// kind returns the kind that an object names in an encoding.
+func (r *Resource) kind(as encoding) schema.GroupVersionKind {
+	if isMetadata(as) {
+		return metadataVersion.WithKind("PartialObjectMetadata")
+	}
+	return r.Kind
+}
+
+// kindOfList returns the kind that a list names in an encoding.
+func (r *Resource) kindOfList(as encoding) schema.GroupVersionKind {
+	if isMetadata(as) {
+		return metadataVersion.WithKind("PartialObjectMetadataList")
+	}
+	return r.Kind.GroupVersion().WithKind(r.listKind())
+}
+
+// itemsNameKind reports whether the items of a list name their kind in an encoding.
+func (r *Resource) itemsNameKind(as encoding) bool {
+	return as == metadataJSON || as == objectJSON && r.Dynamic
+}
