@@ -123,7 +123,7 @@ func (f *follower) observe(n reflector.Notice) {
 	}
 	switch n.Failure.Kind {
 	case keepwatch.Ended, keepwatch.StreamingListUnsupported:
-		if n.Verdict != reflector.RelistNow {
+		if n.Decision != reflector.Relist {
 			return
 		}
 	}

@@ -61,7 +61,7 @@ func New[T runtime.Object](cfg *rest.Config, options ...Option) (*Informer[T], e
 func (i *Informer[T]) Run(ctx context.Context) error {
 	begin := func() {
 		i.follower.report = func(n reflector.Notice) {
-			if n.Verdict == reflector.RelistNow {
+			if n.Decision == reflector.Relist {
 				i.follower.logRelist(ctx, n.Failure)
 				return
 			}

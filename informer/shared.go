@@ -276,7 +276,7 @@ func (s *Shared) reporter(ctx context.Context) func(reflector.Notice) {
 		Name: "keepwatch", TypeDescription: s.follower.name,
 	})
 	return func(n reflector.Notice) {
-		if n.Verdict == reflector.RelistNow {
+		if n.Decision == reflector.Relist {
 			s.follower.logRelist(ctx, n.Failure)
 		}
 		s.errors(ctx, theirs, n.Failure.Err)

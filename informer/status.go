@@ -93,7 +93,7 @@ func (f *follower) status() Status {
 	p := f.reflector.Progress()
 	held := f.store.Snapshot()
 	s := Status{
-		State: State(p.State), Since: p.Since, Lost: p.Lost,
+		State: State(p.State), Since: p.Since, Lost: p.NotLiveSince,
 		Resource: f.resource(), ResourceVersion: f.resourceVersion(),
 		LastEvent: p.LastEvent, LastConfirmed: p.LastConfirmed,
 		Relists: p.Relists, Reconnects: p.Reconnects,

@@ -10,8 +10,8 @@ import (
 	"github.com/keepwatch/keepwatch/reflector"
 )
 
-// TestTargetErrorWins: an error of the target is returned although the context
-// ends at the same time, unless it tells of that end.
+// TestTargetErrorWins checks that Run returns an error of the target even if the context ends
+// at the same time, unless the error is the context's.
 func TestTargetErrorWins(t *testing.T) {
 	full, asked := errors.New("no space left on device"), errors.New("asked to end")
 	for _, tt := range []struct{ fails, want error }{
@@ -39,7 +39,7 @@ func (e ending) Replace(context.Context, keepwatch.Relist) (keepwatch.Replacemen
 	return nil, e.fail()
 }
 
-// quiet is a source that shows nothing.
+// quiet is a source with an empty list.
 type quiet struct{ keepwatch.Source }
 
 func (quiet) StreamList(context.Context, keepwatch.Revision, func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {

@@ -1,8 +1,14 @@
 // Package reflector keeps a target equal to a source.
 //
-// What to do about every failure is decided by a pure state machine
-// (internal/machine): one table from failure to verdict, one step from input to
-// action. [Reflector.Run] performs the actions: it lists, watches, waits, and
-// feeds the [keepwatch.Target]. A relist is the last resort; it has a reason, is counted,
-// is jittered, and hands the target a difference, never an empty state.
+// A pure state machine (internal/machine) decides what to do about every failure: one table
+// from failure to verdict, one step from input to action. [Reflector.Run] performs the
+// actions: it lists, watches, waits, and feeds the [keepwatch.Target]. A relist is the last
+// resort. It has a reason, is counted, is jittered, and gives the target the difference,
+// never an empty state.
+//
+//	reflector.go  Reflector and Run
+//	options.go    Options; which failures end a start
+//	progress.go   Progress, Notice and their states and decisions
+//	run.go        one call of Run: performing the machine's actions
+//	recorder.go   recording Progress while Run runs
 package reflector

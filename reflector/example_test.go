@@ -46,24 +46,24 @@ func (w *once) Next() (keepwatch.Batch, error) {
 
 func (w *once) Close() {}
 
-// A reflector keeps a store equal to a source; a watcher of the store sees the
-// state, every change after it, and how far the store has come.
+// A reflector keeps a store equal to a source. A watcher of the store receives the state,
+// every change after it, and the store's revision.
 func Example() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	held := store.New(store.Options{})
-	r := reflector.New(cluster{}, held, reflector.Options{})
+	pods := store.New(store.Options{})
+	r := reflector.New(cluster{}, pods, reflector.Options{})
 	done := make(chan error)
 	go func() { done <- r.Run(ctx) }()
 
-	w := held.Watch(store.Cursor{}, store.Filter{})
+	w := pods.Watch(store.Cursor{}, store.Filter{})
 	for w.Cursor().Revision < 12 {
 		if _, err := w.Next(ctx); err != nil {
 			fmt.Println(err)
 			return
 		}
 	}
-	for o := range held.Snapshot().All() {
+	for o := range pods.Snapshot().All() {
 		fmt.Println(o.Key(), "is at", o.Revision())
 	}
 	cancel()

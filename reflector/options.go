@@ -7,28 +7,28 @@ import (
 	"github.com/keepwatch/keepwatch/reflector/internal/machine"
 )
 
-// Options shape a reflector. The zero value is ready for use.
+// Options configure a reflector. The zero value is ready for use.
 type Options struct {
-	// StartupDeadline bounds how long failures that [EndsStartup] names may last before
-	// the first list has succeeded; then Run ends with that failure. Zero means not
-	// at all: such a failure ends Run at once. Negative means for ever: wait until
-	// the permission is given or the resource is served.
+	// StartupDeadline is how long Run retries the failures that [EndsStartup] reports,
+	// before a list or a watch has succeeded; then Run returns the failure. With zero, such a
+	// failure ends Run at once. With a negative value Run retries without a limit, until the
+	// permission is granted or the resource is served.
 	StartupDeadline time.Duration
 
-	// Paged makes the first list a paged one even where the source can stream it.
+	// Paged makes the first list a paged one even if the source supports streaming lists.
 	Paged bool
 
-	// Observe, if set, is called with each notice, from Run's goroutine; it must not
-	// block for long.
+	// Observe, if set, is called with each notice, from Run's goroutine. It must not block for
+	// long.
 	Observe func(Notice)
 
-	// Seed makes the jitter of waits repeat; zero takes a random one.
+	// Seed makes the jitter of waits repeatable. Zero draws a random seed.
 	Seed uint64
 }
 
-// EndsStartup reports whether failures of a kind end a Run in which nothing has succeeded
-// yet, once the startup deadline is over.
+// EndsStartup reports whether a failure of the kind ends Run after the startup deadline if
+// nothing has succeeded before.
 func EndsStartup(kind keepwatch.FailureKind) bool {
 	rule := machine.Table[kind]
-	return rule.AtStartup || rule.Do == machine.End
+	return rule.EndsStartup || rule.Do == machine.End
 }

@@ -6,76 +6,74 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// State is what a reflector is doing, for people and health checks. The values
-// are closed.
+// State is a reflector's state, for people and health checks. The set is closed.
 type State string
 
 const (
 	Syncing      State = "SYNCING"      // listing for the first time
-	Live         State = "LIVE"         // following the history
-	Stalled      State = "STALLED"      // the source can't be reached or answers with errors
-	Relisting    State = "RELISTING"    // listing again, to emit the difference
-	Unauthorized State = "UNAUTHORIZED" // the credentials are refused
-	Forbidden    State = "FORBIDDEN"    // the credentials do not allow it
+	Live         State = "LIVE"         // watching, or about to watch again
+	Stalled      State = "STALLED"      // the source is unreachable or answers with errors
+	Relisting    State = "RELISTING"    // listing again, to deliver the difference
+	Unauthorized State = "UNAUTHORIZED" // the source rejects the credentials
+	Forbidden    State = "FORBIDDEN"    // the credentials do not permit the request
 	Absent       State = "ABSENT"       // the resource is not served
-	Stopped      State = "STOPPED"      // Run has returned, or was never called
+	Stopped      State = "STOPPED"      // Run is not running
 )
 
-// Verdict is what a failure led to. The values are closed.
-type Verdict string
+// Decision is what the reflector does about a failure. The set is closed.
+type Decision string
 
 const (
-	Resume    Verdict = "resume"     // watch on from the held revision
-	Verify    Verdict = "verify"     // ask for the newest revision, then watch on
-	RelistNow Verdict = "relist"     // history can't be followed: list, and emit the difference
-	ListAgain Verdict = "list again" // a list failed: the same page, or from the start
-	Proceed   Verdict = "proceed"    // what failed was not needed: watch from the held revision
-	Skip      Verdict = "skip"       // one object of a list can't be read: continue without it
-	Stop      Verdict = "stop"       // give up
+	Resume    Decision = "resume"     // watch again from the target's revision
+	Verify    Decision = "verify"     // ask for the newest revision, then watch again
+	Relist    Decision = "relist"     // the watch cannot continue: list, and deliver the difference
+	ListAgain Decision = "list again" // a list failed: read the same page again, or start over
+	Proceed   Decision = "proceed"    // the failed request was optional: watch from the target's revision
+	Skip      Decision = "skip"       // an object of a list can't be read: continue without it
+	Stop      Decision = "stop"       // end Run with the failure
 )
 
-// Progress is a reflector's account of itself at one moment.
+// Progress is a reflector's state and counts at one moment.
 type Progress struct {
 	State State
 	Since time.Time // when State began
-	// Lost is since when it has not been Live, whatever else it has been meanwhile; zero
-	// while it is, and while it does not run.
-	Lost time.Time
-	// Held is the revision up to which the target is equal to the source.
+	// NotLiveSince is the time since which State has not been Live, through all other
+	// states. It is zero while State is Live or Stopped.
+	NotLiveSince time.Time
+	// Revision is the revision up to which the target equals the source.
 	Revision keepwatch.Revision
-	// LastEvent is when the last change arrived.
+	// LastEvent is when the last change was delivered.
 	LastEvent time.Time
-	// LastProof is when the source last proved that we are current: by a change, a
-	// bookmark or the end of a list, or by the held revision being its newest. While
-	// it is known to have a newer one, changes on the way there prove nothing.
+	// LastConfirmed is when the source last confirmed that the target is current: by a
+	// change, a bookmark, the end of a list, or its newest revision. While the source is
+	// known to have a newer revision, the changes below that revision do not count.
 	LastConfirmed time.Time
 	// Relists and Reconnects count by the kind of failure that led to them. The
 	// first list is none.
 	Relists    map[keepwatch.FailureKind]uint64
 	Reconnects map[keepwatch.FailureKind]uint64
-	// Dropped counts changes that were not news.
+	// Dropped counts the duplicate and outdated changes that the target dropped.
 	Dropped uint64
-	// Withheld is how many objects of the last complete list had to be left out, each
-	// reported in a notice; the state is the source's but for those.
+	// Skipped is the number of objects of the last complete list that could not be read. A
+	// notice reported each. The target equals the source except for them.
 	Skipped int
 	// LastFailure is the newest failure, nil if there was none.
 	LastFailure *keepwatch.Failure
 }
 
-// Notice tells an observer what a reflector has just met or decided; each is one
-// line on a person's terminal.
+// Notice reports a failure and the decision on it, or the progress of a list.
 type Notice struct {
 	Time  time.Time
 	State State
-	// Failure is why; nil for progress.
+	// Failure is the failure, nil for progress.
 	Failure *keepwatch.Failure
-	// Verdict is what will be done about it; empty for progress.
-	Verdict Verdict
+	// Decision is what the reflector does about it, empty for progress.
+	Decision Decision
 	// Wait is how long the reflector waits before it does so.
 	Wait time.Duration
 	// Listed and Remaining count objects while a list runs; Remaining is the
 	// server's estimate, 0 when it gives none.
 	Listed, Remaining int64
-	// Held is the revision the target holds.
+	// Revision is the target's revision.
 	Revision keepwatch.Revision
 }

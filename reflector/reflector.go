@@ -9,26 +9,26 @@ import (
 	"github.com/keepwatch/keepwatch/reflector/internal/machine"
 )
 
-// Reflector keeps one target equal to one source while [Reflector.Run] runs.
+// Reflector keeps a target equal to a source while [Reflector.Run] runs.
 type Reflector struct {
-	source  keepwatch.Source
-	target  keepwatch.Target
-	options Options
-	account *account
+	source   keepwatch.Source
+	target   keepwatch.Target
+	options  Options
+	recorder *progressRecorder
 }
 
-// New makes a reflector. It starts nothing.
+// New returns a reflector. It starts nothing.
 func New(source keepwatch.Source, target keepwatch.Target, options Options) *Reflector {
-	return &Reflector{source: source, target: target, options: options, account: newAccount(time.Now())}
+	return &Reflector{source: source, target: target, options: options, recorder: newProgressRecorder(time.Now())}
 }
 
-// Progress is safe to call from any goroutine at any time.
-func (r *Reflector) Progress() Progress { return r.account.snapshot(time.Now()) }
+// Progress returns the reflector's current state and counts. It is safe for concurrent use.
+func (r *Reflector) Progress() Progress { return r.recorder.snapshot(time.Now()) }
 
-// Run follows the source until ctx is done or nothing else is true. It returns
-// the cause of ctx's end, a *keepwatch.Failure whose verdict is to stop, or the
-// target's own error; never nil. It must not be called while it runs; called
-// again later it goes on from what the target holds.
+// Run follows the source until ctx is done or an error that cannot be retried occurs. It
+// returns the cause of ctx, a *keepwatch.Failure whose verdict is to end, or the target's
+// error; never nil. It must not be called concurrently. A later call continues at the
+// target's revision.
 func (r *Reflector) Run(ctx context.Context) error {
 	run := newRun(r)
 	defer run.end()
@@ -38,7 +38,7 @@ func (r *Reflector) Run(ctx context.Context) error {
 		failure, failed := errors.AsType[*keepwatch.Failure](err)
 		switch {
 		case err != nil && !failed && !errors.Is(err, ctx.Err()):
-			return err // the target's own, whatever ends at the same time
+			return err // the target's own, even if ctx ends at the same time
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case failed:

@@ -11,20 +11,19 @@ import (
 	"github.com/keepwatch/keepwatch/reflector/internal/machine"
 )
 
-// run is what lives as long as one call of Run: it performs the machine's
-// actions. Its fields belong to Run's goroutine.
+// run performs the machine's actions during one call of Run. Only Run's goroutine uses it.
 type run struct {
 	*Reflector
 	machine machine.Machine
 	random  *rand.Rand
 	started time.Time
 
-	page        keepwatch.Page        // in hand until it is kept
-	replacement keepwatch.Replacement // nil when no list is on its way
-	listed      int64                 // objects of the list on its way
-	withheld    int                   // and those that were left out
+	page        keepwatch.Page        // read, and not stored yet
+	replacement keepwatch.Replacement // nil when no list is being stored
+	listed      int64                 // the replacement's objects
+	skipped     int                   // the objects that the list skipped
 	watch       keepwatch.Watch       // nil when none is open
-	opened      time.Time             // when watch was
+	watchOpened time.Time             // when watch was opened
 }
 
 func newRun(r *Reflector) *run {
@@ -42,47 +41,48 @@ func newRun(r *Reflector) *run {
 	}
 }
 
-// step moves the machine by what went well.
+// step applies an input that is no failure.
 func (r *run) step(in machine.Input) machine.Action {
 	var action machine.Action
 	r.machine, action = r.machine.Step(in)
-	r.account.advance(time.Now(), r.machine, in)
+	r.recorder.advance(time.Now(), r.machine, in)
 	return action
 }
 
-// fail moves the machine by what went wrong, and says so.
+// fail applies a failure, and reports it with the decision.
 func (r *run) fail(failure *keepwatch.Failure) machine.Action {
 	in := machine.Failed{Kind: failure.Kind, RetryAfter: failure.RetryAfter, Elapsed: time.Since(r.started)}
 	if r.watch != nil {
-		in.Lived = time.Since(r.opened)
+		in.OpenFor = time.Since(r.watchOpened)
 		r.closeWatch()
 	}
 	before := r.machine
 	after, action := before.Step(in)
-	action, wait := r.roll(action)
+	action, wait := r.drawJitter(action)
 	r.machine = after
-	verdict := decision(before, after)
+	decision := decisionOf(before, after)
 	now := time.Now()
-	r.account.fail(now, after, failure, verdict)
-	r.observe(Notice{Time: now, State: visible(after), Failure: failure, Verdict: verdict, Wait: wait, Revision: after.Revision})
+	r.recorder.fail(now, after, failure, decision)
+	r.observe(Notice{Time: now, State: stateOf(after), Failure: failure, Decision: decision, Wait: wait, Revision: after.Revision})
 	return action
 }
 
-// roll settles how long a wait is, if the action is one; else it is 0.
-func (r *run) roll(action machine.Action) (machine.Action, time.Duration) {
+// drawJitter replaces a wait's jitter by a random part of it. It returns the whole wait, 0
+// if the action is none.
+func (r *run) drawJitter(action machine.Action) (machine.Action, time.Duration) {
 	switch a := action.(type) {
 	case machine.Wait:
 		wait := a.For + backoff.FullJitter(a.Jitter, r.random.Int64N)
 		return machine.Wait{For: wait}, wait
 	case machine.Invalidate:
-		then, wait := r.roll(a.Then)
+		then, wait := r.drawJitter(a.Then)
 		return machine.Invalidate{Reason: a.Reason, Then: then}, wait
 	}
 	return action, 0
 }
 
-// decision names what a failure led to.
-func decision(before, after machine.Machine) Verdict {
+// decisionOf returns what a failure has led to.
+func decisionOf(before, after machine.Machine) Decision {
 	_, wasListing := before.State.(machine.Listing)
 	probing, _ := before.State.(machine.Probing)
 	switch pending(after).(type) {
@@ -97,13 +97,13 @@ func decision(before, after machine.Machine) Verdict {
 		if wasListing {
 			return ListAgain
 		}
-		return RelistNow
+		return Relist
 	}
 	return Stop
 }
 
-// perform does what the machine asks for and returns what came of it. An error
-// is a *keepwatch.Failure, or final.
+// perform performs an action and returns its outcome. An error that is no
+// *keepwatch.Failure ends Run.
 func (r *run) perform(ctx context.Context, action machine.Action) (machine.Input, error) {
 	switch a := action.(type) {
 	case machine.List:
@@ -112,15 +112,15 @@ func (r *run) perform(ctx context.Context, action machine.Action) (machine.Input
 		}
 		return r.list(ctx, a)
 	case machine.StorePage:
-		return r.keep(ctx, a)
+		return r.storePage(ctx, a)
 	case machine.Watch:
-		return r.open(ctx, a)
+		return r.openWatch(ctx, a)
 	case machine.Read:
 		return r.read(ctx)
 	case machine.Probe:
 		return r.probe(ctx, a)
 	case machine.ConfirmCurrent:
-		return r.prove(ctx)
+		return r.confirmCurrent(ctx)
 	case machine.Wait:
 		return r.wait(ctx, a)
 	case machine.Invalidate:
@@ -135,22 +135,22 @@ func (r *run) perform(ctx context.Context, action machine.Action) (machine.Input
 // list reads one page.
 func (r *run) list(ctx context.Context, a machine.List) (machine.Input, error) {
 	if a.Continue == "" {
-		r.discard()
+		r.discardList()
 	}
-	page, err := r.source.List(ctx, keepwatch.ListRequest{NotOlderThan: a.Floor, Continue: a.Continue})
+	page, err := r.source.List(ctx, keepwatch.ListRequest{NotOlderThan: a.NotOlderThan, Continue: a.Continue})
 	if err != nil {
 		return nil, err
 	}
 	in := machine.Page{Revision: page.Revision, Continue: page.Continue}
-	if failure := r.machine.Judge(in); failure != nil {
+	if failure := r.machine.Validate(in); failure != nil {
 		return nil, failure
 	}
 	r.page = page
 	return in, nil
 }
 
-// keep puts the page in hand into the target.
-func (r *run) keep(ctx context.Context, a machine.StorePage) (machine.Input, error) {
+// storePage puts the page that was read into the target.
+func (r *run) storePage(ctx context.Context, a machine.StorePage) (machine.Input, error) {
 	page := r.page
 	r.page = keepwatch.Page{}
 	if a.First {
@@ -160,26 +160,26 @@ func (r *run) keep(ctx context.Context, a machine.StorePage) (machine.Input, err
 		}
 		r.replacement = replacement
 	}
-	if err := r.put(ctx, page.Objects, page.Remaining); err != nil {
+	if err := r.putObjects(ctx, page.Objects, page.Remaining); err != nil {
 		return nil, err
 	}
-	r.leaveOut(page.Skipped)
+	r.reportSkipped(page.Skipped)
 	if a.Last {
 		return machine.PageStored{}, r.commit(ctx, a.Revision)
 	}
 	return machine.PageStored{}, nil
 }
 
-// stream reads the whole list through a watch, and keeps the watch.
+// stream reads the whole list through a watch, which stays open.
 func (r *run) stream(ctx context.Context, a machine.List) (machine.Input, error) {
-	r.discard()
+	r.discardList()
 	replacement, err := r.target.Replace(ctx, keepwatch.Relist{})
 	if err != nil {
 		return nil, err
 	}
 	r.replacement = replacement
-	revision, watch, err := r.source.StreamList(ctx, a.Floor, func(objects []keepwatch.Object) error {
-		if err := r.put(ctx, objects, 0); err != nil {
+	revision, watch, err := r.source.StreamList(ctx, a.NotOlderThan, func(objects []keepwatch.Object) error {
+		if err := r.putObjects(ctx, objects, 0); err != nil {
 			return err
 		}
 		r.step(machine.Chunk{})
@@ -188,24 +188,24 @@ func (r *run) stream(ctx context.Context, a machine.List) (machine.Input, error)
 	if err != nil {
 		return nil, err
 	}
-	r.watch, r.opened = watch, time.Now()
+	r.watch, r.watchOpened = watch, time.Now()
 	return machine.Streamed{Revision: revision}, r.commit(ctx, revision)
 }
 
-func (r *run) put(ctx context.Context, objects []keepwatch.Object, remaining int64) error {
+func (r *run) putObjects(ctx context.Context, objects []keepwatch.Object, remaining int64) error {
 	if err := r.replacement.Put(ctx, objects); err != nil {
 		return err
 	}
 	r.listed += int64(len(objects))
-	r.observe(Notice{Time: time.Now(), State: visible(r.machine), Listed: r.listed, Remaining: remaining, Revision: r.machine.Revision})
+	r.observe(Notice{Time: time.Now(), State: stateOf(r.machine), Listed: r.listed, Remaining: remaining, Revision: r.machine.Revision})
 	return nil
 }
 
-// leaveOut says of each object that could not be taken that it is missing.
-func (r *run) leaveOut(withheld []*keepwatch.Failure) {
-	r.withheld += len(withheld)
-	for _, failure := range withheld {
-		r.observe(Notice{Time: time.Now(), State: visible(r.machine), Failure: failure, Verdict: Skip, Revision: r.machine.Revision})
+// reportSkipped reports each object that could not be read.
+func (r *run) reportSkipped(skipped []*keepwatch.Failure) {
+	r.skipped += len(skipped)
+	for _, failure := range skipped {
+		r.observe(Notice{Time: time.Now(), State: stateOf(r.machine), Failure: failure, Decision: Skip, Revision: r.machine.Revision})
 	}
 }
 
@@ -213,66 +213,66 @@ func (r *run) commit(ctx context.Context, revision keepwatch.Revision) error {
 	if err := r.replacement.Commit(ctx, revision); err != nil {
 		return err
 	}
-	r.account.listed(r.withheld)
-	r.replacement, r.listed, r.withheld = nil, 0, 0
+	r.recorder.listed(r.skipped)
+	r.replacement, r.listed, r.skipped = nil, 0, 0
 	return nil
 }
 
-// open opens the watch.
-func (r *run) open(ctx context.Context, a machine.Watch) (machine.Input, error) {
-	r.discard()
+// openWatch opens the watch.
+func (r *run) openWatch(ctx context.Context, a machine.Watch) (machine.Input, error) {
+	r.discardList()
 	watch, err := r.source.Watch(ctx, a.From)
 	if err != nil {
 		return nil, err
 	}
-	r.watch, r.opened = watch, time.Now()
+	r.watch, r.watchOpened = watch, time.Now()
 	return machine.Opened{}, nil
 }
 
 // probe asks for the source's newest revision.
 func (r *run) probe(ctx context.Context, a machine.Probe) (machine.Input, error) {
-	patience := ctx
-	if a.Within > 0 {
+	bounded := ctx
+	if a.Timeout > 0 {
 		var cancel context.CancelFunc
-		patience, cancel = context.WithTimeout(ctx, a.Within)
+		bounded, cancel = context.WithTimeout(ctx, a.Timeout)
 		defer cancel()
 	}
-	newest, err := r.source.Newest(patience)
+	newest, err := r.source.Newest(bounded)
 	if err != nil {
-		if patience.Err() != nil && ctx.Err() == nil {
-			return machine.Unanswered{}, nil
+		if bounded.Err() != nil && ctx.Err() == nil {
+			return machine.ProbeTimedOut{}, nil
 		}
 		return nil, err
 	}
 	in := machine.Probed{Revision: newest}
-	if failure := r.machine.Judge(in); failure != nil {
+	if failure := r.machine.Validate(in); failure != nil {
 		return nil, failure
 	}
 	return in, nil
 }
 
-// prove tells the target that the source has nothing newer.
-func (r *run) prove(ctx context.Context) (machine.Input, error) {
-	held := r.machine.Revision
-	_, err := r.target.Apply(ctx, keepwatch.Batch{From: held, To: held})
+// confirmCurrent reports to the target that the source has no newer revision.
+func (r *run) confirmCurrent(ctx context.Context) (machine.Input, error) {
+	current := r.machine.Revision
+	_, err := r.target.Apply(ctx, keepwatch.Batch{From: current, To: current})
 	return machine.Confirmed{}, err
 }
 
-// read hands one batch to the target.
+// read delivers one batch to the target.
 func (r *run) read(ctx context.Context) (machine.Input, error) {
 	batch, err := r.watch.Next()
 	if err != nil {
 		return nil, err
 	}
 	dropped, err := r.target.Apply(ctx, batch)
-	r.account.received(time.Now(), len(batch.Changes), dropped)
+	r.recorder.received(time.Now(), len(batch.Changes), dropped)
 	if err != nil {
 		return nil, err
 	}
 	return machine.Delivered{Revision: r.target.Revision(), Bookmark: batch.Bookmark()}, nil
 }
 
-// wait blocks for as long as asked, or until ctx is done.
+// wait waits for a.For, or until ctx is done.
 func (r *run) wait(ctx context.Context, a machine.Wait) (machine.Input, error) {
 	timer := time.NewTimer(a.For)
 	defer timer.Stop()
@@ -296,17 +296,17 @@ func (r *run) closeWatch() {
 	}
 }
 
-// discard makes the list on its way void, if there is one.
-func (r *run) discard() {
+// discardList discards the list that is not committed, if there is one.
+func (r *run) discardList() {
 	if r.replacement != nil {
 		r.replacement.Discard()
 	}
-	r.replacement, r.listed, r.withheld, r.page = nil, 0, 0, keepwatch.Page{}
+	r.replacement, r.listed, r.skipped, r.page = nil, 0, 0, keepwatch.Page{}
 }
 
-// end leaves nothing open behind.
+// end closes the watch and discards an unfinished list.
 func (r *run) end() {
 	r.closeWatch()
-	r.discard()
-	r.account.stop(time.Now())
+	r.discardList()
+	r.recorder.stop(time.Now())
 }

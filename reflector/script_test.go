@@ -22,12 +22,12 @@ import (
 	"github.com/keepwatch/keepwatch/store"
 )
 
-var update = flag.Bool("update", false, "write the transcripts anew")
+var update = flag.Bool("update", false, "write the transcripts again")
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestScripts runs each testdata/*.txt: what the source answers, call by call,
-// and the transcript of what the reflector asked, decided and delivered.
+// TestScripts runs each testdata/*.txt: the source's answers, call by call, and the transcript
+// of the reflector's requests, decisions and deliveries.
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -76,23 +76,23 @@ func play(t *testing.T, script string) string {
 		}
 		p.lines = p.lines[1:]
 	}
-	held := store.New(store.Options{})
-	if words := strings.Fields(p.lines[0]); words[0] == "held" {
-		hold(t, held, words[1:])
+	filled := store.New(store.Options{})
+	if words := strings.Fields(p.lines[0]); words[0] == "restored" {
+		fill(t, filled, words[1:])
 		p.lines = p.lines[1:]
-		if words := strings.Fields(p.lines[0]); words[0] == "void" {
-			if err := held.Invalidate(ctx, keepwatch.GapReason(words[1])); err != nil {
+		if words := strings.Fields(p.lines[0]); words[0] == "invalidated" {
+			if err := filled.Invalidate(ctx, keepwatch.GapReason(words[1])); err != nil {
 				t.Fatal(err)
 			}
 			p.lines = p.lines[1:]
 		}
 	}
-	p.watcher = held.Watch(held.Snapshot().Cursor(), store.Filter{})
-	r := reflector.New(p, target{held, p}, options)
+	p.watcher = filled.Watch(filled.Snapshot().Cursor(), store.Filter{})
+	r := reflector.New(p, target{filled, p}, options)
 	err := r.Run(ctx)
-	p.deliver()
+	p.recordDelivered()
 	if ctx.Err() == nil {
-		p.say("Run returns: %v", err)
+		p.record("Run returns: %v", err)
 	} else if !errors.Is(err, context.Canceled) {
 		t.Errorf("Run returns %v", err)
 	}
@@ -100,13 +100,13 @@ func play(t *testing.T, script string) string {
 	if progress.State != reflector.Stopped {
 		t.Errorf("state after Run is %s", progress.State)
 	}
-	p.say("relists %v, reconnects %v, dropped %d, withheld %d", progress.Relists, progress.Reconnects, progress.Dropped, progress.Skipped)
-	p.say("held %d; last event %s, last proof %s", progress.Revision, p.since(progress.LastEvent), p.since(progress.LastConfirmed))
+	p.record("relists %v, reconnects %v, dropped %d, skipped %d", progress.Relists, progress.Reconnects, progress.Dropped, progress.Skipped)
+	p.record("at %d; last event %s, last confirmed %s", progress.Revision, p.since(progress.LastEvent), p.since(progress.LastConfirmed))
 	return p.transcript.String()
 }
 
-// hold makes a store equal to what an earlier run has left.
-func hold(t *testing.T, s *store.Store, words []string) {
+// fill fills a store as an earlier run has left it.
+func fill(t *testing.T, s *store.Store, words []string) {
 	list, err := s.Replace(t.Context(), keepwatch.Relist{})
 	if err != nil {
 		t.Fatal(err)
@@ -122,7 +122,7 @@ func hold(t *testing.T, s *store.Store, words []string) {
 	}
 }
 
-// target is a store that writes down the proofs it is given, and what voids it.
+// target is a store that records its confirmations and invalidations.
 type target struct {
 	*store.Store
 	player *player
@@ -130,18 +130,18 @@ type target struct {
 
 func (t target) Apply(ctx context.Context, b keepwatch.Batch) (int, error) {
 	if b.Bookmark() && b.From == b.To {
-		t.player.deliver()
-		t.player.say("    current at %d", b.To)
+		t.player.recordDelivered()
+		t.player.record("    current at %d", b.To)
 	}
 	return t.Store.Apply(ctx, b)
 }
 
 func (t target) Invalidate(ctx context.Context, reason keepwatch.GapReason) error {
-	t.player.say("    void: %s", reason)
+	t.player.record("    invalidate: %s", reason)
 	return t.Store.Invalidate(ctx, reason)
 }
 
-// player is a source that answers from a script and writes down what it is asked.
+// player is a source that answers from a script and records the requests.
 type player struct {
 	lines      []string
 	cancel     func()
@@ -150,11 +150,11 @@ type player struct {
 	watcher    *store.Watcher
 }
 
-func (p *player) say(format string, args ...any) {
+func (p *player) record(format string, args ...any) {
 	fmt.Fprintf(&p.transcript, "%8s  %s\n", time.Since(p.start).Round(time.Millisecond), fmt.Sprintf(format, args...))
 }
 
-// since is when something was, in the script's time.
+// since shows a time in the script's time.
 func (p *player) since(at time.Time) string {
 	if at.IsZero() {
 		return "never"
@@ -162,20 +162,20 @@ func (p *player) since(at time.Time) string {
 	return "at " + at.Sub(p.start).Round(time.Millisecond).String()
 }
 
-// deliver writes down what a consumer of the store would see by now.
-func (p *player) deliver() {
+// recordDelivered records what a consumer of the store has received.
+func (p *player) recordDelivered() {
 	for {
 		d, _, err := p.watcher.TryNext()
 		switch d := d.(type) {
 		case nil:
 			if err != nil {
-				p.say("    consumer: %v", err)
+				p.record("    consumer: %v", err)
 			}
 			return
 		case keepwatch.Batch:
-			p.say("    (%d, %d] %s", d.From, d.To, show(d.Changes))
+			p.record("    (%d, %d] %s", d.From, d.To, show(d.Changes))
 		case keepwatch.Gap:
-			p.say("    gap (%d, %d] %s: %s", d.From, d.To, d.Reason, show(d.Changes))
+			p.record("    gap (%d, %d] %s: %s", d.From, d.To, d.Reason, show(d.Changes))
 		}
 	}
 }
@@ -193,13 +193,13 @@ func (p *player) observe(n reflector.Notice) {
 	if n.Failure == nil {
 		return
 	}
-	p.deliver()
-	p.say("  %s: %s after %v, %s", n.Failure, n.Verdict, n.Wait.Round(time.Millisecond), n.State)
+	p.recordDelivered()
+	p.record("  %s: %s after %v, %s", n.Failure, n.Decision, n.Wait.Round(time.Millisecond), n.State)
 }
 
-// next takes the script's next line; at its end it ends the run.
+// next returns the script's next line. At its end it ends the run.
 func (p *player) next(ctx context.Context) ([]string, *keepwatch.Failure) {
-	p.deliver()
+	p.recordDelivered()
 	if len(p.lines) == 0 {
 		p.cancel()
 		<-ctx.Done()
@@ -233,7 +233,7 @@ func (p *player) next(ctx context.Context) ([]string, *keepwatch.Failure) {
 }
 
 func (p *player) List(ctx context.Context, r keepwatch.ListRequest) (keepwatch.Page, error) {
-	p.say("list%s%s", floor(r.NotOlderThan), prefixed(" ", r.Continue))
+	p.record("list%s%s", floor(r.NotOlderThan), prefixed(" ", r.Continue))
 	words, failure := p.next(ctx)
 	if failure != nil {
 		return keepwatch.Page{}, failure
@@ -252,7 +252,7 @@ func (p *player) List(ctx context.Context, r keepwatch.ListRequest) (keepwatch.P
 }
 
 func (p *player) StreamList(ctx context.Context, at keepwatch.Revision, emit func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {
-	p.say("stream%s", floor(at))
+	p.record("stream%s", floor(at))
 	for {
 		words, failure := p.next(ctx)
 		if failure != nil {
@@ -274,7 +274,7 @@ func (p *player) StreamList(ctx context.Context, at keepwatch.Revision, emit fun
 }
 
 func (p *player) Newest(ctx context.Context) (keepwatch.Revision, error) {
-	p.say("newest")
+	p.record("newest")
 	words, failure := p.next(ctx)
 	if failure != nil {
 		return 0, failure
@@ -283,13 +283,13 @@ func (p *player) Newest(ctx context.Context) (keepwatch.Revision, error) {
 }
 
 func (p *player) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.Watch, error) {
-	p.say("watch %d", from)
+	p.record("watch %d", from)
 	words, failure := p.next(ctx)
 	if failure != nil {
 		return nil, failure
 	}
 	if words[0] != "open" {
-		panic("a watch is answered by " + words[0])
+		panic("a watch cannot be answered by " + words[0])
 	}
 	return &playedWatch{player: p, ctx: ctx, at: from}, nil
 }
@@ -302,13 +302,13 @@ type playedWatch struct {
 
 func (w *playedWatch) Close() {}
 
-// Next plays "batch TO +a@3 ~a@4 -a@5", "mark TO" or "pass 5s", which lets time go by.
+// Next plays "batch TO +a@3 ~a@4 -a@5", "bookmark TO" or "sleep 5s".
 func (w *playedWatch) Next() (keepwatch.Batch, error) {
 	words, failure := w.next(w.ctx)
 	if failure != nil {
 		return keepwatch.Batch{}, failure
 	}
-	if words[0] == "pass" {
+	if words[0] == "sleep" {
 		d, _ := time.ParseDuration(words[1])
 		time.Sleep(d) // virtual
 		return w.Next()

@@ -124,14 +124,14 @@ func (c *Cache) observe(n reflector.Notice) {
 	if n.Failure == nil {
 		return
 	}
-	if n.Verdict == reflector.RelistNow {
+	if n.Decision == reflector.Relist {
 		c.meter.relisted(n.Failure.Kind)
 		klog.ErrorS(n.Failure, "Watch cache lists "+c.config.SourceName+" again", "resource", c.config.GroupResource,
 			"reason", n.Failure.Kind, "wait", n.Wait, "revision", n.Revision)
 		return
 	}
 	klog.V(2).InfoS("Watch cache follows "+c.config.SourceName, "resource", c.config.GroupResource,
-		"state", n.State, "failure", n.Failure.Kind, "err", n.Failure, "verdict", n.Verdict, "revision", n.Revision)
+		"state", n.State, "failure", n.Failure.Kind, "err", n.Failure, "decision", n.Decision, "revision", n.Revision)
 }
 
 // runContext returns the context of Run.

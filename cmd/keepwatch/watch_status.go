@@ -25,8 +25,8 @@ type statusPrinter struct {
 	// pending is a line that is printed unless the next notice makes it unnecessary; empty
 	// if there is none.
 	pending string
-	// idle is the verdict on the newest failure if that was Idle.
-	idle reflector.Verdict
+	// idle is the decision on the newest failure if that was Idle.
+	idle reflector.Decision
 }
 
 func newStatusPrinter(out, data io.Writer) *statusPrinter {
@@ -50,7 +50,7 @@ func (w *statusPrinter) observe(n reflector.Notice) {
 	}
 	line := fmt.Sprintf("%v; %s", n.Failure, decision(n))
 	switch {
-	case n.Verdict == reflector.Stop: // the command prints the cause of its end
+	case n.Decision == reflector.Stop: // the command prints the cause of its end
 		w.pending = ""
 	case n.Failure.Kind == keepwatch.StreamingListUnsupported:
 		w.pending = line // if lists are refused as well, the next failure says so
@@ -60,7 +60,7 @@ func (w *statusPrinter) observe(n reflector.Notice) {
 	}
 	w.idle = ""
 	if n.Failure.Kind == keepwatch.Idle {
-		w.idle = n.Verdict
+		w.idle = n.Decision
 	}
 }
 
@@ -69,7 +69,7 @@ func (w *statusPrinter) observe(n reflector.Notice) {
 // reflector resumes after the first and requests the newest revision after the second. If
 // that request fails as well, the failure has consequences.
 func (w *statusPrinter) isRepeatedIdle(n reflector.Notice) bool {
-	return n.Failure.Kind == keepwatch.Idle && w.idle != "" && (n.Verdict == reflector.Resume || w.idle == reflector.Resume)
+	return n.Failure.Kind == keepwatch.Idle && w.idle != "" && (n.Decision == reflector.Resume || w.idle == reflector.Resume)
 }
 
 func (w *statusPrinter) flushPending() {
@@ -79,15 +79,15 @@ func (w *statusPrinter) flushPending() {
 	}
 }
 
-// decision describes the verdict on a failure.
+// decision describes the decision on a failure.
 func decision(n reflector.Notice) string {
 	var what string
-	switch n.Verdict {
+	switch n.Decision {
 	case reflector.Resume:
 		what = fmt.Sprintf("resuming at %d", n.Revision)
 	case reflector.Verify:
 		what = fmt.Sprintf("asking for the newest revision, then resuming at %d", n.Revision)
-	case reflector.RelistNow:
+	case reflector.Relist:
 		what = "listing again"
 	case reflector.ListAgain:
 		what = "asking again"

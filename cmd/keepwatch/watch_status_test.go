@@ -18,21 +18,21 @@ func TestWordsOfNotices(t *testing.T) {
 		notice reflector.Notice
 		want   string
 	}{
-		{reflector.Notice{Failure: failure(keepwatch.Unreachable), Verdict: reflector.Resume, Revision: 1234, Wait: 1234567890},
+		{reflector.Notice{Failure: failure(keepwatch.Unreachable), Decision: reflector.Resume, Revision: 1234, Wait: 1234567890},
 			"keepwatch: watch pods: connection reset by peer; resuming at 1234 in 1.2s\n"},
-		{reflector.Notice{Failure: failure(keepwatch.Ended), Verdict: reflector.Resume, Revision: 1234},
+		{reflector.Notice{Failure: failure(keepwatch.Ended), Decision: reflector.Resume, Revision: 1234},
 			"keepwatch: watch pods: connection reset by peer; resuming at 1234\n"},
-		{reflector.Notice{Failure: failure(keepwatch.Idle), Verdict: reflector.Verify, Revision: 1234},
+		{reflector.Notice{Failure: failure(keepwatch.Idle), Decision: reflector.Verify, Revision: 1234},
 			"keepwatch: watch pods: connection reset by peer; asking for the newest revision, then resuming at 1234\n"},
-		{reflector.Notice{Failure: failure(keepwatch.Expired), Verdict: reflector.RelistNow, Wait: time.Second},
+		{reflector.Notice{Failure: failure(keepwatch.Expired), Decision: reflector.Relist, Wait: time.Second},
 			"keepwatch: watch pods: connection reset by peer; listing again in 1s\n"},
-		{reflector.Notice{Failure: failure(keepwatch.Throttled), Verdict: reflector.ListAgain, Wait: 5 * time.Second},
+		{reflector.Notice{Failure: failure(keepwatch.Throttled), Decision: reflector.ListAgain, Wait: 5 * time.Second},
 			"keepwatch: watch pods: connection reset by peer; asking again in 5s\n"},
-		{reflector.Notice{Failure: failure(keepwatch.Undecodable), Verdict: reflector.Skip},
+		{reflector.Notice{Failure: failure(keepwatch.Undecodable), Decision: reflector.Skip},
 			"keepwatch: watch pods: connection reset by peer; leaving it out\n"},
-		{reflector.Notice{Failure: failure(keepwatch.Unreachable), Verdict: reflector.Proceed, Revision: 1234},
+		{reflector.Notice{Failure: failure(keepwatch.Unreachable), Decision: reflector.Proceed, Revision: 1234},
 			"keepwatch: watch pods: connection reset by peer; watching from 1234 all the same\n"},
-		{reflector.Notice{Failure: failure(keepwatch.Forbidden), Verdict: reflector.Stop}, ""},
+		{reflector.Notice{Failure: failure(keepwatch.Forbidden), Decision: reflector.Stop}, ""},
 		{reflector.Notice{Listed: 500}, ""}, // not on a terminal
 	}
 	for _, tt := range tests {
@@ -47,9 +47,9 @@ func TestWordsOfNotices(t *testing.T) {
 // TestWordsOfFallbacks: that the list is read in pages is said when the pages
 // come, not when the server refuses them as well.
 func TestWordsOfFallbacks(t *testing.T) {
-	refused := reflector.Notice{Failure: keepwatch.Failed(keepwatch.StreamingListUnsupported, "no such thing"), Verdict: reflector.ListAgain}
-	throttled := reflector.Notice{Failure: keepwatch.Failed(keepwatch.Throttled, "busy"), Verdict: reflector.ListAgain}
-	rejected := reflector.Notice{Failure: keepwatch.Failed(keepwatch.Rejected, "bad selector"), Verdict: reflector.Stop}
+	refused := reflector.Notice{Failure: keepwatch.Failed(keepwatch.StreamingListUnsupported, "no such thing"), Decision: reflector.ListAgain}
+	throttled := reflector.Notice{Failure: keepwatch.Failed(keepwatch.Throttled, "busy"), Decision: reflector.ListAgain}
+	rejected := reflector.Notice{Failure: keepwatch.Failed(keepwatch.Rejected, "bad selector"), Decision: reflector.Stop}
 	page := reflector.Notice{}
 	const fallback, busy = "keepwatch: no such thing; listing in pages\n", "keepwatch: busy; asking again\n"
 	for _, tt := range []struct {
@@ -74,11 +74,11 @@ func TestWordsOfFallbacks(t *testing.T) {
 
 // TestWordsOfSilence: a quiet server is no news. One that does not answer is.
 func TestWordsOfSilence(t *testing.T) {
-	idle := func(v reflector.Verdict) reflector.Notice {
-		return reflector.Notice{Failure: keepwatch.Failed(keepwatch.Idle, "silent"), Verdict: v, Revision: 7}
+	idle := func(v reflector.Decision) reflector.Notice {
+		return reflector.Notice{Failure: keepwatch.Failed(keepwatch.Idle, "silent"), Decision: v, Revision: 7}
 	}
 	resume, verify, list := idle(reflector.Resume), idle(reflector.Verify), idle(reflector.ListAgain)
-	reset := reflector.Notice{Failure: keepwatch.Failed(keepwatch.Unreachable, "reset"), Verdict: reflector.Resume, Revision: 7}
+	reset := reflector.Notice{Failure: keepwatch.Failed(keepwatch.Unreachable, "reset"), Decision: reflector.Resume, Revision: 7}
 	const (
 		saidResume = "keepwatch: silent; resuming at 7\n"
 		saidVerify = "keepwatch: silent; asking for the newest revision, then resuming at 7\n"
@@ -124,7 +124,7 @@ func TestWordsOnATerminal(t *testing.T) {
 	expect("")
 	w.observe(reflector.Notice{Time: start.Add(progressEvery), Listed: 1_234_567})
 	expect(erase + "listing pods 1,234,567")
-	w.observe(reflector.Notice{Time: start.Add(time.Second), Failure: keepwatch.Failed(keepwatch.Unreachable, "reset"), Verdict: reflector.ListAgain})
+	w.observe(reflector.Notice{Time: start.Add(time.Second), Failure: keepwatch.Failed(keepwatch.Unreachable, "reset"), Decision: reflector.ListAgain})
 	expect(erase + "keepwatch: reset; asking again\n")
 	w.observe(reflector.Notice{Time: start.Add(time.Second), Listed: 500})
 	expect(erase + "listing pods 500")

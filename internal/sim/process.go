@@ -133,7 +133,7 @@ func (p *process) observe(n reflector.Notice) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if n.Verdict == reflector.Skip {
+	if n.Decision == reflector.Skip {
 		p.counts.leftOut++
 		return
 	}
@@ -141,7 +141,7 @@ func (p *process) observe(n reflector.Notice) {
 	if n.Failure.Kind == keepwatch.ProtocolViolation {
 		p.refused()
 	}
-	p.counts.story = append(p.counts.story, fmt.Sprintf("%s %s at %d: %v; %s in %v", stamp(n.Time), n.State, n.Revision, n.Failure, n.Verdict, n.Wait))
+	p.counts.story = append(p.counts.story, fmt.Sprintf("%s %s at %d: %v; %s in %v", stamp(n.Time), n.State, n.Revision, n.Failure, n.Decision, n.Wait))
 }
 
 // evidence counts what the newest reflector has dropped, and what the process has

@@ -6,62 +6,62 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// Action is what the runner has to do next; its outcome is the next input. The
-// set is closed.
+// Action is what the runner performs next. Its outcome is the next input. The set is
+// closed.
 type Action interface{ action() }
 
-// List asks for a page: of a new list when Continue is empty, which makes an
-// unfinished one void.
+// List asks for a page. An empty Continue begins a new list, and an unfinished list is
+// discarded.
 type List struct {
-	// Why is the failure that led here; 0 for the first list.
-	Why keepwatch.FailureKind
-	// Reason is what a gap is called that comes of this list.
+	// Cause is the failure that led to the list, 0 for the first list.
+	Cause keepwatch.FailureKind
+	// Reason is the reason of the gap that this list causes.
 	Reason keepwatch.GapReason
-	// Floor is the least revision the list may show; 0 asks for a consistent read.
-	Floor keepwatch.Revision
-	// Stream: through a watch, if the source can.
+	// NotOlderThan is the lowest revision that the list may show. Zero asks for a consistent
+	// read.
+	NotOlderThan keepwatch.Revision
+	// Stream asks for a streaming list (KEP-3157).
 	Stream bool
-	// Continue is the token of the page to read, and At the revision that the pages
-	// before it showed and this one must show. Invariant: Continue != "" implies At > 0.
+	// Continue is the token of the page. Revision is the one that the pages before it
+	// showed and that this page must show. Invariant: Continue != "" implies Revision > 0.
 	Continue string
-	At       keepwatch.Revision
+	Revision keepwatch.Revision
 }
 
-// Keep asks to put the page in hand into the target: as the first of a
-// replacement, and with a commit if it is the last.
+// StorePage asks to put the page that was read into the target. The first page begins a
+// replacement; the last one commits it.
 type StorePage struct {
 	First, Last bool
 	Reason      keepwatch.GapReason
 	Revision    keepwatch.Revision
 }
 
-// Watch asks to open the history after From.
+// Watch asks to open a watch of the history after From.
 type Watch struct{ From keepwatch.Revision }
 
-// Read asks for the open watch's next batch. It also follows Chunk, where it
-// means: go on with the list.
+// Read asks for the open watch's next batch. After a Chunk it asks for the rest of the
+// streaming list.
 type Read struct{}
 
-// Probe asks for the source's newest revision: where Within is not 0, only for so
-// long.
-type Probe struct{ Within time.Duration }
+// Probe asks for the source's newest revision. Timeout bounds the request unless it is 0.
+type Probe struct{ Timeout time.Duration }
 
-// Prove asks to tell the target that the source has nothing newer than what it
-// holds: an empty batch from the held revision to itself.
+// ConfirmCurrent asks to report to the target that the source has no newer revision, by an
+// empty batch from the target's revision to itself.
 type ConfirmCurrent struct{}
 
-// Wait asks to do nothing for a while: For, and a random part of Jitter.
+// Wait asks to wait for For and a random part of Jitter.
 type Wait struct{ For, Jitter time.Duration }
 
-// Void asks to tell the target that what it holds is void, and why, and then to do
-// Then, whose outcome is the next input. Nothing is asked of the source in between:
-// whatever happens later, the target knows.
+// Invalidate asks to invalidate the target with Reason and then to perform Then, whose
+// outcome is the next input. The runner sends no request in between, so that the target has
+// recorded the reason before anything else can fail.
 type Invalidate struct {
 	Reason keepwatch.GapReason
 	Then   Action
 }
 
-// Stop asks Run to return the failure it has just reported.
+// Stop asks Run to return the failure that it reported last.
 type Stop struct{}
 
 func (List) action()           {}

@@ -1,15 +1,14 @@
 // Package machine is the list-watch protocol as a pure function.
 //
-// A [Machine] is a comparable value: a state and what is remembered between
-// states. [Machine.Step] takes what has just happened and returns the machine
-// after it together with the one action to perform next. There is no goroutine,
-// clock, randomness or I/O here, so that every schedule of failures can be
-// written down, searched and replayed.
+// A [Machine] is a comparable value: a state, and what the protocol remembers between
+// states. [Machine.Step] takes the outcome of the last action and returns the next machine
+// and the next action. The package has no goroutine, clock, randomness or I/O, so that a
+// test can write down, search and replay every schedule of failures.
 //
-//	state.go    where we are: Fresh, Listing, Watching, Probing, Proving, Waiting, Stopped
-//	input.go    what can happen
-//	action.go   what can be asked of the runner
+//	state.go    the states: Fresh, Listing, Watching, Probing, Confirming, Waiting, Stopped
+//	input.go    the outcomes of actions
+//	action.go   the actions that the runner performs
 //	table.go    the verdict for each kind of failure, as data
-//	step.go     one step
+//	step.go     the step after a success
 //	fail.go     the step after a failure
 package machine

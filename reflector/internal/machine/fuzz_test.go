@@ -7,24 +7,23 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// FuzzInputs plays a run: each byte says which of the outcomes of the action comes
-// of it, or which failure. What is true at one moment is checked by wrong, here
-// what only a whole run can show: the backoff of failures without progress never
-// becomes shorter, patience ends, and whoever is told nothing but good news ends
-// up reading.
+// FuzzInputs plays a run: each byte selects an outcome of the action or a failure. The method
+// violation checks each position. The fuzz test checks what only a whole run shows: the
+// backoff of failures without progress does not become shorter, retries are limited, and
+// without failures the run reaches an open watch.
 func FuzzInputs(f *testing.F) {
-	f.Add([]byte{0, 1, 0, 2, 1, 0, 0, 200, 0, 3, 1})              // pages, and on
-	f.Add([]byte{1, 0, 0, 0, 129, 129, 0, 129, 0, 0})             // resumed; silence, and a probe
-	f.Add([]byte{2, 0, 1, 0, 0, 130, 0, 134, 0, 136, 0, 0})       // streamed; cut, expired
-	f.Add([]byte{1, 1, 0, 3, 0, 3, 0, 255, 254, 253, 252, 251})   // a proof that is owed
-	f.Add([]byte{0, 138, 0, 138, 0, 138, 0, 138, 0, 138, 0, 138}) // never the same again
+	f.Add([]byte{0, 1, 0, 2, 1, 0, 0, 200, 0, 3, 1})              // pages, and a watch
+	f.Add([]byte{1, 0, 0, 0, 129, 129, 0, 129, 0, 0})             // resumed; idle, and a probe
+	f.Add([]byte{2, 0, 1, 0, 0, 130, 0, 134, 0, 136, 0, 0})       // streamed; unreachable, expired
+	f.Add([]byte{1, 1, 0, 3, 0, 3, 0, 255, 254, 253, 252, 251})   // a confirmation that is due
+	f.Add([]byte{0, 138, 0, 138, 0, 138, 0, 138, 0, 138, 0, 138}) // failures of different kinds
 	f.Fuzz(func(t *testing.T, run []byte) {
 		if len(run) == 0 {
 			return
 		}
-		at := begin(Config{Paged: run[0]&2 == 0, StartupDeadline: -1}, []keepwatch.Revision{0, 50}[run[0]&1])
-		if wrong := at.wrong(place{}); wrong != "" {
-			t.Fatalf("at the start: %s", wrong)
+		at := start(Config{Paged: run[0]&2 == 0, StartupDeadline: -1}, []keepwatch.Revision{0, 50}[run[0]&1])
+		if violation := at.violation(position{}); violation != "" {
+			t.Fatalf("at the start: %s", violation)
 		}
 		kinds := keepwatch.FailureKinds()
 		for i, b := range run[1:] {
@@ -36,44 +35,44 @@ func FuzzInputs(f *testing.F) {
 			_, waits := at.action.(Wait)
 			if b < 128 || waits {
 				in := outcomes[int(b)%len(outcomes)]
-				at = at.goOn(in)
+				at = at.after(in)
 				_, part := in.(Chunk)
-				if _, bad := in.(Elapsed); !bad && !part && at.Failure != before.Failure && at.Failure != 0 {
-					t.Fatalf("%d: good news %+v is trouble", i, in)
+				if _, elapsed := in.(Elapsed); !elapsed && !part && at.Failure != before.Failure && at.Failure != 0 {
+					t.Fatalf("%d: the success %+v sets a failure", i, in)
 				}
 			} else {
-				at = at.goOn(Failed{Kind: kinds[int(b)%len(kinds)], RetryAfter: time.Duration(b&1) * time.Second, Lived: time.Duration(b&2) * time.Second})
-				if at.Streak.Attempts < before.Streak.Attempts || at.Streak.Until > maxAhead {
-					t.Fatalf("%d: after %+v the streak is %+v", i, before.Streak, at.Streak)
+				at = at.after(Failed{Kind: kinds[int(b)%len(kinds)], RetryAfter: time.Duration(b&1) * time.Second, OpenFor: time.Duration(b&2) * time.Second})
+				if at.Retries.Attempts < before.Retries.Attempts || at.Retries.RevisionDeadline > revisionWait {
+					t.Fatalf("%d: after %+v the retries are %+v", i, before.Retries, at.Retries)
 				}
 				for kind, rule := range Table {
-					if rule.MaxRetries > 0 && at.Streak.Failed[kind] >= rule.MaxRetries {
-						t.Fatalf("%d: patience has not ended: %+v", i, at.Streak)
+					if rule.MaxRetries > 0 && at.Retries.ByKind[kind] >= rule.MaxRetries {
+						t.Fatalf("%d: a limit is exceeded: %+v", i, at.Retries)
 					}
 				}
 			}
-			if wrong := at.wrong(before); wrong != "" {
-				t.Fatalf("%d: %s: after %+v comes %+v", i, wrong, before, at)
+			if violation := at.violation(before); violation != "" {
+				t.Fatalf("%d: %s: %+v leads to %+v", i, violation, before, at)
 			}
 		}
-		calm(t, at)
+		finish(t, at)
 	})
 }
 
-// calm lets everything go well from here on.
-func calm(t *testing.T, at place) {
+// finish applies successes until a watch is read.
+func finish(t *testing.T, at position) {
 	for range 20 {
 		switch at.action.(type) {
 		case Stop:
 			return
 		case Read:
-			if last := at.goOn(Delivered{Revision: max(at.Revision, at.Newest), Bookmark: true}); last.action != (Read{}) || last.Streak != (Streak{}) || last.Failure != 0 {
-				t.Fatalf("reading goes on with %+v", last)
+			if last := at.after(Delivered{Revision: max(at.Revision, at.Newest), Bookmark: true}); last.action != (Read{}) || last.Retries != (Retries{}) || last.Failure != 0 {
+				t.Fatalf("the read leads to %+v", last)
 			}
 			return
 		}
 		all := at.outcomes()
-		at = at.goOn(all[len(all)-1])
+		at = at.after(all[len(all)-1])
 	}
-	t.Fatalf("nothing fails, and it does not come to a watch: %+v", at)
+	t.Fatalf("the run does not reach a watch without failures: %+v", at)
 }

@@ -6,68 +6,70 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// Input is something that happened. The set is closed.
+// Input is the outcome of an action. The set is closed.
 type Input interface{ input() }
 
-// Started: Run was called with a target that holds Held.
+// Started is the first input: Run was called with a target at Revision, 0 if it needs a
+// list.
 type Started struct{ Revision keepwatch.Revision }
 
-// Page: List read one page.
+// Page reports that List read one page.
 type Page struct {
 	Revision keepwatch.Revision
 	Continue string
 }
 
-// Kept: the page was put into the target, and committed if it was the last.
+// PageStored reports that the page was put into the target, and committed if it was the
+// last.
 type PageStored struct{}
 
-// Chunk: a part of a streaming list was put into the target.
+// Chunk reports that a part of a streaming list was put into the target.
 type Chunk struct{}
 
-// Streamed: the streaming list was committed at Revision; its watch is open.
+// Streamed reports that the streaming list was committed at Revision. Its watch is open.
 type Streamed struct{ Revision keepwatch.Revision }
 
-// Opened: the watch is open.
+// Opened reports that the watch is open.
 type Opened struct{}
 
-// Delivered: the target took a batch and now holds Held.
+// Delivered reports that the target accepted a batch and is at Revision now.
 type Delivered struct {
 	Revision keepwatch.Revision
-	// Bookmark: the batch carried progress alone, which has told the target already
-	// how far the source is.
+	// Bookmark is true for a batch without changes. It has confirmed to the target already
+	// that the target is current.
 	Bookmark bool
 }
 
-// Probed: the source's newest revision is Revision.
+// Probed reports the source's newest revision.
 type Probed struct{ Revision keepwatch.Revision }
 
-// Unanswered: no answer to a Probe came within its time. It is no failure yet:
-// whatever holds the source up, the watch will meet it.
-type Unanswered struct{}
+// ProbeTimedOut reports that a Probe had no answer within its Timeout. It is not a failure:
+// if the source is unavailable, the watch fails too.
+type ProbeTimedOut struct{}
 
-// Proven: the target was told that it is current.
+// Confirmed reports that the target accepted ConfirmCurrent.
 type Confirmed struct{}
 
-// Elapsed: the wait is over.
+// Elapsed reports that the wait is over.
 type Elapsed struct{}
 
-// Failed: what was being done failed.
+// Failed reports that the action failed.
 type Failed struct {
 	Kind       keepwatch.FailureKind
-	RetryAfter time.Duration // what the source asked for; 0 if nothing
-	Lived      time.Duration // how long the watch was open; 0 if it was not
+	RetryAfter time.Duration // the wait that the source asked for, 0 if none
+	OpenFor    time.Duration // how long the watch was open, 0 if none was
 	Elapsed    time.Duration // since Started
 }
 
-func (Started) input()    {}
-func (Page) input()       {}
-func (PageStored) input() {}
-func (Chunk) input()      {}
-func (Streamed) input()   {}
-func (Opened) input()     {}
-func (Delivered) input()  {}
-func (Probed) input()     {}
-func (Unanswered) input() {}
-func (Confirmed) input()  {}
-func (Elapsed) input()    {}
-func (Failed) input()     {}
+func (Started) input()       {}
+func (Page) input()          {}
+func (PageStored) input()    {}
+func (Chunk) input()         {}
+func (Streamed) input()      {}
+func (Opened) input()        {}
+func (Delivered) input()     {}
+func (Probed) input()        {}
+func (ProbeTimedOut) input() {}
+func (Confirmed) input()     {}
+func (Elapsed) input()       {}
+func (Failed) input()        {}

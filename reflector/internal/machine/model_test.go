@@ -21,19 +21,19 @@ type scope struct {
 	bug                  bug
 }
 
-// bug is something wrong with the source or the target, which the search has to find.
+// bug is a bug of the source or the target, which the search must find.
 type bug string
 
 const (
-	losesDeletes     bug = "a delete behind a compaction is not sent"
-	skips            bug = "a watch that is opened again begins one revision late"
-	sameRevision     bug = "410 is reported as a broken connection"
-	forgetsItsPlace  bug = "a list shows an older state than it says"
-	neverNoticesBack bug = "a source that went back says that it did not"
-	forgetsTheVoid   bug = "a target forgets that what it holds is void"
+	losesDeletes        bug = "a deletion below a compaction is not sent"
+	skipsRevision       bug = "a watch that is opened again begins one revision late"
+	hidesExpired        bug = "410 is reported as an unreachable source"
+	wrongListRevision   bug = "a list shows an older state than its revision"
+	hidesRewind         bug = "a rewound source reports its former revision"
+	forgetsInvalidation bug = "a target forgets its invalidation"
 )
 
-// object is a state of a key; blue is what a filter looks at.
+// object is a state of a key. A filter selects by blue.
 type object struct {
 	key      int
 	uid      string
@@ -50,42 +50,40 @@ func (o *object) Equal(p keepwatch.Object) bool {
 
 func blue(o keepwatch.Object) bool { return o.(*object).blue }
 
-// model is a source, the machine, the store that it feeds, and a watcher that
-// reads all that the store has to say: everything that a reflector is, without
-// goroutines, clocks and connections.
+// model is a source, the machine, the store that it feeds, and a watcher of the store: a
+// reflector without goroutines, clocks and connections.
 type model struct {
 	scope
-	path []move // so far
+	path []move // the moves until now
 
-	epochs    []check.Epoch
-	log       []keepwatch.Change // of the newest timeline; Prior is set
-	head      keepwatch.Revision
-	compacted keepwatch.Revision
-	born      int
-	written   int
-	faulty    int
-	// unaware: the source was restored, and the machine has not seen it yet.
-	unaware bool
+	epochs     []check.Epoch
+	log        []keepwatch.Change // of the newest timeline; Prior is set
+	head       keepwatch.Revision
+	compacted  keepwatch.Revision
+	created    int
+	writesDone int
+	faultsDone int
+	// rewindUnseen: the source was restored, and the machine has not seen it yet.
+	rewindUnseen bool
 
 	machine machine.Machine
 	action  machine.Action
 	store   *store.Store
 	ended   bool // the machine has stopped
 
-	list    keepwatch.Replacement // on its way
-	page    keepwatch.Page        // in hand
-	epoch   int                   // of what the store was fed with last
-	opened  int                   // the epochs there were when the watch was opened
-	shown   keepwatch.Revision    // by the watch
-	asked   keepwatch.Revision    // the newest when the source was asked
-	watcher *store.Watcher
-	told    []check.Record
-	marks   []mark
-	broken  string
+	replacement keepwatch.Replacement // not committed yet
+	page        keepwatch.Page        // read, and not stored yet
+	epoch       int                   // of the store's last batch or list
+	watchEpochs int                   // the number of epochs when the watch was opened
+	delivered   keepwatch.Revision    // the revision that the watch has delivered
+	probed      keepwatch.Revision    // the newest revision at the last probe
+	watcher     *store.Watcher
+	received    []check.Record
+	marks       []mark
+	violation   string
 }
 
-// mark is where a consumer can have stopped, and the epoch of the source that
-// this was of.
+// mark is a cursor at which a consumer may have stopped, and its epoch of the source.
 type mark struct {
 	cursor store.Cursor
 	epoch  int
@@ -109,25 +107,25 @@ func (m *model) step(in machine.Input) {
 	m.settle()
 }
 
-// fail fails; what has a deadline has met it by the second time.
+// fail applies a failure. The second one of a wait for a revision is at its deadline.
 func (m *model) fail(kind keepwatch.FailureKind) {
-	m.step(machine.Failed{Kind: kind, Lived: time.Minute, RetryAfter: time.Second, Elapsed: m.machine.Streak.Until})
+	m.step(machine.Failed{Kind: kind, OpenFor: time.Minute, RetryAfter: time.Second, Elapsed: m.machine.Retries.RevisionDeadline})
 }
 
-// settle does what can only be done in one way, and sees nothing of the source:
-// waiting, and keeping a page.
+// settle performs the actions that have one outcome and do not involve the source, like
+// waiting and storing a page.
 func (m *model) settle() {
 	for {
 		switch a := m.action.(type) {
 		case machine.Invalidate:
-			m.void(a.Reason)
+			m.invalidate(a.Reason)
 			m.action = a.Then
 		case machine.Wait:
 			m.machine, m.action = m.machine.Step(machine.Elapsed{})
 		case machine.StorePage:
-			m.machine, m.action = m.machine.Step(m.keep(a))
+			m.machine, m.action = m.machine.Step(m.storePage(a))
 		case machine.ConfirmCurrent:
-			m.machine, m.action = m.machine.Step(m.prove())
+			m.machine, m.action = m.machine.Step(m.confirmCurrent())
 		case machine.Stop:
 			m.ended = true
 			return
@@ -143,72 +141,72 @@ func failed(err error) machine.Input {
 	if !ok {
 		panic(fmt.Sprintf("no failure: %v", err))
 	}
-	return machine.Failed{Kind: f.Kind, Lived: time.Minute, RetryAfter: f.RetryAfter}
+	return machine.Failed{Kind: f.Kind, OpenFor: time.Minute, RetryAfter: f.RetryAfter}
 }
 
-func (m *model) keep(a machine.StorePage) machine.Input {
+func (m *model) storePage(a machine.StorePage) machine.Input {
 	ctx := context.Background()
 	if a.First {
 		list, err := m.store.Replace(ctx, keepwatch.Relist{Reason: a.Reason, To: a.Revision})
 		if err != nil {
 			return failed(err)
 		}
-		m.list = list
+		m.replacement = list
 	}
-	if err := m.list.Put(ctx, m.page.Objects); err != nil {
+	if err := m.replacement.Put(ctx, m.page.Objects); err != nil {
 		return failed(err)
 	}
 	if a.Last {
-		if err := m.list.Commit(ctx, a.Revision); err != nil {
+		if err := m.replacement.Commit(ctx, a.Revision); err != nil {
 			return failed(err)
 		}
-		m.list, m.unaware = nil, false
+		m.replacement, m.rewindUnseen = nil, false
 	}
 	return machine.PageStored{}
 }
 
-func (m *model) void(reason keepwatch.GapReason) {
-	if m.bug == forgetsTheVoid {
-		m.unaware = false
+func (m *model) invalidate(reason keepwatch.GapReason) {
+	if m.bug == forgetsInvalidation {
+		m.rewindUnseen = false
 		return
 	}
 	if err := m.store.Invalidate(context.Background(), reason); err != nil {
-		m.broken = fmt.Sprintf("the store can't be told that it is void: %v", err)
+		m.violation = fmt.Sprintf("the store cannot be invalidated: %v", err)
 	}
-	m.unaware = m.unaware && reason != keepwatch.GapRewind
+	m.rewindUnseen = m.rewindUnseen && reason != keepwatch.GapRewind
 }
 
-func (m *model) prove() machine.Input {
-	held := m.machine.Revision
-	if held < m.asked && m.bug == "" {
-		m.broken = fmt.Sprintf("the target is told that it is current at %d, but the source had %d", held, m.asked)
+func (m *model) confirmCurrent() machine.Input {
+	current := m.machine.Revision
+	if current < m.probed && m.bug == "" {
+		m.violation = fmt.Sprintf("the target is confirmed to be current at %d, but the source was at %d", current, m.probed)
 	}
-	if _, err := m.store.Apply(context.Background(), keepwatch.Batch{From: held, To: held}); err != nil {
+	if _, err := m.store.Apply(context.Background(), keepwatch.Batch{From: current, To: current}); err != nil {
 		return failed(err)
 	}
 	return machine.Confirmed{}
 }
 
-// read takes what the store has for the watcher.
+// read records all deliveries that the store has for the watcher.
 func (m *model) read() {
 	for {
 		d, _, err := m.watcher.TryNext()
 		if err != nil {
-			m.broken = fmt.Sprintf("the watcher ended: %v", err)
+			m.violation = fmt.Sprintf("the watcher ended: %v", err)
 		}
 		if d == nil || err != nil {
 			return
 		}
-		m.told = append(m.told, check.Received{Delivery: d})
+		m.received = append(m.received, check.Received{Delivery: d})
 		m.marks = append(m.marks, mark{m.watcher.Cursor(), m.epoch})
 	}
 }
 
-// move is one thing that can happen.
+// move is one event of the model.
 type move struct {
-	what  string // one of the below, or a failure's kind
+	what  string // one of the cases of do, or the name of a failure's kind
 	fault bool
-	n     int // the key that is written, or how far a restore goes back
+	n     int // the key that is written, or the number of revisions that a restore loses
 }
 
 func (v move) String() string {
@@ -219,7 +217,7 @@ func (v move) String() string {
 	return v.what
 }
 
-// moves are what can happen next.
+// moves returns the moves that are possible next.
 func (m *model) moves() []move {
 	var all []move
 	add := func(what ...string) {
@@ -228,16 +226,16 @@ func (m *model) moves() []move {
 		}
 	}
 	fault := func(what ...string) {
-		if m.faulty < m.faults {
+		if m.faultsDone < m.faults {
 			for _, w := range what {
 				all = append(all, move{what: w, fault: true})
 			}
 		}
 	}
-	if m.ended || m.broken != "" {
+	if m.ended || m.violation != "" {
 		return nil
 	}
-	if m.written < m.writes && !m.unaware {
+	if m.writesDone < m.writes && !m.rewindUnseen {
 		all = m.writable()
 	}
 	fault("restart")
@@ -245,7 +243,7 @@ func (m *model) moves() []move {
 		fault("compact")
 	}
 	for n := range min(2, int(m.head)-1) {
-		if m.faulty < m.faults {
+		if m.faultsDone < m.faults {
 			all = append(all, move{what: "restore", fault: true, n: 1 + n})
 		}
 	}
@@ -255,7 +253,7 @@ func (m *model) moves() []move {
 		fault("unreachable", "expired", "protocol violation")
 		if a.Continue != "" {
 			fault("rejected")
-		} else if a.Floor > 1 {
+		} else if a.NotOlderThan > 1 {
 			fault("stale")
 		}
 		if a.Stream {
@@ -268,10 +266,10 @@ func (m *model) moves() []move {
 		add("probe")
 		fault("unreachable")
 	case machine.Read:
-		switch at := m.events(m.shown, m.head); {
-		case m.opened != len(m.epochs):
+		switch at := m.events(m.delivered, m.head); {
+		case m.watchEpochs != len(m.epochs):
 			add("reset")
-		case m.shown > m.head:
+		case m.delivered > m.head:
 			add("silence")
 		case len(at) > 0:
 			add("one")
@@ -279,7 +277,7 @@ func (m *model) moves() []move {
 				add("all")
 			}
 			fault("unreachable", "expired", "undecodable", "protocol violation", "idle")
-		case m.shown < m.head:
+		case m.delivered < m.head:
 			add("bookmark")
 		default:
 			fault("unreachable", "repeat", "idle")
@@ -288,20 +286,20 @@ func (m *model) moves() []move {
 	return all
 }
 
-// writable are the next writes. Keys are alike until they are used, so that only
-// the first of the unused may be.
+// writable returns the possible writes. Unused keys are equivalent, so it returns only the
+// first of them.
 func (m *model) writable() []move {
 	var all []move
 	state := m.state(m.head)
 	for k := range m.keys {
-		held := state[k]
+		current := state[k]
 		switch {
-		case held == nil:
+		case current == nil:
 			all = append(all, move{what: "red", n: k})
 			if !slices.ContainsFunc(m.log, func(c keepwatch.Change) bool { return c.Object.(*object).key == k }) {
 				return all
 			}
-		case held.blue:
+		case current.blue:
 			all = append(all, move{what: "red", n: k}, move{what: "delete", n: k})
 		default:
 			all = append(all, move{what: "blue", n: k}, move{what: "delete", n: k})
@@ -310,11 +308,11 @@ func (m *model) writable() []move {
 	return all
 }
 
-// do does one move.
+// do performs a move.
 func (m *model) do(v move) {
 	m.path = append(m.path, v)
 	if v.fault {
-		m.faulty++
+		m.faultsDone++
 	}
 	switch v.what {
 	case "red", "blue":
@@ -326,22 +324,22 @@ func (m *model) do(v move) {
 	case "restore":
 		m.restore(m.head - keepwatch.Revision(v.n))
 	case "list", "stale":
-		m.lists(m.action.(machine.List), v.what == "stale")
+		m.list(m.action.(machine.List), v.what == "stale")
 	case "open":
-		m.open(m.action.(machine.Watch).From)
+		m.openWatch(m.action.(machine.Watch).From)
 	case "probe":
-		m.asked = m.head
+		m.probed = m.head
 		in := machine.Probed{Revision: m.head}
-		if m.bug == neverNoticesBack {
+		if m.bug == hidesRewind {
 			in.Revision = max(m.head, m.machine.Revision)
 		}
-		if f := m.machine.Judge(in); f != nil {
+		if f := m.machine.Validate(in); f != nil {
 			m.step(failed(f))
 		} else {
 			m.step(in)
 		}
 	case "restart":
-		m.list = nil
+		m.replacement = nil
 		m.machine = machine.Machine{State: machine.Fresh{}, Config: m.machine.Config}
 		m.step(machine.Started{Revision: m.store.Revision()})
 	case "reset":
@@ -361,10 +359,10 @@ func kindOf(name string) keepwatch.FailureKind {
 			return kind
 		}
 	}
-	panic("no failure is called " + name)
+	panic("unknown failure " + name)
 }
 
-// state is S(r), by key.
+// state returns S(r), by key.
 func (m *model) state(r keepwatch.Revision) map[int]*object {
 	state := map[int]*object{}
 	for _, c := range m.log {
@@ -380,7 +378,7 @@ func (m *model) state(r keepwatch.Revision) map[int]*object {
 }
 
 func (m *model) write(k int, o *object) {
-	m.written++
+	m.writesDone++
 	m.head++
 	c := keepwatch.Change{Type: keepwatch.Deleted, Revision: m.head}
 	prior := m.state(m.head)[k]
@@ -397,8 +395,8 @@ func (m *model) write(k int, o *object) {
 		if c.Type = keepwatch.Added; prior != nil {
 			c.Type, o.uid = keepwatch.Modified, prior.uid
 		} else {
-			m.born++
-			o.uid = fmt.Sprintf("u%d", m.born)
+			m.created++
+			o.uid = fmt.Sprintf("u%d", m.created)
 		}
 		c.Object, write.Object = o, o
 	}
@@ -406,17 +404,17 @@ func (m *model) write(k int, o *object) {
 	m.log = append(m.log, c)
 }
 
-// restore goes back. A source that is written to before the machine has seen that
-// can't be told from one that was not restored; so nothing is, see moves.
+// restore rewinds the source. Writes before the machine has seen the rewind would make the
+// source indistinguishable from one that was not restored, so moves allows none.
 func (m *model) restore(r keepwatch.Revision) {
 	m.log = slices.DeleteFunc(slices.Clone(m.log), func(c keepwatch.Change) bool { return c.Revision > r })
 	m.head, m.compacted = r, min(m.compacted, r)
 	m.epochs = append(m.epochs, check.Epoch{Base: r, Last: r})
-	m.unaware = true
+	m.rewindUnseen = true
 }
 
-// lists reads the page that the machine asks for.
-func (m *model) lists(a machine.List, stale bool) {
+// list reads the page that the machine asks for.
+func (m *model) list(a machine.List, stale bool) {
 	r, skip := m.head, 0
 	if a.Continue != "" {
 		if _, err := fmt.Sscanf(a.Continue, "%d+%d", &r, &skip); err != nil {
@@ -425,17 +423,17 @@ func (m *model) lists(a machine.List, stale bool) {
 	}
 	switch {
 	case a.Stream:
-		m.streams(a)
+		m.stream(a)
 		return
 	case stale:
-		r = a.Floor - 1
+		r = a.NotOlderThan - 1
 	case r < m.compacted:
 		m.fail(keepwatch.Expired)
 		return
 	case r > m.head:
 		m.fail(keepwatch.ServerError)
 		return
-	case r < a.Floor:
+	case r < a.NotOlderThan:
 		m.fail(keepwatch.RevisionTooLarge)
 		return
 	}
@@ -443,7 +441,7 @@ func (m *model) lists(a machine.List, stale bool) {
 		m.epoch = len(m.epochs) - 1
 	}
 	shows := r
-	if m.bug == forgetsItsPlace && a.Floor > 1 {
+	if m.bug == wrongListRevision && a.NotOlderThan > 1 {
 		shows = r - 1
 	}
 	objects := m.objects(shows)
@@ -455,7 +453,7 @@ func (m *model) lists(a machine.List, stale bool) {
 	}
 	m.page.Objects = objects
 	in := machine.Page{Revision: r, Continue: m.page.Continue}
-	if f := m.machine.Judge(in); f != nil {
+	if f := m.machine.Validate(in); f != nil {
 		m.step(failed(f))
 		return
 	}
@@ -473,7 +471,7 @@ func (m *model) objects(r keepwatch.Revision) []keepwatch.Object {
 	return all
 }
 
-func (m *model) streams(machine.List) {
+func (m *model) stream(machine.List) {
 	ctx := context.Background()
 	list, err := m.store.Replace(ctx, keepwatch.Relist{})
 	if err != nil {
@@ -491,40 +489,40 @@ func (m *model) streams(machine.List) {
 		m.step(failed(err))
 		return
 	}
-	m.epoch, m.opened, m.shown, m.unaware = len(m.epochs)-1, len(m.epochs), m.head, false
+	m.epoch, m.watchEpochs, m.delivered, m.rewindUnseen = len(m.epochs)-1, len(m.epochs), m.head, false
 	m.step(machine.Streamed{Revision: m.head})
 }
 
-func (m *model) open(from keepwatch.Revision) {
+func (m *model) openWatch(from keepwatch.Revision) {
 	switch {
-	case from < m.compacted && m.bug == sameRevision:
+	case from < m.compacted && m.bug == hidesExpired:
 		m.fail(keepwatch.Unreachable)
 		return
 	case from < m.compacted:
 		m.fail(keepwatch.Expired)
 		return
-	case from < m.head && m.bug == skips && m.opened > 0:
+	case from < m.head && m.bug == skipsRevision && m.watchEpochs > 0:
 		from++
 	}
-	m.opened, m.shown = len(m.epochs), from
-	m.unaware = m.unaware && from > m.head
+	m.watchEpochs, m.delivered = len(m.epochs), from
+	m.rewindUnseen = m.rewindUnseen && from > m.head
 	m.step(machine.Opened{})
 }
 
-// events are the source's changes of (from, to].
+// events returns the source's changes of (from, to].
 func (m *model) events(from, to keepwatch.Revision) []keepwatch.Change {
 	return slices.DeleteFunc(slices.Clone(m.log), func(c keepwatch.Change) bool { return c.Revision <= from || c.Revision > to })
 }
 
-// frame hands a batch to the store.
+// frame delivers a batch to the store.
 func (m *model) frame(what string) {
-	b := keepwatch.Batch{From: m.shown, To: m.head, Changes: m.events(m.shown, m.head)}
+	b := keepwatch.Batch{From: m.delivered, To: m.head, Changes: m.events(m.delivered, m.head)}
 	switch what {
 	case "one":
 		b.Changes = b.Changes[:1]
 		b.To = b.Changes[0].Revision
 	case "repeat":
-		if past := m.events(0, m.shown); len(past) > 0 {
+		if past := m.events(0, m.delivered); len(past) > 0 {
 			b.Changes = past[len(past)-1:]
 		}
 	}
@@ -532,7 +530,7 @@ func (m *model) frame(what string) {
 		b.Changes = slices.DeleteFunc(b.Changes, func(c keepwatch.Change) bool { return c.Type == keepwatch.Deleted })
 	}
 	b.From = min(b.From, m.store.Revision())
-	m.epoch, m.shown = m.opened-1, b.To
+	m.epoch, m.delivered = m.watchEpochs-1, b.To
 	if _, err := m.store.Apply(context.Background(), b); err != nil {
 		m.step(failed(err))
 		return
@@ -540,18 +538,18 @@ func (m *model) frame(what string) {
 	m.step(machine.Delivered{Revision: m.store.Revision(), Bookmark: b.Bookmark()})
 }
 
-// key is the same for two models that go on in the same way. What was told
-// before is left out: it is judged on the way.
+// key is equal for two models with the same future. It does not include what was received
+// before, which the oracle has judged already.
 func (m *model) key() uint64 {
 	h := fnv.New64a()
-	fmt.Fprintf(h, "%v|%v|%d %d %d %d|%d %d|", m.machine, m.action, m.head, m.compacted, m.written, m.faulty, m.opened, m.shown)
+	fmt.Fprintf(h, "%v|%v|%d %d %d %d|%d %d|", m.machine, m.action, m.head, m.compacted, m.writesDone, m.faultsDone, m.watchEpochs, m.delivered)
 	for _, c := range m.log {
 		o := c.Object.(*object)
 		fmt.Fprintf(h, "%d%d%s%v ", c.Type, o.key, o.uid, o.blue)
 	}
 	s := m.store.Snapshot()
-	fmt.Fprintf(h, "|%v %x %d %v", s.Cursor(), s.Digest(), m.store.Revision(), m.unaware)
-	if m.list != nil {
+	fmt.Fprintf(h, "|%v %x %d %v", s.Cursor(), s.Digest(), m.store.Revision(), m.rewindUnseen)
+	if m.replacement != nil {
 		fmt.Fprintf(h, "|%v", m.page.Continue)
 	}
 	return h.Sum64()

@@ -2,4 +2,4 @@
 
 package machine_test
 
-func init() { defaults.faults = 1 } // nothing runs in parallel here, and all of it ten times slower
+func init() { defaults.faults = 1 } // the search has no concurrency, and the race detector makes it ten times slower

@@ -14,18 +14,18 @@ import (
 	"github.com/keepwatch/keepwatch/store"
 )
 
-// defaults is how far the exhaustive search goes.
+// defaults is the scope of the exhaustive search.
 var defaults = scope{keys: 2, writes: 3, faults: 2, page: 1}
 
 var (
 	keys   = flag.Int("search.keys", 0, "how many keys the exhaustive search writes")
 	writes = flag.Int("search.writes", 0, "how many revisions it writes")
-	faults = flag.Int("search.faults", 0, "how many faults it spends")
+	faults = flag.Int("search.faults", 0, "how many faults it injects")
 	walks  = flag.Int("search.walks", 300, "how many random walks follow it")
 	first  = flag.Uint64("search.seed", 1, "the seed of the first walk")
 )
 
-// replay does a path again from the beginning.
+// replay performs a path from the initial state.
 func replay(s scope, path []move) *model {
 	m := newModel(s)
 	for _, v := range path {
@@ -34,13 +34,13 @@ func replay(s scope, path []move) *model {
 	return m
 }
 
-// node is a state that was found: by which move, and from where.
+// node is a state that was found: the state before it and the move from there.
 type node struct {
 	from int32
 	by   move
 }
 
-// path leads from the beginning to a node; the first node is the beginning.
+// path returns the moves from the first node to a node.
 func path(nodes []node, i int32) []move {
 	var all []move
 	for ; i > 0; i = nodes[i].from {
@@ -50,10 +50,9 @@ func path(nodes []node, i int32) []move {
 	return all
 }
 
-// TestEveryScheduleOfASmallWorld plays everything that can happen within a
-// scope, breadth first, so that the first path to a problem is a shortest one. Two
-// ways to the same state are followed once.
-func TestEveryScheduleOfASmallWorld(t *testing.T) {
+// TestExhaustiveSearch performs all moves within a scope, breadth first, so that the first
+// path to a problem is a shortest one. It visits equal states once.
+func TestExhaustiveSearch(t *testing.T) {
 	for _, stream := range []bool{false, true} {
 		t.Run(fmt.Sprintf("stream=%v", stream), func(t *testing.T) {
 			t.Parallel()
@@ -79,7 +78,7 @@ func search(s scope) (states, moves int, problem string) {
 			next.do(v)
 			moves++
 			key := next.key()
-			if next.broken == "" && seen[key] {
+			if next.violation == "" && seen[key] {
 				continue
 			}
 			seen[key] = true
@@ -92,18 +91,18 @@ func search(s scope) (states, moves int, problem string) {
 	return len(nodes), moves, ""
 }
 
-// TestTheSearchFindsWhatIsWrong with a source or a target that has a bug.
-func TestTheSearchFindsWhatIsWrong(t *testing.T) {
-	for _, b := range []bug{losesDeletes, skips, sameRevision, forgetsItsPlace, neverNoticesBack, forgetsTheVoid} {
+// TestSearchFindsBugs checks that the search finds a bug of the source or the target.
+func TestSearchFindsBugs(t *testing.T) {
+	for _, b := range []bug{losesDeletes, skipsRevision, hidesExpired, wrongListRevision, hidesRewind, forgetsInvalidation} {
 		states, _, problem := search(scope{keys: 2, writes: 3, faults: 2, page: 1, bug: b})
 		if problem == "" {
-			t.Errorf("not found among %d states: %s", states, b)
+			t.Errorf("not found in %d states: %s", states, b)
 		}
 		t.Logf("%s: found after %d states: %s", b, states, problem)
 	}
 }
 
-// TestRandomWalks goes further, by chance.
+// TestRandomWalks performs longer random paths in a larger scope.
 func TestRandomWalks(t *testing.T) {
 	for n := range uint64(*walks) {
 		s := scope{keys: 5, writes: 40, faults: 12, page: 2, stream: n%2 == 0}
@@ -132,31 +131,30 @@ func walk(s scope, seed uint64) string {
 	return ""
 }
 
-// problem says what is wrong with where the model is, "" if nothing.
+// problem returns what is wrong with the model's state, "" if nothing is.
 func (m *model) problem() string {
-	if m.broken != "" {
-		return m.broken
+	if m.violation != "" {
+		return m.violation
 	}
 	if m.ended {
-		return fmt.Sprintf("the machine has given up: %+v", m.machine.State)
+		return fmt.Sprintf("the machine has stopped: %+v", m.machine.State)
 	}
-	if p := m.judge(check.Transcript{Records: m.told}, nil); p != "" {
+	if p := m.judge(check.Transcript{Records: m.received}, nil); p != "" {
 		return "the watcher: " + p
 	}
 	for _, mark := range m.marks {
 		for _, f := range []store.Filter{{}, {Match: blue}} {
-			if p := m.latecomer(mark, f); p != "" {
+			if p := m.resumeAt(mark, f); p != "" {
 				return fmt.Sprintf("a watcher from %v, filtered %v: %s", mark.cursor, f.Match != nil, p)
 			}
 		}
 	}
-	return replay(m.scope, m.path).stuck()
+	return replay(m.scope, m.path).converge()
 }
 
-// latecomer is somebody who stopped at a mark, with the view of then, and goes on
-// now.
-func (m *model) latecomer(from mark, f store.Filter) string {
-	var told []check.Record
+// resumeAt judges a consumer that stopped at a mark and resumes now.
+func (m *model) resumeAt(from mark, f store.Filter) string {
+	var received []check.Record
 	w := m.store.Watch(from.cursor, f)
 	for {
 		d, _, err := w.TryNext()
@@ -164,14 +162,13 @@ func (m *model) latecomer(from mark, f store.Filter) string {
 			return err.Error()
 		}
 		if d == nil {
-			return m.judge(check.Transcript{From: from.cursor.Revision, Epoch: from.epoch, Records: told}, f.Match)
+			return m.judge(check.Transcript{From: from.cursor.Revision, Epoch: from.epoch, Records: received}, f.Match)
 		}
-		told = append(told, check.Received{Delivery: d})
+		received = append(received, check.Received{Delivery: d})
 	}
 }
 
-// judge asks the oracle about a transcript, and about what the store shows at
-// its end.
+// judge applies the oracle to a transcript followed by the store's final state.
 func (m *model) judge(t check.Transcript, f check.Filter) string {
 	shown := check.Shown{Revision: m.store.Snapshot().Revision()}
 	for o := range m.store.Snapshot().All() {
@@ -189,9 +186,9 @@ func (m *model) judge(t check.Transcript, f check.Filter) string {
 	return ""
 }
 
-// stuck goes on without any faults or writes, and says where that does not end at
-// the newest state, live (P11).
-func (m *model) stuck() string {
+// converge continues without faults and writes, and returns why that does not lead to an
+// open watch at the newest revision (P11).
+func (m *model) converge() string {
 	m.faults, m.writes = 0, 0
 	for range 60 {
 		all := m.moves()
@@ -201,10 +198,10 @@ func (m *model) stuck() string {
 		m.do(all[len(all)-1])
 	}
 	if _, live := m.action.(machine.Read); !live || m.machine.Revision != m.head {
-		return fmt.Sprintf("it does not come to rest: %+v, held %d of %d", m.action, m.machine.Revision, m.head)
+		return fmt.Sprintf("the model does not converge: %+v, at %d of %d", m.action, m.machine.Revision, m.head)
 	}
-	if p := m.judge(check.Transcript{Records: m.told}, nil); p != "" {
-		return "at rest: " + p
+	if p := m.judge(check.Transcript{Records: m.received}, nil); p != "" {
+		return "after converging: " + p
 	}
 	return ""
 }

@@ -6,43 +6,43 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// State is where the protocol stands. The set is closed.
+// State is a state of the protocol. The set is closed.
 type State interface{ state() }
 
 // Fresh is the state before Started.
 type Fresh struct{}
 
-// Listing: a list is being read.
+// Listing is the state in which a list is read.
 type Listing struct {
 	List
-	// Next is the token that the page in hand carries; empty on the last page and
+	// Next is the token of the page after the current one. It is empty on the last page and
 	// before the first.
 	Next string
 }
 
-// Watching: a watch from the held revision is open or being opened.
+// Watching is the state in which a watch from the target's revision is open or being opened.
 type Watching struct {
-	// News: it has led to a revision that was not held before.
-	News bool
-	// Listed: it begins where a list has just ended, and has delivered nothing.
-	Listed bool
+	// Advanced: the watch has advanced the target's revision.
+	Advanced bool
+	// AfterList: the watch begins at a list's revision and has delivered nothing yet.
+	AfterList bool
 }
 
-// Probing: the source is asked for its newest revision, because a watch from ours
-// has stayed silent, or because nobody was following until now.
+// Probing is the state in which the source is asked for its newest revision: at the start,
+// or after a watch from the target's revision was idle.
 type Probing struct {
-	// Start: it is the first thing that is done. A server has no reason to send a
-	// watch anything that begins at its newest revision, so that nothing else would
-	// tell soon that nothing was missed; but the watch does not depend on it.
+	// Start: it is the first request of a run. A server sends nothing on a watch that begins
+	// at its newest revision, so nothing else shows soon that the target is current. The
+	// watch does not depend on the answer.
 	Start bool
 }
 
-// Proving: the target is told that it is current.
+// Confirming is the state in which the target receives the confirmation that it is current.
 type Confirming struct {
-	Open bool // the watch is open, and goes on
+	WatchOpen bool // a watch is open and is read next
 }
 
-// Waiting: Then begins when the wait is over.
+// Waiting is the state before Then, which is performed when the wait is over.
 type Waiting struct{ Then Action }
 
 // Stopped is final.
@@ -56,51 +56,51 @@ func (Confirming) state() {}
 func (Waiting) state()    {}
 func (Stopped) state()    {}
 
-// Machine is the protocol at one moment. The zero value, with a Config, is ready
-// for Started. It is comparable: two equal machines behave the same for ever.
+// Machine is the protocol's state and memory. A machine with the state Fresh and a Config is
+// ready for Started. Machines are comparable: two equal ones behave the same.
 type Machine struct {
 	Config
 	State State
 
-	// Held is the revision the target holds; 0 is nothing.
+	// Revision is the target's revision, 0 if it has none.
 	Revision keepwatch.Revision
-	// Newest is a revision beyond Held that the source has said to have; reaching it
-	// proves that the target is current. 0 if there is none.
+	// Newest is a revision above Revision that the source has reported. The target is
+	// current when it has reached it. 0 if there is none.
 	Newest keepwatch.Revision
-	// Synced: a list was completed or a watch opened, ever.
+	// Synced: a list was committed or a watch opened in this run.
 	Synced bool
-	// Followed: the source's state or history has reached the target since the
-	// start. Until then a relist is due to the time nobody was following. An open
-	// watch alone proves nothing: servers report 410 inside it.
-	Followed bool
-	// NoStreaming: the source cannot stream lists; remembered for good.
+	// Received: the target has received a list or a batch in this run. Until then the
+	// reason of a relist is the time in which no reflector ran. An open watch is not enough:
+	// servers report 410 inside the watch.
+	Received bool
+	// NoStreaming: the source has refused a streaming list. It is not asked for one again.
 	NoStreaming bool
-	// Streak is what failed since the last progress.
-	Streak Streak
-	// Trouble is the failure that is visible as our state, 0 if none. Progress ends it, or
-	// a part of a list, or a watch that stays open for SteadyWatch; that a watch was
-	// opened does not, since a server may take each and reset it.
+	// Retries counts the failures since the last progress.
+	Retries Retries
+	// Failure is the failure that the reflector's state shows, 0 if none. Progress clears it,
+	// and so do a part of a list and a watch that stays open for SteadyWatch. Opening a watch
+	// does not clear it, because a server may accept each watch and reset it.
 	Failure keepwatch.FailureKind
 }
 
-// Config is what never changes.
+// Config does not change during a run.
 type Config struct {
-	// Paged: never ask for a streaming list.
+	// Paged: ask for no streaming list.
 	Paged bool
-	// StartupDeadline: see reflector.Options.
+	// StartupDeadline is documented at reflector.Options.
 	StartupDeadline time.Duration
 }
 
-// Streak counts failures in a row without progress. Progress (an event, a
-// bookmark, a page) clears it; the passing of time never does, nor a part of a
-// streaming list, which is void when the rest does not come.
-type Streak struct {
-	// Attempts sets the backoff.
+// Retries counts failures in a row without progress. Progress (an event, a bookmark, a page)
+// clears it. Time does not clear it, nor does a part of a streaming list, which is discarded
+// if the rest fails.
+type Retries struct {
+	// Attempts determines the backoff.
 	Attempts uint8
-	// Failed counts failures of each kind whose rule has an end, for its Patience. Those
-	// of other kinds in between change nothing.
-	Failed [keepwatch.LastFailureKind + 1]uint8
-	// Until is when, since Started, a revision is not waited for any more that the
-	// source has not reached; 0 if there is none.
-	Until time.Duration
+	// ByKind counts the failures of each kind whose rule has a Then, for its MaxRetries.
+	// Failures of other kinds in between do not change the count.
+	ByKind [keepwatch.LastFailureKind + 1]uint8
+	// RevisionDeadline is the time since Started at which the wait for a revision ends that
+	// the source has not reached. 0 if there is no such wait.
+	RevisionDeadline time.Duration
 }

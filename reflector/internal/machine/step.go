@@ -6,8 +6,8 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// Step takes one input and says what to do next. An input that the state can't
-// have, like a page while watching, is a mistake of the runner and panics.
+// Step applies one input and returns the next machine and action. It panics on an input
+// that the state does not allow, like a page while watching: that is a bug of the runner.
 func (m Machine) Step(in Input) (Machine, Action) {
 	switch in := in.(type) {
 	case Started:
@@ -15,15 +15,15 @@ func (m Machine) Step(in Input) (Machine, Action) {
 	case Page:
 		return m.page(in)
 	case PageStored:
-		return m.kept()
+		return m.pageStored()
 	case Chunk:
 		m.Failure = 0
 		return m, Read{}
 	case Streamed:
 		m.Revision = in.Revision
-		m.Synced, m.Followed = true, true
-		m.State = Watching{News: true}
-		return m.progress(), Read{}
+		m.Synced, m.Received = true, true
+		m.State = Watching{Advanced: true}
+		return m.progressed(), Read{}
 	case Opened:
 		m.Synced = true
 		return m, Read{}
@@ -31,10 +31,10 @@ func (m Machine) Step(in Input) (Machine, Action) {
 		return m.delivered(in)
 	case Probed:
 		return m.probed(in.Revision)
-	case Unanswered:
+	case ProbeTimedOut:
 		return m.watch()
 	case Confirmed:
-		return m.proven()
+		return m.confirmed()
 	case Elapsed:
 		return m.elapsed()
 	case Failed:
@@ -43,33 +43,33 @@ func (m Machine) Step(in Input) (Machine, Action) {
 	panic(fmt.Sprintf("machine: unknown input %T", in))
 }
 
-func (m Machine) start(held keepwatch.Revision) (Machine, Action) {
-	m.Revision = held
-	if held > 0 {
+func (m Machine) start(revision keepwatch.Revision) (Machine, Action) {
+	m.Revision = revision
+	if revision > 0 {
 		m.State = Probing{Start: true}
-		return m, Probe{Within: startProbe}
+		return m, Probe{Timeout: startProbeTimeout}
 	}
 	return m.list(List{Stream: !m.Paged})
 }
 
-// list begins a list.
+// list begins or continues a list.
 func (m Machine) list(l List) (Machine, Action) {
 	l.Stream = l.Stream && !m.NoStreaming
 	m.State = Listing{List: l}
 	return m, l
 }
 
-// watch opens a watch at the held revision.
+// watch opens a watch at the target's revision.
 func (m Machine) watch() (Machine, Action) {
 	m.State = Watching{}
 	return m, Watch{From: m.Revision}
 }
 
 func (m Machine) delivered(in Delivered) (Machine, Action) {
-	news := m.State.(Watching).News || in.Revision > m.Revision
-	m.State = Watching{News: news}
-	m.Revision, m.Followed = in.Revision, true
-	m = m.progress()
+	advanced := m.State.(Watching).Advanced || in.Revision > m.Revision
+	m.State = Watching{Advanced: advanced}
+	m.Revision, m.Received = in.Revision, true
+	m = m.progressed()
 	if m.Newest == 0 || m.Revision < m.Newest {
 		return m, Read{}
 	}
@@ -77,13 +77,14 @@ func (m Machine) delivered(in Delivered) (Machine, Action) {
 	if in.Bookmark {
 		return m, Read{}
 	}
-	m.State = Confirming{Open: true}
+	m.State = Confirming{WatchOpen: true}
 	return m, ConfirmCurrent{}
 }
 
-// probed compares: a revision below the held one is no input, see Judge.
+// probed compares the source's newest revision with the target's. It is not below:
+// Validate refuses that.
 func (m Machine) probed(newest keepwatch.Revision) (Machine, Action) {
-	m = m.progress()
+	m = m.progressed()
 	if newest > m.Revision {
 		m.Newest = newest
 		return m.watch()
@@ -92,72 +93,72 @@ func (m Machine) probed(newest keepwatch.Revision) (Machine, Action) {
 	return m, ConfirmCurrent{}
 }
 
-func (m Machine) proven() (Machine, Action) {
-	if m.State.(Confirming).Open {
-		m.State = Watching{News: true}
+func (m Machine) confirmed() (Machine, Action) {
+	if m.State.(Confirming).WatchOpen {
+		m.State = Watching{Advanced: true}
 		return m, Read{}
 	}
 	return m.watch()
 }
 
-// Judge says what is wrong with a page or a newest revision, nil if nothing is.
-// What is refused is a failure and must not be stepped with.
-func (m Machine) Judge(in Input) *keepwatch.Failure {
+// Validate returns a failure if a page or a newest revision is invalid in this state. The
+// runner must report that failure instead of the input.
+func (m Machine) Validate(in Input) *keepwatch.Failure {
 	switch in := in.(type) {
 	case Page:
-		return m.State.(Listing).judge(in)
+		return m.State.(Listing).validate(in)
 	case Probed:
 		if in.Revision < m.Revision {
 			return keepwatch.Failed(keepwatch.Rewound,
-				"the source is at revision %d, but it was at %d already", in.Revision, m.Revision)
+				"the source is at revision %d, but it was at %d before", in.Revision, m.Revision)
 		}
 	}
 	return nil
 }
 
-func (l Listing) judge(p Page) *keepwatch.Failure {
+func (l Listing) validate(p Page) *keepwatch.Failure {
 	switch {
-	case l.At > 0 && p.Revision != l.At:
+	case l.Revision > 0 && p.Revision != l.Revision:
 		return keepwatch.Failed(keepwatch.ProtocolViolation,
-			"a page shows revision %d, the pages before it %d", p.Revision, l.At)
-	case l.At == 0 && p.Revision < l.Floor:
+			"a page shows revision %d, the pages before it %d", p.Revision, l.Revision)
+	case l.Revision == 0 && p.Revision < l.NotOlderThan:
 		return keepwatch.Failed(keepwatch.StaleReplica,
-			"the list shows revision %d, older than %d as asked for", p.Revision, l.Floor)
+			"the list shows revision %d, but %d or newer was requested", p.Revision, l.NotOlderThan)
 	}
 	return nil
 }
 
 func (m Machine) page(p Page) (Machine, Action) {
 	l := m.State.(Listing)
-	first := l.At == 0
-	// A consistent read below what we hold: the source went back in time.
-	back := first && p.Revision < m.Revision && l.Reason != keepwatch.GapRewind
-	if back {
+	first := l.Revision == 0
+	// A consistent read below the target's revision: the source went back in time.
+	rewound := first && p.Revision < m.Revision && l.Reason != keepwatch.GapRewind
+	if rewound {
 		l.Reason = keepwatch.GapRewind
 	}
-	l.At, l.Next = p.Revision, p.Continue
+	l.Revision, l.Next = p.Revision, p.Continue
 	m.State = l
-	keep := StorePage{First: first, Last: p.Continue == "", Reason: l.Reason, Revision: l.At}
-	if back {
-		return m, Invalidate{Reason: l.Reason, Then: keep}
+	store := StorePage{First: first, Last: p.Continue == "", Reason: l.Reason, Revision: l.Revision}
+	if rewound {
+		return m, Invalidate{Reason: l.Reason, Then: store}
 	}
-	return m, keep
+	return m, store
 }
 
-// kept goes on to the next page, or from the last page to the watch. A page is
-// progress when the target has taken it: one that it refuses leads back to the
-// list, and would be asked for again and again without a pause.
-func (m Machine) kept() (Machine, Action) {
-	m = m.progress()
+// pageStored asks for the next page, or for the watch after the last page. A page is
+// progress only after the target has accepted it. If reading it were progress, a page that
+// the target rejects would be requested again and again without a backoff.
+func (m Machine) pageStored() (Machine, Action) {
+	m = m.progressed()
 	l := m.State.(Listing)
 	if l.Next != "" {
 		l.Continue = l.Next
 		m.State = l
 		return m, l.List
 	}
-	m.Revision, m.Newest, m.Synced, m.Followed = l.At, 0, true, true
+	m.Revision, m.Newest, m.Synced, m.Received = l.Revision, 0, true, true
 	m, watch := m.watch()
-	m.State = Watching{Listed: true}
+	m.State = Watching{AfterList: true}
 	return m, watch
 }
 
@@ -172,11 +173,11 @@ func (m Machine) elapsed() (Machine, Action) {
 		m.State = Probing{}
 		return m, a
 	}
-	panic(fmt.Sprintf("machine: nothing waits for %T", then))
+	panic(fmt.Sprintf("machine: cannot wait for %T", then))
 }
 
-// progress ends every streak of failures.
-func (m Machine) progress() Machine {
-	m.Streak, m.Failure = Streak{}, 0
+// progressed clears the retries and the visible failure.
+func (m Machine) progressed() Machine {
+	m.Retries, m.Failure = Retries{}, 0
 	return m
 }

@@ -10,49 +10,49 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// at returns a machine in one of the places a failure can meet it.
-func at(place string) Machine {
+// at returns a machine in a position of the protocol.
+func at(position string) Machine {
 	m := Machine{State: Fresh{}}
 	resume := []Input{Started{Revision: 50}, Probed{50}, Confirmed{}}
 	watch := append(resume, Opened{}, Delivered{Revision: 60})
 	relist := slices.Concat(watch, []Input{Failed{Kind: keepwatch.Expired}, Elapsed{}})
-	silent := slices.Concat(watch, []Input{Failed{Kind: keepwatch.Idle}, Opened{}})
+	idle := slices.Concat(watch, []Input{Failed{Kind: keepwatch.Idle}, Opened{}})
 	steps := map[string][]Input{
 		"first list":   {Started{}},
 		"start":        {Started{Revision: 50}},
 		"opening":      resume,
 		"watch":        watch,
-		"silent watch": silent,
-		"probe":        append(silent, Failed{Kind: keepwatch.Idle}),
+		"idle watch":   idle,
+		"probe":        append(idle, Failed{Kind: keepwatch.Idle}),
 		"relist":       relist,
 		"relist page2": append(relist, Page{70, "p2"}, PageStored{}),
 		"relisted":     append(relist, Page{Revision: 70}, PageStored{}, Opened{}),
-		"nothing new":  append(resume, Opened{}, Delivered{Revision: 50, Bookmark: true}),
-		"rewound":      append(silent, Failed{Kind: keepwatch.Idle}, Failed{Kind: keepwatch.Rewound}, Elapsed{}),
+		"no progress":  append(resume, Opened{}, Delivered{Revision: 50, Bookmark: true}),
+		"rewound":      append(idle, Failed{Kind: keepwatch.Idle}, Failed{Kind: keepwatch.Rewound}, Elapsed{}),
 	}
-	for _, in := range steps[place] {
+	for _, in := range steps[position] {
 		m, _ = m.Step(in)
 	}
 	return m
 }
 
-// after shows what a failure led to: the wait, if any, and what follows it.
-func after(m Machine, f Failed) string {
+// decide shows what a failure leads to: the wait, if any, and the action after it.
+func decide(m Machine, f Failed) string {
 	m, a := m.Step(f)
-	said := ""
-	if void, ok := a.(Invalidate); ok {
-		a, said = void.Then, fmt.Sprintf("void (%s), ", void.Reason)
+	before := ""
+	if i, ok := a.(Invalidate); ok {
+		a, before = i.Then, fmt.Sprintf("invalidate (%s), ", i.Reason)
 	}
 	wait, ok := a.(Wait)
 	if !ok {
-		return said + show(a)
+		return before + show(a)
 	}
 	_, a = m.Step(Elapsed{})
-	return said + pause(wait) + ", " + show(a)
+	return before + showWait(wait) + ", " + show(a)
 }
 
-// pause shows a wait: 1s+≤800ms, or only one of the two.
-func pause(w Wait) string {
+// showWait shows a wait: 1s+≤800ms, or only one of the two.
+func showWait(w Wait) string {
 	var parts []string
 	if w.For > 0 {
 		parts = append(parts, w.For.String())
@@ -72,72 +72,76 @@ func show(a Action) string {
 		if a.Stream {
 			s = "stream"
 		}
-		if a.Floor > 0 {
-			s += fmt.Sprintf(" ≥%d", a.Floor)
+		if a.NotOlderThan > 0 {
+			s += fmt.Sprintf(" ≥%d", a.NotOlderThan)
 		}
 		if a.Continue != "" {
 			s += " " + a.Continue
 		}
-		if a.Why != 0 {
-			s += fmt.Sprintf(" (%s: %s)", a.Reason, a.Why)
+		if a.Cause != 0 {
+			s += fmt.Sprintf(" (%s: %s)", a.Reason, a.Cause)
 		}
 		return s
 	case Probe:
 		return "probe"
+	case StorePage:
+		return "store page"
+	case ConfirmCurrent:
+		return "confirm current"
 	case Stop:
 		return "stop"
 	}
 	return strings.ToLower(strings.TrimPrefix(fmt.Sprintf("%T", a), "machine."))
 }
 
-// TestFailureTable has a line for each row of the table and each place where its
-// verdict differs.
+// TestFailureTable has a line for each row of the table and each position where its verdict
+// differs.
 func TestFailureTable(t *testing.T) {
 	const (
 		x = keepwatch.Expired
 		u = keepwatch.Unreachable
 	)
-	told := 7 * time.Second
+	asked := 7 * time.Second
 	for _, row := range []struct {
 		place string
 		f     Failed
 		want  string
 	}{
-		{"watch", Failed{Kind: keepwatch.Ended, Lived: time.Minute}, "watch 60"},
+		{"watch", Failed{Kind: keepwatch.Ended, OpenFor: time.Minute}, "watch 60"},
 		{"opening", Failed{Kind: keepwatch.Ended}, "≤800ms, watch 50"},
 		{"probe", Failed{Kind: keepwatch.Ended}, "≤800ms, probe"},
 		{"first list", Failed{Kind: keepwatch.Ended}, "≤800ms, stream"},
 		{"relist page2", Failed{Kind: keepwatch.Ended}, "≤800ms, list ≥60 p2 (expired: expired)"},
-		{"nothing new", Failed{Kind: keepwatch.Ended}, "≤800ms, watch 50"},
-		{"relisted", Failed{Kind: keepwatch.Ended, Lived: time.Minute}, "watch 70"},
+		{"no progress", Failed{Kind: keepwatch.Ended}, "≤800ms, watch 50"},
+		{"relisted", Failed{Kind: keepwatch.Ended, OpenFor: time.Minute}, "watch 70"},
 		{"watch", Failed{Kind: keepwatch.Idle}, "watch 60"},
-		{"silent watch", Failed{Kind: keepwatch.Idle}, "probe"},
+		{"idle watch", Failed{Kind: keepwatch.Idle}, "probe"},
 		{"probe", Failed{Kind: u}, "≤800ms, probe"},
-		{"probe", Failed{Kind: keepwatch.Rewound}, "void (rewind), ≤800ms, list (rewind: rewound)"},
+		{"probe", Failed{Kind: keepwatch.Rewound}, "invalidate (rewind), ≤800ms, list (rewind: rewound)"},
 		{"watch", Failed{Kind: u}, "≤800ms, watch 60"},
 		{"first list", Failed{Kind: u}, "≤800ms, stream"},
 		{"relist page2", Failed{Kind: u}, "≤800ms, list ≥60 p2 (expired: expired)"},
 		{"watch", Failed{Kind: keepwatch.Throttled}, "≤800ms, watch 60"},
-		{"watch", Failed{Kind: keepwatch.Throttled, RetryAfter: told}, "7s+≤800ms, watch 60"},
+		{"watch", Failed{Kind: keepwatch.Throttled, RetryAfter: asked}, "7s+≤800ms, watch 60"},
 		{"watch", Failed{Kind: keepwatch.Throttled, RetryAfter: time.Hour}, "5m0s+≤800ms, watch 60"},
 		{"watch", Failed{Kind: keepwatch.Throttled, RetryAfter: time.Millisecond}, "1s+≤800ms, watch 60"},
-		{"relist page2", Failed{Kind: keepwatch.Throttled, RetryAfter: told}, "7s+≤800ms, list ≥60 p2 (expired: expired)"},
-		{"watch", Failed{Kind: keepwatch.StorageRead, RetryAfter: told}, "void (expired), 7s+≤800ms, list ≥60 (expired: storage read error)"},
-		{"first list", Failed{Kind: keepwatch.StreamingListUnsupported, RetryAfter: told}, "7s+≤800ms, list"},
+		{"relist page2", Failed{Kind: keepwatch.Throttled, RetryAfter: asked}, "7s+≤800ms, list ≥60 p2 (expired: expired)"},
+		{"watch", Failed{Kind: keepwatch.StorageRead, RetryAfter: asked}, "invalidate (expired), 7s+≤800ms, list ≥60 (expired: storage read error)"},
+		{"first list", Failed{Kind: keepwatch.StreamingListUnsupported, RetryAfter: asked}, "7s+≤800ms, list"},
 		{"watch", Failed{Kind: keepwatch.Untrusted}, "≤800ms, watch 60"},
 		{"first list", Failed{Kind: keepwatch.Untrusted}, "stop"},
 		{"opening", Failed{Kind: keepwatch.Untrusted}, "stop"},
 		{"start", Failed{Kind: keepwatch.Untrusted}, "watch 50"},
 		{"start", Failed{Kind: u}, "watch 50"},
 		{"start", Failed{Kind: keepwatch.Idle}, "watch 50"},
-		{"start", Failed{Kind: keepwatch.Throttled, RetryAfter: told}, "watch 50"},
+		{"start", Failed{Kind: keepwatch.Throttled, RetryAfter: asked}, "watch 50"},
 		{"start", Failed{Kind: keepwatch.Forbidden}, "watch 50"},
 		{"start", Failed{Kind: keepwatch.ProtocolViolation}, "watch 50"},
-		{"start", Failed{Kind: keepwatch.Rewound}, "void (rewind), ≤800ms, list (rewind: rewound)"},
+		{"start", Failed{Kind: keepwatch.Rewound}, "invalidate (rewind), ≤800ms, list (rewind: rewound)"},
 		{"start", Failed{Kind: keepwatch.InvariantViolation}, "stop"},
 		{"watch", Failed{Kind: keepwatch.ServerError}, "≤800ms, watch 60"},
 		{"watch", Failed{Kind: keepwatch.UnknownStatus}, "≤800ms, watch 60"},
-		{"watch", Failed{Kind: keepwatch.StorageRead}, "void (expired), ≤800ms, list ≥60 (expired: storage read error)"},
+		{"watch", Failed{Kind: keepwatch.StorageRead}, "invalidate (expired), ≤800ms, list ≥60 (expired: storage read error)"},
 		{"watch", Failed{Kind: x}, "≤800ms, list ≥60 (expired: expired)"},
 		{"opening", Failed{Kind: x}, "≤800ms, list ≥50 (downtime: expired)"},
 		{"relist", Failed{Kind: x}, "≤1.6s, list (expired: expired)"},
@@ -146,7 +150,7 @@ func TestFailureTable(t *testing.T) {
 		{"relist", Failed{Kind: keepwatch.RevisionTooLarge, RetryAfter: time.Second}, "1s+≤800ms, list ≥60 (expired: expired)"},
 		{"watch", Failed{Kind: keepwatch.RevisionTooLarge, RetryAfter: time.Second}, "1s+≤800ms, watch 60"},
 		{"relist", Failed{Kind: keepwatch.StaleReplica}, "≤800ms, list ≥60 (expired: expired)"},
-		{"watch", Failed{Kind: keepwatch.Rewound}, "void (rewind), ≤800ms, list (rewind: rewound)"},
+		{"watch", Failed{Kind: keepwatch.Rewound}, "invalidate (rewind), ≤800ms, list (rewind: rewound)"},
 		{"watch", Failed{Kind: keepwatch.Unauthorized}, "≤800ms, watch 60"},
 		{"first list", Failed{Kind: keepwatch.Unauthorized}, "≤800ms, stream"},
 		{"watch", Failed{Kind: keepwatch.Forbidden}, "≤800ms, watch 60"},
@@ -159,11 +163,11 @@ func TestFailureTable(t *testing.T) {
 		{"first list", Failed{Kind: keepwatch.StreamingListUnsupported}, "list"},
 		{"watch", Failed{Kind: keepwatch.Undecodable}, "≤800ms, watch 60"},
 		{"relist page2", Failed{Kind: keepwatch.Undecodable}, "≤800ms, list ≥60 p2 (expired: expired)"},
-		{"watch", Failed{Kind: keepwatch.ProtocolViolation}, "void (expired), ≤800ms, list (expired: protocol violation)"},
-		{"opening", Failed{Kind: keepwatch.ProtocolViolation}, "void (downtime), ≤800ms, list (downtime: protocol violation)"},
+		{"watch", Failed{Kind: keepwatch.ProtocolViolation}, "invalidate (expired), ≤800ms, list (expired: protocol violation)"},
+		{"opening", Failed{Kind: keepwatch.ProtocolViolation}, "invalidate (downtime), ≤800ms, list (downtime: protocol violation)"},
 		{"first list", Failed{Kind: keepwatch.StorageRead}, "≤800ms, stream"},
 		{"relist", Failed{Kind: keepwatch.StorageRead}, "≤1.6s, list ≥60 (expired: expired)"},
-		{"relist page2", Failed{Kind: keepwatch.Rewound}, "void (rewind), ≤800ms, list (rewind: expired)"},
+		{"relist page2", Failed{Kind: keepwatch.Rewound}, "invalidate (rewind), ≤800ms, list (rewind: expired)"},
 		{"rewound", Failed{Kind: keepwatch.Rewound}, "≤1.6s, list (rewind: rewound)"},
 		{"rewound", Failed{Kind: keepwatch.ProtocolViolation}, "≤1.6s, list (rewind: rewound)"},
 		{"rewound", Failed{Kind: u}, "≤1.6s, list (rewind: rewound)"},
@@ -172,7 +176,7 @@ func TestFailureTable(t *testing.T) {
 		{"watch", Failed{Kind: keepwatch.InvariantViolation}, "stop"},
 	} {
 		t.Run(fmt.Sprintf("%s/%s", row.place, row.f.Kind), func(t *testing.T) {
-			if got := after(at(row.place), row.f); got != row.want {
+			if got := decide(at(row.place), row.f); got != row.want {
 				t.Errorf("got  %s\nwant %s", got, row.want)
 			}
 		})
@@ -187,50 +191,50 @@ func TestEveryKindHasARule(t *testing.T) {
 	}
 }
 
-// TestPatience: the n-th failure in a row is one too many; progress forgets.
-func TestPatience(t *testing.T) {
-	for kind, patience := range map[keepwatch.FailureKind]int{
+// TestMaxRetries checks that the last failure that a rule allows leads to its Then, and that
+// progress clears the count.
+func TestMaxRetries(t *testing.T) {
+	for kind, limit := range map[keepwatch.FailureKind]int{
 		keepwatch.Ended: 5, keepwatch.ServerError: 10, keepwatch.UnknownStatus: 10,
 		keepwatch.Undecodable: 3, keepwatch.Rejected: 10,
 	} {
 		t.Run(kind.String(), func(t *testing.T) {
 			m := at("opening")
 			m, _ = m.Step(Opened{})
-			for range 3 { // progress in between: patience never runs out
-				for range patience - 1 {
-					m = resumes(t, m, kind)
+			for range 3 { // progress in between: the limit is never reached
+				for range limit - 1 {
+					m = failAndReopen(t, m, kind)
 				}
 				m, _ = m.Step(Delivered{Revision: m.Revision + 1})
 				m, _ = m.Step(Failed{Kind: keepwatch.Idle})
 				m, _ = m.Step(Opened{})
 			}
-			for range patience - 1 {
-				m = resumes(t, m, kind)
+			for range limit - 1 {
+				m = failAndReopen(t, m, kind)
 			}
 			m, _ = m.Step(Failed{Kind: kind})
 			if _, a := m.Step(Elapsed{}); show(a) != fmt.Sprintf("list ≥53 (expired: %s)", kind) {
-				t.Errorf("the %d. failure in a row leads to %s", patience, show(a))
+				t.Errorf("failure %d in a row leads to %s", limit, show(a))
 			}
 		})
 	}
 }
 
-// TestPatienceCountsWithoutProgress: a frame that can't be read does not become
-// readable because the connection to it fails in between, be it for another reason
-// each time. But a watch that was quiet for long shows that there is nothing
-// to be read.
-func TestPatienceCountsWithoutProgress(t *testing.T) {
+// TestMaxRetriesCountsAcrossOtherFailures checks that failures of other kinds do not clear
+// the count: they do not make an undecodable frame decodable. But a watch that stays open for
+// a minute does: there is no such frame.
+func TestMaxRetriesCountsAcrossOtherFailures(t *testing.T) {
 	for between, want := range map[Failed]string{
 		{Kind: keepwatch.Unreachable}:                   "list ≥60 (expired: undecodable)",
 		{Kind: keepwatch.Throttled}:                     "list ≥60 (expired: undecodable)",
 		{Kind: keepwatch.ServerError}:                   "list ≥60 (expired: undecodable)",
 		{Kind: keepwatch.Idle}:                          "list ≥60 (expired: undecodable)",
 		{Kind: keepwatch.Ended}:                         "list ≥60 (expired: undecodable)",
-		{Kind: keepwatch.Ended, Lived: time.Minute}:     "watch 60",
+		{Kind: keepwatch.Ended, OpenFor: time.Minute}:   "watch 60",
 		{Kind: keepwatch.RevisionTooLarge, Elapsed: 10}: "list ≥60 (expired: undecodable)",
 	} {
-		m := resumes(t, at("watch"), keepwatch.Undecodable)
-		m = resumes(t, m, keepwatch.Undecodable)
+		m := failAndReopen(t, at("watch"), keepwatch.Undecodable)
+		m = failAndReopen(t, m, keepwatch.Undecodable)
 		m, a := m.Step(between)
 		if _, waits := a.(Wait); waits {
 			m, _ = m.Step(Elapsed{})
@@ -238,18 +242,18 @@ func TestPatienceCountsWithoutProgress(t *testing.T) {
 		m, _ = m.Step(Opened{})
 		m, _ = m.Step(Failed{Kind: keepwatch.Undecodable})
 		if _, a = m.Step(Elapsed{}); show(a) != want {
-			t.Errorf("with %v (lived %v) in between: %s, want %s", between.Kind, between.Lived, show(a), want)
+			t.Errorf("with %v (lived %v) in between: %s, want %s", between.Kind, between.OpenFor, show(a), want)
 		}
 	}
 }
 
-// TestASourceBehindIsNotAskedForEver, either, where every other request fails in
-// another manner.
-func TestASourceBehindIsNotAskedForEver(t *testing.T) {
+// TestRevisionWaitIsBounded checks the bound of the wait for a revision when every other
+// request fails in another way.
+func TestRevisionWaitIsBounded(t *testing.T) {
 	m := at("relist")
 	for now := time.Duration(0); ; now += time.Second {
 		if now > time.Minute {
-			t.Fatal("it is waited for longer than a minute")
+			t.Fatal("the wait is longer than a minute")
 		}
 		var a Action
 		for _, kind := range []keepwatch.FailureKind{keepwatch.Unreachable, keepwatch.RevisionTooLarge} {
@@ -258,14 +262,14 @@ func TestASourceBehindIsNotAskedForEver(t *testing.T) {
 				m, a = m.Step(Elapsed{})
 			}
 		}
-		if a.(List).Floor == 0 {
+		if a.(List).NotOlderThan == 0 {
 			return
 		}
 	}
 }
 
-// resumes fails once and expects a new watch.
-func resumes(t *testing.T, m Machine, kind keepwatch.FailureKind) Machine {
+// failAndReopen fails once and expects a new watch.
+func failAndReopen(t *testing.T, m Machine, kind keepwatch.FailureKind) Machine {
 	t.Helper()
 	m, _ = m.Step(Failed{Kind: kind})
 	m, a := m.Step(Elapsed{})
@@ -276,26 +280,26 @@ func resumes(t *testing.T, m Machine, kind keepwatch.FailureKind) Machine {
 	return m
 }
 
-// TestAheadOfTheSource waits for a revision, and asks for what there is when 30 s are
-// over, whatever time the requests take and whatever failed before; then it recognises
-// that the source went back.
-func TestAheadOfTheSource(t *testing.T) {
+// TestRevisionWait checks that the wait for a revision that the source has not reached ends
+// after 30 s with a consistent list, for any duration of the requests and any failures
+// before.
+func TestRevisionWait(t *testing.T) {
 	for _, row := range []struct {
-		told, request time.Duration
-		jitter        int // in percent
-		failed        int // before
-		tries         int // at the same revision
-		listed        time.Duration
+		asked, request time.Duration
+		jitter         int // in percent
+		failed         int // before
+		tries          int // at the same revision
+		listed         time.Duration
 	}{
-		{told: time.Second, jitter: 100, tries: 6, listed: 30 * time.Second},
-		{told: time.Second, jitter: 100, failed: 9, tries: 6, listed: 30 * time.Second},
-		{told: time.Second, jitter: 50, tries: 8, listed: 27625 * time.Millisecond},
-		{told: time.Second, jitter: 0, tries: 23, listed: 23 * time.Second},
-		{told: time.Second, jitter: 100, request: 3 * time.Second, tries: 5, listed: 30 * time.Second},
-		{told: time.Second, jitter: 0, request: 3 * time.Second, tries: 7, listed: 25 * time.Second},
+		{asked: time.Second, jitter: 100, tries: 6, listed: 30 * time.Second},
+		{asked: time.Second, jitter: 100, failed: 9, tries: 6, listed: 30 * time.Second},
+		{asked: time.Second, jitter: 50, tries: 8, listed: 27625 * time.Millisecond},
+		{asked: time.Second, jitter: 0, tries: 23, listed: 23 * time.Second},
+		{asked: time.Second, jitter: 100, request: 3 * time.Second, tries: 5, listed: 30 * time.Second},
+		{asked: time.Second, jitter: 0, request: 3 * time.Second, tries: 7, listed: 25 * time.Second},
 		{jitter: 100, tries: 7, listed: 30 * time.Second},
-		{told: 10 * time.Second, tries: 3, jitter: 100, listed: 30 * time.Second},
-		{told: time.Hour, jitter: 100, tries: 1, listed: 30 * time.Second},
+		{asked: 10 * time.Second, tries: 3, jitter: 100, listed: 30 * time.Second},
+		{asked: time.Hour, jitter: 100, tries: 1, listed: 30 * time.Second},
 	} {
 		m := at("relist")
 		for range row.failed {
@@ -306,18 +310,18 @@ func TestAheadOfTheSource(t *testing.T) {
 		now, tries := began, 0
 		for {
 			var a Action
-			m, a = m.Step(Failed{Kind: keepwatch.RevisionTooLarge, RetryAfter: row.told, Elapsed: now})
+			m, a = m.Step(Failed{Kind: keepwatch.RevisionTooLarge, RetryAfter: row.asked, Elapsed: now})
 			tries++
 			if w, ok := a.(Wait); ok {
 				now += w.For + w.Jitter*time.Duration(row.jitter)/100
 				m, a = m.Step(Elapsed{})
 			}
-			if a.(List).Floor == 0 {
+			if a.(List).NotOlderThan == 0 {
 				break
 			}
 			now += row.request
 			if tries > 99 {
-				t.Fatalf("%+v waits for ever", row)
+				t.Fatalf("%+v waits without a bound", row)
 			}
 		}
 		if now -= began; now != row.listed || tries != row.tries {
@@ -326,30 +330,30 @@ func TestAheadOfTheSource(t *testing.T) {
 	}
 }
 
-// TestASourceThatWentBack is recognised by the list that shows it.
-func TestASourceThatWentBack(t *testing.T) {
+// TestRewind checks that a consistent list below the target's revision is a rewind.
+func TestRewind(t *testing.T) {
 	m := at("relist")
-	m.Streak = Streak{Until: time.Second}
+	m.Retries = Retries{RevisionDeadline: time.Second}
 	m, _ = m.Step(Failed{Kind: keepwatch.RevisionTooLarge, Elapsed: time.Minute})
 	_, a := m.Step(Page{Revision: 20})
 	want := Invalidate{keepwatch.GapRewind, StorePage{First: true, Last: true, Reason: keepwatch.GapRewind, Revision: 20}}
 	if a != want {
-		t.Errorf("a consistent list below what we hold gives %+v, want %+v", a, want)
+		t.Errorf("a consistent list below the target's revision gives %+v, want %+v", a, want)
 	}
 	if _, a = at("rewound").Step(Page{Revision: 20}); a != want.Then {
-		t.Errorf("one that is known to be of a source that went back gives %+v, want %+v", a, want.Then)
+		t.Errorf("a list after a known rewind gives %+v, want %+v", a, want.Then)
 	}
 }
 
-func TestBackoffDoublesToItsCapAndProgressResetsIt(t *testing.T) {
+func TestBackoff(t *testing.T) {
 	for kind, most := range map[keepwatch.FailureKind]time.Duration{
 		keepwatch.Unreachable: 30 * time.Second, keepwatch.Unauthorized: 30 * time.Second,
 		keepwatch.Forbidden: 5 * time.Minute, keepwatch.Absent: 5 * time.Minute,
 	} {
 		m, want := at("watch"), 800*time.Millisecond
-		for range 1000 { // for ever
+		for range 1000 { // without a limit
 			var a Action
-			m, a = m.Step(Failed{Kind: kind, Lived: time.Hour}) // time that passes is no progress
+			m, a = m.Step(Failed{Kind: kind, OpenFor: time.Hour}) // time is no progress
 			if got := a.(Wait); got != (Wait{Jitter: want}) {
 				t.Fatalf("%v: waits %v, want %v", kind, got, want)
 			}
@@ -375,9 +379,9 @@ func TestBackoffDoublesToItsCapAndProgressResetsIt(t *testing.T) {
 	}
 }
 
-// TestARefusedPageIsNoProgress: a target that takes none of a list is asked less
-// and less often.
-func TestARefusedPageIsNoProgress(t *testing.T) {
+// TestRejectedPageIsNoProgress checks that the backoff grows while the target rejects every
+// page.
+func TestRejectedPageIsNoProgress(t *testing.T) {
 	m := at("relist")
 	last := time.Duration(0)
 	for range 5 {
@@ -410,7 +414,7 @@ func TestStartupDeadline(t *testing.T) {
 	}
 }
 
-func TestStreamingIsForgottenOnceRefused(t *testing.T) {
+func TestStreamingIsTriedOnce(t *testing.T) {
 	m := at("first list")
 	m, a := m.Step(Failed{Kind: keepwatch.StreamingListUnsupported})
 	if show(a) != "list" {
@@ -424,10 +428,10 @@ func TestStreamingIsForgottenOnceRefused(t *testing.T) {
 
 func TestPagesShowOneRevision(t *testing.T) {
 	m := at("relist page2")
-	if f := m.Judge(Page{Revision: 71}); f == nil || f.Kind != keepwatch.ProtocolViolation {
+	if f := m.Validate(Page{Revision: 71}); f == nil || f.Kind != keepwatch.ProtocolViolation {
 		t.Errorf("page 2 at another revision: %v", f)
 	}
-	if f := at("relist").Judge(Page{Revision: 59}); f == nil || f.Kind != keepwatch.StaleReplica {
+	if f := at("relist").Validate(Page{Revision: 59}); f == nil || f.Kind != keepwatch.StaleReplica {
 		t.Errorf("list below its floor: %v", f)
 	}
 	m, a := m.Step(Page{Revision: 70})
@@ -439,19 +443,19 @@ func TestPagesShowOneRevision(t *testing.T) {
 	}
 }
 
-// TestTroubleEndsWithProgress, or with a watch that lasts, but not with a request that
-// is answered.
-func TestTroubleEndsWithProgress(t *testing.T) {
-	cut := Failed{Kind: keepwatch.Unreachable, Lived: time.Millisecond}
+// TestProgressClearsFailure checks that progress clears the visible failure, and so does a
+// steady watch, but not a watch that was only opened.
+func TestProgressClearsFailure(t *testing.T) {
+	cut := Failed{Kind: keepwatch.Unreachable, OpenFor: time.Millisecond}
 	for name, c := range map[string]struct {
 		then []Input
 		want keepwatch.FailureKind
 	}{
-		"a watch is open":           {[]Input{Elapsed{}, Opened{}}, keepwatch.Unreachable},
-		"it ends at once":           {[]Input{Elapsed{}, Opened{}, Failed{Kind: keepwatch.Ended, Lived: time.Second}}, keepwatch.Unreachable},
-		"it lasts":                  {[]Input{Elapsed{}, Opened{}, Failed{Kind: keepwatch.Ended, Lived: SteadyWatch}}, 0},
-		"it lasts, and is cut":      {[]Input{Elapsed{}, Opened{}, Failed{Kind: keepwatch.ServerError, Lived: SteadyWatch}}, keepwatch.ServerError},
-		"it is silent for too long": {[]Input{Elapsed{}, Opened{}, Failed{Kind: keepwatch.Idle, Lived: time.Minute}}, 0},
+		"an open watch":             {[]Input{Elapsed{}, Opened{}}, keepwatch.Unreachable},
+		"a watch that ends at once": {[]Input{Elapsed{}, Opened{}, Failed{Kind: keepwatch.Ended, OpenFor: time.Second}}, keepwatch.Unreachable},
+		"a steady watch":            {[]Input{Elapsed{}, Opened{}, Failed{Kind: keepwatch.Ended, OpenFor: SteadyWatch}}, 0},
+		"a steady watch that fails": {[]Input{Elapsed{}, Opened{}, Failed{Kind: keepwatch.ServerError, OpenFor: SteadyWatch}}, keepwatch.ServerError},
+		"an idle watch":             {[]Input{Elapsed{}, Opened{}, Failed{Kind: keepwatch.Idle, OpenFor: time.Minute}}, 0},
 		"a bookmark":                {[]Input{Elapsed{}, Opened{}, Delivered{Revision: 60, Bookmark: true}}, 0},
 		"an event":                  {[]Input{Elapsed{}, Opened{}, Delivered{Revision: 61}}, 0},
 	} {
@@ -460,7 +464,7 @@ func TestTroubleEndsWithProgress(t *testing.T) {
 			m, _ = m.Step(in)
 		}
 		if m.Failure != c.want {
-			t.Errorf("%s: the trouble is %v, want %v", name, m.Failure, c.want)
+			t.Errorf("%s: the failure is %v, want %v", name, m.Failure, c.want)
 		}
 	}
 }

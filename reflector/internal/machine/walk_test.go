@@ -9,57 +9,57 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// runner is what somebody who performs the actions has in hand.
+// runner is the part of a runner's state that decides which actions it can perform.
 type runner struct {
-	begun bool // a list on its way into the target
-	open  bool // a watch
-	// void is what the target was told of what it holds since the last list.
-	void keepwatch.GapReason
+	listStarted bool // a replacement that is neither committed nor discarded
+	watchOpen   bool // a watch is open
+	// invalidated is the reason of the last Invalidate since the last list, "" if none.
+	invalidated keepwatch.GapReason
 }
 
-// place is everywhere one can be.
-type place struct {
+// position is a machine with its runner and the next action.
+type position struct {
 	Machine
 	runner
 	action Action
 }
 
-func begin(c Config, held keepwatch.Revision) place {
-	return place{Machine: Machine{Config: c, State: Fresh{}}}.goOn(Started{Revision: held})
+func start(c Config, revision keepwatch.Revision) position {
+	return position{Machine: Machine{Config: c, State: Fresh{}}}.after(Started{Revision: revision})
 }
 
-// goOn takes the outcome of the action.
-func (p place) goOn(in Input) place {
+// after returns the position after an outcome of the action.
+func (p position) after(in Input) position {
 	switch in := in.(type) {
-	case Chunk: // the list goes on
+	case Chunk: // the same list continues
 		p.Machine, _ = p.Step(in)
 		return p
 	case Opened:
-		p.open = true
+		p.watchOpen = true
 	case Streamed:
-		p.open, p.void = true, ""
+		p.watchOpen, p.invalidated = true, ""
 	case PageStored:
 		if p.action.(StorePage).Last {
-			p.begun, p.void = false, ""
+			p.listStarted, p.invalidated = false, ""
 		}
 	case Failed:
-		p.open = false
+		p.watchOpen = false
 	}
 	p.Machine, p.action = p.Step(in)
 	if v, ok := p.action.(Invalidate); ok {
-		p.void, p.action = v.Reason, v.Then
+		p.invalidated, p.action = v.Reason, v.Then
 	}
 	switch a := p.action.(type) {
 	case List:
-		p.begun = p.begun && a.Continue != ""
+		p.listStarted = p.listStarted && a.Continue != ""
 	case StorePage:
-		p.begun = p.begun || a.First
+		p.listStarted = p.listStarted || a.First
 	}
 	return p
 }
 
-// outcomes are what can come of the action, but for failures.
-func (p place) outcomes() []Input {
+// outcomes returns the outcomes that the action can have, except failures.
+func (p position) outcomes() []Input {
 	var all []Input
 	switch a := p.action.(type) {
 	case List:
@@ -68,7 +68,7 @@ func (p place) outcomes() []Input {
 		}
 		for _, r := range []keepwatch.Revision{20, 50, 70} {
 			for _, next := range []string{"p2", ""} {
-				if in := (Page{r, next}); p.Judge(in) == nil {
+				if in := (Page{r, next}); p.Validate(in) == nil {
 					all = append(all, in)
 				}
 			}
@@ -85,12 +85,12 @@ func (p place) outcomes() []Input {
 		}
 	case Probe:
 		for _, r := range []keepwatch.Revision{20, 50, 70} {
-			if in := (Probed{r}); p.Judge(in) == nil {
+			if in := (Probed{r}); p.Validate(in) == nil {
 				all = append(all, in)
 			}
 		}
 		if p.State.(Probing).Start {
-			all = append([]Input{Unanswered{}}, all...)
+			all = append([]Input{ProbeTimedOut{}}, all...)
 		}
 	case ConfirmCurrent:
 		all = []Input{Confirmed{}}
@@ -100,92 +100,92 @@ func (p place) outcomes() []Input {
 	return all
 }
 
-// wrong says what nobody can do, or must not, of what is asked for here; before is
-// where it came from, "" is nothing.
-func (p place) wrong(before place) string {
+// violation returns why the action is impossible or forbidden here, "" if it is neither.
+// before is the position before.
+func (p position) violation(before position) string {
 	switch a := p.action.(type) {
 	case List:
 		switch {
-		case a.Continue != "" && (a.At == 0 || !p.begun):
-			return "a later page of a list that has not begun"
+		case a.Continue != "" && (a.Revision == 0 || !p.listStarted):
+			return "a later page of a list that was not started"
 		case a.Stream && (p.Revision > 0 || p.NoStreaming || p.Paged):
-			return "a list is streamed that may not be"
-		case a.Floor > p.Revision:
-			return "a list is asked for newer than what is held"
+			return "a streaming list that is not allowed"
+		case a.NotOlderThan > p.Revision:
+			return "a list newer than the target's revision"
 		}
 	case StorePage:
 		switch {
-		case !p.begun:
-			return "a page is kept of a list that has not begun"
-		case a.Reason == keepwatch.GapRewind && p.void != a.Reason:
-			return "a rewind is listed, and the target was not told before"
+		case !p.listStarted:
+			return "a page of a list that was not started is stored"
+		case a.Reason == keepwatch.GapRewind && p.invalidated != a.Reason:
+			return "a rewind is stored, but the target was not invalidated before"
 		}
 	case Watch:
-		if p.void != "" {
-			return "a watch from what is void"
+		if p.invalidated != "" {
+			return "a watch from an invalidated state"
 		}
 		if a.From == 0 || a.From != p.Revision {
-			return "a watch from somewhere else than what is held"
+			return "a watch from another revision than the target's"
 		}
 	case Read:
-		if !p.open {
-			return "a watch is read that is not open"
+		if !p.watchOpen {
+			return "a read without an open watch"
 		}
 	case Probe:
 		if p.Revision == 0 {
-			return "nothing is held, and the newest revision is asked for"
+			return "a probe without a revision to compare with"
 		}
 		if _, listing := before.State.(Listing); listing {
-			return "the newest revision is asked for in place of a list"
+			return "a probe in place of a list"
 		}
 	case ConfirmCurrent:
-		if p.State.(Confirming).Open != p.open {
-			return "the watch was forgotten"
+		if p.State.(Confirming).WatchOpen != p.watchOpen {
+			return "the open watch is lost"
 		}
 	case Invalidate:
-		return "the target is told twice in a row"
+		return "two Invalidates in a row"
 	case Wait:
-		if total := a.For + a.Jitter; total <= 0 || a.For > maxTold || a.Jitter > slowWaits.Max {
-			return "a wait without bounds"
+		if total := a.For + a.Jitter; total <= 0 || a.For > maxRetryAfter || a.Jitter > slowWaits.Max {
+			return "a wait outside its bounds"
 		}
 	case Stop:
 		if p.Synced && p.State.(Stopped).Cause != keepwatch.InvariantViolation {
-			return "what has worked before is given up"
+			return "a run that has synced ends"
 		}
 	}
 	if p.Revision < before.Revision {
-		if k, kept := before.action.(StorePage); !kept || !k.Last || before.State.(Listing).Reason != keepwatch.GapRewind {
-			return "the held revision goes back, and nobody says so"
+		if page, ok := before.action.(StorePage); !ok || !page.Last || before.State.(Listing).Reason != keepwatch.GapRewind {
+			return "the revision decreases without a rewind"
 		}
 	}
 	return ""
 }
 
-// patience are the streaks in which a failure can be met: the first, and the one
-// that is too many.
-func patience(kind keepwatch.FailureKind) []Streak {
-	last := Streak{}
-	last.Failed[kind] = max(1, Table[kind].MaxRetries) - 1
-	return []Streak{{}, last, {Until: 1}}
+// retriesBefore returns the retries before which a failure is tried: none, one less than
+// the limit, and a revision wait that is over.
+func retriesBefore(kind keepwatch.FailureKind) []Retries {
+	last := Retries{}
+	last.ByKind[kind] = max(1, Table[kind].MaxRetries) - 1
+	return []Retries{{}, last, {RevisionDeadline: 1}}
 }
 
-// TestNobodyIsAskedForWhatCantBe goes through all places that can be reached, and
-// lets everything happen there that can: each outcome, and each failure as the
-// first of its kind and as the one too many.
-func TestNobodyIsAskedForWhatCantBe(t *testing.T) {
+// TestEveryReachablePosition visits all positions that can be reached, and applies all
+// inputs there: each outcome, and each failure as the first of its kind and as the one that
+// exceeds its limit.
+func TestEveryReachablePosition(t *testing.T) {
 	for _, c := range []Config{{StartupDeadline: -1}, {Paged: true}} {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
-			seen := map[place]bool{}
-			queue := []place{begin(c, 0), begin(c, 50)}
+			seen := map[position]bool{}
+			queue := []position{start(c, 0), start(c, 50)}
 			steps := 0
-			visit := func(from place, in Input) {
+			visit := func(from position, in Input) {
 				steps++
-				next := from.goOn(in)
-				if wrong := next.wrong(from); wrong != "" {
-					t.Fatalf("%s: after %+v in %+v comes %+v", wrong, in, from, next)
+				next := from.after(in)
+				if violation := next.violation(from); violation != "" {
+					t.Fatalf("%s: %+v in %+v leads to %+v", violation, in, from, next)
 				}
-				// Whatever is left of them: streaks are made up, and trouble is for show.
-				next.Streak, next.Failure = Streak{}, 0
+				// The retries are set below, and the failure decides nothing.
+				next.Retries, next.Failure = Retries{}, 0
 				if !seen[next] {
 					seen[next] = true
 					queue = append(queue, next)
@@ -201,93 +201,93 @@ func TestNobodyIsAskedForWhatCantBe(t *testing.T) {
 					visit(here, in)
 				}
 				if _, waiting := here.action.(Wait); waiting {
-					continue // nothing can fail
+					continue // a wait cannot fail
 				}
 				for _, kind := range keepwatch.FailureKinds() {
-					for _, streak := range patience(kind) {
+					for _, retries := range retriesBefore(kind) {
 						from := here
-						from.Streak = streak
+						from.Retries = retries
 						visit(from, Failed{Kind: kind})
-						visit(from, Failed{Kind: kind, Lived: time.Minute, RetryAfter: time.Second})
+						visit(from, Failed{Kind: kind, OpenFor: time.Minute, RetryAfter: time.Second})
 					}
 				}
 			}
-			t.Logf("%d places, %d steps", len(seen), steps)
+			t.Logf("%d positions, %d steps", len(seen), steps)
 		})
 	}
 }
 
-// TestASilentListIsReadAgain, however often: there is nothing to watch from, and
-// the newest revision is of no use.
-func TestASilentListIsReadAgain(t *testing.T) {
+// TestIdleListIsRetried checks that an idle list is retried without a limit and without a
+// probe: the target has no revision to compare with.
+func TestIdleListIsRetried(t *testing.T) {
 	paged := Config{Paged: true}
-	list := begin(paged, 0)
-	page2 := list.goOn(Page{70, "p2"}).goOn(PageStored{})
-	relist := begin(paged, 50).goOn(Probed{60}).goOn(Opened{}).goOn(Failed{Kind: keepwatch.Expired}).goOn(Elapsed{})
-	for name, at := range map[string]place{
+	list := start(paged, 0)
+	page2 := list.after(Page{70, "p2"}).after(PageStored{})
+	relist := start(paged, 50).after(Probed{60}).after(Opened{}).after(Failed{Kind: keepwatch.Expired}).after(Elapsed{})
+	for name, at := range map[string]position{
 		"first list": list, "page 2": page2, "relist": relist,
-		"page 2 of a relist": relist.goOn(Page{70, "p2"}).goOn(PageStored{}),
-		"streaming list":     begin(Config{}, 0),
-		"a part of one":      begin(Config{}, 0).goOn(Chunk{}),
+		"page 2 of a relist": relist.after(Page{70, "p2"}).after(PageStored{}),
+		"streaming list":     start(Config{}, 0),
+		"a part of it":       start(Config{}, 0).after(Chunk{}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			want := at.action
 			for n := range 7 {
-				at = at.goOn(Failed{Kind: keepwatch.Idle})
+				at = at.after(Failed{Kind: keepwatch.Idle})
 				if _, waits := at.action.(Wait); waits {
-					at = at.goOn(Elapsed{})
+					at = at.after(Elapsed{})
 				}
 				if at.action != want {
-					t.Fatalf("silent for the %d. time: %s, want %s", n+1, show(at.action), show(want))
+					t.Fatalf("idle failure %d: %s, want %s", n+1, show(at.action), show(want))
 				}
 			}
 		})
 	}
 }
 
-// TestProofOfCurrency: whoever goes on where an earlier run ended is told that it
-// is current as soon as the source says so, and once.
-func TestProofOfCurrency(t *testing.T) {
-	start := begin(Config{}, 50)
-	if start.action != (Probe{Within: startProbe}) {
+// TestConfirmCurrent checks that a target that continues at a stored revision receives one
+// confirmation that it is current, as soon as the source has shown it.
+func TestConfirmCurrent(t *testing.T) {
+	start := start(Config{}, 50)
+	if start.action != (Probe{Timeout: startProbeTimeout}) {
 		t.Fatalf("starts with %s", show(start.action))
 	}
-	ask := func(p place, inputs ...Input) string {
-		var asked []string
+	actions := func(p position, inputs ...Input) string {
+		var shown []string
 		for _, in := range inputs {
-			p = p.goOn(in)
-			asked = append(asked, show(p.action))
+			p = p.after(in)
+			shown = append(shown, show(p.action))
 		}
-		return strings.Join(asked, ", ")
+		return strings.Join(shown, ", ")
 	}
 	idle := Failed{Kind: keepwatch.Idle}
 	for name, test := range map[string]struct {
 		inputs []Input
 		want   string
 	}{
-		"nothing is missing": {[]Input{Probed{50}, Confirmed{}, Opened{}, Delivered{Revision: 51}},
-			"confirmcurrent, watch 50, read, read"},
-		"something is": {[]Input{Probed{60}, Opened{}, Delivered{Revision: 59}, Delivered{Revision: 61}, Confirmed{}, Delivered{Revision: 62}},
-			"watch 50, read, read, confirmcurrent, read, read"},
-		"it comes on another connection": {[]Input{Probed{60}, Opened{}, Failed{Kind: keepwatch.Ended, Lived: time.Minute}, Opened{}, Delivered{Revision: 60}, Confirmed{}},
-			"watch 50, read, watch 50, read, confirmcurrent, read"},
-		"a bookmark says so itself": {[]Input{Probed{60}, Opened{}, Delivered{Revision: 61, Bookmark: true}, Delivered{Revision: 62}},
+		"no newer revision": {[]Input{Probed{50}, Confirmed{}, Opened{}, Delivered{Revision: 51}},
+			"confirm current, watch 50, read, read"},
+		"a newer revision": {[]Input{Probed{60}, Opened{}, Delivered{Revision: 59}, Delivered{Revision: 61}, Confirmed{}, Delivered{Revision: 62}},
+			"watch 50, read, read, confirm current, read, read"},
+		"the newer revision arrives on another connection": {[]Input{Probed{60}, Opened{}, Failed{Kind: keepwatch.Ended, OpenFor: time.Minute}, Opened{}, Delivered{Revision: 60}, Confirmed{}},
+			"watch 50, read, watch 50, read, confirm current, read"},
+		"a bookmark confirms it itself": {[]Input{Probed{60}, Opened{}, Delivered{Revision: 61, Bookmark: true}, Delivered{Revision: 62}},
 			"watch 50, read, read, read"},
-		"a list comes in between": {[]Input{Probed{60}, Opened{}, Failed{Kind: keepwatch.Expired}, Elapsed{}, Page{55, ""}, PageStored{}, Opened{}, Delivered{Revision: 61}},
-			"watch 50, read, wait, list ≥50 (downtime: expired), storepage, watch 55, read, read"},
-		"it does not say": {[]Input{Failed{Kind: keepwatch.Unreachable}, Opened{}, Delivered{Revision: 60}},
+		"a relist in between": {[]Input{Probed{60}, Opened{}, Failed{Kind: keepwatch.Expired}, Elapsed{}, Page{55, ""}, PageStored{}, Opened{}, Delivered{Revision: 61}},
+			"watch 50, read, wait, list ≥50 (downtime: expired), store page, watch 55, read, read"},
+		"the probe fails": {[]Input{Failed{Kind: keepwatch.Unreachable}, Opened{}, Delivered{Revision: 60}},
 			"watch 50, read, read"},
-		"it takes its time": {[]Input{Unanswered{}, Opened{}, Delivered{Revision: 60}},
+		"the probe times out": {[]Input{ProbeTimedOut{}, Opened{}, Delivered{Revision: 60}},
 			"watch 50, read, read"},
-		"it went back": {[]Input{Failed{Kind: keepwatch.Rewound}, Elapsed{}},
+		"a rewind": {[]Input{Failed{Kind: keepwatch.Rewound}, Elapsed{}},
 			"wait, list (rewind: rewound)"},
-		"it says so after a silence": {[]Input{Probed{60}, Opened{}, idle, Opened{}, idle, Probed{50}, Confirmed{}},
-			"watch 50, read, watch 50, read, probe, confirmcurrent, watch 50"},
-		"what it said was not reached": {[]Input{Probed{60}, Opened{}, idle, Opened{}, idle, Probed{70}, Opened{}, Delivered{Revision: 60}, Delivered{Revision: 70}, Confirmed{}},
-			"watch 50, read, watch 50, read, probe, watch 50, read, read, confirmcurrent, read"},
+		"a probe after idle watches": {[]Input{Probed{60}, Opened{}, idle, Opened{}, idle, Probed{50}, Confirmed{}},
+			"watch 50, read, watch 50, read, probe, confirm current, watch 50"},
+		"the newest revision is not reached before the next probe": {[]Input{Probed{60}, Opened{}, idle, Opened{}, idle, Probed{70}, Opened{}, Delivered{Revision: 60}, Delivered{Revision: 70}, Confirmed{}},
+			"watch 50, read, watch 50, read, probe, watch 50, read, read, confirm current, read"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := ask(start, test.inputs...); got != test.want {
+			if got := actions(start, test.inputs...); got != test.want {
 				t.Errorf("got  %s\nwant %s", got, test.want)
 			}
 		})
