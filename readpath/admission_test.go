@@ -13,15 +13,15 @@ import (
 	"pgregory.net/rapid"
 )
 
-// crowd is requests to be admitted, each in a goroutine of a synctest bubble. They are named by
-// their user and a number.
+// requests are requests for admission, each in a goroutine of a synctest bubble. Their names are the
+// user and a number.
 type requests struct {
 	admission *admission
 
 	mu       sync.Mutex
 	admitted []string          // in order
-	refused  map[string]error  // and why
-	release  map[string]func() // of those admitted
+	refused  map[string]error  // and the reasons
+	release  map[string]func() // of the admitted ones
 	cancel   map[string]context.CancelFunc
 }
 
@@ -29,7 +29,7 @@ func newRequests(room int) *requests {
 	return &requests{admission: newAdmission(int64(room)), refused: map[string]error{}, release: map[string]func(){}, cancel: map[string]context.CancelFunc{}}
 }
 
-// acquire returns when the request is admitted, waits, or was refused.
+// acquire starts a request. It returns when the request is admitted, waits, or is refused.
 func (c *requests) acquire(user string, number int) {
 	name := fmt.Sprint(user, number)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -48,7 +48,7 @@ func (c *requests) acquire(user string, number int) {
 	synctest.Wait()
 }
 
-// done releases what a request holds.
+// finish ends an admitted request.
 func (c *requests) finish(name string) {
 	c.releaser(name)()
 	synctest.Wait()
@@ -61,7 +61,7 @@ func (c *requests) releaser(name string) func() {
 	return c.release[name]
 }
 
-// refusal returns why a request was refused, and how many were.
+// refusal returns the error of a request that was refused, and the number of refused ones.
 func (c *requests) refusal(name string) (all int, why error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -73,7 +73,7 @@ func (c *requests) abort(name string) {
 	synctest.Wait()
 }
 
-// disperse cancels all who wait and releases what the others hold, and reports what is left.
+// endAll cancels waiting requests, finishes the others, and fails if the admission is not empty then.
 func (c *requests) endAll() error {
 	for _, cancel := range c.cancel {
 		cancel()
@@ -83,20 +83,20 @@ func (c *requests) endAll() error {
 		c.finish(name)
 	}
 	if a := c.admission; a.free != a.capacity || a.inUse() != 0 || a.waiting != 0 || len(a.users) != 0 || len(a.next) != 0 {
-		return fmt.Errorf("left: room for %d of %d bytes, %d waiting, users %v, next %v", a.free, a.capacity, a.waiting, a.users, a.next)
+		return fmt.Errorf("not empty: %d of %d bytes are free, %d wait, users %v, next %v", a.free, a.capacity, a.waiting, a.users, a.next)
 	}
 	return nil
 }
 
-// admittedAre fails unless requests were admitted in this order.
+// admittedAre fails the test unless requests were admitted in this order.
 func (c *requests) admittedAre(t *testing.T, want ...string) {
 	t.Helper()
 	if !slices.Equal(c.admitted, want) {
-		t.Fatalf("admitted were %v, want %v", c.admitted, want)
+		t.Fatalf("admitted: %v, want %v", c.admitted, want)
 	}
 }
 
-// One user gets half, a second one half of the rest, and so on: none can keep all others out.
+// One user gets half, a second one half of the rest, and so on: no user can block all others.
 func TestUsersShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newRequests(8)
@@ -107,10 +107,10 @@ func TestUsersShare(t *testing.T) {
 		}
 		c.admittedAre(t, "a0", "a1", "a2", "a3", "b0", "b1", "c0", "d0")
 		if release := c.admission.tryAcquire("f", 1); release != nil {
-			t.Error("there was room for one more")
+			t.Error("another request was admitted")
 		}
 		c.finish("a0")
-		c.finish("d0") // whose next is behind those who have waited for longer
+		c.finish("d0") // e0 has waited longer than d1
 		c.admittedAre(t, "a0", "a1", "a2", "a3", "b0", "b1", "c0", "d0", "e0", "d1")
 		if err := c.endAll(); err != nil {
 			t.Error(err)
@@ -118,7 +118,7 @@ func TestUsersShare(t *testing.T) {
 	})
 }
 
-// One who asks a hundred times does not keep out another who asks once.
+// Many requests of one user do not delay one request of another user.
 func TestUsersAreAdmittedInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newRequests(1)
@@ -138,7 +138,7 @@ func TestUsersAreAdmittedInTurn(t *testing.T) {
 	})
 }
 
-// A user who comes and gives up again and again wins nothing by it, and leaves nothing behind.
+// A user who requests and cancels repeatedly gains no priority, and no state remains.
 func TestCanceledRequestsLeaveNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newRequests(1)
@@ -152,7 +152,7 @@ func TestCanceledRequestsLeaveNothing(t *testing.T) {
 			}
 		}
 		if len(c.admission.next) != 0 || len(c.admission.users) != 1 {
-			t.Errorf("left are %v and %v", c.admission.next, c.admission.users)
+			t.Errorf("%v and %v remain", c.admission.next, c.admission.users)
 		}
 		for i := range 3 {
 			c.acquire("b", 100+i)
@@ -170,8 +170,8 @@ func TestCanceledRequestsLeaveNothing(t *testing.T) {
 	})
 }
 
-// Requests that have waited for too long are refused, and so are those that find a long queue; one
-// user cannot fill it for the others.
+// Requests are refused when they have waited too long, or when the queue is long. One user can't fill
+// the queue for others.
 func TestQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newRequests(1)
@@ -191,7 +191,7 @@ func TestQueueIsBounded(t *testing.T) {
 		<-time.After(queueTimeout - time.Nanosecond)
 		synctest.Wait()
 		if all, _ := c.refusal("c0"); all != 1 {
-			t.Errorf("%d were refused before it was time", all-1)
+			t.Errorf("%d were refused too early", all-1)
 		}
 		<-time.After(time.Nanosecond)
 		synctest.Wait()
@@ -204,8 +204,7 @@ func TestQueueIsBounded(t *testing.T) {
 	})
 }
 
-// A request that is admitted at the moment in which it is canceled holds nothing, whichever it
-// notices.
+// A request that is admitted and canceled at the same time reserves nothing.
 func TestCanceledWhileAdmitted(t *testing.T) {
 	for range 50 {
 		synctest.Test(t, func(t *testing.T) {
@@ -221,7 +220,8 @@ func TestCanceledWhileAdmitted(t *testing.T) {
 	}
 }
 
-// Who needs more than there is gets all of it, when it is free; canceled, it is in nobody's way.
+// A request for more than the capacity reserves all of it, when all is free. When it is canceled,
+// smaller requests behind it are admitted.
 func TestLargeRequests(t *testing.T) {
 	a := newAdmission(10)
 	all := must(a.acquire(t.Context(), "a", 100))(t)
@@ -229,7 +229,7 @@ func TestLargeRequests(t *testing.T) {
 		t.Errorf("%d are in use", a.inUse())
 	}
 	all()
-	all() // is released once
+	all() // has no effect
 	first := must(a.acquire(t.Context(), "a", 5))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	refused := make(chan error)
@@ -237,10 +237,10 @@ func TestLargeRequests(t *testing.T) {
 		_, err := a.acquire(ctx, "b", 10)
 		refused <- err
 	}()
-	eventually(t, "the large one waits", func() bool { a.mu.Lock(); defer a.mu.Unlock(); return a.waiting == 1 })
+	eventually(t, "the large request waits", func() bool { a.mu.Lock(); defer a.mu.Unlock(); return a.waiting == 1 })
 	admitted := make(chan func())
 	go func() { admitted <- must(a.acquire(t.Context(), "b", 1))(t) }()
-	eventually(t, "the small one waits behind it", func() bool { a.mu.Lock(); defer a.mu.Unlock(); return a.waiting == 2 })
+	eventually(t, "the small request waits behind it", func() bool { a.mu.Lock(); defer a.mu.Unlock(); return a.waiting == 2 })
 	cancel()
 	if err := <-refused; !errors.Is(err, context.Canceled) {
 		t.Error(err)
@@ -248,17 +248,17 @@ func TestLargeRequests(t *testing.T) {
 	(<-admitted)()
 	first()
 	if a.inUse() != 0 || len(a.users) != 0 {
-		t.Errorf("left: %d, %v", a.inUse(), a.users)
+		t.Errorf("not empty: %d, %v", a.inUse(), a.users)
 	}
 }
 
-// line is admission, said simply: of single places.
+// model is a simple admission of requests for one byte each.
 type model struct {
 	free     int
 	reserved map[string]int
 	admitted []string
 	waiting  map[string][]string // by user
-	order    []string            // of users who wait
+	order    []string            // of users with waiting requests
 }
 
 func (l *model) fits(user string) bool {
@@ -306,16 +306,16 @@ func (l *model) abort(user, name string) {
 	}
 }
 
-// step is what happens next: a request comes, or one of those that are admitted or wait ends.
+// step is one step of a test: a request begins, or an admitted or waiting one ends.
 type step struct {
-	Kind  int // 0 comes, 1 is done, 2 is canceled
+	Kind  int // 0: a request begins, 1: an admitted one finishes, 2: a waiting one is canceled
 	User  string
 	Index int
 }
 
 func TestAdmissionIsTheModel(t *testing.T) {
 	steps := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) step {
-		return step{rapid.IntRange(0, 2).Draw(t, "kind"), rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "user"), rapid.IntRange(0, 9).Draw(t, "who")}
+		return step{rapid.IntRange(0, 2).Draw(t, "kind"), rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "user"), rapid.IntRange(0, 9).Draw(t, "index")}
 	}), 1, 60)
 	rapid.Check(t, func(rt *rapid.T) {
 		room, todo := rapid.IntRange(1, 6).Draw(rt, "room"), steps.Draw(rt, "steps")
@@ -327,26 +327,27 @@ func TestAdmissionIsTheModel(t *testing.T) {
 	})
 }
 
-// follow takes admission and the line through the same steps, and reports where they part.
+// compareSteps takes the admission and the model through the same steps, and returns the first
+// difference.
 func compareSteps(room int, steps []step) error {
 	c, l := newRequests(room), &model{free: room, reserved: map[string]int{}, waiting: map[string][]string{}}
-	var gone int
+	var finished int
 	for i, s := range steps {
 		switch queue := l.waiting[s.User]; {
 		case s.Kind == 0:
 			c.acquire(s.User, i)
 			l.acquire(s.User, fmt.Sprint(s.User, i))
-		case s.Kind == 1 && gone < len(l.admitted):
-			c.finish(c.admitted[gone])
-			l.finish(c.admitted[gone][:1])
-			gone++
+		case s.Kind == 1 && finished < len(l.admitted):
+			c.finish(c.admitted[finished])
+			l.finish(c.admitted[finished][:1])
+			finished++
 		case s.Kind == 2 && len(queue) > 0:
 			name := queue[s.Index%len(queue)]
 			c.abort(name)
 			l.abort(s.User, name)
 		}
 		if !slices.Equal(slices.Sorted(slices.Values(c.admitted)), slices.Sorted(slices.Values(l.admitted))) {
-			return errors.Join(fmt.Errorf("after step %d: admitted were %v, want %v", i, c.admitted, l.admitted), c.endAll())
+			return errors.Join(fmt.Errorf("after step %d: admitted: %v, want %v", i, c.admitted, l.admitted), c.endAll())
 		}
 	}
 	return c.endAll()

@@ -19,8 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// BenchmarkFirstList lists the pods of a storage that has just started, of which nothing is decoded.
-// It tells the CPU time and the memory that one pod takes, without HTTP.
+// BenchmarkFirstList lists the pods of a storage that has just started and decoded none of them. It
+// reports the CPU time and the allocations for one pod, without HTTP.
 func BenchmarkFirstList(b *testing.B) {
 	const n, perWrite = 10_000, 100 // as many as one transaction of etcd may write
 	backend, prefix := must(etcd())(b), "/first"
@@ -59,7 +59,7 @@ func BenchmarkFirstList(b *testing.B) {
 				r.handler.ServeHTTP(w, q)
 				cpu, allocated = cpu+cpuTime(b)-begun, allocated+memory().TotalAlloc-before
 				if r.delegated.Load() > 0 || w.bytes == 0 {
-					b.Fatalf("%d bytes are answered", w.bytes)
+					b.Fatalf("the response has %d bytes", w.bytes)
 				}
 				r.stop()
 			}
@@ -70,7 +70,7 @@ func BenchmarkFirstList(b *testing.B) {
 	}
 }
 
-// used is the CPU time of the process.
+// cpuTime returns the CPU time of the process.
 func cpuTime(t testing.TB) time.Duration {
 	var u syscall.Rusage
 	must(0, syscall.Getrusage(syscall.RUSAGE_SELF, &u))(t)
@@ -82,7 +82,7 @@ func memory() (m goruntime.MemStats) {
 	return m
 }
 
-// discarding counts an answer.
+// countingWriter counts the bytes of a response.
 type countingWriter struct {
 	header http.Header
 	bytes  int

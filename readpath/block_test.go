@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// piece is some data, by what it is made of, and how it becomes a block.
+// piece describes random data and how it is made into a block.
 type piece struct {
 	seed                 uint64
 	length               int
@@ -28,15 +28,15 @@ func (p piece) raw() []byte {
 }
 
 func pieces() *rapid.Generator[[]piece] {
-	const most = 1 << 18
-	length := rapid.OneOf(rapid.Just(0), rapid.IntRange(1, 100), rapid.IntRange(0, most),
-		rapid.SampledFrom([]int{storedBlockSize, storedBlockSize + 1, 2 * storedBlockSize, most}))
+	const longest = 1 << 18
+	length := rapid.OneOf(rapid.Just(0), rapid.IntRange(1, 100), rapid.IntRange(0, longest),
+		rapid.SampledFrom([]int{storedBlockSize, storedBlockSize + 1, 2 * storedBlockSize, longest}))
 	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) piece {
 		return piece{rapid.Uint64().Draw(t, "seed"), length.Draw(t, "length"), rapid.Bool().Draw(t, "compressible"), rapid.Bool().Draw(t, "stored")}
 	}), 0, 12)
 }
 
-// Whatever blocks are put in a row, it is one gzip member that everybody can read.
+// Any sequence of blocks is one gzip member.
 func TestBlocksAreOneMember(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var packed, raw bytes.Buffer
@@ -54,7 +54,7 @@ func TestBlocksAreOneMember(t *testing.T) {
 			t.Fatal(err)
 		}
 		if m.length != int64(raw.Len()) {
-			t.Errorf("the member says %d bytes, want %d", m.length, raw.Len())
+			t.Errorf("the length of the member is %d, want %d", m.length, raw.Len())
 		}
 		for name, open := range map[string]func(io.Reader) (io.Reader, error){
 			"compress/gzip": func(r io.Reader) (io.Reader, error) {
@@ -82,26 +82,26 @@ func TestBlocksAreOneMember(t *testing.T) {
 				t.Fatalf("%s: %d bytes, %v; want %d", name, len(got), err, raw.Len())
 			}
 			if rest.Len() > 0 {
-				t.Fatalf("%s: %d bytes behind the member", name, rest.Len())
+				t.Fatalf("%s: %d bytes follow the member", name, rest.Len())
 			}
 		}
 	})
 }
 
-// A block is made once, whatever becomes of the bytes that it was made of.
+// A block does not change when its input does.
 func TestBlocksDoNotShareTheirInput(t *testing.T) {
-	for name, make := range map[string]func([]byte) *block{"compressed": compress, "stored": stored, "wrapped": edgeBlock} {
+	for name, make := range map[string]func([]byte) *block{"compressed": compress, "stored": stored, "edge": edgeBlock} {
 		raw := bytes.Repeat([]byte("keepwatch"), 1000)
 		b := make(raw)
 		before := bytes.Clone(b.deflated)
 		clear(raw)
 		if compress(randomBytes(1, 5000)); !bytes.Equal(before, b.deflated) {
-			t.Errorf("%s: it has changed", name)
+			t.Errorf("%s: the block changed", name)
 		}
 	}
 }
 
-// A member that is longer than 4 GiB tells its length modulo that.
+// The length of a member is stored modulo 4 GiB.
 func TestLongMembersWrap(t *testing.T) {
 	var packed bytes.Buffer
 	m := gzipMember{w: &packed, length: 5<<32 + 7, sum: 0xdeadbeef}
@@ -114,7 +114,7 @@ func TestLongMembersWrap(t *testing.T) {
 	}
 }
 
-// A member ends at the first write that fails.
+// A failed write ends a member.
 func TestMembersReturnWriteErrors(t *testing.T) {
 	for n := range 3 {
 		w := &failing{after: n}
@@ -133,7 +133,7 @@ func TestMembersReturnWriteErrors(t *testing.T) {
 
 var errGone = errors.New("gone")
 
-// failing is a writer that fails after some writes.
+// failing is a writer that fails after a number of writes.
 type failing struct{ after int }
 
 func (f *failing) Write(p []byte) (int, error) {

@@ -21,7 +21,7 @@ import (
 	"github.com/keepwatch/keepwatch/watchcache"
 )
 
-// reachable is how many bytes of encodings can be reached from an object or a segment.
+// reachable returns the size of the encodings that are reachable from an object or a segment.
 func (e *encodingList) reachable() (n int64) {
 	for one := e.first.Load(); one != nil; one = one.next.Load() {
 		switch v := one.value.(type) {
@@ -42,7 +42,7 @@ func encodingsOf(o keepwatch.Object) int64 {
 	return 0
 }
 
-// blocks is how many bytes of blocks can be reached from a storage's state.
+// blocks returns the size of the blocks that are reachable from a storage's state.
 func (r *rig) blocks() (n int64) {
 	for segment := range r.storage.Cache().Snapshot().Segments() {
 		if known, ok := r.reader.blocks.Known(segment); ok {
@@ -52,7 +52,7 @@ func (r *rig) blocks() (n int64) {
 	return n
 }
 
-// cached is all that can be reached from a storage's state.
+// cached returns the size of all encodings that are reachable from a storage's state.
 func (r *rig) cached() int64 {
 	n := r.blocks()
 	for o := range r.storage.Cache().Snapshot().All() {
@@ -61,16 +61,16 @@ func (r *rig) cached() int64 {
 	return n
 }
 
-// has reports whether an object's item is cached. That it was asked is not noticed.
+// isCached reports whether an item encoding is cached, without marking it used.
 func (r *rig) isCached(name string, f encoding) bool {
 	h, ok := r.cachedObject("default", name).Attached().(*handle)
 	return ok && h.lookup(r.reader.key(f)) != nil
 }
 
-// sized makes an object of about so many bytes of JSON.
+// withSize makes an object of about the given number of bytes of JSON.
 func withSize(bytes int) func(metav1.Object) { return withNote(strings.Repeat("x", bytes-500)) }
 
-// A budget's bound is kept, and what is not asked for any more makes room for what is.
+// Cached encodings never exceed the budget. Those that are no longer read are dropped for others.
 func TestBudgetIsNotExceeded(t *testing.T) {
 	const size = 2000
 	budget := NewBudget(20 * size)
@@ -84,22 +84,22 @@ func TestBudgetIsNotExceeded(t *testing.T) {
 			t.Fatalf("round %d: %d bytes are cached, %d counted, of at most %d", round, n, budget.Bytes(), 20*size)
 		}
 	}
-	for range 3 { // it is asked for again and again, while the rest is asked for in between
+	for range 3 { // one object is read between the reads of all others
 		for i := range 100 {
 			r.get(r.path("default")+"/o42", accept("application/json"))
 			r.get(r.path("default")+fmt.Sprintf("/o%02d", i), accept("application/json"))
 		}
 	}
 	if !r.isCached("o42", objectJSON) {
-		t.Error("what is asked for most is not cached")
+		t.Error("the encoding that is read most often is not cached")
 	}
 }
 
-// All states that objects have had count, and what is reachable of them is bounded: also while
-// the history keeps them, and also of events.
+// Encodings of all states of an object count, and their reachable size is bounded, also while the
+// history contains the states, and also of events.
 func TestBudgetOfPastStates(t *testing.T) {
-	const most = 20_000
-	budget := NewBudget(most)
+	const limit = 20_000
+	budget := NewBudget(limit)
 	r := newRig(t, pods, options{budget: budget})
 	r.create("default", "o1")
 	var states []*watchcache.Object
@@ -114,8 +114,8 @@ func TestBudgetOfPastStates(t *testing.T) {
 		for _, o := range states {
 			total += encodingsOf(o)
 		}
-		if total > most || total != budget.Bytes() {
-			t.Fatalf("round %d: %d bytes are reachable, %d counted, of at most %d", i, total, budget.Bytes(), most)
+		if total > limit || total != budget.Bytes() {
+			t.Fatalf("round %d: %d bytes are reachable, %d counted, of at most %d", i, total, budget.Bytes(), limit)
 		}
 		if r.isCached("o1", objectJSON) {
 			fresh++
@@ -127,7 +127,7 @@ func TestBudgetOfPastStates(t *testing.T) {
 	runtime.KeepAlive(states)
 }
 
-// What is garbage gives its bytes back, though nobody asks for anything.
+// Encodings of garbage are dropped without any request.
 func TestEncodingsOfGarbageAreDropped(t *testing.T) {
 	budget := NewBudget(1 << 20)
 	r := newRig(t, pods, options{budget: budget, store: store.Options{WindowBytes: 1}})
@@ -138,22 +138,22 @@ func TestEncodingsOfGarbageAreDropped(t *testing.T) {
 		must(r.reader.eventEncoding(r.eventOf("default", "o1"), objectJSON))(t)
 		must(r.reader.segmentBlock(r.segment(), listBody{encoding: objectJSON}))(t)
 	}
-	eventually(t, "only what is in the store is counted", func() bool {
+	eventually(t, "only encodings of the store's objects are counted", func() bool {
 		runtime.GC()
 		return budget.Bytes() < 30_000
 	})
 }
 
-// segment is the first of a storage's state.
+// segment returns the first segment of a storage's state.
 func (r *rig) segment() store.Segment {
 	for segment := range r.storage.Cache().Snapshot().Segments() {
 		return segment
 	}
-	r.t.Fatal("there is nothing in the store")
+	r.t.Fatal("the store is empty")
 	return store.Segment{}
 }
 
-// What is asked for often stays, however much is asked for once.
+// Encodings that are read often stay cached, however many others are read once.
 func TestFrequentlyReadEncodingsStayCached(t *testing.T) {
 	const size, hot, all = 2000, 20, 300
 	budget := NewBudget(80 * size)
@@ -162,17 +162,17 @@ func TestFrequentlyReadEncodingsStayCached(t *testing.T) {
 	for i := range all {
 		r.waitFor(r.create("default", name(i), withSize(size)))
 	}
-	ask := func(i int) { r.get(r.path("default")+"/"+name(i), accept("application/json")) }
+	read := func(i int) { r.get(r.path("default")+"/"+name(i), accept("application/json")) }
 	for i := range hot {
-		ask(i)
+		read(i)
 	}
 	for i := hot; i < all; i++ {
-		ask(i)
-		ask(i % hot)
+		read(i)
+		read(i % hot)
 	}
 	for i := range hot {
 		if !r.isCached(name(i), objectJSON) {
-			t.Errorf("%s is asked for often, and not cached", name(i))
+			t.Errorf("%s is read often, and not cached", name(i))
 		}
 	}
 	last := 0
@@ -182,11 +182,11 @@ func TestFrequentlyReadEncodingsStayCached(t *testing.T) {
 		}
 	}
 	if last < hot/4 {
-		t.Errorf("%d of the %d that were asked for last are cached", last, hot)
+		t.Errorf("%d of the last %d read encodings are cached", last, hot)
 	}
 }
 
-// counting counts what is encoded.
+// counting counts encoded objects.
 type counting struct {
 	apiruntime.Serializer
 	encoded atomic.Int64
@@ -197,7 +197,7 @@ func (c *counting) Encode(o apiruntime.Object, to io.Writer) error {
 	return c.Serializer.Encode(o, to)
 }
 
-// A list that is a little longer than the budget is not encoded anew as a whole each time.
+// Of a list that is a little larger than the budget, each read encodes only a part again.
 func TestListsLongerThanTheBudget(t *testing.T) {
 	const size, all = 2000, 200
 	budget := NewBudget(all * size)
@@ -216,10 +216,10 @@ func TestListsLongerThanTheBudget(t *testing.T) {
 	}
 }
 
-// A reader of which nothing is asked any more leaves its part to the others.
+// The encodings of a reader that is no longer used are dropped for those of others.
 func TestBudgetIsShared(t *testing.T) {
-	const most = 40_000
-	budget := NewBudget(most)
+	const limit = 40_000
+	budget := NewBudget(limit)
 	first, second := newRig(t, pods, options{budget: budget}), newRig(t, nodes, options{budget: budget})
 	for i := range 20 {
 		first.waitFor(first.create("default", fmt.Sprint("o", i), withSize(1500)))
@@ -228,7 +228,7 @@ func TestBudgetIsShared(t *testing.T) {
 	for range 3 {
 		first.get(first.path(""), accept("application/json"))
 		second.get(second.path(""), accept("application/json"))
-		if n := first.cached() + second.cached(); n > most {
+		if n := first.cached() + second.cached(); n > limit {
 			t.Errorf("%d bytes are cached together", n)
 		}
 	}
@@ -236,14 +236,14 @@ func TestBudgetIsShared(t *testing.T) {
 		second.get(second.path(""), accept("application/json"))
 	}
 	if n := second.cached(); n < 25_000 {
-		t.Errorf("%d bytes are cached of what alone is asked for", n)
+		t.Errorf("%d bytes are cached of the only reader in use", n)
 	}
 }
 
-// Compressed segments count as well, and make room when nobody asks for them any more.
+// Blocks count, too, and are dropped when they are no longer read.
 func TestBudgetOfBlocks(t *testing.T) {
-	const most = 400_000
-	budget := NewBudget(most)
+	const limit = 400_000
+	budget := NewBudget(limit)
 	r := newRig(t, pods, options{budget: budget})
 	for i := range 100 {
 		r.waitFor(r.create("default", fmt.Sprintf("o%02d", i), withNote(hex.EncodeToString(randomBytes(uint64(i), 1500)))))
@@ -256,10 +256,10 @@ func TestBudgetOfBlocks(t *testing.T) {
 			want = got
 		}
 		if got != want || !strings.HasPrefix(got, `{"kind":"PodList"`) {
-			t.Fatalf("round %d: another list", round)
+			t.Fatalf("round %d: the list differs", round)
 		}
-		if n := r.cached(); n > budget.Bytes() || n > most {
-			t.Fatalf("round %d: %d bytes are cached, %d counted, %d allowed", round, n, budget.Bytes(), most)
+		if n := r.cached(); n > budget.Bytes() || n > limit {
+			t.Fatalf("round %d: %d bytes are cached, %d counted, %d allowed", round, n, budget.Bytes(), limit)
 		}
 		if n := r.blocks(); n < 100_000 {
 			t.Fatalf("round %d: only %d bytes of blocks are cached", round, n)
@@ -270,17 +270,17 @@ func TestBudgetOfBlocks(t *testing.T) {
 			return
 		}
 		other := budget.newHandle()
-		other.cache(encodingKey{}, []byte{}, int(most/20), useOf(i%2 == 0))
+		other.cache(encodingKey{}, []byte{}, int(limit/20), useOf(i%2 == 0))
 		defer runtime.KeepAlive(other)
 	}
-	t.Errorf("%d bytes of blocks are still cached, though nobody asks for them", r.blocks())
+	t.Errorf("%d bytes of blocks are still cached, although they are no longer read", r.blocks())
 }
 
-// Whatever many do at a time, what is counted is what is reachable, and bounded; and what is read
-// is right.
+// Under concurrent use, the counted encodings are the reachable ones, and bounded, and reads return the
+// right bytes.
 func TestConcurrentUseOfABudget(t *testing.T) {
-	const most, objects, workers = 100_000, 100, 8
-	budget := NewBudget(most)
+	const limit, objects, workers = 100_000, 100, 8
+	budget := NewBudget(limit)
 	all := make([]atomic.Pointer[handle], objects)
 	for i := range all {
 		all[i].Store(budget.newHandle())
@@ -306,14 +306,14 @@ func TestConcurrentUseOfABudget(t *testing.T) {
 						t.Errorf("%d bytes, want %d", len(known), size)
 					}
 				}
-				if n := budget.Bytes(); n > most {
+				if n := budget.Bytes(); n > limit {
 					t.Errorf("%d bytes are counted", n)
 				}
 			}
 		})
 	}
 	working.Wait()
-	eventually(t, "what is reachable is counted, and nothing else", func() bool {
+	eventually(t, "exactly the reachable encodings are counted", func() bool {
 		runtime.GC()
 		n := int64(0)
 		for i := range all {

@@ -13,23 +13,23 @@ import (
 	"github.com/keepwatch/keepwatch/watchcache"
 )
 
-// eventOf is the event that a feed tells of an object.
+// eventOf returns the event of an object's newest state.
 func (r *rig) eventOf(namespace, name string) watchcache.Event {
 	r.t.Helper()
 	return watchcache.Event{Type: watch.Modified, Object: r.cachedObject(namespace, name), Revision: r.cachedObject(namespace, name).Revision()}
 }
 
-// held is what the storage has of an object.
+// cachedObject returns the newest state of an object.
 func (r *rig) cachedObject(namespace, name string) *watchcache.Object {
 	r.t.Helper()
 	o, ok := r.storage.Cache().Snapshot().Get(keepwatch.Key{Namespace: namespace, Name: name})
 	if !ok {
-		r.t.Fatalf("there is no %s/%s", namespace, name)
+		r.t.Fatalf("%s/%s does not exist", namespace, name)
 	}
 	return must(r.storage.Cache().Read(o))(r.t)
 }
 
-// All who ask for an event's frame at a time get the same bytes.
+// Watches that need an event's encoding at the same time receive the same bytes.
 func TestEventEncodingsAreShared(t *testing.T) {
 	r := newRig(t, pods, options{})
 	r.waitFor(r.create("default", "o1"))
@@ -43,14 +43,14 @@ func TestEventEncodingsAreShared(t *testing.T) {
 		all.Wait()
 		for i := range got {
 			if &got[i][0] != &got[0][0] {
-				t.Fatalf("form %d: not the same", f)
+				t.Fatalf("encoding %d: not the same", f)
 			}
 		}
-		expectBytes(t, "the shared frame", got[0], must(r.reader.appendUnsharedEvent(nil, e, f))(t))
+		expectBytes(t, "the shared encoding", got[0], must(r.reader.appendUnsharedEvent(nil, e, f))(t))
 	}
 }
 
-// wanting is a serializer that has to be given what it does.
+// stubSerializer is a serializer whose Encode is given by the test.
 type stubSerializer struct {
 	runtime.Serializer
 	encode func(runtime.Object, io.Writer) error
@@ -58,8 +58,7 @@ type stubSerializer struct {
 
 func (w stubSerializer) Encode(o runtime.Object, to io.Writer) error { return w.encode(o, to) }
 
-// An event whose encoding fails is nobody's: no watch goes on without it, and who asks
-// later tries again.
+// An event that can't be encoded is not cached: the next watch tries again.
 func TestEventEncodingsThatFail(t *testing.T) {
 	r := newRig(t, pods, options{})
 	r.waitFor(r.create("default", "o1"))

@@ -13,7 +13,7 @@ import (
 
 const asObject = ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
-// A GET answers what an API server makes of the same object.
+// The response to a GET equals the API server's.
 func TestGet(t *testing.T) {
 	for _, k := range []kind{pods, nodes, statefulSets, widgets} {
 		t.Run(k.resource.Resource, func(t *testing.T) {
@@ -25,19 +25,19 @@ func TestGet(t *testing.T) {
 			written := r.create(namespace, "o1", withLabel("tier", "a"), withNote("<&> \u2028 é"))
 			for _, f := range allEncodings {
 				if k.dynamic && f == objectProtobuf {
-					continue // there is none
+					continue // custom resources have none
 				}
 				for _, query := range []string{"", "?resourceVersion=0", "?resourceVersion=" + written.GetResourceVersion()} {
 					answer, body := r.get(r.path(namespace)+"/o1"+query, accept(accepted(f, asObject)))
-					what := fmt.Sprint(k.resource.Resource, query, " in form ", f)
+					what := fmt.Sprint(k.resource.Resource, query, " in encoding ", f)
 					if answer.StatusCode != http.StatusOK || answer.Header.Get("Content-Type") != mediaType(f) || answer.ContentLength != int64(len(body)) {
 						t.Errorf("%s: %s, %v", what, answer.Status, answer.Header)
 					}
 					expectBytes(t, what, body, r.expectedObject(namespace, "o1", f))
 				}
 			}
-			if passed := r.delegated.Load(); passed > 0 {
-				t.Errorf("%d were passed on", passed)
+			if delegated := r.delegated.Load(); delegated > 0 {
+				t.Errorf("%d requests were delegated", delegated)
 			}
 		})
 	}
@@ -57,7 +57,7 @@ func (r *rig) expectedObject(namespace, name string, f encoding) []byte {
 	return encoded(t, o, r.kind.gvk.GroupVersion(), f)
 }
 
-// What a GET shows was committed when it was asked for.
+// A GET returns an object with all writes that were committed before the request.
 func TestGetIsConsistent(t *testing.T) {
 	r := newRig(t, pods, options{})
 	r.create("default", "o1")

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// asked is the reason for which a request is passed on, "" if it is not.
+// reasonFor returns the reason for which a request is delegated, "" if it is not.
 func (r *rig) reasonFor(method, path string, header http.Header) reason {
 	r.t.Helper()
 	q := httptest.NewRequestWithContext(r.t.Context(), method, path, nil)
@@ -22,7 +22,7 @@ func (r *rig) reasonFor(method, path string, header http.Header) reason {
 	return why
 }
 
-const large = "large" // the name of an object that is
+const large = "large" // an object's name
 
 func TestDelegatedRequests(t *testing.T) {
 	r := newRig(t, pods, options{})
@@ -41,60 +41,60 @@ func TestDelegatedRequests(t *testing.T) {
 		"a list, with a slash":             {all + "/", plain, ""},
 		"an object, with slashes":          {one + "//", plain, ""},
 		"a list in a namespace":            {"/api/v1/namespaces/default/pods", plain, ""},
-		"a list with the watch off":        {all + "?watch=0", plain, ""},
+		"a list with watch=0":              {all + "?watch=0", plain, ""},
 		"a watch":                          {all + "?watch=1&resourceVersion=" + written.GetResourceVersion(), plain, ""},
-		"a watch, in a word":               {all + "?watch=TRUE&resourceVersion=0", plain, ""},
+		"a watch with watch=TRUE":          {all + "?watch=TRUE&resourceVersion=0", plain, ""},
 		"an object":                        {one, plain, ""},
-		"an object, though asked to watch": {one + "?watch=1", plain, ""},
+		"an object with watch=1":           {one + "?watch=1", plain, ""},
 		"anything":                         {all, accept("*/*"), ""},
 		"no preference":                    {all, http.Header{}, ""},
-		"the first of many":                {all, accept("application/yaml;q=0.1,application/json"), ""},
-		"the one that there is":            {all, accept("image/png,application/json;q=0.1"), ""},
-		"metadata, or all":                 {all, accept("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"), ""},
+		"the first media type of many":     {all, accept("application/yaml;q=0.1,application/json"), ""},
+		"the only known media type":        {all, accept("image/png,application/json;q=0.1"), ""},
+		"metadata, or whole objects":       {all, accept("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"), ""},
 		"a table":                          {all, accept(asTable + ",application/json"), ""},
 		"a table of metadata":              {all + "?includeObject=Metadata", accept(asTable), ""},
 		"a watch as a table":               {all + "?watch=1&resourceVersion=0", accept(asTable), ""},
 		"an object as a table":             {one, accept(asTable), ""},
-		"a parameter nobody knows":         {all + "?none=1", plain, ""},
+		"an unknown parameter":             {all + "?none=1", plain, ""},
 		"a name in a selector":             {all + "?fieldSelector=metadata.name%3Do1", plain, ""},
-		"no object in a selector":          {all + "?fieldSelector=metadata.name%3Da%2Fb", plain, ""},
+		"an impossible name in a selector": {all + "?fieldSelector=metadata.name%3Da%2Fb", plain, ""},
 
-		"another resource":            {"/api/v1/configmaps", plain, reasonResource},
-		"another version":             {"/api/v2/pods", plain, reasonResource},
-		"another group":               {"/apis/apps/v1/pods", plain, reasonResource},
-		"a table of whole objects":    {all + "?includeObject=Object", accept(asTable), reasonEncoding},
-		"a table of no objects":       {all + "?includeObject=None", accept(asTable), reasonEncoding},
-		"a table of what is unknown":  {all + "?includeObject=all", accept(asTable), reasonEncoding},
-		"a table in protobuf":         {all, accept("application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1"), reasonInvalid},
-		"a table in YAML":             {all, accept("application/yaml;as=Table;g=meta.k8s.io;v=v1"), reasonEncoding},
-		"an older table":              {all, accept("application/json;as=Table;g=meta.k8s.io;v=v1beta1"), reasonEncoding},
-		"older metadata":              {all, accept("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1beta1"), reasonEncoding},
-		"one object's metadata":       {all, accept("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"), reasonEncoding},
-		"a list for an object":        {one, accept("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"), reasonEncoding},
-		"YAML":                        {all, accept("application/yaml"), reasonEncoding},
-		"pretty JSON":                 {all + "?pretty=true", plain, reasonEncoding},
-		"a browser":                   {all, accept("application/json", "User-Agent", "Mozilla/5.0"), reasonEncoding},
-		"a picture":                   {all, accept("image/png"), reasonInvalid},
-		"a bad limit":                 {all + "?limit=a", plain, reasonInvalid},
-		"a bad label selector":        {all + "?labelSelector=%3D%3D", plain, reasonInvalid},
-		"an unknown field":            {all + "?fieldSelector=spec.none%3Da", plain, reasonInvalid},
-		"a match of nothing":          {all + "?resourceVersionMatch=Exact", plain, reasonInvalid},
-		"initial events of a list":    {all + "?sendInitialEvents=true", plain, reasonInvalid},
-		"a match of a watch":          {all + "?watch=1&resourceVersionMatch=NotOlderThan", plain, reasonInvalid},
-		"a name that is none":         {"/api/v1/namespaces/default/pods/a%25b", plain, reasonInvalid},
-		"an export":                   {one + "?export=true", plain, reasonOption},
-		"a large object, compressed":  {"/api/v1/namespaces/default/pods/large", accept("application/json", "Accept-Encoding", "gzip"), reasonOption},
-		"a watch by its path":         {"/api/v1/watch/pods", plain, reasonPath},
-		"the same, with watch on":     {"/api/v1/watch/pods?watch=1", plain, reasonPath},
-		"empty segments":              {"/api/v1/namespaces/default/pods///o1", plain, reasonPath},
-		"behind an object":            {one + "//x", plain, reasonPath},
-		"a slash in front":            {"/" + all, plain, reasonPath},
-		"a group without a name":      {"/apis//v1/pods", plain, reasonPath},
-		"a namespace without a name":  {"/api/v1/namespaces//pods", plain, reasonPath},
-		"a WebSocket":                 {all + "?watch=1", accept("application/json", "Connection", "Upgrade", "Upgrade", "websocket"), reasonProtocol},
-		"an object that is not there": {"/api/v1/namespaces/default/pods/none", plain, reasonState},
-		"a revision that is none":     {all + "?resourceVersion=a", plain, reasonState},
-		"a token that is none":        {all + "?limit=1&continue=a", plain, reasonState},
+		"another resource":             {"/api/v1/configmaps", plain, reasonResource},
+		"another version":              {"/api/v2/pods", plain, reasonResource},
+		"another group":                {"/apis/apps/v1/pods", plain, reasonResource},
+		"a table of whole objects":     {all + "?includeObject=Object", accept(asTable), reasonEncoding},
+		"a table of no objects":        {all + "?includeObject=None", accept(asTable), reasonEncoding},
+		"a table of unknown contents":  {all + "?includeObject=all", accept(asTable), reasonEncoding},
+		"a table in protobuf":          {all, accept("application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1"), reasonInvalid},
+		"a table in YAML":              {all, accept("application/yaml;as=Table;g=meta.k8s.io;v=v1"), reasonEncoding},
+		"an older table":               {all, accept("application/json;as=Table;g=meta.k8s.io;v=v1beta1"), reasonEncoding},
+		"older metadata":               {all, accept("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1beta1"), reasonEncoding},
+		"one object's metadata":        {all, accept("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"), reasonEncoding},
+		"a list for an object":         {one, accept("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"), reasonEncoding},
+		"YAML":                         {all, accept("application/yaml"), reasonEncoding},
+		"pretty JSON":                  {all + "?pretty=true", plain, reasonEncoding},
+		"a browser":                    {all, accept("application/json", "User-Agent", "Mozilla/5.0"), reasonEncoding},
+		"a picture":                    {all, accept("image/png"), reasonInvalid},
+		"a bad limit":                  {all + "?limit=a", plain, reasonInvalid},
+		"a bad label selector":         {all + "?labelSelector=%3D%3D", plain, reasonInvalid},
+		"an unknown field":             {all + "?fieldSelector=spec.none%3Da", plain, reasonInvalid},
+		"a match without a revision":   {all + "?resourceVersionMatch=Exact", plain, reasonInvalid},
+		"initial events of a list":     {all + "?sendInitialEvents=true", plain, reasonInvalid},
+		"a match of a watch":           {all + "?watch=1&resourceVersionMatch=NotOlderThan", plain, reasonInvalid},
+		"an invalid name":              {"/api/v1/namespaces/default/pods/a%25b", plain, reasonInvalid},
+		"an export":                    {one + "?export=true", plain, reasonOption},
+		"a large object, compressed":   {"/api/v1/namespaces/default/pods/large", accept("application/json", "Accept-Encoding", "gzip"), reasonOption},
+		"a watch by path":              {"/api/v1/watch/pods", plain, reasonPath},
+		"a watch by path with watch=1": {"/api/v1/watch/pods?watch=1", plain, reasonPath},
+		"empty segments":               {"/api/v1/namespaces/default/pods///o1", plain, reasonPath},
+		"a segment after an object":    {one + "//x", plain, reasonPath},
+		"a slash in front":             {"/" + all, plain, reasonPath},
+		"a group without a name":       {"/apis//v1/pods", plain, reasonPath},
+		"a namespace without a name":   {"/api/v1/namespaces//pods", plain, reasonPath},
+		"a WebSocket":                  {all + "?watch=1", accept("application/json", "Connection", "Upgrade", "Upgrade", "websocket"), reasonProtocol},
+		"a missing object":             {"/api/v1/namespaces/default/pods/none", plain, reasonState},
+		"an invalid revision":          {all + "?resourceVersion=a", plain, reasonState},
+		"an invalid token":             {all + "?limit=1&continue=a", plain, reasonState},
 	} {
 		if got := r.reasonFor(http.MethodGet, test.path, test.header); got != test.want {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
@@ -122,7 +122,7 @@ func TestDelegatedRequestsForCustomResources(t *testing.T) {
 		}
 	}
 	if got := r.reasonFor(http.MethodGet, r.path("")+"?fieldSelector=spec.size%3D3", accept("application/json")); got != reasonInvalid {
-		t.Errorf("a field that the definition may know: %q", got)
+		t.Errorf("a selectable field: %q", got)
 	}
 }
 
@@ -139,7 +139,7 @@ func TestNamespacesOfClusterScopedResources(t *testing.T) {
 	}
 }
 
-// What is no read of an object or of a list is passed on before anybody looks further.
+// A request that is no GET, LIST or WATCH is delegated without further checks.
 func TestRequestsThatAreNoReadsAreDelegated(t *testing.T) {
 	r := newRig(t, pods, options{})
 	r.create("default", "o1")
@@ -158,12 +158,12 @@ func TestRequestsThatAreNoReadsAreDelegated(t *testing.T) {
 	w := httptest.NewRecorder()
 	r.handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/pods", nil))
 	if w.Code != http.StatusTeapot {
-		t.Errorf("a request of which nothing is known: %d", w.Code)
+		t.Errorf("a request without RequestInfo: %d", w.Code)
 	}
 }
 
-// A read at a revision to come has waited for it once and is refused here: the API server
-// would wait once more. A watch from one ends with 410, since etcd does not have it.
+// A read at a future revision waits for it and then fails here: the API server would wait again. A
+// watch from a future revision ends with 410, since etcd does not have it.
 func TestFutureRevisions(t *testing.T) {
 	t.Parallel() // it waits
 	r := newRig(t, pods, options{})
@@ -180,16 +180,16 @@ func TestFutureRevisions(t *testing.T) {
 			t.Errorf("a watch %q: %+v", query, all)
 		}
 	}
-	if passed := r.delegated.Load(); passed > 0 {
-		t.Errorf("%d were passed on", passed)
+	if delegated := r.delegated.Load(); delegated > 0 {
+		t.Errorf("%d requests were delegated", delegated)
 	}
 }
 
-// Readers are refused that could not answer.
+// NewReader fails for a Resource with missing fields.
 func TestNewReaderChecks(t *testing.T) {
 	r := newRig(t, pods, options{})
-	whole := *r.reader.Resource
-	for name, spoil := range map[string]func(*Resource){
+	valid := *r.reader.Resource
+	for name, remove := range map[string]func(*Resource){
 		"no cache":      func(r *Resource) { r.Cache = nil },
 		"no kind":       func(r *Resource) { r.Kind.Kind = "" },
 		"no serializer": func(r *Resource) { r.Serializer = nil },
@@ -198,9 +198,9 @@ func TestNewReaderChecks(t *testing.T) {
 			r.Serializer = runtime.NewSimpleNegotiatedSerializer(runtime.SerializerInfo{MediaType: "text/plain"})
 		},
 	} {
-		spoiled := whole
-		spoil(&spoiled)
-		if reader, err := NewReader(spoiled, NewBudget(1)); err == nil {
+		invalid := valid
+		remove(&invalid)
+		if reader, err := NewReader(invalid, NewBudget(1)); err == nil {
 			t.Errorf("%s: %v", name, reader)
 		}
 	}

@@ -31,14 +31,14 @@ import (
 	"github.com/keepwatch/keepwatch/storage"
 )
 
-// library is k8s.io/apiserver's own handler of some resources: its director, routes and
-// registry, in front of a storage that only notes what it is asked.
+// library is k8s.io/apiserver's own handler of some resources: its director, routes and registry, in
+// front of a storage that records calls.
 type library struct {
 	handler http.Handler
 	calls   []call
 }
 
-// call is what a storage was asked for.
+// call is a call of a storage.
 type call struct {
 	verb    string
 	key     string
@@ -56,7 +56,7 @@ func (c call) String() string {
 		c.verb, c.key, c.options.ResourceVersion, c.options.ResourceVersionMatch, c.options.Recursive, initial, p.Label, p.Field, p.Limit, p.Continue, p.AllowWatchBookmarks)
 }
 
-// newLibrary installs kinds of the core group, and a subresource "status" of each.
+// newLibrary returns a library with kinds of the core group, and a subresource "status" of each.
 func newLibrary(t testing.TB, kinds ...kind) *library {
 	t.Helper()
 	l := &library{}
@@ -81,7 +81,7 @@ func newLibrary(t testing.TB, kinds ...kind) *library {
 	return l
 }
 
-// reads is what of a store is served; writes need rules that don't matter here.
+// reads has the methods of a store that are served. Writes would need strategies.
 type reads struct {
 	rest.Storage
 	rest.Scoper
@@ -104,17 +104,17 @@ func (l *library) store(t testing.TB, k kind) *genericregistry.Store {
 		NewFunc: k.newObject, NewListFunc: k.newList, DefaultQualifiedResource: name, SingularQualifiedResource: name, TableConvertor: rest.NewDefaultTableConvertor(name),
 		CreateStrategy: rules, DeleteStrategy: rules,
 	}
-	asks := func(*storagebackend.ConfigForResource, string, func(runtime.Object) (string, error), func() runtime.Object, func() runtime.Object,
+	decorator := func(*storagebackend.ConfigForResource, string, func(runtime.Object) (string, error), func() runtime.Object, func() runtime.Object,
 		apistorage.AttrFunc, apistorage.IndexerFuncs, *cache.Indexers) (apistorage.Interface, factory.DestroyFunc, error) {
 		return recordingStorage{library: l}, func() {}, nil
 	}
 	must(0, store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: generic.RESTOptions{
-		StorageConfig: &storagebackend.ConfigForResource{}, Decorator: asks, ResourcePrefix: "/" + k.resource.Resource,
+		StorageConfig: &storagebackend.ConfigForResource{}, Decorator: decorator, ResourcePrefix: "/" + k.resource.Resource,
 	}}))(t)
 	return store
 }
 
-// scoped says only whether objects have a namespace.
+// scoped is a strategy that says only whether objects have a namespace.
 type scoped struct {
 	rest.RESTCreateStrategy
 	namespaced bool
@@ -122,7 +122,7 @@ type scoped struct {
 
 func (s scoped) NamespaceScoped() bool { return s.namespaced }
 
-// notes is a storage that holds nothing.
+// recordingStorage is a storage without objects that records calls.
 type recordingStorage struct {
 	apistorage.Interface
 	library *library
@@ -153,10 +153,10 @@ func (n recordingStorage) Watch(ctx context.Context, key string, options apistor
 	return watch.NewEmptyWatch(), nil
 }
 
-// unread is the resource of a kind, to read requests with. Its storage never runs.
+// resourceWithoutObjects returns a kind's resource, to parse requests. Its storage never runs.
 func resourceWithoutObjects(t testing.TB, k kind) *Resource {
 	t.Helper()
-	client := must(kubernetes.New(clientv3.Config{Endpoints: []string{"unix:///nobody"}, Logger: zap.NewNop()}))(t)
+	client := must(kubernetes.New(clientv3.Config{Endpoints: []string{"unix:///none"}, Logger: zap.NewNop()}))(t)
 	t.Cleanup(func() { client.Close() })
 	stored := must(storage.New(storage.Config{
 		Client: client.Client, Etcd: recordingStorage{}, GroupResource: k.resource.GroupResource(), ResourcePrefix: "/" + k.resource.Resource,

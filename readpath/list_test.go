@@ -28,7 +28,7 @@ import (
 
 const asList = ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
-// accepted is what a client accepts to be answered in a form.
+// accepted returns the Accept header for an encoding.
 func accepted(f encoding, as string) string {
 	switch {
 	case isMetadata(f):
@@ -39,7 +39,7 @@ func accepted(f encoding, as string) string {
 	return mediaType(f)
 }
 
-// expected is the list that an API server makes of its storage's.
+// expected returns a list as an API server encodes it.
 func (r *rig) expected(namespace string, p apistorage.SelectionPredicate, f encoding) []byte {
 	r.t.Helper()
 	list := r.kind.newList()
@@ -80,14 +80,13 @@ func unzipped(t testing.TB, answer *http.Response, body []byte) []byte {
 	z.Multistream(false)
 	plain := must(io.ReadAll(z))(t)
 	if rest.Len() > 0 {
-		t.Errorf("%d bytes behind the gzip member", rest.Len())
+		t.Errorf("%d bytes follow the gzip member", rest.Len())
 	}
 	return plain
 }
 
-// A list is what an API server makes of the same storage, in all forms, compressed or
-// not, small or large, of everything or of a selection; and it says how long it is
-// wherever that is known.
+// Lists equal an API server's of the same storage, in all encodings, compressed or not, small or large,
+// with and without selectors. They have a Content-Length wherever it is known.
 func TestLists(t *testing.T) {
 	for _, k := range []kind{pods, statefulSets, widgets} {
 		t.Run(k.resource.Resource, func(t *testing.T) {
@@ -106,7 +105,7 @@ func testLists(t *testing.T, r *rig, large bool) {
 	everything := predicate(labels.Everything(), fields.Everything())
 	for _, f := range append(allEncodings, tableJSON) {
 		if r.kind.dynamic && f == objectProtobuf {
-			continue // there is none
+			continue // custom resources have none
 		}
 		for query, test := range map[string]struct {
 			namespace string
@@ -122,32 +121,32 @@ func testLists(t *testing.T, r *rig, large bool) {
 		} {
 			want := r.expected(test.namespace, test.p, f)
 			for _, encoding := range []string{"identity", "gzip"} {
-				for range 2 { // with and without what the first one has left
+				for range 2 { // without and with cached encodings
 					answer, body := r.get(r.path("")+query, accept(accepted(f, asList), "Accept-Encoding", encoding))
-					what := fmt.Sprint(query, " in form ", f, ", ", encoding)
+					what := fmt.Sprint(query, " in encoding ", f, ", ", encoding)
 					packed := answer.Header.Get("Content-Encoding") == "gzip"
 					if answer.StatusCode != http.StatusOK || answer.Header.Get("Content-Type") != mediaType(f) || packed != (encoding == "gzip" && len(want) > gzipFrom) {
 						t.Errorf("%s: %s, %v", what, answer.Status, answer.Header)
 					}
 					if length := answer.Header.Get("Content-Length"); length != "" && length != strconv.Itoa(len(body)) {
-						t.Errorf("%s: it says %s bytes, and has %d", what, length, len(body))
+						t.Errorf("%s: Content-Length is %s, and the body has %d bytes", what, length, len(body))
 					} else if length == "" && isProtobuf(f) && !packed {
-						t.Errorf("%s: it does not say how long it is", what)
+						t.Errorf("%s: no Content-Length", what)
 					}
 					expectBytes(t, what, unzipped(t, answer, body), want)
 				}
 			}
 		}
 	}
-	if passed := r.delegated.Load(); passed > 0 {
-		t.Errorf("%d lists were passed on", passed)
+	if delegated := r.delegated.Load(); delegated > 0 {
+		t.Errorf("%d lists were delegated", delegated)
 	}
 	if answer, _ := r.get(r.path("large"), accept("application/json")); large && answer.ContentLength < gzipFrom {
-		t.Errorf("a large list whose items are all encoded says %d bytes", answer.ContentLength)
+		t.Errorf("Content-Length of a large list whose encodings are all cached is %d", answer.ContentLength)
 	}
 }
 
-// Pages are cut out of segments; together they are the whole.
+// The pages of a list together are the list.
 func TestPages(t *testing.T) {
 	r := newRig(t, pods, options{})
 	for i := range 200 {
@@ -166,9 +165,9 @@ func TestPages(t *testing.T) {
 			token, more = list.Continue, list.Continue != ""
 			switch left := list.RemainingItemCount; {
 			case query != "" && left != nil:
-				t.Errorf("a page of a selection says that %d remain", *left)
+				t.Errorf("a page with a selector says that %d remain", *left)
 			case query == "" && more && (left == nil || int(*left) != want-len(names)):
-				t.Errorf("behind %d objects %v remain", len(names), left)
+				t.Errorf("after %d objects %v remain", len(names), left)
 			}
 		}
 		if len(names) != want || pages != (want+6)/7 {
@@ -177,7 +176,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// A client that goes away in the middle of a large list gives its room back.
+// The buffers of a list are released when its client disconnects.
 func TestDisconnectedClients(t *testing.T) {
 	budget := NewBudget(1 << 30)
 	r := newRig(t, pods, options{budget: budget})
@@ -193,10 +192,10 @@ func TestDisconnectedClients(t *testing.T) {
 			conn.Close()
 		}
 	}
-	eventually(t, "all room is free again", func() bool { return budget.lists.inUse() == 0 })
+	eventually(t, "all buffers are free", func() bool { return budget.lists.inUse() == 0 })
 }
 
-// When there is no room for a list, who asks is told to come back, and when.
+// A large list that is not admitted is answered 429 with Retry-After.
 func TestListsThatAreNotAdmitted(t *testing.T) {
 	budget := NewBudget(1 << 30)
 	budget.lists = newAdmission(listBufferSize)
@@ -205,7 +204,7 @@ func TestListsThatAreNotAdmitted(t *testing.T) {
 		r.create("default", fmt.Sprint("o", i), withNote(string(bytes.Repeat([]byte("x"), 1000))))
 	}
 	release := must(budget.lists.acquire(t.Context(), "", listBufferSize))(t)
-	budget.lists.waiting = queueLength // all others wait, too
+	budget.lists.waiting = queueLength // a full queue
 	r.context = func(ctx context.Context) context.Context { return request.WithUser(ctx, &user.DefaultInfo{Name: "a"}) }
 	answer, body := r.get(r.path(""), accept("application/json"))
 	if answer.StatusCode != http.StatusTooManyRequests || answer.Header.Get("Retry-After") != "1" {
@@ -217,13 +216,13 @@ func TestListsThatAreNotAdmitted(t *testing.T) {
 	budget.lists.waiting = 0
 	release()
 	if answer, _ := r.get(r.path(""), accept("application/json")); answer.StatusCode != http.StatusOK {
-		t.Errorf("when there is room again: %s", answer.Status)
+		t.Errorf("when buffers are free: %s", answer.Status)
 	}
 }
 
-// Lists of what changes meanwhile each show one state.
+// Lists during writes each show one state.
 func TestListsWhileWriting(t *testing.T) {
-	r := newRig(t, pods, options{budget: NewBudget(64 << 10)}) // so that encodings come and go
+	r := newRig(t, pods, options{budget: NewBudget(64 << 10)}) // so that encodings are dropped
 	for i := range 100 {
 		r.create("default", fmt.Sprint("o", i), withNote(string(bytes.Repeat([]byte("x"), 2000))))
 	}
@@ -244,7 +243,7 @@ func TestListsWhileWriting(t *testing.T) {
 	}
 }
 
-// checkState fails if a list has other than 100 objects, or newer ones than it says.
+// checkState fails the test unless a list has 100 objects, none newer than the list.
 func checkState(t *testing.T, body []byte, f encoding) {
 	t.Helper()
 	list := must(runtime.Decode(decoderOf(f), body))(t)
@@ -257,12 +256,12 @@ func checkState(t *testing.T, body []byte, f encoding) {
 	for _, o := range objects {
 		m := must(meta.Accessor(o))(t)
 		if revision := must(strconv.Atoi(m.GetResourceVersion()))(t); revision > newest {
-			t.Errorf("%s is of revision %d, the list of %d", m.GetName(), revision, newest)
+			t.Errorf("%s has revision %d, the list %d", m.GetName(), revision, newest)
 		}
 	}
 }
 
-// decoderOf reads what is answered in a form.
+// decoderOf returns the decoder of an encoding.
 func decoderOf(f encoding) runtime.Decoder {
 	if isMetadata(f) {
 		return metainternalversionscheme.Codecs.UniversalDeserializer()
@@ -270,7 +269,7 @@ func decoderOf(f encoding) runtime.Decoder {
 	return scheme.Codecs.UniversalDeserializer()
 }
 
-// What is compressed is what is larger than 128 KiB with all that stands around the items.
+// A list is compressed if it is larger than 128 KiB, with its head and tail.
 func TestListsAreCompressedFrom128KiB(t *testing.T) {
 	for _, media := range []string{"application/json", asTable} {
 		r := newRig(t, pods, options{})
@@ -279,7 +278,7 @@ func TestListsAreCompressedFrom128KiB(t *testing.T) {
 		for _, length := range []int{gzipFrom, gzipFrom + 1} {
 			r.waitFor(r.update("default", "o1", withNote(strings.Repeat("x", length-len(body)))))
 			answer, got := r.get(r.path(""), accept(media, "Accept-Encoding", "gzip"))
-			n := len(unzipped(t, answer, got)) // another length if revisions have got a digit more
+			n := len(unzipped(t, answer, got)) // the length changes if revisions have one more digit
 			if packed := answer.Header.Get("Content-Encoding") == "gzip"; packed != (n > gzipFrom) {
 				t.Errorf("%s: %d bytes are compressed: %v", media, n, packed)
 			}

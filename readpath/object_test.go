@@ -38,7 +38,7 @@ func serializerFor(t *testing.T, f encoding) runtime.SerializerInfo {
 	return info
 }
 
-// encoded is what an API server's codecs make of an object in a form's encoding.
+// encoded returns an object as an API server's codecs encode it.
 func encoded(t *testing.T, o runtime.Object, gv schema.GroupVersion, f encoding) []byte {
 	t.Helper()
 	codecs := scheme.Codecs
@@ -52,7 +52,7 @@ func encoded(t *testing.T, o runtime.Object, gv schema.GroupVersion, f encoding)
 	return b
 }
 
-// framed is what an API server sends in a watch.
+// encodedEvent returns an event as an API server sends it.
 func encodedEvent(t *testing.T, kind string, object []byte, f encoding) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -65,7 +65,7 @@ func encodedEvent(t *testing.T, kind string, object []byte, f encoding) []byte {
 	return b.Bytes()
 }
 
-// readerOf is a reader that encodes, and has no storage.
+// readerOf returns a reader without a watch cache, which can only encode.
 func readerOf(t *testing.T, kind schema.GroupVersionKind, dynamic bool) *Reader {
 	t.Helper()
 	return &Reader{Resource: &Resource{Kind: kind, Dynamic: dynamic}, json: serializerFor(t, objectJSON).Serializer}
@@ -100,7 +100,7 @@ func knownKinds() func(func(schema.GroupVersionKind) bool) {
 	}
 }
 
-// randomObject has no kind of its own, as what storages hold.
+// randomObject returns an object that does not name its kind, like those of storages.
 func randomObject(t *testing.T, fill func(any), gvk schema.GroupVersionKind) runtime.Object {
 	t.Helper()
 	o, err := scheme.Scheme.New(gvk)
@@ -156,22 +156,22 @@ func TestObjectsAndEventsEqualTheCodecs(t *testing.T) {
 			want := encoded(t, shown, r.Kind.GroupVersion(), f)
 			one := item(t, r, o, f)
 			object := r.appendObject(nil, one, f)
-			what := fmt.Sprint(r.Kind, " in form ", f)
+			what := fmt.Sprint(r.Kind, " in encoding ", f)
 			expectBytes(t, what+" framed", r.appendEvent(nil, watch.Modified, one, f), encodedEvent(t, "MODIFIED", want, f))
 			if !isProtobuf(f) {
-				object = append(object, '\n') // what ends an answer
+				object = append(object, '\n') // as at the end of a response
 			}
 			expectBytes(t, what, object, want)
 		}
 	})
 }
 
-// The metadata of an object that is held as protobuf is cut out and not encoded again.
+// The metadata of a protobuf object is a part of its bytes.
 func TestMetadataField(t *testing.T) {
 	builtinKinds(t, func(r *Reader, next func() runtime.Object) {
 		o := next()
-		cut := metadataField(item(t, r, o, objectProtobuf))
-		expectBytes(t, r.Kind.String(), cut, item(t, r, o, metadataProtobuf))
+		field := metadataField(item(t, r, o, objectProtobuf))
+		expectBytes(t, r.Kind.String(), field, item(t, r, o, metadataProtobuf))
 	})
 	for name, b := range map[string][]byte{"nothing": nil, "another field": {0x12, 0}, "a number": {0x08, 1}, "a torn one": {0x0a, 9, 1}} {
 		if got := metadataField(b); got != nil {
@@ -180,7 +180,7 @@ func TestMetadataField(t *testing.T) {
 	}
 }
 
-// listing shows as many objects as a list has items; the envelope asks for no more.
+// resultOf returns a result with a number of objects, all that a list's head needs.
 func resultOf(items int) *watchcache.ListResult {
 	l := &watchcache.ListResult{Revision: keepwatch.Revision(12345), Selected: make([]*watchcache.Object, items)}
 	if items == 1 {
@@ -223,13 +223,13 @@ func TestListsEqualTheCodecs(t *testing.T) {
 					objects, items = append(objects, o), append(items, item(t, r, o, f))
 				}
 				want := encoded(t, listOf(t, r, l, objects, f), r.Kind.GroupVersion(), f)
-				expectBytes(t, fmt.Sprint("a list of ", n, " ", r.Kind, " in form ", f), encodedList(t, r, l, items, f), want)
+				expectBytes(t, fmt.Sprint("a list of ", n, " ", r.Kind, " in encoding ", f), encodedList(t, r, l, items, f), want)
 			}
 		}
 	})
 }
 
-// listOf is the list that an API server encodes.
+// listOf returns the list that an API server encodes.
 func listOf(t *testing.T, r *Reader, l *watchcache.ListResult, objects []runtime.Object, f encoding) runtime.Object {
 	t.Helper()
 	if isMetadata(f) {
@@ -296,7 +296,7 @@ func TestErrorEventsEqualTheCodecs(t *testing.T) {
 	} {
 		for _, f := range allEncodings {
 			want := encodedEvent(t, "ERROR", encoded(t, &test.status, corev1.SchemeGroupVersion, f), f)
-			expectBytes(t, fmt.Sprint(name, " in form ", f), errorEvent(test.err, f), want)
+			expectBytes(t, fmt.Sprint(name, " in encoding ", f), errorEvent(test.err, f), want)
 		}
 	}
 }

@@ -17,30 +17,30 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Whatever is ready or has to be made, in whatever order that ends, the parts come in order, up to
-// the first error or as many as are wanted; no more work at a time than there are encoders, and
-// nobody works any more at the end.
+// Whichever parts are cached, and in whatever order the others are encoded, run returns them in order,
+// up to the first error or the number that the caller wants. No more parts are encoded at the same time
+// than there are slots, and none when run has returned.
 func TestPartsAreInOrder(t *testing.T) {
 	type part struct {
-		ready, fails bool
-		weight       int
+		cached, fails bool
+		size          int
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		parts := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) part {
-			return part{rapid.Bool().Draw(t, "ready"), rapid.IntRange(0, 30).Draw(t, "fails") == 0, rapid.IntRange(0, maxPendingBytes*2).Draw(t, "weight")}
+			return part{rapid.Bool().Draw(t, "cached"), rapid.IntRange(0, 30).Draw(t, "fails") == 0, rapid.IntRange(0, maxPendingBytes*2).Draw(t, "size")}
 		}), 0, 50).Draw(t, "parts")
 		wanted := rapid.IntRange(1, 60).Draw(t, "wanted")
-		encoders := rapid.IntRange(1, 3).Draw(t, "encoders")
+		slots := rapid.IntRange(1, 3).Draw(t, "slots")
 		var working, begun atomic.Int64
 		a := pipeline[int, int]{
-			slots:  make(chan struct{}, encoders),
-			size:   func(i int) int64 { return int64(parts[i].weight) },
-			cached: func(i int) (int, bool) { return i, parts[i].ready },
+			slots:  make(chan struct{}, slots),
+			size:   func(i int) int64 { return int64(parts[i].size) },
+			cached: func(i int) (int, bool) { return i, parts[i].cached },
 			encode: func(i int) (int, error) {
 				begun.Add(1)
 				defer working.Add(-1)
-				if n := working.Add(1); n > int64(encoders) {
-					t.Errorf("%d work at a time", n)
+				if n := working.Add(1); n > int64(slots) {
+					t.Errorf("%d parts are encoded at the same time", n)
 				}
 				if parts[i].fails {
 					return 0, errGone
@@ -57,7 +57,7 @@ func TestPartsAreInOrder(t *testing.T) {
 		}
 		got := 0
 		for i, err := range a.run(numbers) {
-			if fails := parts[got].fails && !parts[got].ready; fails != (err != nil) || err == nil && i != got {
+			if fails := parts[got].fails && !parts[got].cached; fails != (err != nil) || err == nil && i != got {
 				t.Fatalf("part %d: %d, %v", got, i, err)
 			}
 			got++
@@ -66,9 +66,9 @@ func TestPartsAreInOrder(t *testing.T) {
 			}
 		}
 		if n := working.Load(); n != 0 {
-			t.Errorf("%d still work", n)
+			t.Errorf("%d parts are still being encoded", n)
 		}
-		failed := slices.IndexFunc(parts, func(p part) bool { return p.fails && !p.ready })
+		failed := slices.IndexFunc(parts, func(p part) bool { return p.fails && !p.cached })
 		want := min(len(parts), wanted)
 		if failed >= 0 {
 			want = min(want, failed+1)
@@ -79,14 +79,14 @@ func TestPartsAreInOrder(t *testing.T) {
 	})
 }
 
-// While the client does not read, no more is made than the window, or than about as many bytes.
+// While the client does not read, the encoded parts are bounded by number and by size.
 func TestPartsAreBounded(t *testing.T) {
-	for weight, most := range map[int64]int64{0: int64(maxPending), maxPendingBytes / 2: 2, maxPendingBytes: 1, 100 * maxPendingBytes: 1} {
+	for size, limit := range map[int64]int64{0: int64(maxPending), maxPendingBytes / 2: 2, maxPendingBytes: 1, 100 * maxPendingBytes: 1} {
 		synctest.Test(t, func(t *testing.T) {
 			var begun atomic.Int64
 			a := pipeline[int, int]{
 				slots:  newEncoderSlots(),
-				size:   func(int) int64 { return weight },
+				size:   func(int) int64 { return size },
 				cached: func(int) (int, bool) { return 0, false },
 				encode: func(i int) (int, error) { begun.Add(1); return i, nil },
 			}
@@ -100,8 +100,8 @@ func TestPartsAreBounded(t *testing.T) {
 			}) {
 				synctest.Wait() // the client reads nothing
 				sent++
-				if n := begun.Load() - sent; n > most {
-					t.Errorf("of %d bytes each, %d are made ahead, want %d at most", weight, n, most)
+				if n := begun.Load() - sent; n > limit {
+					t.Errorf("of %d bytes each, %d are encoded ahead, want %d at most", size, n, limit)
 				}
 			}
 			if sent != 100 {
@@ -111,7 +111,7 @@ func TestPartsAreBounded(t *testing.T) {
 	}
 }
 
-// What panics where parts are made panics where they are sent, where the server recovers.
+// A panic of encode becomes a panic of run, from which the server recovers.
 func TestPartsThatPanic(t *testing.T) {
 	a := pipeline[int, int]{
 		slots: newEncoderSlots(), size: func(int) int64 { return 0 }, cached: func(int) (int, bool) { return 0, false },
@@ -119,19 +119,19 @@ func TestPartsThatPanic(t *testing.T) {
 	}
 	defer func() {
 		if err, _ := recover().(error); !errors.Is(err, errGone) {
-			t.Errorf("it panics with %v", err)
+			t.Errorf("the panic is %v", err)
 		}
 		if len(a.slots) > 0 {
-			t.Errorf("%d encoders are taken", len(a.slots))
+			t.Errorf("%d slots are in use", len(a.slots))
 		}
 	}()
 	for range a.run(slices.Values([]int{1, 2, 3})) {
-		t.Error("a part came")
+		t.Error("run returned a part")
 	}
 }
 
-// The first lists behind a start, of objects that nobody has read yet, are what they always are,
-// for several who ask at once.
+// The first lists after a start, of objects that no client has read yet, equal the API server's, also if
+// several clients request them at the same time.
 func TestFirstLists(t *testing.T) {
 	for _, k := range []kind{pods, statefulSets, widgets} {
 		before := newRig(t, k, options{})
@@ -140,14 +140,14 @@ func TestFirstLists(t *testing.T) {
 		}
 		for _, f := range append(allEncodings, tableJSON) {
 			if k.dynamic && f == objectProtobuf {
-				continue // there is none
+				continue // custom resources have none
 			}
 			for _, encoding := range []string{"identity", "gzip"} {
 				r := newRig(t, k, options{prefix: before.prefix})
-				var asking sync.WaitGroup
+				var clients sync.WaitGroup
 				var bodies [2][]byte
 				for i := range bodies {
-					asking.Go(func() {
+					clients.Go(func() {
 						q := must(http.NewRequest(http.MethodGet, r.server.URL+r.path(""), nil))(t)
 						q.Header = accept(accepted(f, asList), "Accept-Encoding", encoding)
 						client := http.Client{Transport: &http.Transport{DisableCompression: true, DisableKeepAlives: true}}
@@ -156,13 +156,13 @@ func TestFirstLists(t *testing.T) {
 						bodies[i] = unzipped(t, answer, must(io.ReadAll(answer.Body))(t))
 					})
 				}
-				asking.Wait()
+				clients.Wait()
 				want := r.expected("", predicate(labels.Everything(), fields.Everything()), f)
 				for _, body := range bodies {
-					expectBytes(t, fmt.Sprint(k.gvk.Kind, " in form ", f, ", ", encoding), body, want)
+					expectBytes(t, fmt.Sprint(k.gvk.Kind, " in encoding ", f, ", ", encoding), body, want)
 				}
-				if passed := r.delegated.Load(); passed > 0 {
-					t.Errorf("%d were passed on", passed)
+				if delegated := r.delegated.Load(); delegated > 0 {
+					t.Errorf("%d requests were delegated", delegated)
 				}
 				r.stop()
 			}

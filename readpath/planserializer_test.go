@@ -10,8 +10,8 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// Only the API machinery's own serializer of plain JSON is replaced, and what its equal cannot encode
-// fails in its words.
+// Only the API machinery's serializer of compact JSON is replaced. Objects that can't be encoded fail
+// with its errors.
 func TestPlanSerializers(t *testing.T) {
 	plain, _ := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), runtime.ContentTypeJSON)
 	yaml, _ := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), runtime.ContentTypeYAML)

@@ -11,9 +11,9 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// FuzzRequest holds what the read path reads from a request against what the API server's own
-// director, routes, parsers and registry make of it: either the read path passes the request on,
-// or the API server asks its storage for the same, and answers in the same encoding.
+// FuzzRequest compares the read path's parser with the API server's director, routes, parsers and
+// registry. Either the read path delegates a request, or the API server calls its storage with the same
+// parameters and responds in the same encoding.
 func FuzzRequest(f *testing.F) {
 	for _, seed := range requestSeeds {
 		f.Add(seed.target, seed.accept)
@@ -32,39 +32,39 @@ func FuzzRequest(f *testing.F) {
 		if r == nil {
 			return
 		}
-		asked, why := r.parse(q, info)
+		parsed, why := r.parse(q, info)
 		if why != "" {
 			return
 		}
-		want := call{verb: info.Verb, key: asked.key, options: asked.options, timeout: asked.timeout}
+		want := call{verb: info.Verb, key: parsed.key, options: parsed.options, timeout: parsed.timeout}
 
 		oracle.calls = nil
 		w := recorder{httptest.NewRecorder()}
 		oracle.handler.ServeHTTP(w, q)
 		if len(oracle.calls) != 1 || w.Code != http.StatusOK {
-			t.Fatalf("GET %q, Accept %q: the read path asks for %v, the library answers %d %s after asking for %v", target, accept, want, w.Code, w.Body, oracle.calls)
+			t.Fatalf("GET %q, Accept %q: the read path calls %v, the library responds %d %s after calling %v", target, accept, want, w.Code, w.Body, oracle.calls)
 		}
 		got := oracle.calls[0]
 		if got.String() != want.String() {
-			t.Fatalf("GET %q, Accept %q:\nthe read path asks for %v\nthe library asks for   %v", target, accept, want, got)
+			t.Fatalf("GET %q, Accept %q:\nthe read path calls %v\nthe library calls   %v", target, accept, want, got)
 		}
-		if media, _, _ := strings.Cut(w.Header().Get("Content-Type"), ";"); media != mediaType(asked.encoding) {
-			t.Fatalf("GET %q, Accept %q: the read path answers with %s, the library with %s", target, accept, mediaType(asked.encoding), media)
+		if media, _, _ := strings.Cut(w.Header().Get("Content-Type"), ";"); media != mediaType(parsed.encoding) {
+			t.Fatalf("GET %q, Accept %q: the read path answers with %s, the library with %s", target, accept, mediaType(parsed.encoding), media)
 		}
-		// Beyond the longest watch the library's numbers overflow.
-		if off := asked.timeout - got.timeout; info.Verb == "watch" && asked.timeout > 0 && asked.timeout < longestWatch && (off < 0 || off > testTimeout) {
-			t.Fatalf("GET %q: the read path watches for %v, the library for %v", target, asked.timeout, got.timeout)
+		// Above longestWatch the library's numbers overflow.
+		if off := parsed.timeout - got.timeout; info.Verb == "watch" && parsed.timeout > 0 && parsed.timeout < longestWatch && (off < 0 || off > testTimeout) {
+			t.Fatalf("GET %q: the read path watches for %v, the library for %v", target, parsed.timeout, got.timeout)
 		}
 	})
 }
 
-// recorder is a writer that the library takes for a server's.
+// recorder is a ResponseWriter with the methods that the library needs.
 type recorder struct{ *httptest.ResponseRecorder }
 
 func (recorder) CloseNotify() <-chan bool { return nil }
 
-// parse reads a request as a server does, and what RequestInfo says of it; nil if a server
-// would refuse it before.
+// parse reads a request as a server does, and returns it with its RequestInfo. It returns nil if a server
+// would reject the request.
 func parse(target, accept string) (*http.Request, *request.RequestInfo) {
 	if strings.ContainsAny(target+accept, "\r\n") {
 		return nil, nil
@@ -82,7 +82,7 @@ func parse(target, accept string) (*http.Request, *request.RequestInfo) {
 	return q.WithContext(request.WithRequestInfo(q.Context(), info)), info
 }
 
-// requestSeeds are requests of every shape, and what fuzzing found.
+// requestSeeds are requests of every form, and findings of the fuzzer.
 var requestSeeds = []struct{ target, accept string }{
 	{"/api/v1/pods", "application/json"},
 	{"/api/v1/pods/", ""},

@@ -41,7 +41,7 @@ func BenchmarkRequests(b *testing.B) {
 	}
 }
 
-// measure answers a request until nothing is left to send, again and again.
+// measure answers a request repeatedly, a watch until it has sent all events.
 func (r *rig) measure(b *testing.B, path string, header http.Header) {
 	answer := func() {
 		ctx, cancel := context.WithCancel(b.Context())
@@ -51,7 +51,7 @@ func (r *rig) measure(b *testing.B, path string, header http.Header) {
 		to := &watchReader{header: http.Header{}, whole: cancel}
 		r.handler.ServeHTTP(to, r.withInfo(q))
 		if to.bytes == 0 || r.delegated.Load() > 0 {
-			b.Fatal("there is no answer")
+			b.Fatal("there is no response, or it was delegated")
 		}
 	}
 	answer() // it caches encodings
@@ -62,7 +62,7 @@ func (r *rig) measure(b *testing.B, path string, header http.Header) {
 	b.ReportMetric(float64(cpuTime(b)-began)/float64(b.N), "cpu-ns/op")
 }
 
-// discarder receives an answer, and calls whole when a watch has sent what it has.
+// watchReader receives a response, and calls whole when a watch has sent all its events.
 type watchReader struct {
 	header http.Header
 	bytes  int

@@ -41,10 +41,10 @@ import (
 	"github.com/keepwatch/keepwatch/store"
 )
 
-// patience is the deadline of what happens at once on an idle machine: only a hang reaches it.
+// testTimeout is the deadline of conditions that an idle machine meets at once. Only a hang reaches it.
 const testTimeout = 5 * time.Minute
 
-// kind is what a rig serves.
+// kind describes the objects of a rig.
 type kind struct {
 	resource   schema.GroupVersionResource
 	gvk        schema.GroupVersionKind
@@ -57,7 +57,7 @@ type kind struct {
 }
 
 var (
-	// pods are kept as protobuf, stateful sets as etcd has them, widgets as JSON.
+	// The watch cache stores pods as protobuf, stateful sets in the source's encoding, widgets as JSON.
 	pods         = builtinKind(corev1.SchemeGroupVersion, "pods", "Pod", true, func() runtime.Object { return &corev1.Pod{} }, func() runtime.Object { return &corev1.PodList{} })
 	nodes        = builtinKind(corev1.SchemeGroupVersion, "nodes", "Node", false, func() runtime.Object { return &corev1.Node{} }, func() runtime.Object { return &corev1.NodeList{} })
 	statefulSets = builtinKind(appsv1.SchemeGroupVersion, "statefulsets", "StatefulSet", true,
@@ -85,7 +85,7 @@ func builtinKind(gv schema.GroupVersion, resource, name string, namespaced bool,
 	}
 }
 
-// bare decodes objects without a kind of their own, as an API server's codecs do.
+// bare decodes objects that don't name their kind, as an API server's codecs do.
 type bare struct{ runtime.Codec }
 
 func (c bare) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
@@ -96,8 +96,8 @@ func (c bare) Decode(data []byte, defaults *schema.GroupVersionKind, into runtim
 	return o, gvk, err
 }
 
-// backend is the etcd of all rigs, each of which has its own prefix. They share its revisions: a
-// parallel test must not expect that nobody else writes.
+// backend is the etcd of all rigs. Each rig has a prefix of its own, but all share the revisions: during
+// a parallel test others write.
 type backend struct {
 	server    *embed.Etcd
 	client    *kubernetes.Client
@@ -157,7 +157,7 @@ func (b *backend) close() {
 	os.RemoveAll(b.dir)
 }
 
-// rig is a storage of one kind, a reader of it, and a server of what the reader answers.
+// rig is a storage of one kind, a reader of its cache, and an HTTP server.
 type rig struct {
 	t         testing.TB
 	kind      kind
@@ -168,14 +168,14 @@ type rig struct {
 	server    *httptest.Server
 	stop      func()                                // ends the storage
 	context   func(context.Context) context.Context // of requests
-	delegated atomic.Int64                          // how many requests were passed on
+	delegated atomic.Int64                          // the number of delegated requests
 }
 
-// options are how a rig differs from others.
+// options configure a rig.
 type options struct {
-	prefix      string // of another rig, whose objects are there at the start
+	prefix      string // of another rig, to start with its objects
 	budget      *Budget
-	transformer value.Transformer // of reads; what is written is plain
+	transformer value.Transformer // of reads; writes are not encrypted
 	store       store.Options
 	minTimeout  time.Duration
 }
@@ -237,14 +237,14 @@ func (r *rig) lookup(_ *http.Request, info *request.RequestInfo) *Reader {
 	return r.reader
 }
 
-// informed is a request behind an API server's first handlers.
+// withInfo returns a request with the context that an API server's handlers add.
 func (r *rig) withInfo(q *http.Request) *http.Request {
 	factory := request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
 	info := must(factory.NewRequestInfo(q))(r.t)
 	return q.WithContext(r.context(request.WithRequestInfo(q.Context(), info)))
 }
 
-// path is that of the resource in a namespace, or if it is empty in all.
+// path returns the path of the resource in a namespace, or in all if namespace is empty.
 func (r *rig) path(namespace string) string {
 	p := "/apis/" + r.kind.resource.Group
 	if r.kind.resource.Group == "" {
@@ -265,7 +265,7 @@ func (r *rig) key(namespace, name string) string {
 	return key + name
 }
 
-// create writes an object, to which some more is done.
+// create creates an object after it was changed.
 func (r *rig) create(namespace, name string, more ...func(metav1.Object)) metav1.Object {
 	r.t.Helper()
 	o := r.kind.newObject()
@@ -299,13 +299,13 @@ func (r *rig) delete(namespace, name string) metav1.Object {
 	return out.(metav1.Object)
 }
 
-// reach waits until the storage has what was written.
+// waitFor waits until the cache has reached a write.
 func (r *rig) waitFor(written metav1.Object) {
 	r.t.Helper()
 	must(0, r.storage.Cache().WaitForRevision(r.t.Context(), must(keepwatch.ParseRevision(written.GetResourceVersion()))(r.t)))(r.t)
 }
 
-// labelled and noted make objects that can be selected, and large.
+// withLabel and withNote set a label and an annotation.
 func withLabel(k, v string) func(metav1.Object) {
 	return func(m metav1.Object) { m.SetLabels(map[string]string{k: v}) }
 }
@@ -314,7 +314,7 @@ func withNote(note string) func(metav1.Object) {
 	return func(m metav1.Object) { m.SetAnnotations(map[string]string{"note": note}) }
 }
 
-// open sends a GET and leaves the body to the caller; it is closed at the test's end.
+// open sends a GET and returns the response, whose body is closed at the end of the test.
 func (r *rig) open(path string, header http.Header) *http.Response {
 	r.t.Helper()
 	q := must(http.NewRequestWithContext(r.t.Context(), http.MethodGet, r.server.URL+path, nil))(r.t)
@@ -325,7 +325,7 @@ func (r *rig) open(path string, header http.Header) *http.Response {
 	return answer
 }
 
-// get is a whole answer.
+// get returns the response to a GET and its body.
 func (r *rig) get(path string, header http.Header) (*http.Response, []byte) {
 	r.t.Helper()
 	answer := r.open(path, header)

@@ -20,8 +20,7 @@ import (
 	"github.com/keepwatch/keepwatch/store"
 )
 
-// keyServer is a transformer that cannot decrypt the states in which a text occurs, while
-// it is down.
+// keyServer is a transformer that can't decrypt states that contain a text, while it is down.
 type keyServer struct {
 	value.Transformer
 	text []byte
@@ -54,8 +53,8 @@ func lines(all []watchEvent) string {
 	return strings.Join(b, ", ")
 }
 
-// A selector never shows an object because it could not be read when the selector first met
-// it. Once it can be read, a resuming watch receives what matches and nothing else.
+// A selector that met an unreadable object matches it by its labels once it can be read: a resuming watch
+// then receives the objects that match, and no others.
 func TestSelectorsOfObjectsThatBecomeReadable(t *testing.T) {
 	for name, k := range map[string]kind{"protobuf": pods, "JSON": widgets, "as in etcd": statefulSets} {
 		t.Run(name, func(t *testing.T) {
@@ -67,7 +66,7 @@ func TestSelectorsOfObjectsThatBecomeReadable(t *testing.T) {
 			r.waitFor(hidden)
 			query := "timeoutSeconds=600&labelSelector=tier%3Da&resourceVersion=" + first.GetResourceVersion()
 			if got := lines(r.watch(query).readToEnd()); got != "ERROR InternalError" {
-				t.Errorf("while it cannot be read: %s", got)
+				t.Errorf("while the object can't be read: %s", got)
 			}
 			keys.down.Store(false)
 			w := r.watch(query)
@@ -78,23 +77,23 @@ func TestSelectorsOfObjectsThatBecomeReadable(t *testing.T) {
 			r.delete("default", "hidden")
 			out := r.update("team", "hidden", withLabel("tier", "c"))
 			if e := w.next(); e.Type != watch.Deleted || e.Object.Namespace != "team" || e.Object.ResourceVersion != out.GetResourceVersion() {
-				t.Errorf("the watch received %+v, want that team/hidden left", e)
+				t.Errorf("the watch received %+v, want DELETED team/hidden", e)
 			}
 		})
 	}
 }
 
-// A watch with a selector ends with an error at a change that it cannot judge, whether the
-// new state cannot be read or the prior one. The error does not name the object. When both
-// can be read, a watch from the same revision receives what it would have.
+// A watch with a selector ends with an error at a change whose new or prior state can't be read. The
+// error does not name the object. Once both can be read, a watch from the same revision receives the
+// events that match.
 func TestSelectorsEndAtUnreadableObjects(t *testing.T) {
 	is := func(tier string) func(metav1.Object) { return withLabel("tier", tier) }
 	for name, test := range map[string]struct {
 		before string // the object's tier; "" if it does not exist
 		change func(*rig) metav1.Object
-		all    string // what a watch of everything receives
-		failed string // and one with a selector
-		healed string // and that when the object can be read
+		all    string // received by a watch without a selector
+		failed string // received by a watch with a selector
+		later  string // received with a selector once the object can be read
 	}{
 		"created":                {"", func(r *rig) metav1.Object { return r.create("default", "o", is("secret")) }, "ERROR InternalError", "ERROR InternalError", ""},
 		"made unreadable":        {"b", func(r *rig) metav1.Object { return r.update("default", "o", is("secret")) }, "ERROR InternalError", "ERROR InternalError", ""},
@@ -136,15 +135,15 @@ func TestSelectorsEndAtUnreadableObjects(t *testing.T) {
 			for e := w.next(); e.Object.ResourceVersion != last.GetResourceVersion(); e = w.next() {
 				got = append(got, e)
 			}
-			if lines(got) != test.healed {
-				t.Errorf("when it can be read: received %s, want %s", lines(got), test.healed)
+			if lines(got) != test.later {
+				t.Errorf("once it can be read: received %s, want %s", lines(got), test.later)
 			}
 		})
 	}
 }
 
-// A list, and the initial events of a watch, do not show an object that cannot be judged,
-// nor leave it out: a list is passed on to etcd3, which fails, and a watch ends with an error.
+// If an object can't be read, a list is delegated to etcd3, which fails, and a watch with initial events
+// ends with an error: neither shows the object nor omits it.
 func TestSelectorsOfAnUnreadableState(t *testing.T) {
 	keys := newKeyServer("secret")
 	r := newRig(t, pods, options{transformer: keys})
@@ -168,9 +167,9 @@ func TestSelectorsOfAnUnreadableState(t *testing.T) {
 	}
 }
 
-// A watch with a selector whose reader falls behind the history is not cut off: it receives
-// what has entered and left its selection since, and nothing else. So does a watch that
-// resumes from as far back.
+// A watch with a selector whose client falls behind the history does not end: it receives the objects
+// that entered and left its selection since then, and no others. So does a watch that resumes from
+// there.
 func TestSelectorsBehindTheHistory(t *testing.T) {
 	large := strings.Repeat("0123456789abcdef", 25<<10) // 400 KiB
 	is := func(tier string) func(metav1.Object) {
@@ -188,7 +187,7 @@ func TestSelectorsBehindTheHistory(t *testing.T) {
 	state := map[string]string{"leaves": "", "deleted": "", "returns": "", "stays": "", "relabelled-then-deleted": ""}
 	since := "timeoutSeconds=600&labelSelector=tier%3Da&resourceVersion=" + begin.GetResourceVersion()
 	slow := r.stalled(since)
-	for i := range 20 { // 8 MB that the slow reader does not read
+	for i := range 20 { // 8 MB that the slow client does not read
 		r.update("default", "stays", func(m metav1.Object) { is("a")(m); m.SetGenerateName(fmt.Sprint(i)) })
 	}
 	left := r.update("default", "leaves", withLabel("tier", "c"))
@@ -201,7 +200,7 @@ func TestSelectorsBehindTheHistory(t *testing.T) {
 	r.delete("default", "deleted")
 	r.update("default", "enters", withLabel("tier", "a"))
 	r.update("default", "returns", withLabel("tier", "a"))
-	for i := range 20 { // each by itself, so that the window drops all before
+	for i := range 20 { // one at a time, so that the window drops all earlier changes
 		r.waitFor(r.update("default", "stays", func(m metav1.Object) { is("a")(m); m.SetGenerateName(fmt.Sprint(i)) }))
 	}
 	last := r.create("default", "last", withLabel("tier", "a"))
@@ -212,38 +211,38 @@ func TestSelectorsBehindTheHistory(t *testing.T) {
 	for name, w := range map[string]*watchClient{"live": slow, "resuming": r.watch(since)} {
 		t.Run(name, func(t *testing.T) {
 			w.t = t
-			held, told := maps.Clone(state), 0
+			objects, received := maps.Clone(state), 0
 			for e := w.next(); ; e = w.next() {
-				told++
-				_, known := held[e.Object.Name]
+				received++
+				_, known := objects[e.Object.Name]
 				switch {
 				case e.Object.Labels["tier"] != "a":
 					t.Fatalf("the selector hides %s", brief(e)+": "+e.Object.Message)
 				case known != (e.Type != watch.Added):
 					t.Errorf("%s, known: %v", brief(e), known)
 				case e.Type == watch.Deleted:
-					delete(held, e.Object.Name)
+					delete(objects, e.Object.Name)
 					if e.Object.Name == "leaves" && e.Object.ResourceVersion != left.GetResourceVersion() {
 						t.Errorf("%s at %s, want %s", brief(e), e.Object.ResourceVersion, left.GetResourceVersion())
 					}
 				default:
-					held[e.Object.Name] = e.Object.ResourceVersion
+					objects[e.Object.Name] = e.Object.ResourceVersion
 				}
 				if e.Object.ResourceVersion == last.GetResourceVersion() {
 					break
 				}
 			}
-			if told > 40 {
-				t.Errorf("%d events are the history, not the difference", told)
+			if received > 40 {
+				t.Errorf("%d events are the history, not the difference", received)
 			}
 			for o := range r.storage.Cache().Snapshot().All() {
-				if name := o.Key().Name; held[name] != "" != (name == "enters" || name == "returns" || name == "stays" || name == "last") || held[name] != "" && held[name] != o.Revision().String() {
-					t.Errorf("%s: held at %q, is at %v", name, held[name], o.Revision())
+				if name := o.Key().Name; objects[name] != "" != (name == "enters" || name == "returns" || name == "stays" || name == "last") || objects[name] != "" && objects[name] != o.Revision().String() {
+					t.Errorf("%s: the watch is at %q, the object at %v", name, objects[name], o.Revision())
 				}
-				delete(held, o.Key().Name)
+				delete(objects, o.Key().Name)
 			}
-			if len(held) > 0 {
-				t.Errorf("held, but gone: %v", held)
+			if len(objects) > 0 {
+				t.Errorf("not reported as deleted: %v", objects)
 			}
 		})
 	}

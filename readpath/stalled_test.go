@@ -18,19 +18,19 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// stalls is a server of a rig's answers over TLS, and clients of it who don't read.
+// stalledClients is a TLS server in front of a rig, and clients that don't read.
 type stalledClients struct {
 	*rig
 	budget  *Budget
 	server  *httptest.Server
-	ended   atomic.Int64  // how many requests the server is done with
-	timeout time.Duration // the deadline of requests, zero for none
+	ended   atomic.Int64  // requests
+	timeout time.Duration // of requests; zero for none
 }
 
-// protocols are what clients of an API server speak.
+// protocols are those of an API server's clients.
 var protocols = []string{"HTTP/1.1", "HTTP/2.0"}
 
-// newStalls fills a rig with more than fits into the buffers between a server and a client.
+// newStalledClients returns a server whose list does not fit into the buffers of a connection.
 func newStalledClients(t *testing.T) *stalledClients {
 	budget := NewBudget(1 << 30)
 	s := &stalledClients{rig: newRig(t, pods, options{budget: budget}), budget: budget}
@@ -55,7 +55,7 @@ func newStalledClients(t *testing.T) *stalledClients {
 	return s
 }
 
-// client has connections of its own.
+// client returns a client with connections of its own.
 func (s *stalledClients) client(protocol string) *http.Client {
 	use := &http.Protocols{}
 	use.SetHTTP1(protocol == "HTTP/1.1")
@@ -67,8 +67,8 @@ func (s *stalledClients) client(protocol string) *http.Client {
 	return &http.Client{Transport: transport}
 }
 
-// stall sends requests of one user whose answers nobody reads, until leave is called.
-func (s *stalledClients) start(protocol, user, query string, n int) (leave func()) {
+// start sends requests of one user and does not read the responses. stop ends the requests.
+func (s *stalledClients) start(protocol, user, query string, n int) (stop func()) {
 	ctx, cancel := context.WithCancel(s.t.Context())
 	client := s.client(protocol)
 	for range n {
@@ -90,13 +90,13 @@ func (s *stalledClients) request(ctx context.Context, user, query string) *http.
 	return q
 }
 
-// Lists that one user does not read keep nobody else out, over either protocol.
+// Lists that one user does not read do not block other users, with either protocol.
 func TestStalledListsDoNotBlockOtherUsers(t *testing.T) {
 	s := newStalledClients(t)
 	for _, protocol := range protocols {
 		s.budget.lists = newAdmission(4 * listBufferSize)
-		leave := s.start(protocol, "a", "", 10)
-		eventually(t, "one user's lists hold half and wait", func() bool {
+		stop := s.start(protocol, "a", "", 10)
+		eventually(t, "one user's lists have reserved half and wait", func() bool {
 			s.budget.lists.mu.Lock()
 			defer s.budget.lists.mu.Unlock()
 			return s.budget.lists.free == 2*listBufferSize && s.budget.lists.waiting > 0
@@ -108,27 +108,27 @@ func TestStalledListsDoNotBlockOtherUsers(t *testing.T) {
 				t.Errorf("%s: another user gets %s %s, %d bytes", protocol, answer.Proto, answer.Status, len(body))
 			}
 		}
-		leave()
-		eventually(t, "all room is free again", func() bool { return s.budget.lists.inUse() == 0 })
+		stop()
+		eventually(t, "all buffers are free", func() bool { return s.budget.lists.inUse() == 0 })
 	}
 }
 
-// An answer that nobody reads ends with its request's deadline, and gives its room back.
+// A response that its client does not read ends at the deadline of its request, and releases its buffers.
 func TestStalledResponsesEnd(t *testing.T) {
 	s := newStalledClients(t)
 	s.timeout = time.Second
 	for _, protocol := range protocols {
 		before := s.ended.Load()
-		leave := s.start(protocol, "a", "", 5)
+		stop := s.start(protocol, "a", "", 5)
 		eventually(t, protocol+": all requests have ended", func() bool { return s.ended.Load() == before+5 })
-		if held := s.budget.lists.inUse(); held != 0 {
-			t.Errorf("%s: %d bytes are held", protocol, held)
+		if n := s.budget.lists.inUse(); n != 0 {
+			t.Errorf("%s: %d bytes are reserved", protocol, n)
 		}
-		leave()
+		stop()
 	}
 }
 
-// A connection of HTTP/1.1 can be used after the deadline of a request that has ended in time.
+// A connection of HTTP/1.1 serves requests after the deadline of an earlier request that has ended.
 func TestDeadlinesEndWithTheirRequests(t *testing.T) {
 	s := newStalledClients(t)
 	client := s.client("HTTP/1.1")
@@ -142,30 +142,29 @@ func TestDeadlinesEndWithTheirRequests(t *testing.T) {
 	must(io.ReadFull(w.Body, make([]byte, 1000)))(t)
 }
 
-// What watches hold whose clients have stopped reading is bounded by the watches' room, and they
-// are not ended.
+// The buffers of watches whose clients have stopped reading are bounded, and the watches do not end.
 func TestStalledWatchesAreBounded(t *testing.T) {
 	s := newStalledClients(t)
 	for _, protocol := range protocols {
 		s.budget.watches = newAdmission(4 * watchBufferSize)
 		before := s.ended.Load()
-		leave := s.start(protocol, "a", "?watch=1&resourceVersion=0&timeoutSeconds=600", 10)
-		eventually(t, protocol+": one user's watches hold half", func() bool { return s.budget.watches.inUse() == 2*watchBufferSize })
+		stop := s.start(protocol, "a", "?watch=1&resourceVersion=0&timeoutSeconds=600", 10)
+		eventually(t, protocol+": one user's watches have reserved half", func() bool { return s.budget.watches.inUse() == 2*watchBufferSize })
 		other := must(s.client(protocol).Do(s.request(t.Context(), "b", "?watch=1&resourceVersion=0&timeoutSeconds=600")))(t)
 		must(io.ReadFull(other.Body, make([]byte, 16<<20)))(t)
 		other.Body.Close()
 		if ended := s.ended.Load() - before; ended > 1 {
 			t.Errorf("%s: %d watches have ended", protocol, ended)
 		}
-		leave()
+		stop()
 		eventually(t, "all have ended", func() bool { return s.ended.Load() == before+11 })
-		if held := s.budget.watches.inUse(); held != 0 {
-			t.Errorf("%s: %d bytes are held", protocol, held)
+		if n := s.budget.watches.inUse(); n != 0 {
+			t.Errorf("%s: %d bytes are reserved", protocol, n)
 		}
 	}
 }
 
-// Watches are sent the same whether there is room for buffers or not.
+// Watches send the same bytes with and without a buffer.
 func TestWatchesWithoutBuffers(t *testing.T) {
 	budget := NewBudget(1 << 30)
 	r := newRig(t, pods, options{budget: budget})
@@ -186,7 +185,7 @@ func TestWatchesWithoutBuffers(t *testing.T) {
 	}
 }
 
-// events are the first n frames of a watch.
+// events returns the first n encoded events of a watch.
 func (r *rig) events(query, media string, n int) (sent []byte) {
 	r.t.Helper()
 	ctx, cancel := context.WithCancel(r.t.Context())
@@ -201,7 +200,7 @@ func (r *rig) events(query, media string, n int) (sent []byte) {
 	return sent
 }
 
-// countFrames is how many whole frames there are: lines, or in protobuf what has its length in front.
+// countFrames returns the number of complete events: lines, or length-prefixed messages in protobuf.
 func countFrames(b []byte, protobuf bool) (n int) {
 	if !protobuf {
 		return bytes.Count(b, newline)
@@ -216,7 +215,7 @@ func countFrames(b []byte, protobuf bool) (n int) {
 	return n
 }
 
-// A list is encoded once it is admitted, also if its length has to be known first.
+// A large list is encoded after it is admitted, also if its length must be known first.
 func TestLargeListsAreMeasuredOnceAdmitted(t *testing.T) {
 	budget := NewBudget(1 << 30)
 	r := newRig(t, widgets, options{budget: budget})

@@ -20,10 +20,10 @@ import (
 
 const asTable = "application/json;as=Table;g=meta.k8s.io;v=v1"
 
-// longAgo is when nothing that a test does changes how long ago it was.
+// longAgo is so long ago that the printed age does not change during a test.
 var longAgo = time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// shown is how rigs show their objects.
+// testTable describes the objects of rigs in Tables.
 var testTable = Table{
 	Columns: []metav1.TableColumnDefinition{
 		{Name: "Name", Type: "string", Format: "name", Description: "<é>"}, {Name: "Labels", Type: "integer", Priority: 1}, {Name: "Since", Type: "string"},
@@ -41,12 +41,12 @@ var testTable = Table{
 	},
 }
 
-// tableWanted is what an API server makes of an object or a list.
-func expectedTable(t *testing.T, o runtime.Object, titled bool) []byte {
+// expectedTable returns an API server's Table of an object or a list.
+func expectedTable(t *testing.T, o runtime.Object, columns bool) []byte {
 	t.Helper()
 	table := &metav1.Table{Rows: []metav1.TableRow{}}
 	table.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("Table"))
-	if titled {
+	if columns {
 		table.ColumnDefinitions = testTable.Columns
 	}
 	add := func(o runtime.Object) error {
@@ -76,12 +76,12 @@ func TestObjectsAsTables(t *testing.T) {
 		expectBytes(t, k.gvk.Kind, got, expectedTable(t, o.(runtime.Object), true))
 		r.reader.Table = nil
 		if got := r.reasonFor(http.MethodGet, r.path(""), accept(asTable)); got != reasonEncoding {
-			t.Errorf("%s, of which there are no tables: %q", k.gvk.Kind, got)
+			t.Errorf("%s without a Table: %q", k.gvk.Kind, got)
 		}
 	}
 }
 
-// The columns of a Table can have long descriptions, which stand in the list's head: with gzip, too.
+// The columns of a Table can have long descriptions, which are part of a list's head, also with gzip.
 func TestTablesWithLongColumns(t *testing.T) {
 	const objects = 100
 	for _, length := range []int{64<<10 - 1, 64 << 10, 70_000, 200_000} {
@@ -105,16 +105,16 @@ func TestTablesWithLongColumns(t *testing.T) {
 	}
 }
 
-// Each event is a table of its own, and the first one says what the columns are.
+// Each event has a Table, and only the first one has the columns.
 func TestWatchesAsTables(t *testing.T) {
 	for _, k := range []kind{pods, statefulSets, widgets} {
 		r := newRig(t, k, options{})
 		added := r.create("default", "o1")
 		query := "?watch=1&timeoutSeconds=600&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
 		first, second := r.open(r.path("")+query, accept(asTable)), r.open(r.path("")+"?watch=1&timeoutSeconds=600&resourceVersion="+added.GetResourceVersion(), accept(asTable))
-		expect := func(from io.Reader, kind watch.EventType, o metav1.Object, titled bool) {
+		expect := func(from io.Reader, kind watch.EventType, o metav1.Object, columns bool) {
 			t.Helper()
-			want := encodedEvent(t, string(kind), bytes.TrimSuffix(expectedTable(t, o.(runtime.Object), titled), newline), objectJSON)
+			want := encodedEvent(t, string(kind), bytes.TrimSuffix(expectedTable(t, o.(runtime.Object), columns), newline), objectJSON)
 			got := make([]byte, len(want))
 			must(io.ReadFull(from, got))(t)
 			expectBytes(t, fmt.Sprint(k.gvk.Kind, " ", kind), got, want)
@@ -125,17 +125,17 @@ func TestWatchesAsTables(t *testing.T) {
 		end.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
 		expect(first.Body, watch.Bookmark, end, false)
 		changed, deleted := r.update("default", "o1", withLabel("tier", "b")), r.delete("default", "o1")
-		for from, titled := range map[io.Reader]bool{first.Body: false, second.Body: true} {
-			expect(from, watch.Modified, changed, titled)
+		for from, columns := range map[io.Reader]bool{first.Body: false, second.Body: true} {
+			expect(from, watch.Modified, changed, columns)
 			expect(from, watch.Deleted, deleted, false)
 		}
-		if passed := r.delegated.Load(); passed > 0 {
-			t.Errorf("%s: %d were passed on", k.gvk.Kind, passed)
+		if delegated := r.delegated.Load(); delegated > 0 {
+			t.Errorf("%s: %d requests were delegated", k.gvk.Kind, delegated)
 		}
 	}
 }
 
-// A row that is kept says at any time what one that is made then says.
+// A cached row equals a new one at any time.
 func TestRowsAtAnyTime(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		moment := rapid.Custom(func(t *rapid.T) time.Time {
@@ -150,11 +150,11 @@ func TestRowsAtAnyTime(t *testing.T) {
 			}),
 		)
 		now := moment.Draw(t, "now")
-		var kept []byte
+		var cached []byte
 		var want bytes.Buffer
 		for _, c := range rapid.SliceOf(cell).Draw(t, "cells") {
 			var err error
-			if kept, err = appendCell(kept, c); err != nil {
+			if cached, err = appendCell(cached, c); err != nil {
 				t.Fatal(err)
 			}
 			if since, ok := c.(Since); ok {
@@ -166,7 +166,7 @@ func TestRowsAtAnyTime(t *testing.T) {
 			}
 			want.Write(text)
 		}
-		if got := appendRow(nil, kept, now); !bytes.Equal(got, want.Bytes()) {
+		if got := appendRow(nil, cached, now); !bytes.Equal(got, want.Bytes()) {
 			t.Fatalf("got %q, want %q", got, want.Bytes())
 		}
 	})

@@ -8,29 +8,29 @@ import (
 	"testing"
 )
 
-// What was asked for in large lists is told once, and what it says can be encoded before anybody
-// asks for it: a list is then there as it stands.
+// ListEncodingUsed reports each encoding of large lists once. After Warm, a list in that encoding encodes
+// no object.
 func TestWarm(t *testing.T) {
 	before := newRig(t, pods, options{})
 	for i := range 70 {
 		before.waitFor(before.create("default", fmt.Sprintf("o%02d", i), withNote(strings.Repeat("x", 3000))))
 	}
-	var told []ListEncoding
-	before.reader.ListEncodingUsed = func(e ListEncoding) { told = append(told, e) }
-	ask := func(r *rig, f encoding, encoding string) []byte {
+	var reported []ListEncoding
+	before.reader.ListEncodingUsed = func(e ListEncoding) { reported = append(reported, e) }
+	list := func(r *rig, f encoding, encoding string) []byte {
 		answer, body := r.get(r.path(""), accept(accepted(f, asList), "Accept-Encoding", encoding))
 		return unzipped(t, answer, body)
 	}
 	for _, f := range []encoding{objectJSON, metadataJSON, objectJSON} {
 		for _, encoding := range []string{"identity", "gzip"} {
-			ask(before, f, encoding)
-			before.get(before.path("")+"?limit=1", accept(accepted(f, asList), "Accept-Encoding", encoding)) // which is not large
+			list(before, f, encoding)
+			before.get(before.path("")+"?limit=1", accept(accepted(f, asList), "Accept-Encoding", encoding)) // not a large list
 		}
 	}
-	if want := []ListEncoding{"json", "json+gzip", "metadata-json", "metadata-json+gzip"}; !slices.Equal(told, want) {
-		t.Errorf("told are %v, want %v", told, want)
+	if want := []ListEncoding{"json", "json+gzip", "metadata-json", "metadata-json+gzip"}; !slices.Equal(reported, want) {
+		t.Errorf("reported: %v, want %v", reported, want)
 	}
-	for _, e := range append(told, "table", "from another version") {
+	for _, e := range append(reported, "table", "from another version") {
 		r := newRig(t, pods, options{prefix: before.prefix})
 		count := &counting{Serializer: r.reader.json}
 		r.reader.json = count
@@ -47,11 +47,11 @@ func TestWarm(t *testing.T) {
 		if zipped {
 			encoding = "gzip"
 		}
-		got := ask(r, f, encoding)
+		got := list(r, f, encoding)
 		if made := count.encoded.Load(); made > 0 {
 			t.Errorf("%s: %d objects are encoded for the first list", e, made)
 		}
-		expectBytes(t, string(e), got, ask(before, f, "identity"))
+		expectBytes(t, string(e), got, list(before, f, "identity"))
 	}
 	stopped, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -59,6 +59,6 @@ func TestWarm(t *testing.T) {
 	count := &counting{Serializer: r.reader.json}
 	r.reader.json = count
 	if r.reader.Warm(stopped, "json"); count.encoded.Load() >= 70 {
-		t.Error("it goes on when it is asked to end")
+		t.Error("Warm continues after its context has ended")
 	}
 }

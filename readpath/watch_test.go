@@ -27,7 +27,7 @@ import (
 	"github.com/keepwatch/keepwatch/store"
 )
 
-// heard is an event of a watch, as JSON says it.
+// watchEvent is an event of a watch in JSON.
 type watchEvent struct {
 	Type   watch.EventType
 	Object struct {
@@ -39,7 +39,7 @@ type watchEvent struct {
 	}
 }
 
-// watching reads a watch.
+// watchClient reads the events of a watch.
 type watchClient struct {
 	t      testing.TB
 	answer *http.Response
@@ -61,7 +61,7 @@ func (w *watchClient) next() (e watchEvent) {
 	return e
 }
 
-// ends reads to the end, which has to be a clean one.
+// readToEnd returns the remaining events. The stream must end without an error.
 func (w *watchClient) readToEnd() (rest []watchEvent) {
 	w.t.Helper()
 	for {
@@ -75,29 +75,29 @@ func (w *watchClient) readToEnd() (rest []watchEvent) {
 	}
 }
 
-// Events are what the codecs make of them, in every form: with the state that a watch
-// begins with, its end, and changes; a deletion shows the revision of itself.
+// Events equal the codecs' in every encoding: the initial state, the bookmark after it, and changes. A
+// deletion has its own revision.
 func TestWatchEventsEqualTheCodecs(t *testing.T) {
 	for _, k := range []kind{pods, statefulSets, widgets} {
 		t.Run(k.resource.Resource, func(t *testing.T) {
 			r := newRig(t, k, options{})
 			for _, f := range allEncodings {
 				if k.dynamic && f == objectProtobuf {
-					continue // there is none
+					continue // custom resources have none
 				}
 				name := fmt.Sprint("o", f)
 				added := r.create("default", name, withLabel("tier", "a"))
 				query := "?watch=1&timeoutSeconds=600&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&fieldSelector=metadata.name%3D" + name
 				answer := r.open(r.path("")+query, accept(accepted(f, asObject)))
 				if want := strings.TrimPrefix(mediaType(f)+";stream=watch", runtime.ContentTypeJSON+";stream=watch"); want != "" && answer.Header.Get("Content-Type") != want {
-					t.Errorf("form %d: %v", f, answer.Header)
+					t.Errorf("encoding %d: %v", f, answer.Header)
 				}
 				expect := func(kind watch.EventType, o metav1.Object) {
 					t.Helper()
 					want := r.expectedEvent(kind, o, f)
 					got := make([]byte, len(want))
 					must(io.ReadFull(answer.Body, got))(t)
-					expectBytes(t, fmt.Sprint(kind, " in form ", f), got, want)
+					expectBytes(t, fmt.Sprint(kind, " in encoding ", f), got, want)
 				}
 				expect(watch.Added, added)
 				end := k.newObject().(metav1.Object)
@@ -108,8 +108,8 @@ func TestWatchEventsEqualTheCodecs(t *testing.T) {
 				expect(watch.Deleted, r.delete("default", name))
 				answer.Body.Close()
 			}
-			if passed := r.delegated.Load(); passed > 0 {
-				t.Errorf("%d were passed on", passed)
+			if delegated := r.delegated.Load(); delegated > 0 {
+				t.Errorf("%d requests were delegated", delegated)
 			}
 		})
 	}
@@ -128,7 +128,7 @@ func (r *rig) expectedEvent(kind watch.EventType, m metav1.Object, f encoding) [
 	return encodedEvent(t, string(kind), encoded(t, o, r.kind.gvk.GroupVersion(), f), f)
 }
 
-// What enters and leaves a selection is added and deleted, with its last state there.
+// An object that enters a selection is ADDED. One that leaves it is DELETED, with its last selected state.
 func TestWatchSelectorEdges(t *testing.T) {
 	r := newRig(t, pods, options{})
 	first := r.create("default", "o0")
@@ -149,23 +149,22 @@ func TestWatchSelectorEdges(t *testing.T) {
 		}
 	}
 	if e := w.next(); e.Object.Name != "o2" {
-		t.Errorf("then came %+v", e)
+		t.Errorf("the next event is %+v", e)
 	}
 }
 
-// A watch ends when its time is over, and says 2 seconds before how far it has come,
-// to who wants to know.
+// A watch ends at its timeout, and sends a bookmark 2 seconds before, if the client asked for bookmarks.
 func TestWatchesEndByTimeout(t *testing.T) {
 	t.Parallel() // it waits
 	r := newRig(t, pods, options{})
 	written := r.create("default", "o1")
-	newest := func() keepwatch.Revision { // of etcd, to which other tests write, too
+	newest := func() keepwatch.Revision { // of etcd; other tests write to it
 		return keepwatch.Revision(must(must(etcd())(t).client.KV.Get(t.Context(), r.prefix))(t).Header.Revision)
 	}
 	for query, bookmarks := range map[string]int{
 		"timeoutSeconds=3&allowWatchBookmarks=true": 1,
 		"timeoutSeconds=3":                          0,
-		"timeoutSeconds=1&allowWatchBookmarks=true": 0, // too short for one
+		"timeoutSeconds=1&allowWatchBookmarks=true": 0, // too short for a bookmark
 		"timeoutSeconds=-1":                         0,
 	} {
 		t.Run(query, func(t *testing.T) {
@@ -183,7 +182,7 @@ func TestWatchesEndByTimeout(t *testing.T) {
 	}
 }
 
-// A watch whose last seconds pass while an event is being written sends its bookmark before it ends.
+// A watch whose last seconds pass during a write sends its bookmark before it ends.
 func TestWatchesThatEndDuringAWriteSendTheirBookmark(t *testing.T) {
 	t.Parallel() // it waits
 	r := newRig(t, pods, options{})
@@ -195,7 +194,7 @@ func TestWatchesThatEndDuringAWriteSendTheirBookmark(t *testing.T) {
 	q := r.withInfo(must(http.NewRequestWithContext(ctx, http.MethodGet, r.path("")+query, nil))(t))
 	q.Header = accept("application/json")
 	var watches sync.WaitGroup
-	seats := make([]seat, 16) // many watches: a select chooses by chance
+	seats := make([]seat, 16) // many watches, because a select chooses at random
 	for i := range seats {
 		q := q.WithContext(flowcontrol.WithInitializationSignal(q.Context(), &seats[i]))
 		watches.Go(func() {
@@ -210,10 +209,10 @@ func TestWatchesThatEndDuringAWriteSendTheirBookmark(t *testing.T) {
 					sent = append(sent, e.Type)
 				}
 				<-ctx.Done()
-				_ = context.Cause(ctx) // which waits until those derived from it have ended, too
+				_ = context.Cause(ctx) // it waits until the derived contexts have ended
 			}}, q)
 			if !slices.Contains(sent, watch.Bookmark) {
-				t.Errorf("%v were sent", sent)
+				t.Errorf("sent: %v", sent)
 			}
 		})
 	}
@@ -229,30 +228,29 @@ func TestWatchesThatEndDuringAWriteSendTheirBookmark(t *testing.T) {
 	watches.Wait()
 }
 
-// A watch whose time is over before it is known where it begins ends as one whose time is
-// over does: etcd is not away.
+// A watch whose timeout ends before the watch could begin ends without an error: etcd is available.
 func TestWatchesThatEndBeforeTheyBegin(t *testing.T) {
 	r := newRig(t, pods, options{})
-	for _, revision := range []string{"", "1000000"} { // of both, etcd is asked
+	for _, revision := range []string{"", "1000000"} { // for both, the cache reads etcd's revision
 		if rest := r.watch("timeoutSeconds=-1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan&resourceVersion=" + revision).readToEnd(); len(rest) > 0 {
 			t.Errorf("from %q: %+v", revision, rest)
 		}
 	}
 }
 
-// A watch that is never done, since more was written while it was being sent the last, is
-// told how far it has come all the same.
+// A watch that never catches up, because there is a write during each of its writes, receives bookmarks,
+// too.
 func TestWatchesThatAreAlwaysBehindReceiveBookmarks(t *testing.T) {
 	r := newRig(t, pods, options{})
-	large := strings.Repeat("x", chunkSize) // so that events are sent before others are looked for
+	large := strings.Repeat("x", chunkSize) // so that each event is written at once
 	first := r.create("default", "o1", withNote(large))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	query := "?watch=1&allowWatchBookmarks=true&timeoutSeconds=4&resourceVersion=" + first.GetResourceVersion()
 	q := r.withInfo(must(http.NewRequestWithContext(ctx, http.MethodGet, r.path("")+query, nil))(t))
 	q.Header = accept("application/json")
-	told, newest, writes := "", "", 0
-	write := func() { // a first event is sent with the next one
+	bookmark, newest, writes := "", "", 0
+	write := func() { // the first event is written with the second
 		writes++
 		r.update("default", "o1", withNote(fmt.Sprint(large, writes)))
 		r.waitFor(r.update("default", "o1", withNote(large)))
@@ -263,7 +261,7 @@ func TestWatchesThatAreAlwaysBehindReceiveBookmarks(t *testing.T) {
 			var e watchEvent
 			must(0, events.Decode(&e))(t)
 			if e.Type == watch.Bookmark {
-				told = e.Object.ResourceVersion
+				bookmark = e.Object.ResourceVersion
 				cancel()
 				return
 			}
@@ -271,12 +269,12 @@ func TestWatchesThatAreAlwaysBehindReceiveBookmarks(t *testing.T) {
 		}
 		write()
 	}}, q)
-	if told == "" || told != newest {
-		t.Errorf("it was told that it has come to %q, and was sent the events up to %s", told, newest)
+	if bookmark == "" || bookmark != newest {
+		t.Errorf("the bookmark is at %q, the last event before it at %s", bookmark, newest)
 	}
 }
 
-// chaser is a client for whom more is written whenever it has been sent something.
+// writingClient is a client that calls write for each write of the server.
 type writingClient struct {
 	receiver
 	write func(sent []byte)
@@ -287,23 +285,23 @@ func (c *writingClient) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// seat is what API Priority and Fairness holds for a watch until it is initialized.
+// seat is the seat of API Priority and Fairness that a watch occupies until it is initialized.
 type seat struct{ released atomic.Bool }
 
 func (s *seat) Signal() { s.released.Store(true) }
 func (s *seat) Wait()   {}
 
-// A watch gives its seat back right behind what there was when it began, and not when
-// nothing is left to send: for who is always behind that is never.
+// A watch releases its seat after the changes that existed when it began, not when it has caught up: a
+// watch that is always behind never does.
 func TestWatchesAreInitialized(t *testing.T) {
 	for name, query := range map[string]string{
-		"with the state":      "resourceVersion=0",
-		"with its end":        "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true",
-		"with what it missed": "resourceVersion=",
+		"initial state":   "resourceVersion=0",
+		"with a bookmark": "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true",
+		"changes":         "resourceVersion=",
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, pods, options{})
-			large := strings.Repeat("x", chunkSize) // so that events are sent before others are looked for
+			large := strings.Repeat("x", chunkSize) // so that each event is written at once
 			first := r.create("default", "o0", withNote(large))
 			last := first
 			for i := range 3 {
@@ -315,8 +313,8 @@ func TestWatchesAreInitialized(t *testing.T) {
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			held := &seat{}
-			r.context = func(ctx context.Context) context.Context { return flowcontrol.WithInitializationSignal(ctx, held) }
+			occupied := &seat{}
+			r.context = func(ctx context.Context) context.Context { return flowcontrol.WithInitializationSignal(ctx, occupied) }
 			q := r.withInfo(must(http.NewRequestWithContext(ctx, http.MethodGet, r.path("")+"?watch=1&timeoutSeconds=60&"+query, nil))(t))
 			q.Header = accept("application/json")
 			there := must(keepwatch.ParseRevision(last.GetResourceVersion()))(t)
@@ -329,8 +327,8 @@ func TestWatchesAreInitialized(t *testing.T) {
 					if at > there {
 						later++
 					}
-					if given := held.released.Load(); given != (at > there) {
-						t.Errorf("%s at %v, where what there was ended at %v: the seat is given back: %v", e.Type, at, there, given)
+					if released := occupied.released.Load(); released != (at > there) {
+						t.Errorf("%s at %v, and the watch began at %v: the seat is released: %v", e.Type, at, there, released)
 					}
 				}
 				if later > 2 {
@@ -341,20 +339,20 @@ func TestWatchesAreInitialized(t *testing.T) {
 				r.waitFor(r.update("default", "o1", withNote(large)))
 			}}, q)
 			if later == 0 {
-				t.Error("nothing came behind what there was")
+				t.Error("no event followed the initial ones")
 			}
 		})
 	}
-	t.Run("with nothing", func(t *testing.T) {
+	t.Run("nothing", func(t *testing.T) {
 		r := newRig(t, pods, options{})
-		held := &seat{}
-		r.context = func(ctx context.Context) context.Context { return flowcontrol.WithInitializationSignal(ctx, held) }
+		occupied := &seat{}
+		r.context = func(ctx context.Context) context.Context { return flowcontrol.WithInitializationSignal(ctx, occupied) }
 		r.watch("timeoutSeconds=60&resourceVersion=" + r.create("default", "o0").GetResourceVersion())
-		eventually(t, "the seat is given back", held.released.Load)
+		eventually(t, "the seat is released", occupied.released.Load)
 	})
 }
 
-// A watch that names no time lasts as long as the server has it.
+// A watch without a timeout lasts as long as the server's minimum says.
 func TestWatchesWithoutATimeout(t *testing.T) {
 	r := newRig(t, pods, options{minTimeout: 1})
 	if rest := r.watch("resourceVersion=0&timeoutSeconds=0").readToEnd(); len(rest) != 0 {
@@ -362,7 +360,7 @@ func TestWatchesWithoutATimeout(t *testing.T) {
 	}
 }
 
-// signals tells that the server is shutting down.
+// signals signals that the server is shutting down.
 type signals chan struct{}
 
 func (s signals) ShuttingDown() <-chan struct{} { return s }
@@ -393,13 +391,12 @@ func TestWatchesEndWithTheStorage(t *testing.T) {
 	}
 }
 
-// A revision that is no longer known, nor the difference since then, is told as an
-// error in the stream, behind which nothing comes.
+// A watch from a revision for which neither the history nor a difference exists ends with an error event.
 func TestWatchesFromExpiredRevisions(t *testing.T) {
 	r := newRig(t, pods, options{store: store.Options{WindowBytes: 1, Tombstones: 1, TombstoneBytes: 1}})
 	first := r.create("default", "o0", withLabel("tier", "a"))
 	for i := range 20 {
-		// Each by itself: the store keeps the newest delivery, however much is in it.
+		// One at a time: the store keeps the newest delivery, whatever its size.
 		r.waitFor(r.create("default", fmt.Sprint("p", i), withLabel("tier", "a")))
 		r.delete("default", fmt.Sprint("p", i))
 	}
@@ -412,7 +409,7 @@ func TestWatchesFromExpiredRevisions(t *testing.T) {
 	}
 }
 
-// A watch whose event can't be encoded is told so, and does not go on without it.
+// A watch ends with an error at an event that can't be encoded.
 func TestWatchesEndWhereAnEventCannotBeEncoded(t *testing.T) {
 	r := newRig(t, pods, options{})
 	r.waitFor(r.create("default", "o1"))
@@ -426,16 +423,16 @@ func TestWatchesEndWhereAnEventCannotBeEncoded(t *testing.T) {
 	}
 }
 
-// A thousand who watch the same are sent the same bytes, which were made once.
+// A thousand watches of the same objects send the same bytes, which were encoded once.
 func TestManyWatchesShareEventEncodings(t *testing.T) {
 	const watches, rounds = 1000, 5
 	r := newRig(t, pods, options{})
 	first := r.create("default", "o1")
-	works, made := r.reader.json, 0
+	works, encodings := r.reader.json, 0
 	var mu sync.Mutex
 	r.reader.json = stubSerializer{works, func(o runtime.Object, to io.Writer) error {
 		mu.Lock()
-		made++
+		encodings++
 		mu.Unlock()
 		return works.Encode(o, to)
 	}}
@@ -453,21 +450,21 @@ func TestManyWatchesShareEventEncodings(t *testing.T) {
 		one := <-sent[0].writes
 		for i := range sent[1:] {
 			if other := <-sent[1+i].writes; &other[0] != &one[0] || len(other) != len(one) {
-				t.Fatalf("round %d: watch %d is sent bytes of its own: %s", round, i, other)
+				t.Fatalf("round %d: watch %d sends other bytes: %s", round, i, other)
 			}
 		}
 	}
 	cancel()
 	all.Wait()
-	if made > rounds {
-		t.Errorf("%d events were encoded %d times", rounds, made)
+	if encodings > rounds {
+		t.Errorf("%d events were encoded %d times", rounds, encodings)
 	}
 	if r.delegated.Load() > 0 {
-		t.Error("they were passed on")
+		t.Error("requests were delegated")
 	}
 }
 
-// receiver keeps what it is sent as it is.
+// receiver receives written bytes without copying them.
 type receiver struct {
 	header http.Header
 	writes chan []byte
@@ -486,15 +483,14 @@ func (r *receiver) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// A reader that stops reading is not cut off, and keeps nobody else waiting. When it
-// reads again it is told every event; and if those have become too many to be kept, what
-// has changed since.
+// A watch whose client stops reading does not end, and delays no other watch. When the client reads
+// again, it receives every event, or the difference if the history is gone.
 func TestSlowWatchesAreNotEnded(t *testing.T) {
 	large := string(bytes.Repeat([]byte("0123456789abcdef"), 25<<10)) // 400 KiB
 	for name, test := range map[string]struct {
 		window int64
 		every  bool
-	}{"with history": {1 << 30, true}, "without": {1 << 20, false}} {
+	}{"with history": {1 << 30, true}, "without history": {1 << 20, false}} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, pods, options{store: store.Options{WindowBytes: test.window}})
 			first := r.create("default", "stays")
@@ -515,38 +511,38 @@ func TestSlowWatchesAreNotEnded(t *testing.T) {
 			}
 			r.delete("default", "o3")
 			last := r.update("default", "stays", withLabel("the", "last"))
-			state, told := map[string]string{"stays": first.GetResourceVersion()}, 0
+			state, received := map[string]string{"stays": first.GetResourceVersion()}, 0
 			for e := slow.next(); ; e = slow.next() {
-				told++
+				received++
 				switch e.Type {
 				case watch.Deleted:
 					delete(state, e.Object.Name)
 				case watch.Added, watch.Modified:
 					state[e.Object.Name] = e.Object.ResourceVersion
 				default:
-					t.Fatalf("it was told %+v", e)
+					t.Fatalf("received %+v", e)
 				}
 				if e.Object.ResourceVersion == last.GetResourceVersion() {
 					break
 				}
 			}
-			if test.every && told != events+2 || !test.every && told >= events {
-				t.Errorf("%d events, of which it was told %d", events+2, told)
+			if test.every && received != events+2 || !test.every && received >= events {
+				t.Errorf("received %d of %d events", received, events+2)
 			}
 			for o := range r.storage.Cache().Snapshot().All() {
 				if state[o.Key().Name] != o.Revision().String() {
-					t.Errorf("%s: it was told %q, want %v", o.Key(), state[o.Key().Name], o.Revision())
+					t.Errorf("%s: received %q, want %v", o.Key(), state[o.Key().Name], o.Revision())
 				}
 				delete(state, o.Key().Name)
 			}
 			if len(state) > 0 {
-				t.Errorf("it was not told that these are gone: %v", state)
+				t.Errorf("not reported as deleted: %v", state)
 			}
 		})
 	}
 }
 
-// stalled is a watch of which nothing is read yet, behind a small buffer.
+// stalled returns a watch with a small receive buffer of which nothing is read yet.
 func (r *rig) stalled(query string) *watchClient {
 	r.t.Helper()
 	conn := must(net.Dial("tcp", r.server.Listener.Addr().String()))(r.t)
@@ -557,8 +553,7 @@ func (r *rig) stalled(query string) *watchClient {
 	return &watchClient{r.t, answer, json.NewDecoder(answer.Body)}
 }
 
-// A timeout of any number is a timeout: the longest are no deadline that overflows, and one of less
-// than no time ends a watch that has not begun.
+// Any number is a timeout: long ones do not overflow, and negative ones end the watch at once.
 func TestWatchTimeouts(t *testing.T) {
 	r := newRig(t, pods, options{})
 	r.waitFor(r.create("default", "o1"))
