@@ -15,7 +15,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-func TestOnlyHealthIsOpen(t *testing.T) {
+// Without a token only health checks are answered.
+func TestOnlyHealthChecksAreAnonymous(t *testing.T) {
 	client, err := rest.HTTPClientFor(rest.AnonymousClientConfig(shared.RESTConfig()))
 	if err != nil {
 		t.Fatal(err)
@@ -29,7 +30,7 @@ func TestOnlyHealthIsOpen(t *testing.T) {
 		answer := must(client.Get(shared.RESTConfig().Host + path))(t)
 		answer.Body.Close()
 		if answer.StatusCode != want {
-			t.Errorf("%s answers anyone %d, want %d", path, answer.StatusCode, want)
+			t.Errorf("%s without a token answers %d, want %d", path, answer.StatusCode, want)
 		}
 	}
 }
@@ -40,9 +41,9 @@ func TestWrongTokenAndCertificate(t *testing.T) {
 	if _, err := must(kubernetes.NewForConfig(config))(t).CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{}); !apierrors.IsUnauthorized(err) {
 		t.Errorf("a wrong token: %v", err)
 	}
-	stranger := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{}}}
-	defer stranger.CloseIdleConnections()
-	if answer, err := stranger.Get(config.Host + "/livez"); err == nil {
+	withoutCA := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{}}}
+	defer withoutCA.CloseIdleConnections()
+	if answer, err := withoutCA.Get(config.Host + "/livez"); err == nil {
 		answer.Body.Close()
 		t.Error("the certificate is trusted without the pinned authority")
 	}
@@ -56,7 +57,7 @@ func TestImpersonation(t *testing.T) {
 	}
 }
 
-// Whoever asks is told who they are and what they may do, which is everything.
+// Reviews return the name and the rights of the user; every user has all rights.
 func TestReviews(t *testing.T) {
 	config := shared.RESTConfig()
 	config.Impersonate = rest.ImpersonationConfig{UserName: "bob", Groups: []string{"staff"}, Extra: map[string][]string{"team": {"a", "b"}}}
@@ -79,15 +80,15 @@ func TestReviews(t *testing.T) {
 	if !access.Status.Allowed || access.Spec.User != "eve" {
 		t.Errorf("eve: %+v", access)
 	}
-	question := &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: "default"}}
-	rules := must(reviews.SelfSubjectRulesReviews().Create(t.Context(), question, metav1.CreateOptions{}))(t)
+	review := &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: "default"}}
+	rules := must(reviews.SelfSubjectRulesReviews().Create(t.Context(), review, metav1.CreateOptions{}))(t)
 	if got := rules.Status; got.Incomplete || len(got.ResourceRules) != 1 || got.ResourceRules[0].Resources[0] != "*" || len(got.NonResourceRules) != 1 {
 		t.Errorf("bob's rules are %+v", got)
 	}
 }
 
-// Questions that say nothing are refused, as on a real server.
-func TestReviewsRefuse(t *testing.T) {
+// Reviews without a question are refused, as by kube-apiserver.
+func TestInvalidReviews(t *testing.T) {
 	reviews := connect(t, shared.RESTConfig()).typed.AuthorizationV1()
 	pods := &authorizationv1.ResourceAttributes{Verb: "list", Resource: "pods"}
 	both := authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: pods, NonResourceAttributes: &authorizationv1.NonResourceAttributes{}}
@@ -96,16 +97,16 @@ func TestReviewsRefuse(t *testing.T) {
 			t.Errorf("%+v: %v", spec, err)
 		}
 	}
-	nobody := authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: pods}
-	if _, err := reviews.SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{Spec: nobody}, metav1.CreateOptions{}); !apierrors.IsInvalid(err) {
-		t.Errorf("for nobody: %v", err)
+	noUser := authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: pods}
+	if _, err := reviews.SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{Spec: noUser}, metav1.CreateOptions{}); !apierrors.IsInvalid(err) {
+		t.Errorf("without a user: %v", err)
 	}
 	if _, err := reviews.SelfSubjectRulesReviews().Create(t.Context(), &authorizationv1.SelfSubjectRulesReview{}, metav1.CreateOptions{}); !apierrors.IsBadRequest(err) {
-		t.Errorf("rules of no namespace: %v", err)
+		t.Errorf("rules without a namespace: %v", err)
 	}
 }
 
-// Over TLS 1.2, too, only ciphers are spoken that authenticate what they encrypt.
+// The server accepts only ciphers of TLS 1.2 with authenticated encryption.
 func TestCiphers(t *testing.T) {
 	config := shared.RESTConfig()
 	for _, cipher := range append(tls.CipherSuites(), tls.InsecureCipherSuites()...) {

@@ -16,8 +16,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// newAdmission is what every write passes, built-in or custom: no objects in namespaces that don't
-// exist or are going, and the webhooks that are registered in the API.
+// newAdmission returns the admission of every write of built-in and custom resources: it refuses
+// objects in namespaces that don't exist or are terminating, and calls the webhooks that are
+// registered in the API.
 func (c *chain) newAdmission(config *genericapiserver.Config) (admission.Interface, error) {
 	plugins := admission.NewPlugins()
 	lifecycle.Register(plugins)
@@ -33,8 +34,8 @@ func (c *chain) newAdmission(config *genericapiserver.Config) (admission.Interfa
 	return plugins.NewFromPlugins(order, noPluginConfig{}, initializers, nil)
 }
 
-// webhookAuthentication is how webhooks, for admission and for conversion, are called: without
-// credentials. There is no cluster network: they have to be registered by URL, not by service.
+// webhookAuthentication returns the credentials for calls of webhooks, for admission and for
+// conversion: none. Since there is no cluster network, webhooks must be registered by URL.
 func webhookAuthentication(own *rest.Config) webhook.AuthenticationInfoResolverWrapper {
 	return webhook.NewDefaultAuthenticationInfoResolverWrapper(nil, nil, own, noop.NewTracerProvider())
 }

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Writing an autoscaler through v1 must not lose what only v2 can say.
+// Writing an autoscaler through v1 must not lose fields that only v2 has.
 func TestAutoscalerThroughV1(t *testing.T) {
 	c := connect(t, shared.RESTConfig())
 	ns := newNamespace(t, c)

@@ -2,11 +2,8 @@ package controlplane
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
-	"net"
 	"net/http"
-	"time"
 
 	"k8s.io/apiextensions-apiserver/pkg/apiserver"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -26,55 +23,53 @@ import (
 	"k8s.io/component-base/featuregate"
 
 	"github.com/keepwatch/keepwatch/controlplane/builtin"
+	"github.com/keepwatch/keepwatch/controlplane/internal/serving"
 )
 
-// initialNamespaces exist from the start and can't be deleted, as on a real server.
+// initialNamespaces are created at the start and can't be deleted, as in kube-apiserver.
 var initialNamespaces = []string{"default", "kube-system"}
 
-// drainTime is how long requests and watches may take to end once the server is asked to. What is
-// left after it is cut off.
-const drainTime = 2 * time.Second
-
-// encodingsBudget is how many bytes of encoded objects are kept for the next who asks.
+// encodingsBudget is the number of bytes of encoded objects that the read path caches.
 const encodingsBudget = 1 << 30
 
-// noSpaceCheck is the check of /readyz that fails while etcd refuses writes. Its name is all that an
-// answer tells of a reason. The server is as ready as it gets then: reads, watches and deletes go on.
+// noSpaceCheck is the check of /readyz that fails while etcd refuses writes. The response contains
+// nothing of a failed check except its name. waitReady excludes this check: the server starts although
+// etcd refuses writes, since reads, watches and deletes work.
 const noSpaceCheck = "etcd-NOSPACE"
 
-// chain is the two API servers, one delegating to the other, and the loops that belong to them.
+// chain is the two API servers, one delegating to the other, and their loops.
 type chain struct {
-	listener   *trackingListener
-	access     *access
-	front      *genericapiserver.GenericAPIServer
-	extensions *apiserver.CustomResourceDefinitions
-	client     kubernetes.Interface
-	informers  informers.SharedInformerFactory
-	namespaces *namespaceCleaner // nil if the server is read-only
-	readers    *readers
+	listener    *serving.Listener
+	credentials *serving.Credentials
+	front       *genericapiserver.GenericAPIServer
+	extensions  *apiserver.CustomResourceDefinitions
+	client      kubernetes.Interface
+	informers   informers.SharedInformerFactory
+	namespaces  *namespaceCleaner // nil if the server is read-only
+	readers     *readers
 	// definitions are the informers of extensions.
 	definitions *definitionInformers
-	// broken gets the error of a step of the start that makes the others useless.
-	broken chan error
-	// drained is closed when, after the end was asked for, all requests are answered.
+	// startFailed receives an error that makes the rest of the start useless.
+	startFailed chan error
+	// drained is closed when all requests are answered after the server was stopped.
 	drained <-chan struct{}
 }
 
-// newChain builds the servers; nothing of them runs yet.
-func newChain(listener *trackingListener, access *access, storage *backend) (*chain, error) {
+// newChain builds the servers. It starts nothing.
+func newChain(listener *serving.Listener, credentials *serving.Credentials, storage *backend) (*chain, error) {
 	kinds, err := builtin.NewRegistry()
 	if err != nil {
 		return nil, err
 	}
-	c := &chain{listener: listener, access: access, readers: newReaders(encodingsBudget), broken: make(chan error, 1)}
-	if c.client, err = kubernetes.NewForConfig(access.own()); err != nil {
+	c := &chain{listener: listener, credentials: credentials, readers: newReaders(encodingsBudget), startFailed: make(chan error, 1)}
+	if c.client, err = kubernetes.NewForConfig(credentials.LoopbackConfig()); err != nil {
 		return nil, err
 	}
 	c.readers.budget.Register(storage.registry)
-	listener.register(storage.registry)
+	listener.Register(storage.registry)
 	c.informers = informers.NewSharedInformerFactory(c.client, 0)
 	if !storage.readOnly() {
-		meta, err := metadata.NewForConfig(access.own())
+		meta, err := metadata.NewForConfig(credentials.LoopbackConfig())
 		if err != nil {
 			return nil, err
 		}
@@ -92,12 +87,12 @@ func newChain(listener *trackingListener, access *access, storage *backend) (*ch
 	if c.extensions, err = c.newExtensions(*config, discovery, storage); err != nil {
 		return nil, err
 	}
-	completed := config.Complete(c.informers) // which adds an authenticator, of the server's own clients
-	completed.Authentication.Authenticator = introducing(listener, withoutErrors(completed.Authentication.Authenticator))
+	completed := config.Complete(c.informers) // adds the authenticator of the server's own clients
+	completed.Authentication.Authenticator = serving.MarkingAuthenticated(listener, serving.WithoutErrors(completed.Authentication.Authenticator))
 	if c.front, err = completed.New("keepwatch", c.extensions.GenericAPIServer); err != nil {
 		return nil, err
 	}
-	c.front.ShutdownTimeout = drainTime
+	c.front.ShutdownTimeout = drainTimeout
 	installMetrics(c.front.Handler.NonGoRestfulMux, storage.registry)
 	served, err := kinds.Install(c.front, builtinOptions{storage, kinds}, rights)
 	if err != nil {
@@ -106,11 +101,11 @@ func newChain(listener *trackingListener, access *access, storage *backend) (*ch
 	if err := c.readers.addBuiltin(kinds, served); err != nil {
 		return nil, err
 	}
-	if err := c.readers.follow(c.extensions.Informers.Apiextensions().V1().CustomResourceDefinitions()); err != nil {
+	if err := c.readers.followDefinitions(c.extensions.Informers.Apiextensions().V1().CustomResourceDefinitions()); err != nil {
 		return nil, err
 	}
 	c.definitions = &definitionInformers{SharedInformerFactory: c.extensions.Informers}
-	c.extensions.Informers = c.definitions // the library's start asks through it
+	c.extensions.Informers = c.definitions // apiextensions-apiserver's hooks use them
 	discovery.groups.attach(c.front.DiscoveryGroupManager)
 	if err := installOpenAPI(c.front, c.extensions, config); err != nil {
 		return nil, err
@@ -121,25 +116,19 @@ func newChain(listener *trackingListener, access *access, storage *backend) (*ch
 	return c, c.front.AddPostStartHook("initial-namespaces", c.createInitialNamespaces)
 }
 
-// secureServing is how a listener's connections are served. The library closes one whose handshake or whose
-// request's header takes more than 32 s, and one that is idle for 90 s.
-func secureServing(listener net.Listener, access *access) *genericapiserver.SecureServingInfo {
-	return &genericapiserver.SecureServingInfo{Listener: listener, Cert: access.cert, CipherSuites: ciphers}
-}
-
-// config is what both servers share.
+// config returns the configuration that both servers share.
 func (c *chain) config(kinds *builtin.Registry, storage *backend, rights authorizer.Authorizer) (*genericapiserver.Config, error) {
 	config := genericapiserver.NewConfig(kinds.Codecs)
-	config.SecureServing = secureServing(c.listener, c.access)
-	config.LoopbackClientConfig = c.access.own()
-	config.Authentication.Authenticator = newAuthenticator(c.access.token)
+	config.SecureServing = c.credentials.SecureServing(c.listener)
+	config.LoopbackClientConfig = c.credentials.LoopbackConfig()
+	config.Authentication.Authenticator = c.credentials.Authenticator()
 	config.Authorization.Authorizer = rights
 	config.EffectiveVersion = kubernetesVersion()
 	config.EnableMetrics = false // see installMetrics
-	config.ShutdownWatchTerminationGracePeriod = drainTime
+	config.ShutdownWatchTerminationGracePeriod = drainTimeout
 	config.RESTOptionsGetter = builtinOptions{storage, kinds}
 	config.AggregatedDiscoveryGroupManager = aggregated.NewResourceManager("apis")
-	// The library's own checks but the one of klog's flushing, whose goroutine never ends.
+	// The default checks except that of klog's flushing, whose goroutine never ends.
 	config.HealthzChecks, config.LivezChecks, config.ReadyzChecks = nil, nil, nil
 	config.AddHealthChecks(healthz.PingHealthz, healthz.NamedCheck("etcd", func(r *http.Request) error { return storage.ping(r.Context()) }))
 	config.AddReadyzChecks(healthz.NamedCheck(noSpaceCheck, func(r *http.Request) error { return storage.hasSpace(r.Context()) }))
@@ -163,23 +152,16 @@ func (c *chain) config(kinds *builtin.Registry, storage *backend, rights authori
 	return config, err
 }
 
-// smallStacks lets watches wait where the stack is small, and not below all the library's checks: a
-// third of what an idle one costs. Only the chain of handlers goes by it.
+// smallStacks enables APIServingWithRoutine: watches wait in a goroutine of their own, whose small
+// stack is a third of the memory of an idle watch. Only the handler chain reads this gate.
 func smallStacks() featuregate.FeatureGate {
 	gates := utilfeature.DefaultMutableFeatureGate.DeepCopy()
 	utilruntime.Must(gates.SetFromMap(map[string]bool{string(features.APIServingWithRoutine): true}))
 	return gates
 }
 
-// ciphers are those of TLS 1.2 that authenticate what they encrypt; Go's defaults have others with
-// CBC, too. Those of TLS 1.3 cannot be chosen.
-var ciphers = []uint16{
-	tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
-	tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
-}
-
-// newExtensions is the server of CustomResourceDefinitions and custom resources. It gets what the
-// front server doesn't know, and has the last word on what exists.
+// newExtensions returns the server of CustomResourceDefinitions and custom resources. It receives the
+// requests that the front server doesn't route, and answers 404 to those that it doesn't route either.
 func (c *chain) newExtensions(config genericapiserver.Config, discovery mergedDiscovery, storage *backend) (*apiserver.CustomResourceDefinitions, error) {
 	config.PostStartHooks = map[string]genericapiserver.PostStartHookConfigEntry{}
 	config.RESTOptionsGetter = definitionOptions{storage}

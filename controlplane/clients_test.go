@@ -30,7 +30,7 @@ func testDeployment(name string) *appsv1.Deployment {
 	}
 }
 
-// Protobuf is what typed clients use with the built-in kinds; it must say the same as JSON.
+// Typed clients use protobuf for built-in kinds; it must have the same content as JSON.
 func TestProtobufAndJSONAgree(t *testing.T) {
 	jsonClients := connect(t, shared.RESTConfig())
 	config := shared.RESTConfig()
@@ -56,8 +56,8 @@ func TestProtobufAndJSONAgree(t *testing.T) {
 	}
 }
 
-// Items of a built-in list carry no type, those of custom resources do, as on a real server.
-func TestListItemsCarryNoType(t *testing.T) {
+// Items of a built-in list have no type, those of a custom resource's list do, as in kube-apiserver.
+func TestTypesOfListItems(t *testing.T) {
 	c := connect(t, shared.RESTConfig())
 	raw := must(c.typed.CoreV1().RESTClient().Get().AbsPath("/api/v1/namespaces").DoRaw(t.Context()))(t)
 	var list struct {
@@ -70,7 +70,7 @@ func TestListItemsCarryNoType(t *testing.T) {
 	}
 	for _, item := range list.Items {
 		if item["kind"] != nil || item["apiVersion"] != nil {
-			t.Errorf("an item says its type: %v", item)
+			t.Errorf("an item has a type: %v", item)
 		}
 	}
 }
@@ -165,7 +165,7 @@ func TestFieldSelectors(t *testing.T) {
 	}
 }
 
-// One store is behind both versions of the kinds that have two.
+// Both versions of a kind show the same stored objects.
 func TestSecondVersions(t *testing.T) {
 	c := connect(t, shared.RESTConfig())
 	ns := newNamespace(t, c)
@@ -184,7 +184,7 @@ func TestSecondVersions(t *testing.T) {
 	}
 }
 
-// No garbage collector would finish a deletion in the foreground: it is done at once.
+// A deletion with propagation Foreground deletes at once: no garbage collector would complete it.
 func TestForegroundDeletion(t *testing.T) {
 	c := connect(t, shared.RESTConfig())
 	ns := newNamespace(t, c)

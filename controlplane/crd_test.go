@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// newCRD defines a namespaced kind in a group of its own, removed when the test ends.
+// newCRD creates a definition of a namespaced kind in a group of its own, and deletes it when the test ends.
 func newCRD(t *testing.T, c clients, plural string, more ...func(*apiextensionsv1.CustomResourceDefinitionVersion)) schema.GroupVersionResource {
 	t.Helper()
 	group := strings.ToLower(t.Name()) + ".example.com"
@@ -113,7 +113,7 @@ func TestCustomResources(t *testing.T) {
 	}
 }
 
-// A new kind must show in both forms of discovery and both OpenAPI documents, and go again.
+// A new kind appears in both forms of discovery and both OpenAPI documents, and disappears after its deletion.
 func TestNewKindIsDiscovered(t *testing.T) {
 	c := connect(t, shared.RESTConfig())
 	gvr := newCRD(t, c, "gadgets")
@@ -156,7 +156,7 @@ func TestNewKindIsDiscovered(t *testing.T) {
 	}
 }
 
-func TestDeletedKindTakesItsObjects(t *testing.T) {
+func TestDeletedDefinitionDeletesItsObjects(t *testing.T) {
 	c := connect(t, shared.RESTConfig())
 	ns := newNamespace(t, c)
 	gvr := newCRD(t, c, "things")

@@ -20,9 +20,9 @@ import (
 	"github.com/keepwatch/keepwatch/controlplane"
 )
 
-// told is a watch's next event: its type, the object's name, and of its spec the fields "size" and
-// "color"; or that it has ended.
-func told(t *testing.T, w watch.Interface) string {
+// nextEvent returns the next event of a watch: its type, the object's name and the fields "size" and
+// "color" of its spec, or "end" if the watch has ended.
+func nextEvent(t *testing.T, w watch.Interface) string {
 	t.Helper()
 	select {
 	case e, open := <-w.ResultChan():
@@ -35,7 +35,7 @@ func told(t *testing.T, w watch.Interface) string {
 		}
 		return fmt.Sprint(e.Type, " ", sized(o))
 	case <-time.After(deadline):
-		t.Fatal("the watch tells nothing")
+		t.Fatal("the watch sends nothing")
 		return ""
 	}
 }
@@ -45,7 +45,7 @@ func sized(o *unstructured.Unstructured) string {
 	return fmt.Sprint(o.GetAPIVersion()[len(o.GetAPIVersion())-2:], " ", o.GetName(), " ", spec["size"], " ", spec["color"])
 }
 
-// newSized makes a custom resource of a size and a color, as far as its definition has them.
+// newSized creates a custom resource with a size and a color; the server prunes fields that the definition lacks.
 func newSized(t *testing.T, in dynamic.ResourceInterface, gvr schema.GroupVersionResource, name string) *unstructured.Unstructured {
 	t.Helper()
 	o := &unstructured.Unstructured{Object: map[string]any{
@@ -70,9 +70,9 @@ func redefine(t *testing.T, c clients, name string, change func(*apiextensionsv1
 	})
 }
 
-// A read is answered by the definition that the library goes by, also by the read path: while the
-// definition changes, a client whose requests go to one and the other never sees it go back.
-func TestReadsGoByTheLibrarysDefinition(t *testing.T) {
+// The read path answers by the same definition as apiextensions-apiserver: while the definition
+// changes, a client whose requests alternate between both never sees an older definition again.
+func TestReadPathUsesTheLibrarysDefinition(t *testing.T) {
 	const rounds = 20
 	server := start(t, controlplane.Options{})
 	c := connect(t, server.RESTConfig())
@@ -107,7 +107,7 @@ func TestReadsGoByTheLibrarysDefinition(t *testing.T) {
 						return err
 					}
 					if got < newest {
-						return fmt.Errorf("pretty=%s: definition %d is answered by behind definition %d", by, got, newest)
+						return fmt.Errorf("pretty=%s: answered by definition %d after definition %d", by, got, newest)
 					}
 					newest = got
 				}
@@ -135,9 +135,9 @@ func TestReadsGoByTheLibrarysDefinition(t *testing.T) {
 	for i := 1; i <= rounds; i++ {
 		define(i)
 		if i%3 == 0 {
-			continue // the next change comes at once
+			continue // the next change follows at once
 		}
-		eventually(t, "the newest definition is answered by", func() (bool, string) {
+		eventually(t, "the library uses the newest definition", func() (bool, string) {
 			got, err := round(t.Context(), byLibrary)
 			return err == nil && got == i, fmt.Sprint(got, err)
 		})
@@ -153,9 +153,9 @@ func TestReadsGoByTheLibrarysDefinition(t *testing.T) {
 	}
 }
 
-// A definition that changes ends the watches of what it defines, as on kube-apiserver. They go on
-// where they were: nothing is missed or told twice, and what comes then is as it is defined now.
-func TestDefinitionChangesUnderWatches(t *testing.T) {
+// A change of a definition ends the watches of its resource, as in kube-apiserver. A watch that resumes
+// receives each later event once, in the new definition.
+func TestDefinitionChangesDuringWatches(t *testing.T) {
 	c := connect(t, shared.RESTConfig())
 	ns := newNamespace(t, c)
 	gvr := newCRD(t, c, "widgets")
@@ -182,7 +182,7 @@ func TestDefinitionChangesUnderWatches(t *testing.T) {
 	}
 	shows := func(in dynamic.ResourceInterface, want ...string) {
 		t.Helper()
-		eventually(t, fmt.Sprint("what is listed is ", want), func() (bool, string) {
+		eventually(t, fmt.Sprint("the list has ", want), func() (bool, string) {
 			got := listed(in)
 			return slices.Equal(got, want), fmt.Sprint(got)
 		})
@@ -191,7 +191,7 @@ func TestDefinitionChangesUnderWatches(t *testing.T) {
 	first := newSized(t, widgets, gvr, "a")
 	w := follow(widgets, first.GetResourceVersion())
 	last := newSized(t, widgets, gvr, "b")
-	is(told(t, w), "ADDED v1 b 1 <nil>") // what the definition does not have is pruned
+	is(nextEvent(t, w), "ADDED v1 b 1 <nil>") // a field that the definition lacks is pruned
 
 	redefine(t, c, name, func(crd *apiextensionsv1.CustomResourceDefinitionSpec) {
 		crd.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties["color"] = apiextensionsv1.JSONSchemaProps{
@@ -199,10 +199,10 @@ func TestDefinitionChangesUnderWatches(t *testing.T) {
 		}
 	})
 	shows(widgets, "v1 a 1 red", "v1 b 1 red")
-	is(told(t, w), "end")
+	is(nextEvent(t, w), "end")
 	w = follow(widgets, last.GetResourceVersion())
 	last = newSized(t, widgets, gvr, "c")
-	is(told(t, w), "ADDED v1 c 1 blue")
+	is(nextEvent(t, w), "ADDED v1 c 1 blue")
 
 	redefine(t, c, name, func(crd *apiextensionsv1.CustomResourceDefinitionSpec) {
 		newer := *crd.Versions[0].DeepCopy()
@@ -210,7 +210,7 @@ func TestDefinitionChangesUnderWatches(t *testing.T) {
 		crd.Versions[0].Storage = false
 		crd.Versions = append(crd.Versions, newer)
 	})
-	is(told(t, w), "end")
+	is(nextEvent(t, w), "end")
 	gvr2 := gvr.GroupResource().WithVersion("v2")
 	widgets2 := c.dynamic.Resource(gvr2).Namespace(ns)
 	eventually(t, "the new version is served", func() (bool, string) {
@@ -219,14 +219,14 @@ func TestDefinitionChangesUnderWatches(t *testing.T) {
 	})
 	w, w2 := follow(widgets, last.GetResourceVersion()), follow(widgets2, first.GetResourceVersion())
 	last = newSized(t, widgets, gvr, "d")
-	is(told(t, w), "ADDED v1 d 1 blue")
+	is(nextEvent(t, w), "ADDED v1 d 1 blue")
 	for _, want := range []string{"ADDED v2 b 1 red", "ADDED v2 c 1 blue", "ADDED v2 d 1 blue"} {
-		is(told(t, w2), want)
+		is(nextEvent(t, w2), want)
 	}
 
 	redefine(t, c, name, func(crd *apiextensionsv1.CustomResourceDefinitionSpec) { crd.Versions[0].Served = false })
-	is(told(t, w), "end")
-	is(told(t, w2), "end")
+	is(nextEvent(t, w), "end")
+	is(nextEvent(t, w2), "end")
 	eventually(t, "the old version is not served", func() (bool, string) {
 		_, err := widgets.List(t.Context(), metav1.ListOptions{})
 		return apierrors.IsNotFound(err), fmt.Sprint(err)
@@ -237,20 +237,20 @@ func TestDefinitionChangesUnderWatches(t *testing.T) {
 	if err := c.crds.ApiextensionsV1().CustomResourceDefinitions().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	var gone []string
-	for e := told(t, w2); e != "end"; e = told(t, w2) {
-		gone = append(gone, e)
+	var deleted []string
+	for e := nextEvent(t, w2); e != "end"; e = nextEvent(t, w2) {
+		deleted = append(deleted, e)
 	}
-	slices.Sort(gone)
-	if want := []string{"DELETED v2 a 1 red", "DELETED v2 b 1 red", "DELETED v2 c 1 blue", "DELETED v2 d 1 blue"}; !slices.Equal(gone, want) {
-		t.Errorf("a definition's end is told as %q", gone)
+	slices.Sort(deleted)
+	if want := []string{"DELETED v2 a 1 red", "DELETED v2 b 1 red", "DELETED v2 c 1 blue", "DELETED v2 d 1 blue"}; !slices.Equal(deleted, want) {
+		t.Errorf("the deletion of a definition sends %q", deleted)
 	}
 	newCRD(t, c, "widgets")
 	empty := must(widgets.List(t.Context(), metav1.ListOptions{}))(t)
 	if len(empty.Items) > 0 {
-		t.Errorf("the kind comes back with %v", empty.Items)
+		t.Errorf("the new definition has the objects %v", empty.Items)
 	}
 	w = follow(widgets, empty.GetResourceVersion())
 	newSized(t, widgets, gvr, "a")
-	is(told(t, w), "ADDED v1 a 1 <nil>")
+	is(nextEvent(t, w), "ADDED v1 a 1 <nil>")
 }

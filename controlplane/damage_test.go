@@ -16,9 +16,9 @@ import (
 	"github.com/keepwatch/keepwatch/controlplane"
 )
 
-// An object whose name or namespace is not that of its key is served under no name: it is one that can't
-// be read, until it is written again or deleted.
-func TestObjectsOfAnotherName(t *testing.T) {
+// An object whose name or namespace differs from that of its key is not served under any name. Reads of
+// it fail until it is written again or deleted.
+func TestObjectNameDiffersFromKey(t *testing.T) {
 	server := start(t, controlplane.Options{})
 	c := connect(t, server.RESTConfig())
 	etcd := etcdClient(t, clientv3.Config{Endpoints: server.EtcdCluster().Servers})
@@ -64,7 +64,7 @@ func TestObjectsOfAnotherName(t *testing.T) {
 			}
 			must(etcd.Put(t.Context(), damage.key, string(value)))(t)
 			if o = must(damage.in.Get(t.Context(), "victim", metav1.GetOptions{}))(t); o.GetName() != "victim" {
-				t.Errorf("restored, it is %v", o)
+				t.Errorf("after it was restored, the object is %v", o)
 			}
 			must(0, damage.in.Delete(t.Context(), "victim", metav1.DeleteOptions{}))(t)
 		})

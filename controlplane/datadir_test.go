@@ -22,16 +22,17 @@ import (
 	"github.com/keepwatch/keepwatch/controlplane"
 )
 
-// The folder's path is too long for etcd's socket, which then is elsewhere.
-func TestRestartKeepsEverything(t *testing.T) {
+// A restart preserves data, token and certificate authority. The folder's path is too long for etcd's
+// socket, which is in a temporary folder then.
+func TestRestartPreservesData(t *testing.T) {
 	dir, file := filepath.Join(t.TempDir(), strings.Repeat("long", 30)), filepath.Join(t.TempDir(), "kubeconfig")
 	first := start(t, controlplane.Options{DataDir: dir, Kubeconfig: file})
 	c := connect(t, first.RESTConfig())
 	ns := newNamespace(t, c)
 	pod := must(c.typed.CoreV1().Pods(ns).Create(t.Context(), testPod("p"), metav1.CreateOptions{}))(t)
-	gvr := newCRD(t, c, "kept")
-	kept := must(c.dynamic.Resource(gvr).Namespace(ns).Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": gvr.GroupVersion().String(), "kind": "Kept", "metadata": map[string]any{"name": "k"},
+	gvr := newCRD(t, c, "persisted")
+	custom := must(c.dynamic.Resource(gvr).Namespace(ns).Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": gvr.GroupVersion().String(), "kind": "Persisted", "metadata": map[string]any{"name": "k"},
 	}}, metav1.CreateOptions{}))(t)
 	config, address := first.RESTConfig(), strings.TrimPrefix(first.RESTConfig().Host, "https://")
 	first.stop()
@@ -46,14 +47,14 @@ func TestRestartKeepsEverything(t *testing.T) {
 		t.Errorf("the pod is %v, was %v", got, pod)
 	}
 	again := must(c.dynamic.Resource(gvr).Namespace(ns).Get(t.Context(), "k", metav1.GetOptions{}))(t)
-	if again.GetUID() != kept.GetUID() {
-		t.Errorf("the custom resource is %v, was %v", again, kept)
+	if again.GetUID() != custom.GetUID() {
+		t.Errorf("the custom resource is %v, was %v", again, custom)
 	}
 	list := must(c.typed.CoreV1().Pods(ns).List(t.Context(), metav1.ListOptions{}))(t)
 	next := must(c.typed.CoreV1().Pods(ns).Create(t.Context(), testPod("q"), metav1.CreateOptions{}))(t)
-	for _, pair := range [][2]string{{kept.GetResourceVersion(), list.ResourceVersion}, {list.ResourceVersion, next.ResourceVersion}} {
+	for _, pair := range [][2]string{{custom.GetResourceVersion(), list.ResourceVersion}, {list.ResourceVersion, next.ResourceVersion}} {
 		if order := must(resourceversion.CompareResourceVersion(pair[0], pair[1]))(t); order > 0 {
-			t.Errorf("resource versions go back: %s, then %s", pair[0], pair[1])
+			t.Errorf("resource versions decrease: %s, then %s", pair[0], pair[1])
 		}
 	}
 }
@@ -77,7 +78,7 @@ func TestKubeconfigAndTemporaryData(t *testing.T) {
 	}
 	files := must(os.ReadDir(filepath.Dir(file)))(t)
 	if len(files) != 1 {
-		t.Errorf("besides the kubeconfig there is %v", files)
+		t.Errorf("the folder has more files than the kubeconfig: %v", files)
 	}
 	dir := server.DataDir()
 	if _, err := os.Stat(dir); err != nil {
@@ -101,30 +102,30 @@ func TestRefusals(t *testing.T) {
 	}
 	for name, refusal := range map[string]struct {
 		options controlplane.Options
-		says    string
+		want    string
 	}{
-		"folder in use":          {controlplane.Options{DataDir: shared.DataDir()}, "is in use by another server"},
-		"port in use":            {controlplane.Options{Listen: address}, "cannot listen on " + address + ": another process does"},
-		"no address":             {controlplane.Options{Listen: "nonsense"}, `cannot listen on "nonsense": give a host and a port`},
-		"unknown host":           {controlplane.Options{Listen: "192.0.2.1:0"}, "cannot listen on 192.0.2.1:0: "},
-		"folder below a file":    {controlplane.Options{DataDir: filepath.Join(file, "sub")}, "cannot use the data folder"},
-		"kubeconfig nowhere":     {controlplane.Options{Kubeconfig: filepath.Join(file, "sub")}, "cannot replace the kubeconfig " + filepath.Join(file, "sub") + ": not a directory"},
-		"kubeconfig is a folder": {controlplane.Options{Kubeconfig: filepath.Dir(file)}, "cannot replace the kubeconfig " + filepath.Dir(file) + ": is a directory"},
-		"kubeconfig in no dir":   {controlplane.Options{Kubeconfig: filepath.Join(t.TempDir(), "none", "config")}, "cannot write a kubeconfig into"},
-		"kubeconfig of others":   {controlplane.Options{Kubeconfig: foreign}, "exists and isn't a kubeconfig of keepwatch"},
-		"certificate, no key":    {controlplane.Options{Etcd: controlplane.EtcdCluster{Servers: []string{"https://127.0.0.1:1"}, CertFile: "x"}}, "go together"},
-		"adoption, no server":    {controlplane.Options{Adopt: true}, "name its servers"},
-		"certificate, no server": {controlplane.Options{Etcd: controlplane.EtcdCluster{CAFile: "x"}}, "name its servers"},
-		"no storage":             {controlplane.Options{Storage: "cacher"}, `there is no storage "cacher": give "store" or "upstream"`},
-		"no etcd URL":            {controlplane.Options{Etcd: controlplane.EtcdCluster{Servers: []string{"127.0.0.1:2379"}}}, `"127.0.0.1:2379" is no address of an etcd server`},
-		"another URL":            {controlplane.Options{Etcd: controlplane.EtcdCluster{Servers: []string{"https://a:1", "ftp://b:1"}}}, `"ftp://b:1" is no address`},
+		"folder in use":           {controlplane.Options{DataDir: shared.DataDir()}, "is in use by another server"},
+		"port in use":             {controlplane.Options{Listen: address}, "cannot listen on " + address + ": another process does"},
+		"no address":              {controlplane.Options{Listen: "nonsense"}, `cannot listen on "nonsense": give a host and a port`},
+		"unknown host":            {controlplane.Options{Listen: "192.0.2.1:0"}, "cannot listen on 192.0.2.1:0: "},
+		"folder below a file":     {controlplane.Options{DataDir: filepath.Join(file, "sub")}, "cannot use the data folder"},
+		"kubeconfig below a file": {controlplane.Options{Kubeconfig: filepath.Join(file, "sub")}, "cannot replace the kubeconfig " + filepath.Join(file, "sub") + ": not a directory"},
+		"kubeconfig is a folder":  {controlplane.Options{Kubeconfig: filepath.Dir(file)}, "cannot replace the kubeconfig " + filepath.Dir(file) + ": is a directory"},
+		"kubeconfig in no dir":    {controlplane.Options{Kubeconfig: filepath.Join(t.TempDir(), "none", "config")}, "cannot write a kubeconfig into"},
+		"kubeconfig of others":    {controlplane.Options{Kubeconfig: foreign}, "exists and isn't a kubeconfig of keepwatch"},
+		"certificate, no key":     {controlplane.Options{Etcd: controlplane.EtcdCluster{Servers: []string{"https://127.0.0.1:1"}, CertFile: "x"}}, "requires a key"},
+		"adoption, no server":     {controlplane.Options{Adopt: true}, "give its servers"},
+		"certificate, no server":  {controlplane.Options{Etcd: controlplane.EtcdCluster{CAFile: "x"}}, "give its servers"},
+		"no storage":              {controlplane.Options{Storage: "cacher"}, `the storage "cacher" is unknown: give "store" or "upstream"`},
+		"no etcd URL":             {controlplane.Options{Etcd: controlplane.EtcdCluster{Servers: []string{"127.0.0.1:2379"}}}, `"127.0.0.1:2379" is not an address of an etcd server`},
+		"another URL":             {controlplane.Options{Etcd: controlplane.EtcdCluster{Servers: []string{"https://a:1", "ftp://b:1"}}}, `"ftp://b:1" is not an address`},
 		"missing certificate": {controlplane.Options{Etcd: controlplane.EtcdCluster{Servers: []string{"https://127.0.0.1:1"}, CAFile: filepath.Join(t.TempDir(), "ca")}},
 			"cannot use etcd's certificate files"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := runFails(t, refusal.options)
-			if !strings.Contains(err.Error(), refusal.says) || strings.Contains(err.Error(), "\n") {
-				t.Errorf("it says %q, which should be one line with %q", err, refusal.says)
+			if !strings.Contains(err.Error(), refusal.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("the error is %q, want one line with %q", err, refusal.want)
 			}
 		})
 	}
@@ -133,7 +134,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// Damaged data is told in one line, and stays as it is.
+// A start on damaged data fails with an error of one line, and changes nothing.
 func TestDamagedData(t *testing.T) {
 	dir := t.TempDir()
 	server := start(t, controlplane.Options{DataDir: dir})
@@ -152,7 +153,7 @@ func TestDamagedData(t *testing.T) {
 		"garbage database": func(t *testing.T, dir string) { overwrite(t, dir, db, 0) },
 		"garbage pages":    func(t *testing.T, dir string) { overwrite(t, dir, db, 8<<10) },
 		"garbage log":      func(t *testing.T, dir string) { overwrite(t, dir, log, 200) },
-		// etcd takes these for what a crash leaves of the last record, and goes on without the rest.
+		// etcd treats these as a last record that a crash truncated, and continues without the rest.
 		"a garbled length": func(t *testing.T, dir string) { setLength(t, dir, log, 1<<40) },
 		"a length of zero": func(t *testing.T, dir string) { setLength(t, dir, log, 0) },
 		"half a log":       func(t *testing.T, dir string) { clearFrom(t, dir, log, middleRecord(t, dir, log)) },
@@ -169,7 +170,7 @@ func TestDamagedData(t *testing.T) {
 			before := snapshot(t, copied)
 			err := runFails(t, controlplane.Options{DataDir: copied, Token: "another"})
 			if !strings.Contains(err.Error(), copied) || strings.Contains(err.Error(), "\n") {
-				t.Errorf("it says %q, which should be one line about %s", err, copied)
+				t.Errorf("the error is %q, want one line about %s", err, copied)
 			}
 			after := snapshot(t, copied)
 			for file := range before {
@@ -206,7 +207,7 @@ func overwrite(t *testing.T, dir, file string, from int64) {
 	}
 }
 
-// middleRecord is where one of the log's records begins.
+// middleRecord returns the offset of a record in the middle of the log.
 func middleRecord(t *testing.T, dir, file string) int64 {
 	f := must(os.Open(filepath.Join(dir, file)))(t)
 	defer f.Close()
@@ -225,7 +226,7 @@ func middleRecord(t *testing.T, dir, file string) int64 {
 	return offsets[len(offsets)/2]
 }
 
-// setLength changes the length that is before one of the log's records.
+// setLength changes the length field before the middle record of the log.
 func setLength(t *testing.T, dir, file string, length uint64) {
 	f := must(os.OpenFile(filepath.Join(dir, file), os.O_WRONLY, 0))(t)
 	defer f.Close()
@@ -234,14 +235,14 @@ func setLength(t *testing.T, dir, file string, length uint64) {
 	}
 }
 
-// clearFrom leaves zeros behind an offset.
+// clearFrom overwrites the file with zeros from an offset on.
 func clearFrom(t *testing.T, dir, file string, from int64) {
 	size := must(os.Stat(filepath.Join(dir, file)))(t).Size()
 	truncate(t, dir, file, from)
 	truncate(t, dir, file, size)
 }
 
-// snapshot is the content of all files.
+// snapshot returns the content of all files.
 func snapshot(t *testing.T, dir string) map[string]string {
 	files := map[string]string{}
 	err := fs.WalkDir(os.DirFS(dir), ".", func(path string, entry fs.DirEntry, err error) error {
@@ -258,7 +259,7 @@ func snapshot(t *testing.T, dir string) map[string]string {
 	return files
 }
 
-// Nothing but the API listens on the network.
+// The server listens on no other port than that of the API.
 func TestNoOtherPort(t *testing.T) {
 	for _, server := range shared.EtcdCluster().Servers {
 		if !strings.HasPrefix(server, "unix:") {

@@ -11,22 +11,23 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// definitionID identifies what a definition says, as long as something refers to it. The library reads a
-// definition under a lock of its own and tells the storages that it opens nothing of it except names. Of
-// these, the plural is the very string that the definition holds: its address is the ID. An ID that a
-// later library would lose on the way equals no other, so that no storage is taken for a definition's.
+// definitionID identifies the content of a CustomResourceDefinition while something refers to it.
+// apiextensions-apiserver reads a definition under a lock of its own, and passes nothing of it to the
+// storages that it opens except names. The plural among them is the same string as in the definition:
+// the address of its bytes is the ID. If a later version of the library copies the string, the ID
+// equals no other, so that no storage is attributed to a wrong definition.
 type definitionID *byte
 
 func idOf(plural string) definitionID { return unsafe.StringData(plural) }
 
-// definitionIDs gives every definition an ID before the library knows it: the one that it had, unless
-// the library would open its storage anew.
+// definitionIDs gives every definition an ID before apiextensions-apiserver sees it. A changed
+// definition keeps its ID unless apiextensions-apiserver opens a new storage for it.
 type definitionIDs struct {
 	mu     sync.Mutex
 	newest map[string]*apiextensionsv1.CustomResourceDefinition // by name
 }
 
-// follow gives IDs to all definitions of an informer that has not started.
+// follow sets the informer of the definitions, which has not started.
 func (d *definitionIDs) follow(definitions informers.CustomResourceDefinitionInformer) error {
 	d.newest = map[string]*apiextensionsv1.CustomResourceDefinition{}
 	informer := definitions.Informer()
@@ -37,44 +38,45 @@ func (d *definitionIDs) follow(definitions informers.CustomResourceDefinitionInf
 	return err
 }
 
-// identify is the informer's transform: it sees each definition once it is decoded, in their order.
+// identify is the informer's transform, which receives each decoded definition in the order of events.
 func (d *definitionIDs) identify(o any) (any, error) {
-	is, ok := o.(*apiextensionsv1.CustomResourceDefinition)
+	current, ok := o.(*apiextensionsv1.CustomResourceDefinition)
 	if !ok {
 		return o, nil
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	names := &is.Status.AcceptedNames
+	names := &current.Status.AcceptedNames
 	plural := strings.Clone(names.Plural)
-	if was := d.newest[is.Name]; was != nil && sameStorage(was, is) {
-		plural = was.Status.AcceptedNames.Plural
+	if previous := d.newest[current.Name]; previous != nil && sameStorage(previous, current) {
+		plural = previous.Status.AcceptedNames.Plural
 	}
-	if idOf(names.Plural) != idOf(plural) { // an object that was identified before is shared
+	if idOf(names.Plural) != idOf(plural) { // otherwise the object may be shared, and must not be changed
 		names.Plural = plural
 	}
-	d.newest[is.Name] = is
-	return is, nil
+	d.newest[current.Name] = current
+	return current, nil
 }
 
-// sameStorage reports whether the library keeps the storages of a definition that changes.
-func sameStorage(was, is *apiextensionsv1.CustomResourceDefinition) bool {
-	return was.UID == is.UID && apiequality.Semantic.DeepEqual(was.Spec, is.Spec) &&
-		apiequality.Semantic.DeepEqual(was.Status.AcceptedNames, is.Status.AcceptedNames)
+// sameStorage reports whether apiextensions-apiserver continues to use the storages of a definition
+// that changed.
+func sameStorage(previous, current *apiextensionsv1.CustomResourceDefinition) bool {
+	return previous.UID == current.UID && apiequality.Semantic.DeepEqual(previous.Spec, current.Spec) &&
+		apiequality.Semantic.DeepEqual(previous.Status.AcceptedNames, current.Status.AcceptedNames)
 }
 
-// forget drops a definition that was deleted and has not come again.
+// forget removes a deleted definition, unless another one of its name was created since.
 func (d *definitionIDs) forget(o any) {
 	if unknown, ok := o.(cache.DeletedFinalStateUnknown); ok {
 		o = unknown.Obj
 	}
-	gone, ok := o.(*apiextensionsv1.CustomResourceDefinition)
+	deleted, ok := o.(*apiextensionsv1.CustomResourceDefinition)
 	if !ok {
 		return
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if newest := d.newest[gone.Name]; newest != nil && newest.UID == gone.UID {
-		delete(d.newest, gone.Name)
+	if newest := d.newest[deleted.Name]; newest != nil && newest.UID == deleted.UID {
+		delete(d.newest, deleted.Name)
 	}
 }

@@ -19,7 +19,8 @@ import (
 	"github.com/keepwatch/keepwatch/watchcache"
 )
 
-// library plays what the readers of one custom resource go by.
+// library stands for apiextensions-apiserver, which opens the storage of one custom resource, and for
+// the informer of its definitions.
 type library struct {
 	*readers
 	t     *testing.T
@@ -33,7 +34,7 @@ func newLibrary(t *testing.T) *library {
 	return d
 }
 
-// define is what the informer does with a definition that is new.
+// define does what the informer does with a new or changed definition.
 func (d *library) define(uid types.UID, generation int64, kind string) *apiextensionsv1.CustomResourceDefinition {
 	d.t.Helper()
 	defined, err := d.ids.identify(&apiextensionsv1.CustomResourceDefinition{
@@ -55,7 +56,7 @@ func (d *library) define(uid types.UID, generation int64, kind string) *apiexten
 	return defined.(*apiextensionsv1.CustomResourceDefinition)
 }
 
-// open is what the library does to answer for a definition, which it has read before.
+// open opens the storage for a definition that the library has read before.
 func (d *library) open(read *apiextensionsv1.CustomResourceDefinition) (close func()) {
 	d.t.Helper()
 	names := read.Status.AcceptedNames
@@ -73,8 +74,8 @@ func (d *library) reader() *readpath.Reader {
 	return d.lookup(nil, &request.RequestInfo{APIGroup: "example.com", APIVersion: "v1", Resource: "widgets"})
 }
 
-// A storage is read from as long as the definition is the one that the library opened it with,
-// whatever is known when it opens: the library has read the definition before, perhaps as it was.
+// A reader is used while the definition is the one for which the library opened the storage. The
+// library reads the definition before it opens the storage; the definition may change in between.
 func TestStorageOfAnOldDefinition(t *testing.T) {
 	d := newLibrary(t)
 	is := func(what string, read bool) *readpath.Reader {

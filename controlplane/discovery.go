@@ -13,17 +13,17 @@ import (
 )
 
 // mergedDiscovery is the extension server's view of the discovery documents. The aggregated document
-// is shared with the front server; the plain list at /apis is the front server's own, and hears of
-// the extension server's groups from here.
+// is shared with the front server. The list at /apis is the front server's own; mergedDiscovery adds
+// the extension server's groups to it.
 type mergedDiscovery struct {
 	aggregated.ResourceManager
 	groups *groupList
 }
 
-// groupList keeps the versions of the groups that the extension server adds.
+// groupList has the versions of the groups that the extension server adds.
 type groupList struct {
-	// builtin are groups of the front server. A custom kind in one of them isn't reachable, as on a
-	// real server, and must not hide the group.
+	// builtin are groups of the front server. A custom kind in one of them isn't reachable, as in
+	// kube-apiserver, and must not hide the group.
 	builtin []string
 
 	mu       sync.Mutex
@@ -35,7 +35,7 @@ func newMergedDiscovery(shared aggregated.ResourceManager, builtin []string) mer
 	return mergedDiscovery{ResourceManager: shared, groups: &groupList{builtin: builtin, versions: map[string][]string{}}}
 }
 
-// attach sends what is known, and what follows, to the front server's list.
+// attach adds the known groups, and later changes, to the front server's list.
 func (g *groupList) attach(front discovery.GroupManager) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -84,8 +84,8 @@ func (g *groupList) change(group string, edit func([]string) []string) {
 	}
 }
 
-// publish lists a group with its most stable version first, or takes it from the list. The caller
-// holds the lock.
+// publish adds a group to the list, its most stable version first, or removes one without versions.
+// The caller holds the lock.
 func (g *groupList) publish(group string) {
 	versions := slices.Clone(g.versions[group])
 	if len(versions) == 0 {

@@ -1,5 +1,5 @@
-// Package controlplane runs a Kubernetes API server inside a Go process: real discovery, OpenAPI,
-// server-side apply, watches and custom resources over an embedded (or given) etcd, and no
+// Package controlplane runs a Kubernetes API server inside a Go process: discovery, OpenAPI,
+// server-side apply, watches and custom resources over an embedded or an external etcd, without
 // controllers.
 //
 //	server, err := controlplane.New(controlplane.Options{})
@@ -9,52 +9,79 @@
 //
 // # The picture
 //
-//	         https, one token
-//	                │
-//	     ┌──────────▼───────────┐   k8s.io/apiserver with the built-in kinds of
-//	     │     front server     │   controlplane/builtin; discovery and OpenAPI of
-//	     └──────────┬───────────┘   everything
-//	what it doesn't │ know
-//	     ┌──────────▼───────────┐   k8s.io/apiextensions-apiserver: the definitions of
-//	     │  extension server    │   custom resources, and the custom resources; says 404
-//	     └──────────┬───────────┘   to the rest
-//	                │ storage.Interface, one a resource (storage.go)
-//	     ┌──────────▼───────────┐   package storage, which writes by the library's etcd3
-//	     │       backend        │   storage, over one client connection
-//	     └──────────┬───────────┘
-//	                │ a Unix socket in the data folder, or the network
-//	     ┌──────────▼───────────┐
-//	     │         etcd         │   in this process, or a cluster of the user's: read-only if
-//	     └──────────────────────┘   another server has written to it (see Options.Adopt)
+//	              HTTPS, one token                        internal/serving
+//	                     │
+//	          ┌──────────▼───────────┐  deadline, authentication, impersonation and
+//	          │       filters        │  authorization (allows everything): once a request
+//	          └──────────┬───────────┘
+//	          ┌──────────▼───────────┐  LIST, GET and WATCH
+//	          │       readpath       ├────────────────────────────────┐
+//	          └──────────┬───────────┘                                │
+//	writes, other paths  │                                            │
+//	          ┌──────────▼───────────┐  k8s.io/apiserver with the     │
+//	          │     front server     │  kinds of package builtin      │
+//	          └──────────┬───────────┘                                │
+//	paths without a route│                                            │
+//	          ┌──────────▼───────────┐  k8s.io/apiextensions-         │
+//	          │   extension server   │  apiserver: definitions and    │
+//	          └──────────┬───────────┘  custom resources; 404         │
+//	                     │                                            │
+//	   storage.Interface │ one a resource                             │
+//	          ┌──────────▼───────────┐   reads    ┌───────────────────▼──┐
+//	          │       storage        ├────────────►      watchcache      │
+//	          └──────────┬───────────┘            └───────────▲──────────┘
+//	              writes │ etcd3 of k8s.io/apiserver          │ reflector on source/etcd
+//	          ┌──────────▼────────────────────────────────────┴──────────┐
+//	          │  etcd: internal/embeddedetcd over a Unix socket, or the  │
+//	          │  user's, which is read-only if it has another server's   │
+//	          │  data (see Options.Adopt)                                │
+//	          └──────────────────────────────────────────────────────────┘
 //
-// A request passes the front server's chain of filters (deadline, authentication, impersonation,
-// authorization, which allows everything) exactly once. Then either the front server's routes answer
-// it or, untouched, the extension server's do.
+// A request passes the filters once. readpath answers a read of a resource that has a reader, from the
+// same watch cache that the resource's storage reads. It leaves all other requests unchanged to the
+// front server. With UpstreamStorage there is no readpath, and k8s.io/apiserver's own watch cache
+// replaces storage and watchcache.
 //
-// Both servers share one document of aggregated discovery. The two documents that a generic server
-// keeps for itself are merged: the list at /apis by discovery.go, OpenAPI by openapi.go.
+// Both servers share one document of aggregated discovery. The list at /apis and the OpenAPI documents
+// of the two servers are merged (discovery.go, openapi.go).
 //
-// Where things are:
+// # Files
 //
-//	server.go          starts and ends the layers in order
-//	chain.go           builds the two servers; readers.go puts the read path in front of them,
-//	                   definitions.go tells which definition a custom resource's storage has
-//	run.go             runs them; definitionsync.go lets it interrupt their start
-//	asked.go           encodes behind a start what large lists asked for before it
-//	etcd.go            the embedded etcd; etcdcheck.go and etcdwal.go check its data before,
-//	                   etcdlog.go reads its log, etcdspace.go keeps room in it,
-//	                   verify.go checks its values
-//	ownership.go       whose etcd it is; readonly.go answers writes if it is somebody else's
-//	datadir.go         the data folder; identity.go and kubeconfig.go the files for clients
-//	access.go          authorization; authn.go authentication
-//	listener.go        bounds connections by descriptors_unix.go's count
-//	metrics.go         shows what is counted
-//	namespaces.go      the one loop that a real cluster has in a controller
+//	server.go              Server: starts and stops the layers in order
+//	options.go             Options, their checks and defaults
+//	embedded.go            serves on the embedded etcd
+//	chain.go               builds the two API servers
+//	run.go                 runs the two API servers, and waits for their start and their end
+//	admission.go           admission: namespace lifecycle and webhooks
+//	readers.go             finds the reader of a request, and puts readpath in front of the servers
+//	definitions.go         identifies the definition of a custom resource's storage
+//	definitioninformers.go lets the start of the extension server be aborted
+//	recentencodings.go     encodes lists after a start that were requested before it
+//	storage.go             backend: the connection to etcd, and a storage for each resource
+//	upstream.go            the storage with UpstreamStorage
+//	ownership.go           decides whether an etcd belongs to this server
+//	interceptor.go         refuses writes to an etcd of another server
+//	readonly.go            answers write requests if the etcd belongs to another server
+//	nospace.go             the error of a write while etcd has no space
+//	verify.go              checks every object in etcd (Options.Verify)
+//	namespaces.go          completes the deletion of namespaces
+//	discovery.go           merges the list at /apis
+//	openapi.go             merges the OpenAPI documents
+//	metrics.go             serves metrics
+//	version.go             answers /version
 //
-// # What it isn't
+//	builtin                the built-in kinds
+//	columns                the tables of kubectl get
+//	openapi                the schemas of the built-in kinds
+//	internal/datadir       the data folder
+//	internal/embeddedetcd  the embedded etcd: checks of its data, start, space
+//	internal/serving       listener, certificates, credentials, authentication
 //
-// No controllers run: nothing is scheduled, started, scaled, collected or renewed. Only the contents
-// of deleted namespaces are deleted, and events expire after an hour. Deleting with propagation
-// Foreground or Orphan deletes at once, since no garbage collector would finish it. RBAC, quotas and
-// limits are stored and not enforced. Package builtin tells what is checked of built-in kinds.
+// # Limits
+//
+// No controllers run: nothing is scheduled, started, scaled, garbage-collected or renewed. Only the
+// contents of deleted namespaces are deleted, and events expire after an hour. A deletion with
+// propagation Foreground or Orphan deletes at once, since no garbage collector would complete it.
+// RBAC, quotas and limits are stored and not enforced. Package builtin describes which checks the
+// built-in kinds have.
 package controlplane

@@ -34,8 +34,8 @@ func etcdClient(t *testing.T, config clientv3.Config) *clientv3.Client {
 	return client
 }
 
-// The keys and values are those of a real server, which could take the data over.
-func TestKeysAndValuesAreAsKubernetes(t *testing.T) {
+// Keys and values have the format of kube-apiserver, which could continue with the data.
+func TestKeysAndValuesAreKubernetes(t *testing.T) {
 	c := connect(t, shared.RESTConfig())
 	ns := newNamespace(t, c)
 	ctx := t.Context()
@@ -93,7 +93,7 @@ func TestExternalEtcdWithTLS(t *testing.T) {
 	}
 }
 
-// startEtcd runs one etcd on a free port that wants clients to have a certificate, if there are files.
+// startEtcd runs an etcd on a free port. It requires client certificates if files are given.
 func startEtcd(t *testing.T, files controlplane.EtcdCluster) string {
 	config := embed.NewConfig()
 	config.Dir = t.TempDir()
@@ -113,7 +113,7 @@ func startEtcd(t *testing.T, files controlplane.EtcdCluster) string {
 	return scheme + "://" + etcd.Clients[0].Addr().String()
 }
 
-// writeCertificate makes one self-signed certificate for both sides.
+// writeCertificate writes one self-signed certificate for both sides.
 func writeCertificate(t *testing.T, files controlplane.EtcdCluster) {
 	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := &x509.Certificate{

@@ -10,9 +10,9 @@ import (
 	"github.com/keepwatch/keepwatch/store"
 )
 
-// Break makes the next change of a resource break an invariant of its watch cache, which nothing
-// outside can: history without a list.
-func (s *Server) Break(resource schema.GroupVersionResource) error {
+// ViolateInvariant makes the next change of a resource violate an invariant of its watch cache, which
+// no request can: history without a list.
+func (s *Server) ViolateInvariant(resource schema.GroupVersionResource) error {
 	reader := s.readers.builtin[resource]
 	if reader == nil {
 		s.readers.mu.RLock()

@@ -14,11 +14,11 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// frozen is an object, a change of it that is refused, why, and one that is not.
-type frozen struct {
+// immutableCase has an object, a change of it that is refused with an error, and an allowed change.
+type immutableCase struct {
 	apiVersion, kind, resource string
 	namespaced                 bool
-	object, change, says       string
+	object, change, want       string
 	allowed                    string // besides labels; empty for none
 }
 
@@ -28,7 +28,7 @@ const (
 	reselected  = `{"spec":{"selector":{"matchLabels":{"a":"c"}}}}`
 )
 
-var frozenFields = []frozen{
+var immutableCases = []immutableCase{
 	{"scheduling.k8s.io/v1", "PriorityClass", "priorityclasses", false, `{"value":7}`, `{"value":8}`,
 		"value: Forbidden: may not be changed in an update.", `{"description":"x"}`},
 	{"scheduling.k8s.io/v1", "PriorityClass", "priorityclasses", false, `{"value":7}`, `{"preemptionPolicy":"Never"}`,
@@ -63,11 +63,11 @@ var frozenFields = []frozen{
 	{"discovery.k8s.io/v1", "EndpointSlice", "endpointslices", true, `{"addressType":"IPv4","endpoints":[]}`, `{"addressType":"IPv6"}`, "addressType: Invalid value", ""},
 }
 
-// Immutable fields of built-in kinds can be changed in no way, the others can.
+// No kind of update changes an immutable field of a built-in kind; other fields can be changed.
 func TestImmutableFields(t *testing.T) {
 	c := connect(t, shared.RESTConfig())
 	ns := newNamespace(t, c)
-	for n, f := range frozenFields {
+	for n, f := range immutableCases {
 		name := strings.ToLower(f.kind) + "-" + string(rune('a'+n))
 		t.Run(name, func(t *testing.T) {
 			gv, _ := schema.ParseGroupVersion(f.apiVersion)
@@ -80,12 +80,12 @@ func TestImmutableFields(t *testing.T) {
 			o.SetAPIVersion(f.apiVersion)
 			o.SetKind(f.kind)
 			o.SetName(name)
-			made := must(objects.Create(t.Context(), o, metav1.CreateOptions{}))(t)
+			created := must(objects.Create(t.Context(), o, metav1.CreateOptions{}))(t)
 			t.Cleanup(func() { _ = objects.Delete(t.Context(), name, metav1.DeleteOptions{}) })
 
 			var change map[string]any
 			decodeJSON(t, []byte(f.change), &change)
-			put := made.DeepCopy()
+			put := created.DeepCopy()
 			put.Object = merged(put.Object, change)
 			applied := o.DeepCopy()
 			applied.Object = merged(applied.Object, change)
@@ -101,12 +101,12 @@ func TestImmutableFields(t *testing.T) {
 				},
 			}
 			for way, change := range ways {
-				if err := change(); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), f.says) {
-					t.Errorf("%s: %v, want it invalid: %s", way, err, f.says)
+				if err := change(); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), f.want) {
+					t.Errorf("%s: %v, want it invalid: %s", way, err, f.want)
 				}
 			}
-			if now := must(objects.Get(t.Context(), name, metav1.GetOptions{}))(t); now.GetResourceVersion() != made.GetResourceVersion() {
-				t.Errorf("it has changed: %v", now.Object)
+			if now := must(objects.Get(t.Context(), name, metav1.GetOptions{}))(t); now.GetResourceVersion() != created.GetResourceVersion() {
+				t.Errorf("the object was changed: %v", now.Object)
 			}
 			for _, allowed := range []string{`{"metadata":{"labels":{"x":"y"}}}`, f.allowed} {
 				if allowed != "" {
@@ -119,7 +119,7 @@ func TestImmutableFields(t *testing.T) {
 	}
 }
 
-// merged is an object with a merge patch applied.
+// merged returns an object with a merge patch applied.
 func merged(object, patch map[string]any) map[string]any {
 	result := maps.Clone(object)
 	if result == nil {

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// builtinKinds is what discovery must show, as a real server does: name, short names, kind,
+// builtinKinds is the expected content of discovery, as in kube-apiserver: name, short names, kind,
 // namespaced, subresources, category.
 var builtinKinds = []struct {
 	groupVersion, resource, short, kind string
@@ -105,7 +105,7 @@ func TestDiscoveryShowsEveryKind(t *testing.T) {
 	}
 }
 
-// required are the fields without which a kind's object isn't accepted by its structure.
+// required has the fields that an object of a kind must have.
 var required = map[string]map[string]any{
 	"PriorityClass": {"value": int64(10)},
 	"RuntimeClass":  {"handler": "runc"},

@@ -22,10 +22,10 @@ import (
 	"github.com/keepwatch/keepwatch/controlplane"
 )
 
-// deadline bounds every wait for something that happens at once on an idle machine: only a hang reaches it.
+// deadline bounds every wait. On an idle machine each wait ends at once; only a hang exceeds the deadline.
 const deadline = 5 * time.Minute
 
-// shared is the server of all tests that don't need one of their own.
+// shared is the server of the tests that don't need their own.
 var shared *controlplane.Server
 
 func TestMain(m *testing.M) { os.Exit(testMain(m)) }
@@ -65,7 +65,7 @@ func testMain(m *testing.M) int {
 	return code
 }
 
-// running is a server of one test.
+// running is the server of one test.
 type running struct {
 	*controlplane.Server
 	t      *testing.T
@@ -73,7 +73,7 @@ type running struct {
 	ended  chan error
 }
 
-// start runs a server until the test ends, or stop is called.
+// start runs a server until the test ends or stop is called.
 func start(t *testing.T, options controlplane.Options) *running {
 	t.Helper()
 	server, err := controlplane.New(options)
@@ -95,7 +95,7 @@ func start(t *testing.T, options controlplane.Options) *running {
 	return r
 }
 
-// stop ends the server and fails the test if that isn't clean.
+// stop stops the server, and fails the test if Run returns an error.
 func (r *running) stop() {
 	r.t.Helper()
 	r.cancel()
@@ -110,7 +110,7 @@ func (r *running) stop() {
 	}
 }
 
-// runFails runs a server that can't start, and returns why.
+// runFails runs a server that can't start, and returns the error.
 func runFails(t *testing.T, options controlplane.Options) error {
 	t.Helper()
 	server, err := controlplane.New(options)
@@ -125,13 +125,13 @@ func runFails(t *testing.T, options controlplane.Options) error {
 	}
 	select {
 	case <-server.Ready():
-		t.Error("a server that failed says it is ready")
+		t.Error("a server that failed is ready")
 	default:
 	}
 	return err
 }
 
-// clients are every kind of client for one server.
+// clients has each kind of client for one server.
 type clients struct {
 	typed    kubernetes.Interface
 	dynamic  dynamic.Interface
@@ -159,7 +159,7 @@ func connect(t *testing.T, config *rest.Config) clients {
 	return c
 }
 
-// newNamespace is an empty namespace on the shared server.
+// newNamespace creates an empty namespace.
 func newNamespace(t *testing.T, c clients) string {
 	t.Helper()
 	ns, err := c.typed.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})
@@ -169,7 +169,7 @@ func newNamespace(t *testing.T, c clients) string {
 	return ns.Name
 }
 
-// eventually polls until done, which explains itself when it isn't.
+// eventually polls until done returns true. Otherwise done returns the reason.
 func eventually(t *testing.T, what string, done func() (bool, string)) {
 	t.Helper()
 	for end := time.Now().Add(deadline); ; {

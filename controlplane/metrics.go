@@ -12,10 +12,10 @@ import (
 	"k8s.io/component-base/metrics/prometheus/slis"
 )
 
-// installMetrics serves two registries as one: the library's, which all servers of a process share,
-// and the server's own. A DELETE resets both, as in the library.
+// installMetrics serves two registries as one: that of the Kubernetes libraries, which all servers of
+// a process share, and the server's own. A DELETE resets both, as in k8s.io/apiserver.
 func installMetrics(to *mux.PathRecorderMux, own metrics.KubeRegistry) {
-	routes.MetricsWithReset{}.Install(mux.NewPathRecorderMux("metrics")) // which registers the library's
+	routes.MetricsWithReset{}.Install(mux.NewPathRecorderMux("metrics")) // registers the libraries' metrics
 	slis.SLIMetricsWithReset{}.Install(to)
 	show := metrics.HandlerFor(prometheus.Gatherers{legacyregistry.DefaultGatherer, own}, metrics.HandlerOpts{})
 	to.HandleFunc("/metrics", func(w http.ResponseWriter, q *http.Request) {

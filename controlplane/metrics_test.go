@@ -10,7 +10,7 @@ import (
 	"github.com/keepwatch/keepwatch/controlplane"
 )
 
-// What is counted is shown: by the server, its storages and the read path.
+// The server shows the metrics of its storages and of the read path.
 func TestMetricsAreServed(t *testing.T) {
 	c := connect(t, shared.RESTConfig())
 	maps := c.typed.CoreV1().ConfigMaps(newNamespace(t, c))
@@ -19,13 +19,13 @@ func TestMetricsAreServed(t *testing.T) {
 	state := must(maps.Watch(t.Context(), metav1.ListOptions{ResourceVersion: "0"}))(t)
 	defer state.Stop()
 	if e := <-state.ResultChan(); e.Type != "ADDED" {
-		t.Fatalf("the watch tells %v", e)
+		t.Fatalf("the watch sends %v", e)
 	}
 	w := must(maps.Watch(t.Context(), metav1.ListOptions{ResourceVersion: made.ResourceVersion}))(t)
 	defer w.Stop()
 	must(0, maps.Delete(t.Context(), "a", metav1.DeleteOptions{}))(t)
 	if e := <-w.ResultChan(); e.Type != "DELETED" {
-		t.Fatalf("the watch tells %v", e)
+		t.Fatalf("the watch sends %v", e)
 	}
 	raw := must(c.typed.CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context()))(t)
 	shown := "\n" + string(raw)
@@ -52,15 +52,16 @@ func TestMetricsAreServed(t *testing.T) {
 	}
 }
 
-// A watch is counted when it has ended, with the status that its client got, whoever serves it.
+// A watch is counted when it has ended, with the status that its client received, whether the read path
+// or k8s.io/apiserver served it.
 func TestWatchesAreCountedWithTheirStatus(t *testing.T) {
 	config := shared.RESTConfig()
-	for _, passedOn := range []string{"", "&pretty=true"} {
-		const of = `apiserver_request_total{code="200",component="apiserver",dry_run="",group="",resource="replicationcontrollers",scope="cluster",subresource="",verb="WATCH",version="v1"}`
-		before := counted(t, config, of)
-		must(ask(t.Context(), config, "/api/v1/replicationcontrollers?watch=1&timeoutSeconds=1"+passedOn, asJSON, "identity"))(t)
+	for _, query := range []string{"", "&pretty=true"} {
+		const metric = `apiserver_request_total{code="200",component="apiserver",dry_run="",group="",resource="replicationcontrollers",scope="cluster",subresource="",verb="WATCH",version="v1"}`
+		before := counted(t, config, metric)
+		must(request(t.Context(), config, "/api/v1/replicationcontrollers?watch=1&timeoutSeconds=1"+query, asJSON, "identity"))(t)
 		eventually(t, "the watch is counted", func() (bool, string) {
-			return counted(t, config, of) > before, passedOn
+			return counted(t, config, metric) > before, query
 		})
 	}
 	if n := counted(t, config, `apiserver_request_total{code="0"`); n > 0 {
@@ -68,18 +69,18 @@ func TestWatchesAreCountedWithTheirStatus(t *testing.T) {
 	}
 }
 
-// Two servers in one process count for themselves what is theirs.
-func TestServersCountForThemselves(t *testing.T) {
+// Two servers in one process count their own requests only.
+func TestServersCountSeparately(t *testing.T) {
 	other := start(t, controlplane.Options{}).RESTConfig()
 	const lists = `keepwatch_readpath_answered_total{verb="list"}`
 	own, before := counted(t, shared.RESTConfig(), lists), counted(t, other, lists)
 	for range 5 {
-		must(ask(t.Context(), other, "/api/v1/limitranges", asJSON, "identity"))(t)
+		must(request(t.Context(), other, "/api/v1/limitranges", asJSON, "identity"))(t)
 	}
 	if n := counted(t, other, lists) - before; n < 5 {
 		t.Errorf("%v of 5 lists are counted", n)
 	}
-	// Its own clients may list something meanwhile.
+	// The server's own clients may list meanwhile.
 	if n := counted(t, shared.RESTConfig(), lists) - own; n >= 5 {
 		t.Errorf("another server counts %v of them", n)
 	}

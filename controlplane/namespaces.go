@@ -20,8 +20,8 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// namespaceCleaner finishes the deletion of namespaces: it deletes what is in a terminating
-// namespace, waits for the finalizers of the contents, and then lets the namespace go.
+// namespaceCleaner completes the deletion of namespaces: it deletes the contents of a terminating
+// namespace, waits for their finalizers, and then removes the finalizer of the namespace.
 type namespaceCleaner struct {
 	client   kubernetes.Interface
 	metadata metadata.Interface
@@ -29,13 +29,13 @@ type namespaceCleaner struct {
 	queue    workqueue.TypedRateLimitingInterface[string]
 }
 
-// The cleaner looks again at a namespace whose contents aren't gone after 50 ms, and then ever later.
+// The delays before a namespace with remaining contents is cleaned again; they double.
 const (
 	cleanerMinDelay = 50 * time.Millisecond
 	cleanerMaxDelay = 2 * time.Second
 )
 
-// errContentRemains says that finalizers hold some of a namespace's contents.
+// errContentRemains means that a namespace has contents with finalizers.
 var errContentRemains = errors.New("content remains")
 
 func newNamespaceCleaner(client kubernetes.Interface, meta metadata.Interface, namespaces coreinformers.NamespaceInformer) (*namespaceCleaner, error) {
@@ -53,7 +53,7 @@ func newNamespaceCleaner(client kubernetes.Interface, meta metadata.Interface, n
 	return c, err
 }
 
-// run works until ctx ends.
+// run cleans namespaces until ctx is done.
 func (c *namespaceCleaner) run(ctx context.Context) {
 	stop := context.AfterFunc(ctx, c.queue.ShutDown)
 	defer stop()
@@ -77,7 +77,7 @@ func (c *namespaceCleaner) run(ctx context.Context) {
 	}
 }
 
-// clean takes one namespace as far as it can go now.
+// clean deletes the contents of one namespace and removes its finalizer, as far as possible now.
 func (c *namespaceCleaner) clean(ctx context.Context, name string) error {
 	ns, err := c.client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -97,31 +97,31 @@ func (c *namespaceCleaner) clean(ctx context.Context, name string) error {
 	return err
 }
 
-// deleteContent deletes every object in a namespace. It fails with errContentRemains as long as
-// something is left.
+// deleteContent deletes every object in a namespace. It returns errContentRemains while objects
+// remain.
 func (c *namespaceCleaner) deleteContent(ctx context.Context, namespace string) error {
 	resources, err := c.deletable()
 	if err != nil {
 		return err
 	}
-	var remains error
+	var incomplete error
 	for _, resource := range resources {
 		content := c.metadata.Resource(resource).Namespace(namespace)
-		left, err := content.List(ctx, metav1.ListOptions{})
-		if err == nil && len(left.Items) > 0 {
+		remaining, err := content.List(ctx, metav1.ListOptions{})
+		if err == nil && len(remaining.Items) > 0 {
 			if err = content.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err == nil {
-				left, err = content.List(ctx, metav1.ListOptions{})
+				remaining, err = content.List(ctx, metav1.ListOptions{})
 			}
 		}
 		switch {
-		case apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err): // the resource itself just went
+		case apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err): // the resource itself was just removed
 		case err != nil:
 			return fmt.Errorf("delete %s: %w", resource.Resource, err)
-		case len(left.Items) > 0:
-			remains = errContentRemains
+		case len(remaining.Items) > 0:
+			incomplete = errContentRemains
 		}
 	}
-	return remains
+	return incomplete
 }
 
 // deletable lists the namespaced resources that can be deleted as collections.
@@ -142,8 +142,8 @@ func (c *namespaceCleaner) deletable() ([]schema.GroupVersionResource, error) {
 	return resources, nil
 }
 
-// ensureNamespace creates a namespace that does not exist. It looks first: etcd refuses writes when it
-// has no space, and a start that has nothing to write must not need any.
+// ensureNamespace creates a namespace that does not exist. It reads first: etcd refuses writes when it
+// has no space, and a start on existing data must not depend on a write.
 func ensureNamespace(ctx context.Context, client kubernetes.Interface, name string) error {
 	_, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) {

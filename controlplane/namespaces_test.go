@@ -21,7 +21,7 @@ func TestMissingNamespace(t *testing.T) {
 	}
 }
 
-func TestNamespaceTakesItsContents(t *testing.T) {
+func TestNamespaceDeletionDeletesContents(t *testing.T) {
 	c := connect(t, shared.RESTConfig())
 	ns, other := newNamespace(t, c), newNamespace(t, c)
 	gvr := newCRD(t, c, "contents")
@@ -36,7 +36,7 @@ func TestNamespaceTakesItsContents(t *testing.T) {
 	if err := c.typed.CoreV1().Namespaces().Delete(ctx, ns, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	awaitNoNamespace(t, c, ns)
+	waitNamespaceDeleted(t, c, ns)
 	if n := len(must(c.typed.CoreV1().ConfigMaps(ns).List(ctx, metav1.ListOptions{}))(t).Items); n != 0 {
 		t.Errorf("%d config maps outlived their namespace", n)
 	}
@@ -48,7 +48,7 @@ func TestNamespaceTakesItsContents(t *testing.T) {
 	}
 }
 
-func TestFinalizersHoldTheNamespace(t *testing.T) {
+func TestFinalizersDelayNamespaceDeletion(t *testing.T) {
 	c := connect(t, shared.RESTConfig())
 	ns := newNamespace(t, c)
 	ctx := t.Context()
@@ -71,10 +71,10 @@ func TestFinalizersHoldTheNamespace(t *testing.T) {
 	got := must(c.typed.CoreV1().ConfigMaps(ns).Get(ctx, "held", metav1.GetOptions{}))(t)
 	got.Finalizers = nil
 	must(c.typed.CoreV1().ConfigMaps(ns).Update(ctx, got, metav1.UpdateOptions{}))(t)
-	awaitNoNamespace(t, c, ns)
+	waitNamespaceDeleted(t, c, ns)
 }
 
-func awaitNoNamespace(t *testing.T, c clients, name string) {
+func waitNamespaceDeleted(t *testing.T, c clients, name string) {
 	t.Helper()
 	eventually(t, "the namespace is gone", func() (bool, string) {
 		ns, err := c.typed.CoreV1().Namespaces().Get(t.Context(), name, metav1.GetOptions{})

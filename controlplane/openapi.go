@@ -26,15 +26,15 @@ import (
 	"github.com/keepwatch/keepwatch/controlplane/openapi"
 )
 
-// definitions are the schemas of all types that are written in Go.
+// definitions returns the schemas of all Go types.
 func definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 	all := crddefinitions.GetOpenAPIDefinitions(ref)
 	maps.Copy(all, openapi.GetOpenAPIDefinitions(ref))
 	return all
 }
 
-// setOpenAPI lets the servers know the schemas, which server-side apply needs, too. The library
-// installs no documents: neither server alone knows all of them.
+// setOpenAPI configures the schemas, which server-side apply needs too. It keeps k8s.io/apiserver from
+// installing documents: neither server alone has all schemas.
 func setOpenAPI(config *genericapiserver.Config) error {
 	scheme, err := builtin.PublicScheme()
 	if err != nil {
@@ -49,8 +49,8 @@ func setOpenAPI(config *genericapiserver.Config) error {
 	return nil
 }
 
-// installOpenAPI serves /openapi/v2 and /openapi/v3 of the front server: its own resources, those of
-// the extension server, and the custom resources, which come and go.
+// installOpenAPI serves /openapi/v2 and /openapi/v3: the resources of the front server, those of the
+// extension server, and the custom resources as they change.
 func installOpenAPI(front *genericapiserver.GenericAPIServer, extensions *apiserver.CustomResourceDefinitions, config *genericapiserver.Config) error {
 	all := restful.NewContainer()
 	for _, ws := range front.Handler.GoRestfulContainer.RegisteredWebServices() {
@@ -63,8 +63,8 @@ func installOpenAPI(front *genericapiserver.GenericAPIServer, extensions *apiser
 	}
 	own := &spec.Swagger{}
 	v2 := handler.NewOpenAPIService(own)
-	v2.RegisterOpenAPIVersionedService("/openapi/v2", atFirst{front.Handler.NonGoRestfulMux, sync.OnceValue(func() error {
-		return describe(own, all, config.OpenAPIConfig)
+	v2.RegisterOpenAPIVersionedService("/openapi/v2", lazyHandlers{front.Handler.NonGoRestfulMux, sync.OnceValue(func() error {
+		return buildV2(own, all, config.OpenAPIConfig)
 	})})
 	v3 := routes.OpenAPI{V3Config: config.OpenAPIV3Config}.InstallV3(all, front.Handler.NonGoRestfulMux)
 
@@ -77,28 +77,28 @@ func installOpenAPI(front *genericapiserver.GenericAPIServer, extensions *apiser
 	})
 }
 
-// describe makes the document of /openapi/v2 without custom resources.
-func describe(into *spec.Swagger, all *restful.Container, config *common.Config) error {
-	made, err := builder.BuildOpenAPISpecFromRoutes(restfuladapter.AdaptWebServices(all.RegisteredWebServices()), config)
+// buildV2 builds the document of /openapi/v2 without custom resources.
+func buildV2(into *spec.Swagger, all *restful.Container, config *common.Config) error {
+	built, err := builder.BuildOpenAPISpecFromRoutes(restfuladapter.AdaptWebServices(all.RegisteredWebServices()), config)
 	if err != nil {
 		return err
 	}
-	*into = *made
-	into.Definitions = handler.PruneDefaults(made.Definitions)
+	*into = *built
+	into.Definitions = handler.PruneDefaults(built.Definitions)
 	return nil
 }
 
-// atFirst registers handlers that do something before their first request: the document of
-// /openapi/v2 takes a fifth of a start without data to make, and few clients ask for it. Nothing
-// looks into it before.
-type atFirst struct {
+// lazyHandlers registers handlers that call init before their first request: building the document of
+// /openapi/v2 takes a fifth of the time of a start without data, and few clients request it. Nothing
+// else reads it before.
+type lazyHandlers struct {
 	common.PathHandler
-	do func() error // once
+	init func() error // runs once
 }
 
-func (f atFirst) Handle(path string, h http.Handler) {
+func (f lazyHandlers) Handle(path string, h http.Handler) {
 	f.PathHandler.Handle(path, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		if err := f.do(); err != nil {
+		if err := f.init(); err != nil {
 			responsewriters.InternalError(w, q, err)
 			return
 		}

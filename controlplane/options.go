@@ -6,71 +6,81 @@ import (
 	"net"
 	"net/url"
 	"time"
+
+	"github.com/keepwatch/keepwatch/controlplane/internal/serving"
 )
 
-// Options says where a [Server] listens and keeps its data. The zero value is a server with
-// temporary data on a free port of 127.0.0.1.
+// Options configures a [Server]. The zero value is a server with temporary data on a free port of
+// 127.0.0.1.
 type Options struct {
-	// Listen is the host and port to serve HTTPS on. Port 0 takes a free one. Empty is 127.0.0.1:0.
+	// Listen is the host and port to serve HTTPS on. Port 0 selects a free one. The default is
+	// 127.0.0.1:0.
 	Listen string
-	// DataDir keeps everything that has to survive a restart: the embedded etcd, the certificate
-	// authority and the token. It is created when missing. Empty is a temporary folder that is
-	// removed when the server ends, and faster, since nothing in it is flushed to the disk.
+	// DataDir is the folder of everything that outlives a restart: the embedded etcd, the certificate
+	// authority and the token. It is created if it does not exist. The default is a temporary folder,
+	// which is removed when the server ends. The temporary one is faster, since nothing in it is
+	// flushed to the disk.
 	DataDir string
-	// Token is the bearer token of the one user, keepwatch-admin. Empty is the one kept in DataDir,
-	// or else a new random one.
+	// Token is the bearer token of the only user, keepwatch-admin. The default is the token in
+	// DataDir, or else a new random one.
 	Token string
-	// Kubeconfig is the file that gets an address, certificate authority and token for clients when
-	// the server is ready, readable by its owner only. Empty writes none.
+	// Kubeconfig is the file that is written when the server is ready, with its address, certificate
+	// authority and token. Only its owner can read it. If empty, no file is written.
 	Kubeconfig string
-	// Etcd names an external etcd cluster to use instead of the embedded one. If it holds anything when
-	// a server first meets it, it is somebody else's: the server only reads it, and answers writes with
-	// 405. See Adopt, and [Server.ReadOnly].
+	// Etcd is an external etcd cluster that replaces the embedded one. If it has keys when a server
+	// first connects to it, it belongs to another server: this server only reads it, and answers writes
+	// with 405. See Adopt, and [Server.ReadOnly].
 	Etcd EtcdCluster
 	// QuotaBackendBytes is the size of the embedded etcd's database at which etcd refuses creates and
-	// updates, as etcd's flag of this name. Zero is 8 GiB.
+	// updates, as etcd's flag of this name. The default is 8 GiB.
 	QuotaBackendBytes int64
-	// Adopt takes an external etcd with all it holds for this server's own, from now on. The server then
-	// writes there what it does not validate, compacts etcd's history, and finishes the deletion of
-	// namespaces knowing only the kinds that it serves itself: what else is in them is left behind.
+	// Adopt makes an external etcd with all its keys this server's own, permanently. The server then
+	// writes to it without validation, compacts etcd's history, and completes the deletion of
+	// namespaces; it deletes only objects of the kinds that it serves, and leaves the others behind.
 	Adopt bool
-	// Verify reads every object in etcd before the server is ready, and refuses to serve if one is damaged.
+	// Verify reads every object in etcd before the server is ready. If one is damaged, Run returns an
+	// error.
 	Verify bool
-	// Storage says what answers reads and watches. Empty is StoreStorage.
+	// Storage selects the implementation of reads and watches. The default is StoreStorage.
 	Storage Storage
-	// WatchHistory bounds the history of each resource, from which watches go on exactly; behind it
-	// they are told the difference. With StoreStorage only. Zero fields are 64 MiB and 15 minutes.
+	// WatchHistory bounds the history of each resource. A watch that resumes or reads within this
+	// history receives every event; behind it, the watch receives the difference. It applies to
+	// StoreStorage only. Zero fields are 64 MiB and 15 minutes.
 	WatchHistory WatchHistory
 }
 
-// WatchHistory bounds a history by what it weighs and by its age.
+// WatchHistory bounds a history by its size and its age.
 type WatchHistory struct {
 	Bytes int64
 	Age   time.Duration
 }
 
-// Storage is what answers reads and watches. The values are closed.
+// Storage is an implementation of reads and watches. The values are closed.
 type Storage string
 
 const (
-	// StoreStorage is package storage: a store for each resource, fed straight from etcd.
+	// StoreStorage is package storage: a watch cache for each resource, fed from etcd, and package
+	// readpath in front of it.
 	StoreStorage Storage = "store"
-	// UpstreamStorage is k8s.io/apiserver's own watch cache, to compare with.
+	// UpstreamStorage is k8s.io/apiserver's own watch cache, for comparison.
 	UpstreamStorage Storage = "upstream"
 )
 
-// defaultQuota is the largest size that etcd is recommended for, and enough for 100,000s of pods.
+// defaultQuota is the largest quota that etcd recommends; it is enough for several 100,000 pods.
 const defaultQuota = 8 << 30
 
-// EtcdCluster is how to reach an external etcd, as in kube-apiserver's --etcd-* flags.
+// EtcdCluster has the addresses and certificates of an external etcd, as in kube-apiserver's --etcd-* flags.
 type EtcdCluster struct {
-	// Servers are the members' client URLs (scheme://host:port); empty is the embedded etcd.
+	// Servers are the members' client URLs (scheme://host:port). If empty, the embedded etcd is used.
 	Servers []string
-	// CAFile, CertFile and KeyFile secure the connection (PEM); the last two go together.
+	// CAFile, CertFile and KeyFile are PEM files for TLS. CertFile requires KeyFile.
 	CAFile, CertFile, KeyFile string
 }
 
-// complete checks the options and fills in the defaults.
+// embedded reports whether the server runs its own etcd.
+func (o Options) embedded() bool { return len(o.Etcd.Servers) == 0 }
+
+// complete checks the options and sets the defaults.
 func (o Options) complete() (Options, error) {
 	if o.Listen == "" {
 		o.Listen = "127.0.0.1:0"
@@ -80,19 +90,19 @@ func (o Options) complete() (Options, error) {
 		o.Storage = StoreStorage
 	case StoreStorage, UpstreamStorage:
 	default:
-		return o, fmt.Errorf("there is no storage %q: give %q or %q", o.Storage, StoreStorage, UpstreamStorage)
+		return o, fmt.Errorf("the storage %q is unknown: give %q or %q", o.Storage, StoreStorage, UpstreamStorage)
 	}
 	if o.WatchHistory.Bytes < 0 || o.WatchHistory.Age < 0 {
-		return o, fmt.Errorf("a watch history of %d bytes and %v: give numbers above zero", o.WatchHistory.Bytes, o.WatchHistory.Age)
+		return o, fmt.Errorf("the watch history of %d bytes and %v is invalid: give numbers above zero", o.WatchHistory.Bytes, o.WatchHistory.Age)
 	}
-	if err := checkToken(o.Token); err != nil {
+	if err := serving.CheckToken(o.Token); err != nil {
 		return o, err
 	}
 	switch {
 	case o.QuotaBackendBytes < 0:
-		return o, fmt.Errorf("a quota of %d bytes for etcd: give a number above zero", o.QuotaBackendBytes)
-	case o.QuotaBackendBytes > 0 && len(o.Etcd.Servers) > 0:
-		return o, errors.New("the quota is for the embedded etcd: an external cluster has its own")
+		return o, fmt.Errorf("the quota of %d bytes for etcd is invalid: give a number above zero", o.QuotaBackendBytes)
+	case o.QuotaBackendBytes > 0 && !o.embedded():
+		return o, errors.New("the quota is for the embedded etcd: an external etcd has its own quota")
 	case o.QuotaBackendBytes == 0:
 		o.QuotaBackendBytes = defaultQuota
 	}
@@ -101,17 +111,17 @@ func (o Options) complete() (Options, error) {
 	}
 	for _, server := range o.Etcd.Servers {
 		if !isEtcdURL(server) {
-			return o, fmt.Errorf("%q is no address of an etcd server: give URLs like https://10.0.0.1:2379", server)
+			return o, fmt.Errorf("%q is not an address of an etcd server: give URLs like https://10.0.0.1:2379", server)
 		}
 	}
 	if (o.Etcd.CertFile == "") != (o.Etcd.KeyFile == "") {
-		return o, errors.New("etcd's client certificate and key go together: give both files or none")
+		return o, errors.New("etcd's client certificate requires a key, and the key a certificate: give both files or none")
 	}
-	if len(o.Etcd.Servers) == 0 && o.Etcd.CAFile+o.Etcd.CertFile != "" {
-		return o, errors.New("etcd's certificate files are for an external cluster: name its servers, too")
+	if o.embedded() && o.Etcd.CAFile+o.Etcd.CertFile != "" {
+		return o, errors.New("etcd's certificate files are for an external etcd: give its servers, too")
 	}
-	if len(o.Etcd.Servers) == 0 && o.Adopt {
-		return o, errors.New("only an external etcd can be adopted: name its servers, too")
+	if o.embedded() && o.Adopt {
+		return o, errors.New("only an external etcd can be adopted: give its servers, too")
 	}
 	return o, nil
 }

@@ -5,29 +5,25 @@ import (
 	"crypto/rand"
 	"errors"
 	"slices"
-	"sync/atomic"
 
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 )
 
-// ownerKey marks an etcd as this server's own. Its value is random, and made once: it names the
-// history that began with it.
+// ownerKey marks an etcd as this server's own. Its value is random and written once: it identifies
+// the history that began with it.
 const ownerKey = "/keepwatch/owner"
 
-// kineKeys are in a new kine before anybody has written to it.
+// kineKeys exist in a new kine before the first write.
 var kineKeys = []string{"compact_rev_key", "compact_rev_key_apiserver", "/registry/health"}
 
-// claim finds out whether the etcd is this server's own, and marks it if it is not marked yet: an etcd
-// that holds nothing is, and any etcd is where own says so. Another one is left as it is.
+// claim decides whether the etcd is this server's own, and allows writes to one that is. An etcd with
+// ownerKey is, an empty one, and any one if own is true; claim writes ownerKey to the latter two.
+// Otherwise it writes nothing.
 func (b *backend) claim(ctx context.Context, own bool) error {
 	marked, err := b.client.Get(ctx, ownerKey)
 	if errors.Is(err, rpctypes.ErrPermissionDenied) && !own {
-		b.foreign = ownerKey // who may not look is no owner
+		b.foreign = ownerKey // a user without permission to read the key does not own the etcd
 		return nil
 	}
 	if err != nil {
@@ -38,7 +34,7 @@ func (b *backend) claim(ctx context.Context, own bool) error {
 			return err
 		}
 	}
-	b.guard.open.Store(true)
+	b.writes.allowed.Store(true)
 	if len(marked.Kvs) > 0 {
 		return nil
 	}
@@ -52,7 +48,7 @@ func (b *backend) claim(ctx context.Context, own bool) error {
 	return err
 }
 
-// foreignKey returns a key that an etcd without a mark holds; empty if it holds nothing.
+// foreignKey returns a key of an etcd without ownerKey; empty if the etcd has no keys.
 func foreignKey(ctx context.Context, client *clientv3.Client) (string, error) {
 	all, err := client.Get(ctx, "", clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(int64(len(kineKeys)+1)))
 	if err != nil {
@@ -66,24 +62,5 @@ func foreignKey(ctx context.Context, client *clientv3.Client) (string, error) {
 	return "", nil
 }
 
-// readOnly reports whether the etcd is somebody else's.
+// readOnly reports whether the etcd belongs to another server.
 func (b *backend) readOnly() bool { return b.foreign != "" }
-
-// guard refuses every request to etcd that is not known to change nothing, until it is opened. It sits
-// in the connection, so that no loop, hook or library of this process can write past it.
-type guard struct{ open atomic.Bool }
-
-// reads are the requests that change nothing. Watches are streams, which are not guarded.
-var reads = []string{
-	pb.KV_Range_FullMethodName,
-	pb.Cluster_MemberList_FullMethodName,
-	pb.Maintenance_Status_FullMethodName,
-	pb.Auth_Authenticate_FullMethodName,
-}
-
-func (g *guard) intercept(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
-	if !g.open.Load() && !slices.Contains(reads, method) {
-		return status.Errorf(codes.PermissionDenied, "%s is refused: %s", method, readOnlyReason)
-	}
-	return invoke(ctx, method, request, reply, conn, options...)
-}

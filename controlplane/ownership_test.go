@@ -18,21 +18,21 @@ import (
 	"github.com/keepwatch/keepwatch/controlplane"
 )
 
-// foreign are keys as another API server writes them: one of its own, a namespace that somebody has
-// deleted, of whose contents this server knows the kind of one only, and a custom resource definition
-// that no controller has looked at.
-var foreign = map[string]string{
-	"/registry/masterleases/192.0.2.1":        `{"kind":"Endpoints","apiVersion":"v1","metadata":{"name":"192.0.2.1"}}`,
-	"/registry/namespaces/going":              `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"going","uid":"1","deletionTimestamp":"2026-01-01T00:00:00Z"},"spec":{"finalizers":["kubernetes"]},"status":{"phase":"Terminating"}}`,
-	"/registry/configmaps/going/held":         `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"held","namespace":"going","uid":"2"}}`,
-	"/registry/strangers.example.com/going/x": `{"kind":"Stranger","apiVersion":"example.com/v1","metadata":{"name":"x","namespace":"going"}}`,
+// foreignKeys are keys of another API server: one of its own, a terminating namespace with contents of
+// which this server serves one kind only, and a custom resource definition that no controller has
+// processed.
+var foreignKeys = map[string]string{
+	"/registry/masterleases/192.0.2.1":     `{"kind":"Endpoints","apiVersion":"v1","metadata":{"name":"192.0.2.1"}}`,
+	"/registry/namespaces/going":           `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"going","uid":"1","deletionTimestamp":"2026-01-01T00:00:00Z"},"spec":{"finalizers":["kubernetes"]},"status":{"phase":"Terminating"}}`,
+	"/registry/configmaps/going/c":         `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"c","namespace":"going","uid":"2"}}`,
+	"/registry/others.example.com/going/x": `{"kind":"Other","apiVersion":"example.com/v1","metadata":{"name":"x","namespace":"going"}}`,
 	"/registry/apiextensions.k8s.io/customresourcedefinitions/news.example.com": `{"kind":"CustomResourceDefinition","apiVersion":"apiextensions.k8s.io/v1",
 		"metadata":{"name":"news.example.com","uid":"3","deletionTimestamp":"2026-01-01T00:00:00Z","finalizers":["customresourcecleanup.apiextensions.k8s.io"]},
 		"spec":{"group":"example.com","scope":"Namespaced","names":{"plural":"news","singular":"new","kind":"New","listKind":"NewList"},
 		"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`,
 }
 
-// plainEtcd is an external etcd without TLS that holds keys.
+// plainEtcd starts an external etcd without TLS that has some keys.
 func plainEtcd(t *testing.T, keys map[string]string) (controlplane.EtcdCluster, *clientv3.Client) {
 	t.Helper()
 	cluster := controlplane.EtcdCluster{Servers: []string{startEtcd(t, controlplane.EtcdCluster{})}}
@@ -48,16 +48,16 @@ func etcdRevision(t *testing.T, client *clientv3.Client) int64 {
 	return must(client.Get(t.Context(), "any"))(t).Header.Revision
 }
 
-// An etcd that another server has written to is served, and nothing is written to it: not by requests,
-// which are refused with a sentence, and by no loop of the server's own.
+// The server serves reads of an etcd that another server has written to, and writes nothing to it: it
+// refuses write requests with a message, and none of its own loops writes.
 func TestForeignEtcdIsReadOnly(t *testing.T) {
 	for _, storage := range []controlplane.Storage{controlplane.StoreStorage, controlplane.UpstreamStorage} {
 		t.Run(string(storage), func(t *testing.T) {
-			cluster, etcd := plainEtcd(t, foreign)
+			cluster, etcd := plainEtcd(t, foreignKeys)
 			before := etcdRevision(t, etcd)
 			server := start(t, controlplane.Options{Etcd: cluster, Storage: storage})
 			if !server.ReadOnly() {
-				t.Error("the server does not say that it is read-only")
+				t.Error("the server is not read-only")
 			}
 			c := connect(t, server.RESTConfig())
 			if list := must(c.typed.CoreV1().ConfigMaps("").List(t.Context(), metav1.ListOptions{}))(t); len(list.Items) != 1 {
@@ -68,7 +68,7 @@ func TestForeignEtcdIsReadOnly(t *testing.T) {
 			select {
 			case <-watch.ResultChan():
 			case <-time.After(deadline):
-				t.Error("a watch is not told what there is")
+				t.Error("a watch sends no initial events")
 			}
 			watch.Stop()
 			review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
@@ -79,7 +79,7 @@ func TestForeignEtcdIsReadOnly(t *testing.T) {
 				{"POST", "/api/v1/namespaces", asJSON, `{"metadata":{"name":"more"}}`},
 				{"POST", "/api/v1/namespaces?dryRun=All", asJSON, `{"metadata":{"name":"more"}}`},
 				{"POST", "/api/v1/namespaces/going/configmaps", asJSON, `{"metadata":{"name":"more"}}`},
-				{"PUT", "/api/v1/namespaces/going/configmaps/held", asJSON, `{"metadata":{"name":"held"},"data":{"a":"b"}}`},
+				{"PUT", "/api/v1/namespaces/going/configmaps/held", asJSON, `{"metadata":{"name":"c"},"data":{"a":"b"}}`},
 				{"PUT", "/api/v1/namespaces/going/finalize", asJSON, `{"metadata":{"name":"going"}}`},
 				{"PATCH", "/api/v1/namespaces/going/configmaps/held", "application/merge-patch+json", `{"data":{"a":"b"}}`},
 				{"PATCH", "/api/v1/namespaces/going/configmaps/more?fieldManager=me", "application/apply-patch+yaml", `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"more"}}`},
@@ -97,7 +97,7 @@ func TestForeignEtcdIsReadOnly(t *testing.T) {
 			}
 			server.stop()
 			if after := etcdRevision(t, etcd); after != before {
-				t.Errorf("etcd was at revision %d, and is at %d now", before, after)
+				t.Errorf("etcd was at revision %d, and is at %d", before, after)
 				for _, kv := range must(etcd.Get(t.Context(), "", clientv3.WithPrefix()))(t).Kvs {
 					if kv.ModRevision > before {
 						t.Logf("%s: %s", kv.Key, kv.Value)
@@ -108,7 +108,8 @@ func TestForeignEtcdIsReadOnly(t *testing.T) {
 	}
 }
 
-// notAllowed says what is wrong with the refusal of a write; empty if it is as it should be.
+// notAllowed returns the difference between the response to a write and the expected refusal; empty if
+// there is none.
 func notAllowed(t *testing.T, config *rest.Config, method, path, contentType, body string) string {
 	t.Helper()
 	client := must(rest.HTTPClientFor(config))(t)
@@ -130,7 +131,7 @@ func notAllowed(t *testing.T, config *rest.Config, method, path, contentType, bo
 	return ""
 }
 
-// An etcd that holds nothing belongs to the server that meets it first, also when it holds something later.
+// An empty etcd belongs to the first server that uses it, also after it has keys.
 func TestEmptyEtcdIsOwn(t *testing.T) {
 	cluster, etcd := plainEtcd(t, nil)
 	for _, name := range []string{"first", "second"} {
@@ -141,21 +142,21 @@ func TestEmptyEtcdIsOwn(t *testing.T) {
 		must(connect(t, server.RESTConfig()).typed.CoreV1().Pods("default").Create(t.Context(), testPod(name), metav1.CreateOptions{}))(t)
 		server.stop()
 	}
-	if marks := must(etcd.Get(t.Context(), "/keepwatch/owner"))(t).Kvs; len(marks) != 1 || marks[0].Version != 1 || len(marks[0].Value) == 0 {
-		t.Errorf("the mark is %v", marks)
+	if owners := must(etcd.Get(t.Context(), "/keepwatch/owner"))(t).Kvs; len(owners) != 1 || owners[0].Version != 1 || len(owners[0].Value) == 0 {
+		t.Errorf("the owner key is %v", owners)
 	}
 }
 
-// A person can say that a foreign etcd is to belong to the server, once.
+// Adopt makes a foreign etcd the server's own, permanently.
 func TestAdopt(t *testing.T) {
-	cluster, _ := plainEtcd(t, foreign)
+	cluster, _ := plainEtcd(t, foreignKeys)
 	for _, adopt := range []bool{true, false} {
 		server := start(t, controlplane.Options{Etcd: cluster, Adopt: adopt})
 		c := connect(t, server.RESTConfig())
 		if server.ReadOnly() {
 			t.Fatalf("the server is read-only, --adopt %v", adopt)
 		}
-		eventually(t, "the namespace cleaner does its work", func() (bool, string) {
+		eventually(t, "the namespace is deleted", func() (bool, string) {
 			_, err := c.typed.CoreV1().Namespaces().Get(t.Context(), "going", metav1.GetOptions{})
 			return apierrors.IsNotFound(err), fmt.Sprint(err)
 		})
@@ -163,16 +164,16 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
-// What an external etcd holds is enough to make it foreign, below whatever prefix.
+// An external etcd with any key is foreign.
 func TestForeignKeys(t *testing.T) {
 	for _, key := range []string{"/registry/ranges/serviceips", "/kubernetes.io/pods/ns/a", "/bootstrap/0123", "patroni"} {
 		t.Run(strings.Trim(strings.ReplaceAll(key, "/", "-"), "-"), func(t *testing.T) {
 			cluster, etcd := plainEtcd(t, map[string]string{key: "x"})
 			if server := start(t, controlplane.Options{Etcd: cluster}); !server.ReadOnly() {
-				t.Error("the server takes it for its own")
+				t.Error("the server is not read-only")
 			}
 			if all := must(etcd.Get(t.Context(), "", clientv3.WithPrefix()))(t).Kvs; len(all) != 1 || !bytes.Equal(all[0].Key, []byte(key)) {
-				t.Errorf("it holds %v now", all)
+				t.Errorf("etcd has %v", all)
 			}
 		})
 	}

@@ -31,20 +31,21 @@ import (
 	"github.com/keepwatch/keepwatch/watchcache"
 )
 
-// readers finds what answers the reads of a resource. The built-in ones are added before it is
-// used; those of custom resources come and go with their definitions.
+// readers has the read path's reader of each resource. Readers of built-in resources are added before
+// the server runs; those of custom resources are added and removed with their storages.
 type readers struct {
 	budget      *readpath.Budget
 	builtin     map[schema.GroupVersionResource]*readpath.Reader
 	definitions listers.CustomResourceDefinitionLister
 	ids         definitionIDs
-	asked       *asked
+	encodings   *recentEncodings
 
 	mu     sync.RWMutex
 	custom map[schema.GroupVersionResource]*customReader
 }
 
-// customReader answers as long as the definition is the one that the storage was opened with.
+// customReader is a reader of a custom resource. It is used while the resource's definition is the one
+// for which the storage was opened.
 type customReader struct {
 	*readpath.Reader
 	definition definitionID
@@ -52,26 +53,26 @@ type customReader struct {
 
 func newReaders(budget int64) *readers {
 	return &readers{
-		budget:  readpath.NewBudget(budget),
-		builtin: map[schema.GroupVersionResource]*readpath.Reader{},
-		custom:  map[schema.GroupVersionResource]*customReader{},
-		asked:   newAsked(),
+		budget:    readpath.NewBudget(budget),
+		builtin:   map[schema.GroupVersionResource]*readpath.Reader{},
+		custom:    map[schema.GroupVersionResource]*customReader{},
+		encodings: newRecentEncodings(),
 	}
 }
 
-// follow makes the readers go by definitions. Nothing has run yet.
-func (r *readers) follow(definitions informers.CustomResourceDefinitionInformer) error {
+// followDefinitions sets the informer of the definitions, which has not started.
+func (r *readers) followDefinitions(definitions informers.CustomResourceDefinitionInformer) error {
 	r.definitions = definitions.Lister()
 	return r.ids.follow(definitions)
 }
 
-// chain puts the read path between the library's checks and its handlers.
+// chain puts the read path between the filters of k8s.io/apiserver and its handlers.
 func (r *readers) chain(handlers http.Handler, config *genericapiserver.Config) http.Handler {
 	reads := readpath.NewHandler(handlers, r.lookup, r.budget, time.Duration(config.MinRequestTimeout)*time.Second)
 	return readpath.WithWriteDeadline(genericapiserver.DefaultBuildHandlerChain(reads, config))
 }
 
-// addBuiltin adds the built-in resources in the versions that they are stored in.
+// addBuiltin adds readers of the built-in resources, in their stored versions.
 func (r *readers) addBuiltin(kinds *builtin.Registry, served []builtin.Served) error {
 	for _, k := range served {
 		stored, ok := k.Store.Storage.Storage.(*storage.Storage)
@@ -82,7 +83,7 @@ func (r *readers) addBuiltin(kinds *builtin.Registry, served []builtin.Served) e
 		reader, err := readpath.NewReader(readpath.Resource{
 			Cache: stored.Cache(), Resource: k.Resource, Kind: kind, Namespaced: k.Namespaced,
 			Serializer: kinds.Codecs, Predicate: k.Store.PredicateFunc, Table: columns.Of(k.Resource.GroupResource()),
-			Warning: warning(k), ListEncodingUsed: r.asked.of(k.Resource),
+			Warning: warning(k), ListEncodingUsed: r.encodings.recorder(k.Resource),
 			FieldLabel: func(label, value string) (string, string, error) {
 				return kinds.Scheme.ConvertFieldLabel(kind, label, value)
 			},
@@ -91,58 +92,58 @@ func (r *readers) addBuiltin(kinds *builtin.Registry, served []builtin.Served) e
 			return err
 		}
 		r.builtin[k.Resource] = reader
-		r.asked.add(k.Resource, reader)
+		r.encodings.addReader(k.Resource, reader)
 	}
 	return nil
 }
 
-// warning is what the library warns of that asks for objects of a deprecated kind.
+// warning returns the warning of k8s.io/apiserver for requests of a deprecated kind; empty for others.
 func warning(k builtin.Served) string {
 	object := k.Store.New()
 	object.GetObjectKind().SetGroupVersionKind(k.Resource.GroupVersion().WithKind(k.Kind))
-	major, minor, _ := deprecation.MajorMinor(version.Get()) // zeros are any version, as there
+	major, minor, _ := deprecation.MajorMinor(version.Get()) // zeros mean any version, as in k8s.io/apiserver
 	if !deprecation.IsDeprecated(object, major, minor) {
 		return ""
 	}
 	return deprecation.WarningMessage(object)
 }
 
-// addCustom adds a custom resource in the version of the objects that its storage makes. The
-// returned function removes it.
+// addCustom adds a reader of a custom resource, in the version of the objects that its storage
+// decodes. The returned function removes the reader.
 func (r *readers) addCustom(resource schema.GroupResource, example, list runtime.Object, cached *watchcache.Cache, attributes apistorage.AttrFunc) (remove func(), err error) {
-	nothing := func() {}
+	noReader := func() {}
 	object, ok := example.(*unstructured.Unstructured)
 	if !ok || r.definitions == nil {
-		return nothing, nil
+		return noReader, nil
 	}
 	definition, err := r.definitions.Get(resource.String())
 	id := idOf(resource.Resource)
 	if err != nil || idOf(definition.Status.AcceptedNames.Plural) != id {
-		return nothing, nil // it was changed or deleted meanwhile: the library will close the storage
+		return noReader, nil // it was changed or deleted meanwhile: apiextensions-apiserver will close the storage
 	}
 	kind := object.GroupVersionKind()
 	if mayBeLists(definition, kind.Version) {
-		return nothing, nil
+		return noReader, nil
 	}
 	name := resource.WithVersion(kind.Version)
 	reader, err := readpath.NewReader(readpath.Resource{
 		Cache: cached, Resource: name, Kind: kind, ListKind: list.GetObjectKind().GroupVersionKind().Kind,
 		Namespaced: definition.Spec.Scope == apiextensionsv1.NamespaceScoped,
-		Serializer: apiserver.Codecs, Dynamic: true, Table: customTable(definition, kind.Version), ListEncodingUsed: r.asked.of(name),
+		Serializer: apiserver.Codecs, Dynamic: true, Table: customTable(definition, kind.Version), ListEncodingUsed: r.encodings.recorder(name),
 		Predicate: func(label labels.Selector, field fields.Selector) apistorage.SelectionPredicate {
 			return apistorage.SelectionPredicate{Label: label, Field: field, GetAttrs: attributes}
 		},
 	}, r.budget)
 	if err != nil {
-		return nothing, err
+		return noReader, err
 	}
 	added := &customReader{reader, id}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.custom[name] = added
-	r.asked.add(name, reader)
+	r.encodings.addReader(name, reader)
 	return func() {
-		r.asked.remove(name, reader)
+		r.encodings.removeReader(name, reader)
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if r.custom[name] == added {
@@ -151,8 +152,8 @@ func (r *readers) addCustom(resource schema.GroupResource, example, list runtime
 	}, nil
 }
 
-// mayBeLists reports whether the library may take an object for a list: one with items. What it
-// makes of that is left to it.
+// mayBeLists reports whether apiextensions-apiserver may treat an object of a version as a list: an
+// object with items. It answers the requests of such resources itself, without a reader.
 func mayBeLists(definition *apiextensionsv1.CustomResourceDefinition, version string) bool {
 	v := versionOf(definition, version)
 	if v == nil || v.Schema == nil || v.Schema.OpenAPIV3Schema == nil {
@@ -163,7 +164,7 @@ func mayBeLists(definition *apiextensionsv1.CustomResourceDefinition, version st
 	return items || ptr.Deref(root.XPreserveUnknownFields, definition.Spec.PreserveUnknownFields)
 }
 
-// customTable is how a custom resource looks in tables; nil leaves them to the library.
+// customTable returns the table of a custom resource; nil if apiextensions-apiserver has to render it.
 func customTable(definition *apiextensionsv1.CustomResourceDefinition, version string) *readpath.Table {
 	v := versionOf(definition, version)
 	if v == nil {
@@ -176,7 +177,7 @@ func customTable(definition *apiextensionsv1.CustomResourceDefinition, version s
 	return table
 }
 
-// versionOf is a version in a definition, or nil.
+// versionOf returns a version of a definition, or nil.
 func versionOf(definition *apiextensionsv1.CustomResourceDefinition, name string) *apiextensionsv1.CustomResourceDefinitionVersion {
 	for i := range definition.Spec.Versions {
 		if v := &definition.Spec.Versions[i]; v.Name == name {
@@ -186,7 +187,7 @@ func versionOf(definition *apiextensionsv1.CustomResourceDefinition, name string
 	return nil
 }
 
-// ready fails until the storages of all built-in resources have caught up with etcd.
+// ready returns an error until the caches of all built-in resources are ready.
 func (r *readers) ready() error {
 	for name, reader := range r.builtin {
 		if err := reader.Cache.ReadinessCheck(); err != nil {
@@ -196,8 +197,9 @@ func (r *readers) ready() error {
 	return nil
 }
 
-// settle waits until the storages of all built-in resources have decoded what they caught up with.
-func (r *readers) settle(ctx context.Context) error {
+// waitWarmed waits until the caches of all built-in resources have decoded the objects that they read
+// at the start.
+func (r *readers) waitWarmed(ctx context.Context) error {
 	for _, reader := range r.builtin {
 		select {
 		case <-reader.Cache.Warmed():
@@ -208,25 +210,25 @@ func (r *readers) settle(ctx context.Context) error {
 	return nil
 }
 
-// lookup finds the reader for a request.
+// lookup returns the reader for a request; nil if the handlers of k8s.io/apiserver have to answer it.
 func (r *readers) lookup(_ *http.Request, info *request.RequestInfo) *readpath.Reader {
 	name := schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}
-	if known := r.builtin[name]; known != nil {
-		return known
+	if reader := r.builtin[name]; reader != nil {
+		return reader
 	}
 	r.mu.RLock()
-	known := r.custom[name]
+	custom := r.custom[name]
 	r.mu.RUnlock()
-	if known == nil || !r.current(known, name) {
+	if custom == nil || !r.isCurrent(custom, name) {
 		return nil
 	}
-	return known.Reader
+	return custom.Reader
 }
 
-// current reports whether the definition is the one that the reader's storage was opened with: the
-// library then answers from that storage, too. It answers for a version that is deprecated, of which it
-// warns.
-func (r *readers) current(reader *customReader, name schema.GroupVersionResource) bool {
+// isCurrent reports whether the definition is the one for which the reader's storage was opened:
+// apiextensions-apiserver then answers from the same storage. It is false for a deprecated version:
+// apiextensions-apiserver answers with a warning.
+func (r *readers) isCurrent(reader *customReader, name schema.GroupVersionResource) bool {
 	definition, err := r.definitions.Get(name.GroupResource().String())
 	if err != nil || idOf(definition.Status.AcceptedNames.Plural) != reader.definition {
 		return false

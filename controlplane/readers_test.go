@@ -32,8 +32,8 @@ const (
 	asMetadataPB   = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 )
 
-// The read path answers byte by byte what the library answers: two servers on one
-// etcd, of which one has it.
+// The read path's responses equal the library's byte by byte. The test compares two servers on one
+// etcd, of which one has the read path.
 func TestReadPathIsExact(t *testing.T) {
 	own := start(t, controlplane.Options{})
 	library := start(t, controlplane.Options{Etcd: own.EtcdCluster(), Storage: controlplane.UpstreamStorage})
@@ -42,11 +42,11 @@ func TestReadPathIsExact(t *testing.T) {
 	open(t, connect(t, library.RESTConfig()), widgets)
 	first := fill(t, c, widgets)
 	open(t, c, widgets)
-	newest := settle(t, c)
+	newest := lastRevision(t, c)
 	custom := "/apis/" + widgets.Group + "/v1/namespaces/default/widgets"
 
 	answered := counted(t, own.RESTConfig(), "keepwatch_readpath_answered_total")
-	asked := 0.0
+	requested := 0.0
 	var all errgroup.Group
 	all.SetLimit(50) // watches last for a second
 	for _, path := range []string{
@@ -72,7 +72,7 @@ func TestReadPathIsExact(t *testing.T) {
 				if strings.Contains(query, "limit") && accept != asJSON && accept != asTable {
 					continue // tokens differ, and with them lengths
 				}
-				asked++
+				requested++
 				all.Go(func() error { return same(t, own.RESTConfig(), library.RESTConfig(), path+"?"+query, accept) })
 			}
 		}
@@ -82,20 +82,20 @@ func TestReadPathIsExact(t *testing.T) {
 			if strings.HasPrefix(path, custom) && accept == asProtobuf {
 				continue
 			}
-			asked++
+			requested++
 			all.Go(func() error { return same(t, own.RESTConfig(), library.RESTConfig(), path, accept) })
 		}
 	}
 	if err := all.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	if now := counted(t, own.RESTConfig(), "keepwatch_readpath_answered_total"); now-answered < asked {
-		t.Errorf("%v of %v requests were answered by the read path", now-answered, asked)
+	if now := counted(t, own.RESTConfig(), "keepwatch_readpath_answered_total"); now-answered < requested {
+		t.Errorf("%v of %v requests were answered by the read path", now-answered, requested)
 	}
 	for _, path := range []string{
 		"/api/v1/namespaces/web/pods/none", "/api/v1/namespaces/web/nodes", "/api/v1/pods?fieldSelector=spec.none%3Da", "/api/v1/pods?labelSelector=%3D%3D",
 		"/api/v1/pods?resourceVersion=a", "/api/v1/pods?resourceVersionMatch=Exact", "/api/v1/pods?limit=1&continue=a", custom + "?fieldSelector=spec.size%3D3",
-		"/api/v1/pods?sendInitialEvents=true", custom + "/none", "/api/v1/namespaces?limit=9&continue=" + elsewhere, custom + "/w1?resourceVersion=99999", custom + "?resourceVersion=99999",
+		"/api/v1/pods?sendInitialEvents=true", custom + "/none", "/api/v1/namespaces?limit=9&continue=" + otherToken, custom + "/w1?resourceVersion=99999", custom + "?resourceVersion=99999",
 		"/api/v1/limitranges", "/api/v1/pods?includeObject=Object", "/api/v1/pods?includeObject=all",
 		"/api/v1/nodes/n1?resourceVersion=99999", "/api/v1/pods?resourceVersion=99999", "/api/v1/pods?pretty=true", "/api/v1/nones", "/api/v1/watch/pods?timeoutSeconds=1&resourceVersion=" + first,
 	} {
@@ -108,9 +108,9 @@ func TestReadPathIsExact(t *testing.T) {
 	}
 }
 
-// An object with items of its own is taken for a list by the library, which answers for its kind
-// therefore, whatever that is.
-func TestObjectsThatAreTakenForLists(t *testing.T) {
+// apiextensions-apiserver treats an object with a field items as a list. It answers the requests of
+// such kinds itself.
+func TestObjectsThatLookLikeLists(t *testing.T) {
 	own := start(t, controlplane.Options{})
 	library := start(t, controlplane.Options{Etcd: own.EtcdCluster(), Storage: controlplane.UpstreamStorage})
 	c := connect(t, own.RESTConfig())
@@ -129,7 +129,7 @@ func TestObjectsThatAreTakenForLists(t *testing.T) {
 			o.SetAPIVersion(resource.GroupVersion().String())
 			o.SetKind(strings.ToUpper(resource.Resource[:1]) + resource.Resource[1:])
 			o.SetName(name)
-			// It is stored; only the answer can't be made.
+			// The object is stored; only the response can't be encoded.
 			if _, err := c.dynamic.Resource(resource).Namespace("default").Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
 				t.Logf("%s: %v", name, err)
 			}
@@ -144,7 +144,7 @@ func TestObjectsThatAreTakenForLists(t *testing.T) {
 	}
 }
 
-// fill makes some objects, with a history that begins behind a revision.
+// fill creates objects. Their history begins after the returned revision.
 func fill(t *testing.T, c clients, widgets schema.GroupVersionResource) (first string) {
 	t.Helper()
 	core := c.typed.CoreV1()
@@ -184,7 +184,7 @@ func fill(t *testing.T, c clients, widgets schema.GroupVersionResource) (first s
 	return first
 }
 
-// open makes a server open its storage of custom resources.
+// open makes a server open its storage of a custom resource.
 func open(t *testing.T, c clients, widgets schema.GroupVersionResource) {
 	t.Helper()
 	eventually(t, "the storage of custom resources is ready", func() (bool, string) {
@@ -193,78 +193,77 @@ func open(t *testing.T, c clients, widgets schema.GroupVersionResource) {
 	})
 }
 
-// settle writes something last, and tells its revision: both servers have to know of
-// it when they are asked for it.
-func settle(t *testing.T, c clients) string {
+// lastRevision writes a last object and returns its revision: both servers have to wait for it.
+func lastRevision(t *testing.T, c clients) string {
 	t.Helper()
 	last := must(c.typed.CoreV1().Secrets("default").Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "last"}}, metav1.CreateOptions{}))(t)
 	return last.ResourceVersion
 }
 
-// elsewhere is a continue token of pods, behind one in the namespace "kube-public":
+// otherToken is a continue token of pods, after one in the namespace "kube-public":
 // {"v":"meta.k8s.io/v1","rv":-1,"start":"/kube-public/p1\u0000"}.
-const elsewhere = "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6LTEsInN0YXJ0IjoiL2t1YmUtcHVibGljL3AxXHUwMDAwIn0"
+const otherToken = "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6LTEsInN0YXJ0IjoiL2t1YmUtcHVibGljL3AxXHUwMDAwIn0"
 
-// token is a continue token, of which only the API server knows what it says.
+// token matches a continue token, which is opaque.
 var token = regexp.MustCompile(`"continue":"[^"]+"`)
 
-// age is how long ago something was, in a table.
+// age matches an age in a table.
 var age = regexp.MustCompile(`"(\d+[smhdy])+"|\((\d+[smhdy])+ ago\)`)
 
-// same asks both servers, with and without compression, and compares the answers.
+// same sends a request to both servers, with and without compression, and compares the responses.
 func same(t *testing.T, own, library *rest.Config, path, accept string) error {
 	for _, encoding := range []string{"identity", "gzip"} {
 		watch := strings.Contains(path, "watch")
 		if watch && encoding == "gzip" {
 			continue // the library compresses initial events, too, in many members
 		}
-		a, b, err := askBoth(t.Context(), own, library, path, accept, encoding)
-		// On a busy machine a watch's second may be over before everything is asked of etcd.
+		a, b, err := requestBoth(t.Context(), own, library, path, accept, encoding)
+		// On a busy machine a watch's second may end before the watch has read everything from etcd.
 		for seconds := 4; err == nil && watch && a != b && seconds < 100; seconds *= 4 {
 			longer := strings.Replace(path, "timeoutSeconds=1", fmt.Sprint("timeoutSeconds=", seconds), 1)
-			a, b, err = askBoth(t.Context(), own, library, longer, accept, encoding)
+			a, b, err = requestBoth(t.Context(), own, library, longer, accept, encoding)
 		}
 		if err != nil {
 			return fmt.Errorf("GET %s as %s, %s: %w", path, accept, encoding, err)
 		}
 		if a != b {
-			t.Errorf("GET %s as %s, %s:\nread path: %s\nlibrary:   %s", path, accept, encoding, a.head(b), b.head(a))
+			t.Errorf("GET %s as %s, %s:\nread path: %s\nlibrary:   %s", path, accept, encoding, a.difference(b), b.difference(a))
 		}
 	}
 	return nil
 }
 
-func askBoth(ctx context.Context, own, library *rest.Config, path, accept, encoding string) (a, b response, err error) {
-	if a, err = ask(ctx, own, path, accept, encoding); err != nil {
+func requestBoth(ctx context.Context, own, library *rest.Config, path, accept, encoding string) (a, b response, err error) {
+	if a, err = request(ctx, own, path, accept, encoding); err != nil {
 		return a, b, err
 	}
-	if b, err = ask(ctx, library, path, accept, encoding); err != nil {
+	if b, err = request(ctx, library, path, accept, encoding); err != nil {
 		return a, b, err
 	}
-	if strings.Contains(path, "watch") { // the time may be over before everything is sent, bookmarks too
+	if strings.Contains(path, "watch") { // the time may end before everything is sent, bookmarks too
 		n := min(len(a.body), len(b.body))
 		a.body, b.body = a.body[:n], b.body[:n]
 	}
 	return a, b, nil
 }
 
-// response is what has to be the same.
+// response has the parts of a response that must be equal.
 type response struct {
-	status                       int
-	media, packed, warning, body string
+	status                         int
+	media, encoding, warning, body string
 }
 
-// head is where it differs from another.
-func (r response) head(other response) string {
+// difference describes the response from its first difference to another one on.
+func (r response) difference(other response) string {
 	at := 0
 	for at < min(len(r.body), len(other.body)) && r.body[at] == other.body[at] {
 		at++
 	}
 	at = max(0, at-60)
-	return fmt.Sprintf("%d %s %q %q, %d bytes, from byte %d: %.300q", r.status, r.media, r.packed, r.warning, len(r.body), at, r.body[at:])
+	return fmt.Sprintf("%d %s %q %q, %d bytes, from byte %d: %.300q", r.status, r.media, r.encoding, r.warning, len(r.body), at, r.body[at:])
 }
 
-func ask(ctx context.Context, config *rest.Config, path, accept, encoding string) (response, error) {
+func request(ctx context.Context, config *rest.Config, path, accept, encoding string) (response, error) {
 	config = rest.CopyConfig(config)
 	config.DisableCompression = true
 	client, err := rest.HTTPClientFor(config)
@@ -281,27 +280,27 @@ func ask(ctx context.Context, config *rest.Config, path, accept, encoding string
 		return response{}, err
 	}
 	defer answer.Body.Close()
-	packed := answer.Header.Get("Content-Encoding")
+	contentEncoding := answer.Header.Get("Content-Encoding")
 	from := io.Reader(answer.Body)
-	if packed == "gzip" {
+	if contentEncoding == "gzip" {
 		if from, err = gzip.NewReader(answer.Body); err != nil {
 			return response{}, err
 		}
 	}
 	body, err := io.ReadAll(from)
-	said := token.ReplaceAllString(string(body), `"continue":"token"`)
+	text := token.ReplaceAllString(string(body), `"continue":"token"`)
 	if accept == asTable {
-		said = age.ReplaceAllString(said, "age")
+		text = age.ReplaceAllString(text, "age")
 	}
-	return response{answer.StatusCode, answer.Header.Get("Content-Type"), packed, strings.Join(answer.Header["Warning"], ""), said}, err
+	return response{answer.StatusCode, answer.Header.Get("Content-Type"), contentEncoding, strings.Join(answer.Header["Warning"], ""), text}, err
 }
 
-// counted is the sum of a server's metrics whose names and labels begin so.
-func counted(t *testing.T, config *rest.Config, begin string) (sum float64) {
+// counted returns the sum of a server's metrics whose names and labels have a prefix.
+func counted(t *testing.T, config *rest.Config, prefix string) (sum float64) {
 	t.Helper()
 	shown := string(must(connect(t, config).typed.CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context()))(t))
 	for line := range strings.Lines(shown) {
-		if strings.HasPrefix(line, begin) {
+		if strings.HasPrefix(line, prefix) {
 			sum += must(strconv.ParseFloat(strings.TrimSpace(line[strings.LastIndexByte(line, ' '):]), 64))(t)
 		}
 	}

@@ -11,15 +11,16 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 )
 
-// readOnlyReason says what a person can do about a write that is refused.
+// readOnlyReason is the message of a refused write; it says how to make the write succeed.
 const readOnlyReason = "this server is read-only, because its etcd holds data that another server has written: " +
 	"write through that server, or start keepwatch serve with --adopt if the etcd is to belong to this one"
 
-// handlerChain builds what requests pass before the handlers.
+// handlerChain wraps handlers in the filters of a request.
 type handlerChain func(http.Handler, *genericapiserver.Config) http.Handler
 
-// withoutWrites answers requests that would change an object with 405, behind all checks of who asks:
-// dry runs, too, which would tell what the server that owns the data might not do.
+// withoutWrites answers requests that would change an object with 405, after authentication and
+// authorization. It refuses dry runs too: their result could differ from that of the server that owns
+// the data.
 func (build handlerChain) withoutWrites(serializer runtime.NegotiatedSerializer) handlerChain {
 	return func(handlers http.Handler, config *genericapiserver.Config) http.Handler {
 		return build(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -36,7 +37,7 @@ func (build handlerChain) withoutWrites(serializer runtime.NegotiatedSerializer)
 	}
 }
 
-// isWrite reports whether a request would change what is stored. Reviews are created, but not stored.
+// isWrite reports whether a request would change a stored object. Reviews are created, but not stored.
 func isWrite(info *request.RequestInfo) bool {
 	if !info.IsResourceRequest || info.APIGroup == "authentication.k8s.io" || info.APIGroup == "authorization.k8s.io" {
 		return false

@@ -13,9 +13,9 @@ import (
 	"github.com/keepwatch/keepwatch/controlplane"
 )
 
-// A watch from a revision that a restored etcd has not reached ends with 410 in its stream,
-// whoever answers: every client lists then.
-func TestWatchOfARevisionThatARestoreUndid(t *testing.T) {
+// A watch from a revision that etcd lost by a restore ends with an event 410, from the read path and
+// from k8s.io/apiserver: every client lists then.
+func TestWatchFromARevisionLostByRestore(t *testing.T) {
 	dir, copied := t.TempDir(), t.TempDir()
 	server := start(t, controlplane.Options{DataDir: dir})
 	newNamespace(t, connect(t, server.RESTConfig()))
@@ -28,13 +28,13 @@ func TestWatchOfARevisionThatARestoreUndid(t *testing.T) {
 	for range 20 {
 		newNamespace(t, c)
 	}
-	undone := must(c.typed.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{}))(t).ResourceVersion
+	lost := must(c.typed.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{}))(t).ResourceVersion
 	server.stop()
 
 	server = start(t, controlplane.Options{DataDir: copied})
-	for _, accept := range []string{asJSON, "application/json;pretty=1"} { // of which the second is the library's
+	for _, accept := range []string{asJSON, "application/json;pretty=1"} { // k8s.io/apiserver answers the second one
 		for _, more := range []string{"", "&labelSelector=a%3Db", "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"} {
-			path := "/api/v1/pods?watch=1&timeoutSeconds=60&resourceVersion=" + url.QueryEscape(undone) + more
+			path := "/api/v1/pods?watch=1&timeoutSeconds=60&resourceVersion=" + url.QueryEscape(lost) + more
 			if got := firstEvent(t, server.RESTConfig(), path, accept); got.Type != "ERROR" || got.Object.Code != http.StatusGone || got.Object.Reason != metav1.StatusReasonExpired {
 				t.Errorf("GET %s as %s: %s %d %s: %s", path, accept, got.Type, got.Object.Code, got.Object.Reason, got.Object.Message)
 			}
@@ -42,7 +42,7 @@ func TestWatchOfARevisionThatARestoreUndid(t *testing.T) {
 	}
 }
 
-// event is a watch's event as JSON; the object is read as the Status of an error.
+// event is an event of a watch as JSON; its object is decoded as the Status of an error.
 type event struct {
 	Type   string
 	Object struct {
@@ -51,7 +51,7 @@ type event struct {
 	}
 }
 
-// firstEvent is the first event of a watch, which is answered 200.
+// firstEvent returns the first event of a watch, whose response must be 200.
 func firstEvent(t *testing.T, config *rest.Config, path, accept string) (e event) {
 	t.Helper()
 	client := must(rest.HTTPClientFor(config))(t)

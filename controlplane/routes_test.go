@@ -12,8 +12,8 @@ import (
 	"github.com/keepwatch/keepwatch/controlplane"
 )
 
-// A path is answered as the API server's routes say, also where RequestInfo reads more into it:
-// two servers on one etcd, of which one has the read path.
+// The read path answers only paths that the routes of k8s.io/apiserver have, although RequestInfo
+// parses others too. The test compares two servers on one etcd, of which one has the read path.
 func TestRoutesAreTheLibrarys(t *testing.T) {
 	own := start(t, controlplane.Options{})
 	library := start(t, controlplane.Options{Etcd: own.EtcdCluster(), Storage: controlplane.UpstreamStorage})
@@ -23,12 +23,12 @@ func TestRoutesAreTheLibrarys(t *testing.T) {
 	must(c.typed.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, metav1.CreateOptions{}))(t)
 	open(t, c, widgets)
 	open(t, connect(t, library.RESTConfig()), widgets)
-	settle(t, c)
+	lastRevision(t, c)
 
 	const maps, all = "/api/v1/namespaces/default/configmaps", "/api/v1/configmaps"
 	custom := "/apis/" + widgets.Group + "/v1/namespaces/default/" + widgets.Resource
-	var asked errgroup.Group
-	asked.SetLimit(50) // watches last for a second
+	var requests errgroup.Group
+	requests.SetLimit(50) // watches last for a second
 	for _, path := range []string{
 		maps, maps + "/", maps + "//", maps + "///c1", maps + "//c1", maps + "/c1", maps + "/c1/", maps + "/c1//", maps + "/c1//x", maps + "/c1/x", maps + "/c1///x/y",
 		maps + "/c1/status", maps + "/c1%2Fstatus", maps + "/%63%31", maps + "/.", maps + "/..", maps + "/c%25", maps + "/%F0%9F%98%80", maps + "/%2F", maps + "%2Fc1",
@@ -51,16 +51,16 @@ func TestRoutesAreTheLibrarys(t *testing.T) {
 		all + "?pretty=false", all + "?pretty=0", all + "?pretty=maybe", all + "?pretty", all + "?fieldSelector=metadata.name", all + "?fieldSelector=metadata.name%3D", all + "?fieldSelector=%5C", all + "?fieldSelector=metadata.name%3Dc1&fieldSelector=metadata.name%3Dc2",
 		all + "?fieldSelector=metadata.name%3D..", all + "?fieldSelector=metadata.namespace%3D..", all + "?fieldSelector=metadata.namespace%3Da%2Fb", maps + "?fieldSelector=metadata.namespace%3Dkube-system",
 		all + "?labelSelector=a+in+()", all + "?labelSelector=!a,b", all + "?labelSelector=%00", all + "?labelSelector=a&labelSelector=b",
-		all + "?continue=a", all + "?continue=%00", all + "?limit=1&continue=" + elsewhere + "&resourceVersion=1", all + "?continue=" + elsewhere + "&resourceVersion=0", all + "?watch=1&timeoutSeconds=1&resourceVersion=0&continue=" + elsewhere + "&fieldSelector=metadata.name%3Dc1",
+		all + "?continue=a", all + "?continue=%00", all + "?limit=1&continue=" + otherToken + "&resourceVersion=1", all + "?continue=" + otherToken + "&resourceVersion=0", all + "?watch=1&timeoutSeconds=1&resourceVersion=0&continue=" + otherToken + "&fieldSelector=metadata.name%3Dc1",
 		all + "?a=b;limit=1", all + "?%zz", all + "?allowWatchBookmarks=1", all + "?sendInitialEvents=0", all + "?export=1", maps + "/c1?export=0", maps + "/c1?export=a", maps + "/c1?resourceVersion=a", maps + "/c1?resourceVersion=a&export=false",
 		maps + "/c1?resourceVersion=-1", maps + "/c1?resourceVersion=0", maps + "/c1?limit=a",
 	} {
-		asked.Go(func() error { return same(t, own.RESTConfig(), library.RESTConfig(), path, asJSON) })
+		requests.Go(func() error { return same(t, own.RESTConfig(), library.RESTConfig(), path, asJSON) })
 	}
-	must(0, asked.Wait())(t)
+	must(0, requests.Wait())(t)
 }
 
-// Timeouts that no clock has room for are served as long ones, over HTTP/2 and 1.1.
+// Timeouts that overflow a duration are served as long ones, over HTTP/2 and 1.1.
 func TestWatchesWithLongTimeouts(t *testing.T) {
 	for _, protocol := range []string{"h2", "http/1.1"} {
 		config := shared.RESTConfig()

@@ -16,18 +16,21 @@ import (
 )
 
 const (
-	// startTimeout bounds the start of etcd, and that of the API servers. Each takes a second; a disk that
-	// stalls makes it a minute. A start that fails ends by its cause, so that only a hang reaches this.
+	// startTimeout bounds the start of the API servers. It takes a second, or a minute on a disk that
+	// stalls. A start that fails returns its cause, so that only a hang exceeds this.
 	startTimeout = 5 * time.Minute
-	// flushTime is for the ends of the last answers to leave.
+	// drainTimeout is how long requests and watches may take to end after ctx is done. Their
+	// connections are closed after it.
+	drainTimeout = 2 * time.Second
+	// flushTime is the time in which the ends of the last responses are sent.
 	flushTime = 50 * time.Millisecond
 	// namespaceRetry is the pause after an initial namespace could not be created.
 	namespaceRetry = time.Second
-	// pollInterval is how often something that isn't finished is looked at again.
+	// pollInterval is the time between two requests of the server's readiness.
 	pollInterval = 10 * time.Millisecond
 )
 
-// run serves until ctx ends. It calls ready once, as soon as everything is answered.
+// run serves until ctx is done. It calls ready once, when the server answers all requests.
 func (c *chain) run(ctx context.Context, ready func() error) error {
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -38,14 +41,14 @@ func (c *chain) run(ctx context.Context, ready func() error) error {
 		loops.Go(func() { c.namespaces.run(serving) })
 	}
 
-	err := c.awaitReady(ctx, served)
+	err := c.waitReady(ctx, served)
 	if err == nil && ctx.Err() == nil {
 		err = ready()
 	}
 	if err == nil {
 		<-ctx.Done()
 	}
-	c.endStart(served)
+	c.abortStart(served)
 	stop()
 	err = errors.Join(err, c.drain(served))
 	c.informers.Shutdown()
@@ -54,10 +57,10 @@ func (c *chain) run(ctx context.Context, ready func() error) error {
 	return err
 }
 
-// drain waits for the servers to end. The library would wait on for idle connections; they are cut
-// as soon as all requests are answered, and the busy ones when their time is over.
+// drain waits until the servers have ended. k8s.io/apiserver would also wait for idle connections:
+// drain closes them when all requests are answered, and the others after drainTimeout.
 func (c *chain) drain(served <-chan error) error {
-	timeout := time.NewTimer(drainTime)
+	timeout := time.NewTimer(drainTimeout)
 	defer timeout.Stop()
 	select {
 	case <-c.drained:
@@ -65,20 +68,21 @@ func (c *chain) drain(served <-chan error) error {
 		<-timeout.C
 	case <-timeout.C:
 	}
-	c.listener.cut()
+	c.listener.CloseConnections()
 	return <-served
 }
 
-// awaitReady asks the server, as a client, until it is ready, ctx ends, or the start fails.
-func (c *chain) awaitReady(ctx context.Context, served chan error) error {
-	client, err := rest.HTTPClientFor(c.access.own())
+// waitReady requests the server's readiness, as a client, until it is ready, ctx is done, or the start
+// fails.
+func (c *chain) waitReady(ctx context.Context, served chan error) error {
+	client, err := rest.HTTPClientFor(c.credentials.LoopbackConfig())
 	if err != nil {
 		return err
 	}
 	defer client.CloseIdleConnections()
 	deadline := time.Now().Add(startTimeout)
 	for {
-		answer, err := get(ctx, client, c.access.url+"/readyz?exclude="+noSpaceCheck)
+		answer, err := get(ctx, client, c.credentials.URL()+"/readyz?exclude="+noSpaceCheck)
 		if err == nil || ctx.Err() != nil {
 			return nil
 		}
@@ -89,7 +93,7 @@ func (c *chain) awaitReady(ctx context.Context, served chan error) error {
 		case err := <-served:
 			served <- err
 			return fmt.Errorf("the server ended while starting: %w", err)
-		case err := <-c.broken:
+		case err := <-c.startFailed:
 			return err
 		case <-ctx.Done():
 			return nil
@@ -98,10 +102,11 @@ func (c *chain) awaitReady(ctx context.Context, served chan error) error {
 	}
 }
 
-// endStart ends the step of the library's start that must not be interrupted, if it still waits.
-func (c *chain) endStart(served chan error) {
-	c.definitions.givenUp.Store(true)
-	for _, complete := range c.front.MuxAndDiscoveryCompleteSignals() { // which that step gives
+// abortStart completes the hook of k8s.io/apiextensions-apiserver that must not be interrupted, if it
+// still waits. The signals below follow that hook.
+func (c *chain) abortStart(served chan error) {
+	c.definitions.startAborted.Store(true)
+	for _, complete := range c.front.MuxAndDiscoveryCompleteSignals() {
 		select {
 		case <-complete:
 		case err := <-served:
@@ -111,25 +116,26 @@ func (c *chain) endStart(served chan error) {
 	}
 }
 
-// get succeeds when the answer is 200.
+// get returns the body of a response, and an error unless the status is 200.
 func get(ctx context.Context, client *http.Client, url string) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return "", err
 	}
-	answer, err := client.Do(request)
+	response, err := client.Do(request)
 	if err != nil {
 		return "", err
 	}
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	if err == nil && answer.StatusCode != http.StatusOK {
-		err = errors.New(answer.Status)
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = errors.New(response.Status)
 	}
 	return string(body), err
 }
 
-// createInitialNamespaces is a step of the start. It returns no error: the library would end the process.
+// createInitialNamespaces is a post-start hook. It never returns an error: k8s.io/apiserver would end
+// the process.
 func (c *chain) createInitialNamespaces(hook genericapiserver.PostStartHookContext) error {
 	for _, name := range initialNamespaces {
 		for {
@@ -138,10 +144,10 @@ func (c *chain) createInitialNamespaces(hook genericapiserver.PostStartHookConte
 				break
 			}
 			if hook.Err() != nil {
-				return nil // the server ends
+				return nil // the server stops
 			}
 			if apierrors.HasStatusCause(err, causeNoSpace) {
-				c.broken <- fmt.Errorf("cannot create the namespace %s: %w", name, err)
+				c.startFailed <- fmt.Errorf("cannot create the namespace %s: %w", name, err)
 				return nil
 			}
 			utilruntime.HandleErrorWithContext(hook, err, "Creation of a namespace is retried", "namespace", name)

@@ -11,7 +11,7 @@ import (
 	"github.com/keepwatch/keepwatch/controlplane"
 )
 
-// A folder that lost etcd's data is not a new one.
+// A folder with credentials and without etcd's data is refused: the data was lost.
 func TestLostData(t *testing.T) {
 	dir := t.TempDir()
 	start(t, controlplane.Options{DataDir: dir}).stop()
@@ -21,7 +21,7 @@ func TestLostData(t *testing.T) {
 	before := snapshot(t, dir)
 	err := runFails(t, controlplane.Options{DataDir: dir, Token: "another"})
 	if !strings.Contains(err.Error(), "has no data although there is a token") || strings.Contains(err.Error(), "\n") {
-		t.Errorf("it says %q", err)
+		t.Errorf("the error is %q", err)
 	}
 	for file, content := range snapshot(t, dir) {
 		if before[file] != content {
@@ -34,7 +34,7 @@ func TestLostData(t *testing.T) {
 	start(t, controlplane.Options{DataDir: dir}).stop()
 }
 
-// A token may be put into a new folder.
+// A user may put a token into a new folder.
 func TestGivenToken(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "token"), []byte("given\n"), 0o600); err != nil {
@@ -47,10 +47,10 @@ func TestGivenToken(t *testing.T) {
 	must(connect(t, server.RESTConfig()).typed.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{}))(t)
 }
 
-// A token that no header can carry is refused, and not answered with 401 for ever.
-func TestImpossibleTokens(t *testing.T) {
+// A token that a header cannot contain is refused at the start.
+func TestInvalidTokens(t *testing.T) {
 	for _, token := range []string{"two words", "line\n", "\ttab", " ", "null\x00", "ümlaut"} {
-		if _, err := controlplane.New(controlplane.Options{Token: token}); err == nil || !strings.Contains(err.Error(), "a token cannot have the character") {
+		if _, err := controlplane.New(controlplane.Options{Token: token}); err == nil || !strings.Contains(err.Error(), "a token cannot contain the character") {
 			t.Errorf("the token %q: %v", token, err)
 		}
 	}
@@ -58,8 +58,8 @@ func TestImpossibleTokens(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "token"), []byte("two\nlines"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := runFails(t, controlplane.Options{DataDir: dir}); !strings.Contains(err.Error(), `cannot have the character '\n'`) {
-		t.Errorf("it says %q", err)
+	if err := runFails(t, controlplane.Options{DataDir: dir}); !strings.Contains(err.Error(), `cannot contain the character '\n'`) {
+		t.Errorf("the error is %q", err)
 	}
 	if _, err := controlplane.New(controlplane.Options{Token: "A-Za-z0-9._~+/=,;"}); err != nil {
 		t.Error(err)

@@ -3,26 +3,29 @@ package controlplane
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/keepwatch/keepwatch/controlplane/internal/datadir"
+	"github.com/keepwatch/keepwatch/controlplane/internal/embeddedetcd"
+	"github.com/keepwatch/keepwatch/controlplane/internal/serving"
 )
 
-// Server is a Kubernetes API server over etcd, in this process. Make it with [New], start it with
-// Run; the other methods tell about it once Ready is closed. All methods can be called from any
-// goroutine.
+// Server is a Kubernetes API server over etcd, in this process. [New] returns one and Run starts it.
+// The other methods return their values after Ready is closed. All methods are safe for concurrent
+// use.
 type Server struct {
 	options Options
 	ready   chan struct{}
-	settled chan struct{}
+	warmed  chan struct{}
 
 	// Set before ready is closed, and never changed after.
-	client  *rest.Config
-	dataDir string
-	etcd    EtcdCluster
-	foreign bool
-	readers *readers
+	client   *rest.Config
+	dataDir  string
+	etcd     EtcdCluster
+	readOnly bool
+	readers  *readers
 
 	verified struct{ objects, unknown int }
 
@@ -35,18 +38,19 @@ func New(options Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Server{options: options, ready: make(chan struct{}), settled: make(chan struct{})}, nil
+	return &Server{options: options, ready: make(chan struct{}), warmed: make(chan struct{})}, nil
 }
 
-// Ready is closed when the server answers everything and the kubeconfig is written.
+// Ready returns a channel that is closed when the server answers all requests and the kubeconfig is
+// written.
 func (s *Server) Ready() <-chan struct{} { return s.ready }
 
-// Settled is closed when the server, some time after it was ready, has decoded what it read of etcd
-// at the start. What there is to tidy up behind a start can be tidied up then.
-func (s *Server) Settled() <-chan struct{} { return s.settled }
+// Warmed returns a channel that is closed when the server has decoded the objects that it read from
+// etcd at the start. That is some time after Ready. Memory of the start can be released then.
+func (s *Server) Warmed() <-chan struct{} { return s.warmed }
 
-// RESTConfig is how to reach the server, as its administrator, without a limit on the rate of
-// requests. It is nil before the server is ready. The caller owns the copy.
+// RESTConfig returns a client configuration of the administrator, without a limit on the rate of
+// requests. It returns nil before the server is ready. The caller owns the copy.
 func (s *Server) RESTConfig() *rest.Config {
 	select {
 	case <-s.ready:
@@ -56,7 +60,7 @@ func (s *Server) RESTConfig() *rest.Config {
 	}
 }
 
-// DataDir is the folder of the server's data; empty before the server is ready.
+// DataDir returns the folder of the server's data; empty before the server is ready.
 func (s *Server) DataDir() string {
 	select {
 	case <-s.ready:
@@ -66,8 +70,8 @@ func (s *Server) DataDir() string {
 	}
 }
 
-// Verified counts the objects that Options.Verify found sound, and the keys beside them that belong to no
-// resource of this server. Both are zero before the server is ready.
+// Verified returns the number of objects that Options.Verify found undamaged, and the number of keys
+// that belong to no resource of this server. Both are zero before the server is ready.
 func (s *Server) Verified() (objects, unknown int) {
 	select {
 	case <-s.ready:
@@ -77,8 +81,8 @@ func (s *Server) Verified() (objects, unknown int) {
 	}
 }
 
-// EtcdCluster is the etcd that the server uses, embedded (a Unix socket) or external; empty before
-// the server is ready. Whoever writes to it goes behind the server's back.
+// EtcdCluster returns the etcd that the server uses, embedded (a Unix socket) or external; empty
+// before the server is ready. The server neither validates nor admits what other clients write to it.
 func (s *Server) EtcdCluster() EtcdCluster {
 	select {
 	case <-s.ready:
@@ -88,97 +92,67 @@ func (s *Server) EtcdCluster() EtcdCluster {
 	}
 }
 
-// ReadOnly reports whether the etcd holds somebody else's data, so that writes are refused; false before
-// the server is ready. See [Options.Adopt].
+// ReadOnly reports whether the server refuses writes because the etcd belongs to another server;
+// false before the server is ready. See [Options.Adopt].
 func (s *Server) ReadOnly() bool {
 	select {
 	case <-s.ready:
-		return s.foreign
+		return s.readOnly
 	default:
 		return false
 	}
 }
 
-// Run serves until ctx ends, which is no error, and returns when everything is stopped, within 5
-// seconds. It owns all goroutines. It can be called once.
+// Run serves until ctx is done, and then returns nil within 5 seconds, when everything is stopped.
+// It returns an error if the server cannot start, or cannot continue. It owns all goroutines, and can
+// be called once.
 func (s *Server) Run(ctx context.Context) error {
-	err := errors.New("the server was run before: make a new one")
+	err := errors.New("the server was run before: create a new one")
 	s.running.Do(func() { err = s.run(ctx) })
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		return nil // asked to end while it started
+		return nil // ctx was done during the start
 	}
 	return err
 }
 
 func (s *Server) run(ctx context.Context) (err error) {
 	if s.options.Kubeconfig != "" {
-		if err := checkKubeconfig(s.options.Kubeconfig); err != nil {
+		if err := serving.CheckKubeconfig(s.options.Kubeconfig); err != nil {
 			return err
 		}
 	}
-	listener, err := listen(s.options.Listen)
+	listener, err := serving.Listen(s.options.Listen)
 	if err != nil {
 		return err
 	}
 	defer listener.Close()
-	data, err := openDataDir(s.options.DataDir)
+	data, err := datadir.Open(s.options.DataDir)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, data.close()) }()
-	embedded := len(s.options.Etcd.Servers) == 0
-	if !embedded {
-		access, err := newAccess(listener.Addr(), data, s.options.Token)
-		if err != nil {
-			return err
-		}
-		return s.serve(ctx, listener, access, data, s.options.Etcd)
+	defer func() { err = errors.Join(err, data.Close()) }()
+	if s.options.embedded() {
+		return s.serveEmbedded(ctx, listener, data)
 	}
-	found, err := checkData(ctx, data.file("etcd"))
-	if err == nil && !found {
-		err = data.checkLost()
-	}
+	credentials, err := serving.LoadCredentials(listener.Addr(), data, s.options.Token)
 	if err != nil {
 		return err
 	}
-	var access *access
-	if found { // before etcd touches the data
-		if access, err = newAccess(listener.Addr(), data, s.options.Token); err != nil {
-			return err
-		}
-	}
-	m, err := startMember(ctx, data, s.options.QuotaBackendBytes)
-	if err != nil {
-		return err
-	}
-	defer m.stop()
-	if !found { // after etcd has begun: without it, these files tell that its data was lost
-		if access, err = newAccess(listener.Addr(), data, s.options.Token); err != nil {
-			return err
-		}
-	}
-	serving, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(m.log.failed, cancel)()
-	err = s.serve(serving, listener, access, data, EtcdCluster{Servers: []string{m.endpoint}})
-	if m.log.failed.Err() != nil { // whatever else failed, it was for that
-		err = fmt.Errorf("etcd stopped: %w", context.Cause(m.log.failed))
-	}
-	return err
+	return s.serve(ctx, listener, credentials, data, s.options.Etcd)
 }
 
-// serve runs the layers above etcd until ctx ends.
-func (s *Server) serve(ctx context.Context, listener *trackingListener, access *access, data *dataDir, cluster EtcdCluster) error {
+// serve runs the layers above etcd until ctx is done.
+func (s *Server) serve(ctx context.Context, listener *serving.Listener, credentials *serving.Credentials, data *datadir.Dir, cluster EtcdCluster) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var loops sync.WaitGroup
 	defer loops.Wait()
 	defer cancel()
-	embedded, limit := len(s.options.Etcd.Servers) == 0, dialTimeout
-	if embedded {
-		limit = startTimeout // it answers already: only its disk may be slow
+	limit := dialTimeout
+	if s.options.embedded() {
+		limit = startTimeout // etcd answers already: only its disk may be slow
 	}
 	opening, opened := context.WithTimeout(ctx, limit)
-	storage, err := openBackend(opening, cluster, s.options.Storage, s.options.WatchHistory, embedded || s.options.Adopt)
+	storage, err := openBackend(opening, cluster, s.options.Storage, s.options.WatchHistory, s.options.embedded() || s.options.Adopt)
 	opened()
 	if err != nil {
 		return err
@@ -190,24 +164,26 @@ func (s *Server) serve(ctx context.Context, listener *trackingListener, access *
 		}
 	}
 	storage.checkFeatures()
-	chain, err := newChain(listener, access, storage)
+	chain, err := newChain(listener, credentials, storage)
 	if err != nil {
 		return err
 	}
-	if embedded {
-		loops.Go(func() { newSpace(storage.client).run(ctx) })
+	if s.options.embedded() {
+		loops.Go(func() { embeddedetcd.MonitorSpace(ctx, storage.client) })
 	}
 	defer context.AfterFunc(storage.failed, cancel)()
-	s.foreign = storage.readOnly()
+	s.readOnly = storage.readOnly()
 	err = chain.run(ctx, func() error {
+		s.readers = chain.readers
 		loops.Go(func() {
-			if chain.readers.settle(ctx) == nil {
-				close(s.settled)
+			if chain.readers.waitWarmed(ctx) == nil {
+				close(s.warmed)
 			}
 		})
-		s.readers = chain.readers
-		loops.Go(func() { chain.readers.asked.run(ctx, data.kept("asked.json")) })
-		return s.announce(access, data, cluster)
+		if !data.Temporary {
+			loops.Go(func() { chain.readers.encodings.run(ctx, data.File(recentEncodingsFile)) })
+		}
+		return s.announce(credentials, data, cluster)
 	})
 	cancel()
 	loops.Wait()
@@ -217,11 +193,11 @@ func (s *Server) serve(ctx context.Context, listener *trackingListener, access *
 	return err
 }
 
-// announce lets the world know that the server is ready.
-func (s *Server) announce(access *access, data *dataDir, cluster EtcdCluster) error {
-	s.client, s.dataDir, s.etcd = access.client(), data.path, cluster
+// announce writes the kubeconfig and closes Ready.
+func (s *Server) announce(credentials *serving.Credentials, data *datadir.Dir, cluster EtcdCluster) error {
+	s.client, s.dataDir, s.etcd = credentials.ClientConfig(), data.Path, cluster
 	if s.options.Kubeconfig != "" {
-		if err := writeKubeconfig(s.options.Kubeconfig, s.client); err != nil {
+		if err := serving.WriteKubeconfig(s.options.Kubeconfig, s.client); err != nil {
 			return err
 		}
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/keepwatch/keepwatch/controlplane"
 )
 
-// Open watches, read or not, don't hold the server up, and end with it.
-func TestEndsWithOpenWatches(t *testing.T) {
+// Open watches, read or not, end with the server and do not delay its end.
+func TestStopsWithOpenWatches(t *testing.T) {
 	server := start(t, controlplane.Options{})
 	c := connect(t, server.RESTConfig())
 	read := must(c.typed.CoreV1().Pods("").Watch(t.Context(), metav1.ListOptions{}))(t)
@@ -33,40 +33,40 @@ func TestEndsWithOpenWatches(t *testing.T) {
 	<-ended
 }
 
-// An end that comes during the start is obeyed, and is no error.
-func TestEndsDuringStart(t *testing.T) {
+// Run returns nil when its context is done during the start.
+func TestStopsDuringStart(t *testing.T) {
 	server := must(controlplane.New(controlplane.Options{}))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if err := server.Run(ctx); err != nil {
-		t.Errorf("it ended with: %v", err)
+		t.Errorf("Run returned: %v", err)
 	}
 	if err := server.Run(context.Background()); err == nil {
 		t.Error("a server runs twice")
 	}
 	if server.RESTConfig() != nil || server.DataDir() != "" {
-		t.Error("a server that never was ready tells where it is")
+		t.Error("a server that was never ready has an address")
 	}
 }
 
-// A storage whose invariant does not hold ends the server with its cause, also one of a custom
-// resource: the reads of its resource could be answered no more.
-func TestABrokenStorageEndsTheServer(t *testing.T) {
+// A violated invariant of a storage, also of a custom resource, stops the server with the cause: it can
+// no longer answer reads of the resource.
+func TestInvariantViolationStopsTheServer(t *testing.T) {
 	for _, custom := range []bool{false, true} {
 		server := start(t, controlplane.Options{})
 		c := connect(t, server.RESTConfig())
 		resource := corev1.SchemeGroupVersion.WithResource("configmaps")
 		object := map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "a"}}
 		if custom {
-			resource = newCRD(t, c, "broken")
-			object["apiVersion"], object["kind"] = resource.GroupVersion().String(), "Broken"
+			resource = newCRD(t, c, "violated")
+			object["apiVersion"], object["kind"] = resource.GroupVersion().String(), "Violated"
 		}
 		objects := c.dynamic.Resource(resource).Namespace("default")
 		eventually(t, "a list is answered", func() (bool, string) {
 			_, err := objects.List(t.Context(), metav1.ListOptions{})
 			return err == nil, fmt.Sprint(err)
 		})
-		if err := server.Break(resource); err != nil {
+		if err := server.ViolateInvariant(resource); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := objects.Create(t.Context(), &unstructured.Unstructured{Object: object}, metav1.CreateOptions{}); err != nil {
@@ -79,7 +79,7 @@ func TestABrokenStorageEndsTheServer(t *testing.T) {
 				t.Errorf("the server ended with: %v", err)
 			}
 		case <-time.After(deadline):
-			t.Fatalf("the server goes on without the storage of %s", resource.Resource)
+			t.Fatalf("the server continues without the storage of %s", resource.Resource)
 		}
 	}
 }

@@ -28,6 +28,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/keepwatch/keepwatch/controlplane/builtin"
+	"github.com/keepwatch/keepwatch/controlplane/internal/embeddedetcd"
 	"github.com/keepwatch/keepwatch/internal/etcddial"
 	"github.com/keepwatch/keepwatch/source/etcd"
 	"github.com/keepwatch/keepwatch/storage"
@@ -35,28 +36,29 @@ import (
 )
 
 const (
-	// rootPrefix is before all keys, as in kube-apiserver.
+	// rootPrefix is the prefix of all keys, as in kube-apiserver.
 	rootPrefix = "/registry"
-	// compactInterval is the age at which etcd forgets old revisions, as in kube-apiserver.
+	// compactInterval is the age at which old revisions are compacted, as in kube-apiserver.
 	compactInterval = 5 * time.Minute
 	dialTimeout     = etcddial.Timeout
-	// deleteCollectionWorkers is how many objects of one DELETE of a collection go at a time.
+	// deleteCollectionWorkers is the number of objects that one DELETE of a collection deletes at a time.
 	deleteCollectionWorkers = 4
 )
 
-// backend stores all resources in one etcd: package storage reads, the library's etcd3 storage
-// writes, over one shared client connection; or the library does it all.
+// backend stores all resources in one etcd, over one shared client connection. With StoreStorage,
+// package storage reads, and k8s.io/apiserver's etcd3 storage writes. With UpstreamStorage,
+// k8s.io/apiserver does both.
 type backend struct {
 	client *clientv3.Client
 	past   etcd.Past
-	// failed ends when a storage ends before it is closed, with the cause; fail ends it.
+	// failed is done when a storage ends before it is closed; fail cancels it with the cause.
 	failed    context.Context
 	fail      context.CancelCauseFunc
 	kind      Storage
 	history   WatchHistory
-	guard     *guard
-	foreign   string               // a key of whoever the etcd belongs to; empty if it is this server's own
-	registry  metrics.KubeRegistry // of what is counted of this server
+	writes    *writeInterceptor
+	foreign   string               // a key of another server; empty if the etcd is this server's own
+	registry  metrics.KubeRegistry // of this server's own metrics
 	metrics   *storage.Metrics
 	compactor interface {
 		etcd3.Compactor
@@ -64,12 +66,12 @@ type backend struct {
 	}
 }
 
-// openBackend connects to etcd and, if it is this server's own, starts to compact it. own says that it is,
-// whatever it holds.
+// openBackend connects to etcd, decides whether etcd is this server's own (always if own is true),
+// and starts to compact it if it is.
 func openBackend(ctx context.Context, cluster EtcdCluster, kind Storage, history WatchHistory, own bool) (*backend, error) {
 	registry := metrics.NewKubeRegistry()
-	b := &backend{kind: kind, history: history, guard: &guard{}, registry: registry, metrics: storage.NewMetrics(registry)}
-	client, err := etcddial.Dial(etcddial.Cluster(cluster), grpc.WithChainUnaryInterceptor(b.guard.intercept))
+	b := &backend{kind: kind, history: history, writes: &writeInterceptor{}, registry: registry, metrics: storage.NewMetrics(registry)}
+	client, err := etcddial.Dial(etcddial.Cluster(cluster), grpc.WithChainUnaryInterceptor(b.writes.intercept))
 	if err != nil {
 		return nil, err
 	}
@@ -87,8 +89,9 @@ func openBackend(ctx context.Context, cluster EtcdCluster, kind Storage, history
 	return b, nil
 }
 
-// checkFeatures asks in the background what etcd can do, for the library's storages. The library reports a check that the
-// end of a start interrupts: it begins once the data is known to be good.
+// checkFeatures starts the check of etcd's features for the etcd3 storages, in the background. It is
+// called after the data was verified: the library logs an error if the end of a start interrupts the
+// check.
 func (b *backend) checkFeatures() {
 	feature.DefaultFeatureSupportChecker.CheckClient(b.client.Ctx(), b.client, apistorage.RequestWatchProgress)
 }
@@ -99,7 +102,7 @@ func (b *backend) close() {
 	b.fail(nil)
 }
 
-// options are how one resource is stored.
+// options returns the storage options of one resource.
 func (b *backend) options(resource schema.GroupResource, prefix string, codec runtime.Codec, version runtime.GroupVersioner) generic.RESTOptions {
 	config := storagebackend.NewDefaultConfig(rootPrefix, codec)
 	config.EncodeVersioner = version
@@ -116,7 +119,7 @@ func (b *backend) options(resource schema.GroupResource, prefix string, codec ru
 	}
 }
 
-// open is the storage of one resource.
+// open opens the storage of one resource.
 func (b *backend) open(config *storagebackend.ConfigForResource, prefix string, keyOf func(runtime.Object) (string, error),
 	newObject, newList func() runtime.Object, attributes apistorage.AttrFunc, _ apistorage.IndexerFuncs,
 	indexers *cache.Indexers) (apistorage.Interface, factory.DestroyFunc, error) {
@@ -155,13 +158,13 @@ func (b *backend) open(config *storagebackend.ConfigForResource, prefix string, 
 	}), nil
 }
 
-// closable is the library's etcd3 storage.
+// closable is k8s.io/apiserver's etcd3 storage.
 type closable interface {
 	apistorage.Interface
 	Close()
 }
 
-// etcd3 is the library's storage without its watch cache, over the shared connection.
+// etcd3 returns k8s.io/apiserver's storage without its watch cache, over the shared connection.
 func (b *backend) etcd3(config *storagebackend.ConfigForResource, prefix string, newObject, newList func() runtime.Object,
 	watcher clientv3.Watcher) (closable, error) {
 	own := clientv3.NewCtxClient(b.client.Ctx())
@@ -178,7 +181,7 @@ func (b *backend) etcd3(config *storagebackend.ConfigForResource, prefix string,
 	return spaceErrors{upstream}, nil
 }
 
-// builtinOptions are for the built-in resources: protobuf, below the folders a real server uses.
+// builtinOptions are the options of the built-in resources: protobuf, with the keys of kube-apiserver.
 type builtinOptions struct {
 	*backend
 	kinds *builtin.Registry
@@ -187,12 +190,12 @@ type builtinOptions struct {
 func (o builtinOptions) GetRESTOptions(resource schema.GroupResource, _ runtime.Object) (generic.RESTOptions, error) {
 	stored, ok := o.kinds.Stored(resource)
 	if !ok {
-		return generic.RESTOptions{}, fmt.Errorf("%s is no built-in resource", resource)
+		return generic.RESTOptions{}, fmt.Errorf("%s is not a built-in resource", resource)
 	}
 	return o.options(resource, stored.Prefix, stored.Codec, stored.Version), nil
 }
 
-// definitionOptions are for CustomResourceDefinitions: JSON.
+// definitionOptions are the options of CustomResourceDefinitions: JSON.
 type definitionOptions struct{ *backend }
 
 func (o definitionOptions) GetRESTOptions(resource schema.GroupResource, _ runtime.Object) (generic.RESTOptions, error) {
@@ -200,7 +203,7 @@ func (o definitionOptions) GetRESTOptions(resource schema.GroupResource, _ runti
 	return o.options(resource, resource.Group+"/"+resource.Resource, apiserver.Codecs.LegacyCodec(version...), version), nil
 }
 
-// customOptions are for custom resources: JSON.
+// customOptions are the options of custom resources: JSON.
 type customOptions struct {
 	*backend
 	readers *readers
@@ -214,7 +217,8 @@ func (o customOptions) GetRESTOptions(resource schema.GroupResource, _ runtime.O
 	return options, nil
 }
 
-// open is the storage of one custom resource in one version, which is read by the read path, too.
+// open opens the storage of one custom resource in one version, and adds a reader of it to the read
+// path.
 func (o customOptions) open(config *storagebackend.ConfigForResource, prefix string, key func(runtime.Object) (string, error),
 	newObject, newList func() runtime.Object, attributes apistorage.AttrFunc, triggers apistorage.IndexerFuncs,
 	indexers *cache.Indexers) (apistorage.Interface, factory.DestroyFunc, error) {
@@ -233,7 +237,7 @@ func (o customOptions) open(config *storagebackend.ConfigForResource, prefix str
 	}), nil
 }
 
-// ping asks etcd for nothing, as a health check.
+// ping reads one key of etcd, as a health check.
 func (b *backend) ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, storagebackend.DefaultHealthcheckTimeout)
 	defer cancel()
@@ -241,12 +245,12 @@ func (b *backend) ping(ctx context.Context) error {
 	return err
 }
 
-// hasSpace fails while etcd refuses writes for want of space, as a health check.
+// hasSpace returns an error while etcd refuses writes because it has no space, as a health check.
 func (b *backend) hasSpace(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, storagebackend.DefaultHealthcheckTimeout)
 	defer cancel()
 	status, err := pb.NewMaintenanceClient(b.client.ActiveConnection()).Status(ctx, &pb.StatusRequest{})
-	if err == nil && hasNoSpace(status) {
+	if err == nil && embeddedetcd.HasNoSpaceAlarm(status) {
 		return errNoSpace
 	}
 	return nil // ping reports that etcd is unavailable

@@ -19,22 +19,24 @@ import (
 	apistorage "k8s.io/apiserver/pkg/storage"
 
 	"github.com/keepwatch/keepwatch/controlplane/builtin"
+	"github.com/keepwatch/keepwatch/controlplane/internal/datadir"
+	"github.com/keepwatch/keepwatch/controlplane/internal/embeddedetcd"
 )
 
-// openTestBackend is a backend on an etcd of its own.
+// openTestBackend returns a backend on an etcd of its own.
 func openTestBackend(t *testing.T) *backend {
 	t.Helper()
-	data, err := openDataDir(t.TempDir())
+	data, err := datadir.Open(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { data.close() })
-	m, err := startMember(t.Context(), data, defaultQuota)
+	t.Cleanup(func() { data.Close() })
+	etcd, err := embeddedetcd.Start(t.Context(), data, defaultQuota)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(m.stop)
-	b, err := openBackend(t.Context(), EtcdCluster{Servers: []string{m.endpoint}}, StoreStorage, WatchHistory{}, true)
+	t.Cleanup(etcd.Stop)
+	b, err := openBackend(t.Context(), EtcdCluster{Servers: []string{etcd.Endpoint}}, StoreStorage, WatchHistory{}, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,8 +44,8 @@ func openTestBackend(t *testing.T) *backend {
 	return b
 }
 
-// twoReaders are a resource's storage, and the library's below it, which decodes what etcd has
-// whenever it is asked.
+// twoReaders are the storage of a resource, and the library's storage, which reads and decodes etcd's
+// value for each request.
 type twoReaders struct {
 	*backend
 	ours, library apistorage.Interface
@@ -75,7 +77,7 @@ func (r twoReaders) key(i int) string {
 	return fmt.Sprintf("/%s/ns/o%03d", r.options.ResourcePrefix, i)
 }
 
-// put writes what an API server might have written.
+// put writes a value of another API server.
 func (r twoReaders) put(t *testing.T, i int, value []byte) {
 	t.Helper()
 	if _, err := r.client.Put(t.Context(), rootPrefix+r.key(i), string(value)); err != nil {
@@ -83,7 +85,7 @@ func (r twoReaders) put(t *testing.T, i int, value []byte) {
 	}
 }
 
-// compare fails unless each of n objects is the same to both, however it is read.
+// compare fails unless both storages return the same n objects, by get, list and watch.
 func (r twoReaders) compare(t *testing.T, n int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
@@ -114,7 +116,7 @@ func (r twoReaders) compare(t *testing.T, n int) {
 		sameObject(t, "list", items[i], want)
 		e := <-w.ResultChan()
 		if e.Type != watch.Added {
-			t.Fatalf("the watch says %v", e)
+			t.Fatalf("the watch sends %v", e)
 		}
 		sameObject(t, "watch", e.Object, want)
 	}
@@ -145,8 +147,8 @@ func must[T any](value T, err error) func(*testing.T) T {
 	}
 }
 
-// TestBuiltinObjectsAreExact holds what readers get of any object, written as protobuf or as JSON, to
-// what the library decodes of etcd's bytes.
+// TestBuiltinObjectsAreExact compares the objects that the storage returns, stored as protobuf or as
+// JSON, with those that the library decodes from etcd's bytes.
 func TestBuiltinObjectsAreExact(t *testing.T) {
 	b := openTestBackend(t)
 	registry := must(builtin.NewRegistry())(t)
@@ -194,7 +196,7 @@ func TestBuiltinObjectsAreExact(t *testing.T) {
 	}
 }
 
-// asJSON is an object as a server writes it whose storage media type is JSON.
+// asJSON returns an object as a server with the storage media type JSON stores it.
 func asJSON(t *testing.T, registry *builtin.Registry, kinds []schema.GroupVersionKind, o runtime.Object) []byte {
 	t.Helper()
 	for _, kind := range kinds {
@@ -206,7 +208,7 @@ func asJSON(t *testing.T, registry *builtin.Registry, kinds []schema.GroupVersio
 	return must(json.Marshal(o))(t)
 }
 
-// TestCustomObjectsAreExact is TestBuiltinObjectsAreExact for what has no Go type.
+// TestCustomObjectsAreExact is TestBuiltinObjectsAreExact for custom resources.
 func TestCustomObjectsAreExact(t *testing.T) {
 	b := openTestBackend(t)
 	kind := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}

@@ -12,11 +12,11 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// openUpstream is the storage of one resource as the library has it: etcd3 behind its watch cache.
+// openUpstream opens the library's storage of one resource: etcd3 behind its watch cache.
 func (b *backend) openUpstream(config *storagebackend.ConfigForResource, prefix string, key func(runtime.Object) (string, error),
 	newObject, newList func() runtime.Object, attributes apistorage.AttrFunc, triggers apistorage.IndexerFuncs,
 	indexers *cache.Indexers) (apistorage.Interface, factory.DestroyFunc, error) {
-	// The progress of one resource's watch must not wait for another's events.
+	// A watcher of its own: the progress of one resource's watch must not wait for another's events.
 	watcher := clientv3.NewWatcher(b.client)
 	etcd, err := b.etcd3(config, prefix, newObject, newList, watcher)
 	if err != nil {

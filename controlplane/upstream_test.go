@@ -9,7 +9,7 @@ import (
 	"github.com/keepwatch/keepwatch/controlplane"
 )
 
-// The library's own storage still serves, to compare with.
+// UpstreamStorage serves.
 func TestUpstreamStorage(t *testing.T) {
 	c := connect(t, start(t, controlplane.Options{Storage: controlplane.UpstreamStorage}).RESTConfig())
 	maps := c.typed.CoreV1().ConfigMaps("default")

@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// verifyPage is how many values are read at a time: of etcd's largest ones, less than one message may have.
+	// verifyPage is the number of values of one read: even of the largest values, they fit into one message.
 	verifyPage = 32
-	// damageShown is how many damaged objects an error names.
+	// damageShown is the number of damaged objects that an error names.
 	damageShown = 5
 	// definitionPrefix is the folder of CustomResourceDefinitions.
 	definitionPrefix = "apiextensions.k8s.io/customresourcedefinitions"
@@ -30,22 +30,22 @@ const (
 // verifier checks each object in etcd against its key.
 type verifier struct {
 	client *clientv3.Client
-	// resources are those that can be checked, by the folders of their keys below rootPrefix.
+	// resources are the resources that can be checked, by the prefixes of their keys below rootPrefix.
 	resources map[string]resource
-	// objects counts what was checked, unknown the keys below rootPrefix of no resource served here.
+	// objects counts the checked objects, unknown the keys below rootPrefix that belong to no resource.
 	objects, unknown int
 	damaged          []string
 }
 
-// resource is how the objects of one folder are read.
+// resource decodes the objects of one prefix.
 type resource struct {
 	namespaced bool
 	decode     func(value []byte) (runtime.Object, error)
 }
 
-// verify reads all objects. It fails if one is damaged: its key does not have the form of its resource's, its value
-// cannot be decoded, or the value's kind, name or namespace is not what the key says, or it has no UID.
-// A bit that was flipped elsewhere in a value cannot be known.
+// verify reads all objects. It returns an error if one is damaged: its key does not have the form of
+// its resource's keys, its value cannot be decoded, the value's kind, name or namespace does not match
+// the key, or it has no UID. A flipped bit elsewhere in a value cannot be detected.
 func (b *backend) verify(ctx context.Context) (objects, unknown int, err error) {
 	kinds, err := builtin.NewRegistry()
 	if err != nil {
@@ -55,14 +55,14 @@ func (b *backend) verify(ctx context.Context) (objects, unknown int, err error) 
 	for _, name := range kinds.Resources() {
 		stored, ok := kinds.Stored(name)
 		if !ok {
-			return 0, 0, fmt.Errorf("%s is no built-in resource", name)
+			return 0, 0, fmt.Errorf("%s is not a built-in resource", name)
 		}
 		v.resources[stored.Prefix] = resource{stored.Namespaced, func(value []byte) (runtime.Object, error) {
 			o, _, err := stored.Codec.Decode(value, nil, stored.Object.DeepCopyObject())
 			return o, err
 		}}
 	}
-	if err := v.read(ctx, rootPrefix+"/"+definitionPrefix+"/", v.define); err != nil {
+	if err := v.read(ctx, rootPrefix+"/"+definitionPrefix+"/", v.addDefinition); err != nil {
 		return 0, 0, err
 	}
 	if err := v.read(ctx, rootPrefix+"/", v.check); err != nil {
@@ -93,8 +93,8 @@ func (v *verifier) read(ctx context.Context, prefix string, do func(key string, 
 	}
 }
 
-// define takes the resource of a definition into account.
-func (v *verifier) define(_ string, value []byte) {
+// addDefinition adds the resource of a definition.
+func (v *verifier) addDefinition(_ string, value []byte) {
 	o, err := decodeDefinition(value)
 	if err != nil {
 		return // check reports it
@@ -103,7 +103,7 @@ func (v *verifier) define(_ string, value []byte) {
 	v.resources[spec.Group+"/"+spec.Names.Plural] = resource{spec.Scope == apiextensionsv1.NamespaceScoped, func(value []byte) (runtime.Object, error) {
 		o, kind, err := unstructured.UnstructuredJSONScheme.Decode(value, nil, nil)
 		if want := (schema.GroupKind{Group: spec.Group, Kind: spec.Names.Kind}); err == nil && kind.GroupKind() != want {
-			err = fmt.Errorf("it is a %s instead of a %s", kind.GroupKind(), want)
+			err = fmt.Errorf("its kind is %s instead of %s", kind.GroupKind(), want)
 		}
 		return o, err
 	}}
@@ -113,21 +113,21 @@ func decodeDefinition(value []byte) (runtime.Object, error) {
 	return runtime.Decode(apiserver.Codecs.UniversalDeserializer(), value)
 }
 
-// check notes what is wrong with an object.
+// check checks one object, and records its damage.
 func (v *verifier) check(key string, value []byte) {
 	below := strings.TrimPrefix(key, rootPrefix+"/")
-	found, path, ok := v.find(below)
+	resource, path, ok := v.find(below)
 	if !ok {
 		v.unknown++
 		return
 	}
 	v.objects++
-	if err := found.check(path, value); err != nil {
+	if err := resource.check(path, value); err != nil {
 		v.damaged = append(v.damaged, fmt.Sprintf("%q: %s", key, strings.ReplaceAll(err.Error(), "\n", " ")))
 	}
 }
 
-// find looks up the folder of a key, which has one or two levels, and returns the rest of the key.
+// find returns the resource of a key, by the first one or two levels, and the rest of the key.
 func (v *verifier) find(below string) (found resource, path string, ok bool) {
 	first, rest, _ := strings.Cut(below, "/")
 	if found, ok = v.resources[first]; ok {
@@ -149,14 +149,14 @@ func (r resource) check(path string, value []byte) error {
 	}
 	switch {
 	case r.path(o) != path:
-		return fmt.Errorf("it is %q", r.path(o))
+		return fmt.Errorf("the object is %q", r.path(o))
 	case o.GetUID() == "":
 		return errors.New("it has no UID")
 	}
 	return nil
 }
 
-// path is where an object belongs.
+// path returns an object's key below the resource's prefix.
 func (r resource) path(o metav1.Object) string {
 	if r.namespaced {
 		return o.GetNamespace() + "/" + o.GetName()

@@ -13,7 +13,7 @@ import (
 	"github.com/keepwatch/keepwatch/controlplane"
 )
 
-// Each damage that can be known of an object is found, and nothing else.
+// Verify finds each detectable damage of an object, and nothing else.
 func TestVerify(t *testing.T) {
 	owner := start(t, controlplane.Options{})
 	c := connect(t, owner.RESTConfig())
@@ -23,7 +23,7 @@ func TestVerify(t *testing.T) {
 		"apiVersion": gvr.GroupVersion().String(), "kind": "Verified", "metadata": map[string]any{"name": "custom"},
 	}}, metav1.CreateOptions{}))(t)
 	etcd := etcdClient(t, clientv3.Config{Endpoints: owner.EtcdCluster().Servers})
-	read := func(key string) []byte {
+	value := func(key string) []byte {
 		answer := must(etcd.Get(t.Context(), key))(t)
 		if len(answer.Kvs) != 1 {
 			t.Fatalf("there is no %s", key)
@@ -31,37 +31,37 @@ func TestVerify(t *testing.T) {
 		return answer.Kvs[0].Value
 	}
 	options := controlplane.Options{Etcd: owner.EtcdCluster(), Verify: true}
-	sound := start(t, options)
-	if objects, unknown := sound.Verified(); objects != 5 || unknown != 0 { // two namespaces, a definition, and these two
-		t.Errorf("it verified %d objects, and %d keys that it doesn't know", objects, unknown)
+	undamaged := start(t, options)
+	if objects, unknown := undamaged.Verified(); objects != 5 || unknown != 0 { // two namespaces, a definition, and these two
+		t.Errorf("verified %d objects and %d unknown keys", objects, unknown)
 	}
-	sound.stop()
+	undamaged.stop()
 
 	builtin, custom, namespace := "/registry/configmaps/default/victim", "/registry/"+gvr.Group+"/"+gvr.Resource+"/default/custom", "/registry/namespaces/default"
 	for name, damage := range map[string]struct {
 		key   string
 		value []byte
-		says  string
+		want  string
 	}{
-		"name":               {builtin, bytes.Replace(read(builtin), []byte("victim"), []byte("vicuim"), 1), `it is "default/vicuim"`},
-		"namespace":          {builtin, bytes.Replace(read(builtin), []byte("default"), []byte("defaulu"), 1), `it is "defaulu/victim"`},
-		"name of namespace":  {namespace, bytes.Replace(read(namespace), []byte("default"), []byte("defaulu"), 1), `it is "defaulu"`},
-		"cut off":            {builtin, read(builtin)[:40], ""},
+		"name":               {builtin, bytes.Replace(value(builtin), []byte("victim"), []byte("vicuim"), 1), `the object is "default/vicuim"`},
+		"namespace":          {builtin, bytes.Replace(value(builtin), []byte("default"), []byte("defaulu"), 1), `the object is "defaulu/victim"`},
+		"name of namespace":  {namespace, bytes.Replace(value(namespace), []byte("default"), []byte("defaulu"), 1), `the object is "defaulu"`},
+		"truncated":          {builtin, value(builtin)[:40], ""},
 		"empty":              {builtin, nil, ""},
-		"another kind":       {builtin, bytes.Replace(read(builtin), []byte("ConfigMap"), []byte("ConfigMaq"), 1), "ConfigMaq"},
-		"not JSON":           {custom, append([]byte("["), read(custom)[1:]...), ""},
-		"another group":      {custom, bytes.Replace(read(custom), []byte(gvr.Group), append([]byte("X"), gvr.Group[1:]...), 1), "instead of a"},
-		"name of custom":     {custom, bytes.Replace(read(custom), []byte("custom"), []byte("cusuom"), 1), `it is "default/cusuom"`},
-		"key":                {builtin + "x", read(builtin), `it is "default/victim"`},
-		"key with a level":   {builtin + "/x", read(builtin), `it is "default/victim"`},
-		"key without a name": {"/registry/configmaps/default", read(builtin), `it is "default/victim"`},
+		"another kind":       {builtin, bytes.Replace(value(builtin), []byte("ConfigMap"), []byte("ConfigMaq"), 1), "ConfigMaq"},
+		"not JSON":           {custom, append([]byte("["), value(custom)[1:]...), ""},
+		"another group":      {custom, bytes.Replace(value(custom), []byte(gvr.Group), append([]byte("X"), gvr.Group[1:]...), 1), "instead of "},
+		"name of custom":     {custom, bytes.Replace(value(custom), []byte("custom"), []byte("cusuom"), 1), `the object is "default/cusuom"`},
+		"key":                {builtin + "x", value(builtin), `the object is "default/victim"`},
+		"key with a level":   {builtin + "/x", value(builtin), `the object is "default/victim"`},
+		"key without a name": {"/registry/configmaps/default", value(builtin), `the object is "default/victim"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := must(etcd.Get(t.Context(), damage.key))(t)
 			must(etcd.Put(t.Context(), damage.key, string(damage.value)))(t)
 			err := runFails(t, options)
-			if !strings.Contains(err.Error(), "1 of ") || !strings.Contains(err.Error(), `"`+damage.key+`": `) || !strings.Contains(err.Error(), damage.says) || strings.Contains(err.Error(), "\n") {
-				t.Errorf("it says %q, which should be one line with %q", err, damage.says)
+			if !strings.Contains(err.Error(), "1 of ") || !strings.Contains(err.Error(), `"`+damage.key+`": `) || !strings.Contains(err.Error(), damage.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("the error is %q, want one line with %q", err, damage.want)
 			}
 			if len(before.Kvs) == 0 {
 				must(etcd.Delete(t.Context(), damage.key))(t)
@@ -72,6 +72,6 @@ func TestVerify(t *testing.T) {
 	}
 	must(etcd.Put(t.Context(), "/registry/regisury/x", "y"))(t)
 	if objects, unknown := start(t, options).Verified(); objects != 5 || unknown != 1 {
-		t.Errorf("it verified %d objects, and %d keys that it doesn't know", objects, unknown)
+		t.Errorf("verified %d objects and %d unknown keys", objects, unknown)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	baseversion "k8s.io/component-base/version"
 )
 
-// servedVersion answers /version with the Kubernetes release whose libraries are built in, by which
-// clients decide what they can ask for.
+// servedVersion answers /version with the Kubernetes release of the libraries in this binary. Clients
+// choose their requests by it.
 type servedVersion struct {
 	basecompatibility.EffectiveVersion
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/keepwatch/keepwatch/controlplane"
 )
 
-// What large lists were asked for before a restart is encoded behind it, though nobody asks.
-func TestAskedBeforeIsWarm(t *testing.T) {
+// A large list that was requested before a restart is encoded after it without a request.
+func TestRecentEncodingsAreWarmedAfterRestart(t *testing.T) {
 	dir := t.TempDir()
 	first := start(t, controlplane.Options{DataDir: dir})
 	c := connect(t, first.RESTConfig())
@@ -29,9 +29,9 @@ func TestAskedBeforeIsWarm(t *testing.T) {
 			SetHeader("Accept", "application/json").DoRaw(t.Context()))(t)
 	}
 	before := list(c)
-	eventually(t, "what is asked for is kept", func() (bool, string) {
-		kept, err := os.ReadFile(filepath.Join(dir, "asked.json"))
-		return bytes.Contains(kept, []byte(`"configmaps"`)), fmt.Sprintf("%s, %v", kept, err)
+	eventually(t, "the encoding is recorded", func() (bool, string) {
+		recorded, err := os.ReadFile(filepath.Join(dir, "recent-encodings.json"))
+		return bytes.Contains(recorded, []byte(`"configmaps"`)), fmt.Sprintf("%s, %v", recorded, err)
 	})
 	first.stop()
 
@@ -43,9 +43,9 @@ func TestAskedBeforeIsWarm(t *testing.T) {
 		value, _, _ = strings.Cut(value, "\n")
 		return value
 	}
-	none := warmed()
-	eventually(t, "it is encoded", func() (bool, string) { return warmed() != none, none })
+	initial := warmed()
+	eventually(t, "the list is encoded", func() (bool, string) { return warmed() != initial, initial })
 	if got := list(c); !bytes.Equal(got, before) {
-		t.Errorf("the list is another one: %.300q, was %.300q", got, before)
+		t.Errorf("the list is %.300q, was %.300q", got, before)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// webhook serves one admission webhook and tells how to call it.
+// webhook serves one admission webhook and returns its client configuration.
 func webhook(t *testing.T, decide func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse) admissionregistrationv1.WebhookClientConfig {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var review admissionv1.AdmissionReview
@@ -34,7 +34,7 @@ func webhook(t *testing.T, decide func(*admissionv1.AdmissionRequest) *admission
 	return admissionregistrationv1.WebhookClientConfig{URL: &server.URL, CABundle: authority}
 }
 
-// Webhooks by URL change and refuse writes of built-in and of custom kinds.
+// Webhooks by URL mutate and refuse writes of built-in and custom kinds.
 func TestAdmissionWebhooks(t *testing.T) {
 	c := connect(t, shared.RESTConfig())
 	ns := newNamespace(t, c)

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Browsers watch over WebSockets, an event a message: by the library's handler, from the same
+// A watch over a WebSocket sends one event a message. The library's handler serves it from the same
 // storage, with the same history.
 func TestWatchOverWebSocket(t *testing.T) {
 	config := shared.RESTConfig()
@@ -53,7 +53,7 @@ func TestWatchOverWebSocket(t *testing.T) {
 	}
 }
 
-// Browsers can set no header: they name the token as a subprotocol, beside the one they speak.
+// Browsers cannot set headers: they send the token as a subprotocol, in addition to the one they use.
 func TestTokenOfAWebSocket(t *testing.T) {
 	config := shared.RESTConfig()
 	for token, accepted := range map[string]bool{config.BearerToken: true, config.BearerToken + "x": false} {

@@ -122,7 +122,7 @@ func serve(ctx context.Context, options controlplane.Options, stderr io.Writer) 
 		return err
 	}
 	select {
-	case <-server.Settled():
+	case <-server.Warmed():
 		runtime.KeepAlive(floor)
 		debug.FreeOSMemory() // what reading etcd has left behind
 		return <-ended

@@ -78,7 +78,7 @@ func TestServeAtItsQuota(t *testing.T) {
 	if code, body := health(t, file, "/readyz"); code != http.StatusOK {
 		t.Errorf("/readyz answers %d %s", code, body)
 	}
-	awaitLine(t, p, "etcd has room again")
+	awaitLine(t, p, "etcd has space again")
 	terminate(t, p)
 	if n := strings.Count(p.stderr.String(), "\n"); n > 5 {
 		t.Errorf("%d lines on stderr, which begins with %.2000s", n, p.stderr)

@@ -40,7 +40,7 @@ func TestServeVerifies(t *testing.T) {
 		t.Errorf("exit %d", code)
 	}
 	text := p.stderr.String()
-	if !strings.Contains(text, `1 of 3 objects in etcd are damaged: "/registry/configmaps/default/victim": it is "default/vicuim"; restore a copy`) || strings.Count(text, "\n") != 1 {
+	if !strings.Contains(text, `1 of 3 objects in etcd are damaged: "/registry/configmaps/default/victim": the object is "default/vicuim"; restore a copy`) || strings.Count(text, "\n") != 1 {
 		t.Errorf("it says %q", text)
 	}
 }

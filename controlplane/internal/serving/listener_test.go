@@ -1,4 +1,4 @@
-package controlplane
+package serving
 
 import (
 	"io"
@@ -6,10 +6,10 @@ import (
 	"testing"
 )
 
-// When there are too many connections, the oldest without a credential gives way; those with one
-// do not.
+// When there are too many connections, the oldest one without an authenticated request is closed;
+// those with one are not.
 func TestConnectionsAreBounded(t *testing.T) {
-	l := track(must(net.Listen("tcp", "127.0.0.1:0"))(t), 3)
+	l := newListener(must(net.Listen("tcp", "127.0.0.1:0"))(t), 3)
 	defer l.Close()
 	dial := func() (client, server net.Conn) {
 		t.Helper()
@@ -22,7 +22,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	closed := func(client net.Conn) {
 		t.Helper()
 		if _, err := client.Read(make([]byte, 1)); err == nil {
-			t.Error("a connection is open that had to give way")
+			t.Error("a connection is open that had to be closed")
 		}
 	}
 	open := func(client, server net.Conn) {
@@ -30,19 +30,19 @@ func TestConnectionsAreBounded(t *testing.T) {
 		must(io.WriteString(server, "a"))(t)
 		must(io.ReadFull(client, make([]byte, 1)))(t)
 	}
-	first, known := dial()
-	l.known(known.RemoteAddr().String())
+	first, firstServer := dial()
+	l.markAuthenticated(firstServer.RemoteAddr().String())
 	second, _ := dial()
 	third, thirdServer := dial()
 	fourth, fourthServer := dial()
 	closed(second)
-	open(first, known)
+	open(first, firstServer)
 	open(third, thirdServer)
 	open(fourth, fourthServer)
-	l.known(thirdServer.RemoteAddr().String())
-	l.known(fourthServer.RemoteAddr().String())
+	l.markAuthenticated(thirdServer.RemoteAddr().String())
+	l.markAuthenticated(fourthServer.RemoteAddr().String())
 
-	// All are known: a new one is closed, and the next one served once there is room.
+	// All are authenticated: a new one is closed, and the next one is accepted after another has ended.
 	refused := must(net.Dial("tcp", l.Addr().String()))(t)
 	defer refused.Close()
 	accepted := make(chan net.Conn)
@@ -58,8 +58,8 @@ func TestConnectionsAreBounded(t *testing.T) {
 	open(later, server)
 	server.Close()
 	thirdServer.Close()
-	known.Close()
-	if len(l.conns) != 0 || l.strangers.Len() != 0 {
-		t.Errorf("left: %d connections, %d of strangers", len(l.conns), l.strangers.Len())
+	firstServer.Close()
+	if len(l.conns) != 0 || l.unauthenticated.Len() != 0 {
+		t.Errorf("remaining: %d connections, %d unauthenticated", len(l.conns), l.unauthenticated.Len())
 	}
 }

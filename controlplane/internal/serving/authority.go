@@ -1,4 +1,4 @@
-package controlplane
+package serving
 
 import (
 	"bytes"
@@ -7,7 +7,6 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/hex"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -15,38 +14,40 @@ import (
 	"net"
 	"os"
 	"time"
+
+	"github.com/keepwatch/keepwatch/controlplane/internal/datadir"
 )
 
-// authority is the certificate authority that a kubeconfig pins. It outlives the serving
-// certificates, which are made anew at each start for the address of the day.
+// authority is the certificate authority that a kubeconfig pins. It outlives restarts; each start
+// issues a new serving certificate for its address.
 type authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
-	// pem is the certificate as clients want it.
+	// pem is the certificate for clients.
 	pem []byte
 }
 
 const (
 	authorityLife   = 10 * 365 * 24 * time.Hour
 	certificateLife = 2 * 365 * 24 * time.Hour
-	// clockSkew is how much a client's clock may be behind.
+	// clockSkew is the tolerated lag of a client's clock.
 	clockSkew = time.Hour
 )
 
-// loadAuthority reads the authority of the folder, or founds it.
-func loadAuthority(d *dataDir) (*authority, error) {
-	content, err := d.readOrCreate("ca.pem", newAuthority)
+// loadAuthority reads the authority in the data folder, or creates it.
+func loadAuthority(d *datadir.Dir) (*authority, error) {
+	content, err := d.ReadOrCreate(authorityFile, newAuthority)
 	if err != nil {
-		return nil, fmt.Errorf("cannot keep a certificate authority in %s: %w", d.path, reason(err))
+		return nil, fmt.Errorf("cannot store a certificate authority in %s: %w", d.Path, datadir.Cause(err))
 	}
 	a, err := parseAuthority(content)
 	if err != nil {
-		return nil, fmt.Errorf("the certificate authority %s is damaged (%w): restore the file, or remove it to get a new one and a new kubeconfig", d.file("ca.pem"), err)
+		return nil, fmt.Errorf("the certificate authority %s is damaged (%w): restore the file, or remove it to get a new one and a new kubeconfig", d.File(authorityFile), err)
 	}
 	return a, nil
 }
 
-// newAuthority is a key and a self-signed certificate, PEM.
+// newAuthority returns a self-signed certificate and its key, PEM.
 func newAuthority() ([]byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -86,7 +87,7 @@ func parseAuthority(content []byte) (*authority, error) {
 	return &authority{cert: cert, key: key, pem: pem.EncodeToMemory(certBlock)}, nil
 }
 
-// issue makes a serving certificate and key, PEM, for the local names and for host.
+// issue returns a serving certificate and key, PEM, for the local names and for host.
 func (a *authority) issue(host string) (cert, key []byte, err error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -123,7 +124,7 @@ func (a *authority) issue(host string) (cert, key []byte, err error) {
 	return pem.EncodeToMemory(block), rest, nil
 }
 
-// encodePair is a certificate followed by its key, PEM.
+// encodePair returns a certificate followed by its key, PEM.
 func encodePair(der []byte, key *ecdsa.PrivateKey) ([]byte, error) {
 	keyDER, err := x509.MarshalECPrivateKey(key)
 	if err != nil {
@@ -144,43 +145,4 @@ func serial() *big.Int {
 	rand.Read(n)
 	n[0] &= 0x7f // positive, at most 20 bytes (RFC 5280)
 	return new(big.Int).SetBytes(n)
-}
-
-// loadToken is the token that was given, which replaces the kept one, or the kept one, or a new one.
-func loadToken(d *dataDir, given string) (string, error) {
-	if given != "" {
-		if err := writeFile(d.file("token"), []byte(given)); err != nil {
-			return "", fmt.Errorf("cannot keep the token in %s: %w", d.path, reason(err))
-		}
-		return given, nil
-	}
-	content, err := d.readOrCreate("token", func() ([]byte, error) { return []byte(newToken()), nil })
-	if err != nil {
-		return "", fmt.Errorf("cannot keep the token in %s: %w", d.path, reason(err))
-	}
-	token := string(bytes.TrimSpace(content))
-	if token == "" {
-		return "", fmt.Errorf("the token file %s is empty: remove it to get a new token", d.file("token"))
-	}
-	if err := checkToken(token); err != nil {
-		return "", fmt.Errorf("the token file %s: %w", d.file("token"), err)
-	}
-	return token, nil
-}
-
-// checkToken refuses a token that cannot be sent in a header: every request would be answered 401.
-func checkToken(token string) error {
-	for _, c := range []byte(token) {
-		if c <= ' ' || c > '~' {
-			return fmt.Errorf("a token cannot have the character %q: give letters, digits and punctuation without spaces or line ends", rune(c))
-		}
-	}
-	return nil
-}
-
-// newToken is 32 random bytes, in hexadecimal.
-func newToken() string {
-	secret := make([]byte, 32)
-	rand.Read(secret)
-	return hex.EncodeToString(secret)
 }

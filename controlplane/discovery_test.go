@@ -1,11 +1,8 @@
 package controlplane
 
 import (
-	"context"
-	"errors"
 	"testing"
 
-	"go.uber.org/zap"
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/endpoints/discovery"
@@ -14,34 +11,7 @@ import (
 	"github.com/keepwatch/keepwatch/controlplane/builtin"
 )
 
-// The end of etcd is an error for its owner, and not the end of the process.
-func TestEtcdCannotEndTheProcess(t *testing.T) {
-	for name, end := range map[string]func(*zap.Logger){
-		"fatal": func(l *zap.Logger) { l.Fatal("no way on", zap.Error(errors.New("disk\nbroken"))) },
-		"panic": func(l *zap.Logger) { l.Panic("no way on", zap.Error(errors.New("disk\nbroken"))) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			log := newEtcdLog()
-			log.zap().Error("this is retried")
-			if log.failed.Err() != nil {
-				t.Fatal("an error that isn't fatal ends etcd")
-			}
-			ended := make(chan struct{})
-			go func() {
-				defer close(ended)
-				end(log.zap())
-				t.Error("the goroutine goes on after the end")
-			}()
-			<-ended
-			log.fail(errors.New("a later one"))
-			if got := context.Cause(log.failed).Error(); got != "no way on: disk broken" {
-				t.Errorf("the cause is %q", got)
-			}
-		})
-	}
-}
-
-// groupsShown is the list at /apis.
+// groupsShown stands for the front server's list at /apis.
 type groupsShown struct {
 	discovery.GroupManager
 	groups map[string]metav1.APIGroup
@@ -50,6 +20,7 @@ type groupsShown struct {
 func (g groupsShown) AddGroup(group metav1.APIGroup) { g.groups[group.Name] = group }
 func (g groupsShown) RemoveGroup(name string)        { delete(g.groups, name) }
 
+// Versions of custom groups appear in the list at /apis; they do not hide a built-in group.
 func TestGroupsOfCustomKinds(t *testing.T) {
 	shown := groupsShown{groups: map[string]metav1.APIGroup{"batch": {Name: "batch"}}}
 	merged := newMergedDiscovery(aggregated.NewResourceManager("apis"), builtin.Groups())

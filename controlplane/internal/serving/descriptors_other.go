@@ -1,6 +1,6 @@
 //go:build !unix
 
-package controlplane
+package serving
 
-// descriptorLimit is unknown here.
+// descriptorLimit reports that the limit is unknown.
 func descriptorLimit() (uint64, bool) { return 0, false }

@@ -8,10 +8,10 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// The connection to a foreign etcd lets no write pass, whoever asks.
-func TestGuardRefusesWrites(t *testing.T) {
+// The connection to a foreign etcd refuses all writes.
+func TestInterceptorRefusesWrites(t *testing.T) {
 	b := openTestBackend(t)
-	b.guard.open.Store(false)
+	b.writes.allowed.Store(false)
 	for name, write := range map[string]func() error{
 		"put":     func() error { _, err := b.client.Put(t.Context(), "a", "b"); return err },
 		"delete":  func() error { _, err := b.client.Delete(t.Context(), "a"); return err },

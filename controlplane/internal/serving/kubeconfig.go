@@ -1,4 +1,4 @@
-package controlplane
+package serving
 
 import (
 	"errors"
@@ -10,29 +10,31 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/keepwatch/keepwatch/controlplane/internal/datadir"
 )
 
-// configName is the kubeconfig's one cluster, user and context.
+// configName is the name of the kubeconfig's only cluster, user and context.
 const configName = "keepwatch"
 
-// checkKubeconfig refuses, before anything starts, a file that couldn't be written or that is
-// someone else's: a kubeconfig of other clusters must not be lost.
-func checkKubeconfig(path string) error {
+// CheckKubeconfig returns an error if WriteKubeconfig could not write the file, or if the file names
+// another cluster: a kubeconfig of other clusters must not be lost.
+func CheckKubeconfig(path string) error {
 	existing, err := clientcmd.LoadFromFile(path)
 	_, unreadable := errors.AsType[*fs.PathError](err)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return checkWritable(filepath.Dir(path))
 	case unreadable:
-		return fmt.Errorf("cannot replace the kubeconfig %s: %w; give another file with --kubeconfig-out", path, reason(err))
+		return fmt.Errorf("cannot replace the kubeconfig %s: %w; give another file with --kubeconfig-out", path, datadir.Cause(err))
 	case err != nil || !isOurs(existing):
-		return fmt.Errorf("%s exists and isn't a kubeconfig of keepwatch: it is left alone, give another file", path)
+		return fmt.Errorf("%s exists and isn't a kubeconfig of keepwatch: it was not changed, give another file with --kubeconfig-out", path)
 	default:
 		return checkWritable(filepath.Dir(path))
 	}
 }
 
-// isOurs tells whether a kubeconfig names no cluster but a server of this package.
+// isOurs reports whether a kubeconfig names no cluster except a server of this package.
 func isOurs(config *clientcmdapi.Config) bool {
 	_, named := config.Clusters[configName]
 	return len(config.Clusters) == 0 || len(config.Clusters) == 1 && named
@@ -41,13 +43,13 @@ func isOurs(config *clientcmdapi.Config) bool {
 func checkWritable(dir string) error {
 	f, err := os.CreateTemp(dir, ".keepwatch-")
 	if err != nil {
-		return fmt.Errorf("cannot write a kubeconfig into %s: %w", dir, reason(err))
+		return fmt.Errorf("cannot write a kubeconfig into %s: %w", dir, datadir.Cause(err))
 	}
 	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
-// writeKubeconfig lets clients in by one file.
-func writeKubeconfig(path string, client *rest.Config) error {
+// WriteKubeconfig writes a file with the address, the certificate authority and the token of client.
+func WriteKubeconfig(path string, client *rest.Config) error {
 	config := clientcmdapi.NewConfig()
 	config.Clusters[configName] = &clientcmdapi.Cluster{Server: client.Host, CertificateAuthorityData: client.CAData}
 	config.AuthInfos[configName] = &clientcmdapi.AuthInfo{Token: client.BearerToken}
@@ -57,8 +59,8 @@ func writeKubeconfig(path string, client *rest.Config) error {
 	if err != nil {
 		return err
 	}
-	if err := writeFile(path, content); err != nil {
-		return fmt.Errorf("cannot write the kubeconfig %s: %w", path, reason(err))
+	if err := datadir.WriteFile(path, content); err != nil {
+		return fmt.Errorf("cannot write the kubeconfig %s: %w", path, datadir.Cause(err))
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package controlplane
+package serving
 
 import (
 	"crypto/tls"
@@ -8,64 +8,77 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"github.com/keepwatch/keepwatch/controlplane/internal/datadir"
 )
 
-// hasty is a listener whose connections' read deadlines can be made to pass.
-type hasty struct {
-	net.Listener
-	accepted chan *hastyConn
+func must[T any](value T, err error) func(*testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return value
+	}
 }
 
-func (l hasty) Accept() (net.Conn, error) {
+// deadlineListener passes on the read deadlines that a server sets on its connections, so that a test
+// can expire them.
+type deadlineListener struct {
+	net.Listener
+	accepted chan *deadlineConn
+}
+
+func (l deadlineListener) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	c := &hastyConn{Conn: conn, deadlines: make(chan time.Time, 10)}
+	c := &deadlineConn{Conn: conn, deadlines: make(chan time.Time, 10)}
 	l.accepted <- c
 	return c, nil
 }
 
-type hastyConn struct {
+type deadlineConn struct {
 	net.Conn
 	deadlines chan time.Time
 }
 
-func (c *hastyConn) SetReadDeadline(at time.Time) error {
+func (c *deadlineConn) SetReadDeadline(at time.Time) error {
 	if err := c.Conn.SetReadDeadline(at); err != nil || at.Before(time.Now()) { // none, or one that interrupts a read
 		return err
 	}
 	select {
 	case c.deadlines <- at:
-	default: // nobody looks any more
+	default: // the test has read the deadline that it expires
 	}
 	return nil
 }
 
-// A connection whose client falls silent is closed, at whichever step: before it says anything, in the handshake,
-// in the header of a request, and between two requests. The test makes the deadlines pass that are set.
+// The server closes a connection whose client is silent, at each step: before the first byte, in the handshake,
+// in the header of a request, and between two requests. The test expires the deadlines that the server sets.
 func TestSilentConnectionsAreClosed(t *testing.T) {
-	data := must(openDataDir(t.TempDir()))(t)
-	defer data.close()
-	listener := hasty{must(net.Listen("tcp", "127.0.0.1:0"))(t), make(chan *hastyConn, 1)}
-	access := must(newAccess(listener.Addr(), data, ""))(t)
-	tracking := track(listener, 10)
+	data := must(datadir.Open(t.TempDir()))(t)
+	defer data.Close()
+	listener := deadlineListener{must(net.Listen("tcp", "127.0.0.1:0"))(t), make(chan *deadlineConn, 1)}
+	credentials := must(LoadCredentials(listener.Addr(), data, ""))(t)
+	tracking := newListener(listener, 10)
 	stop := make(chan struct{})
-	stopped, _, err := secureServing(tracking, access).Serve(http.NotFoundHandler(), 0, stop)
+	stopped, _, err := credentials.SecureServing(tracking).Serve(http.NotFoundHandler(), 0, stop)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { close(stop); <-stopped }()
 	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(access.authority.pem)
+	roots.AppendCertsFromPEM(credentials.authority.pem)
 	handshake := func(client net.Conn) net.Conn {
 		secured := tls.Client(client, &tls.Config{RootCAs: roots, ServerName: "127.0.0.1", NextProtos: []string{"http/1.1"}})
 		must(0, secured.HandshakeContext(t.Context()))(t)
 		return secured
 	}
 	for name, step := range map[string]struct {
-		say      func(net.Conn) net.Conn
-		deadline int // which one has to pass
+		send     func(net.Conn) net.Conn
+		deadline int // the number of the deadline that closes the connection
 		within   time.Duration
 	}{
 		"silent":       {func(c net.Conn) net.Conn { return c }, 1, 32 * time.Second},
@@ -87,28 +100,28 @@ func TestSilentConnectionsAreClosed(t *testing.T) {
 			client := must(net.Dial("tcp", listener.Addr().String()))(t)
 			defer client.Close()
 			server := <-listener.accepted
-			secured := step.say(client)
+			secured := step.send(client)
 			var deadline time.Time
 			for range step.deadline {
 				deadline = <-server.deadlines
 			}
-			if most := time.Since(begin) + step.within; deadline.Sub(begin) > most {
-				t.Errorf("it is closed after %v, want %v at most", deadline.Sub(begin), most)
+			if limit := time.Since(begin) + step.within; deadline.Sub(begin) > limit {
+				t.Errorf("the connection is closed after %v, want %v at most", deadline.Sub(begin), limit)
 			}
 			must(0, server.Conn.SetReadDeadline(time.Now()))(t)
 			_, _ = io.Copy(io.Discard, secured) // until it is closed, or reset
 		})
 	}
-	for _, left := range []func() int{func() int { return len(tracking.conns) }, tracking.strangers.Len} {
-		for end := time.Now().Add(startTimeout); ; time.Sleep(time.Millisecond) {
+	for _, remaining := range []func() int{func() int { return len(tracking.conns) }, tracking.unauthenticated.Len} {
+		for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 			tracking.mu.Lock()
-			n := left()
+			n := remaining()
 			tracking.mu.Unlock()
 			if n == 0 {
 				break
 			}
 			if time.Now().After(end) {
-				t.Fatalf("%d connections are still known", n)
+				t.Fatalf("%d connections are still tracked", n)
 			}
 		}
 	}

@@ -1,4 +1,4 @@
-package controlplane
+package serving
 
 import (
 	"net/http"
@@ -12,39 +12,41 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// AdminUser is the name of the token's user.
-const AdminUser = "keepwatch-admin"
+// adminUser is the name of the token's user.
+const adminUser = "keepwatch-admin"
 
-// newAuthenticator knows one token, in a header or, from browsers, in the name of a WebSocket's
-// subprotocol. Without it only health checks are answered; everything else is 401.
-func newAuthenticator(token string) authenticator.Request {
-	admin := &user.DefaultInfo{Name: AdminUser, Groups: []string{user.SystemPrivilegedGroup, user.AllAuthenticated}}
-	tokens := tokenfile.New(map[string]*user.DefaultInfo{token: admin})
+// Authenticator authenticates the token's user. A client sends the token in a header or, from a
+// browser, in the name of a WebSocket subprotocol. Without the token, only health checks are
+// answered; the answer to any other request is 401.
+func (c *Credentials) Authenticator() authenticator.Request {
+	admin := &user.DefaultInfo{Name: adminUser, Groups: []string{user.SystemPrivilegedGroup, user.AllAuthenticated}}
+	tokens := tokenfile.New(map[string]*user.DefaultInfo{c.token: admin})
 	return union.New(bearertoken.New(tokens), websocket.NewProtocolAuthenticator(tokens), authenticator.RequestFunc(anonymousHealth))
 }
 
-// introducing tells a listener from where requests with a credential came.
-func introducing(listener *trackingListener, authenticate authenticator.Request) authenticator.Request {
+// MarkingAuthenticated returns an authenticator that marks the connections of authenticated requests
+// in listener.
+func MarkingAuthenticated(listener *Listener, authenticate authenticator.Request) authenticator.Request {
 	return authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool, error) {
 		response, ok, err := authenticate.AuthenticateRequest(r)
 		if ok && err == nil && response.User.GetName() != user.Anonymous {
-			listener.known(r.RemoteAddr)
+			listener.markAuthenticated(r.RemoteAddr)
 		}
 		return response, ok, err
 	})
 }
 
-// withoutErrors answers a wrong credential with "nobody", and not with an error, which the server would
-// log as one of its own. None of the authenticators here can fail for another reason: they look into
-// memory only.
-func withoutErrors(authenticate authenticator.Request) authenticator.Request {
+// WithoutErrors returns an authenticator that answers a wrong credential with no user instead of an
+// error, which the server would log as its own. The authenticators here read memory only: they
+// cannot fail for another reason.
+func WithoutErrors(authenticate authenticator.Request) authenticator.Request {
 	return authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool, error) {
 		response, ok, err := authenticate.AuthenticateRequest(r)
 		return response, ok && err == nil, nil
 	})
 }
 
-// anonymousHealth lets anyone ask for the server's health, and nothing else.
+// anonymousHealth authenticates requests without a credential as anonymous, for the health checks only.
 func anonymousHealth(r *http.Request) (*authenticator.Response, bool, error) {
 	if r.Header.Get("Authorization") != "" || !isHealthPath(r.URL.Path) {
 		return nil, false, nil

@@ -14,9 +14,9 @@ import (
 	"github.com/keepwatch/keepwatch/controlplane"
 )
 
-// While etcd is away, what is held is still read and watched, and who asks for more is
-// told when to ask again, in the way that clients don't lose their place by.
-func TestEtcdIsAway(t *testing.T) {
+// While etcd is unavailable, the server answers reads and watches of cached revisions. Other requests
+// are answered with an error with Retry-After, for which clients retry without a new list.
+func TestEtcdUnavailable(t *testing.T) {
 	owner := start(t, controlplane.Options{})
 	server := start(t, controlplane.Options{Etcd: owner.EtcdCluster()})
 	c := connect(t, server.RESTConfig())
@@ -26,11 +26,11 @@ func TestEtcdIsAway(t *testing.T) {
 	owner.stop()
 	eventually(t, "reads fail", func() (bool, string) {
 		answer := refused(t, server.RESTConfig(), "/api/v1/pods", asJSON)
-		return answer.Code != 0, "they are answered"
+		return answer.Code != 0, "they succeed"
 	})
 
 	pods := "/api/v1/namespaces/default/pods"
-	for _, accept := range []string{asJSON, "application/json;pretty=1"} { // of which the second is the library's
+	for _, accept := range []string{asJSON, "application/json;pretty=1"} { // the handlers of k8s.io/apiserver answer the second one
 		for path, want := range map[string]refusal{
 			pods:              {http.StatusInternalServerError, metav1.StatusReasonServerTimeout, "2"},
 			pods + "?limit=1": {http.StatusInternalServerError, metav1.StatusReasonServerTimeout, "2"},
@@ -51,7 +51,7 @@ func TestEtcdIsAway(t *testing.T) {
 	}
 }
 
-// refusal is what an error tells a client; the zero value is an answer of 200.
+// refusal is the content of an error response; the zero value is a response of 200.
 type refusal struct {
 	Code   int
 	Reason metav1.StatusReason

@@ -10,26 +10,27 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// definitionInformers are the extension server's informers, which say that they have synced once the
-// start is given up. The library's start waits for that, and ends the process if it is interrupted before.
+// definitionInformers are the extension server's informers. After the start was aborted they report
+// that they have synced: k8s.io/apiextensions-apiserver waits for that, and ends the process if the
+// wait is interrupted.
 type definitionInformers struct {
 	externalversions.SharedInformerFactory
-	givenUp atomic.Bool
+	startAborted atomic.Bool
 }
 
 func (f *definitionInformers) Apiextensions() apiextensions.Interface {
 	return apiextensions.New(f, "", nil)
 }
 
-func (f *definitionInformers) InformerFor(o runtime.Object, make internalinterfaces.NewInformerFunc) cache.SharedIndexInformer {
-	return definitionInformer{f.SharedInformerFactory.InformerFor(o, make), &f.givenUp}
+func (f *definitionInformers) InformerFor(o runtime.Object, newInformer internalinterfaces.NewInformerFunc) cache.SharedIndexInformer {
+	return definitionInformer{f.SharedInformerFactory.InformerFor(o, newInformer), &f.startAborted}
 }
 
 type definitionInformer struct {
 	cache.SharedIndexInformer
-	givenUp *atomic.Bool
+	startAborted *atomic.Bool
 }
 
 func (i definitionInformer) HasSynced() bool {
-	return i.givenUp.Load() || i.SharedIndexInformer.HasSynced()
+	return i.startAborted.Load() || i.SharedIndexInformer.HasSynced()
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/keepwatch/keepwatch/controlplane"
 )
 
-// A key that is not of a resource's form is no object of it: whatever a list or watch is asked for,
-// it shows the objects of that scope, before and after a restart.
-func TestStrayKeysAreNoObjects(t *testing.T) {
+// A key that does not have the form of its resource's keys is ignored: lists and watches of each scope
+// contain the objects of that scope only, before and after a restart.
+func TestUnknownKeysAreIgnored(t *testing.T) {
 	dir := t.TempDir()
 	server := start(t, controlplane.Options{DataDir: dir})
 	c := connect(t, server.RESTConfig())
@@ -27,13 +27,13 @@ func TestStrayKeysAreNoObjects(t *testing.T) {
 	newMap(other, "b")
 	etcd := must(clientv3.New(clientv3.Config{Endpoints: server.EtcdCluster().Servers}))(t)
 	defer etcd.Close()
-	stolen := must(etcd.Get(t.Context(), "/registry/configmaps/"+other+"/b"))(t).Kvs[0].Value
+	value := must(etcd.Get(t.Context(), "/registry/configmaps/"+other+"/b"))(t).Kvs[0].Value
 	namespaces := len(must(c.typed.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{}))(t).Items)
 	namespace := must(etcd.Get(t.Context(), "/registry/namespaces/"+other))(t).Kvs[0].Value
-	for _, key := range []string{"configmaps/stray", "configmaps/" + ns, "configmaps/" + ns + "/x/y", "configmaps/" + ns + "//y", "configmaps/" + ns + "/", "configmaps//" + ns, "configmaps/0", "configmaps/zz"} {
-		must(etcd.Put(t.Context(), "/registry/"+key, string(stolen)))(t)
+	for _, key := range []string{"configmaps/unknown", "configmaps/" + ns, "configmaps/" + ns + "/x/y", "configmaps/" + ns + "//y", "configmaps/" + ns + "/", "configmaps//" + ns, "configmaps/0", "configmaps/zz"} {
+		must(etcd.Put(t.Context(), "/registry/"+key, string(value)))(t)
 	}
-	for _, key := range []string{"namespaces/" + ns + "/stray", "namespaces/0/stray", "namespaces//stray", "namespaces/stray/"} {
+	for _, key := range []string{"namespaces/" + ns + "/unknown", "namespaces/0/unknown", "namespaces//unknown", "namespaces/unknown/"} {
 		must(etcd.Put(t.Context(), "/registry/"+key, string(namespace)))(t)
 	}
 	must(etcd.Delete(t.Context(), "/registry/configmaps/zz"))(t)
@@ -49,7 +49,7 @@ func TestStrayKeysAreNoObjects(t *testing.T) {
 					got = append(got, o.Namespace+"/"+o.Name)
 				}
 				if !slices.Equal(got, want) {
-					t.Errorf("of %q at %q are listed %q, want %q", scope, version, got, want)
+					t.Errorf("the list of %q at %q has %q, want %q", scope, version, got, want)
 				}
 			}
 		}
@@ -59,7 +59,7 @@ func TestStrayKeysAreNoObjects(t *testing.T) {
 			t.Errorf("a page of %d, remaining %v, and one of %d", len(page.Items), page.RemainingItemCount, len(rest.Items))
 		}
 		if got := len(must(c.typed.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{}))(t).Items); got != namespaces {
-			t.Errorf("there are %d namespaces, not %d", got, namespaces)
+			t.Errorf("the list has %d namespaces, want %d", got, namespaces)
 		}
 	}
 	check()
@@ -71,7 +71,7 @@ func TestStrayKeysAreNoObjects(t *testing.T) {
 		for e := range w.ResultChan() {
 			o, ok := e.Object.(*corev1.ConfigMap)
 			if !ok || e.Type != watch.Added || o.Name != "b" && o.Name != "last" {
-				t.Errorf("of %q a watch is sent %v", scope, e)
+				t.Errorf("the watch of %q sends %v", scope, e)
 			}
 			if !ok || o.Name == "last" {
 				break

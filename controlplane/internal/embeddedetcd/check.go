@@ -1,4 +1,4 @@
-package controlplane
+package embeddedetcd
 
 import (
 	"bytes"
@@ -14,17 +14,21 @@ import (
 
 	"go.etcd.io/bbolt"
 	bbolterrors "go.etcd.io/bbolt/errors"
+
+	"github.com/keepwatch/keepwatch/controlplane/internal/datadir"
 )
 
-// checkData looks at what etcd keeps in dir before etcd does, read-only. etcd would start afresh on
-// data of which a part is missing or empty, and panics on a damaged database. It reads all of it, which
-// takes seconds for gigabytes, or until ctx ends.
+// Check reads etcd's files in d, and returns an error if they are damaged; the files are not changed.
+// Without it, etcd would start empty if a part of its files is missing or empty, and would panic on
+// a damaged database. Check reads all files, which takes seconds for gigabytes. It returns early if
+// ctx ends.
 //
-// One kind of data is removed: what is left of a first start that ended, by a crash or on a full disk,
-// before it wrote anything. etcd has made a log then and no cluster, and would wait for one for ever.
+// If a crash or a full disk ended a first start before etcd wrote anything, Check removes the files:
+// they have a log without a cluster, and etcd would wait for a cluster forever.
 //
-// found is whether there is any data then.
-func checkData(ctx context.Context, dir string) (found bool, err error) {
+// found reports whether d has data.
+func Check(ctx context.Context, d *datadir.Dir) (found bool, err error) {
+	dir := d.File(folder)
 	logs, err := filepath.Glob(filepath.Join(dir, "member", "wal", "*.wal"))
 	if err != nil {
 		return false, err
@@ -37,7 +41,7 @@ func checkData(ctx context.Context, dir string) (found bool, err error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return true, damaged(dir, "member/snap/db is missing")
 	case err != nil:
-		return true, fmt.Errorf("cannot read %s: %w", database, reason(err))
+		return true, fmt.Errorf("cannot read %s: %w", database, datadir.Cause(err))
 	case info.Size() == 0:
 		return true, damaged(dir, "member/snap/db is empty")
 	}
@@ -54,7 +58,7 @@ func checkData(ctx context.Context, dir string) (found bool, err error) {
 		}
 		return true, nil
 	}
-	log, err := readJournal(ctx, logs)
+	log, err := readWAL(ctx, logs)
 	switch {
 	case ctx.Err() != nil:
 		return true, ctx.Err()
@@ -74,14 +78,14 @@ func damaged(dir, what string) error {
 	return fmt.Errorf("the data in %s is damaged (%s); it was not touched: restore a copy, or give another folder", dir, what)
 }
 
-// checkDatabase reads all keys of a file of that size. applied is the index of the last log entry that
-// the database has; 0 if nothing was written to it yet: etcd was killed in its very first start. empty
-// is whether no key was ever written.
+// checkDatabase reads all keys of a database file of that size. applied is the index of the last log
+// entry that the database contains, or 0 if etcd was killed in its first start before it wrote one.
+// empty reports whether the database has no key.
 //
-// bbolt's own check, like its normal open, walks damaged pages in a goroutine that nobody can
-// recover; reading is done in this one.
+// It opens the file read-only: a normal open, as bbolt's own check, walks the pages in another
+// goroutine, whose panic on a damaged page cannot be recovered.
 func checkDatabase(ctx context.Context, path string, size int64) (applied uint64, empty bool, err error) {
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // a page may point behind the end of the file
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // a page may refer to an address behind the end of the file
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%v", p)
@@ -114,7 +118,7 @@ func checkDatabase(ctx context.Context, path string, size int64) (applied uint64
 	return applied, empty, err
 }
 
-// checkKeys reads a bucket from its first to its last key.
+// checkKeys reads all keys of a bucket, and checks their order.
 func checkKeys(ctx context.Context, bucket *bbolt.Bucket) error {
 	var last []byte
 	return bucket.ForEach(func(key, _ []byte) error {

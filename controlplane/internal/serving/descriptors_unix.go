@@ -1,11 +1,11 @@
 //go:build unix
 
-package controlplane
+package serving
 
 import "syscall"
 
-// descriptorLimit returns how many files this process may have open. Go raises the soft limit to
-// the hard one when a process starts.
+// descriptorLimit returns the limit of open files of this process. Go raises the soft limit to the
+// hard one when a process starts.
 func descriptorLimit() (uint64, bool) {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

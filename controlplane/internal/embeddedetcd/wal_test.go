@@ -1,4 +1,4 @@
-package controlplane
+package embeddedetcd
 
 import (
 	"bytes"
@@ -16,8 +16,8 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// writeLog makes a log of that many entries, as etcd does, and returns its one file and where in it
-// each record starts; the last offset is where the next one would.
+// writeLog writes a log of that many entries with etcd's own code. It returns the only file of the
+// log and the offset of each record; the last offset is the end of the last record.
 func writeLog(t *testing.T, entries uint64) (file string, offsets []int64) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "wal")
@@ -65,8 +65,8 @@ func recordOffsets(t *testing.T, file string) []int64 {
 	}
 }
 
-// put overwrites a part of a file.
-func put(t *testing.T, file string, at int64, content []byte) {
+// overwriteAt overwrites a part of a file.
+func overwriteAt(t *testing.T, file string, at int64, content []byte) {
 	t.Helper()
 	f, err := os.OpenFile(file, os.O_WRONLY, 0)
 	if err != nil {
@@ -78,7 +78,8 @@ func put(t *testing.T, file string, at int64, content []byte) {
 	}
 }
 
-func get8(t *testing.T, file string, at int64) uint64 {
+// readUint64 reads a number of the file format.
+func readUint64(t *testing.T, file string, at int64) uint64 {
 	t.Helper()
 	f, err := os.Open(file)
 	if err != nil {
@@ -94,19 +95,19 @@ func get8(t *testing.T, file string, at int64) uint64 {
 
 func length(n uint64) []byte { return binary.LittleEndian.AppendUint64(nil, n) }
 
-func TestReadJournal(t *testing.T) {
-	if got := (&journal{commit: 5, snapshots: []uint64{0, 4, 9}}).start(); got != 4 {
+func TestReadWAL(t *testing.T) {
+	if got := (&walSummary{commit: 5, snapshots: []uint64{0, 4, 9}}).start(); got != 4 {
 		t.Errorf("with an uncommitted snapshot at its end a log starts at %d", got)
 	}
 	file, _ := writeLog(t, 10)
-	j, err := readJournal(t.Context(), []string{file})
+	j, err := readWAL(t.Context(), []string{file})
 	if err != nil || j.entry != 10 || j.commit != 10 || j.start() != 0 {
 		t.Errorf("it reads %+v: %v", j, err)
 	}
 }
 
-// What a crash leaves behind is no damage: the start of one record, and behind it nothing.
-func TestRecordCutOff(t *testing.T) {
+// A crash can leave the start of one record with nothing behind it. That is not damage.
+func TestTruncatedRecord(t *testing.T) {
 	for _, left := range []int64{1, 4, 8, 9, 12, 16, 20, 24, 100, 512, 1000} {
 		file, offsets := writeLog(t, 10)
 		last := offsets[len(offsets)-3] // the entry before the last state
@@ -114,40 +115,41 @@ func TestRecordCutOff(t *testing.T) {
 		if size := next - last; left >= size {
 			t.Fatalf("the record has only %d bytes", size)
 		}
-		put(t, file, last+left, make([]byte, next-last-left))
-		j, err := readJournal(t.Context(), []string{file})
+		overwriteAt(t, file, last+left, make([]byte, next-last-left))
+		j, err := readWAL(t.Context(), []string{file})
 		if err != nil || j.entry != 9 {
 			t.Errorf("%d bytes are left of the last entry: %+v, %v", left, j, err)
 		}
 		if err := os.Truncate(file, last+left); err != nil {
 			t.Fatal(err)
 		}
-		if j, err = readJournal(t.Context(), []string{file}); err != nil || j.entry != 9 {
+		if j, err = readWAL(t.Context(), []string{file}); err != nil || j.entry != 9 {
 			t.Errorf("the file ends %d bytes into the last entry: %+v, %v", left, j, err)
 		}
 	}
 }
 
-// Damage that etcd would take for a record that was cut off, and clear away with all that follows.
+// Damage before the last record is an error. etcd would treat it as a truncated record, and clear
+// everything behind it.
 func TestDamageBeforeTheEnd(t *testing.T) {
 	const entry = 8 // the entry record that is damaged, of those of the file
 	for name, damage := range map[string]func(t *testing.T, file string, at int64){
-		"length beyond the file": func(t *testing.T, file string, at int64) { put(t, file, at, length(1<<40)) },
-		"length too long":        func(t *testing.T, file string, at int64) { put(t, file, at, length(1<<20)) },
+		"length beyond the file": func(t *testing.T, file string, at int64) { overwriteAt(t, file, at, length(1<<40)) },
+		"length too long":        func(t *testing.T, file string, at int64) { overwriteAt(t, file, at, length(1<<20)) },
 		"length slightly too long": func(t *testing.T, file string, at int64) {
-			put(t, file, at, length(get8(t, file, at)+8))
+			overwriteAt(t, file, at, length(readUint64(t, file, at)+8))
 		},
-		"length zero":   func(t *testing.T, file string, at int64) { put(t, file, at, length(0)) },
-		"length 1":      func(t *testing.T, file string, at int64) { put(t, file, at, length(1)) },
-		"no such bytes": func(t *testing.T, file string, at int64) { put(t, file, at, bytes.Repeat([]byte{0xff}, 64)) },
-		"zeros":         func(t *testing.T, file string, at int64) { put(t, file, at, make([]byte, 512)) },
-		"zeros inside":  func(t *testing.T, file string, at int64) { put(t, file, at+64, make([]byte, 1024)) },
-		"one byte":      func(t *testing.T, file string, at int64) { put(t, file, at+100, []byte{0}) },
+		"length zero":   func(t *testing.T, file string, at int64) { overwriteAt(t, file, at, length(0)) },
+		"length 1":      func(t *testing.T, file string, at int64) { overwriteAt(t, file, at, length(1)) },
+		"no such bytes": func(t *testing.T, file string, at int64) { overwriteAt(t, file, at, bytes.Repeat([]byte{0xff}, 64)) },
+		"zeros":         func(t *testing.T, file string, at int64) { overwriteAt(t, file, at, make([]byte, 512)) },
+		"zeros inside":  func(t *testing.T, file string, at int64) { overwriteAt(t, file, at+64, make([]byte, 1024)) },
+		"one byte":      func(t *testing.T, file string, at int64) { overwriteAt(t, file, at+100, []byte{0}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			file, offsets := writeLog(t, 10)
 			damage(t, file, offsets[entry])
-			if j, err := readJournal(t.Context(), []string{file}); err == nil || !strings.HasPrefix(err.Error(), filepath.Base(file)+": ") {
+			if j, err := readWAL(t.Context(), []string{file}); err == nil || !strings.HasPrefix(err.Error(), filepath.Base(file)+": ") {
 				t.Errorf("it reads %+v, %v", j, err)
 			}
 		})

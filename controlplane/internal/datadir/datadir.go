@@ -1,0 +1,107 @@
+// Package datadir opens the folder with the data of one server. A lock in it excludes a second
+// server. Secret files are readable by their owner only, and files are replaced in one step.
+//
+//	datadir.go   the folder, its lock and the files that are created once
+//	file.go      replaces a file in one step, and unwraps errors of file operations
+package datadir
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"go.etcd.io/etcd/client/pkg/v3/fileutil"
+	"k8s.io/klog/v2"
+)
+
+// Dir is the data folder of one server. This process has the lock on it until Close.
+type Dir struct {
+	// Path is absolute.
+	Path string
+	// Temporary reports whether Close removes the folder. Its files need no flush to the disk.
+	Temporary bool
+	lock      *fileutil.LockedFile
+}
+
+// Open creates the folder if it does not exist, and locks it. An empty path creates a temporary
+// folder.
+func Open(path string) (*Dir, error) {
+	d := &Dir{Path: path}
+	if path == "" {
+		created, err := os.MkdirTemp("", "keepwatch-")
+		if err != nil {
+			return nil, fmt.Errorf("cannot create a temporary data folder: %w; set TMPDIR or give a folder with --data-dir", err)
+		}
+		d.Path, d.Temporary = created, true
+	}
+	if err := d.acquireLock(); err != nil {
+		if d.Temporary {
+			err = errors.Join(err, os.RemoveAll(d.Path))
+		}
+		return nil, err
+	}
+	return d, nil
+}
+
+func (d *Dir) acquireLock() error {
+	abs, err := filepath.Abs(d.Path)
+	if err != nil {
+		return fmt.Errorf("cannot use the data folder %s: %w", d.Path, err)
+	}
+	d.Path = abs
+	if err := os.MkdirAll(d.Path, 0o700); err != nil {
+		return fmt.Errorf("cannot use the data folder %s: %w", d.Path, Cause(err))
+	}
+	d.lock, err = fileutil.TryLockFile(d.File("lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if errors.Is(err, fileutil.ErrLocked) {
+		return fmt.Errorf("the data folder %s is in use by another server: stop that server, or give another folder", d.Path)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot use the data folder %s: %w", d.Path, Cause(err))
+	}
+	return nil
+}
+
+// File returns the path of a file in the folder.
+func (d *Dir) File(name string) string { return filepath.Join(d.Path, name) }
+
+// Close releases the lock, and removes a temporary folder.
+func (d *Dir) Close() error {
+	err := d.lock.Close()
+	if d.Temporary {
+		err = errors.Join(err, os.RemoveAll(d.Path))
+	}
+	return err
+}
+
+// ReadOrCreate returns the content of a file. If the file does not exist, it is created with the
+// content that create returns. Other users lose the right to read the file.
+func (d *Dir) ReadOrCreate(name string, create func() ([]byte, error)) ([]byte, error) {
+	content, err := os.ReadFile(d.File(name))
+	if err == nil {
+		return content, d.makePrivate(name)
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if content, err = create(); err != nil {
+		return nil, err
+	}
+	return content, WriteFile(d.File(name), content)
+}
+
+// makePrivate removes the rights of other users from a secret file.
+func (d *Dir) makePrivate(name string) error {
+	info, err := os.Stat(d.File(name))
+	if err != nil || info.Mode().Perm()&0o077 == 0 {
+		return err
+	}
+	if err := os.Chmod(d.File(name), 0o600); err != nil {
+		return fmt.Errorf("others may read or change it (mode %#o): %w", info.Mode().Perm(), Cause(err))
+	}
+	klog.Background().Error(nil, "Others could read or change a secret file; it is private now. Replace it if they may have",
+		"file", d.File(name), "mode", fmt.Sprintf("%#o", info.Mode().Perm()))
+	return nil
+}
