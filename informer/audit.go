@@ -27,7 +27,7 @@ func (a Audit) Equal() bool { return len(a.Missing)+len(a.Extra)+len(a.Different
 // of kind Expired if the server has forgotten that revision before the list was
 // over; then the next audit has another.
 func (i *Informer[T]) Audit(ctx context.Context) (Audit, error) {
-	current := i.follower.applier.current.Load()
+	current := i.follower.Current()
 	if current == nil {
 		return Audit{}, errors.New("there is nothing to audit before the first list")
 	}
@@ -36,7 +36,7 @@ func (i *Informer[T]) Audit(ctx context.Context) (Audit, error) {
 	if err != nil {
 		return Audit{}, err
 	}
-	err = i.follower.source.ListAt(ctx, current.Revision(), func(objects []keepwatch.Object) error { return list.Put(ctx, objects) })
+	err = i.follower.ListAt(ctx, current.Revision(), func(objects []keepwatch.Object) error { return list.Put(ctx, objects) })
 	if err != nil {
 		return Audit{}, err
 	}
@@ -72,4 +72,4 @@ func compare(here, there *store.Snapshot) Audit {
 // Repair lists again and delivers the difference to the handlers, as soon
 // as it hears anything from the server: a bookmark comes once a minute. It is for
 // what an [Audit] has found, and does not block.
-func (i *Informer[T]) Repair() { i.follower.applier.repairRequested.Store(true) }
+func (i *Informer[T]) Repair() { i.follower.Repair() }

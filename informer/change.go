@@ -8,6 +8,7 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/informer/internal/follow"
 )
 
 // Change is a change of one object as a handler receives it.
@@ -53,53 +54,53 @@ func (i *Informer[T]) Handle(handler func(ctx context.Context, change Change[T])
 		o(&set)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	h := i.follower.handler(typedCallback[T]{ctx, handler}, set.resync, retryFailed)
-	h.cancel = cancel
-	if err := i.follower.add(h); err != nil {
+	h, err := i.follower.Add(callbacks[T]{ctx, handler}, follow.HandlerOptions{Resync: set.resync, Retry: true, Stop: cancel})
+	if err != nil {
 		cancel()
 		return nil, err
 	}
 	return &Registration{h}, nil
 }
 
-type typedCallback[T runtime.Object] struct {
+// callbacks are one function, as follow.Callbacks.
+type callbacks[T runtime.Object] struct {
 	ctx    context.Context
 	handle func(context.Context, Change[T]) error
 }
 
-func (c typedCallback[T]) callback(o notification) func() error {
-	change := Change[T]{Revision: o.at, Initial: o.initial, Resync: o.resync}
-	if o.old != nil {
-		change.Old = o.old.Value().(T)
+func (c callbacks[T]) Callback(n follow.Notification) func() error {
+	change := Change[T]{Revision: n.Revision, Initial: n.Initial, Resync: n.Resync}
+	if n.Old != nil {
+		change.Old = n.Old.Value().(T)
 	}
 	switch {
-	case o.new == nil:
-		change.Type, change.Object, change.FinalStateUnknown = keepwatch.Deleted, o.last.Value().(T), !o.final
-	case o.old == nil:
-		change.Type, change.Object = keepwatch.Added, o.new.Value().(T)
+	case n.New == nil:
+		change.Type, change.Object, change.FinalStateUnknown = keepwatch.Deleted, n.Last.Value().(T), !n.Final
+	case n.Old == nil:
+		change.Type, change.Object = keepwatch.Added, n.New.Value().(T)
 	default:
-		change.Type, change.Object = keepwatch.Modified, o.new.Value().(T)
+		change.Type, change.Object = keepwatch.Modified, n.New.Value().(T)
 	}
 	return func() error {
 		err := c.handle(c.ctx, change)
 		if err != nil && c.ctx.Err() == nil {
-			utilruntime.HandleErrorWithContext(c.ctx, err, "A handler failed and will be called again", "change", change.Type.String(), "object", o.key().String())
+			utilruntime.HandleErrorWithContext(c.ctx, err, "A handler failed and will be called again", "change", change.Type.String(), "object", n.Key().String())
 		}
 		return err
 	}
 }
 
 // Registration is a handler that was added to an informer.
-type Registration struct{ handler *handler }
+type Registration struct{ handler *follow.Handler }
 
 // Synced returns a channel that is closed once the initial state was delivered to the
 // handler. Retries of failed calls may be pending.
-func (r *Registration) Synced() <-chan struct{} { return r.handler.synced }
+func (r *Registration) Synced() <-chan struct{} { return r.handler.Synced() }
 
 // Done returns a channel that is closed once the handler was removed, or the informer has
 // stopped, and the last call has returned.
-func (r *Registration) Done() <-chan struct{} { return r.handler.done }
+func (r *Registration) Done() <-chan struct{} { return r.handler.Done() }
 
 // Remove removes the handler. Once it has returned, no further call begins. It does not
 // wait for a call that has begun: see Done.
-func (r *Registration) Remove() { r.handler.follower.remove(r.handler) }
+func (r *Registration) Remove() { r.handler.Remove() }

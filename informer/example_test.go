@@ -5,76 +5,16 @@ import (
 	"fmt"
 	"log"
 	"net/http"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/keepwatch/keepwatch/informer"
+	"github.com/keepwatch/keepwatch/informer/health"
 )
-
-// In place of cache.NewSharedIndexInformer. A unit test's fake client will do.
-func ExampleNewSharedIndexInformer() {
-	client := fake.NewClientset(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "a"}})
-	pods := informer.NewSharedIndexInformer(podsOf(client), &corev1.Pod{}, 0, cache.Indexers{})
-	registration, err := pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(o any) { fmt.Println("added", o.(*corev1.Pod).Name) },
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() { defer close(ended); pods.RunWithContext(ctx) }()
-	<-registration.HasSyncedChecker().Done()
-	cancel()
-	<-ended
-	// Output: added a
-}
-
-// In one of client-go's factories, for all that uses the factory.
-func ExampleFor() {
-	podsOf := func(client kubernetes.Interface) cache.ListerWatcher {
-		pods := client.CoreV1().Pods(metav1.NamespaceAll)
-		return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-			ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-				return pods.List(ctx, options)
-			},
-			WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-				return pods.Watch(ctx, options)
-			},
-		}, client)
-	}
-	factory := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
-	factory.InformerFor(&corev1.Pod{}, informer.For(podsOf))
-	lister := factory.Core().V1().Pods().Lister() // reads our informer
-	_ = lister
-}
-
-// In place of dynamicinformer.NewDynamicSharedInformerFactory.
-func ExampleNewDynamicSharedInformerFactory() {
-	var client dynamic.Interface // of dynamic.NewForConfig
-	factory := informer.NewDynamicSharedInformerFactory(client, time.Hour)
-	_ = factory
-}
-
-// In a manager's cache, with health and metrics.
-func ExampleGroup() {
-	group := informer.NewGroup()
-	// manager.New(cfg, manager.Options{Cache: cache.Options{NewInformer: group.NewSharedIndexInformer}})
-	prometheus.NewRegistry().MustRegister(group)
-	http.NewServeMux().Handle("/healthz", group) // or mgr.AddHealthzCheck("informers", group.Check)
-}
 
 // Without client-go's types.
 func ExampleNew() {
@@ -112,4 +52,23 @@ func ExampleResource() {
 	objects, err := informer.New[*metav1.PartialObjectMetadata](&rest.Config{Host: "https://localhost"}, informer.Resource(widgets))
 	fmt.Println(objects.State(), err)
 	// Output: STOPPED <nil>
+}
+
+// Compact is for objects that are rarely read.
+func ExampleCompact() {
+	pods, err := informer.New[*corev1.Pod](&rest.Config{Host: "https://localhost"}, informer.Compact())
+	fmt.Println(pods.State(), err)
+	// Output: STOPPED <nil>
+}
+
+// A group is a health check and a Prometheus collector.
+func ExampleInGroup() {
+	group := health.NewGroup()
+	if _, err := informer.New[*corev1.Pod](&rest.Config{Host: "https://localhost"}, informer.InGroup(group)); err != nil {
+		log.Fatal(err)
+	}
+	prometheus.NewRegistry().MustRegister(group)
+	http.NewServeMux().Handle("/healthz", group)
+	fmt.Println(group.Check(nil))
+	// Output: <nil>
 }

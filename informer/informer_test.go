@@ -14,30 +14,13 @@ import (
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/informer"
+	"github.com/keepwatch/keepwatch/informer/health"
+	"github.com/keepwatch/keepwatch/informer/internal/podtest"
 )
 
-// runs runs a typed informer until the test is over.
-func runs(t *testing.T, inf interface{ Run(context.Context) error }) (stop func() error) {
+func pods(t *testing.T, s *podtest.Server, options ...informer.Option) *informer.Informer[*corev1.Pod] {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	var err error
-	go func() {
-		defer close(ended)
-		err = inf.Run(ctx)
-	}()
-	stop = func() error {
-		cancel()
-		<-ended
-		return err
-	}
-	t.Cleanup(func() { _ = stop() })
-	return stop
-}
-
-func pods(t *testing.T, s *server, options ...informer.Option) *informer.Informer[*corev1.Pod] {
-	t.Helper()
-	inf, err := informer.New[*corev1.Pod](s.config(), options...)
+	inf, err := informer.New[*corev1.Pod](s.Config(), options...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,12 +35,12 @@ func names[T interface{ GetName() string }](objects func(func(T) bool)) (all []s
 }
 
 func TestTypedInformer(t *testing.T) {
-	s := newServer(t, pod("a", marked("x")), pod("b"), pod("c", marked("x")))
+	s := podtest.NewServer(t, podtest.Pod("a", podtest.Mark("x")), podtest.Pod("b"), podtest.Pod("c", podtest.Mark("x")))
 	inf := pods(t, s, informer.Index("mark", func(p *corev1.Pod) []string { return []string{p.Labels["mark"]} }))
-	if got := inf.State(); got != informer.Stopped {
+	if got := inf.State(); got != health.Stopped {
 		t.Errorf("before Run: %s", got)
 	}
-	stop := runs(t, inf)
+	stop := podtest.RunTyped(t, inf)
 	<-inf.Synced()
 	before := inf.Snapshot()
 	if got := names(inf.All()); !slices.Equal(got, []string{"a", "b", "c"}) {
@@ -66,9 +49,9 @@ func TestTypedInformer(t *testing.T) {
 	if got := names(before.ByIndex("mark", "x")); !slices.Equal(got, []string{"a", "c"}) {
 		t.Errorf("ByIndex: %q", got)
 	}
-	s.put(pod("b", marked("x")))
-	s.remove("a")
-	eventually(t, func() bool { return len(names(inf.All())) == 2 }, func() string { return fmt.Sprint(names(inf.All())) })
+	s.Put(podtest.Pod("b", podtest.Mark("x")))
+	s.Remove("a")
+	podtest.Eventually(t, func() bool { return len(names(inf.All())) == 2 }, func() string { return fmt.Sprint(names(inf.All())) })
 	if got := names(inf.Snapshot().ByIndex("mark", "x")); !slices.Equal(got, []string{"b", "c"}) {
 		t.Errorf("ByIndex: %q", got)
 	}
@@ -81,7 +64,7 @@ func TestTypedInformer(t *testing.T) {
 	if _, ok := inf.Get("ns", "a"); ok {
 		t.Error("Get finds what was deleted")
 	}
-	if got := inf.State(); got != informer.Live {
+	if got := inf.State(); got != health.Live {
 		t.Errorf("state %s", got)
 	}
 	if err := stop(); !errors.Is(err, context.Canceled) {
@@ -92,16 +75,27 @@ func TestTypedInformer(t *testing.T) {
 	}
 }
 
+// New does not change the caller's configuration, and neither does Run.
+func TestNewDoesNotChangeTheConfiguration(t *testing.T) {
+	s := podtest.NewServer(t, podtest.Pod("a"))
+	inf, err := informer.New[*corev1.Pod](s.UnchangedConfig(t), informer.DropManagedFields())
+	if err != nil {
+		t.Fatal(err)
+	}
+	podtest.RunTyped(t, inf)
+	<-inf.Synced()
+}
+
 func TestSelectorsReachTheServer(t *testing.T) {
-	s := newServer(t)
+	s := podtest.NewServer(t)
 	asked := make(chan string, 100)
-	s.interfering(func(_ http.ResponseWriter, r *http.Request) bool {
+	s.Intercept(func(_ http.ResponseWriter, r *http.Request) bool {
 		q := r.URL.Query()
 		asked <- r.URL.Path + " " + q.Get("labelSelector") + " " + q.Get("fieldSelector")
 		return false
 	})
 	inf := pods(t, s, informer.Namespace("web"), informer.Labels("app=web"), informer.Fields("spec.nodeName=n"))
-	runs(t, inf)
+	podtest.RunTyped(t, inf)
 	<-inf.Synced()
 	if got := <-asked; got != "/api/v1/namespaces/web/pods app=web spec.nodeName=n" {
 		t.Errorf("asked for %s", got)
@@ -109,9 +103,9 @@ func TestSelectorsReachTheServer(t *testing.T) {
 }
 
 func TestBadOptionsAreRefused(t *testing.T) {
-	s := newServer(t)
+	s := podtest.NewServer(t)
 	for _, o := range []informer.Option{informer.Labels("a in"), informer.Fields("spec.nodeName")} {
-		if _, err := informer.New[*corev1.Pod](s.config(), o); err == nil {
+		if _, err := informer.New[*corev1.Pod](s.Config(), o); err == nil {
 			t.Error("accepted")
 		}
 	}
@@ -152,7 +146,7 @@ func (c *changes) told() []string {
 
 func (c *changes) wants(t *testing.T, lines ...string) {
 	t.Helper()
-	eventually(t, func() bool { return len(c.told()) >= len(lines) }, func() string { return fmt.Sprintf("told %q", c.told()) })
+	podtest.Eventually(t, func() bool { return len(c.told()) >= len(lines) }, func() string { return fmt.Sprintf("told %q", c.told()) })
 	if got := c.told(); !slices.Equal(got, lines) {
 		t.Fatalf("told %q, want %q", got, lines)
 	}
@@ -162,7 +156,7 @@ func (c *changes) wants(t *testing.T, lines ...string) {
 // holds up nothing else.
 func TestFailedChangesComeAgain(t *testing.T) {
 	t.Parallel()
-	s := newServer(t, pod("a", marked("1")), pod("b"))
+	s := podtest.NewServer(t, podtest.Pod("a", podtest.Mark("1")), podtest.Pod("b"))
 	inf := pods(t, s)
 	var mu sync.Mutex
 	broken := true
@@ -178,10 +172,10 @@ func TestFailedChangesComeAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	runs(t, inf)
+	podtest.RunTyped(t, inf)
 	<-registration.Synced()
-	s.put(pod("a", marked("2")))
-	s.put(pod("b", marked("2")))
+	s.Put(podtest.Pod("a", podtest.Mark("2")))
+	s.Put(podtest.Pod("b", podtest.Mark("2")))
 	told.wants(t, "ADDED a[1] fails", "ADDED b[]", "ADDED a[2] fails", "MODIFIED b[2] after []")
 	mu.Lock()
 	broken = false
@@ -194,7 +188,7 @@ func TestFailedChangesComeAgain(t *testing.T) {
 // An object that comes and goes while its handler fails is not told again.
 func TestFailedChangesThatAreOver(t *testing.T) {
 	t.Parallel()
-	s := newServer(t, pod("a", marked("1")))
+	s := podtest.NewServer(t, podtest.Pod("a", podtest.Mark("1")))
 	inf := pods(t, s)
 	told := changes{fail: func(c informer.Change[*corev1.Pod]) error {
 		if c.Object.Name == "b" || c.Type == keepwatch.Deleted && c.Object.Labels["mark"] == "2" {
@@ -205,25 +199,25 @@ func TestFailedChangesThatAreOver(t *testing.T) {
 	if _, err := inf.Handle(told.handle); err != nil {
 		t.Fatal(err)
 	}
-	runs(t, inf)
+	podtest.RunTyped(t, inf)
 	told.wants(t, "ADDED a[1]")
-	s.put(pod("b"))
-	s.remove("b")
-	s.put(pod("a", marked("2")))
-	s.remove("a")
-	s.put(pod("a", marked("3")))
+	s.Put(podtest.Pod("b"))
+	s.Remove("b")
+	s.Put(podtest.Pod("a", podtest.Mark("2")))
+	s.Remove("a")
+	s.Put(podtest.Pod("a", podtest.Mark("3")))
 	want := []string{"ADDED a[1]", "ADDED b[] fails", "MODIFIED a[2] after [1]",
 		"DELETED a[2] after [2] fails", "DELETED a[2] after [2] fails", "DELETED a[2] after [2] fails"}
-	eventually(t, func() bool { return len(told.told()) >= len(want) }, func() string { return fmt.Sprint(told.told()) })
+	podtest.Eventually(t, func() bool { return len(told.told()) >= len(want) }, func() string { return fmt.Sprint(told.told()) })
 	if got := told.told()[:len(want)]; !slices.Equal(got, want) {
 		t.Errorf("told %q, want %q", got, want)
 	}
 }
 
 func TestStartupDeadlineEndsRun(t *testing.T) {
-	s := newServer(t)
-	s.interfering(func(w http.ResponseWriter, r *http.Request) bool {
-		status(http.StatusForbidden, "Forbidden", "you may not")(w, r)
+	s := podtest.NewServer(t)
+	s.Intercept(func(w http.ResponseWriter, r *http.Request) bool {
+		podtest.Status(http.StatusForbidden, "Forbidden", "you may not")(w, r)
 		return true
 	})
 	inf := pods(t, s, informer.StartupDeadline(0))
@@ -234,20 +228,20 @@ func TestStartupDeadlineEndsRun(t *testing.T) {
 	}
 
 	waiting := pods(t, s)
-	runs(t, waiting)
-	eventually(t, func() bool { return waiting.State() == informer.Forbidden }, func() string { return string(waiting.State()) })
+	podtest.RunTyped(t, waiting)
+	podtest.Eventually(t, func() bool { return waiting.State() == health.Forbidden }, func() string { return string(waiting.State()) })
 	if err := waiting.Status().Healthy(time.Hour); err != nil {
 		t.Errorf("within an hour: %v", err)
 	}
 	if err := waiting.Status().Healthy(0); err == nil {
 		t.Error("it is healthy")
 	}
-	s.interfering(nil)
-	eventually(t, func() bool { return waiting.State() == informer.Live }, func() string { return string(waiting.State()) })
+	s.Intercept(nil)
+	podtest.Eventually(t, func() bool { return waiting.State() == health.Live }, func() string { return string(waiting.State()) })
 }
 
 func TestAudit(t *testing.T) {
-	s := newServer(t, pod("a"), pod("b"), pod("c"))
+	s := podtest.NewServer(t, podtest.Pod("a"), podtest.Pod("b"), podtest.Pod("c"))
 	inf := pods(t, s)
 	var told changes
 	if _, err := inf.Audit(t.Context()); err == nil {
@@ -256,7 +250,7 @@ func TestAudit(t *testing.T) {
 	if _, err := inf.Handle(told.handle); err != nil {
 		t.Fatal(err)
 	}
-	runs(t, inf)
+	podtest.RunTyped(t, inf)
 	<-inf.Synced()
 	told.wants(t, "ADDED a[]", "ADDED b[]", "ADDED c[]")
 	audit, err := inf.Audit(t.Context())
@@ -265,21 +259,21 @@ func TestAudit(t *testing.T) {
 	}
 
 	// Something happens that no watch tells: b is gone, c is another one, d is new.
-	s.mu.Lock()
-	delete(s.pods, "b")
-	s.pods["c"] = pod("c", uid("other"), at(103), marked("other"))
-	s.pods["d"] = pod("d", uid("d"), at(103))
-	s.mu.Unlock()
+	s.Mu.Lock()
+	delete(s.Pods, "b")
+	s.Pods["c"] = podtest.Pod("c", podtest.UID("other"), podtest.At(103), podtest.Mark("other"))
+	s.Pods["d"] = podtest.Pod("d", podtest.UID("d"), podtest.At(103))
+	s.Mu.Unlock()
 	audit, err = inf.Audit(t.Context())
 	name := func(n string) []keepwatch.Key { return []keepwatch.Key{{Namespace: "ns", Name: n}} }
 	if err != nil || !slices.Equal(audit.Missing, name("d")) || !slices.Equal(audit.Extra, name("b")) || !slices.Equal(audit.Different, name("c")) {
 		t.Errorf("%+v, %v", audit, err)
 	}
 	inf.Repair()
-	s.mu.Lock()
-	s.revision++
-	s.tell("BOOKMARK", s.mark())
-	s.mu.Unlock()
+	s.Mu.Lock()
+	s.Revision++
+	s.Send("BOOKMARK", s.Bookmark())
+	s.Mu.Unlock()
 	told.wants(t, "ADDED a[]", "ADDED b[]", "ADDED c[]",
 		"DELETED b[] after []?", "DELETED c[] after []?", "ADDED c[other]", "ADDED d[]")
 	if audit, err = inf.Audit(t.Context()); err != nil || !audit.Equal() {
@@ -289,14 +283,14 @@ func TestAudit(t *testing.T) {
 
 // An index function that panics keeps one object out of its index, and nothing else.
 func TestTypedIndexFunctionsMayPanic(t *testing.T) {
-	s := newServer(t, pod("a"), pod("panics"))
+	s := podtest.NewServer(t, podtest.Pod("a"), podtest.Pod("panics"))
 	inf := pods(t, s, informer.Index("name", func(p *corev1.Pod) []string {
 		if p.Name == "panics" {
 			panic("no value")
 		}
 		return []string{p.Name}
 	}))
-	runs(t, inf)
+	podtest.RunTyped(t, inf)
 	<-inf.Synced()
 	if got := names(inf.Snapshot().ByIndex("name", "a")); !slices.Equal(got, []string{"a"}) {
 		t.Errorf("in the index: %q", got)
@@ -309,7 +303,7 @@ func TestTypedIndexFunctionsMayPanic(t *testing.T) {
 // So does a transform that panics or makes nothing of an object: it is skipped, and the
 // others are not.
 func TestTypedTransformsMayPanic(t *testing.T) {
-	s := newServer(t, pod("a"), pod("nothing"), pod("panics"))
+	s := podtest.NewServer(t, podtest.Pod("a"), podtest.Pod("nothing"), podtest.Pod("panics"))
 	inf := pods(t, s, informer.Transform(func(p *corev1.Pod) (*corev1.Pod, error) {
 		switch p.Name {
 		case "panics":
@@ -319,13 +313,13 @@ func TestTypedTransformsMayPanic(t *testing.T) {
 		}
 		return p, nil
 	}))
-	runs(t, inf)
+	podtest.RunTyped(t, inf)
 	<-inf.Synced()
 	if got := names(inf.All()); !slices.Equal(got, []string{"a"}) {
 		t.Errorf("in the cache: %q", got)
 	}
 	rejected := inf.Status().Rejected
-	for name, want := range map[string]string{"panics": "transform: panic: no value", "nothing": "transform: it made nothing of the object"} {
+	for name, want := range map[string]string{"panics": "transform: panic: no value", "nothing": "transform: it returned nil"} {
 		if err := rejected[keepwatch.Key{Namespace: "ns", Name: name}]; err == nil || err.Error() != want {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -334,9 +328,9 @@ func TestTypedTransformsMayPanic(t *testing.T) {
 
 // A transform of another type than the informer's is the user's mistake, and said to be.
 func TestTransformOfAnotherType(t *testing.T) {
-	s := newServer(t, pod("a"))
+	s := podtest.NewServer(t, podtest.Pod("a"))
 	inf := pods(t, s, informer.Transform(func(n *corev1.Node) (*corev1.Node, error) { return n, nil }))
-	runs(t, inf)
+	podtest.RunTyped(t, inf)
 	<-inf.Synced()
 	err := inf.Status().Rejected[keepwatch.Key{Namespace: "ns", Name: "a"}]
 	if err == nil || err.Error() != "transform: it is for a *v1.Node, not for a *v1.Pod" {

@@ -14,32 +14,10 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/keepwatch/keepwatch"
-	"github.com/keepwatch/keepwatch/controlplane"
 	"github.com/keepwatch/keepwatch/informer"
+	"github.com/keepwatch/keepwatch/informer/health"
+	"github.com/keepwatch/keepwatch/informer/internal/podtest"
 )
-
-// serve runs a Kubernetes API until the test is over.
-func serve(t *testing.T) *rest.Config {
-	t.Helper()
-	server, err := controlplane.New(controlplane.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- server.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		<-ended
-	})
-	select {
-	case <-server.Ready():
-	case err := <-ended:
-		ended <- err
-		t.Fatal(err)
-	}
-	return server.RESTConfig()
-}
 
 // object is what the three kinds of objects have in common.
 type object interface {
@@ -49,9 +27,9 @@ type object interface {
 
 // Each kind of object, from discovery to the audit, on a real API.
 func TestOnKubernetes(t *testing.T) {
-	cfg := serve(t)
+	cfg := podtest.Kubernetes(t)
 	client := kubernetes.NewForConfigOrDie(cfg)
-	if _, err := client.CoreV1().ConfigMaps("default").Create(t.Context(), configMap("first"), metav1.CreateOptions{}); err != nil {
+	if _, err := client.CoreV1().ConfigMaps("default").Create(t.Context(), podtest.ConfigMap("first"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	configMaps := corev1.SchemeGroupVersion.WithResource("configmaps")
@@ -62,10 +40,6 @@ func TestOnKubernetes(t *testing.T) {
 	t.Run("metadata", func(t *testing.T) {
 		follows[*metav1.PartialObjectMetadata](t, cfg, client, "m", informer.Resource(configMaps))
 	})
-}
-
-func configMap(name string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"k": "v"}}
 }
 
 func follows[T object](t *testing.T, cfg *rest.Config, client kubernetes.Interface, name string, options ...informer.Option) {
@@ -87,16 +61,20 @@ func follows[T object](t *testing.T, cfg *rest.Config, client kubernetes.Interfa
 	if err != nil {
 		t.Fatal(err)
 	}
-	runs(t, inf)
+	podtest.RunTyped(t, inf)
 	<-registration.Synced()
 	if _, ok := inf.Get("default", "first"); !ok {
 		t.Errorf("it is not there: %q", names(inf.All()))
 	}
 	all := client.CoreV1().ConfigMaps("default")
-	must(t)(all.Create(t.Context(), configMap(name), metav1.CreateOptions{}))
-	changed := configMap(name)
+	if _, err := all.Create(t.Context(), podtest.ConfigMap(name), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	changed := podtest.ConfigMap(name)
 	changed.Data["k"] = "w"
-	must(t)(all.Update(t.Context(), changed, metav1.UpdateOptions{}))
+	if _, err := all.Update(t.Context(), changed, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	if err := all.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +88,7 @@ func follows[T object](t *testing.T, cfg *rest.Config, client kubernetes.Interfa
 	if audit, err := inf.Audit(t.Context()); err != nil || !audit.Equal() || audit.Objects == 0 {
 		t.Errorf("%+v, %v", audit, err)
 	}
-	if s := inf.Status(); s.State != informer.Live || len(s.Rejected) > 0 || s.Relists[keepwatch.ProtocolViolation] > 0 {
+	if s := inf.Status(); s.State != health.Live || len(s.Rejected) > 0 || s.Relists[keepwatch.ProtocolViolation] > 0 {
 		t.Errorf("%+v", s)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 
-	"github.com/keepwatch/keepwatch/informer"
+	"github.com/keepwatch/keepwatch/informer/health"
 	"github.com/keepwatch/keepwatch/operator/internal/background"
 	"github.com/keepwatch/keepwatch/operator/internal/cycle"
 )
@@ -24,7 +24,7 @@ type Operator struct {
 	name       string
 	gvr        *schema.GroupVersionResource // if a version was named
 	resource   schema.GroupResource
-	group      *informer.Group // of its informers
+	group      *health.Group // of its informers
 	set        settings
 	handlers   []*handler // of changes, in the order of their declaration
 	events     []*handler
@@ -110,7 +110,7 @@ func New(resource string, options ...Option) *Operator {
 	if op.set.finalizer == "" {
 		op.set.finalizer = op.set.prefix + "/finalizer"
 	}
-	op.group = informer.NewGroup()
+	op.group = health.NewGroup()
 	op.metrics = newMetrics(resource, op.set.workers)
 	return op
 }

@@ -17,7 +17,8 @@ import (
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/check"
-	"github.com/keepwatch/keepwatch/informer"
+	"github.com/keepwatch/keepwatch/informer/clientgo"
+	"github.com/keepwatch/keepwatch/informer/health"
 	"github.com/keepwatch/keepwatch/store"
 )
 
@@ -35,7 +36,7 @@ type informed struct {
 	director *Director
 	source   *Source
 	phase    time.Duration
-	shared   *informer.Shared
+	shared   *clientgo.Shared
 	filter   func(keepwatch.Object) bool // nil for all; the others the transform rejects
 	steady   *listener
 	others   []*listener
@@ -55,10 +56,13 @@ func newInformed(s *stage, m Mutant) *informed {
 	i.source = &Source{world: s.world, director: s.director, name: "informed/source", settings: s.settings.calm()} // it has its own patience
 	i.source.lies.evidence, i.source.late = func() int { return 0 }, func(keepwatch.Revision) {}
 	cfg := &rest.Config{Host: "http://sim", QPS: -1, Transport: api{m.source(i.source)}}
-	group := informer.NewGroup(informer.Seed(s.settings.Seed))
+	options := []clientgo.Option{clientgo.Seed(s.settings.Seed)}
 	if s.settings.Informer == Directly {
-		group = informer.NewGroup(informer.Seed(s.settings.Seed), informer.Direct(cfg))
+		var direct clientgo.Option
+		cfg, direct = clientgo.Direct(cfg)
+		options = append(options, direct)
 	}
+	group := clientgo.NewGroup(options...)
 	client, err := dynamic.NewForConfig(cfg)
 	if err != nil {
 		panic(err)
@@ -70,7 +74,7 @@ func newInformed(s *stage, m Mutant) *informed {
 		},
 		WatchFuncWithContext: objects.Watch,
 	}
-	i.shared = group.NewSharedIndexInformer(lw, &unstructured.Unstructured{}, 0, cache.Indexers{"color": color}).(*informer.Shared)
+	i.shared = group.NewSharedIndexInformer(lw, &unstructured.Unstructured{}, 0, cache.Indexers{"color": color}).(*clientgo.Shared)
 	if s.settings.Rejects {
 		i.filter = Red
 		_ = i.shared.SetTransform(rejectBlue)
@@ -198,13 +202,13 @@ func (i *informed) look() {
 }
 
 // relisted reports whether there may have been a list since the last look.
-func (i *informed) relisted(status informer.Status) bool {
+func (i *informed) relisted(status health.Status) bool {
 	var relists uint64
 	for _, n := range status.Relists {
 		relists += n
 	}
 	listed := i.judged.cursor.Revision == 0 || relists != i.relists
-	if status.State == informer.Live || status.State == informer.Quiet {
+	if status.State == health.Live || status.State == health.Quiet {
 		i.relists = relists
 	}
 	return listed

@@ -25,7 +25,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/keepwatch/keepwatch/informer"
+	"github.com/keepwatch/keepwatch/informer/clientgo"
+	"github.com/keepwatch/keepwatch/informer/health"
 	"github.com/keepwatch/keepwatch/test/load"
 	"github.com/keepwatch/keepwatch/test/peer"
 )
@@ -41,11 +42,12 @@ func Operators(t *testing.T, server *peer.Server) {
 		t.Fatal(err)
 	}
 	t.Run("hook", func(t *testing.T) {
-		run(t, "hook", server.Config(), func(*rest.Config) *informer.Group { return informer.NewGroup() })
+		run(t, "hook", server.Config(), func(cfg *rest.Config) (*rest.Config, *clientgo.Group) { return cfg, clientgo.NewGroup() })
 	})
 	t.Run("direct", func(t *testing.T) {
-		run(t, "direct", server.Config(), func(cfg *rest.Config) *informer.Group {
-			return informer.NewGroup(informer.Direct(cfg), informer.DropManagedFields())
+		run(t, "direct", server.Config(), func(cfg *rest.Config) (*rest.Config, *clientgo.Group) {
+			cfg, direct := clientgo.Direct(cfg)
+			return cfg, clientgo.NewGroup(direct, clientgo.DropManagedFields())
 		})
 	})
 }
@@ -57,7 +59,7 @@ type world struct {
 	prefix        string
 }
 
-func run(t *testing.T, prefix string, cfg *rest.Config, group func(*rest.Config) *informer.Group) {
+func run(t *testing.T, prefix string, cfg *rest.Config, group func(*rest.Config) (*rest.Config, *clientgo.Group)) {
 	scheme, err := newScheme()
 	if err != nil {
 		t.Fatal(err)
@@ -116,7 +118,7 @@ func (w *world) create(ns, name string, size int64) {
 type instance struct {
 	manager.Manager
 	watches watchers
-	group   *informer.Group
+	group   *clientgo.Group
 	stop    func()
 }
 
@@ -150,11 +152,11 @@ func (w *watchers) by() string {
 	return "both or nobody"
 }
 
-func (w *world) start(cfg *rest.Config, scheme *runtime.Scheme, group func(*rest.Config) *informer.Group) *instance {
+func (w *world) start(cfg *rest.Config, scheme *runtime.Scheme, group func(*rest.Config) (*rest.Config, *clientgo.Group)) *instance {
 	w.Helper()
 	i := &instance{}
 	cfg.Wrap(i.watches.wrap)
-	i.group = group(cfg)
+	cfg, i.group = group(cfg)
 	var err error
 	i.Manager, err = newManager(cfg, i.group, scheme, w.in("a"), w.in("a"), w.in("b"))
 	w.must(err)
@@ -253,7 +255,7 @@ func (w *world) caches(i *instance) {
 		w.Errorf("our informers are %v", slices.Sorted(maps.Keys(status)))
 	}
 	for name, s := range status {
-		if s.State != informer.Live && s.State != informer.Quiet || len(s.Rejected) > 0 {
+		if s.State != health.Live && s.State != health.Quiet || len(s.Rejected) > 0 {
 			w.Errorf("%s is %+v", name, s)
 		}
 	}

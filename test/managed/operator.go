@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"github.com/keepwatch/keepwatch/informer"
+	"github.com/keepwatch/keepwatch/informer/clientgo"
 )
 
 // bySize is the field index of the operator's config maps.
@@ -27,7 +27,7 @@ const bySize = "data.size"
 
 // newManager makes a manager whose cache is of our informers, in the namespaces
 // given, that is elected by name.
-func newManager(cfg *rest.Config, group *informer.Group, scheme *runtime.Scheme, leases string, namespaces ...string) (manager.Manager, error) {
+func newManager(cfg *rest.Config, group *clientgo.Group, scheme *runtime.Scheme, leases string, namespaces ...string) (manager.Manager, error) {
 	in := map[string]cache.Config{}
 	for _, ns := range namespaces {
 		in[ns] = cache.Config{}

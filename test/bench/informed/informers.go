@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/keepwatch/keepwatch/informer"
+	"github.com/keepwatch/keepwatch/informer/clientgo"
 )
 
 // makeInformers makes informers of pods.
@@ -26,11 +26,15 @@ func makeInformers(cfg *rest.Config, by, form string, count, namespaces int) ([]
 	switch by {
 	case "client-go":
 	case "hook":
-		newInformer = informer.NewSharedIndexInformer
+		newInformer = clientgo.NewSharedIndexInformer
 	case "direct":
-		newInformer = informer.NewGroup(informer.Direct(cfg)).NewSharedIndexInformer
+		var direct clientgo.Option
+		cfg, direct = clientgo.Direct(cfg)
+		newInformer = clientgo.NewGroup(direct).NewSharedIndexInformer
 	case "compact":
-		newInformer = informer.NewGroup(informer.Direct(cfg), informer.Compact()).NewSharedIndexInformer
+		var direct clientgo.Option
+		cfg, direct = clientgo.Direct(cfg)
+		newInformer = clientgo.NewGroup(direct, clientgo.Compact()).NewSharedIndexInformer
 	default:
 		return nil, fmt.Errorf("informers by %q", by)
 	}

@@ -19,7 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/keepwatch/keepwatch/informer"
+	"github.com/keepwatch/keepwatch/informer/clientgo"
 )
 
 // report is what a command tells, by name; times are in seconds.
@@ -136,7 +136,7 @@ func (s *subject) read(context.Context) (report, error) {
 		return nil, errors.New("nothing to read")
 	}
 	all := func() iter.Seq[any] { return slices.Values(store.List()) }
-	if ours, ok := s.informers[0].(*informer.Shared); ok {
+	if ours, ok := s.informers[0].(*clientgo.Shared); ok {
 		all = ours.All
 	}
 	return report{

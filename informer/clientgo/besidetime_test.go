@@ -1,0 +1,171 @@
+package clientgo_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/keepwatch/keepwatch/informer/clientgo"
+	"github.com/keepwatch/keepwatch/informer/internal/podtest"
+)
+
+// builds are both kinds of informers, client-go's first.
+var builds = []struct {
+	by    string
+	build func(cache.ListerWatcher) cache.SharedIndexInformer
+}{
+	{"client-go", func(lw cache.ListerWatcher) cache.SharedIndexInformer {
+		return cache.NewSharedIndexInformer(lw, &corev1.Pod{}, 0, cache.Indexers{})
+	}},
+	{"keepwatch", func(lw cache.ListerWatcher) cache.SharedIndexInformer {
+		return clientgo.NewGroup(clientgo.Seed(1)).NewSharedIndexInformer(lw, &corev1.Pod{}, 0, cache.Indexers{})
+	}},
+}
+
+// besideInABubble runs a scenario for both, in virtual time, and hands out what ours
+// came to.
+func besideInABubble[T any](t *testing.T, client func() cache.ListerWatcher, scenario func(t *testing.T, lw cache.ListerWatcher, inf cache.SharedIndexInformer) T) (ours T) {
+	t.Helper()
+	for _, b := range builds {
+		synctest.Test(t, func(t *testing.T) {
+			lw := client()
+			ours = scenario(t, lw, b.build(lw))
+		})
+		t.Logf("%s: %v", b.by, ours)
+	}
+	return ours
+}
+
+// scripted is a script as a client, which leads back to it.
+type scripted struct {
+	cache.ListerWatcher
+	*script
+}
+
+func scriptOfOne() cache.ListerWatcher {
+	s := newScript("10", podtest.Pod("a", podtest.UID("a"), podtest.At(5)))
+	return scripted{s.client(), s}
+}
+
+// live has the script's informer follow: by a streaming list that ends.
+func live(s *script) (stream *watch.FakeWatcher) {
+	stream = <-s.watches
+	stream.Add(podtest.Pod("a", podtest.UID("a"), podtest.At(5)))
+	end := podtest.Pod("", podtest.At(10))
+	end.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
+	stream.Action(watch.Bookmark, end)
+	synctest.Wait()
+	return stream
+}
+
+const longEnough = time.Hour
+
+// within is how long something takes to happen, an hour if it does not until then.
+func within[T any](happens <-chan T) time.Duration {
+	begun := time.Now()
+	select {
+	case <-happens:
+	case <-time.After(longEnough):
+	}
+	return time.Since(begun)
+}
+
+// A streaming list whose end never comes is given up (kubernetes #140890).
+func TestBesideEndlessStreamingLists(t *testing.T) {
+	took := besideInABubble(t, scriptOfOne, func(t *testing.T, lw cache.ListerWatcher, inf cache.SharedIndexInformer) time.Duration {
+		stop := podtest.Run(t, inf)
+		defer stop()
+		(<-lw.(scripted).watches).Add(podtest.Pod("a", podtest.UID("a"), podtest.At(5)))
+		return within(inf.HasSyncedChecker().Done())
+	})
+	if took > 10*time.Second {
+		t.Errorf("ours has synced after %v", took)
+	}
+}
+
+// A half-open connection is given up within two periods of bookmarks, and a little.
+func TestBesideSilence(t *testing.T) {
+	took := besideInABubble(t, scriptOfOne, func(t *testing.T, lw cache.ListerWatcher, inf cache.SharedIndexInformer) time.Duration {
+		stop := podtest.Run(t, inf)
+		defer stop()
+		live(lw.(scripted).script)
+		return within(lw.(scripted).watches)
+	})
+	if took > 2*time.Minute+15*time.Second {
+		t.Errorf("ours watched anew after %v", took)
+	}
+}
+
+// A server that accepts watches and, minutes later, fails each before it has said
+// anything is asked less and less often: that time passes is no progress.
+func TestBesideBackoff(t *testing.T) {
+	const rounds = 9 // one less than lead to a list
+	type pace struct {
+		waits []time.Duration
+		lists bool // after them
+	}
+	ours := besideInABubble(t, scriptOfOne, func(t *testing.T, lw cache.ListerWatcher, inf cache.SharedIndexInformer) (p pace) {
+		s := lw.(scripted).script
+		stop := podtest.Run(t, inf)
+		defer stop()
+		stream := live(s)
+		for range rounds {
+			time.Sleep(130*time.Second - time.Millisecond)
+			stream.Error(&metav1.Status{Status: "Failure", Reason: metav1.StatusReasonInternalError, Code: 500, Message: "oops"})
+			failed := time.Now()
+			stream = <-s.watches
+			if s.asked[len(s.asked)-1].SendInitialEvents != nil {
+				stream.Stop()
+				p.lists = true
+				return p
+			}
+			p.waits = append(p.waits, time.Since(failed).Round(time.Millisecond))
+		}
+		return p
+	})
+	if most := slices.Max(ours.waits); ours.lists || most < 10*time.Second || most > 30*time.Second {
+		t.Errorf("ours came to %v", ours)
+	}
+}
+
+// A client that neither answers nor heeds its context does not hold up the end.
+func TestBesideStop(t *testing.T) {
+	var hang chan struct{}
+	took := besideInABubble(t, func() cache.ListerWatcher {
+		hang = make(chan struct{})
+		return &cache.ListWatch{
+			ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+				return &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "10"}}, nil
+			},
+			WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+				<-hang
+				return nil, errors.New("at last")
+			},
+		}
+	}, func(_ *testing.T, _ cache.ListerWatcher, inf cache.SharedIndexInformer) time.Duration {
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			inf.RunWithContext(ctx)
+		}()
+		time.Sleep(time.Second)
+		cancel()
+		took := within(ended)
+		close(hang)
+		<-ended
+		return took
+	})
+	if took > 5*time.Second {
+		t.Errorf("ours ended after %v", took)
+	}
+}

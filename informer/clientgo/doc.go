@@ -1,0 +1,58 @@
+// Package clientgo implements client-go's shared informers. One line replaces client-go's:
+//
+//	cache.Options{NewInformer: clientgo.NewSharedIndexInformer}                      // controller-runtime
+//	factory.InformerFor(&corev1.Pod{}, clientgo.For(podsOf))                         // client-go's factories
+//	clientgo.NewSharedIndexInformer(lw, &corev1.Pod{}, resync, indexers)             // cache.NewSharedIndexInformer
+//	clientgo.NewDynamicSharedInformerFactory(dynamicClient, resync)                  // dynamicinformer's
+//
+// A [Group] makes informers with common options, and reports their health and metrics.
+// Informers of a group with [Direct] read the server over source/kube; the others read their
+// ListerWatchers, and client-go decodes. Package informer describes how informers work.
+//
+// # Guarantees
+//
+// The informers keep what client-go documents of SharedInformer: the cache is updated before
+// the callbacks; a handler is called from one goroutine, one callback after the other, in the
+// order of each object's states; the initial list is delivered before any later change, and its
+// additions are marked; the handle's HasSynced is true once the handler itself has received
+// that list; after IsStopped an informer neither starts again nor accepts handlers.
+//
+// # Differences from client-go
+//
+//   - A new watch resumes after server errors, broken connections, undecodable events, and
+//     watches that end at once; client-go lists. Each list has a reason, see [health.Status],
+//     and delivers only what changed.
+//   - An object that was deleted and created again under its name is delivered as deleted and
+//     added, never as updated. If only a list showed it, the deletion carries a
+//     cache.DeletedFinalStateUnknown, which always has the last known object; so does a
+//     deletion that a slow handler receives when the store no longer has the final state.
+//   - A handler's panic is reported and counted; the handler continues with the next change.
+//     [CrashOnPanic] restores client-go's behaviour.
+//   - A transform is called once for each state of an object, and may change it in place. If it
+//     fails or panics, the object is skipped in all its states, and the status has the reason;
+//     in client-go an error keeps the old state or blocks the sync, and a panic ends the
+//     process.
+//   - If an index function fails or panics for an object, the object is missing from the index,
+//     and this is reported; client-go ends the process.
+//   - GetStore and GetIndexer show one consistent snapshot for each call. They can be written,
+//     as unit tests do, until the first list is in the cache. Later writes are refused and
+//     reported.
+//   - Once a handler's removal has returned, no further callback begins. As in client-go the
+//     removal does not wait for a callback that has begun, even if that has not executed its
+//     first statement; cache.ShutDownEventHandler waits, and client-go delivers what it has
+//     queued.
+//
+// # Servers and fakes
+//
+// The resource versions of a Kubernetes API are one order, and an event that contradicts it
+// causes a list. client-go's fakes do not have this order; their events are accepted in the
+// order of arrival.
+//
+// # Files
+//
+//	shared.go, indexer.go       SharedIndexInformer and Indexer
+//	group.go, options.go        informers with common options
+//	dynamic.go, factory.go      informers for client-go's factories
+//	direct.go                   the request of a ListerWatcher, captured to read the server directly
+//	source.go                   a ListerWatcher or the server as a source
+package clientgo

@@ -1,0 +1,269 @@
+package clientgo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"reflect"
+	"sync"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/informer/internal/follow"
+	"github.com/keepwatch/keepwatch/informer/internal/item"
+	"github.com/keepwatch/keepwatch/store"
+)
+
+// indexer shows a store the way client-go shows its caches. Each call is answered
+// out of one snapshot, in key order, and blocks nobody.
+//
+// Unit tests put objects into the cache of an informer that never runs. So until
+// the first list is in, what is shown is a cache of its own, that anybody may
+// write. From then on the cache is the server's, and who writes it is refused.
+type indexer struct {
+	follower *follow.Follower
+	seeds    cache.Indexer
+
+	adding   sync.Mutex
+	indexers atomic.Pointer[cache.Indexers]
+}
+
+var (
+	_ cache.Indexer = (*indexer)(nil)
+
+	errReadOnly = errors.New("the cache follows the server and can't be written")
+)
+
+func newIndexer(f *follow.Follower, indexers cache.Indexers) *indexer {
+	x := &indexer{
+		follower: f,
+		seeds:    cache.NewIndexer(cache.DeletionHandlingMetaNamespaceKeyFunc, cache.Indexers{}),
+	}
+	x.indexers.Store(&cache.Indexers{})
+	if err := x.AddIndexers(indexers); err != nil {
+		panic(err) // a new store has no names that could be taken
+	}
+	return x
+}
+
+// listed is the newest state; ok is false while there is none.
+func (x *indexer) listed() (state *store.Snapshot, ok bool) {
+	state = x.follower.Current()
+	return state, state != nil
+}
+
+// AddIndexers adds indexers at any time. It fails if one of their names is taken.
+func (x *indexer) AddIndexers(added cache.Indexers) error {
+	x.adding.Lock()
+	defer x.adding.Unlock()
+	functions := map[string]store.IndexFunc{}
+	for name, f := range added {
+		functions[name] = follow.IndexFunc(name, f)
+	}
+	if err := x.follower.AddIndexes(functions); err != nil {
+		return fmt.Errorf("indexer conflict: %w", err)
+	}
+	if err := x.seeds.AddIndexers(added); err != nil {
+		return err
+	}
+	next := maps.Clone(x.GetIndexers())
+	maps.Copy(next, added)
+	x.indexers.Store(&next)
+	return nil
+}
+
+// GetIndexers returns the indexers, which must not be changed.
+func (x *indexer) GetIndexers() cache.Indexers { return *x.indexers.Load() }
+
+// List returns all objects.
+func (x *indexer) List() []any {
+	state, ok := x.listed()
+	if !ok {
+		return x.seeds.List()
+	}
+	return follow.List(state.Segments(), state.Len())
+}
+
+// ListKeys returns the keys of all objects.
+func (x *indexer) ListKeys() []string {
+	state, ok := x.listed()
+	if !ok {
+		return x.seeds.ListKeys()
+	}
+	keys := make([]string, 0, state.Len())
+	for o := range state.All() {
+		if follow.Shown(o) != nil {
+			keys = append(keys, o.Key().String())
+		}
+	}
+	return keys
+}
+
+// Get finds the object with the key of obj.
+func (x *indexer) Get(obj any) (any, bool, error) {
+	key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj)
+	if err != nil {
+		return nil, false, cache.KeyError{Obj: obj, Err: err}
+	}
+	return x.GetByKey(key)
+}
+
+// GetByKey finds the object of a key, "namespace/name" or "name".
+func (x *indexer) GetByKey(key string) (any, bool, error) {
+	if _, ok := x.listed(); !ok {
+		return x.seeds.GetByKey(key)
+	}
+	value, found := x.follower.Get(key)
+	return value, found, nil
+}
+
+// Index returns the objects that share a value with obj in an index.
+func (x *indexer) Index(name string, obj any) ([]any, error) {
+	state, ok := x.listed()
+	if !ok {
+		return x.seeds.Index(name, obj)
+	}
+	index, err := indexOf(state, name)
+	if err != nil {
+		return nil, err
+	}
+	values, err := x.GetIndexers()[name](obj)
+	if err != nil {
+		return nil, err
+	}
+	found, several := []any{}, map[keepwatch.Key]bool{}
+	for _, value := range values {
+		for o := range index.Objects(value) {
+			if len(values) > 1 {
+				if several[o.Key()] {
+					continue
+				}
+				several[o.Key()] = true
+			}
+			found = append(found, o.(*item.Item).Value())
+		}
+	}
+	return found, nil
+}
+
+func indexOf(state *store.Snapshot, name string) (store.Index, error) {
+	index, ok := state.Index(name)
+	if !ok {
+		return store.Index{}, fmt.Errorf("index with name %s does not exist", name)
+	}
+	return index, nil
+}
+
+// ByIndex returns the objects that have a value in an index.
+func (x *indexer) ByIndex(name, value string) ([]any, error) {
+	state, ok := x.listed()
+	if !ok {
+		return x.seeds.ByIndex(name, value)
+	}
+	if x.byNamespace(name) {
+		return follow.List(state.SegmentsIn(value), 0), nil
+	}
+	if _, err := indexOf(state, name); err != nil {
+		return nil, err
+	}
+	return x.follower.FindAll(func() iter.Seq[keepwatch.Key] {
+		now, _ := x.listed() // while nothing is written
+		index, _ := now.Index(name)
+		return index.Keys(value)
+	}), nil
+}
+
+// byNamespace reports whether an index is client-go's of namespaces. The store has
+// all objects in that order already.
+func (x *indexer) byNamespace(name string) bool {
+	f := x.GetIndexers()[name]
+	return f != nil && reflect.ValueOf(f).Pointer() == namespaces
+}
+
+var namespaces = reflect.ValueOf(cache.MetaNamespaceIndexFunc).Pointer()
+
+// IndexKeys returns the keys of the objects that have a value in an index.
+func (x *indexer) IndexKeys(name, value string) ([]string, error) {
+	state, ok := x.listed()
+	if !ok {
+		return x.seeds.IndexKeys(name, value)
+	}
+	index, err := indexOf(state, name)
+	if err != nil {
+		return nil, err
+	}
+	keys := []string{}
+	for key := range index.Keys(value) {
+		keys = append(keys, key.String())
+	}
+	return keys, nil
+}
+
+// ListIndexFuncValues returns the values that objects have in an index.
+func (x *indexer) ListIndexFuncValues(name string) []string {
+	state, ok := x.listed()
+	if !ok {
+		return x.seeds.ListIndexFuncValues(name)
+	}
+	values := []string{}
+	if index, ok := state.Index(name); ok {
+		for value := range index.Values() {
+			values = append(values, value)
+		}
+	}
+	return values
+}
+
+// LastStoreSyncResourceVersion is that of the state that is shown.
+func (x *indexer) LastStoreSyncResourceVersion() string {
+	if _, ok := x.listed(); !ok {
+		return x.seeds.LastStoreSyncResourceVersion()
+	}
+	return x.follower.ResourceVersion()
+}
+
+func (x *indexer) Add(obj any) error    { return x.seed("add", obj, x.seeds.Add) }
+func (x *indexer) Update(obj any) error { return x.seed("update", obj, x.seeds.Update) }
+func (x *indexer) Delete(obj any) error { return x.seed("delete", obj, x.seeds.Delete) }
+
+func (x *indexer) seed(verb string, obj any, write func(any) error) error {
+	if _, ok := x.listed(); !ok {
+		return write(obj)
+	}
+	name := fmt.Sprintf("%T", obj)
+	if about, err := meta.Accessor(obj); err == nil {
+		name = about.GetName()
+	}
+	return refuse(fmt.Errorf("%s %s: %w", verb, name, errReadOnly))
+}
+
+// Replace replaces what is shown, until the first list does.
+func (x *indexer) Replace(list []any, resourceVersion string) error {
+	if _, ok := x.listed(); !ok {
+		return x.seeds.Replace(list, resourceVersion)
+	}
+	return refuse(fmt.Errorf("replace: %w", errReadOnly))
+}
+
+// refuse reports a write as well, since tests that write caches rarely look at
+// the error.
+func refuse(err error) error {
+	utilruntime.HandleErrorWithContext(context.Background(), err, "An informer's cache was not written")
+	return err
+}
+
+// Bookmark has no meaning once the cache follows a server: its bookmarks move it.
+func (x *indexer) Bookmark(resourceVersion string) {
+	if _, ok := x.listed(); !ok {
+		x.seeds.Bookmark(resourceVersion)
+	}
+}
+
+// Resync does nothing: handlers resync by themselves.
+func (x *indexer) Resync() error { return nil }

@@ -1,0 +1,172 @@
+package clientgo_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/component-base/metrics/legacyregistry"
+	_ "k8s.io/component-base/metrics/prometheus/clientgo/fifo" // has client-go's informers export theirs
+
+	"github.com/keepwatch/keepwatch/informer/clientgo"
+	"github.com/keepwatch/keepwatch/informer/internal/podtest"
+)
+
+// series is one that was gathered; gauges have a value, histograms the rest.
+type series struct {
+	names  []string // of labels
+	labels map[string]string
+	value  float64
+	count  uint64
+	sum    float64
+	bounds []float64
+	within map[float64]uint64 // by bound
+}
+
+// gathered are the series under a name.
+func gathered(t *testing.T, from prometheus.Gatherer, name string) (all []series) {
+	t.Helper()
+	families, err := from.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() != name {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			h := m.GetHistogram()
+			s := series{
+				labels: map[string]string{}, value: m.GetGauge().GetValue(),
+				count: h.GetSampleCount(), sum: h.GetSampleSum(), within: map[float64]uint64{},
+			}
+			for _, l := range m.GetLabel() {
+				s.names, s.labels[l.GetName()] = append(s.names, l.GetName()), l.GetValue()
+			}
+			for _, b := range h.GetBucket() {
+				s.bounds, s.within[b.GetUpperBound()] = append(s.bounds, b.GetUpperBound()), b.GetCumulativeCount()
+			}
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// gatheredOne is the only series under a name.
+func gatheredOne(t *testing.T, from prometheus.Gatherer, name string) series {
+	t.Helper()
+	all := gathered(t, from, name)
+	if len(all) != 1 {
+		t.Fatalf("%d series of %s: %v", len(all), name, all)
+	}
+	return all[0]
+}
+
+func gathering(g *clientgo.Group) prometheus.Gatherer {
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(g)
+	return registry
+}
+
+// Where both are exported, ours joins client-go's: the same names, labels, buckets
+// and words, without which nothing could be gathered.
+func TestMetricsBesideClientGo(t *testing.T) {
+	s := podtest.NewServer(t, podtest.Pod("a"))
+	name, err := cache.NewInformerName("beside")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer name.Release()
+	theirs := cache.NewSharedIndexInformerWithOptions(podsOn(s), &corev1.Pod{}, cache.SharedIndexInformerOptions{
+		Identifier: name.WithResource(corev1.SchemeGroupVersion.WithResource("pods")),
+	})
+	group := clientgo.NewGroup()
+	ours := group.NewSharedIndexInformer(podsOn(s), &corev1.Pod{}, 0, nil)
+	for _, inf := range []cache.SharedIndexInformer{theirs, ours} {
+		registration := handle(t, inf, &recorder{})
+		podtest.Run(t, inf)
+		podtest.WaitForSync(t, inf, registration)
+	}
+	both := prometheus.Gatherers{legacyregistry.DefaultGatherer, gathering(group)}
+	for _, name := range []string{"informer_queued_items", "informer_processing_latency_seconds", "informer_store_resource_version"} {
+		all := gathered(t, both, name)
+		if len(all) != 2 {
+			t.Errorf("%s: %v", name, all)
+			continue
+		}
+		if !slices.Equal(all[0].names, all[1].names) || !slices.Equal(all[0].bounds, all[1].bounds) {
+			t.Errorf("%s: %v and %v", name, all[0], all[1])
+		}
+	}
+}
+
+// Queued is what the handler furthest behind has still to be told, the change that
+// it is being told included.
+func TestQueuedItems(t *testing.T) {
+	s := podtest.NewServer(t, podtest.Pod("a"), podtest.Pod("b"), podtest.Pod("c"))
+	group := clientgo.NewGroup()
+	metrics := gathering(group)
+	inf := group.NewSharedIndexInformer(podsOn(s), &corev1.Pod{}, 0, nil)
+	step := make(chan struct{})
+	slow := recorder{react: func(string) { <-step }}
+	slowly := handle(t, inf, &slow)
+	swiftly := handle(t, inf, &recorder{})
+	podtest.Run(t, inf)
+	podtest.WaitForSync(t, inf, swiftly)
+	want := func(n float64) {
+		t.Helper()
+		queued := func() float64 { return gatheredOne(t, metrics, "informer_queued_items").value }
+		podtest.Eventually(t, func() bool { return queued() == n }, func() string { return fmt.Sprintf("%v are queued, not %v", queued(), n) })
+	}
+	want(3)
+	step <- struct{}{}
+	want(2)
+	s.Put(podtest.Pod("d"))
+	s.Remove("a")
+	want(4)
+	for range 2 {
+		step <- struct{}{}
+	}
+	want(2)
+	for i := range 2000 { // more than a handler is told one by one
+		s.Put(podtest.Pod("d", podtest.Mark(fmt.Sprint(i))))
+	}
+	podtest.Eventually(t, func() bool { return inf.LastSyncResourceVersion() == "2105" }, inf.LastSyncResourceVersion)
+	want(2 + 1)
+	if err := inf.RemoveEventHandler(slowly); err != nil {
+		t.Fatal(err)
+	}
+	want(0)
+	close(step)
+}
+
+// The time that handlers take is counted for each call of each handler, and stays
+// counted when one is removed.
+func TestProcessingLatency(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		group := clientgo.NewGroup(clientgo.Seed(1))
+		metrics := gathering(group)
+		inf := group.NewSharedIndexInformer(newSource(t, podtest.Pod("a"), podtest.Pod("b"), podtest.Pod("c")), &corev1.Pod{}, 0, nil)
+		slowly := handle(t, inf, &recorder{react: func(string) { time.Sleep(30 * time.Millisecond) }})
+		swiftly := handle(t, inf, &recorder{react: func(string) { panic("at once") }})
+		stop := podtest.Run(t, inf)
+		podtest.WaitForSync(t, inf, slowly, swiftly)
+		synctest.Wait()
+		if err := inf.RemoveEventHandler(slowly); err != nil {
+			t.Fatal(err)
+		}
+		took := gatheredOne(t, metrics, "informer_processing_latency_seconds")
+		if took.count != 6 || took.sum != 0.09 {
+			t.Errorf("%d calls took %v s", took.count, took.sum)
+		}
+		if w := took.within; w[0.001] != 3 || w[0.025] != 3 || w[0.05] != 6 || w[10] != 6 {
+			t.Errorf("%v", w)
+		}
+		stop()
+	})
+}

@@ -1,0 +1,792 @@
+package clientgo_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+	fcache "k8s.io/client-go/tools/cache/testing"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/informer/clientgo"
+	"github.com/keepwatch/keepwatch/informer/health"
+	"github.com/keepwatch/keepwatch/informer/internal/podtest"
+)
+
+func newSource(t *testing.T, pods ...*corev1.Pod) *fcache.FakeControllerSource {
+	t.Helper()
+	source := fcache.NewFakeControllerSource()
+	for _, p := range pods {
+		source.Add(p)
+	}
+	t.Cleanup(source.Shutdown)
+	return source
+}
+
+func shared(lw cache.ListerWatcher, resync time.Duration) *clientgo.Shared {
+	return clientgo.NewSharedIndexInformer(lw, &corev1.Pod{}, resync, cache.Indexers{}).(*clientgo.Shared)
+}
+
+func handle(t *testing.T, inf cache.SharedInformer, h cache.ResourceEventHandler) cache.ResourceEventHandlerRegistration {
+	t.Helper()
+	registration, err := inf.AddEventHandler(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return registration
+}
+
+func byLabel(obj any) (keys []string, err error) {
+	for k := range obj.(*corev1.Pod).Labels {
+		keys = append(keys, k)
+	}
+	return keys, nil
+}
+
+func found(objects []any) (names []string) {
+	for _, o := range objects {
+		names = append(names, o.(*corev1.Pod).Name)
+	}
+	return names
+}
+
+func TestIndexersCanBeAddedAtAnyTime(t *testing.T) {
+	source := newSource(t, podtest.Pod("a", podtest.Mark("1")), podtest.Pod("b"))
+	inf := shared(source, 0)
+	if err := inf.AddIndexers(cache.Indexers{"before": byLabel}); err != nil {
+		t.Fatal(err)
+	}
+	stop := podtest.Run(t, inf)
+	podtest.WaitForSync(t, inf)
+	if err := inf.AddIndexers(cache.Indexers{"after": byLabel}); err != nil {
+		t.Fatal(err)
+	}
+	if err := inf.AddIndexers(cache.Indexers{"after": byLabel}); err == nil {
+		t.Error("a name was taken twice")
+	}
+	source.Add(podtest.Pod("c", podtest.Mark("2")))
+	x := inf.GetIndexer()
+	for _, name := range []string{"before", "after"} {
+		podtest.Eventually(t, func() bool { objects, _ := x.ByIndex(name, "mark"); return len(objects) == 2 }, func() string { return name })
+		objects, err := x.ByIndex(name, "mark")
+		if got := found(objects); err != nil || !slices.Equal(got, []string{"a", "c"}) {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+		objects, err = x.Index(name, podtest.Pod("like", podtest.Mark("3")))
+		if got := found(objects); err != nil || !slices.Equal(got, []string{"a", "c"}) {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+		keys, err := x.IndexKeys(name, "mark")
+		if err != nil || !slices.Equal(keys, []string{"ns/a", "ns/c"}) {
+			t.Errorf("%s: %q, %v", name, keys, err)
+		}
+		if values := x.ListIndexFuncValues(name); !slices.Equal(values, []string{"mark"}) {
+			t.Errorf("%s: %q", name, values)
+		}
+	}
+	if _, err := x.ByIndex("none", "mark"); err == nil {
+		t.Error("an index that is not there was found")
+	}
+	stop()
+	if err := inf.AddIndexers(cache.Indexers{"late": byLabel}); err == nil {
+		t.Error("a stopped informer took an indexer")
+	}
+}
+
+// An index function that fails leaves one object out of one index.
+func TestIndexFunctionsMayFail(t *testing.T) {
+	inf := shared(newSource(t, podtest.Pod("a"), podtest.Pod("fails"), podtest.Pod("panics")), 0)
+	err := inf.AddIndexers(cache.Indexers{"x": func(obj any) ([]string, error) {
+		switch obj.(*corev1.Pod).Name {
+		case "fails":
+			return nil, errors.New("no value")
+		case "panics":
+			panic("no value")
+		}
+		return []string{"v"}, nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	podtest.Run(t, inf)
+	podtest.WaitForSync(t, inf)
+	objects, err := inf.GetIndexer().ByIndex("x", "v")
+	if got := found(objects); err != nil || !slices.Equal(got, []string{"a"}) {
+		t.Errorf("%q, %v", got, err)
+	}
+	if n := len(inf.GetStore().List()); n != 3 {
+		t.Errorf("%d objects", n)
+	}
+}
+
+func TestResyncPeriods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := newSource(t, podtest.Pod("a"), podtest.Pod("b"))
+		inf := shared(source, time.Minute)
+		periods := []time.Duration{0, 2 * time.Second, 3 * time.Second}
+		told := make([]recorder, len(periods)+1)
+		for i, period := range periods {
+			if _, err := inf.AddEventHandlerWithResyncPeriod(&told[i], period); err != nil {
+				t.Fatal(err)
+			}
+		}
+		stop := podtest.Run(t, inf)
+		synctest.Wait()
+		// Since it runs, 2 s is how often resyncs can be due: 1 s becomes that, and 3 s
+		// is rounded up.
+		if _, err := inf.AddEventHandlerWithResyncPeriod(&told[3], time.Second); err != nil {
+			t.Fatal(err)
+		}
+		for i := range told {
+			told[i].wants(t, "add! a@1", "add! b@2")
+			told[i].forget()
+		}
+		resync := []string{"update a@1 to a@1", "update b@2 to b@2"}
+		for second, resynced := range [][]int{1: {}, 2: {1, 3}, 3: {}, 4: {1, 2, 3}} {
+			if second > 0 {
+				time.Sleep(time.Second)
+			}
+			synctest.Wait()
+			for i := range told {
+				if slices.Contains(resynced, i) {
+					told[i].wants(t, resync...)
+				} else if got := told[i].told(); len(got) > 0 {
+					t.Errorf("after %d s handler %d was told %q", second, i, got)
+				}
+				told[i].forget()
+			}
+		}
+		stop()
+	})
+}
+
+func TestNoResyncsWithoutAPeriod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inf := shared(newSource(t, podtest.Pod("a")), 0)
+		var told recorder
+		if _, err := inf.AddEventHandlerWithResyncPeriod(&told, time.Second); err != nil {
+			t.Fatal(err)
+		}
+		stop := podtest.Run(t, inf)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		told.wants(t, "add! a@1")
+		stop()
+	})
+}
+
+func TestWatchErrorHandlers(t *testing.T) {
+	source := newSource(t)
+	source.ListError = errors.New("access denied")
+	for name, set := range map[string]func(inf cache.SharedInformer, told chan<- string) error{
+		"plain": func(inf cache.SharedInformer, told chan<- string) error {
+			return inf.SetWatchErrorHandler(func(r *cache.Reflector, err error) { told <- r.TypeDescription() + " " + err.Error() })
+		},
+		"with context": func(inf cache.SharedInformer, told chan<- string) error {
+			return inf.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
+				cache.DefaultWatchErrorHandler(ctx, r, err) // looks into the reflector
+				told <- r.TypeDescription() + " " + err.Error()
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inf := shared(source, 0)
+			told := make(chan string, 100)
+			if err := set(inf, told); err != nil {
+				t.Fatal(err)
+			}
+			stop := podtest.Run(t, inf)
+			if got := <-told; !strings.Contains(got, "access denied") || !strings.HasPrefix(got, "*v1.Pod ") {
+				t.Errorf("told %q", got)
+			}
+			if err := set(inf, told); err == nil {
+				t.Error("a running informer took another handler")
+			}
+			stop()
+		})
+	}
+}
+
+func TestConfiguringWhileItStarts(t *testing.T) {
+	inf := shared(newSource(t, podtest.Pod("a")), 0)
+	var wg sync.WaitGroup
+	end := make(chan struct{})
+	wg.Go(func() {
+		for {
+			select {
+			case <-end:
+				return
+			default:
+				_ = inf.SetTransform(func(o any) (any, error) { return o, nil })
+				_ = inf.SetWatchErrorHandler(func(*cache.Reflector, error) {})
+			}
+		}
+	})
+	podtest.Run(t, inf)
+	podtest.WaitForSync(t, inf)
+	close(end)
+	wg.Wait()
+	if err := inf.SetTransform(nil); err == nil {
+		t.Error("a running informer took a transform")
+	}
+}
+
+// A transform is called once for each state, whoever shows it how often, and its
+// result is what everybody sees.
+func TestTransform(t *testing.T) {
+	s := podtest.NewServer(t, podtest.Pod("a"), podtest.Pod("b"))
+	inf := sharedOn(s)
+	var mu sync.Mutex
+	calls := map[string]int{}
+	err := inf.SetTransform(func(o any) (any, error) {
+		p := o.(*corev1.Pod)
+		mu.Lock()
+		calls[about(p)]++
+		mu.Unlock()
+		p.Annotations = map[string]string{"seen": p.Annotations["seen"] + "x"}
+		return p, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told recorder
+	handle(t, inf, &told)
+	podtest.Run(t, inf)
+	podtest.WaitForSync(t, inf)
+	s.Put(podtest.Pod("a", podtest.Mark("2")))
+	told.wants(t, "add! a@101", "add! b@102", "update a@101 to a@103[2]")
+	s.ForgetHistory()
+	s.Put(podtest.Pod("b", podtest.Mark("3"))) // falls into the gap
+	s.ForgetHistory()
+	s.CutWatches()
+	told.wants(t, "add! a@101", "add! b@102", "update a@101 to a@103[2]", "update b@102 to b@104[3]")
+	mu.Lock()
+	defer mu.Unlock()
+	for state, n := range calls {
+		if n != 1 {
+			t.Errorf("%s was transformed %d times", state, n)
+		}
+	}
+	for _, o := range inf.GetStore().List() {
+		if seen := o.(*corev1.Pod).Annotations["seen"]; seen != "x" {
+			t.Errorf("%s is shown as transformed %d times", o.(*corev1.Pod).Name, len(seen))
+		}
+	}
+}
+
+// A transform may make something else of an object.
+func TestTransformToSomethingElse(t *testing.T) {
+	source := newSource(t, podtest.Pod("a"))
+	inf := shared(source, 0)
+	if err := inf.SetTransform(func(o any) (any, error) { return "the name is " + o.(*corev1.Pod).Name, nil }); err != nil {
+		t.Fatal(err)
+	}
+	told := make(chan any, 10)
+	handle(t, inf, cache.ResourceEventHandlerFuncs{AddFunc: func(o any) { told <- o }, DeleteFunc: func(o any) { told <- o }})
+	podtest.Run(t, inf)
+	if got := <-told; got != "the name is a" {
+		t.Errorf("added %v", got)
+	}
+	if o, ok, err := inf.GetStore().GetByKey("ns/a"); o != "the name is a" || !ok || err != nil {
+		t.Errorf("%v, %v, %v", o, ok, err)
+	}
+	source.Delete(podtest.Pod("a"))
+	if got := <-told; got != "the name is a" {
+		t.Errorf("deleted %v", got)
+	}
+	if got := inf.LastSyncResourceVersion(); got != "2" {
+		t.Errorf("at %s", got)
+	}
+}
+
+// A transform that fails keeps out one object, visibly: it blocks nothing and
+// leaves no older state behind.
+func TestTransformErrors(t *testing.T) {
+	s := podtest.NewServer(t, podtest.Pod("a"), podtest.Pod("b", podtest.Mark("bad")), podtest.Pod("c"))
+	inf := sharedOn(s)
+	if err := inf.SetTransform(func(o any) (any, error) {
+		if o.(*corev1.Pod).Labels["mark"] == "bad" {
+			return nil, errors.New("bad")
+		}
+		return o, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := inf.AddIndexers(cache.Indexers{"ns": cache.MetaNamespaceIndexFunc}); err != nil {
+		t.Fatal(err)
+	}
+	var told recorder
+	handle(t, inf, &told)
+	podtest.Run(t, inf)
+	podtest.WaitForSync(t, inf)
+	told.wants(t, "add! a@101", "add! c@103")
+	status := inf.Status()
+	if _, ok := status.Rejected[keepwatch.Key{Namespace: "ns", Name: "b"}]; !ok || status.Objects != 2 || len(status.Rejected) != 1 {
+		t.Errorf("status: %d objects, %v rejected", status.Objects, status.Rejected)
+	}
+	told.forget()
+	s.Put(podtest.Pod("a", podtest.Mark("bad"))) // leaves
+	s.Put(podtest.Pod("b", podtest.Mark("ok")))  // appears
+	s.Put(podtest.Pod("c", podtest.Mark("bad")))
+	s.Remove("c") // was not seen any more
+	s.Put(podtest.Pod("a", podtest.Mark("bad")))
+	s.Put(podtest.Pod("a", podtest.Mark("ok")))
+	told.wants(t, "delete? a@101", "add b@105[ok]", "delete? c@103", "add a@109[ok]")
+	if keys, _ := inf.GetIndexer().IndexKeys("ns", "ns"); !slices.Equal(keys, []string{"ns/a", "ns/b"}) {
+		t.Errorf("the index holds %q", keys)
+	}
+	if n := len(inf.Status().Rejected); n != 0 {
+		t.Errorf("%d are rejected still", n)
+	}
+}
+
+// One that panics does the same, in a list and in a watch, and its panic is reported with
+// the stack. An object that it makes nothing of is skipped as well.
+func TestTransformsMayPanic(t *testing.T) {
+	s := podtest.NewServer(t, podtest.Pod("a"), podtest.Pod("b", podtest.Mark("bad")), podtest.Pod("c", podtest.Mark("nothing")))
+	inf := sharedOn(s)
+	if err := inf.SetTransform(func(o any) (any, error) {
+		switch o.(*corev1.Pod).Labels["mark"] {
+		case "bad":
+			panic("no value")
+		case "nothing":
+			return nil, nil
+		}
+		return o, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	var told recorder
+	handle(t, inf, &told)
+	podtest.Run(t, inf)
+	podtest.WaitForSync(t, inf)
+	rejected := inf.Status().Rejected
+	for name, want := range map[string]string{"b": "panic: no value", "c": "returned nil"} {
+		if err := rejected[keepwatch.Key{Namespace: "ns", Name: name}]; err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	s.Put(podtest.Pod("a", podtest.Mark("bad")))
+	s.Remove("a") // its final state is as bad
+	s.Put(podtest.Pod("b", podtest.Mark("ok")))
+	told.wants(t, "add! a@101", "delete? a@101", "add b@106[ok]")
+	if n := len(inf.Status().Rejected); n != 1 {
+		t.Errorf("%d are rejected still", n)
+	}
+}
+
+// What is counted and what is skipped are of one state, at any moment: here all of it
+// is skipped.
+func TestStatusIsOfOneState(t *testing.T) {
+	source := newSource(t, podtest.Pod("listed"))
+	inf := shared(source, 0)
+	if err := inf.SetTransform(func(any) (any, error) { return nil, errors.New("bad") }); err != nil {
+		t.Fatal(err)
+	}
+	stop := podtest.Run(t, inf)
+	podtest.WaitForSync(t, inf)
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		for range 500 {
+			source.Add(podtest.Pod("a"))
+			source.Delete(podtest.Pod("a"))
+		}
+	}()
+	for going := true; going; {
+		select {
+		case <-written:
+			going = false
+		default:
+		}
+		if status := inf.Status(); status.Objects != 0 {
+			t.Fatalf("%d objects, %v rejected", status.Objects, status.Rejected)
+		}
+	}
+	stop()
+}
+
+// An old state of an object that is deleted is no news, and not skipped either.
+func TestNothingIsRejectedThatIsNotThere(t *testing.T) {
+	s := podtest.NewServer(t, podtest.Pod("a"))
+	inf := sharedOn(s)
+	if err := inf.SetTransform(func(o any) (any, error) {
+		if o.(*corev1.Pod).Labels["mark"] == "bad" {
+			return nil, errors.New("bad")
+		}
+		return o, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	podtest.Run(t, inf)
+	podtest.WaitForSync(t, inf)
+	bad := podtest.Pod("b", podtest.UID("b"), podtest.Mark("bad"))
+	s.Put(bad)
+	s.Remove("b")
+	old := bad.DeepCopy()
+	old.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
+	podtest.At(102)(old)
+	text, err := json.Marshal(old)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Inject(`{"type":"MODIFIED","object":` + string(text) + "}\n")
+	s.Put(podtest.Pod("c"))
+	podtest.Eventually(t, func() bool { return inf.LastSyncResourceVersion() == "104" }, inf.LastSyncResourceVersion)
+	if status := inf.Status(); status.Objects != 2 || len(status.Rejected) != 0 || status.Dropped != 1 {
+		t.Errorf("%d objects, %v rejected, %d dropped", status.Objects, status.Rejected, status.Dropped)
+	}
+}
+
+func TestObjectsOfAnotherTypeAreKeptOut(t *testing.T) {
+	source := newSource(t, podtest.Pod("a"))
+	inf := clientgo.NewSharedIndexInformer(source, &corev1.Node{}, 0, nil).(*clientgo.Shared)
+	podtest.Run(t, inf)
+	podtest.WaitForSync(t, inf)
+	if status := inf.Status(); status.Objects != 0 || len(status.Rejected) != 1 {
+		t.Errorf("%d objects, %v rejected", status.Objects, status.Rejected)
+	}
+}
+
+func TestHandlersCanBeRemoved(t *testing.T) {
+	source := newSource(t, podtest.Pod("a"))
+	inf, other := shared(source, 0), shared(source, 0)
+	var twice, once recorder
+	first, second := handle(t, inf, &twice), handle(t, inf, &twice)
+	third := handle(t, inf, &once)
+	if n := inf.Status().Handlers; n != 3 {
+		t.Errorf("%d handlers", n)
+	}
+	if err := other.RemoveEventHandler(first); err != nil {
+		t.Errorf("a foreign handle: %v", err)
+	}
+	if err := inf.RemoveEventHandler(nil); err == nil {
+		t.Error("nil is no handle")
+	}
+	for range 2 { // removing what was removed is no error
+		if err := inf.RemoveEventHandler(first); err != nil {
+			t.Error(err)
+		}
+	}
+	if n := inf.Status().Handlers; n != 2 {
+		t.Errorf("%d handlers", n)
+	}
+	stop := podtest.Run(t, inf)
+	podtest.WaitForSync(t, inf, second, third)
+	twice.wants(t, "add! a@1")
+	if err := inf.RemoveEventHandler(second); err != nil {
+		t.Error(err)
+	}
+	source.Add(podtest.Pod("b"))
+	once.wants(t, "add! a@1", "add b@2")
+	twice.wants(t, "add! a@1")
+	stop()
+	if err := inf.RemoveEventHandler(third); err != nil {
+		t.Errorf("of a stopped informer: %v", err)
+	}
+}
+
+// Nothing is called any more once the shutdown is over; a handler can remove
+// itself, and one that is removed before the start is out at once.
+func TestRemovedHandlersAreOut(t *testing.T) {
+	source := newSource(t, podtest.Pod("a"), podtest.Pod("b"))
+	inf := shared(source, 0)
+	unstarted := handle(t, inf, &recorder{})
+	if err := cache.ShutDownEventHandler(inf, unstarted); err != nil {
+		t.Fatal(err)
+	}
+	podtest.Run(t, inf)
+	podtest.WaitForSync(t, inf)
+
+	entered, leave := make(chan struct{}), make(chan struct{})
+	slow := &recorder{react: func(string) { entered <- struct{}{}; <-leave }}
+	registration := handle(t, inf, slow)
+	<-entered
+	if err := inf.RemoveEventHandler(registration); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-registration.(interface{ ShutdownChan() <-chan struct{} }).ShutdownChan():
+		t.Fatal("the handler is out while it is in")
+	case leave <- struct{}{}:
+	}
+	if err := cache.ShutDownEventHandler(inf, registration); err != nil {
+		t.Fatal(err)
+	}
+	if got := slow.told(); len(got) != 1 || registration.HasSynced() {
+		t.Errorf("told %q, synced: %v", got, registration.HasSynced())
+	}
+
+	var self cache.ResourceEventHandlerRegistration
+	known := make(chan struct{})
+	own := &recorder{react: func(string) { <-known; _ = inf.RemoveEventHandler(self) }}
+	self = handle(t, inf, own)
+	close(known)
+	<-self.(interface{ ShutdownChan() <-chan struct{} }).ShutdownChan()
+	if got := own.told(); len(got) != 1 {
+		t.Errorf("told %q", got)
+	}
+}
+
+func TestLateHandlers(t *testing.T) {
+	source := newSource(t, podtest.Pod("a"))
+	inf := shared(source, 0)
+	stop := podtest.Run(t, inf)
+	podtest.WaitForSync(t, inf)
+	source.Add(podtest.Pod("b"))
+	podtest.Eventually(t, func() bool { return len(inf.GetStore().List()) == 2 }, func() string { return "b is missing" })
+	var told recorder
+	registration := handle(t, inf, &told)
+	podtest.WaitForSync(t, registration)
+	told.wants(t, "add! a@1", "add! b@2")
+	if name := registration.HasSyncedChecker().Name(); !strings.Contains(name, "recorder") || !strings.Contains(name, "*v1.Pod") {
+		t.Errorf("the checker's name is %q", name)
+	}
+	source.Add(podtest.Pod("c"))
+	told.wants(t, "add! a@1", "add! b@2", "add c@3")
+	stop()
+	if _, err := inf.AddEventHandler(&told); err == nil || !strings.HasSuffix(err.Error(), "was not added to shared informer because it has stopped already") {
+		t.Errorf("added to a stopped informer: %v", err)
+	}
+}
+
+// A handler has synced only when it has worked off the list itself.
+func TestHandlersSyncByThemselves(t *testing.T) {
+	inf := shared(newSource(t, podtest.Pod("a"), podtest.Pod("b")), 0)
+	step := make(chan struct{})
+	slow := handle(t, inf, &recorder{react: func(string) { <-step }})
+	fast := handle(t, inf, &recorder{})
+	podtest.Run(t, inf)
+	podtest.WaitForSync(t, inf, fast)
+	step <- struct{}{}
+	if slow.HasSynced() {
+		t.Error("it has seen one of two objects")
+	}
+	step <- struct{}{}
+	podtest.WaitForSync(t, slow)
+}
+
+func TestLifeOfAnInformer(t *testing.T) {
+	inf := shared(newSource(t, podtest.Pod("a")), 0)
+	if inf.IsStopped() || inf.HasSynced() || inf.LastSyncResourceVersion() != "" || inf.State() != health.Stopped {
+		t.Error("it is not fresh")
+	}
+	stop := podtest.Run(t, inf)
+	podtest.WaitForSync(t, inf, inf.GetController())
+	if inf.IsStopped() || inf.LastSyncResourceVersion() != "1" || inf.GetController().LastSyncResourceVersion() != "1" {
+		t.Errorf("it is at %q", inf.LastSyncResourceVersion())
+	}
+	inf.Run(nil) // a second time: returns at once
+	stop()
+	if !inf.IsStopped() || !inf.HasSynced() || inf.State() != health.Stopped {
+		t.Error("it has not stopped")
+	}
+	inf.Run(nil)
+}
+
+func TestStopBeforeSync(t *testing.T) {
+	t.Parallel()
+	for _, lists := range []bool{false, true} {
+		hang := make(chan struct{})
+		inf := shared(&cache.ListWatch{ListWithContextFunc: hanging(hang, lists), WatchFuncWithContext: noWatch}, 0)
+		registration := handle(t, inf, &recorder{})
+		stop := podtest.Run(t, inf)
+		begun := time.Now()
+		stop()
+		if took := time.Since(begun); took > 15*time.Second {
+			t.Errorf("stopping took %v", took)
+		}
+		<-registration.(interface{ ShutdownChan() <-chan struct{} }).ShutdownChan()
+		if inf.HasSynced() || registration.HasSynced() {
+			t.Error("it has synced")
+		}
+		close(hang)
+	}
+}
+
+func TestPanicsStayWhereTheyAre(t *testing.T) {
+	source := newSource(t, podtest.Pod("a"), podtest.Pod("b"))
+	inf := shared(source, 0)
+	var well recorder
+	bad := &recorder{react: func(line string) { panic(line) }}
+	registration := handle(t, inf, bad)
+	handle(t, inf, &well)
+	podtest.Run(t, inf)
+	podtest.WaitForSync(t, inf, registration)
+	source.Add(podtest.Pod("c"))
+	for _, r := range []*recorder{&well, bad} {
+		r.wants(t, "add! a@1", "add! b@2", "add c@3")
+	}
+	if n := inf.Status().Panics; n != 3 {
+		t.Errorf("%d panics", n)
+	}
+}
+
+// With CrashOnPanic a panic ends the process, here one that runs this test again.
+func TestCrashOnPanic(t *testing.T) {
+	if os.Getenv("KEEPWATCH_TEST_CRASH") == "" {
+		again := exec.Command(os.Args[0], "-test.run=^TestCrashOnPanic$", "-test.timeout=1m")
+		again.Env = append(os.Environ(), "KEEPWATCH_TEST_CRASH=1")
+		out, err := again.CombinedOutput()
+		if err == nil || !strings.Contains(string(out), "panic: add! a@1") {
+			t.Errorf("%v: %s", err, out)
+		}
+		return
+	}
+	inf := clientgo.NewGroup(clientgo.CrashOnPanic()).NewSharedIndexInformer(newSource(t, podtest.Pod("a")), &corev1.Pod{}, 0, nil)
+	handle(t, inf, &recorder{react: func(line string) { panic(line) }})
+	inf.RunWithContext(t.Context())
+}
+
+// client-go's typed view works on ours.
+func TestTypedView(t *testing.T) {
+	source := newSource(t, podtest.Pod("a", podtest.Mark("1")))
+	inf := cache.NewTypedSharedIndexInformer[*corev1.Pod](shared(source, 0))
+	told := make(chan string, 10)
+	registration, err := inf.AddTypedEventHandler(cache.TypedResourceEventHandlerFuncs[*corev1.Pod]{
+		AddFunc:    func(p *corev1.Pod) { told <- "add " + p.Name },
+		DeleteFunc: func(o cache.DeletedObject[*corev1.Pod]) { told <- "delete " + o.OptionalObj.Name },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := inf.AddTypedIndexers(cache.TypedIndexers[*corev1.Pod]{"mark": func(p *corev1.Pod) ([]string, error) { return []string{p.Labels["mark"]}, nil }}); err != nil {
+		t.Fatal(err)
+	}
+	podtest.Run(t, inf)
+	podtest.WaitForSync(t, registration)
+	pods, err := inf.GetTypedIndexer().ByTypedIndex("mark", "1")
+	if err != nil || len(pods) != 1 || pods[0].Name != "a" {
+		t.Errorf("%v, %v", pods, err)
+	}
+	source.Delete(podtest.Pod("a"))
+	for _, want := range []string{"add a", "delete a"} {
+		if got := <-told; got != want {
+			t.Errorf("told %q, want %q", got, want)
+		}
+	}
+}
+
+// Adding and removing handlers from everywhere while everything changes and ends.
+func TestHandlersUnderAbuse(t *testing.T) {
+	source := newSource(t)
+	inf := shared(source, time.Second)
+	stop := podtest.Run(t, inf)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			var mine []cache.ResourceEventHandlerRegistration
+			for {
+				if len(mine) == 0 || rand.IntN(2) == 0 {
+					registration, err := inf.AddEventHandlerWithResyncPeriod(&recorder{}, time.Second)
+					if err != nil {
+						return // it has stopped
+					}
+					mine = append(mine, registration)
+					continue
+				}
+				last := len(mine) - 1
+				if err := inf.RemoveEventHandler(mine[last]); err != nil {
+					t.Error(err)
+				}
+				mine = mine[:last]
+			}
+		})
+	}
+	for i := range 100 {
+		source.Add(podtest.Pod(fmt.Sprint(i % 50)))
+		source.Modify(podtest.Pod(fmt.Sprint(i % 50)))
+		source.Delete(podtest.Pod(fmt.Sprint(i % 50)))
+	}
+	stop()
+	wg.Wait()
+}
+
+// Whatever happens in whatever order, folding what a handler was told gives what
+// is there.
+func TestFoldOfAllThatWasTold(t *testing.T) {
+	s := podtest.NewServer(t)
+	inf := sharedOn(s)
+	var mu sync.Mutex
+	fold := map[string]*corev1.Pod{}
+	take := func(old, new any) {
+		mu.Lock()
+		defer mu.Unlock()
+		if unknown, ok := old.(cache.DeletedFinalStateUnknown); ok {
+			old = unknown.Obj
+		}
+		if old == nil {
+			p := new.(*corev1.Pod)
+			if fold[p.Name] != nil {
+				t.Errorf("%s was added twice", p.Name)
+			}
+			fold[p.Name] = p
+			return
+		}
+		before := old.(*corev1.Pod)
+		switch {
+		case fold[before.Name] == nil:
+			t.Errorf("%s was not there", before.Name)
+		case new == nil:
+			delete(fold, before.Name)
+		case fold[before.Name] != before:
+			t.Errorf("%s was told in another state before", before.Name)
+		default:
+			fold[before.Name] = new.(*corev1.Pod)
+		}
+	}
+	handle(t, inf, cache.ResourceEventHandlerFuncs{
+		AddFunc: func(o any) { take(nil, o) }, UpdateFunc: take, DeleteFunc: func(o any) { take(o, nil) },
+	})
+	podtest.Run(t, inf)
+	podtest.WaitForSync(t, inf)
+	for i := range 3000 {
+		name := fmt.Sprint(rand.IntN(40))
+		s.Mu.Lock()
+		_, there := s.Pods[name]
+		s.Mu.Unlock()
+		switch {
+		case there && rand.IntN(3) == 0:
+			s.Remove(name)
+		default:
+			s.Put(podtest.Pod(name, podtest.Mark(fmt.Sprint(i))))
+		}
+		switch rand.IntN(300) {
+		case 0:
+			s.CutWatches()
+		case 1:
+			s.ForgetHistory()
+			s.CutWatches()
+		}
+	}
+	s.Mu.Lock()
+	want := map[string]string{}
+	for name, p := range s.Pods {
+		want[name] = about(p)
+	}
+	s.Mu.Unlock()
+	same := func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		for name, p := range fold {
+			if want[name] != about(p) {
+				return false
+			}
+		}
+		return len(fold) == len(want)
+	}
+	podtest.Eventually(t, same, func() string { return fmt.Sprintf("%d are folded, %d are there", len(fold), len(want)) })
+}

@@ -1,0 +1,173 @@
+package clientgo_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/informer/internal/podtest"
+)
+
+// script is a server that numbers, in a bubble: every watch is one that the test
+// holds.
+type script struct {
+	list    corev1.PodList
+	watches chan *watch.FakeWatcher
+	asked   []metav1.ListOptions // of watches
+	lists   []metav1.ListOptions
+}
+
+func newScript(revision string, pods ...*corev1.Pod) *script {
+	s := &script{watches: make(chan *watch.FakeWatcher, 100)}
+	s.list.ResourceVersion = revision
+	for _, p := range pods {
+		s.list.Items = append(s.list.Items, *p)
+	}
+	return s
+}
+
+func (s *script) client() cache.ListerWatcher {
+	return &cache.ListWatch{
+		ListWithContextFunc: func(_ context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			s.lists = append(s.lists, options)
+			return s.list.DeepCopy(), nil
+		},
+		WatchFuncWithContext: func(_ context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			s.asked = append(s.asked, options)
+			w := watch.NewFakeWithChanSize(100, false)
+			s.watches <- w
+			return w, nil
+		},
+	}
+}
+
+// A streaming list that does not end is given up after 10 s; client-go waits for
+// ever (kubernetes #140890).
+func TestStreamingListWithoutAnEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScript("10", podtest.Pod("a", podtest.UID("a"), podtest.At(5)))
+		inf := shared(s.client(), 0)
+		begun := time.Now()
+		stop := podtest.Run(t, inf)
+		(<-s.watches).Add(podtest.Pod("a", podtest.UID("a"), podtest.At(5))) // and then nothing
+		<-inf.HasSyncedChecker().Done()
+		if took := time.Since(begun); took != 10*time.Second {
+			t.Errorf("synced after %v", took)
+		}
+		synctest.Wait()
+		if len(s.lists) != 1 || s.asked[0].SendInitialEvents == nil {
+			t.Errorf("lists %v, watches %v", s.lists, s.asked)
+		}
+		stop()
+	})
+}
+
+// A connection that is half-open is silent. Two periods of bookmarks and a little
+// later it is given up, and the watch goes on from where it was; nothing is listed.
+func TestSilentWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScript("10", podtest.Pod("a", podtest.UID("a"), podtest.At(5)))
+		inf := shared(s.client(), 0)
+		var told recorder
+		handle(t, inf, &told)
+		stop := podtest.Run(t, inf)
+		stream := <-s.watches
+		stream.Add(podtest.Pod("a", podtest.UID("a"), podtest.At(5)))
+		end := podtest.Pod("", podtest.At(10))
+		end.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
+		stream.Action(watch.Bookmark, end)
+		synctest.Wait()
+		told.wants(t, "add! a@5")
+		silent := time.Now()
+		second := <-s.watches
+		if took := time.Since(silent); took > 2*time.Minute+15*time.Second {
+			t.Errorf("given up after %v", took)
+		}
+		second.Modify(podtest.Pod("a", podtest.UID("a"), podtest.At(11)))
+		synctest.Wait()
+		told.wants(t, "add! a@5", "update a@5 to a@11")
+		if got := s.asked[1].ResourceVersion; got != "10" || len(s.lists) != 0 {
+			t.Errorf("watched from %q; %d lists", got, len(s.lists))
+		}
+		if n := inf.Status().Reconnects[keepwatch.Idle]; n != 1 {
+			t.Errorf("%d reconnects", n)
+		}
+		stop()
+	})
+}
+
+// A bookmark proves that the watch is alive, and moves what is resumed from.
+func TestBookmarks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScript("10", podtest.Pod("a", podtest.UID("a"), podtest.At(5)))
+		inf := shared(s.client(), 0)
+		stop := podtest.Run(t, inf)
+		stream := <-s.watches
+		end := podtest.Pod("", podtest.At(10))
+		end.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
+		stream.Action(watch.Bookmark, end)
+		for minute := range 10 {
+			time.Sleep(time.Minute)
+			stream.Action(watch.Bookmark, podtest.Pod("", podtest.At(20+minute)))
+		}
+		synctest.Wait()
+		if len(s.asked) != 1 || inf.LastSyncResourceVersion() != "29" || inf.GetStore().LastStoreSyncResourceVersion() != "29" {
+			t.Errorf("%d watches, at %s", len(s.asked), inf.LastSyncResourceVersion())
+		}
+		stream.Stop()
+		<-s.watches
+		synctest.Wait()
+		if got := s.asked[1].ResourceVersion; got != "29" {
+			t.Errorf("resumed from %s", got)
+		}
+		stop()
+	})
+}
+
+// What contradicts the order of a server that numbers is not taken: it leads to a
+// list.
+func TestServersThatNumberAreHeldToIt(t *testing.T) {
+	for name, send := range map[string]func(*watch.FakeWatcher){
+		"no resource version": func(w *watch.FakeWatcher) { w.Modify(podtest.Pod("a", podtest.UID("a"))) },
+		"no number": func(w *watch.FakeWatcher) {
+			p := podtest.Pod("a", podtest.UID("a"))
+			p.ResourceVersion = "x"
+			w.Modify(p)
+		},
+		"a bookmark without one":  func(w *watch.FakeWatcher) { w.Action(watch.Bookmark, podtest.Pod("")) },
+		"unknown event":           func(w *watch.FakeWatcher) { w.Action("PATCHED", podtest.Pod("a", podtest.UID("a"), podtest.At(11))) },
+		"modified, never added":   func(w *watch.FakeWatcher) { w.Modify(podtest.Pod("b", podtest.UID("b"), podtest.At(11))) },
+		"deleted, at its own age": func(w *watch.FakeWatcher) { w.Delete(podtest.Pod("a", podtest.UID("a"), podtest.At(5))) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newScript("10", podtest.Pod("a", podtest.UID("a"), podtest.At(5)))
+				inf := shared(s.client(), 0)
+				stop := podtest.Run(t, inf)
+				stream := <-s.watches
+				stream.Add(podtest.Pod("a", podtest.UID("a"), podtest.At(5)))
+				end := podtest.Pod("", podtest.At(10))
+				end.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
+				stream.Action(watch.Bookmark, end)
+				synctest.Wait()
+				s.list.ResourceVersion = "12"
+				send(stream)
+				<-s.watches
+				synctest.Wait()
+				status := inf.Status()
+				if status.Relists[keepwatch.ProtocolViolation] != 1 || len(s.lists) != 1 || status.ResourceVersion != "12" {
+					t.Errorf("relists %v, %d lists, at %s", status.Relists, len(s.lists), status.ResourceVersion)
+				}
+				stop()
+			})
+		})
+	}
+}

@@ -1,0 +1,19 @@
+package health_test
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/keepwatch/keepwatch/informer/health"
+)
+
+// A status is unhealthy once the informer has not followed its resource for too long.
+func ExampleStatus_Healthy() {
+	s := health.Status{
+		State: health.Stalled, Lost: time.Now().Add(-3 * time.Minute),
+		LastFailure: errors.New("connection refused"),
+	}
+	fmt.Println(s.Healthy(2 * time.Minute))
+	// Output: STALLED, and not following for 3m0s: connection refused
+}

@@ -1,0 +1,86 @@
+package health
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keepwatch/keepwatch"
+)
+
+// State is what an informer does at present. The values are closed.
+type State string
+
+const (
+	Syncing      State = "SYNCING"      // the first list is being read
+	Live         State = "LIVE"         // a watch is open, and delivered a change within the last minute
+	Quiet        State = "QUIET"        // a watch is open, and delivered no change within the last minute
+	Stalled      State = "STALLED"      // the server cannot be reached or answers with errors
+	Relisting    State = "RELISTING"    // a later list is being read, to compute the difference
+	Forbidden    State = "FORBIDDEN"    // the credentials do not permit the request
+	Absent       State = "ABSENT"       // the server does not serve the resource
+	Unauthorized State = "UNAUTHORIZED" // the server does not accept the credentials
+	Stopped      State = "STOPPED"      // Run has returned, or was never called
+)
+
+// states has all states, in the order above.
+var states = []State{Syncing, Live, Quiet, Stalled, Relisting, Forbidden, Absent, Unauthorized, Stopped}
+
+// QuietAfter is how long a watch without a change is Live: a server sends a bookmark
+// at least once in that time.
+const QuietAfter = time.Minute
+
+// Status describes an informer at one moment.
+type Status struct {
+	State State
+	Since time.Time // when State began
+	// Lost is the time since which the informer has not followed its resource, through all
+	// states since then. It is zero while the informer follows, and while it does not run.
+	Lost time.Time
+	// Resource is the resource that is read. It is empty before discovery, and where only a
+	// ListerWatcher knows it.
+	Resource schema.GroupVersionResource
+	// ResourceVersion is the server's resource version of the cache, "" before the first
+	// list.
+	ResourceVersion string
+	// Objects counts the objects in the cache, without the rejected ones.
+	Objects int
+	// Rejected has the objects that exist on the server and are not shown, with the reason:
+	// the transform failed or panicked, the object has another type, or it could not be
+	// decoded.
+	Rejected map[keepwatch.Key]error
+	// LastEvent is when the last change arrived.
+	LastEvent time.Time
+	// LastConfirmed is when the server last confirmed that the cache is current.
+	LastConfirmed time.Time
+	// Relists and Reconnects count later lists and new watches by the kind of failure that
+	// caused them.
+	Relists, Reconnects map[keepwatch.FailureKind]uint64
+	// Dropped counts events that changed nothing.
+	Dropped uint64
+	// Panics counts the panics of handlers.
+	Panics uint64
+	// Handlers counts the registered handlers, and Behind those that have not received
+	// every change of the cache.
+	Handlers, Behind int
+	// LastFailure is the newest failure, nil if there was none.
+	LastFailure error
+}
+
+// Healthy returns an error if the informer has not followed its resource for longer than
+// grace. A server on which nothing changes is healthy, and so is an informer that was
+// stopped. A server that accepts requests and does not complete them is not.
+func (s Status) Healthy(grace time.Duration) error {
+	if s.Lost.IsZero() {
+		return nil
+	}
+	lost := time.Since(s.Lost)
+	if lost <= grace {
+		return nil
+	}
+	if s.LastFailure != nil {
+		return fmt.Errorf("%s, and not following for %v: %w", s.State, lost.Round(time.Second), s.LastFailure)
+	}
+	return fmt.Errorf("%s, and not following for %v", s.State, lost.Round(time.Second))
+}

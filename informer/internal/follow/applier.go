@@ -1,0 +1,166 @@
+package follow
+
+import (
+	"context"
+	"math"
+	"sync"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/informer/internal/item"
+	"github.com/keepwatch/keepwatch/store"
+)
+
+// applier is the reflector's target. It calls the transform once for each new state of an
+// object and applies the result to the store. A state that the transform or the expected
+// type rejects is applied without its value, so that no earlier state of the object stays.
+type applier struct {
+	store     *store.Store
+	expect    expectation
+	transform func(any) (any, error) // nil for none
+	// dropManaged removes managedFields first, from objects that were read with them.
+	dropManaged bool
+	accepted    func(any)             // is called with each accepted value, if not nil
+	listed      func(*store.Snapshot) // is called once, with the first list
+	rewound     bool                  // the next list is of another history than the store; belongs to the reflector
+
+	// publishing is held while the store changes, until lookup and current have the change.
+	publishing      sync.RWMutex
+	lookup          lookup
+	current         atomic.Pointer[store.Snapshot] // nil before the first list
+	repairRequested atomic.Bool                    // Repair was called: the next batch must be replaced by a list
+}
+
+// publish changes the store, and then lookup and current.
+func (t *applier) publish(change func() error) error {
+	t.publishing.Lock()
+	defer t.publishing.Unlock()
+	before := t.store.Snapshot()
+	if err := change(); err != nil {
+		return err
+	}
+	now := t.store.Snapshot()
+	show := func() { t.current.Store(now) }
+	if before.Revision() == 0 {
+		t.lookup.fill(now, show)
+	} else {
+		changes, _, _ := t.store.Since(before, math.MaxInt)
+		t.lookup.follow(changes, show)
+	}
+	return nil
+}
+
+// refresh updates current after a change of the store's indexes.
+func (t *applier) refresh() {
+	t.publishing.Lock()
+	defer t.publishing.Unlock()
+	if t.current.Load() != nil {
+		t.current.Store(t.store.Snapshot())
+	}
+}
+
+// waitPublished waits until lookup and current have everything that the store has.
+func (t *applier) waitPublished() {
+	t.publishing.RLock()
+	defer t.publishing.RUnlock()
+}
+
+func (t *applier) Revision() keepwatch.Revision { return t.store.Revision() }
+
+// Invalidate invalidates the store; see keepwatch.Target.
+func (t *applier) Invalidate(ctx context.Context, reason keepwatch.GapReason) error {
+	t.rewound = reason == keepwatch.GapRewind
+	return t.store.Invalidate(ctx, reason)
+}
+
+// Apply applies a batch; see keepwatch.Target.
+func (t *applier) Apply(ctx context.Context, batch keepwatch.Batch) (dropped int, err error) {
+	if t.repairRequested.Swap(false) {
+		return 0, keepwatch.Failed(keepwatch.ProtocolViolation, "a repair was requested")
+	}
+	current := t.store.Snapshot()
+	accepted := make([]keepwatch.Change, len(batch.Changes))
+	for i, c := range batch.Changes {
+		if before, ok := current.Get(c.Object.Key()); ok && c.Revision <= before.Revision() {
+			if c.Type == keepwatch.Deleted && c.Object.UID() == before.UID() {
+				return 0, keepwatch.Failed(keepwatch.ProtocolViolation,
+					"%s was deleted at %d, but exists at %d", before.Key(), c.Revision, before.Revision())
+			}
+			accepted[i] = c
+			continue
+		}
+		c.Object = t.accept(c.Object.(*item.Item))
+		accepted[i] = c
+	}
+	batch.Changes = accepted
+	err = t.publish(func() error {
+		dropped, err = t.store.Apply(ctx, batch)
+		return err
+	})
+	return dropped, err
+}
+
+// Replace begins to replace the state by a list; see keepwatch.Target.
+func (t *applier) Replace(ctx context.Context, relist keepwatch.Relist) (keepwatch.Replacement, error) {
+	replacement, err := t.store.Replace(ctx, relist)
+	if err != nil {
+		return nil, err
+	}
+	return &applierList{Replacement: replacement, applier: t, base: t.store.Snapshot(), rewound: t.rewound || relist.Reason == keepwatch.GapRewind}, nil
+}
+
+// applierList receives a list.
+type applierList struct {
+	keepwatch.Replacement
+	applier *applier
+	base    *store.Snapshot
+	rewound bool // equal revisions no longer mean equal content
+}
+
+func (l *applierList) Put(ctx context.Context, objects []keepwatch.Object) error {
+	for i, o := range objects {
+		current, ok := l.base.Get(o.Key())
+		if ok && (current == o || !l.rewound && current.UID() == o.UID() && current.Revision() == o.Revision()) {
+			objects[i] = current
+		} else {
+			objects[i] = l.applier.accept(o.(*item.Item))
+		}
+	}
+	return l.Replacement.Put(ctx, objects)
+}
+
+func (l *applierList) Commit(ctx context.Context, to keepwatch.Revision) error {
+	first := l.base.Revision() == 0
+	if err := l.applier.publish(func() error { return l.Replacement.Commit(ctx, to) }); err != nil {
+		return err
+	}
+	l.applier.rewound = false
+	if first {
+		l.applier.listed(l.applier.store.Snapshot())
+	}
+	return nil
+}
+
+// accept returns the object with the value that handlers receive, or without a value.
+func (t *applier) accept(o *item.Item) *item.Item {
+	if o.Err() != nil {
+		return o // it could not be decoded
+	}
+	if !o.Packed() { // the decoder of packed objects did all this
+		if err := t.expect.check(o.Value()); err != nil {
+			return o.Rejected(err)
+		}
+		if about, err := meta.Accessor(o.Value()); t.dropManaged && err == nil {
+			about.SetManagedFields(nil)
+		}
+	}
+	if t.transform != nil {
+		o = t.transformed(o)
+	}
+	if t.accepted != nil && !o.Packed() && o.Err() == nil {
+		t.accepted(o.Value())
+	}
+	return o
+}
