@@ -1,5 +1,5 @@
-// Children shows an operator that makes other objects, which go when their owner
-// goes, and makes them again when somebody removes them.
+// Children shows an operator that creates other objects. They are deleted with their
+// owner, and created again if they are deleted before.
 package main
 
 import (
@@ -36,8 +36,7 @@ func (p *parent) start(ctx context.Context, cfg *rest.Config) (err error) {
 	return err
 }
 
-// adopt makes the child what it should be, whether it is there or not: a handler may be
-// called again for the same change.
+// adopt creates or updates the child: a handler may be called again for the same change.
 func (p *parent) adopt(ctx context.Context, r *operator.Request[*Widget]) error {
 	owner := r.OwnerReference()
 	child := corev1apply.ConfigMap(r.Object.Name, r.Object.Namespace).
@@ -52,7 +51,7 @@ func (p *parent) adopt(ctx context.Context, r *operator.Request[*Widget]) error 
 	return nil
 }
 
-// check makes a child anew that was lost.
+// check creates a child again that was deleted.
 func (p *parent) check(ctx context.Context, r *operator.Request[*Widget]) error {
 	if len(p.children.Get(string(r.Object.UID))) > 0 {
 		return nil

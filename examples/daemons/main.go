@@ -1,4 +1,4 @@
-// Daemons shows functions that run beside an object as long as it exists.
+// Daemons shows functions that run in the background as long as their object exists.
 package main
 
 import (
@@ -19,8 +19,8 @@ type Widget struct {
 	} `json:"spec"`
 }
 
-// ping looks at the newest state of its object every second. Told to stop, it comes to
-// an end by itself.
+// ping reads the newest state of its object every second. When it is stopped, it returns
+// by itself.
 func ping(ctx context.Context, r *operator.Request[*Widget]) error {
 	if r.Retry < 2 {
 		return operator.RetryAfter(errors.New("not ready"), time.Second)
@@ -46,7 +46,7 @@ func ping(ctx context.Context, r *operator.Request[*Widget]) error {
 	}
 }
 
-// hold knows nothing of stopping; its context ends a second after it was told to.
+// hold does not handle a stop; its context ends a second after the stop.
 func hold(ctx context.Context, r *operator.Request[*Widget]) error {
 	r.Logger.Info("holding on")
 	<-ctx.Done()

@@ -1,5 +1,5 @@
-// Exceptions shows what errors of handlers mean: which are tried again, when, and
-// how often.
+// Exceptions shows the effect of a handler's errors: which are retried, when, and how
+// often.
 package main
 
 import (
@@ -37,7 +37,7 @@ func main() {
 		panic("at the disco")
 	}, operator.ID("panicking"), operator.Backoff(time.Second), operator.Retries(2))
 
-	// The third call would come after the timeout, so the second is the last.
+	// The third call would be after the timeout, so the second is the last.
 	operator.OnCreate(op, func(ctx context.Context, r *operator.Request[*Widget]) error {
 		return errors.New("still not there")
 	}, operator.ID("waiting"), operator.Backoff(2*time.Second), operator.Timeout(3*time.Second))

@@ -1,5 +1,5 @@
-// Leases shows replicas of which one works at a time. They elect it by a Lease; when it
-// ends, or is gone for 15 s, another one takes over.
+// Leases shows replicas of which one works at a time. They elect it by a Lease. When it
+// ends, or does not renew the Lease for 15 s, another one continues.
 //
 // Programs that end in manager.Main need none of this: they have --leader-elect.
 package main

@@ -1,5 +1,5 @@
-// Resume shows an operator that keeps something in memory for each object, and has
-// it again after a restart.
+// Resume shows an operator that has a value in memory for each object, and has it again
+// after a restart.
 package main
 
 import (
@@ -22,27 +22,27 @@ type Widget struct {
 
 type request = operator.Request[*Widget]
 
-// sizes are those of all widgets.
+// sizes has the sizes of all widgets.
 type sizes struct {
 	mu sync.Mutex
 	of map[types.UID]int
 }
 
-// keep is one function for three causes. Where two of them are given, for a widget
-// that was changed while nobody ran, it is called once.
-func (s *sizes) keep(ctx context.Context, r *request) error {
+// record handles three causes. If two of them apply, to a widget that was changed while
+// the operator was not running, it is called once.
+func (s *sizes) record(ctx context.Context, r *request) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.of[r.Object.UID] = r.Object.Spec.Size
-	r.Logger.Info("kept", "cause", r.Cause.String(), "size", r.Object.Spec.Size, "total", s.total())
+	r.Logger.Info("recorded", "cause", r.Cause.String(), "size", r.Object.Spec.Size, "total", s.total())
 	return nil
 }
 
-func (s *sizes) forget(ctx context.Context, r *request) error {
+func (s *sizes) remove(ctx context.Context, r *request) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.of, r.Object.UID)
-	r.Logger.Info("forgotten", "total", s.total())
+	r.Logger.Info("removed", "total", s.total())
 	return nil
 }
 
@@ -56,9 +56,9 @@ func (s *sizes) total() (sum int) {
 func main() {
 	op := operator.New("widgets.example.com")
 	s := &sizes{of: map[types.UID]int{}}
-	operator.OnCreate(op, s.keep)
-	operator.OnUpdate(op, s.keep)
-	operator.OnResume(op, s.keep)
-	operator.OnDelete(op, s.forget)
+	operator.OnCreate(op, s.record)
+	operator.OnUpdate(op, s.record)
+	operator.OnResume(op, s.record)
+	operator.OnDelete(op, s.remove)
 	manager.Main(op)
 }

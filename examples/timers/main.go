@@ -28,15 +28,15 @@ func main() {
 		return nil
 	}, operator.ID("plain"))
 
-	// Every second, once nobody has changed the object for three. That it is changed by
-	// the timer above does not count, since a status is no part of its essence.
+	// Every second, once the object has not changed for three. The status that the timer above
+	// changes is not part of the desired state, so it does not count.
 	operator.Timer(op, time.Second, func(ctx context.Context, r *operator.Request[*Widget]) error {
 		r.Logger.Info("nothing happens", "size", r.Object.Spec.Size)
 		return nil
 	}, operator.ID("idle"), operator.Idle(3*time.Second))
 
-	// Its calls begin every two seconds, however long they take, the first of them after
-	// one. An error is tried again sooner.
+	// Its calls begin every two seconds, however long they take, the first one after a second.
+	// An error is retried sooner.
 	operator.Timer(op, 2*time.Second, func(ctx context.Context, r *operator.Request[*Widget]) error {
 		if r.Retry == 0 {
 			return operator.RetryAfter(errors.New("not at the first try"), 100*time.Millisecond)

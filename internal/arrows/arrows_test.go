@@ -12,7 +12,8 @@ import (
 
 const module = "github.com/keepwatch/keepwatch"
 
-// rule says what a package may import, besides the standard library.
+// rule is the packages that a package may import, besides the standard library, and the
+// reason.
 type rule struct {
 	ours   []string // packages of this module, by their path below it
 	others []string // prefixes of other modules' packages, or with "$" whole paths; nil is none, "*" any
@@ -22,14 +23,14 @@ type rule struct {
 // rules has a line for every package of the module; a prefix that ends in /...
 // covers a subtree.
 var rules = map[string]rule{
-	"": {why: "the vocabulary is read by everybody and must not drag anything along"},
+	"": {why: "every package imports the vocabulary, so its imports would be everywhere"},
 	"store": {
 		ours: []string{""},
-		why:  "a store is fed by anything: it knows neither sources nor reflectors, nor any API",
+		why:  "a store is the target of any reflector: it depends on no source and no API",
 	},
 	"reflector/internal/machine": {
 		ours: []string{"", "internal/backoff"},
-		why:  "the protocol is a pure function: whatever could do I/O has no business here",
+		why:  "the protocol is a pure function without I/O",
 	},
 	"reflector": {
 		ours: []string{"", "internal/backoff", "reflector/internal/machine"},
@@ -41,7 +42,7 @@ var rules = map[string]rule{
 			"k8s.io/apimachinery/", "k8s.io/client-go/",
 			"github.com/go-json-experiment/json", "google.golang.org/protobuf/encoding/protowire",
 		},
-		why: "a source reports what it meets; it does not decide or remember",
+		why: "a source reports failures; the reflector decides, and the target stores",
 	},
 	"source/etcd": {
 		ours: []string{"", "internal/readahead"},
@@ -49,21 +50,21 @@ var rules = map[string]rule{
 			"go.etcd.io/etcd/api/v3/", "go.etcd.io/etcd/client/v3", "google.golang.org/grpc",
 			"google.golang.org/protobuf/", // of etcd's own messages, not of values
 		},
-		why: "as source/kube; and what a value means is known above, to whom it decodes",
+		why: "as source/kube; a source does not decode values",
 	},
 	"informer/internal/item": {
 		ours: []string{""},
-		why:  "an item is what a store holds: it knows neither where it came from nor who looks at it",
+		why:  "an item is a store's object: it depends neither on its source nor on its readers",
 	},
 	"informer/internal/object": {
 		ours:   []string{"", "informer/internal/item", "source/kube"},
 		others: []string{"k8s.io/apimachinery/", "github.com/go-json-experiment/json", "google.golang.org/protobuf/encoding/protowire"},
-		why:    "a decoder knows bytes and types; where they come from is the source's business",
+		why:    "a decoder depends on bytes and types, and not on their source",
 	},
 	"informer/internal/listwatch": {
 		ours:   []string{"", "informer/internal/item", "source/kube"},
 		others: []string{"k8s.io/apimachinery/", "k8s.io/client-go/"},
-		why:    "a source reports what it meets; it does not decide or remember",
+		why:    "a source reports failures; the reflector decides, and the target stores",
 	},
 	"informer/health": {
 		ours:   []string{""},
@@ -78,7 +79,7 @@ var rules = map[string]rule{
 	"informer/internal/direct": {
 		ours:   []string{"", "source/kube", "informer/internal/follow", "informer/internal/item", "informer/internal/object"},
 		others: []string{"k8s.io/apimachinery/", "k8s.io/client-go/"},
-		why:    "a source reports failures; it does not decide or remember",
+		why:    "a source reports failures; the reflector decides, and the target stores",
 	},
 	"informer/internal/podtest": {
 		ours:   []string{"controlplane"},
@@ -94,7 +95,7 @@ var rules = map[string]rule{
 		ours: []string{"", "store", "reflector", "informer/health", "informer/internal/follow", "informer/internal/direct",
 			"informer/internal/item", "informer/internal/listwatch"},
 		others: []string{"k8s.io/apimachinery/", "k8s.io/client-go/", "k8s.io/klog/"},
-		why:    "client-go's interfaces over the engine; nothing but users imports it, so that the typed informer does not depend on it",
+		why:    "client-go's interfaces over the engine; only users import it, so the typed informer does not depend on it",
 	},
 	"stream": {
 		ours: []string{""},
@@ -102,7 +103,7 @@ var rules = map[string]rule{
 			"k8s.io/apimachinery/", "k8s.io/cli-runtime/", "k8s.io/client-go/util/jsonpath",
 			"go.etcd.io/bbolt", "sigs.k8s.io/yaml",
 		},
-		why: "a stream is a target: what feeds it is its owner's business",
+		why: "a stream is a target: its owner runs the reflector",
 	},
 	"watchcache": {
 		ours: []string{"", "store", "reflector"},
@@ -111,7 +112,7 @@ var rules = map[string]rule{
 			"k8s.io/apiserver/pkg/features", "k8s.io/apiserver/pkg/util/feature", "k8s.io/apiserver/pkg/storage/cacher/metrics",
 			"k8s.io/apiserver/pkg/storage$", // selectors, continue tokens, resource versions and their errors
 		},
-		why: "a watch cache serves any source: it knows neither etcd nor HTTP, and nobody writes through it",
+		why: "a watch cache serves any source: it depends neither on etcd nor on HTTP, and has no writes",
 	},
 	"storage": {
 		ours: []string{"", "store", "source/etcd", "watchcache", "internal/etcddial", "internal/recent"},
@@ -127,15 +128,15 @@ var rules = map[string]rule{
 			"k8s.io/apimachinery/", "k8s.io/apiserver/", "k8s.io/component-base/metrics", "k8s.io/streaming/",
 			"github.com/klauspost/compress/", "google.golang.org/protobuf/encoding/protowire",
 		},
-		why: "a read path writes what a watch cache answers, whatever feeds the cache and whoever writes",
+		why: "a read path writes the results of a watch cache to HTTP, for any source of the cache",
 	},
 	"readpath/internal/objectjson": {
 		others: []string{"k8s.io/apimachinery/"},
-		why:    "an encoder knows Go types; what an answer is made of is the read path's business",
+		why:    "an encoder depends on Go types only; the read path composes the answers",
 	},
 	"controlplane/internal/datadir": {
 		others: []string{"go.etcd.io/etcd/client/pkg/v3/fileutil", "k8s.io/klog/v2"},
-		why:    "the data folder does not depend on the files that others keep in it",
+		why:    "the data folder does not depend on the files of other packages in it",
 	},
 	"controlplane/internal/embeddedetcd": {
 		ours: []string{"controlplane/internal/datadir"},
@@ -143,7 +144,7 @@ var rules = map[string]rule{
 			"go.etcd.io/", "go.uber.org/zap", "google.golang.org/grpc", "google.golang.org/protobuf/proto",
 			"k8s.io/apimachinery/pkg/util/runtime", "k8s.io/klog/v2", // to log
 		},
-		why: "etcd runs without the API: this package knows neither resources nor requests",
+		why: "etcd runs without the API: this package depends on neither resources nor requests",
 	},
 	"controlplane/internal/serving": {
 		ours:   []string{"controlplane/internal/datadir"},
@@ -153,7 +154,7 @@ var rules = map[string]rule{
 	"controlplane/...": {
 		ours:   []string{"", "store", "source/etcd", "watchcache", "storage", "readpath", "internal/etcddial", "controlplane/..."},
 		others: []string{"*"},
-		why:    "the embedded API server must not lean on the clients that are tested against it",
+		why:    "the embedded API server must not depend on the clients that are tested against it",
 	},
 	"operator": {
 		ours: []string{"", "informer", "informer/health", "internal/backoff", "operator/internal/..."},
@@ -173,58 +174,57 @@ var rules = map[string]rule{
 	},
 	"operator/internal/background": {
 		ours: []string{"operator/internal/cycle", "operator/internal/throttle"},
-		why:  "when timers and daemons run depends neither on a server nor on what they do",
+		why:  "the schedule of timers and daemons depends neither on a server nor on their functions",
 	},
 	"examples/...": {
 		ours:   []string{"operator", "operator/manager"},
 		others: []string{"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/"},
-		why:    "an example shows what a user needs, and nothing else",
+		why:    "an example imports only what a user needs",
 	},
-	"operator/internal/queue":    {why: "who works when is independent of what the work is"},
-	"operator/internal/throttle": {ours: []string{"internal/backoff"}, why: "how long to wait depends on nothing but what went wrong"},
+	"operator/internal/queue":    {why: "the order of work does not depend on the work"},
+	"operator/internal/throttle": {ours: []string{"internal/backoff"}, why: "a wait depends on the error only"},
 	"operator/internal/write": {
 		ours:   []string{"operator/internal/cycle"},
 		others: []string{"k8s.io/apimachinery/"},
-		why:    "what to send, and what an answer means, are decided without sending",
+		why:    "the content of a request and the meaning of an answer are decided without I/O",
 	},
 	"operator/internal/cycle": {
 		others: []string{"k8s.io/apimachinery/pkg/labels", "k8s.io/apimachinery/pkg/util/json", "golang.org/x/crypto/blake2b"},
-		why:    "what an operator decides is a pure function: whatever could do I/O has no business here",
+		why:    "the decisions of an operator are a pure function without I/O",
 	},
-	"check": {ours: []string{""}, why: "the oracle must not share code with what it judges"},
+	"check": {ours: []string{""}, why: "the oracle must not share code with the packages that it judges"},
 	"internal/sim": {
 		ours:   []string{"*"},
 		others: []string{"k8s.io/apimachinery/", "k8s.io/client-go/"},
-		why:    "the simulation drives everything; an informer through a client",
+		why:    "the simulation runs all packages; an informer runs through a client",
 	},
 	"internal/arrows":  {},
 	"internal/backoff": {why: "a wait is a function of the number of attempts and a random number"},
 	"internal/etcddial": {
 		ours:   []string{"source/etcd"},
 		others: []string{"go.etcd.io/etcd/client/", "go.uber.org/zap", "google.golang.org/grpc"},
-		why:    "a connection to etcd does not depend on what is read or written through it",
+		why:    "a connection to etcd does not depend on its reads and writes",
 	},
 	"internal/readahead": {
 		ours: []string{""},
-		why:  "a buffer joins changes into batches, whatever stream they come from",
+		why:  "a buffer joins changes into batches, from any stream",
 	},
-	"internal/recent": {why: "what is made once for many depends on nothing but its key"},
+	"internal/recent": {why: "a shared result depends on its key only"},
 	"cmd/keepwatch":   {ours: []string{"*"}, others: []string{"*"}, why: "the command wires everything"},
 }
 
-// TestImportArrows fails when a package imports what ARCHITECTURE.md does not
-// allow it.
+// TestImportArrows fails if a package imports another one that its rule does not allow.
 func TestImportArrows(t *testing.T) {
 	for _, p := range list(t) {
 		path := strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/")
 		r, ok := find(path)
 		if !ok {
-			t.Errorf("package %q has no rule: say in internal/arrows what it may import, and why", path)
+			t.Errorf("package %q has no rule: add its imports and the reason to internal/arrows", path)
 			continue
 		}
 		for _, imported := range p.Imports {
 			if !r.allows(imported) {
-				t.Errorf("%q must not import %s: %s", path, imported, r.why)
+				t.Errorf("package %q must not import %s: %s", path, imported, r.why)
 			}
 		}
 	}
@@ -265,7 +265,7 @@ type pkg struct {
 	Imports    []string
 }
 
-// list asks the go command for the module's packages.
+// list returns the module's packages, from the go command.
 func list(t *testing.T) []pkg {
 	t.Helper()
 	out, err := exec.Command("go", "list", "-json=ImportPath,Imports", module+"/...").Output()

@@ -1,3 +1,2 @@
-// Package arrows holds the test that keeps the import arrows of ARCHITECTURE.md
-// pointing one way.
+// Package arrows has the test that checks the import arrows of ARCHITECTURE.md.
 package arrows

@@ -10,8 +10,8 @@ import (
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
-// balance is an address before several API servers: a connection goes to the first
-// of them that is there. It is a URL, and ends with the benchmark.
+// balance listens at an address before several API servers and forwards a connection to
+// the first one that accepts it. It returns a URL. It ends with the benchmark.
 func balance(b *testing.B, servers ...*peer.Server) string {
 	b.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -25,7 +25,7 @@ func balance(b *testing.B, servers ...*peer.Server) string {
 			if err != nil {
 				return
 			}
-			passing.Go(func() { pass(client, servers) })
+			passing.Go(func() { forward(client, servers) })
 		}
 	})
 	b.Cleanup(func() {
@@ -36,7 +36,7 @@ func balance(b *testing.B, servers ...*peer.Server) string {
 }
 
 // pass carries a connection until one end closes it.
-func pass(client net.Conn, servers []*peer.Server) {
+func forward(client net.Conn, servers []*peer.Server) {
 	defer client.Close()
 	for _, s := range servers {
 		address, err := url.Parse(s.Config().Host)

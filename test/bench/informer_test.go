@@ -29,8 +29,8 @@ var (
 	writing = flag.Duration("writing", 20*time.Second, "how long informers are sent updates")
 )
 
-// subjects are measured one after the other; those of a form are compared with
-// client-go's, which comes first.
+// subjects are measured one after the other. Those of a form are compared with
+// client-go's, which is the first.
 var subjects = []struct{ form, by string }{
 	{"protobuf", "client-go"}, {"protobuf", "hook"}, {"protobuf", "direct"}, {"protobuf", "compact"},
 	{"json", "client-go"}, {"json", "hook"}, {"json", "direct"},
@@ -38,7 +38,7 @@ var subjects = []struct{ form, by string }{
 	{"metadata", "client-go"}, {"metadata", "hook"}, {"metadata", "direct"},
 }
 
-// columns of the table: what a command reports, and the unit it is shown in.
+// columns of the table: a value of a command's report, and its unit.
 var columns = []struct {
 	command, value, head string
 	unit                 float64
@@ -110,7 +110,7 @@ func measure(b *testing.B, p *process, server *peer.Server) map[string]report {
 	return all
 }
 
-// write stamps pods of all namespaces, as fast as the server takes it, until ctx
+// write stamps pods of all namespaces, as fast as the server accepts writes, until ctx
 // ends.
 func write(ctx context.Context, server *peer.Server, namespaces int) (written int, err error) {
 	client, err := kubernetes.NewForConfig(server.Config())
@@ -141,7 +141,7 @@ func write(ctx context.Context, server *peer.Server, namespaces int) (written in
 	return written, err
 }
 
-// report is what a command told.
+// report is the answer of a command.
 type report map[string]float64
 
 // process is one that runs informers.

@@ -18,11 +18,11 @@ import (
 
 var gadgets = flag.Int("gadgets", 10_000, "how many objects operators are measured with")
 
-// BenchmarkOperators compares the operator of package reconcile on ours with the same
-// on controller-runtime, on a real kube-apiserver and each in a process of its own:
-// from its start until every object that was there is handled. An iteration measures
-// each once and prints a table, with ratios to controller-runtime. The server holds more
-// each time and slows down, so iterations begin with another one each. See -gadgets.
+// BenchmarkOperators compares the operator of package reconcile on Keepwatch and on
+// controller-runtime, on a real kube-apiserver and each in its own process: from its start
+// until every existing object is handled. An iteration measures each once and prints a
+// table, with ratios to controller-runtime. The server has more objects after each and
+// slows down, so each iteration begins with another operator. See -gadgets.
 func BenchmarkOperators(b *testing.B) {
 	server := peer.Kubernetes(b)
 	if err := reconcile.Define(b.Context(), server.Config()); err != nil {
@@ -51,10 +51,10 @@ func BenchmarkOperators(b *testing.B) {
 	}
 }
 
-// operators are what is compared, the base first.
+// operators are the compared programs, the base first.
 var operators = []string{"controller-runtime", "keepwatch", "keepwatch-in-status"}
 
-// operated is what it took.
+// operated is the measurement of one operator.
 type operated struct {
 	took, cpu time.Duration
 	requests  int
@@ -87,7 +87,7 @@ func operate(b *testing.B, server *peer.Server, program, by, namespace string) (
 	defer cancel()
 	go func() {
 		select {
-		case <-p.Done(): // nobody will do the rest
+		case <-p.Done(): // the process has ended
 			cancel()
 		case <-ctx.Done():
 		}

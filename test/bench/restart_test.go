@@ -18,9 +18,9 @@ import (
 )
 
 // BenchmarkRestart counts the lists that 20 informers make because an API server was
-// restarted: the only one, and one of two. Before that something else is written, as
-// always happens sooner or later: so the revision that informers hold is older than
-// the one with which the server's history begins anew.
+// restarted: the only one, and one of two. Before the restart something else is written,
+// as in any cluster: the informers' revision is then older than the one with which the
+// server's history begins after the restart.
 func BenchmarkRestart(b *testing.B) {
 	const informers = 20
 	etcd := peer.StartEtcd(b)
@@ -47,7 +47,7 @@ func BenchmarkRestart(b *testing.B) {
 			ctx, stop := context.WithCancel(b.Context())
 			var writers sync.WaitGroup
 			writers.Go(func() { _, _ = write(ctx, server, namespaces) })
-			p.ask("await")
+			p.ask("updates")
 			stop()
 			writers.Wait()
 			after := p.ask("requests")
@@ -64,7 +64,7 @@ func BenchmarkRestart(b *testing.B) {
 	}
 }
 
-// pair starts a second kube-apiserver, which knows the token of the first too, and
+// pair starts a second kube-apiserver, which accepts the token of the first too, and
 // returns a kubeconfig for both.
 func pair(b *testing.B, etcd *peer.EtcdServer, first *peer.Server) (kubeconfig string) {
 	b.Helper()

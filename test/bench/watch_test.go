@@ -1,6 +1,5 @@
-// Package bench measures Keepwatch beside its peers, each pair in one run on the
-// same server. Its figures are read as ratios; nothing here passes or fails by
-// them.
+// Package bench measures Keepwatch and its peers, each pair in one run on the same server.
+// The ratios of its figures are meaningful; no benchmark fails because of them.
 package bench
 
 import (
@@ -20,9 +19,9 @@ func TestMain(m *testing.M) { peer.Main(m) }
 // fleet is the number of pods.
 const fleet = 50_000
 
-// BenchmarkWatchFleet compares what it takes to get every pod of a large cluster
-// once: keepwatch watch up to SYNCED, and kubectl get in pages. Run it with
-// -benchtime 3x; an iteration is one run of each, alternating.
+// BenchmarkWatchFleet compares the cost of reading every pod of a large cluster once:
+// keepwatch watch up to SYNCED, and kubectl get in pages. Run it with -benchtime 3x; an
+// iteration is one run of each, alternating.
 func BenchmarkWatchFleet(b *testing.B) {
 	server := peer.Kubernetes(b)
 	began := time.Now()
@@ -56,8 +55,8 @@ type contender struct {
 	args       []string
 }
 
-// run runs the command to its end with its output thrown away, and says what it
-// took.
+// run runs the command to its end, discards its output, and returns its measurements as
+// text.
 func (c contender) run(b *testing.B, server *peer.Server, want int) string {
 	b.Helper()
 	dir := b.TempDir()
@@ -85,7 +84,7 @@ func (c contender) run(b *testing.B, server *peer.Server, want int) string {
 		took.Seconds(), process.CPU().Seconds(), process.PeakRSS()>>20, out.bytes>>20)
 }
 
-// counter counts what goes through it: bytes, and objects by a text that each has
+// counter counts the bytes written to it, and the objects by a text that each object has
 // once.
 type counter struct {
 	bytes, objects int

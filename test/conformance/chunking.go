@@ -18,8 +18,8 @@ import (
 // templates is how many objects are read in chunks.
 const templates = 400
 
-// Chunking runs what stands for "[sig-api-machinery] Servers with support for API
-// chunking". It compacts the history, and restarts the server.
+// Chunking runs the tests that correspond to "[sig-api-machinery] Servers with support for
+// API chunking". It compacts the history, and restarts the server.
 func Chunking(t *testing.T, server *peer.Server) {
 	client := connect(t, server, "chunks").CoreV1().PodTemplates("chunks")
 	fill(t, client)
@@ -49,8 +49,8 @@ func fill(t *testing.T, client typed.PodTemplateInterface) {
 
 func template(i int) string { return fmt.Sprintf("template-%04d", i) }
 
-// reading is a list in chunks, and how far it has come.
-type reading struct {
+// pager reads a list in chunks.
+type pager struct {
 	*testing.T
 	client   typed.PodTemplateInterface
 	limit    int64
@@ -59,9 +59,9 @@ type reading struct {
 	found    int
 }
 
-// next reads a chunk: the objects that follow, no more than the limit, and how many
-// remain. All chunks are of one revision.
-func (r *reading) next(ctx context.Context) error {
+// next reads a chunk: the following objects, at most the limit, and the number of the
+// remaining ones. All chunks have one revision.
+func (r *pager) next(ctx context.Context) error {
 	list, err := r.client.List(ctx, metav1.ListOptions{Limit: r.limit, Continue: r.token})
 	if err != nil {
 		return err
@@ -89,7 +89,7 @@ func (r *reading) next(ctx context.Context) error {
 }
 
 // rest reads all further chunks.
-func (r *reading) rest() {
+func (r *pager) readAll() {
 	r.Helper()
 	for r.token != "" {
 		if err := r.next(r.Context()); err != nil {
@@ -104,24 +104,24 @@ func (r *reading) rest() {
 // "should return chunks of results for list calls".
 func chunks(t *testing.T, client typed.PodTemplateInterface) {
 	for range 3 {
-		r := &reading{T: t, client: client, limit: 17}
+		r := &pager{T: t, client: client, limit: 17}
 		if err := r.next(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		r.rest()
+		r.readAll()
 	}
-	all := &reading{T: t, client: client, limit: templates + 1}
+	all := &pager{T: t, client: client, limit: templates + 1}
 	if err := all.next(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	all.rest()
+	all.readAll()
 }
 
 // "should support continue listing from the last key if the original version has
 // been compacted away, though the list is inconsistent".
 func expired(t *testing.T, server *peer.Server, client typed.PodTemplateInterface) {
 	const tenth = templates / 10
-	r := &reading{T: t, client: client, limit: tenth}
+	r := &pager{T: t, client: client, limit: tenth}
 	if err := r.next(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +136,7 @@ func expired(t *testing.T, server *peer.Server, client typed.PodTemplateInterfac
 	if _, err := server.Compact(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// A server that runs may remember what etcd has forgotten.
+	// A running server may still have the history that etcd has compacted.
 	server.Kill()
 	if err := server.Restart(t.Context()); err != nil {
 		t.Fatal(err)
@@ -154,5 +154,5 @@ func expired(t *testing.T, server *peer.Server, client typed.PodTemplateInterfac
 	if r.revision == before || r.found != 2*tenth {
 		t.Errorf("the list goes on at revision %s with %d objects; it began at %s", r.revision, r.found-tenth, before)
 	}
-	r.rest()
+	r.readAll()
 }

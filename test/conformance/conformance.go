@@ -1,6 +1,6 @@
-// Package conformance asks of a server what Kubernetes' own end-to-end tests
-// "Watchers" and "Servers with support for API chunking" (v1.36) ask of a cluster,
-// in tests of its own. Each names the one it stands for.
+// Package conformance tests a server as Kubernetes' own end-to-end tests "Watchers" and
+// "Servers with support for API chunking" (v1.36) test a cluster. Each of its tests names
+// the one that it corresponds to.
 package conformance
 
 import (
@@ -17,8 +17,8 @@ import (
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
-// patience bounds each wait for what a working server does soon.
-const patience = 2 * time.Minute
+// eventTimeout bounds each wait for something that a working server does soon.
+const eventTimeout = 2 * time.Minute
 
 // connect makes a namespace of the test's own.
 func connect(t *testing.T, server *peer.Server, namespace string) kubernetes.Interface {
@@ -80,7 +80,7 @@ func (s scene) done(o *corev1.ConfigMap, err error) *corev1.ConfigMap {
 	return o
 }
 
-// follow watches from a revision what a selector selects.
+// follow watches the objects of a selector from a revision.
 func (s scene) follow(revision, selector string) follower {
 	s.Helper()
 	w, err := s.Watch(s.Context(), metav1.ListOptions{ResourceVersion: revision, LabelSelector: selector})
@@ -97,10 +97,10 @@ type follower struct {
 	watch.Interface
 }
 
-// next is the next event, which is of a ConfigMap.
+// next returns the next event, which must be of a ConfigMap.
 func (f follower) next() (watch.EventType, *corev1.ConfigMap) {
 	f.Helper()
-	ctx, cancel := context.WithTimeout(f.Context(), patience)
+	ctx, cancel := context.WithTimeout(f.Context(), eventTimeout)
 	defer cancel()
 	select {
 	case event := <-f.ResultChan():
@@ -115,8 +115,8 @@ func (f follower) next() (watch.EventType, *corev1.ConfigMap) {
 	return "", nil
 }
 
-// wants compares the next event: its type, and what the object has in it.
-func (f follower) wants(event watch.EventType, name, mutation string) {
+// expect compares the next event: its type, and the object's name and data.
+func (f follower) expect(event watch.EventType, name, mutation string) {
 	f.Helper()
 	if got, o := f.next(); got != event || o.Name != name || o.Data["mutation"] != mutation {
 		f.Errorf("want %s of %s with mutation %q, got %s of %s with %q", event, name, mutation, got, o.Name, o.Data["mutation"])

@@ -14,25 +14,25 @@ import (
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
-// Watchers runs what stands for "[sig-api-machinery] Watchers".
+// Watchers runs the tests that correspond to "[sig-api-machinery] Watchers".
 func Watchers(t *testing.T, server *peer.Server) {
 	scenes(t, server, map[string]func(scene){
 		"several-watchers":      severalWatchers,
 		"from-a-revision":       fromARevision,
-		"goes-on":               goesOn,
+		"goes-on":               resumes,
 		"leaves-the-selector":   leavesTheSelector,
 		"same-order-everywhere": sameOrderEverywhere,
 	})
 }
 
-// "should observe add, update, and delete watch notifications on configmaps": who
-// selects an object is told of it, and nobody else.
+// "should observe add, update, and delete watch notifications on configmaps": a watch
+// receives the events of the objects that it selects, and no others.
 func severalWatchers(s scene) {
 	a, b, both := s.follow("", "watched=a"), s.follow("", "watched=b"), s.follow("", "watched in (a, b)")
 	each := func(event watch.EventType, name, mutation string, all ...follower) {
 		s.Helper()
 		for _, f := range all {
-			f.wants(event, name, mutation)
+			f.expect(event, name, mutation)
 		}
 	}
 	o := s.create("of-a", "a")
@@ -44,11 +44,11 @@ func severalWatchers(s scene) {
 	s.remove("of-a")
 	each(watch.Deleted, "of-a", "2", a, both)
 	s.create("of-b", "b")
-	each(watch.Added, "of-b", "", b, both) // what b is told first
+	each(watch.Added, "of-b", "", b, both) // the first event of b
 	s.remove("of-b")
 	each(watch.Deleted, "of-b", "", b, both)
 	s.create("end", "a")
-	each(watch.Added, "end", "", a, both) // what a is told next
+	each(watch.Added, "end", "", a, both) // the next event of a
 }
 
 // "should be able to start watching from a specific resource version".
@@ -57,32 +57,33 @@ func fromARevision(s scene) {
 	s.update(first, "a", "2")
 	s.remove("a")
 	w := s.follow(first.ResourceVersion, "watched=a")
-	w.wants(watch.Modified, "a", "2")
-	w.wants(watch.Deleted, "a", "2")
+	w.expect(watch.Modified, "a", "2")
+	w.expect(watch.Deleted, "a", "2")
 }
 
 // "should be able to restart watching from the last resource version observed by the
 // previous watch".
-func goesOn(s scene) {
+func resumes(s scene) {
 	w := s.follow("", "watched=a")
 	o := s.update(s.create("a", "a"), "a", "1")
-	w.wants(watch.Added, "a", "")
+	w.expect(watch.Added, "a", "")
 	_, last := w.next()
 	w.Stop()
 	s.update(o, "a", "2")
 	w = s.follow(last.ResourceVersion, "watched=a")
 	s.remove("a")
-	w.wants(watch.Modified, "a", "2")
-	w.wants(watch.Deleted, "a", "2")
+	w.expect(watch.Modified, "a", "2")
+	w.expect(watch.Deleted, "a", "2")
 }
 
 // "should observe an object deletion if it stops meeting the requirements of the
-// selector": it leaves as it was when it was last seen, and comes back as new.
+// selector": the deletion has the object's last matching state, and a later match is an
+// ADDED.
 func leavesTheSelector(s scene) {
 	w := s.follow("", "watched=yes")
 	o := s.update(s.create("a", "yes"), "yes", "1")
-	w.wants(watch.Added, "a", "")
-	w.wants(watch.Modified, "a", "1")
+	w.expect(watch.Added, "a", "")
+	w.expect(watch.Modified, "a", "1")
 	o = s.update(o, "no", "2")
 	event, left := w.next()
 	if event != watch.Deleted || left.Data["mutation"] != "1" || left.ResourceVersion != o.ResourceVersion {
@@ -90,11 +91,11 @@ func leavesTheSelector(s scene) {
 	}
 	o = s.update(o, "no", "3")
 	o = s.update(o, "yes", "4")
-	w.wants(watch.Added, "a", "4")
+	w.expect(watch.Added, "a", "4")
 	s.update(o, "yes", "5")
-	w.wants(watch.Modified, "a", "5")
+	w.expect(watch.Modified, "a", "5")
 	s.remove("a")
-	w.wants(watch.Deleted, "a", "5")
+	w.expect(watch.Deleted, "a", "5")
 }
 
 // "should receive events on concurrent watches in same order": from whichever event

@@ -6,23 +6,24 @@ import (
 	"strings"
 )
 
-// Exchange is a request and what both servers said to it, when the world was so.
+// Exchange is a request, the answers of both servers, and the state of the world then.
 type Exchange struct {
 	Request      Request
 	Theirs, Ours Answer
-	// Judged is in what ours is wrong by itself, where theirs can't tell.
+	// Judged has the differences between ours and the history, where theirs no longer has the
+	// history.
 	Judged []Difference
-	World  Moment
+	World  WorldState
 }
 
-// Moment is what of a world decides which revisions must be known.
-type Moment struct {
+// WorldState has the revisions that decide which history a server must have.
+type WorldState struct {
 	// Origin is where both servers' history begins, Compacted where etcd's does.
 	Origin, Compacted int64
 	Revision          int64
 }
 
-// exception permits a difference, for a reason that docs/verification.md tells.
+// exception permits a difference, for a reason that docs/verification.md describes.
 type exception struct {
 	name    string
 	permits func(Exchange, Difference) bool
@@ -39,8 +40,7 @@ var exceptions = []exception{
 		},
 	},
 	{
-		// The test compacts etcd behind both servers' backs, and restarts ours behind
-		// that.
+		// The test compacts etcd behind both servers, and restarts ours afterwards.
 		name: "ours was restarted when etcd had forgotten what theirs still has",
 		permits: func(e Exchange, _ Difference) bool {
 			n := e.Request.revision()
@@ -76,7 +76,7 @@ var exceptions = []exception{
 		},
 	},
 	{
-		// Kubernetes 1.37, whose library ours is built on, does that; 1.36 doesn't.
+		// Kubernetes 1.37, whose library ours uses, does that; 1.36 does not.
 		name: "ours compresses streaming lists",
 		permits: func(e Exchange, d Difference) bool {
 			return e.Request.Stream && d.Theirs == "" && (d.Where == "header Content-Encoding" && d.Ours == "gzip" ||
@@ -85,7 +85,7 @@ var exceptions = []exception{
 	},
 }
 
-// start is what a quoted continue token says, without the slash.
+// start returns the start key of a quoted continue token, without the slash.
 func start(quoted string) string {
 	text, err := base64.RawURLEncoding.DecodeString(strings.Trim(quoted, `"`))
 	if err != nil {
@@ -94,8 +94,8 @@ func start(quoted string) string {
 	return strings.Replace(string(text), `"start":"/`, `"start":"`, 1)
 }
 
-// laterStart excuses a server that has only the history since its start, and for
-// the rest has to ask etcd.
+// laterStart excuses a server that has only the history since its start, and must read the
+// rest from etcd.
 var laterStart = exception{
 	name: "ours started later",
 	permits: func(e Exchange, _ Difference) bool {
@@ -103,7 +103,7 @@ var laterStart = exception{
 	},
 }
 
-// expired says whether an answer is 410, as its status or as its only event.
+// expired reports whether an answer is 410, as its status or as its only event.
 func (a Answer) expired() bool {
 	if a.Streamed {
 		return len(a.Events) == 1 && a.Events[0].Type == "ERROR" && strings.Contains(string(a.Events[0].Object), "too old resource version")

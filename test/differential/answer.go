@@ -18,22 +18,22 @@ import (
 const (
 	// maxBody bounds an answer. The world is far smaller.
 	maxBody = 64 << 20
-	// patience bounds one request, however busy the machine is.
-	patience = time.Minute
-	// throttles is how often a request may be told to come again.
+	// requestTimeout bounds one request, however busy the machine is.
+	requestTimeout = time.Minute
+	// throttles bounds the retries of a request after a 429.
 	throttles = 20
 )
 
-// Answer is what one server said.
+// Answer is one server's answer.
 type Answer struct {
 	Status int
 	Header http.Header
 	Body   []byte // without Content-Encoding
-	// Streamed says that the body is Events.
+	// Streamed is true if the body is Events.
 	Streamed bool
 	Events   []Event
 	// Broken is why the answer has no regular end, or nothing.
-	Broken string
+	Incomplete string
 }
 
 // Side is one of the two servers.
@@ -55,10 +55,11 @@ func NewSide(name string, server *peer.Server) (*Side, error) {
 	return s, err
 }
 
-// client adds nothing to requests but who asks, and speaks one protocol.
+// client returns a client that adds only its credentials to requests, and uses one
+// protocol.
 func client(server *peer.Server, protocol string) (*http.Client, error) {
 	config := server.Config()
-	config.DisableCompression = true // the requests say themselves what they accept
+	config.DisableCompression = true // the requests have Accept-Encoding headers of their own
 	config.UserAgent = ""
 	config.NextProtos = []string{protocol}
 	return rest.HTTPClientFor(config)
@@ -70,10 +71,10 @@ func (s *Side) Close() {
 	s.http2.CloseIdleConnections()
 }
 
-// Ask sends a request and reads the whole answer. A server that says 429 is asked
-// again when it says so: it may protect itself.
+// Ask sends a request and reads the whole answer. After a 429 it sends the request again
+// when Retry-After is over: a server may protect itself.
 func (s *Side) Ask(ctx context.Context, r Request) Answer {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	for attempt := 0; ; attempt++ {
 		answer := s.ask(ctx, r)
@@ -92,7 +93,7 @@ func (s *Side) Ask(ctx context.Context, r Request) Answer {
 func (s *Side) ask(ctx context.Context, r Request) Answer {
 	response, err := s.open(ctx, r)
 	if err != nil {
-		return Answer{Broken: err.Error()}
+		return Answer{Incomplete: err.Error()}
 	}
 	defer response.Body.Close()
 	answer := Answer{Status: response.StatusCode, Header: response.Header}
@@ -101,7 +102,7 @@ func (s *Side) ask(ctx context.Context, r Request) Answer {
 		answer.Body, err = io.ReadAll(io.LimitReader(body, maxBody))
 	}
 	if err != nil {
-		answer.Broken = err.Error()
+		answer.Incomplete = err.Error()
 	}
 	if r.Stream && answer.Status == http.StatusOK {
 		answer.Events, err = events(mediaType(response.Header), answer.Body)

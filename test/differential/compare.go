@@ -12,14 +12,14 @@ import (
 
 // Difference is one thing in which two answers differ.
 type Difference struct {
-	// Where is the place: the status, a header, a path in the body, the events.
-	// Equal places of different requests are spelled equally.
+	// Where is the location: the status, a header, a path in the body, the events. Equal
+	// locations of different requests have equal texts.
 	Where        string
 	Theirs, Ours string
 }
 
-// Compare tells in what ours differs from theirs: every place once, and of events
-// the first that differs.
+// Compare returns the differences between theirs and ours: every location once, and of
+// events the first difference.
 func Compare(r Request, theirs, ours Answer) []Difference {
 	theirs, ours = theirs.masked(r), ours.masked(r)
 	var all []Difference
@@ -35,7 +35,7 @@ func Compare(r Request, theirs, ours Answer) []Difference {
 	for _, name := range headers {
 		differ("header "+name, strings.Join(theirs.Header[name], "; "), strings.Join(ours.Header[name], "; "))
 	}
-	differ("end", theirs.Broken, ours.Broken)
+	differ("end", theirs.Incomplete, ours.Incomplete)
 	if theirs.Streamed && ours.Streamed {
 		return append(all, compareEvents(theirs, ours)...)
 	}
@@ -45,8 +45,8 @@ func Compare(r Request, theirs, ours Answer) []Difference {
 // head is an answer for people.
 func head(a Answer) string {
 	const enough = 400
-	if a.Broken != "" {
-		return "broken: " + a.Broken
+	if a.Incomplete != "" {
+		return "broken: " + a.Incomplete
 	}
 	if a.Streamed {
 		return names(a.Events)
@@ -54,14 +54,15 @@ func head(a Answer) string {
 	return string(a.Body[:min(len(a.Body), enough)])
 }
 
-// missing and surplus are where one stream ends and the other goes on.
+// missing and surplus are the differences of streams of which one is a beginning of the
+// other.
 const (
 	missing = "events: ours ends before "
 	surplus = "events: theirs ends before "
 )
 
-// compareEvents finds the first event that differs, and says whether the rest is
-// at least the same events in another order.
+// compareEvents returns the first event that differs, and whether the rest has the same
+// events in another order.
 func compareEvents(theirs, ours Answer) []Difference {
 	media := mediaType(theirs.Header)
 	for i := range min(len(theirs.Events), len(ours.Events)) {
@@ -115,8 +116,7 @@ func names(events []Event) string {
 	return b.String()
 }
 
-// subject is what an encoded object is about: its key and revision, or the
-// message of a status.
+// subject identifies an encoded object: its key and revision, or the message of a status.
 func subject(object []byte) string {
 	var o struct {
 		Message  string
@@ -139,12 +139,12 @@ func compareBodies(media string, theirs, ours []byte) []Difference {
 	at := prefix(theirs, ours)
 	var t, o any
 	if json.Unmarshal(readable(media, theirs), &t) != nil || json.Unmarshal(readable(media, ours), &o) != nil {
-		return []Difference{{"bytes", around(theirs, at), around(ours, at)}}
+		return []Difference{{"bytes", excerptAt(theirs, at), excerptAt(ours, at)}}
 	}
-	if all := places(nil, "", t, o); len(all) > 0 {
+	if all := differencesIn(nil, "", t, o); len(all) > 0 {
 		return all
 	}
-	return []Difference{{"bytes of an equal value", around(theirs, at), around(ours, at)}}
+	return []Difference{{"bytes of an equal value", excerptAt(theirs, at), excerptAt(ours, at)}}
 }
 
 // prefix is how many bytes two bodies have in common.
@@ -156,7 +156,7 @@ func prefix(a, b []byte) int {
 	return n
 }
 
-func around(b []byte, at int) string {
+func excerptAt(b []byte, at int) string {
 	return fmt.Sprintf("…%q… (%d of %d)", b[max(0, min(at, len(b))-40):min(len(b), at+80)], at, len(b))
 }
 
@@ -168,21 +168,21 @@ func excerpt(v any) string {
 	return string(text)
 }
 
-// places adds where two JSON values differ. The index of an item is no part of a
-// place: equal causes are in equal places, and each is told once.
-func places(all []Difference, path string, theirs, ours any) []Difference {
+// differencesIn adds the differences between two JSON values. The location has no index of
+// an item: equal causes have equal locations, and each is reported once.
+func differencesIn(all []Difference, path string, theirs, ours any) []Difference {
 	switch t := theirs.(type) {
 	case map[string]any:
 		if o, ok := ours.(map[string]any); ok {
-			return placesInFields(all, path, t, o)
+			return differencesInFields(all, path, t, o)
 		}
 	case []any:
 		if o, ok := ours.([]any); ok {
 			for i := range min(len(t), len(o)) {
-				all = places(all, path+"[]", t[i], o[i])
+				all = differencesIn(all, path+"[]", t[i], o[i])
 			}
 			if len(t) != len(o) {
-				all = addPlace(all, path+" (length)", len(t), len(o))
+				all = addDifference(all, path+" (length)", len(t), len(o))
 			}
 			return all
 		}
@@ -191,25 +191,25 @@ func places(all []Difference, path string, theirs, ours any) []Difference {
 			return all
 		}
 	}
-	return addPlace(all, path, theirs, ours)
+	return addDifference(all, path, theirs, ours)
 }
 
-func placesInFields(all []Difference, path string, theirs, ours map[string]any) []Difference {
+func differencesInFields(all []Difference, path string, theirs, ours map[string]any) []Difference {
 	both := maps.Clone(theirs)
 	maps.Copy(both, ours)
 	for _, name := range slices.Sorted(maps.Keys(both)) {
 		t, inTheirs := theirs[name]
 		o, inOurs := ours[name]
 		if inTheirs == inOurs {
-			all = places(all, path+"."+name, t, o)
+			all = differencesIn(all, path+"."+name, t, o)
 		} else {
-			all = addPlace(all, path+"."+name, t, o)
+			all = addDifference(all, path+"."+name, t, o)
 		}
 	}
 	return all
 }
 
-func addPlace(all []Difference, path string, theirs, ours any) []Difference {
+func addDifference(all []Difference, path string, theirs, ours any) []Difference {
 	where := "body " + path
 	if slices.ContainsFunc(all, func(d Difference) bool { return d.Where == where }) {
 		return all

@@ -88,7 +88,7 @@ func TestHeadsAreCompared(t *testing.T) {
 		"header Retry-After":   func(a *Answer) { a.Header.Set("Retry-After", "2") },
 		"header Content-Type":  func(a *Answer) { a.Header.Set("Content-Type", "application/yaml") },
 		"header Vary":          func(a *Answer) { a.Header.Set("Vary", "Accept") },
-		"end":                  func(a *Answer) { a.Broken = "unexpected EOF" },
+		"end":                  func(a *Answer) { a.Incomplete = "unexpected EOF" },
 	} {
 		ours := theirs
 		ours.Header = theirs.Header.Clone()
@@ -108,7 +108,7 @@ func TestOrderIsToldFromContent(t *testing.T) {
 	}
 }
 
-// What two servers can't have in common is no difference.
+// Values that two servers cannot have in common are no difference.
 func TestMasks(t *testing.T) {
 	for _, test := range []struct{ answer, old, new string }{
 		{"table", `"17s"`, `"2m3s"`},

@@ -1,6 +1,6 @@
-// Package differential asks two API servers the same random questions and
-// compares their answers: kube-apiserver, which is right by definition, and
-// keepwatch serve, over the contents of one etcd.
+// Package differential sends the same random requests to two API servers on one etcd and
+// compares their answers: kube-apiserver, which is correct by definition, and keepwatch
+// serve.
 //
 //	              ┌─▶ kube-apiserver ─┐
 //	Generator ─▶ Request              ├─▶ Compare ─▶ Report
@@ -8,12 +8,12 @@
 //	                        │
 //	       World: one etcd, whose objects change only between phases
 //
-// A phase is thousands of requests while nothing is written. Both servers have
-// seen everything by then, so every answer is determined: it is compared byte for
-// byte, but for what masks.go hides and allowed.go permits, each with its reason.
-// Between two phases the world changes, while watches are open at both servers,
-// and history is compacted once.
+// A phase is thousands of requests while nothing is written. Both servers have followed
+// etcd by then, so every answer is determined. Answers are compared byte by byte, except
+// for the values that masks.go hides and the differences that allowed.go permits, each
+// with its reason. Between two phases the world changes, while watches are open at both
+// servers, and history is compacted once.
 //
-// The seed determines the writes and the requests but for what servers draw by
-// themselves: revisions at the start, UIDs and times.
+// The seed determines the writes and the requests, except for the values that servers
+// draw: revisions at the start, UIDs and times.
 package differential

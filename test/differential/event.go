@@ -37,7 +37,7 @@ func events(media string, body []byte) ([]Event, error) {
 	return all, nil
 }
 
-// cutLine takes one line of JSON.
+// cutLine splits off one line of JSON.
 func cutLine(body []byte) (Event, []byte, error) {
 	line, rest, whole := bytes.Cut(body, []byte("\n"))
 	if !whole {
@@ -53,7 +53,7 @@ func cutLine(body []byte) (Event, []byte, error) {
 	return Event{Type: event.Type, Object: event.Object, Frame: line}, rest, nil
 }
 
-// cutDelimited takes one message of protobuf, which its length precedes.
+// cutDelimited splits off one message of protobuf with its length prefix.
 func cutDelimited(body []byte) (Event, []byte, error) {
 	if len(body) < 4 {
 		return Event{}, nil, errors.New("the stream ends within a length")
@@ -70,8 +70,8 @@ func cutDelimited(body []byte) (Event, []byte, error) {
 	return Event{Type: watch.EventType(event.Type), Object: event.Object.Raw, Frame: frame}, rest, nil
 }
 
-// byTheClock says whether an event is a bookmark that comes about once a minute,
-// or before the end. The other bookmark is the one behind the initial events.
+// byTheClock reports whether an event is a bookmark that a server sends about once a
+// minute, or before the end. The other bookmark follows the initial events.
 func (e Event) byTheClock() bool {
 	return e.Type == watch.Bookmark && !bytes.Contains(e.Object, []byte(metav1.InitialEventsAnnotationKey))
 }

@@ -9,9 +9,9 @@ import (
 // Generator draws requests: three quarters that a client could mean, and one
 // quarter in which every option is drawn by itself.
 type Generator struct {
-	world  *World
-	random *rand.Rand
-	held   []token
+	world          *World
+	random         *rand.Rand
+	continueTokens []token
 }
 
 // Draw draws n requests for the world as it is now.
@@ -67,7 +67,7 @@ func (g *Generator) namespace() string {
 	return pick(g.random, namespaces[:3]...)
 }
 
-// name is one object's, or nobody's.
+// name returns the name of an object, or one that does not exist.
 func (g *Generator) name(r resource) string {
 	if r.names == 0 {
 		return pick(g.random, append([]string{"default", "absent"}, namespaces...)...)
@@ -94,7 +94,7 @@ func (g *Generator) get(r *Request, of resource) {
 	g.include(r.Options)
 }
 
-// lost is a request for what isn't there.
+// lost requests something that does not exist.
 func (g *Generator) lost(r *Request, of resource) {
 	r.Path = pick(g.random, "/api/v1/nonsense", "/api/v1/namespaces/one/nonsense/x", of.root()+"/nonsense", "/apis/nonsense.example.com/v1/widgets",
 		"/apis/"+group+"/v2/widgets", "/api/v1/namespaces/one/nodes", "/api/v2/pods", "/api/v1/Pods", "/apis/"+group+"/v1/namespaces/one/gadgets",
@@ -107,12 +107,12 @@ func (g *Generator) include(o url.Values) {
 	}
 }
 
-// list is one that a client could mean: each row of the table of what
-// resourceVersion, its match and paging mean together.
+// list draws options that a client could use: each row of the table of resourceVersion,
+// resourceVersionMatch and paging.
 func (g *Generator) list(r *Request) {
 	o := r.Options
-	if g.chance(5) && len(g.held) > 0 {
-		t := pick(g.random, g.held...)
+	if g.chance(5) && len(g.continueTokens) > 0 {
+		t := pick(g.random, g.continueTokens...)
 		r.Path = t.path
 		for name, values := range t.selector {
 			o[name] = values
@@ -149,7 +149,7 @@ func (g *Generator) list(r *Request) {
 	g.include(o)
 }
 
-// wildList is any option beside any other.
+// wildList draws each option independently of the others.
 func (g *Generator) wildList(o url.Values) {
 	g.revision(o, 2)
 	g.match(o, 2)
@@ -159,8 +159,8 @@ func (g *Generator) wildList(o url.Values) {
 	if g.chance(4) {
 		o.Set("continue", g.forged())
 	}
-	if g.chance(6) && len(g.held) > 0 {
-		o.Set("continue", pick(g.random, g.held...).value)
+	if g.chance(6) && len(g.continueTokens) > 0 {
+		o.Set("continue", pick(g.random, g.continueTokens...).value)
 	}
 	if g.chance(10) {
 		o.Set("sendInitialEvents", pick(g.random, "true", "false", "x", ""))
@@ -179,7 +179,7 @@ func (g *Generator) wildList(o url.Values) {
 
 func (g *Generator) limit() string { return pick(g.random, "1", "2", "3", "5", "5", "10", "500") }
 
-// past is a revision that has been, and mostly one that both servers know.
+// past returns an earlier revision, mostly one whose history both servers have.
 func (g *Generator) past() int64 {
 	known := g.world.between(max(g.world.origin, g.world.compacted), g.world.revision+1)
 	lost := g.world.between(0, max(g.world.origin, g.world.compacted))

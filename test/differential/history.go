@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// history is what etcd was told since the beginning, kept beyond compactions: the
-// judge of answers that only one server can give.
+// history has all writes from etcd's watch since the beginning, also those that etcd has
+// compacted. It judges the answers for which only one server has the history.
 type history struct {
 	etcd *clientv3.Client
 	done chan struct{} // closed when nothing is recorded any more
@@ -60,8 +60,8 @@ func (h *history) add(message clientv3.WatchResponse) {
 	}
 }
 
-// reaches says whether everything up to a revision is recorded. If not it asks
-// etcd, which tells nothing of revisions without changes by itself.
+// reaches reports whether all writes up to a revision are recorded. If not, it requests
+// progress from etcd, whose watch is silent about revisions without changes.
 func (h *history) reaches(ctx context.Context, revision int64) (bool, error) {
 	h.mu.Lock()
 	reached := h.revision >= revision
@@ -72,18 +72,18 @@ func (h *history) reaches(ctx context.Context, revision int64) (bool, error) {
 	return false, h.etcd.RequestProgress(ctx)
 }
 
-// place is where etcd has a collection, below /registry/: a resource's objects, or
+// scope is a collection's location in etcd, below /registry/: a resource's objects, or
 // those of one namespace.
-type place struct{ resource, namespace string }
+type scope struct{ resource, namespace string }
 
-// placeOf is where etcd has what is at a path.
-func placeOf(path string) (place, bool) {
+// scopeOf returns the location in etcd of a path's collection.
+func scopeOf(path string) (scope, bool) {
 	for _, r := range append([]resource{namespaceResource, olderWidgetResource}, written...) {
 		rest, ok := strings.CutPrefix(path, r.root()+"/")
 		if !ok {
 			continue
 		}
-		p := place{resource: r.stored()}
+		p := scope{resource: r.stored()}
 		if r.namespaced && strings.HasPrefix(rest, "namespaces/") {
 			p.namespace, rest, _ = strings.Cut(strings.TrimPrefix(rest, "namespaces/"), "/")
 		}
@@ -91,7 +91,7 @@ func placeOf(path string) (place, bool) {
 			return p, true
 		}
 	}
-	return place{}, false
+	return scope{}, false
 }
 
 // stored is where etcd has a resource's objects, below /registry/.
@@ -106,7 +106,7 @@ func (r resource) stored() string {
 }
 
 // name is the namespace and name of the object at a key, if it is in p.
-func (p place) name(key string) (string, bool) {
+func (p scope) name(key string) (string, bool) {
 	rest, ok := strings.CutPrefix(key, p.resource+"/")
 	namespace, name, namespaced := strings.Cut(rest, "/")
 	if !namespaced {
@@ -116,7 +116,7 @@ func (p place) name(key string) (string, bool) {
 }
 
 // since is the changes in p in (from, to].
-func (h *history) since(p place, from, to int64) []string {
+func (h *history) since(p scope, from, to int64) []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var all []string
@@ -129,7 +129,7 @@ func (h *history) since(p place, from, to int64) []string {
 }
 
 // at is the objects in p at a revision, in the order of lists.
-func (h *history) at(p place, revision int64) []string {
+func (h *history) at(p scope, revision int64) []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	state := map[string]int64{}
@@ -150,14 +150,14 @@ func (h *history) at(p place, revision int64) []string {
 	return all
 }
 
-// contradiction is the place of a difference between an answer and the history.
-const contradiction = "not what etcd was told"
+// contradiction is the location of a difference between an answer and the history.
+const contradiction = "not in etcd's history"
 
-// contradicts says in what an answer is not what etcd was told: the events since a
-// revision, or the objects at one. Pieces of lists, selections and tables can't be
+// contradicts returns the differences between an answer and the history: the events since
+// a revision, or the objects at one. Pages of lists, selections and tables cannot be
 // judged.
 func (h *history) contradicts(r Request, a Answer, now int64) []Difference {
-	p, ok := placeOf(r.Path)
+	p, ok := scopeOf(r.Path)
 	if o := r.Options; !ok || o.Has("limit") || o.Has("continue") || o.Get("labelSelector") != "" || o.Get("fieldSelector") != "" ||
 		strings.Contains(r.Accept, "as=") {
 		return nil

@@ -15,7 +15,7 @@ import (
 const (
 	// watches is how many are open while the world changes.
 	watches = 100
-	// delivery bounds how long a settled server may take to send what happened.
+	// delivery bounds the time that a settled server may need to send its events.
 	delivery = 20 * time.Second
 )
 
@@ -25,10 +25,10 @@ type pair struct {
 	theirs, ours *stream
 }
 
-// live changes the world while watches are open at both servers, and compares
-// what they were told.
+// live changes the world while watches are open at both servers, and compares their
+// events.
 func (w *World) live(ctx context.Context, g *Generator, report *Report) error {
-	moment := w.moment()
+	moment := w.state()
 	var reading sync.WaitGroup
 	defer reading.Wait()
 	watching, cancel := context.WithCancel(ctx)
@@ -43,10 +43,10 @@ func (w *World) live(ctx context.Context, g *Generator, report *Report) error {
 	if err := w.Settle(ctx); err != nil {
 		return err
 	}
-	// If they are never equal, that is what is compared.
+	// If they never become equal, the comparison reports it.
 	_ = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, delivery, true, func(context.Context) (bool, error) {
 		for _, p := range pairs {
-			if theirs, ours := p.theirs.answer(), p.ours.answer(); theirs.Broken == "" && ours.Broken == "" && theirs.told() != ours.told() {
+			if theirs, ours := p.theirs.answer(), p.ours.answer(); theirs.Incomplete == "" && ours.Incomplete == "" && theirs.countEvents() != ours.countEvents() {
 				return false, nil
 			}
 		}
@@ -72,7 +72,7 @@ func (w *World) watch(ctx context.Context, g *Generator, reading *sync.WaitGroup
 		for !r.Stream || r.revision() > w.revision {
 			r = g.request()
 		}
-		r.Encoding = "" // what is compressed could end within a block
+		r.Encoding = "" // a compressed answer could end within a block
 		r.Options.Set("timeoutSeconds", "600")
 		all[i] = &pair{request: r}
 		group.Go(func() (err error) {
@@ -133,14 +133,14 @@ func (t *stream) read(body io.Reader) {
 	}
 }
 
-// answer is what has come so far.
+// answer returns the answer so far.
 func (t *stream) answer() Answer {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	a := Answer{Status: t.status, Header: t.header, Body: t.body, Streamed: true}
 	a.Events, _ = events(mediaType(t.header), t.body) // the last may be on its way
 	if t.end != nil {
-		a.Broken = "it ended before its client did: " + t.end.Error()
+		a.Incomplete = "it ended before its client did: " + t.end.Error()
 	}
 	return a
 }

@@ -9,14 +9,14 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// headers are what is compared of an answer's head. The others identify the
-// request (Audit-Id), the moment (Date), the server's own objects
-// (X-Kubernetes-Pf-…) or the transport (Content-Length, Transfer-Encoding).
+// headers are the compared headers of an answer. The others identify the request
+// (Audit-Id), the time (Date), the server's own objects (X-Kubernetes-Pf-…) or the
+// transport (Content-Length, Transfer-Encoding).
 var headers = []string{
 	"Content-Type", "Content-Encoding", "Cache-Control", "Vary", "Retry-After", "Warning", "Allow", "X-Content-Type-Options",
 }
 
-// mask hides what two servers can't have in common.
+// mask hides values that two servers cannot have in common.
 type mask struct {
 	why     string
 	of      func(Request, []byte) bool // which bodies; nil is all
@@ -35,7 +35,7 @@ var masks = []mask{
 		pattern: regexp.MustCompile(`"(\d+[smhdy])+"`), with: `"*"`,
 	},
 	{
-		why: "what a column of a built-in kind means is told in other words",
+		why: "the description of a built-in kind's column has other words",
 		of: func(r Request, body []byte) bool {
 			return isTable(body) && strings.HasPrefix(r.Path, "/api/")
 		},
@@ -108,8 +108,8 @@ func withoutColumns(event []byte) []byte {
 	return columns.ReplaceAll(event, []byte(`"columnDefinitions":null,"rows":`))
 }
 
-// told is how many events are compared.
-func (a Answer) told() int {
+// countEvents returns the number of events that are compared.
+func (a Answer) countEvents() int {
 	n := 0
 	for _, e := range a.Events {
 		if !e.byTheClock() {

@@ -27,8 +27,8 @@ var (
 	gadgetResource      = resource{group: group, version: "v1", name: "gadgets", names: 8, make: gadget, change: changeGadget}
 )
 
-// written are the resources whose objects change; asked are those that requests
-// are about, the busier the more often.
+// written are the resources whose objects change. asked are the resources of requests, the
+// busier ones more often.
 var (
 	written = []resource{podResource, configMapResource, nodeResource, widgetResource, gadgetResource}
 	asked   = []resource{podResource, podResource, podResource, configMapResource, configMapResource, widgetResource, widgetResource,

@@ -11,7 +11,7 @@ import (
 // samples is how many requests with one cause are shown.
 const samples = 3
 
-// Report collects what was asked and in what the answers differ. It is safe for
+// Report collects the requests and the differences between the answers. It is safe for
 // concurrent use.
 type Report struct {
 	mu         sync.Mutex
@@ -21,14 +21,14 @@ type Report struct {
 	exceptions []exception
 }
 
-// cause is differences in the same place.
+// cause has the differences at one location.
 type cause struct {
 	count int
 	shown []string
 }
 
-// NewReport is empty. With upstream, ours is held to what the library's storage can
-// do.
+// NewReport returns an empty report. With upstream, it expects of ours what the library's
+// storage can do.
 func NewReport(upstream bool) *Report {
 	r := &Report{asked: map[string]int{}, permitted: map[string]int{}, causes: map[string]*cause{}, exceptions: exceptions}
 	if upstream {

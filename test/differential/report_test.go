@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// An exception permits what it is for, when it is true.
+// An exception permits its own difference only, and only if its condition is true.
 func TestExceptions(t *testing.T) {
 	_, expired := streamed(t, "expired", answers["expired"])
 	_, replay := streamed(t, "watch", answers["watch"])
@@ -35,7 +35,7 @@ func TestExceptions(t *testing.T) {
 		report := NewReport(false)
 		report.Add(Exchange{
 			Request: Request{Path: "/api/v1/pods", Options: url.Values{"resourceVersion": {test.revision}}, Stream: test.stream},
-			Theirs:  test.theirs, Ours: test.ours, World: Moment{Origin: test.origin, Compacted: 9, Revision: 20},
+			Theirs:  test.theirs, Ours: test.ours, World: WorldState{Origin: test.origin, Compacted: 9, Revision: 20},
 		})
 		if got := report.Differences(); got != test.differences {
 			t.Errorf("%s: %d differences, want %d", test.name, got, test.differences)

@@ -19,7 +19,7 @@ type Request struct {
 	Encoding string // Accept-Encoding; no header if empty
 	Agent    string // User-Agent; no header if empty
 	HTTP1    bool   // over HTTP/1.1 instead of 2
-	// Stream says that the answer, if it is 200, is events.
+	// Stream is true if the answer, if it is 200, has events.
 	Stream bool
 }
 
@@ -62,7 +62,7 @@ func (r Request) String() string {
 	return b.String()
 }
 
-// verb is what the request asks for, in the API's words.
+// verb returns the request's verb, in the API's words.
 func (r Request) verb() string {
 	switch {
 	case r.Stream && r.Options.Get("sendInitialEvents") == "true":

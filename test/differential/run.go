@@ -103,7 +103,7 @@ func (w *World) Close() {
 	w.etcd.Close()
 }
 
-// Run asks n requests, in rounds between which the world changes, and reports the
+// Run sends n requests, in rounds between which the world changes, and reports the
 // differences.
 func Run(ctx context.Context, w *World, n int, seed uint64, report *Report, logf func(string, ...any)) error {
 	g := &Generator{world: w, random: rand.New(rand.NewPCG(seed, 2))}
@@ -129,8 +129,8 @@ func Run(ctx context.Context, w *World, n int, seed uint64, report *Report, logf
 	return nil
 }
 
-// ask sends requests to both servers. If somebody wrote in the meantime, which API
-// servers do by themselves now and then, what differs is asked again.
+// ask sends requests to both servers. If there was a write in the meantime, which API
+// servers make by themselves now and then, it sends those with differences again.
 func (w *World) ask(ctx context.Context, requests []Request, report *Report) error {
 	for {
 		exchanges := make([]Exchange, len(requests))
@@ -166,11 +166,11 @@ func (w *World) ask(ctx context.Context, requests []Request, report *Report) err
 	}
 }
 
-// exchange asks both servers. They are asked again, with more time, if one of two
-// streams ended before it was through. What theirs has forgotten is judged by the
-// history.
+// exchange sends a request to both servers. It sends the request again, with more time, if
+// one of two streams ended too early. The history judges ours if theirs has no history any
+// more.
 func (w *World) exchange(ctx context.Context, r Request) (Exchange, error) {
-	e := Exchange{Request: r, World: w.moment()}
+	e := Exchange{Request: r, World: w.state()}
 	e.Theirs, e.Ours = w.both(ctx, r)
 	if unfinished(e) {
 		e.Request = r.longer()
@@ -185,7 +185,8 @@ func (w *World) exchange(ctx context.Context, r Request) (Exchange, error) {
 	return e, ctx.Err()
 }
 
-// judge says in what ours contradicts the history where theirs has forgotten it.
+// judge returns the differences between ours and the history, if theirs has no history any
+// more.
 func (w *World) judge(e Exchange) []Difference {
 	if !e.Theirs.expired() || e.Ours.expired() || e.Ours.Status != http.StatusOK {
 		return nil
@@ -193,8 +194,8 @@ func (w *World) judge(e Exchange) []Difference {
 	return w.history.contradicts(e.Request, e.Ours, w.revision)
 }
 
-func (w *World) moment() Moment {
-	return Moment{Origin: w.origin, Compacted: w.compacted, Revision: w.revision}
+func (w *World) state() WorldState {
+	return WorldState{Origin: w.origin, Compacted: w.compacted, Revision: w.revision}
 }
 
 func (w *World) both(ctx context.Context, r Request) (theirs, ours Answer) {
@@ -208,8 +209,8 @@ func (w *World) both(ctx context.Context, r Request) (theirs, ours Answer) {
 	return theirs, ours
 }
 
-// unfinished says whether the time of one of two streams was up too early, on a
-// busy machine: it is the beginning of the other, or says so.
+// unfinished reports whether the time of one of two streams was over too early, on a busy
+// machine: it is a beginning of the other, or it reports so.
 func unfinished(e Exchange) bool {
 	if !e.Theirs.Streamed || !e.Ours.Streamed || e.Theirs.expired() || e.Ours.expired() || e.Request.revision() > e.World.Revision {
 		return false

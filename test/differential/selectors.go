@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// selectors adds what a client could select by, in one of so many requests.
+// selectors adds selectors that a client could use, in one of oneIn requests.
 func (g *Generator) selectors(r *Request, oneIn int) {
 	if g.chance(oneIn) {
 		g.labels(r.Options)
@@ -22,7 +22,7 @@ func (g *Generator) labels(o url.Values) {
 		"color in red", "=x", "a b", "color=red,,", "color=-x-", "nøn=ascii", "index>five", "x/y/z=1", strings.Repeat("a", 70)+"=b"))
 }
 
-// fields is a selector by what the resource at path has.
+// fields returns a selector by a field that the resource at path has.
 func (g *Generator) fields(path string) string {
 	name := func(prefix string, n int) string { return objectName(prefix, g.random.IntN(n)) }
 	common := []string{"metadata.namespace=one", "metadata.namespace!=two", "metadata.namespace=absent", "metadata.name!=absent"}

@@ -12,13 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// settling bounds how long a server may take to follow etcd when nothing is
-// written.
+// settling bounds the time that a server may need to follow etcd while nothing is written.
 const settling = 30 * time.Second
 
-// Settle waits until nothing is written and both servers, and the history, have
-// followed every resource to the newest revision. From then on answers don't depend on when they
-// are asked for.
+// Settle waits until nothing is written and both servers, and the history, have followed
+// every resource to the newest revision. Afterwards answers do not depend on the time of
+// the request.
 func (w *World) Settle(ctx context.Context) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, settling, true, func(ctx context.Context) (bool, error) {
@@ -49,8 +48,8 @@ func (w *World) now(ctx context.Context) (int64, error) {
 	return answer.Header.Revision, nil
 }
 
-// follow says whether both servers are at a revision in every resource: a
-// consistent read brings them there, if nobody writes.
+// follow reports whether both servers are at a revision in every resource: a consistent
+// read lets them follow, if there are no writes.
 func (w *World) follow(ctx context.Context, revision int64) error {
 	for _, side := range []*Side{w.theirs, w.ours} {
 		for _, r := range append([]resource{namespaceResource, olderWidgetResource}, written...) {
@@ -80,7 +79,7 @@ type page struct{ ResourceVersion, Continue string }
 
 func (a Answer) page() (page, error) {
 	var list struct{ Metadata page }
-	if a.Status != http.StatusOK || a.Broken != "" {
+	if a.Status != http.StatusOK || a.Incomplete != "" {
 		return page{}, fmt.Errorf("no list: %d %s", a.Status, head(a))
 	}
 	err := json.Unmarshal(a.Body, &list)

@@ -8,14 +8,14 @@ import (
 	"net/url"
 )
 
-// token is a continue token and the list that it goes on with.
+// token is a continue token and the list that it continues.
 type token struct {
 	path     string
 	selector url.Values
 	value    string
 }
 
-// tokens asks for first pages and keeps where they go on. Those of earlier phases
+// tokens requests first pages and stores their continue tokens. Those of earlier phases
 // stay: they are for older revisions, or expired.
 func (g *Generator) tokens(ctx context.Context) error {
 	for _, r := range asked {
@@ -32,10 +32,10 @@ func (g *Generator) tokens(ctx context.Context) error {
 			answer := g.world.theirs.Ask(ctx, Request{Path: path, Options: options})
 			page, err := answer.page()
 			if err == nil && page.Continue != "" {
-				g.held = append(g.held, token{path, selector, page.Continue})
+				g.continueTokens = append(g.continueTokens, token{path, selector, page.Continue})
 			}
 			if answer.Status == 0 {
-				return fmt.Errorf("%s: %s", path, answer.Broken)
+				return fmt.Errorf("%s: %s", path, answer.Incomplete)
 			}
 		}
 	}

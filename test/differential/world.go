@@ -17,8 +17,8 @@ import (
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
-// World is what the servers serve: one etcd, some objects of each resource, and
-// what happened to them.
+// World is the state behind the servers: one etcd, some objects of each resource, and
+// their history.
 type World struct {
 	theirs, ours *Side
 	etcd         *clientv3.Client
@@ -29,13 +29,13 @@ type World struct {
 	random       *rand.Rand
 
 	alive map[string]bool // resource/namespace/name
-	// Past is the revisions of all writes, ascending, and of the moments in which
-	// the servers were asked.
+	// past has the revisions of all writes, ascending, and the revisions at which the servers
+	// were compared.
 	past []int64
 	// origin is the revision from which on both servers have followed every
 	// resource, ours since its last start.
 	origin int64
-	// compacted is the revision before which etcd knows nothing.
+	// compacted is the revision to which etcd was compacted.
 	compacted int64
 	// revision is the newest one.
 	revision int64
@@ -45,7 +45,7 @@ type World struct {
 // stays empty.
 var namespaces = []string{"one", "one-more", "two", "three"}
 
-// resource is what is written and asked for.
+// resource is a resource that is written and requested.
 type resource struct {
 	group, version, name string
 	namespaced           bool
@@ -83,8 +83,7 @@ func (r resource) homes() []string {
 	return namespaces[:3]
 }
 
-// write creates, changes or deletes one object of r, and makes it anew now and
-// then.
+// write creates, changes or deletes one object of r, and sometimes creates it again.
 func (w *World) write(ctx context.Context, r resource) error {
 	homes := r.homes()
 	namespace, i := homes[w.random.IntN(len(homes))], w.random.IntN(r.names)
@@ -122,7 +121,7 @@ func (w *World) create(ctx context.Context, client dynamic.ResourceInterface, r 
 		return fmt.Errorf("creating %s: %w", r.object(i), err)
 	}
 	w.alive[r.name+"/"+namespace+"/"+r.object(i)] = true
-	return w.note(made)
+	return w.recordRevision(made)
 }
 
 func (w *World) patch(ctx context.Context, client dynamic.ResourceInterface, r resource, i int) error {
@@ -137,10 +136,10 @@ func (w *World) patch(ctx context.Context, client dynamic.ResourceInterface, r r
 	if err != nil {
 		return fmt.Errorf("changing %s: %w", r.object(i), err)
 	}
-	return w.note(changed)
+	return w.recordRevision(changed)
 }
 
-func (w *World) note(o *unstructured.Unstructured) error {
+func (w *World) recordRevision(o *unstructured.Unstructured) error {
 	revision, err := strconv.ParseInt(o.GetResourceVersion(), 10, 64)
 	w.past = append(w.past, revision)
 	return err
@@ -185,7 +184,7 @@ func (w *World) Compact(ctx context.Context) (err error) {
 	return err
 }
 
-// Restart restarts ours: its clients go on where they were.
+// Restart restarts ours: its clients resume at their revisions.
 func (w *World) Restart(ctx context.Context) error {
 	if err := w.ours.server.Restart(ctx); err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 
 const lastHandled = "keepwatch.github.io/last-handled-configuration"
 
-// handled reports that every handler of a widget's creation has come to its end.
+// handled reports whether all handlers of a widget's creation have succeeded.
 func handled(w *unstructured.Unstructured) bool {
 	var notes []string
 	for name := range w.GetAnnotations() {
@@ -121,21 +121,21 @@ func TestResume(t *testing.T) {
 	p := r.run("resume")
 	r.create("one", 1)
 	r.create("two", 2)
-	p.logs("msg=kept", "cause=create", "total=3")
+	p.logs("msg=recorded", "cause=create", "total=3")
 	r.becomes("one", handled)
 	r.becomes("two", handled)
 	p.end()
-	r.patch("two", `{"spec":{"size":20}}`) // while nobody runs
+	r.patch("two", `{"spec":{"size":20}}`) // while no operator runs
 	p = r.run("resume")
-	p.logs("msg=kept", "total=21")
+	p.logs("msg=recorded", "total=21")
 	r.becomes("two", handled)
-	if p.count("msg=kept", "name=one", "cause=resume") != 1 || p.count("msg=kept", "name=two") != 1 || p.count("msg=kept") != 2 {
+	if p.count("msg=recorded", "name=one", "cause=resume") != 1 || p.count("msg=recorded", "name=two") != 1 || p.count("msg=recorded") != 2 {
 		t.Error("want one call for each widget")
 	}
 	r.delete("one")
-	p.logs("msg=forgotten", "total=20")
+	p.logs("msg=removed", "total=20")
 	r.delete("two")
-	p.logs("msg=forgotten", "total=0")
+	p.logs("msg=removed", "total=0")
 	p.end()
 }
 

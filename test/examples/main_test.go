@@ -41,7 +41,7 @@ var (
 	events      = schema.GroupVersionResource{Version: "v1", Resource: "events"}
 )
 
-// reader is somebody who tries an example.
+// reader is a user who tries an example.
 type reader struct {
 	*testing.T
 	server  *peer.Server
@@ -77,7 +77,7 @@ func newReader(t *testing.T) *reader {
 	return r
 }
 
-// clean removes what a test has left that has failed.
+// clean removes the objects of a test that has failed.
 func (r *reader) clean() {
 	ctx := context.Background()
 	left, err := r.widgets().List(ctx, metav1.ListOptions{})
@@ -100,8 +100,8 @@ func (r *reader) widgets() dynamic.ResourceInterface {
 	return r.client.Resource(widgets).Namespace("default")
 }
 
-// eventually polls until done, which explains itself when it isn't. It gives up when a
-// program has ended that was not asked to.
+// eventually polls until done, which describes the current state if it is not done. It
+// fails if a program has ended too early.
 func (r *reader) eventually(what string, done func() (bool, string)) {
 	r.Helper()
 	for end := time.Now().Add(deadline); ; {
@@ -247,7 +247,7 @@ func (p *program) ended() bool {
 	}
 }
 
-// end asks the program to end, which is not to be an error.
+// end sends SIGTERM to the program, which must end without an error.
 func (p *program) end() {
 	p.Helper()
 	p.running = slices.DeleteFunc(p.running, func(other *program) bool { return other == p })

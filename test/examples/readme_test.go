@@ -35,7 +35,7 @@ func printed(t *testing.T) string {
 	return strings.TrimRight(program, "\n") + "\n"
 }
 
-// TestTheReadmesProgram takes the program out of the README and runs it as printed.
+// TestTheReadmesProgram extracts the program from the README and runs it as printed.
 func TestTheReadmesProgram(t *testing.T) {
 	r := newReader(t)
 	program := printed(t)
@@ -54,7 +54,7 @@ func TestTheReadmesProgram(t *testing.T) {
 	labels(r, r.start(path, "--health-probe-bind-address=0", "--metrics-bind-address=0"))
 }
 
-// TestOperator runs the same program from where the README says it is.
+// TestOperator runs the same program at the path that the README names.
 func TestOperator(t *testing.T) {
 	source, err := os.ReadFile(filepath.Join(root, "examples/operator/main.go"))
 	if err != nil {
@@ -67,7 +67,7 @@ func TestOperator(t *testing.T) {
 	labels(r, r.run("operator"))
 }
 
-// labels is what the program does.
+// labels checks the program's effect.
 func labels(r *reader, p *program) {
 	labelled := func(size int) func(w *unstructured.Unstructured) bool {
 		return func(w *unstructured.Unstructured) bool { return w.GetLabels()["size"] == fmt.Sprint(size) }

@@ -20,13 +20,13 @@ const (
 	watchPods = "/api/v1/pods?watch=1&resourceVersion=7"
 )
 
-// added returns frame number n of what cluster sends.
+// added returns frame number n of the cluster.
 func added(n int) string {
 	return fmt.Sprintf(`{"type":"ADDED","object":{"kind":"Pod","metadata":{"name":"pod-%d"}}}`+"\n", n)
 }
 
-// cluster is an API server whose watches send what the test puts into events,
-// and end when that is closed.
+// cluster is an API server whose watches send the frames of events, and end when events is
+// closed.
 type cluster struct {
 	events chan string
 	list   string
@@ -85,7 +85,7 @@ func newClient(t *testing.T, p *Proxy, http1 bool) *client {
 	return &client{&http.Client{Transport: transport}, config.Host}
 }
 
-// get starts a request, whose body the test closes.
+// get starts a request. The test closes its body.
 func (c *client) get(ctx context.Context, uri string) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, c.host+uri, nil)
 	if err != nil {
@@ -118,7 +118,7 @@ func bothProtocols(t *testing.T, test func(t *testing.T, http1 bool)) {
 }
 
 // await returns the transcript once it is as the test wants it.
-func await(t *testing.T, p *Proxy, ok func([]Entry) bool) []Entry {
+func waitForEntries(t *testing.T, p *Proxy, ok func([]Entry) bool) []Entry {
 	t.Helper()
 	deadline := time.Now().Add(5 * time.Minute)
 	for {

@@ -12,8 +12,7 @@ import (
 	"github.com/keepwatch/keepwatch/test/localhost"
 )
 
-// listener accepts connections, except while it refuses them. It keeps its
-// address through that.
+// listener accepts connections, except while it refuses them. Its address stays the same.
 type listener struct {
 	addr net.Addr
 
@@ -38,19 +37,19 @@ func listen() (*listener, error) {
 // waits.
 func (l *listener) Accept() (net.Conn, error) {
 	for {
-		open, err := l.await()
+		open, err := l.waitOpen()
 		if err != nil {
 			return nil, err
 		}
 		if c, err := open.Accept(); err == nil {
-			return l.keep(c), nil
+			return l.track(c), nil
 		} else if l.is(open) {
 			return nil, err
 		}
 	}
 }
 
-func (l *listener) keep(c net.Conn) *connection {
+func (l *listener) track(c net.Conn) *connection {
 	thawed := make(chan struct{})
 	close(thawed)
 	kept := &connection{Conn: c, closed: make(chan struct{}), thawed: thawed}
@@ -66,7 +65,7 @@ func (l *listener) keep(c net.Conn) *connection {
 }
 
 // await returns the open listener, when there is one.
-func (l *listener) await() (net.Listener, error) {
+func (l *listener) waitOpen() (net.Listener, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for l.open == nil && !l.closed {
@@ -177,7 +176,7 @@ func (c *connection) wait() error {
 	}
 }
 
-// Read keeps what arrived while the connection was freezing until it thaws.
+// Read retains the data that arrived while the connection was freezing until it thaws.
 func (c *connection) Read(b []byte) (int, error) {
 	if err := c.wait(); err != nil {
 		return 0, err

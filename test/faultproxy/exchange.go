@@ -13,7 +13,7 @@ import (
 // exchange is one request and its answer.
 type exchange struct {
 	proxy  *Proxy
-	ctx    context.Context // ends when the client has gone, or by cancel
+	ctx    context.Context // ends when the client has closed the request, or by cancel
 	cancel context.CancelFunc
 	w      http.ResponseWriter
 	r      *http.Request
@@ -39,7 +39,7 @@ func (x *exchange) serve(fault Fault) {
 	}
 	response, err := x.proxy.forward(x.ctx, x.r)
 	if err != nil {
-		x.broken(err)
+		x.fail(err)
 	}
 	defer response.Body.Close()
 	x.record(func(e *Entry, _ time.Duration) { e.Code = response.StatusCode })
@@ -70,7 +70,7 @@ func (x *exchange) answer(fault Fault) {
 	x.w.WriteHeader(int(status.Code))
 	body, err := json.Marshal(status)
 	if err != nil {
-		x.broken(err)
+		x.fail(err)
 	}
 	_ = x.write(body)
 }
@@ -92,12 +92,12 @@ func (x *exchange) copy(body io.Reader, fault Fault) {
 			return
 		}
 		if err != nil {
-			x.broken(err)
+			x.fail(err)
 		}
 	}
 }
 
-// write sends part of the body. An error means that the client has gone.
+// write sends part of the body. An error means that the client has closed the request.
 func (x *exchange) write(part []byte) error {
 	n, err := x.w.Write(part)
 	x.sent += int64(n)
@@ -114,8 +114,8 @@ func (x *exchange) abort() {
 	panic(http.ErrAbortHandler)
 }
 
-// broken passes on to the client that upstream's answer broke off.
-func (x *exchange) broken(err error) {
+// fail breaks the answer off because upstream's answer broke off.
+func (x *exchange) fail(err error) {
 	if x.ctx.Err() == nil { // or else the client went first
 		x.record(func(e *Entry, _ time.Duration) { e.Err = err.Error() })
 	}

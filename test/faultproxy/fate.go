@@ -10,9 +10,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Fate draws from r what goes wrong with a request. What it draws depends on
-// the seed, the request's class and resource, and its number among those: not
-// on how requests of several kinds interleave.
+// Fate draws a request's fault from r. The fault depends on the seed, the request's class
+// and resource, and its number among those, and not on how requests of several kinds
+// interleave.
 type Fate func(r *rand.Rand, req Request) Fault
 
 // draw is fate's decision for req.
@@ -55,7 +55,7 @@ func Storm() map[Class][]Fault {
 	refused := []Fault{
 		Answer(TooManyRequests), Answer(InternalError), Answer(Unavailable), Answer(Timeout),
 	}
-	broken := []Fault{Cut, Tear, Reset}
+	broken := []Fault{Truncate, Tear, Reset}
 	expired := []Fault{Answer(Expired), Answer(Gone)}
 	inStream := []Fault{
 		Event(Expired), Event(Gone), Event(InternalError), Event(Unavailable), Event(Timeout),

@@ -35,7 +35,7 @@ func TestFateDependsOnSeedAndRequestAlone(t *testing.T) {
 
 func TestOneOf(t *testing.T) {
 	const n, share, bytes = 10_000, 0.25, 1000
-	fate := OneOf(share, bytes, map[Class][]Fault{Watch: {Cut, End}})
+	fate := OneOf(share, bytes, map[Class][]Fault{Watch: {Truncate, End}})
 	met := make(map[kind]int)
 	for i := range n {
 		f := fate.draw(7, Request{Class: Watch, Resource: "pods", Number: i})
@@ -47,7 +47,7 @@ func TestOneOf(t *testing.T) {
 			t.Fatalf("a LIST drew %s, which is not for it", f)
 		}
 	}
-	for k, want := range map[kind]float64{none: n * (1 - share), cut: n * share / 2, end: n * share / 2} {
+	for k, want := range map[kind]float64{none: n * (1 - share), truncate: n * share / 2, end: n * share / 2} {
 		if math.Abs(float64(met[k])-want) > n/50 {
 			t.Errorf("%d requests met %q, want about %.0f", met[k], k, want)
 		}

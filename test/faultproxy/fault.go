@@ -18,44 +18,43 @@ type Fault struct {
 type kind string
 
 const (
-	none    kind = ""
-	answer  kind = "answer"
-	event   kind = "event"
-	end     kind = "end"
-	cut     kind = "cut"
-	tear    kind = "tear"
-	reset   kind = "reset"
-	stall   kind = "stall"
-	freeze  kind = "freeze"
-	garbage kind = "garbage"
-	repeat  kind = "repeat"
+	none     kind = ""
+	answer   kind = "answer"
+	event    kind = "event"
+	end      kind = "end"
+	truncate kind = "truncate"
+	tear     kind = "tear"
+	reset    kind = "reset"
+	stall    kind = "stall"
+	freeze   kind = "freeze"
+	garbage  kind = "garbage"
+	repeat   kind = "repeat"
 )
 
-// What can go wrong. On a watch all of it but Tear happens between two frames.
+// The faults. On a watch all of them except Tear occur between two frames.
 var (
-	// None forwards everything. As a command it lets a stalled stream or a
-	// frozen connection go on.
+	// None forwards everything. As a command it resumes a stalled stream or a frozen
+	// connection.
 	None = Fault{}
-	// End ends a watch as a server does that has had enough of it: cleanly.
-	// Any other answer can't end early without being cut.
+	// End ends a watch cleanly, as a server does after its timeout. Another answer cannot end
+	// early without being truncated.
 	End = Fault{kind: end}
-	// Cut breaks the answer off, without the end that HTTP gives it.
-	Cut = Fault{kind: cut}
-	// Tear is Cut in the middle of a frame.
+	// Truncate breaks the answer off, without the end that HTTP requires.
+	Truncate = Fault{kind: truncate}
+	// Tear is Truncate in the middle of a frame.
 	Tear = Fault{kind: tear}
 	// Reset resets the TCP connection, and with it everything else on it.
 	Reset = Fault{kind: reset}
 	// Stall forwards nothing more of this answer; its connection stays healthy.
 	Stall = Fault{kind: stall}
-	// Freeze leaves the TCP connection half-open: nothing is sent or read any
-	// more, for this answer nor for others on it, and no FIN is sent. With
-	// HTTP/2 the last bytes before it may be held back too.
+	// Freeze makes the TCP connection half-open: nothing is sent or read any more, for this
+	// answer or for others on the connection, and no FIN is sent. With HTTP/2 the last bytes
+	// before it may be delayed too.
 	Freeze = Fault{kind: freeze}
-	// Garbage adds a frame to a watch that nobody can decode, and goes on. In
-	// place of another answer it is the whole body.
+	// Garbage adds a frame to a watch that cannot be decoded. For another answer it is the
+	// whole body.
 	Garbage = Fault{kind: garbage}
-	// Repeat sends the last frame of a watch once more, if there was one, and
-	// goes on.
+	// Repeat sends the last frame of a watch once more, if there was one.
 	Repeat = Fault{kind: repeat}
 )
 
@@ -73,15 +72,15 @@ func newStatus(k kind, err apierrors.APIStatus) Fault {
 	return Fault{kind: k, status: &status}
 }
 
-// After is f once n bytes of the answer's body have been forwarded, on a watch
-// at the next frame's end. It never happens if the answer has fewer. Answer
-// can't wait.
+// After returns f, to occur after n bytes of the answer's body were forwarded, on a watch
+// at the next frame's end. It does not occur if the answer is shorter. Answer cannot be
+// delayed.
 func (f Fault) After(n int64) Fault {
 	f.after = n
 	return f
 }
 
-// String is f for a transcript, such as "cut after 120 bytes".
+// String returns f for a transcript, such as "truncate after 120 bytes".
 func (f Fault) String() string {
 	if f.kind == none {
 		return "none"

@@ -21,11 +21,11 @@ const maxFrame = 64 << 20
 
 // framing is how a watch's body is divided into events.
 type framing interface {
-	// read returns the next frame whole, with what divides it from the next.
+	// read returns the next whole frame, with its delimiter.
 	read(*bufio.Reader) ([]byte, error)
 	// errorEvent is a frame with an ERROR event.
 	errorEvent(*metav1.Status) ([]byte, error)
-	// garbage is a whole frame whose content can't be decoded.
+	// garbage returns a whole frame whose content cannot be decoded.
 	garbage() []byte
 	// torn is the beginning of a frame.
 	torn() []byte

@@ -1,6 +1,6 @@
-// Package faultproxy is a reverse proxy in front of a Kubernetes API server
-// that breaks connections, streams and answers the ways networks and servers
-// do, as a seed or a test says, and records what it did.
+// Package faultproxy is a reverse proxy for a Kubernetes API server. It breaks connections,
+// streams and answers in the ways of networks and servers, by a seed or on a test's
+// command, and records its faults.
 //
 //	proxy := faultproxy.New(t, server.Config(), faultproxy.Options{
 //		Seed: 1,
@@ -11,9 +11,9 @@
 //	proxy.Now(faultproxy.Watch, "pods", faultproxy.Event(faultproxy.Expired))
 //	lists := proxy.Count(faultproxy.List, "pods")
 //
-// A fault comes from the first of these that has one: Next, then Fate. Now acts
-// on watches that are open. Nothing is forwarded for a request before its fate
-// is known, and nothing is ever changed but by a fault.
+// The first of these that has a fault for a request decides: Next, then Fate. Now applies
+// to open watches. The proxy forwards a request after its fault is decided, and changes
+// nothing except by a fault.
 package faultproxy
 
 import (
@@ -34,11 +34,11 @@ import (
 	"github.com/keepwatch/keepwatch/test/localhost"
 )
 
-// Options say what a proxy does by itself. The zero value forwards everything.
+// Options configure a proxy. The zero value forwards everything.
 type Options struct {
-	// Seed of all that Fate draws.
+	// Seed is the seed of the random numbers of Fate.
 	Seed uint64
-	// Fate is asked about every request that Next has nothing for.
+	// Fate draws a fault for every request for which Next has none.
 	Fate Fate
 	// HTTP1 serves HTTP/1.1 only: each watch has a connection of its own.
 	HTTP1 bool
@@ -61,7 +61,7 @@ type Proxy struct {
 	watches map[*exchange]struct{} // that are open
 }
 
-// queued is a fault for a request to come.
+// queued is a fault for a later request.
 type queued struct {
 	class    Class
 	resource string
@@ -109,8 +109,8 @@ func start(upstream *rest.Config, options Options) (*Proxy, error) {
 		upstream: target,
 		transport: &http.Transport{
 			TLSClientConfig: upstreamTLS,
-			// One connection a request: what goes wrong with one can't
-			// hold up another. Bytes are forwarded as they are.
+			// One connection for each request: a fault of one cannot delay another. Bytes are
+			// forwarded unchanged.
 			MaxIdleConnsPerHost: 16, DisableCompression: true,
 		},
 		transcript: newTranscript(),
@@ -126,7 +126,7 @@ func start(upstream *rest.Config, options Options) (*Proxy, error) {
 		Handler:     p,
 		TLSConfig:   &tls.Config{Certificates: []tls.Certificate{pair}},
 		ConnContext: withConnection,
-		ErrorLog:    log.New(io.Discard, "", 0), // clients that leave, and faults
+		ErrorLog:    log.New(io.Discard, "", 0), // clients that disconnect, and faults
 		Protocols:   new(http.Protocols),
 	}
 	p.server.Protocols.SetHTTP1(true)
@@ -141,7 +141,7 @@ func (p *Proxy) Close() {
 	p.closed = true
 	p.mu.Unlock()
 	_ = p.listener.Close()
-	p.listener.resetAll() // also what is frozen, which Close would wait for
+	p.listener.resetAll() // frozen connections too, which Close would wait for
 	_ = p.server.Close()
 	p.served.Wait()
 	p.transport.CloseIdleConnections()
@@ -162,10 +162,11 @@ func (p *Proxy) Next(class Class, resource string, faults ...Fault) {
 	}
 }
 
-// Now does fault to the open watches of a class and a resource, either of which
-// may be Any, at their next frame's end or at once if they are idle, and
-// returns how many those are. A later command replaces one that has not happened. Answer is too late for an open watch: it is the
-// same as Event. None lets stalled and frozen ones go on.
+// Now applies fault to the open watches of a class and a resource, either of which may be
+// Any, at their next frame's end or at once if they are idle, and returns the number of
+// these watches. A later command replaces one that has not been applied. For Answer an
+// open watch is too late: it has the effect of Event. None resumes stalled and frozen
+// watches.
 func (p *Proxy) Now(class Class, resource string, fault Fault) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -193,19 +194,19 @@ func (p *Proxy) Down() error {
 // Up ends Down. The address is the same as before.
 func (p *Proxy) Up() error { return p.listener.allow() }
 
-// Count is how many requests of a class and a resource, either of which may be
-// Any, have come.
+// Count returns the number of requests of a class and a resource, either of which may be
+// Any.
 func (p *Proxy) Count(class Class, resource string) int {
 	return p.transcript.count(class, resource)
 }
 
-// Transcript is the requests so far, in the order they came, at most 65,536.
+// Transcript returns the requests so far, in the order of their arrival, at most 65,536.
 func (p *Proxy) Transcript() []Entry { return p.transcript.snapshot() }
 
 // WriteTranscript writes the transcript for people, a line a request.
 func (p *Proxy) WriteTranscript(w io.Writer) { p.transcript.writeTo(w) }
 
-// fate decides what goes wrong with a request that has just come.
+// fate returns the fault of a new request.
 func (p *Proxy) fate(req Request) Fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -245,7 +246,7 @@ func (p *Proxy) begin() bool {
 	return !p.closed
 }
 
-// open and close keep what Now acts on.
+// open and close maintain the exchanges that Now applies to.
 func (p *Proxy) open(x *exchange) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

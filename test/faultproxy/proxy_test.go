@@ -34,7 +34,7 @@ func TestForwardsUnchanged(t *testing.T) {
 		if p.Count(List, "pods") != 1 || p.Count(Watch, "pods") != 1 || p.Count(Any, Any) != 2 {
 			t.Errorf("counts:\n%v", p.Transcript())
 		}
-		got := await(t, p, func(entries []Entry) bool { return entries[1].End > 0 })[1]
+		got := waitForEntries(t, p, func(entries []Entry) bool { return entries[1].End > 0 })[1]
 		if got.Bytes != int64(len(added(1)+added(2))) || got.Frames != 2 || got.Revision != "7" || got.Code != 200 || len(got.Faults) != 0 {
 			t.Errorf("transcript: %v", got)
 		}
@@ -72,7 +72,7 @@ func TestAnswers(t *testing.T) {
 
 func TestListBreaksOff(t *testing.T) {
 	bothProtocols(t, func(t *testing.T, http1 bool) {
-		for _, fault := range []Fault{Cut, Tear, End, Reset} {
+		for _, fault := range []Fault{Truncate, Tear, End, Reset} {
 			cluster, upstream := newCluster(t, 0)
 			p := New(t, upstream, Options{HTTP1: http1})
 			p.Next(List, "pods", fault.After(40<<10))
@@ -84,7 +84,7 @@ func TestListBreaksOff(t *testing.T) {
 	})
 }
 
-// TestCloseEndsWhatHangs relies on TestMain to find what is left.
+// TestCloseEndsWhatHangs relies on TestMain to find goroutines that remain.
 func TestCloseEndsWhatHangs(t *testing.T) {
 	bothProtocols(t, func(t *testing.T, http1 bool) {
 		_, upstream := newCluster(t, 0)
@@ -100,7 +100,7 @@ func TestCloseEndsWhatHangs(t *testing.T) {
 				}
 			})
 		}
-		await(t, p, func(e []Entry) bool {
+		waitForEntries(t, p, func(e []Entry) bool {
 			return len(e) == 3 && len(e[0].Faults)+len(e[1].Faults)+len(e[2].Faults) == 2
 		})
 		p.Close()

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Class tells requests apart by what they cost a server and mean to a client.
+// Class is a kind of request: requests of one class have the same cost for a server and
+// the same purpose for a client.
 type Class string
 
 // The classes of requests.
@@ -24,13 +25,13 @@ const (
 // Any matches every class and every resource.
 const Any = ""
 
-// Request is what a client asked for.
+// Request is a client's request.
 type Request struct {
 	Class     Class
 	Resource  string // such as pods or deployments.apps; empty for Other
-	Namespace string // empty for all, or for what has none
+	Namespace string // empty for all, or for a cluster-scoped resource
 	Name      string // of one object
-	Revision  string // resourceVersion as asked for
+	Revision  string // the parameter resourceVersion
 	Number    int    // 1 for the first of its class and resource, and so on
 	URI       string
 }
@@ -87,8 +88,7 @@ func isTrue(query url.Values, name string) bool {
 	return query.Has(name) && value != "false" && value != "0"
 }
 
-// matches tells whether req is of a class and a resource, either of which may
-// be Any.
+// matches reports whether req is of a class and a resource, either of which may be Any.
 func (req Request) matches(class Class, resource string) bool {
 	return (class == Any || class == req.Class) && (resource == Any || resource == req.Resource)
 }

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// maxEntries bounds a transcript. Counts go on beyond it.
+// maxEntries bounds a transcript. Counts continue beyond it.
 const maxEntries = 1 << 16
 
-// Entry is one request and what came of it.
+// Entry is one request and its result.
 type Entry struct {
 	Request
 	Start, End time.Duration // since the proxy started; End is 0 while it runs

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// isUpgrade tells whether a request wants another protocol on its connection, as
+// isUpgrade reports whether a request wants another protocol on its connection, as
 // WebSockets do.
 func isUpgrade(r *http.Request) bool { return r.Header.Get("Upgrade") != "" }
 
@@ -24,7 +24,7 @@ func (x *exchange) upgrade() {
 			}
 			return nil
 		},
-		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) { x.broken(err) },
+		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) { x.fail(err) },
 	}
 	proxy.ServeHTTP(x.w, x.r.WithContext(x.ctx))
 }

@@ -32,7 +32,7 @@ func (x *exchange) watch(body io.Reader, fault Fault) {
 			if fault.kind == tear && x.sent+int64(len(f.bytes)) > fault.after {
 				x.tear(f.bytes, fault)
 			}
-			if !x.pass(f) {
+			if !x.forwardFrame(f) {
 				return
 			}
 		case command := <-x.commands:
@@ -67,20 +67,19 @@ func (x *exchange) read(body io.Reader) (frames chan frame, wait func()) {
 	}
 }
 
-// pass forwards a frame, and tells whether there will be more.
-func (x *exchange) pass(f frame) (more bool) {
+// forwardFrame forwards a frame, and returns whether more follow.
+func (x *exchange) forwardFrame(f frame) (more bool) {
 	if len(f.bytes) > 0 && !x.send(f.bytes) || f.err == io.EOF {
 		return false
 	}
 	if f.err != nil {
-		x.broken(f.err)
+		x.fail(f.err)
 	}
 	x.last = f.bytes
 	return true
 }
 
-// send sends a frame that is not upstream's, or is, and tells whether the
-// client is still there.
+// send sends a frame, and returns whether the client is still connected.
 func (x *exchange) send(frame []byte) bool {
 	if x.write(frame) != nil || x.flush() != nil {
 		return false
@@ -89,7 +88,7 @@ func (x *exchange) send(frame []byte) bool {
 	return true
 }
 
-// act does a fault, and tells whether the exchange goes on after it.
+// act applies a fault, and returns whether the exchange continues.
 func (x *exchange) act(fault Fault) (more bool) {
 	x.injected(fault)
 	switch fault.kind {
@@ -115,7 +114,7 @@ func (x *exchange) act(fault Fault) (more bool) {
 		if x.framing != nil {
 			return false
 		}
-	case cut:
+	case truncate:
 	}
 	x.abort()
 	return false
@@ -125,7 +124,7 @@ func (x *exchange) act(fault Fault) (more bool) {
 func (x *exchange) errorEvent(fault Fault) (more bool) {
 	frame, err := x.framing.errorEvent(fault.status)
 	if err != nil {
-		x.broken(err)
+		x.fail(err)
 	}
 	x.send(frame)
 	return false
@@ -158,8 +157,8 @@ func (x *exchange) stall() (more bool) {
 	}
 }
 
-// freeze is stall with a frozen connection. Nobody notices when the client
-// leaves.
+// freeze is stall with a frozen connection. The proxy does not notice a client that
+// disconnects.
 func (x *exchange) freeze() (more bool) {
 	_ = x.flush()
 	c := connectionOf(x.r)

@@ -25,7 +25,7 @@ func TestWatchFaults(t *testing.T) {
 		{End.After(size), one, false},
 		{End.After(1), one, false}, // at the frame's end
 		{End, "", false},
-		{Cut.After(size), one, true},
+		{Truncate.After(size), one, true},
 		{Tear.After(size + 5), one + two[:5], true},
 		{Tear.After(size), one + string(lines{}.torn()), true}, // waits for no frame
 		{Tear.After(2*size - 1), one + two[:size-1], true},
@@ -105,7 +105,7 @@ func TestStallAndFreezeHoldUntilTold(t *testing.T) {
 				if n := p.Now(Watch, "pods", fault); n != 1 {
 					t.Fatalf("%d open watches, want 1", n)
 				}
-				await(t, p, func(e []Entry) bool { return len(e[0].Faults) == 1 })
+				waitForEntries(t, p, func(e []Entry) bool { return len(e[0].Faults) == 1 })
 				cluster.events <- added(2)
 
 				// The rest of an HTTP/2 connection stalls only with it.

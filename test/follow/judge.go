@@ -49,7 +49,7 @@ func sameJSON(a, b []byte) bool {
 // delivered. Only an object that was created and deleted within one gap may be missing.
 // For a stream with a selector only the final state is compared, because an object can
 // leave the selection without a deletion.
-func judge(t *testing.T, fold *ndjson.Fold, lives []load.Life) {
+func judge(t *testing.T, fold *ndjson.Fold, records []load.Record) {
 	t.Helper()
 	for _, wrong := range fold.Wrong {
 		t.Error(wrong)
@@ -58,20 +58,20 @@ func judge(t *testing.T, fold *ndjson.Fold, lives []load.Life) {
 		return
 	}
 	missed := 0
-	for _, life := range lives {
-		uid := string(life.UID)
+	for _, object := range records {
+		uid := string(object.UID)
 		switch {
-		case !life.Deleted && fold.Deleted[uid]:
-			t.Errorf("%s (%s) was delivered as DELETED, but it exists", life.Name, uid)
-		case life.Deleted && fold.Delivered[uid] && !fold.Deleted[uid]:
-			t.Errorf("%s (%s) was deleted, and the stream did not deliver the deletion", life.Name, uid)
-		case life.Deleted && !fold.Delivered[uid] && !inGap(fold.Gaps, life.Created):
-			t.Errorf("%s (%s), created at %s outside of any gap, is missing", life.Name, uid, life.Created)
+		case !object.Deleted && fold.Deleted[uid]:
+			t.Errorf("%s (%s) was delivered as DELETED, but it exists", object.Name, uid)
+		case object.Deleted && fold.Delivered[uid] && !fold.Deleted[uid]:
+			t.Errorf("%s (%s) was deleted, and the stream did not deliver the deletion", object.Name, uid)
+		case object.Deleted && !fold.Delivered[uid] && !inGap(fold.Gaps, object.Created):
+			t.Errorf("%s (%s), created at %s outside of any gap, is missing", object.Name, uid, object.Created)
 		case !fold.Delivered[uid]:
 			missed++
 		}
 	}
-	t.Logf("%d of %d objects were created and deleted within a gap", missed, len(lives))
+	t.Logf("%d of %d objects were created and deleted within a gap", missed, len(records))
 }
 
 func inGap(gaps []ndjson.Gap, revision string) bool {
@@ -81,7 +81,7 @@ func inGap(gaps []ndjson.Gap, revision string) bool {
 
 // judgeLists checks the proxy's transcript: each list except the first must have a reason
 // that the failure table accepts. It returns the number of lists.
-func judgeLists(t *testing.T, w *weather) int {
+func judgeLists(t *testing.T, w *faultSource) int {
 	t.Helper()
 	const skew = 3 * time.Second // between a kill and its effect at the proxy
 	lists, pages, garbled := 0, 0, 0

@@ -21,15 +21,15 @@ import (
 // again, etcd is compacted and the server restarted.
 type Storm struct {
 	Resource  schema.GroupVersionResource
-	Type      string // as keepwatch watch takes it
+	Type      string // the argument of keepwatch watch
 	Namespace string
 	Make      func(namespace string, i int) *unstructured.Unstructured
 	Objects   int
 	// Operations follow the creation of all objects.
 	Operations int
 	Seed       uint64
-	// Color, if not empty, follows only the objects with this label, which churn
-	// gives and takes.
+	// Color, if not empty, follows only the objects with this label, which churn adds and
+	// removes.
 	Color string
 	// HTTP1 makes each watch a connection of its own.
 	HTTP1 bool
@@ -38,13 +38,13 @@ type Storm struct {
 const (
 	// idle is the stream's idle deadline, so short that a stall costs a test little.
 	idle = 5 * time.Second
-	// settle bounds how long a stream may take to catch up once faults have ended.
+	// settle bounds the time that a stream may need to catch up after the last fault.
 	settle = 3 * time.Minute
 	// ours is how often a storm itself lists, for the state at the end.
 	ours = 1
 )
 
-// Run lets the storm pass over a server and judges what the stream has told.
+// Run runs the storm on a server and judges the stream.
 func (s Storm) Run(t *testing.T, server *peer.Server) {
 	ctx := t.Context()
 	t.Logf("seed %d", s.Seed)
@@ -52,13 +52,13 @@ func (s Storm) Run(t *testing.T, server *peer.Server) {
 	if err := churn.Connect(server.Config()); err != nil {
 		t.Fatal(err)
 	}
-	w := &weather{
+	w := &faultSource{
 		t: t, server: server, start: time.Now(), random: rand.New(rand.NewPCG(s.Seed, 1)),
 		resource: s.Resource.GroupResource(),
 	}
 	w.count()
 	w.counted = -w.counted
-	w.proxy = faultproxy.New(t, server.Config(), faultproxy.Options{Seed: s.Seed, Fate: w.fate, HTTP1: s.HTTP1})
+	w.proxy = faultproxy.New(t, server.Config(), faultproxy.Options{Seed: s.Seed, Fate: w.drawFault, HTTP1: s.HTTP1})
 	args := []string{
 		s.Type, "-n", s.Namespace, "--state", t.TempDir(), "--idle-timeout", idle.String(), "--kubeconfig", kubeconfig(t, w.proxy),
 	}
@@ -69,10 +69,10 @@ func (s Storm) Run(t *testing.T, server *peer.Server) {
 	w.follower.Selected = s.Color != ""
 
 	w.follower.Start()
-	w.blow(func() error { return churn.Create(ctx) })
-	w.blow(func() error { return churn.Run(ctx, s.Operations) })
+	w.during(func() error { return churn.Create(ctx) })
+	w.during(func() error { return churn.Run(ctx, s.Operations) })
 	w.downtime(func() error { return churn.Run(ctx, s.Operations/10) })
-	w.blow(func() error { return churn.Run(ctx, s.Operations/10) })
+	w.during(func() error { return churn.Run(ctx, s.Operations/10) })
 	w.calm.Store(true)
 
 	want, err := churn.State(ctx)
@@ -89,12 +89,12 @@ func (s Storm) Run(t *testing.T, server *peer.Server) {
 	}
 	w.count()
 	lists := judgeLists(t, w)
-	judge(t, fold, churn.Lives())
+	judge(t, fold, churn.Records())
 	if !slices.ContainsFunc(fold.Gaps, func(g ndjson.Gap) bool { return g.Reason == "downtime" }) {
 		t.Error("no gap is due to the downtime")
 	}
 	t.Logf("%s; %d objects lived, %d kills, %d compactions, %d server restarts, %d lists (%d pages by the server's metrics); faults %v",
-		fold.Summary(), len(churn.Lives()), len(w.kills), w.compactions, len(w.restarts), lists, w.counted-ours, w.faults())
+		fold.Summary(), len(churn.Records()), len(w.kills), w.compactions, len(w.restarts), lists, w.counted-ours, w.faults())
 }
 
 // kubeconfig is a file with the proxy's access.

@@ -18,9 +18,8 @@ var (
 	objectsFlag = flag.Int("storm.objects", 2000, "how many pods, and how many custom resources")
 )
 
-// Storms lets three storms pass over a server, one after the other: over pods, over
-// custom resources, and over a selection that objects enter and leave. See
-// -storm.objects.
+// Storms runs three storms on a server, one after the other: on pods, on custom resources,
+// and on a selection that objects enter and leave. See -storm.objects.
 func Storms(t *testing.T, server *peer.Server) {
 	if err := load.DefineWidgets(t.Context(), server.Config()); err != nil {
 		t.Fatal(err)

@@ -21,9 +21,8 @@ var colors = []string{"red", "green", "blue"}
 // Pods is the built-in resource of the tests.
 var Pods = corev1.SchemeGroupVersion.WithResource("pods")
 
-// Churn writes to a fixed set of names of one resource, for as long as it is
-// told to: it creates, updates, moves between labels, deletes, and deletes and
-// creates again. It keeps the books of what it did.
+// Churn writes to a fixed set of names of one resource until it is stopped: it creates,
+// updates, changes labels, deletes, and deletes and creates again. It records all objects.
 type Churn struct {
 	Resource  schema.GroupVersionResource
 	Namespace string
@@ -35,20 +34,20 @@ type Churn struct {
 	client  dynamic.ResourceInterface
 	writers []*writer
 	mu      sync.Mutex
-	lives   []Life
+	lives   []Record
 }
 
-// writer works on its own share of the names, so that what it knows of a name is
-// true: names i with i % writers == its number.
+// writer writes to its own share of the names, so its state of a name is exact: names i
+// with i % writers == its number.
 type writer struct {
 	*Churn
 	number int
 	random *rand.Rand
-	alive  map[int]int // name → its life
+	alive  map[int]int // name → its record
 }
 
 // Life is one object from its creation on.
-type Life struct {
+type Record struct {
 	Name    string
 	UID     types.UID
 	Created string // resourceVersion
@@ -58,7 +57,7 @@ type Life struct {
 // writers is how many names are worked on at the same time.
 const writers = 8
 
-// Connect says which server to write to. It comes before all else.
+// Connect sets the server to write to. It must be called first.
 func (c *Churn) Connect(config *rest.Config) error {
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
@@ -85,7 +84,7 @@ func (c *Churn) Create(ctx context.Context) error {
 	})
 }
 
-// Run does a number of random operations, behind Create.
+// Run does a number of random operations. Create must have run before.
 func (c *Churn) Run(ctx context.Context, operations int) error {
 	return c.each(ctx, func(ctx context.Context, w *writer) error {
 		names := (c.Names - w.number + writers - 1) / writers
@@ -107,10 +106,10 @@ func (c *Churn) each(ctx context.Context, work func(context.Context, *writer) er
 }
 
 // Lives is every object that ever was.
-func (c *Churn) Lives() []Life {
+func (c *Churn) Records() []Record {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return append([]Life(nil), c.lives...)
+	return append([]Record(nil), c.lives...)
 }
 
 func (w *writer) operate(ctx context.Context, i int) error {
@@ -139,7 +138,7 @@ func (w *writer) create(ctx context.Context, i int) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.alive[i] = len(w.lives)
-	w.lives = append(w.lives, Life{Name: o.GetName(), UID: o.GetUID(), Created: o.GetResourceVersion()})
+	w.lives = append(w.lives, Record{Name: o.GetName(), UID: o.GetUID(), Created: o.GetResourceVersion()})
 	return nil
 }
 
@@ -162,7 +161,7 @@ func (w *writer) delete(ctx context.Context, i int) error {
 	return nil
 }
 
-// State is what the server holds of the resource now.
+// State returns the server's current objects of the resource.
 func (c *Churn) State(ctx context.Context) (map[string]*unstructured.Unstructured, error) {
 	list, err := c.client.List(ctx, metav1.ListOptions{})
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package localhost has what a test's server needs to listen on 127.0.0.1: a
-// port and a certificate.
+// Package localhost has a port and a certificate for a test's server that listens on
+// 127.0.0.1.
 package localhost
 
 import (
@@ -17,9 +17,9 @@ import (
 	"time"
 )
 
-// Listen listens on a port of 127.0.0.1 that nobody else uses. It is below the
-// range that systems choose client ports from, so no outgoing connection takes
-// it while its server is away, and none ever connects to itself.
+// Listen listens on an unused port of 127.0.0.1. The port is below the range from which
+// systems choose client ports: no outgoing connection uses it while its server is stopped,
+// and none connects to itself.
 func Listen() (net.Listener, error) {
 	const low, high = 20000, 32000
 	var err error
@@ -33,8 +33,8 @@ func Listen() (net.Listener, error) {
 	return nil, fmt.Errorf("no free port between %d and %d: %w", low, high, err)
 }
 
-// FreePort returns a port that Listen could listen on, for another process.
-// Until that one does, a third may take it.
+// FreePort returns a port that Listen could listen on, for another process. Until that
+// process listens, a third one may use it.
 func FreePort() (int, error) {
 	l, err := Listen()
 	if err != nil {

@@ -122,7 +122,7 @@ type instance struct {
 	stop    func()
 }
 
-// watchers tells who watches: client-go's clients for the hook, or we directly.
+// watchers counts the watches of each kind: client-go's clients for the hook, or our own.
 type watchers struct{ ours, theirs atomic.Int64 }
 
 func (w *watchers) wrap(next http.RoundTripper) http.RoundTripper {
@@ -178,7 +178,7 @@ func (w *world) start(cfg *rest.Config, scheme *runtime.Scheme, group func(*rest
 	return i
 }
 
-// state is what the config map of a widget says, "" while there is none.
+// state returns the size in a widget's config map, or "" without a config map.
 func (w *world) state(ns, name string) string {
 	var m corev1.ConfigMap
 	err := w.Get(w.Context(), client.ObjectKey{Namespace: w.in(ns), Name: name}, &m)
@@ -189,7 +189,7 @@ func (w *world) state(ns, name string) string {
 	return m.Data["size"] + m.Data["seal"]
 }
 
-// reconciles changes widgets and what belongs to them.
+// reconciles changes widgets and their dependent objects.
 func (w *world) reconciles(i *instance) {
 	for n := range 5 {
 		for _, ns := range []string{"a", "b"} {
@@ -261,7 +261,7 @@ func (w *world) caches(i *instance) {
 	}
 }
 
-// elects stops the leader, and expects another to go on.
+// elects stops the leader, and expects another instance to continue.
 func (w *world) elects(leader, next *instance) {
 	<-leader.Elected()
 	select {
@@ -273,7 +273,7 @@ func (w *world) elects(leader, next *instance) {
 	select {
 	case <-next.Elected():
 	case <-time.After(deadline):
-		w.Fatal("nobody became the leader")
+		w.Fatal("no instance became the leader")
 	}
 	w.create("b", "late", 42)
 	w.eventually("what the next leader does", func() bool { return w.state("b", "late") == "42" })

@@ -25,8 +25,8 @@ import (
 // bySize is the field index of the operator's config maps.
 const bySize = "data.size"
 
-// newManager makes a manager whose cache is of our informers, in the namespaces
-// given, that is elected by name.
+// newManager makes a manager with our informers as its cache, in the given namespaces,
+// with leader election by name.
 func newManager(cfg *rest.Config, group *clientgo.Group, scheme *runtime.Scheme, leases string, namespaces ...string) (manager.Manager, error) {
 	in := map[string]cache.Config{}
 	for _, ns := range namespaces {
@@ -46,8 +46,8 @@ func newManager(cfg *rest.Config, group *clientgo.Group, scheme *runtime.Scheme,
 	})
 }
 
-// operator keeps for each widget a config map with its size, and in it what the
-// widget's secret is labelled with.
+// operator writes a config map for each widget, with its size and a label of the widget's
+// secret.
 type operator struct{ client.Client }
 
 func (o *operator) setUp(ctx context.Context, mgr manager.Manager) error {

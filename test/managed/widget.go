@@ -47,7 +47,7 @@ func (l *WidgetList) DeepCopyObject() runtime.Object {
 
 var widgetVersion = schema.GroupVersion{Group: "example.com", Version: "v1"}
 
-// newScheme knows widgets and all that is built in.
+// newScheme returns a scheme with widgets and the built-in kinds.
 func newScheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
 	if err := clientscheme.AddToScheme(s); err != nil {

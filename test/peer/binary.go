@@ -2,16 +2,16 @@
 // (kube-apiserver, etcd, kine, kubectl) and Keepwatch itself, and runs them as
 // processes that a test owns.
 //
-// A test asks for what it needs and gets it running:
+// A test starts the servers that it needs:
 //
 //	server := peer.Kubernetes(t)                 // etcd and kube-apiserver
 //	server := peer.Serve(t)                      // keepwatch serve
 //	client := kubernetes.NewForConfigOrDie(server.Config())
 //	server.Kubectl(t, "get", "pods", "-A")
 //
-// Everything listens on 127.0.0.1, writes below a folder of the test, and has
-// ended when the test has, also when the test binary is killed (on Linux). A
-// test that fails prints the end of its servers' logs.
+// All programs listen on 127.0.0.1, write below a folder of the test, and end with the
+// test, also if the test binary is killed (on Linux). A test that fails prints the end of
+// its servers' logs.
 package peer
 
 import (

@@ -16,9 +16,9 @@ import (
 	"time"
 )
 
-// Build returns the path of b's executable. The first call on a machine builds
-// it, which takes minutes; later ones find it in the user's cache folder, under
-// a name that changes with everything it is built from.
+// Build returns the path of b's executable. The first call on a machine builds it, which
+// takes minutes; later ones find it in the user's cache folder, under a name that changes
+// with everything it is built from.
 func Build(tb testing.TB, b Binary) string {
 	tb.Helper()
 	path, err := b.Path(tb.Context())
@@ -77,8 +77,8 @@ func (b Binary) Path(ctx context.Context) (string, error) {
 	return path, removeUnused(filepath.Join(cache, b.Name+"-v*"), 30*24*time.Hour)
 }
 
-// digest identifies what b is built from, apart from the Go toolchain: go.sum
-// covers every library.
+// digest identifies the sources of b, except the Go toolchain: go.sum covers every
+// library.
 func (b Binary) digest(dir string, args []string) (string, error) {
 	h := sha256.New()
 	for _, name := range []string{"go.mod", "go.sum", filepath.Join(b.pkg, "main.go")} {
@@ -108,8 +108,8 @@ func goBuild(ctx context.Context, dir, out string, env, args []string) error {
 	return nil
 }
 
-// removeUnused removes the binaries that match pattern and that no test has
-// asked for in the given time.
+// removeUnused removes the binaries that match pattern and that no test has used for the
+// given time.
 func removeUnused(pattern string, since time.Duration) error {
 	files, err := filepath.Glob(pattern)
 	if err != nil {

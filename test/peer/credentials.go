@@ -49,8 +49,8 @@ func newCredentials(dir string) (*credentials, error) {
 	return c, nil
 }
 
-// WriteKubeconfig writes a kubeconfig that reaches what config reaches, with
-// the same token or client certificate, for programs that take a file.
+// WriteKubeconfig writes a kubeconfig for the server of config, with the same token or
+// client certificate, for programs that need a file.
 func WriteKubeconfig(file string, config *rest.Config) error {
 	const name = "test"
 	k := api.NewConfig()

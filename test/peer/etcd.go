@@ -11,8 +11,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// Endpoint is the client URL of an etcd without TLS, as --etcd-servers and
-// etcdctl take it.
+// Endpoint is the client URL of an etcd without TLS, as a value for --etcd-servers and
+// etcdctl.
 type Endpoint string
 
 // EtcdServer is a running etcd of one member.
@@ -21,8 +21,8 @@ type EtcdServer struct {
 	Endpoint
 }
 
-// StartEtcd starts an empty etcd for the duration of the test. The flags come
-// after the default ones and win.
+// StartEtcd starts an empty etcd for the duration of the test. The flags follow the
+// default ones and override them.
 func StartEtcd(tb testing.TB, flags ...string) *EtcdServer {
 	tb.Helper()
 	e, err := startEtcd(tb.Context(), tb.TempDir(), flags)
@@ -58,8 +58,8 @@ func startEtcd(ctx context.Context, dir string, flags []string) (*EtcdServer, er
 	})
 }
 
-// member names etcd's member after its data, so that probe can tell it from
-// another etcd that took its port.
+// member names etcd's member after its data, so that probe recognizes another etcd that
+// uses its port.
 func (e *EtcdServer) member() string { return filepath.Base(filepath.Dir(e.log)) }
 
 func (e *EtcdServer) probe(ctx context.Context) error {
@@ -85,9 +85,8 @@ func (e Endpoint) Client() (*clientv3.Client, error) {
 	return clientv3.New(clientv3.Config{Endpoints: []string{string(e)}, Logger: zap.NewNop()})
 }
 
-// Compact removes the history before the current revision, which it returns,
-// and waits until that is done on disk. Watches that have not seen events
-// before it can't go on.
+// Compact removes the history before the current revision, which it returns, and waits
+// until that is done on disk. A watch at an earlier revision cannot resume afterwards.
 func (e Endpoint) Compact(ctx context.Context) (revision int64, err error) {
 	client, err := e.Client()
 	if err != nil {

@@ -27,9 +27,8 @@ func Keepwatch(tb testing.TB) string {
 	return path
 }
 
-// keepwatch builds once in this process. The go command replaces its output,
-// or leaves it when nothing changed; what tests run is a link to it, named
-// after the content.
+// keepwatch builds once in this process. The go command replaces its output, or does not
+// touch it if nothing changed; tests run a link to it, named after the content.
 var keepwatch = sync.OnceValues(func() (string, error) {
 	cache, err := cacheDir()
 	if err != nil {
@@ -78,8 +77,8 @@ func fileDigest(path string) (string, error) {
 	return fmt.Sprintf("%x", h.Sum(nil)[:4]), nil
 }
 
-// Serve starts keepwatch serve with an embedded etcd for the duration of the
-// test. The flags come after the default ones and win.
+// Serve starts keepwatch serve with an embedded etcd for the duration of the test. The
+// flags follow the default ones and override them.
 func Serve(tb testing.TB, flags ...string) *Server {
 	tb.Helper()
 	// The socket of the embedded etcd needs a short path.

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// KineBackend is where a kine keeps what it is given. The values are closed.
+// KineBackend is the database of a kine. The values are closed.
 type KineBackend string
 
 const (

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Kubectl runs kubectl against the server and returns what it printed to
-// stdout. It fails the test if kubectl exits with an error.
+// Kubectl runs kubectl against the server and returns its stdout. It fails the test if
+// kubectl exits with an error.
 func (s *Server) Kubectl(tb testing.TB, args ...string) string {
 	tb.Helper()
 	cmd := exec.CommandContext(tb.Context(), Build(tb, Kubectl), args...)
@@ -22,8 +22,8 @@ func (s *Server) Kubectl(tb testing.TB, args ...string) string {
 	return stdout.String()
 }
 
-// KubectlEnv is the environment that has kubectl use kubeconfig, and home for
-// its cache of what the server offers instead of the user's.
+// KubectlEnv returns an environment in which kubectl uses kubeconfig, and home instead of
+// the user's for its discovery cache.
 func KubectlEnv(kubeconfig, home string) []string {
 	return []string{"KUBECONFIG=" + kubeconfig, "HOME=" + home}
 }

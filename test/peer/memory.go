@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Memory is how much memory a process holds and held, in bytes.
+// Memory is a process's resident memory and its peak, in bytes.
 type Memory struct {
 	Resident int64 // now
 	Peak     int64 // the most since the start or the last ResetPeak
@@ -44,7 +44,7 @@ func (p *Process) Memory() (Memory, error) {
 	return m, nil
 }
 
-// ResetPeak makes Peak start again from what the process holds now.
+// ResetPeak sets Peak to the current resident memory.
 func (p *Process) ResetPeak() error {
 	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", p.PID()), []byte("5"), 0)
 }

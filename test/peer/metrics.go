@@ -15,7 +15,7 @@ type Metrics map[string]*dto.MetricFamily
 // Labels select the series that have all these values.
 type Labels map[string]string
 
-// Metrics asks the server for its metrics.
+// Metrics reads the server's metrics.
 func (s *Server) Metrics(ctx context.Context) (Metrics, error) {
 	body, err := s.get(ctx, "/metrics")
 	if err != nil {
@@ -50,7 +50,7 @@ func (m Metrics) Requests(verb, resource string) int {
 	return int(m.Sum("apiserver_request_total", Labels{"verb": verb, "resource": resource}))
 }
 
-// Refused is how many of these requests were told to come again later, by a 429.
+// Refused returns the number of these requests that were answered with 429.
 func (m Metrics) Refused(verb, resource string) int {
 	return int(m.Sum("apiserver_request_total", Labels{"verb": verb, "resource": resource, "code": "429"}))
 }

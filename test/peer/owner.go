@@ -28,10 +28,9 @@ func own(tb testing.TB, s *Service, err error) {
 	}
 }
 
-// SharedKubernetes is an etcd and a kube-apiserver that the tests of a package
-// share. The first test that asks starts them; [Main], which the package's
-// TestMain has to call, ends them. Tests keep to namespaces of their own and
-// don't stop it.
+// SharedKubernetes returns an etcd and a kube-apiserver that the tests of a package share.
+// The first call starts them; [Main], which the package's TestMain must call, ends them.
+// Tests use namespaces of their own and do not stop the server.
 func SharedKubernetes(tb testing.TB) *Server {
 	tb.Helper()
 	return sharedKubernetes.get(tb)
@@ -50,7 +49,7 @@ var (
 	}}
 )
 
-// shared is a server that lives from its first use to the end of Main.
+// shared is a server that runs from its first use to the end of Main.
 type shared struct {
 	start func(ctx context.Context, dir string) (*Server, error)
 

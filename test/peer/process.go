@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Command says how to start a process.
+// Command describes how to start a process.
 type Command struct {
 	Path string
 	Args []string
@@ -56,8 +56,8 @@ func Start(c Command) (*Process, error) {
 	p := &Process{cmd: cmd, log: c.Log, done: make(chan struct{})}
 	started := make(chan error, 1)
 	go func() {
-		// The parent death signal is bound to the thread that forked, so
-		// that thread has to live as long as the process.
+		// The parent death signal is bound to the thread that forked, so that thread must
+		// exist as long as the process.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
@@ -103,9 +103,8 @@ func (p *Process) Signal(sig syscall.Signal) error {
 	return err
 }
 
-// Stop asks the process to end with SIGTERM and waits for that. If it takes
-// longer than grace, Stop kills it and returns an error. Having to be asked is
-// not an error, and neither is the exit code.
+// Stop sends SIGTERM to the process and waits for its end. If that takes longer than
+// grace, Stop kills it and returns an error. The exit code is not an error.
 func (p *Process) Stop(grace time.Duration) error {
 	if err := p.Signal(syscall.SIGTERM); err != nil {
 		return err

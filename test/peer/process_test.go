@@ -57,7 +57,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// gone tells whether process id has ended; one that nobody waited for has, too.
+// gone reports whether process id has ended, also if its parent has not waited for it.
 func gone(id int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", id))
 	if err != nil {
@@ -130,7 +130,7 @@ func TestProcessEndsWithItsOwner(t *testing.T) {
 	if err := owner.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = owner.Wait() // says that it was killed
+	_ = owner.Wait() // returns that it was killed
 	eventually(t, "the process ends", func() bool { return gone(child) })
 }
 

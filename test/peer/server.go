@@ -12,20 +12,19 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Server is a running Kubernetes API server: kube-apiserver or keepwatch serve.
-// Tests that take one run on both.
+// Server is a running Kubernetes API server: kube-apiserver or keepwatch serve. Tests with
+// a Server run on both.
 type Server struct {
 	*Service
-	endpoint   Endpoint    // of the etcd behind it
+	endpoint   Endpoint    // of the server's etcd
 	etcd       *EtcdServer // the same, or nil if the server embeds it
 	config     *rest.Config
 	kubeconfig string
 	data       string // folder of keepwatch serve
 }
 
-// Kubernetes starts an etcd and a kube-apiserver on it for the duration of the
-// test. The flags are kube-apiserver's; they come after the default ones and
-// win.
+// Kubernetes starts an etcd and a kube-apiserver on it for the duration of the test. The
+// flags are kube-apiserver's; they follow the default ones and override them.
 func Kubernetes(tb testing.TB, flags ...string) *Server {
 	tb.Helper()
 	return KubernetesOn(tb, StartEtcd(tb), flags...)
@@ -89,7 +88,7 @@ func startKubeAPIServer(ctx context.Context, dir string, etcd *EtcdServer, flags
 			// No controller creates service accounts or makes nodes ready.
 			"--disable-admission-plugins", "ServiceAccount,TaintNodesByCondition",
 			"--endpoint-reconciler-type", "none",
-			// Tests say themselves when history is compacted.
+			// Tests compact the history themselves.
 			"--etcd-compaction-interval", "0",
 			"--shutdown-delay-duration", "0",
 		}, flags...)
@@ -100,30 +99,30 @@ func startKubeAPIServer(ctx context.Context, dir string, etcd *EtcdServer, flags
 	return s, WriteKubeconfig(s.kubeconfig, s.config)
 }
 
-// Config is a new client configuration with all permissions, exempt from the
-// server's priority and fairness, and without a rate limit of its own. Set
-// Impersonate for a user who is neither.
+// Config returns a new client configuration with all permissions, exempt from the server's
+// priority and fairness, and without a client-side rate limit. Set Impersonate for an
+// ordinary user.
 func (s *Server) Config() *rest.Config { return rest.CopyConfig(s.config) }
 
 // Kubeconfig is a file with the same access as Config.
 func (s *Server) Kubeconfig() string { return s.kubeconfig }
 
-// Data is the folder in which keepwatch serve keeps its data.
+// Data returns the data folder of keepwatch serve.
 func (s *Server) Data() string { return s.data }
 
-// Etcd is the etcd behind the server, or nil if the server embeds one.
+// Etcd returns the server's etcd, or nil if the server embeds one.
 func (s *Server) Etcd() *EtcdServer { return s.etcd }
 
-// Endpoint is the etcd behind the server, embedded or not.
+// Endpoint returns the server's etcd, embedded or not.
 func (s *Server) Endpoint() Endpoint { return s.endpoint }
 
-// Compact is [Endpoint.Compact] on the etcd behind the server.
+// Compact is [Endpoint.Compact] on the server's etcd.
 func (s *Server) Compact(ctx context.Context) (revision int64, err error) {
 	return s.endpoint.Compact(ctx)
 }
 
-// ready tells whether the server says that it is ready and has the namespace
-// default, which it creates just after.
+// ready reports whether the server is ready and has the namespace default, which it
+// creates afterwards.
 func (s *Server) ready(ctx context.Context) error {
 	for _, path := range []string{"/readyz", "/api/v1/namespaces/default"} {
 		body, err := s.get(ctx, path)
@@ -135,7 +134,7 @@ func (s *Server) ready(ctx context.Context) error {
 	return nil
 }
 
-// get answers what the server has at path. The connection ends with the body.
+// get requests path and returns the body. The connection ends with the body.
 func (s *Server) get(ctx context.Context, path string) (io.ReadCloser, error) {
 	tls, err := rest.TLSConfigFor(s.config)
 	if err != nil {

@@ -14,23 +14,22 @@ import (
 )
 
 const (
-	// startTimeout bounds how long a program may take until it is ready. The
-	// slowest, kube-apiserver, takes 5 to 15 s on two cores.
+	// startTimeout bounds the start of a program. The slowest, kube-apiserver, needs 5 to 15 s
+	// on two cores.
 	startTimeout = 3 * time.Minute
-	// probeInterval is how often a starting program is asked whether it is
-	// ready.
+	// probeInterval is the interval of readiness probes while a program starts.
 	probeInterval = 50 * time.Millisecond
 	// portAttempts is how often a start is repeated with another port.
 	portAttempts = 5
 )
 
-// portTaken is what a program says, the last of them keepwatch, that can't
-// listen on its port.
+// portTaken matches the errors of programs that cannot listen on their port; the last one
+// is keepwatch's.
 var portTaken = regexp.MustCompile(`address already in use|cannot listen on 127\.0\.0\.1`)
 
-// Service is a program that runs until it is told to end, and that can be
-// started again with the same arguments, port and data. Its methods are safe
-// for concurrent use, but only one at a time starts or ends the program.
+// Service is a program that runs until the test stops it, and that can be started again
+// with the same arguments, port and data. Its methods are safe for concurrent use, but
+// only one at a time starts or ends the program.
 type Service struct {
 	name  string
 	path  string
@@ -39,7 +38,7 @@ type Service struct {
 	grace time.Duration // from SIGTERM to SIGKILL
 	probe func(context.Context) error
 
-	mu      sync.Mutex // held while the program is started or ended
+	mu      sync.Mutex // locked while the program is started or ended
 	process *Process
 }
 
@@ -53,8 +52,8 @@ func (s *Service) Process() *Process {
 // Log is the file with all that the program wrote.
 func (s *Service) Log() string { return s.log }
 
-// Stop asks the program to end, as its operator would, and waits for it. It is
-// an error if the program has to be killed because it takes too long.
+// Stop sends SIGTERM to the program and waits for its end. It returns an error if the
+// program must be killed because that takes too long.
 func (s *Service) Stop() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,7 +76,7 @@ func (s *Service) Restart(ctx context.Context) error {
 	return s.start(ctx)
 }
 
-// launch is start for a new service, with a port that nobody uses.
+// launch is start for a new service, with an unused port.
 func (s *Service) launch(ctx context.Context, configure func(port int)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -27,8 +27,8 @@ var colors = []string{"red", "green", "blue"}
 
 func itemName(i int) string { return fmt.Sprintf("item-%03d", i) }
 
-// churn writes to both resources as fast as it is let, whatever comes back: what was
-// really written is etcd's to tell.
+// churn writes to both resources as fast as possible, whatever the server answers: etcd's
+// history shows which writes were committed.
 type churn struct {
 	client       dynamic.Interface
 	acknowledged atomic.Int64
@@ -38,7 +38,7 @@ type churn struct {
 func newChurn(config *rest.Config) (*churn, error) {
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = rate, rate
-	// An answer that does not come is a write of which nobody knows.
+	// Without an answer, it is unknown whether the write was committed.
 	config.Timeout = 10 * time.Second
 	client, err := dynamic.NewForConfig(config)
 	return &churn{client: client}, err
@@ -65,7 +65,7 @@ func (c *churn) write(ctx context.Context, writer int, random *rand.Rand) {
 	}
 }
 
-// one does one write. It may be refused because of what is there.
+// one does one write. The server may refuse it because of the object's current state.
 func (c *churn) one(ctx context.Context, r resource, namespace, name string, random *rand.Rand) error {
 	client := c.client.Resource(r.GroupVersionResource).Namespace(namespace)
 	switch n := random.IntN(10); {

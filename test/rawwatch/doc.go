@@ -1,6 +1,6 @@
-// Package rawwatch follows a Kubernetes API by nothing but HTTP requests, through
-// whatever happens to the server, and judges what it was told by the promises of
-// package keepwatch, with etcd's own history as the truth.
+// Package rawwatch watches a Kubernetes API by plain HTTP requests, while the test disturbs
+// the server, and judges the events by the promises of package keepwatch, against etcd's
+// own history.
 //
 //	trial := rawwatch.Start(t, server.Config(), etcd)
 //	trial.Written(500)
@@ -8,7 +8,7 @@
 //	server.Restart(t.Context())
 //	trial.Judge()
 //
-// Watchers only ever watch: from the revision before the first write, and after
-// each end from the last one that they were told of. They never list, and take no
-// initial events, so that any revision the server does not know any more is seen.
+// Watchers only watch: from the revision before the first write, and after each end from
+// the last one that they received. They never list and request no initial events, so a
+// revision whose history the server does not have any more is a failure.
 package rawwatch

@@ -12,23 +12,22 @@ import (
 	"github.com/keepwatch/keepwatch/check"
 )
 
-// ask is how often etcd is asked how far a watch has come.
-const ask = 20 * time.Millisecond
+// progressInterval is the interval of progress requests to etcd's watch.
+const progressInterval = 20 * time.Millisecond
 
-// history is what etcd has committed of one resource, as etcd tells it.
+// history has the writes that etcd has committed of one resource, from etcd's watch.
 type history struct {
 	resource
 	read   keepwatch.Revision // up to where
 	writes []check.Write
 }
 
-// readTo reads what was committed up to a revision. What was read stays known when
-// etcd forgets it.
+// readTo reads all writes up to a revision. They stay available after etcd compacts them.
 func (h *history) readTo(ctx context.Context, etcd *clientv3.Client, to keepwatch.Revision) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	watch := etcd.Watch(ctx, h.prefix, clientv3.WithPrefix(), clientv3.WithRev(int64(h.read)+1), clientv3.WithCreatedNotify())
-	tick := time.NewTicker(ask)
+	tick := time.NewTicker(progressInterval)
 	defer tick.Stop()
 	for h.read < to {
 		select {
@@ -36,7 +35,7 @@ func (h *history) readTo(ctx context.Context, etcd *clientv3.Client, to keepwatc
 			if !ok {
 				return fmt.Errorf("etcd ended the watch of %s: %w", h.prefix, ctx.Err())
 			}
-			if err := h.take(answer); err != nil {
+			if err := h.add(answer); err != nil {
 				return err
 			}
 		case <-tick.C:
@@ -50,7 +49,7 @@ func (h *history) readTo(ctx context.Context, etcd *clientv3.Client, to keepwatc
 	return nil
 }
 
-func (h *history) take(answer clientv3.WatchResponse) error {
+func (h *history) add(answer clientv3.WatchResponse) error {
 	if err := answer.Err(); err != nil {
 		return fmt.Errorf("etcd's history of %s behind %d: %w", h.prefix, h.read, err)
 	}

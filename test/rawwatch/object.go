@@ -13,7 +13,7 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// object is one state of an object, whether etcd or the server told it.
+// object is one state of an object, from etcd or from the server.
 type object struct {
 	key      keepwatch.Key
 	uid      keepwatch.UID
@@ -26,14 +26,14 @@ func (o *object) Key() keepwatch.Key           { return o.key }
 func (o *object) UID() keepwatch.UID           { return o.uid }
 func (o *object) Revision() keepwatch.Revision { return o.revision }
 
-// content is what check compares beside key, UID and revision.
+// content returns what check compares in addition to key, UID and revision.
 func content(o keepwatch.Object) string { return o.(*object).content }
 
-// encodedAsProtobuf is what protobuf begins with, in etcd and in watch events.
+// encodedAsProtobuf is the prefix of protobuf, in etcd and in watch events.
 var encodedAsProtobuf = []byte("k8s\x00")
 
-// parse reads an object in either encoding. If revision is not zero it is the
-// object's, which etcd does not keep in it.
+// parse parses an object in either encoding. If revision is not zero, it is the object's:
+// etcd does not store it in the object.
 func parse(raw []byte, revision keepwatch.Revision) (*object, error) {
 	if bytes.HasPrefix(raw, encodedAsProtobuf) {
 		decoded, err := runtime.Decode(scheme.Codecs.UniversalDeserializer(), raw)

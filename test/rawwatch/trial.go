@@ -27,15 +27,15 @@ import (
 const (
 	// watchers is how many there are.
 	watchers = 50
-	// patience bounds each wait for what a working server does soon.
-	patience = 2 * time.Minute
-	poll     = 20 * time.Millisecond
+	// convergenceTimeout bounds each wait for something that a working server does soon.
+	convergenceTimeout = 2 * time.Minute
+	pollInterval       = 20 * time.Millisecond
 )
 
 // errOver is why watchers end.
 var errOver = errors.New("the trial is over")
 
-// Trial is watchers and writers on a server that something happens to.
+// Trial is watchers and writers on a server while the test disturbs it.
 type Trial struct {
 	t      *testing.T
 	config *rest.Config
@@ -49,8 +49,8 @@ type Trial struct {
 	stopWriters, stopWatchers func()
 }
 
-// Start begins a trial on a server and the etcd behind it: with watchers of every
-// view, and with writers.
+// Start starts a trial on a server and its etcd, with watchers of every view and with
+// writers.
 func Start(t *testing.T, config *rest.Config, etcd *clientv3.Client) *Trial {
 	t.Helper()
 	c, err := newChurn(config)
@@ -69,7 +69,8 @@ func Start(t *testing.T, config *rest.Config, etcd *clientv3.Client) *Trial {
 	return trial
 }
 
-// prepare creates what is written to, and settles where watchers begin.
+// prepare creates the namespaces and the definition, and sets the revision at which
+// watchers begin.
 func (t *Trial) prepare() {
 	t.t.Helper()
 	client, err := kubernetes.NewForConfig(t.config)
@@ -157,7 +158,7 @@ func (t *Trial) Written(n int64) {
 
 // Remember reads etcd's history up to now, so that it may be compacted. Nothing may
 // be written meanwhile that is to be judged.
-func (t *Trial) Remember() (newest int64) {
+func (t *Trial) RecordRevision() (newest int64) {
 	t.t.Helper()
 	now := t.newest()
 	for _, h := range t.histories {
@@ -170,9 +171,9 @@ func (t *Trial) Remember() (newest int64) {
 
 func (t *Trial) until(what string, done func() (bool, error)) {
 	t.t.Helper()
-	ctx, cancel := context.WithTimeout(t.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.t.Context(), convergenceTimeout)
 	defer cancel()
-	tick := time.NewTicker(poll)
+	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	for {
 		ok, err := done()
@@ -185,13 +186,13 @@ func (t *Trial) until(what string, done func() (bool, error)) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			t.t.Fatalf("no %s within %v", what, patience)
+			t.t.Fatalf("no %s within %v", what, convergenceTimeout)
 		}
 	}
 }
 
-// Judge ends the writes, waits until every watcher was told of the last ones, and
-// judges what all of them were told.
+// Judge stops the writes, waits until every watcher has received the last ones, and judges
+// all transcripts.
 func (t *Trial) Judge() {
 	t.t.Helper()
 	t.stopWriters()
@@ -201,8 +202,8 @@ func (t *Trial) Judge() {
 			last[h.kind] = append(last[h.kind], t.final(h.resource, namespace))
 		}
 	}
-	calm := check.Calm{At: time.Now(), Within: patience}
-	newest := keepwatch.Revision(t.Remember())
+	calm := check.Calm{At: time.Now(), Within: convergenceTimeout}
+	newest := keepwatch.Revision(t.RecordRevision())
 	for _, w := range t.watchers {
 		goal, match := keepwatch.Revision(0), w.filter()
 		for _, o := range last[w.kind] {
@@ -226,8 +227,8 @@ func (t *Trial) Judge() {
 	t.judge(newest, calm)
 }
 
-// final replaces the first item of a namespace, which each view of it has. Writes
-// that were cut off may still be on their way, so it is tried until it holds.
+// final replaces the first item of a namespace, which each view has. Interrupted writes
+// may still be in flight, so it repeats this until the replacement remains.
 func (t *Trial) final(r resource, namespace string) (o *object) {
 	t.t.Helper()
 	client := t.churn.client.Resource(r.GroupVersionResource).Namespace(namespace)
@@ -278,7 +279,7 @@ func (w *watcher) list(ctx context.Context) (check.Shown, error) {
 	return shown, nil
 }
 
-// judge holds each transcript to the promises.
+// judge judges each transcript by the promises.
 func (t *Trial) judge(newest keepwatch.Revision, calm check.Calm) {
 	t.t.Helper()
 	histories, events, resumed := map[string]check.History{}, 0, 0
@@ -303,6 +304,6 @@ func (t *Trial) judge(newest keepwatch.Revision, calm check.Calm) {
 			t.t.Errorf("watcher %d of %s: %v", i, w.view, v)
 		}
 	}
-	t.t.Logf("%d writes acknowledged and %d refused; %d watchers were told %d events and resumed %d times, without a list",
+	t.t.Logf("%d writes acknowledged and %d refused; %d watchers received %d events and resumed %d times, without a list",
 		t.churn.acknowledged.Load(), t.churn.refused.Load(), len(t.watchers), events, resumed)
 }

@@ -14,7 +14,7 @@ import (
 // The namespaces of a trial: one name is the beginning of the other.
 var namespaces = []string{"ns1", "ns11"}
 
-// resource is what is watched.
+// resource is a watched resource.
 type resource struct {
 	schema.GroupVersionResource
 	base   string // of its paths in the API
@@ -27,7 +27,7 @@ var (
 	widgets    = resource{load.Widgets, "/apis/example.com/v1", "/registry/example.com/widgets/", "Widget"}
 )
 
-// view is what a watcher asks to see.
+// view is a watcher's selection.
 type view struct {
 	resource
 	namespace string // empty: all

@@ -19,7 +19,7 @@ import (
 // pause is how long a watcher waits before it connects again.
 const pause = 20 * time.Millisecond
 
-// watcher follows one view and writes down what it is told.
+// watcher follows one view and records what it receives.
 type watcher struct {
 	view
 	host   string
@@ -27,13 +27,13 @@ type watcher struct {
 
 	mu      sync.Mutex
 	cursor  keepwatch.Revision // up to where records go
-	pending []keepwatch.Change // of one revision, behind cursor: the next event may belong to it
+	pending []keepwatch.Change // of one revision above cursor: the next event may have the same revision
 	records []check.Record
 	watches int   // that were answered with a stream
 	failure error // for which it gave up
 }
 
-// run watches until ctx ends, or until it is refused for good.
+// run watches until ctx ends, or until the server refuses it permanently.
 func (w *watcher) run(ctx context.Context) {
 	for {
 		err := w.watch(ctx)
@@ -60,7 +60,7 @@ func (w *watcher) run(ctx context.Context) {
 	}
 }
 
-// final reports whether a client that may not list has to give up.
+// final reports whether a client that may not list cannot recover.
 func final(kind keepwatch.FailureKind) bool {
 	switch kind {
 	case keepwatch.Ended, keepwatch.Unreachable, keepwatch.Throttled, keepwatch.ServerError, keepwatch.RevisionTooLarge:
@@ -85,13 +85,13 @@ func (w *watcher) watch(ctx context.Context) error {
 		case err != nil: // also of a frame that a killed server has torn
 			return keepwatch.Failed(keepwatch.Unreachable, "%w", err)
 		}
-		if err := w.take(f); err != nil {
+		if err := w.receive(f); err != nil {
 			return err
 		}
 	}
 }
 
-// open asks for what is behind the cursor.
+// open opens a watch from the cursor.
 func (w *watcher) open(ctx context.Context) (*http.Response, error) {
 	w.mu.Lock()
 	after := w.cursor.String()
@@ -124,7 +124,7 @@ func (w *watcher) get(ctx context.Context, path string, protobuf bool) (*http.Re
 	return w.client.Do(request)
 }
 
-// kindOf is what a status says about going on.
+// kindOf returns the failure that an HTTP status means.
 func kindOf(code int) keepwatch.FailureKind {
 	switch code {
 	case http.StatusGone:
@@ -139,8 +139,8 @@ func kindOf(code int) keepwatch.FailureKind {
 	return keepwatch.UnknownStatus
 }
 
-// take takes one event in.
-func (w *watcher) take(f frame) error {
+// receive handles one event.
+func (w *watcher) receive(f frame) error {
 	switch f.Type {
 	case "BOOKMARK":
 		revision, err := revisionOf(f.Object)
@@ -193,7 +193,7 @@ func failureOf(status *metav1.Status) error {
 	return keepwatch.Failed(kind, "ERROR event %d %s: %s", status.Code, status.Reason, status.Message)
 }
 
-// flush delivers the events of the revision in hand. w.mu is held.
+// flush delivers the pending events. w.mu is locked.
 func (w *watcher) flush() {
 	if len(w.pending) > 0 {
 		changes := w.pending
@@ -202,7 +202,7 @@ func (w *watcher) flush() {
 	}
 }
 
-// deliver writes down a batch up to a revision. w.mu is held.
+// deliver records a batch up to a revision. w.mu is locked.
 func (w *watcher) deliver(to keepwatch.Revision, changes []keepwatch.Change) {
 	w.record(check.Received{Delivery: keepwatch.Batch{From: w.cursor, To: to, Changes: changes}, At: time.Now()})
 	w.cursor = to
@@ -210,7 +210,7 @@ func (w *watcher) deliver(to keepwatch.Revision, changes []keepwatch.Change) {
 
 func (w *watcher) record(r check.Record) { w.records = append(w.records, r) }
 
-// reached reports whether all up to a revision was told.
+// reached reports whether all events up to a revision were received.
 func (w *watcher) reached(revision keepwatch.Revision) (bool, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

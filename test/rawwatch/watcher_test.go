@@ -10,13 +10,13 @@ import (
 	"github.com/keepwatch/keepwatch/check"
 )
 
-// told is an object as a server tells it.
-func told(name, color string, revision int) json.RawMessage {
+// event returns an object as a server sends it.
+func event(name, color string, revision int) json.RawMessage {
 	return fmt.Appendf(nil, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"namespace":"ns1","name":%q,"uid":"uid-of-%s","resourceVersion":"%d","labels":{"color":%q}}}`,
 		name, name, revision, color)
 }
 
-// written is a write as etcd tells it; without a color it deletes.
+// written returns a write as etcd's history has it; without a color it is a deletion.
 func written(t *testing.T, name, color string, revision keepwatch.Revision) check.Write {
 	t.Helper()
 	w := check.Write{Revision: revision, Key: keepwatch.Key{Namespace: "ns1", Name: name}}
@@ -39,12 +39,12 @@ func TestWrongStreamsAreNoticed(t *testing.T) {
 		written(t, "a", "blue", 14), written(t, "b", "", 15), written(t, "c", "red", 16), written(t, "d", "red", 16),
 	}}
 	right := []frame{
-		{"ADDED", told("a", "red", 11)}, {"ADDED", told("b", "red", 13)}, {"DELETED", told("a", "red", 14)},
-		{"BOOKMARK", told("", "", 14)}, {"DELETED", told("b", "red", 15)}, {"ADDED", told("c", "red", 16)}, {"ADDED", told("d", "red", 16)},
+		{"ADDED", event("a", "red", 11)}, {"ADDED", event("b", "red", 13)}, {"DELETED", event("a", "red", 14)},
+		{"BOOKMARK", event("", "", 14)}, {"DELETED", event("b", "red", 15)}, {"ADDED", event("c", "red", 16)}, {"ADDED", event("d", "red", 16)},
 	}
 	for name, c := range map[string]struct {
 		alter func([]frame) []frame
-		want  string // the promise; empty: none is broken
+		want  string // the violated promise; empty: none
 	}{
 		"right":         {func(f []frame) []frame { return f }, ""},
 		"lost":          {func(f []frame) []frame { return append(f[:1:1], f[2:]...) }, "P"},
@@ -54,15 +54,15 @@ func TestWrongStreamsAreNoticed(t *testing.T) {
 			f[1].Object = json.RawMessage(strings.Replace(string(f[1].Object), `"labels":{`, `"labels":{"more":"",`, 1))
 			return f
 		}, "P"},
-		"deletion with the state after": {func(f []frame) []frame { f[2].Object = told("a", "blue", 14); return f }, "P10"},
+		"deletion with the state after": {func(f []frame) []frame { f[2].Object = event("a", "blue", 14); return f }, "P10"},
 		"update for an entry":           {func(f []frame) []frame { f[1].Type = "MODIFIED"; return f }, "P10"},
-		"bookmark ahead":                {func(f []frame) []frame { f[3].Object = told("", "", 15); return f }, "P9"},
+		"bookmark ahead":                {func(f []frame) []frame { f[3].Object = event("", "", 15); return f }, "P9"},
 		"half a revision":               {func(f []frame) []frame { return f[:6] }, "P8"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &watcher{view: view{resource: configMaps, color: "red"}, cursor: 10}
 			for _, f := range c.alter(append([]frame(nil), right...)) {
-				if err := w.take(f); err != nil {
+				if err := w.receive(f); err != nil {
 					t.Fatal(err)
 				}
 			}

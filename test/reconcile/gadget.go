@@ -1,5 +1,6 @@
-// Package reconcile has one operator twice, on controller-runtime and on ours: for each
-// gadget it makes a ConfigMap that the gadget owns, and then says so in the status.
+// Package reconcile has one operator twice, on controller-runtime and on Keepwatch: for
+// each gadget it creates a ConfigMap that the gadget owns, and then updates the gadget's
+// status.
 package reconcile
 
 import (
@@ -64,7 +65,7 @@ func (l *GadgetList) DeepCopyObject() runtime.Object {
 	return &c
 }
 
-// data is what the ConfigMap of a gadget holds.
+// data returns the data of a gadget's ConfigMap.
 func (g *Gadget) data() map[string]string {
 	return map[string]string{"size": strconv.FormatInt(g.Spec.Size, 10), "color": g.Spec.Color}
 }
@@ -77,7 +78,7 @@ var gadgetVersion = schema.GroupVersion{Group: "example.com", Version: "v1"}
 // Gadgets is the resource.
 var Gadgets = gadgetVersion.WithResource("gadgets")
 
-// newScheme knows gadgets and all that is built in.
+// newScheme returns a scheme with gadgets and the built-in kinds.
 func newScheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
 	if err := clientscheme.AddToScheme(s); err != nil {

@@ -14,24 +14,24 @@ import (
 	"github.com/keepwatch/keepwatch/operator"
 )
 
-// Keepwatch runs the operator on ours. The options add to what it has.
+// Keepwatch runs the operator on Keepwatch. The options are added to its own.
 func Keepwatch(ctx context.Context, cfg *rest.Config, namespace string, workers int, options ...operator.Option) error {
 	op := operator.New("gadgets.example.com", append([]operator.Option{operator.Namespaces(namespace), operator.Workers(workers)}, options...)...)
-	m := &maker{}
+	m := &controllerMaker{}
 	operator.OnStart(op, m.start)
 	operator.OnCreate(op, m.make, operator.Backoff(time.Second))
 	return op.Run(ctx, cfg)
 }
 
-type maker struct{ client kubernetes.Interface }
+type controllerMaker struct{ client kubernetes.Interface }
 
-func (m *maker) start(_ context.Context, cfg *rest.Config) (err error) {
+func (m *controllerMaker) start(_ context.Context, cfg *rest.Config) (err error) {
 	cfg.ContentType = runtime.ContentTypeProtobuf // as controller-runtime's client does
 	m.client, err = kubernetes.NewForConfig(cfg)
 	return err
 }
 
-func (m *maker) make(ctx context.Context, r *operator.Request[*Gadget]) error {
+func (m *controllerMaker) make(ctx context.Context, r *operator.Request[*Gadget]) error {
 	g := r.Object
 	child := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: g.Name, OwnerReferences: []metav1.OwnerReference{r.OwnerReference()}},

@@ -30,8 +30,8 @@ func TestMain(m *testing.M) {
 	peer.Main(m)
 }
 
-// TestAllDoTheSame holds the operators to the same outcome: what they take for it is
-// compared elsewhere.
+// TestAllDoTheSame checks that the operators have the same outcome; package bench compares
+// their cost.
 func TestAllDoTheSame(t *testing.T) {
 	server := peer.SharedServe(t)
 	if err := Define(t.Context(), server.Config()); err != nil {
@@ -74,8 +74,8 @@ func TestAllDoTheSame(t *testing.T) {
 	}
 }
 
-// TestSurvivesItsServer restarts the server while gadgets are handled, and has it forget
-// its history, so that watches can't go on where they were. The operator goes on.
+// TestSurvivesItsServer restarts the server while gadgets are handled, without its
+// history, so that watches cannot resume. The operator continues.
 func TestSurvivesItsServer(t *testing.T) {
 	server := peer.Serve(t)
 	if err := Define(t.Context(), server.Config()); err != nil {
@@ -124,8 +124,7 @@ func TestSurvivesItsServer(t *testing.T) {
 	}
 }
 
-// children are the ConfigMaps that are owned by a gadget of their name, and what they
-// hold.
+// children returns the data of the ConfigMaps that are owned by a gadget of their name.
 func children(t *testing.T, server *peer.Server, namespace string) map[string]string {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(server.Config())

@@ -1,22 +1,20 @@
-// Package scripts runs kubectl sessions, written as scripts, against an API
-// server. The same sessions run against kube-apiserver and keepwatch serve: the
-// first shows that a script expects what users get elsewhere, the second that
-// they get it from us.
+// Package scripts runs kubectl sessions, written as scripts, against an API server. The
+// same sessions run against kube-apiserver, which shows that a script expects the usual
+// behaviour, and against keepwatch serve.
 //
-// A script has a namespace of its own, named after it and in $NS, that its
-// kubectl works in. Besides testscript's commands there are
+// A script has a namespace of its own, named after it and in $NS, in which its kubectl
+// works. Besides testscript's commands it has
 //
 //	[!] kubectl ARGS...        runs kubectl
 //	until ARGS...              runs kubectl ARGS again until it succeeds
-//	follow NAME ARGS...        starts kubectl ARGS, which goes on
+//	follow NAME ARGS...        starts kubectl ARGS in the background
 //	watching NAME              waits until the server has answered NAME's watch
-//	seen NAME REGEXP           waits until NAME has printed what matches
+//	seen NAME REGEXP           waits until NAME's output matches
 //
-// A change that comes before NAME watches may be part of the state that it starts
-// with: a script that wants to see it as a change waits with watching, or until
-// the state before it is seen.
+// and the condition [keepwatch], which is true on keepwatch serve.
 //
-// and the condition [keepwatch], which holds on keepwatch serve.
+// A change before NAME's watch may be part of its first state: a script that needs an
+// event of it waits with watching, or until the state before it is seen.
 package scripts
 
 import (
@@ -38,7 +36,7 @@ import (
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
-// timeout bounds how long a script waits for something that will happen.
+// timeout bounds each wait of a script.
 const timeout = time.Minute
 
 // Run runs the scripts in dir, each as a subtest, against server.
@@ -67,8 +65,8 @@ func Run(t *testing.T, server *peer.Server, dir string, isKeepwatch bool) {
 			},
 			"until":    func(ts *testscript.TestScript, _ bool, args []string) { until(ts, kubectl, args) },
 			"follow":   func(ts *testscript.TestScript, _ bool, args []string) { follow(ts, kubectl, args) },
-			"watching": watching,
-			"seen":     seen,
+			"watching": waitForWatch,
+			"seen":     waitForText,
 		},
 	})
 }
@@ -121,11 +119,11 @@ func follow(ts *testscript.TestScript, kubectl string, args []string) {
 	if len(args) < 2 {
 		ts.Fatalf("usage: follow NAME ARGS...")
 	}
-	out, err := os.Create(printed(ts, args[0]))
+	out, err := os.Create(outputFile(ts, args[0]))
 	ts.Check(err)
 	defer out.Close() // kubectl has its own descriptor
 	p, err := peer.Start(peer.Command{
-		Path: kubectl, Args: append(args[1:], "-v=6"), Stdout: out, Log: requested(ts, args[0]),
+		Path: kubectl, Args: append(args[1:], "-v=6"), Stdout: out, Log: requestLog(ts, args[0]),
 		Env: peer.KubectlEnv(ts.Getenv("KUBECONFIG"), ts.Getenv("HOME")),
 	})
 	ts.Check(err)
@@ -133,38 +131,38 @@ func follow(ts *testscript.TestScript, kubectl string, args []string) {
 }
 
 // printed is the file with the stdout of a followed kubectl.
-func printed(ts *testscript.TestScript, name string) string {
+func outputFile(ts *testscript.TestScript, name string) string {
 	return filepath.Join(ts.Getenv("WORK"), ".follow-"+name)
 }
 
-// requested is the file with its stderr: a line for each answer to a request, and
-// what it complains of.
-func requested(ts *testscript.TestScript, name string) string { return printed(ts, name) + ".log" }
+// requestLog returns the file with a followed kubectl's stderr: a line for each answer,
+// and errors.
+func requestLog(ts *testscript.TestScript, name string) string { return outputFile(ts, name) + ".log" }
 
-// watchAnswered is kubectl's line about the answer to a watch: the server has
-// begun it, and sends every change after the revision it was asked for.
+// watchAnswered matches kubectl's line about the answer to a watch: the server sends every
+// change after the requested revision from then on.
 var watchAnswered = regexp.MustCompile(`(?m)"Response" .*watch=true.* status="200 OK"`)
 
 // watching waits until the watch of a followed kubectl has begun.
-func watching(ts *testscript.TestScript, neg bool, args []string) {
+func waitForWatch(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: watching NAME")
 	}
-	await(ts, requested(ts, args[0]), watchAnswered)
+	waitForOutput(ts, requestLog(ts, args[0]), watchAnswered)
 }
 
-// seen waits until what a followed kubectl has printed matches.
-func seen(ts *testscript.TestScript, neg bool, args []string) {
+// waitForText waits until the output of a followed kubectl matches.
+func waitForText(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: seen NAME REGEXP")
 	}
 	pattern, err := regexp.Compile("(?m)" + args[1])
 	ts.Check(err)
-	await(ts, printed(ts, args[0]), pattern)
+	waitForOutput(ts, outputFile(ts, args[0]), pattern)
 }
 
-// await waits until what is in a file matches.
-func await(ts *testscript.TestScript, file string, pattern *regexp.Regexp) {
+// waitForOutput waits until the content of a file matches.
+func waitForOutput(ts *testscript.TestScript, file string, pattern *regexp.Regexp) {
 	deadline := time.Now().Add(timeout)
 	for {
 		text, err := os.ReadFile(file)

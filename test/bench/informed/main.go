@@ -1,12 +1,12 @@
-// Informed runs informers of one kind, of Keepwatch or of client-go, and says on
-// standard output, a JSON object a line, what each command on standard input took.
+// Informed runs informers of one kind, of Keepwatch or of client-go. For each command on
+// standard input it writes its measurements to standard output, as a line of JSON.
 //
 //	sync            start, and wait until every handler has the initial list
 //	heap            the heap after garbage collection
 //	read            get, list and look up
 //	relist          let the server's history expire, and wait for the list
-//	count           begin to count updates; the next count tells of them
-//	await           wait until each informer has been told of an update
+//	count           begin to count updates; the next count reports them
+//	updates         wait until each informer has received an update
 //	requests        the lists so far
 package main
 
@@ -55,7 +55,7 @@ func run(kubeconfig, by, form string, count, namespaces int) error {
 	s := &subject{wire: w, informers: all}
 	commands := map[string]func(context.Context) (report, error){
 		"sync": s.sync, "heap": s.heap, "read": s.read, "relist": s.relist,
-		"count": s.count, "await": s.await, "requests": s.requests,
+		"count": s.count, "updates": s.updates, "requests": s.requests,
 	}
 	out := json.NewEncoder(os.Stdout)
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {

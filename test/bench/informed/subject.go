@@ -22,10 +22,10 @@ import (
 	"github.com/keepwatch/keepwatch/informer/clientgo"
 )
 
-// report is what a command tells, by name; times are in seconds.
+// report is the answer of a command, by name; times are in seconds.
 type report map[string]float64
 
-// subject is what is measured.
+// subject is the informers that are measured.
 type subject struct {
 	wire      *wire
 	informers []cache.SharedIndexInformer
@@ -33,10 +33,10 @@ type subject struct {
 	base      uint64 // of the heap, before the start
 }
 
-// stamp is the annotation that says when an update was written.
+// stamp is the annotation with the time of an update.
 const stamp = "bench.keepwatch/stamp"
 
-// handler counts what it is told.
+// handler counts its calls.
 type handler struct {
 	calls atomic.Int64
 	mu    sync.Mutex
@@ -57,7 +57,7 @@ func (h *handler) OnUpdate(_, obj any) {
 	h.late = append(h.late, late)
 }
 
-func (h *handler) taken() []time.Duration {
+func (h *handler) drainLatencies() []time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	taken := h.late
@@ -95,7 +95,7 @@ func (s *subject) objects() (n int) {
 	return n
 }
 
-// until polls a condition, finely enough for what is measured here.
+// until polls a condition, at an interval that is short compared with the measured times.
 func until(ctx context.Context, condition func() bool) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
@@ -125,7 +125,7 @@ func (s *subject) heap(context.Context) (report, error) {
 // read measures the first informer's cache.
 func (s *subject) read(context.Context) (report, error) {
 	store := s.informers[0].GetIndexer()
-	var keys []string // in no order, and not those that a cache holds, as from a work queue
+	var keys []string // in random order, and not the cache's own strings: as from a work queue
 	for _, key := range store.ListKeys() {
 		keys = append(keys, strings.Clone(key))
 	}
@@ -161,7 +161,7 @@ func (s *subject) read(context.Context) (report, error) {
 	}, nil
 }
 
-// each is what a call takes, on average over a second. The time is looked at after
+// each returns the average time of a call, measured for a second. It reads the clock after
 // every few calls.
 func each(few int, call func(int)) float64 {
 	began, n := time.Now(), 0
@@ -183,13 +183,13 @@ func (s *subject) relist(ctx context.Context) (report, error) {
 	if err != nil {
 		return nil, err
 	}
-	calls, settled, cpu, began := s.handlers[0].calls.Load(), s.wire.over(), cpuTime(), time.Now()
+	calls, settled, cpu, began := s.handlers[0].calls.Load(), s.wire.ended(), cpuTime(), time.Now()
 	s.wire.expire()
-	if err := until(ctx, func() bool { return s.wire.over() > settled }); err != nil {
+	if err := until(ctx, func() bool { return s.wire.ended() > settled }); err != nil {
 		return nil, err
 	}
 	took := time.Since(began)
-	time.Sleep(time.Second) // for callbacks that are still to come
+	time.Sleep(time.Second) // for callbacks that are still queued
 	_, peak, err := resident()
 	return report{
 		"seconds": took.Seconds(), "cpu": (cpuTime() - cpu).Seconds(), "growth": peak/before - 1,
@@ -197,17 +197,17 @@ func (s *subject) relist(ctx context.Context) (report, error) {
 	}, err
 }
 
-func (w *wire) over() int {
+func (w *wire) ended() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.settled
 }
 
-// count tells how many stamped updates came since it was last asked, and how late.
+// count returns the number of stamped updates since its last call, and their latencies.
 func (s *subject) count(context.Context) (report, error) {
 	var late []time.Duration
 	for _, h := range s.handlers {
-		late = append(late, h.taken()...)
+		late = append(late, h.drainLatencies()...)
 	}
 	slices.Sort(late)
 	r := report{"updates": float64(len(late))}
@@ -218,11 +218,11 @@ func (s *subject) count(context.Context) (report, error) {
 	return r, nil
 }
 
-func (s *subject) await(ctx context.Context) (report, error) {
+func (s *subject) updates(ctx context.Context) (report, error) {
 	seen := map[*handler]bool{}
 	err := until(ctx, func() bool {
 		for _, h := range s.handlers {
-			seen[h] = seen[h] || len(h.taken()) > 0
+			seen[h] = seen[h] || len(h.drainLatencies()) > 0
 		}
 		for _, h := range s.handlers {
 			if !seen[h] {

@@ -16,10 +16,10 @@ type wire struct {
 	mu      sync.Mutex
 	lists   int // of the whole state, in pages or as a stream
 	probes  int // lists of one object
-	watches map[*watched]struct{}
+	watches map[*watchBody]struct{}
 	expired bool // for the next watch
-	settled int  // lists that are over: a watch follows, or the stream says so
-	tooOld  int  // watches whose history the server does not have
+	settled int  // lists that are complete: a watch follows, or the stream has sent its end
+	tooOld  int  // watches that the server refused because their history expired
 }
 
 func (w *wire) wrap(next http.RoundTripper) http.RoundTripper {
@@ -56,34 +56,34 @@ func (w *wire) roundTrip(next http.RoundTripper, r *http.Request) (*http.Respons
 	w.mu.Unlock()
 	resp, err := next.RoundTrip(r)
 	if err == nil && watch && resp.StatusCode == http.StatusOK {
-		resp.Body = w.watched(resp.Body)
+		resp.Body = w.watchBody(resp.Body)
 	}
 	return resp, err
 }
 
 // watched is the body of a watch.
-type watched struct {
+type watchBody struct {
 	io.ReadCloser
 	wire *wire
-	tail []byte // of what was read
+	tail []byte // the end of the text that was read
 	mu   sync.Mutex
 	cut  bool
 }
 
-func (w *wire) watched(body io.ReadCloser) *watched {
-	b := &watched{ReadCloser: body, wire: w}
+func (w *wire) watchBody(body io.ReadCloser) *watchBody {
+	b := &watchBody{ReadCloser: body, wire: w}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.watches == nil {
-		w.watches = map[*watched]struct{}{}
+		w.watches = map[*watchBody]struct{}{}
 	}
 	w.watches[b] = struct{}{}
 	return b
 }
 
-func (b *watched) Read(p []byte) (int, error) {
+func (b *watchBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	b.look(p[:n])
+	b.parseLine(p[:n])
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.cut && err != nil {
@@ -97,9 +97,8 @@ var (
 	tooOld = []byte("too old resource version")
 )
 
-// look looks for the end of a streaming list, and for the answer that history is
-// gone.
-func (b *watched) look(p []byte) {
+// parseLine searches for the end of a streaming list, and for an expired history.
+func (b *watchBody) parseLine(p []byte) {
 	text := append(b.tail, p...)
 	ends, gone := bytes.Contains(text, end), bytes.Contains(text, tooOld)
 	if ends || gone {
@@ -115,18 +114,18 @@ func (b *watched) look(p []byte) {
 	b.tail = append(b.tail[:0], text[max(0, len(text)-len(end)+1):]...)
 }
 
-func (b *watched) Close() error {
+func (b *watchBody) Close() error {
 	b.wire.mu.Lock()
 	delete(b.wire.watches, b)
 	b.wire.mu.Unlock()
 	return b.ReadCloser.Close()
 }
 
-// expire ends the watches, and answers the next one that its history is gone.
+// expire ends the watches, and answers the next one with an expired history.
 func (w *wire) expire() {
 	w.mu.Lock()
 	w.expired = true
-	var open []*watched
+	var open []*watchBody
 	for b := range w.watches {
 		open = append(open, b)
 	}

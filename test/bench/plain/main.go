@@ -1,8 +1,7 @@
-// Plain is a Go server as simple as can be, for comparison: it writes answers that
-// are ready. The files of a folder are answered at their names; a watch of /watch
-// gets the file frame as often as a GET of /publish says, which answers when each
-// was published, in nanoseconds since 1970, one a line. Its address is the one line
-// on standard output.
+// Plain is a minimal Go server, for comparison: it writes prepared answers. A file of the
+// folder is the answer at its name. A watch of /watch receives the file frame as often as
+// a GET of /publish requests; that answers with the time of each frame, in nanoseconds
+// since 1970, one a line. Standard output has one line, the address.
 package main
 
 import (
@@ -52,7 +51,7 @@ func run(dir string) error {
 	if err != nil {
 		return err
 	}
-	f := &feed{frame: frame, woken: make(chan struct{})}
+	f := &broadcaster{frame: frame, woken: make(chan struct{})}
 	mux.HandleFunc("GET /watch", f.watch)
 	mux.HandleFunc("GET /publish", f.publish)
 	listener, err := localhost.Listen()
@@ -65,7 +64,7 @@ func run(dir string) error {
 }
 
 // feed is a frame and how often it was published.
-type feed struct {
+type broadcaster struct {
 	frame []byte
 
 	mu        sync.Mutex
@@ -73,14 +72,14 @@ type feed struct {
 	woken     chan struct{} // closed by the next frame
 }
 
-func (f *feed) state() (published int, woken <-chan struct{}) {
+func (f *broadcaster) state() (published int, woken <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.published, f.woken
 }
 
 // watch writes each frame that is published from now on.
-func (f *feed) watch(w http.ResponseWriter, r *http.Request) {
+func (f *broadcaster) watch(w http.ResponseWriter, r *http.Request) {
 	control := http.NewResponseController(w)
 	for written, _ := f.state(); control.Flush() == nil; {
 		published, woken := f.state()
@@ -101,7 +100,7 @@ func (f *feed) watch(w http.ResponseWriter, r *http.Request) {
 }
 
 // publish publishes n frames, so many a second.
-func (f *feed) publish(w http.ResponseWriter, r *http.Request) {
+func (f *broadcaster) publish(w http.ResponseWriter, r *http.Request) {
 	n, err := strconv.Atoi(r.FormValue("n"))
 	rate, err2 := strconv.Atoi(r.FormValue("rate"))
 	if err := errors.Join(err, err2); err != nil || rate < 1 {
@@ -121,7 +120,7 @@ func (f *feed) publish(w http.ResponseWriter, r *http.Request) {
 	_, _ = times.WriteTo(w) // a client may go
 }
 
-func (f *feed) next() {
+func (f *broadcaster) next() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.published++

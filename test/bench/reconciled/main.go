@@ -1,6 +1,6 @@
-// Reconciled is the operator of package reconcile, on controller-runtime or on ours, as
-// a process that is measured. It runs until standard input ends, and then says on
-// standard output, as JSON, which requests it has made.
+// Reconciled is the operator of package reconcile, on controller-runtime or on Keepwatch,
+// as a process that is measured. It runs until standard input ends, and then writes the
+// numbers of its requests to standard output, as JSON.
 package main
 
 import (
@@ -70,7 +70,7 @@ func operate(ctx context.Context, cfg *rest.Config, by, namespace string, worker
 	return fmt.Errorf("an operator by %q", by)
 }
 
-// requests counts what is sent.
+// requests counts the requests of the operator.
 type requests struct {
 	mu     sync.Mutex
 	byVerb map[string]int

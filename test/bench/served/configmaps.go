@@ -18,7 +18,7 @@ import (
 // WriteConfigMaps puts n config maps into etcd, under the keys and in the encoding
 // that kube-apiserver uses, all in the namespace default.
 func WriteConfigMaps(ctx context.Context, etcd *clientv3.Client, n int) error {
-	const perWrite = 100 // etcd takes 128 operations
+	const perWrite = 100 // etcd accepts 128 operations
 	encoder := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme)
 	for i := 0; i < n; i += perWrite {
 		var puts []clientv3.Op

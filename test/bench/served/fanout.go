@@ -30,23 +30,23 @@ type publish func(ctx context.Context, n, rate int) ([]written, error)
 // measureFanOut measures a fan-out of updates that are written for that long.
 func (s *subject) measureFanOut(ctx context.Context, r *Report, f fanOut, path string, publish publish, writing time.Duration) error {
 	events := int(writing.Seconds() * float64(f.rate))
-	c, err := s.gather(ctx, f.watchers, path, events)
+	c, err := s.openWatchers(ctx, f.watchers, path, events)
 	if err != nil {
 		return err
 	}
-	defer c.disperse()
+	defer c.close()
 	var all []written
 	u, err := measure(s.process(), func() (err error) {
 		if all, err = publish(ctx, events, f.rate); err != nil {
 			return err
 		}
-		return c.await(ctx, events)
+		return c.waitForEvents(ctx, events)
 	})
 	if err != nil {
 		return err
 	}
-	gone := c.cutOff()
-	c.disperse() // so that nothing more comes
+	gone := c.countEnded()
+	c.close() // no events arrive afterwards
 	figures, err := c.judge(all, u)
 	if err != nil {
 		return err
@@ -55,23 +55,23 @@ func (s *subject) measureFanOut(ctx context.Context, r *Report, f fanOut, path s
 	return nil
 }
 
-// judge compares what came, and when, with what was written.
-func (c *crowd) judge(all []written, u usage) ([]Figure, error) {
+// judge compares the events and their arrival times with the writes.
+func (c *watcherGroup) judge(all []written, u usage) ([]Figure, error) {
 	var late []time.Duration
-	last := time.Duration(-1) // of those who were told of everything
+	last := time.Duration(-1) // of the watchers that received every event
 	for _, w := range c.watchers {
 		if len(w.arrivals) > len(all) {
-			return nil, fmt.Errorf("a watcher was told of %d updates, and %d were written", len(w.arrivals), len(all))
+			return nil, fmt.Errorf("a watcher received %d updates, and %d were written", len(w.arrivals), len(all))
 		}
 		for i, at := range w.arrivals {
-			late = append(late, at-all[i].at.Sub(c.began))
+			late = append(late, at-all[i].at.Sub(c.start))
 		}
 		if n := len(w.arrivals); n == len(all) {
 			last = max(last, w.arrivals[n-1])
 		}
 	}
 	if len(late) == 0 {
-		return nil, fmt.Errorf("no watcher was told of anything")
+		return nil, fmt.Errorf("no watcher received an event")
 	}
 	slices.Sort(late)
 	end := all[0].at
@@ -82,7 +82,7 @@ func (c *crowd) judge(all []written, u usage) ([]Figure, error) {
 	}
 	lag := math.NaN()
 	if last >= 0 {
-		lag = (last - end.Sub(c.began)).Seconds()
+		lag = (last - end.Sub(c.start)).Seconds()
 	}
 	return []Figure{
 		count("events delivered", len(late)),

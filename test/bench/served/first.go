@@ -5,11 +5,12 @@ import (
 	"time"
 )
 
-// firstRow is that of the first list behind a start, of which clients that were there before ask.
-func firstRow(l listing) string { return "first " + l.Row }
+// firstRow returns the row of the first list after a start. Clients that were connected
+// before request it.
+func firstRow(l listMode) string { return "first " + l.Row }
 
-// measureFirst starts the server anew, and measures the first list that it answers.
-func (s *Server) measureFirst(ctx context.Context, r *Report, l listing, pods int) error {
+// measureFirst restarts the server, and measures the first list that it answers.
+func (s *Server) measureFirst(ctx context.Context, r *Report, l listMode, pods int) error {
 	var walls, cpus []time.Duration
 	var growth int64
 	for range runs {
@@ -17,7 +18,7 @@ func (s *Server) measureFirst(ctx context.Context, r *Report, l listing, pods in
 		if err := s.Restart(ctx); err != nil {
 			return err
 		}
-		if err := s.awaitPods(ctx); err != nil {
+		if err := s.waitForPods(ctx); err != nil {
 			return err
 		}
 		u, err := s.measureOnce(ctx, l, pods)
@@ -33,12 +34,12 @@ func (s *Server) measureFirst(ctx context.Context, r *Report, l listing, pods in
 
 // measureOnce measures one list, and sees to it that it was whole: the next one is as long, and has
 // all pods.
-func (s *Server) measureOnce(ctx context.Context, l listing, pods int) (usage, error) {
+func (s *Server) measureOnce(ctx context.Context, l listMode, pods int) (usage, error) {
 	conn, err := s.dial(ctx)
 	if err != nil {
 		return usage{}, err
 	}
-	defer conn.hangUp()
+	defer conn.close()
 	var length int64
 	u, err := measure(s.process(), func() error {
 		_, err := conn.fetch(ctx, l.request(func(p []byte) { length += int64(len(p)) }))

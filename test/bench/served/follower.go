@@ -11,33 +11,33 @@ import (
 	"github.com/keepwatch/keepwatch/test/bench/wire"
 )
 
-// follower is who wants to be told of every update, through restarts.
+// follower is a client that follows every update, through restarts.
 type follower interface {
-	// seen is the newest revision it was told of.
+	// seen returns the newest revision that it has received.
 	seen() int64
 }
 
-// counts is what followers had to ask for beyond the watches that go on.
+// counts are the requests of followers except watches that resume.
 type counts struct {
 	lists   atomic.Int64
 	streams atomic.Int64 // watches that begin with everything
 }
 
-// rawWatcher watches by itself, and goes on where it was as soon as it can. If the
-// server does not know that place any more it begins anew at the newest revision,
-// without what was missed: a real client would have to list everything.
+// rawWatcher watches without a client library, and resumes at its cursor as soon as
+// possible. If the server does not have that history any more, it resumes at the newest
+// revision without the missed events: a real client would have to list everything.
 type rawWatcher struct {
-	trunk  *trunk
-	counts *counts
-	told   atomic.Int64 // the revision of the last event
+	shared    *sharedLink
+	counts    *counts
+	delivered atomic.Int64 // the revision of the last event
 	// What follows is the connection's until an answer is done.
-	place   string // the revision to go on from
-	rest    []byte // of an event that is not whole
-	failed  bool   // the server told of an error
-	expired bool   // which is that it doesn't know the place
+	cursor  string // the revision to resume at
+	partial []byte // of an event that is not whole
+	failed  bool   // the server sent an error event
+	expired bool   // the error is an expired revision
 }
 
-func (w *rawWatcher) seen() int64 { return w.told.Load() }
+func (w *rawWatcher) seen() int64 { return w.delivered.Load() }
 
 // run watches until ctx ends.
 func (w *rawWatcher) run(ctx context.Context) {
@@ -48,17 +48,17 @@ func (w *rawWatcher) run(ctx context.Context) {
 	}
 }
 
-// retryAfter is what a server says that refuses a request.
+// retryAfter is the Retry-After of a server that refuses a request.
 const retryAfter = time.Second
 
-// watch watches until the watch ends, and says whether to go on at once.
+// watch watches until the watch ends, and returns whether to resume at once.
 func (w *rawWatcher) watch(ctx context.Context) bool {
-	l := w.trunk.get(ctx)
+	l := w.shared.get(ctx)
 	if l == nil {
 		return true
 	}
-	w.rest, w.failed, w.expired = w.rest[:0], false, false
-	answer, err := l.Get(wire.Request{Path: watchPath(w.place), Accept: asJSON, Data: w.take})
+	w.partial, w.failed, w.expired = w.partial[:0], false, false
+	answer, err := l.Get(wire.Request{Path: watchPath(w.cursor), Accept: asJSON, Data: w.read})
 	if err != nil {
 		return pause(ctx, retryInterval) == nil // the connection ends
 	}
@@ -77,26 +77,26 @@ func (w *rawWatcher) restart(ctx context.Context, l *link) (ok bool) {
 	w.counts.lists.Add(1)
 	newest, err := l.newest(ctx)
 	if err == nil {
-		w.place = newest
+		w.cursor = newest
 	}
 	return err == nil
 }
 
-// take reads the revisions of the events in what came.
-func (w *rawWatcher) take(piece []byte) {
+// read parses the events in the next bytes of the answer.
+func (w *rawWatcher) read(piece []byte) {
 	for {
 		end := bytes.IndexByte(piece, '\n')
 		if end < 0 {
-			w.rest = append(w.rest, piece...)
+			w.partial = append(w.partial, piece...)
 			return
 		}
 		event := piece[:end]
-		if len(w.rest) > 0 {
-			w.rest = append(w.rest, event...)
-			event = w.rest
+		if len(w.partial) > 0 {
+			w.partial = append(w.partial, event...)
+			event = w.partial
 		}
-		w.note(event)
-		w.rest, piece = w.rest[:0], piece[end+1:]
+		w.parseEvent(event)
+		w.partial, piece = w.partial[:0], piece[end+1:]
 	}
 }
 
@@ -105,9 +105,9 @@ var (
 	revisionName = []byte(`"resourceVersion":"`)
 )
 
-// note takes an object's revision, which comes before anything in the object that
-// could look like it.
-func (w *rawWatcher) note(event []byte) {
+// parseEvent reads an object's revision. It is the first one in the text, before any field
+// that could contain the same text.
+func (w *rawWatcher) parseEvent(event []byte) {
 	if bytes.HasPrefix(event, errorEvent) {
 		w.failed = true
 		w.expired = w.expired || bytes.Contains(event, []byte(`"code":410`))
@@ -116,21 +116,22 @@ func (w *rawWatcher) note(event []byte) {
 	_, text, _ := bytes.Cut(event, revisionName)
 	text, _, _ = bytes.Cut(text, []byte{'"'})
 	if revision, err := strconv.ParseInt(string(text), 10, 64); err == nil {
-		w.place = string(text)
-		w.told.Store(revision)
+		w.cursor = string(text)
+		w.delivered.Store(revision)
 	}
 }
 
-// trunk is a connection that up to [wire.Streams] watchers share, and that the next
-// who finds it broken replaces.
-type trunk struct {
+// sharedLink is a connection that up to [wire.Streams] watchers share. The next watcher
+// that finds it closed replaces it.
+type sharedLink struct {
 	subject *subject
-	mu      sync.Mutex // held while it connects, too
+	mu      sync.Mutex // locked while it connects, too
 	link    *link
 }
 
-// get returns nil if nobody answers, after a while in which nobody else tries.
-func (t *trunk) get(ctx context.Context) *link {
+// get returns nil if the server does not answer, after a wait during which no other
+// watcher tries.
+func (t *sharedLink) get(ctx context.Context) *link {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.link != nil {
@@ -150,15 +151,15 @@ func (t *trunk) get(ctx context.Context) *link {
 }
 
 // hangUp is for when no watcher runs any more.
-func (t *trunk) hangUp() {
+func (t *sharedLink) close() {
 	if t.link != nil {
-		t.link.hangUp()
+		t.link.close()
 	}
 }
 
-// awaitAll waits until each follower was told of something behind a revision, and
-// returns after which time each was. Who wasn't when ctx ended has none.
-func awaitAll(ctx context.Context, all []follower, behind int64, began time.Time) []time.Duration {
+// waitAll waits until each follower has received an event above a revision, and returns
+// the time that each needed. It is zero for a follower that had none when ctx ended.
+func waitAll(ctx context.Context, all []follower, behind int64, began time.Time) []time.Duration {
 	at := make([]time.Duration, len(all))
 	for waiting := len(all); waiting > 0; {
 		for i, f := range all {

@@ -15,7 +15,7 @@ import (
 	"github.com/keepwatch/keepwatch/test/bench/wire"
 )
 
-// The revisions are read wherever the answer is cut into pieces.
+// The watcher reads the revisions wherever the answer is split.
 func TestRawWatcherReadsRevisions(t *testing.T) {
 	text := []byte(`{"type":"MODIFIED","object":{"metadata":{"name":"a","resourceVersion":"17","annotations":{"x":"\"resourceVersion\":\"99\""}}}}
 {"type":"DELETED","object":{"metadata":{"name":"a","resourceVersion":"23"}}}
@@ -26,7 +26,7 @@ func TestRawWatcherReadsRevisions(t *testing.T) {
 		w := &rawWatcher{}
 		var seen []int64
 		for piece := range slices.Chunk(text, n) {
-			w.take(piece)
+			w.read(piece)
 			if now := w.seen(); now != 0 && !slices.Contains(seen, now) {
 				seen = append(seen, now)
 			}
@@ -35,16 +35,16 @@ func TestRawWatcherReadsRevisions(t *testing.T) {
 			t.Fatalf("in pieces of %d: %v", n, seen)
 		}
 		for piece := range slices.Chunk(expired, n) {
-			w.take(piece)
+			w.read(piece)
 		}
-		if !w.expired || w.seen() != 23 || w.place != "23" {
+		if !w.expired || w.seen() != 23 || w.cursor != "23" {
 			t.Fatalf("in pieces of %d: expired %v at %d", n, w.expired, w.seen())
 		}
 	}
 }
 
-// A watcher whose place is gone goes on at the newest, but is live only when it is
-// told of an event.
+// A watcher whose revision expired resumes at the newest one, and is live only when it
+// receives an event.
 func TestRawWatcherBeginsAnew(t *testing.T) {
 	release := make(chan struct{})
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -66,9 +66,9 @@ func TestRawWatcherBeginsAnew(t *testing.T) {
 	defer server.Close()
 	roots := x509.NewCertPool()
 	roots.AddCert(server.Certificate())
-	line := &trunk{subject: &subject{endpoint: wire.Endpoint{Address: server.Listener.Addr().String(), TLS: &tls.Config{RootCAs: roots}}}}
-	defer line.hangUp()
-	w := &rawWatcher{trunk: line, counts: &counts{}, place: "17"}
+	line := &sharedLink{subject: &subject{endpoint: wire.Endpoint{Address: server.Listener.Addr().String(), TLS: &tls.Config{RootCAs: roots}}}}
+	defer line.close()
+	w := &rawWatcher{shared: line, counts: &counts{}, cursor: "17"}
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { w.run(ctx) })
@@ -80,12 +80,12 @@ func TestRawWatcherBeginsAnew(t *testing.T) {
 		}
 	}
 	if w.seen() != 0 {
-		t.Errorf("it has seen %d before it was told of anything", w.seen())
+		t.Errorf("its revision is %d before it received an event", w.seen())
 	}
 	close(release)
 	within, giveUp := context.WithTimeout(ctx, time.Minute)
 	defer giveUp()
-	if live, _, _ := summary(awaitAll(within, []follower{w}, 40, time.Now())); live != 1 {
+	if live, _, _ := summary(waitAll(within, []follower{w}, 40, time.Now())); live != 1 {
 		t.Errorf("%d are live", live)
 	}
 	if n := w.counts.lists.Load(); n != 1 {

@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// informer is one of client-go, of all pods, of which it keeps no more than the
-// metadata it needs, so that many fit into a process.
+// informer is client-go's informer of all pods. It stores only the metadata that it needs,
+// so that many fit into a process.
 type informer struct {
 	cache.SharedIndexInformer
 	transport http.RoundTripper
@@ -46,7 +46,7 @@ func newInformer(config *rest.Config, counts *counts) (*informer, error) {
 		return nil, err
 	}
 	_, err = inf.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: inf.note, UpdateFunc: func(_, obj any) { inf.note(obj) },
+		AddFunc: inf.record, UpdateFunc: func(_, obj any) { inf.record(obj) },
 	})
 	return inf, err
 }
@@ -64,7 +64,7 @@ func metadataOnly(obj any) (any, error) {
 func (i *informer) seen() int64 { return i.revision.Load() }
 
 // note runs on one goroutine.
-func (i *informer) note(obj any) {
+func (i *informer) record(obj any) {
 	object, ok := obj.(metav1.Object)
 	if !ok {
 		return
@@ -75,7 +75,7 @@ func (i *informer) note(obj any) {
 }
 
 // awaitSync waits for the initial list.
-func (i *informer) awaitSync(ctx context.Context) error {
+func (i *informer) waitSynced(ctx context.Context) error {
 	for !i.HasSynced() {
 		if err := pause(ctx, 10*time.Millisecond); err != nil {
 			return err
@@ -89,7 +89,7 @@ func (i *informer) run(ctx context.Context) {
 	utilnet.CloseIdleConnectionsFor(i.transport)
 }
 
-// counted counts what an informer asks for.
+// counted counts the requests of an informer.
 type counted struct {
 	next   http.RoundTripper
 	counts *counts
@@ -106,5 +106,5 @@ func (c *counted) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.next.RoundTrip(r)
 }
 
-// WrappedRoundTripper is what is behind it, for closing its connections.
+// WrappedRoundTripper returns the next round tripper, to close its connections.
 func (c *counted) WrappedRoundTripper() http.RoundTripper { return c.next }

@@ -13,12 +13,12 @@ import (
 )
 
 // listing is a way to get pods.
-type listing struct {
+type listMode struct {
 	Row    string
 	path   string
 	accept string
 	gzip   bool
-	rows   bool // of a table, as kubectl asks for it
+	rows   bool // a table, as kubectl requests it
 	stream bool // a watch that begins with all there is
 }
 
@@ -31,23 +31,23 @@ const (
 
 // All listings that are measured.
 var (
-	listJSON          = listing{Row: "LIST JSON", path: allPods, accept: asJSON}
-	listGzip          = listing{Row: "LIST JSON gzip", path: allPods, accept: asJSON, gzip: true}
-	listProtobuf      = listing{Row: "LIST protobuf", path: allPods, accept: asProtobuf}
-	listTable         = listing{Row: "LIST Table", path: allPods, accept: asTable, rows: true}
-	listTableGzip     = listing{Row: "LIST Table gzip", path: allPods, accept: asTable, rows: true, gzip: true}
-	listNamespace     = listing{Row: "LIST JSON, one namespace", path: "/api/v1/namespaces/team-000/pods", accept: asJSON}
-	listPages         = listing{Row: "LIST JSON, pages of 500", path: fmt.Sprintf("%s?limit=%d", allPods, pageSize), accept: asJSON}
-	watchListJSON     = listing{Row: "WatchList JSON", path: allPods + initial, accept: asJSON + asWatch, stream: true}
-	watchListProtobuf = listing{Row: "WatchList protobuf", path: allPods + initial, accept: asProtobuf + asWatch, stream: true}
+	listJSON          = listMode{Row: "LIST JSON", path: allPods, accept: asJSON}
+	listGzip          = listMode{Row: "LIST JSON gzip", path: allPods, accept: asJSON, gzip: true}
+	listProtobuf      = listMode{Row: "LIST protobuf", path: allPods, accept: asProtobuf}
+	listTable         = listMode{Row: "LIST Table", path: allPods, accept: asTable, rows: true}
+	listTableGzip     = listMode{Row: "LIST Table gzip", path: allPods, accept: asTable, rows: true, gzip: true}
+	listNamespace     = listMode{Row: "LIST JSON, one namespace", path: "/api/v1/namespaces/team-000/pods", accept: asJSON}
+	listPages         = listMode{Row: "LIST JSON, pages of 500", path: fmt.Sprintf("%s?limit=%d", allPods, pageSize), accept: asJSON}
+	watchListJSON     = listMode{Row: "WatchList JSON", path: allPods + initial, accept: asJSON + asWatch, stream: true}
+	watchListProtobuf = listMode{Row: "WatchList protobuf", path: allPods + initial, accept: asProtobuf + asWatch, stream: true}
 )
 
-func (l listing) request(data func([]byte)) wire.Request {
+func (l listMode) request(data func([]byte)) wire.Request {
 	return wire.Request{Path: l.path, Accept: l.accept, Gzip: l.gzip, Data: data}
 }
 
-// mark is what to count: it is in the encoding of each pod of the fleet so many times.
-func (l listing) mark() (text string, perPod int) {
+// mark returns a text to count, and how often the encoding of each pod has it.
+func (l listMode) mark() (text string, perPod int) {
 	if l.rows {
 		return `"cells":[`, 1
 	}
@@ -55,7 +55,7 @@ func (l listing) mark() (text string, perPod int) {
 }
 
 // verify reads the list once, counts its pods, and returns the length of its body.
-func (l listing) verify(ctx context.Context, conn *link, pods int) (length int64, err error) {
+func (l listMode) verify(ctx context.Context, conn *link, pods int) (length int64, err error) {
 	mark, perPod := l.mark()
 	marks, found := wire.NewMarks(mark), 0
 	r, w := io.Pipe()
@@ -84,7 +84,7 @@ func (l listing) verify(ctx context.Context, conn *link, pods int) (length int64
 	return length, nil
 }
 
-func (l listing) unpack(r io.Reader, take func([]byte)) error {
+func (l listMode) unpack(r io.Reader, take func([]byte)) error {
 	if l.gzip {
 		unzip, err := gzip.NewReader(r)
 		if err != nil {
@@ -104,9 +104,9 @@ func (l listing) unpack(r io.Reader, take func([]byte)) error {
 	}
 }
 
-// read reads the list and discards it. It has to be about as long as it was when it
-// was verified: revisions, and what is compressed anew, differ.
-func (l listing) read(ctx context.Context, conn *link, want int64) error {
+// read reads the list and discards it. Its length must be about that of the verified list:
+// revisions and compression differ.
+func (l listMode) read(ctx context.Context, conn *link, want int64) error {
 	var length int64
 	_, err := conn.fetch(ctx, l.request(func(p []byte) { length += int64(len(p)) }))
 	if err == nil && length < want-want/50 {
@@ -115,17 +115,17 @@ func (l listing) read(ctx context.Context, conn *link, want int64) error {
 	return err
 }
 
-func (l listing) tooShort(length, want int64) error {
+func (l listMode) tooShort(length, want int64) error {
 	return fmt.Errorf("%s has %d bytes of %d", l.Row, length, want)
 }
 
 // measureList measures one of the plain lists.
-func (s *subject) measureList(ctx context.Context, r *Report, l listing, pods int) error {
+func (s *subject) measureList(ctx context.Context, r *Report, l listMode, pods int) error {
 	conn, err := s.dial(ctx)
 	if err != nil {
 		return err
 	}
-	defer conn.hangUp()
+	defer conn.close()
 	length, err := l.verify(ctx, conn, pods)
 	if err != nil {
 		return err
@@ -146,7 +146,7 @@ func (s *subject) measurePages(ctx context.Context, r *Report, pods int) error {
 	if err != nil {
 		return err
 	}
-	defer conn.hangUp()
+	defer conn.close()
 	u, err := repeat(s.process(), func() error {
 		pages, next := 0, ""
 		for page := listPages; pages == 0 || next != ""; pages++ {
@@ -168,9 +168,9 @@ func (s *subject) measurePages(ctx context.Context, r *Report, pods int) error {
 	return err
 }
 
-// readPage returns the token of the next page. It is in the list's metadata, which
-// comes before its items.
-func (l listing) readPage(ctx context.Context, conn *link) (next string, err error) {
+// readPage returns the token of the next page. It is in the list's metadata, before the
+// items.
+func (l listMode) readPage(ctx context.Context, conn *link) (next string, err error) {
 	var head bytes.Buffer
 	_, err = conn.fetch(ctx, l.request(func(p []byte) { head.Write(p[:min(len(p), max(0, 4<<10-head.Len()))]) }))
 	if token := continueField.FindSubmatch(head.Bytes()); token != nil {
@@ -180,13 +180,13 @@ func (l listing) readPage(ctx context.Context, conn *link) (next string, err err
 }
 
 // measureWatchList measures a watch up to the bookmark that ends its initial events.
-func (s *subject) measureWatchList(ctx context.Context, r *Report, l listing, pods int) error {
+func (s *subject) measureWatchList(ctx context.Context, r *Report, l listMode, pods int) error {
 	u, err := repeat(s.process(), func() error {
 		conn, err := s.dial(ctx)
 		if err != nil {
 			return err
 		}
-		defer conn.hangUp()
+		defer conn.close()
 		end, ended, events := wire.NewMarks("k8s.io/initial-events-end"), make(chan struct{}), 0
 		counter := counterOf(l.accept)
 		answer, err := conn.Get(l.request(func(p []byte) {
@@ -205,7 +205,7 @@ func (s *subject) measureWatchList(ctx context.Context, r *Report, l listing, po
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		conn.hangUp()
+		conn.close()
 		if events < pods {
 			return fmt.Errorf("%s has %d pods of %d", l.Row, events, pods)
 		}

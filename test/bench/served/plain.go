@@ -21,27 +21,27 @@ import (
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
-// plainLists are what a plain server is measured with.
-var plainLists = []listing{listJSON, listGzip, listProtobuf}
+// plainLists are the lists of the plain server.
+var plainLists = []listMode{listJSON, listGzip, listProtobuf}
 
-// Bodies are answers of an API server, kept in a folder for a plain one to repeat.
+// Bodies are answers of an API server, in a folder, for the plain server.
 type Bodies struct {
 	dir   string
 	sizes map[string]int64 // by the row
 }
 
-func (b *Bodies) name(l listing) string { return strings.ReplaceAll(l.Row, " ", "-") }
+func (b *Bodies) name(l listMode) string { return strings.ReplaceAll(l.Row, " ", "-") }
 
 // frameName is the file with one event of a watch.
 const frameName = "frame"
 
-// keep asks a server for what a plain one is to answer.
-func (s *subject) keep(ctx context.Context, dir string) (*Bodies, error) {
+// saveBodies saves the server's answers for the plain server.
+func (s *subject) saveBodies(ctx context.Context, dir string) (*Bodies, error) {
 	conn, err := s.dial(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer conn.hangUp()
+	defer conn.close()
 	b := &Bodies{dir: dir, sizes: map[string]int64{}}
 	for _, l := range plainLists {
 		if b.sizes[l.Row], err = conn.save(ctx, l, filepath.Join(dir, b.name(l))); err != nil {
@@ -69,12 +69,12 @@ func (s *subject) keep(ctx context.Context, dir string) (*Bodies, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	conn.hangUp()
+	conn.close()
 	return b, os.WriteFile(filepath.Join(dir, frameName), frame.Bytes(), 0o600)
 }
 
 // save writes the body of a list to a file.
-func (l *link) save(ctx context.Context, list listing, file string) (length int64, err error) {
+func (l *link) save(ctx context.Context, list listMode, file string) (length int64, err error) {
 	f, err := os.Create(file)
 	if err != nil {
 		return 0, err
@@ -87,7 +87,7 @@ func (l *link) save(ctx context.Context, list listing, file string) (length int6
 	return length, errors.Join(err, out.Flush(), f.Close())
 }
 
-// Plain is a plain Go server that writes what was kept.
+// Plain is a plain Go server that writes saved answers.
 type Plain struct {
 	subject
 	bodies *Bodies
@@ -136,17 +136,17 @@ func StartPlain(ctx context.Context, b *Bodies) (*Plain, error) {
 // End ends the server.
 func (p *Plain) End() { p.process().Kill() }
 
-// measureList measures the kept list.
-func (p *Plain) measureList(ctx context.Context, r *Report, l listing) error {
+// measureList measures a saved list.
+func (p *Plain) measureList(ctx context.Context, r *Report, l listMode) error {
 	conn, err := p.dial(ctx)
 	if err != nil {
 		return err
 	}
-	defer conn.hangUp()
+	defer conn.close()
 	length := p.bodies.sizes[l.Row]
-	kept := l
-	kept.path = "/" + p.bodies.name(l)
-	u, err := repeat(p.process(), func() error { return kept.read(ctx, conn, length) })
+	saved := l
+	saved.path = "/" + p.bodies.name(l)
+	u, err := repeat(p.process(), func() error { return saved.read(ctx, conn, length) })
 	if err == nil {
 		r.Add(p.by, l.Row, append(u.figures(), size("body", length))...)
 	}
@@ -159,7 +159,7 @@ func (p *Plain) publish(ctx context.Context, n, rate int) ([]written, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer conn.hangUp()
+	defer conn.close()
 	var times strings.Builder
 	_, err = conn.fetch(ctx, wire.Request{Path: fmt.Sprintf("/publish?n=%d&rate=%d", n, rate), Accept: "text/plain", Data: func(p []byte) { times.Write(p) }})
 	if err != nil {

@@ -31,10 +31,10 @@ func TestPlain(t *testing.T) {
 	if err := p.measureList(t.Context(), r, listJSON); err != nil {
 		t.Error(err)
 	}
-	if got := r.value(PlainGo, listJSON.Row, took); math.IsNaN(got) || got <= 0 {
+	if got := r.value(PlainGo, listJSON.Row, wallTime); math.IsNaN(got) || got <= 0 {
 		t.Errorf("the list took %v", got)
 	}
-	// More watchers than one connection takes.
+	// More watchers than one connection accepts.
 	f := fanOut{watchers: 150, rate: 1000}
 	if err := p.measureFanOut(t.Context(), r, f, "/watch", p.publish, 100*time.Millisecond); err != nil {
 		t.Fatal(err)

@@ -1,5 +1,5 @@
-// Package served measures keepwatch serve beside kube-apiserver on the contents of
-// one etcd, and beside a plain Go server that writes the same bytes ready-made.
+// Package served measures keepwatch serve and kube-apiserver on the contents of one etcd,
+// and a plain Go server that writes the same bytes without encoding them.
 package served
 
 import (
@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Contender is who is measured.
+// Contender is a server that is measured.
 type Contender int
 
 // The contenders, in the order they are measured in.
@@ -24,7 +24,7 @@ func (c Contender) String() string {
 	return [contenders]string{"kube-apiserver", "keepwatch", "plain Go"}[c]
 }
 
-// Unit is what a figure is measured in, and how it is shown.
+// Unit is the unit of a figure, and its format.
 type Unit int
 
 // The units.
@@ -74,7 +74,7 @@ type line struct {
 	values       [contenders]float64 // NaN is not measured
 }
 
-// Report collects the figures and tells of each when it comes.
+// Report collects the figures and logs each when it is added.
 type Report struct {
 	log   func(format string, args ...any)
 	began time.Time
@@ -86,20 +86,20 @@ func NewReport(log func(format string, args ...any)) *Report {
 	return &Report{log: log, began: time.Now()}
 }
 
-// Say tells how it goes.
-func (r *Report) Say(format string, args ...any) {
+// Progress logs a line with the time since the start.
+func (r *Report) Progress(format string, args ...any) {
 	at := time.Since(r.began).Round(time.Second)
 	r.log("%3d:%02d  %s", int(at.Minutes()), int(at.Seconds())%60, fmt.Sprintf(format, args...))
 }
 
-// Add enters what was measured of by in a row.
+// Add adds a contender's figures to a row.
 func (r *Report) Add(by Contender, row string, figures ...Figure) {
 	words := make([]string, len(figures))
 	for i, f := range figures {
 		r.line(row, f).values[by] = f.Value
 		words[i] = f.Measure + " " + f.Unit.format(f.Value)
 	}
-	r.Say("%s: %s: %s", by, row, strings.Join(words, ", "))
+	r.Progress("%s: %s: %s", by, row, strings.Join(words, ", "))
 }
 
 func (r *Report) line(row string, f Figure) *line {
@@ -126,10 +126,10 @@ func (r *Report) value(by Contender, row, measure string) float64 {
 	return math.NaN()
 }
 
-// Table is the report in Markdown, with what was to be reached.
+// Table returns the report in Markdown, with the targets.
 func (r *Report) Table(targets []Target) string {
 	for _, t := range targets {
-		r.line(t.Row, Figure{Measure: t.Measure}) // also of what was never measured
+		r.line(t.Row, Figure{Measure: t.Measure}) // also for rows that were not measured
 	}
 	var b strings.Builder
 	b.WriteString("| what | measure | kube-apiserver | keepwatch | keepwatch / kube-apiserver | plain Go | keepwatch / plain Go | target | |\n")

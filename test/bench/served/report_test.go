@@ -7,8 +7,8 @@ import (
 )
 
 func TestTable(t *testing.T) {
-	var told []string
-	r := NewReport(func(_ string, args ...any) { told = append(told, args[2].(string)) })
+	var logged []string
+	r := NewReport(func(_ string, args ...any) { logged = append(logged, args[2].(string)) })
 	r.Add(KubeAPIServer, "A", Figure{"time", Seconds, 2}, Figure{"memory", Bytes, 3.5e9})
 	r.Add(Keepwatch, "A", Figure{"time", Seconds, 0.25}, Figure{"memory", Bytes, 2e6})
 	r.Add(PlainGo, "A", Figure{"time", Seconds, 0.1})
@@ -16,7 +16,7 @@ func TestTable(t *testing.T) {
 	r.Add(Keepwatch, "B", Figure{cutOff, Count, 0}, Figure{behind, Seconds, 0.5}, Figure{p99, Seconds, 1})
 	got := r.Table([]Target{
 		part("A", "time", KubeAPIServer, 0.2), part("A", "time", PlainGo, 1.3),
-		atMost("A", "memory", Bytes, 3e6), exactly("B", cutOff, 0), whereCarried("B", p99), exactly("C", "lists", 0),
+		atMost("A", "memory", Bytes, 3e6), exactly("B", cutOff, 0), whereCurrent("B", p99), exactly("C", "lists", 0),
 	})
 	_, got, _ = strings.Cut(got, "|---|---|---|---|---|---|---|---|---|\n")
 	want := `| A | time | 2.00 s | 250 ms | 0.125× | 100 ms | 2.5× | ≤ 0.2× kube-apiserver, ≤ 1.3× plain Go | met, **missed** |
@@ -29,13 +29,13 @@ func TestTable(t *testing.T) {
 	if got != want {
 		t.Errorf("got\n%s", got)
 	}
-	if want := "kube-apiserver: A: time 2.00 s, memory 3.50 GB"; told[0] != want {
-		t.Errorf("told %q", told[0])
+	if want := "kube-apiserver: A: time 2.00 s, memory 3.50 GB"; logged[0] != want {
+		t.Errorf("logged %q", logged[0])
 	}
 }
 
-// Events are compared with writes in the order of revisions, and who was cut off
-// counts as far as it was told.
+// Events are compared with writes in the order of revisions. A watcher that was cut off
+// counts with the events that it received.
 func TestJudge(t *testing.T) {
 	began := time.Now()
 	at := func(ms int) time.Time { return began.Add(time.Duration(ms) * time.Millisecond) }
@@ -45,9 +45,9 @@ func TestJudge(t *testing.T) {
 		}
 		return all
 	}
-	// The second was asked for before the first, and written after it.
+	// The second was requested before the first, and committed after it.
 	all := []written{{10, at(2)}, {11, at(1)}, {12, at(1002)}}
-	c := &crowd{began: began, watchers: []*watcher{{arrivals: since(12, 12, 1012)}, {arrivals: since(22)}}}
+	c := &watcherGroup{start: began, watchers: []*watcher{{arrivals: since(12, 12, 1012)}, {arrivals: since(22)}}}
 	figures, err := c.judge(all, usage{cpu: 40 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
@@ -63,6 +63,6 @@ func TestJudge(t *testing.T) {
 		t.Errorf("no figure for %v", want)
 	}
 	if _, err := c.judge(all[:2], usage{}); err == nil {
-		t.Error("a watcher was told of more than was written, and nobody noticed")
+		t.Error("no error for a watcher that received more events than were written")
 	}
 }

@@ -29,40 +29,39 @@ const (
 )
 
 const (
-	// restartRate is how many updates are written a second, by which it shows who
-	// is live.
+	// restartRate is the number of updates a second. A client that receives one is live.
 	restartRate = 5
 	// restartDeadline is how long they have.
 	restartDeadline = 4 * time.Minute
 )
 
-// audience is everybody who follows.
-type audience struct {
+// clients are all clients that follow the server.
+type clients struct {
 	counts    counts
 	informers []*informer
 	watchers  []*rawWatcher
-	trunks    []*trunk
+	links     []*sharedLink
 	running   sync.WaitGroup
 }
 
-// measureRestart kills the server, starts it again, and waits until everybody is told
-// of updates that were written since.
+// measureRestart kills the server, starts it again, and waits until every client has
+// received an update that was written after the kill.
 func (s *Server) measureRestart(ctx context.Context, r *Report, w *Writer) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
-	a := &audience{}
-	defer a.leave()
+	a := &clients{}
+	defer a.stop()
 	defer cancel()
-	if err := a.come(ctx, s); err != nil {
+	if err := a.start(ctx, s); err != nil {
 		return err
 	}
-	r.Say("%s: %s: all connected", s.by, restartRow)
+	r.Progress("%s: %s: all connected", s.by, restartRow)
 	stop := w.keepWriting(ctx, restartRate)
 	defer func() {
 		if failed := stop(); err == nil {
 			err = failed
 		}
 	}()
-	if err := a.awaitLive(ctx, w); err != nil {
+	if err := a.waitLive(ctx, w); err != nil {
 		return err
 	}
 	s.Kill()
@@ -83,11 +82,11 @@ func (s *Server) measureRestart(ctx context.Context, r *Report, w *Writer) (err 
 		}
 		return err
 	})
-	at := awaitAll(within, a.followers(), revision, began)
+	at := waitAll(within, a.followers(), revision, began)
 	figures := append(a.figures(at),
 		count(listsAgain, int(a.counts.lists.Load()-lists)), count(initialStreams, int(a.counts.streams.Load()-streams)))
 	if err := group.Wait(); err != nil {
-		// Whom it told of something was told although it never was ready.
+		// Clients may have received events although the server never was ready.
 		r.Add(s.by, restartRow, figures...)
 		return err
 	}
@@ -104,7 +103,7 @@ func (s *Server) measureRestart(ctx context.Context, r *Report, w *Writer) (err 
 }
 
 // figures are how many have a time, and which.
-func (a *audience) figures(at []time.Duration) []Figure {
+func (a *clients) figures(at []time.Duration) []Figure {
 	live, first, _ := summary(at)
 	return []Figure{
 		count(liveAgain, live), seconds("first live again", first),
@@ -122,9 +121,9 @@ func lastOf(measure string, at []time.Duration) Figure {
 	return seconds(measure, last)
 }
 
-// come has everybody connect, and the informers list.
-func (a *audience) come(ctx context.Context, s *Server) error {
-	// Each informer takes a core while it lists.
+// start connects all clients, and waits for the informers' lists.
+func (a *clients) start(ctx context.Context, s *Server) error {
+	// Each informer uses a core while it lists.
 	const atOnce = 4
 	for range restartInformers {
 		inf, err := newInformer(s.Config(), &a.counts)
@@ -132,7 +131,7 @@ func (a *audience) come(ctx context.Context, s *Server) error {
 			return err
 		}
 		if n := len(a.informers); n >= atOnce {
-			if err := a.informers[n-atOnce].awaitSync(ctx); err != nil {
+			if err := a.informers[n-atOnce].waitSynced(ctx); err != nil {
 				return err
 			}
 		}
@@ -140,7 +139,7 @@ func (a *audience) come(ctx context.Context, s *Server) error {
 		a.running.Go(func() { inf.run(ctx) })
 	}
 	for _, inf := range a.informers {
-		if err := inf.awaitSync(ctx); err != nil {
+		if err := inf.waitSynced(ctx); err != nil {
 			return err
 		}
 	}
@@ -150,31 +149,31 @@ func (a *audience) come(ctx context.Context, s *Server) error {
 	}
 	for i := range restartWatchers {
 		if i%wire.Streams == 0 {
-			a.trunks = append(a.trunks, &trunk{subject: &s.subject})
+			a.links = append(a.links, &sharedLink{subject: &s.subject})
 		}
-		w := &rawWatcher{trunk: a.trunks[len(a.trunks)-1], counts: &a.counts, place: newest}
+		w := &rawWatcher{shared: a.links[len(a.links)-1], counts: &a.counts, cursor: newest}
 		a.watchers = append(a.watchers, w)
 		a.running.Go(func() { w.run(ctx) })
 	}
 	return nil
 }
 
-// awaitLive waits until everybody is told of what is written now.
-func (a *audience) awaitLive(ctx context.Context, w *Writer) error {
+// waitLive waits until every client has received an update that is written after the call.
+func (a *clients) waitLive(ctx context.Context, w *Writer) error {
 	revision, err := w.revision(ctx)
 	if err != nil {
 		return err
 	}
 	within, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	at := awaitAll(within, a.followers(), revision, time.Now())
+	at := waitAll(within, a.followers(), revision, time.Now())
 	if live, _, _ := summary(at); live < len(at) {
-		return fmt.Errorf("only %d of %d followers are told of updates before the restart", live, len(at))
+		return fmt.Errorf("only %d of %d followers receive updates before the restart", live, len(at))
 	}
 	return nil
 }
 
-func (a *audience) followers() []follower {
+func (a *clients) followers() []follower {
 	var all []follower
 	for _, inf := range a.informers {
 		all = append(all, inf)
@@ -185,11 +184,11 @@ func (a *audience) followers() []follower {
 	return all
 }
 
-// leave waits for everybody's end, behind that of their context.
-func (a *audience) leave() {
+// stop waits until all clients have ended. Their context must have ended.
+func (a *clients) stop() {
 	a.running.Wait()
-	for _, t := range a.trunks {
-		t.hangUp()
+	for _, t := range a.links {
+		t.close()
 	}
 }
 

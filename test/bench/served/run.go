@@ -24,18 +24,18 @@ type step struct {
 	do   func(context.Context) error
 }
 
-// Run goes through everything that is measured of an API server that has the data. A
-// part that fails has no figures, and those behind it go on.
+// Run measures everything of an API server that has the data. A part that fails has no
+// figures, and the next ones follow.
 func (r *Report) Run(ctx context.Context, by Contender, api *peer.Server, w *Writer, scale Scale) error {
 	server, err := NewServer(by, api)
 	if err != nil {
 		return err
 	}
 	steps := []step{{startRow, func(ctx context.Context) error { return server.measureStart(ctx, r) }}}
-	for _, l := range []listing{listJSON, listGzip, listProtobuf} {
+	for _, l := range []listMode{listJSON, listGzip, listProtobuf} {
 		steps = append(steps, step{firstRow(l), func(ctx context.Context) error { return server.measureFirst(ctx, r, l, scale.Pods) }})
 	}
-	for _, l := range []listing{listJSON, listGzip, listProtobuf} {
+	for _, l := range []listMode{listJSON, listGzip, listProtobuf} {
 		steps = append(steps, step{l.Row, func(ctx context.Context) error { return server.measureList(ctx, r, l, scale.Pods) }})
 	}
 	steps = append(steps,
@@ -59,7 +59,7 @@ func (r *Report) Run(ctx context.Context, by Contender, api *peer.Server, w *Wri
 		}})
 	}
 	steps = append(steps, step{restartRow, func(ctx context.Context) error { return server.measureRestart(ctx, r, w) }})
-	for _, l := range []listing{listJSON, listProtobuf, listGzip} {
+	for _, l := range []listMode{listJSON, listProtobuf, listGzip} {
 		steps = append(steps, step{stormRow(scale.Storm.Lists, l), func(ctx context.Context) error {
 			return server.measureStorm(ctx, r, scale.Storm, l, scale.Pods)
 		}})
@@ -75,8 +75,8 @@ func (r *Report) Run(ctx context.Context, by Contender, api *peer.Server, w *Wri
 	return r.take(ctx, by, steps, scale.Rows)
 }
 
-// revive starts a server again that what was measured before has ended, and sees to
-// it that it has the data.
+// revive restarts a server that an earlier measurement has ended, and checks that it has
+// the data.
 func (s *Server) revive(ctx context.Context) error {
 	select {
 	case <-s.process().Done():
@@ -85,7 +85,7 @@ func (s *Server) revive(ctx context.Context) error {
 		}
 	default:
 	}
-	return s.awaitPods(ctx)
+	return s.waitForPods(ctx)
 }
 
 // RunPlain measures the plain server with the answers of an API server, which runs.
@@ -107,8 +107,8 @@ func (r *Report) RunPlain(ctx context.Context, bodies *Bodies, scale Scale) erro
 	return r.take(ctx, PlainGo, steps, scale.Rows)
 }
 
-// Keep keeps a server's answers in a folder, for the plain one.
-func Keep(ctx context.Context, server *peer.Server, dir string) (*Bodies, error) {
+// SaveBodies saves a server's answers in a folder, for the plain server.
+func SaveBodies(ctx context.Context, server *peer.Server, dir string) (*Bodies, error) {
 	s, err := NewServer(Keepwatch, server)
 	if err != nil {
 		return nil, err
@@ -116,12 +116,12 @@ func Keep(ctx context.Context, server *peer.Server, dir string) (*Bodies, error)
 	if err := s.revive(ctx); err != nil {
 		return nil, err
 	}
-	return s.keep(ctx, dir)
+	return s.saveBodies(ctx, dir)
 }
 
-// take goes through the steps that are asked for, of which none may take for ever.
+// take runs the steps whose rows are selected, each with a deadline.
 func (r *Report) take(ctx context.Context, by Contender, steps []step, rows *regexp.Regexp) error {
-	const patience = 10 * time.Minute
+	const stepTimeout = 10 * time.Minute
 	for _, s := range steps {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -129,10 +129,10 @@ func (r *Report) take(ctx context.Context, by Contender, steps []step, rows *reg
 		if !rows.MatchString(s.name) {
 			continue
 		}
-		within, cancel := context.WithTimeout(ctx, patience)
+		within, cancel := context.WithTimeout(ctx, stepTimeout)
 		if err := s.do(within); err != nil {
-			why, _, _ := strings.Cut(err.Error(), "\n") // what follows is a server's log
-			r.Say("%s: %s: FAILED: %s", by, s.name, why)
+			why, _, _ := strings.Cut(err.Error(), "\n") // the rest is a server's log
+			r.Progress("%s: %s: FAILED: %s", by, s.name, why)
 		}
 		cancel()
 	}

@@ -26,9 +26,9 @@ var (
 	limit      = flag.Float64("memory-limit", 18, "how many GiB a server may hold before it is killed")
 )
 
-// BenchmarkServed loads an etcd once and measures kube-apiserver, keepwatch serve and
-// a plain Go server, one after the other, none beside another. An iteration prints
-// one table.
+// BenchmarkServed loads an etcd once and measures kube-apiserver, keepwatch serve and a
+// plain Go server, one after the other, never two at a time. An iteration prints one
+// table.
 func BenchmarkServed(b *testing.B) {
 	klog.SetLogger(logr.Discard()) // of informers, about the restart
 	only, err := regexp.Compile(*rows)
@@ -64,8 +64,8 @@ func compare(b *testing.B, scale Scale) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	report.Say("%d pods and %d config maps are in etcd", scale.Pods, *configMaps)
-	defer func() { // of what there is, if something fails
+	report.Progress("%d pods and %d config maps are in etcd", scale.Pods, *configMaps)
+	defer func() { // also if a step fails
 		fmt.Printf("\n%d pods, %d config maps, %v of writing for each fan-out\n\n%s\n",
 			scale.Pods, *configMaps, scale.Writing, report.Table(Targets(scale.Storm.Lists)))
 	}()
@@ -78,7 +78,7 @@ func compare(b *testing.B, scale Scale) {
 	if err := report.Run(ctx, Keepwatch, keepwatch, writer, scale); err != nil {
 		b.Fatal(err)
 	}
-	bodies, err := Keep(ctx, keepwatch, b.TempDir())
+	bodies, err := SaveBodies(ctx, keepwatch, b.TempDir())
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -87,5 +87,5 @@ func compare(b *testing.B, scale Scale) {
 	if err := report.RunPlain(ctx, bodies, scale); err != nil {
 		b.Fatal(err)
 	}
-	report.Say("done")
+	report.Progress("done")
 }

@@ -14,13 +14,13 @@ const (
 	toReady  = "exec to ready"
 	warmRow  = "at rest, behind lists in each encoding"
 	idleRow  = "idle watchers"
-	// perWatcher is heap and stack, behind garbage collection: resident memory moves
-	// more by garbage than by watchers.
+	// perWatcher is heap and stack after garbage collection: resident memory varies more by
+	// garbage than by watchers.
 	perWatcher = "memory per watcher"
 )
 
-// measureStart starts the server anew, and measures how long it takes until it says
-// that it is ready and has all pods and config maps.
+// measureStart restarts the server, and measures the time until it is ready and has all
+// pods and config maps.
 func (s *Server) measureStart(ctx context.Context, r *Report) error {
 	var walls, cpus []time.Duration
 	var held []int64
@@ -30,7 +30,7 @@ func (s *Server) measureStart(ctx context.Context, r *Report) error {
 		if err := s.Restart(ctx); err != nil {
 			return err
 		}
-		if err := s.awaitPods(ctx); err != nil {
+		if err := s.waitForPods(ctx); err != nil {
 			return err
 		}
 		wall := time.Since(began)
@@ -52,9 +52,9 @@ func (s *Server) measureStart(ctx context.Context, r *Report) error {
 	return nil
 }
 
-// awaitPods waits until the server answers for what is in etcd now from its own
-// memory, which a server can't that only says that it is ready.
-func (s *Server) awaitPods(ctx context.Context) error {
+// waitForPods waits until the server answers from its own memory with etcd's current
+// state. A server that only reports that it is ready cannot do that.
+func (s *Server) waitForPods(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	etcd, err := s.Etcd().Client()
@@ -70,7 +70,7 @@ func (s *Server) awaitPods(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer l.hangUp()
+	defer l.close()
 	for _, resource := range []string{"pods", "configmaps"} {
 		held := wire.Request{Accept: asJSON, Data: func([]byte) {}, Path: fmt.Sprintf(
 			"/api/v1/namespaces/nobody/%s?resourceVersion=%d&resourceVersionMatch=NotOlderThan", resource, now.Header.Revision)}
@@ -99,7 +99,7 @@ func (s *subject) measureRest(ctx context.Context, r *Report) error {
 	return err
 }
 
-// measureIdle measures what watchers take that are told of nothing.
+// measureIdle measures the cost of watchers that receive no events.
 func (s *Server) measureIdle(ctx context.Context, r *Report, watchers int) error {
 	before, err := s.live(ctx)
 	if err != nil {
@@ -110,11 +110,11 @@ func (s *Server) measureIdle(ctx context.Context, r *Report, watchers int) error
 		return err
 	}
 	began := time.Now()
-	c, err := s.gather(ctx, watchers, watchPath(newest), 0)
+	c, err := s.openWatchers(ctx, watchers, watchPath(newest), 0)
 	if err != nil {
 		return err
 	}
-	defer c.disperse()
+	defer c.close()
 	opened := time.Since(began)
 	if err := settle(ctx); err != nil {
 		return err
@@ -134,8 +134,8 @@ func (s *Server) live(ctx context.Context) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer l.hangUp()
-	for range 2 { // what finalizers let go is garbage to the second only
+	defer l.close()
+	for range 2 { // objects with finalizers are freed by the second collection only
 		if _, err := l.fetch(ctx, wire.Request{Path: "/debug/pprof/heap?gc=1", Accept: "*/*", Data: func([]byte) {}}); err != nil {
 			return 0, err
 		}

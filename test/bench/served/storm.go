@@ -10,33 +10,33 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// complete is how many of the lists came whole.
+// complete is the number of whole lists.
 const complete = "complete"
 
 const (
 	// stormTime is how long clients wait: longer than kube-apiserver gives a request.
 	stormTime = 90 * time.Second
-	// reserve is what the machine must have left, whoever took it.
+	// reserve is the memory that the machine must have free.
 	reserve = 1 << 30
 )
 
 // Storm is several lists of everything at once, each on a connection of its own.
 type Storm struct {
 	Lists int
-	// MemoryLimit is how much a server may come to hold, in bytes. A storm that
-	// takes more is over, and the server with it.
+	// MemoryLimit bounds a server's resident memory, in bytes. A storm that exceeds it ends,
+	// and the server is killed.
 	MemoryLimit int64
 }
 
-func stormRow(lists int, l listing) string { return fmt.Sprintf("%d× %s at once", lists, l.Row) }
+func stormRow(lists int, l listMode) string { return fmt.Sprintf("%d× %s at once", lists, l.Row) }
 
-// measureStorm restarts the server, since the storm before may have left it in any
-// state, and counts the lists that come whole.
-func (s *Server) measureStorm(ctx context.Context, r *Report, storm Storm, l listing, pods int) error {
+// measureStorm restarts the server, because the storm before may have left it in any
+// state, and counts the lists that arrive whole.
+func (s *Server) measureStorm(ctx context.Context, r *Report, storm Storm, l listMode, pods int) error {
 	if err := s.Restart(ctx); err != nil {
 		return err
 	}
-	if err := s.awaitPods(ctx); err != nil {
+	if err := s.waitForPods(ctx); err != nil {
 		return err
 	}
 	first, err := s.dial(ctx)
@@ -44,7 +44,7 @@ func (s *Server) measureStorm(ctx context.Context, r *Report, storm Storm, l lis
 		return err
 	}
 	length, err := l.verify(ctx, first, pods)
-	first.hangUp()
+	first.close()
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func (s *Server) measureStorm(ctx context.Context, r *Report, storm Storm, l lis
 				if err != nil {
 					return err
 				}
-				defer conn.hangUp()
+				defer conn.close()
 				if err := l.read(ctx, conn, length); err != nil {
 					return err
 				}
@@ -82,12 +82,12 @@ func (s *Server) measureStorm(ctx context.Context, r *Report, storm Storm, l lis
 	})
 	row := stormRow(storm.Lists, l)
 	if whole.Load() < int64(storm.Lists) {
-		r.Say("%s: %s: the first that failed: %v", s.by, row, ended)
+		r.Progress("%s: %s: the first that failed: %v", s.by, row, ended)
 	}
-	if over, ok := errors.AsType[*tooMuch](err); ok {
-		// It was killed: what it held then is the least it would have come to.
-		r.Say("%s: %s: %v", s.by, row, over)
-		r.Add(s.by, row, count(complete, int(whole.Load())), seconds(took, u.wall), size(growth, over.resident-over.before))
+	if over, ok := errors.AsType[*memoryExceeded](err); ok {
+		// The server was killed: its memory until then is a lower bound.
+		r.Progress("%s: %s: %v", s.by, row, over)
+		r.Add(s.by, row, count(complete, int(whole.Load())), seconds(wallTime, u.wall), size(growth, over.resident-over.before))
 		return nil
 	}
 	if err != nil {
@@ -98,9 +98,9 @@ func (s *Server) measureStorm(ctx context.Context, r *Report, storm Storm, l lis
 }
 
 // tooMuch is a storm that was ended for the sake of the machine.
-type tooMuch struct{ before, resident, available int64 }
+type memoryExceeded struct{ before, resident, available int64 }
 
-func (e *tooMuch) Error() string {
+func (e *memoryExceeded) Error() string {
 	return fmt.Sprintf("killed when it held %s and the machine had %s left",
 		Bytes.format(float64(e.resident)), Bytes.format(float64(e.available)))
 }
@@ -112,7 +112,7 @@ func (storm Storm) guard(ctx context.Context, s *Server) error {
 	if err != nil {
 		return err
 	}
-	over := &tooMuch{before: memory.Resident}
+	over := &memoryExceeded{before: memory.Resident}
 	for pause(ctx, 20*time.Millisecond) == nil {
 		if memory, err = s.Process().Memory(); err != nil {
 			return err

@@ -27,7 +27,7 @@ type Server struct {
 	*peer.Server
 }
 
-// NewServer says who server is.
+// NewServer returns the server as a contender.
 func NewServer(by Contender, server *peer.Server) (*Server, error) {
 	config := server.Config()
 	tls, err := rest.TLSConfigFor(config)
@@ -60,13 +60,13 @@ func (s *subject) dial(ctx context.Context) (*link, error) {
 	return l, nil
 }
 
-// hangUp ends the connection. Nothing comes after it.
-func (l *link) hangUp() {
+// close ends the connection. No data arrives afterwards.
+func (l *link) close() {
 	l.Close()
 	<-l.ended
 }
 
-// fetch reads an answer, which has to be whole, to its end.
+// fetch reads an answer to its end. A cut-off answer is an error.
 func (l *link) fetch(ctx context.Context, r wire.Request) (*wire.Answer, error) {
 	answer, err := l.Get(r)
 	if err != nil {
@@ -94,31 +94,31 @@ const (
 
 var revisionField = regexp.MustCompile(`"resourceVersion":"(\d+)"`)
 
-// newest is a revision behind all that is written, as the server tells it.
+// newest returns a revision that includes all writes, from the server.
 func (s *subject) newest(ctx context.Context) (string, error) {
 	l, err := s.dial(ctx)
 	if err != nil {
 		return "", err
 	}
-	defer l.hangUp()
+	defer l.close()
 	return l.newest(ctx)
 }
 
-// newest asks for the list of a namespace that isn't there.
+// newest lists a namespace that does not exist.
 func (l *link) newest(ctx context.Context) (string, error) {
 	var text []byte
-	_, err := l.fetch(ctx, wire.Request{Path: nothing, Accept: asJSON, Data: func(p []byte) { text = append(text, p...) }})
+	_, err := l.fetch(ctx, wire.Request{Path: missingNamespace, Accept: asJSON, Data: func(p []byte) { text = append(text, p...) }})
 	if err != nil {
 		return "", err
 	}
 	revision := revisionField.FindSubmatch(text)
 	if revision == nil {
-		return "", fmt.Errorf("GET %s answers %.200q", nothing, text)
+		return "", fmt.Errorf("GET %s answers %.200q", missingNamespace, text)
 	}
 	return string(revision[1]), nil
 }
 
-const nothing = "/api/v1/namespaces/nobody/pods"
+const missingNamespace = "/api/v1/namespaces/nobody/pods"
 
 // retryInterval is how long a client waits that was refused.
 const retryInterval = 50 * time.Millisecond

@@ -6,19 +6,18 @@ import (
 	"time"
 )
 
-// Target is what a figure of keepwatch is to reach.
+// Target is a target for one of keepwatch's figures.
 type Target struct {
 	Row, Measure string
 	Goal         string // in words
-	// met says whether it is reached by a value; judged is false where that can't be
-	// said.
+	// met reports whether a value meets the target; judged is false where it does not apply.
 	met func(r *Report, value float64) (met, judged bool)
 }
 
 func (t Target) verdict(r *Report) string {
 	value := r.value(Keepwatch, t.Row, t.Measure)
 	if math.IsNaN(value) {
-		return "**missed**" // what has no figure failed
+		return "**missed**" // a row without a figure failed
 	}
 	switch met, judged := t.met(r, value); {
 	case !judged:
@@ -50,38 +49,39 @@ func exactly(row, measure string, n int) Target {
 }
 
 // whereCarried is to be at most kube-apiserver's, at rates that it carries.
-func whereCarried(row, measure string) Target {
+func whereCurrent(row, measure string) Target {
 	return Target{row, measure, "≤ kube-apiserver's where it keeps up", func(r *Report, value float64) (bool, bool) {
-		return value <= r.value(KubeAPIServer, row, measure), r.carried(KubeAPIServer, row)
+		return value <= r.value(KubeAPIServer, row, measure), r.keptUp(KubeAPIServer, row)
 	}}
 }
 
-// whereDelivered is to be at most a factor of kube-apiserver's, where that has cut
-// nobody off: what it does for watchers that it ends is not for their events.
+// whereDelivered is a target of at most a factor of kube-apiserver's figure, in rows where
+// kube-apiserver cut off no watcher: otherwise its figure includes watchers that received
+// few events.
 func whereDelivered(row, measure string, factor float64) Target {
 	return Target{row, measure, fmt.Sprintf("≤ %.3g× kube-apiserver where it cuts off nobody", factor), func(r *Report, value float64) (bool, bool) {
 		return value <= factor*r.value(KubeAPIServer, row, measure), r.value(KubeAPIServer, row, cutOff) == 0
 	}}
 }
 
-// carried is whether nobody was cut off, and the last event was with everybody
-// within seconds.
-func (r *Report) carried(by Contender, row string) bool {
+// keptUp reports whether no watcher was cut off, and all received the last event within
+// seconds.
+func (r *Report) keptUp(by Contender, row string) bool {
 	return r.value(by, row, cutOff) == 0 && r.value(by, row, behind) <= 3
 }
 
-// Targets are what was to be reached, with so many lists at a time.
+// Targets returns the targets, for concurrent lists at a time.
 func Targets(concurrent int) []Target {
 	const mb = 1e6
 	all := []Target{
-		part(listJSON.Row, took, KubeAPIServer, 1.0/8), part(listJSON.Row, took, PlainGo, 1.3), part(listJSON.Row, serverCPU, KubeAPIServer, 1.0/10),
-		part(listGzip.Row, took, KubeAPIServer, 1.0/40), part(listGzip.Row, took, PlainGo, 1.3), part(listGzip.Row, serverCPU, KubeAPIServer, 1.0/80),
-		part(listProtobuf.Row, took, KubeAPIServer, 1.0/5), part(listProtobuf.Row, took, PlainGo, 1.3), part(listProtobuf.Row, serverCPU, KubeAPIServer, 1.0/6),
+		part(listJSON.Row, wallTime, KubeAPIServer, 1.0/8), part(listJSON.Row, wallTime, PlainGo, 1.3), part(listJSON.Row, serverCPU, KubeAPIServer, 1.0/10),
+		part(listGzip.Row, wallTime, KubeAPIServer, 1.0/40), part(listGzip.Row, wallTime, PlainGo, 1.3), part(listGzip.Row, serverCPU, KubeAPIServer, 1.0/80),
+		part(listProtobuf.Row, wallTime, KubeAPIServer, 1.0/5), part(listProtobuf.Row, wallTime, PlainGo, 1.3), part(listProtobuf.Row, serverCPU, KubeAPIServer, 1.0/6),
 		part(listNamespace.Row, serverCPU, KubeAPIServer, 1.0/8),
 		part(listPages.Row, serverCPU, KubeAPIServer, 1.0/8),
 		part(watchListJSON.Row, serverCPU, KubeAPIServer, 1.0/10),
 		part(watchListProtobuf.Row, serverCPU, KubeAPIServer, 1.0/10),
-		part(firstRow(listJSON), took, KubeAPIServer, 0.6),
+		part(firstRow(listJSON), wallTime, KubeAPIServer, 0.6),
 		part(startRow, toReady, KubeAPIServer, 0.4), part(startRow, resident, KubeAPIServer, 0.35),
 		part(warmRow, resident, KubeAPIServer, 0.35),
 		atMost(idleRow, perWatcher, Bytes, 12_000),
@@ -89,12 +89,12 @@ func Targets(concurrent int) []Target {
 		atMost(restartRow, lastLive, Seconds, (3 * time.Second).Seconds()),
 		exactly(restartRow, listsAgain, 0), exactly(restartRow, initialStreams, 0),
 	}
-	for _, l := range []listing{listJSON, listProtobuf, listGzip} {
+	for _, l := range []listMode{listJSON, listProtobuf, listGzip} {
 		row := stormRow(concurrent, l)
 		all = append(all, exactly(row, complete, concurrent), atMost(row, growth, Bytes, 300*mb))
 	}
 	for _, f := range fanOuts {
-		all = append(all, whereDelivered(f.row(), perEvent, 0.5), part(f.row(), perEvent, PlainGo, 1.3), whereCarried(f.row(), p99))
+		all = append(all, whereDelivered(f.row(), perEvent, 0.5), part(f.row(), perEvent, PlainGo, 1.3), whereCurrent(f.row(), p99))
 		if f.rate == 1000 {
 			all = append(all, exactly(f.row(), cutOff, 0))
 		}

@@ -15,20 +15,20 @@ import (
 
 // The measures that several rows have.
 const (
-	took      = "time"
+	wallTime  = "time"
 	serverCPU = "server CPU"
 	growth    = "peak RSS growth"
 	resident  = "RSS"
 )
 
-// usage is what a server took for something.
+// usage is the cost of an operation on a server.
 type usage struct {
 	wall, cpu time.Duration
 	growth    int64 // of its resident memory at the peak
 }
 
 func (u usage) figures() []Figure {
-	return []Figure{seconds(took, u.wall), seconds(serverCPU, u.cpu), size(growth, u.growth)}
+	return []Figure{seconds(wallTime, u.wall), seconds(serverCPU, u.cpu), size(growth, u.growth)}
 }
 
 // measure measures the process while do runs.
@@ -62,16 +62,16 @@ func measure(p *peer.Process, do func() error) (usage, error) {
 const (
 	// runs of which the median counts.
 	runs = 3
-	// longRun is how long something takes that is measured once.
+	// longRun is the time from which on an operation is measured only once.
 	longRun = 10 * time.Second
 	// shortRun is how long a run lasts at least: processor time is counted in
 	// hundredths of a second.
 	shortRun = time.Second
 )
 
-// repeat measures do, which has been done before, as often as it takes for a median,
-// and in each run as often as it takes for a figure. The result is of doing it once,
-// but for the growth, which is the largest.
+// repeat measures do, which has run before, several times for a median, and in each run as
+// often as a figure needs. The result is for one call, except the growth, which is the
+// largest.
 func repeat(p *peer.Process, do func() error) (usage, error) {
 	began := time.Now()
 	if err := do(); err != nil {
@@ -111,14 +111,14 @@ func median[T cmp.Ordered](values []T) T {
 // platforms that Go runs on.
 const tick = time.Second / 100
 
-// processorTime is what a process has used, in its own code and in the kernel.
+// processorTime returns the CPU time of a process, in user mode and in the kernel.
 func processorTime(p *peer.Process) (time.Duration, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.PID()))
 	if err != nil {
 		return 0, err
 	}
-	// The name, in parentheses, may have spaces. The state behind it is field 3;
-	// utime and stime are 14 and 15.
+	// The name, in parentheses, may have spaces. The state after it is field 3; utime and
+	// stime are 14 and 15.
 	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
 	if len(fields) < 13 {
 		return 0, fmt.Errorf("unexpected /proc/%d/stat: %q", p.PID(), text)
@@ -149,8 +149,8 @@ func available() (int64, error) {
 	return 0, fmt.Errorf("/proc/meminfo has no MemAvailable")
 }
 
-// settle lets a server finish what it does behind its answers, such as collecting
-// garbage and giving memory back.
+// settle waits until a server has finished its background work, such as collecting garbage
+// and releasing memory.
 func settle(ctx context.Context) error { return pause(ctx, 5*time.Second) }
 
 func pause(ctx context.Context, d time.Duration) error {

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Writer updates pods in etcd itself, so that no server has any work with writes but
-// to tell of them. An update puts the same content again: a server sees a new
-// revision, and tells of it.
+// Writer updates pods in etcd itself, so that servers have no work with writes except
+// their events. An update puts the same content again: a server sees a new revision, and
+// sends an event.
 type Writer struct {
 	etcd *clientv3.Client
 	pods []pod
@@ -21,7 +21,7 @@ type Writer struct {
 
 type pod struct{ key, value string }
 
-// written is an update: its revision, and when it was asked for.
+// written is an update: its revision, and the time of the request.
 type written struct {
 	revision int64
 	at       time.Time
@@ -29,7 +29,7 @@ type written struct {
 
 const podPrefix = "/registry/pods/"
 
-// NewWriter takes n of the pods that are in etcd, spread over all namespaces.
+// NewWriter selects n of the pods in etcd, spread over all namespaces.
 func NewWriter(ctx context.Context, etcd *clientv3.Client, n int) (*Writer, error) {
 	all, err := etcd.Get(ctx, podPrefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
 	if err != nil {
@@ -44,7 +44,7 @@ func NewWriter(ctx context.Context, etcd *clientv3.Client, n int) (*Writer, erro
 			return nil, err
 		}
 		if len(found.Kvs) != 1 {
-			return nil, fmt.Errorf("%s went away", key)
+			return nil, fmt.Errorf("%s was deleted", key)
 		}
 		w.pods = append(w.pods, pod{key, string(found.Kvs[0].Value)})
 	}
@@ -57,8 +57,8 @@ func NewWriter(ctx context.Context, etcd *clientv3.Client, n int) (*Writer, erro
 // parallel is how many updates may be on their way.
 const parallel = 16
 
-// write writes n updates, so many a second, and returns them in the order of their
-// revisions. If etcd is slower it takes longer.
+// write writes n updates, rate each second, and returns them in the order of their
+// revisions. If etcd is slower, it needs longer.
 func (w *Writer) write(ctx context.Context, n, rate int) ([]written, error) {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)

@@ -19,13 +19,13 @@ type Request struct {
 	Data func([]byte)
 }
 
-// Answer is what comes back.
+// Answer is the answer to a request.
 type Answer struct {
 	conn     *Conn
 	id       uint32
-	consumed uint32 // bytes the server hasn't been told of; the connection's
+	consumed uint32 // received bytes that no window update has returned; the connection's
 
-	mu   sync.Mutex // held while data runs, so that it doesn't once the answer is done
+	mu   sync.Mutex // locked while data runs, so that it does not run after the end of the answer
 	data func([]byte)
 	over bool
 
@@ -35,8 +35,8 @@ type Answer struct {
 	err         error // once done
 }
 
-// Get asks, and does not wait for the answer. It is safe for concurrent use. No more
-// than [Streams] answers may be open.
+// Get sends a request, and does not wait for the answer. It is safe for concurrent use. At
+// most [Streams] answers may be open.
 func (c *Conn) Get(r Request) (*Answer, error) {
 	c.writing.Lock()
 	defer c.writing.Unlock()
@@ -86,7 +86,7 @@ func (a *Answer) begin(f *http2.MetaHeadersFrame) {
 	close(a.begun)
 }
 
-func (a *Answer) take(piece []byte) {
+func (a *Answer) receive(piece []byte) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.over {
@@ -120,14 +120,14 @@ func (a *Answer) Status(ctx context.Context) (string, error) {
 	}
 }
 
-// Compressed is whether the body is gzip, behind Status.
+// Compressed reports whether the body is gzip. Call it after Status.
 func (a *Answer) Compressed() bool { return a.compressed }
 
-// Done is closed when nothing more comes.
+// Done is closed at the end of the answer.
 func (a *Answer) Done() <-chan struct{} { return a.done }
 
-// Wait waits for the end of the body. It is an error if the server, or ctx, ends it
-// before. No more data comes after it.
+// Wait waits for the end of the body. It returns an error if the server, or ctx, ends it
+// before. No data arrives after it.
 func (a *Answer) Wait(ctx context.Context) error {
 	select {
 	case <-a.done:
@@ -139,8 +139,7 @@ func (a *Answer) Wait(ctx context.Context) error {
 	}
 }
 
-// cancel tells the server that nobody reads the answer, and leaves its end to the
-// connection's.
+// cancel tells the server to end the answer. The connection frees it when the server does.
 func (a *Answer) cancel() {
 	_ = a.conn.write(func() error { return a.conn.framer.WriteRSTStream(a.id, http2.ErrCodeCancel) })
 	a.conn.end(a.id, context.Canceled)

@@ -31,25 +31,25 @@ const (
 	initialWindow = 1<<16 - 1
 )
 
-// Endpoint is where a server is, and how it is told who asks.
+// Endpoint is a server's address, and the credentials of the client.
 type Endpoint struct {
 	Address string // host:port
 	TLS     *tls.Config
 	Token   string // bearer token, or empty
 }
 
-// Conn is one connection. Answers come while Run runs.
+// Conn is one connection. Answers arrive while Run runs.
 type Conn struct {
 	endpoint Endpoint
 	net      net.Conn
 	framer   *http2.Framer // read by Run alone
-	consumed uint32        // bytes the server hasn't been told of; Run's
+	consumed uint32        // received bytes that no window update has returned; Run's
 
 	mu      sync.Mutex
 	answers map[uint32]*Answer
 	cause   error // why there are no more answers, once there are none
 
-	writing sync.Mutex // held while a frame is written; taken before mu
+	writing sync.Mutex // locked while a frame is written; locked before mu
 	encoder *hpack.Encoder
 	block   bytes.Buffer // of the encoder
 	next    uint32       // id of the next request
@@ -71,14 +71,14 @@ func Dial(ctx context.Context, e Endpoint) (*Conn, error) {
 	c.encoder = hpack.NewEncoder(&c.block)
 	c.framer.SetReuseFrames()
 	c.framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
-	if err := c.greet(); err != nil {
+	if err := c.handshake(); err != nil {
 		_ = conn.Close()
 		return nil, err
 	}
 	return c, nil
 }
 
-func (c *Conn) greet() error {
+func (c *Conn) handshake() error {
 	if _, err := c.net.Write([]byte(http2.ClientPreface)); err != nil {
 		return err
 	}
@@ -95,13 +95,14 @@ func (c *Conn) Close() { _ = c.net.Close() }
 // errClosed is the cause of answers that end without one.
 var errClosed = errors.New("the connection has ended")
 
-// Run reads until the connection ends, and says why. All answers have ended then.
+// Run reads until the connection ends, and returns the reason. All answers have ended
+// then.
 func (c *Conn) Run() error {
 	var err error
 	for err == nil {
 		var frame http2.Frame
 		if frame, err = c.framer.ReadFrame(); err == nil {
-			err = c.take(frame)
+			err = c.handle(frame)
 		} else if stream, ok := errors.AsType[http2.StreamError](err); ok {
 			c.end(stream.StreamID, stream)
 			err = nil
@@ -118,8 +119,8 @@ func (c *Conn) Run() error {
 	return err
 }
 
-// take does what a frame asks for.
-func (c *Conn) take(frame http2.Frame) error {
+// handle handles a frame.
+func (c *Conn) handle(frame http2.Frame) error {
 	switch f := frame.(type) {
 	case *http2.DataFrame:
 		return c.data(f)
@@ -144,7 +145,8 @@ func (c *Conn) take(frame http2.Frame) error {
 	return nil // GOAWAY, too: a connection that answers nothing more is closed
 }
 
-// data hands on what came, and lets the server send as much again. Padding counts.
+// data passes the data to its answer, and lets the server send as much again. Padding
+// counts.
 func (c *Conn) data(f *http2.DataFrame) error {
 	length := f.Length
 	if c.consumed += length; c.consumed >= connWindow/2 {
@@ -157,7 +159,7 @@ func (c *Conn) data(f *http2.DataFrame) error {
 	if answer == nil {
 		return nil
 	}
-	answer.take(f.Data())
+	answer.receive(f.Data())
 	if f.StreamEnded() {
 		c.end(f.StreamID, nil)
 		return nil

@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 )
 
-// Counter counts something in a text that comes in pieces.
+// Counter counts something in a text that arrives in pieces.
 type Counter interface {
 	// Count is how many ended in this piece.
 	Count(piece []byte) int
@@ -25,7 +25,7 @@ var newline = []byte{'\n'}
 type Blocks struct {
 	prefix [4]byte
 	have   int // bytes of the prefix
-	left   int // bytes of the block, when the prefix is there
+	left   int // bytes of the block that are missing, once the prefix is complete
 }
 
 // Count counts blocks that are whole.
@@ -54,7 +54,7 @@ func (b *Blocks) Count(piece []byte) (n int) {
 // Marks counts the occurrences of a text that does not overlap itself.
 type Marks struct {
 	text []byte
-	tail []byte // the end of what came, too short for the text
+	tail []byte // the end of the last text, shorter than the mark
 }
 
 // NewMarks counts text, which isn't empty.
@@ -68,17 +68,17 @@ func (m *Marks) Count(piece []byte) int {
 		n = bytes.Count(seam, m.text)
 		if len(piece) < len(m.text) {
 			// All of it is in the seam.
-			m.keep(seam)
+			m.retain(seam)
 			return n
 		}
 	}
 	n += bytes.Count(piece, m.text)
-	m.keep(piece)
+	m.retain(piece)
 	return n
 }
 
-// keep remembers the end of text as far as a mark can have begun there.
-func (m *Marks) keep(text []byte) {
+// retain stores the end of text if a mark can begin there.
+func (m *Marks) retain(text []byte) {
 	if i := bytes.LastIndex(text, m.text); i >= 0 {
 		text = text[i+len(m.text):]
 	}

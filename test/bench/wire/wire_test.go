@@ -57,8 +57,7 @@ func get(t *testing.T, conn *Conn, r Request) *Answer {
 	return answer
 }
 
-// A body larger than all windows comes whole, and with it the request was what it
-// was meant to be.
+// A body larger than all windows arrives whole, for the request that was sent.
 func TestBody(t *testing.T) {
 	const size = 3 * answerWindow
 	body := bytes.Repeat([]byte("0123456789abcdef"), size/16)
@@ -68,7 +67,7 @@ func TestBody(t *testing.T) {
 			w.WriteHeader(http.StatusBadRequest)
 			return
 		}
-		w.Header().Set("Content-Encoding", "gzip") // as far as the client asks
+		w.Header().Set("Content-Encoding", "gzip") // if the client accepts it
 		_, _ = w.Write(body)
 	})
 	for range 2 {
@@ -165,7 +164,7 @@ func TestConnectionEnds(t *testing.T) {
 	}
 }
 
-// What is counted does not depend on where a text is cut.
+// The count does not depend on where a text is split.
 func TestCounters(t *testing.T) {
 	text := []byte("mar\x00markmark\nma\nrk marmark")
 	blocks := []byte("\x00\x00\x00\x03mar\x00\x00\x00\x00\x00\x00\x00\x01k\x00\x00\x00\x05mark")

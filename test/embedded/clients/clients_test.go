@@ -1,4 +1,4 @@
-// Package clients follows keepwatch serve by clients of other projects, unmodified,
+// Package clients follows keepwatch serve with unmodified clients of other projects,
 // through cut connections, compactions and restarts.
 package clients
 
@@ -30,24 +30,24 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	// patience bounds how long a client may take to agree with the server: they
-	// wait for up to half a minute between attempts.
+	// patience bounds the time until a client agrees with the server: clients wait for up to
+	// half a minute between attempts.
 	patience  = 3 * time.Minute
 	poll      = 50 * time.Millisecond
 	namespace = "followed"
 	rounds    = 2 // one with each outage
 )
 
-// state is what there is, by name: UID and revision.
+// state is the current objects, by name: UID and revision.
 type state map[string]string
 
-// client is somebody who follows the pods of the namespace.
+// client is a client that follows the pods of the namespace.
 type client interface {
-	// states is what the client holds, and what its events lead to, if it has both.
+	// states returns the client's cached state and the fold of its events, if it has both.
 	states() ([]state, error)
 }
 
-// scene is what happens to the clients.
+// scene is a server with its clients, and the faults between them.
 type scene struct {
 	*testing.T
 	server  *peer.Server
@@ -57,7 +57,7 @@ type scene struct {
 	clients map[string]client
 }
 
-// TestClients has all clients follow one server, behind a proxy.
+// TestClients lets all clients follow one server, through a proxy.
 func TestClients(t *testing.T) {
 	server := peer.Serve(t)
 	seed := rand.Uint64()
@@ -115,12 +115,12 @@ func (s *scene) must(err error) {
 	}
 }
 
-// disturbed writes while watches are cut in every way that ends them.
+// disturbed writes while watches are ended in every possible way.
 func (s *scene) disturbed() {
 	s.Helper()
 	done := make(chan error, 1)
 	go func() { done <- s.churn.Run(s.Context(), 240) }()
-	cuts := []faultproxy.Fault{faultproxy.End, faultproxy.Cut, faultproxy.Tear, faultproxy.Reset}
+	cuts := []faultproxy.Fault{faultproxy.End, faultproxy.Truncate, faultproxy.Tear, faultproxy.Reset}
 	for {
 		select {
 		case err := <-done:
@@ -141,8 +141,8 @@ func (s *scene) downtime() {
 	s.must(s.proxy.Up())
 }
 
-// restart kills the server behind writes, the history of which is compacted, so that
-// the one that starts has none of it.
+// restart writes, kills the server, and compacts the history of the writes: the new server
+// has none of it.
 func (s *scene) restart() {
 	s.Helper()
 	s.must(s.proxy.Down())
@@ -159,7 +159,7 @@ func (s *scene) compact() {
 	s.must(err)
 }
 
-// agree waits until every client has what the server has.
+// agree waits until every client's state equals the server's.
 func (s *scene) agree(when string) {
 	s.Helper()
 	objects, err := s.churn.State(s.Context())

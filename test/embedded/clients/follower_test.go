@@ -23,22 +23,22 @@ import (
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
-// event is a line of a program: ADDED, MODIFIED or DELETED with an object, or LISTED
-// with all objects, for clients that leave the comparison to their user.
+// event is a line of a program: ADDED, MODIFIED or DELETED with an object, or LISTED with
+// all objects, for clients whose user compares lists.
 type event struct {
 	Type                string
 	Name, UID, Revision string
 	Objects             state
 }
 
-// follower is one client on one server, and what it has been told.
+// follower is one client on one server, and its events.
 type follower struct {
 	name    string
 	proxy   *faultproxy.Proxy // of this client alone
 	started int               // lists that it made to start
 
 	mu      sync.Mutex
-	folded  state           // what its events lead to, see key
+	folded  state           // the fold of its events, see key
 	created map[string]bool // UIDs
 	deleted map[string]bool // UIDs
 	ended   error
@@ -102,7 +102,7 @@ func (f *follower) read(lines *os.File) {
 	f.ended = errors.Join(err, scanner.Err())
 }
 
-// fold takes one event.
+// fold folds one event.
 func (f *follower) fold(e event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -131,8 +131,8 @@ func (f *follower) put(name, is string) {
 	f.created[uidOf(is)] = true
 }
 
-// key is what tells one object from another in the client's events. kopf orders those of
-// one UID only: it may tell of an object before the deletion of the one before it.
+// key identifies an object in the client's events. kopf orders only the events of one UID:
+// it may send an object before the deletion of the one with the same name.
 func (f *follower) key(name, uid string) string {
 	if f.name == "kopf" {
 		return uid
@@ -158,7 +158,7 @@ func (f *follower) state() (state, error) {
 }
 
 // informs runs client-go's informer for the duration of the test.
-func (f *follower) informs(t *testing.T) {
+func (f *follower) sendsNotifications(t *testing.T) {
 	t.Helper()
 	api, err := kubernetes.NewForConfig(f.proxy.Config())
 	if err != nil {

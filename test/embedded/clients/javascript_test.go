@@ -20,7 +20,8 @@ type javaScript struct {
 	process *peer.Process
 }
 
-// newJavaScript starts it. The error says what is missing on this machine.
+// newJavaScript starts the client. The error names the program that this machine does not
+// have.
 func newJavaScript(t *testing.T, kubeconfig string) (*javaScript, error) {
 	t.Helper()
 	node, err := exec.LookPath("node")

@@ -17,8 +17,8 @@ import (
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
-// kubectl is kubectl get --watch, which ends with its watch: whoever needs it runs
-// it again, and begins anew with what it lists.
+// kubectl is kubectl get --watch, which ends with its watch. A loop runs it again, and it
+// begins with a new list.
 type kubectl struct {
 	path, kubeconfig, home string
 
@@ -55,8 +55,7 @@ func (k *kubectl) run(ctx context.Context) {
 	}
 }
 
-// once is one run of kubectl. What it exits with is not told apart: its connections
-// are cut.
+// once is one run of kubectl. Its exit code does not matter: its connections are cut.
 func (k *kubectl) once(ctx context.Context) error {
 	out, in, err := os.Pipe()
 	if err != nil {
@@ -79,7 +78,7 @@ func (k *kubectl) once(ctx context.Context) error {
 	return k.fold(json.NewDecoder(out))
 }
 
-// fold takes events until the run ends.
+// fold folds events until the run ends.
 func (k *kubectl) fold(events *json.Decoder) error {
 	for {
 		var event struct {

@@ -13,8 +13,8 @@ import (
 // the client delivers as lines of JSON, see event.
 type program struct {
 	name string
-	// command returns the program's path and its first arguments; a kubeconfig and a
-	// namespace follow. The error says what this machine lacks.
+	// command returns the program's path and its first arguments; a kubeconfig and a namespace
+	// follow. The error names the program that this machine does not have.
 	command func() ([]string, error)
 }
 
@@ -100,7 +100,7 @@ func absolute(paths ...string) ([]string, error) {
 	return paths, nil
 }
 
-// skipped says in one line which clients this machine can't run.
+// skipped names the clients that this machine cannot run, in one line.
 func skipped(lacking map[string][]string) string {
 	var parts []string
 	for lack, names := range lacking {

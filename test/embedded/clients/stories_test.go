@@ -18,22 +18,22 @@ import (
 )
 
 const (
-	// starting bounds how long all clients may take to start: some are slow virtual
-	// machines, and all stories start them at the same time.
+	// starting bounds the start of all clients: some are slow virtual machines, and all
+	// stories start them at the same time.
 	starting = 3 * time.Minute
 	// rightAgain bounds how long a client may differ from the server once it answers.
 	rightAgain = time.Minute
 	outage     = 20 * time.Second
 )
 
-// stories are what happens to a server and between it and its clients.
+// stories are the faults of a server, and of the network to its clients.
 var stories = map[string]struct {
 	flags []string
 	story func(*stage)
-	// relists tells that the history a client needs is gone, so that it lists again.
+	// relists is true if the history that a client needs has expired, so that it lists again.
 	relists bool
-	// gap tells that history before the clients' return is gone: they are sent the
-	// difference, without what came and went meanwhile.
+	// gap is true if the history before the clients' return has expired: they receive the
+	// difference, without objects that were created and deleted meanwhile.
 	gap bool
 	// resumed is the server's answer to watches that resume, by its metric.
 	resumed string
@@ -41,11 +41,11 @@ var stories = map[string]struct {
 	"three kills": {resumed: "exact", story: func(s *stage) {
 		stop := s.writing()
 		for range 3 {
-			s.answers(50)
+			s.waitForAnswers(50)
 			s.kill()
 			s.restart()
 		}
-		s.answers(50)
+		s.waitForAnswers(50)
 		stop()
 	}},
 	"idle, then a restart": {resumed: "exact", story: func(s *stage) {
@@ -57,14 +57,14 @@ var stories = map[string]struct {
 	}},
 	"20 seconds of outage": {resumed: "exact", story: func(s *stage) {
 		stop := s.writing()
-		s.answers(20)
+		s.waitForAnswers(20)
 		s.disconnected(func() {
 			select {
 			case <-time.After(outage):
 			case <-s.Context().Done():
 			}
 		})
-		s.answers(20)
+		s.waitForAnswers(20)
 		stop()
 	}},
 	"an older copy of the data": {relists: true, resumed: "expired", story: func(s *stage) {
@@ -89,7 +89,7 @@ var stories = map[string]struct {
 	}},
 }
 
-// stage is a server, its clients, and who writes to it.
+// stage is a server, its clients, and the writer.
 type stage struct {
 	*testing.T
 	server    *peer.Server
@@ -97,9 +97,9 @@ type stage struct {
 	followers []*follower
 }
 
-// TestStories has all clients that this machine can run live through what happens to
-// servers. Each ends with the server's state and has been told every deletion, lists
-// anew only where history is gone, asks at most about once a second, and is right again
+// TestStories runs all clients of this machine through the faults of servers. Each client
+// ends with the server's state and has received every deletion, lists again only if the
+// history has expired, sends at most about one request a second, and is correct again
 // within a minute.
 func TestStories(t *testing.T) {
 	commands, lacking := map[string][]string{}, map[string][]string{}
@@ -135,7 +135,7 @@ func newStage(t *testing.T, commands map[string][]string, flags []string) *stage
 	s.writer = newWriter(t, s.server.Config(), rand.Uint64())
 	s.must(s.writer.prepare(t.Context()))
 	clientGo := newFollower(t, s.server, "client-go")
-	clientGo.informs(t)
+	clientGo.sendsNotifications(t)
 	s.followers = []*follower{clientGo}
 	for _, name := range slices.Sorted(maps.Keys(commands)) {
 		f := newFollower(t, s.server, name)
@@ -162,7 +162,7 @@ func (s *stage) must(err error) {
 func (s *stage) writing() (stop func()) {
 	ctx, cancel := context.WithCancel(s.Context())
 	var running sync.WaitGroup
-	running.Go(func() { s.writer.keepOn(ctx) })
+	running.Go(func() { s.writer.writeUntilDone(ctx) })
 	stop = func() {
 		cancel()
 		running.Wait()
@@ -172,7 +172,7 @@ func (s *stage) writing() (stop func()) {
 }
 
 // answers waits for a number of writes to be answered.
-func (s *stage) answers(n int) {
+func (s *stage) waitForAnswers(n int) {
 	s.Helper()
 	until := s.writer.answered() + n
 	s.within(starting, func() string {
@@ -183,7 +183,7 @@ func (s *stage) answers(n int) {
 	})
 }
 
-// disconnected cuts all clients off from the server while something happens.
+// disconnected separates all clients from the server while happens runs.
 func (s *stage) disconnected(happens func()) {
 	s.Helper()
 	s.down()
@@ -231,7 +231,7 @@ func (s *stage) restart() {
 	s.must(<-restarted)
 }
 
-// agree waits until the events of each client lead to what the server has.
+// agree waits until the fold of each client's events equals the server's state.
 func (s *stage) agree() {
 	s.Helper()
 	s.agreeWithin(rightAgain)
@@ -275,7 +275,7 @@ func (s *stage) within(bound time.Duration, wrong func() string) {
 	}
 }
 
-// difference says how what a client was told differs from what the server has.
+// difference describes the difference between a client's fold and the server's state.
 func (f *follower) difference(got, want state) string {
 	var parts []string
 	for name, is := range want {
@@ -284,7 +284,7 @@ func (f *follower) difference(got, want state) string {
 		}
 	}
 	for name := range got {
-		if _, ok := want[name]; !ok && !f.forgets() {
+		if _, ok := want[name]; !ok && !f.startsEmpty() {
 			parts = append(parts, name+" is deleted")
 		}
 	}
@@ -292,14 +292,15 @@ func (f *follower) difference(got, want state) string {
 	return strings.Join(parts[:min(3, len(parts))], ", ")
 }
 
-// forgets tells whether the client has listed again and does not tell what a list
-// shows to be deleted. kopf hands on each object of a list, and keeps none to compare.
-func (f *follower) forgets() bool {
+// startsEmpty reports whether the client has listed again and does not report objects that
+// the list does not have any more. kopf passes each object of a list on, and stores none
+// to compare.
+func (f *follower) startsEmpty() bool {
 	lists, _ := f.requests()
 	return f.name == "kopf" && len(lists) > f.started
 }
 
-// resumed holds the server to one kind of answer.
+// resumed checks that the server has resumed watches in one way only.
 func (s *stage) resumed(want string) {
 	s.Helper()
 	metrics, err := s.server.Metrics(s.Context())
@@ -313,7 +314,7 @@ func (s *stage) resumed(want string) {
 	}
 }
 
-// removeSockets removes what a killed server leaves that can't be copied.
+// removeSockets removes the sockets of a killed server, which cannot be copied.
 func removeSockets(dir string) error {
 	return filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
 		if err == nil && d.Type()&os.ModeSocket != 0 {
@@ -323,7 +324,7 @@ func removeSockets(dir string) error {
 	})
 }
 
-// judge holds a client to what it could know and ask.
+// judge checks the events and requests of a client.
 func (s *stage) judge(f *follower, relists, gap bool) {
 	s.Helper()
 	lists, watches := f.requests()
@@ -331,7 +332,7 @@ func (s *stage) judge(f *follower, relists, gap bool) {
 	s.Logf("%s: %d lists, %d watches, at most %d requests within 10 s", f.name, len(lists), len(watches), most)
 	again, least, bound := len(lists)-f.started, 0, 0
 	if relists {
-		// client-go asks for a state not older than its own first, which is refused.
+		// client-go first requests a state not older than its own, which is refused.
 		least, bound = 1, 2
 	}
 	if again < least || again > bound {
@@ -346,10 +347,10 @@ func (s *stage) judge(f *follower, relists, gap bool) {
 	defer s.writer.mu.Unlock()
 	for uid := range s.writer.created {
 		if !relists && !gap && !f.created[uid] {
-			s.Errorf("%s was not told that %s was created", f.name, uid)
+			s.Errorf("%s did not receive the creation of %s", f.name, uid)
 		}
 		if s.writer.deleted[uid] && f.created[uid] && !f.deleted[uid] && !relists {
-			s.Errorf("%s was not told that %s was deleted", f.name, uid)
+			s.Errorf("%s did not receive the deletion of %s", f.name, uid)
 		}
 	}
 }

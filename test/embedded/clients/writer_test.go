@@ -22,8 +22,8 @@ const (
 	writerPace  = 20 * time.Millisecond
 )
 
-// writer creates, changes and deletes ConfigMaps, also while the server is killed: a
-// write that fails is not repeated, and what became of it is not known.
+// writer creates, changes and deletes ConfigMaps, also while the server is killed: it does
+// not repeat a write that fails, and its result is unknown.
 type writer struct {
 	api    kubernetes.Interface
 	maps   typed.ConfigMapInterface
@@ -68,7 +68,7 @@ func (w *writer) write(ctx context.Context, n int) error {
 }
 
 // keepOn writes until ctx is done, whatever fails.
-func (w *writer) keepOn(ctx context.Context) {
+func (w *writer) writeUntilDone(ctx context.Context) {
 	tick := time.NewTicker(writerPace)
 	defer tick.Stop()
 	for ctx.Err() == nil {
@@ -97,19 +97,19 @@ func (w *writer) one(ctx context.Context) error {
 	case len(is.Items) == 0:
 		made := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"text": strings.Repeat("x", 100)}}
 		made, err = w.maps.Create(ctx, made, metav1.CreateOptions{})
-		return w.note(err, func() { w.created[string(made.UID)] = true })
+		return w.record(err, func() { w.created[string(made.UID)] = true })
 	case w.random.IntN(3) == 0:
 		uid := is.Items[0].UID
 		err = w.maps.Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
-		return w.note(err, func() { w.deleted[string(uid)] = true })
+		return w.record(err, func() { w.deleted[string(uid)] = true })
 	default:
 		patch := fmt.Sprintf(`{"data":{"n":"%d"}}`, w.random.Uint32())
 		_, err = w.maps.Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-		return w.note(err, func() {})
+		return w.record(err, func() {})
 	}
 }
 
-func (w *writer) note(err error, done func()) error {
+func (w *writer) record(err error, done func()) error {
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (w *writer) note(err error, done func()) error {
 	return nil
 }
 
-// forget leaves out of created and deleted what was before.
+// forget clears the records of creations and deletions.
 func (w *writer) forget() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -139,7 +139,7 @@ func (w *writer) elsewhere(ctx context.Context, n int) error {
 	return nil
 }
 
-// state is what the server has.
+// state returns the server's state.
 func (w *writer) state(ctx context.Context) (state, error) {
 	list, err := w.maps.List(ctx, metav1.ListOptions{})
 	if err != nil {

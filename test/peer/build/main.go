@@ -1,5 +1,5 @@
-// Command build builds the programs of other projects that the tests run, so
-// that no test has to wait for that, and prints where they are.
+// Command build builds the programs of other projects that the tests run, so that no test
+// waits for that, and prints their paths.
 package main
 
 import (

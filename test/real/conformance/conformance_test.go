@@ -1,4 +1,5 @@
-// Package conformance runs package conformance's tests on a real kube-apiserver, so that what is asked of keepwatch serve is true of it.
+// Package conformance runs package conformance's tests on a real kube-apiserver, to check
+// the tests themselves.
 package conformance
 
 import (

@@ -29,7 +29,7 @@ func TestServerSideBySide(t *testing.T) {
 	t.Logf("-differential.seed %d", seed)
 	flags := strings.Fields(*serveFlag)
 	report := differential.NewReport(slices.Contains(flags, "--storage=upstream"))
-	t.Cleanup(func() { report.Print(t.Output()) }) // behind the ends of the servers' logs
+	t.Cleanup(func() { report.Print(t.Output()) }) // after the ends of the servers' logs
 	etcd := peer.StartEtcd(t)
 	// The lease that identifies the server is renewed every 10 s: a write that
 	// belongs to no phase.

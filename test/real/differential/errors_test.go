@@ -12,8 +12,8 @@ import (
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
-// Requests that the library answers with 500 although the client is at fault are answered so by kube-apiserver,
-// too, and in the same words: a client can't tell the servers apart by them.
+// The library answers some wrong requests of clients with 500. kube-apiserver does so too,
+// with the same message: a client cannot distinguish the servers by them.
 func TestErrorsOfTheLibrary(t *testing.T) {
 	const apply = http.MethodPatch
 	unknown := `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"unknown":{"x":1}}`

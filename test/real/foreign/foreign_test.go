@@ -1,4 +1,4 @@
-// Package foreign tests keepwatch serve on the etcd of a cluster that is somebody else's.
+// Package foreign tests keepwatch serve on the etcd of another cluster.
 package foreign
 
 import (
@@ -19,8 +19,9 @@ import (
 
 func TestMain(m *testing.M) { peer.Main(m) }
 
-// A server on a cluster's etcd shows what the cluster has, refuses writes, and leaves etcd as it was:
-// also a namespace that nobody but the cluster's controllers may finish to delete.
+// A server on a cluster's etcd shows the cluster's objects, refuses writes, and does not
+// change etcd: not even a namespace whose deletion only the cluster's controllers may
+// finish.
 func TestClusterIsLeftAsItWas(t *testing.T) {
 	etcd := peer.StartEtcd(t)
 	cluster := peer.KubernetesOn(t, etcd)
@@ -36,8 +37,8 @@ func TestClusterIsLeftAsItWas(t *testing.T) {
 	if err := theirs.CoreV1().Namespaces().Delete(ctx, "going", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	cluster.Kill()                            // it would go on to write
-	if err := etcd.Restart(ctx); err != nil { // of what it was asked for last, nothing is made any more
+	cluster.Kill()                            // it would continue to write
+	if err := etcd.Restart(ctx); err != nil { // its last requests are no longer executed
 		t.Fatal(err)
 	}
 	before := revision(t, etcd)
@@ -108,7 +109,7 @@ func revision(t *testing.T, etcd *peer.EtcdServer) int64 {
 	return now.Header.Revision
 }
 
-// changed are the keys that were written behind a revision.
+// changed returns the keys that were written after a revision.
 func changed(t *testing.T, etcd *peer.EtcdServer, revision int64) (keys []string) {
 	t.Helper()
 	c, err := etcd.Client()

@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { peer.Main(m) }
 
-// patience bounds each wait for what a working server does soon.
+// patience bounds each wait for something that a working server does soon.
 const patience = 5 * time.Minute
 
 func TestServeOnKine(t *testing.T) {
@@ -125,7 +125,7 @@ func wants(t *testing.T, w watch.Interface, first, last int) (revision string) {
 			}
 			revision = m.ResourceVersion
 		case <-timeout:
-			t.Fatalf("the change to %d of %d is not told", n, last)
+			t.Fatalf("the change to %d of %d is not delivered", n, last)
 		}
 	}
 	return revision
@@ -133,7 +133,7 @@ func wants(t *testing.T, w watch.Interface, first, last int) (revision string) {
 
 const burst = 200
 
-// burst: a watch is told each of many fast changes, and what was written can be read at once.
+// burst: a watch receives each of many fast changes, and a read shows a write at once.
 func (r *rig) burst(t *testing.T) {
 	made := r.create(t, "burst", nil)
 	w := r.watchFrom(t, made.ResourceVersion, named("burst"))
@@ -151,7 +151,7 @@ func (r *rig) burst(t *testing.T) {
 	t.Logf("reading after a write: %v at the median, %v at most", took[len(took)/2], took[len(took)-1])
 }
 
-// selectors: watches with selectors are told what changes, and are not ended by it.
+// selectors: watches with selectors receive the changes, and do not end because of them.
 func (r *rig) selectors(t *testing.T) {
 	label := map[string]string{"app": "selected"}
 	made := r.create(t, "selected", label)
@@ -166,7 +166,7 @@ func (r *rig) selectors(t *testing.T) {
 	wants(t, byName, 1, 20)
 }
 
-// quiet: reads of a resource in which nothing happens don't wait for what happens in another one.
+// quiet: reads of a resource without changes do not wait for changes of another one.
 func (r *rig) quiet(t *testing.T) {
 	r.create(t, "loud", nil)
 	for n := range 10 {
@@ -179,9 +179,9 @@ func (r *rig) quiet(t *testing.T) {
 	}
 }
 
-// kinds: what writes with leases, preconditions and finalizers, and deletes whole collections. That one
-// takes minutes on NATS, where a deletion keeps kine from telling progress until the next write: each
-// consistent read then waits for 3 s before kine answers it.
+// kinds: writes with leases, preconditions and finalizers, and deletions of whole
+// collections. The last takes minutes on NATS, where after a deletion kine reports no
+// progress until the next write: kine then answers each consistent read after 3 s.
 func (r *rig) kinds(t *testing.T) {
 	ctx, core := t.Context(), r.all.CoreV1()
 	if _, err := core.Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "passing"}}, metav1.CreateOptions{}); err != nil {
@@ -223,9 +223,9 @@ func (r *rig) kinds(t *testing.T) {
 	})
 }
 
-// restart: a watch goes on exactly over a restart of the server, if kine has its history. Of NATS it
-// has the last ten changes of each object, which is not enough behind the burst: then the server lists
-// once, says so, and watches expire.
+// restart: a watch resumes without a gap after a restart of the server, if kine has its
+// history. With NATS kine has the last ten changes of each object, which is not enough
+// after the burst: the server then lists once, logs it, and watches expire.
 func (r *rig) restart(t *testing.T) {
 	made := r.create(t, "resumed", nil)
 	w := r.watchFrom(t, made.ResourceVersion, named("resumed"))
@@ -275,7 +275,7 @@ func (r *rig) hasListed(t *testing.T) {
 	}
 }
 
-// outage: a watch that is open goes on when kine comes back.
+// outage: an open watch continues when kine is available again.
 func (r *rig) outage(t *testing.T) {
 	made := r.create(t, "outage", nil)
 	w := r.watchFrom(t, made.ResourceVersion, named("outage"))

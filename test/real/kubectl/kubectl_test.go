@@ -1,5 +1,5 @@
-// Package kubectl tests that what the scripts expect of keepwatch serve is what
-// kube-apiserver does.
+// Package kubectl runs the scripts on kube-apiserver, to check that it behaves as they
+// expect of keepwatch serve.
 package kubectl
 
 import (

@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { peer.Main(m) }
 
-// TestLosses are the losses that leave the server as it is: they share one.
+// TestLosses runs the losses that do not change the server, so they share one.
 func TestLosses(t *testing.T) {
 	r := newRig(t)
 	for name, lose := range map[string]func(*testing.T, *rig, string){
@@ -45,9 +45,9 @@ func TestLosses(t *testing.T) {
 	}
 }
 
-// etcd #10681, kubernetes #76675, #111387, #123072: an object is deleted, and all
-// that etcd knew of it is compacted, before the server was told. Its watch has the
-// deletion with the last state, and no error.
+// etcd #10681, kubernetes #76675, #111387, #123072: an object is deleted, and etcd
+// compacts its history, before the server has received the deletion. Its watch receives
+// the deletion with the last state, and no error.
 func deletedBehindACompaction(t *testing.T, r *rig, ns string) {
 	r.create(t, ns, "gone", "1")
 	r.commit(t, put(t, ns, "kept", "1"))
@@ -63,7 +63,8 @@ func deletedBehindACompaction(t *testing.T, r *rig, ns string) {
 	}
 }
 
-// Any difference by name: a deletion and a new life of the name, between two views.
+// A name is deleted and used again between two states, and the difference has both
+// changes.
 func recreatedBehindACompaction(t *testing.T, r *rig, ns string) {
 	first := r.create(t, ns, "a", "first")
 	revision, _ := r.newest(t, ns) // so that the server has it
@@ -74,15 +75,15 @@ func recreatedBehindACompaction(t *testing.T, r *rig, ns string) {
 	})
 	deleted, added := w.next(t), w.next(t)
 	if deleted.Type != watch.Deleted || deleted.Object.(*corev1.ConfigMap).UID != first.UID {
-		t.Errorf("first comes %s", tell(deleted))
+		t.Errorf("first comes %s", describe(deleted))
 	}
 	if added.Type != watch.Added || added.Object.(*corev1.ConfigMap).UID != "uid-of-a" {
-		t.Errorf("then comes %s", tell(added))
+		t.Errorf("then comes %s", describe(added))
 	}
 }
 
-// etcd #17529: many events are behind the server when what it has not read is
-// compacted. What its watch is told leads to the newest state.
+// etcd #17529: the server has not read many events when etcd compacts them. The fold of
+// its watch is the newest state.
 func manyWritesBehindACompaction(t *testing.T, r *rig, ns string) {
 	state := map[string]string{}
 	for i := range 20 {
@@ -109,8 +110,8 @@ func manyWritesBehindACompaction(t *testing.T, r *rig, ns string) {
 	}
 }
 
-// kubernetes #116122: a watch is opened while the server has lost its etcd, and
-// before it has read all of it anew.
+// kubernetes #116122: a watch is opened while the server has no connection to etcd, and
+// before it has read everything again.
 func watchWhileCutOff(t *testing.T, r *rig, ns string) {
 	made := r.create(t, ns, "a", "1")
 	r.newest(t, ns) // so that the server has it
@@ -119,16 +120,16 @@ func watchWhileCutOff(t *testing.T, r *rig, ns string) {
 		r.commit(t, clientv3.OpDelete(key(ns, "a")))
 		w = r.follow(t, ns, made.ResourceVersion)
 	})
-	w.wants(t, "DELETED "+ns+"/a=1")
+	w.expect(t, "DELETED "+ns+"/a=1")
 }
 
-// kubernetes #59848: a server that is behind etcd does not answer a read of the
-// newest state with what it has.
+// kubernetes #59848: a server that is behind etcd does not answer a read of the newest
+// state from its cache.
 func readWhileCutOff(t *testing.T, r *rig, ns string) {
 	r.create(t, ns, "a", "1")
 	r.newest(t, ns)
-	r.wire.cut()
-	defer r.wire.mend()
+	r.wire.disconnect()
+	defer r.wire.restore()
 	r.commit(t, clientv3.OpDelete(key(ns, "a")))
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
@@ -141,8 +142,8 @@ func readWhileCutOff(t *testing.T, r *rig, ns string) {
 	}
 }
 
-// Transactions: the events of one revision all come, and a watch that goes on
-// behind it has none of them.
+// Transactions: a watch receives all events of one revision, and a watch from that
+// revision receives none of them.
 func oneRevisionOfMany(t *testing.T, r *rig, ns string) {
 	const many = 100
 	before, _ := r.newest(t, ns)
@@ -162,11 +163,11 @@ func oneRevisionOfMany(t *testing.T, r *rig, ns string) {
 	}
 	w = r.follow(t, ns, revision)
 	r.create(t, ns, "next", "")
-	w.wants(t, "ADDED "+ns+"/next=")
+	w.expect(t, "ADDED "+ns+"/next=")
 }
 
-// kubernetes #130898: behind an event that can't be read none comes, until the
-// client begins anew.
+// kubernetes #130898: after an event that cannot be decoded a watch receives none, until
+// the client lists again.
 func undecodable(t *testing.T, r *rig, ns string) {
 	elsewhere := r.namespace(t, ns+"-not")
 	before, _ := r.newest(t, ns)
@@ -174,9 +175,9 @@ func undecodable(t *testing.T, r *rig, ns string) {
 	r.commit(t, clientv3.OpPut(key(ns, "bad"), "k8s\x00 and nothing that can be read"))
 	r.commit(t, put(t, ns, "good", "1"))
 	r.create(t, elsewhere, "good", "1")
-	other.wants(t, "ADDED "+elsewhere+"/good=1")
+	other.expect(t, "ADDED "+elsewhere+"/good=1")
 	if event := w.next(t); event.Type != watch.Error {
-		t.Errorf("behind what can't be read comes %s", tell(event))
+		t.Errorf("behind what can't be read comes %s", describe(event))
 	}
 	if _, err := r.api.CoreV1().ConfigMaps(ns).List(t.Context(), metav1.ListOptions{}); err == nil {
 		t.Error("a list leaves out what can't be read")
@@ -188,11 +189,11 @@ func undecodable(t *testing.T, r *rig, ns string) {
 	}
 	w = r.follow(t, ns, revision)
 	r.create(t, ns, "next", "1")
-	w.wants(t, "ADDED "+ns+"/next=1")
+	w.expect(t, "ADDED "+ns+"/next=1")
 }
 
-// kubernetes #116903: a reader that takes nothing for a while, in which far more is
-// written than connections hold, is told all of it.
+// kubernetes #116903: a client that reads nothing for a while, while far more is written
+// than connections buffer, receives everything afterwards.
 func slowReader(t *testing.T, r *rig, ns string) {
 	const writes, perWrite = 50, 50 // of 16 KiB each: 41 MB
 	before, _ := r.newest(t, ns)
@@ -227,7 +228,7 @@ func endOfInitialEvents(t *testing.T, r *rig, ns string) {
 		event := w.next(t)
 		o, ok := event.Object.(*corev1.ConfigMap)
 		if event.Type != watch.Bookmark || !ok || o.Annotations[metav1.InitialEventsAnnotationKey] != "true" {
-			t.Errorf("want the end of the initial events, got %s", tell(event))
+			t.Errorf("want the end of the initial events, got %s", describe(event))
 		}
 	}
 	for _, revision := range []string{"", "0", r.namespaceRevision(t, ns)} {
@@ -235,10 +236,10 @@ func endOfInitialEvents(t *testing.T, r *rig, ns string) {
 	}
 	r.create(t, ns, "a", "1")
 	w := r.follow(t, ns, "", initial)
-	w.wants(t, "ADDED "+ns+"/a=1")
+	w.expect(t, "ADDED "+ns+"/a=1")
 	isEnd(t, w)
 	r.create(t, ns, "b", "1")
-	w.wants(t, "ADDED "+ns+"/b=1")
+	w.expect(t, "ADDED "+ns+"/b=1")
 }
 
 // kubernetes #25342.
@@ -248,15 +249,15 @@ func prefixOfANamespace(t *testing.T, r *rig, ns string) {
 	w := r.follow(t, ns, before)
 	r.create(t, longer, "a", "1")
 	r.create(t, ns, "b", "1")
-	w.wants(t, "ADDED "+ns+"/b=1")
+	w.expect(t, "ADDED "+ns+"/b=1")
 	if _, state := r.newest(t, ns); len(state) != 1 {
 		t.Errorf("state %v", state)
 	}
 }
 
-// etcd #18089, #19179: the revision up to which etcd is compacted is a deletion. A
-// server that starts with nothing else tells a client from before it, or says that
-// it can't; a client behind it has missed nothing. And 410 is no dead end.
+// etcd #18089, #19179: the revision to which etcd was compacted is a deletion. A server
+// that starts without more history sends it to a client from before it, or answers 410; a
+// client at the deletion has missed nothing. And after 410 a list works.
 func deletedAtTheCompaction(t *testing.T, r *rig, ns string) {
 	made := r.create(t, ns, "a", "1")
 	at := r.commit(t, clientv3.OpDelete(key(ns, "a")))
@@ -265,7 +266,7 @@ func deletedAtTheCompaction(t *testing.T, r *rig, ns string) {
 	}
 	r.restart(t)
 	before := r.follow(t, ns, made.ResourceVersion)
-	if got := tell(before.next(t)); got != "DELETED "+ns+"/a=1" && got != "ERROR 410 Expired" {
+	if got := describe(before.next(t)); got != "DELETED "+ns+"/a=1" && got != "ERROR 410 Expired" {
 		t.Errorf("who was told all before the deletion is told %s", got)
 	}
 	behind := r.follow(t, ns, strconv.FormatInt(at, 10))
@@ -275,13 +276,12 @@ func deletedAtTheCompaction(t *testing.T, r *rig, ns string) {
 	}
 	anew := r.follow(t, ns, revision)
 	r.create(t, ns, "b", "1")
-	behind.wants(t, "ADDED "+ns+"/b=1")
-	anew.wants(t, "ADDED "+ns+"/b=1")
+	behind.expect(t, "ADDED "+ns+"/b=1")
+	anew.expect(t, "ADDED "+ns+"/b=1")
 }
 
-// TestRestore is kubernetes #107457: etcd comes back from a backup, and revisions go
-// back. Nobody waits for a revision of the history that is undone, and nobody goes on
-// with it.
+// TestRestore is kubernetes #107457: etcd is restored from a backup, and revisions go
+// back. No request waits for a revision of the undone history, and no watch resumes in it.
 func TestRestore(t *testing.T) {
 	r := newRig(t)
 	ns := r.namespace(t, "restored")
@@ -293,25 +293,26 @@ func TestRestore(t *testing.T) {
 	newest, _ := r.newest(t, ns)
 	w := r.follow(t, ns, newest)
 	r.restore(t, backup)
-	w.wants(t, "ERROR 410 Expired")
+	w.expect(t, "ERROR 410 Expired")
 
-	r.follow(t, ns, newest).wants(t, "ERROR 410 Expired")
+	r.follow(t, ns, newest).expect(t, "ERROR 410 Expired")
 	revision, state := r.newest(t, ns)
 	if !maps.Equal(state, map[string]string{"old": "1"}) {
 		t.Errorf("the restored state is %v", state)
 	}
 	w = r.follow(t, ns, revision)
 	r.create(t, ns, "new", "1")
-	w.wants(t, "ADDED "+ns+"/new=1")
+	w.expect(t, "ADDED "+ns+"/new=1")
 }
 
-// behind does what the server learns of when it is compacted.
+// behind runs write while the server is disconnected, and compacts etcd before it connects
+// again.
 func (r *rig) behind(t *testing.T, write func()) {
 	t.Helper()
-	r.wire.cut()
+	r.wire.disconnect()
 	write()
 	r.compact(t)
-	r.wire.mend()
+	r.wire.restore()
 }
 
 // some are the next n events, in the order of their words.
@@ -322,7 +323,7 @@ func (f follower) some(t *testing.T, n int) []string {
 		event := f.next(t)
 		o, ok := event.Object.(*corev1.ConfigMap)
 		if !ok {
-			t.Fatal(tell(event))
+			t.Fatal(describe(event))
 		}
 		all = append(all, fmt.Sprintf("%s %s=%s", event.Type, o.Name, o.Data["data"]))
 	}
@@ -337,7 +338,7 @@ func (f follower) fold(t *testing.T, state map[string]string, last string) {
 		event := f.next(t)
 		o, ok := event.Object.(*corev1.ConfigMap)
 		if !ok {
-			t.Fatal(tell(event))
+			t.Fatal(describe(event))
 		}
 		if event.Type == watch.Deleted {
 			delete(state, o.Name)

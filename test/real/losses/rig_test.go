@@ -19,10 +19,10 @@ import (
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
-// patience bounds each wait for what a working server does soon.
-const patience = 5 * time.Minute
+// eventTimeout bounds each wait for something that a working server does soon.
+const eventTimeout = 5 * time.Minute
 
-// rig is a server, the etcd behind it, and the wire between them.
+// rig is a server, its etcd, and the wire between them.
 type rig struct {
 	etcd   *peer.EtcdServer
 	server *peer.Server
@@ -116,7 +116,7 @@ func (r *rig) restart(t *testing.T) {
 // follower is one watch, by client-go's unmodified client.
 type follower struct{ watch.Interface }
 
-// follow begins a watch at a revision, or as options say.
+// follow opens a watch at a revision, or with the options in more.
 func (r *rig) follow(t *testing.T, namespace, revision string, more ...func(*metav1.ListOptions)) follower {
 	t.Helper()
 	options := metav1.ListOptions{ResourceVersion: revision}
@@ -134,7 +134,7 @@ func (r *rig) follow(t *testing.T, namespace, revision string, more ...func(*met
 // next is the next event.
 func (f follower) next(t *testing.T) watch.Event {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), eventTimeout)
 	defer cancel()
 	select {
 	case event, ok := <-f.ResultChan():
@@ -148,8 +148,8 @@ func (f follower) next(t *testing.T) watch.Event {
 	panic("unreachable")
 }
 
-// tell is an event in words: its type, the object's name and its data.
-func tell(event watch.Event) string {
+// describe formats an event: its type, the object's name and its data.
+func describe(event watch.Event) string {
 	switch o := event.Object.(type) {
 	case *corev1.ConfigMap:
 		return fmt.Sprintf("%s %s/%s=%.40s", event.Type, o.Namespace, o.Name, o.Data["data"])
@@ -160,10 +160,10 @@ func tell(event watch.Event) string {
 }
 
 // wants compares the next events.
-func (f follower) wants(t *testing.T, want ...string) {
+func (f follower) expect(t *testing.T, want ...string) {
 	t.Helper()
 	for _, w := range want {
-		if got := tell(f.next(t)); got != w {
+		if got := describe(f.next(t)); got != w {
 			t.Fatalf("want %s, got %s", w, got)
 		}
 	}

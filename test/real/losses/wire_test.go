@@ -11,7 +11,7 @@ import (
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
-// wire is the way from the server to its etcd. It can be cut.
+// wire is the connection from the server to its etcd. A test can interrupt it.
 type wire struct {
 	listener net.Listener
 	target   string
@@ -32,7 +32,7 @@ func newWire(t *testing.T, to peer.Endpoint) *wire {
 	w.running.Go(w.accept)
 	t.Cleanup(func() {
 		listener.Close()
-		w.cut()
+		w.disconnect()
 		w.running.Wait()
 	})
 	return w
@@ -50,7 +50,7 @@ func (w *wire) accept() {
 	}
 }
 
-// carry copies both ways until either end closes, or the wire is cut.
+// carry copies both ways until either end closes, or the wire is interrupted.
 func (w *wire) carry(near net.Conn) {
 	defer near.Close()
 	far, err := net.Dial("tcp", w.target)
@@ -73,7 +73,7 @@ func (w *wire) carry(near net.Conn) {
 	<-back
 }
 
-// hold notes connections for cut; false if there is no wire.
+// hold records connections for disconnect. It returns false while the wire is interrupted.
 func (w *wire) hold(all ...net.Conn) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -93,8 +93,8 @@ func (w *wire) release(all ...net.Conn) {
 	}
 }
 
-// cut closes all connections, and each new one until mend.
-func (w *wire) cut() {
+// disconnect closes all connections, and each new one until restore.
+func (w *wire) disconnect() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.isCut = true
@@ -103,7 +103,7 @@ func (w *wire) cut() {
 	}
 }
 
-func (w *wire) mend() {
+func (w *wire) restore() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.isCut = false

@@ -15,7 +15,7 @@ import (
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
-// patience bounds each wait for what working members do soon.
+// patience bounds each wait for something that working members do soon.
 const patience = 5 * time.Minute
 
 // cluster is an etcd of three members.
@@ -115,7 +115,7 @@ func (c *cluster) addresses() []string {
 	return all
 }
 
-// endpoints are all members, as --etcd-servers takes them.
+// endpoints returns all members, as a value for --etcd-servers.
 func (c *cluster) endpoints() string { return strings.Join(c.addresses(), ",") }
 
 // dial is a client that goes to whichever member answers.

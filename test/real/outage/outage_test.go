@@ -1,5 +1,5 @@
-// Package outage takes keepwatch serve's etcd away under load: its process, its
-// leader, its disk.
+// Package outage stops keepwatch serve's etcd under load: its process, its leader, its
+// disk.
 package outage
 
 import (
@@ -28,7 +28,7 @@ func dial(t *testing.T, e peer.Endpoint) *clientv3.Client {
 	return client
 }
 
-// TestEtcdKilled kills etcd, and in the end the server while etcd is away.
+// TestEtcdKilled kills etcd, and at the end the server while etcd is unavailable.
 func TestEtcdKilled(t *testing.T) {
 	etcd := peer.StartEtcd(t)
 	server := peer.ServeOn(t, etcd)
@@ -73,8 +73,8 @@ func TestLeaderMoves(t *testing.T) {
 	trial.Judge()
 }
 
-// TestDiskFull fills etcd up to its quota, so that it takes no writes any more, and
-// makes room by compaction and defragmentation.
+// TestDiskFull fills etcd up to its quota, so that it accepts no writes, and frees space
+// by compaction and defragmentation.
 func TestDiskFull(t *testing.T) {
 	const quota = 24 << 20
 	etcd := peer.StartEtcd(t, "--quota-backend-bytes", fmt.Sprint(quota))
@@ -87,7 +87,7 @@ func TestDiskFull(t *testing.T) {
 	if _, err := client.Delete(t.Context(), filler, clientv3.WithPrefix()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.Compact(t.Context(), trial.Remember(), clientv3.WithCompactPhysical()); err != nil {
+	if _, err := client.Compact(t.Context(), trial.RecordRevision(), clientv3.WithCompactPhysical()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := client.Defragment(t.Context(), string(etcd.Endpoint)); err != nil {
@@ -102,7 +102,7 @@ func TestDiskFull(t *testing.T) {
 
 const filler = "/filler/"
 
-// fill writes until etcd says that it has no space.
+// fill writes until etcd answers that it has no space.
 func fill(t *testing.T, client *clientv3.Client) {
 	t.Helper()
 	value := string(make([]byte, 256<<10))
@@ -117,8 +117,8 @@ func fill(t *testing.T, client *clientv3.Client) {
 	}
 }
 
-// reads checks that a server whose etcd takes no writes answers reads, the newest
-// state too, and refuses writes.
+// reads checks that a server whose etcd accepts no writes answers reads, also of the
+// newest state, and refuses writes.
 func reads(t *testing.T, server *peer.Server) {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(server.Config())

@@ -15,8 +15,8 @@ import (
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
-// TestFaultsReachClientGo checks the proxy's faults with frames as the real
-// server makes them, in both encodings, and the client that has to read them.
+// TestFaultsReachClientGo checks the proxy's faults with a real server's frames, in both
+// encodings, and with client-go.
 func TestFaultsReachClientGo(t *testing.T) {
 	s := peer.SharedKubernetes(t)
 	created := createPod(t, s, "faulty")

@@ -72,7 +72,7 @@ func TestMetricsCountLists(t *testing.T) {
 	}
 	before := lists()
 	for range 3 {
-		if _, err := clientset(t, s).CoreV1().Endpoints("").List(t.Context(), metav1.ListOptions{}); err != nil { // nobody else lists those
+		if _, err := clientset(t, s).CoreV1().Endpoints("").List(t.Context(), metav1.ListOptions{}); err != nil { // no other client lists these
 			t.Fatal(err)
 		}
 	}
@@ -86,7 +86,7 @@ func TestMetricsCountLists(t *testing.T) {
 func TestCompactionExpiresWatch(t *testing.T) {
 	s := peer.Kubernetes(t, "--watch-cache=false")
 	old := createPod(t, s, "before").ResourceVersion
-	createPod(t, s, "lost") // the one whose event is compacted away
+	createPod(t, s, "lost") // its event is compacted
 	createPod(t, s, "last") // compaction keeps the newest revision
 	if _, err := s.Etcd().Compact(t.Context()); err != nil {
 		t.Fatal(err)
@@ -126,7 +126,7 @@ func TestRestartKeepsData(t *testing.T) {
 		t.Errorf("after a restart: %s at %s on %s, want %s at %s on %s",
 			got.UID, got.ResourceVersion, s.Config().Host, want.UID, want.ResourceVersion, host)
 	}
-	// Nothing is open, so it ends in time when asked to.
+	// No request is open, so the server ends in time.
 	if err := s.Stop(); err != nil {
 		t.Error(err)
 	}

@@ -11,45 +11,46 @@ import (
 )
 
 // crowd is watchers that count.
-type crowd struct {
-	began    time.Time
+type watcherGroup struct {
+	start    time.Time
 	links    []*link
 	watchers []*watcher
 }
 
-// watcher counts events. Events come in the order of their revisions, so that its
-// i-th is of the i-th write, and need not be looked into.
+// watcher counts events. Events arrive in the order of their revisions: its i-th event is
+// the i-th write's.
 type watcher struct {
 	answer  *wire.Answer
 	counter wire.Counter
-	seen    atomic.Int64
-	// arrivals are when events came, since the crowd began. The connection's.
+	count   atomic.Int64
+	// arrivals has the arrival time of each event, since the start of the group. Only the
+	// connection writes it.
 	arrivals []time.Duration
 }
 
-// gather opens n watches, as many on a connection as go, and waits until the server
-// has answered each. They will be told of so many events.
-func (s *subject) gather(ctx context.Context, n int, path string, events int) (*crowd, error) {
-	c := &crowd{began: time.Now()}
+// openWatchers opens n watches, as many on a connection as possible, and waits until the
+// server has answered each. Each has room for the arrival times of events events.
+func (s *subject) openWatchers(ctx context.Context, n int, path string, events int) (*watcherGroup, error) {
+	c := &watcherGroup{start: time.Now()}
 	for i := range n {
 		if i%wire.Streams == 0 {
 			l, err := s.dial(ctx)
 			if err != nil {
-				c.disperse()
+				c.close()
 				return nil, err
 			}
 			c.links = append(c.links, l)
 		}
 		w := &watcher{counter: wire.Lines{}, arrivals: make([]time.Duration, 0, events)}
-		if err := w.open(c.links[len(c.links)-1], path, c.began); err != nil {
-			c.disperse()
+		if err := w.open(c.links[len(c.links)-1], path, c.start); err != nil {
+			c.close()
 			return nil, err
 		}
 		c.watchers = append(c.watchers, w)
 	}
 	for _, w := range c.watchers {
 		if status, err := w.answer.Status(ctx); err != nil || status != "200" {
-			c.disperse()
+			c.close()
 			return nil, fmt.Errorf("GET %s answers %q: %w", path, status, err)
 		}
 	}
@@ -66,29 +67,29 @@ func (w *watcher) open(l *link, path string, began time.Time) (err error) {
 		for range n {
 			w.arrivals = append(w.arrivals, at)
 		}
-		w.seen.Add(int64(n))
+		w.count.Add(int64(n))
 	}})
 	return err
 }
 
 // disperse ends all watches.
-func (c *crowd) disperse() {
+func (c *watcherGroup) close() {
 	for _, l := range c.links {
-		l.hangUp()
+		l.close()
 	}
 }
 
 // cutOff is how many watches the server has ended.
-func (c *crowd) cutOff() (n int) {
+func (c *watcherGroup) countEnded() (n int) {
 	for _, w := range c.watchers {
-		if w.over() {
+		if w.ended() {
 			n++
 		}
 	}
 	return n
 }
 
-func (w *watcher) over() bool {
+func (w *watcher) ended() bool {
 	select {
 	case <-w.answer.Done():
 		return true
@@ -97,13 +98,13 @@ func (w *watcher) over() bool {
 	}
 }
 
-// await waits until everybody whose watch goes on has seen so many events, or until
-// it takes too long.
-func (c *crowd) await(ctx context.Context, events int) error {
+// waitForEvents waits until every open watch has received so many events, or until the
+// deadline.
+func (c *watcherGroup) waitForEvents(ctx context.Context, events int) error {
 	const deadline = time.Minute
 	for began := time.Now(); ; {
 		waiting := slices.ContainsFunc(c.watchers, func(w *watcher) bool {
-			return w.seen.Load() < int64(events) && !w.over()
+			return w.count.Load() < int64(events) && !w.ended()
 		})
 		if !waiting || time.Since(began) > deadline {
 			return nil

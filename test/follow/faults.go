@@ -13,8 +13,8 @@ import (
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
-// weather is what happens to a stream, and its log.
-type weather struct {
+// faultSource disturbs a stream, and logs the faults.
+type faultSource struct {
 	t        *testing.T
 	server   *peer.Server
 	proxy    *faultproxy.Proxy
@@ -32,7 +32,7 @@ type weather struct {
 
 // fate gives most watches and some lists a fault, until calm. What is refused is
 // soon tried again, so that without weights there would be little else.
-func (w *weather) fate(r *rand.Rand, req faultproxy.Request) faultproxy.Fault {
+func (w *faultSource) drawFault(r *rand.Rand, req faultproxy.Request) faultproxy.Fault {
 	storm := faultproxy.Storm()
 	switch {
 	case w.calm.Load():
@@ -45,17 +45,17 @@ func (w *weather) fate(r *rand.Rand, req faultproxy.Request) faultproxy.Fault {
 	return faultproxy.OneOf(0.9, 200<<10, storm)(r, req)
 }
 
-// inStream is what can happen to an open watch.
+// inStream are the faults of an open watch.
 var inStream = []faultproxy.Fault{
 	faultproxy.Event(faultproxy.Expired), faultproxy.Event(faultproxy.Gone), faultproxy.Event(faultproxy.InternalError),
 	faultproxy.Event(faultproxy.Unavailable), faultproxy.Event(faultproxy.Timeout),
-	faultproxy.End, faultproxy.Cut, faultproxy.Tear, faultproxy.Reset, faultproxy.Garbage, faultproxy.Repeat,
+	faultproxy.End, faultproxy.Truncate, faultproxy.Tear, faultproxy.Reset, faultproxy.Garbage, faultproxy.Repeat,
 	faultproxy.Stall, faultproxy.Freeze,
 }
 
 // blow does some work while the stream is killed and started again and etcd is
 // compacted at random moments.
-func (w *weather) blow(work func() error) {
+func (w *faultSource) during(work func() error) {
 	w.t.Helper()
 	done := make(chan error, 1)
 	go func() { done <- work() }()
@@ -76,9 +76,9 @@ func (w *weather) blow(work func() error) {
 	}
 }
 
-// downtime does some work while nobody follows, compacts the history and
-// restarts the server, so that only a list can tell what happened.
-func (w *weather) downtime(work func() error) {
+// downtime runs work while no stream follows, compacts the history and restarts the
+// server, so that only a list can show the changes.
+func (w *faultSource) downtime(work func() error) {
 	w.t.Helper()
 	w.kill()
 	if err := work(); err != nil {
@@ -94,12 +94,12 @@ func (w *weather) downtime(work func() error) {
 	w.follower.Start()
 }
 
-func (w *weather) kill() {
+func (w *faultSource) kill() {
 	w.follower.Kill()
 	w.kills = append(w.kills, time.Since(w.start))
 }
 
-func (w *weather) compact() {
+func (w *faultSource) compact() {
 	w.t.Helper()
 	if _, err := w.server.Compact(w.t.Context()); err != nil && !strings.Contains(err.Error(), "has been compacted") {
 		w.t.Fatal(err)
@@ -107,11 +107,10 @@ func (w *weather) compact() {
 	w.compactions++
 }
 
-// count adds up the LISTs that the server has answered since its start. They are
-// pages, and have no streaming lists among them. One that it told to come again
-// later was none: a restarted server says so until its caches are filled, also to
-// the list of the state at the end.
-func (w *weather) count() {
+// count adds the LISTs that the server has answered since its start. They are pages,
+// without streaming lists. Those that it answered with 429 do not count: a restarted
+// server does so until its caches are filled, also for the list of the final state.
+func (w *faultSource) count() {
 	w.t.Helper()
 	metrics, err := w.server.Metrics(w.t.Context())
 	if err != nil {
@@ -120,8 +119,8 @@ func (w *weather) count() {
 	w.counted += metrics.Requests("LIST", w.resource.Resource) - metrics.Refused("LIST", w.resource.Resource)
 }
 
-// faults counts what the proxy did.
-func (w *weather) faults() map[string]int {
+// faults counts the proxy's faults.
+func (w *faultSource) faults() map[string]int {
 	counts := map[string]int{}
 	for _, e := range w.proxy.Transcript() {
 		for _, f := range e.Faults {
