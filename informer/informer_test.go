@@ -214,30 +214,40 @@ func TestFailedChangesThatAreOver(t *testing.T) {
 	}
 }
 
-func TestStartupDeadlineEndsRun(t *testing.T) {
+// Zero and a positive deadline end Run with the failure, and not earlier. A negative one, the
+// default, waits without limit.
+func TestStartupDeadline(t *testing.T) {
 	s := podtest.NewServer(t)
 	s.Intercept(func(w http.ResponseWriter, r *http.Request) bool {
 		podtest.Status(http.StatusForbidden, "Forbidden", "you may not")(w, r)
 		return true
 	})
-	inf := pods(t, s, informer.StartupDeadline(0))
-	err := inf.Run(t.Context())
-	var failure *keepwatch.Failure
-	if !errors.As(err, &failure) || failure.Kind != keepwatch.Forbidden {
-		t.Errorf("Run: %v", err)
+	for _, deadline := range []time.Duration{0, 50 * time.Millisecond} {
+		begin := time.Now()
+		err := pods(t, s, informer.StartupDeadline(deadline)).Run(t.Context())
+		var failure *keepwatch.Failure
+		if !errors.As(err, &failure) || failure.Kind != keepwatch.Forbidden {
+			t.Errorf("%v: Run returns %v", deadline, err)
+		}
+		if took := time.Since(begin); took < deadline {
+			t.Errorf("%v: Run returns after %v", deadline, took)
+		}
 	}
-
-	waiting := pods(t, s)
-	podtest.RunTyped(t, waiting)
-	podtest.Eventually(t, func() bool { return waiting.State() == health.Forbidden }, func() string { return string(waiting.State()) })
-	if err := waiting.Status().Healthy(time.Hour); err != nil {
-		t.Errorf("within an hour: %v", err)
-	}
-	if err := waiting.Status().Healthy(0); err == nil {
-		t.Error("it is healthy")
+	informers := []*informer.Informer[*corev1.Pod]{pods(t, s), pods(t, s, informer.StartupDeadline(-1))}
+	for _, inf := range informers {
+		podtest.RunTyped(t, inf)
+		podtest.Eventually(t, func() bool { return inf.State() == health.Forbidden }, func() string { return string(inf.State()) })
+		if err := inf.Status().Healthy(time.Hour); err != nil {
+			t.Errorf("within an hour: %v", err)
+		}
+		if err := inf.Status().Healthy(0); err == nil {
+			t.Error("a forbidden informer is healthy")
+		}
 	}
 	s.Intercept(nil)
-	podtest.Eventually(t, func() bool { return waiting.State() == health.Live }, func() string { return string(waiting.State()) })
+	for _, inf := range informers {
+		podtest.Eventually(t, func() bool { return inf.State() == health.Live }, func() string { return string(inf.State()) })
+	}
 }
 
 func TestAudit(t *testing.T) {

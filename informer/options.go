@@ -70,10 +70,11 @@ func Fields(selector string) Option { return func(s *settings) { s.source.Fields
 // Scheme sets the scheme in which T is registered. The default is client-go's.
 func Scheme(scheme *runtime.Scheme) Option { return func(s *settings) { s.scheme = scheme } }
 
-// StartupDeadline limits how long Run waits before the first list while the server forbids
-// the request or does not serve the resource; then Run returns that failure. Zero ends Run
-// at the first such answer. A negative value, the default, waits without limit. It means
-// the same as reflector.Options.StartupDeadline.
+// StartupDeadline limits how long Run retries the failures that reflector.EndsStartup reports,
+// before the first list: the request is forbidden or rejected, the resource is not served, the
+// certificate is not trusted. Then Run returns the failure. Zero ends Run at the first such
+// failure. A negative value, the default, waits without limit. It means the same as
+// reflector.Options.StartupDeadline.
 func StartupDeadline(d time.Duration) Option {
 	return func(s *settings) { s.follow.StartupDeadline = d }
 }

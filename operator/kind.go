@@ -11,6 +11,8 @@ import (
 	"k8s.io/client-go/discovery"
 
 	"github.com/keepwatch/keepwatch/internal/backoff"
+	"github.com/keepwatch/keepwatch/reflector"
+	"github.com/keepwatch/keepwatch/source/kube"
 )
 
 // kind is what the server says of a resource.
@@ -25,9 +27,9 @@ type kind struct {
 // discoveryWaits are the waits between two requests for the operator's resource.
 var discoveryWaits = backoff.Exponential{First: 500 * time.Millisecond, Max: 30 * time.Second}
 
-// find asks the server for the operator's resource until it knows it. That it is
-// absent or forbidden is fatal after the startup deadline; anything else, like a
-// server that can't be reached, is waited for.
+// find asks the server for the operator's resource until the server returns it. After the
+// startup deadline, find returns the failures that reflector.EndsStartup reports. It retries
+// other failures without limit, like a server that cannot be reached.
 func (op *Operator) find(ctx context.Context, server discovery.DiscoveryInterfaceWithContext) (kind, error) {
 	deadline := time.Now().Add(op.set.startupDeadline)
 	for attempt := 0; ; attempt++ {
@@ -36,7 +38,7 @@ func (op *Operator) find(ctx context.Context, server discovery.DiscoveryInterfac
 			return k, nil
 		}
 		wait := discoveryWaits.Wait(attempt)
-		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+		if op.set.startupDeadline >= 0 && reflector.EndsStartup(kube.FailureOf("discover "+op.name, err).Kind) {
 			left := time.Until(deadline)
 			if left <= 0 {
 				return kind{}, fmt.Errorf("operator of %s: %w, for %v", op.name, err, op.set.startupDeadline)

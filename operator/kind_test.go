@@ -1,6 +1,8 @@
 package operator
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -11,7 +13,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// A resource that is absent has until the deadline, all of it.
+// Run ends at the deadline if the resource is absent, neither earlier nor later.
 func TestStartupDeadlineIsExact(t *testing.T) {
 	for _, deadline := range []time.Duration{0, time.Second, time.Minute, time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
@@ -27,4 +29,17 @@ func TestStartupDeadlineIsExact(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A negative deadline waits without limit, as the reflector's does.
+func TestNegativeStartupDeadlineWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		op := New("widgets.example.com", StartupDeadline(-1))
+		server := discovery.ToDiscoveryInterfaceWithContext(&fakediscovery.FakeDiscovery{Fake: &clienttesting.Fake{}})
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 24*time.Hour, errors.New("a day is over"))
+		defer cancel()
+		if _, err := op.find(ctx, server); err == nil || err.Error() != "a day is over" {
+			t.Errorf("find returns %v", err)
+		}
+	})
 }

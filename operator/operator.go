@@ -82,8 +82,11 @@ func NotesInStatus(field string) Option {
 // Workers is how many objects are handled at a time. The default is 10.
 func Workers(n int) Option { return func(s *settings) { s.workers = n } }
 
-// StartupDeadline is how long the resource may be absent or forbidden after the start
-// before that is fatal. The default is a minute.
+// StartupDeadline limits how long Run retries, before it has found the resource and before
+// the first list, the failures that reflector.EndsStartup reports, like a resource that is
+// absent or forbidden; then Run returns the failure. Zero ends Run at the first such failure. A
+// negative value waits without limit. The default is a minute. It means the same as
+// reflector.Options.StartupDeadline.
 func StartupDeadline(d time.Duration) Option {
 	return func(s *settings) { s.startupDeadline = d }
 }

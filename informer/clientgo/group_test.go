@@ -81,6 +81,29 @@ func TestCheckFailsForTheFailed(t *testing.T) {
 	}
 }
 
+// StartupDeadline means the same as in package informer: zero and a positive deadline stop the
+// informer, a negative one waits without limit.
+func TestStartupDeadline(t *testing.T) {
+	s := podtest.NewServer(t)
+	s.Intercept(func(w http.ResponseWriter, r *http.Request) bool {
+		podtest.Status(http.StatusForbidden, metav1.StatusReasonForbidden, "you may not")(w, r)
+		return true
+	})
+	for _, deadline := range []time.Duration{0, 50 * time.Millisecond} {
+		group := clientgo.NewGroup(clientgo.StartupDeadline(deadline))
+		begin := time.Now()
+		group.NewSharedIndexInformer(podsOn(s), &corev1.Pod{}, 0, nil).RunWithContext(t.Context())
+		if took := time.Since(begin); took < deadline || group.Check(nil) == nil {
+			t.Errorf("%v: the informer stops after %v; Check: %v", deadline, took, group.Check(nil))
+		}
+	}
+	inf := clientgo.NewGroup(clientgo.StartupDeadline(-1)).NewSharedIndexInformer(podsOn(s), &corev1.Pod{}, 0, nil).(*clientgo.Shared)
+	podtest.Run(t, inf)
+	podtest.Eventually(t, func() bool { return inf.State() == health.Forbidden }, func() string { return string(inf.State()) })
+	s.Intercept(nil)
+	podtest.WaitForSync(t, inf)
+}
+
 // Two that failed are two failures, and one that takes a place takes one.
 func TestCheckFailsForEachOfTheFailed(t *testing.T) {
 	s := podtest.NewServer(t)

@@ -39,10 +39,11 @@ func DropManagedFields() Option { return func(s *settings) { s.follow.DropManage
 // copies. It has an effect on the informers that read the server themselves: see [Direct].
 func Compact() Option { return func(s *settings) { s.follow.Compact = true } }
 
-// StartupDeadline limits how long an informer waits before the first list while the server
-// forbids the request or does not serve the resource; then it stops, and the group's Check
-// fails. Zero stops it at the first such answer. A negative value, the default, waits
-// without limit. It means the same as reflector.Options.StartupDeadline.
+// StartupDeadline limits how long an informer retries the failures that reflector.EndsStartup reports,
+// before the first list: the request is forbidden or rejected, the resource is not served, the
+// certificate is not trusted. Then the informer stops, and the group's Check returns the
+// failure. Zero stops it at the first such failure. A negative value, the default, waits without limit. It means the same as
+// reflector.Options.StartupDeadline.
 func StartupDeadline(d time.Duration) Option {
 	return func(s *settings) { s.follow.StartupDeadline = d }
 }

@@ -157,7 +157,8 @@ var rules = map[string]rule{
 		why:    "the embedded API server must not depend on the clients that are tested against it",
 	},
 	"operator": {
-		ours: []string{"", "informer", "informer/health", "internal/backoff", "operator/internal/..."},
+		ours: []string{"", "informer", "informer/health", "internal/backoff", "operator/internal/...",
+			"reflector", "source/kube"}, // which failures of discovery end the start
 		others: []string{
 			"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/", "k8s.io/utils/clock",
 			"github.com/prometheus/client_golang/prometheus$", "go.opentelemetry.io/otel",
