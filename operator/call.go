@@ -101,17 +101,20 @@ type call struct {
 	id     string
 }
 
-// logVerdict logs how a call ended and, if it failed, records an Event.
-func (e *engine) logVerdict(o *object, id string, v cycle.Verdict) {
+// logVerdict logs how a call ended. If the call failed and event is set, it records an Event.
+func (e *engine) logVerdict(o *object, id string, v cycle.Verdict, event bool) {
 	logger := e.logger.With("object", o.key.String(), "handler", id)
 	switch {
 	case v.Err == nil:
 		logger.Info("handler succeeded")
 	case v.Final:
-		logger.Error("handler failed for good", "error", v.Err)
-		o.recordEvent(o.newest(), "Warning", "HandlerFailed", fmt.Sprintf("%s failed for good: %v", id, v.Err))
+		logger.Error("handler failed permanently", "error", v.Err)
+		o.recordEvent(o.newest(), "Warning", "HandlerFailed", fmt.Sprintf("%s failed permanently: %v", id, v.Err))
 	default:
 		logger.Warn("handler failed and will be called again", "in", v.Delay, "error", v.Err)
+		if !event {
+			return
+		}
 		o.recordEvent(o.newest(), "Warning", "HandlerRetried", fmt.Sprintf("%s failed and will be called again: %v", id, v.Err))
 	}
 }

@@ -27,6 +27,9 @@
 //   - The handlers of a change see every final state of an object, also if it changes while
 //     they run, and if a change is reverted, unless the process was killed in the call for
 //     that change. They may not see intermediate states.
+//   - A handler that fails is called again after 5 ms, and after twice the wait for each further
+//     failure, up to a minute. At most one failure a second is written to an object, so that
+//     a process that is killed loses the count of at most two seconds.
 //   - An object that cannot be handled, for example because the API rejects a patch, is
 //     handled again after 1 s, 1 s, 2 s, 3 s, 5 s and so on up to 610 s. It does not delay
 //     other objects.

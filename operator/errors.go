@@ -7,9 +7,15 @@ import (
 	"github.com/keepwatch/keepwatch/operator/internal/cycle"
 )
 
-// DefaultDelay is the wait after an error before a handler is called again, unless the
-// error or the handler's Backoff says otherwise.
-const DefaultDelay = time.Minute
+// The wait after an error before a handler is called again, unless the error, the handler's
+// [Backoff] or the operator's [DefaultBackoff] sets another one: FirstBackoff after the first
+// call, twice as long after each further call, at most MaxBackoff.
+const (
+	// FirstBackoff is that of client-go's workqueues.
+	FirstBackoff = 5 * time.Millisecond
+	// MaxBackoff is kopf's fixed delay, so that no handler waits longer than with kopf.
+	MaxBackoff = time.Minute
+)
 
 // Temporary returns an error after which the handler is called again, after the handler's
 // Backoff and whatever its OnError says. It returns nil for nil.
@@ -39,21 +45,24 @@ func Permanent(err error) error {
 }
 
 // Mode says how errors are handled that are neither temporary nor permanent.
-type Mode = cycle.OnError
+type Mode uint8
 
 const (
 	// Retry calls the handler again after its Backoff. It is the default.
-	Retry Mode = cycle.Retry
+	Retry Mode = iota
 	// Fail treats the error as permanent.
-	Fail Mode = cycle.Fail
+	Fail
 	// Ignore logs the error and treats the call as successful.
-	Ignore Mode = cycle.Ignore
+	Ignore
 )
 
-// ErrStopped is the cause with which the contexts of handlers end when the operator
-// has stopped and they have not come to an end in time.
+// verdicts are the modes in the words of cycle.
+var verdicts = map[Mode]cycle.OnError{Retry: cycle.Retry, Fail: cycle.Fail, Ignore: cycle.Ignore}
+
+// ErrStopped is the cause with which a handler's context ends when the operator was
+// stopped and the handler has not returned within [ShutdownGrace].
 var ErrStopped = errors.New("the operator stops")
 
-// ErrUnwanted is the cause with which the context of a daemon or a timer ends when
-// its object is deleted or no longer passes the filter.
-var ErrUnwanted = errors.New("the object no longer asks for it")
+// ErrUnwanted is the cause with which the context of a timer or daemon ends when its
+// object is deleted or no longer passes the filter.
+var ErrUnwanted = errors.New("the object is deleted or no longer passes the filter")

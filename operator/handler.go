@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/keepwatch/keepwatch/internal/backoff"
 	"github.com/keepwatch/keepwatch/operator/internal/background"
 	"github.com/keepwatch/keepwatch/operator/internal/cycle"
 )
@@ -81,8 +82,8 @@ type HandlerOption func(*declaration)
 type declaration struct {
 	cycle.Handler
 	background.Schedule
-	named, paced bool
-	errs         []error
+	named, fixedBackoff bool
+	errs                []error
 }
 
 // ID names a handler in its progress and its log. By default it is the function's
@@ -100,14 +101,28 @@ func Retries(n int) HandlerOption { return func(d *declaration) { d.Retries = n 
 // that is under way then has its context ended. By default there is none.
 func Timeout(t time.Duration) HandlerOption { return func(d *declaration) { d.Timeout = t } }
 
-// Backoff is the wait after an error that is neither permanent nor a [RetryAfter]. The
-// default is DefaultDelay; for daemons, growing from 1 s to 610 s.
+// Backoff sets a fixed wait after an error that is neither permanent nor a [RetryAfter].
+// The default is the operator's [DefaultBackoff], or a wait that grows from [FirstBackoff]
+// to [MaxBackoff]; for daemons from 1 s to 610 s.
 func Backoff(t time.Duration) HandlerOption {
-	return func(d *declaration) { d.Backoff, d.paced = t, true }
+	return func(d *declaration) { d.setBackoff(t) }
 }
 
-// OnError says what becomes of errors that are neither temporary nor permanent.
-func OnError(m Mode) HandlerOption { return func(d *declaration) { d.OnError = m } }
+func (d *declaration) setBackoff(t time.Duration) {
+	d.Backoff, d.fixedBackoff = backoff.Exponential{First: t, Max: t}, true
+}
+
+// OnError sets how errors are handled that are neither temporary nor permanent. The
+// default is Retry.
+func OnError(m Mode) HandlerOption {
+	return func(d *declaration) {
+		verdict, ok := verdicts[m]
+		if !ok {
+			d.errs = append(d.errs, fmt.Errorf("mode %d: want Retry, Fail or Ignore", m))
+		}
+		d.OnError = verdict
+	}
+}
 
 // Labels limits a handler to objects that a label selector matches: "app=web,!canary".
 func Labels(selector string) HandlerOption {
@@ -193,7 +208,13 @@ func caller[T metav1.Object](f Func[T]) func(context.Context, *invocation) error
 
 // describe settles what is declared of a function, and notes what is wrong with it.
 func describe[T metav1.Object](op *Operator, f any, causes cycle.Cause, fallback string, options []HandlerOption) *declaration {
-	d := &declaration{Handler: cycle.Handler{ID: nameOf(f), Causes: causes, Backoff: DefaultDelay}, Schedule: background.Schedule{Grace: defaultGrace}}
+	d := &declaration{
+		Handler:  cycle.Handler{ID: nameOf(f), Causes: causes, Backoff: backoff.Exponential{First: FirstBackoff, Max: MaxBackoff}},
+		Schedule: background.Schedule{Grace: defaultGrace},
+	}
+	if op.set.backoff != nil {
+		d.setBackoff(*op.set.backoff)
+	}
 	for _, o := range options {
 		o(d)
 	}
@@ -203,7 +224,7 @@ func describe[T metav1.Object](op *Operator, f any, causes cycle.Cause, fallback
 	if reflect.ValueOf(f).IsNil() {
 		d.errs = append(d.errs, fmt.Errorf("the function is nil"))
 	}
-	if d.Retries < 0 || d.Timeout < 0 || d.Backoff < 0 {
+	if d.Retries < 0 || d.Timeout < 0 || d.Backoff.First < 0 {
 		d.errs = append(d.errs, fmt.Errorf("retries, timeout and backoff can't be negative"))
 	}
 	if causes != cycle.Update && slices.ContainsFunc(d.Filter.Fields, func(f cycle.FieldFilter) bool { return f.Side != cycle.Either }) {

@@ -57,7 +57,7 @@ func TestMetrics(t *testing.T) {
 				panic("off a cliff")
 			}
 			return nil
-		}, ID("make"), When(func(o *Thing) bool {
+		}, ID("make"), Backoff(time.Minute), When(func(o *Thing) bool {
 			if o.Name == "panics" {
 				panic("at the disco")
 			}

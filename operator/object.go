@@ -40,7 +40,9 @@ type object struct {
 
 	// Of the worker that has the object.
 	listed, begun    bool
-	out              *outgoing // what the server has yet to take, nil for nothing
+	recent           map[string]cycle.Record // of Remember steps, by slot
+	recorded         time.Time               // when a step was last written
+	out              *outgoing               // what the server has yet to take, nil for nothing
 	throttle         throttle.Throttle
 	stale            keepwatch.Revision // what waits goes on with a state newer than this; 0 for not
 	failed           bool               // in this turn something was an error
@@ -224,6 +226,18 @@ func text(state map[string]any, name string) string {
 func (o *object) seen(g view) cycle.Seen {
 	return cycle.Seen{
 		Object: g.state, Gone: g.gone, Listed: o.listed, Begun: o.begun,
+		Recent: o.recent, Recorded: o.recorded,
 		Attended: o.tasks.WantsDaemon(o.engine.taskState(g)), Occupied: o.tasks.RunsDaemon(),
 	}
 }
+
+// remember keeps a record that is not written yet.
+func (o *object) remember(r cycle.Remember) {
+	if o.recent == nil {
+		o.recent = map[string]cycle.Record{}
+	}
+	o.recent[r.Slot] = r.Record
+}
+
+// complete ends a cycle.
+func (o *object) complete() { o.listed, o.begun, o.recent = false, false, nil }

@@ -44,6 +44,7 @@ type settings struct {
 	finalizer       string
 	progressStore   cycle.Path // in the status; nil for annotations
 	workers         int
+	backoff         *time.Duration // nil for a growing one
 	startupDeadline time.Duration
 	shutdownGrace   time.Duration
 	logger          *slog.Logger
@@ -66,11 +67,11 @@ func Prefix(prefix string) Option { return func(s *settings) { s.prefix = prefix
 // Finalizer is the name of the finalizer. By default it is the prefix and "/finalizer".
 func Finalizer(name string) Option { return func(s *settings) { s.finalizer = name } }
 
-// NotesInStatus keeps what was handled last and the progress of handlers in a field of
-// the status, like "status.operator", in place of annotations. The resource's schema must
-// preserve unknown fields there. What handlers write in the status is then sent
-// together with the progress, in one request in place of two.
-func NotesInStatus(field string) Option {
+// ProgressInStatus stores the state that was handled last and the progress of handlers in
+// a field of the status, like "status.operator", instead of annotations. The resource's
+// schema must preserve unknown fields there. A handler's changes of the status and its
+// progress are then one request instead of two.
+func ProgressInStatus(field string) Option {
 	return func(s *settings) {
 		s.progressStore, _ = cycle.ParsePath(field)
 		if len(s.progressStore) < 2 || s.progressStore[0] != "status" {
@@ -79,8 +80,12 @@ func NotesInStatus(field string) Option {
 	}
 }
 
-// Workers is how many objects are handled at a time. The default is 10.
+// Workers sets how many objects are handled concurrently. The default is 10.
 func Workers(n int) Option { return func(s *settings) { s.workers = n } }
+
+// DefaultBackoff sets the [Backoff] of all handlers, timers and daemons that set none. With
+// time.Minute, errors are retried as by kopf.
+func DefaultBackoff(d time.Duration) Option { return func(s *settings) { s.backoff = &d } }
 
 // StartupDeadline limits how long Run retries, before it has found the resource and before
 // the first list, the failures that reflector.EndsStartup reports, like a resource that is
@@ -166,7 +171,10 @@ func (op *Operator) check() error {
 		complain("finalizer %q: want a DNS name and a name, like example.com/finalizer", op.set.finalizer)
 	}
 	if op.set.progressStore != nil && len(op.set.progressStore) == 0 {
-		complain("notes in the status: want a field in it, like status.operator")
+		complain("progress in the status: want a field in it, like status.operator")
+	}
+	if op.set.backoff != nil && *op.set.backoff < 0 {
+		complain("default backoff %v: it can't be negative", *op.set.backoff)
 	}
 	if op.set.workers < 1 {
 		complain("%d workers: want at least one", op.set.workers)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/keepwatch/keepwatch/operator/internal/cycle"
+	"github.com/keepwatch/keepwatch/operator/internal/write"
 )
 
 // guarded processes an object, and throttles it for whatever goes wrong outside of
@@ -102,7 +103,7 @@ func (e *engine) perform(o *object, g view, p cycle.Plan) (time.Time, error) {
 	switch step := p.Step.(type) {
 	case cycle.Idle:
 		if step.Completed {
-			o.listed, o.begun = false, false
+			o.complete()
 		}
 		return e.clearCondition(o, g), nil
 	case cycle.AwaitDaemons:
@@ -125,7 +126,7 @@ func (e *engine) callFor(o *object, g view, p cycle.Plan, step cycle.Call) (time
 	h := e.handlers[step.Index]
 	patch := e.newPatch()
 	in := &invocation{
-		state: g.state, cause: step.Purpose, old: p.Old, diff: p.DiffOf(step.Handler),
+		state: g.state, cause: Cause(step.Purpose.String()), old: p.Old, diff: p.DiffOf(step.Handler),
 		retry: step.Retry, started: step.Started, patch: patch, id: h.ID, object: o,
 	}
 	out, err := e.call(o, h, in, deadlineOf(step))
@@ -134,18 +135,38 @@ func (e *engine) callFor(o *object, g view, p cycle.Plan, step cycle.Call) (time
 	}
 	now := time.Now()
 	verdict := step.Handler.Judge(err, step.Retry, now.Sub(step.Started))
-	e.logVerdict(o, h.ID, verdict)
 	if verdict.Err != nil {
 		o.failed = true
 		if verdict.Final {
 			e.metrics.terminal.Inc()
 		}
 	}
-	w := p.Called(step, verdict, now)
-	out.Edits = w.Edits
-	o.out = &outgoing{Outgoing: out, completed: w.Completed, begun: step.Purpose == cycle.Resume, step: true}
-	next, _ := e.send(o, g)
-	return next, nil
+	after := p.Called(step, verdict, now)
+	_, remembered := after.(cycle.Remember)
+	e.logVerdict(o, h.ID, verdict, !remembered)
+	return e.record(o, g, out, after, step.Purpose == cycle.Resume)
+}
+
+// record writes or remembers the step after a call, and writes what the handler wants.
+func (e *engine) record(o *object, g view, out write.Outgoing, after cycle.Step, resumed bool) (time.Time, error) {
+	switch after := after.(type) {
+	case cycle.Write:
+		out.Edits = after.Edits
+		o.out = &outgoing{Outgoing: out, completed: after.Completed, begun: resumed, step: true}
+		next, _ := e.send(o, g)
+		return next, nil
+	case cycle.Remember:
+		o.remember(after)
+		if out.Empty() {
+			return after.Record.Delayed, nil
+		}
+		o.out = &outgoing{Outgoing: out, step: true}
+		if next, done := e.send(o, g); !done {
+			return next, nil
+		}
+		return after.Record.Delayed, nil // a patch that changes nothing causes no event
+	}
+	return time.Time{}, fmt.Errorf("%w: step %T after a call", errInvariant, after)
 }
 
 func deadlineOf(step cycle.Call) time.Time {

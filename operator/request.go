@@ -15,26 +15,47 @@ import (
 	"github.com/keepwatch/keepwatch/operator/internal/cycle"
 )
 
-// Cause is why a handler is called.
-type Cause = cycle.Cause
+// Cause is why a handler is called, in the words of the stored progress.
+type Cause string
 
 // The causes that handlers are called for.
 const (
-	Created Cause = cycle.Create
-	Updated Cause = cycle.Update
-	Deleted Cause = cycle.Delete
-	Resumed Cause = cycle.Resume
+	Created Cause = "create"
+	Updated Cause = "update"
+	Deleted Cause = "delete"
+	Resumed Cause = "resume"
 )
 
-// Difference is what has happened to one field.
-type Difference = cycle.Difference
+// Difference is a change of one field.
+type Difference struct {
+	Op   Op
+	Path FieldPath
+	// Old is nil for an added field, and New for a removed one.
+	Old, New any
+}
+
+// Op says what happened to a field.
+type Op string
+
+const (
+	FieldAdded   Op = "add"
+	FieldChanged Op = "change"
+	FieldRemoved Op = "remove"
+)
+
+// FieldPath leads to a field of an object, name by name.
+type FieldPath []string
+
+// String returns the path as [OnField] and [Patch.Set] accept it: names with dots between
+// them, and with a backslash before each dot that is part of a name.
+func (p FieldPath) String() string { return cycle.Path(p).String() }
 
 // Request is one call of a handler.
 type Request[T metav1.Object] struct {
 	// Object is the object as it was seen when the call was decided. It is the handler's
 	// own copy; to change the object, use Patch.
 	Object T
-	// Cause is why the handler is called; zero for handlers of events, timers, daemons.
+	// Cause is why the handler is called; empty for handlers of events, timers, daemons.
 	Cause Cause
 	// Old is the desired state that was handled last, without status and system
 	// metadata. It is nil where there is none.
@@ -59,9 +80,9 @@ type Request[T metav1.Object] struct {
 // invocation is a call of a handler of any type.
 type invocation struct {
 	state    map[string]any
-	cause    cycle.Cause
+	cause    Cause
 	old      map[string]any
-	diff     []Difference
+	diff     []cycle.Difference
 	event    string
 	retry    int
 	started  time.Time
@@ -137,12 +158,12 @@ func request[T metav1.Object](in *invocation) (*Request[T], error) {
 	return r, nil
 }
 
-// ownDifferences copies values that are shared with the object's state.
-func ownDifferences(shared []Difference) []Difference {
+// ownDifferences copies differences for a handler: their values are shared with the
+// object's state.
+func ownDifferences(shared []cycle.Difference) []Difference {
 	own := make([]Difference, len(shared))
 	for n, d := range shared {
-		d.Old, d.New = runtime.DeepCopyJSONValue(d.Old), runtime.DeepCopyJSONValue(d.New)
-		own[n] = d
+		own[n] = Difference{Op(d.Op), FieldPath(d.Path), runtime.DeepCopyJSONValue(d.Old), runtime.DeepCopyJSONValue(d.New)}
 	}
 	return own
 }

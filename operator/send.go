@@ -100,13 +100,14 @@ func (e *engine) writing(state map[string]any) write.Object {
 func (e *engine) sent(o *object, out *outgoing) (next time.Time, done bool) {
 	o.out = nil
 	if out.completed {
-		o.listed, o.begun = false, false
+		o.complete()
 	} else if out.begun {
 		o.begun = true
 	}
 	*o.reported(out) = ""
 	if out.step {
 		o.throttle, o.stale = throttle.Throttle{}, 0
+		o.recorded = time.Now()
 	}
 	return time.Time{}, true
 }

@@ -107,7 +107,7 @@ func TestEventsArePosted(t *testing.T) {
 			all = append(all, e.Type+" "+e.Reason+": "+e.Message)
 		}
 		text := strings.Join(all, "; ")
-		return strings.Contains(text, "Normal Greeted: hello one") && strings.Contains(text, "Warning HandlerFailed: greet failed for good: no luck"), text
+		return strings.Contains(text, "Normal Greeted: hello one") && strings.Contains(text, "Warning HandlerFailed: greet failed permanently: no luck"), text
 	})
 }
 
@@ -143,13 +143,13 @@ func TestAnotherLifeOfANameIsNotWrittenTo(t *testing.T) {
 		t.Errorf("it has the status of another life: %v", status)
 	}
 	if strings.Contains(p.log.logged(), "can't be handled") {
-		t.Error("that is taken for a trouble")
+		t.Error("the operator counts that as a failure")
 	}
 }
 
 func TestNotesInTheStatus(t *testing.T) {
 	p := newPlace(t)
-	op := p.operator("widgets.example.com", operator.NotesInStatus("status.operator"))
+	op := p.operator("widgets.example.com", operator.ProgressInStatus("status.operator"))
 	tried := make(chan struct{}, 10)
 	operator.OnCreate(op, func(_ context.Context, r *request) error {
 		p.log.add("try %d", r.Retry)
@@ -187,7 +187,7 @@ func TestNotesInTheStatus(t *testing.T) {
 
 func TestNotesThatTheSchemaDropsAreTrouble(t *testing.T) {
 	p := newPlace(t)
-	op := p.operator("widgets.example.com", operator.NotesInStatus("status.pruned"))
+	op := p.operator("widgets.example.com", operator.ProgressInStatus("status.pruned"))
 	operator.OnCreate(op, func(_ context.Context, r *request) error {
 		p.log.add("called")
 		r.Patch.Status("calls", p.log.count("called")) // something new each time
@@ -243,7 +243,7 @@ func TestWhatIsFatal(t *testing.T) {
 		}, `handler "x": declared twice for create`},
 		"a reserved name": {func() *operator.Operator {
 			op := operator.New("widgets.example.com")
-			operator.OnCreate(op, nothing, operator.ID("trouble"))
+			operator.OnCreate(op, nothing, operator.ID("handled-condition"))
 			return op
 		}, "has a meaning already"},
 		"a wrong prefix": {func() *operator.Operator {
@@ -272,13 +272,32 @@ func TestWhatIsFatal(t *testing.T) {
 	}
 }
 
-func TestAForbiddenResourceIsFatal(t *testing.T) {
+// forbidding starts a server that answers every request with 403.
+func forbidding(t *testing.T) *httptest.Server {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusForbidden)
 		fmt.Fprint(w, `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403, "message": "you may not"}`)
 	}))
-	defer server.Close()
+	t.Cleanup(server.Close)
+	return server
+}
+
+func TestNegativeStartupDeadlineWaitsForPermission(t *testing.T) {
+	p := newPlace(t)
+	op := p.operator("widgets.example.com", operator.StartupDeadline(-1))
+	operator.OnCreate(op, func(context.Context, *request) error { return nil })
+	stop := p.startWith(&rest.Config{Host: forbidding(t).URL}, op)
+	p.eventually("it waits", func() (bool, string) {
+		return strings.Count(p.log.logged(), "waiting for the resource") >= 2, p.log.logged()
+	})
+	if err := stop(); err != nil {
+		t.Errorf("Run returns %v", err)
+	}
+}
+
+func TestAForbiddenResourceIsFatal(t *testing.T) {
+	server := forbidding(t)
 	op := operator.New("widgets.example.com", operator.StartupDeadline(0))
 	operator.OnCreate(op, func(context.Context, *request) error { return nil })
 	if err := op.Run(t.Context(), &rest.Config{Host: server.URL}); err == nil || !strings.Contains(err.Error(), "you may not") {

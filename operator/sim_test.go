@@ -83,7 +83,7 @@ func TestRejectedPatchesAreThrottledAndReportedOnce(t *testing.T) {
 			t.Errorf("%d patches rejected and %d others, want %d and the one that reports", rejected, other, len(want)-1)
 		}
 		if !r.engine.hasCondition(w.at("bad")) {
-			t.Error("the trouble is not noted on the object")
+			t.Error("the object has no condition")
 		}
 		if err := r.end(); err != nil {
 			t.Error(err)
@@ -155,7 +155,7 @@ func (r *running) told(w *world, name string) (events, notes int) {
 		}
 	}
 	for _, p := range w.patchesOf(name) {
-		if strings.Contains(p.body, `/trouble":"`) {
+		if strings.Contains(p.body, `/handled-condition":"`) {
 			notes++
 		}
 	}
@@ -254,7 +254,7 @@ func TestTroublesOfEventHandlersAreTheirOwn(t *testing.T) {
 			}
 		}
 		if o := w.at("one"); !r.engine.hasCondition(o) || o["spec"].(map[string]any)["seen"] != "yes" {
-			t.Errorf("want the note of the trouble, and what the handler of events wants: %v", o)
+			t.Errorf("want the condition, and the changes of the event handler: %v", o)
 		}
 		_ = r.end()
 	})
@@ -271,7 +271,7 @@ func TestATroubleThatIsOverIsTakenAway(t *testing.T) {
 		r := live(t, w, op)
 		synctest.Wait()
 		if !r.engine.hasCondition(w.at("one")) {
-			t.Fatal("no trouble")
+			t.Fatal("no condition")
 		}
 		w.change("one", "size", int64(2))
 		time.Sleep(time.Second)
@@ -564,8 +564,8 @@ func TestDaemons(t *testing.T) {
 		w.delete("one")
 		time.Sleep(time.Minute)
 		j.want(t,
-			"0 start [keepwatch.github.io/finalizer]", "1 warned", "6 cancelled: the object no longer asks for it",
-			"6 start [keepwatch.github.io/finalizer]", "10 warned", "15 cancelled: the object no longer asks for it")
+			"0 start [keepwatch.github.io/finalizer]", "1 warned", "6 cancelled: the object is deleted or no longer passes the filter",
+			"6 start [keepwatch.github.io/finalizer]", "10 warned", "15 cancelled: the object is deleted or no longer passes the filter")
 		if w.at("one") != nil || len(r.engine.objects) != 0 {
 			t.Error("the object is still there, or remembered")
 		}

@@ -79,7 +79,7 @@ func (o *object) TaskJudged(t *background.Task, v cycle.Verdict) {
 	if v.Err == nil && !t.Daemon {
 		return // a timer succeeds too often for a line each
 	}
-	o.engine.logVerdict(o, t.ID, v)
+	o.engine.logVerdict(o, t.ID, v, v.Delay >= time.Second)
 }
 
 // TaskAbandoned reports a task that does not end, and releases the object.

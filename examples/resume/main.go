@@ -34,7 +34,7 @@ func (s *sizes) record(ctx context.Context, r *request) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.of[r.Object.UID] = r.Object.Spec.Size
-	r.Logger.Info("recorded", "cause", r.Cause.String(), "size", r.Object.Spec.Size, "total", s.total())
+	r.Logger.Info("recorded", "cause", string(r.Cause), "size", r.Object.Spec.Size, "total", s.total())
 	return nil
 }
 

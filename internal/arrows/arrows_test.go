@@ -190,6 +190,7 @@ var rules = map[string]rule{
 		why:    "the content of a request and the meaning of an answer are decided without I/O",
 	},
 	"operator/internal/cycle": {
+		ours:   []string{"internal/backoff"},
 		others: []string{"k8s.io/apimachinery/pkg/labels", "k8s.io/apimachinery/pkg/util/json", "golang.org/x/crypto/blake2b"},
 		why:    "the decisions of an operator are a pure function without I/O",
 	},

@@ -46,7 +46,7 @@ func TestAllDoTheSame(t *testing.T) {
 			return Keepwatch(ctx, cfg, namespace, 10)
 		},
 		"keepwatch-in-status": func(ctx context.Context, cfg *rest.Config, namespace string) error {
-			return Keepwatch(ctx, cfg, namespace, 10, operator.NotesInStatus("status.operator"))
+			return Keepwatch(ctx, cfg, namespace, 10, operator.ProgressInStatus("status.operator"))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -78,6 +78,13 @@ func (r *run) repeat() (settled bool) {
 			return false
 		}
 		v := r.Judge(err, retry, now.Sub(started))
+		if after := new(cycle.RetryAfter); !v.Final && r.Daemon && !r.FixedBackoff && !errors.As(err, &after) {
+			if now.Sub(begun) > crashes.Wait(begun)+time.Minute {
+				crashes = throttle.Throttle{} // it has run for more than a minute
+			}
+			crashes = crashes.Failed(now)
+			v.Delay = crashes.Wait(now)
+		}
 		r.set.object.TaskJudged(r.Task, v)
 		switch {
 		case v.Final && (v.Err != nil || r.Daemon):
@@ -88,16 +95,8 @@ func (r *run) repeat() (settled bool) {
 			}
 			retry, started, crashes = 0, time.Now(), throttle.Throttle{}
 		default:
-			wait := v.Delay
-			if after := new(cycle.RetryAfter); r.Daemon && !r.FixedBackoff && !errors.As(err, &after) {
-				if now.Sub(begun) > crashes.Wait(begun)+time.Minute {
-					crashes = throttle.Throttle{} // it has run for more than a minute
-				}
-				crashes = crashes.Failed(now)
-				wait = crashes.Wait(now)
-			}
 			retry++
-			if !r.pause(wait) {
+			if !r.pause(v.Delay) {
 				return false
 			}
 		}

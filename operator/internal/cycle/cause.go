@@ -1,6 +1,9 @@
 package cycle
 
-import "strings"
+import (
+	"strings"
+	"time"
+)
 
 // Cause is why handlers are called, or why none are. The set is closed. Causes are
 // bits, so that a handler can be declared for several.
@@ -49,6 +52,10 @@ type Seen struct {
 	// recorded of resume handlers before that is of another process, which started
 	// things that have ended with it.
 	Begun bool
+	// Recent are the records of [Remember] steps by their slots, and Recorded is when this
+	// process last wrote on the object.
+	Recent   map[string]Record
+	Recorded time.Time
 	// Attended: daemons are declared for the object in this state.
 	Attended bool
 	// Occupied: daemons of the object are running, or have not ended yet.

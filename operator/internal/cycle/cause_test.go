@@ -142,7 +142,7 @@ func TestAnnotationNames(t *testing.T) {
 			t.Errorf("%s is %s, want %s", id, got, want)
 		}
 	}
-	if k := (Keys{prefix}); !k.Reserved("trouble") || !k.Reserved("last-handled-configuration") || k.Reserved("create") {
+	if k := (Keys{prefix}); !k.Reserved("handled-condition") || !k.Reserved("last-handled-configuration") || k.Reserved("create") {
 		t.Error("names that have a meaning are free, or others are not")
 	}
 }
@@ -158,7 +158,7 @@ func TestWhatAReplicaSetInheritsIsNotItsOwn(t *testing.T) {
 	if p.Cause != Create || !ok {
 		t.Fatalf("%v, %T", p.Cause, p.Step)
 	}
-	child = apply(child, p.Called(call, Verdict{Final: true}, noon).Edits, finalizer)
+	child = apply(child, p.Called(call, Verdict{Final: true}, noon).(Write).Edits, finalizer)
 	if p := plan(t, s, Seen{Object: child}, noon); p.Cause != Noop {
 		t.Errorf("%v after it was handled", p.Cause)
 	}

@@ -66,6 +66,13 @@ func (e Edits) remove(slot string) {
 	e.Annotations[slot] = nil
 }
 
+// only reports whether nothing but a slot is written.
+func (e Edits) only(slot string) bool {
+	_, annotation := e.Annotations[slot]
+	_, field := e.Fields[slot]
+	return (annotation || field) && len(e.Annotations)+len(e.Fields) == 1 && e.Finalizer == KeepFinalizer
+}
+
 // unchanged reverts progress or remove.
 func (e Edits) unchanged(slot string) {
 	delete(e.Fields, slot)

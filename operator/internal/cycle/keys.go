@@ -12,9 +12,9 @@ type Keys struct{ Prefix string }
 
 // The names that are no handler's.
 const (
-	handledName  = "last-handled-configuration" // the essence that was handled last
-	handlingName = "handling-configuration"     // the essence that is being handled
-	troubleName  = "trouble"                    // why the object can't be handled
+	handledName   = "last-handled-configuration" // the essence that was handled last
+	handlingName  = "handling-configuration"     // the essence that is being handled
+	conditionName = "handled-condition"          // why the object cannot be handled
 )
 
 // maxName is the longest name that an annotation may have behind its prefix.
@@ -34,8 +34,8 @@ func (k Keys) Of(name, mark string) string {
 	return k.Prefix + "/" + safe.Replace(name)[:maxName-len(end)] + end
 }
 
-// Trouble is the annotation that says why an object can't be handled.
-func (k Keys) Condition(object map[string]any) string { return k.Of(troubleName, mark(object)) }
+// Condition is the annotation that says why an object can't be handled.
+func (k Keys) Condition(object map[string]any) string { return k.Of(conditionName, mark(object)) }
 
 func digest(name string) string {
 	hash, err := blake2b.New(4, nil)
@@ -67,7 +67,7 @@ func mark(object map[string]any) string {
 // another's.
 func (k Keys) Reserved(id string) bool {
 	key := k.Of(id, "")
-	return key == k.Of(handledName, "") || key == k.Of(handlingName, "") || key == k.Of(troubleName, "")
+	return key == k.Of(handledName, "") || key == k.Of(handlingName, "") || key == k.Of(conditionName, "")
 }
 
 // operators are the prefixes of the annotations that operators keep on an object,
@@ -81,7 +81,7 @@ func (k Keys) operators(annotations map[string]any) map[string]bool {
 			continue
 		}
 		switch strings.TrimSuffix(name, "-ofDRS") {
-		case handledName, handlingName, troubleName, "kopf-managed":
+		case handledName, handlingName, conditionName, "kopf-managed":
 			prefixes[prefix] = true
 		}
 	}

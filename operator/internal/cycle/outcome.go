@@ -60,13 +60,13 @@ func (h Handler) Judge(err error, retries int, ran time.Duration) Verdict {
 	case errors.As(err, &after):
 		return h.again(err, max(0, after.Delay), retries, ran)
 	case errors.As(err, &temporary):
-		return h.again(err, h.Backoff, retries, ran)
+		return h.again(err, h.Backoff.Wait(retries), retries, ran)
 	case h.OnError == Fail:
 		return Verdict{Final: true, Err: err}
 	case h.OnError == Ignore:
 		return Verdict{Final: true}
 	}
-	return h.again(err, h.Backoff, retries, ran)
+	return h.again(err, h.Backoff.Wait(retries), retries, ran)
 }
 
 func (h Handler) again(err error, delay time.Duration, retries int, ran time.Duration) Verdict {

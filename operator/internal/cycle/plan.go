@@ -5,7 +5,7 @@ import "time"
 // Plan says what to do about a state at a time. It fails if what is kept on the
 // object can't be read.
 func (s Spec) Plan(seen Seen, now time.Time) (Plan, error) {
-	p := Plan{spec: s, object: seen.Object, New: s.essence(seen.Object)}
+	p := Plan{spec: s, object: seen.Object, New: s.essence(seen.Object), recorded: seen.Recorded}
 	var err error
 	if p.handled, err = s.stored(seen.Object, handledName); err != nil {
 		return p, err
@@ -135,14 +135,25 @@ func (p *Plan) call(d *duty, now time.Time) Step {
 	if err := h.exhausted(d.record.Retries, now.Sub(d.record.Started)); err != nil {
 		d.record.Stopped, d.record.Delayed = stamp(now), time.Time{}
 		d.record.Failure, d.record.Message = true, Brief(err.Error())
-		return p.written(d)
+		write := p.written(d)
+		p.recordAhead(write.Edits, d)
+		return write
 	}
 	return Call{Handler: h, Index: d.index, Purpose: d.purpose, Retry: d.record.Retries, Started: d.record.Started}
 }
 
-// Called says what to write after a call that was asked for: now is when it has
-// returned.
-func (p Plan) Called(c Call, v Verdict, now time.Time) Write {
+// writeInterval is the least time between two writes of failures whose retries come
+// sooner than that. It bounds what one failing object costs the server. kopf writes after
+// each call.
+const writeInterval = time.Second
+
+// Called returns a Write or a Remember after a call. now is when the call has returned.
+//
+// A failure is remembered if it changes nothing but the handler's own record, the retry
+// comes within writeInterval, and the last write was within writeInterval. The first
+// failure of a handler is always written, and so is a call that saw another state of the
+// object than the calls before: a new process must know that the handler saw it.
+func (p Plan) Called(c Call, v Verdict, now time.Time) Step {
 	duties := append([]duty(nil), p.duties...)
 	p.duties = duties
 	for i := range duties {
@@ -161,7 +172,12 @@ func (p Plan) Called(c Call, v Verdict, now time.Time) Write {
 		} else {
 			d.record.Delayed = stamp(now.Add(v.Delay))
 		}
-		return p.written(d)
+		write := p.written(d)
+		if soon := v.Delay < writeInterval && now.Sub(p.recorded) < writeInterval; soon && !v.Final && d.known && write.Edits.only(d.slot) {
+			return Remember{d.slot, d.record}
+		}
+		p.recordAhead(write.Edits, d)
+		return write
 	}
 	panic("cycle: the call was not asked for by this plan")
 }
@@ -185,6 +201,15 @@ func (p *Plan) written(d *duty) Write {
 		p.progress(edits, p.handling)
 	}
 	return Write{Edits: edits}
+}
+
+// recordAhead adds the records of other duties that the object does not have yet.
+func (p *Plan) recordAhead(edits Edits, written *duty) {
+	for i := range p.duties {
+		if d := &p.duties[i]; d.ahead && d != written && !p.finished() {
+			edits.record(d.slot, &d.record)
+		}
+	}
 }
 
 func (p *Plan) finished() bool {

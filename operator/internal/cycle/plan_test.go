@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/keepwatch/keepwatch/internal/backoff"
 )
 
 // run lets an operator work on an object until it rests or sleeps, and tells which
@@ -30,7 +32,7 @@ func run(t *testing.T, s Spec, seen *Seen, now time.Time, outcome func(id string
 		case Call:
 			called = append(called, step.Handler.ID)
 			begun = step.Purpose == Resume
-			write = p.Called(step, step.Handler.Judge(outcome(step.Handler.ID), step.Retry, now.Sub(step.Started)), now)
+			write = p.Called(step, step.Handler.Judge(outcome(step.Handler.ID), step.Retry, now.Sub(step.Started)), now).(Write)
 		}
 		seen.Object = apply(seen.Object, write.Edits, s.Finalizer)
 		seen.Begun = seen.Begun || begun
@@ -40,6 +42,11 @@ func run(t *testing.T, s Spec, seen *Seen, now time.Time, outcome func(id string
 	}
 	t.Fatal("it never rests")
 	return nil
+}
+
+// fixed is a schedule of equal waits.
+func fixed(wait time.Duration) backoff.Exponential {
+	return backoff.Exponential{First: wait, Max: wait}
 }
 
 func fine(string) error { return nil }
@@ -68,7 +75,7 @@ func TestFewestRetriesFirst(t *testing.T) {
 }
 
 func TestAHandlerThatWaitsHoldsUpNoOther(t *testing.T) {
-	s := spec(Handler{ID: "slow", Causes: Create, Backoff: time.Minute}, Handler{ID: "quick", Causes: Create})
+	s := spec(Handler{ID: "slow", Causes: Create, Backoff: fixed(time.Minute)}, Handler{ID: "quick", Causes: Create})
 	seen := Seen{Object: object(`{}`)}
 	fail := func(id string) error {
 		if id == "slow" {
@@ -101,11 +108,11 @@ func TestJudge(t *testing.T) {
 		delay   time.Duration
 	}{
 		{"success", Handler{}, nil, 0, 0, true, false, 0},
-		{"an error is retried", Handler{Backoff: time.Minute}, plain, 9, 0, false, true, time.Minute},
+		{"an error is retried", Handler{Backoff: fixed(time.Minute)}, plain, 9, 0, false, true, time.Minute},
 		{"unless it is to fail", Handler{OnError: Fail}, plain, 0, 0, true, true, 0},
 		{"or to be ignored", Handler{OnError: Ignore}, plain, 0, 0, true, false, 0},
-		{"a delay comes first", Handler{OnError: Fail, Backoff: time.Minute}, soon, 0, 0, false, true, 10 * time.Second},
-		{"temporary waits for the backoff", Handler{OnError: Fail, Backoff: time.Minute}, &Temporary{plain}, 0, 0, false, true, time.Minute},
+		{"a delay comes first", Handler{OnError: Fail, Backoff: fixed(time.Minute)}, soon, 0, 0, false, true, 10 * time.Second},
+		{"temporary waits for the backoff", Handler{OnError: Fail, Backoff: fixed(time.Minute)}, &Temporary{plain}, 0, 0, false, true, time.Minute},
 		{"permanent too", Handler{OnError: Ignore}, &Permanent{plain}, 0, 0, true, true, 0},
 		{"permanent in one with a delay", Handler{}, &RetryAfter{&Permanent{plain}, 1}, 0, 0, true, true, 0},
 		{"a negative delay is none", Handler{}, &RetryAfter{plain, -5}, 0, 0, false, true, 0},
@@ -126,7 +133,7 @@ func TestJudge(t *testing.T) {
 }
 
 func TestATimeoutEndsWhileNobodyRan(t *testing.T) {
-	s := spec(Handler{ID: "a", Causes: Create, Timeout: time.Hour, Backoff: time.Minute})
+	s := spec(Handler{ID: "a", Causes: Create, Timeout: time.Hour, Backoff: fixed(time.Minute)})
 	seen := Seen{Object: object(`{}`)}
 	wantCalls(t, run(t, s, &seen, noon, func(string) error { return errors.New("down") }), "a")
 	seen.Listed = true // restarted, a day later

@@ -25,6 +25,11 @@ type Record struct {
 	Message string `json:"message,omitempty"`
 }
 
+// continues reports whether r is a later record than one of the same handler and cause.
+func (r Record) continues(older Record) bool {
+	return r.Purpose == older.Purpose && r.Started.Equal(older.Started) && r.Retries > older.Retries
+}
+
 func (r Record) finished() bool { return r.Success || r.Failure }
 
 // maxMessage bounds what an error takes of the space for annotations, which all of
@@ -91,7 +96,7 @@ func (s Spec) ours(object map[string]any) []string {
 			continue
 		}
 		switch key {
-		case s.Keys.Of(handledName, mark), s.Keys.Of(handlingName, mark), s.Keys.Of(troubleName, mark):
+		case s.Keys.Of(handledName, mark), s.Keys.Of(handlingName, mark), s.Keys.Of(conditionName, mark):
 		default:
 			keys = append(keys, key)
 		}

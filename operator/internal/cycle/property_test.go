@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/keepwatch/keepwatch/internal/backoff"
 )
 
 // world is an object at a server, an operator that can crash at any moment, and
@@ -37,7 +39,7 @@ func (w *world) init(t *rapid.T) {
 			OnError: OnError(rapid.IntRange(0, 2).Draw(t, "on error")),
 			Retries: rapid.IntRange(0, 4).Draw(t, "retries"),
 			Timeout: time.Duration(rapid.IntRange(0, 3).Draw(t, "timeout")) * 100 * time.Second,
-			Backoff: time.Duration(rapid.IntRange(0, 60).Draw(t, "backoff")) * time.Second,
+			Backoff: backoff.Exponential{First: time.Duration(rapid.IntRange(0, 4).Draw(t, "backoff")) * 100 * time.Millisecond, Max: time.Minute},
 		}
 		if h.Causes == Update && rapid.Bool().Draw(t, "field") {
 			h.Field = Path{"spec", rapid.SampledFrom([]string{"a", "b"}).Draw(t, "name")}
@@ -119,13 +121,19 @@ func (w *world) call(p Plan, call Call, crash func(string) bool) {
 	if call.Purpose == Delete && !w.spec.Finalized(w.object) && !call.Handler.Optional {
 		w.Fatalf("%s is called for a deletion that does not wait for it", id)
 	}
-	w.now = w.now.Add(time.Duration(rapid.IntRange(0, 50).Draw(w.T, "runs")) * time.Second)
+	w.now = w.now.Add(time.Duration(rapid.SampledFrom([]int{0, 1, 100, 50_000}).Draw(w.T, "runs")) * time.Millisecond)
 	verdict := call.Handler.Judge(w.kind(call), call.Retry, w.now.Sub(call.Started))
 	if crash("after a call") {
 		w.restart()
 		return
 	}
-	write := p.Called(call, verdict, w.now)
+	step := p.Called(call, verdict, w.now)
+	if r, ok := step.(Remember); ok {
+		w.remember(r, verdict)
+		w.saw[id] = p.New
+		return
+	}
+	write := step.(Write)
 	if !w.write(p, write, crash) {
 		return
 	}
@@ -139,6 +147,16 @@ func (w *world) call(p Plan, call Call, crash func(string) bool) {
 	}
 }
 
+func (w *world) remember(r Remember, v Verdict) {
+	if v.Final || v.Delay >= writeInterval || w.seen.Recorded.IsZero() {
+		w.Fatalf("%+v is not written; %+v", v, r)
+	}
+	if w.seen.Recent == nil {
+		w.seen.Recent = map[string]Record{}
+	}
+	w.seen.Recent[r.Slot] = r.Record
+}
+
 // life is what a handler may succeed in once.
 func (w *world) life(call Call) string {
 	return fmt.Sprintf("%s/%s/%d", call.Handler.ID, call.Purpose, w.cycles)
@@ -150,8 +168,9 @@ func (w *world) write(p Plan, write Write, crash func(string) bool) bool {
 		return false
 	}
 	w.object = apply(w.object, write.Edits, w.spec.Finalizer)
+	w.seen.Recorded = w.now
 	if write.Completed {
-		w.seen.Listed, w.seen.Begun = false, false
+		w.seen.Listed, w.seen.Begun, w.seen.Recent = false, false, nil
 		if _, called := p.Step.(Call); !called {
 			w.cycles++
 		}

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/keepwatch/keepwatch/internal/backoff"
 )
 
 // Spec is what an operator does with objects of one kind. It does not change.
@@ -31,8 +33,8 @@ type Handler struct {
 	Retries int
 	// Timeout is how long after the first call it may be called again, 0 for ever.
 	Timeout time.Duration
-	// Backoff is the wait after an error that says nothing of it.
-	Backoff time.Duration
+	// Backoff is the wait after an error that names none. Its attempts are the calls.
+	Backoff backoff.Exponential
 	// Optional: a delete handler that no finalizer is kept for.
 	Optional bool
 	// Deleting: a resume handler that also joins a deletion.
@@ -74,6 +76,7 @@ type duty struct {
 	purpose Cause
 	record  Record
 	known   bool // record was read from the object
+	ahead   bool // record is newer than the object's: it is from Seen.Recent
 }
 
 // duties are the handlers of a cause, one for each id, with their progress.
@@ -89,6 +92,9 @@ func (s Spec) duties(cause Cause, seen Seen, v view, records map[string]Record) 
 		d := duty{index: i, slot: s.slot(h.ID, seen.Object), purpose: purpose}
 		if r, ok := records[d.slot]; ok && r.Purpose == purpose.String() && (purpose != Resume || seen.Begun) {
 			d.record, d.known = r, true
+			if recent := seen.Recent[d.slot]; recent.continues(r) {
+				d.record, d.ahead = recent, true
+			}
 		}
 		duties = append(duties, d)
 	}

@@ -24,7 +24,15 @@ type Write struct {
 	Completed bool
 }
 
-// Call asks to call a handler; [Plan.Called] says what to write then.
+// Remember asks to keep a record in [Seen.Recent] in place of a write: the object records
+// the same call and state already, only with fewer retries. If the process ends, the next
+// one continues with the record on the object.
+type Remember struct {
+	Slot   string
+	Record Record
+}
+
+// Call asks to call a handler. [Plan.Called] returns the step after the call.
 type Call struct {
 	Handler Handler
 	Index   int // of Handler in Spec.Handlers
@@ -39,6 +47,7 @@ func (Sleep) step()        {}
 func (AwaitDaemons) step() {}
 func (Write) step()        {}
 func (Call) step()         {}
+func (Remember) step()     {}
 
 // Plan is what to do about one state of an object.
 type Plan struct {
@@ -55,6 +64,7 @@ type Plan struct {
 	handled  map[string]any // the essence that was recorded last, nil if none was
 	handling handling
 	duties   []duty
+	recorded time.Time
 }
 
 // DiffOf is the part of the diff that concerns a handler.

@@ -65,7 +65,7 @@ func operate(ctx context.Context, cfg *rest.Config, by, namespace string, worker
 	case "keepwatch":
 		return reconcile.Keepwatch(ctx, cfg, namespace, workers)
 	case "keepwatch-in-status":
-		return reconcile.Keepwatch(ctx, cfg, namespace, workers, operator.NotesInStatus("status.operator"))
+		return reconcile.Keepwatch(ctx, cfg, namespace, workers, operator.ProgressInStatus("status.operator"))
 	}
 	return fmt.Errorf("an operator by %q", by)
 }
