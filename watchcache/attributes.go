@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/intern"
 )
 
 var (
@@ -56,18 +57,24 @@ func (c *content) selectedAs(d *content) bool {
 }
 
 const (
-	// internedStrings bounds how many strings, and lists of names, an interner stores.
+	// internedStrings bounds how many strings, and lists of names, an interner stores;
+	// internedLength their length in bytes.
 	internedStrings = 1 << 14
-	// internedLength bounds their length in bytes: longer ones hardly repeat.
-	internedLength = 128
+	internedLength  = 128
 )
 
-// interner returns one string for equal strings. The zero value is ready for use, by any
-// goroutine. If it forgets a string, the string is stored twice, which is never wrong.
+// interner returns one string for equal strings. It is safe for concurrent use.
 type interner struct {
 	mu      sync.Mutex
-	strings map[string]string
-	names   map[string][]string
+	strings *intern.Table[string]
+	names   *intern.Table[[]string] // by the joined names
+}
+
+func newInterner() *interner {
+	return &interner{
+		strings: intern.New[string](internedStrings, internedLength),
+		names:   intern.New[[]string](internedStrings, internedLength),
+	}
 }
 
 // attributes returns the attributes of an object with a key, whose text they share.
@@ -77,7 +84,11 @@ func (in *interner) attributes(key keepwatch.Key, set map[string]string) attribu
 	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	a := attributes{names: in.list(slices.Sorted(maps.Keys(set))), values: make([]string, len(set))}
+	names := slices.Sorted(maps.Keys(set))
+	a := attributes{
+		names:  in.names.Of(strings.Join(names, "\x00"), func(string) []string { return names }),
+		values: make([]string, len(set)),
+	}
 	for i, name := range a.names {
 		a.values[i] = in.text(key, set[name])
 	}
@@ -85,11 +96,11 @@ func (in *interner) attributes(key keepwatch.Key, set map[string]string) attribu
 }
 
 // texts returns the values under which an index finds an object.
-func (in *interner) texts(key keepwatch.Key, list []string) []string {
+func (in *interner) texts(key keepwatch.Key, values []string) []string {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	interned := make([]string, len(list))
-	for i, s := range list {
+	interned := make([]string, len(values))
+	for i, s := range values {
 		interned[i] = in.text(key, s)
 	}
 	return interned
@@ -97,31 +108,11 @@ func (in *interner) texts(key keepwatch.Key, list []string) []string {
 
 // text returns s. in.mu is locked.
 func (in *interner) text(key keepwatch.Key, s string) string {
-	switch {
-	case s == key.Name:
+	switch s {
+	case key.Name:
 		return key.Name
-	case s == key.Namespace:
+	case key.Namespace:
 		return key.Namespace
 	}
-	return intern(&in.strings, s, s)
-}
-
-// list returns names. in.mu is locked.
-func (in *interner) list(names []string) []string {
-	return intern(&in.names, strings.Join(names, "\x00"), names)
-}
-
-// intern returns the value that is stored by a text, or stores value.
-func intern[T any](stored *map[string]T, text string, value T) T {
-	if len(text) > internedLength {
-		return value
-	}
-	if before, ok := (*stored)[text]; ok {
-		return before
-	}
-	if *stored == nil || len(*stored) == internedStrings {
-		*stored = map[string]T{}
-	}
-	(*stored)[text] = value
-	return value
+	return in.strings.Of(s, intern.Text)
 }

@@ -15,7 +15,7 @@ import (
 
 // Attributes answer as the map does that they were made of.
 func TestAttributesAreTheMap(t *testing.T) {
-	var in interner
+	in := newInterner()
 	names := rapid.SampledFrom([]string{"", "a", "b", "app.kubernetes.io/name", strings.Repeat("long", 40)})
 	rapid.Check(t, func(t *rapid.T) {
 		set := rapid.MapOf(names, names).Draw(t, "set")
@@ -32,10 +32,9 @@ func TestAttributesAreTheMap(t *testing.T) {
 	})
 }
 
-// Objects with equal attributes share their text, and no more of it is known than
-// there is room for.
+// Objects with equal attributes share their text, and the interner is bounded.
 func TestInterner(t *testing.T) {
-	var in interner
+	in := newInterner()
 	of := func(key keepwatch.Key) attributes {
 		return in.attributes(key, map[string]string{
 			strings.Clone("app"): strings.Clone("web"), "name": strings.Clone(key.Name), "namespace": strings.Clone(key.Namespace),
@@ -45,15 +44,15 @@ func TestInterner(t *testing.T) {
 	key := keepwatch.Key{Namespace: "ns", Name: "one"}
 	one, two := of(key), of(keepwatch.Key{Namespace: "ns", Name: "two"})
 	if &one.names[0] != &two.names[0] || !same(one.Get("app"), two.Get("app")) {
-		t.Error("equal texts are held twice")
+		t.Error("equal texts are stored twice")
 	}
 	if !same(one.Get("name"), key.Name) || !same(one.Get("namespace"), key.Namespace) {
-		t.Error("the text of the key is held twice")
+		t.Error("the text of the key is stored twice")
 	}
 	for i := range 3 * internedStrings {
 		in.attributes(key, map[string]string{"app": fmt.Sprint(i), fmt.Sprint("l", i): ""})
 	}
-	if len(in.strings) > internedStrings || len(in.names) > internedStrings {
-		t.Errorf("%d strings and %d lists of names are held", len(in.strings), len(in.names))
+	if in.strings.Len() > internedStrings || in.names.Len() > internedStrings {
+		t.Errorf("%d strings and %d lists of names are stored", in.strings.Len(), in.names.Len())
 	}
 }

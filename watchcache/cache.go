@@ -33,7 +33,7 @@ type Cache struct {
 	indexes   []index
 	decoding  [64]sync.Mutex // of objects, by their keys: objects that are written together have one revision
 	seed      maphash.Seed
-	interner  interner
+	interner  *interner
 	ready     chan struct{} // closed when the cache has caught up for the first time
 	warmAfter time.Duration
 	warmed    chan struct{} // closed when the objects of the start are decoded and indexed
@@ -65,6 +65,7 @@ func New(config Config, newSource func(*Cache) (Source, error)) (*Cache, error) 
 		seed:      maphash.MakeSeed(),
 		nests:     nests(goType.Elem()),
 		indexes:   indexesOf(config.Indexers),
+		interner:  newInterner(),
 		ready:     make(chan struct{}),
 		warmAfter: warmAfter,
 		warmed:    make(chan struct{}),

@@ -32,7 +32,7 @@ func TestStatesOfLists(t *testing.T) {
 		want    []string
 	}{
 		"consistent":           {everything, []string{"b", "c"}},
-		"with a selector":      {labelled("y"), []string{"c"}},
+		"with a selector":      {withLabel("y"), []string{"c"}},
 		"not older":            {at(last, everything), []string{"b", "c"}},
 		"exact":                {exactly, []string{"a"}},
 		"any, which is cached": {at(0, everything), []string{"b", "c"}},
@@ -75,7 +75,7 @@ func TestPagesShowOneState(t *testing.T) {
 	}
 }
 
-// A consistent read waits for a source whose watch lags behind, and a read at a revision to come
+// A consistent read waits for a source whose watch lags behind, and a read at a future revision
 // fails.
 func TestReadsWaitForTheSource(t *testing.T) {
 	t.Parallel()
@@ -86,7 +86,7 @@ func TestReadsWaitForTheSource(t *testing.T) {
 		t.Errorf("any state shows %v, %v", names, err)
 	}
 	go func() {
-		for r.source.asking() < written {
+		for r.source.newestReported() < written {
 			<-time.After(time.Millisecond)
 		}
 		r.source.lag(false)
@@ -97,19 +97,19 @@ func TestReadsWaitForTheSource(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := r.WaitForRevision(ended, written+1000); !apistorage.IsTooLargeResourceVersion(err) {
-		t.Errorf("a revision to come: %v", err)
+		t.Errorf("a future revision: %v", err)
 	}
 }
 
-// While the source is unavailable, consistent reads say so, and reads of any state succeed.
-func TestTheSourceIsUnavailable(t *testing.T) {
+// While the source is unavailable, consistent reads fail with that error, and reads of any state succeed.
+func TestUnavailableSource(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, store.Options{})
 	written := r.source.put("a", "x")
 	if err := r.WaitForRevision(t.Context(), written); err != nil {
 		t.Fatal(err)
 	}
-	r.source.fail(keepwatch.Failed(keepwatch.Unreachable, "away"))
+	r.source.fail(keepwatch.Failed(keepwatch.Unreachable, "unavailable"))
 	if _, _, err := r.list(everything); !apistorage.IsUnreachable(err) {
 		t.Errorf("a consistent list: %v", err)
 	}
@@ -155,7 +155,7 @@ func TestGet(t *testing.T) {
 func TestReadiness(t *testing.T) {
 	t.Parallel()
 	r := newCache(t, store.Options{})
-	r.source.fail(keepwatch.Failed(keepwatch.Unreachable, "away"))
+	r.source.fail(keepwatch.Failed(keepwatch.Unreachable, "unavailable"))
 	r.start()
 	if _, _, err := r.list(everything); !errors.Is(err, apistorage.ErrStorageNotReady) {
 		t.Errorf("before the start: %v", err)
@@ -173,7 +173,7 @@ func TestReadiness(t *testing.T) {
 }
 
 // A source that breaks its contract ends the cache with the cause.
-func TestABrokenSourceEndsTheCache(t *testing.T) {
+func TestInvariantViolationEndsTheCache(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, store.Options{})
 	w, err := r.Watch(t.Context(), "/widgets/", at(1, everythingBelow()))

@@ -7,7 +7,7 @@
 //
 // A cache knows its source as a keepwatch.Source that answers one more question: which revision is
 // the newest committed one, and bring the watch there ([Source]). It knows neither etcd nor HTTP,
-// and nobody writes through it.
+// and has no writes.
 //
 // # Reads
 //
@@ -17,7 +17,7 @@
 // store reaches. If only the source can answer, a read fails with [ErrNotCached].
 //
 //	ListRequest ─▶ state ─▶ ListResult
-//	(what is asked)  (which snapshot, waiting if it must)  (page, selectors, continue token)
+//	(keys, state, selectors)  (which snapshot, waiting if it must)  (page, matches, continue token)
 //
 // # Watches
 //

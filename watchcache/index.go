@@ -30,8 +30,8 @@ func indexesOf(indexers *cache.Indexers) (ordered []index) {
 	return ordered
 }
 
-// unread is the value under which each index finds the objects that could not be decoded when it
-// asked for their values: a list by a value must not miss them.
+// unread is the value under which each index finds the objects that could not be decoded when the store
+// indexed them: a list by a value must not miss them.
 const unread = "\x00unread"
 
 // indexed returns the values under which each index finds an object.
@@ -65,7 +65,7 @@ func (c *Cache) indexFuncs() map[string]store.IndexFunc {
 }
 
 // indexedBy returns the values under which an index finds the object. If the object could not be
-// decoded when an index asked before, unread remains one of them, so that a write removes that
+// decoded when the store indexed it before, unread remains one of them, so that a write removes that
 // entry, too. It does not try a failed decoding again, since the store's writer calls it.
 func (o *Object) indexedBy(i int) []string {
 	c := o.content.Load()

@@ -36,7 +36,7 @@ func NewMetrics(registry Registry) *Metrics {
 			"exact (the history), difference (of the two states), or expired (nothing, but 410).", "answer"),
 		expirations: counter("keepwatch_watches_expired_total",
 			"Watches that ended with 410 because what they had missed was no longer known, at their beginning or later."),
-		relists: counter("keepwatch_storage_relists_total", "Lists of a resource from etcd after the first, by the failure that ended the watch for good: "+
+		relists: counter("keepwatch_storage_relists_total", "Lists of a resource from etcd after the first, by the failure that ended the watch: "+
 			"a protocol violation, an expired revision, a restored etcd, and so on.", "reason"),
 	}
 	registry.MustRegister(m.resumptions, m.expirations, m.relists)
@@ -49,7 +49,7 @@ type answer string
 const (
 	exact      answer = "exact"
 	difference answer = "difference"
-	gone       answer = "expired"
+	expired    answer = "expired"
 )
 
 // meter counts for one resource. It looks counters up each time, since an API server can reset

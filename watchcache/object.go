@@ -30,7 +30,7 @@ type Object struct {
 	keepwatch.Object // the source's
 	cache            *Cache
 	size             int32 // of the source's bytes
-	// unindexed is set once an index has asked for the values of an object that can't be read.
+	// unindexed is true once an index has needed the values of the object when it could not be read.
 	unindexed atomic.Bool
 	content   atomic.Pointer[content]
 	attached  atomic.Pointer[any] // by Attach

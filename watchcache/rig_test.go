@@ -41,15 +41,15 @@ const patience = 30 * time.Second
 type memory struct {
 	make func(*item, []byte) keepwatch.Object
 
-	mu      sync.Mutex
-	newest  keepwatch.Revision
-	current map[keepwatch.Key]*item
-	history []keepwatch.Change
-	asked   keepwatch.Revision // the newest revision that Newest has returned
-	lags    bool               // watches deliver nothing
-	failure *keepwatch.Failure // of Newest
-	broken  *keepwatch.Failure // of watches
-	changed chan struct{}
+	mu       sync.Mutex
+	newest   keepwatch.Revision
+	current  map[keepwatch.Key]*item
+	history  []keepwatch.Change
+	reported keepwatch.Revision // the newest revision that Newest has returned
+	lags     bool               // watches deliver nothing
+	failure  *keepwatch.Failure // of Newest
+	broken   *keepwatch.Failure // of watches
+	changed  chan struct{}
 }
 
 // item is the source's side of an object.
@@ -117,11 +117,11 @@ func (m *memory) remove(name string) (at keepwatch.Revision) {
 // advance moves the newest revision without a change of the resource.
 func (m *memory) advance(by keepwatch.Revision) { m.change(func() { m.newest += by }) }
 
-// asking returns the newest revision that was asked for.
-func (m *memory) asking() keepwatch.Revision {
+// newestReported returns the newest revision that Newest has returned.
+func (m *memory) newestReported() keepwatch.Revision {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.asked
+	return m.reported
 }
 
 // breakWatch makes the open watch fail.
@@ -136,7 +136,7 @@ func (m *memory) Newest(context.Context) (keepwatch.Revision, error) {
 	var newest keepwatch.Revision
 	m.change(func() {
 		if failure, newest = m.failure, m.newest; failure == nil {
-			m.asked = newest
+			m.reported = newest
 		}
 	})
 	if failure != nil {
@@ -180,7 +180,7 @@ func (w *memoryWatch) Close() { w.cancel() }
 func (w *memoryWatch) Next() (keepwatch.Batch, error) {
 	for {
 		w.mu.Lock()
-		batch := keepwatch.Batch{From: w.from, To: max(w.from, w.asked)}
+		batch := keepwatch.Batch{From: w.from, To: max(w.from, w.reported)}
 		for _, c := range w.history {
 			if c.Revision > w.from {
 				batch.Changes, batch.To = append(batch.Changes, c), max(batch.To, c.Revision)
@@ -296,7 +296,7 @@ func (r *rig) eventually(what string, done func() bool) {
 // everything selects all objects; labelled those with a label.
 var everything = apistorage.ListOptions{Predicate: apistorage.Everything}
 
-func labelled(value string) apistorage.ListOptions {
+func withLabel(value string) apistorage.ListOptions {
 	return apistorage.ListOptions{Predicate: apistorage.SelectionPredicate{
 		Label: labels.SelectorFromSet(labels.Set{"l": value}), Field: fields.Everything(), GetAttrs: apistorage.DefaultNamespaceScopedAttr,
 	}}

@@ -19,7 +19,7 @@ import (
 type recorder struct {
 	events []string
 	idle   func() error
-	refuse error // of Send
+	fail   error // of Send
 }
 
 func (r *recorder) Send(e watchcache.Event, initial bool) error {
@@ -34,7 +34,7 @@ func (r *recorder) Send(e watchcache.Event, initial bool) error {
 		text += " end"
 	}
 	r.events = append(r.events, fmt.Sprint(text, " ", e.Revision))
-	return r.refuse
+	return r.fail
 }
 
 func (r *recorder) Initialized() error {
@@ -89,7 +89,7 @@ func TestWatchesSendTheInitialState(t *testing.T) {
 	}{
 		"any":             {at(0, everything), []string{fmt.Sprint("ADDED a initial ", a), "ADDED b initial ", "initialized"}},
 		"with its end":    {initial, []string{fmt.Sprint("ADDED a initial ", a), "ADDED b initial ", "BOOKMARK initial end ", "initialized"}},
-		"with a selector": {at(0, labelled("y")), []string{"ADDED b initial ", "initialized"}},
+		"with a selector": {at(0, withLabel("y")), []string{"ADDED b initial ", "initialized"}},
 		"none":            {at(a, everything), []string{"ADDED b ", "initialized"}},
 	} {
 		for i, event := range test.want {
@@ -103,14 +103,15 @@ func TestWatchesSendTheInitialState(t *testing.T) {
 	}
 }
 
-// A watch that resumes behind the history receives the difference, also what left its selection.
+// A watch that resumes from before the history receives the difference, with the objects that left its
+// selection.
 func TestWatchesReceiveTheDifference(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, store.Options{WindowBytes: 1})
 	r.source.put("stays", "x")
-	from := r.source.put("left", "x")
+	from := r.source.put("leaves", "x")
 	steps := []func(){
-		func() {}, func() { r.source.put("left", "y") }, func() { r.source.put("came", "x") }, func() { r.source.put("other", "z") }, func() { r.source.put("other", "z") },
+		func() {}, func() { r.source.put("leaves", "y") }, func() { r.source.put("enters", "x") }, func() { r.source.put("other", "z") }, func() { r.source.put("other", "z") },
 	}
 	for _, step := range steps {
 		step()
@@ -118,14 +119,14 @@ func TestWatchesReceiveTheDifference(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got, want := r.serve(at(from, labelled("x"))), []string{fmt.Sprint("DELETED left ", from+1), fmt.Sprint("ADDED came ", from+2), "initialized"}; !slices.Equal(got, want) {
+	if got, want := r.serve(at(from, withLabel("x"))), []string{fmt.Sprint("DELETED leaves ", from+1), fmt.Sprint("ADDED enters ", from+2), "initialized"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
 
 // A watch ends without an error with its context, its stop and its cache, and with the error of
 // its receiver.
-func TestEndsOfWatches(t *testing.T) {
+func TestWatchesEnd(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(r *rig, cancel func(), stop chan struct{}){
 		"context": func(_ *rig, cancel func(), _ chan struct{}) { cancel() },
@@ -158,12 +159,12 @@ func TestEndsOfWatches(t *testing.T) {
 		t.Fatal(err)
 	}
 	refuse := errors.New("refused")
-	if err := w.Serve(t.Context(), nil, &recorder{refuse: refuse}); !errors.Is(err, refuse) {
+	if err := w.Serve(t.Context(), nil, &recorder{fail: refuse}); !errors.Is(err, refuse) {
 		t.Errorf("the watch ended with: %v", err)
 	}
 }
 
-// A client that asked for bookmarks receives one when the source has moved on without its objects.
+// A client that asked for bookmarks receives one when the source has reached a newer revision without changes of its objects.
 func TestProgress(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, store.Options{})

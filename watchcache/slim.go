@@ -10,8 +10,8 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// slim returns the metadata of an object that was deleted long ago, or if it has none at hand the
-// object.
+// slim returns an object that was deleted long ago with its metadata only. It returns the object itself
+// if that is not decoded.
 func (c *Cache) slim(o keepwatch.Object) keepwatch.Object {
 	full, ok := o.(*Object)
 	if !ok || full.content.Load().encoding == encoded { // decoding takes longer than a writer may wait
@@ -21,16 +21,16 @@ func (c *Cache) slim(o keepwatch.Object) keepwatch.Object {
 	if err != nil {
 		return o
 	}
-	rest := c.config.NewFunc()
-	if err := copyMetadata(rest, decoded); err != nil {
+	metadata := c.config.NewFunc()
+	if err := copyMetadata(metadata, decoded); err != nil {
 		return o
 	}
-	left := *full.content.Load()
-	if left.bytes, err = c.marshal(left.encoding, rest); err != nil {
+	made := *full.content.Load()
+	if made.bytes, err = c.marshal(made.encoding, metadata); err != nil {
 		return o
 	}
-	slim := &Object{Object: full.Object, cache: c, size: int32(len(left.bytes))}
-	slim.content.Store(&left)
+	slim := &Object{Object: full.Object, cache: c, size: int32(len(made.bytes))}
+	slim.content.Store(&made)
 	slim.unindexed.Store(full.unindexed.Load())
 	return slim
 }

@@ -15,7 +15,7 @@ const (
 	// revisionWait, since it occupies one of the seats of requests meanwhile.
 	watchStartWait = 20 * time.Second
 	// warmAfter is the time from the start to the decoding of what was read until then.
-	// warmRests is how much longer the decoding rests than it works.
+	// warmIdleRatio is how much longer the decoding pauses than it works.
 	warmAfter     = 5 * time.Second
 	warmIdleRatio = 3
 )
@@ -39,8 +39,8 @@ func (c *Cache) catchUp(ctx context.Context, begun time.Time) {
 
 // warm decodes the objects that the cache read while it started, so that their first readers
 // need not wait, and then adds the indexes, which need decoded objects. Before that, lists
-// look at all objects. It begins after warmAfter, because all clients come back at the start,
-// and leaves them most of a processor.
+// look at all objects. It begins after warmAfter, because all clients reconnect at the start,
+// and uses a quarter of a processor.
 func (c *Cache) warm(ctx context.Context) error {
 	if !sleep(ctx, c.warmAfter) || !c.decodeAll(ctx) {
 		return nil

@@ -16,12 +16,12 @@ import (
 const (
 	// revisionWait is how long a read waits for a revision, as in kube-apiserver.
 	revisionWait = 3 * time.Second
-	// retryAfter is when a client may ask again for a revision that did not come in time, in
+	// retryAfter is the Retry-After of a read whose revision the cache did not reach in time, in
 	// seconds.
 	retryAfter = 1
-	// newestRetry is the pause after the source failed to tell its newest revision.
+	// newestRetry is the pause after the source failed to return its newest revision.
 	newestRetry = 100 * time.Millisecond
-	// forever leaves a wait to its context.
+	// forever is the timeout of waits that only their context ends.
 	forever time.Duration = math.MaxInt64
 )
 

@@ -20,7 +20,7 @@ import (
 // errTooOld ends a watch that has missed changes which are no longer known.
 var errTooOld = apierrors.NewResourceExpired("The resourceVersion for the provided watch is too old.")
 
-// Watch is an open watch, which its owner pulls from. It has no goroutine, needs no closing, and
+// Watch is an open watch. Its owner calls TryNext or Serve. It has no goroutine, needs no closing, and
 // nothing is queued for it. It is not for concurrent use.
 type Watch struct {
 	cache    *Cache
@@ -143,7 +143,7 @@ func (w *Watch) countResumption(d keepwatch.Delivery, err error) {
 	gap, isGap := d.(keepwatch.Gap)
 	switch {
 	case err != nil || isGap && !continues(gap):
-		w.cache.meter.resumed(gone)
+		w.cache.meter.resumed(expired)
 	case isGap:
 		w.cache.meter.resumed(difference)
 	default:
@@ -263,7 +263,7 @@ func (w *Watch) failure(err error) error {
 
 // errUnjudged ends a watch whose selector would have to judge an object that can't be read. It
 // does not name the object, which the selector may hide.
-var errUnjudged = errors.New("an object that the selector has to judge can't be read")
+var errUnjudged = errors.New("an object that the selector must judge can't be read")
 
 // unreadable returns the error that ends the watch at an event whose object can't be decoded.
 func (w *Watch) unreadable(key keepwatch.Key, event watch.EventType, err error) error {

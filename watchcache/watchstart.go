@@ -33,7 +33,7 @@ func (c *Cache) watchStart(ctx context.Context, revision keepwatch.Revision, opt
 	case revision > 0:
 		if err := c.rejectFuture(ctx, revision); err != nil {
 			if apierrors.IsResourceExpired(err) {
-				c.meter.resumed(gone)
+				c.meter.resumed(expired)
 			}
 			return watchStart{}, err
 		}

@@ -106,7 +106,7 @@ var rules = map[string]rule{
 		why: "a stream is a target: its owner runs the reflector",
 	},
 	"watchcache": {
-		ours: []string{"", "store", "reflector"},
+		ours: []string{"", "store", "reflector", "internal/intern"},
 		others: []string{
 			"k8s.io/apimachinery/", "k8s.io/client-go/tools/cache", "k8s.io/component-base/metrics", "k8s.io/klog/",
 			"k8s.io/apiserver/pkg/features", "k8s.io/apiserver/pkg/util/feature", "k8s.io/apiserver/pkg/storage/cacher/metrics",
@@ -207,6 +207,7 @@ var rules = map[string]rule{
 		others: []string{"go.etcd.io/etcd/client/", "go.uber.org/zap", "google.golang.org/grpc"},
 		why:    "a connection to etcd does not depend on its reads and writes",
 	},
+	"internal/intern": {why: "a table of texts depends on nothing but the texts"},
 	"internal/readahead": {
 		ours: []string{""},
 		why:  "a buffer joins changes into batches, from any stream",
