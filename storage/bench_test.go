@@ -13,7 +13,7 @@ import (
 	"github.com/keepwatch/keepwatch/store"
 )
 
-// BenchmarkStart starts a storage on what etcd has. It tells the time until it is ready, how much heap it
+// BenchmarkStart starts a storage on an etcd with objects. It reports the time until it is ready, how much heap it
 // has added then, and how large the objects are.
 func BenchmarkStart(b *testing.B) {
 	b.Run("pods=50000", func(b *testing.B) {
@@ -43,23 +43,23 @@ func benchmarkStart(b *testing.B, n int, of stored, value func(i int) []byte) {
 	if _, err := client.Compact(b.Context(), revisionOf(b, client)); err != nil {
 		b.Fatal(err)
 	}
-	var took time.Duration
+	var elapsed time.Duration
 	var added int64
 	for b.Loop() {
 		before := heap()
 		s := open(b, client, of, store.Options{})
 		begin := time.Now()
 		stop := s.Start(func(err error) { b.Error(err) })
-		for s.ReadinessCheck() != nil { // however long it takes: that is the question
+		for s.ReadinessCheck() != nil { // this time is measured
 			<-time.After(time.Millisecond)
 		}
-		took += time.Since(begin)
+		elapsed += time.Since(begin)
 		added += heap() - before
 		stop()
 		runtime.KeepAlive(s)
 	}
 	b.ReportMetric(0, "ns/op")
-	b.ReportMetric(took.Seconds()/float64(b.N), "s/start")
+	b.ReportMetric(elapsed.Seconds()/float64(b.N), "s/start")
 	b.ReportMetric(float64(added)/float64(b.N*n), "heap-B/object")
 	b.ReportMetric(float64(bytes)/float64(n), "etcd-B/object")
 }

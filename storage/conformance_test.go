@@ -234,7 +234,7 @@ func plain(run func(context.Context, *testing.T, apistorage.Interface)) func(con
 	return func(ctx context.Context, t *testing.T, r *rig) { run(ctx, t, r) }
 }
 
-// pages leaves out the check of how many objects etcd was asked for: none.
+// pages omits the check of how many objects etcd returned: none.
 func pages(run func(context.Context, *testing.T, apistorage.Interface, storagetesting.CallsValidation)) func(context.Context, *testing.T, *rig) {
 	return func(ctx context.Context, t *testing.T, r *rig) {
 		run(ctx, t, r, func(*testing.T, uint64, uint64) {})
@@ -270,7 +270,7 @@ func (r *rig) compact(ctx context.Context, t *testing.T, resourceVersion string)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if version != 1 { // somebody has compacted before
+	if version != 1 { // another test has compacted
 		if _, _, _, err := etcd3.Compact(ctx, r.etcd.Client, version, revision); err != nil {
 			t.Fatal(err)
 		}
@@ -340,7 +340,7 @@ func (u unhurried) Create(ctx context.Context, key string, o, out runtime.Object
 
 func prefixed() value.Transformer { return storagetesting.NewPrefixTransformer([]byte("test!"), false) }
 
-// failing is a transformer that fails when told to.
+// failing is a transformer that fails when the test sets it to.
 type failing struct {
 	value.Transformer
 	now atomic.Bool
@@ -350,12 +350,12 @@ func (f *failing) set(fail bool) { f.now.Store(fail) }
 
 func (f *failing) TransformFromStorage(ctx context.Context, data []byte, about value.Context) ([]byte, bool, error) {
 	if f.now.Load() {
-		return nil, false, errors.New("told to fail")
+		return nil, false, errors.New("set to fail")
 	}
 	return f.Transformer.TransformFromStorage(ctx, data, about)
 }
 
-// failingCodec is a codec that fails when told to.
+// failingCodec is a codec that fails when the test sets it to.
 type failingCodec struct {
 	runtime.Codec
 	now atomic.Bool
@@ -365,7 +365,7 @@ func (f *failingCodec) set(fail bool) { f.now.Store(fail) }
 
 func (f *failingCodec) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	if f.now.Load() {
-		return nil, nil, errors.New("told to fail")
+		return nil, nil, errors.New("set to fail")
 	}
 	return f.Codec.Decode(data, defaults, into)
 }

@@ -88,12 +88,12 @@ func TestNamespaced(t *testing.T) {
 	}
 }
 
-// A configuration that can't work says why.
+// New fails for an invalid configuration.
 func TestInvalidConfig(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, options{})
-	good := storage.Config{Client: r.etcd.Client, Etcd: r.Interface, ResourcePrefix: "/pods", Codec: r.options.codec, NewFunc: newPod, GetAttrs: podAttrs}
-	if _, err := storage.New(good); err != nil {
+	valid := storage.Config{Client: r.etcd.Client, Etcd: r.Interface, ResourcePrefix: "/pods", Codec: r.options.codec, NewFunc: newPod, GetAttrs: podAttrs}
+	if _, err := storage.New(valid); err != nil {
 		t.Fatal(err)
 	}
 	for name, spoil := range map[string]func(*storage.Config){
@@ -105,9 +105,9 @@ func TestInvalidConfig(t *testing.T) {
 			c.Codec = codecs.LegacyCodec(schema.GroupVersion{Group: "other", Version: "v1"})
 		},
 	} {
-		bad := good
-		spoil(&bad)
-		if _, err := storage.New(bad); err == nil {
+		invalid := valid
+		spoil(&invalid)
+		if _, err := storage.New(invalid); err == nil {
 			t.Errorf("%s is no error", name)
 		}
 	}

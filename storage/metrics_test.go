@@ -80,7 +80,7 @@ func TestMetricsOfAWatchCache(t *testing.T) {
 	is("four writes", 4, "apiserver_watch_cache_events_received_total")
 	is("four writes", 4, "apiserver_watch_cache_events_dispatched_total")
 	if at, last := metric(t, of, "apiserver_watch_cache_resource_version"), must(strconv.ParseFloat(gone.ResourceVersion, 64))(t); at < last {
-		t.Errorf("the storage says that it is at %v, after revision %v was read", at, last)
+		t.Errorf("the metric is at %v, after revision %v was read", at, last)
 	}
 
 	consistent := "apiserver_watch_cache_consistent_read_total"
@@ -103,7 +103,7 @@ func TestMetricsOfAWatchCache(t *testing.T) {
 	if err := r.GetList(over, "/pods/", from("9999999"), &example.PodList{}); err == nil {
 		t.Error("a list of the future succeeds")
 	}
-	is("what is still to come", before+1, waits)
+	is("a future revision", before+1, waits)
 
 	initial := "apiserver_init_events_total"
 	w := r.watch("/pods/", from("0"))
@@ -134,25 +134,25 @@ func TestMetricsOfResumptions(t *testing.T) {
 		})
 	}
 	begin := r.create("a")
-	r.forget()
+	r.dropHistory()
 	last := r.label("a", "1")
 	r.list(everything)
 
-	expect(t, r.watch("/pods/", from("0")), says(watch.Added, last))
+	expect(t, r.watch("/pods/", from("0")), eventText(watch.Added, last))
 	counts(0, 0, 0)
 	w := r.watch("/pods/", from(last.ResourceVersion))
 	counts(1, 0, 0)
-	expect(t, w, says(watch.Modified, r.label("a", "2")))
+	expect(t, w, eventText(watch.Modified, r.label("a", "2")))
 	behind := r.watch("/pods/", from(begin.ResourceVersion))
 	if next(t, behind) == "end" {
 		t.Error("a watch behind the window ends")
 	}
 	counts(1, 1, 0)
-	expect(t, r.watch("/pods/", labelled(from(begin.ResourceVersion), "1")), "ERROR Expired")
+	expect(t, r.watch("/pods/", withLabel(from(begin.ResourceVersion), "1")), "ERROR Expired")
 	counts(1, 1, 1)
 	if n := metric(t, of, "keepwatch_watches_expired_total"); n != 1 {
 		t.Errorf("%v watches have expired", n)
 	}
-	expect(t, w, says(watch.Modified, r.label("a", "3")))
+	expect(t, w, eventText(watch.Modified, r.label("a", "3")))
 	counts(1, 1, 1)
 }

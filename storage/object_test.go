@@ -25,7 +25,7 @@ import (
 	"github.com/keepwatch/keepwatch/watchcache"
 )
 
-// run is open, running.
+// run opens a storage and starts it.
 func run(t testing.TB, client *kubernetes.Client, of stored, history store.Options) *storage.Storage {
 	t.Helper()
 	s := open(t, client, of, history)
@@ -41,8 +41,8 @@ func put(t testing.TB, client *kubernetes.Client, name string, value []byte) {
 	}
 }
 
-// held is an object as the store has it, once the store is as new as etcd.
-func held(t testing.TB, s *storage.Storage, name string) *watchcache.Object {
+// cachedObject returns the cache's object, once the cache has reached etcd's newest revision.
+func cachedObject(t testing.TB, s *storage.Storage, name string) *watchcache.Object {
 	t.Helper()
 	must(s.Cache().WaitForNewest(t.Context()))(t)
 	o, ok := s.Cache().Snapshot().Get(keepwatch.Key{Namespace: "ns", Name: name})
@@ -52,37 +52,37 @@ func held(t testing.TB, s *storage.Storage, name string) *watchcache.Object {
 	return must(s.Cache().Read(o))(t)
 }
 
-// A built-in object is kept as the message that is sent of it.
-func TestBuiltinObjectsAreKeptAsProtobuf(t *testing.T) {
+// A built-in object is cached as the protobuf message that is served.
+func TestBuiltinObjectsAreCachedAsProtobuf(t *testing.T) {
 	t.Parallel()
 	client := runEtcd(t)
 	s := run(t, client, corePods{}, store.Options{})
 	pod := fleetPod(1)
 	put(t, client, "a", must(runtime.Encode(corePods{}.codec(), pod))(t))
-	o := held(t, s, "a")
+	o := cachedObject(t, s, "a")
 	pod.ResourceVersion = fmt.Sprint(o.Revision())
 	if want := must(pod.Marshal())(t); !o.Protobuf() || string(o.Bytes()) != string(want) {
-		t.Errorf("kept is %q, want %q", o.Bytes(), want)
+		t.Errorf("cached: %q, want %q", o.Bytes(), want)
 	}
 	first, second := must(o.Decoded())(t).(*corev1.Pod), must(o.Decoded())(t).(*corev1.Pod)
 	if first == second || first.Name != "web-00001" || first.ResourceVersion != pod.ResourceVersion {
-		t.Errorf("decoded are %v and %v", first, second)
+		t.Errorf("decoded: %v and %v", first, second)
 	}
 	if o.Labels().Get("app") != "web-1" || o.Fields().Get("metadata.name") != "web-00001" || o.Labels().Has("metadata.name") {
-		t.Errorf("selectors see %v, %v", o.Labels(), o.Fields())
+		t.Errorf("attributes: %v, %v", o.Labels(), o.Fields())
 	}
-	// JSON can say what protobuf can't: it is read as it is, each time.
+	// JSON can represent more than protobuf: it is decoded each time.
 	put(t, client, "b", []byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"b","namespace":"ns"},"spec":{"containers":[]}}`))
-	o = held(t, s, "b")
+	o = cachedObject(t, s, "b")
 	if o.Bytes() != nil || o.Protobuf() {
-		t.Errorf("kept is %q", o.Bytes())
+		t.Errorf("cached: %q", o.Bytes())
 	}
 	if got := must(o.Decoded())(t).(*corev1.Pod); got.Spec.Containers == nil || got.ResourceVersion != fmt.Sprint(o.Revision()) {
-		t.Errorf("decoded is %v", got)
+		t.Errorf("decoded: %v", got)
 	}
 }
 
-// What a list of JSON has decoded at the start becomes a message when somebody wants one.
+// An object that a list in JSON has decoded at the start becomes a message when a reader needs one.
 func TestMessagesAreMadeLater(t *testing.T) {
 	t.Parallel()
 	client := runEtcd(t)
@@ -95,37 +95,37 @@ func TestMessagesAreMadeLater(t *testing.T) {
 	o, _ := cold.Cache().Snapshot().Get(keepwatch.Key{Namespace: "ns", Name: "a"})
 	known, decoded, err := cold.Cache().Decode(o)
 	if err != nil || known.Bytes() != nil || known.Protobuf() {
-		t.Fatalf("kept is %q, %v", known.Bytes(), err)
+		t.Fatalf("cached: %q, %v", known.Bytes(), err)
 	}
 	pod.ResourceVersion = fmt.Sprint(known.Revision())
 	if !equality.Semantic.DeepEqual(decoded, runtime.Object(pod)) {
-		t.Errorf("decoded is %v", decoded)
+		t.Errorf("decoded: %v", decoded)
 	}
 	if known.Labels().Get("app") != "web-1" || known.Fields().Get("metadata.name") != "web-00001" {
-		t.Errorf("selectors see %v, %v", known.Labels(), known.Fields())
+		t.Errorf("attributes: %v, %v", known.Labels(), known.Fields())
 	}
 	if _, again, err := cold.Cache().Decode(o); again != nil || err != nil {
-		t.Errorf("decoded again is %v, %v", again, err)
+		t.Errorf("decoded again: %v, %v", again, err)
 	}
 	whole, decoded, err := cold.Cache().ReadDecoded(o)
 	if want := must(pod.Marshal())(t); err != nil || !whole.Protobuf() || string(whole.Bytes()) != string(want) {
-		t.Errorf("kept is %q, want %q: %v", whole.Bytes(), want, err)
+		t.Errorf("cached: %q, want %q: %v", whole.Bytes(), want, err)
 	}
 	if !equality.Semantic.DeepEqual(decoded, runtime.Object(pod)) {
-		t.Errorf("decoded is %v", decoded)
+		t.Errorf("decoded: %v", decoded)
 	}
 }
 
-// A custom resource is kept as the JSON that is sent of it.
-func TestCustomObjectsAreKeptAsJSON(t *testing.T) {
+// A custom resource is cached as the JSON that is served.
+func TestCustomObjectsAreCachedAsJSON(t *testing.T) {
 	t.Parallel()
 	client := runEtcd(t)
 	s := run(t, client, widgets{}, store.Options{})
 	put(t, client, "a", []byte(`{"spec":{"b":1, "a":"<"},"kind":"Widget","metadata":{"namespace":"ns","name":"a","labels":{"l":"x"}},"apiVersion":"example.com/v1"}`))
-	o := held(t, s, "a")
+	o := cachedObject(t, s, "a")
 	want := fmt.Sprintf(`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"labels":{"l":"x"},"name":"a","namespace":"ns","resourceVersion":"%d"},"spec":{"a":"\u003c","b":1}}`, o.Revision())
 	if string(o.Bytes()) != want || o.Protobuf() {
-		t.Errorf("kept is %s, want %s", o.Bytes(), want)
+		t.Errorf("cached: %s, want %s", o.Bytes(), want)
 	}
 	if again := must(json.Marshal(must(o.Decoded())(t)))(t); string(again) != want+"\n" && string(again) != want {
 		t.Errorf("decoded is %s, want %s", again, want)
@@ -133,11 +133,11 @@ func TestCustomObjectsAreKeptAsJSON(t *testing.T) {
 }
 
 // A hub type is not what anybody is sent.
-func TestHubTypesHaveNoServingForm(t *testing.T) {
+func TestInternalTypesAreNotCachedAsServed(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, options{})
 	a := r.create("a")
-	o := held(t, r.Interface.(*storage.Storage), "a")
+	o := cachedObject(t, r.Interface.(*storage.Storage), "a")
 	if o.Bytes() != nil {
 		t.Errorf("it is served as %q", o.Bytes())
 	}
@@ -146,7 +146,7 @@ func TestHubTypesHaveNoServingForm(t *testing.T) {
 	}
 }
 
-// What was deleted long ago has its metadata left, whatever it was kept as.
+// An object that was deleted long ago has its metadata only, in whatever encoding it was cached.
 func TestOldDeletionsKeepMetadata(t *testing.T) {
 	t.Parallel()
 	pod := fleetPod(1)
@@ -163,14 +163,14 @@ func TestOldDeletionsKeepMetadata(t *testing.T) {
 			client := runEtcd(t)
 			s := run(t, client, of, store.Options{WindowBytes: 1, TombstoneBytes: 1})
 			put(t, client, "gone", value)
-			begin := held(t, s, "gone").Revision()
+			begin := cachedObject(t, s, "gone").Revision()
 			if _, err := client.KV.Delete(t.Context(), "/registry/pods/ns/gone"); err != nil {
 				t.Fatal(err)
 			}
 			must(s.Cache().WaitForNewest(t.Context()))(t)
 			for range 4 { // push it out of the window
 				put(t, client, "other", value)
-				held(t, s, "other")
+				cachedObject(t, s, "other")
 			}
 			w := must(s.Watch(t.Context(), "/pods/", from(fmt.Sprint(begin))))(t)
 			defer w.Stop()
@@ -181,7 +181,7 @@ func TestOldDeletionsKeepMetadata(t *testing.T) {
 			}
 			m, err := meta.Accessor(last)
 			if e.Type != watch.Deleted || err != nil {
-				t.Fatalf("the watch says %v, %v", e, err)
+				t.Fatalf("the watch received %v, %v", e, err)
 			}
 			if m.GetUID() != pod.UID || m.GetLabels()["app"] != "web-1" || m.GetResourceVersion() == fmt.Sprint(begin) || m.GetManagedFields() != nil {
 				t.Errorf("what remains is %v", m)
@@ -193,10 +193,10 @@ func TestOldDeletionsKeepMetadata(t *testing.T) {
 	}
 }
 
-// Who builds on a storage has its states.
+// SnapshotAt returns states of the storage.
 func TestStates(t *testing.T) {
 	t.Parallel()
-	r := newForgetful(t)
+	r := newRigWithShortHistory(t)
 	s := r.Interface.(*storage.Storage)
 	a := r.create("a")
 	newest := must(s.Cache().WaitForNewest(t.Context()))(t)
@@ -206,14 +206,14 @@ func TestStates(t *testing.T) {
 	if then := must(s.Cache().SnapshotAt(t.Context(), newest))(t); then.Revision() != newest || then.Len() != 1 {
 		t.Errorf("at %d there is revision %d of %d", newest, then.Revision(), then.Len())
 	}
-	r.forget()
+	r.dropHistory()
 	if _, err := s.Cache().SnapshotAt(t.Context(), newest); !errors.Is(err, watchcache.ErrNotCached) {
 		t.Errorf("behind the window: %v", err)
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := s.Cache().WaitForRevision(ended, newest+1_000_000); !apistorage.IsTooLargeResourceVersion(err) {
-		t.Errorf("a revision to come: %v", err)
+		t.Errorf("a future revision: %v", err)
 	}
 }
 
@@ -241,10 +241,10 @@ func TestReadTriesAgain(t *testing.T) {
 
 // The bytes that etcd has of an object are not those that the API serves, whether nobody has
 // read it yet or it can't be decrypted.
-func TestBytesAreNeverWhatEtcdHas(t *testing.T) {
+func TestBytesAreNeverEtcds(t *testing.T) {
 	t.Parallel()
 	f := &failing{Transformer: identity.NewEncryptCheckTransformer()}
-	r := newRig(t, options{transformer: f, cold: true})
+	r := newRig(t, options{transformer: f, notWarmed: true})
 	r.create("a")
 	r.restart()
 	s := r.Interface.(*storage.Storage)

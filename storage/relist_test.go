@@ -27,7 +27,7 @@ func (l *relistLog) add(_, line string) {
 	}
 }
 
-func (l *relistLog) have(parts ...string) bool {
+func (l *relistLog) contains(parts ...string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, line := range l.lines {
@@ -77,8 +77,8 @@ func TestRelistIsLoggedAndCounted(t *testing.T) {
 	r.label("a", "x")
 	const name, reason = "keepwatch_storage_relists_total", "protocol violation"
 	eventually(t, "the list is counted", func() bool { return metric(t, of, name, "reason", reason) == 1 })
-	if !logged.have(of.String(), reason) {
-		t.Error("no line tells of it")
+	if !logged.contains(of.String(), reason) {
+		t.Error("no line reports it")
 	}
 }
 
@@ -106,7 +106,7 @@ func TestVersionsThatAreNotCounted(t *testing.T) {
 	r.restart()
 	r.create("b")
 	r.list(everything)
-	if logged.have(of.String()) {
+	if logged.contains(of.String()) {
 		t.Error("the storage has listed again")
 	}
 }

@@ -118,8 +118,8 @@ type options struct {
 	clusterScoped bool
 	// failed gets the cause if the storage ends by itself; nil fails the test.
 	failed func(error)
-	// cold leaves what was read at the start to who reads it.
-	cold bool
+	// notWarmed leaves the objects of the start undecoded until they are read.
+	notWarmed bool
 	// dial are more options of the connection to etcd.
 	dial []grpc.DialOption
 }
@@ -202,7 +202,7 @@ func (r *rig) start() {
 		Codec: r.options.codec, Transformer: r.transformer(),
 		NewFunc: newPod, GetAttrs: podAttrs, Indexers: &r.options.indexers, Store: r.options.store, Metrics: counts,
 	}))(r.t)
-	if s.WarmAfter(0); r.options.cold {
+	if s.WarmAfter(0); r.options.notWarmed {
 		s.WarmAfter(time.Hour)
 	}
 	failed := r.options.failed
@@ -212,7 +212,7 @@ func (r *rig) start() {
 	stop := s.Start(failed)
 	r.Interface, r.stop = s, sync.OnceFunc(func() { stop(); raw.Close() })
 	eventually(r.t, "the storage is ready", func() bool { return s.ReadinessCheck() == nil })
-	if !r.options.cold {
+	if !r.options.notWarmed {
 		select {
 		case <-s.Cache().Warmed():
 		case <-time.After(patience):
@@ -273,7 +273,7 @@ func (f following) Create(ctx context.Context, key string, o, out runtime.Object
 	return f.rig.Get(ctx, key, apistorage.GetOptions{ResourceVersion: out.(*example.Pod).ResourceVersion}, &example.Pod{})
 }
 
-// clean is a rig whose writes leave out the empty namespace of "/pods//name": a key with one
+// clean is a rig whose writes omit the empty namespace of "/pods//name": a key with one
 // is no object's.
 type clean struct{ *rig }
 

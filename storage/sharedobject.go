@@ -18,7 +18,7 @@ import (
 
 // sharedObject returns an event's object, for all watches that receive the event.
 func (s *Storage) sharedObject(e watchcache.Event) (runtime.Object, error) {
-	shared, err := s.shared.Of(sharedKey{e.Object, e.Revision}, func() (*sharedObject, error) {
+	shared, err := s.shared.Get(sharedKey{e.Object, e.Revision}, func() (*sharedObject, error) {
 		decoded, err := s.decodedAt(e.Object, e.Revision)
 		return &sharedObject{decoded: decoded, size: int64(e.Object.Size()), encoded: map[runtime.Identifier]*encoding{}}, err
 	})

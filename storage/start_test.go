@@ -22,35 +22,35 @@ import (
 	"github.com/keepwatch/keepwatch/watchcache"
 )
 
-// counting counts what is read of etcd.
-type counting struct {
+// countingTransformer counts the values that are read from etcd.
+type countingTransformer struct {
 	value.Transformer
 	read atomic.Int32
 }
 
-func (c *counting) TransformFromStorage(ctx context.Context, b []byte, about value.Context) ([]byte, bool, error) {
+func (c *countingTransformer) TransformFromStorage(ctx context.Context, b []byte, about value.Context) ([]byte, bool, error) {
 	c.read.Add(1)
 	return c.Transformer.TransformFromStorage(ctx, b, about)
 }
 
-// A start decodes nothing that nobody asks for, and each state is decoded once.
-func TestStartLeavesObjectsSealed(t *testing.T) {
+// A start decodes no object before it is read, and each state is decoded once.
+func TestStartDecodesNoObjects(t *testing.T) {
 	t.Parallel()
-	c := &counting{Transformer: identity.NewEncryptCheckTransformer()}
+	c := &countingTransformer{Transformer: identity.NewEncryptCheckTransformer()}
 	r := newRig(t, options{transformer: c})
 	first := r.create("a")
 	created := r.create("b")
 	last := r.label("b", "x")
-	r.options.cold = true
+	r.options.notWarmed = true
 	r.stop()
 	c.read.Store(0)
 	r.start()
 	if n := c.read.Load(); n != 0 {
-		t.Errorf("a start has read %d objects", n)
+		t.Errorf("a start decoded %d objects", n)
 	}
-	expect(t, r.watch("/pods/", from(first.ResourceVersion)), says(watch.Added, created), says(watch.Modified, last))
+	expect(t, r.watch("/pods/", from(first.ResourceVersion)), eventText(watch.Added, created), eventText(watch.Modified, last))
 	if n := c.read.Load(); n != 2 {
-		t.Errorf("for a watch of two events %d objects were read", n)
+		t.Errorf("a watch of two events decoded %d objects", n)
 	}
 	for range 2 {
 		if n := len(r.list(everything).Items); n != 2 {
@@ -58,26 +58,26 @@ func TestStartLeavesObjectsSealed(t *testing.T) {
 		}
 	}
 	if n := c.read.Load(); n != 3 {
-		t.Errorf("for three states %d objects were read", n)
+		t.Errorf("of three states %d were decoded", n)
 	}
-	r.options.cold = false
+	r.options.notWarmed = false
 	r.stop()
 	c.read.Store(0)
-	r.start() // which waits until it is warm
+	r.start() // it waits until all objects are decoded
 	if n := c.read.Load(); n != 2 {
-		t.Errorf("behind the start %d objects were read, want what there is", n)
+		t.Errorf("after the start %d objects were decoded, want all", n)
 	}
 	added := r.create("c")
-	expect(t, r.watch("/pods/", from(last.ResourceVersion)), says(watch.Added, added))
+	expect(t, r.watch("/pods/", from(last.ResourceVersion)), eventText(watch.Added, added))
 	r.list(everything)
 	if n := c.read.Load(); n != 3 {
-		t.Errorf("of a new object %d states were read", n-2)
+		t.Errorf("of a new object %d states were decoded", n-2)
 	}
 }
 
-// What can't be read when an index asks for its values is found by the index all the
-// same, when it can be read again and when it has changed.
-func TestIndexOfWhatCouldNotBeRead(t *testing.T) {
+// An index finds an object that could not be read when it was indexed, once it can be read and after it
+// has changed.
+func TestIndexOfUnreadableObjects(t *testing.T) {
 	t.Parallel()
 	f := &failing{Transformer: identity.NewEncryptCheckTransformer()}
 	r := newRig(t, options{transformer: f, indexers: podIndexers})
@@ -90,7 +90,7 @@ func TestIndexOfWhatCouldNotBeRead(t *testing.T) {
 	f.set(true)
 	r.restart()
 	if _, ok := r.Interface.(*storage.Storage).Cache().Snapshot().Index("f:spec.nodeName"); !ok {
-		t.Fatal("there is no index")
+		t.Fatal("no index")
 	}
 	byNode := everything
 	byNode.Predicate = apistorage.SelectionPredicate{
@@ -102,21 +102,21 @@ func TestIndexOfWhatCouldNotBeRead(t *testing.T) {
 	f.set(false)
 	for range 2 {
 		if items := r.list(byNode).Items; len(items) != 1 || items[0].Name != "a" {
-			t.Errorf("on the node are %v", items)
+			t.Errorf("on the node: %v", items)
 		}
 		r.label("a", "x")
 		r.label("b", "x")
 	}
 	r.delete("a")
 	if items := r.list(byNode).Items; len(items) != 0 {
-		t.Errorf("on the node are %v", items)
+		t.Errorf("on the node: %v", items)
 	}
 }
 
 // A list by an index is in key order, and pages lose nothing, also when some objects could
-// not be read when the index asked for their values. Once they can be, the first list that
-// meets them puts the index right.
-func TestIndexHeals(t *testing.T) {
+// not be read when they were indexed. Once they can be, the first list that reads them repairs the
+// index.
+func TestIndexOfObjectsThatBecomeReadable(t *testing.T) {
 	t.Parallel()
 	f := &failing{Transformer: identity.NewEncryptCheckTransformer()}
 	r := newRig(t, options{transformer: f, indexers: podIndexers})
@@ -145,13 +145,13 @@ func TestIndexHeals(t *testing.T) {
 		return names
 	}
 	if got := unread(); !slices.Equal(got, []string{"b", "d"}) {
-		t.Errorf("the index cannot tell the values of %v", got)
+		t.Errorf("the index does not know the values of %v", got)
 	}
 	f.set(false)
 	r.delete("d") // unread by the index until its end
 	must(s.Cache().WaitForNewest(t.Context()))(t)
 	if got := unread(); !slices.Equal(got, []string{"b"}) {
-		t.Errorf("after a deletion the index cannot tell the values of %v", got)
+		t.Errorf("after a deletion the index does not know the values of %v", got)
 	}
 	var names []string
 	page := byNode
@@ -169,13 +169,13 @@ func TestIndexHeals(t *testing.T) {
 		t.Errorf("the pages show %v", names)
 	}
 	if got := unread(); len(got) > 0 {
-		t.Errorf("after a list the index cannot tell the values of %v", got)
+		t.Errorf("after a list the index does not know the values of %v", got)
 	}
 }
 
-// A watch with a selector receives what could not be read when it came, once it can be and
-// if it matches; it never receives what does not match.
-func TestWatchOfWhatCouldNotBeRead(t *testing.T) {
+// A watch with a selector receives a matching object that could not be read at first, once it can be. It
+// never receives an object that does not match.
+func TestWatchOfObjectsThatBecomeReadable(t *testing.T) {
 	t.Parallel()
 	f := &failing{Transformer: identity.NewEncryptCheckTransformer()}
 	r := newRig(t, options{transformer: f})
@@ -183,35 +183,35 @@ func TestWatchOfWhatCouldNotBeRead(t *testing.T) {
 	f.set(true)
 	r.create("a")
 	must(r.Interface.(*storage.Storage).Cache().WaitForNewest(t.Context()))(t)
-	selecting := labelled(from(before.ResourceVersion), "x")
+	selecting := withLabel(from(before.ResourceVersion), "x")
 	expect(t, r.watch("/pods/", selecting), "ERROR InternalError", "end")
 	f.set(false)
 	w := r.watch("/pods/", selecting)
 	x := r.label("a", "x")
-	expect(t, w, says(watch.Added, x))
+	expect(t, w, eventText(watch.Added, x))
 	x.ResourceVersion = r.label("a", "y").ResourceVersion
-	expect(t, w, says(watch.Deleted, x))
+	expect(t, w, eventText(watch.Deleted, x))
 }
 
-// scripted asks before each read whether it fails.
-type scripted struct {
+// stubTransformer calls a function of the test before each read, whose error fails the read.
+type stubTransformer struct {
 	value.Transformer
 	before atomic.Pointer[func() error]
 }
 
-func (s *scripted) TransformFromStorage(ctx context.Context, b []byte, about value.Context) ([]byte, bool, error) {
+func (s *stubTransformer) TransformFromStorage(ctx context.Context, b []byte, about value.Context) ([]byte, bool, error) {
 	if err := (*s.before.Load())(); err != nil {
 		return nil, false, err
 	}
 	return s.Transformer.TransformFromStorage(ctx, b, about)
 }
 
-// Who has read an object has it, whoever fails to beside.
-func TestReadBesideAFailure(t *testing.T) {
+// A read succeeds while a concurrent read of the same object fails.
+func TestConcurrentReadAndFailure(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")
 	fails := func() error { return broken }
-	f := &scripted{Transformer: identity.NewEncryptCheckTransformer()}
+	f := &stubTransformer{Transformer: identity.NewEncryptCheckTransformer()}
 	f.before.Store(&fails)
 	r := newRig(t, options{transformer: f})
 	s := r.Interface.(*storage.Storage)

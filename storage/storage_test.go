@@ -130,35 +130,35 @@ func expect(t testing.TB, w watch.Interface, events ...string) {
 	}
 }
 
-func says(e watch.EventType, pod *example.Pod) string {
+func eventText(e watch.EventType, pod *example.Pod) string {
 	return fmt.Sprintf("%s %s %s", e, pod.Name, pod.ResourceVersion)
 }
 
-// newForgetful is a rig whose window holds the last changes only.
-func newForgetful(t testing.TB) *rig {
+// newRigWithShortHistory returns a rig whose window contains the last changes only.
+func newRigWithShortHistory(t testing.TB) *rig {
 	return newRig(t, options{store: store.Options{WindowBytes: 1}})
 }
 
-// forget makes other history push what was written out of the window.
-func (r *rig) forget() {
+// dropHistory writes until the earlier changes have left the window.
+func (r *rig) dropHistory() {
 	r.t.Helper()
 	for range 4 {
 		r.create("other")
-		r.list(everything) // the store has it, and takes the next change by itself
+		r.list(everything) // so that the next change is a batch of its own
 		r.delete("other")
 		r.list(everything)
 	}
 }
 
-// labelled selects by l=value.
-func labelled(o apistorage.ListOptions, value string) apistorage.ListOptions {
+// withLabel adds a selector for l=value.
+func withLabel(o apistorage.ListOptions, value string) apistorage.ListOptions {
 	o.Predicate = apistorage.SelectionPredicate{Label: labels.SelectorFromSet(labels.Set{"l": value}), Field: fields.Everything(), GetAttrs: podAttrs}
 	return o
 }
 
-// A new process answers for the time before it began: watches go on as if nothing
-// had been, and old lists are exact.
-func TestRestartLosesNothing(t *testing.T) {
+// A new process knows the history before its start: watches resume with exact events, and lists at past
+// revisions are exact.
+func TestWatchesResumeAfterARestart(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, options{})
 	a := r.create("a")
@@ -167,36 +167,36 @@ func TestRestartLosesNothing(t *testing.T) {
 	r.restart()
 	gone := r.delete("b")
 	w := r.watch("/pods/", from(a.ResourceVersion))
-	expect(t, w, says(watch.Added, b), says(watch.Modified, changed), says(watch.Deleted, gone))
+	expect(t, w, eventText(watch.Added, b), eventText(watch.Modified, changed), eventText(watch.Deleted, gone))
 	if items := r.list(exactly(b.ResourceVersion)).Items; len(items) != 2 || items[0].Labels != nil {
-		t.Errorf("at revision %s there are %v", b.ResourceVersion, items)
+		t.Errorf("at revision %s: %v", b.ResourceVersion, items)
 	}
 }
 
-// Behind the window a watch is told the difference, in an order in which it can
-// break off after any event and go on from there.
+// A watch from before the window receives the difference, in an order in which it can stop after any
+// event and resume from there.
 func TestWatchBehindTheWindow(t *testing.T) {
 	t.Parallel()
-	r := newForgetful(t)
+	r := newRigWithShortHistory(t)
 	begin := r.create("z")
 	r.create("gone")
-	r.create("kept")
+	r.create("stays")
 	r.label("z", "1")
 	gone := r.delete("gone")
-	kept := r.label("kept", "1")
+	stays := r.label("stays", "1")
 	z := r.label("z", "2")
 	last := r.create("a")
-	r.forget()
+	r.dropHistory()
 	w := r.watch("/pods/", from(begin.ResourceVersion))
-	// "gone" has come and gone meanwhile.
-	expect(t, w, says(watch.Added, kept), says(watch.Modified, z), says(watch.Added, last))
+	// "gone" was created and deleted meanwhile.
+	expect(t, w, eventText(watch.Added, stays), eventText(watch.Modified, z), eventText(watch.Added, last))
 	later := r.watch("/pods/", from(z.ResourceVersion))
-	expect(t, later, says(watch.Added, last))
+	expect(t, later, eventText(watch.Added, last))
 	seen := r.create("seen")
 	end := r.delete("seen")
-	expect(t, w, says(watch.Added, seen), says(watch.Deleted, end))
+	expect(t, w, eventText(watch.Added, seen), eventText(watch.Deleted, end))
 	old := r.watch("/pods/", from(fmt.Sprint(must(r.Versioner().ParseResourceVersion(gone.ResourceVersion))(t)-1)))
-	expect(t, old, says(watch.Deleted, gone))
+	expect(t, old, eventText(watch.Deleted, gone))
 }
 
 // A watch with a selector receives the difference behind the window, too: what matched then
@@ -204,7 +204,7 @@ func TestWatchBehindTheWindow(t *testing.T) {
 // never matched.
 func TestSelectorBehindTheWindow(t *testing.T) {
 	t.Parallel()
-	r := newForgetful(t)
+	r := newRigWithShortHistory(t)
 	r.create("in")
 	r.create("out")
 	r.create("stays")
@@ -221,30 +221,30 @@ func TestSelectorBehindTheWindow(t *testing.T) {
 	r.delete("hidden")
 	r.label("stays", "z")
 	stays := r.label("stays", "x")
-	r.forget()
-	w := r.watch("/pods/", labelled(from(begin.ResourceVersion), "x"))
+	r.dropHistory()
+	w := r.watch("/pods/", withLabel(from(begin.ResourceVersion), "x"))
 	out.Labels["l"] = "x"
-	expect(t, w, says(watch.Deleted, out), says(watch.Added, in), says(watch.Deleted, gone), says(watch.Modified, stays))
+	expect(t, w, eventText(watch.Deleted, out), eventText(watch.Added, in), eventText(watch.Deleted, gone), eventText(watch.Modified, stays))
 	r.create("other")
 	last := r.label("other", "x")
-	expect(t, w, says(watch.Added, last))
+	expect(t, w, eventText(watch.Added, last))
 }
 
-// The bound of what is kept for selectors behind the window is that of the store's log.
+// The states that selectors need behind the window are bounded by AttributeBytes.
 // Beyond it a watch gets 410, but one by name does not need the log.
-func TestSelectorBehindTheLogHasExpired(t *testing.T) {
+func TestSelectorBehindTheAttributesExpires(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, options{store: store.Options{WindowBytes: 1, AttributeBytes: 1}})
 	begin := r.create("a")
 	r.label("a", "x")
 	r.label("a", "y")
-	r.forget()
-	expect(t, r.watch("/pods/", labelled(from(begin.ResourceVersion), "x")), "ERROR Expired", "end")
+	r.dropHistory()
+	expect(t, r.watch("/pods/", withLabel(from(begin.ResourceVersion), "x")), "ERROR Expired", "end")
 
 	byName := from(begin.ResourceVersion)
 	byName.Predicate = apistorage.SelectionPredicate{Label: labels.Everything(), Field: fields.ParseSelectorOrDie("metadata.name=a"), GetAttrs: podAttrs}
 	now := r.list(everything).Items[0]
-	expect(t, r.watch("/pods/", byName), says(watch.Modified, &now))
+	expect(t, r.watch("/pods/", byName), eventText(watch.Modified, &now))
 }
 
 // A watch from a revision that etcd does not have would wait for ever (kubernetes
@@ -265,7 +265,7 @@ func TestOneObjectOfTheFuture(t *testing.T) {
 				ResourceVersion: revision, ResourceVersionMatch: metav1.ResourceVersionMatchExact, Predicate: apistorage.Everything, Recursive: recursive,
 			}, &example.PodList{})
 			if after, _ := apierrors.SuggestsClientDelay(err); !apistorage.IsTooLargeResourceVersion(err) || after != seconds {
-				t.Errorf("recursive %v: at %s: %v, to be asked again in %d s", recursive, revision, err, after)
+				t.Errorf("recursive %v: at %s: %v, Retry-After %d s", recursive, revision, err, after)
 			}
 		}
 	}
@@ -290,14 +290,14 @@ func TestWatchFromTheFuture(t *testing.T) {
 	a := r.create("a")
 	revision := r.increaseRV(t.Context(), t)
 	w := r.watch("/pods/", from(fmt.Sprint(revision)))
-	expect(t, w, says(watch.Modified, r.label("a", "x")))
+	expect(t, w, eventText(watch.Modified, r.label("a", "x")))
 	if a.ResourceVersion == fmt.Sprint(revision) {
 		t.Error("the revision is a pod's")
 	}
 }
 
-// What could not be decoded is tried again, so that a key server which was away for
-// a moment leaves nothing behind.
+// An object that could not be decoded is tried again, so that a short failure of a key server has no
+// lasting effect.
 func TestTransientFailureToDecode(t *testing.T) {
 	t.Parallel()
 	f := &failing{Transformer: identity.NewEncryptCheckTransformer()}
@@ -324,7 +324,7 @@ func TestTransientFailureToDecode(t *testing.T) {
 	if len(items) != 2 {
 		t.Fatalf("a list shows %v", items)
 	}
-	expect(t, r.watch("/pods/", from(before.ResourceVersion)), says(watch.Added, &items[0]))
+	expect(t, r.watch("/pods/", from(before.ResourceVersion)), eventText(watch.Added, &items[0]))
 }
 
 // An index must not hide an object that can't be read.
@@ -418,10 +418,10 @@ func TestListsOfOneRevisionAreEqual(t *testing.T) {
 	defer writer.Wait()
 	defer close(stop)
 	for range 50 {
-		o := labelled(everything, "1")
+		o := withLabel(everything, "1")
 		o.Predicate.Limit = 4
 		first := r.list(o)
-		again := labelled(exactly(first.ResourceVersion), "1")
+		again := withLabel(exactly(first.ResourceVersion), "1")
 		again.Predicate.Limit = 4
 		second := r.list(again)
 		if a, b := fmt.Sprint(first.ListMeta, first.Items), fmt.Sprint(second.ListMeta, second.Items); a != b {
@@ -430,7 +430,7 @@ func TestListsOfOneRevisionAreEqual(t *testing.T) {
 	}
 }
 
-// Who reads consistently sees what anybody has written before.
+// A consistent read returns all writes that were acknowledged before.
 func TestConsistentReadsSeeWhatWasWritten(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, options{})
@@ -466,9 +466,9 @@ func TestStopEndsWatches(t *testing.T) {
 	}
 }
 
-// A storage whose invariant does not hold ends, and says so to its owner with the cause: it
+// A storage whose invariant does not hold ends, and reports the cause to its owner: it
 // would answer nothing any more.
-func TestABrokenInvariantEndsTheStorage(t *testing.T) {
+func TestInvariantViolationEndsTheStorage(t *testing.T) {
 	t.Parallel()
 	failed := make(chan error, 1)
 	r := newRig(t, options{failed: func(err error) { failed <- err }})
@@ -484,7 +484,7 @@ func TestABrokenInvariantEndsTheStorage(t *testing.T) {
 			t.Errorf("it ended with: %v", err)
 		}
 	case <-time.After(patience):
-		t.Fatal("nobody is told that it ended")
+		t.Fatal("the end was not reported")
 	}
 	if err := s.ReadinessCheck(); err == nil {
 		t.Error("it is ready")

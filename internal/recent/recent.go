@@ -1,5 +1,5 @@
-// Package recent remembers what was made of late, so that all who ask for the same at
-// about the same time share it.
+// Package recent caches recently made values, so that callers which need the same at about the same time
+// share it.
 package recent
 
 import (
@@ -7,45 +7,45 @@ import (
 	"sync"
 )
 
-// Cache makes each value once and keeps the newest ones, bounded by number and by
-// size. It is safe for concurrent use.
+// Cache makes each value once and stores the newest ones, bounded by number and by size. It is safe for
+// concurrent use.
 type Cache[K comparable, V any] struct {
-	most  int
-	bytes int64
-	size  func(V) int64
+	maxEntries int
+	maxBytes   int64
+	size       func(V) int64
 
-	mu    sync.Mutex
-	known map[K]*entry[K, V]
-	order []*entry[K, V] // oldest first
-	held  int64          // size of what is in order
+	mu      sync.Mutex
+	entries map[K]*entry[K, V]
+	order   []*entry[K, V] // the oldest first
+	bytes   int64          // of the values in order
 }
 
-// entry is a value that is made by who asks for it first.
+// entry is a value that the first caller makes.
 type entry[K comparable, V any] struct {
 	key   K
 	once  sync.Once
 	value V
 	err   error
-	size  int64
+	bytes int64
 }
 
-// errPanicked is what the others get when who made a value did not survive it.
-var errPanicked = errors.New("making this failed for another who asked for it")
+// errPanicked is the error of the other callers if make panicked.
+var errPanicked = errors.New("making this value failed for another caller")
 
-// New makes a cache of at most so many values that take so many bytes in all, as size
-// tells. The newest value is kept whatever its size.
-func New[K comparable, V any](most int, bytes int64, size func(V) int64) *Cache[K, V] {
-	return &Cache[K, V]{most: most, bytes: bytes, size: size, known: map[K]*entry[K, V]{}}
+// New returns a cache of at most maxEntries values with a total size of maxBytes, which size measures.
+// The newest value is stored whatever its size.
+func New[K comparable, V any](maxEntries int, maxBytes int64, size func(V) int64) *Cache[K, V] {
+	return &Cache[K, V]{maxEntries: maxEntries, maxBytes: maxBytes, size: size, entries: map[K]*entry[K, V]{}}
 }
 
-// Of is the value of a key, which make makes if it is not there. While one caller
-// makes it, others who ask for the same wait for that. A failure is not kept: who asks
-// next tries again. If make panics, so does its caller; the others get an error.
-func (c *Cache[K, V]) Of(key K, make func() (V, error)) (V, error) {
+// Get returns the value of a key, which make makes if it is not cached. Other callers for the same key
+// wait for that. A failure is not cached: the next caller tries again. If make panics, so does Get; the
+// waiting callers get an error.
+func (c *Cache[K, V]) Get(key K, make func() (V, error)) (V, error) {
 	e := c.entry(key)
 	e.once.Do(func() {
 		e.err = errPanicked
-		defer func() { c.made(e) }()
+		defer func() { c.add(e) }()
 		e.value, e.err = make()
 	})
 	return e.value, e.err
@@ -54,29 +54,29 @@ func (c *Cache[K, V]) Of(key K, make func() (V, error)) (V, error) {
 func (c *Cache[K, V]) entry(key K) *entry[K, V] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e := c.known[key]; e != nil {
+	if e := c.entries[key]; e != nil {
 		return e
 	}
 	e := &entry[K, V]{key: key}
-	c.known[key] = e
+	c.entries[key] = e
 	return e
 }
 
-// made counts a value, and gives up the oldest ones if there are too many.
-func (c *Cache[K, V]) made(e *entry[K, V]) {
+// add counts a made value, and drops the oldest ones if there are too many.
+func (c *Cache[K, V]) add(e *entry[K, V]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e.err != nil {
-		delete(c.known, e.key)
+		delete(c.entries, e.key)
 		return
 	}
-	e.size = c.size(e.value)
+	e.bytes = c.size(e.value)
 	c.order = append(c.order, e)
-	for c.held += e.size; len(c.order) > c.most || c.held > c.bytes && len(c.order) > 1; {
+	for c.bytes += e.bytes; len(c.order) > c.maxEntries || c.bytes > c.maxBytes && len(c.order) > 1; {
 		oldest := c.order[0]
-		c.order[0] = nil // the array behind it stays for a while
+		c.order[0] = nil // the array remains for a while
 		c.order = c.order[1:]
-		c.held -= oldest.size
-		delete(c.known, oldest.key)
+		c.bytes -= oldest.bytes
+		delete(c.entries, oldest.key)
 	}
 }

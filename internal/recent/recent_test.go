@@ -18,7 +18,7 @@ func TestOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for range 50 {
 		all.Go(func() {
-			if v, err := c.Of(1, func() (string, error) { return fmt.Sprint(made.Add(1)), nil }); v != "1" || err != nil {
+			if v, err := c.Get(1, func() (string, error) { return fmt.Sprint(made.Add(1)), nil }); v != "1" || err != nil {
 				t.Errorf("got %q, %v", v, err)
 			}
 		})
@@ -26,9 +26,9 @@ func TestOnce(t *testing.T) {
 	all.Wait()
 }
 
-func TestFailuresAreTriedAgain(t *testing.T) {
+func TestFailuresAreNotCached(t *testing.T) {
 	c := New[int](4, 100, text)
-	if _, err := c.Of(1, func() (string, error) { return "", errors.New("not now") }); err == nil {
+	if _, err := c.Get(1, func() (string, error) { return "", errors.New("not now") }); err == nil {
 		t.Error("no error")
 	}
 	func() {
@@ -37,40 +37,40 @@ func TestFailuresAreTriedAgain(t *testing.T) {
 				t.Error("no panic")
 			}
 		}()
-		_, _ = c.Of(1, func() (string, error) { panic("for good") })
+		_, _ = c.Get(1, func() (string, error) { panic("no value") })
 	}()
-	if v, err := c.Of(1, func() (string, error) { return "now", nil }); v != "now" || err != nil {
+	if v, err := c.Get(1, func() (string, error) { return "now", nil }); v != "now" || err != nil {
 		t.Errorf("got %q, %v", v, err)
 	}
-	if len(c.known) != 1 || len(c.order) != 1 {
-		t.Errorf("%d known, %d in order", len(c.known), len(c.order))
+	if len(c.entries) != 1 || len(c.order) != 1 {
+		t.Errorf("%d entries, %d in order", len(c.entries), len(c.order))
 	}
 }
 
-// Whatever is asked for, the bounds hold and the newest are kept, as a slice would.
+// For any sequence of calls, the cache contains the newest values within its bounds, as a slice does.
 func TestBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		most, bytes := rapid.IntRange(1, 5).Draw(t, "most"), rapid.Int64Range(1, 20).Draw(t, "bytes")
+		most, bytes := rapid.IntRange(1, 5).Draw(t, "entries"), rapid.Int64Range(1, 20).Draw(t, "bytes")
 		c := New[string](most, bytes, text)
 		var model []string
 		for _, key := range rapid.SliceOf(rapid.StringN(1, 6, 6)).Draw(t, "keys") {
-			fresh := false
-			if v, err := c.Of(key, func() (string, error) { fresh = true; return key, nil }); v != key || err != nil {
+			made := false
+			if v, err := c.Get(key, func() (string, error) { made = true; return key, nil }); v != key || err != nil {
 				t.Fatalf("%q is %q, %v", key, v, err)
 			}
-			if !fresh {
+			if !made {
 				continue
 			}
 			model = append(model, key)
 			for size(model) > bytes && len(model) > 1 || len(model) > most {
 				model = model[1:]
 			}
-			if len(c.known) != len(model) || c.held != size(model) {
-				t.Fatalf("%d known of %d bytes, should be %q", len(c.known), c.held, model)
+			if len(c.entries) != len(model) || c.bytes != size(model) {
+				t.Fatalf("%d entries of %d bytes, want %q", len(c.entries), c.bytes, model)
 			}
-			for _, kept := range model {
-				if c.known[kept] == nil {
-					t.Fatalf("%q was given up, should be %q", kept, model)
+			for _, key := range model {
+				if c.entries[key] == nil {
+					t.Fatalf("%q was dropped, want %q", key, model)
 				}
 			}
 		}
