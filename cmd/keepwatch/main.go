@@ -1,8 +1,19 @@
-// Keepwatch keeps live copies of Kubernetes state. Its subcommands are described by
-// `keepwatch --help`.
+// Keepwatch serves the Kubernetes API and writes the changes of a resource as a stream.
+// `keepwatch --help` describes its subcommands.
 //
-// Exit codes: 0 asked to end, 1 error, 2 usage, 130 interrupted. Data goes to stdout, messages for
-// people to stderr.
+// Exit codes: 0 ended on request, 1 error, 2 wrong usage, 130 interrupted. Data goes to stdout,
+// messages to stderr.
+//
+//	main.go            runs a subcommand, and returns its exit code
+//	serve.go           keepwatch serve
+//	serve_log.go       keeps errors of clients out of the server's log
+//	watchhistory.go    the flag --watch-history
+//	watch.go           keepwatch watch
+//	watch_target.go    resolves the resource, and identifies the cluster
+//	watch_startup.go   retries requests before the stream begins
+//	watch_output.go    output formats
+//	watch_status.go    messages on stderr
+//	version.go         keepwatch version
 package main
 
 import (
@@ -21,19 +32,19 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	context.AfterFunc(ctx, stop) // a second signal ends the process immediately
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	os.Exit(code)
 }
 
-// The exit codes besides 0, which is for an end that was asked for.
+// The exit codes of errors. The code 0 means that the command ended on request.
 const (
 	codeError       = 1
 	codeUsage       = 2
 	codeInterrupted = 130
 )
 
-// exitError ends the process with a code of its own. An error without a message prints nothing.
+// exitError is an error with an exit code. Without a message nothing is printed.
 type exitError struct {
 	code int
 	err  error
@@ -48,7 +59,7 @@ func (e *exitError) Error() string {
 
 func (e *exitError) Unwrap() error { return e.err }
 
-// run is main without the process: it returns the exit code.
+// run runs the command and returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	errorsOnly := slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn})
 	klog.SetSlogLogger(slog.New(libraryLog{errorsOnly, ctx}))
@@ -73,15 +84,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return code
 }
 
-// libraryLog is the errors that the Kubernetes libraries log (klog passes their warnings on as mere
-// information), but for clients' mistakes, until ctx ends: connections that close at the end are errors
-// to them.
+// libraryLog logs the errors of the Kubernetes libraries until ctx is done. It drops reports about
+// clients' mistakes, and after ctx is done all reports, since the libraries report closing connections.
+// klog logs their warnings at the level of information; they are dropped too.
 type libraryLog struct {
 	slog.Handler
 	ctx context.Context
 }
 
-// Handle decides, and not Enabled, which klog doesn't ask about errors.
+// Handle filters instead of Enabled, which klog doesn't call for errors.
 func (l libraryLog) Handle(ctx context.Context, record slog.Record) error {
 	if l.ctx.Err() != nil || isClientMistake(record.Message) {
 		return nil
@@ -97,11 +108,11 @@ func (l libraryLog) WithGroup(name string) slog.Handler {
 	return libraryLog{l.Handler.WithGroup(name), l.ctx}
 }
 
-// newRootCommand is the command without a subcommand.
+// newRootCommand returns the command with all subcommands.
 func newRootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "keepwatch",
-		Short:         "Keep live copies of Kubernetes state and never lose the place",
+		Short:         "Serve the Kubernetes API, and stream the changes of a resource without losing any",
 		Args:          usage(cobra.NoArgs),
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -114,7 +125,7 @@ func newRootCommand() *cobra.Command {
 	return root
 }
 
-// usage makes wrong arguments an error of usage.
+// usage returns check with exit code 2 for its errors.
 func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := check(cmd, args); err != nil {

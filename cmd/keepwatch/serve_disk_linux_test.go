@@ -14,8 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// soon is the time within which something ends that otherwise hangs for a minute.
-const soon = 30 * time.Second
+// exitTimeout bounds the end of a process that would otherwise hang for a minute.
+const exitTimeout = 30 * time.Second
 
 // disk is a file system of its own.
 type disk struct{ path string }
@@ -24,7 +24,7 @@ func newDisk(t *testing.T, kilobytes int) disk {
 	t.Helper()
 	d := disk{t.TempDir()}
 	if err := syscall.Mount("tmpfs", d.path, "tmpfs", 0, fmt.Sprintf("size=%dk", kilobytes)); err != nil {
-		t.Skipf("SKIPPED: what a full disk does is not tested, because this process may not mount one (%v): run it as root", err)
+		t.Skipf("SKIPPED: full disks are not tested, because this process may not mount one (%v): run it as root", err)
 	}
 	t.Cleanup(func() {
 		if err := syscall.Unmount(d.path, 0); err != nil {
@@ -34,7 +34,7 @@ func newDisk(t *testing.T, kilobytes int) disk {
 	return d
 }
 
-// fill leaves no room on the disk.
+// fill writes a file until the disk is full.
 func (d disk) fill(t *testing.T) {
 	t.Helper()
 	file, err := os.Create(filepath.Join(d.path, "filler"))
@@ -51,7 +51,7 @@ func (d disk) fill(t *testing.T) {
 	}
 }
 
-func (d disk) makeRoom(t *testing.T) {
+func (d disk) freeSpace(t *testing.T) {
 	t.Helper()
 	if err := os.Remove(filepath.Join(d.path, "filler")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)
@@ -67,18 +67,18 @@ func (d disk) serve(t *testing.T) (p *process, kubeconfig string) {
 	return startProcess(t, "serve", "--listen", "127.0.0.1:0", "--kubeconfig-out", kubeconfig, "--data-dir", filepath.Join(d.path, "data")), kubeconfig
 }
 
-// exitSoon is exit for a process that must not take long.
-func (p *process) exitSoon(t *testing.T) int {
+// exitInTime is exit with exitTimeout.
+func (p *process) exitInTime(t *testing.T) int {
 	t.Helper()
 	begin := time.Now()
 	code := p.exit(t)
-	if took := time.Since(begin); took > soon {
-		t.Errorf("it ends after %v", took)
+	if took := time.Since(begin); took > exitTimeout {
+		t.Errorf("the process ends after %v", took)
 	}
 	return code
 }
 
-// writeUntilEnd creates objects, once the process is ready, until it ends.
+// writeUntilEnd creates objects after the process is ready, until it ends.
 func writeUntilEnd(t *testing.T, p *process, kubeconfig string) {
 	t.Helper()
 	eventually(t, "the server ends", func() error {
@@ -91,44 +91,44 @@ func writeUntilEnd(t *testing.T, p *process, kubeconfig string) {
 		if strings.Contains(p.stderr.String(), "keepwatch: ready") {
 			clientOf(t, kubeconfig).CoreV1().ConfigMaps("default").Create(t.Context(), large(""), metav1.CreateOptions{})
 		}
-		return errors.New("it runs")
+		return errors.New("the process runs")
 	})
 }
 
-// endsFull checks the end of a process whose disk is full, and that its data is good once there is room.
-func (d disk) endsFull(t *testing.T, p *process) (kubeconfig string, again *process) {
+// checkEnd checks the end of a process on a full disk, and that its data is undamaged after space was freed.
+func (d disk) checkEnd(t *testing.T, p *process) (kubeconfig string, again *process) {
 	t.Helper()
-	if code := p.exitSoon(t); code != 1 {
+	if code := p.exitInTime(t); code != 1 {
 		t.Errorf("exit %d", code)
 	}
 	lines := strings.Split(strings.TrimSpace(p.stderr.String()), "\n")
 	if last := lines[len(lines)-1]; !strings.HasPrefix(last, "keepwatch: ") || !strings.Contains(last, "no space left on device") {
-		t.Errorf("at last it says %.500q", last)
+		t.Errorf("the last line is %.500q", last)
 	}
 	if len(lines) > 20 {
-		t.Errorf("it says %d lines, which begin with %.1000q", len(lines), p.stderr.String())
+		t.Errorf("stderr has %d lines, which begin with %.1000q", len(lines), p.stderr.String())
 	}
-	d.makeRoom(t)
+	d.freeSpace(t)
 	again, kubeconfig = d.serve(t)
-	awaitLine(t, again, "keepwatch: ready")
+	waitLine(t, again, "keepwatch: ready")
 	return kubeconfig, again
 }
 
-// A new folder on a disk that has room for some of what a start writes, which begins with a log of 62,500 KiB.
+// A new folder on a disk that is too small for the files of a start, of which the first is a log of 62,500 KiB.
 func TestServeStartsOnAFullDisk(t *testing.T) {
-	for _, room := range []int{4, 20, 28, 32} {
-		t.Run(fmt.Sprint(room), func(t *testing.T) {
-			disk := newDisk(t, 62500+room)
+	for _, extra := range []int{4, 20, 28, 32} {
+		t.Run(fmt.Sprint(extra), func(t *testing.T) {
+			disk := newDisk(t, 62500+extra)
 			p, kubeconfig := disk.serve(t)
-			writeUntilEnd(t, p, kubeconfig) // if the start has found room for all that it writes
-			_, p = disk.endsFull(t, p)
+			writeUntilEnd(t, p, kubeconfig) // if the disk was large enough for the start
+			_, p = disk.checkEnd(t, p)
 			terminate(t, p)
 		})
 	}
 }
 
-// The disk gets full while the layers above etcd start. What they write may still fit; what comes then does not.
-func TestServeDiskFillsAtTheStart(t *testing.T) {
+// The disk becomes full while the layers above etcd start. Their writes may fit; later ones do not.
+func TestServeDiskFillsDuringStart(t *testing.T) {
 	disk := newDisk(t, 80<<10)
 	p, kubeconfig := disk.serve(t)
 	eventually(t, "etcd starts", func() error {
@@ -137,15 +137,15 @@ func TestServeDiskFillsAtTheStart(t *testing.T) {
 	})
 	disk.fill(t)
 	writeUntilEnd(t, p, kubeconfig)
-	_, p = disk.endsFull(t, p)
+	_, p = disk.checkEnd(t, p)
 	terminate(t, p)
 }
 
-// The disk gets full under writes: what was answered is there once there is room.
+// The disk becomes full during writes. Acknowledged writes are present after space was freed.
 func TestServeDiskFillsWhileServing(t *testing.T) {
 	disk := newDisk(t, 80<<10)
 	p, kubeconfig := disk.serve(t)
-	p.awaitReady(t)
+	p.waitReady(t)
 	maps := clientOf(t, kubeconfig).CoreV1().ConfigMaps("default")
 	disk.fill(t)
 	written := map[string]bool{}
@@ -157,7 +157,7 @@ func TestServeDiskFillsWhileServing(t *testing.T) {
 		written[o.Name] = true
 		return fmt.Errorf("written %d", len(written))
 	})
-	kubeconfig, p = disk.endsFull(t, p)
+	kubeconfig, p = disk.checkEnd(t, p)
 	list, err := clientOf(t, kubeconfig).CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)

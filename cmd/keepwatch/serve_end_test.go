@@ -15,8 +15,8 @@ import (
 	"github.com/keepwatch/keepwatch/controlplane"
 )
 
-// A server whose etcd falls silent during the start ends when it is asked to, and not when the library
-// gives up its start after a minute.
+// A server whose etcd stops answering during the start ends after SIGTERM, and does not wait for the
+// library's timeout of a minute.
 func TestServeEndsDuringStart(t *testing.T) {
 	owner, err := controlplane.New(controlplane.Options{})
 	if err != nil {
@@ -35,7 +35,7 @@ func TestServeEndsDuringStart(t *testing.T) {
 	socket := strings.TrimPrefix(owner.EtcdCluster().Servers[0], "unix://")
 	for _, after := range []int64{0, 500, 3_000, 10_000} {
 		t.Run(fmt.Sprint(after), func(t *testing.T) {
-			etcd := newSilence(t, socket, after)
+			etcd := newSilentProxy(t, socket, after)
 			p := startProcess(t, "serve", "--listen", "127.0.0.1:0", "--kubeconfig-out", filepath.Join(t.TempDir(), "kubeconfig"),
 				"--etcd-servers", "http://"+etcd.Addr().String())
 			<-etcd.silent
@@ -45,74 +45,75 @@ func TestServeEndsDuringStart(t *testing.T) {
 				t.Errorf("exit %d: %.2000s", code, p.stderr)
 			}
 			if took := time.Since(begin); took > 20*time.Second {
-				t.Errorf("it takes %v to end", took)
+				t.Errorf("the end takes %v", took)
 			}
 			if strings.Contains(p.stderr.String(), "ready") {
-				t.Error("it was ready before")
+				t.Error("the server was ready before")
 			}
 		})
 	}
 }
 
-// silence passes connections on until the far side has said so many bytes, and nothing after.
-type silence struct {
+// silentProxy forwards connections until the server has sent a number of bytes, and then drops all
+// bytes of the server.
+type silentProxy struct {
 	net.Listener
 	silent chan struct{}
 
-	mu   sync.Mutex
-	left int64
+	mu        sync.Mutex
+	remaining int64
 }
 
-func newSilence(t *testing.T, socket string, after int64) *silence {
+func newSilentProxy(t *testing.T, socket string, after int64) *silentProxy {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &silence{Listener: listener, silent: make(chan struct{}), left: after + 1}
+	s := &silentProxy{Listener: listener, silent: make(chan struct{}), remaining: after + 1}
 	var conns sync.WaitGroup
 	t.Cleanup(conns.Wait)
 	t.Cleanup(func() { listener.Close() })
 	conns.Go(func() {
 		for {
-			near, err := listener.Accept()
+			client, err := listener.Accept()
 			if err != nil {
 				return
 			}
-			far, err := net.Dial("unix", socket)
+			server, err := net.Dial("unix", socket)
 			if err != nil {
-				near.Close()
+				client.Close()
 				continue
 			}
 			conns.Go(func() {
-				defer far.Close()
-				io.Copy(far, near)
+				defer server.Close()
+				io.Copy(server, client)
 			})
 			conns.Go(func() {
-				defer near.Close()
-				io.Copy(quiet{s, near}, far)
+				defer client.Close()
+				io.Copy(clientConn{s, client}, server)
 			})
 		}
 	})
 	return s
 }
 
-// quiet is one connection's near side.
-type quiet struct {
-	*silence
-	near net.Conn
+// clientConn is the client's side of a connection.
+type clientConn struct {
+	*silentProxy
+	client net.Conn
 }
 
-func (q quiet) Write(data []byte) (int, error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.left > 0 {
-		if q.left -= int64(len(data)); q.left <= 0 {
-			close(q.silent)
+func (c clientConn) Write(data []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.remaining > 0 {
+		if c.remaining -= int64(len(data)); c.remaining <= 0 {
+			close(c.silent)
 		}
 	}
-	if q.left <= 0 {
-		return len(data), nil // swallowed
+	if c.remaining <= 0 {
+		return len(data), nil // dropped
 	}
-	return q.near.Write(data)
+	return c.client.Write(data)
 }

@@ -21,11 +21,11 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// What clients do wrong is told to them, and is not in the server's log.
-func TestServeLogsNoMistakesOfClients(t *testing.T) {
+// Invalid requests are answered with errors, and are not logged.
+func TestServeLogsNoInvalidRequests(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	p := startProcess(t, "serve", "--listen", "127.0.0.1:0", "--kubeconfig-out", file)
-	line := p.awaitReady(t)
+	line := p.waitReady(t)
 	config, err := clientcmd.BuildConfigFromFlags("", file)
 	if err != nil {
 		t.Fatal(err)
@@ -33,20 +33,20 @@ func TestServeLogsNoMistakesOfClients(t *testing.T) {
 	for _, protocol := range []string{"http/1.1", "h2"} {
 		wrong := rest.CopyConfig(config)
 		wrong.NextProtos = []string{protocol}
-		mistakes(t, httpClient(t, wrong), config.Host)
+		sendInvalidRequests(t, httpClient(t, wrong), config.Host)
 	}
-	garbage(t, config)
+	sendGarbage(t, config)
 	p.Process.Signal(syscall.SIGTERM)
 	if code := p.exit(t); code != 0 {
 		t.Errorf("exit %d", code)
 	}
 	if text := p.stderr.String(); text != line {
-		t.Errorf("it adds to stderr: %s", strings.TrimPrefix(text, line))
+		t.Errorf("stderr also has: %s", strings.TrimPrefix(text, line))
 	}
 }
 
-// mistakes sends requests that are refused, each for another reason.
-func mistakes(t *testing.T, client *http.Client, host string) {
+// sendInvalidRequests sends requests that are refused, each for another reason.
+func sendInvalidRequests(t *testing.T, client *http.Client, host string) {
 	t.Helper()
 	defer client.CloseIdleConnections()
 	const maps = "/api/v1/namespaces/default/configmaps"
@@ -88,8 +88,8 @@ func mistakes(t *testing.T, client *http.Client, host string) {
 	}
 }
 
-// garbage sends what is no request, over TCP, TLS, HTTP/1.1 and HTTP/2, and hangs up.
-func garbage(t *testing.T, config *rest.Config) {
+// sendGarbage sends invalid bytes over TCP, TLS, HTTP/1.1 and HTTP/2, and disconnects.
+func sendGarbage(t *testing.T, config *rest.Config) {
 	t.Helper()
 	address := strings.TrimPrefix(config.Host, "https://")
 	const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -120,7 +120,7 @@ func garbage(t *testing.T, config *rest.Config) {
 	}
 }
 
-// Silent connections of anybody take neither the descriptors that etcd needs nor those of clients
+// Silent connections without a token use neither the descriptors that etcd needs nor those of clients
 // with a token.
 func TestServeWithFewDescriptors(t *testing.T) {
 	if runtime.GOOS == "windows" {
@@ -129,16 +129,16 @@ func TestServeWithFewDescriptors(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	const limit = 220
 	p := startWith(t, []string{"sh", "-c", fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, limit)}, "serve", "--listen", "127.0.0.1:0", "--kubeconfig-out", file)
-	line := p.awaitReady(t)
+	line := p.waitReady(t)
 	config, err := clientcmd.BuildConfigFromFlags("", file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	known, err := kubernetes.NewForConfig(config)
+	authenticated, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := known.CoreV1().Namespaces().Watch(t.Context(), metav1.ListOptions{})
+	w, err := authenticated.CoreV1().Namespaces().Watch(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,11 +168,11 @@ func TestServeWithFewDescriptors(t *testing.T) {
 	select {
 	case e, ok := <-w.ResultChan():
 		if !ok {
-			t.Errorf("a watch that was there before has ended: %v", e)
+			t.Errorf("an earlier watch has ended: %v", e)
 		}
 	default:
 	}
-	if _, err := known.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "written"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := authenticated.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "written"}}, metav1.CreateOptions{}); err != nil {
 		t.Error(err)
 	}
 	p.Process.Signal(syscall.SIGTERM)
@@ -180,7 +180,7 @@ func TestServeWithFewDescriptors(t *testing.T) {
 		t.Errorf("exit %d", code)
 	}
 	if text := p.stderr.String(); text != line {
-		t.Errorf("it adds to stderr: %s", strings.TrimPrefix(text, line))
+		t.Errorf("stderr also has: %s", strings.TrimPrefix(text, line))
 	}
 }
 

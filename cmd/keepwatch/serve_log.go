@@ -15,8 +15,9 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 )
 
-// clientMistakes are the beginnings of reports about clients' mistakes, which the clients received as answers. The libraries log
-// the first ones as errors; the others are golang.org/x/net/http2's of what is no HTTP/2.
+// clientMistakes are the prefixes of reports about invalid requests, to which the clients received
+// error responses. The Kubernetes libraries log some of them as errors; the others are from net/http
+// and golang.org/x/net/http2.
 var clientMistakes = []string{
 	"Couldn't parse request",
 	"Error - invalid timeout specified in the request URL",
@@ -28,20 +29,20 @@ var clientMistakes = []string{
 	"failed to create RequestInfo: ",
 }
 
-// clientErrors are what the libraries answer with 500, and report therefore, though a client is wrong:
-// an apply of an unknown field, or a watch from a revision that is none.
+// clientErrors are parts of reports about invalid requests that the libraries answer with 500, and
+// report for that reason: an apply of an unknown field, or a watch from an invalid revision.
 var clientErrors = []string{": failed to create typed patch object (", ": resourceVersion: Invalid value: "}
 
-// isClientMistake reports whether a line of the log is about what a client did wrong.
+// isClientMistake reports whether a line of the log is about an invalid request.
 func isClientMistake(line string) bool {
 	if strings.HasPrefix(line, "apiserver received an error that is not an metav1.Status: ") {
 		return slices.ContainsFunc(clientErrors, func(part string) bool { return strings.Contains(line, part) })
 	}
-	return slices.ContainsFunc(clientMistakes, func(begin string) bool { return strings.HasPrefix(line, begin) })
+	return slices.ContainsFunc(clientMistakes, func(prefix string) bool { return strings.HasPrefix(line, prefix) })
 }
 
-// filterStderr keeps clients' mistakes out of what goes to os.Stderr, until restore is called. The
-// library's HTTP server logs there, and to nothing else: the log that it uses can't be set.
+// filterStderr removes reports about invalid requests from os.Stderr, until restore is called. The HTTP
+// server of k8s.io/apiserver logs to os.Stderr; its log cannot be configured.
 func filterStderr() (restore func(), err error) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -71,51 +72,51 @@ func filterStderr() (restore func(), err error) {
 	}, nil
 }
 
-// hideClientEnds keeps out of the log what the Kubernetes libraries report as errors although it is
-// the client's own business: that it hung up during a watch, or didn't wait for an answer.
+// hideClientDisconnects removes reports about disconnected clients from the log of the Kubernetes
+// libraries: a client that disconnects during a watch, or before the response, is not an error of the
+// server.
 //
-// Such reports are harmless. The server gives up on a request as soon as its client has gone; what
-// still works on the answer gets http.ErrHandlerTimeout for its next write, ends, and is waited for.
-var hideClientEnds = sync.OnceFunc(func() {
-	utilruntime.ErrorHandlers[0] = withoutClientEnds(utilruntime.ErrorHandlers[0])
+// Such reports are harmless. The server cancels a request when its client disconnects. A handler that
+// still writes the response gets http.ErrHandlerTimeout and ends; the server waits for it.
+var hideClientDisconnects = sync.OnceFunc(func() {
+	utilruntime.ErrorHandlers[0] = withoutClientDisconnects(utilruntime.ErrorHandlers[0])
 })
 
-func withoutClientEnds(log utilruntime.ErrorHandler) utilruntime.ErrorHandler {
+func withoutClientDisconnects(log utilruntime.ErrorHandler) utilruntime.ErrorHandler {
 	return func(ctx context.Context, err error, message string, keysAndValues ...any) {
-		if !clientEnded(ctx, err) {
+		if !causedByClient(ctx, err) {
 			log(ctx, err, message, keysAndValues...)
 		}
 	}
 }
 
-// clientEnded says whether an error, in the context of a request, is there because its client went, or
-// was wrong.
-// A request that took too long ends by its deadline: that is no client's end, and stays in the log.
-func clientEnded(ctx context.Context, err error) bool {
-	return errors.Is(ctx.Err(), context.Canceled) || err != nil && (isUnwrittenAnswer(err.Error()) || isClientMistake(err.Error()))
+// causedByClient reports whether the cause of an error, in the context of a request, is a disconnected
+// client or an invalid request. A request that exceeds its deadline is neither, and is logged.
+func causedByClient(ctx context.Context, err error) bool {
+	return errors.Is(ctx.Err(), context.Canceled) || err != nil && (isUnwrittenResponse(err.Error()) || isClientMistake(err.Error()))
 }
 
-// isUnwrittenAnswer knows the reports of what writes the answers by their words: they come without the
-// context of the request, and mostly without the error they are about.
-func isUnwrittenAnswer(report string) bool {
+// isUnwrittenResponse recognizes reports of the code that writes responses by their text: they have no
+// context of the request, and most have no error.
+func isUnwrittenResponse(report string) bool {
 	if !strings.HasPrefix(report, "apiserver was unable to ") && !strings.HasPrefix(report, "apiserver received an error ") {
 		return false
 	}
-	for _, end := range clientEnds {
-		if strings.HasSuffix(report, ": "+end.Error()) {
+	for _, err := range disconnectErrors {
+		if strings.HasSuffix(report, ": "+err.Error()) {
 			return true
 		}
 	}
 	return false
 }
 
-// clientEnds are the errors of writing to a client that has gone.
-var clientEnds = []error{
+// disconnectErrors are the errors of writing to a client that has disconnected.
+var disconnectErrors = []error{
 	http.ErrHandlerTimeout,
 	context.Canceled,
 	os.NewSyscallError("write", syscall.EPIPE),
 	os.NewSyscallError("write", syscall.ECONNRESET),
-	// Two of golang.org/x/net/http2, which doesn't export them.
+	// Two unexported errors of golang.org/x/net/http2.
 	errors.New("client disconnected"),
 	errors.New("http2: stream closed"),
 }

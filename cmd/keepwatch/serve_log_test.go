@@ -20,45 +20,44 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Clients that show a wrong token, cut an answer off or hang up during a watch are no errors of the
-// server, and not in its log.
-func TestServeLogsNoEndOfClients(t *testing.T) {
+// Clients that send a wrong token, or disconnect during a response or a watch, are not logged.
+func TestServeLogsNoDisconnects(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	p := startProcess(t, "serve", "--listen", "127.0.0.1:0", "--kubeconfig-out", file)
-	line := p.awaitReady(t)
+	line := p.waitReady(t)
 	config, err := clientcmd.BuildConfigFromFlags("", file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	fill(t, config)
 	for _, protocol := range []string{"http/1.1", "h2"} {
-		rude := rest.CopyConfig(config)
-		rude.NextProtos = []string{protocol}
+		client := rest.CopyConfig(config)
+		client.NextProtos = []string{protocol}
 		for range 3 {
-			cutOff(t, rude, "/api/v1/configmaps")
-			cutOff(t, rude, "/api/v1/configmaps?resourceVersion=0")
-			cutOff(t, rude, "/api/v1/configmaps?watch=1")
-			abandon(t, rude, "/api/v1/configmaps")
+			disconnectDuring(t, client, "/api/v1/configmaps")
+			disconnectDuring(t, client, "/api/v1/configmaps?resourceVersion=0")
+			disconnectDuring(t, client, "/api/v1/configmaps?watch=1")
+			disconnectBefore(t, client, "/api/v1/configmaps")
 		}
 		for _, token := range []string{"", "wrong"} {
-			rude.BearerToken = token
-			unauthorized(t, rude)
+			client.BearerToken = token
+			unauthorized(t, client)
 		}
 	}
-	awaitNoWatches(t, config)
+	waitNoWatches(t, config)
 	p.Process.Signal(syscall.SIGTERM)
 	if code := p.exit(t); code != 0 {
 		t.Errorf("exit %d", code)
 	}
 	if text := p.stderr.String(); text != line {
-		t.Errorf("it adds to stderr: %s", strings.TrimPrefix(text, line))
+		t.Errorf("stderr also has: %s", strings.TrimPrefix(text, line))
 	}
 }
 
-// What isn't a client's end stays in the log.
-func TestClientEnded(t *testing.T) {
-	gone, hangUp := context.WithCancel(t.Context())
-	hangUp()
+// Errors that a client did not cause are logged.
+func TestCausedByClient(t *testing.T) {
+	disconnected, disconnect := context.WithCancel(t.Context())
+	disconnect()
 	late, cancel := context.WithDeadline(t.Context(), time.Unix(0, 0))
 	defer cancel()
 	<-late.Done()
@@ -68,32 +67,32 @@ func TestClientEnded(t *testing.T) {
 		err  error
 		want bool
 	}{
-		{"a request whose client has gone", gone, errors.New("anything"), true},
-		{"the same, without an error", gone, nil, true},
+		{"a request whose client has disconnected", disconnected, errors.New("anything"), true},
+		{"the same, without an error", disconnected, nil, true},
 		{"a request that took too long", late, nil, false},
 		{"no error", t.Context(), nil, false},
 		{"any error", t.Context(), errors.New("etcdserver: no space"), false},
-		{"an answer cut off", t.Context(), errors.New("apiserver was unable to write a JSON response: write tcp a->b: write: broken pipe"), true},
+		{"a truncated response", t.Context(), errors.New("apiserver was unable to write a JSON response: write tcp a->b: write: broken pipe"), true},
 		{"the same over HTTP/2", t.Context(), errors.New("apiserver was unable to close cleanly the response writer: http2: stream closed"), true},
-		{"an answer that can't be encoded", t.Context(), errors.New("apiserver was unable to write a JSON response: json: unsupported type"), false},
-		{"a webhook hangs up", t.Context(), errors.New(`failed calling webhook "x": write: broken pipe`), false},
-		{"etcd hangs up", t.Context(), errors.New("apiserver received an error that is not an metav1.Status: &errors.errorString{}: read: connection reset by peer"), false},
+		{"a response that can't be encoded", t.Context(), errors.New("apiserver was unable to write a JSON response: json: unsupported type"), false},
+		{"a webhook disconnects", t.Context(), errors.New(`failed calling webhook "x": write: broken pipe`), false},
+		{"etcd disconnects", t.Context(), errors.New("apiserver received an error that is not an metav1.Status: &errors.errorString{}: read: connection reset by peer"), false},
 	} {
-		if got := clientEnded(test.ctx, test.err); got != test.want {
+		if got := causedByClient(test.ctx, test.err); got != test.want {
 			t.Errorf("%s: %v", test.name, got)
 		}
 	}
-	var told []string
-	handler := withoutClientEnds(func(_ context.Context, _ error, msg string, _ ...any) { told = append(told, msg) })
-	for _, ctx := range []context.Context{gone, late} {
+	var logged []string
+	handler := withoutClientDisconnects(func(_ context.Context, _ error, msg string, _ ...any) { logged = append(logged, msg) })
+	for _, ctx := range []context.Context{disconnected, late} {
 		handler(ctx, nil, "Timeout or abort while handling")
 	}
-	if len(told) != 1 {
-		t.Errorf("it tells %q", told)
+	if len(logged) != 1 {
+		t.Errorf("logged %q", logged)
 	}
 }
 
-// fill makes a list of configmaps that is too long for the buffers between server and client.
+// fill creates a list of configmaps that is longer than the buffers between server and client.
 func fill(t *testing.T, config *rest.Config) {
 	client := kubernetes.NewForConfigOrDie(config)
 	for range 40 {
@@ -104,8 +103,8 @@ func fill(t *testing.T, config *rest.Config) {
 	}
 }
 
-// cutOff hangs up when the answer has begun.
-func cutOff(t *testing.T, config *rest.Config, path string) {
+// disconnectDuring disconnects after the response has begun.
+func disconnectDuring(t *testing.T, config *rest.Config, path string) {
 	client := httpClient(t, config)
 	answer, err := client.Get(config.Host + path)
 	if err != nil {
@@ -118,8 +117,8 @@ func cutOff(t *testing.T, config *rest.Config, path string) {
 	client.CloseIdleConnections()
 }
 
-// abandon hangs up before there is an answer, or soon after.
-func abandon(t *testing.T, config *rest.Config, path string) {
+// disconnectBefore disconnects before the response, or soon after its beginning.
+func disconnectBefore(t *testing.T, config *rest.Config, path string) {
 	for wait := time.Millisecond; wait < 100*time.Millisecond; wait *= 2 {
 		ctx, cancel := context.WithTimeout(t.Context(), wait)
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, config.Host+path, nil)
@@ -148,7 +147,7 @@ func unauthorized(t *testing.T, config *rest.Config) {
 	}
 }
 
-// httpClient has connections of its own.
+// httpClient returns a client with its own connections.
 func httpClient(t *testing.T, config *rest.Config) *http.Client {
 	own := rest.CopyConfig(config)
 	tls, err := rest.TLSConfigFor(own)
@@ -165,8 +164,8 @@ func httpClient(t *testing.T, config *rest.Config) *http.Client {
 	return &http.Client{Transport: wrapped}
 }
 
-// awaitNoWatches waits until the server, too, has finished with all watches of configmaps.
-func awaitNoWatches(t *testing.T, config *rest.Config) {
+// waitNoWatches waits until the server has ended all watches of configmaps.
+func waitNoWatches(t *testing.T, config *rest.Config) {
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		t.Fatal(err)

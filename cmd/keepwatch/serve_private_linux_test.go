@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Whatever the umask and the modes that it finds, nobody else can reach etcd or read a secret.
+// Other users cannot connect to etcd or read a secret, whatever the umask and the modes of existing files are.
 func TestServeIsPrivate(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	file := filepath.Join(t.TempDir(), "kubeconfig")
@@ -20,8 +20,8 @@ func TestServeIsPrivate(t *testing.T) {
 	t.Setenv("KEEPWATCH_TEST_UMASK", "0")
 	for _, again := range []bool{false, true} {
 		p := startProcess(t, args...)
-		awaitLine(t, p, "keepwatch: ready")
-		if err := private(dir); err != nil {
+		waitLine(t, p, "keepwatch: ready")
+		if err := checkPrivate(dir); err != nil {
 			t.Error(err)
 		}
 		if open, err := os.Stat(filepath.Join(dir, "run", "etcd.sock")); err != nil || open.Mode()&fs.ModeSocket == 0 {
@@ -29,8 +29,8 @@ func TestServeIsPrivate(t *testing.T) {
 		}
 		terminate(t, p)
 		for _, name := range []string{"token", "ca.pem"} {
-			if said := strings.Contains(p.stderr.String(), filepath.Join(dir, name)+" mode=0644"); said != again {
-				t.Errorf("of %s it says: %s", name, p.stderr)
+			if logged := strings.Contains(p.stderr.String(), filepath.Join(dir, name)+" mode=0644"); logged != again {
+				t.Errorf("for %s stderr is: %s", name, p.stderr)
 			}
 			if err := os.Chmod(filepath.Join(dir, name), 0o644); err != nil {
 				t.Fatal(err)
@@ -42,8 +42,8 @@ func TestServeIsPrivate(t *testing.T) {
 	}
 }
 
-// private fails if others can read or write anything below dir.
-func private(dir string) error {
+// checkPrivate returns an error if others can read or write a file in dir.
+func checkPrivate(dir string) error {
 	return filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || path == dir {
 			return err
@@ -56,7 +56,7 @@ func private(dir string) error {
 			return fmt.Errorf("%s has the mode %v", path, info.Mode())
 		}
 		if entry.IsDir() {
-			return fs.SkipDir // nobody else gets further
+			return fs.SkipDir // other users cannot enter it
 		}
 		return nil
 	})

@@ -27,16 +27,16 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// quota is a small one of etcd.
+// quota is small, so that a test can fill it.
 const quota = 6 << 20
 
-// The whole circle of etcd's quota: writes are refused with a sentence while reads, watches and deletes go
-// on; a start in that state serves; and when objects are deleted, writes go on by themselves.
+// At etcd's quota writes are refused with a message, while reads, watches and deletes work. A server that
+// starts in that state serves. After objects were deleted, writes succeed again without an action.
 func TestServeAtItsQuota(t *testing.T) {
 	dir, file := t.TempDir(), filepath.Join(t.TempDir(), "kubeconfig")
 	args := []string{"serve", "--listen", "127.0.0.1:0", "--kubeconfig-out", file, "--data-dir", dir, "--quota-backend-bytes", fmt.Sprint(quota)}
 	p := startProcess(t, args...)
-	p.awaitReady(t)
+	p.waitReady(t)
 	client := clientOf(t, file)
 	maps := client.CoreV1().ConfigMaps("default")
 	events, err := maps.Watch(t.Context(), metav1.ListOptions{})
@@ -47,11 +47,11 @@ func TestServeAtItsQuota(t *testing.T) {
 
 	fillEtcd(t, client, dir)
 	names := refusesWrites(t, file)
-	awaitLine(t, p, "etcd refuses writes")
+	waitLine(t, p, "etcd refuses writes")
 	terminate(t, p)
 
 	p = startProcess(t, args...)
-	awaitLine(t, p, "keepwatch: ready")
+	waitLine(t, p, "keepwatch: ready")
 	if again := refusesWrites(t, file); !slices.Equal(again, names) {
 		t.Errorf("after a restart there are %d objects of %d", len(again), len(names))
 	}
@@ -71,21 +71,21 @@ func TestServeAtItsQuota(t *testing.T) {
 			deleted++
 		}
 	}
-	eventually(t, "writes go on", func() error {
+	eventually(t, "writes succeed", func() error {
 		_, err := maps.Create(t.Context(), large("again"), metav1.CreateOptions{})
 		return err
 	})
 	if code, body := health(t, file, "/readyz"); code != http.StatusOK {
 		t.Errorf("/readyz answers %d %s", code, body)
 	}
-	awaitLine(t, p, "etcd has space again")
+	waitLine(t, p, "etcd has space again")
 	terminate(t, p)
 	if n := strings.Count(p.stderr.String(), "\n"); n > 5 {
 		t.Errorf("%d lines on stderr, which begins with %.2000s", n, p.stderr)
 	}
 }
 
-// fillEtcd creates objects until etcd has no space, and none to gain by compacting or defragmenting.
+// fillEtcd creates objects until etcd has no space, also after compacting and defragmenting.
 func fillEtcd(t *testing.T, client kubernetes.Interface, dir string) {
 	t.Helper()
 	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{"unix://" + filepath.Join(dir, "run", "etcd.sock")}, Logger: zap.NewNop()})
@@ -96,17 +96,17 @@ func fillEtcd(t *testing.T, client kubernetes.Interface, dir string) {
 	eventually(t, "etcd is full", func() error {
 		_, err := client.CoreV1().ConfigMaps("default").Create(t.Context(), large(""), metav1.CreateOptions{})
 		if err == nil {
-			return errors.New("a write is taken")
+			return errors.New("a write succeeds")
 		}
 		if !apierrors.IsInternalError(err) || !strings.Contains(err.Error(), "NOSPACE") {
 			t.Fatalf("a write is refused with: %v", err)
 		}
-		return noRoomToGain(t, etcd)
+		return checkNoSpaceToFree(t, etcd)
 	})
 }
 
-// noRoomToGain compacts and defragments as the server does, and fails if it then disarms, too.
-func noRoomToGain(t *testing.T, etcd *clientv3.Client) error {
+// checkNoSpaceToFree compacts and defragments as the server does, and returns an error if that frees enough space.
+func checkNoSpaceToFree(t *testing.T, etcd *clientv3.Client) error {
 	t.Helper()
 	newest, err := etcd.Get(t.Context(), "/")
 	if err != nil {
@@ -125,7 +125,7 @@ func noRoomToGain(t *testing.T, etcd *clientv3.Client) error {
 	return err
 }
 
-// refusesWrites checks what a server without space answers. It returns the names of what fills it.
+// refusesWrites checks the responses of a server without space. It returns the names of its objects.
 func refusesWrites(t *testing.T, kubeconfig string) (names []string) {
 	t.Helper()
 	client := clientOf(t, kubeconfig)
@@ -228,7 +228,7 @@ func next(t *testing.T, events watch.Interface) watch.Event {
 	return watch.Event{}
 }
 
-// eventually tries until there is no error.
+// eventually retries until there is no error.
 func eventually(t *testing.T, what string, try func() error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
@@ -246,8 +246,8 @@ func eventually(t *testing.T, what string, try func() error) {
 	}
 }
 
-// awaitLine waits for a line on stderr.
-func awaitLine(t *testing.T, p *process, text string) {
+// waitLine waits for a line on stderr.
+func waitLine(t *testing.T, p *process, text string) {
 	t.Helper()
 	eventually(t, text, func() error {
 		if !strings.Contains(p.stderr.String(), text) {

@@ -23,10 +23,10 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// deadline bounds every wait for something that happens at once on an idle machine: only a hang reaches it.
+// deadline bounds every wait. On an idle machine each wait ends at once; only a hang exceeds the deadline.
 const deadline = 5 * time.Minute
 
-// TestMain lets the test binary be keepwatch itself, for tests that need a process.
+// TestMain runs keepwatch in the test binary, for tests that need a process.
 func TestMain(m *testing.M) {
 	if os.Getenv("KEEPWATCH_TEST_AS_MAIN") != "" {
 		if os.Getenv("KEEPWATCH_TEST_UMASK") != "" {
@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// execute runs a subcommand that ends by itself.
+// execute runs a subcommand until it ends.
 func execute(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, err bytes.Buffer
@@ -59,7 +59,7 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-func TestHelpSaysWhatIsMissing(t *testing.T) {
+func TestServeHelp(t *testing.T) {
 	code, stdout, _ := execute(t, "serve", "--help")
 	if code != 0 {
 		t.Errorf("exit %d", code)
@@ -84,15 +84,15 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// process is keepwatch in a process of its own.
+// process is a process of keepwatch.
 type process struct {
 	*exec.Cmd
 	stderr *output
-	// ended has the result of Wait, for whoever asks: they put it back.
+	// ended has the result of Wait; a receiver sends it back.
 	ended chan error
 }
 
-// output collects what a process writes.
+// output collects the output of a process.
 type output struct {
 	mu     sync.Mutex
 	buffer bytes.Buffer
@@ -115,7 +115,7 @@ func startProcess(t *testing.T, args ...string) *process {
 	return startWith(t, nil, args...)
 }
 
-// startWith has another command start it, which gets the command line as its last arguments.
+// startWith starts the process by another command, whose last arguments are the command line.
 func startWith(t *testing.T, starter []string, args ...string) *process {
 	t.Helper()
 	self, err := os.Executable()
@@ -134,7 +134,7 @@ func startWith(t *testing.T, starter []string, args ...string) *process {
 	return p
 }
 
-// end lets the process clean up behind itself, if it still runs.
+// end terminates the process if it runs, so that it removes its files.
 func (p *process) end() {
 	p.Process.Signal(syscall.SIGTERM)
 	select {
@@ -158,13 +158,13 @@ func (p *process) exit(t *testing.T) int {
 		}
 		return 0
 	case <-time.After(deadline):
-		t.Fatalf("it doesn't end: %s", p.stderr)
+		t.Fatalf("the process doesn't end: %s", p.stderr)
 		return -1
 	}
 }
 
-// awaitReady waits for the line that says so.
-func (p *process) awaitReady(t *testing.T) string {
+// waitReady waits for the first line on stderr, and returns it.
+func (p *process) waitReady(t *testing.T) string {
 	t.Helper()
 	for end := time.Now().Add(deadline); time.Now().Before(end); {
 		if text := p.stderr.String(); strings.Contains(text, "\n") {
@@ -173,33 +173,33 @@ func (p *process) awaitReady(t *testing.T) string {
 		select {
 		case err := <-p.ended:
 			p.ended <- err
-			t.Fatalf("it ended (%v): %s", err, p.stderr)
+			t.Fatalf("the process ended (%v): %s", err, p.stderr)
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
-	t.Fatal("it isn't ready")
+	t.Fatal("the server isn't ready")
 	return ""
 }
 
-// A user's session: the line that says ready, a client by the kubeconfig, a watch left open, the end
-// by a signal, and nothing else on stderr.
+// A session: the line on stderr when the server is ready, a client with the kubeconfig, an open watch,
+// and the end by a signal. Stderr has no other line.
 func TestServeUntilSignal(t *testing.T) {
 	for _, sig := range []os.Signal{syscall.SIGTERM, os.Interrupt} {
 		t.Run(sig.String(), func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "kubeconfig")
 			p := startProcess(t, "serve", "--listen", "127.0.0.1:0", "--kubeconfig-out", file)
-			line := p.awaitReady(t)
+			line := p.waitReady(t)
 			form := regexp.MustCompile(`^keepwatch: ready in \d+\.\ds at (https://127\.0\.0\.1:\d+), kubeconfig (\S+), temporary data in (\S+)\n$`)
-			said := form.FindStringSubmatch(line)
-			if said == nil || said[2] != file {
-				t.Fatalf("it says %q", line)
+			match := form.FindStringSubmatch(line)
+			if match == nil || match[2] != file {
+				t.Fatalf("stderr is %q", line)
 			}
 			config, err := clientcmd.BuildConfigFromFlags("", file)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if config.Host != said[1] {
-				t.Errorf("the kubeconfig has %s, the line %s", config.Host, said[1])
+			if config.Host != match[1] {
+				t.Errorf("the kubeconfig has %s, the line %s", config.Host, match[1])
 			}
 			client, err := kubernetes.NewForConfig(config)
 			if err != nil {
@@ -216,25 +216,25 @@ func TestServeUntilSignal(t *testing.T) {
 				t.Errorf("exit %d", code)
 			}
 			if text := p.stderr.String(); text != line {
-				t.Errorf("it adds to stderr: %s", strings.TrimPrefix(text, line))
+				t.Errorf("stderr also has: %s", strings.TrimPrefix(text, line))
 			}
-			if _, err := os.Stat(said[3]); !errors.Is(err, fs.ErrNotExist) {
+			if _, err := os.Stat(match[3]); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("the temporary data is still there: %v", err)
 			}
 		})
 	}
 }
 
-// kill -9 loses nothing that was answered, and the same kubeconfig works after it.
+// kill -9 loses no acknowledged write, and the same kubeconfig works after a restart.
 func TestServeAfterKill(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	args := []string{"serve", "--listen", "127.0.0.1:0", "--kubeconfig-out", file, "--data-dir", dir}
 	p := startProcess(t, args...)
-	p.awaitReady(t)
+	p.waitReady(t)
 	second := startProcess(t, args...)
 	if code := second.exit(t); code != 1 || !strings.Contains(second.stderr.String(), "is in use by another server") || strings.Count(second.stderr.String(), "\n") != 1 {
-		t.Errorf("a second one on the same folder: exit %d, %q", code, second.stderr)
+		t.Errorf("a second server on the same folder: exit %d, %q", code, second.stderr)
 	}
 	before, err := os.ReadFile(file)
 	if err != nil {
@@ -245,8 +245,8 @@ func TestServeAfterKill(t *testing.T) {
 	p.ended <- <-p.ended
 
 	p = startProcess(t, args...)
-	if line := p.awaitReady(t); !strings.Contains(line, ", data in "+dir+"\n") {
-		t.Errorf("it says %q", line)
+	if line := p.waitReady(t); !strings.Contains(line, ", data in "+dir+"\n") {
+		t.Errorf("stderr is %q", line)
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", file)
 	if err != nil {
@@ -269,7 +269,7 @@ func TestServeAfterKill(t *testing.T) {
 	}
 }
 
-// created makes a namespace through a kubeconfig.
+// created creates a namespace with a kubeconfig.
 func created(t *testing.T, kubeconfig string) string {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)

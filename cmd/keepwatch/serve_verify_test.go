@@ -11,19 +11,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A bit that was flipped in etcd's database makes an object of another name. --verify finds it.
+// --verify finds an object whose name was changed by a flipped bit in etcd's database.
 func TestServeVerifies(t *testing.T) {
 	dir, file := t.TempDir(), filepath.Join(t.TempDir(), "kubeconfig")
 	args := []string{"serve", "--verify", "--listen", "127.0.0.1:0", "--kubeconfig-out", file, "--data-dir", dir}
 	p := startProcess(t, args...)
-	awaitLine(t, p, "keepwatch: verified 0 objects in etcd; 0 keys belong to no resource here\n")
+	waitLine(t, p, "keepwatch: verified 0 objects in etcd; 0 keys belong to no resource of this server\n")
 	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "victim"}}
 	if _, err := clientOf(t, file).CoreV1().ConfigMaps("default").Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	terminate(t, p)
 	p = startProcess(t, args...)
-	awaitLine(t, p, "keepwatch: verified 3 objects in etcd; 0 keys belong to no resource here\n")
+	waitLine(t, p, "keepwatch: verified 3 objects in etcd; 0 keys belong to no resource of this server\n")
 	terminate(t, p)
 
 	database := filepath.Join(dir, "etcd", "member", "snap", "db")
@@ -41,6 +41,6 @@ func TestServeVerifies(t *testing.T) {
 	}
 	text := p.stderr.String()
 	if !strings.Contains(text, `1 of 3 objects in etcd are damaged: "/registry/configmaps/default/victim": the object is "default/vicuim"; restore a copy`) || strings.Count(text, "\n") != 1 {
-		t.Errorf("it says %q", text)
+		t.Errorf("stderr is %q", text)
 	}
 }

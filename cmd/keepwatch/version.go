@@ -23,7 +23,7 @@ func newVersionCommand() *cobra.Command {
 	}
 }
 
-// versionString is the release, or what the build knows of the module and its commit.
+// versionString returns the release, or the version of the module in the build information.
 func versionString() string {
 	if version != "" {
 		return version

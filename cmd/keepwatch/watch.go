@@ -19,54 +19,53 @@ import (
 	"github.com/keepwatch/keepwatch/stream"
 )
 
-const watchHelp = `Print the objects of one resource type, and then every change of them, for ever.
+const watchHelp = `Print the objects of one resource type, and then every change of them, until the command is ended.
 
-The stream survives what clients of the Kubernetes API meet: expired revisions, lost and half-open
-connections, overload, restarts and upgrades of the server. The server is waited for at the start
-too, with a line on stderr for each try, when it can't be reached, is overloaded or does not accept
-the credentials. The stream ends only when it is asked to, when its output or its state can't be
-written, or when the server refuses it before it has begun: no such type, no permission, a selector
-that it does not know, a certificate that can't be verified.
+The stream resumes after expired revisions, lost and half-open connections, overload, restarts and
+upgrades of the server. At the start it also waits for a server that cannot be reached, is overloaded
+or does not accept the credentials, with a line on stderr for each attempt. The stream ends only on
+request, when its output or its state cannot be written, or when the server refuses it before the
+first success: unknown type, no permission, unknown selector, a certificate that cannot be verified.
 
 The default output is a line of JSON for each event:
 
   {"type":"ADDED","revision":"123","id":"<uid>/123","resource":"pods","object":{...}}
 
-The type is ADDED, MODIFIED or DELETED; the id is the same in every repetition of an event. Besides
-events there are
+The type is ADDED, MODIFIED or DELETED; the id is the same in every repetition of an event. Other
+lines are
 
   {"type":"SYNCED","revision":"125","count":41200}   the events so far add up to the state at 125
   {"type":"GAP","from":"125","to":"170","reason":"expired"}
-                       the history up to 170 is gone (expired, or downtime: while nobody watched; or
-                       rewind: the server went back in time); the events up to the next SYNCED are
-                       the difference, and deletions show metadata only
-  {"type":"BOOKMARK","revision":"180"}   with --bookmarks: everything up to 180 was printed
+                       the history up to 170 is lost: expired; downtime (expired while the stream was
+                       not running); or rewind (the server was restored from a backup). The events up
+                       to the next SYNCED are the difference; deleted objects have metadata only
+  {"type":"BOOKMARK","revision":"180"}   with --bookmarks: all events up to 180 were printed
 
-Other outputs are kubectl's: there, GAP and SYNCED go to stderr in words, and bookmarks nowhere.
-Whatever people should know goes to stderr: a line for each reconnect, and why; connections that were
-silent because nothing happened are mentioned once.
+The other output formats are kubectl's. With them, GAP and SYNCED are messages on stderr, and
+bookmarks are not shown. Stderr has a line for each reconnect and its reason; reconnects of a watch
+without changes are reported once.
 
-With --state the place in the stream is kept in a folder. Started again with it, the stream goes on
-where it was; if the server's history does not reach back that far, what has changed since, deletions
-too, is printed behind a GAP. SYNCED follows when everything was printed that the server had when it
-was asked, at the start: at once if nothing has changed, at the latest with its next bookmark, about a
-minute later. After a crash the last events may be printed again, with the same ids; an incomplete
-last line in a file is ended before the stream goes on.
+With --state the stream stores its cursor in a folder. Started again with it, the stream resumes
+after the last stored event; if the server's history is too short, GAP and the difference follow,
+deletions included. SYNCED follows after all events up to the revision that the server had at the
+start: at once if nothing has changed, at the latest with its next bookmark, about a minute later.
+After a crash the last events may be printed again, with the same ids; an incomplete last line in a
+file is completed with a line end before the stream resumes.
 
-Exit codes: 0 asked to end (SIGTERM, or --until-synced is done and its state is written), 1 error
-(also one that happens while a signal ends the stream), 2 usage, 130 interrupted (SIGINT). When the
-reader of stdout goes away, SIGPIPE ends the process, which shells show as 141.`
+Exit codes: 0 ended on request (SIGTERM, or --until-synced has stored its state), 1 error (also one
+that occurs while a signal ends the stream), 2 wrong usage, 130 interrupted (SIGINT). If the reader of
+stdout closes it, SIGPIPE ends the process, which shells show as 141.`
 
-const watchExample = `  # Everything that happens to pods, in all namespaces
+const watchExample = `  # All changes of pods, in all namespaces
   keepwatch watch pods -A
 
   # One deployment, as a table
   keepwatch watch deploy.apps web -o table
 
-  # Append to a file; run again after any end, it goes on
+  # Append to a file; run again after any end, it resumes
   keepwatch watch widgets.v1.example.com -A --state ./widgets.state >> widgets.ndjson
 
-  # The state as of now, once
+  # The current state, once
   keepwatch watch configmaps -l app=web --until-synced`
 
 // watchOptions are the flags of watch.
@@ -83,7 +82,7 @@ type watchOptions struct {
 	untilSynced   bool
 }
 
-// newWatchCommand is `keepwatch watch`.
+// newWatchCommand returns `keepwatch watch`.
 func newWatchCommand() *cobra.Command {
 	o := &watchOptions{
 		config: genericclioptions.NewConfigFlags(true).WithDiscoveryBurst(300).WithDiscoveryQPS(50).
@@ -105,14 +104,14 @@ func newWatchCommand() *cobra.Command {
 	flags := cmd.Flags()
 	o.config.AddFlags(flags)
 	o.output.addTo(cmd)
-	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "all namespaces, whatever the context or --namespace says")
+	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "all namespaces, regardless of the context and --namespace")
 	flags.StringVarP(&o.labelSelector, "selector", "l", "", "only objects with these labels, for example key1=value1,key2!=value2")
-	flags.StringVar(&o.fieldSelector, "field-selector", "", "only objects with these fields, for example spec.nodeName=n1; the server knows a few fields of each type")
-	flags.Int64Var(&o.chunkSize, "chunk-size", 500, "list in pages of this many objects; 0 asks for all in one")
-	flags.DurationVar(&o.idleTimeout, "idle-timeout", kube.DefaultIdleTimeout, "open the watch anew when the server was silent for so long, more than 0; servers send a bookmark about once a minute")
+	flags.StringVar(&o.fieldSelector, "field-selector", "", "only objects with these fields, for example spec.nodeName=n1; the server supports a few fields of each type")
+	flags.Int64Var(&o.chunkSize, "chunk-size", 500, "list in pages of this many objects; 0 requests all in one")
+	flags.DurationVar(&o.idleTimeout, "idle-timeout", kube.DefaultIdleTimeout, "open the watch again after this time without an event, more than 0; servers send a bookmark about once a minute")
 	flags.BoolVar(&o.bookmarks, "bookmarks", false, "print BOOKMARK lines, about one a minute")
-	flags.StringVar(&o.stateDir, "state", "", "keep the place in the stream in this folder, and go on from there")
-	flags.BoolVar(&o.untilSynced, "until-synced", false, "end after SYNCED, once the state is written")
+	flags.StringVar(&o.stateDir, "state", "", "store the cursor in this folder, and resume from there")
+	flags.BoolVar(&o.untilSynced, "until-synced", false, "end after SYNCED, when the state is written")
 	flags.Lookup("request-timeout").Usage = "The length of time to wait for discovery and for one page of a list (for example 30s). The stream itself never times out. Zero means no limit."
 	return cmd
 }
@@ -134,10 +133,10 @@ func (o *watchOptions) run(cmd *cobra.Command, args []string) error {
 		return &exitError{codeUsage, err}
 	}
 	ctx, stdout := cmd.Context(), cmd.OutOrStdout()
-	if err := mustBeOpen(stdout); err != nil {
+	if err := checkOpen(stdout); err != nil {
 		return err
 	}
-	klog.SetLogger(klog.Logger{}) // drops everything: what matters of the libraries' troubles is in their errors
+	klog.SetLogger(klog.Logger{}) // drops all logs of the libraries: their errors are returned
 	status := newStatusPrinter(cmd.ErrOrStderr(), stdout)
 	target, err := o.resolve(ctx, status, arg, selection)
 	if err == nil {
@@ -170,19 +169,19 @@ func (o *watchOptions) follow(ctx context.Context, target *watchTarget, output o
 		}
 	}
 	if o.stateDir != "" && output.lines {
-		err = endTornLine(stdout)
+		err = completeLine(stdout)
 	}
 	if err == nil {
 		err = o.stream(ctx, source, state, target, output, stdout, status)
 	}
-	if closed := state.Close(); closed != nil && asked(err) {
+	if closed := state.Close(); closed != nil && requested(err) {
 		return closed
 	}
 	return err
 }
 
-// asked reports whether the user requested the end.
-func asked(end error) bool { return errors.Is(end, errSynced) || errors.Is(end, context.Canceled) }
+// requested reports whether the user requested the end.
+func requested(end error) bool { return errors.Is(end, errSynced) || errors.Is(end, context.Canceled) }
 
 // stream writes the changes of source since state. It returns the reason why it ended, never
 // nil.
@@ -258,20 +257,21 @@ func (w *cancelableWriter) Write(text []byte) (int, error) {
 	}()
 	select {
 	case r := <-done:
-		return r.n, written(r.err)
+		return r.n, writeError(r.err)
 	case <-w.ctx.Done():
 	}
 	timer := time.NewTimer(writeGrace)
 	defer timer.Stop()
 	select {
 	case r := <-done:
-		return r.n, written(r.err)
+		return r.n, writeError(r.err)
 	case <-timer.C:
 		return 0, context.Cause(w.ctx)
 	}
 }
 
-func written(err error) error {
+// writeError adds the operation to an error of a write.
+func writeError(err error) error {
 	if err != nil {
 		return fmt.Errorf("write the output: %w", err)
 	}

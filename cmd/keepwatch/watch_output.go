@@ -15,7 +15,7 @@ import (
 	"github.com/keepwatch/keepwatch/stream"
 )
 
-// outputFlags are the flags that shape the output: kubectl's, and ours.
+// outputFlags are the flags of the output: kubectl's, and ours.
 type outputFlags struct {
 	print       *genericclioptions.PrintFlags
 	watchEvents bool
@@ -25,7 +25,7 @@ func newOutputFlags() outputFlags {
 	return outputFlags{print: genericclioptions.NewPrintFlags("").WithDefaultOutput("ndjson")}
 }
 
-// outputFormats are the names that -o takes.
+// outputFormats returns the values of -o.
 func (f *outputFlags) outputFormats() []string {
 	formats := []string{"ndjson", "table", "wide"}
 	for _, name := range f.print.AllowedFormats() {
@@ -43,18 +43,18 @@ func (f *outputFlags) addTo(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(f.outputFormats(), cobra.ShellCompDirectiveNoFileComp))
 }
 
-// outputFormat is what -o asks for.
+// outputFormat is a value of -o.
 type outputFormat struct {
 	// form is what the server is asked for.
 	form kube.Form
-	// data: SYNCED and GAP are in the output.
+	// data reports whether SYNCED and GAP are part of the output.
 	data bool
-	// lines: a line of output is of use by itself.
+	// lines reports whether the output can be read line by line.
 	lines bool
 	sink  func(io.Writer, *watchTarget) stream.Sink
 }
 
-// complete makes a format of the flags.
+// complete returns the format of the flags.
 func (f *outputFlags) complete(cmd *cobra.Command) (outputFormat, error) {
 	format := *f.print.OutputFormat
 	template := f.print.TemplatePrinterFlags.TemplateArgument
@@ -79,7 +79,7 @@ func (f *outputFlags) complete(cmd *cobra.Command) (outputFormat, error) {
 	}
 	printer, err := f.print.ToPrinter()
 	if genericclioptions.IsNoCompatiblePrinterError(err) {
-		return outputFormat{}, fmt.Errorf("there is no output format %q: give one of %s", format, strings.Join(f.outputFormats(), ", "))
+		return outputFormat{}, fmt.Errorf("the output format %q is unknown: give one of %s", format, strings.Join(f.outputFormats(), ", "))
 	} else if err != nil {
 		return outputFormat{}, err
 	}
@@ -88,16 +88,17 @@ func (f *outputFlags) complete(cmd *cobra.Command) (outputFormat, error) {
 	}}, nil
 }
 
-// mustBeOpen refuses an output that was closed (`>&-`): the Go runtime has put /dev/null in its place,
-// for reading and writing, so that everything would be told to nobody. `>/dev/null` is for writing only.
-func mustBeOpen(out io.Writer) error {
+// checkOpen returns an error if the output was closed (`>&-`). The Go runtime replaces a closed output by
+// /dev/null, opened for reading and writing, and all events would be lost. `>/dev/null` is opened for
+// writing only.
+func checkOpen(out io.Writer) error {
 	file, ok := out.(*os.File)
 	if !ok {
 		return nil
 	}
 	info, err := file.Stat()
 	if err != nil {
-		return written(err)
+		return writeError(err)
 	}
 	if null, err := os.Stat(os.DevNull); err != nil || !os.SameFile(info, null) {
 		return nil
@@ -105,12 +106,12 @@ func mustBeOpen(out io.Writer) error {
 	if _, err := file.Read(make([]byte, 1)); err != io.EOF {
 		return nil
 	}
-	return errors.New("stdout is closed: nobody would get the events; redirect it to /dev/null to throw them away")
+	return errors.New("stdout is closed: all events would be lost; redirect it to /dev/null to discard them")
 }
 
-// endTornLine ends the last line of a file that is appended to, if a run before
-// was killed while it wrote it.
-func endTornLine(out io.Writer) error {
+// completeLine ends the last line of a file that the output is appended to, if the previous run was
+// killed while it wrote the line.
+func completeLine(out io.Writer) error {
 	file, ok := out.(*os.File)
 	if !ok {
 		return nil
@@ -119,7 +120,7 @@ func endTornLine(out io.Writer) error {
 	if err != nil || !info.Mode().IsRegular() || info.Size() == 0 {
 		return nil
 	}
-	// What was opened for writing only is opened once more for reading.
+	// The file is open for writing only: open it again for reading.
 	in, err := os.Open(fmt.Sprintf("/dev/fd/%d", file.Fd()))
 	if err != nil {
 		return nil
@@ -130,5 +131,5 @@ func endTornLine(out io.Writer) error {
 		return nil
 	}
 	_, err = file.WriteString("\n")
-	return written(err)
+	return writeError(err)
 }

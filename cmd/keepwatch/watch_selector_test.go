@@ -7,9 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// FuzzSelector: any selector is refused or has one canonical form, which selects
-// what was written: the form is sent to the server, and names what a state on disk
-// is of.
+// FuzzSelector checks that a selector is refused, or has one canonical form that selects the same
+// objects: the form is sent to the server, and is part of the identity of a state on disk.
 func FuzzSelector(f *testing.F) {
 	f.Add("", "", "a", "b")
 	f.Add("a=b,c!=d", "metadata.name=x,spec.nodeName!=n1", "a", "b")

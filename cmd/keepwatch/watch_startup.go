@@ -15,11 +15,10 @@ import (
 // startWaits bounds the random wait between two requests. The reflector waits the same between its own.
 var startWaits = backoff.Exponential{First: 800 * time.Millisecond, Max: 30 * time.Second}
 
-// ask puts a question to the server that has to be answered before the stream can begin. What the
-// failure table waits for is waited for here too, with a line for each try: a stream that is started
-// together with its API server must not depend on which of them is first. What the server refuses,
-// it refuses for good.
-func ask(ctx context.Context, status *statusPrinter, request func(context.Context) error) error {
+// retryRequest sends a request whose response is needed before the stream can begin, until it succeeds
+// or fails with a final error. It retries the failures that the reflector's failure table retries, and
+// prints a line for each attempt: a stream and its API server can be started in any order.
+func retryRequest(ctx context.Context, status *statusPrinter, request func(context.Context) error) error {
 	for attempt := 0; ; attempt++ {
 		err := request(ctx)
 		switch {
@@ -28,8 +27,8 @@ func ask(ctx context.Context, status *statusPrinter, request func(context.Contex
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		}
-		wait := pause(err, attempt)
-		status.printf("%v; asking again in %v", err, wait.Round(100*time.Millisecond))
+		wait := retryDelay(err, attempt)
+		status.printf("%v; retrying in %v", err, wait.Round(100*time.Millisecond))
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
@@ -39,24 +38,24 @@ func ask(ctx context.Context, status *statusPrinter, request func(context.Contex
 	}
 }
 
-// refusal is an answer that stays the same however often the server is asked.
+// refusal is an error of a request for which a retry has the same result.
 type refusal struct{ error }
 
 func (r refusal) Unwrap() error { return r.error }
 
-// final reports whether an error is not worth another try: what the failure table ends a run with as
-// long as nothing has succeeded.
+// final reports whether a request with this error is not retried: a refusal, or a failure for which the
+// failure table ends a run before its first success.
 func final(err error) bool {
 	return errors.As(err, new(refusal)) || reflector.EndsStartup(kube.FailureOf("", err).Kind)
 }
 
-// pause is how long to wait after an attempt, counted from 0: at least as long as the server asked for.
-func pause(err error, attempt int) time.Duration {
+// retryDelay returns the wait after an attempt, counted from 0: at least Retry-After of the response.
+func retryDelay(err error, attempt int) time.Duration {
 	return kube.FailureOf("", err).RetryAfter + backoff.FullJitter(startWaits.Wait(attempt), rand.Int64N)
 }
 
-// withoutAddress is the error of a request without the address that was asked: it is one of many, and
-// says less than what went wrong there.
+// withoutAddress returns the error of a request without its URL. The URL is that of an internal request,
+// which does not help a user.
 func withoutAddress(err error) error {
 	if wrapped := (*url.Error)(nil); errors.As(err, &wrapped) {
 		return wrapped.Err

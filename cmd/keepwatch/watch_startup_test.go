@@ -21,9 +21,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func answer(code int32, retryAfter int32) error {
+// statusError is the error of a response with a Status.
+func statusError(code int32, retryAfter int32) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
-		Code: code, Reason: metav1.StatusReason(http.StatusText(int(code))), Message: fmt.Sprint("answer ", code),
+		Code: code, Reason: metav1.StatusReason(http.StatusText(int(code))), Message: fmt.Sprint("status ", code),
 		Details: &metav1.StatusDetails{RetryAfterSeconds: retryAfter},
 	}}
 }
@@ -34,16 +35,16 @@ func TestFinal(t *testing.T) {
 		want bool
 	}{
 		{refusal{errors.New("no such type")}, true},
-		{answer(400, 0), true},
-		{fmt.Errorf("can't read: %w", answer(403, 0)), true},
-		{answer(404, 0), true},
+		{statusError(400, 0), true},
+		{fmt.Errorf("can't read: %w", statusError(403, 0)), true},
+		{statusError(404, 0), true},
 		{&url.Error{Op: "Get", Err: &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}}, true},
-		{fmt.Errorf("can't read: %w", answer(401, 0)), false},
-		{answer(408, 0), false},
-		{answer(410, 0), false},
-		{answer(429, 1), false},
-		{answer(500, 0), false},
-		{answer(503, 0), false},
+		{fmt.Errorf("can't read: %w", statusError(401, 0)), false},
+		{statusError(408, 0), false},
+		{statusError(410, 0), false},
+		{statusError(429, 1), false},
+		{statusError(500, 0), false},
+		{statusError(503, 0), false},
 		{&url.Error{Op: "Get", Err: syscall.ECONNREFUSED}, false},
 		{context.DeadlineExceeded, false},
 		{io.ErrUnexpectedEOF, false},
@@ -54,45 +55,45 @@ func TestFinal(t *testing.T) {
 	}
 }
 
-// TestAsk asks until there is an answer, in the rhythm of the failure table.
-func TestAsk(t *testing.T) {
+// TestRetryRequest checks the waits between attempts, which are those of the failure table.
+func TestRetryRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		var waits []time.Duration
 		last := time.Now()
-		tries := 0
-		err := ask(t.Context(), newStatusPrinter(&out, &out), func(context.Context) error {
+		attempts := 0
+		err := retryRequest(t.Context(), newStatusPrinter(&out, &out), func(context.Context) error {
 			waits, last = append(waits, time.Since(last)), time.Now()
-			if tries++; tries < 9 {
-				return answer(503, 0)
+			if attempts++; attempts < 9 {
+				return statusError(503, 0)
 			}
 			return refusal{errors.New("no such type")}
 		})
-		if err == nil || err.Error() != "no such type" || tries != 9 {
-			t.Errorf("got %v after %d tries", err, tries)
+		if err == nil || err.Error() != "no such type" || attempts != 9 {
+			t.Errorf("got %v after %d attempts", err, attempts)
 		}
-		most := []time.Duration{0, 800, 1600, 3200, 6400, 12800, 25600, 30000, 30000}
+		limits := []time.Duration{0, 800, 1600, 3200, 6400, 12800, 25600, 30000, 30000}
 		for i, wait := range waits {
-			if (i > 0 && wait <= 0) || wait > most[i]*time.Millisecond {
-				t.Errorf("wait %d is %v, want at most %v", i, wait, most[i]*time.Millisecond)
+			if (i > 0 && wait <= 0) || wait > limits[i]*time.Millisecond {
+				t.Errorf("wait %d is %v, want at most %v", i, wait, limits[i]*time.Millisecond)
 			}
 		}
-		said := regexp.MustCompile(`^(keepwatch: answer 503; asking again in [0-9.]+m?s\n){8}$`)
-		if !said.MatchString(out.String()) {
-			t.Errorf("said %s", &out)
+		want := regexp.MustCompile(`^(keepwatch: status 503; retrying in [0-9.]+m?s\n){8}$`)
+		if !want.MatchString(out.String()) {
+			t.Errorf("printed %s", &out)
 		}
 	})
 }
 
-// TestAskAsTold comes no earlier than the server wants it.
-func TestAskAsTold(t *testing.T) {
+// TestRetryAfter checks that a retry waits at least for Retry-After.
+func TestRetryAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		begin, tries := time.Now(), 0
-		err := ask(t.Context(), newStatusPrinter(io.Discard, io.Discard), func(context.Context) error {
-			if tries++; tries > 1 {
+		begin, attempts := time.Now(), 0
+		err := retryRequest(t.Context(), newStatusPrinter(io.Discard, io.Discard), func(context.Context) error {
+			if attempts++; attempts > 1 {
 				return nil
 			}
-			return answer(429, 7)
+			return statusError(429, 7)
 		})
 		if waited := time.Since(begin); err != nil || waited < 7*time.Second || waited > 8*time.Second {
 			t.Errorf("%v after %v", err, waited)
@@ -100,13 +101,13 @@ func TestAskAsTold(t *testing.T) {
 	})
 }
 
-// TestAskEnds with the cause of its context, in the middle of a wait.
-func TestAskEnds(t *testing.T) {
+// TestRetryRequestEnds checks that retryRequest returns the cause of its context during a wait.
+func TestRetryRequestEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended := errors.New("ended")
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Millisecond, ended)
 		defer cancel()
-		err := ask(ctx, newStatusPrinter(io.Discard, io.Discard), func(context.Context) error { return answer(429, 100) })
+		err := retryRequest(ctx, newStatusPrinter(io.Discard, io.Discard), func(context.Context) error { return statusError(429, 100) })
 		if !errors.Is(err, ended) {
 			t.Errorf("got %v", err)
 		}

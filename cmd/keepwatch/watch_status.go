@@ -53,7 +53,7 @@ func (w *statusPrinter) observe(n reflector.Notice) {
 	case n.Decision == reflector.Stop: // the command prints the cause of its end
 		w.pending = ""
 	case n.Failure.Kind == keepwatch.StreamingListUnsupported:
-		w.pending = line // if lists are refused as well, the next failure says so
+		w.pending = line // if lists are refused as well, the next failure is printed
 	case !w.isRepeatedIdle(n):
 		w.flushPending()
 		w.printf("%s", line)
@@ -81,28 +81,28 @@ func (w *statusPrinter) flushPending() {
 
 // decision describes the decision on a failure.
 func decision(n reflector.Notice) string {
-	var what string
+	var action string
 	switch n.Decision {
 	case reflector.Resume:
-		what = fmt.Sprintf("resuming at %d", n.Revision)
+		action = fmt.Sprintf("resuming at %d", n.Revision)
 	case reflector.Verify:
-		what = fmt.Sprintf("asking for the newest revision, then resuming at %d", n.Revision)
+		action = fmt.Sprintf("requesting the newest revision, then resuming at %d", n.Revision)
 	case reflector.Relist:
-		what = "listing again"
+		action = "listing again"
 	case reflector.ListAgain:
-		what = "asking again"
+		action = "retrying"
 	case reflector.Skip:
-		what = "leaving it out"
+		action = "skipping it"
 	case reflector.Proceed:
-		what = fmt.Sprintf("watching from %d all the same", n.Revision)
+		action = fmt.Sprintf("watching from %d anyway", n.Revision)
 	}
 	if n.Failure.Kind == keepwatch.StreamingListUnsupported {
-		what = "listing in pages"
+		action = "listing in pages"
 	}
 	if n.Wait > 0 {
-		what += " in " + n.Wait.Round(100*time.Millisecond).String()
+		action += " in " + n.Wait.Round(100*time.Millisecond).String()
 	}
-	return what
+	return action
 }
 
 func (w *statusPrinter) progress(n reflector.Notice) {
@@ -154,7 +154,7 @@ func (s *statusWriter) Write(m stream.Message) error {
 		}
 	case stream.Gap:
 		if s.printEvents {
-			s.status.printf("%s: the history from %d to %d is gone (%s), the difference follows", s.status.resource, m.From, m.To, m.Reason)
+			s.status.printf("%s: the history from %d to %d is lost (%s), the difference follows", s.status.resource, m.From, m.To, m.Reason)
 		}
 	}
 	return s.Sink.Write(m)

@@ -10,7 +10,7 @@ import (
 	"github.com/keepwatch/keepwatch/stream"
 )
 
-func TestWordsOfNotices(t *testing.T) {
+func TestPrintedNotices(t *testing.T) {
 	failure := func(kind keepwatch.FailureKind) *keepwatch.Failure {
 		return keepwatch.Failed(kind, "watch pods: connection reset by peer")
 	}
@@ -23,15 +23,15 @@ func TestWordsOfNotices(t *testing.T) {
 		{reflector.Notice{Failure: failure(keepwatch.Ended), Decision: reflector.Resume, Revision: 1234},
 			"keepwatch: watch pods: connection reset by peer; resuming at 1234\n"},
 		{reflector.Notice{Failure: failure(keepwatch.Idle), Decision: reflector.Verify, Revision: 1234},
-			"keepwatch: watch pods: connection reset by peer; asking for the newest revision, then resuming at 1234\n"},
+			"keepwatch: watch pods: connection reset by peer; requesting the newest revision, then resuming at 1234\n"},
 		{reflector.Notice{Failure: failure(keepwatch.Expired), Decision: reflector.Relist, Wait: time.Second},
 			"keepwatch: watch pods: connection reset by peer; listing again in 1s\n"},
 		{reflector.Notice{Failure: failure(keepwatch.Throttled), Decision: reflector.ListAgain, Wait: 5 * time.Second},
-			"keepwatch: watch pods: connection reset by peer; asking again in 5s\n"},
+			"keepwatch: watch pods: connection reset by peer; retrying in 5s\n"},
 		{reflector.Notice{Failure: failure(keepwatch.Undecodable), Decision: reflector.Skip},
-			"keepwatch: watch pods: connection reset by peer; leaving it out\n"},
+			"keepwatch: watch pods: connection reset by peer; skipping it\n"},
 		{reflector.Notice{Failure: failure(keepwatch.Unreachable), Decision: reflector.Proceed, Revision: 1234},
-			"keepwatch: watch pods: connection reset by peer; watching from 1234 all the same\n"},
+			"keepwatch: watch pods: connection reset by peer; watching from 1234 anyway\n"},
 		{reflector.Notice{Failure: failure(keepwatch.Forbidden), Decision: reflector.Stop}, ""},
 		{reflector.Notice{Listed: 500}, ""}, // not on a terminal
 	}
@@ -39,19 +39,19 @@ func TestWordsOfNotices(t *testing.T) {
 		var out bytes.Buffer
 		newStatusPrinter(&out, &out).observe(tt.notice)
 		if out.String() != tt.want {
-			t.Errorf("said %q, want %q", &out, tt.want)
+			t.Errorf("printed %q, want %q", &out, tt.want)
 		}
 	}
 }
 
-// TestWordsOfFallbacks: that the list is read in pages is said when the pages
-// come, not when the server refuses them as well.
-func TestWordsOfFallbacks(t *testing.T) {
+// TestPrintedFallbacks checks that the fallback to pages is printed with the first page, and not if the
+// server refuses lists as well.
+func TestPrintedFallbacks(t *testing.T) {
 	refused := reflector.Notice{Failure: keepwatch.Failed(keepwatch.StreamingListUnsupported, "no such thing"), Decision: reflector.ListAgain}
 	throttled := reflector.Notice{Failure: keepwatch.Failed(keepwatch.Throttled, "busy"), Decision: reflector.ListAgain}
 	rejected := reflector.Notice{Failure: keepwatch.Failed(keepwatch.Rejected, "bad selector"), Decision: reflector.Stop}
 	page := reflector.Notice{}
-	const fallback, busy = "keepwatch: no such thing; listing in pages\n", "keepwatch: busy; asking again\n"
+	const fallback, busy = "keepwatch: no such thing; listing in pages\n", "keepwatch: busy; retrying\n"
 	for _, tt := range []struct {
 		notices []reflector.Notice
 		want    string
@@ -67,33 +67,34 @@ func TestWordsOfFallbacks(t *testing.T) {
 			w.observe(n)
 		}
 		if out.String() != tt.want {
-			t.Errorf("%v: said %q, want %q", tt.notices, &out, tt.want)
+			t.Errorf("%v: printed %q, want %q", tt.notices, &out, tt.want)
 		}
 	}
 }
 
-// TestWordsOfSilence: a quiet server is no news. One that does not answer is.
-func TestWordsOfSilence(t *testing.T) {
+// TestPrintedIdleTimeouts checks that repeated idle timeouts are printed once while the server answers,
+// and each time otherwise.
+func TestPrintedIdleTimeouts(t *testing.T) {
 	idle := func(v reflector.Decision) reflector.Notice {
 		return reflector.Notice{Failure: keepwatch.Failed(keepwatch.Idle, "silent"), Decision: v, Revision: 7}
 	}
 	resume, verify, list := idle(reflector.Resume), idle(reflector.Verify), idle(reflector.ListAgain)
 	reset := reflector.Notice{Failure: keepwatch.Failed(keepwatch.Unreachable, "reset"), Decision: reflector.Resume, Revision: 7}
 	const (
-		saidResume = "keepwatch: silent; resuming at 7\n"
-		saidVerify = "keepwatch: silent; asking for the newest revision, then resuming at 7\n"
-		saidList   = "keepwatch: silent; asking again\n"
-		saidReset  = "keepwatch: reset; resuming at 7\n"
+		resumeLine = "keepwatch: silent; resuming at 7\n"
+		verifyLine = "keepwatch: silent; requesting the newest revision, then resuming at 7\n"
+		listLine   = "keepwatch: silent; retrying\n"
+		resetLine  = "keepwatch: reset; resuming at 7\n"
 	)
 	for name, tt := range map[string]struct {
 		notices []reflector.Notice
 		want    string
 	}{
-		"nothing happens":       {[]reflector.Notice{resume, verify, resume, verify, resume}, saidResume},
-		"little happens":        {[]reflector.Notice{resume, resume, resume}, saidResume},
-		"no answer":             {[]reflector.Notice{resume, verify, verify, verify}, saidResume + saidVerify + saidVerify},
-		"no list":               {[]reflector.Notice{list, list}, saidList + saidList},
-		"something else is new": {[]reflector.Notice{resume, verify, reset, resume, verify}, saidResume + saidReset + saidResume},
+		"no events":       {[]reflector.Notice{resume, verify, resume, verify, resume}, resumeLine},
+		"few events":      {[]reflector.Notice{resume, resume, resume}, resumeLine},
+		"no answer":       {[]reflector.Notice{resume, verify, verify, verify}, resumeLine + verifyLine + verifyLine},
+		"no list":         {[]reflector.Notice{list, list}, listLine + listLine},
+		"another failure": {[]reflector.Notice{resume, verify, reset, resume, verify}, resumeLine + resetLine + resumeLine},
 	} {
 		var out bytes.Buffer
 		w := newStatusPrinter(&out, &out)
@@ -101,12 +102,12 @@ func TestWordsOfSilence(t *testing.T) {
 			w.observe(n)
 		}
 		if out.String() != tt.want {
-			t.Errorf("%s: said %q, want %q", name, &out, tt.want)
+			t.Errorf("%s: printed %q, want %q", name, &out, tt.want)
 		}
 	}
 }
 
-func TestWordsOnATerminal(t *testing.T) {
+func TestProgressOnATerminal(t *testing.T) {
 	const erase = "\r\x1b[K"
 	var out bytes.Buffer
 	w := &statusPrinter{out: &out, resource: "pods", live: true}
@@ -114,7 +115,7 @@ func TestWordsOnATerminal(t *testing.T) {
 	expect := func(want string) {
 		t.Helper()
 		if out.String() != want {
-			t.Errorf("said %q, want %q", &out, want)
+			t.Errorf("printed %q, want %q", &out, want)
 		}
 		out.Reset()
 	}
@@ -125,7 +126,7 @@ func TestWordsOnATerminal(t *testing.T) {
 	w.observe(reflector.Notice{Time: start.Add(progressEvery), Listed: 1_234_567})
 	expect(erase + "listing pods 1,234,567")
 	w.observe(reflector.Notice{Time: start.Add(time.Second), Failure: keepwatch.Failed(keepwatch.Unreachable, "reset"), Decision: reflector.ListAgain})
-	expect(erase + "keepwatch: reset; asking again\n")
+	expect(erase + "keepwatch: reset; retrying\n")
 	w.observe(reflector.Notice{Time: start.Add(time.Second), Listed: 500})
 	expect(erase + "listing pods 500")
 
@@ -136,18 +137,18 @@ func TestWordsOnATerminal(t *testing.T) {
 	expect(erase)
 }
 
-func TestNarrator(t *testing.T) {
+func TestStatusWriter(t *testing.T) {
 	for _, tt := range []struct {
 		message stream.Message
 		want    string
 	}{
 		{stream.Synced{Revision: 7, Count: 41200}, "keepwatch: pods: synced at 7, objects: 41,200\n"},
-		{stream.Gap{From: 7, To: 9, Reason: keepwatch.GapExpired}, "keepwatch: pods: the history from 7 to 9 is gone (expired), the difference follows\n"},
+		{stream.Gap{From: 7, To: 9, Reason: keepwatch.GapExpired}, "keepwatch: pods: the history from 7 to 9 is lost (expired), the difference follows\n"},
 		{stream.Bookmark{Revision: 9}, ""},
 	} {
-		for _, aloud := range []bool{true, false} {
+		for _, printEvents := range []bool{true, false} {
 			var out, data bytes.Buffer
-			s := &statusWriter{Sink: stream.NDJSON(&data, "pods"), status: &statusPrinter{out: &out, resource: "pods"}, printEvents: aloud}
+			s := &statusWriter{Sink: stream.NDJSON(&data, "pods"), status: &statusPrinter{out: &out, resource: "pods"}, printEvents: printEvents}
 			if err := s.Write(tt.message); err != nil {
 				t.Fatal(err)
 			}
@@ -155,11 +156,11 @@ func TestNarrator(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := tt.want
-			if !aloud {
+			if !printEvents {
 				want = ""
 			}
 			if out.String() != want || data.Len() == 0 {
-				t.Errorf("%v, aloud %v: said %q, want %q; %d bytes of data", tt.message, aloud, &out, want, data.Len())
+				t.Errorf("%v, printEvents %v: printed %q, want %q; %d bytes of data", tt.message, printEvents, &out, want, data.Len())
 			}
 		}
 	}

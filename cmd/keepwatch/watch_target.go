@@ -23,16 +23,16 @@ import (
 	"github.com/keepwatch/keepwatch/stream"
 )
 
-// typeAndName is TYPE [NAME] as given.
+// typeAndName is the argument TYPE [NAME].
 type typeAndName struct{ kind, name string }
 
-// parseTypeAndName reads TYPE, TYPE NAME or TYPE/NAME.
+// parseTypeAndName parses TYPE, TYPE NAME or TYPE/NAME.
 func parseTypeAndName(args []string) (typeAndName, error) {
 	if len(args) == 0 {
 		return typeAndName{}, errors.New("give the type of the resource to watch, for example pods")
 	}
 	if strings.Contains(args[0], ",") {
-		return typeAndName{}, fmt.Errorf("one stream is of one resource type: run keepwatch once for each of %s", args[0])
+		return typeAndName{}, fmt.Errorf("a stream has one resource type: run keepwatch once for each of %s", args[0])
 	}
 	var a typeAndName
 	kind, name, slash := strings.Cut(args[0], "/")
@@ -41,7 +41,7 @@ func parseTypeAndName(args []string) (typeAndName, error) {
 	case len(args) == 2 && !slash && !strings.Contains(args[1], "/"):
 		a.name = args[1]
 	case len(args) > 1:
-		return typeAndName{}, fmt.Errorf("one stream is of one resource type, and of one object or all of them: give TYPE or TYPE NAME, not %q", strings.Join(args, " "))
+		return typeAndName{}, fmt.Errorf("a stream has one resource type, and one object or all objects: give TYPE or TYPE NAME, not %q", strings.Join(args, " "))
 	}
 	if a.kind == "" || a.name == "" && (slash || len(args) == 2) || strings.Contains(a.name, "/") {
 		return typeAndName{}, fmt.Errorf("give TYPE, TYPE NAME or TYPE/NAME, not %q", strings.Join(args, " "))
@@ -52,7 +52,7 @@ func parseTypeAndName(args []string) (typeAndName, error) {
 // selection are the selectors, in their canonical form.
 type selection struct{ labels, fields string }
 
-// check refuses numbers that mean nothing.
+// check returns an error for invalid numbers.
 func (o *watchOptions) check() error {
 	if o.chunkSize < 0 {
 		return fmt.Errorf("--chunk-size must not be negative: %d", o.chunkSize)
@@ -66,7 +66,7 @@ func (o *watchOptions) check() error {
 	return nil
 }
 
-// selection checks the flags that select, and makes a field selector of a name.
+// selection parses the selectors, and adds a field selector for the name.
 func (o *watchOptions) selection(name string) (selection, error) {
 	if name != "" && o.labelSelector != "" {
 		return selection{}, errors.New("a name and --selector can't be combined")
@@ -85,7 +85,7 @@ func (o *watchOptions) selection(name string) (selection, error) {
 	return selection{labels: byLabel.String(), fields: byField.String()}, nil
 }
 
-// watchTarget is what is watched, and where.
+// watchTarget is the watched resource and its server.
 type watchTarget struct {
 	config   *rest.Config
 	resource schema.GroupVersionResource
@@ -96,10 +96,10 @@ type watchTarget struct {
 	selection
 }
 
-// name is the resource as it is called in events, and for people.
+// name returns the name of the resource in events and messages.
 func (t *watchTarget) name() string { return t.resource.GroupResource().String() }
 
-// resolve asks the server what is meant.
+// resolve finds the resource of the arguments on the server.
 func (o *watchOptions) resolve(ctx context.Context, status *statusPrinter, arg typeAndName, selection selection) (*watchTarget, error) {
 	config, err := o.connection()
 	if err != nil {
@@ -114,9 +114,9 @@ func (o *watchOptions) resolve(ctx context.Context, status *statusPrinter, arg t
 		return nil, err
 	}
 	var mapping *meta.RESTMapping
-	err = ask(ctx, status, func(ctx context.Context) (err error) {
+	err = retryRequest(ctx, status, func(ctx context.Context) (err error) {
 		if mapping, err = mappingOf(ctx, meta.ToRESTMapperWithContext(mapper), arg.kind); err == nil {
-			err = followable(ctx, discovery.ToDiscoveryInterfaceWithContext(types), mapping.Resource)
+			err = checkWatchable(ctx, discovery.ToDiscoveryInterfaceWithContext(types), mapping.Resource)
 		}
 		if err != nil && !final(err) {
 			err = fmt.Errorf("can't read the resource types of the server: %w", withoutAddress(err))
@@ -133,7 +133,7 @@ func (o *watchOptions) resolve(ctx context.Context, status *statusPrinter, arg t
 	switch {
 	case !t.namespaced:
 	case o.allNamespaces && arg.name != "":
-		return nil, &exitError{codeUsage, errors.New("an object can't be named in all namespaces: leave out the name or -A")}
+		return nil, &exitError{codeUsage, errors.New("a name can't be combined with all namespaces: remove the name or -A")}
 	case !o.allNamespaces:
 		if t.namespace, _, err = o.config.ToRawKubeConfigLoader().Namespace(); err != nil {
 			return nil, err
@@ -142,14 +142,14 @@ func (o *watchOptions) resolve(ctx context.Context, status *statusPrinter, arg t
 	return t, nil
 }
 
-// connection is how to reach the server.
+// connection returns the configuration of the connection to the server.
 func (o *watchOptions) connection() (*rest.Config, error) {
 	config, err := o.config.ToRESTConfig()
 	switch {
 	case clientcmd.IsEmptyConfig(err):
 		return nil, errors.New("no cluster is configured: give --kubeconfig, set KUBECONFIG, or write ~/.kube/config")
 	case errors.Is(err, fs.ErrNotExist) && *o.config.KubeConfig != "":
-		return nil, fmt.Errorf("--kubeconfig: there is no file %s", *o.config.KubeConfig)
+		return nil, fmt.Errorf("--kubeconfig: the file %s does not exist", *o.config.KubeConfig)
 	}
 	return config, err
 }
@@ -180,27 +180,26 @@ func mappingOf(ctx context.Context, mapper meta.RESTMapperWithContext, text stri
 	return mapper.RESTMappingWithContext(ctx, kind.GroupKind(), kind.Version)
 }
 
-// followable refuses what the server does not list and watch.
-func followable(ctx context.Context, types discovery.DiscoveryInterfaceWithContext, resource schema.GroupVersionResource) error {
+// checkWatchable returns an error for a resource that the server does not list and watch.
+func checkWatchable(ctx context.Context, types discovery.DiscoveryInterfaceWithContext, resource schema.GroupVersionResource) error {
 	found, err := types.ServerResourcesForGroupVersionWithContext(ctx, resource.GroupVersion().String())
 	if err != nil {
 		return err
 	}
 	for _, r := range found.APIResources {
 		if r.Name == resource.Resource && (!slices.Contains(r.Verbs, "list") || !slices.Contains(r.Verbs, "watch")) {
-			return refusal{fmt.Errorf("%s can't be followed: the server doesn't list and watch them, its verbs are %s",
+			return refusal{fmt.Errorf("%s can't be watched: the server doesn't support list and watch for them, only %s",
 				resource.GroupResource(), strings.Join(r.Verbs, ", "))}
 		}
 	}
 	return nil
 }
 
-// identityTimeout bounds one try to learn which cluster it is.
+// identityTimeout bounds one request for the identity of the cluster.
 const identityTimeout = 10 * time.Second
 
-// identity is what a state on disk belongs to. A cluster is known by the UID of
-// its namespace kube-system, and by its address where the server does not show
-// that, or has none.
+// identity returns the identity of the stream in a state on disk. A cluster is identified by the UID of
+// its namespace kube-system, or by its address if that namespace cannot be read or does not exist.
 func (t *watchTarget) identity(ctx context.Context, status *statusPrinter) (stream.Identity, error) {
 	id := stream.Identity{
 		Cluster:  stream.Cluster{Server: t.config.Host},
@@ -212,7 +211,7 @@ func (t *watchTarget) identity(ctx context.Context, status *statusPrinter) (stre
 		return stream.Identity{}, err
 	}
 	namespaces := client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"})
-	err = ask(ctx, status, func(ctx context.Context) error {
+	err = retryRequest(ctx, status, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, identityTimeout)
 		defer cancel()
 		o, err := namespaces.Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
@@ -220,7 +219,7 @@ func (t *watchTarget) identity(ctx context.Context, status *statusPrinter) (stre
 		case err == nil:
 			id.Cluster.UID = string(o.UID)
 		case !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err):
-			return fmt.Errorf("can't read which cluster it is, from its namespace kube-system: %w", withoutAddress(err))
+			return fmt.Errorf("can't read the identity of the cluster from its namespace kube-system: %w", withoutAddress(err))
 		}
 		return nil
 	})

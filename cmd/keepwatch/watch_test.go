@@ -29,13 +29,12 @@ import (
 	"github.com/keepwatch/keepwatch/stream"
 )
 
-// cluster is an API server in a process of its own, which the environment points
-// to for the time of a test.
+// cluster starts an API server in a process of its own. KUBECONFIG refers to it during the test.
 func cluster(t *testing.T) *kubernetes.Clientset {
 	t.Helper()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "kubeconfig")
-	startProcess(t, "serve", "--listen", "127.0.0.1:0", "--kubeconfig-out", file).awaitReady(t)
+	startProcess(t, "serve", "--listen", "127.0.0.1:0", "--kubeconfig-out", file).waitReady(t)
 	t.Setenv("KUBECONFIG", file)
 	t.Setenv("KUBECACHEDIR", filepath.Join(dir, "cache"))
 	config, err := clientcmd.BuildConfigFromFlags("", file)
@@ -65,29 +64,29 @@ func deleteConfigMap(t *testing.T, client kubernetes.Interface, name string) {
 	}
 }
 
-// TestWatch runs everything that needs a server on one.
+// TestWatch runs the tests that share one server.
 func TestWatch(t *testing.T) {
 	client := cluster(t)
 	t.Run("outputs", func(t *testing.T) { testWatchOutputs(t, client) })
 	t.Run("errors", testWatchErrors)
-	t.Run("goes on", func(t *testing.T) { testWatchGoesOn(t, client) })
+	t.Run("resumes", func(t *testing.T) { testWatchResumes(t, client) })
 	t.Run("state deleted", func(t *testing.T) { testWatchStateDeleted(t, client) })
 	t.Run("without a reader", func(t *testing.T) { testWatchWithoutReader(t, client) })
-	t.Run("reader gone", testWatchReaderGone)
+	t.Run("reader closed", testWatchReaderClosed)
 	t.Run("full disk", testWatchFullDisk)
 }
 
 func TestWatchUsage(t *testing.T) {
-	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none")) // all is said before anybody is asked
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none")) // the errors precede any request
 	tests := []struct {
 		args []string
-		says string
+		want string
 	}{
 		{nil, "give the type"},
 		{[]string{"pods,services"}, "run keepwatch once for each of pods,services"},
 		{[]string{"pods", "a", "b"}, `not "pods a b"`},
-		{[]string{"pods/a", "b"}, "one stream is of one resource type"},
-		{[]string{"pods/a", "pods/b"}, "one stream is of one resource type"},
+		{[]string{"pods/a", "b"}, "a stream has one resource type"},
+		{[]string{"pods/a", "pods/b"}, "a stream has one resource type"},
 		{[]string{"pods/"}, "TYPE/NAME"},
 		{[]string{"/a"}, "TYPE/NAME"},
 		{[]string{"pods/a/b"}, "TYPE/NAME"},
@@ -102,7 +101,7 @@ func TestWatchUsage(t *testing.T) {
 		{[]string{"pods", "--request-timeout=abc"}, `--request-timeout must be a time like 30s or 2m, or a number of seconds, not "abc"`},
 		{[]string{"pods", "--request-timeout=-1s"}, "--request-timeout"},
 		{[]string{"pods", "--nonsense"}, "unknown flag"},
-		{[]string{"pods", "-o", "nonsense"}, `no output format "nonsense": give one of ndjson, table, wide`},
+		{[]string{"pods", "-o", "nonsense"}, `output format "nonsense" is unknown: give one of ndjson, table, wide`},
 		{[]string{"pods", "-o", "jsonpath={"}, "jsonpath"},
 		{[]string{"pods", "-o", "jsonpath"}, "template"},
 	}
@@ -110,9 +109,9 @@ func TestWatchUsage(t *testing.T) {
 		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {
 			code, stdout, stderr := execute(t, append([]string{"watch"}, tt.args...)...)
 			lines := strings.Split(stderr, "\n")
-			if code != 2 || stdout != "" || !strings.Contains(lines[0], tt.says) || !strings.HasPrefix(lines[0], "keepwatch: ") ||
+			if code != 2 || stdout != "" || !strings.Contains(lines[0], tt.want) || !strings.HasPrefix(lines[0], "keepwatch: ") ||
 				!slices.Equal(lines[1:], []string{"See 'keepwatch --help'.", ""}) {
-				t.Errorf("exit %d, stdout %q, stderr %q, want exit 2 and one sentence with %q", code, stdout, stderr, tt.says)
+				t.Errorf("exit %d, stdout %q, stderr %q, want exit 2 and one sentence with %q", code, stdout, stderr, tt.want)
 			}
 		})
 	}
@@ -125,7 +124,7 @@ func TestWatchHelp(t *testing.T) {
 	}
 	for _, text := range []string{
 		"--kubeconfig", "--context", "-n, --namespace", "--as ", "-A, --all-namespaces", "-l, --selector", "--field-selector",
-		"-o, --output", "--bookmarks", "--state", "--until-synced", "--chunk-size", "The stream itself never times out", "The server is waited for",
+		"-o, --output", "--bookmarks", "--state", "--until-synced", "--chunk-size", "The stream itself never times out", "also waits for a server",
 		`{"type":"SYNCED"`, `{"type":"GAP"`, "Exit codes: 0", "141",
 	} {
 		if !strings.Contains(stdout, text) {
@@ -134,7 +133,7 @@ func TestWatchHelp(t *testing.T) {
 	}
 }
 
-// testWatchOutputs lists once, in every format.
+// testWatchOutputs lists once in every format.
 func testWatchOutputs(t *testing.T, client kubernetes.Interface) {
 	configMap(t, client, "one", "x")
 	configMap(t, client, "two", "y")
@@ -198,14 +197,14 @@ func testWatchErrors(t *testing.T) {
 	tests := []struct {
 		args []string
 		code int
-		says string
+		want string
 	}{
 		{[]string{"nonsense"}, 1, `the server doesn't have a resource type "nonsense"`},
 		{[]string{"pods.example.org"}, 1, `the server doesn't have a resource type "pods" in group "example.org"`},
-		{[]string{"pods", "x", "-A"}, 2, "can't be named in all namespaces"},
+		{[]string{"pods", "x", "-A"}, 2, "can't be combined with all namespaces"},
 		{[]string{"pods", "--field-selector", "spec.nonsense=1"}, 1, "field label not supported: spec.nonsense"},
 		{[]string{"pods", "--context", "nonsense"}, 1, `context "nonsense" does not exist`},
-		{[]string{"pods", "--kubeconfig", "/nonexistent"}, 1, "--kubeconfig: there is no file /nonexistent"},
+		{[]string{"pods", "--kubeconfig", "/nonexistent"}, 1, "--kubeconfig: the file /nonexistent does not exist"},
 		{[]string{"pods", "--certificate-authority", "/nonexistent"}, 1, "unable to read certificate-authority /nonexistent"},
 		{[]string{"pods", "--tls-server-name", "elsewhere", "--cache-dir", "fresh"}, 1, "not elsewhere"},
 		{[]string{"pods", "--state", "/dev/null/state"}, 1, "state directory"},
@@ -216,8 +215,8 @@ func testWatchErrors(t *testing.T) {
 				tt.args[i] = t.TempDir()
 			}
 			code, stdout, stderr := execute(t, append([]string{"watch"}, tt.args...)...)
-			if code != tt.code || stdout != "" || !strings.Contains(stderr, tt.says) {
-				t.Errorf("exit %d, stdout %q, stderr %q, want %q", code, stdout, stderr, tt.says)
+			if code != tt.code || stdout != "" || !strings.Contains(stderr, tt.want) {
+				t.Errorf("exit %d, stdout %q, stderr %q, want %q", code, stdout, stderr, tt.want)
 			}
 			if !strings.HasPrefix(stderr, "keepwatch: ") || tt.code == 1 && strings.Count(stderr, "\n") != 1 {
 				t.Errorf("it is not one sentence: %q", stderr)
@@ -255,15 +254,15 @@ func appending(t *testing.T, name string) *os.File {
 	return file
 }
 
-// told are the events in a file in few words, without repetitions. What is
-// killed may not have committed what it told last.
-func told(t *testing.T, name string) []string {
+// eventsIn returns the events in a file as type and name, without repetitions: a killed process may not
+// have committed the last events that it printed.
+func eventsIn(t *testing.T, name string) []string {
 	t.Helper()
 	text, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var told []string
+	var events []string
 	seen := map[string]bool{}
 	for l := range bytes.Lines(text) {
 		var line struct {
@@ -271,20 +270,20 @@ func told(t *testing.T, name string) []string {
 			Object   struct{ Metadata struct{ Name string } }
 		}
 		if err := json.Unmarshal(l, &line); err != nil {
-			told = append(told, "broken")
+			events = append(events, "incomplete")
 		} else if line.ID != "" && !seen[line.ID] {
 			seen[line.ID] = true
-			told = append(told, line.Type+" "+line.Object.Metadata.Name)
+			events = append(events, line.Type+" "+line.Object.Metadata.Name)
 		}
 	}
-	return told
+	return events
 }
 
-// awaitTold waits until a file says what is wanted.
-func awaitTold(t *testing.T, p *process, name string, want ...string) {
+// waitEvents waits until a file has exactly the wanted events.
+func waitEvents(t *testing.T, p *process, name string, want ...string) {
 	t.Helper()
 	for end := time.Now().Add(deadline); time.Now().Before(end); {
-		if slices.Equal(told(t, name), want) {
+		if slices.Equal(eventsIn(t, name), want) {
 			return
 		}
 		select {
@@ -293,12 +292,12 @@ func awaitTold(t *testing.T, p *process, name string, want ...string) {
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
-	t.Fatalf("told %q, want %q; stderr %s", told(t, name), want, p.stderr)
+	t.Fatalf("got %q, want %q; stderr %s", eventsIn(t, name), want, p.stderr)
 }
 
-// testWatchGoesOn is a stream to a file through kill -9, SIGTERM and SIGINT, with
-// a deletion while it is down.
-func testWatchGoesOn(t *testing.T, client kubernetes.Interface) {
+// testWatchResumes ends a stream to a file by kill -9, SIGTERM and SIGINT, and restarts it.
+// An object is deleted in between.
+func testWatchResumes(t *testing.T, client kubernetes.Interface) {
 	dir := t.TempDir()
 	file, state := filepath.Join(dir, "out"), filepath.Join(dir, "state")
 	out := appending(t, file)
@@ -306,7 +305,7 @@ func testWatchGoesOn(t *testing.T, client kubernetes.Interface) {
 
 	p := startWatch(t, out, "cm", "--state", state)
 	configMap(t, client, "two", "x")
-	awaitTold(t, p, file, "ADDED one", "ADDED two")
+	waitEvents(t, p, file, "ADDED one", "ADDED two")
 	for _, args := range [][]string{{"cm"}, {"cm", "-A"}, {"pods"}} {
 		code, _, stderr := execute(t, append([]string{"watch", "--state", state}, args...)...)
 		if want := "keepwatch: state directory " + state + " is in use by another keepwatch\n"; code != 1 || stderr != want {
@@ -322,11 +321,11 @@ func testWatchGoesOn(t *testing.T, client kubernetes.Interface) {
 	}
 	deleteConfigMap(t, client, "two")
 	p = startWatch(t, out, "cm", "--state", state)
-	want := []string{"ADDED one", "ADDED two", "broken", "DELETED two"}
-	awaitTold(t, p, file, want...)
+	want := []string{"ADDED one", "ADDED two", "incomplete", "DELETED two"}
+	waitEvents(t, p, file, want...)
 	configMap(t, client, "three", "x")
 	want = append(want, "ADDED three")
-	awaitTold(t, p, file, want...)
+	waitEvents(t, p, file, want...)
 	p.Process.Signal(syscall.SIGTERM)
 	if code := p.exit(t); code != 0 || p.stderr.String() != "" {
 		t.Errorf("after SIGTERM: exit %d, stderr %q", code, p.stderr)
@@ -335,7 +334,7 @@ func testWatchGoesOn(t *testing.T, client kubernetes.Interface) {
 	p = startWatch(t, out, "cm", "--state", state)
 	deleteConfigMap(t, client, "one")
 	want = append(want, "DELETED one")
-	awaitTold(t, p, file, want...)
+	waitEvents(t, p, file, want...)
 	p.Process.Signal(os.Interrupt)
 	if code := p.exit(t); code != 130 || p.stderr.String() != "" {
 		t.Errorf("after SIGINT: exit %d, stderr %q", code, p.stderr)
@@ -349,12 +348,12 @@ func testWatchGoesOn(t *testing.T, client kubernetes.Interface) {
 	}
 }
 
-// testWatchStateDeleted: a stream whose place is deleted under it says so when it ends, and ends
-// rather than tell what it can't remember.
+// testWatchStateDeleted deletes the state of a running stream. The stream ends with an error, at the
+// latest at the next event, because it could not store that it has printed the event.
 func testWatchStateDeleted(t *testing.T, client kubernetes.Interface) {
 	for app, next := range map[string]func(p *process){
-		"asked-to-end": func(p *process) { p.Process.Signal(syscall.SIGTERM) },
-		"interrupted":  func(p *process) { p.Process.Signal(os.Interrupt) },
+		"terminated":  func(p *process) { p.Process.Signal(syscall.SIGTERM) },
+		"interrupted": func(p *process) { p.Process.Signal(os.Interrupt) },
 		"changed": func(*process) {
 			configMap(t, client, "unknown", "changed")
 		},
@@ -365,7 +364,7 @@ func testWatchStateDeleted(t *testing.T, client kubernetes.Interface) {
 			known := "known-" + app
 			configMap(t, client, known, app)
 			p := startWatch(t, appending(t, file), "cm", "-l", "app="+app, "--state", state)
-			awaitTold(t, p, file, "ADDED "+known)
+			waitEvents(t, p, file, "ADDED "+known)
 			if err := os.RemoveAll(state); err != nil {
 				t.Fatal(err)
 			}
@@ -374,8 +373,8 @@ func testWatchStateDeleted(t *testing.T, client kubernetes.Interface) {
 			if code := p.exit(t); code != 1 || p.stderr.String() != want {
 				t.Errorf("exit %d, stderr %q, want 1 and %q", code, p.stderr, want)
 			}
-			if got := told(t, file); !slices.Equal(got, []string{"ADDED " + known}) {
-				t.Errorf("told %q", got)
+			if got := eventsIn(t, file); !slices.Equal(got, []string{"ADDED " + known}) {
+				t.Errorf("got %q", got)
 			}
 			deleteConfigMap(t, client, known)
 		})
@@ -383,8 +382,7 @@ func testWatchStateDeleted(t *testing.T, client kubernetes.Interface) {
 	deleteConfigMap(t, client, "unknown")
 }
 
-// testWatchWithoutReader: who does not read must not keep the stream from
-// ending.
+// testWatchWithoutReader ends a stream whose output is not read.
 func testWatchWithoutReader(t *testing.T, client kubernetes.Interface) {
 	for i := range 40 {
 		o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("large-", i)}, Data: map[string]string{"x": strings.Repeat("x", 10_000)}}
@@ -408,8 +406,8 @@ func testWatchWithoutReader(t *testing.T, client kubernetes.Interface) {
 	}
 }
 
-// testWatchReaderGone ends as other commands in a pipe do.
-func testWatchReaderGone(t *testing.T) {
+// testWatchReaderClosed closes the pipe that a stream writes to: SIGPIPE ends the stream.
+func testWatchReaderClosed(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -435,9 +433,8 @@ func testWatchFullDisk(t *testing.T) {
 	}
 }
 
-// fakeAPI serves documents by path, and answers 404 with a Status elsewhere. It
-// has no history and does not stream lists. The first requests are answered by
-// what comes first.
+// fakeAPI serves documents by path, and answers 404 with a Status for other paths. It has no history
+// and does not support streaming lists. The responses in first answer the first requests.
 func fakeAPI(t *testing.T, documents map[string]string, first ...string) *httptest.Server {
 	t.Helper()
 	var mu sync.Mutex
@@ -471,10 +468,10 @@ func status(code int, reason, message string) string {
 	return fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d,"message":%q}`, reason, code, message)
 }
 
-const forbidden = `pods is forbidden: User "nobody" cannot list resource "pods" in API group "" in the namespace "default"`
+const forbidden = `pods is forbidden: User "eve" cannot list resource "pods" in API group "" in the namespace "default"`
 
-// documents are those of a server that lets nobody list pods, and that can only
-// list components.
+// documents returns the documents of a server that forbids to list pods, and that supports no watch of
+// components.
 func documents() map[string]string {
 	return map[string]string{
 		"/api":  `{"kind":"APIVersions","versions":["v1"]}`,
@@ -486,8 +483,7 @@ func documents() map[string]string {
 	}
 }
 
-// TestWatchForbidden ends with the server's sentence when the first list is
-// refused.
+// TestWatchForbidden checks that the stream ends with the server's message if the first list is refused.
 func TestWatchForbidden(t *testing.T) {
 	server := fakeAPI(t, documents())
 	code, stdout, stderr := execute(t, "watch", "pods", "-s", server.URL)
@@ -496,19 +492,19 @@ func TestWatchForbidden(t *testing.T) {
 	}
 }
 
-// TestWatchOfWhatCannotBeWatched asks the server for nothing that it does not do.
-func TestWatchOfWhatCannotBeWatched(t *testing.T) {
+// TestUnwatchableResource watches a resource that the server can only list.
+func TestUnwatchableResource(t *testing.T) {
 	server := fakeAPI(t, documents())
 	code, stdout, stderr := execute(t, "watch", "components", "-s", server.URL)
-	const want = "keepwatch: components can't be followed: the server doesn't list and watch them, its verbs are get, list\n"
+	const want = "keepwatch: components can't be watched: the server doesn't support list and watch for them, only get, list\n"
 	if code != 1 || stdout != "" || stderr != want {
 		t.Errorf("exit %d, stdout %q, stderr %q", code, stdout, stderr)
 	}
 }
 
-// TestWatchRemembersTheKind: what is listed with -o name is metadata to the
-// server, and still a pod when it is told as deleted.
-func TestWatchRemembersTheKind(t *testing.T) {
+// TestStateHasKind lists pods with -o name, for which the server returns objects of kind
+// PartialObjectMetadata. The later event DELETED has the kind Pod.
+func TestStateHasKind(t *testing.T) {
 	const list = `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"%d"},"items":[%s]}`
 	const pod = `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"namespace":"default","name":"a","uid":"u","resourceVersion":"5"}}`
 	known := documents()
@@ -532,8 +528,7 @@ func TestWatchRemembersTheKind(t *testing.T) {
 	}
 }
 
-// TestWatchWaitsForTheServer: what is not ready yet is waited for, before the
-// first list as after it.
+// TestWatchWaitsForTheServer starts a stream before the server is ready.
 func TestWatchWaitsForTheServer(t *testing.T) {
 	server := fakeAPI(t, documents(), status(503, "ServiceUnavailable", "starting up"), status(401, "Unauthorized", "Unauthorized"))
 	code, stdout, stderr := execute(t, "watch", "pods", "-s", server.URL)
@@ -542,19 +537,19 @@ func TestWatchWaitsForTheServer(t *testing.T) {
 		t.Errorf("exit %d, stdout %q, stderr %q", code, stdout, stderr)
 	}
 	for _, l := range lines[:len(lines)-1] {
-		if !strings.HasPrefix(l, "keepwatch: can't read the resource types of the server: ") || !strings.Contains(l, "; asking again in ") {
-			t.Errorf("said %q", l)
+		if !strings.HasPrefix(l, "keepwatch: can't read the resource types of the server: ") || !strings.Contains(l, "; retrying in ") {
+			t.Errorf("stderr has %q", l)
 		}
 	}
 }
 
-// TestWatchWithoutAServer can be ended while it waits for one.
+// TestWatchWithoutAServer ends a stream while it waits for the server.
 func TestWatchWithoutAServer(t *testing.T) {
 	t.Setenv("KUBECACHEDIR", t.TempDir())
 	out := appending(t, filepath.Join(t.TempDir(), "out"))
 	for signal, want := range map[os.Signal]int{syscall.SIGTERM: 0, os.Interrupt: 130} {
 		p := startWatch(t, out, "pods", "-s", "https://127.0.0.1:1")
-		p.awaitSaid(t, "keepwatch: can't read the resource types of the server: dial tcp 127.0.0.1:1: connect: connection refused; asking again in ")
+		p.waitStderr(t, "keepwatch: can't read the resource types of the server: dial tcp 127.0.0.1:1: connect: connection refused; retrying in ")
 		p.Process.Signal(signal)
 		if code := p.exit(t); code != want {
 			t.Errorf("after %v: exit %d, stderr %q", signal, code, p.stderr)
@@ -562,8 +557,8 @@ func TestWatchWithoutAServer(t *testing.T) {
 	}
 }
 
-// awaitSaid waits until a process has said something to people.
-func (p *process) awaitSaid(t *testing.T, want string) {
+// waitStderr waits until stderr of a process contains a text.
+func (p *process) waitStderr(t *testing.T, want string) {
 	t.Helper()
 	for end := time.Now().Add(deadline); time.Now().Before(end); {
 		if strings.Contains(p.stderr.String(), want) {
@@ -575,10 +570,10 @@ func (p *process) awaitSaid(t *testing.T, want string) {
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
-	t.Fatalf("said %q, want %q", p.stderr, want)
+	t.Fatalf("stderr is %q, want %q", p.stderr, want)
 }
 
-// TestWatchToClosedStdout tells nobody nothing.
+// TestWatchToClosedStdout checks that a closed stdout is refused.
 func TestWatchToClosedStdout(t *testing.T) {
 	for mode, closed := range map[int]bool{os.O_RDWR: true, os.O_WRONLY: false} { // as the runtime opens it, and as `>` does
 		null, err := os.OpenFile(os.DevNull, mode, 0)
@@ -586,7 +581,7 @@ func TestWatchToClosedStdout(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer null.Close()
-		if err := mustBeOpen(null); (err != nil) != closed {
+		if err := checkOpen(null); (err != nil) != closed {
 			t.Errorf("opened for %d: %v", mode, err)
 		}
 	}
@@ -603,7 +598,7 @@ func TestWatchToClosedStdout(t *testing.T) {
 	}
 }
 
-// TestEnding: an end that is asked for does not hide what fails meanwhile.
+// TestEnding checks that a requested end does not hide a failure.
 func TestEnding(t *testing.T) {
 	terminated, stop := context.WithCancelCause(t.Context())
 	stop(fmt.Errorf("terminated signal received: %w", context.Canceled))
@@ -626,17 +621,17 @@ func TestEnding(t *testing.T) {
 	}
 }
 
-// TestWatchIdentity: only a server that does not show the UID leaves it unknown.
+// TestWatchIdentity checks that the UID is empty only if the server does not show it.
 func TestWatchIdentity(t *testing.T) {
 	const path = "/api/v1/namespaces/kube-system"
 	const known = `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"kube-system","uid":"u-1"}}`
-	check := func(server *httptest.Server, want stream.Cluster, says string) {
+	check := func(server *httptest.Server, want stream.Cluster, wantOutput string) {
 		t.Helper()
 		var out bytes.Buffer
 		target := &watchTarget{config: &rest.Config{Host: server.URL}}
 		id, err := target.identity(t.Context(), newStatusPrinter(&out, &out))
-		if got := out.String() + fmt.Sprint(err); err == nil && id.Cluster != want || !strings.Contains(got, says) {
-			t.Errorf("%+v, %s, want %+v, %s", id.Cluster, got, want, says)
+		if got := out.String() + fmt.Sprint(err); err == nil && id.Cluster != want || !strings.Contains(got, wantOutput) {
+			t.Errorf("%+v, %s, want %+v, %s", id.Cluster, got, want, wantOutput)
 		}
 		if refused := want == (stream.Cluster{}); refused != (err != nil) {
 			t.Errorf("got %v", err)
@@ -648,7 +643,7 @@ func TestWatchIdentity(t *testing.T) {
 		hidden := fakeAPI(t, map[string]string{path: answer})
 		check(hidden, stream.Cluster{Server: hidden.URL}, "")
 	}
-	unsure := fakeAPI(t, map[string]string{path: known}, status(500, "InternalError", "not now"), status(401, "Unauthorized", "who?"))
-	check(unsure, stream.Cluster{UID: "u-1", Server: unsure.URL}, "from its namespace kube-system: not now; asking again in ")
+	unready := fakeAPI(t, map[string]string{path: known}, status(500, "InternalError", "not now"), status(401, "Unauthorized", "Unauthorized"))
+	check(unready, stream.Cluster{UID: "u-1", Server: unready.URL}, "from its namespace kube-system: not now; retrying in ")
 	check(fakeAPI(t, map[string]string{path: status(400, "BadRequest", "never")}), stream.Cluster{}, "never")
 }

@@ -13,7 +13,7 @@ import (
 // watchHistory is the flag --watch-history: a size, an age, or both, as in 64Mi,15m.
 type watchHistory struct{ *controlplane.WatchHistory }
 
-// String is how the flag would be given, empty for the default.
+// String returns the value in the form of the flag; empty for the default.
 func (h watchHistory) String() string {
 	var parts []string
 	if h.WatchHistory != nil && h.Bytes > 0 {
@@ -25,10 +25,10 @@ func (h watchHistory) String() string {
 	return strings.Join(parts, ",")
 }
 
-// Type is what the help calls the value.
+// Type returns the name of the value in the help.
 func (watchHistory) Type() string { return "size,age" }
 
-// Set reads the flag.
+// Set parses the flag.
 func (h watchHistory) Set(text string) error {
 	var out controlplane.WatchHistory
 	for part := range strings.SplitSeq(text, ",") {
@@ -41,7 +41,7 @@ func (h watchHistory) Set(text string) error {
 		case noAge != nil && noSize == nil && size.Value() > 0 && out.Bytes == 0:
 			out.Bytes = size.Value()
 		default:
-			return fmt.Errorf("%q is no size and no age above zero: give one of each at most, as in 64Mi,15m", part)
+			return fmt.Errorf("%q is not a size or an age above zero: give at most one of each, as in 64Mi,15m", part)
 		}
 	}
 	*h.WatchHistory = out

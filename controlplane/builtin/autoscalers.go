@@ -12,12 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// remainderAnnotation carries, on an autoscaling/v1 object, what only autoscaling/v2 can say, so
-// that reading and writing v1 loses nothing. kube-apiserver spreads the same over several
-// annotations of another form.
+// remainderAnnotation has, on an autoscaling/v1 object, the fields that only autoscaling/v2 has, so
+// that reading and writing v1 loses nothing. kube-apiserver uses several annotations of another form.
 const remainderAnnotation = "keepwatch.github.io/autoscaling-v2"
 
-// remainder is the content of the annotation.
+// remainder is the content of remainderAnnotation.
 type remainder struct {
 	Metrics        []autoscalingv2.MetricSpec                       `json:"metrics,omitempty"`
 	Behavior       *autoscalingv2.HorizontalPodAutoscalerBehavior   `json:"behavior,omitempty"`
@@ -28,7 +27,7 @@ type remainder struct {
 // defaultCPUUtilization is the target of an autoscaler that names no metric at all, in percent.
 const defaultCPUUtilization = 80
 
-// addAutoscalerConversions lets autoscaling/v1 show the autoscalers of autoscaling/v2.
+// addAutoscalerConversions registers conversions between autoscaling/v1 and autoscaling/v2.
 func addAutoscalerConversions(scheme *runtime.Scheme) error {
 	for _, err := range []error{
 		scheme.AddConversionFunc((*autoscalingv1.HorizontalPodAutoscaler)(nil), (*autoscalingv2.HorizontalPodAutoscaler)(nil),
@@ -61,7 +60,7 @@ func addAutoscalerConversions(scheme *runtime.Scheme) error {
 	return nil
 }
 
-// upgrade turns the v1 form into the stored v2 form.
+// upgrade converts v1 to the stored v2.
 func upgrade(in *autoscalingv1.HorizontalPodAutoscaler, out *autoscalingv2.HorizontalPodAutoscaler) error {
 	*out = autoscalingv2.HorizontalPodAutoscaler{
 		ObjectMeta: in.ObjectMeta,
@@ -101,7 +100,7 @@ func upgrade(in *autoscalingv1.HorizontalPodAutoscaler, out *autoscalingv2.Horiz
 	return nil
 }
 
-// downgrade turns the stored v2 form into the v1 form and the annotation.
+// downgrade converts the stored v2 to v1 and the annotation.
 func downgrade(in *autoscalingv2.HorizontalPodAutoscaler, out *autoscalingv1.HorizontalPodAutoscaler) error {
 	*out = autoscalingv1.HorizontalPodAutoscaler{
 		ObjectMeta: in.ObjectMeta,

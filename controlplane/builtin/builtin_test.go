@@ -24,7 +24,7 @@ func newRegistry(t *testing.T) *Registry {
 	return r
 }
 
-// row is the table's row of an object's type.
+// row returns the row of an object's type in the table.
 func row(t *testing.T, obj runtime.Object) *kind {
 	t.Helper()
 	for _, k := range table {
@@ -36,7 +36,7 @@ func row(t *testing.T, obj runtime.Object) *kind {
 	return nil
 }
 
-// What a row claims of its type must be true, or the server panics at a request.
+// Each row of the table fits its Go type; otherwise the server would panic at a request.
 func TestRowsFitTheirTypes(t *testing.T) {
 	r := newRegistry(t)
 	paths := map[string]string{}
@@ -66,7 +66,7 @@ func TestRowsFitTheirTypes(t *testing.T) {
 	}
 }
 
-// Objects survive storage, and come back without a type of their own.
+// An object is equal after encoding and decoding, except its type, which is empty.
 func TestStoredObjectsRoundTrip(t *testing.T) {
 	r := newRegistry(t)
 	for _, k := range table {
@@ -86,7 +86,7 @@ func TestStoredObjectsRoundTrip(t *testing.T) {
 			t.Errorf("%s: %v", k.resource, err)
 		}
 		if accessor(into).GetName() != "x" || !into.GetObjectKind().GroupVersionKind().Empty() {
-			t.Errorf("%s comes back as %v %q", k.resource, into.GetObjectKind().GroupVersionKind(), accessor(into).GetName())
+			t.Errorf("%s is decoded as %v %q", k.resource, into.GetObjectKind().GroupVersionKind(), accessor(into).GetName())
 		}
 	}
 }
@@ -213,13 +213,13 @@ func TestDefaultsOfJobs(t *testing.T) {
 	}
 }
 
-// What the tables of immutable fields claim must be true, or the server panics at an update.
-func TestImmutableFieldsAreThere(t *testing.T) {
+// The fields in the tables of immutable fields exist; otherwise the server would panic at an update.
+func TestImmutableFieldsExist(t *testing.T) {
 	known := map[string]bool{}
 	for _, k := range table {
 		known[k.groupResource().String()] = true
 		if errs := k.immutable(k.newObject(), k.newObject()); len(errs) > 0 {
-			t.Errorf("%s: nothing changes: %v", k.resource, errs)
+			t.Errorf("%s: an update without a change: %v", k.resource, errs)
 		}
 	}
 	for name := range immutableFields {

@@ -17,8 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// addDefaults registers the defaults that are set when an object is read from a request or from the
-// storage. They are the values of the Kubernetes API that controllers under test rely on, not all
+// addDefaults registers the defaults that are set when an object is decoded from a request or from
+// storage. They are the defaults of the Kubernetes API on which controllers rely in tests, not all
 // of them.
 func addDefaults(scheme *runtime.Scheme) error {
 	byType[admissionregistrationv1.MutatingWebhookConfiguration](scheme, defaultMutatingWebhooks)
@@ -28,7 +28,7 @@ func addDefaults(scheme *runtime.Scheme) error {
 	byType[corev1.PodTemplate](scheme, func(o *corev1.PodTemplate) { defaultPodSpec(&o.Template.Spec) })
 	byType[corev1.Service](scheme, defaultService)
 	byType[corev1.Secret](scheme, defaultSecret)
-	//lint:ignore SA1019 deprecated, and served as long as real servers do
+	//lint:ignore SA1019 deprecated, and served like by kube-apiserver
 	byType[corev1.Endpoints](scheme, defaultEndpoints)
 	byType[discoveryv1.EndpointSlice](scheme, func(o *discoveryv1.EndpointSlice) {
 		for i := range o.Ports {
@@ -92,7 +92,7 @@ func addDefaults(scheme *runtime.Scheme) error {
 	return nil
 }
 
-// byType registers set for *T, which must be an API object.
+// byType registers set for objects of type *T.
 func byType[T any](scheme *runtime.Scheme, set func(*T)) {
 	scheme.AddTypeDefaultingFunc(any(new(T)).(runtime.Object), func(obj any) { set(obj.(*T)) })
 }
@@ -112,8 +112,8 @@ func point[T any](at **T, value T) {
 	}
 }
 
-// defaultNamespace sets the label by which namespaces are selected. A generated name isn't known
-// yet when the object is read: strategy.Canonicalize comes back to it.
+// defaultNamespace sets the label by which namespaces are selected. A generated name is unknown when
+// the object is decoded: strategy.Canonicalize sets the label again.
 func defaultNamespace(ns *corev1.Namespace) {
 	if ns.Name == "" {
 		return
@@ -124,7 +124,7 @@ func defaultNamespace(ns *corev1.Namespace) {
 	ns.Labels[corev1.LabelMetadataName] = ns.Name
 }
 
-// defaultSecret also merges stringData into data, where it is kept.
+// defaultSecret also merges stringData into data: only data is stored.
 func defaultSecret(s *corev1.Secret) {
 	fill(&s.Type, corev1.SecretTypeOpaque)
 	for key, value := range s.StringData {
@@ -158,7 +158,7 @@ func defaultService(s *corev1.Service) {
 	}
 }
 
-//lint:ignore SA1019 deprecated, and served as long as real servers do
+//lint:ignore SA1019 deprecated, and served like by kube-apiserver
 func defaultEndpoints(e *corev1.Endpoints) {
 	for i := range e.Subsets {
 		for j := range e.Subsets[i].Ports {

@@ -21,7 +21,7 @@ func defaultPod(pod *corev1.Pod) {
 	}
 }
 
-// defaultRequests asks for as much as the limits allow where a pod doesn't say.
+// defaultRequests sets requests that are not set to the limits.
 func defaultRequests(r *corev1.ResourceRequirements) {
 	for name, limit := range r.Limits {
 		if r.Requests == nil {
@@ -49,7 +49,7 @@ func defaultPodSpec(spec *corev1.PodSpec) {
 	}
 }
 
-// defaultVolume is an empty folder if it is nothing else.
+// defaultVolume sets emptyDir in a volume without a source.
 func defaultVolume(v *corev1.VolumeSource) {
 	const readable = 0o644
 	switch {
@@ -82,7 +82,7 @@ func defaultContainer(c *corev1.Container) {
 	}
 }
 
-// pullPolicy is Always for an image without a tag or digest, or tagged latest.
+// pullPolicy returns Always for an image without a tag or digest, or tagged latest.
 func pullPolicy(image string) corev1.PullPolicy {
 	name := image[strings.LastIndex(image, "/")+1:]
 	_, tag, tagged := strings.Cut(name, ":")

@@ -5,9 +5,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Webhooks need all their defaults: the library that calls them relies on these fields.
+// Webhooks get all their defaults: the library that calls them dereferences these fields.
 
-// webhookTimeout is how long a webhook may take, in seconds.
+// webhookTimeout is the default timeout of a webhook, in seconds.
 const webhookTimeout = 10
 
 func defaultMutatingWebhooks(c *admissionregistrationv1.MutatingWebhookConfiguration) {

@@ -1,17 +1,25 @@
 // Package builtin serves the resources that every Kubernetes cluster has (pods, deployments, leases
 // and so on) from a table.
 //
-// The table has one row a resource. Every row becomes a [genericregistry.Store] of k8s.io/apiserver
-// with one shared strategy, and the status and scale subresources the real server has. The Go types
-// are those of k8s.io/api: the type of the stored version is also the one the server works on, so
-// that nothing is converted but the two resources with a second version (Events and
-// HorizontalPodAutoscalers).
+// The table has one row for each resource. A row becomes a [genericregistry.Store] of k8s.io/apiserver
+// with a shared strategy, and with the status and scale subresources of kube-apiserver. The Go types
+// are those of k8s.io/api. The type of the stored version is also the internal type, so that nothing
+// is converted except the two resources with a second version (Events and HorizontalPodAutoscalers).
+// Reviews, which answer questions about users and their rights, are not in the table: they are not
+// stored.
 //
-// Beside the table are the reviews, questions about users and their rights that aren't stored.
+// Differences from kube-apiserver: only the structure of a spec is checked, and not its values (no
+// validation except of names, metadata and, in updates, the fields in immutable.go); only the defaults
+// in defaults*.go are set; no cluster IPs or node ports are allocated; pods are deleted at once, since
+// no kubelet would confirm their deletion.
 //
-// What differs from kube-apiserver: a spec's structure is checked, its meaning isn't (no validation
-// beyond names, metadata and, in updates, the fields in immutable.go); only the defaults in defaults.go are set; nothing is allocated
-// (cluster IPs, node ports); pods are deleted at once, since no kubelet would confirm it.
+//	kinds.go        the table                        kind.go         a row, and its rules
+//	scheme.go       Go types, codecs, conversions    storage.go      REST storages of the kinds
+//	strategy.go     rules of creates and updates     prepare.go      fields of new objects
+//	immutable.go    fields that updates keep         fields.go       selectable fields
+//	status.go       the subresource status           scale.go        the subresource scale
+//	namespace.go    deletion in two steps            reviews.go      reviews
+//	defaults*.go    defaults                         events.go, autoscalers.go   second versions
 //
 // [genericregistry.Store]: https://pkg.go.dev/k8s.io/apiserver/pkg/registry/generic/registry#Store
 package builtin

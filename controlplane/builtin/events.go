@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// addEventConversions lets events.k8s.io/v1 show the events of core/v1.
+// addEventConversions registers conversions between events.k8s.io/v1 and the stored core/v1.
 func addEventConversions(scheme *runtime.Scheme) error {
 	for _, err := range []error{
 		scheme.AddConversionFunc((*eventsv1.Event)(nil), (*corev1.Event)(nil), func(a, b any, _ conversion.Scope) error {
@@ -39,7 +39,7 @@ func addEventConversions(scheme *runtime.Scheme) error {
 	return nil
 }
 
-// convertEach converts the items of a list; no items stay an empty list, not null.
+// convertEach converts the items of a list. An empty list stays empty, and does not become null.
 func convertEach[A, B any](in []A, convert func(*A, *B) error) ([]B, error) {
 	out := make([]B, len(in))
 	for i := range in {

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// attributes are what selectors can see of an object.
+// attributes returns the labels and fields of an object for selectors.
 func (k *kind) attributes(obj runtime.Object) (labels.Set, fields.Set, error) {
 	m := accessor(obj)
 	set := fields.Set{"metadata.name": m.GetName()}
@@ -28,7 +28,7 @@ func (k *kind) attributes(obj runtime.Object) (labels.Set, fields.Set, error) {
 	return m.GetLabels(), set, nil
 }
 
-// match is a selector as the storage wants it.
+// match returns a selection predicate for the storage.
 func (k *kind) match(label labels.Selector, field fields.Selector) storage.SelectionPredicate {
 	p := storage.SelectionPredicate{Label: label, Field: field, GetAttrs: k.attributes}
 	if k.indexed != "" {
@@ -37,7 +37,7 @@ func (k *kind) match(label labels.Selector, field fields.Selector) storage.Selec
 	return p
 }
 
-// triggers and indexers let a watch, or a list, by the indexed field look only at its objects.
+// triggers and indexers return the index of the watch cache by the kind's indexed field.
 func (k *kind) triggers() storage.IndexerFuncs {
 	if k.indexed == "" {
 		return nil

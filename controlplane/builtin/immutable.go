@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// immutableFields lists the fields that no update may change, by resource. Paths are made of
-// JSON names. Fields that may be changed under a condition are in immutableRules.
+// immutableFields lists the fields that no update may change, by resource. Paths consist
+// of JSON names. Fields that may be changed under a condition are in immutableRules.
 var immutableFields = map[string][]string{
 	"secrets":                  {"type"},
 	"persistentvolumes":        {"spec.volumeMode"},
@@ -36,15 +36,15 @@ var immutableFields = map[string][]string{
 	"runtimeclasses.node.k8s.io":          {"handler"},
 }
 
-// immutableRules has the rules that are more than a field, by resource.
+// immutableRules has the rules with a condition, by resource.
 var immutableRules = map[string]func(obj, old runtime.Object) field.ErrorList{
 	"secrets": func(obj, old runtime.Object) field.ErrorList {
 		s, before := obj.(*corev1.Secret), old.(*corev1.Secret)
-		return sealed(before.Immutable, s.Immutable, change{"data", s.Data, before.Data})
+		return immutableFlag(before.Immutable, s.Immutable, change{"data", s.Data, before.Data})
 	},
 	"configmaps": func(obj, old runtime.Object) field.ErrorList {
 		c, before := obj.(*corev1.ConfigMap), old.(*corev1.ConfigMap)
-		return sealed(before.Immutable, c.Immutable, change{"data", c.Data, before.Data}, change{"binaryData", c.BinaryData, before.BinaryData})
+		return immutableFlag(before.Immutable, c.Immutable, change{"data", c.Data, before.Data}, change{"binaryData", c.BinaryData, before.BinaryData})
 	},
 	"services":               serviceUpdate,
 	"persistentvolumes":      persistentVolumeUpdate,
@@ -65,7 +65,7 @@ var immutableRules = map[string]func(obj, old runtime.Object) field.ErrorList{
 	},
 }
 
-// immutable returns what an update changes that must not change, in the words of
+// immutable returns an error for each immutable field that an update changes, with the messages of
 // kube-apiserver.
 func (k *kind) immutable(obj, old runtime.Object) (errs field.ErrorList) {
 	name := k.groupResource().String()
@@ -80,7 +80,7 @@ func (k *kind) immutable(obj, old runtime.Object) (errs field.ErrorList) {
 	return errs
 }
 
-// valueAt is the value of a field, by its JSON names.
+// valueAt returns the value of a field, by its JSON names.
 func valueAt(obj runtime.Object, names []string) any {
 	v := reflect.ValueOf(obj).Elem()
 	for _, name := range names {
@@ -93,14 +93,14 @@ func valueAt(obj runtime.Object, names []string) any {
 	return v.Interface()
 }
 
-// change is a field by its name, and what an update makes of it.
+// change is the name of a field with its old and new values.
 type change struct {
 	name    string
 	is, was any
 }
 
-// sealed refuses changes of an object that says of itself that it is immutable.
-func sealed(was, is *bool, contents ...change) (errs field.ErrorList) {
+// immutableFlag returns errors for changes of an object whose field immutable is true.
+func immutableFlag(was, is *bool, contents ...change) (errs field.ErrorList) {
 	if was == nil || !*was {
 		return nil
 	}
@@ -123,7 +123,7 @@ func roleRefUpdate(is, was rbacv1.RoleRef) field.ErrorList {
 	return field.ErrorList{field.Invalid(field.NewPath("roleRef"), is, "cannot change roleRef")}
 }
 
-// serviceUpdate keeps the cluster IP of a service that has one and is to have one.
+// serviceUpdate returns an error if a service gets another cluster IP. The IP may be cleared or set.
 func serviceUpdate(obj, old runtime.Object) field.ErrorList {
 	is, was := obj.(*corev1.Service).Spec, old.(*corev1.Service).Spec
 	if is.Type == corev1.ServiceTypeExternalName || was.Type == corev1.ServiceTypeExternalName ||
@@ -140,7 +140,7 @@ func persistentVolumeUpdate(obj, old runtime.Object) field.ErrorList {
 	return field.ErrorList{field.Forbidden(field.NewPath("spec", "persistentvolumesource"), "spec.persistentvolumesource is immutable after creation")}
 }
 
-// persistentVolumeClaimUpdate lets a claim be bound, given a class, and resized.
+// persistentVolumeClaimUpdate allows changes that bind a claim, set its class, or resize it.
 func persistentVolumeClaimUpdate(obj, old runtime.Object) field.ErrorList {
 	is, was := obj.(*corev1.PersistentVolumeClaim).Spec.DeepCopy(), old.(*corev1.PersistentVolumeClaim).Spec
 	is.Resources.Requests, is.VolumeAttributesClassName = was.Resources.Requests, was.VolumeAttributesClassName
@@ -169,8 +169,8 @@ func statefulSetUpdate(obj, old runtime.Object) field.ErrorList {
 		"'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden")}
 }
 
-// jobUpdate keeps the template of a job that runs, and the number of completions of one that
-// doesn't count them by index.
+// jobUpdate returns errors for changes of the template of a running job, and of the completions of a
+// job whose completions are not indexed.
 func jobUpdate(obj, old runtime.Object) (errs field.ErrorList) {
 	is, was := obj.(*batchv1.Job).Spec, old.(*batchv1.Job).Spec
 	if was.Suspend == nil || !*was.Suspend {

@@ -10,10 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// kind is one row of the table of built-in resources: what the API shows of it, and the few rules
-// in which it differs from the others. Rows are never changed after the table was built.
+// kind is one row of the table of built-in resources: its names in the API, and the rules in which it
+// differs from the others. Rows are immutable.
 type kind struct {
-	// gv is the version the resource is served and stored in.
+	// gv is the version in which the resource is served and stored.
 	gv schema.GroupVersion
 	// alias is another group and version that serves the same stored objects, if there is one.
 	alias schema.GroupVersion
@@ -25,50 +25,50 @@ type kind struct {
 	namespaced bool
 	// short are kubectl's short names.
 	short []string
-	// category is the word by which kubectl shows the resource together with others.
+	// category is the name of a group of resources for kubectl, such as all.
 	category string
 
 	// name checks metadata.name; nil stands for a DNS subdomain (RFC 1123), the API's usual rule.
 	name validation.ValidateNameFunc
-	// status says how much of an object /status owns.
+	// status determines which fields /status writes.
 	status statusRule
-	// counts tells which changes metadata.generation counts.
+	// counts determines which changes increment metadata.generation.
 	counts generationRule
 	// putCreates lets PUT to a missing name create the object.
 	putCreates bool
 	// putNeedsVersion refuses a PUT without metadata.resourceVersion.
 	putNeedsVersion bool
-	// replicas reads and writes what /scale shows; nil when there is no such subresource.
+	// replicas has the fields of /scale; nil if there is no such subresource.
 	replicas *replicas
-	// prepare sets what the server sets on a new object, after its status was cleared.
+	// prepare sets fields of a new object that the server owns, after its status was cleared.
 	prepare func(runtime.Object)
 	// fields are the selectable fields besides metadata.name and metadata.namespace.
 	fields func(runtime.Object) fields.Set
-	// indexed is the one selectable field the watch cache keeps an index of.
+	// indexed is the selectable field that the watch cache indexes.
 	indexed string
 	// returnsDeleted answers DELETE with the deleted object, instead of a Status.
 	returnsDeleted bool
-	// ttl is the lifetime of an object in seconds; 0 is for ever.
+	// ttl is the lifetime of an object in seconds; 0 means no limit.
 	ttl uint64
-	// path is where objects are kept below /registry; empty stands for the plural name.
+	// path is the prefix of keys below /registry; empty stands for the plural name.
 	path string
 }
 
-// statusRule says who writes status.
+// statusRule determines which requests write status.
 type statusRule uint8
 
 const (
 	// noStatus: the kind has no status subresource.
 	noStatus statusRule = iota
-	// ownStatus: only /status writes status, and /status writes nothing else but metadata.
+	// ownStatus: only /status writes status, and /status writes nothing else except metadata.
 	ownStatus
-	// strictStatus: as ownStatus, and /status leaves metadata alone.
+	// strictStatus: as ownStatus, and /status does not write metadata.
 	strictStatus
-	// givenStatus: as ownStatus, but a create may bring its status along (nodes register so).
+	// givenStatus: as ownStatus, but a create may set status (as nodes do when they register).
 	givenStatus
 )
 
-// generationRule says which changes raise metadata.generation.
+// generationRule determines which changes increment metadata.generation.
 type generationRule uint8
 
 const (
@@ -90,7 +90,7 @@ func (k *kind) groupResource() schema.GroupResource {
 	return schema.GroupResource{Group: k.gv.Group, Resource: k.resource}
 }
 
-// served lists the versions the kind can be read and written in.
+// served returns the versions in which the kind is served.
 func (k *kind) served() []schema.GroupVersion {
 	if k.alias.Empty() {
 		return []schema.GroupVersion{k.gv}
@@ -98,18 +98,18 @@ func (k *kind) served() []schema.GroupVersion {
 	return []schema.GroupVersion{k.gv, k.alias}
 }
 
-// kindName is the API kind, which is the Go type's name for every built-in type.
+// kindName returns the API kind, which is the name of the Go type.
 func (k *kind) kindName() string {
 	return reflect.TypeOf(k.object).Elem().Name()
 }
 
-// singular is the lower-case kind on a real server, too.
+// singular returns the lower-case kind, as in kube-apiserver.
 func (k *kind) singular() schema.GroupResource {
 	return schema.GroupResource{Group: k.gv.Group, Resource: strings.ToLower(k.kindName())}
 }
 
-// prefix is the resource's folder below /registry, which is a real server's: the same etcd
-// contents can be read by both.
+// prefix returns the prefix of the resource's keys below /registry. It is that of kube-apiserver: both
+// can read the same etcd.
 func (k *kind) prefix() string {
 	if k.path != "" {
 		return k.path
@@ -125,7 +125,7 @@ func (k *kind) newList() runtime.Object {
 	return reflect.New(reflect.TypeOf(k.list).Elem()).Interface().(runtime.Object)
 }
 
-// part is the addressable field of that name (Spec, Status) of an API object.
+// part returns the addressable field (Spec, Status) of an API object.
 func part(obj runtime.Object, name string) reflect.Value {
 	return reflect.ValueOf(obj).Elem().FieldByName(name)
 }

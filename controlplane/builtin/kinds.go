@@ -19,13 +19,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/validation"
 )
 
-// eventTTL is how long events are kept, in seconds: kube-apiserver's default of --event-ttl.
+// eventTTL is the lifetime of events, in seconds: kube-apiserver's default of --event-ttl.
 const eventTTL = 3600
 
-// all is the category that `kubectl get all` shows.
+// all is the category of `kubectl get all`.
 const all = "all"
 
-// table lists the built-in kinds. Groups stand in the order in which discovery shows them.
+// table lists the built-in kinds. Groups are in the order of discovery.
 var table = []*kind{
 	{gv: corev1.SchemeGroupVersion, resource: "namespaces", object: &corev1.Namespace{}, list: &corev1.NamespaceList{},
 		short: []string{"ns"}, name: validation.ValidateNamespaceName,
@@ -36,7 +36,7 @@ var table = []*kind{
 	{gv: corev1.SchemeGroupVersion, resource: "services", object: &corev1.Service{}, list: &corev1.ServiceList{},
 		namespaced: true, short: []string{"svc"}, category: all, name: validation.NameIsDNSLabel,
 		status: ownStatus, putCreates: true, fields: serviceFields, path: "services/specs", returnsDeleted: true},
-	//lint:ignore SA1019 deprecated, and served as long as real servers do
+	//lint:ignore SA1019 deprecated, and served like by kube-apiserver
 	{gv: corev1.SchemeGroupVersion, resource: "endpoints", object: &corev1.Endpoints{}, list: &corev1.EndpointsList{},
 		namespaced: true, short: []string{"ep"}, putCreates: true, path: "services/endpoints"},
 	{gv: corev1.SchemeGroupVersion, resource: "configmaps", object: &corev1.ConfigMap{}, list: &corev1.ConfigMapList{},

@@ -16,15 +16,15 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// namespaceREST deletes a namespace in two steps: the first DELETE marks it as terminating; it goes
-// when spec.finalizers is empty, which is the word of whoever deletes what is in it.
+// namespaceREST deletes a namespace in two steps: the first DELETE marks it as terminating; it is
+// deleted when spec.finalizers is empty, which the controller that deletes its contents sets.
 type namespaceREST struct {
 	listed
 	store *genericregistry.Store
 }
 
-// listed is everything the generic store serves but deletion. There is no rest.CollectionDeleter,
-// as on the real server: namespaces go one by one.
+// listed has all methods of the generic store except deletion. There is no rest.CollectionDeleter, as
+// in kube-apiserver: namespaces are deleted one by one.
 type listed interface {
 	rest.Storage
 	rest.Scoper
@@ -39,13 +39,14 @@ type listed interface {
 	rest.ResetFieldsStrategy
 }
 
-// deleteFinalizedNamespace keeps a marked namespace until spec.finalizers is empty, too.
+// deleteFinalizedNamespace reports whether an update deletes a terminating namespace: its metadata has no
+// finalizers, and spec.finalizers is empty.
 func deleteFinalizedNamespace(ctx context.Context, key string, obj, existing runtime.Object) bool {
 	return len(obj.(*corev1.Namespace).Spec.Finalizers) == 0 &&
 		genericregistry.ShouldDeleteDuringUpdate(ctx, key, obj, existing)
 }
 
-// Delete marks the namespace, or deletes it once nothing holds it any more.
+// Delete marks the namespace as terminating, or deletes it if it has no finalizers.
 func (r *namespaceREST) Delete(ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
 	obj, err := r.store.Get(ctx, name, &metav1.GetOptions{})
 	if err != nil {
@@ -69,7 +70,7 @@ func (r *namespaceREST) Delete(ctx context.Context, name string, validate rest.V
 	}
 }
 
-// checkPreconditions pins the delete to the object that was read.
+// checkPreconditions returns a conflict unless the object that was read meets the preconditions.
 func checkPreconditions(options *metav1.DeleteOptions, ns *corev1.Namespace) error {
 	if options.Preconditions == nil {
 		options.Preconditions = &metav1.Preconditions{}
@@ -80,10 +81,10 @@ func checkPreconditions(options *metav1.DeleteOptions, ns *corev1.Namespace) err
 	}
 	var problem error
 	if *p.UID != ns.UID {
-		//lint:ignore ST1005 the real server's words
+		//lint:ignore ST1005 the message of kube-apiserver
 		problem = fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", *p.UID, ns.UID)
 	} else if p.ResourceVersion != nil && *p.ResourceVersion != ns.ResourceVersion {
-		//lint:ignore ST1005 the real server's words
+		//lint:ignore ST1005 the message of kube-apiserver
 		problem = fmt.Errorf("Precondition failed: ResourceVersion in precondition: %v, ResourceVersion in object meta: %v", *p.ResourceVersion, ns.ResourceVersion)
 	} else {
 		return nil
@@ -119,7 +120,7 @@ func (r *namespaceREST) terminate(ctx context.Context, name string, validate res
 	return out, nil
 }
 
-// finalizeStrategy is the rules for /finalize: it writes spec.finalizers.
+// finalizeStrategy has the rules of /finalize, which writes spec.finalizers.
 type finalizeStrategy struct{ strategy }
 
 func (s finalizeStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// prepareNamespace makes a new namespace active, and holds it until its contents are deleted.
+// prepareNamespace sets the phase Active and the finalizer of a new namespace.
 func prepareNamespace(obj runtime.Object) {
 	ns := obj.(*corev1.Namespace)
 	ns.Status.Phase = corev1.NamespaceActive
@@ -25,7 +25,7 @@ func preparePod(obj runtime.Object) {
 	pod.Status.QOSClass = qosClass(&pod.Spec)
 }
 
-// qosClass is a pod's quality-of-service class by the rules of the Pod API: BestEffort when nothing
+// qosClass returns a pod's quality-of-service class by the rules of the Pod API: BestEffort when nothing
 // is requested or limited, Guaranteed when every container has CPU and memory limits equal to its
 // requests, Burstable otherwise.
 func qosClass(spec *corev1.PodSpec) corev1.PodQOSClass {
@@ -49,7 +49,7 @@ func qosClass(spec *corev1.PodSpec) corev1.PodQOSClass {
 	}
 }
 
-// prepareJob gives a Job the selector and the labels that tell its pods from those of others.
+// prepareJob sets the selector and the labels that distinguish the pods of a Job from others.
 func prepareJob(obj runtime.Object) {
 	job := obj.(*batchv1.Job)
 	if job.Spec.ManualSelector != nil && *job.Spec.ManualSelector {

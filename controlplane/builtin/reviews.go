@@ -18,23 +18,23 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
-// Authorizer says what a user may do, one request at a time and as a list.
+// Authorizer decides whether a user may send a request, and lists the requests that a user may send.
 type Authorizer interface {
 	authorizer.Authorizer
 	authorizer.RuleResolver
 }
 
-// review is a resource that isn't kept: an object that is created is a question, and comes back with
-// the answer in its status.
+// review is a resource that is not stored: a create sends a question, and returns the object with the
+// answer in its status.
 type review struct {
 	gv       schema.GroupVersion
 	resource string
 	object   runtime.Object
-	// answer fills in the status of an object of this kind. asker is whoever sent it.
-	answer func(ctx context.Context, rights Authorizer, asker user.Info, question runtime.Object) error
+	// answer sets the status of an object of this kind. requester is the user who sent it.
+	answer func(ctx context.Context, rights Authorizer, requester user.Info, question runtime.Object) error
 }
 
-// reviews are what kubectl auth asks, and whoever lets others in as the API does.
+// reviews are the resources of kubectl auth, and of servers that delegate authorization to the API.
 var reviews = []review{
 	{authenticationv1.SchemeGroupVersion, "selfsubjectreviews", &authenticationv1.SelfSubjectReview{}, answerSelf},
 	{authorizationv1.SchemeGroupVersion, "selfsubjectaccessreviews", &authorizationv1.SelfSubjectAccessReview{}, answerSelfAccess},
@@ -42,10 +42,10 @@ var reviews = []review{
 	{authorizationv1.SchemeGroupVersion, "selfsubjectrulesreviews", &authorizationv1.SelfSubjectRulesReview{}, answerSelfRules},
 }
 
-func answerSelf(_ context.Context, _ Authorizer, asker user.Info, question runtime.Object) error {
+func answerSelf(_ context.Context, _ Authorizer, requester user.Info, question runtime.Object) error {
 	q := question.(*authenticationv1.SelfSubjectReview)
-	q.Status.UserInfo = authenticationv1.UserInfo{Username: asker.GetName(), UID: asker.GetUID(), Groups: asker.GetGroups()}
-	for key, values := range asker.GetExtra() {
+	q.Status.UserInfo = authenticationv1.UserInfo{Username: requester.GetName(), UID: requester.GetUID(), Groups: requester.GetGroups()}
+	for key, values := range requester.GetExtra() {
 		if q.Status.UserInfo.Extra == nil {
 			q.Status.UserInfo.Extra = map[string]authenticationv1.ExtraValue{}
 		}
@@ -54,10 +54,10 @@ func answerSelf(_ context.Context, _ Authorizer, asker user.Info, question runti
 	return nil
 }
 
-func answerSelfAccess(ctx context.Context, rights Authorizer, asker user.Info, question runtime.Object) error {
+func answerSelfAccess(ctx context.Context, rights Authorizer, requester user.Info, question runtime.Object) error {
 	q := question.(*authorizationv1.SelfSubjectAccessReview)
 	var err error
-	q.Status, err = decide(ctx, rights, asker, q, q.Spec.ResourceAttributes, q.Spec.NonResourceAttributes)
+	q.Status, err = decide(ctx, rights, requester, q, q.Spec.ResourceAttributes, q.Spec.NonResourceAttributes)
 	return err
 }
 
@@ -75,12 +75,12 @@ func answerAccess(ctx context.Context, rights Authorizer, _ user.Info, question 
 	return err
 }
 
-func answerSelfRules(ctx context.Context, rights Authorizer, asker user.Info, question runtime.Object) error {
+func answerSelfRules(ctx context.Context, rights Authorizer, requester user.Info, question runtime.Object) error {
 	q := question.(*authorizationv1.SelfSubjectRulesReview)
 	if q.Spec.Namespace == "" {
 		return apierrors.NewBadRequest("no namespace on request")
 	}
-	resources, others, incomplete, err := rights.RulesFor(ctx, asker, q.Spec.Namespace)
+	resources, others, incomplete, err := rights.RulesFor(ctx, requester, q.Spec.Namespace)
 	q.Status = authorizationv1.SubjectRulesReviewStatus{
 		ResourceRules:    []authorizationv1.ResourceRule{},
 		NonResourceRules: []authorizationv1.NonResourceRule{},
@@ -100,7 +100,7 @@ func answerSelfRules(ctx context.Context, rights Authorizer, asker user.Info, qu
 	return nil
 }
 
-// decide asks for one of the two kinds of requests.
+// decide authorizes a resource request or a non-resource request.
 func decide(ctx context.Context, rights Authorizer, subject user.Info, question runtime.Object, resource *authorizationv1.ResourceAttributes,
 	other *authorizationv1.NonResourceAttributes) (authorizationv1.SubjectAccessReviewStatus, error) {
 	if (resource == nil) == (other == nil) {
@@ -134,10 +134,10 @@ func message(err error) string {
 	return err.Error()
 }
 
-// kindName is the API kind, which is the Go type's name.
+// kindName returns the API kind, which is the name of the Go type.
 func (r *review) kindName() string { return reflect.TypeOf(r.object).Elem().Name() }
 
-// reviewREST serves a review: it can be created, and nothing else.
+// reviewREST serves a review, which can only be created.
 type reviewREST struct {
 	review
 	rights Authorizer
@@ -149,7 +149,7 @@ func (r *reviewREST) NamespaceScoped() bool   { return false }
 func (r *reviewREST) GetSingularName() string { return strings.ToLower(r.kindName()) }
 
 func (r *reviewREST) Create(ctx context.Context, question runtime.Object, validate rest.ValidateObjectFunc, _ *metav1.CreateOptions) (runtime.Object, error) {
-	asker, ok := genericapirequest.UserFrom(ctx)
+	requester, ok := genericapirequest.UserFrom(ctx)
 	if !ok {
 		return nil, apierrors.NewBadRequest("no user present on request")
 	}
@@ -158,7 +158,7 @@ func (r *reviewREST) Create(ctx context.Context, question runtime.Object, valida
 			return nil, err
 		}
 	}
-	if err := r.answer(ctx, r.rights, asker, question); err != nil {
+	if err := r.answer(ctx, r.rights, requester, question); err != nil {
 		return nil, err
 	}
 	return question, nil

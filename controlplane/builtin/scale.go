@@ -21,13 +21,13 @@ import (
 	"github.com/keepwatch/keepwatch/controlplane/columns"
 )
 
-// replicas is where a kind keeps what its scale subresource shows.
+// replicas has the fields of a kind that its scale subresource shows.
 type replicas struct {
 	// spec points at the wanted number; nil in the object stands for 1.
 	spec func(runtime.Object) **int32
 	// status is the observed number.
 	status func(runtime.Object) int32
-	// selector is the one of the counted pods, in the form of a query parameter.
+	// selector is the selector of the counted pods, in the form of a query parameter.
 	selector func(runtime.Object) (string, error)
 }
 
@@ -64,7 +64,7 @@ func formatSelector(s *metav1.LabelSelector) (string, error) {
 	return selector.String(), nil
 }
 
-// scaleREST shows a kind as an autoscaling/v1 Scale.
+// scaleREST serves a kind as an autoscaling/v1 Scale.
 type scaleREST struct {
 	*kind
 	store *genericregistry.Store
@@ -112,7 +112,7 @@ func (r *scaleREST) Update(ctx context.Context, name string, info rest.UpdatedOb
 	return scale, false, err
 }
 
-// show is the Scale of an object.
+// show returns the Scale of an object.
 func (r *scaleREST) show(obj runtime.Object) (*autoscalingv1.Scale, error) {
 	selector, err := r.replicas.selector(obj)
 	if err != nil {
@@ -136,7 +136,7 @@ func (r *scaleREST) show(obj runtime.Object) (*autoscalingv1.Scale, error) {
 	}, nil
 }
 
-// scaleUpdate turns an update of a Scale into one of the object behind it.
+// scaleUpdate converts an update of a Scale to an update of its object.
 type scaleUpdate struct {
 	*scaleREST
 	info rest.UpdatedObjectInfo
@@ -177,14 +177,14 @@ func (u *scaleUpdate) UpdatedObject(ctx context.Context, old runtime.Object) (ru
 	return obj, nil
 }
 
-// check refuses a Scale that is meaningless or meant for another object of the name.
+// check returns an error for an invalid Scale, or for one of another object of the same name.
 func (u *scaleUpdate) check(scale *autoscalingv1.Scale, m metav1.Object) error {
 	if n := scale.Spec.Replicas; n < 0 {
 		invalid := field.Invalid(field.NewPath("spec", "replicas"), n, "must be greater than or equal to 0")
 		return errors.NewInvalid(autoscalingv1.SchemeGroupVersion.WithKind("Scale").GroupKind(), m.GetName(), field.ErrorList{invalid})
 	}
 	if scale.UID != "" && scale.UID != m.GetUID() {
-		//lint:ignore ST1005 the real server's words
+		//lint:ignore ST1005 the message of kube-apiserver
 		mismatch := fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", scale.UID, m.GetUID())
 		return errors.NewConflict(schema.GroupResource{Group: u.gv.Group, Resource: u.resource + "/scale"}, m.GetName(), mismatch)
 	}

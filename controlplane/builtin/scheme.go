@@ -25,14 +25,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer/versioning"
 )
 
-// Registry is the built-in kinds as the API machinery wants them: their Go types by group, version
-// and kind, with conversions, defaults and field labels. It is immutable once made.
+// Registry has the built-in kinds for the API machinery: their Go types by group, version and kind,
+// with conversions, defaults and field labels. It is immutable.
 type Registry struct {
 	Scheme *runtime.Scheme
 	Codecs serializer.CodecFactory
 }
 
-// NewRegistry registers every kind of the table.
+// NewRegistry returns a registry of all kinds in the table.
 func NewRegistry() (*Registry, error) {
 	scheme, err := PublicScheme()
 	if err != nil {
@@ -46,7 +46,7 @@ func NewRegistry() (*Registry, error) {
 	return &Registry{Scheme: scheme, Codecs: serializer.NewCodecFactory(scheme)}, nil
 }
 
-// PublicScheme has the types that clients see, and nothing else.
+// PublicScheme returns a scheme of the types that clients see.
 func PublicScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
@@ -62,8 +62,8 @@ func PublicScheme() (*runtime.Scheme, error) {
 	return scheme, scheme.SetVersionPriority(autoscalingv2.SchemeGroupVersion, autoscalingv1.SchemeGroupVersion)
 }
 
-// addHubTypes makes the stored version's Go types the library's internal ones, for the group of the
-// kind and for that of its second version.
+// addHubTypes registers the Go types of the stored version as internal types of the library, for the
+// group of the kind and for that of its second version.
 func addHubTypes(scheme *runtime.Scheme) error {
 	for _, k := range table {
 		for _, gv := range k.served() {
@@ -81,7 +81,7 @@ func hub(group string) schema.GroupVersion {
 	return schema.GroupVersion{Group: group, Version: runtime.APIVersionInternal}
 }
 
-// addFieldLabels lets clients select by what the kinds' rows name.
+// addFieldLabels registers the selectable fields of the kinds.
 func addFieldLabels(scheme *runtime.Scheme) error {
 	for _, k := range table {
 		if err := scheme.AddFieldLabelConversionFunc(k.gv.WithKind(k.kindName()), k.checkLabel); err != nil {
@@ -96,21 +96,21 @@ func addFieldLabels(scheme *runtime.Scheme) error {
 	return nil
 }
 
-// Stored says how objects of a built-in resource are kept.
+// Stored has the keys and the codec of a built-in resource in storage.
 type Stored struct {
-	// Prefix is the folder below the root of all keys, as kube-apiserver names it.
+	// Prefix is the prefix of keys below the root, as in kube-apiserver.
 	Prefix string
 	// Codec writes the stored version as protobuf and reads any registered version.
 	Codec runtime.Codec
-	// Version picks the stored version.
+	// Version selects the stored version.
 	Version runtime.GroupVersioner
-	// Namespaced says whether keys are namespace/name below Prefix, or name alone.
+	// Namespaced reports whether keys below Prefix are namespace/name instead of name.
 	Namespaced bool
-	// Object is an empty one. It must not be changed.
+	// Object is an empty object. It must not be changed.
 	Object runtime.Object
 }
 
-// Resources lists the table.
+// Resources returns the resources in the table.
 func (r *Registry) Resources() []schema.GroupResource {
 	resources := make([]schema.GroupResource, 0, len(table))
 	for _, k := range table {
@@ -119,7 +119,7 @@ func (r *Registry) Resources() []schema.GroupResource {
 	return resources
 }
 
-// Stored looks up a resource of the table.
+// Stored returns the storage of a resource in the table.
 func (r *Registry) Stored(resource schema.GroupResource) (Stored, bool) {
 	for _, k := range table {
 		if k.groupResource() != resource {

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// statusStrategy is the rules for /status: it writes status, and metadata where the kind lets it.
+// statusStrategy has the rules of /status, which writes status, and metadata if the kind allows it.
 type statusStrategy struct{ strategy }
 
 func (s statusStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
@@ -30,7 +30,7 @@ func (s statusStrategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set
 	return s.reset("spec")
 }
 
-// subresource serves GET, PUT and PATCH of a whole object by a strategy of its own.
+// subresource serves GET, PUT and PATCH of a whole object by its own strategy.
 type subresource struct{ store *genericregistry.Store }
 
 func (r *subresource) New() runtime.Object { return r.store.New() }

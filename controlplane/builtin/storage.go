@@ -15,7 +15,7 @@ import (
 	"github.com/keepwatch/keepwatch/controlplane/columns"
 )
 
-// Served is a built-in resource in the version that it is stored in.
+// Served is a built-in resource in its stored version.
 type Served struct {
 	Resource   schema.GroupVersionResource
 	Kind       string
@@ -23,8 +23,8 @@ type Served struct {
 	Store      *genericregistry.Store
 }
 
-// Install serves all built-in resources on server, stored as getter says. rights answers who may do
-// what.
+// Install serves all built-in resources on server, with the storage options of getter. rights answers
+// the reviews.
 func (r *Registry) Install(server *genericapiserver.GenericAPIServer, getter generic.RESTOptionsGetter, rights Authorizer) ([]Served, error) {
 	var resources []Served
 	byVersion := map[schema.GroupVersion]map[string]rest.Storage{}
@@ -52,7 +52,7 @@ func (r *Registry) Install(server *genericapiserver.GenericAPIServer, getter gen
 	return resources, r.installGroups(server, byVersion)
 }
 
-// installGroups hands the storage over group by group, in the table's order.
+// installGroups installs the resources by group, in the order of the table.
 func (r *Registry) installGroups(server *genericapiserver.GenericAPIServer, byVersion map[schema.GroupVersion]map[string]rest.Storage) error {
 	var groups []*genericapiserver.APIGroupInfo
 	for _, name := range Groups() {
@@ -71,7 +71,7 @@ func (r *Registry) installGroups(server *genericapiserver.GenericAPIServer, byVe
 	return server.InstallAPIGroups(groups...)
 }
 
-// Groups lists the API groups in the order of the table, then those of second versions and of
+// Groups returns the API groups in the order of the table, then those of second versions and of
 // reviews. The core group has no name.
 func Groups() []string {
 	var order []string
@@ -111,8 +111,8 @@ func (r *resourceREST) Categories() []string {
 	return []string{r.kind.category}
 }
 
-// restStorage builds what is served below the kind's plural name: the resource, which is kept in
-// the store, and its subresources.
+// restStorage returns the REST storages of a kind by their path: the resource, which uses the store,
+// and its subresources.
 func (r *Registry) restStorage(k *kind, getter generic.RESTOptionsGetter) (*genericregistry.Store, map[string]rest.Storage, error) {
 	rules := strategy{k, r.Scheme, names.SimpleNameGenerator}
 	store := &genericregistry.Store{
@@ -153,7 +153,7 @@ func (r *Registry) restStorage(k *kind, getter generic.RESTOptionsGetter) (*gene
 	return store, served, nil
 }
 
-// withRules is the same storage under other rules for updates.
+// withRules returns the same store with another strategy for updates.
 func withRules(store *genericregistry.Store, update rest.RESTUpdateStrategy, reset rest.ResetFieldsStrategy) *genericregistry.Store {
 	other := *store
 	other.UpdateStrategy, other.ResetFieldsStrategy = update, reset

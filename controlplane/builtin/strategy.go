@@ -18,9 +18,8 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// strategy is the rules of one kind for creates, updates and deletes of whole objects. It checks
-// names, metadata and, in updates, immutable fields, and nothing else that isn't structure: what a
-// spec may say is not validated.
+// strategy has the rules of one kind for creates, updates and deletes of whole objects. It checks
+// names, metadata and, in updates, immutable fields. It does not validate the values of a spec.
 type strategy struct {
 	*kind
 	runtime.ObjectTyper
@@ -35,14 +34,14 @@ func (s strategy) WarningsOnUpdate(context.Context, runtime.Object, runtime.Obje
 	return nil
 }
 
-// Canonicalize labels a namespace whose name was only just generated.
+// Canonicalize sets the label of a namespace whose name was generated.
 func (s strategy) Canonicalize(obj runtime.Object) {
 	if ns, ok := obj.(*corev1.Namespace); ok {
 		defaultNamespace(ns)
 	}
 }
 
-// PrepareForCreate clears what only the server or /status may set.
+// PrepareForCreate clears the fields that only the server or /status may set.
 func (s strategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
 	if s.status == ownStatus || s.status == strictStatus {
 		part(obj, "Status").SetZero()
@@ -56,7 +55,7 @@ func (s strategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
 	}
 }
 
-// PrepareForUpdate keeps the status and counts the generation.
+// PrepareForUpdate keeps the status and increments the generation.
 func (s strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	if s.status != noStatus {
 		part(obj, "Status").Set(part(old, "Status"))
@@ -70,7 +69,7 @@ func (s strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	}
 }
 
-// changed tells whether an update changes what metadata.generation counts.
+// changed reports whether an update increments metadata.generation.
 func (s strategy) changed(obj, old runtime.Object) bool {
 	same := equality.Semantic.DeepEqual
 	sameSpec := func() bool { return same(part(obj, "Spec").Interface(), part(old, "Spec").Interface()) }
@@ -88,7 +87,7 @@ func (s strategy) changed(obj, old runtime.Object) bool {
 	}
 }
 
-// withoutMeta is a shallow copy of obj without its type and object metadata.
+// withoutMeta returns a shallow copy of obj without its type and object metadata.
 func withoutMeta(obj runtime.Object) any {
 	bare := reflect.New(reflect.TypeOf(obj).Elem()).Elem()
 	bare.Set(reflect.ValueOf(obj).Elem())
@@ -114,7 +113,7 @@ func (s strategy) Validate(_ context.Context, obj runtime.Object) field.ErrorLis
 	return errs
 }
 
-// pathSegment accepts whatever can stand in a URL: the names of RBAC kinds.
+// pathSegment accepts every name that a URL path segment can contain: the names of RBAC kinds.
 func pathSegment(name string, prefix bool) []string {
 	if prefix {
 		return content.IsPathSegmentPrefix(name)
@@ -125,12 +124,12 @@ func pathSegment(name string, prefix bool) []string {
 // plainFinalizers are those without a domain in their name.
 var plainFinalizers = []string{string(corev1.FinalizerKubernetes), metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents}
 
-// ValidateUpdate adds the kind's immutable fields to the library's own check of metadata.
+// ValidateUpdate checks the kind's immutable fields; the library checks the metadata.
 func (s strategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
 	return s.immutable(obj, old)
 }
 
-// GetResetFields keeps status out of what writers of the main resource own.
+// GetResetFields returns status, which managers of the main resource do not own.
 func (s strategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 	if s.status == noStatus {
 		return nil
@@ -138,7 +137,7 @@ func (s strategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 	return s.reset("status")
 }
 
-// reset names fields that a writer doesn't own, for every version the kind is served in.
+// reset returns fields that a manager does not own, for every served version of the kind.
 func (k *kind) reset(fields ...string) map[fieldpath.APIVersion]*fieldpath.Set {
 	set := fieldpath.NewSet()
 	for _, name := range fields {
@@ -151,7 +150,7 @@ func (k *kind) reset(fields ...string) map[fieldpath.APIVersion]*fieldpath.Set {
 	return byVersion
 }
 
-// accessor is the object's metadata; every built-in type has it.
+// accessor returns the object's metadata, which every built-in type has.
 func accessor(obj runtime.Object) metav1.Object {
 	m, err := meta.Accessor(obj)
 	if err != nil {

@@ -74,7 +74,7 @@ func metricTarget(metric autoscalingv2.MetricSpec, status autoscalingv2.MetricSt
 	}
 }
 
-// sharedReading is the reading of a metric that all pods share, which says so when it is an average.
+// sharedReading returns the reading of a metric that all pods share; it marks an average.
 func sharedReading(target autoscalingv2.MetricTarget, current autoscalingv2.MetricValueStatus) string {
 	if target.AverageValue != nil {
 		return reading(target, current) + " (avg)"

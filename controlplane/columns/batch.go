@@ -54,7 +54,7 @@ var batchViews = map[schema.GroupResource]view{
 	),
 }
 
-// jobStatus returns the most telling of the job's conditions that are true.
+// jobStatus returns the most important of the job's conditions that are true.
 func jobStatus(job *batchv1.Job) string {
 	switch {
 	case jobIs(job, batchv1.JobComplete):
@@ -83,8 +83,8 @@ func jobIs(job *batchv1.Job, conditionType batchv1.JobConditionType) bool {
 	return false
 }
 
-// jobCompletions returns how many pods succeeded of those wanted. A job without a wanted number is
-// done with the first success, of as many as run in parallel.
+// jobCompletions returns the number of succeeded and of wanted pods. A job without a wanted number is
+// complete after the first success of its parallel pods.
 func jobCompletions(job *batchv1.Job) string {
 	succeeded, parallelism := job.Status.Succeeded, deref(job.Spec.Parallelism, 0)
 	switch {
@@ -97,7 +97,7 @@ func jobCompletions(job *batchv1.Job) string {
 	}
 }
 
-// jobDuration tells the time from the job's start to its end, or until now.
+// jobDuration returns the time from the job's start to its end, or until now.
 func jobDuration(job *batchv1.Job) any {
 	switch {
 	case job.Status.StartTime == nil:

@@ -12,17 +12,17 @@ import (
 	"github.com/keepwatch/keepwatch/readpath"
 )
 
-// What kubectl shows where there is nothing to show.
+// Cells without a value.
 const (
 	none    = "<none>"
 	unknown = "<unknown>"
 	unset   = "<unset>"
 )
 
-// age tells how long ago an object was created.
+// age returns the age of an object.
 func age(object metav1.Object) any { return since(object.GetCreationTimestamp().Time) }
 
-// since tells how long ago a moment was, to two digits or so, or unknown for the zero time.
+// since returns the time since a moment, rounded as by kubectl, or unknown for the zero time.
 func since(moment time.Time) any {
 	if moment.IsZero() {
 		return unknown

@@ -15,12 +15,12 @@ import (
 	"github.com/keepwatch/keepwatch/readpath"
 )
 
-// For returns what renders a resource's objects, lists and watch events as Tables. Objects must be
+// For returns the convertor of a resource's objects, lists and watch events to Tables. Objects must be
 // of the Go types of k8s.io/api, in the version the server stores: HorizontalPodAutoscalers of
 // autoscaling/v2, Events of core/v1. Rows refer to the objects they were made from; ages are those
 // at the time of the call.
 //
-// The subresource scale has columns of its own, those of autoscaling's "scales".
+// The subresource scale has the columns of autoscaling's "scales".
 //
 // The convertor is safe for concurrent use.
 func For(resource schema.GroupResource) rest.TableConvertor {
@@ -30,7 +30,7 @@ func For(resource schema.GroupResource) rest.TableConvertor {
 	return rest.NewDefaultTableConvertor(resource)
 }
 
-// Of returns the same for the read path. It is nil for a resource without columns of its own.
+// Of returns the table of a resource for the read path; nil for a resource without an entry.
 func Of(resource schema.GroupResource) *readpath.Table {
 	known, ok := views[resource]
 	if !ok {
@@ -46,8 +46,8 @@ type convertor struct {
 	view     view
 }
 
-// ConvertToTable returns the rows of one object or of a list's items. Column definitions are left
-// out if options, a *metav1.TableOptions, ask for no headers: every watch event after the first.
+// ConvertToTable returns the rows of one object or of a list's items. Column definitions are
+// omitted if options, a *metav1.TableOptions, request no headers: every watch event after the first.
 func (c convertor) ConvertToTable(_ context.Context, object, options runtime.Object) (*metav1.Table, error) {
 	now := time.Now()
 	table := &metav1.Table{ListMeta: listMeta(object), Rows: []metav1.TableRow{}}
@@ -80,7 +80,7 @@ func (c convertor) row(object runtime.Object) (metav1.TableRow, error) {
 	return row, nil
 }
 
-// eachItem calls do for each item of a list, or for the object if it is none.
+// eachItem calls do for each item of a list, or for an object that is not a list.
 func eachItem(object runtime.Object, do func(runtime.Object) error) error {
 	if meta.IsListType(object) {
 		return meta.EachListItem(object, do)
@@ -88,7 +88,7 @@ func eachItem(object runtime.Object, do func(runtime.Object) error) error {
 	return do(object)
 }
 
-// listMeta returns what a table takes over from its list, or from its only object.
+// listMeta returns the metadata of a table: that of its list, or of its only object.
 func listMeta(object runtime.Object) metav1.ListMeta {
 	if list, err := meta.ListAccessor(object); err == nil {
 		return metav1.ListMeta{

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// podList has two pods, and more behind them.
+// podList has two pods, and a continue token.
 func podList() *corev1.PodList {
 	more := int64(40)
 	return &corev1.PodList{
@@ -42,7 +42,7 @@ func TestListBecomesRows(t *testing.T) {
 	}
 	for i, row := range table.Rows {
 		if row.Object.Object != &list.Items[i] {
-			t.Errorf("row %d is of %v", i, row.Object.Object)
+			t.Errorf("row %d is for %v", i, row.Object.Object)
 		}
 		if row.Cells[0] != list.Items[i].Name || len(row.Cells) != len(table.ColumnDefinitions) {
 			t.Errorf("row %d: cells %v for %d columns", i, row.Cells, len(table.ColumnDefinitions))
@@ -58,7 +58,7 @@ func TestObjectBecomesOneRow(t *testing.T) {
 	}
 }
 
-// kubectl tells an empty list from a missing one.
+// kubectl distinguishes an empty list from a missing one.
 func TestEmptyListHasHeadersAndNoRows(t *testing.T) {
 	table := convert(t, corev1.Resource("pods"), &corev1.PodList{}, nil)
 	if table.Rows == nil || len(table.Rows) != 0 || len(table.ColumnDefinitions) == 0 {
@@ -66,7 +66,7 @@ func TestEmptyListHasHeadersAndNoRows(t *testing.T) {
 	}
 }
 
-func TestHeadersAreLeftOutOnDemand(t *testing.T) {
+func TestHeadersAreOmittedOnRequest(t *testing.T) {
 	table := convert(t, corev1.Resource("pods"), podList(), &metav1.TableOptions{NoHeaders: true})
 	if len(table.ColumnDefinitions) != 0 || len(table.Rows) != 2 {
 		t.Errorf("%d columns, %d rows", len(table.ColumnDefinitions), len(table.Rows))
@@ -80,7 +80,7 @@ func TestBookmarkBecomesARow(t *testing.T) {
 	}
 }
 
-func TestEndedPodsAreMarked(t *testing.T) {
+func TestCompletedPodsAreMarked(t *testing.T) {
 	table := convert(t, corev1.Resource("pods"), podList(), nil)
 	if got := table.Rows[0].Conditions; len(got) != 0 {
 		t.Errorf("a running pod is marked %+v", got)

@@ -1,6 +1,6 @@
 package columns
 
-//lint:file-ignore SA1019 Endpoints are deprecated for new clients; the kind is served all the same.
+//lint:file-ignore SA1019 Endpoints are deprecated for new clients; the kind is still served.
 
 import (
 	"net"

@@ -27,7 +27,7 @@ var eventView = show(
 	wide(nameColumn),
 )
 
-// eventTimes tells when an event was seen first and last, and how often. Events of the old API
+// eventTimes returns the times of the first and last occurrence of an event, and their number. Events of the old API
 // have timestamps and a count, those of events.k8s.io a time, and a series once they are repeated.
 func eventTimes(event *corev1.Event) (first, last any, count int32) {
 	first, last, count = since(event.FirstTimestamp.Time), since(event.LastTimestamp.Time), event.Count
@@ -46,7 +46,7 @@ func eventTimes(event *corev1.Event) (first, last any, count int32) {
 	return first, last, count
 }
 
-// eventSource returns who reported the event, and from which host.
+// eventSource returns the component that reported the event, and its host.
 func eventSource(event *corev1.Event) string {
 	component := orElse(event.Source.Component, event.ReportingController)
 	host := orElse(event.Source.Host, event.ReportingInstance)

@@ -50,7 +50,7 @@ func readinessGates(pod *corev1.Pod) string {
 	return fmt.Sprintf("%d/%d", open, len(pod.Spec.ReadinessGates))
 }
 
-// podSummary is what the pod's containers tell together.
+// podSummary is the combined state of the pod's containers.
 type podSummary struct {
 	status            string
 	ready, containers int
@@ -71,7 +71,7 @@ func (r *restarts) add(container corev1.ContainerStatus) {
 	}
 }
 
-// cell tells the number of restarts, with the age of the last if it is known.
+// cell returns the number of restarts, with the age of the last one if it is known.
 func (r restarts) cell() any {
 	if r.count == 0 || r.last.IsZero() {
 		return strconv.Itoa(r.count)
@@ -79,8 +79,8 @@ func (r restarts) cell() any {
 	return readpath.Since{Time: r.last, Before: strconv.Itoa(r.count) + " (", After: " ago)"}
 }
 
-// summarize reads a pod as kubectl shows it: the phase, unless something more telling is known of
-// the pod, then of the init container it waits for, then of its containers, then of its deletion.
+// summarize returns the state of a pod as kubectl shows it: the phase, unless the pod, then the init
+// container that it waits for, then its containers, then its deletion have a more specific reason.
 func summarize(pod *corev1.Pod) podSummary {
 	sidecars := sidecarsOf(pod)
 	s := podSummary{
@@ -103,7 +103,7 @@ func summarize(pod *corev1.Pod) podSummary {
 	return s
 }
 
-// sidecarsOf returns the names of the init containers that go on beside the containers
+// sidecarsOf returns the names of the init containers that run alongside the containers
 // (KEP-753: their own restart policy is Always).
 func sidecarsOf(pod *corev1.Pod) map[string]bool {
 	sidecars := map[string]bool{}
@@ -115,8 +115,8 @@ func sidecarsOf(pod *corev1.Pod) map[string]bool {
 	return sidecars
 }
 
-// addInitContainers reads the init containers up to the first that isn't done; without one the pod
-// is initialized.
+// addInitContainers adds the init containers up to the first incomplete one. If all are complete, the
+// pod is initialized.
 func (s *podSummary) addInitContainers(pod *corev1.Pod, sidecars map[string]bool) (ofSidecars restarts, initialized bool) {
 	for i, container := range pod.Status.InitContainerStatuses {
 		s.restarts.add(container)
@@ -144,8 +144,8 @@ func (s *podSummary) addInitContainers(pod *corev1.Pod, sidecars map[string]bool
 	return ofSidecars, true
 }
 
-// addContainers reads the containers. The first one that waits or has ended decides the status, but
-// one that completed says nothing of the others.
+// addContainers adds the containers. The first one that waits or has terminated determines the status,
+// except one that completed.
 func (s *podSummary) addContainers(pod *corev1.Pod) {
 	running, failed := false, ""
 	for i := len(pod.Status.ContainerStatuses) - 1; i >= 0; i-- {
@@ -199,7 +199,7 @@ func deletedStatus(pod *corev1.Pod, status string) string {
 	}
 }
 
-// podEnded tells whether the pod's phase is final.
+// podEnded reports whether the pod's phase is final.
 func podEnded(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }

@@ -29,7 +29,7 @@ var serviceView = show(
 	wide(text("Selector", described(corev1.ServiceSpec{}, "selector"))),
 )
 
-// externalIPs returns where the service is reached from outside of the cluster.
+// externalIPs returns the addresses of the service outside of the cluster.
 func externalIPs(service *corev1.Service) string {
 	fixed := strings.Join(service.Spec.ExternalIPs, ",")
 	switch service.Spec.Type {
@@ -49,7 +49,7 @@ func externalIPs(service *corev1.Service) string {
 
 func isEmpty(s string) bool { return s == "" }
 
-// joinPoints lists a load balancer's points of entry, each address once, sorted.
+// joinPoints returns a load balancer's ingress points, each address once, sorted.
 func joinPoints[T any](points []T, address func(T) string) string {
 	var addresses []string
 	for _, point := range points {

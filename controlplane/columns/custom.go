@@ -15,12 +15,13 @@ import (
 	"github.com/keepwatch/keepwatch/readpath"
 )
 
-// dateColumn is the type of columns that a definition wants the age of.
+// dateColumn is the type of columns that show an age.
 const dateColumn = "date"
 
-// Custom returns how a custom resource's objects look in tables, by the columns of a version in its
-// definition; none are its age. Cells are the library's, but for dates, which it would tell the ages
-// of at once. It fails for a column that can't be read, where the library shows those before it.
+// Custom returns the table of a custom resource, by the columns of a version in its definition, or with
+// its age if there are none. The library renders the cells, except dates, for which it would render
+// the age at once. Custom returns an error for a column that can't be parsed, where the library shows
+// the columns before it.
 func Custom(defined []apiextensionsv1.CustomResourceColumnDefinition) (*readpath.Table, error) {
 	if len(defined) == 0 {
 		defined = []apiextensionsv1.CustomResourceColumnDefinition{{
@@ -49,7 +50,7 @@ func Custom(defined []apiextensionsv1.CustomResourceColumnDefinition) (*readpath
 	return &readpath.Table{Columns: empty.ColumnDefinitions, Row: c.row}, nil
 }
 
-// custom makes the rows of one version of a custom resource.
+// custom renders the rows of one version of a custom resource.
 type custom struct {
 	library rest.TableConvertor
 	dates   map[int]*jsonpath.JSONPath // by the cell
@@ -72,7 +73,7 @@ func (c custom) row(object runtime.Object) (metav1.TableRow, error) {
 	return row, nil
 }
 
-// found is the date at a path, or zero: then the library's cell says what is wrong with it.
+// found returns the date at a path, or zero: then the library's cell describes the error.
 func found(path *jsonpath.JSONPath, object runtime.Object) (moment metav1.Time) {
 	content, ok := object.(runtime.Unstructured)
 	if !ok {

@@ -15,7 +15,7 @@ import (
 	"github.com/keepwatch/keepwatch/readpath"
 )
 
-// At any time, rows say what the library's say.
+// Rows equal the library's at any time.
 func TestCustomColumnsAreTheLibrarys(t *testing.T) {
 	columns := []apiextensionsv1.CustomResourceColumnDefinition{
 		{Name: "Number", Type: "integer", JSONPath: ".spec.value"},
@@ -34,7 +34,7 @@ func TestCustomColumnsAreTheLibrarys(t *testing.T) {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		told := 0
+		ages := 0
 		for _, value := range []any{
 			nil, "", "soon", "1999-12-31T23:59:58Z", "1999-12-30T00:00:00.9999999+02:00", "2100-01-01T00:00:00Z", "0001-01-01T00:00:00Z", int64(3), 1.5, true,
 			[]any{"1999-12-31T00:00:00Z"}, []any{}, []any{int64(1)}, map[string]any{"a": "b"},
@@ -53,7 +53,7 @@ func TestCustomColumnsAreTheLibrarys(t *testing.T) {
 			}
 			for i, cell := range row.Cells {
 				if since, ok := cell.(readpath.Since); ok {
-					told++
+					ages++
 					row.Cells[i] = since.At(time.Now())
 				}
 			}
@@ -64,8 +64,8 @@ func TestCustomColumnsAreTheLibrarys(t *testing.T) {
 				t.Errorf("columns %v, want %v", custom.Columns, want.ColumnDefinitions)
 			}
 		}
-		if told != 14+3+1 {
-			t.Errorf("%d cells tell how long ago something was", told)
+		if ages != 14+3+1 {
+			t.Errorf("%d cells have an age", ages)
 		}
 	})
 }
@@ -80,7 +80,7 @@ func TestCustomResourcesWithoutColumnsShowTheirAge(t *testing.T) {
 	}
 }
 
-// The library takes an object with items for a list.
+// The library treats an object with items as a list.
 func TestObjectsThatAreListsHaveNoRow(t *testing.T) {
 	custom, err := Custom(nil)
 	if err != nil {

@@ -1,13 +1,18 @@
-// Package columns renders the built-in kinds as Tables, the answers behind
-// `kubectl get`: the same columns, cells and wide columns as kube-apiserver
-// shows, so that people and scripts find what they know.
+// Package columns renders the built-in kinds as Tables, the responses to
+// `kubectl get`, with the columns, cells and wide columns of kube-apiserver.
 //
-// Each resource is one entry of a table, by API group: its columns, and a
-// function from the typed object to the cells. Resources without an entry show
-// their name and creation time, as kube-apiserver shows kinds it has no columns
-// for (LimitRanges, Roles and ClusterRoles among them). Custom resources have the
-// columns of their definition.
+// Each resource is an entry of a table, by API group: its columns, and a function
+// from the typed object to the cells. Resources without an entry show their name
+// and creation time, as in kube-apiserver (LimitRanges, Roles and ClusterRoles
+// among them). Custom resources have the columns of their definition.
 //
-// A cell that tells an age is a [readpath.Since] until it is told: at once for the
-// library, and whenever a row is sent for the read path, which keeps the row.
+// A cell with an age is a [readpath.Since], which is the time of the event. For
+// the library it is rendered at once; the read path caches the row, and renders
+// the age whenever it sends the row.
+//
+//	view.go        the table of resources, and declarations of columns
+//	convertor.go   renders objects, lists and events by an entry of the table
+//	custom.go      renders custom resources
+//	cells.go       cells that several resources share
+//	core*.go, apps.go, batch.go, …   the entries of one API group
 package columns

@@ -24,7 +24,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// strictDecoder knows all types of k8s.io/api.
+// strictDecoder decodes all types of k8s.io/api.
 var strictDecoder = serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
 
 var update = flag.Bool("update", false, "write what the code shows now into testdata")
@@ -124,8 +124,8 @@ func decode(t *testing.T, manifests []byte) []runtime.Object {
 	}
 }
 
-// TestDefinitions compares all column definitions with testdata/definitions.txt: clients go by their
-// types and priorities, not only by their names.
+// TestDefinitions compares all column definitions with testdata/definitions.txt: clients use their
+// types and priorities, not only their names.
 func TestDefinitions(t *testing.T) {
 	var got strings.Builder
 	byName := func(a, b schema.GroupResource) int { return strings.Compare(a.String(), b.String()) }

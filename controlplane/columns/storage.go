@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Fields that are nil show what the API takes them for.
+// Fields that are nil show the default of the API.
 var storageViews = map[schema.GroupResource]view{
 	storagev1.Resource("storageclasses"): show(
 		func(class *storagev1.StorageClass) []any {
@@ -69,7 +69,7 @@ var storageViews = map[schema.GroupResource]view{
 	),
 }
 
-// storageClassName marks the class that claims get which name none.
+// storageClassName marks the default class.
 func storageClassName(class *storagev1.StorageClass) string {
 	for _, key := range []string{"storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"} {
 		if class.Annotations[key] == "true" {

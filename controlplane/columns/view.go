@@ -8,14 +8,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// view is how one resource looks in a table. Views are never changed.
+// view is the entry of one resource in the table. Views are immutable.
 type view struct {
 	columns []metav1.TableColumnDefinition
 	// row is false for an object of another Go type than the view's.
 	row func(runtime.Object) (metav1.TableRow, bool)
 }
 
-// views holds every resource that has columns of its own.
+// views has every resource with columns of its own.
 var views = join(appsViews, autoscalingViews, batchViews, coordinationViews, coreViews, discoveryViews,
 	networkingViews, nodeViews, policyViews, rbacViews, schedulingViews, storageViews)
 
@@ -27,8 +27,8 @@ func join(groups ...map[schema.GroupResource]view) map[schema.GroupResource]view
 	return all
 }
 
-// show makes the view of objects of type T. cells returns one value a column, in their order; ages
-// are not told yet.
+// show returns the view of objects of type T. cells returns one value a column, in their order; ages
+// are not rendered yet.
 func show[T any, Object interface {
 	*T
 	runtime.Object
@@ -43,14 +43,14 @@ func show[T any, Object interface {
 	return view{columns: columns, row: row}
 }
 
-// nameColumn and ageColumn stand in nearly every view.
+// nameColumn and ageColumn are in nearly every view.
 var (
 	nameColumn = metav1.TableColumnDefinition{
 		Name: "Name", Type: "string", Format: "name", Description: described(metav1.ObjectMeta{}, "name")}
 	ageColumn = text("Age", described(metav1.ObjectMeta{}, "creationTimestamp"))
 )
 
-// text declares a column of strings, and of numbers that stand between strings.
+// text declares a column of strings, also of strings with numbers.
 func text(name, description string) metav1.TableColumnDefinition {
 	return metav1.TableColumnDefinition{Name: name, Type: "string", Description: description}
 }

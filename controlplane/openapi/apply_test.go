@@ -114,7 +114,7 @@ spec:
 		t.Errorf("image %q, team-b did not touch it", spec.Containers[0].Image)
 	}
 
-	// What one applier leaves out is removed, what the other owns stays.
+	// Fields that one applier no longer sends are removed; those that the other owns remain.
 	a.mustApply("team-a", `
 apiVersion: v1
 kind: Pod

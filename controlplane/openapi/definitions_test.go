@@ -34,7 +34,7 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// builtInScheme knows every kind of the API groups the definitions are for.
+// builtInScheme has every kind of the API groups of the definitions.
 func builtInScheme(t *testing.T) *runtime.Scheme {
 	t.Helper()
 	scheme := runtime.NewScheme()

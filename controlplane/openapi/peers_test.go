@@ -59,7 +59,7 @@ func TestAgreesWithClientGo(t *testing.T) {
 	}
 }
 
-// untyped tells whether anything may stand at ref; there are several ways to write that.
+// untyped reports whether ref allows any value; there are several notations of that.
 func untyped(ref schema.TypeRef) bool {
 	if ref.NamedType == nil {
 		return ref.Inlined.Scalar != nil && *ref.Inlined.Scalar == "untyped"
@@ -71,8 +71,8 @@ func untyped(ref schema.TypeRef) bool {
 	return strings.HasPrefix(*ref.NamedType, "__untyped_")
 }
 
-// TestAgreesWithAPIExtensions compares the models that the API server for custom resources brings
-// itself: both sets of definitions end up in one document.
+// TestAgreesWithAPIExtensions compares the models that the API server for custom resources also
+// defines: both sets of definitions are merged into one document.
 func TestAgreesWithAPIExtensions(t *testing.T) {
 	ours, shared := byModelName(), 0
 	for name, theirs := range openapi.GetOpenAPIDefinitions(func(name string) spec.Ref { return spec.MustCreateRef(name) }) {

@@ -13,7 +13,7 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// The extensions below are what server-side apply, strategic merge patch and kubectl explain go by.
+// Server-side apply, strategic merge patch and kubectl explain depend on these extensions.
 func TestListSemantics(t *testing.T) {
 	definitions := byModelName()
 	pod := corev1.Pod{}.OpenAPIModelName()
@@ -79,7 +79,7 @@ func TestRequiredDefaultsAndEnumerations(t *testing.T) {
 	}
 	protocol := port.Properties["protocol"]
 	if protocol.Default != "TCP" {
-		t.Errorf("default protocol %v, want TCP: apply can't merge ports that leave it out", protocol.Default)
+		t.Errorf("default protocol %v, want TCP: apply can't merge ports without it", protocol.Default)
 	}
 	if !slices.Equal(protocol.Enum, []any{"SCTP", "TCP", "UDP"}) {
 		t.Errorf("protocols %v", protocol.Enum)
