@@ -57,9 +57,8 @@ func (s *Store) Revision() keepwatch.Revision {
 	return v.snapshot.revision
 }
 
-// Invalidate marks the state: a list must replace it before any history; see
-// keepwatch.Target. Readers and watchers retain the current state, and watchers are not
-// woken.
+// Void invalidates the state: a list must come before any history; see keepwatch.Target.
+// Readers and watchers keep the current state, and watchers are not woken.
 func (s *Store) Invalidate(_ context.Context, reason keepwatch.GapReason) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()

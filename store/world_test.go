@@ -12,8 +12,8 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// world is a source's true history and the store that follows it. Its histories follow the
-// definition: it has every state as a whole.
+// world is a source's true history and the store that follows it. Its histories
+// follow the definition: every state is kept whole.
 type world struct {
 	store *Store
 	*branch
@@ -49,8 +49,8 @@ func (b *branch) at(r keepwatch.Revision) state {
 	return state{}
 }
 
-// between returns a view's events in the history (from, to], by the definition: the
-// changes of each revision.
+// between is what a view sees of the history (from, to], by the definition: what
+// each revision changes in it.
 func (b *branch) between(from, to keepwatch.Revision, f Filter) (seen []keepwatch.Change) {
 	for r := from + 1; r <= to; r++ {
 		before, after := b.at(r-1).through(f), b.at(r).through(f)
@@ -114,7 +114,8 @@ func (w *world) commit(t *rapid.T) {
 	w.states[w.now] = w.state
 }
 
-// restore restores the world to an earlier revision, where a different history begins.
+// restore takes the world back to an earlier revision, from where it goes on
+// differently.
 func (w *world) restore(t *rapid.T) {
 	then := keepwatch.Revision(rapid.IntRange(1, int(w.now)).Draw(t, "restored"))
 	old := w.branch
@@ -132,7 +133,7 @@ func (w *world) restore(t *rapid.T) {
 	w.restored = true
 }
 
-// reason returns why the store cannot continue from the history.
+// reason is why the store can't follow the history.
 func (w *world) reason() keepwatch.GapReason {
 	if w.restored {
 		return keepwatch.GapRewind
@@ -140,13 +141,12 @@ func (w *world) reason() keepwatch.GapReason {
 	return keepwatch.GapExpired
 }
 
-// send applies the next n changes of the history to the store, in whole revisions, perhaps
-// with a repetition, and perhaps with a bookmark.
+// send gives the store the history up to n changes further on, in whole
+// revisions, perhaps once more what it had, and perhaps with a bookmark.
 func (w *world) send(t *rapid.T, n int) {
 	current := w.store.Revision()
 	from := current - min(current, keepwatch.Revision(rapid.SampledFrom([]int{0, 0, 0, 1, 5}).Draw(t, "again")))
-	// An object that was created and deleted before that is not distinguished from a new one,
-	// and refused.
+	// What came and went before that is not distinguished from news, and refused.
 	_, difference := w.store.Bounds()
 	from = max(from, w.listed, difference)
 	b := keepwatch.Batch{From: from, To: current}

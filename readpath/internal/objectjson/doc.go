@@ -1,5 +1,17 @@
-// Package objectjson encodes API objects as JSON, in the bytes that encoding/json writes, which the API
-// machinery's serializer calls. It makes a plan for each Go type once. Of the API machinery's types
-// that encode themselves it knows those that most objects have; it hands all others, and every
-// option of encoding/json that the API's types do not use, to encoding/json.
+// Package objectjson encodes API objects as JSON, in the bytes of encoding/json, which the API
+// machinery's serializer calls. It examines each Go type once, and makes an appender for it. It has
+// appenders of its own for the types with a MarshalJSON method that most objects contain. It calls
+// encoding/json for all other types with such a method, and for the options of encoding/json that the
+// API's types do not use.
+//
+// BenchmarkPod compares it with the libraries that can write the same bytes; docs/performance.md has
+// the figures.
+//
+//	append.go    Append, and the choice of an appender for a type
+//	struct.go    structs: fields, their names, omitempty and omitzero
+//	values.go    booleans, numbers, strings, pointers, slices
+//	maps.go      maps, in the order of their keys
+//	types.go     Time, FieldsV1, Quantity, IntOrString
+//	fieldset.go  the check that lets FieldsV1 be copied
+//	strings.go   escaping
 package objectjson

@@ -22,11 +22,11 @@ import (
 )
 
 var (
-	objects = flag.Int("objects", 12, "how many objects of each kind are compared")
-	seed    = flag.Uint64("seed", 0, "of the objects; 0 for another one each time")
+	objects = flag.Int("objects", 12, "number of objects of each kind")
+	seed    = flag.Uint64("seed", 0, "seed of the objects; 0 draws one")
 )
 
-// TestAsUpstream encodes objects of every kind there is, of anything that Go's types can hold, and
+// TestAsUpstream encodes random objects of every kind, with values that a server would reject too, and
 // compares the bytes with those of the API machinery's serializer.
 func TestAsUpstream(t *testing.T) {
 	if *seed == 0 {
@@ -55,11 +55,11 @@ func TestAsUpstream(t *testing.T) {
 			r.fill(reflect.ValueOf(o).Elem(), 0)
 			before := o.DeepCopyObject()
 			var want bytes.Buffer
-			wrong := info.Serializer.Encode(o, &want)
+			wantErr := info.Serializer.Encode(o, &want)
 			got, ok := Append([]byte("before "), o)
 			switch {
-			case ok != (wrong == nil):
-				t.Fatalf("%v: encoded: %v; upstream: %v", gvk, ok, wrong)
+			case ok != (wantErr == nil):
+				t.Fatalf("%v: Append returns %v; upstream: %v", gvk, ok, wantErr)
 			case !ok:
 				failed++
 			case string(got) != "before "+strings.TrimSuffix(want.String(), "\n"):
@@ -68,12 +68,12 @@ func TestAsUpstream(t *testing.T) {
 				encoded++
 			}
 			if !reflect.DeepEqual(o, before) {
-				t.Fatalf("%v was changed", gvk)
+				t.Fatalf("%v: Append changed the object", gvk)
 			}
 		}
 	}
 	if encoded < failed || failed == 0 {
-		t.Errorf("%d encoded, %d refused: the objects show little", encoded, failed)
+		t.Errorf("%d encoded, %d failed: the random objects cover too little", encoded, failed)
 	}
 }
 
@@ -87,12 +87,12 @@ func sorted(types map[schema.GroupVersionKind]reflect.Type) (all []schema.GroupV
 	return all
 }
 
-// filler fills Go values with anything.
+// filler fills Go values at random.
 type filler struct {
 	*rand.Rand
-	broken bool // with what cannot be encoded, too
-	left   int  // how many values may still be filled
-	empty  int  // one of so many is left empty
+	broken bool // also with values that cannot be encoded
+	left   int  // number of values that it may still fill
+	empty  int  // one value of so many stays empty
 }
 
 func oneOf[T any](r *filler, all ...T) T { return all[r.IntN(len(all))] }
@@ -118,7 +118,7 @@ func (r *filler) fill(v reflect.Value, depth int) {
 		x.Raw = []byte(r.json(0))
 		return
 	}
-	if r.left--; r.left < 0 || r.IntN(r.empty) == 0 { // empty, or nil
+	if r.left--; r.left < 0 || r.IntN(r.empty) == 0 { // it stays empty or nil
 		return
 	}
 	switch v.Kind() {
@@ -178,7 +178,7 @@ func (r *filler) quantity() resource.Quantity {
 	q := resource.MustParse(oneOf(r, "0", "1", "-1", "100m", "0.1", "1.5Gi", "1024", "1000", "1e3", "12E", "1E6", "3n", "0.00000000001", "-0.5", "999999999999999999999999999", "1.23456789Ki", "9223372036854775807", "8Ei"))
 	switch r.IntN(3) {
 	case 0:
-		_ = q.String() // it remembers that
+		_ = q.String() // the quantity caches its text
 	case 1:
 		q.Add(resource.MustParse("1m"))
 	}
@@ -204,7 +204,7 @@ func (r *filler) text() string {
 	return oneOf(r, hostile...)
 }
 
-// json is a value, of what managers have fields of and of anything else.
+// json returns a field set, or any other value.
 func (r *filler) json(depth int) string {
 	if r.broken && r.IntN(8) == 0 {
 		return oneOf(r, "{", "}", `{"a":{}`, `{"a":{}}}`, `{"a":{},}`, `{"a":{}}x`, `{"a"{}}`, `{"a":}`, `{a:{}}`, `{"a":{}"b":{}}`, `{"\x":{}}`, "{\"\n\":{}}", `{"a":{},"b"}`, `{"a":{}}{}`, `nul`, `"`, `{"\":{}}`, `{,"a":{}}`, `{"a":{}},`)
@@ -233,9 +233,9 @@ func (r *filler) json(depth int) string {
 	return b.String()
 }
 
-// TestDeep nests as deep as encoding/json lets it, and deeper.
+// TestDeep encodes values at the depth that encoding/json accepts, and deeper.
 func TestDeep(t *testing.T) {
-	for _, depth := range []int{1, deepest, deepest + 1, 9_999, 10_000, 10_001} {
+	for _, depth := range []int{1, maxDepth, maxDepth + 1, 9_999, 10_000, 10_001} {
 		raw := strings.Repeat(`{"f:a":`, depth-1) + "{}" + strings.Repeat("}", depth-1)
 		o := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{{FieldsV1: metav1.NewFieldsV1(raw)}}}}
 		want, err := json.Marshal(o)
@@ -245,7 +245,7 @@ func TestDeep(t *testing.T) {
 	}
 }
 
-// TestOddTypes encodes Go types as the API has none of.
+// TestOddTypes encodes Go types that the API does not have.
 func TestOddTypes(t *testing.T) {
 	x := 7
 	for _, v := range []any{
@@ -303,9 +303,9 @@ func TestOddTypes(t *testing.T) {
 		&tree{Name: "a", Children: []*tree{{Name: "b"}, nil}},
 	} {
 		want, err := json.Marshal(v)
-		got, failed := appenderOf(reflect.TypeOf(v).Elem())(nil, reflect.ValueOf(v).UnsafePointer())
-		if (failed == nil) != (err == nil) || err == nil && string(got) != string(want) {
-			t.Errorf("%T: %s, %v; encoding/json: %s, %v", v, got, failed, want, err)
+		got, gotErr := appenderOf(reflect.TypeOf(v).Elem())(nil, reflect.ValueOf(v).Elem())
+		if (gotErr == nil) != (err == nil) || err == nil && string(got) != string(want) {
+			t.Errorf("%T: %s, %v; encoding/json: %s, %v", v, got, gotErr, want, err)
 		}
 	}
 }
@@ -348,13 +348,13 @@ func FuzzString(f *testing.F) {
 	})
 }
 
-// FuzzSet holds isSet to its promise: encoding/json leaves a set as it is.
-func FuzzSet(f *testing.F) {
+// FuzzFieldSet checks that encoding/json copies a set that isFieldSet accepts.
+func FuzzFieldSet(f *testing.F) {
 	for _, s := range []string{`{}`, `{"f:a":{}}`, `{"f:a":{".":{},"k:{\"name\":\"x\"}":{}},"b":{}}`, `{"a":{}}}`, `{"a":{},}`, "", "{", `{"a"`, `{"a":{}`, `{"a\`} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		if !isSet([]byte(s)) {
+		if !isFieldSet([]byte(s)) {
 			return
 		}
 		if want, err := json.Marshal(json.RawMessage(s)); err != nil || string(want) != s {

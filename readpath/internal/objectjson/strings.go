@@ -2,9 +2,9 @@ package objectjson
 
 import "unicode/utf8"
 
-// plain are the bytes that are encoded as they are: ASCII without control characters, what has a
-// meaning in strings, and what encoding/json escapes for HTML.
-var plain = func() (t [256]bool) {
+// unescaped are the bytes that encoding/json does not escape: ASCII without control characters, without the
+// two that have a meaning in strings, and without those that it escapes for HTML. Other bytes are looked at as UTF-8.
+var unescaped = func() (t [256]bool) {
 	for c := ' '; c < utf8.RuneSelf; c++ {
 		t[c] = true
 	}
@@ -16,13 +16,13 @@ var plain = func() (t [256]bool) {
 
 const digits = "0123456789abcdef"
 
-// appendString appends a string as encoding/json does: what is not UTF-8 becomes U+FFFD.
+// appendString appends a string as encoding/json does: U+FFFD replaces each byte that is not UTF-8.
 func appendString(b []byte, s string) []byte {
 	b = append(b, '"')
 	from := 0
 	for i := 0; i < len(s); {
 		c := s[i]
-		if plain[c] {
+		if unescaped[c] {
 			i++
 			continue
 		}
