@@ -13,9 +13,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// filtered is what clients with a filter before their watch give to readers, like
-// controller-runtime's for metadata: its goroutine ends only when what it has in
-// hand was taken.
+// filtered returns a source of a client with a filter in front of its watch, as
+// controller-runtime's for metadata. The filter's goroutine ends only once its events were
+// received.
 func filtered(events *watch.FakeWatcher) *Source {
 	return New(&cache.ListWatch{
 		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) { panic("no list") },
@@ -25,7 +25,7 @@ func filtered(events *watch.FakeWatcher) *Source {
 	}, "pods")
 }
 
-func TestCloseTakesWhatIsOnItsWay(t *testing.T) {
+func TestCloseReceivesTheRemainingEvents(t *testing.T) {
 	events := watch.NewFakeWithOptions(watch.FakeOptions{ChannelSize: 3})
 	w, err := filtered(events).Watch(t.Context(), 5)
 	if err != nil {
@@ -36,24 +36,24 @@ func TestCloseTakesWhatIsOnItsWay(t *testing.T) {
 	}
 	w.Close()
 	if e, open := <-w.(*stream).watch.ResultChan(); open {
-		t.Errorf("%v is left", e)
+		t.Errorf("%v was not received", e)
 	}
 }
 
-// A client that does not heed Stop is left to itself, after a second.
-func TestCloseOfOneThatGoesOn(t *testing.T) {
+// Close abandons a client that ignores Stop after a second.
+func TestCloseAbandonsTheClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		deaf := watch.MockWatcher{StopFunc: func() {}, ResultChanFunc: func() <-chan watch.Event { return nil }}
+		ignoring := watch.MockWatcher{StopFunc: func() {}, ResultChanFunc: func() <-chan watch.Event { return nil }}
 		s := New(&cache.ListWatch{
-			WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return deaf, nil },
+			WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return ignoring, nil },
 		}, "pods")
 		w, err := s.Watch(t.Context(), 5)
 		if err != nil {
 			t.Fatal(err)
 		}
-		began := time.Now()
+		begin := time.Now()
 		w.Close()
-		if took := time.Since(began); took != retreat {
+		if took := time.Since(begin); took != stopTimeout {
 			t.Errorf("Close took %v", took)
 		}
 	})

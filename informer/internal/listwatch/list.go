@@ -13,11 +13,11 @@ import (
 	"github.com/keepwatch/keepwatch/informer/internal/item"
 )
 
-// List reads one page, as source/kube does: a consistent read, or one of any state
-// not older than is asked for.
+// List reads one page: of a consistent read, or of any state that is not older than
+// req.NotOlderThan.
 func (s *Source) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch.Page, error) {
 	options := metav1.ListOptions{Limit: pageSize, Continue: req.Continue}
-	if s.ledger == nil && req.Continue == "" && req.NotOlderThan > 0 {
+	if s.versions == nil && req.Continue == "" && req.NotOlderThan > 0 {
 		options.ResourceVersion = req.NotOlderThan.String()
 		options.ResourceVersionMatch = metav1.ResourceVersionMatchNotOlderThan
 	}
@@ -29,11 +29,11 @@ func (s *Source) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch
 	if err != nil {
 		return keepwatch.Page{}, err
 	}
-	s.given = max(s.given, page.Revision)
+	s.newest = max(s.newest, page.Revision)
 	return page, nil
 }
 
-// page makes a page of an answer.
+// page returns the page of a response.
 func (s *Source) page(list runtime.Object, req keepwatch.ListRequest) (keepwatch.Page, error) {
 	about, objects, failure := s.extract(list)
 	if failure != nil {
@@ -43,12 +43,12 @@ func (s *Source) page(list runtime.Object, req keepwatch.ListRequest) (keepwatch
 	if remaining := about.GetRemainingItemCount(); remaining != nil {
 		page.Remaining = max(0, *remaining)
 	}
-	if s.ledger == nil && req.Continue == "" && !numbered(about.GetResourceVersion(), objects) {
-		s.keepLedger()
+	if s.versions == nil && req.Continue == "" && !hasRevisions(about.GetResourceVersion(), objects) {
+		s.assignVersions()
 	}
-	if s.ledger != nil {
-		page.Revision, page.Objects = s.ledger.list(req.Continue == "", about, objects)
-		s.publish()
+	if s.versions != nil {
+		page.Revision, page.Objects = s.versions.page(req.Continue == "", about, objects)
+		s.publishToken()
 		return page, nil
 	}
 	revision, failure := s.revisionOf(list)
@@ -58,21 +58,21 @@ func (s *Source) page(list runtime.Object, req keepwatch.ListRequest) (keepwatch
 	page.Revision = revision
 	page.Objects = make([]keepwatch.Object, 0, len(objects))
 	for _, o := range objects {
-		made, err := strict(o)
+		parsed, err := parseVersioned(o)
 		if err != nil {
 			return keepwatch.Page{}, keepwatch.Failed(keepwatch.ProtocolViolation, "list %s: %w", s.name, err)
 		}
-		page.Objects = append(page.Objects, made)
+		page.Objects = append(page.Objects, parsed)
 	}
-	s.proven = s.proven || len(objects) > 0
+	s.versioned = s.versioned || len(objects) > 0
 	return page, nil
 }
 
-// extract takes a list apart. The objects share no memory with each other, so that
-// one that stays does not hold all the others.
+// extract returns the metadata and the objects of a list. The objects share no memory with each
+// other, so that one cached object does not retain the others.
 func (s *Source) extract(list runtime.Object) (metav1.ListInterface, []runtime.Object, *keepwatch.Failure) {
 	if u, ok := list.(*unstructured.UnstructuredList); ok && u.GetKind() == "Table" {
-		return nil, nil, keepwatch.Failed(keepwatch.Rejected, "list %s: the client asks for tables, which hold no objects", s.name)
+		return nil, nil, keepwatch.Failed(keepwatch.Rejected, "list %s: the client requests tables, which contain no objects", s.name)
 	}
 	about, err := meta.ListAccessor(list)
 	if err == nil {
@@ -81,10 +81,10 @@ func (s *Source) extract(list runtime.Object) (metav1.ListInterface, []runtime.O
 			return about, objects, nil
 		}
 	}
-	return nil, nil, keepwatch.Failed(keepwatch.Undecodable, "list %s: %T is no list of objects: %w", s.name, list, err)
+	return nil, nil, keepwatch.Failed(keepwatch.Undecodable, "list %s: %T is not a list of objects: %w", s.name, list, err)
 }
 
-// revisionOf is the revision of a list.
+// revisionOf returns the revision of a list.
 func (s *Source) revisionOf(list runtime.Object) (keepwatch.Revision, *keepwatch.Failure) {
 	about, err := meta.ListAccessor(list)
 	if err == nil {
@@ -96,24 +96,25 @@ func (s *Source) revisionOf(list runtime.Object) (keepwatch.Revision, *keepwatch
 	return 0, keepwatch.Failed(keepwatch.ProtocolViolation, "list %s: %w", s.name, err)
 }
 
-// numbered reports whether a list is one of a server that numbers: each object has
-// a UID and a revision, and the list one that none is ahead of.
-func numbered(list string, objects []runtime.Object) bool {
-	at, err := keepwatch.ParseRevision(list)
+// hasRevisions reports whether the server of a list has revisions: the list has one, and each
+// object has a UID and a revision that is not above the list's.
+func hasRevisions(resourceVersion string, objects []runtime.Object) bool {
+	revision, err := keepwatch.ParseRevision(resourceVersion)
 	if err != nil {
 		return false
 	}
 	for _, o := range objects {
-		made, err := strict(o)
-		if err != nil || made.Revision() > at {
+		parsed, err := parseVersioned(o)
+		if err != nil || parsed.Revision() > revision {
 			return false
 		}
 	}
 	return true
 }
 
-// strict makes an item of an object of a server that numbers.
-func strict(o runtime.Object) (*item.Item, error) {
+// parseVersioned returns the item of an object. It fails if the object has no UID or no
+// revision.
+func parseVersioned(o runtime.Object) (*item.Item, error) {
 	about, err := meta.Accessor(o)
 	if err != nil {
 		return nil, err

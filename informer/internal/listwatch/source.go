@@ -19,56 +19,56 @@ import (
 
 var _ keepwatch.Source = (*Source)(nil)
 
-// Source reads a ListerWatcher. Its objects are *item.Item.
+// Source reads a ListerWatcher. Its objects are *item.Item. One goroutine may use it, except
+// where a method says otherwise.
 type Source struct {
 	client    cache.ListerWatcherWithContext
 	name      string // of the resource, for people
 	streaming bool
-	// patience bounds how long the other side may be silent, and endTimeout how long
-	// a streaming list may be that was accepted.
-	patience, endTimeout time.Duration
+	// idleTimeout bounds the silence of the server, and endTimeout the silence within a
+	// streaming list.
+	idleTimeout, endTimeout time.Duration
 
-	proven bool // a list or an event has shown that the server numbers
-	ledger *ledger
-	given  keepwatch.Revision // the greatest revision that was handed out
-	token  atomic.Pointer[string]
+	versioned bool             // a list or an event has shown that the server has revisions
+	versions  *versionAssigner // nil if the server has revisions
+	newest    keepwatch.Revision
+	token     atomic.Pointer[string] // of versions; nil if the server has revisions
 }
 
 const (
 	pageSize   = 500
 	endTimeout = 10 * time.Second
-	// retreat is how long a client that was told to stop may take before it is left
-	// to itself.
-	retreat = time.Second
+	// stopTimeout is how long a client may take to stop. Then its goroutine is abandoned.
+	stopTimeout = time.Second
 )
 
-// New makes a source. name says for people what is read.
+// New returns a source. name names the resource in errors.
 func New(lw cache.ListerWatcher, name string) *Source {
 	s := &Source{
-		client:     cache.ToListerWatcherWithContext(lw),
-		name:       name,
-		streaming:  features.FeatureGates().Enabled(features.WatchListClient),
-		patience:   kube.DefaultIdleTimeout,
-		endTimeout: endTimeout,
+		client:      cache.ToListerWatcherWithContext(lw),
+		name:        name,
+		streaming:   features.FeatureGates().Enabled(features.WatchListClient),
+		idleTimeout: kube.DefaultIdleTimeout,
+		endTimeout:  endTimeout,
 	}
 	if watchlist.DoesClientNotSupportWatchListSemantics(lw) {
 		s.streaming = false
-		s.keepLedger()
+		s.assignVersions()
 	}
 	return s
 }
 
-// publish makes the ledger's token that of ResourceVersion.
-func (s *Source) publish() {
-	token := s.ledger.token
+// publishToken makes the assigner's token visible to ResourceVersion.
+func (s *Source) publishToken() {
+	token := s.versions.token
 	s.token.Store(&token)
 }
 
-// keepLedger makes the source number from now on.
-func (s *Source) keepLedger() { s.ledger = newLedger(s.given) }
+// assignVersions makes the source assign revisions from now on.
+func (s *Source) assignVersions() { s.versions = newVersionAssigner(s.newest) }
 
-// ResourceVersion is what the server calls a revision: the same number, or of a
-// server that does not number, what it said last. It may be called at any time.
+// ResourceVersion returns the server's resourceVersion of a revision: the same number, or, if
+// the server has no revisions, the last one that it sent. Any goroutine may call it.
 func (s *Source) ResourceVersion(r keepwatch.Revision) string {
 	if token := s.token.Load(); token != nil {
 		return *token
@@ -76,10 +76,10 @@ func (s *Source) ResourceVersion(r keepwatch.Revision) string {
 	return r.String()
 }
 
-// Newest asks for the newest committed revision.
+// Newest returns the server's newest committed revision.
 func (s *Source) Newest(ctx context.Context) (keepwatch.Revision, error) {
-	if s.ledger != nil {
-		return s.given, nil
+	if s.versions != nil {
+		return s.newest, nil
 	}
 	list, failure := s.list(ctx, metav1.ListOptions{Limit: 1})
 	if failure != nil {
@@ -101,7 +101,7 @@ func (s *Source) list(ctx context.Context, options metav1.ListOptions) (runtime.
 	}, func(runtime.Object) {})
 }
 
-// open opens a WATCH, which lives until cancel is called.
+// open opens a WATCH, which ends once cancel is called.
 func (s *Source) open(ctx context.Context, options metav1.ListOptions) (*stream, *keepwatch.Failure) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	opened, failure := call(ctx, cancel, s, "watch", func() (watch.Interface, error) {
@@ -115,47 +115,47 @@ func (s *Source) open(ctx context.Context, options metav1.ListOptions) (*stream,
 
 var errIdle = errors.New("no answer")
 
-// call asks the client, which may know nothing of contexts: then it is left behind
-// when ctx is done, or when the other side was silent for too long, and the answer
-// that comes after that is dropped. A failure ends ctx.
-func call[T any](ctx context.Context, cancel context.CancelCauseFunc, s *Source, verb string, ask func() (T, error), drop func(T)) (T, *keepwatch.Failure) {
-	type answer struct {
+// call sends a request through the client, which may ignore contexts. If ctx is done, or the
+// server is silent for idleTimeout, call abandons the request, and discards a later response. A
+// failure cancels ctx.
+func call[T any](ctx context.Context, cancel context.CancelCauseFunc, s *Source, verb string, send func() (T, error), discard func(T)) (T, *keepwatch.Failure) {
+	type response struct {
 		value T
 		err   error
 	}
 	var none T
 	op := verb + " " + s.name
-	answers := make(chan answer, 1)
+	responses := make(chan response, 1)
 	go func() {
-		value, err := ask()
-		answers <- answer{value, err}
+		value, err := send()
+		responses <- response{value, err}
 	}()
-	timer := time.NewTimer(s.patience)
+	timer := time.NewTimer(s.idleTimeout)
 	defer timer.Stop()
 	kind := keepwatch.Unreachable
 	select {
-	case a := <-answers:
-		if a.err == nil {
-			return a.value, nil
+	case r := <-responses:
+		if r.err == nil {
+			return r.value, nil
 		}
 		cancel(nil)
-		return none, kube.FailureOf(op, a.err)
+		return none, kube.FailureOf(op, r.err)
 	case <-ctx.Done():
 	case <-timer.C:
 		kind = keepwatch.Idle
 		cancel(errIdle)
 	}
-	forget := func(a answer) {
-		if a.err == nil {
-			drop(a.value)
+	late := func(r response) {
+		if r.err == nil {
+			discard(r.value)
 		}
 	}
-	timer.Reset(retreat)
+	timer.Reset(stopTimeout)
 	select {
-	case a := <-answers:
-		forget(a)
+	case r := <-responses:
+		late(r)
 	case <-timer.C:
-		go func() { forget(<-answers) }()
+		go func() { late(<-responses) }()
 	}
 	return none, keepwatch.Failed(kind, "%s: %w", op, context.Cause(ctx))
 }

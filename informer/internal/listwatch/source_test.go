@@ -21,18 +21,18 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// server answers each list by the next of its pages, each watch by its stream.
+// server answers each list with the next of its pages, and each watch with its stream.
 type server struct {
-	pages  []*corev1.PodList
-	stream *watch.FakeWatcher
-	err    error
-	asked  []metav1.ListOptions
+	pages    []*corev1.PodList
+	stream   *watch.FakeWatcher
+	err      error
+	requests []metav1.ListOptions
 }
 
 func (s *server) source() *Source {
 	return New(&cache.ListWatch{
 		ListWithContextFunc: func(_ context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			s.asked = append(s.asked, options)
+			s.requests = append(s.requests, options)
 			if s.err != nil {
 				return nil, s.err
 			}
@@ -41,7 +41,7 @@ func (s *server) source() *Source {
 			return page, nil
 		},
 		WatchFuncWithContext: func(_ context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			s.asked = append(s.asked, options)
+			s.requests = append(s.requests, options)
 			return s.stream, s.err
 		},
 	}, "pods")
@@ -51,7 +51,7 @@ func list(revision, next string, pods ...corev1.Pod) *corev1.PodList {
 	return &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: revision, Continue: next}, Items: pods}
 }
 
-// pod is "name/uid@revision", of which UID and revision may be missing.
+// pod returns the pod of "name/uid@revision". UID and revision are optional.
 func pod(text string) corev1.Pod {
 	text, revision, _ := strings.Cut(text, "@")
 	name, uid, _ := strings.Cut(text, "/")
@@ -63,22 +63,22 @@ func event(kind watch.EventType, text string) watch.Event {
 	return watch.Event{Type: kind, Object: &p}
 }
 
-func end(revision string) watch.Event {
+func listEnd(revision string) watch.Event {
 	p := pod("@" + revision)
 	p.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
 	return watch.Event{Type: watch.Bookmark, Object: &p}
 }
 
-// words spells objects.
-func words(objects []keepwatch.Object) (all []string) {
+// format returns objects as "name/uid@revision".
+func format(objects []keepwatch.Object) (all []string) {
 	for _, o := range objects {
 		all = append(all, fmt.Sprintf("%s/%s@%d", o.Key().Name, o.UID(), o.Revision()))
 	}
 	return all
 }
 
-// batch spells a batch.
-func batch(b keepwatch.Batch) string {
+// formatBatch returns a batch as text.
+func formatBatch(b keepwatch.Batch) string {
 	text := fmt.Sprintf("%d-%d", b.From, b.To)
 	for _, c := range b.Changes {
 		text += fmt.Sprintf(" %s %s@%d", c.Type, c.Object.Key().Name, c.Revision)
@@ -94,26 +94,26 @@ func kind(err error) keepwatch.FailureKind {
 	return 0
 }
 
-func TestListGoesOnByPages(t *testing.T) {
+func TestListContinues(t *testing.T) {
 	s := &server{pages: []*corev1.PodList{list("10", "more", pod("a/u@5")), list("10", "", pod("b/v@10"))}}
 	source := s.source()
 	first, err := source.List(t.Context(), keepwatch.ListRequest{NotOlderThan: 7})
-	if err != nil || first.Continue != "more" || first.Revision != 10 || !slices.Equal(words(first.Objects), []string{"a/u@5"}) {
+	if err != nil || first.Continue != "more" || first.Revision != 10 || !slices.Equal(format(first.Objects), []string{"a/u@5"}) {
 		t.Fatalf("%+v, %v", first, err)
 	}
 	second, err := source.List(t.Context(), keepwatch.ListRequest{NotOlderThan: 7, Continue: "more"})
-	if err != nil || second.Continue != "" || !slices.Equal(words(second.Objects), []string{"b/v@10"}) {
+	if err != nil || second.Continue != "" || !slices.Equal(format(second.Objects), []string{"b/v@10"}) {
 		t.Fatalf("%+v, %v", second, err)
 	}
-	if a := s.asked[0]; a.ResourceVersion != "7" || a.ResourceVersionMatch != metav1.ResourceVersionMatchNotOlderThan || a.Limit != 500 {
-		t.Errorf("asked for %+v", a)
+	if a := s.requests[0]; a.ResourceVersion != "7" || a.ResourceVersionMatch != metav1.ResourceVersionMatchNotOlderThan || a.Limit != 500 {
+		t.Errorf("the request is %+v", a)
 	}
-	if a := s.asked[1]; a.ResourceVersion != "" || a.ResourceVersionMatch != "" || a.Continue != "more" {
-		t.Errorf("asked for %+v", a)
+	if a := s.requests[1]; a.ResourceVersion != "" || a.ResourceVersionMatch != "" || a.Continue != "more" {
+		t.Errorf("the request is %+v", a)
 	}
 }
 
-func TestTablesAreNoObjects(t *testing.T) {
+func TestListRejectsTables(t *testing.T) {
 	table := &unstructured.UnstructuredList{Object: map[string]any{"kind": "Table", "apiVersion": "meta.k8s.io/v1"}}
 	source := New(&cache.ListWatch{ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) { return table, nil }}, "pods")
 	if _, err := source.List(t.Context(), keepwatch.ListRequest{}); kind(err) != keepwatch.Rejected {
@@ -121,34 +121,34 @@ func TestTablesAreNoObjects(t *testing.T) {
 	}
 }
 
-func TestWhoNumbers(t *testing.T) {
+func TestHasRevisions(t *testing.T) {
 	for name, test := range map[string]struct {
-		list    *corev1.PodList
-		strict  bool
-		objects []string
+		list      *corev1.PodList
+		versioned bool
+		objects   []string
 	}{
-		"a server":                 {list("10", "", pod("a/u@5"), pod("b/v@10")), true, []string{"a/u@5", "b/v@10"}},
-		"an empty one":             {list("10", ""), true, nil},
-		"no revision of the list":  {list("", "", pod("a/u@5")), false, []string{"a/u@1"}},
-		"revision 0 of the list":   {list("0", ""), false, nil},
-		"no revisions of objects":  {list("10", "", pod("a/u"), pod("b/v@5")), false, []string{"a/u@1", "b/v@1"}},
-		"an object of the future":  {list("10", "", pod("a/u@11")), false, []string{"a/u@1"}},
-		"no UIDs":                  {list("10", "", pod("a@5")), false, []string{"a/ns/a#1@1"}},
-		"revisions that are words": {list("x", "", pod("a/u@y")), false, []string{"a/u@1"}},
+		"a server":                   {list("10", "", pod("a/u@5"), pod("b/v@10")), true, []string{"a/u@5", "b/v@10"}},
+		"an empty one":               {list("10", ""), true, nil},
+		"no revision of the list":    {list("", "", pod("a/u@5")), false, []string{"a/u@1"}},
+		"revision 0 of the list":     {list("0", ""), false, nil},
+		"no revisions of objects":    {list("10", "", pod("a/u"), pod("b/v@5")), false, []string{"a/u@1", "b/v@1"}},
+		"an object above the list":   {list("10", "", pod("a/u@11")), false, []string{"a/u@1"}},
+		"no UIDs":                    {list("10", "", pod("a@5")), false, []string{"a/ns/a#1@1"}},
+		"revisions without an order": {list("x", "", pod("a/u@y")), false, []string{"a/u@1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			source := (&server{pages: []*corev1.PodList{test.list}}).source()
 			page, err := source.List(t.Context(), keepwatch.ListRequest{})
-			if err != nil || (source.ledger == nil) != test.strict || !slices.Equal(words(page.Objects), test.objects) {
-				t.Errorf("%q, by a ledger: %v, %v", words(page.Objects), source.ledger != nil, err)
+			if err != nil || (source.versions == nil) != test.versioned || !slices.Equal(format(page.Objects), test.objects) {
+				t.Errorf("objects %q; assigned revisions: %v; %v", format(page.Objects), source.versions != nil, err)
 			}
 		})
 	}
 }
 
-// What a list shows again as it was is the same object; a change, and another
-// life, are numbered by the list.
-func TestLedgerComparesLists(t *testing.T) {
+// A list returns the same item for an unchanged object. A changed object and another UID have
+// the list's revision.
+func TestVersionAssignerComparesLists(t *testing.T) {
 	changed := pod("b/")
 	changed.Labels = map[string]string{"new": "yes"}
 	s := &server{pages: []*corev1.PodList{
@@ -158,15 +158,15 @@ func TestLedgerComparesLists(t *testing.T) {
 	source := s.source()
 	first, _ := source.List(t.Context(), keepwatch.ListRequest{})
 	second, err := source.List(t.Context(), keepwatch.ListRequest{NotOlderThan: 1})
-	if got, want := words(second.Objects), []string{"a/ns/a#1@1", "b/ns/b#1@2", "c/v@2", "d/ns/d#2@2"}; err != nil || !slices.Equal(got, want) {
+	if got, want := format(second.Objects), []string{"a/ns/a#1@1", "b/ns/b#1@2", "c/v@2", "d/ns/d#2@2"}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	if first.Objects[0] != second.Objects[0] {
-		t.Error("a is another object")
+		t.Error("a has another item")
 	}
 }
 
-func TestLedgerNumbersEvents(t *testing.T) {
+func TestVersionAssignerEvents(t *testing.T) {
 	s := &server{pages: []*corev1.PodList{list("7", "", pod("a/"))}, stream: watch.NewFakeWithChanSize(20, false)}
 	source := s.source()
 	page, err := source.List(t.Context(), keepwatch.ListRequest{})
@@ -174,10 +174,10 @@ func TestLedgerNumbersEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, e := range []watch.Event{
-		event(watch.Added, "a/"),    // shown again
-		event(watch.Modified, "a/"), // said to have changed
-		event(watch.Modified, "b/"), // new, whatever it is called
-		event(watch.Deleted, "c/"),  // never there
+		event(watch.Added, "a/"),    // sent again
+		event(watch.Modified, "a/"), // without a change
+		event(watch.Modified, "b/"), // new, although it is MODIFIED
+		event(watch.Deleted, "c/"),  // unknown
 		event(watch.Deleted, "a/"),
 		event(watch.Added, "a/"),
 	} {
@@ -189,13 +189,13 @@ func TestLedgerNumbersEvents(t *testing.T) {
 	}
 	defer w.Close()
 	got, err := w.Next()
-	if want := "1-5 MODIFIED a@2 ADDED b@3 DELETED a@4 ADDED a@5"; err != nil || batch(got) != want {
-		t.Errorf("%q, want %q; %v", batch(got), want, err)
+	if want := "1-5 MODIFIED a@2 ADDED b@3 DELETED a@4 ADDED a@5"; err != nil || formatBatch(got) != want {
+		t.Errorf("%q, want %q; %v", formatBatch(got), want, err)
 	}
-	if s.asked[1].ResourceVersion != "7" {
-		t.Errorf("watched from %q", s.asked[1].ResourceVersion)
+	if s.requests[1].ResourceVersion != "7" {
+		t.Errorf("watched from %q", s.requests[1].ResourceVersion)
 	}
-	// The events had no resource version, so that there is nothing to go on from.
+	// The events had no resource version to resume from.
 	if _, err := source.Watch(t.Context(), 5); kind(err) != keepwatch.Expired {
 		t.Errorf("a second watch: %v", err)
 	}
@@ -207,14 +207,14 @@ func TestLedgerNumbersEvents(t *testing.T) {
 		t.Errorf("the token is %q", token)
 	}
 	again, err := source.Watch(t.Context(), 6)
-	if err != nil || s.asked[2].ResourceVersion != "9" {
-		t.Fatalf("a third watch: %v, from %q", err, s.asked[2].ResourceVersion)
+	if err != nil || s.requests[2].ResourceVersion != "9" {
+		t.Fatalf("a third watch: %v, from %q", err, s.requests[2].ResourceVersion)
 	}
 	again.Close()
 }
 
-// After an empty list the first event tells who numbers.
-func TestTheFirstEventDecides(t *testing.T) {
+// After an empty list the first event shows whether the server has revisions.
+func TestFirstEventShowsRevisions(t *testing.T) {
 	for text, want := range map[string]string{"a/u@12": "10-12 ADDED a@12", "a": "10-11 ADDED a@11"} {
 		s := &server{pages: []*corev1.PodList{list("10", "")}, stream: watch.NewFakeWithChanSize(20, false)}
 		source := s.source()
@@ -224,14 +224,14 @@ func TestTheFirstEventDecides(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.stream.Action(watch.Added, event(watch.Added, text).Object)
-		if got, err := w.Next(); err != nil || batch(got) != want {
-			t.Errorf("%s: %q, %v", text, batch(got), err)
+		if got, err := w.Next(); err != nil || formatBatch(got) != want {
+			t.Errorf("%s: %q, %v", text, formatBatch(got), err)
 		}
 		w.Close()
 	}
 }
 
-// Batches begin and end as those of source/kube do.
+// Batches begin and end as those of source/kube.
 func TestBatches(t *testing.T) {
 	s := &server{stream: watch.NewFakeWithChanSize(20, false)}
 	for _, e := range []watch.Event{
@@ -249,8 +249,8 @@ func TestBatches(t *testing.T) {
 	}
 	defer w.Close()
 	for _, want := range []string{"10-15 ADDED a@11 MODIFIED a@12", "15-16 DELETED a@16", "16-16 MODIFIED b@14"} {
-		if got, err := w.Next(); err != nil || batch(got) != want {
-			t.Errorf("%q, want %q; %v", batch(got), want, err)
+		if got, err := w.Next(); err != nil || formatBatch(got) != want {
+			t.Errorf("%q, want %q; %v", formatBatch(got), want, err)
 		}
 	}
 	for range 2 {
@@ -260,7 +260,7 @@ func TestBatches(t *testing.T) {
 	}
 }
 
-func TestStreamingLists(t *testing.T) {
+func TestStreamingList(t *testing.T) {
 	for name, test := range map[string]struct {
 		events  []watch.Event
 		objects []string
@@ -269,22 +269,22 @@ func TestStreamingLists(t *testing.T) {
 		fails   keepwatch.FailureKind
 	}{
 		"a state": {
-			events:  []watch.Event{event(watch.Added, "a/u@5"), event(watch.Added, "b/v@3"), end("10"), event(watch.Modified, "a/u@11")},
+			events:  []watch.Event{event(watch.Added, "a/u@5"), event(watch.Added, "b/v@3"), listEnd("10"), event(watch.Modified, "a/u@11")},
 			objects: []string{"a/u@5", "b/v@3"}, at: 10, next: "10-11 MODIFIED a@11",
 		},
 		"changes before the end": {
-			events:  []watch.Event{event(watch.Added, "a/u@5"), event(watch.Modified, "a/u@11"), end("11"), event(watch.Bookmark, "@12")},
+			events:  []watch.Event{event(watch.Added, "a/u@5"), event(watch.Modified, "a/u@11"), listEnd("11"), event(watch.Bookmark, "@12")},
 			objects: []string{"a/u@5", "a/u@11"}, at: 11, next: "11-12",
 		},
 		"a deletion before the end": {
-			events:  []watch.Event{event(watch.Added, "a/u@5"), event(watch.Deleted, "a/u@11"), event(watch.Added, "b/v@12"), end("13")},
+			events:  []watch.Event{event(watch.Added, "a/u@5"), event(watch.Deleted, "a/u@11"), event(watch.Added, "b/v@12"), listEnd("13")},
 			objects: []string{"a/u@5"}, at: 10, next: "10-13 DELETED a@11 ADDED b@12",
 		},
-		"behind the floor":    {events: []watch.Event{end("6")}, fails: keepwatch.StaleReplica},
-		"a bookmark too soon": {events: []watch.Event{event(watch.Added, "a/u@5"), event(watch.Bookmark, "@10")}, fails: keepwatch.StreamingListUnsupported},
-		"a fake":              {events: []watch.Event{event(watch.Added, "a")}, fails: keepwatch.StreamingListUnsupported},
-		"silence":             {events: []watch.Event{event(watch.Added, "a/u@5")}, fails: keepwatch.StreamingListUnsupported},
-		"expired":             {events: []watch.Event{{Type: watch.Error, Object: expired()}}, fails: keepwatch.Expired},
+		"below notOlderThan": {events: []watch.Event{listEnd("6")}, fails: keepwatch.StaleReplica},
+		"an early bookmark":  {events: []watch.Event{event(watch.Added, "a/u@5"), event(watch.Bookmark, "@10")}, fails: keepwatch.StreamingListUnsupported},
+		"a fake":             {events: []watch.Event{event(watch.Added, "a")}, fails: keepwatch.StreamingListUnsupported},
+		"silence":            {events: []watch.Event{event(watch.Added, "a/u@5")}, fails: keepwatch.StreamingListUnsupported},
+		"expired":            {events: []watch.Event{{Type: watch.Error, Object: expired()}}, fails: keepwatch.Expired},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -301,11 +301,11 @@ func TestStreamingLists(t *testing.T) {
 					return
 				}
 				defer w.Close()
-				if at != test.at || !slices.Equal(words(emitted), test.objects) {
-					t.Errorf("%q at %d", words(emitted), at)
+				if at != test.at || !slices.Equal(format(emitted), test.objects) {
+					t.Errorf("%q at %d", format(emitted), at)
 				}
-				if next, err := w.Next(); err != nil || batch(next) != test.next {
-					t.Errorf("next is %q, %v", batch(next), err)
+				if next, err := w.Next(); err != nil || formatBatch(next) != test.next {
+					t.Errorf("next is %q, %v", formatBatch(next), err)
 				}
 			})
 		})
@@ -317,7 +317,7 @@ func expired() *metav1.Status {
 	return &status
 }
 
-func TestStreamingListsThatAreRefused(t *testing.T) {
+func TestStreamingListRefused(t *testing.T) {
 	for err, want := range map[error]keepwatch.FailureKind{
 		apierrors.NewBadRequest("sendInitialEvents?"):                           keepwatch.StreamingListUnsupported,
 		errors.New(`strconv.Atoi: parsing "": invalid syntax`):                  keepwatch.StreamingListUnsupported,
@@ -333,8 +333,8 @@ func TestStreamingListsThatAreRefused(t *testing.T) {
 	}
 }
 
-// A client that knows nothing of contexts holds nobody up.
-func TestCallsThatDoNotReturn(t *testing.T) {
+// A client that ignores contexts does not block the source.
+func TestCallAbandonsTheClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		source := New(&cache.ListWatch{ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
@@ -342,7 +342,7 @@ func TestCallsThatDoNotReturn(t *testing.T) {
 			return list("1", ""), nil
 		}}, "pods")
 		if _, err := source.List(t.Context(), keepwatch.ListRequest{}); kind(err) != keepwatch.Idle {
-			t.Errorf("in silence: %v", err)
+			t.Errorf("after silence: %v", err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()

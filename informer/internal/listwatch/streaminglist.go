@@ -9,19 +9,19 @@ import (
 	"github.com/keepwatch/keepwatch/source/kube"
 )
 
-// A streaming list is emitted in slices of up to this many objects, and so many
-// changes are held back until its end.
+// Bounds of a streaming list: the objects of a slice that is emitted, and the changes that are
+// deferred until its end.
 const (
-	maxSlice = 500
-	maxHeld  = 10_000
+	maxSlice    = 500
+	maxDeferred = 10_000
 )
 
-// StreamList reads the state through a watch (KEP-3157), as source/kube does:
-// what is emitted is the state just before the first deletion, and everything
-// from there to the end is the first batch of the watch.
+// StreamList reads the state through a watch (KEP-3157). It emits the state just before the
+// first deletion, as source/kube does. The deletion and all later changes up to the end of the
+// list are the first batch of the watch.
 func (s *Source) StreamList(ctx context.Context, notOlderThan keepwatch.Revision, emit func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {
-	if !s.streaming || s.ledger != nil {
-		return 0, nil, s.unsupported("not by this client")
+	if !s.streaming || s.versions != nil {
+		return 0, nil, s.unsupported("the client does not support it")
 	}
 	options := watchOptions()
 	yes := true
@@ -32,25 +32,26 @@ func (s *Source) StreamList(ctx context.Context, notOlderThan keepwatch.Revision
 	}
 	opened, failure := s.open(ctx, options)
 	if failure != nil {
-		return 0, nil, s.refused(failure)
+		return 0, nil, s.fallback(failure)
 	}
 	list := streamingList{source: s, stream: opened, emit: emit}
 	if err := list.read(notOlderThan); err != nil {
 		opened.Close()
 		return 0, nil, err
 	}
-	s.proven = s.proven || list.shown > 0
-	opened.to, opened.held = list.at, list.held
-	opened.shown = list.at
-	for _, o := range list.held {
-		opened.shown = max(opened.shown, o.revision)
+	s.versioned = s.versioned || list.events > 0
+	opened.to, opened.buffer = list.revision, list.deferred
+	opened.newest = list.revision
+	for _, e := range list.deferred {
+		opened.newest = max(opened.newest, e.revision)
 	}
-	return list.at, opened, nil
+	return list.revision, opened, nil
 }
 
-// refused is what a failure before the end of a streaming list means. An error
-// that is no server's comes from a fake that does not know what it is asked.
-func (s *Source) refused(failure *keepwatch.Failure) *keepwatch.Failure {
+// fallback returns the failure of a streaming list that has not ended. It changes the kind to
+// StreamingListUnsupported where a paged list may succeed. An error that no server has sent is
+// from a fake that does not support streaming lists.
+func (s *Source) fallback(failure *keepwatch.Failure) *keepwatch.Failure {
 	switch failure.Kind {
 	case keepwatch.Rejected, keepwatch.Ended, keepwatch.Idle, keepwatch.ProtocolViolation:
 		failure.Kind = keepwatch.StreamingListUnsupported
@@ -66,76 +67,76 @@ func (s *Source) unsupported(format string, args ...any) *keepwatch.Failure {
 	return keepwatch.Failed(keepwatch.StreamingListUnsupported, "list "+s.name+": "+format, args...)
 }
 
-// streamingList is a state on its way.
+// streamingList is a streaming list that is being read.
 type streamingList struct {
 	source *Source
 	stream *stream
 	emit   func([]keepwatch.Object) error
 
-	at    keepwatch.Revision // the greatest shown, and at the end the state's
-	shown int
-	slice []keepwatch.Object // not emitted yet
-	held  []occurrence       // from the first deletion on
+	revision keepwatch.Revision // the greatest of the emitted objects; at the end the state's
+	events   int
+	slice    []keepwatch.Object // not emitted yet
+	deferred []parsedEvent      // from the first deletion on
 }
 
 // read reads up to the end of the state.
 func (l *streamingList) read(notOlderThan keepwatch.Revision) error {
 	for {
-		o, failure := l.next()
+		e, failure := l.next()
 		if failure != nil {
-			return l.source.refused(failure)
+			return l.source.fallback(failure)
 		}
-		if o.ends {
-			return l.end(o.revision, notOlderThan)
+		if e.endsList {
+			return l.end(e.revision, notOlderThan)
 		}
-		if o.bookmark {
-			return l.source.unsupported("the bookmark %d does not end the state", o.revision)
+		if e.bookmark {
+			return l.source.unsupported("the bookmark %d does not end the state", e.revision)
 		}
-		if err := l.take(o); err != nil {
+		if err := l.add(e); err != nil {
 			return err
 		}
 	}
 }
 
-// next waits for the next event. A list that became one of a server that does not
-// number has to be read again in pages.
-func (l *streamingList) next() (occurrence, *keepwatch.Failure) {
+// next waits for the next event. It fails if the event shows that the server has no revisions:
+// the state must be read again in pages.
+func (l *streamingList) next() (parsedEvent, *keepwatch.Failure) {
 	for {
 		event, _, failure := l.stream.receive(l.source.endTimeout)
 		if failure != nil {
-			return occurrence{}, failure
+			return parsedEvent{}, failure
 		}
-		o, news, failure := l.source.understand(event, 0)
+		e, ok, failure := l.source.parse(event, 0)
 		switch {
 		case failure != nil:
-			return occurrence{}, failure
-		case l.source.ledger != nil:
-			return occurrence{}, l.source.unsupported("the server does not number")
-		case news:
-			return o, nil
+			return parsedEvent{}, failure
+		case l.source.versions != nil:
+			return parsedEvent{}, l.source.unsupported("the server has no revisions")
+		case ok:
+			return e, nil
 		}
 	}
 }
 
-// take emits the object of a change, or holds the change back.
-func (l *streamingList) take(o occurrence) error {
-	l.shown++
-	if len(l.held) == 0 && o.change.Type == keepwatch.Deleted {
-		if o.revision <= max(l.at, 1) {
+// add emits the object of a change, or defers the change.
+func (l *streamingList) add(e parsedEvent) error {
+	l.events++
+	if len(l.deferred) == 0 && e.change.Type == keepwatch.Deleted {
+		if e.revision <= max(l.revision, 1) {
 			return keepwatch.Failed(keepwatch.ProtocolViolation,
-				"list %s: %v was deleted at revision %v, behind %v", l.source.name, o.change.Object.Key(), o.revision, l.at)
+				"list %s: %v was deleted at revision %v, below %v", l.source.name, e.change.Object.Key(), e.revision, l.revision)
 		}
-		l.at = o.revision - 1
+		l.revision = e.revision - 1
 	}
-	if len(l.held) > 0 || o.change.Type == keepwatch.Deleted {
-		if len(l.held) == maxHeld {
-			return l.source.unsupported("%d changes and no end of the state", len(l.held))
+	if len(l.deferred) > 0 || e.change.Type == keepwatch.Deleted {
+		if len(l.deferred) == maxDeferred {
+			return l.source.unsupported("%d changes without an end of the state", len(l.deferred))
 		}
-		l.held = append(l.held, o)
+		l.deferred = append(l.deferred, e)
 		return nil
 	}
-	l.at = max(l.at, o.revision)
-	l.slice = append(l.slice, o.change.Object)
+	l.revision = max(l.revision, e.revision)
+	l.slice = append(l.slice, e.change.Object)
 	if len(l.slice) < maxSlice {
 		return nil
 	}
@@ -155,12 +156,12 @@ func (l *streamingList) flush() error {
 func (l *streamingList) end(revision, notOlderThan keepwatch.Revision) error {
 	if revision < notOlderThan {
 		return keepwatch.Failed(keepwatch.StaleReplica,
-			"list %s: the server showed revision %v when asked for %v or later", l.source.name, revision, notOlderThan)
+			"list %s: the server returned revision %v instead of %v or later", l.source.name, revision, notOlderThan)
 	}
-	if len(l.held) == 0 {
-		l.at = revision
+	if len(l.deferred) == 0 {
+		l.revision = revision
 	} else {
-		l.held = append(l.held, occurrence{bookmark: true, revision: revision})
+		l.deferred = append(l.deferred, parsedEvent{bookmark: true, revision: revision})
 	}
 	return l.flush()
 }

@@ -9,13 +9,13 @@ import (
 	"github.com/keepwatch/keepwatch/informer/internal/item"
 )
 
-// ListAt reads the whole state at exactly one revision, page by page, and calls
-// emit with what identifies its objects, without their values. It may be called
-// while the source is in use. Errors are *keepwatch.Failure, or emit's: Expired
-// where the server does not have that revision any more.
+// ListAt reads the whole state at exactly one revision, page by page, and calls emit with the
+// objects, without their values. It may be called while the source is in use. It returns a
+// *keepwatch.Failure, or emit's error. The failure is Expired if the server no longer has that
+// revision.
 func (s *Source) ListAt(ctx context.Context, revision keepwatch.Revision, emit func([]keepwatch.Object) error) error {
 	if s.token.Load() != nil {
-		return keepwatch.Failed(keepwatch.Rejected, "list %s: the server does not number, so that there is no state at a revision", s.name)
+		return keepwatch.Failed(keepwatch.Rejected, "list %s: the server has no revisions, so that there is no state at one", s.name)
 	}
 	options := metav1.ListOptions{
 		Limit: pageSize, ResourceVersion: revision.String(), ResourceVersionMatch: metav1.ResourceVersionMatchExact,
@@ -29,20 +29,20 @@ func (s *Source) ListAt(ctx context.Context, revision keepwatch.Revision, emit f
 		if failure != nil {
 			return failure
 		}
-		if at, failure := s.revisionOf(list); failure != nil {
+		if got, failure := s.revisionOf(list); failure != nil {
 			return failure
-		} else if at != revision {
-			return keepwatch.Failed(keepwatch.ProtocolViolation, "list %s: the server shows revision %d when asked for %d", s.name, at, revision)
+		} else if got != revision {
+			return keepwatch.Failed(keepwatch.ProtocolViolation, "list %s: the server returned revision %d instead of %d", s.name, got, revision)
 		}
-		bare := make([]keepwatch.Object, 0, len(objects))
+		withoutValues := make([]keepwatch.Object, 0, len(objects))
 		for _, o := range objects {
-			made, err := strict(o)
+			parsed, err := parseVersioned(o)
 			if err != nil {
 				return s.violation(err)
 			}
-			bare = append(bare, item.New(made.Key(), made.UID(), made.Revision(), nil))
+			withoutValues = append(withoutValues, item.New(parsed.Key(), parsed.UID(), parsed.Revision(), nil))
 		}
-		if err := emit(bare); err != nil {
+		if err := emit(withoutValues); err != nil {
 			return err
 		}
 		if about.GetContinue() == "" {
