@@ -49,8 +49,8 @@ const (
 // package storage reads, and k8s.io/apiserver's etcd3 storage writes. With UpstreamStorage,
 // k8s.io/apiserver does both.
 type backend struct {
-	client *clientv3.Client
-	past   etcd.Past
+	client    *clientv3.Client
+	lastWrite etcd.LastWrite
 	// failed is done when a storage ends before it is closed; fail cancels it with the cause.
 	failed    context.Context
 	fail      context.CancelCauseFunc
@@ -133,7 +133,7 @@ func (b *backend) open(config *storagebackend.ConfigForResource, prefix string, 
 	}
 	stored, err := storage.New(storage.Config{
 		Client:         b.client,
-		Past:           &b.past,
+		LastWrite:      &b.lastWrite,
 		Etcd:           upstream,
 		GroupResource:  config.GroupResource,
 		Prefix:         config.Prefix,

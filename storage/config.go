@@ -24,8 +24,8 @@ type Config struct {
 	// Client reads and watches the resource. It stays the caller's, and many storages may share
 	// it.
 	Client *clientv3.Client
-	// Past is shared by storages of the same etcd; see etcd.Past. It may be nil.
-	Past *etcd.Past
+	// LastWrite is shared by storages of the same etcd; see etcd.LastWrite. It may be nil.
+	LastWrite *etcd.LastWrite
 	// Etcd is k8s.io/apiserver's own storage of the same resource: it writes, and reads
 	// what the watch cache can't. It stays the caller's.
 	Etcd apistorage.Interface

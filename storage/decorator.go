@@ -44,7 +44,7 @@ func Decorator() generic.StorageDecorator {
 			return nil, nil, err
 		}
 		s, err := New(Config{
-			Client: connection.client, Past: &connection.past, Etcd: upstream, GroupResource: config.GroupResource,
+			Client: connection.client, LastWrite: &connection.lastWrite, Etcd: upstream, GroupResource: config.GroupResource,
 			Prefix: config.Prefix, ResourcePrefix: resourcePrefix, Namespaced: namespaced, CheckNames: true,
 			Codec: config.Codec, Transformer: config.Transformer,
 			NewFunc: newFunc, GetAttrs: attributes, Indexers: indexers,
@@ -70,10 +70,10 @@ type connections struct {
 }
 
 type connection struct {
-	key    string
-	client *clientv3.Client
-	past   etcd.Past
-	users  int
+	key       string
+	client    *clientv3.Client
+	lastWrite etcd.LastWrite
+	users     int
 }
 
 func (c *connections) open(config storagebackend.TransportConfig) (*connection, error) {

@@ -31,7 +31,7 @@ type source struct {
 func newSource(config Config, cache *watchcache.Cache, meter meter) (*source, error) {
 	s := &source{config: config, meter: meter, cache: cache}
 	var err error
-	s.Source, err = etcd.New(config.Client, etcd.Options{Prefix: config.root(), Accept: s.accept, Decode: s.decode, Past: config.Past})
+	s.Source, err = etcd.New(config.Client, etcd.Options{Prefix: config.root(), Accept: s.accept, Decode: s.decode, LastWrite: config.LastWrite})
 	return s, err
 }
 

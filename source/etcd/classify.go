@@ -16,55 +16,55 @@ import (
 
 // table says what an error of etcd or of gRPC means. The first row that matches
 // counts; what matches none is UnknownStatus.
-var table = []struct {
+var failureTable = []struct {
 	what    string
 	matches func(code codes.Code, words string) bool
 	kind    keepwatch.FailureKind
 }{
-	{"compacted", saysAny("required revision has been compacted"), keepwatch.Expired},
+	{"compacted", messageContains("required revision has been compacted"), keepwatch.Expired},
 	// Only quorum reads ask for a revision: what is in their future is in nobody's past.
-	{"a future revision", saysAny("required revision is a future revision"), keepwatch.Rewound},
+	{"a future revision", messageContains("required revision is a future revision"), keepwatch.Rewound},
 
-	{"certificate refused by us", saysAny("tls: failed to verify certificate"), keepwatch.Untrusted},
-	{"certificate refused by etcd", saysAny("remote error: tls:"), keepwatch.Unauthorized},
-	{"user or password", saysAny("etcdserver: user name is empty", "etcdserver: authentication failed",
+	{"certificate refused by us", messageContains("tls: failed to verify certificate"), keepwatch.Untrusted},
+	{"certificate refused by etcd", messageContains("remote error: tls:"), keepwatch.Unauthorized},
+	{"user or password", messageContains("etcdserver: user name is empty", "etcdserver: authentication failed",
 		"etcdserver: invalid auth token", "etcdserver: revision of auth store is old"), keepwatch.Unauthorized},
-	{"token", is(codes.Unauthenticated), keepwatch.Unauthorized},
-	{"not allowed", is(codes.PermissionDenied), keepwatch.Forbidden},
+	{"token", hasCode(codes.Unauthenticated), keepwatch.Unauthorized},
+	{"not allowed", hasCode(codes.PermissionDenied), keepwatch.Forbidden},
 
 	{"longer than is allowed", tooLarge, keepwatch.Undecodable},
-	{"overload", is(codes.ResourceExhausted), keepwatch.Throttled},
+	{"overload", hasCode(codes.ResourceExhausted), keepwatch.Throttled},
 	// No leader, an election, a member that stops, a broken connection.
-	{"away", is(codes.Unavailable, codes.DeadlineExceeded), keepwatch.Unreachable},
-	{"ended", is(codes.Canceled), keepwatch.Ended},
-	{"trouble on its side", is(codes.Internal, codes.DataLoss, codes.FailedPrecondition, codes.Aborted), keepwatch.ServerError},
-	{"the request itself is wrong", is(codes.InvalidArgument, codes.Unimplemented, codes.OutOfRange, codes.NotFound), keepwatch.Rejected},
+	{"away", hasCode(codes.Unavailable, codes.DeadlineExceeded), keepwatch.Unreachable},
+	{"ended", hasCode(codes.Canceled), keepwatch.Ended},
+	{"trouble on its side", hasCode(codes.Internal, codes.DataLoss, codes.FailedPrecondition, codes.Aborted), keepwatch.ServerError},
+	{"the request itself is wrong", hasCode(codes.InvalidArgument, codes.Unimplemented, codes.OutOfRange, codes.NotFound), keepwatch.Rejected},
 }
 
 // saysAny matches errors whose text has at least one of the parts.
-func saysAny(parts ...string) func(codes.Code, string) bool {
-	return func(_ codes.Code, words string) bool {
-		return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(words, part) })
+func messageContains(parts ...string) func(codes.Code, string) bool {
+	return func(_ codes.Code, message string) bool {
+		return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(message, part) })
 	}
 }
 
-func is(any ...codes.Code) func(codes.Code, string) bool {
-	return func(code codes.Code, _ string) bool { return slices.Contains(any, code) }
+func hasCode(wanted ...codes.Code) func(codes.Code, string) bool {
+	return func(code codes.Code, _ string) bool { return slices.Contains(wanted, code) }
 }
 
 // tooLarge knows a message that was refused by us, or by etcd, whose gRPC sends no more than
 // 2 GiB.
-func tooLarge(code codes.Code, words string) bool {
+func tooLarge(code codes.Code, message string) bool {
 	return code == codes.ResourceExhausted &&
-		(strings.Contains(words, "received message larger than max") || strings.Contains(words, "trying to send message larger than max"))
+		(strings.Contains(message, "received message larger than max") || strings.Contains(message, "trying to send message larger than max"))
 }
 
-func isTooLarge(err error) bool { return err != nil && tooLarge(wordsOf(err)) }
+func isTooLarge(err error) bool { return err != nil && tooLarge(codeAndMessage(err)) }
 
 func kindOf(err error) keepwatch.FailureKind {
-	code, words := wordsOf(err)
-	for _, row := range table {
-		if row.matches(code, words) {
+	code, message := codeAndMessage(err)
+	for _, row := range failureTable {
+		if row.matches(code, message) {
 			return row.kind
 		}
 	}
@@ -73,10 +73,10 @@ func kindOf(err error) keepwatch.FailureKind {
 
 // wordsOf is an error's code and description. The client turns some of etcd's
 // errors into a type of its own.
-func wordsOf(err error) (codes.Code, string) {
-	var own rpctypes.EtcdError
-	if errors.As(err, &own) {
-		return own.Code(), own.Error()
+func codeAndMessage(err error) (codes.Code, string) {
+	var clientError rpctypes.EtcdError
+	if errors.As(err, &clientError) {
+		return clientError.Code(), clientError.Error()
 	}
 	s := status.Convert(err)
 	return s.Code(), s.Message()
@@ -99,15 +99,15 @@ func (s *Source) failure(ctx context.Context, op string, err error) *keepwatch.F
 		// wait is decided above.
 		s.conn.ResetConnectBackoff()
 	}
-	_, words := wordsOf(err)
-	return keepwatch.Failed(kind, "%s %s: %s", op, s.prefix, words)
+	_, message := codeAndMessage(err)
+	return keepwatch.Failed(kind, "%s %s: %s", op, s.prefix, message)
 }
 
 // reason is the error that the reason of a cancelled watch stands for: the text of
 // an error as the server prints it.
-func reason(text string) error {
-	if _, words, ok := strings.Cut(text, " desc = "); ok {
-		text = words
+func cancelReason(text string) error {
+	if _, message, ok := strings.Cut(text, " desc = "); ok {
+		text = message
 	}
 	return rpctypes.Error(status.Error(codes.Unknown, text))
 }

@@ -51,7 +51,7 @@ func TestKinds(t *testing.T) {
 			t.Errorf("%v, translated, is %v, want %v", test.err, got, test.want)
 		}
 		var own rpctypes.EtcdError
-		if got := kindOf(reason(test.err.Error())); errors.As(wrapped, &own) && got != test.want {
+		if got := kindOf(cancelReason(test.err.Error())); errors.As(wrapped, &own) && got != test.want {
 			t.Errorf("%v as a reason is %v, want %v", test.err, got, test.want)
 		}
 	}

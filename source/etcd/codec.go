@@ -21,7 +21,7 @@ import (
 // was a tenth of the CPU of a start with much data, and a sixth of its memory.
 type codec struct{ encoding.CodecV2 }
 
-var wire = codec{encoding.GetCodecV2(grpcproto.Name)}
+var wireCodec = codec{encoding.GetCodecV2(grpcproto.Name)}
 
 // Unmarshal reads a message. It is safe for concurrent use.
 func (c codec) Unmarshal(data mem.BufferSlice, into any) error {
@@ -29,9 +29,9 @@ func (c codec) Unmarshal(data mem.BufferSlice, into any) error {
 	if len(data) > 1 {
 		switch m := into.(type) {
 		case *pb.RangeResponse:
-			err = unmarshal(data, m, "kvs", &m.Kvs)
+			err = unmarshalElements(data, m, "kvs", &m.Kvs)
 		case *pb.WatchResponse:
-			err = unmarshal(data, m, "events", &m.Events)
+			err = unmarshalElements(data, m, "events", &m.Events)
 		}
 	}
 	if err != nil {
@@ -41,15 +41,15 @@ func (c codec) Unmarshal(data mem.BufferSlice, into any) error {
 }
 
 // unmarshal reads the elements of one field as they come, and then all the rest.
-func unmarshal[E any, M interface {
+func unmarshalElements[E any, M interface {
 	*E
 	proto.Message
 }](data mem.BufferSlice, into proto.Message, field protoreflect.Name, elements *[]M) error {
 	proto.Reset(into)
-	of := into.ProtoReflect().Descriptor().Fields().ByName(field).Number()
+	elementNumber := into.ProtoReflect().Descriptor().Fields().ByName(field).Number()
 	r := data.Reader()
 	defer r.Close()
-	var rest, one []byte
+	var rest, value []byte
 	for r.Remaining() > 0 {
 		tag, err := readVarint(r)
 		if err != nil {
@@ -67,16 +67,16 @@ func unmarshal[E any, M interface {
 		case kind != protowire.BytesType || number < protowire.MinValidNumber || n > uint64(r.Remaining()):
 			return errUnusual
 		}
-		one = slices.Grow(one[:0], int(n))[:n]
-		if _, err := io.ReadFull(r, one); err != nil {
+		value = slices.Grow(value[:0], int(n))[:n]
+		if _, err := io.ReadFull(r, value); err != nil {
 			return err
 		}
-		if number != of {
-			rest = protowire.AppendBytes(protowire.AppendVarint(rest, tag), one)
+		if number != elementNumber {
+			rest = protowire.AppendBytes(protowire.AppendVarint(rest, tag), value)
 			continue
 		}
 		element := M(new(E))
-		if err := proto.Unmarshal(one, element); err != nil {
+		if err := proto.Unmarshal(value, element); err != nil {
 			return err
 		}
 		*elements = append(*elements, element)

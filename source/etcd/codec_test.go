@@ -12,7 +12,7 @@ import (
 )
 
 // frames cuts a message as a connection might.
-func frames(message []byte, size int) (cut mem.BufferSlice) {
+func split(message []byte, size int) (cut mem.BufferSlice) {
 	for size = max(size, 1); len(message) > size; message = message[size:] {
 		cut = append(cut, mem.SliceBuffer(message[:size]))
 	}
@@ -62,7 +62,7 @@ func FuzzCodec(f *testing.F) {
 		if watch {
 			got, want = &pb.WatchResponse{Created: true}, &pb.WatchResponse{}
 		}
-		err, wrong := wire.Unmarshal(frames(message, size), got), proto.Unmarshal(message, want)
+		err, wrong := wireCodec.Unmarshal(split(message, size), got), proto.Unmarshal(message, want)
 		if (err == nil) != (wrong == nil) {
 			t.Fatalf("in frames of %d it is %v, whole %v", size, err, wrong)
 		}

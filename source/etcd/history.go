@@ -18,8 +18,8 @@ import (
 // watch reads 10,000 revisions a second. It looks through all that is left for each
 // answer, but once for all watches that are behind at that time.
 type history struct {
-	opened chan struct{} // closed when parts is complete, or as far as it gets
-	parts  []part
+	ready chan struct{} // closed when parts is complete, or as far as it gets
+	parts []part
 }
 
 type part struct {
@@ -35,22 +35,22 @@ const (
 	historyChanges = 16 * maxBatchChanges
 	historyBytes   = 16 * maxBatchBytes
 	// pieceChanges is about how many changes a target gets at a time.
-	pieceChanges = 100
+	applyChanges = 100
 )
 
 // history begins to read what has happened between two revisions.
-func (s *Source) history(ctx context.Context, from, to keepwatch.Revision) *history {
-	h := &history{opened: make(chan struct{})}
+func (s *Source) openHistory(ctx context.Context, from, to keepwatch.Revision) *history {
+	h := &history{ready: make(chan struct{})}
 	go func() {
-		defer close(h.opened)
-		h.open(ctx, s, from, to)
+		defer close(h.ready)
+		h.openWatches(ctx, s, from, to)
 	}()
 	return h
 }
 
 // open opens the watches, up to the first that fails.
-func (h *history) open(ctx context.Context, s *Source, from, to keepwatch.Revision) {
-	n, err := s.partsOf(ctx, from, to)
+func (h *history) openWatches(ctx context.Context, s *Source, from, to keepwatch.Revision) {
+	n, err := s.partCount(ctx, from, to)
 	if err != nil {
 		return
 	}
@@ -67,7 +67,7 @@ func (h *history) open(ctx context.Context, s *Source, from, to keepwatch.Revisi
 
 // partsOf is how many watches a history is worth: one, if there are few objects to
 // which something can have happened, or few revisions.
-func (s *Source) partsOf(ctx context.Context, from, to keepwatch.Revision) (keepwatch.Revision, error) {
+func (s *Source) partCount(ctx context.Context, from, to keepwatch.Revision) (keepwatch.Revision, error) {
 	answers := (max(to, from) - from) / answerRevisions
 	if answers == 0 {
 		return 1, nil
@@ -81,15 +81,15 @@ func (s *Source) partsOf(ctx context.Context, from, to keepwatch.Revision) (keep
 // replay lets a target take the history, up to where something fails. A reflector goes
 // on from there, meets what it was, and knows what to do.
 func (h *history) replay(ctx context.Context, target keepwatch.Target) {
-	<-h.opened
+	<-h.ready
 	for _, p := range h.parts {
 		for target.Revision() < p.end {
 			batch, err := p.watch.Next()
 			if err != nil {
 				return
 			}
-			for piece := range pieces(batch, p.end) {
-				if _, err := target.Apply(ctx, piece); err != nil {
+			for part := range splitBatch(batch, p.end) {
+				if _, err := target.Apply(ctx, part); err != nil {
 					return
 				}
 			}
@@ -100,33 +100,33 @@ func (h *history) replay(ctx context.Context, target keepwatch.Target) {
 
 // pieces are a batch in small parts, without what is behind a revision: a target drops
 // and tells history by the batch.
-func pieces(batch keepwatch.Batch, end keepwatch.Revision) iter.Seq[keepwatch.Batch] {
+func splitBatch(batch keepwatch.Batch, end keepwatch.Revision) iter.Seq[keepwatch.Batch] {
 	return func(yield func(keepwatch.Batch) bool) {
 		batch.To = min(batch.To, end)
-		piece := keepwatch.Batch{From: batch.From, To: batch.From}
+		part := keepwatch.Batch{From: batch.From, To: batch.From}
 		begin := 0
 		for i, c := range batch.Changes {
 			if c.Revision > end {
 				batch.Changes = batch.Changes[:i]
 				break
 			}
-			if c.Revision > piece.To && i-begin >= pieceChanges {
-				piece.Changes = batch.Changes[begin:i]
-				if !yield(piece) {
+			if c.Revision > part.To && i-begin >= applyChanges {
+				part.Changes = batch.Changes[begin:i]
+				if !yield(part) {
 					return
 				}
-				piece.From, begin = piece.To, i
+				part.From, begin = part.To, i
 			}
-			piece.To = max(piece.To, c.Revision)
+			part.To = max(part.To, c.Revision)
 		}
-		piece.To, piece.Changes = batch.To, batch.Changes[begin:]
-		yield(piece)
+		part.To, part.Changes = batch.To, batch.Changes[begin:]
+		yield(part)
 	}
 }
 
 // close ends the watches.
 func (h *history) close() {
-	<-h.opened
+	<-h.ready
 	for _, p := range h.parts {
 		p.watch.Close()
 	}

@@ -22,9 +22,9 @@ import (
 // NotOlderThan, or below that of the page before, is Rewound; a page whose revision
 // was compacted meanwhile is Expired.
 func (s *Source) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch.Page, error) {
-	at := s.beginning()
+	at := s.firstPosition()
 	if req.Continue == "" {
-		s.beginList()
+		s.recordListStart()
 	} else {
 		var err error
 		if at, err = parsePosition(req.Continue); err != nil {
@@ -36,7 +36,7 @@ func (s *Source) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch
 	case failure != nil:
 		return keepwatch.Page{}, failure
 	case page.Revision < req.NotOlderThan && req.Continue == "":
-		return keepwatch.Page{}, s.rewound(keepwatch.Failed(keepwatch.Rewound,
+		return keepwatch.Page{}, s.reportRewind(keepwatch.Failed(keepwatch.Rewound,
 			"list %s: the newest revision is %d, but it was %d already", s.prefix, page.Revision, req.NotOlderThan))
 	}
 	return page, nil
@@ -44,11 +44,11 @@ func (s *Source) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch
 
 // page reads what follows a position, and moves it to where the next page begins.
 func (s *Source) page(ctx context.Context, at *position) (keepwatch.Page, *keepwatch.Failure) {
-	at.limit = s.limitAgain(at.limit)
+	at.limit = s.limitAfterFailure(at.limit)
 	began := time.Now()
 	answer, err := s.rangeFrom(ctx, *at)
 	for isTooLarge(err) && at.limit > 1 {
-		at.limit = fitting(at.limit, err)
+		at.limit = smallerLimit(at.limit, err)
 		began = time.Now()
 		answer, err = s.rangeFrom(ctx, *at)
 	}
@@ -57,7 +57,7 @@ func (s *Source) page(ctx context.Context, at *position) (keepwatch.Page, *keepw
 		return keepwatch.Page{}, s.failure(ctx, "list", err)
 	}
 	s.failedLimit.Store(0)
-	if failure := s.same("list", answer.Header, true); failure != nil {
+	if failure := s.checkCluster("list", answer.Header, true); failure != nil {
 		return keepwatch.Page{}, failure
 	}
 	if at.revision == 0 {
@@ -88,7 +88,7 @@ const (
 	maxPage = 10_000
 	// pageShare is the part of the idle timeout in which a page is to come: the link may
 	// be slow.
-	pageShare = 10
+	pageTimeShare = 10
 	// pageGrowth bounds how much larger a page is asked for than the one before.
 	pageGrowth = 4
 )
@@ -103,13 +103,13 @@ func (s *Source) limitAfter(limit int64, page []*mvccpb.KeyValue, took time.Dura
 		bytes += len(kv.Value)
 	}
 	n := float64(len(page))
-	fits := int64(min(n*pageBytes/float64(bytes), n*float64(s.idleTimeout/pageShare)/float64(took+1)))
+	fits := int64(min(n*pageBytes/float64(bytes), n*float64(s.idleTimeout/pageTimeShare)/float64(took+1)))
 	return max(1, min(fits, limit*pageGrowth, maxPage))
 }
 
 // limitAgain returns how many keys a page is to have behind one that failed: fewer, if that
 // one had many. It may have been what etcd, or the connection, could not bear.
-func (s *Source) limitAgain(limit int64) int64 {
+func (s *Source) limitAfterFailure(limit int64) int64 {
 	if failed := s.failedLimit.Load(); failed > 0 && s.pageSize == 0 {
 		return min(limit, max(1, failed/pageGrowth))
 	}
@@ -117,15 +117,15 @@ func (s *Source) limitAgain(limit int64) int64 {
 }
 
 // sizes are the length of a message that gRPC refuses, and what it would take.
-var sizes = regexp.MustCompile(`\((\d+) vs\. \d+\)`)
+var messageSizes = regexp.MustCompile(`\((\d+) vs\. \d+\)`)
 
 // fitting returns how many keys are asked for in the place of limit, whose page was too
 // large: about as many as make a page, by the size that the refusal tells.
-func fitting(limit int64, refusal error) int64 {
-	_, words := wordsOf(refusal)
+func smallerLimit(limit int64, refusal error) int64 {
+	_, message := codeAndMessage(refusal)
 	fewer := min(limit/2, firstPage)
-	if told := sizes.FindStringSubmatch(words); told != nil {
-		if size, err := strconv.ParseFloat(told[1], 64); err == nil && size > pageBytes {
+	if match := messageSizes.FindStringSubmatch(message); match != nil {
+		if size, err := strconv.ParseFloat(match[1], 64); err == nil && size > pageBytes {
 			fewer = min(fewer, int64(float64(limit)*pageBytes/size))
 		}
 	}
@@ -133,13 +133,13 @@ func fitting(limit int64, refusal error) int64 {
 }
 
 // decodeShare is how many objects are worth a goroutine.
-const decodeShare = 32
+const decodeBatch = 32
 
 // decodeAll decodes the accepted keys of a page on all processors: that is most of what a
 // list costs.
 func (s *Source) decodeAll(kvs []*mvccpb.KeyValue) ([]keepwatch.Object, *keepwatch.Failure) {
 	objects := make([]keepwatch.Object, len(kvs))
-	workers := min(runtime.GOMAXPROCS(0), max(1, len(kvs)/decodeShare))
+	workers := min(runtime.GOMAXPROCS(0), max(1, len(kvs)/decodeBatch))
 	failures := make([]*keepwatch.Failure, workers)
 	var group sync.WaitGroup
 	for w := range workers {
@@ -159,7 +159,7 @@ func (s *Source) decodeAll(kvs []*mvccpb.KeyValue) ([]keepwatch.Object, *keepwat
 }
 
 // beginning is where a list begins.
-func (s *Source) beginning() position {
+func (s *Source) firstPosition() position {
 	if s.pageSize != 0 {
 		return position{limit: s.pageSize}
 	}

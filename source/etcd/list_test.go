@@ -19,7 +19,7 @@ import (
 
 // The pages of a list show one revision, whatever is written between them.
 func TestListIsOneState(t *testing.T) {
-	w := newWorld(t, etcd.Options{PageSize: 3})
+	w := newFixture(t, etcd.Options{PageSize: 3})
 	var revision keepwatch.Revision
 	for i := range 10 {
 		revision = w.put(t, fmt.Sprintf("ns/%d", i), "old")
@@ -48,7 +48,7 @@ func TestListIsOneState(t *testing.T) {
 
 // A prefix does not cover what begins like it (kubernetes #25342).
 func TestPrefixEndsAtASlash(t *testing.T) {
-	w := newWorld(t, etcd.Options{})
+	w := newFixture(t, etcd.Options{})
 	begin := w.put(t, "ns/a", "1")
 	must(w.Client.Put(t.Context(), strings.TrimSuffix(w.prefix, "/")+"1/ns/a", "other"))(t)
 	must(w.Client.Put(t.Context(), w.prefix, "the prefix itself"))(t)
@@ -61,13 +61,13 @@ func TestPrefixEndsAtASlash(t *testing.T) {
 	if !slices.Equal(keys, []string{"b", "ns/a"}) {
 		t.Errorf("the list shows %q", keys)
 	}
-	if got := show(until(t, w.watch(t, begin), begin, end)); got != "+b=2" {
+	if got := describe(readTo(t, w.watch(t, begin), begin, end)); got != "+b=2" {
 		t.Errorf("the watch shows %s", got)
 	}
 }
 
 func TestListAfterCompaction(t *testing.T) {
-	w := newWorld(t, etcd.Options{PageSize: 1})
+	w := newFixture(t, etcd.Options{PageSize: 1})
 	w.put(t, "a", "1")
 	w.put(t, "b", "1")
 	page := must(w.List(t.Context(), keepwatch.ListRequest{}))(t)
@@ -76,8 +76,8 @@ func TestListAfterCompaction(t *testing.T) {
 	wantKind(t, err, keepwatch.Expired)
 }
 
-func TestListRefusesWhatIsNotItsOwn(t *testing.T) {
-	w := newWorld(t, etcd.Options{})
+func TestListRejectsForeignRequests(t *testing.T) {
+	w := newFixture(t, etcd.Options{})
 	newest := w.put(t, "a", "1")
 	_, err := w.List(t.Context(), keepwatch.ListRequest{Continue: "eyJ2IjoibWV0YS5rOHMuaW8vdjEifQ"})
 	wantKind(t, err, keepwatch.Rejected)
@@ -93,7 +93,7 @@ func TestListRefusesWhatIsNotItsOwn(t *testing.T) {
 
 // What one message can't hold is asked for in smaller pages.
 func TestLargePages(t *testing.T) {
-	w := newWorld(t, etcd.Options{})
+	w := newFixture(t, etcd.Options{})
 	w.LimitMessages(50 << 10)
 	large := strings.Repeat("x", 1<<10)
 	for i := range 60 {
@@ -114,9 +114,9 @@ func TestLargePages(t *testing.T) {
 
 // Pages grow by small objects, and then meet very large ones: 84 MB in what is asked for as
 // one page of 10,000.
-func TestLargeBehindSmall(t *testing.T) {
+func TestLargeObjectsAfterSmall(t *testing.T) {
 	const small, large = 10_000, 60
-	w := newWorld(t, etcd.Options{})
+	w := newFixture(t, etcd.Options{})
 	for begin := 0; begin < small; begin += 100 { // etcd takes 128 operations at a time
 		var puts []clientv3.Op
 		for i := range 100 {
@@ -134,7 +134,7 @@ func TestLargeBehindSmall(t *testing.T) {
 }
 
 // A page that etcd can't send, or that it does not survive, is asked for with fewer keys.
-func TestPageThatEtcdRefuses(t *testing.T) {
+func TestPageTooLargeForEtcd(t *testing.T) {
 	for name, row := range map[string]struct {
 		refusal error
 		fails   int // lists
@@ -145,7 +145,7 @@ func TestPageThatEtcdRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			const keys = 100_000
-			l, s := startLiar(t, etcd.Options{})
+			l, s := startScripted(t, etcd.Options{})
 			l.read = func(_ context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
 				answer := &pb.RangeResponse{Header: l.header(), Count: keys, More: true}
 				if begin := string(r.Key); strings.HasPrefix(begin, "/p/b") && r.Limit > 30 {

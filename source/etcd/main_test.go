@@ -61,7 +61,7 @@ func run(m *testing.M) int {
 }
 
 // patience is the deadline of what happens at once on an idle machine: only a hang reaches it.
-const patience = 5 * time.Minute
+const testTimeout = 5 * time.Minute
 
 func must[T any](v T, err error) func(testing.TB) T {
 	return func(tb testing.TB) T {
@@ -81,9 +81,9 @@ func prefixOf(tb testing.TB) string {
 func dial(tb testing.TB, config clientv3.Config) *clientv3.Client {
 	tb.Helper()
 	config.Logger = zap.NewNop()
-	config.DialTimeout = patience
+	config.DialTimeout = testTimeout
 	config.DialOptions = append(config.DialOptions, grpc.WithConnectParams(grpc.ConnectParams{
-		MinConnectTimeout: patience,
+		MinConnectTimeout: testTimeout,
 		Backoff:           backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.5, MaxDelay: 100 * time.Millisecond},
 	}))
 	client := must(clientv3.New(config))(tb)
@@ -100,19 +100,19 @@ func newSource(tb testing.TB, client *clientv3.Client, opts etcd.Options) *etcd.
 }
 
 // world is the shared etcd with a source of the test's own prefix.
-type world struct {
+type fixture struct {
 	*clientv3.Client
 	*etcd.Source
 	prefix string
 }
 
-func newWorld(tb testing.TB, opts etcd.Options) world {
+func newFixture(tb testing.TB, opts etcd.Options) fixture {
 	client := dial(tb, clientv3.Config{Endpoints: shared.endpoints()})
 	must(client.Delete(tb.Context(), prefixOf(tb), clientv3.WithPrefix()))(tb) // by a run before
-	return world{client, newSource(tb, client, opts), prefixOf(tb)}
+	return fixture{client, newSource(tb, client, opts), prefixOf(tb)}
 }
 
-func (w world) put(tb testing.TB, key, value string) keepwatch.Revision {
+func (w fixture) put(tb testing.TB, key, value string) keepwatch.Revision {
 	tb.Helper()
 	return keepwatch.Revision(must(w.Client.Put(tb.Context(), w.prefix+key, value))(tb).Header.Revision)
 }
@@ -121,7 +121,7 @@ func (w world) put(tb testing.TB, key, value string) keepwatch.Revision {
 // come back. A put whose answer is lost may have been made, so that it is repeated
 // only where etcd does not have the value: it is one event in any case. An attempt does
 // not wait for as long as etcd would, which may have sent it to a member that is gone.
-func (w world) putThrough(tb testing.TB, key, value string) keepwatch.Revision {
+func (w fixture) putThrough(tb testing.TB, key, value string) keepwatch.Revision {
 	tb.Helper()
 	key = w.prefix + key
 	var revision int64
@@ -155,12 +155,12 @@ func unavailable(err error) bool {
 	return errors.As(err, &own) && own.Code() == codes.Unavailable || status.Code(err) == codes.Unavailable
 }
 
-func (w world) delete(tb testing.TB, key string) keepwatch.Revision {
+func (w fixture) delete(tb testing.TB, key string) keepwatch.Revision {
 	tb.Helper()
 	return keepwatch.Revision(must(w.Client.Delete(tb.Context(), w.prefix+key))(tb).Header.Revision)
 }
 
-func (w world) watch(tb testing.TB, from keepwatch.Revision) keepwatch.Watch {
+func (w fixture) watch(tb testing.TB, from keepwatch.Revision) keepwatch.Watch {
 	tb.Helper()
 	watch := must(w.Source.Watch(tb.Context(), from))(tb)
 	tb.Cleanup(watch.Close)
@@ -184,7 +184,7 @@ func list(tb testing.TB, s keepwatch.Source) (objects []keepwatch.Object, revisi
 
 // until reads a watch up to a revision, and checks that each batch begins where the
 // one before ended.
-func until(tb testing.TB, w keepwatch.Watch, from, to keepwatch.Revision) (changes []keepwatch.Change) {
+func readTo(tb testing.TB, w keepwatch.Watch, from, to keepwatch.Revision) (changes []keepwatch.Change) {
 	tb.Helper()
 	for from < to {
 		b := next(tb, w)
@@ -199,14 +199,14 @@ func until(tb testing.TB, w keepwatch.Watch, from, to keepwatch.Revision) (chang
 // next is Next with a deadline.
 func next(tb testing.TB, w keepwatch.Watch) keepwatch.Batch {
 	tb.Helper()
-	defer time.AfterFunc(patience, w.Close).Stop()
+	defer time.AfterFunc(testTimeout, w.Close).Stop()
 	return must(w.Next())(tb)
 }
 
 // last reads a watch to its end.
-func last(tb testing.TB, w keepwatch.Watch) error {
+func readToEnd(tb testing.TB, w keepwatch.Watch) error {
 	tb.Helper()
-	defer time.AfterFunc(patience, w.Close).Stop()
+	defer time.AfterFunc(testTimeout, w.Close).Stop()
 	for {
 		if _, err := w.Next(); err != nil {
 			if _, again := w.Next(); again != err {
@@ -233,21 +233,21 @@ func wantKind(tb testing.TB, err error, kind keepwatch.FailureKind) {
 }
 
 // show is changes as text: sign, key, revision, value.
-func show(changes []keepwatch.Change) string {
-	var words []string
+func describe(changes []keepwatch.Change) string {
+	var all []string
 	for _, c := range changes {
 		sign := map[keepwatch.ChangeType]string{keepwatch.Added: "+", keepwatch.Modified: "~", keepwatch.Deleted: "-"}[c.Type]
-		words = append(words, fmt.Sprintf("%s%s", sign, c.Object.Key()))
+		all = append(all, fmt.Sprintf("%s%s", sign, c.Object.Key()))
 		if o, ok := c.Object.(*etcd.Object); ok && c.Type != keepwatch.Deleted {
-			words[len(words)-1] += "=" + string(o.Value())
+			all[len(all)-1] += "=" + string(o.Value())
 		}
 	}
-	return strings.Join(words, " ")
+	return strings.Join(all, " ")
 }
 
 func eventually(tb testing.TB, what string, ok func() bool) {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(tb.Context(), patience)
+	ctx, cancel := context.WithTimeout(tb.Context(), testTimeout)
 	defer cancel()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()

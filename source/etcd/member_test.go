@@ -79,7 +79,7 @@ func (m *member) ready() error {
 	select {
 	case <-m.etcd.Server.ReadyNotify():
 		return nil
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		m.stop()
 		return errors.New("etcd is not ready")
 	}

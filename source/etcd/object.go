@@ -58,9 +58,9 @@ func (o *Object) Version() int64 { return o.version }
 func (o *Object) Value() []byte { return o.value }
 
 // seed makes the sums of one process comparable.
-var seed = maphash.MakeSeed()
+var hashSeed = maphash.MakeSeed()
 
-func sumOf(value []byte) uint64 { return maphash.Bytes(seed, value) }
+func sumOf(value []byte) uint64 { return maphash.Bytes(hashSeed, value) }
 
 // Equal reports whether other has the same value; see store.Equaler. It goes by a
 // 64-bit hash that is seeded for each process.
@@ -92,7 +92,7 @@ func (s *Source) decode(kv *mvccpb.KeyValue) (keepwatch.Object, *keepwatch.Failu
 		return nil, nil
 	}
 	raw := newObject(key, kv)
-	s.past.saw(kv, raw.sum)
+	s.lastWrite.record(kv, raw.sum)
 	if s.decoder == nil {
 		return raw, nil
 	}

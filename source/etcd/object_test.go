@@ -33,12 +33,12 @@ func decode(o *etcd.Object, value []byte) (keepwatch.Object, error) {
 // What can't be decoded has its place in list and history, and is still the same
 // object; what comes behind it comes behind it.
 func TestDecode(t *testing.T) {
-	w := newWorld(t, etcd.Options{Decode: decode})
+	w := newFixture(t, etcd.Options{Decode: decode})
 	w.put(t, "a", "1")
 	w.put(t, "b", "!1")
 	held := store.New(store.Options{})
-	reflect(t, w.Source, held, reflector.Options{})
-	first := reach(t, held, must(w.Newest(t.Context()))(t))
+	startReflector(t, w.Source, held, reflector.Options{})
+	first := waitForRevision(t, held, must(w.Newest(t.Context()))(t))
 	consumer := held.Watch(first.Cursor(), store.Filter{})
 	w.put(t, "a", "!2")
 	w.put(t, "b", "2")
@@ -74,7 +74,7 @@ func TestDecode(t *testing.T) {
 }
 
 // An object that hides its identity would be lost track of.
-func TestDecodeMustKeepTheIdentity(t *testing.T) {
+func TestDecodeMustPreserveIdentity(t *testing.T) {
 	for name, f := range map[string]func(o *etcd.Object) keepwatch.Object{
 		"nil": func(*etcd.Object) keepwatch.Object { return nil },
 		"uid": func(o *etcd.Object) keepwatch.Object { return renamed{o, o.Key(), "uid", o.Revision()} },
@@ -84,13 +84,13 @@ func TestDecodeMustKeepTheIdentity(t *testing.T) {
 		"revision": func(o *etcd.Object) keepwatch.Object { return renamed{o, o.Key(), o.UID(), 1} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, etcd.Options{Decode: func(o *etcd.Object, _ []byte) (keepwatch.Object, error) { return f(o), nil }})
+			w := newFixture(t, etcd.Options{Decode: func(o *etcd.Object, _ []byte) (keepwatch.Object, error) { return f(o), nil }})
 			from := w.put(t, "ns/a", "1")
 			_, err := w.List(t.Context(), keepwatch.ListRequest{})
 			wantKind(t, err, keepwatch.InvariantViolation)
 			watch := w.watch(t, from)
 			w.put(t, "ns/a", "2")
-			wantKind(t, last(t, watch), keepwatch.InvariantViolation)
+			wantKind(t, readToEnd(t, watch), keepwatch.InvariantViolation)
 		})
 	}
 }
@@ -108,7 +108,7 @@ func (r renamed) Revision() keepwatch.Revision { return r.revision }
 
 // After a rewind the store asks whether what has the same numbers is the same.
 func TestEqual(t *testing.T) {
-	w := newWorld(t, etcd.Options{Decode: decode})
+	w := newFixture(t, etcd.Options{Decode: decode})
 	for key, value := range map[string]string{"a": "1", "b": "1", "c": "2", "d": "!1", "e": "!1"} {
 		w.put(t, key, value)
 	}
@@ -134,7 +134,7 @@ var (
 // (etcd #17529).
 type lossy struct {
 	*etcd.Source
-	lost func(keepwatch.Change) bool
+	drop func(keepwatch.Change) bool
 }
 
 type lossyWatch struct {
@@ -149,21 +149,21 @@ func (l lossy) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.Wa
 
 func (w lossyWatch) Next() (keepwatch.Batch, error) {
 	b, err := w.Watch.Next()
-	b.Changes = slices.DeleteFunc(b.Changes, w.lost)
+	b.Changes = slices.DeleteFunc(b.Changes, w.drop)
 	return b, err
 }
 
 // A change that was lost is noticed at the next one of its key, by its version.
-func TestLostChangeIsNoticed(t *testing.T) {
-	w := newWorld(t, etcd.Options{Decode: decode})
+func TestLostChangeIsDetected(t *testing.T) {
+	w := newFixture(t, etcd.Options{Decode: decode})
 	from := w.put(t, "a", "1")
 	held := store.New(store.Options{})
-	r := reflect(t, lossy{w.Source, func(c keepwatch.Change) bool { return c.Revision == from+1 }}, held, reflector.Options{Paged: true})
-	reach(t, held, from)
+	r := startReflector(t, lossy{w.Source, func(c keepwatch.Change) bool { return c.Revision == from+1 }}, held, reflector.Options{Paged: true})
+	waitForRevision(t, held, from)
 	w.put(t, "a", "2")
 	end := w.put(t, "a", "3")
 	eventually(t, "a relist", func() bool { return r.Progress().Relists[keepwatch.ProtocolViolation] == 1 })
-	o, _ := reach(t, held, end).Get(keepwatch.Key{Name: "a"})
+	o, _ := waitForRevision(t, held, end).Get(keepwatch.Key{Name: "a"})
 	if got := o.(*decoded); got.text != "3" || got.Revision() != end {
 		t.Errorf("%s of %d is held", got.text, got.Revision())
 	}

@@ -13,8 +13,8 @@ import (
 
 // A watch that nothing happens to reaches the newest revision when somebody asks
 // for that, and by nothing else: it is not time yet for the sign of life.
-func TestNewestMovesTheWatch(t *testing.T) {
-	w := newWorld(t, etcd.Options{IdleTimeout: 10 * time.Hour})
+func TestNewestAdvancesWatch(t *testing.T) {
+	w := newFixture(t, etcd.Options{IdleTimeout: 10 * time.Hour})
 	from := w.put(t, "a", "1")
 	watch := w.watch(t, from)
 	for range 20 {
@@ -23,8 +23,8 @@ func TestNewestMovesTheWatch(t *testing.T) {
 		if newest < keepwatch.Revision(elsewhere) {
 			t.Fatalf("newest is %d after %d", newest, elsewhere)
 		}
-		if changes := until(t, watch, from, newest); len(changes) != 0 {
-			t.Errorf("there were changes: %s", show(changes))
+		if changes := readTo(t, watch, from, newest); len(changes) != 0 {
+			t.Errorf("there were changes: %s", describe(changes))
 		}
 		from = newest
 	}
@@ -32,7 +32,7 @@ func TestNewestMovesTheWatch(t *testing.T) {
 
 // Whoever reads consistently sees what was written before.
 func TestNewestIsConsistent(t *testing.T) {
-	w := newWorld(t, etcd.Options{})
+	w := newFixture(t, etcd.Options{})
 	var readers sync.WaitGroup
 	for range 8 {
 		readers.Go(func() {
@@ -49,11 +49,11 @@ func TestNewestIsConsistent(t *testing.T) {
 
 // What watches rely on: etcd tells how far a watch has come that begins at its
 // newest revision, though nothing happens.
-func TestProgressOfAWatchFromNow(t *testing.T) {
-	w := newWorld(t, etcd.Options{})
+func TestProgressFromNewestRevision(t *testing.T) {
+	w := newFixture(t, etcd.Options{})
 	newest := w.put(t, "a", "1")
 	responses := w.Client.Watch(t.Context(), w.prefix, clientv3.WithPrefix(), clientv3.WithRev(int64(newest)), clientv3.WithCreatedNotify())
-	timeout := time.NewTimer(patience)
+	timeout := time.NewTimer(testTimeout)
 	defer timeout.Stop()
 	for progress := false; !progress; {
 		select {

@@ -22,28 +22,28 @@ import (
 )
 
 // ledger knows what was written, from the answers to the writes alone.
-type ledger struct {
-	world
+type writeLog struct {
+	fixture
 	writes []check.Write
-	alive  map[keepwatch.Key]*written
+	live   map[keepwatch.Key]*writtenObject
 	newest keepwatch.Revision
 }
 
 // written is a state as it was written.
-type written struct {
+type writtenObject struct {
 	key      keepwatch.Key
 	created  keepwatch.Revision
 	revision keepwatch.Revision
 	value    string
 }
 
-func (o *written) Key() keepwatch.Key           { return o.key }
-func (o *written) UID() keepwatch.UID           { return keepwatch.UID(o.created.String()) }
-func (o *written) Revision() keepwatch.Revision { return o.revision }
+func (o *writtenObject) Key() keepwatch.Key           { return o.key }
+func (o *writtenObject) UID() keepwatch.UID           { return keepwatch.UID(o.created.String()) }
+func (o *writtenObject) Revision() keepwatch.Revision { return o.revision }
 
 func content(o keepwatch.Object) string {
 	switch o := o.(type) {
-	case *written:
+	case *writtenObject:
 		return o.value
 	case *etcd.Object:
 		return string(o.Value())
@@ -55,7 +55,7 @@ func content(o keepwatch.Object) string {
 type op struct{ key, value string }
 
 // commit writes a transaction, each key of which occurs once.
-func (l *ledger) commit(t *rapid.T, ops []op) {
+func (l *writeLog) commit(t *rapid.T, ops []op) {
 	var thens []clientv3.Op
 	for _, o := range ops {
 		if o.value == "" {
@@ -70,26 +70,26 @@ func (l *ledger) commit(t *rapid.T, ops []op) {
 	}
 	l.newest = keepwatch.Revision(answer.Header.Revision)
 	for _, o := range ops {
-		l.note(o, l.newest)
+		l.record(o, l.newest)
 	}
 }
 
 // note writes down what one write has done.
-func (l *ledger) note(o op, r keepwatch.Revision) {
+func (l *writeLog) record(o op, r keepwatch.Revision) {
 	key := keepwatch.Key{Namespace: o.key[:1], Name: o.key[2:]}
-	before := l.alive[key]
+	before := l.live[key]
 	if o.value == "" {
 		if before != nil {
-			delete(l.alive, key)
+			delete(l.live, key)
 			l.writes = append(l.writes, check.Write{Revision: r, Key: key})
 		}
 		return
 	}
-	now := &written{key: key, created: r, revision: r, value: o.value}
+	now := &writtenObject{key: key, created: r, revision: r, value: o.value}
 	if before != nil {
 		now.created = before.created
 	}
-	l.alive[key] = now
+	l.live[key] = now
 	l.writes = append(l.writes, check.Write{Revision: r, Key: key, Object: now})
 }
 
@@ -106,12 +106,12 @@ func TestStoreEqualsEtcd(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		play(t, world{client, source, prefix})
+		judgeRun(t, fixture{client, source, prefix})
 	})
 }
 
-func play(t *rapid.T, w world) {
-	l := &ledger{world: w, alive: map[keepwatch.Key]*written{}}
+func judgeRun(t *rapid.T, w fixture) {
+	l := &writeLog{fixture: w, live: map[keepwatch.Key]*writtenObject{}}
 	keys := rapid.SampledFrom([]string{"a/1", "a/1-2", "a/2", "a/3", "b/1", "b/11"})
 	transaction := rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) op {
 		o := op{key: keys.Draw(t, "key")}
@@ -124,14 +124,14 @@ func play(t *rapid.T, w world) {
 	before := l.newest
 
 	held := store.New(store.Options{})
-	source := &cuttable{Source: w.Source}
+	source := &interruptible{Source: w.Source}
 	if rapid.Bool().Draw(t, "seeded") {
 		l.commit(t, transaction.Draw(t, "before the seed"))
 		if _, err := w.Seed(t.Context(), held, l.newest-before); err != nil {
 			t.Fatal(err)
 		}
 	}
-	stop := follows(t, source, held)
+	stop := runReflector(t, source, held)
 	defer stop()
 	consumer := &consumer{watcher: held.Watch(store.Cursor{}, store.Filter{})}
 
@@ -148,7 +148,7 @@ func play(t *rapid.T, w world) {
 			// It may be compacted already, by the run before.
 			w.Compact(t.Context(), int64(l.newest)-back)
 		},
-		"cut":  func(*rapid.T) { source.cut() },
+		"cut":  func(*rapid.T) { source.interrupt() },
 		"read": func(t *rapid.T) { consumer.read(t, held) },
 	})
 
@@ -156,11 +156,11 @@ func play(t *rapid.T, w world) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	timeout := time.NewTimer(patience)
+	timeout := time.NewTimer(testTimeout)
 	defer timeout.Stop()
 	for consumer.read(t, held); consumer.watcher.Cursor().Revision < newest; consumer.read(t, held) {
 		select {
-		case <-consumer.newer:
+		case <-consumer.changed:
 		case <-timeout.C:
 			t.Fatalf("the store stays at %d, newest is %d", held.Revision(), newest)
 		}
@@ -177,7 +177,7 @@ func play(t *rapid.T, w world) {
 // consumer writes down what it is told.
 type consumer struct {
 	watcher *store.Watcher
-	newer   <-chan struct{}
+	changed <-chan struct{}
 	records []check.Record
 }
 
@@ -189,7 +189,7 @@ func (c *consumer) read(t *rapid.T, held *store.Store) {
 		case err != nil:
 			t.Fatal(err)
 		case d == nil:
-			c.newer = newer
+			c.changed = newer
 			if state := held.Snapshot(); state.Revision() > 0 {
 				c.records = append(c.records, check.Shown{Revision: state.Revision(), Objects: slices.Collect(state.All())})
 			}
@@ -200,7 +200,7 @@ func (c *consumer) read(t *rapid.T, held *store.Store) {
 }
 
 // follows runs a reflector until the returned function is called.
-func follows(t *rapid.T, s keepwatch.Source, target keepwatch.Target) (stop func()) {
+func runReflector(t *rapid.T, s keepwatch.Source, target keepwatch.Target) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- reflector.New(s, target, reflector.Options{Paged: true}).Run(ctx) }()
@@ -213,41 +213,41 @@ func follows(t *rapid.T, s keepwatch.Source, target keepwatch.Target) (stop func
 }
 
 // cuttable is a source whose watch can be cut off.
-type cuttable struct {
+type interruptible struct {
 	*etcd.Source
 	mu   sync.Mutex
-	open *cutWatch
+	open *interruptibleWatch
 }
 
-type cutWatch struct {
+type interruptibleWatch struct {
 	keepwatch.Watch
-	cut atomic.Bool
+	interrupted atomic.Bool
 }
 
-func (c *cuttable) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.Watch, error) {
+func (c *interruptible) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.Watch, error) {
 	w, err := c.Source.Watch(ctx, from)
 	if err != nil {
 		return nil, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.open = &cutWatch{Watch: w}
+	c.open = &interruptibleWatch{Watch: w}
 	return c.open, nil
 }
 
-func (c *cuttable) cut() {
+func (c *interruptible) interrupt() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.open != nil {
-		c.open.cut.Store(true)
+		c.open.interrupted.Store(true)
 		c.open.Close()
 	}
 }
 
 // Next fails as a watch does that is opened again at once.
-func (w *cutWatch) Next() (keepwatch.Batch, error) {
+func (w *interruptibleWatch) Next() (keepwatch.Batch, error) {
 	b, err := w.Watch.Next()
-	if err != nil && w.cut.Load() {
+	if err != nil && w.interrupted.Load() {
 		err = keepwatch.Failed(keepwatch.Idle, "cut off")
 	}
 	return b, err

@@ -18,7 +18,7 @@ import (
 // it is there. To read consistently from a target, call Newest and wait until the
 // target holds the revision.
 func (s *Source) Newest(ctx context.Context) (keepwatch.Revision, error) {
-	newest, err := s.newest.ask(ctx, s.readNewest)
+	newest, err := s.newest.read(ctx, s.readNewest)
 	if err != nil {
 		return 0, s.failure(ctx, "read", err)
 	}
@@ -26,60 +26,60 @@ func (s *Source) Newest(ctx context.Context) (keepwatch.Revision, error) {
 }
 
 func (s *Source) readNewest(ctx context.Context) (keepwatch.Revision, error) {
-	h, err := s.touch(ctx, 0)
+	h, err := s.readHeader(ctx, 0)
 	if err != nil {
 		return 0, err
 	}
-	if failure := s.same("read", h, false); failure != nil {
+	if failure := s.checkCluster("read", h, false); failure != nil {
 		return 0, failure
 	}
 	newest := keepwatch.Revision(h.Revision)
-	s.want(newest)
+	s.requestProgress(newest)
 	return newest, nil
 }
 
 // want makes the open watches reach a revision.
-func (s *Source) want(r keepwatch.Revision) {
+func (s *Source) requestProgress(r keepwatch.Revision) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for w := range s.open {
-		w.want(r)
+		w.requestProgress(r)
 	}
 }
 
 // quorum shares reads among those who wait for one. A read runs in the call of one
 // of them; when that call is cancelled, another one reads again.
-type quorum struct {
-	turn chan struct{} // held while a read runs
-	mu   sync.Mutex
-	next *reading // has not begun; nil when nobody waits for it
+type quorumReads struct {
+	running chan struct{} // held while a read runs
+	mu      sync.Mutex
+	next    *quorumRead // has not begun; nil when nobody waits for it
 }
 
 // reading is a read that has not begun, runs, or is done.
-type reading struct {
+type quorumRead struct {
 	done     chan struct{}
 	revision keepwatch.Revision // once it is done
 	err      error
 }
 
-func newQuorum() quorum { return quorum{turn: make(chan struct{}, 1)} }
+func newQuorumReads() quorumReads { return quorumReads{running: make(chan struct{}, 1)} }
 
 // ask waits for a read that begins after this call.
-func (q *quorum) ask(ctx context.Context, read func(context.Context) (keepwatch.Revision, error)) (keepwatch.Revision, error) {
+func (q *quorumReads) read(ctx context.Context, do func(context.Context) (keepwatch.Revision, error)) (keepwatch.Revision, error) {
 	r := q.join()
 	select {
 	case <-r.done:
 	case <-ctx.Done():
 		return 0, status.FromContextError(ctx.Err()).Err()
-	case q.turn <- struct{}{}:
-		defer func() { <-q.turn }()
+	case q.running <- struct{}{}:
+		defer func() { <-q.running }()
 		select {
 		case <-r.done: // by somebody else, in the turn before
 			return r.revision, r.err
 		default:
 		}
-		q.begin(r)
-		revision, err := read(ctx)
+		q.start(r)
+		revision, err := do(ctx)
 		if ctx.Err() != nil {
 			return revision, err // r is for another one who waits
 		}
@@ -90,17 +90,17 @@ func (q *quorum) ask(ctx context.Context, read func(context.Context) (keepwatch.
 }
 
 // join returns the read that begins next.
-func (q *quorum) join() *reading {
+func (q *quorumReads) join() *quorumRead {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.next == nil {
-		q.next = &reading{done: make(chan struct{})}
+		q.next = &quorumRead{done: make(chan struct{})}
 	}
 	return q.next
 }
 
 // begin lets nobody join r any more.
-func (q *quorum) begin(r *reading) {
+func (q *quorumReads) start(r *quorumRead) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.next == r {

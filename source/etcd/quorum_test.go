@@ -10,16 +10,16 @@ import (
 )
 
 // asker asks a quorum and keeps the answers.
-type asker struct {
-	quorum quorum
-	reads  int
+type quorumCaller struct {
+	reads  quorumReads
+	count  int
 	answer chan keepwatch.Revision // of the read that runs; 0 fails
 }
 
 var errRead = errors.New("no quorum")
 
-func (a *asker) read(ctx context.Context) (keepwatch.Revision, error) {
-	a.reads++
+func (a *quorumCaller) read(ctx context.Context) (keepwatch.Revision, error) {
+	a.count++
 	select {
 	case r := <-a.answer:
 		if r == 0 {
@@ -32,11 +32,11 @@ func (a *asker) read(ctx context.Context) (keepwatch.Revision, error) {
 }
 
 // ask asks n times at once.
-func (a *asker) ask(ctx context.Context, n int) <-chan keepwatch.Revision {
+func (a *quorumCaller) call(ctx context.Context, n int) <-chan keepwatch.Revision {
 	results := make(chan keepwatch.Revision, n)
 	for range n {
 		go func() {
-			r, _ := a.quorum.ask(ctx, a.read)
+			r, _ := a.reads.read(ctx, a.read)
 			results <- r
 		}()
 	}
@@ -61,39 +61,39 @@ func expect(t *testing.T, results <-chan keepwatch.Revision, n int, want keepwat
 // began before the question.
 func TestReadsAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := &asker{quorum: newQuorum(), answer: make(chan keepwatch.Revision)}
-		first := a.ask(t.Context(), 1)
-		second := a.ask(t.Context(), 50)
+		a := &quorumCaller{reads: newQuorumReads(), answer: make(chan keepwatch.Revision)}
+		first := a.call(t.Context(), 1)
+		second := a.call(t.Context(), 50)
 		a.answer <- 7
 		expect(t, first, 1, 7)
 		expect(t, second, 0, 0)
-		third := a.ask(t.Context(), 50)
+		third := a.call(t.Context(), 50)
 		a.answer <- 8
 		expect(t, second, 50, 8)
 		a.answer <- 0
 		expect(t, third, 50, 0)
-		if a.reads != 3 {
-			t.Errorf("there were %d reads", a.reads)
+		if a.count != 3 {
+			t.Errorf("there were %d reads", a.count)
 		}
 	})
 }
 
 // Who gives up takes nobody along.
-func TestReaderGivesUp(t *testing.T) {
+func TestCanceledReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := &asker{quorum: newQuorum(), answer: make(chan keepwatch.Revision)}
-		first := a.ask(t.Context(), 1)
+		a := &quorumCaller{reads: newQuorumReads(), answer: make(chan keepwatch.Revision)}
+		first := a.call(t.Context(), 1)
 		ctx, cancel := context.WithCancel(t.Context())
-		impatient := a.ask(ctx, 20)
-		patient := a.ask(t.Context(), 20)
+		canceled := a.call(ctx, 20)
+		waiting := a.call(t.Context(), 20)
 		a.answer <- 7 // who reads next is anybody
 		expect(t, first, 1, 7)
 		cancel()
-		expect(t, impatient, 20, 0)
+		expect(t, canceled, 20, 0)
 		a.answer <- 8
-		expect(t, patient, 20, 8)
-		if a.reads < 2 || a.reads > 3 {
-			t.Errorf("there were %d reads", a.reads)
+		expect(t, waiting, 20, 8)
+		if a.count < 2 || a.count > 3 {
+			t.Errorf("there were %d reads", a.count)
 		}
 	})
 }

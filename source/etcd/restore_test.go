@@ -15,7 +15,7 @@ import (
 )
 
 // equal compares a store with what etcd itself says at the store's revision.
-func equal(tb testing.TB, w world, state *store.Snapshot) {
+func equal(tb testing.TB, w fixture, state *store.Snapshot) {
 	tb.Helper()
 	answer := must(w.Client.Get(tb.Context(), w.prefix, clientv3.WithPrefix(), clientv3.WithRev(int64(state.Revision()))))(tb)
 	if len(answer.Kvs) != state.Len() {
@@ -39,7 +39,7 @@ func equal(tb testing.TB, w world, state *store.Snapshot) {
 // followed is a member with a reflector that follows it.
 type followed struct {
 	*member
-	world
+	fixture
 	held      *store.Store
 	reflector *reflector.Reflector
 	consumer  *store.Watcher
@@ -49,11 +49,11 @@ func follow(t *testing.T, config func(*embed.Config)) *followed {
 	t.Helper()
 	f := &followed{member: startMember(t, config), held: store.New(store.Options{})}
 	client := dial(t, clientv3.Config{Endpoints: f.endpoints()})
-	f.world = world{client, newSource(t, client, etcd.Options{}), prefixOf(t)}
+	f.fixture = fixture{client, newSource(t, client, etcd.Options{}), prefixOf(t)}
 	f.put(t, "a", "1")
 	f.put(t, "b", "1")
-	f.reflector = reflect(t, f.Source, f.held, reflector.Options{Paged: true, Seed: 1})
-	reach(t, f.held, 3)
+	f.reflector = startReflector(t, f.Source, f.held, reflector.Options{Paged: true, Seed: 1})
+	waitForRevision(t, f.held, 3)
 	f.consumer = f.held.Watch(f.held.Snapshot().Cursor(), store.Filter{})
 	return f
 }
@@ -79,10 +79,10 @@ func TestRestart(t *testing.T) {
 		}
 		end := f.putThrough(t, "a", fmt.Sprint("after restart ", i))
 		b, ok := f.next(t).(keepwatch.Batch)
-		if !ok || show(b.Changes) != fmt.Sprint("~a=after restart ", i) {
+		if !ok || describe(b.Changes) != fmt.Sprint("~a=after restart ", i) {
 			t.Errorf("restart %d is told as %+v", i, b)
 		}
-		equal(t, f.world, reach(t, f.held, end))
+		equal(t, f.fixture, waitForRevision(t, f.held, end))
 	}
 	if p := f.reflector.Progress(); len(p.Relists) != 0 || len(p.Reconnects) == 0 {
 		t.Errorf("relists: %v, reconnects: %v", p.Relists, p.Reconnects)
@@ -106,7 +106,7 @@ func TestRestore(t *testing.T) {
 			}
 			f.delete(t, "b")
 			lost := f.put(t, "lost", "")
-			reach(t, f.held, lost)
+			waitForRevision(t, f.held, lost)
 			for f.consumer.Cursor().Revision < lost {
 				f.next(t)
 			}
@@ -132,7 +132,7 @@ func TestRestore(t *testing.T) {
 				t.Fatalf("the restore is told as %+v", gap)
 			}
 			end := f.putThrough(t, "c", "new")
-			equal(t, f.world, reach(t, f.held, end))
+			equal(t, f.fixture, waitForRevision(t, f.held, end))
 			if p := f.reflector.Progress(); p.Relists[keepwatch.Rewound] != 1 || len(p.Relists) != 1 {
 				t.Errorf("relists: %v", p.Relists)
 			}
@@ -143,12 +143,12 @@ func TestRestore(t *testing.T) {
 // A restored etcd that has overtaken what is held, under the same cluster id, is another history,
 // too: also for a source whose resource was quiet before the restore, if it shares its past with
 // one that has seen a write since the backup.
-func TestRestoreThatHasOvertaken(t *testing.T) {
+func TestRestoreAheadOfSource(t *testing.T) {
 	f := &followed{member: startMember(t, nil), held: store.New(store.Options{})}
 	client := dial(t, clientv3.Config{Endpoints: f.endpoints()})
-	past := &etcd.Past{}
-	f.world = world{client, newSource(t, client, etcd.Options{Past: past}), prefixOf(t)}
-	quiet := world{client, newSource(t, client, etcd.Options{Past: past, Prefix: "/quiet/"}), "/quiet/"}
+	past := &etcd.LastWrite{}
+	f.fixture = fixture{client, newSource(t, client, etcd.Options{LastWrite: past}), prefixOf(t)}
+	quiet := fixture{client, newSource(t, client, etcd.Options{LastWrite: past, Prefix: "/quiet/"}), "/quiet/"}
 	f.put(t, "a", "1")
 	quiet.put(t, "q", "1")
 	f.stop()
@@ -156,15 +156,15 @@ func TestRestoreThatHasOvertaken(t *testing.T) {
 	if err := f.start(); err != nil {
 		t.Fatal(err)
 	}
-	f.reflector = reflect(t, f.Source, f.held, reflector.Options{Paged: true, Seed: 1})
+	f.reflector = startReflector(t, f.Source, f.held, reflector.Options{Paged: true, Seed: 1})
 	alone := store.New(store.Options{})
-	reflect(t, quiet.Source, alone, reflector.Options{Paged: true, Seed: 1})
+	startReflector(t, quiet.Source, alone, reflector.Options{Paged: true, Seed: 1})
 	last := f.put(t, "a", "2")
-	reach(t, f.held, last)
+	waitForRevision(t, f.held, last)
 	must(quiet.Newest(t.Context()))(t)
-	reach(t, alone, last)
+	waitForRevision(t, alone, last)
 	f.consumer = f.held.Watch(f.held.Snapshot().Cursor(), store.Filter{})
-	other := &followed{world: quiet, consumer: alone.Watch(alone.Snapshot().Cursor(), store.Filter{})}
+	other := &followed{fixture: quiet, consumer: alone.Watch(alone.Snapshot().Cursor(), store.Filter{})}
 	f.stop()
 
 	elsewhere := newMember(shortDir(t)) // where nobody follows it until it is ahead
@@ -188,9 +188,9 @@ func TestRestoreThatHasOvertaken(t *testing.T) {
 		}
 	}
 	end := f.put(t, "c", "new")
-	equal(t, f.world, reach(t, f.held, end))
+	equal(t, f.fixture, waitForRevision(t, f.held, end))
 	must(quiet.Newest(t.Context()))(t)
-	equal(t, quiet, reach(t, alone, end))
+	equal(t, quiet, waitForRevision(t, alone, end))
 	if p := f.reflector.Progress(); p.Relists[keepwatch.Rewound] != 1 || len(p.Relists) != 1 {
 		t.Errorf("relists: %v", p.Relists)
 	}
@@ -201,7 +201,7 @@ func emptyData(t *testing.T) string { return t.TempDir() }
 // A watch that is opened ahead of the newest revision does not wait for it
 // (kubernetes #107457).
 func TestWatchAhead(t *testing.T) {
-	w := newWorld(t, etcd.Options{})
+	w := newFixture(t, etcd.Options{})
 	newest := w.put(t, "a", "1")
 	_, err := w.Source.Watch(t.Context(), newest+1)
 	wantKind(t, err, keepwatch.Rewound)
@@ -216,11 +216,11 @@ func TestMembers(t *testing.T) {
 		all = append(all, m.endpoints()...)
 	}
 	client := dial(t, clientv3.Config{Endpoints: all})
-	w := world{client, newSource(t, client, etcd.Options{}), prefixOf(t)}
+	w := fixture{client, newSource(t, client, etcd.Options{}), prefixOf(t)}
 	from := w.putThrough(t, "a", "0")
 	held := store.New(store.Options{})
-	r := reflect(t, w.Source, held, reflector.Options{Paged: true, Seed: 1})
-	reach(t, held, from)
+	r := startReflector(t, w.Source, held, reflector.Options{Paged: true, Seed: 1})
+	waitForRevision(t, held, from)
 	consumer := held.Watch(held.Snapshot().Cursor(), store.Filter{})
 
 	for i, m := range members {
@@ -229,7 +229,7 @@ func TestMembers(t *testing.T) {
 		end := w.putThrough(t, "a", value)
 		for told := ""; consumer.Cursor().Revision < end; {
 			b, ok := must(consumer.Next(t.Context()))(t).(keepwatch.Batch)
-			if told += show(b.Changes); !ok || told != "" && told != "~a="+value {
+			if told += describe(b.Changes); !ok || told != "" && told != "~a="+value {
 				t.Errorf("without member %d comes %q", i, told)
 			}
 		}
@@ -247,7 +247,7 @@ func TestMembers(t *testing.T) {
 	defer watch.Close()
 	members[0].kill()
 	members[1].kill()
-	err := last(t, watch)
+	err := readToEnd(t, watch)
 	wantKind(t, err, keepwatch.Unreachable)
 	if err != nil && !strings.Contains(err.Error(), "no leader") {
 		t.Errorf("it says: %v", err)

@@ -28,7 +28,7 @@ func (r *revision) clear() {
 
 // take passes on the revisions that a message completes: all but the last, and that
 // too where no fragment follows.
-func (w *watch) take(response *pb.WatchResponse) *keepwatch.Failure {
+func (w *watch) addResponse(response *pb.WatchResponse) *keepwatch.Failure {
 	r := &w.revision
 	for _, event := range response.Events {
 		n := keepwatch.Revision(event.GetKv().GetModRevision())
@@ -72,14 +72,14 @@ func (s *Source) add(r *revision, event *mvccpb.Event) *keepwatch.Failure {
 	change := keepwatch.Change{Revision: keepwatch.Revision(kv.GetModRevision())}
 	switch {
 	case !s.prefix.covers(kv.GetKey()) || kv.GetModRevision() <= 0:
-		return s.unexpected("an event is of a key or revision that was not asked for")
+		return s.protocolViolation("an event is of a key or revision that was not asked for")
 	case !s.accept(s.prefix.key(kv.Key)):
 		return nil
 	case event.Type == mvccpb.Event_DELETE:
 		change.Type = keepwatch.Deleted
 		change.Object = &Object{key: s.prefix.key(kv.Key), revision: change.Revision}
 	case event.Type != mvccpb.Event_PUT:
-		return s.unexpected("an event is of an unknown type")
+		return s.protocolViolation("an event is of an unknown type")
 	default:
 		o, failure := s.decode(kv)
 		if failure != nil {

@@ -109,14 +109,14 @@ func TestAuth(t *testing.T) {
 		return dial(t, clientv3.Config{Endpoints: m.endpoints(), Username: name, Password: "secret"})
 	}
 	root, ann := user("root"), user("ann")
-	w := world{root, newSource(t, ann, etcd.Options{}), prefixOf(t)}
+	w := fixture{root, newSource(t, ann, etcd.Options{}), prefixOf(t)}
 	from := w.put(t, "a", "1")
 	if _, revision := list(t, w); revision != from {
 		t.Errorf("the list is of %d, want %d", revision, from)
 	}
 	watch := w.watch(t, from)
 	end := w.put(t, "a", "2")
-	until(t, watch, from, must(w.Newest(ctx))(t))
+	readTo(t, watch, from, must(w.Newest(ctx))(t))
 
 	elsewhere := newSource(t, ann, etcd.Options{Prefix: "/secrets/"})
 	_, err := elsewhere.List(ctx, keepwatch.ListRequest{})

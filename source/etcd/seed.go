@@ -18,10 +18,10 @@ import (
 // short, by whatever it is, that is no failure: a reflector goes on from there, and
 // meets what it was.
 func (s *Source) Seed(ctx context.Context, target keepwatch.Target, back keepwatch.Revision) (keepwatch.Revision, error) {
-	if held := target.Revision(); held != 0 {
-		return 0, keepwatch.Failed(keepwatch.InvariantViolation, "seed %s: the target holds revision %d already", s.prefix, held)
+	if current := target.Revision(); current != 0 {
+		return 0, keepwatch.Failed(keepwatch.InvariantViolation, "seed %s: the target holds revision %d already", s.prefix, current)
 	}
-	s.beginList()
+	s.recordListStart()
 	newest, err := s.Newest(ctx)
 	if err != nil {
 		return 0, err
@@ -38,7 +38,7 @@ func (s *Source) Seed(ctx context.Context, target keepwatch.Target, back keepwat
 		if failure := (*keepwatch.Failure)(nil); !errors.As(err, &failure) || failure.Kind != keepwatch.Expired {
 			return 0, err
 		}
-		compacted, failure := s.compacted(ctx, at)
+		compacted, failure := s.compactRevision(ctx, at)
 		if failure != nil {
 			return 0, failure
 		}
@@ -48,14 +48,14 @@ func (s *Source) Seed(ctx context.Context, target keepwatch.Target, back keepwat
 
 // seed is one attempt at Seed. The history is read ahead of while the state is filled in.
 func (s *Source) seed(ctx context.Context, target keepwatch.Target, from, to keepwatch.Revision) error {
-	reading, cancel := context.WithCancel(ctx)
-	since := s.history(reading, from, to)
-	defer since.close()
+	historyCtx, cancel := context.WithCancel(ctx)
+	history := s.openHistory(historyCtx, from, to)
+	defer history.close()
 	defer cancel() // it may still be opening watches
 	if err := s.fill(ctx, target, from); err != nil {
 		return err
 	}
-	since.replay(ctx, target)
+	history.replay(ctx, target)
 	return nil
 }
 
@@ -65,7 +65,7 @@ func (s *Source) fill(ctx context.Context, target keepwatch.Target, revision kee
 	if err != nil {
 		return err
 	}
-	if err := s.pour(ctx, list, revision); err != nil {
+	if err := s.putPages(ctx, list, revision); err != nil {
 		list.Discard()
 		return err
 	}
@@ -74,7 +74,7 @@ func (s *Source) fill(ctx context.Context, target keepwatch.Target, revision kee
 
 // pour puts the state at a revision into a list: while it takes a page the next one is
 // read.
-func (s *Source) pour(ctx context.Context, list keepwatch.Replacement, revision keepwatch.Revision) (err error) {
+func (s *Source) putPages(ctx context.Context, list keepwatch.Replacement, revision keepwatch.Revision) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	pages := make(chan keepwatch.Page)
@@ -98,7 +98,7 @@ func (s *Source) pour(ctx context.Context, list keepwatch.Replacement, revision 
 
 // pages reads the state at a revision.
 func (s *Source) pages(ctx context.Context, revision keepwatch.Revision, into chan<- keepwatch.Page) *keepwatch.Failure {
-	at := s.beginning()
+	at := s.firstPosition()
 	at.revision = revision
 	for {
 		page, failure := s.page(ctx, &at)
@@ -114,10 +114,10 @@ func (s *Source) pages(ctx context.Context, revision keepwatch.Revision, into ch
 
 // compacted asks for the revision up to which etcd has compacted its history, which
 // is after at. etcd tells it to a watch that comes too late, and nobody else.
-func (s *Source) compacted(ctx context.Context, at keepwatch.Revision) (keepwatch.Revision, *keepwatch.Failure) {
+func (s *Source) compactRevision(ctx context.Context, at keepwatch.Revision) (keepwatch.Revision, *keepwatch.Failure) {
 	ctx, cancel := context.WithTimeout(ctx, s.idleTimeout)
 	defer cancel()
-	stream, failure := s.dial(ctx, []byte(s.prefix), nil, at)
+	stream, failure := s.openStream(ctx, []byte(s.prefix), nil, at)
 	if failure != nil {
 		return 0, failure
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 // reflect follows a source for the duration of the test.
-func reflect(tb testing.TB, s keepwatch.Source, target keepwatch.Target, options reflector.Options) *reflector.Reflector {
+func startReflector(tb testing.TB, s keepwatch.Source, target keepwatch.Target, options reflector.Options) *reflector.Reflector {
 	tb.Helper()
 	r := reflector.New(s, target, options)
 	ctx, cancel := context.WithCancel(tb.Context())
@@ -33,7 +33,7 @@ func reflect(tb testing.TB, s keepwatch.Source, target keepwatch.Target, options
 }
 
 // reach waits until a store holds a revision.
-func reach(tb testing.TB, s *store.Store, r keepwatch.Revision) *store.Snapshot {
+func waitForRevision(tb testing.TB, s *store.Store, r keepwatch.Revision) *store.Snapshot {
 	tb.Helper()
 	eventually(tb, fmt.Sprintf("the store holds %d", r), func() bool { return s.Revision() >= r })
 	return s.Snapshot()
@@ -41,7 +41,7 @@ func reach(tb testing.TB, s *store.Store, r keepwatch.Revision) *store.Snapshot 
 
 // A store that was seeded answers from before its beginning, exactly.
 func TestSeed(t *testing.T) {
-	w := newWorld(t, etcd.Options{PageSize: 2})
+	w := newFixture(t, etcd.Options{PageSize: 2})
 	for i := range 5 {
 		w.put(t, fmt.Sprintf("ns/%d", i), "1")
 	}
@@ -56,8 +56,8 @@ func TestSeed(t *testing.T) {
 	if at := must(w.Seed(t.Context(), held, 1_000_000))(t); at != compacted || held.Revision() != end {
 		t.Fatalf("seeded from %d to %d, want %d to %d", at, held.Revision(), compacted, end)
 	}
-	r := reflect(t, w.Source, held, reflector.Options{})
-	reach(t, held, end)
+	r := startReflector(t, w.Source, held, reflector.Options{})
+	waitForRevision(t, held, end)
 	if n := len(r.Progress().Relists); n != 0 {
 		t.Errorf("%d kinds of relists", n)
 	}
@@ -67,7 +67,7 @@ func TestSeed(t *testing.T) {
 		d := must(consumer.Next(t.Context()))(t)
 		got = append(got, d.(keepwatch.Batch).Changes...)
 	}
-	if text := show(got); text != "-ns/2 +ns/5=1 -ns/5" {
+	if text := describe(got); text != "-ns/2 +ns/5=1 -ns/5" {
 		t.Errorf("a consumer from before the beginning is told %s", text)
 	}
 	if o := got[0].Object.(*etcd.Object); string(o.Value()) != "1" {
@@ -77,8 +77,8 @@ func TestSeed(t *testing.T) {
 	wantKind(t, err, keepwatch.InvariantViolation)
 }
 
-func TestSeedGoesBackAsFarAsAsked(t *testing.T) {
-	w := newWorld(t, etcd.Options{})
+func TestSeedDepth(t *testing.T) {
+	w := newFixture(t, etcd.Options{})
 	w.put(t, "a", "1")
 	old := w.put(t, "a", "2")
 	w.put(t, "a", "3")
@@ -89,14 +89,14 @@ func TestSeedGoesBackAsFarAsAsked(t *testing.T) {
 	}
 	consumer := held.Watch(store.Cursor{Revision: old}, store.Filter{})
 	changes := must(consumer.Next(t.Context()))(t).(keepwatch.Batch).Changes
-	if text := show(changes); text != "~a=3 ~a=4" || string(changes[0].Prior.(*etcd.Object).Value()) != "2" {
+	if text := describe(changes); text != "~a=3 ~a=4" || string(changes[0].Prior.(*etcd.Object).Value()) != "2" {
 		t.Errorf("the history is %s, after %v", text, changes[0].Prior)
 	}
 }
 
 // A long history of many objects is read by several watches, and is whole all the same.
-func TestSeedOfALongHistory(t *testing.T) {
-	w := newWorld(t, etcd.Options{})
+func TestSeedLongHistory(t *testing.T) {
+	w := newFixture(t, etcd.Options{})
 	var puts []clientv3.Op
 	for i := range 700 {
 		puts = append(puts, clientv3.OpPut(fmt.Sprintf("%sns/%03d", w.prefix, i), "0"))
@@ -125,7 +125,7 @@ func TestSeedOfALongHistory(t *testing.T) {
 	for consumer.Cursor().Revision < newest {
 		d := must(consumer.Next(t.Context()))(t)
 		for _, c := range d.(keepwatch.Batch).Changes {
-			if text := show([]keepwatch.Change{c}); text != want[c.Revision] {
+			if text := describe([]keepwatch.Change{c}); text != want[c.Revision] {
 				t.Errorf("at %d it tells %s, want %s", c.Revision, text, want[c.Revision])
 			}
 			delete(want, c.Revision)
@@ -140,7 +140,7 @@ func TestSeedOfALongHistory(t *testing.T) {
 func TestSeedFromTheBeginning(t *testing.T) {
 	m := startMember(t, nil)
 	client := dial(t, clientv3.Config{Endpoints: m.endpoints()})
-	w := world{client, newSource(t, client, etcd.Options{}), prefixOf(t)}
+	w := fixture{client, newSource(t, client, etcd.Options{}), prefixOf(t)}
 	held := store.New(store.Options{})
 	if at := must(w.Seed(t.Context(), held, 100))(t); at != 1 || held.Snapshot().Len() != 0 {
 		t.Errorf("an empty etcd seeds at %d", at)
@@ -151,8 +151,8 @@ func TestSeedFromTheBeginning(t *testing.T) {
 	if at := must(w.Seed(t.Context(), held, 100))(t); at != 1 {
 		t.Errorf("seeded at %d", at)
 	}
-	reflect(t, w.Source, held, reflector.Options{})
-	reach(t, held, first+1)
+	startReflector(t, w.Source, held, reflector.Options{})
+	waitForRevision(t, held, first+1)
 	if history, _ := held.Bounds(); history != 1 {
 		t.Errorf("the history begins at %d", history)
 	}
@@ -170,24 +170,24 @@ func (c compacting) Replace(ctx context.Context, relist keepwatch.Relist) (keepw
 }
 
 func TestSeedAndCompaction(t *testing.T) {
-	w := newWorld(t, etcd.Options{PageSize: 1})
+	w := newFixture(t, etcd.Options{PageSize: 1})
 	w.put(t, "a", "1")
 	w.put(t, "b", "1")
-	times := 3
+	rounds := 3
 	target := compacting{store.New(store.Options{}), func() {
-		if times--; times >= 0 {
-			must(w.Compact(t.Context(), int64(w.put(t, "a", fmt.Sprint(times)))))(t)
+		if rounds--; rounds >= 0 {
+			must(w.Compact(t.Context(), int64(w.put(t, "a", fmt.Sprint(rounds)))))(t)
 		}
 	}}
 	at := must(w.Seed(t.Context(), target, 1_000_000))(t)
-	if n := target.Snapshot().Len(); n != 2 || target.Revision() != at || times != -1 {
-		t.Errorf("after %d rounds %d objects are held at %d and %d", 3-times, n, at, target.Revision())
+	if n := target.Snapshot().Len(); n != 2 || target.Revision() != at || rounds != -1 {
+		t.Errorf("after %d rounds %d objects are held at %d and %d", 3-rounds, n, at, target.Revision())
 	}
 }
 
 // Failures leave the target empty.
 func TestSeedFails(t *testing.T) {
-	w := newWorld(t, etcd.Options{})
+	w := newFixture(t, etcd.Options{})
 	w.put(t, "a", "1")
 	held := store.New(store.Options{})
 	ctx, cancel := context.WithCancel(t.Context())

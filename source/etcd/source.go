@@ -39,7 +39,7 @@ type Options struct {
 
 	// Past is shared by sources of the same etcd, so that each notices with what the others
 	// have seen that etcd's history was replaced. Nil is one of the source's own.
-	Past *Past
+	LastWrite *LastWrite
 
 	// PageSize is how many keys a page of a list has at most; 0 means 500 on the first
 	// one, and then as many as make 32 MiB, but not more than 10,000.
@@ -73,9 +73,9 @@ type Source struct {
 	idleTimeout time.Duration
 	maxMessage  int
 	fragments   atomic.Bool // streams ask for them
-	newest      quorum
+	newest      quorumReads
 	failedLimit atomic.Int64 // keys of the last page if it failed, else 0
-	past        *Past
+	lastWrite   *LastWrite
 
 	mu       sync.Mutex
 	cluster  uint64              // the cluster that is being followed, 0 before the first answer
@@ -104,12 +104,12 @@ func New(client *clientv3.Client, opts Options) (*Source, error) {
 		pageSize:    opts.PageSize,
 		idleTimeout: opts.IdleTimeout,
 		maxMessage:  defaultMaxMessage,
-		newest:      newQuorum(),
-		past:        opts.Past,
+		newest:      newQuorumReads(),
+		lastWrite:   opts.LastWrite,
 		open:        map[*watch]struct{}{},
 	}
-	if s.past == nil {
-		s.past = &Past{}
+	if s.lastWrite == nil {
+		s.lastWrite = &LastWrite{}
 	}
 	if s.accept == nil {
 		s.accept = func(keepwatch.Key) bool { return true }
@@ -142,28 +142,28 @@ func (s *Source) StreamList(context.Context, keepwatch.Revision, func([]keepwatc
 func (s *Source) read(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), s.idleTimeout)
 	defer cancel()
-	return s.kv.Range(ctx, r, grpc.MaxCallRecvMsgSize(s.maxMessage), grpc.ForceCodecV2(wire))
+	return s.kv.Range(ctx, r, grpc.MaxCallRecvMsgSize(s.maxMessage), grpc.ForceCodecV2(wireCodec))
 }
 
 // touch is a linearizable read of as little as can be: of the prefix itself, which
 // is no object's key.
-func (s *Source) touch(ctx context.Context, at keepwatch.Revision) (*pb.ResponseHeader, error) {
+func (s *Source) readHeader(ctx context.Context, at keepwatch.Revision) (*pb.ResponseHeader, error) {
 	answer, err := s.read(ctx, &pb.RangeRequest{Key: []byte(s.prefix), Revision: int64(at), CountOnly: true})
 	return answer.GetHeader(), err
 }
 
 // same checks that an answer comes from the cluster that is being followed. adopt
 // makes another cluster the one from now on: for whoever tells the reflector.
-func (s *Source) same(op string, h *pb.ResponseHeader, adopt bool) *keepwatch.Failure {
+func (s *Source) checkCluster(op string, h *pb.ResponseHeader, adopt bool) *keepwatch.Failure {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	id := h.GetClusterId()
-	was := s.cluster
-	if was == 0 || adopt {
+	followed := s.cluster
+	if followed == 0 || adopt {
 		s.cluster = id
 	}
-	if was == 0 || was == id {
+	if followed == 0 || followed == id {
 		return nil
 	}
-	return keepwatch.Failed(keepwatch.Rewound, "%s %s: cluster %x answers in the place of %x", op, s.prefix, id, was)
+	return keepwatch.Failed(keepwatch.Rewound, "%s %s: cluster %x answers in the place of %x", op, s.prefix, id, followed)
 }

@@ -31,31 +31,31 @@ func TestStreams(t *testing.T) {
 		end  keepwatch.FailureKind
 	}{
 		"a revision in fragments": {
-			[]*pb.WatchResponse{fragment(event("a", 101), event("b", 102)), fragment(event("c", 102)), events(event("d", 102), event("e", 103)), cancelled("")},
+			[]*pb.WatchResponse{fragment(event("a", 101), event("b", 102)), fragment(event("c", 102)), events(event("d", 102), event("e", 103)), cancelError("")},
 			"a@101 b@102 c@102 d@102 e@103 to 103", keepwatch.Ended,
 		},
 		"an end between the fragments of a revision": {
-			[]*pb.WatchResponse{fragment(event("a", 101), event("b", 102)), cancelled("")},
+			[]*pb.WatchResponse{fragment(event("a", 101), event("b", 102)), cancelError("")},
 			"a@101 to 101", keepwatch.Ended,
 		},
 		"progress between the fragments of a revision": {
-			[]*pb.WatchResponse{fragment(event("a", 101)), progress(104), events(event("b", 101)), cancelled("")},
+			[]*pb.WatchResponse{fragment(event("a", 101)), progress(104), events(event("b", 101)), cancelError("")},
 			"(a@101) (b@101) to 104", keepwatch.Ended,
 		},
 		"the revision it began with": {
-			[]*pb.WatchResponse{events(event("a", 100)), events(event("b", 101)), cancelled("")},
+			[]*pb.WatchResponse{events(event("a", 100)), events(event("b", 101)), cancelError("")},
 			"b@101 to 101", keepwatch.Ended,
 		},
 		"progress, once behind the time": {
-			[]*pb.WatchResponse{progress(100), progress(104), progress(103), events(event("a", 105)), progress(107), cancelled("")},
+			[]*pb.WatchResponse{progress(100), progress(104), progress(103), events(event("a", 105)), progress(107), cancelError("")},
 			"a@105 to 107", keepwatch.Ended,
 		},
 		"progress ahead of the events it covers (etcd #15220)": {
-			[]*pb.WatchResponse{progress(104), events(event("a", 103)), events(event("b", 105)), cancelled("")},
+			[]*pb.WatchResponse{progress(104), events(event("a", 103)), events(event("b", 105)), cancelError("")},
 			"(a@103) b@105 to 105", keepwatch.Ended,
 		},
 		"a member that repeats itself (etcd #15271, #20221)": {
-			[]*pb.WatchResponse{events(event("a", 101)), events(event("b", 102)), events(event("a", 101), event("b", 102), event("c", 103)), cancelled("")},
+			[]*pb.WatchResponse{events(event("a", 101)), events(event("b", 102)), events(event("a", 101), event("b", 102), event("c", 103)), cancelError("")},
 			"a@101 b@102 (a@101) (b@102) c@103 to 103", keepwatch.Ended,
 		},
 		"compaction":         {[]*pb.WatchResponse{{Canceled: true, CompactRevision: 110}}, "to 100", keepwatch.Expired},
@@ -69,12 +69,12 @@ func TestStreams(t *testing.T) {
 	}
 }
 
-func testStream(t *testing.T, says []*pb.WatchResponse, want string, end keepwatch.FailureKind) {
-	l, source := startLiar(t, etcd.Options{})
-	l.script(append([]*pb.WatchResponse{created}, says...)...)
+func testStream(t *testing.T, responses []*pb.WatchResponse, want string, end keepwatch.FailureKind) {
+	l, source := startScripted(t, etcd.Options{})
+	l.script(append([]*pb.WatchResponse{created}, responses...)...)
 	watch := must(source.Watch(t.Context(), 100))(t)
 	defer watch.Close()
-	defer time.AfterFunc(patience, watch.Close).Stop()
+	defer time.AfterFunc(testTimeout, watch.Close).Stop()
 	var got strings.Builder
 	at := keepwatch.Revision(100)
 	for {
@@ -102,26 +102,28 @@ func testStream(t *testing.T, says []*pb.WatchResponse, want string, end keepwat
 }
 
 // What can be wrong with a watch before it is one.
-func TestOpening(t *testing.T) {
+func TestWatchOpeningFails(t *testing.T) {
 	for name, test := range map[string]struct {
-		prepare func(*liar)
+		prepare func(*scriptedServer)
 		want    keepwatch.FailureKind
 	}{
-		"permission denied": {func(l *liar) {
-			l.script(refused("rpc error: code = PermissionDenied desc = etcdserver: permission denied"))
+		"permission denied": {func(l *scriptedServer) {
+			l.script(refuseWatch("rpc error: code = PermissionDenied desc = etcdserver: permission denied"))
 		}, keepwatch.Forbidden},
-		"an outdated token": {func(l *liar) {
-			l.script(refused("rpc error: code = Unauthenticated desc = etcdserver: invalid auth token"))
+		"an outdated token": {func(l *scriptedServer) {
+			l.script(refuseWatch("rpc error: code = Unauthenticated desc = etcdserver: invalid auth token"))
 		}, keepwatch.Unauthorized},
-		"a changed user": {func(l *liar) {
-			l.script(refused("rpc error: code = InvalidArgument desc = etcdserver: revision of auth store is old"))
+		"a changed user": {func(l *scriptedServer) {
+			l.script(refuseWatch("rpc error: code = InvalidArgument desc = etcdserver: revision of auth store is old"))
 		}, keepwatch.Unauthorized},
-		"compacted":         {func(l *liar) { l.script(refused("etcdserver: mvcc: required revision has been compacted")) }, keepwatch.Expired},
-		"an unknown reason": {func(l *liar) { l.script(refused("the moon is full")) }, keepwatch.UnknownStatus},
-		"no confirmation":   {func(l *liar) { l.script(events(event("a", 101))) }, keepwatch.ProtocolViolation},
-		"the end":           {func(l *liar) { l.watch = func(chan<- *pb.WatchResponse, <-chan *pb.WatchRequest) {} }, keepwatch.Ended},
-		"silence":           {func(l *liar) { l.script() }, keepwatch.Idle},
-		"silence after a word": {func(l *liar) {
+		"compacted": {func(l *scriptedServer) {
+			l.script(refuseWatch("etcdserver: mvcc: required revision has been compacted"))
+		}, keepwatch.Expired},
+		"an unknown reason": {func(l *scriptedServer) { l.script(refuseWatch("the moon is full")) }, keepwatch.UnknownStatus},
+		"no confirmation":   {func(l *scriptedServer) { l.script(events(event("a", 101))) }, keepwatch.ProtocolViolation},
+		"the end":           {func(l *scriptedServer) { l.watch = func(chan<- *pb.WatchResponse, <-chan *pb.WatchRequest) {} }, keepwatch.Ended},
+		"silence":           {func(l *scriptedServer) { l.script() }, keepwatch.Idle},
+		"silence after a word": {func(l *scriptedServer) {
 			l.watch = func(says chan<- *pb.WatchResponse, asks <-chan *pb.WatchRequest) {
 				<-asks
 				time.Sleep(time.Second) // virtual
@@ -131,7 +133,7 @@ func TestOpening(t *testing.T) {
 			}
 			l.read = silent
 		}, keepwatch.Idle},
-		"no quorum": {func(l *liar) {
+		"no quorum": {func(l *scriptedServer) {
 			l.script(created)
 			l.read = func(context.Context, *pb.RangeRequest) (*pb.RangeResponse, error) {
 				return nil, status.Error(codes.Unavailable, "etcdserver: no leader")
@@ -140,7 +142,7 @@ func TestOpening(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l, source := startLiar(t, etcd.Options{})
+				l, source := startScripted(t, etcd.Options{})
 				test.prepare(l)
 				watch, err := source.Watch(t.Context(), 100)
 				if err == nil {
@@ -161,7 +163,7 @@ func silent(ctx context.Context, _ *pb.RangeRequest) (*pb.RangeResponse, error) 
 // there is one it lives, and it has nothing to tell while the revision stays.
 func TestSilentWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, source := startLiar(t, etcd.Options{})
+		l, source := startScripted(t, etcd.Options{})
 		const answers = 100
 		var asked atomic.Int64
 		start := time.Now()
@@ -196,9 +198,9 @@ func TestSilentWatch(t *testing.T) {
 
 // Who asks for the newest revision makes the watch ask until it is there: not more
 // often than every 100 ms while nothing comes of it, and only one for all.
-func TestProgressIsAskedForUntilItComes(t *testing.T) {
+func TestProgressRequestsRepeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, source := startLiar(t, etcd.Options{})
+		l, source := startScripted(t, etcd.Options{})
 		asked := 0
 		l.watch = func(says chan<- *pb.WatchResponse, asks <-chan *pb.WatchRequest) {
 			for r := range asks {
@@ -224,8 +226,8 @@ func TestProgressIsAskedForUntilItComes(t *testing.T) {
 				t.Errorf("the newest revision is %d", newest)
 			}
 		}
-		if changes := until(t, watch, 100, 107); len(changes) != 0 {
-			t.Errorf("there were changes: %s", show(changes))
+		if changes := readTo(t, watch, 100, 107); len(changes) != 0 {
+			t.Errorf("there were changes: %s", describe(changes))
 		}
 		if took := time.Since(start); took < 4*time.Second || took > 6*time.Second {
 			t.Errorf("50 questions took %v", took)
@@ -235,9 +237,9 @@ func TestProgressIsAskedForUntilItComes(t *testing.T) {
 
 // A watch that is opened behind the newest revision does not wait for the next sign
 // of life to say that nothing has happened.
-func TestProgressAtTheOpening(t *testing.T) {
+func TestProgressRequestedOnOpening(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, source := startLiar(t, etcd.Options{})
+		l, source := startScripted(t, etcd.Options{})
 		l.newest.Store(107)
 		l.watch = func(says chan<- *pb.WatchResponse, asks <-chan *pb.WatchRequest) {
 			<-asks
@@ -250,7 +252,7 @@ func TestProgressAtTheOpening(t *testing.T) {
 		start := time.Now()
 		watch := must(source.Watch(t.Context(), 100))(t)
 		defer watch.Close()
-		until(t, watch, 100, 107)
+		readTo(t, watch, 100, 107)
 		if took := time.Since(start); took > time.Second {
 			t.Errorf("it took %v", took)
 		}
@@ -259,9 +261,9 @@ func TestProgressAtTheOpening(t *testing.T) {
 
 // A consumer that takes its time is not taken for a silent etcd, nor is etcd asked
 // for answers that nobody reads.
-func TestIdleConsumer(t *testing.T) {
+func TestBlockedConsumer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, source := startLiar(t, etcd.Options{})
+		l, source := startScripted(t, etcd.Options{})
 		var asked atomic.Int64
 		revision := int64(100)
 		l.watch = func(says chan<- *pb.WatchResponse, asks <-chan *pb.WatchRequest) {
@@ -285,7 +287,7 @@ func TestIdleConsumer(t *testing.T) {
 		if n := asked.Load(); n > 1 {
 			t.Errorf("it was asked for progress %d times", n)
 		}
-		until(t, watch, 100, 105)
+		readTo(t, watch, 100, 105)
 	})
 }
 
@@ -296,7 +298,7 @@ func TestAnotherCluster(t *testing.T) {
 }
 
 func testAnotherCluster(t *testing.T) {
-	l, source := startLiar(t, etcd.Options{})
+	l, source := startScripted(t, etcd.Options{})
 	l.script(created)
 	must(source.List(t.Context(), keepwatch.ListRequest{}))(t)
 	l.cluster.Store(2)

@@ -43,23 +43,23 @@ func (s *Source) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.
 // watch opens a watch. If another cluster answers than the one that is being followed,
 // that one is followed from now on if adopt says so; see same.
 func (s *Source) watch(ctx context.Context, from keepwatch.Revision, limit readahead.Limit, adopt bool) (*watch, *keepwatch.Failure) {
-	stream, failure := s.dial(ctx, s.prefix.first(), s.prefix.end(), from)
+	stream, failure := s.openStream(ctx, s.prefix.first(), s.prefix.end(), from)
 	if failure != nil {
 		return nil, failure
 	}
 	w := &watch{
 		Buffer: readahead.New(keepwatch.Batch{From: from, To: from}, limit),
-		stream: stream, from: from, due: make(chan struct{}, 1),
+		stream: stream, from: from, wake: make(chan struct{}, 1),
 	}
-	w.silence = time.AfterFunc(s.idleTimeout, w.idle)
+	w.idleTimer = time.AfterFunc(s.idleTimeout, w.idle)
 	s.register(w)
-	if failure := s.rewound(w.confirm(adopt)); failure != nil {
+	if failure := s.reportRewind(w.checkStart(adopt)); failure != nil {
 		failure = w.End(failure)
 		w.Close()
 		return nil, failure
 	}
 	w.tasks.Go(w.receive)
-	w.tasks.Go(w.tend)
+	w.tasks.Go(w.progressLoop)
 	return w, nil
 }
 
@@ -80,34 +80,34 @@ func (s *Source) unregister(w *watch) {
 type watch struct {
 	*readahead.Buffer
 	*stream
-	from     keepwatch.Revision
-	tasks    sync.WaitGroup
-	silence  *time.Timer   // runs while the watch waits for etcd
-	due      chan struct{} // has one when tend has something to look at
-	revision revision      // that is being received
+	from      keepwatch.Revision
+	tasks     sync.WaitGroup
+	idleTimer *time.Timer   // runs while the watch waits for etcd
+	wake      chan struct{} // has one when tend has something to look at
+	revision  revision      // that is being received
 
-	mu     sync.Mutex
-	wanted keepwatch.Revision
-	asked  time.Time // for progress, the last time; zero when wanted is reached
+	mu          sync.Mutex
+	requested   keepwatch.Revision
+	lastRequest time.Time // for progress, the last time; zero when wanted is reached
 }
 
 // confirm waits until the watch is registered and then checks that from is part of
 // the cluster's history.
-func (w *watch) confirm(adopt bool) *keepwatch.Failure {
-	if failure := w.created(); failure != nil {
+func (w *watch) checkStart(adopt bool) *keepwatch.Failure {
+	if failure := w.waitCreated(); failure != nil {
 		return failure
 	}
-	h, err := w.source.touch(w.ctx, w.from)
+	h, err := w.source.readHeader(w.ctx, w.from)
 	if err != nil {
 		return w.source.failure(w.ctx, "watch", err)
 	}
-	if failure := w.source.same("watch", h, adopt); failure != nil {
+	if failure := w.source.checkCluster("watch", h, adopt); failure != nil {
 		return failure
 	}
-	if failure := w.source.confirmPast(w.ctx); failure != nil {
+	if failure := w.source.checkLastWrite(w.ctx); failure != nil {
 		return failure
 	}
-	w.want(keepwatch.Revision(h.Revision))
+	w.requestProgress(keepwatch.Revision(h.Revision))
 	return nil
 }
 
@@ -120,13 +120,13 @@ func (w *watch) receive() {
 // receiveOne reads one message. The consumer may be slow without an end to the watch:
 // silence is bounded only while the watch waits for etcd.
 func (w *watch) receiveOne() *keepwatch.Failure {
-	w.silence.Reset(w.source.idleTimeout)
+	w.idleTimer.Reset(w.source.idleTimeout)
 	response, failure := w.stream.next()
-	w.silence.Stop()
+	w.idleTimer.Stop()
 	if failure != nil {
 		return failure
 	}
-	return w.take(response)
+	return w.addResponse(response)
 }
 
 // put adds a part to the next batch once there is room.
@@ -136,8 +136,8 @@ func (w *watch) put(p readahead.Part) *keepwatch.Failure {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.Revision() >= w.wanted {
-		w.asked = time.Time{}
+	if w.Revision() >= w.requested {
+		w.lastRequest = time.Time{}
 	}
 	return nil
 }
@@ -151,7 +151,7 @@ func (w *watch) idle() {
 // Close ends the watch and waits until it holds nothing any more.
 func (w *watch) Close() {
 	w.End(keepwatch.Failed(keepwatch.Ended, "watch %s: closed", w.source.prefix))
-	w.silence.Stop()
+	w.idleTimer.Stop()
 	w.cancel()
 	w.tasks.Wait()
 	w.source.unregister(w)

@@ -14,15 +14,15 @@ import (
 )
 
 func TestWatch(t *testing.T) {
-	w := newWorld(t, etcd.Options{})
+	w := newFixture(t, etcd.Options{})
 	from := w.put(t, "ns/a", "1")
 	watch := w.watch(t, from)
 	w.put(t, "ns/a", "2")
 	w.put(t, "b", "1")
 	w.delete(t, "ns/a")
 	last := w.put(t, "ns/a", "3")
-	changes := until(t, watch, from, last)
-	if got := show(changes); got != "~ns/a=2 +b=1 -ns/a +ns/a=3" {
+	changes := readTo(t, watch, from, last)
+	if got := describe(changes); got != "~ns/a=2 +b=1 -ns/a +ns/a=3" {
 		t.Errorf("the watch shows %s", got)
 	}
 	for i, c := range changes {
@@ -31,28 +31,28 @@ func TestWatch(t *testing.T) {
 			t.Errorf("%v at %d, of %d, before it %v", c.Type, c.Revision, o.Revision(), c.Prior)
 		}
 	}
-	life := func(i int) string {
+	version := func(i int) string {
 		o := changes[i].Object.(*etcd.Object)
 		return fmt.Sprintf("%d of %s", o.Version(), o.UID())
 	}
-	if got, want := life(0), fmt.Sprintf("2 of %d", from); got != want {
+	if got, want := version(0), fmt.Sprintf("2 of %d", from); got != want {
 		t.Errorf("the update is %s, want %s", got, want)
 	}
-	if got := life(2); got != "0 of " {
+	if got := version(2); got != "0 of " {
 		t.Errorf("the deletion is %s", got)
 	}
-	if got, want := life(3), fmt.Sprintf("1 of %d", last); got != want {
+	if got, want := version(3), fmt.Sprintf("1 of %d", last); got != want {
 		t.Errorf("the key made again is %s, want %s", got, want)
 	}
 }
 
 // A transaction is one revision, and one piece, whether etcd sends it in one
 // message or in fragments.
-func TestTransactionsStayWhole(t *testing.T) {
+func TestTransactionsAreNotSplit(t *testing.T) {
 	m := startMember(t, func(c *embed.Config) { c.MaxRequestBytes = 64 << 10 }) // a message may have 512 KiB more
 	client := dial(t, clientv3.Config{Endpoints: m.endpoints()})
 	prefix := prefixOf(t)
-	w := world{client, newSource(t, client, etcd.Options{}), prefix}
+	w := fixture{client, newSource(t, client, etcd.Options{}), prefix}
 	fragmented := newSource(t, client, etcd.Options{})
 	fragmented.LimitMessages(700 << 10)
 
@@ -72,7 +72,7 @@ func TestTransactionsStayWhole(t *testing.T) {
 	end := keepwatch.Revision(deletion.Header.Revision)
 
 	whole := must(fragmented.Watch(t.Context(), from))(t)
-	wantKind(t, last(t, whole), keepwatch.Undecodable)
+	wantKind(t, readToEnd(t, whole), keepwatch.Undecodable)
 	whole.Close()
 	late := must(fragmented.Watch(t.Context(), from))(t)
 	defer late.Close()
@@ -102,7 +102,7 @@ func TestTransactionsStayWhole(t *testing.T) {
 }
 
 func TestCompactedWatch(t *testing.T) {
-	w := newWorld(t, etcd.Options{})
+	w := newFixture(t, etcd.Options{})
 	from := w.put(t, "a", "1")
 	w.delete(t, "a")
 	compacted := w.put(t, "b", "1")
@@ -112,25 +112,25 @@ func TestCompactedWatch(t *testing.T) {
 		wantKind(t, err, keepwatch.Expired)
 	}
 	watch := w.watch(t, compacted)
-	if got := show(until(t, watch, compacted, w.delete(t, "b"))); got != "-b" {
+	if got := describe(readTo(t, watch, compacted, w.delete(t, "b"))); got != "-b" {
 		t.Errorf("from the compacted revision on the watch shows %s", got)
 	}
 }
 
 func TestClosedWatch(t *testing.T) {
-	w := newWorld(t, etcd.Options{})
+	w := newFixture(t, etcd.Options{})
 	from := w.put(t, "a", "1")
 
 	closed := w.watch(t, from)
 	closed.Close()
 	closed.Close()
-	wantKind(t, last(t, closed), keepwatch.Ended)
+	wantKind(t, readToEnd(t, closed), keepwatch.Ended)
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancelled := must(w.Source.Watch(ctx, from))(t)
 	defer cancelled.Close()
 	cancel()
-	wantKind(t, last(t, cancelled), keepwatch.Ended)
+	wantKind(t, readToEnd(t, cancelled), keepwatch.Ended)
 	_, err := w.Source.Watch(ctx, from)
 	wantKind(t, err, keepwatch.Ended)
 	_, err = w.List(ctx, keepwatch.ListRequest{})
@@ -140,7 +140,7 @@ func TestClosedWatch(t *testing.T) {
 // A consumer that does not read costs a bounded amount of memory here, and gets all
 // of it when it reads again.
 func TestSlowConsumer(t *testing.T) {
-	w := newWorld(t, etcd.Options{})
+	w := newFixture(t, etcd.Options{})
 	from := w.put(t, "a", "0")
 	slow, quick := w.watch(t, from), w.watch(t, from)
 	value := strings.Repeat("x", 64<<10)
@@ -148,7 +148,7 @@ func TestSlowConsumer(t *testing.T) {
 	for i := range 150 { // 10 MB
 		end = w.put(t, fmt.Sprint(i%10), value)
 	}
-	until(t, quick, from, end) // is not held up
+	readTo(t, quick, from, end) // is not held up
 	first := next(t, slow)
 	bytes := 0
 	for _, c := range first.Changes {
@@ -157,7 +157,7 @@ func TestSlowConsumer(t *testing.T) {
 	if bytes > 1<<20 {
 		t.Errorf("%d bytes were read ahead", bytes)
 	}
-	if n := len(first.Changes) + len(until(t, slow, first.To, end)); n != 150 {
+	if n := len(first.Changes) + len(readTo(t, slow, first.To, end)); n != 150 {
 		t.Errorf("of 150 changes %d came", n)
 	}
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // liar is an etcd that says what a test wants it to say.
-type liar struct {
+type scriptedServer struct {
 	pb.UnimplementedWatchServer
 	pb.UnimplementedKVServer
 	// watch answers a watch. It ends with the client's.
@@ -28,11 +28,11 @@ type liar struct {
 	requests atomic.Int64 // of range reads
 }
 
-func (l *liar) header() *pb.ResponseHeader {
+func (l *scriptedServer) header() *pb.ResponseHeader {
 	return &pb.ResponseHeader{ClusterId: l.cluster.Load(), Revision: l.newest.Load()}
 }
 
-func (l *liar) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
+func (l *scriptedServer) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
 	l.requests.Add(1)
 	if l.read != nil {
 		return l.read(ctx, r)
@@ -40,19 +40,19 @@ func (l *liar) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse
 	return &pb.RangeResponse{Header: l.header()}, nil
 }
 
-func (l *liar) Watch(server pb.Watch_WatchServer) error {
-	says, asks := make(chan *pb.WatchResponse), make(chan *pb.WatchRequest)
-	gone := server.Context().Done()
+func (l *scriptedServer) Watch(server pb.Watch_WatchServer) error {
+	responses, requests := make(chan *pb.WatchResponse), make(chan *pb.WatchRequest)
+	done := server.Context().Done()
 	go func() {
-		defer close(asks)
+		defer close(requests)
 		for {
 			r, err := server.Recv()
 			if err != nil {
 				return
 			}
 			select {
-			case asks <- r:
-			case <-gone:
+			case requests <- r:
+			case <-done:
 				return
 			}
 		}
@@ -60,47 +60,47 @@ func (l *liar) Watch(server pb.Watch_WatchServer) error {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		l.watch(says, asks)
+		l.watch(responses, requests)
 	}()
 	for {
 		select {
-		case r := <-says:
+		case r := <-responses:
 			if err := server.Send(r); err != nil {
 				return err
 			}
 		case <-ended:
 			return nil
-		case <-gone:
+		case <-done:
 			return nil
 		}
 	}
 }
 
 // script is a watch that says this, and answers nothing.
-func (l *liar) script(responses ...*pb.WatchResponse) {
-	l.watch = func(says chan<- *pb.WatchResponse, asks <-chan *pb.WatchRequest) {
+func (l *scriptedServer) script(responses ...*pb.WatchResponse) {
+	l.watch = func(out chan<- *pb.WatchResponse, requests <-chan *pb.WatchRequest) {
 		for _, r := range responses {
 			for sent := false; !sent; {
 				select {
-				case says <- r:
+				case out <- r:
 					sent = true
-				case _, ok := <-asks:
+				case _, ok := <-requests:
 					if !ok {
 						return
 					}
 				}
 			}
 		}
-		for range asks {
+		for range requests {
 		}
 	}
 }
 
 // startLiar serves a liar for the duration of the test, and makes a source of it.
 // In a bubble of synctest the time between the two is virtual.
-func startLiar(tb testing.TB, opts etcd.Options) (*liar, *etcd.Source) {
+func startScripted(tb testing.TB, opts etcd.Options) (*scriptedServer, *etcd.Source) {
 	tb.Helper()
-	l := &liar{}
+	l := &scriptedServer{}
 	l.newest.Store(100)
 	l.cluster.Store(1)
 	listener := bufconn.Listen(1 << 20)
@@ -143,13 +143,13 @@ func progress(revision int64) *pb.WatchResponse {
 	return &pb.WatchResponse{WatchId: -1, Header: &pb.ResponseHeader{Revision: revision}}
 }
 
-func cancelled(reason string) *pb.WatchResponse {
+func cancelError(reason string) *pb.WatchResponse {
 	return &pb.WatchResponse{Canceled: true, CancelReason: reason, Header: &pb.ResponseHeader{Revision: 100}}
 }
 
 // refused is how etcd refuses to register a watch.
-func refused(reason string) *pb.WatchResponse {
-	r := cancelled(reason)
+func refuseWatch(reason string) *pb.WatchResponse {
+	r := cancelError(reason)
 	r.Created, r.WatchId = true, -1
 	return r
 }

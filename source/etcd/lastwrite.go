@@ -15,10 +15,12 @@ import (
 // replaced, by a restore from a backup, even where the revisions and the cluster's id go on
 // as if nothing had happened. Sources that share a Past notice it when the write is of
 // another one's resource. The zero value is ready; it is safe for concurrent use.
-type Past struct{ state atomic.Pointer[past] }
+type LastWrite struct {
+	state atomic.Pointer[lastWriteState]
+}
 
 // past never changes.
-type past struct {
+type lastWriteState struct {
 	newest write // its revision is zero before the first
 	// replaced counts how often the history was replaced.
 	replaced uint64
@@ -31,19 +33,19 @@ type write struct {
 	sum      uint64 // of the value
 }
 
-func (p *Past) load() past {
+func (p *LastWrite) load() lastWriteState {
 	if known := p.state.Load(); known != nil {
 		return *known
 	}
-	return past{}
+	return lastWriteState{}
 }
 
 // saw takes notice of a key's state. A server that does not count a key's writes, such as
 // kine, does not keep their history as etcd does: what it has at a revision proves nothing.
-func (p *Past) saw(kv *mvccpb.KeyValue, sum uint64) {
+func (p *LastWrite) record(kv *mvccpb.KeyValue, sum uint64) {
 	for kv.Version > 0 {
 		known := p.state.Load()
-		next := past{newest: write{string(kv.Key), kv.ModRevision, sum}}
+		next := lastWriteState{newest: write{string(kv.Key), kv.ModRevision, sum}}
 		if known != nil {
 			if known.newest.revision >= kv.ModRevision {
 				return
@@ -58,37 +60,37 @@ func (p *Past) saw(kv *mvccpb.KeyValue, sum uint64) {
 
 // renounce forgets what was seen of a history that was replaced, and makes every source that
 // has listed in it list again. The first source that notices counts.
-func (p *Past) renounce(listed uint64) {
+func (p *LastWrite) markReplaced(replaced uint64) {
 	for {
 		known := p.state.Load()
-		if known != nil && known.replaced != listed || known == nil && listed != 0 {
+		if known != nil && known.replaced != replaced || known == nil && replaced != 0 {
 			return
 		}
-		if p.state.CompareAndSwap(known, &past{replaced: listed + 1}) {
+		if p.state.CompareAndSwap(known, &lastWriteState{replaced: replaced + 1}) {
 			return
 		}
 	}
 }
 
 // listedIn is which history the source has listed, by the number of those before it.
-func (s *Source) listedIn() uint64 {
+func (s *Source) listedHistory() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.replaced
 }
 
 // beginList remembers which history a list is read from.
-func (s *Source) beginList() {
-	replaced := s.past.load().replaced
+func (s *Source) recordListStart() {
+	replaced := s.lastWrite.load().replaced
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.replaced = replaced
 }
 
 // rewound makes the other sources list, too, if a failure is that the history was replaced.
-func (s *Source) rewound(failure *keepwatch.Failure) *keepwatch.Failure {
+func (s *Source) reportRewind(failure *keepwatch.Failure) *keepwatch.Failure {
 	if failure != nil && failure.Kind == keepwatch.Rewound {
-		s.past.renounce(s.listedIn())
+		s.lastWrite.markReplaced(s.listedHistory())
 	}
 	return failure
 }
@@ -96,9 +98,9 @@ func (s *Source) rewound(failure *keepwatch.Failure) *keepwatch.Failure {
 // confirmPast checks that the newest write that was seen is part of etcd's history, and that
 // the history was not replaced since the source has listed. A write whose revision is
 // compacted proves nothing.
-func (s *Source) confirmPast(ctx context.Context) *keepwatch.Failure {
-	known := s.past.load()
-	if known.replaced != s.listedIn() {
+func (s *Source) checkLastWrite(ctx context.Context) *keepwatch.Failure {
+	known := s.lastWrite.load()
+	if known.replaced != s.listedHistory() {
 		return keepwatch.Failed(keepwatch.Rewound, "watch %s: etcd's history was replaced", s.prefix)
 	}
 	w := known.newest
@@ -106,7 +108,7 @@ func (s *Source) confirmPast(ctx context.Context) *keepwatch.Failure {
 		return nil
 	}
 	answer, err := s.read(ctx, &pb.RangeRequest{Key: []byte(w.key), Revision: w.revision})
-	if err != nil && kindOf(err) == keepwatch.Expired || err == nil && w.is(answer.Kvs) {
+	if err != nil && kindOf(err) == keepwatch.Expired || err == nil && w.matches(answer.Kvs) {
 		return nil
 	}
 	if err != nil && kindOf(err) != keepwatch.Rewound {
@@ -117,6 +119,6 @@ func (s *Source) confirmPast(ctx context.Context) *keepwatch.Failure {
 }
 
 // is reports whether etcd shows the write.
-func (w write) is(kvs []*mvccpb.KeyValue) bool {
+func (w write) matches(kvs []*mvccpb.KeyValue) bool {
 	return len(kvs) == 1 && kvs[0].ModRevision == w.revision && sumOf(kvs[0].Value) == w.sum
 }

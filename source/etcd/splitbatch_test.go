@@ -9,7 +9,7 @@ import (
 
 // A batch falls into parts that follow each other, have whole revisions, and end where
 // they should.
-func TestPieces(t *testing.T) {
+func TestSplitBatch(t *testing.T) {
 	change := func(r keepwatch.Revision) keepwatch.Change { return keepwatch.Change{Revision: r} }
 	of := func(from, to keepwatch.Revision, perRevision int, revisions ...keepwatch.Revision) keepwatch.Batch {
 		b := keepwatch.Batch{From: from, To: to}
@@ -37,7 +37,7 @@ func TestPieces(t *testing.T) {
 		"old revisions":       {of(5, 7, 60, 4, 5, 6, 7), 9, "(5 5] 120 (5 7] 120"},
 	} {
 		got := ""
-		for p := range pieces(c.batch, c.end) {
+		for p := range splitBatch(c.batch, c.end) {
 			got += fmt.Sprintf(" (%d %d] %d", p.From, p.To, len(p.Changes))
 		}
 		if got != " "+c.want {
