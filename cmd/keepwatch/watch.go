@@ -153,7 +153,7 @@ func (o *watchOptions) follow(ctx context.Context, target *watchTarget, output o
 	source, err := kube.New(target.config, kube.Options{
 		Resource: target.resource, Namespace: target.namespace,
 		LabelSelector: target.labels, FieldSelector: target.fields,
-		Form: output.form, PageSize: pageSize(o.chunkSize), IdleTimeout: o.idleTimeout,
+		Representation: output.representation, PageSize: pageSize(o.chunkSize), IdleTimeout: o.idleTimeout,
 	})
 	if err != nil {
 		return err

@@ -45,8 +45,8 @@ func (f *outputFlags) addTo(cmd *cobra.Command) {
 
 // outputFormat is a value of -o.
 type outputFormat struct {
-	// form is what the server is asked for.
-	form kube.Form
+	// representation is requested from the server.
+	representation kube.Representation
 	// data reports whether SYNCED and GAP are part of the output.
 	data bool
 	// lines reports whether the output can be read line by line.
@@ -63,17 +63,17 @@ func (f *outputFlags) complete(cmd *cobra.Command) (outputFormat, error) {
 	}
 	switch format {
 	case "ndjson":
-		return outputFormat{form: kube.WholeObjects, data: true, lines: true, sink: func(out io.Writer, t *watchTarget) stream.Sink {
+		return outputFormat{representation: kube.WholeObjects, data: true, lines: true, sink: func(out io.Writer, t *watchTarget) stream.Sink {
 			return stream.NDJSON(out, t.name())
 		}}, nil
 	case "table", "wide":
-		return outputFormat{form: kube.TableRows, lines: true, sink: func(out io.Writer, t *watchTarget) stream.Sink {
+		return outputFormat{representation: kube.TableRows, lines: true, sink: func(out io.Writer, t *watchTarget) stream.Sink {
 			return stream.Table(out, stream.TableOptions{
 				Namespaces: t.namespaced && t.namespace == "", Wide: format == "wide", WatchEvents: f.watchEvents,
 			})
 		}}, nil
 	case "name":
-		return outputFormat{form: kube.MetadataOnly, lines: true, sink: func(out io.Writer, t *watchTarget) stream.Sink {
+		return outputFormat{representation: kube.MetadataOnly, lines: true, sink: func(out io.Writer, t *watchTarget) stream.Sink {
 			return stream.Names(out, t.kind.GroupKind())
 		}}, nil
 	}
@@ -83,7 +83,7 @@ func (f *outputFlags) complete(cmd *cobra.Command) (outputFormat, error) {
 	} else if err != nil {
 		return outputFormat{}, err
 	}
-	return outputFormat{form: kube.WholeObjects, sink: func(out io.Writer, _ *watchTarget) stream.Sink {
+	return outputFormat{representation: kube.WholeObjects, sink: func(out io.Writer, _ *watchTarget) stream.Sink {
 		return stream.Printer(out, printer, f.watchEvents)
 	}}, nil
 }

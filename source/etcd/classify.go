@@ -14,34 +14,34 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// table says what an error of etcd or of gRPC means. The first row that matches
-// counts; what matches none is UnknownStatus.
+// failureTable maps an error of etcd or gRPC to a failure kind. The first row that
+// matches counts; an error without a row is UnknownStatus.
 var failureTable = []struct {
-	what    string
-	matches func(code codes.Code, words string) bool
+	name    string
+	matches func(code codes.Code, message string) bool
 	kind    keepwatch.FailureKind
 }{
 	{"compacted", messageContains("required revision has been compacted"), keepwatch.Expired},
-	// Only quorum reads ask for a revision: what is in their future is in nobody's past.
+	// Only quorum reads ask for a revision: if it is in the future, the history was replaced.
 	{"a future revision", messageContains("required revision is a future revision"), keepwatch.Rewound},
 
-	{"certificate refused by us", messageContains("tls: failed to verify certificate"), keepwatch.Untrusted},
+	{"certificate refused by the client", messageContains("tls: failed to verify certificate"), keepwatch.Untrusted},
 	{"certificate refused by etcd", messageContains("remote error: tls:"), keepwatch.Unauthorized},
 	{"user or password", messageContains("etcdserver: user name is empty", "etcdserver: authentication failed",
 		"etcdserver: invalid auth token", "etcdserver: revision of auth store is old"), keepwatch.Unauthorized},
 	{"token", hasCode(codes.Unauthenticated), keepwatch.Unauthorized},
 	{"not allowed", hasCode(codes.PermissionDenied), keepwatch.Forbidden},
 
-	{"longer than is allowed", tooLarge, keepwatch.Undecodable},
+	{"message too large", tooLarge, keepwatch.Undecodable},
 	{"overload", hasCode(codes.ResourceExhausted), keepwatch.Throttled},
 	// No leader, an election, a member that stops, a broken connection.
-	{"away", hasCode(codes.Unavailable, codes.DeadlineExceeded), keepwatch.Unreachable},
+	{"unavailable", hasCode(codes.Unavailable, codes.DeadlineExceeded), keepwatch.Unreachable},
 	{"ended", hasCode(codes.Canceled), keepwatch.Ended},
-	{"trouble on its side", hasCode(codes.Internal, codes.DataLoss, codes.FailedPrecondition, codes.Aborted), keepwatch.ServerError},
-	{"the request itself is wrong", hasCode(codes.InvalidArgument, codes.Unimplemented, codes.OutOfRange, codes.NotFound), keepwatch.Rejected},
+	{"server error", hasCode(codes.Internal, codes.DataLoss, codes.FailedPrecondition, codes.Aborted), keepwatch.ServerError},
+	{"invalid request", hasCode(codes.InvalidArgument, codes.Unimplemented, codes.OutOfRange, codes.NotFound), keepwatch.Rejected},
 }
 
-// saysAny matches errors whose text has at least one of the parts.
+// messageContains matches errors whose message has at least one of the parts.
 func messageContains(parts ...string) func(codes.Code, string) bool {
 	return func(_ codes.Code, message string) bool {
 		return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(message, part) })
@@ -52,8 +52,8 @@ func hasCode(wanted ...codes.Code) func(codes.Code, string) bool {
 	return func(code codes.Code, _ string) bool { return slices.Contains(wanted, code) }
 }
 
-// tooLarge knows a message that was refused by us, or by etcd, whose gRPC sends no more than
-// 2 GiB.
+// tooLarge matches a message that the client refuses to receive, or that etcd refuses to
+// send: its gRPC sends at most 2 GiB.
 func tooLarge(code codes.Code, message string) bool {
 	return code == codes.ResourceExhausted &&
 		(strings.Contains(message, "received message larger than max") || strings.Contains(message, "trying to send message larger than max"))
@@ -71,8 +71,8 @@ func kindOf(err error) keepwatch.FailureKind {
 	return keepwatch.UnknownStatus
 }
 
-// wordsOf is an error's code and description. The client turns some of etcd's
-// errors into a type of its own.
+// codeAndMessage returns an error's code and description. The etcd client converts some
+// of etcd's errors to a type of its own.
 func codeAndMessage(err error) (codes.Code, string) {
 	var clientError rpctypes.EtcdError
 	if errors.As(err, &clientError) {
@@ -82,7 +82,7 @@ func codeAndMessage(err error) (codes.Code, string) {
 	return s.Code(), s.Message()
 }
 
-// failure is what went wrong with a request that was made under ctx.
+// failure returns the failure of a request that was made under ctx.
 func (s *Source) failure(ctx context.Context, op string, err error) *keepwatch.Failure {
 	var failure *keepwatch.Failure
 	switch {
@@ -95,16 +95,16 @@ func (s *Source) failure(ctx context.Context, op string, err error) *keepwatch.F
 	}
 	kind := kindOf(err)
 	if kind == keepwatch.Unreachable {
-		// gRPC would wait for up to two minutes before it connects again. How long to
-		// wait is decided above.
+		// gRPC would wait for up to two minutes before it connects again. The reflector
+		// decides how long to wait.
 		s.conn.ResetConnectBackoff()
 	}
 	_, message := codeAndMessage(err)
 	return keepwatch.Failed(kind, "%s %s: %s", op, s.prefix, message)
 }
 
-// reason is the error that the reason of a cancelled watch stands for: the text of
-// an error as the server prints it.
+// cancelReason returns the error that the reason of a canceled watch describes: the
+// reason is the text of an error as the server prints it.
 func cancelReason(text string) error {
 	if _, message, ok := strings.Cut(text, " desc = "); ok {
 		text = message

@@ -41,14 +41,13 @@ func TestKinds(t *testing.T) {
 		{status.Error(codes.Unknown, "the moon is full"), keepwatch.UnknownStatus},
 		{errors.New("the moon is full"), keepwatch.UnknownStatus},
 	} {
-		// As it comes over the wire, as the client translates some, and as the reason of a
-		// cancelled watch.
+		// As received, as converted by the client, and as the reason of a canceled watch.
 		wrapped := rpctypes.Error(test.err)
 		if got := kindOf(test.err); got != test.want {
 			t.Errorf("%v is %v, want %v", test.err, got, test.want)
 		}
 		if got := kindOf(wrapped); got != test.want {
-			t.Errorf("%v, translated, is %v, want %v", test.err, got, test.want)
+			t.Errorf("%v, converted, is %v, want %v", test.err, got, test.want)
 		}
 		var own rpctypes.EtcdError
 		if got := kindOf(cancelReason(test.err.Error())); errors.As(wrapped, &own) && got != test.want {
@@ -57,7 +56,7 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// A request that its caller gives up is Ended; one that takes too long is not.
+// A request is Ended if its caller cancels it, unless it has a failure already.
 func TestContexts(t *testing.T) {
 	s := &Source{prefix: "/p/"}
 	cancelled, cancel := context.WithCancel(t.Context())

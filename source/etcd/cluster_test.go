@@ -19,12 +19,12 @@ const clusterSize = 3
 // a member of a cluster. Its value is the member's number.
 const memberVariable = "KEEPWATCH_TEST_ETCD_MEMBER"
 
-// peer is a member of a cluster, in a process of its own: members in one process
-// would share etcd's package variables, and could not be killed.
+// peer is a member of a cluster in its own process: members in one process would share
+// etcd's package variables, and could not be killed.
 type peer struct {
 	number  int
-	dir     string // its own, with its socket and data
-	sockets string // the folder that all members listen to each other in
+	dir     string // with its socket and data
+	sockets string // with the members' peer sockets
 	process *exec.Cmd
 	stdin   io.Closer // the process ends when it is closed
 }
@@ -95,7 +95,7 @@ func (p *peer) kill() {
 
 func (p *peer) endpoints() []string { return []string{"unix://" + socketIn(p.dir)} }
 
-// runPeer is the process of a peer. It returns the exit code.
+// runPeer is the main function of a peer's process. It returns the exit code.
 func runPeer(number, dir string) int {
 	i, err := strconv.Atoi(number)
 	if err != nil {

@@ -11,15 +11,15 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// frames cuts a message as a connection might.
-func split(message []byte, size int) (cut mem.BufferSlice) {
+// split divides a message into frames.
+func split(message []byte, size int) (frames mem.BufferSlice) {
 	for size = max(size, 1); len(message) > size; message = message[size:] {
-		cut = append(cut, mem.SliceBuffer(message[:size]))
+		frames = append(frames, mem.SliceBuffer(message[:size]))
 	}
-	return append(cut, mem.SliceBuffer(message))
+	return append(frames, mem.SliceBuffer(message))
 }
 
-// Whatever comes, in whatever pieces, is read as the library reads it.
+// The codec reads every message, divided into any frames, as the protobuf library does.
 func FuzzCodec(f *testing.F) {
 	var kvs []*mvccpb.KeyValue
 	var events []*mvccpb.Event
@@ -50,12 +50,12 @@ func FuzzCodec(f *testing.F) {
 		f.Add(message[:len(message)/2], 3, watch)
 		f.Add(append(message, message...), 5, watch) // which merges
 	}
-	f.Add([]byte("\x12\xff\xff\xff\xff\xff\xff\xff\xff\x7f"), 1, false)         // of a length that nobody has
-	f.Add([]byte("\x5a\x02\x08"), 1, true)                                      // cut off
+	f.Add([]byte("\x12\xff\xff\xff\xff\xff\xff\xff\xff\x7f"), 1, false)         // a length beyond any message
+	f.Add([]byte("\x5a\x02\x08"), 1, true)                                      // truncated
 	f.Add([]byte("\x7d\x01\x02\x03\x04\x18\x01"), 1, false)                     // a field of another version
 	f.Add([]byte("\x32\x01\xff"), 1, true)                                      // not UTF-8
 	f.Add([]byte("\x20\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"), 1, false) // too long a number
-	f.Add([]byte("\x30\xff\x00"), 1, true)                                      // a number in more bytes than it needs, of a field of another version
+	f.Add([]byte("\x30\xff\x00"), 1, true)                                      // a number that is longer than necessary, in an unknown field
 	f.Add([]byte("\xaa\x06\x82\x00ab"), 1, true)                                // such a length
 	f.Fuzz(func(t *testing.T, message []byte, size int, watch bool) {
 		var got, want proto.Message = &pb.RangeResponse{Count: 5}, &pb.RangeResponse{}
@@ -64,10 +64,10 @@ func FuzzCodec(f *testing.F) {
 		}
 		err, wrong := wireCodec.Unmarshal(split(message, size), got), proto.Unmarshal(message, want)
 		if (err == nil) != (wrong == nil) {
-			t.Fatalf("in frames of %d it is %v, whole %v", size, err, wrong)
+			t.Fatalf("in frames of %d the error is %v, unsplit %v", size, err, wrong)
 		}
 		if err == nil && !proto.Equal(got, want) {
-			t.Fatalf("in frames of %d it is %v, whole %v", size, got, want)
+			t.Fatalf("in frames of %d the message is %v, unsplit %v", size, got, want)
 		}
 	})
 }

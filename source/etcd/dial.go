@@ -3,16 +3,16 @@ package etcd
 import "google.golang.org/grpc"
 
 const (
-	// streamWindow and connWindow are how much etcd may send before we have taken it, in
-	// bytes: with gRPC's estimate, which begins at 64 KiB, etcd waits for us many times
-	// in every page.
+	// streamWindow and connWindow bound how many bytes etcd may send before the client has
+	// read them. With gRPC's estimate, which begins at 64 KiB, etcd waits for the client
+	// many times in each page.
 	streamWindow = 4 << 20
 	connWindow   = 16 << 20
 	readBuffer   = 256 << 10
 )
 
-// DialOptions make a client fit to read much at a time; see clientv3.Config. A source
-// works with any client, and with these it waits less.
+// DialOptions returns options for clientv3.Config with buffers for large pages. A source
+// works with any client; with these options it waits less for the connection.
 func DialOptions() []grpc.DialOption {
 	return []grpc.DialOption{
 		grpc.WithInitialWindowSize(streamWindow), grpc.WithInitialConnWindowSize(connWindow),

@@ -1,46 +1,66 @@
-// Package etcd reads one resource of a Kubernetes API server's storage straight
-// from etcd: a [keepwatch.Source] over the keys below a prefix.
+// Package etcd reads one resource of a Kubernetes API server's storage directly from
+// etcd: a [keepwatch.Source] for the keys below a prefix.
 //
-// A list is a range read in pages at one revision; a watch is one gRPC stream of
-// its own, so that what happens to another resource's watch can't hold it up or
-// make it skip (etcd #17529). Every list, and every watch at its opening, is
-// checked by a quorum read, so that a member that lags behind is told from a
-// cluster that went back in time.
+// A list is a range read in pages at one revision. A watch is one gRPC stream of its
+// own, so that another resource's watch can neither delay it nor make it skip events
+// (etcd #17529). Each list, and each watch when it is opened, is checked by a quorum
+// read: the source distinguishes a member that lags behind from a cluster whose
+// history went back in time.
 //
-// The values are bytes to this package. [Options].Decode makes objects of them,
-// once for each write; see [Object] and [Undecodable].
+// The package does not interpret values. [Options].Decode converts each value to an
+// object, once for each write; see [Object] and [Undecodable].
 //
-// # What a source of this package does for those above it
+// # What a source guarantees
 //
-//   - It never asks for previous values: etcd reads them when it sends the event,
-//     and by then they may be compacted away (etcd #10681). A Deleted carries the
-//     key alone; the store knows the rest.
-//   - A batch has whole revisions: a transaction is never split, however many
-//     messages it came in.
-//   - [Object.Version] counts the writes of a key's life, so that a store notices an
-//     event that was missed, unless the server does not count (kine).
-//   - [Source.Newest] is one quorum read for all who wait for it, and makes an open
-//     watch tell how far it has come; see there for how to read consistently.
-//   - A history that was replaced, by a restore from a backup, is Rewound: also where it has
-//     overtaken the revision that is held, if it lacks the newest write seen; see [Past].
-//   - [Source.Seed] fills an empty target with the oldest state that etcd can still
-//     show, and the history since, which several watches read at once.
+//   - It never requests previous values: etcd reads them when it sends the event, when
+//     they may be compacted already (etcd #10681). A Deleted change has the key alone;
+//     the store has the previous state.
+//   - A batch has whole revisions: a transaction is never split, whatever number of
+//     messages contained it.
+//   - [Object.Version] counts the writes of a key since its creation, so that a store
+//     detects a missed event, unless the server does not count writes (kine).
+//   - [Source.Newest] performs one quorum read for all waiting callers, and makes the
+//     open watches reach that revision; see there for how to read consistently.
+//   - If a restore from a backup replaced the history, lists and watches fail with
+//     Rewound. This includes a history whose revision is already above the current one,
+//     if it lacks the newest write that a source has seen; see [LastWrite].
+//   - [Source.Seed] loads the oldest state that etcd can still show into an empty
+//     target, and applies the history since, which several watches read in parallel.
 //
 // # Bounds
 //
 // A watch reads ahead by at most 1,000 changes or 1 MiB of values (one revision is
-// always allowed) and then stops reading, whereupon gRPC's window fills up (4 MiB with
-// [DialOptions]) and etcd waits. The up to four watches of a seed read ahead by 16 times
-// as much each. A page has about 32 MiB of values, by the sizes of the page before. One
-// message may have 64 MiB, and etcd sends no more than 2 GiB: a page that is larger is asked
-// for again with as many keys as fit. A page that fails for another reason has a quarter of the
-// keys next time. A watch that meets a message that is too long is Undecodable once, and gets
-// fragments from then on.
+// always allowed). Then it stops reading: gRPC's window fills up (4 MiB with
+// [DialOptions]), and etcd waits. The watches of a seed, at most four, read ahead by 16
+// times as much each.
+//
+// A page has about 32 MiB of values, by the sizes in the previous page. A message may
+// have 64 MiB, and etcd sends at most 2 GiB: a page that is larger is requested again
+// with as many keys as fit. After a page that fails for another reason, the next one has
+// a quarter of the keys. A watch that receives a message that is too large fails with
+// Undecodable once; the following watches request fragments.
 //
 // # Versions
 //
-// A progress notification of etcd before 3.4.25 and 3.5.8 may come ahead of the
-// events it covers (etcd #15220). If it does, the event behind it is refused by the
-// target and leads to a list; but what was read in between was not current. Use a
-// newer etcd.
+// A progress notification of etcd before 3.4.25 and 3.5.8 may precede the events that
+// it covers (etcd #15220). The target then refuses the event that follows, and the
+// reflector lists; but a consistent read in between was not current. Use a newer etcd.
+//
+// # Files
+//
+//	source.go     Options, New, and the linearizable reads
+//	key.go        storage keys and object keys
+//	object.go     Object, Undecodable, decoding
+//	list.go       List: pages, their size, continue tokens
+//	quorum.go     Newest: quorum reads that callers share
+//	watch.go      Watch: opening, receiving, closing; internal/readahead has the buffer
+//	stream.go     one gRPC stream with one watch
+//	revision.go   whole revisions from the messages of a stream
+//	progress.go   progress requests, so that a watch without changes is current
+//	lastwrite.go  detecting that the history was replaced
+//	seed.go       Seed: an old state
+//	history.go    the history since that state, by several watches
+//	classify.go   the table from errors of etcd and gRPC to failure kinds
+//	codec.go      decoding long messages without joining their frames
+//	dial.go       client options for large pages
 package etcd

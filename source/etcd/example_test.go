@@ -15,7 +15,7 @@ import (
 	"github.com/keepwatch/keepwatch/store"
 )
 
-// color is an object as its readers want it. What etcd knows of it is embedded.
+// color is a decoded object. It embeds etcd's metadata.
 type color struct {
 	*etcd.Object
 	Sky string `json:"sky"`
@@ -26,8 +26,8 @@ func decodeColor(o *etcd.Object, value []byte) (keepwatch.Object, error) {
 	return c, json.Unmarshal(value, c)
 }
 
-// A store is kept equal to what etcd has below a prefix. It was seeded, so that it
-// can tell what happened before it was made.
+// A reflector keeps a store equal to the keys below a prefix in etcd. The store was seeded,
+// so that it has the history before it was created.
 func Example() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -44,19 +44,19 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	held := store.New(store.Options{})
-	if _, err := source.Seed(ctx, held, 10_000); err != nil {
-		fmt.Println("seed:", err) // it is not needed: a reflector lists
+	cache := store.New(store.Options{})
+	if _, err := source.Seed(ctx, cache, 10_000); err != nil {
+		fmt.Println("seed:", err) // not fatal: the reflector lists
 	}
 	done := make(chan error)
-	go func() { done <- reflector.New(source, held, reflector.Options{}).Run(ctx) }()
+	go func() { done <- reflector.New(source, cache, reflector.Options{}).Run(ctx) }()
 
 	newest, err := source.Newest(ctx) // from here on the read is consistent
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	watcher := held.Watch(store.Cursor{Revision: keepwatch.Revision(begin.Header.Revision)}, store.Filter{})
+	watcher := cache.Watch(store.Cursor{Revision: keepwatch.Revision(begin.Header.Revision)}, store.Filter{})
 	for watcher.Cursor().Revision < newest {
 		delivery, err := watcher.Next(ctx)
 		if err != nil {
@@ -68,7 +68,7 @@ func Example() {
 			case *color:
 				fmt.Println(change.Type, o.Key(), o.Sky)
 			case *etcd.Undecodable:
-				fmt.Println(change.Type, o.Key(), "can't be read:", o.Err)
+				fmt.Println(change.Type, o.Key(), "undecodable:", o.Err)
 			}
 		}
 	}
@@ -78,7 +78,7 @@ func Example() {
 	// ADDED default/night black
 	// MODIFIED default/day grey
 	// DELETED default/night black
-	// MODIFIED default/day can't be read: unexpected end of JSON input
+	// MODIFIED default/day undecodable: unexpected end of JSON input
 	// context canceled
 }
 

@@ -1,4 +1,4 @@
 package etcd
 
-// LimitMessages sets how many bytes a message may have.
+// LimitMessages bounds the size of a received message.
 func (s *Source) LimitMessages(bytes int) { s.maxMessage = bytes }

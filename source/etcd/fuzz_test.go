@@ -6,7 +6,7 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// Whatever a storage key is, it is one object's, and that object's key leads back.
+// Each storage key below the prefix has one object key, which maps back to it.
 func FuzzKey(f *testing.F) {
 	for _, rest := range []string{"ns/name", "name", "a/b/c", "/", "//", "a/", "/a", "", "\xff/\x00"} {
 		f.Add(rest)
@@ -32,7 +32,7 @@ func FuzzKey(f *testing.F) {
 	})
 }
 
-// A continue token that is taken is one that a list could have given.
+// A continue token that parsePosition accepts is one that a list could have returned.
 func FuzzContinueToken(f *testing.F) {
 	for _, token := range []string{
 		position{revision: 7, limit: 500, after: keepwatch.Key{Namespace: "ns", Name: "a b"}}.String(),
@@ -46,10 +46,10 @@ func FuzzContinueToken(f *testing.F) {
 			return
 		}
 		if p.revision == 0 || int64(p.revision) < 0 || p.limit < 1 || p.after.Name == "" {
-			t.Errorf("%q is taken for %+v", token, p)
+			t.Errorf("%q is parsed as %+v", token, p)
 		}
 		if again, err := parsePosition(p.String()); err != nil || again != p {
-			t.Errorf("%q is %+v, and then %+v, %v", token, p, again, err)
+			t.Errorf("%q is parsed as %+v, then as %+v, %v", token, p, again, err)
 		}
 	})
 }

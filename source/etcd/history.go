@@ -10,15 +10,15 @@ import (
 	"github.com/keepwatch/keepwatch/internal/readahead"
 )
 
-// history is what has happened between two revisions, read by watches that share it:
-// each one's part ends where the next one's begins.
+// history reads all changes between two revisions. Several watches share the range:
+// the part of each ends where the next one's begins.
 //
 // etcd puts 1,000 revisions into one answer to a watch that is behind, and sends one
 // every 100 ms (watchBatchMaxRevs and watchResyncPeriod in its mvcc package): a single
-// watch reads 10,000 revisions a second. It looks through all that is left for each
-// answer, but once for all watches that are behind at that time.
+// watch reads 10,000 revisions a second. For each answer etcd scans all remaining
+// revisions, once for all watches that are behind at that time.
 type history struct {
-	ready chan struct{} // closed when parts is complete, or as far as it gets
+	ready chan struct{} // closed when all watches are open, or one has failed
 	parts []part
 }
 
@@ -29,16 +29,16 @@ type part struct {
 
 const (
 	answerRevisions = 1000
-	// historyParts bounds how many watches share a history, and the others what each of
-	// them reads ahead while the state that it begins with is filled in.
+	// historyParts bounds how many watches share a history. historyChanges and historyBytes
+	// bound what each of them reads ahead while the first state is loaded.
 	historyParts   = 4
 	historyChanges = 16 * maxBatchChanges
 	historyBytes   = 16 * maxBatchBytes
-	// pieceChanges is about how many changes a target gets at a time.
+	// applyChanges is about how many changes the target receives at a time.
 	applyChanges = 100
 )
 
-// history begins to read what has happened between two revisions.
+// openHistory starts to read the changes between two revisions.
 func (s *Source) openHistory(ctx context.Context, from, to keepwatch.Revision) *history {
 	h := &history{ready: make(chan struct{})}
 	go func() {
@@ -48,7 +48,7 @@ func (s *Source) openHistory(ctx context.Context, from, to keepwatch.Revision) *
 	return h
 }
 
-// open opens the watches, up to the first that fails.
+// openWatches opens the watches, up to the first that fails.
 func (h *history) openWatches(ctx context.Context, s *Source, from, to keepwatch.Revision) {
 	n, err := s.partCount(ctx, from, to)
 	if err != nil {
@@ -65,8 +65,8 @@ func (h *history) openWatches(ctx context.Context, s *Source, from, to keepwatch
 	}
 }
 
-// partsOf is how many watches a history is worth: one, if there are few objects to
-// which something can have happened, or few revisions.
+// partCount returns how many watches share a history: one if there are few objects that
+// can have changed, or few revisions.
 func (s *Source) partCount(ctx context.Context, from, to keepwatch.Revision) (keepwatch.Revision, error) {
 	answers := (max(to, from) - from) / answerRevisions
 	if answers == 0 {
@@ -78,8 +78,8 @@ func (s *Source) partCount(ctx context.Context, from, to keepwatch.Revision) (ke
 	return min(historyParts, 1+answers, 1+keepwatch.Revision(count.GetCount()/firstPage)), err
 }
 
-// replay lets a target take the history, up to where something fails. A reflector goes
-// on from there, meets what it was, and knows what to do.
+// replay applies the history to a target, up to the first failure. A reflector resumes
+// there, meets the same failure, and handles it.
 func (h *history) replay(ctx context.Context, target keepwatch.Target) {
 	<-h.ready
 	for _, p := range h.parts {
@@ -98,8 +98,8 @@ func (h *history) replay(ctx context.Context, target keepwatch.Target) {
 	}
 }
 
-// pieces are a batch in small parts, without what is behind a revision: a target drops
-// and tells history by the batch.
+// splitBatch divides a batch into small ones, and drops the changes above end: a target
+// expires and delivers history by the batch.
 func splitBatch(batch keepwatch.Batch, end keepwatch.Revision) iter.Seq[keepwatch.Batch] {
 	return func(yield func(keepwatch.Batch) bool) {
 		batch.To = min(batch.To, end)
@@ -124,7 +124,7 @@ func splitBatch(batch keepwatch.Batch, end keepwatch.Revision) iter.Seq[keepwatc
 	}
 }
 
-// close ends the watches.
+// close closes the watches.
 func (h *history) close() {
 	<-h.ready
 	for _, p := range h.parts {

@@ -6,14 +6,13 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// prefix is what the storage keys of one resource begin with. Invariant: it ends
-// in "/", so that one resource's or namespace's name may begin with another's
+// prefix is the common prefix of one resource's storage keys. Invariant: it ends in
+// "/", so that one resource's or namespace's name may begin with another's
 // (kubernetes #25342).
 type prefix string
 
-// key is the name of a storage key below the prefix: "namespace/name", or the
-// name alone. It is the inverse of storageKey for whatever a key may be, also for
-// what no API server would write.
+// key parses a storage key below the prefix: "namespace/name", or the name alone. It
+// is the inverse of storageKey for every key, including those that no API server writes.
 func (p prefix) key(storageKey []byte) keepwatch.Key {
 	rest := string(storageKey[len(p):])
 	namespace, name, ok := strings.Cut(rest, "/")
@@ -29,10 +28,10 @@ func (p prefix) covers(storageKey []byte) bool {
 	return len(storageKey) > len(p) && string(storageKey[:len(p)]) == string(p)
 }
 
-// first is before every key of the resource. The prefix itself is none.
+// first returns a lower bound of the resource's keys. The prefix itself is not a key.
 func (p prefix) first() []byte { return append([]byte(p), 0) }
 
-// end is behind every key of the resource.
+// end returns the upper bound of the resource's keys, exclusive.
 func (p prefix) end() []byte {
 	end := []byte(p)
 	end[len(end)-1]++

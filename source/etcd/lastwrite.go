@@ -10,23 +10,23 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// Past is the newest write that the sources of one etcd have seen. A source looks for it
-// whenever it opens a watch: if etcd has another one at that revision, its history was
-// replaced, by a restore from a backup, even where the revisions and the cluster's id go on
-// as if nothing had happened. Sources that share a Past notice it when the write is of
-// another one's resource. The zero value is ready; it is safe for concurrent use.
+// LastWrite records the newest write that the sources of one etcd have seen. A source reads
+// that write again whenever it opens a watch: if etcd has another one at that revision, its
+// history was replaced by a restore from a backup, even if the revisions and the cluster's
+// id continue without a gap. Sources that share a LastWrite also detect it by a write of
+// another source's resource. The zero value is ready; it is safe for concurrent use.
 type LastWrite struct {
 	state atomic.Pointer[lastWriteState]
 }
 
-// past never changes.
+// lastWriteState is immutable.
 type lastWriteState struct {
-	newest write // its revision is zero before the first
-	// replaced counts how often the history was replaced.
+	newest write // its revision is zero until one was seen
+	// replaced counts the replacements of the history.
 	replaced uint64
 }
 
-// write is one that created or changed a key.
+// write is a put: it created or changed a key.
 type write struct {
 	key      string
 	revision int64
@@ -40,8 +40,9 @@ func (p *LastWrite) load() lastWriteState {
 	return lastWriteState{}
 }
 
-// saw takes notice of a key's state. A server that does not count a key's writes, such as
-// kine, does not keep their history as etcd does: what it has at a revision proves nothing.
+// record stores a key's state if it is the newest one. A server that does not count a
+// key's writes, such as kine, does not store history as etcd does: its state at a revision
+// proves nothing.
 func (p *LastWrite) record(kv *mvccpb.KeyValue, sum uint64) {
 	for kv.Version > 0 {
 		known := p.state.Load()
@@ -58,8 +59,9 @@ func (p *LastWrite) record(kv *mvccpb.KeyValue, sum uint64) {
 	}
 }
 
-// renounce forgets what was seen of a history that was replaced, and makes every source that
-// has listed in it list again. The first source that notices counts.
+// markReplaced drops the newest write of a history that was replaced, and makes every
+// source that has listed in that history list again. Only the first source that detects the
+// replacement counts it.
 func (p *LastWrite) markReplaced(replaced uint64) {
 	for {
 		known := p.state.Load()
@@ -72,14 +74,14 @@ func (p *LastWrite) markReplaced(replaced uint64) {
 	}
 }
 
-// listedIn is which history the source has listed, by the number of those before it.
+// listedHistory returns the number of replacements before the source's last list.
 func (s *Source) listedHistory() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.replaced
 }
 
-// beginList remembers which history a list is read from.
+// recordListStart records which history a list is read from.
 func (s *Source) recordListStart() {
 	replaced := s.lastWrite.load().replaced
 	s.mu.Lock()
@@ -87,7 +89,7 @@ func (s *Source) recordListStart() {
 	s.replaced = replaced
 }
 
-// rewound makes the other sources list, too, if a failure is that the history was replaced.
+// reportRewind makes the other sources list too, if failure is Rewound. It returns failure.
 func (s *Source) reportRewind(failure *keepwatch.Failure) *keepwatch.Failure {
 	if failure != nil && failure.Kind == keepwatch.Rewound {
 		s.lastWrite.markReplaced(s.listedHistory())
@@ -95,8 +97,8 @@ func (s *Source) reportRewind(failure *keepwatch.Failure) *keepwatch.Failure {
 	return failure
 }
 
-// confirmPast checks that the newest write that was seen is part of etcd's history, and that
-// the history was not replaced since the source has listed. A write whose revision is
+// checkLastWrite returns Rewound if the newest write seen is not part of etcd's history, or
+// if the history was replaced since the source's last list. A write whose revision is
 // compacted proves nothing.
 func (s *Source) checkLastWrite(ctx context.Context) *keepwatch.Failure {
 	known := s.lastWrite.load()
@@ -118,7 +120,7 @@ func (s *Source) checkLastWrite(ctx context.Context) *keepwatch.Failure {
 		"watch %s: etcd's history was replaced: the write of %s at %d is not in it", s.prefix, w.key, w.revision)
 }
 
-// is reports whether etcd shows the write.
+// matches reports whether etcd's answer is the write.
 func (w write) matches(kvs []*mvccpb.KeyValue) bool {
 	return len(kvs) == 1 && kvs[0].ModRevision == w.revision && sumOf(kvs[0].Value) == w.sum
 }

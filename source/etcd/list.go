@@ -17,10 +17,10 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// List reads one page. It is always a consistent read: the first page shows the
-// newest committed revision, those after it the same one. A newest revision below
-// NotOlderThan, or below that of the page before, is Rewound; a page whose revision
-// was compacted meanwhile is Expired.
+// List reads one page. It is always a consistent read: the first page shows the newest
+// committed revision, and the following pages show the same one. List fails with Rewound
+// if the newest revision is below NotOlderThan or below that of the previous page, and
+// with Expired if the revision of the list was compacted.
 func (s *Source) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch.Page, error) {
 	at := s.firstPosition()
 	if req.Continue == "" {
@@ -37,12 +37,12 @@ func (s *Source) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch
 		return keepwatch.Page{}, failure
 	case page.Revision < req.NotOlderThan && req.Continue == "":
 		return keepwatch.Page{}, s.reportRewind(keepwatch.Failed(keepwatch.Rewound,
-			"list %s: the newest revision is %d, but it was %d already", s.prefix, page.Revision, req.NotOlderThan))
+			"list %s: the newest revision is %d, below %d, which was seen before", s.prefix, page.Revision, req.NotOlderThan))
 	}
 	return page, nil
 }
 
-// page reads what follows a position, and moves it to where the next page begins.
+// page reads the page at a position, and advances the position to the next page.
 func (s *Source) page(ctx context.Context, at *position) (keepwatch.Page, *keepwatch.Failure) {
 	at.limit = s.limitAfterFailure(at.limit)
 	began := time.Now()
@@ -78,22 +78,22 @@ func (s *Source) page(ctx context.Context, at *position) (keepwatch.Page, *keepw
 }
 
 const (
-	// firstPage is how many keys are asked for while nobody knows how large they are.
+	// firstPage is the limit of the first page, when the size of the values is unknown.
 	firstPage = 500
-	// pageBytes is what the pages behind it are to have, of values. etcd counts all
-	// keys that are left for each page, so that many small ones cost it a multiple: of
-	// 50,000 pods it took 4.2 s of CPU by the hundred, 1.6 s by 500 and 0.9 s by 2,000.
+	// pageBytes is the desired size of the values in each following page. etcd counts all
+	// remaining keys for each page, so that many small pages cost it a multiple: 50,000
+	// pods took 4.2 s of CPU in pages of 100, 1.6 s of 500 and 0.9 s of 2,000.
 	pageBytes = 32 << 20
 	// maxPage bounds a page of small objects, as kube-apiserver does.
 	maxPage = 10_000
-	// pageShare is the part of the idle timeout in which a page is to come: the link may
-	// be slow.
+	// pageTimeShare is the part of the idle timeout that a page should take, as divisor:
+	// the connection may be slow.
 	pageTimeShare = 10
-	// pageGrowth bounds how much larger a page is asked for than the one before.
+	// pageGrowth bounds the ratio of a page's limit to that of the previous page.
 	pageGrowth = 4
 )
 
-// limitAfter is how many keys the page behind one is to have.
+// limitAfter returns the limit of the page that follows page.
 func (s *Source) limitAfter(limit int64, page []*mvccpb.KeyValue, took time.Duration) int64 {
 	if s.pageSize != 0 {
 		return limit
@@ -107,8 +107,8 @@ func (s *Source) limitAfter(limit int64, page []*mvccpb.KeyValue, took time.Dura
 	return max(1, min(fits, limit*pageGrowth, maxPage))
 }
 
-// limitAgain returns how many keys a page is to have behind one that failed: fewer, if that
-// one had many. It may have been what etcd, or the connection, could not bear.
+// limitAfterFailure returns the limit of a page after one that failed: lower, if that one's
+// was high. Its size may have been the reason why etcd or the connection failed.
 func (s *Source) limitAfterFailure(limit int64) int64 {
 	if failed := s.failedLimit.Load(); failed > 0 && s.pageSize == 0 {
 		return min(limit, max(1, failed/pageGrowth))
@@ -116,11 +116,11 @@ func (s *Source) limitAfterFailure(limit int64) int64 {
 	return limit
 }
 
-// sizes are the length of a message that gRPC refuses, and what it would take.
+// messageSizes matches the size of a message that gRPC refuses, and the maximum.
 var messageSizes = regexp.MustCompile(`\((\d+) vs\. \d+\)`)
 
-// fitting returns how many keys are asked for in the place of limit, whose page was too
-// large: about as many as make a page, by the size that the refusal tells.
+// smallerLimit returns the limit that replaces one whose page was too large. It uses the
+// size in the error's text to choose about pageBytes.
 func smallerLimit(limit int64, refusal error) int64 {
 	_, message := codeAndMessage(refusal)
 	fewer := min(limit/2, firstPage)
@@ -132,11 +132,11 @@ func smallerLimit(limit int64, refusal error) int64 {
 	return max(1, fewer)
 }
 
-// decodeShare is how many objects are worth a goroutine.
+// decodeBatch is the least number of objects for which a goroutine is started.
 const decodeBatch = 32
 
-// decodeAll decodes the accepted keys of a page on all processors: that is most of what a
-// list costs.
+// decodeAll decodes the accepted keys of a page on all processors: decoding is most of
+// the cost of a list.
 func (s *Source) decodeAll(kvs []*mvccpb.KeyValue) ([]keepwatch.Object, *keepwatch.Failure) {
 	objects := make([]keepwatch.Object, len(kvs))
 	workers := min(runtime.GOMAXPROCS(0), max(1, len(kvs)/decodeBatch))
@@ -158,7 +158,7 @@ func (s *Source) decodeAll(kvs []*mvccpb.KeyValue) ([]keepwatch.Object, *keepwat
 	return slices.DeleteFunc(objects, func(o keepwatch.Object) bool { return o == nil }), nil
 }
 
-// beginning is where a list begins.
+// firstPosition returns the position of a list's first page.
 func (s *Source) firstPosition() position {
 	if s.pageSize != 0 {
 		return position{limit: s.pageSize}
@@ -174,11 +174,11 @@ func (s *Source) rangeFrom(ctx context.Context, at position) (*pb.RangeResponse,
 	return s.read(ctx, &pb.RangeRequest{Key: from, RangeEnd: s.prefix.end(), Revision: int64(at.revision), Limit: at.limit})
 }
 
-// position is where in a list a page begins; as text it is a continue token.
+// position is the start of a page within a list. Its text is a continue token.
 type position struct {
-	revision keepwatch.Revision // zero for the newest
+	revision keepwatch.Revision // zero: the newest
 	limit    int64
-	after    keepwatch.Key // the last key of the page before, empty on the first
+	after    keepwatch.Key // the last key of the previous page; empty for the first page
 }
 
 func (p position) String() string {

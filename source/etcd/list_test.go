@@ -17,7 +17,7 @@ import (
 	"github.com/keepwatch/keepwatch/source/etcd"
 )
 
-// The pages of a list show one revision, whatever is written between them.
+// All pages of a list show the same revision, although writes happen between them.
 func TestListIsOneState(t *testing.T) {
 	w := newFixture(t, etcd.Options{PageSize: 3})
 	var revision keepwatch.Revision
@@ -26,7 +26,7 @@ func TestListIsOneState(t *testing.T) {
 	}
 	page := must(w.List(t.Context(), keepwatch.ListRequest{}))(t)
 	if page.Revision != revision || page.Remaining != 7 {
-		t.Errorf("the first page is of %d with %d to come, want %d and 7", page.Revision, page.Remaining, revision)
+		t.Errorf("the first page has revision %d and %d remaining, want %d and 7", page.Revision, page.Remaining, revision)
 	}
 	var seen []string
 	for n := 0; ; n++ {
@@ -46,7 +46,7 @@ func TestListIsOneState(t *testing.T) {
 	}
 }
 
-// A prefix does not cover what begins like it (kubernetes #25342).
+// A prefix does not cover a resource whose name begins with it (kubernetes #25342).
 func TestPrefixEndsAtASlash(t *testing.T) {
 	w := newFixture(t, etcd.Options{})
 	begin := w.put(t, "ns/a", "1")
@@ -91,7 +91,7 @@ func TestListRejectsForeignRequests(t *testing.T) {
 	wantKind(t, err, keepwatch.InvariantViolation)
 }
 
-// What one message can't hold is asked for in smaller pages.
+// A page that is too large for a message is requested again with a lower limit.
 func TestLargePages(t *testing.T) {
 	w := newFixture(t, etcd.Options{})
 	w.LimitMessages(50 << 10)
@@ -112,12 +112,12 @@ func TestLargePages(t *testing.T) {
 	wantKind(t, err, keepwatch.Undecodable)
 }
 
-// Pages grow by small objects, and then meet very large ones: 84 MB in what is asked for as
-// one page of 10,000.
+// Limits grow with small objects. Large objects follow, of which one page of 10,000 would
+// have 84 MB.
 func TestLargeObjectsAfterSmall(t *testing.T) {
 	const small, large = 10_000, 60
 	w := newFixture(t, etcd.Options{})
-	for begin := 0; begin < small; begin += 100 { // etcd takes 128 operations at a time
+	for begin := 0; begin < small; begin += 100 { // etcd accepts 128 operations in a transaction
 		var puts []clientv3.Op
 		for i := range 100 {
 			puts = append(puts, clientv3.OpPut(fmt.Sprintf("%sa/%05d", w.prefix, begin+i), "small"))
@@ -133,7 +133,7 @@ func TestLargeObjectsAfterSmall(t *testing.T) {
 	}
 }
 
-// A page that etcd can't send, or that it does not survive, is asked for with fewer keys.
+// A page that etcd can't send, or that breaks the connection, is requested with fewer keys.
 func TestPageTooLargeForEtcd(t *testing.T) {
 	for name, row := range map[string]struct {
 		refusal error
@@ -145,9 +145,9 @@ func TestPageTooLargeForEtcd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			const keys = 100_000
-			l, s := startScripted(t, etcd.Options{})
-			l.read = func(_ context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
-				answer := &pb.RangeResponse{Header: l.header(), Count: keys, More: true}
+			server, s := startScripted(t, etcd.Options{})
+			server.read = func(_ context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
+				answer := &pb.RangeResponse{Header: server.header(), Count: keys, More: true}
 				if begin := string(r.Key); strings.HasPrefix(begin, "/p/b") && r.Limit > 30 {
 					return nil, row.refusal
 				}
@@ -166,7 +166,7 @@ func TestPageTooLargeForEtcd(t *testing.T) {
 					continue
 				}
 				if n := int64(len(page.Objects)); n != row.want || fails != row.fails {
-					t.Errorf("the page has %d objects behind %d failures, want %d behind %d", n, fails, row.want, row.fails)
+					t.Errorf("the page has %d objects after %d failures, want %d after %d", n, fails, row.want, row.fails)
 				}
 				return
 			}
@@ -178,12 +178,12 @@ func TestOptions(t *testing.T) {
 	client := dial(t, clientv3.Config{Endpoints: shared.endpoints()})
 	for _, opts := range []etcd.Options{{}, {Prefix: "/registry/pods"}, {Prefix: "/", PageSize: -1}, {Prefix: "/", IdleTimeout: -1}} {
 		if _, err := etcd.New(client, opts); err == nil {
-			t.Errorf("%+v is taken", opts)
+			t.Errorf("New accepts %+v", opts)
 		}
 	}
 	unconnected := clientv3.NewCtxClient(t.Context())
 	defer unconnected.Close()
 	if _, err := etcd.New(unconnected, etcd.Options{Prefix: "/"}); err == nil {
-		t.Error("a client without a connection is taken")
+		t.Error("New accepts a client without a connection")
 	}
 }

@@ -24,8 +24,7 @@ import (
 	"github.com/keepwatch/keepwatch/source/etcd"
 )
 
-// shared is an etcd for tests that need nothing special of it. Each has a prefix of
-// its own there.
+// shared is the etcd of all tests that need no special one. Each test has its own prefix.
 var shared *member
 
 func TestMain(m *testing.M) {
@@ -60,7 +59,7 @@ func run(m *testing.M) int {
 	return code
 }
 
-// patience is the deadline of what happens at once on an idle machine: only a hang reaches it.
+// testTimeout bounds waits that take no time on an idle machine: only a hang reaches it.
 const testTimeout = 5 * time.Minute
 
 func must[T any](v T, err error) func(testing.TB) T {
@@ -73,7 +72,7 @@ func must[T any](v T, err error) func(testing.TB) T {
 	}
 }
 
-// prefixOf is a prefix of the test's own.
+// prefixOf returns the test's own prefix.
 func prefixOf(tb testing.TB) string {
 	return "/registry/" + strings.ReplaceAll(tb.Name(), "/", ".") + "/"
 }
@@ -99,7 +98,7 @@ func newSource(tb testing.TB, client *clientv3.Client, opts etcd.Options) *etcd.
 	return must(etcd.New(client, opts))(tb)
 }
 
-// world is the shared etcd with a source of the test's own prefix.
+// fixture is an etcd client, and a source of the test's own prefix.
 type fixture struct {
 	*clientv3.Client
 	*etcd.Source
@@ -108,7 +107,7 @@ type fixture struct {
 
 func newFixture(tb testing.TB, opts etcd.Options) fixture {
 	client := dial(tb, clientv3.Config{Endpoints: shared.endpoints()})
-	must(client.Delete(tb.Context(), prefixOf(tb), clientv3.WithPrefix()))(tb) // by a run before
+	must(client.Delete(tb.Context(), prefixOf(tb), clientv3.WithPrefix()))(tb) // of an earlier run
 	return fixture{client, newSource(tb, client, opts), prefixOf(tb)}
 }
 
@@ -117,16 +116,16 @@ func (w fixture) put(tb testing.TB, key, value string) keepwatch.Revision {
 	return keepwatch.Revision(must(w.Client.Put(tb.Context(), w.prefix+key, value))(tb).Header.Revision)
 }
 
-// putThrough puts a value that the key does not have yet, while members go away and
-// come back. A put whose answer is lost may have been made, so that it is repeated
-// only where etcd does not have the value: it is one event in any case. An attempt does
-// not wait for as long as etcd would, which may have sent it to a member that is gone.
+// putThrough puts a value that the key does not have yet, while members stop and start. A
+// put whose answer is lost may have succeeded, so it is repeated only if etcd does not have
+// the value: there is exactly one event. Attempts have a short timeout, since the client may
+// have sent the request to a stopped member.
 func (w fixture) putThrough(tb testing.TB, key, value string) keepwatch.Revision {
 	tb.Helper()
 	key = w.prefix + key
 	var revision int64
 	attempt := 250 * time.Millisecond
-	eventually(tb, "a put goes through", func() bool {
+	eventually(tb, "a put succeeds", func() bool {
 		ctx, cancel := context.WithTimeout(tb.Context(), attempt)
 		defer cancel()
 		answer, err := w.Txn(ctx).If(clientv3.Compare(clientv3.Value(key), "=", value)).
@@ -149,7 +148,7 @@ func (w fixture) putThrough(tb testing.TB, key, value string) keepwatch.Revision
 	return keepwatch.Revision(revision)
 }
 
-// unavailable tells whether err is that of a member that goes away, or of an election.
+// unavailable reports whether err is that of a stopping member, or of an election.
 func unavailable(err error) bool {
 	var own rpctypes.EtcdError
 	return errors.As(err, &own) && own.Code() == codes.Unavailable || status.Code(err) == codes.Unavailable
@@ -182,8 +181,8 @@ func list(tb testing.TB, s keepwatch.Source) (objects []keepwatch.Object, revisi
 	return objects, revision
 }
 
-// until reads a watch up to a revision, and checks that each batch begins where the
-// one before ended.
+// readTo reads a watch up to a revision, and checks that each batch begins where the
+// previous one ended.
 func readTo(tb testing.TB, w keepwatch.Watch, from, to keepwatch.Revision) (changes []keepwatch.Change) {
 	tb.Helper()
 	for from < to {
@@ -203,14 +202,14 @@ func next(tb testing.TB, w keepwatch.Watch) keepwatch.Batch {
 	return must(w.Next())(tb)
 }
 
-// last reads a watch to its end.
+// readToEnd reads a watch to its end, and returns its error.
 func readToEnd(tb testing.TB, w keepwatch.Watch) error {
 	tb.Helper()
 	defer time.AfterFunc(testTimeout, w.Close).Stop()
 	for {
 		if _, err := w.Next(); err != nil {
 			if _, again := w.Next(); again != err {
-				tb.Errorf("after %v comes %v", err, again)
+				tb.Errorf("Next returns %v, and then %v", err, again)
 			}
 			return err
 		}
@@ -232,7 +231,7 @@ func wantKind(tb testing.TB, err error, kind keepwatch.FailureKind) {
 	}
 }
 
-// show is changes as text: sign, key, revision, value.
+// describe formats changes as sign, key and value.
 func describe(changes []keepwatch.Change) string {
 	var all []string
 	for _, c := range changes {
@@ -255,7 +254,7 @@ func eventually(tb testing.TB, what string, ok func() bool) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			tb.Fatalf("still not: %s", what)
+			tb.Fatalf("deadline exceeded before %s", what)
 		}
 	}
 }

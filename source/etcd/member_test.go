@@ -13,8 +13,8 @@ import (
 	"google.golang.org/grpc"
 )
 
-// member is an etcd of one member, that listens on a socket, which nobody else can
-// take while it is down.
+// member is an etcd of one member. It listens on a Unix socket, which no other process can
+// use while it is stopped.
 type member struct {
 	dir    string // with the socket and the data
 	config func(*embed.Config)
@@ -22,7 +22,7 @@ type member struct {
 	rpc    *grpc.Server
 }
 
-// shortDir is a temporary folder with a path that is short enough for a socket.
+// shortDir returns a temporary folder whose path is short enough for a socket.
 func shortDir(tb testing.TB) string {
 	tb.Helper()
 	dir, err := os.MkdirTemp("", "etcd")
@@ -35,7 +35,7 @@ func shortDir(tb testing.TB) string {
 
 func newMember(dir string) *member { return &member{dir: dir, config: func(*embed.Config) {}} }
 
-// startMember runs an etcd for the duration of the test.
+// startMember runs an etcd until the test ends.
 func startMember(tb testing.TB, config func(*embed.Config)) *member {
 	tb.Helper()
 	dir := shortDir(tb)
@@ -85,7 +85,7 @@ func (m *member) ready() error {
 	}
 }
 
-// stop ends the etcd, without waiting for its clients.
+// stop stops the etcd without waiting for its clients.
 func (m *member) stop() {
 	if m.etcd == nil {
 		return
@@ -97,7 +97,7 @@ func (m *member) stop() {
 	m.etcd = nil
 }
 
-// copyData copies what the stopped etcd has written, as a backup.
+// copyData returns a backup of the stopped etcd's data.
 func (m *member) copyData(tb testing.TB) string {
 	tb.Helper()
 	backup := filepath.Join(tb.TempDir(), "data")

@@ -11,8 +11,8 @@ import (
 
 var _ keepwatch.Object = (*Object)(nil)
 
-// Object is one state of one key as etcd holds it, or the end of its life: that of
-// a Deleted change has a key and the deletion's revision, and nothing else.
+// Object is one state of one key in etcd. The Object of a Deleted change has only the
+// key and the deletion's revision.
 type Object struct {
 	key      keepwatch.Key
 	uid      keepwatch.UID
@@ -35,57 +35,57 @@ func newObject(key keepwatch.Key, kv *mvccpb.KeyValue) *Object {
 	}
 }
 
-// Key is the storage key without the prefix.
+// Key returns the storage key without the prefix.
 func (o *Object) Key() keepwatch.Key { return o.key }
 
-// UID is the revision that created the key, in decimal: it is what tells one life
-// of a key from the next, whether the value can be decoded or not. Empty for a
-// Deleted.
+// UID returns the revision that created the key, in decimal. It distinguishes a key from
+// a later one with the same name, whether or not the value can be decoded. It is empty
+// for a Deleted change.
 func (o *Object) UID() keepwatch.UID { return o.uid }
 
-// Revision is etcd's ModRevision.
+// Revision returns etcd's ModRevision.
 func (o *Object) Revision() keepwatch.Revision { return o.revision }
 
-// Created is etcd's CreateRevision; zero for a Deleted.
+// Created returns etcd's CreateRevision, and zero for a Deleted change.
 func (o *Object) Created() keepwatch.Revision { return o.created }
 
-// Version is 1 for the write that created the key, and one more for each that
-// followed; zero for a Deleted, and from a server that does not count, such as kine.
+// Version returns 1 for the write that created the key, and one more for each later
+// write. It is zero for a Deleted change, and if the server does not count writes (kine).
 func (o *Object) Version() int64 { return o.version }
 
-// Value is what etcd holds. It is nil where [Options].Decode made an object of it,
-// so that the bytes are not held twice. It must not be changed.
+// Value returns the value in etcd. It is nil if [Options].Decode decoded the value, so
+// that memory does not contain it twice. The caller must not change it.
 func (o *Object) Value() []byte { return o.value }
 
-// seed makes the sums of one process comparable.
+// hashSeed is common to all sums of a process, so that they are comparable.
 var hashSeed = maphash.MakeSeed()
 
 func sumOf(value []byte) uint64 { return maphash.Bytes(hashSeed, value) }
 
-// Equal reports whether other has the same value; see store.Equaler. It goes by a
-// 64-bit hash that is seeded for each process.
+// Equal reports whether other has the same value; see store.Equaler. It compares 64-bit
+// hashes with a seed of the process.
 func (o *Object) Equal(other keepwatch.Object) bool {
 	raw, ok := other.(interface{ raw() *Object })
 	return ok && o.sum == raw.raw().sum
 }
 
-// raw finds the Object within one that embeds it.
+// raw returns the Object within an object that embeds it.
 func (o *Object) raw() *Object { return o }
 
-// Undecodable is an object whose value [Options].Decode refused. It takes its place
-// in the history like any other, so that nothing overtakes it; what that means for
-// its readers is theirs to say. Value is kept.
+// Undecodable is an object for which [Options].Decode returned an error. It is part of
+// lists and history like any other object, so that their order is preserved; the readers
+// decide what follows from it. Value returns the value.
 type Undecodable struct {
 	*Object
-	// Err is why. Never nil.
+	// Err is Decode's error, never nil.
 	Err error
 }
 
-// decode makes the object to be handed on; nil if its key is not accepted.
+// decode returns the object of a key and its value, nil if the key is not accepted.
 func (s *Source) decode(kv *mvccpb.KeyValue) (keepwatch.Object, *keepwatch.Failure) {
 	if !s.prefix.covers(kv.Key) || kv.ModRevision <= 0 {
 		return nil, keepwatch.Failed(keepwatch.ProtocolViolation,
-			"%s: etcd sent key %q at revision %d, which was not asked for", s.prefix, kv.Key, kv.ModRevision)
+			"%s: etcd sent key %q at revision %d, which was not requested", s.prefix, kv.Key, kv.ModRevision)
 	}
 	key := s.prefix.key(kv.Key)
 	if !s.accept(key) {
@@ -104,7 +104,7 @@ func (s *Source) decode(kv *mvccpb.KeyValue) (keepwatch.Object, *keepwatch.Failu
 	}
 	if o == nil || o.Key() != raw.key || o.UID() != raw.uid || o.Revision() != raw.revision {
 		return nil, keepwatch.Failed(keepwatch.InvariantViolation,
-			"%s%s at revision %d: Decode must keep key, UID and revision: embed the *Object it is given", s.prefix, raw.key, raw.revision)
+			"%s%s at revision %d: Decode must preserve key, UID and revision: embed the *Object it receives", s.prefix, raw.key, raw.revision)
 	}
 	return o, nil
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/keepwatch/keepwatch/store"
 )
 
-// decoded is what the layer above makes of an object.
+// decoded is an object with a decoded value.
 type decoded struct {
 	*etcd.Object
 	text string
@@ -30,16 +30,15 @@ func decode(o *etcd.Object, value []byte) (keepwatch.Object, error) {
 	return &decoded{o, text}, nil
 }
 
-// What can't be decoded has its place in list and history, and is still the same
-// object; what comes behind it comes behind it.
+// An undecodable object is part of list and history in its order, and has its identity.
 func TestDecode(t *testing.T) {
 	w := newFixture(t, etcd.Options{Decode: decode})
 	w.put(t, "a", "1")
 	w.put(t, "b", "!1")
-	held := store.New(store.Options{})
-	startReflector(t, w.Source, held, reflector.Options{})
-	first := waitForRevision(t, held, must(w.Newest(t.Context()))(t))
-	consumer := held.Watch(first.Cursor(), store.Filter{})
+	cache := store.New(store.Options{})
+	startReflector(t, w.Source, cache, reflector.Options{})
+	first := waitForRevision(t, cache, must(w.Newest(t.Context()))(t))
+	consumer := cache.Watch(first.Cursor(), store.Filter{})
 	w.put(t, "a", "!2")
 	w.put(t, "b", "2")
 	w.put(t, "c", "!1")
@@ -50,7 +49,7 @@ func TestDecode(t *testing.T) {
 		switch o := o.(type) {
 		case *decoded:
 			if o.Value() != nil {
-				t.Errorf("%s holds its value twice", o.Key())
+				t.Errorf("%s has its value twice", o.Key())
 			}
 			return o.text
 		case *etcd.Undecodable:
@@ -73,7 +72,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// An object that hides its identity would be lost track of.
+// An object from Decode without the identity of its key is refused.
 func TestDecodeMustPreserveIdentity(t *testing.T) {
 	for name, f := range map[string]func(o *etcd.Object) keepwatch.Object{
 		"nil": func(*etcd.Object) keepwatch.Object { return nil },
@@ -106,7 +105,7 @@ func (r renamed) Key() keepwatch.Key           { return r.key }
 func (r renamed) UID() keepwatch.UID           { return r.uid }
 func (r renamed) Revision() keepwatch.Revision { return r.revision }
 
-// After a rewind the store asks whether what has the same numbers is the same.
+// Equal compares values: after a rewind two objects may have equal revisions and differ.
 func TestEqual(t *testing.T) {
 	w := newFixture(t, etcd.Options{Decode: decode})
 	for key, value := range map[string]string{"a": "1", "b": "1", "c": "2", "d": "!1", "e": "!1"} {
@@ -119,7 +118,7 @@ func TestEqual(t *testing.T) {
 		t.Error("objects are not compared by their values")
 	}
 	if objects[0].(store.Equaler).Equal(other{}) {
-		t.Error("an object equals what is none of this source")
+		t.Error("an object equals another source's")
 	}
 }
 
@@ -130,8 +129,7 @@ var (
 	_ store.Equaler   = (*etcd.Object)(nil)
 )
 
-// lossy is a source whose watches lose one change, as etcd itself has done
-// (etcd #17529).
+// lossy is a source whose watches lose a change, as etcd has done (etcd #17529).
 type lossy struct {
 	*etcd.Source
 	drop func(keepwatch.Change) bool
@@ -153,18 +151,18 @@ func (w lossyWatch) Next() (keepwatch.Batch, error) {
 	return b, err
 }
 
-// A change that was lost is noticed at the next one of its key, by its version.
+// The version of a key's next change shows that a change was lost.
 func TestLostChangeIsDetected(t *testing.T) {
 	w := newFixture(t, etcd.Options{Decode: decode})
 	from := w.put(t, "a", "1")
-	held := store.New(store.Options{})
-	r := startReflector(t, lossy{w.Source, func(c keepwatch.Change) bool { return c.Revision == from+1 }}, held, reflector.Options{Paged: true})
-	waitForRevision(t, held, from)
+	cache := store.New(store.Options{})
+	r := startReflector(t, lossy{w.Source, func(c keepwatch.Change) bool { return c.Revision == from+1 }}, cache, reflector.Options{Paged: true})
+	waitForRevision(t, cache, from)
 	w.put(t, "a", "2")
 	end := w.put(t, "a", "3")
 	eventually(t, "a relist", func() bool { return r.Progress().Relists[keepwatch.ProtocolViolation] == 1 })
-	o, _ := waitForRevision(t, held, end).Get(keepwatch.Key{Name: "a"})
+	o, _ := waitForRevision(t, cache, end).Get(keepwatch.Key{Name: "a"})
 	if got := o.(*decoded); got.text != "3" || got.Revision() != end {
-		t.Errorf("%s of %d is held", got.text, got.Revision())
+		t.Errorf("the store has %s at %d", got.text, got.Revision())
 	}
 }

@@ -6,11 +6,11 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// askAgain is when a request for progress is repeated for somebody who waits: etcd
-// does not answer one while it has events to send.
+// progressRetry is the interval of progress requests while a reader waits for a revision:
+// etcd does not answer a request while it has events to send.
 const progressRetry = 100 * time.Millisecond
 
-// want makes the watch reach a revision without waiting for a change.
+// requestProgress makes the watch reach a revision although no change may follow.
 func (w *watch) requestProgress(r keepwatch.Revision) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -20,7 +20,7 @@ func (w *watch) requestProgress(r keepwatch.Revision) {
 	}
 }
 
-// remind makes tend look.
+// wakeProgressLoop wakes progressLoop before its timer.
 func (w *watch) wakeProgressLoop() {
 	select {
 	case w.wake <- struct{}{}:
@@ -28,8 +28,9 @@ func (w *watch) wakeProgressLoop() {
 	}
 }
 
-// tend asks for progress: at once for somebody who waits for it, and from time to
-// time so that a quiet watch shows that it lives, and how far the cluster has come.
+// progressLoop requests progress: at once while a reader waits for a revision, and
+// periodically, so that a watch without changes shows that the connection works, and which
+// revision the cluster has reached.
 func (w *watch) progressLoop() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -48,8 +49,9 @@ func (w *watch) progressLoop() {
 	}
 }
 
-// overdue reports whether to ask for progress now, and when to look again. There is
-// one request at a time on its way, and none while nobody reads the answers.
+// nextProgressRequest reports whether to send a request now, and how long to wait for the
+// next check. At most one request per interval is sent, and none while the consumer does
+// not read.
 func (w *watch) nextProgressRequest(now time.Time) (send bool, wait time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 	"github.com/keepwatch/keepwatch/source/etcd"
 )
 
-// A watch that nothing happens to reaches the newest revision when somebody asks
-// for that, and by nothing else: it is not time yet for the sign of life.
+// Newest makes a watch without changes reach the newest revision. The idle timeout is so
+// long that no other progress request is due.
 func TestNewestAdvancesWatch(t *testing.T) {
 	w := newFixture(t, etcd.Options{IdleTimeout: 10 * time.Hour})
 	from := w.put(t, "a", "1")
@@ -30,7 +30,7 @@ func TestNewestAdvancesWatch(t *testing.T) {
 	}
 }
 
-// Whoever reads consistently sees what was written before.
+// Newest returns at least the revision of every earlier write.
 func TestNewestIsConsistent(t *testing.T) {
 	w := newFixture(t, etcd.Options{})
 	var readers sync.WaitGroup
@@ -47,8 +47,8 @@ func TestNewestIsConsistent(t *testing.T) {
 	readers.Wait()
 }
 
-// What watches rely on: etcd tells how far a watch has come that begins at its
-// newest revision, though nothing happens.
+// An assumption of watches about etcd: it answers progress requests of a watch from its
+// newest revision, although no event follows.
 func TestProgressFromNewestRevision(t *testing.T) {
 	w := newFixture(t, etcd.Options{})
 	newest := w.put(t, "a", "1")
@@ -60,7 +60,7 @@ func TestProgressFromNewestRevision(t *testing.T) {
 		case r := <-responses:
 			progress = r.IsProgressNotify()
 		case <-timeout.C:
-			t.Fatal("it does not")
+			t.Fatal("no progress response")
 		}
 		if err := w.RequestProgress(t.Context()); err != nil {
 			t.Fatal(err)

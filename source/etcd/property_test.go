@@ -21,7 +21,7 @@ import (
 	"github.com/keepwatch/keepwatch/store"
 )
 
-// ledger knows what was written, from the answers to the writes alone.
+// writeLog records the writes, from etcd's answers to them alone.
 type writeLog struct {
 	fixture
 	writes []check.Write
@@ -29,7 +29,7 @@ type writeLog struct {
 	newest keepwatch.Revision
 }
 
-// written is a state as it was written.
+// writtenObject is a state as it was written.
 type writtenObject struct {
 	key      keepwatch.Key
 	created  keepwatch.Revision
@@ -54,7 +54,7 @@ func content(o keepwatch.Object) string {
 // op is one write of a transaction; an empty value deletes.
 type op struct{ key, value string }
 
-// commit writes a transaction, each key of which occurs once.
+// commit writes a transaction with one operation per key.
 func (l *writeLog) commit(t *rapid.T, ops []op) {
 	var thens []clientv3.Op
 	for _, o := range ops {
@@ -74,7 +74,7 @@ func (l *writeLog) commit(t *rapid.T, ops []op) {
 	}
 }
 
-// note writes down what one write has done.
+// record records the effect of one operation.
 func (l *writeLog) record(o op, r keepwatch.Revision) {
 	key := keepwatch.Key{Namespace: o.key[:1], Name: o.key[2:]}
 	before := l.live[key]
@@ -93,9 +93,9 @@ func (l *writeLog) record(o op, r keepwatch.Revision) {
 	l.writes = append(l.writes, check.Write{Revision: r, Key: key, Object: now})
 }
 
-// TestStoreEqualsEtcd writes at random while a store is followed, compacts and cuts
-// connections under it, and judges what a consumer was told, and what the store
-// shows, by the promises.
+// TestStoreEqualsEtcd writes at random while a reflector feeds a store, compacts, and
+// interrupts watches. It judges what a consumer receives, and what the store shows, by the
+// promises.
 func TestStoreEqualsEtcd(t *testing.T) {
 	client := dial(t, clientv3.Config{Endpoints: shared.endpoints()})
 	runs := 0
@@ -123,17 +123,17 @@ func judgeRun(t *rapid.T, w fixture) {
 	l.commit(t, []op{{"z/0", "first"}})
 	before := l.newest
 
-	held := store.New(store.Options{})
+	cache := store.New(store.Options{})
 	source := &interruptible{Source: w.Source}
 	if rapid.Bool().Draw(t, "seeded") {
 		l.commit(t, transaction.Draw(t, "before the seed"))
-		if _, err := w.Seed(t.Context(), held, l.newest-before); err != nil {
+		if _, err := w.Seed(t.Context(), cache, l.newest-before); err != nil {
 			t.Fatal(err)
 		}
 	}
-	stop := runReflector(t, source, held)
+	stop := runReflector(t, source, cache)
 	defer stop()
-	consumer := &consumer{watcher: held.Watch(store.Cursor{}, store.Filter{})}
+	consumer := &consumer{watcher: cache.Watch(store.Cursor{}, store.Filter{})}
 
 	t.Repeat(map[string]func(*rapid.T){
 		"write":  func(t *rapid.T) { l.commit(t, transaction.Draw(t, "transaction")) },
@@ -145,11 +145,11 @@ func judgeRun(t *rapid.T, w fixture) {
 		},
 		"compact": func(t *rapid.T) {
 			back := rapid.Int64Range(0, 3).Draw(t, "back")
-			// It may be compacted already, by the run before.
+			// An earlier run may have compacted it.
 			w.Compact(t.Context(), int64(l.newest)-back)
 		},
-		"cut":  func(*rapid.T) { source.interrupt() },
-		"read": func(t *rapid.T) { consumer.read(t, held) },
+		"interrupt": func(*rapid.T) { source.interrupt() },
+		"read":      func(t *rapid.T) { consumer.read(t, cache) },
 	})
 
 	newest, err := w.Newest(t.Context())
@@ -158,11 +158,11 @@ func judgeRun(t *rapid.T, w fixture) {
 	}
 	timeout := time.NewTimer(testTimeout)
 	defer timeout.Stop()
-	for consumer.read(t, held); consumer.watcher.Cursor().Revision < newest; consumer.read(t, held) {
+	for consumer.read(t, cache); consumer.watcher.Cursor().Revision < newest; consumer.read(t, cache) {
 		select {
 		case <-consumer.changed:
 		case <-timeout.C:
-			t.Fatalf("the store stays at %d, newest is %d", held.Revision(), newest)
+			t.Fatalf("the store is at %d, newest is %d", cache.Revision(), newest)
 		}
 	}
 	history := check.History{
@@ -174,15 +174,15 @@ func judgeRun(t *rapid.T, w fixture) {
 	}
 }
 
-// consumer writes down what it is told.
+// consumer records what it receives.
 type consumer struct {
 	watcher *store.Watcher
 	changed <-chan struct{}
 	records []check.Record
 }
 
-// read takes all there is, and looks at the store.
-func (c *consumer) read(t *rapid.T, held *store.Store) {
+// read receives all deliveries, and reads the store.
+func (c *consumer) read(t *rapid.T, cache *store.Store) {
 	for {
 		d, newer, err := c.watcher.TryNext()
 		switch {
@@ -190,7 +190,7 @@ func (c *consumer) read(t *rapid.T, held *store.Store) {
 			t.Fatal(err)
 		case d == nil:
 			c.changed = newer
-			if state := held.Snapshot(); state.Revision() > 0 {
+			if state := cache.Snapshot(); state.Revision() > 0 {
 				c.records = append(c.records, check.Shown{Revision: state.Revision(), Objects: slices.Collect(state.All())})
 			}
 			return
@@ -199,7 +199,7 @@ func (c *consumer) read(t *rapid.T, held *store.Store) {
 	}
 }
 
-// follows runs a reflector until the returned function is called.
+// runReflector runs a reflector until stop is called.
 func runReflector(t *rapid.T, s keepwatch.Source, target keepwatch.Target) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -212,7 +212,7 @@ func runReflector(t *rapid.T, s keepwatch.Source, target keepwatch.Target) (stop
 	}
 }
 
-// cuttable is a source whose watch can be cut off.
+// interruptible is a source whose watch the test can interrupt.
 type interruptible struct {
 	*etcd.Source
 	mu   sync.Mutex
@@ -244,11 +244,11 @@ func (c *interruptible) interrupt() {
 	}
 }
 
-// Next fails as a watch does that is opened again at once.
+// Next fails with a kind after which a reflector reopens the watch at once.
 func (w *interruptibleWatch) Next() (keepwatch.Batch, error) {
 	b, err := w.Watch.Next()
 	if err != nil && w.interrupted.Load() {
-		err = keepwatch.Failed(keepwatch.Idle, "cut off")
+		err = keepwatch.Failed(keepwatch.Idle, "interrupted")
 	}
 	return b, err
 }

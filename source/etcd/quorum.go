@@ -9,14 +9,14 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// Newest asks for the newest committed revision, by a quorum read that began after
-// the call. All who wait when it begins share it, so that any number of callers
-// costs one read at a time.
+// Newest returns the newest committed revision, from a quorum read that began after the
+// call. Callers that wait when a read begins share it, so that any number of callers
+// causes one read at a time.
 //
-// It also makes an open watch of this source reach that revision without delay,
-// even where nothing of this resource has changed: it asks etcd for progress until
-// it is there. To read consistently from a target, call Newest and wait until the
-// target holds the revision.
+// Newest also makes the open watches of this source reach that revision without delay,
+// even if no object of this resource has changed: they request progress from etcd until
+// they have reached it. To read consistently from a target, call Newest, and wait until
+// the target has the revision.
 func (s *Source) Newest(ctx context.Context) (keepwatch.Revision, error) {
 	newest, err := s.newest.read(ctx, s.readNewest)
 	if err != nil {
@@ -38,7 +38,7 @@ func (s *Source) readNewest(ctx context.Context) (keepwatch.Revision, error) {
 	return newest, nil
 }
 
-// want makes the open watches reach a revision.
+// requestProgress makes the open watches reach a revision.
 func (s *Source) requestProgress(r keepwatch.Revision) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -47,15 +47,15 @@ func (s *Source) requestProgress(r keepwatch.Revision) {
 	}
 }
 
-// quorum shares reads among those who wait for one. A read runs in the call of one
-// of them; when that call is cancelled, another one reads again.
+// quorumReads shares each read among the waiting callers. One of them performs it; if its
+// call is canceled, another caller reads again.
 type quorumReads struct {
-	running chan struct{} // held while a read runs
+	running chan struct{} // full while a read runs
 	mu      sync.Mutex
-	next    *quorumRead // has not begun; nil when nobody waits for it
+	next    *quorumRead // has not begun; nil when no caller waits
 }
 
-// reading is a read that has not begun, runs, or is done.
+// quorumRead is a read that has not begun, runs, or is done.
 type quorumRead struct {
 	done     chan struct{}
 	revision keepwatch.Revision // once it is done
@@ -64,7 +64,7 @@ type quorumRead struct {
 
 func newQuorumReads() quorumReads { return quorumReads{running: make(chan struct{}, 1)} }
 
-// ask waits for a read that begins after this call.
+// read returns the result of a read that begins after this call.
 func (q *quorumReads) read(ctx context.Context, do func(context.Context) (keepwatch.Revision, error)) (keepwatch.Revision, error) {
 	r := q.join()
 	select {
@@ -74,14 +74,14 @@ func (q *quorumReads) read(ctx context.Context, do func(context.Context) (keepwa
 	case q.running <- struct{}{}:
 		defer func() { <-q.running }()
 		select {
-		case <-r.done: // by somebody else, in the turn before
+		case <-r.done: // by another caller, meanwhile
 			return r.revision, r.err
 		default:
 		}
 		q.start(r)
 		revision, err := do(ctx)
 		if ctx.Err() != nil {
-			return revision, err // r is for another one who waits
+			return revision, err // another waiting caller performs r
 		}
 		r.revision, r.err = revision, err
 		close(r.done)
@@ -89,7 +89,7 @@ func (q *quorumReads) read(ctx context.Context, do func(context.Context) (keepwa
 	return r.revision, r.err
 }
 
-// join returns the read that begins next.
+// join returns the next read to begin.
 func (q *quorumReads) join() *quorumRead {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -99,7 +99,7 @@ func (q *quorumReads) join() *quorumRead {
 	return q.next
 }
 
-// begin lets nobody join r any more.
+// start ends the joining of r.
 func (q *quorumReads) start(r *quorumRead) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

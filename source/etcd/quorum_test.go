@@ -9,7 +9,7 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// asker asks a quorum and keeps the answers.
+// quorumCaller calls quorumReads, and answers its reads.
 type quorumCaller struct {
 	reads  quorumReads
 	count  int
@@ -31,7 +31,7 @@ func (a *quorumCaller) read(ctx context.Context) (keepwatch.Revision, error) {
 	}
 }
 
-// ask asks n times at once.
+// call starts n concurrent calls.
 func (a *quorumCaller) call(ctx context.Context, n int) <-chan keepwatch.Revision {
 	results := make(chan keepwatch.Revision, n)
 	for range n {
@@ -52,13 +52,13 @@ func expect(t *testing.T, results <-chan keepwatch.Revision, n int, want keepwat
 	}
 	for range len(results) {
 		if r := <-results; r != want {
-			t.Errorf("somebody was told %d, want %d", r, want)
+			t.Errorf("a caller received %d, want %d", r, want)
 		}
 	}
 }
 
-// All who wait when a read begins share it, and nobody is answered by a read that
-// began before the question.
+// Callers that wait when a read begins share it. No caller receives the result of a read
+// that began before its call.
 func TestReadsAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &quorumCaller{reads: newQuorumReads(), answer: make(chan keepwatch.Revision)}
@@ -78,7 +78,7 @@ func TestReadsAreShared(t *testing.T) {
 	})
 }
 
-// Who gives up takes nobody along.
+// A canceled caller does not fail the others.
 func TestCanceledReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &quorumCaller{reads: newQuorumReads(), answer: make(chan keepwatch.Revision)}
@@ -86,7 +86,7 @@ func TestCanceledReader(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		canceled := a.call(ctx, 20)
 		waiting := a.call(t.Context(), 20)
-		a.answer <- 7 // who reads next is anybody
+		a.answer <- 7 // any waiting caller performs the next read
 		expect(t, first, 1, 7)
 		cancel()
 		expect(t, canceled, 20, 0)

@@ -9,15 +9,15 @@ import (
 	"github.com/keepwatch/keepwatch/internal/readahead"
 )
 
-// revision is what one revision has changed, as far as it has been received. etcd
-// sends a transaction in one response, but a response in fragments, each a message.
+// revision collects the changes of one revision while it is being received. etcd sends a
+// transaction in one response, and may send a response in fragments, each a message.
 type revision struct {
 	number  keepwatch.Revision
 	changes []keepwatch.Change
 	bytes   int // of the values
 }
 
-// clear makes room for the next revision, and keeps the space unless it is large.
+// clear empties r for the next revision, and reuses the space unless it is large.
 func (r *revision) clear() {
 	if cap(r.changes) > maxBatchChanges {
 		r.changes = nil
@@ -26,8 +26,8 @@ func (r *revision) clear() {
 	r.changes, r.bytes = r.changes[:0], 0
 }
 
-// take passes on the revisions that a message completes: all but the last, and that
-// too where no fragment follows.
+// addResponse puts the revisions that a message completes: all except the last one, and
+// the last one too if no fragment follows.
 func (w *watch) addResponse(response *pb.WatchResponse) *keepwatch.Failure {
 	r := &w.revision
 	for _, event := range response.Events {
@@ -55,7 +55,7 @@ func (w *watch) addResponse(response *pb.WatchResponse) *keepwatch.Failure {
 	return w.flush()
 }
 
-// flush passes on the revision received, if there is one.
+// flush puts the received revision, if there is one.
 func (w *watch) flush() *keepwatch.Failure {
 	r := &w.revision
 	if len(r.changes) == 0 {
@@ -66,20 +66,20 @@ func (w *watch) flush() *keepwatch.Failure {
 	return failure
 }
 
-// add takes an event into its revision, unless its key is not accepted.
+// add adds an event to its revision, unless its key is not accepted.
 func (s *Source) add(r *revision, event *mvccpb.Event) *keepwatch.Failure {
 	kv := event.GetKv()
 	change := keepwatch.Change{Revision: keepwatch.Revision(kv.GetModRevision())}
 	switch {
 	case !s.prefix.covers(kv.GetKey()) || kv.GetModRevision() <= 0:
-		return s.protocolViolation("an event is of a key or revision that was not asked for")
+		return s.protocolViolation("an event has a key or revision that was not requested")
 	case !s.accept(s.prefix.key(kv.Key)):
 		return nil
 	case event.Type == mvccpb.Event_DELETE:
 		change.Type = keepwatch.Deleted
 		change.Object = &Object{key: s.prefix.key(kv.Key), revision: change.Revision}
 	case event.Type != mvccpb.Event_PUT:
-		return s.protocolViolation("an event is of an unknown type")
+		return s.protocolViolation("an event has an unknown type")
 	default:
 		o, failure := s.decode(kv)
 		if failure != nil {

@@ -15,12 +15,13 @@ import (
 	"github.com/keepwatch/keepwatch/source/etcd"
 )
 
-// liar is an etcd that says what a test wants it to say.
+// scriptedServer is an etcd server whose answers the test decides: real servers do not
+// send them on request.
 type scriptedServer struct {
 	pb.UnimplementedWatchServer
 	pb.UnimplementedKVServer
-	// watch answers a watch. It ends with the client's.
-	watch func(says chan<- *pb.WatchResponse, asks <-chan *pb.WatchRequest)
+	// watch answers a watch. It returns when requests is closed.
+	watch func(out chan<- *pb.WatchResponse, requests <-chan *pb.WatchRequest)
 	// read answers a range read; nil is newest.
 	read     func(context.Context, *pb.RangeRequest) (*pb.RangeResponse, error)
 	newest   atomic.Int64
@@ -28,19 +29,19 @@ type scriptedServer struct {
 	requests atomic.Int64 // of range reads
 }
 
-func (l *scriptedServer) header() *pb.ResponseHeader {
-	return &pb.ResponseHeader{ClusterId: l.cluster.Load(), Revision: l.newest.Load()}
+func (s *scriptedServer) header() *pb.ResponseHeader {
+	return &pb.ResponseHeader{ClusterId: s.cluster.Load(), Revision: s.newest.Load()}
 }
 
-func (l *scriptedServer) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
-	l.requests.Add(1)
-	if l.read != nil {
-		return l.read(ctx, r)
+func (s *scriptedServer) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
+	s.requests.Add(1)
+	if s.read != nil {
+		return s.read(ctx, r)
 	}
-	return &pb.RangeResponse{Header: l.header()}, nil
+	return &pb.RangeResponse{Header: s.header()}, nil
 }
 
-func (l *scriptedServer) Watch(server pb.Watch_WatchServer) error {
+func (s *scriptedServer) Watch(server pb.Watch_WatchServer) error {
 	responses, requests := make(chan *pb.WatchResponse), make(chan *pb.WatchRequest)
 	done := server.Context().Done()
 	go func() {
@@ -60,7 +61,7 @@ func (l *scriptedServer) Watch(server pb.Watch_WatchServer) error {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		l.watch(responses, requests)
+		s.watch(responses, requests)
 	}()
 	for {
 		select {
@@ -76,9 +77,9 @@ func (l *scriptedServer) Watch(server pb.Watch_WatchServer) error {
 	}
 }
 
-// script is a watch that says this, and answers nothing.
-func (l *scriptedServer) script(responses ...*pb.WatchResponse) {
-	l.watch = func(out chan<- *pb.WatchResponse, requests <-chan *pb.WatchRequest) {
+// script makes watches send responses, and answer no request.
+func (s *scriptedServer) script(responses ...*pb.WatchResponse) {
+	s.watch = func(out chan<- *pb.WatchResponse, requests <-chan *pb.WatchRequest) {
 		for _, r := range responses {
 			for sent := false; !sent; {
 				select {
@@ -96,33 +97,33 @@ func (l *scriptedServer) script(responses ...*pb.WatchResponse) {
 	}
 }
 
-// startLiar serves a liar for the duration of the test, and makes a source of it.
-// In a bubble of synctest the time between the two is virtual.
+// startScripted serves a scriptedServer until the test ends, and returns a source for it.
+// In a synctest bubble the time of both is virtual.
 func startScripted(tb testing.TB, opts etcd.Options) (*scriptedServer, *etcd.Source) {
 	tb.Helper()
-	l := &scriptedServer{}
-	l.newest.Store(100)
-	l.cluster.Store(1)
+	s := &scriptedServer{}
+	s.newest.Store(100)
+	s.cluster.Store(1)
 	listener := bufconn.Listen(1 << 20)
 	server := grpc.NewServer()
-	pb.RegisterWatchServer(server, l)
-	pb.RegisterKVServer(server, l)
+	pb.RegisterWatchServer(server, s)
+	pb.RegisterKVServer(server, s)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		server.Serve(listener)
 	}()
 	tb.Cleanup(func() { server.Stop(); <-ended })
-	client := dial(tb, clientv3.Config{Endpoints: []string{"liar"}, DialOptions: []grpc.DialOption{
+	client := dial(tb, clientv3.Config{Endpoints: []string{"scripted"}, DialOptions: []grpc.DialOption{
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }),
 	}})
 	opts.Prefix = "/p/"
-	return l, newSource(tb, client, opts)
+	return s, newSource(tb, client, opts)
 }
 
 var created = &pb.WatchResponse{Created: true, Header: &pb.ResponseHeader{Revision: 100, ClusterId: 1}}
 
-// event is a put of a key at a revision; a fresh one is its first.
+// event returns the event of a key's first put.
 func event(key string, revision int64) *mvccpb.Event {
 	return &mvccpb.Event{Type: mvccpb.Event_PUT, Kv: &mvccpb.KeyValue{
 		Key: []byte("/p/" + key), ModRevision: revision, CreateRevision: revision, Version: 1,
@@ -147,7 +148,7 @@ func cancelError(reason string) *pb.WatchResponse {
 	return &pb.WatchResponse{Canceled: true, CancelReason: reason, Header: &pb.ResponseHeader{Revision: 100}}
 }
 
-// refused is how etcd refuses to register a watch.
+// refuseWatch returns the response with which etcd refuses to register a watch.
 func refuseWatch(reason string) *pb.WatchResponse {
 	r := cancelError(reason)
 	r.Created, r.WatchId = true, -1

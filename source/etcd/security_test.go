@@ -24,7 +24,7 @@ import (
 	"github.com/keepwatch/keepwatch/source/etcd"
 )
 
-// certificate is a self-signed one, for both sides and its own authority.
+// certificate creates a self-signed certificate, which both sides use and trust.
 func certificate(tb testing.TB) (files transport.TLSInfo) {
 	tb.Helper()
 	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(tb)
@@ -78,7 +78,7 @@ func TestTLS(t *testing.T) {
 	anonymous := config(ours)
 	anonymous.GetClientCertificate = nil
 	refused := source(anonymous)
-	eventually(t, "a client without certificate is told so", func() bool {
+	eventually(t, "a client without certificate is Unauthorized", func() bool {
 		_, err := refused.List(t.Context(), keepwatch.ListRequest{})
 		if kindOf(err) != keepwatch.Unauthorized {
 			wantKind(t, err, keepwatch.Unreachable)
@@ -87,8 +87,8 @@ func TestTLS(t *testing.T) {
 	})
 }
 
-// A user needs no more than the right to read the prefix, and a change of the
-// rights does not end what is allowed.
+// A user needs only the right to read the prefix. A change of other users' rights does not
+// interrupt it.
 func TestAuth(t *testing.T) {
 	m := startMember(t, nil)
 	admin := dial(t, clientv3.Config{Endpoints: m.endpoints()})
@@ -112,7 +112,7 @@ func TestAuth(t *testing.T) {
 	w := fixture{root, newSource(t, ann, etcd.Options{}), prefixOf(t)}
 	from := w.put(t, "a", "1")
 	if _, revision := list(t, w); revision != from {
-		t.Errorf("the list is of %d, want %d", revision, from)
+		t.Errorf("the list has revision %d, want %d", revision, from)
 	}
 	watch := w.watch(t, from)
 	end := w.put(t, "a", "2")
@@ -124,7 +124,7 @@ func TestAuth(t *testing.T) {
 	_, err = elsewhere.Watch(ctx, end)
 	wantKind(t, err, keepwatch.Forbidden)
 
-	// Any change of the users makes tokens old; they are renewed.
+	// Each change of the users expires all tokens; the client renews them.
 	must(root.UserAdd(ctx, "bob", "secret"))(t)
 	must(w.Newest(ctx))(t)
 	w.watch(t, end)

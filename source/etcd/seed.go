@@ -7,26 +7,24 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// Seed fills a target that holds nothing with an old state, and then with the history
-// since, up to what was etcd's newest revision when it began: a store that was seeded
-// answers for the time before its process began. The state is that of the oldest
-// revision that etcd has not compacted, but of at most back revisions before the
-// newest one.
+// Seed loads an old state into an empty target, and then applies the history since, up to
+// the newest revision of etcd when Seed was called. A seeded store can answer watches from
+// revisions before its process started. The state is that of the oldest revision that etcd
+// has not compacted, but at most back revisions before the newest one.
 //
-// It returns the revision of that state. If it fails the target holds nothing, and a
-// reflector begins with a list as if it had not been seeded. If only the history stops
-// short, by whatever it is, that is no failure: a reflector goes on from there, and
-// meets what it was.
+// Seed returns the revision of that state. If it fails, the target is empty, and a
+// reflector begins with a list as usual. An error while the history is read is not a
+// failure of Seed: a reflector resumes at the target's revision, and meets the same error.
 func (s *Source) Seed(ctx context.Context, target keepwatch.Target, back keepwatch.Revision) (keepwatch.Revision, error) {
 	if current := target.Revision(); current != 0 {
-		return 0, keepwatch.Failed(keepwatch.InvariantViolation, "seed %s: the target holds revision %d already", s.prefix, current)
+		return 0, keepwatch.Failed(keepwatch.InvariantViolation, "seed %s: the target has revision %d already", s.prefix, current)
 	}
 	s.recordListStart()
 	newest, err := s.Newest(ctx)
 	if err != nil {
 		return 0, err
 	}
-	at := keepwatch.Revision(1) // that of an empty etcd
+	at := keepwatch.Revision(1) // the revision of an empty etcd
 	if newest > back {
 		at = newest - back
 	}
@@ -46,12 +44,12 @@ func (s *Source) Seed(ctx context.Context, target keepwatch.Target, back keepwat
 	}
 }
 
-// seed is one attempt at Seed. The history is read ahead of while the state is filled in.
+// seed is one attempt at Seed. The history is read ahead while the state is loaded.
 func (s *Source) seed(ctx context.Context, target keepwatch.Target, from, to keepwatch.Revision) error {
 	historyCtx, cancel := context.WithCancel(ctx)
 	history := s.openHistory(historyCtx, from, to)
 	defer history.close()
-	defer cancel() // it may still be opening watches
+	defer cancel() // openWatches may still run
 	if err := s.fill(ctx, target, from); err != nil {
 		return err
 	}
@@ -59,7 +57,7 @@ func (s *Source) seed(ctx context.Context, target keepwatch.Target, from, to kee
 	return nil
 }
 
-// fill replaces what a target holds by the state at a revision.
+// fill replaces a target's content by the state at a revision.
 func (s *Source) fill(ctx context.Context, target keepwatch.Target, revision keepwatch.Revision) error {
 	list, err := target.Replace(ctx, keepwatch.Relist{To: revision})
 	if err != nil {
@@ -72,8 +70,8 @@ func (s *Source) fill(ctx context.Context, target keepwatch.Target, revision kee
 	return list.Commit(ctx, revision)
 }
 
-// pour puts the state at a revision into a list: while it takes a page the next one is
-// read.
+// putPages puts the state at a revision into a list. The next page is read while the list
+// processes one.
 func (s *Source) putPages(ctx context.Context, list keepwatch.Replacement, revision keepwatch.Revision) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -83,7 +81,7 @@ func (s *Source) putPages(ctx context.Context, list keepwatch.Replacement, revis
 		defer close(pages)
 		failure = s.pages(ctx, revision, pages)
 	}()
-	for page := range pages { // to its end, with which the goroutine has ended
+	for page := range pages { // until the goroutine has ended
 		if err == nil {
 			if err = list.Put(ctx, page.Objects); err != nil {
 				cancel()
@@ -96,7 +94,7 @@ func (s *Source) putPages(ctx context.Context, list keepwatch.Replacement, revis
 	return err
 }
 
-// pages reads the state at a revision.
+// pages sends the pages of the state at a revision.
 func (s *Source) pages(ctx context.Context, revision keepwatch.Revision, into chan<- keepwatch.Page) *keepwatch.Failure {
 	at := s.firstPosition()
 	at.revision = revision
@@ -112,8 +110,8 @@ func (s *Source) pages(ctx context.Context, revision keepwatch.Revision, into ch
 	}
 }
 
-// compacted asks for the revision up to which etcd has compacted its history, which
-// is after at. etcd tells it to a watch that comes too late, and nobody else.
+// compactRevision returns the revision up to which etcd has compacted its history; it is
+// above at. etcd reports it only to a watch that starts below it.
 func (s *Source) compactRevision(ctx context.Context, at keepwatch.Revision) (keepwatch.Revision, *keepwatch.Failure) {
 	ctx, cancel := context.WithTimeout(ctx, s.idleTimeout)
 	defer cancel()

@@ -16,7 +16,7 @@ import (
 	"github.com/keepwatch/keepwatch/store"
 )
 
-// reflect follows a source for the duration of the test.
+// startReflector runs a reflector until the test ends.
 func startReflector(tb testing.TB, s keepwatch.Source, target keepwatch.Target, options reflector.Options) *reflector.Reflector {
 	tb.Helper()
 	r := reflector.New(s, target, options)
@@ -32,14 +32,14 @@ func startReflector(tb testing.TB, s keepwatch.Source, target keepwatch.Target, 
 	return r
 }
 
-// reach waits until a store holds a revision.
+// waitForRevision waits until a store has reached a revision.
 func waitForRevision(tb testing.TB, s *store.Store, r keepwatch.Revision) *store.Snapshot {
 	tb.Helper()
-	eventually(tb, fmt.Sprintf("the store holds %d", r), func() bool { return s.Revision() >= r })
+	eventually(tb, fmt.Sprintf("the store has reached %d", r), func() bool { return s.Revision() >= r })
 	return s.Snapshot()
 }
 
-// A store that was seeded answers from before its beginning, exactly.
+// A seeded store delivers the exact events from before it was created.
 func TestSeed(t *testing.T) {
 	w := newFixture(t, etcd.Options{PageSize: 2})
 	for i := range 5 {
@@ -52,28 +52,28 @@ func TestSeed(t *testing.T) {
 	w.put(t, "ns/5", "1")
 	end := w.delete(t, "ns/5")
 
-	held := store.New(store.Options{})
-	if at := must(w.Seed(t.Context(), held, 1_000_000))(t); at != compacted || held.Revision() != end {
-		t.Fatalf("seeded from %d to %d, want %d to %d", at, held.Revision(), compacted, end)
+	cache := store.New(store.Options{})
+	if at := must(w.Seed(t.Context(), cache, 1_000_000))(t); at != compacted || cache.Revision() != end {
+		t.Fatalf("seeded from %d to %d, want %d to %d", at, cache.Revision(), compacted, end)
 	}
-	r := startReflector(t, w.Source, held, reflector.Options{})
-	waitForRevision(t, held, end)
+	r := startReflector(t, w.Source, cache, reflector.Options{})
+	waitForRevision(t, cache, end)
 	if n := len(r.Progress().Relists); n != 0 {
 		t.Errorf("%d kinds of relists", n)
 	}
-	consumer := held.Watch(store.Cursor{Revision: cursor}, store.Filter{})
+	consumer := cache.Watch(store.Cursor{Revision: cursor}, store.Filter{})
 	var got []keepwatch.Change
 	for consumer.Cursor().Revision < end {
 		d := must(consumer.Next(t.Context()))(t)
 		got = append(got, d.(keepwatch.Batch).Changes...)
 	}
 	if text := describe(got); text != "-ns/2 +ns/5=1 -ns/5" {
-		t.Errorf("a consumer from before the beginning is told %s", text)
+		t.Errorf("a consumer from before the start receives %s", text)
 	}
 	if o := got[0].Object.(*etcd.Object); string(o.Value()) != "1" {
-		t.Errorf("what was deleted was %q", o.Value())
+		t.Errorf("the deleted object has the value %q", o.Value())
 	}
-	_, err := w.Seed(t.Context(), held, 10)
+	_, err := w.Seed(t.Context(), cache, 10)
 	wantKind(t, err, keepwatch.InvariantViolation)
 }
 
@@ -83,18 +83,18 @@ func TestSeedDepth(t *testing.T) {
 	old := w.put(t, "a", "2")
 	w.put(t, "a", "3")
 	newest := w.put(t, "a", "4")
-	held := store.New(store.Options{})
-	if at := must(w.Seed(t.Context(), held, newest-old))(t); at != old {
+	cache := store.New(store.Options{})
+	if at := must(w.Seed(t.Context(), cache, newest-old))(t); at != old {
 		t.Errorf("seeded at %d, want %d", at, old)
 	}
-	consumer := held.Watch(store.Cursor{Revision: old}, store.Filter{})
+	consumer := cache.Watch(store.Cursor{Revision: old}, store.Filter{})
 	changes := must(consumer.Next(t.Context()))(t).(keepwatch.Batch).Changes
 	if text := describe(changes); text != "~a=3 ~a=4" || string(changes[0].Prior.(*etcd.Object).Value()) != "2" {
 		t.Errorf("the history is %s, after %v", text, changes[0].Prior)
 	}
 }
 
-// A long history of many objects is read by several watches, and is whole all the same.
+// Several watches read a long history of many objects, and lose no change.
 func TestSeedLongHistory(t *testing.T) {
 	w := newFixture(t, etcd.Options{})
 	var puts []clientv3.Op
@@ -117,16 +117,16 @@ func TestSeedLongHistory(t *testing.T) {
 	}
 	newest := must(w.Newest(t.Context()))(t)
 
-	held := store.New(store.Options{})
-	if at := must(w.Seed(t.Context(), held, newest-from))(t); at != from || held.Revision() < newest {
-		t.Fatalf("seeded from %d to %d, want %d to %d", at, held.Revision(), from, newest)
+	cache := store.New(store.Options{})
+	if at := must(w.Seed(t.Context(), cache, newest-from))(t); at != from || cache.Revision() < newest {
+		t.Fatalf("seeded from %d to %d, want %d to %d", at, cache.Revision(), from, newest)
 	}
-	consumer := held.Watch(store.Cursor{Revision: from}, store.Filter{})
+	consumer := cache.Watch(store.Cursor{Revision: from}, store.Filter{})
 	for consumer.Cursor().Revision < newest {
 		d := must(consumer.Next(t.Context()))(t)
 		for _, c := range d.(keepwatch.Batch).Changes {
 			if text := describe([]keepwatch.Change{c}); text != want[c.Revision] {
-				t.Errorf("at %d it tells %s, want %s", c.Revision, text, want[c.Revision])
+				t.Errorf("at %d the consumer receives %s, want %s", c.Revision, text, want[c.Revision])
 			}
 			delete(want, c.Revision)
 		}
@@ -136,29 +136,29 @@ func TestSeedLongHistory(t *testing.T) {
 	}
 }
 
-// An etcd that has never compacted anything has all of its history.
+// An etcd that has never compacted has its full history.
 func TestSeedFromTheBeginning(t *testing.T) {
 	m := startMember(t, nil)
 	client := dial(t, clientv3.Config{Endpoints: m.endpoints()})
 	w := fixture{client, newSource(t, client, etcd.Options{}), prefixOf(t)}
-	held := store.New(store.Options{})
-	if at := must(w.Seed(t.Context(), held, 100))(t); at != 1 || held.Snapshot().Len() != 0 {
+	cache := store.New(store.Options{})
+	if at := must(w.Seed(t.Context(), cache, 100))(t); at != 1 || cache.Snapshot().Len() != 0 {
 		t.Errorf("an empty etcd seeds at %d", at)
 	}
 	first := w.put(t, "a", "1")
 	w.put(t, "a", "2")
-	held = store.New(store.Options{})
-	if at := must(w.Seed(t.Context(), held, 100))(t); at != 1 {
+	cache = store.New(store.Options{})
+	if at := must(w.Seed(t.Context(), cache, 100))(t); at != 1 {
 		t.Errorf("seeded at %d", at)
 	}
-	startReflector(t, w.Source, held, reflector.Options{})
-	waitForRevision(t, held, first+1)
-	if history, _ := held.Bounds(); history != 1 {
+	startReflector(t, w.Source, cache, reflector.Options{})
+	waitForRevision(t, cache, first+1)
+	if history, _ := cache.Bounds(); history != 1 {
 		t.Errorf("the history begins at %d", history)
 	}
 }
 
-// compacting is a target whose seeds etcd compacts away while they are written.
+// compacting is a target that compacts etcd when a list begins.
 type compacting struct {
 	*store.Store
 	compact func()
@@ -181,19 +181,19 @@ func TestSeedAndCompaction(t *testing.T) {
 	}}
 	at := must(w.Seed(t.Context(), target, 1_000_000))(t)
 	if n := target.Snapshot().Len(); n != 2 || target.Revision() != at || rounds != -1 {
-		t.Errorf("after %d rounds %d objects are held at %d and %d", 3-rounds, n, at, target.Revision())
+		t.Errorf("after %d compactions the target has %d objects, seeded at %d, revision %d", 3-rounds, n, at, target.Revision())
 	}
 }
 
-// Failures leave the target empty.
+// When Seed fails, the target stays empty.
 func TestSeedFails(t *testing.T) {
 	w := newFixture(t, etcd.Options{})
 	w.put(t, "a", "1")
-	held := store.New(store.Options{})
+	cache := store.New(store.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err := w.Seed(ctx, compacting{held, cancel}, 10)
+	_, err := w.Seed(ctx, compacting{cache, cancel}, 10)
 	wantKind(t, err, keepwatch.Ended)
-	if held.Revision() != 0 {
-		t.Errorf("the target holds %d", held.Revision())
+	if cache.Revision() != 0 {
+		t.Errorf("the target has revision %d", cache.Revision())
 	}
 }

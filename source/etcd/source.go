@@ -18,50 +18,50 @@ import (
 
 var _ keepwatch.Source = (*Source)(nil)
 
-// Options say what to read. Prefix is required, all else may be zero.
+// Options configure a Source. Prefix is required; the other fields may be zero.
 type Options struct {
-	// Prefix is what the resource's storage keys begin with, for example
-	// "/registry/pods/". It must end in "/". What follows is "namespace/name", or the
-	// name of what has no namespace.
+	// Prefix is the common prefix of the resource's storage keys, for example
+	// "/registry/pods/". It must end in "/". "namespace/name" follows, or only the name
+	// of an object without a namespace.
 	Prefix string
 
-	// Accept reports whether a key is one of the resource. A key that it does not accept is
-	// left out of lists and watches, as if etcd did not have it. It is called for each key
-	// that etcd sends, by several goroutines at a time. Nil accepts every key.
+	// Accept reports whether a key belongs to the resource. Lists and watches skip other
+	// keys, as if etcd did not have them. Accept is called for each key that etcd sends, by
+	// several goroutines at a time. Nil accepts every key.
 	Accept func(key keepwatch.Key) bool
 
-	// Decode makes the object that is handed on of what etcd holds: called once for
+	// Decode returns the object to be delivered for a value in etcd. It is called once for
 	// each write, by several goroutines at a time. The object must have o's key, UID and
-	// revision, which it gets by embedding o, and with them Version and Equal. o does
-	// not keep value, but the object may. An error makes it [Undecodable]. Nil hands on
-	// each *[Object] as it is.
+	// revision; by embedding o it has them, and Version and Equal. The object may refer to
+	// value; o does not. After an error the source delivers an [Undecodable]. If Decode is
+	// nil, the source delivers each *[Object].
 	Decode func(o *Object, value []byte) (keepwatch.Object, error)
 
-	// Past is shared by sources of the same etcd, so that each notices with what the others
-	// have seen that etcd's history was replaced. Nil is one of the source's own.
+	// LastWrite is shared by sources of the same etcd, so that each detects a replaced
+	// history by the writes that the others have seen. Nil: the source has its own.
 	LastWrite *LastWrite
 
-	// PageSize is how many keys a page of a list has at most; 0 means 500 on the first
-	// one, and then as many as make 32 MiB, but not more than 10,000.
+	// PageSize bounds the keys of a list's page. Zero means 500 for the first page, then
+	// about as many as have 32 MiB, at most 10,000.
 	PageSize int64
 
-	// IdleTimeout bounds how long etcd may be silent: the answer to a request, and
-	// the stream of a watch, which asks for a sign of life three times within it. 0
-	// means DefaultIdleTimeout.
+	// IdleTimeout bounds the time until etcd answers a request, and the time between two
+	// messages of a watch, which requests progress three times within it. Zero means
+	// DefaultIdleTimeout.
 	IdleTimeout time.Duration
 }
 
 const (
-	// DefaultIdleTimeout is several elections long: a cluster that has lost its leader
-	// says so itself.
+	// DefaultIdleTimeout is longer than several elections: a cluster without a leader
+	// reports that itself.
 	DefaultIdleTimeout = 30 * time.Second
 
 	// defaultMaxMessage bounds one message of etcd, in bytes.
 	defaultMaxMessage = 64 << 20
 )
 
-// Source reads one resource. List, StreamList, Seed and Watch are for one
-// reflector at a time; Newest may be called by anybody at any time.
+// Source reads one resource from etcd. List, StreamList, Seed and Watch are for one
+// reflector at a time. Newest is safe for concurrent use.
 type Source struct {
 	conn        *grpc.ClientConn
 	kv          pb.KVClient
@@ -69,23 +69,23 @@ type Source struct {
 	prefix      prefix
 	accept      func(keepwatch.Key) bool
 	decoder     func(*Object, []byte) (keepwatch.Object, error)
-	pageSize    int64 // zero for pages by their bytes
+	pageSize    int64 // zero: chosen by the values' size
 	idleTimeout time.Duration
 	maxMessage  int
-	fragments   atomic.Bool // streams ask for them
+	fragments   atomic.Bool // requested by streams
 	newest      quorumReads
-	failedLimit atomic.Int64 // keys of the last page if it failed, else 0
+	failedLimit atomic.Int64 // limit of the last page if it failed, else 0
 	lastWrite   *LastWrite
 
 	mu       sync.Mutex
-	cluster  uint64              // the cluster that is being followed, 0 before the first answer
-	replaced uint64              // as past counted when the last list began
-	open     map[*watch]struct{} // that have not been closed
+	cluster  uint64              // its id; 0 before the first answer
+	replaced uint64              // as lastWrite counted when the last list began
+	open     map[*watch]struct{} // the watches that were not closed
 }
 
-// New makes a source. It sends nothing yet. The client stays the caller's, and may
-// be shared by many sources: TLS, users, endpoints and keepalive are as it was
-// made. It must have a connection of its own.
+// New returns a source that reads through client. New sends no request. The caller owns
+// the client and may share it among sources; TLS, users, endpoints and keepalive are the
+// client's. The client must have a connection, which clientv3.New gives it.
 func New(client *clientv3.Client, opts Options) (*Source, error) {
 	if err := opts.validate(); err != nil {
 		return nil, err
@@ -132,28 +132,29 @@ func (o Options) validate() error {
 	return nil
 }
 
-// StreamList always fails: etcd has no such thing.
+// StreamList returns StreamingListUnsupported: etcd has no streaming lists.
 func (s *Source) StreamList(context.Context, keepwatch.Revision, func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {
 	return 0, nil, keepwatch.Failed(keepwatch.StreamingListUnsupported, "list %s: etcd lists in pages only", s.prefix)
 }
 
-// read is one linearizable range read: no member answers before it has what the
-// cluster had committed when it was asked.
+// read performs one linearizable range read: a member answers only when it has everything
+// that the cluster had committed when the request arrived.
 func (s *Source) read(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), s.idleTimeout)
 	defer cancel()
 	return s.kv.Range(ctx, r, grpc.MaxCallRecvMsgSize(s.maxMessage), grpc.ForceCodecV2(wireCodec))
 }
 
-// touch is a linearizable read of as little as can be: of the prefix itself, which
-// is no object's key.
+// readHeader performs the smallest linearizable read: of the prefix, which is not an
+// object's key.
 func (s *Source) readHeader(ctx context.Context, at keepwatch.Revision) (*pb.ResponseHeader, error) {
 	answer, err := s.read(ctx, &pb.RangeRequest{Key: []byte(s.prefix), Revision: int64(at), CountOnly: true})
 	return answer.GetHeader(), err
 }
 
-// same checks that an answer comes from the cluster that is being followed. adopt
-// makes another cluster the one from now on: for whoever tells the reflector.
+// checkCluster returns Rewound if an answer comes from another cluster than the earlier
+// ones. With adopt, the source continues with that cluster: only callers that report the
+// failure to the reflector set it.
 func (s *Source) checkCluster(op string, h *pb.ResponseHeader, adopt bool) *keepwatch.Failure {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -165,5 +166,5 @@ func (s *Source) checkCluster(op string, h *pb.ResponseHeader, adopt bool) *keep
 	if followed == 0 || followed == id {
 		return nil
 	}
-	return keepwatch.Failed(keepwatch.Rewound, "%s %s: cluster %x answers in the place of %x", op, s.prefix, id, followed)
+	return keepwatch.Failed(keepwatch.Rewound, "%s %s: cluster %x answers instead of %x", op, s.prefix, id, followed)
 }

@@ -13,19 +13,18 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// stream is a gRPC stream with one watch in it, made without the watcher of
-// etcd's client: that one multiplexes watches, goes on by itself at the next member
-// after a failure, and reads ahead without a bound.
+// stream is a gRPC stream with one watch. It does not use the watcher of etcd's client,
+// which multiplexes watches, resumes at another member after a failure without notice, and
+// reads ahead without a bound.
 type stream struct {
 	rpc    pb.Watch_WatchClient
 	source *Source
-	ctx    context.Context // client's own is done as soon as the stream has ended
+	ctx    context.Context // that of rpc is done as soon as the stream has ended
 	cancel context.CancelFunc
 }
 
-// dial opens a stream and asks for what happens to a range of keys from a revision
-// on; nil as end is one key. It ends with ctx, when its member sees no leader, and
-// by cancel.
+// openStream opens a stream that watches a range of keys from a revision on; if end is
+// nil, one key. The stream ends with ctx, when its member has no leader, and by cancel.
 func (s *Source) openStream(ctx context.Context, key, end []byte, from keepwatch.Revision) (*stream, *keepwatch.Failure) {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	rpc, err := s.watcher.Watch(ctx, grpc.MaxCallRecvMsgSize(s.maxMessage), grpc.ForceCodecV2(wireCodec))
@@ -33,17 +32,17 @@ func (s *Source) openStream(ctx context.Context, key, end []byte, from keepwatch
 		defer cancel()
 		return nil, s.failure(ctx, "watch", err)
 	}
-	// An error of Send is io.EOF; what it stands for comes with the answer.
+	// Send can only return io.EOF; Recv returns the stream's error.
 	_ = rpc.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: &pb.WatchCreateRequest{
 		Key: key, RangeEnd: end, StartRevision: int64(from), ProgressNotify: true, Fragment: s.fragments.Load(),
 	}}})
 	return &stream{rpc, s, ctx, cancel}, nil
 }
 
-// next receives a message. A failure is the last.
+// next receives a message. After a failure there are no more messages.
 //
-// After one that is too large, the source's streams ask for fragments: not before,
-// since the time in which etcd makes one is quadratic in its events.
+// After a message that is too large, the source's streams request fragments. They do not
+// before: the time that etcd needs for fragments is quadratic in the number of events.
 func (s *stream) next() (*pb.WatchResponse, *keepwatch.Failure) {
 	response, err := s.rpc.Recv()
 	switch {
@@ -68,7 +67,7 @@ func cancelError(response *pb.WatchResponse) error {
 	return cancelReason(response.CancelReason)
 }
 
-// created receives the first message, which says that the watch is registered.
+// waitCreated receives the first message, which confirms that the watch is registered.
 func (s *stream) waitCreated() *keepwatch.Failure {
 	response, failure := s.next()
 	if failure == nil && !response.Created {
@@ -77,8 +76,8 @@ func (s *stream) waitCreated() *keepwatch.Failure {
 	return failure
 }
 
-// askProgress asks how far the watch has come. The answer is a message without
-// events, or none if it has events to send first.
+// sendProgressRequest requests the watch's revision. etcd answers with a message without
+// events, or not at all while it has events to send.
 func (s *stream) sendProgressRequest() {
 	_ = s.rpc.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_ProgressRequest{ProgressRequest: &pb.WatchProgressRequest{}}})
 }

@@ -18,17 +18,17 @@ import (
 	"github.com/keepwatch/keepwatch/source/etcd"
 )
 
-// What a stream says, and what becomes of it: the changes, in brackets those that
-// their batch shows to be old, and how far it came.
+// A watch turns the responses of a stream into batches. The expected text has the changes,
+// in brackets those below their batch's From, and the last revision.
 func TestStreams(t *testing.T) {
 	unknown := event("a", 101)
 	unknown.Type = 7
 	foreign := event("a", 101)
 	foreign.Kv.Key = []byte("/q/a")
 	for name, test := range map[string]struct {
-		says []*pb.WatchResponse
-		want string
-		end  keepwatch.FailureKind
+		responses []*pb.WatchResponse
+		want      string
+		end       keepwatch.FailureKind
 	}{
 		"a revision in fragments": {
 			[]*pb.WatchResponse{fragment(event("a", 101), event("b", 102)), fragment(event("c", 102)), events(event("d", 102), event("e", 103)), cancelError("")},
@@ -42,11 +42,11 @@ func TestStreams(t *testing.T) {
 			[]*pb.WatchResponse{fragment(event("a", 101)), progress(104), events(event("b", 101)), cancelError("")},
 			"(a@101) (b@101) to 104", keepwatch.Ended,
 		},
-		"the revision it began with": {
+		"the first revision": {
 			[]*pb.WatchResponse{events(event("a", 100)), events(event("b", 101)), cancelError("")},
 			"b@101 to 101", keepwatch.Ended,
 		},
-		"progress, once behind the time": {
+		"progress, once below the last": {
 			[]*pb.WatchResponse{progress(100), progress(104), progress(103), events(event("a", 105)), progress(107), cancelError("")},
 			"a@105 to 107", keepwatch.Ended,
 		},
@@ -54,24 +54,24 @@ func TestStreams(t *testing.T) {
 			[]*pb.WatchResponse{progress(104), events(event("a", 103)), events(event("b", 105)), cancelError("")},
 			"(a@103) b@105 to 105", keepwatch.Ended,
 		},
-		"a member that repeats itself (etcd #15271, #20221)": {
+		"a member that repeats events (etcd #15271, #20221)": {
 			[]*pb.WatchResponse{events(event("a", 101)), events(event("b", 102)), events(event("a", 101), event("b", 102), event("c", 103)), cancelError("")},
 			"a@101 b@102 (a@101) (b@102) c@103 to 103", keepwatch.Ended,
 		},
-		"compaction":         {[]*pb.WatchResponse{{Canceled: true, CompactRevision: 110}}, "to 100", keepwatch.Expired},
-		"an unknown type":    {[]*pb.WatchResponse{events(unknown)}, "to 100", keepwatch.ProtocolViolation},
-		"a foreign key":      {[]*pb.WatchResponse{events(foreign)}, "to 100", keepwatch.ProtocolViolation},
-		"an event of no key": {[]*pb.WatchResponse{{Events: []*mvccpb.Event{{}}}}, "to 100", keepwatch.ProtocolViolation},
+		"compaction":             {[]*pb.WatchResponse{{Canceled: true, CompactRevision: 110}}, "to 100", keepwatch.Expired},
+		"an unknown type":        {[]*pb.WatchResponse{events(unknown)}, "to 100", keepwatch.ProtocolViolation},
+		"a foreign key":          {[]*pb.WatchResponse{events(foreign)}, "to 100", keepwatch.ProtocolViolation},
+		"an event without a key": {[]*pb.WatchResponse{{Events: []*mvccpb.Event{{}}}}, "to 100", keepwatch.ProtocolViolation},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { testStream(t, test.says, test.want, test.end) })
+			synctest.Test(t, func(t *testing.T) { testStream(t, test.responses, test.want, test.end) })
 		})
 	}
 }
 
 func testStream(t *testing.T, responses []*pb.WatchResponse, want string, end keepwatch.FailureKind) {
-	l, source := startScripted(t, etcd.Options{})
-	l.script(append([]*pb.WatchResponse{created}, responses...)...)
+	server, source := startScripted(t, etcd.Options{})
+	server.script(append([]*pb.WatchResponse{created}, responses...)...)
 	watch := must(source.Watch(t.Context(), 100))(t)
 	defer watch.Close()
 	defer time.AfterFunc(testTimeout, watch.Close).Stop()
@@ -97,53 +97,55 @@ func testStream(t *testing.T, responses []*pb.WatchResponse, want string, end ke
 	}
 	fmt.Fprintf(&got, "to %d", at)
 	if got.String() != want {
-		t.Errorf("it became %s, want %s", got.String(), want)
+		t.Errorf("the watch delivers %s, want %s", got.String(), want)
 	}
 }
 
-// What can be wrong with a watch before it is one.
+// Watch returns the failures of a stream that is being opened.
 func TestWatchOpeningFails(t *testing.T) {
 	for name, test := range map[string]struct {
 		prepare func(*scriptedServer)
 		want    keepwatch.FailureKind
 	}{
-		"permission denied": {func(l *scriptedServer) {
-			l.script(refuseWatch("rpc error: code = PermissionDenied desc = etcdserver: permission denied"))
+		"permission denied": {func(server *scriptedServer) {
+			server.script(refuseWatch("rpc error: code = PermissionDenied desc = etcdserver: permission denied"))
 		}, keepwatch.Forbidden},
-		"an outdated token": {func(l *scriptedServer) {
-			l.script(refuseWatch("rpc error: code = Unauthenticated desc = etcdserver: invalid auth token"))
+		"an outdated token": {func(server *scriptedServer) {
+			server.script(refuseWatch("rpc error: code = Unauthenticated desc = etcdserver: invalid auth token"))
 		}, keepwatch.Unauthorized},
-		"a changed user": {func(l *scriptedServer) {
-			l.script(refuseWatch("rpc error: code = InvalidArgument desc = etcdserver: revision of auth store is old"))
+		"a changed user": {func(server *scriptedServer) {
+			server.script(refuseWatch("rpc error: code = InvalidArgument desc = etcdserver: revision of auth store is old"))
 		}, keepwatch.Unauthorized},
-		"compacted": {func(l *scriptedServer) {
-			l.script(refuseWatch("etcdserver: mvcc: required revision has been compacted"))
+		"compacted": {func(server *scriptedServer) {
+			server.script(refuseWatch("etcdserver: mvcc: required revision has been compacted"))
 		}, keepwatch.Expired},
-		"an unknown reason": {func(l *scriptedServer) { l.script(refuseWatch("the moon is full")) }, keepwatch.UnknownStatus},
-		"no confirmation":   {func(l *scriptedServer) { l.script(events(event("a", 101))) }, keepwatch.ProtocolViolation},
-		"the end":           {func(l *scriptedServer) { l.watch = func(chan<- *pb.WatchResponse, <-chan *pb.WatchRequest) {} }, keepwatch.Ended},
-		"silence":           {func(l *scriptedServer) { l.script() }, keepwatch.Idle},
-		"silence after a word": {func(l *scriptedServer) {
-			l.watch = func(says chan<- *pb.WatchResponse, asks <-chan *pb.WatchRequest) {
-				<-asks
+		"an unknown reason": {func(server *scriptedServer) { server.script(refuseWatch("the moon is full")) }, keepwatch.UnknownStatus},
+		"no confirmation":   {func(server *scriptedServer) { server.script(events(event("a", 101))) }, keepwatch.ProtocolViolation},
+		"end of stream": {func(server *scriptedServer) {
+			server.watch = func(chan<- *pb.WatchResponse, <-chan *pb.WatchRequest) {}
+		}, keepwatch.Ended},
+		"no answer": {func(server *scriptedServer) { server.script() }, keepwatch.Idle},
+		"no answer to the quorum read": {func(server *scriptedServer) {
+			server.watch = func(out chan<- *pb.WatchResponse, requests <-chan *pb.WatchRequest) {
+				<-requests
 				time.Sleep(time.Second) // virtual
-				says <- created
-				for range asks {
+				out <- created
+				for range requests {
 				}
 			}
-			l.read = silent
+			server.read = silent
 		}, keepwatch.Idle},
-		"no quorum": {func(l *scriptedServer) {
-			l.script(created)
-			l.read = func(context.Context, *pb.RangeRequest) (*pb.RangeResponse, error) {
+		"no quorum": {func(server *scriptedServer) {
+			server.script(created)
+			server.read = func(context.Context, *pb.RangeRequest) (*pb.RangeResponse, error) {
 				return nil, status.Error(codes.Unavailable, "etcdserver: no leader")
 			}
 		}, keepwatch.Unreachable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l, source := startScripted(t, etcd.Options{})
-				test.prepare(l)
+				server, source := startScripted(t, etcd.Options{})
+				test.prepare(server)
 				watch, err := source.Watch(t.Context(), 100)
 				if err == nil {
 					watch.Close()
@@ -159,23 +161,23 @@ func silent(ctx context.Context, _ *pb.RangeRequest) (*pb.RangeResponse, error) 
 	return nil, ctx.Err()
 }
 
-// A watch asks for a sign of life three times within the idle timeout. As long as
-// there is one it lives, and it has nothing to tell while the revision stays.
+// A watch requests progress three times within the idle timeout. It stays open while etcd
+// answers, and delivers nothing while the revision does not change.
 func TestSilentWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, source := startScripted(t, etcd.Options{})
+		server, source := startScripted(t, etcd.Options{})
 		const answers = 100
-		var asked atomic.Int64
+		var requested atomic.Int64
 		start := time.Now()
-		l.watch = func(says chan<- *pb.WatchResponse, asks <-chan *pb.WatchRequest) {
-			for r := range asks {
+		server.watch = func(out chan<- *pb.WatchResponse, requests <-chan *pb.WatchRequest) {
+			for r := range requests {
 				if c := r.GetCreateRequest(); c != nil {
 					if c.StartRevision != 100 || c.PrevKv || c.Fragment {
-						t.Errorf("it asks for %v", c)
+						t.Errorf("the create request is %v", c)
 					}
-					says <- created
-				} else if asked.Add(1) <= answers {
-					says <- progress(100)
+					out <- created
+				} else if requested.Add(1) <= answers {
+					out <- progress(100)
 				}
 			}
 		}
@@ -184,35 +186,35 @@ func TestSilentWatch(t *testing.T) {
 		b, err := watch.Next()
 		wantKind(t, err, keepwatch.Idle)
 		if err == nil {
-			t.Errorf("it tells of (%d, %d]", b.From, b.To)
+			t.Errorf("the watch delivers (%d, %d]", b.From, b.To)
 		}
 		lived := time.Since(start)
 		if least := (answers - 1) * etcd.DefaultIdleTimeout / 3; lived < least || lived > least+2*etcd.DefaultIdleTimeout {
-			t.Errorf("it lived for %v", lived)
+			t.Errorf("the watch was open for %v", lived)
 		}
-		if n := asked.Load(); n < answers+2 || n > answers+3 {
-			t.Errorf("it was asked %d times for a sign of life", n)
+		if n := requested.Load(); n < answers+2 || n > answers+3 {
+			t.Errorf("progress was requested %d times", n)
 		}
 	})
 }
 
-// Who asks for the newest revision makes the watch ask until it is there: not more
-// often than every 100 ms while nothing comes of it, and only one for all.
+// Newest makes the watch request progress until it reaches the revision: every 100 ms, and
+// once for all callers.
 func TestProgressRequestsRepeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, source := startScripted(t, etcd.Options{})
-		asked := 0
-		l.watch = func(says chan<- *pb.WatchResponse, asks <-chan *pb.WatchRequest) {
-			for r := range asks {
+		server, source := startScripted(t, etcd.Options{})
+		requested := 0
+		server.watch = func(out chan<- *pb.WatchResponse, requests <-chan *pb.WatchRequest) {
+			for r := range requests {
 				switch {
 				case r.GetCreateRequest() != nil:
-					says <- created
-				case asked >= 50:
-					says <- progress(107)
+					out <- created
+				case requested >= 50:
+					out <- progress(107)
 				default:
-					asked++
-					if asked%2 == 0 {
-						says <- progress(103) // a member that lags behind
+					requested++
+					if requested%2 == 0 {
+						out <- progress(103) // a member that lags behind
 					}
 				}
 			}
@@ -220,7 +222,7 @@ func TestProgressRequestsRepeat(t *testing.T) {
 		watch := must(source.Watch(t.Context(), 100))(t)
 		defer watch.Close()
 		start := time.Now()
-		l.newest.Store(107)
+		server.newest.Store(107)
 		for range 10 {
 			if newest := must(source.Newest(t.Context()))(t); newest != 107 {
 				t.Errorf("the newest revision is %d", newest)
@@ -230,23 +232,22 @@ func TestProgressRequestsRepeat(t *testing.T) {
 			t.Errorf("there were changes: %s", describe(changes))
 		}
 		if took := time.Since(start); took < 4*time.Second || took > 6*time.Second {
-			t.Errorf("50 questions took %v", took)
+			t.Errorf("50 requests took %v", took)
 		}
 	})
 }
 
-// A watch that is opened behind the newest revision does not wait for the next sign
-// of life to say that nothing has happened.
+// A watch that is opened below the newest revision requests progress at once.
 func TestProgressRequestedOnOpening(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, source := startScripted(t, etcd.Options{})
-		l.newest.Store(107)
-		l.watch = func(says chan<- *pb.WatchResponse, asks <-chan *pb.WatchRequest) {
-			<-asks
-			says <- created
-			<-asks // is not answered: there are events to be sent first
-			for range asks {
-				says <- progress(107)
+		server, source := startScripted(t, etcd.Options{})
+		server.newest.Store(107)
+		server.watch = func(out chan<- *pb.WatchResponse, requests <-chan *pb.WatchRequest) {
+			<-requests
+			out <- created
+			<-requests // not answered: etcd has events to send
+			for range requests {
+				out <- progress(107)
 			}
 		}
 		start := time.Now()
@@ -259,49 +260,49 @@ func TestProgressRequestedOnOpening(t *testing.T) {
 	})
 }
 
-// A consumer that takes its time is not taken for a silent etcd, nor is etcd asked
-// for answers that nobody reads.
+// While the consumer does not read, the idle timeout does not pass, and the watch requests
+// no progress.
 func TestBlockedConsumer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, source := startScripted(t, etcd.Options{})
-		var asked atomic.Int64
+		server, source := startScripted(t, etcd.Options{})
+		var requested atomic.Int64
 		revision := int64(100)
-		l.watch = func(says chan<- *pb.WatchResponse, asks <-chan *pb.WatchRequest) {
-			for r := range asks {
+		server.watch = func(out chan<- *pb.WatchResponse, requests <-chan *pb.WatchRequest) {
+			for r := range requests {
 				if r.GetCreateRequest() == nil {
-					asked.Add(1)
+					requested.Add(1)
 					continue
 				}
-				says <- created
+				out <- created
 				for range 5 { // each fills a batch
 					revision++
 					large := event("a", revision)
 					large.Kv.Value = make([]byte, 1<<20)
-					says <- events(large)
+					out <- events(large)
 				}
 			}
 		}
 		watch := must(source.Watch(t.Context(), 100))(t)
 		defer watch.Close()
 		time.Sleep(100 * etcd.DefaultIdleTimeout) // virtual
-		if n := asked.Load(); n > 1 {
-			t.Errorf("it was asked for progress %d times", n)
+		if n := requested.Load(); n > 1 {
+			t.Errorf("progress was requested %d times", n)
 		}
 		readTo(t, watch, 100, 105)
 	})
 }
 
-// Another cluster at the same address is another history. Newest tells it to
-// everybody and changes nothing; the reflector hears of it once.
+// Another cluster at the same address is another history. Newest returns Rewound on each
+// call; Watch and List return it once, and then continue with the new cluster.
 func TestAnotherCluster(t *testing.T) {
 	synctest.Test(t, testAnotherCluster)
 }
 
 func testAnotherCluster(t *testing.T) {
-	l, source := startScripted(t, etcd.Options{})
-	l.script(created)
+	server, source := startScripted(t, etcd.Options{})
+	server.script(created)
 	must(source.List(t.Context(), keepwatch.ListRequest{}))(t)
-	l.cluster.Store(2)
+	server.cluster.Store(2)
 	for range 2 {
 		_, err := source.Newest(t.Context())
 		wantKind(t, err, keepwatch.Rewound)
@@ -309,7 +310,7 @@ func testAnotherCluster(t *testing.T) {
 	_, err := source.Watch(t.Context(), 100)
 	wantKind(t, err, keepwatch.Rewound)
 	must(source.List(t.Context(), keepwatch.ListRequest{}))(t)
-	l.cluster.Store(3)
+	server.cluster.Store(3)
 	_, err = source.List(t.Context(), keepwatch.ListRequest{})
 	wantKind(t, err, keepwatch.Rewound)
 	must(source.Newest(t.Context()))(t)

@@ -9,26 +9,25 @@ import (
 	"github.com/keepwatch/keepwatch/internal/readahead"
 )
 
-// A batch takes what is at hand, by default up to here.
+// Bounds of a batch, and thereby of reading ahead.
 const (
 	maxBatchChanges = 1000
 	maxBatchBytes   = 1 << 20
 )
 
-// Watch opens the history after from. Before it returns, a quorum read at from has
-// shown that the history is there and is still the same one: from is Expired when
-// etcd has compacted it, and Rewound when the cluster's newest revision is below it
-// (a watch from there would wait for ever, kubernetes #107457), the cluster is
-// another one, or the newest write that was seen is not in its history; see [Past].
+// Watch returns the events after from. Before it returns, a quorum read at from checks
+// that etcd still has that history. Watch fails with Expired if etcd has compacted from.
+// It fails with Rewound in three cases: the newest revision is below from (a watch from
+// there would wait forever, kubernetes #107457), another cluster answers, or the newest
+// write that the source has seen is not in the history; see [LastWrite].
 //
-// etcd is asked to begin at from itself, of which nothing is passed on: it refuses
-// that as soon as the revision behind from is compacted, whose deletions it may
-// have dropped (etcd #18089, #19179). And a watch that begins in the future gets no
-// answer when it asks for progress.
+// The stream starts at from, whose events Watch drops. etcd refuses that start as soon as
+// the next revision is compacted, whose deletions could be missing (etcd #18089, #19179).
+// A stream that starts at a future revision would not receive progress.
 //
-// Changes come in the order in which etcd sent them. A revision that is not above
-// what the stream has shown already begins a new batch: a target sees by From that
-// it is old, and tells a repetition from news.
+// Changes have the order in which etcd sent them. A revision that is not above the
+// previous one begins a new batch: its From shows the target that the changes are
+// repeated.
 func (s *Source) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.Watch, error) {
 	if from == 0 {
 		return nil, keepwatch.Failed(keepwatch.InvariantViolation, "watch %s: no revision to begin from", s.prefix)
@@ -40,8 +39,7 @@ func (s *Source) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.
 	return w, nil
 }
 
-// watch opens a watch. If another cluster answers than the one that is being followed,
-// that one is followed from now on if adopt says so; see same.
+// watch opens a watch. adopt is as in checkCluster.
 func (s *Source) watch(ctx context.Context, from keepwatch.Revision, limit readahead.Limit, adopt bool) (*watch, *keepwatch.Failure) {
 	stream, failure := s.openStream(ctx, s.prefix.first(), s.prefix.end(), from)
 	if failure != nil {
@@ -83,16 +81,16 @@ type watch struct {
 	from      keepwatch.Revision
 	tasks     sync.WaitGroup
 	idleTimer *time.Timer   // runs while the watch waits for etcd
-	wake      chan struct{} // has one when tend has something to look at
-	revision  revision      // that is being received
+	wake      chan struct{} // wakes progressLoop
+	revision  revision      // being received
 
 	mu          sync.Mutex
 	requested   keepwatch.Revision
-	lastRequest time.Time // for progress, the last time; zero when wanted is reached
+	lastRequest time.Time // for progress; zero when requested was reached
 }
 
-// confirm waits until the watch is registered and then checks that from is part of
-// the cluster's history.
+// checkStart waits until the watch is registered, and checks that from is part of the
+// cluster's history.
 func (w *watch) checkStart(adopt bool) *keepwatch.Failure {
 	if failure := w.waitCreated(); failure != nil {
 		return failure
@@ -117,8 +115,8 @@ func (w *watch) receive() {
 	w.Fill(w.receiveOne)
 }
 
-// receiveOne reads one message. The consumer may be slow without an end to the watch:
-// silence is bounded only while the watch waits for etcd.
+// receiveOne reads one message. idleTimer runs only while the watch waits for etcd: a
+// slow consumer does not end the watch.
 func (w *watch) receiveOne() *keepwatch.Failure {
 	w.idleTimer.Reset(w.source.idleTimeout)
 	response, failure := w.stream.next()
@@ -142,13 +140,13 @@ func (w *watch) put(p readahead.Part) *keepwatch.Failure {
 	return nil
 }
 
-// idle ends a watch in which etcd has been silent for too long.
+// idle ends a watch for which etcd has sent no message within the idle timeout.
 func (w *watch) idle() {
-	w.End(keepwatch.Failed(keepwatch.Idle, "watch %s: etcd was silent for %v", w.source.prefix, w.source.idleTimeout))
+	w.End(keepwatch.Failed(keepwatch.Idle, "watch %s: etcd sent nothing for %v", w.source.prefix, w.source.idleTimeout))
 	w.cancel()
 }
 
-// Close ends the watch and waits until it holds nothing any more.
+// Close ends the watch, and waits until its goroutines have ended.
 func (w *watch) Close() {
 	w.End(keepwatch.Failed(keepwatch.Ended, "watch %s: closed", w.source.prefix))
 	w.idleTimer.Stop()

@@ -36,18 +36,18 @@ func TestWatch(t *testing.T) {
 		return fmt.Sprintf("%d of %s", o.Version(), o.UID())
 	}
 	if got, want := version(0), fmt.Sprintf("2 of %d", from); got != want {
-		t.Errorf("the update is %s, want %s", got, want)
+		t.Errorf("the update has version %s, want %s", got, want)
 	}
 	if got := version(2); got != "0 of " {
-		t.Errorf("the deletion is %s", got)
+		t.Errorf("the deletion has version %s", got)
 	}
 	if got, want := version(3), fmt.Sprintf("1 of %d", last); got != want {
-		t.Errorf("the key made again is %s, want %s", got, want)
+		t.Errorf("the key created again has version %s, want %s", got, want)
 	}
 }
 
-// A transaction is one revision, and one piece, whether etcd sends it in one
-// message or in fragments.
+// A transaction is one revision, and is never split over batches, whether etcd sends it in
+// one message or in fragments.
 func TestTransactionsAreNotSplit(t *testing.T) {
 	m := startMember(t, func(c *embed.Config) { c.MaxRequestBytes = 64 << 10 }) // a message may have 512 KiB more
 	client := dial(t, clientv3.Config{Endpoints: m.endpoints()})
@@ -137,8 +137,8 @@ func TestClosedWatch(t *testing.T) {
 	wantKind(t, err, keepwatch.Ended)
 }
 
-// A consumer that does not read costs a bounded amount of memory here, and gets all
-// of it when it reads again.
+// A consumer that does not read causes a bounded amount of memory, and receives every change
+// when it reads again.
 func TestSlowConsumer(t *testing.T) {
 	w := newFixture(t, etcd.Options{})
 	from := w.put(t, "a", "0")
@@ -148,7 +148,7 @@ func TestSlowConsumer(t *testing.T) {
 	for i := range 150 { // 10 MB
 		end = w.put(t, fmt.Sprint(i%10), value)
 	}
-	readTo(t, quick, from, end) // is not held up
+	readTo(t, quick, from, end) // is not delayed
 	first := next(t, slow)
 	bytes := 0
 	for _, c := range first.Changes {
@@ -158,6 +158,6 @@ func TestSlowConsumer(t *testing.T) {
 		t.Errorf("%d bytes were read ahead", bytes)
 	}
 	if n := len(first.Changes) + len(readTo(t, slow, first.To, end)); n != 150 {
-		t.Errorf("of 150 changes %d came", n)
+		t.Errorf("of 150 changes %d were delivered", n)
 	}
 }

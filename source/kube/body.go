@@ -8,50 +8,49 @@ import (
 	"time"
 )
 
-// Why a body ended that did not end by itself.
-var errIdle = errors.New("the connection was silent")
+// errIdle is the cause of an exchange that idleTimer canceled.
+var errIdle = errors.New("the server sent nothing")
 
-// tooLong is the bound that a part of a body has passed.
+// tooLong is the error of a part of a body that exceeds a bound.
 type tooLong int64
 
 func (bound tooLong) Error() string {
 	return fmt.Sprintf("an object is too long: more than %d bytes", int64(bound))
 }
 
-// body is a response while it is being read. It bounds what one part of it may
-// be long, and how long it may be silent, and remembers what ended it: a JSON
-// decoder's error does not tell the end of the connection from the end of sense.
-// It is read from one goroutine.
+// body is a response body. It bounds the length of each part and the wait for data, and
+// records the error that ended it: a JSON decoder's error does not distinguish a failed
+// connection from invalid text. One goroutine reads it.
 type body struct {
 	io.ReadCloser
-	silence *silence
-	cancel  context.CancelCauseFunc
+	idle   *idleTimer
+	cancel context.CancelCauseFunc
 
-	limit int64 // of one part, in bytes
-	read  int64 // so far
-	until int64 // may be read
-	err   error // of the last Read: sticky
+	limit   int64 // of one part, in bytes
+	read    int64 // so far
+	allowed int64 // may be read, in bytes from the start
+	err     error // of the last Read: sticky
 }
 
-// allow begins a part at the given offset. That the one before was too long is
-// over.
-func (b *body) allow(offset int64) {
-	b.until = offset + b.limit
+// allowPart begins a part at the given offset, and clears the error of a previous part
+// that was too long.
+func (b *body) allowPart(offset int64) {
+	b.allowed = offset + b.limit
 	if b.err != nil && as[tooLong](b.err) {
 		b.err = nil
 	}
 }
 
 func (b *body) Read(p []byte) (int, error) {
-	if b.err == nil && b.read >= b.until {
+	if b.err == nil && b.read >= b.allowed {
 		b.err = tooLong(b.limit)
 	}
 	if b.err != nil {
 		return 0, b.err
 	}
-	b.silence.begin()
-	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.until-b.read)])
-	b.silence.end()
+	b.idle.start()
+	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.allowed-b.read)])
+	b.idle.stop()
 	b.read += int64(n)
 	b.err = err
 	if n > 0 {
@@ -60,26 +59,25 @@ func (b *body) Read(p []byte) (int, error) {
 	return 0, err
 }
 
-// close ends the exchange. A connection whose response was read to its end can
-// be used again.
+// close ends the exchange. The connection is reused if the response was read to its end.
 func (b *body) close() {
 	b.cancel(nil)
 	_ = b.ReadCloser.Close()
 }
 
-// silence ends an exchange whose other side says nothing for too long, though
-// the connection may look alive (half-open).
-type silence struct {
-	limit  time.Duration
-	sums   bool // the limit is for all waits together from now on, not for each
-	cancel context.CancelCauseFunc
-	timer  *time.Timer
-	since  time.Time     // of the wait
-	spent  time.Duration // on the waits that are summed
+// idleTimer cancels an exchange if the server sends nothing for too long, for example on a
+// half-open connection.
+type idleTimer struct {
+	limit      time.Duration
+	cumulative bool // the limit is for the sum of the waits, not for each
+	cancel     context.CancelCauseFunc
+	timer      *time.Timer
+	since      time.Time     // of the wait
+	spent      time.Duration // in cumulative waits
 }
 
-// begin starts to wait for the other side.
-func (s *silence) begin() {
+// start starts a wait for the server.
+func (s *idleTimer) start() {
 	s.since = time.Now()
 	if s.timer == nil {
 		s.timer = time.AfterFunc(s.limit, func() { s.cancel(errIdle) })
@@ -88,13 +86,13 @@ func (s *silence) begin() {
 	s.timer.Reset(s.limit - s.spent)
 }
 
-// end says that it was heard, or that nobody waits for it any more.
-func (s *silence) end() {
+// stop ends the wait.
+func (s *idleTimer) stop() {
 	s.timer.Stop()
-	if s.sums {
+	if s.cumulative {
 		s.spent += time.Since(s.since)
 	}
 }
 
-// each goes back to a limit for each wait.
-func (s *silence) each(limit time.Duration) { s.limit, s.sums, s.spent = limit, false, 0 }
+// setLimit sets a limit for each following wait.
+func (s *idleTimer) setLimit(limit time.Duration) { s.limit, s.cumulative, s.spent = limit, false, 0 }

@@ -20,7 +20,7 @@ import (
 
 // secured is how to reach a server with settings of its own, whose certificate
 // ends validity from now.
-func secured(t *testing.T, settings *tls.Config, validity time.Duration) *rest.Config {
+func serveTLS(t *testing.T, settings *tls.Config, validity time.Duration) *rest.Config {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -41,7 +41,7 @@ func secured(t *testing.T, settings *tls.Config, validity time.Duration) *rest.C
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		t.Error("a request came through")
 	}))
-	srv.Config.ErrorLog = quiet
+	srv.Config.ErrorLog = discardLog
 	srv.TLS = settings
 	srv.StartTLS()
 	t.Cleanup(srv.Close)
@@ -52,15 +52,15 @@ func secured(t *testing.T, settings *tls.Config, validity time.Duration) *rest.C
 
 // certified is how to reach a server whose certificate holds for two hours, up to
 // validity from now.
-func certified(t *testing.T, validity time.Duration) *rest.Config {
-	return secured(t, &tls.Config{}, validity)
+func serveCertified(t *testing.T, validity time.Duration) *rest.Config {
+	return serveTLS(t, &tls.Config{}, validity)
 }
 
 // distrusting is how to reach a server that does not know who made our
 // certificate. By TLS 1.2 it says so before any request.
-func distrusting(t *testing.T) *rest.Config {
+func untrustedConfig(t *testing.T) *rest.Config {
 	settings := &tls.Config{ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: x509.NewCertPool(), MaxVersion: tls.VersionTLS12}
-	cfg := secured(t, settings, time.Hour)
+	cfg := serveTLS(t, settings, time.Hour)
 	key, err := x509.MarshalPKCS8PrivateKey(settings.Certificates[0].PrivateKey)
 	if err != nil {
 		t.Fatal(err)

@@ -15,12 +15,12 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// statusTable says what a server's Status means, be it the answer to a request
-// or an ERROR event of a watch. The first row that matches counts: what the
-// server says in particular goes before the code it says it with.
+// statusTable maps a server's Status to a failure kind. The Status is a response, or an
+// ERROR event of a watch. The first row that matches counts: causes and reasons precede
+// codes.
 var statusTable = []struct {
-	what    string
-	matches func(s *metav1.Status, told bool) bool // told: it said how long to wait
+	name    string
+	matches statusMatch
 	kind    keepwatch.FailureKind
 }{
 	{"revision ahead of the server's", tooLarge, keepwatch.RevisionTooLarge},
@@ -30,23 +30,24 @@ var statusTable = []struct {
 	{"not allowed", either(reason(metav1.StatusReasonForbidden), code(403)), keepwatch.Forbidden},
 	{"not served", either(reason(metav1.StatusReasonNotFound), code(404)), keepwatch.Absent},
 	{"too many requests", either(reason(metav1.StatusReasonTooManyRequests), code(429)), keepwatch.Throttled},
-	{"overloaded, with advice", both(advised, serverError), keepwatch.Throttled},
-	{"the request itself is wrong", either(reason(metav1.StatusReasonBadRequest, metav1.StatusReasonInvalid,
+	{"overloaded, with Retry-After", both(asksToWait, serverError), keepwatch.Throttled},
+	{"invalid request", either(reason(metav1.StatusReasonBadRequest, metav1.StatusReasonInvalid,
 		metav1.StatusReasonMethodNotAllowed, metav1.StatusReasonNotAcceptable, metav1.StatusReasonUnsupportedMediaType,
 		metav1.StatusReasonRequestEntityTooLarge), code(400, 405, 406, 413, 414, 415, 422)), keepwatch.Rejected},
-	{"trouble on its side", serverError, keepwatch.ServerError},
+	{"server error", serverError, keepwatch.ServerError},
 }
 
-func kindOfStatus(s *metav1.Status, told bool) keepwatch.FailureKind {
+func kindOfStatus(s *metav1.Status, hasRetryAfter bool) keepwatch.FailureKind {
 	for _, row := range statusTable {
-		if row.matches(s, told) {
+		if row.matches(s, hasRetryAfter) {
 			return row.kind
 		}
 	}
 	return keepwatch.UnknownStatus
 }
 
-type statusMatch = func(s *metav1.Status, told bool) bool
+// statusMatch matches a Status. hasRetryAfter: the server said how long to wait.
+type statusMatch func(s *metav1.Status, hasRetryAfter bool) bool
 
 func reason(reasons ...metav1.StatusReason) statusMatch {
 	return func(s *metav1.Status, _ bool) bool { return slices.Contains(reasons, s.Reason) }
@@ -57,24 +58,24 @@ func code(codes ...int32) statusMatch {
 }
 
 func either(a, b statusMatch) statusMatch {
-	return func(s *metav1.Status, told bool) bool { return a(s, told) || b(s, told) }
+	return func(s *metav1.Status, hasRetryAfter bool) bool { return a(s, hasRetryAfter) || b(s, hasRetryAfter) }
 }
 
 func both(a, b statusMatch) statusMatch {
-	return func(s *metav1.Status, told bool) bool { return a(s, told) && b(s, told) }
+	return func(s *metav1.Status, hasRetryAfter bool) bool { return a(s, hasRetryAfter) && b(s, hasRetryAfter) }
 }
 
-func advised(_ *metav1.Status, told bool) bool { return told }
+func asksToWait(_ *metav1.Status, hasRetryAfter bool) bool { return hasRetryAfter }
 
-// serverError holds for every 5xx, those of proxies included, and for a 408,
-// which is a timeout on the server's side too.
-func serverError(s *metav1.Status, told bool) bool {
+// serverError matches every 5xx, including those of proxies, and 408, a timeout of the
+// server.
+func serverError(s *metav1.Status, hasRetryAfter bool) bool {
 	return s.Code >= 500 && s.Code < 600 || s.Code == http.StatusRequestTimeout ||
 		reason(metav1.StatusReasonInternalError, metav1.StatusReasonServerTimeout,
-			metav1.StatusReasonTimeout, metav1.StatusReasonServiceUnavailable)(s, told)
+			metav1.StatusReasonTimeout, metav1.StatusReasonServiceUnavailable)(s, hasRetryAfter)
 }
 
-// tooLarge goes by the cause; servers before 1.19 had only the message.
+// tooLarge matches by the cause; servers before 1.19 sent only the message.
 func tooLarge(s *metav1.Status, _ bool) bool {
 	const message = "Too large resource version"
 	if s.Details != nil {
@@ -87,25 +88,25 @@ func tooLarge(s *metav1.Status, _ bool) bool {
 	return s.Reason == metav1.StatusReasonTimeout && strings.Contains(s.Message, message)
 }
 
-// cutTable says what it means that a request or an answer was cut off. The first
-// row that matches counts; what matches none is Unreachable.
-var cutTable = []struct {
-	what    string
+// transportTable maps the error of an interrupted request or response to a failure kind.
+// The first row that matches counts; an error without a row is Unreachable.
+var transportTable = []struct {
+	name    string
 	matches func(err error) bool
 	kind    keepwatch.FailureKind
 }{
-	{"longer than is allowed", as[tooLong], keepwatch.Undecodable},
-	{"garbled compression", garbled, keepwatch.Undecodable},
-	// The two implementations of HTTP/2 have an error type each, one of them private.
-	{"graceful shutdown of the connection", saysAll("http2: server sent GOAWAY", "ErrCode=NO_ERROR"), keepwatch.Ended},
-	{"a certificate that does not hold", as[*tls.CertificateVerificationError], keepwatch.Untrusted},
-	{"our certificate is refused", saysAll("remote error: tls: ", "certificate"), keepwatch.Unauthorized},
-	// From client-go's exec plugin; it is asked again with the next request.
-	{"no credentials to be had", saysAll("getting credentials: "), keepwatch.Unauthorized},
+	{"too long", as[tooLong], keepwatch.Undecodable},
+	{"corrupt compression", corruptCompression, keepwatch.Undecodable},
+	// Go has two implementations of HTTP/2, each with its own error type, one of them private.
+	{"graceful shutdown of the connection", messageContains("http2: server sent GOAWAY", "ErrCode=NO_ERROR"), keepwatch.Ended},
+	{"server certificate refused", as[*tls.CertificateVerificationError], keepwatch.Untrusted},
+	{"client certificate refused", messageContains("remote error: tls: ", "certificate"), keepwatch.Unauthorized},
+	// From client-go's exec plugin, which runs again with the next request.
+	{"no credentials", messageContains("getting credentials: "), keepwatch.Unauthorized},
 }
 
-func kindOfCut(err error) keepwatch.FailureKind {
-	for _, row := range cutTable {
+func kindOfTransportError(err error) keepwatch.FailureKind {
+	for _, row := range transportTable {
 		if row.matches(err) {
 			return row.kind
 		}
@@ -118,26 +119,26 @@ func as[E error](err error) bool {
 	return errors.As(err, &target)
 }
 
-// saysAll matches errors whose text has every part.
-func saysAll(parts ...string) func(error) bool {
+// messageContains matches errors whose message has every part.
+func messageContains(parts ...string) func(error) bool {
 	return func(err error) bool {
 		text := err.Error()
 		return !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(text, part) })
 	}
 }
 
-func garbled(err error) bool {
+func corruptCompression(err error) bool {
 	return as[flate.CorruptInputError](err) || errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum)
 }
 
-// retryAfter is how long a Retry-After header asks to wait (RFC 9110, 10.2.3:
-// seconds or a date); 0 if it does not.
+// retryAfter returns the wait of a Retry-After header (RFC 9110, 10.2.3: seconds or a
+// date), 0 without one.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	value := h.Get("Retry-After")
 	if value == "" {
 		return 0
 	}
-	if wait, ok := seconds(value); ok {
+	if wait, ok := parseSeconds(value); ok {
 		return wait
 	}
 	if at, err := http.ParseTime(value); err == nil {

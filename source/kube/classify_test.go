@@ -76,14 +76,14 @@ func TestStatusTable(t *testing.T) {
 		s, _ := parseStatus([]byte(text))
 		for _, row := range statusTable {
 			if row.matches(s, test.wait > 0) {
-				deciding[row.what] = true
+				deciding[row.name] = true
 				break
 			}
 		}
 	}
 	for _, row := range statusTable {
-		if !deciding[row.what] {
-			t.Errorf("no status is judged as %q", row.what)
+		if !deciding[row.name] {
+			t.Errorf("no status is judged as %q", row.name)
 		}
 	}
 }
@@ -98,7 +98,7 @@ func TestStatusOnRequest(t *testing.T) {
 				w.Header().Set("Content-Type", "application/json")
 				// Where the Status has another code than HTTP, the Status counts.
 				w.WriteHeader(test.code)
-				say(w, statusText(test.code, test.reason, test.message, test.details))
+				send(w, statusText(test.code, test.reason, test.message, test.details))
 			}), Options{})
 			words := cmp.Or(test.message, test.reason, fmt.Sprintf("status %d", test.code))
 			_, err := s.List(t.Context(), keepwatch.ListRequest{})
@@ -126,9 +126,9 @@ func TestStatusInStream(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {
-				say(w, podFrame("ADDED", "a", 6))
-				say(w, `{"type":"ERROR","object":`, statusText(test.code, test.reason, test.message, test.details), "}\n")
-				say(w, podFrame("ADDED", "b", 7))
+				send(w, podFrame("ADDED", "a", 6))
+				send(w, `{"type":"ERROR","object":`, statusText(test.code, test.reason, test.message, test.details), "}\n")
+				send(w, podFrame("ADDED", "b", 7))
 			}), Options{})
 			batches, err := drain(open(t, s))
 			words := cmp.Or(test.message, test.reason, fmt.Sprintf("status %d", test.code))
@@ -143,7 +143,7 @@ func TestStatusInStream(t *testing.T) {
 func TestErrorEventWithoutStatus(t *testing.T) {
 	for _, object := range []string{`null`, `{}`, `{"kind":"Pod"}`, `{"kind":"Status"}`, `"no"`, `{"kind":"Status","code":"x"}`} {
 		s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {
-			say(w, `{"type":"ERROR","object":`+object+`}`)
+			send(w, `{"type":"ERROR","object":`+object+`}`)
 		}), Options{})
 		_, err := drain(open(t, s))
 		wantFailure(t, err, keepwatch.UnknownStatus, "watch pods: ")
@@ -204,7 +204,7 @@ func TestRetryAfter(t *testing.T) {
 }
 
 // refusing is the address of a port where nobody listens.
-func refusing(t *testing.T) string {
+func refusedAddress(t *testing.T) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -224,7 +224,7 @@ func TestNoConnection(t *testing.T) {
 	timedOut := &rest.Config{Host: "http://far.invalid", Dial: func(context.Context, string, string) (net.Conn, error) {
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: context.DeadlineExceeded}
 	}}
-	exec := &rest.Config{Host: "https://" + refusing(t), ExecProvider: &clientcmdapi.ExecConfig{
+	exec := &rest.Config{Host: "https://" + refusedAddress(t), ExecProvider: &clientcmdapi.ExecConfig{
 		Command: "/does/not/exist", APIVersion: "client.authentication.k8s.io/v1", InteractiveMode: clientcmdapi.NeverExecInteractiveMode,
 	}}
 	for name, test := range map[string]struct {
@@ -232,17 +232,17 @@ func TestNoConnection(t *testing.T) {
 		kind keepwatch.FailureKind
 		word string
 	}{
-		"refused":            {&rest.Config{Host: refusing(t)}, keepwatch.Unreachable, "connection refused"},
+		"refused":            {&rest.Config{Host: refusedAddress(t)}, keepwatch.Unreachable, "connection refused"},
 		"unresolvable":       {unresolvable, keepwatch.Unreachable, "no such host"},
 		"dial timeout":       {timedOut, keepwatch.Unreachable, "deadline exceeded"},
 		"unknown authority":  {unknown, keepwatch.Untrusted, "certificate signed by unknown authority"},
 		"another host":       {named(another, "db.example.org"), keepwatch.Untrusted, "not db.example.org"},
-		"expired":            {certified(t, -time.Hour), keepwatch.Untrusted, "certificate has expired"},
-		"not valid yet":      {certified(t, 3*time.Hour), keepwatch.Untrusted, "not yet valid"},
-		"not ours":           {distrusting(t), keepwatch.Unauthorized, "remote error: tls: unknown certificate authority"},
+		"expired":            {serveCertified(t, -time.Hour), keepwatch.Untrusted, "certificate has expired"},
+		"not valid yet":      {serveCertified(t, 3*time.Hour), keepwatch.Untrusted, "not yet valid"},
+		"not ours":           {untrustedConfig(t), keepwatch.Unauthorized, "remote error: tls: unknown certificate authority"},
 		"no TLS":             {&rest.Config{Host: "https://" + strings.TrimPrefix(plain.Host, "http://")}, keepwatch.Unreachable, "server gave HTTP response"},
-		"closed at once":     {serve(t, "HTTP/1.1", func(http.ResponseWriter, *http.Request) { cutOff() }), keepwatch.Unreachable, "EOF"},
-		"reset at once (h2)": {serve(t, "HTTP/2.0", func(http.ResponseWriter, *http.Request) { cutOff() }), keepwatch.Unreachable, "INTERNAL_ERROR"},
+		"closed at once":     {serve(t, "HTTP/1.1", func(http.ResponseWriter, *http.Request) { abortResponse() }), keepwatch.Unreachable, "EOF"},
+		"reset at once (h2)": {serve(t, "HTTP/2.0", func(http.ResponseWriter, *http.Request) { abortResponse() }), keepwatch.Unreachable, "INTERNAL_ERROR"},
 		"no credentials":     {exec, keepwatch.Unauthorized, "getting credentials"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -260,10 +260,10 @@ func TestNoConnection(t *testing.T) {
 	}
 }
 
-func TestListCut(t *testing.T) {
+func TestListInterrupted(t *testing.T) {
 	answer := func(w http.ResponseWriter, r *http.Request) {
-		say(w, podList(7, "", pod("a", 3))[:100])
-		cutOff()
+		send(w, podList(7, "", pod("a", 3))[:100])
+		abortResponse()
 	}
 	overEach(t, answer, Options{}, func(t *testing.T, s *Source) {
 		_, err := s.List(t.Context(), keepwatch.ListRequest{})
@@ -275,7 +275,7 @@ func TestListShorterThanAnnounced(t *testing.T) {
 	s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {
 		text := podList(7, "", pod("a", 3))
 		w.Header().Set("Content-Length", strconv.Itoa(len(text)))
-		say(w, text[:50])
+		send(w, text[:50])
 	}), Options{})
 	_, err := s.List(t.Context(), keepwatch.ListRequest{})
 	wantFailure(t, err, keepwatch.Unreachable, "unexpected EOF")
@@ -323,7 +323,7 @@ func TestCompression(t *testing.T) {
 }
 
 // The table of cuts, with errors that are hard to get from a server.
-func TestKindOfCut(t *testing.T) {
+func TestKindOfTransportError(t *testing.T) {
 	for text, want := range map[string]keepwatch.FailureKind{
 		`http2: server sent GOAWAY and closed the connection; LastStreamID=1, ErrCode=NO_ERROR, debug=""`:           keepwatch.Ended,
 		`http2: server sent GOAWAY and closed the connection; LastStreamID=1, ErrCode=ENHANCE_YOUR_CALM, debug="x"`: keepwatch.Unreachable,
@@ -331,7 +331,7 @@ func TestKindOfCut(t *testing.T) {
 		`stream error: stream ID 1; NO_ERROR; received from peer`:           keepwatch.Unreachable,
 		`read tcp 127.0.0.1:1->127.0.0.1:2: read: connection reset by peer`: keepwatch.Unreachable,
 	} {
-		if got := kindOfCut(errors.New(text)); got != want {
+		if got := kindOfTransportError(errors.New(text)); got != want {
 			t.Errorf("%s: %v, want %v", text, got, want)
 		}
 	}

@@ -14,51 +14,50 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// FailureOf is what an error of a client-go client means, or that of an ERROR
-// event in its watch (see apierrors.FromObject): the same as this package makes
-// of the answer itself. The failure wraps err, so that it can be asked with
-// errors.As and apierrors.Is…; its message begins with op, what was being done.
+// FailureOf returns the failure of an error from a client-go client, or from an ERROR event
+// of its watch (see apierrors.FromObject). It has the kind that a Source returns for the
+// same response. The failure wraps err for errors.As and apierrors.Is…; its message begins
+// with op, the operation.
 func FailureOf(op string, err error) *keepwatch.Failure {
-	var told apierrors.APIStatus
+	var apiStatus apierrors.APIStatus
 	var unexpected *apierrors.UnexpectedObjectError
 	switch {
-	case errors.As(err, &told):
+	case errors.As(err, &apiStatus):
 	case errors.As(err, &unexpected):
 		return keepwatch.Failed(keepwatch.UnknownStatus, "%s: %w", op, err)
 	default:
-		return keepwatch.Failed(kindOfCut(err), "%s: %w", op, err)
+		return keepwatch.Failed(kindOfTransportError(err), "%s: %w", op, err)
 	}
-	status, wait := told.Status(), time.Duration(0)
+	status, wait := apiStatus.Status(), time.Duration(0)
 	if status.Details != nil {
-		wait = min(time.Duration(status.Details.RetryAfterSeconds)*time.Second, maxWait)
+		wait = min(time.Duration(status.Details.RetryAfterSeconds)*time.Second, maxRetryAfter)
 	}
 	failure := keepwatch.Failed(kindOfStatus(&status, wait > 0), "%s: %w", op, err)
 	failure.RetryAfter = wait
-	if apierrors.HasStatusCause(err, decoding) {
-		failure.Kind = kindOfUnread(status.Message)
+	if apierrors.HasStatusCause(err, watchDecoding) {
+		failure.Kind = kindOfWatchDecoding(status.Message)
 	}
 	return failure
 }
 
-// decoding marks the Status that client-go makes up itself when a watch can't be
-// read on, whatever the reason: the text, or the connection, of which only words
-// are left then.
-const decoding metav1.CauseType = "ClientWatchDecoding"
+// watchDecoding is the cause of the Status that client-go creates when it can't continue
+// a watch. Invalid text and a failed connection differ only in the message.
+const watchDecoding metav1.CauseType = "ClientWatchDecoding"
 
 var brokenConnection = []string{
 	"connection lost", "connection reset", "stream error", "broken pipe", "i/o timeout", "deadline exceeded", "unexpected EOF",
 }
 
-func kindOfUnread(message string) keepwatch.FailureKind {
-	if slices.ContainsFunc(brokenConnection, func(words string) bool { return strings.Contains(message, words) }) {
+func kindOfWatchDecoding(message string) keepwatch.FailureKind {
+	if slices.ContainsFunc(brokenConnection, func(text string) bool { return strings.Contains(message, text) }) {
 		return keepwatch.Unreachable
 	}
 	return keepwatch.Undecodable
 }
 
-// Answered reports whether an error came from a server or the way to one, and not
-// from the code that was to ask it.
-func Answered(err error) bool {
+// IsRequestError reports whether err is a server's response or a connection's error, and
+// not an error of the code that should send the request.
+func IsRequestError(err error) bool {
 	var status apierrors.APIStatus
 	var request *url.Error
 	var connection net.Error

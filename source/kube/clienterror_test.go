@@ -19,7 +19,7 @@ import (
 )
 
 // unreadable is what client-go puts into a watch that it can't read on.
-func unreadable(cause string) error {
+func decodingError(cause string) error {
 	report := apierrors.NewClientErrorReporter(http.StatusInternalServerError, "GET", "ClientWatchDecoding")
 	return apierrors.FromObject(report.AsObject(errors.New("unable to decode an event from the watch stream: " + cause)))
 }
@@ -42,9 +42,9 @@ func TestFailureOfClientErrors(t *testing.T) {
 		"unknown object":  {err: &apierrors.UnexpectedObjectError{Object: &metav1.APIVersions{}}, kind: keepwatch.UnknownStatus},
 		"refused":         {err: &url.Error{Op: "Get", URL: "http://a", Err: syscall.ECONNREFUSED}, kind: keepwatch.Unreachable},
 		"cut":             {err: io.ErrUnexpectedEOF, kind: keepwatch.Unreachable},
-		"unreadable text": {err: unreadable("couldn't get version/kind"), kind: keepwatch.Undecodable},
-		"h2 lost":         {err: unreadable("http2: client connection lost"), kind: keepwatch.Unreachable},
-		"h2 reset":        {err: unreadable("stream error: stream ID 5; INTERNAL_ERROR"), kind: keepwatch.Unreachable},
+		"unreadable text": {err: decodingError("couldn't get version/kind"), kind: keepwatch.Undecodable},
+		"h2 lost":         {err: decodingError("http2: client connection lost"), kind: keepwatch.Unreachable},
+		"h2 reset":        {err: decodingError("stream error: stream ID 5; INTERNAL_ERROR"), kind: keepwatch.Unreachable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := kube.FailureOf("watch pods", test.err)
@@ -58,13 +58,13 @@ func TestFailureOfClientErrors(t *testing.T) {
 	}
 }
 
-func TestAnsweredTellsServersFromCode(t *testing.T) {
+func TestIsRequestError(t *testing.T) {
 	for err, want := range map[error]bool{
 		apierrors.NewResourceExpired("too old"):                           true,
 		&url.Error{Op: "Get", URL: "http://a", Err: syscall.ECONNREFUSED}: true,
 		errors.New("strconv.Atoi: parsing"):                               false,
 	} {
-		if got := kube.Answered(err); got != want {
+		if got := kube.IsRequestError(err); got != want {
 			t.Errorf("%v: %v", err, got)
 		}
 	}

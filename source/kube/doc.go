@@ -1,30 +1,55 @@
-// Package kube reads one resource of a Kubernetes API: a [keepwatch.Source]
-// over client-go's transport.
+// Package kube reads one resource of a Kubernetes API: a [keepwatch.Source] over
+// client-go's transport.
 //
-// The text of an object is never decoded into a tree. A page or a watch frame
-// is cut into objects while it is being read: each keeps its own text, in an
-// allocation of its own, and beside it what a list-watch client has to know
-// (key, UID, revision, where the metadata is).
+// A source does not decode an object's text into a tree. It splits a page or a watch
+// frame into objects while it is being read. Each [Object] has its own text in its own
+// allocation, and the fields that a list-watch client needs: key, UID, revision, and the
+// position of the metadata.
 //
-// Who wants Go values instead sets [Options].Decode, and gets each object as soon
-// as it was cut out, in a buffer that is used again: there is never a second copy
-// of a page, nor of a frame. It is also how objects can come in protobuf.
+// For Go values set [Options].Decode, which receives each object as soon as it was read,
+// in a buffer that is reused: memory never contains a second copy of a page or a frame.
+// Decode is required for protobuf.
 //
-// A [Source] decides nothing. Whatever goes wrong becomes a [keepwatch.Failure]
-// by one table; what follows from it is the business of a reflector.
+// A [Source] makes no decisions. It maps each error to a [keepwatch.Failure] by two
+// tables; the reflector decides what follows.
 //
-// # What the server sees
+// # What the server receives
 //
-// Lists are paged and consistent, or "not older than" a revision; a streaming
-// list (KEP-3157) is a watch that begins with the state; every watch asks for
-// bookmarks. Credentials, impersonation, exec plugins, proxies and compression
-// are client-go's, as the rest.Config says. There is no rate limit on this
-// side: a reflector sends one request at a time and waits as it is told.
+// Lists are paged. They are consistent, or "not older than" a revision. A streaming list
+// (KEP-3157) is a watch that begins with the state. Every watch requests bookmarks.
+// Credentials, impersonation, exec plugins, proxies and compression are client-go's,
+// configured by the rest.Config. A source has no rate limit: a reflector sends one
+// request at a time, and waits as the server advises.
 //
 // # Bounds
 //
-// One object, with its frame, may have [Options].MaxObject bytes. A watch reads
-// ahead by at most 1,000 events or 1 MiB (one event is always allowed), then
-// the connection takes the back pressure. A page is as long as the server makes
-// it: a server may ignore the limit, as aggregated ones do.
+// One object, with its frame, may have [Options].MaxObject bytes. A watch reads ahead by
+// at most 1,000 events or 1 MiB (one event is always allowed); then the connection exerts
+// back pressure. The server decides the length of a page: servers may ignore the limit,
+// as aggregated ones do.
+//
+// # Files
+//
+//	source.go            Options, New
+//	exchange.go          one request and its response; failures of a response
+//	body.go              a response body: length of parts, idle timeout
+//	list.go              List, Newest, ListAt
+//	streaminglist.go     StreamList
+//	watch.go             Watch; internal/readahead has the buffer
+//	frame.go             events of a watch, in either encoding
+//	jsonframe.go, protobufframe.go     frames of a watch
+//	page.go              a page while it is being read; skipped objects
+//	jsonpage.go, protobufpage.go       the response to a list
+//	splitter.go          objects from a stream of JSON
+//	wire.go              messages from a stream of protobuf
+//	protobufobject.go    the main fields of an object in protobuf
+//	rawobject.go         an object before validation
+//	builder.go           Objects, or Decode's, from raw ones
+//	object.go, metadata.go             Object
+//	columns.go           columns of tables
+//	raw.go, encoding.go  Decode's argument; JSON and protobuf
+//	classify.go          the tables from Status and transport error to failure kind
+//	status.go            failures of a Status and of an interrupted exchange
+//	clienterror.go       failures of client-go's errors
+//	useragent.go         the default User-Agent
 package kube

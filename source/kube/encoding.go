@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Encoding is how an object is written. The values are closed.
+// Encoding is the encoding of an object. The values are closed.
 type Encoding uint8
 
 const (
@@ -17,7 +17,7 @@ const (
 	Protobuf
 )
 
-// String is the encoding's name.
+// String returns the encoding's name.
 func (e Encoding) String() string {
 	switch e {
 	case JSON:
@@ -28,7 +28,7 @@ func (e Encoding) String() string {
 	return fmt.Sprintf("Encoding(%d)", uint8(e))
 }
 
-// encodingOf is how an answer is written: in JSON, unless it says that it is
+// encodingOf returns the encoding of a response: JSON, unless its Content-Type is
 // protobuf.
 func encodingOf(h http.Header) Encoding {
 	if kind, _, err := mime.ParseMediaType(h.Get("Content-Type")); err == nil && kind == runtime.ContentTypeProtobuf {
@@ -37,10 +37,10 @@ func encodingOf(h http.Header) Encoding {
 	return JSON
 }
 
-// accept is the Accept header that asks for the source's form and encoding. A
-// server that has no protobuf of a kind takes the JSON behind it.
+// accept returns the Accept header for the source's representation and encoding. JSON
+// follows protobuf, for servers without protobuf for the kind.
 func (s *Source) accept(inJSON [MetadataOnly + 1]string) string {
-	text := inJSON[s.form]
+	text := inJSON[s.representation]
 	if !s.protobuf {
 		return text
 	}

@@ -11,93 +11,92 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// exchange is one request and its answer. Its failures begin with what was being
-// done.
+// exchange is one request and its response. Its failures begin with op.
 type exchange struct {
-	op      string          // "list pods"
-	ctx     context.Context // the caller's
-	own     context.Context // of the request; its cause tells why we gave it up
-	silence *silence
-	body    *body
+	op         string          // "list pods"
+	callerCtx  context.Context // the caller's
+	requestCtx context.Context // of the request; its cause is why this side canceled it
+	idle       *idleTimer
+	body       *body
 
-	encoding Encoding // of the answer
+	encoding Encoding // of the response
 }
 
-// maxStatus bounds the body of an answer that is an error.
+// maxStatus bounds the body of an error response.
 const maxStatus = 64 << 10
 
-// get asks for the resource. A failure is one of the server's or of the way to
-// it; the body of an exchange has to be closed.
+// get requests the resource. A failure is the server's or the connection's. The caller
+// closes the exchange's body.
 func (s *Source) get(ctx context.Context, op string, accept string, query url.Values) (*exchange, *keepwatch.Failure) {
-	own, cancel := context.WithCancelCause(ctx)
-	quiet := &silence{limit: s.idleTimeout, cancel: cancel}
-	x := &exchange{op: op + " " + s.name, ctx: ctx, own: own, silence: quiet}
-	target := s.target
-	target.RawQuery = query.Encode()
-	req, err := http.NewRequestWithContext(own, http.MethodGet, target.String(), nil)
+	requestCtx, cancel := context.WithCancelCause(ctx)
+	idle := &idleTimer{limit: s.idleTimeout, cancel: cancel}
+	x := &exchange{op: op + " " + s.name, callerCtx: ctx, requestCtx: requestCtx, idle: idle}
+	endpoint := s.endpoint
+	endpoint.RawQuery = query.Encode()
+	req, err := http.NewRequestWithContext(requestCtx, http.MethodGet, endpoint.String(), nil)
 	if err != nil {
 		cancel(nil)
 		return nil, keepwatch.Failed(keepwatch.Rejected, "%s: %w", x.op, err)
 	}
 	req.Header.Set("Accept", accept)
 
-	quiet.begin()
+	idle.start()
 	resp, err := s.client.Do(req)
-	quiet.end()
+	idle.stop()
 	if err != nil {
 		defer cancel(nil)
-		return nil, x.unsent(err)
+		return nil, x.requestFailure(err)
 	}
-	x.body = &body{ReadCloser: resp.Body, silence: quiet, cancel: cancel, limit: s.maxObject, until: s.maxObject}
+	x.body = &body{ReadCloser: resp.Body, idle: idle, cancel: cancel, limit: s.maxObject, allowed: s.maxObject}
 	if s.protobuf {
 		x.encoding = encodingOf(resp.Header)
 	}
 	if resp.StatusCode != http.StatusOK {
 		defer x.body.close()
-		x.body.until = maxStatus
-		text, _ := io.ReadAll(x.body) // what can't be read of it is not missed
-		return nil, x.judge(statusOf(resp, text), retryAfter(resp.Header, time.Now()))
+		x.body.allowed = maxStatus
+		text, _ := io.ReadAll(x.body) // an incomplete Status is still used
+		return nil, x.statusFailure(statusOf(resp, text), retryAfter(resp.Header, time.Now()))
 	}
 	return x, nil
 }
 
-// unsent is the failure of a request that got no answer.
-func (x *exchange) unsent(err error) *keepwatch.Failure {
+// requestFailure returns the failure of a request without a response.
+func (x *exchange) requestFailure(err error) *keepwatch.Failure {
 	var wrapped *url.Error
 	if errors.As(err, &wrapped) {
-		err = wrapped.Err // without the address, which is long and the same every time
+		err = wrapped.Err // without the address, which is long and always the same
 	}
-	failure := x.cut(err)
+	failure := x.transportFailure(err)
 	if failure.Kind == keepwatch.Ended {
-		failure.Kind = keepwatch.Unreachable // what has not begun can't end cleanly
+		failure.Kind = keepwatch.Unreachable // a request that got no response did not end cleanly
 	}
 	return failure
 }
 
-// unread is the failure of an answer at which a decoder stopped with err: it met
-// the end of the answer, if that is what err tells of, or else the text is wrong,
-// whatever end the answer had behind it.
-func (x *exchange) unread(err error) *keepwatch.Failure {
+// readFailure returns the failure of a response at which a decoder stopped with err. If err
+// is the error of the body, the connection failed; otherwise the text is invalid, whatever
+// error followed it.
+func (x *exchange) readFailure(err error) *keepwatch.Failure {
 	if end := x.body.err; end != io.EOF && errors.Is(err, end) {
-		return x.cut(end)
+		return x.transportFailure(end)
 	}
-	if x.given() != nil {
-		return x.cut(err)
+	if x.cancelCause() != nil {
+		return x.transportFailure(err)
 	}
-	return keepwatch.Failed(keepwatch.Undecodable, "%s: unreadable answer: %w", x.op, err)
+	return keepwatch.Failed(keepwatch.Undecodable, "%s: unreadable response: %w", x.op, err)
 }
 
-// unfit is the failure of an answer that was read up to err, which may be of
-// the text or of what it says.
-func (x *exchange) unfit(err error) *keepwatch.Failure {
+// contentFailure returns the failure of a response that was read up to err, an error of
+// the text or of its content.
+func (x *exchange) contentFailure(err error) *keepwatch.Failure {
 	if v := (violation{}); errors.As(err, &v) {
 		return keepwatch.Failed(keepwatch.ProtocolViolation, "%s: %w", x.op, v.error)
 	}
-	if u := (undecoded{}); errors.As(err, &u) {
+	if u := (decodeError{}); errors.As(err, &u) {
 		return keepwatch.Failed(keepwatch.Undecodable, "%s: %w", x.op, u.error)
 	}
-	return x.unread(err)
+	return x.readFailure(err)
 }
 
-// given is why we gave the exchange up ourselves, nil if we did not.
-func (x *exchange) given() error { return context.Cause(x.own) }
+// cancelCause returns why this side canceled the request, nil if it did not.
+func (x *exchange) cancelCause() error { return context.Cause(x.requestCtx) }

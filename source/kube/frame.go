@@ -11,140 +11,140 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// frames reads the events of a watch, one after the other.
+// frames reads the events of a watch.
 type frames struct {
 	*exchange
-	source *Source
-	framer framer
-	maker  maker
-	// seen is the greatest revision that the stream has shown, or began from.
-	seen keepwatch.Revision
+	source  *Source
+	framer  framer
+	builder builder
+	// newest is the greatest revision of the stream, initially its start.
+	newest keepwatch.Revision
 }
 
-// event is a change or a bookmark. It is judged by itself; whether a change is
-// news only a target can tell, who knows the keys.
+// event is a change or a bookmark. It is validated alone: only a target, which has the
+// keys, can decide whether a change is repeated.
 type event struct {
 	change   keepwatch.Change // without an Object: a bookmark
-	size     int              // of the object, as it came
+	size     int              // of the object's text as received
 	revision keepwatch.Revision
-	ends     bool // the bookmark that ends a streaming list
+	endsList bool // the bookmark that ends a streaming list
 }
 
 func (e event) bookmark() bool { return e.change.Object == nil }
 
 func (s *Source) frames(x *exchange, from keepwatch.Revision) *frames {
-	f := &frames{exchange: x, source: s, maker: s.maker, seen: from}
+	f := &frames{exchange: x, source: s, builder: s.builder, newest: from}
 	if x.encoding == Protobuf {
-		f.framer = newProtobufFrames(x, f.maker)
+		f.framer = newProtobufFrames(x, f.builder)
 	} else {
-		f.framer = jsonFrames{x.cutter(f.maker)}
+		f.framer = jsonFrames{x.splitter(f.builder)}
 	}
 	return f
 }
 
-// framer cuts the answer to a watch into frames.
+// framer splits the response to a watch into frames.
 type framer interface {
-	// frame cuts the next {"type", "object"} out of the stream; io.EOF between two
-	// frames is the stream's end.
-	frame() (kind string, d draft, err error)
+	// frame reads the next {"type", "object"} of the stream. io.EOF between two frames is
+	// the end of the stream.
+	frame() (kind string, raw rawObject, err error)
 }
 
-// next reads one event. What it can't understand is a failure: to go on behind
-// it would be to claim its revision.
+// next reads one event. An event that it can't read is a failure: to continue after it
+// would confirm its revision without its change.
 func (f *frames) next() (event, *keepwatch.Failure) {
-	kind, d, err := f.framer.frame()
+	kind, raw, err := f.framer.frame()
 	switch {
-	case err == io.EOF && f.body.err == io.EOF && f.given() == nil:
+	case err == io.EOF && f.body.err == io.EOF && f.cancelCause() == nil:
 		return event{}, keepwatch.Failed(keepwatch.Ended, "%s: the server ended the stream", f.op)
 	case err != nil:
-		return event{}, f.unread(err)
+		return event{}, f.readFailure(err)
 	case kind == "ERROR":
-		return event{}, f.fault(d)
+		return event{}, f.errorEvent(raw)
 	}
-	e, err := f.event(kind, d)
+	e, err := f.event(kind, raw)
 	if err != nil {
-		return event{}, f.unfit(err)
+		return event{}, f.contentFailure(err)
 	}
-	f.seen = max(f.seen, e.revision)
+	f.newest = max(f.newest, e.revision)
 	return e, nil
 }
 
-func (f *frames) event(kind string, d draft) (event, error) {
-	d, r, err := f.unwrap(d)
+func (f *frames) event(kind string, raw rawObject) (event, error) {
+	raw, r, err := f.unwrap(raw)
 	if err != nil {
 		return event{}, err
 	}
 	switch kind {
 	case "ADDED":
-		return f.change(keepwatch.Added, d, r)
+		return f.change(keepwatch.Added, raw, r)
 	case "MODIFIED":
-		return f.change(keepwatch.Modified, d, r)
+		return f.change(keepwatch.Modified, raw, r)
 	case "DELETED":
-		return f.change(keepwatch.Deleted, d, r)
+		return f.change(keepwatch.Deleted, raw, r)
 	case "BOOKMARK":
-		return f.progress(d)
+		return f.bookmark(raw)
 	}
 	return event{}, violation{fmt.Errorf("unknown event type %q", kind)}
 }
 
-func (f *frames) change(kind keepwatch.ChangeType, d draft, r *row) (event, error) {
-	o, err := f.maker.object(d, r)
+func (f *frames) change(kind keepwatch.ChangeType, raw rawObject, r *row) (event, error) {
+	o, err := f.builder.build(raw, r)
 	if err != nil {
 		return event{}, err
 	}
 	change := keepwatch.Change{Type: kind, Revision: o.Revision(), Object: o}
-	return event{change: change, size: len(d.text), revision: change.Revision}, nil
+	return event{change: change, size: len(raw.text), revision: change.Revision}, nil
 }
 
-// progress reads a bookmark. One below what was seen would promise that what we
-// have seen does not exist yet.
-func (f *frames) progress(d draft) (event, error) {
-	revision, err := keepwatch.ParseRevision(d.revision)
+// bookmark reads a bookmark. A bookmark below newest is a violation: it contradicts the
+// events that were sent.
+func (f *frames) bookmark(raw rawObject) (event, error) {
+	revision, err := keepwatch.ParseRevision(raw.revision)
 	if err != nil {
 		return event{}, violation{fmt.Errorf("a bookmark's %w", err)}
 	}
-	if revision < f.seen {
-		return event{}, violation{fmt.Errorf("a bookmark at revision %v, behind %v", revision, f.seen)}
+	if revision < f.newest {
+		return event{}, violation{fmt.Errorf("a bookmark at revision %v, below %v", revision, f.newest)}
 	}
-	ends, err := d.endsList()
+	ends, err := raw.endsList()
 	if err != nil {
-		return event{}, undecoded{err}
+		return event{}, decodeError{err}
 	}
-	return event{revision: revision, ends: ends}, nil
+	return event{revision: revision, endsList: ends}, nil
 }
 
-// unwrap takes an event's object out of the table of one row that it comes in
-// when tables were asked for. What is no table, or has no row, stays what it is.
-func (f *frames) unwrap(d draft) (draft, *row, error) {
-	if d.kind != "Table" || !strings.HasPrefix(d.apiVersion, metav1.GroupName+"/") {
-		return d, nil, nil
+// unwrap returns the object in the table of one row that an event contains if tables were
+// requested. It returns any other object, and a table without rows, unchanged.
+func (f *frames) unwrap(raw rawObject) (rawObject, *row, error) {
+	if raw.kind != "Table" || !strings.HasPrefix(raw.apiVersion, metav1.GroupName+"/") {
+		return raw, nil, nil
 	}
 	var r *row
 	rows := 0
-	table := pageReader{cutter: newCutter(bytes.NewReader(d.text)), listing: &listing{}}
-	table.visit = func(inner draft, its *row) error {
-		d, r = inner, its
+	table := jsonPage{splitter: newSplitter(bytes.NewReader(raw.text)), partialPage: &partialPage{}}
+	table.visit = func(innerObject rawObject, innerRow *row) error {
+		raw, r = innerObject, innerRow
 		rows++
 		return nil
 	}
 	if err := table.read(); err != nil {
-		return draft{}, nil, violation{fmt.Errorf("a table: %w", err)}
+		return rawObject{}, nil, violation{fmt.Errorf("a table: %w", err)}
 	}
 	if rows > 1 {
-		return draft{}, nil, violation{fmt.Errorf("an event with %d objects", rows)}
+		return rawObject{}, nil, violation{fmt.Errorf("an event with %d objects", rows)}
 	}
-	f.source.remember(table.columns)
+	f.source.storeColumns(table.columns)
 	if r != nil {
-		r.columns = f.source.known()
+		r.columns = f.source.lastColumns()
 	}
-	return d, r, nil
+	return raw, r, nil
 }
 
-// fault makes a failure of an ERROR event.
-func (f *frames) fault(d draft) *keepwatch.Failure {
-	s, ok := d.status()
+// errorEvent returns the failure of an ERROR event.
+func (f *frames) errorEvent(raw rawObject) *keepwatch.Failure {
+	s, ok := raw.status()
 	if !ok {
 		s = &metav1.Status{Message: "an error without a status"}
 	}
-	return f.judge(s, 0)
+	return f.statusFailure(s, 0)
 }

@@ -23,7 +23,7 @@ const fuzzBound = 1 << 16
 // wantPlausible checks a failure of any kind a text can lead to.
 func wantPlausible(t *testing.T, failure *keepwatch.Failure, kinds ...keepwatch.FailureKind) {
 	t.Helper()
-	if failure.Err == nil || failure.Error() == "" || failure.RetryAfter < 0 || failure.RetryAfter > maxWait {
+	if failure.Err == nil || failure.Error() == "" || failure.RetryAfter < 0 || failure.RetryAfter > maxRetryAfter {
 		t.Errorf("failure %+v", failure)
 	}
 	if len(kinds) > 0 && !slices.Contains(kinds, failure.Kind) {
@@ -234,8 +234,8 @@ func FuzzStatus(f *testing.F) {
 	f.Fuzz(func(t *testing.T, code int, header, contentType, text string) {
 		h := http.Header{"Retry-After": {header}, "Content-Type": {contentType}}
 		resp := &http.Response{StatusCode: code, Status: http.StatusText(code), Header: h}
-		x := answered("", 1)
-		failure := x.judge(statusOf(resp, []byte(text)), retryAfter(h, time.Now()))
+		x := exchangeOf("", 1)
+		failure := x.statusFailure(statusOf(resp, []byte(text)), retryAfter(h, time.Now()))
 		wantPlausible(t, failure)
 		if failure.Kind < keepwatch.Ended || failure.Kind > keepwatch.LastFailureKind {
 			t.Errorf("kind %v", failure.Kind)
@@ -245,7 +245,7 @@ func FuzzStatus(f *testing.F) {
 		if code == http.StatusGone && json.Unmarshal([]byte(text), &s) != nil && failure.Kind != keepwatch.Expired {
 			t.Errorf("410 is %v", failure.Kind)
 		}
-		event := (&Source{}).frames(x, 0).fault(draft{text: []byte(text)})
+		event := (&Source{}).frames(x, 0).errorEvent(rawObject{text: []byte(text)})
 		wantPlausible(t, event)
 	})
 }

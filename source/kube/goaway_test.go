@@ -52,7 +52,7 @@ func serveGoAway(t *testing.T, text string, code http2.ErrCode) *rest.Config {
 			return
 		}
 		defer conn.Close()
-		if err := answerAndGo(conn, text, code); err != nil {
+		if err := answerThenGoAway(conn, text, code); err != nil {
 			t.Error(err)
 		}
 	}()
@@ -60,7 +60,7 @@ func serveGoAway(t *testing.T, text string, code http2.ErrCode) *rest.Config {
 	return &rest.Config{Host: "https://" + l.Addr().String(), TLSClientConfig: rest.TLSClientConfig{CAData: ca}}
 }
 
-func answerAndGo(conn io.ReadWriter, text string, code http2.ErrCode) error {
+func answerThenGoAway(conn io.ReadWriter, text string, code http2.ErrCode) error {
 	if _, err := io.ReadFull(conn, make([]byte, len(http2.ClientPreface))); err != nil {
 		return err
 	}

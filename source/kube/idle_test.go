@@ -15,28 +15,28 @@ import (
 
 // far is a server behind a transport of its own: it answers each request after
 // delay (never, if negative), with what script says.
-type far struct {
+type remoteServer struct {
 	delay  time.Duration
-	script func(s speaker)
+	script func(s slowWriter)
 }
 
 // speaker is the far side of an answer. It falls silent when nobody listens.
-type speaker struct {
+type slowWriter struct {
 	ctx context.Context
 	w   io.Writer
 }
 
-func (s speaker) say(text string) { io.WriteString(s.w, text) }
-func (s speaker) wait(d time.Duration) {
+func (s slowWriter) write(text string) { io.WriteString(s.w, text) }
+func (s slowWriter) wait(d time.Duration) {
 	select {
 	case <-time.After(d):
 	case <-s.ctx.Done():
 	}
 }
 
-func (f far) CloseIdleConnections() {}
+func (f remoteServer) CloseIdleConnections() {}
 
-func (f far) RoundTrip(req *http.Request) (*http.Response, error) {
+func (f remoteServer) RoundTrip(req *http.Request) (*http.Response, error) {
 	if f.delay < 0 {
 		<-req.Context().Done()
 		return nil, req.Context().Err()
@@ -45,26 +45,26 @@ func (f far) RoundTrip(req *http.Request) (*http.Response, error) {
 	r, w := io.Pipe()
 	context.AfterFunc(req.Context(), func() { r.CloseWithError(req.Context().Err()) })
 	go func() {
-		f.script(speaker{req.Context(), w})
+		f.script(slowWriter{req.Context(), w})
 		w.Close()
 	}()
 	return &http.Response{StatusCode: http.StatusOK, Body: r, Request: req}, nil
 }
 
-func (f far) source(t *testing.T) *Source {
+func (f remoteServer) source(t *testing.T) *Source {
 	return newSource(t, &rest.Config{Host: "http://far.invalid", Transport: f}, Options{})
 }
 
 func TestIdleUnanswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := far{delay: -1}.source(t)
+		s := remoteServer{delay: -1}.source(t)
 		for _, ask := range []func() error{
 			func() error { _, err := s.List(t.Context(), keepwatch.ListRequest{}); return err },
 			func() error { _, err := s.Watch(t.Context(), 5); return err },
 			func() error { _, _, err := s.StreamList(t.Context(), 0, nil); return err },
 		} {
 			start := time.Now()
-			wantFailure(t, ask(), keepwatch.Idle, "pods: the connection was silent for 2m10s")
+			wantFailure(t, ask(), keepwatch.Idle, "pods: the server sent nothing for 2m10s")
 			if took := time.Since(start); took != DefaultIdleTimeout {
 				t.Errorf("noticed after %v", took)
 			}
@@ -74,13 +74,13 @@ func TestIdleUnanswered(t *testing.T) {
 
 func TestIdleList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := far{script: func(s speaker) {
-			s.say(`{"kind":"PodList",`)
+		s := remoteServer{script: func(s slowWriter) {
+			s.write(`{"kind":"PodList",`)
 			s.wait(time.Hour)
 		}}.source(t)
 		start := time.Now()
 		_, err := s.List(t.Context(), keepwatch.ListRequest{})
-		wantFailure(t, err, keepwatch.Idle, "list pods: the connection was silent for 2m10s")
+		wantFailure(t, err, keepwatch.Idle, "list pods: the server sent nothing for 2m10s")
 		if took := time.Since(start); took != DefaultIdleTimeout {
 			t.Errorf("noticed after %v", took)
 		}
@@ -90,19 +90,19 @@ func TestIdleList(t *testing.T) {
 // Every byte is a sign of life, also half a frame and white space.
 func TestIdleWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := far{delay: 2 * time.Minute, script: func(s speaker) {
+		s := remoteServer{delay: 2 * time.Minute, script: func(s slowWriter) {
 			for range 10 {
 				s.wait(2 * time.Minute)
-				s.say("\n")
+				s.write("\n")
 			}
-			s.say(podFrame("ADDED", "a", 6)[:20])
+			s.write(podFrame("ADDED", "a", 6)[:20])
 			s.wait(2 * time.Minute)
-			s.say(podFrame("ADDED", "a", 6)[20:])
+			s.write(podFrame("ADDED", "a", 6)[20:])
 			s.wait(24 * time.Hour)
 		}}.source(t)
 		start := time.Now()
 		batches, err := drain(open(t, s))
-		wantFailure(t, err, keepwatch.Idle, "watch pods: the connection was silent for 2m10s")
+		wantFailure(t, err, keepwatch.Idle, "watch pods: the server sent nothing for 2m10s")
 		wantHistory(t, batches, 5, 6, "ADDED a@6")
 		if took := time.Since(start); took != 24*time.Minute+DefaultIdleTimeout {
 			t.Errorf("noticed after %v", took)
@@ -113,9 +113,9 @@ func TestIdleWatch(t *testing.T) {
 // A consumer may take its time: it is the server that must not be silent.
 func TestIdleWithSlowConsumer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := far{script: func(s speaker) {
+		s := remoteServer{script: func(s slowWriter) {
 			for i := range 10 {
-				s.say(bookmarkFrame(6 + i))
+				s.write(bookmarkFrame(6 + i))
 			}
 		}}.source(t)
 		w := open(t, s)
@@ -139,18 +139,18 @@ func TestIdleWithSlowConsumer(t *testing.T) {
 // A streaming list may not fall silent for long, but its watch may.
 func TestIdleStreamList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := far{delay: time.Minute, script: func(s speaker) {
+		s := remoteServer{delay: time.Minute, script: func(s slowWriter) {
 			for i := range 10 {
 				s.wait(9 * time.Second)
-				s.say(podFrame("ADDED", "a", 6+i))
+				s.write(podFrame("ADDED", "a", 6+i))
 			}
 			s.wait(9 * time.Second)
-			s.say(endFrame(20))
+			s.write(endFrame(20))
 			s.wait(time.Minute)
-			s.say(bookmarkFrame(21))
+			s.write(bookmarkFrame(21))
 			s.wait(time.Hour)
 		}}.source(t)
-		var state gather
+		var state collector
 		revision, w, err := s.StreamList(t.Context(), 0, state.emit)
 		if err != nil || revision != 20 || len(state.names) != 10 {
 			t.Fatalf("got %v at %v, %v", state.names, revision, err)
@@ -158,21 +158,21 @@ func TestIdleStreamList(t *testing.T) {
 		defer w.Close()
 		start := time.Now()
 		batches, err := drain(w)
-		wantFailure(t, err, keepwatch.Idle, "watch pods: the connection was silent for 2m10s")
+		wantFailure(t, err, keepwatch.Idle, "watch pods: the server sent nothing for 2m10s")
 		wantHistory(t, batches, 20, 21)
 		if took := time.Since(start); took != time.Minute+DefaultIdleTimeout {
 			t.Errorf("noticed after %v", took)
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
-		s := far{script: func(s speaker) {
-			s.say(podFrame("ADDED", "a", 6))
+		s := remoteServer{script: func(s slowWriter) {
+			s.write(podFrame("ADDED", "a", 6))
 			s.wait(time.Hour)
 		}}.source(t)
 		start := time.Now()
-		_, _, err := s.StreamList(t.Context(), 0, (&gather{}).emit)
-		wantFailure(t, err, keepwatch.StreamingListUnsupported, "list pods: no end of the state within 10s of silence")
-		if took := time.Since(start); took != endTimeout {
+		_, _, err := s.StreamList(t.Context(), 0, (&collector{}).emit)
+		wantFailure(t, err, keepwatch.StreamingListUnsupported, "list pods: the state did not end within 10s")
+		if took := time.Since(start); took != listEndTimeout {
 			t.Errorf("noticed after %v", took)
 		}
 	})
@@ -181,8 +181,8 @@ func TestIdleStreamList(t *testing.T) {
 // The same over real connections, that stay open and say nothing.
 func TestIdleHalfOpen(t *testing.T) {
 	answer := func(w http.ResponseWriter, r *http.Request) {
-		say(w, podFrame("ADDED", "a", 6))
-		untilClosed(r)
+		send(w, podFrame("ADDED", "a", 6))
+		waitClosed(r)
 	}
 	overEach(t, answer, Options{IdleTimeout: 100 * time.Millisecond}, func(t *testing.T, s *Source) {
 		w, err := s.Watch(t.Context(), 5) // a slow machine may not get further
@@ -190,6 +190,6 @@ func TestIdleHalfOpen(t *testing.T) {
 			_, err = drain(w)
 			w.Close()
 		}
-		wantFailure(t, err, keepwatch.Idle, "watch pods: the connection was silent for 100ms")
+		wantFailure(t, err, keepwatch.Idle, "watch pods: the server sent nothing for 100ms")
 	})
 }

@@ -6,29 +6,29 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// jsonFrames are the frames of a watch in JSON.
-type jsonFrames struct{ *cutter }
+// jsonFrames reads the frames of a watch in JSON.
+type jsonFrames struct{ *splitter }
 
-func (f jsonFrames) frame() (kind string, d draft, err error) {
-	f.begin()
+func (f jsonFrames) frame() (kind string, raw rawObject, err error) {
+	f.beginPart()
 	switch f.PeekKind() {
 	case jsontext.KindBeginObject:
 	case jsontext.KindInvalid:
 		_, err := f.ReadToken()
-		return "", draft{}, err
+		return "", rawObject{}, err
 	default:
-		return "", draft{}, errors.New("an event is not a JSON object")
+		return "", rawObject{}, errors.New("an event is not a JSON object")
 	}
 	err = f.members(func(name field) (err error) {
 		switch name {
 		case fieldType:
 			kind, err = f.string()
 		case fieldObject:
-			d, err = f.object()
+			raw, err = f.object()
 		default:
 			err = f.SkipValue()
 		}
 		return err
 	})
-	return kind, d, err
+	return kind, raw, err
 }

@@ -27,10 +27,10 @@ func texts(objects []keepwatch.Object) []string {
 func TestListPages(t *testing.T) {
 	answer := func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Get("continue") == "" {
-			say(w, podList(7, `,"continue":"next","remainingItemCount":1`, pod("a", 3), pod("b", 7)))
+			send(w, podList(7, `,"continue":"next","remainingItemCount":1`, pod("a", 3), pod("b", 7)))
 			return
 		}
-		say(w, podList(7, "", pod("c", 5)))
+		send(w, podList(7, "", pod("c", 5)))
 	}
 	overEach(t, answer, Options{}, func(t *testing.T, s *Source) {
 		first, err := s.List(t.Context(), keepwatch.ListRequest{})
@@ -74,7 +74,7 @@ func TestListShapes(t *testing.T) {
 		"escaped, same name": `{"\u006bind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"\u0037"},"items":[{"metadata":{"name":"a","resourceVersion":"3"},"x":[1]}]}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) { say(w, text) }), Options{})
+			s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) { send(w, text) }), Options{})
 			page, err := s.List(t.Context(), keepwatch.ListRequest{})
 			if err != nil {
 				t.Fatal(err)
@@ -93,7 +93,7 @@ func TestListShapes(t *testing.T) {
 func TestListEmpty(t *testing.T) {
 	for _, items := range []string{`[]`, `null`} {
 		s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {
-			say(w, `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":`+items+`}`)
+			send(w, `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":`+items+`}`)
 		}), Options{})
 		page, err := s.List(t.Context(), keepwatch.ListRequest{})
 		if err != nil || page.Revision != 7 || len(page.Objects) != 0 {
@@ -102,7 +102,7 @@ func TestListEmpty(t *testing.T) {
 	}
 }
 
-func TestListUnfit(t *testing.T) {
+func TestListInvalid(t *testing.T) {
 	for name, test := range map[string]struct {
 		text string
 		kind keepwatch.FailureKind
@@ -113,18 +113,18 @@ func TestListUnfit(t *testing.T) {
 		"revision is no digit": {`{"metadata":{"resourceVersion":"x7"},"items":[]}`, keepwatch.ProtocolViolation, `"x7"`},
 		"revision zero":        {`{"metadata":{"resourceVersion":"0"},"items":[]}`, keepwatch.ProtocolViolation, `"0"`},
 		"no metadata":          {`{"items":[]}`, keepwatch.ProtocolViolation, "the list's"},
-		"stale":                {podList(4, ""), keepwatch.StaleReplica, "revision 4 when asked for 5"},
+		"stale":                {podList(4, ""), keepwatch.StaleReplica, "revision 4, requested was 5"},
 		"torn":                 {podList(7, "", pod("a", 3))[:90], keepwatch.Undecodable, "list pods: unreadable"},
 		"garbage":              {`<html>welcome</html>`, keepwatch.Undecodable, "'<'"},
 		"nothing":              {``, keepwatch.Undecodable, "EOF"},
 		"no object":            {`["a"]`, keepwatch.Undecodable, "not a JSON object"},
 		"not UTF-8":            {podList(7, "", "{\"metadata\":{\"name\":\"\xff\"}}"), keepwatch.Undecodable, "UTF-8"},
-		"something behind":     {podList(7, "") + "{}", keepwatch.Undecodable, "followed"},
+		"something behind":     {podList(7, "") + "{}", keepwatch.Undecodable, "follows"},
 		"garbage behind":       {podList(7, "") + "!", keepwatch.Undecodable, "'!'"},
 		"deep":                 {podList(7, "", strings.Repeat("[", 20000)), keepwatch.Undecodable, "depth"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) { say(w, test.text) }), Options{})
+			s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) { send(w, test.text) }), Options{})
 			page, err := s.List(t.Context(), keepwatch.ListRequest{NotOlderThan: 5})
 			wantFailure(t, err, test.kind, "list pods: ", test.word)
 			if page.Revision != 0 || page.Objects != nil {
@@ -135,7 +135,7 @@ func TestListUnfit(t *testing.T) {
 }
 
 // An object that can't be taken is left out, and the others are not.
-func TestListWithholds(t *testing.T) {
+func TestListSkips(t *testing.T) {
 	const bound = 10_000
 	long := strings.Repeat(`"`+strings.Repeat("x", bound/3)+`",`, 10) + `{"deep":[1]}`
 	for name, test := range map[string]struct {
@@ -155,13 +155,13 @@ func TestListWithholds(t *testing.T) {
 		"long row of members": {`{"metadata":{"name":"x","namespace":"n"},"data":1` + strings.Repeat(`,"m":"`+strings.Repeat("x", bound/3)+`"`, 10) + `}`, keepwatch.Undecodable, "list pods: object n/x is longer than 10000 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, form := range []Form{WholeObjects, TableRows} {
+			for _, form := range []Representation{WholeObjects, TableRows} {
 				text := podList(7, `,"continue":"next"`, pod("a", 3), test.item, pod("b", 4), test.item, pod("c", 5))
 				if form == TableRows {
 					text = tableText("7", columnsText, rowText("a", 1, 3)+`,{"cells":["x"],"object":`+test.item+`},`+
 						rowText("b", 1, 4)+`,{"object":`+test.item+`,"cells":["x"]},`+rowText("c", 1, 5))
 				}
-				s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) { say(w, text) }), Options{Form: form, MaxObject: bound})
+				s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) { send(w, text) }), Options{Representation: form, MaxObject: bound})
 				page, err := s.List(t.Context(), keepwatch.ListRequest{})
 				if err != nil {
 					t.Fatal(err)
@@ -180,8 +180,8 @@ func TestListWithholds(t *testing.T) {
 }
 
 // An object that is left out does not stop the question for the newest revision.
-func TestNewestOfUnfitObjects(t *testing.T) {
-	s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) { say(w, podList(7, "", `{}`)) }), Options{})
+func TestNewestIgnoresInvalidObjects(t *testing.T) {
+	s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) { send(w, podList(7, "", `{}`)) }), Options{})
 	if revision, err := s.Newest(t.Context()); revision != 7 || err != nil {
 		t.Errorf("got %v, %v", revision, err)
 	}
@@ -197,11 +197,11 @@ func TestListBound(t *testing.T) {
 	s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Query().Get("continue") {
 		case "many": // far longer together than one may be
-			say(w, podList(7, "", strings.Repeat(long(bound/2)+",", 20)+long(bound/2)))
+			send(w, podList(7, "", strings.Repeat(long(bound/2)+",", 20)+long(bound/2)))
 		case "long":
-			say(w, podList(7, "", long(4*bound)))
+			send(w, podList(7, "", long(4*bound)))
 		case "metadata":
-			say(w, podList(7, `,"continue":"`+strings.Repeat("x", 4*bound)+`"`))
+			send(w, podList(7, `,"continue":"`+strings.Repeat("x", 4*bound)+`"`))
 		}
 	}), Options{MaxObject: bound})
 	if page, err := s.List(t.Context(), keepwatch.ListRequest{Continue: "many"}); err != nil || len(page.Objects) != 21 {
@@ -214,10 +214,10 @@ func TestListBound(t *testing.T) {
 }
 
 func TestListRequests(t *testing.T) {
-	var seen asked
+	var seen requestLog
 	answer := func(w http.ResponseWriter, r *http.Request) {
-		seen.note(r)
-		say(w, podList(700, ""))
+		seen.record(r)
+		send(w, podList(700, ""))
 	}
 	widgets := schema.GroupVersionResource{Group: "example.com", Version: "v1beta1", Resource: "widgets"}
 	for name, test := range map[string]struct {
@@ -235,8 +235,8 @@ func TestListRequests(t *testing.T) {
 		"namespace":      {Options{Resource: widgets, Namespace: "ns"}, keepwatch.ListRequest{}, "/apis/example.com/v1beta1/namespaces/ns/widgets", "limit=500", "application/json"},
 		"odd namespace":  {Options{Namespace: "a/../b"}, keepwatch.ListRequest{}, "/api/v1/namespaces/a%2F..%2Fb/pods", "limit=500", "application/json"},
 		"selectors":      {Options{LabelSelector: "a in (b,c)", FieldSelector: "metadata.name=x"}, keepwatch.ListRequest{}, "/api/v1/pods", "limit=500&labelSelector=a+in+%28b%2Cc%29&fieldSelector=metadata.name%3Dx", "application/json"},
-		"table":          {Options{Form: TableRows}, keepwatch.ListRequest{}, "/api/v1/pods", "limit=500&includeObject=Metadata", "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"},
-		"metadata only":  {Options{Form: MetadataOnly}, keepwatch.ListRequest{}, "/api/v1/pods", "limit=500", "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json"},
+		"table":          {Options{Representation: TableRows}, keepwatch.ListRequest{}, "/api/v1/pods", "limit=500&includeObject=Metadata", "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"},
+		"metadata only":  {Options{Representation: MetadataOnly}, keepwatch.ListRequest{}, "/api/v1/pods", "limit=500", "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json"},
 		"behind a proxy": {Options{}, keepwatch.ListRequest{}, "/clusters/one/api/v1/pods", "limit=500", "application/json"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -248,7 +248,7 @@ func TestListRequests(t *testing.T) {
 			if _, err := s.List(t.Context(), test.req); err != nil {
 				t.Fatal(err)
 			}
-			r := seen.take()[0]
+			r := seen.drain()[0]
 			want, _ := url.ParseQuery(test.query)
 			if r.URL.EscapedPath() != test.path || fmt.Sprint(r.URL.Query()) != fmt.Sprint(want) {
 				t.Errorf("asked for %s?%v\nwant %s?%v", r.URL.EscapedPath(), r.URL.Query(), test.path, want)
@@ -262,10 +262,10 @@ func TestListRequests(t *testing.T) {
 
 // What the rest.Config says about the connection counts, and stays as it is.
 func TestConfig(t *testing.T) {
-	var seen asked
+	var seen requestLog
 	cfg := serve(t, "HTTP/2.0", func(w http.ResponseWriter, r *http.Request) {
-		seen.note(r)
-		say(w, podList(7, ""))
+		seen.record(r)
+		send(w, podList(7, ""))
 	})
 	cfg.BearerToken = "secret"
 	cfg.Impersonate = rest.ImpersonationConfig{UserName: "jane", Groups: []string{"devs"}}
@@ -283,7 +283,7 @@ func TestConfig(t *testing.T) {
 		if _, err := source.List(t.Context(), keepwatch.ListRequest{}); err != nil {
 			t.Fatal(err)
 		}
-		h := seen.take()[0].Header
+		h := seen.drain()[0].Header
 		if h.Get("Authorization") != "Bearer secret" || h.Get("Impersonate-User") != "jane" || h.Get("Impersonate-Group") != "devs" {
 			t.Errorf("credentials are missing in %v", h)
 		}
@@ -299,13 +299,13 @@ func TestConfigTimeout(t *testing.T) {
 	over := make(chan struct{})
 	cfg := serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Get("watch") != "" {
-			say(w, podFrame("ADDED", "a", 6))
+			send(w, podFrame("ADDED", "a", 6))
 			<-over
-			say(w, podFrame("ADDED", "b", 7))
+			send(w, podFrame("ADDED", "b", 7))
 			return
 		}
-		say(w, `{"kind":`)
-		untilClosed(r)
+		send(w, `{"kind":`)
+		waitClosed(r)
 	})
 	cfg.Timeout = 20 * time.Millisecond
 	s := newSource(t, cfg, Options{})
@@ -324,8 +324,8 @@ func TestConfigTimeout(t *testing.T) {
 
 func TestListCancelled(t *testing.T) {
 	overEach(t, func(w http.ResponseWriter, r *http.Request) {
-		say(w, `{"kind":"PodList",`)
-		untilClosed(r)
+		send(w, `{"kind":"PodList",`)
+		waitClosed(r)
 	}, Options{}, func(t *testing.T, s *Source) {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(10*time.Millisecond, cancel) // before or while it reads: both must end
@@ -337,7 +337,7 @@ func TestListCancelled(t *testing.T) {
 	})
 }
 
-func TestNewRefuses(t *testing.T) {
+func TestNewRejects(t *testing.T) {
 	for name, test := range map[string]struct {
 		cfg  rest.Config
 		opts Options
@@ -345,7 +345,7 @@ func TestNewRefuses(t *testing.T) {
 	}{
 		"no resource":   {rest.Config{}, Options{}, "needs a name and a version"},
 		"no version":    {rest.Config{}, Options{Resource: schema.GroupVersionResource{Resource: "pods"}}, "needs a name and a version"},
-		"form":          {rest.Config{}, Options{Resource: pods, Form: 9}, "unknown form 9"},
+		"form":          {rest.Config{}, Options{Resource: pods, Representation: 9}, "unknown representation 9"},
 		"idle timeout":  {rest.Config{}, Options{Resource: pods, IdleTimeout: -1}, "must not be negative"},
 		"object bound":  {rest.Config{}, Options{Resource: pods, MaxObject: 2 << 30}, "between 1 byte and 1 GiB"},
 		"host":          {rest.Config{Host: "a b/c"}, Options{Resource: pods}, "server address"},
@@ -362,17 +362,17 @@ func TestNewRefuses(t *testing.T) {
 }
 
 func TestNewest(t *testing.T) {
-	var seen asked
+	var seen requestLog
 	answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		seen.note(r)
-		say(w, podList(1234, `,"continue":"next","remainingItemCount":9`, pod("a", 3)))
+		seen.record(r)
+		send(w, podList(1234, `,"continue":"next","remainingItemCount":9`, pod("a", 3)))
 	})
-	s := newSource(t, serve(t, "HTTP/2.0", answer), Options{Form: TableRows, LabelSelector: "a=b", Namespace: "ns"})
+	s := newSource(t, serve(t, "HTTP/2.0", answer), Options{Representation: TableRows, LabelSelector: "a=b", Namespace: "ns"})
 	revision, err := s.Newest(t.Context())
 	if err != nil || revision != 1234 {
 		t.Errorf("got %v, %v", revision, err)
 	}
-	r := seen.take()[0]
+	r := seen.drain()[0]
 	if got := r.URL.RequestURI(); got != "/api/v1/namespaces/ns/pods?includeObject=Metadata&labelSelector=a%3Db&limit=1" {
 		t.Errorf("asked for %s", got)
 	}

@@ -10,15 +10,15 @@ import (
 )
 
 func TestListAt(t *testing.T) {
-	var all asked
+	var all requestLog
 	shown := 7
 	s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {
-		all.note(r)
+		all.record(r)
 		switch r.URL.Query().Get("continue") {
 		case "":
-			say(w, podList(shown, `,"continue":"more"`, pod("a", 3), `{"metadata":{}}`))
+			send(w, podList(shown, `,"continue":"more"`, pod("a", 3), `{"metadata":{}}`))
 		default:
-			say(w, podList(7, "", pod("b", 7)))
+			send(w, podList(7, "", pod("b", 7)))
 		}
 	}), Options{PageSize: 2, Decode: func(Raw) (keepwatch.Object, error) {
 		panic("nobody decodes while somebody else may")
@@ -36,13 +36,13 @@ func TestListAt(t *testing.T) {
 		t.Errorf("%v, %v", names, err)
 	}
 	want := []string{"limit=2&resourceVersion=7&resourceVersionMatch=Exact", "continue=more&limit=2"}
-	for i, r := range all.take() {
+	for i, r := range all.drain() {
 		if r.URL.RawQuery != want[i] || !strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadataList") {
 			t.Errorf("asked for %s, accepting %s", r.URL.RawQuery, r.Header.Get("Accept"))
 		}
 	}
 	shown = 8
-	wantFailure(t, list(), keepwatch.ProtocolViolation, "revision 8 when asked for exactly 7")
+	wantFailure(t, list(), keepwatch.ProtocolViolation, "revision 8, requested was exactly 7")
 	shown = 7
 	stop := errors.New("enough")
 	if err := s.ListAt(t.Context(), 7, func([]keepwatch.Object) error { return stop }); err != stop {

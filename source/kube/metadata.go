@@ -1,8 +1,7 @@
 package kube
 
-// Metadata is {"apiVersion", "kind", "metadata"} as JSON on one line, without
-// managedFields: what is worth keeping of an object that is gone. It is made on
-// demand, by copying.
+// Metadata returns {"apiVersion", "kind", "metadata"} as JSON on one line, without
+// managedFields, for example for the tombstone of a deleted object. Each call copies it.
 func (o *Object) Metadata() []byte {
 	before := o.text[o.metadata.from:o.managed.from]
 	after := o.text[o.managed.to:o.metadata.to]

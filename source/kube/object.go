@@ -8,8 +8,8 @@ import (
 
 var _ keepwatch.Object = (*Object)(nil)
 
-// Object is one state of one object, as the server sent it. It is immutable; so
-// must be what its methods return.
+// Object is one state of one object, as the server sent it. It is immutable: callers must
+// not change what its methods return.
 type Object struct {
 	text     []byte // compact at least down to the members of metadata
 	kind     *typeMeta
@@ -18,15 +18,15 @@ type Object struct {
 	revision keepwatch.Revision
 	metadata span // in text: the value of "metadata"
 	managed  span // in text: "managedFields" with one comma; empty if there is none
-	row      *row // nil but in a table
+	row      *row // nil except in a table
 }
 
-// span is a part of a text. Invariant: 0 <= from <= to <= MaxObject.
+// span is a range of a text. Invariant: 0 <= from <= to <= MaxObject.
 type span struct{ from, to int32 }
 
-func (s span) moved(by int) span { return span{s.from + int32(by), s.to + int32(by)} }
+func (s span) shifted(by int) span { return span{s.from + int32(by), s.to + int32(by)} }
 
-// row is what a table adds to an object.
+// row is an object's row in a table.
 type row struct {
 	cells   []any
 	columns []metav1.TableColumnDefinition
@@ -36,11 +36,11 @@ func (o *Object) Key() keepwatch.Key           { return o.key }
 func (o *Object) UID() keepwatch.UID           { return o.uid }
 func (o *Object) Revision() keepwatch.Revision { return o.revision }
 
-// JSON is the whole object on one line, with apiVersion and kind. In a table,
-// and with metadata only, it is a PartialObjectMetadata.
+// JSON returns the whole object on one line, with apiVersion and kind. For TableRows and
+// MetadataOnly it is a PartialObjectMetadata.
 func (o *Object) JSON() []byte { return o.text }
 
-// Cells are the object's cells in a table, nil in another form. Integers are
+// Cells returns the object's cells in a table, nil for other representations. Integers are
 // int64, other numbers float64.
 func (o *Object) Cells() []any {
 	if o.row == nil {
@@ -49,7 +49,7 @@ func (o *Object) Cells() []any {
 	return o.row.cells
 }
 
-// Columns are the columns of Cells, nil in another form than a table.
+// Columns returns the columns of Cells, nil for other representations.
 func (o *Object) Columns() []metav1.TableColumnDefinition {
 	if o.row == nil {
 		return nil

@@ -20,7 +20,7 @@ func TestMetadata(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {
-				say(w, podList(7, "", `{"metadata":`+test.metadata+`,"spec":{"managedFields":1}}`))
+				send(w, podList(7, "", `{"metadata":`+test.metadata+`,"spec":{"managedFields":1}}`))
 			}), Options{})
 			page, err := s.List(t.Context(), keepwatch.ListRequest{})
 			if err != nil {
@@ -39,9 +39,9 @@ func TestMetadata(t *testing.T) {
 }
 
 // An object must not keep more of a page alive than itself.
-func TestObjectOwnsItsText(t *testing.T) {
+func TestObjectSharesNoText(t *testing.T) {
 	s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {
-		say(w, podList(7, "", pod("a", 3), pod("b", 4)))
+		send(w, podList(7, "", pod("a", 3), pod("b", 4)))
 	}), Options{})
 	page, err := s.List(t.Context(), keepwatch.ListRequest{})
 	if err != nil {
@@ -63,11 +63,11 @@ func TestMetadataOnly(t *testing.T) {
 	s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {
 		const object = `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"a","namespace":"ns","uid":"u","resourceVersion":"6"}}`
 		if r.URL.Query().Get("watch") != "" {
-			say(w, `{"type":"ADDED","object":`+object+`}`)
+			send(w, `{"type":"ADDED","object":`+object+`}`)
 			return
 		}
-		say(w, `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"7"},"items":[`+object+`]}`)
-	}), Options{Form: MetadataOnly})
+		send(w, `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"7"},"items":[`+object+`]}`)
+	}), Options{Representation: MetadataOnly})
 	page, err := s.List(t.Context(), keepwatch.ListRequest{})
 	if err != nil {
 		t.Fatal(err)

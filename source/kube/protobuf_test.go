@@ -144,12 +144,12 @@ func TestProtobufList(t *testing.T) {
 	})
 }
 
-func TestProtobufMetadataIsAskedFor(t *testing.T) {
-	var all asked
+func TestProtobufMetadataRequest(t *testing.T) {
+	var all requestLog
 	s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {
-		all.note(r)
+		all.record(r)
 		w.WriteHeader(http.StatusNotFound)
-	}), Options{Protobuf: true, Decode: decode, Form: MetadataOnly})
+	}), Options{Protobuf: true, Decode: decode, Representation: MetadataOnly})
 	s.List(t.Context(), keepwatch.ListRequest{})
 	s.Watch(t.Context(), 1)
 	for i, want := range []string{
@@ -164,14 +164,14 @@ func TestProtobufMetadataIsAskedFor(t *testing.T) {
 
 // A server without protobuf of a kind answers in JSON, and so do list items whose
 // list tells what they are.
-func TestProtobufRefused(t *testing.T) {
+func TestProtobufNotSupported(t *testing.T) {
 	s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		if r.URL.Query().Get("watch") != "" {
-			say(w, podFrame("ADDED", "c", 9))
+			send(w, podFrame("ADDED", "c", 9))
 			return
 		}
-		say(w, podList(7, "", pod("a", 3), pod("b", 4)))
+		send(w, podList(7, "", pod("a", 3), pod("b", 4)))
 	}), Options{Protobuf: true, Decode: decode})
 	page, err := s.List(t.Context(), keepwatch.ListRequest{})
 	if err != nil || len(page.Objects) != 2 {
@@ -205,7 +205,7 @@ func TestProtobufStatus(t *testing.T) {
 func TestProtobufWatch(t *testing.T) {
 	overEach(t, func(w http.ResponseWriter, r *http.Request) {
 		inProtobuf(w, ";stream=watch")
-		say(w, wirePod("ADDED", "a", 8), wirePod("MODIFIED", "a", 9), wirePod("DELETED", "a", 11), wireBookmark(20, nil),
+		send(w, wirePod("ADDED", "a", 8), wirePod("MODIFIED", "a", 9), wirePod("DELETED", "a", 11), wireBookmark(20, nil),
 			wireFrame("ERROR", wireStatus(410, metav1.StatusReasonExpired, "too old resource version")))
 	}, Options{Protobuf: true, Decode: decode}, func(t *testing.T, s *Source) {
 		w, err := s.Watch(t.Context(), 7)
@@ -226,7 +226,7 @@ func TestProtobufWatch(t *testing.T) {
 func TestProtobufStreamingList(t *testing.T) {
 	s := newSource(t, serve(t, "HTTP/2.0", func(w http.ResponseWriter, r *http.Request) {
 		inProtobuf(w, ";stream=watch")
-		say(w, wirePod("ADDED", "a", 3), wirePod("ADDED", "b", 4),
+		send(w, wirePod("ADDED", "a", 3), wirePod("ADDED", "b", 4),
 			wireBookmark(7, map[string]string{"other": "true", metav1.InitialEventsAnnotationKey: "true"}), wirePod("MODIFIED", "a", 8))
 	}), Options{Protobuf: true, Decode: decode})
 	var names []string
@@ -246,7 +246,7 @@ func TestProtobufStreamingList(t *testing.T) {
 }
 
 // One object is no reason to know nothing of the others.
-func TestProtobufWithheld(t *testing.T) {
+func TestProtobufSkips(t *testing.T) {
 	bad, long, nameless := podOf("bad", 3), podOf("long", 4), podOf("", 5)
 	bad.Labels = map[string]string{"bad": "yes"}
 	long.Annotations = map[string]string{"long": strings.Repeat("x", 100<<10)}
@@ -269,12 +269,12 @@ func TestProtobufWithheld(t *testing.T) {
 	wantFailure(t, page.Skipped[2], keepwatch.ProtocolViolation, "no name")
 }
 
-func TestUndecodedEvent(t *testing.T) {
+func TestDecodeErrorInWatch(t *testing.T) {
 	bad := podOf("bad", 8)
 	bad.Labels = map[string]string{"bad": "yes"}
 	s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {
 		inProtobuf(w, ";stream=watch")
-		say(w, wireFrame("ADDED", envelope("v1", "Pod", &bad)))
+		send(w, wireFrame("ADDED", envelope("v1", "Pod", &bad)))
 	}), Options{Protobuf: true, Decode: decode})
 	w, err := s.Watch(t.Context(), 7)
 	if err != nil {
@@ -299,10 +299,10 @@ func TestDropManagedFields(t *testing.T) {
 					inProtobuf(w, "")
 				}
 				if r.URL.Query().Get("watch") != "" {
-					say(w, event)
+					send(w, event)
 					return
 				}
-				say(w, listed)
+				send(w, listed)
 			}), Options{Protobuf: encoding == Protobuf, Decode: decode, DropManagedFields: true})
 			want.ManagedFields = nil
 			page, err := s.List(t.Context(), keepwatch.ListRequest{})
@@ -329,8 +329,8 @@ func TestDropManagedFields(t *testing.T) {
 
 func TestDropManagedFieldsOfText(t *testing.T) {
 	text := strings.Replace(pod("a", 3), `"uid"`, `"managedFields":[{"manager":"kubelet"}],"uid"`, 1)
-	x := answered(podList(7, "", text, strings.Replace(pod("b", 4), `"name"`, `"managedFields":[],"name"`, 1)), 1<<20)
-	page, err := newLister(x, maker{dropManaged: true}).page()
+	x := exchangeOf(podList(7, "", text, strings.Replace(pod("b", 4), `"name"`, `"managedFields":[],"name"`, 1)), 1<<20)
+	page, err := newPageBuilder(x, builder{dropManaged: true}).page()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -343,14 +343,14 @@ func TestDropManagedFieldsOfText(t *testing.T) {
 }
 
 // Wherever an answer ends, that is noticed.
-func TestProtobufCutShort(t *testing.T) {
+func TestProtobufTruncated(t *testing.T) {
 	page := podListOf(7, "more", 0, podOf("a", 3), podOf("b", 4))
 	for n := range page[:len(page)-len("\x1a\x00\x22\x00")] { // these are empty fields
-		x := answeredBy(bytes.NewReader(page[:n]), 1<<20)
+		x := exchangeReading(bytes.NewReader(page[:n]), 1<<20)
 		x.encoding = Protobuf
-		if got, err := newLister(x, maker{decode: decode}).page(); err == nil {
+		if got, err := newPageBuilder(x, builder{decode: decode}).page(); err == nil {
 			t.Errorf("a page of %d bytes of %d was taken: %+v", n, len(page), got)
-		} else if failure := x.unfit(err); failure.Kind != keepwatch.Undecodable && failure.Kind != keepwatch.ProtocolViolation {
+		} else if failure := x.contentFailure(err); failure.Kind != keepwatch.Undecodable && failure.Kind != keepwatch.ProtocolViolation {
 			t.Errorf("%d bytes: %v: %v", n, failure.Kind, failure)
 		}
 	}
@@ -368,9 +368,9 @@ func TestProtobufCutShort(t *testing.T) {
 }
 
 func readWire(text []byte, limit int64) (events []event, failure *keepwatch.Failure) {
-	x := answeredBy(bytes.NewReader(text), limit)
+	x := exchangeReading(bytes.NewReader(text), limit)
 	x.encoding = Protobuf
-	f := (&Source{maker: maker{decode: decode}}).frames(x, 0)
+	f := (&Source{builder: builder{decode: decode}}).frames(x, 0)
 	for {
 		e, failure := f.next()
 		if failure != nil {
@@ -381,7 +381,7 @@ func readWire(text []byte, limit int64) (events []event, failure *keepwatch.Fail
 }
 
 func TestOptionsOfDecoding(t *testing.T) {
-	for _, opts := range []Options{{Protobuf: true}, {Decode: decode, Form: TableRows}} {
+	for _, opts := range []Options{{Protobuf: true}, {Decode: decode, Representation: TableRows}} {
 		opts.Resource = pods
 		if _, err := New(serve(t, "HTTP/1.1", nil), opts); err == nil {
 			t.Errorf("%+v was accepted", opts)

@@ -85,7 +85,7 @@ func TestDamagedProtobufEvent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {
 				inProtobuf(w, ";stream=watch")
-				say(w, c.text)
+				send(w, c.text)
 			}), Options{Protobuf: true, Decode: decode, DropManagedFields: true})
 			w, err := s.Watch(t.Context(), 7)
 			if err != nil {
@@ -134,7 +134,7 @@ func TestDamagedProtobufList(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {
 				inProtobuf(w, "")
-				say(w, string(magic)+c.text)
+				send(w, string(magic)+c.text)
 			}), Options{Protobuf: true, Decode: decode})
 			page, err := s.List(t.Context(), keepwatch.ListRequest{})
 			if c.names == nil {
@@ -157,7 +157,7 @@ func TestDamagedProtobufList(t *testing.T) {
 func TestDamagedJSONBookmark(t *testing.T) {
 	for _, annotations := range []string{`{"a":1}`, `["a"]`, `"a"`} {
 		s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {
-			say(w, `{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"9","annotations":`+annotations+`}}}`)
+			send(w, `{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"9","annotations":`+annotations+`}}}`)
 		}), Options{})
 		w, err := s.Watch(t.Context(), 7)
 		if err != nil {

@@ -6,32 +6,32 @@ import (
 	"io"
 )
 
-// protobufFrames are the frames of a watch in protobuf: each is a length of four
-// bytes, and a metav1.WatchEvent whose object is in an envelope of its own.
+// protobufFrames reads the frames of a watch in protobuf. A frame is a length of four
+// bytes and a metav1.WatchEvent, whose object is in its own envelope.
 type protobufFrames struct {
 	*wireReader
 	dropManaged bool
 }
 
-func newProtobufFrames(x *exchange, m maker) *protobufFrames {
+func newProtobufFrames(x *exchange, m builder) *protobufFrames {
 	return &protobufFrames{newWireReader(x), m.dropManaged}
 }
 
-func (f *protobufFrames) frame() (kind string, d draft, err error) {
-	f.begin()
-	size, err := f.lend(4)
+func (f *protobufFrames) frame() (kind string, raw rawObject, err error) {
+	f.beginPart()
+	size, err := f.readN(4)
 	if err != nil {
-		return "", draft{}, err // io.EOF before the first byte of a frame
+		return "", rawObject{}, err // io.EOF before the first byte of a frame
 	}
-	event, err := f.lend(uint64(binary.BigEndian.Uint32(size)))
+	event, err := f.readN(uint64(binary.BigEndian.Uint32(size)))
 	if err != nil {
-		return "", draft{}, unexpected(err)
+		return "", rawObject{}, unexpected(err)
 	}
 	return f.event(event)
 }
 
-func (f *protobufFrames) event(m message) (kind string, d draft, err error) {
-	var object []byte
+func (f *protobufFrames) event(m message) (kind string, raw rawObject, err error) {
+	var wrapped []byte
 	for len(m) > 0 {
 		number, value, err := m.next(eventType, eventObject)
 		switch number {
@@ -39,29 +39,29 @@ func (f *protobufFrames) event(m message) (kind string, d draft, err error) {
 			kind = string(value)
 		case eventObject:
 			if err == nil {
-				object, err = message(value).field(rawExtensionRaw)
+				wrapped, err = message(value).field(rawExtensionRaw)
 			}
 		}
 		if err != nil {
-			return kind, d, err
+			return kind, raw, err
 		}
 	}
-	if len(object) == 0 {
-		return kind, draft{}, fmt.Errorf("an event of type %q without an object: %w", kind, io.ErrUnexpectedEOF)
+	if len(wrapped) == 0 {
+		return kind, rawObject{}, fmt.Errorf("an event of type %q without an object: %w", kind, io.ErrUnexpectedEOF)
 	}
-	if d, err = unwrapUnknown(object); err != nil {
-		return kind, d, err
+	if raw, err = unwrapUnknown(wrapped); err != nil {
+		return kind, raw, err
 	}
 	if kind == "ERROR" {
-		return kind, d, nil
+		return kind, raw, nil
 	}
-	about, err := draftOf(d.text)
+	object, err := parseProtobufObject(raw.text)
 	if err != nil {
-		return kind, d, err
+		return kind, raw, err
 	}
-	about.apiVersion, about.kind = d.apiVersion, d.kind
+	object.apiVersion, object.kind = raw.apiVersion, raw.kind
 	if f.dropManaged {
-		about.text = withoutManaged(about.text)
+		object.text = withoutManagedFields(object.text)
 	}
-	return kind, about, nil
+	return kind, object, nil
 }

@@ -12,31 +12,30 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// protobufPage reads a list in protobuf while it arrives: one item is held at a
-// time.
+// protobufPage reads a list in protobuf while it arrives. It buffers one item at a time.
 type protobufPage struct {
 	*wireReader
-	*listing
+	*partialPage
 	dropManaged bool
 	typeMeta    runtime.TypeMeta
 	listMeta    metav1.ListMeta
 	listRead    bool
 }
 
-func newProtobufPage(x *exchange, m maker, l *listing) *protobufPage {
-	return &protobufPage{wireReader: newWireReader(x), listing: l, dropManaged: m.dropManaged}
+func newProtobufPage(x *exchange, m builder, l *partialPage) *protobufPage {
+	return &protobufPage{wireReader: newWireReader(x), partialPage: l, dropManaged: m.dropManaged}
 }
 
 // read reads the list in its envelope.
 func (p *protobufPage) read() error {
-	p.begin()
-	if front, err := p.lend(uint64(len(magic))); err != nil {
+	p.beginPart()
+	if prefix, err := p.readN(uint64(len(magic))); err != nil {
 		return unexpected(err)
-	} else if !bytes.Equal(front, magic) {
+	} else if !bytes.Equal(prefix, magic) {
 		return errNoMagic
 	}
 	for {
-		p.begin()
+		p.beginPart()
 		number, kind, err := p.tag(unknownFields...)
 		switch {
 		case err == io.EOF:
@@ -58,7 +57,7 @@ func (p *protobufPage) envelope(number protowire.Number, kind protowire.Type) er
 			return unexpected(err)
 		}
 		if p.listRead {
-			return errors.New("an answer with two lists")
+			return errors.New("a response with two lists")
 		}
 		p.listRead = true
 		return p.list(n)
@@ -75,16 +74,16 @@ func (p *protobufPage) envelope(number protowire.Number, kind protowire.Type) er
 		}
 		return nil
 	}
-	return p.passField(kind)
+	return p.skipField(kind)
 }
 
-// value reads a value that has a length.
+// value reads a value with a length.
 func (p *protobufPage) value() ([]byte, error) {
 	n, err := binary.ReadUvarint(p)
 	if err != nil {
 		return nil, unexpected(err)
 	}
-	value, err := p.lend(n)
+	value, err := p.readN(n)
 	return value, unexpected(err)
 }
 
@@ -92,7 +91,7 @@ func (p *protobufPage) value() ([]byte, error) {
 func (p *protobufPage) list(n uint64) error {
 	end := uint64(p.offset) + n
 	for uint64(p.offset) < end {
-		p.begin()
+		p.beginPart()
 		number, kind, err := p.tag(listMetadata, listItems)
 		if err != nil {
 			return unexpected(err)
@@ -106,7 +105,7 @@ func (p *protobufPage) list(n uint64) error {
 		case listItems:
 			err = p.item()
 		default:
-			err = p.passField(kind)
+			err = p.skipField(kind)
 		}
 		if err != nil {
 			return err
@@ -122,39 +121,38 @@ func (p *protobufPage) metadata(value []byte) error {
 	if err := p.listMeta.Unmarshal(value); err != nil {
 		return err
 	}
-	p.revision, p.listing.next = p.listMeta.ResourceVersion, p.listMeta.Continue
+	p.revision, p.partialPage.next = p.listMeta.ResourceVersion, p.listMeta.Continue
 	if n := p.listMeta.RemainingItemCount; n != nil {
 		p.remaining = max(0, *n)
 	}
 	return nil
 }
 
-// item reads an item. One that is too long, or that can't be decoded or followed,
-// is left out.
+// item reads an item. It skips an item that is too long, undecodable or invalid.
 func (p *protobufPage) item() error {
 	n, err := binary.ReadUvarint(p)
 	if err != nil {
 		return unexpected(err)
 	}
-	p.begin()
+	p.beginPart()
 	if limit := p.body.limit; n > uint64(limit) {
-		front, _ := p.Peek(p.atOnce(n))
-		d, _ := draftOf(front)
-		if err := p.pass(n); err != nil {
+		prefix, _ := p.Peek(p.chunkSize(n))
+		raw, _ := parseProtobufObject(prefix)
+		if err := p.skip(n); err != nil {
 			return err
 		}
-		return p.leave(d.oversized(tooLong(limit)))
+		return p.skipItem(raw.tooLongError(tooLong(limit)))
 	}
-	text, err := p.lend(n)
+	text, err := p.readN(n)
 	if err != nil {
 		return unexpected(err)
 	}
-	d, err := draftOf(text)
+	raw, err := parseProtobufObject(text)
 	if err != nil {
-		return p.leave(undecoded{fmt.Errorf("%s: %w", d.title(), err)})
+		return p.skipItem(decodeError{fmt.Errorf("%s: %w", raw.displayName(), err)})
 	}
 	if p.dropManaged {
-		d.text = withoutManaged(d.text)
+		raw.text = withoutManagedFields(raw.text)
 	}
-	return p.leave(p.visit(d, nil))
+	return p.skipItem(p.visit(raw, nil))
 }

@@ -34,7 +34,7 @@ func overEach(t *testing.T, answer http.HandlerFunc, opts Options, test func(t *
 }
 
 // quiet is the log of servers: clients that break off are part of it.
-var quiet = log.New(io.Discard, "", 0)
+var discardLog = log.New(io.Discard, "", 0)
 
 // serve starts a server and returns how to reach it.
 func serve(t testing.TB, protocol string, answer http.HandlerFunc) *rest.Config {
@@ -45,7 +45,7 @@ func serve(t testing.TB, protocol string, answer http.HandlerFunc) *rest.Config 
 		}
 		answer(w, r)
 	}))
-	srv.Config.ErrorLog = quiet
+	srv.Config.ErrorLog = discardLog
 	cfg := &rest.Config{}
 	switch protocol {
 	case "HTTP/1.1":
@@ -75,7 +75,7 @@ func newSource(t testing.TB, cfg *rest.Config, opts Options) *Source {
 }
 
 // say writes text and sends it off.
-func say(w http.ResponseWriter, text ...string) {
+func send(w http.ResponseWriter, text ...string) {
 	for _, part := range text {
 		io.WriteString(w, part)
 	}
@@ -83,10 +83,10 @@ func say(w http.ResponseWriter, text ...string) {
 }
 
 // cutOff breaks the connection (or its stream) off in mid-air.
-func cutOff() { panic(http.ErrAbortHandler) }
+func abortResponse() { panic(http.ErrAbortHandler) }
 
 // untilClosed waits until the client is gone.
-func untilClosed(r *http.Request) { <-r.Context().Done() }
+func waitClosed(r *http.Request) { <-r.Context().Done() }
 
 // pod is the text of a pod without its type, podFrame an event with one.
 func pod(name string, revision int) string {
@@ -178,19 +178,19 @@ func wantHistory(t *testing.T, batches []keepwatch.Batch, from, to keepwatch.Rev
 }
 
 // asked collects the requests that a server got.
-type asked struct {
+type requestLog struct {
 	mu       sync.Mutex
 	requests []*http.Request
 }
 
-func (a *asked) note(r *http.Request) {
+func (a *requestLog) record(r *http.Request) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.requests = append(a.requests, r.Clone(context.Background()))
 }
 
 // take returns the requests since the last take.
-func (a *asked) take() []*http.Request {
+func (a *requestLog) drain() []*http.Request {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	requests := a.requests

@@ -17,100 +17,96 @@ import (
 
 var _ keepwatch.Source = (*Source)(nil)
 
-// Form says how the server shall show objects. The values are closed.
-type Form uint8
+// Representation is the form of objects that the source requests. The values are closed.
+type Representation uint8
 
 const (
-	// WholeObjects asks for the objects as they are.
-	WholeObjects Form = iota
-	// TableRows asks for what `kubectl get` prints: cells under columns, with each
-	// object's metadata. A server that makes no tables answers with whole objects.
+	// WholeObjects requests complete objects.
+	WholeObjects Representation = iota
+	// TableRows requests what `kubectl get` prints: cells under columns, with each object's
+	// metadata. A server without tables answers with whole objects.
 	TableRows
-	// MetadataOnly asks for apiVersion, kind and metadata (PartialObjectMetadata).
+	// MetadataOnly requests apiVersion, kind and metadata (PartialObjectMetadata).
 	MetadataOnly
 )
 
-// Options say what to read. Resource is required, all else may be zero.
+// Options configure a Source. Resource is required; the other fields may be zero.
 type Options struct {
 	Resource  schema.GroupVersionResource
-	Namespace string // "" for all namespaces, or for a cluster-scoped resource
-	// LabelSelector and FieldSelector are the server's to understand; one that it
-	// does not is Rejected.
-	LabelSelector string
-	FieldSelector string
-	Form          Form
-	// Decode, where it is set, makes what is handed on of each object; without it that
-	// is an [*Object]. An error of it is a reason to withhold the object in a list; in
-	// a watch the frame is Undecodable. It is called by one goroutine at a time, never
-	// for table rows, and must not keep what Raw says is lent to it.
+	Namespace string // "": all namespaces, or a cluster-scoped resource
+	// LabelSelector and FieldSelector are evaluated by the server, which rejects invalid
+	// ones (Rejected).
+	LabelSelector  string
+	FieldSelector  string
+	Representation Representation
+	// Decode returns the object to be delivered. If it is nil, the source delivers each
+	// [*Object]. After an error a list skips the object, and a watch fails with Undecodable.
+	// Decode is called by one goroutine at a time, never for table rows. It must not retain
+	// Raw.Body.
 	Decode func(Raw) (keepwatch.Object, error)
-	// Protobuf asks for protobuf, which servers have for built-in kinds and for
-	// metadata, and for JSON where they don't. It needs Decode, who has to take both.
+	// Protobuf requests protobuf, which servers have for built-in kinds and metadata, with
+	// JSON as alternative. It requires a Decode that accepts both encodings.
 	Protobuf bool
-	// DropManagedFields leaves metadata.managedFields out of all objects.
+	// DropManagedFields removes metadata.managedFields from all objects.
 	DropManagedFields bool
-	// PageSize is how many objects a page of a list may have; 0 means 500, as
-	// kubectl asks for, negative means all in one page.
+	// PageSize bounds the objects of a list's page. Zero means 500, as in kubectl; a negative
+	// value means one page.
 	PageSize int64
-	// IdleTimeout bounds each silent stretch of a connection, waiting for the
-	// answer included; 0 means DefaultIdleTimeout.
+	// IdleTimeout bounds each wait for data from the server, including that for the
+	// response. Zero means DefaultIdleTimeout.
 	IdleTimeout time.Duration
-	// MaxObject bounds one object and one watch frame, in bytes as they come; 0 means
-	// DefaultMaxObject. A longer frame is Undecodable, a longer object of a list
-	// withheld.
+	// MaxObject bounds one object and one watch frame, in bytes as received. Zero means
+	// DefaultMaxObject. A longer frame is Undecodable; a list skips a longer object.
 	MaxObject int64
 }
 
 const (
-	// DefaultIdleTimeout is two periods of the server's bookmarks and a little: a
-	// server that sends them about once a minute and was silent for two of them is
-	// not there any more.
+	// DefaultIdleTimeout is slightly longer than two periods of the server's bookmarks,
+	// which are about a minute.
 	DefaultIdleTimeout = 2*time.Minute + 10*time.Second
 
-	// DefaultMaxObject is twenty times what etcd takes in one request by default
-	// (1.5 MiB, of protobuf for built-in kinds; JSON is longer), and still little
-	// enough to hold.
+	// DefaultMaxObject is twenty times etcd's default limit of a request (1.5 MiB, in
+	// protobuf for built-in kinds; JSON is longer), and fits in memory.
 	DefaultMaxObject = 32 << 20
 
 	defaultPageSize = 500
 
-	// endTimeout is how long a streaming list that has been accepted may stay
-	// silent. A server waits 3 s at most for its cache to be fresh; one that says
-	// nothing for this long has sent its state and does not know how to end it.
-	endTimeout = 10 * time.Second
+	// listEndTimeout is the idle timeout of a streaming list that was accepted. A server
+	// waits at most 3 s until its cache is fresh. One that sends nothing for listEndTimeout
+	// has sent its state, and does not support the bookmark that ends it.
+	listEndTimeout = 10 * time.Second
 )
 
-// Source reads one resource, perhaps within a namespace and under selectors.
-// It keeps no connection of its own: that is client-go's transport, shared with
-// every client of the same configuration.
+// Source reads one resource of a Kubernetes API, optionally in one namespace and with
+// selectors. Its connections are those of client-go's transport, shared with every client
+// of the same configuration.
 type Source struct {
-	client *http.Client
-	target url.URL // of the resource, without a query
-	base   url.Values
-	name   string // "pods", "deployments.apps": for people
+	client    *http.Client
+	endpoint  url.URL // of the resource, without a query
+	baseQuery url.Values
+	name      string // "pods", "deployments.apps": for messages
 
-	form        Form
-	protobuf    bool
-	maker       maker // of objects, as each request begins with it
-	pageSize    int64
-	maxObject   int64
-	idleTimeout time.Duration
-	endTimeout  time.Duration
-	listTimeout time.Duration
+	representation Representation
+	protobuf       bool
+	builder        builder // initial, copied for each request
+	pageSize       int64
+	maxObject      int64
+	idleTimeout    time.Duration
+	listEndTimeout time.Duration
+	listTimeout    time.Duration
 
-	brokenOff int // streaming lists in a row that were accepted and did not end
+	interruptedLists int // consecutive streaming lists that were accepted and failed
 
-	// columns are the last that the server sent: it sends them with every page, but
-	// in a watch only with the first event.
+	// columns are the newest that the server sent: it sends them with each page, but in a
+	// watch only with the first event.
 	columns atomic.Pointer[[]metav1.TableColumnDefinition]
 }
 
-// New makes a source. It sends nothing yet and does not change cfg.
+// New returns a source. It sends no request, and does not change cfg.
 //
-// Of cfg, everything that concerns the connection and the credentials counts;
-// Timeout bounds one page of a list and never a watch. UserAgent is
-// "keepwatch/<version>" unless set. Rate limits (QPS, Burst, RateLimiter) and
-// what concerns encodings (ContentConfig) have no meaning here.
+// The source uses cfg's connection and credentials. Timeout bounds one page of a list,
+// and does not apply to watches. The default UserAgent is "keepwatch/<version>". The source
+// ignores rate limits (QPS, Burst, RateLimiter) and encodings (ContentConfig).
 func New(cfg *rest.Config, opts Options) (*Source, error) {
 	if err := opts.validate(); err != nil {
 		return nil, err
@@ -123,23 +119,23 @@ func New(cfg *rest.Config, opts Options) (*Source, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connection settings: %w", err)
 	}
-	target, err := resourceURL(cfg, opts.Resource, opts.Namespace)
+	endpoint, err := resourceURL(cfg, opts.Resource, opts.Namespace)
 	if err != nil {
 		return nil, fmt.Errorf("server address: %w", err)
 	}
 	s := &Source{
-		client:      &http.Client{Transport: transport},
-		target:      *target,
-		base:        opts.query(),
-		name:        opts.Resource.GroupResource().String(),
-		form:        opts.Form,
-		protobuf:    opts.Protobuf,
-		maker:       maker{decode: opts.Decode, dropManaged: opts.DropManagedFields},
-		pageSize:    opts.PageSize,
-		maxObject:   opts.MaxObject,
-		idleTimeout: opts.IdleTimeout,
-		endTimeout:  endTimeout,
-		listTimeout: cfg.Timeout,
+		client:         &http.Client{Transport: transport},
+		endpoint:       *endpoint,
+		baseQuery:      opts.query(),
+		name:           opts.Resource.GroupResource().String(),
+		representation: opts.Representation,
+		protobuf:       opts.Protobuf,
+		builder:        builder{decode: opts.Decode, dropManaged: opts.DropManagedFields},
+		pageSize:       opts.PageSize,
+		maxObject:      opts.MaxObject,
+		idleTimeout:    opts.IdleTimeout,
+		listEndTimeout: listEndTimeout,
+		listTimeout:    cfg.Timeout,
 	}
 	if s.pageSize == 0 {
 		s.pageSize = defaultPageSize
@@ -157,12 +153,12 @@ func (o Options) validate() error {
 	switch {
 	case o.Resource.Resource == "" || o.Resource.Version == "":
 		return errors.New("a resource needs a name and a version")
-	case o.Form > MetadataOnly:
-		return fmt.Errorf("unknown form %d", o.Form)
-	case o.Decode != nil && o.Form == TableRows:
+	case o.Representation > MetadataOnly:
+		return fmt.Errorf("unknown representation %d", o.Representation)
+	case o.Decode != nil && o.Representation == TableRows:
 		return errors.New("table rows are not decoded")
 	case o.Protobuf && o.Decode == nil:
-		return errors.New("protobuf needs somebody to decode it")
+		return errors.New("protobuf requires Decode")
 	case o.IdleTimeout < 0:
 		return fmt.Errorf("the idle timeout must not be negative: %v", o.IdleTimeout)
 	case o.MaxObject < 0 || o.MaxObject > 1<<30:
@@ -171,7 +167,7 @@ func (o Options) validate() error {
 	return nil
 }
 
-// query is what every request carries.
+// query returns the parameters of every request.
 func (o Options) query() url.Values {
 	q := url.Values{}
 	if o.LabelSelector != "" {
@@ -180,7 +176,7 @@ func (o Options) query() url.Values {
 	if o.FieldSelector != "" {
 		q.Set("fieldSelector", o.FieldSelector)
 	}
-	if o.Form == TableRows {
+	if o.Representation == TableRows {
 		q.Set("includeObject", string(metav1.IncludeMetadata))
 	}
 	return q
@@ -197,9 +193,9 @@ func resourceURL(cfg *rest.Config, gvr schema.GroupVersionResource, namespace st
 	if err != nil {
 		return nil, err
 	}
-	u := host.JoinPath(path)
+	resource := host.JoinPath(path)
 	if namespace != "" {
-		u = u.JoinPath("namespaces", url.PathEscape(namespace))
+		resource = resource.JoinPath("namespaces", url.PathEscape(namespace))
 	}
-	return u.JoinPath(url.PathEscape(gvr.Resource)), nil
+	return resource.JoinPath(url.PathEscape(gvr.Resource)), nil
 }

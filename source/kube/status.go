@@ -15,17 +15,17 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// statusOf reads an answer that is an error: a Status, or what a proxy on the
-// way says in its own manner.
+// statusOf returns the Status of an error response. It makes one if the response has none,
+// for example because a proxy sent it.
 func statusOf(resp *http.Response, text []byte) *metav1.Status {
-	d := draft{text: text}
+	raw := rawObject{text: text}
 	if encodingOf(resp.Header) == Protobuf {
-		d, _ = unwrapUnknown(text)
+		raw, _ = unwrapUnknown(text)
 	}
-	s, ok := d.status()
+	s, ok := raw.status()
 	switch {
 	case ok:
-	case resp.StatusCode == http.StatusNotFound: // a group or version that is not there has no Status
+	case resp.StatusCode == http.StatusNotFound: // for a missing group or version the server sends no Status
 		s = &metav1.Status{Message: "the server could not find the requested resource"}
 	default:
 		s = &metav1.Status{Message: resp.Status + snippet(resp.Header, text)}
@@ -45,7 +45,7 @@ func parseStatus(text []byte) (*metav1.Status, bool) {
 	return &s, true
 }
 
-// snippet is the first line of a plain text, for people.
+// snippet returns the first line of a plain text for a message.
 func snippet(h http.Header, text []byte) string {
 	if !strings.HasPrefix(h.Get("Content-Type"), "text/plain") {
 		return ""
@@ -61,43 +61,43 @@ func snippet(h http.Header, text []byte) string {
 	return ": " + strings.ToValidUTF8(line, "")
 }
 
-// judge makes a failure of what the server said. header is how long its headers
-// ask to wait.
-func (x *exchange) judge(s *metav1.Status, header time.Duration) *keepwatch.Failure {
+// statusFailure returns the failure of a Status. header is the wait of the Retry-After
+// header.
+func (x *exchange) statusFailure(s *metav1.Status, header time.Duration) *keepwatch.Failure {
 	wait := header
 	if s.Details != nil && s.Details.RetryAfterSeconds > 0 {
 		wait = max(wait, time.Duration(s.Details.RetryAfterSeconds)*time.Second)
 	}
-	wait = min(wait, maxWait)
+	wait = min(wait, maxRetryAfter)
 	message := cmp.Or(s.Message, string(s.Reason), fmt.Sprintf("status %d", s.Code))
 	failure := keepwatch.Failed(kindOfStatus(s, wait > 0), "%s: %s", x.op, message)
 	failure.RetryAfter = wait
 	return failure
 }
 
-// cut makes a failure of what broke the exchange off: the caller, our patience,
-// or the way to the server.
-func (x *exchange) cut(err error) *keepwatch.Failure {
-	if ended := x.ctx.Err(); ended != nil {
-		if cause := context.Cause(x.ctx); cause != ended {
+// transportFailure returns the failure of an interrupted exchange: the caller canceled it,
+// the server was idle, or the connection failed.
+func (x *exchange) transportFailure(err error) *keepwatch.Failure {
+	if ended := x.callerCtx.Err(); ended != nil {
+		if cause := context.Cause(x.callerCtx); cause != ended {
 			ended = fmt.Errorf("%w: %w", cause, ended)
 		}
 		return keepwatch.Failed(keepwatch.Unreachable, "%s: %w", x.op, ended)
 	}
-	if x.given() == errIdle {
-		return keepwatch.Failed(keepwatch.Idle, "%s: %w for %v", x.op, errIdle, x.silence.limit)
+	if x.cancelCause() == errIdle {
+		return keepwatch.Failed(keepwatch.Idle, "%s: %w for %v", x.op, errIdle, x.idle.limit)
 	}
-	return keepwatch.Failed(kindOfCut(err), "%s: %w", x.op, err)
+	return keepwatch.Failed(kindOfTransportError(err), "%s: %w", x.op, err)
 }
 
-// maxWait is the longest wait that is passed on; nobody is going to wait so long.
-const maxWait = 24 * time.Hour
+// maxRetryAfter bounds RetryAfter of failures.
+const maxRetryAfter = 24 * time.Hour
 
-// seconds reads a number of seconds.
-func seconds(value string) (time.Duration, bool) {
+// parseSeconds parses a number of seconds.
+func parseSeconds(value string) (time.Duration, bool) {
 	n, err := strconv.ParseUint(strings.TrimSpace(value), 10, 64)
 	if err != nil {
 		return 0, false
 	}
-	return time.Duration(min(n, uint64(maxWait/time.Second))) * time.Second, true
+	return time.Duration(min(n, uint64(maxRetryAfter/time.Second))) * time.Second, true
 }

@@ -11,44 +11,48 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// A streaming list is emitted in slices of up to these, and one object in any
-// case. What has to be held back until its end is bounded too.
+// Bounds of a slice that a streaming list emits (one object is always allowed), and of the
+// events that it buffers until its end.
 const (
-	maxSliceObjects = 500
-	maxSliceBytes   = 4 << 20
-	maxHeldEvents   = 10_000
-	maxHeldBytes    = 16 << 20
+	maxSliceObjects  = 500
+	maxSliceBytes    = 4 << 20
+	maxPendingEvents = 10_000
+	maxPendingBytes  = 16 << 20
 )
 
-// StreamList reads the state through a watch (KEP-3157) and goes on watching on
-// the same connection.
+// StreamList reads the state through a watch (KEP-3157), and returns a watch that continues
+// on the same connection.
 //
-// While the state is being sent, changes may follow it, and the end comes
-// behind them. An object that changed is emitted again. A deletion can't be, so
-// the state that is returned is the one just before the first deletion, and
-// everything from there to the end is the first batch of the watch.
+// Changes may follow the objects of the state before the bookmark that ends it. StreamList
+// emits a changed object again. It can't emit a deletion: the state that it returns is the
+// one before the first deletion, and the events from there to the bookmark are the first
+// batch of the watch.
 //
-// StreamingListUnsupported is: a refusal of the request, an end of the stream
-// before the end of the state, a bookmark that does not end it, silence of 10 s
-// once the request was accepted, 10 s of waiting from the first change on, which
-// tells that the state itself was sent, and more held back than the bounds allow;
-// and whatever breaks off a second streaming list that was accepted: it begins
-// anew each time, where pages go on.
+// StreamList fails with StreamingListUnsupported in these cases:
+//
+//   - the server refuses the request
+//   - the stream ends before the state does
+//   - a bookmark does not end the state
+//   - the server sends nothing for 10 s after it accepted the request
+//   - the waits after the first change, which follows the state, sum up to 10 s
+//   - the buffered events exceed 10,000 or 16 MiB
+//   - two consecutive lists fail after they were accepted: a streaming list starts over each
+//     time, where a paged list resumes
 func (s *Source) StreamList(ctx context.Context, notOlderThan keepwatch.Revision, emit func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {
 	x, failure := s.get(ctx, "list", s.accept(watchAccept), s.streamQuery(notOlderThan))
 	if failure != nil {
-		return 0, nil, refused(failure)
+		return 0, nil, unsupportedIfRefused(failure)
 	}
-	x.silence.each(s.endTimeout)
+	x.idle.setLimit(s.listEndTimeout)
 	list := streamingList{frames: s.frames(x, 0), emit: emit}
 	if err := list.read(notOlderThan); err != nil {
 		x.body.close()
-		return 0, nil, s.unfinished(ctx, list.unwanted, err)
+		return 0, nil, s.interruptedFailure(ctx, list.emitFailed, err)
 	}
-	s.brokenOff = 0
-	x.silence.each(s.idleTimeout)
+	s.interruptedLists = 0
+	x.idle.setLimit(s.idleTimeout)
 	x.op = "watch " + s.name
-	return list.held.From, follow(list.frames, list.held), nil
+	return list.pending.From, follow(list.frames, list.pending), nil
 }
 
 func (s *Source) streamQuery(notOlderThan keepwatch.Revision) url.Values {
@@ -61,8 +65,9 @@ func (s *Source) streamQuery(notOlderThan keepwatch.Revision) url.Values {
 	return q
 }
 
-// refused is what a failure before the end of a streaming list means.
-func refused(failure *keepwatch.Failure) *keepwatch.Failure {
+// unsupportedIfRefused converts a refusal before the end of a streaming list to
+// StreamingListUnsupported.
+func unsupportedIfRefused(failure *keepwatch.Failure) *keepwatch.Failure {
 	switch failure.Kind {
 	case keepwatch.Rejected, keepwatch.Ended:
 		failure.Kind = keepwatch.StreamingListUnsupported
@@ -70,69 +75,69 @@ func refused(failure *keepwatch.Failure) *keepwatch.Failure {
 	return failure
 }
 
-// unfinished is what it means that a list ended with err after it was accepted,
-// which may be because it is not wanted any more.
-func (s *Source) unfinished(ctx context.Context, unwanted bool, err error) error {
+// interruptedFailure returns the error of a list that failed with err after it was
+// accepted. It does not count lists that the caller ended.
+func (s *Source) interruptedFailure(ctx context.Context, emitFailed bool, err error) error {
 	var failure *keepwatch.Failure
-	if unwanted || ctx.Err() != nil || !errors.As(err, &failure) {
+	if emitFailed || ctx.Err() != nil || !errors.As(err, &failure) {
 		return err
 	}
-	if s.brokenOff++; s.brokenOff > 1 && failure.Kind != keepwatch.StreamingListUnsupported {
+	if s.interruptedLists++; s.interruptedLists > 1 && failure.Kind != keepwatch.StreamingListUnsupported {
 		failure.Kind = keepwatch.StreamingListUnsupported
-		failure.Err = fmt.Errorf("%w; the second streaming list in a row to break off", failure.Err)
+		failure.Err = fmt.Errorf("%w; two consecutive streaming lists were interrupted", failure.Err)
 	}
 	return failure
 }
 
-// streamingList is a state on its way.
+// streamingList is a state that is being received.
 type streamingList struct {
 	frames *frames
 	emit   func([]keepwatch.Object) error
 
-	slice    []keepwatch.Object // not emitted yet
-	bytes    int                // of slice, or of held once that has begun
-	unwanted bool               // emit has failed
+	slice      []keepwatch.Object // not emitted yet
+	bytes      int                // of slice, or of held once that has begun
+	emitFailed bool               // emit has failed
 
-	held keepwatch.Batch // from the first deletion on; at the end From is the state's revision
+	pending keepwatch.Batch // from the first deletion on; at the end From is the state's revision
 }
 
-// read reads up to the end of the state.
+// read reads to the end of the state.
 func (l *streamingList) read(notOlderThan keepwatch.Revision) error {
 	for {
-		before := l.frames.seen
+		before := l.frames.newest
 		e, failure := l.frames.next()
 		switch {
 		case failure != nil:
 			return l.failed(failure)
-		case e.ends:
+		case e.endsList:
 			return l.end(e.revision, notOlderThan)
 		case e.bookmark():
 			return l.unsupported("a bookmark at revision %v does not end the state", e.revision)
 		}
-		if err := l.take(e.change, e.size, before); err != nil {
+		if err := l.add(e.change, e.size, before); err != nil {
 			return err
 		}
 	}
 }
 
-// take emits the object of a change, of so many bytes, or holds the change back.
-// before is the greatest revision up to it.
-func (l *streamingList) take(change keepwatch.Change, size int, before keepwatch.Revision) error {
+// add emits the object of a change, or adds the change to pending. size is the object's in
+// bytes, before the greatest revision that precedes it.
+func (l *streamingList) add(change keepwatch.Change, size int, before keepwatch.Revision) error {
 	if change.Type != keepwatch.Added {
-		l.frames.silence.sums = true // changes may go on for ever, and look like life
+		l.frames.idle.cumulative = true // endless changes must not prevent the timeout
 	}
-	if change.Type == keepwatch.Deleted && l.held.From == 0 {
+	if change.Type == keepwatch.Deleted && l.pending.From == 0 {
 		if change.Revision <= max(before, 1) { // there is no revision to return below 1
 			return keepwatch.Failed(keepwatch.ProtocolViolation,
-				"%s: %v was deleted at revision %v, behind %v", l.frames.op, change.Object.Key(), change.Revision, before)
+				"%s: %v was deleted at revision %v, after revision %v", l.frames.op, change.Object.Key(), change.Revision, before)
 		}
 		if err := l.flush(); err != nil {
 			return err
 		}
-		l.held.From = change.Revision - 1
+		l.pending.From = change.Revision - 1
 	}
-	if l.held.From > 0 {
-		return l.hold(change, size)
+	if l.pending.From > 0 {
+		return l.addPending(change, size)
 	}
 	if len(l.slice) > 0 && l.bytes+size > maxSliceBytes {
 		if err := l.flush(); err != nil {
@@ -147,11 +152,11 @@ func (l *streamingList) take(change keepwatch.Change, size int, before keepwatch
 	return nil
 }
 
-func (l *streamingList) hold(change keepwatch.Change, size int) error {
-	if len(l.held.Changes) == maxHeldEvents || l.bytes+size > maxHeldBytes {
-		return l.unsupported("%d changes and no end of the state", len(l.held.Changes))
+func (l *streamingList) addPending(change keepwatch.Change, size int) error {
+	if len(l.pending.Changes) == maxPendingEvents || l.bytes+size > maxPendingBytes {
+		return l.unsupported("%d changes without the end of the state", len(l.pending.Changes))
 	}
-	l.held.Changes = append(l.held.Changes, change)
+	l.pending.Changes = append(l.pending.Changes, change)
 	l.bytes += size
 	return nil
 }
@@ -163,28 +168,28 @@ func (l *streamingList) flush() error {
 		return nil
 	}
 	err := l.emit(slice)
-	l.unwanted = err != nil
+	l.emitFailed = err != nil
 	return err
 }
 
-// end completes the state at the revision of its last bookmark.
+// end completes the state at the revision of the bookmark that ends it.
 func (l *streamingList) end(revision, notOlderThan keepwatch.Revision) error {
 	if revision < notOlderThan {
 		return keepwatch.Failed(keepwatch.StaleReplica,
-			"%s: the server showed revision %v when asked for %v or later", l.frames.op, revision, notOlderThan)
+			"%s: the server showed revision %v, requested was %v or later", l.frames.op, revision, notOlderThan)
 	}
-	if l.held.From == 0 {
-		l.held.From = revision
+	if l.pending.From == 0 {
+		l.pending.From = revision
 	}
-	l.held.To = revision
+	l.pending.To = revision
 	return l.flush()
 }
 
 func (l *streamingList) failed(failure *keepwatch.Failure) error {
 	if failure.Kind == keepwatch.Idle {
-		return l.unsupported("no end of the state within %v of silence", l.frames.silence.limit)
+		return l.unsupported("the state did not end within %v", l.frames.idle.limit)
 	}
-	return refused(failure)
+	return unsupportedIfRefused(failure)
 }
 
 func (l *streamingList) unsupported(format string, args ...any) error {

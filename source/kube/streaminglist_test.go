@@ -13,9 +13,9 @@ import (
 )
 
 // gather is an emit function and what it was given.
-type gather struct{ names []string }
+type collector struct{ names []string }
 
-func (g *gather) emit(objects []keepwatch.Object) error {
+func (g *collector) emit(objects []keepwatch.Object) error {
 	for _, o := range objects {
 		g.names = append(g.names, fmt.Sprintf("%s@%v", o.Key().Name, o.Revision()))
 	}
@@ -24,12 +24,12 @@ func (g *gather) emit(objects []keepwatch.Object) error {
 
 func TestStreamList(t *testing.T) {
 	answer := func(w http.ResponseWriter, r *http.Request) {
-		say(w, podFrame("ADDED", "a", 6), podFrame("ADDED", "b", 3))
-		say(w, endFrame(10))
-		say(w, podFrame("MODIFIED", "a", 11), bookmarkFrame(15))
+		send(w, podFrame("ADDED", "a", 6), podFrame("ADDED", "b", 3))
+		send(w, endFrame(10))
+		send(w, podFrame("MODIFIED", "a", 11), bookmarkFrame(15))
 	}
 	overEach(t, answer, Options{}, func(t *testing.T, s *Source) {
-		var state gather
+		var state collector
 		revision, w, err := s.StreamList(t.Context(), 0, state.emit)
 		if err != nil {
 			t.Fatal(err)
@@ -45,19 +45,19 @@ func TestStreamList(t *testing.T) {
 }
 
 func TestStreamListRequest(t *testing.T) {
-	var seen asked
+	var seen requestLog
 	s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {
-		seen.note(r)
-		say(w, endFrame(50))
+		seen.record(r)
+		send(w, endFrame(50))
 	}), Options{LabelSelector: "a=b"})
 	for _, notOlderThan := range []keepwatch.Revision{0, 42} {
-		var state gather
+		var state collector
 		revision, w, err := s.StreamList(t.Context(), notOlderThan, state.emit)
 		if err != nil || revision != 50 || state.names != nil {
 			t.Fatalf("got %v, %v, %v", state.names, revision, err)
 		}
 		w.Close()
-		q := seen.take()[0].URL.Query()
+		q := seen.drain()[0].URL.Query()
 		q.Del("timeoutSeconds")
 		want := "allowWatchBookmarks=true&labelSelector=a%3Db&"
 		if notOlderThan > 0 {
@@ -101,8 +101,8 @@ func TestStreamListWithChanges(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) { say(w, test.frames...) }), Options{})
-			var state gather
+			s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) { send(w, test.frames...) }), Options{})
+			var state collector
 			revision, w, err := s.StreamList(t.Context(), 0, state.emit)
 			if err != nil {
 				t.Fatal(err)
@@ -130,9 +130,9 @@ func TestStreamListSlices(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {
 				for i := range test.objects {
-					say(w, strings.Replace(podFrame("ADDED", fmt.Sprint(i), 6), `"spec":{}`, `"x":"`+strings.Repeat("x", test.padding)+`"`, 1))
+					send(w, strings.Replace(podFrame("ADDED", fmt.Sprint(i), 6), `"spec":{}`, `"x":"`+strings.Repeat("x", test.padding)+`"`, 1))
 				}
-				say(w, endFrame(10))
+				send(w, endFrame(10))
 			}), Options{})
 			got := 0
 			_, w, err := s.StreamList(t.Context(), 0, func(objects []keepwatch.Object) error {
@@ -164,18 +164,18 @@ func TestStreamListFails(t *testing.T) {
 	refuse := func(code int, reason, message string) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(code)
-			say(w, statusText(code, reason, message, ""))
+			send(w, statusText(code, reason, message, ""))
 		}
 	}
-	send := func(frames ...string) http.HandlerFunc {
-		return func(w http.ResponseWriter, r *http.Request) { say(w, frames...) }
+	stream := func(frames ...string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) { send(w, frames...) }
 	}
 	fault := func(code int, reason string) string {
 		return `{"type":"ERROR","object":` + statusText(code, reason, "no", "") + `}`
 	}
 	a := podFrame("ADDED", "a", 6)
 	var churn []string
-	for i := range maxHeldEvents + 1 {
+	for i := range maxPendingEvents + 1 {
 		churn = append(churn, podFrame("DELETED", fmt.Sprint(i), 7+i))
 	}
 	for name, test := range map[string]struct {
@@ -189,27 +189,27 @@ func TestStreamListFails(t *testing.T) {
 		"403":                   {refuse(403, "Forbidden", "pods is forbidden"), keepwatch.Forbidden, "list pods: pods is forbidden"},
 		"410":                   {refuse(410, "Expired", "too old"), keepwatch.Expired, "too old"},
 		"503":                   {refuse(503, "ServiceUnavailable", "later"), keepwatch.ServerError, "later"},
-		"refused in stream":     {send(fault(422, "Invalid")), keepwatch.StreamingListUnsupported, "no"},
-		"expired in stream":     {send(a, fault(410, "Expired")), keepwatch.Expired, "no"},
-		"ends at once":          {send(), keepwatch.StreamingListUnsupported, "the server ended the stream"},
-		"ends early":            {send(a), keepwatch.StreamingListUnsupported, "the server ended the stream"},
-		"ordinary bookmark":     {send(a, bookmarkFrame(10), endFrame(11)), keepwatch.StreamingListUnsupported, "a bookmark at revision 10 does not end the state"},
-		"falls silent":          {func(w http.ResponseWriter, r *http.Request) { say(w, a); untilClosed(r) }, keepwatch.StreamingListUnsupported, "no end of the state within 30ms of silence"},
-		"silent from the start": {func(w http.ResponseWriter, r *http.Request) { say(w); untilClosed(r) }, keepwatch.StreamingListUnsupported, "no end of the state within 30ms of silence"},
-		"a list instead":        {send(podList(7, "", pod("a", 3))), keepwatch.ProtocolViolation, "unknown event type"},
-		"cut off":               {func(w http.ResponseWriter, r *http.Request) { say(w, a); cutOff() }, keepwatch.Unreachable, "EOF"},
-		"torn":                  {send(a, a[:30]), keepwatch.Undecodable, "EOF"},
-		"end behind":            {send(a, endFrame(5)), keepwatch.ProtocolViolation, "behind 6"},
-		"old deletion":          {send(a, podFrame("DELETED", "b", 6), endFrame(10)), keepwatch.ProtocolViolation, "ns/b was deleted at revision 6, behind 6"},
-		"stale":                 {send(endFrame(4)), keepwatch.StaleReplica, "revision 4 when asked for 5"},
-		"endless changes":       {send(churn...), keepwatch.StreamingListUnsupported, "10000 changes and no end"},
+		"refused in stream":     {stream(fault(422, "Invalid")), keepwatch.StreamingListUnsupported, "no"},
+		"expired in stream":     {stream(a, fault(410, "Expired")), keepwatch.Expired, "no"},
+		"ends at once":          {stream(), keepwatch.StreamingListUnsupported, "the server ended the stream"},
+		"ends early":            {stream(a), keepwatch.StreamingListUnsupported, "the server ended the stream"},
+		"ordinary bookmark":     {stream(a, bookmarkFrame(10), endFrame(11)), keepwatch.StreamingListUnsupported, "a bookmark at revision 10 does not end the state"},
+		"falls silent":          {func(w http.ResponseWriter, r *http.Request) { send(w, a); waitClosed(r) }, keepwatch.StreamingListUnsupported, "the state did not end within 30ms"},
+		"silent from the start": {func(w http.ResponseWriter, r *http.Request) { send(w); waitClosed(r) }, keepwatch.StreamingListUnsupported, "the state did not end within 30ms"},
+		"a list instead":        {stream(podList(7, "", pod("a", 3))), keepwatch.ProtocolViolation, "unknown event type"},
+		"cut off":               {func(w http.ResponseWriter, r *http.Request) { send(w, a); abortResponse() }, keepwatch.Unreachable, "EOF"},
+		"torn":                  {stream(a, a[:30]), keepwatch.Undecodable, "EOF"},
+		"end behind":            {stream(a, endFrame(5)), keepwatch.ProtocolViolation, "below 6"},
+		"old deletion":          {stream(a, podFrame("DELETED", "b", 6), endFrame(10)), keepwatch.ProtocolViolation, "ns/b was deleted at revision 6, after revision 6"},
+		"stale":                 {stream(endFrame(4)), keepwatch.StaleReplica, "revision 4, requested was 5"},
+		"endless changes":       {stream(churn...), keepwatch.StreamingListUnsupported, "10000 changes without the end"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSource(t, serve(t, "HTTP/1.1", test.answer), Options{})
 			if strings.Contains(test.word, "30ms") {
-				s.endTimeout = 30 * time.Millisecond
+				s.listEndTimeout = 30 * time.Millisecond
 			}
-			var state gather
+			var state collector
 			revision, w, err := s.StreamList(t.Context(), 5, state.emit)
 			wantFailure(t, err, test.kind, "list pods: ", test.word)
 			if revision != 0 || w != nil {
@@ -221,16 +221,16 @@ func TestStreamListFails(t *testing.T) {
 
 // A streaming list begins anew each time that it breaks off, however far it has
 // come: the second time, pages are the better way.
-func TestStreamListBreaksOffAgain(t *testing.T) {
+func TestStreamListInterruptedTwice(t *testing.T) {
 	a := podFrame("ADDED", "a", 6)
 	for name, broken := range map[string]http.HandlerFunc{
-		"cut":  func(w http.ResponseWriter, r *http.Request) { say(w, a); cutOff() },
-		"torn": func(w http.ResponseWriter, r *http.Request) { say(w, a, a[:30]) },
+		"cut":  func(w http.ResponseWriter, r *http.Request) { send(w, a); abortResponse() },
+		"torn": func(w http.ResponseWriter, r *http.Request) { send(w, a, a[:30]) },
 		"server error": func(w http.ResponseWriter, r *http.Request) {
-			say(w, a, `{"type":"ERROR","object":`+statusText(500, "InternalError", "no", "")+`}`)
+			send(w, a, `{"type":"ERROR","object":`+statusText(500, "InternalError", "no", "")+`}`)
 		},
 		"violation": func(w http.ResponseWriter, r *http.Request) {
-			say(w, `{"type":"ADDED","object":{"metadata":{"name":"a"}}}`)
+			send(w, `{"type":"ADDED","object":{"metadata":{"name":"a"}}}`)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -238,14 +238,14 @@ func TestStreamListBreaksOffAgain(t *testing.T) {
 			s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) { answer(w, r) }), Options{})
 			list := func(by http.HandlerFunc) error {
 				answer = by
-				_, w, err := s.StreamList(t.Context(), 0, new(gather).emit)
+				_, w, err := s.StreamList(t.Context(), 0, new(collector).emit)
 				if err == nil {
 					w.Close()
 				}
 				return err
 			}
 			refuse := func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(503) }
-			whole := func(w http.ResponseWriter, r *http.Request) { say(w, a, endFrame(10)) }
+			whole := func(w http.ResponseWriter, r *http.Request) { send(w, a, endFrame(10)) }
 			unsupported := func(err error) bool {
 				var failure *keepwatch.Failure
 				return errors.As(err, &failure) && failure.Kind == keepwatch.StreamingListUnsupported
@@ -255,7 +255,7 @@ func TestStreamListBreaksOffAgain(t *testing.T) {
 					t.Fatalf("given up at once: %v", err)
 				}
 			}
-			wantFailure(t, list(broken), keepwatch.StreamingListUnsupported, "list pods: ", "the second streaming list in a row to break off")
+			wantFailure(t, list(broken), keepwatch.StreamingListUnsupported, "list pods: ", "two consecutive streaming lists were interrupted")
 		})
 	}
 }
@@ -263,18 +263,18 @@ func TestStreamListBreaksOffAgain(t *testing.T) {
 // Changes behind the state are a sign of life, but not of an end.
 func TestStreamListWithoutEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := far{script: func(s speaker) {
-			s.say(podFrame("ADDED", "a", 6))
+		s := remoteServer{script: func(s slowWriter) {
+			s.write(podFrame("ADDED", "a", 6))
 			s.wait(7 * time.Second) // there may be much of a state
-			s.say(podFrame("ADDED", "b", 7))
+			s.write(podFrame("ADDED", "b", 7))
 			for n := 8; s.ctx.Err() == nil; n++ {
 				s.wait(300 * time.Millisecond)
-				s.say(podFrame("MODIFIED", "a", n))
+				s.write(podFrame("MODIFIED", "a", n))
 			}
 		}}.source(t)
 		start := time.Now()
-		_, _, err := s.StreamList(t.Context(), 0, new(gather).emit)
-		wantFailure(t, err, keepwatch.StreamingListUnsupported, "list pods: no end of the state within 10s of silence")
+		_, _, err := s.StreamList(t.Context(), 0, new(collector).emit)
+		wantFailure(t, err, keepwatch.StreamingListUnsupported, "list pods: the state did not end within 10s")
 		if took := time.Since(start); took < 17*time.Second || took > 18*time.Second {
 			t.Errorf("noticed after %v", took)
 		}
@@ -282,11 +282,11 @@ func TestStreamListWithoutEnd(t *testing.T) {
 }
 
 // Silence counts from the last word on; an emit that takes its time is none.
-func TestStreamListSilentAtItsEnd(t *testing.T) {
+func TestStreamListSilentAtEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := far{script: func(s speaker) {
+		s := remoteServer{script: func(s slowWriter) {
 			for n := range maxSliceObjects {
-				s.say(podFrame("ADDED", fmt.Sprint(n), 6))
+				s.write(podFrame("ADDED", fmt.Sprint(n), 6))
 			}
 			s.wait(time.Hour)
 		}}.source(t)
@@ -295,7 +295,7 @@ func TestStreamListSilentAtItsEnd(t *testing.T) {
 			time.Sleep(time.Minute)
 			return nil
 		})
-		wantFailure(t, err, keepwatch.StreamingListUnsupported, "no end of the state")
+		wantFailure(t, err, keepwatch.StreamingListUnsupported, "the state did not end")
 		if took := time.Since(start); took != 70*time.Second {
 			t.Errorf("noticed after %v", took)
 		}
@@ -308,7 +308,7 @@ func TestStreamListEmitFails(t *testing.T) {
 		{podFrame("ADDED", "a", 6), endFrame(10)},
 		{podFrame("ADDED", "a", 6), podFrame("DELETED", "a", 7), endFrame(10)},
 	} {
-		s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) { say(w, frames...) }), Options{})
+		s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) { send(w, frames...) }), Options{})
 		_, w, err := s.StreamList(t.Context(), 0, func([]keepwatch.Object) error { return full })
 		if err != full || w != nil {
 			t.Errorf("got %v, %v; want %v as it is", w, err, full)

@@ -43,7 +43,7 @@ func TestTableList(t *testing.T) {
 		"whole object rows": tableText("7", columnsText, fmt.Sprintf(`{"object":`+partial+`,"cells":["a",3,1.5,null]}`, "a", 6)),
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) { say(w, text) }), Options{Form: TableRows})
+			s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) { send(w, text) }), Options{Representation: TableRows})
 			page, err := s.List(t.Context(), keepwatch.ListRequest{})
 			if err != nil || page.Revision != 7 || len(page.Objects) != 1 {
 				t.Fatalf("got %+v, %v", page, err)
@@ -74,11 +74,11 @@ func TestTableWatch(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {
 				if r.URL.Query().Get("watch") == "" {
-					say(w, tableText("5", columnsText, ""))
+					send(w, tableText("5", columnsText, ""))
 					return
 				}
-				say(w, frames(test.columns)...)
-			}), Options{Form: TableRows})
+				send(w, frames(test.columns)...)
+			}), Options{Representation: TableRows})
 			if test.listed {
 				if _, err := s.List(t.Context(), keepwatch.ListRequest{}); err != nil {
 					t.Fatal(err)
@@ -100,9 +100,9 @@ func TestTableWatch(t *testing.T) {
 
 func TestTableStreamList(t *testing.T) {
 	s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {
-		say(w, `{"type":"ADDED","object":`+tableText("6", columnsText, rowText("a", 0, 6))+"}\n")
-		say(w, `{"type":"BOOKMARK","object":`+tableText("9", "null", `{"cells":["",0],"object":{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"9","annotations":{"k8s.io/initial-events-end":"true"}}}}`)+"}\n")
-	}), Options{Form: TableRows})
+		send(w, `{"type":"ADDED","object":`+tableText("6", columnsText, rowText("a", 0, 6))+"}\n")
+		send(w, `{"type":"BOOKMARK","object":`+tableText("9", "null", `{"cells":["",0],"object":{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"9","annotations":{"k8s.io/initial-events-end":"true"}}}}`)+"}\n")
+	}), Options{Representation: TableRows})
 	var state []keepwatch.Object
 	revision, w, err := s.StreamList(t.Context(), 0, func(objects []keepwatch.Object) error {
 		state = append(state, objects...)
@@ -116,14 +116,14 @@ func TestTableStreamList(t *testing.T) {
 }
 
 // A server that makes no tables answers with whole objects.
-func TestTableRefused(t *testing.T) {
+func TestTableNotSupported(t *testing.T) {
 	s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Get("watch") != "" {
-			say(w, podFrame("ADDED", "a", 6))
+			send(w, podFrame("ADDED", "a", 6))
 			return
 		}
-		say(w, podList(7, "", pod("a", 6)))
-	}), Options{Form: TableRows})
+		send(w, podList(7, "", pod("a", 6)))
+	}), Options{Representation: TableRows})
 	page, err := s.List(t.Context(), keepwatch.ListRequest{})
 	if err != nil {
 		t.Fatal(err)
@@ -137,7 +137,7 @@ func TestTableRefused(t *testing.T) {
 	}
 }
 
-func TestTableUnfit(t *testing.T) {
+func TestTableInvalid(t *testing.T) {
 	for name, test := range map[string]struct {
 		table string
 		word  string
@@ -150,8 +150,8 @@ func TestTableUnfit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {
-				say(w, `{"type":"ADDED","object":`+test.table+"}\n")
-			}), Options{Form: TableRows})
+				send(w, `{"type":"ADDED","object":`+test.table+"}\n")
+			}), Options{Representation: TableRows})
 			batches, err := drain(open(t, s))
 			wantFailure(t, err, keepwatch.ProtocolViolation, "watch pods: ", test.word)
 			wantHistory(t, batches, 5, 5)
@@ -162,7 +162,7 @@ func TestTableUnfit(t *testing.T) {
 // A custom resource may be called Table too.
 func TestTableOfAnotherKind(t *testing.T) {
 	s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {
-		say(w, `{"type":"ADDED","object":{"apiVersion":"furniture.example.com/v1","kind":"Table","metadata":{"name":"oak","resourceVersion":"6"},"rows":[1,2]}}`)
+		send(w, `{"type":"ADDED","object":{"apiVersion":"furniture.example.com/v1","kind":"Table","metadata":{"name":"oak","resourceVersion":"6"},"rows":[1,2]}}`)
 	}), Options{})
 	batches, err := drain(open(t, s))
 	wantFailure(t, err, keepwatch.Ended)

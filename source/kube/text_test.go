@@ -10,30 +10,30 @@ import (
 )
 
 // answered is an exchange whose answer is text.
-func answered(text string, limit int64) *exchange {
-	return answeredBy(strings.NewReader(text), limit)
+func exchangeOf(text string, limit int64) *exchange {
+	return exchangeReading(strings.NewReader(text), limit)
 }
 
-func answeredBy(r io.Reader, limit int64) *exchange {
+func exchangeReading(r io.Reader, limit int64) *exchange {
 	ctx := context.Background()
 	own, cancel := context.WithCancelCause(ctx)
-	quiet := &silence{limit: time.Hour, cancel: cancel}
-	return &exchange{op: "read text", ctx: ctx, own: own, silence: quiet, body: &body{
-		ReadCloser: io.NopCloser(r), silence: quiet, cancel: cancel, limit: limit, until: limit,
+	quiet := &idleTimer{limit: time.Hour, cancel: cancel}
+	return &exchange{op: "read text", callerCtx: ctx, requestCtx: own, idle: quiet, body: &body{
+		ReadCloser: io.NopCloser(r), idle: quiet, cancel: cancel, limit: limit, allowed: limit,
 	}}
 }
 
 func readPage(text string, limit int64) (keepwatch.Page, *keepwatch.Failure) {
-	x := answered(text, limit)
-	page, err := newLister(x, maker{}).page()
+	x := exchangeOf(text, limit)
+	page, err := newPageBuilder(x, builder{}).page()
 	if err != nil {
-		return keepwatch.Page{}, x.unfit(err)
+		return keepwatch.Page{}, x.contentFailure(err)
 	}
 	return page, nil
 }
 
 func readFrames(text string, limit int64) ([]event, *keepwatch.Failure) {
-	f := (&Source{}).frames(answered(text, limit), 0)
+	f := (&Source{}).frames(exchangeOf(text, limit), 0)
 	var events []event
 	for {
 		e, failure := f.next()

@@ -114,7 +114,7 @@ func write(t *rapid.T, w io.Writer, v any, space string) {
 }
 
 // wantTwin checks o against the tree of its text.
-func wantTwin(t *rapid.T, o *Object, tree map[string]any, apiVersion, kind string) {
+func wantEqualTree(t *rapid.T, o *Object, tree map[string]any, apiVersion, kind string) {
 	text, err := json.Marshal(tree)
 	if err != nil {
 		t.Fatal(err)
@@ -175,7 +175,7 @@ func TestListTwin(t *testing.T) {
 			if typed {
 				apiVersion, kind = tree["apiVersion"].(string), tree["kind"].(string)
 			}
-			wantTwin(t, page.Objects[i].(*Object), tree, apiVersion, kind)
+			wantEqualTree(t, page.Objects[i].(*Object), tree, apiVersion, kind)
 		}
 	})
 }
@@ -192,7 +192,7 @@ func TestWatchTwin(t *testing.T) {
 			t.Fatalf("%d events of %d, %v: %s", len(events), len(trees), failure, text.String())
 		}
 		for i, tree := range trees {
-			wantTwin(t, events[i].change.Object.(*Object), tree, tree["apiVersion"].(string), tree["kind"].(string))
+			wantEqualTree(t, events[i].change.Object.(*Object), tree, tree["apiVersion"].(string), tree["kind"].(string))
 		}
 	})
 }

@@ -4,8 +4,8 @@ import "runtime/debug"
 
 const module = "github.com/keepwatch/keepwatch"
 
-// userAgent is "keepwatch/" and the version that this module was built as:
-// "devel" where the build does not say.
+// userAgent returns "keepwatch/" and this module's version in the build, "devel" if the
+// build has none.
 func userAgent() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -11,27 +11,26 @@ import (
 	"github.com/keepwatch/keepwatch/internal/readahead"
 )
 
-// watchAccept are the Accept headers of watches in JSON, by Form.
+// watchAccept has the Accept headers of watches in JSON, by Representation.
 var watchAccept = [...]string{
 	WholeObjects: "application/json",
 	TableRows:    listAccept[TableRows],
 	MetadataOnly: "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json",
 }
 
-// A batch takes what is at hand up to here, and one event in any case.
+// Bounds of a batch, and thereby of reading ahead. A batch may have one longer event.
 const (
 	maxBatchEvents = 1000
 	maxBatchBytes  = 1 << 20
 )
 
-// Watch opens the history after from.
+// Watch returns the events after from.
 //
-// A Kubernetes API writes one object per revision, so every event ends one, and
-// a batch can end behind any event. Changes come in the order in which the
-// server sent them. An event below what the stream has shown already begins a
-// new batch, and so does whatever follows a bookmark: a target sees by From that
-// such a change is old, and tells a repetition from news. A bookmark below what
-// the stream has shown is a ProtocolViolation.
+// A Kubernetes API writes one object per revision, so a batch can end after any event.
+// Changes have the order in which the server sent them. An event below an earlier revision
+// of the stream begins a new batch, as does every event after a bookmark: the batch's From
+// shows a target that the change is repeated. A bookmark below an earlier revision of the
+// stream is a ProtocolViolation.
 func (s *Source) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.Watch, error) {
 	if from == 0 {
 		return nil, keepwatch.Failed(keepwatch.InvariantViolation, "watch %s: no revision to begin from", s.name)
@@ -45,11 +44,11 @@ func (s *Source) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.
 	return follow(s.frames(x, from), keepwatch.Batch{From: from, To: from}), nil
 }
 
-// watchQuery asks for bookmarks, and for an end after 5 to 10 minutes, as
-// client-go does: streams then spread over API servers again after one was
-// away, and no proxy on the way has to keep one for the server's own 30 to 60.
+// watchQuery requests bookmarks, and an end after 5 to 10 minutes, as client-go does:
+// streams are then distributed over API servers again after one was unavailable, and
+// proxies need not keep streams open for the server's default of 30 to 60 minutes.
 func (s *Source) watchQuery() url.Values {
-	q := maps.Clone(s.base)
+	q := maps.Clone(s.baseQuery)
 	q.Set("watch", "true")
 	q.Set("allowWatchBookmarks", "true")
 	q.Set("timeoutSeconds", strconv.Itoa(300+rand.IntN(301)))

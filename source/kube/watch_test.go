@@ -24,9 +24,9 @@ func open(t *testing.T, s *Source) keepwatch.Watch {
 
 func TestWatch(t *testing.T) {
 	answer := func(w http.ResponseWriter, r *http.Request) {
-		say(w, podFrame("ADDED", "a", 6), podFrame("MODIFIED", "a", 7))
-		say(w, podFrame("DELETED", "a", 9)[:30]) // frames know nothing of chunks
-		say(w, podFrame("DELETED", "a", 9)[30:], bookmarkFrame(20))
+		send(w, podFrame("ADDED", "a", 6), podFrame("MODIFIED", "a", 7))
+		send(w, podFrame("DELETED", "a", 9)[:30]) // frames know nothing of chunks
+		send(w, podFrame("DELETED", "a", 9)[30:], bookmarkFrame(20))
 	}
 	overEach(t, answer, Options{}, func(t *testing.T, s *Source) {
 		w := open(t, s)
@@ -47,15 +47,15 @@ func TestWatch(t *testing.T) {
 }
 
 func TestWatchRequest(t *testing.T) {
-	var seen asked
+	var seen requestLog
 	cfg := serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {
-		seen.note(r)
-		say(w)
+		seen.record(r)
+		send(w)
 	})
 	opts := Options{LabelSelector: "a=b", FieldSelector: "metadata.name=x"}
-	for _, opts.Form = range []Form{WholeObjects, TableRows, MetadataOnly} {
+	for _, opts.Representation = range []Representation{WholeObjects, TableRows, MetadataOnly} {
 		drain(open(t, newSource(t, cfg, opts)))
-		r := seen.take()[0]
+		r := seen.drain()[0]
 		q := r.URL.Query()
 		var timeout int
 		fmt.Sscan(q.Get("timeoutSeconds"), &timeout)
@@ -64,7 +64,7 @@ func TestWatchRequest(t *testing.T) {
 		}
 		q.Del("timeoutSeconds")
 		want := "allowWatchBookmarks=true&fieldSelector=metadata.name%3Dx&labelSelector=a%3Db&resourceVersion=5&watch=true"
-		if opts.Form == TableRows {
+		if opts.Representation == TableRows {
 			want = "allowWatchBookmarks=true&fieldSelector=metadata.name%3Dx&includeObject=Metadata&labelSelector=a%3Db&resourceVersion=5&watch=true"
 		}
 		if got := q.Encode(); got != want {
@@ -74,7 +74,7 @@ func TestWatchRequest(t *testing.T) {
 			"application/json",
 			"application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
 			"application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json",
-		}[opts.Form]
+		}[opts.Representation]
 		if got := r.Header.Get("Accept"); got != accept {
 			t.Errorf("accepts %q, want %q", got, accept)
 		}
@@ -83,7 +83,7 @@ func TestWatchRequest(t *testing.T) {
 
 // A frame that can't be understood ends the watch, and the history that is
 // handed out ends just before it.
-func TestWatchUnfit(t *testing.T) {
+func TestWatchInvalid(t *testing.T) {
 	object := `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"b","resourceVersion":%s}}`
 	for name, test := range map[string]struct {
 		frame string
@@ -101,7 +101,7 @@ func TestWatchUnfit(t *testing.T) {
 		"revision is no digit": {`{"type":"ADDED","object":` + fmt.Sprintf(object, `"8x"`) + `}`, keepwatch.ProtocolViolation, `"8x"`},
 		"bookmark: none":       {`{"type":"BOOKMARK","object":{"metadata":{}}}`, keepwatch.ProtocolViolation, `a bookmark's resource version ""`},
 		"bookmark: no object":  {`{"type":"BOOKMARK"}`, keepwatch.ProtocolViolation, `a bookmark's resource version ""`},
-		"bookmark behind":      {bookmarkFrame(6), keepwatch.ProtocolViolation, "a bookmark at revision 6, behind 7"},
+		"bookmark behind":      {bookmarkFrame(6), keepwatch.ProtocolViolation, "a bookmark at revision 6, below 7"},
 		"bookmark: zero":       {bookmarkFrame(0), keepwatch.ProtocolViolation, `"0"`},
 		"torn":                 {podFrame("ADDED", "b", 8)[:40], keepwatch.Undecodable, "EOF"},
 		"garbage":              {"<html>", keepwatch.Undecodable, "'<'"},
@@ -113,9 +113,9 @@ func TestWatchUnfit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {
-				say(w, podFrame("ADDED", "a", 7), test.frame)
+				send(w, podFrame("ADDED", "a", 7), test.frame)
 				if test.word != "EOF" {
-					say(w, podFrame("ADDED", "c", 9))
+					send(w, podFrame("ADDED", "c", 9))
 				}
 			}), Options{MaxObject: 4000})
 			batches, err := drain(open(t, s))
@@ -134,7 +134,7 @@ func TestWatchFrameShapes(t *testing.T) {
 		"\n\t{ \"type\" : \"ADDED\" , \"more\": {\"object\":1}, \"object\" :\n" + object + "\n}\r\n",
 		`{"type":"ADDED","object":` + object + `}{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"7"}}}`,
 	} {
-		s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) { say(w, frame) }), Options{})
+		s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) { send(w, frame) }), Options{})
 		batches, err := drain(open(t, s))
 		wantFailure(t, err, keepwatch.Ended)
 		wantHistory(t, batches, 5, 7, "ADDED a@7")
@@ -147,7 +147,7 @@ func TestWatchFrameShapes(t *testing.T) {
 // What is old begins a batch, so that a target sees it, and a bookmark ends one.
 func TestWatchOrder(t *testing.T) {
 	s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {
-		say(w, podFrame("ADDED", "a", 7), podFrame("ADDED", "b", 8), podFrame("ADDED", "a", 7), podFrame("MODIFIED", "b", 9),
+		send(w, podFrame("ADDED", "a", 7), podFrame("ADDED", "b", 8), podFrame("ADDED", "a", 7), podFrame("MODIFIED", "b", 9),
 			bookmarkFrame(12), podFrame("ADDED", "c", 11), bookmarkFrame(12), podFrame("ADDED", "d", 12), podFrame("ADDED", "e", 13))
 	}), Options{})
 	batches, err := drain(open(t, s))
@@ -171,7 +171,7 @@ func TestWatchBounds(t *testing.T) {
 			events := events / (1 + padding/1000)
 			s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {
 				for i := range events {
-					say(w, strings.Replace(podFrame("ADDED", fmt.Sprint(i), 6+i), `"spec":{}`, `"x":"`+strings.Repeat("x", padding)+`"`, 1))
+					send(w, strings.Replace(podFrame("ADDED", fmt.Sprint(i), 6+i), `"spec":{}`, `"x":"`+strings.Repeat("x", padding)+`"`, 1))
 				}
 			}), Options{})
 			w := open(t, s)
@@ -201,7 +201,7 @@ func TestWatchBounds(t *testing.T) {
 // One event may be longer than a batch.
 func TestWatchLongEvent(t *testing.T) {
 	s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {
-		say(w, strings.Replace(podFrame("ADDED", "a", 6), `"spec":{}`, `"x":"`+strings.Repeat("x", 2*maxBatchBytes)+`"`, 1), podFrame("ADDED", "b", 7))
+		send(w, strings.Replace(podFrame("ADDED", "a", 6), `"spec":{}`, `"x":"`+strings.Repeat("x", 2*maxBatchBytes)+`"`, 1), podFrame("ADDED", "b", 7))
 	}), Options{})
 	batches, err := drain(open(t, s))
 	wantFailure(t, err, keepwatch.Ended)
@@ -211,10 +211,10 @@ func TestWatchLongEvent(t *testing.T) {
 	}
 }
 
-func TestWatchCut(t *testing.T) {
+func TestWatchInterrupted(t *testing.T) {
 	answer := func(w http.ResponseWriter, r *http.Request) {
-		say(w, podFrame("ADDED", "a", 6), podFrame("ADDED", "b", 7)[:50])
-		cutOff()
+		send(w, podFrame("ADDED", "a", 6), podFrame("ADDED", "b", 7)[:50])
+		abortResponse()
 	}
 	overEach(t, answer, Options{}, func(t *testing.T, s *Source) {
 		batches, err := drain(open(t, s))
@@ -224,22 +224,22 @@ func TestWatchCut(t *testing.T) {
 }
 
 // Garbage is garbage, also if the connection breaks behind it.
-func TestWatchGarbageAndCut(t *testing.T) {
+func TestWatchGarbageThenInterrupted(t *testing.T) {
 	answer := func(w http.ResponseWriter, r *http.Request) {
-		say(w, podFrame("ADDED", "a", 6), "<html>")
-		cutOff()
+		send(w, podFrame("ADDED", "a", 6), "<html>")
+		abortResponse()
 	}
 	overEach(t, answer, Options{}, func(t *testing.T, s *Source) {
 		batches, err := drain(open(t, s))
-		wantFailure(t, err, keepwatch.Undecodable, "watch pods: unreadable answer: ", "'<'")
+		wantFailure(t, err, keepwatch.Undecodable, "watch pods: unreadable response: ", "'<'")
 		wantHistory(t, batches, 5, 6, "ADDED a@6")
 	})
 }
 
 func TestWatchCancel(t *testing.T) {
 	overEach(t, func(w http.ResponseWriter, r *http.Request) {
-		say(w)
-		untilClosed(r)
+		send(w)
+		waitClosed(r)
 	}, Options{}, func(t *testing.T, s *Source) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		w, err := s.Watch(ctx, 5)
@@ -259,8 +259,8 @@ func TestWatchCancel(t *testing.T) {
 
 func TestWatchClose(t *testing.T) {
 	overEach(t, func(w http.ResponseWriter, r *http.Request) {
-		say(w)
-		untilClosed(r)
+		send(w)
+		waitClosed(r)
 	}, Options{}, func(t *testing.T, s *Source) {
 		w := open(t, s)
 		next := make(chan error)
@@ -284,8 +284,8 @@ func TestWatchClose(t *testing.T) {
 // Close frees a reader that waits for a consumer who does not come any more.
 func TestWatchCloseFull(t *testing.T) {
 	s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {
-		say(w, bookmarkFrame(6), bookmarkFrame(7))
-		untilClosed(r)
+		send(w, bookmarkFrame(6), bookmarkFrame(7))
+		waitClosed(r)
 	}), Options{})
 	w := open(t, s)
 	if b, err := w.Next(); err != nil || !b.Bookmark() || b.To != 6 {

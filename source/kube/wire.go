@@ -13,10 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// The fields of messages that mean something here, by number: those of
-// runtime.Unknown, metav1.ObjectMeta and metav1.WatchEvent. Every list has its
-// metadata in field 1 and its items in field 2, every object its metadata in
-// field 1. All of them have a length.
+// Field numbers of runtime.Unknown, metav1.ObjectMeta and metav1.WatchEvent that the
+// package interprets. Each list has its metadata in field 1 and its items in field 2, each
+// object its metadata in field 1. All these fields have a length.
 const (
 	unknownTypeMeta        protowire.Number = 1
 	unknownRaw             protowire.Number = 2
@@ -43,16 +42,16 @@ const (
 // unknownFields are all fields of a runtime.Unknown.
 var unknownFields = []protowire.Number{unknownTypeMeta, unknownRaw, unknownContentEncoding, unknownContentType}
 
-// magic is what Kubernetes puts before a protobuf message that tells what it is.
+// magic precedes a runtime.Unknown in Kubernetes' protobuf.
 var magic = []byte("k8s\x00")
 
 var (
 	errNoMagic  = errors.New(`protobuf does not begin with "k8s"`)
-	errWireType = errors.New("protobuf with a field of another type than its number says")
+	errWireType = errors.New("protobuf with a field of a wrong type")
 )
 
-// checkType returns errWireType if a field has no length although its number is one
-// of known. The API's generated code refuses such a field, too: its bytes are no value.
+// checkType returns errWireType if a field has no length although its number is one of
+// known. The API's generated code refuses such a field too.
 func checkType(number protowire.Number, kind protowire.Type, known []protowire.Number) error {
 	if kind != protowire.BytesType && slices.Contains(known, number) {
 		return errWireType
@@ -60,12 +59,12 @@ func checkType(number protowire.Number, kind protowire.Type, known []protowire.N
 	return nil
 }
 
-// message is a protobuf message, to be cut field by field.
+// message is a protobuf message that is read field by field.
 type message []byte
 
-// next cuts the next field off. Its value is what it holds, where that has a
-// length, else the bytes of a number; the fields known must have a length. If the
-// end of the message is missing, what is there of the value comes with the error.
+// next removes the first field. value is the field's content, or the bytes of a number.
+// The fields known must have a length. If the message is truncated, next returns the
+// available part of the value with the error.
 func (m *message) next(known ...protowire.Number) (number protowire.Number, value []byte, err error) {
 	number, kind, n := protowire.ConsumeTag(*m)
 	if n < 0 {
@@ -87,8 +86,8 @@ func (m *message) next(known ...protowire.Number) (number protowire.Number, valu
 	return number, rest[prefix:size:size], nil
 }
 
-// field returns the value of a field that has a length; the last one, should there
-// be several.
+// field returns the value of a field with a length. If there are several, the last one
+// counts.
 func (m message) field(number protowire.Number) (value []byte, err error) {
 	for len(m) > 0 {
 		n, v, err := m.next(number)
@@ -102,47 +101,46 @@ func (m message) field(number protowire.Number) (value []byte, err error) {
 	return value, nil
 }
 
-// unwrapUnknown takes an object out of its envelope: the magic, and a
-// runtime.Unknown.
-func unwrapUnknown(text []byte) (draft, error) {
+// unwrapUnknown returns the object in an envelope: the magic, and a runtime.Unknown.
+func unwrapUnknown(text []byte) (rawObject, error) {
 	m, ok := bytes.CutPrefix(text, magic)
 	if !ok {
-		return draft{}, errNoMagic
+		return rawObject{}, errNoMagic
 	}
-	d := draft{encoding: Protobuf}
-	var about runtime.TypeMeta
+	raw := rawObject{encoding: Protobuf}
+	var meta runtime.TypeMeta
 	for envelope := message(m); len(envelope) > 0; {
 		number, value, err := envelope.next(unknownFields...)
 		if number == unknownTypeMeta && err == nil {
-			err = about.Unmarshal(value)
-			d.apiVersion, d.kind = about.APIVersion, about.Kind
+			err = meta.Unmarshal(value)
+			raw.apiVersion, raw.kind = meta.APIVersion, meta.Kind
 		}
 		switch {
 		case err != nil:
-			return d, err
+			return raw, err
 		case number == unknownRaw:
-			d.text = value
+			raw.text = value
 		case number == unknownContentEncoding && len(value) > 0:
-			return d, fmt.Errorf("protobuf in the unknown encoding %q", value)
+			return raw, fmt.Errorf("protobuf in the unknown encoding %q", value)
 		}
 	}
-	return d, nil
+	return raw, nil
 }
 
-// wireReader reads protobuf from an answer.
+// wireReader reads protobuf from a response.
 type wireReader struct {
 	*bufio.Reader
-	offset int64 // in the answer
+	offset int64 // in the response
 	body   *body
-	lent   []byte
+	buffer []byte
 }
 
 func newWireReader(x *exchange) *wireReader {
-	return &wireReader{Reader: bufio.NewReaderSize(x.body, readAhead), body: x.body}
+	return &wireReader{Reader: bufio.NewReaderSize(x.body, readBufferSize), body: x.body}
 }
 
-// begin says that the next part of the answer may be as long as is allowed.
-func (r *wireReader) begin() { r.body.allow(r.offset) }
+// beginPart begins a part of the response, which may have the allowed length.
+func (r *wireReader) beginPart() { r.body.allowPart(r.offset) }
 
 func (r *wireReader) ReadByte() (byte, error) {
 	b, err := r.Reader.ReadByte()
@@ -152,8 +150,8 @@ func (r *wireReader) ReadByte() (byte, error) {
 	return b, err
 }
 
-// tag reads the tag of a field; io.EOF is the end of the answer. The fields known
-// must have a length.
+// tag reads the tag of a field; io.EOF is the end of the response. The fields known must
+// have a length.
 func (r *wireReader) tag(known ...protowire.Number) (protowire.Number, protowire.Type, error) {
 	v, err := binary.ReadUvarint(r)
 	if err != nil {
@@ -166,60 +164,62 @@ func (r *wireReader) tag(known ...protowire.Number) (protowire.Number, protowire
 	return number, kind, checkType(number, kind, known)
 }
 
-// maxIdleBuffer is how much a reader keeps for its next part.
+// maxIdleBuffer bounds the buffer that a reader reuses for its next part.
 const maxIdleBuffer = 1 << 20
 
-// lend reads n bytes, which are valid until the next call.
-func (r *wireReader) lend(n uint64) ([]byte, error) {
+// readN reads n bytes, which are valid until the next call.
+func (r *wireReader) readN(n uint64) ([]byte, error) {
 	if n > uint64(r.body.limit) {
 		return nil, tooLong(r.body.limit)
 	}
-	if uint64(cap(r.lent)) < n || cap(r.lent) > maxIdleBuffer {
-		r.lent = make([]byte, n)
+	if uint64(cap(r.buffer)) < n || cap(r.buffer) > maxIdleBuffer {
+		r.buffer = make([]byte, n)
 	}
-	part := r.lent[:n]
+	part := r.buffer[:n]
 	got, err := io.ReadFull(r.Reader, part)
 	r.offset += int64(got)
 	return part, err
 }
 
-// pass passes over n bytes.
-func (r *wireReader) pass(n uint64) error {
+// skip skips n bytes.
+func (r *wireReader) skip(n uint64) error {
 	for n > 0 {
-		r.begin()
-		passed, err := r.Discard(r.atOnce(n))
-		r.offset += int64(passed)
-		if n -= uint64(passed); err != nil {
+		r.beginPart()
+		skipped, err := r.Discard(r.chunkSize(n))
+		r.offset += int64(skipped)
+		if n -= uint64(skipped); err != nil {
 			return unexpected(err)
 		}
 	}
 	return nil
 }
 
-// atOnce is how much of n bytes can be had as one part.
-func (r *wireReader) atOnce(n uint64) int { return int(min(n, readAhead, uint64(r.body.limit))) }
+// chunkSize returns how many of n bytes one part can have.
+func (r *wireReader) chunkSize(n uint64) int {
+	return int(min(n, readBufferSize, uint64(r.body.limit)))
+}
 
-// passField passes over the value of a field.
-func (r *wireReader) passField(kind protowire.Type) error {
+// skipField skips the value of a field.
+func (r *wireReader) skipField(kind protowire.Type) error {
 	switch kind {
 	case protowire.VarintType:
 		_, err := binary.ReadUvarint(r)
 		return unexpected(err)
 	case protowire.Fixed32Type:
-		return r.pass(4)
+		return r.skip(4)
 	case protowire.Fixed64Type:
-		return r.pass(8)
+		return r.skip(8)
 	case protowire.BytesType:
 		n, err := binary.ReadUvarint(r)
 		if err != nil {
 			return unexpected(err)
 		}
-		return r.pass(n)
+		return r.skip(n)
 	}
 	return fmt.Errorf("protobuf with a field of the unknown type %d", kind)
 }
 
-// unexpected is the error of an end in the midst of something.
+// unexpected converts io.EOF within a value to io.ErrUnexpectedEOF.
 func unexpected(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF

@@ -42,7 +42,7 @@ func FuzzProtobufFrame(f *testing.F) {
 			case e.revision == 0 || e.revision.String() != twin.ResourceVersion:
 				t.Errorf("revision %v of %q", e.revision, twin.ResourceVersion)
 			case e.bookmark():
-				if kind != "BOOKMARK" || e.ends != (twin.Annotations[metav1.InitialEventsAnnotationKey] == "true") {
+				if kind != "BOOKMARK" || e.endsList != (twin.Annotations[metav1.InitialEventsAnnotationKey] == "true") {
 					t.Errorf("%+v is of type %q, annotations %v", e, kind, twin.Annotations)
 				}
 			case kind != e.change.Type.String() || e.change.Object.Key() != keepwatch.Key{Namespace: twin.Namespace, Name: twin.Name} ||
@@ -88,11 +88,11 @@ func FuzzProtobufPage(f *testing.F) {
 	f.Add([]byte("k8s\x00"))
 	f.Add([]byte(string(magic) + podListKind + bytesField(unknownRaw, list9) + bytesField(unknownRaw, list9)))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		x := answeredBy(bytes.NewReader(text), fuzzBound)
+		x := exchangeReading(bytes.NewReader(text), fuzzBound)
 		x.encoding = Protobuf
-		page, err := newLister(x, maker{decode: decode}).page()
+		page, err := newPageBuilder(x, builder{decode: decode}).page()
 		if err != nil {
-			wantPlausible(t, x.unfit(err), keepwatch.Undecodable, keepwatch.ProtocolViolation)
+			wantPlausible(t, x.contentFailure(err), keepwatch.Undecodable, keepwatch.ProtocolViolation)
 			return
 		}
 		var unknown runtime.Unknown
@@ -130,7 +130,7 @@ func FuzzWithoutManaged(f *testing.F) {
 		if want.Unmarshal(text) != nil || bytes.Count(text, []byte{0x0a}) == 0 {
 			return
 		}
-		if _, err := draftOf(text); err != nil {
+		if _, err := parseProtobufObject(text); err != nil {
 			return
 		}
 		times := 0
@@ -142,7 +142,7 @@ func FuzzWithoutManaged(f *testing.F) {
 		if times > 1 {
 			return // no encoder writes metadata twice
 		}
-		if err := got.Unmarshal(withoutManaged(bytes.Clone(text))); err != nil {
+		if err := got.Unmarshal(withoutManagedFields(bytes.Clone(text))); err != nil {
 			t.Fatalf("%v in what is left of %x", err, text)
 		}
 		want.ManagedFields = nil

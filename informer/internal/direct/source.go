@@ -73,7 +73,7 @@ func (d *Source) open(resource schema.GroupVersionResource) error {
 	}
 	source, err := kube.New(d.cfg, kube.Options{
 		Resource: resource, Namespace: o.Namespace, LabelSelector: o.Labels, FieldSelector: o.Fields,
-		Form: form, Decode: codec.Decode, Protobuf: codec.Protobuf(), DropManagedFields: o.DropManagedFields,
+		Representation: form, Decode: codec.Decode, Protobuf: codec.Protobuf(), DropManagedFields: o.DropManagedFields,
 	})
 	d.options.Resource, d.Source = resource, source
 	return err

@@ -56,7 +56,7 @@ func (s *Source) fallback(failure *keepwatch.Failure) *keepwatch.Failure {
 	case keepwatch.Rejected, keepwatch.Ended, keepwatch.Idle, keepwatch.ProtocolViolation:
 		failure.Kind = keepwatch.StreamingListUnsupported
 	case keepwatch.Unreachable:
-		if !kube.Answered(failure) {
+		if !kube.IsRequestError(failure) {
 			failure.Kind = keepwatch.StreamingListUnsupported
 		}
 	}
