@@ -12,8 +12,8 @@ import (
 func TestAtShowsThePast(t *testing.T) {
 	a, b := thingAt("a", 3), thingAt("b", 5)
 	s := listed(t, Options{}, 10, a, b)
-	apply(t, s, 14, modify(a.at(11)), del(b, 12), add(b.life("b-2").at(13)), modify(a.life("a-2").at(14)))
-	relist(t, s, keepwatch.GapExpired, 20, a.life("a-2").at(14), thingAt("c", 17))
+	apply(t, s, 14, modify(a.at(11)), del(b, 12), add(b.withUID("b-2").at(13)), modify(a.withUID("a-2").at(14)))
+	relist(t, s, keepwatch.GapExpired, 20, a.withUID("a-2").at(14), thingAt("c", 17))
 	apply(t, s, 22, add(thingAt("d", 22)))
 	for r, want := range map[keepwatch.Revision][]string{
 		10: {"ns/a a-1 3 ", "ns/b b-1 5 "},
@@ -51,7 +51,8 @@ func TestAtShowsThePast(t *testing.T) {
 	}
 }
 
-// What a list has healed was not there before it, whatever its revision says.
+// A list that repairs a missed event adds an object at the list's revision, whatever the
+// object's own revision.
 func TestAtBeforeAHealingList(t *testing.T) {
 	s := listed(t, Options{}, 5)
 	relist(t, s, keepwatch.GapExpired, 10, thingAt("lost", 3))

@@ -18,14 +18,14 @@ import (
 
 var sizes = flag.String("objects", "10000,100000", "how many objects to benchmark with, from 100 on")
 
-// rounds is how often each figure is taken; the median counts.
+// rounds is the number of measurements of each figure; the median counts.
 const rounds = 5
 
-// BenchmarkBesidePeers prints one table: the store beside client-go's indexer and
-// the watch cache of k8s.io/apiserver, on the same objects and in one run. Their
-// rounds alternate, so that the machine's moods are everybody's; times are CPU time
-// of the whole process, garbage collection and helping goroutines included, since
-// others may use the machine. Run it with -benchtime 1x: an iteration is one table.
+// BenchmarkBesidePeers prints one table: the store, client-go's indexer and the watch
+// cache of k8s.io/apiserver, on the same objects and in one run. Their rounds alternate,
+// so that changes of the machine's speed affect all of them. Times are CPU time of the
+// whole process, with garbage collection and background goroutines, since other processes
+// may use the machine. Run it with -benchtime 1x: an iteration is one table.
 func BenchmarkBesidePeers(b *testing.B) {
 	for b.Loop() {
 		fmt.Print("\n| objects | operation | keepwatch | client-go | keepwatch / client-go | watch cache | keepwatch / watch cache |\n|---|---|---|---|---|---|---|\n")
@@ -107,7 +107,7 @@ func row(n int, name string, all []contender, prepare func(), do func(contender)
 			prepare()
 		}
 		for i, c := range all {
-			runtime.GC() // nobody pays for what another one has left behind
+			runtime.GC() // collects the garbage of the contender before
 			began, times := cpu(), do(c)
 			for prepare == nil && cpu()-began < 20*time.Millisecond {
 				times += do(c)
@@ -162,9 +162,8 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// BenchmarkWriterBesideLists prints how long one write takes, at the median and at
-// the 99th percentile, while nobody reads and while one reader lists everything
-// without a pause.
+// BenchmarkWriterBesideLists prints the time of one write, at the median and at the 99th
+// percentile, without readers and with one reader that lists everything in a loop.
 func BenchmarkWriterBesideLists(b *testing.B) {
 	const n, writes = 100_000, 20_000
 	for b.Loop() {

@@ -42,8 +42,8 @@ func herd(t *testing.T, s *Store, n int) {
 	apply(t, s, revision+1)
 }
 
-// One writer, hundreds of watchers of their own speed, and readers, who check
-// that whatever they see is one state, whole.
+// One writer, hundreds of watchers of different speeds, and readers, which check that
+// every snapshot is one whole state.
 func TestManyReadersOneWriter(t *testing.T) {
 	// A window so small that the slow ones fall behind it.
 	s := listed(t, Options{WindowBytes: 200 * (logEntryBytes + changeBytes), Size: func(keepwatch.Object) int { return 1 }}, 1)
@@ -98,7 +98,7 @@ func TestManyReadersOneWriter(t *testing.T) {
 	readers.Wait()
 }
 
-// Idle watchers hold no goroutine: they share one channel that tells of news.
+// Idle watchers need no goroutine: they share one channel.
 func TestIdleWatchersAreCheap(t *testing.T) {
 	s := listed(t, Options{}, 1)
 	const n = 10_000
@@ -138,7 +138,7 @@ func heapInUse() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// A watcher that never reads must not keep the history alive.
+// A watcher that never reads must not retain the history.
 func TestAStalledWatcherHoldsNothing(t *testing.T) {
 	o := Options{WindowBytes: 10 << 10, TombstoneBytes: 10 << 10}
 	s := listed(t, o, 1)

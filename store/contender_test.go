@@ -17,8 +17,8 @@ import (
 	"github.com/keepwatch/keepwatch/store"
 )
 
-// The contenders of the benchmarks hold the same objects: config maps of 1 KiB,
-// which all of them share, and none of them copies on its way in.
+// The contenders of the benchmarks have the same objects: config maps of 1 KiB, which they
+// share, and which none of them copies.
 
 // first is the revision at which they have listed.
 const first = 10_000_000
@@ -26,7 +26,7 @@ const first = 10_000_000
 // namespaces is how many there are: one has 1 % of the objects.
 const namespaces = 100
 
-// object is a config map as the store takes it.
+// object is a config map as an object of the store.
 type object struct {
 	*corev1.ConfigMap
 	revision keepwatch.Revision
@@ -84,7 +84,7 @@ func (f *fleet) updates(objects []keepwatch.Object) []keepwatch.Object {
 	return news
 }
 
-// contender is one way to hold the objects.
+// contender is a cache of the objects.
 type contender interface {
 	apply([]keepwatch.Object)
 	get(keepwatch.Key)
@@ -130,8 +130,8 @@ func (s ours) applyBy(n int, objects []keepwatch.Object) {
 	}
 }
 
-// atOnce is the store when events arrive by the hundred, as they do when there are
-// many: a source makes one batch of what is at hand.
+// atOnce is the store when events arrive by the hundred, as they do under load: a source
+// makes one batch of all available events.
 type atOnce struct{ ours }
 
 func (s atOnce) apply(objects []keepwatch.Object) { s.applyBy(100, objects) }

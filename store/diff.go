@@ -10,8 +10,8 @@ func diff(a, b tree, yield func(before, after *entry)) {
 	for len(x) > 0 && len(y) > 0 {
 		step(&x, &y, yield)
 	}
-	x.rest(func(e *entry) { yield(e, nil) })
-	y.rest(func(e *entry) { yield(nil, e) })
+	x.drain(func(e *entry) { yield(e, nil) })
+	y.drain(func(e *entry) { yield(nil, e) })
 }
 
 // step compares the next elements of two walks and removes them, or opens them if they
@@ -108,7 +108,7 @@ func (w *walk) skip(yield func(*entry)) {
 }
 
 // rest visits all remaining entries.
-func (w *walk) rest(yield func(*entry)) {
+func (w *walk) drain(yield func(*entry)) {
 	for len(*w) > 0 {
 		w.skip(yield)
 	}

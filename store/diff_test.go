@@ -80,15 +80,15 @@ func TestDiffIsTheNaiveOne(t *testing.T) {
 	})
 }
 
-// steps counts what a diff looks at.
+// steps counts the nodes that a diff visits.
 func steps(a, b tree) (steps, found int) {
 	x, y := walkFrom(a), walkFrom(b)
 	for len(x) > 0 && len(y) > 0 {
 		step(&x, &y, func(_, _ *entry) { found++ })
 		steps++
 	}
-	x.rest(func(*entry) { steps++; found++ })
-	y.rest(func(*entry) { steps++; found++ })
+	x.drain(func(*entry) { steps++; found++ })
+	y.drain(func(*entry) { steps++; found++ })
 	return steps, found
 }
 

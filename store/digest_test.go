@@ -14,13 +14,13 @@ func recomputed(s *Snapshot) (d digest) {
 	return d
 }
 
-func TestDigestTellsContentApart(t *testing.T) {
+func TestDigestDependsOnContent(t *testing.T) {
 	base := thingAt("a", 1)
 	seen := map[digest]string{0: "nothing"}
 	for what, o := range map[string]keepwatch.Object{
 		"base":            base,
 		"revision":        base.at(2),
-		"uid":             base.life("a-2"),
+		"uid":             base.withUID("a-2"),
 		"namespace":       base.in("ns2"),
 		"name":            base.with(func(t *thing) { t.key.Name = "b" }),
 		"moved boundary":  base.with(func(t *thing) { t.key = key("n", "sa") }),

@@ -14,7 +14,7 @@
 // behind the window it receives the difference, computed from tombstones and tree; behind
 // the tombstones it fails with Expired.
 //
-//	store.go         the writer's methods: Apply, Replace, Void; how a view is published
+//	store.go         the writer's methods: Apply, Replace, Invalidate; how a view is published
 //	txn.go           the next state while it is built, from a batch or from a list
 //	validate.go      the checks that every batch and change must pass
 //	replacement.go   a list, and its difference to the current state

@@ -7,9 +7,9 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// editor makes a new tree out of an old one by path copying: a node is copied
-// when it is first changed and then belongs to the editor, which changes it in
-// place until publish ends it. What is not touched stays shared.
+// editor makes a new tree from an old one by path copying: it copies a node before it
+// first changes it, and then changes its copy until publish ends that. The trees share all
+// other nodes.
 type editor struct {
 	root   *node
 	number uint64
@@ -28,8 +28,8 @@ func (ed *editor) publish() tree {
 	return t
 }
 
-// seek finds the place of key as edited so far; it holds until the next edit.
-func (ed *editor) seek(key keepwatch.Key) place { return tree{ed.root}.seek(key) }
+// seek returns the position of key in the edited tree; it is valid until the next edit.
+func (ed *editor) seek(key keepwatch.Key) position { return tree{ed.root}.seek(key) }
 
 // own returns n itself if it is the editor's, else a copy that is.
 func (ed *editor) own(n *node) *node {
@@ -67,13 +67,13 @@ func (ed *editor) inner(keys *keys, children []*node) *node {
 	return &n.node
 }
 
-// put adds an entry at the place of its key, or replaces the one there.
-func (ed *editor) put(p place, key keepwatch.Key, e *entry) {
+// put adds an entry at the position of its key, or replaces the entry there.
+func (ed *editor) put(p position, key keepwatch.Key, e *entry) {
 	if ed.root == nil {
 		ed.root = ed.segmentOf([]keepwatch.Key{key}, []*entry{e})
 		return
 	}
-	put := put{editor: *ed, place: p, key: key, entry: e}
+	put := put{editor: *ed, position: p, key: key, entry: e}
 	root, right := put.under(ed.root, 0, true)
 	if right != nil {
 		root = ed.innerOf([]keepwatch.Key{root.low(), right.low()}, []*node{root, right})
@@ -84,19 +84,19 @@ func (ed *editor) put(p place, key keepwatch.Key, e *entry) {
 // put is one put on its way through the tree.
 type put struct {
 	editor
-	place place
-	key   keepwatch.Key
-	entry *entry
+	position position
+	key      keepwatch.Key
+	entry    *entry
 }
 
-// under returns the node that takes n's place, and a second one to its right if
-// it had to be split. edge says that n is on the right edge of the tree.
+// under returns the node that replaces n, and a second one to its right if it was split.
+// edge is true if n is on the right edge of the tree.
 func (p *put) under(n *node, level int, edge bool) (left, right *node) {
 	n = p.own(n)
 	n.newest = max(n.newest, p.entry.stored)
-	i := int(p.place.steps[level])
+	i := int(p.position.steps[level])
 	if n.leaf() {
-		if p.place.entry != nil {
+		if p.position.entry != nil {
 			n.entries[i] = p.entry
 			return n, nil
 		}
@@ -132,7 +132,7 @@ func (ed *editor) fit(n *node, appended bool) (left, right *node) {
 	return ed.split(at, keys, n.entries, n.children)
 }
 
-// split makes two nodes of what one can't hold.
+// split divides the content of a full node into two nodes.
 func (ed *editor) split(at int, keys []keepwatch.Key, entries []*entry, children []*node) (left, right *node) {
 	if len(entries) > 0 {
 		return ed.segmentOf(keys[:at], entries[:at]), ed.segmentOf(keys[at:], entries[at:])
@@ -168,16 +168,16 @@ func (n *node) set(i int, child *node) {
 	}
 }
 
-// remove takes out the entry at a place.
-func (ed *editor) remove(p place) {
+// remove removes the entry at a position.
+func (ed *editor) remove(p position) {
 	ed.root = ed.removeUnder(ed.root, p, 0)
 	for ed.root != nil && len(ed.root.children) == 1 {
 		ed.root = ed.root.children[0]
 	}
 }
 
-// removeUnder returns the node that takes n's place, nil if nothing is left of it.
-func (ed *editor) removeUnder(n *node, p place, level int) *node {
+// removeUnder returns the node that replaces n, nil if it is empty.
+func (ed *editor) removeUnder(n *node, p position, level int) *node {
 	if n.count == 1 {
 		return nil
 	}

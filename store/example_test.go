@@ -8,7 +8,7 @@ import (
 	"github.com/keepwatch/keepwatch/store"
 )
 
-// A Pod is what this program wants to know of one.
+// A Pod has the fields that this program needs.
 type Pod struct {
 	Namespace, Name, ID string
 	Written             keepwatch.Revision
@@ -19,8 +19,8 @@ func (p *Pod) Key() keepwatch.Key           { return keepwatch.Key{Namespace: p.
 func (p *Pod) UID() keepwatch.UID           { return keepwatch.UID(p.ID) }
 func (p *Pod) Revision() keepwatch.Revision { return p.Written }
 
-// A reflector does the writing in earnest: first a list, then what happens next.
-// Any number of consumers read, each at its own pace.
+// Usually a reflector writes: first a list, then the changes. Any number of consumers
+// read, each at its own pace.
 func Example() {
 	ctx := context.Background()
 	pods := store.New(store.Options{})
@@ -45,7 +45,8 @@ func Example() {
 		fmt.Println("at 10:", o.Key(), "on", o.(*Pod).Node)
 	}
 
-	// Whoever watches node-1 sees a pod that moves there come, and one that leaves go.
+	// A watcher of node-1 receives Added for a pod that moves there, and Deleted for one that
+	// leaves.
 	watcher := pods.Watch(pods.Snapshot().Cursor(), store.Filter{
 		Match: func(o keepwatch.Object) bool { return o.(*Pod).Node == "node-1" },
 	})
@@ -64,7 +65,7 @@ func Example() {
 		fmt.Println(c.Type, c.Object.Key())
 	}
 
-	// The past is there as long as the window reaches back.
+	// An earlier state can be read within the window.
 	then, err := pods.At(11)
 	if err != nil {
 		panic(err)

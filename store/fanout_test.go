@@ -13,14 +13,13 @@ import (
 	"github.com/keepwatch/keepwatch/store"
 )
 
-// pace is after how many events the slowest watcher is waited for. It is what a
-// watch cache buffers for each at least: beyond that it cuts them off, unless they
-// come to it within some milliseconds.
+// pace is the number of events after which the writer waits for the slowest watcher. It is
+// the smallest buffer of a watch cache's watcher: a watcher that is further behind is
+// ended, unless it catches up within some milliseconds.
 const pace = 10
 
-// BenchmarkFanOut prints how many events a second reach their watchers, each of
-// whom watches everything: at a pace that a watch cache can keep without cutting
-// anybody off, and as fast as the writer can.
+// BenchmarkFanOut prints the number of events a second that reach watchers of everything:
+// at a pace at which a watch cache ends no watcher, and as fast as the writer can.
 func BenchmarkFanOut(b *testing.B) {
 	for b.Loop() {
 		fmt.Print("\n| watchers | events | keepwatch, events/s | watch cache, events/s | keepwatch / watch cache | keepwatch flat out, events/s | watch cache flat out: cut off |\n|---|---|---|---|---|---|---|\n")
@@ -45,7 +44,7 @@ func fanOut(watchers, events int) {
 		w := newWatchCache(f)
 		paced, gone := rate(watchers, news, pace, w.send, w.follow)
 		if them = append(them, paced); gone > 0 {
-			panic("the watch cache has cut off who kept up")
+			panic("the watch cache has ended a watcher that kept up")
 		}
 		w.close()
 	}
@@ -106,19 +105,19 @@ func rate(watchers int, news []keepwatch.Object, chunk int, apply func([]keepwat
 		}()
 	}
 	began := time.Now()
-	alive := watchers
+	following := watchers
 	for i := 0; i < len(news); i += chunk {
 		apply(news[i : i+chunk])
-		for waiting := alive; waiting > 0; waiting-- {
+		for waiting := following; waiting > 0; waiting-- {
 			if !<-reached {
-				alive--
+				following--
 			}
 		}
 	}
-	took := time.Since(began)
+	elapsed := time.Since(began)
 	all := 0
 	for range watchers {
 		all += <-received
 	}
-	return float64(all) / took.Seconds(), watchers - alive
+	return float64(all) / elapsed.Seconds(), watchers - following
 }

@@ -19,7 +19,7 @@ func byColors(o keepwatch.Object) []string { return strings.Fields(o.(*thing).co
 
 func byNamespace(o keepwatch.Object) []string { return []string{o.Key().Namespace} }
 
-// naiveIndex is what an index must find: keys by value.
+// naiveIndex returns the keys by value that an index must have.
 func naiveIndex(s state, values IndexFunc) map[string][]string {
 	found := map[string][]string{}
 	for _, o := range s.sorted() {
@@ -102,7 +102,7 @@ func TestIndexes(t *testing.T) {
 	}
 }
 
-// Values with slashes, and with what stands for them.
+// Values with slashes, and with their escapes.
 func TestIndexValuesAreAnyStrings(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		value := rapid.StringOfN(rapid.RuneFrom([]rune("ab/\x01\x02-.\u00ff ")), 0, 6, -1)
@@ -246,8 +246,8 @@ func TestAddIndexesBesideAWriter(t *testing.T) {
 	}
 }
 
-// What an index function does wrong stays with who wrote.
-func TestAPanickingIndexLeavesTheStoreAsItWas(t *testing.T) {
+// A panic of an index function reaches the writer only.
+func TestAPanickingIndexDoesNotChangeTheStore(t *testing.T) {
 	a := thingAt("a", 1)
 	s := listed(t, Options{}, 1, a)
 	err := s.AddIndexes(map[string]IndexFunc{"bad": func(o keepwatch.Object) []string {
@@ -274,8 +274,8 @@ func TestAPanickingIndexLeavesTheStoreAsItWas(t *testing.T) {
 	apply(t, s, 2, modify(a.at(2)))
 }
 
-// TestReindex: what an index could not tell at first is found under its values once it can,
-// and under unknown no longer, unless it was replaced meanwhile.
+// TestReindex checks that an object is found under its values once the function can judge
+// it, and no longer under unknown, unless it was replaced meanwhile.
 func TestReindex(t *testing.T) {
 	known := false
 	color := func(o keepwatch.Object) []string {

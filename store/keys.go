@@ -90,7 +90,7 @@ func (k *keys) remove(i int) *keys {
 	return next
 }
 
-// replace returns the keys with another key in place of the one at an index.
+// replace returns the keys with another key at an index.
 func (k *keys) replace(i int, key keepwatch.Key) *keys {
 	list := slices.Clone(k.list)
 	list[i] = key
@@ -102,7 +102,7 @@ func commonPrefix(a, b keepwatch.Key) int {
 	if a.Namespace == b.Namespace {
 		return len(a.Namespace) + 1 + commonBytes(a.Name, b.Name)
 	}
-	return commonBytes(a.Namespace, b.Namespace) // where one ends, it goes on with a slash
+	return commonBytes(a.Namespace, b.Namespace) // where one ends, the other continues with a slash
 }
 
 // commonBytes returns the length of the common prefix of two strings, comparing eight bytes at a time.

@@ -10,7 +10,7 @@ import (
 )
 
 // ringing reports whether a channel that Poll returned is closed.
-func ringing(newer <-chan struct{}) bool {
+func signaled(newer <-chan struct{}) bool {
 	select {
 	case <-newer:
 		return true
@@ -55,7 +55,7 @@ func TestAScopedWatcherSleepsWhileOthersChange(t *testing.T) {
 			for i := range writes {
 				revision++
 				apply(t, s, revision, add(other.at(revision)))
-				if ringing(newer) {
+				if signaled(newer) {
 					woken++
 					d, newer, err = w.TryNext()
 				}
@@ -69,7 +69,7 @@ func TestAScopedWatcherSleepsWhileOthersChange(t *testing.T) {
 			// The window has turned over more than once since the cursor was here.
 			delivered := w.delivered
 			apply(t, s, revision+1, modify(thingAt("a", revision+1)))
-			if !ringing(newer) {
+			if !signaled(newer) {
 				t.Fatal("not woken for its own object")
 			}
 			wantLines(t, lines(poll(t, w)...), fmt.Sprintf("batch %d-%d; MODIFIED@%[2]d ns/a a-1@%[2]d", delivered, revision+1))
@@ -77,7 +77,7 @@ func TestAScopedWatcherSleepsWhileOthersChange(t *testing.T) {
 	}
 }
 
-// However long nobody looks, what was nothing to a watcher is no gap to it.
+// Changes of other objects are no gap for a scoped watcher, however late it is called.
 func TestAScopedWatcherThatIsPolledLateMissesNothing(t *testing.T) {
 	s := listed(t, nothing, 1, thingAt("a", 1))
 	other := elsewhere(t, s)
@@ -109,7 +109,7 @@ func TestAScopedWatcherHearsOfBookmarksGapsAndRewinds(t *testing.T) {
 		case "rewind":
 			relist(t, s, keepwatch.GapRewind, s.Revision()-1, a)
 		}
-		if !ringing(newer) {
+		if !signaled(newer) {
 			t.Fatalf("not woken for a %s", what)
 		}
 		wantLines(t, lines(poll(t, w)...), want...)
@@ -121,9 +121,9 @@ func TestAScopedWatcherHearsOfBookmarksGapsAndRewinds(t *testing.T) {
 	receives("bookmark", "batch 3-4")
 }
 
-// After a quiet time one change makes the window drop what came before; a watcher that
-// was not woken for that must not fall behind by it.
-func TestTheWindowKeepsWhatAScopeHasNotHeard(t *testing.T) {
+// After a quiet time one change makes the window drop the older ones. A watcher that was
+// not woken for those must not be behind the window afterwards.
+func TestTheWindowRetainsWhatAScopeHasNotReceived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := listed(t, Options{WindowAge: time.Minute}, 1, thingAt("a", 1))
 		other := elsewhere(t, s)
@@ -131,16 +131,16 @@ func TestTheWindowKeepsWhatAScopeHasNotHeard(t *testing.T) {
 		_, newer, _ := w.TryNext()
 		r := keepwatch.Revision(1)
 		for slept := false; !slept; {
-			if ringing(newer) {
+			if signaled(newer) {
 				_, newer, _ = w.TryNext()
 			}
 			r++
 			apply(t, s, r, add(other.at(r)))
-			slept = !ringing(newer)
+			slept = !signaled(newer)
 		}
 		time.Sleep(time.Hour)
 		apply(t, s, r+1, modify(thingAt("a", r+1)))
-		if !ringing(newer) {
+		if !signaled(newer) {
 			t.Fatal("not woken for its own object")
 		}
 		wantLines(t, lines(poll(t, w)...), fmt.Sprintf("batch 1-%d; MODIFIED@%[1]d ns/a a-1@%[1]d", r+1))

@@ -16,7 +16,7 @@ type thing struct {
 	key      keepwatch.Key
 	uid      keepwatch.UID
 	revision keepwatch.Revision
-	color    string // what filters look at
+	color    string // the attribute that filters use
 }
 
 func (t *thing) Key() keepwatch.Key           { return t.key }
@@ -29,7 +29,7 @@ func (t *thing) String() string {
 // Equal compares everything.
 func (t *thing) Equal(o keepwatch.Object) bool { other, ok := o.(*thing); return ok && *other == *t }
 
-// opaque is a thing that can't be compared.
+// opaque is a thing that cannot be compared.
 type opaque struct{ *thing }
 
 func (opaque) Equal() {} // hides thing's
@@ -38,7 +38,7 @@ func key(namespace, name string) keepwatch.Key {
 	return keepwatch.Key{Namespace: namespace, Name: name}
 }
 
-// thingAt is "ns/name" in the first life of its name.
+// thingAt is "ns/name" with the first UID of its name.
 func thingAt(name string, r keepwatch.Revision) *thing {
 	return &thing{key: key("ns", name), uid: keepwatch.UID(name + "-1"), revision: r}
 }
@@ -49,7 +49,7 @@ func (t *thing) with(change func(*thing)) *thing {
 	return &c
 }
 
-func (t *thing) life(uid keepwatch.UID) *thing { return t.with(func(t *thing) { t.uid = uid }) }
+func (t *thing) withUID(uid keepwatch.UID) *thing { return t.with(func(t *thing) { t.uid = uid }) }
 func (t *thing) at(r keepwatch.Revision) *thing {
 	return t.with(func(t *thing) { t.revision = r })
 }
@@ -118,7 +118,7 @@ func apply(t fataler, s *Store, to keepwatch.Revision, changes ...keepwatch.Chan
 	}
 }
 
-// poll takes everything that a watcher has.
+// poll returns all deliveries that a watcher has.
 func poll(t fataler, w *Watcher) []keepwatch.Delivery {
 	t.Helper()
 	var all []keepwatch.Delivery
@@ -150,7 +150,7 @@ func wantFailure(t *testing.T, err error, kind keepwatch.FailureKind) {
 	}
 }
 
-// tell writes deliveries as lines of "kind from-to changes".
+// lines formats deliveries as "kind from-to changes".
 func lines(deliveries ...keepwatch.Delivery) []string {
 	lines := []string{}
 	for _, d := range deliveries {
@@ -178,7 +178,7 @@ func wantLines(t *testing.T, got []string, want ...string) {
 	}
 }
 
-// state is what a snapshot or a fold holds.
+// state is the content of a snapshot or a fold.
 type state map[keepwatch.Key]keepwatch.Object
 
 func stateOf(s *Snapshot) state {
@@ -189,7 +189,7 @@ func stateOf(s *Snapshot) state {
 	return current
 }
 
-// through is what a filter leaves.
+// through returns the objects that a filter selects.
 func (s state) through(f Filter) state {
 	kept := state{}
 	for k, o := range s {
@@ -200,7 +200,7 @@ func (s state) through(f Filter) state {
 	return kept
 }
 
-// equal compares by value: a list brings copies of what a watch had brought.
+// equal compares by value: a list has copies of a watch's objects.
 func (s state) equal(o state) bool {
 	return maps.EqualFunc(s, o, func(a, b keepwatch.Object) bool { return *a.(*thing) == *b.(*thing) })
 }

@@ -9,26 +9,26 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// consumer is a watcher and what it has received, judged by the promises of
-// package keepwatch.
+// consumer is a watcher with the fold of its deliveries, which are judged by the promises
+// of package keepwatch.
 type consumer struct {
 	*Watcher
-	filter Filter
-	fold   state
-	place  Cursor // up to which the fold goes
-	buried map[keepwatch.UID]keepwatch.Revision
-	exact  bool // gaps tell exactly what left the view and what entered it
+	filter   Filter
+	fold     state
+	foldedTo Cursor // up to which the fold goes
+	deleted  map[keepwatch.UID]keepwatch.Revision
+	exact    bool // gaps have exactly the objects that left and entered the view
 }
 
-// newConsumer is a consumer that holds its view's state at a place.
+// newConsumer returns a consumer with its view's state at a cursor.
 func newConsumer(w *world, f Filter, from Cursor, current state) *consumer {
 	return &consumer{
-		Watcher: w.store.Watch(from, f), filter: f, place: from, fold: current.through(f),
-		buried: map[keepwatch.UID]keepwatch.Revision{}, exact: f.Match == nil || w.store.options.Attributes != nil,
+		Watcher: w.store.Watch(from, f), filter: f, foldedTo: from, fold: current.through(f),
+		deleted: map[keepwatch.UID]keepwatch.Revision{}, exact: f.Match == nil || w.store.options.Attributes != nil,
 	}
 }
 
-// pull takes the next delivery and judges it. It reports false when there is none.
+// pull judges the next delivery. It returns false if there is none.
 func (c *consumer) pull(t *rapid.T, w *world) bool {
 	t.Helper()
 	d, _, err := c.TryNext()
@@ -36,14 +36,14 @@ func (c *consumer) pull(t *rapid.T, w *world) bool {
 	case keepwatch.Batch:
 		c.contiguous(t, d.From)
 		c.complete(t, w.branches[c.Cursor().Epoch], d)
-		c.take(t, d.Changes, true)
+		c.apply(t, d.Changes, true)
 	case keepwatch.Gap:
 		c.contiguous(t, d.From)
-		if c.Cursor().Epoch != c.place.Epoch {
-			clear(c.buried) // what was deleted then may be there again
+		if c.Cursor().Epoch != c.foldedTo.Epoch {
+			clear(c.deleted) // a deleted object may exist again
 		}
-		c.take(t, d.Changes, c.Cursor().Epoch == c.place.Epoch)
-		c.leaves(t, w, d)
+		c.apply(t, d.Changes, c.Cursor().Epoch == c.foldedTo.Epoch)
+		c.judgeGap(t, w, d)
 	case nil:
 		if err != nil {
 			c.expire(t, w, err)
@@ -55,8 +55,8 @@ func (c *consumer) pull(t *rapid.T, w *world) bool {
 	if to := toOf(d); c.Cursor().Revision != to {
 		t.Fatalf("the cursor is at %v after a delivery up to %d", c.Cursor(), to)
 	}
-	c.place = c.Cursor()
-	c.currentAt(t, w, c.place)
+	c.foldedTo = c.Cursor()
+	c.currentAt(t, w, c.foldedTo)
 	return true
 }
 
@@ -70,8 +70,8 @@ func toOf(d keepwatch.Delivery) keepwatch.Revision {
 // contiguous is P1.
 func (c *consumer) contiguous(t *rapid.T, from keepwatch.Revision) {
 	t.Helper()
-	if from != c.place.Revision {
-		t.Fatalf("P1: a delivery from %d to a consumer at %v", from, c.place)
+	if from != c.foldedTo.Revision {
+		t.Fatalf("P1: a delivery from %d to a consumer at %v", from, c.foldedTo)
 	}
 }
 
@@ -84,13 +84,14 @@ func (c *consumer) complete(t *rapid.T, b *branch, d keepwatch.Batch) {
 	}
 }
 
-// leaves checks that a gap shows as deleted what left the view at the revision at which it
-// did first, and in a state that was in the view, unless a list is all that tells of it.
-func (c *consumer) leaves(t *rapid.T, w *world, d keepwatch.Gap) {
+// judgeGap checks that a gap has the objects that left the view as deleted, at the
+// revision at which they first left it and in a state that was in the view, unless only a
+// list showed their deletion.
+func (c *consumer) judgeGap(t *rapid.T, w *world, d keepwatch.Gap) {
 	t.Helper()
 	listed := slices.ContainsFunc(w.gaps, func(s span) bool { return s.from < d.To && s.to > d.From })
 	now := w.store.Snapshot().Cursor().Epoch
-	if !c.exact || listed || c.place.Revision == 0 || c.place.Epoch != now || c.Cursor().Epoch != now {
+	if !c.exact || listed || c.foldedTo.Revision == 0 || c.foldedTo.Epoch != now || c.Cursor().Epoch != now {
 		return
 	}
 	b := w.branches[now]
@@ -117,7 +118,7 @@ func (c *consumer) leaves(t *rapid.T, w *world, d keepwatch.Gap) {
 }
 
 // take folds changes, and is P5, P6 and P7.
-func (c *consumer) take(t *rapid.T, changes []keepwatch.Change, sameEpoch bool) {
+func (c *consumer) apply(t *rapid.T, changes []keepwatch.Change, sameEpoch bool) {
 	t.Helper()
 	for _, change := range changes {
 		o := change.Object
@@ -130,7 +131,7 @@ func (c *consumer) take(t *rapid.T, changes []keepwatch.Change, sameEpoch bool) 
 				t.Fatalf("P6: DELETED %v while the consumer holds %v", o, current)
 			}
 			delete(c.fold, o.Key())
-			c.buried[o.UID()] = change.Revision
+			c.deleted[o.UID()] = change.Revision
 			continue
 		}
 		if known && current.UID() != o.UID() {
@@ -139,7 +140,7 @@ func (c *consumer) take(t *rapid.T, changes []keepwatch.Change, sameEpoch bool) 
 		if known && sameEpoch && o.Revision() <= current.Revision() {
 			t.Fatalf("P5: %v after %v", o, current)
 		}
-		if r, dead := c.buried[o.UID()]; dead && o.Revision() <= r {
+		if r, dead := c.deleted[o.UID()]; dead && o.Revision() <= r {
 			t.Fatalf("P7: %v after its deletion at %d", o, r)
 		}
 		if known != (change.Type == keepwatch.Modified) && c.exact {
@@ -234,10 +235,10 @@ func TestPromises(t *testing.T) {
 				}
 				w.list(t, w.reason())
 			},
-			"void": func(t *rapid.T) {
+			"invalidate": func(t *rapid.T) {
 				listed := w.store.Snapshot()
 				if err := w.store.Invalidate(t.Context(), w.reason()); err != nil || w.store.Revision() != 0 || w.store.Snapshot() != listed {
-					t.Fatalf("void: current %d, %v", w.store.Revision(), err)
+					t.Fatalf("invalidated: Revision is %d, %v", w.store.Revision(), err)
 				}
 			},
 			"restore": func(t *rapid.T) { listed(t); w.restore(t) },
@@ -256,7 +257,7 @@ func TestPromises(t *testing.T) {
 			},
 			"restart": func(t *rapid.T) {
 				c := one(t)
-				c.Watcher, c.place = w.store.Watch(c.Cursor(), c.filter), c.Cursor()
+				c.Watcher, c.foldedTo = w.store.Watch(c.Cursor(), c.filter), c.Cursor()
 			},
 			"pull": func(t *rapid.T) { one(t).pull(t, w) },
 			"pull all": func(t *rapid.T) {

@@ -60,8 +60,8 @@ func TestQueueViewsAreImmutable(t *testing.T) {
 	})
 }
 
-// What a queue has dropped must become garbage, however heavy it is beside the
-// rest, and not only when the items' number says so.
+// Dropped items of a queue must become garbage by their size, and not only by their
+// number.
 func TestQueueFreesWhatItDrops(t *testing.T) {
 	freed := make(chan struct{})
 	var q queue[*[1 << 20]byte]

@@ -23,7 +23,7 @@ func TestFirstListIsNoHistory(t *testing.T) {
 	wantLines(t, lines(poll(t, w)...), "gap 0-9 expired; ADDED@9 ns/a a-1@9; ADDED@4 ns/b b-1@4")
 }
 
-// The revision of a streaming list comes at its end.
+// A streaming list has its revision at its end.
 func TestStreamedFirstList(t *testing.T) {
 	s := New(Options{})
 	r, err := s.Replace(context.Background(), keepwatch.Relist{})
@@ -51,7 +51,7 @@ func TestStreamedFirstList(t *testing.T) {
 	wantFailure(t, err, keepwatch.InvariantViolation) // only first lists are streamed
 }
 
-// TestRelist has a row for each way a list can differ from what is current: a@3 and
+// TestRelist has a row for each difference between a list and the current state: a@3 and
 // b@5 at revision 10.
 func TestRelist(t *testing.T) {
 	a, b, c := thingAt("a", 3), thingAt("b", 5), thingAt("c", 0)
@@ -61,19 +61,19 @@ func TestRelist(t *testing.T) {
 		reason  keepwatch.GapReason
 		to      keepwatch.Revision
 		objects objects
-		history []string // what a watcher receives; none when the list must be refused
+		history []string // the deliveries of a watcher; none if the list must be refused
 		failure keepwatch.FailureKind
 		epoch   uint64
 	}{
 		"unchanged":             {expired, 12, objects{a.at(3), b.at(5)}, []string{"gap 10-12 expired"}, 0, 0},
 		"added":                 {expired, 12, objects{a, b, c.at(11)}, []string{"gap 10-12 expired; ADDED@11 ns/c c-1@11"}, 0, 0},
 		"modified":              {expired, 12, objects{a.at(12), b}, []string{"gap 10-12 expired; MODIFIED@12 ns/a a-1@12"}, 0, 0},
-		"gone":                  {expired, 12, objects{a}, []string{"gap 10-12 expired; DELETED@12 ns/b b-1@5"}, 0, 0},
-		"all gone":              {"downtime", 12, nil, []string{"gap 10-12 downtime; DELETED@12 ns/a a-1@3; DELETED@12 ns/b b-1@5"}, 0, 0},
-		"recreated":             {expired, 12, objects{a.life("a-2").at(11), b}, []string{"gap 10-12 expired; DELETED@12 ns/a a-1@3; ADDED@11 ns/a a-2@11"}, 0, 0},
+		"deleted":               {expired, 12, objects{a}, []string{"gap 10-12 expired; DELETED@12 ns/b b-1@5"}, 0, 0},
+		"all deleted":           {"downtime", 12, nil, []string{"gap 10-12 downtime; DELETED@12 ns/a a-1@3; DELETED@12 ns/b b-1@5"}, 0, 0},
+		"recreated":             {expired, 12, objects{a.withUID("a-2").at(11), b}, []string{"gap 10-12 expired; DELETED@12 ns/a a-1@3; ADDED@11 ns/a a-2@11"}, 0, 0},
 		"twice":                 {expired, 12, objects{a, b, a, c.at(11), b, c.at(11)}, []string{"gap 10-12 expired; ADDED@11 ns/c c-1@11"}, 0, 0},
 		"newer the second time": {expired, 12, objects{a, b, a.at(11), c.at(11), c.at(12)}, []string{"gap 10-12 expired; MODIFIED@11 ns/a a-1@11; ADDED@12 ns/c c-1@12"}, 0, 0},
-		"a new life the second time": {expired, 12, objects{a, b, c.at(11), c.life("c-2").at(12)},
+		"a new UID the second time": {expired, 12, objects{a, b, c.at(11), c.withUID("c-2").at(12)},
 			[]string{"gap 10-12 expired; ADDED@12 ns/c c-2@12"}, 0, 0},
 		"what history had lost": {expired, 12, objects{a, b, c.at(7)}, []string{"gap 10-12 expired; ADDED@7 ns/c c-1@7"}, 0, 0},
 
@@ -86,9 +86,9 @@ func TestRelist(t *testing.T) {
 		"rewind and beyond":         {rewind, 14, objects{a, b.at(14)}, []string{"gap 10-14 rewind; MODIFIED@14 ns/b b-1@14"}, 0, 1},
 
 		"older object":           {expired, 12, objects{a.at(2), b}, nil, keepwatch.Rewound, 0},
-		"older object, new life": {expired, 12, objects{a.life("a-0").at(2), b}, nil, keepwatch.Rewound, 0},
-		"another life at once":   {expired, 12, objects{a.life("a-2"), b}, nil, keepwatch.Rewound, 0},
-		"two lives at once":      {expired, 12, objects{a, b, c.at(12), c.life("c-2").at(12)}, nil, keepwatch.ProtocolViolation, 0},
+		"older object, new UID":  {expired, 12, objects{a.withUID("a-0").at(2), b}, nil, keepwatch.Rewound, 0},
+		"another UID at once":    {expired, 12, objects{a.withUID("a-2"), b}, nil, keepwatch.Rewound, 0},
+		"two UIDs at once":       {expired, 12, objects{a, b, c.at(12), c.withUID("c-2").at(12)}, nil, keepwatch.ProtocolViolation, 0},
 		"older the second time":  {expired, 12, objects{a, b, c.at(12), c.at(11)}, nil, keepwatch.ProtocolViolation, 0},
 		"newer than the list":    {expired, 12, objects{a, b.at(13)}, nil, keepwatch.ProtocolViolation, 0},
 		"stale list":             {expired, 9, objects{a, b}, nil, keepwatch.StaleReplica, 0},
@@ -117,7 +117,7 @@ func TestRelist(t *testing.T) {
 	}
 }
 
-func TestRelistKeepsTheObjectsItHas(t *testing.T) {
+func TestRelistReusesEqualObjects(t *testing.T) {
 	a, b := thingAt("a", 3), thingAt("b", 5)
 	s := listed(t, Options{}, 10, a, b)
 	before := s.Snapshot()
@@ -127,7 +127,7 @@ func TestRelistKeepsTheObjectsItHas(t *testing.T) {
 	}
 }
 
-func TestDiscardLeavesEverything(t *testing.T) {
+func TestDiscardChangesNothing(t *testing.T) {
 	a, b := thingAt("a", 3), thingAt("b", 5)
 	s := listed(t, Options{}, 10, a, b)
 	before := s.view.Load()
@@ -176,8 +176,7 @@ func TestCommitAtAnotherRevision(t *testing.T) {
 	wantFailure(t, r.Commit(context.Background(), 9), keepwatch.ProtocolViolation)
 }
 
-// Two writers are a mistake that must not go unnoticed: the list would undo what
-// was applied meanwhile.
+// A second writer is an error that must be reported: the list would undo its changes.
 func TestListUnderWhichTheStateMoved(t *testing.T) {
 	a := thingAt("a", 3)
 	s := listed(t, Options{}, 10, a)

@@ -10,24 +10,24 @@ import (
 
 // ledger is the same in maps: every state it has shown, every deletion
 // it has seen. Where it refuses a batch or list, the store must.
-type ledger struct {
-	now    Cursor
-	void   keepwatch.GapReason
-	state  state
-	states map[Cursor]state // at the end of each revision that was shown
-	graves map[keepwatch.Key][]tombstone
-	// known is since when deletions are known, and spans what is not known since.
+type model struct {
+	now        Cursor
+	invalid    keepwatch.GapReason
+	state      state
+	states     map[Cursor]state // at the end of each revision that was shown
+	tombstones map[keepwatch.Key][]tombstone
+	// known is the revision from which on deletions are known, except within spans.
 	known keepwatch.Revision
 	spans []span
 }
 
-func newLedger() *ledger {
-	return &ledger{state: state{}, states: map[Cursor]state{}, graves: map[keepwatch.Key][]tombstone{}}
+func newModel() *model {
+	return &model{state: state{}, states: map[Cursor]state{}, tombstones: map[keepwatch.Key][]tombstone{}}
 }
 
 // apply returns how many changes are old, and whether the batch is refused.
-func (l *ledger) apply(b keepwatch.Batch) (old int, refused bool) {
-	if l.now.Revision == 0 || l.void != "" || b.From > l.now.Revision || b.To < b.From || b.To < l.now.Revision && len(b.Changes) == 0 {
+func (l *model) apply(b keepwatch.Batch) (old int, refused bool) {
+	if l.now.Revision == 0 || l.invalid != "" || b.From > l.now.Revision || b.To < b.From || b.To < l.now.Revision && len(b.Changes) == 0 {
 		return 0, true
 	}
 	next, last := l.copy(), l.now.Revision+1
@@ -61,8 +61,8 @@ func (l *ledger) apply(b keepwatch.Batch) (old int, refused bool) {
 }
 
 // old reports whether a change of an unknown object is one of before its deletion.
-func (l *ledger) old(c keepwatch.Change) bool {
-	for _, t := range l.graves[c.Object.Key()] {
+func (l *model) old(c keepwatch.Change) bool {
+	for _, t := range l.tombstones[c.Object.Key()] {
 		if t.revision > c.Revision || t.revision == c.Revision && (c.Type == keepwatch.Deleted || t.object.UID() == c.Object.UID()) {
 			return true
 		}
@@ -71,7 +71,7 @@ func (l *ledger) old(c keepwatch.Change) bool {
 }
 
 // reaches reports whether every deletion since a revision is known.
-func (l *ledger) reaches(r keepwatch.Revision) bool {
+func (l *model) reaches(r keepwatch.Revision) bool {
 	for _, s := range l.spans {
 		if s.from < r && r < s.to {
 			return false
@@ -80,19 +80,19 @@ func (l *ledger) reaches(r keepwatch.Revision) bool {
 	return r >= l.known
 }
 
-func (l *ledger) bury(o keepwatch.Object, at keepwatch.Revision) {
-	l.graves[o.Key()] = append(l.graves[o.Key()][:len(l.graves[o.Key()]):len(l.graves[o.Key()])], tombstone{object: o, revision: at})
+func (l *model) bury(o keepwatch.Object, at keepwatch.Revision) {
+	l.tombstones[o.Key()] = append(l.tombstones[o.Key()][:len(l.tombstones[o.Key()]):len(l.tombstones[o.Key()])], tombstone{object: o, revision: at})
 }
 
-func (l *ledger) copy() *ledger {
+func (l *model) copy() *model {
 	c := *l
-	c.state, c.states, c.graves = maps.Clone(l.state), maps.Clone(l.states), maps.Clone(l.graves)
+	c.state, c.states, c.tombstones = maps.Clone(l.state), maps.Clone(l.states), maps.Clone(l.tombstones)
 	return &c
 }
 
 // replace reports whether the list is refused.
-func (l *ledger) replace(relist keepwatch.Relist, to keepwatch.Revision, objects []keepwatch.Object) (refused bool) {
-	rewind := l.now.Revision > 0 && (relist.Reason == keepwatch.GapRewind || l.void == keepwatch.GapRewind)
+func (l *model) replace(relist keepwatch.Relist, to keepwatch.Revision, objects []keepwatch.Object) (refused bool) {
+	rewind := l.now.Revision > 0 && (relist.Reason == keepwatch.GapRewind || l.invalid == keepwatch.GapRewind)
 	if to < l.now.Revision && !rewind || to == 0 {
 		return true
 	}
@@ -118,7 +118,7 @@ func (l *ledger) replace(relist keepwatch.Relist, to keepwatch.Revision, objects
 		next.known = to
 	case rewind || to == l.now.Revision && !list.equal(l.state):
 		next.now.Epoch++
-		next.graves, next.spans, next.known = map[keepwatch.Key][]tombstone{}, nil, to
+		next.tombstones, next.spans, next.known = map[keepwatch.Key][]tombstone{}, nil, to
 	case to > l.now.Revision:
 		next.spans = append(next.spans[:len(next.spans):len(next.spans)], span{l.now.Revision, to})
 		for k, o := range l.state {
@@ -127,14 +127,14 @@ func (l *ledger) replace(relist keepwatch.Relist, to keepwatch.Revision, objects
 			}
 		}
 	}
-	next.now.Revision, next.state, next.void = to, list, ""
+	next.now.Revision, next.state, next.invalid = to, list, ""
 	next.states[next.now] = list
 	*l = *next
 	return false
 }
 
-// at is the state at a place, which may lie behind the change that made it.
-func (l *ledger) at(c Cursor) state {
+// at returns the state at a cursor, which may be above the change that made it.
+func (l *model) at(c Cursor) state {
 	for ; c.Revision > 0; c.Revision-- {
 		if s, ok := l.states[c]; ok {
 			return s
@@ -148,12 +148,12 @@ func (l *ledger) at(c Cursor) state {
 func FuzzStoreAgainstHistory(f *testing.F) {
 	f.Add([]byte("\x05\x00\x00\x00\x11\x22\x06\x40\x00\x33"))
 	f.Add([]byte{5, 0, 0, 17, 4, 64, 0, 33, 4, 64, 1, 70, 4, 128, 7, 0, 6, 34, 7, 1, 5, 77})
-	f.Add([]byte{3, 16, 5, 0, 15, 128, 3, 17, 5, 16, 23, 128, 5, 16, 6, 48}) // void, and mended
+	f.Add([]byte{3, 16, 5, 0, 15, 128, 3, 17, 5, 16, 23, 128, 5, 16, 6, 48}) // invalidated, and repaired
 	f.Add([]byte("any text is a script, most of them bad ones; but some are not"))
 	f.Fuzz(func(t *testing.T, script []byte) {
 		bytes := int64(2 * (logEntryBytes + changeBytes + 1))
 		s := New(Options{WindowBytes: bytes, Size: func(keepwatch.Object) int { return 1 }})
-		l := newLedger()
+		l := newModel()
 		type follower struct {
 			*Watcher
 			fold state
@@ -170,15 +170,15 @@ func FuzzStoreAgainstHistory(f *testing.F) {
 				changes = append(changes, keepwatch.Change{Type: keepwatch.ChangeType(a&7) + 1, Revision: revision, Object: o})
 			case 3:
 				objects = append(objects, o)
-			case 4: // list what is current, too, and perhaps again
+			case 4: // the list has the current state, perhaps twice
 				objects = append(objects, l.state.sorted()[min(len(l.state), int(a>>6)):]...)
 			case 5:
 				relist := keepwatch.Relist{Reason: keepwatch.GapExpired, To: revision}
 				switch {
 				case a>>3 == 31:
 					relist.Reason = keepwatch.GapRewind
-				case l.void != "" && a&64 != 0:
-					relist.Reason = "" // another run, which does not know
+				case l.invalid != "" && a&64 != 0:
+					relist.Reason = "" // another run, without the reason
 				}
 				before := s.Snapshot()
 				refused := l.replace(relist, revision, objects)
@@ -206,16 +206,16 @@ func FuzzStoreAgainstHistory(f *testing.F) {
 				changes = nil
 			case 7:
 				if reason := []keepwatch.GapReason{"", keepwatch.GapExpired, keepwatch.GapRewind}[a>>3%3]; reason != "" && b > 127 {
-					if l.void = reason; l.now.Revision == 0 {
-						l.void = ""
+					if l.invalid = reason; l.now.Revision == 0 {
+						l.invalid = ""
 					}
-					void(t, s, reason)
+					invalidate(t, s, reason)
 				}
 				followers = append(followers, &follower{s.Watch(Cursor{}, Filter{}), state{}})
 			}
 			now := s.Snapshot()
-			if current := s.Revision(); (current == 0) != (l.void != "" || l.now.Revision == 0) {
-				t.Fatalf("current is %d at %v, void %q", current, l.now, l.void)
+			if current := s.Revision(); (current == 0) != (l.invalid != "" || l.now.Revision == 0) {
+				t.Fatalf("current is %d at %v, invalidated by %q", current, l.now, l.invalid)
 			}
 			if now.Cursor() != l.now || !stateOf(now).equal(l.state) || digest(now.Digest()) != recomputed(now) {
 				t.Fatalf("the store is at %v with\n%vthe ledger at %v with\n%v", now.Cursor(), stateOf(now), l.now, l.state)
@@ -231,15 +231,15 @@ func FuzzStoreAgainstHistory(f *testing.F) {
 	})
 }
 
-// objectOf is one of four names in one of four lives; a revision of a life has
-// one content.
+// objectOf returns one of four names with one of four UIDs; a UID and a revision have one
+// content.
 func objectOf(b byte, r keepwatch.Revision) *thing {
 	name := fmt.Sprint("name-", b&3)
 	return &thing{key: key("ns", name), uid: keepwatch.UID(fmt.Sprint(name, "-", b>>2&3)), revision: r}
 }
 
-// follow folds what a watcher has, and compares it with the ledger.
-func follow(t *testing.T, l *ledger, w *Watcher, fold state) {
+// follow folds a watcher's deliveries, and compares the fold with the model.
+func follow(t *testing.T, l *model, w *Watcher, fold state) {
 	t.Helper()
 	for {
 		d, _, err := w.TryNext()
@@ -266,7 +266,7 @@ func follow(t *testing.T, l *ledger, w *Watcher, fold state) {
 }
 
 // readBack compares every state that the store can still show.
-func readBack(t *testing.T, s *Store, l *ledger) {
+func readBack(t *testing.T, s *Store, l *model) {
 	t.Helper()
 	history, _ := s.Bounds()
 	for r := history; r > 0 && r <= l.now.Revision; r++ {

@@ -11,7 +11,7 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// namesIn are the names of a segment, as All and At tell them.
+// namesIn returns the names of a segment, which All and At must agree on.
 func namesIn(t *testing.T, s Segment) []string {
 	t.Helper()
 	var at []string
@@ -109,7 +109,7 @@ func TestMemoIsDerivedOnceForEachSegment(t *testing.T) {
 	if n := derived.Load(); n != 22 {
 		t.Fatalf("derived %d times after two writes to 20 segments", n)
 	}
-	// A part keeps nothing, and takes nothing that is kept of the whole.
+	// A part shares no memo values with the whole.
 	for segment := range after.Segments() {
 		wantLines(t, names.Of(segment.Part(0, 1)), namesOf(segment.Part(0, 1).All())...)
 		wantLines(t, names.Of(segment), namesOf(segment.All())...)
@@ -128,8 +128,8 @@ func TestMemoIsDerivedOnceForEachSegment(t *testing.T) {
 	}
 }
 
-// What is written must find nothing of what was derived from the state before,
-// whatever the editor does with the segment.
+// A write must invalidate the values that were derived from the state before, whatever the
+// editor does with the segment.
 func TestMemoIsTrue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		kept := NewMemo(func(s Segment) []keepwatch.Object { return slices.Collect(s.All()) })
@@ -178,7 +178,7 @@ func TestMemoIsDerivedOnceForMany(t *testing.T) {
 			})
 		}
 		<-begun
-		if quick.Of(segment) != nil { // who wants something else does not wait
+		if quick.Of(segment) != nil { // a caller for another value does not wait
 			t.Error("nil is not nil")
 		}
 		close(proceed)

@@ -51,7 +51,7 @@ func TestSinceTheBeginningIsTheWholeState(t *testing.T) {
 	}
 }
 
-func TestSinceAGapTellsThatFinalStatesAreUnknown(t *testing.T) {
+func TestSinceAGapReportsUnknownFinalStates(t *testing.T) {
 	s := listed(t, Options{}, 10, thingAt("a", 1), thingAt("b", 2))
 	seen := s.Snapshot()
 	relist(t, s, keepwatch.GapExpired, 20, thingAt("b", 2))
@@ -78,9 +78,8 @@ func TestSinceClosesNewer(t *testing.T) {
 	}
 }
 
-// However much a consumer asks for at once, and whatever the window keeps, the
-// fold of what it is told is the state, each change begins where the consumer
-// is, and deletions that were seen have their final state.
+// For any limit and any window, the fold of the changes is the state, each change begins
+// at the consumer's state, and deletions that were observed have their final state.
 func TestSinceFoldsToTheState(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := listed(t, Options{WindowBytes: rapid.SampledFrom([]int64{1, 5 << 10, 0}).Draw(t, "window")}, 1)
@@ -95,7 +94,7 @@ func TestSinceFoldsToTheState(t *testing.T) {
 			case action < 5 && ok:
 				applied(t, s, del(current.(*thing), at))
 			case action < 6 && !ok:
-				applied(t, s, add(thingAt(key, at).life(keepwatch.UID(fmt.Sprint(key, "-", at)))))
+				applied(t, s, add(thingAt(key, at).withUID(keepwatch.UID(fmt.Sprint(key, "-", at)))))
 			case action < 7:
 				var kept []keepwatch.Object
 				for o := range s.Snapshot().All() {

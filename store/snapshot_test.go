@@ -17,8 +17,8 @@ func namesOf(seq func(func(keepwatch.Object) bool)) []string {
 	return names
 }
 
-// Namespaces that are prefixes of each other (kubernetes #25342), and that sort
-// before and behind each other's slash.
+// Namespaces that are prefixes of each other (kubernetes #25342), and that sort before and
+// after each other's slash.
 func TestSnapshotOrderAndNamespaces(t *testing.T) {
 	a := thingAt("a", 1)
 	b := thingAt("b", 1)

@@ -57,8 +57,9 @@ func (s *Store) Revision() keepwatch.Revision {
 	return v.snapshot.revision
 }
 
-// Void invalidates the state: a list must come before any history; see keepwatch.Target.
-// Readers and watchers keep the current state, and watchers are not woken.
+// Invalidate marks the state: a list must replace it before any history; see
+// keepwatch.Target. Readers and watchers retain the current state, and watchers are not
+// woken.
 func (s *Store) Invalidate(_ context.Context, reason keepwatch.GapReason) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()

@@ -9,12 +9,12 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// slimmed is what these tests' Slim leaves of a thing.
+// slimmed is the result of these tests' Slim.
 type slimmed struct{ *thing }
 
 func slim(o keepwatch.Object) keepwatch.Object { return slimmed{o.(*thing)} }
 
-func TestGraveyardKeepsItsBounds(t *testing.T) {
+func TestGraveyardBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o := Options{Tombstones: 20, Size: func(keepwatch.Object) int { return 100 }}.withDefaults()
 		o.TombstoneBytes = 5 * (tombstoneBytes + 100)
@@ -89,8 +89,8 @@ func TestTombstonesBecomeSlim(t *testing.T) {
 	}
 }
 
-// What lies within a gap is not known, so that a cursor there, from elsewhere,
-// can't be served: an object may have come before it and gone after it.
+// The history within a gap is not known. A cursor there, of another process, must be
+// refused: an object may have been created before it and deleted after it.
 func TestGraveyardSpans(t *testing.T) {
 	g := graveyard{horizon: 5}
 	g.addSpan(span{10, 20})

@@ -88,23 +88,23 @@ func (t tree) len() int {
 	return t.root.count
 }
 
-// place is the position of a key in a tree, whether the tree has it or not.
-type place struct {
+// position is the position of a key in a tree, whether the tree has it or not.
+type position struct {
 	*entry                  // nil if the key is not there
-	steps  [maxHeight]uint8 // the child to take at each level, and the index in the segment
+	steps  [maxHeight]uint8 // the child at each level, and the index in the segment
 }
 
-// seek returns the place of a key. It guesses first, which reads fewer strings if the tree
-// has the key, as it mostly does.
-func (t tree) seek(key keepwatch.Key) place {
+// seek returns the position of a key. It guesses first, which reads fewer strings if the
+// tree has the key, as it mostly does.
+func (t tree) seek(key keepwatch.Key) position {
 	if p := t.descend(key, (*keys).guess); p.entry != nil {
 		return p
 	}
 	return t.descend(key, (*keys).find)
 }
 
-func (t tree) descend(key keepwatch.Key, find func(*keys, keepwatch.Key) (int, bool)) place {
-	var p place
+func (t tree) descend(key keepwatch.Key, find func(*keys, keepwatch.Key) (int, bool)) position {
+	var p position
 	n := t.root
 	if n == nil {
 		return p

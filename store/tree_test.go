@@ -12,8 +12,8 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// Namespaces and names that are prefixes of each other and go on with bytes below
-// and above the slash, so that the order of keys differs from that of the pairs.
+// Namespaces and names that are prefixes of each other and continue with bytes below and
+// above the slash: the order of keys differs from that of the pairs.
 var (
 	namespaces = []string{"", "n", "ns", "ns-a", "ns.a", "ns0", "ns1", "ns11", "ns-a-b"}
 	names      = []string{"a", "a-b", "a.b", "a0", "aa", "b", "deployment-1-abcdef01", "deployment-1-abcdef02", "deployment-1"}
@@ -58,7 +58,7 @@ func numbered(n int) []keepwatch.Object {
 	return things
 }
 
-// inspect checks the invariants of a tree, and that it holds exactly the twin.
+// inspect checks the invariants of a tree, and that its content equals the twin's.
 func inspect(t fataler, tr tree, twin state) {
 	t.Helper()
 	var current []keepwatch.Object
@@ -193,8 +193,8 @@ func TestTreeIsAnOrderedMap(t *testing.T) {
 	})
 }
 
-// An append leaves a lone entry on the right edge; taking it away must not leave
-// an empty node behind. (It panicked.)
+// An append creates a lone entry on the right edge; its removal must not leave an empty
+// node. (It panicked.)
 func TestRemoveTheLastAfterAppends(t *testing.T) {
 	for _, n := range []int{fill + 1, fanout*fill + 1, fanout*fill + fill + 1, fanout*fanout*fill + 1} {
 		things := numbered(n)
@@ -254,7 +254,7 @@ func TestTreeGrowsAndShrinksToNothing(t *testing.T) {
 	}
 }
 
-// Lists come in key order; then segments must be full, not half empty.
+// Lists arrive in key order; segments must then be full, not half empty.
 func TestAppendsFillSegments(t *testing.T) {
 	segments := 0
 	treeOf(numbered(100 * fill)...).all(func(Segment) bool { segments++; return true })
@@ -301,9 +301,9 @@ func TestNewerLooksAtOneNamespaceOnly(t *testing.T) {
 	}
 	root := ed.publish().root
 	for i, c := range root.children {
-		// The last one before the namespace might hold its first key.
+		// The last one before the namespace may have its first key.
 		if i+1 < len(root.children) && root.children[i+1].low().Namespace == "a" || c.low().Namespace == "c" {
-			root.children[i] = &node{newest: c.newest} // that can't be looked at
+			root.children[i] = &node{newest: c.newest} // cannot be read
 		}
 	}
 	found := 0

@@ -79,7 +79,7 @@ func (t *txn) deletedSince(c keepwatch.Change) bool {
 }
 
 // applyWrite stores the new state of an object.
-func (t *txn) applyWrite(p place, c keepwatch.Change) {
+func (t *txn) applyWrite(p position, c keepwatch.Change) {
 	switch {
 	case p.entry == nil:
 		t.record(added(c.Object))
@@ -96,7 +96,7 @@ func (t *txn) applyWrite(p place, c keepwatch.Change) {
 
 // applyDelete removes an object. The change carries its last state, or an object without a
 // UID if the source does not know that state.
-func (t *txn) applyDelete(p place, c keepwatch.Change) {
+func (t *txn) applyDelete(p position, c keepwatch.Change) {
 	last := c.Object
 	if last.UID() == "" {
 		last = p.object
@@ -146,9 +146,9 @@ func (t *txn) undo(e logEntry) {
 	}
 }
 
-// putObject puts an object at the place of its key and replaces the object there. prior is
-// the entry of the key in the base, nil if there was none.
-func (t *txn) putObject(p place, prior *entry, o keepwatch.Object, at keepwatch.Revision) {
+// putObject puts an object at the position of its key and replaces the object there. prior
+// is the entry of the key in the base, nil if there was none.
+func (t *txn) putObject(p position, prior *entry, o keepwatch.Object, at keepwatch.Revision) {
 	switch {
 	case p.entry == nil:
 		t.digest = t.digest.with(o)
@@ -164,8 +164,8 @@ func (t *txn) putObject(p place, prior *entry, o keepwatch.Object, at keepwatch.
 	t.put(p, o.Key(), &entry{object: o, created: created, stored: at})
 }
 
-// removeObject removes the object at a place.
-func (t *txn) removeObject(p place) {
+// removeObject removes the object at a position.
+func (t *txn) removeObject(p position) {
 	t.digest = t.digest.without(p.object)
 	t.remove(p)
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// versioned is a thing whose writes are numbered.
+// versioned is a thing whose source numbers its writes.
 type versioned struct {
 	*thing
 	version int64
@@ -15,8 +15,8 @@ type versioned struct {
 
 func (v versioned) Version() int64 { return v.version }
 
-// TestApply has a row for each rule about what may follow what. The store holds
-// a@3 and b@5 at revision 10; c was deleted at 8, listed at 6.
+// TestApply has a row for each rule about the next change. The store has a@3 and b@5 at
+// revision 10; c was deleted at 8, listed at 6.
 func TestApply(t *testing.T) {
 	a, b, c, d := thingAt("a", 3), thingAt("b", 5), thingAt("c", 6), thingAt("d", 0)
 	violation := keepwatch.ProtocolViolation
@@ -24,7 +24,7 @@ func TestApply(t *testing.T) {
 		batch   keepwatch.Batch
 		dropped int
 		failure keepwatch.FailureKind
-		history []string // what a watcher receives
+		history []string // the deliveries of a watcher
 	}{
 		"news": {
 			batch:   batch(10, 14, modify(a.at(11)), add(d.at(12)), del(b, 14)),
@@ -35,7 +35,7 @@ func TestApply(t *testing.T) {
 			history: []string{"batch 10-11; MODIFIED@11 ns/a a-1@11; MODIFIED@11 ns/b b-1@11"},
 		},
 		"several of one key": {
-			batch:   batch(10, 13, modify(a.at(11)), del(a, 12), add(a.life("a-2").at(13))),
+			batch:   batch(10, 13, modify(a.at(11)), del(a, 12), add(a.withUID("a-2").at(13))),
 			history: []string{"batch 10-13; MODIFIED@11 ns/a a-1@11; DELETED@12 ns/a a-1@12; ADDED@13 ns/a a-2@13"},
 		},
 		"created and deleted": {
@@ -45,10 +45,10 @@ func TestApply(t *testing.T) {
 		"bookmark":             {batch: batch(10, 12), history: []string{"batch 10-12"}},
 		"bookmark once more":   {batch: batch(10, 10)},
 		"added though known":   {batch: batch(10, 11, add(a.at(11))), history: []string{"batch 10-11; MODIFIED@11 ns/a a-1@11"}},
-		"new UID, no delete":   {batch: batch(10, 11, modify(a.life("a-2").at(11))), history: []string{"batch 10-11; DELETED@11 ns/a a-1@3; ADDED@11 ns/a a-2@11"}},
-		"new UID, as added":    {batch: batch(10, 11, add(a.life("a-2").at(11))), history: []string{"batch 10-11; DELETED@11 ns/a a-1@3; ADDED@11 ns/a a-2@11"}},
-		"replaced at once":     {batch: batch(10, 11, del(a, 11), add(a.life("a-2").at(11))), history: []string{"batch 10-11; DELETED@11 ns/a a-1@11; ADDED@11 ns/a a-2@11"}},
-		"delete without state": {batch: batch(10, 11, del(a.life(""), 11)), history: []string{"batch 10-11; DELETED@11 ns/a a-1@3"}},
+		"new UID, no delete":   {batch: batch(10, 11, modify(a.withUID("a-2").at(11))), history: []string{"batch 10-11; DELETED@11 ns/a a-1@3; ADDED@11 ns/a a-2@11"}},
+		"new UID, as added":    {batch: batch(10, 11, add(a.withUID("a-2").at(11))), history: []string{"batch 10-11; DELETED@11 ns/a a-1@3; ADDED@11 ns/a a-2@11"}},
+		"replaced at once":     {batch: batch(10, 11, del(a, 11), add(a.withUID("a-2").at(11))), history: []string{"batch 10-11; DELETED@11 ns/a a-1@11; ADDED@11 ns/a a-2@11"}},
+		"delete without state": {batch: batch(10, 11, del(a.withUID(""), 11)), history: []string{"batch 10-11; DELETED@11 ns/a a-1@3"}},
 		"delete, older state":  {batch: batch(10, 11, keepwatch.Change{Type: keepwatch.Deleted, Revision: 11, Object: a}), history: []string{"batch 10-11; DELETED@11 ns/a a-1@3"}},
 
 		"duplicate":                        {batch: batch(10, 10, add(a)), dropped: 1},
@@ -81,7 +81,7 @@ func TestApply(t *testing.T) {
 		"duplicate beyond its end":        {batch: batch(1, 4, add(b)), failure: violation},
 		"modified, never added":           {batch: batch(10, 12, modify(d.at(12))), failure: violation},
 		"deleted, never added":            {batch: batch(10, 12, del(d, 12)), failure: violation},
-		"deletes another life":            {batch: batch(10, 12, del(a.life("a-2"), 12)), failure: violation},
+		"deletes another UID":             {batch: batch(10, 12, del(a.withUID("a-2"), 12)), failure: violation},
 		"no type":                         {batch: batch(10, 12, keepwatch.Change{Object: a.at(12), Revision: 12}), failure: violation},
 		"revision not the object's":       {batch: batch(10, 12, keepwatch.Change{Type: keepwatch.Modified, Object: a.at(11), Revision: 12}), failure: violation},
 		"deleted before its last state":   {batch: batch(10, 12, keepwatch.Change{Type: keepwatch.Deleted, Object: a.at(12), Revision: 11}), failure: violation},
@@ -114,7 +114,7 @@ func TestApply(t *testing.T) {
 	}
 }
 
-// After a refused batch the right one is taken.
+// After a refused batch the right one is applied.
 func TestApplyAfterAFailure(t *testing.T) {
 	a := thingAt("a", 1)
 	s := listed(t, Options{}, 1, a)
@@ -133,7 +133,7 @@ func TestApplyBeforeTheFirstList(t *testing.T) {
 // Every change carries the state before it, which no source gives.
 func TestApplySetsPrior(t *testing.T) {
 	a := thingAt("a", 1)
-	a2, a3 := a.at(2), a.life("a-2").at(4)
+	a2, a3 := a.at(2), a.withUID("a-2").at(4)
 	s := listed(t, Options{}, 1, a)
 	apply(t, s, 9, modify(a2), modify(a3), del(a3, 9))
 	got := poll(t, s.Watch(Cursor{Revision: 1}, Filter{}))[0].(keepwatch.Batch).Changes
@@ -147,7 +147,7 @@ func TestApplySetsPrior(t *testing.T) {
 // With numbered writes a missed event is noticed at the next one of its key.
 func TestApplyVersioned(t *testing.T) {
 	at := func(r keepwatch.Revision, uid keepwatch.UID, version int64) versioned {
-		return versioned{thingAt("a", r).life(uid), version}
+		return versioned{thingAt("a", r).withUID(uid), version}
 	}
 	for name, row := range map[string]struct {
 		next    keepwatch.Change
@@ -179,29 +179,29 @@ func TestApplyVersioned(t *testing.T) {
 	}
 }
 
-// A replay of deletions that the tombstones no longer know is no news either.
+// A replay of deletions below the tombstones' horizon is dropped, too.
 func TestApplyOldDeletesBehindTheHorizon(t *testing.T) {
 	a, b, c := thingAt("a", 1), thingAt("b", 1), thingAt("c", 1)
 	s := listed(t, Options{Tombstones: 1}, 1, a, b, c)
 	apply(t, s, 4, del(a, 2), del(b, 3), del(c, 4))
-	dropped, err := s.Apply(context.Background(), batch(1, 5, del(a, 2), del(b, 3), del(c, 4), add(a.life("a-2").at(5))))
+	dropped, err := s.Apply(context.Background(), batch(1, 5, del(a, 2), del(b, 3), del(c, 4), add(a.withUID("a-2").at(5))))
 	if err != nil || dropped != 3 {
 		t.Fatalf("%d dropped, %v", dropped, err)
 	}
 }
 
-// A replay of an earlier life is known by the deletion of a later one.
-func TestApplyOldLifeOfADeletedName(t *testing.T) {
+// A replay with an earlier UID is recognized by the deletion of a later one.
+func TestApplyOldUIDOfADeletedName(t *testing.T) {
 	a, b := thingAt("a", 1), thingAt("b", 1)
 	s := listed(t, Options{Tombstones: 1}, 1, a, b)
-	apply(t, s, 9, del(a, 2), add(a.life("a-2").at(3)), del(b, 4), del(a.life("a-2"), 5))
+	apply(t, s, 9, del(a, 2), add(a.withUID("a-2").at(3)), del(b, 4), del(a.withUID("a-2"), 5))
 	dropped, err := s.Apply(context.Background(), batch(1, 9, modify(a.at(2))))
 	if err != nil || dropped != 1 {
 		t.Fatalf("%d dropped, %v", dropped, err)
 	}
 }
 
-// So is a replay of what came and went within a gap.
+// A replay of an object that was created and deleted within a gap is dropped, too.
 func TestApplyOldDeletesWithinAGap(t *testing.T) {
 	a := thingAt("a", 1)
 	s := listed(t, Options{}, 1, a)

@@ -44,8 +44,8 @@ func validateChange(c keepwatch.Change, to keepwatch.Revision) error {
 	return nil
 }
 
-// validateKey checks that an object's key has a place in the order: a slash within a
-// namespace would make two keys one.
+// validateKey checks that an object's key is unique in the order: a slash within a
+// namespace would make two keys equal.
 func validateKey(o keepwatch.Object) error {
 	if key := o.Key(); key.Name == "" || strings.Contains(key.Namespace, "/") {
 		return keepwatch.Failed(keepwatch.ProtocolViolation, "%q in namespace %q is no object's name", key.Name, key.Namespace)

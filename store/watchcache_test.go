@@ -35,7 +35,7 @@ const prefix = "/configmaps/"
 func newWatchCache(f *fleet) *watchCache {
 	before := goruntime.NumGoroutine()
 	klog.LogToStderr(false)
-	klog.SetOutput(io.Discard) // it tells of every end
+	klog.SetOutput(io.Discard) // it logs every end
 	fed := &handFed{list: f.items, events: make(chan watch.Event, 100)}
 	c, err := cacher.NewCacherFromConfig(cacher.Config{
 		Storage:             fed,
@@ -94,9 +94,8 @@ func (*watchCache) options(revision string) storage.ListOptions {
 func (*watchCache) snapshot() any   { return nil }
 func (*watchCache) changed(any) int { return 0 }
 
-// close waits for the last event first, since a watch cache that is stopped with
-// events on their way never ends; and then for what it leaves to its watchers'
-// goroutines.
+// close first waits for the last event, since a watch cache that is stopped with events in
+// flight never ends, and then for its watchers' goroutines.
 func (w *watchCache) close() {
 	for w.last != nil && w.read(w.last.Key(), w.last.Revision().String()) != nil {
 	}
@@ -111,7 +110,7 @@ func (w *watchCache) close() {
 
 // handFed is a storage that has one list, and then the events of a channel.
 type handFed struct {
-	storage.Interface // what the watch cache does not call
+	storage.Interface // methods that the watch cache does not call
 	list              []corev1.ConfigMap
 	events            chan watch.Event
 }

@@ -16,8 +16,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func red(o keepwatch.Object) bool { return o.(*thing).color == "red" }
 
-// nothing keeps only the newest moment in the window, so that whoever is further
-// behind gets a gap.
+// nothing bounds the window to the newest entry, so a watcher that is further behind
+// receives a gap.
 var nothing = Options{WindowBytes: 1}
 
 func TestWatchWithinTheWindow(t *testing.T) {
@@ -35,7 +35,7 @@ func TestWatchWithinTheWindow(t *testing.T) {
 		14: {"batch 14-16; MODIFIED@15 ns/b b-1@15; DELETED@16 ns/a a-1@16"},
 		15: {"batch 15-16; DELETED@16 ns/a a-1@16"},
 		16: {},
-		20: {}, // still to come
+		20: {}, // in the future
 		0:  {"gap 0-16 expired; ADDED@15 ns/b b-1@15; ADDED@12 ns/c c-1@12"},
 	} {
 		w := s.Watch(Cursor{Revision: from}, Filter{})
@@ -46,7 +46,7 @@ func TestWatchWithinTheWindow(t *testing.T) {
 	}
 }
 
-// A watcher from the future waits for it, and gets what follows.
+// A watcher at a future revision waits for it, and receives the events after it.
 func TestWatchFromTheFuture(t *testing.T) {
 	a := thingAt("a", 1)
 	s := listed(t, Options{}, 1, a)
@@ -69,7 +69,7 @@ func TestWatchBookmarks(t *testing.T) {
 	apply(t, s, 5)
 	apply(t, s, 6, modify(a.at(6)))
 	wantLines(t, lines(poll(t, w)...), "batch 3-4; MODIFIED@4 ns/a a-1@4", "batch 4-6; MODIFIED@6 ns/a a-1@6")
-	// A bookmark is as good at the end of what does not concern the view.
+	// A bookmark is correct after changes of other objects, too.
 	wantLines(t, lines(poll(t, other)...), "batch 1-6")
 }
 
@@ -103,11 +103,11 @@ func TestWatchFilterEdges(t *testing.T) {
 	apply(t, s, 4, modify(a.at(4)))
 	apply(t, s, 5, modify(a.at(5)))
 	apply(t, s, 6, modify(a.at(6).painted("red")))
-	apply(t, s, 7, modify(a.life("a-2").at(7).painted("red")))
-	apply(t, s, 8, modify(a.life("a-3").at(8)))
-	apply(t, s, 9, modify(a.life("a-3").at(9).painted("red")))
-	apply(t, s, 10, del(a.life("a-3").painted("red"), 10))
-	apply(t, s, 12, add(a.life("a-4").at(11)), del(a.life("a-4"), 12))
+	apply(t, s, 7, modify(a.withUID("a-2").at(7).painted("red")))
+	apply(t, s, 8, modify(a.withUID("a-3").at(8)))
+	apply(t, s, 9, modify(a.withUID("a-3").at(9).painted("red")))
+	apply(t, s, 10, del(a.withUID("a-3").painted("red"), 10))
+	apply(t, s, 12, add(a.withUID("a-4").at(11)), del(a.withUID("a-4"), 12))
 	wantLines(t, lines(poll(t, w)...),
 		"batch 1-2; ADDED@2 ns/a a-1@2",
 		"batch 2-3; MODIFIED@3 ns/a a-1@3",
@@ -119,8 +119,8 @@ func TestWatchFilterEdges(t *testing.T) {
 		"batch 9-10; DELETED@10 ns/a a-3@10")
 }
 
-// TestWatchFilterEdgesInAGap: when it left the view is not known, only that it
-// did by the end; what it became may even be older, after a rewind.
+// TestWatchFilterEdgesInAGap: the revision at which an object left the filter is not
+// known, only that it left until the end. After a rewind its state may even be older.
 func TestWatchFilterEdgesInAGap(t *testing.T) {
 	a, b := thingAt("a", 1).painted("red"), thingAt("b", 1)
 	s := listed(t, Options{}, 5, a.at(5), b)
@@ -144,13 +144,13 @@ func TestWatchByKey(t *testing.T) {
 	}
 }
 
-// TestWatchBehindTheWindow: the difference comes from tombstones and state.
+// TestWatchBehindTheWindow checks the difference from tombstones and tree.
 func TestWatchBehindTheWindow(t *testing.T) {
 	a, b, c := thingAt("a", 1), thingAt("b", 2), thingAt("c", 3)
 	s := listed(t, nothing, 5, a, b, c)
 	apply(t, s, 6, modify(a.at(6)))
 	apply(t, s, 7, del(b, 7))
-	apply(t, s, 8, add(b.life("b-2").at(8)))
+	apply(t, s, 8, add(b.withUID("b-2").at(8)))
 	apply(t, s, 9, add(thingAt("d", 9)))
 	apply(t, s, 10, del(thingAt("d", 9), 10))
 	apply(t, s, 11, add(thingAt("e", 11)))
@@ -170,8 +170,8 @@ func TestWatchBehindTheWindow(t *testing.T) {
 	wantFailure(t, err, keepwatch.Expired)
 }
 
-// Behind the window it is not known what matched before. So what does not match
-// is Deleted rather than left; but what a key says was so at all times.
+// Behind the window it is not known which objects matched before. An object that does not
+// match is therefore Deleted and not skipped. A filter by key is exact at all times.
 func TestWatchBehindTheWindowFiltered(t *testing.T) {
 	a, b, c := thingAt("a", 1).painted("red"), thingAt("b", 2), thingAt("c", 3)
 	s := listed(t, nothing, 5, a, b, c, a.in("other"), b.in("other"))
@@ -210,8 +210,8 @@ func TestWatchExpires(t *testing.T) {
 	wantLines(t, lines(poll(t, s.Watch(Cursor{Revision: 2}, Filter{}))...), "gap 2-4 expired; DELETED@3 ns/b b-1@3")
 }
 
-// A cursor within a gap comes from elsewhere, and may know of an object that we
-// have never seen: it can't be served.
+// A cursor within a gap is of another process, which may have an object that this store
+// has never had: it must be refused.
 func TestWatchFromWithinAGap(t *testing.T) {
 	a := thingAt("a", 1)
 	for name, o := range map[string]Options{"in the window": {}, "behind it": nothing} {
@@ -235,9 +235,9 @@ func TestWatchFromWithinAGap(t *testing.T) {
 	}
 }
 
-// A list may bring an object that is older than the state it replaces, because an
-// event was lost. A watcher that received that state must receive it, also behind the
-// window, and see it deleted later.
+// A list may have an object older than the state it replaces, because an event was lost. A
+// watcher that received that state must receive the object, also behind the window, and
+// its later deletion.
 func TestWatchOfWhatAListHasHealed(t *testing.T) {
 	lost := thingAt("lost", 3)
 	s := listed(t, nothing, 5)
@@ -276,8 +276,8 @@ func TestWatchThroughARewind(t *testing.T) {
 	}
 }
 
-// A cursor of an epoch long gone must not be taken for one of the epoch before,
-// because their numbers are equal.
+// A cursor of an earlier epoch must not be mistaken for one of the epoch before with an
+// equal number.
 func TestWatchThroughTwoRewinds(t *testing.T) {
 	a := thingAt("a", 1)
 	s := listed(t, nothing, 10, a)
@@ -290,8 +290,8 @@ func TestWatchThroughTwoRewinds(t *testing.T) {
 	wantLines(t, lines(poll(t, s.Watch(Cursor{1, 10}, Filter{}))...), "gap 10-9 rewind; MODIFIED@1 ns/a a-1@1")
 }
 
-// After a rewind, revisions of before it say nothing about since when an object
-// is there: its deletion must reach whoever has seen it.
+// After a rewind, earlier revisions do not show when an object was created: a watcher that
+// has received the object must receive its deletion.
 func TestWatchBehindTheWindowAfterARewind(t *testing.T) {
 	a, b := thingAt("a", 2), thingAt("b", 3)
 	s := listed(t, nothing, 100, a, b) // they count as there since 100
@@ -304,9 +304,9 @@ func TestWatchBehindTheWindowAfterARewind(t *testing.T) {
 		"gap 60-90 expired; DELETED@80 ns/a a-1@80; MODIFIED@70 ns/b b-1@70")
 }
 
-// A list that shows the current revision in another state begins an epoch, or who
-// has seen the other one would never learn of it.
-func TestWatchOfAnotherStateAtTheHeldRevision(t *testing.T) {
+// A list that shows the current revision in another state begins an epoch: otherwise a
+// watcher with the first state would never receive the second.
+func TestWatchOfAnotherStateAtTheCurrentRevision(t *testing.T) {
 	s := listed(t, Options{}, 10, thingAt("a", 3))
 	w := s.Watch(Cursor{Revision: 10}, Filter{})
 	relist(t, s, keepwatch.GapExpired, 10, thingAt("a", 3), thingAt("b", 9))
@@ -377,8 +377,8 @@ func TestAWatcherIsSmall(t *testing.T) {
 	}
 }
 
-// TestWatchUnreadable: a watcher stops right before the revision of a change that its filter
-// cannot judge, fails there as long as that is so, and then goes on.
+// TestWatchUnreadable: a watcher stops before the revision of a change that its filter
+// cannot judge, fails there as long as that is so, and then continues.
 func TestWatchUnreadable(t *testing.T) {
 	dark := true
 	sealed := errors.New("sealed")

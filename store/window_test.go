@@ -28,7 +28,7 @@ func (w windowTwin) add(m logEntry, unheard int, o Options) windowTwin {
 	return w
 }
 
-// since walks from the newest back to the moment that goes on from a cursor.
+// since returns the entry, from the newest back, that begins at a cursor.
 func (w windowTwin) since(c Cursor) (int, bool) {
 	for i := len(w) - 1; i >= 0; i-- {
 		m := w[i]
@@ -171,7 +171,7 @@ func TestWindowAge(t *testing.T) {
 	}
 }
 
-func TestWindowKeepsTheNewestWhateverItsSize(t *testing.T) {
+func TestWindowRetainsTheNewestOfAnySize(t *testing.T) {
 	s := listed(t, Options{WindowBytes: 1, Size: func(keepwatch.Object) int { return 1000 }}, 1)
 	w := s.Watch(s.Snapshot().Cursor(), Filter{})
 	for r := keepwatch.Revision(2); r < 10; r++ {

@@ -12,8 +12,8 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// world is a source's true history and the store that follows it. Its histories
-// follow the definition: every state is kept whole.
+// world is a source's true history and the store that follows it. Its histories follow the
+// definition: it has every state as a whole.
 type world struct {
 	store *Store
 	*branch
@@ -49,8 +49,8 @@ func (b *branch) at(r keepwatch.Revision) state {
 	return state{}
 }
 
-// between is what a view sees of the history (from, to], by the definition: what
-// each revision changes in it.
+// between returns a view's events in the history (from, to], by the definition: the
+// changes of each revision.
 func (b *branch) between(from, to keepwatch.Revision, f Filter) (seen []keepwatch.Change) {
 	for r := from + 1; r <= to; r++ {
 		before, after := b.at(r-1).through(f), b.at(r).through(f)
@@ -114,8 +114,7 @@ func (w *world) commit(t *rapid.T) {
 	w.states[w.now] = w.state
 }
 
-// restore takes the world back to an earlier revision, from where it goes on
-// differently.
+// restore restores the world to an earlier revision, where a different history begins.
 func (w *world) restore(t *rapid.T) {
 	then := keepwatch.Revision(rapid.IntRange(1, int(w.now)).Draw(t, "restored"))
 	old := w.branch
@@ -133,7 +132,7 @@ func (w *world) restore(t *rapid.T) {
 	w.restored = true
 }
 
-// reason is why the store can't follow the history.
+// reason returns why the store cannot continue from the history.
 func (w *world) reason() keepwatch.GapReason {
 	if w.restored {
 		return keepwatch.GapRewind
@@ -141,12 +140,13 @@ func (w *world) reason() keepwatch.GapReason {
 	return keepwatch.GapExpired
 }
 
-// send gives the store the history up to n changes further on, in whole
-// revisions, perhaps once more what it had, and perhaps with a bookmark.
+// send applies the next n changes of the history to the store, in whole revisions, perhaps
+// with a repetition, and perhaps with a bookmark.
 func (w *world) send(t *rapid.T, n int) {
 	current := w.store.Revision()
 	from := current - min(current, keepwatch.Revision(rapid.SampledFrom([]int{0, 0, 0, 1, 5}).Draw(t, "again")))
-	// What came and went before that is not distinguished from news, and refused.
+	// An object that was created and deleted before that is not distinguished from a new one,
+	// and refused.
 	_, difference := w.store.Bounds()
 	from = max(from, w.listed, difference)
 	b := keepwatch.Batch{From: from, To: current}
