@@ -272,32 +272,13 @@ func TestWhatIsFatal(t *testing.T) {
 	}
 }
 
-// forbidding starts a server that answers every request with 403.
-func forbidding(t *testing.T) *httptest.Server {
+func TestAForbiddenResourceIsFatal(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusForbidden)
 		fmt.Fprint(w, `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403, "message": "you may not"}`)
 	}))
-	t.Cleanup(server.Close)
-	return server
-}
-
-func TestNegativeStartupDeadlineWaitsForPermission(t *testing.T) {
-	p := newPlace(t)
-	op := p.operator("widgets.example.com", operator.StartupDeadline(-1))
-	operator.OnCreate(op, func(context.Context, *request) error { return nil })
-	stop := p.startWith(&rest.Config{Host: forbidding(t).URL}, op)
-	p.eventually("it waits", func() (bool, string) {
-		return strings.Count(p.log.logged(), "waiting for the resource") >= 2, p.log.logged()
-	})
-	if err := stop(); err != nil {
-		t.Errorf("Run returns %v", err)
-	}
-}
-
-func TestAForbiddenResourceIsFatal(t *testing.T) {
-	server := forbidding(t)
+	defer server.Close()
 	op := operator.New("widgets.example.com", operator.StartupDeadline(0))
 	operator.OnCreate(op, func(context.Context, *request) error { return nil })
 	if err := op.Run(t.Context(), &rest.Config{Host: server.URL}); err == nil || !strings.Contains(err.Error(), "you may not") {
