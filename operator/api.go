@@ -45,19 +45,19 @@ func newServer(cfg *rest.Config, client *http.Client, k kind, prefix string) (*s
 }
 
 func (s *server) patch(ctx context.Context, state map[string]any, r write.Request) (*unstructured.Unstructured, error) {
-	request := s.about(s.client.Patch(r.Type), state).Param("fieldManager", s.manager).Body(r.Body)
+	request := s.objectRequest(s.client.Patch(r.Type), state).Param("fieldManager", s.manager).Body(r.Body)
 	if r.Subresource != "" {
 		request.SubResource(r.Subresource)
 	}
-	text, err := answered(request.Do(ctx))
+	text, err := responseBody(request.Do(ctx))
 	if err != nil {
 		return nil, err
 	}
-	return brief(text)
+	return decodeMetadata(text)
 }
 
 // brief decodes the metadata that patch returns. The informer delivers the rest.
-func brief(text []byte) (*unstructured.Unstructured, error) {
+func decodeMetadata(text []byte) (*unstructured.Unstructured, error) {
 	var answer struct {
 		Metadata struct {
 			Name            string         `json:"name"`
@@ -87,7 +87,7 @@ func brief(text []byte) (*unstructured.Unstructured, error) {
 }
 
 func (s *server) get(ctx context.Context, state map[string]any) (*unstructured.Unstructured, error) {
-	text, err := answered(s.about(s.client.Get(), state).Do(ctx))
+	text, err := responseBody(s.objectRequest(s.client.Get(), state).Do(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func (s *server) get(ctx context.Context, state map[string]any) (*unstructured.U
 }
 
 // answered is the body of an answer, or the Status in it as an error.
-func answered(r rest.Result) ([]byte, error) {
+func responseBody(r rest.Result) ([]byte, error) {
 	if err := r.Error(); err != nil {
 		return nil, err
 	}
@@ -104,6 +104,6 @@ func answered(r rest.Result) ([]byte, error) {
 }
 
 // about names in a request the object that a state is of.
-func (s *server) about(r *rest.Request, state map[string]any) *rest.Request {
+func (s *server) objectRequest(r *rest.Request, state map[string]any) *rest.Request {
 	return r.NamespaceIfScoped(text(state, "namespace"), s.kind.namespaced).Resource(s.kind.resource.Resource).Name(text(state, "name"))
 }

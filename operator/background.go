@@ -47,7 +47,7 @@ func StopGrace(warning, grace time.Duration) HandlerOption {
 }
 
 func declareTask[T metav1.Object](op *Operator, f Func[T], what string, options []HandlerOption) *background.Task {
-	d := describe[T](op, f, 0, what, options)
+	d := newDeclaration[T](op, f, 0, what, options)
 	t := &background.Task{Handler: d.Handler, Schedule: d.Schedule, Index: len(op.background), FixedBackoff: d.fixedBackoff}
 	op.background = append(op.background, &handler{Handler: d.Handler, call: caller(f)})
 	op.tasks = append(op.tasks, t)

@@ -22,7 +22,7 @@ var errTimeout = errors.New("the handler's timeout is over")
 // can't have is its error.
 func (e *engine) call(o *object, h *handler, in *invocation, deadline time.Time) (write.Outgoing, error) {
 	err := e.invoke(o, h, in, deadline)
-	out, impossible := in.patch.take()
+	out, impossible := in.patch.drain()
 	if err == nil {
 		err = impossible
 	}
@@ -43,7 +43,7 @@ func (e *engine) invoke(o *object, h *handler, in *invocation, deadline time.Tim
 func (e *engine) invokeWith(ctx context.Context, o *object, h *handler, in *invocation) (err error) {
 	key := o.key
 	in.logger = e.logger.With("namespace", key.Namespace, "name", key.Name, "uid", string(o.uid), "handler", h.ID)
-	defer e.occupy(o, h.ID)()
+	defer e.trackCall(o, h.ID)()
 	start := time.Now()
 	defer func() {
 		e.metrics.called(h.ID, time.Since(start), err)
@@ -83,15 +83,15 @@ func (e *engine) trace(ctx context.Context, o *object, h *handler) (context.Cont
 }
 
 // occupy records that a handler is being called, until the returned function is called.
-func (e *engine) occupy(o *object, id string) func() {
+func (e *engine) trackCall(o *object, id string) func() {
 	call := &call{o, id}
 	e.mu.Lock()
-	e.busy[call] = struct{}{}
+	e.calls[call] = struct{}{}
 	e.mu.Unlock()
 	return func() {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		delete(e.busy, call)
+		delete(e.calls, call)
 	}
 }
 

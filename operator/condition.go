@@ -36,12 +36,12 @@ func (o *object) reported(out *outgoing) *string {
 
 // report records a rejection in an Event, and on the object as a condition: once, until the
 // server accepts a request or rejects one with another message.
-func (e *engine) report(o *object, out *outgoing, g view, err error) {
-	reported, complaint := o.reported(out), write.Complaint(err)
-	if *reported == complaint {
+func (e *engine) reportRejection(o *object, out *outgoing, g view, err error) {
+	reported, rejection := o.reported(out), write.Rejection(err)
+	if *reported == rejection {
 		return
 	}
-	*reported = complaint
+	*reported = rejection
 	message := cycle.Brief(err.Error())
 	o.recordEvent(g.state, "Warning", "PatchRejected", message)
 	if out.step {
@@ -73,11 +73,11 @@ func (e *engine) hasCondition(state map[string]any) bool {
 
 // clearCondition removes the condition of an object that can be handled again.
 func (e *engine) clearCondition(o *object, g view) time.Time {
-	o.throttle, o.stale = throttle.Throttle{}, 0
+	o.throttle, o.staleRevision = throttle.Throttle{}, 0
 	if g.gone || !e.hasCondition(g.state) {
 		return time.Time{}
 	}
-	o.out = &outgoing{step: true}
+	o.pending = &outgoing{step: true}
 	next, _ := e.send(o, g)
 	return next
 }

@@ -34,17 +34,17 @@ type engine struct {
 
 	mu      sync.Mutex // locked after an object's, never before it
 	objects map[keepwatch.UID]*object
-	busy    map[*call]struct{} // handlers that are being called
+	calls   map[*call]struct{} // handlers that are being called
 }
 
 // errInvariant is what can't be true; nothing else can be trusted then.
-var errInvariant = errors.New("an invariant of the operator is broken")
+var errInvariantViolated = errors.New("an invariant of the operator is broken")
 
-func newEngine(op *Operator, k kind, api api, feed objectSource, poster *eventRecorder, handling context.Context, fail func(error)) *engine {
+func newEngine(op *Operator, k kind, api api, source objectSource, recorder *eventRecorder, handling context.Context, fail func(error)) *engine {
 	e := &engine{
-		Operator: op, kind: k, spec: op.spec(), api: api, source: feed, recorder: poster,
+		Operator: op, kind: k, spec: op.spec(), api: api, source: source, recorder: recorder,
 		queue: queue.New[keepwatch.UID](), logger: op.logger().With("resource", op.name), fail: fail,
-		handling: handling, daemons: background.NewRunner(handling, ErrStopped, ErrUnwanted), objects: map[keepwatch.UID]*object{}, busy: map[*call]struct{}{},
+		handling: handling, daemons: background.NewRunner(handling, ErrStopped, ErrUnwanted), objects: map[keepwatch.UID]*object{}, calls: map[*call]struct{}{},
 	}
 	op.metrics.queue.Store(e.queue)
 	return e
@@ -88,7 +88,7 @@ func (e *engine) getOrCreate(uid keepwatch.UID, c change) *object {
 func (e *engine) forget(o *object) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if !o.gone || o.eventful || !o.tasks.Empty() {
+	if !o.gone || o.hasEvent || !o.tasks.Empty() {
 		return
 	}
 	o.forgotten = true
@@ -120,12 +120,12 @@ func (e *engine) work() {
 		e.fail(err)
 	}()
 	for {
-		uid, waited, ok := e.queue.Take()
+		uid, waited, ok := e.queue.Get()
 		if !ok {
 			ended = true
 			return
 		}
-		e.metrics.waited.Observe(waited.Seconds())
+		e.metrics.queueDuration.Observe(waited.Seconds())
 		e.handle(uid)
 		e.queue.Done(uid)
 	}
@@ -140,8 +140,8 @@ func (e *engine) handle(uid keepwatch.UID) {
 		return // it was forgotten after it was queued
 	}
 	start := time.Now()
-	defer e.metrics.working(start)()
-	next := e.guarded(o, start)
+	defer e.metrics.trackWorker(start)()
+	next := e.processOrThrottle(o, start)
 	if !next.IsZero() {
 		e.queue.AddAt(uid, next)
 	}
@@ -151,8 +151,8 @@ func (e *engine) handle(uid keepwatch.UID) {
 // run follows and handles until ctx is done, and drains. gate is closed when every
 // operator of the process has its first list.
 func (e *engine) run(ctx context.Context, listed func(), gate <-chan struct{}) {
-	var feeding, workers sync.WaitGroup
-	feeding.Go(func() {
+	var informing, workers sync.WaitGroup
+	informing.Go(func() {
 		err := e.source.run(ctx, e.deliver, listed)
 		if ctx.Err() == nil {
 			e.fail(fmt.Errorf("operator of %s: can't follow: %w", e.name, explained(err)))
@@ -161,7 +161,7 @@ func (e *engine) run(ctx context.Context, listed func(), gate <-chan struct{}) {
 	select {
 	case <-gate:
 	case <-ctx.Done():
-		feeding.Wait()
+		informing.Wait()
 		return
 	}
 	defer e.queue.CloseWith(ctx)()
@@ -170,21 +170,21 @@ func (e *engine) run(ctx context.Context, listed func(), gate <-chan struct{}) {
 	}
 	workers.Wait()
 	e.daemons.Wait()
-	feeding.Wait()
+	informing.Wait()
 }
 
 // explained returns the reason why the source ended.
 func explained(err error) error {
 	if err == nil {
-		return fmt.Errorf("%w: the informer ended without a reason", errInvariant)
+		return fmt.Errorf("%w: the informer ended without a reason", errInvariantViolated)
 	}
 	return err
 }
 
 // stuck names what is being called, for a stop that does not come to its end.
-func (e *engine) stuck() (names []string) {
+func (e *engine) runningCalls() (names []string) {
 	e.mu.Lock()
-	calls := slices.Collect(maps.Keys(e.busy))
+	calls := slices.Collect(maps.Keys(e.calls))
 	e.mu.Unlock()
 	for _, c := range calls {
 		names = append(names, fmt.Sprintf("%s of %s", c.id, c.object.key))

@@ -32,7 +32,7 @@ const (
 	// pendingEvents bounds the Events that were not posted yet.
 	pendingEvents = 1000
 	// lastPosts is how long Events may take when the operator has stopped.
-	lastPosts = time.Second
+	flushTimeout = time.Second
 )
 
 func newEventRecorder(client typedcorev1.EventsGetter, logger *slog.Logger) *eventRecorder {
@@ -77,14 +77,14 @@ func (p *eventRecorder) run(ctx context.Context) {
 	for {
 		select {
 		case event := <-p.outgoing:
-			p.send(ctx, event)
+			p.post(ctx, event)
 		case <-ctx.Done():
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastPosts)
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
 			defer cancel()
 			for ctx.Err() == nil {
 				select {
 				case event := <-p.outgoing:
-					p.send(ctx, event)
+					p.post(ctx, event)
 				default:
 					return
 				}
@@ -94,7 +94,7 @@ func (p *eventRecorder) run(ctx context.Context) {
 	}
 }
 
-func (p *eventRecorder) send(ctx context.Context, event *corev1.Event) {
+func (p *eventRecorder) post(ctx context.Context, event *corev1.Event) {
 	result, err := p.correlator.EventCorrelate(event)
 	if err != nil || result.Skip {
 		return

@@ -21,18 +21,18 @@ const good = 490
 
 // fault is an operator at work on good objects and some bad ones: half of them the
 // server always rejects, and the handler panics for the others.
-type fault struct {
-	*place
+type faultRun struct {
+	*testNamespace
 	*gateway
 	rejected, panicking []string
-	took                []time.Duration // of good objects from their creation to the last patch, sorted
+	latencies           []time.Duration // of good objects from their creation to the last patch, sorted
 }
 
 // withBad creates objects while the operator runs, and waits until the good ones are
 // handled.
-func withBad(t testing.TB, bad int) *fault {
+func handleBeside(t testing.TB, bad int) *faultRun {
 	t.Helper()
-	f := &fault{place: newPlace(t), gateway: newGateway(t)}
+	f := &faultRun{testNamespace: newNamespace(t), gateway: newGateway(t)}
 	op := f.operator("widgets.example.com")
 	operator.OnCreate(op, func(_ context.Context, r *request) error {
 		switch r.Object.Spec.Color {
@@ -64,39 +64,39 @@ func withBad(t testing.TB, bad int) *fault {
 	creating.Wait()
 	for i := range good {
 		name := fmt.Sprintf("fine-%d", i)
-		f.eventually(name+" is handled", func() (bool, string) {
-			done := f.of(name, http.StatusOK) // the status, then the note that it is handled
+		f.waitUntil(name+" is handled", func() (bool, string) {
+			done := f.answersTo(name, http.StatusOK) // the status, then the note that it is handled
 			if len(done) < 2 {
 				return false, fmt.Sprint(done)
 			}
-			f.took = append(f.took, done[1].Sub(created[i]))
+			f.latencies = append(f.latencies, done[1].Sub(created[i]))
 			return true, ""
 		})
 	}
-	slices.Sort(f.took)
+	slices.Sort(f.latencies)
 	return f
 }
 
-func (f *fault) p50() time.Duration { return f.took[len(f.took)/2] }
-func (f *fault) p99() time.Duration { return f.took[len(f.took)*99/100] }
+func (f *faultRun) p50() time.Duration { return f.latencies[len(f.latencies)/2] }
+func (f *faultRun) p99() time.Duration { return f.latencies[len(f.latencies)*99/100] }
 
-// TestBadObjectsHoldUpNoOther has 5 objects that the server always rejects and 5 whose
+// TestBadObjectsDelayNoOther has 5 objects that the server always rejects and 5 whose
 // handler panics, among 490 that are fine: these are handled, and what is sent for the
 // bad ones is as the throttle and the backoff say.
-func TestBadObjectsHoldUpNoOther(t *testing.T) {
-	alone, beside := withBad(t, 0), withBad(t, 5)
+func TestBadObjectsDelayNoOther(t *testing.T) {
+	alone, beside := handleBeside(t, 0), handleBeside(t, 5)
 	t.Logf("p99 of %d good objects: %v alone, %v beside 10 bad ones: %.2f times", good, alone.p99(), beside.p99(), beside.p99().Seconds()/alone.p99().Seconds())
 	for _, name := range beside.rejected {
-		beside.eventually("the throttle was met", func() (bool, string) {
-			n := len(beside.of(name, http.StatusUnprocessableEntity))
+		beside.waitUntil("the throttle was met", func() (bool, string) {
+			n := len(beside.answersTo(name, http.StatusUnprocessableEntity))
 			return n >= 4, fmt.Sprint(n)
 		})
-		beside.throttled(name)
+		beside.wantThrottled(name)
 	}
 	for _, name := range beside.panicking {
-		beside.backedOff(name)
+		beside.wantBackoff(name)
 	}
-	beside.eventually("an Event for each", func() (bool, string) {
+	beside.waitUntil("an Event for each", func() (bool, string) {
 		list, err := clients.CoreV1().Events(beside.name).List(t.Context(), metav1.ListOptions{FieldSelector: "reason=PatchRejected"})
 		return err == nil && len(list.Items) == len(beside.rejected), fmt.Sprint(len(list.Items), err)
 	})
@@ -116,31 +116,31 @@ func TestBadObjectsHoldUpNoOther(t *testing.T) {
 }
 
 // throttled holds what was sent for a rejected object to the throttle.
-func (f *fault) throttled(name string) {
+func (f *faultRun) wantThrottled(name string) {
 	f.t.Helper()
-	times := f.of(name, http.StatusUnprocessableEntity)
+	times := f.answersTo(name, http.StatusUnprocessableEntity)
 	for n := 1; n < len(times); n++ {
 		least := []time.Duration{1, 1, 2, 3, 5, 8, 13, 21}[n-1] * time.Second
 		if gap := times[n].Sub(times[n-1]); gap < least-50*time.Millisecond {
 			f.t.Errorf("%s: try %d came %v after the one before, want %v", name, n+1, gap, least)
 		}
 	}
-	f.eventually("the condition is written", func() (bool, string) {
+	f.waitUntil("the condition is written", func() (bool, string) {
 		note := f.get(name).GetAnnotations()[operator.DefaultPrefix+"/handled-condition"]
 		return strings.Contains(note, "spec.size"), note
 	})
 	// Its status is taken before what is rejected, and the note comes once. A try may
 	// be under way.
-	other, rejected := len(f.of(name, http.StatusOK)), len(f.of(name, http.StatusUnprocessableEntity))
+	other, rejected := len(f.answersTo(name, http.StatusOK)), len(f.answersTo(name, http.StatusUnprocessableEntity))
 	if other < 2 || other > rejected+2 {
 		f.t.Errorf("%s: %d patches taken beside %d rejected", name, other, rejected)
 	}
 }
 
 // backedOff fails if progress of a panicking handler was written more than once a second.
-func (f *fault) backedOff(name string) {
+func (f *faultRun) wantBackoff(name string) {
 	f.t.Helper()
-	times := f.of(name, http.StatusOK)
+	times := f.answersTo(name, http.StatusOK)
 	if len(times) == 0 {
 		f.t.Errorf("%s: no patch records the error", name)
 	}
@@ -158,7 +158,7 @@ func BenchmarkBesideBadObjects(b *testing.B) {
 		b.Run(fmt.Sprintf("bad=%d", 2*bad), func(b *testing.B) {
 			var p50, p99 time.Duration
 			for b.Loop() {
-				f := withBad(b, bad)
+				f := handleBeside(b, bad)
 				p50, p99 = p50+f.p50(), p99+f.p99()
 			}
 			b.ReportMetric(float64(p50.Milliseconds())/float64(b.N), "p50-ms")

@@ -19,13 +19,13 @@ import (
 type gateway struct {
 	*httptest.Server
 	mu      sync.Mutex
-	answers map[string][]answered // by the object's name
+	answers map[string][]responseBody // by the object's name
 	// intrude is called for each patch before it is passed on, and with its answer before
 	// that is. What it returns true for is dropped.
-	intrude func(answered bool) bool
+	drop func(answered bool) bool
 }
 
-type answered struct {
+type responseBody struct {
 	at   time.Time
 	code int
 }
@@ -42,10 +42,10 @@ func newGateway(tb testing.TB) *gateway {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	g := &gateway{answers: map[string][]answered{}, intrude: func(bool) bool { return false }}
+	g := &gateway{answers: map[string][]responseBody{}, drop: func(bool) bool { return false }}
 	g.Server = httptest.NewServer(&httputil.ReverseProxy{
 		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(to) },
-		Transport:      passing{g, transport},
+		Transport:      droppingTransport{g, transport},
 		ModifyResponse: g.answered,
 		ErrorHandler:   func(w http.ResponseWriter, _ *http.Request, _ error) { panic(http.ErrAbortHandler) },
 		FlushInterval:  -1,
@@ -58,22 +58,22 @@ func newGateway(tb testing.TB) *gateway {
 func (g *gateway) config() *rest.Config { return &rest.Config{Host: g.URL} }
 
 // passing passes requests on.
-type passing struct {
+type droppingTransport struct {
 	*gateway
 	http.RoundTripper
 }
 
-func (p passing) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.Method == http.MethodPatch && p.steps(false) {
+func (p droppingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method == http.MethodPatch && p.drops(false) {
 		return nil, errDropped
 	}
 	return p.RoundTripper.RoundTrip(r)
 }
 
-func (g *gateway) steps(answered bool) bool {
+func (g *gateway) drops(answered bool) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.intrude(answered)
+	return g.drop(answered)
 }
 
 func (g *gateway) answered(r *http.Response) error {
@@ -83,9 +83,9 @@ func (g *gateway) answered(r *http.Response) error {
 	path := strings.Split(strings.TrimSuffix(r.Request.URL.Path, "/status"), "/")
 	name := path[len(path)-1]
 	g.mu.Lock()
-	g.answers[name] = append(g.answers[name], answered{time.Now(), r.StatusCode})
+	g.answers[name] = append(g.answers[name], responseBody{time.Now(), r.StatusCode})
 	g.mu.Unlock()
-	if g.steps(true) {
+	if g.drops(true) {
 		r.Body.Close()
 		return errDropped
 	}
@@ -93,7 +93,7 @@ func (g *gateway) answered(r *http.Response) error {
 }
 
 // of is when patches of an object were answered with a code.
-func (g *gateway) of(name string, code int) (at []time.Time) {
+func (g *gateway) answersTo(name string, code int) (at []time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, a := range g.answers[name] {
@@ -105,8 +105,8 @@ func (g *gateway) of(name string, code int) (at []time.Time) {
 }
 
 // intruding has the gateway ask a function from now on.
-func (g *gateway) intruding(f func(answered bool) bool) {
+func (g *gateway) setDrop(f func(answered bool) bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.intrude = f
+	g.drop = f
 }

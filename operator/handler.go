@@ -191,7 +191,7 @@ func (d *declaration) selector(text, what string) labels.Selector {
 }
 
 func declare[T metav1.Object](op *Operator, causes cycle.Cause, f Func[T], options []HandlerOption) *handler {
-	d := describe[T](op, f, causes, causes.String(), options)
+	d := newDeclaration[T](op, f, causes, causes.String(), options)
 	return &handler{Handler: d.Handler, call: caller(f)}
 }
 
@@ -207,7 +207,7 @@ func caller[T metav1.Object](f Func[T]) func(context.Context, *invocation) error
 }
 
 // describe settles what is declared of a function, and notes what is wrong with it.
-func describe[T metav1.Object](op *Operator, f any, causes cycle.Cause, fallback string, options []HandlerOption) *declaration {
+func newDeclaration[T metav1.Object](op *Operator, f any, causes cycle.Cause, fallback string, options []HandlerOption) *declaration {
 	d := &declaration{
 		Handler:  cycle.Handler{ID: nameOf(f), Causes: causes, Backoff: backoff.Exponential{First: FirstBackoff, Max: MaxBackoff}},
 		Schedule: background.Schedule{Grace: defaultGrace},
@@ -219,7 +219,7 @@ func describe[T metav1.Object](op *Operator, f any, causes cycle.Cause, fallback
 		o(d)
 	}
 	if d.ID == "" && !d.named {
-		d.ID = op.number(fallback)
+		d.ID = op.uniqueID(fallback)
 	}
 	if reflect.ValueOf(f).IsNil() {
 		d.errs = append(d.errs, fmt.Errorf("the function is nil"))
@@ -239,7 +239,7 @@ func describe[T metav1.Object](op *Operator, f any, causes cycle.Cause, fallback
 	return d
 }
 
-var nameless = regexp.MustCompile(`^func\d+|^\d+$`)
+var anonymous = regexp.MustCompile(`^func\d+|^\d+$`)
 
 // nameOf is the name of a function without its package, "" if it has none.
 func nameOf(f any) string {
@@ -252,7 +252,7 @@ func nameOf(f any) string {
 	full, _, _ = strings.Cut(full, "[")
 	parts := strings.Split(full, ".")
 	last := parts[len(parts)-1]
-	if len(parts) < 2 || nameless.MatchString(last) {
+	if len(parts) < 2 || anonymous.MatchString(last) {
 		return ""
 	}
 	return last
@@ -260,7 +260,7 @@ func nameOf(f any) string {
 
 // number makes an id of a cause: the first handler of it has its name, others a
 // number behind it.
-func (op *Operator) number(name string) string {
+func (op *Operator) uniqueID(name string) string {
 	if name == "" {
 		name = "event"
 	}

@@ -20,7 +20,7 @@ type Lookup[K comparable, V any] struct {
 }
 
 type indexed[V any] struct {
-	of    keepwatch.Key
+	key   keepwatch.Key
 	value V
 }
 
@@ -29,7 +29,7 @@ type indexed[V any] struct {
 // one is called before the index has the first list. f is called for every change
 // and must be quick.
 func Index[T metav1.Object, K comparable, V any](op *Operator, f func(object T) map[K]V, options ...HandlerOption) *Lookup[K, V] {
-	d := describe[T](op, f, 0, "index", options)
+	d := newDeclaration[T](op, f, 0, "index", options)
 	x := &Lookup[K, V]{values: map[K]map[keepwatch.UID]indexed[V]{}, keys: map[keepwatch.UID][]K{}}
 	op.indexes = append(op.indexes, indexer{d.ID, d.Filter, func(state map[string]any, uid keepwatch.UID, key keepwatch.Key) error {
 		object, err := decode[T](state)
@@ -50,7 +50,7 @@ func (x *Lookup[K, V]) Get(key K) []V {
 		found = append(found, v)
 	}
 	x.mu.RUnlock()
-	slices.SortFunc(found, func(a, b indexed[V]) int { return a.of.Compare(b.of) })
+	slices.SortFunc(found, func(a, b indexed[V]) int { return a.key.Compare(b.key) })
 	values := make([]V, len(found))
 	for i, v := range found {
 		values[i] = v.value
@@ -69,15 +69,15 @@ func (x *Lookup[K, V]) Keys() []K {
 	return keys
 }
 
-func (x *Lookup[K, V]) replace(uid keepwatch.UID, of keepwatch.Key, values map[K]V) {
+func (x *Lookup[K, V]) replace(uid keepwatch.UID, key keepwatch.Key, values map[K]V) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.drop(uid)
+	x.removeLocked(uid)
 	for k, v := range values {
 		if x.values[k] == nil {
 			x.values[k] = map[keepwatch.UID]indexed[V]{}
 		}
-		x.values[k][uid] = indexed[V]{of, v}
+		x.values[k][uid] = indexed[V]{key, v}
 		x.keys[uid] = append(x.keys[uid], k)
 	}
 }
@@ -85,10 +85,10 @@ func (x *Lookup[K, V]) replace(uid keepwatch.UID, of keepwatch.Key, values map[K
 func (x *Lookup[K, V]) remove(uid keepwatch.UID) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.drop(uid)
+	x.removeLocked(uid)
 }
 
-func (x *Lookup[K, V]) drop(uid keepwatch.UID) {
+func (x *Lookup[K, V]) removeLocked(uid keepwatch.UID) {
 	for _, k := range x.keys[uid] {
 		delete(x.values[k], uid)
 		if len(x.values[k]) == 0 {
@@ -109,7 +109,7 @@ type indexer struct {
 // index takes a change into an index. An object that the function fails for is not
 // in it, and that is logged.
 func (e *engine) index(i indexer, o *object, c change) {
-	err := i.take(o, c)
+	err := i.update(o, c)
 	if err == nil {
 		return
 	}
@@ -117,7 +117,7 @@ func (e *engine) index(i indexer, o *object, c change) {
 	e.logger.Error("the object can't be indexed", "index", i.id, "object", o.key.String(), "error", err)
 }
 
-func (i indexer) take(o *object, c change) (err error) {
+func (i indexer) update(o *object, c change) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			err = fmt.Errorf("panic: %v", cause)

@@ -21,11 +21,11 @@ import (
 func TestKilledAtRandomPoints(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	k := &killing{T: t, place: newPlace(t), gateway: newGateway(t), random: rand.New(rand.NewPCG(seed, 0)), called: map[string]int{}, deleted: map[string]bool{}}
+	k := &killRun{T: t, testNamespace: newNamespace(t), gateway: newGateway(t), random: rand.New(rand.NewPCG(seed, 0)), called: map[string]int{}, deleted: map[string]bool{}}
 	for range 12 {
 		k.round()
 	}
-	k.last()
+	k.finish()
 	for _, name := range k.names {
 		for _, id := range []string{"first", "second", "end", "farewell"} {
 			early := k.deleted[name] && (id == "first" || id == "second") // they may not have had their turn
@@ -36,19 +36,19 @@ func TestKilledAtRandomPoints(t *testing.T) {
 	}
 }
 
-type killing struct {
+type killRun struct {
 	*testing.T
-	*place
+	*testNamespace
 	*gateway
 	random  *rand.Rand
 	names   []string
 	deleted map[string]bool // while others were handled
 	called  map[string]int  // lines that were printed
-	log     record
+	log     calls
 }
 
 // round makes work for a program, and kills it in the midst of it.
-func (k *killing) round() {
+func (k *killRun) round() {
 	k.Helper()
 	for range 8 {
 		name := fmt.Sprintf("w%d", len(k.names))
@@ -67,7 +67,7 @@ func (k *killing) round() {
 	kill := sync.OnceFunc(func() { close(died) })
 	point, turn := k.random.IntN(3), 1+k.random.IntN(8)
 	var passed int
-	k.intruding(func(answered bool) bool {
+	k.setDrop(func(answered bool) bool {
 		select {
 		case <-died:
 			return true // what it has sent before it died may arrive or not; here it doesn't
@@ -82,7 +82,7 @@ func (k *killing) round() {
 		}
 		return false
 	})
-	c := spawn(k.T, k.place, k.config(), &k.log, noEndpoints...)
+	c := spawn(k.T, k.testNamespace, k.config(), &k.log, noEndpoints...)
 	printed := map[string]int{}
 	for lines := 0; ; {
 		select {
@@ -90,7 +90,7 @@ func (k *killing) round() {
 			if !running {
 				k.Fatalf("the program has ended:\n%s", k.log.logged())
 			}
-			k.count(printed, done, line)
+			k.countLine(printed, done, line)
 			if lines++; point == 0 && lines == turn {
 				kill()
 			}
@@ -103,32 +103,32 @@ func (k *killing) round() {
 	}
 	_ = c.Process.Kill()
 	for line := range c.lines {
-		k.count(printed, done, line)
+		k.countLine(printed, done, line)
 	}
 	_ = c.Wait()
 }
 
 // last lets a program come to the end of all work, and of all objects.
-func (k *killing) last() {
+func (k *killRun) finish() {
 	k.Helper()
-	k.intruding(func(bool) bool { return false })
+	k.setDrop(func(bool) bool { return false })
 	done := k.written()
-	c := spawn(k.T, k.place, k.config(), &k.log, noEndpoints...)
+	c := spawn(k.T, k.testNamespace, k.config(), &k.log, noEndpoints...)
 	var drained sync.WaitGroup
 	printed := map[string]int{}
 	drained.Go(func() {
 		for line := range c.lines {
-			k.count(printed, done, line)
+			k.countLine(printed, done, line)
 		}
 	})
 	for _, name := range k.names {
 		if !k.deleted[name] {
-			k.settled(name)
+			k.waitHandled(name)
 			k.delete(name)
 		}
 	}
 	for _, name := range k.names {
-		k.gone(name)
+		k.waitGone(name)
 	}
 	if err := c.Process.Signal(syscall.SIGTERM); err != nil {
 		k.Fatal(err)
@@ -140,7 +140,7 @@ func (k *killing) last() {
 }
 
 // written are the handlers whose success is on the objects, by what they print.
-func (k *killing) written() map[string]bool {
+func (k *killRun) written() map[string]bool {
 	k.Helper()
 	list, err := k.widgets().List(k.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -160,7 +160,7 @@ func (k *killing) written() map[string]bool {
 }
 
 // count takes a line that a process has printed, of which none comes twice.
-func (k *killing) count(printed map[string]int, done map[string]bool, line string) {
+func (k *killRun) countLine(printed map[string]int, done map[string]bool, line string) {
 	k.called[line]++
 	if printed[line]++; printed[line] > 1 {
 		k.Errorf("%q twice in a process", line)

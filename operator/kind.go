@@ -78,7 +78,7 @@ func (op *Operator) look(ctx context.Context, server discovery.DiscoveryInterfac
 			}
 		}
 	}
-	return kind{}, unknown(op.resource)
+	return kind{}, notFound(op.resource)
 }
 
 func lookIn(ctx context.Context, server discovery.DiscoveryInterfaceWithContext, gv schema.GroupVersion, name string) (kind, error) {
@@ -96,12 +96,12 @@ func lookIn(ctx context.Context, server discovery.DiscoveryInterfaceWithContext,
 		}
 	}
 	if k.resource.Empty() {
-		return kind{}, unknown(gv.WithResource(name).GroupResource())
+		return kind{}, notFound(gv.WithResource(name).GroupResource())
 	}
 	return k, nil
 }
 
-func unknown(resource schema.GroupResource) error {
+func notFound(resource schema.GroupResource) error {
 	err := apierrors.NewNotFound(resource, "")
 	err.ErrStatus.Message = fmt.Sprintf("the server has no resource %s", resource)
 	return err

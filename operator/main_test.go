@@ -157,42 +157,42 @@ type WidgetStatus struct {
 }
 
 // place is a namespace of one test.
-type place struct {
+type testNamespace struct {
 	t    testing.TB
 	name string
-	log  *record
+	log  *calls
 }
 
-func newPlace(t testing.TB) *place {
+func newNamespace(t testing.TB) *testNamespace {
 	t.Helper()
 	ns, err := objects.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}).Create(t.Context(),
 		&unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"generateName": "test-"}}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &place{t: t, name: ns.GetName(), log: &record{}}
+	return &testNamespace{t: t, name: ns.GetName(), log: &calls{}}
 }
 
 // record is what handlers have done, in order.
-type record struct {
+type calls struct {
 	mu    sync.Mutex
 	lines []string
 	text  bytes.Buffer
 }
 
-func (r *record) add(format string, args ...any) {
+func (r *calls) add(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.lines = append(r.lines, fmt.Sprintf(format, args...))
 }
 
-func (r *record) all() []string {
+func (r *calls) all() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return append([]string(nil), r.lines...)
 }
 
-func (r *record) count(line string) (n int) {
+func (r *calls) count(line string) (n int) {
 	for _, l := range r.all() {
 		if l == line {
 			n++
@@ -201,20 +201,20 @@ func (r *record) count(line string) (n int) {
 	return n
 }
 
-func (r *record) Write(p []byte) (int, error) {
+func (r *calls) Write(p []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.text.Write(p)
 }
 
-func (r *record) logged() string {
+func (r *calls) logged() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.text.String()
 }
 
 // operator makes an operator for the place, which logs to its record.
-func (p *place) operator(resource string, options ...operator.Option) *operator.Operator {
+func (p *testNamespace) operator(resource string, options ...operator.Option) *operator.Operator {
 	logger := slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	return operator.New(resource, append([]operator.Option{
 		operator.Namespaces(p.name), operator.Logger(logger), operator.ShutdownGrace(10 * time.Second),
@@ -222,11 +222,11 @@ func (p *place) operator(resource string, options ...operator.Option) *operator.
 }
 
 // start runs operators until the returned function is called, or the test ends.
-func (p *place) start(ops ...*operator.Operator) (stop func() error) {
+func (p *testNamespace) start(ops ...*operator.Operator) (stop func() error) {
 	return p.startWith(api, ops...)
 }
 
-func (p *place) startWith(cfg *rest.Config, ops ...*operator.Operator) (stop func() error) {
+func (p *testNamespace) startWith(cfg *rest.Config, ops ...*operator.Operator) (stop func() error) {
 	p.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -251,11 +251,11 @@ func (p *place) startWith(cfg *rest.Config, ops ...*operator.Operator) (stop fun
 	return stop
 }
 
-func (p *place) widgets() dynamic.ResourceInterface {
+func (p *testNamespace) widgets() dynamic.ResourceInterface {
 	return objects.Resource(widgets).Namespace(p.name)
 }
 
-func (p *place) create(name, spec string) *unstructured.Unstructured {
+func (p *testNamespace) create(name, spec string) *unstructured.Unstructured {
 	p.t.Helper()
 	var w unstructured.Unstructured
 	text := fmt.Sprintf("{apiVersion: example.com/v1, kind: Widget, metadata: {name: %s}, spec: %s}", name, spec)
@@ -275,21 +275,21 @@ func (p *place) create(name, spec string) *unstructured.Unstructured {
 	return made
 }
 
-func (p *place) patch(name, patch string) {
+func (p *testNamespace) patch(name, patch string) {
 	p.t.Helper()
 	if _, err := p.widgets().Patch(p.t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 		p.t.Fatal(err)
 	}
 }
 
-func (p *place) delete(name string) {
+func (p *testNamespace) delete(name string) {
 	p.t.Helper()
 	if err := p.widgets().Delete(p.t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		p.t.Fatal(err)
 	}
 }
 
-func (p *place) get(name string) *unstructured.Unstructured {
+func (p *testNamespace) get(name string) *unstructured.Unstructured {
 	p.t.Helper()
 	w, err := p.widgets().Get(p.t.Context(), name, metav1.GetOptions{})
 	if err != nil {
@@ -299,7 +299,7 @@ func (p *place) get(name string) *unstructured.Unstructured {
 }
 
 // eventually polls until done, which explains itself when it isn't.
-func (p *place) eventually(what string, done func() (bool, string)) {
+func (p *testNamespace) waitUntil(what string, done func() (bool, string)) {
 	p.t.Helper()
 	for end := time.Now().Add(deadline); ; {
 		ok, why := done()
@@ -313,18 +313,18 @@ func (p *place) eventually(what string, done func() (bool, string)) {
 	}
 }
 
-func (p *place) waitFor(lines ...string) {
+func (p *testNamespace) waitFor(lines ...string) {
 	p.t.Helper()
-	p.eventually("handlers called", func() (bool, string) {
+	p.waitUntil("handlers called", func() (bool, string) {
 		all := p.log.all()
 		return strings.Join(all, "; ") == strings.Join(lines, "; "), fmt.Sprintf("%q, want %q", all, lines)
 	})
 }
 
 // settled waits until an object carries nothing but the note of what was handled.
-func (p *place) settled(name string) {
+func (p *testNamespace) waitHandled(name string) {
 	p.t.Helper()
-	p.eventually(name+" is handled", func() (bool, string) {
+	p.waitUntil(name+" is handled", func() (bool, string) {
 		var notes []string
 		for key := range p.get(name).GetAnnotations() {
 			if strings.HasPrefix(key, operator.DefaultPrefix+"/") {
@@ -335,9 +335,9 @@ func (p *place) settled(name string) {
 	})
 }
 
-func (p *place) gone(name string) {
+func (p *testNamespace) waitGone(name string) {
 	p.t.Helper()
-	p.eventually(name+" is gone", func() (bool, string) {
+	p.waitUntil(name+" is gone", func() (bool, string) {
 		w, err := p.widgets().Get(p.t.Context(), name, metav1.GetOptions{})
 		return apierrors.IsNotFound(err), fmt.Sprintf("%v, %v", w, err)
 	})

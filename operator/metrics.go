@@ -15,20 +15,20 @@ import (
 // have their names, labels, types and help, so that dashboards find them, and one endpoint
 // can show both.
 type metrics struct {
-	queue          atomic.Pointer[queue.Queue[keepwatch.UID]] // nil before the operator runs
-	retries        prometheus.Counter
-	waited, worked prometheus.Observer
-	reconciles     *prometheus.CounterVec
-	errors         prometheus.Counter
-	terminal       prometheus.Counter // of the errors, those that nothing is tried again for
-	panics         prometheus.Counter
-	timeouts       prometheus.Counter
-	reconcileTime  prometheus.Observer
-	active         prometheus.Gauge
-	handlers       *prometheus.HistogramVec
-	patches        *prometheus.CounterVec
-	eventsDropped  prometheus.Counter
-	collectors     []prometheus.Collector
+	queue                       atomic.Pointer[queue.Queue[keepwatch.UID]] // nil before the operator runs
+	retries                     prometheus.Counter
+	queueDuration, workDuration prometheus.Observer
+	reconciles                  *prometheus.CounterVec
+	errors                      prometheus.Counter
+	terminal                    prometheus.Counter // of the errors, those that nothing is tried again for
+	panics                      prometheus.Counter
+	timeouts                    prometheus.Counter
+	reconcileTime               prometheus.Observer
+	active                      prometheus.Gauge
+	handlers                    *prometheus.HistogramVec
+	patches                     *prometheus.CounterVec
+	eventsDropped               prometheus.Counter
+	collectors                  []prometheus.Collector
 }
 
 // priorities are the queue's in the numbers of controller-runtime's.
@@ -67,11 +67,11 @@ func newMetrics(name string, workers int) *metrics {
 	gauge("workqueue_longest_running_processor_seconds", "How many seconds has the longest running processor for workqueue been running.", of, m.longest)
 	collected(m, prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "workqueue_adds_total", Help: "Total number of adds handled by workqueue", ConstLabels: of}, m.added))
 	m.retries = counter("workqueue_retries_total", "Total number of items added to the workqueue with a non-zero delay (rate-limited requeues, explicit RequeueAfter or AddAfter calls)", of)
-	m.waited = histogram("workqueue_queue_duration_seconds", "How long in seconds an item stays in workqueue before being requested", of, queueBuckets)
-	m.worked = histogram("workqueue_work_duration_seconds", "How long in seconds processing an item from workqueue takes.", of, queueBuckets)
+	m.queueDuration = histogram("workqueue_queue_duration_seconds", "How long in seconds an item stays in workqueue before being requested", of, queueBuckets)
+	m.workDuration = histogram("workqueue_work_duration_seconds", "How long in seconds processing an item from workqueue takes.", of, queueBuckets)
 
 	m.reconciles = collected(m, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "controller_runtime_reconcile_total", Help: "Total number of reconciliations per controller", ConstLabels: controller}, []string{"result"}))
-	for _, result := range []string{resultError, resultAgain, resultSuccess} {
+	for _, result := range []string{resultError, resultRequeueAfter, resultSuccess} {
 		m.reconciles.WithLabelValues(result) // is shown before it is counted
 	}
 	m.errors = counter("controller_runtime_reconcile_errors_total", "Total number of reconciliation errors per controller", controller)
@@ -111,16 +111,16 @@ func (m *metrics) added() float64 {
 }
 
 func (m *metrics) unfinished() float64 {
-	total, _ := m.inHand()
+	total, _ := m.unfinishedWork()
 	return total.Seconds()
 }
 
 func (m *metrics) longest() float64 {
-	_, longest := m.inHand()
+	_, longest := m.unfinishedWork()
 	return longest.Seconds()
 }
 
-func (m *metrics) inHand() (total, longest time.Duration) {
+func (m *metrics) unfinishedWork() (total, longest time.Duration) {
 	if q := m.queue.Load(); q != nil {
 		return q.Unfinished()
 	}
@@ -135,34 +135,34 @@ func (op *Operator) Collectors() []prometheus.Collector {
 
 // How a worker can end with an object, in controller-runtime's words.
 const (
-	resultError   = "error"
-	resultAgain   = "requeue_after"
-	resultSuccess = "success"
+	resultError        = "error"
+	resultRequeueAfter = "requeue_after"
+	resultSuccess      = "success"
 )
 
 // ended counts how a worker has ended with an object: again is when it is to be looked at
 // again, the zero time for when it changes.
-func (m *metrics) ended(failed bool, again time.Time, took time.Duration) {
+func (m *metrics) ended(failed bool, next time.Time, took time.Duration) {
 	m.reconcileTime.Observe(took.Seconds())
-	if !again.IsZero() {
+	if !next.IsZero() {
 		m.retries.Inc()
 	}
 	switch {
 	case failed:
 		m.errors.Inc()
 		m.reconciles.WithLabelValues(resultError).Inc()
-	case !again.IsZero():
-		m.reconciles.WithLabelValues(resultAgain).Inc()
+	case !next.IsZero():
+		m.reconciles.WithLabelValues(resultRequeueAfter).Inc()
 	default:
 		m.reconciles.WithLabelValues(resultSuccess).Inc()
 	}
 }
 
 // working counts a worker that has an object in hand, until the returned function.
-func (m *metrics) working(start time.Time) func() {
+func (m *metrics) trackWorker(start time.Time) func() {
 	m.active.Inc()
 	return func() {
-		m.worked.Observe(time.Since(start).Seconds())
+		m.workDuration.Observe(time.Since(start).Seconds())
 		m.active.Dec()
 	}
 }

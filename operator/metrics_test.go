@@ -39,7 +39,7 @@ func value(t *testing.T, op *Operator, name string) float64 {
 // TestMetrics holds the names to those that dashboards for client-go's workqueue and
 // for controller-runtime ask for, and the values to what happens.
 func TestMetrics(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, j *journal) {
+	bubble(t, func(t *testing.T, w *fakeServer, j *journal) {
 		op := New("widgets.example.com", Workers(2))
 		OnCreate(op, func(_ context.Context, r *thing) error {
 			switch r.Object.Name {
@@ -80,7 +80,7 @@ func TestMetrics(t *testing.T) {
 		for _, name := range []string{"slow", "slower", "again", "bad", "panics"} {
 			w.create(name, spec(1))
 		}
-		r := live(t, w, op)
+		r := startIn(t, w, op)
 		time.Sleep(4 * time.Second)
 		want(map[string]float64{
 			"workqueue_depth": 3, "workqueue_adds_total": 5, "workqueue_queue_duration_seconds": 2, "workqueue_work_duration_seconds": 0,

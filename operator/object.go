@@ -22,29 +22,29 @@ type object struct {
 	// What the source delivered. The state is replaced, never changed. It is nil while the
 	// object is idle, or waits in the queue after the first list, unless a timer or daemon
 	// may run: the source has the state too, in less memory.
-	state     map[string]any
-	unread    bool // the state must be read from the source
-	revision  keepwatch.Revision
-	shown     keepwatch.Revision // delivered last; below revision if the server was asked for the state
-	delivered uint64             // counts the changes that the source delivered
-	gone      bool
+	state             map[string]any
+	fetchState        bool // the state must be read from the source
+	revision          keepwatch.Revision
+	deliveredRevision keepwatch.Revision // delivered last; below revision if the server was asked for the state
+	delivered         uint64             // counts the changes that the source delivered
+	gone              bool
 	// forgotten is true once the engine has removed it: later changes are another object's.
 	forgotten   bool
 	event       string // joined from those that OnEvent has yet to see
-	eventful    bool   // there is one
+	hasEvent    bool   // there is one
 	lastChanged time.Time
 	// What was written: states below the revision are older than that.
-	written keepwatch.Revision
-	settle  time.Time       // until when to wait for such a state
-	tasks   *background.Set // nil if the operator declares none
+	written        keepwatch.Revision
+	settleDeadline time.Time       // until when to wait for such a state
+	tasks          *background.Set // nil if the operator declares none
 
 	// Of the worker that has the object.
 	listed, begun    bool
-	recent           map[string]cycle.Record // of Remember steps, by slot
-	recorded         time.Time               // when a step was last written
-	out              *outgoing               // what the server has yet to take, nil for nothing
+	deferred         map[string]cycle.Record // of Remember steps, by slot
+	progressWritten  time.Time               // when a step was last written
+	pending          *outgoing               // what the server has yet to take, nil for nothing
 	throttle         throttle.Throttle
-	stale            keepwatch.Revision // what waits goes on with a state newer than this; 0 for not
+	staleRevision    keepwatch.Revision // what waits goes on with a state newer than this; 0 for not
 	failed           bool               // in this turn something was an error
 	reportedFailures reportedFailures
 }
@@ -64,29 +64,29 @@ type view struct {
 	delivered uint64
 	gone      bool
 	event     string
-	eventful  bool
+	hasEvent  bool
 }
 
 // view returns the object and takes its pending events.
 func (o *object) view() view {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.unread {
-		o.read()
+	if o.fetchState {
+		o.fetch()
 	}
-	g := view{o.state, o.revision, o.delivered, o.gone, o.event, o.eventful}
-	o.event, o.eventful = "", false
+	g := view{o.state, o.revision, o.delivered, o.gone, o.event, o.hasEvent}
+	o.event, o.hasEvent = "", false
 	return g
 }
 
 // read reads the state from the source. If the source has another object of that name, or
 // none, it is about to deliver the deletion. The caller holds o.mu.
-func (o *object) read() {
-	held, ok := o.engine.source.cached(o.key)
-	if !ok || keepwatch.UID(held.GetUID()) != o.uid {
+func (o *object) fetch() {
+	state, ok := o.engine.source.cached(o.key)
+	if !ok || keepwatch.UID(state.GetUID()) != o.uid {
 		return
 	}
-	o.state, o.unread = held.Object, false
+	o.state, o.fetchState = state.Object, false
 	o.revision = max(o.revision, revisionOf(o.state))
 }
 
@@ -94,8 +94,8 @@ func (o *object) read() {
 func (o *object) requeue(g view) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if g.eventful && !o.eventful {
-		o.event, o.eventful = g.event, true
+	if g.hasEvent && !o.hasEvent {
+		o.event, o.hasEvent = g.event, true
 	}
 }
 
@@ -103,7 +103,7 @@ func (o *object) requeue(g view) {
 func (o *object) release(g view) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if !o.engine.hasBackground() && o.delivered == g.delivered && o.shown == o.revision && !o.gone {
+	if !o.engine.hasBackground() && o.delivered == g.delivered && o.deliveredRevision == o.revision && !o.gone {
 		o.state = nil
 	}
 }
@@ -131,23 +131,23 @@ func (o *object) accept(c change, changed func(old, new map[string]any) bool) bo
 	if c.initial {
 		event = ""
 	}
-	if !o.eventful || o.gone || event == keepwatch.Deleted.String() {
+	if !o.hasEvent || o.gone || event == keepwatch.Deleted.String() {
 		o.event = event
 	}
-	o.eventful = true
+	o.hasEvent = true
 	if o.state == nil || changed(o.state, c.object.Object) {
 		o.lastChanged = time.Now()
 	}
-	if c.revision < o.shown {
+	if c.revision < o.deliveredRevision {
 		o.revision, o.written = 0, 0 // the server has gone back in time: what was written may be undone
 	}
 	if c.revision >= o.revision {
-		o.state, o.revision, o.unread = c.object.Object, c.revision, false
+		o.state, o.revision, o.fetchState = c.object.Object, c.revision, false
 	}
 	if c.initial && !o.engine.hasBackground() {
-		o.state, o.unread = nil, true // there may be many, and their turn may come late
+		o.state, o.fetchState = nil, true // there may be many, and their turn may come late
 	}
-	o.shown = c.revision
+	o.deliveredRevision = c.revision
 	o.delivered++
 	o.gone = c.typ == keepwatch.Deleted
 	return true
@@ -163,7 +163,7 @@ func (o *object) adopt(state map[string]any) {
 }
 
 // newer waits, for a second at most, for a state that is newer than a revision.
-func (o *object) newer(ctx context.Context, than keepwatch.Revision) {
+func (o *object) waitNewer(ctx context.Context, than keepwatch.Revision) {
 	end := time.NewTimer(time.Second)
 	defer end.Stop()
 	poll := time.NewTicker(10 * time.Millisecond)
@@ -190,7 +190,7 @@ func (o *object) wrote(revision keepwatch.Revision) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if revision > o.written {
-		o.written, o.settle = revision, time.Now().Add(settleTime)
+		o.written, o.settleDeadline = revision, time.Now().Add(settleTime)
 	}
 }
 
@@ -203,7 +203,7 @@ const settleTime = 5 * time.Second
 func (o *object) behind(g view) (behind bool, settle time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return g.revision < o.written, o.settle
+	return g.revision < o.written, o.settleDeadline
 }
 
 // unsettled returns until when to wait for the source to deliver what was written; the zero
@@ -211,10 +211,10 @@ func (o *object) behind(g view) (behind bool, settle time.Time) {
 func (o *object) unsettled(now time.Time) time.Time {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.gone || o.revision >= o.written || !now.Before(o.settle) {
+	if o.gone || o.revision >= o.written || !now.Before(o.settleDeadline) {
 		return time.Time{}
 	}
-	return o.settle
+	return o.settleDeadline
 }
 
 func text(state map[string]any, name string) string {
@@ -226,18 +226,18 @@ func text(state map[string]any, name string) string {
 func (o *object) seen(g view) cycle.Seen {
 	return cycle.Seen{
 		Object: g.state, Gone: g.gone, Listed: o.listed, Begun: o.begun,
-		Recent: o.recent, Recorded: o.recorded,
-		Attended: o.tasks.WantsDaemon(o.engine.taskState(g)), Occupied: o.tasks.RunsDaemon(),
+		Deferred: o.deferred, Written: o.progressWritten,
+		WantsDaemon: o.tasks.WantsDaemon(o.engine.taskState(g)), RunsDaemon: o.tasks.RunsDaemon(),
 	}
 }
 
 // remember keeps a record that is not written yet.
-func (o *object) remember(r cycle.Remember) {
-	if o.recent == nil {
-		o.recent = map[string]cycle.Record{}
+func (o *object) deferRecord(r cycle.Defer) {
+	if o.deferred == nil {
+		o.deferred = map[string]cycle.Record{}
 	}
-	o.recent[r.Slot] = r.Record
+	o.deferred[r.Slot] = r.Record
 }
 
 // complete ends a cycle.
-func (o *object) complete() { o.listed, o.begun, o.recent = false, false, nil }
+func (o *object) complete() { o.listed, o.begun, o.deferred = false, false, nil }

@@ -160,27 +160,27 @@ func (op *Operator) logger() *slog.Logger {
 // check says what is wrong with the operator, nil if nothing is.
 func (op *Operator) check() error {
 	errs := op.errs
-	complain := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if op.resource.Resource == "" {
-		complain("resource %q: want its plural name and its group, like widgets.example.com", op.name)
+		fail("resource %q: want its plural name and its group, like widgets.example.com", op.name)
 	}
 	if problems := validation.IsDNS1123Subdomain(op.set.prefix); len(problems) > 0 || len(op.set.prefix) > 253-1-63 {
-		complain("prefix %q: want a DNS name of at most 189 bytes, like widgets.example.com", op.set.prefix)
+		fail("prefix %q: want a DNS name of at most 189 bytes, like widgets.example.com", op.set.prefix)
 	}
 	if problems := validation.IsQualifiedName(op.set.finalizer); len(problems) > 0 || !strings.Contains(op.set.finalizer, "/") {
-		complain("finalizer %q: want a DNS name and a name, like example.com/finalizer", op.set.finalizer)
+		fail("finalizer %q: want a DNS name and a name, like example.com/finalizer", op.set.finalizer)
 	}
 	if op.set.progressStore != nil && len(op.set.progressStore) == 0 {
-		complain("progress in the status: want a field in it, like status.operator")
+		fail("progress in the status: want a field in it, like status.operator")
 	}
 	if op.set.backoff != nil && *op.set.backoff < 0 {
-		complain("default backoff %v: it can't be negative", *op.set.backoff)
+		fail("default backoff %v: it can't be negative", *op.set.backoff)
 	}
 	if op.set.workers < 1 {
-		complain("%d workers: want at least one", op.set.workers)
+		fail("%d workers: want at least one", op.set.workers)
 	}
 	if len(op.handlers)+len(op.events)+len(op.background)+len(op.indexes) == 0 {
-		complain("no handlers: declare some before Run, with OnCreate and the like")
+		fail("no handlers: declare some before Run, with OnCreate and the like")
 	}
 	errs = append(errs, op.checkNames()...)
 	if len(errs) == 0 {
@@ -196,13 +196,13 @@ func (op *Operator) checkNames() (errs []error) {
 	declared := map[string]cycle.Cause{}
 	for _, h := range op.handlers {
 		key := keys.Of(h.ID, "")
-		owner, taken := owners[key]
+		owner, used := owners[key]
 		switch {
 		case len(validation.IsQualifiedName(key)) > 0:
 			errs = append(errs, fmt.Errorf("handler %q: an id is made of letters, digits, '-', '_', '.' and '/'", h.ID))
 		case keys.Reserved(h.ID):
 			errs = append(errs, fmt.Errorf("handler %q: this id has a meaning already; choose another", h.ID))
-		case taken && owner != h.ID:
+		case used && owner != h.ID:
 			errs = append(errs, fmt.Errorf("handlers %q and %q would share an annotation; choose another id", owner, h.ID))
 		case declared[h.ID]&h.Causes != 0:
 			errs = append(errs, fmt.Errorf("handler %q: declared twice for %s; give one of them another ID", h.ID, declared[h.ID]&h.Causes))

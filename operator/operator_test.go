@@ -13,7 +13,7 @@ import (
 type request = operator.Request[*Widget]
 
 func TestCreateUpdateDelete(t *testing.T) {
-	p := newPlace(t)
+	p := newNamespace(t)
 	op := p.operator("widgets.example.com")
 	operator.OnCreate(op, func(ctx context.Context, r *request) error {
 		p.log.add("create %s size %d", r.Object.Name, r.Object.Spec.Size)
@@ -40,7 +40,7 @@ func TestCreateUpdateDelete(t *testing.T) {
 
 	p.create("one", "{size: 1}")
 	p.waitFor("create one size 1", "update add metadata <nil> to map[labels:map[seen:yes]], was 1")
-	p.settled("one")
+	p.waitHandled("one")
 	w := p.get("one")
 	if got := w.Object["status"]; fmt.Sprint(got) != "map[make:map[size:1] phase:Created]" {
 		t.Errorf("status %v", got)
@@ -50,25 +50,25 @@ func TestCreateUpdateDelete(t *testing.T) {
 	}
 
 	p.patch("one", `{"spec": {"size": 2}}`)
-	p.eventually("the update", func() (bool, string) {
+	p.waitUntil("the update", func() (bool, string) {
 		return p.log.count("update change spec.size 1 to 2, was 1") == 1, fmt.Sprint(p.log.all())
 	})
 	p.patch("one", `{"spec": {"color": "red"}}`)
-	p.eventually("the field", func() (bool, string) {
+	p.waitUntil("the field", func() (bool, string) {
 		return p.log.count("color [{add spec.color <nil> red}]") == 1, fmt.Sprint(p.log.all())
 	})
-	p.settled("one")
+	p.waitHandled("one")
 	before := len(p.log.all())
 	p.patch("one", `{"metadata": {"annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}"}}}`)
 	p.delete("one")
-	p.gone("one")
+	p.waitGone("one")
 	if all := p.log.all(); len(all) != before+1 || all[before] != "delete one" {
 		t.Errorf("after the deletion: %q", all[before:])
 	}
 }
 
 func TestErrorsAreRetriedAsTheySay(t *testing.T) {
-	p := newPlace(t)
+	p := newNamespace(t)
 	op := p.operator("widgets.example.com")
 	calls := map[string]int{}
 	operator.OnCreate(op, func(ctx context.Context, r *request) error {
@@ -89,7 +89,7 @@ func TestErrorsAreRetriedAsTheySay(t *testing.T) {
 	}, operator.ID("plain"), operator.Backoff(time.Millisecond), operator.Retries(2))
 	p.start(op)
 	p.create("one", "{}")
-	p.settled("one")
+	p.waitHandled("one")
 	for line, want := range map[string]int{"temporary 0": 1, "temporary 1": 1, "temporary 2": 1, "permanent": 1, "plain 0": 1, "plain 1": 1} {
 		if got := p.log.count(line); got != want {
 			t.Errorf("%q: %d times, want %d: %q", line, got, want, p.log.all())

@@ -50,7 +50,7 @@ func (p *Patch) Annotation(name, value string) {
 // set keeps a change, or the first reason why one can't be made; that becomes the
 // handler's error.
 func (p *Patch) set(path []string, value any) {
-	if err := p.refuse(path); err != nil {
+	if err := p.validate(path); err != nil {
 		p.fail(err)
 		return
 	}
@@ -72,7 +72,7 @@ func (p *Patch) set(path []string, value any) {
 }
 
 // refuse says why a field is not for handlers to patch.
-func (p *Patch) refuse(path []string) error {
+func (p *Patch) validate(path []string) error {
 	switch {
 	case path[0] == "apiVersion", path[0] == "kind":
 		return fmt.Errorf("patch of %s: an object keeps it", path[0])
@@ -99,7 +99,7 @@ func (p *Patch) fail(err error) {
 }
 
 // take empties the patch. The error says what in it can't be applied; then nothing is.
-func (p *Patch) take() (write.Outgoing, error) {
+func (p *Patch) drain() (write.Outgoing, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	out, err := write.Outgoing{Merge: p.merge, Status: p.status}, p.err

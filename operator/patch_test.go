@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestWhatHandlersCanNotPatch(t *testing.T) {
+func TestPatchRejectsReservedFields(t *testing.T) {
 	for field, want := range map[string]string{
 		"kind":           "an object keeps it",
 		"metadata.name":  "only labels, annotations, ownerReferences and finalizers",
@@ -21,7 +21,7 @@ func TestWhatHandlersCanNotPatch(t *testing.T) {
 	} {
 		p := &Patch{prefix: DefaultPrefix, progress: []string{"status", "op"}}
 		p.Set(field, 1)
-		out, err := p.take()
+		out, err := p.drain()
 		switch {
 		case want == "" && (err != nil || out.Empty()):
 			t.Errorf("%s: %v", field, err)
@@ -31,7 +31,7 @@ func TestWhatHandlersCanNotPatch(t *testing.T) {
 	}
 	p := &Patch{}
 	p.Set("spec.size", make(chan int))
-	if _, err := p.take(); err == nil || !strings.Contains(err.Error(), "patch of spec.size") {
+	if _, err := p.drain(); err == nil || !strings.Contains(err.Error(), "patch of spec.size") {
 		t.Errorf("what JSON can't express: %v", err)
 	}
 }

@@ -12,11 +12,11 @@ import (
 
 // guarded processes an object, and throttles it for whatever goes wrong outside of
 // its handlers. It returns when to look again, the zero time for when it changes.
-func (e *engine) guarded(o *object, now time.Time) (next time.Time) {
+func (e *engine) processOrThrottle(o *object, now time.Time) (next time.Time) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			e.metrics.panics.Inc()
-			next = e.unexpected(o, fmt.Errorf("panic: %v\n%s", cause, debug.Stack()))
+			next = e.throttle(o, fmt.Errorf("panic: %v\n%s", cause, debug.Stack()))
 			e.metrics.ended(o.failed, next, time.Since(now))
 		}
 	}()
@@ -26,23 +26,23 @@ func (e *engine) guarded(o *object, now time.Time) (next time.Time) {
 		o.requeue(g)
 		return time.Time{} // it is idle
 	}
-	if wait := o.current(g, now); !wait.IsZero() {
+	if wait := o.throttledUntil(g, now); !wait.IsZero() {
 		o.requeue(g)
 		return wait
 	}
 	next, err := e.process(o, g, now)
-	if errors.Is(err, errInvariant) {
+	if errors.Is(err, errInvariantViolated) {
 		e.fail(fmt.Errorf("%s of %s: %w", o.key, e.name, err))
 		return time.Time{}
 	}
 	if err != nil {
-		next = e.unexpected(o, err)
+		next = e.throttle(o, err)
 	}
 	e.metrics.ended(o.failed, next, time.Since(now))
 	if next.IsZero() {
 		next = o.unsettled(time.Now())
 	}
-	if next.IsZero() && o.out == nil {
+	if next.IsZero() && o.pending == nil {
 		o.release(g)
 	}
 	return next
@@ -50,16 +50,16 @@ func (e *engine) guarded(o *object, now time.Time) (next time.Time) {
 
 // held is until when the object is to be left alone; the zero time for not. What
 // waits for a newer state does not wait on when there is one.
-func (o *object) current(g view, now time.Time) time.Time {
-	if o.throttle.Wait(now) == 0 || o.stale > 0 && g.revision > o.stale || g.gone {
+func (o *object) throttledUntil(g view, now time.Time) time.Time {
+	if o.throttle.Wait(now) == 0 || o.staleRevision > 0 && g.revision > o.staleRevision || g.gone {
 		return time.Time{}
 	}
 	return o.throttle.Until()
 }
 
 // unexpected throttles an object.
-func (e *engine) unexpected(o *object, err error) time.Time {
-	o.throttle, o.stale, o.failed = o.throttle.Failed(time.Now()), 0, true
+func (e *engine) throttle(o *object, err error) time.Time {
+	o.throttle, o.staleRevision, o.failed = o.throttle.Failed(time.Now()), 0, true
 	e.logger.Error("the object can't be handled, and is left alone for a while", "object", o.key.String(),
 		"wait", o.throttle.Wait(time.Now()).Round(time.Millisecond), "error", err)
 	return o.throttle.Until()
@@ -68,16 +68,16 @@ func (e *engine) unexpected(o *object, err error) time.Time {
 // process does what is next for an object.
 func (e *engine) process(o *object, g view, now time.Time) (time.Time, error) {
 	if g.gone {
-		o.out = nil
+		o.pending = nil
 	}
-	if o.out != nil {
+	if o.pending != nil {
 		if next, done := e.send(o, g); !done {
 			o.requeue(g)
 			return next, nil
 		}
 	}
-	if g.eventful {
-		if next, done := e.tellEvents(o, g); !done {
+	if g.hasEvent {
+		if next, done := e.callEventHandlers(o, g); !done {
 			return next, nil
 		}
 	}
@@ -111,18 +111,18 @@ func (e *engine) perform(o *object, g view, p cycle.Plan) (time.Time, error) {
 	case cycle.Sleep:
 		return step.Until, nil
 	case cycle.Write:
-		o.out = &outgoing{completed: step.Completed, step: true}
-		o.out.Edits = step.Edits
+		o.pending = &outgoing{completed: step.Completed, step: true}
+		o.pending.Edits = step.Edits
 		next, _ := e.send(o, g)
 		return next, nil
 	case cycle.Call:
-		return e.callFor(o, g, p, step)
+		return e.callHandler(o, g, p, step)
 	}
-	return time.Time{}, fmt.Errorf("%w: step %T", errInvariant, p.Step)
+	return time.Time{}, fmt.Errorf("%w: step %T", errInvariantViolated, p.Step)
 }
 
 // callFor calls the handler of a plan, and writes what has come of it.
-func (e *engine) callFor(o *object, g view, p cycle.Plan, step cycle.Call) (time.Time, error) {
+func (e *engine) callHandler(o *object, g view, p cycle.Plan, step cycle.Call) (time.Time, error) {
 	h := e.handlers[step.Index]
 	patch := e.newPatch()
 	in := &invocation{
@@ -142,7 +142,7 @@ func (e *engine) callFor(o *object, g view, p cycle.Plan, step cycle.Call) (time
 		}
 	}
 	after := p.Called(step, verdict, now)
-	_, remembered := after.(cycle.Remember)
+	_, remembered := after.(cycle.Defer)
 	e.logVerdict(o, h.ID, verdict, !remembered)
 	return e.record(o, g, out, after, step.Purpose == cycle.Resume)
 }
@@ -152,21 +152,21 @@ func (e *engine) record(o *object, g view, out write.Outgoing, after cycle.Step,
 	switch after := after.(type) {
 	case cycle.Write:
 		out.Edits = after.Edits
-		o.out = &outgoing{Outgoing: out, completed: after.Completed, begun: resumed, step: true}
+		o.pending = &outgoing{Outgoing: out, completed: after.Completed, begun: resumed, step: true}
 		next, _ := e.send(o, g)
 		return next, nil
-	case cycle.Remember:
-		o.remember(after)
+	case cycle.Defer:
+		o.deferRecord(after)
 		if out.Empty() {
 			return after.Record.Delayed, nil
 		}
-		o.out = &outgoing{Outgoing: out, step: true}
+		o.pending = &outgoing{Outgoing: out, step: true}
 		if next, done := e.send(o, g); !done {
 			return next, nil
 		}
 		return after.Record.Delayed, nil // a patch that changes nothing causes no event
 	}
-	return time.Time{}, fmt.Errorf("%w: step %T after a call", errInvariant, after)
+	return time.Time{}, fmt.Errorf("%w: step %T after a call", errInvariantViolated, after)
 }
 
 func deadlineOf(step cycle.Call) time.Time {
@@ -177,7 +177,7 @@ func deadlineOf(step cycle.Call) time.Time {
 }
 
 // tellEvents calls the handlers of events. What goes wrong in them is logged.
-func (e *engine) tellEvents(o *object, g view) (next time.Time, done bool) {
+func (e *engine) callEventHandlers(o *object, g view) (next time.Time, done bool) {
 	if len(e.events) == 0 {
 		return time.Time{}, true
 	}
@@ -191,7 +191,7 @@ func (e *engine) tellEvents(o *object, g view) (next time.Time, done bool) {
 			e.logger.Error("a handler of events failed", "handler", h.ID, "object", o.key.String(), "error", err)
 		}
 	}
-	out, err := patch.take()
+	out, err := patch.drain()
 	if err != nil {
 		e.logger.Error("a handler of events wants what can't be written", "object", o.key.String(), "error", err)
 		return time.Time{}, true
@@ -199,7 +199,7 @@ func (e *engine) tellEvents(o *object, g view) (next time.Time, done bool) {
 	if g.gone || out.Empty() {
 		return time.Time{}, true
 	}
-	o.out = &outgoing{Outgoing: out}
+	o.pending = &outgoing{Outgoing: out}
 	return e.send(o, g)
 }
 

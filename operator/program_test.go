@@ -67,10 +67,10 @@ func kubeconfig(t *testing.T, cfg *rest.Config) string {
 type child struct {
 	*exec.Cmd
 	lines chan string // what it prints
-	log   *record     // what it logs
+	log   *calls      // what it logs
 }
 
-func spawn(t *testing.T, p *place, cfg *rest.Config, log *record, args ...string) *child {
+func spawn(t *testing.T, p *testNamespace, cfg *rest.Config, log *calls, args ...string) *child {
 	t.Helper()
 	args = append([]string{"--kubeconfig", kubeconfig(t, cfg)}, args...)
 	c := &child{exec.Command(os.Args[0], args...), make(chan string, 10_000), log}

@@ -23,7 +23,7 @@ func failing(op *Operator, j *journal, failures int, options ...HandlerOption) {
 }
 
 // gaps returns the times between the patches of an object.
-func gaps(w *world, name string) (gaps []time.Duration) {
+func gaps(w *fakeServer, name string) (gaps []time.Duration) {
 	patches := w.patchesOf(name)
 	for n := 1; n < len(patches); n++ {
 		gaps = append(gaps, patches[n].at.Sub(patches[n-1].at))
@@ -32,7 +32,7 @@ func gaps(w *world, name string) (gaps []time.Duration) {
 }
 
 // recordOf returns the stored progress of a handler.
-func recordOf(t *testing.T, w *world, name, id string) (r cycle.Record) {
+func recordOf(t *testing.T, w *fakeServer, name, id string) (r cycle.Record) {
 	t.Helper()
 	text, _ := annotationOf(w.at(name), id).(string)
 	if err := json.Unmarshal([]byte(text), &r); err != nil {
@@ -42,11 +42,11 @@ func recordOf(t *testing.T, w *world, name, id string) (r cycle.Record) {
 }
 
 func TestFailedHandlersAreRetriedSoon(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, j *journal) {
+	bubble(t, func(t *testing.T, w *fakeServer, j *journal) {
 		op := New("widgets.example.com")
 		failing(op, j, 7)
 		w.create("one", spec(1))
-		r := live(t, w, op)
+		r := startIn(t, w, op)
 		time.Sleep(time.Minute)
 		j.want(t, "0 retry 0", "0.005 retry 1", "0.015 retry 2", "0.035 retry 3", "0.075 retry 4", "0.155 retry 5", "0.315 retry 6", "0.635 retry 7")
 		if patches := w.patchesOf("one"); len(patches) != 2 || !strings.Contains(patches[0].body, "not yet") {
@@ -60,11 +60,11 @@ func TestFailedHandlersAreRetriedSoon(t *testing.T) {
 }
 
 func TestRetriesGrowToAMinute(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, j *journal) {
+	bubble(t, func(t *testing.T, w *fakeServer, j *journal) {
 		op := New("widgets.example.com")
 		failing(op, j, 1000)
 		w.create("one", spec(1))
-		r := live(t, w, op)
+		r := startIn(t, w, op)
 		time.Sleep(10 * time.Minute)
 		_ = r.end()
 		between := gaps(w, "one")
@@ -81,7 +81,7 @@ func TestRetriesGrowToAMinute(t *testing.T) {
 func TestShortDelaysAreWrittenOnceASecond(t *testing.T) {
 	for name, option := range map[string]HandlerOption{"fixed": Backoff(10 * time.Millisecond), "none": Backoff(0)} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, j *journal) {
+			bubble(t, func(t *testing.T, w *fakeServer, j *journal) {
 				op := New("widgets.example.com")
 				calls := 0
 				OnCreate(op, func(context.Context, *thing) error {
@@ -90,7 +90,7 @@ func TestShortDelaysAreWrittenOnceASecond(t *testing.T) {
 					return errors.New("no")
 				}, ID("make"), option)
 				w.create("one", spec(1))
-				r := live(t, w, op)
+				r := startIn(t, w, op)
 				time.Sleep(10 * time.Second)
 				_ = r.end()
 				if n := len(w.patchesOf("one")); n < 9 || n > 11 || calls < 500 {
@@ -115,11 +115,11 @@ func TestKopfsFixedDelay(t *testing.T) {
 		"of both":         {[]Option{DefaultBackoff(time.Minute)}, []HandlerOption{Backoff(time.Second)}, []string{"0 retry 0", "1 retry 1", "2 retry 2"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, j *journal) {
+			bubble(t, func(t *testing.T, w *fakeServer, j *journal) {
 				op := New("widgets.example.com", options.operator...)
 				failing(op, j, 2, options.handler...)
 				w.create("one", spec(1))
-				r := live(t, w, op)
+				r := startIn(t, w, op)
 				time.Sleep(time.Hour)
 				j.want(t, options.want...)
 				_ = r.end()
@@ -130,11 +130,11 @@ func TestKopfsFixedDelay(t *testing.T) {
 
 // A new process continues with the stored count, at most a second of calls behind.
 func TestRetriesContinueAfterARestart(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, j *journal) {
+	bubble(t, func(t *testing.T, w *fakeServer, j *journal) {
 		op := New("widgets.example.com")
 		failing(op, j, 11)
 		w.create("one", spec(1))
-		r := live(t, w, op)
+		r := startIn(t, w, op)
 		time.Sleep(100 * time.Millisecond) // after the fifth call
 		if stored := recordOf(t, w, "one", "make"); stored.Retries != 1 || !stored.Delayed.Equal(j.start.Add(5*time.Millisecond).UTC()) {
 			t.Errorf("stored %+v", stored)
@@ -144,7 +144,7 @@ func TestRetriesContinueAfterARestart(t *testing.T) {
 		}
 		op = New("widgets.example.com")
 		failing(op, j, 11)
-		r = live(t, w, op)
+		r = startIn(t, w, op)
 		time.Sleep(1400 * time.Millisecond) // after the failure that is followed by a long delay
 		if stored := recordOf(t, w, "one", "make"); stored.Retries != 9 {
 			t.Errorf("stored %+v, want 9 retries", stored)
@@ -162,7 +162,7 @@ func TestRetriesContinueAfterARestart(t *testing.T) {
 
 // What a failing handler wants to be written is sent after each call.
 func TestPatchesOfFailingHandlersAreSent(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, j *journal) {
+	bubble(t, func(t *testing.T, w *fakeServer, j *journal) {
 		op := New("widgets.example.com")
 		OnCreate(op, func(_ context.Context, r *thing) error {
 			j.add("retry %d", r.Retry)
@@ -173,7 +173,7 @@ func TestPatchesOfFailingHandlersAreSent(t *testing.T) {
 			return errors.New("no")
 		}, ID("make"))
 		w.create("one", spec(1))
-		r := live(t, w, op)
+		r := startIn(t, w, op)
 		time.Sleep(time.Minute)
 		j.want(t, "0 retry 0", "0.005 retry 1", "0.015 retry 2", "0.035 retry 3")
 		if status := w.at("one")["status"].(map[string]any); status["phase"] != "Failing" {

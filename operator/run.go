@@ -47,13 +47,13 @@ func Run(ctx context.Context, cfg *rest.Config, ops ...*Operator) error {
 
 // process is what operators have in common while they run.
 type process struct {
-	ctx      context.Context // done when everything has to stop
-	stop     context.CancelCauseFunc
-	handling context.Context // done when the grace is over
-	cut      context.CancelCauseFunc
-	cfg      *rest.Config
-	api      *kubernetes.Clientset
-	client   *http.Client // of cfg
+	ctx            context.Context // done when everything has to stop
+	stop           context.CancelCauseFunc
+	handling       context.Context // done when the grace is over
+	cancelHandlers context.CancelCauseFunc
+	cfg            *rest.Config
+	api            *kubernetes.Clientset
+	client         *http.Client // of cfg
 }
 
 // fatal is what Run returns, unlike the cause of its context's end.
@@ -75,7 +75,7 @@ func newProcess(ctx context.Context, cfg *rest.Config) (*process, error) {
 		return nil, err
 	}
 	p.ctx, p.stop = context.WithCancelCause(ctx)
-	p.handling, p.cut = context.WithCancelCause(context.WithoutCancel(ctx))
+	p.handling, p.cancelHandlers = context.WithCancelCause(context.WithoutCancel(ctx))
 	return p, nil
 }
 
@@ -83,8 +83,8 @@ func newProcess(ctx context.Context, cfg *rest.Config) (*process, error) {
 func (p *process) fail(err error) { p.stop(fatal{err}) }
 
 // engine makes the engine of an operator.
-func (p *process) engine(op *Operator, k kind, poster *eventRecorder) (*engine, error) {
-	feed, err := newInformers(p.cfg, k, op)
+func (p *process) newEngine(op *Operator, k kind, recorder *eventRecorder) (*engine, error) {
+	source, err := newInformers(p.cfg, k, op)
 	if err != nil {
 		return nil, err
 	}
@@ -92,35 +92,35 @@ func (p *process) engine(op *Operator, k kind, poster *eventRecorder) (*engine, 
 	if err != nil {
 		return nil, err
 	}
-	e := newEngine(op, k, api, feed, poster, p.handling, p.fail)
+	e := newEngine(op, k, api, source, recorder, p.handling, p.fail)
 	op.running.Store(e)
 	return e, nil
 }
 
 func (p *process) run(ops []*Operator) error {
-	defer p.cut(nil)
+	defer p.cancelHandlers(nil)
 	defer p.stop(nil)
-	if err := p.start(ops); err != nil {
+	if err := p.callStarts(ops); err != nil {
 		return err
 	}
-	poster := newEventRecorder(p.api.CoreV1(), ops[0].logger())
-	posting, posted := context.WithCancel(context.WithoutCancel(p.ctx))
-	defer posted()
-	var posts sync.WaitGroup
-	posts.Go(func() { poster.run(posting) })
+	recorder := newEventRecorder(p.api.CoreV1(), ops[0].logger())
+	recording, stopRecorder := context.WithCancel(context.WithoutCancel(p.ctx))
+	defer stopRecorder()
+	var recorders sync.WaitGroup
+	recorders.Go(func() { recorder.run(recording) })
 	defer func() {
-		posted()
-		posts.Wait()
+		stopRecorder()
+		recorders.Wait()
 	}()
-	engines, err := p.engines(ops, poster)
+	engines, err := p.newEngines(ops, recorder)
 	if err != nil {
-		return p.verdict(err)
+		return p.result(err)
 	}
 	return p.drive(engines)
 }
 
 // start calls what is to be called first, in the order of declaration.
-func (p *process) start(ops []*Operator) error {
+func (p *process) callStarts(ops []*Operator) error {
 	for _, op := range ops {
 		for _, f := range op.starts {
 			if err := f(p.ctx, rest.CopyConfig(p.cfg)); err != nil {
@@ -132,23 +132,23 @@ func (p *process) start(ops []*Operator) error {
 }
 
 // engines finds out about the resources, all at a time.
-func (p *process) engines(ops []*Operator, poster *eventRecorder) ([]*engine, error) {
+func (p *process) newEngines(ops []*Operator, recorder *eventRecorder) ([]*engine, error) {
 	server := discovery.ToDiscoveryInterfaceWithContext(p.api.Discovery())
 	engines := make([]*engine, len(ops))
 	errs := make([]error, len(ops))
-	var looking sync.WaitGroup
+	var discoveries sync.WaitGroup
 	for n, op := range ops {
-		looking.Go(func() {
+		discoveries.Go(func() {
 			k, err := op.find(p.ctx, server)
 			if err != nil {
 				p.stop(fatal{err}) // the others need not go on
 				errs[n] = err
 				return
 			}
-			engines[n], errs[n] = p.engine(op, k, poster)
+			engines[n], errs[n] = p.newEngine(op, k, recorder)
 		})
 	}
-	looking.Wait()
+	discoveries.Wait()
 	return engines, errors.Join(errs...)
 }
 
@@ -181,7 +181,7 @@ func (p *process) drive(engines []*engine) error {
 	for _, e := range engines {
 		e.daemons.Stop()
 	}
-	return errors.Join(p.verdict(nil), p.drain(engines, &running, grace, timeout))
+	return errors.Join(p.result(nil), p.drain(engines, &running, grace, timeout))
 }
 
 // killTimeout bounds the time between the end of handlers' contexts and their return.
@@ -206,7 +206,7 @@ func (p *process) drain(engines []*engine, running *sync.WaitGroup, grace, timeo
 		running.Wait()
 		close(ended)
 	}()
-	cut := time.AfterFunc(grace, func() { p.cut(ErrStopped) })
+	cut := time.AfterFunc(grace, func() { p.cancelHandlers(ErrStopped) })
 	defer cut.Stop()
 	select {
 	case <-ended:
@@ -215,13 +215,13 @@ func (p *process) drain(engines []*engine, running *sync.WaitGroup, grace, timeo
 	}
 	var stuck []string
 	for _, e := range engines {
-		stuck = append(stuck, e.stuck()...)
+		stuck = append(stuck, e.runningCalls()...)
 	}
 	return fmt.Errorf("gave up on what does not end: %s", strings.Join(stuck, ", "))
 }
 
 // verdict is what Run returns: what was fatal, or nil if it was asked to stop.
-func (p *process) verdict(err error) error {
+func (p *process) result(err error) error {
 	var f fatal
 	if errors.As(context.Cause(p.ctx), &f) {
 		return f.error

@@ -16,7 +16,7 @@ import (
 
 // errNotKept: the server has accepted progress and dropped it, as it does with fields that
 // the schema of a resource does not know. Without them, handlers would be called for ever.
-var errNotKept = errors.New("what is to be kept of the progress is not kept by the server; does the schema preserve unknown fields in the status?")
+var errNotStored = errors.New("what is to be kept of the progress is not kept by the server; does the schema preserve unknown fields in the status?")
 
 // requestTimeout bounds one request.
 const requestTimeout = 30 * time.Second
@@ -44,10 +44,10 @@ func (e *engine) refresh(o *object, g view) (fresh view, gone bool, err error) {
 // send sends what is left of the outgoing, on the newest state. done is false if some of it is still left,
 // or nothing came of it; next is when to go on then.
 func (e *engine) send(o *object, g view) (next time.Time, done bool) {
-	out := o.out
+	out := o.pending
 	newest, gone := o.present()
 	if gone {
-		o.out = nil
+		o.pending = nil
 		return time.Time{}, false
 	}
 	if out.step && e.hasCondition(newest) {
@@ -60,8 +60,8 @@ func (e *engine) send(o *object, g view) (next time.Time, done bool) {
 	for {
 		requests, err := out.Requests(on)
 		if err != nil {
-			o.out = nil
-			return e.unexpected(o, err), false
+			o.pending = nil
+			return e.throttle(o, err), false
 		}
 		if len(requests) == 0 {
 			break
@@ -72,18 +72,18 @@ func (e *engine) send(o *object, g view) (next time.Time, done bool) {
 		case write.Accepted:
 			o.wrote(revisionOf(answer.Object))
 			if !out.Stored(requests[0].Part, on, answer.Object) {
-				o.out = nil
-				return e.unexpected(o, errNotKept), false
+				o.pending = nil
+				return e.throttle(o, errNotStored), false
 			}
 			out.Outgoing = out.Without(requests[0].Part, on)
 			on.State = answer.Object
 		case write.Gone:
-			o.out = nil
+			o.pending = nil
 			return time.Time{}, false
 		case write.Rejected:
-			o.out = nil
-			next := e.unexpected(o, err)
-			e.report(o, out, g, err)
+			o.pending = nil
+			next := e.throttle(o, err)
+			e.reportRejection(o, out, g, err)
 			return next, false
 		default:
 			return e.postpone(o, verdict, revisionOf(on.State), asked, err), false
@@ -98,7 +98,7 @@ func (e *engine) writing(state map[string]any) write.Object {
 
 // sent is called when all of the outgoing is written.
 func (e *engine) sent(o *object, out *outgoing) (next time.Time, done bool) {
-	o.out = nil
+	o.pending = nil
 	if out.completed {
 		o.complete()
 	} else if out.begun {
@@ -106,8 +106,8 @@ func (e *engine) sent(o *object, out *outgoing) (next time.Time, done bool) {
 	}
 	*o.reported(out) = ""
 	if out.step {
-		o.throttle, o.stale = throttle.Throttle{}, 0
-		o.recorded = time.Now()
+		o.throttle, o.staleRevision = throttle.Throttle{}, 0
+		o.progressWritten = time.Now()
 	}
 	return time.Time{}, true
 }
@@ -120,9 +120,9 @@ func revisionOf(state map[string]any) keepwatch.Revision {
 // postpone keeps the outgoing: for a newer state, or for later.
 func (e *engine) postpone(o *object, v write.Verdict, at keepwatch.Revision, asked time.Duration, err error) time.Time {
 	now := time.Now()
-	o.throttle, o.stale = o.throttle.Waiting(now, asked), 0
+	o.throttle, o.staleRevision = o.throttle.FailedRetryAfter(now, asked), 0
 	if v == write.Stale {
-		o.stale = at
+		o.staleRevision = at
 	}
 	e.logger.Warn("a patch was not taken and is kept", "object", o.key.String(), "wait", o.throttle.Wait(now).Round(time.Millisecond), "error", err)
 	return o.throttle.Until()

@@ -20,7 +20,7 @@ import (
 )
 
 func TestResumeAfterARestart(t *testing.T) {
-	p := newPlace(t)
+	p := newNamespace(t)
 	make := func() *operator.Operator {
 		op := p.operator("widgets.example.com")
 		operator.OnCreate(op, func(_ context.Context, r *request) error {
@@ -39,7 +39,7 @@ func TestResumeAfterARestart(t *testing.T) {
 	}
 	stop := p.start(make())
 	p.create("one", "{size: 1}")
-	p.settled("one")
+	p.waitHandled("one")
 	p.waitFor("create one")
 	if err := stop(); err != nil {
 		t.Fatal(err)
@@ -47,15 +47,15 @@ func TestResumeAfterARestart(t *testing.T) {
 	p.patch("one", `{"spec": {"size": 2}}`) // while nobody runs
 	p.patch("one", `{"spec": {"size": 3}}`)
 	p.start(make())
-	p.eventually("resumed and updated", func() (bool, string) {
+	p.waitUntil("resumed and updated", func() (bool, string) {
 		all := p.log.all()
 		return len(all) == 3 && p.log.count("resume one") == 1 && p.log.count("update one [{change spec.size 1 3}]") == 1, fmt.Sprint(all)
 	})
-	p.settled("one")
+	p.waitHandled("one")
 }
 
 func TestBuiltInTypesAndUnstructuredOnes(t *testing.T) {
-	p := newPlace(t)
+	p := newNamespace(t)
 	maps := p.operator("configmaps", operator.Prefix("typed.example.com"))
 	operator.OnCreate(maps, func(_ context.Context, r *operator.Request[*corev1.ConfigMap]) error {
 		p.log.add("typed %s", r.Object.Data["key"])
@@ -75,7 +75,7 @@ func TestBuiltInTypesAndUnstructuredOnes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.eventually("both have seen it", func() (bool, string) {
+	p.waitUntil("both have seen it", func() (bool, string) {
 		cm, err := clients.CoreV1().ConfigMaps(p.name).Get(t.Context(), "one", metav1.GetOptions{})
 		all := strings.Join(p.log.all(), "; ")
 		return err == nil && cm.Data["answer"] == "42" && p.log.count("typed value") == 1 &&
@@ -89,7 +89,7 @@ func TestBuiltInTypesAndUnstructuredOnes(t *testing.T) {
 }
 
 func TestEventsArePosted(t *testing.T) {
-	p := newPlace(t)
+	p := newNamespace(t)
 	op := p.operator("widgets.example.com")
 	operator.OnCreate(op, func(_ context.Context, r *request) error {
 		r.Event(corev1.EventTypeNormal, "Greeted", "hello "+r.Object.Name)
@@ -97,7 +97,7 @@ func TestEventsArePosted(t *testing.T) {
 	}, operator.ID("greet"))
 	p.start(op)
 	one := p.create("one", "{}")
-	p.eventually("events", func() (bool, string) {
+	p.waitUntil("events", func() (bool, string) {
 		list, err := clients.CoreV1().Events(p.name).List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(one.GetUID())})
 		if err != nil {
 			return false, err.Error()
@@ -113,8 +113,8 @@ func TestEventsArePosted(t *testing.T) {
 
 // TestAnotherLifeOfANameIsNotWrittenTo has a handler that outlives its object, and
 // ends when another one has its name.
-func TestAnotherLifeOfANameIsNotWrittenTo(t *testing.T) {
-	p := newPlace(t)
+func TestRecreatedObjectIsNotWritten(t *testing.T) {
+	p := newNamespace(t)
 	op := p.operator("widgets.example.com")
 	first := make(chan types.UID, 1)
 	next := make(chan struct{})
@@ -130,13 +130,13 @@ func TestAnotherLifeOfANameIsNotWrittenTo(t *testing.T) {
 	})
 	p.start(op)
 	p.create("one", "{}")
-	p.eventually("the handler runs", func() (bool, string) { return len(first) == 1, "" })
+	p.waitUntil("the handler runs", func() (bool, string) { return len(first) == 1, "" })
 	p.delete("one")
 	p.create("one", "{}")
 	p.waitFor("second")
-	p.settled("one")
+	p.waitHandled("one")
 	close(next)
-	p.eventually("the first life is over", func() (bool, string) {
+	p.waitUntil("the first life is over", func() (bool, string) {
 		return strings.Count(p.log.logged(), "handler succeeded") == 2, p.log.logged()
 	})
 	if status := p.get("one").Object["status"]; status != nil {
@@ -147,8 +147,8 @@ func TestAnotherLifeOfANameIsNotWrittenTo(t *testing.T) {
 	}
 }
 
-func TestNotesInTheStatus(t *testing.T) {
-	p := newPlace(t)
+func TestProgressInStatus(t *testing.T) {
+	p := newNamespace(t)
 	op := p.operator("widgets.example.com", operator.ProgressInStatus("status.operator"))
 	tried := make(chan struct{}, 10)
 	operator.OnCreate(op, func(_ context.Context, r *request) error {
@@ -163,11 +163,11 @@ func TestNotesInTheStatus(t *testing.T) {
 	p.start(op)
 	p.create("one", "{}")
 	<-tried
-	p.eventually("progress", func() (bool, string) {
+	p.waitUntil("progress", func() (bool, string) {
 		message, _, _ := unstructured.NestedString(p.get("one").Object, "status", "operator", "make", "message")
 		return message == "not yet", message
 	})
-	p.eventually("an end", func() (bool, string) {
+	p.waitUntil("an end", func() (bool, string) {
 		one := p.get("one")
 		status, _, _ := unstructured.NestedMap(one.Object, "status")
 		left, _ := status["operator"].(map[string]any)
@@ -185,8 +185,8 @@ func TestNotesInTheStatus(t *testing.T) {
 	}
 }
 
-func TestNotesThatTheSchemaDropsAreTrouble(t *testing.T) {
-	p := newPlace(t)
+func TestProgressDroppedBySchemaFails(t *testing.T) {
+	p := newNamespace(t)
 	op := p.operator("widgets.example.com", operator.ProgressInStatus("status.pruned"))
 	operator.OnCreate(op, func(_ context.Context, r *request) error {
 		p.log.add("called")
@@ -195,7 +195,7 @@ func TestNotesThatTheSchemaDropsAreTrouble(t *testing.T) {
 	})
 	p.start(op)
 	p.create("one", "{}")
-	p.eventually("it is said", func() (bool, string) {
+	p.waitUntil("it is said", func() (bool, string) {
 		return strings.Contains(p.log.logged(), "preserve unknown fields"), p.log.logged()
 	})
 	if n := p.log.count("called"); n > 3 {
@@ -203,7 +203,7 @@ func TestNotesThatTheSchemaDropsAreTrouble(t *testing.T) {
 	}
 }
 
-func TestWhatIsFatal(t *testing.T) {
+func TestRunReturnsFatalErrors(t *testing.T) {
 	nothing := func(context.Context, *request) error { return nil }
 	for name, test := range map[string]struct {
 		op   func() *operator.Operator
@@ -272,7 +272,7 @@ func TestWhatIsFatal(t *testing.T) {
 	}
 }
 
-func TestAForbiddenResourceIsFatal(t *testing.T) {
+func TestForbiddenResourceIsFatal(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusForbidden)
@@ -286,12 +286,12 @@ func TestAForbiddenResourceIsFatal(t *testing.T) {
 	}
 }
 
-func TestAServerThatIsNotThereIsWaitedFor(t *testing.T) {
-	p := newPlace(t)
+func TestRunWaitsForAnUnreachableServer(t *testing.T) {
+	p := newNamespace(t)
 	op := p.operator("widgets.example.com", operator.StartupDeadline(0))
 	operator.OnCreate(op, func(context.Context, *request) error { return nil })
 	stop := p.startWith(&rest.Config{Host: "http://127.0.0.1:1"}, op)
-	p.eventually("it waits", func() (bool, string) {
+	p.waitUntil("it waits", func() (bool, string) {
 		return strings.Count(p.log.logged(), "waiting for the resource") >= 2, p.log.logged()
 	})
 	if err := stop(); err != nil {

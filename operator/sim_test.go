@@ -49,13 +49,13 @@ func (j *journal) want(t *testing.T, want ...string) {
 }
 
 // bubble runs a test of an operator in a world of its own.
-func bubble(t *testing.T, test func(t *testing.T, w *world, j *journal)) {
+func bubble(t *testing.T, test func(t *testing.T, w *fakeServer, j *journal)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { test(t, newWorld(), newJournal()) })
+	synctest.Test(t, func(t *testing.T) { test(t, newFakeServer(), newJournal()) })
 }
 
 func TestRejectedPatchesAreThrottledAndReportedOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, j *journal) {
+	bubble(t, func(t *testing.T, w *fakeServer, j *journal) {
 		op := New("widgets.example.com")
 		OnCreate(op, func(_ context.Context, r *thing) error {
 			if r.Object.Name == "bad" {
@@ -65,7 +65,7 @@ func TestRejectedPatchesAreThrottledAndReportedOnce(t *testing.T) {
 			return nil
 		})
 		w.create("bad", spec(1))
-		r := live(t, w, op)
+		r := startIn(t, w, op)
 		time.Sleep(11500 * time.Millisecond)
 		w.create("good", spec(1))
 		time.Sleep(90 * time.Second)
@@ -92,8 +92,8 @@ func TestRejectedPatchesAreThrottledAndReportedOnce(t *testing.T) {
 }
 
 // A handler may change what it gets in place: the next one sees what the server has.
-func TestDifferencesAreTheHandlersOwn(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, j *journal) {
+func TestHandlersGetCopiesOfDifferences(t *testing.T) {
+	bubble(t, func(t *testing.T, w *fakeServer, j *journal) {
 		op := New("widgets.example.com")
 		for _, id := range []string{"first", "second"} {
 			OnUpdate(op, func(ctx context.Context, r *thing) error {
@@ -108,7 +108,7 @@ func TestDifferencesAreTheHandlersOwn(t *testing.T) {
 			}, ID(id))
 		}
 		w.create("one", spec(1))
-		r := live(t, w, op)
+		r := startIn(t, w, op)
 		time.Sleep(time.Second)
 		w.change("one", "tags", []any{"a"})
 		time.Sleep(time.Second)
@@ -120,20 +120,20 @@ func TestDifferencesAreTheHandlersOwn(t *testing.T) {
 }
 
 // words has the server answer with a message that is another one each time.
-type words struct {
+type wordyServer struct {
 	mu    sync.Mutex
 	field string // that is at fault; "" for none
 	count int
 }
 
 // blame has another field be at fault.
-func (v *words) blame(field string) {
+func (v *wordyServer) reject(field string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.field = field
 }
 
-func (v *words) fault(r write.Request, _ string) (error, bool) {
+func (v *wordyServer) fault(r write.Request, _ string) (error, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.field == "" || !strings.Contains(string(r.Body), `"spec"`) {
@@ -148,7 +148,7 @@ func (v *words) fault(r write.Request, _ string) (error, bool) {
 
 // told is how often Events have told that a patch was rejected, and how often that was
 // noted on an object.
-func (r *running) told(w *world, name string) (events, notes int) {
+func (r *runningOperator) reports(w *fakeServer, name string) (events, notes int) {
 	for len(r.engine.recorder.outgoing) > 0 {
 		if e := <-r.engine.recorder.outgoing; e.Reason == "PatchRejected" {
 			events++
@@ -162,8 +162,8 @@ func (r *running) told(w *world, name string) (events, notes int) {
 	return events, notes
 }
 
-func TestATroubleIsReportedOnceInWhateverWords(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, j *journal) {
+func TestRejectionIsReportedOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, w *fakeServer, j *journal) {
 		op := New("widgets.example.com")
 		handler := func(_ context.Context, r *thing) error {
 			r.Patch.Set("spec.size", r.Object.Spec.Size+1)
@@ -171,10 +171,10 @@ func TestATroubleIsReportedOnceInWhateverWords(t *testing.T) {
 		}
 		OnCreate(op, handler)
 		OnUpdate(op, handler, Field("spec.color"))
-		server := &words{field: "spec.size"}
+		server := &wordyServer{field: "spec.size"}
 		w.fault = server.fault
 		w.create("one", spec(1))
-		r := live(t, w, op)
+		r := startIn(t, w, op)
 		var events int
 		for _, step := range []struct {
 			what string
@@ -182,17 +182,17 @@ func TestATroubleIsReportedOnceInWhateverWords(t *testing.T) {
 			want int // so far
 		}{
 			{"the same in other words", func() { time.Sleep(30 * time.Second) }, 1},
-			{"another field", func() { server.blame("spec.color"); time.Sleep(30 * time.Second) }, 2},
-			{"it is over", func() { server.blame(""); time.Sleep(time.Minute) }, 2},
+			{"another field", func() { server.reject("spec.color"); time.Sleep(30 * time.Second) }, 2},
+			{"it is over", func() { server.reject(""); time.Sleep(time.Minute) }, 2},
 			{"it begins again", func() {
-				server.blame("spec.color")
+				server.reject("spec.color")
 				w.change("one", "color", "red")
 				time.Sleep(30 * time.Second)
 			}, 3},
 		} {
 			step.do()
 			synctest.Wait()
-			more, notes := r.told(w, "one")
+			more, notes := r.reports(w, "one")
 			if events += more; events != step.want || notes != step.want {
 				t.Errorf("%s: %d Events and %d notes, want %d", step.what, events, notes, step.want)
 			}
@@ -209,8 +209,8 @@ func TestATroubleIsReportedOnceInWhateverWords(t *testing.T) {
 
 // What a handler of events wants and can't have keeps nobody from handling the object, and
 // what it gets does not end the trouble of others.
-func TestTroublesOfEventHandlersAreTheirOwn(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, j *journal) {
+func TestRejectionsOfEventHandlersAreSeparate(t *testing.T) {
+	bubble(t, func(t *testing.T, w *fakeServer, j *journal) {
 		op := New("widgets.example.com")
 		OnEvent(op, func(_ context.Context, r *thing) error {
 			r.Patch.Set("spec.seen", "yes")
@@ -222,10 +222,10 @@ func TestTroublesOfEventHandlersAreTheirOwn(t *testing.T) {
 			}
 			return nil
 		})
-		server := &words{field: "spec.seen"}
+		server := &wordyServer{field: "spec.seen"}
 		w.fault = server.fault
 		w.create("one", spec(1))
-		r := live(t, w, op)
+		r := startIn(t, w, op)
 		var events int
 		for _, step := range []struct {
 			what          string
@@ -239,7 +239,7 @@ func TestTroublesOfEventHandlersAreTheirOwn(t *testing.T) {
 				}
 			}, 1, 0},
 			{"the update's", func() {
-				server.blame("")
+				server.reject("")
 				w.change("one", "size", int64(7))
 				time.Sleep(30 * time.Second)
 				w.change("one", "color", "red")
@@ -248,7 +248,7 @@ func TestTroublesOfEventHandlersAreTheirOwn(t *testing.T) {
 		} {
 			step.do()
 			synctest.Wait()
-			more, notes := r.told(w, "one")
+			more, notes := r.reports(w, "one")
 			if events += more; events != step.events || notes != step.notes {
 				t.Errorf("%s: %d Events and %d notes, want %d and %d", step.what, events, notes, step.events, step.notes)
 			}
@@ -260,15 +260,15 @@ func TestTroublesOfEventHandlersAreTheirOwn(t *testing.T) {
 	})
 }
 
-func TestATroubleThatIsOverIsTakenAway(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, j *journal) {
+func TestConditionIsRemoved(t *testing.T) {
+	bubble(t, func(t *testing.T, w *fakeServer, j *journal) {
 		op := New("widgets.example.com")
 		OnCreate(op, func(_ context.Context, r *thing) error {
 			r.Patch.Set("spec.size", r.Object.Spec.Size*100)
 			return nil
 		})
 		w.create("one", spec(99))
-		r := live(t, w, op)
+		r := startIn(t, w, op)
 		synctest.Wait()
 		if !r.engine.hasCondition(w.at("one")) {
 			t.Fatal("no condition")
@@ -284,7 +284,7 @@ func TestATroubleThatIsOverIsTakenAway(t *testing.T) {
 }
 
 func TestPanicsOutsideOfHandlersAreThrottled(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, j *journal) {
+	bubble(t, func(t *testing.T, w *fakeServer, j *journal) {
 		op := New("widgets.example.com", Workers(1))
 		OnCreate(op, func(_ context.Context, r *thing) error {
 			j.add("%s", r.Object.Name)
@@ -298,14 +298,14 @@ func TestPanicsOutsideOfHandlersAreThrottled(t *testing.T) {
 		}))
 		w.create("bad", spec(1))
 		w.create("good", spec(1))
-		r := live(t, w, op)
+		r := startIn(t, w, op)
 		time.Sleep(4500 * time.Millisecond)
 		j.want(t, "0 filter", "0 good", "1 filter", "2 filter", "4 filter")
 		_ = r.end()
 	})
 }
 
-func TestHandlersWaitForWhatWasWritten(t *testing.T) {
+func TestHandlersWaitForOwnWrites(t *testing.T) {
 	for _, test := range []struct {
 		lag  time.Duration
 		want []string
@@ -313,7 +313,7 @@ func TestHandlersWaitForWhatWasWritten(t *testing.T) {
 		{2 * time.Second, []string{"2 first", "4 second"}},
 		{20 * time.Second, []string{"20 first", "25 second"}}, // it asks the server after 5 s
 	} {
-		bubble(t, func(t *testing.T, w *world, j *journal) {
+		bubble(t, func(t *testing.T, w *fakeServer, j *journal) {
 			w.lag = func() time.Duration { return test.lag }
 			op := New("widgets.example.com")
 			for _, name := range []string{"first", "second"} {
@@ -322,7 +322,7 @@ func TestHandlersWaitForWhatWasWritten(t *testing.T) {
 					return nil
 				}, ID(name))
 			}
-			r := live(t, w, op)
+			r := startIn(t, w, op)
 			synctest.Wait()
 			w.create("one", spec(1))
 			time.Sleep(test.lag + 5*time.Second)
@@ -334,15 +334,15 @@ func TestHandlersWaitForWhatWasWritten(t *testing.T) {
 }
 
 // An object that the server no longer has is left to the feed, which is about to tell that.
-func TestAnObjectThatTheFeedDoesNotKnowToBeGone(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, j *journal) {
+func TestObjectDeletedBeforeItsEvent(t *testing.T) {
+	bubble(t, func(t *testing.T, w *fakeServer, j *journal) {
 		w.lag = func() time.Duration { return 20 * time.Second }
 		op := New("widgets.example.com")
 		OnCreate(op, func(context.Context, *thing) error {
 			j.add("create")
 			return nil
 		})
-		r := live(t, w, op)
+		r := startIn(t, w, op)
 		synctest.Wait()
 		w.create("one", spec(1))
 		time.Sleep(21 * time.Second)
@@ -356,7 +356,7 @@ func TestAnObjectThatTheFeedDoesNotKnowToBeGone(t *testing.T) {
 	})
 }
 
-func TestWhatCouldNotBeWrittenIsKept(t *testing.T) {
+func TestFailedPatchesAreSentAgain(t *testing.T) {
 	for name, test := range map[string]struct {
 		err  error
 		lost bool
@@ -366,7 +366,7 @@ func TestWhatCouldNotBeWrittenIsKept(t *testing.T) {
 		"internal error":             {answer(http.StatusInternalServerError, "InternalError"), false},
 		"credentials":                {answer(http.StatusUnauthorized, "Unauthorized"), false},
 	} {
-		bubble(t, func(t *testing.T, w *world, j *journal) {
+		bubble(t, func(t *testing.T, w *fakeServer, j *journal) {
 			op := New("widgets.example.com")
 			OnCreate(op, func(_ context.Context, r *thing) error {
 				j.add("called")
@@ -381,7 +381,7 @@ func TestWhatCouldNotBeWrittenIsKept(t *testing.T) {
 				return nil, false
 			}
 			w.create("one", spec(1))
-			r := live(t, w, op)
+			r := startIn(t, w, op)
 			time.Sleep(10 * time.Second)
 			j.want(t, "0 called")
 			if o := w.at("one"); o["status"] == nil || annotationOf(o, "last-handled-configuration") == nil {
@@ -395,7 +395,7 @@ func TestWhatCouldNotBeWrittenIsKept(t *testing.T) {
 }
 
 func TestConflictsAreResolvedOnANewerState(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, j *journal) {
+	bubble(t, func(t *testing.T, w *fakeServer, j *journal) {
 		op := New("widgets.example.com")
 		OnCreate(op, func(_ context.Context, r *thing) error {
 			j.add("create %v", r.Object.Finalizers)
@@ -414,7 +414,7 @@ func TestConflictsAreResolvedOnANewerState(t *testing.T) {
 			return nil, false
 		}
 		w.create("one", spec(1))
-		r := live(t, w, op)
+		r := startIn(t, w, op)
 		time.Sleep(10 * time.Millisecond)
 		j.want(t, "0 create [keepwatch.github.io/finalizer]")
 		codes := []int{}
@@ -424,7 +424,7 @@ func TestConflictsAreResolvedOnANewerState(t *testing.T) {
 		if want := []int{422, 200, 200}; !reflect.DeepEqual(codes, want) {
 			t.Errorf("answers %v, want %v", codes, want)
 		}
-		w.failing(func(r write.Request, name string) (error, bool) {
+		w.setFault(func(r write.Request, name string) (error, bool) {
 			if r.Type == types.JSONPatchType {
 				return answer(http.StatusConflict, "Conflict"), false
 			}
@@ -432,7 +432,7 @@ func TestConflictsAreResolvedOnANewerState(t *testing.T) {
 		})
 		w.delete("one")
 		time.Sleep(1500 * time.Millisecond)
-		w.failing(reliable)
+		w.setFault(reliable)
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		if w.at("one") != nil {
@@ -448,8 +448,8 @@ func TestConflictsAreResolvedOnANewerState(t *testing.T) {
 	})
 }
 
-func TestAnObjectThatIsGoneIsFine(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, j *journal) {
+func TestObjectDeletedDuringHandler(t *testing.T) {
+	bubble(t, func(t *testing.T, w *fakeServer, j *journal) {
 		op := New("widgets.example.com")
 		OnCreate(op, func(_ context.Context, r *thing) error {
 			j.add("create")
@@ -460,7 +460,7 @@ func TestAnObjectThatIsGoneIsFine(t *testing.T) {
 			j.add("event %q", r.WatchEvent)
 			return errors.New("nobody cares")
 		})
-		r := live(t, w, op)
+		r := startIn(t, w, op)
 		synctest.Wait()
 		w.create("one", spec(1))
 		time.Sleep(time.Hour)
@@ -473,7 +473,7 @@ func TestAnObjectThatIsGoneIsFine(t *testing.T) {
 }
 
 func TestTimers(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, j *journal) {
+	bubble(t, func(t *testing.T, w *fakeServer, j *journal) {
 		op := New("widgets.example.com")
 		Timer(op, 10*time.Second, func(context.Context, *thing) error {
 			j.add("plain")
@@ -486,7 +486,7 @@ func TestTimers(t *testing.T) {
 			return nil
 		}, ID("sharp"), Sharp(), InitialDelay(500*time.Millisecond))
 		w.create("one", spec(1))
-		r := live(t, w, op)
+		r := startIn(t, w, op)
 		time.Sleep(25 * time.Second)
 		j.want(t, "0 plain", "0.5 sharp", "10.5 sharp", "13 plain", "20.5 sharp")
 		w.delete("one")
@@ -500,7 +500,7 @@ func TestTimers(t *testing.T) {
 }
 
 func TestErrorsOfTimersOverrideTheirSchedule(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, j *journal) {
+	bubble(t, func(t *testing.T, w *fakeServer, j *journal) {
 		op := New("widgets.example.com")
 		calls := 0
 		Timer(op, 10*time.Second, func(_ context.Context, r *thing) error {
@@ -516,7 +516,7 @@ func TestErrorsOfTimersOverrideTheirSchedule(t *testing.T) {
 			return nil
 		}, Backoff(5*time.Second))
 		w.create("one", spec(1))
-		r := live(t, w, op)
+		r := startIn(t, w, op)
 		time.Sleep(time.Hour)
 		j.want(t, "0 retry 0", "5 retry 1", "10 retry 2", "11 retry 3", "21 retry 0", "31 retry 0")
 		_ = r.end()
@@ -524,7 +524,7 @@ func TestErrorsOfTimersOverrideTheirSchedule(t *testing.T) {
 }
 
 func TestIdleTimersWaitUntilNothingChanges(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, j *journal) {
+	bubble(t, func(t *testing.T, w *fakeServer, j *journal) {
 		op := New("widgets.example.com")
 		Timer(op, 4*time.Second, func(_ context.Context, r *thing) error {
 			j.add("size %d", r.Object.Spec.Size)
@@ -532,7 +532,7 @@ func TestIdleTimersWaitUntilNothingChanges(t *testing.T) {
 			return nil
 		}, Idle(10*time.Second))
 		w.create("one", spec(1))
-		r := live(t, w, op)
+		r := startIn(t, w, op)
 		time.Sleep(5 * time.Second)
 		w.change("one", "size", int64(2))
 		time.Sleep(15 * time.Second) // 20
@@ -544,7 +544,7 @@ func TestIdleTimersWaitUntilNothingChanges(t *testing.T) {
 }
 
 func TestDaemons(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, j *journal) {
+	bubble(t, func(t *testing.T, w *fakeServer, j *journal) {
 		op := New("widgets.example.com")
 		Daemon(op, func(ctx context.Context, r *thing) error {
 			j.add("start %v", r.Object.Finalizers)
@@ -555,7 +555,7 @@ func TestDaemons(t *testing.T) {
 			return nil
 		}, StopGrace(5*time.Second, time.Minute), When(func(o *Thing) bool { return o.Spec.Size > 0 }))
 		w.create("one", spec(1))
-		r := live(t, w, op)
+		r := startIn(t, w, op)
 		time.Sleep(time.Second)
 		w.change("one", "size", int64(0))
 		time.Sleep(time.Second)
@@ -573,8 +573,8 @@ func TestDaemons(t *testing.T) {
 	})
 }
 
-func TestADaemonThatDoesNotStopIsGivenUp(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, j *journal) {
+func TestDaemonThatDoesNotStopIsAbandoned(t *testing.T) {
+	bubble(t, func(t *testing.T, w *fakeServer, j *journal) {
 		op := New("widgets.example.com", ShutdownGrace(time.Second))
 		release := make(chan struct{})
 		Daemon(op, func(ctx context.Context, r *thing) error {
@@ -582,7 +582,7 @@ func TestADaemonThatDoesNotStopIsGivenUp(t *testing.T) {
 			return nil
 		}, ID("mule"), StopGrace(time.Second, 10*time.Second))
 		w.create("one", spec(1))
-		r := live(t, w, op)
+		r := startIn(t, w, op)
 		time.Sleep(time.Second)
 		w.delete("one")
 		time.Sleep(10900 * time.Millisecond)
@@ -604,8 +604,8 @@ func TestADaemonThatDoesNotStopIsGivenUp(t *testing.T) {
 	})
 }
 
-func TestDaemonsThatCrashAreStartedAgainSlowly(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, j *journal) {
+func TestCrashingDaemonsAreRestartedSlowly(t *testing.T) {
+	bubble(t, func(t *testing.T, w *fakeServer, j *journal) {
 		op := New("widgets.example.com")
 		Daemon(op, func(_ context.Context, r *thing) error {
 			j.add("start %d", r.Retry)
@@ -618,7 +618,7 @@ func TestDaemonsThatCrashAreStartedAgainSlowly(t *testing.T) {
 			panic("at the disco")
 		})
 		w.create("one", spec(1))
-		r := live(t, w, op)
+		r := startIn(t, w, op)
 		time.Sleep(24 * time.Hour)
 		w.change("one", "size", int64(2))
 		time.Sleep(time.Hour)
@@ -627,8 +627,8 @@ func TestDaemonsThatCrashAreStartedAgainSlowly(t *testing.T) {
 	})
 }
 
-func TestStopLetsHandlersEndForAWhile(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, j *journal) {
+func TestStopGrantsHandlersGrace(t *testing.T) {
+	bubble(t, func(t *testing.T, w *fakeServer, j *journal) {
 		op := New("widgets.example.com", ShutdownGrace(10*time.Second))
 		OnCreate(op, func(ctx context.Context, r *thing) error {
 			if r.Object.Name == "quick" {
@@ -641,7 +641,7 @@ func TestStopLetsHandlersEndForAWhile(t *testing.T) {
 		}, Retries(1))
 		w.create("quick", spec(1))
 		w.create("slow", spec(1))
-		r := live(t, w, op)
+		r := startIn(t, w, op)
 		time.Sleep(time.Second)
 		r.stop(nil)
 		if err := <-r.ended; err != nil {
@@ -654,15 +654,15 @@ func TestStopLetsHandlersEndForAWhile(t *testing.T) {
 	})
 }
 
-func TestAWorkerThatDiesIsFatal(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, j *journal) {
+func TestDeadWorkerIsFatal(t *testing.T) {
+	bubble(t, func(t *testing.T, w *fakeServer, j *journal) {
 		op := New("widgets.example.com")
 		OnCreate(op, func(context.Context, *thing) error {
 			runtime.Goexit()
 			return nil
 		})
 		w.create("one", spec(1))
-		r := live(t, w, op)
+		r := startIn(t, w, op)
 		err := <-r.ended
 		if err == nil || !strings.Contains(err.Error(), "a worker of widgets.example.com died") {
 			t.Errorf("ended with %v", err)
@@ -671,23 +671,23 @@ func TestAWorkerThatDiesIsFatal(t *testing.T) {
 }
 
 // unreasoned is a feed that ends though nobody has asked it to, and nothing is wrong.
-type unreasoned struct{ *world }
+type endingSource struct{ *fakeServer }
 
-func (unreasoned) run(context.Context, func(change), func()) error { return nil }
+func (endingSource) run(context.Context, func(change), func()) error { return nil }
 
-func TestABrokenInvariantIsFatal(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, j *journal) {
+func TestInvariantViolationIsFatal(t *testing.T) {
+	bubble(t, func(t *testing.T, w *fakeServer, j *journal) {
 		op := New("widgets.example.com")
 		OnCreate(op, func(context.Context, *thing) error { return nil })
-		r := liveWith(t, unreasoned{w}, op, w)
-		if err := <-r.ended; !errors.Is(err, errInvariant) || !strings.Contains(err.Error(), "widgets.example.com") {
+		r := startWith(t, endingSource{w}, op, w)
+		if err := <-r.ended; !errors.Is(err, errInvariantViolated) || !strings.Contains(err.Error(), "widgets.example.com") {
 			t.Errorf("ended with %v", err)
 		}
 	})
 }
 
 func TestUserChangesComeBeforeTheFirstList(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, j *journal) {
+	bubble(t, func(t *testing.T, w *fakeServer, j *journal) {
 		op := New("widgets.example.com", Workers(1))
 		OnCreate(op, func(_ context.Context, r *thing) error {
 			j.add("%s", r.Object.Name)
@@ -697,7 +697,7 @@ func TestUserChangesComeBeforeTheFirstList(t *testing.T) {
 		for i := range 3 {
 			w.create(fmt.Sprintf("old-%d", i), spec(1))
 		}
-		r := live(t, w, op)
+		r := startIn(t, w, op)
 		time.Sleep(500 * time.Millisecond)
 		w.create("new", spec(1))
 		time.Sleep(time.Minute)
@@ -706,8 +706,8 @@ func TestUserChangesComeBeforeTheFirstList(t *testing.T) {
 	})
 }
 
-func TestOneWorkerAnObject(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, j *journal) {
+func TestOneWorkerPerObject(t *testing.T) {
+	bubble(t, func(t *testing.T, w *fakeServer, j *journal) {
 		op := New("widgets.example.com", Workers(3))
 		var mu sync.Mutex
 		busy, most := map[string]bool{}, 0
@@ -728,7 +728,7 @@ func TestOneWorkerAnObject(t *testing.T) {
 		OnCreate(op, work, ID("create"))
 		OnUpdate(op, work, ID("update"))
 		OnEvent(op, work, ID("event"))
-		r := live(t, w, op)
+		r := startIn(t, w, op)
 		synctest.Wait()
 		for i := range 8 {
 			w.create(fmt.Sprint("w", i), spec(1))
@@ -747,7 +747,7 @@ func TestOneWorkerAnObject(t *testing.T) {
 }
 
 func TestIndexes(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, j *journal) {
+	bubble(t, func(t *testing.T, w *fakeServer, j *journal) {
 		op := New("widgets.example.com")
 		bySize := Index(op, func(o *Thing) map[int]string {
 			if o.Name == "bad" {
@@ -762,7 +762,7 @@ func TestIndexes(t *testing.T) {
 		for _, name := range []string{"b", "a", "bad"} {
 			w.create(name, spec(1))
 		}
-		r := live(t, w, op)
+		r := startIn(t, w, op)
 		synctest.Wait()
 		w.change("a", "size", int64(2))
 		synctest.Wait()
@@ -779,7 +779,7 @@ func TestIndexes(t *testing.T) {
 
 // The cause of the end can leave handlers less time than ShutdownGrace.
 func TestStopWithinShortensTheGrace(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, j *journal) {
+	bubble(t, func(t *testing.T, w *fakeServer, j *journal) {
 		op := New("widgets.example.com", ShutdownGrace(time.Minute))
 		release := make(chan struct{})
 		OnCreate(op, func(ctx context.Context, r *thing) error {
@@ -789,7 +789,7 @@ func TestStopWithinShortensTheGrace(t *testing.T) {
 			return nil
 		}, ID("stubborn"))
 		w.create("one", spec(1))
-		r := live(t, w, op)
+		r := startIn(t, w, op)
 		time.Sleep(time.Second)
 		r.stop(StopWithin(errors.New("the lease was lost"), 5*time.Second))
 		err := <-r.ended
@@ -798,14 +798,14 @@ func TestStopWithinShortensTheGrace(t *testing.T) {
 			t.Errorf("Run returns %v", err)
 		}
 		j.want(t, "3.5 cancelled: the operator stops", "6 returned")
-		r.cut(nil)
+		r.cancelHandlers(nil)
 		close(release)
 		synctest.Wait()
 	})
 }
 
 // stalled is a source that cannot follow.
-type stalled struct{ *world }
+type stalled struct{ *fakeServer }
 
 func (stalled) healthy(time.Duration) error { return errors.New("STALLED for 3m0s") }
 

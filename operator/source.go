@@ -110,10 +110,10 @@ func (f *informers) cached(key keepwatch.Key) (*unstructured.Unstructured, bool)
 	return nil, false
 }
 
-func (f *informers) healthy(patience time.Duration) error {
+func (f *informers) healthy(lostFor time.Duration) error {
 	var errs []error
 	for _, i := range f.each {
-		errs = append(errs, i.Status().Healthy(patience))
+		errs = append(errs, i.Status().Healthy(lostFor))
 	}
 	return errors.Join(errs...)
 }

@@ -23,7 +23,7 @@ func (o *object) CallTask(ctx context.Context, t *background.Task, c background.
 		object: o, stopping: c.Stopping,
 	}
 	in.apply = func() error {
-		out, err := patch.take()
+		out, err := patch.drain()
 		if err != nil {
 			return err
 		}
@@ -66,7 +66,7 @@ func (e *engine) apply(ctx context.Context, o *object, out write.Outgoing) (err 
 		case write.Gone:
 			return nil
 		case write.Stale:
-			o.newer(ctx, revisionOf(state))
+			o.waitNewer(ctx, revisionOf(state))
 		default:
 			return err
 		}
@@ -108,6 +108,6 @@ func (o *object) LastChanged() time.Time {
 // taskState is a view as tasks see it.
 func (e *engine) taskState(g view) background.State {
 	return background.State{
-		Object: g.state, Live: !g.gone && text(g.state, "deletionTimestamp") == "", Finalized: e.spec.Finalized(g.state),
+		Object: g.state, Live: !g.gone && text(g.state, "deletionTimestamp") == "", Finalized: e.spec.HasFinalizer(g.state),
 	}
 }

@@ -73,7 +73,7 @@ func TestHandlersAreTraced(t *testing.T) {
 	before := otel.GetTracerProvider()
 	otel.SetTracerProvider(all)
 	defer otel.SetTracerProvider(before)
-	bubble(t, func(t *testing.T, w *world, j *journal) {
+	bubble(t, func(t *testing.T, w *fakeServer, j *journal) {
 		op := New("widgets.example.com")
 		for _, id := range []string{"good", "bad"} {
 			OnCreate(op, func(ctx context.Context, r *thing) error {
@@ -85,7 +85,7 @@ func TestHandlersAreTraced(t *testing.T) {
 			}, ID(id))
 		}
 		w.create("one", spec(1))
-		r := live(t, w, op)
+		r := startIn(t, w, op)
 		j.want(t, "0 good 0100000000000000", "0 bad 0200000000000000")
 		_ = r.end()
 	})

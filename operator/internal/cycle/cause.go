@@ -54,12 +54,12 @@ type Seen struct {
 	Begun bool
 	// Recent are the records of [Remember] steps by their slots, and Recorded is when this
 	// process last wrote on the object.
-	Recent   map[string]Record
-	Recorded time.Time
+	Deferred map[string]Record
+	Written  time.Time
 	// Attended: daemons are declared for the object in this state.
-	Attended bool
+	WantsDaemon bool
 	// Occupied: daemons of the object are running, or have not ended yet.
-	Occupied bool
+	RunsDaemon bool
 }
 
 // detect is the cause of a state.
@@ -68,7 +68,7 @@ func (s Spec) detect(seen Seen, old map[string]any, changed bool) Cause {
 	switch {
 	case seen.Gone:
 		return Gone
-	case deleting && !s.Finalized(seen.Object):
+	case deleting && !s.HasFinalizer(seen.Object):
 		return Free
 	case deleting:
 		return Delete
@@ -89,7 +89,7 @@ func deleting(object map[string]any) bool {
 }
 
 // Finalized reports whether the object waits for us before it is gone.
-func (s Spec) Finalized(object map[string]any) bool {
+func (s Spec) HasFinalizer(object map[string]any) bool {
 	finalizers, _ := lookup(object, Path{"metadata", "finalizers"})
 	list, _ := finalizers.([]any)
 	for _, f := range list {

@@ -47,7 +47,7 @@ func changed(t *testing.T, s Spec, before, after string) map[string]any {
 	return o
 }
 
-func TestOnlyTheEssenceCounts(t *testing.T) {
+func TestOnlyDesiredStateCounts(t *testing.T) {
 	s := spec(Handler{ID: "any", Causes: Update}, Handler{ID: "phase", Causes: Update, Field: Path{"status", "phase"}})
 	const before = `{"apiVersion": "v1", "kind": "Widget", "metadata": {"name": "a", "labels": {"app": "web"}}, "spec": {"size": 1}, "status": {"phase": "New", "more": 1}}`
 	for _, test := range []struct{ name, after string }{
@@ -148,11 +148,11 @@ func TestAnnotationNames(t *testing.T) {
 }
 
 // A Deployment's annotations are copied to its ReplicaSets.
-func TestWhatAReplicaSetInheritsIsNotItsOwn(t *testing.T) {
+func TestReplicaSetIgnoresDeploymentsAnnotations(t *testing.T) {
 	s := spec(Handler{ID: "any", Causes: Create | Update})
 	parent := handled(t, s, object(`{"kind": "Deployment", "metadata": {"name": "d"}, "spec": {"replicas": 1}}`))
 	child := object(`{"kind": "ReplicaSet", "metadata": {"name": "d-1", "ownerReferences": [{"kind": "Deployment"}]}, "spec": {"replicas": 1}}`)
-	put(child, Path{"metadata", "annotations"}, notes(parent))
+	put(child, Path{"metadata", "annotations"}, annotationsOf(parent))
 	p := plan(t, s, Seen{Object: child}, noon)
 	call, ok := p.Step.(Call)
 	if p.Cause != Create || !ok {
@@ -164,7 +164,7 @@ func TestWhatAReplicaSetInheritsIsNotItsOwn(t *testing.T) {
 	}
 }
 
-func TestUnreadableNotesAreNoReasonToStartOver(t *testing.T) {
+func TestUnreadableProgressIsAnError(t *testing.T) {
 	s := spec(Handler{ID: "any", Causes: Create | Update})
 	for _, name := range []string{handledName, handlingName, "any"} {
 		for _, text := range []string{"{", "7", `"x"`} {
@@ -177,7 +177,7 @@ func TestUnreadableNotesAreNoReasonToStartOver(t *testing.T) {
 	}
 }
 
-func TestMessagesAreCut(t *testing.T) {
+func TestMessagesAreTruncated(t *testing.T) {
 	long := make([]byte, 10*maxMessage)
 	for i := range long {
 		long[i] = "ä"[i%2]

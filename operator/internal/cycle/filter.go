@@ -49,15 +49,15 @@ func (f Filter) Matches(object map[string]any) bool { return f.matches(view{obje
 
 func (f Filter) matches(v view) bool {
 	return f.selects(v.object) && !slices.ContainsFunc(f.Fields, func(field FieldFilter) bool {
-		return field.Side == Either && !field.holds(v.object) && (v.old == nil || !field.holds(v.old))
+		return field.Side == Either && !field.matches(v.object) && (v.old == nil || !field.matches(v.old))
 	})
 }
 
 // touched reports whether an update gets through.
-func (f Filter) touched(v view) bool {
+func (f Filter) matchesUpdate(v view) bool {
 	return f.matches(v) && !slices.ContainsFunc(f.Fields, func(field FieldFilter) bool {
 		return len(within(v.diff, field.Path)) == 0 ||
-			field.Side == Before && !field.holds(v.old) || field.Side == After && !field.holds(v.object)
+			field.Side == Before && !field.matches(v.old) || field.Side == After && !field.matches(v.object)
 	})
 }
 
@@ -83,7 +83,7 @@ func set(object map[string]any, of string) labels.Set {
 	return set
 }
 
-func (f FieldFilter) holds(object map[string]any) bool {
+func (f FieldFilter) matches(object map[string]any) bool {
 	value, there := lookup(object, f.Path)
 	if len(f.Values) == 0 {
 		return there

@@ -23,12 +23,12 @@ type handling struct {
 }
 
 // with is the handling after a call that sees an essence.
-func (h handling) with(essence map[string]any) handling {
+func (h handling) with(desired map[string]any) handling {
 	if h.First == nil {
-		h.First = essence
+		h.First = desired
 		return h
 	}
-	if differences := Compare(h.First, essence); len(differences) > 0 {
+	if differences := Compare(h.First, desired); len(differences) > 0 {
 		if h.Also == nil {
 			h.Also = h.First
 		}
@@ -56,7 +56,7 @@ func (h handling) old(handled, present map[string]any) map[string]any {
 }
 
 // began is the diff that the cycle under way has begun with.
-func (h handling) began(handled map[string]any) []Difference {
+func (h handling) initialDiff(handled map[string]any) []Difference {
 	return Compare(handling{Before: h.Before}.old(handled, h.First), h.First)
 }
 

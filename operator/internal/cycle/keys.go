@@ -25,8 +25,8 @@ var safe = strings.NewReplacer("/", ".", "<", "_", ">", "_")
 // Of is the annotation of a name: a handler's or one of the above. One that is too
 // long is cut, and a hash of the whole of it takes the place of the end. mark is
 // what tells annotations of the object from those it has inherited, see Mark.
-func (k Keys) Of(name, mark string) string {
-	name += mark
+func (k Keys) Of(name, suffix string) string {
+	name += suffix
 	if len(name) <= maxName {
 		return k.Prefix + "/" + safe.Replace(name)
 	}
@@ -35,7 +35,9 @@ func (k Keys) Of(name, mark string) string {
 }
 
 // Condition is the annotation that says why an object can't be handled.
-func (k Keys) Condition(object map[string]any) string { return k.Of(conditionName, mark(object)) }
+func (k Keys) Condition(object map[string]any) string {
+	return k.Of(conditionName, replicaSetSuffix(object))
+}
 
 func digest(name string) string {
 	hash, err := blake2b.New(4, nil)
@@ -49,7 +51,7 @@ func digest(name string) string {
 
 // mark tells the annotations of a ReplicaSet from those of its Deployment, which
 // the deployment controller copies to it.
-func mark(object map[string]any) string {
+func replicaSetSuffix(object map[string]any) string {
 	if object["kind"] != "ReplicaSet" {
 		return ""
 	}
@@ -73,7 +75,7 @@ func (k Keys) Reserved(id string) bool {
 // operators are the prefixes of the annotations that operators keep on an object,
 // this one's and others': to react to each other's notes, two would never stop. An
 // operator shows by the names that it writes with the first of its annotations.
-func (k Keys) operators(annotations map[string]any) map[string]bool {
+func (k Keys) operatorPrefixes(annotations map[string]any) map[string]bool {
 	prefixes := map[string]bool{k.Prefix: true}
 	for key := range annotations {
 		prefix, name, ok := strings.Cut(key, "/")

@@ -64,7 +64,7 @@ func apply(o map[string]any, e Edits, finalizer string) map[string]any {
 	return o
 }
 
-func notes(o map[string]any) map[string]any {
+func annotationsOf(o map[string]any) map[string]any {
 	value, _ := lookup(o, Path{"metadata", "annotations"})
 	m, _ := value.(map[string]any)
 	return maps.Clone(m)
@@ -94,6 +94,6 @@ func plan(t *testing.T, s Spec, seen Seen, now time.Time) Plan {
 func handled(t *testing.T, s Spec, o map[string]any) map[string]any {
 	t.Helper()
 	e := s.edits()
-	e.progress(s.slot(handledName, o), encode(s.essence(o)))
+	e.progress(s.slot(handledName, o), encode(s.desired(o)))
 	return apply(o, e, s.Finalizer)
 }

@@ -58,18 +58,18 @@ func (h Handler) Judge(err error, retries int, ran time.Duration) Verdict {
 	case errors.As(err, &permanent):
 		return Verdict{Final: true, Err: err}
 	case errors.As(err, &after):
-		return h.again(err, max(0, after.Delay), retries, ran)
+		return h.retry(err, max(0, after.Delay), retries, ran)
 	case errors.As(err, &temporary):
-		return h.again(err, h.Backoff.Wait(retries), retries, ran)
+		return h.retry(err, h.Backoff.Wait(retries), retries, ran)
 	case h.OnError == Fail:
 		return Verdict{Final: true, Err: err}
 	case h.OnError == Ignore:
 		return Verdict{Final: true}
 	}
-	return h.again(err, h.Backoff.Wait(retries), retries, ran)
+	return h.retry(err, h.Backoff.Wait(retries), retries, ran)
 }
 
-func (h Handler) again(err error, delay time.Duration, retries int, ran time.Duration) Verdict {
+func (h Handler) retry(err error, delay time.Duration, retries int, ran time.Duration) Verdict {
 	if limit := h.exhausted(retries+1, ran+delay); limit != nil {
 		return Verdict{Final: true, Err: fmt.Errorf("%w; last error: %w", limit, err)}
 	}

@@ -5,7 +5,7 @@ import "time"
 // Plan says what to do about a state at a time. It fails if what is kept on the
 // object can't be read.
 func (s Spec) Plan(seen Seen, now time.Time) (Plan, error) {
-	p := Plan{spec: s, object: seen.Object, New: s.essence(seen.Object), recorded: seen.Recorded}
+	p := Plan{spec: s, object: seen.Object, New: s.desired(seen.Object), lastWritten: seen.Written}
 	var err error
 	if p.handled, err = s.stored(seen.Object, handledName); err != nil {
 		return p, err
@@ -28,7 +28,7 @@ func (s Spec) Plan(seen Seen, now time.Time) (Plan, error) {
 func (p *Plan) decide(seen Seen, now time.Time) Step {
 	v := view{object: seen.Object, old: p.Old, diff: p.Diff}
 	if p.handled != nil && p.handling.First != nil {
-		v.begun, v.first = true, p.handling.began(p.handled)
+		v.begun, v.first = true, p.handling.initialDiff(p.handled)
 	}
 	switch p.Cause {
 	case Gone, Free:
@@ -41,24 +41,24 @@ func (p *Plan) decide(seen Seen, now time.Time) Step {
 		edits.Finalizer = edit
 		return Write{Edits: edits}
 	}
-	if !p.spec.tracks(v) {
+	if !p.spec.hasChangeHandlers(v) {
 		return Idle{}
 	}
 	if p.Cause == Noop {
-		return p.tidy()
+		return p.removeLeftovers()
 	}
-	p.duties = p.spec.duties(p.Cause, seen, v, p.records)
-	return p.proceed(now)
+	p.assignments = p.spec.assignments(p.Cause, seen, v, p.records)
+	return p.planChange(now)
 }
 
 // finalizer says whether to add or remove our finalizer, of an object that is not
 // being deleted. It goes only when no daemon is left.
 func (p *Plan) finalizer(seen Seen, v view) FinalizerEdit {
-	needed := seen.Attended || p.spec.finalizes(v)
-	switch there := p.spec.Finalized(seen.Object); {
+	needed := seen.WantsDaemon || p.spec.needsFinalizer(v)
+	switch there := p.spec.HasFinalizer(seen.Object); {
 	case needed && !there:
 		return AddFinalizer
-	case !needed && there && !seen.Occupied:
+	case !needed && there && !seen.RunsDaemon:
 		return RemoveFinalizer
 	}
 	return KeepFinalizer
@@ -67,28 +67,28 @@ func (p *Plan) finalizer(seen Seen, v view) FinalizerEdit {
 // planDelete continues a deletion. The finalizer goes when every handler is done
 // and no daemon is left.
 func (p *Plan) planDelete(seen Seen, v view, now time.Time) Step {
-	p.duties = p.spec.duties(Delete, seen, v, p.records)
+	p.assignments = p.spec.assignments(Delete, seen, v, p.records)
 	if step := p.next(now); step != nil {
 		return step
 	}
-	if seen.Occupied {
+	if seen.RunsDaemon {
 		return AwaitDaemons{}
 	}
-	edits := p.purge()
+	edits := p.removeProgress()
 	edits.Finalizer = RemoveFinalizer
 	return Write{Edits: edits, Completed: true}
 }
 
 // tidy removes what is left of handlers that nobody asks for any more.
-func (p *Plan) tidy() Step {
-	if edits := p.purge(); !edits.Empty() {
+func (p *Plan) removeLeftovers() Step {
+	if edits := p.removeProgress(); !edits.Empty() {
 		return Write{Edits: edits}
 	}
 	return Idle{}
 }
 
 // proceed goes on with a creation, an update or a resumption.
-func (p *Plan) proceed(now time.Time) Step {
+func (p *Plan) planChange(now time.Time) Step {
 	if step := p.next(now); step != nil {
 		return step
 	}
@@ -103,23 +103,23 @@ func (p *Plan) proceed(now time.Time) Step {
 // declared of several. If all that are left have to wait, it says until when; if
 // none is left, it is nil.
 func (p *Plan) next(now time.Time) Step {
-	var turn *duty
+	var next *assignment
 	var until time.Time
-	for i := range p.duties {
-		d := &p.duties[i]
+	for i := range p.assignments {
+		d := &p.assignments[i]
 		switch {
 		case d.record.finished():
 		case d.record.Delayed.After(now):
 			if until.IsZero() || d.record.Delayed.Before(until) {
 				until = d.record.Delayed
 			}
-		case turn == nil || d.record.Retries < turn.record.Retries:
-			turn = d
+		case next == nil || d.record.Retries < next.record.Retries:
+			next = d
 		}
 	}
 	switch {
-	case turn != nil:
-		return p.call(turn, now)
+	case next != nil:
+		return p.call(next, now)
 	case !until.IsZero():
 		return Sleep{Until: until}
 	}
@@ -127,7 +127,7 @@ func (p *Plan) next(now time.Time) Step {
 }
 
 // call asks for a handler, unless a limit has been reached while nobody ran.
-func (p *Plan) call(d *duty, now time.Time) Step {
+func (p *Plan) call(d *assignment, now time.Time) Step {
 	if !d.known {
 		d.record = Record{Started: stamp(now), Purpose: d.purpose.String()}
 	}
@@ -135,8 +135,8 @@ func (p *Plan) call(d *duty, now time.Time) Step {
 	if err := h.exhausted(d.record.Retries, now.Sub(d.record.Started)); err != nil {
 		d.record.Stopped, d.record.Delayed = stamp(now), time.Time{}
 		d.record.Failure, d.record.Message = true, Brief(err.Error())
-		write := p.written(d)
-		p.recordAhead(write.Edits, d)
+		write := p.writeRecord(d)
+		p.writeDeferred(write.Edits, d)
 		return write
 	}
 	return Call{Handler: h, Index: d.index, Purpose: d.purpose, Retry: d.record.Retries, Started: d.record.Started}
@@ -154,10 +154,10 @@ const writeInterval = time.Second
 // failure of a handler is always written, and so is a call that saw another state of the
 // object than the calls before: a new process must know that the handler saw it.
 func (p Plan) Called(c Call, v Verdict, now time.Time) Step {
-	duties := append([]duty(nil), p.duties...)
-	p.duties = duties
-	for i := range duties {
-		d := &duties[i]
+	assigned := append([]assignment(nil), p.assignments...)
+	p.assignments = assigned
+	for i := range assigned {
+		d := &assigned[i]
 		if d.index != c.Index {
 			continue
 		}
@@ -172,18 +172,18 @@ func (p Plan) Called(c Call, v Verdict, now time.Time) Step {
 		} else {
 			d.record.Delayed = stamp(now.Add(v.Delay))
 		}
-		write := p.written(d)
-		if soon := v.Delay < writeInterval && now.Sub(p.recorded) < writeInterval; soon && !v.Final && d.known && write.Edits.only(d.slot) {
-			return Remember{d.slot, d.record}
+		write := p.writeRecord(d)
+		if soon := v.Delay < writeInterval && now.Sub(p.lastWritten) < writeInterval; soon && !v.Final && d.known && write.Edits.only(d.slot) {
+			return Defer{d.slot, d.record}
 		}
-		p.recordAhead(write.Edits, d)
+		p.writeDeferred(write.Edits, d)
 		return write
 	}
 	panic("cycle: the call was not asked for by this plan")
 }
 
 // written is what to write when a duty's record has changed.
-func (p *Plan) written(d *duty) Write {
+func (p *Plan) writeRecord(d *assignment) Write {
 	if p.Cause == Create || p.Cause == Update {
 		p.handling = p.handling.with(p.New)
 	}
@@ -191,7 +191,7 @@ func (p *Plan) written(d *duty) Write {
 		return Write{Edits: p.complete(), Completed: true}
 	}
 	edits := p.spec.edits()
-	for _, other := range p.duties {
+	for _, other := range p.assignments {
 		if _, there := p.records[other.slot]; there && !other.known {
 			edits.remove(other.slot) // of another cause or process
 		}
@@ -204,16 +204,16 @@ func (p *Plan) written(d *duty) Write {
 }
 
 // recordAhead adds the records of other duties that the object does not have yet.
-func (p *Plan) recordAhead(edits Edits, written *duty) {
-	for i := range p.duties {
-		if d := &p.duties[i]; d.ahead && d != written && !p.finished() {
+func (p *Plan) writeDeferred(edits Edits, written *assignment) {
+	for i := range p.assignments {
+		if d := &p.assignments[i]; d.deferred && d != written && !p.finished() {
 			edits.record(d.slot, &d.record)
 		}
 	}
 }
 
 func (p *Plan) finished() bool {
-	for _, d := range p.duties {
+	for _, d := range p.assignments {
 		if !d.record.finished() {
 			return false
 		}
@@ -223,7 +223,7 @@ func (p *Plan) finished() bool {
 
 // complete ends a cycle.
 func (p *Plan) complete() Edits {
-	edits := p.purge()
+	edits := p.removeProgress()
 	if p.Cause == Create || p.Cause == Update {
 		handled, left := p.handling.end(p.New)
 		edits.progress(p.slot(handledName), encode(handled))
@@ -233,7 +233,7 @@ func (p *Plan) complete() Edits {
 }
 
 // purge removes all that is kept of a cycle.
-func (p *Plan) purge() Edits {
+func (p *Plan) removeProgress() Edits {
 	edits := p.spec.edits()
 	for slot := range p.records {
 		edits.remove(slot)

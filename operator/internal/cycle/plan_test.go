@@ -69,12 +69,12 @@ func TestFewestRetriesFirst(t *testing.T) {
 		return nil
 	})
 	wantCalls(t, called, "a", "b", "c", "a", "b", "a")
-	if left := notes(seen.Object); len(left) != 1 || left[prefix+"/"+handledName] != `{"spec":{}}` {
+	if left := annotationsOf(seen.Object); len(left) != 1 || left[prefix+"/"+handledName] != `{"spec":{}}` {
 		t.Errorf("left: %v", left)
 	}
 }
 
-func TestAHandlerThatWaitsHoldsUpNoOther(t *testing.T) {
+func TestWaitingHandlerDelaysNoOther(t *testing.T) {
 	s := spec(Handler{ID: "slow", Causes: Create, Backoff: fixed(time.Minute)}, Handler{ID: "quick", Causes: Create})
 	seen := Seen{Object: object(`{}`)}
 	fail := func(id string) error {
@@ -132,7 +132,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-func TestATimeoutEndsWhileNobodyRan(t *testing.T) {
+func TestTimeoutEndsBetweenProcesses(t *testing.T) {
 	s := spec(Handler{ID: "a", Causes: Create, Timeout: time.Hour, Backoff: fixed(time.Minute)})
 	seen := Seen{Object: object(`{}`)}
 	wantCalls(t, run(t, s, &seen, noon, func(string) error { return errors.New("down") }), "a")
@@ -164,7 +164,7 @@ func TestResumeHandlersRunOnceInAProcess(t *testing.T) {
 	seen.Listed = true
 	put(seen.Object, Path{"spec", "size"}, int64(2))
 	wantCalls(t, run(t, s, &seen, noon, fine), "resume", "also", "update")
-	if left := notes(seen.Object); len(left) != 1 {
+	if left := annotationsOf(seen.Object); len(left) != 1 {
 		t.Errorf("left: %v", left)
 	}
 }
@@ -187,33 +187,33 @@ func TestFinalizers(t *testing.T) {
 		t.Fatalf("%#v, want nothing but the finalizer before the first handler", p.Step)
 	}
 	wantCalls(t, run(t, s, &seen, noon, fine), "create")
-	if !s.Finalized(seen.Object) {
+	if !s.HasFinalizer(seen.Object) {
 		t.Error("the finalizer is gone")
 	}
 
 	put(seen.Object, Path{"metadata", "labels", "keep"}, "no")
-	seen.Occupied = true
+	seen.RunsDaemon = true
 	run(t, s, &seen, noon, fine)
-	if !s.Finalized(seen.Object) {
+	if !s.HasFinalizer(seen.Object) {
 		t.Error("the finalizer went while a daemon was running")
 	}
-	seen.Occupied = false
+	seen.RunsDaemon = false
 	run(t, s, &seen, noon, fine)
-	if s.Finalized(seen.Object) {
+	if s.HasFinalizer(seen.Object) {
 		t.Error("the finalizer stays where no handler asks for it")
 	}
 
 	put(seen.Object, Path{"metadata", "labels", "keep"}, "yes")
 	run(t, s, &seen, noon, fine)
 	put(seen.Object, Path{"metadata", "deletionTimestamp"}, "2026-03-01T12:00:00Z")
-	seen.Occupied = true
+	seen.RunsDaemon = true
 	wantCalls(t, run(t, s, &seen, noon, fine), "end")
-	if p := plan(t, s, seen, noon); p.Step != (AwaitDaemons{}) || !s.Finalized(seen.Object) {
+	if p := plan(t, s, seen, noon); p.Step != (AwaitDaemons{}) || !s.HasFinalizer(seen.Object) {
 		t.Errorf("%#v, want to wait for the daemons", p.Step)
 	}
-	seen.Occupied = false
+	seen.RunsDaemon = false
 	wantCalls(t, run(t, s, &seen, noon, fine))
-	if s.Finalized(seen.Object) {
+	if s.HasFinalizer(seen.Object) {
 		t.Error("the finalizer stays for ever")
 	}
 	if list, _ := lookup(seen.Object, Path{"metadata", "finalizers"}); len(list.([]any)) != 1 {
@@ -227,12 +227,12 @@ func TestDeletionSupersedes(t *testing.T) {
 	wantCalls(t, run(t, s, &seen, noon, func(string) error { return &RetryAfter{errors.New("no"), time.Hour} }), "sync")
 	put(seen.Object, Path{"metadata", "deletionTimestamp"}, "2026-03-01T12:00:00Z")
 	wantCalls(t, run(t, s, &seen, noon, fine), "sync")
-	if left := notes(seen.Object); s.Finalized(seen.Object) || len(left) != 0 {
+	if left := annotationsOf(seen.Object); s.HasFinalizer(seen.Object) || len(left) != 0 {
 		t.Errorf("left: %v", left)
 	}
 }
 
-func TestNothingIsKeptOnObjectsThatNoHandlerWants(t *testing.T) {
+func TestUnselectedObjectsGetNoProgress(t *testing.T) {
 	web, _ := labels.Parse("app=web")
 	s := spec(Handler{ID: "a", Causes: Create | Update | Delete, Filter: Filter{Labels: web}})
 	if p := plan(t, s, Seen{Object: object(`{"spec": {}}`)}, noon); p.Step != (Idle{}) {

@@ -65,7 +65,7 @@ func (s Spec) records(object map[string]any) (map[string]Record, error) {
 		}
 		return records, nil
 	}
-	for _, key := range s.ours(object) {
+	for _, key := range s.recordKeys(object) {
 		text, _ := annotation(object, key)
 		if err := s.read(records, key, text); err != nil {
 			return nil, err
@@ -85,18 +85,18 @@ func (s Spec) read(records map[string]Record, slot, text string) error {
 
 // ours are the annotations that records may be in: all of our prefix but those that
 // have a meaning of their own, and those of an object that these were copied from.
-func (s Spec) ours(object map[string]any) []string {
+func (s Spec) recordKeys(object map[string]any) []string {
 	value, _ := lookup(object, Path{"metadata", "annotations"})
 	all, _ := value.(map[string]any)
-	mark := mark(object)
+	suffix := replicaSetSuffix(object)
 	var keys []string
 	for key := range all {
 		name, ok := strings.CutPrefix(key, s.Keys.Prefix+"/")
-		if !ok || !strings.HasSuffix(name, mark) {
+		if !ok || !strings.HasSuffix(name, suffix) {
 			continue
 		}
 		switch key {
-		case s.Keys.Of(handledName, mark), s.Keys.Of(handlingName, mark), s.Keys.Of(conditionName, mark):
+		case s.Keys.Of(handledName, suffix), s.Keys.Of(handlingName, suffix), s.Keys.Of(conditionName, suffix):
 		default:
 			keys = append(keys, key)
 		}
@@ -110,7 +110,7 @@ func (s Spec) slot(name string, object map[string]any) string {
 	if s.Status != nil {
 		return name
 	}
-	return s.Keys.Of(name, mark(object))
+	return s.Keys.Of(name, replicaSetSuffix(object))
 }
 
 // progress returns a stored text, and whether there is one.

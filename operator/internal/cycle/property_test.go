@@ -13,7 +13,7 @@ import (
 
 // world is an object at a server, an operator that can crash at any moment, and
 // people who change and delete the object.
-type world struct {
+type simulation struct {
 	*rapid.T
 	spec   Spec
 	object map[string]any // nil once it is gone
@@ -23,11 +23,11 @@ type world struct {
 	// succeeded counts what was written, by handler, purpose and completed cycles.
 	succeeded map[string]int
 	// saw is the essence at the last call of each handler.
-	saw  map[string]map[string]any
-	kind func(call Call) error
+	saw     map[string]map[string]any
+	outcome func(call Call) error
 }
 
-func (w *world) init(t *rapid.T) {
+func (w *simulation) init(t *rapid.T) {
 	w.T, w.now = t, noon
 	w.succeeded = map[string]int{}
 	w.saw = map[string]map[string]any{}
@@ -52,10 +52,10 @@ func (w *world) init(t *rapid.T) {
 	}
 	w.object = object(`{"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "one"}, "spec": {"a": 1, "b": 1}}`)
 	w.seen = Seen{Listed: rapid.Bool().Draw(t, "listed")}
-	w.kind = w.anything
+	w.outcome = w.anything
 }
 
-func (w *world) anything(Call) error {
+func (w *simulation) anything(Call) error {
 	switch rapid.IntRange(0, 3).Draw(w.T, "outcome") {
 	case 0:
 		return nil
@@ -68,7 +68,7 @@ func (w *world) anything(Call) error {
 }
 
 // turn is one step of the operator; it reports whether there was something to do.
-func (w *world) turn(crash func(at string) bool) (busy bool) {
+func (w *simulation) step(crash func(at string) bool) (busy bool) {
 	shown := clone(w.object)
 	w.seen.Object = shown
 	before := clone(w.object)
@@ -107,29 +107,29 @@ func (w *world) turn(crash func(at string) bool) (busy bool) {
 	return false
 }
 
-func (w *world) call(p Plan, call Call, crash func(string) bool) {
+func (w *simulation) call(p Plan, call Call, crash func(string) bool) {
 	id := call.Handler.ID
 	if call.Handler.Retries > 0 && call.Retry >= call.Handler.Retries {
 		w.Fatalf("%s is called after %d calls, of %d", id, call.Retry, call.Handler.Retries)
 	}
-	if w.succeeded[w.life(call)] > 0 && call.Purpose != Resume {
+	if w.succeeded[w.callKey(call)] > 0 && call.Purpose != Resume {
 		w.Fatalf("%s is called for %s again after its success was written", id, call.Purpose)
 	}
 	if call.Purpose == Update && len(p.DiffOf(call.Handler)) == 0 {
 		w.Fatalf("%s is called for an update of nothing", id)
 	}
-	if call.Purpose == Delete && !w.spec.Finalized(w.object) && !call.Handler.Optional {
+	if call.Purpose == Delete && !w.spec.HasFinalizer(w.object) && !call.Handler.Optional {
 		w.Fatalf("%s is called for a deletion that does not wait for it", id)
 	}
 	w.now = w.now.Add(time.Duration(rapid.SampledFrom([]int{0, 1, 100, 50_000}).Draw(w.T, "runs")) * time.Millisecond)
-	verdict := call.Handler.Judge(w.kind(call), call.Retry, w.now.Sub(call.Started))
+	verdict := call.Handler.Judge(w.outcome(call), call.Retry, w.now.Sub(call.Started))
 	if crash("after a call") {
 		w.restart()
 		return
 	}
 	step := p.Called(call, verdict, w.now)
-	if r, ok := step.(Remember); ok {
-		w.remember(r, verdict)
+	if r, ok := step.(Defer); ok {
+		w.deferRecord(r, verdict)
 		w.saw[id] = p.New
 		return
 	}
@@ -140,37 +140,37 @@ func (w *world) call(p Plan, call Call, crash func(string) bool) {
 	w.seen.Begun = w.seen.Begun || call.Purpose == Resume && !write.Completed
 	w.saw[id] = p.New
 	if verdict.Final && verdict.Err == nil {
-		w.succeeded[w.life(call)]++
+		w.succeeded[w.callKey(call)]++
 	}
 	if write.Completed {
 		w.cycles++
 	}
 }
 
-func (w *world) remember(r Remember, v Verdict) {
-	if v.Final || v.Delay >= writeInterval || w.seen.Recorded.IsZero() {
+func (w *simulation) deferRecord(r Defer, v Verdict) {
+	if v.Final || v.Delay >= writeInterval || w.seen.Written.IsZero() {
 		w.Fatalf("%+v is not written; %+v", v, r)
 	}
-	if w.seen.Recent == nil {
-		w.seen.Recent = map[string]Record{}
+	if w.seen.Deferred == nil {
+		w.seen.Deferred = map[string]Record{}
 	}
-	w.seen.Recent[r.Slot] = r.Record
+	w.seen.Deferred[r.Slot] = r.Record
 }
 
 // life is what a handler may succeed in once.
-func (w *world) life(call Call) string {
+func (w *simulation) callKey(call Call) string {
 	return fmt.Sprintf("%s/%s/%d", call.Handler.ID, call.Purpose, w.cycles)
 }
 
-func (w *world) write(p Plan, write Write, crash func(string) bool) bool {
+func (w *simulation) write(p Plan, write Write, crash func(string) bool) bool {
 	if crash("before a write") {
 		w.restart()
 		return false
 	}
 	w.object = apply(w.object, write.Edits, w.spec.Finalizer)
-	w.seen.Recorded = w.now
+	w.seen.Written = w.now
 	if write.Completed {
-		w.seen.Listed, w.seen.Begun, w.seen.Recent = false, false, nil
+		w.seen.Listed, w.seen.Begun, w.seen.Deferred = false, false, nil
 		if _, called := p.Step.(Call); !called {
 			w.cycles++
 		}
@@ -183,34 +183,34 @@ func (w *world) write(p Plan, write Write, crash func(string) bool) bool {
 	return true
 }
 
-func (w *world) restart() { w.seen = Seen{Listed: true} }
+func (w *simulation) restart() { w.seen = Seen{Listed: true} }
 
 // settle lets the operator work undisturbed until it rests.
-func (w *world) settle() {
+func (w *simulation) settle() {
 	for range 500 {
-		if !w.turn(func(string) bool { return false }) {
+		if !w.step(func(string) bool { return false }) {
 			return
 		}
 	}
 	w.Fatal("the operator never rests")
 }
 
-// TestWhateverHappensHandlersEndOnce is the promise of the package: for any outcomes,
+// TestHandlersSucceedOnce is the promise of the package: for any outcomes,
 // crashes, restarts and changes, no handler is called again after its success was
 // written, what handlers have seen last is what is there in the end, and nothing
 // is left of their progress.
-func TestWhateverHappensHandlersEndOnce(t *testing.T) {
+func TestHandlersSucceedOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var w world
+		var w simulation
 		w.init(t)
 		t.Repeat(map[string]func(*rapid.T){
 			"turn": func(t *rapid.T) {
 				w.T = t
-				w.turn(func(string) bool { return false })
+				w.step(func(string) bool { return false })
 			},
 			"crash": func(t *rapid.T) {
 				w.T = t
-				w.turn(func(at string) bool { return rapid.Bool().Draw(t, at) })
+				w.step(func(at string) bool { return rapid.Bool().Draw(t, at) })
 			},
 			"restart": func(t *rapid.T) { w.restart() },
 			"change": func(t *rapid.T) {
@@ -218,16 +218,16 @@ func TestWhateverHappensHandlersEndOnce(t *testing.T) {
 				put(w.object, Path{"spec", name}, int64(rapid.IntRange(1, 3).Draw(t, "value")))
 			},
 			"delete": func(t *rapid.T) {
-				if rapid.IntRange(0, 3).Draw(t, "really") == 0 && !deleting(w.object) && w.spec.Finalized(w.object) {
+				if rapid.IntRange(0, 3).Draw(t, "really") == 0 && !deleting(w.object) && w.spec.HasFinalizer(w.object) {
 					put(w.object, Path{"metadata", "deletionTimestamp"}, "2026-03-01T12:00:00Z")
 					w.cycles++
 				}
 			},
 			"": func(t *rapid.T) { w.T = t },
 		})
-		w.kind = func(Call) error { return nil }
+		w.outcome = func(Call) error { return nil }
 		w.settle()
-		if last := notes(w.object); len(last) > 0 && !w.justHandled(last, prefix+"/"+handledName) {
+		if last := annotationsOf(w.object); len(last) > 0 && !w.justHandled(last, prefix+"/"+handledName) {
 			w.Fatalf("left on the object: %v", last)
 		}
 		kept, _ := lookup(w.object, Path{"status", "operator"})
@@ -235,33 +235,33 @@ func TestWhateverHappensHandlersEndOnce(t *testing.T) {
 			w.Fatalf("left in the status: %v", last)
 		}
 		if deleting(w.object) {
-			if w.spec.Finalized(w.object) {
+			if w.spec.HasFinalizer(w.object) {
 				w.Fatal("the finalizer is left")
 			}
 			return
 		}
-		w.sawTheEnd()
+		w.sawLastState()
 	})
 }
 
 // justHandled reports whether all that is left is the essence that was handled,
 // and it is the present one.
-func (w *world) justHandled(last map[string]any, name string) bool {
+func (w *simulation) justHandled(last map[string]any, name string) bool {
 	if deleting(w.object) {
 		return len(last) == 1 && last[name] != nil // the object goes with it
 	}
 	text, _ := last[name].(string)
-	return len(last) == 1 && len(Compare(object(text), w.spec.essence(w.object))) == 0
+	return len(last) == 1 && len(Compare(object(text), w.spec.desired(w.object))) == 0
 }
 
 // sawTheEnd fails if a handler that is called for every change has not seen the last.
-func (w *world) sawTheEnd() {
+func (w *simulation) sawLastState() {
 	for _, h := range w.spec.Handlers {
 		saw := w.saw[h.ID]
 		if saw == nil || !h.Causes.has(Update) || h.Field != nil {
 			continue
 		}
-		if diff := Compare(saw, w.spec.essence(w.object)); len(diff) > 0 {
+		if diff := Compare(saw, w.spec.desired(w.object)); len(diff) > 0 {
 			w.Fatalf("%s has never seen %v", h.ID, diff)
 		}
 	}

@@ -29,11 +29,11 @@ func failedOnce(t *testing.T, s Spec) Seen {
 	if !ok {
 		t.Fatal("the first failure is not written")
 	}
-	seen.Object, seen.Recorded = apply(seen.Object, write.Edits, finalizer), noon
+	seen.Object, seen.Written = apply(seen.Object, write.Edits, finalizer), noon
 	return seen
 }
 
-func TestSecondFailureIsRememberedOrWritten(t *testing.T) {
+func TestSecondFailureIsDeferredOrWritten(t *testing.T) {
 	later := func(d time.Duration) time.Time { return noon.Add(d) }
 	for _, test := range []struct {
 		name    string
@@ -45,7 +45,7 @@ func TestSecondFailureIsRememberedOrWritten(t *testing.T) {
 		{"soon after a write, and soon again", 5 * time.Millisecond, nil, later(20 * time.Millisecond), false},
 		{"a second after the write", 5 * time.Millisecond, nil, later(time.Second), true},
 		{"the retry comes later", 2 * time.Second, nil, later(2 * time.Second), true},
-		{"in a new process", 5 * time.Millisecond, func(s *Seen) { s.Recorded = time.Time{} }, later(20 * time.Millisecond), true},
+		{"in a new process", 5 * time.Millisecond, func(s *Seen) { s.Written = time.Time{} }, later(20 * time.Millisecond), true},
 		{"the call saw another state", 5 * time.Millisecond, func(s *Seen) { put(s.Object, Path{"spec", "size"}, int64(2)) }, later(20 * time.Millisecond), true},
 	} {
 		s := spec(Handler{ID: "a", Causes: Create, Backoff: backoff.Exponential{First: test.backoff, Max: time.Minute}})
@@ -59,12 +59,12 @@ func TestSecondFailureIsRememberedOrWritten(t *testing.T) {
 	}
 }
 
-func TestRememberedRecordContinues(t *testing.T) {
+func TestDeferredRecordContinues(t *testing.T) {
 	s := spec(Handler{ID: "a", Causes: Create, Backoff: fixed(5 * time.Millisecond), Retries: 4})
 	seen := failedOnce(t, s)
 	now := noon.Add(20 * time.Millisecond)
-	r := failure(t, s, seen, now).(Remember)
-	seen.Recent = map[string]Record{r.Slot: r.Record}
+	r := failure(t, s, seen, now).(Defer)
+	seen.Deferred = map[string]Record{r.Slot: r.Record}
 	p := plan(t, s, seen, now)
 	if want := (Sleep{now.Add(5 * time.Millisecond)}); !reflect.DeepEqual(p.Step, want) {
 		t.Errorf("%#v, want %#v", p.Step, want)
@@ -81,17 +81,17 @@ func TestRememberedRecordContinues(t *testing.T) {
 	}
 }
 
-func TestWriteIncludesRememberedRecords(t *testing.T) {
+func TestWriteIncludesDeferredRecords(t *testing.T) {
 	s := spec(Handler{ID: "a", Causes: Create, Backoff: fixed(5 * time.Millisecond)}, Handler{ID: "b", Causes: Create})
 	seen := failedOnce(t, s)
-	seen.Recorded = time.Time{}
+	seen.Written = time.Time{}
 	now := noon.Add(time.Millisecond)
 	p := plan(t, s, seen, now) // b, which was never called, is first
 	call := p.Step.(Call)
 	if call.Handler.ID != "b" {
 		t.Fatalf("%+v, want b", call)
 	}
-	seen.Recent = map[string]Record{prefix + "/a": {Started: noon, Purpose: "create", Retries: 7, Delayed: now.Add(time.Hour)}}
+	seen.Deferred = map[string]Record{prefix + "/a": {Started: noon, Purpose: "create", Retries: 7, Delayed: now.Add(time.Hour)}}
 	p = plan(t, s, seen, now)
 	edits := p.Called(call, Verdict{Final: true}, now).(Write).Edits
 	if text := edits.Annotations[prefix+"/a"]; text == nil || !strings.Contains(*text, `"retries":7`) {
@@ -99,7 +99,7 @@ func TestWriteIncludesRememberedRecords(t *testing.T) {
 	}
 	seen.Object = apply(seen.Object, edits, finalizer)
 	wantCalls(t, run(t, s, &seen, now.Add(2*time.Hour), fine), "a")
-	if left := notes(seen.Object); len(left) != 1 {
+	if left := annotationsOf(seen.Object); len(left) != 1 {
 		t.Errorf("left: %v", left)
 	}
 }

@@ -56,49 +56,49 @@ func New(s Spec) Spec {
 }
 
 // tracks reports whether any handler wants to know what has changed.
-func (s Spec) tracks(v view) bool {
+func (s Spec) hasChangeHandlers(v view) bool {
 	return slices.ContainsFunc(s.Handlers, func(h Handler) bool {
 		return h.Causes.has(Create|Update|Resume) && h.Filter.matches(v)
 	})
 }
 
 // finalizes reports whether an object has to wait for us.
-func (s Spec) finalizes(v view) bool {
+func (s Spec) needsFinalizer(v view) bool {
 	return slices.ContainsFunc(s.Handlers, func(h Handler) bool {
 		return h.Causes.has(Delete) && !h.Optional && h.Filter.matches(v)
 	})
 }
 
 // duty is a handler of a cycle, and what it is called for in it.
-type duty struct {
-	index   int // in Spec.Handlers
-	slot    string
-	purpose Cause
-	record  Record
-	known   bool // record was read from the object
-	ahead   bool // record is newer than the object's: it is from Seen.Recent
+type assignment struct {
+	index    int // in Spec.Handlers
+	slot     string
+	purpose  Cause
+	record   Record
+	known    bool // record was read from the object
+	deferred bool // record is newer than the object's: it is from Seen.Recent
 }
 
 // duties are the handlers of a cause, one for each id, with their progress.
-func (s Spec) duties(cause Cause, seen Seen, v view, records map[string]Record) []duty {
-	var duties []duty
-	taken := map[string]bool{}
+func (s Spec) assignments(cause Cause, seen Seen, v view, records map[string]Record) []assignment {
+	var assigned []assignment
+	used := map[string]bool{}
 	for i, h := range s.Handlers {
 		purpose := s.purpose(h, cause, seen)
-		if purpose == 0 || taken[h.ID] || !h.wants(purpose, v) {
+		if purpose == 0 || used[h.ID] || !h.applies(purpose, v) {
 			continue
 		}
-		taken[h.ID] = true
-		d := duty{index: i, slot: s.slot(h.ID, seen.Object), purpose: purpose}
+		used[h.ID] = true
+		d := assignment{index: i, slot: s.slot(h.ID, seen.Object), purpose: purpose}
 		if r, ok := records[d.slot]; ok && r.Purpose == purpose.String() && (purpose != Resume || seen.Begun) {
 			d.record, d.known = r, true
-			if recent := seen.Recent[d.slot]; recent.continues(r) {
-				d.record, d.ahead = recent, true
+			if recent := seen.Deferred[d.slot]; recent.continues(r) {
+				d.record, d.deferred = recent, true
 			}
 		}
-		duties = append(duties, d)
+		assigned = append(assigned, d)
 	}
-	return duties
+	return assigned
 }
 
 // purpose is what a handler is called for when the cause is given; 0 if it is not.
@@ -114,16 +114,16 @@ func (s Spec) purpose(h Handler, cause Cause, seen Seen) Cause {
 	return 0
 }
 
-func (h Handler) wants(purpose Cause, v view) bool {
+func (h Handler) applies(purpose Cause, v view) bool {
 	if purpose != Update {
 		v.old = nil
 		return h.Filter.matches(v)
 	}
-	return h.touched(v, v.diff) && (!v.begun || h.touched(v, v.first))
+	return h.matchesUpdate(v, v.diff) && (!v.begun || h.matchesUpdate(v, v.first))
 }
 
 // touched reports whether a diff is an update to the handler.
-func (h Handler) touched(v view, diff []Difference) bool {
+func (h Handler) matchesUpdate(v view, diff []Difference) bool {
 	v.diff = diff
-	return (h.Field == nil || len(within(diff, h.Field)) > 0) && h.Filter.touched(v)
+	return (h.Field == nil || len(within(diff, h.Field)) > 0) && h.Filter.matchesUpdate(v)
 }

@@ -27,7 +27,7 @@ type Write struct {
 // Remember asks to keep a record in [Seen.Recent] in place of a write: the object records
 // the same call and state already, only with fewer retries. If the process ends, the next
 // one continues with the record on the object.
-type Remember struct {
+type Defer struct {
 	Slot   string
 	Record Record
 }
@@ -47,7 +47,7 @@ func (Sleep) step()        {}
 func (AwaitDaemons) step() {}
 func (Write) step()        {}
 func (Call) step()         {}
-func (Remember) step()     {}
+func (Defer) step()        {}
 
 // Plan is what to do about one state of an object.
 type Plan struct {
@@ -58,13 +58,13 @@ type Plan struct {
 	Diff     []Difference
 	Step     Step
 
-	spec     Spec
-	object   map[string]any
-	records  map[string]Record
-	handled  map[string]any // the essence that was recorded last, nil if none was
-	handling handling
-	duties   []duty
-	recorded time.Time
+	spec        Spec
+	object      map[string]any
+	records     map[string]Record
+	handled     map[string]any // the essence that was recorded last, nil if none was
+	handling    handling
+	assignments []assignment
+	lastWritten time.Time
 }
 
 // DiffOf is the part of the diff that concerns a handler.

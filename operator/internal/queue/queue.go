@@ -22,15 +22,15 @@ const (
 // Queue holds keys that have something to do, now or at a time. It is bounded by
 // the number of keys. It is safe for concurrent use.
 type Queue[K comparable] struct {
-	mu      sync.Mutex
-	changed *sync.Cond
-	entries map[K]*entry[K]
-	ready   ordered[K]
-	waiting ordered[K]
-	taken   map[K]time.Time // since when
-	timer   *time.Timer     // for the first of waiting; nil while there is none
-	count   uint64
-	closed  bool
+	mu         sync.Mutex
+	changed    *sync.Cond
+	entries    map[K]*entry[K]
+	ready      entryHeap[K]
+	waiting    entryHeap[K]
+	processing map[K]time.Time // since when
+	timer      *time.Timer     // for the first of waiting; nil while there is none
+	count      uint64
+	closed     bool
 }
 
 // entry is what there is to do for a key. Invariant: it is in Queue.entries exactly
@@ -43,12 +43,12 @@ type entry[K comparable] struct {
 	ready    int    // index in the heap, -1 if not in it
 	at       time.Time
 	waiting  int
-	again    bool // became ready while it was taken
+	requeue  bool // became ready while it was taken
 }
 
 // New makes an empty queue.
 func New[K comparable]() *Queue[K] {
-	q := &Queue[K]{entries: map[K]*entry[K]{}, taken: map[K]time.Time{}, ready: byUrgency[K](), waiting: byTime[K]()}
+	q := &Queue[K]{entries: map[K]*entry[K]{}, processing: map[K]time.Time{}, ready: byUrgency[K](), waiting: byTime[K]()}
 	q.changed = sync.NewCond(&q.mu)
 	return q
 }
@@ -57,16 +57,16 @@ func New[K comparable]() *Queue[K] {
 func (q *Queue[K]) Add(key K, priority Priority) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.add(q.of(key), priority)
+	q.add(q.getOrCreate(key), priority)
 }
 
 // AddAt has something done for a key at a time, or before if it is added before.
 func (q *Queue[K]) AddAt(key K, at time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	e := q.of(key)
+	e := q.getOrCreate(key)
 	switch {
-	case e.ready >= 0 || e.again:
+	case e.ready >= 0 || e.requeue:
 		return
 	case e.waiting < 0:
 		e.at = at
@@ -78,7 +78,7 @@ func (q *Queue[K]) AddAt(key K, at time.Time) {
 	q.arm()
 }
 
-func (q *Queue[K]) of(key K) *entry[K] {
+func (q *Queue[K]) getOrCreate(key K) *entry[K] {
 	e := q.entries[key]
 	if e == nil {
 		e = &entry[K]{key: key, ready: -1, waiting: -1}
@@ -91,16 +91,16 @@ func (q *Queue[K]) add(e *entry[K], priority Priority) {
 	if e.waiting >= 0 {
 		heap.Remove(&q.waiting, e.waiting)
 	}
-	known := e.ready >= 0 || e.again
+	known := e.ready >= 0 || e.requeue
 	if !known {
 		q.count++
 		e.priority, e.since, e.order = priority, time.Now(), q.count
 	}
 	e.priority = max(e.priority, priority)
-	_, taken := q.taken[e.key]
+	_, processing := q.processing[e.key]
 	switch {
-	case taken:
-		e.again = true
+	case processing:
+		e.requeue = true
 	case known:
 		heap.Fix(&q.ready, e.ready)
 	default:
@@ -116,13 +116,13 @@ func (q *Queue[K]) arm() {
 	}
 	wait := time.Until(q.waiting.entries[0].at)
 	if q.timer == nil {
-		q.timer = time.AfterFunc(wait, q.due)
+		q.timer = time.AfterFunc(wait, q.runDue)
 		return
 	}
 	q.timer.Reset(wait)
 }
 
-func (q *Queue[K]) due() {
+func (q *Queue[K]) runDue() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for now := time.Now(); q.waiting.Len() > 0 && !q.waiting.entries[0].at.After(now); {
@@ -133,7 +133,7 @@ func (q *Queue[K]) due() {
 
 // Take waits for a key with something to do. Until Done, no other worker gets it.
 // ok is false when the queue is closed. waited is how long the key was ready.
-func (q *Queue[K]) Take() (key K, waited time.Duration, ok bool) {
+func (q *Queue[K]) Get() (key K, waited time.Duration, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for q.ready.Len() == 0 && !q.closed {
@@ -145,7 +145,7 @@ func (q *Queue[K]) Take() (key K, waited time.Duration, ok bool) {
 	e := heap.Pop(&q.ready).(*entry[K])
 	e.priority = Background
 	now := time.Now()
-	q.taken[e.key] = now
+	q.processing[e.key] = now
 	return e.key, now.Sub(e.since), true
 }
 
@@ -154,10 +154,10 @@ func (q *Queue[K]) Done(key K) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	e := q.entries[key]
-	delete(q.taken, key)
+	delete(q.processing, key)
 	switch {
-	case e.again:
-		e.again = false
+	case e.requeue:
+		e.requeue = false
 		heap.Push(&q.ready, e)
 		q.changed.Signal()
 	case e.waiting < 0:
@@ -190,7 +190,7 @@ func (q *Queue[K]) Added() uint64 {
 func (q *Queue[K]) Unfinished() (total, longest time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, since := range q.taken {
+	for _, since := range q.processing {
 		took := time.Since(since)
 		total += took
 		longest = max(longest, took)

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-func take(t *testing.T, q *Queue[string]) string {
+func get(t *testing.T, q *Queue[string]) string {
 	t.Helper()
-	key, _, ok := q.Take()
+	key, _, ok := q.Get()
 	if !ok {
 		t.Fatal("closed")
 	}
@@ -37,7 +37,7 @@ func TestUrgentFirst(t *testing.T) {
 	}
 	var order []string
 	for range 3 {
-		order = append(order, take(t, q))
+		order = append(order, get(t, q))
 	}
 	if want := []string{"list-2", "change", "list-1"}; !slices.Equal(order, want) {
 		t.Errorf("%q, want %q", order, want)
@@ -47,14 +47,14 @@ func TestUrgentFirst(t *testing.T) {
 func TestOneWorkerAKey(t *testing.T) {
 	q := New[string]()
 	q.Add("a", Urgent)
-	key := take(t, q)
+	key := get(t, q)
 	q.Add("a", Urgent)
 	q.Add("a", Urgent)
 	if q.Len(Urgent) != 0 {
 		t.Error("handed out twice at a time")
 	}
 	q.Done(key)
-	q.Done(take(t, q))
+	q.Done(get(t, q))
 	if q.Len(Urgent) != 0 || len(q.entries) != 0 {
 		t.Error("what came together was not joined, or is remembered for ever")
 	}
@@ -73,17 +73,17 @@ func TestTimes(t *testing.T) {
 			key string
 			at  time.Duration
 		}{{"now", 0}, {"soon", time.Minute}, {"late", time.Hour}} {
-			key := take(t, q)
+			key := get(t, q)
 			if key != want.key || time.Since(start) != want.at {
 				t.Errorf("%s after %v, want %s after %v", key, time.Since(start), want.key, want.at)
 			}
 			q.Done(key)
 		}
 		q.AddAt("taken", time.Now().Add(time.Second))
-		key := take(t, q)
+		key := get(t, q)
 		q.AddAt(key, time.Now().Add(time.Second)) // its worker wants it again
 		q.Done(key)
-		if again := take(t, q); again != key {
+		if again := get(t, q); again != key {
 			t.Error(again)
 		}
 		q.Close()
@@ -95,9 +95,9 @@ func TestUnfinished(t *testing.T) {
 		q := New[string]()
 		q.Add("a", Urgent)
 		q.Add("b", Urgent)
-		first := take(t, q)
+		first := get(t, q)
 		time.Sleep(3 * time.Second)
-		second := take(t, q)
+		second := get(t, q)
 		time.Sleep(time.Second)
 		if total, longest := q.Unfinished(); total != 5*time.Second || longest != 4*time.Second {
 			t.Errorf("%v, at most %v", total, longest)
@@ -118,7 +118,7 @@ func TestCloseEndsEveryTake(t *testing.T) {
 		var workers sync.WaitGroup
 		for range 3 {
 			workers.Go(func() {
-				if _, _, ok := q.Take(); ok {
+				if _, _, ok := q.Get(); ok {
 					t.Error("took something")
 				}
 			})
@@ -131,26 +131,26 @@ func TestCloseEndsEveryTake(t *testing.T) {
 
 // TestNothingIsForgotten lets workers and givers loose on a few keys: each key is
 // worked on by one at a time, and after the last thing that was to be done for it.
-func TestNothingIsForgotten(t *testing.T) {
+func TestEveryAddIsProcessed(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	synctest.Test(t, func(t *testing.T) {
 		q := New[int]()
 		const keys = 5
 		var busy [keys]atomic.Int32
-		var given, seen [keys]atomic.Int64
-		var workers, givers sync.WaitGroup
+		var added, seen [keys]atomic.Int64
+		var workers, producers sync.WaitGroup
 		for range 3 {
 			workers.Go(func() {
 				for {
-					k, _, ok := q.Take()
+					k, _, ok := q.Get()
 					if !ok {
 						return
 					}
 					if busy[k].Add(1) != 1 {
 						t.Error("two workers for a key")
 					}
-					seen[k].Store(given[k].Load())
+					seen[k].Store(added[k].Load())
 					time.Sleep(time.Millisecond) // of the bubble: lets others run
 					busy[k].Add(-1)
 					q.Done(k)
@@ -158,11 +158,11 @@ func TestNothingIsForgotten(t *testing.T) {
 			})
 		}
 		for g := range 3 {
-			givers.Go(func() {
+			producers.Go(func() {
 				random := rand.New(rand.NewPCG(seed, uint64(g)))
 				for range 500 {
 					k := random.IntN(keys)
-					given[k].Add(1)
+					added[k].Add(1)
 					if random.IntN(2) == 0 {
 						q.Add(k, Priority(random.IntN(2)))
 					} else {
@@ -172,12 +172,12 @@ func TestNothingIsForgotten(t *testing.T) {
 				}
 			})
 		}
-		givers.Wait()
+		producers.Wait()
 		time.Sleep(time.Second)
 		synctest.Wait()
 		for k := range keys {
-			if seen[k].Load() != given[k].Load() {
-				t.Errorf("key %d: %d given, %d seen", k, given[k].Load(), seen[k].Load())
+			if seen[k].Load() != added[k].Load() {
+				t.Errorf("key %d: %d given, %d seen", k, added[k].Load(), seen[k].Load())
 			}
 		}
 		q.Close()

@@ -24,9 +24,9 @@ func (t Throttle) Failed(now time.Time) Throttle {
 
 // Waiting is the throttle after a failure that asks itself for a wait; the longer
 // of the two counts.
-func (t Throttle) Waiting(now time.Time, asked time.Duration) Throttle {
+func (t Throttle) FailedRetryAfter(now time.Time, retryAfter time.Duration) Throttle {
 	t = t.Failed(now)
-	if until := now.Add(asked); until.After(t.until) {
+	if until := now.Add(retryAfter); until.After(t.until) {
 		t.until = until
 	}
 	return t

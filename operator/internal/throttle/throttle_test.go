@@ -28,10 +28,10 @@ func TestDelays(t *testing.T) {
 	if after := (Throttle{}).Failed(now); after.Wait(now) != time.Second {
 		t.Error("a success does not begin again at the start")
 	}
-	if asked := throttle.Waiting(now, time.Hour); asked.Wait(now) != time.Hour {
+	if asked := throttle.FailedRetryAfter(now, time.Hour); asked.Wait(now) != time.Hour {
 		t.Errorf("waits %v, asked for an hour", asked.Wait(now))
 	}
-	if asked := throttle.Waiting(now, time.Second); asked.Wait(now) != 610*time.Second {
+	if asked := throttle.FailedRetryAfter(now, time.Second); asked.Wait(now) != 610*time.Second {
 		t.Errorf("waits %v, asked for less than its own", asked.Wait(now))
 	}
 }

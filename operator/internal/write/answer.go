@@ -23,7 +23,7 @@ const (
 	// again for a newer one.
 	Stale
 	// Later: the server could not take it now. It is kept, and sent again.
-	Later
+	Retry
 	// Rejected: the server does not accept it. A person must be notified.
 	Rejected
 )
@@ -39,9 +39,9 @@ var answers = []struct {
 	{http.StatusConflict, "", Stale},
 	{http.StatusUnprocessableEntity, types.JSONPatchType, Stale},
 	{http.StatusUnprocessableEntity, "", Rejected},
-	{http.StatusUnauthorized, "", Later},
-	{http.StatusTooManyRequests, "", Later},
-	{http.StatusRequestTimeout, "", Later},
+	{http.StatusUnauthorized, "", Retry},
+	{http.StatusTooManyRequests, "", Retry},
+	{http.StatusRequestTimeout, "", Retry},
 }
 
 // Judge says what the answer to a PATCH means, and how long the server has asked to
@@ -53,14 +53,14 @@ func Judge(kind types.PatchType, err error) (Verdict, time.Duration) {
 	}
 	status, ok := err.(apierrors.APIStatus)
 	if !ok {
-		return Later, 0
+		return Retry, 0
 	}
 	var wait time.Duration
 	if seconds, asked := apierrors.SuggestsClientDelay(err); asked {
 		wait = time.Duration(seconds) * time.Second
 	}
 	code := int(status.Status().Code)
-	if details := status.Status().Details; details != nil && slices.ContainsFunc(details.Causes, otherLife) {
+	if details := status.Status().Details; details != nil && slices.ContainsFunc(details.Causes, isOtherUID) {
 		return Gone, 0
 	}
 	for _, row := range answers {
@@ -71,12 +71,12 @@ func Judge(kind types.PatchType, err error) (Verdict, time.Duration) {
 	if code >= 400 && code < 500 {
 		return Rejected, wait
 	}
-	return Later, wait
+	return Retry, wait
 }
 
 // Complaint names what a server does not take: the code, the reason, and the fields that are
 // at fault. Answers that differ in their words alone have the same.
-func Complaint(err error) string {
+func Rejection(err error) string {
 	status, ok := err.(apierrors.APIStatus)
 	if !ok {
 		return err.Error()
@@ -94,4 +94,4 @@ func Complaint(err error) string {
 
 // otherLife reports whether an object was not taken because another one has its
 // name by now: a patch says which UID it is for.
-func otherLife(c metav1.StatusCause) bool { return c.Field == "metadata.uid" }
+func isOtherUID(c metav1.StatusCause) bool { return c.Field == "metadata.uid" }

@@ -58,13 +58,13 @@ const (
 // that a handler is done goes after all that the handler wants: if only the first
 // arrive, the handler is called again.
 func (o Outgoing) Requests(object Object) ([]Request, error) {
-	merge, status := o.documents(object)
+	merge, status := o.mergePatches(object)
 	var requests []Request
 	add := func(part Part, subresource string, document map[string]any) error {
 		if len(document) == 0 {
 			return nil
 		}
-		body, err := guarded(document, object.State, subresource)
+		body, err := withPrecondition(document, object.State, subresource)
 		requests = append(requests, Request{types.MergePatchType, subresource, body, part})
 		return err
 	}
@@ -96,7 +96,7 @@ func (o Outgoing) Without(part Part, object Object) Outgoing {
 	case StatusPart:
 		o.Status, o.Edits.Fields = nil, nil
 	case MergePart:
-		if !o.folds() {
+		if !o.joinsFinalizerPatch() {
 			o.Merge, o.Edits.Annotations = nil, nil
 		}
 		if !object.Subresource {
@@ -119,7 +119,7 @@ func (o Outgoing) Stored(part Part, object Object, answer map[string]any) bool {
 
 // documents are the merge patches of the object and of its status. Notes that only
 // go when the finalizer goes are left to that patch.
-func (o Outgoing) documents(object Object) (merge, status map[string]any) {
+func (o Outgoing) mergePatches(object Object) (merge, status map[string]any) {
 	merge, status = clone(o.Merge), map[string]any{}
 	if len(o.Status) > 0 {
 		status["status"] = clone(o.Status)
@@ -127,7 +127,7 @@ func (o Outgoing) documents(object Object) (merge, status map[string]any) {
 	for name, value := range o.Edits.Fields {
 		put(status, append(slices.Clone(o.Edits.Status), name), value)
 	}
-	if !o.folds() {
+	if !o.joinsFinalizerPatch() {
 		for key, value := range o.Edits.Annotations {
 			put(merge, []string{"metadata", "annotations", key}, plain(value))
 		}
@@ -141,7 +141,7 @@ func (o Outgoing) documents(object Object) (merge, status map[string]any) {
 
 // folds reports whether annotations are removed by the finalizer's patch: nothing
 // else is to be written, and it saves a request.
-func (o Outgoing) folds() bool {
+func (o Outgoing) joinsFinalizerPatch() bool {
 	if o.Edits.Finalizer == cycle.KeepFinalizer || len(o.Merge) > 0 {
 		return false
 	}
@@ -156,12 +156,12 @@ func (o Outgoing) folds() bool {
 // guarded is a merge patch for the object that was seen and no other of its name. The
 // endpoint of a status does not look at the UID; there the whole state has to be
 // the one that was seen.
-func guarded(document, state map[string]any, subresource string) ([]byte, error) {
-	guard := "uid"
+func withPrecondition(document, state map[string]any, subresource string) ([]byte, error) {
+	precondition := "uid"
 	if subresource != "" {
-		guard = "resourceVersion"
+		precondition = "resourceVersion"
 	}
-	put(document, []string{"metadata", guard}, value(state, "metadata", guard))
+	put(document, []string{"metadata", precondition}, value(state, "metadata", precondition))
 	return json.Marshal(document)
 }
 
@@ -175,7 +175,7 @@ type operation struct {
 // It holds for the state that it was made for and no other.
 func (o Outgoing) finalizerPatch(object Object) ([]byte, error) {
 	patch := []operation{{"test", "/metadata/resourceVersion", value(object.State, "metadata", "resourceVersion")}}
-	if o.folds() {
+	if o.joinsFinalizerPatch() {
 		there, _ := value(object.State, "metadata", "annotations").(map[string]any)
 		for _, key := range slices.Sorted(maps.Keys(o.Edits.Annotations)) {
 			if _, ok := there[key]; ok {

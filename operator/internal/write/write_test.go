@@ -128,17 +128,17 @@ func TestAnswers(t *testing.T) {
 		merge, json Verdict
 	}{
 		{nil, Accepted, Accepted},
-		{errors.New("connection refused"), Later, Later},
+		{errors.New("connection refused"), Retry, Retry},
 		{answer(http.StatusNotFound, 0), Gone, Gone},
 		{answer(http.StatusConflict, 0), Stale, Stale},
 		{answer(http.StatusUnprocessableEntity, 0), Rejected, Stale},
 		{answer(http.StatusBadRequest, 0), Rejected, Rejected},
 		{answer(http.StatusForbidden, 0), Rejected, Rejected},
 		{answer(http.StatusRequestEntityTooLarge, 0), Rejected, Rejected},
-		{answer(http.StatusUnauthorized, 0), Later, Later},
-		{answer(http.StatusTooManyRequests, 0), Later, Later},
-		{answer(http.StatusInternalServerError, 0), Later, Later},
-		{answer(http.StatusServiceUnavailable, 0), Later, Later},
+		{answer(http.StatusUnauthorized, 0), Retry, Retry},
+		{answer(http.StatusTooManyRequests, 0), Retry, Retry},
+		{answer(http.StatusInternalServerError, 0), Retry, Retry},
+		{answer(http.StatusServiceUnavailable, 0), Retry, Retry},
 	} {
 		if v, _ := Judge(types.MergePatchType, test.err); v != test.merge {
 			t.Errorf("%v to a merge patch: %v, want %v", test.err, v, test.merge)
@@ -158,9 +158,9 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-func TestComplaint(t *testing.T) {
+func TestRejection(t *testing.T) {
 	say := func(code int32, message string, causes ...metav1.StatusCause) string {
-		return Complaint(&apierrors.StatusError{ErrStatus: metav1.Status{
+		return Rejection(&apierrors.StatusError{ErrStatus: metav1.Status{
 			Code: code, Reason: metav1.StatusReasonInvalid, Message: message, Details: &metav1.StatusDetails{Causes: causes},
 		}})
 	}

@@ -17,39 +17,39 @@ import (
 // disturbance is what is done to an operator at one of its patches: the three patterns
 // of Sieve (Sun et al., "Automatic Reliability Testing for Cluster Management
 // Controllers", OSDI 2022).
-type disturbance uint8
+type faultPattern uint8
 
 const (
-	undisturbed disturbance = iota
+	noFault faultPattern = iota
 	// intermediateBefore and intermediateAfter: the process dies when the patch has not
 	// arrived, or was taken, and another one finds the state in between.
-	intermediateBefore
-	intermediateAfter
+	killBefore
+	killAfter
 	// stale: the process dies after the patch, and the next one follows a replica that
 	// does not know of it yet.
-	stale
+	staleReplica
 	// unobserved: the object changes and changes back right after the patch, and neither
 	// that nor the patch is seen.
 	unobserved
 )
 
-func (d disturbance) String() string {
+func (d faultPattern) String() string {
 	return [...]string{"undisturbed", "died before", "died after", "stale", "unobserved"}[d]
 }
 
-// TestDisturbedAtEachPatch goes through one story again and again, and disturbs the
+// TestFaultAtEachPatch goes through one story again and again, and disturbs the
 // operator at each of its patches in each way. In the end everything is as if it had
 // not been disturbed.
-func TestDisturbedAtEachPatch(t *testing.T) {
+func TestFaultAtEachPatch(t *testing.T) {
 	var want map[string]any
 	patches := 0
-	tell := func(d disturbance, at int) {
+	run := func(d faultPattern, at int) {
 		t.Run(fmt.Sprintf("%v %d", d, at), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newStory(d, at)
-				s.tell(t)
+				s := newScenario(d, at)
+				s.run(t)
 				switch got := s.outcome(); {
-				case d == undisturbed:
+				case d == noFault:
 					want, patches = got, s.patched
 				case s.patched < at:
 					t.Errorf("there were %d patches: it was not disturbed", s.patched)
@@ -59,52 +59,52 @@ func TestDisturbedAtEachPatch(t *testing.T) {
 			})
 		})
 	}
-	tell(undisturbed, 0)
+	run(noFault, 0)
 	if patches < 10 {
 		t.Fatalf("the story has %d patches", patches)
 	}
-	for _, d := range []disturbance{intermediateBefore, intermediateAfter, stale, unobserved} {
+	for _, d := range []faultPattern{killBefore, killAfter, staleReplica, unobserved} {
 		for at := range patches {
-			tell(d, at+1)
+			run(d, at+1)
 		}
 	}
 }
 
 // story is what happens to one name, twice: it appears, changes, and the first time it
 // goes.
-type story struct {
-	*world
-	*chaos
-	disturbance
+type scenario struct {
+	*fakeServer
+	*handlerCalls
+	faultPattern
 	at      int           // which patch is disturbed, from 1
 	patched int           // patches so far
 	died    chan struct{} // has an element when the process is to die
-	calm    atomic.Bool
+	quiet   atomic.Bool
 }
 
-func newStory(d disturbance, at int) *story {
-	s := &story{
-		world: newWorld(), chaos: &chaos{last: map[string]int{}, ends: map[string]int{}},
-		disturbance: d, at: at, died: make(chan struct{}, 1),
+func newScenario(d faultPattern, at int) *scenario {
+	s := &scenario{
+		fakeServer: newFakeServer(), handlerCalls: &handlerCalls{last: map[string]int{}, deletions: map[string]int{}},
+		faultPattern: d, at: at, died: make(chan struct{}, 1),
 	}
-	s.calm.Store(true)
-	s.fault = s.disturb
+	s.quiet.Store(true)
+	s.fault = s.inject
 	return s
 }
 
 // disturb is called before a patch is taken.
-func (s *story) disturb(r write.Request, name string) (err error, taken bool) {
+func (s *scenario) inject(r write.Request, name string) (err error, taken bool) {
 	if s.patched++; s.patched != s.at {
 		return nil, false
 	}
-	switch s.disturbance {
-	case intermediateBefore:
+	switch s.faultPattern {
+	case killBefore:
 		s.died <- struct{}{}
 		return errors.New("it has died"), false
-	case stale:
+	case staleReplica:
 		s.lock(func() { s.replica = &replica{len(s.history), 7 * time.Second} })
 		fallthrough
-	case intermediateAfter:
+	case killAfter:
 		s.died <- struct{}{}
 		return errors.New("it has died"), true
 	case unobserved:
@@ -113,7 +113,7 @@ func (s *story) disturb(r write.Request, name string) (err error, taken bool) {
 			s.skip = func() bool { return true }
 		})
 		time.AfterFunc(time.Second, func() {
-			if o := s.world.at(name); o != nil {
+			if o := s.fakeServer.at(name); o != nil {
 				size := o["spec"].(map[string]any)["size"]
 				s.change(name, "size", int64(99))
 				s.change(name, "size", size)
@@ -129,20 +129,20 @@ func (s *story) disturb(r write.Request, name string) (err error, taken bool) {
 	return nil, false
 }
 
-func (s *story) lock(f func()) {
-	s.world.mu.Lock()
-	defer s.world.mu.Unlock()
+func (s *scenario) lock(f func()) {
+	s.fakeServer.mu.Lock()
+	defer s.fakeServer.mu.Unlock()
 	f()
 }
 
 // tell lets it all happen, and judges the end.
-func (s *story) tell(t *testing.T) {
-	op, m := s.begin(t)
+func (s *scenario) run(t *testing.T) {
+	op, m := s.start(t)
 	for _, happens := range []func(){
 		func() { s.create("one", spec(1)) },
 		func() { s.change("one", "size", int64(2)) },
 		func() { s.change("one", "size", int64(3)) },
-		func() { s.world.delete("one") },
+		func() { s.fakeServer.delete("one") },
 		func() { s.create("one", spec(4)) },
 		func() { s.change("one", "size", int64(5)) },
 		func() {},
@@ -154,32 +154,32 @@ func (s *story) tell(t *testing.T) {
 			case <-next:
 				waiting = false
 			case <-s.died:
-				m.dead.Store(true)
-				op.cut(ErrStopped)
+				m.killed.Store(true)
+				op.cancelHandlers(ErrStopped)
 				_ = op.end()
-				op, m = s.begin(t)
+				op, m = s.start(t)
 			}
 		}
 	}
 	time.Sleep(time.Hour)
 	synctest.Wait()
-	s.judge(t, s.world)
+	s.check(t, s.fakeServer)
 	if err := op.end(); err != nil {
 		t.Error(err)
 	}
 }
 
-func (s *story) begin(t *testing.T) (*running, *mortal) {
-	m := &mortal{world: s.world}
+func (s *scenario) start(t *testing.T) (*runningOperator, *killableServer) {
+	m := &killableServer{fakeServer: s.fakeServer}
 	second := func(int) int { return 1 }
-	return liveWith(t, s.world, chaotic(s.chaos, second, &s.calm), m), m
+	return startWith(t, s.fakeServer, failingOperator(s.handlerCalls, second, &s.quiet), m), m
 }
 
 // outcome is what is left, but for what no two runs have in common.
-func (s *story) outcome() map[string]any {
+func (s *scenario) outcome() map[string]any {
 	left := map[string]any{}
 	for name := range s.objects {
-		u := &unstructured.Unstructured{Object: s.world.at(name)}
+		u := &unstructured.Unstructured{Object: s.fakeServer.at(name)}
 		u.SetResourceVersion("")
 		left[name] = u.Object
 	}

@@ -26,29 +26,29 @@ func annotationOf(state map[string]any, name string) any {
 }
 
 // mortal is a world that an operator can no longer write to once it was killed.
-type mortal struct {
-	*world
-	dead atomic.Bool
+type killableServer struct {
+	*fakeServer
+	killed atomic.Bool
 }
 
-func (m *mortal) patch(ctx context.Context, seen map[string]any, r write.Request) (*unstructured.Unstructured, error) {
-	if m.dead.Load() {
+func (m *killableServer) patch(ctx context.Context, seen map[string]any, r write.Request) (*unstructured.Unstructured, error) {
+	if m.killed.Load() {
 		return nil, errors.New("killed")
 	}
-	return m.world.patch(ctx, seen, r)
+	return m.fakeServer.patch(ctx, seen, r)
 }
 
 // chaos is what a simulation sees of the handlers, over all processes.
-type chaos struct {
+type handlerCalls struct {
 	mu sync.Mutex
 	// last is the size at the last call of each handler, by object; ends counts the
 	// calls of delete handlers.
-	last  map[string]int
-	ends  map[string]int
-	calls int
+	last      map[string]int
+	deletions map[string]int
+	calls     int
 }
 
-// TestWhateverHappensObjectsAreHandled lets operators loose on a world that changes,
+// TestRandomFaultsAndKills lets operators loose on a world that changes,
 // shows its changes late, skips some of them (Sieve's stale states and unobserved
 // states), fails and loses answers, and kills the operators at any moment
 // (intermediate states). When it is quiet in the end, handlers have seen what is
@@ -57,23 +57,23 @@ type chaos struct {
 //
 // Where operators are killed, no change is taken back: a handler may have been called
 // for it, and nothing that was written shows that.
-func TestWhateverHappensObjectsAreHandled(t *testing.T) {
+func TestRandomFaultsAndKills(t *testing.T) {
 	first := rand.Uint64()
 	for n := range uint64(10) {
 		seed := first + n
 		if ok := t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { play(t, rand.New(rand.NewPCG(seed, 0))) })
+			synctest.Test(t, func(t *testing.T) { runRandomly(t, rand.New(rand.NewPCG(seed, 0))) })
 		}); !ok {
 			return
 		}
 	}
 }
 
-func play(t *testing.T, random *rand.Rand) {
-	w := newWorld()
-	c := &chaos{last: map[string]int{}, ends: map[string]int{}}
+func runRandomly(t *testing.T, random *rand.Rand) {
+	w := newFakeServer()
+	c := &handlerCalls{last: map[string]int{}, deletions: map[string]int{}}
 	var mu sync.Mutex // of random, which is used by several
-	roll := func(n int) int {
+	intn := func(n int) int {
 		mu.Lock()
 		defer mu.Unlock()
 		return random.IntN(n)
@@ -83,14 +83,14 @@ func play(t *testing.T, random *rand.Rand) {
 		if quiet.Load() {
 			return 0
 		}
-		return time.Duration(roll(8)) * time.Second
+		return time.Duration(intn(8)) * time.Second
 	}
-	w.skip = func() bool { return roll(2) == 0 }
+	w.skip = func() bool { return intn(2) == 0 }
 	w.fault = func(write.Request, string) (error, bool) {
 		if quiet.Load() {
 			return nil, false
 		}
-		switch roll(12) {
+		switch intn(12) {
 		case 0:
 			return errors.New("connection reset"), true
 		case 1:
@@ -102,22 +102,22 @@ func play(t *testing.T, random *rand.Rand) {
 		}
 		return nil, false
 	}
-	begin := func() (*running, *mortal) {
-		m := &mortal{world: w}
-		return liveWith(t, w, chaotic(c, roll, &quiet), m), m
+	begin := func() (*runningOperator, *killableServer) {
+		m := &killableServer{fakeServer: w}
+		return startWith(t, w, failingOperator(c, intn, &quiet), m), m
 	}
 	names := []string{"a", "b", "c"}
-	kills, sizes := roll(2) == 0, int64(0)
+	kills, sizes := intn(2) == 0, int64(0)
 	size := func() int64 {
 		if sizes++; kills {
 			return sizes
 		}
-		return int64(roll(3))
+		return int64(intn(3))
 	}
 	r, m := begin()
 	for range 60 {
-		name := names[roll(len(names))]
-		switch roll(10) {
+		name := names[intn(len(names))]
+		switch intn(10) {
 		case 0, 1:
 			if w.at(name) == nil {
 				w.create(name, spec(size()))
@@ -130,30 +130,30 @@ func play(t *testing.T, random *rand.Rand) {
 			if !kills {
 				continue
 			}
-			m.dead.Store(true)
-			r.cut(ErrStopped)
+			m.killed.Store(true)
+			r.cancelHandlers(ErrStopped)
 			_ = r.end()
 			r, m = begin()
 		default:
-			time.Sleep(time.Duration(roll(20_000)) * time.Millisecond)
+			time.Sleep(time.Duration(intn(20_000)) * time.Millisecond)
 		}
 	}
 	quiet.Store(true)
 	time.Sleep(2 * time.Hour)
 	synctest.Wait()
-	c.judge(t, w)
+	c.check(t, w)
 	if err := r.end(); err != nil {
 		t.Error(err)
 	}
 }
 
 // chaotic is an operator whose handlers fail as they like until it is quiet.
-func chaotic(c *chaos, roll func(int) int, quiet *atomic.Bool) *Operator {
+func failingOperator(c *handlerCalls, intn func(int) int, quiet *atomic.Bool) *Operator {
 	handler := func(id string) Func[*Thing] {
 		return func(ctx context.Context, r *thing) error {
-			time.Sleep(time.Duration(roll(3)) * time.Second)
-			if !quiet.Load() && roll(3) == 0 {
-				return RetryAfter(errors.New("no"), time.Duration(roll(30))*time.Second)
+			time.Sleep(time.Duration(intn(3)) * time.Second)
+			if !quiet.Load() && intn(3) == 0 {
+				return RetryAfter(errors.New("no"), time.Duration(intn(30))*time.Second)
 			}
 			if ctx.Err() != nil {
 				return ctx.Err()
@@ -162,7 +162,7 @@ func chaotic(c *chaos, roll func(int) int, quiet *atomic.Bool) *Operator {
 			defer c.mu.Unlock()
 			c.calls++
 			if r.Cause == Deleted {
-				c.ends[string(r.Object.UID)]++
+				c.deletions[string(r.Object.UID)]++
 			} else {
 				c.last[string(r.Object.UID)+" "+id] = r.Object.Spec.Size
 				r.Patch.Status(id, r.Object.Spec.Size)
@@ -179,7 +179,7 @@ func chaotic(c *chaos, roll func(int) int, quiet *atomic.Bool) *Operator {
 	return op
 }
 
-func (c *chaos) judge(t *testing.T, w *world) {
+func (c *handlerCalls) check(t *testing.T, w *fakeServer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for name, o := range w.objects {
@@ -204,7 +204,7 @@ func (c *chaos) judge(t *testing.T, w *world) {
 	}
 	for seen := range c.last {
 		uid, _, _ := strings.Cut(seen, " ")
-		if o := w.objects[strings.SplitN(uid, "-", 2)[0]]; (o == nil || text(o, "uid") != uid) && c.ends[uid] == 0 {
+		if o := w.objects[strings.SplitN(uid, "-", 2)[0]]; (o == nil || text(o, "uid") != uid) && c.deletions[uid] == 0 {
 			t.Errorf("%s is gone, and its delete handler was not called", uid)
 		}
 	}

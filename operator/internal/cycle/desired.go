@@ -13,32 +13,32 @@ const appliedAnnotation = "kubectl.kubernetes.io/last-applied-configuration"
 
 // essence is what of an object counts as a change. It shares its values with the
 // object.
-func (s Spec) essence(object map[string]any) map[string]any {
-	essence := map[string]any{}
+func (s Spec) desired(object map[string]any) map[string]any {
+	desired := map[string]any{}
 	for name, value := range object {
 		switch name {
 		case "apiVersion", "kind", "metadata", "status":
 		default:
-			essence[name] = value
+			desired[name] = value
 		}
 	}
 	if labels, ok := lookup(object, Path{"metadata", "labels"}); ok {
 		if m, ok := labels.(map[string]any); ok && len(m) > 0 {
-			put(essence, Path{"metadata", "labels"}, m)
+			put(desired, Path{"metadata", "labels"}, m)
 		}
 	}
-	if kept := s.annotations(object); len(kept) > 0 {
-		put(essence, Path{"metadata", "annotations"}, kept)
+	if annotations := s.annotations(object); len(annotations) > 0 {
+		put(desired, Path{"metadata", "annotations"}, annotations)
 	}
 	for _, field := range s.extra {
-		if _, there := lookup(essence, field); there {
+		if _, there := lookup(desired, field); there {
 			continue
 		}
 		if value, ok := lookup(object, field); ok {
-			put(essence, field, value)
+			put(desired, field, value)
 		}
 	}
-	return without(essence, s.Status)
+	return without(desired, s.Status)
 }
 
 // without is a map that lacks the field at a path; what is on the way to it is
@@ -60,21 +60,21 @@ func without(m map[string]any, p Path) map[string]any {
 func (s Spec) annotations(object map[string]any) map[string]any {
 	value, _ := lookup(object, Path{"metadata", "annotations"})
 	all, _ := value.(map[string]any)
-	operators := s.Keys.operators(all)
-	kept := make(map[string]any, len(all))
+	operators := s.Keys.operatorPrefixes(all)
+	counted := make(map[string]any, len(all))
 	for key, value := range all {
 		prefix, _, prefixed := strings.Cut(key, "/")
 		if key == appliedAnnotation || prefixed && operators[prefix] {
 			continue
 		}
-		kept[key] = value
+		counted[key] = value
 	}
-	return kept
+	return counted
 }
 
 // encode is an essence as it is kept.
-func encode(essence map[string]any) string {
-	text, err := json.Marshal(essence)
+func encode(desired map[string]any) string {
+	text, err := json.Marshal(desired)
 	if err != nil {
 		panic(fmt.Sprintf("cycle: an object that came as JSON can't be written as JSON: %v", err))
 	}
@@ -87,14 +87,14 @@ func (s Spec) stored(object map[string]any, name string) (map[string]any, error)
 	if !ok {
 		return nil, nil
 	}
-	var essence map[string]any
-	if err := utiljson.Unmarshal([]byte(text), &essence); err != nil {
+	var desired map[string]any
+	if err := utiljson.Unmarshal([]byte(text), &desired); err != nil {
 		return nil, s.unreadable(s.slot(name, object), err)
 	}
-	if essence == nil {
+	if desired == nil {
 		return nil, s.unreadable(s.slot(name, object), fmt.Errorf("it holds no object"))
 	}
-	return essence, nil
+	return desired, nil
 }
 
 func annotation(object map[string]any, key string) (string, bool) {
@@ -105,5 +105,5 @@ func annotation(object map[string]any, key string) (string, bool) {
 
 // Changed reports whether two states of an object differ in their essence.
 func (s Spec) Changed(old, new map[string]any) bool {
-	return len(Compare(s.essence(old), s.essence(new))) > 0
+	return len(Compare(s.desired(old), s.desired(new))) > 0
 }

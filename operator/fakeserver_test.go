@@ -28,12 +28,12 @@ import (
 
 // world is a server of one resource, with a status endpoint, in memory: for tests
 // in a bubble, where time is free.
-type world struct {
+type fakeServer struct {
 	mu       sync.Mutex
 	objects  map[string]map[string]any
 	revision int
 	history  []change
-	wake     chan struct{} // closed at the next change
+	changed  chan struct{} // closed at the next change
 	uids     int
 
 	// lag is how long a change takes to be seen; skip says which changes are not seen
@@ -43,7 +43,7 @@ type world struct {
 	// replica is what the next feed follows; nil for one that knows everything.
 	replica *replica
 	// shown is what the last feed has told.
-	shown map[string]*unstructured.Unstructured
+	delivered map[string]*unstructured.Unstructured
 	// fault is asked before a patch is applied: an error is the answer. After it the
 	// patch is applied all the same if lost.
 	fault   func(r write.Request, name string) (err error, lost bool)
@@ -52,8 +52,8 @@ type world struct {
 
 // replica has seen some of the history, and knows the rest after a while.
 type replica struct {
-	seen int
-	late time.Duration
+	seen  int
+	delay time.Duration
 }
 
 // patched is a patch that has arrived.
@@ -65,9 +65,9 @@ type patched struct {
 	code int
 }
 
-func newWorld() *world {
-	return &world{
-		objects: map[string]map[string]any{}, wake: make(chan struct{}),
+func newFakeServer() *fakeServer {
+	return &fakeServer{
+		objects: map[string]map[string]any{}, changed: make(chan struct{}),
 		lag: func() time.Duration { return 0 }, skip: func() bool { return false },
 		fault: reliable,
 	}
@@ -76,14 +76,14 @@ func newWorld() *world {
 func reliable(write.Request, string) (error, bool) { return nil, false }
 
 // failing makes the server answer patches with errors from now on.
-func (w *world) failing(fault func(r write.Request, name string) (err error, lost bool)) {
+func (w *fakeServer) setFault(fault func(r write.Request, name string) (err error, lost bool)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.fault = fault
 }
 
 // store creates or replaces an object; w.mu is held.
-func (w *world) store(name string, state map[string]any, typ keepwatch.ChangeType) {
+func (w *fakeServer) store(name string, state map[string]any, typ keepwatch.ChangeType) {
 	w.revision++
 	about := state["metadata"].(map[string]any)
 	about["resourceVersion"] = strconv.Itoa(w.revision)
@@ -97,11 +97,11 @@ func (w *world) store(name string, state map[string]any, typ keepwatch.ChangeTyp
 		w.objects[name] = state
 	}
 	w.history = append(w.history, change{typ, keepwatch.Revision(w.revision), &unstructured.Unstructured{Object: state}, false})
-	close(w.wake)
-	w.wake = make(chan struct{})
+	close(w.changed)
+	w.changed = make(chan struct{})
 }
 
-func (w *world) create(name string, spec map[string]any) {
+func (w *fakeServer) create(name string, spec map[string]any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.uids++
@@ -111,7 +111,7 @@ func (w *world) create(name string, spec map[string]any) {
 	}, keepwatch.Added)
 }
 
-func (w *world) change(name, field string, value any) {
+func (w *fakeServer) change(name, field string, value any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if old := w.objects[name]; old != nil {
@@ -122,7 +122,7 @@ func (w *world) change(name, field string, value any) {
 	}
 }
 
-func (w *world) delete(name string) {
+func (w *fakeServer) delete(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if old := w.objects[name]; old != nil {
@@ -135,7 +135,7 @@ func (w *world) delete(name string) {
 	}
 }
 
-func (w *world) at(name string) map[string]any {
+func (w *fakeServer) at(name string) map[string]any {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if o := w.objects[name]; o != nil {
@@ -144,7 +144,7 @@ func (w *world) at(name string) map[string]any {
 	return nil
 }
 
-func (w *world) get(_ context.Context, seen map[string]any) (*unstructured.Unstructured, error) {
+func (w *fakeServer) get(_ context.Context, seen map[string]any) (*unstructured.Unstructured, error) {
 	if o := w.at(text(seen, "name")); o != nil {
 		return &unstructured.Unstructured{Object: o}, nil
 	}
@@ -155,7 +155,7 @@ func answer(code int, reason metav1.StatusReason) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: int32(code), Reason: reason, Message: string(reason)}}
 }
 
-func (w *world) patch(ctx context.Context, seen map[string]any, r write.Request) (*unstructured.Unstructured, error) {
+func (w *fakeServer) patch(ctx context.Context, seen map[string]any, r write.Request) (*unstructured.Unstructured, error) {
 	name := text(seen, "name")
 	w.mu.Lock()
 	fault := w.fault
@@ -164,21 +164,21 @@ func (w *world) patch(ctx context.Context, seen map[string]any, r write.Request)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err != nil && !lost {
-		w.note(name, r, err)
+		w.logPatch(name, r, err)
 		return nil, err
 	}
 	state, failed := w.patchLocked(name, r)
 	if failed != nil {
 		err = failed
 	}
-	w.note(name, r, err)
+	w.logPatch(name, r, err)
 	if err != nil {
 		return nil, err
 	}
 	return &unstructured.Unstructured{Object: runtime.DeepCopyJSON(state)}, nil
 }
 
-func (w *world) note(name string, r write.Request, err error) {
+func (w *fakeServer) logPatch(name string, r write.Request, err error) {
 	code := http.StatusOK
 	if status, ok := err.(apierrors.APIStatus); ok {
 		code = int(status.Status().Code)
@@ -188,7 +188,7 @@ func (w *world) note(name string, r write.Request, err error) {
 	w.patches = append(w.patches, patched{time.Now(), name, r.Type, string(r.Body), code})
 }
 
-func (w *world) patchLocked(name string, r write.Request) (map[string]any, error) {
+func (w *fakeServer) patchLocked(name string, r write.Request) (map[string]any, error) {
 	old := w.objects[name]
 	if old == nil {
 		return nil, answer(http.StatusNotFound, metav1.StatusReasonNotFound)
@@ -239,7 +239,7 @@ func (w *world) patchLocked(name string, r write.Request) (map[string]any, error
 }
 
 // past is what there was after a part of the history; w.mu is held.
-func (w *world) past(at int) []map[string]any {
+func (w *fakeServer) stateAt(at int) []map[string]any {
 	there := map[string]map[string]any{}
 	for _, c := range w.history[:at] {
 		if there[c.object.GetName()] = c.object.Object; c.typ == keepwatch.Deleted {
@@ -250,28 +250,28 @@ func (w *world) past(at int) []map[string]any {
 }
 
 // run is the world as a feed.
-func (w *world) run(ctx context.Context, tell func(change), listed func()) error {
+func (w *fakeServer) run(ctx context.Context, deliver func(change), listed func()) error {
 	w.mu.Lock()
 	at, delay := len(w.history), time.Duration(0)
 	if w.replica != nil {
-		at, delay, w.replica = w.replica.seen, w.replica.late, nil
+		at, delay, w.replica = w.replica.seen, w.replica.delay, nil
 	}
-	first := w.past(at)
-	w.shown = map[string]*unstructured.Unstructured{}
-	shown := w.shown
+	first := w.stateAt(at)
+	w.delivered = map[string]*unstructured.Unstructured{}
+	delivered := w.delivered
 	w.mu.Unlock()
-	report := tell
-	tell = func(c change) {
+	report := deliver
+	deliver = func(c change) {
 		w.mu.Lock()
-		if shown[c.object.GetName()] = c.object; c.typ == keepwatch.Deleted {
-			delete(shown, c.object.GetName())
+		if delivered[c.object.GetName()] = c.object; c.typ == keepwatch.Deleted {
+			delete(delivered, c.object.GetName())
 		}
 		w.mu.Unlock()
 		report(c)
 	}
 	slices.SortFunc(first, func(a, b map[string]any) int { return int(revisionOf(a)) - int(revisionOf(b)) })
 	for _, o := range first {
-		tell(change{keepwatch.Added, revisionOf(o), &unstructured.Unstructured{Object: o}, true})
+		deliver(change{keepwatch.Added, revisionOf(o), &unstructured.Unstructured{Object: o}, true})
 	}
 	listed()
 	if delay > 0 {
@@ -283,7 +283,7 @@ func (w *world) run(ctx context.Context, tell func(change), listed func()) error
 	}
 	for {
 		w.mu.Lock()
-		late, wake, lag := len(w.history) > at, w.wake, w.lag()
+		late, wake, lag := len(w.history) > at, w.changed, w.lag()
 		w.mu.Unlock()
 		if !late {
 			select {
@@ -309,22 +309,22 @@ func (w *world) run(ctx context.Context, tell func(change), listed func()) error
 			if later && c.typ == keepwatch.Modified && skip() {
 				continue
 			}
-			tell(c)
+			deliver(c)
 		}
 	}
 }
 
-func (w *world) cached(key keepwatch.Key) (*unstructured.Unstructured, bool) {
+func (w *fakeServer) cached(key keepwatch.Key) (*unstructured.Unstructured, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	u, ok := w.shown[key.Name]
+	u, ok := w.delivered[key.Name]
 	return u, ok
 }
 
-func (w *world) healthy(time.Duration) error { return nil }
+func (w *fakeServer) healthy(time.Duration) error { return nil }
 
 // patchesOf are the patches of an object that have arrived.
-func (w *world) patchesOf(name string) (all []patched) {
+func (w *fakeServer) patchesOf(name string) (all []patched) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, p := range w.patches {
@@ -342,19 +342,19 @@ var widgetKind = kind{
 }
 
 // running is an operator in a world.
-type running struct {
+type runningOperator struct {
 	*process
 	engine *engine
 	ended  chan error
 }
 
 // live lets an operator run in a world, until stop.
-func live(t *testing.T, w *world, op *Operator) *running {
+func startIn(t *testing.T, w *fakeServer, op *Operator) *runningOperator {
 	t.Helper()
-	return liveWith(t, w, op, w)
+	return startWith(t, w, op, w)
 }
 
-func liveWith(t *testing.T, f objectSource, op *Operator, api api) *running {
+func startWith(t *testing.T, f objectSource, op *Operator, api api) *runningOperator {
 	t.Helper()
 	op.set.logger = slog.New(slog.DiscardHandler)
 	if err := op.check(); err != nil {
@@ -362,17 +362,17 @@ func liveWith(t *testing.T, f objectSource, op *Operator, api api) *running {
 	}
 	p := &process{}
 	p.ctx, p.stop = context.WithCancelCause(t.Context())
-	p.handling, p.cut = context.WithCancelCause(context.WithoutCancel(t.Context()))
-	r := &running{p, newEngine(op, widgetKind, api, f, newEventRecorder(nil, op.set.logger), p.handling, p.fail), make(chan error, 1)}
+	p.handling, p.cancelHandlers = context.WithCancelCause(context.WithoutCancel(t.Context()))
+	r := &runningOperator{p, newEngine(op, widgetKind, api, f, newEventRecorder(nil, op.set.logger), p.handling, p.fail), make(chan error, 1)}
 	go func() { r.ended <- p.drive([]*engine{r.engine}) }()
 	return r
 }
 
 // end asks the operator to stop, and returns what it ends with.
-func (r *running) end() error {
+func (r *runningOperator) end() error {
 	r.stop(nil)
 	err := <-r.ended
-	r.cut(nil)
+	r.cancelHandlers(nil)
 	return err
 }
 

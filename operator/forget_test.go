@@ -16,7 +16,7 @@ import (
 
 // TestAnObjectThatReturnsIsNotLost has the feed show an object again, of the same UID, at
 // every moment of its being forgotten: it must be seen in its new state.
-func TestAnObjectThatReturnsIsNotLost(t *testing.T) {
+func TestForgottenObjectReturns(t *testing.T) {
 	const rounds = 20_000
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -26,14 +26,14 @@ func TestAnObjectThatReturnsIsNotLost(t *testing.T) {
 		seen <- r.WatchEvent + " " + r.Object.ResourceVersion
 		return nil
 	})
-	e := newEngine(op, widgetKind, nil, newWorld(), nil, ctx, func(err error) { t.Error(err) })
+	e := newEngine(op, widgetKind, nil, newFakeServer(), nil, ctx, func(err error) { t.Error(err) })
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		e.work()
 	}()
 	revision := 0
-	tell := func(typ keepwatch.ChangeType) {
+	deliver := func(typ keepwatch.ChangeType) {
 		revision++
 		e.deliver(change{typ, keepwatch.Revision(revision), &unstructured.Unstructured{Object: map[string]any{
 			"metadata": map[string]any{"name": "one", "namespace": "default", "uid": "one-1", "resourceVersion": strconv.Itoa(revision)},
@@ -41,11 +41,11 @@ func TestAnObjectThatReturnsIsNotLost(t *testing.T) {
 	}
 	random := rand.New(rand.NewPCG(1, 2))
 	for range rounds {
-		tell(keepwatch.Deleted)
+		deliver(keepwatch.Deleted)
 		for range random.IntN(200) {
 			runtime.Gosched()
 		}
-		tell(keepwatch.Added)
+		deliver(keepwatch.Added)
 		limit := time.After(5 * time.Minute)
 		for want := "ADDED " + strconv.Itoa(revision); ; {
 			select {
