@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Cause is why handlers are called, or why none are. The set is closed. Causes are
-// bits, so that a handler can be declared for several.
+// Cause is why handlers are called, or why none is. The set is closed. Causes are bits,
+// since a handler can be declared for several.
 type Cause uint8
 
 const (
@@ -24,8 +24,7 @@ var causeNames = map[Cause]string{
 	Noop: "noop", Free: "free", Gone: "gone",
 }
 
-// String is the cause's name, as it is kept in progress records; of several, their
-// names with commas between them.
+// String returns the cause as stored in records. Several causes are separated by commas.
 func (c Cause) String() string {
 	var names []string
 	for bit := Create; bit <= Gone; bit <<= 1 {
@@ -38,31 +37,30 @@ func (c Cause) String() string {
 
 func (c Cause) has(other Cause) bool { return c&other != 0 }
 
-// Seen is one state of an object, and what this process knows about it besides.
+// Seen is one state of an object, and what this process knows about the object.
 type Seen struct {
-	// Object is the state as the API shows it, in the types of encoding/json with
-	// int64 for whole numbers. It is not changed.
+	// Object is the state, in the types of encoding/json with int64 for whole numbers. It
+	// is not changed.
 	Object map[string]any
-	// Gone: the object was deleted, and this was its last state.
+	// Gone: the object was deleted in this state.
 	Gone bool
-	// Listed: the first list of this process has shown the object, and no cycle was
-	// completed for it since.
+	// Listed: the object was in the first list of this process, and no cycle has completed
+	// since.
 	Listed bool
-	// Begun: this process has written what a resume handler has done for it. What is
-	// recorded of resume handlers before that is of another process, which started
-	// things that have ended with it.
+	// Begun: this process has written a record of a resume handler. Earlier records of
+	// resume handlers are from another process, whose results in memory are lost.
 	Begun bool
-	// Recent are the records of [Remember] steps by their slots, and Recorded is when this
-	// process last wrote on the object.
+	// Deferred are the records of [Defer] steps by their slots, and Written is when this
+	// process last wrote to the object.
 	Deferred map[string]Record
 	Written  time.Time
-	// Attended: daemons are declared for the object in this state.
+	// WantsDaemon: the object should have a daemon in this state.
 	WantsDaemon bool
-	// Occupied: daemons of the object are running, or have not ended yet.
+	// RunsDaemon: a daemon of the object has not ended.
 	RunsDaemon bool
 }
 
-// detect is the cause of a state.
+// detect returns the cause of a state.
 func (s Spec) detect(seen Seen, old map[string]any, changed bool) Cause {
 	deleting := deleting(seen.Object)
 	switch {
@@ -88,7 +86,7 @@ func deleting(object map[string]any) bool {
 	return at != nil
 }
 
-// Finalized reports whether the object waits for us before it is gone.
+// HasFinalizer reports whether an object has our finalizer.
 func (s Spec) HasFinalizer(object map[string]any) bool {
 	finalizers, _ := lookup(object, Path{"metadata", "finalizers"})
 	list, _ := finalizers.([]any)

@@ -11,8 +11,8 @@ import (
 
 const appliedAnnotation = "kubectl.kubernetes.io/last-applied-configuration"
 
-// essence is what of an object counts as a change. It shares its values with the
-// object.
+// desired returns the part of an object that counts as a change: kopf calls it the essence.
+// It shares its values with the object.
 func (s Spec) desired(object map[string]any) map[string]any {
 	desired := map[string]any{}
 	for name, value := range object {
@@ -41,8 +41,7 @@ func (s Spec) desired(object map[string]any) map[string]any {
 	return without(desired, s.Status)
 }
 
-// without is a map that lacks the field at a path; what is on the way to it is
-// copied.
+// without returns a map without the field at a path. It copies the maps on that path.
 func without(m map[string]any, p Path) map[string]any {
 	if _, there := lookup(m, p); len(p) == 0 || !there {
 		return m
@@ -56,7 +55,7 @@ func without(m map[string]any, p Path) map[string]any {
 	return m
 }
 
-// annotations are those that are not some tool's notes.
+// annotations returns the annotations that are neither kubectl's nor an operator's.
 func (s Spec) annotations(object map[string]any) map[string]any {
 	value, _ := lookup(object, Path{"metadata", "annotations"})
 	all, _ := value.(map[string]any)
@@ -72,16 +71,16 @@ func (s Spec) annotations(object map[string]any) map[string]any {
 	return counted
 }
 
-// encode is an essence as it is kept.
+// encode returns a desired state as it is stored.
 func encode(desired map[string]any) string {
 	text, err := json.Marshal(desired)
 	if err != nil {
-		panic(fmt.Sprintf("cycle: an object that came as JSON can't be written as JSON: %v", err))
+		panic(fmt.Sprintf("cycle: a decoded JSON object cannot be encoded: %v", err))
 	}
 	return string(text)
 }
 
-// kept is the essence in a note, nil if there is none.
+// stored returns the desired state that is stored under a name, nil if there is none.
 func (s Spec) stored(object map[string]any, name string) (map[string]any, error) {
 	text, ok := s.progress(object, name)
 	if !ok {
@@ -92,7 +91,7 @@ func (s Spec) stored(object map[string]any, name string) (map[string]any, error)
 		return nil, s.unreadable(s.slot(name, object), err)
 	}
 	if desired == nil {
-		return nil, s.unreadable(s.slot(name, object), fmt.Errorf("it holds no object"))
+		return nil, s.unreadable(s.slot(name, object), fmt.Errorf("it is no object"))
 	}
 	return desired, nil
 }
@@ -103,7 +102,7 @@ func annotation(object map[string]any, key string) (string, bool) {
 	return text, ok
 }
 
-// Changed reports whether two states of an object differ in their essence.
+// Changed reports whether two states of an object differ in their desired states.
 func (s Spec) Changed(old, new map[string]any) bool {
 	return len(Compare(s.desired(old), s.desired(new))) > 0
 }

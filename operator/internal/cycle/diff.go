@@ -18,12 +18,12 @@ const (
 type Difference struct {
 	Op   Op
 	Path Path
-	// Old is nil where a field was added, New where it was removed.
+	// Old is nil for an added field, New for a removed one.
 	Old, New any
 }
 
-// Compare lists how new differs from old, in the order of the paths. Maps are
-// compared field by field, everything else as a whole.
+// Compare returns the differences of new from old, sorted by path. Maps are compared field
+// by field, other values as a whole.
 func Compare(old, new map[string]any) []Difference {
 	return compare(nil, old, new, nil)
 }
@@ -56,8 +56,8 @@ func compare(at Path, old, new map[string]any, found []Difference) []Difference 
 	return found
 }
 
-// within is the part of a diff that concerns a field. A change above it, which
-// brings or takes the field as a whole, becomes the field's own.
+// within returns the part of a diff that changes a field. The change of a parent, which
+// adds or removes the field with it, becomes a change of the field.
 func within(diff []Difference, field Path) []Difference {
 	var part []Difference
 	for _, d := range diff {
@@ -85,8 +85,8 @@ func inside(value any, p Path) (any, bool) {
 	return lookup(m, p)
 }
 
-// equal compares values of JSON: a number is equal to itself whether it was decoded
-// as a whole or a real one, and null to nothing at all.
+// equal compares JSON values. Numbers are equal as int64 or float64, and null equals an
+// absent value.
 func equal(a, b any) bool {
 	switch a := a.(type) {
 	case map[string]any:

@@ -1,29 +1,39 @@
-// Package cycle decides what an operator does about one state of one object. It is
-// a pure function: the state as it was seen and the time are inputs; what to call,
-// to write and to wait for are the answer. What is remembered between two cycles is
-// written on the object itself, so that a restart changes nothing.
+// Package cycle decides what an operator does about one state of one object. It is a pure
+// function of the state and the time. Its result is a [Step]: a call, a write, or a wait.
+// Progress between two steps is stored on the object, so that a restart changes nothing;
+// only the newest failures of the last second can be in memory ([Defer]).
 //
 // # The causes
 //
-// In this order, the first that is true:
+// The first that applies counts:
 //
-//	gone     the object is not there any more
-//	free     it is being deleted, and does not wait for us
-//	delete   it is being deleted, and waits for us
+//	gone     the object does not exist
+//	free     it is being deleted, without our finalizer
+//	delete   it is being deleted, with our finalizer
 //	create   it was never handled
-//	resume   it was handled before, and the first list of this process shows it
-//	noop     its essence is what was handled last
-//	update   its essence differs from that
+//	resume   it was handled before, and is in the first list of this process
+//	noop     its desired state is the one handled last
+//	update   its desired state differs from the one handled last
 //
-// An essence is what a person would change: everything but the identity, the status
-// and the system's metadata; of the annotations those that no operator keeps for
-// itself. Resume handlers also join an update that the first list brings.
+// The desired state is the object without identity, status, system metadata and the
+// annotations of kubectl and of operators. kopf calls it the essence. Resume handlers are
+// also called with an update that the first list shows.
 //
-// # Nothing is lost in between
+// # No state is skipped
 //
-// The handlers of a cause run one at a time, and may have to be repeated for hours.
-// Meanwhile the object can change, and a handler that has succeeded will not run
-// again for this cause. So what is recorded as handled at the end is the essence
-// that the first of them has seen, not the last: the difference between the two is
-// then an update of its own, and every handler gets to see it.
+// The handlers of a cause run one at a time, and their retries may take hours. Meanwhile
+// the object can change, and a handler that succeeded is not called again for this cause.
+// So the cycle records as handled the state that its first call saw. The difference to the
+// final state is then an update of its own, which every handler sees.
+//
+// # Files
+//
+//	cause.go, spec.go       why handlers are called; the declared handlers, and which apply
+//	plan.go, step.go        the decision, and its results
+//	outcome.go              what an error of a handler means
+//	progress.go, edits.go   the stored progress of handlers; what is written
+//	handling.go             the states that handlers of an unfinished cycle saw
+//	desired.go, diff.go     the desired state, and differences
+//	filter.go, path.go      filters of handlers; paths of fields
+//	keys.go                 names of annotations
 package cycle

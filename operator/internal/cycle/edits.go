@@ -5,19 +5,19 @@ import (
 	"fmt"
 )
 
-// Edits is what a cycle writes on an object, besides what handlers want.
+// Edits are the operator's own changes of an object, besides those of handlers.
 type Edits struct {
-	// Annotations are the new values; nil removes.
+	// Annotations are the new values; nil removes one.
 	Annotations map[string]*string
-	// Fields are the new values below Status, nil removes; empty where progress is stored in
-	// annotations. The values are strings and *Record.
+	// Fields are the new values below Status; nil removes one. The values are strings and
+	// *Record. It is empty if progress is stored in annotations.
 	Fields map[string]any
-	// Status is where Fields are.
+	// Status is the path of Fields.
 	Status    Path
 	Finalizer FinalizerEdit
 }
 
-// FinalizerEdit says what becomes of our finalizer. The set is closed.
+// FinalizerEdit is a change of our finalizer. The set is closed.
 type FinalizerEdit uint8
 
 const (
@@ -26,7 +26,7 @@ const (
 	RemoveFinalizer
 )
 
-// Empty reports that there is nothing to write.
+// Empty reports whether the edits change nothing.
 func (e Edits) Empty() bool {
 	return len(e.Annotations) == 0 && len(e.Fields) == 0 && e.Finalizer == KeepFinalizer
 }
@@ -79,8 +79,8 @@ func (e Edits) unchanged(slot string) {
 	delete(e.Annotations, slot)
 }
 
-// Kept reports whether an object has all of Fields that was to be written: a server
-// drops what the schema of a resource does not know.
+// Stored reports whether an object has all Fields that were written: a server drops fields
+// that the resource's schema does not know.
 func (e Edits) Stored(object map[string]any) bool {
 	for slot, value := range e.Fields {
 		if _, there := lookup(object, append(e.Status[:len(e.Status):len(e.Status)], slot)); value != nil && !there {

@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// Filter limits handlers to some objects. The zero value lets all through.
+// Filter limits handlers to some objects. The zero value matches all.
 type Filter struct {
 	Labels      labels.Selector // nil for any
 	Annotations labels.Selector // nil for any
@@ -15,36 +15,35 @@ type Filter struct {
 	When []func(object map[string]any) bool
 }
 
-// FieldFilter wants a field to be there and, if values are given, to have one of
-// them; a nil among them stands for a field that is not there. Of an update it also
-// wants the field to be part of it.
+// FieldFilter matches objects that have a field, with one of Values if there are any. A
+// nil value stands for an absent field. It matches an update only if the field changed.
 type FieldFilter struct {
 	Path   Path
 	Values []any
 	Side   Side
 }
 
-// Side says which state of an object a FieldFilter looks at. The set is closed.
+// Side is the state of an object that a FieldFilter matches. The set is closed.
 type Side uint8
 
 const (
-	Either Side = iota // of an update the old one or the new one, else the only one
-	Before             // of an update the old one, else none: all get through
-	After              // of an update the new one, else none: all get through
+	Either Side = iota // the old or the new state of an update, else the present state
+	Before             // the old state of an update; other causes match
+	After              // the new state of an update; other causes match
 )
 
 // view is an object as filters see it.
 type view struct {
 	object map[string]any
-	old    map[string]any // the essence that was handled last, nil if none
+	old    map[string]any // the desired state that was handled last, nil if none
 	diff   []Difference
-	// begun: the update is under way, and first is the diff that it began with. What
-	// has changed since will be an update of its own.
+	// begun: a handler was called for the update, and first is the diff at that call. Later
+	// changes are an update of their own.
 	begun bool
 	first []Difference
 }
 
-// Matches reports whether an object gets through, whatever has happened to it.
+// Matches reports whether an object matches, for any cause.
 func (f Filter) Matches(object map[string]any) bool { return f.matches(view{object: object}) }
 
 func (f Filter) matches(v view) bool {
@@ -53,7 +52,7 @@ func (f Filter) matches(v view) bool {
 	})
 }
 
-// touched reports whether an update gets through.
+// matchesUpdate reports whether an update matches.
 func (f Filter) matchesUpdate(v view) bool {
 	return f.matches(v) && !slices.ContainsFunc(f.Fields, func(field FieldFilter) bool {
 		return len(within(v.diff, field.Path)) == 0 ||

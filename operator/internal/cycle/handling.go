@@ -8,21 +8,20 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// handling is what handlers have seen besides the essence that was handled last. A
-// handler that is done with a cause may have seen something else than what is there
-// in the end, even if that is what was there before: it has to be told.
+// handling records the states that handlers saw besides the one handled last. A handler
+// that succeeded early in a cycle may have seen another state than the final one, even if
+// the final one equals the initial one: the difference is delivered to it as an update.
 type handling struct {
-	// First is the essence at the first call of the cycle under way; nil if there was
-	// none yet.
+	// First is the desired state at the first call of the current cycle; nil before that.
 	First map[string]any `json:"first,omitempty"`
-	// Also differs from First in every field in which a later call of the cycle has
-	// seen another value, and has one of these; nil if there is none.
+	// Also is First with each field replaced in which a later call saw another value, by
+	// one such value; nil if there is none.
 	Also map[string]any `json:"also,omitempty"`
-	// Before is Also of the cycle before, of which First was recorded as handled.
+	// Before is Also of the previous cycle, whose First was recorded as handled.
 	Before map[string]any `json:"before,omitempty"`
 }
 
-// with is the handling after a call that sees an essence.
+// with returns the handling after a call that sees a desired state.
 func (h handling) with(desired map[string]any) handling {
 	if h.First == nil {
 		h.First = desired
@@ -37,9 +36,8 @@ func (h handling) with(desired map[string]any) handling {
 	return h
 }
 
-// old is the essence that was handled, as far as every handler knows: it differs
-// from the present one in every field in which that, or what some handler has seen,
-// does.
+// old returns the state that updates are compared with: the handled one, except that each
+// field differs from the present state if some handler saw another value.
 func (h handling) old(handled, present map[string]any) map[string]any {
 	var hidden []Difference
 	for _, seen := range []map[string]any{h.Before, h.First, h.Also} {
@@ -55,12 +53,13 @@ func (h handling) old(handled, present map[string]any) map[string]any {
 	return overlay(handled, hidden)
 }
 
-// began is the diff that the cycle under way has begun with.
+// initialDiff returns the diff at the first call of the current cycle.
 func (h handling) initialDiff(handled map[string]any) []Difference {
 	return Compare(handling{Before: h.Before}.old(handled, h.First), h.First)
 }
 
-// end is the essence to record as handled at the end of a cycle, and what is left.
+// end returns the state to record as handled at the end of a cycle, and the handling of
+// the next cycle.
 func (h handling) end(present map[string]any) (handled map[string]any, left handling) {
 	if h.First == nil {
 		return present, handling{}
@@ -75,8 +74,8 @@ func at(object map[string]any, p Path) any {
 	return value
 }
 
-// overlay is a map with the new values of some differences in it. What is on the way
-// to them is copied.
+// overlay returns a map with the new values of some differences. It copies the maps on
+// their paths.
 func overlay(m map[string]any, differences []Difference) map[string]any {
 	for _, d := range differences {
 		m = replaced(m, d.Path, d.New)
@@ -104,12 +103,12 @@ func replaced(m map[string]any, p Path, value any) map[string]any {
 func (h handling) encode() string {
 	text, err := json.Marshal(h)
 	if err != nil {
-		panic(fmt.Sprintf("cycle: an object that came as JSON can't be written as JSON: %v", err))
+		panic(fmt.Sprintf("cycle: a decoded JSON object cannot be encoded: %v", err))
 	}
 	return string(text)
 }
 
-// handling is what the object's note says.
+// handling returns the handling that an object stores.
 func (s Spec) handling(object map[string]any) (h handling, err error) {
 	text, ok := s.progress(object, handlingName)
 	if !ok {

@@ -10,21 +10,21 @@ import (
 // Keys names the annotations of one operator. All begin with "prefix/".
 type Keys struct{ Prefix string }
 
-// The names that are no handler's.
+// The names of annotations that are not progress of a handler.
 const (
-	handledName   = "last-handled-configuration" // the essence that was handled last
-	handlingName  = "handling-configuration"     // the essence that is being handled
+	handledName   = "last-handled-configuration" // the desired state that was handled last
+	handlingName  = "handling-configuration"     // the states that handlers of a cycle saw
 	conditionName = "handled-condition"          // why the object cannot be handled
 )
 
-// maxName is the longest name that an annotation may have behind its prefix.
+// maxName bounds the name of an annotation behind its prefix.
 const maxName = 63
 
 var safe = strings.NewReplacer("/", ".", "<", "_", ">", "_")
 
-// Of is the annotation of a name: a handler's or one of the above. One that is too
-// long is cut, and a hash of the whole of it takes the place of the end. mark is
-// what tells annotations of the object from those it has inherited, see Mark.
+// Of returns the annotation for a name: a handler's id or one of the above. A name that is
+// too long is truncated and ends with a hash of the whole, as in kopf. suffix distinguishes
+// the object's annotations from copies, see replicaSetSuffix.
 func (k Keys) Of(name, suffix string) string {
 	name += suffix
 	if len(name) <= maxName {
@@ -34,7 +34,7 @@ func (k Keys) Of(name, suffix string) string {
 	return k.Prefix + "/" + safe.Replace(name)[:maxName-len(end)] + end
 }
 
-// Condition is the annotation that says why an object can't be handled.
+// Condition returns the annotation that says why an object cannot be handled.
 func (k Keys) Condition(object map[string]any) string {
 	return k.Of(conditionName, replicaSetSuffix(object))
 }
@@ -49,8 +49,8 @@ func digest(name string) string {
 	return strings.TrimRight("-"+strings.NewReplacer("+", "-", "/", ".").Replace(text), "=-.")
 }
 
-// mark tells the annotations of a ReplicaSet from those of its Deployment, which
-// the deployment controller copies to it.
+// replicaSetSuffix distinguishes the annotations of a ReplicaSet from those that the
+// deployment controller copies from its Deployment. The suffix is kopf's.
 func replicaSetSuffix(object map[string]any) string {
 	if object["kind"] != "ReplicaSet" {
 		return ""
@@ -65,16 +65,15 @@ func replicaSetSuffix(object map[string]any) string {
 	return ""
 }
 
-// Reserved reports whether a handler must not have an id because its annotation is
-// another's.
+// Reserved reports whether an id would share an annotation with other progress.
 func (k Keys) Reserved(id string) bool {
 	key := k.Of(id, "")
 	return key == k.Of(handledName, "") || key == k.Of(handlingName, "") || key == k.Of(conditionName, "")
 }
 
-// operators are the prefixes of the annotations that operators keep on an object,
-// this one's and others': to react to each other's notes, two would never stop. An
-// operator shows by the names that it writes with the first of its annotations.
+// operatorPrefixes returns the prefixes of this and other operators' annotations. Two
+// operators that reacted to each other's progress would never stop. An operator is
+// recognized by the names of the annotations that it writes first.
 func (k Keys) operatorPrefixes(annotations map[string]any) map[string]bool {
 	prefixes := map[string]bool{k.Prefix: true}
 	for key := range annotations {

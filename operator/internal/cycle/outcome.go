@@ -6,26 +6,25 @@ import (
 	"time"
 )
 
-// OnError says what becomes of an error that says nothing of it itself. The set is
-// closed.
+// OnError says how errors are handled that do not say it themselves. The set is closed.
 type OnError uint8
 
 const (
 	Retry  OnError = iota // the handler is called again after its backoff
-	Fail                  // the handler has failed for good
+	Fail                  // the handler has failed permanently
 	Ignore                // the handler has succeeded
 )
 
-// Temporary is an error that asks for another call after the handler's backoff.
+// Temporary is an error after which the handler is called again after its backoff.
 type Temporary struct{ Err error }
 
-// RetryAfter is an error that asks for another call after a delay.
+// RetryAfter is an error after which the handler is called again after Delay.
 type RetryAfter struct {
 	Err   error
 	Delay time.Duration
 }
 
-// Permanent is an error that another call would not change.
+// Permanent is an error after which the handler is not called again.
 type Permanent struct{ Err error }
 
 func (e *Temporary) Error() string  { return e.Err.Error() }
@@ -35,19 +34,19 @@ func (e *RetryAfter) Unwrap() error { return e.Err }
 func (e *Permanent) Error() string  { return e.Err.Error() }
 func (e *Permanent) Unwrap() error  { return e.Err }
 
-// Verdict is what becomes of a handler after a call.
+// Verdict says whether and when a handler is called again.
 type Verdict struct {
 	// Final: it is not called again.
 	Final bool
 	// Delay is the wait before the next call.
 	Delay time.Duration
-	// Err is what went wrong, nil if nothing that counts.
+	// Err is the error that counts, nil for a success.
 	Err error
 }
 
-// Judge says what becomes of a handler after a call that has returned err. retries
-// is how often it was called before, and ran how long after its first call it is.
-// A limit that the next call would meet is met now.
+// Judge returns the verdict on a call that returned err. retries counts the calls before,
+// and ran is the time since the first one. If the next call would exceed a limit, the
+// handler fails now.
 func (h Handler) Judge(err error, retries int, ran time.Duration) Verdict {
 	var temporary *Temporary
 	var after *RetryAfter
@@ -76,7 +75,7 @@ func (h Handler) retry(err error, delay time.Duration, retries int, ran time.Dur
 	return Verdict{Delay: delay, Err: err}
 }
 
-// exhausted says which limit a handler has reached, nil if none.
+// exhausted returns an error if a handler has reached a limit.
 func (h Handler) exhausted(retries int, ran time.Duration) error {
 	switch {
 	case h.Retries > 0 && retries >= h.Retries:

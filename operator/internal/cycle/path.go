@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// Path leads to a field of an object, name by name. Elements of lists have none.
+// Path leads to a field of an object, name by name. Elements of lists have no path.
 type Path []string
 
-// ParsePath reads "spec.size". A dot that belongs to a name has a backslash before
-// it, as in kubectl's jsonpath: `metadata.labels.app\.kubernetes\.io/name`.
+// ParsePath parses a path like "spec.size". A dot that is part of a name has a backslash
+// before it, as in kubectl's jsonpath: `metadata.labels.app\.kubernetes\.io/name`.
 func ParsePath(s string) (Path, error) {
 	var path Path
 	var name strings.Builder
@@ -39,7 +39,7 @@ func ParsePath(s string) (Path, error) {
 
 var escape = strings.NewReplacer(`\`, `\\`, `.`, `\.`)
 
-// String is what ParsePath reads.
+// String returns the path in ParsePath's syntax.
 func (p Path) String() string {
 	names := make([]string, len(p))
 	for i, n := range p {
@@ -48,10 +48,10 @@ func (p Path) String() string {
 	return strings.Join(names, ".")
 }
 
-// Meets reports whether one of two paths leads to a field and the other there or into it.
+// Meets reports whether one path equals or contains the other.
 func (p Path) Meets(other Path) bool { return p.under(other) || other.under(p) }
 
-// under reports whether p leads to a field or into it.
+// under reports whether p equals a field's path or leads into the field.
 func (p Path) under(field Path) bool {
 	if len(p) < len(field) {
 		return false
@@ -64,7 +64,7 @@ func (p Path) under(field Path) bool {
 	return true
 }
 
-// lookup is the value at a path, and whether there is one. A null is none.
+// lookup returns the value at a path, and whether it exists. A null does not exist.
 func lookup(object map[string]any, p Path) (any, bool) {
 	var value any = object
 	for _, name := range p {
@@ -77,8 +77,8 @@ func lookup(object map[string]any, p Path) (any, bool) {
 	return value, value != nil
 }
 
-// put sets the value at a path, making the maps on the way that are not there. It
-// must only meet maps that it may change.
+// put sets the value at a path and creates missing maps on it. The caller must own the
+// maps on the path.
 func put(object map[string]any, p Path, value any) {
 	for _, name := range p[:len(p)-1] {
 		next, ok := object[name].(map[string]any)

@@ -2,8 +2,8 @@ package cycle
 
 import "time"
 
-// Plan says what to do about a state at a time. It fails if what is kept on the
-// object can't be read.
+// Plan decides about a state at a time. It returns an error if the object's stored
+// progress cannot be decoded.
 func (s Spec) Plan(seen Seen, now time.Time) (Plan, error) {
 	p := Plan{spec: s, object: seen.Object, New: s.desired(seen.Object), lastWritten: seen.Written}
 	var err error
@@ -51,8 +51,8 @@ func (p *Plan) decide(seen Seen, now time.Time) Step {
 	return p.planChange(now)
 }
 
-// finalizer says whether to add or remove our finalizer, of an object that is not
-// being deleted. It goes only when no daemon is left.
+// finalizer returns the change of our finalizer for an object that is not being deleted. It
+// removes the finalizer only when no daemon runs.
 func (p *Plan) finalizer(seen Seen, v view) FinalizerEdit {
 	needed := seen.WantsDaemon || p.spec.needsFinalizer(v)
 	switch there := p.spec.HasFinalizer(seen.Object); {
@@ -64,8 +64,8 @@ func (p *Plan) finalizer(seen Seen, v view) FinalizerEdit {
 	return KeepFinalizer
 }
 
-// planDelete continues a deletion. The finalizer goes when every handler is done
-// and no daemon is left.
+// planDelete continues a deletion. It removes the finalizer when every handler is done and
+// no daemon runs.
 func (p *Plan) planDelete(seen Seen, v view, now time.Time) Step {
 	p.assignments = p.spec.assignments(Delete, seen, v, p.records)
 	if step := p.next(now); step != nil {
@@ -79,7 +79,7 @@ func (p *Plan) planDelete(seen Seen, v view, now time.Time) Step {
 	return Write{Edits: edits, Completed: true}
 }
 
-// tidy removes what is left of handlers that nobody asks for any more.
+// removeLeftovers removes progress of handlers that no longer apply.
 func (p *Plan) removeLeftovers() Step {
 	if edits := p.removeProgress(); !edits.Empty() {
 		return Write{Edits: edits}
@@ -87,7 +87,7 @@ func (p *Plan) removeLeftovers() Step {
 	return Idle{}
 }
 
-// proceed goes on with a creation, an update or a resumption.
+// planChange continues a creation, an update or a resumption.
 func (p *Plan) planChange(now time.Time) Step {
 	if step := p.next(now); step != nil {
 		return step
@@ -99,9 +99,8 @@ func (p *Plan) planChange(now time.Time) Step {
 	return Write{Edits: edits, Completed: true}
 }
 
-// next is the handler whose turn it is: the one with the fewest calls, the first
-// declared of several. If all that are left have to wait, it says until when; if
-// none is left, it is nil.
+// next returns a step for the unfinished handler with the fewest calls, the first declared
+// of several. If all of them wait, it returns a Sleep; if none is left, nil.
 func (p *Plan) next(now time.Time) Step {
 	var next *assignment
 	var until time.Time
@@ -126,7 +125,7 @@ func (p *Plan) next(now time.Time) Step {
 	return nil
 }
 
-// call asks for a handler, unless a limit has been reached while nobody ran.
+// call returns a Call, or a Write if the handler reached a limit while no operator ran.
 func (p *Plan) call(d *assignment, now time.Time) Step {
 	if !d.known {
 		d.record = Record{Started: stamp(now), Purpose: d.purpose.String()}
@@ -147,9 +146,9 @@ func (p *Plan) call(d *assignment, now time.Time) Step {
 // each call.
 const writeInterval = time.Second
 
-// Called returns a Write or a Remember after a call. now is when the call has returned.
+// Called returns a Write or a Defer after a call. now is when the call returned.
 //
-// A failure is remembered if it changes nothing but the handler's own record, the retry
+// A failure is deferred if it changes nothing but the handler's own record, the retry
 // comes within writeInterval, and the last write was within writeInterval. The first
 // failure of a handler is always written, and so is a call that saw another state of the
 // object than the calls before: a new process must know that the handler saw it.
@@ -179,10 +178,10 @@ func (p Plan) Called(c Call, v Verdict, now time.Time) Step {
 		p.writeDeferred(write.Edits, d)
 		return write
 	}
-	panic("cycle: the call was not asked for by this plan")
+	panic("cycle: the call is not of this plan")
 }
 
-// written is what to write when a duty's record has changed.
+// writeRecord returns the write after an assignment's record has changed.
 func (p *Plan) writeRecord(d *assignment) Write {
 	if p.Cause == Create || p.Cause == Update {
 		p.handling = p.handling.with(p.New)
@@ -193,7 +192,7 @@ func (p *Plan) writeRecord(d *assignment) Write {
 	edits := p.spec.edits()
 	for _, other := range p.assignments {
 		if _, there := p.records[other.slot]; there && !other.known {
-			edits.remove(other.slot) // of another cause or process
+			edits.remove(other.slot) // its record is of another cause or process
 		}
 	}
 	edits.record(d.slot, &d.record)
@@ -203,7 +202,7 @@ func (p *Plan) writeRecord(d *assignment) Write {
 	return Write{Edits: edits}
 }
 
-// recordAhead adds the records of other duties that the object does not have yet.
+// writeDeferred adds the deferred records of other assignments.
 func (p *Plan) writeDeferred(edits Edits, written *assignment) {
 	for i := range p.assignments {
 		if d := &p.assignments[i]; d.deferred && d != written && !p.finished() {
@@ -221,7 +220,7 @@ func (p *Plan) finished() bool {
 	return true
 }
 
-// complete ends a cycle.
+// complete returns the edits at the end of a cycle.
 func (p *Plan) complete() Edits {
 	edits := p.removeProgress()
 	if p.Cause == Create || p.Cause == Update {
@@ -232,7 +231,7 @@ func (p *Plan) complete() Edits {
 	return edits
 }
 
-// purge removes all that is kept of a cycle.
+// removeProgress returns edits that remove the progress of a cycle.
 func (p *Plan) removeProgress() Edits {
 	edits := p.spec.edits()
 	for slot := range p.records {
@@ -242,7 +241,7 @@ func (p *Plan) removeProgress() Edits {
 	return edits
 }
 
-// progress writes the handling, unless the object has it already.
+// progress writes the handling if it differs from the stored one.
 func (p *Plan) progress(edits Edits, h handling) {
 	slot := p.slot(handlingName)
 	text, there := p.spec.progress(p.object, handlingName)
@@ -258,5 +257,5 @@ func (p *Plan) progress(edits Edits, h handling) {
 
 func (p *Plan) slot(name string) string { return p.spec.slot(name, p.object) }
 
-// stamp is a time as records keep it.
+// stamp returns a time in the precision of records: kopf's microseconds.
 func stamp(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }

@@ -7,21 +7,21 @@ import (
 	"time"
 )
 
-// Record is how far a handler is with an object.
+// Record is the progress of a handler with an object. Its fields are kopf's.
 type Record struct {
-	// Started is when it was to be called first.
+	// Started is when the first call was due.
 	Started time.Time `json:"started"`
-	// Stopped is when it has succeeded or failed for good.
+	// Stopped is when the handler succeeded or failed permanently.
 	Stopped time.Time `json:"stopped,omitzero"`
-	// Delayed is when it is to be called again.
+	// Delayed is when the next call is due.
 	Delayed time.Time `json:"delayed,omitzero"`
-	// Purpose is the cause it was called for. A record of another one counts for nothing.
+	// Purpose is the cause of the calls. Records for another cause are ignored.
 	Purpose string `json:"purpose"`
-	// Retries is how often it was called.
+	// Retries counts the calls.
 	Retries int  `json:"retries"`
 	Success bool `json:"success"`
 	Failure bool `json:"failure"`
-	// Message is the last error, or the beginning of it.
+	// Message is the last error, truncated.
 	Message string `json:"message,omitempty"`
 }
 
@@ -32,11 +32,11 @@ func (r Record) continues(older Record) bool {
 
 func (r Record) finished() bool { return r.Success || r.Failure }
 
-// maxMessage bounds what an error takes of the space for annotations, which all of
-// an object share. It is also what the text of a Kubernetes Event may have.
+// maxMessage bounds errors in annotations, whose space is shared, and in Kubernetes Events,
+// which allow no more.
 const maxMessage = 1024
 
-// Brief is the beginning of a message that is too long to be kept.
+// Brief truncates a message that is too long to be stored.
 func Brief(message string) string {
 	if len(message) <= maxMessage {
 		return message
@@ -44,8 +44,8 @@ func Brief(message string) string {
 	return strings.ToValidUTF8(message[:maxMessage-3], "") + "..."
 }
 
-// records reads what is kept of the handlers, by their annotations or by their names
-// in the status.
+// records reads the stored progress of all handlers, by annotation or by name in the
+// status.
 func (s Spec) records(object map[string]any) (map[string]Record, error) {
 	records := map[string]Record{}
 	if s.Status != nil {
@@ -83,8 +83,8 @@ func (s Spec) read(records map[string]Record, slot, text string) error {
 	return nil
 }
 
-// ours are the annotations that records may be in: all of our prefix but those that
-// have a meaning of their own, and those of an object that these were copied from.
+// recordKeys returns the annotations that contain records: all with our prefix except
+// those of other progress and those that were copied from another object.
 func (s Spec) recordKeys(object map[string]any) []string {
 	value, _ := lookup(object, Path{"metadata", "annotations"})
 	all, _ := value.(map[string]any)
@@ -104,8 +104,7 @@ func (s Spec) recordKeys(object map[string]any) []string {
 	return keys
 }
 
-// slot is where a text is stored, the record of a handler or another: the key of records and
-// of Edits.
+// slot returns where a record or text is stored: its key in records and in Edits.
 func (s Spec) slot(name string, object map[string]any) string {
 	if s.Status != nil {
 		return name
@@ -113,7 +112,7 @@ func (s Spec) slot(name string, object map[string]any) string {
 	return s.Keys.Of(name, replicaSetSuffix(object))
 }
 
-// progress returns a stored text, and whether there is one.
+// progress returns a stored text, and whether it exists.
 func (s Spec) progress(object map[string]any, name string) (string, bool) {
 	slot := s.slot(name, object)
 	if s.Status == nil {
@@ -126,11 +125,11 @@ func (s Spec) progress(object map[string]any, name string) (string, bool) {
 
 func (s Spec) inStatus(slot string) Path { return append(s.Status[:len(s.Status):len(s.Status)], slot) }
 
-// unreadable is the error for a slot whose content is not what was written.
+// unreadable returns the error for a slot whose content cannot be decoded.
 func (s Spec) unreadable(slot string, err error) error {
 	where := "annotation " + slot
 	if s.Status != nil {
 		where = "field " + s.inStatus(slot).String()
 	}
-	return fmt.Errorf("%s can't be read; restore it, or remove it to have the object handled from the start: %w", where, err)
+	return fmt.Errorf("%s cannot be decoded; restore it, or remove it to have the object handled from the start: %w", where, err)
 }

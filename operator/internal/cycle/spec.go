@@ -8,7 +8,7 @@ import (
 	"github.com/keepwatch/keepwatch/internal/backoff"
 )
 
-// Spec is what an operator does with objects of one kind. It does not change.
+// Spec is an operator's declaration for objects of one kind. It does not change.
 type Spec struct {
 	Keys      Keys
 	Finalizer string
@@ -16,28 +16,28 @@ type Spec struct {
 	Status   Path
 	Handlers []Handler
 
-	extra []Path // fields that count as essence because a handler asks for them
+	extra []Path // fields that are part of the desired state because a handler declares them
 }
 
-// Handler is a function that is called for causes, as far as the decisions go.
+// Handler is a declared handler without its function.
 type Handler struct {
-	// ID names the handler in its progress. Handlers of one id run once for a cause.
+	// ID names the handler in its progress. Of handlers with one id, one is called for a cause.
 	ID     string
 	Causes Cause
-	// Field limits an update to one that changes it; nil for any.
+	// Field limits updates to those that change the field; nil for any.
 	Field  Path
 	Filter Filter
 
 	OnError OnError
-	// Retries is how often it is called at most, 0 for any number.
+	// Retries bounds the number of calls; 0 for no limit.
 	Retries int
-	// Timeout is how long after the first call it may be called again, 0 for ever.
+	// Timeout bounds the time since the first call; 0 for no limit.
 	Timeout time.Duration
 	// Backoff is the wait after an error that names none. Its attempts are the calls.
 	Backoff backoff.Exponential
-	// Optional: a delete handler that no finalizer is kept for.
+	// Optional: a delete handler that needs no finalizer.
 	Optional bool
-	// Deleting: a resume handler that also joins a deletion.
+	// Deleting: a resume handler that is also called with a deletion.
 	Deleting bool
 }
 
@@ -50,36 +50,36 @@ func New(s Spec) Spec {
 			s.extra = append(s.extra, h.Field)
 		}
 	}
-	// A field that is inside of another comes after it, and is there already then.
+	// A field inside another one comes after it, and is already part of the state then.
 	slices.SortStableFunc(s.extra, func(a, b Path) int { return cmp.Compare(len(a), len(b)) })
 	return s
 }
 
-// tracks reports whether any handler wants to know what has changed.
+// hasChangeHandlers reports whether any handler applies to changes of the object.
 func (s Spec) hasChangeHandlers(v view) bool {
 	return slices.ContainsFunc(s.Handlers, func(h Handler) bool {
 		return h.Causes.has(Create|Update|Resume) && h.Filter.matches(v)
 	})
 }
 
-// finalizes reports whether an object has to wait for us.
+// needsFinalizer reports whether a delete handler needs our finalizer on the object.
 func (s Spec) needsFinalizer(v view) bool {
 	return slices.ContainsFunc(s.Handlers, func(h Handler) bool {
 		return h.Causes.has(Delete) && !h.Optional && h.Filter.matches(v)
 	})
 }
 
-// duty is a handler of a cycle, and what it is called for in it.
+// assignment is a handler of a cycle, with its purpose and progress.
 type assignment struct {
 	index    int // in Spec.Handlers
 	slot     string
 	purpose  Cause
 	record   Record
 	known    bool // record was read from the object
-	deferred bool // record is newer than the object's: it is from Seen.Recent
+	deferred bool // record is newer than the object's: it is from Seen.Deferred
 }
 
-// duties are the handlers of a cause, one for each id, with their progress.
+// assignments returns the handlers of a cause, one for each id, with their progress.
 func (s Spec) assignments(cause Cause, seen Seen, v view, records map[string]Record) []assignment {
 	var assigned []assignment
 	used := map[string]bool{}
@@ -101,7 +101,7 @@ func (s Spec) assignments(cause Cause, seen Seen, v view, records map[string]Rec
 	return assigned
 }
 
-// purpose is what a handler is called for when the cause is given; 0 if it is not.
+// purpose returns what a handler is called for in a cycle of the cause; 0 if it is not called.
 func (s Spec) purpose(h Handler, cause Cause, seen Seen) Cause {
 	switch {
 	case h.Causes.has(cause):
@@ -122,7 +122,7 @@ func (h Handler) applies(purpose Cause, v view) bool {
 	return h.matchesUpdate(v, v.diff) && (!v.begun || h.matchesUpdate(v, v.first))
 }
 
-// touched reports whether a diff is an update to the handler.
+// matchesUpdate reports whether the handler is called for a diff.
 func (h Handler) matchesUpdate(v view, diff []Difference) bool {
 	v.diff = diff
 	return (h.Field == nil || len(within(diff, h.Field)) > 0) && h.Filter.matchesUpdate(v)

@@ -2,44 +2,44 @@ package cycle
 
 import "time"
 
-// Step is what a cycle asks for next. The set is closed.
+// Step is the next action for an object. The set is closed.
 type Step interface{ step() }
 
-// Idle: there is nothing to do until the object changes.
+// Idle: nothing is to do until the object changes.
 type Idle struct {
-	// Completed: whatever the object's appearance in the first list asked for is done.
+	// Completed: the cycle that the first list began is complete.
 	Completed bool
 }
 
-// Sleep: there is nothing to do until then, unless the object changes.
+// Sleep: nothing is to do before Until unless the object changes.
 type Sleep struct{ Until time.Time }
 
-// AwaitDaemons: there is nothing to do until the object's daemons have ended.
+// AwaitDaemons: nothing is to do until the object's daemons have ended.
 type AwaitDaemons struct{}
 
-// Write asks to write on the object.
+// Write requests a write to the object.
 type Write struct {
 	Edits Edits
-	// Completed: with this, every handler of the cause has succeeded or failed for good.
+	// Completed: every handler of the cause has succeeded or failed permanently.
 	Completed bool
 }
 
-// Remember asks to keep a record in [Seen.Recent] in place of a write: the object records
-// the same call and state already, only with fewer retries. If the process ends, the next
-// one continues with the record on the object.
+// Defer requests that the record is kept in [Seen.Deferred] and not written yet: the object
+// has a record of the same cycle and state, with fewer retries. If the process ends, the
+// next one continues with the record on the object.
 type Defer struct {
 	Slot   string
 	Record Record
 }
 
-// Call asks to call a handler. [Plan.Called] returns the step after the call.
+// Call requests a call of a handler. [Plan.Called] returns the step after the call.
 type Call struct {
 	Handler Handler
 	Index   int // of Handler in Spec.Handlers
-	// Purpose is what the handler is called for: the cause, or Resume.
+	// Purpose is the cause, or Resume.
 	Purpose Cause
-	Retry   int       // how often it was called before
-	Started time.Time // when it was, or is to be, called first
+	Retry   int       // the number of earlier calls
+	Started time.Time // when the first call was due
 }
 
 func (Idle) step()         {}
@@ -49,11 +49,11 @@ func (Write) step()        {}
 func (Call) step()         {}
 func (Defer) step()        {}
 
-// Plan is what to do about one state of an object.
+// Plan is the decision about one state of an object.
 type Plan struct {
 	Cause Cause
-	// Old is the essence that was handled last, nil if none was; New the one of now.
-	// Where a handler has seen something else in between, Old has what it saw.
+	// Old is the desired state that was handled last, nil if there is none; New is the
+	// present one. Where a handler saw another value in between, Old has that value.
 	Old, New map[string]any
 	Diff     []Difference
 	Step     Step
@@ -61,13 +61,13 @@ type Plan struct {
 	spec        Spec
 	object      map[string]any
 	records     map[string]Record
-	handled     map[string]any // the essence that was recorded last, nil if none was
+	handled     map[string]any // the desired state that is stored as handled, nil if none is
 	handling    handling
 	assignments []assignment
 	lastWritten time.Time
 }
 
-// DiffOf is the part of the diff that concerns a handler.
+// DiffOf returns the part of the diff that a handler receives.
 func (p Plan) DiffOf(h Handler) []Difference {
 	if h.Field == nil {
 		return p.Diff

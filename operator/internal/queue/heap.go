@@ -1,6 +1,6 @@
 package queue
 
-// ordered is a heap whose entries know their places in it: -1 when out of it.
+// entryHeap is a heap whose entries contain their index in it: -1 outside of it.
 type entryHeap[K comparable] struct {
 	entries []*entry[K]
 	before  func(a, b *entry[K]) bool
@@ -26,7 +26,7 @@ func (h *entryHeap[K]) Pop() any {
 	return e
 }
 
-// byUrgency has what is urgent first, then what has waited longest.
+// byUrgency orders by priority, then by the order of becoming ready.
 func byUrgency[K comparable]() entryHeap[K] {
 	return entryHeap[K]{
 		before: func(a, b *entry[K]) bool {
@@ -39,7 +39,7 @@ func byUrgency[K comparable]() entryHeap[K] {
 	}
 }
 
-// byTime has what is due first.
+// byTime orders by the time at which keys become ready.
 func byTime[K comparable]() entryHeap[K] {
 	return entryHeap[K]{
 		before: func(a, b *entry[K]) bool { return a.at.Before(b.at) },

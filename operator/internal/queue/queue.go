@@ -1,5 +1,10 @@
-// Package queue hands out keys to workers: each key to one worker at a time, what
-// is urgent first, and no key twice for what came together.
+// Package queue is the queue of objects. A key is processed by one worker at a time, urgent
+// keys come first, and adds of a waiting key are merged.
+//
+// # Files
+//
+//	queue.go   the queue: add, get, done, waiting keys, measurements
+//	heap.go    the heaps of ready and waiting keys
 package queue
 
 import (
@@ -9,18 +14,18 @@ import (
 	"time"
 )
 
-// Priority says what comes first. The set is closed.
+// Priority orders ready keys. The set is closed.
 type Priority uint8
 
 const (
-	// Background is for what nobody waits for: first lists, resyncs, retries.
+	// Background is for first lists, resyncs and retries.
 	Background Priority = iota
-	// Urgent is for what somebody has changed.
+	// Urgent is for changes.
 	Urgent
 )
 
-// Queue holds keys that have something to do, now or at a time. It is bounded by
-// the number of keys. It is safe for concurrent use.
+// Queue contains the keys to process, now or at a time. It is bounded by the number of
+// keys. It is safe for concurrent use.
 type Queue[K comparable] struct {
 	mu         sync.Mutex
 	changed    *sync.Cond
@@ -28,22 +33,22 @@ type Queue[K comparable] struct {
 	ready      entryHeap[K]
 	waiting    entryHeap[K]
 	processing map[K]time.Time // since when
-	timer      *time.Timer     // for the first of waiting; nil while there is none
+	timer      *time.Timer     // for the first of waiting; nil before there is one
 	count      uint64
 	closed     bool
 }
 
-// entry is what there is to do for a key. Invariant: it is in Queue.entries exactly
-// while something is to be done or being done for it.
+// entry is a key in the queue. Invariant: it is in Queue.entries exactly while the key is
+// ready, waiting or being processed.
 type entry[K comparable] struct {
 	key      K
 	priority Priority
 	since    time.Time
-	order    uint64 // of being ready
+	order    uint64 // of becoming ready
 	ready    int    // index in the heap, -1 if not in it
 	at       time.Time
 	waiting  int
-	requeue  bool // became ready while it was taken
+	requeue  bool // became ready while it was being processed
 }
 
 // New makes an empty queue.
@@ -53,14 +58,14 @@ func New[K comparable]() *Queue[K] {
 	return q
 }
 
-// Add has something done for a key as soon as a worker is free.
+// Add makes a key ready: it is processed as soon as a worker is free.
 func (q *Queue[K]) Add(key K, priority Priority) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.add(q.getOrCreate(key), priority)
 }
 
-// AddAt has something done for a key at a time, or before if it is added before.
+// AddAt makes a key ready at a time. An earlier Add or AddAt takes precedence.
 func (q *Queue[K]) AddAt(key K, at time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -109,7 +114,7 @@ func (q *Queue[K]) add(e *entry[K], priority Priority) {
 	}
 }
 
-// arm sets the timer for the first of those that wait.
+// arm sets the timer for the first waiting key.
 func (q *Queue[K]) arm() {
 	if q.waiting.Len() == 0 || q.closed {
 		return
@@ -131,8 +136,8 @@ func (q *Queue[K]) runDue() {
 	q.arm()
 }
 
-// Take waits for a key with something to do. Until Done, no other worker gets it.
-// ok is false when the queue is closed. waited is how long the key was ready.
+// Get waits for a ready key. No other worker gets the key until Done. ok is false when the
+// queue is closed. waited is how long the key was ready.
 func (q *Queue[K]) Get() (key K, waited time.Duration, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -149,7 +154,7 @@ func (q *Queue[K]) Get() (key K, waited time.Duration, ok bool) {
 	return e.key, now.Sub(e.since), true
 }
 
-// Done ends what Take began.
+// Done ends the processing of a key that Get returned.
 func (q *Queue[K]) Done(key K) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -165,8 +170,8 @@ func (q *Queue[K]) Done(key K) {
 	}
 }
 
-// Len is the number of keys of a priority that are ready. It takes time in proportion to
-// all that are.
+// Len returns the number of ready keys of a priority. It takes time in proportion to all
+// ready keys.
 func (q *Queue[K]) Len(priority Priority) (n int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -178,15 +183,15 @@ func (q *Queue[K]) Len(priority Priority) (n int) {
 	return n
 }
 
-// Added is how often a key has become ready that was not ready before.
+// Added counts how often a key became ready that was not ready before.
 func (q *Queue[K]) Added() uint64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.count
 }
 
-// Unfinished is for how long the keys that are taken have been: all together, and the
-// longest of them.
+// Unfinished returns how long the keys that are being processed have been: the sum, and
+// the longest.
 func (q *Queue[K]) Unfinished() (total, longest time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -198,12 +203,12 @@ func (q *Queue[K]) Unfinished() (total, longest time.Duration) {
 	return total, longest
 }
 
-// CloseWith closes the queue when ctx is done: nothing more is handed out.
+// CloseWith closes the queue when ctx is done.
 func (q *Queue[K]) CloseWith(ctx context.Context) (stop func() bool) {
 	return context.AfterFunc(ctx, q.Close)
 }
 
-// Close has every Take return. It may be called more than once.
+// Close makes every Get return, and later ones too. It may be called more than once.
 func (q *Queue[K]) Close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -11,24 +11,24 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Verdict is what an answer to a PATCH means. The set is closed.
+// Verdict is the meaning of an answer to a PATCH. The set is closed.
 type Verdict uint8
 
 const (
-	// Taken: it is written.
+	// Accepted: the patch is written.
 	Accepted Verdict = iota + 1
-	// Gone: the object is not there any more, and nothing is left to be written on it.
+	// Gone: the object does not exist any more.
 	Gone
-	// Stale: the patch was made for another state of the object. It is kept, and made
-	// again for a newer one.
+	// Stale: the patch was computed for another state of the object. It is computed again
+	// for a newer one.
 	Stale
-	// Later: the server could not take it now. It is kept, and sent again.
+	// Retry: the server cannot accept the patch now. It is sent again.
 	Retry
-	// Rejected: the server does not accept it. A person must be notified.
+	// Rejected: the server does not accept the patch. Users are notified.
 	Rejected
 )
 
-// answers has the verdicts on what a server answers; the first row that fits counts.
+// answers are the verdicts by status code. The first row that matches counts.
 var answers = []struct {
 	code    int
 	kind    types.PatchType // "" for any
@@ -44,9 +44,8 @@ var answers = []struct {
 	{http.StatusRequestTimeout, "", Retry},
 }
 
-// Judge says what the answer to a PATCH means, and how long the server has asked to
-// wait. What is no answer at all, and what the server blames itself for, may be
-// better later; what it blames us for will not.
+// Judge returns the verdict on the answer to a PATCH, and the server's Retry-After. A
+// missing answer and a 5xx can be tried again; a 4xx outside of the table cannot.
 func Judge(kind types.PatchType, err error) (Verdict, time.Duration) {
 	if err == nil {
 		return Accepted, 0
@@ -74,8 +73,8 @@ func Judge(kind types.PatchType, err error) (Verdict, time.Duration) {
 	return Retry, wait
 }
 
-// Complaint names what a server does not take: the code, the reason, and the fields that are
-// at fault. Answers that differ in their words alone have the same.
+// Rejection identifies why a server rejects a patch: code, reason, and fields. Answers that
+// differ only in their message have the same.
 func Rejection(err error) string {
 	status, ok := err.(apierrors.APIStatus)
 	if !ok {
@@ -92,6 +91,6 @@ func Rejection(err error) string {
 	return fmt.Sprintf("%d %s %q", s.Code, s.Reason, slices.Compact(faults))
 }
 
-// otherLife reports whether an object was not taken because another one has its
-// name by now: a patch says which UID it is for.
+// isOtherUID reports whether a patch was rejected because another object has the name: a
+// patch contains the UID of its object.
 func isOtherUID(c metav1.StatusCause) bool { return c.Field == "metadata.uid" }

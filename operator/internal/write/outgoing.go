@@ -1,5 +1,9 @@
-// Package write turns what is to be written on an object into requests, and says
-// what an answer to one of them means.
+// Package write turns the changes of an object into requests, and judges their answers.
+//
+// # Files
+//
+//	outgoing.go   the pending changes of an object, and their requests
+//	answer.go     the verdicts on answers
 package write
 
 import (
@@ -14,24 +18,24 @@ import (
 	"github.com/keepwatch/keepwatch/operator/internal/cycle"
 )
 
-// Outgoing is what is to be written on one object: by the operator itself, and by a
-// handler. It is kept until the server has taken all of it.
+// Outgoing is the pending changes of one object: the operator's and a handler's. It is kept
+// until the server has accepted all of it.
 type Outgoing struct {
 	Edits cycle.Edits
 	// Merge and Status are a handler's merge patches of the object and of its status.
 	Merge, Status map[string]any
 }
 
-// Empty reports that there is nothing to write.
+// Empty reports whether nothing is pending.
 func (o Outgoing) Empty() bool { return o.Edits.Empty() && len(o.Merge) == 0 && len(o.Status) == 0 }
 
-// Object says on what to write.
+// Object is the target of the requests.
 type Object struct {
-	// State is the newest one that is known. It is not changed.
+	// State is the newest known state. It is not changed.
 	State     map[string]any
 	Finalizer string
-	// Subresource: the status has an endpoint of its own, and the object's does not
-	// take it.
+	// Subresource: the status has an endpoint of its own, and the object's endpoint ignores
+	// it.
 	Subresource bool
 }
 
@@ -41,11 +45,11 @@ type Request struct {
 	// Subresource is "status", or "" for the object itself.
 	Subresource string
 	Body        []byte
-	// Part is what of the outgoing is done when the server has taken the request.
+	// Part is the part of the outgoing that the request writes.
 	Part Part
 }
 
-// Part is some of an outgoing. The set is closed.
+// Part is a part of an outgoing. The set is closed.
 type Part uint8
 
 const (
@@ -54,9 +58,8 @@ const (
 	FinalizerPart
 )
 
-// Requests are the PATCHes that are left to send, in their order. What records
-// that a handler is done goes after all that the handler wants: if only the first
-// arrive, the handler is called again.
+// Requests returns the PATCHes to send, in order. The progress of a handler comes after the
+// handler's own changes: if only the first requests arrive, the handler is called again.
 func (o Outgoing) Requests(object Object) ([]Request, error) {
 	merge, status := o.mergePatches(object)
 	var requests []Request
@@ -90,7 +93,7 @@ func (o Outgoing) Requests(object Object) ([]Request, error) {
 	return requests, nil
 }
 
-// Without is the outgoing when the server has taken a part of it.
+// Without returns the outgoing after the server has accepted a part.
 func (o Outgoing) Without(part Part, object Object) Outgoing {
 	switch part {
 	case StatusPart:
@@ -108,8 +111,8 @@ func (o Outgoing) Without(part Part, object Object) Outgoing {
 	return o
 }
 
-// Kept reports whether the answer to a part has all of Edits.Fields that the part was
-// to write.
+// Stored reports whether the answer to a part contains all Edits.Fields that the part
+// wrote.
 func (o Outgoing) Stored(part Part, object Object, answer map[string]any) bool {
 	if part == StatusPart || part == MergePart && !object.Subresource {
 		return o.Edits.Stored(answer)
@@ -117,8 +120,8 @@ func (o Outgoing) Stored(part Part, object Object, answer map[string]any) bool {
 	return true
 }
 
-// documents are the merge patches of the object and of its status. Notes that only
-// go when the finalizer goes are left to that patch.
+// mergePatches returns the merge patches of the object and of its status, without the
+// annotations that the finalizer's patch removes.
 func (o Outgoing) mergePatches(object Object) (merge, status map[string]any) {
 	merge, status = clone(o.Merge), map[string]any{}
 	if len(o.Status) > 0 {
@@ -139,8 +142,8 @@ func (o Outgoing) mergePatches(object Object) (merge, status map[string]any) {
 	return merge, status
 }
 
-// folds reports whether annotations are removed by the finalizer's patch: nothing
-// else is to be written, and it saves a request.
+// joinsFinalizerPatch reports whether the finalizer's patch removes the annotations, which
+// saves a request: nothing else is to be written on the object then.
 func (o Outgoing) joinsFinalizerPatch() bool {
 	if o.Edits.Finalizer == cycle.KeepFinalizer || len(o.Merge) > 0 {
 		return false
@@ -153,9 +156,8 @@ func (o Outgoing) joinsFinalizerPatch() bool {
 	return true
 }
 
-// guarded is a merge patch for the object that was seen and no other of its name. The
-// endpoint of a status does not look at the UID; there the whole state has to be
-// the one that was seen.
+// withPrecondition encodes a merge patch that applies to the given object only, by its UID.
+// The status endpoint ignores the UID; there the patch applies to the given revision only.
 func withPrecondition(document, state map[string]any, subresource string) ([]byte, error) {
 	precondition := "uid"
 	if subresource != "" {
@@ -171,8 +173,8 @@ type operation struct {
 	Value any    `json:"value,omitempty"`
 }
 
-// finalizerPatch is a JSON patch, since only that can change one element of a list.
-// It holds for the state that it was made for and no other.
+// finalizerPatch returns a JSON patch, which can change one element of a list. It applies to
+// the given revision only.
 func (o Outgoing) finalizerPatch(object Object) ([]byte, error) {
 	patch := []operation{{"test", "/metadata/resourceVersion", value(object.State, "metadata", "resourceVersion")}}
 	if o.joinsFinalizerPatch() {
@@ -196,7 +198,7 @@ func (o Outgoing) finalizerPatch(object Object) ([]byte, error) {
 	return json.Marshal(patch)
 }
 
-// escape makes a name a part of a JSON pointer.
+// escape encodes a name as a part of a JSON pointer.
 var escape = strings.NewReplacer("~", "~0", "/", "~1")
 
 func value(object map[string]any, path ...string) any {
