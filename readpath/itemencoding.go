@@ -21,6 +21,9 @@ import (
 // itemEncoding returns the item encoding of an object of the cache. It encodes the object if the
 // encoding is not cached, and decodes it before that if no reader has: then once for both.
 func (s *Reader) itemEncoding(object keepwatch.Object, as encoding, u use) ([]byte, error) {
+	if cached := s.cachedItem(object, as, u); cached != nil {
+		return cached, nil
+	}
 	decode := s.Cache.Decode
 	if isProtobuf(as) {
 		decode = s.Cache.ReadDecoded
@@ -30,7 +33,7 @@ func (s *Reader) itemEncoding(object keepwatch.Object, as encoding, u use) ([]by
 		return nil, err
 	}
 	if cached := s.cachedItem(o, as, u); cached != nil {
-		return cached, nil
+		return cached, nil // the watch cache has it now
 	}
 	lock := s.itemLocks.of(o)
 	lock.Lock()

@@ -10,6 +10,7 @@ import (
 	"go.etcd.io/etcd/client/v3/kubernetes"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/keepwatch/keepwatch/internal/fleet"
 	"github.com/keepwatch/keepwatch/store"
 )
 
@@ -18,12 +19,12 @@ import (
 func BenchmarkStart(b *testing.B) {
 	b.Run("pods=50000", func(b *testing.B) {
 		benchmarkStart(b, 50_000, corePods{}, func(i int) []byte {
-			return must(apiruntime.Encode(corePods{}.codec(), fleetPod(i)))(b)
+			return must(apiruntime.Encode(corePods{}.codec(), fleet.Pod(i)))(b)
 		})
 	})
 	b.Run("custom=10000", func(b *testing.B) {
 		benchmarkStart(b, 10_000, widgets{}, func(i int) []byte {
-			pod := fleetPod(i)
+			pod := fleet.Pod(i)
 			pod.APIVersion, pod.Kind = "example.com/v1", "Widget"
 			return must(json.Marshal(pod))(b)
 		})

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/fleet"
 	"github.com/keepwatch/keepwatch/storage"
 	"github.com/keepwatch/keepwatch/store"
 	"github.com/keepwatch/keepwatch/watchcache"
@@ -57,7 +58,7 @@ func TestBuiltinObjectsAreCachedAsProtobuf(t *testing.T) {
 	t.Parallel()
 	client := runEtcd(t)
 	s := run(t, client, corePods{}, store.Options{})
-	pod := fleetPod(1)
+	pod := fleet.Pod(1)
 	put(t, client, "a", must(runtime.Encode(corePods{}.codec(), pod))(t))
 	o := cachedObject(t, s, "a")
 	pod.ResourceVersion = fmt.Sprint(o.Revision())
@@ -86,7 +87,7 @@ func TestBuiltinObjectsAreCachedAsProtobuf(t *testing.T) {
 func TestMessagesAreMadeLater(t *testing.T) {
 	t.Parallel()
 	client := runEtcd(t)
-	pod := fleetPod(1)
+	pod := fleet.Pod(1)
 	put(t, client, "a", must(runtime.Encode(corePods{}.codec(), pod))(t))
 	cold := open(t, client, corePods{}, store.Options{})
 	cold.WarmAfter(time.Hour)
@@ -149,7 +150,7 @@ func TestInternalTypesAreNotCachedAsServed(t *testing.T) {
 // An object that was deleted long ago has its metadata only, in whatever encoding it was cached.
 func TestOldDeletionsKeepMetadata(t *testing.T) {
 	t.Parallel()
-	pod := fleetPod(1)
+	pod := fleet.Pod(1)
 	pod.Namespace, pod.Name = "ns", "gone"
 	widget := pod.DeepCopy()
 	widget.APIVersion, widget.Kind = "example.com/v1", "Widget"

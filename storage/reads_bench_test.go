@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	apistorage "k8s.io/apiserver/pkg/storage"
 
+	"github.com/keepwatch/keepwatch/internal/fleet"
 	"github.com/keepwatch/keepwatch/store"
 )
 
@@ -20,7 +21,7 @@ func BenchmarkReads(b *testing.B) {
 	client := runEtcd(b)
 	var first int64
 	for i := range 2000 {
-		pod := fleetPod(i)
+		pod := fleet.Pod(i)
 		pod.Namespace = "ns"
 		answer := must(client.KV.Put(b.Context(), "/registry/pods/ns/"+pod.Name, string(must(runtime.Encode(corePods{}.codec(), pod))(b))))(b)
 		if i == 0 {

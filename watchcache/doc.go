@@ -45,6 +45,10 @@
 // types that have it, JSON for custom resources. Go types that are internal to a server stay in the
 // source's encoding, and the codec decodes them each time.
 //
+// A stored object contains its resourceVersion, which the source's bytes lack. Inserting it into the
+// source's protobuf for each response takes 1.3 times the CPU of a LIST, and is exact only while no default
+// applies. A copy in readpath's budget takes 6.2 KB of memory a pod of 9 KB JSON (125 MB for 20,000).
+//
 // An object that can't be decrypted or decoded has its place in the history. Each reader tries
 // again, since the reason may have been an unavailable key server. If it fails again, a read
 // returns ErrNotCached, and a watch ends at that event with an error. No later event overtakes it.
@@ -62,8 +66,9 @@
 //	listresult.go      pages and matches of it          serve.go        the loop of a watch, Receiver
 //	watch.go         events from deliveries of a store  unavailable.go  errors while the source is unavailable
 //	watchstart.go    where a watch begins               metrics.go      counters, the watch cache's names
-//	scope.go         keys of a request                  filter.go       selectors as a filter of the store
-//	object.go        one state, decoded once            encoding.go     its bytes
-//	attributes.go    labels and fields in little space  index.go        objects by value
-//	attachment.go    a reader's encodings of an object  slim.go         an object after its deletion
+//	scope.go         keys of a request                  index.go        objects by value
+//	object.go        one state of an object             encoding.go     its bytes
+//	decode.go        decodes it once                    filter.go       selectors as a filter of the store
+//	attributes.go    labels and fields in little space  slim.go         an object after its deletion
+//	attachment.go    a reader's encodings of an object
 package watchcache

@@ -43,13 +43,13 @@ func NewMetrics(registry Registry) *Metrics {
 	return m
 }
 
-// answer is what a watch that resumes from a revision receives first.
-type answer string
+// resumption is what a watch that resumes from a revision receives first.
+type resumption string
 
 const (
-	exact      answer = "exact"
-	difference answer = "difference"
-	expired    answer = "expired"
+	exact      resumption = "exact"
+	difference resumption = "difference"
+	expired    resumption = "expired"
 )
 
 // meter counts for one resource. It looks counters up each time, since an API server can reset
@@ -59,8 +59,8 @@ type meter struct {
 	*Metrics
 }
 
-func (m meter) resumed(a answer) {
-	m.resumptions.WithLabelValues(m.Group, m.Resource, string(a)).Inc()
+func (m meter) resumed(r resumption) {
+	m.resumptions.WithLabelValues(m.Group, m.Resource, string(r)).Inc()
 }
 
 // expired counts a watch that ends with 410.

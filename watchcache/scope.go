@@ -33,7 +33,7 @@ func (c *Cache) scope(key string, recursive bool) (scope, error) {
 	return scope{key, strings.TrimPrefix(key, prefix), recursive, c.config.Namespaced}, nil
 }
 
-// Accepts reports whether a key has the form of the resource's keys. The source leaves out
+// Accepts reports whether a key has the form of the resource's keys. The source ignores
 // others.
 func (c *Cache) Accepts(key keepwatch.Key) bool {
 	return (key.Namespace != "") == c.config.Namespaced && key.Name != "" && !strings.Contains(key.Name, "/")

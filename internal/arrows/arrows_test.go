@@ -207,6 +207,7 @@ var rules = map[string]rule{
 		others: []string{"go.etcd.io/etcd/client/", "go.uber.org/zap", "google.golang.org/grpc"},
 		why:    "a connection to etcd does not depend on its reads and writes",
 	},
+	"internal/fleet":  {others: []string{"k8s.io/api/core/", "k8s.io/apimachinery/"}, why: "tests make its objects and nothing else"},
 	"internal/intern": {why: "a table of texts depends on nothing but the texts"},
 	"internal/readahead": {
 		ours: []string{""},

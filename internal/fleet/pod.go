@@ -1,4 +1,5 @@
-package storage_test
+// Package fleet makes the objects of a large cluster, for tests and benchmarks.
+package fleet
 
 import (
 	"fmt"
@@ -12,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// fleetPod is a pod as a cluster has it: 8.8 KB of JSON, a third of it managedFields.
-func fleetPod(i int) *corev1.Pod {
+// Pod returns the pod of a number as clusters have it: 8.8 KB of JSON, a third of it managedFields.
+func Pod(i int) *corev1.Pod {
 	now := metav1.NewTime(time.Unix(1_790_000_000+int64(i), 0))
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
