@@ -19,12 +19,12 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// things are what the simulated objects are to a Kubernetes client.
+// things is the resource of the simulated objects.
 var things = schema.GroupVersionResource{Group: "sim.keepwatch", Version: "v1", Resource: "things"}
 
-// api is a source as a Kubernetes API, for clients that speak HTTP. What the
-// source reports as failures comes as the statuses, cuts and garbage that a client
-// has to make such failures of. It is a transport: nothing runs but in its calls.
+// api serves a source as a Kubernetes API over HTTP. It sends the source's failures as
+// statuses, broken connections and undecodable data, which the client must classify. It is a
+// transport: it runs only in the calls of its client.
 type api struct{ source keepwatch.Source }
 
 func (a api) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -55,7 +55,7 @@ func answer(r *http.Request, code int, b io.ReadCloser) *http.Response {
 	}
 }
 
-// list is a page of the state; nothing but a revision, where only that is wanted.
+// list answers with a page of the state or, if newest is set, only with a revision.
 func (a api) list(ctx context.Context, req keepwatch.ListRequest, newest bool) (*body, error) {
 	var page keepwatch.Page
 	var err error
@@ -80,19 +80,19 @@ func (a api) list(ctx context.Context, req keepwatch.ListRequest, newest bool) (
 	return &body{text: text(list), end: io.EOF}, err
 }
 
-// stream is a streaming list. It begins to arrive when it is complete, or broken
-// off.
+// stream answers with a streaming list. The answer begins when the list is complete or has
+// failed.
 func (a api) stream(ctx context.Context, floor keepwatch.Revision) (*body, error) {
 	b := &body{}
 	at, w, err := a.source.StreamList(ctx, floor, func(objects []keepwatch.Object) error {
 		for _, o := range objects {
-			b.say(keepwatch.Added.String(), thing(o))
+			b.writeEvent(keepwatch.Added.String(), thing(o))
 		}
 		return nil
 	})
 	switch {
 	case err == nil:
-		b.say("BOOKMARK", bookmark(at.String(), map[string]any{metav1.InitialEventsAnnotationKey: "true"}))
+		b.writeEvent("BOOKMARK", bookmark(at.String(), map[string]any{metav1.InitialEventsAnnotationKey: "true"}))
 		b.at, b.watch = at, w
 		return b, nil
 	case len(b.text) > 0 && kindOf(err) == keepwatch.StreamingListUnsupported:
@@ -102,7 +102,7 @@ func (a api) stream(ctx context.Context, floor keepwatch.Revision) (*body, error
 	return b, err
 }
 
-// thing is an object as JSON has it.
+// thing returns an object's JSON value.
 func thing(o keepwatch.Object) map[string]any {
 	p := plain(o)
 	about := map[string]any{
@@ -115,7 +115,7 @@ func thing(o keepwatch.Object) map[string]any {
 	return map[string]any{"apiVersion": things.GroupVersion().String(), "kind": "Thing", "metadata": about}
 }
 
-// object is what a thing was made of.
+// object returns the object of a thing.
 func object(u *unstructured.Unstructured) *Object {
 	revision, _ := keepwatch.ParseRevision(u.GetResourceVersion())
 	return &Object{
@@ -139,12 +139,12 @@ func text(value any) []byte {
 	return b
 }
 
-// body is an answer: a text, and the watch that goes on behind it, if any.
+// body is an answer's body: a text, followed by a watch's events if there is a watch.
 type body struct {
 	text  []byte
-	at    keepwatch.Revision // that watch has reached
+	at    keepwatch.Revision // of the watch's last batch
 	watch keepwatch.Watch    // nil for none
-	end   error              // behind text
+	end   error              // after text
 	done  <-chan struct{}    // of the request
 }
 
@@ -167,12 +167,12 @@ func (b *body) Close() error {
 	return nil
 }
 
-func (b *body) say(kind string, object any) {
+func (b *body) writeEvent(kind string, object any) {
 	b.text = append(append(b.text, text(map[string]any{"type": kind, "object": object})...), '\n')
 }
 
-// next takes a batch. Frames do not say where they begin: a hole, which a source
-// reports by that, is here an event that can't be.
+// next reads a batch. Frames have no start revision, so a hole, which a source reports by
+// From, is sent as an invalid event.
 func (b *body) next() {
 	batch, err := b.watch.Next()
 	switch {
@@ -185,29 +185,29 @@ func (b *body) next() {
 	}
 	last := batch.From
 	for _, c := range batch.Changes {
-		b.say(c.Type.String(), thing(c.Object))
+		b.writeEvent(c.Type.String(), thing(c.Object))
 		last = max(last, c.Revision)
 	}
 	if batch.Bookmark() || batch.To > last {
-		b.say("BOOKMARK", bookmark(batch.To.String(), nil))
+		b.writeEvent("BOOKMARK", bookmark(batch.To.String(), nil))
 	}
 	b.at = batch.To
 }
 
-// finish ends a watch in the way that a failure is met.
+// finish ends a watch in the way that shows a failure.
 func (b *body) finish(err error) {
 	b.end = io.EOF
 	switch kind := kindOf(err); kind {
 	case keepwatch.Ended:
-	case keepwatch.Idle: // it is the client who has to notice that
+	case keepwatch.Idle: // the client must detect that
 		<-b.done
 		b.end = context.Canceled
 	case keepwatch.Undecodable:
 		b.text = []byte("{\"type\":\"MODIFIED\",\"object\":}\n")
 	case keepwatch.ProtocolViolation:
-		b.say("BOOKMARK", bookmark("seven", nil))
+		b.writeEvent("BOOKMARK", bookmark("seven", nil))
 	case keepwatch.Expired, keepwatch.ServerError, keepwatch.StorageRead, keepwatch.UnknownStatus:
-		b.say("ERROR", statusOf(err))
+		b.writeEvent("ERROR", statusOf(err))
 	default:
 		b.end = syscall.ECONNRESET
 	}
@@ -221,7 +221,7 @@ func kindOf(err error) keepwatch.FailureKind {
 	return 0
 }
 
-// refusal is the answer to a request that fails, or none.
+// refusal returns the answer to a request that fails, or a connection's error.
 func refusal(r *http.Request, err error) (*http.Response, error) {
 	if r.Context().Err() != nil {
 		return nil, context.Cause(r.Context())
@@ -240,8 +240,8 @@ func refusal(r *http.Request, err error) (*http.Response, error) {
 	}
 }
 
-// statuses are what servers say of a failure; where they have none, the
-// connection breaks.
+// statuses are the servers' statuses of failures. For kinds without one, the connection
+// breaks.
 var statuses = map[keepwatch.FailureKind]metav1.Status{
 	keepwatch.Throttled:                {Code: 429, Reason: metav1.StatusReasonTooManyRequests},
 	keepwatch.ServerError:              {Code: 500, Reason: metav1.StatusReasonInternalError},

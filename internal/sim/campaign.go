@@ -2,7 +2,7 @@ package sim
 
 import "cmp"
 
-// Campaign is schedules that follow from a seed.
+// Campaign is a sequence of schedules determined by a seed.
 type Campaign struct {
 	Seed   uint64
 	Mutant Mutant
@@ -14,8 +14,8 @@ type Style string
 const (
 	Uniform Style = "uniform" // any fault, anywhere
 	Swarm   Style = "swarm"   // a random half of the faults, more often
-	Aimed   Style = "aimed"   // few faults, each where it matters
-	Swept   Style = "swept"   // one of all the faults that could be aimed
+	Aimed   Style = "aimed"   // few faults, each at a mark
+	Swept   Style = "swept"   // one fault, for each fault and mark
 )
 
 // Play plays the campaign's n-th schedule.

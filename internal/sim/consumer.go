@@ -10,82 +10,81 @@ import (
 	"github.com/keepwatch/keepwatch/store"
 )
 
-// consumer follows a process's store with a watcher, and writes down all that it
-// receives. What it does besides is decided turn by turn.
+// consumer follows a process's store with a watcher and records all deliveries. Before each
+// call the director decides its next action.
 type consumer struct {
-	name     string
-	filter   store.Filter
-	mutant   Mutant
-	director *Director
-	world    *World
-	home     []*process // the first is where it is connected
-	steady   bool       // it does nothing but follow
-	phase    time.Duration
+	name      string
+	filter    store.Filter
+	mutant    Mutant
+	director  *Director
+	world     *World
+	processes []*process // it is connected to the first
+	steady    bool       // it only follows
+	phase     time.Duration
 
-	transcript check.Transcript
-	times      []time.Time // of the records
-	marks      []store.Cursor
-	life       *life
-	cursor     store.Cursor
-	brought    store.Cursor   // the cursor with which it came to life
-	needless   []store.Cursor // at which it was cast out, and need not have been
-	arrivals   []time.Time    // with what it held, at a store that did not know it
-	events     int
+	transcript   check.Transcript
+	times        []time.Time // of the records
+	marks        []store.Cursor
+	incarnation  *incarnation
+	cursor       store.Cursor
+	initial      store.Cursor   // the cursor at the start of the incarnation
+	needlessEnds []store.Cursor // at which the store ended it, although it knew the changes after
+	moves        []time.Time    // to another store with its state
+	events       int
 }
 
 // run follows until ctx is done.
 func (c *consumer) run(ctx context.Context) {
 	for {
-		life := c.home[0].connect(ctx)
-		if life == nil {
+		inc := c.processes[0].connect(ctx)
+		if inc == nil {
 			return
 		}
-		if !c.arrive(life) {
+		if !c.attach(inc) {
 			continue
 		}
-		if !c.follow(ctx, life) || !sleep(ctx, c.phase) {
-			return // it never comes back in the instant in which it left
+		if !c.follow(ctx, inc) || !sleep(ctx, c.phase) {
+			return // it never reconnects in the instant in which it disconnected
 		}
 	}
 }
 
-// arrive makes the cursor one of the life's store, once that has a state: one
-// from elsewhere is in the current epoch. Nothing tells what epoch it was in
-// elsewhere, so that nobody should keep a cursor when the source was restored. It
-// reports false when the life ended meanwhile.
-func (c *consumer) arrive(l *life) bool {
-	if l == c.life {
+// attach makes the cursor one of the incarnation's store, as soon as that has a state: a
+// cursor of another store is taken for one of the current epoch. Nothing shows which epoch
+// the cursor had there, so the consumer drops it after a restore. attach returns false if
+// the incarnation has ended meanwhile.
+func (c *consumer) attach(l *incarnation) bool {
+	if l == c.incarnation {
 		return true
 	}
 	if _, err := l.store.Watch(store.Cursor{}, store.Filter{}).Next(l.ctx); err != nil || !sleep(l.ctx, c.phase) {
 		return false
 	}
-	c.life = l
+	c.incarnation = l
 	r := c.cursor.Revision
 	if _, epoch := c.world.Head(); epoch > 0 {
 		r = 0
 	}
-	c.forget()
+	c.reset()
 	if r > 0 {
 		c.cursor = store.Cursor{Epoch: l.store.Snapshot().Cursor().Epoch, Revision: r}
-		c.brought = c.cursor
-		c.arrivals = append(c.arrivals, time.Now())
+		c.initial = c.cursor
+		c.moves = append(c.moves, time.Now())
 		c.marks = []store.Cursor{c.cursor}
 	}
 	return true
 }
 
-// arrived reports whether it came to another store between two times, with what
-// it held.
-func (c *consumer) arrived(after, until time.Time) bool {
-	return slices.ContainsFunc(c.arrivals, func(t time.Time) bool { return t.After(after) && !t.After(until) })
+// moved reports whether it moved to another store with its state between two times.
+func (c *consumer) moved(after, until time.Time) bool {
+	return slices.ContainsFunc(c.moves, func(t time.Time) bool { return t.After(after) && !t.After(until) })
 }
 
-// forget makes the consumer begin with nothing.
-func (c *consumer) forget() { c.cursor, c.marks = store.Cursor{}, nil }
+// reset makes the consumer begin without a cursor.
+func (c *consumer) reset() { c.cursor, c.marks = store.Cursor{}, nil }
 
-// follow watches until the watcher ends, and reports whether to go on.
-func (c *consumer) follow(ctx context.Context, l *life) bool {
+// follow watches until the watcher ends, and reports whether to continue.
+func (c *consumer) follow(ctx context.Context, l *incarnation) bool {
 	if len(c.transcript.Records) > 0 {
 		c.record(check.Resumed{Cursor: c.cursor.Revision})
 	}
@@ -111,7 +110,7 @@ func (c *consumer) follow(ctx context.Context, l *life) bool {
 		if err != nil {
 			c.record(check.Ended{Err: err, Asked: asked, At: time.Now()})
 			if asked == nil {
-				c.cast(l) // not even the difference is known
+				c.ended(l) // the store does not know even the difference
 			}
 			return ctx.Err() == nil
 		}
@@ -119,22 +118,21 @@ func (c *consumer) follow(ctx context.Context, l *life) bool {
 	}
 }
 
-// cast out by its store, a consumer begins with nothing. That must not be while
-// the store knows what followed the cursor: since when is only told of cursors of
-// its own making and epoch.
-func (c *consumer) cast(l *life) {
+// ended resets the consumer after its store has ended the watcher. The store must not do that
+// while it knows the changes after the cursor, which holds for cursors of its own and of its
+// epoch.
+func (c *consumer) ended(l *incarnation) {
 	history, difference := l.store.Bounds()
 	now := l.store.Snapshot().Cursor()
 	switch {
 	case c.cursor.Epoch != now.Epoch || c.cursor.Revision == 0:
-	case c.cursor.Revision >= history, c.cursor != c.brought && c.cursor.Revision >= difference:
-		c.needless = append(c.needless, c.cursor)
+	case c.cursor.Revision >= history, c.cursor != c.initial && c.cursor.Revision >= difference:
+		c.needlessEnds = append(c.needlessEnds, c.cursor)
 	}
-	c.forget()
+	c.reset()
 }
 
-// turn does what is decided before the next call, and reports whether there is
-// to be one.
+// turn performs the decision before the next call, and reports whether to make that call.
 func (c *consumer) turn(ctx context.Context, cancel context.CancelCauseFunc, w *store.Watcher) bool {
 	if c.steady {
 		return true
@@ -151,29 +149,29 @@ func (c *consumer) turn(ctx context.Context, cancel context.CancelCauseFunc, w *
 		return true
 	case "resume":
 		if x.Arg%2 == 0 {
-			c.cursor = w.Cursor() // else where the last delivery ended
+			c.cursor = w.Cursor() // otherwise the end of the last delivery
 		}
 	case "behind":
-		c.back(int(x.Arg))
-	case "anew":
-		c.forget()
+		c.goBack(int(x.Arg))
+	case "reset":
+		c.reset()
 	case "elsewhere":
-		c.home = append(slices.Clone(c.home[1:]), c.home[0])
+		c.processes = append(slices.Clone(c.processes[1:]), c.processes[0])
 	default:
 		return true
 	}
 	return false
 }
 
-// later does something after a while, unless ctx is done.
+// later calls do after a time, unless ctx is done.
 func (c *consumer) later(ctx context.Context, x Decision, do func()) {
 	timer := time.AfterFunc(time.Duration(x.Arg%50)*time.Second+c.phase, do)
 	context.AfterFunc(ctx, func() { timer.Stop() })
 }
 
-// back returns to an older cursor of the same epoch, and forgets what came
-// after: in another epoch the same revision may be something else.
-func (c *consumer) back(n int) {
+// goBack returns to an older cursor of the same epoch and drops the newer ones. In another
+// epoch the same revision may be another state.
+func (c *consumer) goBack(n int) {
 	first := slices.IndexFunc(c.marks, func(m store.Cursor) bool { return m.Epoch == c.cursor.Epoch })
 	if first >= 0 {
 		i := first + n%(len(c.marks)-first)
@@ -181,46 +179,46 @@ func (c *consumer) back(n int) {
 	}
 }
 
-func (c *consumer) receive(l *life, w *store.Watcher, d keepwatch.Delivery) {
+func (c *consumer) receive(l *incarnation, w *store.Watcher, d keepwatch.Delivery) {
 	r := check.Received{Delivery: d, At: time.Now()}
-	if kept, _ := l.store.Bounds(); w.Cursor().Epoch == c.cursor.Epoch && c.cursor.Epoch == l.store.Snapshot().Cursor().Epoch {
-		r.HistoryFrom = kept // of the same epoch as the delivery
+	if history, _ := l.store.Bounds(); w.Cursor().Epoch == c.cursor.Epoch && c.cursor.Epoch == l.store.Snapshot().Cursor().Epoch {
+		r.HistoryFrom = history // of the same epoch as the delivery
 	}
 	c.cursor = w.Cursor()
 	c.marks = append(c.marks, c.cursor)
 	c.record(r)
 	c.events += len(changes(d))
 	if c.steady && len(c.transcript.Records)%4 == 0 {
-		c.look(l)
+		c.recordStates(l)
 	}
 }
 
-// look writes down the state as the store shows it now, and as it shows the
-// past within or before an older delivery. It lets the moment pass, so that it does not matter who
-// was first in it.
-func (c *consumer) look(l *life) {
+// recordStates records the store's current state and a past state within or before an older
+// delivery. It waits for a moment first, so that the order of the actors in the instant does
+// not matter.
+func (c *consumer) recordStates(l *incarnation) {
 	if !sleep(l.ctx, c.phase) {
 		return
 	}
-	c.show(l.store.Snapshot())
+	c.recordState(l.store.Snapshot())
 	then := c.marks[max(0, len(c.marks)-3)]
 	if past, err := l.store.At(then.Revision - 1); err == nil && past.Cursor().Epoch == then.Epoch {
-		c.show(past)
+		c.recordState(past)
 	}
 }
 
-func (c *consumer) show(s *store.Snapshot) {
+func (c *consumer) recordState(s *store.Snapshot) {
 	shown := check.Shown{Revision: s.Revision()}
 	for o := range s.All() {
-		if c.sees(o) {
+		if c.matches(o) {
 			shown.Objects = append(shown.Objects, o)
 		}
 	}
 	c.record(shown)
 }
 
-// sees is the filter as the oracle understands it.
-func (c *consumer) sees(o keepwatch.Object) bool {
+// matches is the filter as a function for the oracle.
+func (c *consumer) matches(o keepwatch.Object) bool {
 	f, key := c.filter, o.Key()
 	return (f.Namespace == "" || f.Namespace == key.Namespace) && (f.Name == "" || f.Name == key.Name) && (f.Match == nil || f.Match(o))
 }

@@ -8,35 +8,35 @@ import (
 	"time"
 )
 
-// Mix says how a director draws.
+// Mix is how a director draws its decisions.
 type Mix struct {
 	Seed uint64
-	// Rate is how likely a fault is at a point, in percent; writes and setup have
-	// their own.
+	// Rate is the probability of a fault at a point in percent. Writes and setup have their
+	// own.
 	Rate int
-	// Swarm takes a random half of the faults away for the whole schedule, so that
-	// those that are left meet each other more often.
+	// Swarm excludes a random half of the faults from the whole schedule, so that the others
+	// coincide more often.
 	Swarm bool
-	// Only leaves out all faults but these.
+	// Only excludes all other faults.
 	Only []string
 }
 
-// Director takes all decisions of a schedule, by drawing or from a script, and
-// records them. Each actor has a random stream of its own: what one draws does
-// not depend on when the others come.
+// Director takes all decisions of a schedule, by drawing or from a script, and records them.
+// Each actor has a random stream of its own, so that its draws do not depend on the order of
+// the actors.
 type Director struct {
-	mu      sync.Mutex
-	mix     *Mix
-	script  map[place]Decision
-	streams map[string]*rand.Rand
-	faults  map[Point][]Fault // that can be drawn
-	counts  map[place]int     // n is 0
-	taken   Script
-	marked  []Mark
-	calm    bool
+	mu        sync.Mutex
+	mix       *Mix
+	script    map[decisionKey]Decision
+	streams   map[string]*rand.Rand
+	faults    map[Point][]Fault   // that can be drawn
+	counts    map[decisionKey]int // n is 0 in the keys
+	decisions Script
+	marked    []Mark
+	calm      bool
 }
 
-// Draw makes a director that draws.
+// Draw returns a director that draws its decisions.
 func Draw(mix Mix) *Director {
 	d := newDirector()
 	d.mix, d.faults = &mix, Faults
@@ -50,20 +50,20 @@ func Draw(mix Mix) *Director {
 	return d
 }
 
-// Follow makes a director that repeats a script.
+// Follow returns a director that repeats a script.
 func Follow(s Script) *Director {
 	d := newDirector()
 	for _, x := range s {
-		d.script[x.place()] = x
+		d.script[x.key()] = x
 	}
 	return d
 }
 
 func newDirector() *Director {
-	return &Director{script: map[place]Decision{}, streams: map[string]*rand.Rand{}, counts: map[place]int{}}
+	return &Director{script: map[decisionKey]Decision{}, streams: map[string]*rand.Rand{}, counts: map[decisionKey]int{}}
 }
 
-// remove leaves out faults for the whole schedule; writes go on.
+// remove excludes faults from the whole schedule. Writes are not excluded.
 func (d *Director) remove(unwanted func(name string) bool) {
 	d.faults = map[Point][]Fault{AtWrite: Faults[AtWrite]}
 	for _, p := range points[1:] {
@@ -75,10 +75,10 @@ func (d *Director) remove(unwanted func(name string) bool) {
 	}
 }
 
-// points are those with faults, in an order that does not change, writes first.
+// points are the points with faults, in a fixed order, writes first.
 var points = []Point{AtWrite, AtSystem, AtList, AtPage, AtStream, AtNewest, AtOpen, AtFrame, AtBookmark, AtTurn}
 
-// stream is an actor's random stream.
+// stream returns an actor's random stream.
 func (d *Director) stream(actor string) *rand.Rand {
 	r := d.streams[actor]
 	if r == nil {
@@ -90,7 +90,7 @@ func (d *Director) stream(actor string) *rand.Rand {
 	return r
 }
 
-// Decide takes an actor's next decision at a point. A Choice of "" is the usual.
+// Decide takes an actor's next decision at a point. A Choice of "" is the default.
 func (d *Director) Decide(actor string, p Point) Decision {
 	return d.decide(actor, p, func(r *rand.Rand) (string, uint8) {
 		rate := d.mix.Rate
@@ -105,7 +105,7 @@ func (d *Director) Decide(actor string, p Point) Decision {
 	})
 }
 
-// Setup decides a parameter of the schedule: a number below n, 0 for nothing.
+// Setup decides a parameter of the schedule: a number below n, 0 by default.
 func (d *Director) Setup(name string, n int) int {
 	x := d.decide("setup/"+name, AtSetup, func(r *rand.Rand) (string, uint8) {
 		if v := r.IntN(n); v > 0 {
@@ -119,24 +119,24 @@ func (d *Director) Setup(name string, n int) int {
 func (d *Director) decide(actor string, p Point, draw func(*rand.Rand) (string, uint8)) Decision {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	at := place{actor: actor, point: p}
+	at := decisionKey{actor: actor, point: p}
 	x := Decision{Actor: actor, Point: p, N: d.counts[at]}
 	d.counts[at]++
 	if d.calm {
 		return x
 	}
-	if planned, ok := d.script[x.place()]; ok {
+	if planned, ok := d.script[x.key()]; ok {
 		x = planned
 	} else if d.mix != nil {
 		x.Choice, x.Arg = draw(d.stream(actor))
 	}
 	if x.Choice != "" {
-		d.taken = append(d.taken, x)
+		d.decisions = append(d.decisions, x)
 	}
 	return x
 }
 
-// weighted chooses one of the faults by a number, "" if there are none.
+// weighted selects one of the faults by a number, "" if there are none.
 func weighted(faults []Fault, at int) string {
 	total := 0
 	for _, f := range faults {
@@ -161,21 +161,22 @@ func (d *Director) Calm() {
 	d.calm = true
 }
 
-// Mark remembers that a decision is worth aiming at.
+// Mark records that faults can be aimed at a decision.
 func (d *Director) Mark(x Decision, why string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.marked = append(d.marked, Mark{x.Actor, x.Point, x.N, time.Now(), why})
 }
 
-// Taken is everything that was decided, as a script, and Marks what was worth
-// aiming at, in an order that does not depend on who was first in an instant.
-func (d *Director) Taken() Script {
+// Script returns all decisions as a script.
+func (d *Director) Script() Script {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.taken
+	return d.decisions
 }
 
+// Marks returns the marks in an order that does not depend on the order of the actors in an
+// instant.
 func (d *Director) Marks() []Mark {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -1,41 +1,40 @@
-// Package sim plays a store, a reflector and their consumers against a source
-// that does whatever sources have been seen doing, in virtual time, and lets
-// package check judge what each consumer was told. It is for tests only.
+// Package sim runs a store, a reflector and their consumers against a source with faults
+// that real sources have shown, in virtual time. Package check judges the deliveries that
+// each consumer received. It is for tests only.
 //
-//	world.go      the source's truth: what was committed, compacted, restored
-//	fault.go      what can be decided at each point instead of the usual
+//	world.go      the source's history: commits, compactions, restores
+//	fault.go      the faults that can be decided at each point
 //	script.go     decisions as text
 //	director.go   takes the decisions, by drawing or from a script, and records them
 //	source.go     the world as a client sees it, with the faults
-//	gate.go       what stands between a process and its source: pauses, shutdowns
-//	watch.go      a watch of it
-//	lie.go        breaches of the source's contract, for which nobody else is blamed
-//	settings.go   what a schedule is like from beginning to end
-//	process.go    what is under test: store and reflector, through restarts
-//	consumer.go   who follows it by a cursor, and writes down what it is told
-//	holder.go     who follows it by a snapshot
+//	gate.go       pauses of a process, shutdowns of its API server
+//	watch.go      a watch of the source
+//	breach.go     breaches of the source's contract
+//	settings.go   the parameters of a schedule
+//	process.go    the store and reflector under test, through restarts
+//	consumer.go   a consumer that follows a store with a watcher, and its transcript
+//	holder.go     a consumer that follows a store by snapshots
 //	api.go        the source as a Kubernetes API over HTTP
-//	informed.go   an informer that reads it, listener.go: its handlers
-//	play.go       one schedule, from the first write to the last goroutine's end
-//	verdict.go    what was wrong with it
-//	forgive.go    and what of that a lie is to blame for
-//	trace.go      what happened in it, to read
-//	aim.go        schedules whose faults hit where it matters
+//	informed.go   an informer that reads that API, listener.go: its handlers
+//	play.go       one schedule, from the first write to the end of the last goroutine
+//	outcome.go    the problems of a schedule
+//	explain.go    the violations that a breach of the contract explains
+//	trace.go      a schedule as text
+//	aim.go        schedules whose faults hit deletions, relists and resumes
 //	shrink.go     a shorter schedule with the same problem
 //	campaign.go   many schedules
-//	report.go     what they have shown
-//	mutant.go     where bugs can be planted; mutants_test.go and bugged_test.go: those that are
+//	report.go     the sums of many schedules
+//	mutant.go     the hooks for planted bugs; the bugs are in mutants_test.go and buggy_test.go
 //
-// A schedule is a script: every decision of every actor that was not the usual.
-// Actors never act in the same instant of virtual time, or do not see each other
-// when they do, so that a script always runs in the same way. A decision that is
-// taken out leaves a script, which is how failing ones become short.
+// A schedule is a script: every decision of every actor that differs from the default. Actors
+// do not act in the same instant of virtual time, or do not see each other's actions in it,
+// so that a script always runs in the same way. A script without one of its decisions is a
+// script too; so failing schedules can be shrunk.
 //
-// What a clean campaign means: none of so many schedules of these faults led to a
-// broken promise, a stuck reflector, a lie that went unnoticed, a failure that
-// nothing had provoked, or a goroutine that stayed behind. What it does not mean:
-// that no other fault exists, that a source which lies is always caught (nothing
-// can tell a restored source that has silently passed the revision one holds), or
-// that goroutines which act within one instant were tried in every order; that is
-// the race detector's and the search's business (reflector/internal/machine).
+// A campaign without problems means: no schedule of these faults led to a violated promise, a
+// stuck reflector, an undetected breach, a failure without a cause, or a goroutine that did not
+// end. It does not mean that no other fault exists, that every breach of a source is
+// detected (a restored source that has passed the target's revision unseen cannot be), or that
+// goroutines that act in one instant were tried in every order; the race detector and the
+// search in reflector/internal/machine test those.
 package sim

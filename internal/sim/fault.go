@@ -2,37 +2,37 @@ package sim
 
 import "github.com/keepwatch/keepwatch"
 
-// Point is a place at which an actor decides. The set is closed.
+// Point is a kind of decision. The set is closed.
 type Point string
 
 const (
-	AtSetup    Point = "setup"    // what the schedule is like: once for each parameter
+	AtSetup    Point = "setup"    // a parameter of the schedule
 	AtWrite    Point = "write"    // the writer's next write
-	AtSystem   Point = "system"   // what happens to the cluster and to processes
+	AtSystem   Point = "system"   // an event of the cluster or of a process
 	AtList     Point = "list"     // the first page of a list
 	AtPage     Point = "page"     // a later page
 	AtStream   Point = "stream"   // a streaming list
-	AtNewest   Point = "newest"   // the newest revision
-	AtOpen     Point = "open"     // a watch is opened
-	AtFrame    Point = "frame"    // a watch has something to say
+	AtNewest   Point = "newest"   // the request for the newest revision
+	AtOpen     Point = "open"     // the opening of a watch
+	AtFrame    Point = "frame"    // a watch has events to send
 	AtBookmark Point = "bookmark" // a bookmark is due
 	AtTurn     Point = "turn"     // a consumer's next call
 )
 
-// Fault is what can be decided at a point instead of the usual.
+// Fault is a decision that differs from the default.
 type Fault struct {
 	Name string
-	// Weight against the other faults of the point.
+	// Weight is relative to the point's other faults.
 	Weight int
-	// Kind is the failure that it shows as; 0 if none.
+	// Kind is the kind of the failure that the client receives, 0 if none.
 	Kind keepwatch.FailureKind
-	// Lie: it breaks the source's contract, so that what is told may be wrong until
-	// it is noticed.
-	Lie bool
+	// Breach: the fault breaks the source's contract, so that deliveries may be wrong until
+	// the client detects it.
+	Breach bool
 }
 
-// refusals are the answers that every request can get.
-var refusals = []Fault{
+// requestFaults are the faults of every request.
+var requestFaults = []Fault{
 	{Name: "unreachable", Weight: 3, Kind: keepwatch.Unreachable},
 	{Name: "throttled", Weight: 2, Kind: keepwatch.Throttled},
 	{Name: "server-error", Weight: 2, Kind: keepwatch.ServerError},
@@ -46,9 +46,9 @@ var refusals = []Fault{
 	{Name: "slow", Weight: 3},
 }
 
-func with(more ...Fault) []Fault { return append(more, refusals...) }
+func with(more ...Fault) []Fault { return append(more, requestFaults...) }
 
-// Faults lists what can be decided at each point, beside nothing.
+// Faults lists the faults of each point.
 var Faults = map[Point][]Fault{
 	AtWrite: {
 		{Name: "put", Weight: 12},
@@ -65,23 +65,23 @@ var Faults = map[Point][]Fault{
 		{Name: "pause", Weight: 3},
 		{Name: "drain", Weight: 2, Kind: keepwatch.Unreachable}, // the API server shuts down, another takes over
 		{Name: "restart-empty", Weight: 2},
-		{Name: "restart-kept", Weight: 2},
+		{Name: "restart-with-store", Weight: 2},
 		{Name: "restore", Weight: 2},
-		{Name: "restore-blind", Weight: 1, Lie: true},
+		{Name: "restore-blind", Weight: 1, Breach: true},
 	},
 	AtList: with(
 		Fault{Name: "stale", Weight: 3, Kind: keepwatch.StaleReplica},
-		Fault{Name: "stale-consistent", Weight: 1, Lie: true},
+		Fault{Name: "stale-consistent", Weight: 1, Breach: true},
 		Fault{Name: "truncated", Weight: 2, Kind: keepwatch.Undecodable},
 		Fault{Name: "no-revision", Weight: 1, Kind: keepwatch.ProtocolViolation},
 		Fault{Name: "too-large", Weight: 1, Kind: keepwatch.RevisionTooLarge},
 		Fault{Name: "expired", Weight: 1, Kind: keepwatch.Expired},
-		Fault{Name: "withheld", Weight: 2}, // there are objects that can't be taken
+		Fault{Name: "skipped", Weight: 2}, // the page has objects that can't be read
 	),
 	AtPage: with(
 		Fault{Name: "expired", Weight: 4, Kind: keepwatch.Expired},
 		Fault{Name: "duplicate", Weight: 2},
-		Fault{Name: "withheld", Weight: 2},
+		Fault{Name: "skipped", Weight: 2},
 		Fault{Name: "other-revision", Weight: 1, Kind: keepwatch.ProtocolViolation},
 		Fault{Name: "truncated", Weight: 2, Kind: keepwatch.Undecodable},
 	),
@@ -97,7 +97,7 @@ var Faults = map[Point][]Fault{
 		Fault{Name: "too-large", Weight: 1, Kind: keepwatch.RevisionTooLarge},
 	),
 	AtFrame: {
-		{Name: "one", Weight: 8}, // what is at hand comes in pieces
+		{Name: "one", Weight: 8}, // the available events arrive in pieces
 		{Name: "ended", Weight: 4, Kind: keepwatch.Ended},
 		{Name: "cut", Weight: 8, Kind: keepwatch.Unreachable},
 		{Name: "expired", Weight: 4, Kind: keepwatch.Expired},
@@ -110,9 +110,9 @@ var Faults = map[Point][]Fault{
 		{Name: "unknown-type", Weight: 1, Kind: keepwatch.ProtocolViolation},
 		{Name: "no-revision", Weight: 1, Kind: keepwatch.ProtocolViolation},
 		{Name: "hole", Weight: 1, Kind: keepwatch.ProtocolViolation},
-		{Name: "duplicate", Weight: 2, Lie: true},
-		{Name: "reorder", Weight: 1, Lie: true},
-		{Name: "lying-bookmark", Weight: 1, Lie: true},
+		{Name: "duplicate", Weight: 2, Breach: true},
+		{Name: "reorder", Weight: 1, Breach: true},
+		{Name: "lying-bookmark", Weight: 1, Breach: true},
 		{Name: "slow", Weight: 2},
 	},
 	AtBookmark: {
@@ -124,12 +124,12 @@ var Faults = map[Point][]Fault{
 	},
 	AtTurn: {
 		{Name: "slow", Weight: 6},
-		{Name: "cancel", Weight: 2},  // while it waits or is being handed something
-		{Name: "timeout", Weight: 2}, // wait for so long only, do something else, call again
-		{Name: "resume", Weight: 3},  // end, and go on at the cursor
-		{Name: "behind", Weight: 1},  // go on at an older cursor
+		{Name: "cancel", Weight: 2},  // while it waits or receives a delivery
+		{Name: "timeout", Weight: 2}, // end the call after a time, sleep, call again
+		{Name: "resume", Weight: 3},  // end, and resume at the cursor
+		{Name: "behind", Weight: 1},  // resume at an older cursor
 		{Name: "elsewhere", Weight: 1},
-		{Name: "anew", Weight: 1},
+		{Name: "reset", Weight: 1},
 	},
 }
 

@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// gate is where a process stands still while it is paused.
+// gate blocks a process while it is paused.
 type gate struct {
 	mu    sync.Mutex
 	until time.Time
 }
 
-func (g *gate) close(d time.Duration) {
+func (g *gate) pause(d time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.until = time.Now().Add(d)
 }
 
-func (g *gate) pass(ctx context.Context) {
+func (g *gate) wait(ctx context.Context) {
 	g.mu.Lock()
 	d := time.Until(g.until)
 	g.mu.Unlock()
@@ -27,8 +27,8 @@ func (g *gate) pass(ctx context.Context) {
 	}
 }
 
-// drain is the shutdown of the API server that a client is connected to: what was
-// opened before ends in good order, and for a while nobody answers.
+// drain is the shutdown of the API server that a client is connected to. Watches that were
+// opened before end regularly, and for a time the server is unavailable.
 type drain struct {
 	mu           sync.Mutex
 	began, until time.Time
@@ -41,22 +41,22 @@ func (d *drain) begin(takes time.Duration) {
 	d.until = d.began.Add(takes)
 }
 
-// ends reports whether what was opened at a time is shut down.
+// ends reports whether a watch that was opened at a time is ended.
 func (d *drain) ends(opened time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return opened.Before(d.began)
 }
 
-// refuses reports whether nobody answers.
-func (d *drain) refuses(now time.Time) bool {
+// unavailable reports whether no server answers.
+func (d *drain) unavailable(now time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return now.Before(d.until)
 }
 
-// sleep returns false when ctx was done before d was over. What is no more than a
-// latency it sleeps out, which costs no timer.
+// sleep reports whether d was over before ctx was done. A sleep of at most latency is not
+// interrupted and needs no timer.
 func sleep(ctx context.Context, d time.Duration) bool {
 	if d <= latency {
 		time.Sleep(d)

@@ -5,17 +5,16 @@ import (
 	"github.com/keepwatch/keepwatch/store"
 )
 
-// Mutant is a bug that somebody once had, planted around the source, the target
-// or the consumers. The zero value is none. The bugs themselves are in files that
-// only tests are built with.
+// Mutant is a bug that a real implementation had, planted around the source, the target or
+// the consumers. The zero value is none. The bugs themselves are in test files.
 type Mutant struct {
 	Name string
-	// Seen says where it was met.
+	// Seen is the source of the bug.
 	Seen string
-	// Near are the faults that it needs to show, if those are rare together; other
-	// faults are left out then.
+	// Near are the faults that the bug needs to show, if they are rarely combined. Other
+	// faults are excluded then.
 	Near []string
-	// Rate is how likely those are at a point, in percent; 0 is 25.
+	// Rate is the probability of those at a point in percent; 0 means 25.
 	Rate int
 
 	Source   func(*Source) keepwatch.Source

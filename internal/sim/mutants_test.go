@@ -7,12 +7,12 @@ import (
 	"github.com/keepwatch/keepwatch/store"
 )
 
-// Mutants are bugs from the history of this trade. Each has to be noticed.
+// Mutants are bugs of real implementations. The simulation must detect each.
 var Mutants = []Mutant{
 	{
-		Name: "lost-delete", Seen: "etcd #10681, kubernetes #76675: a DELETE whose previous value was compacted arrives as nothing",
-		Source: watching(func(w *bugged, b keepwatch.Batch) keepwatch.Batch {
-			return w.without(b, func(c keepwatch.Change) bool {
+		Name: "lost-delete", Seen: "etcd #10681, kubernetes #76675: a DELETE whose previous value was compacted does not arrive",
+		Source: watching(func(w *buggySource, b keepwatch.Batch) keepwatch.Batch {
+			return w.remove(b, func(c keepwatch.Change) bool {
 				return c.Type == keepwatch.Deleted && w.Source.world.priorCompacted(c)
 			})
 		}),
@@ -21,7 +21,7 @@ var Mutants = []Mutant{
 		Name: "retried-guard", Seen: "kubernetes #111387, #123072: an unreadable object's delete is retried as an internal error",
 		Near: []string{"storage-read", "cut", "compact"},
 		Source: func(s *Source) keepwatch.Source {
-			return &bugged{Source: s, fail: func(b *bugged, f *keepwatch.Failure) *keepwatch.Failure {
+			return &buggySource{Source: s, fail: func(b *buggySource, f *keepwatch.Failure) *keepwatch.Failure {
 				if f.Kind == keepwatch.StorageRead {
 					b.skip = true
 					return keepwatch.Failed(keepwatch.ServerError, "internal error: %w", f.Err)
@@ -34,7 +34,7 @@ var Mutants = []Mutant{
 		Name: "skipped-at-compaction", Seen: "etcd #17529: an unsynced watcher is moved over a compaction",
 		Near: []string{"compact", "compaction-burst", "pause", "cut", "stall"},
 		Source: func(s *Source) keepwatch.Source {
-			return &bugged{Source: s, open: func(b *bugged, from keepwatch.Revision) keepwatch.Revision {
+			return &buggySource{Source: s, open: func(b *buggySource, from keepwatch.Revision) keepwatch.Revision {
 				return max(from, s.world.oldest())
 			}}
 		},
@@ -43,7 +43,7 @@ var Mutants = []Mutant{
 		Name: "tombstone-at-compaction", Seen: "etcd #18089, #19179: a watch opened at the compacted revision lacks its delete",
 		Near: []string{"compact", "compaction-burst", "pause", "cut", "stall"},
 		Source: func(s *Source) keepwatch.Source {
-			return &bugged{Source: s, open: func(b *bugged, from keepwatch.Revision) keepwatch.Revision {
+			return &buggySource{Source: s, open: func(b *buggySource, from keepwatch.Revision) keepwatch.Revision {
 				if c := s.world.oldest(); from < c && s.world.deletes(c) {
 					return c
 				}
@@ -53,7 +53,7 @@ var Mutants = []Mutant{
 	},
 	{
 		Name: "early-progress", Seen: "etcd #15220: a progress notification ahead of the events it covers, and then the connection is lost",
-		Source: watching(func(w *bugged, b keepwatch.Batch) keepwatch.Batch {
+		Source: watching(func(w *buggySource, b keepwatch.Batch) keepwatch.Batch {
 			if w.every(9) {
 				b.Changes = nil
 			}
@@ -63,7 +63,7 @@ var Mutants = []Mutant{
 	{
 		Name: "member-skips", Seen: "etcd #15271, #20221: a member restored from a snapshot skips",
 		Source: func(s *Source) keepwatch.Source {
-			return &bugged{Source: s, open: func(b *bugged, from keepwatch.Revision) keepwatch.Revision {
+			return &buggySource{Source: s, open: func(b *buggySource, from keepwatch.Revision) keepwatch.Revision {
 				if head, _ := s.world.Head(); b.every(3) && from < head {
 					return from + 1
 				}
@@ -72,9 +72,9 @@ var Mutants = []Mutant{
 		},
 	},
 	{
-		Name: "member-replays", Seen: "etcd #15271, #20221: a member restored from a snapshot sends again what was sent",
+		Name: "member-replays", Seen: "etcd #15271, #20221: a member restored from a snapshot sends events again",
 		Source: func(s *Source) keepwatch.Source {
-			return &bugged{Source: s, open: func(b *bugged, from keepwatch.Revision) keepwatch.Revision {
+			return &buggySource{Source: s, open: func(b *buggySource, from keepwatch.Revision) keepwatch.Revision {
 				if oldest := s.world.oldest(); b.every(3) && from > oldest+3 {
 					return from - 3
 				}
@@ -83,13 +83,13 @@ var Mutants = []Mutant{
 		},
 	},
 	{
-		Name: "future-watch", Seen: "kubernetes #107457: a restored source is waited for, for ever",
+		Name: "future-watch", Seen: "kubernetes #107457: a watch waits for a restored source without a bound",
 		Near:   []string{"restore", "compact", "cut"},
-		Source: func(s *Source) keepwatch.Source { return &unmoved{Source: s} },
+		Source: func(s *Source) keepwatch.Source { return &echoingSource{Source: s} },
 	},
 	{
-		Name: "split-revision", Seen: "etcd fragments: half of a revision, then a resume behind it",
-		Source: watching(func(w *bugged, b keepwatch.Batch) keepwatch.Batch {
+		Name: "split-revision", Seen: "etcd fragments: half of a revision, then a resume after it",
+		Source: watching(func(w *buggySource, b keepwatch.Batch) keepwatch.Batch {
 			for i := range b.Changes {
 				if i > 0 && b.Changes[i].Revision == b.Changes[i-1].Revision {
 					return keepwatch.Batch{From: b.From, To: b.Changes[i].Revision, Changes: b.Changes[:i]}
@@ -99,9 +99,9 @@ var Mutants = []Mutant{
 		}),
 	},
 	{
-		Name: "late-watch", Seen: "kubernetes #116122: a watch registered while the cache begins anew misses what is in between",
+		Name: "late-watch", Seen: "kubernetes #116122: a watch registered while the cache restarts misses the events in between",
 		Source: func(s *Source) keepwatch.Source {
-			return &bugged{Source: s, open: func(b *bugged, from keepwatch.Revision) keepwatch.Revision {
+			return &buggySource{Source: s, open: func(b *buggySource, from keepwatch.Revision) keepwatch.Revision {
 				if head, _ := s.world.Head(); b.listed && from < head {
 					b.listed = false
 					return head
@@ -115,22 +115,22 @@ var Mutants = []Mutant{
 		Source: func(s *Source) keepwatch.Source { return &staleList{Source: s} },
 	},
 	{
-		Name: "decode-and-go-on", Seen: "kubernetes #130898: a frame that can't be decoded is left out and the cursor goes on",
-		Source: watchFailing(func(w *bugged, f *keepwatch.Failure) bool { return f.Kind == keepwatch.Undecodable }),
+		Name: "decode-and-continue", Seen: "kubernetes #130898: a frame that can't be decoded is skipped and the cursor advances",
+		Source: watchFailing(func(w *buggySource, f *keepwatch.Failure) bool { return f.Kind == keepwatch.Undecodable }),
 	},
 	{
-		Name: "forgetful-relist", Seen: "raw watches, OTel k8sobjects, kopf: a relist does not tell what was deleted meanwhile",
-		Target: func(t keepwatch.Target) keepwatch.Target { return &forgetful{t.(*store.Store)} },
+		Name: "forgetful-relist", Seen: "raw watches, OTel k8sobjects, kopf: a relist does not report the deletions since",
+		Target: func(t keepwatch.Target) keepwatch.Target { return &forgetfulTarget{t.(*store.Store)} },
 	},
 	{
-		Name: "endless-list", Seen: "kubernetes #140890: a streaming list that never sends its end is waited for, for ever",
+		Name: "endless-list", Seen: "kubernetes #140890: a streaming list without an end is read without a bound",
 		Near:   []string{"no-end", "restart-empty"},
-		Source: func(s *Source) keepwatch.Source { return &endless{Source: s} },
+		Source: func(s *Source) keepwatch.Source { return &endlessSource{Source: s} },
 	},
 	{
-		Name: "same-revision-for-ever", Seen: "kazan #76, RetryWatcher, kube-rs, kopf: 410 is retried at the same revision",
+		Name: "same-revision-again", Seen: "kazan #76, RetryWatcher, kube-rs, kopf: 410 is retried at the same revision",
 		Source: func(s *Source) keepwatch.Source {
-			return &bugged{Source: s, fail: func(_ *bugged, f *keepwatch.Failure) *keepwatch.Failure {
+			return &buggySource{Source: s, fail: func(_ *buggySource, f *keepwatch.Failure) *keepwatch.Failure {
 				if f.Kind == keepwatch.Expired {
 					return keepwatch.Failed(keepwatch.Unreachable, "gone: %w", f.Err)
 				}
@@ -139,11 +139,11 @@ var Mutants = []Mutant{
 		},
 	},
 	{
-		Name: "dead-watcher", Seen: "kopf, RetryWatcher: 410 ends the watcher, and nobody says so",
-		Source: func(s *Source) keepwatch.Source { return &dying{Source: s} },
+		Name: "stopped-watcher", Seen: "kopf, RetryWatcher: 410 ends the watcher without a report",
+		Source: func(s *Source) keepwatch.Source { return &dyingSource{Source: s} },
 	},
 	{
-		Name: "slow-and-out", Seen: "kubernetes #116903: a watcher that is too slow is ended, begins anew, is too slow again",
+		Name: "slow-and-out", Seen: "kubernetes #116903: a watcher that is too slow is ended, lists again, and is too slow again",
 		Delivery: func(d keepwatch.Delivery) (keepwatch.Delivery, error) {
 			const buffer = 4
 			if b, ok := d.(keepwatch.Batch); ok && len(b.Changes) > buffer {
@@ -163,21 +163,21 @@ var Mutants = []Mutant{
 	},
 	{
 		Name: "same-name", Seen: "any difference by name alone: a delete and a create are seen as an update",
-		Target: func(t keepwatch.Target) keepwatch.Target { return &sameName{t.(*store.Store)} },
+		Target: func(t keepwatch.Target) keepwatch.Target { return &sameNameTarget{t.(*store.Store)} },
 	},
 	{
-		Name: "error-and-go-on", Seen: "client-go's reflector: an error of the store is logged and the revision advances",
+		Name: "error-and-continue", Seen: "client-go's reflector: an error of the store is logged and the revision advances",
 		Near:   []string{"duplicate", "reorder", "lying-bookmark"},
-		Target: func(t keepwatch.Target) keepwatch.Target { return &careless{t.(*store.Store)} },
+		Target: func(t keepwatch.Target) keepwatch.Target { return &carelessTarget{t.(*store.Store)} },
 	},
 	{
-		Name: "silent-list", Seen: "kubernetes #130898, of lists: an object that can't be decoded is left out, and nobody says so",
-		Near:   []string{"withheld", "expired", "unsupported", "restart-kept"},
-		Source: func(s *Source) keepwatch.Source { return &silent{Source: s} },
+		Name: "silent-list", Seen: "kubernetes #130898, of lists: an object that can't be decoded is skipped without a report",
+		Near:   []string{"skipped", "expired", "unsupported", "restart-with-store"},
+		Source: func(s *Source) keepwatch.Source { return &silentSource{Source: s} },
 	},
 	{
-		Name: "window-epochless", Seen: "our own: a consumer goes on at the revision it was at, of whatever epoch that is now",
-		Near: []string{"restore", "restart-kept", "slow"}, Rate: 65,
+		Name: "window-epochless", Seen: "our own: a consumer resumes at its revision in another epoch",
+		Near: []string{"restore", "restart-with-store", "slow"}, Rate: 65,
 		Cursor: func(c store.Cursor, s *store.Store) store.Cursor {
 			if c.Revision > 0 {
 				c.Epoch = s.Snapshot().Cursor().Epoch
@@ -186,31 +186,31 @@ var Mutants = []Mutant{
 		},
 	},
 	{
-		Name: "epoch-keeps-graves", Seen: "our own: what was deleted in an epoch that is undone is taken for deleted in the next one",
-		Near: []string{"restore", "restart-kept"}, Rate: 65,
+		Name: "epoch-keeps-deletions", Seen: "our own: a deletion of an undone epoch is applied in the next one",
+		Near: []string{"restore", "restart-with-store"}, Rate: 65,
 		Target: func(t keepwatch.Target) keepwatch.Target {
-			return &mourning{t.(*store.Store), map[keepwatch.Key]keepwatch.Revision{}}
+			return &stickyTarget{t.(*store.Store), map[keepwatch.Key]keepwatch.Revision{}}
 		},
 	},
 	{
-		Name: "forgotten-void", Seen: "our own: that the source went back was forgotten by a restart before the list",
-		Near: []string{"restore", "restart-kept", "throttled", "unauthorized"}, Rate: 65,
-		Target: func(t keepwatch.Target) keepwatch.Target { return &oblivious{t.(*store.Store)} },
+		Name: "forgotten-invalidation", Seen: "our own: a restart before the list forgets that the source was rewound",
+		Near: []string{"restore", "restart-with-store", "throttled", "unauthorized"}, Rate: 65,
+		Target: func(t keepwatch.Target) keepwatch.Target { return &obliviousTarget{t.(*store.Store)} },
 	},
 	{
-		Name: "deletes-not-in-gaps", Seen: "handlers that are only told what is there after a relist",
+		Name: "deletes-not-in-gaps", Seen: "handlers that receive no deletions after a relist",
 		Delivery: func(d keepwatch.Delivery) (keepwatch.Delivery, error) {
 			gap, ok := d.(keepwatch.Gap)
 			if !ok {
 				return d, nil
 			}
-			var kept []keepwatch.Change
+			var rest []keepwatch.Change
 			for _, c := range gap.Changes {
 				if c.Type != keepwatch.Deleted {
-					kept = append(kept, c)
+					rest = append(rest, c)
 				}
 			}
-			gap.Changes = kept
+			gap.Changes = rest
 			return gap, nil
 		},
 	},

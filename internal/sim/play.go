@@ -12,14 +12,14 @@ import (
 	"github.com/keepwatch/keepwatch/store"
 )
 
-// The length of a schedule in virtual time.
+// The length and pace of a schedule in virtual time.
 const (
 	writes       = 40
 	writePeriod  = 6 * time.Second
 	systemPeriod = 13*time.Second + 101*time.Nanosecond
 )
 
-// Outcome is what a schedule has shown.
+// Outcome is the result of a schedule.
 type Outcome struct {
 	Seed     uint64 // of the schedule in its campaign
 	Style    Style
@@ -28,21 +28,20 @@ type Outcome struct {
 	Problems []Problem
 	Events   int // that consumers received
 	Virtual  time.Duration
-	// Failures counts what the reflectors met, by kind, and Lies what was told them
-	// by fault.
+	// Failures counts the reflectors' failures by kind, and Breaches the breaches by fault.
 	Failures map[keepwatch.FailureKind]int
-	Lies     map[string]int
-	// Forgiven counts violations for which a lie is to blame.
-	Forgiven int
+	Breaches map[string]int
+	// Explained counts the violations that a breach explains.
+	Explained int
 
 	trace func() string
 }
 
-// Trace tells the schedule as a story.
+// Trace returns the schedule as text.
 func (o Outcome) Trace() string { return o.trace() }
 
-// Play runs one schedule to its end. It has to be called in a synctest bubble,
-// and leaves no goroutine behind.
+// Play runs one schedule to its end. It must be called in a synctest bubble. All its
+// goroutines end before it returns.
 func Play(d *Director, m Mutant) Outcome {
 	s := newStage(d, m)
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -63,14 +62,14 @@ func Play(d *Director, m Mutant) Outcome {
 	begin := time.Now()
 	actors.Wait()
 	d.Calm()
-	calm := check.Calm{At: time.Now(), Within: s.patience()}
+	calm := check.Calm{At: time.Now(), Within: s.convergenceTime()}
 	time.Sleep(calm.Within + time.Second)
 	for _, p := range s.processes {
 		p.conclude()
 	}
 	cancel(errDrain)
 	all.Wait()
-	for _, c := range s.audience() {
+	for _, c := range s.judged() {
 		c.transcript.Calm, c.transcript.Over = &calm, true
 	}
 	o := s.outcome()
@@ -78,7 +77,7 @@ func Play(d *Director, m Mutant) Outcome {
 	return o
 }
 
-// stage is a schedule on its way.
+// stage is a running schedule.
 type stage struct {
 	director  *Director
 	settings  Settings
@@ -89,12 +88,12 @@ type stage struct {
 	informed  *informed // nil for none
 }
 
-// audience are those whose transcripts are judged.
-func (s *stage) audience() []*consumer {
+// judged returns the consumers whose transcripts are judged.
+func (s *stage) judged() []*consumer {
 	if s.informed == nil {
 		return s.consumers
 	}
-	return append(slices.Clip(s.consumers), s.informed.judged)
+	return append(slices.Clip(s.consumers), s.informed.transcript)
 }
 
 func newStage(d *Director, m Mutant) *stage {
@@ -102,9 +101,9 @@ func newStage(d *Director, m Mutant) *stage {
 	s.world.Versions = s.settings.Versions
 	for i := range s.settings.Processes {
 		name := fmt.Sprintf("p%d", i)
-		p := &process{name: name, settings: s.settings, mutant: m, born: make(chan struct{}), counts: counts{failures: map[keepwatch.FailureKind]int{}}}
+		p := &process{name: name, settings: s.settings, mutant: m, next: make(chan struct{}), counts: counts{failures: map[keepwatch.FailureKind]int{}}}
 		p.source = &Source{world: s.world, director: d, name: name + "/source", settings: s.settings}
-		p.source.lies.evidence, p.source.late = p.evidence, p.late
+		p.source.breaches.detections, p.source.lateRevision = p.detections, p.lateRevision
 		s.processes = append(s.processes, p)
 	}
 	red := store.Filter{Match: Red}
@@ -116,18 +115,18 @@ func newStage(d *Director, m Mutant) *stage {
 		{name: "red-wanderer", filter: red},
 	} {
 		c.director, c.world, c.mutant = d, s.world, m
-		c.home = append(slices.Clone(s.processes[i%len(s.processes):]), s.processes[:i%len(s.processes)]...)
+		c.processes = append(slices.Clone(s.processes[i%len(s.processes):]), s.processes[:i%len(s.processes)]...)
 		c.phase = time.Duration(1+i) * 13 * time.Microsecond
 		s.consumers = append(s.consumers, c)
 	}
-	s.holder = &holder{director: d, home: s.processes[0], phase: 97 * time.Microsecond}
+	s.holder = &holder{director: d, process: s.processes[0], phase: 97 * time.Microsecond}
 	if s.settings.Informer != "" {
 		s.informed = newInformed(s, m)
 	}
 	return s
 }
 
-// write is the writer.
+// write performs the writer's decisions.
 func (s *stage) write() {
 	for range writes {
 		time.Sleep(writePeriod)
@@ -150,7 +149,7 @@ func (s *stage) write() {
 			second := Op{Key: next, Color: "red"}
 			if s.informed == nil {
 				s.world.Commit([]Op{put, second})
-			} else { // a Kubernetes API has none, and its clients can't see them
+			} else { // a Kubernetes API has no transactions
 				s.world.Commit([]Op{put}, []Op{second})
 			}
 		case "foreign":
@@ -165,7 +164,7 @@ func (s *stage) write() {
 	}
 }
 
-// disturb is the cluster's and the machines' share of the faults.
+// disturb performs the decisions of the cluster and of the processes.
 func (s *stage) disturb() {
 	for range int(writes * writePeriod / systemPeriod) {
 		time.Sleep(systemPeriod)
@@ -181,14 +180,14 @@ func (s *stage) disturb() {
 		case "drain":
 			p.source.drain.begin(time.Duration(1+x.Arg%30) * time.Second)
 			p.source.replica.Add(1)
-			s.world.Stir()
+			s.world.Wake()
 		case "replica":
 			p.source.replica.Add(1)
 		case "pause":
-			p.source.gate.close(time.Duration(1+x.Arg) * time.Second)
+			p.source.gate.pause(time.Duration(1+x.Arg) * time.Second)
 		case "restart-empty":
 			p.restart(false)
-		case "restart-kept":
+		case "restart-with-store":
 			p.restart(true)
 		case "restore":
 			s.restore(back, false)
@@ -198,9 +197,9 @@ func (s *stage) disturb() {
 	}
 }
 
-// restore goes back to a backup. Where consumers may come with cursors from other
-// processes it does not: nothing tells one store that a cursor is of an epoch
-// which only another one has seen.
+// restore restores the source from a backup, if there is one process only. With several, a
+// consumer may bring a cursor of an epoch that only another process's store has seen, and
+// nothing shows that to a store.
 func (s *stage) restore(to keepwatch.Revision, blind bool) {
 	if len(s.processes) > 1 {
 		return
@@ -219,35 +218,35 @@ func (s *stage) restore(to keepwatch.Revision, blind bool) {
 	}
 	for _, source := range sources {
 		if blind {
-			source.lies.tell(Lie{Fault: "restore-blind", At: time.Now(), From: to, To: ^keepwatch.Revision(0), Blind: true})
+			source.breaches.add(Breach{Fault: "restore-blind", At: time.Now(), From: to, To: ^keepwatch.Revision(0), Undetectable: true})
 		}
 	}
 	p.restored(to, blind)
 }
 
-// patience is how long consumers may take to the newest revision, once all is
-// calm (P11).
-func (s *stage) patience() time.Duration {
+// convergenceTime bounds the time in which the consumers must reach the newest revision after
+// the last fault (P11).
+func (s *stage) convergenceTime() time.Duration {
 	const (
-		idle       = 131 * time.Second // of the most patient
-		backoffCap = 30 * time.Second
-		told       = 20 * time.Second  // the longest that a source here asks to wait
-		ahead      = 30 * time.Second  // for a revision that is not reached any more
-		slowly     = 300 * time.Second // the cap for refusals that take a person to lift
-		pause      = 256 * time.Second
-		drained    = 30 * time.Second
+		idle         = 131 * time.Second // the longest idle timeout
+		backoffCap   = 30 * time.Second
+		retryAfter   = 20 * time.Second  // the longest that the source asks for
+		revisionWait = 30 * time.Second  // for a revision that the source does not reach
+		slowBackoff  = 300 * time.Second // the cap for failures that a person must fix
+		pause        = 256 * time.Second
+		drained      = 30 * time.Second
 	)
-	d := idle + backoffCap + told + ahead + drained + 15*time.Second
-	for _, x := range s.director.Taken() {
+	d := idle + backoffCap + retryAfter + revisionWait + drained + 15*time.Second
+	for _, x := range s.director.Script() {
 		switch x.Choice {
 		case "forbidden", "absent", "rejected":
-			d = max(d, idle+slowly+told+ahead)
+			d = max(d, idle+slowBackoff+retryAfter+revisionWait)
 		}
 	}
-	for _, x := range s.director.Taken() {
+	for _, x := range s.director.Script() {
 		switch x.Choice {
 		case "restore", "restore-blind":
-			return d + idle + pause // silence twice, before the source is asked where it is
+			return d + idle + pause // two idle watches before the probe
 		}
 	}
 	return d + pause

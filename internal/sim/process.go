@@ -15,87 +15,87 @@ import (
 
 var (
 	errRestart = errors.New("the process restarts")
-	errTimeout = errors.New("it took too long")
+	errTimeout = errors.New("the consumer's timeout")
 	errDrain   = errors.New("the schedule is over")
 )
 
-// process is what is under test: a store that a reflector keeps equal to a
-// source. It lives on through restarts.
+// process is the part under test: a store that a reflector keeps equal to a source, through
+// restarts.
 type process struct {
 	name     string
 	source   *Source
 	settings Settings
 	mutant   Mutant
 
-	mu      sync.Mutex
-	life    *life
-	born    chan struct{}        // closed when the next life begins
-	runs    *reflector.Reflector // the newest
-	counts  counts
-	restore restore            // the newest
-	blind   bool               // it was
-	final   reflector.Progress // before the drain
+	mu            sync.Mutex
+	incarnation   *incarnation
+	next          chan struct{}        // closed when the next incarnation begins
+	reflector     *reflector.Reflector // the newest
+	counts        counts
+	restore       restore            // the newest
+	restoredBlind bool               // the newest restore was blind
+	final         reflector.Progress // before the drain
 }
 
-// life is a process between two restarts that lose its store.
-type life struct {
+// incarnation is a process between two restarts that lose its store.
+type incarnation struct {
 	store  *store.Store
 	target keepwatch.Target // the store, as the reflector sees it
-	ctx    context.Context  // ends with the life, for those who are connected
+	ctx    context.Context  // ends with the incarnation, for its consumers
 	end    context.CancelCauseFunc
-	rerun  context.CancelCauseFunc // ends the reflector's Run alone
+	endRun context.CancelCauseFunc // ends the reflector's Run alone
 }
 
-// counts is what a process has reported.
+// counts are a process's reports.
 type counts struct {
 	failures map[keepwatch.FailureKind]int
 	dropped  uint64
-	leftOut  int // notices of what can't be taken
+	skipped  int // notices of objects that can't be read
 	restarts int
-	ends     []error // that Run gave without being asked
-	story    []string
+	ends     []error // of Runs that ended by themselves
+	log      []string
 }
 
-// restore is the source going back behind what a store holds.
+// restore is a rewind of the source below a store's revision.
 type restore struct {
 	to    keepwatch.Revision
 	store *store.Store
-	epoch uint64 // of the store, before it knew
-	late  bool   // what was undone came after it
+	epoch uint64 // of the store before it noticed
+	late  bool   // an undone revision arrived after it
 }
 
 func (r restore) noticed(by *store.Store) bool {
 	return r.store != by || r.epoch != by.Snapshot().Cursor().Epoch
 }
 
-// run lives the process's lives, until ctx is done.
+// run runs the process's incarnations until ctx is done.
 func (p *process) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		l := p.begin(ctx)
 		for l.ctx.Err() == nil {
-			if !p.reflect(l) {
+			if !p.runReflector(l) {
 				l.end(errRestart)
-				sleep(ctx, 10*time.Second) // and the platform starts it again
+				sleep(ctx, 10*time.Second) // the platform's restart delay
 			}
 		}
 	}
 }
 
-func (p *process) begin(ctx context.Context) *life {
-	l := &life{store: store.New(p.settings.Store)}
+func (p *process) begin(ctx context.Context) *incarnation {
+	l := &incarnation{store: store.New(p.settings.Store)}
 	l.target = p.mutant.target(l.store)
 	l.ctx, l.end = context.WithCancelCause(ctx)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.life = l
-	close(p.born)
-	p.born = make(chan struct{})
+	p.incarnation = l
+	close(p.next)
+	p.next = make(chan struct{})
 	return l
 }
 
-// reflect runs a reflector until somebody ends it, or reports false when it
-// ended by itself.
-func (p *process) reflect(l *life) (asked bool) {
+// runReflector runs a reflector. It returns true if the process has ended it, and false if it
+// has ended by itself.
+func (p *process) runReflector(l *incarnation) (asked bool) {
 	ctx, cancel := context.WithCancelCause(l.ctx)
 	defer cancel(nil)
 	p.source.begin()
@@ -103,7 +103,7 @@ func (p *process) reflect(l *life) (asked bool) {
 		StartupDeadline: p.settings.Startup, Paged: p.settings.Paged, Seed: p.settings.Seed, Observe: p.observe,
 	})
 	p.mu.Lock()
-	l.rerun, p.runs = cancel, r
+	l.endRun, p.reflector = cancel, r
 	p.mu.Unlock()
 	err := protect(func() error { return r.Run(ctx) })
 	p.mu.Lock()
@@ -134,31 +134,31 @@ func (p *process) observe(n reflector.Notice) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if n.Decision == reflector.Skip {
-		p.counts.leftOut++
+		p.counts.skipped++
 		return
 	}
 	p.counts.failures[n.Failure.Kind]++
 	if n.Failure.Kind == keepwatch.ProtocolViolation {
-		p.refused()
+		p.rejected()
 	}
-	p.counts.story = append(p.counts.story, fmt.Sprintf("%s %s at %d: %v; %s in %v", stamp(n.Time), n.State, n.Revision, n.Failure, n.Decision, n.Wait))
+	p.counts.log = append(p.counts.log, fmt.Sprintf("%s %s at %d: %v; %s in %v", virtualTime(n.Time), n.State, n.Revision, n.Failure, n.Decision, n.Wait))
 }
 
-// evidence counts what the newest reflector has dropped, and what the process has
-// called a violation of the protocol.
-func (p *process) evidence() int {
+// detections counts the changes that the newest reflector has dropped, and the process's
+// protocol violations.
+func (p *process) detections() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return int(p.runs.Progress().Dropped) + p.counts.failures[keepwatch.ProtocolViolation]
+	return int(p.reflector.Progress().Dropped) + p.counts.failures[keepwatch.ProtocolViolation]
 }
 
-// restored says that the source goes back to a revision. In a blind restore there
-// may be no way to see it.
+// restored records that the source is rewound to a revision. A blind restore may be
+// undetectable.
 func (p *process) restored(to keepwatch.Revision, blind bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := p.life.store
-	p.blind = blind
+	s := p.incarnation.store
+	p.restoredBlind = blind
 	switch {
 	case blind:
 		p.restore = restore{}
@@ -167,30 +167,30 @@ func (p *process) restored(to keepwatch.Revision, blind bool) {
 	}
 }
 
-// late says that the store is about to get what was undone meanwhile.
-func (p *process) late(to keepwatch.Revision) {
+// lateRevision records that an undone revision is about to reach the store.
+func (p *process) lateRevision(to keepwatch.Revision) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if s := p.life.store; !p.blind {
+	if s := p.incarnation.store; !p.restoredBlind {
 		p.restore = restore{to, s, s.Snapshot().Cursor().Epoch, true}
 	}
 }
 
-// refused says that the store did not take what it was about to get. What was undone
-// and came late has not been there, then. p.mu is held.
-func (p *process) refused() {
+// rejected records that the store rejected a delivery. An undone revision that arrived late
+// has not reached it then. p.mu is held.
+func (p *process) rejected() {
 	if p.restore.late && p.restore.store.Snapshot().Revision() <= p.restore.to {
 		p.restore = restore{}
 	}
 }
 
-// restart ends the life, or with keep only the reflector, whose target remains.
-func (p *process) restart(keep bool) {
+// restart ends the incarnation or, with keepStore, only the reflector; its target stays.
+func (p *process) restart(keepStore bool) {
 	p.mu.Lock()
-	l := p.life
+	l := p.incarnation
 	end := l.end
-	if keep {
-		end = l.rerun
+	if keepStore {
+		end = l.endRun
 	}
 	p.mu.Unlock()
 	if end != nil {
@@ -198,11 +198,11 @@ func (p *process) restart(keep bool) {
 	}
 }
 
-// connect is how a consumer reaches the process's store; nil when ctx is done.
-func (p *process) connect(ctx context.Context) *life {
+// connect waits for the process's incarnation and returns it, nil when ctx is done.
+func (p *process) connect(ctx context.Context) *incarnation {
 	for {
 		p.mu.Lock()
-		l, born := p.life, p.born
+		l, born := p.incarnation, p.next
 		p.mu.Unlock()
 		if l != nil && l.ctx.Err() == nil {
 			return l
@@ -215,9 +215,9 @@ func (p *process) connect(ctx context.Context) *life {
 	}
 }
 
-// conclude keeps how the reflector is doing.
+// conclude records the reflector's final progress.
 func (p *process) conclude() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.final = p.runs.Progress()
+	p.final = p.reflector.Progress()
 }

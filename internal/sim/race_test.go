@@ -2,6 +2,6 @@
 
 package sim
 
-// The race detector looks at the code under test; whether bugs and faults are
-// noticed it can't tell, and takes five times as long.
+// The race detector checks the code under test. It does not change which bugs are detected,
+// and the runs take five times as long.
 func init() { *mutants, *swept = 0, 0 }

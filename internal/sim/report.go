@@ -21,34 +21,35 @@ type Report struct {
 	Styles    map[Style]int
 	Events    int
 	Virtual   time.Duration
-	// Faults counts the schedules' decisions by point and name, Pairs the schedules
-	// in which two faults met.
+	// Faults counts the decisions by point and name, Pairs the schedules that have both of
+	// two faults.
 	Faults   map[string]int
 	Pairs    map[[2]string]int
 	Failures map[keepwatch.FailureKind]int
-	Lies     map[string]int
-	// Honest counts the schedules without a lie, Forgiven the violations for which
-	// one is to blame.
-	Honest, Forgiven int
-	// Failed counts the schedules with problems, Signs what the first problem of
-	// each was. Bad are some of them.
+	Breaches map[string]int
+	// WithoutBreach counts the schedules without a breach, Explained the violations that a
+	// breach explains.
+	WithoutBreach, Explained int
+	// Failed counts the schedules with problems, Signs the kind of each one's first problem.
+	// Bad has some of them.
 	Failed int
 	Signs  map[string]int
 	Bad    []Outcome
 }
 
-// mostBad bounds how many schedules with problems a report keeps.
-const mostBad = 500
+// maxBad bounds the number of schedules in Bad.
+const maxBad = 500
 
+// NewReport returns an empty report.
 func NewReport(seed uint64, planned int) *Report {
 	return &Report{
 		Seed: seed, Began: time.Now(), Planned: planned,
 		Styles: map[Style]int{}, Faults: map[string]int{}, Pairs: map[[2]string]int{},
-		Failures: map[keepwatch.FailureKind]int{}, Lies: map[string]int{}, Signs: map[string]int{},
+		Failures: map[keepwatch.FailureKind]int{}, Breaches: map[string]int{}, Signs: map[string]int{},
 	}
 }
 
-// Add takes one schedule in.
+// Add adds the outcome of a schedule.
 func (r *Report) Add(o Outcome) {
 	r.Schedules++
 	r.Styles[o.Style]++
@@ -57,13 +58,13 @@ func (r *Report) Add(o Outcome) {
 	for kind, n := range o.Failures {
 		r.Failures[kind] += n
 	}
-	for name, n := range o.Lies {
-		r.Lies[name] += n
+	for name, n := range o.Breaches {
+		r.Breaches[name] += n
 	}
-	if len(o.Lies) == 0 {
-		r.Honest++
+	if len(o.Breaches) == 0 {
+		r.WithoutBreach++
 	}
-	r.Forgiven += o.Forgiven
+	r.Explained += o.Explained
 	met := map[string]bool{}
 	for _, d := range o.Script {
 		if d.Point != AtSetup {
@@ -83,12 +84,12 @@ func (r *Report) Add(o Outcome) {
 	}
 	r.Failed++
 	r.Signs[o.Problems[0].Sign]++
-	if o.trace = nil; len(r.Bad) < mostBad { // a trace holds all that was in the schedule
+	if o.trace = nil; len(r.Bad) < maxBad { // a trace refers to the whole schedule
 		r.Bad = append(r.Bad, o)
 	}
 }
 
-// First are the schedules by which each kind of problem showed first.
+// First returns the first schedule of each kind of problem.
 func (r *Report) First() map[string]Outcome {
 	first := map[string]Outcome{}
 	for _, o := range r.Bad {
@@ -101,8 +102,8 @@ func (r *Report) First() map[string]Outcome {
 	return first
 }
 
-// apart are the pairs of faults that never met in a schedule, of how many.
-func (r *Report) apart() (pairs [][2]string, of int) {
+// unmetPairs returns the pairs of faults that no schedule has, and the number of all pairs.
+func (r *Report) unmetPairs() (pairs [][2]string, of int) {
 	var names []string
 	for _, p := range points[1:] {
 		for _, f := range Faults[p] {
@@ -121,7 +122,7 @@ func (r *Report) apart() (pairs [][2]string, of int) {
 	return pairs, of
 }
 
-// Line is the report in short.
+// Line returns the report in one line.
 func (r *Report) Line() string {
 	spent := time.Since(r.Began)
 	rate := float64(r.Schedules) / spent.Seconds()
@@ -130,30 +131,30 @@ func (r *Report) Line() string {
 		r.Schedules, r.Planned, r.Events, r.Virtual.Hours(), r.Failed, spent.Round(time.Second), rate, left.Round(time.Second))
 }
 
-// mostApart is how many pairs of faults that never met are worth naming.
-const mostApart = 200
+// maxUnmetPairs bounds the number of unmet pairs that Write lists.
+const maxUnmetPairs = 200
 
-// Write writes the report for people.
+// Write writes the report.
 func (r *Report) Write(w io.Writer) {
-	apart, pairs := r.apart()
+	apart, pairs := r.unmetPairs()
 	spent := time.Since(r.Began)
 	fmt.Fprintf(w, "schedules      %d of %d, seeds %d to %d: %d uniform, %d swarm, %d aimed\n", r.Schedules, r.Planned,
 		r.Seed, r.Seed+uint64(r.Schedules)-1, r.Styles[Uniform], r.Styles[Swarm], r.Styles[Aimed])
 	fmt.Fprintf(w, "events         %d, as received by consumers\n", r.Events)
 	fmt.Fprintf(w, "virtual time   %.0f h\n", r.Virtual.Hours())
 	fmt.Fprintf(w, "real time      %v, %.0f schedules/s, %d threads\n", spent.Round(time.Second), float64(r.Schedules)/spent.Seconds(), runtime.GOMAXPROCS(0))
-	fmt.Fprintf(w, "pairs          %d of %d pairs of faults met in a schedule\n", pairs-len(apart), pairs)
-	fmt.Fprintf(w, "honest         %d schedules, in which the source never broke its contract\n", r.Honest)
-	fmt.Fprintf(w, "forgiven       %d violations in the others, told by a source that broke it\n", r.Forgiven)
+	fmt.Fprintf(w, "pairs          %d of %d pairs of faults are in one schedule\n", pairs-len(apart), pairs)
+	fmt.Fprintf(w, "no breach      %d schedules, in which the source kept its contract\n", r.WithoutBreach)
+	fmt.Fprintf(w, "explained      %d violations in the others, by a breach of it\n", r.Explained)
 	fmt.Fprintf(w, "with problems  %d schedules\n", r.Failed)
-	fmt.Fprintln(w, "\nfailures that reflectors met, by kind")
+	fmt.Fprintln(w, "\nfailures of reflectors, by kind")
 	for _, kind := range keepwatch.FailureKinds() {
 		fmt.Fprintf(w, "%10d  %s\n", r.Failures[kind], kind)
 	}
-	table(w, "\nbreaches of the source's contract that were told", r.Lies)
-	table(w, "\ndecisions, by place and name", r.Faults)
-	if len(apart) <= mostApart {
-		fmt.Fprintln(w, "\npairs that never met")
+	table(w, "\nbreaches of the source's contract", r.Breaches)
+	table(w, "\ndecisions, by point and name", r.Faults)
+	if len(apart) <= maxUnmetPairs {
+		fmt.Fprintln(w, "\npairs in no schedule")
 		for _, pair := range apart {
 			fmt.Fprintf(w, "  %s, %s\n", pair[0], pair[1])
 		}

@@ -6,14 +6,13 @@ import (
 	"strings"
 )
 
-// Decision is one thing that an actor decided: at the N-th time that it came to
-// a point it did something else than nothing.
+// Decision is an actor's N-th decision at a point, if it differs from the default.
 type Decision struct {
 	Actor  string
 	Point  Point
 	N      int
 	Choice string
-	// Arg shapes the choice: how long, how many, which. Every choice takes any.
+	// Arg is a parameter of the choice: how long, how many, which. Every value is valid.
 	Arg uint8
 }
 
@@ -21,20 +20,20 @@ func (d Decision) String() string {
 	return fmt.Sprintf("%s %s %d %s %d", d.Actor, d.Point, d.N, d.Choice, d.Arg)
 }
 
-// place is where a decision belongs.
-type place struct {
+// decisionKey identifies a decision.
+type decisionKey struct {
 	actor string
 	point Point
 	n     int
 }
 
-func (d Decision) place() place { return place{d.Actor, d.Point, d.N} }
+func (d Decision) key() decisionKey { return decisionKey{d.Actor, d.Point, d.N} }
 
-// Script is all that happens in a schedule. Where it has nothing, nothing
-// happens, so that a decision can be taken out and the rest stays a script.
+// Script is a schedule's decisions. The others are the default, so that a script without one
+// of its decisions is a script too.
 type Script []Decision
 
-// String has a line for each decision.
+// String returns a line for each decision.
 func (s Script) String() string {
 	var b strings.Builder
 	for _, d := range s {
@@ -43,7 +42,7 @@ func (s Script) String() string {
 	return b.String()
 }
 
-// ParseScript reads what String writes.
+// ParseScript parses String's result.
 func ParseScript(text string) (Script, error) {
 	var s Script
 	for lines := bufio.NewScanner(strings.NewReader(text)); lines.Scan(); {

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestScriptIsText(t *testing.T) {
+func TestScriptText(t *testing.T) {
 	s := Script{
 		{Actor: "writer", Point: AtWrite, N: 3, Choice: "put", Arg: 7},
 		{Actor: "p0/source", Point: AtFrame, N: 0, Choice: "lying-bookmark", Arg: 255},
@@ -18,13 +18,13 @@ func TestScriptIsText(t *testing.T) {
 	}
 	for _, bad := range []string{"writer write 3 put", "writer write three put 7", "writer write 3 put 256"} {
 		if s, err := ParseScript(bad); err == nil {
-			t.Errorf("%q is taken for %v", bad, s)
+			t.Errorf("%q is parsed as %v", bad, s)
 		}
 	}
 }
 
-// TestShrinkLeavesWhatMatters: three decisions that fail together, among many.
-func TestShrinkLeavesWhatMatters(t *testing.T) {
+// TestShrink shrinks a script in which three of many decisions fail together.
+func TestShrink(t *testing.T) {
 	var s Script
 	for n := range 100 {
 		s = append(s, Decision{Actor: "a", Point: AtFrame, N: n, Choice: "cut", Arg: uint8(n)})
@@ -49,9 +49,9 @@ func TestShrinkLeavesWhatMatters(t *testing.T) {
 	}
 }
 
-// TestShrunkMutantIsShort: what is left of a schedule that noticed a bug tells
-// what the bug is, and none of it can be spared.
-func TestShrunkMutantIsShort(t *testing.T) {
+// TestShrinkMutant shrinks a schedule that detected a bug, and checks that no further decision
+// can be removed.
+func TestShrinkMutant(t *testing.T) {
 	for _, m := range Mutants {
 		if m.Name != "forgetful-relist" {
 			continue
@@ -66,7 +66,7 @@ func TestShrunkMutantIsShort(t *testing.T) {
 			t.Logf("%d of %d decisions:\n%s", len(short), len(o.Script), short)
 			for i := range short {
 				if fails(slices.Delete(slices.Clone(short), i, i+1)) {
-					t.Errorf("%v can be spared", short[i])
+					t.Errorf("%v can be removed", short[i])
 				}
 			}
 			if len(short) > 8 {
@@ -74,18 +74,17 @@ func TestShrunkMutantIsShort(t *testing.T) {
 			}
 			return
 		}
-		t.Error("no schedule noticed it")
+		t.Error("no schedule detected it")
 	}
 }
 
-// TestFaultsDiffer: a fault's name says what it is at its point, and everything
-// that is decided can be drawn.
-func TestFaultsDiffer(t *testing.T) {
+// TestFaults checks that a point's faults have distinct names and can be drawn.
+func TestFaults(t *testing.T) {
 	for _, p := range points {
 		names := map[string]bool{}
 		for _, f := range Faults[p] {
 			if names[f.Name] || f.Weight <= 0 {
-				t.Errorf("%s %s is there twice, or never drawn", p, f.Name)
+				t.Errorf("%s %s is duplicate or never drawn", p, f.Name)
 			}
 			names[f.Name] = true
 		}

@@ -7,15 +7,14 @@ import (
 	"github.com/keepwatch/keepwatch/store"
 )
 
-// Settings are what a schedule is like from beginning to end.
+// Settings are the parameters of a schedule.
 type Settings struct {
 	Processes int
 	Keys      []keepwatch.Key
 	PageSize  int
-	// Lags are how far the replicas behind the source's address are behind.
+	// Lags are the delays of the replicas behind the source's address.
 	Lags []time.Duration
-	// Bookmarks is how often a watch has one, Idle after how long a silence a client
-	// gives one up.
+	// Bookmarks is the time between two bookmarks, Idle the client's idle timeout.
 	Bookmarks, Idle time.Duration
 	Versions        bool
 	Paged           bool
@@ -23,16 +22,15 @@ type Settings struct {
 	Startup time.Duration
 	Seed    uint64
 	Store   store.Options
-	// Name is of the one object that the consumer of a namespace follows, empty for
-	// all.
+	// Name is the name that the consumer of a namespace selects, empty for all.
 	Name string
-	// Informer is how an informer reads the source, empty if there is none, and Rejects
-	// says that its transform does so with what is not red.
+	// Informer is how an informer reads the source, empty if there is none. Rejects makes its
+	// transform reject the objects that are not red.
 	Informer Reading
 	Rejects  bool
 }
 
-// objectSize is what every object counts for in the store's bounds.
+// objectSize is the size of every object in the store's bounds.
 const objectSize = 100
 
 func setup(d *Director) Settings {
@@ -57,7 +55,7 @@ func setup(d *Director) Settings {
 	}
 	s = s.calm()
 	if d.Setup("brisk", 4) == 3 {
-		// A source that went back is noticed while there is still much to write.
+		// A rewind is detected while many writes are left.
 		s.Bookmarks, s.Idle = 10*time.Second+409*time.Nanosecond, 21*time.Second+311*time.Nanosecond
 	}
 	if some("name", 2) {
@@ -83,7 +81,7 @@ func setup(d *Director) Settings {
 	return s
 }
 
-// calm are the settings with the bookmarks of an API server, and a client's patience.
+// calm returns the settings with an API server's bookmarks and a client's idle timeout.
 func (s Settings) calm() Settings {
 	s.Bookmarks, s.Idle = 60*time.Second+401*time.Nanosecond, 130*time.Second+307*time.Nanosecond
 	return s

@@ -2,17 +2,16 @@ package sim
 
 import "slices"
 
-// Shrink looks for a short script that still fails. It takes decisions out, half
-// of them, a quarter, and so on down to one by one, until none can be spared
-// (delta debugging: Zeller and Hildebrandt, 2002); lets those that are left happen
-// earlier, so that what only led up to them can go; and makes arguments zero where
-// that changes nothing.
+// Shrink searches for a short script that still fails. It removes decisions, half of them, a
+// quarter, and so on down to single ones, until none can be removed (delta debugging: Zeller
+// and Hildebrandt, 2002). It moves the others to earlier times, so that decisions which only
+// led up to them can be removed, and sets arguments to zero where the script still fails.
 func Shrink(s Script, fails func(Script) bool) Script {
 	s = reduce(s, fails)
 	for again := true; again; {
 		var earlier, fewer bool
 		s, earlier = advance(s, fails)
-		s, fewer = trade(s, fails)
+		s, fewer = removeAndAdvance(s, fails)
 		if again = earlier || fewer; again {
 			s = reduce(s, fails)
 		}
@@ -26,10 +25,10 @@ func Shrink(s Script, fails func(Script) bool) Script {
 	return s
 }
 
-// reduce takes out all that can be spared.
+// reduce removes all decisions that can be removed.
 func reduce(s Script, fails func(Script) bool) Script {
 	for size := len(s) / 2; size > 0; {
-		shorter, ok := spare(s, size, fails)
+		shorter, ok := removeRuns(s, size, fails)
 		s = shorter
 		if !ok || size > len(s) {
 			size /= 2
@@ -38,8 +37,8 @@ func reduce(s Script, fails func(Script) bool) Script {
 	return s
 }
 
-// spare takes out whatever runs of a size can be, and reports whether any could.
-func spare(s Script, size int, fails func(Script) bool) (Script, bool) {
+// removeRuns removes runs of a size, and reports whether it has removed any.
+func removeRuns(s Script, size int, fails func(Script) bool) (Script, bool) {
 	found := false
 	for i := 0; i < len(s); {
 		without := slices.Delete(slices.Clone(s), i, min(i+size, len(s)))
@@ -52,7 +51,7 @@ func spare(s Script, size int, fails func(Script) bool) (Script, bool) {
 	return s, found
 }
 
-// advance lets decisions happen earlier, and reports whether any could.
+// advance moves decisions to earlier times, and reports whether it has moved any.
 func advance(s Script, fails func(Script) bool) (Script, bool) {
 	found := false
 	for i, d := range s {
@@ -61,7 +60,7 @@ func advance(s Script, fails func(Script) bool) (Script, bool) {
 				continue
 			}
 			earlier := s.with(i, func(d *Decision) { d.N = n })
-			if !slices.ContainsFunc(s, func(o Decision) bool { return o.place() == earlier[i].place() }) && fails(earlier) {
+			if !slices.ContainsFunc(s, func(o Decision) bool { return o.key() == earlier[i].key() }) && fails(earlier) {
 				s, found = earlier, true
 				break
 			}
@@ -70,9 +69,9 @@ func advance(s Script, fails func(Script) bool) (Script, bool) {
 	return s, found
 }
 
-// trade takes one decision out and lets another happen one time earlier, where
-// the one was what the other's count rested on. It reports whether that helped.
-func trade(s Script, fails func(Script) bool) (Script, bool) {
+// removeAndAdvance removes one decision and moves another by one, whose number depended on
+// the first. It reports whether it has done that.
+func removeAndAdvance(s Script, fails func(Script) bool) (Script, bool) {
 	found := false
 	for i := len(s) - 1; i >= 0; i-- {
 		for j := range s {
@@ -89,7 +88,7 @@ func trade(s Script, fails func(Script) bool) (Script, bool) {
 	return s, found
 }
 
-// with is the script with one decision changed.
+// with returns the script with one decision changed.
 func (s Script) with(i int, change func(*Decision)) Script {
 	s = slices.Clone(s)
 	change(&s[i])

@@ -21,33 +21,33 @@ import (
 )
 
 var (
-	number  = flag.Int("sim.n", 1500, "how many schedules to run")
-	seed    = flag.Uint64("sim.seed", 1, "the seed of the first; the next ones follow it")
-	report  = flag.String("sim.report", "", "file to write the report to, now and then and in the end")
-	save    = flag.String("sim.save", "", "folder to write shrunk schedules with problems to")
-	story   = flag.Bool("sim.story", false, "tell each schedule with a problem from beginning to end")
-	swept   = flag.Int("sim.swept", 3, "how many clean schedules to run with each fault at each mark")
-	mutants = flag.Int("sim.mutants", 200, "how many schedules to run against each mutant")
-	repeat  = flag.Int("sim.repeat", 40, "how many schedules to run again, to see that they run the same way")
+	number    = flag.Int("sim.n", 1500, "how many schedules to run")
+	seed      = flag.Uint64("sim.seed", 1, "the seed of the first; the next ones follow it")
+	report    = flag.String("sim.report", "", "file to write the report to, every ten seconds and at the end")
+	save      = flag.String("sim.save", "", "folder to write shrunk schedules with problems to")
+	showTrace = flag.Bool("sim.story", false, "print the trace of each schedule with a problem")
+	swept     = flag.Int("sim.swept", 3, "how many clean schedules to run with each fault at each mark")
+	mutants   = flag.Int("sim.mutants", 200, "how many schedules to run against each mutant")
+	repeat    = flag.Int("sim.repeat", 40, "how many schedules to run again, to check that they are deterministic")
 )
 
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(400)         // schedules are short and small
-	utilruntime.ErrorHandlers = nil // what is reported there is provoked here
+	utilruntime.ErrorHandlers = nil // the faults provoke the errors that are reported there
 	klog.LogToStderr(false)
 	klog.SetOutput(io.Discard)
 	goleak.VerifyTestMain(m)
 }
 
-// TestSchedules: no schedule of faults breaks a promise. Interrupted, it reports
-// on those that it has run.
+// TestSchedules checks that no schedule of faults breaks a promise. If it is interrupted, it
+// reports the schedules that it has run.
 func TestSchedules(t *testing.T) {
 	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if *number < 1 {
-		t.Fatalf("-sim.n is how many schedules to run: %d are none", *number)
+		t.Fatalf("-sim.n is %d, but must be positive", *number)
 	}
-	s := stand{report: NewReport(*seed, *number)}
+	s := runner{report: NewReport(*seed, *number)}
 	if *report != "" {
 		s.progress = func(r *Report) {
 			fmt.Fprintln(os.Stderr, r.Line())
@@ -64,29 +64,29 @@ func TestSchedules(t *testing.T) {
 		fmt.Fprintf(os.Stderr, "the report is in %s\n", *report)
 	}
 	stop()
-	verdict(t, r)
+	fail(t, r)
 }
 
-// TestEachFaultWhereItMatters: in a schedule that has writes alone, each fault
-// hits each delete, each name used again, each relist and each resume.
-func TestEachFaultWhereItMatters(t *testing.T) {
+// TestSweep adds each fault at each deletion, recreation, relist and resume of a schedule of
+// writes alone.
+func TestSweep(t *testing.T) {
 	if *swept == 0 {
 		t.Skip("-sim.swept is 0")
 	}
 	for i := range uint64(*swept) {
 		scripts := Sweep(bubble(t, clean(*seed+i), Mutant{}))
-		s := stand{report: NewReport(*seed+i, len(scripts))}
+		s := runner{report: NewReport(*seed+i, len(scripts))}
 		r := s.run(t.Context(), t, func(t *testing.T, n int) Outcome {
 			o := bubble(t, Follow(scripts[n]), Mutant{})
 			o.Seed, o.Style = *seed+i, Swept
 			return o
 		})
 		t.Log(r.Line())
-		verdict(t, r)
+		fail(t, r)
 	}
 }
 
-// TestRegressions plays the schedules that once showed a problem.
+// TestRegressions plays the schedules that have shown a problem before.
 func TestRegressions(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil {
@@ -106,14 +106,14 @@ func TestRegressions(t *testing.T) {
 			for _, p := range o.Problems {
 				t.Errorf("%s: %s", p.Sign, p.Text)
 			}
-			if t.Failed() && *story {
+			if t.Failed() && *showTrace {
 				t.Log(o.Trace())
 			}
 		})
 	}
 }
 
-// TestMutants: bugs that others had are noticed.
+// TestMutants checks that the simulation detects the planted bugs.
 func TestMutants(t *testing.T) {
 	if *mutants == 0 {
 		t.Skip("-sim.mutants is 0")
@@ -122,20 +122,20 @@ func TestMutants(t *testing.T) {
 	var b strings.Builder
 	for _, m := range Mutants {
 		c := Campaign{Seed: *seed, Mutant: m}
-		s := stand{report: NewReport(*seed, *mutants)}
+		s := runner{report: NewReport(*seed, *mutants)}
 		r := s.run(context.Background(), t, func(t *testing.T, n int) Outcome {
 			return c.Play(n, func(d *Director, m Mutant) Outcome { return bubble(t, d, m) })
 		})
 		fmt.Fprintf(&b, "%4d of %d  %-24s %v  %s\n", r.Failed, r.Schedules, m.Name, r.Signs, m.Seen)
 		if r.Failed < least {
-			t.Errorf("%s is noticed in %d of %d schedules only", m.Name, r.Failed, r.Schedules)
+			t.Errorf("%s is detected in %d of %d schedules only", m.Name, r.Failed, r.Schedules)
 		}
 	}
-	t.Logf("schedules that noticed a mutant, and by what:\n%s", &b)
+	t.Logf("schedules that detected a mutant, and the problems:\n%s", &b)
 }
 
-// TestAScheduleAlwaysRunsTheSameWay: by its seed, and by its script.
-func TestAScheduleAlwaysRunsTheSameWay(t *testing.T) {
+// TestDeterministic checks that a schedule runs in the same way by its seed and by its script.
+func TestDeterministic(t *testing.T) {
 	c := Campaign{Seed: *seed}
 	play := func(d *Director, m Mutant) Outcome { return bubble(t, d, m) }
 	for n := range *repeat {
@@ -145,7 +145,7 @@ func TestAScheduleAlwaysRunsTheSameWay(t *testing.T) {
 			"script": bubble(t, Follow(first.Script), Mutant{}),
 		} {
 			if d := cmp.Diff(strings.Split(first.Trace(), "\n"), strings.Split(o.Trace(), "\n")); d != "" {
-				t.Fatalf("seed %d runs another way by its %s:\n%s", first.Seed, again, d)
+				t.Fatalf("seed %d differs by its %s:\n%s", first.Seed, again, d)
 			}
 		}
 	}

@@ -11,50 +11,50 @@ import (
 
 var _ keepwatch.Source = (*Source)(nil)
 
-// Source is the world as one client sees it, through an API server that can do
-// all that API servers have been seen doing. It behaves as source/kube does: what
-// it reports, and how it cuts what it receives into batches.
+// Source is the world as one client sees it, through an API server with the faults that API
+// servers have shown. It reports failures and divides events into batches as source/kube
+// does.
 type Source struct {
-	world    *World
-	director *Director
-	name     string
-	settings Settings
-	gate     gate
-	drain    drain
-	lies     lies
-	late     func(to keepwatch.Revision) // is told that what was undone is handed on
-	replica  atomic.Int32                // of settings.Lags
-	listed   bool                        // since the last watch
-	// withheld counts what could not be taken of the list on its way, leftOut of the
-	// last complete one. They belong to the client's goroutine.
-	withheld, leftOut int
+	world        *World
+	director     *Director
+	name         string
+	settings     Settings
+	gate         gate
+	drain        drain
+	breaches     breaches
+	lateRevision func(to keepwatch.Revision) // called when an undone revision is delivered
+	replica      atomic.Int32                // of settings.Lags
+	listed       bool                        // since the last watch
+	// skipping counts the skipped objects of the running list, skipped those of the last
+	// complete one. Only the client's goroutine uses them.
+	skipping, skipped int
 }
 
-// How long things take. The odd parts keep actors from ever acting in the same
-// instant, so that a schedule always runs the same way.
+// The durations of requests. Their odd parts keep actors from acting in the same instant, so
+// that a schedule always runs in the same way.
 const (
 	latency       = 2*time.Millisecond + 211*time.Nanosecond
 	serverTimeout = 300*time.Second + 503*time.Nanosecond
 	freshTimeout  = 3*time.Second + 601*time.Nanosecond
-	settle        = 17*time.Microsecond + 809*time.Nanosecond // for all to have seen one batch before the next
+	batchGap      = 17*time.Microsecond + 809*time.Nanosecond // between two batches, so that all actors see the first before the second
 	endTimeout    = 10*time.Second + 701*time.Nanosecond
 )
 
-// ask decides about a request and takes its time. Failures that need no more
-// than to be reported are.
-func (s *Source) ask(ctx context.Context, p Point, handled ...string) (Decision, error) {
-	s.lies.answer()
+// request decides about a request and sleeps for its duration. It returns the decision's
+// failure, unless the caller handles the decision.
+func (s *Source) request(ctx context.Context, p Point, handled ...string) (Decision, error) {
+	s.breaches.settle()
 	x := s.director.Decide(s.name, p)
 	d := latency
 	if x.Choice == "slow" {
 		d += time.Duration(x.Arg%30) * time.Second
 	}
 	ok := sleep(ctx, d)
-	s.gate.pass(ctx)
+	s.gate.wait(ctx)
 	switch {
 	case !ok || ctx.Err() != nil:
 		return x, keepwatch.Failed(keepwatch.Unreachable, "%s: %w", p, context.Canceled)
-	case s.drain.refuses(time.Now()):
+	case s.drain.unavailable(time.Now()):
 		return x, keepwatch.Failed(keepwatch.Unreachable, "%s: connection refused", p)
 	}
 	for _, name := range handled {
@@ -65,7 +65,7 @@ func (s *Source) ask(ctx context.Context, p Point, handled ...string) (Decision,
 	return x, failure(p, x)
 }
 
-// failure is what a decision shows as, nil if as nothing.
+// failure returns the failure that a decision causes, nil if none.
 func failure(p Point, x Decision) error {
 	f := fault(p, x.Choice)
 	if f.Kind == 0 {
@@ -85,14 +85,14 @@ func (s *Source) lag() time.Duration {
 	return s.settings.Lags[int(s.replica.Load())%len(s.settings.Lags)]
 }
 
-// Newest is a consistent read.
+// Newest returns the newest revision by a consistent read.
 func (s *Source) Newest(ctx context.Context) (keepwatch.Revision, error) {
-	if _, err := s.ask(ctx, AtNewest); err != nil {
+	if _, err := s.request(ctx, AtNewest); err != nil {
 		return 0, err
 	}
 	s.world.mu.Lock()
 	defer s.world.mu.Unlock()
-	s.world.notice(s.name)
+	s.world.noticed(s.name)
 	return s.world.head, nil
 }
 
@@ -101,14 +101,14 @@ func (s *Source) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch
 	if req.Continue != "" {
 		return s.page(ctx, req.Continue)
 	}
-	x, err := s.ask(ctx, AtList, "stale")
+	x, err := s.request(ctx, AtList, "stale")
 	if err != nil {
 		return keepwatch.Page{}, err
 	}
 	s.director.Mark(x, "relist")
 	s.world.mu.Lock()
 	defer s.world.mu.Unlock()
-	r, err := s.fresh(ctx, req.NotOlderThan)
+	r, err := s.listRevision(ctx, req.NotOlderThan)
 	if err != nil {
 		return keepwatch.Page{}, err
 	}
@@ -116,36 +116,34 @@ func (s *Source) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch
 	case x.Choice == "stale" && req.NotOlderThan > back:
 		r = min(r, req.NotOlderThan-back)
 	case x.Choice == "stale-consistent" && r > back:
-		s.lies.tell(Lie{Fault: x.Choice, At: time.Now(), From: r - back, To: r, Told: true})
+		s.breaches.add(Breach{Fault: x.Choice, At: time.Now(), From: r - back, To: r, Delivered: true})
 		r -= back
 	}
-	s.world.notice(s.name)
-	s.listed, s.withheld = true, 0
-	return s.withhold(x, s.cut(r, 0)), nil
+	s.world.noticed(s.name)
+	s.listed, s.skipping = true, 0
+	return s.addSkipped(x, s.pageOf(r, 0)), nil
 }
 
-// withhold adds what was never seen, since it can't be taken, to a page. It is no
-// part of the state.
-func (s *Source) withhold(x Decision, p keepwatch.Page) keepwatch.Page {
-	if x.Choice == "withheld" {
+// addSkipped adds objects that can't be read to a page. They are no part of the state.
+func (s *Source) addSkipped(x Decision, p keepwatch.Page) keepwatch.Page {
+	if x.Choice == "skipped" {
 		for i := range 1 + int(x.Arg%3) {
 			p.Skipped = append(p.Skipped, keepwatch.Failed(keepwatch.ProtocolViolation, "object %d has no revision", i))
 		}
-		s.withheld += len(p.Skipped)
+		s.skipping += len(p.Skipped)
 	}
 	return p
 }
 
 // begin is called with each new client.
 func (s *Source) begin() {
-	s.listed, s.leftOut = false, 0
-	s.lies.interrupt()
+	s.listed, s.skipped = false, 0
+	s.breaches.interrupt()
 }
 
-// fresh is a revision to list at: the newest for a consistent read, else what
-// the replica has, once that is new enough. world.mu is held, and given up while
-// waiting.
-func (s *Source) fresh(ctx context.Context, floor keepwatch.Revision) (keepwatch.Revision, error) {
+// listRevision returns the revision of a list: the newest for a consistent read, otherwise
+// the replica's when it has reached floor. world.mu is held, and released while waiting.
+func (s *Source) listRevision(ctx context.Context, floor keepwatch.Revision) (keepwatch.Revision, error) {
 	if floor == 0 {
 		return s.world.head, nil
 	}
@@ -169,9 +167,9 @@ func (s *Source) page(ctx context.Context, token string) (keepwatch.Page, error)
 	var r keepwatch.Revision
 	var skip int
 	if _, err := fmt.Sscanf(token, "%d+%d", &r, &skip); err != nil {
-		panic(fmt.Sprintf("sim: a token that was never given: %q", token))
+		panic(fmt.Sprintf("sim: unknown token %q", token))
 	}
-	x, err := s.ask(ctx, AtPage, "other-revision")
+	x, err := s.request(ctx, AtPage, "other-revision")
 	if err != nil {
 		return keepwatch.Page{}, err
 	}
@@ -183,21 +181,21 @@ func (s *Source) page(ctx context.Context, token string) (keepwatch.Page, error)
 	case r > s.world.head:
 		return keepwatch.Page{}, keepwatch.Failed(keepwatch.ServerError, "required revision %d is a future revision", r)
 	}
-	p := s.cut(r, skip)
+	p := s.pageOf(r, skip)
 	switch x.Choice {
 	case "other-revision":
 		p.Revision++
 	case "duplicate":
 		all := s.world.at(r)
-		p.Objects = append(p.Objects, all[:min(skip, len(all))]...) // as in cut
+		p.Objects = append(p.Objects, all[:min(skip, len(all))]...) // as in pageOf
 	}
-	return s.withhold(x, p), nil
+	return s.addSkipped(x, p), nil
 }
 
-// cut is the page of a list that follows the first skip objects.
-func (s *Source) cut(r keepwatch.Revision, skip int) keepwatch.Page {
+// pageOf returns the page of a list after the first skip objects.
+func (s *Source) pageOf(r keepwatch.Revision, skip int) keepwatch.Page {
 	objects := s.world.at(r)
-	objects = objects[min(skip, len(objects)):] // a token of an epoch that is undone may point anywhere
+	objects = objects[min(skip, len(objects)):] // a token of an undone epoch may have any offset
 	p := keepwatch.Page{Revision: r}
 	if n := s.settings.PageSize; len(objects) > n {
 		p.Continue, p.Remaining = fmt.Sprintf("%d+%d", r, skip+n), int64(len(objects)-n)
@@ -209,14 +207,14 @@ func (s *Source) cut(r keepwatch.Revision, skip int) keepwatch.Page {
 
 // StreamList lists through a watch.
 func (s *Source) StreamList(ctx context.Context, floor keepwatch.Revision, emit func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {
-	x, err := s.ask(ctx, AtStream, "no-end", "cut")
+	x, err := s.request(ctx, AtStream, "no-end", "cut")
 	if err != nil {
 		return 0, nil, err
 	}
 	s.world.mu.Lock()
-	r, err := s.fresh(ctx, floor)
+	r, err := s.listRevision(ctx, floor)
 	objects := s.world.at(r)
-	s.world.notice(s.name)
+	s.world.noticed(s.name)
 	epoch := len(s.world.epochs)
 	s.world.mu.Unlock()
 	if err != nil {
@@ -240,30 +238,30 @@ func (s *Source) StreamList(ctx context.Context, floor keepwatch.Revision, emit 
 	case "cut":
 		return 0, nil, failure(AtStream, x)
 	}
-	s.handOn(epoch, r)
-	s.leftOut = 0
+	s.delivering(epoch, r)
+	s.skipped = 0
 	return r, s.watch(ctx, r, epoch), nil
 }
 
-// handOn is called with whatever reaches the client: it may come from an epoch
-// that has ended on the way.
-func (s *Source) handOn(epoch int, r keepwatch.Revision) {
+// delivering is called before each delivery. The revision may be of an epoch that has ended
+// meanwhile.
+func (s *Source) delivering(epoch int, r keepwatch.Revision) {
 	if base, undone := s.world.undone(epoch, r); undone {
-		s.late(base)
+		s.lateRevision(base)
 	}
 }
 
-// Watch opens the history after from. What lies in the future is waited for in
-// silence, as an API server does.
+// Watch opens a watch of the history after from. A watch from a future revision waits without
+// an event, as an API server's does.
 func (s *Source) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.Watch, error) {
-	x, err := s.ask(ctx, AtOpen, "expired-inside")
+	x, err := s.request(ctx, AtOpen, "expired-inside")
 	if err != nil {
 		return nil, err
 	}
 	s.director.Mark(x, "resume")
 	if s.listed {
-		s.listed, s.leftOut = false, s.withheld
-		s.lies.heal()
+		s.listed, s.skipped = false, s.skipping
+		s.breaches.repair()
 	}
 	s.world.mu.Lock()
 	defer s.world.mu.Unlock()
@@ -275,7 +273,7 @@ func (s *Source) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.
 	case from < s.world.compacted:
 		return nil, expired
 	case from <= s.world.head:
-		s.world.notice(s.name)
+		s.world.noticed(s.name)
 	}
 	return w, nil
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/keepwatch/keepwatch/check"
 )
 
-// trace tells a schedule: what was committed, what the reflectors met, and what
-// each consumer received.
+// trace returns a schedule as text: the commits, the reflectors' failures, and each
+// consumer's records.
 func (s *stage) trace(h check.History) string {
 	var b strings.Builder
 	for i, e := range h.Epochs {
@@ -26,29 +26,30 @@ func (s *stage) trace(h check.History) string {
 	}
 	for _, p := range s.processes {
 		fmt.Fprintf(&b, "%s\n", p.name)
-		for _, line := range p.counts.story {
+		for _, line := range p.counts.log {
 			fmt.Fprintf(&b, "  %s\n", line)
 		}
-		for _, l := range p.source.lies.list() {
-			fmt.Fprintf(&b, "  %s lie: %s (%d, %d] told %v noticed %v\n", stamp(l.At), l.Fault, l.From, l.To, l.Told, l.Noticed)
+		for _, l := range p.source.breaches.list() {
+			fmt.Fprintf(&b, "  %s breach: %s (%d, %d] delivered %v detected %v\n", virtualTime(l.At), l.Fault, l.From, l.To, l.Delivered, l.Detected)
 		}
 	}
-	for _, c := range s.audience() {
+	for _, c := range s.judged() {
 		fmt.Fprintf(&b, "%s\n", c.name)
 		for i, r := range c.transcript.Records {
-			fmt.Fprintf(&b, "  %d %s %s\n", i, stamp(c.times[i]), tell(r))
+			fmt.Fprintf(&b, "  %d %s %s\n", i, virtualTime(c.times[i]), describe(r))
 		}
 	}
 	return b.String()
 }
 
-// stamp is a time in the schedule.
-func stamp(t time.Time) string { return fmt.Sprintf("%9.3f", t.Sub(dawn).Seconds()) }
+// virtualTime returns a time as seconds since the schedule's start.
+func virtualTime(t time.Time) string { return fmt.Sprintf("%9.3f", t.Sub(epochStart).Seconds()) }
 
-// dawn is when every bubble's time begins.
-var dawn = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+// epochStart is the start of every synctest bubble's time.
+var epochStart = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-func tell(r check.Record) string {
+// describe returns a record as text.
+func describe(r check.Record) string {
 	switch r := r.(type) {
 	case check.Received:
 		var all []string

@@ -8,24 +8,24 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// watch is an open watch. All of it runs in the calls of Next.
+// watch is an open watch. It runs in the calls of Next.
 type watch struct {
 	source *Source
 	ctx    context.Context
 	closed func()
 	done   <-chan struct{}
 
-	epoch    int
-	shown    keepwatch.Revision // the highest so far
-	heard    time.Time          // when something arrived or was waited for anew
-	bookmark time.Time          // when the next is due
-	ends     time.Time          // by the server's timeout
-	stalled  bool               // half-open: nothing arrives any more
-	opened   time.Time
+	epoch        int
+	delivered    keepwatch.Revision // the highest that was enqueued
+	lastReceived time.Time          // when a batch arrived or the client called again
+	bookmark     time.Time          // when the next one is due
+	ends         time.Time          // by the server's timeout
+	stalled      bool               // half-open: no more events arrive
+	openedAt     time.Time
 
-	queue   []keepwatch.Batch // still to be handed out
-	lie     *Lie              // that the queue completes
-	failure error             // behind the queue
+	queue   []keepwatch.Batch // not delivered yet
+	breach  *Breach           // complete with the end of the queue
+	failure error             // after the queue
 }
 
 func (s *Source) watch(ctx context.Context, from keepwatch.Revision, epoch int) *watch {
@@ -33,7 +33,7 @@ func (s *Source) watch(ctx context.Context, from keepwatch.Revision, epoch int) 
 	now := time.Now()
 	return &watch{
 		source: s, ctx: ctx, done: done, closed: sync.OnceFunc(func() { close(done) }),
-		epoch: epoch, shown: from, heard: now, opened: now,
+		epoch: epoch, delivered: from, lastReceived: now, openedAt: now,
 		bookmark: now.Add(s.settings.Bookmarks), ends: now.Add(serverTimeout),
 	}
 }
@@ -41,14 +41,14 @@ func (s *Source) watch(ctx context.Context, from keepwatch.Revision, epoch int) 
 func (w *watch) Close() { w.closed() }
 
 func (w *watch) Next() (keepwatch.Batch, error) {
-	w.source.lies.answer()
-	w.heard = time.Now()
+	w.source.breaches.settle()
+	w.lastReceived = time.Now()
 	for len(w.queue) == 0 && w.failure == nil {
 		w.step()
 	}
-	w.source.gate.pass(w.ctx)
+	w.source.gate.wait(w.ctx)
 	if len(w.queue) > 0 {
-		sleep(w.ctx, settle)
+		sleep(w.ctx, batchGap)
 	}
 	if w.ctx.Err() != nil {
 		w.queue, w.failure = nil, keepwatch.Failed(keepwatch.Ended, "watch: %w", context.Canceled)
@@ -58,39 +58,39 @@ func (w *watch) Next() (keepwatch.Batch, error) {
 	}
 	b := w.queue[0]
 	w.queue = w.queue[1:]
-	w.source.handOn(w.epoch, b.To)
-	if len(w.queue) == 0 && w.lie != nil {
-		w.source.lies.complete(w.lie)
-		w.lie = nil
+	w.source.delivering(w.epoch, b.To)
+	if len(w.queue) == 0 && w.breach != nil {
+		w.source.breaches.complete(w.breach)
+		w.breach = nil
 	}
 	return b, nil
 }
 
-// step finds something to say, or waits until there may be.
+// step enqueues events, a bookmark or a failure, or waits until there may be one.
 func (w *watch) step() {
 	now := time.Now()
 	s := w.source
 	s.world.mu.Lock()
 	epoch := len(s.world.epochs)
 	to, next := s.world.visible(now, s.lag())
-	events := s.world.events(w.shown, to)
-	moved := s.world.moved
+	events := s.world.events(w.delivered, to)
+	moved := s.world.changed
 	s.world.mu.Unlock()
 	switch {
-	case !now.Before(w.heard.Add(w.source.settings.Idle)):
-		w.fail(keepwatch.Idle, "nothing was heard for %v", s.settings.Idle)
+	case !now.Before(w.lastReceived.Add(w.source.settings.Idle)):
+		w.fail(keepwatch.Idle, "no event for %v", s.settings.Idle)
 	case w.stalled:
 		w.wait(moved, time.Time{})
 	case epoch != w.epoch:
 		w.fail(keepwatch.Unreachable, "connection reset by peer")
-	case s.drain.ends(w.opened):
+	case s.drain.ends(w.openedAt):
 		w.fail(keepwatch.Ended, "the server shuts down")
 	case !now.Before(w.ends):
 		w.fail(keepwatch.Ended, "the server's timeout")
 	case len(events) > 0:
-		w.frame(events, to)
+		w.sendEvents(events, to)
 	case !now.Before(w.bookmark):
-		w.mark(to)
+		w.sendBookmark(to)
 	default:
 		w.wait(moved, next)
 	}
@@ -100,9 +100,9 @@ func (w *watch) fail(kind keepwatch.FailureKind, format string, args ...any) {
 	w.failure = keepwatch.Failed(kind, format, args...)
 }
 
-// wait blocks until the world has moved or something is due.
+// wait blocks until the world has changed or a time is due.
 func (w *watch) wait(moved <-chan struct{}, next time.Time) {
-	due := w.heard.Add(w.source.settings.Idle)
+	due := w.lastReceived.Add(w.source.settings.Idle)
 	for _, t := range []time.Time{next, w.bookmark, w.ends} {
 		if !w.stalled && !t.IsZero() && t.Before(due) {
 			due = t
@@ -120,8 +120,8 @@ func (w *watch) wait(moved <-chan struct{}, next time.Time) {
 	}
 }
 
-// mark says a bookmark, or not.
-func (w *watch) mark(to keepwatch.Revision) {
+// sendBookmark decides about a bookmark that is due.
+func (w *watch) sendBookmark(to keepwatch.Revision) {
 	x := w.source.director.Decide(w.source.name, AtBookmark)
 	w.bookmark = time.Now().Add(w.source.settings.Bookmarks)
 	switch x.Choice {
@@ -131,53 +131,53 @@ func (w *watch) mark(to keepwatch.Revision) {
 	case "stall":
 		w.stalled = true
 	case "":
-		if to >= w.shown {
-			w.say(to)
+		if to >= w.delivered {
+			w.enqueue(to)
 		}
 	default:
 		w.failure = failure(AtBookmark, x)
 	}
 }
 
-// say queues a batch up to a revision.
-func (w *watch) say(to keepwatch.Revision, changes ...keepwatch.Change) {
-	w.queue = append(w.queue, keepwatch.Batch{From: w.shown, To: max(w.shown, to), Changes: changes})
-	w.shown = max(w.shown, to)
+// enqueue adds a batch up to a revision to the queue.
+func (w *watch) enqueue(to keepwatch.Revision, changes ...keepwatch.Change) {
+	w.queue = append(w.queue, keepwatch.Batch{From: w.delivered, To: max(w.delivered, to), Changes: changes})
+	w.delivered = max(w.delivered, to)
 }
 
-// frame says what is at hand.
-func (w *watch) frame(events []keepwatch.Change, to keepwatch.Revision) {
+// sendEvents decides about the available events.
+func (w *watch) sendEvents(events []keepwatch.Change, to keepwatch.Revision) {
 	x := w.source.director.Decide(w.source.name, AtFrame)
-	w.aim(x, events)
+	w.mark(x, events)
 	switch x.Choice {
 	case "one":
-		w.some(events, 1+int(x.Arg%2))
+		w.enqueueRevisions(events, 1+int(x.Arg%2))
 	case "stall":
 		w.stalled = true
 	case "slow":
 		sleep(w.ctx, time.Duration(1+x.Arg%60)*time.Second)
-		w.some(events, len(events))
-	case "hole": // it is missing, and nothing hides that
-		w.shown = events[0].Revision
-		w.say(to)
+		w.enqueueRevisions(events, len(events))
+	case "hole": // the batch begins after the missing event
+		w.delivered = events[0].Revision
+		w.enqueue(to)
 	case "duplicate":
 		w.repeat(events, x)
 	case "reorder":
 		w.reorder(events, x)
 	case "lying-bookmark":
-		w.lieAbout(events, x)
+		w.bookmarkTooEarly(events, x)
 	case "":
-		w.some(events, len(events))
+		w.enqueueRevisions(events, len(events))
 	default:
-		if inside(x) { // behind what is good
-			w.some(events, 1+int(x.Arg%2))
+		if inside(x) { // after correct events
+			w.enqueueRevisions(events, 1+int(x.Arg%2))
 		}
 		w.failure = failure(AtFrame, x)
 	}
 }
 
-// aim marks what a frame has to say.
-func (w *watch) aim(x Decision, events []keepwatch.Change) {
+// mark records the marks of the events.
+func (w *watch) mark(x Decision, events []keepwatch.Change) {
 	for _, e := range events {
 		if e.Type == keepwatch.Deleted {
 			w.source.director.Mark(x, "delete")
@@ -190,18 +190,18 @@ func (w *watch) aim(x Decision, events []keepwatch.Change) {
 	}
 }
 
-// some says the events of the first n revisions.
-func (w *watch) some(events []keepwatch.Change, n int) {
+// enqueueRevisions enqueues the events of the first n revisions.
+func (w *watch) enqueueRevisions(events []keepwatch.Change, n int) {
 	end := 0
 	for end < len(events) && n > 0 {
-		end = whole(events, end)
+		end = endOfRevision(events, end)
 		n--
 	}
-	w.say(events[end-1].Revision, events[:end]...)
+	w.enqueue(events[end-1].Revision, events[:end]...)
 }
 
-// whole is where the revision ends that begins at i.
-func whole(events []keepwatch.Change, i int) int {
+// endOfRevision returns the end of the revision that begins at i.
+func endOfRevision(events []keepwatch.Change, i int) int {
 	end := i + 1
 	for end < len(events) && events[end].Revision == events[i].Revision {
 		end++
@@ -209,54 +209,54 @@ func whole(events []keepwatch.Change, i int) int {
 	return end
 }
 
-// inside: there is something good before the fault, as in a buffer that is read
-// in one go. A batch has in itself what another source would cut in two.
+// inside reports whether the fault is in one batch with correct events, as if both were read
+// into one buffer.
 func inside(x Decision) bool { return x.Arg >= 128 }
 
-// repeat says an event again.
+// repeat enqueues an event twice.
 func (w *watch) repeat(events []keepwatch.Change, x Decision) {
 	again := events[int(x.Arg)%len(events)]
-	w.begin(x, again.Revision, events[len(events)-1].Revision)
+	w.beginBreach(x, again.Revision, events[len(events)-1].Revision)
 	if inside(x) {
-		w.say(events[len(events)-1].Revision, append(append([]keepwatch.Change(nil), events...), again)...)
+		w.enqueue(events[len(events)-1].Revision, append(append([]keepwatch.Change(nil), events...), again)...)
 		return
 	}
-	w.some(events, len(events))
-	w.say(w.shown, again)
+	w.enqueueRevisions(events, len(events))
+	w.enqueue(w.delivered, again)
 }
 
 // reorder swaps two neighbours of different revisions.
 func (w *watch) reorder(events []keepwatch.Change, x Decision) {
-	i := whole(events, 0)
+	i := endOfRevision(events, 0)
 	if i == len(events) {
-		w.some(events, 1)
+		w.enqueueRevisions(events, 1)
 		return
 	}
-	first, second := events[:i], events[i:whole(events, i)]
+	first, second := events[:i], events[i:endOfRevision(events, i)]
 	to := second[0].Revision
-	w.begin(x, first[0].Revision, to)
+	w.beginBreach(x, first[0].Revision, to)
 	if inside(x) {
-		w.say(to, append(append([]keepwatch.Change(nil), second...), first...)...)
+		w.enqueue(to, append(append([]keepwatch.Change(nil), second...), first...)...)
 		return
 	}
-	w.say(to, second...)
-	w.say(to, first...)
+	w.enqueue(to, second...)
+	w.enqueue(to, first...)
 }
 
-// lieAbout says a bookmark ahead of the events that it covers.
-func (w *watch) lieAbout(events []keepwatch.Change, x Decision) {
+// bookmarkTooEarly enqueues a bookmark before the events that it claims to include.
+func (w *watch) bookmarkTooEarly(events []keepwatch.Change, x Decision) {
 	to := events[len(events)-1].Revision
-	w.begin(x, events[0].Revision, to)
-	w.say(to)
+	w.beginBreach(x, events[0].Revision, to)
+	w.enqueue(to)
 	for _, e := range events {
-		w.say(to, e)
+		w.enqueue(to, e)
 	}
 }
 
-// begin tells a lie about a piece of history; it is complete with the last batch
+// beginBreach adds a breach of the revisions from and to. It is complete with the last batch
 // of the queue.
-func (w *watch) begin(x Decision, from, to keepwatch.Revision) {
-	w.lie = w.source.lies.begin(Lie{
-		Fault: x.Choice, At: time.Now(), From: from, To: to, Apart: w.source.settings.Processes > 1,
+func (w *watch) beginBreach(x Decision, from, to keepwatch.Revision) {
+	w.breach = w.source.breaches.begin(Breach{
+		Fault: x.Choice, At: time.Now(), From: from, To: to, Shared: w.source.settings.Processes > 1,
 	})
 }

@@ -10,41 +10,40 @@ import (
 	"github.com/keepwatch/keepwatch/check"
 )
 
-// World is the source's truth: what was committed, when, what is compacted, and
-// how often it was restored from a backup. Sources read it, the writer writes it,
-// and the oracle gets its history.
+// World is the source's history: the commits and their times, the compactions and the
+// restores. Sources read it, the writer writes it, and the oracle judges by it.
 type World struct {
-	// Versions: objects count the writes of their key.
+	// Versions makes objects count the writes of their key.
 	Versions bool
 
 	mu     sync.Mutex
 	epochs []check.Epoch
-	log    []commit // of the newest epoch and what it was restored to; in order
+	log    []commit // of the newest epoch and of the backup before it, in order
 	state  map[keepwatch.Key]keepwatch.Object
 	head   keepwatch.Revision
-	// compacted is the revision up to which the history is gone.
-	compacted keepwatch.Revision
-	greedy    time.Time // until when every write is compacted at once
-	// unaware are the clients that were not yet shown the newest epoch. As long as
-	// there are any, nothing is written; see Restore.
-	unaware map[string]bool
-	moved   chan struct{} // closed at the next change of anything above
-	serial  int
+	// compacted is the revision up to which the history is compacted.
+	compacted    keepwatch.Revision
+	compactUntil time.Time // every write before this time is compacted at once
+	// unnoticed has the clients that have not seen the newest epoch. As long as there are
+	// any, Commit writes nothing; see Restore.
+	unnoticed map[string]bool
+	changed   chan struct{} // closed at the next change of anything above
+	serial    int
 }
 
-// commit is a write, what it replaced, and when it was.
+// commit is a write, the object that it replaced, and its time.
 type commit struct {
 	check.Write
-	foreign bool // a revision of another resource: only Revision and at count
+	foreign bool // a revision of another resource: only Revision and at are set
 	before  keepwatch.Object
 	at      time.Time
 }
 
-// NewWorld is an empty source at revision 1.
+// NewWorld returns an empty source at revision 1.
 func NewWorld() *World {
 	return &World{
 		epochs: []check.Epoch{{Last: 1}}, head: 1,
-		state: map[keepwatch.Key]keepwatch.Object{}, moved: make(chan struct{}),
+		state: map[keepwatch.Key]keepwatch.Object{}, changed: make(chan struct{}),
 	}
 }
 
@@ -55,23 +54,22 @@ type Op struct {
 	Delete bool
 }
 
-// Commit writes each transaction at a revision of its own, all in one instant,
-// and reports whether it did: not while the world waits for somebody to notice
-// that it was restored. A delete of nothing is left out. A transaction without any
-// op belongs to another resource.
+// Commit writes each transaction at a revision of its own, all in one instant, and reports
+// whether it did. It does not while a client has not noticed a restore. Deletions of absent
+// keys are dropped. A transaction without an op belongs to another resource.
 func (w *World) Commit(transactions ...[]Op) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.unaware) > 0 {
+	if len(w.unnoticed) > 0 {
 		return false
 	}
 	for _, ops := range transactions {
 		w.commit(ops)
 	}
-	if time.Now().Before(w.greedy) {
+	if time.Now().Before(w.compactUntil) {
 		w.compacted = w.head
 	}
-	w.stir()
+	w.wake()
 	return true
 }
 
@@ -103,64 +101,64 @@ func (w *World) object(op Op, before keepwatch.Object) keepwatch.Object {
 	version := int64(1)
 	if before != nil {
 		o.uid = before.UID()
-		if n, ok := before.(*Numbered); ok {
+		if n, ok := before.(*Versioned); ok {
 			version = n.version + 1
 		}
 	}
 	if w.Versions {
-		return &Numbered{o, version}
+		return &Versioned{o, version}
 	}
 	return &o
 }
 
-// stir wakes everybody who waits for the world. w.mu is held.
-func (w *World) stir() {
-	close(w.moved)
-	w.moved = make(chan struct{})
+// wake wakes all waiting sources. w.mu is held.
+func (w *World) wake() {
+	close(w.changed)
+	w.changed = make(chan struct{})
 }
 
-// Compact forgets the history up to r.
+// Compact compacts the history up to r.
 func (w *World) Compact(r keepwatch.Revision) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.compacted = max(w.compacted, min(r, w.head))
-	w.stir()
+	w.wake()
 }
 
-// CompactFor forgets everything now, and for a while each write at once.
+// CompactFor compacts the whole history now, and every write within d at once.
 func (w *World) CompactFor(d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.compacted, w.greedy = w.head, time.Now().Add(d)
-	w.stir()
+	w.compacted, w.compactUntil = w.head, time.Now().Add(d)
+	w.wake()
 }
 
-// Stir makes everybody who waits for the world look again.
-func (w *World) Stir() {
+// Wake makes all waiting sources check their state again.
+func (w *World) Wake() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.stir()
+	w.wake()
 }
 
-// Restore goes back to r and cuts every connection. With blind unset, nothing is
-// committed before each of the clients was shown the new epoch: one that is
-// overtaken before can't know, since revisions are all that tells epochs apart. It
-// reports whether there was anything to undo.
+// Restore rewinds the world to r and breaks every connection. Unless blind is set, nothing is
+// committed before each of the clients has seen the new epoch: a client that is overtaken
+// before cannot detect it, because only revisions distinguish epochs. Restore reports whether
+// it has undone a revision.
 func (w *World) Restore(r keepwatch.Revision, blind bool, clients ...string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if r >= w.head || r < 1 {
 		return false
 	}
-	w.unaware = map[string]bool{}
+	w.unnoticed = map[string]bool{}
 	if !blind {
 		for _, c := range clients {
-			w.unaware[c] = true
+			w.unnoticed[c] = true
 		}
 	}
-	keep := slices.IndexFunc(w.log, func(c commit) bool { return c.Revision > r })
-	if keep >= 0 {
-		w.log = slices.Clip(w.log[:keep])
+	first := slices.IndexFunc(w.log, func(c commit) bool { return c.Revision > r })
+	if first >= 0 {
+		w.log = slices.Clip(w.log[:first])
 	}
 	clear(w.state)
 	for _, o := range w.at(r) {
@@ -168,15 +166,15 @@ func (w *World) Restore(r keepwatch.Revision, blind bool, clients ...string) boo
 	}
 	w.epochs = append(w.epochs, check.Epoch{Base: r, Last: r, Began: time.Now()})
 	w.head, w.compacted = r, min(w.compacted, r)
-	w.stir()
+	w.wake()
 	return true
 }
 
-// notice says that a client was shown the newest epoch. w.mu is held.
-func (w *World) notice(client string) { delete(w.unaware, client) }
+// noticed records that a client has seen the newest epoch. w.mu is held.
+func (w *World) noticed(client string) { delete(w.unnoticed, client) }
 
-// undone reports whether a revision of an epoch, counted from 1, is not the
-// newest epoch's, and what that was restored to.
+// undone reports whether a revision of an epoch, counted from 1, is not part of the newest
+// epoch, and returns the newest epoch's base.
 func (w *World) undone(epoch int, r keepwatch.Revision) (base keepwatch.Revision, undone bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -184,21 +182,21 @@ func (w *World) undone(epoch int, r keepwatch.Revision) (base keepwatch.Revision
 	return base, epoch < len(w.epochs) && r > base
 }
 
-// History is what the oracle judges by.
+// History returns the history for the oracle.
 func (w *World) History() check.History {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return check.History{Epochs: slices.Clone(w.epochs), Content: content}
 }
 
-// Head is the newest revision, and Epoch counts the restores.
+// Head returns the newest revision and the number of restores.
 func (w *World) Head() (head keepwatch.Revision, epoch int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.head, len(w.epochs) - 1
 }
 
-// at is the state at r, in key order. w.mu is held.
+// at returns the state at r in key order. w.mu is held.
 func (w *World) at(r keepwatch.Revision) []keepwatch.Object {
 	state := map[keepwatch.Key]keepwatch.Object{}
 	for _, c := range w.log {
@@ -217,8 +215,8 @@ func (w *World) at(r keepwatch.Revision) []keepwatch.Object {
 	return objects
 }
 
-// visible is the newest revision that a replica with a lag shows at a time, and
-// when it shows the next; zero when there is none yet. w.mu is held.
+// visible returns the newest revision that a replica with a lag has at a time, and the time of
+// its next one, zero if there is none yet. w.mu is held.
 func (w *World) visible(now time.Time, lag time.Duration) (r keepwatch.Revision, next time.Time) {
 	for _, c := range slices.Backward(w.log) {
 		shown := c.at.Add(lag)
@@ -230,7 +228,7 @@ func (w *World) visible(now time.Time, lag time.Duration) (r keepwatch.Revision,
 	return 1, next
 }
 
-// events are the changes of (from, to], as a source shows them. w.mu is held.
+// events returns the changes of (from, to] as a source sends them. w.mu is held.
 func (w *World) events(from, to keepwatch.Revision) []keepwatch.Change {
 	var all []keepwatch.Change
 	for _, c := range w.log {
@@ -251,14 +249,14 @@ func (c commit) change() keepwatch.Change {
 	return keepwatch.Change{Type: keepwatch.Modified, Revision: c.Revision, Object: c.Object}
 }
 
-// oldest is the revision up to which the history is gone.
+// oldest returns the revision up to which the history is compacted.
 func (w *World) oldest() keepwatch.Revision {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.compacted
 }
 
-// priorCompacted reports whether the state that a delete ended is gone.
+// priorCompacted reports whether the state before a deletion is compacted.
 func (w *World) priorCompacted(c keepwatch.Change) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -270,7 +268,7 @@ func (w *World) priorCompacted(c keepwatch.Change) bool {
 	return false
 }
 
-// deletes reports whether something was deleted at r.
+// deletes reports whether r is a deletion.
 func (w *World) deletes(r keepwatch.Revision) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

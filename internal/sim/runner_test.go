@@ -20,25 +20,25 @@ import (
 func bubble(t *testing.T, d *Director, m Mutant) (o Outcome) {
 	defer func() {
 		if r := recover(); r != nil {
-			o = Outcome{Script: d.Taken(), Problems: []Problem{{"deadlock", fmt.Sprint(r)}}, trace: func() string { return "" }}
+			o = Outcome{Script: d.Script(), Problems: []Problem{{"deadlock", fmt.Sprint(r)}}, trace: func() string { return "" }}
 		}
 	}()
 	synctest.Test(t, func(*testing.T) { o = Play(d, m) })
 	return o
 }
 
-// stand plays schedules on all cores and sums them up.
-type stand struct {
+// runner plays schedules on all cores and sums them up.
+type runner struct {
 	report *Report
-	// progress is called now and then, with nobody else at the report; may be nil.
+	// progress is called every ten seconds with the report locked; may be nil.
 	progress func(*Report)
 
-	mu   sync.Mutex
-	next int
+	mu      sync.Mutex
+	started int
 }
 
 // run plays as many schedules as planned, in order, or until ctx is done.
-func (s *stand) run(ctx context.Context, t *testing.T, play func(t *testing.T, n int) Outcome) *Report {
+func (s *runner) run(ctx context.Context, t *testing.T, play func(t *testing.T, n int) Outcome) *Report {
 	over := make(chan struct{})
 	var watching sync.WaitGroup
 	if s.progress != nil {
@@ -48,7 +48,7 @@ func (s *stand) run(ctx context.Context, t *testing.T, play func(t *testing.T, n
 		for worker := range runtime.GOMAXPROCS(0) {
 			t.Run(fmt.Sprint(worker), func(t *testing.T) {
 				t.Parallel()
-				for n := s.take(); n < s.report.Planned && ctx.Err() == nil; n = s.take() {
+				for n := s.next(); n < s.report.Planned && ctx.Err() == nil; n = s.next() {
 					s.add(play(t, n))
 				}
 			})
@@ -59,21 +59,21 @@ func (s *stand) run(ctx context.Context, t *testing.T, play func(t *testing.T, n
 	return s.report
 }
 
-func (s *stand) take() int {
+func (s *runner) next() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.next++
-	return s.next - 1
+	s.started++
+	return s.started - 1
 }
 
-func (s *stand) add(o Outcome) {
+func (s *runner) add(o Outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.report.Add(o)
 }
 
-// watch calls progress until all is over.
-func (s *stand) watch(over <-chan struct{}) {
+// watch calls progress until over is closed.
+func (s *runner) watch(over <-chan struct{}) {
 	tick := time.NewTicker(10 * time.Second)
 	defer tick.Stop()
 	for {
@@ -88,14 +88,13 @@ func (s *stand) watch(over <-chan struct{}) {
 	}
 }
 
-// verdict fails the test by what the report has, each kind of problem once: as a
-// schedule that is as short as can be, and kept.
-func verdict(t *testing.T, r *Report) {
+// fail reports each kind of problem once, with a shrunk schedule that it saves.
+func fail(t *testing.T, r *Report) {
 	for sign, o := range r.First() {
 		for _, p := range o.Problems {
 			if p.Sign == sign {
 				t.Errorf("seed %d (%s) %s: %s", o.Seed, o.Style, p.Sign, p.Text)
-				explain(t, o, sign)
+				shrinkAndSave(t, o, sign)
 				break
 			}
 		}
@@ -105,12 +104,12 @@ func verdict(t *testing.T, r *Report) {
 	}
 }
 
-// explain shrinks a schedule with a problem, and keeps it.
-func explain(t *testing.T, o Outcome, sign string) {
+// shrinkAndSave shrinks a schedule with a problem and saves it.
+func shrinkAndSave(t *testing.T, o Outcome, sign string) {
 	short := Shrink(o.Script, func(s Script) bool { return bubble(t, Follow(s), Mutant{}).shows(sign) })
 	t.Logf("shrunk to %d of %d decisions:\n%s", len(short), len(o.Script), short)
 	again := bubble(t, Follow(short), Mutant{})
-	if *story {
+	if *showTrace {
 		t.Logf("%v\n%s", again.Problems, again.Trace())
 	}
 	if *save == "" {
@@ -125,10 +124,10 @@ func explain(t *testing.T, o Outcome, sign string) {
 	}
 	name := filepath.Join(*save, fmt.Sprintf("%s-%d.txtar", strings.ReplaceAll(sign, " ", "-"), o.Seed))
 	write(t, name, func(w io.Writer) { _, _ = w.Write(txtar.Format(&a)) })
-	t.Logf("kept as %s; in internal/sim/testdata it is a regression", name)
+	t.Logf("saved as %s; in internal/sim/testdata it is a regression", name)
 }
 
-// write makes a file, and the folders above it.
+// write writes a file, and creates the folders above it.
 func write(t *testing.T, path string, content func(io.Writer)) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

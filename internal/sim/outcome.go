@@ -10,9 +10,9 @@ import (
 	"github.com/keepwatch/keepwatch/reflector"
 )
 
-// Problem is something that must not be.
+// Problem is a result that a schedule must not have.
 type Problem struct {
-	// Sign is the same for the same kind of problem: "P6", "unprovoked expired".
+	// Sign is the kind of the problem: "P6", "unprovoked expired".
 	Sign string
 	Text string
 }
@@ -20,29 +20,29 @@ type Problem struct {
 // outcome judges the schedule.
 func (s *stage) outcome() Outcome {
 	o := Outcome{
-		Script: s.director.Taken(), Marks: s.director.Marks(),
-		Failures: map[keepwatch.FailureKind]int{}, Lies: map[string]int{},
+		Script: s.director.Script(), Marks: s.director.Marks(),
+		Failures: map[keepwatch.FailureKind]int{}, Breaches: map[string]int{},
 	}
 	history := s.world.History()
-	var lies []Lie
+	var breaches []Breach
 	for _, p := range s.processes {
-		lies = append(lies, p.source.lies.list()...)
+		breaches = append(breaches, p.source.breaches.list()...)
 	}
 	if s.informed != nil {
-		lies = append(lies, s.informed.source.lies.list()...)
+		breaches = append(breaches, s.informed.source.breaches.list()...)
 		for _, text := range s.informed.problems {
 			o.Problems = append(o.Problems, Problem{"informer", text})
 		}
 	}
 	o.trace = func() string { return s.trace(history) }
-	for _, c := range s.audience() {
+	for _, c := range s.judged() {
 		o.Events += c.events
-		for _, at := range c.needless {
-			o.Problems = append(o.Problems, Problem{"needless end", fmt.Sprintf("%s: the store ended it at %d, and knew what followed", c.name, at.Revision)})
+		for _, at := range c.needlessEnds {
+			o.Problems = append(o.Problems, Problem{"needless end", fmt.Sprintf("%s: the store ended it at %d, but knew the changes after", c.name, at.Revision)})
 		}
-		for _, v := range check.Judge(history, c.sees, c.transcript) {
-			if forgiven(c, v, lies) {
-				o.Forgiven++
+		for _, v := range check.Judge(history, c.matches, c.transcript) {
+			if explained(c, v, breaches) {
+				o.Explained++
 			} else {
 				o.Problems = append(o.Problems, Problem{v.Promise.String(), c.name + ": " + v.String()})
 			}
@@ -57,13 +57,13 @@ func (s *stage) outcome() Outcome {
 			o.Failures[kind] += n
 		}
 	}
-	for _, l := range lies {
-		o.Lies[l.Fault]++
+	for _, l := range breaches {
+		o.Breaches[l.Fault]++
 	}
 	return o
 }
 
-// problems are those that the process itself shows.
+// problems returns the problems of the process itself.
 func (p *process) problems(script Script) []Problem {
 	var all []Problem
 	add := func(sign, format string, args ...any) {
@@ -73,49 +73,49 @@ func (p *process) problems(script Script) []Problem {
 		var f *keepwatch.Failure
 		switch {
 		case !errors.As(err, &f):
-			add("P13", "Run ended without being asked, with %v", err)
+			add("P13", "Run ended by itself with %v", err)
 		case f.Kind == keepwatch.InvariantViolation:
-			add("broken", "%v", err)
+			add("invariant violation", "%v", err)
 		case p.settings.Startup < 0:
-			add("P13", "Run gave up with %v: %v", f.Kind, err)
+			add("P13", "Run ended with %v: %v", f.Kind, err)
 		}
 	}
-	lies := p.source.lies.list()
+	breaches := p.source.breaches.list()
 	for kind, n := range p.counts.failures {
-		lied := kind == keepwatch.ProtocolViolation && len(lies) > 0
-		if !lied && !provoked(kind, script, p.settings) {
-			add("unprovoked "+kind.String(), "met %d times, and nothing provoked it", n)
+		breached := kind == keepwatch.ProtocolViolation && len(breaches) > 0
+		if !breached && !provoked(kind, script, p.settings) {
+			add("unprovoked "+kind.String(), "%d times, without a cause", n)
 		}
 	}
 	if p.final.State != reflector.Live {
-		add("P11", "the reflector is %s at %d long after all has become calm", p.final.State, p.final.Revision)
+		add("P11", "the reflector is %s at %d long after the last fault", p.final.State, p.final.Revision)
 	}
-	for _, l := range lies {
-		if seen(l.Fault) && l.Told && !l.Interrupted && !l.Noticed {
-			add("unnoticed lie", "%s of (%d, %d] was taken for true", l.Fault, l.From, l.To)
+	for _, l := range breaches {
+		if detectable(l.Fault) && l.Delivered && !l.Interrupted && !l.Detected {
+			add("undetected breach", "%s of (%d, %d] was accepted", l.Fault, l.From, l.To)
 		}
 	}
-	if len(lies) == 0 && p.counts.dropped > 0 {
-		add("unprovoked drop", "%d changes were not taken for news, and all were", p.counts.dropped)
+	if len(breaches) == 0 && p.counts.dropped > 0 {
+		add("unprovoked drop", "%d changes were dropped, but all were new", p.counts.dropped)
 	}
-	if p.final.Skipped != p.source.leftOut {
-		add("withheld", "%d objects could not be taken of the last list, and the progress tells of %d", p.source.leftOut, p.final.Skipped)
+	if p.final.Skipped != p.source.skipped {
+		add("skipped", "the last list skipped %d objects, the progress has %d", p.source.skipped, p.final.Skipped)
 	}
-	if p.counts.leftOut < p.final.Skipped {
-		add("withheld", "%d objects are left out, and %d were told of", p.final.Skipped, p.counts.leftOut)
+	if p.counts.skipped < p.final.Skipped {
+		add("skipped", "%d objects were skipped, %d were reported", p.final.Skipped, p.counts.skipped)
 	}
-	if !p.restore.noticed(p.life.store) {
-		add("unnoticed restore", "the source went back, and no gap says so")
+	if !p.restore.noticed(p.incarnation.store) {
+		add("unnoticed restore", "the source was rewound, but no gap shows it")
 	}
 	return all
 }
 
-// seen reports whether a lie shows in what is told itself.
-func seen(fault string) bool {
+// detectable reports whether a breach can be detected by its deliveries alone.
+func detectable(fault string) bool {
 	return fault == "duplicate" || fault == "reorder" || fault == "lying-bookmark"
 }
 
-// provoked reports whether a script has a reason for a kind of failure.
+// provoked reports whether a script has a cause for a kind of failure.
 func provoked(kind keepwatch.FailureKind, script Script, s Settings) bool {
 	switch kind {
 	case keepwatch.Ended:
@@ -133,7 +133,7 @@ func provoked(kind keepwatch.FailureKind, script Script, s Settings) bool {
 	return false
 }
 
-// provokes reports whether a fault leads to a kind of failure in a roundabout way.
+// provokes reports whether a fault causes a kind of failure indirectly.
 func provokes(choice string, kind keepwatch.FailureKind) bool {
 	switch kind {
 	case keepwatch.Expired:
@@ -147,7 +147,7 @@ func provokes(choice string, kind keepwatch.FailureKind) bool {
 	case keepwatch.StaleReplica:
 		return choice == "stale-consistent"
 	case keepwatch.StreamingListUnsupported:
-		return choice == "restart-kept" // of a store that is void, which takes a paged list only
+		return choice == "restart-with-store" // of an invalidated store, which accepts a paged list only
 	}
 	return false
 }
