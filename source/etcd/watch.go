@@ -74,7 +74,7 @@ func (s *Source) unregister(w *watch) {
 }
 
 // watch reads a stream ahead of its consumer. Messages that do not fit stay in the
-// connection, and then in etcd. Its goroutines live until the stream ends or Close.
+// connection, and then in etcd. Its goroutines run until the stream ends or Close.
 type watch struct {
 	*readahead.Buffer
 	*stream

@@ -10,7 +10,7 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// realPod is a pod as a cluster has it: 8.8 KB, a third of it managedFields.
+// realPod returns a pod of realistic size: 8.8 KB, a third of it managedFields.
 func realPod(i int) string {
 	var managed, containers, conditions []string
 	for _, manager := range []string{"kube-controller-manager", "kube-scheduler", "kubelet"} {

@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// secured is how to reach a server with settings of its own, whose certificate
-// ends validity from now.
+// serveTLS starts a server with the given settings, whose certificate expires after
+// validity, and returns a client configuration. No request may reach the handler.
 func serveTLS(t *testing.T, settings *tls.Config, validity time.Duration) *rest.Config {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -39,7 +39,7 @@ func serveTLS(t *testing.T, settings *tls.Config, validity time.Duration) *rest.
 	}
 	settings.Certificates = []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		t.Error("a request came through")
+		t.Error("a request reached the handler")
 	}))
 	srv.Config.ErrorLog = discardLog
 	srv.TLS = settings
@@ -50,14 +50,14 @@ func serveTLS(t *testing.T, settings *tls.Config, validity time.Duration) *rest.
 	return cfg
 }
 
-// certified is how to reach a server whose certificate holds for two hours, up to
-// validity from now.
+// serveCertified starts a server whose certificate is valid for two hours, and expires
+// after validity.
 func serveCertified(t *testing.T, validity time.Duration) *rest.Config {
 	return serveTLS(t, &tls.Config{}, validity)
 }
 
-// distrusting is how to reach a server that does not know who made our
-// certificate. By TLS 1.2 it says so before any request.
+// untrustedConfig starts a server that does not trust the client's certificate. With
+// TLS 1.2 it reports that before any request.
 func untrustedConfig(t *testing.T) *rest.Config {
 	settings := &tls.Config{ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: x509.NewCertPool(), MaxVersion: tls.VersionTLS12}
 	cfg := serveTLS(t, settings, time.Hour)
@@ -70,7 +70,7 @@ func untrustedConfig(t *testing.T) *rest.Config {
 	return cfg
 }
 
-// named goes to the same server as cfg, by another name.
+// named returns cfg with another server name.
 func named(cfg *rest.Config, name string) *rest.Config {
 	other := rest.CopyConfig(cfg)
 	other.ServerName = name

@@ -20,7 +20,7 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// What a server may say of its troubles, wherever it says it, and what it means.
+// statuses has Statuses of servers, and the failure kind of each.
 var statuses = map[string]struct {
 	code    int
 	reason  string
@@ -68,7 +68,7 @@ var statuses = map[string]struct {
 	"418":                        {418, "Teapot", "short and stout", "", "", keepwatch.UnknownStatus, 0},
 }
 
-// Every row of the table decides about some status.
+// Each row of the table decides at least one status.
 func TestStatusTable(t *testing.T) {
 	deciding := map[string]bool{}
 	for _, test := range statuses {
@@ -83,7 +83,7 @@ func TestStatusTable(t *testing.T) {
 	}
 	for _, row := range statusTable {
 		if !deciding[row.name] {
-			t.Errorf("no status is judged as %q", row.name)
+			t.Errorf("no status matches %q", row.name)
 		}
 	}
 }
@@ -96,24 +96,24 @@ func TestStatusOnRequest(t *testing.T) {
 					w.Header().Set("Retry-After", test.header)
 				}
 				w.Header().Set("Content-Type", "application/json")
-				// Where the Status has another code than HTTP, the Status counts.
+				// If the Status has another code than the response, the Status counts.
 				w.WriteHeader(test.code)
 				send(w, statusText(test.code, test.reason, test.message, test.details))
 			}), Options{})
-			words := cmp.Or(test.message, test.reason, fmt.Sprintf("status %d", test.code))
+			message := cmp.Or(test.message, test.reason, fmt.Sprintf("status %d", test.code))
 			_, err := s.List(t.Context(), keepwatch.ListRequest{})
-			if got := wantFailure(t, err, test.kind, "list pods: "+words); got.RetryAfter != test.wait {
+			if got := wantFailure(t, err, test.kind, "list pods: "+message); got.RetryAfter != test.wait {
 				t.Errorf("list: wait %v, want %v", got.RetryAfter, test.wait)
 			}
 			_, err = s.Watch(t.Context(), 5)
-			if got := wantFailure(t, err, test.kind, "watch pods: "+words); got.RetryAfter != test.wait {
+			if got := wantFailure(t, err, test.kind, "watch pods: "+message); got.RetryAfter != test.wait {
 				t.Errorf("watch: wait %v, want %v", got.RetryAfter, test.wait)
 			}
 			_, _, err = s.StreamList(t.Context(), 5, nil)
 			if kind := test.kind; kind == keepwatch.Rejected {
-				wantFailure(t, err, keepwatch.StreamingListUnsupported, words)
+				wantFailure(t, err, keepwatch.StreamingListUnsupported, message)
 			} else {
-				wantFailure(t, err, kind, words)
+				wantFailure(t, err, kind, message)
 			}
 		})
 	}
@@ -131,8 +131,8 @@ func TestStatusInStream(t *testing.T) {
 				send(w, podFrame("ADDED", "b", 7))
 			}), Options{})
 			batches, err := drain(open(t, s))
-			words := cmp.Or(test.message, test.reason, fmt.Sprintf("status %d", test.code))
-			if got := wantFailure(t, err, test.kind, "watch pods: "+words); got.RetryAfter != test.wait {
+			message := cmp.Or(test.message, test.reason, fmt.Sprintf("status %d", test.code))
+			if got := wantFailure(t, err, test.kind, "watch pods: "+message); got.RetryAfter != test.wait {
 				t.Errorf("wait %v, want %v", got.RetryAfter, test.wait)
 			}
 			wantHistory(t, batches, 5, 6, "ADDED a@6")
@@ -150,17 +150,17 @@ func TestErrorEventWithoutStatus(t *testing.T) {
 	}
 }
 
-// Proxies answer in their own manner.
+// Proxies send error responses without a Status.
 func TestAnswerWithoutStatus(t *testing.T) {
 	for name, test := range map[string]struct {
-		code          int
-		contentType   string
-		text          string
-		kind          keepwatch.FailureKind
-		said, notSaid string
+		code           int
+		contentType    string
+		text           string
+		kind           keepwatch.FailureKind
+		want, unwanted string
 	}{
-		"plain":     {502, "text/plain; charset=utf-8", "upstream is away\nsecond line", keepwatch.ServerError, "list pods: 502 Bad Gateway: upstream is away", "second"},
-		"page":      {503, "text/html", "<html>away</html>", keepwatch.ServerError, "list pods: 503 Service Unavailable", "html"},
+		"plain":     {502, "text/plain; charset=utf-8", "upstream is down\nsecond line", keepwatch.ServerError, "list pods: 502 Bad Gateway: upstream is down", "second"},
+		"page":      {503, "text/html", "<html>down</html>", keepwatch.ServerError, "list pods: 503 Service Unavailable", "html"},
 		"nothing":   {404, "text/plain", "404 page not found\n", keepwatch.Absent, "list pods: the server could not find the requested resource", "404"},
 		"long":      {401, "text/plain", strings.Repeat("x", 1<<20), keepwatch.Unauthorized, "xxx…", strings.Repeat("x", 201)},
 		"no status": {403, "application/json", `{"error":"no"}`, keepwatch.Forbidden, "list pods: 403 Forbidden", "error"},
@@ -174,9 +174,9 @@ func TestAnswerWithoutStatus(t *testing.T) {
 				w.Write([]byte(test.text))
 			}), Options{})
 			_, err := s.List(t.Context(), keepwatch.ListRequest{})
-			wantFailure(t, err, test.kind, test.said)
-			if strings.Contains(err.Error(), test.notSaid) {
-				t.Errorf("%q says %q", err, test.notSaid)
+			wantFailure(t, err, test.kind, test.want)
+			if strings.Contains(err.Error(), test.unwanted) {
+				t.Errorf("message %q contains %q", err, test.unwanted)
 			}
 		})
 	}
@@ -203,7 +203,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// refusing is the address of a port where nobody listens.
+// refusedAddress returns the address of a port without a listener.
 func refusedAddress(t *testing.T) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -230,7 +230,7 @@ func TestNoConnection(t *testing.T) {
 	for name, test := range map[string]struct {
 		cfg  *rest.Config
 		kind keepwatch.FailureKind
-		word string
+		want string
 	}{
 		"refused":            {&rest.Config{Host: refusedAddress(t)}, keepwatch.Unreachable, "connection refused"},
 		"unresolvable":       {unresolvable, keepwatch.Unreachable, "no such host"},
@@ -248,14 +248,14 @@ func TestNoConnection(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newSource(t, test.cfg, Options{})
 			_, err := s.List(t.Context(), keepwatch.ListRequest{})
-			wantFailure(t, err, test.kind, "list pods: ", test.word)
+			wantFailure(t, err, test.kind, "list pods: ", test.want)
 			if strings.Contains(err.Error(), "limit=500") {
 				t.Errorf("%q repeats the address", err)
 			}
 			_, err = s.Watch(t.Context(), 5)
-			wantFailure(t, err, test.kind, "watch pods: ", test.word)
+			wantFailure(t, err, test.kind, "watch pods: ", test.want)
 			_, _, err = s.StreamList(t.Context(), 0, nil)
-			wantFailure(t, err, test.kind, "list pods: ", test.word)
+			wantFailure(t, err, test.kind, "list pods: ", test.want)
 		})
 	}
 }
@@ -298,12 +298,12 @@ func TestCompression(t *testing.T) {
 		body []byte
 		kind keepwatch.FailureKind // 0: none
 	}{
-		"whole":        {whole, 0},
-		"garbled":      {garbled, keepwatch.Undecodable},
-		"no gzip":      {[]byte(podList(7, "")), keepwatch.Undecodable},
-		"checksum":     {otherSum, keepwatch.Undecodable},
-		"cut in front": {whole[:5], keepwatch.Unreachable},
-		"cut":          {whole[:len(whole)/2], keepwatch.Unreachable},
+		"whole":          {whole, 0},
+		"garbled":        {garbled, keepwatch.Undecodable},
+		"no gzip":        {[]byte(podList(7, "")), keepwatch.Undecodable},
+		"checksum":       {otherSum, keepwatch.Undecodable},
+		"truncated head": {whole[:5], keepwatch.Unreachable},
+		"truncated":      {whole[:len(whole)/2], keepwatch.Unreachable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			answer := func(w http.ResponseWriter, r *http.Request) {
@@ -322,7 +322,7 @@ func TestCompression(t *testing.T) {
 	}
 }
 
-// The table of cuts, with errors that are hard to get from a server.
+// transportTable is also tested with errors that are hard to produce with a server.
 func TestKindOfTransportError(t *testing.T) {
 	for text, want := range map[string]keepwatch.FailureKind{
 		`http2: server sent GOAWAY and closed the connection; LastStreamID=1, ErrCode=NO_ERROR, debug=""`:           keepwatch.Ended,

@@ -18,7 +18,7 @@ import (
 	"github.com/keepwatch/keepwatch/source/kube"
 )
 
-// unreadable is what client-go puts into a watch that it can't read on.
+// decodingError returns the error of client-go for a watch that it can't continue.
 func decodingError(cause string) error {
 	report := apierrors.NewClientErrorReporter(http.StatusInternalServerError, "GET", "ClientWatchDecoding")
 	return apierrors.FromObject(report.AsObject(errors.New("unable to decode an event from the watch stream: " + cause)))
@@ -41,7 +41,7 @@ func TestFailureOfClientErrors(t *testing.T) {
 		"server error":    {err: apierrors.NewInternalError(errors.New("oops")), kind: keepwatch.ServerError},
 		"unknown object":  {err: &apierrors.UnexpectedObjectError{Object: &metav1.APIVersions{}}, kind: keepwatch.UnknownStatus},
 		"refused":         {err: &url.Error{Op: "Get", URL: "http://a", Err: syscall.ECONNREFUSED}, kind: keepwatch.Unreachable},
-		"cut":             {err: io.ErrUnexpectedEOF, kind: keepwatch.Unreachable},
+		"truncated":       {err: io.ErrUnexpectedEOF, kind: keepwatch.Unreachable},
 		"unreadable text": {err: decodingError("couldn't get version/kind"), kind: keepwatch.Undecodable},
 		"h2 lost":         {err: decodingError("http2: client connection lost"), kind: keepwatch.Unreachable},
 		"h2 reset":        {err: decodingError("stream error: stream ID 5; INTERNAL_ERROR"), kind: keepwatch.Unreachable},

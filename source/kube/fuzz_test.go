@@ -20,7 +20,7 @@ import (
 
 const fuzzBound = 1 << 16
 
-// wantPlausible checks a failure of any kind a text can lead to.
+// wantPlausible checks that a failure has a kind that a text can cause.
 func wantPlausible(t *testing.T, failure *keepwatch.Failure, kinds ...keepwatch.FailureKind) {
 	t.Helper()
 	if failure.Err == nil || failure.Error() == "" || failure.RetryAfter < 0 || failure.RetryAfter > maxRetryAfter {
@@ -31,7 +31,7 @@ func wantPlausible(t *testing.T, failure *keepwatch.Failure, kinds ...keepwatch.
 	}
 }
 
-// wantObject checks what holds for any object, whatever text it came from.
+// wantObject checks the invariants of every object.
 func wantObject(t *testing.T, object keepwatch.Object) {
 	t.Helper()
 	o := object.(*Object)
@@ -43,7 +43,7 @@ func wantObject(t *testing.T, object keepwatch.Object) {
 			t.Errorf("text is %q", text)
 		}
 	}
-	// Members may come twice; the last one counts, to the standard library too.
+	// Members may be duplicate; the last one counts, as in the standard library.
 	var tree map[string]json.RawMessage
 	var metadata map[string]json.RawMessage
 	var name, revision string
@@ -126,7 +126,7 @@ func FuzzListPage(f *testing.F) {
 		if failure != nil {
 			wantPlausible(t, failure, keepwatch.Undecodable, keepwatch.ProtocolViolation)
 			if page.Objects != nil || page.Revision != 0 {
-				t.Errorf("a failed page says %+v", page)
+				t.Errorf("a failed page is %+v", page)
 			}
 			return
 		}
@@ -146,7 +146,7 @@ func FuzzListPage(f *testing.F) {
 	})
 }
 
-// wantAll checks that every item of a list was taken or withheld.
+// wantAll checks that each item of a list is in the page, or was skipped.
 func wantAll(t *testing.T, text string, page keepwatch.Page) {
 	t.Helper()
 	d := json.NewDecoder(strings.NewReader(text))
@@ -174,12 +174,12 @@ func wantAll(t *testing.T, text string, page keepwatch.Page) {
 		}
 	}
 	if got := len(page.Objects) + len(page.Skipped); got != items {
-		t.Errorf("%d objects and %d withheld of %d items", len(page.Objects), len(page.Skipped), items)
+		t.Errorf("%d objects and %d skipped of %d items", len(page.Objects), len(page.Skipped), items)
 	}
 }
 
-// FuzzContinueToken: whatever token a page carries comes back as it was, and
-// changes nothing else of the request.
+// FuzzContinueToken checks that the next request has the token of the page unchanged, and
+// that the token changes no other parameter.
 func FuzzContinueToken(f *testing.F) {
 	for _, token := range []string{
 		"eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6NywiZXh0cmEiOiJhYlx1MDAwMCJ9", "a+b/c==",
@@ -220,7 +220,7 @@ func FuzzContinueToken(f *testing.F) {
 			want.Set("resourceVersionMatch", "NotOlderThan")
 		}
 		if err != nil || !maps.EqualFunc(query, want, slices.Equal) {
-			t.Errorf("%q is asked for by %v, %v", token, query, err)
+			t.Errorf("%q is requested with %v, %v", token, query, err)
 		}
 	})
 }
@@ -240,7 +240,7 @@ func FuzzStatus(f *testing.F) {
 		if failure.Kind < keepwatch.Ended || failure.Kind > keepwatch.LastFailureKind {
 			t.Errorf("kind %v", failure.Kind)
 		}
-		// 410 is Expired unless the server says something more particular.
+		// 410 is Expired unless the Status has a more specific reason.
 		var s metav1.Status
 		if code == http.StatusGone && json.Unmarshal([]byte(text), &s) != nil && failure.Kind != keepwatch.Expired {
 			t.Errorf("410 is %v", failure.Kind)

@@ -15,8 +15,8 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// A connection of HTTP/2 that is shut down gracefully ends a watch cleanly; one
-// that is shut down for another reason breaks it off.
+// A graceful shutdown of an HTTP/2 connection ends a watch with Ended; another shutdown is
+// a failed connection.
 func TestGoAway(t *testing.T) {
 	for code, want := range map[http2.ErrCode]keepwatch.FailureKind{
 		http2.ErrCodeNo:       keepwatch.Ended,
@@ -31,8 +31,8 @@ func TestGoAway(t *testing.T) {
 	}
 }
 
-// serveGoAway serves one connection: it answers the first request with text,
-// says that it goes away, and is gone.
+// serveGoAway serves one connection: it answers the first request with text, sends GOAWAY,
+// and closes the connection.
 func serveGoAway(t *testing.T, text string, code http2.ErrCode) *rest.Config {
 	certified := httptest.NewUnstartedServer(nil)
 	certified.StartTLS()

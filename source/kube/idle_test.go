@@ -13,14 +13,14 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// far is a server behind a transport of its own: it answers each request after
-// delay (never, if negative), with what script says.
+// remoteServer is a server with simulated latency: it answers each request after delay
+// (never, if negative) with the output of script.
 type remoteServer struct {
 	delay  time.Duration
 	script func(s slowWriter)
 }
 
-// speaker is the far side of an answer. It falls silent when nobody listens.
+// slowWriter writes a response. Its waits end when the client is gone.
 type slowWriter struct {
 	ctx context.Context
 	w   io.Writer
@@ -52,19 +52,19 @@ func (f remoteServer) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 func (f remoteServer) source(t *testing.T) *Source {
-	return newSource(t, &rest.Config{Host: "http://far.invalid", Transport: f}, Options{})
+	return newSource(t, &rest.Config{Host: "http://remote.invalid", Transport: f}, Options{})
 }
 
 func TestIdleUnanswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := remoteServer{delay: -1}.source(t)
-		for _, ask := range []func() error{
+		for _, request := range []func() error{
 			func() error { _, err := s.List(t.Context(), keepwatch.ListRequest{}); return err },
 			func() error { _, err := s.Watch(t.Context(), 5); return err },
 			func() error { _, _, err := s.StreamList(t.Context(), 0, nil); return err },
 		} {
 			start := time.Now()
-			wantFailure(t, ask(), keepwatch.Idle, "pods: the server sent nothing for 2m10s")
+			wantFailure(t, request(), keepwatch.Idle, "pods: the server sent nothing for 2m10s")
 			if took := time.Since(start); took != DefaultIdleTimeout {
 				t.Errorf("noticed after %v", took)
 			}
@@ -87,7 +87,7 @@ func TestIdleList(t *testing.T) {
 	})
 }
 
-// Every byte is a sign of life, also half a frame and white space.
+// Each byte restarts the idle timeout, also within a frame and white space.
 func TestIdleWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := remoteServer{delay: 2 * time.Minute, script: func(s slowWriter) {
@@ -110,7 +110,7 @@ func TestIdleWatch(t *testing.T) {
 	})
 }
 
-// A consumer may take its time: it is the server that must not be silent.
+// A slow consumer does not cause an idle timeout.
 func TestIdleWithSlowConsumer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := remoteServer{script: func(s slowWriter) {
@@ -136,7 +136,7 @@ func TestIdleWithSlowConsumer(t *testing.T) {
 	})
 }
 
-// A streaming list may not fall silent for long, but its watch may.
+// A streaming list has a short idle timeout, its watch the usual one.
 func TestIdleStreamList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := remoteServer{delay: time.Minute, script: func(s slowWriter) {
@@ -178,7 +178,7 @@ func TestIdleStreamList(t *testing.T) {
 	})
 }
 
-// The same over real connections, that stay open and say nothing.
+// The same with real connections that stay open without data.
 func TestIdleHalfOpen(t *testing.T) {
 	answer := func(w http.ResponseWriter, r *http.Request) {
 		send(w, podFrame("ADDED", "a", 6))

@@ -60,7 +60,7 @@ func TestListPages(t *testing.T) {
 	})
 }
 
-// What a list may look like, and what its only item has to become.
+// Lists of different shapes have the same only item.
 func TestListShapes(t *testing.T) {
 	const whole = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","resourceVersion":"3"},"x":[1]}`
 	for name, text := range map[string]string{
@@ -106,7 +106,7 @@ func TestListInvalid(t *testing.T) {
 	for name, test := range map[string]struct {
 		text string
 		kind keepwatch.FailureKind
-		word string
+		want string
 	}{
 		"no revision":          {`{"kind":"PodList","metadata":{},"items":[]}`, keepwatch.ProtocolViolation, `resource version ""`},
 		"revision is no text":  {`{"kind":"PodList","metadata":{"resourceVersion":7},"items":[]}`, keepwatch.ProtocolViolation, "the list's"},
@@ -114,34 +114,34 @@ func TestListInvalid(t *testing.T) {
 		"revision zero":        {`{"metadata":{"resourceVersion":"0"},"items":[]}`, keepwatch.ProtocolViolation, `"0"`},
 		"no metadata":          {`{"items":[]}`, keepwatch.ProtocolViolation, "the list's"},
 		"stale":                {podList(4, ""), keepwatch.StaleReplica, "revision 4, requested was 5"},
-		"torn":                 {podList(7, "", pod("a", 3))[:90], keepwatch.Undecodable, "list pods: unreadable"},
+		"truncated":            {podList(7, "", pod("a", 3))[:90], keepwatch.Undecodable, "list pods: unreadable"},
 		"garbage":              {`<html>welcome</html>`, keepwatch.Undecodable, "'<'"},
 		"nothing":              {``, keepwatch.Undecodable, "EOF"},
 		"no object":            {`["a"]`, keepwatch.Undecodable, "not a JSON object"},
 		"not UTF-8":            {podList(7, "", "{\"metadata\":{\"name\":\"\xff\"}}"), keepwatch.Undecodable, "UTF-8"},
-		"something behind":     {podList(7, "") + "{}", keepwatch.Undecodable, "follows"},
+		"data after the list":  {podList(7, "") + "{}", keepwatch.Undecodable, "follows"},
 		"garbage behind":       {podList(7, "") + "!", keepwatch.Undecodable, "'!'"},
 		"deep":                 {podList(7, "", strings.Repeat("[", 20000)), keepwatch.Undecodable, "depth"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) { send(w, test.text) }), Options{})
 			page, err := s.List(t.Context(), keepwatch.ListRequest{NotOlderThan: 5})
-			wantFailure(t, err, test.kind, "list pods: ", test.word)
+			wantFailure(t, err, test.kind, "list pods: ", test.want)
 			if page.Revision != 0 || page.Objects != nil {
-				t.Errorf("a failed page says %+v", page)
+				t.Errorf("a failed page is %+v", page)
 			}
 		})
 	}
 }
 
-// An object that can't be taken is left out, and the others are not.
+// A list skips an invalid object, and returns the others.
 func TestListSkips(t *testing.T) {
 	const bound = 10_000
 	long := strings.Repeat(`"`+strings.Repeat("x", bound/3)+`",`, 10) + `{"deep":[1]}`
 	for name, test := range map[string]struct {
 		item string
 		kind keepwatch.FailureKind
-		says string
+		want string
 	}{
 		"no name":             {`{"metadata":{"resourceVersion":"3"}}`, keepwatch.ProtocolViolation, "list pods: an object has no name"},
 		"null":                {`null`, keepwatch.ProtocolViolation, "list pods: an object has no name"},
@@ -167,11 +167,11 @@ func TestListSkips(t *testing.T) {
 					t.Fatal(err)
 				}
 				if page.Revision != 7 || len(page.Objects) != 3 || page.Objects[2].Key().Name != "c" || len(page.Skipped) != 2 {
-					t.Fatalf("form %d: %d objects, %v withheld, at %v", form, len(page.Objects), page.Skipped, page.Revision)
+					t.Fatalf("representation %d: %d objects, %v skipped, at %v", form, len(page.Objects), page.Skipped, page.Revision)
 				}
 				for _, failure := range page.Skipped {
-					if failure.Kind != test.kind || failure.Error() != test.says {
-						t.Errorf("form %d: withheld as %v, %q", form, failure.Kind, failure)
+					if failure.Kind != test.kind || failure.Error() != test.want {
+						t.Errorf("representation %d: skipped as %v, %q", form, failure.Kind, failure)
 					}
 				}
 			}
@@ -179,7 +179,7 @@ func TestListSkips(t *testing.T) {
 	}
 }
 
-// An object that is left out does not stop the question for the newest revision.
+// Newest succeeds although the list's object is invalid.
 func TestNewestIgnoresInvalidObjects(t *testing.T) {
 	s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) { send(w, podList(7, "", `{}`)) }), Options{})
 	if revision, err := s.Newest(t.Context()); revision != 7 || err != nil {
@@ -187,8 +187,8 @@ func TestNewestIgnoresInvalidObjects(t *testing.T) {
 	}
 }
 
-// An object of the bound is read. A longer text that can't be passed over fails
-// the page, wherever it is.
+// An object of exactly the bound is read. A longer text that can't be skipped fails the
+// page.
 func TestListBound(t *testing.T) {
 	const bound = 10_000
 	long := func(n int) string {
@@ -251,7 +251,7 @@ func TestListRequests(t *testing.T) {
 			r := seen.drain()[0]
 			want, _ := url.ParseQuery(test.query)
 			if r.URL.EscapedPath() != test.path || fmt.Sprint(r.URL.Query()) != fmt.Sprint(want) {
-				t.Errorf("asked for %s?%v\nwant %s?%v", r.URL.EscapedPath(), r.URL.Query(), test.path, want)
+				t.Errorf("requested %s?%v\nwant %s?%v", r.URL.EscapedPath(), r.URL.Query(), test.path, want)
 			}
 			if got := r.Header.Get("Accept"); got != test.accept {
 				t.Errorf("accepts %q, want %q", got, test.accept)
@@ -260,7 +260,7 @@ func TestListRequests(t *testing.T) {
 	}
 }
 
-// What the rest.Config says about the connection counts, and stays as it is.
+// The source uses the rest.Config's connection settings, and does not change it.
 func TestConfig(t *testing.T) {
 	var seen requestLog
 	cfg := serve(t, "HTTP/2.0", func(w http.ResponseWriter, r *http.Request) {
@@ -274,11 +274,11 @@ func TestConfig(t *testing.T) {
 	if after := fmt.Sprintf("%#v", *cfg); after != before {
 		t.Errorf("New changed the configuration:\n%s\n%s", before, after)
 	}
-	own := rest.CopyConfig(cfg)
-	own.UserAgent, own.DisableCompression = "mine/1", true
+	changed := rest.CopyConfig(cfg)
+	changed.UserAgent, changed.DisableCompression = "mine/1", true
 	for source, want := range map[*Source][2]string{
-		s:                            {"keepwatch/devel", "gzip"},
-		newSource(t, own, Options{}): {"mine/1", ""},
+		s:                                {"keepwatch/devel", "gzip"},
+		newSource(t, changed, Options{}): {"mine/1", ""},
 	} {
 		if _, err := source.List(t.Context(), keepwatch.ListRequest{}); err != nil {
 			t.Fatal(err)
@@ -293,8 +293,7 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// The configuration's timeout bounds a page, and says so; it does not bound a
-// watch.
+// The configuration's timeout bounds a page, with a message, and does not bound a watch.
 func TestConfigTimeout(t *testing.T) {
 	over := make(chan struct{})
 	cfg := serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {
@@ -341,7 +340,7 @@ func TestNewRejects(t *testing.T) {
 	for name, test := range map[string]struct {
 		cfg  rest.Config
 		opts Options
-		word string
+		want string
 	}{
 		"no resource":   {rest.Config{}, Options{}, "needs a name and a version"},
 		"no version":    {rest.Config{}, Options{Resource: schema.GroupVersionResource{Resource: "pods"}}, "needs a name and a version"},
@@ -354,8 +353,8 @@ func TestNewRejects(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := New(&test.cfg, test.opts)
-			if err == nil || !strings.Contains(err.Error(), test.word) {
-				t.Errorf("got %v, want an error about %q", err, test.word)
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want an error with %q", err, test.want)
 			}
 		})
 	}
@@ -374,7 +373,7 @@ func TestNewest(t *testing.T) {
 	}
 	r := seen.drain()[0]
 	if got := r.URL.RequestURI(); got != "/api/v1/namespaces/ns/pods?includeObject=Metadata&labelSelector=a%3Db&limit=1" {
-		t.Errorf("asked for %s", got)
+		t.Errorf("requested %s", got)
 	}
 	if got := r.Header.Get("Accept"); !strings.Contains(got, "as=PartialObjectMetadataList") {
 		t.Errorf("accepts %q", got)

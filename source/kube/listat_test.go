@@ -21,7 +21,7 @@ func TestListAt(t *testing.T) {
 			send(w, podList(7, "", pod("b", 7)))
 		}
 	}), Options{PageSize: 2, Decode: func(Raw) (keepwatch.Object, error) {
-		panic("nobody decodes while somebody else may")
+		panic("ListAt must not call Decode, which the source may be calling")
 	}})
 	var names []string
 	list := func() error {
@@ -38,7 +38,7 @@ func TestListAt(t *testing.T) {
 	want := []string{"limit=2&resourceVersion=7&resourceVersionMatch=Exact", "continue=more&limit=2"}
 	for i, r := range all.drain() {
 		if r.URL.RawQuery != want[i] || !strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadataList") {
-			t.Errorf("asked for %s, accepting %s", r.URL.RawQuery, r.Header.Get("Accept"))
+			t.Errorf("requested %s, accepting %s", r.URL.RawQuery, r.Header.Get("Accept"))
 		}
 	}
 	shown = 8

@@ -38,7 +38,7 @@ func TestMetadata(t *testing.T) {
 	}
 }
 
-// An object must not keep more of a page alive than itself.
+// An object refers to no memory of its page.
 func TestObjectSharesNoText(t *testing.T) {
 	s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {
 		send(w, podList(7, "", pod("a", 3), pod("b", 4)))

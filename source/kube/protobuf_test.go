@@ -20,7 +20,7 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// decoded is what these tests make of a Raw.
+// decoded is an object from decode.
 type decoded struct {
 	Raw
 	pod *corev1.Pod
@@ -30,7 +30,7 @@ func (d *decoded) Key() keepwatch.Key           { return d.Raw.Key }
 func (d *decoded) UID() keepwatch.UID           { return d.Raw.UID }
 func (d *decoded) Revision() keepwatch.Revision { return d.Raw.Revision }
 
-// decode decodes pods of both encodings, but none that has the label "bad".
+// decode decodes pods in both encodings. It fails for pods with the label "bad".
 func decode(raw Raw) (keepwatch.Object, error) {
 	d := &decoded{Raw: raw, pod: &corev1.Pod{}}
 	d.Raw.Body = nil
@@ -62,7 +62,7 @@ func podOf(name string, revision int) corev1.Pod {
 
 type protobufMessage interface{ Marshal() ([]byte, error) }
 
-// envelope is a message as a server sends it.
+// envelope returns a message as a server sends it.
 func envelope(apiVersion, kind string, m protobufMessage) []byte {
 	raw, err := m.Marshal()
 	if err != nil {
@@ -116,7 +116,7 @@ func TestProtobufList(t *testing.T) {
 	want := []corev1.Pod{podOf("a", 3), podOf("b", 4), podOf("c", 5)}
 	overEach(t, func(w http.ResponseWriter, r *http.Request) {
 		if got := r.Header.Get("Accept"); got != accept {
-			t.Errorf("asked for %q, want %q", got, accept)
+			t.Errorf("requested %q, want %q", got, accept)
 		}
 		inProtobuf(w, "")
 		w.Write(podListOf(7, "more", 9, want...))
@@ -157,13 +157,13 @@ func TestProtobufMetadataRequest(t *testing.T) {
 		"application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json",
 	} {
 		if got := all.requests[i].Header.Get("Accept"); got != want {
-			t.Errorf("asked for %q, want %q", got, want)
+			t.Errorf("requested %q, want %q", got, want)
 		}
 	}
 }
 
-// A server without protobuf of a kind answers in JSON, and so do list items whose
-// list tells what they are.
+// Servers without protobuf for a kind answer in JSON. Items without a type have that of
+// their list.
 func TestProtobufNotSupported(t *testing.T) {
 	s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -245,7 +245,7 @@ func TestProtobufStreamingList(t *testing.T) {
 	wantFailure(t, err, keepwatch.Ended)
 }
 
-// One object is no reason to know nothing of the others.
+// A list skips an invalid object, and returns the others.
 func TestProtobufSkips(t *testing.T) {
 	bad, long, nameless := podOf("bad", 3), podOf("long", 4), podOf("", 5)
 	bad.Labels = map[string]string{"bad": "yes"}
@@ -262,7 +262,7 @@ func TestProtobufSkips(t *testing.T) {
 		t.Errorf("objects %v", page.Objects)
 	}
 	if len(page.Skipped) != 3 {
-		t.Fatalf("withheld %v", page.Skipped)
+		t.Fatalf("skipped %v", page.Skipped)
 	}
 	wantFailure(t, page.Skipped[0], keepwatch.Undecodable, "object ns/bad at revision 3: a bad pod")
 	wantFailure(t, page.Skipped[1], keepwatch.Undecodable, "object ns/long is longer than 32768 bytes")
@@ -342,14 +342,14 @@ func TestDropManagedFieldsOfText(t *testing.T) {
 	}
 }
 
-// Wherever an answer ends, that is noticed.
+// A response that is truncated at any byte is a failure.
 func TestProtobufTruncated(t *testing.T) {
 	page := podListOf(7, "more", 0, podOf("a", 3), podOf("b", 4))
 	for n := range page[:len(page)-len("\x1a\x00\x22\x00")] { // these are empty fields
 		x := exchangeReading(bytes.NewReader(page[:n]), 1<<20)
 		x.encoding = Protobuf
 		if got, err := newPageBuilder(x, builder{decode: decode}).page(); err == nil {
-			t.Errorf("a page of %d bytes of %d was taken: %+v", n, len(page), got)
+			t.Errorf("a page of %d bytes of %d was accepted: %+v", n, len(page), got)
 		} else if failure := x.contentFailure(err); failure.Kind != keepwatch.Undecodable && failure.Kind != keepwatch.ProtocolViolation {
 			t.Errorf("%d bytes: %v: %v", n, failure.Kind, failure)
 		}

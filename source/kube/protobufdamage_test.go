@@ -12,7 +12,7 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// Fields that only the generated code knows by number.
+// Field numbers that only the generated code interprets.
 const (
 	typeMetaAPIVersion, typeMetaKind                      protowire.Number = 1, 2
 	listMetaRevision, listMetaContinue, listMetaRemaining protowire.Number = 2, 3, 4
@@ -20,12 +20,12 @@ const (
 	objectMetaFinalizers                                  protowire.Number = 14
 )
 
-// bytesField is a field that has a length, of the values in it.
+// bytesField returns a field with a length, whose content is the values.
 func bytesField(number protowire.Number, values ...string) string {
 	return string(protowire.AppendString(protowire.AppendTag(nil, number, protowire.BytesType), strings.Join(values, "")))
 }
 
-// fixedField is a field of eight bytes.
+// fixedField returns a field of eight bytes.
 func fixedField(number protowire.Number, value string) string {
 	return string(protowire.AppendTag(nil, number, protowire.Fixed64Type)) + value[:8]
 }
@@ -41,13 +41,13 @@ var (
 	podListKind = bytesField(unknownTypeMeta, bytesField(typeMetaAPIVersion, "v1"), bytesField(typeMetaKind, "PodList"))
 )
 
-// wireEvent is a frame of a watch: the event's type, and the object's envelope.
+// wireEvent returns a frame of a watch: the event's type, and the object's envelope.
 func wireEvent(kind string, unknown ...string) string {
 	object := string(magic) + strings.Join(unknown, "")
 	return frameOf(kind + bytesField(eventObject, bytesField(rawExtensionRaw, object)))
 }
 
-// frameOf is a frame of a watch.
+// frameOf returns a frame with the event.
 func frameOf(event string) string {
 	return string(binary.BigEndian.AppendUint32(nil, uint32(len(event)))) + event
 }
@@ -67,17 +67,17 @@ func TestDamagedProtobufEvent(t *testing.T) {
 		"revision twice":            {about(bytesField(objectMetaRevision, "8") + revision9), 9},
 		"metadata in two parts":     {of(podKind + bytesField(unknownRaw, object9, bytesField(objectMetadata))), 9},
 		"unknown fields":            {of(podKind + fixedField(99, "00000000") + bytesField(unknownRaw, object9, fixedField(99, "00000000"))), 9},
-		"kind cut off":              {of(bytesField(unknownTypeMeta, "\x12\x03Po") + bytesField(unknownRaw, object9)), 7},
+		"truncated kind":            {of(bytesField(unknownTypeMeta, "\x12\x03Po") + bytesField(unknownRaw, object9)), 7},
 		"kind of a wrong type":      {of(bytesField(unknownTypeMeta, fixedField(typeMetaKind, "00000Pod")) + bytesField(unknownRaw, object9)), 7},
 		"encoding of a wrong type":  {of(podKind + fixedField(unknownContentEncoding, "00000000") + bytesField(unknownRaw, object9)), 7},
 		"content of a wrong type":   {of(podKind + fixedField(unknownContentType, "protobuf") + bytesField(unknownRaw, object9)), 7},
-		"raw object cut off":        {frameOf(isBookmark + bytesField(eventObject, bytesField(rawExtensionRaw, unknown9), "\x0a")), 7},
+		"truncated object":          {frameOf(isBookmark + bytesField(eventObject, bytesField(rawExtensionRaw, unknown9), "\x0a")), 7},
 		"raw object of wrong type":  {frameOf(isBookmark + bytesField(eventObject, bytesField(rawExtensionRaw, unknown9), fixedField(rawExtensionRaw, "00000000"))), 7},
 		"type of a wrong type":      {frameOf(fixedField(eventType, "BOOKMARK") + bytesField(eventObject, bytesField(rawExtensionRaw, unknown9))), 7},
 		"object of a wrong type":    {frameOf(isBookmark + bytesField(eventObject, bytesField(rawExtensionRaw, unknown9)) + fixedField(eventObject, "00000000")), 7},
 		"metadata of a wrong type":  {of(podKind + bytesField(unknownRaw, object9, fixedField(objectMetadata, "00000000"))), 7},
 		"revision of a wrong type":  {about(fixedField(objectMetaRevision, "10000000")), 7},
-		"annotation cut off":        {about(revision9 + bytesField(objectMetaAnnotations, "\x0a\x05k8s")), 7},
+		"truncated annotation":      {about(revision9 + bytesField(objectMetaAnnotations, "\x0a\x05k8s")), 7},
 		"annotation of wrong type":  {about(revision9 + fixedField(objectMetaAnnotations, "00000000")), 7},
 		"finalizer of a wrong type": {about(revision9 + fixedField(objectMetaFinalizers, "00000000")), 7},
 		"managed of a wrong type":   {about(revision9 + fixedField(objectMetaManaged, "00000000")), 7},
@@ -118,7 +118,7 @@ func TestDamagedProtobufList(t *testing.T) {
 		"whole":                     {podListKind + bytesField(unknownRaw, list9, item), []string{"a"}},
 		"metadata in two parts":     {podListKind + bytesField(unknownRaw, list9, item, bytesField(listMetadata)), []string{"a"}},
 		"unknown fields":            {podListKind + fixedField(99, "00000000") + bytesField(unknownRaw, list9, fixedField(99, "00000000"), item), []string{"a"}},
-		"kind cut off":              {bytesField(unknownTypeMeta, "\x12\x03Po") + bytesField(unknownRaw, list9, item), nil},
+		"truncated kind":            {bytesField(unknownTypeMeta, "\x12\x03Po") + bytesField(unknownRaw, list9, item), nil},
 		"kind of a wrong type":      {fixedField(unknownTypeMeta, "00000000") + bytesField(unknownRaw, list9, item), nil},
 		"list of a wrong type":      {podListKind + bytesField(unknownRaw, list9, item) + fixedField(unknownRaw, "00000000"), nil},
 		"encoding of a wrong type":  {podListKind + fixedField(unknownContentEncoding, "00000000") + bytesField(unknownRaw, list9, item), nil},
@@ -129,7 +129,7 @@ func TestDamagedProtobufList(t *testing.T) {
 		"revision of a wrong type":  {podListKind + bytesField(unknownRaw, bytesField(listMetadata, fixedField(listMetaRevision, "10000000")), item), nil},
 		"continue of a wrong type":  {podListKind + bytesField(unknownRaw, bytesField(listMetadata, bytesField(listMetaRevision, "9"), fixedField(listMetaContinue, "10000000")), item), nil},
 		"remaining of a wrong type": {podListKind + bytesField(unknownRaw, bytesField(listMetadata, bytesField(listMetaRevision, "9"), bytesField(listMetaRemaining, "1")), item), nil},
-		"metadata cut off":          {podListKind + bytesField(unknownRaw, bytesField(listMetadata, bytesField(listMetaRevision, "9"), "\x1a"), item), nil},
+		"truncated metadata":        {podListKind + bytesField(unknownRaw, bytesField(listMetadata, bytesField(listMetaRevision, "9"), "\x1a"), item), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {

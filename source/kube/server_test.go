@@ -22,10 +22,10 @@ import (
 
 var pods = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 
-// protocols are the ways to a server; most tests go all of them.
+// protocols of servers; most tests use all of them.
 var protocols = []string{"HTTP/1.1", "HTTP/1.1+TLS", "HTTP/2.0"}
 
-// overEach runs test with a server of each protocol that answers as it says.
+// overEach runs test with a server of each protocol, whose handler is answer.
 func overEach(t *testing.T, answer http.HandlerFunc, opts Options, test func(t *testing.T, s *Source)) {
 	t.Helper()
 	for _, protocol := range protocols {
@@ -33,10 +33,10 @@ func overEach(t *testing.T, answer http.HandlerFunc, opts Options, test func(t *
 	}
 }
 
-// quiet is the log of servers: clients that break off are part of it.
+// discardLog is the servers' log: it would have the clients that disconnect.
 var discardLog = log.New(io.Discard, "", 0)
 
-// serve starts a server and returns how to reach it.
+// serve starts a server, and returns a client configuration.
 func serve(t testing.TB, protocol string, answer http.HandlerFunc) *rest.Config {
 	t.Helper()
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -60,7 +60,7 @@ func serve(t testing.TB, protocol string, answer http.HandlerFunc) *rest.Config 
 	return cfg
 }
 
-// newSource makes a source, of pods unless opts say otherwise.
+// newSource returns a source, of pods unless opts have another resource.
 func newSource(t testing.TB, cfg *rest.Config, opts Options) *Source {
 	t.Helper()
 	if opts.Resource.Resource == "" {
@@ -74,7 +74,7 @@ func newSource(t testing.TB, cfg *rest.Config, opts Options) *Source {
 	return s
 }
 
-// say writes text and sends it off.
+// send writes text and flushes it.
 func send(w http.ResponseWriter, text ...string) {
 	for _, part := range text {
 		io.WriteString(w, part)
@@ -82,13 +82,13 @@ func send(w http.ResponseWriter, text ...string) {
 	w.(http.Flusher).Flush()
 }
 
-// cutOff breaks the connection (or its stream) off in mid-air.
+// abortResponse breaks the connection or its stream.
 func abortResponse() { panic(http.ErrAbortHandler) }
 
-// untilClosed waits until the client is gone.
+// waitClosed waits until the client disconnects.
 func waitClosed(r *http.Request) { <-r.Context().Done() }
 
-// pod is the text of a pod without its type, podFrame an event with one.
+// pod returns the text of a pod without its type, podFrame an event with one.
 func pod(name string, revision int) string {
 	return fmt.Sprintf(`{"metadata":{"name":%q,"namespace":"ns","uid":"uid-%s","resourceVersion":"%d"},"spec":{}}`, name, name, revision)
 }
@@ -115,8 +115,8 @@ func statusText(code int, reason, message, details string) string {
 		message, reason, details, code)
 }
 
-// wantFailure checks err's kind and that it says each of the words.
-func wantFailure(t *testing.T, err error, kind keepwatch.FailureKind, words ...string) *keepwatch.Failure {
+// wantFailure checks err's kind, and that its message contains each of parts.
+func wantFailure(t *testing.T, err error, kind keepwatch.FailureKind, parts ...string) *keepwatch.Failure {
 	t.Helper()
 	var failure *keepwatch.Failure
 	if !errors.As(err, &failure) {
@@ -125,15 +125,15 @@ func wantFailure(t *testing.T, err error, kind keepwatch.FailureKind, words ...s
 	if failure.Kind != kind {
 		t.Fatalf("got %v (%v), want %v", failure.Kind, failure, kind)
 	}
-	for _, word := range words {
-		if !strings.Contains(failure.Error(), word) {
-			t.Errorf("message %q does not say %q", failure, word)
+	for _, part := range parts {
+		if !strings.Contains(failure.Error(), part) {
+			t.Errorf("message %q does not contain %q", failure, part)
 		}
 	}
 	return failure
 }
 
-// describe is a batch on one line: (5,8] ADDED a@8.
+// describe formats a batch on one line: (5,8] ADDED a@8.
 func describe(b keepwatch.Batch) string {
 	parts := []string{fmt.Sprintf("(%v,%v]", b.From, b.To)}
 	for _, c := range b.Changes {
@@ -142,8 +142,7 @@ func describe(b keepwatch.Batch) string {
 	return strings.Join(parts, " ")
 }
 
-// drain reads w to its end: all changes and bookmarks, however they are
-// batched, as one history per batch border that matters.
+// drain reads w to its end.
 func drain(w keepwatch.Watch) (batches []keepwatch.Batch, err error) {
 	for {
 		b, err := w.Next()
@@ -177,23 +176,23 @@ func wantHistory(t *testing.T, batches []keepwatch.Batch, from, to keepwatch.Rev
 	}
 }
 
-// asked collects the requests that a server got.
+// requestLog records the requests of a server.
 type requestLog struct {
 	mu       sync.Mutex
 	requests []*http.Request
 }
 
-func (a *requestLog) record(r *http.Request) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.requests = append(a.requests, r.Clone(context.Background()))
+func (l *requestLog) record(r *http.Request) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.requests = append(l.requests, r.Clone(context.Background()))
 }
 
-// take returns the requests since the last take.
-func (a *requestLog) drain() []*http.Request {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	requests := a.requests
-	a.requests = nil
+// drain returns the requests since the last call.
+func (l *requestLog) drain() []*http.Request {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	requests := l.requests
+	l.requests = nil
 	return requests
 }

@@ -109,7 +109,7 @@ func (s *splitter) metadata(raw *rawObject) error {
 			return err
 		}
 		if raw.managed.from == first && raw.managed.to == before {
-			raw.managed.to++ // as the first member it takes the comma behind it
+			raw.managed.to++ // of the first member, the comma that follows belongs to it
 		}
 		switch name {
 		case fieldName:

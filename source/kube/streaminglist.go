@@ -95,7 +95,7 @@ type streamingList struct {
 	emit   func([]keepwatch.Object) error
 
 	slice      []keepwatch.Object // not emitted yet
-	bytes      int                // of slice, or of held once that has begun
+	bytes      int                // of slice, or of pending once it has changes
 	emitFailed bool               // emit has failed
 
 	pending keepwatch.Batch // from the first deletion on; at the end From is the state's revision

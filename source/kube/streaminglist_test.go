@@ -12,7 +12,7 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// gather is an emit function and what it was given.
+// collector records the objects that a list emits.
 type collector struct{ names []string }
 
 func (g *collector) emit(objects []keepwatch.Object) error {
@@ -65,13 +65,13 @@ func TestStreamListRequest(t *testing.T) {
 		}
 		want += "resourceVersionMatch=NotOlderThan&sendInitialEvents=true&watch=true"
 		if got := q.Encode(); got != want {
-			t.Errorf("asked for %s\nwant %s", got, want)
+			t.Errorf("requested %s\nwant %s", got, want)
 		}
 	}
 }
 
-// Changes may come before the end of the state: what is emitted and what the
-// watch begins with must add up.
+// Changes may precede the end of the state: the emitted objects and the first batch of the
+// watch add up to the history.
 func TestStreamListWithChanges(t *testing.T) {
 	for name, test := range map[string]struct {
 		frames  []string
@@ -181,37 +181,37 @@ func TestStreamListFails(t *testing.T) {
 	for name, test := range map[string]struct {
 		answer http.HandlerFunc
 		kind   keepwatch.FailureKind
-		word   string
+		want   string
 	}{
-		"422":                   {refuse(422, "Invalid", "sendInitialEvents is forbidden"), keepwatch.StreamingListUnsupported, "sendInitialEvents is forbidden"},
-		"400":                   {refuse(400, "BadRequest", "what?"), keepwatch.StreamingListUnsupported, "what?"},
-		"415":                   {refuse(415, "UnsupportedMediaType", "what?"), keepwatch.StreamingListUnsupported, "what?"},
-		"403":                   {refuse(403, "Forbidden", "pods is forbidden"), keepwatch.Forbidden, "list pods: pods is forbidden"},
-		"410":                   {refuse(410, "Expired", "too old"), keepwatch.Expired, "too old"},
-		"503":                   {refuse(503, "ServiceUnavailable", "later"), keepwatch.ServerError, "later"},
-		"refused in stream":     {stream(fault(422, "Invalid")), keepwatch.StreamingListUnsupported, "no"},
-		"expired in stream":     {stream(a, fault(410, "Expired")), keepwatch.Expired, "no"},
-		"ends at once":          {stream(), keepwatch.StreamingListUnsupported, "the server ended the stream"},
-		"ends early":            {stream(a), keepwatch.StreamingListUnsupported, "the server ended the stream"},
-		"ordinary bookmark":     {stream(a, bookmarkFrame(10), endFrame(11)), keepwatch.StreamingListUnsupported, "a bookmark at revision 10 does not end the state"},
-		"falls silent":          {func(w http.ResponseWriter, r *http.Request) { send(w, a); waitClosed(r) }, keepwatch.StreamingListUnsupported, "the state did not end within 30ms"},
-		"silent from the start": {func(w http.ResponseWriter, r *http.Request) { send(w); waitClosed(r) }, keepwatch.StreamingListUnsupported, "the state did not end within 30ms"},
-		"a list instead":        {stream(podList(7, "", pod("a", 3))), keepwatch.ProtocolViolation, "unknown event type"},
-		"cut off":               {func(w http.ResponseWriter, r *http.Request) { send(w, a); abortResponse() }, keepwatch.Unreachable, "EOF"},
-		"torn":                  {stream(a, a[:30]), keepwatch.Undecodable, "EOF"},
-		"end behind":            {stream(a, endFrame(5)), keepwatch.ProtocolViolation, "below 6"},
-		"old deletion":          {stream(a, podFrame("DELETED", "b", 6), endFrame(10)), keepwatch.ProtocolViolation, "ns/b was deleted at revision 6, after revision 6"},
-		"stale":                 {stream(endFrame(4)), keepwatch.StaleReplica, "revision 4, requested was 5"},
-		"endless changes":       {stream(churn...), keepwatch.StreamingListUnsupported, "10000 changes without the end"},
+		"422":                  {refuse(422, "Invalid", "sendInitialEvents is forbidden"), keepwatch.StreamingListUnsupported, "sendInitialEvents is forbidden"},
+		"400":                  {refuse(400, "BadRequest", "what?"), keepwatch.StreamingListUnsupported, "what?"},
+		"415":                  {refuse(415, "UnsupportedMediaType", "what?"), keepwatch.StreamingListUnsupported, "what?"},
+		"403":                  {refuse(403, "Forbidden", "pods is forbidden"), keepwatch.Forbidden, "list pods: pods is forbidden"},
+		"410":                  {refuse(410, "Expired", "too old"), keepwatch.Expired, "too old"},
+		"503":                  {refuse(503, "ServiceUnavailable", "later"), keepwatch.ServerError, "later"},
+		"refused in stream":    {stream(fault(422, "Invalid")), keepwatch.StreamingListUnsupported, "no"},
+		"expired in stream":    {stream(a, fault(410, "Expired")), keepwatch.Expired, "no"},
+		"ends at once":         {stream(), keepwatch.StreamingListUnsupported, "the server ended the stream"},
+		"ends early":           {stream(a), keepwatch.StreamingListUnsupported, "the server ended the stream"},
+		"ordinary bookmark":    {stream(a, bookmarkFrame(10), endFrame(11)), keepwatch.StreamingListUnsupported, "a bookmark at revision 10 does not end the state"},
+		"idle after an object": {func(w http.ResponseWriter, r *http.Request) { send(w, a); waitClosed(r) }, keepwatch.StreamingListUnsupported, "the state did not end within 30ms"},
+		"idle from the start":  {func(w http.ResponseWriter, r *http.Request) { send(w); waitClosed(r) }, keepwatch.StreamingListUnsupported, "the state did not end within 30ms"},
+		"a list instead":       {stream(podList(7, "", pod("a", 3))), keepwatch.ProtocolViolation, "unknown event type"},
+		"interrupted":          {func(w http.ResponseWriter, r *http.Request) { send(w, a); abortResponse() }, keepwatch.Unreachable, "EOF"},
+		"truncated":            {stream(a, a[:30]), keepwatch.Undecodable, "EOF"},
+		"end behind":           {stream(a, endFrame(5)), keepwatch.ProtocolViolation, "below 6"},
+		"old deletion":         {stream(a, podFrame("DELETED", "b", 6), endFrame(10)), keepwatch.ProtocolViolation, "ns/b was deleted at revision 6, after revision 6"},
+		"stale":                {stream(endFrame(4)), keepwatch.StaleReplica, "revision 4, requested was 5"},
+		"endless changes":      {stream(churn...), keepwatch.StreamingListUnsupported, "10000 changes without the end"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSource(t, serve(t, "HTTP/1.1", test.answer), Options{})
-			if strings.Contains(test.word, "30ms") {
+			if strings.Contains(test.want, "30ms") {
 				s.listEndTimeout = 30 * time.Millisecond
 			}
 			var state collector
 			revision, w, err := s.StreamList(t.Context(), 5, state.emit)
-			wantFailure(t, err, test.kind, "list pods: ", test.word)
+			wantFailure(t, err, test.kind, "list pods: ", test.want)
 			if revision != 0 || w != nil {
 				t.Errorf("got revision %v and watch %v with an error", revision, w)
 			}
@@ -219,13 +219,13 @@ func TestStreamListFails(t *testing.T) {
 	}
 }
 
-// A streaming list begins anew each time that it breaks off, however far it has
-// come: the second time, pages are the better way.
+// A streaming list starts over each time it is interrupted. After the second time the
+// reflector should use pages.
 func TestStreamListInterruptedTwice(t *testing.T) {
 	a := podFrame("ADDED", "a", 6)
 	for name, broken := range map[string]http.HandlerFunc{
-		"cut":  func(w http.ResponseWriter, r *http.Request) { send(w, a); abortResponse() },
-		"torn": func(w http.ResponseWriter, r *http.Request) { send(w, a, a[:30]) },
+		"interrupted": func(w http.ResponseWriter, r *http.Request) { send(w, a); abortResponse() },
+		"truncated":   func(w http.ResponseWriter, r *http.Request) { send(w, a, a[:30]) },
 		"server error": func(w http.ResponseWriter, r *http.Request) {
 			send(w, a, `{"type":"ERROR","object":`+statusText(500, "InternalError", "no", "")+`}`)
 		},
@@ -250,7 +250,7 @@ func TestStreamListInterruptedTwice(t *testing.T) {
 				var failure *keepwatch.Failure
 				return errors.As(err, &failure) && failure.Kind == keepwatch.StreamingListUnsupported
 			}
-			for _, by := range []http.HandlerFunc{broken, refuse, refuse, whole, broken} { // a refusal says nothing of streaming
+			for _, by := range []http.HandlerFunc{broken, refuse, refuse, whole, broken} { // a refusal does not count
 				if err := list(by); unsupported(err) {
 					t.Fatalf("given up at once: %v", err)
 				}
@@ -260,7 +260,7 @@ func TestStreamListInterruptedTwice(t *testing.T) {
 	}
 }
 
-// Changes behind the state are a sign of life, but not of an end.
+// Changes after the state do not extend the timeout.
 func TestStreamListWithoutEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := remoteServer{script: func(s slowWriter) {
@@ -281,7 +281,7 @@ func TestStreamListWithoutEnd(t *testing.T) {
 	})
 }
 
-// Silence counts from the last word on; an emit that takes its time is none.
+// The idle timeout begins with the last data; a slow emit does not count.
 func TestStreamListSilentAtEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := remoteServer{script: func(s slowWriter) {

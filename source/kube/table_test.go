@@ -115,7 +115,7 @@ func TestTableStreamList(t *testing.T) {
 	wantRow(t, state[0], "int64 [a 0 1.5 <nil>]", 2)
 }
 
-// A server that makes no tables answers with whole objects.
+// A server without tables answers with whole objects.
 func TestTableNotSupported(t *testing.T) {
 	s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Get("watch") != "" {
@@ -140,7 +140,7 @@ func TestTableNotSupported(t *testing.T) {
 func TestTableInvalid(t *testing.T) {
 	for name, test := range map[string]struct {
 		table string
-		word  string
+		want  string
 	}{
 		"no row":             {tableText("", "null", ""), "no name"},
 		"row without object": {tableText("6", "null", `{"cells":["a"]}`), "no name"},
@@ -153,13 +153,13 @@ func TestTableInvalid(t *testing.T) {
 				send(w, `{"type":"ADDED","object":`+test.table+"}\n")
 			}), Options{Representation: TableRows})
 			batches, err := drain(open(t, s))
-			wantFailure(t, err, keepwatch.ProtocolViolation, "watch pods: ", test.word)
+			wantFailure(t, err, keepwatch.ProtocolViolation, "watch pods: ", test.want)
 			wantHistory(t, batches, 5, 5)
 		})
 	}
 }
 
-// A custom resource may be called Table too.
+// The kind of a custom resource may be Table.
 func TestTableOfAnotherKind(t *testing.T) {
 	s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {
 		send(w, `{"type":"ADDED","object":{"apiVersion":"furniture.example.com/v1","kind":"Table","metadata":{"name":"oak","resourceVersion":"6"},"rows":[1,2]}}`)

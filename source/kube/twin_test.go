@@ -16,8 +16,8 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// The twin of cutting is to decode into a tree, as client-go does: both have to
-// see the same in any object, however it is written.
+// The twin of splitting is decoding into a tree, as client-go does: both must read the
+// same from each object, whatever its white space and order.
 
 // value draws any JSON value.
 func value(depth int) *rapid.Generator[any] {
@@ -73,7 +73,7 @@ func object(typed bool) *rapid.Generator[map[string]any] {
 	})
 }
 
-// write writes v with its members in any order, and perhaps white space.
+// write writes v with its members in random order, and white space.
 func write(t *rapid.T, w io.Writer, v any, space string) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -113,7 +113,7 @@ func write(t *rapid.T, w io.Writer, v any, space string) {
 	}
 }
 
-// wantTwin checks o against the tree of its text.
+// wantEqualTree checks o against the tree of its text.
 func wantEqualTree(t *rapid.T, o *Object, tree map[string]any, apiVersion, kind string) {
 	text, err := json.Marshal(tree)
 	if err != nil {

@@ -55,7 +55,7 @@ func (s *Source) watchQuery() url.Values {
 	return q
 }
 
-// watch reads a stream ahead of its consumer. Its goroutine lives until the stream
+// watch reads a stream ahead of its consumer. Its goroutine runs until the stream
 // ends or Close.
 type watch struct {
 	*readahead.Buffer

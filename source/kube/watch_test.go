@@ -11,7 +11,7 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// open opens a watch from revision 5 and closes it with the test.
+// open opens a watch from revision 5, and closes it when the test ends.
 func open(t *testing.T, s *Source) keepwatch.Watch {
 	t.Helper()
 	w, err := s.Watch(t.Context(), 5)
@@ -25,7 +25,7 @@ func open(t *testing.T, s *Source) keepwatch.Watch {
 func TestWatch(t *testing.T) {
 	answer := func(w http.ResponseWriter, r *http.Request) {
 		send(w, podFrame("ADDED", "a", 6), podFrame("MODIFIED", "a", 7))
-		send(w, podFrame("DELETED", "a", 9)[:30]) // frames know nothing of chunks
+		send(w, podFrame("DELETED", "a", 9)[:30]) // frames are independent of chunks
 		send(w, podFrame("DELETED", "a", 9)[30:], bookmarkFrame(20))
 	}
 	overEach(t, answer, Options{}, func(t *testing.T, s *Source) {
@@ -68,7 +68,7 @@ func TestWatchRequest(t *testing.T) {
 			want = "allowWatchBookmarks=true&fieldSelector=metadata.name%3Dx&includeObject=Metadata&labelSelector=a%3Db&resourceVersion=5&watch=true"
 		}
 		if got := q.Encode(); got != want {
-			t.Errorf("asked for %s\nwant %s", got, want)
+			t.Errorf("requested %s\nwant %s", got, want)
 		}
 		accept := []string{
 			"application/json",
@@ -81,14 +81,13 @@ func TestWatchRequest(t *testing.T) {
 	}
 }
 
-// A frame that can't be understood ends the watch, and the history that is
-// handed out ends just before it.
+// An invalid frame ends the watch, after the batches that precede it.
 func TestWatchInvalid(t *testing.T) {
 	object := `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"b","resourceVersion":%s}}`
 	for name, test := range map[string]struct {
 		frame string
 		kind  keepwatch.FailureKind
-		word  string
+		want  string
 	}{
 		"unknown type":         {podFrame("PATCHED", "b", 8), keepwatch.ProtocolViolation, `unknown event type "PATCHED"`},
 		"no type":              {`{"object":{}}`, keepwatch.ProtocolViolation, `unknown event type ""`},
@@ -101,9 +100,9 @@ func TestWatchInvalid(t *testing.T) {
 		"revision is no digit": {`{"type":"ADDED","object":` + fmt.Sprintf(object, `"8x"`) + `}`, keepwatch.ProtocolViolation, `"8x"`},
 		"bookmark: none":       {`{"type":"BOOKMARK","object":{"metadata":{}}}`, keepwatch.ProtocolViolation, `a bookmark's resource version ""`},
 		"bookmark: no object":  {`{"type":"BOOKMARK"}`, keepwatch.ProtocolViolation, `a bookmark's resource version ""`},
-		"bookmark behind":      {bookmarkFrame(6), keepwatch.ProtocolViolation, "a bookmark at revision 6, below 7"},
+		"bookmark below":       {bookmarkFrame(6), keepwatch.ProtocolViolation, "a bookmark at revision 6, below 7"},
 		"bookmark: zero":       {bookmarkFrame(0), keepwatch.ProtocolViolation, `"0"`},
-		"torn":                 {podFrame("ADDED", "b", 8)[:40], keepwatch.Undecodable, "EOF"},
+		"truncated":            {podFrame("ADDED", "b", 8)[:40], keepwatch.Undecodable, "EOF"},
 		"garbage":              {"<html>", keepwatch.Undecodable, "'<'"},
 		"garbage in a frame":   {`{"type":"ADDED","object":{"metadata":{"name":"b",]}}`, keepwatch.Undecodable, "invalid character ','"},
 		"no JSON object":       {`"ADDED"`, keepwatch.Undecodable, "not a JSON object"},
@@ -114,19 +113,19 @@ func TestWatchInvalid(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {
 				send(w, podFrame("ADDED", "a", 7), test.frame)
-				if test.word != "EOF" {
+				if test.want != "EOF" {
 					send(w, podFrame("ADDED", "c", 9))
 				}
 			}), Options{MaxObject: 4000})
 			batches, err := drain(open(t, s))
-			wantFailure(t, err, test.kind, "watch pods: ", test.word)
+			wantFailure(t, err, test.kind, "watch pods: ", test.want)
 			wantHistory(t, batches, 5, 7, "ADDED a@7")
 		})
 	}
 }
 
-// Members of a frame may come in any order, with white space and strangers
-// between them.
+// Members of a frame may have any order, with white space and unknown members between
+// them.
 func TestWatchFrameShapes(t *testing.T) {
 	object := `{"metadata":{"resourceVersion":"7","name":"a"},"kind":"Pod","apiVersion":"v1"}`
 	for _, frame := range []string{
@@ -144,7 +143,7 @@ func TestWatchFrameShapes(t *testing.T) {
 	}
 }
 
-// What is old begins a batch, so that a target sees it, and a bookmark ends one.
+// A repeated event begins a batch, so that a target can detect it. A bookmark ends one.
 func TestWatchOrder(t *testing.T) {
 	s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {
 		send(w, podFrame("ADDED", "a", 7), podFrame("ADDED", "b", 8), podFrame("ADDED", "a", 7), podFrame("MODIFIED", "b", 9),
@@ -163,7 +162,7 @@ func TestWatchOrder(t *testing.T) {
 	}
 }
 
-// A consumer that does not come gets bounded batches, and nothing is lost.
+// A slow consumer receives bounded batches, and no change is lost.
 func TestWatchBounds(t *testing.T) {
 	const events = 5000
 	for name, padding := range map[string]int{"many small": 0, "few long": 100_000} {
@@ -223,7 +222,7 @@ func TestWatchInterrupted(t *testing.T) {
 	})
 }
 
-// Garbage is garbage, also if the connection breaks behind it.
+// Invalid text is Undecodable although the connection fails after it.
 func TestWatchGarbageThenInterrupted(t *testing.T) {
 	answer := func(w http.ResponseWriter, r *http.Request) {
 		send(w, podFrame("ADDED", "a", 6), "<html>")
@@ -247,11 +246,11 @@ func TestWatchCancel(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer w.Close()
-		asked := errors.New("asked to end")
-		cancel(asked)
+		stopped := errors.New("asked to end")
+		cancel(stopped)
 		_, err = w.Next()
 		wantFailure(t, err, keepwatch.Unreachable, "watch pods: asked to end: context canceled")
-		if !errors.Is(err, context.Canceled) || !errors.Is(err, asked) {
+		if !errors.Is(err, context.Canceled) || !errors.Is(err, stopped) {
 			t.Errorf("%v does not wrap the context's error and cause", err)
 		}
 	})
@@ -281,7 +280,7 @@ func TestWatchClose(t *testing.T) {
 	})
 }
 
-// Close frees a reader that waits for a consumer who does not come any more.
+// Close ends a reader that waits for the consumer.
 func TestWatchCloseFull(t *testing.T) {
 	s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {
 		send(w, bookmarkFrame(6), bookmarkFrame(7))

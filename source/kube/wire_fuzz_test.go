@@ -14,15 +14,15 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// FuzzProtobufFrame reads watches in protobuf. Every event is one that the
-// generated code of the API reads at the same place.
+// FuzzProtobufFrame reads watches in protobuf. The API's generated code reads the same
+// event from each frame.
 func FuzzProtobufFrame(f *testing.F) {
 	for _, seed := range []string{
 		wirePod("ADDED", "a", 6) + wirePod("DELETED", "a", 7) + wireBookmark(9, nil),
 		wireBookmark(9, map[string]string{metav1.InitialEventsAnnotationKey: "true"}), wirePod("ADDED", "a", 6)[:40],
 		wireFrame("ERROR", wireStatus(410, metav1.StatusReasonExpired, "too old")), wireFrame("ADDED", nil),
 		"\x00\x00\x00\x00", "\xff\xff\xff\xff", "k8s\x00", "",
-		// The kind is cut off, the revision is of a wrong type.
+		// The kind is truncated, the revision has a wrong type.
 		wireEvent(isBookmark, bytesField(unknownTypeMeta, "\x12\x03Po"), bytesField(unknownRaw, object9)),
 		wireEvent(isBookmark, podKind, bytesField(unknownRaw, bytesField(objectMetadata, fixedField(objectMetaRevision, "10000000")))),
 	} {
@@ -53,8 +53,8 @@ func FuzzProtobufFrame(f *testing.F) {
 	})
 }
 
-// twinEvent reads an event as the generated code does. Of a bookmark only the
-// metadata counts.
+// twinEvent reads an event with the generated code. It compares only the metadata of a
+// bookmark.
 func twinEvent(t *testing.T, text []byte) (string, metav1.ObjectMeta) {
 	var e metav1.WatchEvent
 	var unknown runtime.Unknown
@@ -78,8 +78,8 @@ func twinEvent(t *testing.T, text []byte) (string, metav1.ObjectMeta) {
 	return e.Type, pod.ObjectMeta
 }
 
-// FuzzProtobufPage reads lists in protobuf: every page is one that the generated
-// code of the API reads as well, but for items that were withheld.
+// FuzzProtobufPage reads lists in protobuf: the API's generated code reads the same page,
+// except for skipped items.
 func FuzzProtobufPage(f *testing.F) {
 	f.Add(podListOf(7, "more", 3, podOf("a", 3), podOf("b", 4)))
 	f.Add(podListOf(7, "", 0))
@@ -104,18 +104,18 @@ func FuzzProtobufPage(f *testing.F) {
 			if len(page.Skipped) == 0 {
 				t.Fatal(err)
 			}
-			return // at the item that was withheld
+			return // at the skipped item
 		}
 		if page.Revision.String() != list.ResourceVersion || page.Continue != list.Continue {
 			t.Errorf("page at %v of a list at %s", page.Revision, list.ResourceVersion)
 		}
 		if len(page.Objects)+len(page.Skipped) != len(list.Items) {
-			t.Errorf("%d objects and %d withheld of %d", len(page.Objects), len(page.Skipped), len(list.Items))
+			t.Errorf("%d objects and %d skipped of %d", len(page.Objects), len(page.Skipped), len(list.Items))
 		}
 	})
 }
 
-// FuzzWithoutManaged drops managedFields of whatever the generated code reads.
+// FuzzWithoutManaged drops managedFields of every object that the generated code reads.
 func FuzzWithoutManaged(f *testing.F) {
 	pod := podOf("a", 3)
 	whole, _ := pod.Marshal()
@@ -143,7 +143,7 @@ func FuzzWithoutManaged(f *testing.F) {
 			return // no encoder writes metadata twice
 		}
 		if err := got.Unmarshal(withoutManagedFields(bytes.Clone(text))); err != nil {
-			t.Fatalf("%v in what is left of %x", err, text)
+			t.Fatalf("%v in the rest of %x", err, text)
 		}
 		want.ManagedFields = nil
 		if !equality.Semantic.DeepEqual(got, want) { // String prints the addresses of pointers

@@ -9,17 +9,17 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// answered is an exchange whose answer is text.
+// exchangeOf returns an exchange whose response is text.
 func exchangeOf(text string, limit int64) *exchange {
 	return exchangeReading(strings.NewReader(text), limit)
 }
 
 func exchangeReading(r io.Reader, limit int64) *exchange {
 	ctx := context.Background()
-	own, cancel := context.WithCancelCause(ctx)
-	quiet := &idleTimer{limit: time.Hour, cancel: cancel}
-	return &exchange{op: "read text", callerCtx: ctx, requestCtx: own, idle: quiet, body: &body{
-		ReadCloser: io.NopCloser(r), idle: quiet, cancel: cancel, limit: limit, allowed: limit,
+	requestCtx, cancel := context.WithCancelCause(ctx)
+	idle := &idleTimer{limit: time.Hour, cancel: cancel}
+	return &exchange{op: "read text", callerCtx: ctx, requestCtx: requestCtx, idle: idle, body: &body{
+		ReadCloser: io.NopCloser(r), idle: idle, cancel: cancel, limit: limit, allowed: limit,
 	}}
 }
 
