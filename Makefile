@@ -1,5 +1,5 @@
-# make test is for a person who waits, and needs Go alone. make test-all is everything: it
-# builds a real kube-apiserver and etcd from the module proxy first, and keeps them in the
+# make test is the short run for a person, and needs Go only. make test-all is everything: it
+# builds a real kube-apiserver and etcd from the module proxy first, and caches them in the
 # user's cache.
 
 .PHONY: all build lint test test-race test-embedded test-real test-all peers clients javascript python java bench bench-real sim
@@ -27,7 +27,7 @@ test:
 test-all: test-race test-embedded test-real
 
 # Every package with the race detector. The simulation's 20,000 schedules and its mutants
-# run without it, which takes them five times as long; some of the schedules run again with it.
+# run without it, because they are five times slower with it; some of the schedules run again with it.
 test-race:
 	go test ./internal/sim -sim.n 20000
 	go test -race -timeout 20m ./...
@@ -36,8 +36,8 @@ test-race:
 test-embedded:
 	cd test && go test -race -p 1 -timeout 20m $$(go list ./... | grep -v -e /real/ -e '/bench$$')
 
-# N simulated schedules from SEED on. The report is in bin/sim/report.txt, of what
-# was run when interrupted too; schedules with problems are beside it, shrunk.
+# N simulated schedules from SEED on. The report is in bin/sim/report.txt, also after an
+# interrupt; shrunk schedules with problems are in the same folder.
 N ?= 1000000
 SEED ?= 1
 sim:
@@ -45,9 +45,8 @@ sim:
 	cd internal/sim && exec $(CURDIR)/bin/sim/sim.test -test.run '^TestSchedules$$' -test.timeout 0 \
 	  -sim.n $(N) -sim.seed $(SEED) -sim.report $(CURDIR)/bin/sim/report.txt -sim.save $(CURDIR)/bin/sim
 
-# Against the real kube-apiserver and etcd. The comparison with its answers, request by
-# request, takes four times as long with the race detector, which the same handlers meet in
-# the tests of their packages.
+# Against the real kube-apiserver and etcd. The comparison of answers, request by request,
+# is four times slower with the race detector; the tests of the handlers' packages use it.
 test-real: peers
 	cd test && go test -race -p 1 -timeout 20m $$(go list ./real/... | grep -v '/differential$$')
 	cd test && go test -timeout 20m ./real/differential
@@ -56,8 +55,8 @@ test-real: peers
 peers:
 	cd test && go run ./peer/build
 
-# Clients in other languages, whose tests are skipped without them. Each target needs
-# what it is called after; clients makes those that this machine can run.
+# Clients in other languages, whose tests are skipped without them. Each target needs the
+# tool of its name; clients makes those that this machine can run.
 clients:
 	@if command -v npm >/dev/null; then $(MAKE) javascript; else echo "no npm: the JavaScript client is NOT tested"; fi
 	@if python3 -c 'import venv, ensurepip' 2>/dev/null; then $(MAKE) python; else echo "no python3 with venv: the Python clients are NOT tested"; fi
@@ -82,13 +81,13 @@ bin/java/%/classes: bin/java/%/lib test/java/Report.java test/java/%/Follow.java
 	touch $@
 .PRECIOUS: bin/java/%/lib
 
-# Beside the peers, on a real kube-apiserver; figures are printed, nothing passes
-# or fails by them.
+# With the peers, on a real kube-apiserver. The figures are printed; none of them is a
+# failure.
 bench:
 	go test ./store -run '^$$' -bench . -benchtime 1x -timeout 2h -args -objects 10000,100000,1000000
 	cd test && go test ./bench -run '^$$' -bench . -benchtime 3x -timeout 2h -v
 
-# keepwatch serve beside a real kube-apiserver on the contents of one etcd: about half an
+# keepwatch serve and a real kube-apiserver on the contents of one etcd: about half an
 # hour, alone on the machine, with 20 GB of memory. ARGS are flags, such as
 # ARGS='-pods 2000 -configmaps 500 -idle 500 -writing 2s -concurrent 4'.
 bench-real:

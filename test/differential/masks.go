@@ -76,18 +76,18 @@ func masked(r Request, body []byte) []byte {
 
 // masked is an answer with the masks over it.
 func (a Answer) masked(r Request) Answer {
-	var told []Event
+	var events []Event
 	for _, e := range a.Events {
 		if e.byTheClock() {
 			continue
 		}
 		e = Event{e.Type, masked(r, e.Object), masked(r, e.Frame)}
-		if len(told) > 0 && isTable(e.Object) {
+		if len(events) > 0 && isTable(e.Object) {
 			e.Object, e.Frame = withoutColumns(e.Object), withoutColumns(e.Frame)
 		}
-		told = append(told, e)
+		events = append(events, e)
 	}
-	a.Events = told
+	a.Events = events
 	a.Body = masked(r, a.Body)
 	kept := http.Header{}
 	for _, name := range headers {

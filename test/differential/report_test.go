@@ -26,7 +26,7 @@ func TestExceptions(t *testing.T) {
 		{"theirs has forgotten", "3", 2, expired, replay, true, 0},
 		{"ours has forgotten", "15", 2, replay, expired, true, 1},
 		{"ours was restarted after it", "3", 12, list, gone, false, 0},
-		{"ours forgets what it was told before", "3", 2, list, gone, false, 1},
+		{"ours has lost history that it had before", "3", 2, list, gone, false, 1},
 		{"ours forgets what etcd knows", "10", 12, list, gone, false, 1},
 		{"equal", "3", 2, list, list, false, 0},
 		{"a token with a slash", "3", 2, withToken(list, "/one/a"), withToken(list, "one/a"), false, 0},

@@ -167,6 +167,6 @@ func TestClientGoVerifiesProxy(t *testing.T) {
 	tlsConfig.RootCAs = x509.NewCertPool()
 	if conn, err := tls.Dial("tcp", strings.TrimPrefix(p.Config().Host, "https://"), tlsConfig); err == nil {
 		conn.Close()
-		t.Error("the certificate is valid for everybody")
+		t.Error("the certificate is valid for any client")
 	}
 }

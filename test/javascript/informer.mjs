@@ -1,6 +1,6 @@
 // Runs the informer of @kubernetes/client-node on the pods of a namespace, as its
 // documentation shows: an error starts it again. For each line on stdin it prints
-// what it holds, and what its events lead to.
+// its cache, and the fold of its events.
 //
 //	node informer.mjs KUBECONFIG NAMESPACE
 import * as readline from 'node:readline';

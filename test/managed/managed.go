@@ -149,7 +149,7 @@ func (w *watchers) by() string {
 	case theirs && !ours:
 		return "hook"
 	}
-	return "both or nobody"
+	return "both or neither"
 }
 
 func (w *world) start(cfg *rest.Config, scheme *runtime.Scheme, group func(*rest.Config) (*rest.Config, *clientgo.Group)) *instance {

@@ -118,8 +118,8 @@ func heap() uint64 {
 }
 
 func (s *subject) heap(context.Context) (report, error) {
-	held := heap() - s.base
-	return report{"perObject": float64(held) / float64(s.objects())}, nil
+	used := heap() - s.base
+	return report{"perObject": float64(used) / float64(s.objects())}, nil
 }
 
 // read measures the first informer's cache.

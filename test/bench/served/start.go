@@ -23,7 +23,7 @@ const (
 // pods and config maps.
 func (s *Server) measureStart(ctx context.Context, r *Report) error {
 	var walls, cpus []time.Duration
-	var held []int64
+	var residents []int64
 	for range runs {
 		s.Kill()
 		began := time.Now()
@@ -45,10 +45,10 @@ func (s *Server) measureStart(ctx context.Context, r *Report) error {
 		if err != nil {
 			return err
 		}
-		walls, cpus, held = append(walls, wall), append(cpus, cpu), append(held, now.Resident)
+		walls, cpus, residents = append(walls, wall), append(cpus, cpu), append(residents, now.Resident)
 	}
 	r.Add(s.by, startRow,
-		seconds(toReady, median(walls)), seconds(serverCPU, median(cpus)), size(resident, median(held)))
+		seconds(toReady, median(walls)), seconds(serverCPU, median(cpus)), size(resident, median(residents)))
 	return nil
 }
 
@@ -72,10 +72,10 @@ func (s *Server) waitForPods(ctx context.Context) error {
 	}
 	defer l.close()
 	for _, resource := range []string{"pods", "configmaps"} {
-		held := wire.Request{Accept: asJSON, Data: func([]byte) {}, Path: fmt.Sprintf(
+		request := wire.Request{Accept: asJSON, Data: func([]byte) {}, Path: fmt.Sprintf(
 			"/api/v1/namespaces/nobody/%s?resourceVersion=%d&resourceVersionMatch=NotOlderThan", resource, now.Header.Revision)}
 		for {
-			_, err := l.fetch(ctx, held)
+			_, err := l.fetch(ctx, request)
 			if err == nil {
 				break
 			}

@@ -101,7 +101,7 @@ func (s *Server) measureStorm(ctx context.Context, r *Report, storm Storm, l lis
 type memoryExceeded struct{ before, resident, available int64 }
 
 func (e *memoryExceeded) Error() string {
-	return fmt.Sprintf("killed when it held %s and the machine had %s left",
+	return fmt.Sprintf("killed when it had %s and the machine had %s free",
 		Bytes.format(float64(e.resident)), Bytes.format(float64(e.available)))
 }
 

@@ -32,10 +32,10 @@ func TestMain(m *testing.M) {
 const (
 	// patience bounds the time until a client agrees with the server: clients wait for up to
 	// half a minute between attempts.
-	patience  = 3 * time.Minute
-	poll      = 50 * time.Millisecond
-	namespace = "followed"
-	rounds    = 2 // one with each outage
+	agreeTimeout = 3 * time.Minute
+	pollInterval = 50 * time.Millisecond
+	namespace    = "followed"
+	rounds       = 2 // one with each outage
 )
 
 // state is the current objects, by name: UID and revision.
@@ -168,7 +168,7 @@ func (s *scene) agree(when string) {
 	for _, o := range objects {
 		want[o.GetName()] = fmt.Sprintf("%s/%s", o.GetUID(), o.GetResourceVersion())
 	}
-	ctx, cancel := context.WithTimeout(s.Context(), patience)
+	ctx, cancel := context.WithTimeout(s.Context(), agreeTimeout)
 	defer cancel()
 	for name, c := range s.clients {
 		for {
@@ -178,7 +178,7 @@ func (s *scene) agree(when string) {
 				break
 			}
 			select {
-			case <-time.After(poll):
+			case <-time.After(pollInterval):
 				continue
 			case <-ctx.Done():
 			}

@@ -46,7 +46,7 @@ func (i *informer) put(o any) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	m := o.(metav1.Object)
-	i.folded[m.GetName()] = told(m)
+	i.folded[m.GetName()] = stateOf(m)
 }
 
 func (i *informer) remove(o any) {
@@ -58,15 +58,15 @@ func (i *informer) remove(o any) {
 	delete(i.folded, o.(metav1.Object).GetName())
 }
 
-func told(o metav1.Object) string { return fmt.Sprintf("%s/%s", o.GetUID(), o.GetResourceVersion()) }
+func stateOf(o metav1.Object) string { return fmt.Sprintf("%s/%s", o.GetUID(), o.GetResourceVersion()) }
 
 func (i *informer) states() ([]state, error) {
-	held := state{}
+	cached := state{}
 	for _, o := range i.store.List() {
 		m := o.(metav1.Object)
-		held[m.GetName()] = told(m)
+		cached[m.GetName()] = stateOf(m)
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return []state{held, maps.Clone(i.folded)}, nil
+	return []state{cached, maps.Clone(i.folded)}, nil
 }

@@ -49,7 +49,7 @@ func (k *kubectl) run(ctx context.Context) {
 			return
 		}
 		select {
-		case <-time.After(poll):
+		case <-time.After(pollInterval):
 		case <-ctx.Done():
 		}
 	}
@@ -95,7 +95,7 @@ func (k *kubectl) fold(events *json.Decoder) error {
 		k.mu.Lock()
 		switch event.Type {
 		case "ADDED", "MODIFIED":
-			k.folded[event.Object.GetName()] = told(&event.Object)
+			k.folded[event.Object.GetName()] = stateOf(&event.Object)
 		case "DELETED":
 			delete(k.folded, event.Object.GetName())
 		}

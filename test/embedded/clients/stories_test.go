@@ -268,7 +268,7 @@ func (s *stage) within(bound time.Duration, wrong func() string) {
 	end := time.After(bound)
 	for text := wrong(); text != ""; text = wrong() {
 		select {
-		case <-time.After(poll):
+		case <-time.After(pollInterval):
 		case <-end:
 			s.Fatalf("still after %v:\n%s", bound, text)
 		}

@@ -147,7 +147,7 @@ func (w *writer) state(ctx context.Context) (state, error) {
 	}
 	s := state{}
 	for i := range list.Items {
-		s[list.Items[i].Name] = told(&list.Items[i])
+		s[list.Items[i].Name] = stateOf(&list.Items[i])
 	}
 	return s, nil
 }

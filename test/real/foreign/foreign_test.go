@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { peer.Main(m) }
 // A server on a cluster's etcd shows the cluster's objects, refuses writes, and does not
 // change etcd: not even a namespace whose deletion only the cluster's controllers may
 // finish.
-func TestClusterIsLeftAsItWas(t *testing.T) {
+func TestClusterIsNotChanged(t *testing.T) {
 	etcd := peer.StartEtcd(t)
 	cluster := peer.KubernetesOn(t, etcd)
 	theirs := client(t, cluster)
@@ -30,8 +30,8 @@ func TestClusterIsLeftAsItWas(t *testing.T) {
 	if _, err := theirs.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "going"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	held := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "held"}, Data: map[string]string{"a": "theirs"}}
-	if _, err := theirs.CoreV1().ConfigMaps("going").Create(ctx, held, metav1.CreateOptions{}); err != nil {
+	finalized := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "held"}, Data: map[string]string{"a": "theirs"}}
+	if _, err := theirs.CoreV1().ConfigMaps("going").Create(ctx, finalized, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := theirs.CoreV1().Namespaces().Delete(ctx, "going", metav1.DeleteOptions{}); err != nil {
@@ -59,7 +59,7 @@ func TestClusterIsLeftAsItWas(t *testing.T) {
 			return err
 		},
 		"update": func(ctx context.Context) error {
-			_, err := maps.Update(ctx, held, metav1.UpdateOptions{})
+			_, err := maps.Update(ctx, finalized, metav1.UpdateOptions{})
 			return err
 		},
 		"patch": func(ctx context.Context) error {

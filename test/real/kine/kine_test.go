@@ -26,7 +26,7 @@ import (
 func TestMain(m *testing.M) { peer.Main(m) }
 
 // patience bounds each wait for something that a working server does soon.
-const patience = 5 * time.Minute
+const eventTimeout = 5 * time.Minute
 
 func TestServeOnKine(t *testing.T) {
 	for _, backend := range []peer.KineBackend{peer.KineSQLite, peer.KineNATS} {
@@ -36,12 +36,12 @@ func TestServeOnKine(t *testing.T) {
 			r.connect(t)
 			for _, story := range []struct {
 				name string
-				tell func(*testing.T)
+				run  func(*testing.T)
 			}{
 				{"burst", r.burst}, {"selectors", r.selectors}, {"quiet", r.quiet}, {"kinds", r.kinds},
 				{"restart", r.restart}, {"outage", r.outage},
 			} {
-				t.Run(story.name, story.tell)
+				t.Run(story.name, story.run)
 			}
 		})
 	}
@@ -115,7 +115,7 @@ func named(name string) metav1.ListOptions {
 // wants reads the numbers from first to last off a watch, in order, and returns the last revision.
 func wants(t *testing.T, w watch.Interface, first, last int) (revision string) {
 	t.Helper()
-	timeout := time.After(patience)
+	timeout := time.After(eventTimeout)
 	for n := first; n <= last; n++ {
 		select {
 		case e, open := <-w.ResultChan():
@@ -294,13 +294,13 @@ func (r *rig) outage(t *testing.T) {
 // eventually polls until it works.
 func eventually(t *testing.T, what string, do func() error) {
 	t.Helper()
-	for end := time.Now().Add(patience); ; {
+	for end := time.Now().Add(eventTimeout); ; {
 		err := do()
 		if err == nil {
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatalf("not within %v: %s: %v", patience, what, err)
+			t.Fatalf("not within %v: %s: %v", eventTimeout, what, err)
 		}
 		<-time.After(50 * time.Millisecond)
 	}

@@ -267,7 +267,7 @@ func deletedAtTheCompaction(t *testing.T, r *rig, ns string) {
 	r.restart(t)
 	before := r.follow(t, ns, made.ResourceVersion)
 	if got := describe(before.next(t)); got != "DELETED "+ns+"/a=1" && got != "ERROR 410 Expired" {
-		t.Errorf("who was told all before the deletion is told %s", got)
+		t.Errorf("a watcher that received everything before the deletion receives %s", got)
 	}
 	behind := r.follow(t, ns, strconv.FormatInt(at, 10))
 	revision, state := r.newest(t, ns)

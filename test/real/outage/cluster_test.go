@@ -16,7 +16,7 @@ import (
 )
 
 // patience bounds each wait for something that working members do soon.
-const patience = 5 * time.Minute
+const memberTimeout = 5 * time.Minute
 
 // cluster is an etcd of three members.
 type cluster struct{ members []*member }
@@ -90,7 +90,7 @@ func (m *member) ready(t *testing.T) {
 // try tries until it works.
 func try(t *testing.T, do func(context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), memberTimeout)
 	defer cancel()
 	for {
 		once, done := context.WithTimeout(ctx, 5*time.Second)
