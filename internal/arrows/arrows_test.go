@@ -57,7 +57,7 @@ var rules = map[string]rule{
 		why:  "an item is a store's object: it depends neither on its source nor on its readers",
 	},
 	"informer/internal/object": {
-		ours:   []string{"", "informer/internal/item", "source/kube"},
+		ours:   []string{"", "internal/intern", "informer/internal/item", "source/kube"},
 		others: []string{"k8s.io/apimachinery/", "github.com/go-json-experiment/json", "google.golang.org/protobuf/encoding/protowire"},
 		why:    "a decoder depends on bytes and types, and not on their source",
 	},

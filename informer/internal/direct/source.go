@@ -66,7 +66,7 @@ func New(cfg *rest.Config, example runtime.Object, o Options) (*Source, error) {
 func (d *Source) open(resource schema.GroupVersionResource) error {
 	o := d.options
 	codec := object.New(d.example, o.Kind, object.Options{Compact: o.Compact, Transformed: o.Transformed})
-	codec.Held = func(key keepwatch.Key) *item.Item { return d.Cached(key) }
+	codec.Cached = func(key keepwatch.Key) *item.Item { return d.Cached(key) }
 	form := kube.WholeObjects
 	if _, ok := d.example.(*metav1.PartialObjectMetadata); ok {
 		form = kube.MetadataOnly

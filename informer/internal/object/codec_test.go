@@ -25,7 +25,7 @@ import (
 
 var podKind = corev1.SchemeGroupVersion.WithKind("Pod")
 
-// rawPod is a pod on its way in, and what it is.
+// rawPod returns the i-th pod as a source returns it, and decoded.
 func rawPod(t testing.TB, encoding kube.Encoding, i int) (kube.Raw, *corev1.Pod) {
 	t.Helper()
 	pod := &corev1.Pod{}
@@ -45,8 +45,8 @@ func rawPod(t testing.TB, encoding kube.Encoding, i int) (kube.Raw, *corev1.Pod)
 	return raw, pod
 }
 
-// take decodes raw, whose body is lost then.
-func take(t testing.TB, c *Codec, raw kube.Raw) *item.Item {
+// decode decodes raw. It then clears the body, which a source reuses.
+func decode(t testing.TB, c *Codec, raw kube.Raw) *item.Item {
 	t.Helper()
 	raw.Body = append([]byte(nil), raw.Body...)
 	o, err := c.Decode(raw)
@@ -67,7 +67,7 @@ func TestDecodeTyped(t *testing.T) {
 		for _, encoding := range []kube.Encoding{kube.JSON, kube.Protobuf} {
 			raw, want := rawPod(t, encoding, 1)
 			want.TypeMeta = metav1.TypeMeta{}
-			got := take(t, c, raw)
+			got := decode(t, c, raw)
 			if diff := cmp.Diff(want, got.Value()); diff != "" || got.Err() != nil {
 				t.Errorf("%v, compact %v: %v %s", encoding, compact, got.Err(), diff)
 			}
@@ -88,7 +88,7 @@ func TestDecodeBytesWithoutValue(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := New(&corev1.Secret{}, schema.GroupVersionKind{}, Options{})
-	got := take(t, c, kube.Raw{
+	got := decode(t, c, kube.Raw{
 		Key: keepwatch.Key{Name: "a"}, Revision: 7, Kind: corev1.SchemeGroupVersion.WithKind("Secret"), Encoding: kube.Protobuf, Body: body,
 	})
 	if diff := cmp.Diff(want, got.Value()); diff != "" || got.Err() != nil {
@@ -96,33 +96,32 @@ func TestDecodeBytesWithoutValue(t *testing.T) {
 	}
 }
 
-// A compact object is at hand right after it came, and decoded again later; either
-// way it is the same.
+// The value of a compact object is cached first and decoded again later. Both values are equal.
 func TestCompactObjectsAreDecodedAgain(t *testing.T) {
 	for _, encoding := range []kube.Encoding{kube.JSON, kube.Protobuf} {
 		c := New(&corev1.Pod{}, schema.GroupVersionKind{}, Options{Compact: true})
 		raw, want := rawPod(t, encoding, 1)
 		want.TypeMeta = metav1.TypeMeta{}
-		i := take(t, c, raw)
+		i := decode(t, c, raw)
 		fresh := i.Value()
-		if fresh != c.compact.recent[0].value {
-			t.Errorf("%v: it is decoded at once for who is told of it", encoding)
+		if fresh != c.lazy.recent[0].value {
+			t.Errorf("%v: the value is not cached for the handlers of the change", encoding)
 		}
-		for n := range lately {
+		for n := range recentValues {
 			other, _ := rawPod(t, encoding, 2+n)
-			take(t, c, other)
+			decode(t, c, other)
 		}
 		again := i.Value()
 		if again == fresh {
-			t.Errorf("%v: it is still kept behind %d others", encoding, lately)
+			t.Errorf("%v: the value is still cached after %d others", encoding, recentValues)
 		}
 		for name, got := range map[string]any{"at first": fresh, "again": again} {
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("%v, %s: %s", encoding, name, diff)
 			}
 		}
-		if n := len(c.tree.interner.strings.slots) * len(slot{}); n > fewTexts {
-			t.Errorf("%v: room for %d texts of values that are thrown away", encoding, n)
+		if n := c.json.interner.strings.Len(); n > maxStringsCompact {
+			t.Errorf("%v: the interner stores %d strings of values that are dropped", encoding, n)
 		}
 	}
 }
@@ -138,9 +137,9 @@ func TestDecodeUnstructured(t *testing.T) {
 		for _, kind := range []schema.GroupVersionKind{{}, podKind} {
 			c := New(&unstructured.Unstructured{}, kind, Options{Compact: compact})
 			if c.Protobuf() {
-				t.Error("unstructured objects from protobuf")
+				t.Error("the codec of unstructured objects accepts protobuf")
 			}
-			got := take(t, c, raw)
+			got := decode(t, c, raw)
 			if diff := cmp.Diff(want, got.Value()); diff != "" || got.Err() != nil {
 				t.Errorf("compact %v: %v %s", compact, got.Err(), diff)
 			}
@@ -156,33 +155,33 @@ func TestDecodeMetadata(t *testing.T) {
 		if encoding == kube.Protobuf {
 			raw.Body, _ = partial.Marshal()
 		}
-		got := take(t, New(&metav1.PartialObjectMetadata{}, podKind, Options{}), raw)
+		got := decode(t, New(&metav1.PartialObjectMetadata{}, podKind, Options{}), raw)
 		if diff := cmp.Diff(partial, got.Value()); diff != "" || got.Err() != nil {
 			t.Errorf("%v: %v %s", encoding, got.Err(), diff)
 		}
 	}
 }
 
-// TestDecodeWhatDoesNotFit keeps the place of an object that is not what is said.
-func TestDecodeWhatDoesNotFit(t *testing.T) {
+// An object that does not fit its type becomes a rejected item with its key.
+func TestRejectsMismatches(t *testing.T) {
 	c := New(&corev1.Pod{}, podKind, Options{})
 	for encoding, body := range map[kube.Encoding]string{kube.JSON: `{"spec":{"nodeName":7}}`, kube.Protobuf: "\x0a\xff"} {
 		raw, _ := rawPod(t, encoding, 1)
 		raw.Body = []byte(body)
-		if got := take(t, c, raw); got.Err() == nil || got.Value() != nil || !strings.Contains(got.Err().Error(), raw.Key.String()) {
+		if got := decode(t, c, raw); got.Err() == nil || got.Value() != nil || !strings.Contains(got.Err().Error(), raw.Key.String()) {
 			t.Errorf("%v: value %v, error %v", encoding, got.Value(), got.Err())
 		}
 	}
 }
 
-func TestProtobufIsForThoseThatHaveIt(t *testing.T) {
+func TestProtobufNeedsTags(t *testing.T) {
 	for _, o := range []runtime.Object{&corev1.Pod{}, &appsv1.Deployment{}, &metav1.PartialObjectMetadata{}} {
 		if !New(o, schema.GroupVersionKind{}, Options{}).Protobuf() {
-			t.Errorf("%T not from protobuf", o)
+			t.Errorf("%T: no protobuf", o)
 		}
 	}
 	if New(&custom{}, schema.GroupVersionKind{}, Options{}).Protobuf() {
-		t.Error("custom resources from protobuf")
+		t.Error("the codec of a custom resource accepts protobuf")
 	}
 }
 
@@ -190,25 +189,17 @@ type custom struct{ crd }
 
 func (c *custom) DeepCopyObject() runtime.Object { return c }
 
-// TestStringsAreShared is what the memory of an informer depends on. Which strings push
-// out each other is chance, by the seed of a codec: of three, one has to share well.
+// The memory of an informer depends on shared strings.
 func TestStringsAreShared(t *testing.T) {
-	const pods, most, codecs = 300, 30, 3 // copies, where chance makes the table forget
+	const pods, most = 300, 1
 	for _, encoding := range []kube.Encoding{kube.JSON, kube.Protobuf} {
-		var worst string
-		for range codecs {
-			if worst = copied(t, encoding, pods, most); worst == "" {
-				break
-			}
-		}
-		if worst != "" {
+		if worst := copied(t, encoding, pods, most); worst != "" {
 			t.Errorf("%v: %s", encoding, worst)
 		}
 	}
 }
 
-// copied says which string of so many pods a codec has more than so many copies of, or
-// nothing.
+// copied returns which string of a number of pods a codec has more copies of than most, or nothing.
 func copied(t *testing.T, encoding kube.Encoding, pods, most int) (worst string) {
 	c := New(&corev1.Pod{}, schema.GroupVersionKind{}, Options{})
 	copies := map[string]map[*byte]bool{}
@@ -220,7 +211,7 @@ func copied(t *testing.T, encoding kube.Encoding, pods, most int) (worst string)
 	}
 	for n := range pods {
 		raw, _ := rawPod(t, encoding, 100*n)
-		i := take(t, c, raw)
+		i := decode(t, c, raw)
 		pod := i.Value().(*corev1.Pod)
 		note("node", pod.Spec.NodeName)
 		note("image", pod.Spec.Containers[0].Image)
@@ -228,47 +219,29 @@ func copied(t *testing.T, encoding kube.Encoding, pods, most int) (worst string)
 		note("manager", pod.ManagedFields[2].Manager)
 		note("fields", unsafe.String(unsafe.SliceData(pod.ManagedFields[2].FieldsV1.GetRawBytes()), 1))
 		if unsafe.StringData(i.Key().Name) != unsafe.StringData(pod.Name) {
-			t.Error("the key has a name of its own")
+			t.Error("the key does not share the name of the object")
 		}
 	}
-	for what, kept := range copies {
-		if len(kept) > most {
-			worst = fmt.Sprintf("%d pods have %d copies of a %s", pods, len(kept), what)
+	for what, found := range copies {
+		if len(found) > most {
+			worst = fmt.Sprintf("%d pods have %d copies of a %s", pods, len(found), what)
 		}
 	}
 	return worst
 }
 
-func TestTableIsBounded(t *testing.T) {
-	in := newTable(1<<10, 16)
-	for i := range 1 << 16 {
-		b := []byte(strings.Repeat(string(rune('a'+i%26)), 1+i%20) + string(rune('0'+i%7)))
-		if got := in.string(b); got != string(b) {
-			t.Fatalf("%q became %q", b, got)
-		}
-		var unique [3]byte
-		unique[0], unique[1], unique[2] = byte(i), byte(i>>8), byte(i>>16)
-		if got := in.string(unique[:]); got != string(unique[:]) {
-			t.Fatalf("%q became %q", unique, got)
-		}
-	}
-	if held := in.room(); held > 1<<10 {
-		t.Errorf("%d strings are held", held)
-	}
-}
-
-// TestCompact keeps what a transform leaves, and the newest values decoded.
+// A compact informer stores the result of a transform, and caches the newest values.
 func TestCompact(t *testing.T) {
 	for _, encoding := range []kube.Encoding{kube.JSON, kube.Protobuf} {
 		c := New(&corev1.Pod{}, schema.GroupVersionKind{}, Options{Compact: true})
 		raw, want := rawPod(t, encoding, 1)
 		want.TypeMeta, want.Annotations = metav1.TypeMeta{}, nil
-		i := take(t, c, raw)
+		i := decode(t, c, raw)
 		if i.Size() > len(raw.Body)+1<<10 {
 			t.Errorf("%d bytes for %d", i.Size(), len(raw.Body))
 		}
 		if i.Value() != i.Value() {
-			t.Error("a value is decoded again at once")
+			t.Error("a value is decoded twice in a row")
 		}
 		changed := i.Value().(*corev1.Pod).DeepCopy()
 		changed.Annotations = nil
@@ -277,26 +250,26 @@ func TestCompact(t *testing.T) {
 			t.Errorf("%v: %v %s", encoding, slim.Err(), diff)
 		}
 		if wrong := i.Showing("a string"); wrong.Err() == nil {
-			t.Error("a string was packed")
+			t.Error("a string is stored in the place of an object")
 		}
 		first := i.Value()
-		for n := range lately + 1 {
+		for n := range recentValues + 1 {
 			other, _ := rawPod(t, encoding, 100+n)
-			take(t, c, other).Value()
+			decode(t, c, other).Value()
 		}
 		if i.Value() == first {
-			t.Error("a value is kept for ever")
+			t.Error("a value is cached after newer ones")
 		}
 	}
 }
 
-// TestWhatIsHeldIsNotMadeAgain is what a relist with nothing new costs: nothing.
-func TestWhatIsHeldIsNotMadeAgain(t *testing.T) {
+// A relist does not decode unchanged objects.
+func TestUnchangedObjectsAreNotDecoded(t *testing.T) {
 	for _, encoding := range []kube.Encoding{kube.JSON, kube.Protobuf} {
 		c := New(&corev1.Pod{}, podKind, Options{})
 		raw, _ := rawPod(t, encoding, 1)
-		event := take(t, c, raw)
-		c.Held = func(key keepwatch.Key) *item.Item {
+		event := decode(t, c, raw)
+		c.Cached = func(key keepwatch.Key) *item.Item {
 			if key == raw.Key {
 				return event
 			}
@@ -306,8 +279,8 @@ func TestWhatIsHeldIsNotMadeAgain(t *testing.T) {
 		if encoding == kube.JSON {
 			listed.Body = []byte(strings.Replace(string(raw.Body), `"apiVersion":"v1","kind":"Pod",`, "", 1))
 		}
-		if take(t, c, listed) != event {
-			t.Errorf("%v: what is held was made again", encoding)
+		if decode(t, c, listed) != event {
+			t.Errorf("%v: an unchanged object is decoded", encoding)
 		}
 		for what, change := range map[string]func(*kube.Raw){
 			"revision": func(r *kube.Raw) { r.Revision++ },
@@ -319,19 +292,19 @@ func TestWhatIsHeldIsNotMadeAgain(t *testing.T) {
 			other := listed
 			change(&other)
 			if o, err := c.Decode(other); err != nil || o.(*item.Item) == event {
-				t.Errorf("%v: another %s is taken for what is held: %v", encoding, what, err)
+				t.Errorf("%v: an object with another %s is not decoded: %v", encoding, what, err)
 			}
 		}
 	}
 }
 
-// gate stands for a value whose decoding takes as long as the test wants.
+// gate is a value whose decoding calls onDecode.
 type gate struct{}
 
-var passing = func() {}
+var onDecode = func() {}
 
 func (gate) UnmarshalJSON([]byte) error {
-	passing()
+	onDecode()
 	return nil
 }
 
@@ -342,22 +315,22 @@ type gated struct {
 
 func (g *gated) DeepCopyObject() runtime.Object { return g }
 
-// Two goroutines that ask for two objects decode at the same time.
+// Two goroutines that read two objects decode at the same time.
 func TestCompactObjectsAreDecodedInParallel(t *testing.T) {
 	c := New(&gated{}, schema.GroupVersionKind{}, Options{Compact: true})
 	var items []*item.Item
-	for n := range lately + 2 {
+	for n := range recentValues + 2 {
 		name := fmt.Sprint(n)
-		items = append(items, take(t, c, kube.Raw{Key: keepwatch.Key{Name: name}, Revision: 1, Encoding: kube.JSON,
+		items = append(items, decode(t, c, kube.Raw{Key: keepwatch.Key{Name: name}, Revision: 1, Encoding: kube.JSON,
 			Body: []byte(`{"metadata":{"name":"` + name + `","resourceVersion":"1"},"gate":1}`)}))
 	}
 	var both sync.WaitGroup
 	both.Add(2)
-	passing = func() {
+	onDecode = func() {
 		both.Done()
 		both.Wait()
 	}
-	defer func() { passing = func() {} }()
+	defer func() { onDecode = func() {} }()
 	var all sync.WaitGroup
 	for _, i := range items[:2] {
 		all.Go(func() { i.Value() })
@@ -370,14 +343,13 @@ func TestCompactObjectsAreDecodedInParallel(t *testing.T) {
 	select {
 	case <-done:
 	case <-time.After(5 * time.Minute):
-		t.Fatal("one waits for the other")
+		t.Fatal("one goroutine waits for the other")
 	}
 }
 
-// Whoever asks, from whichever goroutine, gets what the object is; the machinery is the
-// twin.
+// Goroutines that read at the same time get values equal to the API machinery's.
 func TestCompactObjectsForManyGoroutines(t *testing.T) {
-	const objects, readers = 2 * lately, 8
+	const objects, readers = 2 * recentValues, 8
 	for _, encoding := range []kube.Encoding{kube.JSON, kube.Protobuf} {
 		c := New(&corev1.Pod{}, schema.GroupVersionKind{}, Options{Compact: true})
 		var items []*item.Item
@@ -385,7 +357,7 @@ func TestCompactObjectsForManyGoroutines(t *testing.T) {
 		for n := range objects {
 			raw, twin := rawPod(t, encoding, n)
 			twin.TypeMeta = metav1.TypeMeta{}
-			items, twins = append(items, take(t, c, raw)), append(twins, twin)
+			items, twins = append(items, decode(t, c, raw)), append(twins, twin)
 		}
 		var all sync.WaitGroup
 		for r := range readers {

@@ -14,195 +14,200 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// reader reads a value of one type from JSON, as the API machinery does: names
-// count with their case, unknown ones are passed over, null leaves what is there.
-type reader func(r *tree, t *text, v reflect.Value) error
-
-// readers are known for all that decode: reflect.Type to reader.
-var readers sync.Map
-
-// readerOf finds out how a type is read.
-func readerOf(t reflect.Type) reader {
-	if known, ok := readers.Load(t); ok {
-		return known.(reader)
-	}
-	// A type may contain itself: until it is known, it is looked up again.
-	var once sync.Once
-	var made reader
-	readers.Store(t, reader(func(r *tree, text *text, v reflect.Value) error {
-		once.Do(func() { made = newReader(t) })
-		return made(r, text, v)
-	}))
-	once.Do(func() { made = newReader(t) })
-	readers.Store(t, made)
-	return made
+// jsonDecoder decodes JSON texts. It belongs to one goroutine.
+type jsonDecoder struct {
+	*interner
+	tokens
+	// The members and elements of the untyped objects and arrays that are not complete yet.
+	members  []member
+	elements []any
 }
 
-func newReader(t reflect.Type) reader {
+// typed decodes a text into v.
+func (d *jsonDecoder) typed(b []byte, v reflect.Value) error {
+	d.tokens = tokens{text: b}
+	defer func() { d.tokens = tokens{} }() // b is the caller's
+	return jsonPlanOf(v.Type())(d, v)
+}
+
+// jsonPlan decodes the next value into a v of one type, as the API machinery does: the case of names
+// counts, unknown names are ignored, null leaves v unchanged.
+type jsonPlan func(d *jsonDecoder, v reflect.Value) error
+
+// jsonPlans maps each reflect.Type to its jsonPlan, for all decoders.
+var jsonPlans sync.Map
+
+func jsonPlanOf(t reflect.Type) jsonPlan {
+	if known, ok := jsonPlans.Load(t); ok {
+		return known.(jsonPlan)
+	}
+	// A type may contain itself: until its plan is complete, a plan that waits for it takes its place.
+	plan := sync.OnceValue(func() jsonPlan { return newJSONPlan(t) })
+	jsonPlans.Store(t, jsonPlan(func(d *jsonDecoder, v reflect.Value) error { return plan()(d, v) }))
+	jsonPlans.Store(t, plan())
+	return plan()
+}
+
+func newJSONPlan(t reflect.Type) jsonPlan {
 	switch {
 	case t == reflect.TypeFor[metav1.Time]():
-		return readTime
-	case t == reflect.TypeFor[metav1.FieldsV1]() && keepsBytes:
-		return readFields
+		return decodeTime
+	case t == reflect.TypeFor[metav1.FieldsV1]():
+		return decodeFieldsV1
 	case reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()):
-		return readItself
+		return decodeByMethod
 	case reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()):
-		return readElse
+		return decodeByMachinery
 	}
 	switch t.Kind() {
 	case reflect.Struct:
-		return structReader(t)
+		return structPlan(t)
 	case reflect.Pointer:
-		return pointerReader(t)
+		return pointerPlan(t)
 	case reflect.Slice:
 		if t.Elem().Kind() != reflect.Uint8 {
-			return sliceReader(t)
+			return slicePlan(t)
 		}
 	case reflect.Map:
 		if t.Key().Kind() == reflect.String && !reflect.PointerTo(t.Key()).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
-			return mapReader(t)
+			return mapPlan(t)
 		}
 	case reflect.String:
-		return readText
+		return decodeString
 	case reflect.Bool:
-		return readBool
+		return decodeBool
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		return readInt
+		return decodeInt
 	}
-	return readElse
+	return decodeByMachinery
 }
 
-// readElse leaves a value to the API machinery.
-func readElse(_ *tree, t *text, v reflect.Value) error {
-	return utiljson.Unmarshal(t.raw(), v.Addr().Interface())
+// decodeByMachinery decodes a value as the API machinery does, by calling it.
+func decodeByMachinery(d *jsonDecoder, v reflect.Value) error {
+	return utiljson.Unmarshal(d.raw(), v.Addr().Interface())
 }
 
-func readItself(_ *tree, t *text, v reflect.Value) error {
-	return v.Addr().Interface().(json.Unmarshaler).UnmarshalJSON(t.raw())
+func decodeByMethod(d *jsonDecoder, v reflect.Value) error {
+	return v.Addr().Interface().(json.Unmarshaler).UnmarshalJSON(d.raw())
 }
 
-func unfit(t *text, v reflect.Value) error {
-	return fmt.Errorf("JSON %.40q is no %v", t.raw(), v.Type())
+// mismatch returns the error of a next value that does not fit into v.
+func (d *jsonDecoder) mismatch(v reflect.Value) error {
+	return fmt.Errorf("cannot decode JSON %.40q into %v", d.raw(), v.Type())
 }
 
-// null passes a null, and reports whether it did.
-func (t *text) null() bool {
-	if t.peek() != 'n' {
-		return false
-	}
-	t.passLiteral()
-	return true
-}
-
-func readText(r *tree, t *text, v reflect.Value) error {
-	if t.null() {
-		return nil
-	}
-	if t.peek() != '"' {
-		return unfit(t, v)
-	}
-	v.SetString(r.strings.string(t.quoted()))
-	return nil
-}
-
-func readUniqueText(_ *tree, t *text, v reflect.Value) error {
-	if t.null() {
-		return nil
-	}
-	if t.peek() != '"' {
-		return unfit(t, v)
-	}
-	v.SetString(string(t.quoted()))
-	return nil
-}
-
-func readBool(_ *tree, t *text, v reflect.Value) error {
-	switch t.peek() {
+func decodeString(d *jsonDecoder, v reflect.Value) error {
+	switch d.peek() {
+	case '"':
+		v.SetString(d.intern(d.string()))
 	case 'n':
-	case 't', 'f':
-		v.SetBool(t.peek() == 't')
+		d.skipLiteral()
 	default:
-		return unfit(t, v)
+		return d.mismatch(v)
 	}
-	t.passLiteral()
 	return nil
 }
 
-func readInt(_ *tree, t *text, v reflect.Value) error {
-	if t.null() {
+// decodeDistinct is decodeString for strings that rarely repeat.
+func decodeDistinct(d *jsonDecoder, v reflect.Value) error {
+	switch d.peek() {
+	case '"':
+		v.SetString(string(d.string()))
+	case 'n':
+		d.skipLiteral()
+	default:
+		return d.mismatch(v)
+	}
+	return nil
+}
+
+func decodeBool(d *jsonDecoder, v reflect.Value) error {
+	switch c := d.peek(); c {
+	case 't', 'f':
+		v.SetBool(c == 't')
+	case 'n':
+	default:
+		return d.mismatch(v)
+	}
+	d.skipLiteral()
+	return nil
+}
+
+func decodeInt(d *jsonDecoder, v reflect.Value) error {
+	if d.null() {
 		return nil
 	}
-	at := t.at
-	switch t.peek() {
-	case '"', '{', '[', 't', 'f':
-		return unfit(t, v)
-	}
-	n, err := strconv.ParseInt(string(t.literal()), 10, 64)
+	b := d.raw()
+	n, err := strconv.ParseInt(string(b), 10, 64) // the text of no other kind of value parses
 	if err != nil || v.OverflowInt(n) {
-		t.at = at
-		return unfit(t, v)
+		return fmt.Errorf("cannot decode JSON %.40q into %v", b, v.Type())
 	}
 	v.SetInt(n)
 	return nil
 }
 
-// readTime is metav1.Time's own reading, without a copy of the text.
-func readTime(r *tree, t *text, v reflect.Value) error {
+// decodeTime does what metav1.Time.UnmarshalJSON does, without a copy of the text.
+func decodeTime(d *jsonDecoder, v reflect.Value) error {
 	into := v.Addr().Interface().(*metav1.Time)
-	if t.null() {
+	switch d.peek() {
+	case '"':
+	case 'n':
+		d.skipLiteral()
 		*into = metav1.Time{}
 		return nil
+	default:
+		return d.mismatch(v)
 	}
-	if t.peek() != '"' {
-		return unfit(t, v)
-	}
-	at, err := time.Parse(time.RFC3339, r.strings.string(t.quoted()))
+	at, err := time.Parse(time.RFC3339, d.intern(d.string()))
 	into.Time = at.Local()
 	return err
 }
 
-// readFields shares what managers have fields of.
-func readFields(r *tree, t *text, v reflect.Value) error {
-	if t.null() {
+// decodeFieldsV1 shares equal field sets.
+func decodeFieldsV1(d *jsonDecoder, v reflect.Value) error {
+	if d.null() {
 		return nil
 	}
-	return readManagedFields(r.interner, v.FieldByIndex(rawFields.Index), t.raw(), nil)
+	return d.fieldsV1(v.Addr().Interface().(*metav1.FieldsV1), d.raw(), (*metav1.FieldsV1).UnmarshalJSON)
 }
 
-func pointerReader(t reflect.Type) reader {
-	to := readerOf(t.Elem())
-	return func(r *tree, text *text, v reflect.Value) error {
-		if text.null() {
+func pointerPlan(t reflect.Type) jsonPlan {
+	elem := jsonPlanOf(t.Elem())
+	return func(d *jsonDecoder, v reflect.Value) error {
+		if d.null() {
 			v.SetZero()
 			return nil
 		}
 		if v.IsNil() {
 			v.Set(reflect.New(t.Elem()))
 		}
-		return to(r, text, v.Elem())
+		return elem(d, v.Elem())
 	}
 }
 
-// sliceReader makes slices as long as they have to be: the last one of a field
-// tells how long the next will be.
-func sliceReader(t reflect.Type) reader {
-	of := readerOf(t.Elem())
-	var last atomic.Int64
-	return func(r *tree, text *text, v reflect.Value) error {
-		if text.null() {
+// longestGuess bounds the memory that a wrong guess of a length wastes.
+const longestGuess = 64
+
+// slicePlan makes slices of exactly their length. It guesses that a slice is as long as the previous
+// one of its type.
+func slicePlan(t reflect.Type) jsonPlan {
+	elem := jsonPlanOf(t.Elem())
+	var previous atomic.Int64
+	return func(d *jsonDecoder, v reflect.Value) error {
+		if d.null() {
 			v.SetZero()
 			return nil
 		}
-		if text.peek() != '[' {
-			return unfit(text, v)
+		if d.peek() != '[' {
+			return d.mismatch(v)
 		}
-		n, room := 0, int(last.Load())
+		n, guess := 0, min(int(previous.Load()), longestGuess)
 		v.Set(reflect.MakeSlice(t, 0, 0))
-		for more := text.enter(); more; more = text.more() {
+		for more := d.enter(); more; more = d.more() {
 			if n == v.Cap() {
-				reserve(v, max(1, n, min(room, longestGuess)-n))
+				reserve(v, max(1, n, guess-n))
 			}
-			if err := of(r, text, extend(v)); err != nil {
+			if err := elem(d, extend(v)); err != nil {
 				return err
 			}
 			n++
@@ -210,37 +215,34 @@ func sliceReader(t reflect.Type) reader {
 		if n < v.Cap() {
 			reserve(v, 0)
 		}
-		last.Store(int64(n))
+		previous.Store(int64(n))
 		return nil
 	}
 }
 
-// longestGuess bounds the memory that a guess can waste.
-const longestGuess = 64
-
-func mapReader(t reflect.Type) reader {
-	of := readerOf(t.Elem())
-	var last atomic.Int64
-	return func(r *tree, text *text, v reflect.Value) error {
-		if text.null() {
+func mapPlan(t reflect.Type) jsonPlan {
+	elem := jsonPlanOf(t.Elem())
+	var previous atomic.Int64
+	return func(d *jsonDecoder, v reflect.Value) error {
+		if d.null() {
 			v.SetZero()
 			return nil
 		}
-		if text.peek() != '{' {
-			return unfit(text, v)
+		if d.peek() != '{' {
+			return d.mismatch(v)
 		}
 		if v.IsNil() {
-			v.Set(reflect.MakeMapWithSize(t, min(int(last.Load()), longestGuess)))
+			v.Set(reflect.MakeMapWithSize(t, min(int(previous.Load()), longestGuess)))
 		}
-		for more := text.enter(); more; more = text.more() {
+		for more := d.enter(); more; more = d.more() {
 			key, value := reflect.New(t.Key()).Elem(), reflect.New(t.Elem()).Elem()
-			key.SetString(r.strings.string(text.name()))
-			if err := of(r, text, value); err != nil {
+			key.SetString(d.intern(d.name()))
+			if err := elem(d, value); err != nil {
 				return err
 			}
 			v.SetMapIndex(key, value)
 		}
-		last.Store(int64(v.Len()))
+		previous.Store(int64(v.Len()))
 		return nil
 	}
 }

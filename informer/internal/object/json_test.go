@@ -22,19 +22,19 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-func newTree() *tree { return &tree{interner: newInterner(Options{})} }
+func newJSONDecoder() *jsonDecoder { return &jsonDecoder{interner: newInterner(Options{})} }
 
-func readInto(r *tree, b []byte, into any) error {
+func decodeInto(r *jsonDecoder, b []byte, into any) error {
 	v := reflect.ValueOf(into).Elem()
-	return readerOf(v.Type())(r, &text{b: b}, v)
+	return r.typed(b, v)
 }
 
-// TestMachineryIsTheTwin reads random objects of every kind of the API as the API
-// machinery does, with a type and without.
+// TestMachineryIsTheTwin compares random objects of every kind of the API with the API machinery's
+// decoding, typed and unstructured.
 func TestMachineryIsTheTwin(t *testing.T) {
 	const seed, rounds = 2, 3
 	random := fuzzer.FuzzerFor(metafuzzer.Funcs, rand.NewSource(seed), serializer.NewCodecFactory(scheme.Scheme)).RandSource(rand.NewSource(seed))
-	r := newTree()
+	r := newJSONDecoder()
 	for gvk, goType := range scheme.Scheme.AllKnownTypes() {
 		if _, ok := reflect.New(goType).Interface().(metav1.Object); !ok || gvk.Version == runtime.APIVersionInternal {
 			continue
@@ -50,24 +50,24 @@ func TestMachineryIsTheTwin(t *testing.T) {
 			if err := utiljson.Unmarshal(b, want); err != nil {
 				t.Fatal(gvk, err)
 			}
-			if err := readInto(r, b, got); err != nil {
+			if err := decodeInto(r, b, got); err != nil {
 				t.Fatalf("%v: %v of %s", gvk, err, b)
 			}
 			if !reflect.DeepEqual(got, want) && !equality.Semantic.DeepEqual(got, want) {
 				t.Fatalf("%v: got %v, want %v", gvk, got, want)
 			}
-			wantTree(t, r, b)
+			wantUntyped(t, b)
 		}
 	}
 }
 
-func wantTree(t *testing.T, r *tree, b []byte) {
+func wantUntyped(t *testing.T, b []byte) {
 	t.Helper()
 	var want map[string]any
 	if err := utiljson.Unmarshal(b, &want); err != nil {
 		t.Fatal(err)
 	}
-	got, err := r.object(b)
+	got, err := newJSONDecoder().untyped(b)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func wantTree(t *testing.T, r *tree, b []byte) {
 	}
 }
 
-// crd is what authors of custom resources write, and a little more.
+// crd has the types of fields that custom resources have, and rarer ones.
 type crd struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -110,7 +110,7 @@ type spec struct {
 	Self *spec `json:"self"`
 }
 
-// odd is left to the API machinery.
+// odd is decoded by the API machinery.
 type odd struct {
 	Quoted int `json:"quoted,string"`
 	*Embedded
@@ -132,9 +132,9 @@ var documents = []string{
 	`{}`, `{"metadata":{"name":"a","name":"b"}}`, `{"spec":{"nested":{"a":null,"b":[],"c":[null,{}]}}}`, `[]`, `null`, `"a"`, `12`,
 }
 
-// TestDocuments reads what is rare, and what is wrong.
+// TestDocuments decodes rare and wrong documents.
 func TestDocuments(t *testing.T) {
-	r := newTree()
+	r := newJSONDecoder()
 	for _, d := range documents {
 		wantSame[crd](t, r, []byte(d))
 		wantSame[corev1.Pod](t, r, []byte(d))
@@ -142,12 +142,11 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
-// wantSame checks that a text is read as the API machinery reads it, or rejected if
-// that rejects it.
-func wantSame[T any](t *testing.T, r *tree, b []byte) {
+// wantSame checks that a text is decoded as by the API machinery, or rejected if that rejects it.
+func wantSame[T any](t *testing.T, r *jsonDecoder, b []byte) {
 	t.Helper()
 	var got, want T
-	wantErr, gotErr := utiljson.Unmarshal(b, &want), readInto(r, b, &got)
+	wantErr, gotErr := utiljson.Unmarshal(b, &want), decodeInto(r, b, &got)
 	if (gotErr == nil) != (wantErr == nil) {
 		t.Errorf("%s: error %v, want %v", b, gotErr, wantErr)
 	}
@@ -162,14 +161,15 @@ func FuzzJSON(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if !jsontext.Value(b).IsValid(jsontext.AllowDuplicateNames(false)) || bytes.Contains(b, []byte("\"fieldsV1\"")) && bytes.ContainsAny(b, " \t\r\n") {
-			return // what a source never hands on; and what is kept as it is spelled
+			// Values of duplicate names are merged in another way. White space in a field set is not removed.
+			return
 		}
-		r := newTree()
+		r := newJSONDecoder()
 		wantSame[crd](t, r, b)
 		wantSame[corev1.Pod](t, r, b)
 		var want map[string]any
 		if wantErr := utiljson.Unmarshal(b, &want); wantErr == nil && want != nil {
-			wantTree(t, r, b)
+			wantUntyped(t, b)
 		}
 	})
 }

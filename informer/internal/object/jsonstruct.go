@@ -5,38 +5,37 @@ import (
 	"strings"
 )
 
-// member is how a field of a struct is read from JSON.
-type member struct {
-	index []int
-	read  reader
+// jsonField is the plan of a field of a struct.
+type jsonField struct {
+	index  []int // of the field, behind those of the structs that it is embedded in
+	decode jsonPlan
 }
 
-// structReader reads structs whose fields have names of their own. One whose names
-// are to be decided between, or that says more of a field than its name, is left
-// to the API machinery.
-func structReader(t reflect.Type) reader {
-	members := map[string]*member{}
-	if !addMembers(members, t, nil) {
-		return readElse
+// structPlan decodes structs by the names of their fields. It leaves a struct in which two fields have
+// one name, or a field has another option than a name, to the API machinery.
+func structPlan(t reflect.Type) jsonPlan {
+	fields := map[string]*jsonField{}
+	if !addFields(fields, t, nil) {
+		return decodeByMachinery
 	}
-	return func(r *tree, text *text, v reflect.Value) error {
-		if text.null() {
+	return func(d *jsonDecoder, v reflect.Value) error {
+		if d.null() {
 			return nil
 		}
-		if text.peek() != '{' {
-			return unfit(text, v)
+		if d.peek() != '{' {
+			return d.mismatch(v)
 		}
-		for more := text.enter(); more; more = text.more() {
-			m := members[string(text.name())]
-			if m == nil {
-				text.raw()
+		for more := d.enter(); more; more = d.more() {
+			f := fields[string(d.name())]
+			if f == nil {
+				d.raw()
 				continue
 			}
 			into := v
-			for _, i := range m.index {
+			for _, i := range f.index {
 				into = into.Field(i)
 			}
-			if err := m.read(r, text, into); err != nil {
+			if err := f.decode(d, into); err != nil {
 				return err
 			}
 		}
@@ -44,9 +43,9 @@ func structReader(t reflect.Type) reader {
 	}
 }
 
-// addMembers adds the fields of a struct, and those of structs that are embedded
-// in it; ok is false if that is not all that there is to know.
-func addMembers(members map[string]*member, t reflect.Type, path []int) (ok bool) {
+// addFields adds the fields of a struct, and those of the structs that are embedded in it. It reports
+// false if their names and types do not say all that encoding/json would do.
+func addFields(fields map[string]*jsonField, t reflect.Type, path []int) (ok bool) {
 	for i := range t.NumField() {
 		f := t.Field(i)
 		tag := f.Tag.Get("json")
@@ -56,7 +55,7 @@ func addMembers(members map[string]*member, t reflect.Type, path []int) (ok bool
 		name, options, _ := strings.Cut(tag, ",")
 		index := append(path[:len(path):len(path)], i)
 		if f.Anonymous && name == "" {
-			if f.Type.Kind() != reflect.Struct || !f.IsExported() || !addMembers(members, f.Type, index) {
+			if f.Type.Kind() != reflect.Struct || !f.IsExported() || !addFields(fields, f.Type, index) {
 				return false
 			}
 			continue
@@ -67,17 +66,17 @@ func addMembers(members map[string]*member, t reflect.Type, path []int) (ok bool
 		if name == "" {
 			name = f.Name
 		}
-		if members[name] != nil || strings.Contains(options, "string") {
+		if fields[name] != nil || strings.Contains(options, "string") {
 			return false
 		}
-		members[name] = &member{index: index, read: fieldReader(t, f)}
+		fields[name] = &jsonField{index: index, decode: fieldPlan(t, f)}
 	}
 	return true
 }
 
-func fieldReader(t reflect.Type, f reflect.StructField) reader {
-	if f.Type.Kind() == reflect.String && unique[t.Name()+"."+f.Name] {
-		return readUniqueText
+func fieldPlan(t reflect.Type, f reflect.StructField) jsonPlan {
+	if f.Type.Kind() == reflect.String && distinct[t.Name()+"."+f.Name] {
+		return decodeDistinct
 	}
-	return readerOf(f.Type)
+	return jsonPlanOf(f.Type)
 }

@@ -8,27 +8,26 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// message is how a struct is read from protobuf: as the generated code of the
-// Kubernetes API does, which is told by the struct's tags. What this adds to that
-// code is that it allocates each slice and map once, and no string that repeats.
+// message decodes a struct from protobuf by its tags. It decodes what the generated code of the Kubernetes
+// API decodes, but allocates each slice and map once, and interns strings.
 type message struct {
 	fields []*field // by number; nil where there is none
 }
 
-// field is how a field of a struct is read.
+// field decodes a field of a struct.
 type field struct {
 	index  int // in the struct
 	number protowire.Number
-	// read takes a value that has a length, nil if such a one is wrong; rest is the
-	// message behind it.
-	read func(in *interner, v reflect.Value, value, rest []byte) error
-	// set takes a number, nil if such a one is wrong.
+	// decode decodes a value with a length; rest is the message behind it. It is nil if the field has no
+	// such values.
+	decode func(in *interner, v reflect.Value, value, rest []byte) error
+	// set sets a number. It is nil if the field has no numbers.
 	set func(v reflect.Value, number uint64)
 }
 
-var errWireType = errors.New("protobuf: a field is of another type than its number says")
+var errWireType = errors.New("protobuf: a field has another wire type than its number")
 
-// decode reads b into v, a struct.
+// decode decodes b into v, a struct.
 func (m *message) decode(in *interner, v reflect.Value, b []byte) error {
 	for len(b) > 0 {
 		number, kind, n := protowire.ConsumeTag(b)
@@ -42,7 +41,7 @@ func (m *message) decode(in *interner, v reflect.Value, b []byte) error {
 		}
 		if f == nil {
 			n = protowire.ConsumeFieldValue(number, kind, b)
-		} else if size, err := f.take(in, v.Field(f.index), kind, b); err != nil {
+		} else if size, err := f.next(in, v.Field(f.index), kind, b); err != nil {
 			return err
 		} else {
 			n = size
@@ -55,16 +54,16 @@ func (m *message) decode(in *interner, v reflect.Value, b []byte) error {
 	return nil
 }
 
-// take reads one value from the front of b into v. It returns the value's size,
-// or, if that is negative, protowire's error.
-func (f *field) take(in *interner, v reflect.Value, kind protowire.Type, b []byte) (int, error) {
+// next decodes the first value of b into v. It returns the size of the value; a negative size is protowire's
+// error.
+func (f *field) next(in *interner, v reflect.Value, kind protowire.Type, b []byte) (int, error) {
 	switch {
-	case kind == protowire.BytesType && f.read != nil:
+	case kind == protowire.BytesType && f.decode != nil:
 		value, n := protowire.ConsumeBytes(b)
 		if n < 0 {
 			return n, nil
 		}
-		return n, f.read(in, v, value, b[n:])
+		return n, f.decode(in, v, value, b[n:])
 	case kind == protowire.VarintType && f.set != nil:
 		number, n := protowire.ConsumeVarint(b)
 		if n >= 0 {
@@ -75,7 +74,7 @@ func (f *field) take(in *interner, v reflect.Value, kind protowire.Type, b []byt
 	return 0, errWireType
 }
 
-// repeats counts the fields of a number at the front of b.
+// repeats counts the fields with a number at the front of b.
 func repeats(number protowire.Number, b []byte) (count int) {
 	for {
 		next, kind, n := protowire.ConsumeTag(b)
@@ -91,11 +90,11 @@ func repeats(number protowire.Number, b []byte) (count int) {
 	}
 }
 
-// messages are known for all that decode: reflect.Type to *message, nil for a type
-// whose tags don't say how it is read.
+// messages maps each reflect.Type to its *message, for all decoders; nil for a type that its tags do not
+// describe.
 var messages sync.Map
 
-// messageOf is how a struct is read, nil if its tags don't say it.
+// messageOf returns the message of a struct, nil if its tags do not describe it.
 func messageOf(t reflect.Type) *message {
 	if known, ok := messages.Load(t); ok {
 		return known.(*message)

@@ -4,16 +4,15 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
-	"unsafe"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// planner finds out how types are read that refer to each other.
+// planner makes the messages of types that may refer to each other.
 type planner map[reflect.Type]*message
 
-// message is how a struct is read, nil if its tags don't say it.
+// message returns the plan of a struct, nil if its tags do not describe it.
 func (p planner) message(t reflect.Type) *message {
 	if m, ok := p[t]; ok {
 		return m
@@ -24,7 +23,7 @@ func (p planner) message(t reflect.Type) *message {
 		f := t.Field(i)
 		tag := f.Tag.Get("protobuf")
 		if tag == "" && (f.Type == reflect.TypeFor[metav1.TypeMeta]() || f.Type.Kind() == reflect.Interface) {
-			continue // it is in the envelope, or only in memory
+			continue // the envelope contains it, or only memory does
 		}
 		number, ok := numberOf(tag)
 		if !ok || !f.IsExported() {
@@ -36,11 +35,8 @@ func (p planner) message(t reflect.Type) *message {
 			p[t] = nil
 			return nil
 		}
-		switch {
-		case unique[t.Name()+"."+f.Name]:
-			planned.read = readUnique
-		case t == reflect.TypeFor[metav1.FieldsV1]():
-			planned.read = readManagedFields
+		if distinct[t.Name()+"."+f.Name] {
+			planned.decode = decodeDistinctString
 		}
 		planned.index, planned.number = i, number
 		for len(m.fields) <= int(number) {
@@ -51,8 +47,8 @@ func (p planner) message(t reflect.Type) *message {
 	return m
 }
 
-// unique are strings that hardly ever repeat.
-var unique = map[string]bool{
+// distinct are the fields whose strings rarely repeat: they are not interned.
+var distinct = map[string]bool{
 	"ObjectMeta.Name": true, "ObjectMeta.UID": true, "ObjectMeta.ResourceVersion": true,
 	"PodStatus.PodIP": true, "PodIP.IP": true, "ContainerStatus.ContainerID": true,
 }
@@ -60,7 +56,7 @@ var unique = map[string]bool{
 // highestNumber bounds the numbers of fields: no type of the API has that many.
 const highestNumber = 1 << 10
 
-// numberOf reads a tag like "bytes,1,opt,name=metadata".
+// numberOf parses a tag like "bytes,1,opt,name=metadata".
 func numberOf(tag string) (protowire.Number, bool) {
 	parts := strings.SplitN(tag, ",", 3)
 	if len(parts) < 2 {
@@ -70,9 +66,9 @@ func numberOf(tag string) (protowire.Number, bool) {
 	return protowire.Number(number), err == nil && number > 0 && number < highestNumber
 }
 
-// field is how a field of a type is read, nil if that is not known.
+// field returns the plan of a field of a type, nil if the type is unknown.
 func (p planner) field(t reflect.Type) *field {
-	if f := p.single(t); f != nil {
+	if f := p.singular(t); f != nil {
 		return f
 	}
 	switch t.Kind() {
@@ -81,18 +77,21 @@ func (p planner) field(t reflect.Type) *field {
 	case reflect.Slice:
 		return p.slice(t)
 	case reflect.Map:
-		return p.dictionary(t)
+		return p.mapOf(t)
 	}
 	return nil
 }
 
 type unmarshaler interface{ Unmarshal([]byte) error }
 
-// single is how a value is read that is neither optional nor repeated.
-func (p planner) single(t reflect.Type) *field {
+// singular returns the plan of a field that is neither optional nor repeated.
+func (p planner) singular(t reflect.Type) *field {
+	if t == reflect.TypeFor[metav1.FieldsV1]() {
+		return &field{decode: decodeFieldsV1Message}
+	}
 	switch t.Kind() {
 	case reflect.String:
-		return &field{read: readString}
+		return &field{decode: decodeStringBytes}
 	case reflect.Bool:
 		return &field{set: func(v reflect.Value, n uint64) { v.SetBool(n != 0) }}
 	case reflect.Int32:
@@ -101,57 +100,47 @@ func (p planner) single(t reflect.Type) *field {
 		return &field{set: func(v reflect.Value, n uint64) { v.SetInt(int64(n)) }}
 	case reflect.Struct:
 		if m := p.message(t); m != nil {
-			return &field{read: func(in *interner, v reflect.Value, value, _ []byte) error { return m.decode(in, v, value) }}
+			return &field{decode: func(in *interner, v reflect.Value, value, _ []byte) error { return m.decode(in, v, value) }}
 		}
 	case reflect.Slice:
 		if t.Elem().Kind() == reflect.Uint8 {
-			return &field{read: readBytes}
+			return &field{decode: decodeBytes}
 		}
 	}
 	if reflect.PointerTo(t).Implements(reflect.TypeFor[unmarshaler]()) {
-		return &field{read: readOwn}
+		return &field{decode: decodeUnmarshaler}
 	}
 	return nil
 }
 
-func readString(in *interner, v reflect.Value, value, _ []byte) error {
-	v.SetString(in.strings.string(value))
+func decodeStringBytes(in *interner, v reflect.Value, value, _ []byte) error {
+	v.SetString(in.intern(value))
 	return nil
 }
 
-func readUnique(_ *interner, v reflect.Value, value, _ []byte) error {
+func decodeDistinctString(_ *interner, v reflect.Value, value, _ []byte) error {
 	v.SetString(string(value))
 	return nil
 }
 
-func readBytes(_ *interner, v reflect.Value, value, _ []byte) error {
+func decodeBytes(_ *interner, v reflect.Value, value, _ []byte) error {
 	v.SetBytes(append(make([]byte, 0, len(value)), value...))
 	return nil
 }
 
-// rawFields is where a FieldsV1 keeps its bytes. It does not in programs that are
-// built with the tag fieldsv1string, which make one string of equal ones themselves.
-var rawFields, keepsBytes = reflect.TypeFor[metav1.FieldsV1]().FieldByName("Raw")
-
-// readManagedFields makes one of equal bytes, unless a transform may change them. Nobody else
-// may change them, nor any other part of an object in an informer.
-func readManagedFields(in *interner, v reflect.Value, value, rest []byte) error {
-	if in.fields == nil {
-		return readBytes(in, v, value, rest)
-	}
-	shared := in.fields.string(value)
-	v.SetBytes(unsafe.Slice(unsafe.StringData(shared), len(shared)))
-	return nil
+// decodeFieldsV1Message shares equal field sets.
+func decodeFieldsV1Message(in *interner, v reflect.Value, value, _ []byte) error {
+	return in.fieldsV1(v.Addr().Interface().(*metav1.FieldsV1), value, (*metav1.FieldsV1).Unmarshal)
 }
 
-// readOwn lets the type read itself.
-func readOwn(_ *interner, v reflect.Value, value, _ []byte) error {
+// decodeUnmarshaler calls the generated code.
+func decodeUnmarshaler(_ *interner, v reflect.Value, value, _ []byte) error {
 	return v.Addr().Interface().(unmarshaler).Unmarshal(value)
 }
 
-// pointer is how an optional value is read.
+// pointer returns the plan of an optional field.
 func (p planner) pointer(t reflect.Type) *field {
-	to := p.single(t.Elem())
+	to := p.singular(t.Elem())
 	if to == nil {
 		return nil
 	}
@@ -162,9 +151,9 @@ func (p planner) pointer(t reflect.Type) *field {
 		return v.Elem()
 	}
 	f := &field{}
-	if to.read != nil {
-		f.read = func(in *interner, v reflect.Value, value, _ []byte) error {
-			return to.read(in, target(v), value, nil)
+	if to.decode != nil {
+		f.decode = func(in *interner, v reflect.Value, value, _ []byte) error {
+			return to.decode(in, target(v), value, nil)
 		}
 	}
 	if to.set != nil {
@@ -173,19 +162,19 @@ func (p planner) pointer(t reflect.Type) *field {
 	return f
 }
 
-// slice is how repeated values are read.
+// slice returns the plan of a repeated field.
 func (p planner) slice(t reflect.Type) *field {
-	of := p.field(t.Elem())
-	if of == nil {
+	elem := p.field(t.Elem())
+	if elem == nil {
 		return nil
 	}
 	f := &field{}
-	if of.read != nil {
-		f.read = func(in *interner, v reflect.Value, value, rest []byte) error {
+	if elem.decode != nil {
+		f.decode = func(in *interner, v reflect.Value, value, rest []byte) error {
 			if v.Len() == v.Cap() {
 				reserve(v, 1+repeats(f.number, rest))
 			}
-			return of.read(in, extend(v), value, nil)
+			return elem.decode(in, extend(v), value, nil)
 		}
 		return f
 	}
@@ -193,9 +182,9 @@ func (p planner) slice(t reflect.Type) *field {
 		if v.Len() == v.Cap() {
 			v.Grow(1)
 		}
-		of.set(extend(v), n)
+		elem.set(extend(v), n)
 	}
-	f.read = func(_ *interner, v reflect.Value, packed, _ []byte) error {
+	f.decode = func(_ *interner, v reflect.Value, packed, _ []byte) error {
 		for len(packed) > 0 {
 			number, n := protowire.ConsumeVarint(packed)
 			if n < 0 {
@@ -209,31 +198,31 @@ func (p planner) slice(t reflect.Type) *field {
 	return f
 }
 
-// reserve makes room for exactly n more elements.
+// reserve sets the capacity to exactly n more elements than the length.
 func reserve(v reflect.Value, n int) {
 	grown := reflect.MakeSlice(v.Type(), v.Len(), v.Len()+n)
 	reflect.Copy(grown, v)
 	v.Set(grown)
 }
 
-// extend makes a slice one longer, which it has room for, and returns what was won.
+// extend makes a slice one element longer, within its capacity, and returns that element.
 func extend(v reflect.Value) reflect.Value {
 	n := v.Len()
 	v.SetLen(n + 1)
 	return v.Index(n)
 }
 
-// dictionary is how maps are read: each entry is a message of a key and a value.
-func (p planner) dictionary(t reflect.Type) *field {
-	of := p.field(t.Elem())
-	if of == nil || t.Key().Kind() != reflect.String {
+// mapOf returns the plan of a map: each entry is a message of a key and a value.
+func (p planner) mapOf(t reflect.Type) *field {
+	elem := p.field(t.Elem())
+	if elem == nil || t.Key().Kind() != reflect.String {
 		return nil
 	}
-	of.index = 1
-	entry := &message{fields: []*field{1: {index: 0, read: readString}, 2: of}}
+	elem.index = 1
+	entry := &message{fields: []*field{1: {index: 0, decode: decodeStringBytes}, 2: elem}}
 	entryType := reflect.StructOf([]reflect.StructField{{Name: "Key", Type: t.Key()}, {Name: "Value", Type: t.Elem()}})
 	f := &field{}
-	f.read = func(in *interner, v reflect.Value, value, rest []byte) error {
+	f.decode = func(in *interner, v reflect.Value, value, rest []byte) error {
 		if v.IsNil() {
 			v.Set(reflect.MakeMapWithSize(t, 1+repeats(f.number, rest)))
 		}
