@@ -69,7 +69,7 @@ func revisionOf(t testing.TB, client *kubernetes.Client) int64 {
 	return must(client.KV.Get(t.Context(), "/"))(t).Header.Revision
 }
 
-// heap is how much is in use.
+// heap returns the heap in use.
 func heap() int64 {
 	var m runtime.MemStats
 	for range 3 {

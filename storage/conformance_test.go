@@ -26,10 +26,9 @@ import (
 	featuregatetesting "k8s.io/component-base/featuregate/testing"
 )
 
-// conformance is k8s.io/apiserver's own tests of a storage.Interface. Those that ask
-// for a compaction, or for another transformer, get it together with a restart of the
-// storage: what it has decoded and remembers it may use, which these tests don't
-// expect; the next process of an API server is who meets the new conditions.
+// conformance has k8s.io/apiserver's own tests of a storage.Interface. A compaction or a change of the
+// transformer includes a restart of the storage: a running storage uses objects and history that it has
+// cached, which these tests do not expect.
 var conformance = map[string]struct {
 	options options
 	run     func(context.Context, *testing.T, *rig)
@@ -167,9 +166,8 @@ var conformance = map[string]struct {
 	}},
 }
 
-// alone are those that set feature gates, which all share, or that give an object a
-// second to live, a watch three, or a write and a watch five together, and must not be
-// paused meanwhile.
+// alone has the tests that do not run in parallel: they set feature gates, which all share, or have
+// deadlines of one to five seconds for a write or a watch.
 var alone = []string{
 	"RunTestGet",
 	"RunTestGetListWithoutErrorAggregation", "RunTestStats", "RunWatchSemantics",
@@ -178,9 +176,9 @@ var alone = []string{
 	"RunTestWatchInitializationSignal", "RunTestWatcherTimeout",
 }
 
-// inapplicable are those that can't be run, and why.
+// inapplicable has the tests that can't run, and the reasons.
 var inapplicable = map[string]string{
-	"RunTestListResourceVersionMatch": "its transformer writes an object whenever it reads one, which whoever reads each write once would answer for ever; see TestListsOfOneRevisionAreEqual",
+	"RunTestListResourceVersionMatch": "its transformer writes an object at each read, so that a cache which reads each write never ends; see TestListsOfOneRevisionAreEqual",
 	"RunBenchmarkWriteThroughput":     "a benchmark",
 	"RunBenchmarkStoreList":           "a benchmark",
 	"RunBenchmarkStoreStats":          "a benchmark",
@@ -197,7 +195,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// TestConformanceIsComplete fails when the library has a test that is in no list.
+// TestConformanceIsComplete fails if the library has a test that is in none of the lists.
 func TestConformanceIsComplete(t *testing.T) {
 	dir, err := exec.Command("go", "list", "-f", "{{.Dir}}", "k8s.io/apiserver/pkg/storage/testing").Output()
 	if err != nil {
@@ -241,7 +239,7 @@ func pages(run func(context.Context, *testing.T, apistorage.Interface, storagete
 	}
 }
 
-// inEtcd checks that what was written is in etcd, and without what etcd knows itself.
+// inEtcd checks that an object is in etcd, without its resourceVersion.
 func inEtcd(r *rig) storagetesting.KeyValidation {
 	return func(ctx context.Context, t *testing.T, key string) {
 		answer := must(r.etcd.KV.Get(ctx, key))(t)
@@ -307,9 +305,8 @@ func (c current) GetList(ctx context.Context, key string, o apistorage.ListOptio
 	return c.rig.GetList(ctx, key, o, into)
 }
 
-// overdue increases the revision when a list has to show it, and not before. The test
-// calls it a mistake if a list at revision 0 shows it, too, which etcd's answer to a
-// request for progress may cause at any time.
+// overdue increases the revision only when a list must have it. The test fails if a list at revision 0
+// has it, which a progress notification of etcd can cause at any time.
 type overdue struct {
 	*rig
 	increases int
@@ -331,7 +328,7 @@ func (o *overdue) GetList(ctx context.Context, key string, options apistorage.Li
 	return o.rig.GetList(ctx, key, options, into)
 }
 
-// unhurried creates objects also when the time for it is over.
+// unhurried creates objects also after the deadline of the context.
 type unhurried struct{ *rig }
 
 func (u unhurried) Create(ctx context.Context, key string, o, out runtime.Object, ttl uint64) error {
@@ -370,7 +367,7 @@ func (f *failingCodec) Decode(data []byte, defaults *schema.GroupVersionKind, in
 	return f.Codec.Decode(data, defaults, into)
 }
 
-// corruptError is what etcd3 makes of an object that can't be decrypted.
+// corruptError returns etcd3's error for an object that can't be decrypted.
 func corruptError(t *testing.T) error {
 	f := &failing{Transformer: identity.NewEncryptCheckTransformer()}
 	f.set(true)

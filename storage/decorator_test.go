@@ -72,7 +72,7 @@ func keyOf(prefix string) func(runtime.Object) (string, error) {
 	}
 }
 
-// Whether keys have a namespace is learned from how an API server makes them.
+// Namespaced detects the namespace in the keys of an API server.
 func TestNamespaced(t *testing.T) {
 	t.Parallel()
 	for made, want := range map[string]string{

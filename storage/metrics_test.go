@@ -22,19 +22,19 @@ import (
 
 var groups atomic.Int64
 
-// counts are those of all tests' storages, in a registry of their own.
+// counts are the metrics of all tests' storages, in a registry of their own.
 var (
 	registry = metrics.NewKubeRegistry()
 	counts   = storage.NewMetrics(registry)
 )
 
-// uncounted is a resource of which nothing has been counted yet.
+// uncounted is a resource without any counts.
 func uncounted() schema.GroupResource {
 	return schema.GroupResource{Group: fmt.Sprint("group", groups.Add(1)), Resource: "pods"}
 }
 
-// metric is the value of a counter or gauge, or how often a histogram has observed, of
-// one resource. It is zero before the first time.
+// metric returns the value of a counter or gauge of one resource, or the number of observations of a
+// histogram, zero if there is none.
 func metric(t testing.TB, of schema.GroupResource, name string, more ...string) float64 {
 	t.Helper()
 	want := map[string]string{"group": of.Group, "resource": of.Resource}
@@ -116,8 +116,7 @@ func TestMetricsOfAWatchCache(t *testing.T) {
 	eventually(t, "what a watch has missed is counted", func() bool { return metric(t, of, initial) == 4 })
 }
 
-// What watches are told that go on from a revision is counted: the history, the
-// difference, or that it is gone.
+// Resumptions are counted by what the watch receives first: the history, the difference, or 410.
 func TestMetricsOfResumptions(t *testing.T) {
 	t.Parallel()
 	of := uncounted()

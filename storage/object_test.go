@@ -133,7 +133,7 @@ func TestCustomObjectsAreCachedAsJSON(t *testing.T) {
 	}
 }
 
-// A hub type is not what anybody is sent.
+// A hub type is internal to the server, and is not served.
 func TestInternalTypesAreNotCachedAsServed(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, options{})
@@ -218,7 +218,7 @@ func TestStates(t *testing.T) {
 	}
 }
 
-// An object that can't be read is one when it can.
+// A read of an object that could not be decoded tries again.
 func TestReadTriesAgain(t *testing.T) {
 	t.Parallel()
 	f := &failing{Transformer: identity.NewEncryptCheckTransformer()}
@@ -240,8 +240,8 @@ func TestReadTriesAgain(t *testing.T) {
 	}
 }
 
-// The bytes that etcd has of an object are not those that the API serves, whether nobody has
-// read it yet or it can't be decrypted.
+// Bytes never returns etcd's bytes of an object, neither before its first read nor if it can't be
+// decrypted.
 func TestBytesAreNeverEtcds(t *testing.T) {
 	t.Parallel()
 	f := &failing{Transformer: identity.NewEncryptCheckTransformer()}

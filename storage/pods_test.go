@@ -82,7 +82,7 @@ func (r *rig) watch(key string, o apistorage.ListOptions) watch.Interface {
 	return w
 }
 
-// next is a watch's next event as text: type, name, revision.
+// next returns the next event of a watch as text: type, name, revision.
 func next(t testing.TB, w watch.Interface) string {
 	t.Helper()
 	select {
@@ -91,7 +91,7 @@ func next(t testing.TB, w watch.Interface) string {
 			return "end"
 		}
 		return show(e)
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		t.Fatal("the watch sends nothing")
 		return ""
 	}

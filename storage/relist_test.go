@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// logged are the lines that all storages of this package's tests have logged about lists.
+// logged has the lines about lists that this package's tests have logged.
 var logged relistLog
 
 type relistLog struct {
@@ -66,7 +66,7 @@ func (s skewed) RecvMsg(m any) error {
 	return err
 }
 
-// A list that a broken contract leads to is counted by its reason, and logged.
+// A list that a protocol violation causes is counted by its reason, and logged.
 func TestRelistIsLoggedAndCounted(t *testing.T) {
 	t.Parallel()
 	of, v := uncounted(), &versions{}
@@ -82,7 +82,7 @@ func TestRelistIsLoggedAndCounted(t *testing.T) {
 	}
 }
 
-// A server that does not count versions, as kine, is followed all the same: without lists.
+// A server without versions, such as kine, is followed without further lists.
 func TestVersionsThatAreNotCounted(t *testing.T) {
 	t.Parallel()
 	of, v := uncounted(), &versions{}

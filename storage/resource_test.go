@@ -22,14 +22,14 @@ import (
 	"github.com/keepwatch/keepwatch/store"
 )
 
-// stored is how objects of a resource are.
+// stored describes the stored objects of a resource.
 type stored interface {
 	codec() runtime.Codec
 	newObject() runtime.Object
 	newList() runtime.Object
 }
 
-// corePods are stored as a built-in kind: the version's Go type is the internal one, too.
+// corePods is a built-in kind whose Go type is both internal and served.
 type corePods struct{}
 
 var coreScheme = func() *runtime.Scheme {
@@ -72,7 +72,7 @@ func (widgets) newObject() runtime.Object {
 }
 func (widgets) newList() runtime.Object { return &unstructured.UnstructuredList{} }
 
-// open is a storage of the objects that does not run yet.
+// open returns a storage that does not run yet.
 func open(t testing.TB, client *kubernetes.Client, of stored, history store.Options) *storage.Storage {
 	t.Helper()
 	compactor := etcd3.NewCompactor(client.Client, 0, clock.RealClock{}, nil)

@@ -100,10 +100,10 @@ var podIndexers = cache.Indexers{
 	},
 }
 
-// patience is the deadline of what happens at once on an idle machine: only a hang reaches it.
-const patience = 5 * time.Minute
+// testTimeout is the deadline of conditions that an idle machine meets at once. Only a hang reaches it.
+const testTimeout = 5 * time.Minute
 
-// options are how a rig stores pods.
+// options configure a rig.
 type options struct {
 	prefix string
 	// resource is what metrics and messages call pods; empty is pods.
@@ -153,8 +153,8 @@ func newRig(t testing.TB, o options) *rig {
 	return r
 }
 
-// runEtcd runs an etcd on a socket, quick to elect itself. The client records what
-// lists etcd is asked for.
+// runEtcd runs an etcd on a socket, quick to elect itself. The client records
+// the lists.
 func runEtcd(t testing.TB, dial ...grpc.DialOption) *kubernetes.Client {
 	t.Helper()
 	dir := must(os.MkdirTemp("", "etcd"))(t) // sockets need short names
@@ -172,7 +172,7 @@ func runEtcd(t testing.TB, dial ...grpc.DialOption) *kubernetes.Client {
 	t.Cleanup(server.Close)
 	select {
 	case <-server.Server.ReadyNotify():
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		t.Fatal("etcd does not start")
 	}
 	client := must(kubernetes.New(clientv3.Config{Endpoints: []string{config.ListenClientUrls[0].String()}, Logger: zap.NewNop(), DialOptions: dial}))(t)
@@ -183,7 +183,7 @@ func runEtcd(t testing.TB, dial ...grpc.DialOption) *kubernetes.Client {
 	return client
 }
 
-// start opens a storage on what etcd has, and waits until it is ready.
+// start opens a storage, and waits until it is ready.
 func (r *rig) start() {
 	r.t.Helper()
 	versioner := apistorage.APIObjectVersioner{}
@@ -215,7 +215,7 @@ func (r *rig) start() {
 	if !r.options.notWarmed {
 		select {
 		case <-s.Cache().Warmed():
-		case <-time.After(patience):
+		case <-time.After(testTimeout):
 			r.t.Fatal("the storage does not get warm")
 		}
 	}
@@ -255,15 +255,15 @@ func must[T any](v T, err error) func(testing.TB) T {
 // eventually polls until done.
 func eventually(t testing.TB, what string, done func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !done(); {
+	for end := time.Now().Add(testTimeout); !done(); {
 		if time.Now().After(end) {
-			t.Fatalf("not within %v: %s", patience, what)
+			t.Fatalf("not within %v: %s", testTimeout, what)
 		}
 		<-time.After(time.Millisecond)
 	}
 }
 
-// following is a rig whose Create returns when the store has what was created.
+// following is a rig whose Create returns when the store has the object.
 type following struct{ *rig }
 
 func (f following) Create(ctx context.Context, key string, o, out runtime.Object, ttl uint64) error {
@@ -274,7 +274,7 @@ func (f following) Create(ctx context.Context, key string, o, out runtime.Object
 }
 
 // clean is a rig whose writes omit the empty namespace of "/pods//name": a key with one
-// is no object's.
+// belongs to no object.
 type clean struct{ *rig }
 
 func (c clean) Create(ctx context.Context, key string, o, out runtime.Object, ttl uint64) error {

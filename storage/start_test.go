@@ -113,7 +113,7 @@ func TestIndexOfUnreadableObjects(t *testing.T) {
 	}
 }
 
-// A list by an index is in key order, and pages lose nothing, also when some objects could
+// A list by an index is in key order, and its pages are complete, also if some objects could
 // not be read when they were indexed. Once they can be, the first list that reads them repairs the
 // index.
 func TestIndexOfObjectsThatBecomeReadable(t *testing.T) {

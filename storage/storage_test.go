@@ -24,10 +24,8 @@ import (
 // everything is a list or watch of all pods.
 var everything = apistorage.ListOptions{Predicate: apistorage.Everything, Recursive: true}
 
-// A watch from a revision that etcd does not have would wait for ever (kubernetes
-// #107457).
-// An exact list of one object of the future is refused at once, and without a time to
-// ask again, as by kube-apiserver, which leaves it to etcd.
+// An exact list of one object at a future revision fails at once and without Retry-After, as in
+// kube-apiserver, which delegates it to etcd.
 func TestOneObjectOfTheFuture(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, options{})
@@ -162,8 +160,7 @@ func TestConsistentReadsSeeWhatWasWritten(t *testing.T) {
 	}
 }
 
-// A storage whose invariant does not hold ends, and reports the cause to its owner: it
-// would answer nothing any more.
+// A storage whose invariant does not hold ends, and reports the cause to its owner.
 func TestInvariantViolationEndsTheStorage(t *testing.T) {
 	t.Parallel()
 	failed := make(chan error, 1)
@@ -179,7 +176,7 @@ func TestInvariantViolationEndsTheStorage(t *testing.T) {
 		if failure := (*keepwatch.Failure)(nil); !errors.As(err, &failure) || failure.Kind != keepwatch.InvariantViolation || !strings.HasPrefix(err.Error(), "the storage of pods stopped: ") {
 			t.Errorf("it ended with: %v", err)
 		}
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		t.Fatal("the end was not reported")
 	}
 	if err := s.ReadinessCheck(); err == nil {

@@ -63,9 +63,8 @@ func TestWatchBehindTheWindow(t *testing.T) {
 	expect(t, old, eventText(watch.Deleted, gone))
 }
 
-// A watch with a selector receives the difference behind the window, too: what matched then
-// and does not now as deleted, what matches now and did not as added, and nothing of what
-// never matched.
+// A watch with a selector that resumes from before the window receives the difference, too: objects that
+// no longer match are DELETED, objects that match now are ADDED, and others do not appear.
 func TestSelectorBehindTheWindow(t *testing.T) {
 	t.Parallel()
 	r := newRigWithShortHistory(t)
@@ -95,7 +94,7 @@ func TestSelectorBehindTheWindow(t *testing.T) {
 }
 
 // The states that selectors need behind the window are bounded by AttributeBytes.
-// Beyond it a watch gets 410, but one by name does not need the log.
+// Beyond that a watch receives 410. A watch by name does not need these states.
 func TestSelectorBehindTheAttributesExpires(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, options{store: store.Options{WindowBytes: 1, AttributeBytes: 1}})
@@ -111,6 +110,8 @@ func TestSelectorBehindTheAttributesExpires(t *testing.T) {
 	expect(t, r.watch("/pods/", byName), eventText(watch.Modified, &now))
 }
 
+// A watch from a revision that etcd does not have ends with an error: it would wait forever (kubernetes
+// #107457).
 func TestWatchFromTheFuture(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, options{})
@@ -136,7 +137,7 @@ func TestWatchFromTheFuture(t *testing.T) {
 	}
 }
 
-// All watches of a change share its encoding, and none can spoil it for the others.
+// All watches share the encoding of a change, and none can change it for the others.
 func TestWatchesShareEncodings(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, options{})

@@ -13,7 +13,7 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// Attributes answer as the map does that they were made of.
+// Attributes equal the map that they were made of.
 func TestAttributesAreTheMap(t *testing.T) {
 	in := newInterner()
 	names := rapid.SampledFrom([]string{"", "a", "b", "app.kubernetes.io/name", strings.Repeat("long", 40)})

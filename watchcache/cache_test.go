@@ -131,7 +131,7 @@ func TestUnavailableSource(t *testing.T) {
 	}
 }
 
-// One object is read as lists read many.
+// Get returns the object, NotFound, or ErrNotCached for a key of another form.
 func TestGet(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, store.Options{})
@@ -141,7 +141,7 @@ func TestGet(t *testing.T) {
 		t.Errorf("got %v, %v", o, err)
 	}
 	if _, err := r.Get(t.Context(), "/widgets/ns/b", ""); !apistorage.IsNotFound(err) {
-		t.Errorf("what is not there: %v", err)
+		t.Errorf("a missing object: %v", err)
 	}
 	if _, err := r.Get(t.Context(), "/widgets/no/such/key", ""); !errors.Is(err, watchcache.ErrNotCached) {
 		t.Errorf("a key of another form: %v", err)
@@ -151,7 +151,7 @@ func TestGet(t *testing.T) {
 	}
 }
 
-// Before the cache has caught up, and after its end, nothing is answered from it.
+// Before the cache has caught up, and after its end, reads fail.
 func TestReadiness(t *testing.T) {
 	t.Parallel()
 	r := newCache(t, store.Options{})

@@ -13,7 +13,7 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// bare decodes objects without a kind of their own, as an API server's codecs do.
+// bare decodes objects that don't name their kind, as an API server's codecs do.
 type bare struct{ runtime.Codec }
 
 func (c bare) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-const patience = 30 * time.Second
+const testTimeout = 30 * time.Second
 
 // memory is a source in memory. Its history can lag behind its newest revision, and it can be
 // unavailable.
@@ -226,7 +226,7 @@ func newWidget() runtime.Object {
 	return o
 }
 
-// newCache is a rig whose cache does not run.
+// newCache returns a rig whose cache does not run.
 func newCache(t testing.TB, history store.Options) *rig {
 	t.Helper()
 	c := config()
@@ -249,7 +249,7 @@ func cacheOf(t testing.TB, c watchcache.Config) *rig {
 	return r
 }
 
-// newRig is a rig that runs, and is ready.
+// newRig returns a rig whose cache runs and is ready.
 func newRig(t testing.TB, history store.Options) *rig {
 	t.Helper()
 	r := newCache(t, history)
@@ -285,15 +285,15 @@ func (r *rig) list(o apistorage.ListOptions) ([]string, *watchcache.ListResult, 
 
 func (r *rig) eventually(what string, done func() bool) {
 	r.t.Helper()
-	for end := time.Now().Add(patience); !done(); {
+	for end := time.Now().Add(testTimeout); !done(); {
 		if time.Now().After(end) {
-			r.t.Fatalf("not within %v: %s", patience, what)
+			r.t.Fatalf("not within %v: %s", testTimeout, what)
 		}
 		<-time.After(time.Millisecond)
 	}
 }
 
-// everything selects all objects; labelled those with a label.
+// everything selects all objects; withLabel those with a label.
 var everything = apistorage.ListOptions{Predicate: apistorage.Everything}
 
 func withLabel(value string) apistorage.ListOptions {

@@ -15,7 +15,7 @@ import (
 	"github.com/keepwatch/keepwatch/watchcache"
 )
 
-// recorder writes down what it receives. Its Flush calls idle.
+// recorder records the events that it receives. Its Flush calls idle.
 type recorder struct {
 	events []string
 	idle   func() error
@@ -72,7 +72,7 @@ func everythingBelow() apistorage.ListOptions {
 	return o
 }
 
-// A watch sends the initial state, its end, and what follows.
+// A watch sends the initial state, the bookmark after it, and the following changes.
 func TestWatchesSendTheInitialState(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, store.Options{})
