@@ -14,13 +14,12 @@ import (
 	"github.com/keepwatch/keepwatch/operator/internal/write"
 )
 
-// api is where an operator writes: the seam towards a server.
+// api is the operator's interface for requests about single objects.
 type api interface {
-	// patch sends a request about the object that a state is of, and returns what is to
-	// be known of the state that it has made: its metadata, at least those that patches
-	// depend on, and its status.
+	// patch sends a request for the object of a state. It returns the new state's metadata,
+	// as far as patches depend on them, and its status.
 	patch(ctx context.Context, state map[string]any, r write.Request) (*unstructured.Unstructured, error)
-	// get reads the newest state of the object that a state is of.
+	// get reads the newest state of the object of a state.
 	get(ctx context.Context, state map[string]any) (*unstructured.Unstructured, error)
 }
 
@@ -56,7 +55,7 @@ func (s *server) patch(ctx context.Context, state map[string]any, r write.Reques
 	return decodeMetadata(text)
 }
 
-// brief decodes the metadata that patch returns. The informer delivers the rest.
+// decodeMetadata decodes the result of patch. The informer delivers the rest.
 func decodeMetadata(text []byte) (*unstructured.Unstructured, error) {
 	var answer struct {
 		Metadata struct {
@@ -70,7 +69,7 @@ func decodeMetadata(text []byte) (*unstructured.Unstructured, error) {
 		Status map[string]any `json:"status"`
 	}
 	if err := utiljson.Unmarshal(text, &answer); err != nil {
-		return nil, fmt.Errorf("the answer to a patch can't be read: %w", err)
+		return nil, fmt.Errorf("decode the answer to a patch: %w", err)
 	}
 	m := answer.Metadata
 	about := map[string]any{"name": m.Name, "uid": m.UID, "resourceVersion": m.ResourceVersion}
@@ -95,7 +94,7 @@ func (s *server) get(ctx context.Context, state map[string]any) (*unstructured.U
 	return u, u.UnmarshalJSON(text)
 }
 
-// answered is the body of an answer, or the Status in it as an error.
+// responseBody returns the body of an answer, or its Status as an error.
 func responseBody(r rest.Result) ([]byte, error) {
 	if err := r.Error(); err != nil {
 		return nil, err
@@ -103,7 +102,7 @@ func responseBody(r rest.Result) ([]byte, error) {
 	return r.Raw()
 }
 
-// about names in a request the object that a state is of.
+// objectRequest completes a request with the object of a state.
 func (s *server) objectRequest(r *rest.Request, state map[string]any) *rest.Request {
 	return r.NamespaceIfScoped(text(state, "namespace"), s.kind.namespaced).Resource(s.kind.resource.Resource).Name(text(state, "name"))
 }

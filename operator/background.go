@@ -11,9 +11,9 @@ import (
 
 const defaultGrace = 30 * time.Second
 
-// Timer declares a handler that is called for each object all the time: at once, and
-// then an interval after each success. After an error it is called as the error
-// and the options say. It is never called twice at a time for an object.
+// Timer declares a handler that is called repeatedly for each object: at once, and then an
+// interval after each success. After an error it is called as the error and the options
+// say. It is not called concurrently for one object.
 func Timer[T metav1.Object](op *Operator, interval time.Duration, f Func[T], options ...HandlerOption) {
 	t := declareTask(op, f, "timer", options)
 	t.Interval = interval
@@ -22,11 +22,10 @@ func Timer[T metav1.Object](op *Operator, interval time.Duration, f Func[T], opt
 	}
 }
 
-// Daemon declares a handler that runs as long as an object exists and passes the
-// filter. Returning nil, it has come to its end until the operator starts again;
-// after an error it is called again. It ends in this order: [Request.Stopping] is
-// closed; its context ends; it is given up, and that is reported. A finalizer holds
-// the object until then.
+// Daemon declares a handler that runs as long as an object exists and passes the filter.
+// After nil it is not called again in this process; after an error it is. It is stopped in
+// three steps: [Request.Stopping] is closed; its context ends; it is abandoned, which is
+// reported. A finalizer keeps the object until the daemon has returned or is abandoned.
 func Daemon[T metav1.Object](op *Operator, f Func[T], options ...HandlerOption) {
 	declareTask(op, f, "daemon", options).Daemon = true
 }
@@ -34,14 +33,14 @@ func Daemon[T metav1.Object](op *Operator, f Func[T], options ...HandlerOption) 
 // Idle delays a timer until the object's desired state has not changed for a time.
 func Idle(t time.Duration) HandlerOption { return func(d *declaration) { d.Idle = t } }
 
-// InitialDelay is the wait before the first call of a timer or daemon in this process.
+// InitialDelay sets the wait before the first call of a timer or daemon in this process.
 func InitialDelay(t time.Duration) HandlerOption { return func(d *declaration) { d.Delay = t } }
 
-// Sharp has a timer's interval count from the beginning of a call, not from its end.
+// Sharp makes a timer's interval count from the beginning of a call, not from its end.
 func Sharp() HandlerOption { return func(d *declaration) { d.Sharp = true } }
 
-// StopGrace is how long a daemon has after [Request.Stopping] was closed before its
-// context ends, and then before it is given up. The default is none, and 30 s.
+// StopGrace sets the time between the close of [Request.Stopping] and the end of a daemon's
+// context, and the time from then until it is abandoned. The defaults are 0 and 30 s.
 func StopGrace(warning, grace time.Duration) HandlerOption {
 	return func(d *declaration) { d.Warning, d.Grace = warning, grace }
 }

@@ -16,10 +16,10 @@ import (
 	"github.com/keepwatch/keepwatch/operator/internal/write"
 )
 
-var errTimeout = errors.New("the handler's timeout is over")
+var errTimeout = errors.New("the handler's timeout has passed")
 
-// call calls a handler, and returns what it wants to be written. What it wants and
-// can't have is its error.
+// call calls a handler and returns its changes. A change that cannot be made is the
+// handler's error.
 func (e *engine) call(o *object, h *handler, in *invocation, deadline time.Time) (write.Outgoing, error) {
 	err := e.invoke(o, h, in, deadline)
 	out, impossible := in.patch.drain()
@@ -29,7 +29,7 @@ func (e *engine) call(o *object, h *handler, in *invocation, deadline time.Time)
 	return out, err
 }
 
-// invoke calls a handler. A panic is the error of the handler.
+// invoke calls a handler. A panic is the handler's error.
 func (e *engine) invoke(o *object, h *handler, in *invocation, deadline time.Time) error {
 	ctx := e.handling
 	if !deadline.IsZero() {
@@ -69,8 +69,8 @@ func (e *engine) invokeWith(ctx context.Context, o *object, h *handler, in *invo
 	return h.call(ctx, in)
 }
 
-// trace begins the span of a call, of OpenTelemetry's global provider, which does
-// nothing until the program sets one. What the handler calls finds it in its context.
+// trace begins the span of a call with OpenTelemetry's global provider, which does nothing
+// until the program sets one. The handler's context contains the span.
 func (e *engine) trace(ctx context.Context, o *object, h *handler) (context.Context, trace.Span) {
 	key := o.key
 	return otel.Tracer("github.com/keepwatch/keepwatch/operator").Start(ctx, e.name+" "+h.ID, trace.WithAttributes(
@@ -82,7 +82,7 @@ func (e *engine) trace(ctx context.Context, o *object, h *handler) (context.Cont
 	))
 }
 
-// occupy records that a handler is being called, until the returned function is called.
+// trackCall records a running call until the returned function is called.
 func (e *engine) trackCall(o *object, id string) func() {
 	call := &call{o, id}
 	e.mu.Lock()
@@ -95,7 +95,7 @@ func (e *engine) trackCall(o *object, id string) func() {
 	}
 }
 
-// call is a handler that is being called.
+// call is a running call of a handler.
 type call struct {
 	object *object
 	id     string

@@ -12,7 +12,7 @@ import (
 	"github.com/keepwatch/keepwatch/operator/internal/write"
 )
 
-// condition says why an object cannot be handled. It has the form of a status condition.
+// condition is the reason why an object cannot be handled, in the form of a status condition.
 type condition struct {
 	Type               string      `json:"type"`
 	Status             string      `json:"status"`
@@ -21,12 +21,12 @@ type condition struct {
 	LastTransitionTime metav1.Time `json:"lastTransitionTime"`
 }
 
-// reportedFailures are the rejections that were reported last, "" for none since the server
-// accepted a request. Steps and events have one each: a success of the one does not clear
-// the failure of the other.
+// reportedFailures are the rejections that were reported last, "" after the server accepted a
+// request. Steps and event handlers have one each: a success of the one does not clear the
+// failure of the other.
 type reportedFailures struct{ step, event string }
 
-// reported returns the reported failure of requests like an outgoing one.
+// reported returns the reported failure for the kind of an outgoing.
 func (o *object) reported(out *outgoing) *string {
 	if out.step {
 		return &o.reportedFailures.step
@@ -34,8 +34,8 @@ func (o *object) reported(out *outgoing) *string {
 	return &o.reportedFailures.event
 }
 
-// report records a rejection in an Event, and on the object as a condition: once, until the
-// server accepts a request or rejects one with another message.
+// reportRejection records a rejection in an Event, and on the object as a condition. The
+// same rejection is reported once until the server accepts a request.
 func (e *engine) reportRejection(o *object, out *outgoing, g view, err error) {
 	reported, rejection := o.reported(out), write.Rejection(err)
 	if *reported == rejection {
@@ -57,7 +57,7 @@ func (e *engine) writeCondition(o *object, g view, t condition) {
 	}})
 	answer, err := e.patch(g.state, write.Request{Type: types.MergePatchType, Body: body})
 	if err != nil {
-		e.logger.Warn("the condition can't be written to the object", "object", o.key.String(), "error", err)
+		e.logger.Warn("the condition cannot be written to the object", "object", o.key.String(), "error", err)
 		return
 	}
 	o.wrote(revisionOf(answer.Object))

@@ -16,7 +16,7 @@ import (
 	"github.com/keepwatch/keepwatch/operator/internal/queue"
 )
 
-// engine is an operator while it runs.
+// engine is a running operator.
 type engine struct {
 	*Operator
 	kind     kind
@@ -26,18 +26,18 @@ type engine struct {
 	recorder *eventRecorder
 	queue    *queue.Queue[keepwatch.UID]
 	logger   *slog.Logger
-	fail     func(error) // stops the whole operator, for a reason that is fatal
+	fail     func(error) // stops all operators with a fatal error
 
-	// handling is the context of handlers: it ends when the grace is over.
+	// handling is the context of handlers. It ends after ShutdownGrace.
 	handling context.Context
 	daemons  *background.Runner
 
 	mu      sync.Mutex // locked after an object's, never before it
 	objects map[keepwatch.UID]*object
-	calls   map[*call]struct{} // handlers that are being called
+	calls   map[*call]struct{} // running calls
 }
 
-// errInvariant is what can't be true; nothing else can be trusted then.
+// errInvariantViolated ends the operator: its state cannot be trusted.
 var errInvariantViolated = errors.New("an invariant of the operator is broken")
 
 func newEngine(op *Operator, k kind, api api, source objectSource, recorder *eventRecorder, handling context.Context, fail func(error)) *engine {
@@ -56,7 +56,7 @@ func (e *engine) deliver(c change) {
 	uid := keepwatch.UID(c.object.GetUID())
 	o := e.getOrCreate(uid, c)
 	for !o.accept(c, e.changed) {
-		o = e.getOrCreate(uid, c) // it was forgotten in between, and exists again
+		o = e.getOrCreate(uid, c) // it was forgotten in between
 	}
 	for _, i := range e.indexes {
 		e.index(i, o, c)
@@ -68,7 +68,7 @@ func (e *engine) deliver(c change) {
 	e.queue.Add(uid, priority)
 }
 
-// getOrCreate returns the object of a change, and creates it if it is not known.
+// getOrCreate returns the object of a change, or creates it.
 func (e *engine) getOrCreate(uid keepwatch.UID, c change) *object {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -113,7 +113,7 @@ func (e *engine) work() {
 			return
 		}
 		// Only a handler can end a goroutine without a panic, by runtime.Goexit.
-		err := fmt.Errorf("a worker of %s died", e.name)
+		err := fmt.Errorf("a worker of %s ended its goroutine", e.name)
 		if cause := recover(); cause != nil {
 			err = fmt.Errorf("%w: %v", err, cause)
 		}
@@ -131,13 +131,13 @@ func (e *engine) work() {
 	}
 }
 
-// handle works on an object once.
+// handle processes an object once.
 func (e *engine) handle(uid keepwatch.UID) {
 	e.mu.Lock()
 	o := e.objects[uid]
 	e.mu.Unlock()
 	if o == nil {
-		return // it was forgotten after it was queued
+		return // the object was forgotten after it was queued
 	}
 	start := time.Now()
 	defer e.metrics.trackWorker(start)()
@@ -148,14 +148,14 @@ func (e *engine) handle(uid keepwatch.UID) {
 	e.forget(o)
 }
 
-// run follows and handles until ctx is done, and drains. gate is closed when every
-// operator of the process has its first list.
+// run follows the source and handles objects until ctx is done, and waits for handlers.
+// gate is closed when all operators of the process have their first lists.
 func (e *engine) run(ctx context.Context, listed func(), gate <-chan struct{}) {
 	var informing, workers sync.WaitGroup
 	informing.Go(func() {
 		err := e.source.run(ctx, e.deliver, listed)
 		if ctx.Err() == nil {
-			e.fail(fmt.Errorf("operator of %s: can't follow: %w", e.name, explained(err)))
+			e.fail(fmt.Errorf("operator of %s: the source ended: %w", e.name, explained(err)))
 		}
 	})
 	select {
@@ -173,15 +173,15 @@ func (e *engine) run(ctx context.Context, listed func(), gate <-chan struct{}) {
 	informing.Wait()
 }
 
-// explained returns the reason why the source ended.
+// explained returns the error with which the source ended.
 func explained(err error) error {
 	if err == nil {
-		return fmt.Errorf("%w: the informer ended without a reason", errInvariantViolated)
+		return fmt.Errorf("%w: the informer ended without an error", errInvariantViolated)
 	}
 	return err
 }
 
-// stuck names what is being called, for a stop that does not come to its end.
+// runningCalls names the running calls.
 func (e *engine) runningCalls() (names []string) {
 	e.mu.Lock()
 	calls := slices.Collect(maps.Keys(e.calls))

@@ -17,9 +17,9 @@ import (
 	"github.com/keepwatch/keepwatch/operator/internal/cycle"
 )
 
-// eventRecorder creates Kubernetes Events. It never blocks its caller: what does not fit is counted
-// and dropped. Events that repeat become one with a count, and an object that has
-// too many is cut short, as by client-go.
+// eventRecorder creates Kubernetes Events. It does not block its caller: Events beyond
+// pendingEvents are dropped and counted. As by client-go, repeated Events become one with a
+// count, and Events of one object are rate limited.
 type eventRecorder struct {
 	client     typedcorev1.EventsGetter
 	logger     *slog.Logger
@@ -29,9 +29,9 @@ type eventRecorder struct {
 }
 
 const (
-	// pendingEvents bounds the Events that were not posted yet.
+	// pendingEvents bounds the queue of Events.
 	pendingEvents = 1000
-	// lastPosts is how long Events may take when the operator has stopped.
+	// flushTimeout bounds the time for pending Events after the operator has stopped.
 	flushTimeout = time.Second
 )
 
@@ -43,7 +43,7 @@ func newEventRecorder(client typedcorev1.EventsGetter, logger *slog.Logger) *eve
 	}
 }
 
-// post posts an Event about a state of the object.
+// recordEvent queues an Event about a state of the object.
 func (o *object) recordEvent(state map[string]any, kind, reason, message string) {
 	e := o.engine
 	if e.recorder == nil {
@@ -72,7 +72,7 @@ func (o *object) recordEvent(state map[string]any, kind, reason, message string)
 	}
 }
 
-// run posts until ctx is done, and then what is left, for a moment.
+// run posts Events until ctx is done, and then the pending ones within flushTimeout.
 func (p *eventRecorder) run(ctx context.Context) {
 	for {
 		select {
@@ -109,7 +109,7 @@ func (p *eventRecorder) post(ctx context.Context, event *corev1.Event) {
 		posted, err = client.Create(ctx, result.Event, metav1.CreateOptions{})
 	}
 	if err != nil {
-		p.logger.Warn("an Event can't be posted", "reason", event.Reason, "object", event.InvolvedObject.Name, "error", err)
+		p.logger.Warn("an Event cannot be posted", "reason", event.Reason, "object", event.InvolvedObject.Name, "error", err)
 		return
 	}
 	p.correlator.UpdateState(posted)

@@ -18,8 +18,8 @@ import (
 	"github.com/keepwatch/keepwatch/operator/internal/cycle"
 )
 
-// Func is a handler. ctx ends when the handler's Timeout is over, or when the
-// operator has stopped and its grace is over.
+// Func is a handler. ctx ends at the handler's [Timeout], and [ShutdownGrace] after the
+// operator was stopped.
 //
 // T is a pointer to the struct that the objects are decoded to, or
 // *unstructured.Unstructured. The struct embeds metav1.ObjectMeta; it needs no
@@ -43,21 +43,21 @@ func OnUpdate[T metav1.Object](op *Operator, f Func[T], options ...HandlerOption
 	op.handlers = append(op.handlers, declare(op, cycle.Update, f, options))
 }
 
-// OnDelete declares a handler for objects that are being deleted. A finalizer holds
-// each of them until the handler is done, unless it is Optional.
+// OnDelete declares a handler for objects that are being deleted. A finalizer keeps each
+// object until the handler is done, unless the handler is [Optional].
 func OnDelete[T metav1.Object](op *Operator, f Func[T], options ...HandlerOption) {
 	op.handlers = append(op.handlers, declare(op, cycle.Delete, f, options))
 }
 
-// OnResume declares a handler for objects that were handled before this process
-// started. It is called once for each in the life of the process, together with
-// update handlers if the object has changed meanwhile.
+// OnResume declares a handler for objects that were handled before this process started.
+// It is called once for each object in a process, together with update handlers if the
+// object changed meanwhile.
 func OnResume[T metav1.Object](op *Operator, f Func[T], options ...HandlerOption) {
 	op.handlers = append(op.handlers, declare(op, cycle.Resume, f, options))
 }
 
 // OnField declares a handler for changes of one field, like "spec.size", also of
-// one that is no part of the desired state, like "status.phase". [Request.Diff] is limited
+// one outside of the desired state, like "status.phase". [Request.Diff] is limited
 // to it. A dot in a name has a backslash before it.
 func OnField[T metav1.Object](op *Operator, field string, f Func[T], options ...HandlerOption) {
 	h := declare(op, cycle.Update, f, options)
@@ -69,14 +69,14 @@ func OnField[T metav1.Object](op *Operator, field string, f Func[T], options ...
 	op.handlers = append(op.handlers, h)
 }
 
-// OnEvent declares a handler for everything that is seen of an object, without
-// progress and retries: an error is logged, and that is it. Events that come while
-// handlers of the object run are joined into one.
+// OnEvent declares a handler for all delivered states of an object, without progress and
+// retries: errors are only logged. Events that arrive while handlers of the object run are
+// merged.
 func OnEvent[T metav1.Object](op *Operator, f Func[T], options ...HandlerOption) {
 	op.events = append(op.events, declare(op, 0, f, options))
 }
 
-// HandlerOption shapes a handler, a timer or a daemon.
+// HandlerOption configures a handler, a timer or a daemon.
 type HandlerOption func(*declaration)
 
 type declaration struct {
@@ -86,19 +86,18 @@ type declaration struct {
 	errs                []error
 }
 
-// ID names a handler in its progress and its log. By default it is the function's
-// name, or, for a function without one, that of the cause. Handlers of one id for
-// different causes are called once where several apply. Choose ids that stay: progress
-// under another id is not found again.
+// ID names a handler in its progress and its log. The default is the function's name; for
+// an anonymous function, the cause. Of handlers with one id for different causes, one is
+// called if several apply. Keep ids: progress under another id is not found.
 func ID(id string) HandlerOption {
 	return func(d *declaration) { d.ID, d.named = id, true }
 }
 
-// Retries is how often a handler is called at most. By default there is no limit.
+// Retries limits the number of calls for one change. By default there is no limit.
 func Retries(n int) HandlerOption { return func(d *declaration) { d.Retries = n } }
 
-// Timeout is how long after its first call a handler may be called again. A call
-// that is under way then has its context ended. By default there is none.
+// Timeout limits the time since the first call for one change. It ends the context of a
+// running call. By default there is no limit.
 func Timeout(t time.Duration) HandlerOption { return func(d *declaration) { d.Timeout = t } }
 
 // Backoff sets a fixed wait after an error that is neither permanent nor a [RetryAfter].
@@ -134,17 +133,17 @@ func Annotations(selector string) HandlerOption {
 	return func(d *declaration) { d.Filter.Annotations = d.selector(selector, "annotation") }
 }
 
-// Field limits a handler to objects that have a field, with one of the values if any
-// are given; nil stands for a field that is not there. Of an update it must be a
-// part, and the old value counts as well as the new.
+// Field limits a handler to objects that have a field, with one of the values if there are
+// any; nil stands for an absent field. An update must change the field, and its old or new
+// value must match.
 func Field(path string, values ...any) HandlerOption { return field(cycle.Either, path, values) }
 
-// From limits a handler of updates to those that change a field from one of the
-// values, or from any if none are given; nil stands for a field that was not there.
+// From limits an update handler to updates that change a field from one of the values, or
+// from any value if none is given; nil stands for an absent field.
 func From(path string, values ...any) HandlerOption { return field(cycle.Before, path, values) }
 
-// To limits a handler of updates to those that change a field to one of the values,
-// or to any if none are given; nil stands for a field that is no longer there.
+// To limits an update handler to updates that change a field to one of the values, or to
+// any value if none is given; nil stands for an absent field.
 func To(path string, values ...any) HandlerOption { return field(cycle.After, path, values) }
 
 func field(side cycle.Side, path string, values []any) HandlerOption {
@@ -161,25 +160,25 @@ func field(side cycle.Side, path string, values []any) HandlerOption {
 	}
 }
 
-// When limits a handler to objects that a function says yes to. It must depend on
-// the object alone.
+// When limits a handler to objects for which f returns true. f must depend on the object
+// alone.
 func When[T metav1.Object](f func(object T) bool) HandlerOption {
 	return func(d *declaration) {
 		d.Filter.When = append(d.Filter.When, func(state map[string]any) bool {
 			object, err := decode[T](state)
 			if err != nil {
-				panic(err) // is what the object is throttled for
+				panic(err) // the object is throttled with this error
 			}
 			return f(object)
 		})
 	}
 }
 
-// Optional is for delete handlers that no finalizer is kept for: they are called if
-// something else holds the object.
+// Optional makes a delete handler need no finalizer. It is called if another finalizer
+// keeps the object.
 func Optional() HandlerOption { return func(d *declaration) { d.Optional = true } }
 
-// Deleting has a resume handler called for objects that are being deleted, too.
+// Deleting makes a resume handler apply to objects that are being deleted, too.
 func Deleting() HandlerOption { return func(d *declaration) { d.Deleting = true } }
 
 func (d *declaration) selector(text, what string) labels.Selector {
@@ -206,7 +205,7 @@ func caller[T metav1.Object](f Func[T]) func(context.Context, *invocation) error
 	}
 }
 
-// describe settles what is declared of a function, and notes what is wrong with it.
+// newDeclaration applies the options of a handler, and records what is invalid.
 func newDeclaration[T metav1.Object](op *Operator, f any, causes cycle.Cause, fallback string, options []HandlerOption) *declaration {
 	d := &declaration{
 		Handler:  cycle.Handler{ID: nameOf(f), Causes: causes, Backoff: backoff.Exponential{First: FirstBackoff, Max: MaxBackoff}},
@@ -225,10 +224,10 @@ func newDeclaration[T metav1.Object](op *Operator, f any, causes cycle.Cause, fa
 		d.errs = append(d.errs, fmt.Errorf("the function is nil"))
 	}
 	if d.Retries < 0 || d.Timeout < 0 || d.Backoff.First < 0 {
-		d.errs = append(d.errs, fmt.Errorf("retries, timeout and backoff can't be negative"))
+		d.errs = append(d.errs, fmt.Errorf("retries, timeout and backoff cannot be negative"))
 	}
 	if causes != cycle.Update && slices.ContainsFunc(d.Filter.Fields, func(f cycle.FieldFilter) bool { return f.Side != cycle.Either }) {
-		d.errs = append(d.errs, fmt.Errorf("only handlers of updates can say what a field changes from and to"))
+		d.errs = append(d.errs, fmt.Errorf("From and To are options of update handlers only"))
 	}
 	if err := decodable[T](); err != nil {
 		d.errs = append(d.errs, err)
@@ -241,7 +240,7 @@ func newDeclaration[T metav1.Object](op *Operator, f any, causes cycle.Cause, fa
 
 var anonymous = regexp.MustCompile(`^func\d+|^\d+$`)
 
-// nameOf is the name of a function without its package, "" if it has none.
+// nameOf returns the name of a function without its package, "" if it is anonymous.
 func nameOf(f any) string {
 	v := reflect.ValueOf(f)
 	if v.IsNil() {
@@ -258,8 +257,8 @@ func nameOf(f any) string {
 	return last
 }
 
-// number makes an id of a cause: the first handler of it has its name, others a
-// number behind it.
+// uniqueID returns an id from a cause's name: the name for its first handler, and the name
+// with a number for others.
 func (op *Operator) uniqueID(name string) string {
 	if name == "" {
 		name = "event"

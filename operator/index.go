@@ -11,8 +11,8 @@ import (
 	"github.com/keepwatch/keepwatch/operator/internal/cycle"
 )
 
-// Lookup is an index: values that functions of objects have given, by their keys.
-// It shows what was seen last, and may be read from any goroutine.
+// Lookup is an index of objects: it returns values by key, of the newest states that were
+// seen. It is safe for concurrent use.
 type Lookup[K comparable, V any] struct {
 	mu     sync.RWMutex
 	values map[K]map[keepwatch.UID]indexed[V]
@@ -24,10 +24,10 @@ type indexed[V any] struct {
 	value V
 }
 
-// Index declares an index of the objects that pass the filter options: f gives the
-// values of an object by their keys. No handler of any operator that runs with this
-// one is called before the index has the first list. f is called for every change
-// and must be quick.
+// Index declares an index of the objects that pass the filter options. f returns an
+// object's values by key. It is called for every change and must be quick. The index
+// contains the first list before any handler is called, also of other operators in the
+// same [Run].
 func Index[T metav1.Object, K comparable, V any](op *Operator, f func(object T) map[K]V, options ...HandlerOption) *Lookup[K, V] {
 	d := newDeclaration[T](op, f, 0, "index", options)
 	x := &Lookup[K, V]{values: map[K]map[keepwatch.UID]indexed[V]{}, keys: map[keepwatch.UID][]K{}}
@@ -42,7 +42,7 @@ func Index[T metav1.Object, K comparable, V any](op *Operator, f func(object T) 
 	return x
 }
 
-// Get is the values under a key, in the order of the objects' namespaces and names.
+// Get returns the values of a key, sorted by the objects' namespaces and names.
 func (x *Lookup[K, V]) Get(key K) []V {
 	x.mu.RLock()
 	found := make([]indexed[V], 0, len(x.values[key]))
@@ -58,7 +58,7 @@ func (x *Lookup[K, V]) Get(key K) []V {
 	return values
 }
 
-// Keys is the keys that have values, in no order.
+// Keys returns the keys that have values, in no order.
 func (x *Lookup[K, V]) Keys() []K {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -98,7 +98,7 @@ func (x *Lookup[K, V]) removeLocked(uid keepwatch.UID) {
 	delete(x.keys, uid)
 }
 
-// indexer is an index of any types.
+// indexer is an index without its types.
 type indexer struct {
 	id     string
 	filter cycle.Filter
@@ -106,15 +106,15 @@ type indexer struct {
 	remove func(keepwatch.UID)
 }
 
-// index takes a change into an index. An object that the function fails for is not
-// in it, and that is logged.
+// index updates an index with a change. An object for which the function fails is removed
+// from the index, and the error is logged.
 func (e *engine) index(i indexer, o *object, c change) {
 	err := i.update(o, c)
 	if err == nil {
 		return
 	}
 	i.remove(o.uid)
-	e.logger.Error("the object can't be indexed", "index", i.id, "object", o.key.String(), "error", err)
+	e.logger.Error("the object cannot be indexed", "index", i.id, "object", o.key.String(), "error", err)
 }
 
 func (i indexer) update(o *object, c change) (err error) {

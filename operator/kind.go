@@ -15,7 +15,7 @@ import (
 	"github.com/keepwatch/keepwatch/source/kube"
 )
 
-// kind is what the server says of a resource.
+// kind is a discovered resource.
 type kind struct {
 	resource   schema.GroupVersionResource
 	kind       schema.GroupVersionKind
@@ -54,7 +54,7 @@ func (op *Operator) find(ctx context.Context, server discovery.DiscoveryInterfac
 	}
 }
 
-// look asks once. Like kubectl it takes "a.b.c" for the resource a of version b first.
+// look sends the discovery requests once. Like kubectl it takes "a.b.c" for the resource a of version b first.
 func (op *Operator) look(ctx context.Context, server discovery.DiscoveryInterfaceWithContext) (kind, error) {
 	if op.gvr != nil {
 		k, err := lookIn(ctx, server, op.gvr.GroupVersion(), op.gvr.Resource)

@@ -11,16 +11,16 @@ import (
 	"github.com/keepwatch/keepwatch/operator/internal/queue"
 )
 
-// metrics of one operator. Those that client-go's workqueue and controller-runtime have, too,
-// have their names, labels, types and help, so that dashboards find them, and one endpoint
-// can show both.
+// metrics are those of one operator. Metrics that client-go's workqueue or
+// controller-runtime have too use their names, labels, types and help: dashboards find
+// them, and one endpoint can show both.
 type metrics struct {
 	queue                       atomic.Pointer[queue.Queue[keepwatch.UID]] // nil before the operator runs
 	retries                     prometheus.Counter
 	queueDuration, workDuration prometheus.Observer
 	reconciles                  *prometheus.CounterVec
 	errors                      prometheus.Counter
-	terminal                    prometheus.Counter // of the errors, those that nothing is tried again for
+	terminal                    prometheus.Counter // of the errors, the permanent ones
 	panics                      prometheus.Counter
 	timeouts                    prometheus.Counter
 	reconcileTime               prometheus.Observer
@@ -31,12 +31,11 @@ type metrics struct {
 	collectors                  []prometheus.Collector
 }
 
-// priorities are the queue's in the numbers of controller-runtime's.
+// priorities maps the queue's priorities to controller-runtime's numbers.
 var priorities = map[queue.Priority]string{queue.Background: "-100", queue.Urgent: "0"}
 
 var (
-	// queueBuckets and reconcileBuckets are those of client-go and controller-runtime, so
-	// that what is made for these shows operators too.
+	// queueBuckets and reconcileBuckets are those of client-go and controller-runtime.
 	queueBuckets     = prometheus.ExponentialBuckets(10e-9, 10, 12)
 	reconcileBuckets = []float64{
 		0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1,
@@ -72,7 +71,7 @@ func newMetrics(name string, workers int) *metrics {
 
 	m.reconciles = collected(m, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "controller_runtime_reconcile_total", Help: "Total number of reconciliations per controller", ConstLabels: controller}, []string{"result"}))
 	for _, result := range []string{resultError, resultRequeueAfter, resultSuccess} {
-		m.reconciles.WithLabelValues(result) // is shown before it is counted
+		m.reconciles.WithLabelValues(result) // exported as 0 before the first
 	}
 	m.errors = counter("controller_runtime_reconcile_errors_total", "Total number of reconciliation errors per controller", controller)
 	m.terminal = counter("controller_runtime_terminal_reconcile_errors_total", "Total number of terminal reconciliation errors per controller", controller)
@@ -84,17 +83,17 @@ func newMetrics(name string, workers int) *metrics {
 
 	m.handlers = collected(m, prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "keepwatch_operator_handler_duration_seconds", Help: "How long handlers take.", ConstLabels: controller, Buckets: handlerBuckets}, []string{"handler", "result"}))
 	m.patches = collected(m, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "keepwatch_operator_patches_total", Help: "Patches that were sent, by the answer.", ConstLabels: controller}, []string{"code"}))
-	m.eventsDropped = counter("keepwatch_operator_events_dropped_total", "Events that were too many to be posted.", controller)
+	m.eventsDropped = counter("keepwatch_operator_events_dropped_total", "Events that were dropped because the queue was full.", controller)
 	return m
 }
 
-// collected adds a collector to those that are shown.
+// collected adds a collector to the exported ones.
 func collected[C prometheus.Collector](m *metrics, c C) C {
 	m.collectors = append(m.collectors, c)
 	return c
 }
 
-// depth, added, unfinished and longest ask the queue.
+// depth, added, unfinished and longest read the queue.
 
 func (m *metrics) depth(priority queue.Priority) float64 {
 	if q := m.queue.Load(); q != nil {
@@ -127,21 +126,20 @@ func (m *metrics) unfinishedWork() (total, longest time.Duration) {
 	return 0, 0
 }
 
-// Collectors are the operator's metrics, those of its informers among them, to be
-// registered once.
+// Collectors returns the operator's metrics and those of its informers. Register them once.
 func (op *Operator) Collectors() []prometheus.Collector {
 	return append([]prometheus.Collector{op.group}, op.metrics.collectors...)
 }
 
-// How a worker can end with an object, in controller-runtime's words.
+// The results of processing an object, in controller-runtime's words.
 const (
 	resultError        = "error"
 	resultRequeueAfter = "requeue_after"
 	resultSuccess      = "success"
 )
 
-// ended counts how a worker has ended with an object: again is when it is to be looked at
-// again, the zero time for when it changes.
+// ended counts the result of processing an object. next is when it is processed again, the
+// zero time for its next change.
 func (m *metrics) ended(failed bool, next time.Time, took time.Duration) {
 	m.reconcileTime.Observe(took.Seconds())
 	if !next.IsZero() {
@@ -158,7 +156,7 @@ func (m *metrics) ended(failed bool, next time.Time, took time.Duration) {
 	}
 }
 
-// working counts a worker that has an object in hand, until the returned function.
+// trackWorker counts an active worker until the returned function is called.
 func (m *metrics) trackWorker(start time.Time) func() {
 	m.active.Inc()
 	return func() {

@@ -12,52 +12,52 @@ import (
 	"github.com/keepwatch/keepwatch/operator/internal/write"
 )
 
-// object is one object in its life: another one of the same name is another object.
+// object is one object, identified by its UID.
 type object struct {
 	engine *engine
 	uid    keepwatch.UID
 	key    keepwatch.Key
 
 	mu sync.Mutex
-	// What the source delivered. The state is replaced, never changed. It is nil while the
-	// object is idle, or waits in the queue after the first list, unless a timer or daemon
-	// may run: the source has the state too, in less memory.
+	// The state that the source delivered. It is replaced, never changed. It is nil while
+	// the object is idle, or waits in the queue after the first list, unless timers or
+	// daemons are declared: the source keeps the state too, in less memory.
 	state             map[string]any
 	fetchState        bool // the state must be read from the source
 	revision          keepwatch.Revision
-	deliveredRevision keepwatch.Revision // delivered last; below revision if the server was asked for the state
+	deliveredRevision keepwatch.Revision // of the last delivery; below revision after refresh
 	delivered         uint64             // counts the changes that the source delivered
 	gone              bool
-	// forgotten is true once the engine has removed it: later changes are another object's.
+	// forgotten is true once the engine has removed the object. Later changes create another one.
 	forgotten   bool
-	event       string // joined from those that OnEvent has yet to see
-	hasEvent    bool   // there is one
+	event       string // the merged events that OnEvent has not seen
+	hasEvent    bool   // event is pending; its type is empty for the first list
 	lastChanged time.Time
-	// What was written: states below the revision are older than that.
+	// The revision of the last write. States below it do not contain that write.
 	written        keepwatch.Revision
-	settleDeadline time.Time       // until when to wait for such a state
+	settleDeadline time.Time       // of the wait for a newer state
 	tasks          *background.Set // nil if the operator declares none
 
-	// Of the worker that has the object.
+	// Used only by the worker that processes the object.
 	listed, begun    bool
-	deferred         map[string]cycle.Record // of Remember steps, by slot
-	progressWritten  time.Time               // when a step was last written
-	pending          *outgoing               // what the server has yet to take, nil for nothing
+	deferred         map[string]cycle.Record // of Defer steps, by slot
+	progressWritten  time.Time               // when a step was last accepted
+	pending          *outgoing               // not accepted by the server yet; nil for nothing
 	throttle         throttle.Throttle
-	staleRevision    keepwatch.Revision // what waits goes on with a state newer than this; 0 for not
-	failed           bool               // in this turn something was an error
+	staleRevision    keepwatch.Revision // if not 0, a newer state ends the throttle
+	failed           bool               // an error occurred in the current processing
 	reportedFailures reportedFailures
 }
 
-// outgoing is what is to be written, and what it means when it is.
+// outgoing is a pending write, and its meaning once it is accepted.
 type outgoing struct {
 	write.Outgoing
 	completed, begun bool
-	// step: it is a step of a cycle, not of what handlers of events want.
+	// step: it is a step of a cycle, not changes of event handlers.
 	step bool
 }
 
-// view is an object at one moment.
+// view is a snapshot of an object.
 type view struct {
 	state     map[string]any
 	revision  keepwatch.Revision
@@ -79,8 +79,8 @@ func (o *object) view() view {
 	return g
 }
 
-// read reads the state from the source. If the source has another object of that name, or
-// none, it is about to deliver the deletion. The caller holds o.mu.
+// fetch reads the state from the source. If the source has another object of that name, or
+// none, it delivers the deletion soon. The caller holds o.mu.
 func (o *object) fetch() {
 	state, ok := o.engine.source.cached(o.key)
 	if !ok || keepwatch.UID(state.GetUID()) != o.uid {
@@ -90,7 +90,7 @@ func (o *object) fetch() {
 	o.revision = max(o.revision, revisionOf(o.state))
 }
 
-// requeue returns events that were not delivered to the handlers.
+// requeue restores an event that was not delivered to the handlers.
 func (o *object) requeue(g view) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -113,7 +113,7 @@ func (o *object) newest() map[string]any {
 	return state
 }
 
-// present is the newest state, and whether it was the last.
+// present returns the newest state, and whether the object was deleted in it.
 func (o *object) present() (state map[string]any, gone bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -139,13 +139,13 @@ func (o *object) accept(c change, changed func(old, new map[string]any) bool) bo
 		o.lastChanged = time.Now()
 	}
 	if c.revision < o.deliveredRevision {
-		o.revision, o.written = 0, 0 // the server has gone back in time: what was written may be undone
+		o.revision, o.written = 0, 0 // the server was restored: own writes may be lost
 	}
 	if c.revision >= o.revision {
 		o.state, o.revision, o.fetchState = c.object.Object, c.revision, false
 	}
 	if c.initial && !o.engine.hasBackground() {
-		o.state, o.fetchState = nil, true // there may be many, and their turn may come late
+		o.state, o.fetchState = nil, true // the queue after the first list may be long
 	}
 	o.deliveredRevision = c.revision
 	o.delivered++
@@ -162,7 +162,7 @@ func (o *object) adopt(state map[string]any) {
 	}
 }
 
-// newer waits, for a second at most, for a state that is newer than a revision.
+// waitNewer waits at most a second for a state that is newer than a revision.
 func (o *object) waitNewer(ctx context.Context, than keepwatch.Revision) {
 	end := time.NewTimer(time.Second)
 	defer end.Stop()
@@ -194,20 +194,20 @@ func (o *object) wrote(revision keepwatch.Revision) {
 	}
 }
 
-// settleTime is how long handlers wait until the source delivers what was written. Then the
-// server is asked for it.
+// settleTime bounds the wait for the source to deliver an own write. After it, the operator
+// reads the object from the server.
 const settleTime = 5 * time.Second
 
-// behind reports whether a state is older than what was written, and until when to
-// wait for the source to deliver a newer one.
+// behind reports whether a state is older than the last own write, and until when to wait
+// for the source to deliver a newer one.
 func (o *object) behind(g view) (behind bool, settle time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return g.revision < o.written, o.settleDeadline
 }
 
-// unsettled returns until when to wait for the source to deliver what was written; the zero
-// time if it has, or if that was long ago.
+// unsettled returns until when to wait for the source to deliver the last own write; the
+// zero time if it has, or if settleTime is over.
 func (o *object) unsettled(now time.Time) time.Time {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -231,7 +231,7 @@ func (o *object) seen(g view) cycle.Seen {
 	}
 }
 
-// remember keeps a record that is not written yet.
+// deferRecord keeps a record that is not written yet.
 func (o *object) deferRecord(r cycle.Defer) {
 	if o.deferred == nil {
 		o.deferred = map[string]cycle.Record{}
@@ -239,5 +239,5 @@ func (o *object) deferRecord(r cycle.Defer) {
 	o.deferred[r.Slot] = r.Record
 }
 
-// complete ends a cycle.
+// complete clears what a cycle kept in memory.
 func (o *object) complete() { o.listed, o.begun, o.deferred = false, false, nil }

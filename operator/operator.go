@@ -18,8 +18,8 @@ import (
 	"github.com/keepwatch/keepwatch/operator/internal/cycle"
 )
 
-// Operator is what is to be done with the objects of one resource. Handlers are
-// declared before it runs; it runs once.
+// Operator handles the objects of one resource. Handlers are declared before it runs, and
+// it runs once.
 type Operator struct {
 	name       string
 	gvr        *schema.GroupVersionResource // if a version was named
@@ -32,7 +32,7 @@ type Operator struct {
 	tasks      []*background.Task // timers and daemons
 	indexes    []indexer
 	starts     []func(context.Context, *rest.Config) error
-	errs       []error // what is wrong with the declarations
+	errs       []error // of invalid declarations
 	started    atomic.Bool
 	running    atomic.Pointer[engine]
 	metrics    *metrics
@@ -53,18 +53,17 @@ type settings struct {
 // DefaultPrefix is the default Prefix of an operator.
 const DefaultPrefix = "keepwatch.github.io"
 
-// Option shapes an Operator.
+// Option configures an Operator.
 type Option func(*settings)
 
-// Namespaces limits the operator to some namespaces. By default it handles the
-// objects of all.
+// Namespaces limits the operator to some namespaces. The default is all.
 func Namespaces(names ...string) Option { return func(s *settings) { s.namespaces = names } }
 
-// Prefix is the prefix of the annotations in which progress is stored, and of the
-// finalizer: a DNS name. The default is DefaultPrefix.
+// Prefix sets the prefix of the annotations that store progress, and of the finalizer: a
+// DNS name. The default is DefaultPrefix.
 func Prefix(prefix string) Option { return func(s *settings) { s.prefix = prefix } }
 
-// Finalizer is the name of the finalizer. By default it is the prefix and "/finalizer".
+// Finalizer sets the name of the finalizer. The default is the prefix and "/finalizer".
 func Finalizer(name string) Option { return func(s *settings) { s.finalizer = name } }
 
 // ProgressInStatus stores the state that was handled last and the progress of handlers in
@@ -75,7 +74,7 @@ func ProgressInStatus(field string) Option {
 	return func(s *settings) {
 		s.progressStore, _ = cycle.ParsePath(field)
 		if len(s.progressStore) < 2 || s.progressStore[0] != "status" {
-			s.progressStore = cycle.Path{} // is refused later
+			s.progressStore = cycle.Path{} // check reports it
 		}
 	}
 }
@@ -96,16 +95,15 @@ func StartupDeadline(d time.Duration) Option {
 	return func(s *settings) { s.startupDeadline = d }
 }
 
-// ShutdownGrace is how long handlers may go on after the operator was stopped before
+// ShutdownGrace sets how long handlers may continue after the operator was stopped; then
 // their contexts end. The default is 20 s.
 func ShutdownGrace(d time.Duration) Option { return func(s *settings) { s.shutdownGrace = d } }
 
-// Logger is what the operator logs to; slog's default by default.
+// Logger sets the operator's logger. The default is slog.Default().
 func Logger(l *slog.Logger) Option { return func(s *settings) { s.logger = l } }
 
-// New makes an operator for a resource, named as for kubectl: its plural name, with
-// the group behind it, and perhaps the version between them: "pods",
-// "widgets.example.com", "deployments.v1.apps".
+// New returns an operator for a resource, which is named as for kubectl: "pods",
+// "widgets.example.com", or with a version "deployments.v1.apps".
 func New(resource string, options ...Option) *Operator {
 	op := &Operator{name: resource, set: settings{
 		prefix: DefaultPrefix, workers: 10,
@@ -123,9 +121,9 @@ func New(resource string, options ...Option) *Operator {
 	return op
 }
 
-// OnStart declares a function that is called once before anything is followed, with the
-// API that the operator works on: to make clients of, for example. Where replicas
-// elect one, it is called in the one that was elected. Its error is fatal.
+// OnStart declares a function that is called once, before the resource is watched. It can
+// make clients from cfg. If replicas elect a leader, it is called in the leader. Its error
+// ends [Run].
 func OnStart(op *Operator, f func(ctx context.Context, cfg *rest.Config) error) {
 	op.starts = append(op.starts, f)
 }
@@ -136,12 +134,11 @@ func (op *Operator) Name() string { return op.name }
 // Resource returns the resource and its group.
 func (op *Operator) Resource() schema.GroupResource { return op.resource }
 
-// patience is how long an operator may lack progress before it is unhealthy.
+// idleTimeout is how long an operator may be behind before it is unhealthy.
 const idleTimeout = 2 * time.Minute
 
-// Healthy says for how long and why the operator can't follow its resource, nil if it
-// can, or if that has not lasted for two minutes, or if it does not run. That nothing
-// happens is no reason.
+// Healthy returns for how long and why the operator cannot follow its resource; nil if it
+// follows it, if that has lasted for less than two minutes, or if it does not run.
 func (op *Operator) Healthy() error {
 	if e := op.running.Load(); e != nil {
 		return e.source.healthy(idleTimeout)
@@ -149,7 +146,7 @@ func (op *Operator) Healthy() error {
 	return nil
 }
 
-// logger is where the operator logs to.
+// logger returns the operator's logger.
 func (op *Operator) logger() *slog.Logger {
 	if op.set.logger != nil {
 		return op.set.logger
@@ -157,7 +154,7 @@ func (op *Operator) logger() *slog.Logger {
 	return slog.Default()
 }
 
-// check says what is wrong with the operator, nil if nothing is.
+// check returns an error if a declaration or option is invalid.
 func (op *Operator) check() error {
 	errs := op.errs
 	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -174,7 +171,7 @@ func (op *Operator) check() error {
 		fail("progress in the status: want a field in it, like status.operator")
 	}
 	if op.set.backoff != nil && *op.set.backoff < 0 {
-		fail("default backoff %v: it can't be negative", *op.set.backoff)
+		fail("default backoff %v: it cannot be negative", *op.set.backoff)
 	}
 	if op.set.workers < 1 {
 		fail("%d workers: want at least one", op.set.workers)
@@ -189,7 +186,7 @@ func (op *Operator) check() error {
 	return fmt.Errorf("operator of %s: %w", op.name, errors.Join(errs...))
 }
 
-// checkNames refuses ids that can't be annotations, or would share one.
+// checkNames returns errors for ids that cannot be annotations, or would share one.
 func (op *Operator) checkNames() (errs []error) {
 	keys := cycle.Keys{Prefix: op.set.prefix}
 	owners := map[string]string{}
@@ -201,7 +198,7 @@ func (op *Operator) checkNames() (errs []error) {
 		case len(validation.IsQualifiedName(key)) > 0:
 			errs = append(errs, fmt.Errorf("handler %q: an id is made of letters, digits, '-', '_', '.' and '/'", h.ID))
 		case keys.Reserved(h.ID):
-			errs = append(errs, fmt.Errorf("handler %q: this id has a meaning already; choose another", h.ID))
+			errs = append(errs, fmt.Errorf("handler %q: this id is reserved; choose another", h.ID))
 		case used && owner != h.ID:
 			errs = append(errs, fmt.Errorf("handlers %q and %q would share an annotation; choose another id", owner, h.ID))
 		case declared[h.ID]&h.Causes != 0:
@@ -213,7 +210,7 @@ func (op *Operator) checkNames() (errs []error) {
 	return errs
 }
 
-// spec is what the cycle has to know.
+// spec returns the declarations for the cycle.
 func (op *Operator) spec() cycle.Spec {
 	s := cycle.Spec{Keys: cycle.Keys{Prefix: op.set.prefix}, Finalizer: op.set.finalizer, Status: op.set.progressStore}
 	for _, h := range op.handlers {

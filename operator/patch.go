@@ -11,15 +11,15 @@ import (
 	"github.com/keepwatch/keepwatch/operator/internal/write"
 )
 
-// Patch collects changes of an object. They are sent as a merge patch: what is not
-// mentioned stays, and lists are replaced as a whole. The status is sent to its
-// own endpoint where the resource has one. It may be used from several goroutines.
+// Patch collects changes of an object. They are sent as a merge patch: other fields stay,
+// and lists are replaced as a whole. The status is sent to its own endpoint if the
+// resource has one. A Patch is safe for concurrent use.
 type Patch struct {
 	mu            sync.Mutex
 	merge, status map[string]any
 	err           error
-	prefix        string     // of annotations that are the operator's
-	progress      cycle.Path // of a field that is the operator's, nil for none
+	prefix        string     // of the operator's own annotations
+	progress      cycle.Path // the operator's own field, nil for none
 }
 
 // Set sets a field, like "spec.size", to a value that JSON can express. A dot in a
@@ -47,8 +47,7 @@ func (p *Patch) Annotation(name, value string) {
 	p.set([]string{"metadata", "annotations", name}, value)
 }
 
-// set keeps a change, or the first reason why one can't be made; that becomes the
-// handler's error.
+// set adds a change. The first change that is invalid becomes the handler's error.
 func (p *Patch) set(path []string, value any) {
 	if err := p.validate(path); err != nil {
 		p.fail(err)
@@ -71,11 +70,11 @@ func (p *Patch) set(path []string, value any) {
 	insert(*into, path, normal["value"])
 }
 
-// refuse says why a field is not for handlers to patch.
+// validate returns an error if handlers cannot patch a field.
 func (p *Patch) validate(path []string) error {
 	switch {
 	case path[0] == "apiVersion", path[0] == "kind":
-		return fmt.Errorf("patch of %s: an object keeps it", path[0])
+		return fmt.Errorf("patch of %s: it cannot be changed", path[0])
 	case path[0] == "status" && len(path) == 1, path[0] == "metadata" && len(path) == 1:
 		return fmt.Errorf("patch of %s: name the fields in it", path[0])
 	case p.progress != nil && cycle.Path(path).Meets(p.progress):
@@ -98,7 +97,8 @@ func (p *Patch) fail(err error) {
 	}
 }
 
-// take empties the patch. The error says what in it can't be applied; then nothing is.
+// drain returns the changes and empties the patch. If a change is invalid, it returns an
+// error and no changes.
 func (p *Patch) drain() (write.Outgoing, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

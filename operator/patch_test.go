@@ -7,7 +7,7 @@ import (
 
 func TestPatchRejectsReservedFields(t *testing.T) {
 	for field, want := range map[string]string{
-		"kind":           "an object keeps it",
+		"kind":           "it cannot be changed",
 		"metadata.name":  "only labels, annotations, ownerReferences and finalizers",
 		"metadata":       "name the fields in it",
 		"status":         "name the fields in it",

@@ -10,8 +10,9 @@ import (
 	"github.com/keepwatch/keepwatch/operator/internal/write"
 )
 
-// guarded processes an object, and throttles it for whatever goes wrong outside of
-// its handlers. It returns when to look again, the zero time for when it changes.
+// processOrThrottle processes an object, and throttles it after errors and panics outside
+// of its handlers. It returns when to process it again; the zero time means at its next
+// change.
 func (e *engine) processOrThrottle(o *object, now time.Time) (next time.Time) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -24,7 +25,7 @@ func (e *engine) processOrThrottle(o *object, now time.Time) (next time.Time) {
 	g := o.view()
 	if g.state == nil {
 		o.requeue(g)
-		return time.Time{} // it is idle
+		return time.Time{} // the object is idle
 	}
 	if wait := o.throttledUntil(g, now); !wait.IsZero() {
 		o.requeue(g)
@@ -48,8 +49,8 @@ func (e *engine) processOrThrottle(o *object, now time.Time) (next time.Time) {
 	return next
 }
 
-// held is until when the object is to be left alone; the zero time for not. What
-// waits for a newer state does not wait on when there is one.
+// throttledUntil returns the end of the object's throttle; the zero time if it is over, or
+// if the object waited for a newer state and has one.
 func (o *object) throttledUntil(g view, now time.Time) time.Time {
 	if o.throttle.Wait(now) == 0 || o.staleRevision > 0 && g.revision > o.staleRevision || g.gone {
 		return time.Time{}
@@ -57,15 +58,15 @@ func (o *object) throttledUntil(g view, now time.Time) time.Time {
 	return o.throttle.Until()
 }
 
-// unexpected throttles an object.
+// throttle delays an object after an error.
 func (e *engine) throttle(o *object, err error) time.Time {
 	o.throttle, o.staleRevision, o.failed = o.throttle.Failed(time.Now()), 0, true
-	e.logger.Error("the object can't be handled, and is left alone for a while", "object", o.key.String(),
+	e.logger.Error("the object cannot be handled; it is tried again after a wait", "object", o.key.String(),
 		"wait", o.throttle.Wait(time.Now()).Round(time.Millisecond), "error", err)
 	return o.throttle.Until()
 }
 
-// process does what is next for an object.
+// process performs the next step for an object.
 func (e *engine) process(o *object, g view, now time.Time) (time.Time, error) {
 	if g.gone {
 		o.pending = nil
@@ -98,7 +99,7 @@ func (e *engine) process(o *object, g view, now time.Time) (time.Time, error) {
 	return e.perform(o, g, p)
 }
 
-// perform does what a plan asks for.
+// perform performs a plan's step.
 func (e *engine) perform(o *object, g view, p cycle.Plan) (time.Time, error) {
 	switch step := p.Step.(type) {
 	case cycle.Idle:
@@ -107,7 +108,7 @@ func (e *engine) perform(o *object, g view, p cycle.Plan) (time.Time, error) {
 		}
 		return e.clearCondition(o, g), nil
 	case cycle.AwaitDaemons:
-		return time.Time{}, nil // it comes back when the last daemon has ended
+		return time.Time{}, nil // the end of the last daemon queues the object
 	case cycle.Sleep:
 		return step.Until, nil
 	case cycle.Write:
@@ -121,7 +122,7 @@ func (e *engine) perform(o *object, g view, p cycle.Plan) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("%w: step %T", errInvariantViolated, p.Step)
 }
 
-// callFor calls the handler of a plan, and writes what has come of it.
+// callHandler calls the handler of a plan, and writes the result.
 func (e *engine) callHandler(o *object, g view, p cycle.Plan, step cycle.Call) (time.Time, error) {
 	h := e.handlers[step.Index]
 	patch := e.newPatch()
@@ -131,7 +132,7 @@ func (e *engine) callHandler(o *object, g view, p cycle.Plan, step cycle.Call) (
 	}
 	out, err := e.call(o, h, in, deadlineOf(step))
 	if e.handling.Err() != nil && err != nil {
-		return time.Time{}, nil // it was stopped, and will be called again by another process
+		return time.Time{}, nil // the operator stops; another process calls the handler again
 	}
 	now := time.Now()
 	verdict := step.Handler.Judge(err, step.Retry, now.Sub(step.Started))
@@ -142,12 +143,12 @@ func (e *engine) callHandler(o *object, g view, p cycle.Plan, step cycle.Call) (
 		}
 	}
 	after := p.Called(step, verdict, now)
-	_, remembered := after.(cycle.Defer)
-	e.logVerdict(o, h.ID, verdict, !remembered)
+	_, deferred := after.(cycle.Defer)
+	e.logVerdict(o, h.ID, verdict, !deferred)
 	return e.record(o, g, out, after, step.Purpose == cycle.Resume)
 }
 
-// record writes or remembers the step after a call, and writes what the handler wants.
+// record writes or defers the progress after a call, and writes the handler's changes.
 func (e *engine) record(o *object, g view, out write.Outgoing, after cycle.Step, resumed bool) (time.Time, error) {
 	switch after := after.(type) {
 	case cycle.Write:
@@ -176,7 +177,7 @@ func deadlineOf(step cycle.Call) time.Time {
 	return step.Started.Add(step.Handler.Timeout)
 }
 
-// tellEvents calls the handlers of events. What goes wrong in them is logged.
+// callEventHandlers calls the handlers of events. Their errors are logged.
 func (e *engine) callEventHandlers(o *object, g view) (next time.Time, done bool) {
 	if len(e.events) == 0 {
 		return time.Time{}, true
@@ -188,12 +189,12 @@ func (e *engine) callEventHandlers(o *object, g view) (next time.Time, done bool
 		}
 		in := &invocation{state: g.state, event: g.event, started: time.Now(), patch: patch, id: h.ID, object: o}
 		if err := e.invoke(o, h, in, time.Time{}); err != nil {
-			e.logger.Error("a handler of events failed", "handler", h.ID, "object", o.key.String(), "error", err)
+			e.logger.Error("an event handler failed", "handler", h.ID, "object", o.key.String(), "error", err)
 		}
 	}
 	out, err := patch.drain()
 	if err != nil {
-		e.logger.Error("a handler of events wants what can't be written", "object", o.key.String(), "error", err)
+		e.logger.Error("the changes of an event handler cannot be written", "object", o.key.String(), "error", err)
 		return time.Time{}, true
 	}
 	if g.gone || out.Empty() {

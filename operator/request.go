@@ -52,32 +52,32 @@ func (p FieldPath) String() string { return cycle.Path(p).String() }
 
 // Request is one call of a handler.
 type Request[T metav1.Object] struct {
-	// Object is the object as it was seen when the call was decided. It is the handler's
-	// own copy; to change the object, use Patch.
+	// Object is the state for which the handler is called. It is the handler's own copy; to
+	// change the object, use Patch.
 	Object T
 	// Cause is why the handler is called; empty for handlers of events, timers, daemons.
 	Cause Cause
-	// Old is the desired state that was handled last, without status and system
-	// metadata. It is nil where there is none.
+	// Old is the desired state that was handled last, without status and system metadata;
+	// nil if there is none.
 	Old T
-	// Diff is the difference of the desired state from Old; for a handler of a field, that field's.
+	// Diff is the difference of the desired state from Old; for OnField, of that field.
 	Diff []Difference
-	// WatchEvent is, for handlers of events, "ADDED", "MODIFIED" or "DELETED", and ""
-	// for an object of the first list.
+	// WatchEvent is "ADDED", "MODIFIED" or "DELETED" for handlers of events, and "" for an
+	// object of the first list.
 	WatchEvent string
-	// Retry is how often the handler was called before, and Started when it was first.
+	// Retry counts the earlier calls, and Started is when the first one was due.
 	Retry   int
 	Started time.Time
 	// Logger carries the object and the handler.
 	Logger *slog.Logger
-	// Patch collects what is to be changed of the object. It is applied once after the
-	// handler, also if that has failed.
+	// Patch collects changes of the object. It is applied after the handler returns, also
+	// with an error.
 	Patch *Patch
 
 	in *invocation
 }
 
-// invocation is a call of a handler of any type.
+// invocation is a call of a handler, without its type.
 type invocation struct {
 	state    map[string]any
 	cause    Cause
@@ -94,16 +94,16 @@ type invocation struct {
 	apply    func() error    // of timers and daemons
 }
 
-// Event posts a Kubernetes Event about the object: kind is "Normal" or "Warning",
-// reason a word in CamelCase. It does not wait; Events that repeat are counted in one,
-// and of too many some are dropped.
+// Event records a Kubernetes Event about the object. kind is "Normal" or "Warning", reason a
+// word in CamelCase. Event does not wait. Repeated Events become one with a count; too many
+// Events are dropped and counted.
 func (r *Request[T]) Event(kind, reason, message string) {
 	r.in.object.recordEvent(r.in.state, kind, reason, message)
 }
 
-// OwnerReference makes another object the child of this one, which goes when it goes:
-// append it to the child's owner references. There can be one controller of an object,
-// and this claims to be it.
+// OwnerReference returns a reference that makes another object a child of this one: append
+// it to the child's owner references. Kubernetes deletes the child with its owner. The
+// reference is the child's controller reference, of which there can be one.
 func (r *Request[T]) OwnerReference() metav1.OwnerReference {
 	yes := true
 	kind := r.in.object.engine.kind.kind
@@ -116,21 +116,22 @@ func (r *Request[T]) OwnerReference() metav1.OwnerReference {
 // Result stores a value in the object's status, under the handler's id.
 func (r *Request[T]) Result(value any) { r.Patch.set([]string{"status", r.in.id}, value) }
 
-// Latest is the newest state of the object that was seen. For daemons, which live
-// longer than Object stays true.
+// Latest returns the newest known state of the object. Daemons need it: Object is the state
+// at their start.
 func (r *Request[T]) Latest() (T, error) {
 	state := r.in.object.newest()
 	if state == nil {
-		state = r.in.state // nothing has come since
+		state = r.in.state // no newer state was delivered
 	}
 	return decode[T](state)
 }
 
-// Stopping is closed when a timer or daemon should come to its end; its context ends
-// after that. It is nil for other handlers.
+// Stopping returns a channel that is closed when a timer or daemon should return; its
+// context ends later. It returns nil for other handlers.
 func (r *Request[T]) Stopping() <-chan struct{} { return r.in.stopping }
 
-// Apply applies Patch now, and empties it. It is for daemons.
+// Apply applies Patch now and empties it. It returns an error for handlers that are neither
+// timers nor daemons.
 func (r *Request[T]) Apply() error {
 	if r.in.apply == nil {
 		return fmt.Errorf("only timers and daemons apply patches themselves")
@@ -149,7 +150,7 @@ func request[T metav1.Object](in *invocation) (*Request[T], error) {
 	}
 	if in.old != nil {
 		if r.Old, err = decode[T](in.old); err != nil {
-			return nil, fmt.Errorf("what was handled last: %w", err)
+			return nil, fmt.Errorf("the state that was handled last: %w", err)
 		}
 		r.Old.SetName(object.GetName())
 		r.Old.SetNamespace(object.GetNamespace())
@@ -168,7 +169,7 @@ func ownDifferences(shared []cycle.Difference) []Difference {
 	return own
 }
 
-// decode makes an object of its own of a state.
+// decode returns a copy of a state as T.
 func decode[T metav1.Object](state map[string]any) (object T, err error) {
 	state = runtime.DeepCopyJSON(state)
 	if u, ok := any(&unstructured.Unstructured{Object: state}).(T); ok {
@@ -176,12 +177,12 @@ func decode[T metav1.Object](state map[string]any) (object T, err error) {
 	}
 	made := reflect.New(reflect.TypeFor[T]().Elem()).Interface()
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(state, made); err != nil {
-		return object, fmt.Errorf("the object can't be decoded to %T: %w", made, err)
+		return object, fmt.Errorf("decode the object to %T: %w", made, err)
 	}
 	return made.(T), nil
 }
 
-// decodable says what is wrong with a type that objects are to be decoded to.
+// decodable returns an error if objects cannot be decoded to T.
 func decodable[T metav1.Object]() error {
 	if t := reflect.TypeFor[T](); t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct {
 		return fmt.Errorf("objects are decoded to pointers to structs, like *Widget, not to %v", t)
@@ -189,7 +190,7 @@ func decodable[T metav1.Object]() error {
 	return nil
 }
 
-// normalize makes values those that JSON decodes to.
+// normalize converts a value to the types that JSON decodes to.
 func normalize[V any](value V) (normal V, err error) {
 	text, err := json.Marshal(value)
 	if err != nil {

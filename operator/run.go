@@ -17,13 +17,13 @@ import (
 // Run runs the operator by itself; see the function [Run].
 func (op *Operator) Run(ctx context.Context, cfg *rest.Config) error { return Run(ctx, cfg, op) }
 
-// Run runs operators against one API until ctx is done or something fatal happens:
-// a wrong declaration, an error of OnStart, a resource that stays absent or forbidden, a
-// broken invariant, a worker that died. Then all of them stop: what is being called may go
-// on for the longest [ShutdownGrace] of them, after which its context ends. Run
-// returns nil if ctx was done and everything has ended in time, else what was fatal
-// or what did not end. Handlers of none of them are called before all have their
-// first list. An operator runs once.
+// Run runs operators against one API server until ctx is done or a fatal error occurs: a
+// wrong declaration, an error of [OnStart], a resource that stays absent or forbidden, an
+// invariant violation, or a worker whose goroutine ended. Then all operators stop. Running
+// handlers may continue for the longest [ShutdownGrace] among the operators; then their
+// contexts end. Run returns nil if ctx was done and all handlers returned in time,
+// otherwise the fatal error and the handlers that did not return. No handler is called
+// before all operators have their first lists. An operator runs once.
 func Run(ctx context.Context, cfg *rest.Config, ops ...*Operator) error {
 	if len(ops) == 0 {
 		return errors.New("no operators to run")
@@ -45,18 +45,18 @@ func Run(ctx context.Context, cfg *rest.Config, ops ...*Operator) error {
 	return p.run(ops)
 }
 
-// process is what operators have in common while they run.
+// process is shared by operators that run together.
 type process struct {
-	ctx            context.Context // done when everything has to stop
+	ctx            context.Context // done when the operators stop
 	stop           context.CancelCauseFunc
-	handling       context.Context // done when the grace is over
+	handling       context.Context // done after ShutdownGrace
 	cancelHandlers context.CancelCauseFunc
 	cfg            *rest.Config
 	api            *kubernetes.Clientset
 	client         *http.Client // of cfg
 }
 
-// fatal is what Run returns, unlike the cause of its context's end.
+// fatal is a cause that Run returns, unlike the cause of its caller's context.
 type fatal struct{ error }
 
 func (f fatal) Unwrap() error { return f.error }
@@ -64,7 +64,7 @@ func (f fatal) Unwrap() error { return f.error }
 func newProcess(ctx context.Context, cfg *rest.Config) (*process, error) {
 	cfg = rest.CopyConfig(cfg)
 	if cfg.RateLimiter == nil && cfg.QPS == 0 {
-		cfg.QPS = -1 // the server says when to wait
+		cfg.QPS = -1 // the server's priority and fairness limits requests
 	}
 	p := &process{cfg: cfg}
 	var err error
@@ -79,10 +79,10 @@ func newProcess(ctx context.Context, cfg *rest.Config) (*process, error) {
 	return p, nil
 }
 
-// fail stops everything. The first reason counts.
+// fail stops all operators. The first error counts.
 func (p *process) fail(err error) { p.stop(fatal{err}) }
 
-// engine makes the engine of an operator.
+// newEngine returns the engine of an operator.
 func (p *process) newEngine(op *Operator, k kind, recorder *eventRecorder) (*engine, error) {
 	source, err := newInformers(p.cfg, k, op)
 	if err != nil {
@@ -119,19 +119,19 @@ func (p *process) run(ops []*Operator) error {
 	return p.drive(engines)
 }
 
-// start calls what is to be called first, in the order of declaration.
+// callStarts calls the functions of OnStart, in the order of declaration.
 func (p *process) callStarts(ops []*Operator) error {
 	for _, op := range ops {
 		for _, f := range op.starts {
 			if err := f(p.ctx, rest.CopyConfig(p.cfg)); err != nil {
-				return fmt.Errorf("operator of %s: can't start: %w", op.name, err)
+				return fmt.Errorf("operator of %s: OnStart: %w", op.name, err)
 			}
 		}
 	}
 	return nil
 }
 
-// engines finds out about the resources, all at a time.
+// newEngines discovers the resources concurrently, and returns their engines.
 func (p *process) newEngines(ops []*Operator, recorder *eventRecorder) ([]*engine, error) {
 	server := discovery.ToDiscoveryInterfaceWithContext(p.api.Discovery())
 	engines := make([]*engine, len(ops))
@@ -141,7 +141,7 @@ func (p *process) newEngines(ops []*Operator, recorder *eventRecorder) ([]*engin
 		discoveries.Go(func() {
 			k, err := op.find(p.ctx, server)
 			if err != nil {
-				p.stop(fatal{err}) // the others need not go on
+				p.stop(fatal{err}) // ends the other discoveries
 				errs[n] = err
 				return
 			}
@@ -152,7 +152,7 @@ func (p *process) newEngines(ops []*Operator, recorder *eventRecorder) ([]*engin
 	return engines, errors.Join(errs...)
 }
 
-// drive runs engines to their end.
+// drive runs engines until they end.
 func (p *process) drive(engines []*engine) error {
 	gate := make(chan struct{})
 	var lists, running sync.WaitGroup
@@ -160,7 +160,7 @@ func (p *process) drive(engines []*engine) error {
 		lists.Add(1)
 		listed := sync.OnceFunc(lists.Done)
 		running.Go(func() {
-			defer listed() // it will have no list any more
+			defer listed() // it ended without a list
 			e.run(p.ctx, listed, gate)
 		})
 	}
@@ -199,7 +199,7 @@ type stopWithin struct {
 
 func (s stopWithin) Unwrap() error { return s.error }
 
-// drain waits for what runs, and says what does not end.
+// drain waits for the engines. Its error names the handlers that do not return.
 func (p *process) drain(engines []*engine, running *sync.WaitGroup, grace, timeout time.Duration) error {
 	ended := make(chan struct{})
 	go func() {
@@ -217,10 +217,10 @@ func (p *process) drain(engines []*engine, running *sync.WaitGroup, grace, timeo
 	for _, e := range engines {
 		stuck = append(stuck, e.runningCalls()...)
 	}
-	return fmt.Errorf("gave up on what does not end: %s", strings.Join(stuck, ", "))
+	return fmt.Errorf("handlers did not return: %s", strings.Join(stuck, ", "))
 }
 
-// verdict is what Run returns: what was fatal, or nil if it was asked to stop.
+// result returns Run's error: the fatal one, or nil after a stop.
 func (p *process) result(err error) error {
 	var f fatal
 	if errors.As(context.Cause(p.ctx), &f) {

@@ -14,15 +14,15 @@ import (
 	"github.com/keepwatch/keepwatch/operator/internal/write"
 )
 
-// errNotKept: the server has accepted progress and dropped it, as it does with fields that
-// the schema of a resource does not know. Without them, handlers would be called for ever.
-var errNotStored = errors.New("what is to be kept of the progress is not kept by the server; does the schema preserve unknown fields in the status?")
+// errNotStored: the server accepted progress and dropped it, as it does with fields that the
+// resource's schema does not know. Without progress, handlers would be called forever.
+var errNotStored = errors.New("the server accepts progress and does not store it; does the schema preserve unknown fields in the status?")
 
 // requestTimeout bounds one request.
 const requestTimeout = 30 * time.Second
 
-// refresh asks the server for a state that the source does not deliver in time. To act on
-// the old one would be to act on progress that has changed since.
+// refresh reads the object from the server, because the source does not deliver the last
+// own write in time. The old state has outdated progress.
 func (e *engine) refresh(o *object, g view) (fresh view, gone bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.handling), requestTimeout)
 	defer cancel()
@@ -31,7 +31,7 @@ func (e *engine) refresh(o *object, g view) (fresh view, gone bool, err error) {
 	case apierrors.IsNotFound(err):
 		return g, true, nil
 	case err != nil:
-		return g, false, fmt.Errorf("read the object, which the informer does not show as it was written: %w", err)
+		return g, false, fmt.Errorf("read the object, whose last write the informer does not deliver: %w", err)
 	case keepwatch.UID(answer.GetUID()) != o.uid:
 		return g, true, nil
 	}
@@ -41,8 +41,8 @@ func (e *engine) refresh(o *object, g view) (fresh view, gone bool, err error) {
 	return fresh, false, nil
 }
 
-// send sends what is left of the outgoing, on the newest state. done is false if some of it is still left,
-// or nothing came of it; next is when to go on then.
+// send sends the pending writes for the newest state. done is false if some are still
+// pending, or were dropped; next is when to continue then.
 func (e *engine) send(o *object, g view) (next time.Time, done bool) {
 	out := o.pending
 	newest, gone := o.present()
@@ -96,7 +96,7 @@ func (e *engine) writing(state map[string]any) write.Object {
 	return write.Object{State: state, Finalizer: e.set.finalizer, Subresource: e.kind.subresource}
 }
 
-// sent is called when all of the outgoing is written.
+// sent records that all pending writes were accepted.
 func (e *engine) sent(o *object, out *outgoing) (next time.Time, done bool) {
 	o.pending = nil
 	if out.completed {
@@ -117,20 +117,20 @@ func revisionOf(state map[string]any) keepwatch.Revision {
 	return r
 }
 
-// postpone keeps the outgoing: for a newer state, or for later.
+// postpone keeps the pending writes until a newer state is delivered, or for a wait.
 func (e *engine) postpone(o *object, v write.Verdict, at keepwatch.Revision, asked time.Duration, err error) time.Time {
 	now := time.Now()
 	o.throttle, o.staleRevision = o.throttle.FailedRetryAfter(now, asked), 0
 	if v == write.Stale {
 		o.staleRevision = at
 	}
-	e.logger.Warn("a patch was not taken and is kept", "object", o.key.String(), "wait", o.throttle.Wait(now).Round(time.Millisecond), "error", err)
+	e.logger.Warn("a patch was not accepted; it is sent again", "object", o.key.String(), "wait", o.throttle.Wait(now).Round(time.Millisecond), "error", err)
 	return o.throttle.Until()
 }
 
 // patch sends one request.
 func (e *engine) patch(state map[string]any, r write.Request) (*unstructured.Unstructured, error) {
-	// A handler's success is recorded also while the operator stops.
+	// A handler's success is recorded even while the operator stops.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.handling), requestTimeout)
 	defer cancel()
 	answer, err := e.api.patch(ctx, state, r)

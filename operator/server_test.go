@@ -142,7 +142,7 @@ func TestRecreatedObjectIsNotWritten(t *testing.T) {
 	if status := p.get("one").Object["status"]; status != nil {
 		t.Errorf("it has the status of another life: %v", status)
 	}
-	if strings.Contains(p.log.logged(), "can't be handled") {
+	if strings.Contains(p.log.logged(), "cannot be handled") {
 		t.Error("the operator counts that as a failure")
 	}
 }
@@ -234,7 +234,7 @@ func TestRunReturnsFatalErrors(t *testing.T) {
 			op := operator.New("widgets.example.com")
 			operator.OnCreate(op, nothing, operator.From("spec.size", 1))
 			return op
-		}, "only handlers of updates"},
+		}, "options of update handlers only"},
 		"two handlers of one name": {func() *operator.Operator {
 			op := operator.New("widgets.example.com")
 			operator.OnCreate(op, nothing, operator.ID("x"))
@@ -245,7 +245,7 @@ func TestRunReturnsFatalErrors(t *testing.T) {
 			op := operator.New("widgets.example.com")
 			operator.OnCreate(op, nothing, operator.ID("handled-condition"))
 			return op
-		}, "has a meaning already"},
+		}, "this id is reserved"},
 		"a wrong prefix": {func() *operator.Operator {
 			op := operator.New("widgets.example.com", operator.Prefix("No_Name"))
 			operator.OnCreate(op, nothing)
@@ -256,7 +256,7 @@ func TestRunReturnsFatalErrors(t *testing.T) {
 			operator.OnCreate(op, nothing)
 			operator.OnStart(op, func(context.Context, *rest.Config) error { return errors.New("no database") })
 			return op
-		}, "operator of widgets.example.com: can't start: no database"},
+		}, "operator of widgets.example.com: OnStart: no database"},
 		"a timer without an interval": {func() *operator.Operator {
 			op := operator.New("widgets.example.com")
 			operator.Timer(op, 0, nothing)

@@ -664,7 +664,7 @@ func TestDeadWorkerIsFatal(t *testing.T) {
 		w.create("one", spec(1))
 		r := startIn(t, w, op)
 		err := <-r.ended
-		if err == nil || !strings.Contains(err.Error(), "a worker of widgets.example.com died") {
+		if err == nil || !strings.Contains(err.Error(), "a worker of widgets.example.com ended") {
 			t.Errorf("ended with %v", err)
 		}
 	})

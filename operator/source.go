@@ -30,7 +30,7 @@ type objectSource interface {
 	// cached returns the newest state of an object, which is at least the delivered one.
 	// It is shared: it must not be changed.
 	cached(key keepwatch.Key) (*unstructured.Unstructured, bool)
-	// healthy says what keeps it from being current, nil if nothing does.
+	// healthy returns why the source has not been current for a time, nil if it has.
 	healthy(patience time.Duration) error
 }
 

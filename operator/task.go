@@ -85,8 +85,8 @@ func (o *object) TaskJudged(t *background.Task, v cycle.Verdict) {
 // TaskAbandoned reports a task that does not end, and releases the object.
 func (o *object) TaskAbandoned(t *background.Task) {
 	e := o.engine
-	e.logger.Error("it was told to stop and does not; it is left to itself", "object", o.key.String(), "handler", t.ID)
-	o.recordEvent(o.newest(), "Warning", "DaemonAbandoned", t.ID+" was told to stop and does not")
+	e.logger.Error("a timer or daemon does not stop; it is abandoned", "object", o.key.String(), "handler", t.ID)
+	o.recordEvent(o.newest(), "Warning", "DaemonAbandoned", t.ID+" does not stop")
 	e.queue.Add(o.uid, 0)
 }
 
@@ -95,7 +95,7 @@ func (o *object) TaskEnded(*background.Task) { o.engine.queue.Add(o.uid, 0) }
 
 // TaskDied ends the operator.
 func (o *object) TaskDied(t *background.Task) {
-	o.engine.fail(fmt.Errorf("%s of %s died", t.ID, o.key))
+	o.engine.fail(fmt.Errorf("%s of %s ended its goroutine", t.ID, o.key))
 }
 
 // LastChanged is when the desired state last changed.

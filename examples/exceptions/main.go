@@ -28,7 +28,7 @@ func main() {
 		case 1:
 			return errors.New("the second failure, of no kind: again after the backoff")
 		default:
-			return operator.Permanent(errors.New("the third failure, for good"))
+			return operator.Permanent(errors.New("the third failure, permanent"))
 		}
 	}, operator.ID("stubborn"), operator.Backoff(2*time.Second))
 

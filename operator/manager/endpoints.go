@@ -86,7 +86,7 @@ func (p *endpoints) listen() (serve func(ctx context.Context) error, err error) 
 			for _, s := range servers {
 				_ = s.Close()
 			}
-			return nil, fmt.Errorf("can't listen on %s: %w", address, err)
+			return nil, fmt.Errorf("cannot listen on %s: %w", address, err)
 		}
 		server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, Addr: listener.Addr().String()}
 		servers = append(servers, server)

@@ -33,18 +33,18 @@ func TestExceptions(t *testing.T) {
 	}{
 		{1, []string{"will be called again", "handler=stubborn", "in=1s", "the first failure"}},
 		{1, []string{"will be called again", "handler=stubborn", "in=2s", "the second failure"}},
-		{1, []string{"failed for good", "handler=stubborn", "the third failure"}},
+		{1, []string{"failed permanently", "handler=stubborn", "the third failure"}},
 		{1, []string{"will be called again", "handler=panicking", "in=1s", "at the disco"}},
-		{1, []string{"failed for good", "handler=panicking", "gave up after 2 calls"}},
+		{1, []string{"failed permanently", "handler=panicking", "gave up after 2 calls"}},
 		{1, []string{"will be called again", "handler=waiting", "in=2s"}},
-		{1, []string{"failed for good", "handler=waiting", "the timeout of 3s is over"}},
+		{1, []string{"failed permanently", "handler=waiting", "the timeout of 3s is over"}},
 		{1, []string{"handler succeeded", "handler=careless"}},
 	} {
 		if n := p.count(test.parts...); n != test.times {
 			t.Errorf("%d lines with %q, want %d", n, test.parts, test.times)
 		}
 	}
-	r.said("stubborn failed for good: the third failure, for good")
+	r.said("stubborn failed permanently: the third failure, permanent")
 	r.delete("one")
 	p.end()
 }
