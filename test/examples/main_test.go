@@ -1,4 +1,4 @@
-// Package examples runs the examples, and the program that the README prints, as their
+// Package examples runs the examples, and the program that docs/operator.md prints, as their
 // readers do: built, and started against keepwatch serve.
 package examples
 

@@ -10,16 +10,16 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// printed is the program in the README.
+// printed is the program in docs/operator.md.
 func printed(t *testing.T) string {
 	t.Helper()
-	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
+	page, err := os.ReadFile(filepath.Join(root, "docs", "operator.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, found := strings.Cut(string(readme), "\n    package main\n")
+	_, rest, found := strings.Cut(string(page), "\n    package main\n")
 	if !found {
-		t.Fatal("the README has no program")
+		t.Fatal("docs/operator.md has no program")
 	}
 	program := "package main\n"
 	for line := range strings.Lines(rest) {
@@ -35,12 +35,12 @@ func printed(t *testing.T) string {
 	return strings.TrimRight(program, "\n") + "\n"
 }
 
-// TestTheReadmesProgram extracts the program from the README and runs it as printed.
-func TestTheReadmesProgram(t *testing.T) {
+// TestPrintedProgram extracts the program from docs/operator.md and runs it as printed.
+func TestPrintedProgram(t *testing.T) {
 	r := newReader(t)
 	program := printed(t)
 	if lines := strings.Count(program, "\n"); lines > 30 {
-		t.Errorf("the program has %d lines; the README is to have one of 30", lines)
+		t.Errorf("the program has %d lines; docs/operator.md is to have one of 30", lines)
 	}
 	dir := t.TempDir()
 	source := filepath.Join(dir, "main.go")
@@ -54,14 +54,14 @@ func TestTheReadmesProgram(t *testing.T) {
 	labels(r, r.start(path, "--health-probe-bind-address=0", "--metrics-bind-address=0"))
 }
 
-// TestOperator runs the same program at the path that the README names.
+// TestOperator runs the same program at the path in the README.
 func TestOperator(t *testing.T) {
 	source, err := os.ReadFile(filepath.Join(root, "examples/operator/main.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, program, _ := strings.Cut(string(source), "\n"); strings.ReplaceAll(program, "\t", "    ") != printed(t) {
-		t.Errorf("the README does not have this program:\n%s", program)
+		t.Errorf("docs/operator.md does not have this program:\n%s", program)
 	}
 	r := newReader(t)
 	labels(r, r.run("operator"))
