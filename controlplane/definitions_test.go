@@ -78,48 +78,48 @@ func (d *library) reader() *readpath.Reader {
 // library reads the definition before it opens the storage; the definition may change in between.
 func TestStorageOfAnOldDefinition(t *testing.T) {
 	d := newLibrary(t)
-	is := func(what string, read bool) *readpath.Reader {
+	expect := func(definition string, used bool) *readpath.Reader {
 		t.Helper()
 		reader := d.reader()
-		if (reader != nil) != read {
-			t.Errorf("a storage of %s is read from: %v", what, !read)
+		if (reader != nil) != used {
+			t.Errorf("the storage for %s is used: %v", definition, !used)
 		}
 		return reader
 	}
 	one := d.define("u", 1, "Widget")
 	closeOne := d.open(one)
-	is("the definition", true)
-	d.define("u", 1, "Widget") // another status, perhaps
-	first := is("the definition, which came again", true)
+	expect("the definition", true)
+	d.define("u", 1, "Widget") // another status
+	first := expect("the definition with another status", true)
 
 	two := d.define("u", 2, "Widget")
-	is("the definition before", false)
-	closeLate := d.open(one) // by a library that has not seen the second yet
-	is("the definition before, opened late", false)
+	expect("an older definition", false)
+	closeLate := d.open(one) // the library has read the first definition only
+	expect("an older definition, opened late", false)
 	closeOne()
 	closeTwo := d.open(two)
 	closeLate()
-	if second := is("the second definition", true); second == first {
-		t.Error("it is the first one's")
+	if second := expect("the second definition", true); second == first {
+		t.Error("the reader is that of the first definition")
 	}
 
 	d.define("u", 2, "Gizmo")
-	is("the kind's old name", false)
+	expect("another kind", false)
 	d.define("v", 2, "Widget")
-	is("a definition that was deleted", false)
+	expect("a deleted definition", false)
 	other := d.define("v", 2, "Widget")
 	closeOther := d.open(other)
 	closeTwo()
-	is("the definition that came then", true)
+	expect("the next definition", true)
 	closeOther()
-	is("the definition, closed", false)
+	expect("a closed storage", false)
 
 	d.ids.forget(two)
 	if d.ids.newest["widgets.example.com"] != other {
-		t.Error("the end of a definition forgets the next one")
+		t.Error("forget removes the next definition")
 	}
 	d.ids.forget(cache.DeletedFinalStateUnknown{Obj: other})
 	if len(d.ids.newest) > 0 {
-		t.Error("a definition is kept behind its end")
+		t.Error("a deleted definition still has an ID")
 	}
 }

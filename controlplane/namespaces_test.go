@@ -52,13 +52,13 @@ func TestFinalizersDelayNamespaceDeletion(t *testing.T) {
 	c := connect(t, shared.RESTConfig())
 	ns := newNamespace(t, c)
 	ctx := t.Context()
-	held := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "held", Finalizers: []string{"example.com/hold"}}}
-	must(c.typed.CoreV1().ConfigMaps(ns).Create(ctx, held, metav1.CreateOptions{}))(t)
+	finalized := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "finalized", Finalizers: []string{"example.com/hold"}}}
+	must(c.typed.CoreV1().ConfigMaps(ns).Create(ctx, finalized, metav1.CreateOptions{}))(t)
 	if err := c.typed.CoreV1().Namespaces().Delete(ctx, ns, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the contents are asked to go", func() (bool, string) {
-		got, err := c.typed.CoreV1().ConfigMaps(ns).Get(ctx, "held", metav1.GetOptions{})
+		got, err := c.typed.CoreV1().ConfigMaps(ns).Get(ctx, "finalized", metav1.GetOptions{})
 		return err == nil && got.DeletionTimestamp != nil, "the config map isn't marked"
 	})
 	if got := must(c.typed.CoreV1().Namespaces().Get(ctx, ns, metav1.GetOptions{}))(t); got.Status.Phase != corev1.NamespaceTerminating {
@@ -68,7 +68,7 @@ func TestFinalizersDelayNamespaceDeletion(t *testing.T) {
 	if !apierrors.IsForbidden(err) || !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		t.Errorf("creating in a terminating namespace: %v", err)
 	}
-	got := must(c.typed.CoreV1().ConfigMaps(ns).Get(ctx, "held", metav1.GetOptions{}))(t)
+	got := must(c.typed.CoreV1().ConfigMaps(ns).Get(ctx, "finalized", metav1.GetOptions{}))(t)
 	got.Finalizers = nil
 	must(c.typed.CoreV1().ConfigMaps(ns).Update(ctx, got, metav1.UpdateOptions{}))(t)
 	waitNamespaceDeleted(t, c, ns)

@@ -89,11 +89,11 @@ func TestServerSideApply(t *testing.T) {
 			if !apierrors.IsConflict(err) {
 				t.Errorf("taking over alice's field: %v", err)
 			}
-			taken := apply(t, resource, kind.object(3), "bob", true)
-			if n, _, _ := unstructured.NestedInt64(taken.Object, "spec", "replicas"); n != 3 {
+			forced := apply(t, resource, kind.object(3), "bob", true)
+			if n, _, _ := unstructured.NestedInt64(forced.Object, "spec", "replicas"); n != 3 {
 				t.Errorf("replicas %d after the forced apply", n)
 			}
-			bob := taken.GetManagedFields()[slices.IndexFunc(taken.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool { return e.Manager == "bob" })]
+			bob := forced.GetManagedFields()[slices.IndexFunc(forced.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool { return e.Manager == "bob" })]
 			if !strings.Contains(bob.FieldsV1.GetRawString(), "f:replicas") {
 				t.Errorf("bob owns %s", bob.FieldsV1.GetRawString())
 			}

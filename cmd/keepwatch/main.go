@@ -6,7 +6,7 @@
 //
 //	main.go            runs a subcommand, and returns its exit code
 //	serve.go           keepwatch serve
-//	serve_log.go       keeps errors of clients out of the server's log
+//	serve_log.go       removes reports about clients from the log
 //	watchhistory.go    the flag --watch-history
 //	watch.go           keepwatch watch
 //	watch_target.go    resolves the resource, and identifies the cluster

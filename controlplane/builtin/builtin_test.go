@@ -148,13 +148,13 @@ func TestNames(t *testing.T) {
 			t.Errorf("%s %q: %v", k.resource, test.name, errs)
 		}
 	}
-	held := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "b", Finalizers: []string{"orphan", "a.b/c"}}}
-	rules := strategy{kind: row(t, held)}
-	if errs := rules.Validate(t.Context(), held); len(errs) != 0 {
+	finalized := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "b", Finalizers: []string{"orphan", "a.b/c"}}}
+	rules := strategy{kind: row(t, finalized)}
+	if errs := rules.Validate(t.Context(), finalized); len(errs) != 0 {
 		t.Error(errs)
 	}
-	held.Finalizers = []string{"nonsense"}
-	if errs := rules.Validate(t.Context(), held); len(errs) != 1 {
+	finalized.Finalizers = []string{"nonsense"}
+	if errs := rules.Validate(t.Context(), finalized); len(errs) != 1 {
 		t.Errorf("a finalizer without a domain: %v", errs)
 	}
 }

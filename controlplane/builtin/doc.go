@@ -16,7 +16,7 @@
 //	kinds.go        the table                        kind.go         a row, and its rules
 //	scheme.go       Go types, codecs, conversions    storage.go      REST storages of the kinds
 //	strategy.go     rules of creates and updates     prepare.go      fields of new objects
-//	immutable.go    fields that updates keep         fields.go       selectable fields
+//	immutable.go    fields that updates must keep    fields.go       selectable fields
 //	status.go       the subresource status           scale.go        the subresource scale
 //	namespace.go    deletion in two steps            reviews.go      reviews
 //	defaults*.go    defaults                         events.go, autoscalers.go   second versions

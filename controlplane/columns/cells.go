@@ -22,12 +22,12 @@ const (
 // age returns the age of an object.
 func age(object metav1.Object) any { return since(object.GetCreationTimestamp().Time) }
 
-// since returns the time since a moment, rounded as by kubectl, or unknown for the zero time.
-func since(moment time.Time) any {
-	if moment.IsZero() {
+// since returns the time since a date, rounded as by kubectl, or unknown for the zero time.
+func since(date time.Time) any {
+	if date.IsZero() {
 		return unknown
 	}
-	return readpath.Since{Time: moment}
+	return readpath.Since{Time: date}
 }
 
 // orElse returns s, or otherwise when s is empty.

@@ -187,7 +187,7 @@ func terminatedStatus(state *corev1.ContainerStateTerminated) string {
 	}
 }
 
-// deletedStatus returns the status of a pod that is being deleted. One that has ended keeps its own.
+// deletedStatus returns the status of a pod that is being deleted. One that has ended has its own status.
 func deletedStatus(pod *corev1.Pod, status string) string {
 	switch {
 	case pod.Status.Reason == "NodeLost":

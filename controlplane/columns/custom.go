@@ -66,26 +66,26 @@ func (c custom) row(object runtime.Object) (metav1.TableRow, error) {
 	}
 	row := table.Rows[0]
 	for cell, path := range c.dates {
-		if moment := found(path, object); !moment.IsZero() {
-			row.Cells[cell] = readpath.Since{Time: moment.Time}
+		if date := found(path, object); !date.IsZero() {
+			row.Cells[cell] = readpath.Since{Time: date.Time}
 		}
 	}
 	return row, nil
 }
 
 // found returns the date at a path, or zero: then the library's cell describes the error.
-func found(path *jsonpath.JSONPath, object runtime.Object) (moment metav1.Time) {
+func found(path *jsonpath.JSONPath, object runtime.Object) (date metav1.Time) {
 	content, ok := object.(runtime.Unstructured)
 	if !ok {
-		return moment
+		return date
 	}
 	results, err := path.FindResults(content.UnstructuredContent())
 	if err != nil || len(results) == 0 || len(results[0]) == 0 {
-		return moment
+		return date
 	}
 	text, _ := results[0][0].Interface().(string)
-	if moment.UnmarshalQueryParameter(text) != nil {
+	if date.UnmarshalQueryParameter(text) != nil {
 		return metav1.Time{}
 	}
-	return moment
+	return date
 }

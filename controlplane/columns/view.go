@@ -65,7 +65,7 @@ func boolean(name, description string) metav1.TableColumnDefinition {
 	return metav1.TableColumnDefinition{Name: name, Type: "boolean", Description: description}
 }
 
-// wide keeps a column for `kubectl get -o wide`.
+// wide returns a column that only `kubectl get -o wide` shows.
 func wide(column metav1.TableColumnDefinition) metav1.TableColumnDefinition {
 	column.Priority = 1
 	return column

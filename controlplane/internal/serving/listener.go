@@ -44,7 +44,7 @@ type trackedConn struct {
 func Listen(address string) (*Listener, error) {
 	l, err := net.Listen("tcp", address)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("cannot listen on %s: another process does; choose another port (0 takes a free one)", address)
+		return nil, fmt.Errorf("cannot listen on %s: another process does; choose another port (0 uses a free one)", address)
 	}
 	if err != nil {
 		var op *net.OpError
