@@ -230,6 +230,24 @@ func copied(t *testing.T, encoding kube.Encoding, pods, most int) (worst string)
 	return worst
 }
 
+// A field set that cannot be decoded is an error each time, and not only when it is new to the interner.
+func TestRejectsFieldSetsAgain(t *testing.T) {
+	raw, _ := rawPod(t, kube.JSON, 1)
+	raw.Body = []byte(`{"metadata":{"managedFields":[{"fieldsV1":{"f:a":1e400}}]}}`)
+	untyped := New(&unstructured.Unstructured{}, podKind, Options{})
+	message := kube.Raw{Key: raw.Key, UID: raw.UID, Revision: raw.Revision, Kind: podKind, Encoding: kube.Protobuf,
+		Body: []byte("\x0a\x07" + "\x8a\x01\x04" + "\x3a\x02" + "\x0a\xff")} // metadata, managedFields, fieldsV1, a cut length
+	typed := New(&corev1.Pod{}, podKind, Options{})
+	for range 2 {
+		if got := decode(t, untyped, raw); got.Err() == nil {
+			t.Error("JSON: no error")
+		}
+		if got := decode(t, typed, message); got.Err() == nil {
+			t.Error("protobuf: no error")
+		}
+	}
+}
+
 // A compact informer stores the result of a transform, and caches the newest values.
 func TestCompact(t *testing.T) {
 	for _, encoding := range []kube.Encoding{kube.JSON, kube.Protobuf} {
