@@ -9,7 +9,7 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// ringing reports whether a channel that Poll returned is closed.
+// ringing reports whether a channel that TryNext returned is closed.
 func signaled(newer <-chan struct{}) bool {
 	select {
 	case <-newer:

@@ -65,7 +65,7 @@ func (w *Watcher) Next(ctx context.Context) (keepwatch.Delivery, error) {
 	return nil, context.Cause(ctx)
 }
 
-// Poll returns the next delivery without blocking. While it returns a delivery there may be
+// TryNext returns the next delivery without blocking. While it returns a delivery there may be
 // more; when it returns nil, the store closes the channel once there may be a delivery.
 // Idle watchers share channels: one for all, and some for watchers whose filter has a
 // namespace or a name, which stay open while other objects change.
