@@ -281,7 +281,7 @@ func TestPromises(t *testing.T) {
 				}
 			},
 		})
-		// P11, as far as it concerns the store: everybody reaches the end.
+		// P11, as far as it concerns the store: all watchers reach the end.
 		for _, c := range consumers {
 			for c.pull(t, w) {
 			}

@@ -47,7 +47,7 @@ func New(options Options) *Store {
 // Snapshot returns the newest state. It does not block.
 func (s *Store) Snapshot() *Snapshot { return s.view.Load().snapshot }
 
-// Held returns the newest revision, zero before the first list and while the state is
+// Revision returns the newest revision, zero before the first list and while the state is
 // invalid; see keepwatch.Target. Readers use Snapshot.
 func (s *Store) Revision() keepwatch.Revision {
 	v := s.view.Load()

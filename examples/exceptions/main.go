@@ -42,7 +42,7 @@ func main() {
 		return errors.New("still not there")
 	}, operator.ID("waiting"), operator.Backoff(2*time.Second), operator.Timeout(3*time.Second))
 
-	// Nobody minds if this one fails.
+	// The error of this one is ignored.
 	operator.OnCreate(op, func(ctx context.Context, r *operator.Request[*Widget]) error {
 		return errors.New("whatever")
 	}, operator.ID("careless"), operator.OnError(operator.Ignore))

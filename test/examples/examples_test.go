@@ -171,7 +171,7 @@ func TestChildren(t *testing.T) {
 	}
 	p.logs("the child was lost")
 	r.delete("one")
-	// Nobody collects garbage here, as a cluster does.
+	// This server has no garbage collector, unlike a cluster.
 	if err := maps.Delete(t.Context(), "one", metav1.DeleteOptions{}); err != nil {
 		t.Error(err)
 	}

@@ -70,7 +70,7 @@ func (b Binary) Path(ctx context.Context) (string, error) {
 	if err := goBuild(ctx, dir, out, []string{"CGO_ENABLED=0"}, args); err != nil {
 		return "", err
 	}
-	// Whoever sees the file sees all of it.
+	// Another process that sees the file sees all of it.
 	if err := os.Rename(out, path); err != nil {
 		return "", err
 	}

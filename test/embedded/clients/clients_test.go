@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	// patience bounds the time until a client agrees with the server: clients wait for up to
+	// agreeTimeout bounds the time until a client agrees with the server: clients wait for up to
 	// half a minute between attempts.
 	agreeTimeout = 3 * time.Minute
 	pollInterval = 50 * time.Millisecond

@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { peer.Main(m) }
 
-// patience bounds each wait for something that a working server does soon.
+// eventTimeout bounds each wait for something that a working server does soon.
 const eventTimeout = 5 * time.Minute
 
 func TestServeOnKine(t *testing.T) {

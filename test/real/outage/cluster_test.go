@@ -15,7 +15,7 @@ import (
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
-// patience bounds each wait for something that working members do soon.
+// memberTimeout bounds each wait for something that working members do soon.
 const memberTimeout = 5 * time.Minute
 
 // cluster is an etcd of three members.
