@@ -12,7 +12,7 @@ import (
 	"github.com/keepwatch/keepwatch/informer/internal/podtest"
 )
 
-// A compact informer shows what the others show.
+// A compact informer returns the same objects as others.
 func TestCompact(t *testing.T) {
 	s := podtest.NewServer(t, podtest.Pod("a", podtest.Mark("1")), podtest.Pod("b", podtest.Mark("2")))
 	inf := pods(t, s, informer.Compact(), informer.Index("mark", func(p *corev1.Pod) []string { return []string{p.Labels["mark"]} }),
@@ -36,7 +36,7 @@ func TestCompact(t *testing.T) {
 	}
 }
 
-// An object that is not what it should be is skipped, visibly, and no other object.
+// An object that cannot be decoded is skipped and counted; other objects are not.
 func TestUndecodable(t *testing.T) {
 	s := podtest.NewServer(t, podtest.Pod("a"), podtest.Pod("b"))
 	inf := pods(t, s)

@@ -98,7 +98,7 @@ func TestSelectorsReachTheServer(t *testing.T) {
 	podtest.RunTyped(t, inf)
 	<-inf.Synced()
 	if got := <-asked; got != "/api/v1/namespaces/web/pods app=web spec.nodeName=n" {
-		t.Errorf("asked for %s", got)
+		t.Errorf("the request is for %s", got)
 	}
 }
 
@@ -111,7 +111,7 @@ func TestBadOptionsAreRefused(t *testing.T) {
 	}
 }
 
-// changes is a typed handler that writes down what it is told.
+// changes is a typed handler that records its changes as lines.
 type changes struct {
 	mu    sync.Mutex
 	lines []string
@@ -138,29 +138,29 @@ func (c *changes) handle(_ context.Context, change informer.Change[*corev1.Pod])
 	return err
 }
 
-func (c *changes) told() []string {
+func (c *changes) all() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.lines)
 }
 
-func (c *changes) wants(t *testing.T, lines ...string) {
+func (c *changes) want(t *testing.T, lines ...string) {
 	t.Helper()
-	podtest.Eventually(t, func() bool { return len(c.told()) >= len(lines) }, func() string { return fmt.Sprintf("told %q", c.told()) })
-	if got := c.told(); !slices.Equal(got, lines) {
-		t.Fatalf("told %q, want %q", got, lines)
+	podtest.Eventually(t, func() bool { return len(c.all()) >= len(lines) }, func() string { return fmt.Sprintf("events %q", c.all()) })
+	if got := c.all(); !slices.Equal(got, lines) {
+		t.Fatalf("events %q, want %q", got, lines)
 	}
 }
 
-// What a handler fails for comes again, joined with what has happened since, and
-// holds up nothing else.
-func TestFailedChangesComeAgain(t *testing.T) {
+// A change whose call failed is delivered again, merged with later changes of the object. Changes
+// of other objects are delivered meanwhile.
+func TestFailedChangesAreRetried(t *testing.T) {
 	t.Parallel()
 	s := podtest.NewServer(t, podtest.Pod("a", podtest.Mark("1")), podtest.Pod("b"))
 	inf := pods(t, s)
 	var mu sync.Mutex
 	broken := true
-	told := changes{fail: func(c informer.Change[*corev1.Pod]) error {
+	events := changes{fail: func(c informer.Change[*corev1.Pod]) error {
 		mu.Lock()
 		defer mu.Unlock()
 		if broken && c.Object.Name == "a" {
@@ -168,7 +168,7 @@ func TestFailedChangesComeAgain(t *testing.T) {
 		}
 		return nil
 	}}
-	registration, err := inf.Handle(told.handle)
+	registration, err := inf.Handle(events.handle)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,31 +176,31 @@ func TestFailedChangesComeAgain(t *testing.T) {
 	<-registration.Synced()
 	s.Put(podtest.Pod("a", podtest.Mark("2")))
 	s.Put(podtest.Pod("b", podtest.Mark("2")))
-	told.wants(t, "ADDED a[1] fails", "ADDED b[]", "ADDED a[2] fails", "MODIFIED b[2] after []")
+	events.want(t, "ADDED a[1] fails", "ADDED b[]", "ADDED a[2] fails", "MODIFIED b[2] after []")
 	mu.Lock()
 	broken = false
 	mu.Unlock()
-	told.wants(t, "ADDED a[1] fails", "ADDED b[]", "ADDED a[2] fails", "MODIFIED b[2] after []", "ADDED a[2]")
+	events.want(t, "ADDED a[1] fails", "ADDED b[]", "ADDED a[2] fails", "MODIFIED b[2] after []", "ADDED a[2]")
 	registration.Remove()
 	<-registration.Done()
 }
 
-// An object that comes and goes while its handler fails is not told again.
-func TestFailedChangesThatAreOver(t *testing.T) {
+// An object that was created and deleted while its handler failed is not delivered again.
+func TestRetryOfDeletedObject(t *testing.T) {
 	t.Parallel()
 	s := podtest.NewServer(t, podtest.Pod("a", podtest.Mark("1")))
 	inf := pods(t, s)
-	told := changes{fail: func(c informer.Change[*corev1.Pod]) error {
+	events := changes{fail: func(c informer.Change[*corev1.Pod]) error {
 		if c.Object.Name == "b" || c.Type == keepwatch.Deleted && c.Object.Labels["mark"] == "2" {
 			return errors.New("never")
 		}
 		return nil
 	}}
-	if _, err := inf.Handle(told.handle); err != nil {
+	if _, err := inf.Handle(events.handle); err != nil {
 		t.Fatal(err)
 	}
 	podtest.RunTyped(t, inf)
-	told.wants(t, "ADDED a[1]")
+	events.want(t, "ADDED a[1]")
 	s.Put(podtest.Pod("b"))
 	s.Remove("b")
 	s.Put(podtest.Pod("a", podtest.Mark("2")))
@@ -208,9 +208,9 @@ func TestFailedChangesThatAreOver(t *testing.T) {
 	s.Put(podtest.Pod("a", podtest.Mark("3")))
 	want := []string{"ADDED a[1]", "ADDED b[] fails", "MODIFIED a[2] after [1]",
 		"DELETED a[2] after [2] fails", "DELETED a[2] after [2] fails", "DELETED a[2] after [2] fails"}
-	podtest.Eventually(t, func() bool { return len(told.told()) >= len(want) }, func() string { return fmt.Sprint(told.told()) })
-	if got := told.told()[:len(want)]; !slices.Equal(got, want) {
-		t.Errorf("told %q, want %q", got, want)
+	podtest.Eventually(t, func() bool { return len(events.all()) >= len(want) }, func() string { return fmt.Sprint(events.all()) })
+	if got := events.all()[:len(want)]; !slices.Equal(got, want) {
+		t.Errorf("events %q, want %q", got, want)
 	}
 }
 
@@ -253,22 +253,22 @@ func TestStartupDeadline(t *testing.T) {
 func TestAudit(t *testing.T) {
 	s := podtest.NewServer(t, podtest.Pod("a"), podtest.Pod("b"), podtest.Pod("c"))
 	inf := pods(t, s)
-	var told changes
+	var events changes
 	if _, err := inf.Audit(t.Context()); err == nil {
 		t.Error("an audit before the first list")
 	}
-	if _, err := inf.Handle(told.handle); err != nil {
+	if _, err := inf.Handle(events.handle); err != nil {
 		t.Fatal(err)
 	}
 	podtest.RunTyped(t, inf)
 	<-inf.Synced()
-	told.wants(t, "ADDED a[]", "ADDED b[]", "ADDED c[]")
+	events.want(t, "ADDED a[]", "ADDED b[]", "ADDED c[]")
 	audit, err := inf.Audit(t.Context())
 	if err != nil || !audit.Equal() || audit.Objects != 3 || audit.Revision != 103 {
 		t.Errorf("%+v, %v", audit, err)
 	}
 
-	// Something happens that no watch tells: b is gone, c is another one, d is new.
+	// Changes without an event: b is deleted, c is recreated, d is new.
 	s.Mu.Lock()
 	delete(s.Pods, "b")
 	s.Pods["c"] = podtest.Pod("c", podtest.UID("other"), podtest.At(103), podtest.Mark("other"))
@@ -284,15 +284,15 @@ func TestAudit(t *testing.T) {
 	s.Revision++
 	s.Send("BOOKMARK", s.Bookmark())
 	s.Mu.Unlock()
-	told.wants(t, "ADDED a[]", "ADDED b[]", "ADDED c[]",
+	events.want(t, "ADDED a[]", "ADDED b[]", "ADDED c[]",
 		"DELETED b[] after []?", "DELETED c[] after []?", "ADDED c[other]", "ADDED d[]")
 	if audit, err = inf.Audit(t.Context()); err != nil || !audit.Equal() {
 		t.Errorf("%+v, %v", audit, err)
 	}
 }
 
-// An index function that panics keeps one object out of its index, and nothing else.
-func TestTypedIndexFunctionsMayPanic(t *testing.T) {
+// If an index function panics for an object, the object is missing from this index only.
+func TestTypedIndexFunctionPanics(t *testing.T) {
 	s := podtest.NewServer(t, podtest.Pod("a"), podtest.Pod("panics"))
 	inf := pods(t, s, informer.Index("name", func(p *corev1.Pod) []string {
 		if p.Name == "panics" {
@@ -310,9 +310,8 @@ func TestTypedIndexFunctionsMayPanic(t *testing.T) {
 	}
 }
 
-// So does a transform that panics or makes nothing of an object: it is skipped, and the
-// others are not.
-func TestTypedTransformsMayPanic(t *testing.T) {
+// A transform that panics or returns nil for an object skips this object only.
+func TestTypedTransformPanics(t *testing.T) {
 	s := podtest.NewServer(t, podtest.Pod("a"), podtest.Pod("nothing"), podtest.Pod("panics"))
 	inf := pods(t, s, informer.Transform(func(p *corev1.Pod) (*corev1.Pod, error) {
 		switch p.Name {
@@ -336,7 +335,7 @@ func TestTypedTransformsMayPanic(t *testing.T) {
 	}
 }
 
-// A transform of another type than the informer's is the user's mistake, and said to be.
+// A transform for another type rejects the objects with an error that names both types.
 func TestTransformOfAnotherType(t *testing.T) {
 	s := podtest.NewServer(t, podtest.Pod("a"))
 	inf := pods(t, s, informer.Transform(func(n *corev1.Node) (*corev1.Node, error) { return n, nil }))

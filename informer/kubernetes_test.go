@@ -19,7 +19,7 @@ import (
 	"github.com/keepwatch/keepwatch/informer/internal/podtest"
 )
 
-// object is what the three kinds of objects have in common.
+// object is the common interface of the three kinds of objects.
 type object interface {
 	runtime.Object
 	metav1.Object
@@ -64,7 +64,7 @@ func follows[T object](t *testing.T, cfg *rest.Config, client kubernetes.Interfa
 	podtest.RunTyped(t, inf)
 	<-registration.Synced()
 	if _, ok := inf.Get("default", "first"); !ok {
-		t.Errorf("it is not there: %q", names(inf.All()))
+		t.Errorf("the object is missing: %q", names(inf.All()))
 	}
 	all := client.CoreV1().ConfigMaps("default")
 	if _, err := all.Create(t.Context(), podtest.ConfigMap(name), metav1.CreateOptions{}); err != nil {
@@ -78,12 +78,12 @@ func follows[T object](t *testing.T, cfg *rest.Config, client kubernetes.Interfa
 	if err := all.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	var told []string
+	var events []string
 	for range 3 {
-		told = append(told, <-lines)
+		events = append(events, <-lines)
 	}
-	if want := []string{"ADDED false", "MODIFIED false", "DELETED false"}; !slices.Equal(told, want) {
-		t.Errorf("told %q, want %q", told, want)
+	if want := []string{"ADDED false", "MODIFIED false", "DELETED false"}; !slices.Equal(events, want) {
+		t.Errorf("events %q, want %q", events, want)
 	}
 	if audit, err := inf.Audit(t.Context()); err != nil || !audit.Equal() || audit.Objects == 0 {
 		t.Errorf("%+v, %v", audit, err)

@@ -15,8 +15,8 @@ import (
 // objects in 50 namespaces.
 func BenchmarkReads(b *testing.B) {
 	const objects = 50_000
-	storm := newStorm(objects)
-	for i, p := range storm.held {
+	source := newUpdates(objects)
+	for i, p := range source.pods {
 		p.Namespace, p.Labels = fmt.Sprint("ns", i%50), map[string]string{"app": fmt.Sprint("app", i/50%100)}
 	}
 	var keys []string // in no order, and not those that a cache holds
@@ -31,7 +31,7 @@ func BenchmarkReads(b *testing.B) {
 			return clientgo.NewSharedIndexInformer(lw, &corev1.Pod{}, 0, x)
 		},
 	} {
-		inf := build(storm, cache.Indexers{
+		inf := build(source, cache.Indexers{
 			cache.NamespaceIndex: cache.MetaNamespaceIndexFunc,
 			"app":                func(obj any) ([]string, error) { return []string{obj.(*corev1.Pod).Labels["app"]}, nil },
 		})

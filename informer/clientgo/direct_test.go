@@ -25,13 +25,13 @@ import (
 	"github.com/keepwatch/keepwatch/informer/internal/podtest"
 )
 
-// requests are what a server was asked for: path, selectors and Accept.
+// requests records the requests to a server: path, selectors and Accept.
 type requests struct {
 	mu  sync.Mutex
 	all []string
 }
 
-func (r *requests) note(_ http.ResponseWriter, q *http.Request) bool {
+func (r *requests) record(_ http.ResponseWriter, q *http.Request) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	by := "client-go"
@@ -47,15 +47,15 @@ func (r *requests) want(t *testing.T, prefix string, parts ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.all) == 0 {
-		t.Error("nothing was asked for")
+		t.Error("no request was sent")
 	}
 	for _, line := range r.all {
 		if !strings.HasPrefix(line, prefix) {
-			t.Errorf("asked %q, want %q", line, prefix)
+			t.Errorf("request %q, want %q", line, prefix)
 		}
 		for _, part := range parts {
 			if !strings.Contains(line, part) {
-				t.Errorf("asked %q, without %q", line, part)
+				t.Errorf("request %q, without %q", line, part)
 			}
 		}
 	}
@@ -65,18 +65,18 @@ func (r *requests) want(t *testing.T, prefix string, parts ...string) {
 func syncedPods(t *testing.T, g *clientgo.Group, lw cache.ListerWatcher, example runtime.Object, want ...string) cache.SharedIndexInformer {
 	t.Helper()
 	inf := g.NewSharedIndexInformer(lw, example, 0, cache.Indexers{})
-	var told recorder
-	handle, err := inf.AddEventHandler(&told)
+	var events recorder
+	handle, err := inf.AddEventHandler(&events)
 	if err != nil {
 		t.Fatal(err)
 	}
 	podtest.Run(t, inf)
 	podtest.WaitForSync(t, inf, handle)
-	told.wants(t, want...)
+	events.want(t, want...)
 	return inf
 }
 
-// What a ListerWatcher of the configuration reads is read without it.
+// The informer reads the resource of a ListerWatcher of the configuration without it.
 func TestDirect(t *testing.T) {
 	podsResource := schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 	kind := metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
@@ -107,12 +107,12 @@ func TestDirect(t *testing.T) {
 	for name, way := range ways {
 		t.Run(name, func(t *testing.T) {
 			s := podtest.NewServer(t, podtest.Pod("a", podtest.Mark("1")), podtest.Pod("b", podtest.Mark("2")))
-			var asked requests
-			s.Intercept(asked.note)
+			var received requests
+			s.Intercept(received.record)
 			cfg, direct := clientgo.Direct(s.Config())
 			g := clientgo.NewGroup(direct, clientgo.DropManagedFields())
 			inf := syncedPods(t, g, way.lw(cfg), way.example, "add! a@101[1]", "add! b@102[2]")
-			asked.want(t, "keepwatch /api/v1/namespaces/ns/pods?mark!=none", way.accept)
+			received.want(t, "keepwatch /api/v1/namespaces/ns/pods?mark!=none", way.accept)
 			object, _, _ := inf.GetStore().GetByKey("ns/a")
 			if got := object.(runtime.Object).GetObjectKind().GroupVersionKind(); name != "typed" && got.Kind != "Pod" {
 				t.Errorf("an object is a %v", got)
@@ -130,7 +130,7 @@ func listWatch(list cache.ListWithContextFunc) cache.ListerWatcher {
 	}}
 }
 
-// Whatever can't be understood is used as it is.
+// A ListerWatcher whose request is unknown is used as it is.
 func TestDirectFallsBack(t *testing.T) {
 	for name, change := range map[string]func(cfg *rest.Config, lw *cache.ListWatch){
 		"another configuration": func(cfg *rest.Config, lw *cache.ListWatch) {
@@ -141,14 +141,14 @@ func TestDirectFallsBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := podtest.NewServer(t, podtest.Pod("a", podtest.Mark("1")))
-			var asked requests
-			s.Intercept(asked.note)
+			var received requests
+			s.Intercept(received.record)
 			cfg, direct := clientgo.Direct(s.Config())
 			g := clientgo.NewGroup(direct)
 			lw := podsListWatch(cfg)
 			change(cfg, lw)
 			syncedPods(t, g, lw, &corev1.Pod{}, "add! a@101[1]")
-			asked.want(t, "client-go /api/v1/pods")
+			received.want(t, "client-go /api/v1/pods")
 		})
 	}
 }
@@ -161,20 +161,20 @@ func TestDirectDoesNotChangeTheConfiguration(t *testing.T) {
 	forClients, direct := clientgo.Direct(cfg)
 	g := clientgo.NewGroup(direct)
 	syncedPods(t, g, podsListWatch(forClients), &corev1.Pod{}, "add! a@101[1]")
-	var asked requests
-	s.Intercept(asked.note)
+	var received requests
+	s.Intercept(received.record)
 	if list, err := kubernetes.NewForConfigOrDie(cfg).CoreV1().Pods("").List(t.Context(), metav1.ListOptions{}); err != nil || len(list.Items) != 1 {
 		t.Errorf("another client lists %v, %v", list, err)
 	}
 	syncedPods(t, g, podsListWatch(cfg), &corev1.Pod{}, "add! a@101[1]")
-	asked.want(t, "client-go /api/v1/pods")
+	received.want(t, "client-go /api/v1/pods")
 }
 
 func podsListWatch(cfg *rest.Config) *cache.ListWatch {
 	return cache.NewListWatchFromClient(kubernetes.NewForConfigOrDie(cfg).CoreV1().RESTClient(), "pods", "", fields.Everything())
 }
 
-// tweak asks for something that is no selector.
+// tweak adds a parameter to the request that is not a selector.
 func tweak(lw *cache.ListWatch, _ string) {
 	list := lw.ListWithContextFunc
 	lw.ListWithContextFunc = func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {

@@ -19,26 +19,26 @@ import (
 
 var _ dynamicinformer.DynamicSharedInformerFactory = (*dynamicFactory)(nil)
 
-// NewDynamicSharedInformerFactory is what dynamicinformer's is: a factory of
-// informers of unstructured objects, by resource, over all namespaces.
+// NewDynamicSharedInformerFactory replaces dynamicinformer's. It returns a factory of informers
+// of unstructured objects, by resource, in all namespaces.
 func NewDynamicSharedInformerFactory(client dynamic.Interface, resync time.Duration) dynamicinformer.DynamicSharedInformerFactory {
 	return NewGroup().NewDynamicSharedInformerFactory(client, resync)
 }
 
-// NewFilteredDynamicSharedInformerFactory is NewDynamicSharedInformerFactory for
-// one namespace, and with a say in the options of every list and watch.
+// NewFilteredDynamicSharedInformerFactory is NewDynamicSharedInformerFactory for one namespace.
+// tweak changes the options of every list and watch.
 func NewFilteredDynamicSharedInformerFactory(client dynamic.Interface, resync time.Duration, namespace string, tweak dynamicinformer.TweakListOptionsFunc) dynamicinformer.DynamicSharedInformerFactory {
 	return NewGroup().NewFilteredDynamicSharedInformerFactory(client, resync, namespace, tweak)
 }
 
-// NewDynamicSharedInformerFactory makes a factory of informers of the group; see the
-// function of the same name.
+// NewDynamicSharedInformerFactory returns a factory of informers of the group; see the function
+// of the same name.
 func (g *Group) NewDynamicSharedInformerFactory(client dynamic.Interface, resync time.Duration) dynamicinformer.DynamicSharedInformerFactory {
 	return g.NewFilteredDynamicSharedInformerFactory(client, resync, metav1.NamespaceAll, nil)
 }
 
-// NewFilteredDynamicSharedInformerFactory makes a factory of informers of the group;
-// see the function of the same name.
+// NewFilteredDynamicSharedInformerFactory returns a factory of informers of the group; see the
+// function of the same name.
 func (g *Group) NewFilteredDynamicSharedInformerFactory(client dynamic.Interface, resync time.Duration, namespace string, tweak dynamicinformer.TweakListOptionsFunc) dynamicinformer.DynamicSharedInformerFactory {
 	return &dynamicFactory{
 		group: g, client: client, resync: resync, namespace: namespace, tweak: tweak,
@@ -55,14 +55,14 @@ type dynamicFactory struct {
 
 	mu        sync.Mutex
 	informers map[schema.GroupVersionResource]*dynamicInformer
-	ending    bool // Shutdown was called
+	stopping  bool // Shutdown was called
 	running   sync.WaitGroup
 }
 
 type dynamicInformer struct {
 	resource schema.GroupVersionResource
 	shared   cache.SharedIndexInformer
-	started  bool // of the factory's mu
+	started  bool // guarded by the factory's mu
 }
 
 func (i *dynamicInformer) Informer() cache.SharedIndexInformer { return i.shared }
@@ -71,7 +71,7 @@ func (i *dynamicInformer) Lister() cache.GenericLister {
 	return dynamiclister.NewRuntimeObjectShim(dynamiclister.New(i.shared.GetIndexer(), i.resource))
 }
 
-// ForResource returns the informer of a resource, and makes it the first time.
+// ForResource returns the informer of a resource. The first call creates it.
 func (f *dynamicFactory) ForResource(resource schema.GroupVersionResource) informers.GenericInformer {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -86,7 +86,7 @@ func (f *dynamicFactory) ForResource(resource schema.GroupVersionResource) infor
 	return i
 }
 
-// dynamicListerWatcher reads a resource as unstructured objects.
+// dynamicListerWatcher returns a ListerWatcher of unstructured objects.
 func dynamicListerWatcher(client dynamic.Interface, resource schema.GroupVersionResource, namespace string, tweak func(*metav1.ListOptions)) cache.ListerWatcher {
 	if tweak == nil {
 		tweak = func(*metav1.ListOptions) {}
@@ -104,11 +104,11 @@ func dynamicListerWatcher(client dynamic.Interface, resource schema.GroupVersion
 	}, client)
 }
 
-// Start starts the informers that were asked for and have not been started.
+// Start starts the informers that ForResource has returned and that were not started.
 func (f *dynamicFactory) Start(stop <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.ending {
+	if f.stopping {
 		return
 	}
 	for _, i := range f.informers {
@@ -119,8 +119,8 @@ func (f *dynamicFactory) Start(stop <-chan struct{}) {
 	}
 }
 
-// WaitForCacheSync waits until the informers that were started have synced, or
-// until stop is closed, and says which have.
+// WaitForCacheSync waits until the started informers have synced, or until stop is closed, and
+// returns which have.
 func (f *dynamicFactory) WaitForCacheSync(stop <-chan struct{}) map[schema.GroupVersionResource]bool {
 	f.mu.Lock()
 	started := map[schema.GroupVersionResource]cache.SharedIndexInformer{}
@@ -141,11 +141,11 @@ func (f *dynamicFactory) WaitForCacheSync(stop <-chan struct{}) map[schema.Group
 	return synced
 }
 
-// Shutdown waits until the informers have stopped, whose stop channels must be
-// closed, and lets no others start.
+// Shutdown waits until the informers have stopped; their stop channels must be closed. Later
+// calls of Start do nothing.
 func (f *dynamicFactory) Shutdown() {
 	f.mu.Lock()
-	f.ending = true
+	f.stopping = true
 	f.mu.Unlock()
 	f.running.Wait()
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/keepwatch/keepwatch/informer/clientgo"
 )
 
-// In place of cache.NewSharedIndexInformer. A unit test's fake client will do.
+// NewSharedIndexInformer replaces cache.NewSharedIndexInformer. A fake client works as well.
 func ExampleNewSharedIndexInformer() {
 	client := fake.NewClientset(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "a"}})
 	pods := clientgo.NewSharedIndexInformer(podsOf(client), &corev1.Pod{}, 0, cache.Indexers{})
@@ -42,7 +42,7 @@ func ExampleNewSharedIndexInformer() {
 	// Output: added a
 }
 
-// In one of client-go's factories, for all that uses the factory.
+// For adds an informer to one of client-go's factories, for all users of the factory.
 func ExampleFor() {
 	podsOf := func(client kubernetes.Interface) cache.ListerWatcher {
 		pods := client.CoreV1().Pods(metav1.NamespaceAll)
@@ -57,18 +57,18 @@ func ExampleFor() {
 	}
 	factory := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
 	factory.InformerFor(&corev1.Pod{}, clientgo.For(podsOf))
-	lister := factory.Core().V1().Pods().Lister() // reads our informer
+	lister := factory.Core().V1().Pods().Lister() // reads Keepwatch's informer
 	_ = lister
 }
 
-// In place of dynamicclientgo.NewDynamicSharedInformerFactory.
+// NewDynamicSharedInformerFactory replaces dynamicinformer's.
 func ExampleNewDynamicSharedInformerFactory() {
 	var client dynamic.Interface // of dynamic.NewForConfig
 	factory := clientgo.NewDynamicSharedInformerFactory(client, time.Hour)
 	_ = factory
 }
 
-// In a manager's cache, with health and metrics.
+// A group makes the informers of a manager's cache, and reports their health and metrics.
 func ExampleGroup() {
 	group := clientgo.NewGroup()
 	// manager.New(cfg, manager.Options{Cache: cache.Options{NewInformer: group.NewSharedIndexInformer}})
@@ -76,7 +76,7 @@ func ExampleGroup() {
 	http.NewServeMux().Handle("/healthz", group) // or mgr.AddHealthzCheck("informers", group.Check)
 }
 
-// The informers read the server themselves. With controller-runtime:
+// With Direct the informers read the server themselves. With controller-runtime:
 //
 //	cache.Options{NewInformer: group.NewSharedIndexInformer}
 func ExampleDirect() {

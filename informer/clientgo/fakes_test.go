@@ -24,7 +24,7 @@ import (
 	"github.com/keepwatch/keepwatch/informer/internal/podtest"
 )
 
-// podsOf is what the generated informers use.
+// podsOf returns a ListerWatcher like those of the generated informers.
 func podsOf(client kubernetes.Interface) cache.ListerWatcher {
 	pods := client.CoreV1().Pods(metav1.NamespaceAll)
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
@@ -41,28 +41,28 @@ func podsOf(client kubernetes.Interface) cache.ListerWatcher {
 func TestFakeClientset(t *testing.T) {
 	client := fake.NewClientset(podtest.Pod("a"), podtest.Pod("b"))
 	inf := clientgo.NewSharedIndexInformer(podsOf(client), &corev1.Pod{}, 0, nil)
-	var told recorder
-	handle, err := inf.AddEventHandler(&told)
+	var events recorder
+	handle, err := inf.AddEventHandler(&events)
 	if err != nil {
 		t.Fatal(err)
 	}
 	podtest.Run(t, inf)
 	podtest.WaitForSync(t, inf, handle)
-	told.wants(t, "add! a", "add! b")
-	told.forget()
+	events.want(t, "add! a", "add! b")
+	events.reset()
 	pods := client.CoreV1().Pods("ns")
 	ctx := t.Context()
 	must(t)(pods.Update(ctx, podtest.Pod("a", podtest.Mark("1")), metav1.UpdateOptions{}))
-	told.wants(t, "update a to a[1]") // from here on the watch is open
+	events.want(t, "update a to a[1]") // the watch is open now
 	must(t)(pods.Update(ctx, podtest.Pod("a", podtest.Mark("2")), metav1.UpdateOptions{}))
 	must(t)(pods.Create(ctx, podtest.Pod("c"), metav1.CreateOptions{}))
 	if err := pods.Delete(ctx, "b", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	must(t)(pods.Create(ctx, podtest.Pod("b", podtest.Mark("again")), metav1.CreateOptions{}))
-	told.wants(t, "update a to a[1]", "update a[1] to a[2]", "add c", "delete b", "add b[again]")
+	events.want(t, "update a to a[1]", "update a[1] to a[2]", "add c", "delete b", "add b[again]")
 	if got := inf.GetStore().ListKeys(); len(got) != 3 {
-		t.Errorf("the cache holds %q", got)
+		t.Errorf("the cache has %q", got)
 	}
 }
 
@@ -75,7 +75,7 @@ func must(t *testing.T) func(any, error) {
 	}
 }
 
-// The factory's InformerFor takes a constructor; the one line is For.
+// For returns a constructor for the factory's InformerFor.
 func TestFactory(t *testing.T) {
 	client := fake.NewClientset(podtest.Pod("a"))
 	factory := informers.NewSharedInformerFactory(client, time.Hour)
@@ -97,8 +97,8 @@ func TestFactory(t *testing.T) {
 // A group's informers in a factory have its options, its health and a name.
 func TestFactoryOfAGroup(t *testing.T) {
 	s := podtest.NewServer(t, podtest.Pod("a"))
-	var asked requests
-	s.Intercept(asked.note)
+	var received requests
+	s.Intercept(received.record)
 	cfg, direct := clientgo.Direct(s.Config())
 	group := clientgo.NewGroup(direct)
 	factory := informers.NewSharedInformerFactory(kubernetes.NewForConfigOrDie(cfg), 0)
@@ -108,7 +108,7 @@ func TestFactoryOfAGroup(t *testing.T) {
 	defer factory.Shutdown()
 	defer cancel()
 	factory.WaitForCacheSyncWithContext(ctx)
-	asked.want(t, "keepwatch /api/v1/pods")
+	received.want(t, "keepwatch /api/v1/pods")
 	if found, err := factory.Core().V1().Pods().Lister().Pods("ns").Get("a"); err != nil || found.Name != "a" {
 		t.Errorf("%v, %v", found, err)
 	}
@@ -117,29 +117,29 @@ func TestFactoryOfAGroup(t *testing.T) {
 	}
 }
 
-// FakeControllerSource gives resource versions, and no UIDs. It has something in it from
-// the start, because a watch from 0 that begins behind the first change is too old for it.
+// FakeControllerSource gives resource versions, and no UIDs. It has an object from the start,
+// because it answers a watch from 0 after the first change with 410.
 func TestFakeControllerSource(t *testing.T) {
 	source := newSource(t, podtest.Pod("z"))
 	inf := clientgo.NewSharedIndexInformer(source, &corev1.Pod{}, 0, nil)
-	var told recorder
-	must(t)(inf.AddEventHandler(&told))
+	var events recorder
+	must(t)(inf.AddEventHandler(&events))
 	stop := podtest.Run(t, inf)
 	podtest.WaitForSync(t, inf)
 	source.Add(podtest.Pod("a"))
 	source.Modify(podtest.Pod("a", podtest.Mark("1")))
 	source.Delete(podtest.Pod("a"))
 	source.Add(podtest.Pod("a", podtest.Mark("new")))
-	told.wants(t, "add! z@1", "add a@2", "update a@2 to a@3[1]", "delete a@4", "add a@5[new]")
+	events.want(t, "add! z@1", "add a@2", "update a@2 to a@3[1]", "delete a@4", "add a@5[new]")
 	if got := inf.LastSyncResourceVersion(); got != "5" {
 		t.Errorf("LastSyncResourceVersion is %q", got)
 	}
-	told.forget()
+	events.reset()
 
 	source.ModifyDropWatch(podtest.Pod("a", podtest.Mark("unseen")))
 	source.AddDropWatch(podtest.Pod("b"))
 	source.ResetWatch()
-	told.wants(t, "update a@5[new] to a@6[unseen]", "add b@7")
+	events.want(t, "update a@5[new] to a@6[unseen]", "add b@7")
 	stop()
 }
 
@@ -154,8 +154,8 @@ func TestDynamicFactory(t *testing.T) {
 	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
 		map[schema.GroupVersionResource]string{widgets: "WidgetList"}, widget("a"))
 	factory := clientgo.NewDynamicSharedInformerFactory(client, 0)
-	var told recorder
-	must(t)(factory.ForResource(widgets).Informer().AddEventHandler(&told))
+	var events recorder
+	must(t)(factory.ForResource(widgets).Informer().AddEventHandler(&events))
 	stop := make(chan struct{})
 	factory.Start(stop)
 	defer factory.Shutdown()
@@ -164,7 +164,7 @@ func TestDynamicFactory(t *testing.T) {
 		t.Fatalf("synced: %v", synced)
 	}
 	must(t)(client.Resource(widgets).Namespace("ns").Create(t.Context(), widget("b"), metav1.CreateOptions{}))
-	told.wants(t, "add! a", "add b")
+	events.want(t, "add! a", "add b")
 	list, err := factory.ForResource(widgets).Lister().ByNamespace("ns").List(labels.Everything())
 	if err != nil || len(list) != 2 {
 		t.Errorf("%v, %v", list, err)
@@ -174,8 +174,8 @@ func TestDynamicFactory(t *testing.T) {
 // A group's dynamic informers have its options, and are its members.
 func TestDynamicFactoryOfAGroup(t *testing.T) {
 	s := podtest.NewServer(t, podtest.Pod("a"))
-	var asked requests
-	s.Intercept(asked.note)
+	var received requests
+	s.Intercept(received.record)
 	cfg, direct := clientgo.Direct(s.Config())
 	group := clientgo.NewGroup(direct)
 	client, err := dynamic.NewForConfig(cfg)
@@ -190,18 +190,17 @@ func TestDynamicFactoryOfAGroup(t *testing.T) {
 	defer close(stop)
 	factory.Start(stop)
 	factory.WaitForCacheSync(stop)
-	asked.want(t, "keepwatch /api/v1/pods")
+	received.want(t, "keepwatch /api/v1/pods")
 	if got := inf.GetStore().ListKeys(); !slices.Equal(got, []string{"ns/a"}) {
-		t.Errorf("the cache holds %q", got)
+		t.Errorf("the cache has %q", got)
 	}
 	if n := len(group.Status()); n != 1 {
 		t.Errorf("the group has %d members", n)
 	}
 }
 
-// A unit test puts objects into the cache of an informer that does not run, or
-// does not run yet.
-func TestSeeds(t *testing.T) {
+// A unit test can put objects into the cache before the first list.
+func TestWritesBeforeTheFirstList(t *testing.T) {
 	client := fake.NewClientset(podtest.Pod("real"))
 	inf := clientgo.NewSharedIndexInformer(podsOf(client), &corev1.Pod{}, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 	if err := inf.GetStore().Add(podtest.Pod("seed")); err != nil {
@@ -216,7 +215,7 @@ func TestSeeds(t *testing.T) {
 	podtest.Run(t, inf)
 	podtest.WaitForSync(t, inf)
 	if keys := inf.GetStore().ListKeys(); !slices.Equal(keys, []string{"ns/real"}) {
-		t.Errorf("the cache holds %q", keys)
+		t.Errorf("the cache has %q", keys)
 	}
 	if err := inf.GetIndexer().Add(podtest.Pod("late")); err == nil {
 		t.Error("the cache of a server's objects was written")

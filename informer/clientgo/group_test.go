@@ -25,8 +25,7 @@ import (
 	"github.com/keepwatch/keepwatch/informer/internal/podtest"
 )
 
-// The health check fails on lost progress and says why; quiet is healthy, and what
-// has stopped leaves no trace.
+// The health check passes while the informers follow. A stopped informer is no longer a member.
 func TestGroup(t *testing.T) {
 	s := podtest.NewServer(t, podtest.Pod("a"))
 	group := clientgo.NewGroup()
@@ -46,13 +45,12 @@ func TestGroup(t *testing.T) {
 	}
 	stop()
 	if n := len(group.Status()); n != 1 {
-		t.Errorf("%d are left", n)
+		t.Errorf("the group has %d members", n)
 	}
 }
 
-// Nobody else is told why a shared informer has stopped by itself: the check is, until
-// another one takes its place.
-func TestCheckFailsForTheFailed(t *testing.T) {
+// Check fails for a shared informer that has stopped by itself, until another one has its name.
+func TestCheckFailsForStoppedInformers(t *testing.T) {
 	s := podtest.NewServer(t)
 	s.Intercept(func(w http.ResponseWriter, r *http.Request) bool {
 		podtest.Status(http.StatusForbidden, metav1.StatusReasonForbidden, "you may not")(w, r)
@@ -66,7 +64,7 @@ func TestCheckFailsForTheFailed(t *testing.T) {
 		}
 	}
 	if n := len(group.Status()); n != 0 {
-		t.Errorf("%d are said to run", n)
+		t.Errorf("the group has %d members", n)
 	}
 	s.Intercept(nil)
 	inf := group.NewSharedIndexInformer(podsOn(s), &corev1.Pod{}, 0, nil)
@@ -77,7 +75,7 @@ func TestCheckFailsForTheFailed(t *testing.T) {
 	}
 	stop()
 	if err := group.Check(nil); err != nil {
-		t.Errorf("after a stop that was asked for: %v", err)
+		t.Errorf("after a requested stop: %v", err)
 	}
 }
 
@@ -104,8 +102,8 @@ func TestStartupDeadline(t *testing.T) {
 	podtest.WaitForSync(t, inf)
 }
 
-// Two that failed are two failures, and one that takes a place takes one.
-func TestCheckFailsForEachOfTheFailed(t *testing.T) {
+// Check has one failure for each name. Another informer of a name removes that failure only.
+func TestCheckFailsForEachStoppedInformer(t *testing.T) {
 	s := podtest.NewServer(t)
 	s.Intercept(func(w http.ResponseWriter, r *http.Request) bool {
 		podtest.Status(http.StatusForbidden, metav1.StatusReasonForbidden, "you may not")(w, r)
@@ -127,7 +125,7 @@ func TestCheckFailsForEachOfTheFailed(t *testing.T) {
 	}
 }
 
-// The series of an informer are there while it runs.
+// The series of an informer exist while it runs.
 func TestMetrics(t *testing.T) {
 	s := podtest.NewServer(t, podtest.Pod("a"), podtest.Pod("b"))
 	group := clientgo.NewGroup()
@@ -164,11 +162,11 @@ keepwatch_watch_reconnects_total{informer="*v1.Pod",reason="server error"} 1
 	}
 	stop()
 	if n, err := testutil.GatherAndCount(registry); n != 0 || err != nil {
-		t.Errorf("%d series are left, %v", n, err)
+		t.Errorf("%d series, %v", n, err)
 	}
 }
 
-func TestHealthFailsWhereWatchesAreReset(t *testing.T) {
+func TestHealthyFailsIfWatchesAreReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refusal := apierrors.NewTooManyRequests("come back later", 0).Status()
 		inf := shared(&cache.ListWatch{

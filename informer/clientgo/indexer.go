@@ -20,12 +20,11 @@ import (
 	"github.com/keepwatch/keepwatch/store"
 )
 
-// indexer shows a store the way client-go shows its caches. Each call is answered
-// out of one snapshot, in key order, and blocks nobody.
+// indexer is a cache.Indexer over a follower's store. Each call reads one snapshot, in key order,
+// and blocks no other call.
 //
-// Unit tests put objects into the cache of an informer that never runs. So until
-// the first list is in, what is shown is a cache of its own, that anybody may
-// write. From then on the cache is the server's, and who writes it is refused.
+// Unit tests put objects into the cache of an informer that never runs. Therefore, before the
+// first list, the indexer reads and writes seeds. After it, writes are refused.
 type indexer struct {
 	follower *follow.Follower
 	seeds    cache.Indexer
@@ -37,7 +36,7 @@ type indexer struct {
 var (
 	_ cache.Indexer = (*indexer)(nil)
 
-	errReadOnly = errors.New("the cache follows the server and can't be written")
+	errReadOnly = errors.New("the cache follows the server and cannot be written")
 )
 
 func newIndexer(f *follow.Follower, indexers cache.Indexers) *indexer {
@@ -47,18 +46,18 @@ func newIndexer(f *follow.Follower, indexers cache.Indexers) *indexer {
 	}
 	x.indexers.Store(&cache.Indexers{})
 	if err := x.AddIndexers(indexers); err != nil {
-		panic(err) // a new store has no names that could be taken
+		panic(err) // a new store has no index of that name
 	}
 	return x
 }
 
-// listed is the newest state; ok is false while there is none.
+// listed returns the newest state. ok is false before the first list.
 func (x *indexer) listed() (state *store.Snapshot, ok bool) {
 	state = x.follower.Current()
 	return state, state != nil
 }
 
-// AddIndexers adds indexers at any time. It fails if one of their names is taken.
+// AddIndexers adds indexers at any time. It fails if one of their names exists.
 func (x *indexer) AddIndexers(added cache.Indexers) error {
 	x.adding.Lock()
 	defer x.adding.Unlock()
@@ -105,7 +104,7 @@ func (x *indexer) ListKeys() []string {
 	return keys
 }
 
-// Get finds the object with the key of obj.
+// Get returns the object with the key of obj.
 func (x *indexer) Get(obj any) (any, bool, error) {
 	key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj)
 	if err != nil {
@@ -114,7 +113,7 @@ func (x *indexer) Get(obj any) (any, bool, error) {
 	return x.GetByKey(key)
 }
 
-// GetByKey finds the object of a key, "namespace/name" or "name".
+// GetByKey returns the object of a key, "namespace/name" or "name".
 func (x *indexer) GetByKey(key string) (any, bool, error) {
 	if _, ok := x.listed(); !ok {
 		return x.seeds.GetByKey(key)
@@ -137,14 +136,14 @@ func (x *indexer) Index(name string, obj any) ([]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, several := []any{}, map[keepwatch.Key]bool{}
+	found, seen := []any{}, map[keepwatch.Key]bool{}
 	for _, value := range values {
 		for o := range index.Objects(value) {
 			if len(values) > 1 {
-				if several[o.Key()] {
+				if seen[o.Key()] {
 					continue
 				}
-				several[o.Key()] = true
+				seen[o.Key()] = true
 			}
 			found = append(found, o.(*item.Item).Value())
 		}
@@ -173,14 +172,14 @@ func (x *indexer) ByIndex(name, value string) ([]any, error) {
 		return nil, err
 	}
 	return x.follower.FindAll(func() iter.Seq[keepwatch.Key] {
-		now, _ := x.listed() // while nothing is written
+		now, _ := x.listed() // FindAll blocks writes
 		index, _ := now.Index(name)
 		return index.Keys(value)
 	}), nil
 }
 
-// byNamespace reports whether an index is client-go's of namespaces. The store has
-// all objects in that order already.
+// byNamespace reports whether an index is client-go's index of namespaces. The store's order
+// groups the objects by namespace already.
 func (x *indexer) byNamespace(name string) bool {
 	f := x.GetIndexers()[name]
 	return f != nil && reflect.ValueOf(f).Pointer() == namespaces
@@ -220,7 +219,7 @@ func (x *indexer) ListIndexFuncValues(name string) []string {
 	return values
 }
 
-// LastStoreSyncResourceVersion is that of the state that is shown.
+// LastStoreSyncResourceVersion returns the resource version of the cache.
 func (x *indexer) LastStoreSyncResourceVersion() string {
 	if _, ok := x.listed(); !ok {
 		return x.seeds.LastStoreSyncResourceVersion()
@@ -243,7 +242,7 @@ func (x *indexer) seed(verb string, obj any, write func(any) error) error {
 	return refuse(fmt.Errorf("%s %s: %w", verb, name, errReadOnly))
 }
 
-// Replace replaces what is shown, until the first list does.
+// Replace replaces the seeds. It fails after the first list.
 func (x *indexer) Replace(list []any, resourceVersion string) error {
 	if _, ok := x.listed(); !ok {
 		return x.seeds.Replace(list, resourceVersion)
@@ -251,19 +250,19 @@ func (x *indexer) Replace(list []any, resourceVersion string) error {
 	return refuse(fmt.Errorf("replace: %w", errReadOnly))
 }
 
-// refuse reports a write as well, since tests that write caches rarely look at
+// refuse reports and returns the error of a refused write: tests that write caches rarely check
 // the error.
 func refuse(err error) error {
 	utilruntime.HandleErrorWithContext(context.Background(), err, "An informer's cache was not written")
 	return err
 }
 
-// Bookmark has no meaning once the cache follows a server: its bookmarks move it.
+// Bookmark sets the resource version of the seeds. After the first list it has no effect.
 func (x *indexer) Bookmark(resourceVersion string) {
 	if _, ok := x.listed(); !ok {
 		x.seeds.Bookmark(resourceVersion)
 	}
 }
 
-// Resync does nothing: handlers resync by themselves.
+// Resync does nothing: handlers resync separately.
 func (x *indexer) Resync() error { return nil }

@@ -29,8 +29,8 @@ func sharedOn(s *podtest.Server) *clientgo.Shared {
 	return clientgo.NewSharedIndexInformer(podsOn(s), &corev1.Pod{}, 0, cache.Indexers{}).(*clientgo.Shared)
 }
 
-// hanging lists do not answer before they are released; they look at their
-// context, or not.
+// hanging returns a list function that does not return before release is closed. heed says
+// whether it returns when its context ends.
 func hanging(release <-chan struct{}, heed bool) cache.ListWithContextFunc {
 	return func(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
 		if !heed {

@@ -11,12 +11,12 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	utilruntime.ErrorHandlers = nil // what is reported there is provoked here
+	utilruntime.ErrorHandlers = nil // the tests cause the errors that are reported there
 	klog.LogToStderr(false)
 	klog.SetOutput(io.Discard)
 	code := m.Run()
 	if code == 0 {
-		// A timer of the API server's: each read at a revision leaves one for 3 seconds.
+		// A timer of the API server: each read at a revision leaves one for 3 seconds.
 		timer := goleak.IgnoreTopFunction("k8s.io/apiserver/pkg/storage/cacher.(*watchCache).waitUntilFreshLocked.func2")
 		if err := goleak.Find(timer); err != nil {
 			_, _ = os.Stderr.WriteString(err.Error() + "\n")

@@ -17,7 +17,7 @@ import (
 	"github.com/keepwatch/keepwatch/informer/internal/podtest"
 )
 
-// series is one that was gathered; gauges have a value, histograms the rest.
+// series is one gathered series. Gauges have a value, histograms the other fields.
 type series struct {
 	names  []string // of labels
 	labels map[string]string
@@ -28,7 +28,7 @@ type series struct {
 	within map[float64]uint64 // by bound
 }
 
-// gathered are the series under a name.
+// gathered returns the series of a name.
 func gathered(t *testing.T, from prometheus.Gatherer, name string) (all []series) {
 	t.Helper()
 	families, err := from.Gather()
@@ -57,7 +57,7 @@ func gathered(t *testing.T, from prometheus.Gatherer, name string) (all []series
 	return all
 }
 
-// gatheredOne is the only series under a name.
+// gatheredOne returns the only series of a name.
 func gatheredOne(t *testing.T, from prometheus.Gatherer, name string) series {
 	t.Helper()
 	all := gathered(t, from, name)
@@ -73,9 +73,9 @@ func gathering(g *clientgo.Group) prometheus.Gatherer {
 	return registry
 }
 
-// Where both are exported, ours joins client-go's: the same names, labels, buckets
-// and words, without which nothing could be gathered.
-func TestMetricsBesideClientGo(t *testing.T) {
+// The metrics can be gathered together with client-go's: they have the same names, labels,
+// buckets and help.
+func TestCompareMetrics(t *testing.T) {
 	s := podtest.NewServer(t, podtest.Pod("a"))
 	name, err := cache.NewInformerName("beside")
 	if err != nil {
@@ -105,19 +105,19 @@ func TestMetricsBesideClientGo(t *testing.T) {
 	}
 }
 
-// Queued is what the handler furthest behind has still to be told, the change that
-// it is being told included.
+// Queued counts the changes that the handler furthest behind has yet to receive, with the one
+// whose call is running.
 func TestQueuedItems(t *testing.T) {
 	s := podtest.NewServer(t, podtest.Pod("a"), podtest.Pod("b"), podtest.Pod("c"))
 	group := clientgo.NewGroup()
 	metrics := gathering(group)
 	inf := group.NewSharedIndexInformer(podsOn(s), &corev1.Pod{}, 0, nil)
 	step := make(chan struct{})
-	slow := recorder{react: func(string) { <-step }}
-	slowly := handle(t, inf, &slow)
-	swiftly := handle(t, inf, &recorder{})
+	blocked := recorder{react: func(string) { <-step }}
+	slow := handle(t, inf, &blocked)
+	fast := handle(t, inf, &recorder{})
 	podtest.Run(t, inf)
-	podtest.WaitForSync(t, inf, swiftly)
+	podtest.WaitForSync(t, inf, fast)
 	want := func(n float64) {
 		t.Helper()
 		queued := func() float64 { return gatheredOne(t, metrics, "informer_queued_items").value }
@@ -133,31 +133,30 @@ func TestQueuedItems(t *testing.T) {
 		step <- struct{}{}
 	}
 	want(2)
-	for i := range 2000 { // more than a handler is told one by one
+	for i := range 2000 { // more than a handler receives one by one
 		s.Put(podtest.Pod("d", podtest.Mark(fmt.Sprint(i))))
 	}
 	podtest.Eventually(t, func() bool { return inf.LastSyncResourceVersion() == "2105" }, inf.LastSyncResourceVersion)
 	want(2 + 1)
-	if err := inf.RemoveEventHandler(slowly); err != nil {
+	if err := inf.RemoveEventHandler(slow); err != nil {
 		t.Fatal(err)
 	}
 	want(0)
 	close(step)
 }
 
-// The time that handlers take is counted for each call of each handler, and stays
-// counted when one is removed.
+// The latency counts each call of each handler, also after the handler was removed.
 func TestProcessingLatency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		group := clientgo.NewGroup(clientgo.Seed(1))
 		metrics := gathering(group)
 		inf := group.NewSharedIndexInformer(newSource(t, podtest.Pod("a"), podtest.Pod("b"), podtest.Pod("c")), &corev1.Pod{}, 0, nil)
-		slowly := handle(t, inf, &recorder{react: func(string) { time.Sleep(30 * time.Millisecond) }})
-		swiftly := handle(t, inf, &recorder{react: func(string) { panic("at once") }})
+		slow := handle(t, inf, &recorder{react: func(string) { time.Sleep(30 * time.Millisecond) }})
+		fast := handle(t, inf, &recorder{react: func(string) { panic("at once") }})
 		stop := podtest.Run(t, inf)
-		podtest.WaitForSync(t, inf, slowly, swiftly)
+		podtest.WaitForSync(t, inf, slow, fast)
 		synctest.Wait()
-		if err := inf.RemoveEventHandler(slowly); err != nil {
+		if err := inf.RemoveEventHandler(slow); err != nil {
 			t.Fatal(err)
 		}
 		took := gatheredOne(t, metrics, "informer_processing_latency_seconds")

@@ -39,8 +39,8 @@ type object interface {
 	metav1.Object
 }
 
-// scribble overwrites what the managers of an object have fields of, in place, by the
-// object's name. It returns what was there.
+// scribble overwrites the managed fields of an object in place with the object's name. It
+// returns the fields before.
 func scribble(o object) (before []string) {
 	if u, ok := o.(*unstructured.Unstructured); ok {
 		managers, _, _ := unstructured.NestedFieldNoCopy(u.Object, "metadata", "managedFields")
@@ -60,7 +60,7 @@ func scribble(o object) (before []string) {
 	return before
 }
 
-// scribbled is valid JSON of a length, made of a name.
+// scribbled returns JSON of a given length that contains a name.
 func scribbled(name string, length int) []byte {
 	text := bytes.Repeat([]byte(name[:1]), length)
 	text[0], text[length-1] = '"', '"'
@@ -82,9 +82,9 @@ func ownFields(o object) bool {
 	})
 }
 
-// A transform may change its object in place: no other object changes, neither one that
-// is in the cache, while it is read, nor one that arrives later.
-func TestTransformsMayChangeInPlace(t *testing.T) {
+// A transform may change its object in place: no other object changes, neither a cached one that
+// is read meanwhile nor one that arrives later.
+func TestTransformsChangeInPlace(t *testing.T) {
 	cfg := podtest.Kubernetes(t)
 	configMaps := informer.Resource(corev1.SchemeGroupVersion.WithResource("configmaps"))
 	own := runtime.NewScheme()
@@ -107,12 +107,12 @@ func TestTransformsMayChangeInPlace(t *testing.T) {
 			t.Run("metadata", func(t *testing.T) {
 				changesInPlace[*metav1.PartialObjectMetadata](t, cfg, append(options.typed, configMaps)...)
 			})
-			t.Run("behind client-go", func(t *testing.T) { changesInPlaceShared(t, cfg, options.shared...) })
+			t.Run("clientgo", func(t *testing.T) { changesInPlaceShared(t, cfg, options.shared...) })
 		})
 	}
 }
 
-// transformed checks what a transform gets, and scribbles on it.
+// transformed checks the object that a transform receives, and overwrites its fields.
 func transformed(t *testing.T, o object) {
 	const want, tree = `{"f:data":{".":{},"f:k":{}}}`, "map[f:data:map[.:map[] f:k:map[]]]"
 	for _, before := range scribble(o) {
@@ -164,7 +164,7 @@ func changesInPlaceShared(t *testing.T, cfg *rest.Config, options ...clientgo.Op
 	})
 }
 
-// namespaceOf has config maps with equal managed fields.
+// namespaceOf creates a namespace with config maps that have equal managed fields.
 func namespaceOf(t *testing.T, cfg *rest.Config, names ...string) string {
 	client := kubernetes.NewForConfigOrDie(cfg)
 	made, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "in-place-"}}, metav1.CreateOptions{})
@@ -177,7 +177,7 @@ func namespaceOf(t *testing.T, cfg *rest.Config, names ...string) string {
 	return made.Name
 }
 
-// arriving makes more config maps while all that are there are read.
+// arriving creates more config maps while the cached ones are read.
 func arriving(t *testing.T, cfg *rest.Config, namespace string, all func() []object) {
 	check := func() (n int) {
 		for _, o := range all() {

@@ -2,5 +2,5 @@
 
 package clientgo_test
 
-// raceEnabled: the race detector makes everything ten times slower.
+// raceEnabled reduces the work: the race detector makes it ten times slower.
 const raceEnabled = true

@@ -13,7 +13,7 @@ import (
 	"github.com/keepwatch/keepwatch/informer/internal/podtest"
 )
 
-// recorder is a handler that writes down what it is told.
+// recorder is a handler that records its events as lines.
 type recorder struct {
 	mu    sync.Mutex
 	lines []string
@@ -22,22 +22,22 @@ type recorder struct {
 
 func (r *recorder) OnAdd(obj any, initial bool) {
 	if initial {
-		r.note("add! %s", about(obj))
+		r.record("add! %s", describe(obj))
 	} else {
-		r.note("add %s", about(obj))
+		r.record("add %s", describe(obj))
 	}
 }
-func (r *recorder) OnUpdate(old, obj any) { r.note("update %s to %s", about(old), about(obj)) }
+func (r *recorder) OnUpdate(old, obj any) { r.record("update %s to %s", describe(old), describe(obj)) }
 func (r *recorder) OnDelete(obj any) {
 	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		r.note("delete? %s", about(unknown.Obj))
+		r.record("delete? %s", describe(unknown.Obj))
 		return
 	}
-	r.note("delete %s", about(obj))
+	r.record("delete %s", describe(obj))
 }
 
-// about is "name@revision", with what marks the content in brackets.
-func about(obj any) string {
+// describe returns "name@revision", with the label "mark" in brackets.
+func describe(obj any) string {
 	o, err := meta.Accessor(obj)
 	if err != nil {
 		return fmt.Sprintf("%T", obj)
@@ -52,7 +52,7 @@ func about(obj any) string {
 	return text
 }
 
-func (r *recorder) note(format string, args ...any) {
+func (r *recorder) record(format string, args ...any) {
 	line := fmt.Sprintf(format, args...)
 	r.mu.Lock()
 	r.lines = append(r.lines, line)
@@ -62,34 +62,34 @@ func (r *recorder) note(format string, args ...any) {
 	}
 }
 
-func (r *recorder) told() []string {
+func (r *recorder) all() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.lines)
 }
 
-func (r *recorder) forget() {
+func (r *recorder) reset() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.lines = nil
 }
 
-// wants waits until exactly these lines were told.
-func (r *recorder) wants(t *testing.T, lines ...string) {
+// want waits until exactly these events were recorded.
+func (r *recorder) want(t *testing.T, lines ...string) {
 	t.Helper()
-	podtest.Eventually(t, func() bool { return len(r.told()) >= len(lines) }, func() string {
-		return fmt.Sprintf("told %q, want %q", r.told(), lines)
+	podtest.Eventually(t, func() bool { return len(r.all()) >= len(lines) }, func() string {
+		return fmt.Sprintf("events %q, want %q", r.all(), lines)
 	})
-	if got := r.told(); !slices.Equal(got, lines) {
-		t.Fatalf("told:\n  %s\nwant:\n  %s", strings.Join(got, "\n  "), strings.Join(lines, "\n  "))
+	if got := r.all(); !slices.Equal(got, lines) {
+		t.Fatalf("events:\n  %s\nwant:\n  %s", strings.Join(got, "\n  "), strings.Join(lines, "\n  "))
 	}
 }
 
-// hears waits until all of these lines were among those told.
-func (r *recorder) hears(t *testing.T, lines ...string) {
+// wantSome waits until all of these events were recorded, perhaps with others.
+func (r *recorder) wantSome(t *testing.T, lines ...string) {
 	t.Helper()
 	podtest.Eventually(t, func() bool {
-		told := r.told()
-		return !slices.ContainsFunc(lines, func(line string) bool { return !slices.Contains(told, line) })
-	}, func() string { return fmt.Sprintf("told %q, want %q among it", r.told(), lines) })
+		events := r.all()
+		return !slices.ContainsFunc(lines, func(line string) bool { return !slices.Contains(events, line) })
+	}, func() string { return fmt.Sprintf("events %q, want %q among it", r.all(), lines) })
 }

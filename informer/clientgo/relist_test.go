@@ -19,8 +19,8 @@ import (
 	"github.com/keepwatch/keepwatch/informer/internal/podtest"
 )
 
-// Every new list is logged and counted by its reason: also one for an expired revision,
-// of which client-go's error handler says nothing, and one for watches that end at once.
+// Every new list is logged and counted by its reason, also one for an expired revision, for which
+// client-go's error handler logs nothing, and one for watches that end at once.
 func TestRelistIsLoggedAndCounted(t *testing.T) {
 	ended := func(s *podtest.Server) {
 		s.FailWatches(5, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })

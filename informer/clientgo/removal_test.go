@@ -15,7 +15,7 @@ import (
 	"github.com/keepwatch/keepwatch/informer/internal/podtest"
 )
 
-// gatedPod is a pod whose decoding the test can hold up.
+// gatedPod is a pod whose decoding the test can block.
 type gatedPod struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -26,39 +26,39 @@ func (p *gatedPod) DeepCopyObject() runtime.Object { return p }
 
 type gatedSpec struct{}
 
-// gate, if set, is where decoding waits: it says that it has come, and is let on.
-type gate struct{ come, on chan struct{} }
+// gate blocks decoding, if set: decoding sends on entered, and waits for released.
+type gate struct{ entered, released chan struct{} }
 
-var gateOfPods atomic.Pointer[gate]
+var decodeGate atomic.Pointer[gate]
 
 func (gatedSpec) UnmarshalJSON([]byte) error {
-	if g := gateOfPods.Load(); g != nil {
+	if g := decodeGate.Load(); g != nil {
 		select {
-		case g.come <- struct{}{}:
-		case <-g.on:
+		case g.entered <- struct{}{}:
+		case <-g.released:
 		}
-		<-g.on
+		<-g.released
 	}
 	return nil
 }
 
 // A handler that is removed while an object is decoded for it is not called.
-func TestNoCallbackBeginsAfterRemoval(t *testing.T) {
+func TestNoCallbackAfterRemoval(t *testing.T) {
 	own := runtime.NewScheme()
 	own.AddKnownTypeWithName(corev1.SchemeGroupVersion.WithKind("Pod"), &gatedPod{})
-	var many []*corev1.Pod // more than a compact informer has decoded
+	var many []*corev1.Pod // more than a compact informer keeps decoded
 	for n := range 100 {
 		many = append(many, podtest.Pod(fmt.Sprintf("p%03d", n)))
 	}
 	// removed adds a handler to an informer and removes it while the first object is decoded.
 	removed := func(t *testing.T, add func() (remove func(), done <-chan struct{})) {
 		g := &gate{make(chan struct{}), make(chan struct{})}
-		gateOfPods.Store(g)
-		defer gateOfPods.Store(nil)
+		decodeGate.Store(g)
+		defer decodeGate.Store(nil)
 		remove, done := add()
-		<-g.come
+		<-g.entered
 		remove()
-		close(g.on)
+		close(g.released)
 		<-done
 	}
 	t.Run("typed", func(t *testing.T) {
@@ -79,7 +79,7 @@ func TestNoCallbackBeginsAfterRemoval(t *testing.T) {
 			return r.Remove, r.Done()
 		})
 	})
-	t.Run("behind client-go", func(t *testing.T) {
+	t.Run("clientgo", func(t *testing.T) {
 		s := podtest.NewServer(t, many...)
 		cfg, direct := clientgo.Direct(s.Config())
 		group := clientgo.NewGroup(direct, clientgo.Compact())
@@ -87,8 +87,8 @@ func TestNoCallbackBeginsAfterRemoval(t *testing.T) {
 		podtest.Run(t, inf)
 		podtest.WaitForSync(t, inf)
 		removed(t, func() (func(), <-chan struct{}) {
-			told := &recorder{react: func(line string) { t.Errorf("called: %s", line) }}
-			r := handle(t, inf, told)
+			events := &recorder{react: func(line string) { t.Errorf("called: %s", line) }}
+			r := handle(t, inf, events)
 			remove := func() {
 				if err := inf.RemoveEventHandler(r); err != nil {
 					t.Error(err)

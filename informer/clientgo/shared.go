@@ -86,7 +86,7 @@ func (s *Shared) AddEventHandlerWithResyncPeriod(handler cache.ResourceEventHand
 	return s.AddEventHandlerWithOptions(handler, cache.HandlerOptions{ResyncPeriod: &period})
 }
 
-// minimumResync is client-go's.
+// minimumResync is the shortest resync period, as in client-go.
 const minimumResync = time.Second
 
 // AddEventHandlerWithOptions adds a handler, at any time before the informer has
@@ -101,7 +101,7 @@ func (s *Shared) AddEventHandlerWithOptions(handler cache.ResourceEventHandler, 
 		if options.Logger != nil {
 			logger = *options.Logger
 		}
-		logger.Info("Resync period is too small, using the least that is allowed", "resyncPeriod", period, "minimumResyncPeriod", minimumResync)
+		logger.Info("Resync period is too small, using the minimum", "resyncPeriod", period, "minimumResyncPeriod", minimumResync)
 		period = minimumResync
 	}
 	h, err := s.follower.Add(callbacks{handler}, follow.HandlerOptions{Resync: period})
@@ -145,7 +145,7 @@ type registration struct {
 // HasSynced reports whether the handler has received its initial list.
 func (r *registration) HasSynced() bool { return cache.IsDone(r.HasSyncedChecker()) }
 
-// HasSyncedChecker is done when HasSynced is.
+// HasSyncedChecker returns a checker that is done once HasSynced is true.
 func (r *registration) HasSyncedChecker() cache.DoneChecker {
 	return doneChecker{r.name, r.handler.Synced()}
 }
@@ -212,7 +212,7 @@ func (controller) RunWithContext(context.Context) {}
 // HasSynced reports whether the first list is in the cache.
 func (s *Shared) HasSynced() bool { return s.follower.IsSynced() }
 
-// HasSyncedChecker is done when HasSynced is.
+// HasSyncedChecker returns a checker that is done once HasSynced is true.
 func (s *Shared) HasSyncedChecker() cache.DoneChecker {
 	return doneChecker{s.checkerName(), s.follower.Synced()}
 }

@@ -75,7 +75,7 @@ func TestIndexersCanBeAddedAtAnyTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := inf.AddIndexers(cache.Indexers{"after": byLabel}); err == nil {
-		t.Error("a name was taken twice")
+		t.Error("a name was accepted twice")
 	}
 	source.Add(podtest.Pod("c", podtest.Mark("2")))
 	x := inf.GetIndexer()
@@ -98,16 +98,16 @@ func TestIndexersCanBeAddedAtAnyTime(t *testing.T) {
 		}
 	}
 	if _, err := x.ByIndex("none", "mark"); err == nil {
-		t.Error("an index that is not there was found")
+		t.Error("an index that does not exist was found")
 	}
 	stop()
 	if err := inf.AddIndexers(cache.Indexers{"late": byLabel}); err == nil {
-		t.Error("a stopped informer took an indexer")
+		t.Error("a stopped informer accepted an indexer")
 	}
 }
 
-// An index function that fails leaves one object out of one index.
-func TestIndexFunctionsMayFail(t *testing.T) {
+// If an index function fails for an object, the object is missing from this index only.
+func TestIndexFunctionFails(t *testing.T) {
 	inf := shared(newSource(t, podtest.Pod("a"), podtest.Pod("fails"), podtest.Pod("panics")), 0)
 	err := inf.AddIndexers(cache.Indexers{"x": func(obj any) ([]string, error) {
 		switch obj.(*corev1.Pod).Name {
@@ -137,22 +137,22 @@ func TestResyncPeriods(t *testing.T) {
 		source := newSource(t, podtest.Pod("a"), podtest.Pod("b"))
 		inf := shared(source, time.Minute)
 		periods := []time.Duration{0, 2 * time.Second, 3 * time.Second}
-		told := make([]recorder, len(periods)+1)
+		events := make([]recorder, len(periods)+1)
 		for i, period := range periods {
-			if _, err := inf.AddEventHandlerWithResyncPeriod(&told[i], period); err != nil {
+			if _, err := inf.AddEventHandlerWithResyncPeriod(&events[i], period); err != nil {
 				t.Fatal(err)
 			}
 		}
 		stop := podtest.Run(t, inf)
 		synctest.Wait()
-		// Since it runs, 2 s is how often resyncs can be due: 1 s becomes that, and 3 s
-		// is rounded up.
-		if _, err := inf.AddEventHandlerWithResyncPeriod(&told[3], time.Second); err != nil {
+		// While the informer runs, resyncs can be due every 2 s: 1 s and 3 s are rounded up to
+		// multiples.
+		if _, err := inf.AddEventHandlerWithResyncPeriod(&events[3], time.Second); err != nil {
 			t.Fatal(err)
 		}
-		for i := range told {
-			told[i].wants(t, "add! a@1", "add! b@2")
-			told[i].forget()
+		for i := range events {
+			events[i].want(t, "add! a@1", "add! b@2")
+			events[i].reset()
 		}
 		resync := []string{"update a@1 to a@1", "update b@2 to b@2"}
 		for second, resynced := range [][]int{1: {}, 2: {1, 3}, 3: {}, 4: {1, 2, 3}} {
@@ -160,13 +160,13 @@ func TestResyncPeriods(t *testing.T) {
 				time.Sleep(time.Second)
 			}
 			synctest.Wait()
-			for i := range told {
+			for i := range events {
 				if slices.Contains(resynced, i) {
-					told[i].wants(t, resync...)
-				} else if got := told[i].told(); len(got) > 0 {
-					t.Errorf("after %d s handler %d was told %q", second, i, got)
+					events[i].want(t, resync...)
+				} else if got := events[i].all(); len(got) > 0 {
+					t.Errorf("after %d s handler %d received %q", second, i, got)
 				}
-				told[i].forget()
+				events[i].reset()
 			}
 		}
 		stop()
@@ -176,14 +176,14 @@ func TestResyncPeriods(t *testing.T) {
 func TestNoResyncsWithoutAPeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inf := shared(newSource(t, podtest.Pod("a")), 0)
-		var told recorder
-		if _, err := inf.AddEventHandlerWithResyncPeriod(&told, time.Second); err != nil {
+		var events recorder
+		if _, err := inf.AddEventHandlerWithResyncPeriod(&events, time.Second); err != nil {
 			t.Fatal(err)
 		}
 		stop := podtest.Run(t, inf)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		told.wants(t, "add! a@1")
+		events.want(t, "add! a@1")
 		stop()
 	})
 }
@@ -191,36 +191,36 @@ func TestNoResyncsWithoutAPeriod(t *testing.T) {
 func TestWatchErrorHandlers(t *testing.T) {
 	source := newSource(t)
 	source.ListError = errors.New("access denied")
-	for name, set := range map[string]func(inf cache.SharedInformer, told chan<- string) error{
-		"plain": func(inf cache.SharedInformer, told chan<- string) error {
-			return inf.SetWatchErrorHandler(func(r *cache.Reflector, err error) { told <- r.TypeDescription() + " " + err.Error() })
+	for name, set := range map[string]func(inf cache.SharedInformer, events chan<- string) error{
+		"plain": func(inf cache.SharedInformer, events chan<- string) error {
+			return inf.SetWatchErrorHandler(func(r *cache.Reflector, err error) { events <- r.TypeDescription() + " " + err.Error() })
 		},
-		"with context": func(inf cache.SharedInformer, told chan<- string) error {
+		"with context": func(inf cache.SharedInformer, events chan<- string) error {
 			return inf.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
-				cache.DefaultWatchErrorHandler(ctx, r, err) // looks into the reflector
-				told <- r.TypeDescription() + " " + err.Error()
+				cache.DefaultWatchErrorHandler(ctx, r, err) // reads the reflector
+				events <- r.TypeDescription() + " " + err.Error()
 			})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inf := shared(source, 0)
-			told := make(chan string, 100)
-			if err := set(inf, told); err != nil {
+			events := make(chan string, 100)
+			if err := set(inf, events); err != nil {
 				t.Fatal(err)
 			}
 			stop := podtest.Run(t, inf)
-			if got := <-told; !strings.Contains(got, "access denied") || !strings.HasPrefix(got, "*v1.Pod ") {
-				t.Errorf("told %q", got)
+			if got := <-events; !strings.Contains(got, "access denied") || !strings.HasPrefix(got, "*v1.Pod ") {
+				t.Errorf("events %q", got)
 			}
-			if err := set(inf, told); err == nil {
-				t.Error("a running informer took another handler")
+			if err := set(inf, events); err == nil {
+				t.Error("a running informer accepted another handler")
 			}
 			stop()
 		})
 	}
 }
 
-func TestConfiguringWhileItStarts(t *testing.T) {
+func TestConfigurationDuringStart(t *testing.T) {
 	inf := shared(newSource(t, podtest.Pod("a")), 0)
 	var wg sync.WaitGroup
 	end := make(chan struct{})
@@ -240,12 +240,12 @@ func TestConfiguringWhileItStarts(t *testing.T) {
 	close(end)
 	wg.Wait()
 	if err := inf.SetTransform(nil); err == nil {
-		t.Error("a running informer took a transform")
+		t.Error("a running informer accepted a transform")
 	}
 }
 
-// A transform is called once for each state, whoever shows it how often, and its
-// result is what everybody sees.
+// A transform is called once for each state, however often the server sends it. All readers and
+// handlers receive its result.
 func TestTransform(t *testing.T) {
 	s := podtest.NewServer(t, podtest.Pod("a"), podtest.Pod("b"))
 	inf := sharedOn(s)
@@ -254,7 +254,7 @@ func TestTransform(t *testing.T) {
 	err := inf.SetTransform(func(o any) (any, error) {
 		p := o.(*corev1.Pod)
 		mu.Lock()
-		calls[about(p)]++
+		calls[describe(p)]++
 		mu.Unlock()
 		p.Annotations = map[string]string{"seen": p.Annotations["seen"] + "x"}
 		return p, nil
@@ -262,17 +262,17 @@ func TestTransform(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var told recorder
-	handle(t, inf, &told)
+	var events recorder
+	handle(t, inf, &events)
 	podtest.Run(t, inf)
 	podtest.WaitForSync(t, inf)
 	s.Put(podtest.Pod("a", podtest.Mark("2")))
-	told.wants(t, "add! a@101", "add! b@102", "update a@101 to a@103[2]")
+	events.want(t, "add! a@101", "add! b@102", "update a@101 to a@103[2]")
 	s.ForgetHistory()
-	s.Put(podtest.Pod("b", podtest.Mark("3"))) // falls into the gap
+	s.Put(podtest.Pod("b", podtest.Mark("3"))) // within the gap
 	s.ForgetHistory()
 	s.CutWatches()
-	told.wants(t, "add! a@101", "add! b@102", "update a@101 to a@103[2]", "update b@102 to b@104[3]")
+	events.want(t, "add! a@101", "add! b@102", "update a@101 to a@103[2]", "update b@102 to b@104[3]")
 	mu.Lock()
 	defer mu.Unlock()
 	for state, n := range calls {
@@ -287,24 +287,24 @@ func TestTransform(t *testing.T) {
 	}
 }
 
-// A transform may make something else of an object.
-func TestTransformToSomethingElse(t *testing.T) {
+// A transform may return another type.
+func TestTransformToAnotherType(t *testing.T) {
 	source := newSource(t, podtest.Pod("a"))
 	inf := shared(source, 0)
 	if err := inf.SetTransform(func(o any) (any, error) { return "the name is " + o.(*corev1.Pod).Name, nil }); err != nil {
 		t.Fatal(err)
 	}
-	told := make(chan any, 10)
-	handle(t, inf, cache.ResourceEventHandlerFuncs{AddFunc: func(o any) { told <- o }, DeleteFunc: func(o any) { told <- o }})
+	events := make(chan any, 10)
+	handle(t, inf, cache.ResourceEventHandlerFuncs{AddFunc: func(o any) { events <- o }, DeleteFunc: func(o any) { events <- o }})
 	podtest.Run(t, inf)
-	if got := <-told; got != "the name is a" {
+	if got := <-events; got != "the name is a" {
 		t.Errorf("added %v", got)
 	}
 	if o, ok, err := inf.GetStore().GetByKey("ns/a"); o != "the name is a" || !ok || err != nil {
 		t.Errorf("%v, %v, %v", o, ok, err)
 	}
 	source.Delete(podtest.Pod("a"))
-	if got := <-told; got != "the name is a" {
+	if got := <-events; got != "the name is a" {
 		t.Errorf("deleted %v", got)
 	}
 	if got := inf.LastSyncResourceVersion(); got != "2" {
@@ -312,8 +312,8 @@ func TestTransformToSomethingElse(t *testing.T) {
 	}
 }
 
-// A transform that fails keeps out one object, visibly: it blocks nothing and
-// leaves no older state behind.
+// If a transform fails for an object, the object is skipped and counted. Other objects are
+// delivered, and no earlier state of the object stays.
 func TestTransformErrors(t *testing.T) {
 	s := podtest.NewServer(t, podtest.Pod("a"), podtest.Pod("b", podtest.Mark("bad")), podtest.Pod("c"))
 	inf := sharedOn(s)
@@ -328,34 +328,31 @@ func TestTransformErrors(t *testing.T) {
 	if err := inf.AddIndexers(cache.Indexers{"ns": cache.MetaNamespaceIndexFunc}); err != nil {
 		t.Fatal(err)
 	}
-	var told recorder
-	handle(t, inf, &told)
+	var events recorder
+	handle(t, inf, &events)
 	podtest.Run(t, inf)
 	podtest.WaitForSync(t, inf)
-	told.wants(t, "add! a@101", "add! c@103")
+	events.want(t, "add! a@101", "add! c@103")
 	status := inf.Status()
 	if _, ok := status.Rejected[keepwatch.Key{Namespace: "ns", Name: "b"}]; !ok || status.Objects != 2 || len(status.Rejected) != 1 {
 		t.Errorf("status: %d objects, %v rejected", status.Objects, status.Rejected)
 	}
-	told.forget()
-	s.Put(podtest.Pod("a", podtest.Mark("bad"))) // leaves
-	s.Put(podtest.Pod("b", podtest.Mark("ok")))  // appears
-	s.Put(podtest.Pod("c", podtest.Mark("bad")))
-	s.Remove("c") // was not seen any more
+	events.reset()
+	s.Put(podtest.Pod("a", podtest.Mark("bad"))) // is rejected	s.Put(podtest.Pod("b", podtest.Mark("ok")))  // is accepted	s.Put(podtest.Pod("c", podtest.Mark("bad")))
+	s.Remove("c")                                // was rejected before
 	s.Put(podtest.Pod("a", podtest.Mark("bad")))
 	s.Put(podtest.Pod("a", podtest.Mark("ok")))
-	told.wants(t, "delete? a@101", "add b@105[ok]", "delete? c@103", "add a@109[ok]")
+	events.want(t, "delete? a@101", "add b@105[ok]", "delete? c@103", "add a@109[ok]")
 	if keys, _ := inf.GetIndexer().IndexKeys("ns", "ns"); !slices.Equal(keys, []string{"ns/a", "ns/b"}) {
-		t.Errorf("the index holds %q", keys)
+		t.Errorf("the index has %q", keys)
 	}
 	if n := len(inf.Status().Rejected); n != 0 {
-		t.Errorf("%d are rejected still", n)
+		t.Errorf("%d objects are still rejected", n)
 	}
 }
 
-// One that panics does the same, in a list and in a watch, and its panic is reported with
-// the stack. An object that it makes nothing of is skipped as well.
-func TestTransformsMayPanic(t *testing.T) {
+// A transform that panics or returns nil skips the object, in a list and in a watch.
+func TestTransformPanics(t *testing.T) {
 	s := podtest.NewServer(t, podtest.Pod("a"), podtest.Pod("b", podtest.Mark("bad")), podtest.Pod("c", podtest.Mark("nothing")))
 	inf := sharedOn(s)
 	if err := inf.SetTransform(func(o any) (any, error) {
@@ -369,8 +366,8 @@ func TestTransformsMayPanic(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	var told recorder
-	handle(t, inf, &told)
+	var events recorder
+	handle(t, inf, &events)
 	podtest.Run(t, inf)
 	podtest.WaitForSync(t, inf)
 	rejected := inf.Status().Rejected
@@ -380,17 +377,16 @@ func TestTransformsMayPanic(t *testing.T) {
 		}
 	}
 	s.Put(podtest.Pod("a", podtest.Mark("bad")))
-	s.Remove("a") // its final state is as bad
+	s.Remove("a") // its final state is rejected
 	s.Put(podtest.Pod("b", podtest.Mark("ok")))
-	told.wants(t, "add! a@101", "delete? a@101", "add b@106[ok]")
+	events.want(t, "add! a@101", "delete? a@101", "add b@106[ok]")
 	if n := len(inf.Status().Rejected); n != 1 {
-		t.Errorf("%d are rejected still", n)
+		t.Errorf("%d objects are still rejected", n)
 	}
 }
 
-// What is counted and what is skipped are of one state, at any moment: here all of it
-// is skipped.
-func TestStatusIsOfOneState(t *testing.T) {
+// Objects and Rejected in a status belong to one state: here all objects are rejected.
+func TestStatusIsConsistent(t *testing.T) {
 	source := newSource(t, podtest.Pod("listed"))
 	inf := shared(source, 0)
 	if err := inf.SetTransform(func(any) (any, error) { return nil, errors.New("bad") }); err != nil {
@@ -419,8 +415,8 @@ func TestStatusIsOfOneState(t *testing.T) {
 	stop()
 }
 
-// An old state of an object that is deleted is no news, and not skipped either.
-func TestNothingIsRejectedThatIsNotThere(t *testing.T) {
+// An old state of a deleted object is dropped, and not counted as rejected.
+func TestOldStateOfDeletedObject(t *testing.T) {
 	s := podtest.NewServer(t, podtest.Pod("a"))
 	inf := sharedOn(s)
 	if err := inf.SetTransform(func(o any) (any, error) {
@@ -451,7 +447,7 @@ func TestNothingIsRejectedThatIsNotThere(t *testing.T) {
 	}
 }
 
-func TestObjectsOfAnotherTypeAreKeptOut(t *testing.T) {
+func TestObjectsOfAnotherTypeAreRejected(t *testing.T) {
 	source := newSource(t, podtest.Pod("a"))
 	inf := clientgo.NewSharedIndexInformer(source, &corev1.Node{}, 0, nil).(*clientgo.Shared)
 	podtest.Run(t, inf)
@@ -474,9 +470,9 @@ func TestHandlersCanBeRemoved(t *testing.T) {
 		t.Errorf("a foreign handle: %v", err)
 	}
 	if err := inf.RemoveEventHandler(nil); err == nil {
-		t.Error("nil is no handle")
+		t.Error("nil is accepted as a handle")
 	}
-	for range 2 { // removing what was removed is no error
+	for range 2 { // a second removal is not an error
 		if err := inf.RemoveEventHandler(first); err != nil {
 			t.Error(err)
 		}
@@ -486,22 +482,22 @@ func TestHandlersCanBeRemoved(t *testing.T) {
 	}
 	stop := podtest.Run(t, inf)
 	podtest.WaitForSync(t, inf, second, third)
-	twice.wants(t, "add! a@1")
+	twice.want(t, "add! a@1")
 	if err := inf.RemoveEventHandler(second); err != nil {
 		t.Error(err)
 	}
 	source.Add(podtest.Pod("b"))
-	once.wants(t, "add! a@1", "add b@2")
-	twice.wants(t, "add! a@1")
+	once.want(t, "add! a@1", "add b@2")
+	twice.want(t, "add! a@1")
 	stop()
 	if err := inf.RemoveEventHandler(third); err != nil {
 		t.Errorf("of a stopped informer: %v", err)
 	}
 }
 
-// Nothing is called any more once the shutdown is over; a handler can remove
-// itself, and one that is removed before the start is out at once.
-func TestRemovedHandlersAreOut(t *testing.T) {
+// No callback runs once the shutdown has returned. A handler can remove itself. The shutdown of
+// a handler that was removed before the start returns at once.
+func TestRemovalEndsHandlers(t *testing.T) {
 	source := newSource(t, podtest.Pod("a"), podtest.Pod("b"))
 	inf := shared(source, 0)
 	unstarted := handle(t, inf, &recorder{})
@@ -520,14 +516,14 @@ func TestRemovedHandlersAreOut(t *testing.T) {
 	}
 	select {
 	case <-registration.(interface{ ShutdownChan() <-chan struct{} }).ShutdownChan():
-		t.Fatal("the handler is out while it is in")
+		t.Fatal("the shutdown is complete while the callback runs")
 	case leave <- struct{}{}:
 	}
 	if err := cache.ShutDownEventHandler(inf, registration); err != nil {
 		t.Fatal(err)
 	}
-	if got := slow.told(); len(got) != 1 || registration.HasSynced() {
-		t.Errorf("told %q, synced: %v", got, registration.HasSynced())
+	if got := slow.all(); len(got) != 1 || registration.HasSynced() {
+		t.Errorf("events %q, synced: %v", got, registration.HasSynced())
 	}
 
 	var self cache.ResourceEventHandlerRegistration
@@ -536,8 +532,8 @@ func TestRemovedHandlersAreOut(t *testing.T) {
 	self = handle(t, inf, own)
 	close(known)
 	<-self.(interface{ ShutdownChan() <-chan struct{} }).ShutdownChan()
-	if got := own.told(); len(got) != 1 {
-		t.Errorf("told %q", got)
+	if got := own.all(); len(got) != 1 {
+		t.Errorf("events %q", got)
 	}
 }
 
@@ -548,23 +544,23 @@ func TestLateHandlers(t *testing.T) {
 	podtest.WaitForSync(t, inf)
 	source.Add(podtest.Pod("b"))
 	podtest.Eventually(t, func() bool { return len(inf.GetStore().List()) == 2 }, func() string { return "b is missing" })
-	var told recorder
-	registration := handle(t, inf, &told)
+	var events recorder
+	registration := handle(t, inf, &events)
 	podtest.WaitForSync(t, registration)
-	told.wants(t, "add! a@1", "add! b@2")
+	events.want(t, "add! a@1", "add! b@2")
 	if name := registration.HasSyncedChecker().Name(); !strings.Contains(name, "recorder") || !strings.Contains(name, "*v1.Pod") {
 		t.Errorf("the checker's name is %q", name)
 	}
 	source.Add(podtest.Pod("c"))
-	told.wants(t, "add! a@1", "add! b@2", "add c@3")
+	events.want(t, "add! a@1", "add! b@2", "add c@3")
 	stop()
-	if _, err := inf.AddEventHandler(&told); err == nil || !strings.HasSuffix(err.Error(), "was not added to shared informer because it has stopped already") {
+	if _, err := inf.AddEventHandler(&events); err == nil || !strings.HasSuffix(err.Error(), "was not added to shared informer because it has stopped already") {
 		t.Errorf("added to a stopped informer: %v", err)
 	}
 }
 
-// A handler has synced only when it has worked off the list itself.
-func TestHandlersSyncByThemselves(t *testing.T) {
+// A handler has synced once it has received the list itself.
+func TestHandlersSyncSeparately(t *testing.T) {
 	inf := shared(newSource(t, podtest.Pod("a"), podtest.Pod("b")), 0)
 	step := make(chan struct{})
 	slow := handle(t, inf, &recorder{react: func(string) { <-step }})
@@ -579,7 +575,7 @@ func TestHandlersSyncByThemselves(t *testing.T) {
 	podtest.WaitForSync(t, slow)
 }
 
-func TestLifeOfAnInformer(t *testing.T) {
+func TestLifecycle(t *testing.T) {
 	inf := shared(newSource(t, podtest.Pod("a")), 0)
 	if inf.IsStopped() || inf.HasSynced() || inf.LastSyncResourceVersion() != "" || inf.State() != health.Stopped {
 		t.Error("it is not fresh")
@@ -617,7 +613,7 @@ func TestStopBeforeSync(t *testing.T) {
 	}
 }
 
-func TestPanicsStayWhereTheyAre(t *testing.T) {
+func TestPanicsAreIsolated(t *testing.T) {
 	source := newSource(t, podtest.Pod("a"), podtest.Pod("b"))
 	inf := shared(source, 0)
 	var well recorder
@@ -628,7 +624,7 @@ func TestPanicsStayWhereTheyAre(t *testing.T) {
 	podtest.WaitForSync(t, inf, registration)
 	source.Add(podtest.Pod("c"))
 	for _, r := range []*recorder{&well, bad} {
-		r.wants(t, "add! a@1", "add! b@2", "add c@3")
+		r.want(t, "add! a@1", "add! b@2", "add c@3")
 	}
 	if n := inf.Status().Panics; n != 3 {
 		t.Errorf("%d panics", n)
@@ -651,14 +647,14 @@ func TestCrashOnPanic(t *testing.T) {
 	inf.RunWithContext(t.Context())
 }
 
-// client-go's typed view works on ours.
+// client-go's typed view works on a Shared.
 func TestTypedView(t *testing.T) {
 	source := newSource(t, podtest.Pod("a", podtest.Mark("1")))
 	inf := cache.NewTypedSharedIndexInformer[*corev1.Pod](shared(source, 0))
-	told := make(chan string, 10)
+	events := make(chan string, 10)
 	registration, err := inf.AddTypedEventHandler(cache.TypedResourceEventHandlerFuncs[*corev1.Pod]{
-		AddFunc:    func(p *corev1.Pod) { told <- "add " + p.Name },
-		DeleteFunc: func(o cache.DeletedObject[*corev1.Pod]) { told <- "delete " + o.OptionalObj.Name },
+		AddFunc:    func(p *corev1.Pod) { events <- "add " + p.Name },
+		DeleteFunc: func(o cache.DeletedObject[*corev1.Pod]) { events <- "delete " + o.OptionalObj.Name },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -674,14 +670,14 @@ func TestTypedView(t *testing.T) {
 	}
 	source.Delete(podtest.Pod("a"))
 	for _, want := range []string{"add a", "delete a"} {
-		if got := <-told; got != want {
-			t.Errorf("told %q, want %q", got, want)
+		if got := <-events; got != want {
+			t.Errorf("events %q, want %q", got, want)
 		}
 	}
 }
 
-// Adding and removing handlers from everywhere while everything changes and ends.
-func TestHandlersUnderAbuse(t *testing.T) {
+// Handlers are added and removed concurrently while objects change and the informer stops.
+func TestConcurrentHandlers(t *testing.T) {
 	source := newSource(t)
 	inf := shared(source, time.Second)
 	stop := podtest.Run(t, inf)
@@ -715,9 +711,8 @@ func TestHandlersUnderAbuse(t *testing.T) {
 	wg.Wait()
 }
 
-// Whatever happens in whatever order, folding what a handler was told gives what
-// is there.
-func TestFoldOfAllThatWasTold(t *testing.T) {
+// The events of a handler, applied one after the other, give the server's state.
+func TestEventsFoldToTheCache(t *testing.T) {
 	s := podtest.NewServer(t)
 	inf := sharedOn(s)
 	var mu sync.Mutex
@@ -739,11 +734,11 @@ func TestFoldOfAllThatWasTold(t *testing.T) {
 		before := old.(*corev1.Pod)
 		switch {
 		case fold[before.Name] == nil:
-			t.Errorf("%s was not there", before.Name)
+			t.Errorf("%s was not added before", before.Name)
 		case new == nil:
 			delete(fold, before.Name)
 		case fold[before.Name] != before:
-			t.Errorf("%s was told in another state before", before.Name)
+			t.Errorf("%s was delivered in another state before", before.Name)
 		default:
 			fold[before.Name] = new.(*corev1.Pod)
 		}
@@ -775,18 +770,18 @@ func TestFoldOfAllThatWasTold(t *testing.T) {
 	s.Mu.Lock()
 	want := map[string]string{}
 	for name, p := range s.Pods {
-		want[name] = about(p)
+		want[name] = describe(p)
 	}
 	s.Mu.Unlock()
 	same := func() bool {
 		mu.Lock()
 		defer mu.Unlock()
 		for name, p := range fold {
-			if want[name] != about(p) {
+			if want[name] != describe(p) {
 				return false
 			}
 		}
 		return len(fold) == len(want)
 	}
-	podtest.Eventually(t, same, func() string { return fmt.Sprintf("%d are folded, %d are there", len(fold), len(want)) })
+	podtest.Eventually(t, same, func() string { return fmt.Sprintf("%d objects from events, %d on the server", len(fold), len(want)) })
 }

@@ -11,7 +11,7 @@ import (
 // A status is unhealthy once the informer has not followed its resource for too long.
 func ExampleStatus_Healthy() {
 	s := health.Status{
-		State: health.Stalled, Lost: time.Now().Add(-3 * time.Minute),
+		State: health.Stalled, NotLiveSince: time.Now().Add(-3 * time.Minute),
 		LastFailure: errors.New("connection refused"),
 	}
 	fmt.Println(s.Healthy(2 * time.Minute))

@@ -35,9 +35,9 @@ const QuietAfter = time.Minute
 type Status struct {
 	State State
 	Since time.Time // when State began
-	// Lost is the time since which the informer has not followed its resource, through all
+	// NotLiveSince is the time since which the informer has not followed its resource, through all
 	// states since then. It is zero while the informer follows, and while it does not run.
-	Lost time.Time
+	NotLiveSince time.Time
 	// Resource is the resource that is read. It is empty before discovery, and where only a
 	// ListerWatcher knows it.
 	Resource schema.GroupVersionResource
@@ -72,15 +72,15 @@ type Status struct {
 // grace. A server on which nothing changes is healthy, and so is an informer that was
 // stopped. A server that accepts requests and does not complete them is not.
 func (s Status) Healthy(grace time.Duration) error {
-	if s.Lost.IsZero() {
+	if s.NotLiveSince.IsZero() {
 		return nil
 	}
-	lost := time.Since(s.Lost)
-	if lost <= grace {
+	duration := time.Since(s.NotLiveSince)
+	if duration <= grace {
 		return nil
 	}
 	if s.LastFailure != nil {
-		return fmt.Errorf("%s, and not following for %v: %w", s.State, lost.Round(time.Second), s.LastFailure)
+		return fmt.Errorf("%s, and not following for %v: %w", s.State, duration.Round(time.Second), s.LastFailure)
 	}
-	return fmt.Errorf("%s, and not following for %v", s.State, lost.Round(time.Second))
+	return fmt.Errorf("%s, and not following for %v", s.State, duration.Round(time.Second))
 }

@@ -34,53 +34,53 @@ type applier struct {
 }
 
 // publish changes the store, and then lookup and current.
-func (t *applier) publish(change func() error) error {
-	t.publishing.Lock()
-	defer t.publishing.Unlock()
-	before := t.store.Snapshot()
+func (a *applier) publish(change func() error) error {
+	a.publishing.Lock()
+	defer a.publishing.Unlock()
+	before := a.store.Snapshot()
 	if err := change(); err != nil {
 		return err
 	}
-	now := t.store.Snapshot()
-	show := func() { t.current.Store(now) }
+	now := a.store.Snapshot()
+	publish := func() { a.current.Store(now) }
 	if before.Revision() == 0 {
-		t.lookup.fill(now, show)
+		a.lookup.fill(now, publish)
 	} else {
-		changes, _, _ := t.store.Since(before, math.MaxInt)
-		t.lookup.follow(changes, show)
+		changes, _, _ := a.store.Since(before, math.MaxInt)
+		a.lookup.apply(changes, publish)
 	}
 	return nil
 }
 
 // refresh updates current after a change of the store's indexes.
-func (t *applier) refresh() {
-	t.publishing.Lock()
-	defer t.publishing.Unlock()
-	if t.current.Load() != nil {
-		t.current.Store(t.store.Snapshot())
+func (a *applier) refresh() {
+	a.publishing.Lock()
+	defer a.publishing.Unlock()
+	if a.current.Load() != nil {
+		a.current.Store(a.store.Snapshot())
 	}
 }
 
 // waitPublished waits until lookup and current have everything that the store has.
-func (t *applier) waitPublished() {
-	t.publishing.RLock()
-	defer t.publishing.RUnlock()
+func (a *applier) waitPublished() {
+	a.publishing.RLock()
+	defer a.publishing.RUnlock()
 }
 
-func (t *applier) Revision() keepwatch.Revision { return t.store.Revision() }
+func (a *applier) Revision() keepwatch.Revision { return a.store.Revision() }
 
 // Invalidate invalidates the store; see keepwatch.Target.
-func (t *applier) Invalidate(ctx context.Context, reason keepwatch.GapReason) error {
-	t.rewound = reason == keepwatch.GapRewind
-	return t.store.Invalidate(ctx, reason)
+func (a *applier) Invalidate(ctx context.Context, reason keepwatch.GapReason) error {
+	a.rewound = reason == keepwatch.GapRewind
+	return a.store.Invalidate(ctx, reason)
 }
 
 // Apply applies a batch; see keepwatch.Target.
-func (t *applier) Apply(ctx context.Context, batch keepwatch.Batch) (dropped int, err error) {
-	if t.repairRequested.Swap(false) {
+func (a *applier) Apply(ctx context.Context, batch keepwatch.Batch) (dropped int, err error) {
+	if a.repairRequested.Swap(false) {
 		return 0, keepwatch.Failed(keepwatch.ProtocolViolation, "a repair was requested")
 	}
-	current := t.store.Snapshot()
+	current := a.store.Snapshot()
 	accepted := make([]keepwatch.Change, len(batch.Changes))
 	for i, c := range batch.Changes {
 		if before, ok := current.Get(c.Object.Key()); ok && c.Revision <= before.Revision() {
@@ -91,24 +91,24 @@ func (t *applier) Apply(ctx context.Context, batch keepwatch.Batch) (dropped int
 			accepted[i] = c
 			continue
 		}
-		c.Object = t.accept(c.Object.(*item.Item))
+		c.Object = a.accept(c.Object.(*item.Item))
 		accepted[i] = c
 	}
 	batch.Changes = accepted
-	err = t.publish(func() error {
-		dropped, err = t.store.Apply(ctx, batch)
+	err = a.publish(func() error {
+		dropped, err = a.store.Apply(ctx, batch)
 		return err
 	})
 	return dropped, err
 }
 
 // Replace begins to replace the state by a list; see keepwatch.Target.
-func (t *applier) Replace(ctx context.Context, relist keepwatch.Relist) (keepwatch.Replacement, error) {
-	replacement, err := t.store.Replace(ctx, relist)
+func (a *applier) Replace(ctx context.Context, relist keepwatch.Relist) (keepwatch.Replacement, error) {
+	replacement, err := a.store.Replace(ctx, relist)
 	if err != nil {
 		return nil, err
 	}
-	return &applierList{Replacement: replacement, applier: t, base: t.store.Snapshot(), rewound: t.rewound || relist.Reason == keepwatch.GapRewind}, nil
+	return &applierList{Replacement: replacement, applier: a, base: a.store.Snapshot(), rewound: a.rewound || relist.Reason == keepwatch.GapRewind}, nil
 }
 
 // applierList receives a list.
@@ -144,23 +144,23 @@ func (l *applierList) Commit(ctx context.Context, to keepwatch.Revision) error {
 }
 
 // accept returns the object with the value that handlers receive, or without a value.
-func (t *applier) accept(o *item.Item) *item.Item {
+func (a *applier) accept(o *item.Item) *item.Item {
 	if o.Err() != nil {
 		return o // it could not be decoded
 	}
 	if !o.Packed() { // the decoder of packed objects did all this
-		if err := t.expect.check(o.Value()); err != nil {
+		if err := a.expect.check(o.Value()); err != nil {
 			return o.Rejected(err)
 		}
-		if about, err := meta.Accessor(o.Value()); t.dropManaged && err == nil {
+		if about, err := meta.Accessor(o.Value()); a.dropManaged && err == nil {
 			about.SetManagedFields(nil)
 		}
 	}
-	if t.transform != nil {
-		o = t.transformed(o)
+	if a.transform != nil {
+		o = a.transformed(o)
 	}
-	if t.accepted != nil && !o.Packed() && o.Err() == nil {
-		t.accepted(o.Value())
+	if a.accepted != nil && !o.Packed() && o.Err() == nil {
+		a.accepted(o.Value())
 	}
 	return o
 }

@@ -229,6 +229,6 @@ func (h *Handler) call(n Notification) (err error) {
 	if h.stopped() {
 		return errRemoved
 	}
-	defer h.follower.latency.since(time.Now())
+	defer h.follower.latency.observe(time.Now())
 	return callback()
 }

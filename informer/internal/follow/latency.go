@@ -8,16 +8,16 @@ import (
 // latencyBounds are the upper bounds of client-go's histogram, in seconds.
 var latencyBounds = [...]float64{0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10}
 
-// latency is a histogram of the handlers' calls. To count a call takes a few atomic
+// latency is a histogram of the durations of the handlers' calls. A call costs a few atomic
 // additions. The zero value is empty.
 type latency struct {
-	observed [len(latencyBounds) + 1]atomic.Uint64 // by the first bound that is not below
+	observed [len(latencyBounds) + 1]atomic.Uint64 // by the first bound that is not below the duration
 	total    atomic.Int64                          // in nanoseconds
 }
 
-// since counts a call that began at a time and has just ended.
-func (l *latency) since(begun time.Time) {
-	duration := time.Since(begun)
+// observe counts a call that began at begin and has just ended.
+func (l *latency) observe(begin time.Time) {
+	duration := time.Since(begin)
 	seconds, bucket := duration.Seconds(), 0
 	for bucket < len(latencyBounds) && seconds > latencyBounds[bucket] {
 		bucket++

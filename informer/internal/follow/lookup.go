@@ -10,19 +10,18 @@ import (
 	"github.com/keepwatch/keepwatch/store"
 )
 
-// lookup finds the newest value of an object by its key, in one step where a
-// snapshot takes one for each level of its tree. The zero value is empty.
+// lookup finds the newest value of an object by its key, in one step. A snapshot needs one step
+// for each level of its tree. The zero value is empty.
 type lookup struct {
 	mu sync.RWMutex
-	// cached is by keepwatch.Key.String, and has the values themselves, so that to find
-	// one takes no look at its item; only for those that have to be unpacked and those
-	// that may not be shown it has the *item.Item.
+	// cached has values by keepwatch.Key.String, so that a read does not access the item. For
+	// packed and rejected objects it has the *item.Item.
 	cached map[string]any
-	// rejected are the objects that may not be shown, and why.
+	// rejected has the rejected objects, and why.
 	rejected map[keepwatch.Key]error
 }
 
-// get finds the value of a key, "namespace/name" or "name".
+// get returns the value of a key, "namespace/name" or "name".
 func (l *lookup) get(key string) (value any, ok bool) {
 	l.mu.RLock()
 	entry, ok := l.cached[key]
@@ -30,7 +29,7 @@ func (l *lookup) get(key string) (value any, ok bool) {
 	return visible(entry, ok)
 }
 
-// find is get for the parts of a key; namespace may be "".
+// find is get for a key in two parts. The namespace may be "".
 func (l *lookup) find(key keepwatch.Key) (value any, ok bool) {
 	l.mu.RLock()
 	entry, ok := l.at(key)
@@ -38,23 +37,24 @@ func (l *lookup) find(key keepwatch.Key) (value any, ok bool) {
 	return visible(entry, ok)
 }
 
-// at looks for a key, without an allocation where it is not very long; the caller has mu locked.
+// at returns the entry of a key, without an allocation unless the key is very long. The caller
+// holds mu.
 func (l *lookup) at(key keepwatch.Key) (entry any, ok bool) {
 	if key.Namespace == "" {
 		entry, ok = l.cached[key.Name]
 		return entry, ok
 	}
-	var room [128]byte
-	text := append(append(append(room[:0], key.Namespace...), '/'), key.Name...)
+	var buffer [128]byte
+	text := append(append(append(buffer[:0], key.Namespace...), '/'), key.Name...)
 	entry, ok = l.cached[string(text)]
 	return entry, ok
 }
 
-// all finds the values of keys, which it asks for while nothing is written.
+// all returns the values of the keys that keys returns. It calls keys while it blocks writes.
 func (l *lookup) all(keys func() iter.Seq[keepwatch.Key]) []any {
 	found := l.entries(keys)
 	n := 0
-	for _, entry := range found { // after the lock is given up, since to unpack takes time
+	for _, entry := range found { // without the lock, because unpacking takes time
 		if value, ok := visible(entry, true); ok {
 			found[n] = value
 			n++
@@ -94,8 +94,8 @@ func entry(o keepwatch.Object) any {
 	return i
 }
 
-// fill takes a whole state, and has show show it before anybody reads on.
-func (l *lookup) fill(state *store.Snapshot, show func()) {
+// fill replaces all entries by a state. It calls publish before any further read.
+func (l *lookup) fill(state *store.Snapshot, publish func()) {
 	next := lookup{cached: make(map[string]any, state.Len()), rejected: map[keepwatch.Key]error{}}
 	for o := range state.All() {
 		next.put(o)
@@ -103,11 +103,11 @@ func (l *lookup) fill(state *store.Snapshot, show func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.cached, l.rejected = next.cached, next.rejected
-	show()
+	publish()
 }
 
-// follow takes changes to it, as fill does a state.
-func (l *lookup) follow(changes []keepwatch.Change, show func()) {
+// apply applies changes. It calls publish before any further read.
+func (l *lookup) apply(changes []keepwatch.Change, publish func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, c := range changes {
@@ -118,10 +118,10 @@ func (l *lookup) follow(changes []keepwatch.Change, show func()) {
 			l.put(c.Object)
 		}
 	}
-	show()
+	publish()
 }
 
-// put takes an object's newest state; the caller has mu locked.
+// put sets an object's newest state. The caller holds mu.
 func (l *lookup) put(o keepwatch.Object) {
 	l.cached[o.Key().String()] = entry(o)
 	if err := o.(*item.Item).Err(); err != nil {
@@ -131,7 +131,7 @@ func (l *lookup) put(o keepwatch.Object) {
 	}
 }
 
-// count are the objects that may be shown, and those that may not and why, of one
+// count returns the number of shown objects and the rejected objects with their reasons, of one
 // state.
 func (l *lookup) count() (shown int, rejected map[keepwatch.Key]error) {
 	l.mu.RLock()

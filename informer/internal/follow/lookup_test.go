@@ -19,11 +19,11 @@ func thing(n int, revision keepwatch.Revision) *item.Item {
 func TestLookup(t *testing.T) {
 	var l lookup
 	if _, ok := l.get("a"); ok {
-		t.Error("something is in an empty one")
+		t.Error("an empty lookup has a value")
 	}
 	cluster := item.New(keepwatch.Key{Name: "c"}, "u", 1, "cluster")
 	l.fill(&store.Snapshot{}, func() {})
-	l.follow([]keepwatch.Change{
+	l.apply([]keepwatch.Change{
 		{Type: keepwatch.Added, Object: thing(1, 1)},
 		{Type: keepwatch.Added, Object: thing(2, 2)},
 		{Type: keepwatch.Added, Object: thing(3, 3).Rejected(errors.New("no"))},
@@ -46,11 +46,11 @@ func TestLookup(t *testing.T) {
 	}
 }
 
-// Who reads while it is written finds what is there all the time.
+// A read during writes finds the objects that do not change.
 func TestLookupWhileItIsWritten(t *testing.T) {
 	var l lookup
 	put := func(n int, revision keepwatch.Revision) {
-		l.follow([]keepwatch.Change{{Type: keepwatch.Added, Object: thing(n, revision)}}, func() {})
+		l.apply([]keepwatch.Change{{Type: keepwatch.Added, Object: thing(n, revision)}}, func() {})
 	}
 	l.fill(&store.Snapshot{}, func() {})
 	for n := range 100 {
@@ -76,7 +76,7 @@ func TestLookupWhileItIsWritten(t *testing.T) {
 	for revision := range keepwatch.Revision(5_000) {
 		put(rand.IntN(100), revision)
 		put(100+rand.IntN(1000), revision)
-		l.follow([]keepwatch.Change{{Type: keepwatch.Deleted, Object: thing(100+rand.IntN(1000), 0)}}, func() {})
+		l.apply([]keepwatch.Change{{Type: keepwatch.Deleted, Object: thing(100+rand.IntN(1000), 0)}}, func() {})
 	}
 	close(end)
 	wg.Wait()

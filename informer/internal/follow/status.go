@@ -17,7 +17,7 @@ func (f *Follower) Status() health.Status {
 	p := f.reflector.Progress()
 	current := f.store.Snapshot()
 	s := health.Status{
-		State: health.State(p.State), Since: p.Since, Lost: p.NotLiveSince,
+		State: health.State(p.State), Since: p.Since, NotLiveSince: p.NotLiveSince,
 		Resource: f.resource(), ResourceVersion: f.ResourceVersion(),
 		LastEvent: p.LastEvent, LastConfirmed: p.LastConfirmed,
 		Relists: p.Relists, Reconnects: p.Reconnects,

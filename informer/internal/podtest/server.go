@@ -16,8 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// server is as much of a Kubernetes API as informers see, for pods, with a true
-// history and faults at will.
+// Server is a Kubernetes API of pods with a history, whose requests a test can intercept.
 type Server struct {
 	*httptest.Server
 	Mu       sync.Mutex // guards the fields below
@@ -29,13 +28,13 @@ type Server struct {
 
 	lists, watches, streams int
 	http1                   int // requests by HTTP/1
-	// interfere answers a request in the server's place, and says so.
+	// interfere answers a request instead of the server, and reports whether it did.
 	interfere func(w http.ResponseWriter, r *http.Request) bool
 	// cut is closed to end the watches that are open.
 	cut chan struct{}
 }
 
-// frame is one watch event; one without an object is raw.
+// frame is one watch event, or raw text.
 type frame struct {
 	Type   string          `json:"type"`
 	Object json.RawMessage `json:"object"`
@@ -44,6 +43,7 @@ type frame struct {
 	raw      string
 }
 
+// NewServer starts a server that speaks HTTP/1, with pods and without history.
 func NewServer(t *testing.T, pods ...*corev1.Pod) *Server {
 	return startServer(t, func(s *httptest.Server) {
 		s.Config.Protocols = new(http.Protocols)
@@ -52,7 +52,7 @@ func NewServer(t *testing.T, pods ...*corev1.Pod) *Server {
 	}, pods...)
 }
 
-// newSecureServer speaks HTTP/2 over TLS.
+// NewSecureServer starts a server that speaks HTTP/2 over TLS.
 func NewSecureServer(t *testing.T, pods ...*corev1.Pod) *Server {
 	return startServer(t, func(s *httptest.Server) {
 		s.EnableHTTP2 = true
@@ -75,9 +75,10 @@ func startServer(t *testing.T, start func(*httptest.Server), pods ...*corev1.Pod
 	return s
 }
 
+// Config returns a configuration of clients of the server.
 func (s *Server) Config() *rest.Config { return &rest.Config{Host: s.URL, QPS: -1} }
 
-// put creates or updates a pod.
+// Put creates or updates a pod.
 func (s *Server) Put(p *corev1.Pod) {
 	s.Mu.Lock()
 	defer s.Mu.Unlock()
@@ -99,7 +100,7 @@ func (s *Server) Put(p *corev1.Pod) {
 	s.Send(kind, p)
 }
 
-// remove deletes a pod.
+// Remove deletes a pod.
 func (s *Server) Remove(name string) {
 	s.Mu.Lock()
 	defer s.Mu.Unlock()
@@ -110,20 +111,21 @@ func (s *Server) Remove(name string) {
 	s.Send("DELETED", p)
 }
 
-// mark is what bookmarks carry.
+// Bookmark returns the object of a bookmark at the newest revision. The caller holds Mu.
 func (s *Server) Bookmark() *corev1.Pod {
 	mark := &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}}
 	At(s.Revision)(mark)
 	return mark
 }
 
-// inject writes text into the watches, behind what happened.
+// Inject writes text into the watches, after all events.
 func (s *Server) Inject(text string) {
 	s.Mu.Lock()
 	defer s.Mu.Unlock()
 	s.add(frame{raw: text, revision: s.Revision})
 }
 
+// Send sends an event to the watches. The caller holds Mu.
 func (s *Server) Send(kind string, p *corev1.Pod) {
 	text, err := json.Marshal(p)
 	if err != nil {
@@ -138,14 +140,14 @@ func (s *Server) add(f frame) {
 	s.grown = make(chan struct{})
 }
 
-// forgetHistory makes watches from before now expire.
+// ForgetHistory makes watches from an earlier revision expire.
 func (s *Server) ForgetHistory() {
 	s.Mu.Lock()
 	defer s.Mu.Unlock()
 	s.oldest, s.log = s.Revision, nil
 }
 
-// cutWatches ends the watches that are open, cleanly.
+// CutWatches ends the open watches without an error.
 func (s *Server) CutWatches() {
 	s.Mu.Lock()
 	defer s.Mu.Unlock()
@@ -153,14 +155,14 @@ func (s *Server) CutWatches() {
 	s.cut = make(chan struct{})
 }
 
-// interfering sets who answers; nil is the server itself.
+// Intercept sets a function that answers requests: it reports whether it answered. nil is none.
 func (s *Server) Intercept(f func(http.ResponseWriter, *http.Request) bool) {
 	s.Mu.Lock()
 	defer s.Mu.Unlock()
 	s.interfere = f
 }
 
-// times answers the next n watches by f.
+// FailWatches answers the next n watches with f.
 func (s *Server) FailWatches(n int, f http.HandlerFunc) {
 	left := n
 	var mu sync.Mutex
@@ -176,14 +178,14 @@ func (s *Server) FailWatches(n int, f http.HandlerFunc) {
 	})
 }
 
-// counts are the requests so far: lists in pages, lists as streams, watches.
+// Counts returns the number of requests: paged lists, streaming lists, watches.
 func (s *Server) Counts() (lists, streams, watches int) {
 	s.Mu.Lock()
 	defer s.Mu.Unlock()
 	return s.lists, s.streams, s.watches
 }
 
-// onlyHTTP2 reports whether all requests so far came by HTTP/2.
+// OnlyHTTP2 reports whether all requests used HTTP/2.
 func (s *Server) OnlyHTTP2() bool {
 	s.Mu.Lock()
 	defer s.Mu.Unlock()
@@ -305,7 +307,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// status answers with a Status.
+// Status returns a handler that answers with a Status.
 func Status(code int, reason metav1.StatusReason, message string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(code)
@@ -313,7 +315,7 @@ func Status(code int, reason metav1.StatusReason, message string) http.HandlerFu
 	}
 }
 
-// hangUp closes the connection without an answer.
+// HangUp closes the connection without an answer.
 func HangUp(w http.ResponseWriter, _ *http.Request) {
 	connection, _, err := w.(http.Hijacker).Hijack()
 	if err != nil {

@@ -17,37 +17,37 @@ import (
 	"github.com/keepwatch/keepwatch/informer/internal/podtest"
 )
 
-// Each of these runs one scenario on client-go's informer and on ours. Theirs is
-// logged (go test -v), ours must be as it says.
+// Each test in the compare files runs one scenario on client-go's informer and on Keepwatch's. It
+// logs client-go's outcome (go test -v), and checks Keepwatch's.
 
-// outcome is what a scenario cost and showed.
+// outcome has the requests and the events of a scenario.
 type outcome struct {
 	lists, streams int // after the first
-	told           []string
+	events         []string
 }
 
 func (o outcome) String() string {
-	return fmt.Sprintf("%d lists, %d streaming lists; told %q", o.lists, o.streams, o.told)
+	return fmt.Sprintf("%d lists, %d streaming lists; events %q", o.lists, o.streams, o.events)
 }
 
-// beside runs a scenario for both kinds of informers, each with a server of its
-// own, and returns what ours came to.
-func beside(t *testing.T, scenario func(t *testing.T, s *podtest.Server, told *recorder)) (ours outcome) {
+// compare runs a scenario for both informers, each with a server of its own, and returns
+// Keepwatch's outcome.
+func compare(t *testing.T, scenario func(t *testing.T, s *podtest.Server, events *recorder)) (ours outcome) {
 	t.Helper()
 	play := func(t *testing.T, build func(cache.ListerWatcher) cache.SharedIndexInformer) outcome {
 		s := podtest.NewServer(t, podtest.Pod("a"), podtest.Pod("b"))
 		inf := build(podsOn(s))
-		var told recorder
-		registration := handle(t, inf, &told)
+		var events recorder
+		registration := handle(t, inf, &events)
 		stop := podtest.Run(t, inf)
 		defer stop()
 		podtest.WaitForSync(t, inf, registration)
 		podtest.Eventually(t, func() bool { lists, streams, _ := s.Counts(); return lists+streams > 0 }, func() string { return "no list" })
-		told.forget()
+		events.reset()
 		lists, streams, _ := s.Counts()
-		scenario(t, s, &told)
+		scenario(t, s, &events)
 		listsNow, streamsNow, _ := s.Counts()
-		return outcome{listsNow - lists, streamsNow - streams, told.told()}
+		return outcome{listsNow - lists, streamsNow - streams, events.all()}
 	}
 	t.Run("client-go", func(t *testing.T) {
 		t.Logf("client-go: %v", play(t, func(lw cache.ListerWatcher) cache.SharedIndexInformer {
@@ -63,15 +63,15 @@ func beside(t *testing.T, scenario func(t *testing.T, s *podtest.Server, told *r
 	return ours
 }
 
-func want(t *testing.T, o outcome, lists int, told ...string) {
+func want(t *testing.T, o outcome, lists int, events ...string) {
 	t.Helper()
-	if o.lists+o.streams != lists || !slices.Equal(o.told, told) {
-		t.Errorf("ours came to %v; want %d lists, and %q", o, lists, told)
+	if o.lists+o.streams != lists || !slices.Equal(o.events, events) {
+		t.Errorf("keepwatch: %v; want %d lists, and %q", o, lists, events)
 	}
 }
 
-// What a new watch mends is not listed for.
-func TestBesideFailingWatches(t *testing.T) {
+// After these failures a new watch resumes, without a list.
+func TestCompareFailingWatches(t *testing.T) {
 	for name, fail := range map[string]http.HandlerFunc{
 		"500":              podtest.Status(500, metav1.StatusReasonInternalError, "oops"),
 		"503":              podtest.Status(503, metav1.StatusReasonServiceUnavailable, "not now"),
@@ -85,46 +85,46 @@ func TestBesideFailingWatches(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o := beside(t, func(t *testing.T, s *podtest.Server, told *recorder) {
+			o := compare(t, func(t *testing.T, s *podtest.Server, events *recorder) {
 				s.FailWatches(2, fail)
 				s.CutWatches()
 				s.Put(podtest.Pod("c"))
-				told.hears(t, "add c@103")
+				events.wantSome(t, "add c@103")
 			})
 			want(t, o, 0, "add c@103")
 		})
 	}
 }
 
-func TestBesideUnreadableFrames(t *testing.T) {
+func TestCompareUndecodableEvents(t *testing.T) {
 	t.Parallel()
-	o := beside(t, func(t *testing.T, s *podtest.Server, told *recorder) {
+	o := compare(t, func(t *testing.T, s *podtest.Server, events *recorder) {
 		s.Inject(`{"type":"MODIFIED","object":{"kind":"Pod","apiVersion":"v1","metadata":{"name":17}}}` + "\n")
 		s.Put(podtest.Pod("c"))
-		told.hears(t, "add c@103")
+		events.wantSome(t, "add c@103")
 	})
 	want(t, o, 0, "add c@103")
 }
 
-// A list tells of what it changed, and a deletion has the last known object.
-func TestBesideRelists(t *testing.T) {
+// A list delivers what changed, and a deletion has the last known object.
+func TestCompareRelists(t *testing.T) {
 	t.Parallel()
-	o := beside(t, func(t *testing.T, s *podtest.Server, told *recorder) {
+	o := compare(t, func(t *testing.T, s *podtest.Server, events *recorder) {
 		s.FailWatches(1, func(w http.ResponseWriter, r *http.Request) {
-			// While nobody watches, one pod goes, one comes, and history is compacted.
+			// Without a watch, one pod is deleted, one is created, and history is compacted.
 			s.Remove("b")
 			s.Put(podtest.Pod("c"))
 			s.ForgetHistory()
 			podtest.Status(410, metav1.StatusReasonExpired, "too old")(w, r)
 		})
 		s.CutWatches()
-		told.hears(t, "delete? b@102", "add c@104")
+		events.wantSome(t, "delete? b@102", "add c@104")
 	})
 	want(t, o, 1, "delete? b@102", "add c@104")
 }
 
-// An object that was deleted and created again in a gap is another one.
-func TestBesideAnotherLife(t *testing.T) {
+// An object that was deleted and created again in a gap is delivered as deleted and added.
+func TestCompareRecreatedObjects(t *testing.T) {
 	t.Parallel()
 	for name, build := range map[string]func(cache.ListerWatcher) cache.SharedIndexInformer{
 		"client-go": func(lw cache.ListerWatcher) cache.SharedIndexInformer {
@@ -136,12 +136,12 @@ func TestBesideAnotherLife(t *testing.T) {
 	} {
 		s := podtest.NewServer(t, podtest.Pod("a"))
 		inf := build(podsOn(s))
-		var told recorder
-		handle(t, inf, &told)
+		var events recorder
+		handle(t, inf, &events)
 		stop := podtest.Run(t, inf)
 		podtest.WaitForSync(t, inf)
-		told.wants(t, "add! a@101")
-		told.forget()
+		events.want(t, "add! a@101")
+		events.reset()
 		s.FailWatches(1, func(w http.ResponseWriter, r *http.Request) {
 			s.Remove("a")
 			s.Put(podtest.Pod("a"))
@@ -150,20 +150,20 @@ func TestBesideAnotherLife(t *testing.T) {
 		})
 		s.CutWatches()
 		podtest.Eventually(t, func() bool {
-			return len(told.told()) > 0 && strings.HasSuffix(told.told()[len(told.told())-1], "a@103")
-		}, func() string { return fmt.Sprint(told.told()) })
+			return len(events.all()) > 0 && strings.HasSuffix(events.all()[len(events.all())-1], "a@103")
+		}, func() string { return fmt.Sprint(events.all()) })
 		stop()
-		t.Logf("%s: %q", name, told.told())
-		if got := told.told(); name == "keepwatch" && !slices.Equal(got, []string{"delete? a@101", "add a@103"}) {
-			t.Errorf("ours told %q", got)
+		t.Logf("%s: %q", name, events.all())
+		if got := events.all(); name == "keepwatch" && !slices.Equal(got, []string{"delete? a@101", "add a@103"}) {
+			t.Errorf("keepwatch delivered %q", got)
 		}
 	}
 }
 
-// A million updates to ten thousand objects, while a handler is busy with one: what
-// is kept for it does not grow, and it learns of every object's last state and of
-// every deletion. client-go keeps a notification for each update.
-func TestBesideSlowHandlers(t *testing.T) {
+// A million updates to ten thousand objects are delivered while a handler is blocked by one: the
+// memory for the handler does not grow, and it receives every object's last state and every
+// deletion. client-go keeps a notification for each update.
+func TestCompareSlowHandlers(t *testing.T) {
 	const objects, updates, deletions = 10_000, 1_000_000, 100
 	if testing.Short() {
 		t.Skip("a million updates")
@@ -181,8 +181,8 @@ func TestBesideSlowHandlers(t *testing.T) {
 			if raceEnabled {
 				n /= 50
 			}
-			storm := newStorm(objects)
-			inf := build(storm)
+			source := newUpdates(objects)
+			inf := build(source)
 			var released atomic.Bool
 			release := make(chan struct{})
 			last, calls := map[string]string{}, 0
@@ -206,11 +206,11 @@ func TestBesideSlowHandlers(t *testing.T) {
 			stop := podtest.Run(t, inf)
 			podtest.WaitForSync(t, inf, registration)
 			before := heap()
-			storm.updates(n)
-			podtest.Eventually(t, func() bool { return inf.LastSyncResourceVersion() == storm.revision() }, func() string { return "it does not catch up" })
+			source.updates(n)
+			podtest.Eventually(t, func() bool { return inf.LastSyncResourceVersion() == source.revision() }, func() string { return "the cache is behind" })
 			grown := int64(heap()) - int64(before)
-			storm.deletions(deletions)
-			podtest.Eventually(t, func() bool { return inf.LastSyncResourceVersion() == storm.revision() }, func() string { return "it does not catch up" })
+			source.deletions(deletions)
+			podtest.Eventually(t, func() bool { return inf.LastSyncResourceVersion() == source.revision() }, func() string { return "the cache is behind" })
 			released.Store(true)
 			close(release)
 			t.Logf("%s: %d updates while the handler is busy: the heap grows by %d MiB", name, n, grown>>20)
@@ -226,8 +226,8 @@ func TestBesideSlowHandlers(t *testing.T) {
 			if calls > 3*objects {
 				t.Errorf("the handler was called %d times", calls)
 			}
-			if want := storm.state(); len(last) != len(want) || !equal(last, want) {
-				t.Errorf("the handler knows %d objects, %d are there", len(last), len(want))
+			if want := source.state(); len(last) != len(want) || !equal(last, want) {
+				t.Errorf("the handler has %d objects, the server %d", len(last), len(want))
 			}
 		})
 	}

@@ -18,34 +18,34 @@ import (
 	"github.com/keepwatch/keepwatch/informer/internal/podtest"
 )
 
-// line is a network between clients and a server, whose connections can be lost.
-type line struct {
+// proxy forwards connections between clients and a server, and can lose them.
+type proxy struct {
 	net.Listener
-	to     string
-	passed atomic.Int64 // bytes to clients
+	to        string
+	forwarded atomic.Int64 // bytes to clients
 
 	mu      sync.Mutex
 	open    map[net.Conn]net.Conn // by client's end
-	frozen  chan struct{}         // closed when what is open passes nothing any more
+	frozen  chan struct{}         // closed once open connections forward nothing
 	serving sync.WaitGroup
 }
 
-func newLine(t *testing.T, to string) *line {
+func newProxy(t *testing.T, to string) *proxy {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &line{Listener: listener, to: to, open: map[net.Conn]net.Conn{}, frozen: make(chan struct{})}
+	l := &proxy{Listener: listener, to: to, open: map[net.Conn]net.Conn{}, frozen: make(chan struct{})}
 	l.serving.Go(l.serve)
 	t.Cleanup(func() {
 		_ = l.Close()
-		l.cut()
+		l.reset()
 		l.serving.Wait()
 	})
 	return l
 }
 
-func (l *line) serve() {
+func (l *proxy) serve() {
 	for {
 		client, err := l.Accept()
 		if err != nil {
@@ -60,20 +60,20 @@ func (l *line) serve() {
 		l.open[client] = server
 		frozen := l.frozen
 		l.mu.Unlock()
-		l.serving.Go(func() { l.pass(client, server, frozen, nil) })
-		l.serving.Go(func() { l.pass(server, client, frozen, &l.passed) })
+		l.serving.Go(func() { l.forward(client, server, frozen, nil) })
+		l.serving.Go(func() { l.forward(server, client, frozen, &l.forwarded) })
 	}
 }
 
-// pass carries bytes one way, and when one end is closed, closes the other.
-func (l *line) pass(from, to net.Conn, frozen <-chan struct{}, count *atomic.Int64) {
+// forward copies bytes one way. When one end is closed, it closes the other.
+func (l *proxy) forward(from, to net.Conn, frozen <-chan struct{}, count *atomic.Int64) {
 	defer to.Close()
 	buffer := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buffer)
 		select {
 		case <-frozen:
-			_, _ = io.Copy(io.Discard, from) // and nobody is told
+			_, _ = io.Copy(io.Discard, from) // without an error for either end
 			return
 		default:
 		}
@@ -86,8 +86,8 @@ func (l *line) pass(from, to net.Conn, frozen <-chan struct{}, count *atomic.Int
 	}
 }
 
-// cut resets what is open.
-func (l *line) cut() {
+// reset resets the open connections.
+func (l *proxy) reset() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for client, server := range l.open {
@@ -98,33 +98,33 @@ func (l *line) cut() {
 	clear(l.open)
 }
 
-// freeze leaves what is open half-open: both ends believe in it, and nothing
-// arrives. New connections are good.
-func (l *line) freeze() {
+// freeze makes the open connections half-open: nothing arrives, and neither end sees an error.
+// New connections work.
+func (l *proxy) freeze() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	close(l.frozen)
 	l.frozen = make(chan struct{})
 }
 
-// A connection over TLS and HTTP/2 that is lost is no reason to list: what was not
-// seen comes by a new watch. A half-open one is found out by the transport's pings,
-// which client-go sends after 30 s of silence, and here after one.
-func TestBesideLostConnections(t *testing.T) {
+// After a lost connection over TLS and HTTP/2 a new watch resumes, without a list. The transport
+// detects a half-open connection by pings, which client-go sends after 30 s of silence, and
+// this test after one.
+func TestCompareLostConnections(t *testing.T) {
 	t.Setenv("HTTP2_READ_IDLE_TIMEOUT_SECONDS", "1")
 	t.Setenv("HTTP2_PING_TIMEOUT_SECONDS", "1")
 	for _, scenario := range []struct {
 		name string
-		lose func(t *testing.T, s *podtest.Server, l *line)
+		lose func(t *testing.T, s *podtest.Server, l *proxy)
 	}{
-		{"reset", func(_ *testing.T, _ *podtest.Server, l *line) { l.cut() }},
-		{"reset in the middle of a frame", func(t *testing.T, s *podtest.Server, l *line) {
-			before := l.passed.Load()
+		{"reset", func(_ *testing.T, _ *podtest.Server, l *proxy) { l.reset() }},
+		{"reset in the middle of a frame", func(t *testing.T, s *podtest.Server, l *proxy) {
+			before := l.forwarded.Load()
 			s.Inject(`{"type":"MODIFIED","object":{"kind":"Pod","metadata":{`)
-			podtest.Eventually(t, func() bool { return l.passed.Load() > before }, func() string { return "the frame does not arrive" })
-			l.cut()
+			podtest.Eventually(t, func() bool { return l.forwarded.Load() > before }, func() string { return "the frame does not arrive" })
+			l.reset()
 		}},
-		{"half-open", func(_ *testing.T, _ *podtest.Server, l *line) { l.freeze() }},
+		{"half-open", func(_ *testing.T, _ *podtest.Server, l *proxy) { l.freeze() }},
 	} {
 		for _, by := range []struct {
 			name  string
@@ -144,29 +144,29 @@ func TestBesideLostConnections(t *testing.T) {
 		} {
 			t.Run(scenario.name+"/"+by.name, func(t *testing.T) {
 				s := podtest.NewSecureServer(t, podtest.Pod("a"), podtest.Pod("b"))
-				l := newLine(t, s.Listener.Addr().String())
+				l := newProxy(t, s.Listener.Addr().String())
 				cfg := s.Config()
 				cfg.Host = "https://" + l.Addr().String()
 				cfg.CAData = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
 				inf := by.build(cfg)
-				var told recorder
-				registration := handle(t, inf, &told)
+				var events recorder
+				registration := handle(t, inf, &events)
 				stop := podtest.Run(t, inf)
 				podtest.WaitForSync(t, inf, registration)
-				told.hears(t, "add! a@101", "add! b@102") // client-go lists in no order
-				told.forget()
+				events.wantSome(t, "add! a@101", "add! b@102") // client-go lists in no order
+				events.reset()
 				lists, streams, _ := s.Counts()
 				scenario.lose(t, s, l)
 				s.Put(podtest.Pod("c"))
-				told.hears(t, "add c@103")
+				events.wantSome(t, "add c@103")
 				listsNow, streamsNow, watches := s.Counts()
-				o := outcome{listsNow - lists, streamsNow - streams, told.told()}
+				o := outcome{listsNow - lists, streamsNow - streams, events.all()}
 				t.Logf("%v; %d watches", o, watches)
 				if !s.OnlyHTTP2() {
 					t.Error("a request came by another protocol than HTTP/2")
 				}
-				if by.name != "client-go" && (o.lists+o.streams != 0 || !slices.Equal(o.told, []string{"add c@103"})) {
-					t.Errorf("ours came to %v", fmt.Sprint(o))
+				if by.name != "client-go" && (o.lists+o.streams != 0 || !slices.Equal(o.events, []string{"add c@103"})) {
+					t.Errorf("keepwatch: %v", fmt.Sprint(o))
 				}
 				stop()
 			})

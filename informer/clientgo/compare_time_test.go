@@ -18,7 +18,7 @@ import (
 	"github.com/keepwatch/keepwatch/informer/internal/podtest"
 )
 
-// builds are both kinds of informers, client-go's first.
+// builds has both informers, client-go's first.
 var builds = []struct {
 	by    string
 	build func(cache.ListerWatcher) cache.SharedIndexInformer
@@ -31,9 +31,9 @@ var builds = []struct {
 	}},
 }
 
-// besideInABubble runs a scenario for both, in virtual time, and hands out what ours
-// came to.
-func besideInABubble[T any](t *testing.T, client func() cache.ListerWatcher, scenario func(t *testing.T, lw cache.ListerWatcher, inf cache.SharedIndexInformer) T) (ours T) {
+// compareInSynctest runs a scenario for both informers in virtual time, and returns Keepwatch's
+// outcome.
+func compareInSynctest[T any](t *testing.T, client func() cache.ListerWatcher, scenario func(t *testing.T, lw cache.ListerWatcher, inf cache.SharedIndexInformer) T) (ours T) {
 	t.Helper()
 	for _, b := range builds {
 		synctest.Test(t, func(t *testing.T) {
@@ -45,7 +45,7 @@ func besideInABubble[T any](t *testing.T, client func() cache.ListerWatcher, sce
 	return ours
 }
 
-// scripted is a script as a client, which leads back to it.
+// scripted is the client of a script, and the script.
 type scripted struct {
 	cache.ListerWatcher
 	*script
@@ -56,7 +56,7 @@ func scriptOfOne() cache.ListerWatcher {
 	return scripted{s.client(), s}
 }
 
-// live has the script's informer follow: by a streaming list that ends.
+// live completes the streaming list of the script's informer.
 func live(s *script) (stream *watch.FakeWatcher) {
 	stream = <-s.watches
 	stream.Add(podtest.Pod("a", podtest.UID("a"), podtest.At(5)))
@@ -69,7 +69,7 @@ func live(s *script) (stream *watch.FakeWatcher) {
 
 const longEnough = time.Hour
 
-// within is how long something takes to happen, an hour if it does not until then.
+// within returns how long it takes until a channel receives, at most an hour.
 func within[T any](happens <-chan T) time.Duration {
 	begun := time.Now()
 	select {
@@ -79,41 +79,41 @@ func within[T any](happens <-chan T) time.Duration {
 	return time.Since(begun)
 }
 
-// A streaming list whose end never comes is given up (kubernetes #140890).
-func TestBesideEndlessStreamingLists(t *testing.T) {
-	took := besideInABubble(t, scriptOfOne, func(t *testing.T, lw cache.ListerWatcher, inf cache.SharedIndexInformer) time.Duration {
+// A streaming list that does not end is abandoned (kubernetes #140890).
+func TestCompareEndlessStreamingLists(t *testing.T) {
+	took := compareInSynctest(t, scriptOfOne, func(t *testing.T, lw cache.ListerWatcher, inf cache.SharedIndexInformer) time.Duration {
 		stop := podtest.Run(t, inf)
 		defer stop()
 		(<-lw.(scripted).watches).Add(podtest.Pod("a", podtest.UID("a"), podtest.At(5)))
 		return within(inf.HasSyncedChecker().Done())
 	})
 	if took > 10*time.Second {
-		t.Errorf("ours has synced after %v", took)
+		t.Errorf("keepwatch has synced after %v", took)
 	}
 }
 
-// A half-open connection is given up within two periods of bookmarks, and a little.
-func TestBesideSilence(t *testing.T) {
-	took := besideInABubble(t, scriptOfOne, func(t *testing.T, lw cache.ListerWatcher, inf cache.SharedIndexInformer) time.Duration {
+// A half-open connection is abandoned after two periods of bookmarks and some seconds.
+func TestCompareSilence(t *testing.T) {
+	took := compareInSynctest(t, scriptOfOne, func(t *testing.T, lw cache.ListerWatcher, inf cache.SharedIndexInformer) time.Duration {
 		stop := podtest.Run(t, inf)
 		defer stop()
 		live(lw.(scripted).script)
 		return within(lw.(scripted).watches)
 	})
 	if took > 2*time.Minute+15*time.Second {
-		t.Errorf("ours watched anew after %v", took)
+		t.Errorf("keepwatch watched again after %v", took)
 	}
 }
 
-// A server that accepts watches and, minutes later, fails each before it has said
-// anything is asked less and less often: that time passes is no progress.
-func TestBesideBackoff(t *testing.T) {
-	const rounds = 9 // one less than lead to a list
+// If a server accepts watches and, minutes later, fails each before its first event, the waits
+// between requests grow: the time that a watch was open is not progress.
+func TestCompareBackoff(t *testing.T) {
+	const rounds = 9 // one fewer than cause a list
 	type pace struct {
 		waits []time.Duration
 		lists bool // after them
 	}
-	ours := besideInABubble(t, scriptOfOne, func(t *testing.T, lw cache.ListerWatcher, inf cache.SharedIndexInformer) (p pace) {
+	ours := compareInSynctest(t, scriptOfOne, func(t *testing.T, lw cache.ListerWatcher, inf cache.SharedIndexInformer) (p pace) {
 		s := lw.(scripted).script
 		stop := podtest.Run(t, inf)
 		defer stop()
@@ -123,7 +123,7 @@ func TestBesideBackoff(t *testing.T) {
 			stream.Error(&metav1.Status{Status: "Failure", Reason: metav1.StatusReasonInternalError, Code: 500, Message: "oops"})
 			failed := time.Now()
 			stream = <-s.watches
-			if s.asked[len(s.asked)-1].SendInitialEvents != nil {
+			if s.watchOptions[len(s.watchOptions)-1].SendInitialEvents != nil {
 				stream.Stop()
 				p.lists = true
 				return p
@@ -133,14 +133,14 @@ func TestBesideBackoff(t *testing.T) {
 		return p
 	})
 	if most := slices.Max(ours.waits); ours.lists || most < 10*time.Second || most > 30*time.Second {
-		t.Errorf("ours came to %v", ours)
+		t.Errorf("keepwatch: %v", ours)
 	}
 }
 
-// A client that neither answers nor heeds its context does not hold up the end.
-func TestBesideStop(t *testing.T) {
+// A client that neither responds nor ends with its context does not block the end.
+func TestCompareStop(t *testing.T) {
 	var hang chan struct{}
-	took := besideInABubble(t, func() cache.ListerWatcher {
+	took := compareInSynctest(t, func() cache.ListerWatcher {
 		hang = make(chan struct{})
 		return &cache.ListWatch{
 			ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
@@ -166,6 +166,6 @@ func TestBesideStop(t *testing.T) {
 		return took
 	})
 	if took > 5*time.Second {
-		t.Errorf("ours ended after %v", took)
+		t.Errorf("keepwatch ended after %v", took)
 	}
 }

@@ -19,9 +19,8 @@ import (
 	"github.com/keepwatch/keepwatch/informer/internal/podtest"
 )
 
-// Each state of an object goes through the transform once, whatever a list shows
-// again.
-func TestBesideTransforms(t *testing.T) {
+// The transform is called once for each state of an object, also if a list returns it again.
+func TestCompareTransforms(t *testing.T) {
 	for _, b := range builds {
 		s := podtest.NewServer(t, podtest.Pod("a"), podtest.Pod("b"))
 		inf := b.build(podsOn(s))
@@ -30,13 +29,13 @@ func TestBesideTransforms(t *testing.T) {
 		if err := inf.SetTransform(func(o any) (any, error) {
 			mu.Lock()
 			defer mu.Unlock()
-			calls[about(o)]++
+			calls[describe(o)]++
 			return o, nil
 		}); err != nil {
 			t.Fatal(err)
 		}
-		var told recorder
-		handle(t, inf, &told)
+		var events recorder
+		handle(t, inf, &events)
 		stop := podtest.Run(t, inf)
 		podtest.WaitForSync(t, inf)
 		s.FailWatches(1, func(w http.ResponseWriter, r *http.Request) {
@@ -45,18 +44,18 @@ func TestBesideTransforms(t *testing.T) {
 			podtest.Status(410, metav1.StatusReasonExpired, "too old")(w, r)
 		})
 		s.CutWatches()
-		told.hears(t, "add c@103")
+		events.wantSome(t, "add c@103")
 		stop()
 		t.Logf("%s: transformed %v", b.by, calls)
 		if b.by == "keepwatch" && fmt.Sprint(calls) != "map[a@101:1 b@102:1 c@103:1]" {
-			t.Errorf("ours transformed %v", calls)
+			t.Errorf("keepwatch transformed %v", calls)
 		}
 	}
 }
 
-// A transform that fails for one object neither holds up the others nor leaves
-// behind what that one was before.
-func TestBesideTransformErrors(t *testing.T) {
+// A transform that fails for one object neither blocks the others nor leaves an earlier state
+// of the object in the cache.
+func TestCompareTransformErrors(t *testing.T) {
 	for _, b := range builds {
 		s := podtest.NewServer(t, podtest.Pod("a"), podtest.Pod("b", podtest.Mark("bad")), podtest.Pod("c"))
 		inf := b.build(podsOn(s))
@@ -68,33 +67,33 @@ func TestBesideTransformErrors(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		var told recorder
-		handle(t, inf, &told)
+		var events recorder
+		handle(t, inf, &events)
 		stop := podtest.Run(t, inf)
-		told.hears(t, "add! a@101")
+		events.wantSome(t, "add! a@101")
 		s.Put(podtest.Pod("a", podtest.Mark("bad")))
 		s.Put(podtest.Pod("d"))
 		if b.by == "keepwatch" {
-			told.hears(t, "add d@105")
+			events.wantSome(t, "add d@105")
 		} else {
-			for begun := time.Now(); time.Since(begun) < 2*time.Second && !slices.Contains(told.told(), "add d@105"); {
-				runtime.Gosched() // it may never come there
+			for begun := time.Now(); time.Since(begun) < 2*time.Second && !slices.Contains(events.all(), "add d@105"); {
+				runtime.Gosched() // client-go may never deliver it
 			}
 		}
 		keys := inf.GetStore().ListKeys()
 		slices.Sort(keys)
 		synced := inf.HasSynced()
 		stop()
-		t.Logf("%s: synced %v, told %q, holds %q", b.by, synced, told.told(), keys)
+		t.Logf("%s: synced %v, events %q, keys %q", b.by, synced, events.all(), keys)
 		if want := []string{"ns/c", "ns/d"}; b.by == "keepwatch" && (!synced || !slices.Equal(keys, want)) {
-			t.Errorf("ours holds %q, synced %v", keys, synced)
+			t.Errorf("keepwatch has %q, synced %v", keys, synced)
 		}
 	}
 }
 
-// A panic in one handler takes down neither the process, here one that runs this
-// test again, nor the other handlers.
-func TestBesidePanics(t *testing.T) {
+// A panic in one handler ends neither the process, here one that runs this test again, nor the
+// other handlers.
+func TestComparePanics(t *testing.T) {
 	if by := os.Getenv("KEEPWATCH_TEST_PANIC"); by != "" {
 		for _, b := range builds {
 			if b.by != by {
@@ -105,18 +104,18 @@ func TestBesidePanics(t *testing.T) {
 			handle(t, inf, &recorder{react: func(line string) { panic(line) }})
 			handle(t, inf, &well)
 			podtest.Run(t, inf)
-			well.hears(t, "add! a@1", "add! b@2")
+			well.wantSome(t, "add! a@1", "add! b@2")
 		}
 		return
 	}
 	for _, b := range builds {
-		again := exec.Command(os.Args[0], "-test.run=^TestBesidePanics$", "-test.timeout=1m")
+		again := exec.Command(os.Args[0], "-test.run=^TestComparePanics$", "-test.timeout=1m")
 		again.Env = append(os.Environ(), "KEEPWATCH_TEST_PANIC="+b.by)
 		out, err := again.CombinedOutput()
 		last, _, _ := strings.Cut(string(out), "\n")
 		t.Logf("%s: %v: %s", b.by, err, last)
 		if b.by == "keepwatch" && err != nil {
-			t.Errorf("ours came to %v: %s", err, out)
+			t.Errorf("keepwatch: %v: %s", err, out)
 		}
 	}
 }

@@ -16,13 +16,12 @@ import (
 	"github.com/keepwatch/keepwatch/informer/internal/podtest"
 )
 
-// script is a server that numbers, in a bubble: every watch is one that the test
-// holds.
+// script is a server with revisions whose watches the test controls.
 type script struct {
-	list    corev1.PodList
-	watches chan *watch.FakeWatcher
-	asked   []metav1.ListOptions // of watches
-	lists   []metav1.ListOptions
+	list         corev1.PodList
+	watches      chan *watch.FakeWatcher
+	watchOptions []metav1.ListOptions // of watches
+	listOptions  []metav1.ListOptions
 }
 
 func newScript(revision string, pods ...*corev1.Pod) *script {
@@ -37,11 +36,11 @@ func newScript(revision string, pods ...*corev1.Pod) *script {
 func (s *script) client() cache.ListerWatcher {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(_ context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			s.lists = append(s.lists, options)
+			s.listOptions = append(s.listOptions, options)
 			return s.list.DeepCopy(), nil
 		},
 		WatchFuncWithContext: func(_ context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			s.asked = append(s.asked, options)
+			s.watchOptions = append(s.watchOptions, options)
 			w := watch.NewFakeWithChanSize(100, false)
 			s.watches <- w
 			return w, nil
@@ -49,35 +48,35 @@ func (s *script) client() cache.ListerWatcher {
 	}
 }
 
-// A streaming list that does not end is given up after 10 s; client-go waits for
-// ever (kubernetes #140890).
-func TestStreamingListWithoutAnEnd(t *testing.T) {
+// A streaming list that does not end is abandoned after 10 s; client-go waits without limit
+// (kubernetes #140890).
+func TestEndlessStreamingList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript("10", podtest.Pod("a", podtest.UID("a"), podtest.At(5)))
 		inf := shared(s.client(), 0)
 		begun := time.Now()
 		stop := podtest.Run(t, inf)
-		(<-s.watches).Add(podtest.Pod("a", podtest.UID("a"), podtest.At(5))) // and then nothing
+		(<-s.watches).Add(podtest.Pod("a", podtest.UID("a"), podtest.At(5))) // without an end
 		<-inf.HasSyncedChecker().Done()
 		if took := time.Since(begun); took != 10*time.Second {
 			t.Errorf("synced after %v", took)
 		}
 		synctest.Wait()
-		if len(s.lists) != 1 || s.asked[0].SendInitialEvents == nil {
-			t.Errorf("lists %v, watches %v", s.lists, s.asked)
+		if len(s.listOptions) != 1 || s.watchOptions[0].SendInitialEvents == nil {
+			t.Errorf("lists %v, watches %v", s.listOptions, s.watchOptions)
 		}
 		stop()
 	})
 }
 
-// A connection that is half-open is silent. Two periods of bookmarks and a little
-// later it is given up, and the watch goes on from where it was; nothing is listed.
+// A half-open connection is silent. After two periods of bookmarks and some seconds it is
+// abandoned, and a new watch resumes without a list.
 func TestSilentWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript("10", podtest.Pod("a", podtest.UID("a"), podtest.At(5)))
 		inf := shared(s.client(), 0)
-		var told recorder
-		handle(t, inf, &told)
+		var events recorder
+		handle(t, inf, &events)
 		stop := podtest.Run(t, inf)
 		stream := <-s.watches
 		stream.Add(podtest.Pod("a", podtest.UID("a"), podtest.At(5)))
@@ -85,7 +84,7 @@ func TestSilentWatch(t *testing.T) {
 		end.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
 		stream.Action(watch.Bookmark, end)
 		synctest.Wait()
-		told.wants(t, "add! a@5")
+		events.want(t, "add! a@5")
 		silent := time.Now()
 		second := <-s.watches
 		if took := time.Since(silent); took > 2*time.Minute+15*time.Second {
@@ -93,9 +92,9 @@ func TestSilentWatch(t *testing.T) {
 		}
 		second.Modify(podtest.Pod("a", podtest.UID("a"), podtest.At(11)))
 		synctest.Wait()
-		told.wants(t, "add! a@5", "update a@5 to a@11")
-		if got := s.asked[1].ResourceVersion; got != "10" || len(s.lists) != 0 {
-			t.Errorf("watched from %q; %d lists", got, len(s.lists))
+		events.want(t, "add! a@5", "update a@5 to a@11")
+		if got := s.watchOptions[1].ResourceVersion; got != "10" || len(s.listOptions) != 0 {
+			t.Errorf("watched from %q; %d lists", got, len(s.listOptions))
 		}
 		if n := inf.Status().Reconnects[keepwatch.Idle]; n != 1 {
 			t.Errorf("%d reconnects", n)
@@ -104,7 +103,7 @@ func TestSilentWatch(t *testing.T) {
 	})
 }
 
-// A bookmark proves that the watch is alive, and moves what is resumed from.
+// A bookmark shows that the watch is open, and advances the revision to resume from.
 func TestBookmarks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript("10", podtest.Pod("a", podtest.UID("a"), podtest.At(5)))
@@ -119,22 +118,21 @@ func TestBookmarks(t *testing.T) {
 			stream.Action(watch.Bookmark, podtest.Pod("", podtest.At(20+minute)))
 		}
 		synctest.Wait()
-		if len(s.asked) != 1 || inf.LastSyncResourceVersion() != "29" || inf.GetStore().LastStoreSyncResourceVersion() != "29" {
-			t.Errorf("%d watches, at %s", len(s.asked), inf.LastSyncResourceVersion())
+		if len(s.watchOptions) != 1 || inf.LastSyncResourceVersion() != "29" || inf.GetStore().LastStoreSyncResourceVersion() != "29" {
+			t.Errorf("%d watches, at %s", len(s.watchOptions), inf.LastSyncResourceVersion())
 		}
 		stream.Stop()
 		<-s.watches
 		synctest.Wait()
-		if got := s.asked[1].ResourceVersion; got != "29" {
+		if got := s.watchOptions[1].ResourceVersion; got != "29" {
 			t.Errorf("resumed from %s", got)
 		}
 		stop()
 	})
 }
 
-// What contradicts the order of a server that numbers is not taken: it leads to a
-// list.
-func TestServersThatNumberAreHeldToIt(t *testing.T) {
+// An event that contradicts the order of the server's revisions is not applied. It causes a list.
+func TestProtocolViolations(t *testing.T) {
 	for name, send := range map[string]func(*watch.FakeWatcher){
 		"no resource version": func(w *watch.FakeWatcher) { w.Modify(podtest.Pod("a", podtest.UID("a"))) },
 		"no number": func(w *watch.FakeWatcher) {
@@ -163,8 +161,8 @@ func TestServersThatNumberAreHeldToIt(t *testing.T) {
 				<-s.watches
 				synctest.Wait()
 				status := inf.Status()
-				if status.Relists[keepwatch.ProtocolViolation] != 1 || len(s.lists) != 1 || status.ResourceVersion != "12" {
-					t.Errorf("relists %v, %d lists, at %s", status.Relists, len(s.lists), status.ResourceVersion)
+				if status.Relists[keepwatch.ProtocolViolation] != 1 || len(s.listOptions) != 1 || status.ResourceVersion != "12" {
+					t.Errorf("relists %v, %d lists, at %s", status.Relists, len(s.listOptions), status.ResourceVersion)
 				}
 				stop()
 			})
