@@ -128,7 +128,7 @@ func (i *Informer[T]) All() iter.Seq[T] { return i.Snapshot().All() }
 
 // Get returns an object of the newest state. namespace is "" for cluster-scoped objects.
 func (i *Informer[T]) Get(namespace, name string) (object T, ok bool) {
-	if value, there := i.follower.Find(keepwatch.Key{Namespace: namespace, Name: name}); there {
+	if value, found := i.follower.Find(keepwatch.Key{Namespace: namespace, Name: name}); found {
 		return value.(T), true
 	}
 	return object, false

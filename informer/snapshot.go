@@ -19,7 +19,7 @@ func (s Snapshot[T]) Revision() keepwatch.Revision { return s.state.Revision() }
 
 // Get returns an object. namespace is "" for cluster-scoped objects.
 func (s Snapshot[T]) Get(namespace, name string) (object T, ok bool) {
-	if o, there := s.state.Get(keepwatch.Key{Namespace: namespace, Name: name}); there {
+	if o, found := s.state.Get(keepwatch.Key{Namespace: namespace, Name: name}); found {
 		if i := follow.Shown(o); i != nil {
 			return i.Value().(T), true
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/keepwatch/keepwatch/informer/clientgo"
 )
 
-// BenchmarkReads reads the caches of client-go's informer and of ours, with 50,000
+// BenchmarkReads reads the caches of client-go's informer and of Keepwatch's, with 50,000
 // objects in 50 namespaces.
 func BenchmarkReads(b *testing.B) {
 	const objects = 50_000
@@ -19,7 +19,7 @@ func BenchmarkReads(b *testing.B) {
 	for i, p := range source.pods {
 		p.Namespace, p.Labels = fmt.Sprint("ns", i%50), map[string]string{"app": fmt.Sprint("app", i/50%100)}
 	}
-	var keys []string // in no order, and not those that a cache holds
+	var keys []string // in random order, and not the strings of a cache
 	for _, j := range rand.New(rand.NewPCG(1, 2)).Perm(objects) {
 		keys = append(keys, fmt.Sprintf("ns%d/%d", j%50, j))
 	}

@@ -76,7 +76,7 @@ func TestCompareTransformErrors(t *testing.T) {
 		if b.by == "keepwatch" {
 			events.wantSome(t, "add d@105")
 		} else {
-			for begun := time.Now(); time.Since(begun) < 2*time.Second && !slices.Contains(events.all(), "add d@105"); {
+			for begin := time.Now(); time.Since(begin) < 2*time.Second && !slices.Contains(events.all(), "add d@105"); {
 				runtime.Gosched() // client-go may never deliver it
 			}
 		}

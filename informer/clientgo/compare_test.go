@@ -32,7 +32,7 @@ func (o outcome) String() string {
 
 // compare runs a scenario for both informers, each with a server of its own, and returns
 // Keepwatch's outcome.
-func compare(t *testing.T, scenario func(t *testing.T, s *podtest.Server, events *recorder)) (ours outcome) {
+func compare(t *testing.T, scenario func(t *testing.T, s *podtest.Server, events *recorder)) (keepwatch outcome) {
 	t.Helper()
 	play := func(t *testing.T, build func(cache.ListerWatcher) cache.SharedIndexInformer) outcome {
 		s := podtest.NewServer(t, podtest.Pod("a"), podtest.Pod("b"))
@@ -55,12 +55,12 @@ func compare(t *testing.T, scenario func(t *testing.T, s *podtest.Server, events
 		}))
 	})
 	t.Run("keepwatch", func(t *testing.T) {
-		ours = play(t, func(lw cache.ListerWatcher) cache.SharedIndexInformer {
+		keepwatch = play(t, func(lw cache.ListerWatcher) cache.SharedIndexInformer {
 			return clientgo.NewSharedIndexInformer(lw, &corev1.Pod{}, 0, cache.Indexers{})
 		})
-		t.Logf("keepwatch: %v", ours)
+		t.Logf("keepwatch: %v", keepwatch)
 	})
-	return ours
+	return keepwatch
 }
 
 func want(t *testing.T, o outcome, lists int, events ...string) {

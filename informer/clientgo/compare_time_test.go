@@ -33,16 +33,16 @@ var builds = []struct {
 
 // compareInSynctest runs a scenario for both informers in virtual time, and returns Keepwatch's
 // outcome.
-func compareInSynctest[T any](t *testing.T, client func() cache.ListerWatcher, scenario func(t *testing.T, lw cache.ListerWatcher, inf cache.SharedIndexInformer) T) (ours T) {
+func compareInSynctest[T any](t *testing.T, client func() cache.ListerWatcher, scenario func(t *testing.T, lw cache.ListerWatcher, inf cache.SharedIndexInformer) T) (keepwatch T) {
 	t.Helper()
 	for _, b := range builds {
 		synctest.Test(t, func(t *testing.T) {
 			lw := client()
-			ours = scenario(t, lw, b.build(lw))
+			keepwatch = scenario(t, lw, b.build(lw))
 		})
-		t.Logf("%s: %v", b.by, ours)
+		t.Logf("%s: %v", b.by, keepwatch)
 	}
-	return ours
+	return keepwatch
 }
 
 // scripted is the client of a script, and the script.
@@ -71,12 +71,12 @@ const longEnough = time.Hour
 
 // within returns how long it takes until a channel receives, at most an hour.
 func within[T any](happens <-chan T) time.Duration {
-	begun := time.Now()
+	begin := time.Now()
 	select {
 	case <-happens:
 	case <-time.After(longEnough):
 	}
-	return time.Since(begun)
+	return time.Since(begin)
 }
 
 // A streaming list that does not end is abandoned (kubernetes #140890).
@@ -113,7 +113,7 @@ func TestCompareBackoff(t *testing.T) {
 		waits []time.Duration
 		lists bool // after them
 	}
-	ours := compareInSynctest(t, scriptOfOne, func(t *testing.T, lw cache.ListerWatcher, inf cache.SharedIndexInformer) (p pace) {
+	keepwatch := compareInSynctest(t, scriptOfOne, func(t *testing.T, lw cache.ListerWatcher, inf cache.SharedIndexInformer) (p pace) {
 		s := lw.(scripted).script
 		stop := podtest.Run(t, inf)
 		defer stop()
@@ -132,8 +132,8 @@ func TestCompareBackoff(t *testing.T) {
 		}
 		return p
 	})
-	if most := slices.Max(ours.waits); ours.lists || most < 10*time.Second || most > 30*time.Second {
-		t.Errorf("keepwatch: %v", ours)
+	if most := slices.Max(keepwatch.waits); keepwatch.lists || most < 10*time.Second || most > 30*time.Second {
+		t.Errorf("keepwatch: %v", keepwatch)
 	}
 }
 

@@ -126,7 +126,7 @@ func TestDirect(t *testing.T) {
 
 func listWatch(list cache.ListWithContextFunc) cache.ListerWatcher {
 	return &cache.ListWatch{ListWithContextFunc: list, WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
-		panic("nobody watches by it")
+		panic("the ListerWatcher is used for a watch")
 	}}
 }
 

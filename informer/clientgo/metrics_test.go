@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-base/metrics/legacyregistry"
-	_ "k8s.io/component-base/metrics/prometheus/clientgo/fifo" // has client-go's informers export theirs
+	_ "k8s.io/component-base/metrics/prometheus/clientgo/fifo" // exports the metrics of client-go's informers
 
 	"github.com/keepwatch/keepwatch/informer/clientgo"
 	"github.com/keepwatch/keepwatch/informer/internal/podtest"
@@ -82,12 +82,12 @@ func TestCompareMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer name.Release()
-	theirs := cache.NewSharedIndexInformerWithOptions(podsOn(s), &corev1.Pod{}, cache.SharedIndexInformerOptions{
+	clientGo := cache.NewSharedIndexInformerWithOptions(podsOn(s), &corev1.Pod{}, cache.SharedIndexInformerOptions{
 		Identifier: name.WithResource(corev1.SchemeGroupVersion.WithResource("pods")),
 	})
 	group := clientgo.NewGroup()
-	ours := group.NewSharedIndexInformer(podsOn(s), &corev1.Pod{}, 0, nil)
-	for _, inf := range []cache.SharedIndexInformer{theirs, ours} {
+	keepwatch := group.NewSharedIndexInformer(podsOn(s), &corev1.Pod{}, 0, nil)
+	for _, inf := range []cache.SharedIndexInformer{clientGo, keepwatch} {
 		registration := handle(t, inf, &recorder{})
 		podtest.Run(t, inf)
 		podtest.WaitForSync(t, inf, registration)

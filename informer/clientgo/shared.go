@@ -291,13 +291,13 @@ func (s *Shared) RunWithContext(ctx context.Context) {
 // it. A new list is logged in any case, because client-go's default handler logs nothing for
 // an expired revision.
 func (s *Shared) reporter(ctx context.Context) func(reflector.Notice) {
-	theirs := cache.NewReflectorWithOptions(s.lw, s.example, cache.NewStore(cache.MetaNamespaceKeyFunc), cache.ReflectorOptions{
+	named := cache.NewReflectorWithOptions(s.lw, s.example, cache.NewStore(cache.MetaNamespaceKeyFunc), cache.ReflectorOptions{
 		Name: "keepwatch", TypeDescription: s.follower.Name(),
 	})
 	return func(n reflector.Notice) {
 		if n.Decision == reflector.Relist {
 			s.follower.LogRelist(ctx, n.Failure)
 		}
-		s.errors(ctx, theirs, n.Failure.Err)
+		s.errors(ctx, named, n.Failure.Err)
 	}
 }

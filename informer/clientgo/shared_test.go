@@ -338,8 +338,10 @@ func TestTransformErrors(t *testing.T) {
 		t.Errorf("status: %d objects, %v rejected", status.Objects, status.Rejected)
 	}
 	events.reset()
-	s.Put(podtest.Pod("a", podtest.Mark("bad"))) // is rejected	s.Put(podtest.Pod("b", podtest.Mark("ok")))  // is accepted	s.Put(podtest.Pod("c", podtest.Mark("bad")))
-	s.Remove("c")                                // was rejected before
+	s.Put(podtest.Pod("a", podtest.Mark("bad"))) // is rejected
+	s.Put(podtest.Pod("b", podtest.Mark("ok")))  // is accepted
+	s.Put(podtest.Pod("c", podtest.Mark("bad")))
+	s.Remove("c") // was rejected before
 	s.Put(podtest.Pod("a", podtest.Mark("bad")))
 	s.Put(podtest.Pod("a", podtest.Mark("ok")))
 	events.want(t, "delete? a@101", "add b@105[ok]", "delete? c@103", "add a@109[ok]")
@@ -507,8 +509,8 @@ func TestRemovalEndsHandlers(t *testing.T) {
 	podtest.Run(t, inf)
 	podtest.WaitForSync(t, inf)
 
-	entered, leave := make(chan struct{}), make(chan struct{})
-	slow := &recorder{react: func(string) { entered <- struct{}{}; <-leave }}
+	entered, released := make(chan struct{}), make(chan struct{})
+	slow := &recorder{react: func(string) { entered <- struct{}{}; <-released }}
 	registration := handle(t, inf, slow)
 	<-entered
 	if err := inf.RemoveEventHandler(registration); err != nil {
@@ -517,7 +519,7 @@ func TestRemovalEndsHandlers(t *testing.T) {
 	select {
 	case <-registration.(interface{ ShutdownChan() <-chan struct{} }).ShutdownChan():
 		t.Fatal("the shutdown is complete while the callback runs")
-	case leave <- struct{}{}:
+	case released <- struct{}{}:
 	}
 	if err := cache.ShutDownEventHandler(inf, registration); err != nil {
 		t.Fatal(err)
@@ -600,9 +602,9 @@ func TestStopBeforeSync(t *testing.T) {
 		inf := shared(&cache.ListWatch{ListWithContextFunc: hanging(hang, lists), WatchFuncWithContext: noWatch}, 0)
 		registration := handle(t, inf, &recorder{})
 		stop := podtest.Run(t, inf)
-		begun := time.Now()
+		begin := time.Now()
 		stop()
-		if took := time.Since(begun); took > 15*time.Second {
+		if took := time.Since(begin); took > 15*time.Second {
 			t.Errorf("stopping took %v", took)
 		}
 		<-registration.(interface{ ShutdownChan() <-chan struct{} }).ShutdownChan()
@@ -717,7 +719,7 @@ func TestEventsFoldToTheCache(t *testing.T) {
 	inf := sharedOn(s)
 	var mu sync.Mutex
 	fold := map[string]*corev1.Pod{}
-	take := func(old, new any) {
+	apply := func(old, new any) {
 		mu.Lock()
 		defer mu.Unlock()
 		if unknown, ok := old.(cache.DeletedFinalStateUnknown); ok {
@@ -744,17 +746,17 @@ func TestEventsFoldToTheCache(t *testing.T) {
 		}
 	}
 	handle(t, inf, cache.ResourceEventHandlerFuncs{
-		AddFunc: func(o any) { take(nil, o) }, UpdateFunc: take, DeleteFunc: func(o any) { take(o, nil) },
+		AddFunc: func(o any) { apply(nil, o) }, UpdateFunc: apply, DeleteFunc: func(o any) { apply(o, nil) },
 	})
 	podtest.Run(t, inf)
 	podtest.WaitForSync(t, inf)
 	for i := range 3000 {
 		name := fmt.Sprint(rand.IntN(40))
 		s.Mu.Lock()
-		_, there := s.Pods[name]
+		_, exists := s.Pods[name]
 		s.Mu.Unlock()
 		switch {
-		case there && rand.IntN(3) == 0:
+		case exists && rand.IntN(3) == 0:
 			s.Remove(name)
 		default:
 			s.Put(podtest.Pod(name, podtest.Mark(fmt.Sprint(i))))

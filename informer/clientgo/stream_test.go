@@ -54,11 +54,11 @@ func TestEndlessStreamingList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript("10", podtest.Pod("a", podtest.UID("a"), podtest.At(5)))
 		inf := shared(s.client(), 0)
-		begun := time.Now()
+		begin := time.Now()
 		stop := podtest.Run(t, inf)
 		(<-s.watches).Add(podtest.Pod("a", podtest.UID("a"), podtest.At(5))) // without an end
 		<-inf.HasSyncedChecker().Done()
-		if took := time.Since(begun); took != 10*time.Second {
+		if took := time.Since(begin); took != 10*time.Second {
 			t.Errorf("synced after %v", took)
 		}
 		synctest.Wait()

@@ -263,7 +263,7 @@ func multiple(period, check time.Duration) time.Duration {
 func (f *Follower) Remove(h *Handler) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if _, there := f.handlers[h]; there {
+	if _, added := f.handlers[h]; added {
 		delete(f.handlers, h)
 		h.stop()
 		if !h.launched {

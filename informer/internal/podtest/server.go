@@ -84,16 +84,16 @@ func (s *Server) Put(p *corev1.Pod) {
 	defer s.Mu.Unlock()
 	s.Revision++
 	kind := "MODIFIED"
-	held, there := s.Pods[p.Name]
+	current, exists := s.Pods[p.Name]
 	p = p.DeepCopy()
 	p.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
-	if !there {
+	if !exists {
 		kind = "ADDED"
 		if p.UID == "" {
 			UID(fmt.Sprintf("%s-%d", p.Name, s.Revision))(p)
 		}
 	} else {
-		p.UID = held.UID
+		p.UID = current.UID
 	}
 	At(s.Revision)(p)
 	s.Pods[p.Name] = p
