@@ -29,8 +29,8 @@ func Example() {
 	_ = run
 }
 
-// Every widget gets a ConfigMap that goes with it. A handler may be called again for
-// the same change, so it takes what is there already for done.
+// The operator creates a ConfigMap for each widget, which Kubernetes deletes with it. The
+// handler accepts an existing one, since it may be called again for the same change.
 func Example_children() {
 	op := operator.New("widgets.example.com")
 	var client kubernetes.Interface
@@ -51,7 +51,7 @@ func Example_children() {
 	})
 }
 
-// What runs beside an object as long as it exists.
+// A daemon runs as long as its object exists. A timer is called repeatedly.
 func ExampleDaemon() {
 	op := operator.New("widgets.example.com")
 	operator.Daemon(op, func(ctx context.Context, r *operator.Request[*Widget]) error {
@@ -74,7 +74,7 @@ func ExampleDaemon() {
 	}, operator.Idle(10*time.Minute))
 }
 
-// Handlers of one kind can look at another one without asking the server.
+// An index lets handlers of one resource read another one without requests.
 func ExampleIndex() {
 	pods := operator.New("pods")
 	onNode := operator.Index(pods, func(p *corev1.Pod) map[string]string {

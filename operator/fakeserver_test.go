@@ -26,8 +26,8 @@ import (
 	"github.com/keepwatch/keepwatch/operator/internal/write"
 )
 
-// world is a server of one resource, with a status endpoint, in memory: for tests
-// in a bubble, where time is free.
+// fakeServer is a server of one resource with a status endpoint, in memory. It is for tests
+// in a synctest bubble, which no real connection can enter.
 type fakeServer struct {
 	mu       sync.Mutex
 	objects  map[string]map[string]any
@@ -36,27 +36,27 @@ type fakeServer struct {
 	changed  chan struct{} // closed at the next change
 	uids     int
 
-	// lag is how long a change takes to be seen; skip says which changes are not seen
+	// lag returns the delay of a delivery. skip reports whether a change is not delivered
 	// because a newer one of the object is.
 	lag  func() time.Duration
 	skip func() bool
-	// replica is what the next feed follows; nil for one that knows everything.
+	// replica limits the history that the next source knows at first; nil for all.
 	replica *replica
-	// shown is what the last feed has told.
+	// delivered is the state that the last source delivered.
 	delivered map[string]*unstructured.Unstructured
-	// fault is asked before a patch is applied: an error is the answer. After it the
-	// patch is applied all the same if lost.
+	// fault is called before a patch is applied. Its error is the answer; the patch is
+	// applied all the same if the answer is lost.
 	fault   func(r write.Request, name string) (err error, lost bool)
 	patches []patched
 }
 
-// replica has seen some of the history, and knows the rest after a while.
+// replica knows the first part of the history, and the rest after a delay.
 type replica struct {
 	seen  int
 	delay time.Duration
 }
 
-// patched is a patch that has arrived.
+// patched is a received patch.
 type patched struct {
 	at   time.Time
 	name string
@@ -75,14 +75,14 @@ func newFakeServer() *fakeServer {
 
 func reliable(write.Request, string) (error, bool) { return nil, false }
 
-// failing makes the server answer patches with errors from now on.
+// setFault makes the server answer patches with errors.
 func (w *fakeServer) setFault(fault func(r write.Request, name string) (err error, lost bool)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.fault = fault
 }
 
-// store creates or replaces an object; w.mu is held.
+// store creates or replaces an object. The caller holds w.mu.
 func (w *fakeServer) store(name string, state map[string]any, typ keepwatch.ChangeType) {
 	w.revision++
 	about := state["metadata"].(map[string]any)
@@ -238,7 +238,7 @@ func (w *fakeServer) patchLocked(name string, r write.Request) (map[string]any, 
 	return state, nil
 }
 
-// past is what there was after a part of the history; w.mu is held.
+// stateAt returns the objects after a part of the history. The caller holds w.mu.
 func (w *fakeServer) stateAt(at int) []map[string]any {
 	there := map[string]map[string]any{}
 	for _, c := range w.history[:at] {
@@ -249,7 +249,7 @@ func (w *fakeServer) stateAt(at int) []map[string]any {
 	return slices.Collect(maps.Values(there))
 }
 
-// run is the world as a feed.
+// run is the server as an operator's source.
 func (w *fakeServer) run(ctx context.Context, deliver func(change), listed func()) error {
 	w.mu.Lock()
 	at, delay := len(w.history), time.Duration(0)
@@ -323,7 +323,7 @@ func (w *fakeServer) cached(key keepwatch.Key) (*unstructured.Unstructured, bool
 
 func (w *fakeServer) healthy(time.Duration) error { return nil }
 
-// patchesOf are the patches of an object that have arrived.
+// patchesOf returns the received patches of an object.
 func (w *fakeServer) patchesOf(name string) (all []patched) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -341,14 +341,14 @@ var widgetKind = kind{
 	namespaced: true, subresource: true,
 }
 
-// running is an operator in a world.
+// runningOperator is an operator that runs on a fakeServer.
 type runningOperator struct {
 	*process
 	engine *engine
 	ended  chan error
 }
 
-// live lets an operator run in a world, until stop.
+// startIn runs an operator on a server until its end.
 func startIn(t *testing.T, w *fakeServer, op *Operator) *runningOperator {
 	t.Helper()
 	return startWith(t, w, op, w)
@@ -368,7 +368,7 @@ func startWith(t *testing.T, f objectSource, op *Operator, api api) *runningOper
 	return r
 }
 
-// end asks the operator to stop, and returns what it ends with.
+// end stops the operator, and returns Run's error.
 func (r *runningOperator) end() error {
 	r.stop(nil)
 	err := <-r.ended
@@ -376,7 +376,7 @@ func (r *runningOperator) end() error {
 	return err
 }
 
-// Thing is an object of the world.
+// Thing is the type of the fakeServer's objects.
 type Thing struct {
 	metav1.TypeMeta
 	metav1.ObjectMeta `json:"metadata"`

@@ -16,11 +16,11 @@ import (
 	"github.com/keepwatch/keepwatch/operator"
 )
 
-// good is how many objects there are that can be handled, beside bad ones or alone.
+// good is the number of objects that can be handled, beside bad ones or alone.
 const good = 490
 
-// fault is an operator at work on good objects and some bad ones: half of them the
-// server always rejects, and the handler panics for the others.
+// faultRun is an operator with good objects and some bad ones. The server rejects half of
+// the bad ones, and the handler panics for the others.
 type faultRun struct {
 	*testNamespace
 	*gateway
@@ -28,7 +28,7 @@ type faultRun struct {
 	latencies           []time.Duration // of good objects from their creation to the last patch, sorted
 }
 
-// withBad creates objects while the operator runs, and waits until the good ones are
+// handleBeside creates objects while the operator runs, and waits until the good ones are
 // handled.
 func handleBeside(t testing.TB, bad int) *faultRun {
 	t.Helper()
@@ -80,9 +80,9 @@ func handleBeside(t testing.TB, bad int) *faultRun {
 func (f *faultRun) p50() time.Duration { return f.latencies[len(f.latencies)/2] }
 func (f *faultRun) p99() time.Duration { return f.latencies[len(f.latencies)*99/100] }
 
-// TestBadObjectsDelayNoOther has 5 objects that the server always rejects and 5 whose
-// handler panics, among 490 that are fine: these are handled, and what is sent for the
-// bad ones is as the throttle and the backoff say.
+// TestBadObjectsDelayNoOther has 5 objects that the server rejects and 5 whose handler
+// panics, among 490 good ones. The good ones are handled, and the patches of the bad ones
+// are throttled.
 func TestBadObjectsDelayNoOther(t *testing.T) {
 	alone, beside := handleBeside(t, 0), handleBeside(t, 5)
 	t.Logf("p99 of %d good objects: %v alone, %v beside 10 bad ones: %.2f times", good, alone.p99(), beside.p99(), beside.p99().Seconds()/alone.p99().Seconds())
@@ -115,7 +115,7 @@ func TestBadObjectsDelayNoOther(t *testing.T) {
 	}
 }
 
-// throttled holds what was sent for a rejected object to the throttle.
+// wantThrottled compares the patches of a rejected object with the throttle.
 func (f *faultRun) wantThrottled(name string) {
 	f.t.Helper()
 	times := f.answersTo(name, http.StatusUnprocessableEntity)
@@ -129,15 +129,15 @@ func (f *faultRun) wantThrottled(name string) {
 		note := f.get(name).GetAnnotations()[operator.DefaultPrefix+"/handled-condition"]
 		return strings.Contains(note, "spec.size"), note
 	})
-	// Its status is taken before what is rejected, and the note comes once. A try may
-	// be under way.
+	// Its status is accepted before the rejection, and the condition is written once. A try
+	// may be running.
 	other, rejected := len(f.answersTo(name, http.StatusOK)), len(f.answersTo(name, http.StatusUnprocessableEntity))
 	if other < 2 || other > rejected+2 {
 		f.t.Errorf("%s: %d patches taken beside %d rejected", name, other, rejected)
 	}
 }
 
-// backedOff fails if progress of a panicking handler was written more than once a second.
+// wantBackoff fails if progress of a panicking handler was written more than once a second.
 func (f *faultRun) wantBackoff(name string) {
 	f.t.Helper()
 	times := f.answersTo(name, http.StatusOK)
@@ -151,8 +151,7 @@ func (f *faultRun) wantBackoff(name string) {
 	}
 }
 
-// BenchmarkBesideBadObjects measures how long good objects take, alone and beside bad
-// ones. Nothing passes or fails by it.
+// BenchmarkBesideBadObjects measures the latency of good objects, alone and beside bad ones.
 func BenchmarkBesideBadObjects(b *testing.B) {
 	for _, bad := range []int{0, 5} {
 		b.Run(fmt.Sprintf("bad=%d", 2*bad), func(b *testing.B) {

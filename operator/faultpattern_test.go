@@ -14,22 +14,21 @@ import (
 	"github.com/keepwatch/keepwatch/operator/internal/write"
 )
 
-// disturbance is what is done to an operator at one of its patches: the three patterns
-// of Sieve (Sun et al., "Automatic Reliability Testing for Cluster Management
+// faultPattern is a fault at one of an operator's patches: the three patterns of Sieve (Sun et al., "Automatic Reliability Testing for Cluster Management
 // Controllers", OSDI 2022).
 type faultPattern uint8
 
 const (
 	noFault faultPattern = iota
-	// intermediateBefore and intermediateAfter: the process dies when the patch has not
-	// arrived, or was taken, and another one finds the state in between.
+	// killBefore and killAfter: the process is killed before or after the server applies the
+	// patch. The next process starts from that intermediate state.
 	killBefore
 	killAfter
-	// stale: the process dies after the patch, and the next one follows a replica that
-	// does not know of it yet.
+	// staleReplica: the process is killed after the patch, and the next one reads from a
+	// replica that does not have the patch yet.
 	staleReplica
-	// unobserved: the object changes and changes back right after the patch, and neither
-	// that nor the patch is seen.
+	// unobserved: the object changes and changes back right after the patch, and none of the
+	// three states is delivered.
 	unobserved
 )
 
@@ -37,9 +36,8 @@ func (d faultPattern) String() string {
 	return [...]string{"undisturbed", "died before", "died after", "stale", "unobserved"}[d]
 }
 
-// TestFaultAtEachPatch goes through one story again and again, and disturbs the
-// operator at each of its patches in each way. In the end everything is as if it had
-// not been disturbed.
+// TestFaultAtEachPatch runs one scenario repeatedly, with each fault at each of the
+// operator's patches. The final state is always that of the run without a fault.
 func TestFaultAtEachPatch(t *testing.T) {
 	var want map[string]any
 	patches := 0
@@ -70,8 +68,8 @@ func TestFaultAtEachPatch(t *testing.T) {
 	}
 }
 
-// story is what happens to one name, twice: it appears, changes, and the first time it
-// goes.
+// scenario creates and changes an object, deletes it, and creates and changes another one
+// of the same name.
 type scenario struct {
 	*fakeServer
 	*handlerCalls
@@ -92,7 +90,7 @@ func newScenario(d faultPattern, at int) *scenario {
 	return s
 }
 
-// disturb is called before a patch is taken.
+// inject is called before a patch is applied.
 func (s *scenario) inject(r write.Request, name string) (err error, taken bool) {
 	if s.patched++; s.patched != s.at {
 		return nil, false
@@ -135,7 +133,7 @@ func (s *scenario) lock(f func()) {
 	f()
 }
 
-// tell lets it all happen, and judges the end.
+// run runs the scenario and checks the final state.
 func (s *scenario) run(t *testing.T) {
 	op, m := s.start(t)
 	for _, happens := range []func(){
@@ -175,7 +173,7 @@ func (s *scenario) start(t *testing.T) (*runningOperator, *killableServer) {
 	return startWith(t, s.fakeServer, failingOperator(s.handlerCalls, second, &s.quiet), m), m
 }
 
-// outcome is what is left, but for what no two runs have in common.
+// outcome returns the final objects without their resourceVersions.
 func (s *scenario) outcome() map[string]any {
 	left := map[string]any{}
 	for name := range s.objects {

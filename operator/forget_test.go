@@ -14,8 +14,8 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// TestAnObjectThatReturnsIsNotLost has the feed show an object again, of the same UID, at
-// every moment of its being forgotten: it must be seen in its new state.
+// TestForgottenObjectReturns delivers an object of the same UID again while it is being
+// forgotten. Its new state must reach the handler.
 func TestForgottenObjectReturns(t *testing.T) {
 	const rounds = 20_000
 	ctx, cancel := context.WithCancel(t.Context())

@@ -14,14 +14,14 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// gateway stands in front of the tests' server: it counts the patches that arrive, as
-// the server sees them, and lets a test step in.
+// gateway is a proxy in front of the tests' server. It records patches and their answers, and
+// drops those that a test selects.
 type gateway struct {
 	*httptest.Server
 	mu      sync.Mutex
 	answers map[string][]responseBody // by the object's name
-	// intrude is called for each patch before it is passed on, and with its answer before
-	// that is. What it returns true for is dropped.
+	// drop is called for each patch before it is forwarded, and again before its answer is.
+	// If it returns true, the request or the answer is dropped.
 	drop func(answered bool) bool
 }
 
@@ -54,10 +54,10 @@ func newGateway(tb testing.TB) *gateway {
 	return g
 }
 
-// config is the server as it is seen through the gateway.
+// config returns a client configuration for the gateway.
 func (g *gateway) config() *rest.Config { return &rest.Config{Host: g.URL} }
 
-// passing passes requests on.
+// droppingTransport forwards the requests that drop does not select.
 type droppingTransport struct {
 	*gateway
 	http.RoundTripper
@@ -92,7 +92,7 @@ func (g *gateway) answered(r *http.Response) error {
 	return nil
 }
 
-// of is when patches of an object were answered with a code.
+// answersTo returns the times at which patches of an object were answered with a code.
 func (g *gateway) answersTo(name string, code int) (at []time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -104,7 +104,7 @@ func (g *gateway) answersTo(name string, code int) (at []time.Time) {
 	return at
 }
 
-// intruding has the gateway ask a function from now on.
+// setDrop replaces drop.
 func (g *gateway) setDrop(f func(answered bool) bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

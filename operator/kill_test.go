@@ -14,10 +14,9 @@ import (
 	"github.com/keepwatch/keepwatch/operator"
 )
 
-// TestKilledAtRandomPoints kills the program again and again, in the call of a handler,
-// before a patch arrives, or when it was taken and not answered yet. Each handler is
-// called at least once, and not again after its success was written; no finalizer is
-// left.
+// TestKilledAtRandomPoints kills the program repeatedly: in the call of a handler, before a
+// patch arrives, or between a patch and its answer. Each handler is called at least once,
+// and not again after its success was written. No finalizer remains.
 func TestKilledAtRandomPoints(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -47,7 +46,7 @@ type killRun struct {
 	log     calls
 }
 
-// round makes work for a program, and kills it in the midst of it.
+// round creates and deletes objects, starts a program, and kills it.
 func (k *killRun) round() {
 	k.Helper()
 	for range 8 {
@@ -56,7 +55,7 @@ func (k *killRun) round() {
 		k.create(name, "{}")
 	}
 	for range 3 {
-		// One that has no finalizer would be gone without a handler.
+		// An object without a finalizer would be deleted without a handler.
 		if name := k.names[k.random.IntN(len(k.names))]; !k.deleted[name] && len(k.get(name).GetFinalizers()) > 0 {
 			k.deleted[name] = true
 			k.delete(name)
@@ -108,7 +107,7 @@ func (k *killRun) round() {
 	_ = c.Wait()
 }
 
-// last lets a program come to the end of all work, and of all objects.
+// finish runs a program until all objects are handled and deleted.
 func (k *killRun) finish() {
 	k.Helper()
 	k.setDrop(func(bool) bool { return false })
@@ -139,7 +138,7 @@ func (k *killRun) finish() {
 	}
 }
 
-// written are the handlers whose success is on the objects, by what they print.
+// written returns the lines of the handlers whose success is stored.
 func (k *killRun) written() map[string]bool {
 	k.Helper()
 	list, err := k.widgets().List(k.Context(), metav1.ListOptions{})
@@ -159,7 +158,7 @@ func (k *killRun) written() map[string]bool {
 	return done
 }
 
-// count takes a line that a process has printed, of which none comes twice.
+// countLine records a printed line. A process prints no line twice.
 func (k *killRun) countLine(printed map[string]int, done map[string]bool, line string) {
 	k.called[line]++
 	if printed[line]++; printed[line] > 1 {

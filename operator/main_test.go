@@ -84,7 +84,7 @@ func testMain(m *testing.M) int {
 	return code
 }
 
-// definition is a resource with a status endpoint, and with a rule that can be broken.
+// definition is a resource with a status endpoint and a schema that rejects large sizes.
 const definition = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -114,7 +114,7 @@ spec:
               pruned: {type: object}
 `
 
-// prepare makes clients and the resource of the tests.
+// prepare creates the clients and the resource of the tests.
 func prepare(ctx context.Context, cfg *rest.Config) (err error) {
 	api = rest.CopyConfig(cfg)
 	api.QPS = -1
@@ -156,7 +156,7 @@ type WidgetStatus struct {
 	Phase string `json:"phase,omitempty"`
 }
 
-// place is a namespace of one test.
+// testNamespace is the namespace of one test.
 type testNamespace struct {
 	t    testing.TB
 	name string
@@ -173,7 +173,7 @@ func newNamespace(t testing.TB) *testNamespace {
 	return &testNamespace{t: t, name: ns.GetName(), log: &calls{}}
 }
 
-// record is what handlers have done, in order.
+// calls records the calls of handlers in order, and the log.
 type calls struct {
 	mu    sync.Mutex
 	lines []string
@@ -213,7 +213,7 @@ func (r *calls) logged() string {
 	return r.text.String()
 }
 
-// operator makes an operator for the place, which logs to its record.
+// operator returns an operator for the namespace, which logs to its record.
 func (p *testNamespace) operator(resource string, options ...operator.Option) *operator.Operator {
 	logger := slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	return operator.New(resource, append([]operator.Option{
@@ -298,7 +298,7 @@ func (p *testNamespace) get(name string) *unstructured.Unstructured {
 	return w
 }
 
-// eventually polls until done, which explains itself when it isn't.
+// waitUntil polls until done returns true. Its string explains a failure.
 func (p *testNamespace) waitUntil(what string, done func() (bool, string)) {
 	p.t.Helper()
 	for end := time.Now().Add(deadline); ; {
@@ -321,7 +321,7 @@ func (p *testNamespace) waitFor(lines ...string) {
 	})
 }
 
-// settled waits until an object carries nothing but the note of what was handled.
+// waitHandled waits until an object has no progress except the last handled state.
 func (p *testNamespace) waitHandled(name string) {
 	p.t.Helper()
 	p.waitUntil(name+" is handled", func() (bool, string) {

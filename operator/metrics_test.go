@@ -12,8 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// value is what a metric of an operator says: a counter, a gauge, or how often a
-// histogram has observed, over all its series.
+// value returns the sum of a metric over its series; of a histogram, its count.
 func value(t *testing.T, op *Operator, name string) float64 {
 	t.Helper()
 	registry := prometheus.NewRegistry()
@@ -36,8 +35,8 @@ func value(t *testing.T, op *Operator, name string) float64 {
 	return 0
 }
 
-// TestMetrics holds the names to those that dashboards for client-go's workqueue and
-// for controller-runtime ask for, and the values to what happens.
+// TestMetrics checks the names against those of client-go's workqueue and of
+// controller-runtime, and the values.
 func TestMetrics(t *testing.T) {
 	bubble(t, func(t *testing.T, w *fakeServer, j *journal) {
 		op := New("widgets.example.com", Workers(2))
@@ -118,8 +117,7 @@ func TestMetrics(t *testing.T) {
 	})
 }
 
-// TestLabels holds the labels to those of controller-runtime. That there are no others, a
-// dashboard can rely on.
+// TestLabels checks that the labels are controller-runtime's and no others.
 func TestLabels(t *testing.T) {
 	const queued, reconciled = "name=widgets.example.com controller=widgets.example.com", "controller=widgets.example.com"
 	want := map[string][]string{

@@ -18,8 +18,7 @@ import (
 	"github.com/keepwatch/keepwatch/operator/manager"
 )
 
-// The test binary is also the program that the tests below run, where this names the
-// namespace to work in.
+// asProgram names the namespace of a program that the test binary is run as.
 const asProgram = "OPERATOR_TEST_NAMESPACE"
 
 func init() {
@@ -28,8 +27,8 @@ func init() {
 	}
 }
 
-// program has two handlers of the creation and two of the deletion, which say that they
-// are called.
+// program returns an operator with two handlers each for creation and deletion, which print
+// their calls.
 func program(namespace string) *operator.Operator {
 	op := operator.New("widgets.example.com", operator.Namespaces(namespace), operator.ShutdownGrace(time.Second))
 	for _, id := range []string{"first", "second"} {
@@ -48,7 +47,7 @@ func program(namespace string) *operator.Operator {
 	return op
 }
 
-// kubeconfig is a file for a server.
+// kubeconfig writes a kubeconfig file for a server.
 func kubeconfig(t *testing.T, cfg *rest.Config) string {
 	t.Helper()
 	config := clientcmdapi.NewConfig()
@@ -63,7 +62,7 @@ func kubeconfig(t *testing.T, cfg *rest.Config) string {
 	return file
 }
 
-// child is the program while it runs.
+// child is a running program.
 type child struct {
 	*exec.Cmd
 	lines chan string // what it prints

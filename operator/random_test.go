@@ -25,7 +25,7 @@ func annotationOf(state map[string]any, name string) any {
 	return annotations[DefaultPrefix+"/"+name]
 }
 
-// mortal is a world that an operator can no longer write to once it was killed.
+// killableServer is a server that accepts no patches of an operator that was killed.
 type killableServer struct {
 	*fakeServer
 	killed atomic.Bool
@@ -38,25 +38,24 @@ func (m *killableServer) patch(ctx context.Context, seen map[string]any, r write
 	return m.fakeServer.patch(ctx, seen, r)
 }
 
-// chaos is what a simulation sees of the handlers, over all processes.
+// handlerCalls records the calls of handlers over all processes.
 type handlerCalls struct {
 	mu sync.Mutex
-	// last is the size at the last call of each handler, by object; ends counts the
+	// last is the size at the last call of each handler, by object; deletions counts the
 	// calls of delete handlers.
 	last      map[string]int
 	deletions map[string]int
 	calls     int
 }
 
-// TestRandomFaultsAndKills lets operators loose on a world that changes,
-// shows its changes late, skips some of them (Sieve's stale states and unobserved
-// states), fails and loses answers, and kills the operators at any moment
-// (intermediate states). When it is quiet in the end, handlers have seen what is
-// there, deleted objects are gone and their delete handlers were called, and
-// nothing is left of the progress.
+// TestRandomFaultsAndKills runs operators on a server with random faults: late deliveries
+// (Sieve's stale states), skipped ones (unobserved states), failed requests, lost answers,
+// and kills (intermediate states). When the faults end, handlers have seen the final
+// states, deleted objects are gone and their delete handlers were called, and no progress
+// remains.
 //
-// Where operators are killed, no change is taken back: a handler may have been called
-// for it, and nothing that was written shows that.
+// With kills, no change is reverted: a handler may have been called for it without a
+// written record.
 func TestRandomFaultsAndKills(t *testing.T) {
 	first := rand.Uint64()
 	for n := range uint64(10) {
@@ -147,7 +146,7 @@ func runRandomly(t *testing.T, random *rand.Rand) {
 	}
 }
 
-// chaotic is an operator whose handlers fail as they like until it is quiet.
+// failingOperator returns an operator whose handlers fail at random until quiet is set.
 func failingOperator(c *handlerCalls, intn func(int) int, quiet *atomic.Bool) *Operator {
 	handler := func(id string) Func[*Thing] {
 		return func(ctx context.Context, r *thing) error {

@@ -77,7 +77,7 @@ func TestRetriesGrowToAMinute(t *testing.T) {
 	})
 }
 
-// A delay that handlers ask for can be short all the time.
+// A fixed backoff or a RetryAfter can be short for ever.
 func TestShortDelaysAreWrittenOnceASecond(t *testing.T) {
 	for name, option := range map[string]HandlerOption{"fixed": Backoff(10 * time.Millisecond), "none": Backoff(0)} {
 		t.Run(name, func(t *testing.T) {
@@ -128,7 +128,7 @@ func TestKopfsFixedDelay(t *testing.T) {
 	}
 }
 
-// A new process continues with the stored count, at most a second of calls behind.
+// A new process continues with the stored count.
 func TestRetriesContinueAfterARestart(t *testing.T) {
 	bubble(t, func(t *testing.T, w *fakeServer, j *journal) {
 		op := New("widgets.example.com")
@@ -160,7 +160,7 @@ func TestRetriesContinueAfterARestart(t *testing.T) {
 	})
 }
 
-// What a failing handler wants to be written is sent after each call.
+// The changes of a failing handler are sent after each call.
 func TestPatchesOfFailingHandlersAreSent(t *testing.T) {
 	bubble(t, func(t *testing.T, w *fakeServer, j *journal) {
 		op := New("widgets.example.com")

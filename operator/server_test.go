@@ -111,8 +111,8 @@ func TestEventsArePosted(t *testing.T) {
 	})
 }
 
-// TestAnotherLifeOfANameIsNotWrittenTo has a handler that outlives its object, and
-// ends when another one has its name.
+// TestRecreatedObjectIsNotWritten has a handler that returns after its object was replaced
+// by another one of the same name.
 func TestRecreatedObjectIsNotWritten(t *testing.T) {
 	p := newNamespace(t)
 	op := p.operator("widgets.example.com")

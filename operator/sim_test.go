@@ -23,7 +23,7 @@ import (
 
 type thing = Request[*Thing]
 
-// journal is when what was done, in seconds since the start of a bubble.
+// journal records calls with their times, in seconds since the start of a bubble.
 type journal struct {
 	mu    sync.Mutex
 	start time.Time
@@ -48,7 +48,7 @@ func (j *journal) want(t *testing.T, want ...string) {
 	}
 }
 
-// bubble runs a test of an operator in a world of its own.
+// bubble runs a test in a synctest bubble with a fakeServer.
 func bubble(t *testing.T, test func(t *testing.T, w *fakeServer, j *journal)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { test(t, newFakeServer(), newJournal()) })
@@ -91,7 +91,7 @@ func TestRejectedPatchesAreThrottledAndReportedOnce(t *testing.T) {
 	})
 }
 
-// A handler may change what it gets in place: the next one sees what the server has.
+// A handler may change its request in place: the next handler sees the server's state.
 func TestHandlersGetCopiesOfDifferences(t *testing.T) {
 	bubble(t, func(t *testing.T, w *fakeServer, j *journal) {
 		op := New("widgets.example.com")
@@ -119,14 +119,14 @@ func TestHandlersGetCopiesOfDifferences(t *testing.T) {
 	})
 }
 
-// words has the server answer with a message that is another one each time.
+// wordyServer rejects patches with a new message each time.
 type wordyServer struct {
 	mu    sync.Mutex
 	field string // that is at fault; "" for none
 	count int
 }
 
-// blame has another field be at fault.
+// reject sets the field that is at fault.
 func (v *wordyServer) reject(field string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -146,8 +146,7 @@ func (v *wordyServer) fault(r write.Request, _ string) (error, bool) {
 	return err, false
 }
 
-// told is how often Events have told that a patch was rejected, and how often that was
-// noted on an object.
+// reports returns how often a rejected patch was reported by an Event, and by a condition.
 func (r *runningOperator) reports(w *fakeServer, name string) (events, notes int) {
 	for len(r.engine.recorder.outgoing) > 0 {
 		if e := <-r.engine.recorder.outgoing; e.Reason == "PatchRejected" {
@@ -207,8 +206,8 @@ func TestRejectionIsReportedOnce(t *testing.T) {
 	})
 }
 
-// What a handler of events wants and can't have keeps nobody from handling the object, and
-// what it gets does not end the trouble of others.
+// A rejected change of an event handler does not delay the other handlers, and its accepted
+// change does not clear their condition.
 func TestRejectionsOfEventHandlersAreSeparate(t *testing.T) {
 	bubble(t, func(t *testing.T, w *fakeServer, j *journal) {
 		op := New("widgets.example.com")
@@ -333,7 +332,7 @@ func TestHandlersWaitForOwnWrites(t *testing.T) {
 	}
 }
 
-// An object that the server no longer has is left to the feed, which is about to tell that.
+// If the server no longer has an object, the operator waits for its deletion event.
 func TestObjectDeletedBeforeItsEvent(t *testing.T) {
 	bubble(t, func(t *testing.T, w *fakeServer, j *journal) {
 		w.lag = func() time.Duration { return 20 * time.Second }
@@ -670,7 +669,7 @@ func TestDeadWorkerIsFatal(t *testing.T) {
 	})
 }
 
-// unreasoned is a feed that ends though nobody has asked it to, and nothing is wrong.
+// endingSource is a source that ends without a stop and without an error.
 type endingSource struct{ *fakeServer }
 
 func (endingSource) run(context.Context, func(change), func()) error { return nil }

@@ -15,7 +15,7 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 )
 
-// traces keeps the spans that end.
+// traces records the ended spans.
 type traces struct {
 	noop.TracerProvider
 	mu    sync.Mutex
@@ -66,8 +66,8 @@ func (s *span) End(...trace.SpanEndOption) {
 	s.traces.ended = append(s.traces.ended, s.name+about+s.status)
 }
 
-// TestHandlersAreTraced sets a provider of traces, as a program does that wants them.
-// What a handler calls finds the span in its context.
+// TestHandlersAreTraced sets a global tracer provider, as a program does. The handler's
+// context contains the span.
 func TestHandlersAreTraced(t *testing.T) {
 	all := &traces{}
 	before := otel.GetTracerProvider()

@@ -11,8 +11,8 @@ import (
 	"github.com/keepwatch/keepwatch/internal/backoff"
 )
 
-// world is an object at a server, an operator that can crash at any moment, and
-// people who change and delete the object.
+// simulation is an object at a server, an operator that can crash at any point, and users
+// who change and delete the object.
 type simulation struct {
 	*rapid.T
 	spec   Spec
@@ -22,7 +22,7 @@ type simulation struct {
 	cycles int // completed
 	// succeeded counts what was written, by handler, purpose and completed cycles.
 	succeeded map[string]int
-	// saw is the essence at the last call of each handler.
+	// saw is the desired state at the last call of each handler.
 	saw     map[string]map[string]any
 	outcome func(call Call) error
 }
@@ -157,7 +157,7 @@ func (w *simulation) deferRecord(r Defer, v Verdict) {
 	w.seen.Deferred[r.Slot] = r.Record
 }
 
-// life is what a handler may succeed in once.
+// callKey identifies calls of which one may succeed.
 func (w *simulation) callKey(call Call) string {
 	return fmt.Sprintf("%s/%s/%d", call.Handler.ID, call.Purpose, w.cycles)
 }
@@ -185,7 +185,7 @@ func (w *simulation) write(p Plan, write Write, crash func(string) bool) bool {
 
 func (w *simulation) restart() { w.seen = Seen{Listed: true} }
 
-// settle lets the operator work undisturbed until it rests.
+// settle runs the operator without faults until it is idle.
 func (w *simulation) settle() {
 	for range 500 {
 		if !w.step(func(string) bool { return false }) {
@@ -244,8 +244,8 @@ func TestHandlersSucceedOnce(t *testing.T) {
 	})
 }
 
-// justHandled reports whether all that is left is the essence that was handled,
-// and it is the present one.
+// justHandled reports whether the only progress is the last handled state, and it is the
+// present one.
 func (w *simulation) justHandled(last map[string]any, name string) bool {
 	if deleting(w.object) {
 		return len(last) == 1 && last[name] != nil // the object goes with it
@@ -254,7 +254,7 @@ func (w *simulation) justHandled(last map[string]any, name string) bool {
 	return len(last) == 1 && len(Compare(object(text), w.spec.desired(w.object))) == 0
 }
 
-// sawTheEnd fails if a handler that is called for every change has not seen the last.
+// sawLastState fails if a handler of all updates has not seen the last state.
 func (w *simulation) sawLastState() {
 	for _, h := range w.spec.Handlers {
 		saw := w.saw[h.ID]
