@@ -77,7 +77,7 @@ func TestDaemons(t *testing.T) {
 	r.becomes("one", func(w *unstructured.Unstructured) bool { return text(w, "status", "pinged") == "2" })
 	p.logs("holding on")
 	r.patch("one", `{"metadata":{"annotations":{"hold":null}}}`)
-	p.logs("letting go", "the object no longer asks for it")
+	p.logs("letting go", "the object is deleted or no longer passes the filter")
 	r.delete("one")
 	p.logs("goodbye")
 	r.create("two", 1)
