@@ -61,11 +61,13 @@ func (r *progressRecorder) advance(now time.Time, m machine.Machine, in machine.
 }
 
 // fail records a failure and the decision on it.
-func (r *progressRecorder) fail(now time.Time, m machine.Machine, failure *keepwatch.Failure, decision Decision) {
+func (r *progressRecorder) fail(now time.Time, m machine.Machine, failure *keepwatch.Failure, decision Decision, watchOpen bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.enterLiveIfSteady(now)
-	r.watchOpened = time.Time{}
+	if !watchOpen {
+		r.watchOpened = time.Time{}
+	}
 	r.enter(now, stateOf(m))
 	r.progress.LastFailure = failure
 	switch decision {

@@ -54,15 +54,17 @@ func (r *run) fail(failure *keepwatch.Failure) machine.Action {
 	in := machine.Failed{Kind: failure.Kind, RetryAfter: failure.RetryAfter, Elapsed: time.Since(r.started)}
 	if r.watch != nil {
 		in.OpenFor = time.Since(r.watchOpened)
-		r.closeWatch()
 	}
 	before := r.machine
 	after, action := before.Step(in)
+	if _, reads := action.(machine.Read); !reads { // else a probe beside the watch has failed
+		r.closeWatch()
+	}
 	action, wait := r.drawJitter(action)
 	r.machine = after
 	decision := decisionOf(before, after)
 	now := time.Now()
-	r.recorder.fail(now, after, failure, decision)
+	r.recorder.fail(now, after, failure, decision, r.watch != nil)
 	r.observe(Notice{Time: now, State: stateOf(after), Failure: failure, Decision: decision, Wait: wait, Revision: after.Revision})
 	return action
 }

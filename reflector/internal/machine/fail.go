@@ -11,7 +11,8 @@ import (
 func (m Machine) fail(f Failed) (Machine, Action) {
 	rule := Table[f.Kind]
 	if p, ok := m.State.(Probing); ok && p.Start && f.Kind != keepwatch.Rewound && rule.Do != End {
-		return m.watch() // it fails too if the source is unavailable
+		m.RepeatProbe = true
+		return m.probeDone() // a watch fails too if the source is unavailable
 	}
 	switch {
 	case rule.Visible:

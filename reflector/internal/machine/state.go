@@ -22,7 +22,7 @@ type Listing struct {
 
 // Watching is the state in which a watch from the target's revision is open or being opened.
 type Watching struct {
-	// Advanced: the watch has advanced the target's revision.
+	// Advanced: the watch has advanced the target's revision, or the source has confirmed it.
 	Advanced bool
 	// AfterList: the watch begins at a list's revision and has delivered nothing yet.
 	AfterList bool
@@ -33,8 +33,11 @@ type Watching struct {
 type Probing struct {
 	// Start: it is the first request of a run. A server sends nothing on a watch that begins
 	// at its newest revision, so nothing else shows soon that the target is current. The
-	// watch does not depend on the answer.
+	// watch does not depend on the answer: a probe that fails is repeated when a watch is
+	// open.
 	Start bool
+	// WatchOpen: a watch is open and is read after the probe.
+	WatchOpen bool
 }
 
 // Confirming is the state in which the target receives the confirmation that it is current.
@@ -67,6 +70,9 @@ type Machine struct {
 	// Newest is a revision above Revision that the source has reported. The target is
 	// current when it has reached it. 0 if there is none.
 	Newest keepwatch.Revision
+	// RepeatProbe: the probe at the start failed, and nothing has confirmed since that the
+	// target is current. The next watch that opens is followed by a probe.
+	RepeatProbe bool
 	// Synced: a list was committed or a watch opened in this run.
 	Synced bool
 	// Received: the target has received a list or a batch in this run. Until then the

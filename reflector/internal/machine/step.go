@@ -21,18 +21,18 @@ func (m Machine) Step(in Input) (Machine, Action) {
 		return m, Read{}
 	case Streamed:
 		m.Revision = in.Revision
-		m.Synced, m.Received = true, true
+		m.Synced, m.Received, m.RepeatProbe = true, true, false
 		m.State = Watching{Advanced: true}
 		return m.progressed(), Read{}
 	case Opened:
-		m.Synced = true
-		return m, Read{}
+		return m.opened()
 	case Delivered:
 		return m.delivered(in)
 	case Probed:
 		return m.probed(in.Revision)
 	case ProbeTimedOut:
-		return m.watch()
+		m.RepeatProbe = false // another one would delay the watch again
+		return m.probeDone()
 	case Confirmed:
 		return m.confirmed()
 	case Elapsed:
@@ -65,11 +65,34 @@ func (m Machine) watch() (Machine, Action) {
 	return m, Watch{From: m.Revision}
 }
 
+// opened reads the watch, after a probe if the one at the start failed. The source sends its
+// events meanwhile, and the probe has a timeout.
+func (m Machine) opened() (Machine, Action) {
+	m.Synced = true
+	if m.RepeatProbe {
+		m.State = Probing{Start: true, WatchOpen: true}
+		return m, Probe{Timeout: startProbeTimeout}
+	}
+	return m, Read{}
+}
+
+// probeDone reads the open watch, or opens one.
+func (m Machine) probeDone() (Machine, Action) {
+	if m.State.(Probing).WatchOpen {
+		m.State = Watching{}
+		return m, Read{}
+	}
+	return m.watch()
+}
+
 func (m Machine) delivered(in Delivered) (Machine, Action) {
 	advanced := m.State.(Watching).Advanced || in.Revision > m.Revision
 	m.State = Watching{Advanced: advanced}
 	m.Revision, m.Received = in.Revision, true
 	m = m.progressed()
+	if in.Bookmark {
+		m.RepeatProbe = false
+	}
 	if m.Newest == 0 || m.Revision < m.Newest {
 		return m, Read{}
 	}
@@ -85,11 +108,12 @@ func (m Machine) delivered(in Delivered) (Machine, Action) {
 // Validate refuses that.
 func (m Machine) probed(newest keepwatch.Revision) (Machine, Action) {
 	m = m.progressed()
+	m.RepeatProbe = false
 	if newest > m.Revision {
 		m.Newest = newest
-		return m.watch()
+		return m.probeDone()
 	}
-	m.State = Confirming{}
+	m.State = Confirming{WatchOpen: m.State.(Probing).WatchOpen}
 	return m, ConfirmCurrent{}
 }
 
@@ -156,7 +180,7 @@ func (m Machine) pageStored() (Machine, Action) {
 		m.State = l
 		return m, l.List
 	}
-	m.Revision, m.Newest, m.Synced, m.Received = l.Revision, 0, true, true
+	m.Revision, m.Newest, m.Synced, m.Received, m.RepeatProbe = l.Revision, 0, true, true, false
 	m, watch := m.watch()
 	m.State = Watching{AfterList: true}
 	return m, watch

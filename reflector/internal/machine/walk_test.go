@@ -42,10 +42,12 @@ func (p position) after(in Input) position {
 		if p.action.(StorePage).Last {
 			p.listStarted, p.invalidated = false, ""
 		}
-	case Failed:
-		p.watchOpen = false
 	}
 	p.Machine, p.action = p.Step(in)
+	_, failed := in.(Failed)
+	if _, reads := p.action.(Read); failed && !reads {
+		p.watchOpen = false
+	}
 	if v, ok := p.action.(Invalidate); ok {
 		p.invalidated, p.action = v.Reason, v.Then
 	}
@@ -275,8 +277,18 @@ func TestConfirmCurrent(t *testing.T) {
 			"watch 50, read, read, read"},
 		"a relist in between": {[]Input{Probed{60}, Opened{}, Failed{Kind: keepwatch.Expired}, Elapsed{}, Page{55, ""}, PageStored{}, Opened{}, Delivered{Revision: 61}},
 			"watch 50, read, wait, list ≥50 (downtime: expired), store page, watch 55, read, read"},
-		"the probe fails": {[]Input{Failed{Kind: keepwatch.Unreachable}, Opened{}, Delivered{Revision: 60}},
-			"watch 50, read, read"},
+		"the probe fails, and is repeated when a watch is open": {[]Input{Failed{Kind: keepwatch.Unreachable}, Failed{Kind: keepwatch.Unreachable}, Elapsed{}, Opened{}, Probed{50}, Confirmed{}},
+			"watch 50, wait, watch 50, probe, confirm current, read"},
+		"the repeated probe fails too": {[]Input{Failed{Kind: keepwatch.Unreachable}, Opened{}, Failed{Kind: keepwatch.Throttled, RetryAfter: time.Minute}, Delivered{Revision: 51}},
+			"watch 50, probe, read, read"},
+		"the repeated probe times out, and is not repeated": {[]Input{Failed{Kind: keepwatch.Unreachable}, Opened{}, ProbeTimedOut{}, Failed{Kind: keepwatch.Ended, OpenFor: time.Minute}, Opened{}},
+			"watch 50, probe, read, watch 50, read"},
+		"the repeated probe shows a newer revision": {[]Input{Failed{Kind: keepwatch.Unreachable}, Opened{}, Probed{60}, Delivered{Revision: 60}, Confirmed{}},
+			"watch 50, probe, read, confirm current, read"},
+		"the repeated probe shows a rewind": {[]Input{Failed{Kind: keepwatch.Unreachable}, Opened{}, Failed{Kind: keepwatch.Rewound}, Elapsed{}},
+			"watch 50, probe, wait, list (rewind: rewound)"},
+		"a bookmark confirms it before the watch fails": {[]Input{Failed{Kind: keepwatch.Unreachable}, Opened{}, Failed{Kind: keepwatch.Throttled}, Delivered{Revision: 50, Bookmark: true}, Failed{Kind: keepwatch.Ended, OpenFor: time.Minute}, Opened{}},
+			"watch 50, probe, read, read, watch 50, read"},
 		"the probe times out": {[]Input{ProbeTimedOut{}, Opened{}, Delivered{Revision: 60}},
 			"watch 50, read, read"},
 		"a rewind": {[]Input{Failed{Kind: keepwatch.Rewound}, Elapsed{}},
