@@ -95,6 +95,8 @@ func TestBatches(t *testing.T) {
 		"a revision is not split":            {from(5), Limit{3, 1000}, []Part{writeAt(6, 2), writeAt(7, 2)}, []string{"5-6: 6 6", "6-7: 7 7"}},
 		"progress joins":                     {from(5), roomy, []Part{writeAt(6, 1), progressAt(9), writeAt(10, 1)}, []string{"5-10: 6 10"}},
 		"progress joins a full batch":        {from(5), Limit{1, 10}, []Part{writeAt(6, 1), progressAt(9)}, []string{"5-9: 6"}},
+		"progress joins above the limit":     {from(5), Limit{2, 20}, []Part{writeAt(6, 3), progressAt(9)}, []string{"5-9: 6 6 6"}},
+		"progress below the batch":           {from(5), roomy, []Part{writeAt(8, 1), progressAt(7)}, []string{"5-8: 8"}},
 		"progress alone":                     {from(5), roomy, []Part{progressAt(8)}, []string{"5-8:"}},
 		"progress that repeats":              {from(5), roomy, []Part{progressAt(5), progressAt(4)}, nil},
 		"a bookmark ends its batch":          {from(5), roomy, []Part{changeAt(6), bookmarkAt(8), changeAt(8), changeAt(9)}, []string{"5-8: 6", "8-9: 8 9"}},

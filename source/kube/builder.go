@@ -26,7 +26,7 @@ type builder struct {
 
 // build returns the object of raw. The two share no memory. An object without a name or a
 // revision is a violation.
-func (m *builder) build(raw rawObject, r *row) (keepwatch.Object, error) {
+func (b *builder) build(raw rawObject, r *row) (keepwatch.Object, error) {
 	if raw.name == "" {
 		return nil, violation{errors.New("an object has no name")}
 	}
@@ -36,22 +36,22 @@ func (m *builder) build(raw rawObject, r *row) (keepwatch.Object, error) {
 		return nil, violation{fmt.Errorf("object %s: %w", key, err)}
 	}
 	own := typeMeta{raw.apiVersion, raw.kind}
-	if m.decode != nil {
-		return m.buildDecoded(Raw{
+	if b.decode != nil {
+		return b.buildDecoded(Raw{
 			Key: key, UID: keepwatch.UID(raw.uid), Revision: revision,
-			Kind: own.or(m.itemType).gvk(), Encoding: raw.encoding, Body: raw.text,
+			Kind: own.or(b.itemType).gvk(), Encoding: raw.encoding, Body: raw.text,
 		})
 	}
 	o := &Object{
 		key: key, uid: keepwatch.UID(raw.uid), revision: revision,
 		text: raw.text, metadata: raw.metadata, managed: raw.managed, row: r,
 	}
-	m.setType(o, own)
+	b.setType(o, own)
 	return o, nil
 }
 
-func (m *builder) buildDecoded(raw Raw) (keepwatch.Object, error) {
-	o, err := m.decode(raw)
+func (b *builder) buildDecoded(raw Raw) (keepwatch.Object, error) {
+	o, err := b.decode(raw)
 	if err != nil {
 		return nil, decodeError{fmt.Errorf("object %s at revision %v: %w", raw.Key, raw.Revision, err)}
 	}
@@ -59,24 +59,24 @@ func (m *builder) buildDecoded(raw Raw) (keepwatch.Object, error) {
 }
 
 // completeType sets the type of o if the list's kind was read after o was built.
-func (m *builder) completeType(o *Object) {
-	if o.kind.or(m.itemType) != *o.kind {
-		m.setType(o, *o.kind)
+func (b *builder) completeType(o *Object) {
+	if o.kind.or(b.itemType) != *o.kind {
+		b.setType(o, *o.kind)
 	}
 }
 
 // setType sets the type of o, whose text contains only own. It copies the text to a slice
 // of the exact size, and inserts the missing members at the beginning.
-func (m *builder) setType(o *Object, own typeMeta) {
-	full := own.or(m.itemType)
-	if m.lastType == nil || *m.lastType != full || m.lastOwn != own {
-		m.lastType, m.lastOwn, m.lastMissing = &full, own, own.missingMembers(full)
+func (b *builder) setType(o *Object, own typeMeta) {
+	full := own.or(b.itemType)
+	if b.lastType == nil || *b.lastType != full || b.lastOwn != own {
+		b.lastType, b.lastOwn, b.lastMissing = &full, own, own.missingMembers(full)
 	}
-	text := make([]byte, 0, len(o.text)+len(m.lastMissing))
-	text = append(append(text, '{'), m.lastMissing...)
+	text := make([]byte, 0, len(o.text)+len(b.lastMissing))
+	text = append(append(text, '{'), b.lastMissing...)
 	o.text = append(text, o.text[1:]...)
-	o.metadata, o.managed = o.metadata.shifted(len(m.lastMissing)), o.managed.shifted(len(m.lastMissing))
-	o.kind = m.lastType
+	o.metadata, o.managed = o.metadata.shifted(len(b.lastMissing)), o.managed.shifted(len(b.lastMissing))
+	o.kind = b.lastType
 }
 
 // typeMeta is an object's apiVersion and kind. One is shared by all objects of a

@@ -34,25 +34,25 @@ func (s slowWriter) wait(d time.Duration) {
 	}
 }
 
-func (f remoteServer) CloseIdleConnections() {}
+func (s remoteServer) CloseIdleConnections() {}
 
-func (f remoteServer) RoundTrip(req *http.Request) (*http.Response, error) {
-	if f.delay < 0 {
+func (s remoteServer) RoundTrip(req *http.Request) (*http.Response, error) {
+	if s.delay < 0 {
 		<-req.Context().Done()
 		return nil, req.Context().Err()
 	}
-	time.Sleep(f.delay) // of simulated time
+	time.Sleep(s.delay) // of simulated time
 	r, w := io.Pipe()
 	context.AfterFunc(req.Context(), func() { r.CloseWithError(req.Context().Err()) })
 	go func() {
-		f.script(slowWriter{req.Context(), w})
+		s.script(slowWriter{req.Context(), w})
 		w.Close()
 	}()
 	return &http.Response{StatusCode: http.StatusOK, Body: r, Request: req}, nil
 }
 
-func (f remoteServer) source(t *testing.T) *Source {
-	return newSource(t, &rest.Config{Host: "http://remote.invalid", Transport: f}, Options{})
+func (s remoteServer) source(t *testing.T) *Source {
+	return newSource(t, &rest.Config{Host: "http://remote.invalid", Transport: s}, Options{})
 }
 
 func TestIdleUnanswered(t *testing.T) {

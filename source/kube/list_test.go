@@ -155,23 +155,23 @@ func TestListSkips(t *testing.T) {
 		"long row of members": {`{"metadata":{"name":"x","namespace":"n"},"data":1` + strings.Repeat(`,"m":"`+strings.Repeat("x", bound/3)+`"`, 10) + `}`, keepwatch.Undecodable, "list pods: object n/x is longer than 10000 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, form := range []Representation{WholeObjects, TableRows} {
+			for _, representation := range []Representation{WholeObjects, TableRows} {
 				text := podList(7, `,"continue":"next"`, pod("a", 3), test.item, pod("b", 4), test.item, pod("c", 5))
-				if form == TableRows {
+				if representation == TableRows {
 					text = tableText("7", columnsText, rowText("a", 1, 3)+`,{"cells":["x"],"object":`+test.item+`},`+
 						rowText("b", 1, 4)+`,{"object":`+test.item+`,"cells":["x"]},`+rowText("c", 1, 5))
 				}
-				s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) { send(w, text) }), Options{Representation: form, MaxObject: bound})
+				s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) { send(w, text) }), Options{Representation: representation, MaxObject: bound})
 				page, err := s.List(t.Context(), keepwatch.ListRequest{})
 				if err != nil {
 					t.Fatal(err)
 				}
 				if page.Revision != 7 || len(page.Objects) != 3 || page.Objects[2].Key().Name != "c" || len(page.Skipped) != 2 {
-					t.Fatalf("representation %d: %d objects, %v skipped, at %v", form, len(page.Objects), page.Skipped, page.Revision)
+					t.Fatalf("representation %d: %d objects, %v skipped, at %v", representation, len(page.Objects), page.Skipped, page.Revision)
 				}
 				for _, failure := range page.Skipped {
 					if failure.Kind != test.kind || failure.Error() != test.want {
-						t.Errorf("representation %d: skipped as %v, %q", form, failure.Kind, failure)
+						t.Errorf("representation %d: skipped as %v, %q", representation, failure.Kind, failure)
 					}
 				}
 			}
@@ -342,14 +342,14 @@ func TestNewRejects(t *testing.T) {
 		opts Options
 		want string
 	}{
-		"no resource":   {rest.Config{}, Options{}, "needs a name and a version"},
-		"no version":    {rest.Config{}, Options{Resource: schema.GroupVersionResource{Resource: "pods"}}, "needs a name and a version"},
-		"form":          {rest.Config{}, Options{Resource: pods, Representation: 9}, "unknown representation 9"},
-		"idle timeout":  {rest.Config{}, Options{Resource: pods, IdleTimeout: -1}, "must not be negative"},
-		"object bound":  {rest.Config{}, Options{Resource: pods, MaxObject: 2 << 30}, "between 1 byte and 1 GiB"},
-		"host":          {rest.Config{Host: "a b/c"}, Options{Resource: pods}, "server address"},
-		"certificates":  {rest.Config{Host: "https://h", TLSClientConfig: rest.TLSClientConfig{CAData: []byte("x")}}, Options{Resource: pods}, "connection settings"},
-		"missing files": {rest.Config{Host: "https://h", TLSClientConfig: rest.TLSClientConfig{CAFile: "/does/not/exist"}}, Options{Resource: pods}, "/does/not/exist"},
+		"no resource":    {rest.Config{}, Options{}, "needs a name and a version"},
+		"no version":     {rest.Config{}, Options{Resource: schema.GroupVersionResource{Resource: "pods"}}, "needs a name and a version"},
+		"representation": {rest.Config{}, Options{Resource: pods, Representation: 9}, "unknown representation 9"},
+		"idle timeout":   {rest.Config{}, Options{Resource: pods, IdleTimeout: -1}, "must not be negative"},
+		"object bound":   {rest.Config{}, Options{Resource: pods, MaxObject: 2 << 30}, "between 1 byte and 1 GiB"},
+		"host":           {rest.Config{Host: "a b/c"}, Options{Resource: pods}, "server address"},
+		"certificates":   {rest.Config{Host: "https://h", TLSClientConfig: rest.TLSClientConfig{CAData: []byte("x")}}, Options{Resource: pods}, "connection settings"},
+		"missing files":  {rest.Config{Host: "https://h", TLSClientConfig: rest.TLSClientConfig{CAFile: "/does/not/exist"}}, Options{Resource: pods}, "/does/not/exist"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := New(&test.cfg, test.opts)

@@ -18,71 +18,71 @@ type pageBuilder struct {
 	objects []keepwatch.Object
 }
 
-func newPageBuilder(x *exchange, m builder) *pageBuilder {
-	l := &pageBuilder{op: x.op, builder: m}
-	l.visit = l.add
+func newPageBuilder(x *exchange, builder builder) *pageBuilder {
+	b := &pageBuilder{op: x.op, builder: builder}
+	b.visit = b.add
 	if x.encoding == Protobuf {
-		l.read = newProtobufPage(x, m, &l.partialPage).read
+		b.read = newProtobufPage(x, builder, &b.partialPage).read
 	} else {
-		l.read = (&jsonPage{x.splitter(m), &l.partialPage}).read
+		b.read = (&jsonPage{x.splitter(builder), &b.partialPage}).read
 	}
-	return l
+	return b
 }
 
-func (l *pageBuilder) add(raw rawObject, r *row) error {
-	if l.kind != "" && l.apiVersion != "" && r == nil {
-		l.builder.itemType = l.itemType()
+func (b *pageBuilder) add(raw rawObject, r *row) error {
+	if b.kind != "" && b.apiVersion != "" && r == nil {
+		b.builder.itemType = b.itemType()
 	}
-	o, err := l.builder.build(raw, r)
+	o, err := b.builder.build(raw, r)
 	if err != nil {
 		return err
 	}
-	l.objects = append(l.objects, o)
+	b.objects = append(b.objects, o)
 	return nil
 }
 
 // itemType derives the items' type from the list's kind: items of built-in kinds have no
 // type of their own.
-func (l *pageBuilder) itemType() typeMeta {
-	return typeMeta{l.apiVersion, strings.TrimSuffix(l.kind, "List")}
+func (b *pageBuilder) itemType() typeMeta {
+	return typeMeta{b.apiVersion, strings.TrimSuffix(b.kind, "List")}
 }
 
 // page reads the list to its end, and returns it. Types and columns that follow the items
 // in the text are added to them.
-func (l *pageBuilder) page() (keepwatch.Page, error) {
-	if err := l.read(); err != nil {
+func (b *pageBuilder) page() (keepwatch.Page, error) {
+	if err := b.read(); err != nil {
 		return keepwatch.Page{}, err
 	}
-	revision, err := keepwatch.ParseRevision(l.revision)
+	revision, err := keepwatch.ParseRevision(b.revision)
 	if err != nil {
 		return keepwatch.Page{}, violation{fmt.Errorf("the list's %w", err)}
 	}
-	l.builder.itemType = l.itemType()
-	for _, o := range l.objects {
+	b.builder.itemType = b.itemType()
+	for _, o := range b.objects {
 		o, ok := o.(*Object)
 		if !ok {
 			break // all are Decode's objects
 		}
 		if o.row != nil {
-			o.row.columns = l.columns
+			o.row.columns = b.columns
 		} else {
-			l.builder.completeType(o)
+			b.builder.completeType(o)
 		}
 	}
 	return keepwatch.Page{
-		Revision: revision, Objects: l.objects, Skipped: l.skippedFailures(), Continue: l.next, Remaining: l.remaining,
+		Revision: revision, Objects: b.objects, Skipped: b.skippedFailures(), Continue: b.next, Remaining: b.remaining,
 	}, nil
 }
 
 // skippedFailures returns the failures of the skipped objects.
-func (l *pageBuilder) skippedFailures() []*keepwatch.Failure {
+func (b *pageBuilder) skippedFailures() []*keepwatch.Failure {
 	var all []*keepwatch.Failure
-	for _, err := range l.skipped {
+	for _, err := range b.skipped {
 		kind := keepwatch.Undecodable
 		if as[violation](err) {
 			kind = keepwatch.ProtocolViolation
 		}
-		all = append(all, keepwatch.Failed(kind, "%s: %w", l.op, err))
+		all = append(all, keepwatch.Failed(kind, "%s: %w", b.op, err))
 	}
 	return all
 }
@@ -102,9 +102,9 @@ type partialPage struct {
 }
 
 // skipItem records err if it concerns one item alone, and returns any other error.
-func (l *partialPage) skipItem(err error) error {
+func (p *partialPage) skipItem(err error) error {
 	if as[violation](err) || as[decodeError](err) {
-		l.skipped = append(l.skipped, err)
+		p.skipped = append(p.skipped, err)
 		return nil
 	}
 	return err
