@@ -1,14 +1,21 @@
-// Package keepwatch is the vocabulary of Keepwatch: keys, revisions, objects,
-// changes, sources and failures, and the promises that every part keeps.
+// Package keepwatch defines the types of list and watch: keys, revisions, objects, changes,
+// sources, targets and failures, and the promises of every package that uses them.
 //
-// A client of Kubernetes state lists a resource and then watches it. This package has
-// the types of that pair; the other packages build on them:
+// Programs use the packages that are built on them:
+//
+//	informer, informer/clientgo   cache the objects of a resource and handle its changes
+//	operator, operator/manager    call handlers until they succeed; a program of them
+//	stream                        writes changes to a file or pipe, with its cursor on disk
+//	controlplane                  runs a Kubernetes API server with an embedded etcd
+//	watchcache, readpath, storage serve a resource's GET, LIST and WATCH from memory
+//	check                         judges what a watch client received
+//
+// and they stand on these:
 //
 //	source/kube   reads a Kubernetes API             (implements Source)
 //	source/etcd   reads etcd itself                  (implements Source)
 //	reflector     keeps a target equal to a source   (decides about failures)
 //	store         has one resource's state and recent history
-//	stream        writes changes to a file or pipe, with its cursor on disk
 //
 // # The promises
 //
@@ -17,10 +24,12 @@
 // bookmarks r, across every reconnect and, if its cursor is stored, every
 // restart.
 //
-//	P1  contiguity      every batch or gap starts at the consumer's cursor; a cursor never goes back
+//	P1  contiguity      every batch or gap starts at the consumer's cursor; a cursor never goes back, except by
+//	                    a gap with the reason rewind
 //	P2  completeness    a batch (r0, r1] is σ(H) on (r0, r1]: same events, order and content, once each
-//	P3  gap             a gap (r0, r1] is the difference of σS(r0) and σS(r1); it is declared, and only
-//	                    happens when the history itself is gone
+//	P3  gap             a gap (r0, r1] is the difference of σS(r0) and σS(r1); it is declared. A stream has one
+//	                    only if the history is gone or could not be read; a watcher or a handler also if it
+//	                    lags by more than the window
 //	P4  fold            folding everything received up to r gives exactly σS(r)
 //	P5  monotonic       one object's revision only rises while its UID stays
 //	P6  deletes         whatever leaves the view yields Deleted with its last known state, in a gap too;
