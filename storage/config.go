@@ -21,23 +21,23 @@ import (
 
 // Config describes what is stored where. All fields are required unless they say otherwise.
 type Config struct {
-	// Client reads and watches the resource. It stays the caller's, and many storages may share
-	// it.
+	// Client reads and watches the resource. The caller owns it, and many storages may share it.
 	Client *clientv3.Client
 	// LastWrite is shared by storages of the same etcd; see etcd.LastWrite. It may be nil.
 	LastWrite *etcd.LastWrite
 	// Etcd is k8s.io/apiserver's own storage of the same resource: it writes, and reads
-	// what the watch cache can't. It stays the caller's.
+	// what the watch cache can't. The caller owns it.
 	Etcd apistorage.Interface
 	// GroupResource names the resource in metrics and messages.
 	GroupResource schema.GroupResource
 	// Prefix and ResourcePrefix begin the keys, as for Etcd: "/registry" and "/pods".
 	Prefix, ResourcePrefix string
-	// Namespaced says that what follows in a key is "namespace/name"; otherwise it is the
-	// name. Keys of another form are ignored and counted, and the first one is logged.
+	// Namespaced is true if keys are prefix/namespace/name, false if prefix/name; the function
+	// [Namespaced] determines it. Keys of another form are ignored and counted, and the first one is
+	// logged.
 	Namespaced bool
-	// CheckNames says that these are the object's namespace and name: an object that has others
-	// can't be read. An API server's keys always are, and [Namespaced] finds out which.
+	// CheckNames rejects an object whose metadata differs from its key in namespace or name: it
+	// can't be read. An API server's keys always have the names of their objects.
 	CheckNames bool
 	// Codec and Transformer decode etcd's values, as for Etcd. A nil Transformer leaves them as
 	// they are.

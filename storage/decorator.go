@@ -22,8 +22,8 @@ import (
 	"github.com/keepwatch/keepwatch/source/etcd"
 )
 
-// Decorator opens storages for an API server's RESTOptions. All of them share one connection to
-// etcd for reading; writes use k8s.io/apiserver's. If an invariant of a storage does not hold, the
+// Decorator returns the decorator that opens a [Storage] for each resource of an API server's
+// RESTOptions. Storages with the same transport share one connection to etcd for reading; writes use k8s.io/apiserver's. If an invariant of a storage does not hold, the
 // process ends with a panic.
 func Decorator() generic.StorageDecorator {
 	opened := connections{byKey: map[string]*connection{}}

@@ -1,4 +1,4 @@
-// Package storage is k8s.io/apiserver's storage.Interface over a watch cache that follows etcd.
+// Package storage implements k8s.io/apiserver's storage.Interface over a watch cache that follows etcd.
 //
 //	etcd ──▶ source/etcd ──▶ watchcache ──▶ Get, GetList, Watch
 //	  ▲
@@ -12,15 +12,15 @@
 //
 // The watch cache answers Get, GetList and Watch; see package watchcache. A consistent read asks
 // etcd for its newest revision, by a quorum read, and makes etcd report progress until the cache
-// has reached it. If the cache can't answer, because a revision is behind its history, an object
-// can't be decoded, or it does not become current in time, etcd3 answers, or says why not.
+// has reached it. If the cache can't answer, because a revision is older than its history, an
+// object can't be decoded, or it does not become current in time, the storage falls back to etcd3.
 //
-// Each object of a watch's events is decoded and encoded once for all watches.
+// Each object of a watch's events is usually decoded and encoded once for all watches.
 //
 // # Writes
 //
-// Writes are etcd3's: preconditions, conflicts, leases and encryption are the same as everywhere
-// else. The cached object is the first guess at the current one, which saves a read; etcd3 checks
+// Writes are etcd3's: preconditions, conflicts, leases and encryption are the same as in
+// kube-apiserver. The cached object is the first guess at the current one, which saves a read; etcd3 checks
 // it.
 //
 // # Files

@@ -23,7 +23,7 @@ func (s *Storage) sharedObject(e watchcache.Event) (runtime.Object, error) {
 		return &sharedObject{decoded: decoded, size: int64(e.Object.Size()), encoded: map[runtime.Identifier]*encoding{}}, err
 	})
 	if err != nil {
-		return nil, watchcache.Unreadable(e.Type, err)
+		return nil, watchcache.DecodeError(e.Type, err)
 	}
 	return shared, nil
 }

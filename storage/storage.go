@@ -16,7 +16,7 @@ import (
 
 var _ apistorage.Interface = (*Storage)(nil)
 
-// Storage is one resource's storage. It answers while Run runs.
+// Storage is one resource's storage. It answers while Run runs. It is safe for concurrent use.
 type Storage struct {
 	config Config
 	etcd   apistorage.Interface
@@ -26,7 +26,7 @@ type Storage struct {
 	shared *recent.Cache[sharedKey, *sharedObject]
 }
 
-// New returns a storage. It reads nothing; Run does.
+// New returns a storage. It reads nothing; Run does. It returns an error for an invalid config.
 func New(config Config) (*Storage, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
@@ -48,7 +48,10 @@ func New(config Config) (*Storage, error) {
 		s.source, err = newSource(config, cache, s.meter)
 		return s.source, err
 	})
-	return s, err
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // Run follows etcd until ctx is done, or until an invariant does not hold, which it returns as an
@@ -88,8 +91,9 @@ func (s *Storage) GetCurrentResourceVersion(ctx context.Context) (uint64, error)
 	return uint64(newest), err
 }
 
-// RequestWatchProgress makes the cache reach what etcd has now. Watches with ProgressNotify
-// receive a bookmark of that.
+// RequestWatchProgress makes the cache reach etcd's newest revision. It blocks until a quorum read
+// has returned that revision, but not until the cache has reached it. Watches with ProgressNotify
+// then receive a bookmark.
 func (s *Storage) RequestWatchProgress(ctx context.Context) error {
 	_, err := s.newest(ctx)
 	return err

@@ -11,7 +11,7 @@ import (
 	"github.com/keepwatch/keepwatch/watchcache"
 )
 
-// Create calls etcd3.
+// Create writes a new object through etcd3 and stores the result in out; it fails as etcd3 does.
 func (s *Storage) Create(ctx context.Context, key string, o, out runtime.Object, ttl uint64) error {
 	return s.etcd.Create(ctx, key, o, out, ttl)
 }

@@ -9,8 +9,8 @@ func (o *Object) Attached() any {
 }
 
 // Attach stores v with the object, for as long as the object is reachable, and returns v. If
-// something is attached already, Attach returns that. The one attachment of an object belongs to
-// the package that serves its encodings. An object without one pays for a nil pointer.
+// something is attached already, Attach stores nothing and returns that. An object has one
+// attachment, for the package that serves its encodings. Without one it costs a nil pointer.
 func (o *Object) Attach(v any) any {
 	if o.attached.CompareAndSwap(nil, &v) {
 		return v

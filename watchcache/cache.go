@@ -21,7 +21,7 @@ import (
 	"github.com/keepwatch/keepwatch/store"
 )
 
-// Cache is one resource as the Kubernetes API reads it. It answers while Run runs. It is safe
+// Cache answers the reads of one resource as the Kubernetes API defines them, while Run runs. It is safe
 // for concurrent use.
 type Cache struct {
 	config    Config
@@ -48,7 +48,8 @@ type Cache struct {
 var versioner apistorage.Versioner = apistorage.APIObjectVersioner{}
 
 // New returns a cache of the source that newSource returns. The source makes its objects with
-// the cache's NewObject. New reads nothing; Run does.
+// the cache's NewObject. New reads nothing; Run does. It returns an error for an invalid config,
+// and newSource's.
 func New(config Config, newSource func(*Cache) (Source, error)) (*Cache, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
@@ -74,8 +75,10 @@ func New(config Config, newSource func(*Cache) (Source, error)) (*Cache, error) 
 	config.Store.Size, config.Store.Slim, config.Store.Attributes = size, c.slim, c.attributesOf
 	c.store = store.New(config.Store)
 	var err error
-	c.source, err = newSource(c)
-	return c, err
+	if c.source, err = newSource(c); err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
 // Run follows the source until ctx is done, or until an invariant does not hold, which it

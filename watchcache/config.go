@@ -21,9 +21,9 @@ type Config struct {
 	GroupResource schema.GroupResource
 	// ResourcePrefix begins the keys of requests: "/pods".
 	ResourcePrefix string
-	// Namespaced says that what follows in a key is "namespace/name"; otherwise it is the name.
+	// Namespaced is true if keys are prefix/namespace/name, false if prefix/name.
 	Namespaced bool
-	// CheckNames says that these are the object's namespace and name: an object that has others
+	// CheckNames rejects an object whose metadata differs from its key in namespace or name: it
 	// can't be read.
 	CheckNames bool
 	// SourceName names the source in messages: "etcd". SourcePrefix begins the source's keys there:

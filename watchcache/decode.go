@@ -152,8 +152,9 @@ func (c *Cache) ReadDecoded(o keepwatch.Object) (cached *Object, decoded runtime
 	return c.decode(o, true)
 }
 
-// Decode is ReadDecoded for a reader that does not need protobuf. It makes no message of an object
-// that the cache read while it started: the first call of ReadDecoded does, or the background.
+// Decode returns an object of a snapshot as ReadDecoded does, for a caller that does not need
+// protobuf. It does not encode the protobuf message of an object that the cache read while it
+// started: the first call of ReadDecoded does, or the cache in the background.
 func (c *Cache) Decode(o keepwatch.Object) (cached *Object, decoded runtime.Object, err error) {
 	return c.decode(o, false)
 }

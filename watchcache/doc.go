@@ -1,13 +1,12 @@
-// Package watchcache is one resource as the Kubernetes API reads it, from any source: what the
-// watch cache is to kube-apiserver, with exact history.
+// Package watchcache answers get, list and watch of one resource from memory, like kube-apiserver's
+// watch cache. Its source is any [Source], and its history is exact.
 //
 //	Source ─▶ reflector ─▶ store ─┬─▶ Get, List: encoded objects and snapshots ─▶ readpath: HTTP
 //	  ▲                           └─▶ Watch: events, initial state, bookmarks  ─▶ storage: k8s.io/apiserver
 //	  └── Newest: which revision is the newest committed one? ◀── consistent reads
 //
-// A cache knows its source as a keepwatch.Source that answers one more question: which revision is
-// the newest committed one, and bring the watch there ([Source]). It knows neither etcd nor HTTP,
-// and has no writes.
+// [Source] extends keepwatch.Source: Newest also makes the open watch reach that revision, and Seed
+// loads older history. A cache depends on neither etcd nor HTTP, and has no writes.
 //
 // # Reads
 //
@@ -21,23 +20,24 @@
 //
 // # Watches
 //
-// A watch is a cursor over the store. Nothing is queued for it, and it is never ended because it
-// is slow. A watch that resumes from a revision behind the history receives the difference since
+// A watch is a cursor over the store. Nothing is queued for it, and a slow watch continues within the
+// history's bounds. A watch from a revision older than the history receives the difference since
 // then, in an order in which it can stop after any event and resume from there. For watches with
-// selectors, the store has the metadata of replaced states behind the history, where labels or
-// fields changed: an object that left the selection is DELETED, with that metadata. Beyond
-// store.Options.AttributeBytes such a watch receives 410 Expired.
+// selectors, the store has the metadata of replaced states that left the history, if labels or
+// fields changed: an object that left the selection is DELETED, with that metadata. A watch from a
+// revision older than the tombstones receives 410 Expired, and so does a watch with selectors from a
+// revision older than that metadata (store.Options).
 //
-// A watch from a revision that the source has not committed, by a read that began after the
-// request, ends with 410 Expired: the source was restored from a backup, and the watch would wait
-// for ever (kubernetes #107457).
+// A client may watch from a revision that the source has not committed. If a read made after the
+// request shows that the revision is not committed yet, the watch ends with 410 Expired: the source
+// was restored from a backup, and the watch would wait permanently (kubernetes #107457).
 //
 // [Watch.Serve] is the loop of every watch: it sends events, the initial state and bookmarks to a
 // [Receiver].
 //
 // # Objects
 //
-// An object is decoded once: conversion, defaults and decryption are applied, and labels, fields
+// An object is usually decoded once: conversion, defaults and decryption are applied, and labels, fields
 // and index values extracted. The cache decodes changes as they arrive. It does not decode what the
 // source has at the start until an object is read, or until some seconds later, with a quarter of a
 // processor: clients that resume from their revisions need none of it. After that the cache stores
@@ -52,9 +52,8 @@
 // An object that can't be decrypted or decoded has its place in the history. Each reader tries
 // again, since the reason may have been an unavailable key server. If it fails again, a read
 // returns ErrNotCached, and a watch ends at that event with an error. No later event overtakes it.
-// A selector matches only objects that were decoded: a list or a watch that would have to judge
-// another one fails, without naming it. Indexes find such an object under every value, until a
-// list can decode it.
+// A selector needs decoded labels. A list or watch with a selector fails if it meets an undecodable
+// object; its error does not name the object. Until decoding succeeds, every index lookup returns it.
 //
 // # Files
 //
@@ -68,7 +67,7 @@
 //	watchstart.go    where a watch begins               metrics.go      counters, the watch cache's names
 //	scope.go         keys of a request                  index.go        objects by value
 //	object.go        one state of an object             encoding.go     its bytes
-//	decode.go        decodes it once                    filter.go       selectors as a filter of the store
+//	decode.go        decodes it                         filter.go       selectors as a filter of the store
 //	attributes.go    labels and fields in little space  slim.go         an object after its deletion
 //	attachment.go    a reader's encodings of an object
 package watchcache

@@ -24,10 +24,10 @@ type Event struct {
 	InitialEnd bool
 }
 
-// Unreadable returns the error that ends a watch at an event of the given type whose object can't
+// DecodeError returns the error that ends a watch at an event of the given type whose object can't
 // be decoded because of err. Clients list again after the one for a deletion, and so notice it
 // (KEP-3926).
-func Unreadable(event watch.EventType, err error) error {
+func DecodeError(event watch.EventType, err error) error {
 	if event != watch.Deleted {
 		return err
 	}

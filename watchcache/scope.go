@@ -33,8 +33,8 @@ func (c *Cache) scope(key string, recursive bool) (scope, error) {
 	return scope{key, strings.TrimPrefix(key, prefix), recursive, c.config.Namespaced}, nil
 }
 
-// Accepts reports whether a key has the form of the resource's keys. The source ignores
-// others.
+// Accepts reports whether a key has the form of the resource's keys: a namespace and a name, or only
+// a name. The source must ignore other keys.
 func (c *Cache) Accepts(key keepwatch.Key) bool {
 	return (key.Namespace != "") == c.config.Namespaced && key.Name != "" && !strings.Contains(key.Name, "/")
 }

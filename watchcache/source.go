@@ -10,10 +10,10 @@ import (
 // made of theirs, and the end of an object as the source has it.
 type Source interface {
 	keepwatch.Source
-	// Newest returns the newest committed revision, by a read that began after the call. It
+	// Newest returns the newest committed revision, by a read that began after the call. This
+	// contract replaces that of keepwatch.Source.Newest: any goroutine may call it. Newest also
 	// makes the open Watch of the source deliver up to that revision without delay, even if
-	// nothing of the resource has changed. Any goroutine may call it. Errors are
-	// *keepwatch.Failure.
+	// nothing of the resource has changed. Errors are *keepwatch.Failure.
 	Newest(ctx context.Context) (keepwatch.Revision, error)
 	// Seed fills target, which is empty, with an older state and the history since. Clients then
 	// resume from revisions before the start. If Seed fails, target is empty and the cache

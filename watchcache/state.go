@@ -13,8 +13,8 @@ import (
 )
 
 var (
-	// ErrNotCached says that the cache does not have what a read needs: the source has it, or
-	// answers why not.
+	// ErrNotCached is returned when the cache cannot answer a read and the caller must ask the
+	// source.
 	ErrNotCached = errors.New("not in the watch cache")
 	// ErrNotConfirmed is an ErrNotCached of a consistent read: the cache could not confirm that
 	// it is current.

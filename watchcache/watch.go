@@ -36,10 +36,12 @@ type Watch struct {
 	missed keepwatch.Revision
 }
 
-// Watch begins a watch of the objects at a key or below it. While the cache is not ready or the
-// source is unavailable, or if a parameter is invalid, it returns a RequestError. If ctx ends
-// before the watch could begin, it returns the context's cause. Any other error is the only event
-// of the watch.
+// Watch begins a watch of the objects at a key or below it. Its errors are:
+//   - a [RequestError] while the cache is not ready or the source is unavailable, or if a
+//     parameter is invalid: the caller answers the request with its Err;
+//   - the context's cause if ctx ended after the cache was ready: the watch ends without events;
+//   - any other error, 410 Expired for example: the caller begins the watch and sends the error
+//     as its only event.
 func (c *Cache) Watch(ctx context.Context, key string, options apistorage.ListOptions) (*Watch, error) {
 	s, err := c.scope(key, options.Recursive)
 	if err != nil {
@@ -271,5 +273,5 @@ func (w *Watch) unreadable(key keepwatch.Key, event watch.EventType, err error) 
 		klog.V(2).InfoS("Watch with a selector ends", "resource", w.cache.config.GroupResource, "key", key, "err", err)
 		err = errUnjudged
 	}
-	return Unreadable(event, err)
+	return DecodeError(event, err)
 }
