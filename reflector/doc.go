@@ -3,8 +3,8 @@
 // A pure state machine (internal/machine) decides what to do about every failure: one table
 // from failure to verdict, one step from input to action. [Reflector.Run] performs the
 // actions: it lists, watches, waits, and feeds the [keepwatch.Target]. A relist is the last
-// resort. It has a reason, is counted, is jittered, and gives the target the difference,
-// never an empty state.
+// resort. It has a reason, is counted, and is jittered. It gives the target the full list; the
+// target computes the difference, and its state stays valid until the list is complete.
 //
 //	reflector.go  Reflector and Run
 //	options.go    Options; which failures end a start

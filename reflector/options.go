@@ -9,10 +9,10 @@ import (
 
 // Options configure a reflector. The zero value is ready for use.
 type Options struct {
-	// StartupDeadline is how long Run retries the failures that [EndsStartup] reports,
-	// before a list or a watch has succeeded; then Run returns the failure. With zero, such a
-	// failure ends Run at once. With a negative value Run retries without a limit, until the
-	// permission is granted or the resource is served.
+	// StartupDeadline bounds, from the start of Run, how long Run retries a failure for which
+	// [EndsStartup] is true while no list was committed and no watch opened in this Run:
+	// Forbidden, Absent, Rejected, Untrusted. Then Run returns the failure. Zero: Run returns
+	// the first such failure. Negative: no limit.
 	StartupDeadline time.Duration
 
 	// Paged makes the first list a paged one even if the source supports streaming lists.
@@ -26,8 +26,9 @@ type Options struct {
 	Seed uint64
 }
 
-// EndsStartup reports whether a failure of the kind ends Run after the startup deadline if
-// nothing has succeeded before.
+// EndsStartup reports whether a failure of the kind ends Run after
+// [Options.StartupDeadline]. It is also true for InvariantViolation, which ends Run at any
+// time.
 func EndsStartup(kind keepwatch.FailureKind) bool {
 	rule := machine.Table[kind]
 	return rule.EndsStartup || rule.Do == machine.End

@@ -63,7 +63,9 @@ type Progress struct {
 
 // Notice reports a failure and the decision on it, or the progress of a list.
 type Notice struct {
-	Time  time.Time
+	// Time is when the failure or the progress occurred.
+	Time time.Time
+	// State is the reflector's state after the decision.
 	State State
 	// Failure is the failure, nil for progress.
 	Failure *keepwatch.Failure

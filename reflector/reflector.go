@@ -26,7 +26,7 @@ func New(source keepwatch.Source, target keepwatch.Target, options Options) *Ref
 func (r *Reflector) Progress() Progress { return r.recorder.snapshot(time.Now()) }
 
 // Run follows the source until ctx is done or an error that cannot be retried occurs. It
-// returns the cause of ctx, a *keepwatch.Failure whose verdict is to end, or the target's
+// returns the cause of ctx, a *keepwatch.Failure whose Decision is Stop, or the target's
 // error; never nil. It must not be called concurrently. A later call continues at the
 // target's revision.
 func (r *Reflector) Run(ctx context.Context) error {

@@ -102,7 +102,7 @@ func (m Machine) verdict(rule Rule, f Failed, wait Wait) Verdict {
 	return rule.Do
 }
 
-// waitsForRevision reports whether the rule waits for a source that is behind the target.
+// waitsForRevision reports whether the rule waits for a source that is older than the target.
 // Its limit is a time, not a number of retries.
 func waitsForRevision(rule Rule) bool { return rule.MaxRetries == 0 && rule.Then != "" }
 

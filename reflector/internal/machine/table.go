@@ -113,7 +113,7 @@ var Table = [...]Rule{
 
 	keepwatch.Expired: {Do: Relist, Delay: Backoff},
 
-	// Both mean that the source is behind the target. It catches up, or it was restored from
+	// Both mean that the source is older than the target. It catches up, or it was restored from
 	// a backup and does not (kubernetes #107457).
 	keepwatch.RevisionTooLarge: {Do: Retry, Delay: Backoff, Then: Relist, Consistent: true, Visible: true},
 	keepwatch.StaleReplica:     {Do: Retry, Delay: Backoff, Then: Relist, Consistent: true, Visible: true},
