@@ -13,7 +13,11 @@ import (
 
 // Change is a change of one object as a handler receives it.
 type Change[T runtime.Object] struct {
-	Type     keepwatch.ChangeType
+	// Type is Added, Modified or Deleted, compared with the state that the handler accepted
+	// last.
+	Type keepwatch.ChangeType
+	// Revision is the revision of the change, or of the newest one if several were merged. For
+	// an initial state or a resync it is the object's own.
 	Revision keepwatch.Revision
 	// Object is the new state; for Deleted the last known one.
 	Object T

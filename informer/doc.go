@@ -3,17 +3,18 @@
 //
 //	pods, err := informer.New[*corev1.Pod](cfg, informer.Namespace("web"))
 //
-// Package [github.com/keepwatch/keepwatch/informer/clientgo] has the same behind client-go's
-// interfaces. Package [github.com/keepwatch/keepwatch/informer/health] has the status of both,
+// Package [github.com/keepwatch/keepwatch/informer/clientgo] implements client-go's interfaces
+// with the same engine. Package [github.com/keepwatch/keepwatch/informer/health] has the status of both,
 // and their health check and metrics.
 //
 // # How it works
 //
-// A reflector feeds a store, and a handler is a cursor over the store: it keeps only the last
-// state that it delivered. A handler that is less than 1,024 changes behind receives each of
-// them. A handler that is further behind receives the difference between that state and the
-// newest one: one update for each object that changed, and every deletion. Nothing is queued,
-// and a slow handler delays neither the other handlers nor the server, and uses no memory.
+// A reflector feeds a store, and a handler is a cursor over the store: it has only the last
+// state that it delivered. A handler that lags by less than 1,024 changes receives each of
+// them. A handler that lags by more receives the difference between that state and the newest
+// one: one update for each object that changed, and every deletion. A slow handler delays
+// neither the other handlers nor the server. No queue grows; a slow handler keeps one old
+// snapshot alive, and the retries of a failing one hold at most 10,000 notifications.
 //
 // # Guarantees
 //
@@ -21,7 +22,8 @@
 //   - One goroutine calls a handler, one call after the other, in the order of each object's
 //     states.
 //   - The initial state is delivered before any later change, and its changes are marked.
-//   - A change whose call failed is delivered again, merged with later changes of the object.
+//   - If the handler returns an error, or panics, the change is delivered again, merged with
+//     later changes of the object.
 //   - An object that was deleted and created again under its name is delivered as deleted and
 //     added, never as modified.
 //   - Once a handler's removal has returned, no further call begins.

@@ -29,7 +29,7 @@ func ExampleNew() {
 		}
 		_, err = pods.Handle(func(ctx context.Context, c informer.Change[*corev1.Pod]) error {
 			fmt.Println(c.Type, c.Object.Name)
-			return nil // or an error, and the change comes again
+			return nil // after an error, the change is delivered again
 		})
 		if err != nil {
 			return err
@@ -71,4 +71,20 @@ func ExampleInGroup() {
 	http.NewServeMux().Handle("/healthz", group)
 	fmt.Println(group.Check(nil))
 	// Output: <nil>
+}
+
+// An audit compares the cache with the server, and Repair corrects a difference.
+func ExampleInformer_Audit() {
+	audit := func(ctx context.Context, pods *informer.Informer[*corev1.Pod]) error {
+		result, err := pods.Audit(ctx)
+		if err != nil {
+			return err
+		}
+		if !result.Equal() {
+			log.Printf("missing %v, extra %v, different %v", result.Missing, result.Extra, result.Different)
+			pods.Repair()
+		}
+		return nil
+	}
+	_ = audit
 }

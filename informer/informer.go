@@ -91,7 +91,7 @@ func connect(cfg *rest.Config, example runtime.Object, set settings) (*direct.So
 // Run keeps the objects up to date until ctx is done or an error that cannot be retried
 // occurs, and returns once every handler has ended. It returns the cause of ctx's end, or a
 // *keepwatch.Failure: one that lasted beyond [StartupDeadline], or an internal invariant
-// violation. An informer runs once.
+// violation. An informer runs once: a later call returns an error and sends no request.
 func (i *Informer[T]) Run(ctx context.Context) error {
 	return i.follower.Run(ctx, follow.Hooks{
 		Begin: func(context.Context) { i.group.Add(i.follower) },

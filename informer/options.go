@@ -70,11 +70,8 @@ func Fields(selector string) Option { return func(s *settings) { s.source.Fields
 // Scheme sets the scheme in which T is registered. The default is client-go's.
 func Scheme(scheme *runtime.Scheme) Option { return func(s *settings) { s.scheme = scheme } }
 
-// StartupDeadline limits how long Run retries the failures that reflector.EndsStartup reports,
-// before the first list: the request is forbidden or rejected, the resource is not served, the
-// certificate is not trusted. Then Run returns the failure. Zero ends Run at the first such
-// failure. A negative value, the default, waits without limit. It means the same as
-// reflector.Options.StartupDeadline.
+// StartupDeadline sets reflector.Options.StartupDeadline. The default is negative, no limit,
+// as in client-go: the permission or the resource may be created after the informer started.
 func StartupDeadline(d time.Duration) Option {
 	return func(s *settings) { s.follow.StartupDeadline = d }
 }

@@ -11,17 +11,19 @@
 //
 // # Guarantees
 //
-// The informers keep what client-go documents of SharedInformer: the cache is updated before
-// the callbacks; a handler is called from one goroutine, one callback after the other, in the
+// The informers guarantee what client-go documents for SharedInformer: the cache is updated
+// before the callbacks; a handler is called from one goroutine, one callback after the other, in the
 // order of each object's states; the initial list is delivered before any later change, and its
 // additions are marked; the handle's HasSynced is true once the handler itself has received
 // that list; after IsStopped an informer neither starts again nor accepts handlers.
 //
 // # Differences from client-go
 //
-//   - A new watch resumes after server errors, broken connections, undecodable events, and
-//     watches that end at once; client-go lists. Each list has a reason, see [health.Status],
-//     and delivers only what changed.
+//   - A new watch resumes after server errors, broken connections, and undecodable events.
+//     client-go v0.37 resumes after a refused connection, status 429, and the end, reset or
+//     timeout of a watch that lasted 1 s or had events; it lists after the others. An informer lists after 10 server errors, 5 watches that end
+//     at once, or 3 undecodable events, each without progress in between. Each list has a
+//     reason, see [health.Status], and delivers only what changed.
 //   - An object that was deleted and created again under its name is delivered as deleted and
 //     added, never as updated. If only a list showed it, the deletion carries a
 //     cache.DeletedFinalStateUnknown, which always has the last known object; so does a

@@ -105,7 +105,7 @@ func TestCompareMetrics(t *testing.T) {
 	}
 }
 
-// Queued counts the changes that the handler furthest behind has yet to receive, with the one
+// Queued counts the changes that the handler that lags most has yet to receive, with the one
 // whose call is running.
 func TestQueuedItems(t *testing.T) {
 	s := podtest.NewServer(t, podtest.Pod("a"), podtest.Pod("b"), podtest.Pod("c"))

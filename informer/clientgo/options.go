@@ -39,11 +39,9 @@ func DropManagedFields() Option { return func(s *settings) { s.follow.DropManage
 // copies. It has an effect on the informers that read the server themselves: see [Direct].
 func Compact() Option { return func(s *settings) { s.follow.Compact = true } }
 
-// StartupDeadline limits how long an informer retries the failures that reflector.EndsStartup reports,
-// before the first list: the request is forbidden or rejected, the resource is not served, the
-// certificate is not trusted. Then the informer stops, and the group's Check returns the
-// failure. Zero stops it at the first such failure. A negative value, the default, waits without limit. It means the same as
-// reflector.Options.StartupDeadline.
+// StartupDeadline sets reflector.Options.StartupDeadline. The default is negative, no limit, as
+// in client-go: the permission or the resource may be created after the informer started. An
+// informer that ends at the deadline stops, and the group's Check returns the failure.
 func StartupDeadline(d time.Duration) Option {
 	return func(s *settings) { s.follow.StartupDeadline = d }
 }

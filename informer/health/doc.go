@@ -19,7 +19,7 @@
 //	keepwatch_watch_objects, …_rejected_objects                in the cache, and skipped
 //	keepwatch_watch_handlers, …_handlers_behind                all, and those with changes to receive
 //	keepwatch_watch_handler_panics_total
-//	informer_queued_items                                      changes left for the handler furthest behind
+//	informer_queued_items                                      changes left for the handler that lags most
 //	informer_processing_latency_seconds                        the duration of each call of a handler
 //	informer_store_resource_version                            its 15 least significant digits
 //

@@ -16,7 +16,7 @@ type Member interface {
 	Name() string
 	// Status returns the informer's status.
 	Status() Status
-	// Queued returns how many changes the handler that is furthest behind has yet to receive.
+	// Queued returns how many changes the handler that lags most has yet to receive.
 	Queued() int
 	// Latency returns a histogram of the handlers' calls: their number, the sum of their
 	// durations in seconds, and for each upper bound the number of calls within it.
@@ -40,7 +40,7 @@ func NewGroup() *Group {
 }
 
 // Add adds an informer that begins to run. If a member has its name, a number is appended.
-// Informers call it themselves.
+// Add is for informers; other code does not call it.
 func (g *Group) Add(m Member) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -57,7 +57,8 @@ func (g *Group) Add(m Member) {
 }
 
 // Remove removes an informer that has stopped. Check returns failure until another member
-// has the informer's name; nil is no failure. Informers call it themselves.
+// has the informer's name; nil is no failure. Remove is for informers; other code does not
+// call it.
 func (g *Group) Remove(m Member, failure error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

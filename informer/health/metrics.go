@@ -37,7 +37,7 @@ var (
 // clientGoDesc describes a series that client-go's informers export under the same name:
 // see k8s.io/component-base/metrics/prometheus/clientgo/fifo. The help is theirs, word by
 // word, since a registry cannot gather two that differ. The values here are: changes that
-// the handler furthest behind has yet to receive; how long each call of a handler took.
+// the handler that lags most has yet to receive; how long each call of a handler took.
 func clientGoDesc(name, help string) *prometheus.Desc {
 	return prometheus.NewDesc("informer_"+name, "[ALPHA] "+help, []string{"name", "group", "version", "resource"}, nil)
 }

@@ -14,8 +14,8 @@ type State string
 
 const (
 	Syncing      State = "SYNCING"      // the first list is being read
-	Live         State = "LIVE"         // a watch is open, and delivered a change within the last minute
-	Quiet        State = "QUIET"        // a watch is open, and delivered no change within the last minute
+	Live         State = "LIVE"         // a watch is open; it opened or delivered a change within the last minute
+	Quiet        State = "QUIET"        // a watch has been open and delivered no change for a minute
 	Stalled      State = "STALLED"      // the server cannot be reached or answers with errors
 	Relisting    State = "RELISTING"    // a later list is being read, to compute the difference
 	Forbidden    State = "FORBIDDEN"    // the credentials do not permit the request
@@ -27,8 +27,8 @@ const (
 // states has all states, in the order above.
 var states = []State{Syncing, Live, Quiet, Stalled, Relisting, Forbidden, Absent, Unauthorized, Stopped}
 
-// QuietAfter is how long a watch without a change is Live: a server sends a bookmark
-// at least once in that time.
+// QuietAfter is how long after the last change, or after the watch opened, the state stays
+// Live. Then it is Quiet.
 const QuietAfter = time.Minute
 
 // Status describes an informer at one moment.
@@ -68,9 +68,11 @@ type Status struct {
 	LastFailure error
 }
 
-// Healthy returns an error if the informer has not followed its resource for longer than
-// grace. A server on which nothing changes is healthy, and so is an informer that was
-// stopped. A server that accepts requests and does not complete them is not.
+// Healthy returns an error with the state, the duration and the last failure if the informer
+// has not followed its resource for longer than grace. It returns nil otherwise, also if
+// nothing changes on the server, and if the informer was stopped. A server that accepts
+// requests and does not complete them causes an error. [Group.Check] and
+// operator.Operator.Healthy use a grace of two minutes.
 func (s Status) Healthy(grace time.Duration) error {
 	if s.NotLiveSince.IsZero() {
 		return nil

@@ -1,9 +1,9 @@
 // Package follow is the engine of all informers: it keeps a store equal to a source, and
 // delivers the store's changes to handlers.
 //
-// A handler is a cursor over the store. It keeps only the last state that it delivered. A
-// handler that is less than 1,024 changes behind receives each of them; one that is further
-// behind receives the difference between that state and the newest one.
+// A handler is a cursor over the store. It has only the last state that it delivered. A
+// handler that lags by less than 1,024 changes receives each of them; one that lags by more
+// receives the difference between that state and the newest one.
 //
 // # Files
 //

@@ -12,7 +12,7 @@ import (
 )
 
 // exact bounds the number of changes that a handler receives event by event. A handler that
-// is further behind receives the difference: one update for each object that changed.
+// lags by more receives the difference: one update for each object that changed.
 const exact = 1024
 
 // HandlerOptions configure a handler.

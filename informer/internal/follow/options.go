@@ -29,8 +29,8 @@ type Options struct {
 	Seed            uint64
 }
 
-// store returns the options of the store. The history is for handlers that are a little
-// behind; others receive the difference.
+// store returns the options of the store. The history is for handlers that lag a
+// little; others receive the difference.
 func (o Options) store() store.Options {
 	s := store.Options{
 		WindowBytes:    8 << 20,

@@ -16,7 +16,7 @@ type progress struct {
 }
 
 // start begins the delivery of the changes to a state. It stores their number first, so
-// that a reader never sees the handler further than it is, although it may see it behind.
+// that a reader never sees a newer progress than the handler's, although it may see an older one.
 func (p *progress) start(toward *store.Snapshot, left int) {
 	p.left.Store(int64(left))
 	p.target.Store(toward)
@@ -34,9 +34,9 @@ func (p *progress) reached(r keepwatch.Revision) bool {
 	return toward.Revision() >= r && p.left.Load() == 0
 }
 
-// behind returns the number of changes that the handler still has to receive, as long as the
+// lag returns the number of changes that the handler still has to receive, as long as the
 // store does not change.
-func (p *progress) behind(s *store.Store) int {
+func (p *progress) lag(s *store.Store) int {
 	toward := p.target.Load()
 	if toward == nil {
 		return 0 // the size of the first state is not known yet

@@ -50,24 +50,24 @@ func (f *Follower) resource() schema.GroupVersionResource {
 
 // countHandlers returns the number of handlers, and of those that have not received all
 // changes up to a revision and will receive more.
-func (f *Follower) countHandlers(newest keepwatch.Revision) (all, behind int) {
+func (f *Follower) countHandlers(newest keepwatch.Revision) (all, lagging int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for h := range f.handlers {
 		if !isClosed(h.done) && !h.progress.reached(newest) {
-			behind++
+			lagging++
 		}
 	}
-	return len(f.handlers), behind
+	return len(f.handlers), lagging
 }
 
-// Queued returns how many changes the handler that is furthest behind has yet to receive.
+// Queued returns how many changes the handler that lags most has yet to receive.
 func (f *Follower) Queued() (most int) {
 	f.mu.Lock()
 	handlers := slices.Collect(maps.Keys(f.handlers))
 	f.mu.Unlock()
 	for _, h := range handlers {
-		most = max(most, h.progress.behind(f.store))
+		most = max(most, h.progress.lag(f.store))
 	}
 	return most
 }

@@ -7,7 +7,7 @@ import (
 
 // jsonField is the plan of a field of a struct.
 type jsonField struct {
-	index  []int // of the field, behind those of the structs that it is embedded in
+	index  []int // of the field, after those of the structs that it is embedded in
 	decode jsonPlan
 }
 

@@ -18,7 +18,7 @@ type message struct {
 type field struct {
 	index  int // in the struct
 	number protowire.Number
-	// decode decodes a value with a length; rest is the message behind it. It is nil if the field has no
+	// decode decodes a value with a length; rest is the message after it. It is nil if the field has no
 	// such values.
 	decode func(in *interner, v reflect.Value, value, rest []byte) error
 	// set sets a number. It is nil if the field has no numbers.

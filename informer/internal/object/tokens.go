@@ -36,14 +36,14 @@ func (t *tokens) enter() bool {
 	return true
 }
 
-// more reads the comma or the bracket behind an element, and reports whether another element follows.
+// more reads the comma or the bracket after an element, and reports whether another element follows.
 func (t *tokens) more() bool {
 	c := t.peek()
 	t.at++
 	return c == ','
 }
 
-// name reads the name of a member, and the colon behind it.
+// name reads the name of a member, and the colon after it.
 func (t *tokens) name() []byte {
 	t.peek()
 	name := t.string()
