@@ -9,7 +9,7 @@
 //	}, operator.Retries(5))
 //	err := op.Run(ctx, cfg)
 //
-// Package manager makes a program of operators, with flags, leader election and endpoints.
+// Package manager builds a program from operators, with flags, leader election and endpoints.
 // This package changes no global state; without the option [Logger] it logs to
 // slog.Default, and it records spans with OpenTelemetry's global provider.
 //
@@ -24,17 +24,19 @@
 //   - One object's handlers run one at a time; different objects are handled in
 //     parallel. Handlers see an object as it was after the operator's last patch of it,
 //     or later.
-//   - The handlers of a change see every final state of an object, also if it changes while
-//     they run, and if a change is reverted, unless the process was killed in the call for
-//     that change. They may not see intermediate states.
+//   - Change handlers always see the last state of an object, even if it changes while they
+//     run. A reverted change is reported too, unless the process was killed during that call.
+//     They may not see intermediate states.
 //   - A handler that fails is called again after 5 ms, and after twice the wait for each further
-//     failure, up to a minute. At most one failure a second is written to an object, so that
-//     a process that is killed loses the count of at most two seconds.
+//     failure, up to a minute. A handler's first failure is always written to the object.
+//     Retries closer together than 1 s are written at most once a second, so that a process
+//     that is killed loses the count of at most two seconds.
 //   - An object that cannot be handled, for example because the API rejects a patch, is
 //     handled again after 1 s, 1 s, 2 s, 3 s, 5 s and so on up to 610 s. It does not delay
 //     other objects.
-//   - An error that cannot be recovered from ends [Operator.Run] with its cause: a kind that
-//     cannot be watched, a lost election, a broken invariant. No other error does.
+//   - Only the errors that [Run] lists end an operator. A lost election ends Run's context:
+//     Run returns nil if its handlers return in time, and manager.Elected returns
+//     ErrLeadershipLost.
 //
 // # What is stored on the objects
 //
@@ -53,7 +55,7 @@
 //	engine.go                 a running operator: objects, queue, workers
 //	source.go, api.go         the two interfaces to the cluster, which tests replace
 //	object.go                 one object: its state, its events, its pending patch
-//	process.go                one turn of an object
+//	process.go                one reconciliation of an object
 //	call.go                   one call of a handler
 //	send.go, condition.go     patches; the condition of an object whose patch is rejected
 //	task.go                   one call of a timer or daemon

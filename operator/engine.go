@@ -44,7 +44,7 @@ func newEngine(op *Operator, k kind, api api, source objectSource, recorder *eve
 	e := &engine{
 		Operator: op, kind: k, spec: op.spec(), api: api, source: source, recorder: recorder,
 		queue: queue.New[keepwatch.UID](), logger: op.logger().With("resource", op.name), fail: fail,
-		handling: handling, daemons: background.NewRunner(handling, ErrStopped, ErrUnwanted), objects: map[keepwatch.UID]*object{}, calls: map[*call]struct{}{},
+		handling: handling, daemons: background.NewRunner(handling, ErrStopped, ErrNotSelected), objects: map[keepwatch.UID]*object{}, calls: map[*call]struct{}{},
 	}
 	op.metrics.queue.Store(e.queue)
 	return e

@@ -8,13 +8,13 @@ import (
 )
 
 // The wait after an error before a handler is called again, unless the error, the handler's
-// [Backoff] or the operator's [DefaultBackoff] sets another one: FirstBackoff after the first
-// call, twice as long after each further call, at most MaxBackoff.
+// Backoff or the operator's DefaultBackoff sets another one: firstBackoff after the first
+// call, twice as long after each further call, at most maxBackoff.
 const (
-	// FirstBackoff is that of client-go's workqueues.
-	FirstBackoff = 5 * time.Millisecond
-	// MaxBackoff is kopf's fixed delay, so that no handler waits longer than with kopf.
-	MaxBackoff = time.Minute
+	// firstBackoff is that of client-go's workqueues.
+	firstBackoff = 5 * time.Millisecond
+	// maxBackoff is kopf's fixed delay, so that no handler waits longer than with kopf.
+	maxBackoff = time.Minute
 )
 
 // Temporary returns an error after which the handler is called again, after the handler's
@@ -44,12 +44,12 @@ func Permanent(err error) error {
 	return &cycle.Permanent{Err: err}
 }
 
-// Mode says how errors are handled that are neither temporary nor permanent.
-type Mode uint8
+// ErrorMode sets how errors are handled that are neither temporary nor permanent.
+type ErrorMode uint8
 
 const (
 	// Retry calls the handler again after its Backoff. It is the default.
-	Retry Mode = iota
+	Retry ErrorMode = iota
 	// Fail treats the error as permanent.
 	Fail
 	// Ignore logs the error and treats the call as successful.
@@ -57,12 +57,12 @@ const (
 )
 
 // verdicts are the modes in the words of cycle.
-var verdicts = map[Mode]cycle.OnError{Retry: cycle.Retry, Fail: cycle.Fail, Ignore: cycle.Ignore}
+var verdicts = map[ErrorMode]cycle.OnError{Retry: cycle.Retry, Fail: cycle.Fail, Ignore: cycle.Ignore}
 
 // ErrStopped is the cause with which a handler's context ends when the operator was
 // stopped and the handler has not returned within [ShutdownGrace].
 var ErrStopped = errors.New("the operator stops")
 
-// ErrUnwanted is the cause with which the context of a timer or daemon ends when its
-// object is deleted or no longer passes the filter.
-var ErrUnwanted = errors.New("the object is deleted or no longer passes the filter")
+// ErrNotSelected is the cause of the end of a timer's or daemon's context when its object is
+// deleted or no longer passes the filter.
+var ErrNotSelected = errors.New("the object is deleted or no longer passes the filter")

@@ -126,7 +126,7 @@ func (f *faultRun) wantThrottled(name string) {
 		}
 	}
 	f.waitUntil("the condition is written", func() (bool, string) {
-		note := f.get(name).GetAnnotations()[operator.DefaultPrefix+"/handled-condition"]
+		note := f.get(name).GetAnnotations()[prefix+"/handled-condition"]
 		return strings.Contains(note, "spec.size"), note
 	})
 	// Its status is accepted before the rejection, and the condition is written once. A try

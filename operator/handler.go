@@ -88,7 +88,8 @@ type declaration struct {
 
 // ID names a handler in its progress and its log. The default is the function's name; for
 // an anonymous function, the cause. Of handlers with one id for different causes, one is
-// called if several apply. Keep ids: progress under another id is not found.
+// called if several apply. Do not change an id: the operator does not find progress that was
+// stored under another one.
 func ID(id string) HandlerOption {
 	return func(d *declaration) { d.ID, d.named = id, true }
 }
@@ -101,8 +102,8 @@ func Retries(n int) HandlerOption { return func(d *declaration) { d.Retries = n 
 func Timeout(t time.Duration) HandlerOption { return func(d *declaration) { d.Timeout = t } }
 
 // Backoff sets a fixed wait after an error that is neither permanent nor a [RetryAfter].
-// The default is the operator's [DefaultBackoff], or a wait that grows from [FirstBackoff]
-// to [MaxBackoff]; for daemons from 1 s to 610 s.
+// The default is the operator's [DefaultBackoff], or a wait that doubles from 5 ms to 1 min;
+// for daemons from 1 s to 610 s.
 func Backoff(t time.Duration) HandlerOption {
 	return func(d *declaration) { d.setBackoff(t) }
 }
@@ -113,11 +114,11 @@ func (d *declaration) setBackoff(t time.Duration) {
 
 // OnError sets how errors are handled that are neither temporary nor permanent. The
 // default is Retry.
-func OnError(m Mode) HandlerOption {
+func OnError(m ErrorMode) HandlerOption {
 	return func(d *declaration) {
 		verdict, ok := verdicts[m]
 		if !ok {
-			d.errs = append(d.errs, fmt.Errorf("mode %d: want Retry, Fail or Ignore", m))
+			d.errs = append(d.errs, fmt.Errorf("error mode %d: want Retry, Fail or Ignore", m))
 		}
 		d.OnError = verdict
 	}
@@ -208,7 +209,7 @@ func caller[T metav1.Object](f Func[T]) func(context.Context, *invocation) error
 // newDeclaration applies the options of a handler, and records what is invalid.
 func newDeclaration[T metav1.Object](op *Operator, f any, causes cycle.Cause, fallback string, options []HandlerOption) *declaration {
 	d := &declaration{
-		Handler:  cycle.Handler{ID: nameOf(f), Causes: causes, Backoff: backoff.Exponential{First: FirstBackoff, Max: MaxBackoff}},
+		Handler:  cycle.Handler{ID: nameOf(f), Causes: causes, Backoff: backoff.Exponential{First: firstBackoff, Max: maxBackoff}},
 		Schedule: background.Schedule{Grace: defaultGrace},
 	}
 	if op.set.backoff != nil {

@@ -10,8 +10,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/keepwatch/keepwatch/operator"
 )
 
 // TestKilledAtRandomPoints kills the program repeatedly: in the call of a handler, before a
@@ -149,8 +147,8 @@ func (k *killRun) written() map[string]bool {
 	for _, w := range list.Items {
 		notes := w.GetAnnotations()
 		for _, id := range []string{"first", "second", "end", "farewell"} {
-			handled := notes[operator.DefaultPrefix+"/last-handled-configuration"] != "" && (id == "first" || id == "second")
-			if handled || strings.Contains(notes[operator.DefaultPrefix+"/"+id], `"success":true`) {
+			handled := notes[prefix+"/last-handled-configuration"] != "" && (id == "first" || id == "second")
+			if handled || strings.Contains(notes[prefix+"/"+id], `"success":true`) {
 				done["called "+id+" "+w.GetName()] = true
 			}
 		}

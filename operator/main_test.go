@@ -30,6 +30,9 @@ import (
 	"github.com/keepwatch/keepwatch/operator"
 )
 
+// prefix is the default Prefix. It is stored on objects, so it must not change.
+const prefix = "keepwatch.github.io"
+
 // deadline bounds every wait for something that happens soon on an idle machine.
 const deadline = 5 * time.Minute
 
@@ -327,11 +330,11 @@ func (p *testNamespace) waitHandled(name string) {
 	p.waitUntil(name+" is handled", func() (bool, string) {
 		var notes []string
 		for key := range p.get(name).GetAnnotations() {
-			if strings.HasPrefix(key, operator.DefaultPrefix+"/") {
+			if strings.HasPrefix(key, prefix+"/") {
 				notes = append(notes, key)
 			}
 		}
-		return len(notes) == 1 && notes[0] == operator.DefaultPrefix+"/last-handled-configuration", fmt.Sprintf("%q", notes)
+		return len(notes) == 1 && notes[0] == prefix+"/last-handled-configuration", fmt.Sprintf("%q", notes)
 	})
 }
 

@@ -198,9 +198,9 @@ func (o *object) wrote(revision keepwatch.Revision) {
 // reads the object from the server.
 const settleTime = 5 * time.Second
 
-// behind reports whether a state is older than the last own write, and until when to wait
+// outdated reports whether a state is older than the last own write, and until when to wait
 // for the source to deliver a newer one.
-func (o *object) behind(g view) (behind bool, settle time.Time) {
+func (o *object) outdated(g view) (outdated bool, settle time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return g.revision < o.written, o.settleDeadline

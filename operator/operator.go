@@ -18,8 +18,8 @@ import (
 	"github.com/keepwatch/keepwatch/operator/internal/cycle"
 )
 
-// Operator handles the objects of one resource. Handlers are declared before it runs, and
-// it runs once.
+// Operator handles the objects of one resource. Handlers are declared before it runs. It runs
+// once: see [Run].
 type Operator struct {
 	name       string
 	gvr        *schema.GroupVersionResource // if a version was named
@@ -50,8 +50,8 @@ type settings struct {
 	logger          *slog.Logger
 }
 
-// DefaultPrefix is the default Prefix of an operator.
-const DefaultPrefix = "keepwatch.github.io"
+// defaultPrefix is the default Prefix of an operator.
+const defaultPrefix = "keepwatch.github.io"
 
 // Option configures an Operator.
 type Option func(*settings)
@@ -60,7 +60,7 @@ type Option func(*settings)
 func Namespaces(names ...string) Option { return func(s *settings) { s.namespaces = names } }
 
 // Prefix sets the prefix of the annotations that store progress, and of the finalizer: a
-// DNS name. The default is DefaultPrefix.
+// DNS name. The default is keepwatch.github.io.
 func Prefix(prefix string) Option { return func(s *settings) { s.prefix = prefix } }
 
 // Finalizer sets the name of the finalizer. The default is the prefix and "/finalizer".
@@ -86,11 +86,10 @@ func Workers(n int) Option { return func(s *settings) { s.workers = n } }
 // time.Minute, errors are retried as by kopf.
 func DefaultBackoff(d time.Duration) Option { return func(s *settings) { s.backoff = &d } }
 
-// StartupDeadline limits how long Run retries, before it has found the resource and before
-// the first list, the failures that reflector.EndsStartup reports, like a resource that is
-// absent or forbidden; then Run returns the failure. Zero ends Run at the first such failure. A
-// negative value waits without limit. The default is a minute. It means the same as
-// reflector.Options.StartupDeadline.
+// StartupDeadline sets reflector.Options.StartupDeadline. The default is a minute: a program
+// that is deployed together with its resource definition and its permissions waits for them,
+// and ends with the reason if they do not appear. It limits the discovery of the resource, and
+// then again its first list: Run may retry for up to twice d.
 func StartupDeadline(d time.Duration) Option {
 	return func(s *settings) { s.startupDeadline = d }
 }
@@ -106,7 +105,7 @@ func Logger(l *slog.Logger) Option { return func(s *settings) { s.logger = l } }
 // "widgets.example.com", or with a version "deployments.v1.apps".
 func New(resource string, options ...Option) *Operator {
 	op := &Operator{name: resource, set: settings{
-		prefix: DefaultPrefix, workers: 10,
+		prefix: defaultPrefix, workers: 10,
 		startupDeadline: time.Minute, shutdownGrace: 20 * time.Second,
 	}}
 	for _, o := range options {
@@ -134,14 +133,15 @@ func (op *Operator) Name() string { return op.name }
 // Resource returns the resource and its group.
 func (op *Operator) Resource() schema.GroupResource { return op.resource }
 
-// idleTimeout is how long an operator may be behind before it is unhealthy.
-const idleTimeout = 2 * time.Minute
+// healthGrace is how long an operator may fail to follow its resource before it is unhealthy.
+const healthGrace = 2 * time.Minute
 
-// Healthy returns for how long and why the operator cannot follow its resource; nil if it
-// follows it, if that has lasted for less than two minutes, or if it does not run.
+// Healthy returns an error with the duration and the reason if the operator has not followed
+// its resource for more than two minutes. It returns nil otherwise, and if the operator does
+// not run.
 func (op *Operator) Healthy() error {
 	if e := op.running.Load(); e != nil {
-		return e.source.healthy(idleTimeout)
+		return e.source.healthy(healthGrace)
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ func TestCreateUpdateDelete(t *testing.T) {
 	if got := w.Object["status"]; fmt.Sprint(got) != "map[make:map[size:1] phase:Created]" {
 		t.Errorf("status %v", got)
 	}
-	if got := w.GetFinalizers(); len(got) != 1 || got[0] != operator.DefaultPrefix+"/finalizer" {
+	if got := w.GetFinalizers(); len(got) != 1 || got[0] != prefix+"/finalizer" {
 		t.Errorf("finalizers %q", got)
 	}
 

@@ -19,7 +19,7 @@ func TestPatchRejectsReservedFields(t *testing.T) {
 		"status.operation":           "",
 		"metadata.annotations.color": "",
 	} {
-		p := &Patch{prefix: DefaultPrefix, progress: []string{"status", "op"}}
+		p := &Patch{prefix: defaultPrefix, progress: []string{"status", "op"}}
 		p.Set(field, 1)
 		out, err := p.drain()
 		switch {

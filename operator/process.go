@@ -83,9 +83,9 @@ func (e *engine) process(o *object, g view, now time.Time) (time.Time, error) {
 		}
 	}
 	o.tasks.Sync(e.taskState(g))
-	if behind, settle := o.behind(g); behind && now.Before(settle) {
+	if outdated, settle := o.outdated(g); outdated && now.Before(settle) {
 		return settle, nil
-	} else if behind && !g.gone {
+	} else if outdated && !g.gone {
 		var gone bool
 		var err error
 		if g, gone, err = e.refresh(o, g); err != nil || gone {

@@ -22,7 +22,7 @@ import (
 func annotationOf(state map[string]any, name string) any {
 	about, _ := state["metadata"].(map[string]any)
 	annotations, _ := about["annotations"].(map[string]any)
-	return annotations[DefaultPrefix+"/"+name]
+	return annotations[defaultPrefix+"/"+name]
 }
 
 // killableServer is a server that accepts no patches of an operator that was killed.
@@ -196,7 +196,7 @@ func (c *handlerCalls) check(t *testing.T, w *fakeServer) {
 			}
 		}
 		notes := maps.Clone(o["metadata"].(map[string]any)["annotations"].(map[string]any))
-		delete(notes, DefaultPrefix+"/last-handled-configuration")
+		delete(notes, defaultPrefix+"/last-handled-configuration")
 		if len(notes) > 0 {
 			t.Errorf("left on %s: %v", name, notes)
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/keepwatch/keepwatch/operator/internal/cycle"
 )
 
-// Cause is why a handler is called, in the words of the stored progress.
+// Cause is the reason why a handler is called. The stored progress has the same values.
 type Cause string
 
 // The causes that handlers are called for.
@@ -28,19 +28,19 @@ const (
 
 // Difference is a change of one field.
 type Difference struct {
-	Op   Op
+	Op   FieldOp
 	Path FieldPath
 	// Old is nil for an added field, and New for a removed one.
 	Old, New any
 }
 
-// Op says what happened to a field.
-type Op string
+// FieldOp is the kind of a change of a field. The values are closed.
+type FieldOp string
 
 const (
-	FieldAdded   Op = "add"
-	FieldChanged Op = "change"
-	FieldRemoved Op = "remove"
+	FieldAdded   FieldOp = "add"
+	FieldChanged FieldOp = "change"
+	FieldRemoved FieldOp = "remove"
 )
 
 // FieldPath leads to a field of an object, name by name.
@@ -164,7 +164,7 @@ func request[T metav1.Object](in *invocation) (*Request[T], error) {
 func ownDifferences(shared []cycle.Difference) []Difference {
 	own := make([]Difference, len(shared))
 	for n, d := range shared {
-		own[n] = Difference{Op(d.Op), FieldPath(d.Path), runtime.DeepCopyJSONValue(d.Old), runtime.DeepCopyJSONValue(d.New)}
+		own[n] = Difference{FieldOp(d.Op), FieldPath(d.Path), runtime.DeepCopyJSONValue(d.Old), runtime.DeepCopyJSONValue(d.New)}
 	}
 	return own
 }

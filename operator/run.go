@@ -23,7 +23,8 @@ func (op *Operator) Run(ctx context.Context, cfg *rest.Config) error { return Ru
 // handlers may continue for the longest [ShutdownGrace] among the operators; then their
 // contexts end. Run returns nil if ctx was done and all handlers returned in time,
 // otherwise the fatal error and the handlers that did not return. No handler is called
-// before all operators have their first lists. An operator runs once.
+// before all operators have their first lists. An operator runs once: if one of ops was given
+// to Run before, Run returns an error and starts nothing.
 func Run(ctx context.Context, cfg *rest.Config, ops ...*Operator) error {
 	if len(ops) == 0 {
 		return errors.New("no operators to run")
@@ -188,8 +189,8 @@ func (p *process) drive(engines []*engine) error {
 const killTimeout = 5 * time.Second
 
 // StopWithin returns err as a cause for the end of [Run]'s context that leaves handlers
-// less time than [ShutdownGrace]: Run returns within d. A lost election is such a cause,
-// since another replica begins after d.
+// less time than [ShutdownGrace]: Run returns within d. manager.Elected ends its context with
+// such a cause when it loses the election, because another replica begins after d.
 func StopWithin(err error, d time.Duration) error { return stopWithin{err, d} }
 
 type stopWithin struct {

@@ -176,7 +176,7 @@ func TestProgressInStatus(t *testing.T) {
 	p.waitFor("try 0", "try 1")
 	operations := 0
 	for _, f := range p.get("one").GetManagedFields() {
-		if f.Manager == operator.DefaultPrefix {
+		if f.Manager == prefix {
 			operations++
 		}
 	}

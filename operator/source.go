@@ -30,8 +30,9 @@ type objectSource interface {
 	// cached returns the newest state of an object, which is at least the delivered one.
 	// It is shared: it must not be changed.
 	cached(key keepwatch.Key) (*unstructured.Unstructured, bool)
-	// healthy returns why the source has not been current for a time, nil if it has.
-	healthy(patience time.Duration) error
+	// healthy returns an error with the reason if the source has not been current for longer
+	// than grace.
+	healthy(grace time.Duration) error
 }
 
 // informers is the source of a real API: one informer, or one for each namespace.
@@ -110,10 +111,10 @@ func (f *informers) cached(key keepwatch.Key) (*unstructured.Unstructured, bool)
 	return nil, false
 }
 
-func (f *informers) healthy(lostFor time.Duration) error {
+func (f *informers) healthy(grace time.Duration) error {
 	var errs []error
 	for _, i := range f.each {
-		errs = append(errs, i.Status().Healthy(lostFor))
+		errs = append(errs, i.Status().Healthy(grace))
 	}
 	return errors.Join(errs...)
 }

@@ -1,4 +1,4 @@
-// Package manager makes a program of operators: flags, signals, logging, leader election,
+// Package manager builds a program from operators: flags, signals, logging, leader election,
 // and HTTP endpoints for health and metrics.
 //
 //	func main() {
@@ -8,9 +8,9 @@
 //	}
 //
 // [Main] owns the process: it parses os.Args, sets slog's default logger and klog's logger,
-// handles SIGINT and SIGTERM, and exits. Everything else here, and all of package operator,
-// changes no global state: a program with a main function of its own calls
-// [operator.Run], and uses [Elected] and [HealthHandler] as it needs them.
+// handles SIGINT and SIGTERM, and exits. Nothing else in this package, or in operator, changes
+// global state: a program with a main function of its own calls [operator.Run], and uses
+// [Elected] and [HealthHandler] as it needs them.
 //
 // # Files
 //

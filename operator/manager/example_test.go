@@ -3,6 +3,8 @@ package manager_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/http/httptest"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -44,4 +46,13 @@ func ExampleElected() {
 		})
 	}
 	_ = run
+}
+
+// A program with an HTTP server of its own serves the health of its operators.
+func ExampleHealthHandler() {
+	op := operator.New("widgets.example.com")
+	answer := httptest.NewRecorder()
+	manager.HealthHandler(op).ServeHTTP(answer, httptest.NewRequest("GET", "/healthz", nil))
+	fmt.Print(answer.Code, " ", answer.Body)
+	// Output: 200 widgets.example.com: ok
 }

@@ -43,7 +43,8 @@ const (
 // Elected calls run when this replica is elected. When run returns, Elected releases the
 // lease, so that another replica is elected at once, and returns run's error. It returns
 // nil if ctx is done before the election. If the lease is lost, the context of run ends
-// with the cause ErrLeadershipLost, and Elected returns that error.
+// with the cause [operator.StopWithin] of ErrLeadershipLost and 5 s, and Elected returns
+// ErrLeadershipLost, joined with run's error.
 func Elected(ctx context.Context, cfg *rest.Config, lease Lease, run func(context.Context) error) error {
 	return elected(ctx, cfg, lease, electionTimes{leaseDuration, renewDeadline, retryPeriod}, run)
 }

@@ -17,7 +17,7 @@ const (
 	conditionName = "handled-condition"          // why the object cannot be handled
 )
 
-// maxName bounds the name of an annotation behind its prefix.
+// maxName bounds the name of an annotation after its prefix.
 const maxName = 63
 
 var safe = strings.NewReplacer("/", ".", "<", "_", ">", "_")
