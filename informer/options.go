@@ -84,7 +84,7 @@ func Seed(seed uint64) Option { return func(s *settings) { s.follow.Seed = seed 
 // often a third of an object.
 func DropManagedFields() Option { return func(s *settings) { s.follow.DropManagedFields = true } }
 
-// Compact keeps objects as the server encoded them, and decodes them on access, except the
+// Compact caches objects as the server encoded them, and decodes them on access, except the
 // most recently used ones. It costs time for each access, and two accesses may return two
 // copies.
 func Compact() Option { return func(s *settings) { s.follow.Compact = true } }

@@ -12,8 +12,8 @@ import (
 const defaultGrace = 30 * time.Second
 
 // Timer declares a handler that is called repeatedly for each object: at once, and then an
-// interval after each success. After an error it is called as the error and the options
-// say. It is not called concurrently for one object.
+// interval after each success. After an error it is called again as the error and the options
+// determine. It is not called concurrently for one object.
 func Timer[T metav1.Object](op *Operator, interval time.Duration, f Func[T], options ...HandlerOption) {
 	t := declareTask(op, f, "timer", options)
 	t.Interval = interval

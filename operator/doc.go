@@ -50,7 +50,7 @@
 //	operator.go, handler.go   an operator and its options; the declaration of handlers
 //	background.go             the declaration of timers and daemons
 //	request.go, patch.go      what a handler receives, and how it changes its object
-//	errors.go                 errors that say whether and when a call is retried
+//	errors.go                 errors that determine whether and when a call is retried
 //	run.go                    Run: start and end of operators
 //	engine.go                 a running operator: objects, queue, workers
 //	source.go, api.go         the two interfaces to the cluster, which tests replace

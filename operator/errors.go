@@ -18,7 +18,7 @@ const (
 )
 
 // Temporary returns an error after which the handler is called again, after the handler's
-// Backoff and whatever its OnError says. It returns nil for nil.
+// Backoff and regardless of its OnError. It returns nil for nil.
 func Temporary(err error) error {
 	if err == nil {
 		return nil

@@ -21,7 +21,7 @@ type object struct {
 	mu sync.Mutex
 	// The state that the source delivered. It is replaced, never changed. It is nil while
 	// the object is idle, or waits in the queue after the first list, unless timers or
-	// daemons are declared: the source keeps the state too, in less memory.
+	// daemons are declared: the source caches the state too, in less memory.
 	state             map[string]any
 	fetchState        bool // the state must be read from the source
 	revision          keepwatch.Revision
@@ -231,7 +231,7 @@ func (o *object) seen(g view) cycle.Seen {
 	}
 }
 
-// deferRecord keeps a record that is not written yet.
+// deferRecord stores a record that is not written yet.
 func (o *object) deferRecord(r cycle.Defer) {
 	if o.deferred == nil {
 		o.deferred = map[string]cycle.Record{}
@@ -239,5 +239,5 @@ func (o *object) deferRecord(r cycle.Defer) {
 	o.deferred[r.Slot] = r.Record
 }
 
-// complete clears what a cycle kept in memory.
+// complete clears what a cycle stored in memory.
 func (o *object) complete() { o.listed, o.begun, o.deferred = false, false, nil }

@@ -188,7 +188,7 @@ func (p *process) drive(engines []*engine) error {
 // killTimeout bounds the time between the end of handlers' contexts and their return.
 const killTimeout = 5 * time.Second
 
-// StopWithin returns err as a cause for the end of [Run]'s context that leaves handlers
+// StopWithin returns err as a cause for the end of [Run]'s context that gives handlers
 // less time than [ShutdownGrace]: Run returns within d. manager.Elected ends its context with
 // such a cause when it loses the election, because another replica begins after d.
 func StopWithin(err error, d time.Duration) error { return stopWithin{err, d} }

@@ -117,7 +117,7 @@ func revisionOf(state map[string]any) keepwatch.Revision {
 	return r
 }
 
-// postpone keeps the pending writes until a newer state is delivered, or for a wait.
+// postpone delays the pending writes until a newer state is delivered, or for a wait.
 func (e *engine) postpone(o *object, v write.Verdict, at keepwatch.Revision, asked time.Duration, err error) time.Time {
 	now := time.Now()
 	o.throttle, o.staleRevision = o.throttle.FailedRetryAfter(now, asked), 0

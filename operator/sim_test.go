@@ -612,7 +612,7 @@ func TestCrashingDaemonsAreRestartedSlowly(t *testing.T) {
 				time.Sleep(time.Hour)
 			}
 			if r.Retry == 7 {
-				return nil // it has come to its end
+				return nil // it has ended
 			}
 			panic("at the disco")
 		})
@@ -776,7 +776,7 @@ func TestIndexes(t *testing.T) {
 	})
 }
 
-// The cause of the end can leave handlers less time than ShutdownGrace.
+// The cause of the end can give handlers less time than ShutdownGrace.
 func TestStopWithinShortensTheGrace(t *testing.T) {
 	bubble(t, func(t *testing.T, w *fakeServer, j *journal) {
 		op := New("widgets.example.com", ShutdownGrace(time.Minute))

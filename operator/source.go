@@ -41,7 +41,7 @@ type informers struct {
 }
 
 // newInformers returns the source of an operator. The informers are compact unless timers
-// or daemons keep the objects decoded.
+// or daemons need the objects decoded.
 func newInformers(cfg *rest.Config, k kind, op *Operator) (*informers, error) {
 	set := op.set
 	namespaces := set.namespaces

@@ -162,7 +162,7 @@ func TestCompareRecreatedObjects(t *testing.T) {
 
 // A million updates to ten thousand objects are delivered while a handler is blocked by one: the
 // memory for the handler does not grow, and it receives every object's last state and every
-// deletion. client-go keeps a notification for each update.
+// deletion. client-go queues a notification for each update.
 func TestCompareSlowHandlers(t *testing.T) {
 	const objects, updates, deletions = 10_000, 1_000_000, 100
 	if testing.Short() {

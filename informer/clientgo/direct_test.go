@@ -153,7 +153,7 @@ func TestDirectFallsBack(t *testing.T) {
 	}
 }
 
-// Direct leaves the caller's configuration as it is: other clients of it send their requests,
+// Direct does not change the caller's configuration: other clients of it send their requests,
 // and a ListerWatcher of it is used as it is.
 func TestDirectDoesNotChangeTheConfiguration(t *testing.T) {
 	s := podtest.NewServer(t, podtest.Pod("a", podtest.Mark("1")))

@@ -34,7 +34,7 @@ func (s settings) source() direct.Options {
 // often a third of an object.
 func DropManagedFields() Option { return func(s *settings) { s.follow.DropManagedFields = true } }
 
-// Compact keeps objects as the server encoded them, and decodes them on access, except the
+// Compact caches objects as the server encoded them, and decodes them on access, except the
 // most recently used ones. It costs time for each access, and two accesses may return two
 // copies. It has an effect on the informers that read the server themselves: see [Direct].
 func Compact() Option { return func(s *settings) { s.follow.Compact = true } }

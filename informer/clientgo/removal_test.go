@@ -46,7 +46,7 @@ func (gatedSpec) UnmarshalJSON([]byte) error {
 func TestNoCallbackAfterRemoval(t *testing.T) {
 	own := runtime.NewScheme()
 	own.AddKnownTypeWithName(corev1.SchemeGroupVersion.WithKind("Pod"), &gatedPod{})
-	var many []*corev1.Pod // more than a compact informer keeps decoded
+	var many []*corev1.Pod // more than a compact informer caches decoded
 	for n := range 100 {
 		many = append(many, podtest.Pod(fmt.Sprintf("p%03d", n)))
 	}

@@ -24,7 +24,7 @@ var _ cache.SharedIndexInformer = (*Shared)(nil)
 // Shared is a cache.SharedIndexInformer with a status. [NewSharedIndexInformer] returns
 // one.
 //
-// It keeps client-go's documented contract. The package's documentation lists the
+// It guarantees what client-go documents. The package's documentation lists the
 // differences.
 type Shared struct {
 	follower *follow.Follower
@@ -264,7 +264,7 @@ func (s *Shared) Run(stop <-chan struct{}) { s.RunWithContext(wait.ContextForCha
 
 // RunWithContext runs the informer until ctx is done. It returns once the last callback has
 // returned. If the informer stops before ctx is done, the failure is reported, and the
-// group's Check fails.
+// group's Check fails. If the informer ran before, RunWithContext logs a warning and returns.
 func (s *Shared) RunWithContext(ctx context.Context) {
 	detector := cache.NewCacheMutationDetector(s.follower.Name())
 	err := s.follower.Run(ctx, follow.Hooks{

@@ -22,7 +22,7 @@ import (
 
 var _ follow.Source = (*Source)(nil)
 
-// Options say what a source reads, and how.
+// Options select what a source reads, and how.
 type Options struct {
 	// Resource is the resource that is read. If it is empty, the first request asks the
 	// server which resource serves Kind.
@@ -34,7 +34,7 @@ type Options struct {
 	Labels, Fields string // selectors
 	// DropManagedFields removes metadata.managedFields.
 	DropManagedFields bool
-	// Compact keeps objects encoded; see object.Options.
+	// Compact caches objects encoded; see object.Options.
 	Compact bool
 	// Transformed objects are changed in place: they share no memory with others.
 	Transformed bool

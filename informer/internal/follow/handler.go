@@ -25,7 +25,7 @@ type HandlerOptions struct {
 	Stop func()
 }
 
-// Handler delivers the store's changes to one set of callbacks. It keeps only the last
+// Handler delivers the store's changes to one set of callbacks. It stores only the last
 // state that it delivered: nothing is queued, however slow it is.
 type Handler struct {
 	follower  *Follower

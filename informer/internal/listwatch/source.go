@@ -20,7 +20,7 @@ import (
 var _ keepwatch.Source = (*Source)(nil)
 
 // Source reads a ListerWatcher. Its objects are *item.Item. One goroutine may use it, except
-// where a method says otherwise.
+// where a method documents otherwise.
 type Source struct {
 	client    cache.ListerWatcherWithContext
 	name      string // of the resource, for people

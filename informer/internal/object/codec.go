@@ -29,7 +29,7 @@ type Codec struct {
 type Options struct {
 	// Compact stores objects encoded, and decodes them when they are read.
 	Compact bool
-	// Transformed says that a transform changes objects in place. Then they share no mutable memory.
+	// Transformed: a transform changes objects in place. Then they share no mutable memory.
 	Transformed bool
 }
 

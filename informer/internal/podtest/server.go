@@ -23,7 +23,7 @@ type Server struct {
 	Revision int
 	Pods     map[string]*corev1.Pod
 	log      []frame
-	oldest   int // revision from which history is kept
+	oldest   int // first revision of the history
 	grown    chan struct{}
 
 	lists, watches, streams int

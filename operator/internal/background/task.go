@@ -21,7 +21,7 @@ type Task struct {
 	FixedBackoff bool
 }
 
-// Schedule says when a task is called and how it is stopped.
+// Schedule determines when a task is called and how it is stopped.
 type Schedule struct {
 	// Interval is the wait of a timer after a success.
 	Interval time.Duration

@@ -34,7 +34,7 @@ func (k Keys) Of(name, suffix string) string {
 	return k.Prefix + "/" + safe.Replace(name)[:maxName-len(end)] + end
 }
 
-// Condition returns the annotation that says why an object cannot be handled.
+// Condition returns the annotation with the reason why an object cannot be handled.
 func (k Keys) Condition(object map[string]any) string {
 	return k.Of(conditionName, replicaSetSuffix(object))
 }

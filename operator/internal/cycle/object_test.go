@@ -9,7 +9,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// object reads JSON as an object of the API comes.
+// object reads JSON as an object of the API.
 func object(text string) map[string]any {
 	var o map[string]any
 	if err := utiljson.Unmarshal([]byte(text), &o); err != nil {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// OnError says how errors are handled that do not say it themselves. The set is closed.
+// OnError determines how errors are handled that do not determine it themselves. The set is closed.
 type OnError uint8
 
 const (
@@ -34,7 +34,7 @@ func (e *RetryAfter) Unwrap() error { return e.Err }
 func (e *Permanent) Error() string  { return e.Err.Error() }
 func (e *Permanent) Unwrap() error  { return e.Err }
 
-// Verdict says whether and when a handler is called again.
+// Verdict determines whether and when a handler is called again.
 type Verdict struct {
 	// Final: it is not called again.
 	Final bool

@@ -141,7 +141,7 @@ func (p *Plan) call(d *assignment, now time.Time) Step {
 	return Call{Handler: h, Index: d.index, Purpose: d.purpose, Retry: d.record.Retries, Started: d.record.Started}
 }
 
-// writeInterval is the least time between two writes of failures whose retries come
+// writeInterval is the least time between two writes of failures whose retries are due
 // sooner than that. It bounds what one failing object costs the server. kopf writes after
 // each call.
 const writeInterval = time.Second
@@ -149,7 +149,7 @@ const writeInterval = time.Second
 // Called returns a Write or a Defer after a call. now is when the call returned.
 //
 // A failure is deferred if it changes nothing but the handler's own record, the retry
-// comes within writeInterval, and the last write was within writeInterval. The first
+// is due within writeInterval, and the last write was within writeInterval. The first
 // failure of a handler is always written, and so is a call that saw another state of the
 // object than the calls before: a new process must know that the handler saw it.
 func (p Plan) Called(c Call, v Verdict, now time.Time) Step {

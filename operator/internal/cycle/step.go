@@ -24,7 +24,7 @@ type Write struct {
 	Completed bool
 }
 
-// Defer requests that the record is kept in [Seen.Deferred] and not written yet: the object
+// Defer requests that the record is stored in [Seen.Deferred] and not written yet: the object
 // has a record of the same cycle and state, with fewer retries. If the process ends, the
 // next one continues with the record on the object.
 type Defer struct {

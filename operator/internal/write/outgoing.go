@@ -18,7 +18,7 @@ import (
 	"github.com/keepwatch/keepwatch/operator/internal/cycle"
 )
 
-// Outgoing is the pending changes of one object: the operator's and a handler's. It is kept
+// Outgoing is the pending changes of one object: the operator's and a handler's. It is stored
 // until the server has accepted all of it.
 type Outgoing struct {
 	Edits cycle.Edits
