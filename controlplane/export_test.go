@@ -19,6 +19,6 @@ func (s *Server) ViolateInvariant(resource schema.GroupVersionResource) error {
 		reader = s.readers.custom[resource].Reader
 		s.readers.mu.RUnlock()
 	}
-	field := reflect.ValueOf(reader.Cache).Elem().FieldByName("store")
+	field := reflect.ValueOf(reader.Cache()).Elem().FieldByName("store")
 	return (*store.Store)(field.UnsafePointer()).Invalidate(context.Background(), keepwatch.GapRewind)
 }

@@ -190,7 +190,7 @@ func versionOf(definition *apiextensionsv1.CustomResourceDefinition, name string
 // ready returns an error until the caches of all built-in resources are ready.
 func (r *readers) ready() error {
 	for name, reader := range r.builtin {
-		if err := reader.Cache.ReadinessCheck(); err != nil {
+		if err := reader.Cache().ReadinessCheck(); err != nil {
 			return fmt.Errorf("%s: %w", name.GroupResource(), err)
 		}
 	}
@@ -202,7 +202,7 @@ func (r *readers) ready() error {
 func (r *readers) waitWarmed(ctx context.Context) error {
 	for _, reader := range r.builtin {
 		select {
-		case <-reader.Cache.Warmed():
+		case <-reader.Cache().Warmed():
 		case <-ctx.Done():
 			return ctx.Err()
 		}

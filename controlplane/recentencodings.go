@@ -145,9 +145,9 @@ func (r *recentEncodings) warm(ctx context.Context) {
 		reader, encoding := r.next()
 		if reader != nil {
 			select {
-			case <-reader.Cache.Warmed(): // the cache decodes its objects first, in the background too
+			case <-reader.Cache().Warmed(): // the cache decodes its objects first, in the background too
 				reader.Warm(ctx, encoding)
-			case <-reader.Cache.Ended():
+			case <-reader.Cache().Ended():
 			case <-ctx.Done():
 			}
 			continue

@@ -1,15 +1,15 @@
 // Package readpath answers GET, LIST and WATCH of the Kubernetes API from watch caches. It is an HTTP
-// handler in front of an API server's own handlers, behind its authentication, authorization, audit and
+// handler in front of an API server's own handlers, after its authentication, authorization, audit and
 // recovery from panics.
 //
 //	            ┌── GET, LIST, WATCH ──▶ watchcache: snapshots and watches
 //	request ─▶ Handler
 //	            └── delegated ─────────▶ the API server's handlers
 //
-// An object is encoded once in each encoding, and the encodings are cached with it. A LIST is a head, the
+// An object is usually encoded once in each encoding, and the encodings are cached with it. A LIST is a head, the
 // objects' encodings and a tail. A compressed LIST consists of segments that were compressed once, as
-// blocks of one gzip member. An event is encoded once for all watches that send it. A watch that is
-// behind sends many events with one write; none is ended for being slow. A row of a Table is cached
+// blocks of one gzip member. An event is usually encoded once for all watches that send it. A lagging watch
+// sends many events with one write; none is ended for being slow. A row of a Table is cached
 // without its ages, which are computed when it is sent: [Since].
 //
 // # Delegated requests
@@ -36,8 +36,8 @@
 // encoding needs the room. If all of these were used, the new one is not cached. An eighth of the budget
 // is for encodings of events, of which the oldest are dropped.
 //
-// Large responses are admitted by the bytes of their buffers. No user may hold more buffers than are left
-// free, and a request that waits too long is answered 429. Watches with many events to send share other
+// Large responses are admitted by the bytes of their buffers. A user may hold at most as many buffers
+// as remain free for others, and a request that waits too long is answered 429. Watches with many events to send share other
 // buffers by the same rule; without one, a watch sends its events one by one. A response that its client
 // does not read ends at the deadline of its request, if the server is wrapped by [WithWriteDeadline].
 //

@@ -42,7 +42,7 @@ func (r *Resource) negotiate(q *http.Request, list bool) (encoding, reason) {
 	if !r.Dynamic && !namesMediaType(q) {
 		return 0, reasonInvalid
 	}
-	options, info, err := negotiation.NegotiateOutputMediaType(q, r.Serializer, r)
+	options, info, err := negotiation.NegotiateOutputMediaType(q, r.Serializer, restrictions{r.Dynamic})
 	if err != nil {
 		return 0, reasonInvalid
 	}
@@ -118,3 +118,25 @@ func (r *Resource) kindOfList(as encoding) schema.GroupVersionKind {
 func (r *Resource) itemsNameKind(as encoding) bool {
 	return as == metadataJSON || as == objectJSON && r.Dynamic
 }
+
+// restrictions implements negotiation.EndpointRestrictions as an API server does.
+type restrictions struct {
+	dynamic bool // see Resource.Dynamic
+}
+
+func (r restrictions) AllowsMediaTypeTransform(mediaType, subtype string, target *schema.GroupVersionKind) bool {
+	if target == nil {
+		return !r.dynamic || subtype != "vnd.kubernetes.protobuf"
+	}
+	switch target.Kind {
+	case "Table":
+		return mediaType == "application" && (subtype == "json" || subtype == "yaml")
+	case "PartialObjectMetadata", "PartialObjectMetadataList":
+		return true
+	}
+	return false
+}
+
+func (r restrictions) AllowsServerVersion(version string) bool { return version == "v1" }
+
+func (r restrictions) AllowsStreamSchema(schema string) bool { return schema == "watch" }

@@ -16,7 +16,7 @@ func (s *Reader) answerError(err error, r readRequest) (http.HandlerFunc, reason
 	var known *apierrors.StatusError
 	switch {
 	case apistorage.IsUnreachable(err):
-		return s.errorHandler(apierrors.NewServerTimeout(s.Resource.Resource.GroupResource(), r.info.Verb, retryAfter)), ""
+		return s.errorHandler(apierrors.NewServerTimeout(s.resource.Resource.GroupResource(), r.info.Verb, retryAfter)), ""
 	case apierrors.IsTooManyRequests(err) && errors.As(err, &known):
 		return s.errorHandler(known), ""
 	case waitedFor(err, r):
@@ -38,6 +38,6 @@ func waitedFor(err error, r readRequest) bool {
 // errorHandler returns the response with an error, as an API server encodes it.
 func (s *Reader) errorHandler(err error) http.HandlerFunc {
 	return func(w http.ResponseWriter, q *http.Request) {
-		responsewriters.ErrorNegotiated(err, s.Serializer, s.Kind.GroupVersion(), w, q)
+		responsewriters.ErrorNegotiated(err, s.resource.Serializer, s.resource.Kind.GroupVersion(), w, q)
 	}
 }

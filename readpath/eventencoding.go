@@ -66,14 +66,14 @@ func (s *Reader) appendEncodedEvent(b []byte, e watchcache.Event, as encoding, u
 	if err != nil {
 		return b, err
 	}
-	return s.appendEvent(slices.Grow(b, len(item)+eventOverhead), e.Type, item, as), nil
+	return s.resource.appendEvent(slices.Grow(b, len(item)+eventOverhead), e.Type, item, as), nil
 }
 
 // eventItem returns the item encoding of an event's object.
 func (s *Reader) eventItem(e watchcache.Event, as encoding, u use) ([]byte, error) {
 	switch {
 	case e.Type == watch.Bookmark:
-		o, err := s.Cache.BookmarkObject(e)
+		o, err := s.resource.Cache.BookmarkObject(e)
 		if err != nil {
 			return nil, err
 		}

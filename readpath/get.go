@@ -12,7 +12,7 @@ import (
 
 // get returns the response to a GET, or the reason to delegate it.
 func (s *Reader) get(q *http.Request, r readRequest) (http.HandlerFunc, reason) {
-	result, err := s.Cache.List(q.Context(), r.key, r.options)
+	result, err := s.resource.Cache.List(q.Context(), r.key, r.options)
 	if err != nil {
 		return s.answerError(err, r)
 	}
@@ -47,10 +47,10 @@ func (s *Reader) object(o keepwatch.Object, as encoding) ([]byte, error) {
 		return nil, err
 	}
 	if as == tableJSON {
-		table, err := s.Table.appendTable(nil, item, o.Revision().String(), true)
+		table, err := s.resource.Table.appendTable(nil, item, o.Revision().String(), true)
 		return append(table, '\n'), err
 	}
-	object := s.appendObject(make([]byte, 0, len(item)+128), item, as)
+	object := s.resource.appendObject(make([]byte, 0, len(item)+128), item, as)
 	if !isProtobuf(as) {
 		object = append(object, '\n')
 	}

@@ -51,11 +51,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		return
 	}
 	h.counts.answered.WithLabelValues(info.Verb).Inc()
-	if reader.Warning != "" {
-		warning.AddWarning(q.Context(), "", reader.Warning)
+	if reader.resource.Warning != "" {
+		warning.AddWarning(q.Context(), "", reader.resource.Warning)
 	}
 	counted := metrics.InstrumentHandlerFunc(metricsVerb(info), info.APIGroup, info.APIVersion, info.Resource, "", metrics.CleanScope(info),
-		metrics.APIServerComponent, reader.Warning != "", "", response)
+		metrics.APIServerComponent, reader.resource.Warning != "", "", response)
 	if info.Verb == "watch" {
 		serveWatch(counted, w, q)
 		return
@@ -88,7 +88,7 @@ func (h *Handler) response(reader *Reader, q *http.Request, info *request.Reques
 	if reader == nil {
 		return nil, reasonResource
 	}
-	r, why := reader.parse(q, info)
+	r, why := reader.resource.parse(q, info)
 	if why != "" {
 		return nil, why
 	}

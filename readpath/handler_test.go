@@ -188,7 +188,7 @@ func TestFutureRevisions(t *testing.T) {
 // NewReader fails for a Resource with missing fields.
 func TestNewReaderChecks(t *testing.T) {
 	r := newRig(t, pods, options{})
-	valid := *r.reader.Resource
+	valid := *r.reader.resource
 	for name, remove := range map[string]func(*Resource){
 		"no cache":      func(r *Resource) { r.Cache = nil },
 		"no kind":       func(r *Resource) { r.Kind.Kind = "" },

@@ -24,9 +24,9 @@ func (s *Reader) itemEncoding(object keepwatch.Object, as encoding, u use) ([]by
 	if cached := s.cachedItem(object, as, u); cached != nil {
 		return cached, nil
 	}
-	decode := s.Cache.Decode
+	decode := s.resource.Cache.Decode
 	if isProtobuf(as) {
-		decode = s.Cache.ReadDecoded
+		decode = s.resource.Cache.ReadDecoded
 	}
 	o, decoded, err := decode(object)
 	if err != nil {

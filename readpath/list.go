@@ -15,7 +15,7 @@ const gzipFrom = 128 << 10
 
 // list returns the response to a LIST, or the reason to delegate it.
 func (s *Reader) list(q *http.Request, r readRequest) (http.HandlerFunc, reason) {
-	result, err := s.Cache.List(q.Context(), r.key, r.options)
+	result, err := s.resource.Cache.List(q.Context(), r.key, r.options)
 	if err != nil {
 		return s.answerError(err, r)
 	}
@@ -32,7 +32,7 @@ func (s *Reader) list(q *http.Request, r readRequest) (http.HandlerFunc, reason)
 		return l.writeIdentity, ""
 	}
 	return s.admit(q, listBufferSize, func() (http.HandlerFunc, reason) {
-		s.listEncodings.record(r.encoding, gzip, s.ListEncodingUsed)
+		s.listEncodings.record(r.encoding, gzip, s.resource.ListEncodingUsed)
 		if err := l.measureLarge(gzip); err != nil {
 			return nil, reasonState
 		}

@@ -54,7 +54,7 @@ func (r *rig) expected(namespace string, p apistorage.SelectionPredicate, f enco
 	}
 	if !isMetadata(f) {
 		if r.kind.dynamic {
-			list.GetObjectKind().SetGroupVersionKind(r.reader.kindOfList(f))
+			list.GetObjectKind().SetGroupVersionKind(r.reader.resource.kindOfList(f))
 			return must(runtime.Encode(unstructured.UnstructuredJSONScheme, list))(t)
 		}
 		return encoded(t, list, r.kind.gvk.GroupVersion(), f)

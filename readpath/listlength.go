@@ -64,7 +64,7 @@ func (l *listResponse) measure(more func(cached []byte) bool) (all bool, err err
 
 // setHeadAndTail sets the head and tail, and the length if the whole body is measured.
 func (l *listResponse) setHeadAndTail(measured bool) (err error) {
-	if l.head, l.tail, err = l.listHeadAndTail(l.result, l.body.encoding, l.bodySize); err != nil {
+	if l.head, l.tail, err = l.resource.listHeadAndTail(l.result, l.body.encoding, l.bodySize); err != nil {
 		return err
 	}
 	l.contentLength = 0

@@ -1,11 +1,10 @@
 package readpath
 
-import "k8s.io/component-base/metrics"
+import (
+	"k8s.io/component-base/metrics"
 
-// Registry is where metrics are registered: a metrics.KubeRegistry.
-type Registry interface {
-	MustRegister(...metrics.Registerable)
-}
+	"github.com/keepwatch/keepwatch/watchcache"
+)
 
 // counts has the metrics of a server's read path. They count after they were registered.
 type counts struct {
@@ -47,7 +46,7 @@ func (c *counts) countBuffer(bytes int64) (release func()) {
 
 // Register registers the metrics of the budget and of the handlers and readers that share it. It must
 // be called before their first use.
-func (b *Budget) Register(registry Registry) {
+func (b *Budget) Register(registry watchcache.Registry) {
 	c := b.counts
 	registry.MustRegister(c.answered, c.delegated, c.busy, c.evicted, c.refused, c.warmed, c.watchBuffersRefused, c.budgetBytes, c.cachedBytes, c.bufferBytes)
 	c.budgetBytes.Set(float64(b.itemEncodings.limit + b.eventEncodings.limit))

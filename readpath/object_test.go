@@ -68,7 +68,7 @@ func encodedEvent(t *testing.T, kind string, object []byte, f encoding) []byte {
 // readerOf returns a reader without a watch cache, which can only encode.
 func readerOf(t *testing.T, kind schema.GroupVersionKind, dynamic bool) *Reader {
 	t.Helper()
-	return &Reader{Resource: &Resource{Kind: kind, Dynamic: dynamic}, json: serializerFor(t, objectJSON).Serializer}
+	return &Reader{resource: &Resource{Kind: kind, Dynamic: dynamic}, json: serializerFor(t, objectJSON).Serializer}
 }
 
 // builtinKinds calls do with random objects of every kind that has protobuf and a list.
@@ -116,7 +116,7 @@ func item(t *testing.T, r *Reader, o runtime.Object, f encoding) []byte {
 	t.Helper()
 	b, err := r.encodeItem(o, f)
 	if err != nil {
-		t.Fatal(r.Kind, err)
+		t.Fatal(r.resource.Kind, err)
 	}
 	return b
 }
@@ -153,11 +153,11 @@ func TestObjectsAndEventsEqualTheCodecs(t *testing.T) {
 			if isMetadata(f) {
 				shown = partial(t, o)
 			}
-			want := encoded(t, shown, r.Kind.GroupVersion(), f)
+			want := encoded(t, shown, r.resource.Kind.GroupVersion(), f)
 			one := item(t, r, o, f)
-			object := r.appendObject(nil, one, f)
-			what := fmt.Sprint(r.Kind, " in encoding ", f)
-			expectBytes(t, what+" framed", r.appendEvent(nil, watch.Modified, one, f), encodedEvent(t, "MODIFIED", want, f))
+			object := r.resource.appendObject(nil, one, f)
+			what := fmt.Sprint(r.resource.Kind, " in encoding ", f)
+			expectBytes(t, what+" framed", r.resource.appendEvent(nil, watch.Modified, one, f), encodedEvent(t, "MODIFIED", want, f))
 			if !isProtobuf(f) {
 				object = append(object, '\n') // as at the end of a response
 			}
@@ -171,7 +171,7 @@ func TestMetadataField(t *testing.T) {
 	builtinKinds(t, func(r *Reader, next func() runtime.Object) {
 		o := next()
 		field := metadataField(item(t, r, o, objectProtobuf))
-		expectBytes(t, r.Kind.String(), field, item(t, r, o, metadataProtobuf))
+		expectBytes(t, r.resource.Kind.String(), field, item(t, r, o, metadataProtobuf))
 	})
 	for name, b := range map[string][]byte{"nothing": nil, "another field": {0x12, 0}, "a number": {0x08, 1}, "a torn one": {0x0a, 9, 1}} {
 		if got := metadataField(b); got != nil {
@@ -200,7 +200,7 @@ func encodedList(t *testing.T, r *Reader, l *watchcache.ListResult, items [][]by
 	for i, item := range items {
 		size += body.size(item, i == 0)
 	}
-	head, tail, err := r.listHeadAndTail(l, as, size)
+	head, tail, err := r.resource.listHeadAndTail(l, as, size)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -222,8 +222,8 @@ func TestListsEqualTheCodecs(t *testing.T) {
 					o := next()
 					objects, items = append(objects, o), append(items, item(t, r, o, f))
 				}
-				want := encoded(t, listOf(t, r, l, objects, f), r.Kind.GroupVersion(), f)
-				expectBytes(t, fmt.Sprint("a list of ", n, " ", r.Kind, " in encoding ", f), encodedList(t, r, l, items, f), want)
+				want := encoded(t, listOf(t, r, l, objects, f), r.resource.Kind.GroupVersion(), f)
+				expectBytes(t, fmt.Sprint("a list of ", n, " ", r.resource.Kind, " in encoding ", f), encodedList(t, r, l, items, f), want)
 			}
 		}
 	})
@@ -239,7 +239,7 @@ func listOf(t *testing.T, r *Reader, l *watchcache.ListResult, objects []runtime
 		}
 		return list
 	}
-	list, err := scheme.Scheme.New(r.Kind.GroupVersion().WithKind(r.listKind()))
+	list, err := scheme.Scheme.New(r.resource.Kind.GroupVersion().WithKind(r.resource.listKind()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,14 +264,14 @@ func TestListsOfCustomResourcesEqualTheCodec(t *testing.T) {
 	for _, n := range []int{0, 1, 3} {
 		l := resultOf(n)
 		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(r.kindOfList(objectJSON))
+		list.SetGroupVersionKind(r.resource.kindOfList(objectJSON))
 		list.SetResourceVersion(l.Revision.String())
 		list.SetContinue(l.Continue)
 		list.SetRemainingItemCount(l.Remaining)
 		var items [][]byte
 		for i := range n {
 			w := unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"note": "<&>\u2028é", "size": int64(i)}}}
-			w.SetGroupVersionKind(r.Kind)
+			w.SetGroupVersionKind(r.resource.Kind)
 			w.SetName(fmt.Sprint("w", i))
 			list.Items, items = append(list.Items, w), append(items, item(t, r, &w, objectJSON))
 		}

@@ -7,11 +7,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/keepwatch/keepwatch/store"
+	"github.com/keepwatch/keepwatch/watchcache"
 )
 
 // Reader answers the reads of one resource. It is safe for concurrent use.
 type Reader struct {
-	*Resource
+	resource      *Resource
 	json          runtime.Serializer
 	budget        *Budget
 	id            uint64 // unique among the budget's readers
@@ -22,7 +23,8 @@ type Reader struct {
 }
 
 // NewReader returns a reader whose encodings count against a budget. It needs no closing: cached
-// encodings are dropped with the objects of the watch cache.
+// encodings are dropped with the objects of the watch cache. NewReader returns an error if a field of
+// the resource that it needs is missing, or if the serializer has no JSON.
 func NewReader(resource Resource, budget *Budget) (*Reader, error) {
 	if resource.Cache == nil || resource.Serializer == nil || resource.Predicate == nil || resource.Kind.Kind == "" {
 		return nil, errors.New("a reader needs a watch cache, a kind, a serializer and predicates")
@@ -32,9 +34,12 @@ func NewReader(resource Resource, budget *Budget) (*Reader, error) {
 		return nil, fmt.Errorf("the serializer of %s has no JSON", resource.Resource)
 	}
 	s := &Reader{
-		Resource: &resource, json: jsonSerializerOf(info.Serializer), budget: budget, id: budget.readers.Add(1),
+		resource: &resource, json: jsonSerializerOf(info.Serializer), budget: budget, id: budget.readers.Add(1),
 		itemLocks: newKeyLocks(), eventLocks: newKeyLocks(),
 	}
 	s.blocks = s.newBlocks()
 	return s, nil
 }
+
+// Cache returns the watch cache that the reader answers from.
+func (s *Reader) Cache() *watchcache.Cache { return s.resource.Cache }

@@ -80,23 +80,3 @@ func (r *Resource) fieldLabel(label, value string) (string, string, error) {
 	}
 	return label, value, nil
 }
-
-// AllowsMediaTypeTransform implements negotiation.EndpointRestrictions as an API server does.
-func (r *Resource) AllowsMediaTypeTransform(mediaType, subtype string, target *schema.GroupVersionKind) bool {
-	if target == nil {
-		return !r.Dynamic || subtype != "vnd.kubernetes.protobuf"
-	}
-	switch target.Kind {
-	case "Table":
-		return mediaType == "application" && (subtype == "json" || subtype == "yaml")
-	case "PartialObjectMetadata", "PartialObjectMetadataList":
-		return true
-	}
-	return false
-}
-
-// AllowsServerVersion implements negotiation.EndpointRestrictions as an API server does.
-func (r *Resource) AllowsServerVersion(version string) bool { return version == "v1" }
-
-// AllowsStreamSchema implements negotiation.EndpointRestrictions as an API server does.
-func (r *Resource) AllowsStreamSchema(schema string) bool { return schema == "watch" }

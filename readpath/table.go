@@ -45,7 +45,7 @@ const (
 
 // encodeRow returns the row of an object with marks.
 func (s *Reader) encodeRow(o runtime.Object) ([]byte, error) {
-	row, err := s.Table.Row(o)
+	row, err := s.resource.Table.Row(o)
 	if err != nil {
 		return nil, err
 	}

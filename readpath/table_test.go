@@ -74,7 +74,7 @@ func TestObjectsAsTables(t *testing.T) {
 		r.waitFor(o)
 		_, got := r.get(r.path("default")+"/o1", accept(asTable))
 		expectBytes(t, k.gvk.Kind, got, expectedTable(t, o.(runtime.Object), true))
-		r.reader.Table = nil
+		r.reader.resource.Table = nil
 		if got := r.reasonFor(http.MethodGet, r.path(""), accept(asTable)); got != reasonEncoding {
 			t.Errorf("%s without a Table: %q", k.gvk.Kind, got)
 		}
@@ -89,7 +89,7 @@ func TestTablesWithLongColumns(t *testing.T) {
 		table := testTable
 		table.Columns = slices.Clone(testTable.Columns)
 		table.Columns[1].Description = strings.Repeat("0123456789", length/10)
-		r.reader.Table = &table
+		r.reader.resource.Table = &table
 		for i := range objects {
 			r.waitFor(r.create("default", fmt.Sprint("o", i), withNote(strings.Repeat("x", 2000))))
 		}

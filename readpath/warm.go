@@ -46,7 +46,7 @@ func (s *Reader) Warm(ctx context.Context, e ListEncoding) {
 	if !ok {
 		return
 	}
-	for segment := range s.Cache.Snapshot().Segments() {
+	for segment := range s.resource.Cache.Snapshot().Segments() {
 		began := time.Now()
 		if gzip && as != tableJSON {
 			_, _ = s.segmentBlock(segment, listBody{encoding: as})
@@ -69,7 +69,7 @@ func (s *Reader) parseListEncoding(e ListEncoding) (as encoding, gzip, ok bool) 
 	for i := range listEncodingsOf {
 		as := encoding(i)
 		compression := slices.Index(listEncodingsOf[i][:], e)
-		if compression < 0 || as == tableJSON && s.Table == nil || as == objectProtobuf && s.Dynamic {
+		if compression < 0 || as == tableJSON && s.resource.Table == nil || as == objectProtobuf && s.resource.Dynamic {
 			continue
 		}
 		return as, compression == 1, true

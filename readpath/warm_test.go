@@ -16,7 +16,7 @@ func TestWarm(t *testing.T) {
 		before.waitFor(before.create("default", fmt.Sprintf("o%02d", i), withNote(strings.Repeat("x", 3000))))
 	}
 	var reported []ListEncoding
-	before.reader.ListEncodingUsed = func(e ListEncoding) { reported = append(reported, e) }
+	before.reader.resource.ListEncodingUsed = func(e ListEncoding) { reported = append(reported, e) }
 	list := func(r *rig, f encoding, encoding string) []byte {
 		answer, body := r.get(r.path(""), accept(accepted(f, asList), "Accept-Encoding", encoding))
 		return unzipped(t, answer, body)

@@ -21,13 +21,13 @@ func (s *Reader) watch(q *http.Request, r readRequest) (http.HandlerFunc, reason
 	select {
 	case <-q.Context().Done():
 		return nil, reasonState
-	case <-s.Cache.Ended():
+	case <-s.resource.Cache.Ended():
 		return nil, reasonState
 	default:
 	}
 	ctx, cancel := context.WithTimeout(q.Context(), r.timeout)
 	defer cancel()
-	events, err := s.Cache.Watch(ctx, r.key, r.options)
+	events, err := s.resource.Cache.Watch(ctx, r.key, r.options)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil: // the watch ended before it began
 		err = nil
@@ -180,7 +180,7 @@ func (s *watchResponse) addTable(out *eventWriter, e watchcache.Event, initial b
 		return err
 	}
 	b := appendEventStart(make([]byte, 0, len(row)+eventOverhead), e.Type)
-	if b, err = s.Table.appendTable(b, row, e.Revision.String(), !s.columnsSent); err != nil {
+	if b, err = s.resource.Table.appendTable(b, row, e.Revision.String(), !s.columnsSent); err != nil {
 		return err
 	}
 	b, s.columnsSent = append(b, "}\n"...), true
@@ -191,7 +191,7 @@ func (s *watchResponse) addTable(out *eventWriter, e watchcache.Event, initial b
 
 // eventCounter returns a function that counts events in kube-apiserver's metrics.
 func (s *watchResponse) eventCounter(ctx context.Context) func(bytes int) {
-	name := s.Resource.Resource
+	name := s.resource.Resource
 	events := metrics.WatchEvents.WithContext(ctx).WithLabelValues(name.Group, name.Version, name.Resource)
 	sizes := metrics.WatchEventsSizes.WithContext(ctx).WithLabelValues(name.Group, name.Version, name.Resource)
 	return func(bytes int) {
