@@ -110,7 +110,7 @@ func TestIdleWatchersAreCheap(t *testing.T) {
 		watchers[i] = s.Watch(s.Snapshot().Cursor(), Filter{Namespace: "ns"})
 		d, newer, err := watchers[i].TryNext()
 		if d != nil || err != nil || news != nil && newer != news {
-			t.Fatalf("an idle watcher says %v, %v", d, err)
+			t.Fatalf("an idle watcher returns %v, %v", d, err)
 		}
 		news = newer
 	}

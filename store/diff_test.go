@@ -73,7 +73,7 @@ func TestDiffIsTheNaiveOne(t *testing.T) {
 			for _, b := range versions {
 				got, want := a.Diff(b.Snapshot), naiveDiff(a.state, b.state, b.revision)
 				if !slices.Equal(got, want) {
-					t.Fatalf("from\n%vto\n%vdiff is %v\nwant %v", a.state, b.state, words(got), words(want))
+					t.Fatalf("from\n%vto\n%vdiff is %v\nwant %v", a.state, b.state, changesText(got), changesText(want))
 				}
 			}
 		}
@@ -140,7 +140,7 @@ func TestDiffOfTreesThatShareNothing(t *testing.T) {
 	things := numbered(1000)
 	a, b := &Snapshot{tree: treeOf(things...)}, &Snapshot{tree: treeOf(things...), revision: 7}
 	if got := a.Diff(b); len(got) != 0 {
-		t.Fatalf("equal objects differ: %s", words(got))
+		t.Fatalf("equal objects differ: %s", changesText(got))
 	}
 	if got := a.Diff(&Snapshot{revision: 9}); len(got) != 1000 || got[0].Type != keepwatch.Deleted || got[0].Revision != 9 {
 		t.Fatalf("to nothing: %d changes", len(got))

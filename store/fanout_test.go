@@ -44,7 +44,7 @@ func fanOut(watchers, events int) {
 		w := newWatchCache(f)
 		paced, gone := rate(watchers, news, pace, w.send, w.follow)
 		if them = append(them, paced); gone > 0 {
-			panic("the watch cache has ended a watcher that kept up")
+			panic("the watch cache has ended a watcher without lag")
 		}
 		w.close()
 	}

@@ -52,7 +52,7 @@ func TestKeysFindAsASliceDoes(t *testing.T) {
 			},
 			"": func(t *rapid.T) {
 				if !slices.Equal(k.list, twin) {
-					t.Fatalf("holds %q, want %q", k.list, twin)
+					t.Fatalf("contains %q, want %q", k.list, twin)
 				}
 				for i, key := range twin {
 					if got, found := k.find(key); got != i || !found {

@@ -60,7 +60,7 @@ func TestAScopedWatcherSleepsWhileOthersChange(t *testing.T) {
 					d, newer, err = w.TryNext()
 				}
 				if d != nil || err != nil {
-					t.Fatalf("after %d writes elsewhere it says %q, %v", i, lines(d), err)
+					t.Fatalf("after %d writes elsewhere the watcher returns %q, %v", i, lines(d), err)
 				}
 			}
 			if most := 4 * writes / current; woken > most {

@@ -156,15 +156,15 @@ func lines(deliveries ...keepwatch.Delivery) []string {
 	for _, d := range deliveries {
 		switch d := d.(type) {
 		case keepwatch.Batch:
-			lines = append(lines, fmt.Sprintf("batch %d-%d%s", d.From, d.To, words(d.Changes)))
+			lines = append(lines, fmt.Sprintf("batch %d-%d%s", d.From, d.To, changesText(d.Changes)))
 		case keepwatch.Gap:
-			lines = append(lines, fmt.Sprintf("gap %d-%d %s%s", d.From, d.To, d.Reason, words(d.Changes)))
+			lines = append(lines, fmt.Sprintf("gap %d-%d %s%s", d.From, d.To, d.Reason, changesText(d.Changes)))
 		}
 	}
 	return lines
 }
 
-func words(changes []keepwatch.Change) (text string) {
+func changesText(changes []keepwatch.Change) (text string) {
 	for _, c := range changes {
 		text += fmt.Sprintf("; %s@%d %s %s@%d", c.Type, c.Revision, c.Object.Key(), c.Object.UID(), c.Object.Revision())
 	}
@@ -191,13 +191,13 @@ func stateOf(s *Snapshot) state {
 
 // through returns the objects that a filter selects.
 func (s state) through(f Filter) state {
-	kept := state{}
+	selected := state{}
 	for k, o := range s {
 		if f.covers(o.Key()) && (f.Match == nil || f.Match(o)) {
-			kept[k] = o
+			selected[k] = o
 		}
 	}
-	return kept
+	return selected
 }
 
 // equal compares by value: a list has copies of a watch's objects.

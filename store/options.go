@@ -6,37 +6,38 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// Options bound what a store remembers beyond the current state. The zero value
+// Options bound what a store retains beyond the current state. The zero value
 // of each field means its default.
 type Options struct {
 	// WindowBytes bounds the history: the objects that its changes carry, new and
-	// prior, by Size. Default 64 MiB. The newest delivery is kept whatever its size.
+	// prior, by Size. Default 64 MiB. The newest delivery is always in it, whatever its
+	// size.
 	WindowBytes int64
 	// WindowAge bounds the history by time. Default 15 minutes. It is applied when a
-	// change arrives, so a quiet store may hold older history.
+	// change arrives, so the history of a quiet store may be older.
 	WindowAge time.Duration
-	// Tombstones bounds how many deletions are remembered behind the window.
+	// Tombstones bounds the number of deletions older than the window that are stored.
 	// Default 100,000.
 	Tombstones int
-	// TombstoneBytes bounds the last states that tombstones keep in full; older ones
-	// keep what Slim leaves of them. Default 16 MiB.
+	// TombstoneBytes bounds the bytes of the complete last states that tombstones store.
+	// Tombstones beyond it store the results of Slim. Default 16 MiB.
 	TombstoneBytes int64
-	// Slim returns what is kept of a deleted object beyond TombstoneBytes, metadata
-	// for example. Default: the object itself, so that tombstones beyond
-	// TombstoneBytes are forgotten.
+	// Slim returns the reduced state that a tombstone stores beyond TombstoneBytes, metadata
+	// for example. Default: none, and the store drops tombstones beyond TombstoneBytes.
 	Slim func(keepwatch.Object) keepwatch.Object
-	// SlimBytes bounds what Slim has left of those; older tombstones are forgotten.
-	// Default 64 MiB.
+	// SlimBytes bounds the bytes of the reduced states. The store drops the oldest tombstones
+	// beyond it. Default 64 MiB.
 	SlimBytes int64
-	// Attributes returns what is kept of a state, prior, once the change that replaced it
-	// leaves the window: an object of its key, UID and revision that each Filter.Match
-	// judges like prior. It returns nil if each judges prior like next, the state that
-	// replaced it; next is nil if prior was deleted. With it, watchers that filter by
-	// content get the exact difference behind the window, or Expired. Default: nothing is
-	// kept, and what matched behind the window is not known.
+	// Attributes returns the object that the store retains of a state, prior, when the change
+	// that replaced prior leaves the window. It has prior's key, UID and revision, and each
+	// Filter.Match returns the same for it as for prior. Attributes returns nil if each
+	// Filter.Match returns the same for prior and next, the state that replaced it; next is
+	// nil if prior was deleted. With Attributes, watchers that filter by content receive the
+	// exact difference since a revision older than the window, or Expired. Default: nothing
+	// is retained, and the store does not know which objects matched before the window.
 	Attributes func(prior, next keepwatch.Object) keepwatch.Object
-	// AttributeBytes bounds what Attributes has left; the oldest is forgotten. Default 32
-	// MiB.
+	// AttributeBytes bounds the bytes of the objects that Attributes returned. The store
+	// drops the oldest beyond it. Default 32 MiB.
 	AttributeBytes int64
 	// Size estimates an object's bytes. Default: 1 KiB each.
 	Size func(keepwatch.Object) int

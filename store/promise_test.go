@@ -79,8 +79,8 @@ func (c *consumer) contiguous(t *rapid.T, from keepwatch.Revision) {
 func (c *consumer) complete(t *rapid.T, b *branch, d keepwatch.Batch) {
 	t.Helper()
 	want := b.between(d.From, d.To, c.filter)
-	if words(d.Changes) != words(want) {
-		t.Fatalf("P2: (%d, %d] is%s\nwant%s", d.From, d.To, words(d.Changes), words(want))
+	if changesText(d.Changes) != changesText(want) {
+		t.Fatalf("P2: (%d, %d] is%s\nwant%s", d.From, d.To, changesText(d.Changes), changesText(want))
 	}
 }
 
@@ -124,27 +124,27 @@ func (c *consumer) apply(t *rapid.T, changes []keepwatch.Change, sameEpoch bool)
 		o := change.Object
 		current, known := c.fold[o.Key()]
 		if !c.filter.covers(o.Key()) {
-			t.Fatalf("%s of another key:%s", change.Type, words(changes))
+			t.Fatalf("%s of another key:%s", change.Type, changesText(changes))
 		}
 		if change.Type == keepwatch.Deleted {
 			if known && current.UID() != o.UID() || !known && c.exact {
-				t.Fatalf("P6: DELETED %v while the consumer holds %v", o, current)
+				t.Fatalf("P6: DELETED %v while the consumer has %v", o, current)
 			}
 			delete(c.fold, o.Key())
 			c.deleted[o.UID()] = change.Revision
 			continue
 		}
 		if known && current.UID() != o.UID() {
-			t.Fatalf("P6: %s %v while the consumer holds %v", change.Type, o, current)
+			t.Fatalf("P6: %s %v while the consumer has %v", change.Type, o, current)
 		}
 		if known && sameEpoch && o.Revision() <= current.Revision() {
 			t.Fatalf("P5: %v after %v", o, current)
 		}
-		if r, dead := c.deleted[o.UID()]; dead && o.Revision() <= r {
+		if r, deleted := c.deleted[o.UID()]; deleted && o.Revision() <= r {
 			t.Fatalf("P7: %v after its deletion at %d", o, r)
 		}
 		if known != (change.Type == keepwatch.Modified) && c.exact {
-			t.Fatalf("%s %v while the consumer holds %v", change.Type, o, current)
+			t.Fatalf("%s %v while the consumer has %v", change.Type, o, current)
 		}
 		c.fold[o.Key()] = o
 	}
@@ -174,7 +174,7 @@ func (c *consumer) expire(t *rapid.T, w *world, err error) {
 	*c = *newConsumer(w, c.filter, Cursor{}, state{})
 }
 
-// colors keeps the color of a state whose successor has another one.
+// colors returns the color of a state whose successor has another one.
 func colors(prior, next keepwatch.Object) keepwatch.Object {
 	if next != nil && next.(*thing).color == prior.(*thing).color {
 		return nil
@@ -214,7 +214,7 @@ func TestPromises(t *testing.T) {
 		var consumers []*consumer
 		one := func(t *rapid.T) *consumer {
 			if len(consumers) == 0 {
-				t.Skip("nobody watches")
+				t.Skip("there is no watcher")
 			}
 			return consumers[rapid.IntRange(0, len(consumers)-1).Draw(t, "consumer")]
 		}
@@ -274,7 +274,7 @@ func TestPromises(t *testing.T) {
 					t.Fatal("the digest is not that of the content")
 				}
 				if at := now.Cursor(); !stateOf(now).equal(w.branches[at.Epoch].at(at.Revision)) {
-					t.Fatalf("the store holds\n%vwant\n%v", stateOf(now), w.branches[at.Epoch].at(at.Revision))
+					t.Fatalf("the store contains\n%vwant\n%v", stateOf(now), w.branches[at.Epoch].at(at.Revision))
 				}
 				if history, difference := w.store.Bounds(); history > now.revision || difference > now.revision {
 					t.Fatalf("bounds %d, %d beyond %d", history, difference, now.revision)

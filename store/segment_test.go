@@ -49,7 +49,7 @@ func TestSegmentsHoldWhatTheSnapshotHolds(t *testing.T) {
 				got = slices.AppendSeq(got, segment.All())
 			}
 			if want := slices.Collect(current.objects); !slices.Equal(got, want) {
-				t.Fatalf("%s: the segments hold %v, want %v", name, got, want)
+				t.Fatalf("%s: the segments contain %v, want %v", name, got, want)
 			}
 		}
 	})
@@ -122,7 +122,7 @@ func TestMemoIsDerivedOnceForEachSegment(t *testing.T) {
 			t.Error("something is known of a part")
 		}
 		if _, ok := NewMemo(func(Segment) int { return 1 }).Known(segment); ok {
-			t.Error("something is known that nobody asked for")
+			t.Error("a value is cached that was not requested")
 		}
 		break
 	}
@@ -132,7 +132,7 @@ func TestMemoIsDerivedOnceForEachSegment(t *testing.T) {
 // editor does with the segment.
 func TestMemoIsTrue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		kept := NewMemo(func(s Segment) []keepwatch.Object { return slices.Collect(s.All()) })
+		memo := NewMemo(func(s Segment) []keepwatch.Object { return slices.Collect(s.All()) })
 		count := NewMemo(func(s Segment) int { return s.Len() })
 		ed := tree{}.edit()
 		revision := keepwatch.Revision(0)
@@ -147,8 +147,8 @@ func TestMemoIsTrue(t *testing.T) {
 			}
 			tr := ed.publish()
 			tr.all(func(s Segment) bool {
-				if got, want := kept.Of(s), slices.Collect(s.All()); !slices.Equal(got, want) || count.Of(s) != len(want) {
-					t.Fatalf("kept is %v, want %v", got, want)
+				if got, want := memo.Of(s), slices.Collect(s.All()); !slices.Equal(got, want) || count.Of(s) != len(want) {
+					t.Fatalf("memo is %v, want %v", got, want)
 				}
 				return true
 			})

@@ -2,7 +2,7 @@ package store
 
 import "github.com/keepwatch/keepwatch"
 
-// Since returns the changes from a snapshot to the newest one, for a consumer that holds a
+// Since returns the changes from a snapshot to the newest one, for a consumer that has a
 // snapshot instead of a cursor. It closes newer once a newer snapshot is published. The
 // zero snapshot precedes all history.
 //
@@ -58,7 +58,7 @@ type objectID struct {
 }
 
 // fillDeleted sets the final states of the deletions of a difference since a revision, as
-// far as they are kept in full.
+// far as they are stored completely.
 func (g *graveyard) fillDeleted(changes []keepwatch.Change, r keepwatch.Revision) {
 	open := map[objectID]*keepwatch.Change{}
 	for i := range changes {

@@ -96,13 +96,13 @@ func TestSinceFoldsToTheState(t *testing.T) {
 			case action < 6 && !ok:
 				applied(t, s, add(thingAt(key, at).withUID(keepwatch.UID(fmt.Sprint(key, "-", at)))))
 			case action < 7:
-				var kept []keepwatch.Object
+				var listed []keepwatch.Object
 				for o := range s.Snapshot().All() {
-					if rapid.Bool().Draw(t, "keep") {
-						kept = append(kept, o)
+					if rapid.Bool().Draw(t, "listed") {
+						listed = append(listed, o)
 					}
 				}
-				relist(t, s, keepwatch.GapExpired, at, kept...)
+				relist(t, s, keepwatch.GapExpired, at, listed...)
 				gapped = true
 			case action > 7:
 				changes, now, _ := s.Since(seen, rapid.SampledFrom([]int{0, 3, 1000}).Draw(t, "most"))

@@ -10,7 +10,7 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// Store holds one resource's versioned state. It has one writer, which calls Apply and
+// Store has one resource's versioned state. It has one writer, which calls Apply and
 // Replace (a reflector, usually), and any number of readers. Readers never wait for the
 // writer, and the writer never waits for them.
 type Store struct {

@@ -67,7 +67,7 @@ func inspect(t fataler, tr tree, twin state) {
 		visit(t, tr.root, 0, &depth, true, true, &current)
 	}
 	if want := twin.sorted(); !slices.Equal(current, want) {
-		t.Fatalf("the tree holds\n%v\nthe twin\n%v", current, want)
+		t.Fatalf("the tree contains\n%v\nthe twin\n%v", current, want)
 	}
 	if tr.len() != len(twin) {
 		t.Fatalf("len is %d, want %d", tr.len(), len(twin))

@@ -10,8 +10,8 @@ import (
 // history.
 type Cursor struct {
 	// Epoch counts how often the source's history was replaced: the source went back in
-	// time, or returned another state for a revision than before. It is not kept over a
-	// restart of the process; a consumer of another process is in the current epoch.
+	// time, or returned another state for a revision than before. It starts at zero in each
+	// process; a consumer of another process is in the current epoch.
 	Epoch    uint64
 	Revision keepwatch.Revision
 }
@@ -22,7 +22,7 @@ func (c Cursor) before(d Cursor) bool {
 }
 
 // Watcher is a consumer: a cursor and a filter. It pulls; the store queues nothing for it,
-// so that a slow watcher costs the others nothing. It holds no goroutine and no state of
+// so that a slow watcher costs the others nothing. It has no goroutine, retains no state of
 // the store, and needs no closing. It is not for concurrent use.
 type Watcher struct {
 	store  *Store

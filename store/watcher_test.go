@@ -199,13 +199,13 @@ func TestWatchExpires(t *testing.T) {
 	_, _, err := w.TryNext()
 	wantFailure(t, err, keepwatch.Expired)
 	if want := "too old resource version: 1 (3)"; err.Error() != want {
-		t.Errorf("says %q, want %q", err, want)
+		t.Errorf("the error is %q, want %q", err, want)
 	}
 	if _, _, again := w.TryNext(); again != err {
-		t.Errorf("after its end it says %v", again)
+		t.Errorf("after its end it returns %v", again)
 	}
 	if _, again := w.Next(context.Background()); again != err {
-		t.Errorf("after its end it says %v", again)
+		t.Errorf("after its end it returns %v", again)
 	}
 	wantLines(t, lines(poll(t, s.Watch(Cursor{Revision: 2}, Filter{}))...), "gap 2-4 expired; DELETED@3 ns/b b-1@3")
 }
@@ -364,7 +364,7 @@ func TestNextIsCancelled(t *testing.T) {
 		}
 		apply(t, s, 2, modify(a.at(2)))
 		if d, err := w.Next(ctx); d != nil || err != why {
-			t.Fatalf("cancelled it says %v, %v", d, err)
+			t.Fatalf("when cancelled it returns %v, %v", d, err)
 		}
 		// The watcher itself is none the worse.
 		wantLines(t, lines(poll(t, w)...), "batch 1-2; MODIFIED@2 ns/a a-1@2")
