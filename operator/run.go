@@ -18,8 +18,9 @@ import (
 func (op *Operator) Run(ctx context.Context, cfg *rest.Config) error { return Run(ctx, cfg, op) }
 
 // Run runs operators against one API server until ctx is done or a fatal error occurs: a
-// wrong declaration, an error of [OnStart], a resource that stays absent or forbidden, an
-// invariant violation, or a worker whose goroutine ended. Then all operators stop. Running
+// wrong declaration or configuration, an error of [OnStart], a resource that cannot be
+// discovered or listed before [StartupDeadline], an invariant violation, or a worker whose
+// goroutine ended. Then all operators stop. Running
 // handlers may continue for the longest [ShutdownGrace] among the operators; then their
 // contexts end. Run returns nil if ctx was done and all handlers returned in time,
 // otherwise the fatal error and the handlers that did not return. No handler is called
