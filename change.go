@@ -61,8 +61,11 @@ func (Gap) delivery()   {}
 // order, each change once (P2, P8). A batch without changes is a bookmark: nothing
 // changed in the view between From and To (P9).
 type Batch struct {
-	From, To Revision
-	Changes  []Change
+	// From is excluded: the changes are above it.
+	From Revision
+	// To is included: no change is above it.
+	To      Revision
+	Changes []Change
 }
 
 // Bookmark reports whether the batch carries progress alone.
@@ -86,7 +89,11 @@ const (
 // difference of the states at its ends (P3). An object that was created and deleted in
 // between is not in it.
 type Gap struct {
-	From, To Revision
-	Reason   GapReason
-	Changes  []Change
+	// From is the revision of the state that the changes begin with. The history above it
+	// is missing.
+	From Revision
+	// To is the revision of the state that the changes lead to.
+	To      Revision
+	Reason  GapReason
+	Changes []Change
 }

@@ -16,7 +16,8 @@ const (
 	// Idle: nothing arrived within the idle deadline, not even a bookmark; the
 	// connection may be half-open.
 	Idle
-	// Unreachable: refused, reset, unresolvable, timed out, cut in mid-air.
+	// Unreachable: refused, reset, unresolvable, timed out, or broken in the middle of a
+	// response.
 	Unreachable
 	// Untrusted: the source's certificate can't be verified: an unknown authority,
 	// another host's name, or not valid now.
@@ -47,7 +48,8 @@ const (
 	// Undecodable: a torn, garbled or oversized frame or page.
 	Undecodable
 	// ProtocolViolation: the source broke its contract: an unknown event type, a
-	// revision that is missing, not a number or going back, news behind a bookmark.
+	// revision that is missing, not a number or going back, an event at or below a
+	// bookmark's revision.
 	ProtocolViolation
 	// UnknownStatus: an error in the stream that no other kind describes.
 	UnknownStatus

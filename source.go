@@ -16,14 +16,16 @@ type Source interface {
 	// bounded slices of the state as they arrive, and returns the state's revision and
 	// the watch, which continues there. It fails with [StreamingListUnsupported] when the
 	// source does not offer streaming lists or ends one early; the caller discards what
-	// was emitted before a failure. An error of emit is returned unchanged.
+	// was emitted before a failure. An error of emit is returned unchanged; all
+	// others are *Failure.
 	StreamList(ctx context.Context, notOlderThan Revision, emit func([]Object) error) (Revision, Watch, error)
 
 	// Newest returns the newest committed revision, by a consistent read that is cheap
 	// for the source. Errors are *Failure.
 	Newest(ctx context.Context) (Revision, error)
 
-	// Watch opens a watch of the history after from. Cancelling ctx closes it.
+	// Watch opens a watch of the history after from. Cancelling ctx closes it. Errors are
+	// *Failure.
 	Watch(ctx context.Context, from Revision) (Watch, error)
 }
 

@@ -43,7 +43,7 @@ type Target interface {
 	Apply(ctx context.Context, batch Batch) (dropped int, err error)
 
 	// Replace begins to replace the whole state by a list. The state stays as it is
-	// until the replacement is committed, and for ever if it is discarded.
+	// until the replacement is committed, and permanently if it is discarded.
 	Replace(ctx context.Context, relist Relist) (Replacement, error)
 }
 
@@ -58,10 +58,12 @@ type Relist struct {
 	To Revision
 }
 
-// Replacement receives a list in parts.
+// Replacement receives a list in parts. One goroutine calls its methods. None is called
+// after Discard or after a Commit that succeeded; Discard may follow a Commit that failed.
 type Replacement interface {
 	// Put adds objects of the list. An object that equals the one in the state is no
-	// change; the same object may be put twice.
+	// change; the same object may be put twice. Put may replace elements of the slice, and
+	// must not retain it.
 	Put(ctx context.Context, objects []Object) error
 	// Commit makes the objects that were put the whole state, at revision to. Every
 	// other object is deleted.

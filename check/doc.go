@@ -9,7 +9,8 @@
 //
 // Judge covers P1 to P10 and P13 for any transcript; P11 if the transcript has the time
 // at which faults and writes stopped; and "only happens when the history itself is gone"
-// of P3 if it has the revisions from which the sender had the history. P12 is about memory
+// of P3 if each record states the oldest revision of which the sender still had the history
+// ([Received.HistoryFrom]). P12 is about memory
 // and other consumers, which no transcript shows.
 //
 //	judge.go       Judge: the transcript record by record; P1, P4, P11, P13

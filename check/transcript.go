@@ -15,17 +15,17 @@ type Transcript struct {
 
 	Records []Record
 
-	// Over is true if the transcript lasts until the consumer's end, which must be in it
-	// (P13). Otherwise the transcript may stop anywhere.
+	// Over is true if the consumer has ended. The transcript must then contain its Ended
+	// (P13). If Over is false, the transcript may stop after any record.
 	Over bool
-	// Calm is the time at which faults and writes stopped. If it is nil they did not, and
-	// P11 is not judged.
+	// Calm has the time at which faults and writes stopped. If it is nil, P11 is not judged.
 	Calm *Calm
 }
 
-// Calm is the time after which there are no faults and no writes. The transcript must
+// Calm is the part of a transcript without faults and writes, for P11. The transcript must
 // last until At + Within, or until the consumer's end.
 type Calm struct {
+	// At is the time at which faults and writes stopped.
 	At time.Time
 	// Within is the time that a consumer may need to reach the newest revision: idle
 	// timeout + backoff cap + relist time.
@@ -63,8 +63,8 @@ type Resumed struct{ Cursor keepwatch.Revision }
 type Ended struct {
 	// Err is the reason the stream gave: a *keepwatch.Failure, or Asked.
 	Err error
-	// Asked is the reason with which the owner ended the stream, or nil if it ended by
-	// itself.
+	// Asked is the error with which the owner ended the stream, a context's cause for example.
+	// It is nil if the owner did not end the stream.
 	Asked error
 	// At is the time of the end. P11 does not apply to a consumer that has ended.
 	At time.Time

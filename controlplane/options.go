@@ -44,15 +44,17 @@ type Options struct {
 	// Storage selects the implementation of reads and watches. The default is StoreStorage.
 	Storage Storage
 	// WatchHistory bounds the history of each resource. A watch that resumes or reads within this
-	// history receives every event; behind it, the watch receives the difference. It applies to
+	// history receives every event; from an older revision, the watch receives the difference. It applies to
 	// StoreStorage only. Zero fields are 64 MiB and 15 minutes.
 	WatchHistory WatchHistory
 }
 
 // WatchHistory bounds a history by its size and its age.
 type WatchHistory struct {
+	// Bytes bounds the size of the objects in the history.
 	Bytes int64
-	Age   time.Duration
+	// Age bounds the time since the oldest change.
+	Age time.Duration
 }
 
 // Storage is an implementation of reads and watches. The values are closed.

@@ -32,7 +32,7 @@ type Server struct {
 	running sync.Once
 }
 
-// New checks the options. It starts nothing.
+// New returns a server, or an error for invalid options. It starts nothing; Run does.
 func New(options Options) (*Server, error) {
 	options, err := options.complete()
 	if err != nil {

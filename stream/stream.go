@@ -42,7 +42,8 @@ type Stream struct {
 	listRefused bool
 }
 
-// New returns a stream that continues from state.
+// New returns a stream that continues from state. It returns an error if the state cannot be
+// read.
 func New(sink Sink, state State, options Options) (*Stream, error) {
 	open, err := state.announced()
 	if err != nil {

@@ -52,8 +52,8 @@ type Options struct {
 }
 
 const (
-	// DefaultIdleTimeout is longer than several elections: a cluster without a leader
-	// reports that itself.
+	// DefaultIdleTimeout is the longest wait for an answer or a message from etcd: 30 seconds.
+	// It is longer than several elections: a cluster without a leader reports that itself.
 	DefaultIdleTimeout = 30 * time.Second
 
 	// defaultMaxMessage bounds one message of etcd, in bytes.
@@ -85,7 +85,8 @@ type Source struct {
 
 // New returns a source that reads through client. New sends no request. The caller owns
 // the client and may share it among sources; TLS, users, endpoints and keepalive are the
-// client's. The client must have a connection, which clientv3.New gives it.
+// client's. New returns an error for invalid options, and for a client without a connection;
+// clientv3.New returns one with a connection.
 func New(client *clientv3.Client, opts Options) (*Source, error) {
 	if err := opts.validate(); err != nil {
 		return nil, err

@@ -32,12 +32,16 @@ const (
 
 // Options configure a Source. Resource is required; the other fields may be zero.
 type Options struct {
-	Resource  schema.GroupVersionResource
-	Namespace string // "": all namespaces, or a cluster-scoped resource
+	// Resource is the resource to read, by its plural name: "pods". Version is required.
+	Resource schema.GroupVersionResource
+	// Namespace restricts the source to one namespace. Empty means all namespaces, or a
+	// cluster-scoped resource.
+	Namespace string
 	// LabelSelector and FieldSelector are evaluated by the server, which rejects invalid
 	// ones (Rejected).
-	LabelSelector  string
-	FieldSelector  string
+	LabelSelector string
+	FieldSelector string
+	// Representation is the form of the objects. Zero means WholeObjects.
 	Representation Representation
 	// Decode returns the object to be delivered. If it is nil, the source delivers each
 	// [*Object]. After an error a list skips the object, and a watch fails with Undecodable.
@@ -61,12 +65,13 @@ type Options struct {
 }
 
 const (
-	// DefaultIdleTimeout is slightly longer than two periods of the server's bookmarks,
-	// which are about a minute.
+	// DefaultIdleTimeout is the longest wait for data from the server: 130 seconds. It is
+	// slightly longer than two periods of the server's bookmarks, which are about a minute.
 	DefaultIdleTimeout = 2*time.Minute + 10*time.Second
 
-	// DefaultMaxObject is twenty times etcd's default limit of a request (1.5 MiB, in
-	// protobuf for built-in kinds; JSON is longer), and fits in memory.
+	// DefaultMaxObject is the greatest size of one object or watch frame, in bytes: 32 MiB. It
+	// is twenty times etcd's default limit of a request (1.5 MiB, in protobuf for built-in
+	// kinds; JSON is longer), and fits in memory.
 	DefaultMaxObject = 32 << 20
 
 	defaultPageSize = 500
@@ -102,7 +107,8 @@ type Source struct {
 	columns atomic.Pointer[[]metav1.TableColumnDefinition]
 }
 
-// New returns a source. It sends no request, and does not change cfg.
+// New returns a source. It sends no request, and does not change cfg. It returns an error for
+// invalid options, and for a cfg with an invalid address, certificate or other setting.
 //
 // The source uses cfg's connection and credentials. Timeout bounds one page of a list,
 // and does not apply to watches. The default UserAgent is "keepwatch/<version>". The source
