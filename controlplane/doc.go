@@ -79,8 +79,9 @@
 //
 // # Limits
 //
-// No controllers run: nothing is scheduled, started, scaled, garbage-collected or renewed. Only the
-// contents of deleted namespaces are deleted, and events expire after an hour. A deletion with
+// No controllers run: nothing is scheduled, started, scaled, garbage-collected or renewed. The server
+// itself deletes only the contents of deleted namespaces, the custom resources of deleted
+// definitions, and events, which expire after an hour. A deletion with
 // propagation Foreground or Orphan deletes at once, since no garbage collector would complete it.
 // RBAC, quotas and limits are stored and not enforced. Package builtin describes which checks the
 // built-in kinds have.

@@ -34,11 +34,11 @@
 // [DialOptions]), and etcd waits. The watches of a seed, at most four, read ahead by 16
 // times as much each.
 //
-// A page has about 32 MiB of values, by the sizes in the previous page. A message may
-// have 64 MiB, and etcd sends at most 2 GiB: a page that is larger is requested again
-// with as many keys as fit. After a page that fails for another reason, the next one has
-// a quarter of the keys. A watch that receives a message that is too large fails with
-// Undecodable once; the following watches request fragments.
+// A page has about 32 MiB of values, by the sizes in the previous page. The client accepts
+// messages up to 64 MiB. If a page exceeds that, it is requested again with fewer keys.
+// After a page that fails for another reason, the next one has a quarter of the keys. A
+// watch that receives a message that is too large fails with Undecodable once; the
+// following watches request fragments.
 //
 // # Versions
 //
