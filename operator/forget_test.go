@@ -55,7 +55,7 @@ func TestForgottenObjectReturns(t *testing.T) {
 				}
 				continue
 			case <-limit:
-				t.Fatalf("%s is never told", want)
+				t.Fatalf("%s is never delivered", want)
 			}
 			break
 		}

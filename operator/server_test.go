@@ -44,7 +44,7 @@ func TestResumeAfterARestart(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
-	p.patch("one", `{"spec": {"size": 2}}`) // while nobody runs
+	p.patch("one", `{"spec": {"size": 2}}`) // while no operator runs
 	p.patch("one", `{"spec": {"size": 3}}`)
 	p.start(make())
 	p.waitUntil("resumed and updated", func() (bool, string) {
@@ -195,7 +195,7 @@ func TestProgressDroppedBySchemaFails(t *testing.T) {
 	})
 	p.start(op)
 	p.create("one", "{}")
-	p.waitUntil("it is said", func() (bool, string) {
+	p.waitUntil("the warning is logged", func() (bool, string) {
 		return strings.Contains(p.log.logged(), "preserve unknown fields"), p.log.logged()
 	})
 	if n := p.log.count("called"); n > 3 {

@@ -457,7 +457,7 @@ func TestObjectDeletedDuringHandler(t *testing.T) {
 		})
 		OnEvent(op, func(_ context.Context, r *thing) error {
 			j.add("event %q", r.WatchEvent)
-			return errors.New("nobody cares")
+			return errors.New("ignored")
 		})
 		r := startIn(t, w, op)
 		synctest.Wait()

@@ -138,7 +138,7 @@ func TestWatchesAsTables(t *testing.T) {
 // A cached row equals a new one at any time.
 func TestRowsAtAnyTime(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		moment := rapid.Custom(func(t *rapid.T) time.Time {
+		anyTime := rapid.Custom(func(t *rapid.T) time.Time {
 			return time.UnixMicro(rapid.Int64Range(-1<<52, 1<<52).Draw(t, "µs"))
 		})
 		cell := rapid.OneOf(
@@ -146,10 +146,10 @@ func TestRowsAtAnyTime(t *testing.T) {
 			rapid.Custom(func(t *rapid.T) any { return rapid.Int64().Draw(t, "number") }),
 			rapid.Just(any(nil)), rapid.Just(any(true)), rapid.Just(any(1.5)),
 			rapid.Custom(func(t *rapid.T) any {
-				return Since{moment.Draw(t, "since"), rapid.String().Draw(t, "before"), rapid.String().Draw(t, "after")}
+				return Since{anyTime.Draw(t, "since"), rapid.String().Draw(t, "before"), rapid.String().Draw(t, "after")}
 			}),
 		)
-		now := moment.Draw(t, "now")
+		now := anyTime.Draw(t, "now")
 		var cached []byte
 		var want bytes.Buffer
 		for _, c := range rapid.SliceOf(cell).Draw(t, "cells") {

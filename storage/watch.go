@@ -93,7 +93,7 @@ func (w *watcher) object(e watchcache.Event, initial bool) (runtime.Object, erro
 	return w.storage.sharedObject(e)
 }
 
-// Initialized tells the library's flow control that the watch has caught up.
+// Initialized reports to the library's flow control that the watch has caught up.
 func (w *watcher) Initialized() error {
 	flowcontrol.WatchInitialized(w.ctx)
 	return nil

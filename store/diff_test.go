@@ -94,7 +94,7 @@ func steps(a, b tree) (steps, found int) {
 
 func TestDiffSkipsWhatIsShared(t *testing.T) {
 	const n = 200_000
-	things := numbered(n)
+	things := nThings(n)
 	old := treeOf(things...)
 	height := 0
 	for node := old.root; !node.leaf(); node = node.children[0] {
@@ -125,7 +125,7 @@ func TestDiffSkipsWhatIsShared(t *testing.T) {
 
 // What was deleted in front of a shared subtree must not make the diff open it.
 func TestDiffDoesNotOpenTheNeighbour(t *testing.T) {
-	things := numbered(fill * fanout * 4)
+	things := nThings(fill * fanout * 4)
 	old := treeOf(things...)
 	ed := old.edit()
 	for i := fill * fanout / 2; i < fill*fanout; i++ { // up to the end of a subtree
@@ -137,7 +137,7 @@ func TestDiffDoesNotOpenTheNeighbour(t *testing.T) {
 }
 
 func TestDiffOfTreesThatShareNothing(t *testing.T) {
-	things := numbered(1000)
+	things := nThings(1000)
 	a, b := &Snapshot{tree: treeOf(things...)}, &Snapshot{tree: treeOf(things...), revision: 7}
 	if got := a.Diff(b); len(got) != 0 {
 		t.Fatalf("equal objects differ: %s", changesText(got))

@@ -108,7 +108,7 @@ func TestIndexValuesAreAnyStrings(t *testing.T) {
 		value := rapid.StringOfN(rapid.RuneFrom([]rune("ab/\x01\x02-.\u00ff ")), 0, 6, -1)
 		values := map[keepwatch.Key][]string{}
 		of := func(o keepwatch.Object) []string { return values[o.Key()] }
-		things := numbered(rapid.IntRange(0, 100).Draw(t, "n"))
+		things := nThings(rapid.IntRange(0, 100).Draw(t, "n"))
 		for _, o := range things {
 			values[o.Key()] = rapid.SliceOfN(value, 0, 3).Draw(t, "values")
 		}

@@ -60,7 +60,7 @@ func TestInvalidate(t *testing.T) {
 			wantFailure(t, err, 0)
 			given.Discard()
 			if s.Revision() != 0 {
-				t.Fatal("a list that was given up has mended something")
+				t.Fatal("a discarded list has made the state valid")
 			}
 			relist(t, s, row.relist, row.to, row.objects...)
 			wantLines(t, lines(poll(t, w)...), row.history...)

@@ -8,8 +8,7 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// ledger is the same in maps: every state it has shown, every deletion
-// it has seen. Where it refuses a batch or list, the store must.
+// model is a store in maps: it has every state and every deletion. Where it refuses a batch or list, the store must.
 type model struct {
 	now        Cursor
 	invalid    keepwatch.GapReason
@@ -144,7 +143,7 @@ func (l *model) at(c Cursor) state {
 }
 
 // FuzzStoreAgainstHistory reads a script of batches and lists, good and bad, and
-// compares the store with the ledger after each; consumers follow.
+// compares the store with the model after each; consumers follow.
 func FuzzStoreAgainstHistory(f *testing.F) {
 	f.Add([]byte("\x05\x00\x00\x00\x11\x22\x06\x40\x00\x33"))
 	f.Add([]byte{5, 0, 0, 17, 4, 64, 0, 33, 4, 64, 1, 70, 4, 128, 7, 0, 6, 34, 7, 1, 5, 77})
@@ -218,7 +217,7 @@ func FuzzStoreAgainstHistory(f *testing.F) {
 				t.Fatalf("current is %d at %v, invalidated by %q", current, l.now, l.invalid)
 			}
 			if now.Cursor() != l.now || !stateOf(now).equal(l.state) || digest(now.Digest()) != recomputed(now) {
-				t.Fatalf("the store is at %v with\n%vthe ledger at %v with\n%v", now.Cursor(), stateOf(now), l.now, l.state)
+				t.Fatalf("the store is at %v with\n%vthe model at %v with\n%v", now.Cursor(), stateOf(now), l.now, l.state)
 			}
 			inspect(t, now.tree, stateOf(now))
 			for i, c := range followers {

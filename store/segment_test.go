@@ -19,7 +19,7 @@ func namesIn(t *testing.T, s Segment) []string {
 		at = append(at, s.At(i).Key().String())
 	}
 	if all := namesOf(s.All()); len(at) > 0 && !slices.Equal(all, at) {
-		t.Fatalf("All tells %q, At %q", all, at)
+		t.Fatalf("All returns %q, At %q", all, at)
 	}
 	return at
 }
@@ -85,7 +85,7 @@ func TestMemoIsDerivedOnceForEachSegment(t *testing.T) {
 		derived.Add(1)
 		return namesOf(s.All())
 	})
-	things := numbered(20 * fill)
+	things := nThings(20 * fill)
 	s := listed(t, Options{}, 1_000, things...)
 	read := func(snapshot *Snapshot) []string {
 		var all []string

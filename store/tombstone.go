@@ -45,8 +45,8 @@ func (g *graveyard) after(t *txn, d keepwatch.Delivery, o Options) *graveyard {
 		return g
 	}
 	next := *g
-	for _, dead := range t.tombstones {
-		next.add(dead, o)
+	for _, old := range t.tombstones {
+		next.add(old, o)
 	}
 	if gap {
 		next.addSpan(span{t.base.revision, t.revision})

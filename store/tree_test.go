@@ -49,8 +49,8 @@ func treeOf(objects ...keepwatch.Object) tree {
 	return ed.publish()
 }
 
-// numbered are n things in key order.
-func numbered(n int) []keepwatch.Object {
+// nThings returns n things in key order.
+func nThings(n int) []keepwatch.Object {
 	things := make([]keepwatch.Object, n)
 	for i := range things {
 		things[i] = thingAt(fmt.Sprintf("%06d", i), keepwatch.Revision(i+1))
@@ -197,7 +197,7 @@ func TestTreeIsAnOrderedMap(t *testing.T) {
 // node. (It panicked.)
 func TestRemoveTheLastAfterAppends(t *testing.T) {
 	for _, n := range []int{fill + 1, fanout*fill + 1, fanout*fill + fill + 1, fanout*fanout*fill + 1} {
-		things := numbered(n)
+		things := nThings(n)
 		ed := treeOf(things...).edit()
 		twin := state{}
 		for _, o := range things {
@@ -223,7 +223,7 @@ func TestTreeGrowsAndShrinksToNothing(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			things := numbered(6 * fanout * fill)
+			things := nThings(6 * fanout * fill)
 			order(things)
 			ed := tree{}.edit()
 			twin := state{}
@@ -257,14 +257,14 @@ func TestTreeGrowsAndShrinksToNothing(t *testing.T) {
 // Lists arrive in key order; segments must then be full, not half empty.
 func TestAppendsFillSegments(t *testing.T) {
 	segments := 0
-	treeOf(numbered(100 * fill)...).all(func(Segment) bool { segments++; return true })
+	treeOf(nThings(100 * fill)...).all(func(Segment) bool { segments++; return true })
 	if segments != 100 {
 		t.Fatalf("%d segments, want 100", segments)
 	}
 }
 
 func TestEditingSharesWhatItDoesNotTouch(t *testing.T) {
-	old := treeOf(numbered(fill * fanout * 4)...)
+	old := treeOf(nThings(fill * fanout * 4)...)
 	ed := old.edit()
 	ed.plant(thingAt("000777", 1_000_000))
 	next := ed.publish()
@@ -295,7 +295,7 @@ func TestEditingSharesWhatItDoesNotTouch(t *testing.T) {
 func TestNewerLooksAtOneNamespaceOnly(t *testing.T) {
 	ed := tree{}.edit()
 	for _, namespace := range []string{"a", "b", "c"} {
-		for _, o := range numbered(5 * fill) {
+		for _, o := range nThings(5 * fill) {
 			ed.plant(o.(*thing).in(namespace))
 		}
 	}
@@ -314,7 +314,7 @@ func TestNewerLooksAtOneNamespaceOnly(t *testing.T) {
 }
 
 func TestIterationCanStop(t *testing.T) {
-	s := &Snapshot{tree: treeOf(numbered(5 * fill)...)}
+	s := &Snapshot{tree: treeOf(nThings(5 * fill)...)}
 	for stop := range 4 * fill {
 		seen := 0
 		for range s.All() {

@@ -144,7 +144,7 @@ func TestApplySetsPrior(t *testing.T) {
 	}
 }
 
-// With numbered writes a missed event is noticed at the next one of its key.
+// With versions of keys a missed event is detected at the next one of its key.
 func TestApplyVersioned(t *testing.T) {
 	at := func(r keepwatch.Revision, uid keepwatch.UID, version int64) versioned {
 		return versioned{thingAt("a", r).withUID(uid), version}

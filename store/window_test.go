@@ -67,7 +67,7 @@ func newWindowRun() *windowRun {
 	}
 }
 
-// add makes the next moment: a batch, a gap or a rewind.
+// add adds the next log entry: a batch, a gap or a rewind.
 func (r *windowRun) add(kind, ahead, changes, unheard int, pause time.Duration) {
 	m := logEntry{from: r.now, at: r.at + pause}
 	m.to = Cursor{r.now.Epoch, r.now.Revision + keepwatch.Revision(ahead) + 1}

@@ -95,7 +95,7 @@ func (w *world) commit(t *rapid.T) {
 		case !known || what == 0: // created, or another with the delete unseen
 			w.lives++
 			next.uid = keepwatch.UID(fmt.Sprint("life-", w.lives))
-			if rapid.Bool().Draw(t, "told as modified") && known {
+			if rapid.Bool().Draw(t, "sent as modified") && known {
 				c.Type = keepwatch.Modified
 			}
 		case what <= 2:

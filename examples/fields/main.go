@@ -33,7 +33,7 @@ func main() {
 		return nil
 	})
 
-	// A field of the status is no part of the essence; the handler makes it one.
+	// A status field is not part of the desired state; this handler follows it all the same.
 	operator.OnField(op, "status.phase", func(ctx context.Context, r *request) error {
 		r.Logger.Info("phase", "was", r.Old.Status.Phase, "is", r.Object.Status.Phase)
 		return nil

@@ -162,16 +162,16 @@ func (h *history) contradicts(r Request, a Answer, now int64) []Difference {
 		strings.Contains(r.Accept, "as=") {
 		return nil
 	}
-	var said, was []string
+	var got, was []string
 	if a.Streamed {
-		said, was = a.changes(), h.since(p, r.revision(), now)
+		got, was = a.changes(), h.since(p, r.revision(), now)
 	} else {
-		said, was = a.objects(), h.at(p, r.revision())
+		got, was = a.objects(), h.at(p, r.revision())
 	}
-	if slices.Equal(said, was) {
+	if slices.Equal(got, was) {
 		return nil
 	}
-	return []Difference{{contradiction, excerpt(was), excerpt(said)}}
+	return []Difference{{contradiction, excerpt(was), excerpt(got)}}
 }
 
 // changes is the events of a stream.

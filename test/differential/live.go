@@ -28,7 +28,7 @@ type pair struct {
 // live changes the world while watches are open at both servers, and compares their
 // events.
 func (w *World) live(ctx context.Context, g *Generator, report *Report) error {
-	moment := w.state()
+	state := w.state()
 	var reading sync.WaitGroup
 	defer reading.Wait()
 	watching, cancel := context.WithCancel(ctx)
@@ -56,7 +56,7 @@ func (w *World) live(ctx context.Context, g *Generator, report *Report) error {
 		return ctx.Err()
 	}
 	for _, p := range pairs {
-		report.Add(Exchange{Request: p.request, Theirs: p.theirs.answer(), Ours: p.ours.answer(), World: moment})
+		report.Add(Exchange{Request: p.request, Theirs: p.theirs.answer(), Ours: p.ours.answer(), World: state})
 	}
 	return nil
 }

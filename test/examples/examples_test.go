@@ -44,7 +44,7 @@ func TestExceptions(t *testing.T) {
 			t.Errorf("%d lines with %q, want %d", n, test.parts, test.times)
 		}
 	}
-	r.said("stubborn failed permanently: the third failure, permanent")
+	r.waitForEvent("stubborn failed permanently: the third failure, permanent")
 	r.delete("one")
 	p.end()
 }

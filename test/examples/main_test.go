@@ -156,8 +156,8 @@ func (r *reader) becomes(name string, wanted func(w *unstructured.Unstructured) 
 	})
 }
 
-// said waits for an Event about a widget.
-func (r *reader) said(message string) {
+// waitForEvent waits for an Event of a widget with a message.
+func (r *reader) waitForEvent(message string) {
 	r.Helper()
 	r.eventually("an Event", func() (bool, string) {
 		list, err := r.client.Resource(events).Namespace("default").List(r.Context(), metav1.ListOptions{})

@@ -77,7 +77,7 @@ func labels(r *reader, p *program) {
 	r.patch("one", `{"spec":{"size":5}}`)
 	r.becomes("one", labelled(5))
 	r.create("bad", -1)
-	r.said("size -1 is negative")
+	r.waitForEvent("size -1 is negative")
 	r.delete("one")
 	r.delete("bad")
 	p.end()

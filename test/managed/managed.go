@@ -203,7 +203,7 @@ func (w *world) reconciles(i *instance) {
 	w.eventually("the new size", func() bool { return w.state("a", "w1") == "100" })
 	w.must(w.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
 		Namespace: key.Namespace, Name: key.Name, Labels: map[string]string{"seal": "sealed"}}}))
-	w.eventually("what only a secret's metadata tells", func() bool { return w.state("a", "w1") == "100sealed" })
+	w.eventually("what only a secret's metadata shows", func() bool { return w.state("a", "w1") == "100sealed" })
 	var owned corev1.ConfigMap
 	w.must(w.Get(ctx, key, &owned))
 	w.must(w.Delete(ctx, &owned))

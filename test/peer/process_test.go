@@ -105,7 +105,7 @@ func TestKillEndsChildren(t *testing.T) {
 
 func TestProcessEndsWithItsOwner(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("only Linux tells a process of its parent's death")
+		t.Skip("only Linux signals a process when its parent ends")
 	}
 	owner := exec.Command(os.Args[0])
 	owner.Env = append(os.Environ(), asOwner+"="+filepath.Join(t.TempDir(), "log"))

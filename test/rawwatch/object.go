@@ -19,7 +19,7 @@ type object struct {
 	uid      keepwatch.UID
 	revision keepwatch.Revision
 	labels   map[string]string
-	content  string // all of it as JSON in one form, but for its revision and kind
+	content  string // all of it as JSON in one encoding, without its revision and kind
 }
 
 func (o *object) Key() keepwatch.Key           { return o.key }

@@ -53,7 +53,7 @@ func TestOnlyDesiredStateCounts(t *testing.T) {
 	for _, test := range []struct{ name, after string }{
 		{"nothing", before},
 		{"version and system metadata", `{"apiVersion": "v2", "kind": "Gadget", "metadata": {"name": "a", "uid": "u", "resourceVersion": "7", "generation": 3, "finalizers": ["f"], "managedFields": [], "labels": {"app": "web"}}, "spec": {"size": 1}, "status": {"phase": "New", "more": 1}}`},
-		{"the status nobody asked for", `{"metadata": {"labels": {"app": "web"}}, "spec": {"size": 1}, "status": {"phase": "New", "more": 2}}`},
+		{"a status field without a handler", `{"metadata": {"labels": {"app": "web"}}, "spec": {"size": 1}, "status": {"phase": "New", "more": 2}}`},
 		{"a number's notation", `{"metadata": {"labels": {"app": "web"}}, "spec": {"size": 1.0}, "status": {"phase": "New"}}`},
 		{"kubectl's annotation", `{"metadata": {"labels": {"app": "web"}, "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}"}}, "spec": {"size": 1}, "status": {"phase": "New"}}`},
 		{"another operator's annotations", `{"metadata": {"labels": {"app": "web"}, "annotations": {"other.io/last-handled-configuration": "{}", "other.io/create": "{}"}}, "spec": {"size": 1}, "status": {"phase": "New"}}`},

@@ -11,8 +11,8 @@ import (
 	"github.com/keepwatch/keepwatch/internal/backoff"
 )
 
-// run lets an operator work on an object until it rests or sleeps, and tells which
-// handlers were called, in their order.
+// run performs the plans of an object until it is idle or sleeps. It returns the handlers
+// that were called, in order.
 func run(t *testing.T, s Spec, seen *Seen, now time.Time, outcome func(id string) error) (called []string) {
 	t.Helper()
 	for range 100 {

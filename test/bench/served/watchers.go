@@ -10,7 +10,7 @@ import (
 	"github.com/keepwatch/keepwatch/test/bench/wire"
 )
 
-// crowd is watchers that count.
+// watcherGroup is a set of watchers that count events.
 type watcherGroup struct {
 	start    time.Time
 	links    []*link

@@ -139,7 +139,7 @@ func (a *Answer) Wait(ctx context.Context) error {
 	}
 }
 
-// cancel tells the server to end the answer. The connection frees it when the server does.
+// cancel asks the server to end the answer. The connection frees it when the server does.
 func (a *Answer) cancel() {
 	_ = a.conn.write(func() error { return a.conn.framer.WriteRSTStream(a.id, http2.ErrCodeCancel) })
 	a.conn.end(a.id, context.Canceled)

@@ -270,8 +270,8 @@ func (r *rig) hasListed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if said := bytes.Count(log, []byte("Watch cache lists etcd again")); said != 1 || !bytes.Contains(log, []byte(`reason="protocol violation"`)) {
-		t.Errorf("the log has %d lines of it:\n%s", said, log)
+	if lines := bytes.Count(log, []byte("Watch cache lists etcd again")); lines != 1 || !bytes.Contains(log, []byte(`reason="protocol violation"`)) {
+		t.Errorf("the log has %d lines of it:\n%s", lines, log)
 	}
 }
 
