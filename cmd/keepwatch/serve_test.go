@@ -163,7 +163,8 @@ func (p *process) exit(t *testing.T) int {
 	}
 }
 
-// waitReady waits for the first line on stderr, and returns it.
+// waitReady waits until stderr reports that the server is ready, and returns it. Errors of a start are
+// not mistaken for that.
 func (p *process) waitReady(t *testing.T) string {
 	t.Helper()
 	for end := time.Now().Add(deadline); time.Now().Before(end); {
