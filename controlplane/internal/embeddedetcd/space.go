@@ -30,6 +30,8 @@ type spaceMonitor struct {
 	lastRevision int64
 	// compacted is the newest revision that the monitor compacted.
 	compacted int64
+	// compactedAt is the time of that compaction, until a defragmentation.
+	compactedAt time.Time
 	// busy is the time when etcd last had many writes; at the beginning, the time of the start.
 	busy time.Time
 	// retryAfter is the earliest time of the next action after an error.
@@ -45,6 +47,10 @@ const (
 	// defragmentation blocks reads and writes of etcd, so that it waits for quietTime without.
 	busyWrites = 10
 	quietTime  = time.Minute
+	// sizeDelay is the time after a compaction for which the reported size in use counts. etcd
+	// reports the space that a compaction has freed after its next write, and a full etcd may
+	// have none: then the monitor defragments once, whatever the size in use is.
+	sizeDelay = 5 * time.Second
 	// minDefrag is 100 MiB: the space that a defragmentation of a smaller file frees does not matter.
 	minDefrag = 100 << 20
 )
@@ -118,15 +124,20 @@ func (s *spaceMonitor) clearAlarm(ctx context.Context, status *pb.StatusResponse
 		if _, err := s.client.Compact(ctx, s.lastRevision, clientv3.WithCompactPhysical()); err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
 			return fmt.Errorf("compact etcd: %w", err)
 		}
-		s.compacted = s.lastRevision
-		return nil // etcd reports the new size after its next commit
+		s.compacted, s.compactedAt = s.lastRevision, time.Now()
+		return nil
 	}
 	quota := status.DbSizeQuota
 	if status.DbSize > quota/100*maxFile {
-		if status.DbSizeInUse > quota/100*maxInUse {
+		outdated := !s.compactedAt.IsZero() && time.Since(s.compactedAt) > sizeDelay
+		if status.DbSizeInUse > quota/100*maxInUse && !outdated {
 			return nil
 		}
-		return s.defragment(ctx)
+		err := s.defragment(ctx)
+		if err == nil {
+			s.compactedAt = time.Time{}
+		}
+		return err
 	}
 	member := &clientv3.AlarmMember{MemberID: status.Header.MemberId, Alarm: pb.AlarmType_NOSPACE}
 	if _, err := s.client.AlarmDisarm(ctx, member); err != nil {

@@ -13,14 +13,14 @@ import (
 )
 
 // newTestClient returns a client of an etcd of its own.
-func newTestClient(t *testing.T) *clientv3.Client {
+func newTestClient(t *testing.T, quota int64) *clientv3.Client {
 	t.Helper()
 	data, err := datadir.Open("")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { data.Close() })
-	server, err := Start(t.Context(), data, 1<<30)
+	server, err := Start(t.Context(), data, quota)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func newTestClient(t *testing.T) *clientv3.Client {
 
 // A file of which most is free is defragmented, except while etcd is busy.
 func TestDefragmentsMostlyFreeFile(t *testing.T) {
-	client := newTestClient(t)
+	client := newTestClient(t, 1<<30)
 	for i := range 8 {
 		var puts []clientv3.Op
 		for j := range 10 {
