@@ -2,7 +2,7 @@
 # builds a real kube-apiserver and etcd from the module proxy first, and caches them in the
 # user's cache.
 
-.PHONY: all build lint test test-race test-embedded test-real test-all peers clients javascript python java bench bench-real sim
+.PHONY: all build lint test test-race test-embedded test-real test-all peers clients javascript python java bench bench-real sim kubernetes test-kubernetes
 
 STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
@@ -10,6 +10,19 @@ all: lint test
 
 build:
 	go build -o bin/keepwatch ./cmd/keepwatch
+
+# Kubernetes' API server with Keepwatch's reads. The first build takes some minutes. Kubernetes'
+# own scripts stamp its version in the same way.
+KUBERNETES_VERSION = $(shell cd kubernetes && go list -m -f '{{.Version}}' k8s.io/kubernetes)
+STAMP = -X k8s.io/component-base/version.
+kubernetes:
+	cd kubernetes && CGO_ENABLED=0 go build -trimpath -ldflags '-s -w $(STAMP)gitVersion=$(KUBERNETES_VERSION)' \
+	  -o ../bin/keepwatch-apiserver ./cmd/keepwatch-apiserver
+
+# The module's own tests, and its reads beside those of Kubernetes' watch cache in the same binary.
+test-kubernetes:
+	cd kubernetes && go vet ./... && go test ./...
+	cd test && go test -timeout 20m ./real/apiserver
 
 lint:
 	@unformatted=$$(git ls-files '*.go' | xargs gofmt -l); \
@@ -48,7 +61,7 @@ sim:
 # Against the real kube-apiserver and etcd. The comparison of answers, request by request,
 # is four times slower with the race detector; the tests of the handlers' packages use it.
 test-real: peers
-	cd test && go test -race -p 1 -timeout 20m $$(go list ./real/... | grep -v '/differential$$')
+	cd test && go test -race -p 1 -timeout 20m $$(go list ./real/... | grep -v -e '/differential$$' -e '/apiserver$$')
 	cd test && go test -timeout 20m ./real/differential
 
 # Build the real kube-apiserver, etcd and kubectl, unless they are in the cache.

@@ -87,25 +87,42 @@ func (s *Reader) itemAtRevision(o *watchcache.Object, as encoding, revision keep
 	return s.encodeItem(decoded, as)
 }
 
-// encodeItem encodes a Go value. One of a built-in kind has no apiVersion and kind.
+// encodeItem encodes a Go value from the cache.
 func (s *Reader) encodeItem(o runtime.Object, as encoding) ([]byte, error) {
 	if as == tableJSON {
 		return s.encodeRow(o)
 	}
-	if isMetadata(as) {
-		accessor, err := meta.Accessor(o)
-		if err != nil {
+	if s.resource.Convert != nil {
+		var err error
+		if o, err = s.resource.Convert(o); err != nil {
 			return nil, err
 		}
-		partial := meta.AsPartialObjectMetadata(accessor)
-		if as == metadataJSON {
-			partial.SetGroupVersionKind(metadataVersion.WithKind("PartialObjectMetadata"))
-		}
-		o = partial
 	}
-	if isProtobuf(as) {
+	switch {
+	case isMetadata(as):
+		return s.encodeMetadata(o, as)
+	case isProtobuf(as):
 		return marshal(o)
 	}
+	return s.encodeJSON(o)
+}
+
+// encodeMetadata encodes an object's metadata.
+func (s *Reader) encodeMetadata(o runtime.Object, as encoding) ([]byte, error) {
+	accessor, err := meta.Accessor(o)
+	if err != nil {
+		return nil, err
+	}
+	partial := meta.AsPartialObjectMetadata(accessor)
+	if isProtobuf(as) {
+		return marshal(partial)
+	}
+	partial.SetGroupVersionKind(metadataVersion.WithKind("PartialObjectMetadata"))
+	return s.encodeJSON(partial)
+}
+
+// encodeJSON encodes a Go value. One of a built-in kind has no apiVersion and kind.
+func (s *Reader) encodeJSON(o runtime.Object) ([]byte, error) {
 	var b byteWriter
 	if err := s.json.Encode(o, &b); err != nil {
 		return nil, err

@@ -39,6 +39,10 @@ type Resource struct {
 	ListEncodingUsed func(ListEncoding)
 	// Warning is sent with each response, unless it is empty: that the resource is deprecated.
 	Warning string
+	// Convert returns the value that is served for a cached object, without apiVersion and kind. It may
+	// change the object. Requests for objects that it fails for are delegated. If it is nil, the cache's
+	// objects are served as they are.
+	Convert func(runtime.Object) (runtime.Object, error)
 	// FieldLabel checks and converts one term of a field selector. If it is nil, metadata.name and
 	// metadata.namespace are allowed, and requests with others are delegated.
 	FieldLabel func(label, value string) (string, string, error)

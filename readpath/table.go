@@ -66,7 +66,7 @@ func (s *Reader) encodeRow(o runtime.Object) ([]byte, error) {
 		}
 		b = append(append(b, `,"conditions":`...), conditions...)
 	}
-	about, err := s.encodeItem(o, metadataJSON)
+	about, err := s.encodeMetadata(o, metadataJSON)
 	if err != nil {
 		return nil, err
 	}

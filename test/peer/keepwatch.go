@@ -27,9 +27,13 @@ func Keepwatch(tb testing.TB) string {
 	return path
 }
 
-// keepwatch builds once in this process. The go command replaces its output, or does not
-// touch it if nothing changed; tests run a link to it, named after the content.
-var keepwatch = sync.OnceValues(func() (string, error) {
+// keepwatch builds once in this process.
+var keepwatch = sync.OnceValues(func() (string, error) { return buildCommand("keepwatch", ".") })
+
+// buildCommand builds a command of the module in a folder of this repository. The go command replaces
+// its output, or does not touch it if nothing changed; tests run a link to it, named after the
+// content.
+func buildCommand(name, module string) (string, error) {
 	cache, err := cacheDir()
 	if err != nil {
 		return "", err
@@ -38,17 +42,18 @@ var keepwatch = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	name, args := "keepwatch", []string{"build"}
+	file, args := name, []string{"build"}
 	if raceEnabled {
-		name, args = "keepwatch-race", append(args, "-race")
+		file, args = name+"-race", append(args, "-race")
 	}
-	latest := filepath.Join(cache, name)
+	latest := filepath.Join(cache, file)
 	unlock, err := lock(latest + ".lock")
 	if err != nil {
 		return "", err
 	}
 	defer unlock()
-	if err := goBuild(context.Background(), filepath.Dir(root), latest, nil, append(args, "./cmd/keepwatch")); err != nil {
+	dir := filepath.Join(filepath.Dir(root), module)
+	if err := goBuild(context.Background(), dir, latest, nil, append(args, "./cmd/"+name)); err != nil {
 		return "", err
 	}
 	digest, err := fileDigest(latest)
@@ -62,7 +67,7 @@ var keepwatch = sync.OnceValues(func() (string, error) {
 		}
 	}
 	return path, removeUnused(latest+"-????????", time.Hour)
-})
+}
 
 func fileDigest(path string) (string, error) {
 	f, err := os.Open(path)

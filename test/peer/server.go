@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -34,26 +35,40 @@ func Kubernetes(tb testing.TB, flags ...string) *Server {
 // other API servers too.
 func KubernetesOn(tb testing.TB, etcd *EtcdServer, flags ...string) *Server {
 	tb.Helper()
-	s, err := startKubeAPIServer(tb.Context(), tb.TempDir(), etcd, flags)
+	s, err := startKubeAPIServer(tb.Context(), tb.TempDir(), etcd, KubeAPIServer.Path, flags)
 	own(tb, s.Service, err)
 	return s
 }
+
+// KeepwatchAPIServerOn is KubernetesOn with keepwatch-apiserver, which has Keepwatch inside.
+func KeepwatchAPIServerOn(tb testing.TB, etcd *EtcdServer, flags ...string) *Server {
+	tb.Helper()
+	build := func(context.Context) (string, error) { return keepwatchAPIServer() }
+	s, err := startKubeAPIServer(tb.Context(), tb.TempDir(), etcd, build, flags)
+	own(tb, s.Service, err)
+	return s
+}
+
+// keepwatchAPIServer builds once in this process.
+var keepwatchAPIServer = sync.OnceValues(func() (string, error) {
+	return buildCommand("keepwatch-apiserver", "kubernetes")
+})
 
 func startKubernetes(ctx context.Context, dir string) (*Server, error) {
 	etcd, err := startEtcd(ctx, dir, nil)
 	if err != nil {
 		return nil, err
 	}
-	s, err := startKubeAPIServer(ctx, dir, etcd, nil)
+	s, err := startKubeAPIServer(ctx, dir, etcd, KubeAPIServer.Path, nil)
 	if err != nil {
 		etcd.Kill()
 	}
 	return s, err
 }
 
-func startKubeAPIServer(ctx context.Context, dir string, etcd *EtcdServer, flags []string) (*Server, error) {
+func startKubeAPIServer(ctx context.Context, dir string, etcd *EtcdServer, build func(context.Context) (string, error), flags []string) (*Server, error) {
 	s := &Server{endpoint: etcd.Endpoint, etcd: etcd, kubeconfig: filepath.Join(dir, "kubeconfig")}
-	path, err := KubeAPIServer.Path(ctx)
+	path, err := build(ctx)
 	if err != nil {
 		return s, err
 	}
@@ -62,7 +77,7 @@ func startKubeAPIServer(ctx context.Context, dir string, etcd *EtcdServer, flags
 		return s, err
 	}
 	s.Service = &Service{
-		name: "kube-apiserver", path: path, log: filepath.Join(dir, "kube-apiserver.log"),
+		name: filepath.Base(path), path: path, log: filepath.Join(dir, "kube-apiserver.log"),
 		// It waits up to --request-timeout, a minute, for watches to end.
 		grace: 90 * time.Second, probe: s.ready,
 	}

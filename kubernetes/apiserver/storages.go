@@ -1,0 +1,86 @@
+package apiserver
+
+import (
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/registry/generic"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	apistorage "k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/kubernetes/cmd/kube-apiserver/app"
+
+	"github.com/keepwatch/keepwatch/storage"
+)
+
+// storages opens our storage for every resource that kube-apiserver would have a watch cache for.
+// It is safe for concurrent use.
+type storages struct {
+	decorate generic.StorageDecorator
+
+	mu     sync.Mutex
+	opened map[schema.GroupResource]openedStorage
+}
+
+// openedStorage is the storage of a built-in resource, and the attributes that its selectors use.
+type openedStorage struct {
+	*storage.Storage
+	attributes apistorage.AttrFunc
+	newFunc    func() runtime.Object
+}
+
+// useStorages wraps the RESTOptions of all servers of the chain.
+func useStorages(config *app.Config) (*storages, error) {
+	s := &storages{decorate: storage.Decorator(), opened: map[schema.GroupResource]openedStorage{}}
+	etcd := config.Options.Etcd
+	if !etcd.EnableWatchCache {
+		return s, nil
+	}
+	sizes, err := genericoptions.ParseWatchCacheSizes(etcd.WatchCacheSizes)
+	if err != nil {
+		return nil, err
+	}
+	for _, getter := range []*generic.RESTOptionsGetter{
+		&config.KubeAPIs.ControlPlane.Generic.RESTOptionsGetter,
+		&config.ApiExtensions.GenericConfig.RESTOptionsGetter,
+		&config.Aggregator.GenericConfig.RESTOptionsGetter,
+	} {
+		*getter = restOptions{*getter, s.openBuiltin, sizes}
+	}
+	custom := &config.ApiExtensions.ExtraConfig.CRDRESTOptionsGetter
+	*custom = restOptions{*custom, s.decorate, nil} // --watch-cache-sizes does not apply to custom resources
+	return s, nil
+}
+
+// openBuiltin opens the storage of a built-in resource and remembers it.
+func (s *storages) openBuiltin(config *storagebackend.ConfigForResource, prefix string, keyOf func(runtime.Object) (string, error),
+	newFunc, newListFunc func() runtime.Object, attributes apistorage.AttrFunc, triggers apistorage.IndexerFuncs,
+	indexers *cache.Indexers) (apistorage.Interface, factory.DestroyFunc, error) {
+	opened, destroy, err := s.decorate(config, prefix, keyOf, newFunc, newListFunc, attributes, triggers, indexers)
+	if ours, ok := opened.(*storage.Storage); ok && err == nil {
+		s.mu.Lock()
+		s.opened[config.GroupResource] = openedStorage{ours, attributes, newFunc}
+		s.mu.Unlock()
+	}
+	return opened, destroy, err
+}
+
+// restOptions are a server's RESTOptions with our decorator.
+type restOptions struct {
+	generic.RESTOptionsGetter
+	decorator generic.StorageDecorator
+	sizes     map[schema.GroupResource]int
+}
+
+// GetRESTOptions returns the options of one resource. A size of 0 in --watch-cache-sizes leaves a
+// resource without a cache, as in kube-apiserver.
+func (r restOptions) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
+	options, err := r.RESTOptionsGetter.GetRESTOptions(resource, example)
+	if size, ok := r.sizes[resource]; err == nil && (!ok || size > 0) {
+		options.Decorator = r.decorator
+	}
+	return options, err
+}

@@ -1,0 +1,76 @@
+package apiserver
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/kubernetes/pkg/apis/batch"
+	"k8s.io/kubernetes/pkg/apis/core"
+	"k8s.io/kubernetes/pkg/printers"
+	printersinternal "k8s.io/kubernetes/pkg/printers/internalversion"
+
+	"github.com/keepwatch/keepwatch/readpath"
+)
+
+var kubernetesTables = ageTable{printers.NewTableGenerator().With(printersinternal.AddHandlers)}
+
+// TestRowsShowAges compares rows that were made once with the printer's at later times.
+func TestRowsShowAges(t *testing.T) {
+	ago := func(d time.Duration) metav1.Time { return metav1.Time{Time: time.Now().Add(-d)} }
+	ptr := func(t metav1.Time) *metav1.Time { return &t }
+	meta := func(d time.Duration) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Name: "x-5m", CreationTimestamp: ago(d)}
+	}
+	day, minute := 24*time.Hour, time.Minute
+	ended := func(d time.Duration) core.ContainerState {
+		return core.ContainerState{Terminated: &core.ContainerStateTerminated{FinishedAt: ago(d), StartedAt: ago(d + minute)}}
+	}
+	for name, o := range map[string]runtime.Object{
+		"pod":           &core.Pod{ObjectMeta: meta(5 * minute), Status: core.PodStatus{Phase: core.PodRunning, StartTime: ptr(ago(5 * minute))}},
+		"never created": &core.Pod{},
+		"restarts": &core.Pod{ObjectMeta: meta(3 * day), Spec: core.PodSpec{Containers: make([]core.Container, 3)}, Status: core.PodStatus{ContainerStatuses: []core.ContainerStatus{
+			{RestartCount: 2, LastTerminationState: ended(day)}, {RestartCount: 3, LastTerminationState: ended(3 * day)}, {RestartCount: 1, LastTerminationState: ended(2 * day)},
+		}}},
+		"running job":  &batch.Job{ObjectMeta: meta(day), Status: batch.JobStatus{StartTime: ptr(ago(5 * minute))}},
+		"finished job": &batch.Job{ObjectMeta: meta(day), Status: batch.JobStatus{StartTime: ptr(ago(25 * minute)), CompletionTime: ptr(ago(20 * minute))}},
+		"cron job":     &batch.CronJob{ObjectMeta: meta(9 * day), Status: batch.CronJobStatus{LastScheduleTime: ptr(ago(2 * minute))}},
+		"event": &core.Event{ObjectMeta: meta(minute), FirstTimestamp: ago(9 * minute), LastTimestamp: ago(7 * minute),
+			EventTime: metav1.MicroTime{Time: ago(8 * minute).Time}, Series: &core.EventSeries{Count: 5, LastObservedTime: metav1.MicroTime{Time: ago(6 * minute).Time}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			row, err := kubernetesTables.row(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			// Instead of waiting, an hour is taken from all times of the object.
+			for _, f := range timesOf(o) {
+				f.set(f.get().Add(-time.Hour))
+			}
+			want, err := kubernetesTables.print(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, cell := range row.Cells {
+				if since, ok := cell.(readpath.Since); ok {
+					cell = since.At(time.Now().Add(time.Hour))
+				}
+				if cell != want.Cells[i] {
+					t.Errorf("cell %d is %v, want %v", i, cell, want.Cells[i])
+				}
+			}
+		})
+	}
+}
+
+// TestAmbiguousAges: a finished job shows how long it ran, which is as long as its age now.
+func TestAmbiguousAges(t *testing.T) {
+	now := time.Now()
+	start, end := metav1.Time{Time: now.Add(-9*time.Hour - 30*time.Minute)}, metav1.Time{Time: now.Add(-time.Minute)}
+	job := &batch.Job{ObjectMeta: metav1.ObjectMeta{Name: "a", CreationTimestamp: end}, Status: batch.JobStatus{StartTime: &start, CompletionTime: &end}}
+	row, err := kubernetesTables.row(job)
+	if err == nil {
+		t.Errorf("the row is %v, want an error", row.Cells)
+	}
+}

@@ -1,0 +1,17 @@
+// Command keepwatch-apiserver is the Kubernetes API server with Keepwatch's reads.
+package main
+
+import (
+	"os"
+	_ "time/tzdata" // CronJob's time zones
+
+	"k8s.io/component-base/cli"
+	_ "k8s.io/component-base/logs/json/register"
+	_ "k8s.io/component-base/metrics/prometheus/clientgo"
+	_ "k8s.io/component-base/metrics/prometheus/version"
+	_ "k8s.io/component-base/metrics/prometheus/workqueue"
+
+	"github.com/keepwatch/keepwatch/kubernetes/apiserver"
+)
+
+func main() { os.Exit(cli.Run(apiserver.NewCommand())) }
