@@ -6,19 +6,17 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Reader names who answers reads. The set is closed.
+// The values of --reads.
 const (
 	readsKeepwatch = "keepwatch" // this repository's storage and read path
 	readsUpstream  = "upstream"  // kube-apiserver's watch cache and handlers
 )
 
-const defaultEncodingsBudget = 1 << 30
+// encodingsBudget bounds the cached encodings of all resources, in bytes.
+const encodingsBudget = 1 << 30
 
 // reads has the flags that kube-apiserver does not have.
-type reads struct {
-	by              string
-	encodingsBudget int64
-}
+type reads struct{ by string }
 
 func newReads() *reads {
 	return &reads{by: readsKeepwatch}

@@ -25,7 +25,7 @@ func run(ctx context.Context, opts options.CompletedOptions, r reads) error {
 	if err != nil {
 		return err
 	}
-	readers, storages := newReaders(defaultEncodingsBudget), &storages{}
+	readers, storages := newReaders(encodingsBudget), &storages{}
 	if r.by == readsKeepwatch {
 		if storages, err = useStorages(config); err != nil {
 			return err

@@ -28,7 +28,8 @@ type ageTable struct {
 	printer *printers.HumanReadableGenerator
 }
 
-// unprinted are the resources whose registries have no printer. Their tables are passed on.
+// unprinted are the resources whose registries have no printer, or one that shows times to come.
+// Requests for their Tables are delegated.
 var unprinted = map[schema.GroupResource]bool{
 	{Group: "", Resource: "limitranges"}:                           true,
 	{Group: "storage.k8s.io", Resource: "csistoragecapacities"}:    true,
