@@ -1,9 +1,11 @@
 package faultproxy
 
 import (
+	"compress/gzip"
 	"context"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -26,7 +28,7 @@ func added(n int) string {
 }
 
 // cluster is an API server whose watches send the frames of events, and end when events is
-// closed.
+// closed. It compresses watches for clients that accept it, as Kubernetes 1.37 does with some.
 type cluster struct {
 	events chan string
 	list   string
@@ -42,14 +44,22 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, c.list)
 		return
 	}
+	var out io.Writer = w
 	flush := http.NewResponseController(w).Flush
+	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		w.Header().Set("Content-Encoding", "gzip")
+		z := gzip.NewWriter(w)
+		defer z.Close()
+		out = z
+		flush = func() error { return errors.Join(z.Flush(), http.NewResponseController(w).Flush()) }
+	}
 	for _ = flush(); ; _ = flush() {
 		select {
 		case e, ok := <-c.events:
 			if !ok {
 				return
 			}
-			_, _ = io.WriteString(w, e)
+			_, _ = io.WriteString(out, e)
 		case <-r.Context().Done():
 			return
 		}

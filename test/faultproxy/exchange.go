@@ -37,7 +37,7 @@ func (x *exchange) serve(fault Fault) {
 		x.upgrade()
 		return
 	}
-	response, err := x.proxy.forward(x.ctx, x.r)
+	response, err := x.proxy.forward(x.ctx, x.r, watches)
 	if err != nil {
 		x.fail(err)
 	}

@@ -259,13 +259,17 @@ func (p *Proxy) close(x *exchange) {
 	delete(p.watches, x)
 }
 
-// forward sends the request upstream. Its context ends with the answer.
-func (p *Proxy) forward(ctx context.Context, r *http.Request) (*http.Response, error) {
+// forward sends the request upstream. Its context ends with the answer. A watch is requested without
+// compression, since faults occur between its frames.
+func (p *Proxy) forward(ctx context.Context, r *http.Request, watches bool) (*http.Response, error) {
 	out := r.Clone(ctx)
 	out.URL.Scheme, out.URL.Host, out.Host = p.upstream.Scheme, p.upstream.Host, p.upstream.Host
 	out.RequestURI = ""
 	for _, name := range []string{"Connection", "Keep-Alive", "Te", "Upgrade"} {
 		out.Header.Del(name)
+	}
+	if watches {
+		out.Header.Del("Accept-Encoding")
 	}
 	return p.transport.RoundTrip(out)
 }
