@@ -27,11 +27,15 @@ var wireCodec = codec{encoding.GetCodecV2(grpcproto.Name)}
 func (c codec) Unmarshal(data mem.BufferSlice, into any) error {
 	err := errUnusual
 	if len(data) > 1 {
+		r := data.Reader()
+		defer r.Close()
 		switch m := into.(type) {
 		case *pb.RangeResponse:
-			err = unmarshalElements(data, m, "kvs", &m.Kvs)
+			err = unmarshalElements(r, m, "kvs", &m.Kvs)
+		case *pb.RangeStreamResponse:
+			err = unmarshalChunk(r, m)
 		case *pb.WatchResponse:
-			err = unmarshalElements(data, m, "events", &m.Events)
+			err = unmarshalElements(r, m, "events", &m.Events)
 		}
 	}
 	if err != nil {
@@ -40,16 +44,32 @@ func (c codec) Unmarshal(data mem.BufferSlice, into any) error {
 	return nil
 }
 
+// unmarshalChunk reads a message whose only field is a range response.
+func unmarshalChunk(r *mem.Reader, into *pb.RangeStreamResponse) error {
+	tag, err := readVarint(r)
+	if err != nil {
+		return err
+	}
+	n, err := readVarint(r)
+	if err != nil {
+		return err
+	}
+	if tag != protowire.EncodeTag(1, protowire.BytesType) || n != uint64(r.Remaining()) {
+		return errUnusual
+	}
+	proto.Reset(into)
+	into.RangeResponse = &pb.RangeResponse{}
+	return unmarshalElements(r, into.RangeResponse, "kvs", &into.RangeResponse.Kvs)
+}
+
 // unmarshalElements reads the elements of one field as they arrive, and then the other
 // fields.
 func unmarshalElements[E any, M interface {
 	*E
 	proto.Message
-}](data mem.BufferSlice, into proto.Message, field protoreflect.Name, elements *[]M) error {
+}](r *mem.Reader, into proto.Message, field protoreflect.Name, elements *[]M) error {
 	proto.Reset(into)
 	elementNumber := into.ProtoReflect().Descriptor().Fields().ByName(field).Number()
-	r := data.Reader()
-	defer r.Close()
 	var rest, value []byte
 	for r.Remaining() > 0 {
 		tag, err := readVarint(r)

@@ -35,6 +35,9 @@ func FuzzCodec(f *testing.F) {
 	for _, m := range []proto.Message{
 		&pb.RangeResponse{Header: header, Kvs: kvs, More: true, Count: 1 << 40},
 		&pb.RangeResponse{Header: header, Count: 7},
+		&pb.RangeStreamResponse{RangeResponse: &pb.RangeResponse{Header: header, Kvs: kvs, Count: 5}},
+		&pb.RangeStreamResponse{RangeResponse: &pb.RangeResponse{Kvs: kvs[:1]}},
+		&pb.RangeStreamResponse{},
 		&pb.WatchResponse{Header: header, WatchId: -1, Events: events, Fragment: true},
 		&pb.WatchResponse{Header: header, Created: true},
 		&pb.WatchResponse{Canceled: true, CompactRevision: 9, CancelReason: "etcdserver: mvcc: required revision has been compacted"},
@@ -43,24 +46,33 @@ func FuzzCodec(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		_, watch := m.(*pb.WatchResponse)
-		for _, size := range []int{1, 7, 1 << 20} {
-			f.Add(message, size, watch)
+		kind := byte(0)
+		switch m.(type) {
+		case *pb.WatchResponse:
+			kind = 1
+		case *pb.RangeStreamResponse:
+			kind = 2
 		}
-		f.Add(message[:len(message)/2], 3, watch)
-		f.Add(append(message, message...), 5, watch) // which merges
+		for _, size := range []int{1, 7, 1 << 20} {
+			f.Add(message, size, kind)
+		}
+		f.Add(message[:len(message)/2], 3, kind)
+		f.Add(append(message, message...), 5, kind) // which merges
 	}
-	f.Add([]byte("\x12\xff\xff\xff\xff\xff\xff\xff\xff\x7f"), 1, false)         // a length beyond any message
-	f.Add([]byte("\x5a\x02\x08"), 1, true)                                      // truncated
-	f.Add([]byte("\x7d\x01\x02\x03\x04\x18\x01"), 1, false)                     // a field of another version
-	f.Add([]byte("\x32\x01\xff"), 1, true)                                      // not UTF-8
-	f.Add([]byte("\x20\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"), 1, false) // too long a number
-	f.Add([]byte("\x30\xff\x00"), 1, true)                                      // a number that is longer than necessary, in an unknown field
-	f.Add([]byte("\xaa\x06\x82\x00ab"), 1, true)                                // such a length
-	f.Fuzz(func(t *testing.T, message []byte, size int, watch bool) {
+	f.Add([]byte("\x12\xff\xff\xff\xff\xff\xff\xff\xff\x7f"), 1, byte(0))         // a length beyond any message
+	f.Add([]byte("\x5a\x02\x08"), 1, byte(1))                                     // truncated
+	f.Add([]byte("\x7d\x01\x02\x03\x04\x18\x01"), 1, byte(0))                     // a field of another version
+	f.Add([]byte("\x32\x01\xff"), 1, byte(1))                                     // not UTF-8
+	f.Add([]byte("\x20\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"), 1, byte(0)) // too long a number
+	f.Add([]byte("\x30\xff\x00"), 1, byte(1))                                     // a number that is longer than necessary, in an unknown field
+	f.Add([]byte("\xaa\x06\x82\x00ab"), 1, byte(1))                               // such a length
+	f.Fuzz(func(t *testing.T, message []byte, size int, kind byte) {
 		var got, want proto.Message = &pb.RangeResponse{Count: 5}, &pb.RangeResponse{}
-		if watch {
+		switch kind {
+		case 1:
 			got, want = &pb.WatchResponse{Created: true}, &pb.WatchResponse{}
+		case 2:
+			got, want = &pb.RangeStreamResponse{RangeResponse: &pb.RangeResponse{Count: 5}}, &pb.RangeStreamResponse{}
 		}
 		err, wrong := wireCodec.Unmarshal(split(message, size), got), proto.Unmarshal(message, want)
 		if (err == nil) != (wrong == nil) {

@@ -1,7 +1,8 @@
 // Package etcd reads one resource of a Kubernetes API server's storage directly from
 // etcd: a [keepwatch.Source] for the keys below a prefix.
 //
-// A list is a range read in pages at one revision. A watch is one gRPC stream of its
+// A list is a range read in pages at one revision. [Source.Seed] reads the first state as one stream, if the
+// member is of etcd 3.7 or later, and what the stream lacks in pages. A watch is one gRPC stream of its
 // own, so that another resource's watch can neither delay it nor make it skip events
 // (etcd #17529). Each list, and each watch when it is opened, is checked by a quorum
 // read: the source distinguishes a member that lags behind from a cluster whose
@@ -34,7 +35,7 @@
 // [DialOptions]), and etcd waits. The watches of a seed, at most four, read ahead by 16
 // times as much each.
 //
-// A page has about 32 MiB of values, by the sizes in the previous page. The client accepts
+// A stream has chunks of about 1.5 MiB, of which gRPC's window has at most three. A page has about 32 MiB of values, by the sizes in the previous page. The client accepts
 // messages up to 64 MiB. If a page exceeds that, it is requested again with fewer keys.
 // After a page that fails for another reason, the next one has a quarter of the keys. A
 // watch that receives a message that is too large fails with Undecodable once; the
@@ -52,6 +53,7 @@
 //	key.go        storage keys and object keys
 //	object.go     Object, Undecodable, decoding
 //	list.go       List: pages, their size, continue tokens
+//	rangestream.go  a state as one stream
 //	quorum.go     Newest: quorum reads that callers share
 //	watch.go      Watch: opening, receiving, closing; internal/readahead has the buffer
 //	stream.go     one gRPC stream with one watch

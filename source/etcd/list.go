@@ -167,11 +167,18 @@ func (s *Source) firstPosition() position {
 }
 
 func (s *Source) rangeFrom(ctx context.Context, at position) (*pb.RangeResponse, error) {
+	r := s.rangeRequest(at)
+	r.Limit = at.limit
+	return s.read(ctx, r)
+}
+
+// rangeRequest returns the request for all keys from a position on.
+func (s *Source) rangeRequest(at position) *pb.RangeRequest {
 	from := s.prefix.first()
 	if at.after != (keepwatch.Key{}) {
 		from = append([]byte(s.prefix.storageKey(at.after)), 0)
 	}
-	return s.read(ctx, &pb.RangeRequest{Key: from, RangeEnd: s.prefix.end(), Revision: int64(at.revision), Limit: at.limit})
+	return &pb.RangeRequest{Key: from, RangeEnd: s.prefix.end(), Revision: int64(at.revision)}
 }
 
 // position is the start of a page within a list. Its text is a continue token.

@@ -23,7 +23,9 @@ type scriptedServer struct {
 	// watch answers a watch. It returns when requests is closed.
 	watch func(out chan<- *pb.WatchResponse, requests <-chan *pb.WatchRequest)
 	// read answers a range read; nil is newest.
-	read     func(context.Context, *pb.RangeRequest) (*pb.RangeResponse, error)
+	read func(context.Context, *pb.RangeRequest) (*pb.RangeResponse, error)
+	// stream answers a streamed range read; nil is that of a server before etcd 3.7.
+	stream   func(pb.KV_RangeStreamServer) error
 	newest   atomic.Int64
 	cluster  atomic.Uint64
 	requests atomic.Int64 // of range reads
@@ -39,6 +41,13 @@ func (s *scriptedServer) Range(ctx context.Context, r *pb.RangeRequest) (*pb.Ran
 		return s.read(ctx, r)
 	}
 	return &pb.RangeResponse{Header: s.header()}, nil
+}
+
+func (s *scriptedServer) RangeStream(r *pb.RangeRequest, out pb.KV_RangeStreamServer) error {
+	if s.stream != nil {
+		return s.stream(out)
+	}
+	return s.UnimplementedKVServer.RangeStream(r, out)
 }
 
 func (s *scriptedServer) Watch(server pb.Watch_WatchServer) error {

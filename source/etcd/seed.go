@@ -63,23 +63,23 @@ func (s *Source) fill(ctx context.Context, target keepwatch.Target, revision kee
 	if err != nil {
 		return err
 	}
-	if err := s.putPages(ctx, list, revision); err != nil {
+	if err := s.putState(ctx, list, revision); err != nil {
 		list.Discard()
 		return err
 	}
 	return list.Commit(ctx, revision)
 }
 
-// putPages puts the state at a revision into a list. The next page is read while the list
+// putState puts the state at a revision into a list. The next page is read while the list
 // processes one.
-func (s *Source) putPages(ctx context.Context, list keepwatch.Replacement, revision keepwatch.Revision) (err error) {
+func (s *Source) putState(ctx context.Context, list keepwatch.Replacement, revision keepwatch.Revision) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	pages := make(chan keepwatch.Page)
 	var failure *keepwatch.Failure
 	go func() {
 		defer close(pages)
-		failure = s.pages(ctx, revision, pages)
+		failure = s.readState(ctx, revision, pages)
 	}()
 	for page := range pages { // until the goroutine has ended
 		if err == nil {
@@ -94,10 +94,15 @@ func (s *Source) putPages(ctx context.Context, list keepwatch.Replacement, revis
 	return err
 }
 
-// pages sends the pages of the state at a revision.
-func (s *Source) pages(ctx context.Context, revision keepwatch.Revision, into chan<- keepwatch.Page) *keepwatch.Failure {
+// readState sends the pages of the state at a revision: as a stream, and what that lacks page by page.
+func (s *Source) readState(ctx context.Context, revision keepwatch.Revision, into chan<- keepwatch.Page) *keepwatch.Failure {
 	at := s.firstPosition()
 	at.revision = revision
+	if s.streams {
+		if complete, failure := s.streamState(ctx, &at, into); complete || failure != nil {
+			return failure
+		}
+	}
 	for {
 		page, failure := s.page(ctx, &at)
 		if failure != nil {

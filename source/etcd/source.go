@@ -45,6 +45,9 @@ type Options struct {
 	// about as many as have 32 MiB, at most 10,000.
 	PageSize int64
 
+	// PagesOnly makes Seed read pages although etcd can stream. So does a PageSize.
+	PagesOnly bool
+
 	// IdleTimeout bounds the time until etcd answers a request, and the time between two
 	// messages of a watch, which requests progress three times within it. Zero means
 	// DefaultIdleTimeout.
@@ -70,6 +73,7 @@ type Source struct {
 	accept      func(keepwatch.Key) bool
 	decoder     func(*Object, []byte) (keepwatch.Object, error)
 	pageSize    int64 // zero: chosen by the values' size
+	streams     bool  // Seed tries a stream first
 	idleTimeout time.Duration
 	maxMessage  int
 	fragments   atomic.Bool // requested by streams
@@ -103,6 +107,7 @@ func New(client *clientv3.Client, opts Options) (*Source, error) {
 		accept:      opts.Accept,
 		decoder:     opts.Decode,
 		pageSize:    opts.PageSize,
+		streams:     opts.PageSize == 0 && !opts.PagesOnly,
 		idleTimeout: opts.IdleTimeout,
 		maxMessage:  defaultMaxMessage,
 		newest:      newQuorumReads(),
