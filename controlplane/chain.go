@@ -101,7 +101,7 @@ func newChain(listener *serving.Listener, credentials *serving.Credentials, stor
 	if err := c.readers.addBuiltin(kinds, served); err != nil {
 		return nil, err
 	}
-	if err := c.readers.followDefinitions(c.extensions.Informers.Apiextensions().V1().CustomResourceDefinitions()); err != nil {
+	if err := c.readers.custom.Follow(c.extensions.Informers.Apiextensions().V1().CustomResourceDefinitions()); err != nil {
 		return nil, err
 	}
 	c.definitions = &definitionInformers{SharedInformerFactory: c.extensions.Informers}
@@ -171,7 +171,7 @@ func (c *chain) newExtensions(config genericapiserver.Config, discovery mergedDi
 	extensions := apiserver.Config{
 		GenericConfig: &genericapiserver.RecommendedConfig{Config: config},
 		ExtraConfig: apiserver.ExtraConfig{
-			CRDRESTOptionsGetter: customOptions{storage, c.readers},
+			CRDRESTOptionsGetter: customOptions{storage, c.readers.custom},
 			MasterCount:          1,
 			ServiceResolver:      webhook.NewDefaultServiceResolver(),
 			AuthResolverWrapper:  webhookAuthentication(config.LoopbackClientConfig),

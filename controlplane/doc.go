@@ -54,7 +54,6 @@
 //	run.go                 runs the two API servers, and waits for their start and their end
 //	admission.go           admission: namespace lifecycle and webhooks
 //	readers.go             finds the reader of a request, and puts readpath in front of the servers
-//	definitions.go         identifies the definition of a custom resource's storage
 //	definitioninformers.go lets the start of the extension server be aborted
 //	recentencodings.go     encodes lists after a start that were requested before it
 //	storage.go             backend: the connection to etcd, and a storage for each resource

@@ -15,9 +15,7 @@ import (
 func (s *Server) ViolateInvariant(resource schema.GroupVersionResource) error {
 	reader := s.readers.builtin[resource]
 	if reader == nil {
-		s.readers.mu.RLock()
-		reader = s.readers.custom[resource].Reader
-		s.readers.mu.RUnlock()
+		reader = s.readers.custom.Lookup(resource)
 	}
 	field := reflect.ValueOf(reader.Cache()).Elem().FieldByName("store")
 	return (*store.Store)(field.UnsafePointer()).Invalidate(context.Background(), keepwatch.GapRewind)

@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"fmt"
 	"maps"
 	"net/http"
 	"strings"
@@ -15,11 +16,14 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/mux"
 	"k8s.io/apiserver/pkg/server/routes"
 	"k8s.io/kube-openapi/pkg/builder"
 	"k8s.io/kube-openapi/pkg/common"
 	"k8s.io/kube-openapi/pkg/common/restfuladapter"
 	"k8s.io/kube-openapi/pkg/handler"
+	"k8s.io/kube-openapi/pkg/handler3"
+	"k8s.io/kube-openapi/pkg/spec3"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
 	"github.com/keepwatch/keepwatch/controlplane/builtin"
@@ -61,12 +65,19 @@ func installOpenAPI(front *genericapiserver.GenericAPIServer, extensions *apiser
 			all.Add(ws)
 		}
 	}
+	paths := front.Handler.NonGoRestfulMux
 	own := &spec.Swagger{}
 	v2 := handler.NewOpenAPIService(own)
-	v2.RegisterOpenAPIVersionedService("/openapi/v2", lazyHandlers{front.Handler.NonGoRestfulMux, sync.OnceValue(func() error {
+	v2.RegisterOpenAPIVersionedService("/openapi/v2", lazyHandlers{paths, sync.OnceValue(func() error {
 		return buildV2(own, all, config.OpenAPIConfig)
 	})})
-	v3 := routes.OpenAPI{V3Config: config.OpenAPIV3Config}.InstallV3(all, front.Handler.NonGoRestfulMux)
+	v3 := handler3.NewOpenAPIService()
+	err := v3.RegisterOpenAPIV3VersionedService("/openapi/v3", lazyHandlers{paths, sync.OnceValue(func() error {
+		return buildV3(v3, all, *config.OpenAPIV3Config)
+	})})
+	if err != nil {
+		return err
+	}
 
 	crds := extensions.Informers.Apiextensions().V1().CustomResourceDefinitions()
 	v2Controller, v3Controller := crdopenapi.NewController(crds), crdopenapiv3.NewController(crds)
@@ -88,20 +99,50 @@ func buildV2(into *spec.Swagger, all *restful.Container, config *common.Config) 
 	return nil
 }
 
-// lazyHandlers registers handlers that call init before their first request: building the document of
-// /openapi/v2 takes a fifth of the time of a start without data, and few clients request it. Nothing
-// else reads it before.
+// buildV3 adds the documents below /openapi/v3, one a group and version, without custom resources. They
+// share parts of their schemas, which building another document changes: all are built before the
+// first is encoded.
+func buildV3(into *handler3.OpenAPIService, all *restful.Container, config common.OpenAPIV3Config) error {
+	for _, ws := range all.RegisteredWebServices() {
+		var built *spec3.OpenAPI
+		config.PostProcessSpec = func(document *spec3.OpenAPI) (*spec3.OpenAPI, error) {
+			built = document
+			return document, nil
+		}
+		one := restful.NewContainer()
+		one.Add(ws)
+		// It also removes from the document the kinds of other groups.
+		routes.OpenAPI{V3Config: &config}.InstallV3(one, mux.NewPathRecorderMux("unused"))
+		if built == nil {
+			return fmt.Errorf("the OpenAPI document of %s can't be built", ws.RootPath())
+		}
+		into.UpdateGroupVersion(strings.TrimPrefix(ws.RootPath(), "/"), built)
+	}
+	return nil
+}
+
+// lazyHandlers registers handlers that call init before their first request: building the documents
+// takes a third of a start without data, and few clients request them. Nothing else reads them before.
 type lazyHandlers struct {
-	common.PathHandler
+	*mux.PathRecorderMux
 	init func() error // runs once
 }
 
-func (f lazyHandlers) Handle(path string, h http.Handler) {
-	f.PathHandler.Handle(path, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		if err := f.init(); err != nil {
+func (l lazyHandlers) Handle(path string, h http.Handler) {
+	l.PathRecorderMux.Handle(path, l.after(h))
+}
+
+func (l lazyHandlers) HandlePrefix(path string, h http.Handler) {
+	l.PathRecorderMux.HandlePrefix(path, l.after(h))
+}
+
+// after returns a handler that calls init before h.
+func (l lazyHandlers) after(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if err := l.init(); err != nil {
 			responsewriters.InternalError(w, q, err)
 			return
 		}
 		h.ServeHTTP(w, q)
-	}))
+	})
 }

@@ -214,8 +214,8 @@ var age = regexp.MustCompile(`"(\d+[smhdy])+"|\((\d+[smhdy])+ ago\)`)
 func same(t *testing.T, own, library *rest.Config, path, accept string) error {
 	for _, encoding := range []string{"identity", "gzip"} {
 		watch := strings.Contains(path, "watch")
-		if watch && encoding == "gzip" {
-			continue // the library compresses initial events, too, in many members
+		if watch && encoding == "gzip" && !strings.Contains(path, "sendInitialEvents") {
+			continue // it is not compressed
 		}
 		a, b, err := requestBoth(t.Context(), own, library, path, accept, encoding)
 		// On a busy machine a watch's second may end before the watch has read everything from etcd.
@@ -283,7 +283,9 @@ func request(ctx context.Context, config *rest.Config, path, accept, encoding st
 	contentEncoding := answer.Header.Get("Content-Encoding")
 	from := io.Reader(answer.Body)
 	if contentEncoding == "gzip" {
-		if from, err = gzip.NewReader(answer.Body); err != nil {
+		if from, err = gzip.NewReader(answer.Body); err == io.EOF {
+			from = answer.Body // a watch that ended before it sent anything
+		} else if err != nil {
 			return response{}, err
 		}
 	}

@@ -33,7 +33,7 @@ type resourceEncoding struct {
 // the first client does not wait for that. It is safe for concurrent use.
 type recentEncodings struct {
 	changed     chan struct{} // has an element after a change of recent
-	readerAdded chan struct{} // has an element after addReader
+	readerAdded chan struct{} // has an element after AddReader
 
 	mu      sync.Mutex
 	recent  []resourceEncoding // the newest first
@@ -48,8 +48,8 @@ func newRecentEncodings() *recentEncodings {
 	}
 }
 
-// recorder returns the function that a resource's reader calls for each encoding.
-func (r *recentEncodings) recorder(resource schema.GroupVersionResource) func(readpath.ListEncoding) {
+// Recorder returns the function that a resource's reader calls for each encoding.
+func (r *recentEncodings) Recorder(resource schema.GroupVersionResource) func(readpath.ListEncoding) {
 	return func(e readpath.ListEncoding) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -60,16 +60,16 @@ func (r *recentEncodings) recorder(resource schema.GroupVersionResource) func(re
 	}
 }
 
-// addReader sets the reader that encodes a resource from now on.
-func (r *recentEncodings) addReader(resource schema.GroupVersionResource, reader *readpath.Reader) {
+// AddReader sets the reader that encodes a resource from now on.
+func (r *recentEncodings) AddReader(resource schema.GroupVersionResource, reader *readpath.Reader) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.readers[resource] = reader
 	signal(r.readerAdded)
 }
 
-// removeReader undoes addReader.
-func (r *recentEncodings) removeReader(resource schema.GroupVersionResource, reader *readpath.Reader) {
+// RemoveReader undoes AddReader.
+func (r *recentEncodings) RemoveReader(resource schema.GroupVersionResource, reader *readpath.Reader) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.readers[resource] == reader {

@@ -23,8 +23,8 @@ func TestRecentEncodingsOutliveARestart(t *testing.T) {
 		t.Errorf("without a file: %v", err)
 	}
 	for i := range 2 * maxRecentEncodings {
-		first.recorder(resource(i))("json")
-		first.recorder(resource(i))("json")
+		first.Recorder(resource(i))("json")
+		first.Recorder(resource(i))("json")
 	}
 	if err := first.save(path); err != nil {
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func TestRecentEncodingsOutliveARestart(t *testing.T) {
 	}
 	last := second.pending[maxRecentEncodings-1]
 	added := &readpath.Reader{}
-	second.addReader(last.GroupVersionResource, added)
+	second.AddReader(last.GroupVersionResource, added)
 	if reader, encoding := second.next(); reader != added || encoding != "json" {
 		t.Errorf("%p %q, want %p", reader, encoding, added)
 	}

@@ -29,6 +29,7 @@ import (
 
 	"github.com/keepwatch/keepwatch/controlplane/builtin"
 	"github.com/keepwatch/keepwatch/controlplane/internal/embeddedetcd"
+	"github.com/keepwatch/keepwatch/internal/customreaders"
 	"github.com/keepwatch/keepwatch/internal/etcddial"
 	"github.com/keepwatch/keepwatch/source/etcd"
 	"github.com/keepwatch/keepwatch/storage"
@@ -203,38 +204,18 @@ func (o definitionOptions) GetRESTOptions(resource schema.GroupResource, _ runti
 	return o.options(resource, resource.Group+"/"+resource.Resource, apiserver.Codecs.LegacyCodec(version...), version), nil
 }
 
-// customOptions are the options of custom resources: JSON.
+// customOptions are the options of custom resources: JSON. Their storages have readers.
 type customOptions struct {
 	*backend
-	readers *readers
+	readers *customreaders.Readers
 }
 
 func (o customOptions) GetRESTOptions(resource schema.GroupResource, _ runtime.Object) (generic.RESTOptions, error) {
 	options := o.options(resource, resource.Group+"/"+resource.Resource, unstructured.UnstructuredJSONScheme, nil)
 	if o.kind == StoreStorage {
-		options.Decorator = o.open
+		options.Decorator = o.readers.Decorator(o.open)
 	}
 	return options, nil
-}
-
-// open opens the storage of one custom resource in one version, and adds a reader of it to the read
-// path.
-func (o customOptions) open(config *storagebackend.ConfigForResource, prefix string, key func(runtime.Object) (string, error),
-	newObject, newList func() runtime.Object, attributes apistorage.AttrFunc, triggers apistorage.IndexerFuncs,
-	indexers *cache.Indexers) (apistorage.Interface, factory.DestroyFunc, error) {
-	opened, destroy, err := o.backend.open(config, prefix, key, newObject, newList, attributes, triggers, indexers)
-	if err != nil {
-		return nil, nil, err
-	}
-	remove, err := o.readers.addCustom(config.GroupResource, newObject(), newList(), opened.(*storage.Storage).Cache(), attributes)
-	if err != nil {
-		destroy()
-		return nil, nil, err
-	}
-	return opened, sync.OnceFunc(func() {
-		remove()
-		destroy()
-	}), nil
 }
 
 // ping reads one key of etcd, as a health check.

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keepwatch/keepwatch/controlplane"
+	"github.com/keepwatch/keepwatch/internal/watchhistory"
 )
 
 const serveHelp = `Serve the Kubernetes API from one process, over an embedded etcd.
@@ -63,7 +64,7 @@ func newServeCommand() *cobra.Command {
 	flags.BoolVar(&options.Verify, "verify", false, "read every object in etcd before the server is ready, and end with exit code 1 if one is damaged")
 	flags.Int64Var(&options.QuotaBackendBytes, "quota-backend-bytes", 0, "size of the embedded etcd's database at which creates and updates are refused (default 8 GiB)")
 	flags.StringVar((*string)(&options.Storage), "storage", string(controlplane.StoreStorage), "implementation of reads and watches: \"store\", or \"upstream\" for k8s.io/apiserver's watch cache")
-	flags.Var(watchHistory{&options.WatchHistory}, "watch-history", "size and age of the history of each resource; a watch within it receives every event, a watch behind it the difference (default 64Mi,15m)")
+	flags.Var((*watchhistory.History)(&options.WatchHistory), "watch-history", watchhistory.Usage)
 	return cmd
 }
 

@@ -4,7 +4,7 @@
 // Each resource is an entry of a table, by API group: its columns, and a function
 // from the typed object to the cells. Resources without an entry show their name
 // and creation time, as in kube-apiserver (LimitRanges, Roles and ClusterRoles
-// among them). Custom resources have the columns of their definition.
+// among them). Package internal/customreaders renders custom resources.
 //
 // A cell with an age is a [readpath.Since], which is the time of the event. For
 // the library it is rendered at once; the read path caches the row, and renders
@@ -12,7 +12,6 @@
 //
 //	view.go        the table of resources, and declarations of columns
 //	convertor.go   renders objects, lists and events by an entry of the table
-//	custom.go      renders custom resources
 //	cells.go       cells that several resources share
 //	core*.go, apps.go, batch.go, …   the entries of one API group
 package columns

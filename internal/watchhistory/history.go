@@ -1,4 +1,6 @@
-package main
+// Package watchhistory has the value of the flag --watch-history, which bounds the history of each
+// resource.
+package watchhistory
 
 import (
 	"fmt"
@@ -6,31 +8,35 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
-
-	"github.com/keepwatch/keepwatch/controlplane"
 )
 
-// watchHistory is the flag --watch-history: a size, an age, or both, as in 64Mi,15m.
-type watchHistory struct{ *controlplane.WatchHistory }
+// Usage describes the flag in the help.
+const Usage = "size and age of the history of each resource; a watch within it receives every event, a watch behind it the difference (default 64Mi,15m)"
+
+// History is a size, an age, or both, as in 64Mi,15m. A zero field means the default. It is a pflag.Value.
+type History struct {
+	Bytes int64
+	Age   time.Duration
+}
 
 // String returns the value in the form of the flag; empty for the default.
-func (h watchHistory) String() string {
+func (h *History) String() string {
 	var parts []string
-	if h.WatchHistory != nil && h.Bytes > 0 {
+	if h.Bytes > 0 {
 		parts = append(parts, resource.NewQuantity(h.Bytes, resource.BinarySI).String())
 	}
-	if h.WatchHistory != nil && h.Age > 0 {
+	if h.Age > 0 {
 		parts = append(parts, h.Age.String())
 	}
 	return strings.Join(parts, ",")
 }
 
 // Type returns the name of the value in the help.
-func (watchHistory) Type() string { return "size,age" }
+func (*History) Type() string { return "size,age" }
 
 // Set parses the flag.
-func (h watchHistory) Set(text string) error {
-	var out controlplane.WatchHistory
+func (h *History) Set(text string) error {
+	var out History
 	for part := range strings.SplitSeq(text, ",") {
 		part = strings.TrimSpace(part)
 		age, noAge := time.ParseDuration(part)
@@ -44,6 +50,6 @@ func (h watchHistory) Set(text string) error {
 			return fmt.Errorf("%q is not a size or an age above zero: give at most one of each, as in 64Mi,15m", part)
 		}
 	}
-	*h.WatchHistory = out
+	*h = out
 	return nil
 }

@@ -1,4 +1,4 @@
-package columns
+package customreaders
 
 import (
 	"context"
@@ -18,14 +18,14 @@ import (
 // dateColumn is the type of columns that show an age.
 const dateColumn = "date"
 
-// Custom returns the table of a custom resource, by the columns of a version in its definition, or with
+// newTable returns the table of a custom resource, by the columns of a version in its definition, or with
 // its age if there are none. The library renders the cells, except dates, for which it would render
-// the age at once. Custom returns an error for a column that can't be parsed, where the library shows
+// the age at once. newTable returns an error for a column that can't be parsed, where the library shows
 // the columns before it.
-func Custom(defined []apiextensionsv1.CustomResourceColumnDefinition) (*readpath.Table, error) {
+func newTable(defined []apiextensionsv1.CustomResourceColumnDefinition) (*readpath.Table, error) {
 	if len(defined) == 0 {
 		defined = []apiextensionsv1.CustomResourceColumnDefinition{{
-			Name: "Age", Type: dateColumn, Description: described(metav1.ObjectMeta{}, "creationTimestamp"), JSONPath: ".metadata.creationTimestamp",
+			Name: "Age", Type: dateColumn, Description: metav1.ObjectMeta{}.SwaggerDoc()["creationTimestamp"], JSONPath: ".metadata.creationTimestamp",
 		}}
 	}
 	library, err := tableconvertor.New(defined)
@@ -36,7 +36,7 @@ func Custom(defined []apiextensionsv1.CustomResourceColumnDefinition) (*readpath
 	if err != nil {
 		return nil, err
 	}
-	c := custom{library: library, dates: map[int]*jsonpath.JSONPath{}}
+	t := table{library: library, dates: map[int]*jsonpath.JSONPath{}}
 	for i, column := range defined {
 		if column.Type != dateColumn {
 			continue
@@ -45,27 +45,27 @@ func Custom(defined []apiextensionsv1.CustomResourceColumnDefinition) (*readpath
 		if err := path.Parse(fmt.Sprintf("{%s}", column.JSONPath)); err != nil {
 			return nil, err
 		}
-		c.dates[1+i] = path // behind the name
+		t.dates[1+i] = path // behind the name
 	}
-	return &readpath.Table{Columns: empty.ColumnDefinitions, Row: c.row}, nil
+	return &readpath.Table{Columns: empty.ColumnDefinitions, Row: t.row}, nil
 }
 
-// custom renders the rows of one version of a custom resource.
-type custom struct {
+// table renders the rows of one version of a custom resource.
+type table struct {
 	library rest.TableConvertor
 	dates   map[int]*jsonpath.JSONPath // by the cell
 }
 
-func (c custom) row(object runtime.Object) (metav1.TableRow, error) {
-	table, err := c.library.ConvertToTable(context.Background(), object, &metav1.TableOptions{NoHeaders: true})
+func (t table) row(object runtime.Object) (metav1.TableRow, error) {
+	rendered, err := t.library.ConvertToTable(context.Background(), object, &metav1.TableOptions{NoHeaders: true})
 	if err != nil {
 		return metav1.TableRow{}, err
 	}
-	if len(table.Rows) != 1 {
-		return metav1.TableRow{}, fmt.Errorf("an object with %d rows", len(table.Rows))
+	if len(rendered.Rows) != 1 {
+		return metav1.TableRow{}, fmt.Errorf("an object with %d rows", len(rendered.Rows))
 	}
-	row := table.Rows[0]
-	for cell, path := range c.dates {
+	row := rendered.Rows[0]
+	for cell, path := range t.dates {
 		if date := found(path, object); !date.IsZero() {
 			row.Cells[cell] = readpath.Since{Time: date.Time}
 		}

@@ -1,4 +1,4 @@
-package controlplane
+package customreaders
 
 import (
 	"crypto/rand"
@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apiserver/pkg/endpoints/request"
 	apistorage "k8s.io/apiserver/pkg/storage"
 	"k8s.io/client-go/tools/cache"
 
@@ -22,15 +21,15 @@ import (
 // library stands for apiextensions-apiserver, which opens the storage of one custom resource, and for
 // the informer of its definitions.
 type library struct {
-	*readers
+	*Readers
 	t     *testing.T
 	known cache.Indexer
 }
 
 func newLibrary(t *testing.T) *library {
-	d := &library{newReaders(1 << 20), t, cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})}
+	d := &library{New(readpath.NewBudget(1<<20), nil), t, cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})}
 	d.ids.newest = map[string]*apiextensionsv1.CustomResourceDefinition{}
-	d.readers.definitions = listers.NewCustomResourceDefinitionLister(d.known)
+	d.definitions = listers.NewCustomResourceDefinitionLister(d.known)
 	return d
 }
 
@@ -63,7 +62,7 @@ func (d *library) open(read *apiextensionsv1.CustomResourceDefinition) (close fu
 	object, list := &unstructured.Unstructured{}, &unstructured.UnstructuredList{}
 	object.SetGroupVersionKind(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: names.Kind})
 	list.SetGroupVersionKind(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: names.ListKind})
-	remove, err := d.addCustom(schema.GroupResource{Group: "example.com", Resource: names.Plural}, object, list, &watchcache.Cache{}, apistorage.DefaultNamespaceScopedAttr)
+	remove, err := d.add(schema.GroupResource{Group: "example.com", Resource: names.Plural}, object, list, &watchcache.Cache{}, apistorage.DefaultNamespaceScopedAttr)
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -71,7 +70,7 @@ func (d *library) open(read *apiextensionsv1.CustomResourceDefinition) (close fu
 }
 
 func (d *library) reader() *readpath.Reader {
-	return d.lookup(nil, &request.RequestInfo{APIGroup: "example.com", APIVersion: "v1", Resource: "widgets"})
+	return d.Lookup(schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"})
 }
 
 // A reader is used while the definition is the one for which the library opened the storage. The
