@@ -78,6 +78,23 @@ var gzipHeader = []byte{0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 4, 0xff}
 // lastBlock is an empty block with the mark of the last one.
 var lastBlock = []byte{3, 0}
 
+// appendMember appends a block as a gzip member. A client that reads the member as it arrives has all of
+// the block before it reads the end of the member.
+func appendMember(b []byte, content *block) []byte {
+	b = append(append(b, gzipHeader...), content.deflated...)
+	return appendMemberEnd(b, content.sum, content.length)
+}
+
+func appendMemberEnd(b []byte, sum uint32, length int64) []byte {
+	b = binary.LittleEndian.AppendUint32(append(b, lastBlock...), sum)
+	return binary.LittleEndian.AppendUint32(b, uint32(length))
+}
+
+// memberLength returns the uncompressed length of a gzip member, which is below 4 GiB.
+func memberLength(member []byte) int {
+	return int(binary.LittleEndian.Uint32(member[len(member)-4:]))
+}
+
 // gzipMember writes blocks as one gzip member (RFC 1952).
 type gzipMember struct {
 	w      io.Writer
@@ -98,7 +115,6 @@ func (m *gzipMember) write(b *block) error {
 }
 
 func (m *gzipMember) close() error {
-	end := binary.LittleEndian.AppendUint32(bytes.Clone(lastBlock), m.sum)
-	_, err := m.w.Write(binary.LittleEndian.AppendUint32(end, uint32(m.length)))
+	_, err := m.w.Write(appendMemberEnd(nil, m.sum, m.length))
 	return err
 }

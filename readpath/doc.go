@@ -8,7 +8,8 @@
 //
 // An object is usually encoded once in each encoding, and the encodings are cached with it. A LIST is a head, the
 // objects' encodings and a tail. A compressed LIST consists of segments that were compressed once, as
-// blocks of one gzip member. An event is usually encoded once for all watches that send it. A lagging watch
+// blocks of one gzip member. An event is usually encoded once for all watches that send it, and compressed
+// once for those of them that are compressed: streaming lists. A lagging watch
 // sends many events with one write; none is ended for being slow. A row of a Table is cached
 // without its ages, which are computed when it is sent: [Since].
 //

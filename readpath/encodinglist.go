@@ -40,6 +40,7 @@ func (s *Reader) handle(o *watchcache.Object) *handle {
 type encodingKey struct {
 	reader   uint64 // its id: an encoding must not reference the watch cache of a closed reader
 	encoding encoding
+	member   bool // an event's encoding as a gzip member; beside encoding, so that it takes no memory
 	// event and revision are those of an event's encoding. An item encoding and a block have neither,
 	// and the row of an event has no type: events of each type have the same one.
 	event    watch.EventType

@@ -18,15 +18,26 @@ const eventOverhead = 256
 
 // eventEncoding returns the encoding of an event, which all watches share. It never changes.
 func (s *Reader) eventEncoding(e watchcache.Event, as encoding) ([]byte, error) {
-	return s.sharedEncoding(e, encodingKey{s.id, as, e.Type, e.Revision}, func() ([]byte, error) {
+	return s.sharedEncoding(e, encodingKey{s.id, as, false, e.Type, e.Revision}, func() ([]byte, error) {
 		return s.appendEncodedEvent(nil, e, as, singleRead)
+	})
+}
+
+// eventMember returns the encoding of an event as a gzip member, which all compressed watches share.
+func (s *Reader) eventMember(e watchcache.Event, as encoding) ([]byte, error) {
+	return s.sharedEncoding(e, encodingKey{s.id, as, true, e.Type, e.Revision}, func() ([]byte, error) {
+		event, err := s.appendEncodedEvent(nil, e, as, singleRead)
+		if err != nil {
+			return nil, err
+		}
+		return appendMember(nil, compress(event)), nil
 	})
 }
 
 // eventRow returns the row of an event's object, which all watches share. Events of each type have
 // the same one.
 func (s *Reader) eventRow(e watchcache.Event) ([]byte, error) {
-	return s.sharedEncoding(e, encodingKey{s.id, tableJSON, "", e.Revision}, func() ([]byte, error) {
+	return s.sharedEncoding(e, encodingKey{s.id, tableJSON, false, "", e.Revision}, func() ([]byte, error) {
 		return s.eventItem(e, tableJSON, singleRead)
 	})
 }

@@ -7,14 +7,33 @@ const watchBufferSize = chunkSize + chunkSize/4
 
 // eventWriter writes encoded events, several with one Write. It does not copy a single event, since
 // most of the time a watch has one to send. If there is no room for a buffer, it writes events one by
-// one.
+// one. A compressed watch is a sequence of gzip members.
 type eventWriter struct {
-	w       io.Writer
-	acquire func() (release func()) // reserves room for a buffer; returns nil if there is none
-	single  []byte
-	b       []byte // a buffer, once there are two events
-	release func() // of b's room
-	err     error  // of a write: nothing is written after it
+	compression compression
+	w           io.Writer
+	acquire     func() (release func()) // reserves room for a buffer; returns nil if there is none
+	single      []byte
+	b           []byte // a buffer, once there are two events
+	release     func() // of b's room
+	err         error  // of a write: nothing is written after it
+}
+
+// compression is how an eventWriter compresses. The values are closed.
+type compression uint8
+
+const (
+	uncompressed compression = iota
+	// compressBuffers makes a member of the events in the buffer: the initial state belongs to one watch,
+	// and compresses best in large parts. Without a buffer, a single event is a member, and is written
+	// at once.
+	compressBuffers
+	// compressEvents makes a member of each event, so that watches share it.
+	compressEvents
+)
+
+// takesMembers reports whether the next event is to be added as a gzip member.
+func (e *eventWriter) takesMembers() bool {
+	return e.compression == compressEvents || e.compression == compressBuffers && !e.ensureBuffer()
 }
 
 // ensureBuffer reports whether there is a buffer for further events.
@@ -30,10 +49,24 @@ func (e *eventWriter) ensureBuffer() bool {
 	return true
 }
 
-// add adds an encoded event, which must not change until it is written.
+// addUnshared adds an encoded event that only this watch sends.
+func (e *eventWriter) addUnshared(event []byte) {
+	if e.takesMembers() {
+		event = appendMember(nil, compress(event))
+	}
+	e.add(event)
+}
+
+// add adds an encoded event, or its member, which must not change until it is written. The writer has
+// e.err.
 func (e *eventWriter) add(event []byte) {
+	if e.compression == compressBuffers && e.b == nil {
+		e.single = event
+		_ = e.flush()
+		return
+	}
 	if (e.single != nil || len(e.b) > 0) && !e.ensureBuffer() {
-		_ = e.flush() // e.err has the error
+		_ = e.flush()
 	}
 	if e.b == nil {
 		e.single = event
@@ -52,8 +85,11 @@ func (e *eventWriter) flushIfLarge() error {
 
 func (e *eventWriter) flush() error {
 	out := e.b
-	if e.single != nil {
+	switch {
+	case e.single != nil:
 		out = e.single
+	case e.compression == compressBuffers && len(e.b) > 0:
+		out = appendMember(e.b[:0], compress(e.b)) // into the buffer, since the client may never read it
 	}
 	e.b, e.single = e.b[:0], nil
 	if len(out) > 0 && e.err == nil {

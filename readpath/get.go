@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strconv"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/features"
 
@@ -16,8 +17,8 @@ func (s *Reader) get(q *http.Request, r readRequest) (http.HandlerFunc, reason) 
 	if err != nil {
 		return s.answerError(err, r)
 	}
-	if result.Len() != 1 {
-		return nil, reasonState
+	if result.Len() == 0 {
+		return s.errorHandler(apierrors.NewNotFound(s.resource.Resource.GroupResource(), r.info.Name)), ""
 	}
 	var object []byte
 	for o := range result.All() {

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	apistorage "k8s.io/apiserver/pkg/storage"
@@ -40,6 +42,27 @@ func TestGet(t *testing.T) {
 				t.Errorf("%d requests were delegated", delegated)
 			}
 		})
+	}
+}
+
+// The response to a GET of an object that was deleted equals the API server's.
+func TestGetMissing(t *testing.T) {
+	r := newRig(t, pods, options{})
+	written := r.create("default", "o1")
+	r.delete("default", "o1")
+	missing := apierrors.NewNotFound(pods.resource.GroupResource(), "o1")
+	for _, f := range []encoding{objectJSON, objectProtobuf} {
+		for _, query := range []string{"", "?resourceVersion=" + written.GetResourceVersion()} {
+			answer, body := r.get(r.path("default")+"/o1"+query, accept(accepted(f, asObject)))
+			what := fmt.Sprint(query, " in encoding ", f)
+			if answer.StatusCode != http.StatusNotFound || answer.Header.Get("Content-Type") != mediaType(f) {
+				t.Errorf("%s: %s, %v", what, answer.Status, answer.Header)
+			}
+			expectBytes(t, what, body, encoded(t, &missing.ErrStatus, corev1.SchemeGroupVersion, f))
+		}
+	}
+	if delegated := r.delegated.Load(); delegated > 0 {
+		t.Errorf("%d requests were delegated", delegated)
 	}
 }
 

@@ -46,6 +46,7 @@ func TestDelegatedRequests(t *testing.T) {
 		"a watch with watch=TRUE":          {all + "?watch=TRUE&resourceVersion=0", plain, ""},
 		"an object":                        {one, plain, ""},
 		"an object with watch=1":           {one + "?watch=1", plain, ""},
+		"a missing object":                 {"/api/v1/namespaces/default/pods/none", plain, ""},
 		"anything":                         {all, accept("*/*"), ""},
 		"no preference":                    {all, http.Header{}, ""},
 		"the first media type of many":     {all, accept("application/yaml;q=0.1,application/json"), ""},
@@ -92,7 +93,6 @@ func TestDelegatedRequests(t *testing.T) {
 		"a group without a name":       {"/apis//v1/pods", plain, reasonPath},
 		"a namespace without a name":   {"/api/v1/namespaces//pods", plain, reasonPath},
 		"a WebSocket":                  {all + "?watch=1", accept("application/json", "Connection", "Upgrade", "Upgrade", "websocket"), reasonProtocol},
-		"a missing object":             {"/api/v1/namespaces/default/pods/none", plain, reasonState},
 		"an invalid revision":          {all + "?resourceVersion=a", plain, reasonState},
 		"an invalid token":             {all + "?limit=1&continue=a", plain, reasonState},
 	} {

@@ -25,7 +25,7 @@ func (s *Reader) itemEncoding(object keepwatch.Object, as encoding, u use) ([]by
 		return cached, nil
 	}
 	decode := s.resource.Cache.Decode
-	if isProtobuf(as) {
+	if isProtobuf(as) && s.ownBytes {
 		decode = s.resource.Cache.ReadDecoded
 	}
 	o, decoded, err := decode(object)
@@ -60,7 +60,10 @@ func (s *Reader) cachedItem(object keepwatch.Object, as encoding, u use) []byte 
 	if !ok {
 		return nil
 	}
-	served := o.Bytes()
+	var served []byte
+	if s.ownBytes {
+		served = o.Bytes()
+	}
 	switch {
 	case served != nil && o.Protobuf() && as == objectProtobuf, served != nil && !o.Protobuf() && as == objectJSON:
 		return served

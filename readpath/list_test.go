@@ -93,7 +93,7 @@ func TestLists(t *testing.T) {
 			r := newRig(t, k, options{})
 			testLists(t, r, false)
 			for i := range 300 {
-				r.create("large", fmt.Sprint("o", i), withLabel("tier", fmt.Sprint(i%2)), withNote(fmt.Sprint(i, bytes.Repeat([]byte("<é>"), 200))))
+				r.create("large", fmt.Sprint("o", i), withLabel("tier", fmt.Sprint(i%2)), withNote(fmt.Sprint(i, strings.Repeat("<é>", 200))))
 			}
 			r.create("other", "o1", withLabel("tier", "0"))
 			testLists(t, r, true)

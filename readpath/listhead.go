@@ -17,6 +17,9 @@ func (r *Resource) listHeadAndTail(result *watchcache.ListResult, as encoding, b
 		Continue:           result.Continue,
 		RemainingItemCount: result.Remaining,
 	}
+	if result.Shard != "" && (as == objectJSON || as == objectProtobuf) { // only lists of Go types have it
+		about.ShardInfo = &metav1.ShardInfo{Selector: result.Shard}
+	}
 	switch {
 	case isProtobuf(as):
 		meta, err := about.Marshal()

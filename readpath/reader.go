@@ -16,6 +16,7 @@ type Reader struct {
 	json          runtime.Serializer
 	budget        *Budget
 	id            uint64 // unique among the budget's readers
+	ownBytes      bool   // the watch cache stores objects as this reader serves them
 	blocks        *store.Memo[*segmentBlocks]
 	listEncodings usedListEncodings
 	// A reader of an object that is being encoded waits for the encoding.
@@ -35,6 +36,7 @@ func NewReader(resource Resource, budget *Budget) (*Reader, error) {
 	}
 	s := &Reader{
 		resource: &resource, json: jsonSerializerOf(info.Serializer), budget: budget, id: budget.readers.Add(1),
+		ownBytes:  resource.Convert == nil || resource.Cache.Served() == resource.Kind.GroupVersion(),
 		itemLocks: newKeyLocks(), eventLocks: newKeyLocks(),
 	}
 	s.blocks = s.newBlocks()

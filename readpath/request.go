@@ -11,9 +11,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	apisharding "k8s.io/apimachinery/pkg/sharding"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/features"
+	"k8s.io/apiserver/pkg/sharding"
 	apistorage "k8s.io/apiserver/pkg/storage"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/streaming/pkg/httpstream/wsstream"
@@ -30,7 +32,7 @@ const (
 	reasonInvalid  reason = "invalid"  // parameters that the API server rejects
 	reasonOption   reason = "option"   // rare parameters
 	reasonProtocol reason = "protocol" // WebSockets
-	reasonState    reason = "state"    // a past or future revision, an unknown object, a watch cache that has not started
+	reasonState    reason = "state"    // a past or future revision, an unreadable object, a watch cache that has not started
 )
 
 // readRequest is a GET, LIST or WATCH as the watch cache understands it.
@@ -89,9 +91,6 @@ func (r *Resource) parseList(q *http.Request, info *request.RequestInfo) (readRe
 	if reason != "" {
 		return readRequest{}, reason
 	}
-	if options.ShardSelector != "" {
-		return readRequest{}, reasonOption
-	}
 	if watch && wsstream.IsWebSocketRequest(q) {
 		return readRequest{}, reasonProtocol
 	}
@@ -103,12 +102,26 @@ func (r *Resource) parseList(q *http.Request, info *request.RequestInfo) (readRe
 	if parsed.key, parsed.options, ok = r.storageOptions(info, options); !ok {
 		return readRequest{}, reasonInvalid
 	}
+	if parsed.options.Predicate.ShardSelector, ok = shardSelector(options); !ok {
+		return readRequest{}, reasonInvalid
+	}
 	if watch {
 		parsed.options.SendInitialEvents = options.SendInitialEvents
 		parsed.options.Predicate.AllowWatchBookmarks = options.AllowWatchBookmarks
 		parsed.options.ResourceVersionMatch = ""
 	}
 	return parsed, ""
+}
+
+// shardSelector returns the shard that a client asks for, nil if none or while the API server's feature
+// gate is off: the parameter has no meaning then. It reports false for a selector that an API server
+// rejects.
+func shardSelector(options *internalversion.ListOptions) (apisharding.Selector, bool) {
+	if options.ShardSelector == "" || !utilfeature.DefaultFeatureGate.Enabled(features.ShardedListAndWatch) {
+		return nil, true
+	}
+	selector, err := sharding.Parse(options.ShardSelector)
+	return selector, err == nil
 }
 
 // longestWatch bounds timeoutSeconds, so that no deadline overflows.

@@ -16,7 +16,7 @@ import (
 // Resource describes one resource in one version. All fields are required unless they say otherwise,
 // and must not change after NewReader.
 type Resource struct {
-	// Cache has the objects in this version.
+	// Cache has the objects in this version, or in one that Convert converts from.
 	Cache *watchcache.Cache
 	// Resource and Kind are the API's names.
 	Resource schema.GroupVersionResource
@@ -41,7 +41,8 @@ type Resource struct {
 	Warning string
 	// Convert returns the value that is served for a cached object, without apiVersion and kind. It may
 	// change the object. Requests for objects that it fails for are delegated. If it is nil, the cache's
-	// objects are served as they are.
+	// objects are served as they are. For the version that the cache stores (watchcache.Cache.Served), it is
+	// what the cache converts to.
 	Convert func(runtime.Object) (runtime.Object, error)
 	// FieldLabel checks and converts one term of a field selector. If it is nil, metadata.name and
 	// metadata.namespace are allowed, and requests with others are delegated.

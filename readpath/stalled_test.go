@@ -164,7 +164,7 @@ func TestStalledWatchesAreBounded(t *testing.T) {
 	}
 }
 
-// Watches send the same bytes with and without a buffer.
+// Watches send the same bytes with and without a buffer, and compressed.
 func TestWatchesWithoutBuffers(t *testing.T) {
 	budget := NewBudget(1 << 30)
 	r := newRig(t, pods, options{budget: budget})
@@ -174,29 +174,44 @@ func TestWatchesWithoutBuffers(t *testing.T) {
 	}
 	r.waitFor(r.delete("default", "o7"))
 	for _, media := range []string{"application/json", "application/vnd.kubernetes.protobuf", asTable, "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"} {
-		for query, events := range map[string]int{"resourceVersion=0&": 200, "resourceVersion=" + first.GetResourceVersion() + "&": 201} {
+		for query, events := range map[string]int{
+			"resourceVersion=0&": 200, "resourceVersion=" + first.GetResourceVersion() + "&": 201,
+			"sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&": 201,
+		} {
 			budget.watches = newAdmission(watchCapacity)
-			with := r.events(query, media, events)
+			with := r.events(query, media, "identity", events)
+			compressed := r.events(query, media, "gzip", events)
 			budget.watches = newAdmission(0)
-			if without := r.events(query, media, events); !bytes.Equal(with, without) {
+			if without := r.events(query, media, "identity", events); !bytes.Equal(with, without) {
 				t.Errorf("%s as %s: %d and %d bytes differ", query, media, len(with), len(without))
+			}
+			if without := r.events(query, media, "gzip", events); !bytes.Equal(with, compressed) || !bytes.Equal(with, without) {
+				t.Errorf("%s as %s: %d, compressed %d, without a buffer %d bytes differ", query, media, len(with), len(compressed), len(without))
 			}
 		}
 	}
 }
 
-// events returns the first n encoded events of a watch.
-func (r *rig) events(query, media string, n int) (sent []byte) {
+// events returns the first n encoded events of a watch. Each write of a compressed one must be complete.
+func (r *rig) events(query, media, encoding string, n int) (sent []byte) {
 	r.t.Helper()
 	ctx, cancel := context.WithCancel(r.t.Context())
 	defer cancel()
 	q := r.withInfo(must(http.NewRequestWithContext(ctx, http.MethodGet, r.path("")+"?watch=1&timeoutSeconds=600&"+query, nil))(r.t))
-	q.Header = accept(media)
-	r.handler.ServeHTTP(&writingClient{write: func(b []byte) {
+	q.Header = accept(media, "Accept-Encoding", encoding)
+	client := &writingClient{}
+	client.write = func(b []byte) {
+		if client.Header().Get("Content-Encoding") == "gzip" {
+			b = gunzip(r.t, b)
+		}
 		if sent = append(sent, b...); countFrames(sent, strings.Contains(media, "protobuf")) == n {
 			cancel()
 		}
-	}}, q)
+	}
+	r.handler.ServeHTTP(client, q)
+	if compressed := client.Header().Get("Content-Encoding") == "gzip"; compressed != (encoding == "gzip" && strings.Contains(query, "sendInitialEvents")) {
+		r.t.Errorf("%s, %s: compressed is %v", query, encoding, compressed)
+	}
 	return sent
 }
 

@@ -8,8 +8,11 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/metrics"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/features"
+	"k8s.io/apiserver/pkg/server/httplog"
 	"k8s.io/apiserver/pkg/util/flowcontrol"
 
 	"github.com/keepwatch/keepwatch/watchcache"
@@ -34,7 +37,15 @@ func (s *Reader) watch(q *http.Request, r readRequest) (http.HandlerFunc, reason
 	case err != nil && !waitedFor(err, r) && !apierrors.IsResourceExpired(err): // these two are sent as events
 		return s.answerError(err, r)
 	}
-	return (&watchResponse{Reader: s, events: events, startError: err, encoding: r.encoding, timeout: r.timeout}).serve, ""
+	return (&watchResponse{Reader: s, events: events, startError: err, encoding: r.encoding, gzip: compresses(q, r), timeout: r.timeout}).serve, ""
+}
+
+// compresses reports whether a watch is compressed: one that sends the initial state and a bookmark after
+// it, as in kube-apiserver.
+func compresses(q *http.Request, r readRequest) bool {
+	initial := r.options.SendInitialEvents
+	return initial != nil && *initial && r.options.Predicate.AllowWatchBookmarks &&
+		responsewriters.ContentEncodingSupported(q, features.WatchListCompression) == "gzip"
 }
 
 // watchResponse is a watch over HTTP. It receives the events of a watch cache and writes them.
@@ -43,6 +54,7 @@ type watchResponse struct {
 	events     *watchcache.Watch // nil if the watch ended before it began
 	startError error             // why the watch can't begin
 	encoding   encoding
+	gzip       bool
 	timeout    time.Duration
 	countEvent func(bytes int)
 
@@ -65,6 +77,10 @@ func (s *watchResponse) serve(w http.ResponseWriter, q *http.Request) {
 	}
 	s.countEvent = s.eventCounter(q.Context())
 	w.Header().Set("Content-Type", media)
+	if s.gzip {
+		w.Header().Set("Content-Encoding", "gzip")
+		w.Header().Add("Vary", "Accept-Encoding")
+	}
 	w.WriteHeader(http.StatusOK)
 	s.http = http.NewResponseController(w)
 	// A slow client has time until the watch ends, and writeGrace: after that it no longer reads.
@@ -93,7 +109,7 @@ func (s *watchResponse) run() {
 		err = s.events.Serve(s.ctx, shutdown, s)
 	}
 	if err != nil {
-		s.out.add(errorEvent(err, s.encoding)) // not written after a failed write
+		s.out.addUnshared(errorEvent(err, s.encoding)) // not written after a failed write
 	}
 	_ = s.Flush()
 }
@@ -103,7 +119,22 @@ func (s *watchResponse) Send(e watchcache.Event, initial bool) error {
 	if err := s.add(s.out, e, initial); err != nil {
 		return err
 	}
+	if e.InitialEnd {
+		return s.endInitialEvents()
+	}
 	return s.out.flushIfLarge()
+}
+
+// endInitialEvents writes the initial events, and reports how long they took since the request arrived.
+func (s *watchResponse) endInitialEvents() error {
+	err := s.Flush()
+	if received, ok := request.ReceivedTimestampFrom(s.ctx); ok && err == nil {
+		took := time.Since(received)
+		info, _ := request.RequestInfoFrom(s.ctx)
+		metrics.RecordWatchListLatency(s.ctx, s.resource.Resource, metrics.CleanScope(info), took)
+		httplog.AddKeyValue(s.ctx, "watchlist_init_latency", took)
+	}
+	return err
 }
 
 // Initialized writes the added events, and reports to the library's flow control that the watch has
@@ -111,6 +142,9 @@ func (s *watchResponse) Send(e watchcache.Event, initial bool) error {
 func (s *watchResponse) Initialized() error {
 	if err := s.out.flush(); err != nil {
 		return err
+	}
+	if s.gzip {
+		s.out.compression = compressEvents
 	}
 	flowcontrol.WatchInitialized(s.ctx)
 	return nil
@@ -130,7 +164,11 @@ func (s *watchResponse) Flush() error {
 // newEventWriter returns a writer whose buffer counts for the user of the watch. A watch occupies a
 // buffer until its client has read it, which may never happen.
 func (s *watchResponse) newEventWriter(ctx context.Context, w http.ResponseWriter) *eventWriter {
-	return &eventWriter{w: w, acquire: func() func() {
+	how := uncompressed
+	if s.gzip {
+		how = compressBuffers
+	}
+	return &eventWriter{w: w, compression: how, acquire: func() func() {
 		release := s.budget.watches.tryAcquire(userOf(ctx), watchBufferSize)
 		if release == nil {
 			s.budget.counts.watchBuffersRefused.Inc()
@@ -155,17 +193,24 @@ func (s *watchResponse) add(out *eventWriter, e watchcache.Event, initial bool) 
 			s.countEvent(len(out.b) - before)
 		}
 		return err
-	case e.Type != watch.Bookmark:
-		encoded, err = s.eventEncoding(e, s.encoding)
-	default:
-		encoded, err = s.appendUnsharedEvent(nil, e, s.encoding)
-	}
-	if err != nil {
+	case e.Type == watch.Bookmark:
+		if encoded, err = s.appendUnsharedEvent(nil, e, s.encoding); err == nil {
+			s.countEvent(len(encoded))
+			out.addUnshared(encoded)
+		}
+		return err
+	case out.takesMembers():
+		if encoded, err = s.eventMember(e, s.encoding); err == nil {
+			s.countEvent(memberLength(encoded))
+			out.add(encoded)
+		}
 		return err
 	}
-	s.countEvent(len(encoded))
-	out.add(encoded)
-	return nil
+	if encoded, err = s.eventEncoding(e, s.encoding); err == nil {
+		s.countEvent(len(encoded))
+		out.add(encoded)
+	}
+	return err
 }
 
 // addTable adds an event as a Table of one row; the first one has the columns. Watches share the rows,
@@ -185,7 +230,7 @@ func (s *watchResponse) addTable(out *eventWriter, e watchcache.Event, initial b
 	}
 	b, s.columnsSent = append(b, "}\n"...), true
 	s.countEvent(len(b))
-	out.add(b)
+	out.addUnshared(b)
 	return nil
 }
 

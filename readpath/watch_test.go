@@ -3,12 +3,14 @@ package readpath
 import (
 	"bufio"
 	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -68,20 +70,25 @@ func (w *watchClient) readToEnd() (rest []watchEvent) {
 	}
 }
 
-// Events equal the codecs' in every encoding: the initial state, the bookmark after it, and changes. A
-// deletion has its own revision.
+// Events equal the codecs' in every encoding, compressed or not: the initial state, the bookmark after it,
+// and changes. A deletion has its own revision. A compressed event is complete before the next one follows.
 func TestWatchEventsEqualTheCodecs(t *testing.T) {
 	for _, k := range []kind{pods, statefulSets, widgets} {
 		t.Run(k.resource.Resource, func(t *testing.T) {
 			r := newRig(t, k, options{})
-			for _, f := range allEncodings {
+			for i, f := range slices.Concat(allEncodings, allEncodings) {
 				if k.dynamic && f == objectProtobuf {
 					continue // custom resources have none
 				}
-				name := fmt.Sprint("o", f)
+				encoding := []string{"identity", "gzip"}[i/len(allEncodings)]
+				name := fmt.Sprint("o", i)
 				added := r.create("default", name, withLabel("tier", "a"))
 				query := "?watch=1&timeoutSeconds=600&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&fieldSelector=metadata.name%3D" + name
-				answer := r.open(r.path("")+query, accept(accepted(f, asObject)))
+				answer := r.open(r.path("")+query, accept(accepted(f, asObject), "Accept-Encoding", encoding))
+				body := io.Reader(answer.Body)
+				if encoding == "gzip" {
+					body = must(gzip.NewReader(body))(t)
+				}
 				if want := strings.TrimPrefix(mediaType(f)+";stream=watch", runtime.ContentTypeJSON+";stream=watch"); want != "" && answer.Header.Get("Content-Type") != want {
 					t.Errorf("encoding %d: %v", f, answer.Header)
 				}
@@ -89,8 +96,8 @@ func TestWatchEventsEqualTheCodecs(t *testing.T) {
 					t.Helper()
 					want := r.expectedEvent(kind, o, f)
 					got := make([]byte, len(want))
-					must(io.ReadFull(answer.Body, got))(t)
-					expectBytes(t, fmt.Sprint(kind, " in encoding ", f), got, want)
+					must(io.ReadFull(body, got))(t)
+					expectBytes(t, fmt.Sprint(kind, " in encoding ", f, ", ", encoding), got, want)
 				}
 				expect(watch.Added, added)
 				end := k.newObject().(metav1.Object)
@@ -146,10 +153,21 @@ func TestWatchSelectorEdges(t *testing.T) {
 	}
 }
 
-// A thousand watches of the same objects send the same bytes, which were encoded once.
+// A thousand watches of the same objects send the same bytes, which were encoded and compressed once.
 func TestManyWatchesShareEventEncodings(t *testing.T) {
+	for encoding, query := range map[string]string{
+		"identity": "",
+		"gzip":     "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true",
+	} {
+		t.Run(encoding, func(t *testing.T) { testManyWatches(t, encoding, query) })
+	}
+}
+
+func testManyWatches(t *testing.T, encoding, query string) {
 	const watches, rounds = 1000, 5
-	r := newRig(t, pods, options{})
+	budget := NewBudget(1 << 30)
+	budget.watches = newAdmission(0) // each event is a write
+	r := newRig(t, pods, options{budget: budget})
 	first := r.create("default", "o1")
 	works, encodings := r.reader.json, 0
 	var mu sync.Mutex
@@ -160,13 +178,22 @@ func TestManyWatchesShareEventEncodings(t *testing.T) {
 		return works.Encode(o, to)
 	}}
 	ctx, cancel := context.WithCancel(t.Context())
-	q := r.withInfo(must(http.NewRequestWithContext(ctx, http.MethodGet, r.path("")+"?watch=1&timeoutSeconds=600&resourceVersion="+first.GetResourceVersion(), nil))(t))
-	q.Header = accept("application/json")
+	q := r.withInfo(must(http.NewRequestWithContext(ctx, http.MethodGet, r.path("")+"?watch=1&timeoutSeconds=600&resourceVersion="+first.GetResourceVersion()+query, nil))(t))
+	q.Header = accept("application/json", "Accept-Encoding", encoding)
 	sent := make([]receiver, watches)
 	var all sync.WaitGroup
 	for i := range sent {
 		sent[i].writes = make(chan []byte, rounds)
 		all.Go(func() { r.handler.ServeHTTP(&sent[i], q) })
+	}
+	if query != "" {
+		for i := range sent {
+			<-sent[i].writes // the initial object
+			<-sent[i].writes // the bookmark behind it
+		}
+		mu.Lock()
+		encodings = 0
+		mu.Unlock()
 	}
 	for round := range rounds {
 		r.update("default", "o1", withLabel("round", fmt.Sprint(round)))
@@ -185,6 +212,12 @@ func TestManyWatchesShareEventEncodings(t *testing.T) {
 	if r.delegated.Load() > 0 {
 		t.Error("requests were delegated")
 	}
+}
+
+// gunzip returns the content of complete gzip members.
+func gunzip(t testing.TB, members []byte) []byte {
+	t.Helper()
+	return must(io.ReadAll(must(gzip.NewReader(bytes.NewReader(members)))(t)))(t)
 }
 
 // receiver receives written bytes without copying them.

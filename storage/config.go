@@ -46,6 +46,9 @@ type Config struct {
 	// NewFunc returns an empty object of the type that Codec decodes to; see
 	// watchcache.Config.
 	NewFunc func() runtime.Object
+	// Served is the version in which the cache stores objects of an internal type; see
+	// watchcache.Config. It may be nil.
+	Served *watchcache.Version
 	// GetAttrs returns the labels and fields that selectors use.
 	GetAttrs apistorage.AttrFunc
 	// Indexers find the objects of lists whose selectors require a value. They may be nil.
@@ -60,7 +63,7 @@ type Config struct {
 func (c Config) cache() watchcache.Config {
 	return watchcache.Config{
 		GroupResource: c.GroupResource, ResourcePrefix: c.ResourcePrefix, Namespaced: c.Namespaced, CheckNames: c.CheckNames,
-		SourceName: "etcd", SourcePrefix: c.root(), Decrypt: c.decrypt(), Codec: c.Codec, NewFunc: c.NewFunc, GetAttrs: c.GetAttrs,
+		SourceName: "etcd", SourcePrefix: c.root(), Decrypt: c.decrypt(), Codec: c.Codec, NewFunc: c.NewFunc, Served: c.Served, GetAttrs: c.GetAttrs,
 		Indexers: c.Indexers, Metrics: c.Metrics.cache, Store: c.Store,
 	}
 }

@@ -20,12 +20,19 @@ import (
 
 	"github.com/keepwatch/keepwatch/internal/etcddial"
 	"github.com/keepwatch/keepwatch/source/etcd"
+	"github.com/keepwatch/keepwatch/store"
+	"github.com/keepwatch/keepwatch/watchcache"
 )
 
 // Decorator returns the decorator that opens a [Storage] for each resource of an API server's
-// RESTOptions. Storages with the same transport share one connection to etcd for reading; writes use k8s.io/apiserver's. If an invariant of a storage does not hold, the
+// RESTOptions. All of them count in metrics. Storages with the same transport share one connection to
+// etcd for reading; writes use k8s.io/apiserver's. If an invariant of a storage does not hold, the
 // process ends with a panic.
-func Decorator() generic.StorageDecorator {
+func Decorator(metrics *Metrics, options ...DecoratorOption) generic.StorageDecorator {
+	var o decoratorOptions
+	for _, set := range options {
+		set(&o)
+	}
 	opened := connections{byKey: map[string]*connection{}}
 	return func(config *storagebackend.ConfigForResource, resourcePrefix string, keyOf func(runtime.Object) (string, error),
 		newFunc, newListFunc func() runtime.Object, attributes apistorage.AttrFunc, _ apistorage.IndexerFuncs,
@@ -47,7 +54,8 @@ func Decorator() generic.StorageDecorator {
 			Client: connection.client, LastWrite: &connection.lastWrite, Etcd: upstream, GroupResource: config.GroupResource,
 			Prefix: config.Prefix, ResourcePrefix: resourcePrefix, Namespaced: namespaced, CheckNames: true,
 			Codec: config.Codec, Transformer: config.Transformer,
-			NewFunc: newFunc, GetAttrs: attributes, Indexers: indexers,
+			NewFunc: newFunc, Served: o.servedVersion(config, newFunc), GetAttrs: attributes, Indexers: indexers,
+			Metrics: metrics, Store: o.store,
 		})
 		if err != nil {
 			opened.close(connection)
@@ -61,6 +69,31 @@ func Decorator() generic.StorageDecorator {
 			destroy()
 		}), nil
 	}
+}
+
+// DecoratorOption is an option of [Decorator].
+type DecoratorOption func(*decoratorOptions)
+
+type decoratorOptions struct {
+	store  store.Options
+	served func(*storagebackend.ConfigForResource, func() runtime.Object) *watchcache.Version
+}
+
+// WithStore sets each [Config].Store, which bounds the history.
+func WithStore(options store.Options) DecoratorOption {
+	return func(o *decoratorOptions) { o.store = options }
+}
+
+// WithServed sets the function that returns [Config].Served of a resource, given the resource's NewFunc.
+func WithServed(version func(*storagebackend.ConfigForResource, func() runtime.Object) *watchcache.Version) DecoratorOption {
+	return func(o *decoratorOptions) { o.served = version }
+}
+
+func (o decoratorOptions) servedVersion(config *storagebackend.ConfigForResource, newFunc func() runtime.Object) *watchcache.Version {
+	if o.served == nil {
+		return nil
+	}
+	return o.served(config, newFunc)
 }
 
 // connections are the connections to different etcds, each with the number of its storages.

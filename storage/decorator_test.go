@@ -22,7 +22,7 @@ func TestDecorator(t *testing.T) {
 	config := storagebackend.NewDefaultConfig("/registry", protobufCodec())
 	config.Transport.ServerList = runEtcd(t).Endpoints()
 	config.CompactionInterval = 0
-	options := generic.RESTOptions{Decorator: storage.Decorator()}
+	options := generic.RESTOptions{Decorator: storage.Decorator(counts)}
 	open := func(resource string) (apistorage.Interface, func()) {
 		s, destroy, err := options.Decorator(config.ForResource(schema.GroupResource{Resource: resource}), "/"+resource, keyOf("/"+resource),
 			newPod, newPodList, podAttrs, nil, nil)

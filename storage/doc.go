@@ -6,7 +6,7 @@
 //
 // One line makes an aggregated API server use it:
 //
-//	options.Decorator = storage.Decorator()
+//	options.Decorator = storage.Decorator(storage.NewMetrics(registry))
 //
 // # Reads
 //

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"sync"
 
+	"k8s.io/apiserver/pkg/features"
 	"k8s.io/apiserver/pkg/storage/value"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/klog/v2"
 
 	"github.com/keepwatch/keepwatch"
@@ -31,7 +33,10 @@ type source struct {
 func newSource(config Config, cache *watchcache.Cache, meter meter) (*source, error) {
 	s := &source{config: config, meter: meter, cache: cache}
 	var err error
-	s.Source, err = etcd.New(config.Client, etcd.Options{Prefix: config.root(), Accept: s.accept, Decode: s.decode, LastWrite: config.LastWrite})
+	s.Source, err = etcd.New(config.Client, etcd.Options{
+		Prefix: config.root(), Accept: s.accept, Decode: s.decode, LastWrite: config.LastWrite,
+		PagesOnly: !utilfeature.DefaultFeatureGate.Enabled(features.EtcdRangeStream),
+	})
 	return s, err
 }
 

@@ -42,13 +42,14 @@ func (s *Storage) guess(key string) runtime.Object {
 	return decoded
 }
 
-// Stats returns how many objects etcd has, and their average size there.
+// Stats returns how many objects etcd has, and their average size there. It waits until the cache has
+// them: the API server's priority and fairness take objects without a size for the largest possible.
 func (s *Storage) Stats(ctx context.Context) (apistorage.Stats, error) {
-	if s.ReadinessCheck() != nil {
-		return s.etcd.Stats(ctx)
+	if err := s.cache.WaitUntilReady(ctx); err != nil {
+		return apistorage.Stats{}, err
 	}
 	if _, err := s.cache.WaitForNewest(ctx); err != nil {
-		return s.etcd.Stats(ctx)
+		return apistorage.Stats{}, err
 	}
 	snapshot := s.cache.Snapshot()
 	stats := apistorage.Stats{ObjectCount: int64(snapshot.Len())}

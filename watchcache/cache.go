@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	apistorage "k8s.io/apiserver/pkg/storage"
 	cachermetrics "k8s.io/apiserver/pkg/storage/cacher/metrics"
 	"k8s.io/component-base/metrics"
@@ -24,20 +25,21 @@ import (
 // Cache answers the reads of one resource as the Kubernetes API defines them, while Run runs. It is safe
 // for concurrent use.
 type Cache struct {
-	config    Config
-	source    Source
-	store     *store.Store
-	meter     meter
-	goType    reflect.Type // of what NewFunc returns
-	nests     bool         // goType contains types that name their kind
-	indexes   []index
-	decoding  [64]sync.Mutex // of objects, by their keys: objects that are written together have one revision
-	seed      maphash.Seed
-	interner  *interner
-	ready     chan struct{} // closed when the cache has caught up for the first time
-	warmAfter time.Duration
-	warmed    chan struct{} // closed when the objects of the start are decoded and indexed
-	ended     chan struct{} // closed when Run ends
+	config     Config
+	source     Source
+	store      *store.Store
+	meter      meter
+	goType     reflect.Type // of what NewFunc returns
+	hasMessage bool         // objects can be cached as messages
+	indexes    []index
+	decoding   [64]sync.Mutex // of objects, by their keys: objects that are written together have one revision
+	seed       maphash.Seed
+	interner   *interner
+	uidHashes  *store.Memo[*uidHashes]
+	ready      chan struct{} // closed when the cache has caught up for the first time
+	warmAfter  time.Duration
+	warmed     chan struct{} // closed when the objects of the start are decoded and indexed
+	ended      chan struct{} // closed when Run ends
 
 	mu      sync.Mutex
 	running context.Context // of Run; nil before
@@ -58,19 +60,23 @@ func New(config Config, newSource func(*Cache) (Source, error)) (*Cache, error) 
 	if config.Metrics == nil {
 		config.Metrics = NewMetrics(metrics.NewKubeRegistry())
 	}
-	goType := reflect.TypeOf(config.NewFunc())
+	example := config.NewFunc()
+	if config.Served != nil {
+		example = config.Served.New()
+	}
 	c := &Cache{
-		config:    config,
-		meter:     meter{config.GroupResource, config.Metrics},
-		goType:    goType,
-		seed:      maphash.MakeSeed(),
-		nests:     nests(goType.Elem()),
-		indexes:   indexesOf(config.Indexers),
-		interner:  newInterner(),
-		ready:     make(chan struct{}),
-		warmAfter: warmAfter,
-		warmed:    make(chan struct{}),
-		ended:     make(chan struct{}),
+		config:     config,
+		meter:      meter{config.GroupResource, config.Metrics},
+		goType:     reflect.TypeOf(config.NewFunc()),
+		seed:       maphash.MakeSeed(),
+		hasMessage: hasMessage(example),
+		indexes:    indexesOf(config.Indexers),
+		interner:   newInterner(),
+		uidHashes:  newUIDHashes(),
+		ready:      make(chan struct{}),
+		warmAfter:  warmAfter,
+		warmed:     make(chan struct{}),
+		ended:      make(chan struct{}),
 	}
 	config.Store.Size, config.Store.Slim, config.Store.Attributes = size, c.slim, c.attributesOf
 	c.store = store.New(config.Store)
@@ -171,6 +177,15 @@ func (c *Cache) Bounds() (history, difference keepwatch.Revision) { return c.sto
 
 // ResourcePrefix returns the beginning of the keys of requests: "/pods".
 func (c *Cache) ResourcePrefix() string { return strings.TrimSuffix(c.config.ResourcePrefix, "/") }
+
+// Served returns the version that [Object.Bytes] are in, empty if that is the version of the type that
+// NewFunc returns.
+func (c *Cache) Served() schema.GroupVersion {
+	if c.config.Served == nil {
+		return schema.GroupVersion{}
+	}
+	return c.config.Served.GroupVersion
+}
 
 // Warmed is closed when the objects that the cache read at its start are decoded and indexed.
 // That is some time after the cache is ready, since no request waits for it.

@@ -38,6 +38,9 @@ type Config struct {
 	// protobuf of its own, or is unstructured, the cache stores objects in the encoding in which
 	// they are served; see [Object.Bytes].
 	NewFunc func() runtime.Object
+	// Served is the version in which objects are served whose Go type is internal to a server. The
+	// cache stores its protobuf. Nil stores objects of internal types in the source's encoding.
+	Served *Version
 	// GetAttrs returns the labels and fields that selectors use. The cache calls it once for each
 	// state of an object.
 	GetAttrs apistorage.AttrFunc

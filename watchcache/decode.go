@@ -63,7 +63,7 @@ func (o *Object) makeMessage(c *content) (runtime.Object, error) {
 	}
 	made := *c
 	made.encoding = message
-	if made.bytes, err = o.cache.marshal(message, decoded); err != nil {
+	if err := o.cache.encode(&made, decoded); err != nil {
 		return nil, err
 	}
 	o.content.CompareAndSwap(c, &made)
@@ -81,7 +81,8 @@ func (c *Cache) decodeContent(o keepwatch.Object, value []byte, whole bool) (mad
 			return nil, nil, err
 		}
 	}
-	if decoded, err = c.unmarshal(fromSource, plain, o.Revision()); err != nil {
+	decoded, stored, err := c.decodeSource(plain, o.Revision())
+	if err != nil {
 		return nil, nil, err
 	}
 	m, err := meta.Accessor(decoded)
@@ -95,17 +96,34 @@ func (c *Cache) decodeContent(o keepwatch.Object, value []byte, whole bool) (mad
 		return nil, nil, fmt.Errorf("unable to select by %q: %w", c.sourceKey(o), err)
 	}
 	made.uid = m.GetUID()
-	made.encoding, made.bytes = c.encodingOf(decoded, plain), plain
+	made.uidHash = shardHash(string(made.uid))
+	made.encoding, made.bytes = c.encodingOf(decoded, plain, stored), plain
 	if made.encoding == message && !whole {
 		made.encoding = pending
 		return made, decoded, nil
 	}
-	if made.encoding != fromSource {
-		if made.bytes, err = c.marshal(made.encoding, decoded); err != nil {
-			return nil, nil, fmt.Errorf("unable to cache %q: %w", c.sourceKey(o), err)
-		}
+	if err := c.encode(made, decoded); err != nil {
+		return nil, nil, fmt.Errorf("unable to cache %q: %w", c.sourceKey(o), err)
 	}
 	return made, decoded, nil
+}
+
+// encode encodes a decoded object as made.encoding says. An object that cannot be served in
+// Config.Served stays in the source's encoding.
+func (c *Cache) encode(made *content, decoded runtime.Object) error {
+	if made.encoding == fromSource {
+		return nil
+	}
+	b, err := c.marshal(made.encoding, decoded)
+	switch {
+	case err == nil:
+		made.bytes = b
+	case c.config.Served != nil:
+		made.encoding = fromSource
+	default:
+		return err
+	}
+	return nil
 }
 
 // sourceKey returns the source's key of an object, for messages.

@@ -18,6 +18,11 @@
 //	ListRequest ─▶ state ─▶ ListResult
 //	(keys, state, selectors)  (which snapshot, waiting if it must)  (page, matches, continue token)
 //
+// A shard selector (KEP-5866) selects objects by the hash of their UID or namespace. A cache needs nothing
+// of its source for that: it also answers when the server behind the source does not know shard selectors.
+// It ignores them while the process has the feature gate ShardedListAndWatch off. Each UID is hashed once;
+// a list of a shard reads the hashes of a segment of the store in a row, and only its own objects.
+//
 // # Watches
 //
 // A watch is a cursor over the store. Nothing is queued for it, and a slow watch continues within the
@@ -42,8 +47,9 @@
 // source has at the start until an object is read, or until some seconds later, with a quarter of a
 // processor: clients that resume from their revisions need none of it. After that the cache stores
 // the encoding that is served, in a third of the memory of a Go value or less: protobuf for Go
-// types that have it, JSON for custom resources. Go types that are internal to a server stay in the
-// source's encoding, and the codec decodes them each time.
+// types that have it, JSON for custom resources. Of Go types that are internal to a server it stores the
+// protobuf of one served version ([Config].Served); without one, they stay in the source's encoding, and the
+// codec decodes them each time.
 //
 // A stored object contains its resourceVersion, which the source's bytes lack. Inserting it into the
 // source's protobuf for each response takes 1.3 times the CPU of a LIST, and is exact only while no default
@@ -67,7 +73,9 @@
 //	watchstart.go    where a watch begins               metrics.go      counters, the watch cache's names
 //	scope.go         keys of a request                  index.go        objects by value
 //	object.go        one state of an object             encoding.go     its bytes
-//	decode.go        decodes it                         filter.go       selectors as a filter of the store
+//	decode.go        decodes it                         version.go      the served version of internal types
+//	predicate.go     what a request selects             filter.go       selectors as a filter of the store
+//	shard.go         its shard
 //	attributes.go    labels and fields in little space  slim.go         an object after its deletion
 //	attachment.go    a reader's encodings of an object
 package watchcache

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/keepwatch/keepwatch"
@@ -19,10 +20,11 @@ type encoding uint8
 
 const (
 	// fromSource is the source's, decrypted. The codec decodes it each time. It is used for Go
-	// types that are not served, and for bytes that might change in a round trip through another
-	// encoding.
+	// types that are not served in a known version, and for bytes that might change in a round trip
+	// through another encoding.
 	fromSource encoding = iota
-	// message is the protobuf message of the Go type, without the API's envelope.
+	// message is the protobuf message of the Go type, or of its served version, without the API's
+	// envelope.
 	message
 	// document is the JSON that the API serves, without a line break at its end.
 	document
@@ -42,21 +44,38 @@ type protobuf interface {
 // envelope begins all objects that the API's serializers write as protobuf.
 var envelope = []byte("k8s\x00")
 
-// encodingOf returns the encoding in which an object is cached, given the source's bytes.
-func (c *Cache) encodingOf(o runtime.Object, plain []byte) encoding {
+// encodingOf returns the encoding in which an object is cached, given the source's bytes and the kind
+// that they name.
+func (c *Cache) encodingOf(o runtime.Object, plain []byte, stored *schema.GroupVersionKind) encoding {
 	if reflect.TypeOf(o) != c.goType {
 		return fromSource
 	}
-	switch o := o.(type) {
-	case *unstructured.Unstructured:
+	if _, ok := o.(*unstructured.Unstructured); ok {
 		return document
-	case protobuf:
-		// A message says neither which kind it is, nor that a list is empty and not absent.
-		if !c.nests && bytes.HasPrefix(plain, envelope) && o.GetObjectKind().GroupVersionKind().Empty() {
-			return message
-		}
+	}
+	// An internal type may have fields of another version that the served one does not have.
+	if c.config.Served != nil && (stored == nil || stored.GroupVersion() != c.config.Served.GroupVersion) {
+		return fromSource
+	}
+	// A message says neither which kind it is, nor that a list is empty and not absent.
+	if c.hasMessage && bytes.HasPrefix(plain, envelope) && o.GetObjectKind().GroupVersionKind().Empty() {
+		return message
 	}
 	return fromSource
+}
+
+// hasMessage reports whether the objects of a type can be cached as messages.
+func hasMessage(example runtime.Object) bool {
+	_, ok := example.(protobuf)
+	return ok && !nests(reflect.TypeOf(example).Elem())
+}
+
+// newMessage returns an empty object of the type that messages are of.
+func (c *Cache) newMessage() protobuf {
+	if c.config.Served != nil {
+		return c.config.Served.New().(protobuf)
+	}
+	return c.config.NewFunc().(protobuf)
 }
 
 // nests reports whether objects of a Go type contain others that name their kind, as a
@@ -88,6 +107,12 @@ func nests(whole reflect.Type) bool {
 func (c *Cache) marshal(e encoding, o runtime.Object) ([]byte, error) {
 	switch e {
 	case message:
+		if c.config.Served != nil {
+			var err error
+			if o, err = c.config.Served.To(o); err != nil {
+				return nil, err
+			}
+		}
 		return o.(protobuf).Marshal()
 	case document:
 		return json.Marshal(o.(*unstructured.Unstructured).Object)
@@ -99,18 +124,27 @@ func (c *Cache) marshal(e encoding, o runtime.Object) ([]byte, error) {
 func (c *Cache) unmarshal(e encoding, b []byte, revision keepwatch.Revision) (runtime.Object, error) {
 	switch e {
 	case message:
-		o := c.config.NewFunc()
-		return o, o.(protobuf).Unmarshal(b)
+		o := c.newMessage()
+		if err := o.Unmarshal(b); err != nil || c.config.Served == nil {
+			return o, err
+		}
+		return c.config.Served.From(o)
 	case document:
 		o := &unstructured.Unstructured{}
 		return o, utiljson.Unmarshal(b, &o.Object)
 	}
-	o, _, err := c.config.Codec.Decode(b, nil, c.config.NewFunc())
+	o, _, err := c.decodeSource(b, revision)
+	return o, err
+}
+
+// decodeSource decodes the source's bytes. It returns the kind that they name.
+func (c *Cache) decodeSource(b []byte, revision keepwatch.Revision) (runtime.Object, *schema.GroupVersionKind, error) {
+	o, stored, err := c.config.Codec.Decode(b, nil, c.config.NewFunc())
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := versioner.UpdateObject(o, uint64(revision)); err != nil {
-		return nil, fmt.Errorf("unable to set the revision: %w", err)
+		return nil, nil, fmt.Errorf("unable to set the revision: %w", err)
 	}
-	return o, nil
+	return o, stored, nil
 }

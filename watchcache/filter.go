@@ -3,7 +3,6 @@ package watchcache
 import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/selection"
-	apistorage "k8s.io/apiserver/pkg/storage"
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/store"
@@ -12,7 +11,7 @@ import (
 // filter returns the store's filter for a watch, and whether it depends on keys only. Any other
 // filter reads the objects. An object that can't be decoded neither matches nor fails to match:
 // the watch ends.
-func (c *Cache) filter(s scope, p apistorage.SelectionPredicate) (f store.Filter, byKey bool) {
+func (c *Cache) filter(s scope, by *predicate) (f store.Filter, byKey bool) {
 	namespace, single := s.single()
 	switch {
 	case single:
@@ -21,7 +20,7 @@ func (c *Cache) filter(s scope, p apistorage.SelectionPredicate) (f store.Filter
 		key := keyOf(s.path)
 		f.Namespace, f.Name = key.Namespace, key.Name
 	case s.path != "": // no API server asks for it
-		f = c.selecting(f, p)
+		f = c.selecting(f, by)
 		readable, match := f.Readable, f.Match
 		f.Readable = func(o keepwatch.Object) error {
 			if !s.covers(o.Key()) {
@@ -32,26 +31,26 @@ func (c *Cache) filter(s scope, p apistorage.SelectionPredicate) (f store.Filter
 		f.Match = func(o keepwatch.Object) bool { return s.covers(o.Key()) && match(o) }
 		return f, false
 	}
-	if names, ok := named(p, f); ok {
+	if names, ok := named(by, f); ok {
 		return names, true
 	}
-	return c.selecting(f, p), false
+	return c.selecting(f, by), false
 }
 
-// selecting adds to a filter that an object must match a predicate.
-func (c *Cache) selecting(f store.Filter, p apistorage.SelectionPredicate) store.Filter {
+// selecting adds to a filter that a predicate must select an object.
+func (c *Cache) selecting(f store.Filter, by *predicate) store.Filter {
 	f.Readable = func(o keepwatch.Object) error { _, err := c.Read(o); return err }
-	f.Match = func(o keepwatch.Object) bool { return o.(*Object).matches(p) }
+	f.Match = func(o keepwatch.Object) bool { return c.watched(o.(*Object), by) }
 	return f
 }
 
 // named adds to a filter the names that a predicate requires, if the predicate requires nothing
 // else and does not contradict the filter.
-func named(p apistorage.SelectionPredicate, f store.Filter) (store.Filter, bool) {
-	if p.Label != nil && !p.Label.Empty() || p.ShardSelector != nil && !p.ShardSelector.Empty() {
+func named(by *predicate, f store.Filter) (store.Filter, bool) {
+	if by.shard != nil || !by.Label.Empty() {
 		return f, false
 	}
-	for _, r := range p.Field.Requirements() {
+	for _, r := range by.Field.Requirements() {
 		var named *string
 		switch r.Field {
 		case "metadata.name":

@@ -7,8 +7,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	apistorage "k8s.io/apiserver/pkg/storage"
 
 	"github.com/keepwatch/keepwatch"
@@ -22,7 +20,7 @@ type ListRequest struct {
 	match     metav1.ResourceVersionMatch
 	start     string // the path that the page begins at, "" for the first page
 	options   apistorage.ListOptions
-	predicate apistorage.SelectionPredicate
+	predicate predicate
 	index     []apistorage.MatchValue
 }
 
@@ -33,7 +31,10 @@ func (c *Cache) ListRequest(ctx context.Context, key string, options apistorage.
 	if err != nil {
 		return ListRequest{}, err
 	}
-	r := ListRequest{scope: s, options: options, predicate: withSelectors(options.Predicate)}
+	r := ListRequest{scope: s, options: options}
+	if r.predicate, err = predicateOf(options.Predicate); err != nil {
+		return ListRequest{}, err
+	}
 	if _, _, err := apistorage.ValidateListOptions(s.key, versioner, options); err != nil {
 		return ListRequest{}, err
 	}
@@ -89,15 +90,4 @@ func (r ListRequest) Consistent() bool { return r.match == "" }
 // selectors.
 func (r ListRequest) Cheap() bool {
 	return r.predicate.Empty() && r.predicate.Limit > 0 || !r.recursive
-}
-
-// withSelectors returns a predicate whose selectors are not nil.
-func withSelectors(p apistorage.SelectionPredicate) apistorage.SelectionPredicate {
-	if p.Label == nil {
-		p.Label = labels.Everything()
-	}
-	if p.Field == nil {
-		p.Field = fields.Everything()
-	}
-	return p
 }

@@ -21,6 +21,8 @@ type ListResult struct {
 	Segments []store.Segment
 	// Selected are the objects in key order, if the list shows those that match.
 	Selected []*Object
+	// Shard is the shard selector that the objects match, as the API writes it; empty if there is none.
+	Shard string
 	// Continue is the token of the next page, empty if there is none. Remaining is the number of
 	// objects on it and after it, nil if that is unknown.
 	Continue  string
@@ -30,13 +32,18 @@ type ListResult struct {
 // result returns the page of a state that r asks for.
 func (c *Cache) result(r ListRequest, snapshot *store.Snapshot) (*ListResult, error) {
 	result := &ListResult{Revision: snapshot.Revision()}
-	var last keepwatch.Key
+	if r.predicate.shard != nil {
+		result.Shard = r.predicate.ShardSelector.String()
+	}
 	var more bool
 	var err error
-	if r.predicate.Empty() {
-		last, more = result.page(r, snapshot)
-	} else {
-		last, more, err = result.filter(c, r, snapshot)
+	switch shard := r.predicate.shard; {
+	case r.predicate.Empty():
+		more = result.page(&r, snapshot)
+	case shard != nil && !shard.byNamespace && r.index == nil:
+		more, err = result.filterShard(c, &r, snapshot)
+	default:
+		more, err = result.filter(c, &r, snapshot)
 	}
 	if err != nil || !more {
 		return result, err
@@ -45,54 +52,92 @@ func (c *Cache) result(r ListRequest, snapshot *store.Snapshot) (*ListResult, er
 	if r.predicate.Empty() {
 		count = r.count(snapshot, r.start)
 	}
-	end := r.key + strings.TrimPrefix(last.String(), r.path)
+	end := r.key + strings.TrimPrefix(result.last().String(), r.path)
 	result.Continue, result.Remaining, err = apistorage.PrepareContinueToken(end, r.key, int64(result.Revision), count, true, r.options)
 	return result, err
 }
 
-// page adds the segments of a page. It returns the last key, and whether objects follow it.
-func (l *ListResult) page(r ListRequest, snapshot *store.Snapshot) (last keepwatch.Key, more bool) {
+// page adds the segments of a page. It reports whether objects follow it.
+func (l *ListResult) page(r *ListRequest, snapshot *store.Snapshot) (more bool) {
 	left := int(r.predicate.Limit)
 	for segment := range r.segments(snapshot, r.start) {
 		if r.predicate.Limit > 0 {
 			if left == 0 {
-				return last, true
+				return true
 			}
 			if left < segment.Len() {
 				segment, more = segment.Part(0, left), true
 			}
 			left -= segment.Len()
 		}
-		last = segment.At(segment.Len() - 1).Key()
 		l.Segments = append(l.Segments, segment)
 		if more {
 			break
 		}
 	}
-	return last, more
+	return more
 }
 
-// filter adds the objects of a page that match. It returns the last key, and whether objects that
-// may match follow it.
-func (l *ListResult) filter(c *Cache, r ListRequest, snapshot *store.Snapshot) (last keepwatch.Key, more bool, err error) {
+// filter adds the objects of a page that match. It reports whether objects that may match follow it.
+func (l *ListResult) filter(c *Cache, r *ListRequest, snapshot *store.Snapshot) (more bool, err error) {
 	for o := range c.candidates(r, snapshot) {
-		if r.predicate.Limit > 0 && int64(len(l.Selected)) == r.predicate.Limit {
-			return last, true, nil
+		if l.full(r) {
+			return true, nil
 		}
-		cached, err := c.Read(o)
-		if err != nil {
-			return last, false, notCached(err)
-		}
-		if cached.matches(r.predicate) {
-			l.Selected = append(l.Selected, cached)
-			last = cached.Key()
+		if err := l.add(c, r, o); err != nil {
+			return false, err
 		}
 	}
-	return last, false, nil
+	return false, nil
+}
+
+// filterShard is filter for a shard of UIDs. It does not touch the objects of other shards.
+func (l *ListResult) filterShard(c *Cache, r *ListRequest, snapshot *store.Snapshot) (more bool, err error) {
+	for segment := range r.segments(snapshot, r.start) {
+		hashes := c.uidHashesOf(segment)
+		for i := range segment.Len() {
+			if l.full(r) {
+				return true, nil
+			}
+			if hashes != nil && !r.predicate.shard.has(hashes[i]) {
+				continue
+			}
+			if err := l.add(c, r, segment.At(i)); err != nil {
+				return false, err
+			}
+		}
+	}
+	return false, nil
+}
+
+// full reports whether the page has as many objects as the request allows.
+func (l *ListResult) full(r *ListRequest) bool {
+	return r.predicate.Limit > 0 && int64(len(l.Selected)) == r.predicate.Limit
+}
+
+// add adds an object if the predicate selects it.
+func (l *ListResult) add(c *Cache, r *ListRequest, o keepwatch.Object) error {
+	cached, err := c.Read(o)
+	if err != nil {
+		return notCached(err)
+	}
+	if cached.selectedBy(&r.predicate) {
+		l.Selected = append(l.Selected, cached)
+	}
+	return nil
+}
+
+// last returns the key of the last object, which the list must have.
+func (l *ListResult) last() keepwatch.Key {
+	if n := len(l.Segments); n > 0 {
+		segment := l.Segments[n-1]
+		return segment.At(segment.Len() - 1).Key()
+	}
+	return l.Selected[len(l.Selected)-1].Key()
 }
 
 // candidates iterates over the objects that may match: by an index if one helps.
-func (c *Cache) candidates(r ListRequest, snapshot *store.Snapshot) iter.Seq[keepwatch.Object] {
+func (c *Cache) candidates(r *ListRequest, snapshot *store.Snapshot) iter.Seq[keepwatch.Object] {
 	for _, by := range r.index {
 		if index, ok := snapshot.Index(by.IndexName); ok {
 			return c.byIndex(index, by.Value, r.scope)

@@ -94,6 +94,12 @@ func (m meter) initial(events int) {
 	}
 }
 
+// shardedWatchBegins and shardedWatchEnds count the open watches with a shard selector. otherShard counts
+// an object that one of them did not deliver because of it.
+func (m meter) shardedWatchBegins() { cachermetrics.RecordShardedWatchStarted(m.GroupResource) }
+func (m meter) shardedWatchEnds()   { cachermetrics.RecordShardedWatchStopped(m.GroupResource) }
+func (m meter) otherShard()         { cachermetrics.RecordWatchFilteredEvent(m.GroupResource) }
+
 // reached records the revision that the cache has reached.
 func (m meter) reached(r keepwatch.Revision) {
 	cachermetrics.RecordResourceVersion(m.GroupResource, uint64(r))

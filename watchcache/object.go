@@ -4,12 +4,10 @@ import (
 	"fmt"
 	"sync/atomic"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	apistorage "k8s.io/apiserver/pkg/storage"
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/store"
@@ -40,6 +38,7 @@ type content struct {
 	failed         error // why decoding failed, if it was tried
 	bytes          []byte
 	uid            types.UID // the API's
+	uidHash        uint64    // for shards
 	labels, fields attributes
 	indexed        [][]string // the values under which each of Cache.indexes finds it
 }
@@ -113,24 +112,6 @@ func (c *Cache) NewObject(o keepwatch.Object, value []byte) *Object {
 		_, _ = cached.tryDecode(raw, true) // its readers get the error
 	}
 	return cached
-}
-
-// matches reports whether a decoded object matches.
-func (o *Object) matches(p apistorage.SelectionPredicate) bool {
-	c := o.content.Load()
-	return p.Label.Matches(&c.labels) && p.Field.Matches(&c.fields) && inShard(p, o.Key(), c)
-}
-
-// inShard reports whether an object is in the shard that a predicate selects. Shards depend on
-// UID and namespace only (KEP-5866).
-func inShard(p apistorage.SelectionPredicate, key keepwatch.Key, c *content) bool {
-	if p.ShardSelector == nil || p.ShardSelector.Empty() {
-		return true
-	}
-	in, err := p.MatchesSharding(&metav1.PartialObjectMetadata{
-		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, UID: c.uid},
-	})
-	return err == nil && in
 }
 
 // size returns an object's Size, which the bounds of the history count.

@@ -87,11 +87,15 @@ func (m *memory) put(name, label string) keepwatch.Revision {
 }
 
 // write writes an object, and returns its revision.
-func (m *memory) write(name string, value []byte) (at keepwatch.Revision) {
+func (m *memory) write(name string, value []byte) keepwatch.Revision {
+	return m.writeAt(keepwatch.Key{Namespace: "ns", Name: name}, value)
+}
+
+func (m *memory) writeAt(key keepwatch.Key, value []byte) (at keepwatch.Revision) {
 	m.change(func() {
 		m.newest++
 		at = m.newest
-		i := &item{key: keepwatch.Key{Namespace: "ns", Name: name}, revision: at, uid: keepwatch.UID(fmt.Sprint("u", at)), value: value}
+		i := &item{key: key, revision: at, uid: keepwatch.UID(fmt.Sprint("u", at)), value: value}
 		kind := keepwatch.Added
 		if before := m.current[i.key]; before != nil {
 			kind, i.uid = keepwatch.Modified, before.uid
@@ -103,11 +107,14 @@ func (m *memory) write(name string, value []byte) (at keepwatch.Revision) {
 }
 
 // remove deletes an object.
-func (m *memory) remove(name string) (at keepwatch.Revision) {
+func (m *memory) remove(name string) keepwatch.Revision {
+	return m.removeAt(keepwatch.Key{Namespace: "ns", Name: name})
+}
+
+func (m *memory) removeAt(key keepwatch.Key) (at keepwatch.Revision) {
 	m.change(func() {
 		m.newest++
 		at = m.newest
-		key := keepwatch.Key{Namespace: "ns", Name: name}
 		delete(m.current, key)
 		m.history = append(m.history, keepwatch.Change{Type: keepwatch.Deleted, Revision: at, Object: &item{key: key, revision: at}})
 	})

@@ -29,6 +29,10 @@ type Receiver interface {
 // returns nil. It returns the error that ends the watch otherwise. A nil stop never closes. A
 // client that is always behind receives bookmarks, too.
 func (w *Watch) Serve(ctx context.Context, stop <-chan struct{}, to Receiver) error {
+	if w.predicate.shard != nil {
+		w.cache.meter.shardedWatchBegins()
+		defer w.cache.meter.shardedWatchEnds()
+	}
 	bookmark := time.NewTimer(untilBookmark(ctx))
 	defer bookmark.Stop()
 	if w.initialized() {

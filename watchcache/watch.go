@@ -23,15 +23,16 @@ var errTooOld = apierrors.NewResourceExpired("The resourceVersion for the provid
 // Watch is an open watch. Its owner calls TryNext or Serve. It has no goroutine, needs no closing, and
 // nothing is queued for it. It is not for concurrent use.
 type Watch struct {
-	cache    *Cache
-	scope    scope
-	options  apistorage.ListOptions
-	watcher  *store.Watcher
-	byKey    bool            // the filter depends on keys only
-	state    []store.Segment // the initial state that is not delivered yet
-	stated   bool            // all of it is delivered
-	bookmark bool            // a bookmark marks its end
-	resumed  bool            // the watch resumes from a revision, and has delivered nothing
+	cache     *Cache
+	scope     scope
+	options   apistorage.ListOptions
+	predicate predicate
+	watcher   *store.Watcher
+	byKey     bool            // the filter depends on keys only
+	state     []store.Segment // the initial state that is not delivered yet
+	stated    bool            // all of it is delivered
+	bookmark  bool            // a bookmark marks its end
+	resumed   bool            // the watch resumes from a revision, and has delivered nothing
 	// missed is the revision up to which there were changes when the watch began behind them.
 	missed keepwatch.Revision
 }
@@ -51,6 +52,10 @@ func (c *Cache) Watch(ctx context.Context, key string, options apistorage.ListOp
 	if err != nil {
 		return nil, RequestError{err}
 	}
+	predicate, err := predicateOf(options.Predicate)
+	if err != nil {
+		return nil, RequestError{err}
+	}
 	if ctx.Err() == nil { // otherwise there is nothing to wait for
 		if err := c.waitUntilReady(ctx, watchStartWait); err != nil {
 			return nil, RequestError{err}
@@ -59,7 +64,6 @@ func (c *Cache) Watch(ctx context.Context, key string, options apistorage.ListOp
 	if !utilfeature.DefaultFeatureGate.Enabled(features.WatchList) {
 		options.SendInitialEvents = nil
 	}
-	options.Predicate = withSelectors(options.Predicate)
 	start, err := c.watchStart(ctx, keepwatch.Revision(revision), options)
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -67,9 +71,9 @@ func (c *Cache) Watch(ctx context.Context, key string, options apistorage.ListOp
 	case err != nil:
 		return nil, c.watchError(err)
 	}
-	filter, byKey := c.filter(s, options.Predicate)
+	filter, byKey := c.filter(s, &predicate)
 	w := &Watch{
-		cache: c, scope: s, options: options,
+		cache: c, scope: s, options: options, predicate: predicate,
 		watcher: c.store.Watch(start.cursor, filter), byKey: byKey,
 		stated: start.state == nil, bookmark: start.bookmark,
 		resumed: start.state == nil && revision > 0,
@@ -166,7 +170,7 @@ func (w *Watch) initial() ([]Event, error) {
 		if err != nil {
 			return events, w.unreadable(o.Key(), watch.Added, err)
 		}
-		if cached.matches(w.options.Predicate) {
+		if w.cache.watched(cached, &w.predicate) {
 			events = append(events, Event{Type: watch.Added, Object: cached, Revision: cached.Revision()})
 		}
 	}

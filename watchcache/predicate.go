@@ -1,0 +1,49 @@
+package watchcache
+
+import (
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	apistorage "k8s.io/apiserver/pkg/storage"
+)
+
+// predicate selects objects: by labels and fields, whose selectors are not nil, and by a shard.
+type predicate struct {
+	apistorage.SelectionPredicate
+	shard *shard // nil selects all objects
+}
+
+// predicateOf returns a request's predicate. It fails for a shard selector that the API server's parser
+// rejects.
+func predicateOf(p apistorage.SelectionPredicate) (predicate, error) {
+	if p.Label == nil {
+		p.Label = labels.Everything()
+	}
+	if p.Field == nil {
+		p.Field = fields.Everything()
+	}
+	shard, err := shardOf(p)
+	return predicate{p, shard}, err
+}
+
+// selectedBy reports whether a predicate selects a decoded object.
+func (o *Object) selectedBy(p *predicate) bool { return o.inShard(p) && o.matches(p) }
+
+// inShard reports whether a decoded object is in the shard of a predicate.
+func (o *Object) inShard(p *predicate) bool {
+	return p.shard == nil || p.shard.contains(o.Key(), o.content.Load().uidHash)
+}
+
+// matches reports whether a decoded object has the labels and fields that a predicate requires.
+func (o *Object) matches(p *predicate) bool {
+	c := o.content.Load()
+	return p.Label.Matches(&c.labels) && p.Field.Matches(&c.fields)
+}
+
+// watched is selectedBy for a watch. The metrics count the objects of other shards.
+func (c *Cache) watched(o *Object, p *predicate) bool {
+	if !o.inShard(p) {
+		c.meter.otherShard()
+		return false
+	}
+	return o.matches(p)
+}
