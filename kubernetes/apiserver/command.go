@@ -23,7 +23,7 @@ import (
 // calls it once.
 func NewCommand() *cobra.Command {
 	s := options.NewServerRunOptions()
-	reads := newReads()
+	ours := NewOptions()
 	ctx := genericapiserver.SetupSignalContext()
 	components := s.GenericServerRunOptions.ComponentGlobalsRegistry
 	gates := components.FeatureGateFor(basecompatibility.DefaultKubeComponent)
@@ -47,12 +47,12 @@ restart continues the watches of its clients without a list.`,
 			if err != nil {
 				return err
 			}
-			if errs := append(completed.Validate(), reads.validate()...); len(errs) != 0 {
+			if errs := append(completed.Validate(), ours.Validate()...); len(errs) != 0 {
 				return utilerrors.NewAggregate(errs)
 			}
 			gates.(featuregate.MutableFeatureGate).AddMetrics()
 			components.AddMetrics()
-			return run(ctx, completed, *reads)
+			return run(ctx, completed, *ours)
 		},
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -63,7 +63,7 @@ restart continues the watches of its clients without a list.`,
 	}
 	cmd.SetContext(ctx)
 	sets := s.Flags()
-	reads.addFlags(sets.FlagSet("keepwatch"))
+	ours.AddFlags(sets.FlagSet("keepwatch"))
 	s.Flagz = flagz.NamedFlagSetsReader{FlagSets: sets}
 	verflag.AddFlags(sets.FlagSet("global"))
 	globalflag.AddGlobalFlags(sets.FlagSet("global"), cmd.Name(), logs.SkipLoggingConfigurationFlags())

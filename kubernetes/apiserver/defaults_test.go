@@ -15,6 +15,11 @@ func TestDefaultsOnRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for resource := range defaults {
+		if !completed[resource] {
+			t.Errorf("the watch cache stores %v as served, without what its registry sets", resource)
+		}
+	}
 	old := &api.Service{Spec: api.ServiceSpec{ClusterIP: "10.0.0.1"}}
 	defaults[schema.GroupResource{Resource: "services"}](old)
 	if s := old.Spec; len(s.ClusterIPs) != 1 || s.ClusterIPs[0] != s.ClusterIP || len(s.IPFamilies) != 1 || s.IPFamilies[0] != api.IPv4Protocol {

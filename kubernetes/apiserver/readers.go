@@ -14,19 +14,28 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
 
+	"github.com/keepwatch/keepwatch/internal/customreaders"
 	"github.com/keepwatch/keepwatch/readpath"
 )
 
-// readers has a reader for each resource that is answered from memory, in each version. It is safe
-// for concurrent use.
+// readers finds the reader of a request that is answered from memory. It is safe for concurrent use.
 type readers struct {
-	budget     *readpath.Budget
-	byResource atomic.Pointer[map[schema.GroupVersionResource]*readpath.Reader] // nil until the servers are built
+	budget  *readpath.Budget
+	builtin atomic.Pointer[builtinReaders] // nil until the servers are built
+	custom  *customreaders.Readers
+	remote  remoteVersions
+}
+
+// builtinReaders are the readers of built-in resources, in each version, and the API groups of the
+// servers' routes: requests for custom resources in these groups get no further.
+type builtinReaders struct {
+	byResource map[schema.GroupVersionResource]*readpath.Reader
+	groups     map[string]bool
 }
 
 func newReaders(budget int64) *readers {
 	r := &readers{budget: readpath.NewBudget(budget)}
-	r.budget.Register(registry{})
+	r.custom = customreaders.New(r.budget, nil)
 	return r
 }
 
@@ -38,30 +47,43 @@ func (r *readers) chain(build func(http.Handler, *genericapiserver.Config) http.
 	}
 }
 
+// lookup returns the reader for a request; nil if kube-apiserver's servers have to answer it.
 func (r *readers) lookup(_ *http.Request, info *request.RequestInfo) *readpath.Reader {
-	all := r.byResource.Load()
-	if all == nil {
+	builtin, version := r.builtin.Load(), schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
+	if builtin == nil || r.remote.has(version) {
 		return nil
 	}
-	return (*all)[schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}]
+	name := version.WithResource(info.Resource)
+	if reader := builtin.byResource[name]; reader != nil {
+		return reader
+	}
+	if builtin.groups[name.Group] {
+		return nil
+	}
+	return r.custom.Lookup(name)
 }
 
-// add makes the readers of all resources that kube-apiserver serves from our storages.
-func (r *readers) add(served []servedResource, opened map[schema.GroupResource]openedStorage, complete map[schema.GroupResource]func(runtime.Object)) error {
-	all := map[schema.GroupVersionResource]*readpath.Reader{}
-	for _, s := range served {
-		from, ok := opened[s.resource.GroupResource()]
-		if !ok {
-			continue
+// addBuiltin makes the readers of all resources that servers serve from our storages.
+func (r *readers) addBuiltin(servers []*genericapiserver.GenericAPIServer, opened map[schema.GroupResource]openedStorage, complete map[schema.GroupResource]func(runtime.Object)) error {
+	all := builtinReaders{map[schema.GroupVersionResource]*readpath.Reader{}, map[string]bool{}}
+	for _, server := range servers {
+		for _, group := range groupsOf(server) {
+			all.groups[group] = true
 		}
-		reader, err := readpath.NewReader(s.reads(from, complete[s.resource.GroupResource()]), r.budget)
-		if err != nil {
-			return fmt.Errorf("%v: %w", s.resource, err)
+		for _, s := range servedBy(server) {
+			from, ok := opened[s.resource.GroupResource()]
+			if !ok {
+				continue
+			}
+			reader, err := readpath.NewReader(s.reads(from, complete[s.resource.GroupResource()]), r.budget)
+			if err != nil {
+				return fmt.Errorf("%v: %w", s.resource, err)
+			}
+			all.byResource[s.resource] = reader
 		}
-		all[s.resource] = reader
 	}
-	klog.InfoS("Answering reads from memory", "resources", len(all))
-	r.byResource.Store(&all)
+	klog.InfoS("Answering reads from memory", "resources", len(all.byResource))
+	r.builtin.Store(&all)
 	return nil
 }
 

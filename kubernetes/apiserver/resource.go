@@ -4,11 +4,9 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/deprecation"
 	apistorage "k8s.io/apiserver/pkg/storage"
 	"k8s.io/component-base/version"
-	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
 	"github.com/keepwatch/keepwatch/readpath"
 )
@@ -16,14 +14,8 @@ import (
 // reads describes a built-in resource to the read path. Its storage has Kubernetes' internal types;
 // complete sets what the registry sets on each read, and may be nil.
 func (s servedResource) reads(from openedStorage, complete func(runtime.Object)) readpath.Resource {
-	convert := func(o runtime.Object) (runtime.Object, error) {
-		versioned, err := legacyscheme.Scheme.UnsafeConvertToVersion(o, s.kind.GroupVersion())
-		if err != nil {
-			return nil, err
-		}
-		versioned.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
-		return versioned, nil
-	}
+	types := typesOf(s.resource.Group)
+	convert := func(o runtime.Object) (runtime.Object, error) { return convertTo(o, s.kind.GroupVersion()) }
 	if complete != nil {
 		convertCompleted := convert
 		convert = func(o runtime.Object) (runtime.Object, error) {
@@ -33,20 +25,20 @@ func (s servedResource) reads(from openedStorage, complete func(runtime.Object))
 	}
 	return readpath.Resource{
 		Cache: from.Cache(), Resource: s.resource, Kind: s.kind, Namespaced: s.namespaced,
-		Serializer: legacyscheme.Codecs, Convert: convert,
+		Serializer: types.codecs, Convert: convert,
 		Table: tableOf(s.resource.GroupResource(), from.newFunc(), complete), Warning: s.warning(),
 		Predicate: func(label labels.Selector, field fields.Selector) apistorage.SelectionPredicate {
 			return apistorage.SelectionPredicate{Label: label, Field: field, GetAttrs: from.attributes}
 		},
 		FieldLabel: func(label, value string) (string, string, error) {
-			return legacyscheme.Scheme.ConvertFieldLabel(s.kind, label, value)
+			return types.scheme.ConvertFieldLabel(s.kind, label, value)
 		},
 	}
 }
 
 // warning returns what the API server warns of in responses with a deprecated kind.
 func (s servedResource) warning() string {
-	o, err := legacyscheme.Scheme.New(s.kind)
+	o, err := typesOf(s.resource.Group).scheme.New(s.kind)
 	if err != nil {
 		return ""
 	}

@@ -51,6 +51,18 @@ func servedBy(server *genericapiserver.GenericAPIServer) []servedResource {
 	return slices.Collect(maps.Values(found))
 }
 
+// groupsOf returns the API groups of a server's routes. It answers all requests below their paths.
+func groupsOf(server *genericapiserver.GenericAPIServer) []string {
+	var groups []string
+	for _, service := range server.Handler.GoRestfulContainer.RegisteredWebServices() {
+		if below, ok := strings.CutPrefix(service.RootPath(), "/apis/"); ok {
+			group, _, _ := strings.Cut(below, "/")
+			groups = append(groups, group)
+		}
+	}
+	return groups
+}
+
 // versionOf parses a root path: /api/v1 or /apis/apps/v1.
 func versionOf(root string) (schema.GroupVersion, bool) {
 	if version, ok := strings.CutPrefix(root, "/api/"); ok {

@@ -13,7 +13,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/kubernetes/cmd/kube-apiserver/app"
 
+	"github.com/keepwatch/keepwatch/internal/customreaders"
 	"github.com/keepwatch/keepwatch/storage"
+	"github.com/keepwatch/keepwatch/store"
 )
 
 // storages opens our storage for every resource that kube-apiserver would have a watch cache for.
@@ -32,10 +34,13 @@ type openedStorage struct {
 	newFunc    func() runtime.Object
 }
 
-// useStorages wraps the RESTOptions of all servers of the chain.
-func useStorages(config *app.Config) (*storages, error) {
-	s := &storages{decorate: storage.Decorator(), opened: map[schema.GroupResource]openedStorage{}}
-	etcd := config.Options.Etcd
+// storageMetrics are the metrics of all storages of the process, as its registry is that of all servers.
+var storageMetrics = sync.OnceValue(func() *storage.Metrics { return storage.NewMetrics(registry{}) })
+
+// useStorages wraps the RESTOptions of all servers of config. The storages of custom resources have
+// readers.
+func useStorages(config *app.Config, etcd *genericoptions.EtcdOptions, history store.Options, readers *customreaders.Readers) (*storages, error) {
+	s := &storages{decorate: storage.Decorator(storageMetrics(), storage.WithServed(servedVersion), storage.WithStore(history)), opened: map[schema.GroupResource]openedStorage{}}
 	if !etcd.EnableWatchCache {
 		return s, nil
 	}
@@ -43,15 +48,18 @@ func useStorages(config *app.Config) (*storages, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, getter := range []*generic.RESTOptionsGetter{
-		&config.KubeAPIs.ControlPlane.Generic.RESTOptionsGetter,
-		&config.ApiExtensions.GenericConfig.RESTOptionsGetter,
-		&config.Aggregator.GenericConfig.RESTOptionsGetter,
-	} {
-		*getter = restOptions{*getter, s.openBuiltin, sizes}
+	builtin := func(getter *generic.RESTOptionsGetter) { *getter = restOptions{*getter, s.openBuiltin, sizes} }
+	if kube := config.KubeAPIs; kube != nil {
+		builtin(&kube.ControlPlane.Generic.RESTOptionsGetter)
 	}
-	custom := &config.ApiExtensions.ExtraConfig.CRDRESTOptionsGetter
-	*custom = restOptions{*custom, s.decorate, nil} // --watch-cache-sizes does not apply to custom resources
+	if aggregator := config.Aggregator; aggregator != nil {
+		builtin(&aggregator.GenericConfig.RESTOptionsGetter)
+	}
+	if extensions := config.ApiExtensions; extensions != nil {
+		builtin(&extensions.GenericConfig.RESTOptionsGetter)
+		custom := &extensions.ExtraConfig.CRDRESTOptionsGetter
+		*custom = restOptions{*custom, readers.Decorator(s.decorate), nil} // --watch-cache-sizes does not apply to custom resources
+	}
 	return s, nil
 }
 

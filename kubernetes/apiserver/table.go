@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -58,30 +59,49 @@ func tableOf(resource schema.GroupResource, example runtime.Object, complete fun
 	}}
 }
 
+// printAttempts bounds how often a row is printed because an age changes meanwhile.
+const printAttempts = 10
+
 // row returns an object's row. It changes the object's times and restores them. It fails if a cell
 // may depend on the current time in another way than by the age of one of the object's times.
 func (t ageTable) row(o runtime.Object) (metav1.TableRow, error) {
-	before := time.Now()
+	times := timesOf(o)
+	for range printAttempts {
+		ages := agesOf(times)
+		row, err := t.rowWithAges(o, times, ages)
+		// Cells that were printed with different ages cannot be compared.
+		if slices.Equal(ages, agesOf(times)) {
+			return row, err
+		}
+	}
+	return metav1.TableRow{}, fmt.Errorf("an age changed in each of %d attempts to print a row", printAttempts)
+}
+
+// agesOf returns the ages of times as printers show them now.
+func agesOf(times []timeField) []string {
+	now, ages := time.Now(), make([]string, len(times))
+	for i, f := range times {
+		ages[i] = duration.HumanDuration(now.Sub(f.get()))
+	}
+	return ages
+}
+
+// rowWithAges returns an object's row, while the ages of its times are these.
+func (t ageTable) rowWithAges(o runtime.Object, times []timeField, ages []string) (metav1.TableRow, error) {
 	row, err := t.print(o)
 	if err != nil {
 		return row, err
 	}
-	after := time.Now()
-	times := timesOf(o)
 	for i, cell := range row.Cells {
 		text, ok := cell.(string)
 		if !ok {
 			continue
 		}
-		for _, candidate := range times {
-			at := candidate.get()
-			age := duration.HumanDuration(after.Sub(at))
-			if !strings.Contains(text, age) {
-				if age = duration.HumanDuration(before.Sub(at)); !strings.Contains(text, age) {
-					continue
-				}
+		for j, candidate := range times {
+			if !strings.Contains(text, ages[j]) {
+				continue
 			}
-			since, found, err := t.confirm(o, i, text, age, candidate, times)
+			since, found, err := t.confirm(o, i, text, ages[j], candidate, times)
 			if err != nil {
 				return row, err
 			}
@@ -96,7 +116,7 @@ func (t ageTable) row(o runtime.Object) (metav1.TableRow, error) {
 
 // confirm reports whether a cell shows the age of a time.
 func (t ageTable) confirm(o runtime.Object, cell int, text, age string, candidate timeField, times []timeField) (readpath.Since, bool, error) {
-	future := time.Now().Add(time.Hour)
+	future := func(time.Time) time.Time { return time.Now().Add(time.Hour) }
 	changed, err := t.cellWith(o, cell, future, func(f timeField) bool { return f == candidate }, times)
 	if err != nil || changed == text {
 		return readpath.Since{}, false, err
@@ -105,20 +125,28 @@ func (t ageTable) confirm(o runtime.Object, cell int, text, age string, candidat
 	if !ok || before+age+behind != text {
 		return readpath.Since{}, false, fmt.Errorf("cell %q is not the age of one time", text)
 	}
-	// A duration between two times of the object has the same length as an age once: it changes with the other time, too.
 	other, err := t.cellWith(o, cell, future, func(f timeField) bool { return f != candidate }, times)
-	if err == nil && other != text && other != changed {
+	if err != nil {
+		return readpath.Since{}, false, err
+	}
+	if other == text || other == changed {
+		return readpath.Since{Time: candidate.get(), Before: before, After: behind}, true, nil
+	}
+	// A duration between two times of the object is once as long as an age. It is the same in ten years.
+	later := func(at time.Time) time.Time { return at.Add(-10 * 365 * 24 * time.Hour) }
+	shifted, err := t.cellWith(o, cell, later, func(timeField) bool { return true }, times)
+	if err == nil && shifted != text {
 		err = fmt.Errorf("cell %q depends on several times", text)
 	}
-	return readpath.Since{Time: candidate.get(), Before: before, After: behind}, err == nil, err
+	return readpath.Since{}, false, err
 }
 
-// cellWith prints a cell as it is with some of the object's times set to another time.
-func (t ageTable) cellWith(o runtime.Object, cell int, at time.Time, which func(timeField) bool, times []timeField) (string, error) {
+// cellWith prints a cell as it is with some of the object's times changed.
+func (t ageTable) cellWith(o runtime.Object, cell int, change func(time.Time) time.Time, which func(timeField) bool, times []timeField) (string, error) {
 	for _, f := range times {
 		if which(f) {
 			old := f.get()
-			f.set(at)
+			f.set(change(old))
 			defer f.set(old)
 		}
 	}

@@ -2,10 +2,12 @@ package apiserver
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/kubernetes/pkg/apis/batch"
 	"k8s.io/kubernetes/pkg/apis/core"
 	"k8s.io/kubernetes/pkg/printers"
@@ -68,9 +70,44 @@ func TestRowsShowAges(t *testing.T) {
 func TestAmbiguousAges(t *testing.T) {
 	now := time.Now()
 	start, end := metav1.Time{Time: now.Add(-9*time.Hour - 30*time.Minute)}, metav1.Time{Time: now.Add(-time.Minute)}
-	job := &batch.Job{ObjectMeta: metav1.ObjectMeta{Name: "a", CreationTimestamp: end}, Status: batch.JobStatus{StartTime: &start, CompletionTime: &end}}
+	job := &batch.Job{ObjectMeta: metav1.ObjectMeta{Name: "a", CreationTimestamp: start}, Status: batch.JobStatus{StartTime: &start, CompletionTime: &end}}
 	row, err := kubernetesTables.row(job)
-	if err == nil {
-		t.Errorf("the row is %v, want an error", row.Cells)
+	if err != nil {
+		t.Fatal(err)
 	}
+	const ran, age = 3, 4
+	if row.Cells[ran] != "9h" {
+		t.Errorf("the job ran for %v", row.Cells[ran])
+	}
+	if since, ok := row.Cells[age].(readpath.Since); !ok || !since.Time.Equal(start.Time) {
+		t.Errorf("the job's age is %v", row.Cells[age])
+	}
+}
+
+// TestAgesChangeMeanwhile: seconds pass while a row is printed.
+func TestAgesChangeMeanwhile(t *testing.T) {
+	slow := func(each time.Duration) ageTable {
+		return ageTable{printers.NewTableGenerator().With(func(h printers.PrintHandler) {
+			_ = h.TableHandler([]metav1.TableColumnDefinition{{Name: "Age", Type: "string"}}, func(c *core.ConfigMap, _ printers.GenerateOptions) ([]metav1.TableRow, error) {
+				age := duration.HumanDuration(time.Since(c.CreationTimestamp.Time))
+				time.Sleep(each)
+				return []metav1.TableRow{{Cells: []any{age}}}, nil
+			})
+		})}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(500 * time.Millisecond)
+		created := time.Now().Truncate(time.Second).Add(-5 * time.Minute)
+		o := &core.ConfigMap{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.Time{Time: created}}}
+		row, err := slow(300 * time.Millisecond).row(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if since, ok := row.Cells[0].(readpath.Since); !ok || !since.Time.Equal(created) {
+			t.Errorf("the cell is %v", row.Cells[0])
+		}
+		if row, err := slow(2 * time.Second).row(o); err == nil {
+			t.Errorf("the row is %v although no two prints have the same age", row.Cells)
+		}
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	_ "time/tzdata" // CronJob's time zones
 
+	_ "golang.org/x/crypto/x509roots/fallback" // certificate authorities, in an image that has none
 	"k8s.io/component-base/cli"
 	_ "k8s.io/component-base/logs/json/register"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo"

@@ -1,0 +1,77 @@
+package apiserver
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/client-go/informers"
+)
+
+// authorizationTimeout bounds how long a request waits for the informers of authorizers.
+const authorizationTimeout = 10 * time.Second
+
+// startingAuthorizer asks an authorizer again about a request that it does not allow, when the informers
+// that it reads have synchronized. kube-apiserver accepts requests before that, and refuses those that
+// RBAC allows. client-go does not resume a refused watch: its informers read everything again.
+type startingAuthorizer struct {
+	authorizer.Authorizer
+	synced <-chan struct{}
+}
+
+// waitForAuthorizers makes a server's authorizer a startingAuthorizer. The informers are those that
+// authorizers read.
+func waitForAuthorizers(server *genericapiserver.Config, informers informers.SharedInformerFactory) error {
+	synced := make(chan struct{})
+	server.Authorization.Authorizer = startingAuthorizer{server.Authorization.Authorizer, synced}
+	return server.AddPostStartHook("keepwatch-authorization-informers", func(ctx genericapiserver.PostStartHookContext) error {
+		informers.Start(ctx.Done()) // the hook that starts them may run later
+		informers.WaitForCacheSync(ctx.Done())
+		if ctx.Err() == nil {
+			close(synced)
+		}
+		return nil
+	})
+}
+
+// Authorize decides about a request.
+func (a startingAuthorizer) Authorize(ctx context.Context, request authorizer.Attributes) (authorizer.Decision, string, error) {
+	final := a.hasSynced()
+	decision, reason, err := a.Authorizer.Authorize(ctx, request)
+	if final || decision == authorizer.DecisionAllow || !a.wait(ctx) {
+		return decision, reason, err
+	}
+	return a.Authorizer.Authorize(ctx, request)
+}
+
+// ConditionsAwareAuthorize decides about a request, maybe with conditions.
+func (a startingAuthorizer) ConditionsAwareAuthorize(ctx context.Context, request authorizer.Attributes) authorizer.ConditionsAwareDecision {
+	final := a.hasSynced()
+	decision := a.Authorizer.ConditionsAwareAuthorize(ctx, request)
+	if final || !decision.IsNoOpinion() && !decision.IsDeny() || !a.wait(ctx) {
+		return decision
+	}
+	return a.Authorizer.ConditionsAwareAuthorize(ctx, request)
+}
+
+func (a startingAuthorizer) hasSynced() bool {
+	select {
+	case <-a.synced:
+		return true
+	default:
+		return false
+	}
+}
+
+// wait waits for the informers, and reports whether they have synchronized.
+func (a startingAuthorizer) wait(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, authorizationTimeout)
+	defer cancel()
+	select {
+	case <-a.synced:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
