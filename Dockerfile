@@ -1,0 +1,30 @@
+# The image of keepwatch-apiserver. It is laid out as registry.k8s.io/kube-apiserver, so that either can
+# take the other's place: kube-apiserver is in the PATH, and the entry point is Kubernetes' log runner.
+# It has no file but these two: time zones and certificate authorities are in the program.
+#
+#	docker buildx build --platform linux/amd64,linux/arm64 .                # everything, with Docker
+#	docker buildx build --platform linux/amd64,linux/arm64 --target root .  # for kubeadm
+#	make image                                                              # both, without Docker
+#
+# make image evaluates the stages behind the first one itself (folder image), with the files that make
+# has built here. So they may only copy from the first one, and set the configuration.
+
+FROM --platform=$BUILDPLATFORM golang:1.26.8 AS build
+ARG TARGETARCH
+WORKDIR /src
+COPY . .
+RUN make bin/linux-$TARGETARCH
+
+# kubeadm's static pods name no user, and their key files are root's.
+FROM scratch AS root
+ARG TARGETARCH
+COPY --from=build --chmod=755 /src/bin/linux-$TARGETARCH/keepwatch-apiserver /usr/local/bin/kube-apiserver
+COPY --from=build --chmod=755 /src/bin/linux-$TARGETARCH/kube-log-runner /go-runner
+ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+LABEL org.opencontainers.image.title=keepwatch-apiserver
+LABEL org.opencontainers.image.source=https://github.com/keepwatch/keepwatch
+LABEL org.opencontainers.image.licenses=Apache-2.0
+ENTRYPOINT ["/go-runner"]
+
+FROM root AS nonroot
+USER 65532:65532
