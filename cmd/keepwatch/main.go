@@ -13,6 +13,7 @@
 //	watch_startup.go   retries requests before the stream begins
 //	watch_output.go    output formats
 //	watch_status.go    messages on stderr
+//	conform.go         keepwatch conform
 //	version.go         keepwatch version
 package main
 
@@ -112,7 +113,7 @@ func (l libraryLog) WithGroup(name string) slog.Handler {
 func newRootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "keepwatch",
-		Short:         "Serve the Kubernetes API, and stream the changes of a resource without losing any",
+		Short:         "Serve the Kubernetes API, stream the changes of a resource without losing any, and judge API servers",
 		Args:          usage(cobra.NoArgs),
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -121,7 +122,7 @@ func newRootCommand() *cobra.Command {
 		},
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{codeUsage, err} })
-	root.AddCommand(newServeCommand(), newWatchCommand(), newVersionCommand())
+	root.AddCommand(newServeCommand(), newWatchCommand(), newConformCommand(), newVersionCommand())
 	return root
 }
 

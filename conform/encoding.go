@@ -1,0 +1,102 @@
+package conform
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func encodesSame(ctx context.Context, s *subject) (outcome, error) {
+	if _, err := s.fill(ctx, 5, func(int) map[string]string { return map[string]string{"color": "red"} }, "value"); err != nil {
+		return outcome{}, err
+	}
+	want, err := s.mustList(ctx, nil)
+	if err != nil {
+		return outcome{}, err
+	}
+	accepted := []string{asTable, asMetadata}
+	if s.protobuf {
+		accepted = append(accepted, asProtobuf)
+	}
+	result := kept
+	for _, accept := range accepted {
+		a, err := s.do(ctx, http.MethodGet, "", query("resourceVersion", want.revision.String(), "resourceVersionMatch", "Exact"), accept, nil)
+		if err != nil {
+			return outcome{}, err
+		}
+		if a.code != http.StatusOK {
+			result = result.and(notOffered(accept + ": " + a.String()))
+			continue
+		}
+		if accept == asProtobuf {
+			if a.body, err = jsonOf(a.body); err != nil {
+				return broken("protobuf", err.Error()), nil
+			}
+		}
+		got, err := s.parseList(a.body)
+		if err != nil {
+			return broken(accept, err.Error()), nil
+		}
+		one := sameState(want, got)
+		if one.verdict != Kept {
+			one.facts[0] = accept + ": " + one.facts[0]
+		}
+		result = result.and(one)
+	}
+	return result, nil
+}
+
+// large is more than a server sends uncompressed, in bytes: kube-apiserver compresses from 128 KiB on.
+const large = 200 << 10
+
+func compressesSame(ctx context.Context, s *subject) (outcome, error) {
+	const n = 25
+	if _, err := s.fill(ctx, n, noLabels, strings.Repeat("v", large/n)); err != nil {
+		return outcome{}, err
+	}
+	start, err := s.mustList(ctx, nil)
+	if err != nil {
+		return outcome{}, err
+	}
+	var bodies [2][]byte
+	for i, encoding := range []string{"identity", "gzip"} {
+		response, err := s.open(ctx, http.MethodGet, "", query("resourceVersion", start.revision.String(), "resourceVersionMatch", "Exact"),
+			http.Header{"Accept": {asJSON}, "Accept-Encoding": {encoding}}, nil)
+		if err != nil {
+			return outcome{}, err
+		}
+		body := io.Reader(response.Body)
+		if encoding == "gzip" {
+			if response.Header.Get("Content-Encoding") != "gzip" {
+				response.Body.Close()
+				return notOffered("the server does not compress a list of " + fmt.Sprint(len(bodies[0])) + " bytes"), nil
+			}
+			unzipped, err := gzip.NewReader(response.Body)
+			if err != nil {
+				response.Body.Close()
+				return broken("gzip", err.Error()), nil
+			}
+			body = unzipped
+		}
+		bodies[i], err = io.ReadAll(io.LimitReader(body, maxBody))
+		response.Body.Close()
+		if err != nil {
+			return broken("a whole body", err.Error()), nil
+		}
+	}
+	var first metav1.Status
+	if json.Unmarshal(bodies[0], &first) == nil && first.Kind == "Status" {
+		return notOffered("the state to compare with is gone: " + first.Message), nil
+	}
+	if !bytes.Equal(bodies[0], bodies[1]) {
+		return broken(fmt.Sprintf("the %d bytes of the plain list", len(bodies[0])), fmt.Sprintf("%d bytes", len(bodies[1]))), nil
+	}
+	return kept, nil
+}

@@ -1,0 +1,32 @@
+package conform
+
+import (
+	"testing"
+	"time"
+)
+
+// Only returns options with which only some rules are judged; "storm" is all rules of the storm.
+func Only(o Options, ids ...string) Options {
+	o.only = func(rule string) bool {
+		for _, id := range ids {
+			if id == rule {
+				return true
+			}
+		}
+		return false
+	}
+	return o
+}
+
+// BuiltinOnly returns options with which no custom resource is judged.
+func BuiltinOnly(o Options) Options {
+	o.builtinOnly = true
+	return o
+}
+
+// ShortWaits shortens the waits for events that a broken server does not send, until the end of the test.
+func ShortWaits(t *testing.T) {
+	before := [...]time.Duration{eventTimeout, convergence}
+	eventTimeout, convergence = 5*time.Second, 2*time.Second
+	t.Cleanup(func() { eventTimeout, convergence = before[0], before[1] })
+}

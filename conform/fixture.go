@@ -1,0 +1,213 @@
+package conform
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+const (
+	// group is the API group of the custom resource.
+	group = "conform.keepwatch.github.io"
+	// runLabel labels everything that a run creates, with the run's name.
+	runLabel = group + "/run"
+	// removal bounds the deletion at the end.
+	removal = 30 * time.Second
+	// established bounds the wait for the custom resource.
+	established = time.Minute
+)
+
+// fixture is the namespace and the custom resource of a run.
+type fixture struct {
+	options     Options
+	run         string
+	client      *http.Client
+	host        *url.URL
+	kubernetes  kubernetes.Interface
+	definitions apiextensions.Interface
+
+	namespace  string
+	definition string // empty: none was created
+	subjects   []*subject
+}
+
+func newFixture(cfg *rest.Config, o Options) (*fixture, error) {
+	cfg = rest.CopyConfig(cfg)
+	cfg.QPS, cfg.Burst = -1, -1 // the server's own limits are waited for
+	if cfg.UserAgent == "" {
+		cfg.UserAgent = rest.DefaultKubernetesUserAgent()
+	}
+	f := &fixture{options: o, run: "conform-" + rand.String(6), namespace: o.Namespace}
+	var err error
+	if f.client, err = rest.HTTPClientFor(cfg); err != nil {
+		return nil, err
+	}
+	if f.host, _, err = rest.DefaultServerUrlFor(cfg); err != nil {
+		return nil, err
+	}
+	if f.kubernetes, err = kubernetes.NewForConfigAndClient(cfg, f.client); err != nil {
+		return nil, err
+	}
+	f.definitions, err = apiextensions.NewForConfigAndClient(cfg, f.client)
+	return f, err
+}
+
+// create creates the namespace and the custom resource. Without the permission for a definition the
+// only subject are ConfigMaps, and the reason is returned.
+func (f *fixture) create(ctx context.Context) (subjects []*subject, missing string, err error) {
+	labels := map[string]string{runLabel: f.run}
+	if f.namespace == "" {
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: f.run, Labels: labels}}
+		if _, err := f.kubernetes.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); err != nil {
+			return nil, "", fmt.Errorf("creating a namespace: %w; with --namespace an existing one is used", err)
+		}
+		f.namespace = f.run
+	}
+	f.subjects = []*subject{{
+		client: f.client, host: f.host, base: "/api/v1", resource: "configmaps", title: "configmaps", kind: "ConfigMap", apiVersion: "v1",
+		field: "data", protobuf: true, namespace: f.namespace, prefix: f.run + "-",
+	}}
+	if err := f.subjects[0].writable(ctx); err != nil {
+		return nil, "", err
+	}
+	if f.options.builtinOnly {
+		return f.subjects, "", nil
+	}
+	probes, err := f.define(ctx, labels)
+	switch {
+	case apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || apierrors.IsUnauthorized(err):
+		return f.subjects, "no custom resource: " + err.Error(), nil
+	case err != nil:
+		return nil, "", fmt.Errorf("creating a custom resource: %w", err)
+	}
+	f.subjects = append(f.subjects, probes)
+	return f.subjects, "", nil
+}
+
+// define creates the custom resource, of a name of the run's own, and waits until it is served.
+func (f *fixture) define(ctx context.Context, labels map[string]string) (*subject, error) {
+	kind := "Probe" + f.run[len("conform-"):]
+	plural := "probes" + f.run[len("conform-"):]
+	value := map[string]apiextensionsv1.JSONSchemaProps{"value": {Type: "string"}}
+	d := &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: plural + "." + group, Labels: labels},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: group, Scope: apiextensionsv1.NamespaceScoped,
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: plural, Kind: kind},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+				Name: "v1", Served: true, Storage: true,
+				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
+					Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{"spec": {Type: "object", Properties: value}},
+				}},
+			}},
+		},
+	}
+	all := f.definitions.ApiextensionsV1().CustomResourceDefinitions()
+	if _, err := all.Create(ctx, d, metav1.CreateOptions{}); err != nil {
+		return nil, err
+	}
+	f.definition = d.Name
+	s := &subject{
+		client: f.client, host: f.host, base: "/apis/" + group + "/v1", resource: plural, title: "custom resource", kind: kind, apiVersion: group + "/v1",
+		field: "spec", namespace: f.namespace, prefix: f.run + "-",
+	}
+	return s, s.served(ctx)
+}
+
+// writable returns an error if no object can be created.
+func (s *subject) writable(ctx context.Context) error {
+	o, err := s.create(ctx, "first", nil, "")
+	if err != nil {
+		return err
+	}
+	return s.remove(ctx, o)
+}
+
+// served waits until the server has the resource: it can be listed and written.
+func (s *subject) served(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, established)
+	defer cancel()
+	for {
+		err := s.writable(ctx)
+		if err == nil {
+			return nil
+		}
+		if sleep(ctx, 100*time.Millisecond) != nil {
+			return fmt.Errorf("%s is not served within %v: %w", s.resource, established, err)
+		}
+	}
+}
+
+// version returns the version that the server states, or an empty one.
+func (f *fixture) version(ctx context.Context) string {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, f.host.JoinPath("version").String(), nil)
+	if err != nil {
+		return ""
+	}
+	response, err := f.client.Do(request)
+	if err != nil {
+		return ""
+	}
+	defer response.Body.Close()
+	var v struct{ GitVersion string }
+	if json.NewDecoder(io.LimitReader(response.Body, 1<<20)).Decode(&v) != nil {
+		return ""
+	}
+	return v.GitVersion
+}
+
+// remove deletes what the run created, also after its context is done. What it cannot delete is logged.
+func (f *fixture) remove() {
+	ctx, cancel := context.WithTimeout(context.Background(), removal)
+	defer cancel()
+	defer f.client.CloseIdleConnections()
+	var failed []error
+	gone := func(err error) error {
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return err
+	}
+	for _, s := range f.subjects {
+		failed = append(failed, s.clear(ctx))
+	}
+	if f.definition != "" {
+		failed = append(failed, gone(f.definitions.ApiextensionsV1().CustomResourceDefinitions().Delete(ctx, f.definition, metav1.DeleteOptions{})))
+	}
+	if f.namespace == f.run {
+		failed = append(failed, gone(f.kubernetes.CoreV1().Namespaces().Delete(ctx, f.namespace, metav1.DeleteOptions{})))
+	}
+	if err := errors.Join(failed...); err != nil {
+		f.options.log("not deleted: %v; kubectl delete namespaces,customresourcedefinitions -l %s=%s", err, runLabel, f.run)
+	}
+}
+
+// clear deletes the objects of the run.
+func (s *subject) clear(ctx context.Context) error {
+	l, err := s.mustList(ctx, nil)
+	if err != nil {
+		return err
+	}
+	for _, o := range l.items {
+		if err := s.remove(ctx, o); err != nil {
+			if refused, ok := errors.AsType[*refusedWrite](err); !ok || refused.answer.code != http.StatusNotFound {
+				return err
+			}
+		}
+	}
+	return nil
+}

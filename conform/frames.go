@@ -1,0 +1,68 @@
+package conform
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	"k8s.io/client-go/kubernetes/scheme"
+)
+
+// maxFrame bounds a frame of protobuf, in bytes: more than any object of a run has.
+const maxFrame = 1 << 20
+
+// event is one event of a watch, with its object in JSON.
+type event struct {
+	Type   string
+	Object json.RawMessage
+}
+
+// initialEventsEnd reports whether the event is the bookmark behind the initial events.
+func (e event) initialEventsEnd() bool {
+	var o metav1.PartialObjectMetadata
+	return e.Type == "BOOKMARK" && json.Unmarshal(e.Object, &o) == nil && o.Annotations[metav1.InitialEventsAnnotationKey] == "true"
+}
+
+// status returns the Status of an ERROR event.
+func (e event) status() (metav1.Status, error) {
+	var s metav1.Status
+	err := json.Unmarshal(e.Object, &s)
+	return s, err
+}
+
+// events reads the events of a stream one by one. The error is io.EOF at the end of a whole event.
+func events(body io.ReadCloser, isProtobuf bool) func() (event, error) {
+	if !isProtobuf {
+		decoder := json.NewDecoder(body)
+		return func() (e event, err error) {
+			err = decoder.Decode(&e)
+			return e, err
+		}
+	}
+	framer := protobuf.LengthDelimitedFramer.NewFrameReader(body)
+	buffer := make([]byte, maxFrame)
+	return func() (event, error) {
+		n, err := framer.Read(buffer)
+		if err != nil {
+			return event{}, err
+		}
+		var read metav1.WatchEvent
+		if err := read.Unmarshal(buffer[:n]); err != nil {
+			return event{}, fmt.Errorf("frame of %d bytes: %w", n, err)
+		}
+		inJSON, err := jsonOf(read.Object.Raw)
+		return event{read.Type, inJSON}, err
+	}
+}
+
+// jsonOf converts an encoded built-in object to JSON.
+func jsonOf(raw []byte) ([]byte, error) {
+	decoded, err := runtime.Decode(scheme.Codecs.UniversalDeserializer(), raw)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(decoded)
+}

@@ -1,0 +1,336 @@
+package conform_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/keepwatch/keepwatch/conform"
+)
+
+// mutant is a real server behind a proxy that breaks a rule.
+type mutant struct {
+	name   string
+	breaks []string                                  // the rules that notice it; "storm.…": among those of the storm
+	ask    func(q url.Values, r *http.Request)       // changes a request; nil: unchanged
+	answer func(r *http.Request, body []byte) []byte // changes the body of an answer that is not a watch; nil: unchanged
+	events func() func(frame) []frame                // changes the events of a watch in JSON; nil: unchanged
+}
+
+// frame is an event of a watch.
+type frame struct {
+	Type   string         `json:"type"`
+	Object map[string]any `json:"object"`
+}
+
+func (f frame) metadata() map[string]any { return f.Object["metadata"].(map[string]any) }
+
+// strip is a request without some parameters.
+func strip(names ...string) func(url.Values, *http.Request) {
+	return func(q url.Values, _ *http.Request) {
+		for _, name := range names {
+			q.Del(name)
+		}
+	}
+}
+
+func isWatch(r *http.Request) bool { return r.URL.Query().Get("watch") == "true" }
+func isList(r *http.Request) bool {
+	return r.Method == http.MethodGet && !isWatch(r) && (strings.HasSuffix(r.URL.Path, "/configmaps") || strings.Contains(r.URL.Path, "/probes"))
+}
+
+// every changes each nth event.
+func every(n int, change func(frame) []frame) func() func(frame) []frame {
+	return func() func(frame) []frame {
+		seen := 0
+		return func(f frame) []frame {
+			if seen++; seen%n == 0 {
+				return change(f)
+			}
+			return []frame{f}
+		}
+	}
+}
+
+// eventsOf changes the events of one type.
+func eventsOf(kind string, change func(frame) []frame) func() func(frame) []frame {
+	return func() func(frame) []frame {
+		return func(f frame) []frame {
+			if f.Type == kind {
+				return change(f)
+			}
+			return []frame{f}
+		}
+	}
+}
+
+func dropped(frame) []frame   { return nil }
+func doubled(f frame) []frame { return []frame{f, f} }
+func list(body []byte) (l map[string]any) {
+	if json.Unmarshal(body, &l) != nil || l["items"] == nil {
+		return nil
+	}
+	return l
+}
+
+// inLists changes lists in JSON.
+func inLists(change func(l map[string]any)) func(*http.Request, []byte) []byte {
+	return func(r *http.Request, body []byte) []byte {
+		l := list(body)
+		if !isList(r) || l == nil {
+			return body
+		}
+		change(l)
+		changed, _ := json.Marshal(l)
+		return changed
+	}
+}
+
+// stale answers each list without a revision with the list before.
+func stale() func(*http.Request, []byte) []byte {
+	var mu sync.Mutex
+	before := map[string][]byte{}
+	return func(r *http.Request, body []byte) []byte {
+		if !isList(r) || r.URL.RawQuery != "" {
+			return body
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		was := before[r.URL.Path]
+		if before[r.URL.Path] = body; was != nil {
+			return was
+		}
+		return body
+	}
+}
+
+var mutants = []mutant{
+	{name: "lists are one list behind", breaks: []string{"list.newest"}, answer: stale()},
+	{name: "Exact is ignored", breaks: []string{"list.exact"}, ask: strip("resourceVersionMatch")},
+	{name: "a limit makes the list the newest", breaks: []string{"list.exactlimit"}, ask: func(q url.Values, r *http.Request) {
+		if q.Has("limit") && !q.Has("continue") {
+			q.Del("resourceVersion")
+		}
+	}},
+	{name: "any combination is accepted", breaks: []string{"list.invalid", "watch.invalid"}, ask: func(q url.Values, r *http.Request) {
+		q.Del("resourceVersionMatch")
+		q.Del("sendInitialEvents")
+	}},
+	{name: "future revisions are the newest", breaks: []string{"list.future", "watch.future"}, ask: func(q url.Values, r *http.Request) {
+		if len(q.Get("resourceVersion")) >= 10 {
+			q.Del("resourceVersion")
+		}
+	}},
+	{name: "label selectors are ignored", breaks: []string{"list.selector", "watch.edges"}, ask: strip("labelSelector")},
+	{name: "field selectors are ignored", breaks: []string{"list.selector", "watch.name"}, ask: strip("fieldSelector")},
+	{name: "a page lacks its last object", breaks: []string{"pages.complete"}, answer: inLists(func(l map[string]any) {
+		if items := l["items"].([]any); l["metadata"].(map[string]any)["continue"] != nil && len(items) > 1 {
+			l["items"] = items[:len(items)-1]
+		}
+	})},
+	{name: "remainingItemCount is one less", breaks: []string{"pages.remaining"}, answer: inLists(func(l map[string]any) {
+		if n, ok := l["metadata"].(map[string]any)["remainingItemCount"].(float64); ok {
+			l["metadata"].(map[string]any)["remainingItemCount"] = n - 1
+		}
+	})},
+	{name: "any token is the first page", breaks: []string{"pages.invalid", "pages.complete"}, ask: strip("continue")},
+	{name: "Tables are of the newest state", breaks: []string{"encoding.same"}, answer: func(r *http.Request, body []byte) []byte {
+		if strings.Contains(r.Header.Get("Accept"), "as=Table") {
+			return bytes.Replace(body, []byte(`"resourceVersion":"`), []byte(`"resourceVersion":"1`), 1)
+		}
+		return body
+	}},
+	{name: "each 5th event is missing", breaks: []string{"watch.since", "storm.complete", "storm.state"}, events: every(5, dropped)},
+	{name: "each 5th event is sent twice", breaks: []string{"watch.since", "storm.complete"}, events: every(5, doubled)},
+	{name: "DELETED is missing", breaks: []string{"watch.deletion", "watch.since", "storm.deletions"}, events: eventsOf("DELETED", dropped)},
+	{name: "DELETED has the revision of the last state", breaks: []string{"watch.deletion"}, events: func() func(frame) []frame {
+		last := map[any]any{}
+		return func(f frame) []frame {
+			m := f.metadata()
+			if f.Type == "DELETED" && last[m["uid"]] != nil {
+				m["resourceVersion"] = last[m["uid"]]
+			}
+			last[m["uid"]] = m["resourceVersion"]
+			return []frame{f}
+		}
+	}},
+	{name: "events are in another order", breaks: []string{"storm.complete", "watch.since"}, events: func() func(frame) []frame {
+		var held *frame
+		return func(f frame) []frame {
+			if held == nil && f.Type != "BOOKMARK" {
+				held = &f
+				return nil
+			}
+			two := []frame{f}
+			if held != nil {
+				two = append(two, *held)
+				held = nil
+			}
+			return two
+		}
+	}},
+	{name: "a bookmark is ahead", breaks: []string{"storm.bookmarks"}, events: every(7, func(f frame) []frame {
+		ahead := frame{"BOOKMARK", map[string]any{"kind": f.Object["kind"], "apiVersion": f.Object["apiVersion"], "metadata": map[string]any{"resourceVersion": later(f, 1000)}}}
+		return []frame{f, ahead}
+	})},
+	{name: "leaving a selector is not shown", breaks: []string{"watch.edges", "storm.edges"}, events: eventsOf("DELETED", dropped)},
+	{name: "entering a selector is MODIFIED", breaks: []string{"watch.since", "watch.edges", "storm.edges"}, events: eventsOf("ADDED", func(f frame) []frame {
+		f.Type = "MODIFIED"
+		return []frame{f}
+	})},
+	{name: "old states return", breaks: []string{"storm.forward"}, events: func() func(frame) []frame {
+		first, n := map[any]frame{}, 0
+		return func(f frame) []frame {
+			m := f.metadata()
+			was, ok := first[m["name"]]
+			if !ok && f.Type == "ADDED" {
+				first[m["name"]] = f
+			}
+			if n++; ok && n%9 == 0 {
+				return []frame{f, was}
+			}
+			return []frame{f}
+		}
+	}},
+	{name: "updates ignore the old revision", breaks: []string{"write.conflict"}, ask: func(q url.Values, r *http.Request) {
+		if r.Method != http.MethodPut { // of ConfigMaps: custom resources cannot be updated without one
+			return
+		}
+		body, _ := io.ReadAll(r.Body)
+		var o map[string]any
+		_ = json.Unmarshal(body, &o)
+		delete(o["metadata"].(map[string]any), "resourceVersion")
+		body, _ = json.Marshal(o)
+		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+		r.Header.Set("Content-Length", fmt.Sprint(len(body)))
+	}},
+	{name: "initial events lack an object", breaks: []string{"initial.newest"}, events: every(4, dropped)},
+	{name: "initial events are an old state", breaks: []string{"initial.newest", "initial.notolder"}, events: eventsOf("BOOKMARK", func(f frame) []frame {
+		f.metadata()["resourceVersion"] = "1"
+		return []frame{f}
+	})},
+}
+
+// later returns a revision at a distance from the frame's.
+func later(f frame, by int) string {
+	var at int
+	fmt.Sscan(f.metadata()["resourceVersion"].(string), &at)
+	return fmt.Sprint(at + by)
+}
+
+// serve runs the mutant until the end of the test.
+func (m mutant) serve(t *testing.T) *rest.Config {
+	t.Helper()
+	transport, err := rest.TransportFor(api)
+	if err != nil {
+		t.Fatal(err)
+	}
+	target, err := url.Parse(api.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(&httputil.ReverseProxy{
+		Transport: transport, FlushInterval: -1, ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(target)
+			r.Out.Header.Del("Accept-Encoding")
+			if m.ask != nil {
+				q := r.Out.URL.Query()
+				m.ask(q, r.Out)
+				r.Out.URL.RawQuery = q.Encode()
+			}
+		},
+		ModifyResponse: func(response *http.Response) error {
+			isJSON := strings.HasPrefix(response.Header.Get("Content-Type"), "application/json")
+			switch {
+			case response.StatusCode != http.StatusOK:
+			case isWatch(response.Request) && isJSON && m.events != nil:
+				response.Body = alter(response.Body, m.events())
+			case !isWatch(response.Request) && m.answer != nil:
+				body, err := io.ReadAll(response.Body)
+				if err != nil {
+					return err
+				}
+				body = m.answer(response.Request, body)
+				response.Body, response.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+				response.Header.Set("Content-Length", fmt.Sprint(len(body)))
+			}
+			return nil
+		},
+	})
+	t.Cleanup(server.Close)
+	return &rest.Config{Host: server.URL}
+}
+
+// alter changes the events of a stream.
+func alter(body io.ReadCloser, change func(frame) []frame) io.ReadCloser {
+	reader, writer := io.Pipe()
+	go func() {
+		defer body.Close()
+		decoder, encoder := json.NewDecoder(body), json.NewEncoder(writer)
+		for {
+			var f frame
+			if err := decoder.Decode(&f); err != nil {
+				writer.CloseWithError(err)
+				return
+			}
+			for _, one := range change(f) {
+				if encoder.Encode(one) != nil {
+					return
+				}
+			}
+		}
+	}()
+	return struct {
+		io.Reader
+		io.Closer
+	}{reader, closers{reader, body}}
+}
+
+type closers []io.Closer
+
+func (all closers) Close() error {
+	for _, c := range all {
+		c.Close()
+	}
+	return nil
+}
+
+// A judge that cannot fail is worthless: each mutant is noticed by the rules that it breaks.
+func TestMutantsAreNoticed(t *testing.T) {
+	conform.ShortWaits(t)
+	for _, m := range mutants {
+		t.Run(m.name, func(t *testing.T) {
+			t.Parallel()
+			only := slices.Clone(m.breaks)
+			if slices.ContainsFunc(only, func(id string) bool { return strings.HasPrefix(id, "storm.") }) {
+				only = append(only, "storm")
+			}
+			report, err := conform.Run(t.Context(), m.serve(t), conform.BuiltinOnly(conform.Only(small, only...)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, id := range m.breaks {
+				i := slices.IndexFunc(report.Results, func(r conform.Result) bool { return r.Rule.ID == id })
+				if i < 0 {
+					t.Errorf("%s is not a rule", id)
+				} else if got := report.Results[i]; got.Verdict != conform.Broken {
+					t.Errorf("%s is %v: %v", id, got.Verdict, got.Facts)
+				} else {
+					t.Logf("%s: %.300s", id, got.Facts[0])
+				}
+			}
+		})
+	}
+}

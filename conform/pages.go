@@ -1,0 +1,122 @@
+package conform
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// pageLimit is the limit of pages: less than the objects of these rules.
+const pageLimit = "7"
+
+func pagesComplete(ctx context.Context, s *subject) (outcome, error) {
+	all, err := s.fill(ctx, 30, noLabels, "")
+	if err != nil {
+		return outcome{}, err
+	}
+	page, err := s.mustList(ctx, query("limit", pageLimit))
+	if err != nil {
+		return outcome{}, err
+	}
+	if page.token == "" && page.count > 7 {
+		return notOffered("the server ignores limit"), nil
+	}
+	// Changes before, at and behind the place of the token.
+	if _, err := s.update(ctx, all[2], nil, "changed"); err != nil {
+		return outcome{}, err
+	}
+	for _, o := range []*object{all[6], all[7], all[20]} {
+		if err := s.remove(ctx, o); err != nil {
+			return outcome{}, err
+		}
+	}
+	if _, err := s.create(ctx, "item-0205", nil, ""); err != nil {
+		return outcome{}, err
+	}
+	items, revision := page.items, page.revision
+	for page.token != "" && len(items) <= len(all) {
+		next, a, err := s.list(ctx, query("limit", pageLimit, "continue", page.token))
+		switch {
+		case err != nil:
+			return outcome{}, err
+		case a.code == http.StatusGone:
+			return notOffered("the state of a second ago is gone: " + a.String()), nil
+		case next == nil:
+			return broken("a page, or 410", a.String()), nil
+		case next.revision != revision:
+			return broken(fmt.Sprintf("a page at %d", revision), fmt.Sprintf("a page at %d", next.revision)), nil
+		}
+		items, page = append(items, next.items...), next
+	}
+	var want, got []string
+	for _, o := range all {
+		want = append(want, o.String())
+	}
+	for _, o := range items {
+		got = append(got, o.String())
+	}
+	if !slices.Equal(want, got) {
+		return broken(strings.Join(want, ", "), strings.Join(got, ", ")), nil
+	}
+	return kept, nil
+}
+
+func pagesCountTheRest(ctx context.Context, s *subject) (outcome, error) {
+	if _, err := s.fill(ctx, 10, func(int) map[string]string { return map[string]string{"color": "red"} }, ""); err != nil {
+		return outcome{}, err
+	}
+	page, err := s.mustList(ctx, query("limit", "3"))
+	if err != nil {
+		return outcome{}, err
+	}
+	if page.token == "" {
+		return notOffered("the server ignores limit"), nil
+	}
+	result := kept
+	if page.remaining != nil {
+		then, a, err := s.exactly(ctx, page.revision)
+		if err != nil {
+			return outcome{}, err
+		}
+		if then == nil {
+			return notOffered("the state to compare with is gone: " + a.String()), nil
+		}
+		if want := int64(then.count - page.count); *page.remaining != want {
+			result = broken(fmt.Sprintf("%d remain", want), fmt.Sprint(*page.remaining))
+		}
+	}
+	selected, err := s.mustList(ctx, query("limit", "3", "labelSelector", "color=red"))
+	if err != nil {
+		return outcome{}, err
+	}
+	if selected.remaining != nil {
+		result = result.and(broken("no count with a selector", fmt.Sprint(*selected.remaining)))
+	}
+	return result, nil
+}
+
+func refusesInvalidTokens(ctx context.Context, s *subject) (outcome, error) {
+	if _, err := s.fill(ctx, 5, noLabels, ""); err != nil {
+		return outcome{}, err
+	}
+	encoded := func(token string) string { return base64.RawURLEncoding.EncodeToString([]byte(token)) }
+	tokens := []string{
+		"x", encoded("x"), encoded("{}"),
+		encoded(`{"v":"meta.k8s.io/v2","rv":1,"start":"a"}`),
+		encoded(`{"v":"meta.k8s.io/v1","rv":1,"start":"../../../../secrets/"}`),
+	}
+	result := kept
+	for _, token := range tokens {
+		_, a, err := s.list(ctx, query("limit", "1", "continue", token))
+		if err != nil {
+			return outcome{}, err
+		}
+		if !a.refused() && a.code != http.StatusGone {
+			result = result.and(broken("400 or 410 for continue="+token, a.String()))
+		}
+	}
+	return result, nil
+}

@@ -1,0 +1,225 @@
+package conform
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/check"
+)
+
+// writers is the number of writers of a storm.
+const writers = 8
+
+// convergence bounds the time in which all watchers receive the last write. Tests of broken servers
+// shorten it.
+var convergence = 2 * time.Minute
+
+// The rules that package check judges, with the promises that they consist of.
+var stormRules = []struct {
+	Rule
+	promises []check.Promise
+}{
+	{Rule{"storm.complete", "Every watcher receives each change once, in the order of the revisions, whenever it resumes.", efficient}, []check.Promise{check.P1, check.P2, check.P8}},
+	{Rule{"storm.deletions", "Every acknowledged deletion is a DELETED event with the last state.", efficient}, []check.Promise{check.P6}},
+	{Rule{"storm.forward", "No event shows a state that is older than one that was shown, or a deleted object.", comparable}, []check.Promise{check.P5, check.P7}},
+	{Rule{"storm.bookmarks", "Behind a bookmark no event at or below its revision follows.", bookmarks}, []check.Promise{check.P9}},
+	{Rule{"storm.edges", "Beginning to match a selector is ADDED, ending to match is DELETED.", watchTypes}, []check.Promise{check.P10}},
+	{Rule{"storm.state", "The events up to a revision add up to the list at that revision.", efficient}, []check.Promise{check.P3, check.P4}},
+	{Rule{"storm.converges", "After the last write every watcher receives it.", efficient}, []check.Promise{check.P11, check.P13}},
+}
+
+// disturbed is judged if the run has a disturbance.
+var disturbed = Rule{"storm.disturbed", "After a disturbance watches resume at their revision, or fail with 410 and a list restores them.", efficient}
+
+// storm is writers and watchers of one subject.
+type storm struct {
+	*subject
+	options  Options
+	start    keepwatch.Revision
+	history  *history
+	watchers []*watcher
+	writers  []*writer
+}
+
+// judgeStorm runs a storm and returns the outcome of each rule.
+func judgeStorm(ctx context.Context, s *subject, o Options) (map[string]outcome, error) {
+	l, err := s.mustList(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	st := &storm{subject: s, options: o, start: l.revision, history: newHistory()}
+	watching, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var running sync.WaitGroup
+	for i := range o.Watchers {
+		w := newWatcher(s, st.view(i), l.revision)
+		st.watchers = append(st.watchers, w)
+		running.Go(func() { w.run(watching) })
+	}
+	err = st.write(ctx)
+	var late []string
+	var shown check.Shown
+	if err == nil {
+		late, shown, err = st.settle(ctx)
+	}
+	stop(errOver)
+	running.Wait()
+	if err != nil {
+		return nil, err
+	}
+	return st.judge(late, shown), nil
+}
+
+// view returns the view of a watcher: half of them have all objects.
+func (st *storm) view(i int) view {
+	v := view{protobuf: st.protobuf && i%4 >= 2}
+	switch i % 8 {
+	case 1, 3:
+		v.color = "red"
+	case 5:
+		v.name = st.prefix + (&writer{}).name(0)
+	case 7:
+		v.color = "green"
+	}
+	return v
+}
+
+// write runs the writers, and the disturbance behind a third of the writes.
+func (st *storm) write(ctx context.Context) error {
+	var left atomic.Int64
+	left.Store(int64(st.options.Writes))
+	group, ctx := errgroup.WithContext(ctx)
+	for i := range writers {
+		w := &writer{st.subject, i, rand.New(rand.NewPCG(st.options.Seed, uint64(i))), st.history, map[string]*object{}, &left}
+		st.writers = append(st.writers, w)
+		group.Go(func() error { return w.run(ctx) })
+	}
+	if st.options.Disturb != nil {
+		group.Go(func() error {
+			for left.Load() > int64(st.options.Writes)*2/3 {
+				if err := sleep(ctx, 10*time.Millisecond); err != nil {
+					return err
+				}
+			}
+			if err := st.options.Disturb(ctx); err != nil {
+				return fmt.Errorf("the disturbance failed: %w", err)
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// settle writes the last states, waits until each watcher has them, and lists the final state. It returns
+// the watchers that do not receive them.
+func (st *storm) settle(ctx context.Context) (late []string, shown check.Shown, err error) {
+	var last []*object
+	for _, w := range st.writers {
+		o, err := w.last(ctx)
+		if err != nil {
+			return nil, shown, err
+		}
+		last = append(last, o)
+	}
+	deadline := time.Now().Add(convergence)
+	for _, w := range st.watchers {
+		var goal keepwatch.Revision
+		for _, o := range last {
+			if w.matches(o) {
+				goal = max(goal, o.revision)
+			}
+		}
+		for {
+			ok, err := w.reached(goal)
+			if ok {
+				break
+			}
+			if err != nil || time.Now().After(deadline) {
+				late = append(late, fmt.Sprintf("required: event %d for %v; received: %v", goal, w.view, err))
+				break
+			}
+			if err := sleep(ctx, 20*time.Millisecond); err != nil {
+				return nil, shown, err
+			}
+		}
+	}
+	l, err := st.mustList(ctx, nil)
+	if err != nil {
+		return nil, shown, err
+	}
+	shown.Revision = l.revision
+	for _, o := range l.items {
+		shown.Objects = append(shown.Objects, o)
+	}
+	return late, shown, nil
+}
+
+// judge compares each transcript with the history.
+func (st *storm) judge(late []string, shown check.Shown) map[string]outcome {
+	received := newDeletions()
+	for _, w := range st.watchers {
+		received.add(w.deletions)
+	}
+	writes, facts := st.history.writes(received)
+	history := check.History{Epochs: []check.Epoch{{Writes: writes, Last: shown.Revision}}, Content: contentOf}
+	result := map[string]outcome{}
+	for _, r := range stormRules {
+		result[r.ID] = kept
+	}
+	for _, fact := range facts {
+		result["storm.deletions"] = result["storm.deletions"].and(outcome{Broken, []string{fact}})
+	}
+	for _, fact := range late {
+		result["storm.converges"] = result["storm.converges"].and(outcome{Broken, []string{fact}})
+	}
+	resumed, relisted := 0, 0
+	for _, w := range st.watchers {
+		resumed, relisted = resumed+w.resumed, relisted+w.relisted
+		for _, v := range check.Judge(history, w.matches, st.transcript(w)) {
+			id := ruleOf(v.Promise)
+			result[id] = result[id].and(outcome{Broken, []string{fmt.Sprintf("%v: %v", w.view, v)}})
+		}
+	}
+	// The list at the end is a transcript of its own: a consumer that received nothing else.
+	all := check.Transcript{From: shown.Revision, Records: []check.Record{shown}}
+	for _, v := range check.Judge(history, nil, all) {
+		result["storm.state"] = result["storm.state"].and(outcome{Broken, []string{"the list at the end: " + v.String()}})
+	}
+	result[disturbed.ID] = notOffered("no disturbance was given")
+	if st.options.Disturb != nil {
+		result[disturbed.ID] = kept
+		if len(late) > 0 {
+			result[disturbed.ID] = outcome{Broken, late}
+		}
+	}
+	st.options.log("%s: %d writes, %d watchers, resumed %d times, listed %d times behind 410", st.title, len(writes), len(st.watchers), resumed, relisted)
+	return result
+}
+
+// transcript returns what a watcher received. One that failed has not ended on request.
+func (st *storm) transcript(w *watcher) check.Transcript {
+	t := check.Transcript{From: st.start, Records: w.records}
+	if w.failure == nil {
+		t.Over = true
+	}
+	return t
+}
+
+// ruleOf returns the rule that a promise belongs to.
+func ruleOf(p check.Promise) string {
+	for _, r := range stormRules {
+		for _, of := range r.promises {
+			if of == p {
+				return r.ID
+			}
+		}
+	}
+	return stormRules[0].ID
+}

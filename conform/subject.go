@@ -1,0 +1,453 @@
+package conform
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keepwatch/keepwatch"
+)
+
+const (
+	// requestTimeout bounds a request that is not a watch.
+	requestTimeout = time.Minute
+	// maxBody bounds the answer to a request, in bytes.
+	maxBody = 256 << 20
+	// throttledAttempts bounds the repetitions of a request that the server throttles.
+	throttledAttempts = 10
+)
+
+// eventTimeout bounds the wait for an event that a working server sends soon. Tests of broken servers
+// shorten it.
+var eventTimeout = time.Minute
+
+// The media types of requests.
+const (
+	asJSON     = "application/json"
+	asProtobuf = "application/vnd.kubernetes.protobuf"
+	asTable    = "application/json;as=Table;v=v1;g=meta.k8s.io"
+	asMetadata = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
+)
+
+// subject is a resource in a namespace, on the server that is judged.
+type subject struct {
+	client     *http.Client
+	host       *url.URL
+	base       string // the path of the resource's version
+	resource   string
+	title      string // in reports
+	kind       string
+	apiVersion string
+	field      string // that has the value: data or spec
+	protobuf   bool   // whether the resource has this encoding
+	namespace  string
+	prefix     string // of the names of the objects of the current rule
+}
+
+// of returns the subject with names of a rule's own.
+func (s *subject) of(rule string) *subject {
+	own := *s
+	own.prefix = s.prefix + strings.ReplaceAll(rule, ".", "-") + "-"
+	return &own
+}
+
+// answer is the answer to a request.
+type answer struct {
+	code   int
+	header http.Header
+	body   []byte
+}
+
+// status returns the Status in the answer to a request that failed; an empty one if there is none.
+func (a answer) status() metav1.Status {
+	var s metav1.Status
+	if json.Unmarshal(a.body, &s) != nil || s.Kind != "Status" {
+		return metav1.Status{}
+	}
+	return s
+}
+
+// String returns the answer's code and its message, or the beginning of its body.
+func (a answer) String() string {
+	if s := a.status(); s.Message != "" {
+		return fmt.Sprintf("%d %s: %s", a.code, s.Reason, strings.TrimSpace(s.Message))
+	}
+	return fmt.Sprintf("%d %.200q", a.code, a.body)
+}
+
+// refused reports whether the server refuses a request as invalid.
+func (a answer) refused() bool {
+	return a.code == http.StatusBadRequest || a.code == http.StatusUnprocessableEntity
+}
+
+// query is the parameters of a request: names and values in turn.
+func query(pairs ...string) url.Values {
+	q := url.Values{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		q.Set(pairs[i], pairs[i+1])
+	}
+	return q
+}
+
+// do makes a request. It repeats requests that the server throttles. An error means that there is no answer.
+func (s *subject) do(ctx context.Context, method, name string, q url.Values, accept string, body any) (answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	for attempt := 1; ; attempt++ {
+		response, err := s.open(ctx, method, name, q, http.Header{"Accept": {accept}}, body)
+		if err != nil {
+			return answer{}, err
+		}
+		read, err := io.ReadAll(io.LimitReader(response.Body, maxBody))
+		response.Body.Close()
+		if err != nil {
+			return answer{}, err
+		}
+		a := answer{response.StatusCode, response.Header, read}
+		if a.code != http.StatusTooManyRequests || attempt == throttledAttempts {
+			return a, nil
+		}
+		wait, _ := strconv.Atoi(response.Header.Get("Retry-After"))
+		if err := sleep(ctx, time.Duration(max(wait, 1))*time.Second); err != nil {
+			return a, nil
+		}
+	}
+}
+
+// sleep waits, at most until ctx is done.
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// open makes a request whose answer is read by the caller.
+func (s *subject) open(ctx context.Context, method, name string, q url.Values, header http.Header, body any) (*http.Response, error) {
+	target := s.host.JoinPath(s.base, "namespaces", s.namespace, s.resource, name)
+	target.RawQuery = q.Encode()
+	var content io.Reader
+	if body != nil {
+		raw, err := json.Marshal(body)
+		if err != nil {
+			return nil, err
+		}
+		content = bytes.NewReader(raw)
+	}
+	request, err := http.NewRequestWithContext(ctx, method, target.String(), content)
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(request.Header, header)
+	if body != nil {
+		request.Header.Set("Content-Type", asJSON)
+	}
+	return s.client.Do(request)
+}
+
+// unexpected is the error of a request that no rule is about and that failed.
+func (s *subject) unexpected(what string, a answer) error {
+	return fmt.Errorf("%s %s in namespace %s: %v", what, s.resource, s.namespace, a)
+}
+
+// body returns an object to write. A nil previous state creates it.
+func (s *subject) body(name string, labels map[string]string, value string, previous *object) map[string]any {
+	metadata := map[string]any{"name": s.prefix + name, "namespace": s.namespace, "labels": labels}
+	if previous != nil {
+		metadata["resourceVersion"], metadata["uid"] = previous.revision.String(), string(previous.uid)
+	}
+	return map[string]any{"apiVersion": s.apiVersion, "kind": s.kind, "metadata": metadata, s.field: map[string]any{"value": value}}
+}
+
+// create creates an object.
+func (s *subject) create(ctx context.Context, name string, labels map[string]string, value string) (*object, error) {
+	return s.written(s.do(ctx, http.MethodPost, "", nil, asJSON, s.body(name, labels, value, nil)))
+}
+
+// update replaces the last state of an object.
+func (s *subject) update(ctx context.Context, previous *object, labels map[string]string, value string) (*object, error) {
+	name := strings.TrimPrefix(previous.key.Name, s.prefix)
+	return s.written(s.do(ctx, http.MethodPut, previous.key.Name, nil, asJSON, s.body(name, labels, value, previous)))
+}
+
+// written returns the state that a write has resulted in.
+func (s *subject) written(a answer, err error) (*object, error) {
+	if err != nil {
+		return nil, err
+	}
+	if a.code != http.StatusOK && a.code != http.StatusCreated {
+		return nil, &refusedWrite{s.unexpected("writing", a), a}
+	}
+	return parseObject(a.body)
+}
+
+// remove deletes an object.
+func (s *subject) remove(ctx context.Context, o *object) error {
+	a, err := s.do(ctx, http.MethodDelete, o.key.Name, nil, asJSON, nil)
+	if err != nil {
+		return err
+	}
+	if a.code != http.StatusOK && a.code != http.StatusAccepted {
+		return &refusedWrite{s.unexpected("deleting", a), a}
+	}
+	return nil
+}
+
+// refusedWrite is a write that the server answered with an error.
+type refusedWrite struct {
+	error
+	answer answer
+}
+
+// fill creates objects with numbered names: item-000, item-001, …
+func (s *subject) fill(ctx context.Context, n int, labels func(i int) map[string]string, value string) ([]*object, error) {
+	all := make([]*object, 0, n)
+	for i := range n {
+		o, err := s.create(ctx, fmt.Sprintf("item-%03d", i), labels(i), value)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, o)
+	}
+	return all, nil
+}
+
+// noLabels are the labels of objects whose labels do not matter.
+func noLabels(int) map[string]string { return nil }
+
+// get reads an object by its whole name.
+func (s *subject) get(ctx context.Context, name string, q url.Values) (*object, answer, error) {
+	a, err := s.do(ctx, http.MethodGet, name, q, asJSON, nil)
+	if err != nil || a.code != http.StatusOK {
+		return nil, a, err
+	}
+	o, err := parseObject(a.body)
+	return o, a, err
+}
+
+// listed is the answer to a list.
+type listed struct {
+	revision  keepwatch.Revision
+	items     []*object // of the current rule
+	count     int       // of all items
+	token     string
+	remaining *int64
+}
+
+// list lists the objects. It returns nil and the answer if the server does not return a list.
+func (s *subject) list(ctx context.Context, q url.Values) (*listed, answer, error) {
+	a, err := s.do(ctx, http.MethodGet, "", q, asJSON, nil)
+	if err != nil || a.code != http.StatusOK {
+		return nil, a, err
+	}
+	l, err := s.parseList(a.body)
+	return l, a, err
+}
+
+// mustList lists the objects where no rule allows an error.
+func (s *subject) mustList(ctx context.Context, q url.Values) (*listed, error) {
+	l, a, err := s.list(ctx, q)
+	if err == nil && l == nil {
+		err = s.unexpected("listing", a)
+	}
+	return l, err
+}
+
+// parseList parses a list of objects in JSON, or a Table of them.
+func (s *subject) parseList(raw []byte) (*listed, error) {
+	var parsed struct {
+		Metadata struct {
+			ResourceVersion, Continue string
+			RemainingItemCount        *int64
+		}
+		Items []json.RawMessage
+		Rows  []struct{ Object json.RawMessage }
+	}
+	if err := json.Unmarshal(raw, &parsed); err != nil {
+		return nil, fmt.Errorf("list %.200q: %w", raw, err)
+	}
+	revision, err := parseRevision(parsed.Metadata.ResourceVersion)
+	if err != nil {
+		return nil, fmt.Errorf("list: %w", err)
+	}
+	for _, row := range parsed.Rows {
+		parsed.Items = append(parsed.Items, row.Object)
+	}
+	l := &listed{revision: revision, count: len(parsed.Items), token: parsed.Metadata.Continue, remaining: parsed.Metadata.RemainingItemCount}
+	for _, item := range parsed.Items {
+		o, err := parseObject(item)
+		if err != nil {
+			return nil, err
+		}
+		if strings.HasPrefix(o.key.Name, s.prefix) {
+			l.items = append(l.items, o)
+		}
+	}
+	return l, nil
+}
+
+// exactly lists the state at a revision; nil if the server does not have it any more.
+func (s *subject) exactly(ctx context.Context, revision keepwatch.Revision) (*listed, answer, error) {
+	return s.list(ctx, query("resourceVersion", revision.String(), "resourceVersionMatch", "Exact"))
+}
+
+// stream is a watch.
+type stream struct {
+	subject *subject
+	cancel  context.CancelFunc
+	body    io.Closer
+	events  chan eventOrError
+	done    chan struct{} // closed when the reader has ended
+}
+
+type eventOrError struct {
+	event
+	err error
+}
+
+// watch opens a watch. It returns nil and the answer if the server refuses it.
+func (s *subject) watch(ctx context.Context, q url.Values) (*stream, answer, error) {
+	q.Set("watch", "true")
+	ctx, cancel := context.WithCancel(ctx)
+	response, err := s.open(ctx, http.MethodGet, "", q, http.Header{"Accept": {asJSON}}, nil)
+	if err != nil {
+		cancel()
+		return nil, answer{}, err
+	}
+	if response.StatusCode != http.StatusOK {
+		defer cancel()
+		defer response.Body.Close()
+		read, err := io.ReadAll(io.LimitReader(response.Body, maxBody))
+		return nil, answer{response.StatusCode, response.Header, read}, err
+	}
+	w := &stream{s, cancel, response.Body, make(chan eventOrError), make(chan struct{})}
+	go w.read(ctx, events(response.Body, false))
+	return w, answer{code: response.StatusCode}, nil
+}
+
+// mustWatch opens a watch where no rule allows an error.
+func (s *subject) mustWatch(ctx context.Context, q url.Values) (*stream, error) {
+	w, a, err := s.watch(ctx, q)
+	if err == nil && w == nil {
+		err = s.unexpected("watching", a)
+	}
+	return w, err
+}
+
+// read reads the events until the stream ends or ctx is done.
+func (w *stream) read(ctx context.Context, next func() (event, error)) {
+	defer close(w.done)
+	for {
+		e, err := next()
+		select {
+		case w.events <- eventOrError{e, err}:
+		case <-ctx.Done():
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// stop ends the watch.
+func (w *stream) stop() {
+	w.cancel()
+	w.body.Close()
+	<-w.done
+}
+
+// errSilent is the error of next when no event follows in time.
+var errSilent = errors.New("no event")
+
+// next returns the next event of the rule's objects, and bookmarks and errors.
+func (w *stream) next(ctx context.Context, within time.Duration) (event, *object, error) {
+	deadline := time.NewTimer(within)
+	defer deadline.Stop()
+	for {
+		select {
+		case e := <-w.events:
+			if e.err != nil || e.Type == "ERROR" || e.Type == "BOOKMARK" {
+				return e.event, nil, e.err
+			}
+			o, err := parseObject(e.Object)
+			if err != nil || strings.HasPrefix(o.key.Name, w.subject.prefix) {
+				return e.event, o, err
+			}
+		case <-deadline.C:
+			return event{}, nil, fmt.Errorf("%w within %v", errSilent, within)
+		case <-ctx.Done():
+			return event{}, nil, ctx.Err()
+		}
+	}
+}
+
+// expectation is an event that a rule requires.
+type expectation struct {
+	kind     string
+	name     string
+	revision keepwatch.Revision // 0: not compared
+	content  string             // empty: not compared
+}
+
+// of returns the expected event of a state.
+func of(kind string, o *object) expectation {
+	return expectation{kind, o.key.Name, o.revision, o.content()}
+}
+
+func (e expectation) String() string {
+	return fmt.Sprintf("%s %s at %d with %q", e.kind, e.name, e.revision, e.content)
+}
+
+// expect compares the next events with the required ones, in order.
+func (w *stream) expect(ctx context.Context, want ...expectation) (outcome, error) {
+	for _, required := range want {
+		e, o, err := w.next(ctx, eventTimeout)
+		for err == nil && e.Type == "BOOKMARK" {
+			e, o, err = w.next(ctx, eventTimeout)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return outcome{}, ctx.Err()
+		case err != nil:
+			return broken(required.String(), err.Error()), nil
+		case o == nil:
+			return broken(required.String(), fmt.Sprintf("%s %.200s", e.Type, e.Object)), nil
+		}
+		got := of(e.Type, o)
+		if required.revision == 0 {
+			got.revision = 0
+		}
+		if required.content == "" {
+			got.content = ""
+		}
+		if got != required {
+			return broken(required.String(), got.String()), nil
+		}
+	}
+	return kept, nil
+}
+
+// namesAt returns the names and revisions of objects, to compare two states.
+func namesAt(all []*object) []string {
+	var names []string
+	for _, o := range all {
+		names = append(names, o.String())
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,145 @@
+package conform
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// namesPerWriter is the number of names that a writer changes.
+const namesPerWriter = 6
+
+var colors = []string{"red", "green", "blue"}
+
+// writer changes the objects of its own names at random. It knows the state of each of them.
+type writer struct {
+	*subject
+	index   int
+	random  *rand.Rand
+	history *history
+	current map[string]*object // by the name without the prefix; absent: deleted, or not created
+	left    *atomic.Int64      // the writes that all writers have left
+}
+
+// name returns one of the writer's names.
+func (w *writer) name(i int) string { return fmt.Sprintf("w%02d-%d", w.index, i) }
+
+// run writes until no writes are left or ctx is done. While the server cannot be reached it tries again.
+func (w *writer) run(ctx context.Context) error {
+	for ctx.Err() == nil && w.left.Add(-1) >= 0 {
+		name := w.name(w.random.IntN(namesPerWriter))
+		if err := w.one(ctx, name); err != nil {
+			if _, refused := errors.AsType[*refusedWrite](err); refused {
+				return err
+			}
+			if err := w.find(ctx, name); err != nil {
+				return err
+			}
+		}
+	}
+	return ctx.Err()
+}
+
+// one does one write of a name. If the outcome is not the expected one, it is an error.
+func (w *writer) one(ctx context.Context, name string) error {
+	known, color := w.current[name], map[string]string{"color": colors[w.random.IntN(len(colors))]}
+	value := fmt.Sprint(w.random.Uint32())
+	switch {
+	case known == nil:
+		o, err := w.create(ctx, name, color, value)
+		return w.outcome(ctx, name, o, err)
+	case w.random.IntN(4) == 0:
+		err := w.remove(ctx, known)
+		if err == nil {
+			w.history.removed(known)
+			delete(w.current, name)
+		}
+		return w.outcome(ctx, name, nil, err)
+	case w.random.IntN(2) == 0:
+		color = known.labels
+	}
+	o, err := w.update(ctx, known, color, value)
+	return w.outcome(ctx, name, o, err)
+}
+
+// outcome records the state after a write. A refusal that another write of the same name explains, one
+// that was repeated after a lost answer, is not an error: the state is read.
+func (w *writer) outcome(ctx context.Context, name string, o *object, err error) error {
+	if o != nil {
+		w.history.wrote(o)
+		w.current[name] = o
+	}
+	refused, ok := errors.AsType[*refusedWrite](err)
+	if !ok {
+		return err
+	}
+	switch code := refused.answer.code; {
+	case code == http.StatusConflict, code == http.StatusNotFound, code >= http.StatusInternalServerError, code == http.StatusTooManyRequests:
+		return w.find(ctx, name)
+	}
+	return err
+}
+
+// find reads the state of a name after a write whose outcome is unknown. A write that is still under
+// way and commits later makes the next one fail, since each has the last known revision.
+func (w *writer) find(ctx context.Context, name string) error {
+	for {
+		o, a, err := w.get(ctx, w.prefix+name, nil)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err == nil && o != nil:
+			w.history.wrote(o)
+			w.current[name] = o
+			return nil
+		case err == nil && a.code == http.StatusNotFound:
+			if known := w.current[name]; known != nil {
+				w.history.removed(known)
+				delete(w.current, name)
+			}
+			return nil
+		case err == nil && a.code < http.StatusInternalServerError && a.code != http.StatusTooManyRequests:
+			return w.unexpected("getting "+name+" of", a)
+		}
+		if err := sleep(ctx, 100*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// last makes the writer's first name red, so that every view has a last event of it, and returns its state.
+func (w *writer) last(ctx context.Context) (*object, error) {
+	for {
+		name, red := w.name(0), map[string]string{"color": "red"}
+		var o *object
+		var err error
+		if known := w.current[name]; known == nil {
+			o, err = w.create(ctx, name, red, "last")
+		} else {
+			o, err = w.update(ctx, known, red, "last")
+		}
+		if err := w.outcome(ctx, name, o, err); err != nil {
+			if _, refused := errors.AsType[*refusedWrite](err); refused {
+				return nil, err
+			}
+			if err := w.find(ctx, name); err != nil {
+				return nil, err
+			}
+		}
+		if o != nil || strings.HasPrefix(w.valueOf(name), "last") {
+			return w.current[name], nil
+		}
+	}
+}
+
+func (w *writer) valueOf(name string) string {
+	if o := w.current[name]; o != nil {
+		return o.value
+	}
+	return ""
+}
