@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -31,8 +32,8 @@ type exception struct {
 	permits func(Exchange, Difference) bool
 }
 
-// exceptions is every difference that is meant to be.
-var exceptions = []exception{
+// commonExceptions are the differences that are meant to be, with any kube-apiserver.
+var commonExceptions = []exception{
 	{
 		name: "ours still has the history that theirs answers 410 for",
 		permits: func(e Exchange, d Difference) bool {
@@ -78,20 +79,32 @@ var exceptions = []exception{
 		},
 	},
 	{
-		// Kubernetes 1.37, whose library ours uses, does that; 1.36 does not.
-		name: "ours compresses streaming lists",
-		permits: func(e Exchange, d Difference) bool {
-			return e.Request.Stream && d.Theirs == "" && (d.Where == "header Content-Encoding" && d.Ours == "gzip" ||
-				d.Where == "header Vary" && d.Ours == "Accept-Encoding")
-		},
-	},
-	{
 		// Kubernetes 1.37 asks etcd for it as a negative revision, which means the newest.
 		name: "theirs takes a revision above 2⁶³ for the newest one",
 		permits: func(e Exchange, _ Difference) bool {
 			revision, err := strconv.ParseUint(e.Request.Options.Get("resourceVersion"), 10, 64)
 			return err == nil && revision > math.MaxInt64 && e.Theirs.Status == http.StatusOK && e.Ours.Status == http.StatusGatewayTimeout
 		},
+	},
+}
+
+// compressed: Kubernetes 1.37, whose library ours uses, compresses streaming lists; 1.36 does not.
+var compressed = exception{
+	name: "ours compresses streaming lists",
+	permits: func(e Exchange, d Difference) bool {
+		return e.Request.Stream && d.Theirs == "" && (d.Where == "header Content-Encoding" && d.Ours == "gzip" ||
+			d.Where == "header Vary" && d.Ours == "Accept-Encoding")
+	},
+}
+
+// completedOnReplay: kube-apiserver completes what older versions stored when it answers with an object.
+// Of a watch it completes the events that it replays, but not those that it sends when they
+// happen, nor does Keepwatch those of watches that it passes on.
+var completedOnReplay = exception{
+	name: "an event of an object that an older version stored is completed, or not",
+	permits: func(e Exchange, d Difference) bool {
+		return e.Request.Stream && slices.Contains([]string{"clusterIPs", "ipFamilies", "ipFamilyPolicy", "dataSourceRef"}, d.Where[strings.LastIndex(d.Where, ".")+1:]) &&
+			(d.Theirs == "null" || d.Ours == "null")
 	},
 }
 

@@ -20,8 +20,8 @@ type Difference struct {
 
 // Compare returns the differences between theirs and ours: every location once, and of
 // events the first difference.
-func Compare(r Request, theirs, ours Answer) []Difference {
-	theirs, ours = theirs.masked(r), ours.masked(r)
+func (c *Comparison) Compare(r Request, theirs, ours Answer) []Difference {
+	theirs, ours = c.maskAnswer(r, theirs), c.maskAnswer(r, ours)
 	var all []Difference
 	differ := func(where, theirs, ours string) {
 		if theirs != ours {
@@ -32,7 +32,9 @@ func Compare(r Request, theirs, ours Answer) []Difference {
 		where := fmt.Sprintf("status %d, ours %d", theirs.Status, ours.Status)
 		return []Difference{{where, head(theirs), head(ours)}} // all else follows from it
 	}
-	for _, name := range headers {
+	names := maps.Clone(theirs.Header)
+	maps.Copy(names, ours.Header)
+	for _, name := range slices.Sorted(maps.Keys(names)) {
 		differ("header "+name, strings.Join(theirs.Header[name], "; "), strings.Join(ours.Header[name], "; "))
 	}
 	differ("end", theirs.Incomplete, ours.Incomplete)

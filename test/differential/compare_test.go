@@ -74,7 +74,7 @@ func TestEachAlterationIsNoticed(t *testing.T) {
 		altered := answers[test.answer]
 		altered.Body = []byte(strings.Replace(string(altered.Body), test.old, test.new, 1))
 		_, ours := streamed(t, test.answer, altered)
-		got := Compare(r, theirs, ours)
+		got := ServeBesideKubernetes().Compare(r, theirs, ours)
 		if len(got) != 1 || got[0].Where != test.where {
 			t.Errorf("%s with %s for %s: %+v, want one at %q", test.answer, test.new, test.old, got, test.where)
 		}
@@ -93,7 +93,7 @@ func TestHeadsAreCompared(t *testing.T) {
 		ours := theirs
 		ours.Header = theirs.Header.Clone()
 		alter(&ours)
-		if got := Compare(r, theirs, ours); len(got) != 1 || got[0].Where != where {
+		if got := ServeBesideKubernetes().Compare(r, theirs, ours); len(got) != 1 || got[0].Where != where {
 			t.Errorf("%+v, want one difference: %s", got, where)
 		}
 	}
@@ -103,7 +103,7 @@ func TestOrderIsToldFromContent(t *testing.T) {
 	r, theirs := streamed(t, "watch", answers["watch"])
 	_, ours := streamed(t, "watch", answers["watch"])
 	ours.Events[0], ours.Events[2] = ours.Events[2], ours.Events[0]
-	if got := Compare(r, theirs, ours); len(got) != 1 || got[0].Where != "events: order" {
+	if got := ServeBesideKubernetes().Compare(r, theirs, ours); len(got) != 1 || got[0].Where != "events: order" {
 		t.Errorf("%+v", got)
 	}
 }
@@ -122,21 +122,66 @@ func TestMasks(t *testing.T) {
 		_, ours := streamed(t, test.answer, altered)
 		ours.Header = ours.Header.Clone()
 		ours.Header.Set("Audit-Id", "2")
-		if got := Compare(r, theirs, ours); len(got) != 0 {
+		if got := ServeBesideKubernetes().Compare(r, theirs, ours); len(got) != 0 {
 			t.Errorf("%s with %s for %s: %+v", test.answer, test.new, test.old, got)
 		}
 	}
 	custom := Request{Path: "/apis/" + group + "/v1/widgets"}
 	theirs, ours := answers["table"], answers["table"]
 	ours.Body = []byte(strings.Replace(string(ours.Body), `\"theirs\"`, `ours`, 1))
-	if got := Compare(custom, theirs, ours); len(got) != 1 {
+	if got := ServeBesideKubernetes().Compare(custom, theirs, ours); len(got) != 1 {
 		t.Errorf("the columns of a definition are its author's words: %+v", got)
+	}
+}
+
+// TestSameBinary: two servers of one binary have all words and headers in common, and draw what a dry run
+// creates.
+func TestSameBinary(t *testing.T) {
+	dryRun := Request{Path: "/api/v1/pods", Method: http.MethodPost, Options: url.Values{}}
+	deletion := Request{Path: "/api/v1/pods/a", Method: http.MethodDelete, Options: url.Values{}}
+	created := Answer{Status: 201, Header: http.Header{}, Body: []byte(`{"metadata":{"name":"a","uid":"1","creationTimestamp":"2026-01-02T03:04:05Z"}}`)}
+	for _, test := range []struct {
+		request     Request
+		theirs      Answer
+		old, new    string
+		differences int
+	}{
+		{Request{Path: "/api/v1/pods"}, answers["table"], `\"theirs\"`, `ours`, 1},
+		{Request{Path: "/api/v1/pods"}, answers["table"], `17s`, `18s`, 0},
+		{dryRun, created, `"uid":"1"`, `"uid":"2"`, 0},
+		{dryRun, created, `04:05Z`, `04:06Z`, 0},
+		{dryRun, created, `"name":"a"`, `"name":"b"`, 1},
+		{Request{Path: "/api/v1/pods/a"}, created, `"uid":"1"`, `"uid":"2"`, 1},
+		{deletion, created, `"uid":"1"`, `"uid":"2"`, 1},
+	} {
+		ours := test.theirs
+		ours.Body = []byte(strings.Replace(string(ours.Body), test.old, test.new, 1))
+		if got := SameBinary().Compare(test.request, test.theirs, ours); len(got) != test.differences {
+			t.Errorf("%s for %s: %+v", test.new, test.old, got)
+		}
+	}
+	ours := answers["list"]
+	ours.Header = ours.Header.Clone()
+	ours.Header.Set("Audit-Id", "2")
+	ours.Header.Set("X-Kubernetes-Pf-Flowschema-Uid", "x")
+	if got := SameBinary().Compare(Request{Path: "/api/v1/pods"}, answers["list"], ours); len(got) != 1 || got[0].Where != "header X-Kubernetes-Pf-Flowschema-Uid" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestEventsAsCBOR decodes events as Kubernetes encodes them: texts are byte strings.
+func TestEventsAsCBOR(t *testing.T) {
+	one := "\xd9\xd9\xf7\xa2\x44type\x45ADDED\x46object\xa1\x44name\x41x"
+	all, err := events(cborSequence, []byte(one+one))
+	if err != nil || len(all) != 2 || all[1].Type != "ADDED" || string(all[1].Frame) != one || string(all[1].Object) != "\xa1\x44name\x41x" {
+		t.Errorf("%q, %v", all, err)
 	}
 }
 
 func TestTornStreams(t *testing.T) {
 	for media, bodies := range map[string][]string{
 		"application/json": {`{"type":"ADDED"`, "{\"type\":\"ADDED\",\"object\":{}}\n{", "nonsense\n"},
+		cborSequence:       {"\xd9\xd9", "\xd9\xd9\xf7\xa1\x44type", "\xff"},
 		protobufType:       {"\x00", "\x00\x00\x00\x09abc", "\x00\x00\x00\x02\xff\xff"},
 	} {
 		for _, body := range bodies {

@@ -29,8 +29,13 @@ func define(ctx context.Context, config *rest.Config) error {
 
 // serves waits until a server lists r.
 func (s *Side) serves(ctx context.Context, r resource) error {
-	return wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-		return s.Ask(ctx, Request{Path: r.collection("")}).Status == http.StatusOK, nil
+	return s.answers(ctx, Request{Path: r.collection("")})
+}
+
+// answers waits until a server answers a request with 200.
+func (s *Side) answers(ctx context.Context, r Request) error {
+	return wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, settling, true, func(ctx context.Context) (bool, error) {
+		return s.Ask(ctx, r).Status == http.StatusOK, nil
 	})
 }
 

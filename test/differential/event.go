@@ -7,11 +7,16 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/fxamacker/cbor/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-const protobufType = "application/vnd.kubernetes.protobuf"
+const (
+	protobufType = "application/vnd.kubernetes.protobuf"
+	cborType     = "application/cbor"
+	cborSequence = "application/cbor-seq" // of a watch
+)
 
 // Event is one frame of a watch.
 type Event struct {
@@ -23,8 +28,11 @@ type Event struct {
 // events cuts a stream into its frames.
 func events(media string, body []byte) ([]Event, error) {
 	cut := cutLine
-	if media == protobufType {
+	switch media {
+	case protobufType:
 		cut = cutDelimited
+	case cborSequence:
+		cut = cutCBOR
 	}
 	var all []Event
 	for len(body) > 0 {
@@ -68,6 +76,19 @@ func cutDelimited(body []byte) (Event, []byte, error) {
 		return Event{}, nil, fmt.Errorf("no event: %w", err)
 	}
 	return Event{Type: watch.EventType(event.Type), Object: event.Object.Raw, Frame: frame}, rest, nil
+}
+
+// cutCBOR splits off one item of CBOR.
+func cutCBOR(body []byte) (Event, []byte, error) {
+	var event struct {
+		Type   watch.EventType `cbor:"type"`
+		Object cbor.RawMessage `cbor:"object"`
+	}
+	rest, err := cborMode.UnmarshalFirst(body, &event)
+	if err != nil {
+		return Event{}, nil, fmt.Errorf("no event: %w", err)
+	}
+	return Event{Type: event.Type, Object: event.Object, Frame: body[:len(body)-len(rest)]}, rest, nil
 }
 
 // byTheClock reports whether an event is a bookmark that a server sends about once a

@@ -27,8 +27,12 @@ func (g *Generator) chance(oneIn int) bool { return g.random.IntN(oneIn) == 0 }
 
 func (g *Generator) request() Request {
 	r := Request{Options: url.Values{}, Agent: pick(g.random, "", "", "", "keepwatch-test/1", "curl/8.5.0", "Mozilla/5.0")}
-	resource := pick(g.random, asked...)
+	resource := g.resource()
 	switch n := g.random.IntN(100); {
+	case len(g.world.kinds) > 0 && g.chance(12):
+		g.dryRun(&r, pick(g.random, g.world.written...))
+		r.HTTP1, r.Accept = g.chance(3), "application/json"
+		return r
 	case n < 12:
 		g.get(&r, resource)
 	case n < 60:
@@ -36,7 +40,7 @@ func (g *Generator) request() Request {
 		if g.chance(4) {
 			g.wildList(r.Options)
 		} else {
-			g.list(&r)
+			g.list(&r, resource)
 		}
 	case n < 97:
 		g.watch(&r, resource)
@@ -47,9 +51,20 @@ func (g *Generator) request() Request {
 		r.Options.Set(pick(g.random, "pretty", "pretty", "unknown", "exact", "includeUninitialized", "timeout", "limits"),
 			pick(g.random, "true", "true", "false", "1", "", "30s"))
 	}
+	if len(g.world.kinds) > 0 && g.chance(10) {
+		g.as(&r)
+	}
 	r.HTTP1 = g.chance(3)
 	r.Accept, r.Encoding = g.accept(r.Stream), pick(g.random, "", "", "", "gzip", "gzip, deflate, br", "identity", "br")
 	return r
+}
+
+// resource draws a resource. The kinds of samples are many, and change little.
+func (g *Generator) resource() resource {
+	if len(g.world.kinds) > 0 && g.chance(2) {
+		return pick(g.random, g.world.kinds...)
+	}
+	return pick(g.random, asked...)
 }
 
 // collection is a path to list or watch.
@@ -109,7 +124,7 @@ func (g *Generator) include(o url.Values) {
 
 // list draws options that a client could use: each row of the table of resourceVersion,
 // resourceVersionMatch and paging.
-func (g *Generator) list(r *Request) {
+func (g *Generator) list(r *Request, of resource) {
 	o := r.Options
 	if g.chance(5) && len(g.continueTokens) > 0 {
 		t := pick(g.random, g.continueTokens...)
@@ -142,7 +157,7 @@ func (g *Generator) list(r *Request) {
 	if g.chance(2) {
 		o.Set("limit", g.limit())
 	}
-	g.selectors(r, 3)
+	g.selectors(r, of, 3)
 	if g.chance(20) {
 		o.Set("timeoutSeconds", pick(g.random, "1", "30", "x"))
 	}

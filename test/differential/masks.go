@@ -4,17 +4,11 @@ import (
 	"bytes"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 
 	"sigs.k8s.io/yaml"
 )
-
-// headers are the compared headers of an answer. The others identify the request
-// (Audit-Id), the time (Date), the server's own objects (X-Kubernetes-Pf-…) or the
-// transport (Content-Length, Transfer-Encoding).
-var headers = []string{
-	"Content-Type", "Content-Encoding", "Cache-Control", "Vary", "Retry-After", "Warning", "Allow", "X-Content-Type-Options",
-}
 
 // mask hides values that two servers cannot have in common.
 type mask struct {
@@ -24,7 +18,8 @@ type mask struct {
 	with    string
 }
 
-var masks = []mask{
+// commonMasks are for any two servers.
+var commonMasks = []mask{
 	{
 		why:     "how far back each server's history goes is its own business, when both say that it is not far enough",
 		pattern: regexp.MustCompile(`too old resource version: (\d+) \(\d+\)`), with: "too old resource version: $1 (*)",
@@ -34,23 +29,41 @@ var masks = []mask{
 		of:      func(_ Request, body []byte) bool { return isTable(body) },
 		pattern: regexp.MustCompile(`"(\d+[smhdy])+"`), with: `"*"`,
 	},
-	{
+}
+
+// serveMasks are for keepwatch serve beside kube-apiserver.
+var serveMasks = append(slices.Clone(commonMasks),
+	mask{
 		why: "the description of a built-in kind's column has other words",
 		of: func(r Request, body []byte) bool {
 			return isTable(body) && strings.HasPrefix(r.Path, "/api/")
 		},
 		pattern: regexp.MustCompile(`"description":( ?)"(?:[^"\\]|\\.)*"`), with: `"description":$1"*"`,
 	},
-	{
+	mask{
 		why:     "so is why a row of pods is shown in another color",
 		of:      func(_ Request, body []byte) bool { return isTable(body) },
 		pattern: regexp.MustCompile(`"The pod (?:has|failed)[^"]*"`), with: `"The pod *"`,
 	},
-	{
+	mask{
 		why:     "the message of an error names a Go type, which theirs keeps in another package",
 		pattern: regexp.MustCompile(`\(\*(?:core|v1)\.(\w+)\)`), with: `(*$1)`,
 	},
-}
+)
+
+// binaryMasks are for two servers of the same binary.
+var binaryMasks = append(slices.Clone(commonMasks),
+	mask{
+		why:     "each server draws the UID of an object that a dry run creates, as updates and applies can, too",
+		of:      func(r Request, _ []byte) bool { return r.Method != "" && r.Method != http.MethodDelete },
+		pattern: regexp.MustCompile(`"uid":( ?)"[^"]*"`), with: `"uid":$1"*"`,
+	},
+	mask{
+		why:     "a dry run sets the time of the request",
+		of:      func(r Request, _ []byte) bool { return r.Method != "" },
+		pattern: regexp.MustCompile(`"(creationTimestamp|deletionTimestamp|time)":( ?)"[^"]*"`), with: `"$1":$2"*"`,
+	},
+)
 
 func isTable(body []byte) bool {
 	const enough = 400
@@ -58,15 +71,18 @@ func isTable(body []byte) bool {
 	return bytes.Contains(head, []byte(`Table"`)) || bytes.Contains(head, []byte(`"columnDefinitions"`))
 }
 
-// masked is a body with the masks over it. A table in YAML is compared as JSON,
-// since its long strings are folded.
-func masked(r Request, body []byte) []byte {
+// maskBody returns a body with the masks over it. A table in YAML and all CBOR are compared as JSON: YAML
+// folds long strings, and CBOR has the fields of each object in another order each time.
+func (c *Comparison) maskBody(r Request, body []byte) []byte {
 	if bytes.HasPrefix(body, []byte("apiVersion: meta.k8s.io/")) {
 		if text, err := yaml.YAMLToJSON(body); err == nil {
 			body = text
 		}
 	}
-	for _, m := range masks {
+	if bytes.HasPrefix(body, cborPrefix) {
+		body = readable(cborType, body)
+	}
+	for _, m := range c.masks {
 		if m.of == nil || m.of(r, body) {
 			body = m.pattern.ReplaceAll(body, []byte(m.with))
 		}
@@ -74,24 +90,24 @@ func masked(r Request, body []byte) []byte {
 	return body
 }
 
-// masked is an answer with the masks over it.
-func (a Answer) masked(r Request) Answer {
+// maskAnswer returns an answer with the masks over it, and with the headers that are compared.
+func (c *Comparison) maskAnswer(r Request, a Answer) Answer {
 	var events []Event
 	for _, e := range a.Events {
 		if e.byTheClock() {
 			continue
 		}
-		e = Event{e.Type, masked(r, e.Object), masked(r, e.Frame)}
+		e = Event{e.Type, c.maskBody(r, e.Object), c.maskBody(r, e.Frame)}
 		if len(events) > 0 && isTable(e.Object) {
 			e.Object, e.Frame = withoutColumns(e.Object), withoutColumns(e.Frame)
 		}
 		events = append(events, e)
 	}
 	a.Events = events
-	a.Body = masked(r, a.Body)
+	a.Body = c.maskBody(r, a.Body)
 	kept := http.Header{}
-	for _, name := range headers {
-		if values := a.Header.Values(name); len(values) > 0 {
+	for name, values := range a.Header {
+		if c.compares(name) {
 			kept[name] = values
 		}
 	}

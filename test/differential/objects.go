@@ -15,7 +15,7 @@ var (
 	phases = []string{"Pending", "Running", "Succeeded", "Failed"}
 
 	podResource = resource{version: "v1", name: "pods", namespaced: true, names: 12,
-		make: pod, change: changePod, subresource: "status", defaults: true}
+		make: pod, change: changePod, defaults: true}
 	configMapResource = resource{version: "v1", name: "configmaps", namespaced: true, names: 8,
 		make: configMap, change: changeConfigMap}
 	nodeResource      = resource{version: "v1", name: "nodes", names: 6, make: node, change: changeNode, defaults: true}
@@ -27,8 +27,8 @@ var (
 	gadgetResource      = resource{group: group, version: "v1", name: "gadgets", names: 8, make: gadget, change: changeGadget}
 )
 
-// written are the resources whose objects change. asked are the resources of requests, the
-// busier ones more often.
+// written are the resources whose objects change in every world. asked are the resources of
+// requests, the busier ones more often.
 var (
 	written = []resource{podResource, configMapResource, nodeResource, widgetResource, gadgetResource}
 	asked   = []resource{podResource, podResource, podResource, configMapResource, configMapResource, widgetResource, widgetResource,
@@ -53,11 +53,11 @@ func metadata(singular, namespace string, i int) map[string]any {
 	return m
 }
 
-func relabel(random *rand.Rand) string {
+func relabel(random *rand.Rand) patch {
 	if random.IntN(4) == 0 {
-		return `{"metadata":{"labels":{"color":null,"extra":""}}}`
+		return patch{body: `{"metadata":{"labels":{"color":null,"extra":""}}}`}
 	}
-	return fmt.Sprintf(`{"metadata":{"labels":{"color":"%s"}}}`, colors[random.IntN(len(colors))])
+	return patch{body: fmt.Sprintf(`{"metadata":{"labels":{"color":"%s"}}}`, colors[random.IntN(len(colors))])}
 }
 
 func pod(namespace string, i int) map[string]any {
@@ -79,11 +79,11 @@ func pod(namespace string, i int) map[string]any {
 	return map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": metadata("pod", namespace, i), "spec": spec}
 }
 
-func changePod(random *rand.Rand) string {
+func changePod(random *rand.Rand) patch {
 	ready := random.IntN(2) == 0
-	return fmt.Sprintf(`{"status":{"phase":%q,"podIP":"10.0.0.%d","conditions":[{"type":"Ready","status":%q,"lastTransitionTime":"2026-01-02T03:04:05Z"}],`+
+	return patch{body: fmt.Sprintf(`{"status":{"phase":%q,"podIP":"10.0.0.%d","conditions":[{"type":"Ready","status":%q,"lastTransitionTime":"2026-01-02T03:04:05Z"}],`+
 		`"containerStatuses":[{"name":"main","image":"example.com/main:1","imageID":"x","ready":%t,"restartCount":%d,"state":{"running":{"startedAt":"2026-01-02T03:04:05Z"}}}]}}`,
-		phases[random.IntN(len(phases))], random.IntN(250), map[bool]string{true: "True", false: "False"}[ready], ready, random.IntN(5))
+		phases[random.IntN(len(phases))], random.IntN(250), map[bool]string{true: "True", false: "False"}[ready], ready, random.IntN(5)), subresource: "status"}
 }
 
 // configMap has so much data, in some, that a list of them is worth compressing.
@@ -93,8 +93,8 @@ func configMap(namespace string, i int) map[string]any {
 		"binaryData": map[string]any{"bytes": "AAECAwQ="}, "immutable": i == 7}
 }
 
-func changeConfigMap(random *rand.Rand) string {
-	return fmt.Sprintf(`{"metadata":{"annotations":{"touched":"%d"}}}`, random.Uint32())
+func changeConfigMap(random *rand.Rand) patch {
+	return patch{body: fmt.Sprintf(`{"metadata":{"annotations":{"touched":"%d"}}}`, random.Uint32())}
 }
 
 func node(_ string, i int) map[string]any {
@@ -102,8 +102,8 @@ func node(_ string, i int) map[string]any {
 		"spec": map[string]any{"unschedulable": i%2 == 0, "podCIDR": fmt.Sprintf("10.%d.0.0/16", i)}}
 }
 
-func changeNode(random *rand.Rand) string {
-	return fmt.Sprintf(`{"spec":{"unschedulable":%t}}`, random.IntN(2) == 0)
+func changeNode(random *rand.Rand) patch {
+	return patch{body: fmt.Sprintf(`{"spec":{"unschedulable":%t}}`, random.IntN(2) == 0)}
 }
 
 func widget(namespace string, i int) map[string]any {
@@ -112,8 +112,8 @@ func widget(namespace string, i int) map[string]any {
 			"tags": []any{"a", "b"}, "pruned": "not in the schema", "free": map[string]any{"z": int64(1), "a": nil, "m": "x"}}}
 }
 
-func changeWidget(random *rand.Rand) string {
-	return fmt.Sprintf(`{"spec":{"color":%q,"size":%d,"ready":%t}}`, colors[random.IntN(len(colors))], random.IntN(10), random.IntN(2) == 0)
+func changeWidget(random *rand.Rand) patch {
+	return patch{body: fmt.Sprintf(`{"spec":{"color":%q,"size":%d,"ready":%t}}`, colors[random.IntN(len(colors))], random.IntN(10), random.IntN(2) == 0)}
 }
 
 func gadget(_ string, i int) map[string]any {
@@ -121,6 +121,6 @@ func gadget(_ string, i int) map[string]any {
 		"anything": map[string]any{"list": []any{int64(1), "two", 3.25, true, nil}, "index": int64(i)}}
 }
 
-func changeGadget(random *rand.Rand) string {
-	return fmt.Sprintf(`{"anything":{"touched":%d}}`, random.Uint32())
+func changeGadget(random *rand.Rand) patch {
+	return patch{body: fmt.Sprintf(`{"anything":{"touched":%d}}`, random.Uint32())}
 }

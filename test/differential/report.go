@@ -14,11 +14,12 @@ const samples = 3
 // Report collects the requests and the differences between the answers. It is safe for
 // concurrent use.
 type Report struct {
-	mu         sync.Mutex
-	asked      map[string]int // by verb and their status
-	permitted  map[string]int // by exception
-	causes     map[string]*cause
-	exceptions []exception
+	comparison *Comparison
+
+	mu        sync.Mutex
+	asked     map[string]int // by verb and their status
+	permitted map[string]int // by exception
+	causes    map[string]*cause
 }
 
 // cause has the differences at one location.
@@ -27,19 +28,14 @@ type cause struct {
 	shown []string
 }
 
-// NewReport returns an empty report. With upstream, it expects of ours what the library's
-// storage can do.
-func NewReport(upstream bool) *Report {
-	r := &Report{asked: map[string]int{}, permitted: map[string]int{}, causes: map[string]*cause{}, exceptions: exceptions}
-	if upstream {
-		r.exceptions = append(slices.Clone(exceptions), laterStart)
-	}
-	return r
+// NewReport returns an empty report.
+func NewReport(c *Comparison) *Report {
+	return &Report{comparison: c, asked: map[string]int{}, permitted: map[string]int{}, causes: map[string]*cause{}}
 }
 
 // excuse is the name of the exception for a difference, or nothing.
 func (r *Report) excuse(e Exchange, d Difference) string {
-	for _, x := range r.exceptions {
+	for _, x := range r.comparison.exceptions {
 		if x.permits(e, d) {
 			return x.name
 		}
@@ -49,7 +45,7 @@ func (r *Report) excuse(e Exchange, d Difference) string {
 
 // Add compares the answers of an exchange.
 func (r *Report) Add(e Exchange) {
-	differences := append(Compare(e.Request, e.Theirs, e.Ours), e.Judged...)
+	differences := append(r.comparison.Compare(e.Request, e.Theirs, e.Ours), e.Judged...)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.asked[fmt.Sprintf("%s %d", e.Request.verb(), e.Theirs.Status)]++

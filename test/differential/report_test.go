@@ -32,7 +32,7 @@ func TestExceptions(t *testing.T) {
 		{"a token with a slash", "3", 2, withToken(list, "/one/a"), withToken(list, "one/a"), false, 0},
 		{"another token", "3", 2, withToken(list, "/one/a"), withToken(list, "one/b"), false, 1},
 	} {
-		report := NewReport(false)
+		report := NewReport(ServeBesideKubernetes())
 		report.Add(Exchange{
 			Request: Request{Path: "/api/v1/pods", Options: url.Values{"resourceVersion": {test.revision}}, Stream: test.stream},
 			Theirs:  test.theirs, Ours: test.ours, World: WorldState{Origin: test.origin, Compacted: 9, Revision: 20},
@@ -51,7 +51,7 @@ func withToken(list Answer, start string) Answer {
 
 // A report names each cause once, with requests that can be sent again.
 func TestReport(t *testing.T) {
-	report := NewReport(false)
+	report := NewReport(ServeBesideKubernetes())
 	other := answers["list"]
 	other.Body = bytes.Replace(other.Body, []byte(`"b"`), []byte(`"c"`), 1)
 	for range 5 {

@@ -5,14 +5,20 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 )
 
-// Request is one GET, to be sent to two servers.
+// Request is one read or one dry run of a write, to be sent to two servers.
 type Request struct {
+	Method            string // GET if empty; another one has a Body
+	Body, ContentType string
+	User              user // whom the request impersonates, unless empty
+
 	Path     string
 	Options  url.Values
 	Accept   string // no header if empty
@@ -31,17 +37,23 @@ func (r Request) url(host string) string {
 }
 
 func (r Request) on(ctx context.Context, host string) (*http.Request, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url(host), nil)
+	request, err := http.NewRequestWithContext(ctx, r.Method, r.url(host), strings.NewReader(r.Body))
 	if err != nil {
 		return nil, err
 	}
-	for name, value := range map[string]string{"Accept": r.Accept, "Accept-Encoding": r.Encoding} {
+	for name, value := range r.headers() {
 		if value != "" {
 			request.Header.Set(name, value)
 		}
 	}
 	request.Header.Set("User-Agent", r.Agent) // empty sends none, instead of Go's own
 	return request, nil
+}
+
+// headers are those of the request, some of them empty.
+func (r Request) headers() map[string]string {
+	return map[string]string{"Accept": r.Accept, "Accept-Encoding": r.Encoding, "Content-Type": r.ContentType,
+		"Impersonate-User": r.User.name, "Impersonate-Group": r.User.group}
 }
 
 // String is the request as a command for a shell.
@@ -52,11 +64,14 @@ func (r Request) String() string {
 		b.WriteString(" --http1.1")
 	}
 	fmt.Fprintf(&b, " -A '%s'", r.Agent)
-	if r.Accept != "" {
-		fmt.Fprintf(&b, " -H 'Accept: %s'", r.Accept)
+	if r.Method != "" {
+		fmt.Fprintf(&b, " -X %s -d '%s'", r.Method, r.Body)
 	}
-	if r.Encoding != "" {
-		fmt.Fprintf(&b, " -H 'Accept-Encoding: %s'", r.Encoding)
+	headers := r.headers()
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		if headers[name] != "" {
+			fmt.Fprintf(&b, " -H '%s: %s'", name, headers[name])
+		}
 	}
 	fmt.Fprintf(&b, " '%s'", r.url("$SERVER"))
 	return b.String()
@@ -65,6 +80,8 @@ func (r Request) String() string {
 // verb returns the request's verb, in the API's words.
 func (r Request) verb() string {
 	switch {
+	case r.Method != "":
+		return "dry run of " + r.Method
 	case r.Stream && r.Options.Get("sendInitialEvents") == "true":
 		return "watchlist"
 	case r.Stream:

@@ -25,17 +25,35 @@ const (
 	changes = 25
 )
 
+// Plan describes a world.
+type Plan struct {
+	Etcd   *peer.EtcdServer
+	Theirs *peer.Server
+	// Ours starts the other server, when the world has a past.
+	Ours       func() *peer.Server
+	Comparison *Comparison
+	Seed       uint64
+	// Samples are objects of further kinds. With samples, requests are for all resources that theirs
+	// serves, by several users, and etcd has objects that an older kube-apiserver stored. Both servers
+	// must serve them: it is for keepwatch-apiserver.
+	Samples []Sample
+}
+
 // Build makes a world on etcd: first objects and a past that theirs alone has
 // followed, then ours is started and follows too.
-func Build(ctx context.Context, etcd *peer.EtcdServer, theirs *peer.Server, start func() *peer.Server, seed uint64) (*World, error) {
-	w := &World{endpoint: etcd.Endpoint, random: rand.New(rand.NewPCG(seed, 1)), alive: map[string]bool{}}
+func Build(ctx context.Context, p Plan) (*World, error) {
+	theirs := p.Theirs
+	w := &World{
+		endpoint: p.Etcd.Endpoint, comparison: p.Comparison, written: written,
+		random: rand.New(rand.NewPCG(p.Seed, 1)), alive: map[string]bool{},
+	}
 	var err error
-	if w.etcd, err = etcd.Client(); err != nil {
+	if w.etcd, err = p.Etcd.Client(); err != nil {
 		return nil, err
 	}
 	recording, cancel := context.WithCancel(ctx)
 	w.history, w.forget = record(recording, w.etcd), cancel
-	if w.theirs, err = w.join(ctx, "kube-apiserver", theirs); err != nil {
+	if w.theirs, err = w.join(ctx, "theirs", theirs); err != nil {
 		return w, err
 	}
 	if err := define(ctx, theirs.Config()); err != nil {
@@ -44,13 +62,26 @@ func Build(ctx context.Context, etcd *peer.EtcdServer, theirs *peer.Server, star
 	if err := w.follows(ctx, w.theirs); err != nil {
 		return w, err
 	}
+	if len(p.Samples) > 0 {
+		if err := w.addKinds(p.Samples); err != nil {
+			return w, err
+		}
+	}
 	if err := w.Fill(ctx); err != nil {
 		return w, err
+	}
+	if len(w.kinds) > 0 {
+		if err := permit(ctx, theirs.Config()); err != nil {
+			return w, err
+		}
+		if err := w.theirs.permitted(ctx); err != nil {
+			return w, err
+		}
 	}
 	if err := w.Change(ctx, changes/5); err != nil {
 		return w, err
 	}
-	if w.ours, err = w.join(ctx, "keepwatch serve", start()); err != nil {
+	if w.ours, err = w.join(ctx, "ours", p.Ours()); err != nil {
 		return w, err
 	}
 	if err := w.follows(ctx, w.ours); err != nil {
@@ -79,8 +110,13 @@ func (w *World) join(ctx context.Context, name string, server *peer.Server) (*Si
 	return side, nil
 }
 
-// follows waits until a server serves every resource.
+// follows waits until a server serves every resource to every user.
 func (w *World) follows(ctx context.Context, side *Side) error {
+	if len(w.kinds) > 0 {
+		if err := side.permitted(ctx); err != nil {
+			return fmt.Errorf("%s does not know the roles: %w", side.Name, err)
+		}
+	}
 	for _, r := range []resource{widgetResource, olderWidgetResource, gadgetResource} {
 		if err := side.serves(ctx, r); err != nil {
 			return fmt.Errorf("%s does not serve %s: %w", side.Name, r.name, err)
@@ -151,7 +187,7 @@ func (w *World) ask(ctx context.Context, requests []Request, report *Report) err
 		}
 		requests = nil
 		for _, e := range exchanges {
-			if now != w.revision && len(Compare(e.Request, e.Theirs, e.Ours)) > 0 {
+			if now != w.revision && len(w.comparison.Compare(e.Request, e.Theirs, e.Ours)) > 0 {
 				requests = append(requests, e.Request)
 			} else {
 				report.Add(e)
@@ -172,7 +208,7 @@ func (w *World) ask(ctx context.Context, requests []Request, report *Report) err
 func (w *World) exchange(ctx context.Context, r Request) (Exchange, error) {
 	e := Exchange{Request: r, World: w.state()}
 	e.Theirs, e.Ours = w.both(ctx, r)
-	if unfinished(e) {
+	if w.unfinished(e) {
 		e.Request = r.longer()
 		e.Theirs, e.Ours = w.both(ctx, e.Request)
 	}
@@ -211,11 +247,11 @@ func (w *World) both(ctx context.Context, r Request) (theirs, ours Answer) {
 
 // unfinished reports whether the time of one of two streams was over too early, on a busy
 // machine: it is a beginning of the other, or it reports so.
-func unfinished(e Exchange) bool {
+func (w *World) unfinished(e Exchange) bool {
 	if !e.Theirs.Streamed || !e.Ours.Streamed || e.Theirs.expired() || e.Ours.expired() || e.Request.revision() > e.World.Revision {
 		return false
 	}
-	return slices.ContainsFunc(Compare(e.Request, e.Theirs, e.Ours), func(d Difference) bool {
+	return slices.ContainsFunc(w.comparison.Compare(e.Request, e.Theirs, e.Ours), func(d Difference) bool {
 		const late = "context deadline exceeded"
 		return strings.HasPrefix(d.Where, missing) || strings.HasPrefix(d.Where, surplus) || strings.Contains(d.Theirs, late) || strings.Contains(d.Ours, late)
 	})

@@ -1,17 +1,23 @@
 package differential
 
 import (
+	"maps"
 	"net/url"
+	"slices"
 	"strings"
 )
 
 // selectors adds selectors that a client could use, in one of oneIn requests.
-func (g *Generator) selectors(r *Request, oneIn int) {
+func (g *Generator) selectors(r *Request, of resource, oneIn int) {
 	if g.chance(oneIn) {
 		g.labels(r.Options)
 	}
 	if g.chance(oneIn) {
-		r.Options.Set("fieldSelector", g.fields(r.Path))
+		if of.sample != nil {
+			r.Options.Set("fieldSelector", g.sampleFields(of))
+		} else {
+			r.Options.Set("fieldSelector", g.fields(r.Path))
+		}
 	}
 }
 
@@ -46,6 +52,24 @@ func (g *Generator) fields(path string) string {
 	default:
 		return pick(g.random, "metadata.name=one", "metadata.name!=one", "status.phase=Active", "status.phase!=Active", "name=two")
 	}
+}
+
+// sampleFields returns a selector by a field of r, or by one that most resources do not have.
+func (g *Generator) sampleFields(r resource) string {
+	labels := append([]string{"metadata.name", "metadata.name", "metadata.namespace"}, r.sample.fields...)
+	if g.chance(4) {
+		labels = nil
+		for _, name := range slices.Sorted(maps.Keys(fieldLabels)) {
+			labels = append(labels, fieldLabels[name]...)
+		}
+	}
+	values := []string{r.object(0), r.object(1), "older", "one", "", "0", "1", "2", "true", "ClusterIP", "LoadBalancer", "Opaque", "Normal", "example.com/signer",
+		"worker1", "lease", "r", "Pod", "k8s.io/my-controller"}
+	selector := pick(g.random, labels...) + pick(g.random, "=", "=", "==", "!=") + pick(g.random, values...)
+	if g.chance(5) {
+		selector += "," + pick(g.random, labels...) + pick(g.random, "=", "!=") + pick(g.random, values...)
+	}
+	return selector
 }
 
 // strangeFields is a selector that is refused, or selects oddly.

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
@@ -49,24 +51,35 @@ func (w *World) now(ctx context.Context) (int64, error) {
 }
 
 // follow reports whether both servers are at a revision in every resource: a consistent
-// read lets them follow, if there are no writes.
+// read lets them follow, if there are no writes. kube-apiserver opens some resources once for each
+// version. Keepwatch answers all versions from one of them, but passes YAML on to the version's own.
 func (w *World) follow(ctx context.Context, revision int64) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(concurrency)
 	for _, side := range []*Side{w.theirs, w.ours} {
-		for _, r := range append([]resource{namespaceResource, olderWidgetResource}, written...) {
-			at, err := side.revision(ctx, r)
-			if err != nil {
-				return err
-			}
-			if at != revision {
-				return fmt.Errorf("%s has %s at %d, etcd is at %d", side.Name, r.name, at, revision)
+		for _, r := range slices.Concat([]resource{namespaceResource, olderWidgetResource}, w.written, w.kinds) {
+			for _, accept := range []string{"", "application/yaml"} {
+				if r.sample == nil && accept != "" {
+					continue
+				}
+				group.Go(func() error {
+					at, err := side.revision(ctx, r, accept)
+					if err != nil {
+						return err
+					}
+					if at != revision {
+						return fmt.Errorf("%s has %s at %d, etcd is at %d", side.Name, r.name, at, revision)
+					}
+					return nil
+				})
 			}
 		}
 	}
-	return nil
+	return group.Wait()
 }
 
-func (s *Side) revision(ctx context.Context, r resource) (int64, error) {
-	answer := s.Ask(ctx, Request{Path: r.collection(""), Options: url.Values{"limit": {"1"}}})
+func (s *Side) revision(ctx context.Context, r resource, accept string) (int64, error) {
+	answer := s.Ask(ctx, Request{Path: r.collection(""), Options: url.Values{"limit": {"1"}}, Accept: accept})
 	page, err := answer.page()
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", s.Name, err)
@@ -82,6 +95,6 @@ func (a Answer) page() (page, error) {
 	if a.Status != http.StatusOK || a.Incomplete != "" {
 		return page{}, fmt.Errorf("no list: %d %s", a.Status, head(a))
 	}
-	err := json.Unmarshal(a.Body, &list)
+	err := json.Unmarshal(readable(mediaType(a.Header), a.Body), &list)
 	return list.Metadata, err
 }

@@ -18,7 +18,7 @@ type token struct {
 // tokens requests first pages and stores their continue tokens. Those of earlier phases
 // stay: they are for older revisions, or expired.
 func (g *Generator) tokens(ctx context.Context) error {
-	for _, r := range asked {
+	for _, r := range append(asked, g.world.kinds...) {
 		for range 3 {
 			path := g.collection(r)
 			selector := url.Values{}

@@ -22,7 +22,7 @@ func (g *Generator) watch(r *Request, of resource) {
 		g.wildWatch(o)
 	} else {
 		g.meantWatch(o)
-		g.selectors(r, 3)
+		g.selectors(r, of, 3)
 	}
 	if o.Get("timeoutSeconds") == "" {
 		o.Set("timeoutSeconds", pick(g.random, "1", "1", "1", "2"))

@@ -21,12 +21,15 @@ import (
 // their history.
 type World struct {
 	theirs, ours *Side
-	etcd         *clientv3.Client
-	endpoint     peer.Endpoint
-	history      *history
-	forget       context.CancelFunc  // ends history
-	writers      []dynamic.Interface // theirs, then ours
-	random       *rand.Rand
+	comparison   *Comparison
+	// written are the resources whose objects change, kinds those that samples added, in each version.
+	written, kinds []resource
+	etcd           *clientv3.Client
+	endpoint       peer.Endpoint
+	history        *history
+	forget         context.CancelFunc  // ends history
+	writers        []dynamic.Interface // theirs, then ours
+	random         *rand.Rand
 
 	alive map[string]bool // resource/namespace/name
 	// past has the revisions of all writes, ascending, and the revisions at which the servers
@@ -51,10 +54,14 @@ type resource struct {
 	namespaced           bool
 	names                int // in each namespace
 	make                 func(namespace string, i int) map[string]any
-	change               func(*rand.Rand) string // a merge patch
-	subresource          string                  // that change is for
-	defaults             bool                    // kube-apiserver sets more of them than ours
+	change               func(*rand.Rand) patch
+	defaults             bool // kube-apiserver sets more of them than serve
+	// sample is set for a resource of samples: its objects' names, and the fields of its selectors.
+	sample *sampleResource
 }
+
+// patch is a merge patch of an object or of its subresource.
+type patch struct{ body, subresource string }
 
 func (r resource) root() string {
 	if r.group == "" {
@@ -72,7 +79,12 @@ func (r resource) collection(namespace string) string {
 }
 
 // object is the name of the i-th object.
-func (r resource) object(i int) string { return objectName(r.name[:len(r.name)-1], i) }
+func (r resource) object(i int) string {
+	if r.sample != nil {
+		return r.sample.name(i)
+	}
+	return objectName(r.name[:len(r.name)-1], i)
+}
 
 func objectName(singular string, i int) string { return fmt.Sprintf("%s-%02d", singular, i) }
 
@@ -92,11 +104,14 @@ func (w *World) write(ctx context.Context, r resource) error {
 	if !w.alive[key] {
 		return w.create(ctx, client, r, namespace, i)
 	}
-	if w.random.IntN(6) > 0 {
+	if w.random.IntN(6) > 0 || r.sample != nil && r.sample.finalized {
 		return w.patch(ctx, client, r, i)
 	}
-	now := int64(0)
-	if err := client.Delete(ctx, r.object(i), metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
+	now, background := int64(0), metav1.DeletePropagationBackground
+	if err := client.Delete(ctx, r.object(i), metav1.DeleteOptions{GracePeriodSeconds: &now, PropagationPolicy: &background}); err != nil {
+		if r.sample != nil && refused(err) {
+			return nil
+		}
 		return err
 	}
 	delete(w.alive, key)
@@ -117,6 +132,13 @@ func (w *World) client(r resource, namespace string) dynamic.ResourceInterface {
 
 func (w *World) create(ctx context.Context, client dynamic.ResourceInterface, r resource, namespace string, i int) error {
 	made, err := client.Create(ctx, &unstructured.Unstructured{Object: r.make(namespace, i)}, metav1.CreateOptions{})
+	if r.sample != nil {
+		if refused(err) {
+			return nil
+		}
+		r.sample.exists = r.sample.exists || err == nil
+		r.sample.finalized = r.sample.finalized || err == nil && len(made.GetFinalizers()) > 0
+	}
 	if err != nil {
 		return fmt.Errorf("creating %s: %w", r.object(i), err)
 	}
@@ -125,14 +147,18 @@ func (w *World) create(ctx context.Context, client dynamic.ResourceInterface, r 
 }
 
 func (w *World) patch(ctx context.Context, client dynamic.ResourceInterface, r resource, i int) error {
-	var subresources []string
-	patch := r.change(w.random)
+	change := r.change(w.random)
 	if w.random.IntN(3) == 0 {
-		patch = relabel(w.random)
-	} else if r.subresource != "" {
-		subresources = append(subresources, r.subresource)
+		change = relabel(w.random)
 	}
-	changed, err := client.Patch(ctx, r.object(i), types.MergePatchType, []byte(patch), metav1.PatchOptions{}, subresources...)
+	var subresources []string
+	if change.subresource != "" {
+		subresources = append(subresources, change.subresource)
+	}
+	changed, err := client.Patch(ctx, r.object(i), types.MergePatchType, []byte(change.body), metav1.PatchOptions{}, subresources...)
+	if r.sample != nil && refused(err) {
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("changing %s: %w", r.object(i), err)
 	}
@@ -154,7 +180,7 @@ func (w *World) Fill(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, r := range written {
+	for _, r := range w.written {
 		for _, namespace := range r.homes() {
 			for i := range r.names {
 				if err := w.create(ctx, w.client(r, namespace), r, namespace, i); err != nil {
@@ -169,11 +195,17 @@ func (w *World) Fill(ctx context.Context) error {
 // Change makes n random writes to each resource, mixed.
 func (w *World) Change(ctx context.Context, n int) error {
 	for range n {
-		for _, r := range written {
+		for _, r := range w.written {
+			if r.sample != nil && w.random.IntN(5) > 0 { // there are many of them
+				continue
+			}
 			if err := w.write(ctx, r); err != nil {
 				return err
 			}
 		}
+	}
+	if len(w.kinds) > 0 {
+		return w.putOlder(ctx)
 	}
 	return nil
 }

@@ -1,6 +1,6 @@
 // Package peer builds the real programs that Keepwatch is tested against
-// (kube-apiserver, etcd, kine, kubectl) and Keepwatch itself, and runs them as
-// processes that a test owns.
+// (kube-apiserver and its controllers, etcd, kine, kubectl, KWOK) and Keepwatch itself, and
+// runs them as processes that a test owns.
 //
 // A test starts the servers that it needs:
 //
@@ -40,10 +40,17 @@ var (
 	Kubectl       = Binary{"kubectl", "kubectl", ".", "k8s.io/kubectl", ""}
 	// Kine has SQLite without cgo, and an embedded NATS.
 	Kine = Binary{"kine", "kubernetes/kine", ".", "github.com/k3s-io/kine", "nats"}
+	// These have the version of keepwatch-apiserver.
+	Kubeadm               = Binary{"kubeadm", "kubeadm", "./kubeadm", "k8s.io/kubernetes", ""}
+	LatestKubeAPIServer   = Binary{"kube-apiserver", "kubeadm", "./kube-apiserver", "k8s.io/kubernetes", ""}
+	KubeControllerManager = Binary{"kube-controller-manager", "controlplane", "./kube-controller-manager", "k8s.io/kubernetes", ""}
+	KubeScheduler         = Binary{"kube-scheduler", "controlplane", "./kube-scheduler", "k8s.io/kubernetes", ""}
+	// KWOK simulates kubelets.
+	KWOK = Binary{"kwok", "kwok", ".", "sigs.k8s.io/kwok", ""}
 )
 
 // Binaries are all programs of other projects, the slowest to build first.
-var Binaries = []Binary{KubeAPIServer, Kine, Kubectl, Etcd}
+var Binaries = []Binary{KubeAPIServer, KubeControllerManager, KubeScheduler, KWOK, Kine, Kubectl, Etcd}
 
 // Version is the version that the program gives as its own, such as v1.36.3.
 func (b Binary) Version() (string, error) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -97,15 +98,36 @@ func goBuild(ctx context.Context, dir, out string, env, args []string) error {
 	args = append([]string{args[0], "-o", out}, args[1:]...)
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir
-	// A workspace or module flags meant for the caller's module would change
-	// which versions are built.
-	cmd.Env = append(append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=readonly -buildvcs=false"), env...)
+	cmd.Env = append(goEnv(), env...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("go %s (in %s): %w\n%s", strings.Join(args, " "), dir, err, &stderr)
 	}
 	return nil
+}
+
+// goEnv returns the environment of the go command. A workspace or module flags meant for the
+// caller's module would change which versions are built.
+func goEnv() []string {
+	return append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=readonly -buildvcs=false")
+}
+
+// sources returns the folder of the pinned module's sources.
+func (b Binary) sources(ctx context.Context) (string, error) {
+	dir, err := b.dir()
+	if err != nil {
+		return "", err
+	}
+	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", b.pinned)
+	cmd.Dir, cmd.Env = dir, goEnv()
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("go mod download %s (in %s): %w", b.pinned, dir, err)
+	}
+	var module struct{ Dir string }
+	err = json.Unmarshal(out, &module)
+	return module.Dir, err
 }
 
 // removeUnused removes the binaries that match pattern and that no test has used for the

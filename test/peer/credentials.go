@@ -15,11 +15,24 @@ import (
 
 // credentials are the files a kube-apiserver is started with.
 type credentials struct {
-	cert, key  string // PEM files of the serving certificate, which is its own authority
-	serviceKey string // PEM file of the key that signs service accounts' tokens
-	tokens     string // CSV file for --token-auth-file
-	token      string // of a user in system:masters
-	ca         []byte // PEM
+	cert, key  string            // PEM files of the serving certificate, which is its own authority
+	serviceKey string            // PEM file of the key that signs service accounts' tokens
+	tokens     string            // CSV file for --token-auth-file
+	token      map[string]string // by user
+	ca         []byte            // PEM
+}
+
+// The users of a kube-apiserver. Roles of Kubernetes are bound to the controllers and the scheduler.
+const (
+	adminUser             = "admin"
+	controllerManagerUser = "system:kube-controller-manager"
+	schedulerUser         = "system:kube-scheduler"
+	kwokUser              = "kwok"
+)
+
+// userGroups are the groups of each user.
+var userGroups = map[string]string{
+	adminUser: "system:masters", controllerManagerUser: "", schedulerUser: "", kwokUser: "system:masters",
 }
 
 func newCredentials(dir string) (*credentials, error) {
@@ -27,7 +40,12 @@ func newCredentials(dir string) (*credentials, error) {
 		cert: filepath.Join(dir, "tls.crt"), key: filepath.Join(dir, "tls.key"),
 		serviceKey: filepath.Join(dir, "service-account.key"),
 		tokens:     filepath.Join(dir, "tokens.csv"),
-		token:      rand.Text(),
+		token:      map[string]string{},
+	}
+	var tokens []byte
+	for user, group := range userGroups {
+		c.token[user] = rand.Text()
+		tokens = fmt.Appendf(tokens, "%s,%s,%s,%s\n", c.token[user], user, user, group)
 	}
 	serving, err := localhost.NewCertificate()
 	if err != nil {
@@ -40,7 +58,7 @@ func newCredentials(dir string) (*credentials, error) {
 	}
 	for file, text := range map[string][]byte{
 		c.cert: serving.Cert, c.key: serving.Key, c.serviceKey: serviceKey,
-		c.tokens: fmt.Appendf(nil, "%s,admin,admin,system:masters\n", c.token),
+		c.tokens: tokens,
 	} {
 		if err := os.WriteFile(file, text, 0o600); err != nil {
 			return nil, err

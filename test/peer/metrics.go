@@ -3,6 +3,8 @@ package peer
 import (
 	"context"
 	"fmt"
+	"io"
+	"net/http"
 
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
@@ -22,10 +24,29 @@ func (s *Server) Metrics(ctx context.Context) (Metrics, error) {
 		return nil, err
 	}
 	defer body.Close()
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(body)
+	return parseMetrics(s.name, body)
+}
+
+// Metrics reads etcd's metrics.
+func (e Endpoint) Metrics(ctx context.Context) (Metrics, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, string(e)+"/metrics", nil)
 	if err != nil {
-		return nil, fmt.Errorf("/metrics of %s: %w", s.name, err)
+		return nil, err
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	return parseMetrics("etcd", response.Body)
+}
+
+func parseMetrics(of string, text io.Reader) (Metrics, error) {
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(text)
+	if err != nil {
+		return nil, fmt.Errorf("/metrics of %s: %w", of, err)
 	}
 	return families, nil
 }

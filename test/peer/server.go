@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -21,8 +22,13 @@ type Server struct {
 	etcd       *EtcdServer // the same, or nil if the server embeds it
 	config     *rest.Config
 	kubeconfig string
-	data       string // folder of keepwatch serve
+	data       string       // folder of keepwatch serve
+	files      *credentials // of kube-apiserver
 }
+
+// unmanaged are the flags of a server without controllers: none of them creates service accounts or
+// makes nodes ready.
+var unmanaged = []string{"--disable-admission-plugins", "ServiceAccount,TaintNodesByCondition"}
 
 // Kubernetes starts an etcd and a kube-apiserver on it for the duration of the test. The
 // flags are kube-apiserver's; they follow the default ones and override them.
@@ -35,7 +41,7 @@ func Kubernetes(tb testing.TB, flags ...string) *Server {
 // other API servers too.
 func KubernetesOn(tb testing.TB, etcd *EtcdServer, flags ...string) *Server {
 	tb.Helper()
-	s, err := startKubeAPIServer(tb.Context(), tb.TempDir(), etcd, KubeAPIServer.Path, flags)
+	s, err := startKubeAPIServer(tb.Context(), tb.TempDir(), etcd, KubeAPIServer.Path, slices.Concat(unmanaged, flags))
 	own(tb, s.Service, err)
 	return s
 }
@@ -43,10 +49,20 @@ func KubernetesOn(tb testing.TB, etcd *EtcdServer, flags ...string) *Server {
 // KeepwatchAPIServerOn is KubernetesOn with keepwatch-apiserver, which has Keepwatch inside.
 func KeepwatchAPIServerOn(tb testing.TB, etcd *EtcdServer, flags ...string) *Server {
 	tb.Helper()
-	build := func(context.Context) (string, error) { return keepwatchAPIServer() }
-	s, err := startKubeAPIServer(tb.Context(), tb.TempDir(), etcd, build, flags)
+	s, err := startKubeAPIServer(tb.Context(), tb.TempDir(), etcd, buildKeepwatchAPIServer, slices.Concat(unmanaged, flags))
 	own(tb, s.Service, err)
 	return s
+}
+
+// KeepwatchAPIServer builds the command keepwatch-apiserver from the tree as it is now, and returns its
+// path.
+func KeepwatchAPIServer(tb testing.TB) string {
+	tb.Helper()
+	path, err := keepwatchAPIServer()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return path
 }
 
 // keepwatchAPIServer builds once in this process.
@@ -54,12 +70,14 @@ var keepwatchAPIServer = sync.OnceValues(func() (string, error) {
 	return buildCommand("keepwatch-apiserver", "kubernetes")
 })
 
+func buildKeepwatchAPIServer(context.Context) (string, error) { return keepwatchAPIServer() }
+
 func startKubernetes(ctx context.Context, dir string) (*Server, error) {
 	etcd, err := startEtcd(ctx, dir, nil)
 	if err != nil {
 		return nil, err
 	}
-	s, err := startKubeAPIServer(ctx, dir, etcd, KubeAPIServer.Path, nil)
+	s, err := startKubeAPIServer(ctx, dir, etcd, KubeAPIServer.Path, unmanaged)
 	if err != nil {
 		etcd.Kill()
 	}
@@ -76,6 +94,7 @@ func startKubeAPIServer(ctx context.Context, dir string, etcd *EtcdServer, build
 	if err != nil {
 		return s, err
 	}
+	s.files = c
 	s.Service = &Service{
 		name: filepath.Base(path), path: path, log: filepath.Join(dir, "kube-apiserver.log"),
 		// It waits up to --request-timeout, a minute, for watches to end.
@@ -84,7 +103,7 @@ func startKubeAPIServer(ctx context.Context, dir string, etcd *EtcdServer, build
 	err = s.launch(ctx, func(port int) {
 		s.config = &rest.Config{
 			Host:            fmt.Sprintf("https://127.0.0.1:%d", port),
-			BearerToken:     c.token,
+			BearerToken:     c.token[adminUser],
 			TLSClientConfig: rest.TLSClientConfig{CAData: c.ca},
 			QPS:             -1,
 		}
@@ -100,8 +119,6 @@ func startKubeAPIServer(ctx context.Context, dir string, etcd *EtcdServer, build
 			"--service-account-signing-key-file", c.serviceKey,
 			"--service-cluster-ip-range", "10.0.0.0/16",
 			"--authorization-mode", "RBAC",
-			// No controller creates service accounts or makes nodes ready.
-			"--disable-admission-plugins", "ServiceAccount,TaintNodesByCondition",
 			"--endpoint-reconciler-type", "none",
 			// Tests compact the history themselves.
 			"--etcd-compaction-interval", "0",

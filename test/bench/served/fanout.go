@@ -51,7 +51,7 @@ func (s *subject) measureFanOut(ctx context.Context, r *Report, f fanOut, path s
 	if err != nil {
 		return err
 	}
-	r.Add(s.by, f.row(), append(figures, count(cutOff, gone), size(growth, u.growth))...)
+	r.Add(s.by, f.row(), append(figures, Figure{cutOff, Losses, float64(gone)}, size(growth, u.growth))...)
 	return nil
 }
 

@@ -9,11 +9,14 @@ import (
 // before request it.
 func firstRow(l listMode) string { return "first " + l.Row }
 
+// firstLists are the lists of which the first one after a start is measured.
+var firstLists = []listMode{listJSON, listGzip, listProtobuf, listTable}
+
 // measureFirst restarts the server, and measures the first list that it answers.
 func (s *Server) measureFirst(ctx context.Context, r *Report, l listMode, pods int) error {
 	var walls, cpus []time.Duration
 	var growth int64
-	for range runs {
+	for range s.runs {
 		s.Kill()
 		if err := s.Restart(ctx); err != nil {
 			return err

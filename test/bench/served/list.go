@@ -130,7 +130,7 @@ func (s *subject) measureList(ctx context.Context, r *Report, l listMode, pods i
 	if err != nil {
 		return err
 	}
-	u, err := repeat(s.process(), func() error { return l.read(ctx, conn, length) })
+	u, err := s.repeat(func() error { return l.read(ctx, conn, length) })
 	if err != nil {
 		return err
 	}
@@ -147,7 +147,7 @@ func (s *subject) measurePages(ctx context.Context, r *Report, pods int) error {
 		return err
 	}
 	defer conn.close()
-	u, err := repeat(s.process(), func() error {
+	u, err := s.repeat(func() error {
 		pages, next := 0, ""
 		for page := listPages; pages == 0 || next != ""; pages++ {
 			if next != "" {
@@ -181,7 +181,7 @@ func (l listMode) readPage(ctx context.Context, conn *link) (next string, err er
 
 // measureWatchList measures a watch up to the bookmark that ends its initial events.
 func (s *subject) measureWatchList(ctx context.Context, r *Report, l listMode, pods int) error {
-	u, err := repeat(s.process(), func() error {
+	u, err := s.repeat(func() error {
 		conn, err := s.dial(ctx)
 		if err != nil {
 			return err

@@ -128,7 +128,7 @@ func StartPlain(ctx context.Context, b *Bodies) (*Plain, error) {
 		return nil, fmt.Errorf("the plain server does not start: %w: %s", err, text)
 	}
 	return &Plain{bodies: b, subject: subject{
-		by: PlainGo, process: func() *peer.Process { return process },
+		by: PlainGo, runs: 3, process: func() *peer.Process { return process },
 		endpoint: wire.Endpoint{Address: strings.TrimSpace(address), TLS: &tls.Config{RootCAs: roots}},
 	}}, nil
 }
@@ -146,7 +146,7 @@ func (p *Plain) measureList(ctx context.Context, r *Report, l listMode) error {
 	length := p.bodies.sizes[l.Row]
 	saved := l
 	saved.path = "/" + p.bodies.name(l)
-	u, err := repeat(p.process(), func() error { return saved.read(ctx, conn, length) })
+	u, err := p.repeat(func() error { return saved.read(ctx, conn, length) })
 	if err == nil {
 		r.Add(p.by, l.Row, append(u.figures(), size("body", length))...)
 	}

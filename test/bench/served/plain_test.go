@@ -27,7 +27,7 @@ func TestPlain(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.End()
-	r := NewReport(t.Logf)
+	r := NewReport(t.Logf, PlainGo)
 	if err := p.measureList(t.Context(), r, listJSON); err != nil {
 		t.Error(err)
 	}

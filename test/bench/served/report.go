@@ -1,28 +1,28 @@
-// Package served measures keepwatch serve and kube-apiserver on the contents of one etcd,
-// and a plain Go server that writes the same bytes without encoding them.
+// Package served measures API servers on the contents of one etcd: keepwatch serve, kube-apiserver, and
+// a plain Go server that writes the same bytes without encoding them; and keepwatch-apiserver in both
+// of its modes.
 package served
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strings"
 	"time"
 )
 
 // Contender is a server that is measured.
-type Contender int
+type Contender string
 
-// The contenders, in the order they are measured in.
+// The contenders. Keepwatch is keepwatch serve, or keepwatch-apiserver with its own reads.
 const (
-	KubeAPIServer Contender = iota
-	Keepwatch
-	PlainGo
-	contenders
+	Keepwatch     Contender = "keepwatch"
+	KubeAPIServer Contender = "kube-apiserver"
+	PlainGo       Contender = "plain Go"
+	// Upstream is keepwatch-apiserver with --reads=upstream.
+	Upstream Contender = "upstream"
 )
-
-func (c Contender) String() string {
-	return [contenders]string{"kube-apiserver", "keepwatch", "plain Go"}[c]
-}
 
 // Unit is the unit of a figure, and its format.
 type Unit int
@@ -32,6 +32,8 @@ const (
 	Count Unit = iota
 	Seconds
 	Bytes
+	// Losses is a count of failures: of several rounds the worst one counts.
+	Losses
 )
 
 func (u Unit) format(value float64) string {
@@ -71,20 +73,27 @@ func count(measure string, n int) Figure { return Figure{measure, Count, float64
 type line struct {
 	row, measure string
 	unit         Unit
-	values       [contenders]float64 // NaN is not measured
+	rounds       map[Contender]map[int]float64
 }
 
-// Report collects the figures and logs each when it is added.
+// Report compares Keepwatch with peers. It collects the figures of all rounds and logs each when it is
+// added.
 type Report struct {
-	log   func(format string, args ...any)
-	began time.Time
-	lines []*line
+	peers  []Contender
+	log    func(format string, args ...any)
+	began  time.Time
+	round  int
+	lines  []*line
+	failed []string // steps without figures
 }
 
-// NewReport begins a report; log gets the progress.
-func NewReport(log func(format string, args ...any)) *Report {
-	return &Report{log: log, began: time.Now()}
+// NewReport begins a report with its first round; log gets the progress.
+func NewReport(log func(format string, args ...any), peers ...Contender) *Report {
+	return &Report{peers: peers, log: log, began: time.Now()}
 }
+
+// NextRound begins a round, in which everything is measured again.
+func (r *Report) NextRound() { r.round++ }
 
 // Progress logs a line with the time since the start.
 func (r *Report) Progress(format string, args ...any) {
@@ -96,7 +105,7 @@ func (r *Report) Progress(format string, args ...any) {
 func (r *Report) Add(by Contender, row string, figures ...Figure) {
 	words := make([]string, len(figures))
 	for i, f := range figures {
-		r.line(row, f).values[by] = f.Value
+		r.line(row, f).set(by, r.round, f.Value)
 		words[i] = f.Measure + " " + f.Unit.format(f.Value)
 	}
 	r.Progress("%s: %s: %s", by, row, strings.Join(words, ", "))
@@ -108,23 +117,61 @@ func (r *Report) line(row string, f Figure) *line {
 			return l
 		}
 	}
-	l := &line{row: row, measure: f.Measure, unit: f.Unit}
-	for by := range l.values {
-		l.values[by] = math.NaN()
-	}
+	l := &line{row: row, measure: f.Measure, unit: f.Unit, rounds: map[Contender]map[int]float64{}}
 	r.lines = append(r.lines, l)
 	return l
 }
 
-// value is NaN if it was not measured.
-func (r *Report) value(by Contender, row, measure string) float64 {
-	for _, l := range r.lines {
-		if l.row == row && l.measure == measure {
-			return l.values[by]
+func (l *line) set(by Contender, round int, value float64) {
+	if l.rounds[by] == nil {
+		l.rounds[by] = map[int]float64{}
+	}
+	l.rounds[by][round] = value
+}
+
+// value returns the median of the rounds, or NaN if none has a figure.
+func (l *line) value(by Contender) float64 {
+	measured := slices.Collect(maps.Values(l.rounds[by]))
+	switch {
+	case len(measured) == 0 || slices.ContainsFunc(measured, math.IsNaN):
+		return math.NaN()
+	case l.unit == Losses:
+		return slices.Max(measured)
+	}
+	return median(measured)
+}
+
+// ratio returns the median of the ratios of the rounds in which both are measured.
+func (l *line) ratio(to Contender) float64 {
+	var ratios []float64
+	for round, value := range l.rounds[Keepwatch] {
+		if other, ok := l.rounds[to][round]; ok {
+			ratios = append(ratios, value/other)
 		}
 	}
-	return math.NaN()
+	if len(ratios) == 0 {
+		return math.NaN()
+	}
+	return median(ratios)
 }
+
+// find returns the line of a measure, or an empty one.
+func (r *Report) find(row, measure string) *line {
+	for _, l := range r.lines {
+		if l.row == row && l.measure == measure {
+			return l
+		}
+	}
+	return &line{}
+}
+
+// value is NaN if it was not measured.
+func (r *Report) value(by Contender, row, measure string) float64 {
+	return r.find(row, measure).value(by)
+}
+
+// Failed returns the steps that failed, in any round.
+func (r *Report) Failed() []string { return r.failed }
 
 // Table returns the report in Markdown, with the targets.
 func (r *Report) Table(targets []Target) string {
@@ -132,9 +179,26 @@ func (r *Report) Table(targets []Target) string {
 		r.line(t.Row, Figure{Measure: t.Measure}) // also for rows that were not measured
 	}
 	var b strings.Builder
-	b.WriteString("| what | measure | kube-apiserver | keepwatch | keepwatch / kube-apiserver | plain Go | keepwatch / plain Go | target | |\n")
-	b.WriteString("|---|---|---|---|---|---|---|---|---|\n")
+	row := func(cells ...string) { fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | ")) }
+	head, rule := []string{"what", "measure"}, "|---|---|---|---|"
+	for i, peer := range r.peers {
+		head = append(head, string(peer))
+		if i == 0 {
+			head, rule = append(head, string(Keepwatch)), rule+"---|"
+		}
+		head, rule = append(head, fmt.Sprintf("%s / %s", Keepwatch, peer)), rule+"---|---|"
+	}
+	row(append(head, "target", "")...)
+	b.WriteString(rule + "\n")
 	for _, l := range r.lines {
+		cells := []string{l.row, l.measure}
+		for i, peer := range r.peers {
+			cells = append(cells, l.unit.format(l.value(peer)))
+			if i == 0 {
+				cells = append(cells, l.unit.format(l.value(Keepwatch)))
+			}
+			cells = append(cells, formatRatio(l.ratio(peer)))
+		}
 		var goals, verdicts []string
 		for _, t := range targets {
 			if t.Row == l.row && t.Measure == l.measure {
@@ -142,15 +206,12 @@ func (r *Report) Table(targets []Target) string {
 				verdicts = append(verdicts, t.verdict(r))
 			}
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", l.row, l.measure,
-			l.unit.format(l.values[KubeAPIServer]), l.unit.format(l.values[Keepwatch]), l.ratio(KubeAPIServer),
-			l.unit.format(l.values[PlainGo]), l.ratio(PlainGo), strings.Join(goals, ", "), strings.Join(verdicts, ", "))
+		row(append(cells, strings.Join(goals, ", "), strings.Join(verdicts, ", "))...)
 	}
 	return b.String()
 }
 
-func (l *line) ratio(to Contender) string {
-	ratio := l.values[Keepwatch] / l.values[to]
+func formatRatio(ratio float64) string {
 	if math.IsNaN(ratio) || math.IsInf(ratio, 0) {
 		return "–"
 	}

@@ -8,15 +8,15 @@ import (
 
 func TestTable(t *testing.T) {
 	var logged []string
-	r := NewReport(func(_ string, args ...any) { logged = append(logged, args[2].(string)) })
+	r := NewReport(func(_ string, args ...any) { logged = append(logged, args[2].(string)) }, KubeAPIServer, PlainGo)
 	r.Add(KubeAPIServer, "A", Figure{"time", Seconds, 2}, Figure{"memory", Bytes, 3.5e9})
 	r.Add(Keepwatch, "A", Figure{"time", Seconds, 0.25}, Figure{"memory", Bytes, 2e6})
 	r.Add(PlainGo, "A", Figure{"time", Seconds, 0.1})
-	r.Add(KubeAPIServer, "B", Figure{cutOff, Count, 3}, Figure{behind, Seconds, 0.5}, Figure{p99, Seconds, 0.00012})
-	r.Add(Keepwatch, "B", Figure{cutOff, Count, 0}, Figure{behind, Seconds, 0.5}, Figure{p99, Seconds, 1})
+	r.Add(KubeAPIServer, "B", Figure{cutOff, Losses, 3}, Figure{behind, Seconds, 0.5}, Figure{p99, Seconds, 0.00012})
+	r.Add(Keepwatch, "B", Figure{cutOff, Losses, 0}, Figure{behind, Seconds, 0.5}, Figure{p99, Seconds, 1})
 	got := r.Table([]Target{
 		part("A", "time", KubeAPIServer, 0.2), part("A", "time", PlainGo, 1.3),
-		atMost("A", "memory", Bytes, 3e6), exactly("B", cutOff, 0), whereCurrent("B", p99), exactly("C", "lists", 0),
+		atMost("A", "memory", Bytes, 3e6), exactly("B", cutOff, 0), whereCurrent("B", p99, KubeAPIServer), exactly("C", "lists", 0),
 	})
 	_, got, _ = strings.Cut(got, "|---|---|---|---|---|---|---|---|---|\n")
 	want := `| A | time | 2.00 s | 250 ms | 0.125× | 100 ms | 2.5× | ≤ 0.2× kube-apiserver, ≤ 1.3× plain Go | met, **missed** |
@@ -31,6 +31,35 @@ func TestTable(t *testing.T) {
 	}
 	if want := "kube-apiserver: A: time 2.00 s, memory 3.50 GB"; logged[0] != want {
 		t.Errorf("logged %q", logged[0])
+	}
+}
+
+// Of several rounds the medians count, and the median of the ratios of each round.
+func TestRounds(t *testing.T) {
+	r := NewReport(t.Logf, Upstream)
+	for round, seconds := range [][2]float64{{10, 1}, {20, 8}, {40, 6}} {
+		if round > 0 {
+			r.NextRound()
+		}
+		r.Add(Upstream, "A", Figure{"time", Seconds, seconds[0]})
+		r.Add(Keepwatch, "A", Figure{"time", Seconds, seconds[1]})
+	}
+	r.Add(Keepwatch, "B", Figure{"time", Seconds, 1}) // in the last round only
+	r.Add(Upstream, "B", Figure{cutOff, Losses, 5})
+	got := r.Table([]Target{part("A", "time", Upstream, 0.15), multiple("A", "time", Upstream, 0.2), part("B", "time", Upstream, 1)})
+	want := `| what | measure | upstream | keepwatch | keepwatch / upstream | target |  |
+|---|---|---|---|---|---|---|
+| A | time | 20.00 s | 6.00 s | 0.15× | ≤ 0.15× upstream, ≥ 0.2× upstream | met, **missed** |
+| B | time | – | 1.00 s | – | ≤ 1× upstream | not judged |
+| B | watchers cut off | 5 | – | – |  |  |
+`
+	if got != want {
+		t.Errorf("got\n%s", got)
+	}
+	r.NextRound()
+	r.Add(Upstream, "B", Figure{cutOff, Losses, 0})
+	if n := r.value(Upstream, "B", cutOff); n != 5 {
+		t.Errorf("%v watchers are cut off, want those of the worst round", n)
 	}
 }
 

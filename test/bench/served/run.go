@@ -2,6 +2,7 @@ package served
 
 import (
 	"context"
+	"fmt"
 	"regexp"
 	"strings"
 	"time"
@@ -15,6 +16,7 @@ type Scale struct {
 	Idle    int           // watchers
 	Writing time.Duration // of a fan-out
 	Storm   Storm
+	Writes  int            // of each kind, by each number of writers
 	Rows    *regexp.Regexp // that are measured
 }
 
@@ -24,55 +26,72 @@ type step struct {
 	do   func(context.Context) error
 }
 
-// Run measures everything of an API server that has the data. A part that fails has no
+// Run measures steps of an API server that has the data. A step that fails has no
 // figures, and the next ones follow.
-func (r *Report) Run(ctx context.Context, by Contender, api *peer.Server, w *Writer, scale Scale) error {
-	server, err := NewServer(by, api)
-	if err != nil {
-		return err
+func (r *Report) Run(ctx context.Context, s *Server, steps []step, rows *regexp.Regexp) error {
+	for i, step := range steps {
+		steps[i].do = func(ctx context.Context) error {
+			if err := s.revive(ctx); err != nil {
+				return err
+			}
+			return step.do(ctx)
+		}
 	}
-	steps := []step{{startRow, func(ctx context.Context) error { return server.measureStart(ctx, r) }}}
-	for _, l := range []listMode{listJSON, listGzip, listProtobuf} {
-		steps = append(steps, step{firstRow(l), func(ctx context.Context) error { return server.measureFirst(ctx, r, l, scale.Pods) }})
+	return r.take(ctx, s.by, steps, rows)
+}
+
+// reads are starts, lists and watches.
+func (s *Server) reads(r *Report, w *Writer, scale Scale) []step {
+	steps := []step{{startRow, func(ctx context.Context) error { return s.measureStart(ctx, r) }}}
+	for _, l := range firstLists {
+		steps = append(steps, step{firstRow(l), func(ctx context.Context) error { return s.measureFirst(ctx, r, l, scale.Pods) }})
 	}
 	for _, l := range []listMode{listJSON, listGzip, listProtobuf} {
-		steps = append(steps, step{l.Row, func(ctx context.Context) error { return server.measureList(ctx, r, l, scale.Pods) }})
+		steps = append(steps, step{l.Row, func(ctx context.Context) error { return s.measureList(ctx, r, l, scale.Pods) }})
 	}
 	steps = append(steps,
-		step{warmRow, func(ctx context.Context) error { return server.measureRest(ctx, r) }},
+		step{warmRow, func(ctx context.Context) error { return s.measureRest(ctx, r) }},
 		step{listNamespace.Row, func(ctx context.Context) error {
-			return server.measureList(ctx, r, listNamespace, min(scale.Pods, 1000))
+			return s.measureList(ctx, r, listNamespace, min(scale.Pods, 1000))
 		}},
-		step{listPages.Row, func(ctx context.Context) error { return server.measurePages(ctx, r, scale.Pods) }},
-		step{listTable.Row, func(ctx context.Context) error { return server.measureList(ctx, r, listTable, scale.Pods) }},
-		step{listTableGzip.Row, func(ctx context.Context) error { return server.measureList(ctx, r, listTableGzip, scale.Pods) }},
-		step{watchListJSON.Row, func(ctx context.Context) error { return server.measureWatchList(ctx, r, watchListJSON, scale.Pods) }},
-		step{watchListProtobuf.Row, func(ctx context.Context) error { return server.measureWatchList(ctx, r, watchListProtobuf, scale.Pods) }},
-		step{idleRow, func(ctx context.Context) error { return server.measureIdle(ctx, r, scale.Idle) }})
+		step{listPages.Row, func(ctx context.Context) error { return s.measurePages(ctx, r, scale.Pods) }},
+		step{listTable.Row, func(ctx context.Context) error { return s.measureList(ctx, r, listTable, scale.Pods) }},
+		step{listTableGzip.Row, func(ctx context.Context) error { return s.measureList(ctx, r, listTableGzip, scale.Pods) }},
+		step{watchListJSON.Row, func(ctx context.Context) error { return s.measureWatchList(ctx, r, watchListJSON, scale.Pods) }},
+		step{watchListProtobuf.Row, func(ctx context.Context) error { return s.measureWatchList(ctx, r, watchListProtobuf, scale.Pods) }},
+		step{idleRow, func(ctx context.Context) error { return s.measureIdle(ctx, r, scale.Idle) }})
 	for _, f := range fanOuts {
 		steps = append(steps, step{f.row(), func(ctx context.Context) error {
-			newest, err := server.newest(ctx)
+			newest, err := s.newest(ctx)
 			if err != nil {
 				return err
 			}
-			return server.measureFanOut(ctx, r, f, watchPath(newest), w.write, scale.Writing)
+			return s.measureFanOut(ctx, r, f, watchPath(newest), w.write, scale.Writing)
 		}})
 	}
-	steps = append(steps, step{restartRow, func(ctx context.Context) error { return server.measureRestart(ctx, r, w) }})
+	return steps
+}
+
+// overload is a restart with many clients, and many lists at once.
+func (s *Server) overload(r *Report, w *Writer, scale Scale) []step {
+	steps := []step{{restartRow, func(ctx context.Context) error { return s.measureRestart(ctx, r, w) }}}
 	for _, l := range []listMode{listJSON, listProtobuf, listGzip} {
 		steps = append(steps, step{stormRow(scale.Storm.Lists, l), func(ctx context.Context) error {
-			return server.measureStorm(ctx, r, scale.Storm, l, scale.Pods)
+			return s.measureStorm(ctx, r, scale.Storm, l, scale.Pods)
 		}})
 	}
-	for i, s := range steps {
-		steps[i].do = func(ctx context.Context) error {
-			if err := server.revive(ctx); err != nil {
-				return err
-			}
-			return s.do(ctx)
-		}
+	return steps
+}
+
+// writes are writes of each kind, by each number of writers.
+func (s *Server) writes(r *Report, scale Scale) []step {
+	var steps []step
+	for _, writers := range writerCounts {
+		steps = append(steps, step{writeStep(writers), func(ctx context.Context) error {
+			return s.measureWrites(ctx, r, writers, scale.Writes)
+		}})
 	}
-	return r.take(ctx, by, steps, scale.Rows)
+	return steps
 }
 
 // revive restarts a server that an earlier measurement has ended, and checks that it has
@@ -109,7 +128,7 @@ func (r *Report) RunPlain(ctx context.Context, bodies *Bodies, scale Scale) erro
 
 // SaveBodies saves a server's answers in a folder, for the plain server.
 func SaveBodies(ctx context.Context, server *peer.Server, dir string) (*Bodies, error) {
-	s, err := NewServer(Keepwatch, server)
+	s, err := NewServer(Keepwatch, server, 1)
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +151,9 @@ func (r *Report) take(ctx context.Context, by Contender, steps []step, rows *reg
 		within, cancel := context.WithTimeout(ctx, stepTimeout)
 		if err := s.do(within); err != nil {
 			why, _, _ := strings.Cut(err.Error(), "\n") // the rest is a server's log
-			r.Progress("%s: %s: FAILED: %s", by, s.name, why)
+			failure := fmt.Sprintf("%s: %s: FAILED: %s", by, s.name, why)
+			r.failed = append(r.failed, failure)
+			r.Progress("%s", failure)
 		}
 		cancel()
 	}

@@ -22,62 +22,59 @@ var (
 	idle       = flag.Int("idle", 5000, "how many watchers are idle")
 	writing    = flag.Duration("writing", 10*time.Second, "how long each fan-out is written to")
 	concurrent = flag.Int("concurrent", 32, "how many lists are asked for at once")
+	writes     = flag.Int("writes", 2000, "how many pods are created, updated, patched and deleted by each number of writers")
+	rounds     = flag.Int("rounds", 3, "how often keepwatch-apiserver's modes are measured, in turns")
 	rows       = flag.String("rows", "", "regular expression of the rows that are measured (default all)")
 	limit      = flag.Float64("memory-limit", 18, "how many GiB a server may hold before it is killed")
 )
 
-// BenchmarkServed loads an etcd once and measures kube-apiserver, keepwatch serve and a
-// plain Go server, one after the other, never two at a time. An iteration prints one
-// table.
-func BenchmarkServed(b *testing.B) {
+func scale(b *testing.B) Scale {
 	klog.SetLogger(logr.Discard()) // of informers, about the restart
 	only, err := regexp.Compile(*rows)
 	if err != nil {
 		b.Fatalf("-rows: %v", err)
 	}
-	for b.Loop() {
-		compare(b, Scale{
-			Pods: *pods, Idle: *idle, Writing: *writing, Rows: only,
-			Storm: Storm{Lists: *concurrent, MemoryLimit: int64(*limit * (1 << 30))},
-		})
+	return Scale{
+		Pods: *pods, Idle: *idle, Writing: *writing, Writes: *writes, Rows: only,
+		Storm: Storm{Lists: *concurrent, MemoryLimit: int64(*limit * (1 << 30))},
 	}
 }
 
-func compare(b *testing.B, scale Scale) {
-	ctx := b.Context()
-	report := NewReport(func(format string, args ...any) { fmt.Printf(format+"\n", args...) })
+func newReport(peers ...Contender) *Report {
+	return NewReport(func(format string, args ...any) { fmt.Printf(format+"\n", args...) }, peers...)
+}
+
+// BenchmarkServe loads an etcd once and measures kube-apiserver, keepwatch serve and a
+// plain Go server, one after the other, never two at a time. An iteration prints one
+// table.
+func BenchmarkServe(b *testing.B) {
+	for b.Loop() {
+		compareServe(b, scale(b))
+	}
+}
+
+func compareServe(b *testing.B, scale Scale) {
+	ctx, report := b.Context(), newReport(KubeAPIServer, PlainGo)
 	peer.Keepwatch(b) // so that nothing is built while something is measured
 	etcd := peer.StartEtcd(b)
-	client, err := etcd.Client()
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer client.Close()
 	kubernetes := peer.KubernetesOn(b, etcd)
-	if err := load.Fleet(ctx, kubernetes.Config(), client, scale.Pods); err != nil {
-		b.Fatal(err)
+	writer := fill(b, report, kubernetes, scale)
+	defer printTable(report, scale, ServeTargets(scale.Storm.Lists)) // also if a step fails
+	measure := func(by Contender, api *peer.Server) {
+		server, err := NewServer(by, api, 3)
+		if err != nil {
+			b.Fatal(err)
+		}
+		steps := append(server.reads(report, writer, scale), server.overload(report, writer, scale)...)
+		if err := report.Run(ctx, server, steps, scale.Rows); err != nil {
+			b.Fatal(err)
+		}
 	}
-	if err := WriteConfigMaps(ctx, client, *configMaps); err != nil {
-		b.Fatal(err)
-	}
-	writer, err := NewWriter(ctx, client, 500)
-	if err != nil {
-		b.Fatal(err)
-	}
-	report.Progress("%d pods and %d config maps are in etcd", scale.Pods, *configMaps)
-	defer func() { // also if a step fails
-		fmt.Printf("\n%d pods, %d config maps, %v of writing for each fan-out\n\n%s\n",
-			scale.Pods, *configMaps, scale.Writing, report.Table(Targets(scale.Storm.Lists)))
-	}()
-	if err := report.Run(ctx, KubeAPIServer, kubernetes, writer, scale); err != nil {
-		b.Fatal(err)
-	}
+	measure(KubeAPIServer, kubernetes)
 	kubernetes.Kill()
 
 	keepwatch := peer.ServeOn(b, etcd)
-	if err := report.Run(ctx, Keepwatch, keepwatch, writer, scale); err != nil {
-		b.Fatal(err)
-	}
+	measure(Keepwatch, keepwatch)
 	bodies, err := SaveBodies(ctx, keepwatch, b.TempDir())
 	if err != nil {
 		b.Fatal(err)
@@ -88,4 +85,76 @@ func compare(b *testing.B, scale Scale) {
 		b.Fatal(err)
 	}
 	report.Progress("done")
+}
+
+// BenchmarkKubernetes loads an etcd once and measures keepwatch-apiserver in both modes, in turns, never
+// two at a time. An iteration prints one table. A step that fails is a failure.
+func BenchmarkKubernetes(b *testing.B) {
+	for b.Loop() {
+		compareKubernetes(b, scale(b))
+	}
+}
+
+func compareKubernetes(b *testing.B, scale Scale) {
+	report := newReport(Upstream)
+	etcd := peer.StartEtcd(b)
+	upstream := peer.KeepwatchAPIServerOn(b, etcd, "--reads=upstream")
+	writer := fill(b, report, upstream, scale)
+	upstream.Kill()
+	keepwatch := peer.KeepwatchAPIServerOn(b, etcd, "--reads=keepwatch")
+	keepwatch.Kill()
+	defer printTable(report, scale, KubernetesTargets())
+	for round := range *rounds {
+		if round > 0 {
+			report.NextRound()
+		}
+		for _, c := range []struct {
+			by  Contender
+			api *peer.Server
+		}{{Upstream, upstream}, {Keepwatch, keepwatch}} {
+			server, err := NewServer(c.by, c.api, 1)
+			if err != nil {
+				b.Fatal(err)
+			}
+			steps := append(server.reads(report, writer, scale), server.writes(report, scale)...)
+			if err := report.Run(b.Context(), server, steps, scale.Rows); err != nil {
+				b.Fatal(err)
+			}
+			server.Kill()
+		}
+	}
+	for _, failure := range report.Failed() {
+		b.Error(failure)
+	}
+	report.Progress("done")
+}
+
+// fill writes the data through a server and into its etcd.
+func fill(b *testing.B, report *Report, server *peer.Server, scale Scale) *Writer {
+	ctx := b.Context()
+	client, err := server.Etcd().Client()
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { client.Close() })
+	if err := load.Fleet(ctx, server.Config(), client, scale.Pods); err != nil {
+		b.Fatal(err)
+	}
+	if err := WriteConfigMaps(ctx, client, *configMaps); err != nil {
+		b.Fatal(err)
+	}
+	writer, err := NewWriter(ctx, client, 500)
+	if err != nil {
+		b.Fatal(err)
+	}
+	report.Progress("%d pods and %d config maps are in etcd", scale.Pods, *configMaps)
+	return writer
+}
+
+func printTable(report *Report, scale Scale, targets []Target) {
+	fmt.Printf("\n%d pods, %d config maps, %v of writing for each fan-out\n\n%s\n",
+		scale.Pods, *configMaps, scale.Writing, report.Table(targets))
+	for _, failure := range report.Failed() {
+		fmt.Println(failure)
+	}
 }

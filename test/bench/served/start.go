@@ -24,7 +24,7 @@ const (
 func (s *Server) measureStart(ctx context.Context, r *Report) error {
 	var walls, cpus []time.Duration
 	var residents []int64
-	for range runs {
+	for range s.runs {
 		s.Kill()
 		began := time.Now()
 		if err := s.Restart(ctx); err != nil {

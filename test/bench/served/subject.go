@@ -16,6 +16,7 @@ import (
 // subject is a server that is measured.
 type subject struct {
 	by       Contender
+	runs     int // of which the median counts
 	endpoint wire.Endpoint
 	// process is the server's, which is another one after a restart.
 	process func() *peer.Process
@@ -27,15 +28,15 @@ type Server struct {
 	*peer.Server
 }
 
-// NewServer returns the server as a contender.
-func NewServer(by Contender, server *peer.Server) (*Server, error) {
+// NewServer returns the server as a contender. Each figure is the median of so many runs.
+func NewServer(by Contender, server *peer.Server, runs int) (*Server, error) {
 	config := server.Config()
 	tls, err := rest.TLSConfigFor(config)
 	if err != nil {
 		return nil, err
 	}
 	return &Server{Server: server, subject: subject{
-		by: by, process: server.Process,
+		by: by, runs: runs, process: server.Process,
 		endpoint: wire.Endpoint{Address: strings.TrimPrefix(config.Host, "https://"), TLS: tls, Token: config.BearerToken},
 	}}, nil
 }

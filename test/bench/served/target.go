@@ -10,16 +10,16 @@ import (
 type Target struct {
 	Row, Measure string
 	Goal         string // in words
-	// met reports whether a value meets the target; judged is false where it does not apply.
-	met func(r *Report, value float64) (met, judged bool)
+	// met reports whether a line meets the target; judged is false where it does not apply.
+	met func(r *Report, l *line) (met, judged bool)
 }
 
 func (t Target) verdict(r *Report) string {
-	value := r.value(Keepwatch, t.Row, t.Measure)
-	if math.IsNaN(value) {
+	l := r.find(t.Row, t.Measure)
+	if math.IsNaN(l.value(Keepwatch)) {
 		return "**missed**" // a row without a figure failed
 	}
-	switch met, judged := t.met(r, value); {
+	switch met, judged := t.met(r, l); {
 	case !judged:
 		return "not judged"
 	case met:
@@ -30,37 +30,45 @@ func (t Target) verdict(r *Report) string {
 
 // part is to be at most a factor of another's.
 func part(row, measure string, of Contender, factor float64) Target {
-	return Target{row, measure, fmt.Sprintf("≤ %.3g× %s", factor, of), func(r *Report, value float64) (bool, bool) {
-		other := r.value(of, row, measure)
-		return value <= factor*other, !math.IsNaN(other)
+	return Target{row, measure, fmt.Sprintf("≤ %.3g× %s", factor, of), func(_ *Report, l *line) (bool, bool) {
+		ratio := l.ratio(of)
+		return ratio <= factor, !math.IsNaN(ratio)
+	}}
+}
+
+// multiple is to be at least a factor of another's.
+func multiple(row, measure string, of Contender, factor float64) Target {
+	return Target{row, measure, fmt.Sprintf("≥ %.3g× %s", factor, of), func(_ *Report, l *line) (bool, bool) {
+		ratio := l.ratio(of)
+		return ratio >= factor, !math.IsNaN(ratio)
 	}}
 }
 
 func atMost(row, measure string, unit Unit, bound float64) Target {
-	return Target{row, measure, "≤ " + unit.format(bound), func(_ *Report, value float64) (bool, bool) {
-		return value <= bound, true
+	return Target{row, measure, "≤ " + unit.format(bound), func(_ *Report, l *line) (bool, bool) {
+		return l.value(Keepwatch) <= bound, true
 	}}
 }
 
 func exactly(row, measure string, n int) Target {
-	return Target{row, measure, fmt.Sprintf("= %d", n), func(_ *Report, value float64) (bool, bool) {
-		return value == float64(n), true
+	return Target{row, measure, fmt.Sprintf("= %d", n), func(_ *Report, l *line) (bool, bool) {
+		return l.value(Keepwatch) == float64(n), true
 	}}
 }
 
-// whereCarried is to be at most kube-apiserver's, at rates that it carries.
-func whereCurrent(row, measure string) Target {
-	return Target{row, measure, "≤ kube-apiserver's where it keeps up", func(r *Report, value float64) (bool, bool) {
-		return value <= r.value(KubeAPIServer, row, measure), r.keptUp(KubeAPIServer, row)
+// whereCurrent is to be at most a peer's, at rates at which the peer keeps up.
+func whereCurrent(row, measure string, peer Contender) Target {
+	return Target{row, measure, fmt.Sprintf("≤ %s's where it keeps up", peer), func(r *Report, l *line) (bool, bool) {
+		return l.value(Keepwatch) <= l.value(peer), r.keptUp(peer, row)
 	}}
 }
 
-// whereDelivered is a target of at most a factor of kube-apiserver's figure, in rows where
-// kube-apiserver cut off no watcher: otherwise its figure includes watchers that received
+// whereDelivered is a target of at most a factor of a peer's figure, in rows where
+// the peer cut off no watcher: otherwise its figure includes watchers that received
 // few events.
-func whereDelivered(row, measure string, factor float64) Target {
-	return Target{row, measure, fmt.Sprintf("≤ %.3g× kube-apiserver where it cuts off nobody", factor), func(r *Report, value float64) (bool, bool) {
-		return value <= factor*r.value(KubeAPIServer, row, measure), r.value(KubeAPIServer, row, cutOff) == 0
+func whereDelivered(row, measure string, peer Contender, factor float64) Target {
+	return Target{row, measure, fmt.Sprintf("≤ %.3g× %s where it cuts off nobody", factor, peer), func(r *Report, l *line) (bool, bool) {
+		return l.ratio(peer) <= factor, r.value(peer, row, cutOff) == 0
 	}}
 }
 
@@ -70,8 +78,8 @@ func (r *Report) keptUp(by Contender, row string) bool {
 	return r.value(by, row, cutOff) == 0 && r.value(by, row, behind) <= 3
 }
 
-// Targets returns the targets, for concurrent lists at a time.
-func Targets(concurrent int) []Target {
+// ServeTargets returns the targets of keepwatch serve, for concurrent lists at a time.
+func ServeTargets(concurrent int) []Target {
 	const mb = 1e6
 	all := []Target{
 		part(listJSON.Row, wallTime, KubeAPIServer, 1.0/8), part(listJSON.Row, wallTime, PlainGo, 1.3), part(listJSON.Row, serverCPU, KubeAPIServer, 1.0/10),
@@ -94,9 +102,36 @@ func Targets(concurrent int) []Target {
 		all = append(all, exactly(row, complete, concurrent), atMost(row, growth, Bytes, 300*mb))
 	}
 	for _, f := range fanOuts {
-		all = append(all, whereDelivered(f.row(), perEvent, 0.5), part(f.row(), perEvent, PlainGo, 1.3), whereCurrent(f.row(), p99))
+		all = append(all, whereDelivered(f.row(), perEvent, KubeAPIServer, 0.5), part(f.row(), perEvent, PlainGo, 1.3), whereCurrent(f.row(), p99, KubeAPIServer))
 		if f.rate == 1000 {
 			all = append(all, exactly(f.row(), cutOff, 0))
+		}
+	}
+	return all
+}
+
+// KubernetesTargets returns the targets of keepwatch-apiserver compared with its other mode.
+func KubernetesTargets() []Target {
+	all := []Target{
+		part(startRow, toReady, Upstream, 0.5), part(startRow, resident, Upstream, 0.4),
+		part(listJSON.Row, serverCPU, Upstream, 0.15),
+		part(listGzip.Row, serverCPU, Upstream, 0.02),
+		part(listProtobuf.Row, serverCPU, Upstream, 0.17),
+		part(listTable.Row, serverCPU, Upstream, 0.15),
+		part(listPages.Row, serverCPU, Upstream, 0.1),
+		part(watchListJSON.Row, serverCPU, Upstream, 0.1),
+		part(watchListProtobuf.Row, serverCPU, Upstream, 0.1),
+	}
+	for _, l := range firstLists {
+		all = append(all, part(firstRow(l), serverCPU, Upstream, 0.6))
+	}
+	for _, f := range fanOuts {
+		all = append(all, whereDelivered(f.row(), perEvent, Upstream, 0.6), exactly(f.row(), cutOff, 0))
+	}
+	for _, writers := range writerCounts {
+		for _, kind := range writeKinds {
+			row := kind.row(writers)
+			all = append(all, multiple(row, perSecond, Upstream, 1.1), part(row, perWrite, Upstream, 0.85), part(row, writeP99, Upstream, 1))
 		}
 	}
 	return all

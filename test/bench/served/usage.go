@@ -60,8 +60,6 @@ func measure(p *peer.Process, do func() error) (usage, error) {
 }
 
 const (
-	// runs of which the median counts.
-	runs = 3
 	// longRun is the time from which on an operation is measured only once.
 	longRun = 10 * time.Second
 	// shortRun is how long a run lasts at least: processor time is counted in
@@ -72,7 +70,7 @@ const (
 // repeat measures do, which has run before, several times for a median, and in each run as
 // often as a figure needs. The result is for one call, except the growth, which is the
 // largest.
-func repeat(p *peer.Process, do func() error) (usage, error) {
+func (s *subject) repeat(do func() error) (usage, error) {
 	began := time.Now()
 	if err := do(); err != nil {
 		return usage{}, err
@@ -80,8 +78,8 @@ func repeat(p *peer.Process, do func() error) (usage, error) {
 	times := max(1, int(shortRun/max(time.Since(began), time.Millisecond)))
 	var walls, cpus []time.Duration
 	var growth int64
-	for range runs {
-		u, err := measure(p, func() error {
+	for range s.runs {
+		u, err := measure(s.process(), func() error {
 			for range times {
 				if err := do(); err != nil {
 					return err

@@ -5,6 +5,10 @@ package apiserver
 import (
 	"flag"
 	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/keepwatch/keepwatch/test/differential"
@@ -13,10 +17,38 @@ import (
 
 var (
 	seedFlag     = flag.Uint64("apiserver.seed", 1, "draw requests and writes as a run did that printed this seed; 0 draws anew")
-	requestsFlag = flag.Int("apiserver.requests", 3000, "how many requests to send to both servers")
+	requestsFlag = flag.Int("apiserver.requests", 3000, "how many requests to send to both servers, in all variants together")
 )
 
 func TestMain(m *testing.M) { peer.Main(m) }
+
+// common are the flags of all servers. A lease of the server's identity is renewed every 10 s: a write
+// that belongs to no phase. Node restricts nodes to their own pods.
+var common = []string{
+	"--feature-gates", "APIServerIdentity=false,UnknownVersionInteroperabilityProxy=false",
+	"--runtime-config", "api/all=true",
+	"--authorization-mode", "Node", // beside RBAC
+}
+
+// variant is a configuration of both servers.
+type variant struct {
+	name  string
+	share int // of the requests, in percent
+	flags func(*testing.T) []string
+}
+
+var variants = []variant{
+	{"plain", 40, func(*testing.T) []string { return nil }},
+	{"encrypted with KMS", 20, func(t *testing.T) []string {
+		return []string{"--encryption-provider-config", writeEncryption(t, filepath.Join(t.TempDir(), "encryption.yaml"), kmsProvider(startKMS(t)), identity)}
+	}},
+	{"encrypted with a key", 20, func(t *testing.T) []string {
+		return []string{"--encryption-provider-config", writeEncryption(t, filepath.Join(t.TempDir(), "encryption.yaml"), secretbox("b"), aescbc("a"), identity)}
+	}},
+	{"stored as JSON, with CBOR", 20, func(*testing.T) []string {
+		return []string{"--storage-media-type", "application/json", "--feature-gates", "CBORServingAndStorage=true"}
+	}},
+}
 
 // TestReadsSideBySide sends the same requests to two servers on one etcd.
 func TestReadsSideBySide(t *testing.T) {
@@ -25,23 +57,38 @@ func TestReadsSideBySide(t *testing.T) {
 		seed = rand.Uint64()
 	}
 	t.Logf("-apiserver.seed %d", seed)
-	report := differential.NewReport(false)
+	samples, err := differential.ReadSamples(moduleDir(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, v := range variants {
+		t.Run(v.name, func(t *testing.T) {
+			compareReads(t, seed+uint64(i), samples, *requestsFlag*v.share/100, v.flags(t))
+		})
+	}
+}
+
+func compareReads(t *testing.T, seed uint64, samples []differential.Sample, requests int, flags []string) {
+	comparison := differential.SameBinary()
+	report := differential.NewReport(comparison)
 	t.Cleanup(func() { report.Print(t.Output()) }) // after the ends of the servers' logs
 	etcd := peer.StartEtcd(t)
-	// A lease of the server's identity is renewed every 10 s: a write that belongs to no phase.
-	// Compressed watches are not built.
-	flags := []string{"--feature-gates", "APIServerIdentity=false,UnknownVersionInteroperabilityProxy=false,WatchListCompression=false"}
+	flags = append(flags, common...)
 	upstream := peer.KeepwatchAPIServerOn(t, etcd, append(flags, "--reads=upstream")...)
-	world, err := differential.Build(t.Context(), etcd, upstream, func() *peer.Server {
-		return peer.KeepwatchAPIServerOn(t, etcd, flags...)
-	}, seed)
+	world, err := differential.Build(t.Context(), differential.Plan{
+		Etcd: etcd, Theirs: upstream, Comparison: comparison, Seed: seed, Samples: samples,
+		Ours: func() *peer.Server { return peer.KeepwatchAPIServerOn(t, etcd, flags...) },
+	})
 	if world != nil {
 		defer world.Close()
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := differential.Run(t.Context(), world, *requestsFlag, seed, report, t.Logf); err != nil {
+	if lacking := world.Lacking(); len(lacking) > 0 {
+		t.Errorf("no objects of %s", strings.Join(lacking, ", "))
+	}
+	if err := differential.Run(t.Context(), world, requests, seed, report, t.Logf); err != nil {
 		t.Fatal(err)
 	}
 	if all, answered := report.Requests(); answered < all/2 {
@@ -50,4 +97,15 @@ func TestReadsSideBySide(t *testing.T) {
 	if n := report.Differences(); n > 0 {
 		t.Errorf("%d differences", n)
 	}
+}
+
+// moduleDir is the folder of the module k8s.io/kubernetes.
+func moduleDir(t *testing.T) string {
+	list := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes")
+	list.Dir, list.Stderr = filepath.Join("..", "..", "..", "kubernetes"), os.Stderr
+	dir, err := list.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(dir))
 }

@@ -28,15 +28,20 @@ func TestServerSideBySide(t *testing.T) {
 	}
 	t.Logf("-differential.seed %d", seed)
 	flags := strings.Fields(*serveFlag)
-	report := differential.NewReport(slices.Contains(flags, "--storage=upstream"))
+	comparison := differential.ServeBesideKubernetes()
+	if slices.Contains(flags, "--storage=upstream") {
+		comparison = differential.UpstreamBesideKubernetes()
+	}
+	report := differential.NewReport(comparison)
 	t.Cleanup(func() { report.Print(t.Output()) }) // after the ends of the servers' logs
 	etcd := peer.StartEtcd(t)
 	// The lease that identifies the server is renewed every 10 s: a write that
 	// belongs to no phase.
 	theirs := peer.KubernetesOn(t, etcd, "--feature-gates", "APIServerIdentity=false,UnknownVersionInteroperabilityProxy=false")
-	world, err := differential.Build(t.Context(), etcd, theirs, func() *peer.Server {
-		return peer.ServeOn(t, etcd, flags...)
-	}, seed)
+	world, err := differential.Build(t.Context(), differential.Plan{
+		Etcd: etcd, Theirs: theirs, Comparison: comparison, Seed: seed,
+		Ours: func() *peer.Server { return peer.ServeOn(t, etcd, flags...) },
+	})
 	if world != nil {
 		defer world.Close()
 	}

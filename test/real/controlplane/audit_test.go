@@ -1,0 +1,96 @@
+package controlplane
+
+import (
+	"bufio"
+	"encoding/json"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// auditPolicy records all reads, with their user agents.
+const auditPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: Metadata
+  verbs: [get, list, watch]
+- level: None
+`
+
+// auditLog is the API server's audit log, which counts reads by user agent.
+type auditLog struct {
+	policy, file string
+	marked       time.Time
+}
+
+func newAuditLog(dir string) (*auditLog, error) {
+	l := &auditLog{policy: filepath.Join(dir, "policy.yaml"), file: filepath.Join(dir, "audit.log")}
+	return l, os.WriteFile(l.policy, []byte(auditPolicy), 0o644)
+}
+
+// flags are the API server's.
+func (l *auditLog) flags() []string {
+	return []string{"--audit-policy-file", l.policy, "--audit-log-path", l.file}
+}
+
+// mark sets the time from which on since counts.
+func (l *auditLog) mark() { l.marked = time.Now() }
+
+// components are the beginnings of the user agents of a cluster's components.
+var components = []string{"kube-controller-manager", "kube-scheduler", "kwok"}
+
+// resumption counts the requests of a cluster's components.
+type resumption struct {
+	lists, streams int // that read everything
+	watches        int // that resume
+}
+
+// since counts the requests after the mark, and logs those that read everything.
+func (l *auditLog) since(logf func(string, ...any)) (r resumption, err error) {
+	f, err := os.Open(l.file)
+	if err != nil {
+		return r, err
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var e struct {
+			Stage, Verb, RequestURI, UserAgent string
+			RequestReceivedTimestamp           time.Time
+		}
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			continue // the line that a kill cut off
+		}
+		if e.RequestReceivedTimestamp.Before(l.marked) || !fromComponent(e.UserAgent) {
+			continue
+		}
+		uri, err := url.Parse(e.RequestURI)
+		if err != nil {
+			return r, err
+		}
+		switch {
+		case e.Verb == "list" && e.Stage == "ResponseComplete":
+			r.lists++
+			logf("LIST after the restart: %s by %s", e.RequestURI, e.UserAgent)
+		case e.Verb == "watch" && e.Stage == "ResponseStarted" && uri.Query().Get("sendInitialEvents") == "true":
+			r.streams++
+			logf("initial stream after the restart: %s by %s", e.RequestURI, e.UserAgent)
+		case e.Verb == "watch" && e.Stage == "ResponseStarted":
+			r.watches++
+		}
+	}
+	return r, lines.Err()
+}
+
+func fromComponent(userAgent string) bool {
+	for _, c := range components {
+		if strings.HasPrefix(userAgent, c) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,70 @@
+// Package suites runs Kubernetes' and controller-runtime's own tests on keepwatch-apiserver, with
+// --reads=upstream and with --reads=keepwatch, and compares the outcomes test by test.
+//
+// Kubernetes' tests start an API server in their own process. They are copied from the module cache into
+// bin/suites, with patches that let the functions that start the server call kubernetes/suites. All that
+// they test stays in the module cache. controller-runtime's tests are compiled there as they are, and
+// start keepwatch-apiserver. No file of another project is in this repository.
+//
+//	make kubernetes-suites                              # all; hours
+//	make kubernetes-suites SUITE=apiextensions          # those whose name matches
+//	make kubernetes-suites SUITE='^apiserver$' TESTS='^TestWatch'
+//
+// The outcomes of each suite are saved in bin/suites, from where the table of all suites is printed.
+//
+// # Files
+//
+//	targets.go   the packages of tests
+//	patches.go   the changes of other projects' files
+//	workspace.go the module that tests are copied into and compiled in
+//	run.go       runs a package in both modes, and repeats what differs
+//	outcome.go   reads the outcome of each test
+//	result.go    the outcomes of both modes, and their table
+package suites
+
+import "path"
+
+const (
+	kubernetesModule = "k8s.io/kubernetes"
+	extensionsModule = "k8s.io/apiextensions-apiserver"
+	runtimeModule    = "sigs.k8s.io/controller-runtime"
+)
+
+// copied are the folders of tests, and of what starts their servers, by module.
+var copied = map[string][]string{
+	kubernetesModule: {"test/integration", "test/utils/apiserver", "cmd/kube-apiserver/app/testing"},
+	extensionsModule: {"test/integration", "pkg/cmd/server/testing"},
+}
+
+// target is a package of tests.
+type target struct {
+	name           string
+	module, folder string
+	ginkgo         bool // the specs are compared, too
+}
+
+// targets returns all packages, the quickest to build first.
+func targets() []target {
+	all := under("apiextensions", extensionsModule, "test/integration", false, "", "conversion", "storage")
+	all = append(all, under("controller-runtime", runtimeModule, "pkg", true,
+		"client", "cache", "controller", "controller/controllerutil", "manager", "builder", "handler", "source", "cluster", "webhook",
+		"metrics/filters", "internal/recorder", "internal/controller")...)
+	all = append(all, under("controller-runtime", runtimeModule, "pkg", false, "client/apiutil", "manager/internal/integration")...)
+	all = append(all, under("", kubernetesModule, "test/integration", false,
+		"apiserver", "apimachinery", "apimachinery/apply", "etcd", "storageversion", "controlplane",
+		"apiserver/apply", "apiserver/admissionwebhook", "apiserver/cel", "apiserver/discovery", "apiserver/openapi",
+		"apiserver/flowcontrol", "apiserver/apidefinitions", "apiserver/peerproxy", "apiserver/certreload",
+		"apiserver/coordinatedleaderelection", "apiserver/anonymous", "apiserver/tracing",
+		"controlplane/transformation", "controlplane/audit",
+		"dryrun", "events", "namespace", "quota", "garbagecollector", "storageversionmigrator", "auth")...)
+	return all
+}
+
+// under returns the targets of folders of a module.
+func under(suite, module, root string, ginkgo bool, folders ...string) []target {
+	var all []target
+	for _, folder := range folders {
+		all = append(all, target{path.Join(suite, folder), module, path.Join(root, folder), ginkgo})
+	}
+	return all
+}

@@ -1,0 +1,176 @@
+package suites
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/mod/modfile"
+)
+
+// workspace is a folder with a module that has the copied tests and requires the modules of all tests.
+type workspace struct{ dir string }
+
+// workspaceModule is the path of the module.
+const workspaceModule = "github.com/keepwatch/keepwatch/suites"
+
+// newWorkspace makes the module from that of keepwatch-apiserver, so that the tests have its libraries.
+// The go command adds what only the tests import.
+func newWorkspace(ctx context.Context, root, dir string) (workspace, error) {
+	w := workspace{dir}
+	if err := os.RemoveAll(dir); err != nil {
+		return w, err
+	}
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return w, err
+	}
+	mod, err := w.module(root)
+	if err != nil {
+		return w, err
+	}
+	sums, err := os.ReadFile(filepath.Join(root, "kubernetes", "go.sum"))
+	if err != nil {
+		return w, err
+	}
+	for name, text := range map[string][]byte{"go.mod": mod, "go.sum": sums} {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o666); err != nil {
+			return w, err
+		}
+	}
+	return w, w.copyTests(ctx)
+}
+
+func (w workspace) module(root string) ([]byte, error) {
+	mod, err := parseModule(filepath.Join(root, "kubernetes", "go.mod"))
+	if err != nil {
+		return nil, err
+	}
+	ours := mod.Module.Mod.Path
+	parent := strings.TrimSuffix(ours, "/kubernetes")
+	if err := mod.AddModuleStmt(workspaceModule); err != nil {
+		return nil, err
+	}
+	tests, err := parseModule(filepath.Join(root, "test", "go.mod"))
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range tests.Require {
+		if r.Mod.Path == runtimeModule {
+			if err := mod.AddRequire(r.Mod.Path, r.Mod.Version); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if err := mod.AddRequire(ours, "v0.0.0"); err != nil {
+		return nil, err
+	}
+	for path, folder := range map[string]string{ours: filepath.Join(root, "kubernetes"), parent: root} {
+		if err := mod.AddReplace(path, "", folder, ""); err != nil {
+			return nil, err
+		}
+	}
+	return mod.Format()
+}
+
+func parseModule(file string) (*modfile.File, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	return modfile.Parse(file, text, nil)
+}
+
+// copyTests copies the folders of tests, lets them import each other from here, and applies the patches.
+func (w workspace) copyTests(ctx context.Context) error {
+	for module, folders := range copied {
+		source, err := w.goCommand(ctx, "list", "-mod=mod", "-m", "-f", "{{.Dir}}", module)
+		if err != nil {
+			return err
+		}
+		for _, folder := range folders {
+			if err := w.copyFolder(filepath.Join(source, folder), filepath.Join(w.dir, path.Base(module), folder)); err != nil {
+				return err
+			}
+		}
+	}
+	for _, p := range patches {
+		file := filepath.Join(w.dir, path.Base(p.module), p.file)
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		patched, err := p.apply(string(text))
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(file, []byte(patched), 0o666); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w workspace) copyFolder(from, to string) error {
+	return filepath.WalkDir(from, func(file string, entry os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		below, err := filepath.Rel(from, file)
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() {
+			return os.MkdirAll(filepath.Join(to, below), 0o777)
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		if strings.HasSuffix(file, ".go") {
+			text = []byte(importCopies.Replace(string(text)))
+		}
+		return os.WriteFile(filepath.Join(to, below), text, 0o666)
+	})
+}
+
+// importCopies replaces the imports of copied packages.
+var importCopies = func() *strings.Replacer {
+	var all []string
+	for module, folders := range copied {
+		for _, folder := range folders {
+			for _, end := range []string{`"`, `/`} {
+				all = append(all, `"`+path.Join(module, folder)+end, `"`+path.Join(workspaceModule, path.Base(module), folder)+end)
+			}
+		}
+	}
+	return strings.NewReplacer(all...)
+}()
+
+// compile builds the tests of a package, and returns the package's folder, which they run in.
+func (w workspace) compile(ctx context.Context, t target, binary string) (dir string, err error) {
+	root := t.module
+	if _, ok := copied[t.module]; ok {
+		root = path.Join(workspaceModule, path.Base(t.module))
+	}
+	tests := path.Join(root, t.folder)
+	if _, err := w.goCommand(ctx, "test", "-mod=mod", "-c", "-ldflags=-s -w", "-o", binary, tests); err != nil {
+		return "", err
+	}
+	return w.goCommand(ctx, "list", "-mod=mod", "-f", "{{.Dir}}", tests)
+}
+
+func (w workspace) goCommand(ctx context.Context, args ...string) (string, error) {
+	command := exec.CommandContext(ctx, "go", args...)
+	command.Dir = w.dir
+	var errors strings.Builder
+	command.Stderr = &errors
+	out, err := command.Output()
+	if err != nil {
+		return "", fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, errors.String())
+	}
+	return strings.TrimSpace(string(out)), nil
+}
