@@ -152,7 +152,7 @@ var rules = map[string]rule{
 		why:    "connections and credentials do not depend on what a request reads or writes",
 	},
 	"controlplane/...": {
-		ours:   []string{"", "store", "source/etcd", "watchcache", "storage", "readpath", "internal/etcddial", "controlplane/..."},
+		ours:   []string{"", "store", "source/etcd", "watchcache", "storage", "readpath", "internal/customreaders", "internal/etcddial", "controlplane/..."},
 		others: []string{"*"},
 		why:    "the embedded API server must not depend on the clients that are tested against it",
 	},
@@ -195,6 +195,11 @@ var rules = map[string]rule{
 		why:    "the decisions of an operator are a pure function without I/O",
 	},
 	"check": {ours: []string{""}, why: "the oracle must not share code with the packages that it judges"},
+	"conform": {
+		ours:   []string{"", "check"},
+		others: []string{"k8s.io/api/", "k8s.io/apiextensions-apiserver/pkg/apis/", "k8s.io/apiextensions-apiserver/pkg/client/", "k8s.io/apimachinery/", "k8s.io/client-go/", "golang.org/x/sync/errgroup"},
+		why:    "a judge of servers must not share code with the servers and clients that it judges",
+	},
 	"internal/sim": {
 		ours:   []string{"*"},
 		others: []string{"k8s.io/apimachinery/", "k8s.io/client-go/"},
@@ -202,6 +207,14 @@ var rules = map[string]rule{
 	},
 	"internal/arrows":  {},
 	"internal/backoff": {why: "a wait is a function of the number of attempts and a random number"},
+	"internal/customreaders": {
+		ours: []string{"readpath", "storage", "watchcache"},
+		others: []string{
+			"k8s.io/apiextensions-apiserver/pkg/", "k8s.io/apimachinery/", "k8s.io/apiserver/pkg/registry/", "k8s.io/apiserver/pkg/storage",
+			"k8s.io/client-go/tools/cache", "k8s.io/client-go/util/jsonpath", "k8s.io/utils/ptr",
+		},
+		why: "the readers of custom resources depend on apiextensions-apiserver, and not on the server around it: there are two",
+	},
 	"internal/etcddial": {
 		ours:   []string{"source/etcd"},
 		others: []string{"go.etcd.io/etcd/client/", "go.uber.org/zap", "google.golang.org/grpc"},
@@ -213,8 +226,9 @@ var rules = map[string]rule{
 		ours: []string{""},
 		why:  "a buffer joins changes into batches, from any stream",
 	},
-	"internal/recent": {why: "a shared result depends on its key only"},
-	"cmd/keepwatch":   {ours: []string{"*"}, others: []string{"*"}, why: "the command wires everything"},
+	"internal/recent":       {why: "a shared result depends on its key only"},
+	"internal/watchhistory": {others: []string{"k8s.io/apimachinery/pkg/api/resource"}, why: "a flag's value does not depend on its command: there are two"},
+	"cmd/keepwatch":         {ours: []string{"*"}, others: []string{"*"}, why: "the command wires everything"},
 }
 
 // TestImportArrows fails if a package imports another one that its rule does not allow.
