@@ -200,6 +200,14 @@ var rules = map[string]rule{
 		others: []string{"k8s.io/api/", "k8s.io/apiextensions-apiserver/pkg/apis/", "k8s.io/apiextensions-apiserver/pkg/client/", "k8s.io/apimachinery/", "k8s.io/client-go/", "golang.org/x/sync/errgroup"},
 		why:    "a judge of servers must not share code with the servers and clients that it judges",
 	},
+	"faults": {
+		ours: []string{"internal/localhost"},
+		others: []string{
+			"k8s.io/apimachinery/", "k8s.io/client-go/", "google.golang.org/protobuf/encoding/protowire",
+			"sigs.k8s.io/json$", "sigs.k8s.io/yaml$",
+		},
+		why: "a proxy that judges clients must not share code with them",
+	},
 	"internal/sim": {
 		ours:   []string{"*"},
 		others: []string{"k8s.io/apimachinery/", "k8s.io/client-go/"},
@@ -220,8 +228,9 @@ var rules = map[string]rule{
 		others: []string{"go.etcd.io/etcd/client/", "go.uber.org/zap", "google.golang.org/grpc"},
 		why:    "a connection to etcd does not depend on its reads and writes",
 	},
-	"internal/fleet":  {others: []string{"k8s.io/api/core/", "k8s.io/apimachinery/"}, why: "tests make its objects and nothing else"},
-	"internal/intern": {why: "a table of texts depends on nothing but the texts"},
+	"internal/fleet":     {others: []string{"k8s.io/api/core/", "k8s.io/apimachinery/"}, why: "tests make its objects and nothing else"},
+	"internal/intern":    {why: "a table of texts depends on nothing but the texts"},
+	"internal/localhost": {why: "a listener and a certificate do not depend on what is served"},
 	"internal/readahead": {
 		ours: []string{""},
 		why:  "a buffer joins changes into batches, from any stream",

@@ -9,7 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/keepwatch/keepwatch/test/faultproxy"
+	"github.com/keepwatch/keepwatch/faults"
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
@@ -17,7 +17,7 @@ import (
 type faultSource struct {
 	t        *testing.T
 	server   *peer.Server
-	proxy    *faultproxy.Proxy
+	proxy    *faults.Proxy
 	follower *Follower
 	random   *rand.Rand
 	calm     atomic.Bool
@@ -32,25 +32,25 @@ type faultSource struct {
 
 // fate gives most watches and some lists a fault, until calm. What is refused is
 // soon tried again, so that without weights there would be little else.
-func (w *faultSource) drawFault(r *rand.Rand, req faultproxy.Request) faultproxy.Fault {
-	storm := faultproxy.Storm()
+func (w *faultSource) drawFault(r *rand.Rand, req faults.Request) faults.Fault {
+	storm := faults.Storm()
 	switch {
 	case w.calm.Load():
-		return faultproxy.None
-	case req.Class != faultproxy.Watch:
-		return faultproxy.OneOf(0.3, 300<<10, storm)(r, req)
+		return faults.None
+	case req.Class != faults.Watch:
+		return faults.OneOf(0.3, 300<<10, storm)(r, req)
 	case r.IntN(5) > 0:
-		storm[faultproxy.Watch] = inStream
+		storm[faults.Watch] = inStream
 	}
-	return faultproxy.OneOf(0.9, 200<<10, storm)(r, req)
+	return faults.OneOf(0.9, 200<<10, storm)(r, req)
 }
 
 // inStream are the faults of an open watch.
-var inStream = []faultproxy.Fault{
-	faultproxy.Event(faultproxy.Expired), faultproxy.Event(faultproxy.Gone), faultproxy.Event(faultproxy.InternalError),
-	faultproxy.Event(faultproxy.Unavailable), faultproxy.Event(faultproxy.Timeout),
-	faultproxy.End, faultproxy.Truncate, faultproxy.Tear, faultproxy.Reset, faultproxy.Garbage, faultproxy.Repeat,
-	faultproxy.Stall, faultproxy.Freeze,
+var inStream = []faults.Fault{
+	faults.Event(faults.Expired), faults.Event(faults.Gone), faults.Event(faults.InternalError),
+	faults.Event(faults.Unavailable), faults.Event(faults.Timeout),
+	faults.End, faults.Truncate, faults.Tear, faults.Reset, faults.Garbage, faults.Repeat,
+	faults.Stall, faults.Freeze,
 }
 
 // blow does some work while the stream is killed and started again and etcd is

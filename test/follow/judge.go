@@ -12,7 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/keepwatch/keepwatch/test/faultproxy"
+	"github.com/keepwatch/keepwatch/faults"
 	"github.com/keepwatch/keepwatch/test/load"
 	"github.com/keepwatch/keepwatch/test/ndjson"
 )
@@ -91,7 +91,7 @@ func judgeLists(t *testing.T, w *faultSource) int {
 		if e.Resource != w.resource.String() {
 			continue
 		}
-		if e.Class == faultproxy.List || e.Class == faultproxy.StreamList {
+		if e.Class == faults.List || e.Class == faults.StreamList {
 			happened := func(at time.Duration) bool { return at > last-skew && at < e.Start+skew }
 			switch {
 			case reason != "":
@@ -104,7 +104,7 @@ func judgeLists(t *testing.T, w *faultSource) int {
 			}
 			lists, reason, last, garbled = lists+1, "", e.Start, 0
 		}
-		if e.Class == faultproxy.List || e.Class == faultproxy.ListPage || e.Class == faultproxy.Newest {
+		if e.Class == faults.List || e.Class == faults.ListPage || e.Class == faults.Newest {
 			pages++
 		}
 		for _, f := range e.Faults {
@@ -112,7 +112,7 @@ func judgeLists(t *testing.T, w *faultSource) int {
 			switch {
 			case strings.Contains(fault, " 410 "):
 				reason = fault
-			case e.Class == faultproxy.List || e.Class == faultproxy.StreamList || e.Class == faultproxy.ListPage:
+			case e.Class == faults.List || e.Class == faults.StreamList || e.Class == faults.ListPage:
 				reason = "a list that failed: " + fault
 			case strings.HasPrefix(fault, "garbage") || strings.HasPrefix(fault, "tear"):
 				if garbled++; garbled >= 3 {

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/keepwatch/keepwatch/test/faultproxy"
+	"github.com/keepwatch/keepwatch/faults"
 	"github.com/keepwatch/keepwatch/test/load"
 	"github.com/keepwatch/keepwatch/test/ndjson"
 	"github.com/keepwatch/keepwatch/test/peer"
@@ -58,7 +58,7 @@ func (s Storm) Run(t *testing.T, server *peer.Server) {
 	}
 	w.count()
 	w.counted = -w.counted
-	w.proxy = faultproxy.New(t, server.Config(), faultproxy.Options{Seed: s.Seed, Fate: w.drawFault, HTTP1: s.HTTP1})
+	w.proxy = faults.New(t, server.Config(), faults.Options{Seed: s.Seed, Fate: w.drawFault, HTTP1: s.HTTP1})
 	args := []string{
 		s.Type, "-n", s.Namespace, "--state", t.TempDir(), "--idle-timeout", idle.String(), "--kubeconfig", kubeconfig(t, w.proxy),
 	}
@@ -98,7 +98,7 @@ func (s Storm) Run(t *testing.T, server *peer.Server) {
 }
 
 // kubeconfig is a file with the proxy's access.
-func kubeconfig(t *testing.T, proxy *faultproxy.Proxy) string {
+func kubeconfig(t *testing.T, proxy *faults.Proxy) string {
 	t.Helper()
 	file := t.TempDir() + "/kubeconfig"
 	if err := peer.WriteKubeconfig(file, proxy.Config()); err != nil {

@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/keepwatch/keepwatch/test/localhost"
+	"github.com/keepwatch/keepwatch/internal/localhost"
 )
 
 // credentials are the files a kube-apiserver is started with.

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/keepwatch/keepwatch/test/localhost"
+	"github.com/keepwatch/keepwatch/internal/localhost"
 )
 
 const (

@@ -17,7 +17,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/keepwatch/keepwatch/test/localhost"
+	"github.com/keepwatch/keepwatch/internal/localhost"
 )
 
 func main() {

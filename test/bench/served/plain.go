@@ -16,8 +16,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/keepwatch/keepwatch/internal/localhost"
 	"github.com/keepwatch/keepwatch/test/bench/wire"
-	"github.com/keepwatch/keepwatch/test/localhost"
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 

@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/keepwatch/keepwatch/test/faultproxy"
+	"github.com/keepwatch/keepwatch/faults"
 	"github.com/keepwatch/keepwatch/test/load"
 	"github.com/keepwatch/keepwatch/test/peer"
 )
@@ -51,8 +51,8 @@ type client interface {
 type scene struct {
 	*testing.T
 	server  *peer.Server
-	proxy   *faultproxy.Proxy // between the clients and the server
-	churn   *load.Churn       // past the proxy
+	proxy   *faults.Proxy // between the clients and the server
+	churn   *load.Churn   // past the proxy
 	random  *rand.Rand
 	clients map[string]client
 }
@@ -64,7 +64,7 @@ func TestClients(t *testing.T) {
 	t.Logf("seed %d", seed)
 	s := &scene{
 		T: t, server: server, random: rand.New(rand.NewPCG(seed, 0)),
-		proxy: faultproxy.New(t, server.Config(), faultproxy.Options{Seed: seed}),
+		proxy: faults.New(t, server.Config(), faults.Options{Seed: seed}),
 		churn: &load.Churn{Resource: load.Pods, Namespace: namespace, Names: 100, Seed: seed, Make: load.SmallPod},
 	}
 	s.prepare()
@@ -91,7 +91,7 @@ func TestClients(t *testing.T) {
 		}
 		s.agree(fmt.Sprintf("round %d, behind an outage", round))
 	}
-	t.Logf("%d watches and %d lists came through the proxy", s.proxy.Count(faultproxy.Watch, "pods"), s.proxy.Count(faultproxy.List, "pods"))
+	t.Logf("%d watches and %d lists came through the proxy", s.proxy.Count(faults.Watch, "pods"), s.proxy.Count(faults.List, "pods"))
 }
 
 func (s *scene) prepare() {
@@ -120,14 +120,14 @@ func (s *scene) disturbed() {
 	s.Helper()
 	done := make(chan error, 1)
 	go func() { done <- s.churn.Run(s.Context(), 240) }()
-	cuts := []faultproxy.Fault{faultproxy.End, faultproxy.Truncate, faultproxy.Tear, faultproxy.Reset}
+	cuts := []faults.Fault{faults.End, faults.Truncate, faults.Tear, faults.Reset}
 	for {
 		select {
 		case err := <-done:
 			s.must(err)
 			return
 		case <-time.After(time.Duration(100+s.random.IntN(400)) * time.Millisecond):
-			s.proxy.Now(faultproxy.Watch, faultproxy.Any, cuts[s.random.IntN(len(cuts))])
+			s.proxy.Now(faults.Watch, faults.Any, cuts[s.random.IntN(len(cuts))])
 		}
 	}
 }

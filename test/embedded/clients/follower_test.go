@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/keepwatch/keepwatch/test/faultproxy"
+	"github.com/keepwatch/keepwatch/faults"
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
@@ -34,8 +34,8 @@ type event struct {
 // follower is one client on one server, and its events.
 type follower struct {
 	name    string
-	proxy   *faultproxy.Proxy // of this client alone
-	started int               // lists that it made to start
+	proxy   *faults.Proxy // of this client alone
+	started int           // lists that it made to start
 
 	mu      sync.Mutex
 	folded  state           // the fold of its events, see key
@@ -47,7 +47,7 @@ type follower struct {
 func newFollower(t *testing.T, server *peer.Server, name string) *follower {
 	t.Helper()
 	return &follower{
-		name: name, proxy: faultproxy.New(t, server.Config(), faultproxy.Options{}),
+		name: name, proxy: faults.New(t, server.Config(), faults.Options{}),
 		folded: state{}, created: map[string]bool{}, deleted: map[string]bool{},
 	}
 }
@@ -184,11 +184,11 @@ func (f *follower) sendsNotifications(t *testing.T) {
 }
 
 // requests are the client's lists and watches of ConfigMaps that the server answered.
-func (f *follower) requests() (lists, watches []faultproxy.Entry) {
+func (f *follower) requests() (lists, watches []faults.Entry) {
 	for _, e := range f.proxy.Transcript() {
 		switch {
 		case e.Resource != "configmaps" || e.Code == 0:
-		case e.Class == faultproxy.Watch:
+		case e.Class == faults.Watch:
 			watches = append(watches, e)
 		default:
 			lists = append(lists, e)
@@ -198,8 +198,8 @@ func (f *follower) requests() (lists, watches []faultproxy.Entry) {
 }
 
 // busiest is the largest number of those requests within ten seconds.
-func busiest(requests []faultproxy.Entry) (most int) {
-	slices.SortFunc(requests, func(a, b faultproxy.Entry) int { return int(a.Start - b.Start) })
+func busiest(requests []faults.Entry) (most int) {
+	slices.SortFunc(requests, func(a, b faults.Entry) int { return int(a.Start - b.Start) })
 	first := 0
 	for last, r := range requests {
 		for r.Start-requests[first].Start > 10*time.Second {

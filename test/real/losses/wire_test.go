@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/keepwatch/keepwatch/test/localhost"
+	"github.com/keepwatch/keepwatch/internal/localhost"
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/keepwatch/keepwatch/test/faultproxy"
+	"github.com/keepwatch/keepwatch/faults"
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
@@ -22,14 +22,14 @@ func TestFaultsReachClientGo(t *testing.T) {
 	created := createPod(t, s, "faulty")
 	for _, encoding := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf} {
 		t.Run(encoding, func(t *testing.T) {
-			proxy := faultproxy.New(t, s.Config(), faultproxy.Options{})
+			proxy := faults.New(t, s.Config(), faults.Options{})
 			config := proxy.Config()
 			config.ContentType = encoding
 			client, err := kubernetes.NewForConfig(config)
 			if err != nil {
 				t.Fatal(err)
 			}
-			proxy.Next(faultproxy.Watch, "pods", faultproxy.Repeat.After(1))
+			proxy.Next(faults.Watch, "pods", faults.Repeat.After(1))
 			w, err := client.CoreV1().Pods("default").Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=faulty"})
 			if err != nil {
 				t.Fatal(err)
@@ -41,7 +41,7 @@ func TestFaultsReachClientGo(t *testing.T) {
 					t.Fatalf("got %v, want the pod", e)
 				}
 			}
-			if n := proxy.Now(faultproxy.Watch, "pods", faultproxy.Event(faultproxy.Expired)); n != 1 {
+			if n := proxy.Now(faults.Watch, "pods", faults.Event(faults.Expired)); n != 1 {
 				t.Fatalf("%d open watches, want 1", n)
 			}
 			if e := <-w.ResultChan(); e.Type != watch.Error || !apierrors.IsResourceExpired(apierrors.FromObject(e.Object)) {
@@ -51,7 +51,7 @@ func TestFaultsReachClientGo(t *testing.T) {
 				t.Errorf("got %v after the error, want the end", e)
 			}
 
-			proxy.Next(faultproxy.List, "pods", faultproxy.Answer(faultproxy.Gone))
+			proxy.Next(faults.List, "pods", faults.Answer(faults.Gone))
 			if _, err := client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{}); !apierrors.IsGone(err) {
 				t.Errorf("list: %v, want 410 Gone", err)
 			}
@@ -78,14 +78,14 @@ func TestGarbageIsNoEvent(t *testing.T) {
 	createPod(t, s, "garbled")
 	for _, encoding := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf} {
 		t.Run(encoding, func(t *testing.T) {
-			proxy := faultproxy.New(t, s.Config(), faultproxy.Options{HTTP1: true})
+			proxy := faults.New(t, s.Config(), faults.Options{HTTP1: true})
 			config := proxy.Config()
 			config.ContentType = encoding
 			client, err := kubernetes.NewForConfig(config)
 			if err != nil {
 				t.Fatal(err)
 			}
-			proxy.Next(faultproxy.Watch, "pods", faultproxy.Garbage)
+			proxy.Next(faults.Watch, "pods", faults.Garbage)
 			w, err := client.CoreV1().Pods("default").Watch(t.Context(), metav1.ListOptions{})
 			if err != nil {
 				t.Fatal(err)

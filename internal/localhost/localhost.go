@@ -1,5 +1,4 @@
-// Package localhost has a port and a certificate for a test's server that listens on
-// 127.0.0.1.
+// Package localhost has a port and a certificate for a server on 127.0.0.1.
 package localhost
 
 import (
@@ -56,7 +55,7 @@ func NewCertificate() (Certificate, error) {
 	now := time.Now()
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(now.UnixNano()),
-		Subject:      pkix.Name{CommonName: "keepwatch test"},
+		Subject:      pkix.Name{CommonName: "keepwatch"},
 		NotBefore:    now.Add(-time.Hour), NotAfter: now.Add(24 * time.Hour),
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost"},
 		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,

@@ -1,20 +1,20 @@
-// Package faultproxy is a reverse proxy for a Kubernetes API server. It breaks connections,
+// Package faults is a reverse proxy for a Kubernetes API server. It breaks connections,
 // streams and answers in the ways of networks and servers, by a seed or on a test's
 // command, and records its faults.
 //
-//	proxy := faultproxy.New(t, server.Config(), faultproxy.Options{
+//	proxy := faults.New(t, server.Config(), faults.Options{
 //		Seed: 1,
-//		Fate: faultproxy.OneOf(0.9, 100<<10, faultproxy.Storm()),
+//		Fate: faults.OneOf(0.9, 100<<10, faults.Storm()),
 //	})
 //	follow(proxy.Config())                                          // the test's client
-//	proxy.Next(faultproxy.List, "pods", faultproxy.Answer(faultproxy.TooManyRequests))
-//	proxy.Now(faultproxy.Watch, "pods", faultproxy.Event(faultproxy.Expired))
-//	lists := proxy.Count(faultproxy.List, "pods")
+//	proxy.Next(faults.List, "pods", faults.Answer(faults.TooManyRequests))
+//	proxy.Now(faults.Watch, "pods", faults.Event(faults.Expired))
+//	lists := proxy.Count(faults.List, "pods")
 //
 // The first of these that has a fault for a request decides: Next, then Fate. Now applies
 // to open watches. The proxy forwards a request after its fault is decided, and changes
 // nothing except by a fault.
-package faultproxy
+package faults
 
 import (
 	"context"
@@ -31,7 +31,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/keepwatch/keepwatch/test/localhost"
+	"github.com/keepwatch/keepwatch/internal/localhost"
 )
 
 // Options configure a proxy. The zero value forwards everything.

@@ -1,4 +1,4 @@
-package faultproxy
+package faults
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/keepwatch/keepwatch/test/localhost"
+	"github.com/keepwatch/keepwatch/internal/localhost"
 )
 
 // listener accepts connections, except while it refuses them. Its address stays the same.
