@@ -143,7 +143,9 @@ func TestServeDiskFillsDuringStart(t *testing.T) {
 
 // The disk becomes full during writes. Acknowledged writes are present after space was freed.
 func TestServeDiskFillsWhileServing(t *testing.T) {
-	disk := newDisk(t, 80<<10)
+	// etcd reserves 62,500 KiB for its log, and as much for the next part of it in the background. If that did
+	// not fit, the attempt would fill the disk for a moment, in which a start fails.
+	disk := newDisk(t, 160<<10)
 	p, kubeconfig := disk.serve(t)
 	p.waitReady(t)
 	maps := clientOf(t, kubeconfig).CoreV1().ConfigMaps("default")
