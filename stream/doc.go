@@ -60,6 +60,7 @@
 //	memory.go       a state in memory
 //	disk.go         a state on disk
 //	open.go         opening and verifying the state on disk
+//	index.go        its index, for readers
 //	identity.go     the stream that a state belongs to
 //	record.go       the index's entry of an object, and its encoding
 //	intent.go       an announced event, and its encoding

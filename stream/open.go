@@ -33,19 +33,25 @@ func Open(dir string, id Identity) (State, error) {
 	}
 	path := filepath.Join(dir, fileName)
 	d, err := open(path, id)
-	switch {
-	case errors.Is(err, boltErrors.ErrTimeout):
-		return nil, fmt.Errorf("state directory %s is in use by another keepwatch", dir)
-	case errors.Is(err, errOtherStream):
-		return nil, fmt.Errorf("state directory %s %w; use another directory, or delete this one to begin anew", dir, err)
-	case errors.Is(err, errDamagedFile):
-		return nil, fmt.Errorf("state file %s %w; it was not changed: restore it from a backup, or delete it to begin anew", path, err)
-	case errors.As(err, new(*os.PathError)):
-		return nil, fmt.Errorf("state file: %w", err)
-	case err != nil:
-		return nil, fmt.Errorf("state file %s: %w", path, err)
+	if err != nil {
+		return nil, explain(dir, path, err)
 	}
 	return d, nil
+}
+
+// explain adds the path and advice to an error of opening a state.
+func explain(dir, path string, err error) error {
+	switch {
+	case errors.Is(err, boltErrors.ErrTimeout):
+		return fmt.Errorf("state directory %s is in use by another keepwatch", dir)
+	case errors.Is(err, errOtherStream):
+		return fmt.Errorf("state directory %s %w; use another directory, or delete this one to begin anew", dir, err)
+	case errors.Is(err, errDamagedFile):
+		return fmt.Errorf("state file %s %w; it was not changed: restore it from a backup, or delete it to begin anew", path, err)
+	case errors.As(err, new(*os.PathError)):
+		return fmt.Errorf("state file: %w", err)
+	}
+	return fmt.Errorf("state file %s: %w", path, err)
 }
 
 var (
@@ -53,9 +59,14 @@ var (
 	errDamagedFile = errors.New("is damaged")
 )
 
-// open is Open without the advice in the errors. With a damaged file bbolt panics, or
-// reads beyond the end of its mapping, in many places.
-func open(path string, id Identity) (d *disk, err error) {
+// open is Open without the advice in the errors.
+func open(path string, id Identity) (*disk, error) {
+	return openWith(path, openOrCreate, func(d *disk) error { return d.checkIdentity(id) })
+}
+
+// openWith opens a file, checks its head and verifies the rest. With a damaged file bbolt
+// panics, or reads beyond the end of its mapping, in many places.
+func openWith(path string, open func(string) (*bolt.DB, error), checkHead func(*disk) error) (d *disk, err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	var db *bolt.DB
 	defer func() {
@@ -66,7 +77,7 @@ func open(path string, id Identity) (d *disk, err error) {
 			err = errors.Join(err, closeDamaged(db))
 		}
 	}()
-	db, err = openOrCreate(path)
+	db, err = open(path)
 	switch {
 	case errors.Is(err, boltErrors.ErrInvalid), errors.Is(err, boltErrors.ErrChecksum), errors.Is(err, boltErrors.ErrVersionMismatch):
 		return nil, fmt.Errorf("%w: %w", errDamagedFile, err)
@@ -77,7 +88,7 @@ func open(path string, id Identity) (d *disk, err error) {
 	if d.file, err = os.Stat(path); err != nil {
 		return nil, err
 	}
-	if err := d.checkIdentity(id); err != nil {
+	if err := checkHead(d); err != nil {
 		return nil, err
 	}
 	return d, d.verify()
@@ -87,11 +98,11 @@ func open(path string, id Identity) (d *disk, err error) {
 // initialized it: a shorter file under the name is then always a damaged one, and never
 // one whose process was killed while it created the file.
 func openOrCreate(path string) (*bolt.DB, error) {
-	db, err := lock(path, openExisting)
+	db, err := lock(path, openExisting, false)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return db, err
 	}
-	if db, err = lock(path+".new", os.OpenFile); err != nil {
+	if db, err = lock(path+".new", os.OpenFile, false); err != nil {
 		return nil, err
 	}
 	if _, err = os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
@@ -104,13 +115,13 @@ func openOrCreate(path string) (*bolt.DB, error) {
 	if err = errors.Join(err, db.Close()); err != nil {
 		return nil, err
 	}
-	return lock(path, openExisting)
+	return lock(path, openExisting, false)
 }
 
-// lock opens a bbolt file for this process alone.
-func lock(path string, open func(string, int, os.FileMode) (*os.File, error)) (*bolt.DB, error) {
+// lock opens a bbolt file for this process alone, or with readOnly for readers only.
+func lock(path string, open func(string, int, os.FileMode) (*os.File, error), readOnly bool) (*bolt.DB, error) {
 	return bolt.Open(path, 0o600, &bolt.Options{
-		Timeout: lockTimeout, FreelistType: bolt.FreelistMapType, OpenFile: open,
+		Timeout: lockTimeout, FreelistType: bolt.FreelistMapType, OpenFile: open, ReadOnly: readOnly,
 	})
 }
 
@@ -151,19 +162,15 @@ type head struct {
 // checkIdentity returns an error if the file belongs to another stream than id. It
 // initializes a new file for id.
 func (d *disk) checkIdentity(id Identity) error {
-	var found *head
-	err := d.db.View(func(tx *bolt.Tx) (err error) {
-		found, err = readHead(tx)
-		return err
-	})
+	found, err := d.head()
 	if err != nil {
 		return err
 	}
 	if found == nil {
 		return d.create(id)
 	}
-	if !found.identity.matches(id) {
-		return fmt.Errorf("%w: it has the state of %s, not of %s", errOtherStream, found.identity, id)
+	if err := found.belongsTo(id); err != nil {
+		return err
 	}
 	d.committed = found.position
 	updated := found.identity
@@ -172,6 +179,23 @@ func (d *disk) checkIdentity(id Identity) error {
 		return nil
 	}
 	return d.db.Update(func(tx *bolt.Tx) error { return writeIdentity(tx, updated) })
+}
+
+// head returns the head of the file, or nil for an empty file.
+func (d *disk) head() (found *head, err error) {
+	err = d.db.View(func(tx *bolt.Tx) (err error) {
+		found, err = readHead(tx)
+		return err
+	})
+	return found, err
+}
+
+// belongsTo returns an error if the file belongs to another stream than id.
+func (h *head) belongsTo(id Identity) error {
+	if !h.identity.matches(id) {
+		return fmt.Errorf("%w: it has the state of %s, not of %s", errOtherStream, h.identity, id)
+	}
+	return nil
 }
 
 // readHead returns the head of a file, or nil for an empty file.

@@ -33,7 +33,7 @@
 //	source.go            Options, New
 //	exchange.go          one request and its response; failures of a response
 //	body.go              a response body: length of parts, idle timeout
-//	list.go              List, Newest, ListAt
+//	list.go              List, Newest, ListAt, PageAt
 //	streaminglist.go     StreamList
 //	watch.go             Watch; internal/readahead has the buffer
 //	frame.go             events of a watch, in either encoding

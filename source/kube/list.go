@@ -58,23 +58,46 @@ func (s *Source) Newest(ctx context.Context) (keepwatch.Revision, error) {
 // is safe for concurrent use. It returns emit's error, or a *keepwatch.Failure: Expired if
 // the server no longer has the revision.
 func (s *Source) ListAt(ctx context.Context, revision keepwatch.Revision, emit func([]keepwatch.Object) error) error {
-	q := s.listQuery(keepwatch.ListRequest{})
-	q.Set("resourceVersion", revision.String())
-	q.Set("resourceVersionMatch", string(metav1.ResourceVersionMatchExact))
-	for {
-		_, page, failure := s.page(ctx, listAccept[MetadataOnly], q, builder{})
-		switch {
-		case failure != nil:
+	for token := ""; ; {
+		page, failure := s.pageAt(ctx, listAccept[MetadataOnly], revision, token, builder{})
+		if failure != nil {
 			return failure
-		case page.Revision != revision:
-			return keepwatch.Failed(keepwatch.ProtocolViolation,
-				"list %s: the server showed revision %v, requested was exactly %v", s.name, page.Revision, revision)
 		}
 		if err := emit(page.Objects); err != nil || page.Continue == "" {
 			return err
 		}
-		q = s.listQuery(keepwatch.ListRequest{Continue: page.Continue})
+		token = page.Continue
 	}
+}
+
+// PageAt reads one page of the state at exactly one revision, as List reads one of the newest
+// state. token is the previous page's, and empty for the first. Errors are *keepwatch.Failure:
+// Expired if the server no longer has the revision, RevisionTooLarge if it does not have it yet,
+// ProtocolViolation if it shows another one.
+func (s *Source) PageAt(ctx context.Context, revision keepwatch.Revision, token string) (keepwatch.Page, error) {
+	page, failure := s.pageAt(ctx, s.accept(listAccept), revision, token, s.builder)
+	if failure != nil {
+		return keepwatch.Page{}, failure
+	}
+	return page, nil
+}
+
+// pageAt requests a page of the state at exactly one revision and reads it.
+func (s *Source) pageAt(ctx context.Context, accept string, revision keepwatch.Revision, token string, m builder) (keepwatch.Page, *keepwatch.Failure) {
+	q := s.listQuery(keepwatch.ListRequest{Continue: token})
+	if token == "" {
+		q.Set("resourceVersion", revision.String())
+		q.Set("resourceVersionMatch", string(metav1.ResourceVersionMatchExact))
+	}
+	_, page, failure := s.page(ctx, accept, q, m)
+	if failure == nil && page.Revision != revision {
+		failure = keepwatch.Failed(keepwatch.ProtocolViolation,
+			"list %s: the server showed revision %v, requested was exactly %v", s.name, page.Revision, revision)
+	}
+	if failure != nil {
+		return keepwatch.Page{}, failure
+	}
+	return page, nil
 }
 
 // page requests a page and reads it.

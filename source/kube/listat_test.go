@@ -49,3 +49,47 @@ func TestListAt(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
+
+func TestPageAt(t *testing.T) {
+	var all requestLog
+	shown := 7
+	s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {
+		all.record(r)
+		switch r.URL.Query().Get("continue") {
+		case "":
+			send(w, podList(shown, `,"continue":"more"`, pod("a", 3), `{"metadata":{}}`))
+		case "more":
+			send(w, podList(7, "", pod("b", 7)))
+		default:
+			w.WriteHeader(http.StatusGone)
+			send(w, statusText(410, "Expired", "too old", ""))
+		}
+	}), Options{PageSize: 2, Decode: func(raw Raw) (keepwatch.Object, error) {
+		if !strings.Contains(string(raw.Body), `"spec":{}`) {
+			return nil, errors.New("not the whole object")
+		}
+		return &decodedPod{&Object{key: raw.Key, revision: raw.Revision}}, nil
+	}})
+	first, err := s.PageAt(t.Context(), 7, "")
+	if err != nil || len(first.Objects) != 1 || first.Objects[0].Revision() != 3 || len(first.Skipped) != 1 || first.Continue != "more" {
+		t.Fatalf("first page %+v, %v", first, err)
+	}
+	last, err := s.PageAt(t.Context(), 7, first.Continue)
+	if err != nil || len(last.Objects) != 1 || last.Objects[0].Revision() != 7 || last.Continue != "" {
+		t.Errorf("last page %+v, %v", last, err)
+	}
+	want := []string{"limit=2&resourceVersion=7&resourceVersionMatch=Exact", "continue=more&limit=2"}
+	for i, r := range all.drain() {
+		if r.URL.RawQuery != want[i] || r.Header.Get("Accept") != "application/json" {
+			t.Errorf("requested %s, accepting %s", r.URL.RawQuery, r.Header.Get("Accept"))
+		}
+	}
+	_, err = s.PageAt(t.Context(), 7, "another")
+	wantFailure(t, err, keepwatch.Expired)
+	shown = 8
+	_, err = s.PageAt(t.Context(), 7, "")
+	wantFailure(t, err, keepwatch.ProtocolViolation, "revision 8, requested was exactly 7")
+}
+
+// decodedPod is an object of a Decode.
+type decodedPod struct{ *Object }
