@@ -21,10 +21,19 @@ type listener struct {
 	open   net.Listener // nil while connections are refused
 	closed bool
 	live   map[*connection]struct{}
+	// outages is how many outages refuse connections.
+	outages int
 }
 
-func listen() (*listener, error) {
-	open, err := localhost.Listen()
+// listen listens on an address, by default an unused port of 127.0.0.1.
+func listen(address string) (*listener, error) {
+	var open net.Listener
+	var err error
+	if address == "" {
+		open, err = localhost.Listen()
+	} else {
+		open, err = net.Listen("tcp", address)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -108,6 +117,25 @@ func (l *listener) allow() error {
 	l.open = open
 	l.change.Broadcast()
 	return nil
+}
+
+// beginOutage refuses connections until endOutage is called as often.
+func (l *listener) beginOutage() error {
+	l.mu.Lock()
+	l.outages++
+	l.mu.Unlock()
+	return l.refuse()
+}
+
+func (l *listener) endOutage() error {
+	l.mu.Lock()
+	l.outages--
+	last := l.outages == 0
+	l.mu.Unlock()
+	if !last {
+		return nil
+	}
+	return l.allow()
 }
 
 // resetAll resets all connections, frozen ones too.

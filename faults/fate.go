@@ -1,13 +1,10 @@
 package faults
 
 import (
-	"errors"
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
 	"slices"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // Fate draws a request's fault from r. The fault depends on the seed, the request's class
@@ -38,24 +35,13 @@ func OneOf(share float64, bytes int64, faults map[Class][]Fault) Fate {
 	}
 }
 
-// The errors that a list or a watch meets, for Answer and Event.
-var (
-	Expired = apierrors.NewResourceExpired("too old resource version: 1 (2)")
-	//lint:ignore SA1019 servers still answer so
-	Gone            = apierrors.NewGone("too old resource version: 1 (2)")
-	TooManyRequests = apierrors.NewTooManyRequests("too many requests, please try again later", 1)
-	InternalError   = apierrors.NewInternalError(errors.New("a fault of the test"))
-	Unavailable     = apierrors.NewServiceUnavailable("a fault of the test")
-	Timeout         = apierrors.NewTimeoutError("a fault of the test", 0)
-)
-
 // Storm is every fault that a follower notices at once, for OneOf. It has no
-// Stall and no Freeze: those cost a follower its idle deadline each time.
+// Stall and no HalfOpen: those cost a follower its idle deadline each time.
 func Storm() map[Class][]Fault {
 	refused := []Fault{
 		Answer(TooManyRequests), Answer(InternalError), Answer(Unavailable), Answer(Timeout),
 	}
-	broken := []Fault{Truncate, Tear, Reset}
+	broken := []Fault{Cut, Tear, Reset}
 	expired := []Fault{Answer(Expired), Answer(Gone)}
 	inStream := []Fault{
 		Event(Expired), Event(Gone), Event(InternalError), Event(Unavailable), Event(Timeout),

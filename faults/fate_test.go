@@ -35,19 +35,19 @@ func TestFateDependsOnSeedAndRequestAlone(t *testing.T) {
 
 func TestOneOf(t *testing.T) {
 	const n, share, bytes = 10_000, 0.25, 1000
-	fate := OneOf(share, bytes, map[Class][]Fault{Watch: {Truncate, End}})
+	fate := OneOf(share, bytes, map[Class][]Fault{Watch: {Cut, End}})
 	met := make(map[kind]int)
 	for i := range n {
 		f := fate.draw(7, Request{Class: Watch, Resource: "pods", Number: i})
 		met[f.kind]++
-		if f.after < 0 || f.after > bytes {
+		if f.after.bytes < 0 || f.after.bytes > bytes {
 			t.Fatalf("drew %s, beyond %d bytes", f, bytes)
 		}
 		if f := fate.draw(7, Request{Class: List, Resource: "pods", Number: i}); f.kind != none {
 			t.Fatalf("a LIST drew %s, which is not for it", f)
 		}
 	}
-	for k, want := range map[kind]float64{none: n * (1 - share), truncate: n * share / 2, end: n * share / 2} {
+	for k, want := range map[kind]float64{none: n * (1 - share), cut: n * share / 2, end: n * share / 2} {
 		if math.Abs(float64(met[k])-want) > n/50 {
 			t.Errorf("%d requests met %q, want about %.0f", met[k], k, want)
 		}

@@ -1,28 +1,13 @@
-// Package faults is a reverse proxy for a Kubernetes API server. It breaks connections,
-// streams and answers in the ways of networks and servers, by a seed or on a test's
-// command, and records its faults.
-//
-//	proxy := faults.New(t, server.Config(), faults.Options{
-//		Seed: 1,
-//		Fate: faults.OneOf(0.9, 100<<10, faults.Storm()),
-//	})
-//	follow(proxy.Config())                                          // the test's client
-//	proxy.Next(faults.List, "pods", faults.Answer(faults.TooManyRequests))
-//	proxy.Now(faults.Watch, "pods", faults.Event(faults.Expired))
-//	lists := proxy.Count(faults.List, "pods")
-//
-// The first of these that has a fault for a request decides: Next, then Fate. Now applies
-// to open watches. The proxy forwards a request after its fault is decided, and changes
-// nothing except by a fault.
 package faults
 
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"io"
 	"log"
+	"math/rand/v2"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -34,26 +19,20 @@ import (
 	"github.com/keepwatch/keepwatch/internal/localhost"
 )
 
-// Options configure a proxy. The zero value forwards everything.
-type Options struct {
-	// Seed is the seed of the random numbers of Fate.
-	Seed uint64
-	// Fate draws a fault for every request for which Next has none.
-	Fate Fate
-	// HTTP1 serves HTTP/1.1 only: each watch has a connection of its own.
-	HTTP1 bool
-}
-
 // Proxy is a running proxy. Its methods are safe for concurrent use.
 type Proxy struct {
-	options    Options
-	config     *rest.Config // of clients
-	upstream   *url.URL
-	transport  *http.Transport
-	transcript *transcript
-	listener   *listener
-	server     *http.Server
-	served     sync.WaitGroup // the server's loop and all exchanges
+	plan        Plan
+	draws       *draws
+	config      *rest.Config // of clients
+	upstream    *upstream
+	history     *history // nil unless the plan needs it
+	transcript  *transcript
+	listener    *listener
+	certificate *certificate
+	server      *http.Server
+	ctx         context.Context // until Close
+	cancel      context.CancelFunc
+	served      sync.WaitGroup // the server's loop, all exchanges and outages
 
 	mu      sync.Mutex
 	closed  bool // no exchange begins any more
@@ -68,92 +47,111 @@ type queued struct {
 	fault    Fault
 }
 
+// Options configure a proxy that Start starts.
+type Options struct {
+	// Listen is the address, by default an unused port of 127.0.0.1.
+	Listen string
+	// Record, unless empty, is an existing folder, to which the proxy writes the plan with its seed and
+	// the transcript. ReadTranscript reads it.
+	Record string
+}
+
 // New starts a proxy in front of the server that upstream reaches, for the
-// duration of the test. If the test fails, it prints the transcript.
-func New(tb testing.TB, upstream *rest.Config, options Options) *Proxy {
+// duration of the test. If the test fails, it prints the seed and the transcript.
+func New(tb testing.TB, upstream *rest.Config, plan Plan) *Proxy {
 	tb.Helper()
-	p, err := start(upstream, options)
+	p, err := Start(upstream, plan, Options{})
 	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() {
-		p.Close()
+		err := p.Close()
 		if tb.Failed() {
 			var b strings.Builder
 			p.WriteTranscript(&b)
-			tb.Logf("proxy with seed %d:\n%s", options.Seed, b.String())
+			tb.Logf("proxy with seed %d:\n%s", p.Seed(), b.String())
+		}
+		if err != nil {
+			tb.Error(err)
 		}
 	})
 	return p
 }
 
-func start(upstream *rest.Config, options Options) (*Proxy, error) {
-	target, err := url.Parse(upstream.Host)
+// Start starts a proxy in front of the server that upstream reaches. The caller closes it.
+func Start(upstream *rest.Config, plan Plan, options Options) (*Proxy, error) {
+	rules, err := plan.compile()
 	if err != nil {
 		return nil, err
 	}
-	upstreamTLS, err := rest.TLSConfigFor(upstream)
-	if err != nil {
+	if plan.Seed == 0 {
+		plan.Seed = rand.Uint64()
+	}
+	p := &Proxy{plan: plan, draws: newDraws(plan.Seed, rules), watches: make(map[*exchange]struct{})}
+	if p.upstream, err = newUpstream(upstream); err != nil {
 		return nil, err
 	}
-	certificate, err := localhost.NewCertificate()
-	if err != nil {
+	if p.draws.needHistory() {
+		p.history = newHistory(p.upstream)
+	}
+	if p.certificate, err = newCertificate(options.Listen); err != nil {
 		return nil, err
 	}
-	pair, err := certificate.Pair()
-	if err != nil {
+	var record *recorder
+	if options.Record != "" {
+		if record, err = newRecorder(options.Record, plan); err != nil {
+			return nil, err
+		}
+	}
+	p.transcript = newTranscript(record)
+	if p.listener, err = listen(options.Listen); err != nil {
+		_ = p.transcript.close()
 		return nil, err
 	}
-	p := &Proxy{
-		options:  options,
-		upstream: target,
-		transport: &http.Transport{
-			TLSClientConfig: upstreamTLS,
-			// One connection for each request: a fault of one cannot delay another. Bytes are
-			// forwarded unchanged.
-			MaxIdleConnsPerHost: 16, DisableCompression: true,
-		},
-		transcript: newTranscript(),
-		watches:    make(map[*exchange]struct{}),
-	}
-	if p.listener, err = listen(); err != nil {
-		return nil, err
-	}
-	p.config = rest.CopyConfig(upstream)
-	p.config.Host = "https://" + p.listener.Addr().String()
-	p.config.TLSClientConfig = rest.TLSClientConfig{CAData: certificate.Cert}
+	p.config = p.upstream.clientConfig(upstream, p.listener.Addr(), p.certificate.authority())
+	p.serve()
+	return p, nil
+}
+
+func (p *Proxy) serve() {
+	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.server = &http.Server{
-		Handler:     p,
-		TLSConfig:   &tls.Config{Certificates: []tls.Certificate{pair}},
+		Handler:     http.HandlerFunc(p.handle),
+		TLSConfig:   &tls.Config{GetCertificate: p.certificate.get, SessionTicketsDisabled: true},
 		ConnContext: withConnection,
 		ErrorLog:    log.New(io.Discard, "", 0), // clients that disconnect, and faults
 		Protocols:   new(http.Protocols),
 	}
 	p.server.Protocols.SetHTTP1(true)
-	p.server.Protocols.SetHTTP2(!options.HTTP1)
+	p.server.Protocols.SetHTTP2(!p.plan.HTTP1)
 	p.served.Go(func() { _ = p.server.ServeTLS(p.listener, "", "") })
-	return p, nil
 }
 
-// Close ends the proxy, all that runs through it, and its goroutines.
-func (p *Proxy) Close() {
+// Close ends the proxy, all that runs through it, and its goroutines. It returns the error of
+// the record.
+func (p *Proxy) Close() error {
 	p.mu.Lock()
 	p.closed = true
 	p.mu.Unlock()
+	p.cancel()
 	_ = p.listener.Close()
-	p.listener.resetAll() // frozen connections too, which Close would wait for
+	p.listener.resetAll() // half-open connections too, which Close would wait for
 	_ = p.server.Close()
 	p.served.Wait()
-	p.transport.CloseIdleConnections()
+	p.upstream.close()
+	return p.transcript.close()
 }
 
-// Config is a new client configuration that goes through the proxy, with the
-// upstream one's token. Certificates of clients are the proxy's: upstream sees
-// those of its own configuration.
+// Config is a new client configuration that goes through the proxy. It has the upstream one's token. If that
+// has other credentials, such as a certificate, the proxy uses them for all requests, and
+// the configuration has a token of the proxy in their place.
 func (p *Proxy) Config() *rest.Config { return rest.CopyConfig(p.config) }
 
+// Seed returns the seed of the random decisions.
+func (p *Proxy) Seed() uint64 { return p.plan.Seed }
+
 // Next queues faults for the next requests of a class and a resource, either of
-// which may be Any: one each, in this order.
+// which may be Any: one each, in this order. They precede the plan's.
 func (p *Proxy) Next(class Class, resource string, faults ...Fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -165,8 +163,8 @@ func (p *Proxy) Next(class Class, resource string, faults ...Fault) {
 // Now applies fault to the open watches of a class and a resource, either of which may be
 // Any, at their next frame's end or at once if they are idle, and returns the number of
 // these watches. A later command replaces one that has not been applied. For Answer an
-// open watch is too late: it has the effect of Event. None resumes stalled and frozen
-// watches.
+// open watch is too late: it has the effect of Event. None resumes stalled watches and half-open
+// connections.
 func (p *Proxy) Now(class Class, resource string, fault Fault) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -206,21 +204,32 @@ func (p *Proxy) Transcript() []Entry { return p.transcript.snapshot() }
 // WriteTranscript writes the transcript for people, a line a request.
 func (p *Proxy) WriteTranscript(w io.Writer) { p.transcript.writeTo(w) }
 
-// fate returns the fault of a new request.
-func (p *Proxy) fate(req Request) Fault {
+// draw returns the fault of a new request.
+func (p *Proxy) draw(req Request, now time.Duration) Fault {
+	if f, ok := p.next(req); ok {
+		return f
+	}
+	if f := p.draws.fault(req, now); f.kind != none {
+		return f
+	}
+	return p.plan.Fate.draw(p.plan.Seed, req)
+}
+
+// next returns the first queued fault for a request.
+func (p *Proxy) next(req Request) (Fault, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i, q := range p.queued {
 		if req.matches(q.class, q.resource) {
 			p.queued = slices.Delete(p.queued, i, i+1)
-			return q.fault
+			return q.fault, true
 		}
 	}
-	return p.options.Fate.draw(p.options.Seed, req)
+	return None, false
 }
 
-// ServeHTTP serves one request of a client.
-func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// handle serves one request of a client.
+func (p *Proxy) handle(w http.ResponseWriter, r *http.Request) {
 	if !p.begin() {
 		panic(http.ErrAbortHandler)
 	}
@@ -232,8 +241,9 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		entry:    p.transcript.begin(classify(r)),
 		commands: make(chan Fault, 1),
 	}
-	defer x.record(func(e *Entry, now time.Duration) { e.End = now })
-	x.serve(p.fate(x.entry.Request))
+	x.out = x.w
+	defer p.transcript.end(x.entry)
+	x.serve(p.draw(x.entry.Request, x.entry.Start))
 }
 
 // begin adds an exchange to served, unless Close waits for that already.
@@ -244,6 +254,21 @@ func (p *Proxy) begin() bool {
 		p.served.Add(1)
 	}
 	return !p.closed
+}
+
+// during runs after in a goroutine when a time is over, unless the proxy is closed before.
+func (p *Proxy) during(length time.Duration, after func() error) {
+	p.served.Go(func() {
+		timer := time.NewTimer(length)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			if err := after(); err != nil {
+				p.transcript.note(fmt.Sprintf("an outage cannot end: %v", err))
+			}
+		case <-p.ctx.Done():
+		}
+	})
 }
 
 // open and close maintain the exchanges that Now applies to.
@@ -259,17 +284,11 @@ func (p *Proxy) close(x *exchange) {
 	delete(p.watches, x)
 }
 
-// forward sends the request upstream. Its context ends with the answer. A watch is requested without
-// compression, since faults occur between its frames.
-func (p *Proxy) forward(ctx context.Context, r *http.Request, watches bool) (*http.Response, error) {
-	out := r.Clone(ctx)
-	out.URL.Scheme, out.URL.Host, out.Host = p.upstream.Scheme, p.upstream.Host, p.upstream.Host
-	out.RequestURI = ""
-	for _, name := range []string{"Connection", "Keep-Alive", "Te", "Upgrade"} {
-		out.Header.Del(name)
+// newCertificate makes the serving certificate for an address.
+func newCertificate(address string) (*certificate, error) {
+	valid, err := localhost.NewCertificate(hostOf(address)...)
+	if err != nil {
+		return nil, err
 	}
-	if watches {
-		out.Header.Del("Accept-Encoding")
-	}
-	return p.transport.RoundTrip(out)
+	return pairs(valid)
 }

@@ -22,7 +22,7 @@ func TestForwardsUnchanged(t *testing.T) {
 	bothProtocols(t, func(t *testing.T, http1 bool) {
 		cluster, upstream := newCluster(t, 2)
 		close(cluster.events)
-		p := New(t, upstream, Options{HTTP1: http1})
+		p := New(t, upstream, Plan{HTTP1: http1})
 		c := newClient(t, p, http1)
 
 		if code, body, err := c.read(t, pods); code != 200 || body != cluster.list || err != nil {
@@ -43,7 +43,7 @@ func TestForwardsUnchanged(t *testing.T) {
 
 func TestAnswers(t *testing.T) {
 	_, upstream := newCluster(t, 0)
-	p := New(t, upstream, Options{})
+	p := New(t, upstream, Plan{})
 	c := newClient(t, p, false)
 	p.Next(List, "pods", Answer(TooManyRequests), Event(Expired), Garbage)
 
@@ -72,9 +72,9 @@ func TestAnswers(t *testing.T) {
 
 func TestListBreaksOff(t *testing.T) {
 	bothProtocols(t, func(t *testing.T, http1 bool) {
-		for _, fault := range []Fault{Truncate, Tear, End, Reset} {
+		for _, fault := range []Fault{Cut, Tear, End, Reset} {
 			cluster, upstream := newCluster(t, 0)
-			p := New(t, upstream, Options{HTTP1: http1})
+			p := New(t, upstream, Plan{HTTP1: http1})
 			p.Next(List, "pods", fault.After(40<<10))
 			_, body, err := newClient(t, p, http1).read(t, pods)
 			if err == nil || fault != Reset && body != cluster.list[:40<<10] {
@@ -88,8 +88,8 @@ func TestListBreaksOff(t *testing.T) {
 func TestCloseEndsWhatHangs(t *testing.T) {
 	bothProtocols(t, func(t *testing.T, http1 bool) {
 		_, upstream := newCluster(t, 0)
-		p := New(t, upstream, Options{HTTP1: http1})
-		p.Next(Watch, Any, None, Stall, Freeze)
+		p := New(t, upstream, Plan{HTTP1: http1})
+		p.Next(Watch, Any, None, Stall, HalfOpen)
 		var clients sync.WaitGroup
 		defer clients.Wait()
 		for range 3 {
@@ -103,15 +103,16 @@ func TestCloseEndsWhatHangs(t *testing.T) {
 		waitForEntries(t, p, func(e []Entry) bool {
 			return len(e) == 3 && len(e[0].Faults)+len(e[1].Faults)+len(e[2].Faults) == 2
 		})
-		p.Close()
-		p.Close()
+		if err := errors.Join(p.Close(), p.Close()); err != nil {
+			t.Error(err)
+		}
 	})
 }
 
 func TestDownRefusesAndUpComesBack(t *testing.T) {
 	bothProtocols(t, func(t *testing.T, http1 bool) {
 		_, upstream := newCluster(t, 1)
-		p := New(t, upstream, Options{HTTP1: http1})
+		p := New(t, upstream, Plan{HTTP1: http1})
 		c := newClient(t, p, http1)
 		response, err := c.get(t.Context(), watchPods)
 		if err != nil {
@@ -139,7 +140,7 @@ func TestDownRefusesAndUpComesBack(t *testing.T) {
 func TestUpstreamAway(t *testing.T) {
 	_, upstream := newCluster(t, 0)
 	upstream.Host = "https://127.0.0.1:1"
-	p := New(t, upstream, Options{})
+	p := New(t, upstream, Plan{})
 	if code, _, err := newClient(t, p, false).read(t, pods); err == nil {
 		t.Errorf("got %d, want the request broken off", code)
 	}
@@ -151,7 +152,7 @@ func TestUpstreamAway(t *testing.T) {
 // TestClientGoVerifiesProxy checks the configuration as client-go uses it.
 func TestClientGoVerifiesProxy(t *testing.T) {
 	_, upstream := newCluster(t, 0)
-	p := New(t, upstream, Options{})
+	p := New(t, upstream, Plan{})
 	tlsConfig, err := rest.TLSConfigFor(p.Config())
 	if err != nil {
 		t.Fatal(err)

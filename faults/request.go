@@ -27,18 +27,24 @@ const Any = ""
 
 // Request is a client's request.
 type Request struct {
-	Class     Class
-	Resource  string // such as pods or deployments.apps; empty for Other
-	Namespace string // empty for all, or for a cluster-scoped resource
-	Name      string // of one object
-	Revision  string // the parameter resourceVersion
-	Number    int    // 1 for the first of its class and resource, and so on
-	URI       string
+	Class     Class  `json:"class"`
+	Resource  string `json:"resource,omitempty"`  // such as pods or deployments.apps; empty for Other
+	Namespace string `json:"namespace,omitempty"` // empty for all, or for a cluster-scoped resource
+	Name      string `json:"name,omitempty"`      // of one object
+	Revision  string `json:"revision,omitempty"`  // the parameter resourceVersion
+	Number    int    `json:"number"`              // 1 for the first of its class and resource, and so on
+	Client    string `json:"client,omitempty"`    // the user agent
+	URI       string `json:"uri"`
+
+	match, labelSelector, fieldSelector string // of the query
 }
 
 func classify(r *http.Request) Request {
 	query := r.URL.Query()
-	req := Request{Class: Other, Revision: query.Get("resourceVersion"), URI: r.URL.RequestURI()}
+	req := Request{
+		Class: Other, Revision: query.Get("resourceVersion"), Client: clip(r.UserAgent()), URI: clip(r.URL.RequestURI()),
+		match: query.Get("resourceVersionMatch"), labelSelector: query.Get("labelSelector"), fieldSelector: query.Get("fieldSelector"),
+	}
 	var group string
 	var path []string // from the resource on, or from its namespace
 	switch p := strings.Split(strings.Trim(r.URL.Path, "/"), "/"); {
@@ -62,6 +68,11 @@ func classify(r *http.Request) Request {
 	req.Class = class(r.Method, req.Name, query)
 	return req
 }
+
+// maxText bounds the texts of a transcript.
+const maxText = 2 << 10
+
+func clip(text string) string { return text[:min(len(text), maxText)] }
 
 func class(method, name string, query url.Values) Class {
 	switch {

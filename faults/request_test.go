@@ -30,7 +30,7 @@ func TestClassify(t *testing.T) {
 	}
 	for _, test := range tests {
 		test.want.URI = test.uri
-		if diff := cmp.Diff(test.want, classify(httptest.NewRequest(test.method, test.uri, nil))); diff != "" {
+		if diff := cmp.Diff(test.want, classify(httptest.NewRequest(test.method, test.uri, nil)), cmp.AllowUnexported(Request{})); diff != "" {
 			t.Errorf("%s %s (-want +got):\n%s", test.method, test.uri, diff)
 		}
 	}

@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -8,24 +9,26 @@ import (
 	"time"
 )
 
-// maxEntries bounds a transcript. Counts continue beyond it.
+// maxEntries bounds a transcript in memory. Counts and records continue beyond it.
 const maxEntries = 1 << 16
 
 // Entry is one request and its result.
 type Entry struct {
 	Request
-	Start, End time.Duration // since the proxy started; End is 0 while it runs
-	Code       int           // HTTP status; 0 if there was no answer
-	Bytes      int64         // of the answer's body, as sent
-	Frames     int           // of a watch, as sent
-	Faults     []Injected
-	Err        string // why the upstream's answer broke off by itself
+	Start  time.Duration `json:"startNanoseconds"`         // since the proxy started
+	End    time.Duration `json:"endNanoseconds,omitempty"` // 0 while the request runs
+	Code   int           `json:"code"`                     // HTTP status; 0 if there was no answer
+	Bytes  int64         `json:"bytes"`                    // of the answer's body, as sent
+	Frames int           `json:"frames,omitempty"`         // of a watch, as sent
+	Faults []Injected    `json:"faults,omitempty"`
+	Err    string        `json:"err,omitempty"` // why the upstream's answer broke off by itself
 }
 
 // Injected is a fault that happened.
 type Injected struct {
-	Fault Fault
-	At    time.Duration // since the proxy started
+	Fault string        `json:"fault"`           // such as "cut" or "status 410 Expired"
+	After string        `json:"after,omitempty"` // such as " after 3 events"
+	At    time.Duration `json:"atNanoseconds"`   // since the proxy started
 }
 
 // String is one line of a transcript.
@@ -35,7 +38,7 @@ func (e Entry) String() string {
 		s += fmt.Sprintf(", %d frames", e.Frames)
 	}
 	for _, f := range e.Faults {
-		s += fmt.Sprintf("; %9.3fs %s", f.At.Seconds(), f.Fault)
+		s += fmt.Sprintf("; %9.3fs %s%s", f.At.Seconds(), f.Fault, f.After)
 	}
 	if e.Err != "" {
 		s += "; upstream: " + e.Err
@@ -48,12 +51,14 @@ func (e Entry) String() string {
 
 // transcript records requests. It is safe for concurrent use.
 type transcript struct {
-	start time.Time
+	start  time.Time
+	record *recorder // or nil
 
 	mu      sync.Mutex
 	entries []*Entry
 	dropped int // requests beyond maxEntries
 	counts  map[countKey]int
+	notes   []string
 }
 
 type countKey struct {
@@ -61,8 +66,8 @@ type countKey struct {
 	resource string
 }
 
-func newTranscript() *transcript {
-	return &transcript{start: time.Now(), counts: make(map[countKey]int)}
+func newTranscript(record *recorder) *transcript {
+	return &transcript{start: time.Now(), record: record, counts: make(map[countKey]int)}
 }
 
 // begin records a request, and gives it its number.
@@ -86,6 +91,40 @@ func (t *transcript) update(e *Entry, change func(e *Entry, now time.Duration)) 
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	change(e, time.Since(t.start))
+}
+
+// end records the end of a request.
+func (t *transcript) end(e *Entry) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e.End = time.Since(t.start)
+	if t.record != nil {
+		t.record.write(e)
+	}
+}
+
+// note adds a line for people.
+func (t *transcript) note(line string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.notes) < maxInjected {
+		t.notes = append(t.notes, line)
+	}
+}
+
+// close ends the record, after all requests ended.
+func (t *transcript) close() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var problems []error
+	for _, note := range t.notes {
+		problems = append(problems, errors.New(note))
+	}
+	t.notes = nil
+	if t.record != nil {
+		problems = append(problems, t.record.close())
+	}
+	return errors.Join(problems...)
 }
 
 func (t *transcript) count(class Class, resource string) int {

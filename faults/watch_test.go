@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+var jsonLines = framing{lines{}, jsonEvents{}}
+
 func TestWatchFaults(t *testing.T) {
 	one, two := added(1), added(2)
 	size := int64(len(one))
@@ -25,11 +27,11 @@ func TestWatchFaults(t *testing.T) {
 		{End.After(size), one, false},
 		{End.After(1), one, false}, // at the frame's end
 		{End, "", false},
-		{Truncate.After(size), one, true},
+		{Cut.After(size), one, true},
 		{Tear.After(size + 5), one + two[:5], true},
-		{Tear.After(size), one + string(lines{}.torn()), true}, // waits for no frame
+		{Tear.After(size), one + string(jsonLines.torn()), true}, // waits for no frame
 		{Tear.After(2*size - 1), one + two[:size-1], true},
-		{Garbage.After(size), one + string(lines{}.garbage()) + two, false},
+		{Garbage.After(size), one + string(jsonLines.wrap(jsonLines.encoding.garbage())) + two, false},
 		{Repeat.After(size), one + one + two, false},
 		{Repeat, one + two, false},
 		{None.After(size), one + two, false},
@@ -40,7 +42,7 @@ func TestWatchFaults(t *testing.T) {
 			t.Run(test.fault.String(), func(t *testing.T) {
 				cluster, upstream := newCluster(t, 2)
 				close(cluster.events)
-				p := New(t, upstream, Options{HTTP1: http1})
+				p := New(t, upstream, Plan{HTTP1: http1})
 				p.Next(Watch, "pods", test.fault)
 				code, body, err := newClient(t, p, http1).read(t, watchPods)
 				if code != 200 || body != test.body || (err != nil) != test.broken {
@@ -55,7 +57,7 @@ func TestErrorEvent(t *testing.T) {
 	bothProtocols(t, func(t *testing.T, http1 bool) {
 		for _, err := range []*apierrors.StatusError{Expired, Gone, InternalError, Unavailable, Timeout} {
 			_, upstream := newCluster(t, 1)
-			p := New(t, upstream, Options{HTTP1: http1})
+			p := New(t, upstream, Plan{HTTP1: http1})
 			p.Next(Watch, Any, Event(err).After(1))
 			_, body, readErr := newClient(t, p, http1).read(t, watchPods)
 			rest, ok := strings.CutPrefix(body, added(1))
@@ -77,7 +79,7 @@ func TestErrorEvent(t *testing.T) {
 func TestReset(t *testing.T) {
 	bothProtocols(t, func(t *testing.T, http1 bool) {
 		_, upstream := newCluster(t, 1)
-		p := New(t, upstream, Options{HTTP1: http1})
+		p := New(t, upstream, Plan{HTTP1: http1})
 		p.Next(Watch, "pods", Reset.After(1))
 		_, body, err := newClient(t, p, http1).read(t, watchPods)
 		if !errors.Is(err, syscall.ECONNRESET) {
@@ -86,12 +88,12 @@ func TestReset(t *testing.T) {
 	})
 }
 
-func TestStallAndFreezeHoldUntilTold(t *testing.T) {
+func TestStallAndHalfOpenHoldUntilTold(t *testing.T) {
 	bothProtocols(t, func(t *testing.T, http1 bool) {
-		for _, fault := range []Fault{Stall, Freeze} {
+		for _, fault := range []Fault{Stall, HalfOpen} {
 			t.Run(fault.String(), func(t *testing.T) {
 				cluster, upstream := newCluster(t, 1)
-				p := New(t, upstream, Options{HTTP1: http1})
+				p := New(t, upstream, Plan{HTTP1: http1})
 				c := newClient(t, p, http1)
 				response, err := c.get(t.Context(), watchPods)
 				if err != nil {
@@ -119,7 +121,7 @@ func TestStallAndFreezeHoldUntilTold(t *testing.T) {
 						other.Body.Close()
 					}
 					cancel()
-					if errors.Is(err, context.DeadlineExceeded) != (fault == Freeze) {
+					if errors.Is(err, context.DeadlineExceeded) != (fault == HalfOpen) {
 						t.Errorf("another request on the connection: %v", err)
 					}
 				}

@@ -42,12 +42,12 @@ func FreePort() (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, l.Close()
 }
 
-// Certificate is a new serving certificate for 127.0.0.1, valid for a day, that
-// is its own authority. Both parts are PEM.
+// Certificate is a serving certificate for 127.0.0.1, ::1 and localhost that is its own authority.
+// Both parts are PEM.
 type Certificate struct{ Cert, Key []byte }
 
-// NewCertificate makes a certificate.
-func NewCertificate() (Certificate, error) {
+// NewCertificate makes a certificate that is valid for a year, also for other hosts.
+func NewCertificate(hosts ...string) (Certificate, error) {
 	key, keyPEM, err := NewKey()
 	if err != nil {
 		return Certificate{}, err
@@ -56,15 +56,40 @@ func NewCertificate() (Certificate, error) {
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(now.UnixNano()),
 		Subject:      pkix.Name{CommonName: "keepwatch"},
-		NotBefore:    now.Add(-time.Hour), NotAfter: now.Add(24 * time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost"},
+		NotBefore:    now.Add(-time.Hour), NotAfter: now.AddDate(1, 0, 0),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}, DNSNames: []string{"localhost"},
 		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		IsCA:        true, BasicConstraintsValid: true,
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	cert := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	for _, host := range hosts {
+		if ip := net.ParseIP(host); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, host)
+		}
+	}
+	cert, err := sign(template, template, key)
 	return Certificate{Cert: cert, Key: keyPEM}, err
+}
+
+// Expired returns a certificate of the same authority, key and hosts that expired an hour ago.
+func (c Certificate) Expired() (Certificate, error) {
+	pair, err := c.Pair()
+	if err != nil {
+		return Certificate{}, err
+	}
+	template := *pair.Leaf
+	template.SerialNumber = new(big.Int).Add(template.SerialNumber, big.NewInt(1))
+	template.NotBefore, template.NotAfter = time.Now().AddDate(0, 0, -1), time.Now().Add(-time.Hour)
+	cert, err := sign(&template, pair.Leaf, pair.PrivateKey.(*ecdsa.PrivateKey))
+	return Certificate{Cert: cert, Key: c.Key}, err
+}
+
+// sign makes a certificate as PEM.
+func sign(template, authority *x509.Certificate, key *ecdsa.PrivateKey) ([]byte, error) {
+	der, err := x509.CreateCertificate(rand.Reader, template, authority, key.Public(), key)
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), err
 }
 
 // Pair is the certificate for a Go server.

@@ -49,8 +49,8 @@ func (w *faultSource) drawFault(r *rand.Rand, req faults.Request) faults.Fault {
 var inStream = []faults.Fault{
 	faults.Event(faults.Expired), faults.Event(faults.Gone), faults.Event(faults.InternalError),
 	faults.Event(faults.Unavailable), faults.Event(faults.Timeout),
-	faults.End, faults.Truncate, faults.Tear, faults.Reset, faults.Garbage, faults.Repeat,
-	faults.Stall, faults.Freeze,
+	faults.End, faults.Cut, faults.Tear, faults.Reset, faults.Garbage, faults.Repeat,
+	faults.Stall, faults.HalfOpen,
 }
 
 // blow does some work while the stream is killed and started again and etcd is
@@ -124,8 +124,7 @@ func (w *faultSource) faults() map[string]int {
 	counts := map[string]int{}
 	for _, e := range w.proxy.Transcript() {
 		for _, f := range e.Faults {
-			name, _, _ := strings.Cut(f.Fault.String(), " after")
-			counts[name]++
+			counts[f.Fault]++
 		}
 	}
 	return counts

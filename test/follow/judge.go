@@ -108,7 +108,7 @@ func judgeLists(t *testing.T, w *faultSource) int {
 			pages++
 		}
 		for _, f := range e.Faults {
-			fault := f.Fault.String()
+			fault := f.Fault
 			switch {
 			case strings.Contains(fault, " 410 "):
 				reason = fault

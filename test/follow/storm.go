@@ -58,7 +58,7 @@ func (s Storm) Run(t *testing.T, server *peer.Server) {
 	}
 	w.count()
 	w.counted = -w.counted
-	w.proxy = faults.New(t, server.Config(), faults.Options{Seed: s.Seed, Fate: w.drawFault, HTTP1: s.HTTP1})
+	w.proxy = faults.New(t, server.Config(), faults.Plan{Seed: s.Seed, Fate: w.drawFault, HTTP1: s.HTTP1})
 	args := []string{
 		s.Type, "-n", s.Namespace, "--state", t.TempDir(), "--idle-timeout", idle.String(), "--kubeconfig", kubeconfig(t, w.proxy),
 	}

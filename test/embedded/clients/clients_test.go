@@ -64,7 +64,7 @@ func TestClients(t *testing.T) {
 	t.Logf("seed %d", seed)
 	s := &scene{
 		T: t, server: server, random: rand.New(rand.NewPCG(seed, 0)),
-		proxy: faults.New(t, server.Config(), faults.Options{Seed: seed}),
+		proxy: faults.New(t, server.Config(), faults.Plan{Seed: seed}),
 		churn: &load.Churn{Resource: load.Pods, Namespace: namespace, Names: 100, Seed: seed, Make: load.SmallPod},
 	}
 	s.prepare()
@@ -120,7 +120,7 @@ func (s *scene) disturbed() {
 	s.Helper()
 	done := make(chan error, 1)
 	go func() { done <- s.churn.Run(s.Context(), 240) }()
-	cuts := []faults.Fault{faults.End, faults.Truncate, faults.Tear, faults.Reset}
+	cuts := []faults.Fault{faults.End, faults.Cut, faults.Tear, faults.Reset}
 	for {
 		select {
 		case err := <-done:

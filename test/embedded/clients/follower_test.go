@@ -47,7 +47,7 @@ type follower struct {
 func newFollower(t *testing.T, server *peer.Server, name string) *follower {
 	t.Helper()
 	return &follower{
-		name: name, proxy: faults.New(t, server.Config(), faults.Options{}),
+		name: name, proxy: faults.New(t, server.Config(), faults.Plan{}),
 		folded: state{}, created: map[string]bool{}, deleted: map[string]bool{},
 	}
 }

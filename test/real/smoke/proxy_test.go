@@ -22,7 +22,7 @@ func TestFaultsReachClientGo(t *testing.T) {
 	created := createPod(t, s, "faulty")
 	for _, encoding := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf} {
 		t.Run(encoding, func(t *testing.T) {
-			proxy := faults.New(t, s.Config(), faults.Options{})
+			proxy := faults.New(t, s.Config(), faults.Plan{})
 			config := proxy.Config()
 			config.ContentType = encoding
 			client, err := kubernetes.NewForConfig(config)
@@ -78,7 +78,7 @@ func TestGarbageIsNoEvent(t *testing.T) {
 	createPod(t, s, "garbled")
 	for _, encoding := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf} {
 		t.Run(encoding, func(t *testing.T) {
-			proxy := faults.New(t, s.Config(), faults.Options{HTTP1: true})
+			proxy := faults.New(t, s.Config(), faults.Plan{HTTP1: true})
 			config := proxy.Config()
 			config.ContentType = encoding
 			client, err := kubernetes.NewForConfig(config)
