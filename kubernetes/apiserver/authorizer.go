@@ -21,9 +21,8 @@ type startingAuthorizer struct {
 }
 
 // waitForAuthorizers makes a server's authorizer a startingAuthorizer. The informers are those that
-// authorizers read.
-func waitForAuthorizers(server *genericapiserver.Config, informers informers.SharedInformerFactory) error {
-	synced := make(chan struct{})
+// authorizers read; synced is closed when they have synchronized.
+func waitForAuthorizers(server *genericapiserver.Config, informers informers.SharedInformerFactory, synced chan struct{}) error {
 	server.Authorization.Authorizer = startingAuthorizer{server.Authorization.Authorizer, synced}
 	return server.AddPostStartHook("keepwatch-authorization-informers", func(ctx genericapiserver.PostStartHookContext) error {
 		informers.Start(ctx.Done()) // the hook that starts them may run later

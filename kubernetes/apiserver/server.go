@@ -37,6 +37,9 @@ func newServer(config *app.Config, o Options) (*aggregatorapiserver.APIAggregato
 	if err := wrapped.AddReaders(aggregator.GenericAPIServer); err != nil {
 		return nil, err
 	}
+	if err := wrapped.freeStartMemory(aggregator.GenericAPIServer); err != nil {
+		return nil, err
+	}
 	if err := wrapped.FollowServices(aggregator.APIRegistrationInformers.Apiregistration().V1().APIServices()); err != nil {
 		return nil, err
 	}

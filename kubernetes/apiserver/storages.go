@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"context"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -74,6 +75,19 @@ func (s *storages) openBuiltin(config *storagebackend.ConfigForResource, prefix 
 		s.mu.Unlock()
 	}
 	return opened, destroy, err
+}
+
+// waitWarmed waits until the watch caches of all built-in resources have decoded the objects that they read
+// at the start. All storages must have been opened.
+func (s *storages) waitWarmed(ctx context.Context) error {
+	for _, opened := range s.opened {
+		select {
+		case <-opened.Cache().Warmed():
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
 }
 
 // restOptions are a server's RESTOptions with our decorator.

@@ -15,6 +15,7 @@ type Wrapped struct {
 	readers  *readers
 	storages *storages
 	complete map[schema.GroupResource]func(runtime.Object) // what registries set on each read
+	synced   chan struct{}                                 // closed when the informers of Kubernetes' server have synchronized
 }
 
 // Wrap makes the servers of config, which are created afterwards, open Keepwatch's storages with the
@@ -26,7 +27,7 @@ func Wrap(config *app.Config, etcd *genericoptions.EtcdOptions, o Options) (*Wra
 	if err != nil {
 		return nil, err
 	}
-	w := &Wrapped{readers: readers, storages: storages}
+	w := &Wrapped{readers: readers, storages: storages, synced: make(chan struct{})}
 	if kube := config.KubeAPIs; kube != nil {
 		if w.complete, err = defaultsOnRead(kube.Extra.ServiceIPRange); err != nil {
 			return nil, err
@@ -35,7 +36,7 @@ func Wrap(config *app.Config, etcd *genericoptions.EtcdOptions, o Options) (*Wra
 	outermost := outermostOf(config)
 	outermost.BuildHandlerChainFunc = w.readers.chain(outermost.BuildHandlerChainFunc)
 	if kube := config.KubeAPIs; kube != nil {
-		return w, waitForAuthorizers(outermost, kube.ControlPlane.VersionedInformers)
+		return w, waitForAuthorizers(outermost, kube.ControlPlane.VersionedInformers, w.synced)
 	}
 	return w, nil
 }

@@ -54,6 +54,7 @@ func TestModes(t *testing.T) {
 		name string
 		run  func(*modes)
 	}{
+		{"memory of the start", (*modes).startMemory},
 		{"sharded lists", (*modes).shardedLists},
 		{"bad shards", (*modes).badShards},
 		{"sharded watches", (*modes).shardedWatches},
@@ -147,6 +148,16 @@ func (m *modes) metrics(s *peer.Server) peer.Metrics {
 		m.Fatal(err)
 	}
 	return all
+}
+
+// startMemory waits until the server has collected and returned the garbage of its start, when its informers
+// and when its watch caches were complete.
+func (m *modes) startMemory() {
+	const forced = "go_gc_cycles_forced_gc_cycles_total"
+	m.eventually("the garbage of the start is returned", func() bool { return m.metrics(m.ours).Sum(forced, nil) >= 2 })
+	if n := m.metrics(m.upstream).Sum(forced, nil); n != 0 {
+		m.Errorf("upstream's mode has forced %v collections", n)
+	}
 }
 
 // eventually polls until done.
