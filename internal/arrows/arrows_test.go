@@ -45,7 +45,7 @@ var rules = map[string]rule{
 		why: "a source reports failures; the reflector decides, and the target stores",
 	},
 	"source/etcd": {
-		ours: []string{"", "internal/readahead"},
+		ours: []string{"", "internal/freshread", "internal/readahead"},
 		others: []string{
 			"go.etcd.io/etcd/api/v3/", "go.etcd.io/etcd/client/v3", "google.golang.org/grpc",
 			"google.golang.org/protobuf/", // of etcd's own messages, not of values
@@ -222,6 +222,15 @@ var rules = map[string]rule{
 	},
 	"internal/arrows":  {},
 	"internal/backoff": {why: "a wait is a function of the number of attempts and a random number"},
+	"proxy": {
+		ours: []string{"", "store", "reflector", "source/kube", "watchcache", "readpath", "internal/freshread"},
+		others: []string{
+			"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/apiserver/", "k8s.io/client-go/", "k8s.io/component-base/metrics", "k8s.io/klog/",
+			"github.com/go-json-experiment/json", "sigs.k8s.io/json",
+		},
+		why: "a proxy reads through a Kubernetes API alone: neither etcd nor a server's storage",
+	},
+
 	"internal/customreaders": {
 		ours: []string{"readpath", "storage", "watchcache"},
 		others: []string{
@@ -238,6 +247,10 @@ var rules = map[string]rule{
 	"internal/fleet":     {others: []string{"k8s.io/api/core/", "k8s.io/apimachinery/"}, why: "tests make its objects and nothing else"},
 	"internal/intern":    {why: "a table of texts depends on nothing but the texts"},
 	"internal/localhost": {why: "a listener and a certificate do not depend on what is served"},
+	"internal/freshread": {
+		ours: []string{""},
+		why:  "a read that callers share returns a revision, of any source",
+	},
 	"internal/readahead": {
 		ours: []string{""},
 		why:  "a buffer joins changes into batches, from any stream",

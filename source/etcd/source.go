@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/freshread"
 )
 
 var _ keepwatch.Source = (*Source)(nil)
@@ -77,7 +78,7 @@ type Source struct {
 	idleTimeout time.Duration
 	maxMessage  int
 	fragments   atomic.Bool // requested by streams
-	newest      quorumReads
+	newest      *freshread.Reads
 	failedLimit atomic.Int64 // limit of the last page if it failed, else 0
 	lastWrite   *LastWrite
 
@@ -110,7 +111,7 @@ func New(client *clientv3.Client, opts Options) (*Source, error) {
 		streams:     opts.PageSize == 0 && !opts.PagesOnly,
 		idleTimeout: opts.IdleTimeout,
 		maxMessage:  defaultMaxMessage,
-		newest:      newQuorumReads(),
+		newest:      freshread.New(),
 		lastWrite:   opts.LastWrite,
 		open:        map[*watch]struct{}{},
 	}

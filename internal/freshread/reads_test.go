@@ -1,4 +1,4 @@
-package etcd
+package freshread
 
 import (
 	"context"
@@ -9,16 +9,16 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// quorumCaller calls quorumReads, and answers its reads.
-type quorumCaller struct {
-	reads  quorumReads
+// caller calls Reads, and answers its reads.
+type caller struct {
+	reads  *Reads
 	count  int
 	answer chan keepwatch.Revision // of the read that runs; 0 fails
 }
 
-var errRead = errors.New("no quorum")
+var errRead = errors.New("no answer")
 
-func (a *quorumCaller) read(ctx context.Context) (keepwatch.Revision, error) {
+func (a *caller) read(ctx context.Context) (keepwatch.Revision, error) {
 	a.count++
 	select {
 	case r := <-a.answer:
@@ -32,11 +32,11 @@ func (a *quorumCaller) read(ctx context.Context) (keepwatch.Revision, error) {
 }
 
 // call starts n concurrent calls.
-func (a *quorumCaller) call(ctx context.Context, n int) <-chan keepwatch.Revision {
+func (a *caller) call(ctx context.Context, n int) <-chan keepwatch.Revision {
 	results := make(chan keepwatch.Revision, n)
 	for range n {
 		go func() {
-			r, _ := a.reads.read(ctx, a.read)
+			r, _ := a.reads.Do(ctx, a.read)
 			results <- r
 		}()
 	}
@@ -61,7 +61,7 @@ func expect(t *testing.T, results <-chan keepwatch.Revision, n int, want keepwat
 // that began before its call.
 func TestReadsAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := &quorumCaller{reads: newQuorumReads(), answer: make(chan keepwatch.Revision)}
+		a := &caller{reads: New(), answer: make(chan keepwatch.Revision)}
 		first := a.call(t.Context(), 1)
 		second := a.call(t.Context(), 50)
 		a.answer <- 7
@@ -81,7 +81,7 @@ func TestReadsAreShared(t *testing.T) {
 // A canceled caller does not fail the others.
 func TestCanceledReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := &quorumCaller{reads: newQuorumReads(), answer: make(chan keepwatch.Revision)}
+		a := &caller{reads: New(), answer: make(chan keepwatch.Revision)}
 		first := a.call(t.Context(), 1)
 		ctx, cancel := context.WithCancel(t.Context())
 		canceled := a.call(ctx, 20)
