@@ -59,6 +59,9 @@ type Options struct {
 	// IdleTimeout bounds each wait for data from the server, including that for the
 	// response. Zero means DefaultIdleTimeout.
 	IdleTimeout time.Duration
+	// WatchTimeout returns how long the server keeps the next watch open, in whole seconds. If it is nil
+	// or returns zero, that is 5 to 10 minutes, as with client-go.
+	WatchTimeout func() time.Duration
 	// MaxObject bounds one object and one watch frame, in bytes as received. Zero means
 	// DefaultMaxObject. A longer frame is Undecodable; a list skips a longer object.
 	MaxObject int64
@@ -99,6 +102,7 @@ type Source struct {
 	idleTimeout    time.Duration
 	listEndTimeout time.Duration
 	listTimeout    time.Duration
+	watchTimeout   func() time.Duration
 
 	interruptedLists int // consecutive streaming lists that were accepted and failed
 
@@ -142,6 +146,7 @@ func New(cfg *rest.Config, opts Options) (*Source, error) {
 		idleTimeout:    opts.IdleTimeout,
 		listEndTimeout: listEndTimeout,
 		listTimeout:    cfg.Timeout,
+		watchTimeout:   opts.WatchTimeout,
 	}
 	if s.pageSize == 0 {
 		s.pageSize = defaultPageSize

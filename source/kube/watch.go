@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/url"
 	"strconv"
+	"time"
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/internal/readahead"
@@ -44,15 +45,25 @@ func (s *Source) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.
 	return follow(s.frames(x, from), keepwatch.Batch{From: from, To: from}), nil
 }
 
-// watchQuery requests bookmarks, and an end after 5 to 10 minutes, as client-go does:
-// streams are then distributed over API servers again after one was unavailable, and
-// proxies need not keep streams open for the server's default of 30 to 60 minutes.
+// watchQuery requests bookmarks, and an end.
 func (s *Source) watchQuery() url.Values {
 	q := maps.Clone(s.baseQuery)
 	q.Set("watch", "true")
 	q.Set("allowWatchBookmarks", "true")
-	q.Set("timeoutSeconds", strconv.Itoa(300+rand.IntN(301)))
+	q.Set("timeoutSeconds", strconv.FormatInt(int64(s.timeout()/time.Second), 10))
 	return q
+}
+
+// timeout returns that of the next watch. The default is client-go's: streams are distributed over API
+// servers again after one was unavailable, and proxies need not keep streams open for the server's default
+// of 30 to 60 minutes.
+func (s *Source) timeout() time.Duration {
+	if s.watchTimeout != nil {
+		if d := s.watchTimeout(); d > 0 {
+			return d
+		}
+	}
+	return 5*time.Minute + rand.N(5*time.Minute+time.Second)
 }
 
 // watch reads a stream ahead of its consumer. Its goroutine runs until the stream
