@@ -31,15 +31,17 @@ type Cache struct {
 	meter      meter
 	goType     reflect.Type // of what NewFunc returns
 	hasMessage bool         // objects can be cached as messages
-	indexes    []index
-	decoding   [64]sync.Mutex // of objects, by their keys: objects that are written together have one revision
-	seed       maphash.Seed
-	interner   *interner
-	uidHashes  *store.Memo[*uidHashes]
-	ready      chan struct{} // closed when the cache has caught up for the first time
-	warmAfter  time.Duration
-	warmed     chan struct{} // closed when the objects of the start are decoded and indexed
-	ended      chan struct{} // closed when Run ends
+	// verbatimProtobuf is true if the source's bytes are served as they are and are protobuf.
+	verbatimProtobuf bool
+	indexes          []index
+	decoding         [64]sync.Mutex // of objects, by their keys: objects that are written together have one revision
+	seed             maphash.Seed
+	interner         *interner
+	uidHashes        *store.Memo[*uidHashes]
+	ready            chan struct{} // closed when the cache has caught up for the first time
+	warmAfter        time.Duration
+	warmed           chan struct{} // closed when the objects of the start are decoded and indexed
+	ended            chan struct{} // closed when Run ends
 
 	mu      sync.Mutex
 	running context.Context // of Run; nil before
@@ -77,6 +79,9 @@ func New(config Config, newSource func(*Cache) (Source, error)) (*Cache, error) 
 		warmAfter:  warmAfter,
 		warmed:     make(chan struct{}),
 		ended:      make(chan struct{}),
+	}
+	if v, ok := config.NewFunc().(Verbatim); ok {
+		c.verbatimProtobuf = v.Protobuf()
 	}
 	config.Store.Size, config.Store.Slim, config.Store.Attributes = size, c.slim, c.attributesOf
 	c.store = store.New(config.Store)

@@ -111,7 +111,7 @@ func (c *Cache) decodeContent(o keepwatch.Object, value []byte, whole bool) (mad
 // encode encodes a decoded object as made.encoding says. An object that cannot be served in
 // Config.Served stays in the source's encoding.
 func (c *Cache) encode(made *content, decoded runtime.Object) error {
-	if made.encoding == fromSource {
+	if made.encoding == fromSource || made.encoding == verbatim {
 		return nil
 	}
 	b, err := c.marshal(made.encoding, decoded)

@@ -51,6 +51,9 @@
 // protobuf of one served version ([Config].Served); without one, they stay in the source's encoding, and the
 // codec decodes them each time.
 //
+// A proxy's objects are served as the source has them ([Verbatim]): its source is a Kubernetes API, whose
+// fields need not be known here.
+//
 // A stored object contains its resourceVersion, which the source's bytes lack. Inserting it into the
 // source's protobuf for each response takes 1.3 times the CPU of a LIST, and is exact only while no default
 // applies. A copy in readpath's budget takes 6.2 KB of memory a pod of 9 KB JSON (125 MB for 20,000).

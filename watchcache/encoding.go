@@ -28,11 +28,21 @@ const (
 	message
 	// document is the JSON that the API serves, without a line break at its end.
 	document
+	// verbatim is the source's, which is served as it is: Verbatim says in which encoding.
+	verbatim
 	// encoded is the source's, encrypted or not, which has not been decoded yet.
 	encoded
 	// pending is the source's, decrypted, of a decoded object whose message has not been made yet.
 	pending
 )
+
+// Verbatim is an object that is served as its source has it, without a Go type of its kind: a proxy must
+// not drop fields that a newer server knows. The codec that decodes it need only decode its metadata.
+type Verbatim interface {
+	runtime.Object
+	// Protobuf reports whether the source's bytes are a protobuf message, otherwise one JSON value.
+	Protobuf() bool
+}
 
 // protobuf is a Go type with generated protobuf code of the API.
 type protobuf interface {
@@ -50,7 +60,10 @@ func (c *Cache) encodingOf(o runtime.Object, plain []byte, stored *schema.GroupV
 	if reflect.TypeOf(o) != c.goType {
 		return fromSource
 	}
-	if _, ok := o.(*unstructured.Unstructured); ok {
+	switch o.(type) {
+	case Verbatim:
+		return verbatim
+	case *unstructured.Unstructured:
 		return document
 	}
 	// An internal type may have fields of another version that the served one does not have.

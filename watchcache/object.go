@@ -83,14 +83,23 @@ func (o *Object) Decoded() (runtime.Object, error) {
 // changed.
 func (o *Object) Bytes() []byte {
 	c := o.content.Load()
-	if c.encoding != message && c.encoding != document {
-		return nil
+	switch c.encoding {
+	case message, document, verbatim:
+		return c.bytes
 	}
-	return c.bytes
+	return nil
 }
 
 // Protobuf reports whether Bytes returns protobuf.
-func (o *Object) Protobuf() bool { return o.content.Load().encoding == message }
+func (o *Object) Protobuf() bool {
+	switch o.content.Load().encoding {
+	case message:
+		return true
+	case verbatim:
+		return o.cache.verbatimProtobuf
+	}
+	return false
+}
 
 // Labels returns the object's labels.
 func (o *Object) Labels() labels.Labels { return &o.content.Load().labels }
