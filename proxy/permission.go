@@ -1,0 +1,118 @@
+package proxy
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/klog/v2"
+)
+
+const (
+	// knownFor is how long a decision is used while nothing changes, if the proxy sees changes of roles and
+	// bindings; unobservedFor if it does not.
+	knownFor, unobservedFor = 2 * time.Minute, 10 * time.Second
+	// settling is how long after such a change API servers may still decide by what was before it: each follows
+	// the roles by itself. Until then a decision is used for settlingFor.
+	settling, settlingFor = 5 * time.Second, time.Second
+)
+
+// permissions decides as the server does, by SubjectAccessReviews. It remembers decisions, and forgets all of
+// them when a role or a binding changes. It is safe for concurrent use.
+type permissions struct {
+	reviews authorizationclient.AuthorizationV1Interface
+
+	mu       sync.Mutex
+	observed bool // changes of roles and bindings are seen
+	settled  *time.Timer
+	current  authorizer.Authorizer
+	changed  chan struct{} // closed when current is replaced after a change
+}
+
+func newPermissions(reviews authorizationclient.AuthorizationV1Interface) (*permissions, error) {
+	p := &permissions{reviews: reviews, changed: make(chan struct{})}
+	var err error
+	p.current, err = p.remembering(unobservedFor)
+	return p, err
+}
+
+// remembering returns an authorizer that uses each decision for some time.
+func (p *permissions) remembering(lifetime time.Duration) (authorizer.Authorizer, error) {
+	return authorizerfactory.DelegatingAuthorizerConfig{
+		SubjectAccessReviewClient: p.reviews, AllowCacheTTL: lifetime, DenyCacheTTL: min(lifetime, unobservedFor),
+		WebhookRetryBackoff: &wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Steps: 3},
+	}.New()
+}
+
+// allowed reports whether the server allows a request, and a channel that is closed when that may have
+// changed. It returns an error if the server does not decide.
+func (p *permissions) allowed(ctx context.Context, attributes authorizer.Attributes) (bool, <-chan struct{}, error) {
+	p.mu.Lock()
+	current, changed := p.current, p.changed
+	p.mu.Unlock()
+	decision, _, err := current.Authorize(ctx, attributes)
+	return decision == authorizer.DecisionAllow, changed, err
+}
+
+// forget drops all decisions, because a role or a binding has changed.
+func (p *permissions) forget() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.replace(settlingFor)
+	close(p.changed)
+	p.changed = make(chan struct{})
+	if p.settled != nil {
+		p.settled.Stop()
+	}
+	p.settled = time.AfterFunc(settling, p.settle)
+}
+
+// settle uses decisions for longer again. Those of the last second are asked for once more: open watches
+// too.
+func (p *permissions) settle() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.replace(p.lifetime())
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+// observe records whether changes are seen.
+func (p *permissions) observe(observed bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.observed != observed {
+		p.observed = observed
+		p.replace(p.lifetime())
+	}
+}
+
+func (p *permissions) lifetime() time.Duration {
+	if p.observed {
+		return knownFor
+	}
+	return unobservedFor
+}
+
+// replace begins without decisions. p.mu is locked.
+func (p *permissions) replace(lifetime time.Duration) {
+	next, err := p.remembering(lifetime)
+	if err != nil { // of a constant configuration
+		klog.ErrorS(err, "Permissions are not renewed")
+		return
+	}
+	p.current = next
+}
+
+// close stops the timer.
+func (p *permissions) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.settled != nil {
+		p.settled.Stop()
+	}
+}

@@ -1,0 +1,74 @@
+package proxy
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/reflector"
+	"github.com/keepwatch/keepwatch/source/kube"
+	"github.com/keepwatch/keepwatch/store"
+)
+
+// roles follows the roles and bindings of the server, as metadata, and makes permissions forget their
+// decisions when one of them changes.
+type roles struct {
+	permissions *permissions
+	reflectors  []*reflector.Reflector
+	stores      []*store.Store
+}
+
+func newRoles(server *rest.Config, p *permissions) (*roles, error) {
+	r := &roles{permissions: p}
+	for _, name := range []string{"roles", "rolebindings", "clusterroles", "clusterrolebindings"} {
+		source, err := kube.New(server, kube.Options{Resource: rbacv1.SchemeGroupVersion.WithResource(name), Representation: kube.MetadataOnly})
+		if err != nil {
+			return nil, err
+		}
+		objects := store.New(store.Options{})
+		r.stores = append(r.stores, objects)
+		r.reflectors = append(r.reflectors, reflector.New(source, objects, reflector.Options{StartupDeadline: -1, Observe: r.failed}))
+	}
+	return r, nil
+}
+
+// failed records that changes are not seen at the moment.
+func (r *roles) failed(n reflector.Notice) {
+	if n.Failure != nil && n.State != reflector.Live {
+		r.permissions.observe(false)
+	}
+}
+
+// run follows until ctx ends.
+func (r *roles) run(ctx context.Context) {
+	var running sync.WaitGroup
+	for i := range r.reflectors {
+		running.Go(func() { _ = r.reflectors[i].Run(ctx) }) // without changes seen, decisions are short-lived
+		running.Go(func() { r.watch(ctx, r.stores[i]) })
+	}
+	running.Wait()
+}
+
+// watch makes permissions forget at each change.
+func (r *roles) watch(ctx context.Context, objects *store.Store) {
+	watcher := objects.Watch(objects.Snapshot().Cursor(), store.Filter{})
+	for {
+		delivery, err := watcher.Next(ctx)
+		switch batch, isBatch := delivery.(keepwatch.Batch); {
+		case ctx.Err() != nil:
+			return
+		case err != nil: // the history of changes is lost, not the fact that there were some
+			watcher = objects.Watch(objects.Snapshot().Cursor(), store.Filter{})
+			r.permissions.forget()
+		case !isBatch || !batch.Bookmark():
+			r.permissions.forget()
+		}
+		r.permissions.observe(!slices.ContainsFunc(r.reflectors, notLive))
+	}
+}
+
+func notLive(r *reflector.Reflector) bool { return r.Progress().State != reflector.Live }

@@ -1,0 +1,155 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/freshread"
+	"github.com/keepwatch/keepwatch/source/kube"
+	"github.com/keepwatch/keepwatch/watchcache"
+)
+
+var _ watchcache.Source = (*source)(nil)
+
+const (
+	// confirmingWatch is the timeout of a watch that is opened to learn that a quiet resource has not changed.
+	// kube-apiserver sends a bookmark two seconds before the timeout of a watch, and later ones only each
+	// minute. With a timeout of two seconds it sends none.
+	confirmingWatch = 3 * time.Second
+	// eventDelay is how long an event may take that is on its way when a newer revision is known.
+	eventDelay = 50 * time.Millisecond
+)
+
+// source is one resource of the server behind the proxy, as a watch cache reads it.
+type source struct {
+	*kube.Source
+	reads *freshread.Reads
+	gone  func(error) // called when the server no longer has the resource, or forbids it
+
+	mu     sync.Mutex
+	wanted keepwatch.Revision // the newest revision that the cache must reach
+	open   *openWatch
+	// confirming is true if the next watch is opened to confirm that nothing has changed.
+	confirming bool
+}
+
+// newSource returns a source. Its objects are the cache's, of the server's text.
+func newSource(server *rest.Config, resource schema.GroupVersionResource, f *format, cache *watchcache.Cache, gone func(error)) (*source, error) {
+	s := &source{reads: freshread.New(), gone: gone}
+	var err error
+	s.Source, err = kube.New(server, kube.Options{
+		Resource: resource, WatchTimeout: s.watchTimeout,
+		Decode: func(raw kube.Raw) (keepwatch.Object, error) {
+			return cache.NewObject(object{raw.Key, raw.UID, raw.Revision}, f.item(raw)), nil
+		},
+	})
+	return s, err
+}
+
+// object is what a watch cache knows of an object that it has not decoded.
+type object struct {
+	key      keepwatch.Key
+	uid      keepwatch.UID
+	revision keepwatch.Revision
+}
+
+func (o object) Key() keepwatch.Key           { return o.key }
+func (o object) UID() keepwatch.UID           { return o.uid }
+func (o object) Revision() keepwatch.Revision { return o.revision }
+
+// Seed fails: a Kubernetes API has no list of its history.
+func (s *source) Seed(context.Context, keepwatch.Target) error {
+	return errors.New("a Kubernetes API does not list its history")
+}
+
+// Newest returns the newest revision of the resource's storage, by a list that began after the call and is
+// shared by all that wait for one. If the resource is quiet, the open watch is replaced by one whose end is
+// near: the server tells a watch at its end how far it has come.
+func (s *source) Newest(ctx context.Context) (keepwatch.Revision, error) {
+	newest, err := s.reads.Do(ctx, s.Source.Newest)
+	var failure *keepwatch.Failure
+	if err != nil && !errors.As(err, &failure) {
+		err = keepwatch.Failed(keepwatch.Ended, "read the newest revision: %w", err)
+	}
+	if err != nil {
+		return 0, s.report(err)
+	}
+	s.confirm(newest)
+	return newest, nil
+}
+
+// watchTimeout is that of the next watch; zero is the default.
+func (s *source) watchTimeout() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.confirming {
+		return confirmingWatch
+	}
+	return 0
+}
+
+// List reports a server that does not have the resource.
+func (s *source) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch.Page, error) {
+	page, err := s.Source.List(ctx, req)
+	return page, s.report(err)
+}
+
+// StreamList reports as List does, and returns a watch that confirm can replace.
+func (s *source) StreamList(ctx context.Context, notOlderThan keepwatch.Revision, emit func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {
+	s.setConfirming(0)
+	revision, watch, err := s.Source.StreamList(ctx, notOlderThan, emit)
+	if err != nil {
+		return 0, nil, s.report(err)
+	}
+	return revision, s.opened(ctx, revision, watch), nil
+}
+
+// Watch opens a watch that confirm can replace.
+func (s *source) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.Watch, error) {
+	watch, err := s.connect(ctx, from)
+	if err != nil {
+		return nil, err
+	}
+	return s.opened(ctx, from, watch), nil
+}
+
+// connect opens a watch at the server: a confirming one if the cache must reach a newer revision.
+func (s *source) connect(ctx context.Context, from keepwatch.Revision) (keepwatch.Watch, error) {
+	s.setConfirming(from)
+	watch, err := s.Source.Watch(ctx, from)
+	return watch, s.report(err)
+}
+
+// setConfirming decides the timeout of a watch from a revision, zero for a list.
+func (s *source) setConfirming(from keepwatch.Revision) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.confirming = from > 0 && from < s.wanted
+}
+
+// opened records the watch that confirm replaces.
+func (s *source) opened(ctx context.Context, from keepwatch.Revision, watch keepwatch.Watch) *openWatch {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open = &openWatch{source: s, ctx: ctx, at: from, inner: watch, confirming: s.confirming}
+	return s.open
+}
+
+// report passes an error on. If it says that the server does not have the resource, or refuses it to the
+// proxy, the resource is no longer answered from a cache.
+func (s *source) report(err error) error {
+	var failure *keepwatch.Failure
+	if errors.As(err, &failure) {
+		switch failure.Kind {
+		case keepwatch.Absent, keepwatch.Forbidden:
+			s.gone(failure)
+		}
+	}
+	return err
+}

@@ -1,0 +1,189 @@
+package proxy
+
+import (
+	"bufio"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const maps = "/api/v1/namespaces/default/configmaps"
+
+// create creates n config maps that a selector can divide.
+func (r *rig) create(n int) {
+	r.Helper()
+	for i := range n {
+		_, err := r.admin.CoreV1().ConfigMaps("default").Create(r.Context(), &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("map-%03d", i), Labels: map[string]string{"half": fmt.Sprint(i % 2)}},
+			Data:       map[string]string{"html": "<b>&\u2028", "text": strings.Repeat("x", i)},
+		}, metav1.CreateOptions{})
+		r.must(err)
+	}
+}
+
+// The proxy answers what the server answers, byte for byte, and reads that it can answer from a cache.
+func TestReadsAreTheServers(t *testing.T) {
+	r := newRig(t)
+	r.create(2 * 300)
+	r.waitCached(maps + "?resourceVersion=0")
+	var page metav1.PartialObjectMetadataList
+	r.must(json.Unmarshal([]byte(r.behind(maps+"?limit=250").body), &page))
+	at := page.ResourceVersion
+	for _, c := range []struct {
+		path   string
+		header []string
+		cached bool
+	}{
+		{path: maps, cached: true},
+		{path: maps + "?resourceVersion=0", cached: true},
+		{path: maps + "?resourceVersion=" + at + "&resourceVersionMatch=NotOlderThan", cached: true},
+		{path: maps + "?resourceVersion=" + at + "&resourceVersionMatch=Exact", cached: true},
+		{path: maps + "?limit=7", cached: true},
+		{path: maps + "?limit=100&continue=" + page.Continue, cached: true},
+		{path: maps + "?labelSelector=half%3D1", cached: true},
+		{path: maps + "?fieldSelector=metadata.name%3Dmap-007", cached: true},
+		{path: maps + "?fieldSelector=data.x%3Dmap-007"},
+		{path: maps + "?resourceVersion=none"},
+		{path: maps + "?resourceVersion=1&resourceVersionMatch=Exact"},
+		{path: maps + "/map-001?resourceVersion=0", cached: true},
+		{path: maps + "/missing?resourceVersion=0", cached: true},
+		{path: maps + "/map-001", cached: true},
+		{path: maps, header: []string{"Accept", "application/vnd.kubernetes.protobuf"}},
+		{path: maps, header: []string{"Accept", "application/json;as=Table;v=v1;g=meta.k8s.io"}},
+		{path: maps + "?resourceVersion=0", header: []string{"Authorization", ""}},
+		{path: maps + "?resourceVersion=0", header: []string{"Authorization", "Bearer wrong"}},
+		{path: maps + "?resourceVersion=0", header: []string{"Impersonate-User", "admin"}},
+		{path: maps + "?resourceVersion=0", header: []string{"X-Remote-User", "admin"}, cached: true},
+		{path: "/api/v1/configmaps?resourceVersion=0"},
+		{path: "/api/v1/namespaces/kube-system/configmaps?resourceVersion=0"},
+		{path: "/api/v1/namespaces/default/secrets?resourceVersion=0"},
+		{path: "/api/v1/namespaces/default/configmaps/map-001/status"},
+		{path: "/version"}, {path: "/api"}, {path: "/nothing"},
+	} {
+		before := r.answered()
+		got := r.proxy(c.path, c.header...)
+		cached := r.answered() > before
+		want := r.behind(c.path, c.header...)
+		if got.code != want.code || withoutSlash(t, got.body) != withoutSlash(t, want.body) {
+			t.Errorf("%s %v: %d %.300q\nthe server: %d %.300q", c.path, c.header, got.code, got.body, want.code, want.body)
+		}
+		if a, b := got.header["Cache-Control"], want.header["Cache-Control"]; fmt.Sprint(a) != fmt.Sprint(b) {
+			t.Errorf("%s: Cache-Control %q, the server's %q", c.path, a, b)
+		}
+		if cached != c.cached {
+			t.Errorf("%s %v: answered from a cache: %v", c.path, c.header, cached)
+		}
+	}
+}
+
+var token = regexp.MustCompile(`"continue":"([^"]*)"`)
+
+// withoutSlash decodes continue tokens. The server writes keys with and without a slash before them, and reads
+// both.
+func withoutSlash(t *testing.T, body string) string {
+	return token.ReplaceAllStringFunc(body, func(found string) string {
+		decoded, err := base64.RawURLEncoding.DecodeString(token.FindStringSubmatch(found)[1])
+		if err != nil {
+			t.Error(err)
+		}
+		return strings.Replace(string(decoded), `"start":"/`, `"start":"`, 1)
+	})
+}
+
+// A read that follows a write sees it, also of a resource that has been quiet.
+func TestConsistentReads(t *testing.T) {
+	r := newRig(t)
+	r.create(smallCollection + 1)
+	r.waitCached(maps + "?resourceVersion=0")
+	quiet := maps + "?limit=1"
+	for i := range 20 {
+		changed, err := r.admin.CoreV1().ConfigMaps("default").Patch(r.Context(), "map-000", "application/merge-patch+json",
+			fmt.Appendf(nil, `{"data":{"i":"%d"}}`, i), metav1.PatchOptions{})
+		r.must(err)
+		if got := r.proxy(maps + "/map-000").body; !strings.Contains(got, `"resourceVersion":"`+changed.ResourceVersion+`"`) {
+			t.Fatalf("write %d is not seen: %s", i, got)
+		}
+		// Writes to another resource move the server's revision, and nothing of this one.
+		_, err = r.admin.CoreV1().Namespaces().Create(r.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "n-"}}, metav1.CreateOptions{})
+		r.must(err)
+		if i%5 == 0 {
+			before := r.answered()
+			if got := r.proxy(quiet); got.code != 200 || r.answered() == before {
+				t.Errorf("a read of the quiet resource: %d, from the cache: %v", got.code, r.answered() > before)
+			}
+		}
+	}
+}
+
+// smallCollection is the proxy's: below it the server answers consistent reads.
+const smallCollection = 500
+
+// Watches deliver what the server's deliver.
+func TestWatchesAreTheServers(t *testing.T) {
+	r := newRig(t)
+	r.create(3)
+	r.waitCached(maps + "?resourceVersion=0")
+	var list metav1.PartialObjectMetadataList
+	r.must(json.Unmarshal([]byte(r.behind(maps).body), &list))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	query := maps + "?watch=1&labelSelector=half%3D0&resourceVersion=" + list.ResourceVersion
+	before := r.answered()
+	ours := r.open(ctx, r.proxied, r.url, query)
+	defer ours.Body.Close()
+	if r.answered() == before {
+		t.Error("the watch is not answered from the cache")
+	}
+	theirs := r.open(ctx, r.direct, r.server.Config().Host, query)
+	defer theirs.Body.Close()
+	c := r.admin.CoreV1().ConfigMaps("default")
+	for _, patch := range []string{`{"data":{"a":"b"}}`, `{"metadata":{"labels":{"half":"1"}}}`, `{"metadata":{"labels":{"half":"0"}}}`} {
+		_, err := c.Patch(ctx, "map-000", "application/merge-patch+json", []byte(patch), metav1.PatchOptions{})
+		r.must(err)
+	}
+	r.must(c.Delete(ctx, "map-000", metav1.DeleteOptions{}))
+	a, b := bufio.NewReader(ours.Body), bufio.NewReader(theirs.Body)
+	for i := range 4 {
+		got, err := a.ReadString('\n')
+		r.must(err)
+		want, err := b.ReadString('\n')
+		r.must(err)
+		if got != want {
+			t.Errorf("event %d: %s\nthe server's: %s", i, got, want)
+		}
+	}
+}
+
+// A revoked binding ends open watches, and refuses reads. A new one allows them again.
+func TestRevokedBinding(t *testing.T) {
+	r := newRig(t)
+	r.create(3)
+	r.waitCached(maps + "?resourceVersion=0")
+	watch := r.open(t.Context(), r.proxied, r.url, maps+"?watch=1&resourceVersion=0")
+	defer watch.Body.Close()
+	events := bufio.NewReader(watch.Body)
+	for range 3 {
+		_, err := events.ReadString('\n')
+		r.must(err)
+	}
+	binding, err := r.admin.RbacV1().RoleBindings("default").Get(t.Context(), "reader", metav1.GetOptions{})
+	r.must(err)
+	r.must(r.admin.RbacV1().RoleBindings("default").Delete(t.Context(), "reader", metav1.DeleteOptions{}))
+	for err == nil { // the end: kube-root-ca.crt may appear before
+		_, err = events.ReadString('\n')
+	}
+	if got := r.proxy(maps + "?resourceVersion=0"); got.code != 403 {
+		t.Errorf("a read after the revocation: %d", got.code)
+	}
+	binding.ResourceVersion, binding.UID = "", ""
+	_, err = r.admin.RbacV1().RoleBindings("default").Create(t.Context(), binding, metav1.CreateOptions{})
+	r.must(err)
+	r.waitCached(maps + "?resourceVersion=0")
+}
