@@ -1,5 +1,5 @@
 // Package proxy answers reads of a Kubernetes API server from watch caches, and forwards all other requests to
-// that server. It is in progress: there is no command for it yet.
+// that server. It is in progress: metadata alone and protobuf are forwarded.
 //
 //	request ─▶ Proxy ─┬─ who? TokenReview ─▶ allowed? SubjectAccessReview ─▶ readpath ◀─ watchcache ◀─ source/kube
 //	                  └─ everything else, with the caller's own credentials ─────────────────▶ the API server
@@ -35,6 +35,7 @@
 //	forward.go      all other requests                source.go      a resource of the server, as a watch
 //	identity.go     who sent a request                               cache reads it
 //	permission.go   what the server allows            watch.go       its open watch, and confirming ones
+//	own.go          the proxy itself as a caller
 //	guard.go        while a watch is open             document.go    an object as the server's text
 //	roles.go        when that changes                 fields.go      fields that selectors can name
 package proxy

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"net"
 	"net/http"
 	"net/url"
 	"time"
@@ -11,37 +12,48 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
 	"k8s.io/klog/v2"
 )
 
-// forwarder sends requests to the server as they are. The credentials in them are the caller's; the proxy adds
-// none.
+// forwarder sends requests to the server as they are.
 type forwarder struct {
 	location  *url.URL
 	transport http.RoundTripper
 	upgrades  utilproxy.UpgradeRequestRoundTripper
 }
 
-// newForwarder returns a forwarder to the server of a configuration, of which it uses the address and the
-// certificate authority.
+// newForwarder returns a forwarder to the server of a configuration, whose credentials it adds to requests.
 func newForwarder(server *rest.Config) (*forwarder, error) {
-	anonymous := rest.AnonymousClientConfig(server)
-	location, _, err := rest.DefaultServerUrlFor(anonymous)
+	location, _, err := rest.DefaultServerUrlFor(server)
 	if err != nil {
 		return nil, err
 	}
 	f := &forwarder{location: location}
-	if f.transport, err = rest.TransportFor(anonymous); err != nil {
+	if f.transport, err = rest.TransportFor(server); err != nil {
 		return nil, err
 	}
-	upgraded := rest.CopyConfig(anonymous)
-	upgraded.NextProtos = []string{"http/1.1"} // HTTP/2 has no upgrades
-	connection, err := rest.TransportFor(upgraded)
+	f.upgrades, err = upgradeTransport(server)
+	return f, err
+}
+
+// upgradeTransport returns a transport for requests that upgrade their connection, which HTTP/2 does not have.
+func upgradeTransport(server *rest.Config) (utilproxy.UpgradeRequestRoundTripper, error) {
+	config, err := server.TransportConfig()
 	if err != nil {
 		return nil, err
 	}
-	f.upgrades = utilproxy.NewUpgradeRequestRoundTripper(connection, utilproxy.MirrorRequest)
-	return f, nil
+	secure, err := transport.TLSConfigFor(config)
+	if err != nil {
+		return nil, err
+	}
+	dialer := &net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}
+	connection := &http.Transport{TLSClientConfig: secure, DialContext: dialer.DialContext, Proxy: server.Proxy}
+	credentials, err := transport.HTTPWrappersForConfig(config, utilproxy.MirrorRequest)
+	if err != nil {
+		return nil, err
+	}
+	return utilproxy.NewUpgradeRequestRoundTripper(connection, credentials), nil
 }
 
 // ServeHTTP forwards a request, and copies the response as it arrives.

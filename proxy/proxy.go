@@ -26,6 +26,9 @@ type Config struct {
 	// cached, and creates TokenReviews and SubjectAccessReviews. Forwarded requests have the credentials of
 	// their callers. Required.
 	Server *rest.Config
+	// OwnToken is a bearer token whose bearer acts as the proxy: its requests are forwarded with Server's
+	// credentials. Empty allows nobody that.
+	OwnToken string
 	// Secrets allows Secrets to be cached. They are forwarded otherwise.
 	Secrets bool
 	// EncodingsBudget bounds the bytes of cached encodings. Zero means 1 GiB.
@@ -42,7 +45,8 @@ const defaultEncodingsBudget = 1 << 30
 // http.Handler, whose server must support HTTP/2 or HTTP/1.1 with upgrades. It answers from caches while Run
 // runs, and forwards everything at other times. It is safe for concurrent use.
 type Proxy struct {
-	forward      http.Handler
+	forward      *forwarder // with the caller's credentials
+	own          *own       // nil without a token of its own
 	reads        http.Handler
 	infos        *request.RequestInfoFactory
 	authenticate authenticator.Request
@@ -70,11 +74,14 @@ func New(config Config) (*Proxy, error) {
 		infos:   &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")},
 		secrets: config.Secrets,
 	}
-	forwarder, err := newForwarder(server)
-	if err != nil {
+	if p.forward, err = newForwarder(rest.AnonymousClientConfig(server)); err != nil {
 		return nil, err
 	}
-	p.forward = forwarder
+	if config.OwnToken != "" {
+		if p.own, err = newOwn(config.OwnToken, server, client.AuthenticationV1()); err != nil {
+			return nil, err
+		}
+	}
 	if p.authenticate, err = newAuthenticator(client.AuthenticationV1()); err != nil {
 		return nil, err
 	}
@@ -107,29 +114,29 @@ func (p *Proxy) Run(ctx context.Context) {
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	info, err := p.infos.NewRequestInfo(q)
 	if err != nil || !p.cacheable(q, info) {
-		p.forward.ServeHTTP(w, q)
+		p.pass(w, q)
 		return
 	}
 	of := schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}
 	caller, ok := p.caller(q)
 	if !ok {
-		p.forward.ServeHTTP(w, q)
+		p.pass(w, q)
 		return
 	}
 	ctx := request.WithRequestInfo(request.WithUser(q.Context(), caller), info)
 	attributes, err := genericapifilters.GetAuthorizerAttributes(ctx)
 	if err != nil {
-		p.forward.ServeHTTP(w, q)
+		p.pass(w, q)
 		return
 	}
 	allowed, changed, err := p.permissions.allowed(ctx, attributes)
 	if err != nil || !allowed {
-		p.forward.ServeHTTP(w, q) // the server words the refusal
+		p.pass(w, q) // the server words the refusal
 		return
 	}
 	if p.caches.ready(of) == nil {
 		p.caches.follow(of)
-		p.forward.ServeHTTP(w, q)
+		p.pass(w, q)
 		return
 	}
 	if info.Verb == "watch" {
@@ -152,8 +159,20 @@ func (p *Proxy) cacheable(q *http.Request, info *request.RequestInfo) bool {
 	return p.secrets || info.APIGroup != "" || info.Resource != "secrets"
 }
 
+// pass forwards a request.
+func (p *Proxy) pass(w http.ResponseWriter, q *http.Request) {
+	if p.own.sent(q) {
+		p.own.forward(w, q)
+		return
+	}
+	p.forward.ServeHTTP(w, q)
+}
+
 // caller returns who sent a request.
 func (p *Proxy) caller(q *http.Request) (user.Info, bool) {
+	if p.own.sent(q) {
+		return p.own.user(q.Context())
+	}
 	// Authenticators remove the credentials that they have used, which forwarding needs.
 	response, ok, err := p.authenticate.AuthenticateRequest(q.Clone(q.Context()))
 	if err != nil || !ok {
@@ -174,5 +193,5 @@ func (p *Proxy) lookup(q *http.Request, info *request.RequestInfo) *readpath.Rea
 // delegated forwards a request that was to be answered from a cache.
 func (p *Proxy) delegated(w http.ResponseWriter, q *http.Request) {
 	w.Header().Del("Cache-Control") // the server sends its own
-	p.forward.ServeHTTP(w, q)
+	p.pass(w, q)
 }

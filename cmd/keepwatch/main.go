@@ -7,7 +7,7 @@
 //	main.go            runs a subcommand, and returns its exit code
 //	serve.go           keepwatch serve
 //	serve_log.go       removes reports about clients from the log
-//	watchhistory.go    the flag --watch-history
+//	proxy.go           keepwatch proxy
 //	watch.go           keepwatch watch
 //	watch_target.go    resolves the resource, and identifies the cluster
 //	watch_startup.go   retries requests before the stream begins
@@ -122,7 +122,7 @@ func newRootCommand() *cobra.Command {
 		},
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{codeUsage, err} })
-	root.AddCommand(newServeCommand(), newWatchCommand(), newConformCommand(), newVersionCommand())
+	root.AddCommand(newServeCommand(), newWatchCommand(), newConformCommand(), newProxyCommand(), newVersionCommand())
 	return root
 }
 
