@@ -42,8 +42,14 @@ type caches struct {
 
 // entry is a resource that is followed, or has failed.
 type entry struct {
-	reader *readpath.Reader // nil until the server has described the resource
-	failed time.Time        // zero while it is followed
+	*follower           // nil until the server has described the resource
+	failed    time.Time // zero while it is followed
+}
+
+// follower is a resource that is followed.
+type follower struct {
+	reader *readpath.Reader
+	source *source
 }
 
 func newCaches(server *rest.Config, budget *readpath.Budget, metrics *watchcache.Metrics, history store.Options) (*caches, error) {
@@ -73,15 +79,15 @@ func (c *caches) run(ctx context.Context) {
 	c.active.Wait()
 }
 
-// ready returns the reader of a resource whose cache has caught up with the server, or nil.
-func (c *caches) ready(of schema.GroupVersionResource) *readpath.Reader {
+// ready returns the follower of a resource that has caught up with the server, or nil.
+func (c *caches) ready(of schema.GroupVersionResource) *follower {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e := c.all[of]
-	if e == nil || e.reader == nil || e.reader.Cache().ReadinessCheck() != nil {
+	if e == nil || e.follower == nil || e.reader.Cache().ReadinessCheck() != nil {
 		return nil
 	}
-	return e.reader
+	return e.follower
 }
 
 // follow begins to follow a resource, unless it is followed or has failed a short time ago.
@@ -121,7 +127,7 @@ func (c *caches) hasRoom() bool {
 func (c *caches) fail(e *entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	e.reader, e.failed = nil, time.Now()
+	e.follower, e.failed = nil, time.Now()
 }
 
 // serve follows a resource until ctx ends or the server no longer has it.
@@ -132,37 +138,40 @@ func (c *caches) serve(ctx context.Context, of schema.GroupVersionResource, e *e
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	reader, err := c.newReader(about, cancel)
+	f, err := c.newFollower(about, cancel)
 	if err != nil {
 		return err
 	}
 	c.mu.Lock()
-	e.reader = reader
+	e.follower = f
 	c.mu.Unlock()
-	if err := reader.Cache().Run(ctx); context.Cause(ctx) == nil {
+	if err := f.reader.Cache().Run(ctx); context.Cause(ctx) == nil {
 		return err
 	}
 	return context.Cause(ctx)
 }
 
-// newReader returns the reader of a resource. gone is called when the server no longer has it.
-func (c *caches) newReader(about *resource, gone func(error)) (*readpath.Reader, error) {
+// newFollower returns the follower of a resource. gone is called when the server no longer has it.
+func (c *caches) newFollower(about *resource, gone func(error)) (*follower, error) {
 	f := newFormat(about.kind, about.dynamic)
+	var from *source
 	cache, err := watchcache.New(watchcache.Config{
 		GroupResource: about.GroupResource(), ResourcePrefix: "/" + about.Resource, Namespaced: about.namespaced,
 		SourceName: "the API server", SourcePrefix: about.Resource + "/",
 		Codec: f, NewFunc: f.newDocument, GetAttrs: f.attributes, Metrics: c.metrics, Store: c.store,
-	}, func(cache *watchcache.Cache) (watchcache.Source, error) {
-		return newSource(c.server, about.GroupVersionResource, f, cache, gone)
+	}, func(cache *watchcache.Cache) (_ watchcache.Source, err error) {
+		from, err = newSource(c.server, about.GroupVersionResource, f, cache, gone)
+		return from, err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return readpath.NewReader(readpath.Resource{
+	reader, err := readpath.NewReader(readpath.Resource{
 		Cache: cache, Resource: about.GroupVersionResource, Kind: about.kind, ListKind: about.listKind, Namespaced: about.namespaced,
 		Dynamic: about.dynamic, Serializer: scheme.Codecs.WithoutConversion(), Warning: about.warning, FieldLabel: f.fieldLabel,
 		Predicate: func(label labels.Selector, field fields.Selector) apistorage.SelectionPredicate {
 			return apistorage.SelectionPredicate{Label: label, Field: field, GetAttrs: f.attributes}
 		},
 	}, c.budget)
+	return &follower{reader, from}, err
 }

@@ -21,6 +21,10 @@
 // servers follow the roles each by itself. If the proxy may not read roles, decisions are used for ten
 // seconds.
 //
+// While the server does not answer, the last reviews since the last change of a role count, for ten minutes:
+// lists of any state and open watches go on, with a Warning header that says how old the state is. An open watch
+// that may no longer be allowed ends after ten seconds without a decision.
+//
 // # Freshness
 //
 // A consistent read asks the server for its newest revision, once for all that wait, and is answered when

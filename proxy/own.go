@@ -24,7 +24,7 @@ type own struct {
 
 	mu    sync.Mutex
 	known user.Info // nil before the server has told
-	until time.Time
+	told  time.Time
 }
 
 func newOwn(token string, server *rest.Config, reviews authenticationclient.AuthenticationV1Interface) (*own, error) {
@@ -48,13 +48,13 @@ func (o *own) forward(w http.ResponseWriter, q *http.Request) {
 func (o *own) user(ctx context.Context) (user.Info, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if time.Now().Before(o.until) {
+	if time.Since(o.told) < tokenKnownFor {
 		return o.known, true
 	}
 	review, err := o.reviews.SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err != nil {
 		klog.V(2).InfoS("The server does not tell the proxy's user", "err", err)
-		return nil, false
+		return o.known, time.Since(o.told) < outageFor
 	}
 	about := review.Status.UserInfo
 	extra := map[string][]string{}
@@ -62,6 +62,6 @@ func (o *own) user(ctx context.Context) (user.Info, bool) {
 		extra[name] = values
 	}
 	o.known = &user.DefaultInfo{Name: about.Username, UID: about.UID, Groups: about.Groups, Extra: extra}
-	o.until = time.Now().Add(tokenKnownFor)
+	o.told = time.Now()
 	return o.known, true
 }

@@ -2,10 +2,11 @@ package proxy
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
@@ -31,10 +32,12 @@ type permissions struct {
 	settled  *time.Timer
 	current  authorizer.Authorizer
 	changed  chan struct{} // closed when current is replaced after a change
+	changes  int
+	last     *cache.LRUExpireCache // bool by review
 }
 
 func newPermissions(reviews authorizationclient.AuthorizationV1Interface) (*permissions, error) {
-	p := &permissions{reviews: reviews, changed: make(chan struct{})}
+	p := &permissions{reviews: reviews, changed: make(chan struct{}), last: cache.NewLRUExpireCache(maxReviews)}
 	var err error
 	p.current, err = p.remembering(unobservedFor)
 	return p, err
@@ -44,24 +47,48 @@ func newPermissions(reviews authorizationclient.AuthorizationV1Interface) (*perm
 func (p *permissions) remembering(lifetime time.Duration) (authorizer.Authorizer, error) {
 	return authorizerfactory.DelegatingAuthorizerConfig{
 		SubjectAccessReviewClient: p.reviews, AllowCacheTTL: lifetime, DenyCacheTTL: min(lifetime, unobservedFor),
-		WebhookRetryBackoff: &wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Steps: 3},
+		WebhookRetryBackoff: &reviewRetries,
 	}.New()
 }
 
 // allowed reports whether the server allows a request, and a channel that is closed when that may have
-// changed. It returns an error if the server does not decide.
+// changed. It returns an error if the server does not decide, and has not decided since the last change.
 func (p *permissions) allowed(ctx context.Context, attributes authorizer.Attributes) (bool, <-chan struct{}, error) {
 	p.mu.Lock()
 	current, changed := p.current, p.changed
+	asked := review{p.changes, describe(attributes)}
 	p.mu.Unlock()
 	decision, _, err := current.Authorize(ctx, attributes)
-	return decision == authorizer.DecisionAllow, changed, err
+	allowed := decision == authorizer.DecisionAllow
+	if err == nil {
+		p.last.Add(asked, allowed, outageFor)
+		return allowed, changed, nil
+	}
+	if last, found := p.last.Get(asked); found {
+		return last.(bool), changed, nil
+	}
+	return false, changed, err
+}
+
+// review is a request that the server has decided about, after a number of changes of roles.
+type review struct {
+	changes int
+	text    string
+}
+
+// describe returns everything of a request that a decision may depend on.
+func describe(a authorizer.Attributes) string {
+	labels, labelError := a.GetLabelSelector()
+	fields, fieldError := a.GetFieldSelector()
+	return fmt.Sprintf("%#v %q %q %q %q %q %q %q %v %v %v %v", a.GetUser(), a.GetVerb(), a.GetAPIGroup(), a.GetAPIVersion(), a.GetResource(),
+		a.GetSubresource(), a.GetNamespace(), a.GetName(), labels, labelError, fields, fieldError)
 }
 
 // forget drops all decisions, because a role or a binding has changed.
 func (p *permissions) forget() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.changes++
 	p.replace(settlingFor)
 	close(p.changed)
 	p.changed = make(chan struct{})

@@ -2,8 +2,10 @@ package proxy
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -11,6 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/warning"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/metrics"
@@ -181,13 +184,17 @@ func (p *Proxy) caller(q *http.Request) (user.Info, bool) {
 	return response.User, true
 }
 
-// lookup returns the reader of a request, unless the server answers it faster.
+// lookup returns the reader of a request, unless the server answers it faster. While the server does not answer,
+// it adds a warning that says how old the state is.
 func (p *Proxy) lookup(q *http.Request, info *request.RequestInfo) *readpath.Reader {
-	reader := p.caches.ready(schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource})
-	if reader == nil || acceptsOther(q) || isConsistentRead(q, info) && reader.Cache().Snapshot().Len() < smallCollection {
+	f := p.caches.ready(schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource})
+	if f == nil || acceptsOther(q) || isConsistentRead(q, info) && f.reader.Cache().Snapshot().Len() < smallCollection {
 		return nil
 	}
-	return reader
+	if since := f.source.failingSince(); !since.IsZero() {
+		warning.AddWarning(q.Context(), "keepwatch", fmt.Sprintf("the API server has not answered for %d s: this is its last known state", int(time.Since(since).Seconds())))
+	}
+	return f.reader
 }
 
 // delegated forwards a request that was to be answered from a cache.

@@ -32,9 +32,10 @@ type source struct {
 	reads *freshread.Reads
 	gone  func(error) // called when the server no longer has the resource, or forbids it
 
-	mu     sync.Mutex
-	wanted keepwatch.Revision // the newest revision that the cache must reach
-	open   *openWatch
+	mu      sync.Mutex
+	wanted  keepwatch.Revision // the newest revision that the cache must reach
+	open    *openWatch
+	failing time.Time // since when the server does not answer; zero while it does
 	// confirming is true if the next watch is opened to confirm that nothing has changed.
 	confirming bool
 }
@@ -77,8 +78,8 @@ func (s *source) Newest(ctx context.Context) (keepwatch.Revision, error) {
 	if err != nil && !errors.As(err, &failure) {
 		err = keepwatch.Failed(keepwatch.Ended, "read the newest revision: %w", err)
 	}
-	if err != nil {
-		return 0, s.report(err)
+	if s.report(err) != nil {
+		return 0, err
 	}
 	s.confirm(newest)
 	return newest, nil
@@ -104,8 +105,8 @@ func (s *source) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch
 func (s *source) StreamList(ctx context.Context, notOlderThan keepwatch.Revision, emit func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {
 	s.setConfirming(0)
 	revision, watch, err := s.Source.StreamList(ctx, notOlderThan, emit)
-	if err != nil {
-		return 0, nil, s.report(err)
+	if s.report(err) != nil {
+		return 0, nil, err
 	}
 	return revision, s.opened(ctx, revision, watch), nil
 }
@@ -141,15 +142,29 @@ func (s *source) opened(ctx context.Context, from keepwatch.Revision, watch keep
 	return s.open
 }
 
-// report passes an error on. If it says that the server does not have the resource, or refuses it to the
-// proxy, the resource is no longer answered from a cache.
+// report records whether the server answers, and passes the error on. If it says that the server does not have
+// the resource, or refuses it to the proxy, the resource is no longer answered from a cache.
 func (s *source) report(err error) error {
 	var failure *keepwatch.Failure
-	if errors.As(err, &failure) {
-		switch failure.Kind {
-		case keepwatch.Absent, keepwatch.Forbidden:
-			s.gone(failure)
-		}
+	if err != nil && !errors.As(err, &failure) {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case err == nil:
+		s.failing = time.Time{}
+	case failure.Kind == keepwatch.Absent, failure.Kind == keepwatch.Forbidden:
+		s.gone(failure)
+	case failure.Kind != keepwatch.Ended && s.failing.IsZero():
+		s.failing = time.Now()
 	}
 	return err
+}
+
+// failingSince returns since when the server does not answer, zero while it does.
+func (s *source) failingSince() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.failing
 }

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -186,4 +187,41 @@ func TestRevokedBinding(t *testing.T) {
 	_, err = r.admin.RbacV1().RoleBindings("default").Create(t.Context(), binding, metav1.CreateOptions{})
 	r.must(err)
 	r.waitCached(maps + "?resourceVersion=0")
+}
+
+// While the server is down, lists of any state and open watches go on. When it is back the watches
+// continue without a list, by the server's own count.
+func TestServerRestarts(t *testing.T) {
+	r := newRig(t)
+	r.create(3)
+	r.waitCached(maps + "?resourceVersion=0")
+	var list metav1.PartialObjectMetadataList
+	r.must(json.Unmarshal([]byte(r.behind(maps).body), &list))
+	watch := r.open(t.Context(), r.proxied, r.url, maps+"?watch=1&resourceVersion="+list.ResourceVersion)
+	defer watch.Body.Close()
+	r.server.Kill()
+	got := r.proxy(maps + "?resourceVersion=0")
+	for begun := time.Now(); got.header.Get("Warning") == "" && time.Since(begun) < time.Minute; time.Sleep(time.Second) {
+		got = r.proxy(maps + "?resourceVersion=0") // also after the review of the token is no longer used
+	}
+	if warning := got.header.Get("Warning"); got.code != 200 || !strings.Contains(warning, "the API server has not answered for") {
+		t.Errorf("a list of any state while the server is down: %d, warning %q, %s", got.code, warning, got.body)
+	}
+	if got := r.proxy(maps); got.code != 503 {
+		t.Errorf("a consistent list while the server is down: %d %s", got.code, got.body)
+	}
+	r.must(r.server.Restart(t.Context()))
+	changed, err := r.admin.CoreV1().ConfigMaps("default").Patch(t.Context(), "map-001", "application/merge-patch+json", []byte(`{"data":{"a":"b"}}`), metav1.PatchOptions{})
+	r.must(err)
+	events := bufio.NewReader(watch.Body)
+	for {
+		event, err := events.ReadString('\n')
+		r.must(err)
+		if strings.Contains(event, `"resourceVersion":"`+changed.ResourceVersion+`"`) {
+			break
+		}
+		if strings.Contains(event, `"type":"ERROR"`) {
+			t.Fatal(event)
+		}
+	}
 }

@@ -1,0 +1,145 @@
+package proxy
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/client-go/rest"
+)
+
+// judge is a server that reviews requests. A real one can't be made to fail at a time of the test's choice.
+type judge struct {
+	allows, fails atomic.Bool
+	asked         atomic.Int64
+}
+
+func (j *judge) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	j.asked.Add(1)
+	var review authorizationv1.SubjectAccessReview
+	if err := json.NewDecoder(q.Body).Decode(&review); err != nil || j.fails.Load() {
+		w.WriteHeader(http.StatusInternalServerError)
+		return
+	}
+	review.Status.Allowed = j.allows.Load()
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusCreated)
+	_ = json.NewEncoder(w).Encode(&review)
+}
+
+func newJudge(t *testing.T) (*judge, *permissions) {
+	j := &judge{}
+	server := httptest.NewServer(j)
+	t.Cleanup(server.Close)
+	client, err := authorizationclient.NewForConfig(&rest.Config{Host: server.URL, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := newPermissions(client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.close)
+	return j, p
+}
+
+func asks(name, resource string) authorizer.Attributes {
+	return authorizer.AttributesRecord{User: &user.DefaultInfo{Name: name}, Verb: "list", APIVersion: "v1", Resource: resource, ResourceRequest: true}
+}
+
+func (p *permissions) expect(t *testing.T, a authorizer.Attributes, want bool, fails bool) {
+	t.Helper()
+	if got, _, err := p.allowed(t.Context(), a); got != want || (err != nil) != fails {
+		t.Errorf("%s %s: %v, %v", a.GetUser().GetName(), a.GetResource(), got, err)
+	}
+}
+
+// Decisions are remembered until a role changes. While the server does not answer, the last decision since
+// that change counts, and no other one.
+func TestPermissions(t *testing.T) {
+	j, p := newJudge(t)
+	j.allows.Store(true)
+	p.expect(t, asks("ada", "pods"), true, false)
+	j.allows.Store(false)
+	p.expect(t, asks("ada", "pods"), true, false)
+	p.expect(t, asks("bob", "pods"), false, false)
+	if n := j.asked.Load(); n != 2 {
+		t.Errorf("the server was asked %d times", n)
+	}
+	p.forget()
+	p.expect(t, asks("ada", "pods"), false, false)
+
+	j.allows.Store(true)
+	p.forget()
+	p.expect(t, asks("ada", "pods"), true, false)
+	j.fails.Store(true)
+	p.settle()
+	p.expect(t, asks("ada", "pods"), true, false)
+	p.expect(t, asks("ada", "secrets"), false, true)
+	p.expect(t, asks("bob", "pods"), false, true)
+	p.forget()
+	p.expect(t, asks("ada", "pods"), false, true)
+}
+
+// A change of a role ends a guarded request that is no longer allowed, and no other one.
+func TestGuard(t *testing.T) {
+	j, p := newJudge(t)
+	j.allows.Store(true)
+	a := asks("ada", "pods")
+	_, changed, err := p.allowed(t.Context(), a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := p.guard(t.Context(), a, changed)
+	defer end()
+	for range 3 {
+		before := j.asked.Load()
+		p.forget()
+		for j.asked.Load() == before {
+			if ctx.Err() != nil {
+				t.Fatal("an allowed request has ended")
+			}
+		}
+	}
+	j.allows.Store(false)
+	p.forget()
+	<-ctx.Done()
+}
+
+// What a decision depends on is in its key.
+func TestReviewsDiffer(t *testing.T) {
+	base := authorizer.AttributesRecord{User: &user.DefaultInfo{Name: "a"}, Verb: "list", Namespace: "n", APIGroup: "g", APIVersion: "v", Resource: "r", ResourceRequest: true}
+	seen := map[string]int{describe(base): -1}
+	for i, change := range []func(*authorizer.AttributesRecord){
+		func(r *authorizer.AttributesRecord) { r.User = &user.DefaultInfo{Name: "b"} },
+		func(r *authorizer.AttributesRecord) { r.User = &user.DefaultInfo{Name: "a", UID: "u"} },
+		func(r *authorizer.AttributesRecord) {
+			r.User = &user.DefaultInfo{Name: "a", Groups: []string{"x", "y"}}
+		},
+		func(r *authorizer.AttributesRecord) { r.User = &user.DefaultInfo{Name: "a", Groups: []string{"x y"}} },
+		func(r *authorizer.AttributesRecord) {
+			r.User = &user.DefaultInfo{Name: "a", Extra: map[string][]string{"k": {"v"}}}
+		},
+		func(r *authorizer.AttributesRecord) { r.Verb = "watch" },
+		func(r *authorizer.AttributesRecord) { r.Namespace = "" },
+		func(r *authorizer.AttributesRecord) { r.Name = "n" },
+		func(r *authorizer.AttributesRecord) { r.APIGroup, r.APIVersion = "", "g" },
+		func(r *authorizer.AttributesRecord) { r.Resource = "other" },
+		func(r *authorizer.AttributesRecord) { r.Subresource = "status" },
+		func(r *authorizer.AttributesRecord) { r.FieldSelectorParsingErr = context.Canceled },
+	} {
+		r := base
+		change(&r)
+		if other, found := seen[describe(r)]; found {
+			t.Errorf("changes %d and %d have one key", i, other)
+		}
+		seen[describe(r)] = i
+	}
+}
