@@ -10,7 +10,7 @@
 // the same resource versions, so that a client can move between the proxy and the server. Objects are
 // stored as the server's text: their fields need not be known here. These requests are forwarded: writes,
 // subresources, upgrades, Tables, protobuf, metadata alone, impersonation, requests without a bearer token,
-// field selectors of kinds that are not in fields.go, Secrets unless [Config].Secrets is set, and all reads of a
+// watches from before the proxy's first list, field selectors of kinds that are not in fields.go, Secrets unless [Config].Secrets is set, and all reads of a
 // resource until its cache has caught up. The server words all refusals.
 //
 // # Permission

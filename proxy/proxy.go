@@ -188,7 +188,11 @@ func (p *Proxy) caller(q *http.Request) (user.Info, bool) {
 // it adds a warning that says how old the state is.
 func (p *Proxy) lookup(q *http.Request, info *request.RequestInfo) *readpath.Reader {
 	f := p.caches.ready(schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource})
-	if f == nil || acceptsOther(q) || isConsistentRead(q, info) && f.reader.Cache().Snapshot().Len() < smallCollection {
+	if f == nil || acceptsOther(q) {
+		return nil
+	}
+	cache := f.reader.Cache()
+	if isConsistentRead(q, info) && cache.Snapshot().Len() < smallCollection || resumesBefore(q, info, cache) {
 		return nil
 	}
 	if since := f.source.failingSince(); !since.IsZero() {

@@ -5,6 +5,9 @@ import (
 	"strings"
 
 	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/watchcache"
 )
 
 // smallCollection is the number of objects below which the server answers consistent reads: asking it for its
@@ -15,6 +18,14 @@ const smallCollection = 500
 func isConsistentRead(q *http.Request, info *request.RequestInfo) bool {
 	values := q.URL.Query()
 	return info.Verb != "watch" && values.Get("resourceVersion") == "" && values.Get("continue") == ""
+}
+
+// resumesBefore reports whether a watch resumes from a revision that the cache does not reach back to. The server
+// may.
+func resumesBefore(q *http.Request, info *request.RequestInfo, cache *watchcache.Cache) bool {
+	from, err := keepwatch.ParseRevision(q.URL.Query().Get("resourceVersion"))
+	_, difference := cache.Bounds()
+	return info.Verb == "watch" && err == nil && from > 0 && from < difference
 }
 
 // acceptsOther reports whether a client accepts a response that caches of JSON do not have. The server decides

@@ -126,6 +126,20 @@ func TestConsistentReads(t *testing.T) {
 // smallCollection is the proxy's: below it the server answers consistent reads.
 const smallCollection = 500
 
+// A watch from a revision before the proxy's first list is the server's to answer.
+func TestWatchFromBeforeTheProxy(t *testing.T) {
+	r := newRig(t)
+	first, err := r.admin.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "first"}}, metav1.CreateOptions{})
+	r.must(err)
+	r.create(1)
+	r.waitCached(maps + "?resourceVersion=0")
+	watch := r.open(t.Context(), r.proxied, r.url, maps+"?watch=1&resourceVersion="+first.ResourceVersion)
+	defer watch.Body.Close()
+	if event, err := bufio.NewReader(watch.Body).ReadString('\n'); err != nil || !strings.Contains(event, `"name":"map-000"`) {
+		t.Errorf("the first event: %s, %v", event, err)
+	}
+}
+
 // Watches deliver what the server's deliver.
 func TestWatchesAreTheServers(t *testing.T) {
 	r := newRig(t)
