@@ -60,15 +60,13 @@ func (s *Reader) cachedItem(object keepwatch.Object, as encoding, u use) []byte 
 	if !ok {
 		return nil
 	}
-	var served []byte
-	if s.ownBytes {
-		served = o.Bytes()
-	}
-	switch {
-	case served != nil && o.Protobuf() && as == objectProtobuf, served != nil && !o.Protobuf() && as == objectJSON:
-		return served
-	case served != nil && o.Protobuf() && as == metadataProtobuf:
-		return metadataField(served)
+	if served := o.Bytes(); served != nil && s.ownBytes {
+		switch {
+		case o.Protobuf() && as == objectProtobuf, !o.Protobuf() && as == objectJSON:
+			return served
+		case o.Protobuf() && as == metadataProtobuf && s.resource.Convert == nil:
+			return metadataField(served)
+		}
 	}
 	if encodings, ok := o.Attached().(*handle); ok {
 		return encodings.bytes(s.key(as), u)
@@ -90,10 +88,14 @@ func (s *Reader) itemAtRevision(o *watchcache.Object, as encoding, revision keep
 	return s.encodeItem(decoded, as)
 }
 
-// encodeItem encodes a Go value from the cache.
+// encodeItem encodes a Go value from the cache. Rows and metadata are those of the value before it is
+// converted, as in kube-apiserver: conversion may add annotations.
 func (s *Reader) encodeItem(o runtime.Object, as encoding) ([]byte, error) {
-	if as == tableJSON {
+	switch {
+	case as == tableJSON:
 		return s.encodeRow(o)
+	case isMetadata(as):
+		return s.encodeMetadata(o, as)
 	}
 	if s.resource.Convert != nil {
 		var err error
@@ -101,10 +103,7 @@ func (s *Reader) encodeItem(o runtime.Object, as encoding) ([]byte, error) {
 			return nil, err
 		}
 	}
-	switch {
-	case isMetadata(as):
-		return s.encodeMetadata(o, as)
-	case isProtobuf(as):
+	if isProtobuf(as) {
 		return marshal(o)
 	}
 	return s.encodeJSON(o)

@@ -189,7 +189,7 @@ func (r *Resource) storageOptions(info *request.RequestInfo, options *internalve
 		Predicate:            p,
 		Recursive:            true,
 	}
-	if name, ok := p.MatchesSingle(); ok {
+	if name, ok := p.MatchesSingle(); ok && name != "" { // metadata.name= selects none, and is no object's key
 		if key, ok := r.key(namespace, name); ok {
 			out.Recursive = false
 			return key, out, true
