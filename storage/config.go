@@ -53,6 +53,10 @@ type Config struct {
 	GetAttrs apistorage.AttrFunc
 	// Indexers find the objects of lists whose selectors require a value. They may be nil.
 	Indexers *cache.Indexers
+	// Unshared gives each watch copies of its own of the objects of events. Otherwise, watches share objects that
+	// are runtime.CacheableObject, and a registry.Store.Decorator, which knows the resource's type only, leaves
+	// them as they are stored.
+	Unshared bool
 	// Metrics counts for all storages that share it. Nil counts for this storage alone.
 	Metrics *Metrics
 	// Store bounds the history. The zero value has defaults. New sets Size, Slim and Attributes.

@@ -10,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/server/egressselector"
 	apistorage "k8s.io/apiserver/pkg/storage"
@@ -55,7 +56,7 @@ func Decorator(metrics *Metrics, options ...DecoratorOption) generic.StorageDeco
 			Prefix: config.Prefix, ResourcePrefix: resourcePrefix, Namespaced: namespaced, CheckNames: true,
 			Codec: config.Codec, Transformer: config.Transformer,
 			NewFunc: newFunc, Served: o.servedVersion(config, newFunc), GetAttrs: attributes, Indexers: indexers,
-			Metrics: metrics, Store: o.store,
+			Unshared: o.unshared[config.GroupResource], Metrics: metrics, Store: o.store,
 		})
 		if err != nil {
 			opened.close(connection)
@@ -75,8 +76,9 @@ func Decorator(metrics *Metrics, options ...DecoratorOption) generic.StorageDeco
 type DecoratorOption func(*decoratorOptions)
 
 type decoratorOptions struct {
-	store  store.Options
-	served func(*storagebackend.ConfigForResource, func() runtime.Object) *watchcache.Version
+	store    store.Options
+	served   func(*storagebackend.ConfigForResource, func() runtime.Object) *watchcache.Version
+	unshared map[schema.GroupResource]bool
 }
 
 // WithStore sets each [Config].Store, which bounds the history.
@@ -87,6 +89,11 @@ func WithStore(options store.Options) DecoratorOption {
 // WithServed sets the function that returns [Config].Served of a resource, given the resource's NewFunc.
 func WithServed(version func(*storagebackend.ConfigForResource, func() runtime.Object) *watchcache.Version) DecoratorOption {
 	return func(o *decoratorOptions) { o.served = version }
+}
+
+// WithUnshared sets [Config].Unshared of some resources. The map must not change afterwards.
+func WithUnshared(resources map[schema.GroupResource]bool) DecoratorOption {
+	return func(o *decoratorOptions) { o.unshared = resources }
 }
 
 func (o decoratorOptions) servedVersion(config *storagebackend.ConfigForResource, newFunc func() runtime.Object) *watchcache.Version {

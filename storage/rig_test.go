@@ -114,6 +114,7 @@ type options struct {
 	corruptible bool
 	indexers    cache.Indexers
 	store       store.Options
+	unshared    bool
 	// clusterScoped makes the keys those of objects without a namespace.
 	clusterScoped bool
 	// failed gets the cause if the storage ends by itself; nil fails the test.
@@ -200,7 +201,7 @@ func (r *rig) start() {
 		Client: r.etcd.Client, Etcd: writes, GroupResource: r.options.resource,
 		Prefix: r.options.prefix, ResourcePrefix: "/pods/", Namespaced: !r.options.clusterScoped,
 		Codec: r.options.codec, Transformer: r.transformer(),
-		NewFunc: newPod, GetAttrs: podAttrs, Indexers: &r.options.indexers, Store: r.options.store, Metrics: counts,
+		NewFunc: newPod, GetAttrs: podAttrs, Indexers: &r.options.indexers, Store: r.options.store, Unshared: r.options.unshared, Metrics: counts,
 	}))(r.t)
 	if s.WarmAfter(0); r.options.notWarmed {
 		s.WarmAfter(time.Hour)

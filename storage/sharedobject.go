@@ -28,6 +28,15 @@ func (s *Storage) sharedObject(e watchcache.Event) (runtime.Object, error) {
 	return shared, nil
 }
 
+// ownObject returns an event's object, for one watch.
+func (s *Storage) ownObject(e watchcache.Event) (runtime.Object, error) {
+	decoded, err := s.decodedAt(e.Object, e.Revision)
+	if err != nil {
+		return nil, watchcache.DecodeError(e.Type, err)
+	}
+	return decoded, nil
+}
+
 // decodedAt returns an object with another revision than its own, if it was deleted then.
 func (s *Storage) decodedAt(o *watchcache.Object, revision keepwatch.Revision) (runtime.Object, error) {
 	decoded, err := o.Decoded()

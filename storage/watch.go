@@ -89,6 +89,8 @@ func (w *watcher) object(e watchcache.Event, initial bool) (runtime.Object, erro
 		return w.storage.cache.BookmarkObject(e)
 	case initial:
 		return e.Object.Decoded()
+	case w.storage.config.Unshared:
+		return w.storage.ownObject(e)
 	}
 	return w.storage.sharedObject(e)
 }

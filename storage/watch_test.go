@@ -175,6 +175,23 @@ func TestWatchesShareEncodings(t *testing.T) {
 	}
 }
 
+// Without sharing, each watch may change the objects of its events, as a registry's decorator does.
+func TestUnsharedObjects(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, options{unshared: true})
+	first := r.create("a")
+	watches := []watch.Interface{r.watch("/pods/", from(first.ResourceVersion)), r.watch("/pods/", from(first.ResourceVersion))}
+	for _, last := range []*example.Pod{r.label("a", "x"), r.delete("a")} {
+		for _, w := range watches {
+			pod, ok := (<-w.ResultChan()).Object.(*example.Pod)
+			if !ok || pod.Name != "a" || pod.ResourceVersion != last.ResourceVersion {
+				t.Fatalf("got %v, want %v", pod, last)
+			}
+			pod.Name = "changed"
+		}
+	}
+}
+
 type textWriter []byte
 
 func (w *textWriter) Write(p []byte) (int, error) {

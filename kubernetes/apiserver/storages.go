@@ -41,7 +41,7 @@ var storageMetrics = sync.OnceValue(func() *storage.Metrics { return storage.New
 // useStorages wraps the RESTOptions of all servers of config. The storages of custom resources have
 // readers.
 func useStorages(config *app.Config, etcd *genericoptions.EtcdOptions, history store.Options, readers *customreaders.Readers) (*storages, error) {
-	s := &storages{decorate: storage.Decorator(storageMetrics(), storage.WithServed(servedVersion), storage.WithStore(history)), opened: map[schema.GroupResource]openedStorage{}}
+	s := &storages{decorate: storage.Decorator(storageMetrics(), storage.WithServed(servedVersion), storage.WithUnshared(completed), storage.WithStore(history)), opened: map[schema.GroupResource]openedStorage{}}
 	if !etcd.EnableWatchCache {
 		return s, nil
 	}

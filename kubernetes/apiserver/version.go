@@ -12,7 +12,7 @@ import (
 )
 
 // completed are the resources whose registries set fields on each read (see defaultsOnRead): what is
-// served is not what is stored.
+// served is not what is stored. Their watches do not share objects, which a registry could not complete.
 var completed = map[schema.GroupResource]bool{
 	{Resource: "services"}:               true,
 	{Resource: "persistentvolumeclaims"}: true,
