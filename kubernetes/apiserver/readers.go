@@ -64,14 +64,14 @@ func (r *readers) lookup(_ *http.Request, info *request.RequestInfo) *readpath.R
 }
 
 // addBuiltin makes the readers of all resources that servers serve from our storages.
-func (r *readers) addBuiltin(servers []*genericapiserver.GenericAPIServer, opened map[schema.GroupResource]openedStorage, complete map[schema.GroupResource]func(runtime.Object)) error {
+func (r *readers) addBuiltin(servers []*genericapiserver.GenericAPIServer, opened *storages, complete map[schema.GroupResource]func(runtime.Object)) error {
 	all := builtinReaders{map[schema.GroupVersionResource]*readpath.Reader{}, map[string]bool{}}
 	for _, server := range servers {
 		for _, group := range groupsOf(server) {
 			all.groups[group] = true
 		}
 		for _, s := range servedBy(server) {
-			from, ok := opened[s.resource.GroupResource()]
+			from, ok := opened.of(s.resource.GroupResource())
 			if !ok {
 				continue
 			}

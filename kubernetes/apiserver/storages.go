@@ -13,6 +13,8 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/kubernetes/cmd/kube-apiserver/app"
+	api "k8s.io/kubernetes/pkg/apis/core"
+	"k8s.io/kubernetes/pkg/apis/events"
 
 	"github.com/keepwatch/keepwatch/internal/customreaders"
 	"github.com/keepwatch/keepwatch/storage"
@@ -88,6 +90,17 @@ func (s *storages) waitWarmed(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// of returns the storage of the objects of a resource.
+func (s *storages) of(resource schema.GroupResource) (openedStorage, bool) {
+	if resource == (schema.GroupResource{Group: events.GroupName, Resource: "events"}) {
+		resource.Group = api.GroupName // in both groups they are the same objects (storage.DefaultStorageFactory.AddCohabitatingResources)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	opened, ok := s.opened[resource]
+	return opened, ok
 }
 
 // restOptions are a server's RESTOptions with our decorator.

@@ -65,7 +65,7 @@ func (w *Wrapped) AddReaders(outermost genericapiserver.DelegationTarget) error 
 			servers = append(servers, one)
 		}
 	}
-	return w.readers.addBuiltin(servers, w.storages.opened, w.complete)
+	return w.readers.addBuiltin(servers, w.storages, w.complete)
 }
 
 // FollowDefinitions adds readers of custom resources from now on, by the informer of the server that
