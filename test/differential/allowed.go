@@ -97,14 +97,20 @@ var compressed = exception{
 	},
 }
 
-// completedOnReplay: kube-apiserver completes what older versions stored when it answers with an object.
-// Of a watch it completes the events that it replays, but not those that it sends when they
-// happen, nor does Keepwatch those of watches that it passes on.
-var completedOnReplay = exception{
-	name: "an event of an object that an older version stored is completed, or not",
+// notCompleted: kube-apiserver's registries complete services and claims that older versions stored when it answers
+// with them. They do not recognize the objects that its watch cache shares between watches: those of events
+// that it sends when they happen.
+var notCompleted = exception{
+	name: "theirs does not complete an event of an object that an older version stored",
 	permits: func(e Exchange, d Difference) bool {
-		return e.Request.Stream && slices.Contains([]string{"clusterIPs", "ipFamilies", "ipFamilyPolicy", "dataSourceRef"}, d.Where[strings.LastIndex(d.Where, ".")+1:]) &&
-			(d.Theirs == "null" || d.Ours == "null")
+		field := d.Where[strings.LastIndex(d.Where, ".")+1:]
+		switch {
+		case !e.Request.Stream:
+			return false
+		case d.Theirs == "null":
+			return slices.Contains([]string{"clusterIPs", "ipFamilies", "ipFamilyPolicy", "dataSourceRef"}, field)
+		}
+		return field == "cells[]" && strings.HasSuffix(e.Request.Path, "/services") && d.Theirs == excerpt("<none>") // its first cluster IP
 	},
 }
 

@@ -24,7 +24,7 @@ func UpstreamBesideKubernetes() *Comparison {
 
 // SameBinary compares the two ways to read of keepwatch-apiserver.
 func SameBinary() *Comparison {
-	return &Comparison{compares: binaryHeader, masks: binaryMasks, exceptions: append(slices.Clone(commonExceptions), completedOnReplay)}
+	return &Comparison{compares: binaryHeader, masks: binaryMasks, exceptions: append(slices.Clone(commonExceptions), notCompleted)}
 }
 
 // serveHeader excludes the headers that have the server's own objects (X-Kubernetes-Pf-…), too.

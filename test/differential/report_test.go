@@ -71,3 +71,28 @@ func TestReport(t *testing.T) {
 		t.Error(text)
 	}
 }
+
+// Keepwatch completes objects of older versions in every watch: only kube-apiserver may lack their fields.
+func TestNotCompleted(t *testing.T) {
+	const field, cell = "events: MODIFIED body .spec.clusterIPs", "events: MODIFIED body .rows[].cells[]"
+	none := excerpt("<none>")
+	for _, test := range []struct {
+		Difference
+		path    string
+		permits bool
+	}{
+		{Difference{field, "null", `["10.0.9.9"]`}, "/api/v1/services", true},
+		{Difference{field, `["10.0.9.9"]`, "null"}, "/api/v1/services", false},
+		{Difference{"events: MODIFIED body .spec.type", "null", `"ClusterIP"`}, "/api/v1/services", false},
+		{Difference{cell, none, `"10.0.9.9"`}, "/api/v1/namespaces/one/services", true},
+		{Difference{cell, `"10.0.9.9"`, none}, "/api/v1/namespaces/one/services", false},
+		{Difference{cell, none, `"10.0.9.9"`}, "/api/v1/pods", false},
+	} {
+		for _, stream := range []bool{true, false} {
+			got := notCompleted.permits(Exchange{Request: Request{Path: test.path, Stream: stream}}, test.Difference)
+			if got != (test.permits && stream) {
+				t.Errorf("%s, streamed %t: %t", test.Difference, stream, got)
+			}
+		}
+	}
+}

@@ -2,6 +2,8 @@ package differential
 
 import (
 	"context"
+	"fmt"
+	"net/url"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -60,11 +62,15 @@ func permit(ctx context.Context, config *rest.Config) error {
 	return err
 }
 
-// permitted waits until a server knows the permissions of users.
+// permitted waits until a server knows the permissions of users. It asks for lists: objects come and go.
 func (s *Side) permitted(ctx context.Context) error {
-	for path, u := range map[string]user{"": users[0], "/pod-03": users[1]} {
-		if err := s.answers(ctx, Request{Path: podResource.collection(namespaces[0]) + path, User: u}); err != nil {
-			return err
+	for _, u := range users[:2] {
+		options := url.Values{}
+		if u.selects != "" {
+			options.Set("fieldSelector", u.selects)
+		}
+		if err := s.answers(ctx, Request{Path: podResource.collection(namespaces[0]), Options: options, User: u}); err != nil {
+			return fmt.Errorf("%s: %w", u.name, err)
 		}
 	}
 	return nil

@@ -42,8 +42,9 @@ var variants = []variant{
 	{"encrypted with KMS", 20, func(t *testing.T) []string {
 		return []string{"--encryption-provider-config", writeEncryption(t, filepath.Join(t.TempDir(), "encryption.yaml"), kmsProvider(startKMS(t)), identity)}
 	}},
-	{"encrypted with a key", 20, func(t *testing.T) []string {
-		return []string{"--encryption-provider-config", writeEncryption(t, filepath.Join(t.TempDir(), "encryption.yaml"), secretbox("b"), aescbc("a"), identity)}
+	{"encrypted with a key, with cached events", 20, func(t *testing.T) []string {
+		return []string{"--encryption-provider-config", writeEncryption(t, filepath.Join(t.TempDir(), "encryption.yaml"), secretbox("b"), aescbc("a"), identity),
+			"--watch-cache-sizes", "events#100"}
 	}},
 	{"stored as JSON, with CBOR", 20, func(*testing.T) []string {
 		return []string{"--storage-media-type", "application/json", "--feature-gates", "CBORServingAndStorage=true"}
