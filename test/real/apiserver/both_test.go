@@ -32,10 +32,10 @@ type both struct {
 	http         map[*peer.Server]*http.Client
 }
 
-func startBoth(t *testing.T) *both {
+func startBoth(t *testing.T, flags ...string) *both {
 	t.Helper()
 	etcd := peer.StartEtcd(t)
-	flags := []string{"--feature-gates", "APIServerIdentity=false,UnknownVersionInteroperabilityProxy=false"} // both would renew one lease
+	flags = append(flags, "--feature-gates", "APIServerIdentity=false,UnknownVersionInteroperabilityProxy=false") // both would renew one lease
 	s := &both{t: t, http: map[*peer.Server]*http.Client{}}
 	s.ours = peer.KeepwatchAPIServerOn(t, etcd, flags...)
 	s.theirs = peer.KeepwatchAPIServerOn(t, etcd, append(flags, "--reads=upstream")...)

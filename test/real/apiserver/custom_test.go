@@ -74,7 +74,7 @@ func TestRemoteVersions(t *testing.T) {
 func widgets() *apiextensionsv1.CustomResourceDefinition {
 	return &apiextensionsv1.CustomResourceDefinition{
 		TypeMeta:   metav1.TypeMeta{APIVersion: apiextensionsv1.SchemeGroupVersion.String(), Kind: "CustomResourceDefinition"},
-		ObjectMeta: metav1.ObjectMeta{Name: "widgets." + customGroup},
+		ObjectMeta: metav1.ObjectMeta{Name: definitionName},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
 			Group: customGroup, Scope: apiextensionsv1.NamespaceScoped,
 			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "widgets", Singular: "widget", Kind: "Widget", ListKind: "WidgetList"},
@@ -93,19 +93,23 @@ func widgets() *apiextensionsv1.CustomResourceDefinition {
 
 func (s *both) define(definition *apiextensionsv1.CustomResourceDefinition) {
 	s.t.Helper()
+	if err := s.tryDefine(definition); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *both) tryDefine(definition *apiextensionsv1.CustomResourceDefinition) error {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(definition)
 	if err == nil {
 		_, err = s.client.Resource(definitions).Create(s.t.Context(), &unstructured.Unstructured{Object: content}, metav1.CreateOptions{})
 	}
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	return err
 }
 
 func (s *both) redefine(change func(*apiextensionsv1.CustomResourceDefinitionSpec)) {
 	s.t.Helper()
 	if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		o, err := s.client.Resource(definitions).Get(s.t.Context(), "widgets."+customGroup, metav1.GetOptions{})
+		o, err := s.client.Resource(definitions).Get(s.t.Context(), definitionName, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -125,17 +129,18 @@ func (s *both) redefine(change func(*apiextensionsv1.CustomResourceDefinitionSpe
 	}
 }
 
-// createWidget creates a widget at a namespace and a name.
-func (s *both) createWidget(at string) {
+// createWidget creates a widget at a namespace, which may be empty, and a name.
+func (s *both) createWidget(at string) *unstructured.Unstructured {
 	s.t.Helper()
 	namespace, name, _ := strings.Cut(at, "/")
 	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": customGroup + "/v1", "kind": "Widget", "spec": map[string]any{"size": int64(3)}}}
 	o.SetName(name)
 	o.SetLabels(map[string]string{"name": name})
-	gvr := schema.GroupVersionResource{Group: customGroup, Version: "v1", Resource: "widgets"}
-	if _, err := s.client.Resource(gvr).Namespace(namespace).Create(s.t.Context(), o, metav1.CreateOptions{}); err != nil {
+	created, err := s.client.Resource(widgetsIn("v1")).Namespace(namespace).Create(s.t.Context(), o, metav1.CreateOptions{})
+	if err != nil {
 		s.t.Fatal(err)
 	}
+	return created
 }
 
 func (s *both) patch(resource schema.GroupVersionResource, name, patch string) {
@@ -148,7 +153,13 @@ func (s *both) patch(resource schema.GroupVersionResource, name, patch string) {
 // sameReads compares the reads of widgets.
 func (s *both) sameReads() {
 	s.t.Helper()
-	const root = "/apis/" + customGroup + "/v1/"
+	s.sameReadsOf("v1")
+}
+
+// sameReadsOf compares the reads of widgets in a version.
+func (s *both) sameReadsOf(version string) {
+	s.t.Helper()
+	root := "/apis/" + customGroup + "/" + version + "/"
 	for _, as := range []string{asJSON, asMetadata, asMetadataProtobuf, asTable} {
 		for _, path := range []string{"widgets", "namespaces/default/widgets", "widgets?labelSelector=name%3Da", "widgets?fieldSelector=metadata.name%3Da",
 			"widgets?fieldSelector=spec.size%3D3", "widgets?limit=1"} {

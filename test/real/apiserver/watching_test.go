@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
+	watchtools "k8s.io/client-go/tools/watch"
 
 	"github.com/keepwatch/keepwatch/test/peer"
 )
@@ -47,6 +49,29 @@ func startWatch(t *testing.T, resource dynamic.ResourceInterface, revision strin
 	if err != nil {
 		t.Fatal(err)
 	}
+	return receive(t, stream)
+}
+
+// startResuming watches from a revision on, as a client that resumes when the server ends its watch.
+func startResuming(t *testing.T, resource dynamic.ResourceInterface, revision string) *watching {
+	t.Helper()
+	stream, err := watchtools.NewRetryWatcherWithContext(t.Context(), revision, resuming{resource})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return receive(t, stream)
+}
+
+// resuming is a resource as client-go's RetryWatcher watches it.
+type resuming struct{ dynamic.ResourceInterface }
+
+func (r resuming) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	return r.Watch(ctx, options)
+}
+
+// receive collects the events of a watch until the test ends.
+func receive(t *testing.T, stream watch.Interface) *watching {
+	t.Helper()
 	w, done := &watching{added: make(chan struct{}, 1)}, make(chan struct{})
 	go func() {
 		defer close(done)
@@ -62,6 +87,16 @@ func startWatch(t *testing.T, resource dynamic.ResourceInterface, revision strin
 		<-done
 	})
 	return w
+}
+
+// open describes the watch if the server has not ended it.
+func (w *watching) open() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ended {
+		return ""
+	}
+	return fmt.Sprintf("it is open after %d events", len(w.received))
 }
 
 func (w *watching) add(e watch.Event) {
