@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"k8s.io/apimachinery/pkg/api/apitesting/fuzzer"
@@ -29,8 +30,11 @@ import (
 
 // TestCachedVersionIsExact reads random objects of every built-in kind from a watch cache that stores the
 // served version, and compares them in each version, as JSON and as protobuf, with those that the codec decodes
-// each time. The objects were stored in any version, by programs that know fewer defaults or more fields.
-func TestCachedVersionIsExact(t *testing.T) {
+// each time. The objects were stored in any version, by programs that know fewer defaults or more fields. The clock
+// stands still: a default of DeviceTaintRules is the current time.
+func TestCachedVersionIsExact(t *testing.T) { synctest.Test(t, compareAllReads) }
+
+func compareAllReads(t *testing.T) {
 	const seed, rounds = 1, 20
 	random := fuzzer.FuzzerFor(apitesting.FuzzerFuncs, rand.NewSource(seed), legacyscheme.Codecs)
 	cached, kinds := 0, 0
