@@ -2,6 +2,7 @@ package audit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -27,6 +28,10 @@ type Options struct {
 	// documentation. It does not apply to State.
 	ContentsOnly bool
 }
+
+// ErrDifferentClusters means that two servers do not share revisions. They can be compared with
+// [Options].ContentsOnly.
+var ErrDifferentClusters = errors.New("servers of different clusters")
 
 // maxStarts bounds how often a comparison starts, if its revision expires each time.
 const maxStarts = 10

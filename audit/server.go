@@ -127,8 +127,8 @@ func sameCluster(ctx context.Context, server, against *rest.Config) error {
 	if err != nil || first == "" || second == "" || first == second {
 		return err
 	}
-	return fmt.Errorf("%s and %s are servers of different clusters (their namespaces kube-system have the UIDs %s and %s): their revisions cannot be compared, only the contents of their objects",
-		server.Host, against.Host, first, second)
+	return fmt.Errorf("%s and %s are %w (their namespaces kube-system have the UIDs %s and %s), whose revisions cannot be compared, only the contents of their objects",
+		server.Host, against.Host, ErrDifferentClusters, first, second)
 }
 
 // clusterOf returns the UID of the namespace kube-system, empty if it cannot be read or does not exist.

@@ -1,18 +1,19 @@
 // Keepwatch serves the Kubernetes API and writes the changes of a resource as a stream.
 // `keepwatch --help` describes its subcommands.
 //
-// Exit codes: 0 ended on request, 1 error, 2 wrong usage, 130 interrupted. Data goes to stdout,
-// messages to stderr.
+// Exit codes: 0 ended on request, 1 error, 2 wrong usage, 130 interrupted; audit has diff's. Data goes to
+// stdout, messages to stderr.
 //
 //	main.go            runs a subcommand, and returns its exit code
 //	serve.go           keepwatch serve
 //	serve_log.go       removes reports about clients from the log
 //	proxy.go           keepwatch proxy
+//	resource.go        the flags that select objects; resolves the resource, and identifies the cluster
 //	watch.go           keepwatch watch
-//	watch_target.go    resolves the resource, and identifies the cluster
 //	watch_startup.go   retries requests before the stream begins
 //	watch_output.go    output formats
 //	watch_status.go    messages on stderr
+//	audit.go           keepwatch audit
 //	conform.go         keepwatch conform
 //	version.go         keepwatch version
 package main
@@ -76,9 +77,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if exit, ok := errors.AsType[*exitError](err); ok {
 		code = exit.code
 	}
-	if message := err.Error(); message != "" {
-		fmt.Fprintln(stderr, "keepwatch: "+message)
+	message := err.Error()
+	if message == "" {
+		return code
 	}
+	fmt.Fprintln(stderr, "keepwatch: "+message)
 	if code == codeUsage {
 		fmt.Fprintln(stderr, "See 'keepwatch --help'.")
 	}
@@ -122,7 +125,7 @@ func newRootCommand() *cobra.Command {
 		},
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{codeUsage, err} })
-	root.AddCommand(newServeCommand(), newWatchCommand(), newConformCommand(), newProxyCommand(), newVersionCommand())
+	root.AddCommand(newServeCommand(), newWatchCommand(), newConformCommand(), newAuditCommand(), newProxyCommand(), newVersionCommand())
 	return root
 }
 

@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
-	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
 	"github.com/keepwatch/keepwatch/reflector"
@@ -70,28 +68,17 @@ const watchExample = `  # All changes of pods, in all namespaces
 
 // watchOptions are the flags of watch.
 type watchOptions struct {
-	config        *genericclioptions.ConfigFlags
-	output        outputFlags
-	allNamespaces bool
-	labelSelector string
-	fieldSelector string
-	chunkSize     int64
-	idleTimeout   time.Duration
-	bookmarks     bool
-	stateDir      string
-	untilSynced   bool
+	resourceFlags
+	output      outputFlags
+	idleTimeout time.Duration
+	bookmarks   bool
+	stateDir    string
+	untilSynced bool
 }
 
 // newWatchCommand returns `keepwatch watch`.
 func newWatchCommand() *cobra.Command {
-	o := &watchOptions{
-		config: genericclioptions.NewConfigFlags(true).WithDiscoveryBurst(300).WithDiscoveryQPS(50).
-			WithWrapConfigFn(func(cfg *rest.Config) *rest.Config {
-				cfg.UserAgent = "keepwatch/" + strings.Trim(versionString(), "()")
-				return cfg
-			}),
-		output: newOutputFlags(),
-	}
+	o := &watchOptions{resourceFlags: newResourceFlags(), output: newOutputFlags()}
 	cmd := &cobra.Command{
 		Use:                   "watch TYPE[.VERSION][.GROUP] [NAME] [flags]",
 		DisableFlagsInUseLine: true,
@@ -102,12 +89,8 @@ func newWatchCommand() *cobra.Command {
 		RunE:                  func(cmd *cobra.Command, args []string) error { return o.run(cmd, args) },
 	}
 	flags := cmd.Flags()
-	o.config.AddFlags(flags)
+	o.resourceFlags.addTo(flags)
 	o.output.addTo(cmd)
-	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "all namespaces, regardless of the context and --namespace")
-	flags.StringVarP(&o.labelSelector, "selector", "l", "", "only objects with these labels, for example key1=value1,key2!=value2")
-	flags.StringVar(&o.fieldSelector, "field-selector", "", "only objects with these fields, for example spec.nodeName=n1; the server supports a few fields of each type")
-	flags.Int64Var(&o.chunkSize, "chunk-size", 500, "list in pages of this many objects; 0 requests all in one")
 	flags.DurationVar(&o.idleTimeout, "idle-timeout", kube.DefaultIdleTimeout, "open the watch again after this time without an event, more than 0; servers send a bookmark about once a minute")
 	flags.BoolVar(&o.bookmarks, "bookmarks", false, "print BOOKMARK lines, about one a minute")
 	flags.StringVar(&o.stateDir, "state", "", "store the cursor in this folder, and resume from there")
@@ -124,6 +107,9 @@ func (o *watchOptions) run(cmd *cobra.Command, args []string) error {
 	if err := o.check(); err != nil {
 		return &exitError{codeUsage, err}
 	}
+	if o.idleTimeout <= 0 {
+		return &exitError{codeUsage, fmt.Errorf("--idle-timeout must be more than 0: %v", o.idleTimeout)}
+	}
 	selection, err := o.selection(arg.name)
 	if err != nil {
 		return &exitError{codeUsage, err}
@@ -138,7 +124,7 @@ func (o *watchOptions) run(cmd *cobra.Command, args []string) error {
 	}
 	klog.SetLogger(klog.Logger{}) // drops all logs of the libraries: their errors are returned
 	status := newStatusPrinter(cmd.ErrOrStderr(), stdout)
-	target, err := o.resolve(ctx, status, arg, selection)
+	target, err := o.resolve(ctx, status.retryRequest, arg, selection, "list", "watch")
 	if err == nil {
 		err = o.follow(ctx, target, output, stdout, status)
 	}
@@ -149,18 +135,18 @@ func (o *watchOptions) run(cmd *cobra.Command, args []string) error {
 var errSynced = errors.New("synced")
 
 // follow runs the stream. It returns the reason of its end, never nil.
-func (o *watchOptions) follow(ctx context.Context, target *watchTarget, output outputFormat, stdout io.Writer, status *statusPrinter) error {
+func (o *watchOptions) follow(ctx context.Context, target *resourceTarget, output outputFormat, stdout io.Writer, status *statusPrinter) error {
 	source, err := kube.New(target.config, kube.Options{
 		Resource: target.resource, Namespace: target.namespace,
 		LabelSelector: target.labels, FieldSelector: target.fields,
-		Representation: output.representation, PageSize: pageSize(o.chunkSize), IdleTimeout: o.idleTimeout,
+		Representation: output.representation, PageSize: o.pageSize(), IdleTimeout: o.idleTimeout,
 	})
 	if err != nil {
 		return err
 	}
 	state := stream.InMemory()
 	if o.stateDir != "" {
-		id, err := target.identity(ctx, status)
+		id, err := target.identity(ctx, status.retryRequest)
 		if err != nil {
 			return err
 		}
@@ -185,7 +171,7 @@ func requested(end error) bool { return errors.Is(end, errSynced) || errors.Is(e
 
 // stream writes the changes of source since state. It returns the reason why it ended, never
 // nil.
-func (o *watchOptions) stream(ctx context.Context, source *kube.Source, state stream.State, target *watchTarget, output outputFormat, stdout io.Writer, status *statusPrinter) error {
+func (o *watchOptions) stream(ctx context.Context, source *kube.Source, state stream.State, target *resourceTarget, output outputFormat, stdout io.Writer, status *statusPrinter) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	status.resource = target.name()
@@ -224,14 +210,6 @@ func ending(ctx context.Context, err error) error {
 // signal.NotifyContext is the only way to know.
 func interrupted(ctx context.Context) bool {
 	return strings.HasPrefix(context.Cause(ctx).Error(), os.Interrupt.String()+" ")
-}
-
-// pageSize returns --chunk-size in the form of kube.Options.
-func pageSize(chunkSize int64) int64 {
-	if chunkSize == 0 {
-		return -1
-	}
-	return chunkSize
 }
 
 // cancelableWriter writes to out until shortly after ctx is done: a reader that stopped

@@ -51,7 +51,7 @@ type outputFormat struct {
 	data bool
 	// lines reports whether the output can be read line by line.
 	lines bool
-	sink  func(io.Writer, *watchTarget) stream.Sink
+	sink  func(io.Writer, *resourceTarget) stream.Sink
 }
 
 // complete returns the format of the flags.
@@ -63,17 +63,17 @@ func (f *outputFlags) complete(cmd *cobra.Command) (outputFormat, error) {
 	}
 	switch format {
 	case "ndjson":
-		return outputFormat{representation: kube.WholeObjects, data: true, lines: true, sink: func(out io.Writer, t *watchTarget) stream.Sink {
+		return outputFormat{representation: kube.WholeObjects, data: true, lines: true, sink: func(out io.Writer, t *resourceTarget) stream.Sink {
 			return stream.NDJSON(out, t.name())
 		}}, nil
 	case "table", "wide":
-		return outputFormat{representation: kube.TableRows, lines: true, sink: func(out io.Writer, t *watchTarget) stream.Sink {
+		return outputFormat{representation: kube.TableRows, lines: true, sink: func(out io.Writer, t *resourceTarget) stream.Sink {
 			return stream.Table(out, stream.TableOptions{
 				Namespaces: t.namespaced && t.namespace == "", Wide: format == "wide", WatchEvents: f.watchEvents,
 			})
 		}}, nil
 	case "name":
-		return outputFormat{representation: kube.MetadataOnly, lines: true, sink: func(out io.Writer, t *watchTarget) stream.Sink {
+		return outputFormat{representation: kube.MetadataOnly, lines: true, sink: func(out io.Writer, t *resourceTarget) stream.Sink {
 			return stream.Names(out, t.kind.GroupKind())
 		}}, nil
 	}
@@ -83,7 +83,7 @@ func (f *outputFlags) complete(cmd *cobra.Command) (outputFormat, error) {
 	} else if err != nil {
 		return outputFormat{}, err
 	}
-	return outputFormat{representation: kube.WholeObjects, sink: func(out io.Writer, _ *watchTarget) stream.Sink {
+	return outputFormat{representation: kube.WholeObjects, sink: func(out io.Writer, _ *resourceTarget) stream.Sink {
 		return stream.Printer(out, printer, f.watchEvents)
 	}}, nil
 }

@@ -16,12 +16,12 @@ func FuzzSelector(f *testing.F) {
 	f.Add("a > 1, b<2", "a==b", "a", "2")
 	f.Add(" a  notin ( b , , c ) ", "status.phase!=", "a", "c")
 	f.Fuzz(func(t *testing.T, label, field, key, value string) {
-		written := &watchOptions{labelSelector: label, fieldSelector: field}
+		written := &resourceFlags{labelSelector: label, fieldSelector: field}
 		first, err := written.selection("")
 		if err != nil {
 			return
 		}
-		canonical := &watchOptions{labelSelector: first.labels, fieldSelector: first.fields}
+		canonical := &resourceFlags{labelSelector: first.labels, fieldSelector: first.fields}
 		again, err := canonical.selection("")
 		if err != nil || again != first {
 			t.Fatalf("%+v came back as %+v, %v", first, again, err)

@@ -18,7 +18,7 @@ var startWaits = backoff.Exponential{First: 800 * time.Millisecond, Max: 30 * ti
 // retryRequest sends a request whose response is needed before the stream can begin, until it succeeds
 // or fails with a final error. It retries the failures that the reflector's failure table retries, and
 // prints a line for each attempt: a stream and its API server can be started in any order.
-func retryRequest(ctx context.Context, status *statusPrinter, request func(context.Context) error) error {
+func (p *statusPrinter) retryRequest(ctx context.Context, request func(context.Context) error) error {
 	for attempt := 0; ; attempt++ {
 		err := request(ctx)
 		switch {
@@ -28,7 +28,7 @@ func retryRequest(ctx context.Context, status *statusPrinter, request func(conte
 			return context.Cause(ctx)
 		}
 		wait := retryDelay(err, attempt)
-		status.printf("%v; retrying in %v", err, wait.Round(100*time.Millisecond))
+		p.printf("%v; retrying in %v", err, wait.Round(100*time.Millisecond))
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:

@@ -62,7 +62,7 @@ func TestRetryRequest(t *testing.T) {
 		var waits []time.Duration
 		last := time.Now()
 		attempts := 0
-		err := retryRequest(t.Context(), newStatusPrinter(&out, &out), func(context.Context) error {
+		err := newStatusPrinter(&out, &out).retryRequest(t.Context(), func(context.Context) error {
 			waits, last = append(waits, time.Since(last)), time.Now()
 			if attempts++; attempts < 9 {
 				return statusError(503, 0)
@@ -89,7 +89,7 @@ func TestRetryRequest(t *testing.T) {
 func TestRetryAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin, attempts := time.Now(), 0
-		err := retryRequest(t.Context(), newStatusPrinter(io.Discard, io.Discard), func(context.Context) error {
+		err := newStatusPrinter(io.Discard, io.Discard).retryRequest(t.Context(), func(context.Context) error {
 			if attempts++; attempts > 1 {
 				return nil
 			}
@@ -107,7 +107,7 @@ func TestRetryRequestEnds(t *testing.T) {
 		ended := errors.New("ended")
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Millisecond, ended)
 		defer cancel()
-		err := retryRequest(ctx, newStatusPrinter(io.Discard, io.Discard), func(context.Context) error { return statusError(429, 100) })
+		err := newStatusPrinter(io.Discard, io.Discard).retryRequest(ctx, func(context.Context) error { return statusError(429, 100) })
 		if !errors.Is(err, ended) {
 			t.Errorf("got %v", err)
 		}

@@ -496,7 +496,7 @@ func TestWatchForbidden(t *testing.T) {
 func TestUnwatchableResource(t *testing.T) {
 	server := fakeAPI(t, documents())
 	code, stdout, stderr := execute(t, "watch", "components", "-s", server.URL)
-	const want = "keepwatch: components can't be watched: the server doesn't support list and watch for them, only get, list\n"
+	const want = "keepwatch: the server doesn't support list and watch for components, only get, list\n"
 	if code != 1 || stdout != "" || stderr != want {
 		t.Errorf("exit %d, stdout %q, stderr %q", code, stdout, stderr)
 	}
@@ -628,8 +628,8 @@ func TestWatchIdentity(t *testing.T) {
 	check := func(server *httptest.Server, want stream.Cluster, wantOutput string) {
 		t.Helper()
 		var out bytes.Buffer
-		target := &watchTarget{config: &rest.Config{Host: server.URL}}
-		id, err := target.identity(t.Context(), newStatusPrinter(&out, &out))
+		target := &resourceTarget{config: &rest.Config{Host: server.URL}}
+		id, err := target.identity(t.Context(), newStatusPrinter(&out, &out).retryRequest)
 		if got := out.String() + fmt.Sprint(err); err == nil && id.Cluster != want || !strings.Contains(got, wantOutput) {
 			t.Errorf("%+v, %s, want %+v, %s", id.Cluster, got, want, wantOutput)
 		}

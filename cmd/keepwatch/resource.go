@@ -9,12 +9,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -23,13 +25,50 @@ import (
 	"github.com/keepwatch/keepwatch/stream"
 )
 
+// resourceFlags are the flags that select objects of a server.
+type resourceFlags struct {
+	config        *genericclioptions.ConfigFlags
+	allNamespaces bool
+	labelSelector string
+	fieldSelector string
+	chunkSize     int64
+}
+
+// newResourceFlags returns the flags with their defaults.
+func newResourceFlags() resourceFlags {
+	return resourceFlags{config: genericclioptions.NewConfigFlags(true).WithDiscoveryBurst(300).WithDiscoveryQPS(50).
+		WithWrapConfigFn(func(cfg *rest.Config) *rest.Config {
+			cfg.UserAgent = clientName()
+			return cfg
+		})}
+}
+
+// clientName is the User-Agent of all requests.
+func clientName() string { return "keepwatch/" + strings.Trim(versionString(), "()") }
+
+func (o *resourceFlags) addTo(flags *pflag.FlagSet) {
+	o.config.AddFlags(flags)
+	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "all namespaces, regardless of the context and --namespace")
+	flags.StringVarP(&o.labelSelector, "selector", "l", "", "only objects with these labels, for example key1=value1,key2!=value2")
+	flags.StringVar(&o.fieldSelector, "field-selector", "", "only objects with these fields, for example spec.nodeName=n1; the server supports a few fields of each type")
+	flags.Int64Var(&o.chunkSize, "chunk-size", 500, "list in pages of this many objects; 0 requests all in one")
+}
+
+// pageSize returns --chunk-size in the form of kube.Options.
+func (o *resourceFlags) pageSize() int64 {
+	if o.chunkSize == 0 {
+		return -1
+	}
+	return o.chunkSize
+}
+
 // typeAndName is the argument TYPE [NAME].
 type typeAndName struct{ kind, name string }
 
 // parseTypeAndName parses TYPE, TYPE NAME or TYPE/NAME.
 func parseTypeAndName(args []string) (typeAndName, error) {
 	if len(args) == 0 {
-		return typeAndName{}, errors.New("give the type of the resource to watch, for example pods")
+		return typeAndName{}, errors.New("give the type of the resource, for example pods")
 	}
 	if strings.Contains(args[0], ",") {
 		return typeAndName{}, fmt.Errorf("a stream has one resource type: run keepwatch once for each of %s", args[0])
@@ -53,12 +92,9 @@ func parseTypeAndName(args []string) (typeAndName, error) {
 type selection struct{ labels, fields string }
 
 // check returns an error for invalid numbers.
-func (o *watchOptions) check() error {
+func (o *resourceFlags) check() error {
 	if o.chunkSize < 0 {
 		return fmt.Errorf("--chunk-size must not be negative: %d", o.chunkSize)
-	}
-	if o.idleTimeout <= 0 {
-		return fmt.Errorf("--idle-timeout must be more than 0: %v", o.idleTimeout)
 	}
 	if timeout, err := clientcmd.ParseTimeout(*o.config.Timeout); err != nil || timeout < 0 {
 		return fmt.Errorf("--request-timeout must be a time like 30s or 2m, or a number of seconds, not %q", *o.config.Timeout)
@@ -67,7 +103,7 @@ func (o *watchOptions) check() error {
 }
 
 // selection parses the selectors, and adds a field selector for the name.
-func (o *watchOptions) selection(name string) (selection, error) {
+func (o *resourceFlags) selection(name string) (selection, error) {
 	if name != "" && o.labelSelector != "" {
 		return selection{}, errors.New("a name and --selector can't be combined")
 	}
@@ -85,8 +121,8 @@ func (o *watchOptions) selection(name string) (selection, error) {
 	return selection{labels: byLabel.String(), fields: byField.String()}, nil
 }
 
-// watchTarget is the watched resource and its server.
-type watchTarget struct {
+// resourceTarget is the selected objects of a resource, and their server.
+type resourceTarget struct {
 	config   *rest.Config
 	resource schema.GroupVersionResource
 	kind     schema.GroupVersionKind
@@ -97,10 +133,13 @@ type watchTarget struct {
 }
 
 // name returns the name of the resource in events and messages.
-func (t *watchTarget) name() string { return t.resource.GroupResource().String() }
+func (t *resourceTarget) name() string { return t.resource.GroupResource().String() }
 
-// resolve finds the resource of the arguments on the server.
-func (o *watchOptions) resolve(ctx context.Context, status *statusPrinter, arg typeAndName, selection selection) (*watchTarget, error) {
+// repeat sends a request until it succeeds or is given up.
+type repeat func(ctx context.Context, request func(context.Context) error) error
+
+// resolve finds the resource of the arguments on the server. The server must support the verbs for it.
+func (o *resourceFlags) resolve(ctx context.Context, repeat repeat, arg typeAndName, selection selection, verbs ...string) (*resourceTarget, error) {
 	config, err := o.connection()
 	if err != nil {
 		return nil, err
@@ -114,9 +153,9 @@ func (o *watchOptions) resolve(ctx context.Context, status *statusPrinter, arg t
 		return nil, err
 	}
 	var mapping *meta.RESTMapping
-	err = retryRequest(ctx, status, func(ctx context.Context) (err error) {
+	err = repeat(ctx, func(ctx context.Context) (err error) {
 		if mapping, err = mappingOf(ctx, meta.ToRESTMapperWithContext(mapper), arg.kind); err == nil {
-			err = checkWatchable(ctx, discovery.ToDiscoveryInterfaceWithContext(types), mapping.Resource)
+			err = checkVerbs(ctx, discovery.ToDiscoveryInterfaceWithContext(types), mapping.Resource, verbs)
 		}
 		if err != nil && !final(err) {
 			err = fmt.Errorf("can't read the resource types of the server: %w", withoutAddress(err))
@@ -126,7 +165,7 @@ func (o *watchOptions) resolve(ctx context.Context, status *statusPrinter, arg t
 	if err != nil {
 		return nil, err
 	}
-	t := &watchTarget{
+	t := &resourceTarget{
 		config: config, resource: mapping.Resource, kind: mapping.GroupVersionKind,
 		namespaced: mapping.Scope.Name() == meta.RESTScopeNameNamespace, selection: selection,
 	}
@@ -143,7 +182,7 @@ func (o *watchOptions) resolve(ctx context.Context, status *statusPrinter, arg t
 }
 
 // connection returns the configuration of the connection to the server.
-func (o *watchOptions) connection() (*rest.Config, error) {
+func (o *resourceFlags) connection() (*rest.Config, error) {
 	config, err := o.config.ToRESTConfig()
 	switch {
 	case clientcmd.IsEmptyConfig(err):
@@ -180,16 +219,17 @@ func mappingOf(ctx context.Context, mapper meta.RESTMapperWithContext, text stri
 	return mapper.RESTMappingWithContext(ctx, kind.GroupKind(), kind.Version)
 }
 
-// checkWatchable returns an error for a resource that the server does not list and watch.
-func checkWatchable(ctx context.Context, types discovery.DiscoveryInterfaceWithContext, resource schema.GroupVersionResource) error {
+// checkVerbs returns an error for a resource for which the server does not support the verbs.
+func checkVerbs(ctx context.Context, types discovery.DiscoveryInterfaceWithContext, resource schema.GroupVersionResource, verbs []string) error {
 	found, err := types.ServerResourcesForGroupVersionWithContext(ctx, resource.GroupVersion().String())
 	if err != nil {
 		return err
 	}
 	for _, r := range found.APIResources {
-		if r.Name == resource.Resource && (!slices.Contains(r.Verbs, "list") || !slices.Contains(r.Verbs, "watch")) {
-			return refusal{fmt.Errorf("%s can't be watched: the server doesn't support list and watch for them, only %s",
-				resource.GroupResource(), strings.Join(r.Verbs, ", "))}
+		lacks := func(verb string) bool { return !slices.Contains(r.Verbs, verb) }
+		if r.Name == resource.Resource && slices.ContainsFunc(verbs, lacks) {
+			return refusal{fmt.Errorf("the server doesn't support %s for %s, only %s",
+				strings.Join(verbs, " and "), resource.GroupResource(), strings.Join(r.Verbs, ", "))}
 		}
 	}
 	return nil
@@ -200,7 +240,7 @@ const identityTimeout = 10 * time.Second
 
 // identity returns the identity of the stream in a state on disk. A cluster is identified by the UID of
 // its namespace kube-system, or by its address if that namespace cannot be read or does not exist.
-func (t *watchTarget) identity(ctx context.Context, status *statusPrinter) (stream.Identity, error) {
+func (t *resourceTarget) identity(ctx context.Context, repeat repeat) (stream.Identity, error) {
 	id := stream.Identity{
 		Cluster:  stream.Cluster{Server: t.config.Host},
 		Resource: t.name(), Namespace: t.namespace,
@@ -211,7 +251,7 @@ func (t *watchTarget) identity(ctx context.Context, status *statusPrinter) (stre
 		return stream.Identity{}, err
 	}
 	namespaces := client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"})
-	err = retryRequest(ctx, status, func(ctx context.Context) error {
+	err = repeat(ctx, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, identityTimeout)
 		defer cancel()
 		o, err := namespaces.Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
