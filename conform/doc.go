@@ -24,6 +24,7 @@
 //	watch.go     the rules of watches
 //	initial.go   the rules of sendInitialEvents
 //	encoding.go  the rules of encodings
+//	websocket.go the rule of WebSockets
 //	write.go     the rules of resource versions in writes
 //	storm.go     the rules that package check judges: writers, watchers, judgement
 //	history.go   the acknowledged writes, and the revisions of deletions

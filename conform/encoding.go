@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/serializer/cbor/direct"
 )
 
 func encodesSame(ctx context.Context, s *subject) (outcome, error) {
@@ -51,6 +53,85 @@ func encodesSame(ctx context.Context, s *subject) (outcome, error) {
 		result = result.and(one)
 	}
 	return result, nil
+}
+
+func encodesCBOR(ctx context.Context, s *subject) (outcome, error) {
+	if _, err := s.fill(ctx, 5, noLabels, "value"); err != nil {
+		return outcome{}, err
+	}
+	want, err := s.mustList(ctx, nil)
+	if err != nil {
+		return outcome{}, err
+	}
+	a, err := s.do(ctx, http.MethodGet, "", query("resourceVersion", want.revision.String(), "resourceVersionMatch", "Exact"), asCBOR, nil)
+	if err != nil {
+		return outcome{}, err
+	}
+	if a.code != http.StatusOK {
+		return notOffered(a.String()), nil
+	}
+	var decoded any
+	if err := direct.Unmarshal(a.body, &decoded); err != nil {
+		return broken("CBOR", err.Error()), nil
+	}
+	inJSON, err := json.Marshal(decoded)
+	if err != nil {
+		return broken("CBOR of an object", err.Error()), nil
+	}
+	got, err := s.parseList(inJSON)
+	if err != nil {
+		return broken("CBOR of a list", err.Error()), nil
+	}
+	return sameState(want, got), nil
+}
+
+func encodesEventsSame(ctx context.Context, s *subject) (outcome, error) {
+	start, err := s.mustList(ctx, nil)
+	if err != nil {
+		return outcome{}, err
+	}
+	want, err := s.story(ctx)
+	if err != nil {
+		return outcome{}, err
+	}
+	accepted := []string{asTable, asMetadataEvents}
+	if s.protobuf {
+		accepted = append(accepted, asProtobuf)
+	}
+	result := kept
+	for _, accept := range accepted {
+		w, a, err := s.watchAs(ctx, query("resourceVersion", start.revision.String()), accept)
+		if err != nil {
+			return outcome{}, err
+		}
+		if w == nil {
+			result = result.and(notOffered(accept + ": " + a.String()))
+			continue
+		}
+		required := want
+		if accept != asProtobuf {
+			required = withoutContent(want)
+		}
+		one, err := w.expect(ctx, required...)
+		w.stop()
+		if err != nil {
+			return outcome{}, err
+		}
+		if one.verdict != Kept {
+			one.facts[0] = accept + ": " + one.facts[0]
+		}
+		result = result.and(one)
+	}
+	return result, nil
+}
+
+// withoutContent returns events whose contents are not compared.
+func withoutContent(all []expectation) []expectation {
+	without := slices.Clone(all)
+	for i := range without {
+		without[i].content = ""
+	}
+	return without
 }
 
 // large is more than a server sends uncompressed, in bytes: kube-apiserver compresses from 128 KiB on.

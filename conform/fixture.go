@@ -36,6 +36,7 @@ type fixture struct {
 	options     Options
 	run         string
 	client      *http.Client
+	config      *rest.Config
 	host        *url.URL
 	kubernetes  kubernetes.Interface
 	definitions apiextensions.Interface
@@ -51,7 +52,7 @@ func newFixture(cfg *rest.Config, o Options) (*fixture, error) {
 	if cfg.UserAgent == "" {
 		cfg.UserAgent = rest.DefaultKubernetesUserAgent()
 	}
-	f := &fixture{options: o, run: "conform-" + rand.String(6), namespace: o.Namespace}
+	f := &fixture{options: o, run: "conform-" + rand.String(6), namespace: o.Namespace, config: cfg}
 	var err error
 	if f.client, err = rest.HTTPClientFor(cfg); err != nil {
 		return nil, err
@@ -78,7 +79,7 @@ func (f *fixture) create(ctx context.Context) (subjects []*subject, missing stri
 		f.namespace = f.run
 	}
 	f.subjects = []*subject{{
-		client: f.client, host: f.host, base: "/api/v1", resource: "configmaps", title: "configmaps", kind: "ConfigMap", apiVersion: "v1",
+		client: f.client, config: f.config, host: f.host, base: "/api/v1", resource: "configmaps", title: "configmaps", kind: "ConfigMap", apiVersion: "v1",
 		field: "data", protobuf: true, namespace: f.namespace, prefix: f.run + "-",
 	}}
 	if err := f.subjects[0].writable(ctx); err != nil {
@@ -122,7 +123,7 @@ func (f *fixture) define(ctx context.Context, labels map[string]string) (*subjec
 	}
 	f.definition = d.Name
 	s := &subject{
-		client: f.client, host: f.host, base: "/apis/" + group + "/v1", resource: plural, title: "custom resource", kind: kind, apiVersion: group + "/v1",
+		client: f.client, config: f.config, host: f.host, base: "/apis/" + group + "/v1", resource: plural, title: "custom resource", kind: kind, apiVersion: group + "/v1",
 		field: "spec", namespace: f.namespace, prefix: f.run + "-",
 	}
 	return s, s.served(ctx)

@@ -20,6 +20,18 @@ type event struct {
 	Object json.RawMessage
 }
 
+// object returns the object in JSON, also of a Table, which has it in its only row.
+func (e event) object() json.RawMessage {
+	var table struct {
+		Kind string
+		Rows []struct{ Object json.RawMessage }
+	}
+	if json.Unmarshal(e.Object, &table) == nil && table.Kind == "Table" && len(table.Rows) == 1 {
+		return table.Rows[0].Object
+	}
+	return e.Object
+}
+
 // initialEventsEnd reports whether the event is the bookmark behind the initial events.
 func (e event) initialEventsEnd() bool {
 	var o metav1.PartialObjectMetadata

@@ -113,6 +113,39 @@ func streamsNotOlder(ctx context.Context, s *subject) (outcome, error) {
 	return result, nil
 }
 
+func streamsAny(ctx context.Context, s *subject) (outcome, error) {
+	if _, err := s.fill(ctx, 5, noLabels, ""); err != nil {
+		return outcome{}, err
+	}
+	w, state, result, err := s.initialEvents(ctx, streamingList("0"))
+	if w == nil {
+		return result, err
+	}
+	defer w.stop()
+	return s.isStateAt(ctx, state, 0)
+}
+
+func streamsNone(ctx context.Context, s *subject) (outcome, error) {
+	if _, err := s.fill(ctx, 3, noLabels, ""); err != nil {
+		return outcome{}, err
+	}
+	w, a, err := s.watch(ctx, query("sendInitialEvents", "false", "resourceVersionMatch", "NotOlderThan"))
+	switch {
+	case err != nil:
+		return outcome{}, err
+	case w == nil && a.refused():
+		return notOffered("the server refuses sendInitialEvents: " + a.String()), nil
+	case w == nil:
+		return outcome{}, s.unexpected("watching with sendInitialEvents=false", a)
+	}
+	defer w.stop()
+	o, err := s.create(ctx, "new", nil, "")
+	if err != nil {
+		return outcome{}, err
+	}
+	return w.expect(ctx, of("ADDED", o))
+}
+
 func streamsThenChanges(ctx context.Context, s *subject) (outcome, error) {
 	all, err := s.fill(ctx, 5, noLabels, "")
 	if err != nil {

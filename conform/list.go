@@ -86,6 +86,26 @@ func getsNewest(ctx context.Context, s *subject) (outcome, error) {
 	return kept, nil
 }
 
+func getsNotOlder(ctx context.Context, s *subject) (outcome, error) {
+	o, err := s.create(ctx, "a", nil, "0")
+	for i := range attempts {
+		if err != nil {
+			return outcome{}, err
+		}
+		got, a, err := s.get(ctx, o.key.Name, query("resourceVersion", o.revision.String()))
+		if err != nil {
+			return outcome{}, err
+		}
+		if got == nil || got.revision < o.revision {
+			return broken(fmt.Sprintf("%v or later", o), fmt.Sprintf("%v, %d", got, a.code)), nil
+		}
+		if o, err = s.update(ctx, o, nil, fmt.Sprint(i+1)); err != nil {
+			return outcome{}, err
+		}
+	}
+	return kept, nil
+}
+
 func listsAny(ctx context.Context, s *subject) (outcome, error) {
 	if _, err := s.fill(ctx, 3, noLabels, ""); err != nil {
 		return outcome{}, err

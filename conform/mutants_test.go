@@ -2,6 +2,7 @@ package conform_test
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 	"sync"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/runtime/serializer/cbor/direct"
 	"k8s.io/client-go/rest"
 
 	"github.com/keepwatch/keepwatch/conform"
@@ -25,7 +27,9 @@ type mutant struct {
 	breaks []string                                  // the rules that notice it; "storm.…": among those of the storm
 	ask    func(q url.Values, r *http.Request)       // changes a request; nil: unchanged
 	answer func(r *http.Request, body []byte) []byte // changes the body of an answer that is not a watch; nil: unchanged
-	events func() func(frame) []frame                // changes the events of a watch in JSON; nil: unchanged
+	// compacted is whether the real server has no history of its first revisions.
+	compacted bool
+	events    func() func(frame) []frame // changes the events of a watch in JSON; nil: unchanged
 }
 
 // frame is an event of a watch.
@@ -115,6 +119,34 @@ func stale() func(*http.Request, []byte) []byte {
 	}
 }
 
+// behind answers each get of an object at a revision with the get before.
+func behind() func(*http.Request, []byte) []byte {
+	var mu sync.Mutex
+	before := map[string][]byte{}
+	return func(r *http.Request, body []byte) []byte {
+		if r.Method != http.MethodGet || isList(r) || !r.URL.Query().Has("resourceVersion") {
+			return body
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		was := before[r.URL.Path]
+		if before[r.URL.Path] = body; was != nil {
+			return was
+		}
+		return body
+	}
+}
+
+// revisionOf returns the revision of a continue token, 0 for another text.
+func revisionOf(token string) int64 {
+	var parsed struct {
+		RV int64 `json:"rv"`
+	}
+	text, _ := base64.RawURLEncoding.DecodeString(token)
+	_ = json.Unmarshal(text, &parsed)
+	return parsed.RV
+}
+
 var mutants = []mutant{
 	{name: "lists are one list behind", breaks: []string{"list.newest"}, answer: stale()},
 	{name: "Exact is ignored", breaks: []string{"list.exact"}, ask: strip("resourceVersionMatch")},
@@ -144,12 +176,65 @@ var mutants = []mutant{
 			l["metadata"].(map[string]any)["remainingItemCount"] = n - 1
 		}
 	})},
+	{name: "gets are one state behind", breaks: []string{"get.notolder"}, answer: behind()},
+	{name: "later pages are of another state", breaks: []string{"pages.complete", "pages.notolder"}, answer: func(r *http.Request, body []byte) []byte {
+		if !isList(r) || !r.URL.Query().Has("continue") {
+			return body
+		}
+		return bytes.Replace(body, []byte(`"resourceVersion":"`), []byte(`"resourceVersion":"1`), 1)
+	}},
+	{name: "an expired token is the first page", breaks: []string{"pages.expired"}, compacted: true, ask: func(q url.Values, _ *http.Request) {
+		if revisionOf(q.Get("continue")) == 1 {
+			q.Del("continue")
+		}
+	}},
+	{name: "the page behind an expired token lacks an object", breaks: []string{"pages.expired"}, compacted: true, answer: func(r *http.Request, body []byte) []byte {
+		if l := list(body); l != nil && revisionOf(r.URL.Query().Get("continue")) == -1 {
+			l["items"] = l["items"].([]any)[1:]
+			body, _ = json.Marshal(l)
+		}
+		return body
+	}},
 	{name: "any token is the first page", breaks: []string{"pages.invalid", "pages.complete"}, ask: strip("continue")},
 	{name: "Tables are of the newest state", breaks: []string{"encoding.same"}, answer: func(r *http.Request, body []byte) []byte {
 		if strings.Contains(r.Header.Get("Accept"), "as=Table") {
 			return bytes.Replace(body, []byte(`"resourceVersion":"`), []byte(`"resourceVersion":"1`), 1)
 		}
 		return body
+	}},
+	{name: "CBOR lacks an object", breaks: []string{"encoding.cbor"}, ask: func(_ url.Values, r *http.Request) {
+		if r.Header.Get("Accept") == "application/cbor" {
+			r.Header.Set("Accept", "application/json")
+			r.Header.Set("Test-Encoding", "cbor")
+		}
+	}, answer: func(r *http.Request, body []byte) []byte {
+		if l := list(body); l != nil && r.Header.Get("Test-Encoding") == "cbor" {
+			l["items"] = l["items"].([]any)[1:]
+			body, _ = direct.Marshal(l)
+		}
+		return body
+	}},
+	{name: "watches as Tables have no deletions", breaks: []string{"encoding.watch"}, events: eventsOf("DELETED", func(f frame) []frame {
+		if f.Object["kind"] == "Table" {
+			return nil
+		}
+		return []frame{f}
+	})},
+	{name: "watches over WebSockets begin at the newest state", breaks: []string{"encoding.websocket"}, ask: func(q url.Values, r *http.Request) {
+		if r.Header.Get("Upgrade") != "" {
+			q.Del("resourceVersion")
+		}
+	}},
+	{name: "bookmarks are always sent", breaks: []string{"watch.bookmarks"}, ask: func(q url.Values, _ *http.Request) {
+		if q.Get("watch") == "true" {
+			q.Set("allowWatchBookmarks", "true")
+		}
+	}},
+	{name: "a watch without initial events has them", breaks: []string{"initial.none"}, ask: func(q url.Values, _ *http.Request) {
+		if q.Get("sendInitialEvents") == "false" {
+			q.Del("sendInitialEvents")
+			q.Del("resourceVersionMatch")
+		}
 	}},
 	{name: "each 5th event is missing", breaks: []string{"watch.since", "storm.complete", "storm.state"}, events: every(5, dropped)},
 	{name: "each 5th event is sent twice", breaks: []string{"watch.since", "storm.complete"}, events: every(5, doubled)},
@@ -215,7 +300,7 @@ var mutants = []mutant{
 		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 		r.Header.Set("Content-Length", fmt.Sprint(len(body)))
 	}},
-	{name: "initial events lack an object", breaks: []string{"initial.newest"}, events: every(4, dropped)},
+	{name: "initial events lack an object", breaks: []string{"initial.newest", "initial.any"}, events: every(4, dropped)},
 	{name: "initial events are an old state", breaks: []string{"initial.newest", "initial.notolder"}, events: eventsOf("BOOKMARK", func(f frame) []frame {
 		f.metadata()["resourceVersion"] = "1"
 		return []frame{f}
@@ -232,11 +317,15 @@ func later(f frame, by int) string {
 // serve runs the mutant until the end of the test.
 func (m mutant) serve(t *testing.T) *rest.Config {
 	t.Helper()
-	transport, err := rest.TransportFor(api)
+	real := api
+	if m.compacted {
+		real = compacted
+	}
+	transport, err := rest.TransportFor(real)
 	if err != nil {
 		t.Fatal(err)
 	}
-	target, err := url.Parse(api.Host)
+	target, err := url.Parse(real.Host)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package conform
 import (
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -62,6 +63,106 @@ func pagesComplete(ctx context.Context, s *subject) (outcome, error) {
 		return broken(strings.Join(want, ", "), strings.Join(got, ", ")), nil
 	}
 	return kept, nil
+}
+
+func pagesNotOlder(ctx context.Context, s *subject) (outcome, error) {
+	all, err := s.fill(ctx, 20, noLabels, "")
+	if err != nil {
+		return outcome{}, err
+	}
+	least := all[len(all)-1].revision
+	got := &listed{}
+	q := query("limit", pageLimit, "resourceVersion", least.String(), "resourceVersionMatch", "NotOlderThan")
+	for range len(all) {
+		page, a, err := s.list(ctx, q)
+		switch {
+		case err != nil:
+			return outcome{}, err
+		case a.code == http.StatusGone:
+			return notOffered("the state of a second ago is gone: " + a.String()), nil
+		case page == nil:
+			return broken("a page, or 410", a.String()), nil
+		case got.revision == 0 && page.revision < least:
+			return broken(fmt.Sprintf("a page at %d or later", least), fmt.Sprintf("a page at %d", page.revision)), nil
+		case got.revision != 0 && page.revision != got.revision:
+			return broken(fmt.Sprintf("a page at %d", got.revision), fmt.Sprintf("a page at %d", page.revision)), nil
+		}
+		if got.revision == 0 { // changes behind the first page
+			if err := s.remove(ctx, all[15]); err != nil {
+				return outcome{}, err
+			}
+		}
+		got.revision, got.items = page.revision, append(got.items, page.items...)
+		if page.token == "" {
+			return s.isStateAt(ctx, got, least)
+		}
+		q = query("limit", pageLimit, "continue", page.token)
+	}
+	return broken(fmt.Sprintf("at most %d pages", len(all)), "more"), nil
+}
+
+func pagesExpire(ctx context.Context, s *subject) (outcome, error) {
+	all, err := s.fill(ctx, 10, noLabels, "")
+	if err != nil {
+		return outcome{}, err
+	}
+	first, err := s.mustList(ctx, query("limit", pageLimit))
+	if err != nil {
+		return outcome{}, err
+	}
+	old, reason := aged(first.token)
+	if old == "" {
+		return notOffered(reason), nil
+	}
+	newest, err := s.update(ctx, all[9], nil, "changed")
+	if err != nil {
+		return outcome{}, err
+	}
+	then, a, err := s.list(ctx, query("limit", "500", "continue", old))
+	switch {
+	case err != nil:
+		return outcome{}, err
+	case then != nil && then.revision == 1:
+		return notOffered("the history reaches back to revision 1"), nil
+	case then != nil:
+		return broken("410, or a page at 1", fmt.Sprintf("a page at %d", then.revision)), nil
+	case a.refused():
+		return notOffered("the server accepts no token with another revision: " + a.String()), nil
+	case a.code != http.StatusGone || a.status().Continue == "":
+		return broken("410 with a continue token", a.String()), nil
+	}
+	rest, a, err := s.list(ctx, query("limit", "500", "continue", a.status().Continue))
+	switch {
+	case err != nil:
+		return outcome{}, err
+	case rest == nil:
+		return broken("the objects behind the token's key", a.String()), nil
+	}
+	want := namesAt(append(all[len(first.items):9:9], newest))
+	if names := namesAt(rest.items); !slices.Equal(want, names) || rest.revision < newest.revision {
+		return broken(fmt.Sprintf("%v at %d or later", want, newest.revision), fmt.Sprintf("%v at %d", names, rest.revision)), nil
+	}
+	return kept, nil
+}
+
+// aged returns a continue token in Kubernetes' form with the first revision in place of its own, or the
+// reason why there is none.
+func aged(token string) (old, reason string) {
+	if token == "" {
+		return "", "the server ignores limit"
+	}
+	text, err := base64.RawURLEncoding.DecodeString(token)
+	var parsed struct {
+		APIVersion      string `json:"v"`
+		ResourceVersion int64  `json:"rv"`
+		StartKey        string `json:"start"`
+	}
+	if err != nil || json.Unmarshal(text, &parsed) != nil || parsed.APIVersion != "meta.k8s.io/v1" {
+		return "", "the tokens have a form of the server's own: their expiry cannot be caused"
+	}
+	parsed.ResourceVersion = 1
+	text, _ = json.Marshal(parsed) // numbers and strings cannot fail
+	return base64.RawURLEncoding.EncodeToString(text), ""
 }
 
 func pagesCountTheRest(ctx context.Context, s *subject) (outcome, error) {

@@ -17,6 +17,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"k8s.io/client-go/rest"
+
 	"github.com/keepwatch/keepwatch"
 )
 
@@ -39,11 +41,15 @@ const (
 	asProtobuf = "application/vnd.kubernetes.protobuf"
 	asTable    = "application/json;as=Table;v=v1;g=meta.k8s.io"
 	asMetadata = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
+	asCBOR     = "application/cbor"
+
+	asMetadataEvents = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
 )
 
 // subject is a resource in a namespace, on the server that is judged.
 type subject struct {
 	client     *http.Client
+	config     *rest.Config // of the client, for WebSockets
 	host       *url.URL
 	base       string // the path of the resource's version
 	resource   string
@@ -319,11 +325,16 @@ type eventOrError struct {
 	err error
 }
 
-// watch opens a watch. It returns nil and the answer if the server refuses it.
+// watch opens a watch in JSON. It returns nil and the answer if the server refuses it.
 func (s *subject) watch(ctx context.Context, q url.Values) (*stream, answer, error) {
+	return s.watchAs(ctx, q, asJSON)
+}
+
+// watchAs is watch in another encoding.
+func (s *subject) watchAs(ctx context.Context, q url.Values, accept string) (*stream, answer, error) {
 	q.Set("watch", "true")
 	ctx, cancel := context.WithCancel(ctx)
-	response, err := s.open(ctx, http.MethodGet, "", q, http.Header{"Accept": {asJSON}}, nil)
+	response, err := s.open(ctx, http.MethodGet, "", q, http.Header{"Accept": {accept}}, nil)
 	if err != nil {
 		cancel()
 		return nil, answer{}, err
@@ -334,9 +345,14 @@ func (s *subject) watch(ctx context.Context, q url.Values) (*stream, answer, err
 		read, err := io.ReadAll(io.LimitReader(response.Body, maxBody))
 		return nil, answer{response.StatusCode, response.Header, read}, err
 	}
-	w := &stream{s, cancel, response.Body, make(chan eventOrError), make(chan struct{})}
-	go w.read(ctx, events(response.Body, false))
-	return w, answer{code: response.StatusCode}, nil
+	return s.follow(ctx, cancel, response.Body, events(response.Body, accept == asProtobuf)), answer{code: response.StatusCode}, nil
+}
+
+// follow reads the events of an open watch. The stream ends by cancel and by closing the body.
+func (s *subject) follow(ctx context.Context, cancel context.CancelFunc, body io.Closer, next func() (event, error)) *stream {
+	w := &stream{s, cancel, body, make(chan eventOrError), make(chan struct{})}
+	go w.read(ctx, next)
+	return w
 }
 
 // mustWatch opens a watch where no rule allows an error.
@@ -384,7 +400,7 @@ func (w *stream) next(ctx context.Context, within time.Duration) (event, *object
 			if e.err != nil || e.Type == "ERROR" || e.Type == "BOOKMARK" {
 				return e.event, nil, e.err
 			}
-			o, err := parseObject(e.Object)
+			o, err := parseObject(e.object())
 			if err != nil || strings.HasPrefix(o.key.Name, w.subject.prefix) {
 				return e.event, o, err
 			}

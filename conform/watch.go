@@ -238,6 +238,32 @@ func watchesOneName(ctx context.Context, s *subject) (outcome, error) {
 	return w.expect(ctx, of("ADDED", o))
 }
 
+func watchesWithoutBookmarks(ctx context.Context, s *subject) (outcome, error) {
+	o, err := s.create(ctx, "a", nil, "")
+	if err != nil {
+		return outcome{}, err
+	}
+	// Servers send a bookmark 2 s before the end of a watch, and not in its first second.
+	w, err := s.mustWatch(ctx, query("resourceVersion", o.revision.String(), "timeoutSeconds", "4"))
+	if err != nil {
+		return outcome{}, err
+	}
+	defer w.stop()
+	for {
+		e, _, err := w.next(ctx, eventTimeout)
+		switch {
+		case ctx.Err() != nil:
+			return outcome{}, ctx.Err()
+		case errors.Is(err, io.EOF):
+			return kept, nil
+		case err != nil:
+			return broken("the end of the stream", err.Error()), nil
+		case e.Type == "BOOKMARK":
+			return broken("no bookmark", fmt.Sprintf("%s %.200s", e.Type, e.Object)), nil
+		}
+	}
+}
+
 func watchesUntilTimeout(ctx context.Context, s *subject) (outcome, error) {
 	const seconds = 2
 	began := time.Now()
