@@ -2,6 +2,7 @@ package faults
 
 import (
 	"bufio"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -83,6 +84,8 @@ func (x *exchange) webSocket(fault Fault) {
 		return
 	}
 	x.out = conn
+	stop := context.AfterFunc(x.ctx, func() { _ = upstream.Close() }) // an upgraded connection ignores the request's context
+	defer stop()
 	wait := x.forwardClient(conn, client.Reader, upstream)
 	defer wait()
 	x.framing = &framing{messages{}, jsonEvents{}}
