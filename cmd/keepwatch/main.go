@@ -15,6 +15,7 @@
 //	watch_status.go    messages on stderr
 //	audit.go           keepwatch audit
 //	conform.go         keepwatch conform
+//	faults.go          keepwatch faults
 //	version.go         keepwatch version
 package main
 
@@ -116,7 +117,7 @@ func (l libraryLog) WithGroup(name string) slog.Handler {
 func newRootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "keepwatch",
-		Short:         "Serve the Kubernetes API, stream the changes of a resource without losing any, and judge API servers",
+		Short:         "Serve the Kubernetes API, stream the changes of a resource without losing any, and test API servers and clients",
 		Args:          usage(cobra.NoArgs),
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -125,7 +126,7 @@ func newRootCommand() *cobra.Command {
 		},
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{codeUsage, err} })
-	root.AddCommand(newServeCommand(), newWatchCommand(), newConformCommand(), newAuditCommand(), newProxyCommand(), newVersionCommand())
+	root.AddCommand(newServeCommand(), newWatchCommand(), newConformCommand(), newAuditCommand(), newFaultsCommand(), newProxyCommand(), newVersionCommand())
 	return root
 }
 
