@@ -213,7 +213,7 @@ func printClients(out io.Writer, clients []faults.Client) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "CLIENT\tREQUESTS\tLISTS\tPAGES\tWATCHES\tEVENTS\tFAULTS\tRETRIES\tPAUSE\tFASTEST\tPER SECOND")
 	for _, c := range clients {
-		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%d\n", clientName(c), c.Requests, c.Lists, c.Pages, c.Watches, c.Events,
+		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%d\n", programName(c), c.Requests, c.Lists, c.Pages, c.Watches, c.Events,
 			sum(c.Faults), c.Retries, seconds(c.LongestPause), seconds(c.FastestRepetition), c.MostPerSecond)
 	}
 	if err := table.Flush(); err != nil {
@@ -225,14 +225,14 @@ func printClients(out io.Writer, clients []faults.Client) error {
 			counts = append(counts, fmt.Sprintf("%d × %s", c.Faults[name], name))
 		}
 		if len(counts) > 0 {
-			fmt.Fprintf(out, "\n%s met %s\n", clientName(c), strings.Join(counts, ", "))
+			fmt.Fprintf(out, "\n%s met %s\n", programName(c), strings.Join(counts, ", "))
 		}
 	}
 	return nil
 }
 
-// clientName is the first part of a user agent, which names the program and its version.
-func clientName(c faults.Client) string {
+// programName is the first part of a user agent, which names the program and its version.
+func programName(c faults.Client) string {
 	name, _, _ := strings.Cut(c.UserAgent, " ")
 	if name == "" {
 		return "-"
