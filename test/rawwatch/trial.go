@@ -21,6 +21,7 @@ import (
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/check"
+	"github.com/keepwatch/keepwatch/test/history"
 	"github.com/keepwatch/keepwatch/test/load"
 )
 
@@ -43,7 +44,7 @@ type Trial struct {
 	churn  *churn
 
 	watchers  []*watcher
-	histories []*history
+	histories map[string]*history.Reader // by kind
 	start     keepwatch.Revision
 
 	stopWriters, stopWatchers func()
@@ -57,12 +58,12 @@ func Start(t *testing.T, config *rest.Config, etcd *clientv3.Client) *Trial {
 	if err != nil {
 		t.Fatal(err)
 	}
-	trial := &Trial{t: t, config: config, etcd: etcd, churn: c}
+	trial := &Trial{t: t, config: config, etcd: etcd, churn: c, histories: map[string]*history.Reader{}}
 	trial.prepare()
 	seed := rand.Uint64()
 	t.Logf("writers' seed %d; watchers begin at %d", seed, trial.start)
-	for _, r := range []resource{configMaps, widgets} {
-		trial.histories = append(trial.histories, &history{resource: r, read: trial.start})
+	for _, r := range resources {
+		trial.histories[r.kind] = &history.Reader{Prefix: r.prefix, Read: trial.start}
 	}
 	trial.watch()
 	trial.write(seed)
@@ -162,7 +163,7 @@ func (t *Trial) RecordRevision() (newest int64) {
 	t.t.Helper()
 	now := t.newest()
 	for _, h := range t.histories {
-		if err := h.readTo(t.t.Context(), t.etcd, now); err != nil {
+		if err := h.ReadTo(t.t.Context(), t.etcd, now); err != nil {
 			t.t.Fatal(err)
 		}
 	}
@@ -196,10 +197,10 @@ func (t *Trial) until(what string, done func() (bool, error)) {
 func (t *Trial) Judge() {
 	t.t.Helper()
 	t.stopWriters()
-	last := map[string][]*object{}
-	for _, h := range t.histories {
+	last := map[string][]*history.Object{}
+	for _, r := range resources {
 		for _, namespace := range namespaces {
-			last[h.kind] = append(last[h.kind], t.final(h.resource, namespace))
+			last[r.kind] = append(last[r.kind], t.final(r, namespace))
 		}
 	}
 	calm := check.Calm{At: time.Now(), Within: convergenceTimeout}
@@ -208,7 +209,7 @@ func (t *Trial) Judge() {
 		goal, match := keepwatch.Revision(0), w.filter()
 		for _, o := range last[w.kind] {
 			if match(o) {
-				goal = max(goal, o.revision)
+				goal = max(goal, o.Revision())
 			}
 		}
 		t.until(fmt.Sprintf("event %d for %s", goal, w.view), func() (bool, error) { return w.reached(goal) })
@@ -229,7 +230,7 @@ func (t *Trial) Judge() {
 
 // final replaces the first item of a namespace, which each view has. Interrupted writes
 // may still be in flight, so it repeats this until the replacement remains.
-func (t *Trial) final(r resource, namespace string) (o *object) {
+func (t *Trial) final(r resource, namespace string) (o *history.Object) {
 	t.t.Helper()
 	client := t.churn.client.Resource(r.GroupVersionResource).Namespace(namespace)
 	t.until("last write", func() (bool, error) {
@@ -243,7 +244,7 @@ func (t *Trial) final(r resource, namespace string) (o *object) {
 		}
 		raw, err := json.Marshal(made)
 		if err == nil {
-			o, err = parse(raw, 0)
+			o, err = history.Parse(raw, 0)
 		}
 		return true, err
 	})
@@ -270,7 +271,7 @@ func (w *watcher) list(ctx context.Context) (check.Shown, error) {
 	}
 	shown := check.Shown{Revision: keepwatch.Revision(number)}
 	for _, raw := range list.Items {
-		o, err := parse(raw, 0)
+		o, err := history.Parse(raw, 0)
 		if err != nil {
 			return check.Shown{}, err
 		}
@@ -283,9 +284,9 @@ func (w *watcher) list(ctx context.Context) (check.Shown, error) {
 func (t *Trial) judge(newest keepwatch.Revision, calm check.Calm) {
 	t.t.Helper()
 	histories, events, resumed := map[string]check.History{}, 0, 0
-	for _, h := range t.histories {
-		histories[h.kind] = h.all(newest)
-		t.t.Logf("%d writes of %s", len(h.writes), h.Resource)
+	for kind, h := range t.histories {
+		histories[kind] = h.All(newest)
+		t.t.Logf("%d writes of %s", len(h.Writes), kind)
 	}
 	for i, w := range t.watchers {
 		if w.failure != nil {

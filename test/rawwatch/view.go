@@ -8,6 +8,7 @@ import (
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/check"
+	"github.com/keepwatch/keepwatch/test/history"
 	"github.com/keepwatch/keepwatch/test/load"
 )
 
@@ -25,6 +26,7 @@ type resource struct {
 var (
 	configMaps = resource{schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, "/api/v1", "/registry/configmaps/", "ConfigMap"}
 	widgets    = resource{load.Widgets, "/apis/example.com/v1", "/registry/example.com/widgets/", "Widget"}
+	resources  = []resource{configMaps, widgets}
 )
 
 // view is a watcher's selection.
@@ -81,6 +83,6 @@ func (v view) filter() check.Filter {
 		case v.namespace != "" && key.Namespace != v.namespace, v.name != "" && key.Name != v.name:
 			return false
 		}
-		return v.color == "" || o.(*object).labels["color"] == v.color
+		return v.color == "" || o.(*history.Object).Labels["color"] == v.color
 	}
 }

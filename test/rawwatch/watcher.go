@@ -14,6 +14,7 @@ import (
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/check"
+	"github.com/keepwatch/keepwatch/test/history"
 )
 
 // pause is how long a watcher waits before it connects again.
@@ -143,7 +144,7 @@ func kindOf(code int) keepwatch.FailureKind {
 func (w *watcher) receive(f frame) error {
 	switch f.Type {
 	case "BOOKMARK":
-		revision, err := revisionOf(f.Object)
+		revision, err := history.RevisionOf(f.Object)
 		if err != nil {
 			return keepwatch.Failed(keepwatch.Undecodable, "%w", err)
 		}
@@ -159,11 +160,11 @@ func (w *watcher) receive(f frame) error {
 		}
 		return failureOf(status)
 	}
-	o, err := parse(f.Object, 0)
+	o, err := history.Parse(f.Object, 0)
 	if err != nil {
 		return keepwatch.Failed(keepwatch.Undecodable, "%w", err)
 	}
-	change := keepwatch.Change{Type: changeTypes[f.Type], Revision: o.revision, Object: o}
+	change := keepwatch.Change{Type: changeTypes[f.Type], Revision: o.Revision(), Object: o}
 	if change.Type == 0 {
 		return keepwatch.Failed(keepwatch.ProtocolViolation, "an event of type %q", f.Type)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/check"
+	"github.com/keepwatch/keepwatch/test/history"
 )
 
 // event returns an object as a server sends it.
@@ -24,7 +25,7 @@ func written(t *testing.T, name, color string, revision keepwatch.Revision) chec
 		return w
 	}
 	stored := fmt.Appendf(nil, `{"metadata":{"namespace":"ns1","name":%q,"uid":"uid-of-%s","labels":{"color":%q}}}`, name, name, color)
-	o, err := parse(stored, revision)
+	o, err := history.Parse(stored, revision)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +35,7 @@ func written(t *testing.T, name, color string, revision keepwatch.Revision) chec
 
 // Each way in which a stream can be wrong is noticed, and a right one is not.
 func TestWrongStreamsAreNoticed(t *testing.T) {
-	h := history{writes: []check.Write{
+	h := history.Reader{Writes: []check.Write{
 		written(t, "a", "red", 11), written(t, "b", "blue", 12), written(t, "b", "red", 12+1),
 		written(t, "a", "blue", 14), written(t, "b", "", 15), written(t, "c", "red", 16), written(t, "d", "red", 16),
 	}}
@@ -67,7 +68,7 @@ func TestWrongStreamsAreNoticed(t *testing.T) {
 				}
 			}
 			w.flush()
-			violations := check.Judge(h.all(16), w.filter(), check.Transcript{From: 10, Records: w.records})
+			violations := check.Judge(h.All(16), w.filter(), check.Transcript{From: 10, Records: w.records})
 			if len(violations) == 0 != (c.want == "") {
 				t.Fatalf("broken: %v", violations)
 			}

@@ -1,4 +1,4 @@
-package rawwatch
+package history
 
 import (
 	"bytes"
@@ -13,28 +13,28 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// object is one state of an object, from etcd or from the server.
-type object struct {
+// Object is one state of an object, from etcd or from the server.
+type Object struct {
 	key      keepwatch.Key
 	uid      keepwatch.UID
 	revision keepwatch.Revision
-	labels   map[string]string
+	Labels   map[string]string
 	content  string // all of it as JSON in one encoding, without its revision and kind
 }
 
-func (o *object) Key() keepwatch.Key           { return o.key }
-func (o *object) UID() keepwatch.UID           { return o.uid }
-func (o *object) Revision() keepwatch.Revision { return o.revision }
+func (o *Object) Key() keepwatch.Key           { return o.key }
+func (o *Object) UID() keepwatch.UID           { return o.uid }
+func (o *Object) Revision() keepwatch.Revision { return o.revision }
 
 // content returns what check compares in addition to key, UID and revision.
-func content(o keepwatch.Object) string { return o.(*object).content }
+func content(o keepwatch.Object) string { return o.(*Object).content }
 
 // encodedAsProtobuf is the prefix of protobuf, in etcd and in watch events.
 var encodedAsProtobuf = []byte("k8s\x00")
 
-// parse parses an object in either encoding. If revision is not zero, it is the object's:
+// Parse parses an object in either encoding. If revision is not zero, it is the object's:
 // etcd does not store it in the object.
-func parse(raw []byte, revision keepwatch.Revision) (*object, error) {
+func Parse(raw []byte, revision keepwatch.Revision) (*Object, error) {
 	if bytes.HasPrefix(raw, encodedAsProtobuf) {
 		decoded, err := runtime.Decode(scheme.Codecs.UniversalDeserializer(), raw)
 		if err != nil {
@@ -47,7 +47,7 @@ func parse(raw []byte, revision keepwatch.Revision) (*object, error) {
 	return parseJSON(raw, revision)
 }
 
-func parseJSON(raw []byte, revision keepwatch.Revision) (*object, error) {
+func parseJSON(raw []byte, revision keepwatch.Revision) (*Object, error) {
 	var head struct {
 		Metadata struct {
 			Namespace, Name, UID, ResourceVersion string
@@ -62,7 +62,7 @@ func parseJSON(raw []byte, revision keepwatch.Revision) (*object, error) {
 		return nil, err
 	}
 	m := head.Metadata
-	o := &object{key: keepwatch.Key{Namespace: m.Namespace, Name: m.Name}, uid: keepwatch.UID(m.UID), labels: m.Labels, revision: revision}
+	o := &Object{key: keepwatch.Key{Namespace: m.Namespace, Name: m.Name}, uid: keepwatch.UID(m.UID), Labels: m.Labels, revision: revision}
 	if revision == 0 {
 		number, err := strconv.ParseUint(m.ResourceVersion, 10, 64)
 		if err != nil {
@@ -80,8 +80,8 @@ func parseJSON(raw []byte, revision keepwatch.Revision) (*object, error) {
 	return o, err
 }
 
-// revisionOf is the revision of a bookmark, in either encoding.
-func revisionOf(raw []byte) (keepwatch.Revision, error) {
+// RevisionOf returns the revision of a bookmark, in either encoding.
+func RevisionOf(raw []byte) (keepwatch.Revision, error) {
 	if !bytes.HasPrefix(raw, encodedAsProtobuf) {
 		o, err := parseJSON(raw, 0)
 		if err != nil {
