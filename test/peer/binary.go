@@ -80,7 +80,7 @@ func (b Binary) Version() (string, error) {
 }
 
 func (b Binary) dir() (string, error) {
-	root, err := testModule()
+	root, err := TestModule()
 	return filepath.Join(root, b.module), err
 }
 

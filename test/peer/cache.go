@@ -184,9 +184,9 @@ func lock(file string) (unlock func(), err error) {
 	return func() { f.Close() }, nil
 }
 
-// testModule is the folder of the module this package is in, found upwards from
+// TestModule returns the folder of the module that this package is in, found upwards from
 // the working folder: tests run in their package's folder.
-func testModule() (string, error) {
+func TestModule() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", err

@@ -20,25 +20,34 @@ import (
 // command too.
 func Keepwatch(tb testing.TB) string {
 	tb.Helper()
-	path, err := keepwatch()
+	path, err := KeepwatchPath()
 	if err != nil {
 		tb.Fatal(err)
 	}
 	return path
 }
 
+// KeepwatchPath is Keepwatch without a test.
+func KeepwatchPath() (string, error) { return keepwatch() }
+
 // keepwatch builds once in this process.
-var keepwatch = sync.OnceValues(func() (string, error) { return buildCommand("keepwatch", ".") })
+var keepwatch = sync.OnceValues(func() (string, error) { return buildCommand("keepwatch", ".", "./cmd/keepwatch") })
+
+// Program builds a main package of the test module from the tree as it is now, under a name, and
+// returns its path. pkg is relative to the module, such as ./matrix/clients/golang.
+func Program(name, pkg string) (string, error) {
+	return buildCommand(name, "test", pkg)
+}
 
 // buildCommand builds a command of the module in a folder of this repository. The go command replaces
 // its output, or does not touch it if nothing changed; tests run a link to it, named after the
 // content.
-func buildCommand(name, module string) (string, error) {
+func buildCommand(name, module, pkg string) (string, error) {
 	cache, err := cacheDir()
 	if err != nil {
 		return "", err
 	}
-	root, err := testModule()
+	root, err := TestModule()
 	if err != nil {
 		return "", err
 	}
@@ -53,20 +62,20 @@ func buildCommand(name, module string) (string, error) {
 	}
 	defer unlock()
 	dir := filepath.Join(filepath.Dir(root), module)
-	if err := goBuild(context.Background(), dir, latest, nil, append(args, "./cmd/"+name)); err != nil {
+	if err := goBuild(context.Background(), dir, latest, nil, append(args, pkg)); err != nil {
 		return "", err
 	}
 	digest, err := fileDigest(latest)
 	if err != nil {
 		return "", err
 	}
-	path := fmt.Sprintf("%s-%s", latest, digest)
-	if !touch(path) {
-		if err := os.Link(latest, path); err != nil {
+	linked := fmt.Sprintf("%s-%s", latest, digest)
+	if !touch(linked) {
+		if err := os.Link(latest, linked); err != nil {
 			return "", err
 		}
 	}
-	return path, removeUnused(latest+"-????????", time.Hour)
+	return linked, removeUnused(latest+"-????????", time.Hour)
 }
 
 func fileDigest(path string) (string, error) {

@@ -67,7 +67,7 @@ func KeepwatchAPIServer(tb testing.TB) string {
 
 // keepwatchAPIServer builds once in this process.
 var keepwatchAPIServer = sync.OnceValues(func() (string, error) {
-	return buildCommand("keepwatch-apiserver", "kubernetes")
+	return buildCommand("keepwatch-apiserver", "kubernetes", "./cmd/keepwatch-apiserver")
 })
 
 func buildKeepwatchAPIServer(context.Context) (string, error) { return keepwatchAPIServer() }

@@ -28,9 +28,9 @@ func newJavaScript(t *testing.T, kubeconfig string) (*javaScript, error) {
 	if err != nil {
 		return nil, errors.New("it needs Node.js 20 or later on the PATH")
 	}
-	const script = "../../javascript"
+	const script = "../../matrix/clients/javascript"
 	if _, err := os.Stat(filepath.Join(script, "node_modules")); err != nil {
-		return nil, errors.New("it needs its packages; run npm ci in test/javascript")
+		return nil, errors.New("it needs its packages; run make javascript")
 	}
 	in, ask, err := os.Pipe()
 	if err != nil {

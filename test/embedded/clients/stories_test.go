@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keepwatch/keepwatch/test/matrix/clients"
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
@@ -25,6 +26,12 @@ const (
 	rightAgain = time.Minute
 	outage     = 20 * time.Second
 )
+
+// followed are the clients of the stories.
+var followed = []string{
+	"client-go informer", "python Watch", "python SharedInformer", "kopf", "@kubernetes/client-node",
+	"fabric8 4.2.0", "fabric8 4.13.3", "fabric8 7.9.0",
+}
 
 // stories are the faults of a server, and of the network to its clients.
 var stories = map[string]struct {
@@ -103,13 +110,17 @@ type stage struct {
 // within a minute.
 func TestStories(t *testing.T) {
 	commands, lacking := map[string][]string{}, map[string][]string{}
-	for _, p := range programs() {
-		command, err := p.command()
+	for _, name := range followed {
+		p, err := clients.Find(name)
 		if err != nil {
-			lacking[err.Error()] = append(lacking[err.Error()], p.name)
+			t.Fatal(err)
+		}
+		command, err := p.Command()
+		if err != nil {
+			lacking[err.Error()] = append(lacking[err.Error()], name)
 			continue
 		}
-		commands[p.name] = command
+		commands[name] = command
 	}
 	if len(lacking) > 0 {
 		t.Run("other languages", func(t *testing.T) { t.Skip(skipped(lacking)) })
@@ -134,9 +145,6 @@ func newStage(t *testing.T, commands map[string][]string, flags []string) *stage
 	s := &stage{T: t, server: peer.Serve(t, flags...)}
 	s.writer = newWriter(t, s.server.Config(), rand.Uint64())
 	s.must(s.writer.prepare(t.Context()))
-	clientGo := newFollower(t, s.server, "client-go")
-	clientGo.sendsNotifications(t)
-	s.followers = []*follower{clientGo}
 	for _, name := range slices.Sorted(maps.Keys(commands)) {
 		f := newFollower(t, s.server, name)
 		f.run(t, commands[name])
@@ -353,4 +361,13 @@ func (s *stage) judge(f *follower, relists, gap bool) {
 			s.Errorf("%s did not receive the deletion of %s", f.name, uid)
 		}
 	}
+}
+
+// skipped names the clients that this machine cannot run, in one line.
+func skipped(lacking map[string][]string) string {
+	var parts []string
+	for lack, names := range lacking {
+		parts = append(parts, fmt.Sprintf("%s are NOT tested, they need %s", strings.Join(names, ", "), lack))
+	}
+	return strings.Join(parts, "; ")
 }

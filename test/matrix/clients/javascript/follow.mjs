@@ -20,7 +20,7 @@ informer.on('add', report('ADDED'));
 informer.on('update', report('MODIFIED'));
 informer.on('delete', report('DELETED'));
 informer.on('error', (err) => {
-  console.error(String(err));
+  console.log(JSON.stringify({ type: 'ERROR', message: String(err) }));
   setTimeout(() => informer.start(), 5000);
 });
 informer.start();

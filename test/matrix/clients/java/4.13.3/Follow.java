@@ -37,7 +37,7 @@ final class Follow {
             Report.event("DELETED", object);
           }
         });
-    informers.addSharedInformerEventListener(System.err::println);
+    informers.addSharedInformerEventListener(Line::error);
     informers.startAllRegisteredInformers();
     Thread.currentThread().join();
   }

@@ -24,7 +24,7 @@ final class Follow {
       try {
         follow(client, args[1]);
       } catch (KubernetesClientException e) {
-        System.err.println(e);
+        Line.error(e);
       }
       Thread.sleep(1000);
     }
@@ -43,7 +43,7 @@ final class Follow {
 
       @Override
       public void onClose(KubernetesClientException cause) {
-        System.err.println("the watch is closed: " + cause);
+        Line.error("the watch is closed: " + cause);
         try {
           closed.put("closed");
         } catch (InterruptedException e) {

@@ -30,5 +30,5 @@ def listed(objects):
 
 
 def error(err):
-    """Writes an error to stderr, for people."""
-    print(f'{type(err).__name__}: {err}', file=sys.stderr, flush=True)
+    """Prints that the client has shown an error to its user."""
+    _print({'type': 'ERROR', 'message': f'{type(err).__name__}: {err}'})
