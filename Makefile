@@ -2,7 +2,7 @@
 # builds a real kube-apiserver and etcd from the module proxy first, and caches them in the
 # user's cache.
 
-.PHONY: all build lint test test-race test-embedded test-real test-all peers clients javascript python java bench bench-real bench-kubernetes sim kubernetes image test-kubernetes kubernetes-suites kubernetes-story always
+.PHONY: all build lint test test-race test-embedded test-real test-all peers clients javascript python java rust matrix matrix-page bench bench-real bench-kubernetes sim kubernetes image test-kubernetes kubernetes-suites kubernetes-story always
 
 STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
@@ -82,7 +82,7 @@ test-race:
 # Public suites, kubectl and clients of other languages against the embedded server. Two packages run
 # at a time: most of them wait for the faults that they cause.
 test-embedded:
-	cd test && go test -race -vet=off -p 2 -timeout 20m $$(go list ./... | grep -v -e /real/ -e '/bench$$')
+	cd test && go test -race -vet=off -p 2 -timeout 20m $$(go list ./... | grep -v -e /real/ -e '/bench$$' -e '/matrix$$')
 
 # N simulated schedules from SEED on. The report is in bin/sim/report.txt, also after an
 # interrupt; shrunk schedules with problems are in the same folder.
@@ -96,7 +96,7 @@ sim:
 # Against the real kube-apiserver and etcd. The comparison of answers, request by request,
 # is four times slower with the race detector; the tests of the handlers' packages use it.
 test-real: peers
-	cd test && go test -race -vet=off -p 2 -timeout 20m $$(go list ./real/... | grep -v -e '/differential$$' -e '/apiserver$$' -e '/controlplane$$')
+	cd test && go test -race -vet=off -p 2 -timeout 20m $$(go list ./matrix ./real/... | grep -v -e '/differential$$' -e '/apiserver$$' -e '/controlplane$$')
 	cd test && go test -timeout 20m ./real/differential
 	cd test && go test -timeout 20m ./real/controlplane
 
@@ -112,23 +112,50 @@ clients:
 	@if command -v mvn >/dev/null && command -v javac >/dev/null; then $(MAKE) java; else echo "no mvn and javac: the Java clients are NOT tested"; fi
 
 javascript:
-	cd test/javascript && npm ci --ignore-scripts --no-audit --no-fund
+	cd test/matrix/clients/javascript && npm ci --ignore-scripts --no-audit --no-fund
 
 python: bin/python/installed
-bin/python/installed: test/python/requirements.txt
+bin/python/installed: test/matrix/clients/python/requirements.txt
 	python3 -m venv --clear bin/python
 	bin/python/bin/pip install --quiet --disable-pip-version-check --requirement $<
 	touch $@
 
+JAVA = test/matrix/clients/java
 FABRIC8 = 4.2.0 4.13.3 7.9.0
-java: $(FABRIC8:%=bin/java/%/classes)
-bin/java/%/lib: test/java/pom.xml
-	cd test/java && mvn -q -B dependency:copy-dependencies -Dfabric8.version=$* -DoutputDirectory=$(CURDIR)/$@
+java: $(FABRIC8:%=bin/java/%/classes) bin/java/official/classes
+bin/java/official/lib: $(JAVA)/official/pom.xml
+	cd $(<D) && mvn -q -B dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/$@
 	touch $@
-bin/java/%/classes: bin/java/%/lib test/java/Report.java test/java/%/Follow.java
+bin/java/official/classes: bin/java/official/lib $(JAVA)/Line.java $(JAVA)/official/Follow.java
+	javac -nowarn -cp "$</*" -d $@ $(filter %.java,$^)
+	touch $@
+bin/java/%/lib: $(JAVA)/pom.xml
+	cd $(<D) && mvn -q -B dependency:copy-dependencies -Dfabric8.version=$* -DoutputDirectory=$(CURDIR)/$@
+	touch $@
+bin/java/%/classes: bin/java/%/lib $(JAVA)/Line.java $(JAVA)/Report.java $(JAVA)/%/Follow.java
 	javac -nowarn -Xlint:-options -cp "$</*" -d $@ $(filter %.java,$^)
 	touch $@
 .PRECIOUS: bin/java/%/lib
+
+# For make matrix only: kube-rs takes some minutes to compile the first time.
+rust: bin/rust/release/follow
+bin/rust/release/follow: $(addprefix test/matrix/clients/rust/,Cargo.toml Cargo.lock src/main.rs)
+	cargo build --quiet --release --locked --manifest-path $< --target-dir bin/rust
+	touch $@
+
+# What clients see under each plan of faults, alone on the machine: hours. CLIENT and PLAN select a row,
+# a column or a cell, SEED draws it, UPSTREAM is kube-apiserver, serve or keepwatch-apiserver. The results
+# are in test/matrix/results; matrix-page makes docs/matrix.md of them.
+UPSTREAM ?= kube-apiserver
+CLIENT ?=
+PLAN ?=
+matrix: clients peers
+	@if command -v cargo >/dev/null; then $(MAKE) rust; else echo "no cargo: kube-rs is NOT measured"; fi
+	cd test && go test ./matrix -run '^TestMatrix$$' -count 1 -timeout 0 -v -args -matrix.record $(CURDIR)/test/matrix/results \
+	  -matrix.client '$(CLIENT)' -matrix.plan '$(PLAN)' -matrix.seed $(SEED) -matrix.upstream $(UPSTREAM)
+	$(MAKE) matrix-page
+matrix-page:
+	cd test && go run ./matrix/page
 
 # With the peers, on a real kube-apiserver. The figures are printed; none of them is a
 # failure.

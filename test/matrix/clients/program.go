@@ -32,9 +32,6 @@ type Program struct {
 	// Ours is true for Keepwatch's own clients.
 	Ours bool
 
-	// WebSocket is true if the client watches over a WebSocket.
-	WebSocket bool
-
 	// command returns the program's path and its first arguments.
 	command func(root string) ([]string, error)
 	// pin is the file with the client's version, and the name before the version there.
@@ -73,7 +70,7 @@ func Programs() []Program {
 		{Name: "python SharedInformer", View: Events, command: python("follow_informer.py"), pin: requirements, pinned: "kubernetes"},
 		{Name: "kopf", View: Events, command: python("follow_kopf.py"), pin: requirements, pinned: "kopf"},
 		{Name: "@kubernetes/client-node", View: Events, command: node, pin: packageJSON, pinned: "@kubernetes/client-node"},
-		{Name: "fabric8 4.2.0", View: Events, WebSocket: true, command: java("4.2.0")},
+		{Name: "fabric8 4.2.0", View: Events, command: java("4.2.0")},
 		{Name: "fabric8 4.13.3", View: Events, command: java("4.13.3")},
 		{Name: "fabric8 7.9.0", View: Events, command: java("7.9.0")},
 		{Name: "Java informer", View: Events, command: java("official"), pin: "clients/java/official/pom.xml", pinned: "<artifactId>client-java</artifactId>"},

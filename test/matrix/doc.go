@@ -1,0 +1,20 @@
+// Package matrix measures what the users of watch clients see when something goes wrong.
+//
+// A cell is one client, in an unmodified release, and one plan of faults. It runs a real API server, a
+// proxy with the plan, the client as a process, and a writer. The history of the writes is read from
+// etcd itself. A cell has what the client's user did not see, or saw twice, the client's requests, and
+// the time until the client's state was the server's again; package check judges the events.
+//
+// The results are data, in the folder results. The command page makes docs/matrix.md of them.
+//
+//	plan.go        what goes wrong
+//	server.go      the API server, and etcd's history
+//	writer.go      the writes
+//	run.go         one cell, from the client's start to the end of its recovery
+//	fold.go        the state that a client's events lead to
+//	measure.go     the counts
+//	transcript.go  a client's lines as a transcript for package check
+//	result.go      a cell's result, and the files of results
+//	page.go        docs/matrix.md
+//	plot.go        its plots
+package matrix

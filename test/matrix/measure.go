@@ -1,0 +1,157 @@
+package matrix
+
+import (
+	"maps"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/keepwatch/keepwatch/faults"
+	"github.com/keepwatch/keepwatch/test/matrix/clients"
+)
+
+// maxBroken bounds the violations in a result.
+const maxBroken = 3
+
+// measure counts what a cell observed since its baseline.
+func (c *cell) measure(o observed) Result {
+	r := Result{
+		Client: c.Client, View: c.View, Plan: c.Plan.Name, Seed: c.Seed,
+		Upstream: c.server.upstream, UpstreamVersion: c.server.version,
+		Outcome: o.outcome, Recovery: seconds(o.recovery),
+		Lists: lists(o.requests), Requests: len(o.requests), Rate: busiestSecond(o.requests),
+		Load: loadAverage(),
+	}
+	r.Writes, r.Hidden = len(o.since()), c.Plan.HidesHistory
+	if o.outcome == Died {
+		r.ExitCode = c.client.ExitCode()
+	}
+	for _, a := range o.lines() {
+		if a.Type == "ERROR" {
+			r.Errors++
+		}
+	}
+	if c.View == clients.Condition {
+		return r
+	}
+	r.count(o)
+	if c.View == clients.Events {
+		violations := judge(o)
+		r.Violations = len(violations)
+		for _, v := range violations[:min(maxBroken, len(violations))] {
+			r.Broken = append(r.Broken, v.String())
+		}
+	}
+	return r
+}
+
+// lines are the client's lines since the baseline.
+func (o observed) lines() []arrival { return o.arrivals[o.baseline.lines:] }
+
+// count counts the writes that the client's user did not see, and the events that the user saw twice.
+func (r *Result) count(o observed) {
+	u := user{fold: maps.Clone(o.baseline.fold), seen: map[string]bool{}, known: map[string]bool{}, deleted: map[string]bool{}}
+	for _, state := range o.baseline.fold {
+		u.see(state)
+	}
+	for _, a := range o.lines() {
+		r.Duplicates += u.receive(a.Line)
+	}
+	want := stateAt(o.writes, o.newest)
+	r.LostFinal = u.fold.differences(want)
+	server := stateAt(o.writes, o.baseline.revision)
+	for _, w := range o.since() {
+		uid := uidOf(server[w.Key.Name])
+		server.commit(w)
+		switch {
+		case w.Object == nil:
+			if u.known[uid] && !u.deleted[uid] {
+				r.LostDeletes++
+			}
+		case !u.seen[stateOf(w.Object)] && want[w.Key.Name] != stateOf(w.Object):
+			r.LostIntermediate++
+		}
+	}
+}
+
+// user is what a client's user has seen.
+type user struct {
+	fold    fold
+	seen    map[string]bool // "UID/revision"
+	known   map[string]bool // UIDs
+	deleted map[string]bool // UIDs
+}
+
+func (u *user) see(state string) {
+	u.seen[state], u.known[uidOf(state)] = true, true
+}
+
+// receive returns 1 if the user has seen the line's event before.
+func (u *user) receive(line clients.Line) (duplicates int) {
+	switch line.Type {
+	case "ADDED", "MODIFIED":
+		state := line.UID + "/" + line.Revision
+		if u.seen[state] {
+			duplicates = 1
+		}
+		u.see(state)
+	case "DELETED":
+		uid := line.UID
+		if uid == "" {
+			uid = uidOf(u.fold[line.Name])
+		}
+		if u.deleted[uid] {
+			duplicates = 1
+		}
+		u.deleted[uid] = true
+	case "LISTED":
+		for name, state := range u.fold {
+			if uidOf(line.Objects[name]) != uidOf(state) {
+				u.deleted[uidOf(state)] = true
+			}
+		}
+		for _, state := range line.Objects {
+			u.see(state)
+		}
+	}
+	u.fold.apply(line)
+	return duplicates
+}
+
+// lists counts the client's lists, by their first page.
+func lists(requests []faults.Entry) (n int) {
+	for _, e := range requests {
+		switch e.Class {
+		case faults.List, faults.StreamList, faults.Newest:
+			n++
+		}
+	}
+	return n
+}
+
+// busiestSecond is the largest number of requests within a second. The requests are in the order of
+// their starts.
+func busiestSecond(requests []faults.Entry) (most int) {
+	first := 0
+	for last, r := range requests {
+		for r.Start-requests[first].Start >= time.Second {
+			first++
+		}
+		most = max(most, last-first+1)
+	}
+	return most
+}
+
+func seconds(d time.Duration) float64 { return float64(d.Milliseconds()) / 1000 }
+
+// loadAverage is the machine's load of the last minute, or 0 where the system does not tell.
+func loadAverage() float64 {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return 0
+	}
+	first, _, _ := strings.Cut(string(text), " ")
+	load, _ := strconv.ParseFloat(first, 64)
+	return load
+}
