@@ -26,7 +26,8 @@
 // The objects of a list are encoded on all cores, in parts, ahead of what is sent: up to two parts for
 // each core, and no more than 128 KiB of the source's bytes. An object is decoded once for its readers
 // and its encoding. The API machinery's JSON serializer is replaced by plans of Go types that write the
-// same bytes (internal/objectjson); other serializers are called themselves. [Reader.Warm] encodes in
+// same bytes (internal/objectjson); other serializers are called themselves. JSON of objects whose protobuf
+// the watch cache has is made of the protobuf, without a Go value. [Reader.Warm] encodes in
 // the background the lists that [Resource.ListEncodingUsed] has reported before.
 //
 // # Memory

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/readpath/internal/objectjson"
 	"github.com/keepwatch/keepwatch/watchcache"
 )
 
@@ -19,7 +20,8 @@ import (
 // own, or in an event, is its item encoding with bytes around it. Item encodings never change.
 
 // itemEncoding returns the item encoding of an object of the cache. It encodes the object if the
-// encoding is not cached, and decodes it before that if no reader has: then once for both.
+// encoding is not cached, and decodes it before that if no reader has: then once for both. JSON of an
+// object whose protobuf the watch cache has is made of the protobuf.
 func (s *Reader) itemEncoding(object keepwatch.Object, as encoding, u use) ([]byte, error) {
 	if cached := s.cachedItem(object, as, u); cached != nil {
 		return cached, nil
@@ -42,12 +44,15 @@ func (s *Reader) itemEncoding(object keepwatch.Object, as encoding, u use) ([]by
 	if cached := encodings.bytes(s.key(as), u); cached != nil {
 		return cached, nil
 	}
-	if decoded == nil {
-		if decoded, err = o.Decoded(); err != nil {
-			return nil, err
+	item, ok := s.encodeMessage(o, as)
+	if !ok {
+		if decoded == nil {
+			if decoded, err = o.Decoded(); err != nil {
+				return nil, err
+			}
 		}
+		item, err = s.encodeItem(decoded, as)
 	}
-	item, err := s.encodeItem(decoded, as)
 	if err == nil {
 		encodings.cache(s.key(as), item, cap(item), u)
 	}
@@ -107,6 +112,20 @@ func (s *Reader) encodeItem(o runtime.Object, as encoding) ([]byte, error) {
 		return marshal(o)
 	}
 	return s.encodeJSON(o)
+}
+
+// encodeMessage encodes the JSON of an object whose message the watch cache has, without decoding it. It
+// returns false if the object must be decoded.
+func (s *Reader) encodeMessage(o *watchcache.Object, as encoding) (item []byte, ok bool) {
+	if as != objectJSON || !s.ownBytes || !o.Protobuf() || !isPlanSerializer(s.json) {
+		return nil, false
+	}
+	b := getBuffer()
+	defer func() { putBuffer(b) }()
+	if b, ok = objectjson.AppendMessage(b, s.resource.Cache.MessageType(), o.Bytes()); !ok {
+		return nil, false
+	}
+	return bytes.Clone(b), true
 }
 
 // encodeMetadata encodes an object's metadata.

@@ -25,6 +25,11 @@ func jsonSerializerOf(s runtime.Serializer) runtime.Serializer {
 
 var compactJSONIdentifier = json.NewSerializerWithOptions(nil, nil, nil, json.SerializerOptions{}).Identifier()
 
+func isPlanSerializer(s runtime.Serializer) bool {
+	_, ok := s.(planSerializer)
+	return ok
+}
+
 // Encode writes an object with one Write, with or without the line break after it.
 func (p planSerializer) Encode(o runtime.Object, w io.Writer) error {
 	b := getBuffer()

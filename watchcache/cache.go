@@ -30,6 +30,7 @@ type Cache struct {
 	store      *store.Store
 	meter      meter
 	goType     reflect.Type // of what NewFunc returns
+	messages   reflect.Type // the Go type of messages
 	hasMessage bool         // objects can be cached as messages
 	// verbatimProtobuf is true if the source's bytes are served as they are and are protobuf.
 	verbatimProtobuf bool
@@ -71,6 +72,7 @@ func New(config Config, newSource func(*Cache) (Source, error)) (*Cache, error) 
 		meter:      meter{config.GroupResource, config.Metrics},
 		goType:     reflect.TypeOf(config.NewFunc()),
 		seed:       maphash.MakeSeed(),
+		messages:   reflect.TypeOf(example).Elem(),
 		hasMessage: hasMessage(example),
 		indexes:    indexesOf(config.Indexers),
 		interner:   newInterner(),
@@ -191,6 +193,9 @@ func (c *Cache) Served() schema.GroupVersion {
 	}
 	return c.config.Served.GroupVersion
 }
+
+// MessageType returns the Go type whose messages [Object.Bytes] returns, if they are protobuf.
+func (c *Cache) MessageType() reflect.Type { return c.messages }
 
 // Warmed is closed when the objects that the cache read at its start are decoded and indexed.
 // That is some time after the cache is ready, since no request waits for it.

@@ -131,7 +131,7 @@ var rules = map[string]rule{
 		why: "a read path writes the results of a watch cache to HTTP, for any source of the cache",
 	},
 	"readpath/internal/objectjson": {
-		others: []string{"k8s.io/apimachinery/"},
+		others: []string{"k8s.io/apimachinery/", "google.golang.org/protobuf/encoding/protowire"},
 		why:    "an encoder depends on Go types only; the read path composes the answers",
 	},
 	"controlplane/internal/datadir": {

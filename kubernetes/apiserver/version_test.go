@@ -136,6 +136,9 @@ func compareReads(t *testing.T, stored schema.GroupVersionKind, value []byte) bo
 	if b := got.Bytes(); b != nil && !bytes.Equal(b, inVersion(t, want, served.GroupVersion, marshal)) {
 		t.Errorf("%v: the cached protobuf differs", stored)
 	}
+	if b := got.Bytes(); b != nil && !bytes.Equal(jsonOfMessage(t, served.New(), b), inVersion(t, want, served.GroupVersion, encodeJSON)) {
+		t.Errorf("%v: the JSON of the cached protobuf differs", stored)
+	}
 	if !apiequality.Semantic.DeepEqual(decoded(t, got), decoded(t, want)) {
 		t.Errorf("%v: got %v, want %v", stored, decoded(t, got), decoded(t, want))
 	}
@@ -189,6 +192,19 @@ func inVersion(t *testing.T, o *watchcache.Object, version schema.GroupVersion, 
 		t.Fatal(err)
 	}
 	b, err := encode(converted)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// jsonOfMessage encodes a message of a version without a conversion, as the read path does.
+func jsonOfMessage(t *testing.T, into runtime.Object, message []byte) []byte {
+	t.Helper()
+	if err := into.(interface{ Unmarshal([]byte) error }).Unmarshal(message); err != nil {
+		t.Fatal(err)
+	}
+	b, err := encodeJSON(into)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"reflect"
 	"testing"
 	"time"
 
@@ -53,6 +54,40 @@ func BenchmarkPod(b *testing.B) {
 			}
 			if got := bytes.TrimSuffix(w.Bytes(), []byte("\n")); !bytes.Equal(got, want) {
 				b.Errorf("%s, encoding/json %s", got, want)
+			}
+		})
+	}
+}
+
+// BenchmarkMessage encodes the message of a pod, and decodes it for Append.
+func BenchmarkMessage(b *testing.B) {
+	p := pod().(*corev1.Pod)
+	p.TypeMeta = metav1.TypeMeta{} // a message does not have it
+	message, err := p.Marshal()
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, by := range []struct {
+		name   string
+		encode func([]byte) ([]byte, bool)
+	}{
+		{"message", func(w []byte) ([]byte, bool) { return AppendMessage(w, reflect.TypeFor[corev1.Pod](), message) }},
+		{"decoded", func(w []byte) ([]byte, bool) {
+			var p corev1.Pod
+			if err := p.Unmarshal(message); err != nil {
+				return w, false
+			}
+			return Append(w, &p)
+		}},
+	} {
+		b.Run("by="+by.name, func(b *testing.B) {
+			var w []byte
+			b.ReportAllocs()
+			for b.Loop() {
+				var ok bool
+				if w, ok = by.encode(w[:0]); !ok {
+					b.Fatal("not encoded")
+				}
 			}
 		})
 	}

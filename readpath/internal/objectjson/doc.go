@@ -7,6 +7,9 @@
 // BenchmarkPod compares it with the libraries that can write the same bytes; docs/performance.md has
 // the figures.
 //
+// AppendMessage writes the same bytes from an object's protobuf message, and decodes only what JSON needs
+// decoded. A message that it does not know exactly is decoded.
+//
 //	append.go    Append, and the choice of an appender for a type
 //	struct.go    structs: fields, their names, omitempty and omitzero
 //	values.go    booleans, numbers, strings, pointers, slices
@@ -14,4 +17,8 @@
 //	types.go     Time, FieldsV1, Quantity, IntOrString
 //	fieldset.go  the check that lets FieldsV1 be copied
 //	strings.go   escaping
+//
+//	message.go       AppendMessage, and the parts of a message
+//	messagefield.go  fields: their names and numbers, omitempty and omitzero
+//	messagevalue.go  values, lists, maps, and what is decoded
 package objectjson

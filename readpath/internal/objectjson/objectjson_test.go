@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -361,4 +362,113 @@ func FuzzFieldSet(f *testing.F) {
 			t.Errorf("%q: encoding/json has %s, %v", s, want, err)
 		}
 	})
+}
+
+// TestMessagesAsDecoded encodes the messages of random objects of every kind, and messages with random errors, and
+// compares the JSON with that of the decoded objects.
+func TestMessagesAsDecoded(t *testing.T) {
+	if *seed == 0 {
+		*seed = rand.Uint64()
+	}
+	t.Logf("-seed %d", *seed)
+	r := &filler{Rand: rand.New(rand.NewPCG(*seed, 2))}
+	encoded, decoded, damaged := 0, 0, 0
+	for _, gvk := range sorted(scheme.Scheme.AllKnownTypes()) {
+		for range *objects {
+			o, err := scheme.Scheme.New(gvk)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m, ok := o.(message)
+			if !ok {
+				break
+			}
+			r.left, r.empty = 3000, oneOf(r, 2, 4, 8)
+			r.fill(reflect.ValueOf(o).Elem(), 0)
+			b, err := m.Marshal()
+			if err != nil {
+				continue // a time that protobuf does not have
+			}
+			if compareMessage(t, m, b) {
+				encoded++
+			} else {
+				decoded++
+			}
+			for range 20 {
+				if compareMessage(t, m, r.damage(b)) {
+					damaged++
+				}
+			}
+		}
+	}
+	t.Log(encoded, decoded, damaged)
+	if encoded < decoded || decoded == 0 || damaged == 0 {
+		t.Errorf("%d encoded, %d decoded, %d encoded with errors: the random messages cover too little", encoded, decoded, damaged)
+	}
+}
+
+// damage returns a message with an error: a bit is flipped, or a part is missing, repeated or moved.
+func (r *filler) damage(m []byte) []byte {
+	if len(m) == 0 {
+		return []byte{byte(r.Uint32())}
+	}
+	from, to := r.IntN(len(m)), r.IntN(len(m)+1)
+	if from > to {
+		from, to = to, from
+	}
+	part := m[from:to]
+	switch r.IntN(5) {
+	case 0:
+		m = slices.Clone(m)
+		m[from] ^= 1 << r.IntN(8)
+		return m
+	case 1:
+		return m[:to]
+	case 2:
+		return slices.Concat(m[:from], m[to:])
+	case 3:
+		return slices.Concat(m[:to], part, m[to:])
+	}
+	return slices.Concat(m, m)
+}
+
+type message interface {
+	Marshal() ([]byte, error)
+	Unmarshal([]byte) error
+}
+
+// compareMessage reports whether AppendMessage encodes a message of a type. Its JSON must be that of the
+// decoded message.
+func compareMessage(t *testing.T, example message, b []byte) bool {
+	t.Helper()
+	typ := reflect.TypeOf(example).Elem()
+	got, ok := AppendMessage([]byte("before "), typ, b)
+	if !ok {
+		return false
+	}
+	o := reflect.New(typ)
+	if err := o.Interface().(message).Unmarshal(b); err != nil {
+		t.Errorf("%v: a message that cannot be decoded is encoded: %v\n%x\n%s", typ, err, b, got)
+		return true
+	}
+	want, err := json.Marshal(o.Interface())
+	if got = got[len("before "):]; err != nil || string(got) != string(want) {
+		at := 0
+		for at < min(len(got), len(want)) && got[at] == want[at] {
+			at++
+		}
+		t.Errorf("%v at %d: %.80s; encoding/json: %.80s, %v\n%x", typ, at, got[max(0, at-40):], want[max(0, at-40):], err, b)
+	}
+	return true
+}
+
+func FuzzMessage(f *testing.F) {
+	pod := &corev1.Pod{}
+	r := &filler{Rand: rand.New(rand.NewPCG(1, 2)), left: 500, empty: 4}
+	r.fill(reflect.ValueOf(pod).Elem(), 0)
+	if b, err := pod.Marshal(); err == nil {
+		f.Add(b)
+	}
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, b []byte) { compareMessage(t, pod, b) })
 }

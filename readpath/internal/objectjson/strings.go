@@ -17,7 +17,7 @@ var unescaped = func() (t [256]bool) {
 const digits = "0123456789abcdef"
 
 // appendString appends a string as encoding/json does: U+FFFD replaces each byte that is not UTF-8.
-func appendString(b []byte, s string) []byte {
+func appendString[S string | []byte](b []byte, s S) []byte {
 	b = append(b, '"')
 	from := 0
 	for i := 0; i < len(s); {
@@ -27,7 +27,7 @@ func appendString(b []byte, s string) []byte {
 			continue
 		}
 		if c >= utf8.RuneSelf {
-			r, n := utf8.DecodeRuneInString(s[i:])
+			r, n := utf8.DecodeRuneInString(string(s[i:min(i+utf8.UTFMax, len(s))]))
 			switch {
 			case r == utf8.RuneError && n == 1:
 				b = append(append(b, s[from:i]...), `\ufffd`...)
