@@ -30,7 +30,7 @@ type Config struct {
 	// their callers. Required.
 	Server *rest.Config
 	// OwnToken is a bearer token whose bearer acts as the proxy: its requests are forwarded with Server's
-	// credentials. Empty allows nobody that.
+	// credentials. There is none if it is empty.
 	OwnToken string
 	// Secrets allows Secrets to be cached. They are forwarded otherwise.
 	Secrets bool
@@ -48,8 +48,8 @@ const defaultEncodingsBudget = 1 << 30
 // http.Handler, whose server must support HTTP/2 or HTTP/1.1 with upgrades. It answers from caches while Run
 // runs, and forwards everything at other times. It is safe for concurrent use.
 type Proxy struct {
-	forward      *forwarder // with the caller's credentials
-	own          *own       // nil without a token of its own
+	forwarder    *forwarder   // with the caller's credentials
+	own          *ownIdentity // nil without OwnToken
 	reads        http.Handler
 	infos        *request.RequestInfoFactory
 	authenticate authenticator.Request
@@ -77,11 +77,11 @@ func New(config Config) (*Proxy, error) {
 		infos:   &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")},
 		secrets: config.Secrets,
 	}
-	if p.forward, err = newForwarder(rest.AnonymousClientConfig(server)); err != nil {
+	if p.forwarder, err = newForwarder(rest.AnonymousClientConfig(server)); err != nil {
 		return nil, err
 	}
 	if config.OwnToken != "" {
-		if p.own, err = newOwn(config.OwnToken, server, client.AuthenticationV1()); err != nil {
+		if p.own, err = newOwnIdentity(config.OwnToken, server, client.AuthenticationV1()); err != nil {
 			return nil, err
 		}
 	}
@@ -117,29 +117,29 @@ func (p *Proxy) Run(ctx context.Context) {
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	info, err := p.infos.NewRequestInfo(q)
 	if err != nil || !p.cacheable(q, info) {
-		p.pass(w, q)
+		p.forward(w, q)
 		return
 	}
 	of := schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}
 	caller, ok := p.caller(q)
 	if !ok {
-		p.pass(w, q)
+		p.forward(w, q)
 		return
 	}
 	ctx := request.WithRequestInfo(request.WithUser(q.Context(), caller), info)
 	attributes, err := genericapifilters.GetAuthorizerAttributes(ctx)
 	if err != nil {
-		p.pass(w, q)
+		p.forward(w, q)
 		return
 	}
 	allowed, changed, err := p.permissions.allowed(ctx, attributes)
 	if err != nil || !allowed {
-		p.pass(w, q) // the server words the refusal
+		p.forward(w, q) // the server words the refusal
 		return
 	}
 	if p.caches.ready(of) == nil {
 		p.caches.follow(of)
-		p.pass(w, q)
+		p.forward(w, q)
 		return
 	}
 	if info.Verb == "watch" {
@@ -162,13 +162,13 @@ func (p *Proxy) cacheable(q *http.Request, info *request.RequestInfo) bool {
 	return p.secrets || info.APIGroup != "" || info.Resource != "secrets"
 }
 
-// pass forwards a request.
-func (p *Proxy) pass(w http.ResponseWriter, q *http.Request) {
+// forward forwards a request, with the proxy's credentials if it has the proxy's token.
+func (p *Proxy) forward(w http.ResponseWriter, q *http.Request) {
 	if p.own.sent(q) {
 		p.own.forward(w, q)
 		return
 	}
-	p.forward.ServeHTTP(w, q)
+	p.forwarder.ServeHTTP(w, q)
 }
 
 // caller returns who sent a request.
@@ -204,5 +204,5 @@ func (p *Proxy) lookup(q *http.Request, info *request.RequestInfo) *readpath.Rea
 // delegated forwards a request that was to be answered from a cache.
 func (p *Proxy) delegated(w http.ResponseWriter, q *http.Request) {
 	w.Header().Del("Cache-Control") // the server sends its own
-	p.pass(w, q)
+	p.forward(w, q)
 }

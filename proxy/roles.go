@@ -36,7 +36,7 @@ func newRoles(server *rest.Config, p *permissions) (*roles, error) {
 	return r, nil
 }
 
-// failed records that changes are not seen at the moment.
+// failed records that changes are not seen until the reflector is live again.
 func (r *roles) failed(n reflector.Notice) {
 	if n.Failure != nil && n.State != reflector.Live {
 		r.permissions.observe(false)
