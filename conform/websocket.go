@@ -8,8 +8,8 @@ import (
 	"net/http"
 	"net/url"
 
-	"k8s.io/apimachinery/pkg/util/httpstream"
 	"k8s.io/client-go/transport/websocket"
+	"k8s.io/streaming/pkg/httpstream"
 )
 
 func watchesOverWebSocket(ctx context.Context, s *subject) (outcome, error) {

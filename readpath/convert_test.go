@@ -19,6 +19,7 @@ func TestMetadataIsNotConverted(t *testing.T) {
 		converted.Annotations = map[string]string{added: ""}
 		return converted, nil
 	}
+	r.reader.ownBytes = false // as NewReader decides for a reader that converts
 	written := r.create("default", "o1")
 	for _, query := range []string{"/o1", "", "?watch=1&timeoutSeconds=1&resourceVersion=0"} {
 		as := ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"

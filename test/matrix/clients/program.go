@@ -165,7 +165,7 @@ func python(script string) func(string) ([]string, error) {
 	return func(root string) ([]string, error) {
 		interpreter := filepath.Join(built(root), "python/bin/python")
 		if !present(interpreter) {
-			return nil, errors.New("Python: run make python")
+			return nil, errors.New("the Python clients: run make python")
 		}
 		return []string{interpreter, filepath.Join(root, "clients/python", script)}, nil
 	}
@@ -177,7 +177,7 @@ func java(version string) func(string) ([]string, error) {
 		classes := filepath.Join(folder, "classes")
 		jre, err := exec.LookPath("java")
 		if err != nil || !present(classes) {
-			return nil, errors.New("Java: run make java")
+			return nil, errors.New("the Java clients: run make java")
 		}
 		// Small heaps and one compiler: tests run many of them side by side.
 		return []string{jre, "-Xmx64m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
@@ -189,7 +189,7 @@ func node(root string) ([]string, error) {
 	folder := filepath.Join(root, "clients/javascript")
 	path, err := exec.LookPath("node")
 	if err != nil || !present(filepath.Join(folder, "node_modules")) {
-		return nil, errors.New("Node.js 20 or later: run make javascript")
+		return nil, errors.New("the client of Node.js 20 or later: run make javascript")
 	}
 	return []string{path, filepath.Join(folder, "follow.mjs")}, nil
 }
@@ -197,7 +197,7 @@ func node(root string) ([]string, error) {
 func rust(root string) ([]string, error) {
 	path := filepath.Join(built(root), "rust/release/follow")
 	if !present(path) {
-		return nil, errors.New("Rust: run make rust")
+		return nil, errors.New("the Rust client: run make rust")
 	}
 	return []string{path}, nil
 }
