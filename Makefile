@@ -74,15 +74,16 @@ test-all: test-race test-embedded test-real
 
 # Every package with the race detector. The simulation's 20,000 schedules and its mutants
 # run without it, because they are five times slower with it; some of the schedules run again with it.
-# make lint vets, also in the tests of test-embedded and test-real.
+# make lint vets, also in the tests of test-embedded and test-real. Four packages run at a time on two
+# cores: the longest ones wait for timeouts and processes.
 test-race:
 	go test ./internal/sim -sim.n 20000
-	go test -race -vet=off -timeout 20m ./...
+	go test -race -vet=off -p 4 -timeout 20m ./...
 
-# Public suites, kubectl and clients of other languages against the embedded server. Two packages run
+# Public suites, kubectl and clients of other languages against the embedded server. Three packages run
 # at a time: most of them wait for the faults that they cause.
 test-embedded:
-	cd test && go test -race -vet=off -p 2 -timeout 20m $$(go list ./... | grep -v -e /real/ -e '/bench$$' -e '/matrix$$')
+	cd test && go test -race -vet=off -p 3 -timeout 20m $$(go list ./... | grep -v -e /real/ -e '/bench$$' -e '/matrix$$')
 
 # N simulated schedules from SEED on. The report is in bin/sim/report.txt, also after an
 # interrupt; shrunk schedules with problems are in the same folder.
@@ -96,7 +97,7 @@ sim:
 # Against the real kube-apiserver and etcd. The comparison of answers, request by request,
 # is four times slower with the race detector; the tests of the handlers' packages use it.
 test-real: peers
-	cd test && go test -race -vet=off -p 2 -timeout 20m $$(go list ./matrix ./real/... | grep -v -e '/differential$$' -e '/apiserver$$' -e '/controlplane$$')
+	cd test && go test -race -vet=off -p 3 -timeout 20m $$(go list ./matrix ./real/... | grep -v -e '/differential$$' -e '/apiserver$$' -e '/controlplane$$')
 	cd test && go test -timeout 20m ./real/differential
 	cd test && go test -timeout 20m ./real/controlplane
 
