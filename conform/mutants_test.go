@@ -251,16 +251,16 @@ var mutants = []mutant{
 		}
 	}},
 	{name: "events are in another order", breaks: []string{"storm.complete", "watch.since"}, events: func() func(frame) []frame {
-		var held *frame
+		var delayed *frame
 		return func(f frame) []frame {
-			if held == nil && f.Type != "BOOKMARK" {
-				held = &f
+			if delayed == nil && f.Type != "BOOKMARK" {
+				delayed = &f
 				return nil
 			}
 			two := []frame{f}
-			if held != nil {
-				two = append(two, *held)
-				held = nil
+			if delayed != nil {
+				two = append(two, *delayed)
+				delayed = nil
 			}
 			return two
 		}

@@ -4,7 +4,7 @@ package faults
 // later ones. The zero value forwards everything.
 type editor struct {
 	fault Fault
-	held  []byte // a whole frame that is sent later, or nil
+	delayed  []byte // a whole frame that is sent later, or nil
 }
 
 // edits reports whether a fault is an editor's.
@@ -43,7 +43,7 @@ func (e *editor) bookmark(whole []byte, parsed watchEvent) (send [][]byte, injec
 	case e.fault.kind == noInitialEnd && last, e.fault.kind == noBookmarks && !last:
 		return nil, true
 	case e.fault.kind == lateBookmarks && !last:
-		e.held = whole // an earlier one that is still held is obsolete
+		e.delayed = whole // an earlier one that is still delayed is obsolete
 		return nil, true
 	case e.fault.kind == reorder: // must not pass an event
 		return append(e.rest(), whole), false
@@ -57,19 +57,19 @@ func (e *editor) event(f *framing, whole, message []byte, parsed watchEvent) (se
 	fault := e.fault
 	switch fault.kind {
 	case lateBookmarks:
-		if e.held == nil {
+		if e.delayed == nil {
 			return nil, nil
 		}
-		send, e.held = [][]byte{whole, e.held}, nil
+		send, e.delayed = [][]byte{whole, e.delayed}, nil
 		return send, nil
 	case noBookmarks, noInitialEnd:
 		return nil, nil
 	case reorder:
-		if e.held == nil {
-			e.held = whole
+		if e.delayed == nil {
+			e.delayed = whole
 			return [][]byte{}, nil
 		}
-		send, e.held = [][]byte{whole, e.held}, nil
+		send, e.delayed = [][]byte{whole, e.delayed}, nil
 		e.fault = None
 		return send, nil
 	}
@@ -88,12 +88,12 @@ func (e *editor) event(f *framing, whole, message []byte, parsed watchEvent) (se
 	return [][]byte{f.wrap(added), whole}, err
 }
 
-// rest returns the frame that is still held when the watch ends.
+// rest returns the frame that is still delayed when the watch ends.
 func (e *editor) rest() [][]byte {
-	if e.held == nil {
+	if e.delayed == nil {
 		return nil
 	}
-	held := e.held
-	e.held = nil
-	return [][]byte{held}
+	delayed := e.delayed
+	e.delayed = nil
+	return [][]byte{delayed}
 }

@@ -126,7 +126,7 @@ func TestStallAndHalfOpenHoldUntilTold(t *testing.T) {
 					}
 				}
 				if got := p.Transcript()[0]; got.Frames != 1 {
-					t.Errorf("forwarded while held: %v", got)
+					t.Errorf("forwarded while stalled: %v", got)
 				}
 				p.Now(Watch, "pods", None)
 				if got, err := lines.ReadString('\n'); got != added(2) || err != nil {
