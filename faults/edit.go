@@ -3,8 +3,8 @@ package faults
 // editor changes the frames of one watch, for the faults that concern the next frames or all
 // later ones. The zero value forwards everything.
 type editor struct {
-	fault Fault
-	delayed  []byte // a whole frame that is sent later, or nil
+	fault   Fault
+	delayed []byte // a whole frame that is sent later, or nil
 }
 
 // edits reports whether a fault is an editor's.
