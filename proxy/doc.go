@@ -28,7 +28,7 @@
 // # Freshness
 //
 // A consistent read asks the server for its newest revision, once for all that wait, and is answered when
-// the cache has reached it. A quiet resource does not tell that it has: the open watch is then replaced by one
+// the cache has reached it. A quiet resource sends no event: the open watch is then replaced by one
 // that ends after three seconds, and kube-apiserver sends it a bookmark a second after its start. The server
 // answers consistent reads of small collections.
 //

@@ -61,7 +61,9 @@ func (f *forwarder) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	location := *q.URL
 	location.Scheme, location.Host = f.location.Scheme, f.location.Host
 	location.Path = joinPath(f.location.Path, q.URL.Path)
-	location.RawPath = ""
+	if q.URL.RawPath != "" { // encoded slashes stay encoded
+		location.RawPath = joinPath(f.location.EscapedPath(), q.URL.RawPath)
+	}
 	handler := utilproxy.NewUpgradeAwareHandler(&location, f.transport, false, false, f)
 	handler.UpgradeTransport = f.upgrades
 	handler.UseLocationHost = true

@@ -92,6 +92,11 @@ func (p *permissions) forget() {
 	p.replace(settlingFor)
 	close(p.changed)
 	p.changed = make(chan struct{})
+	p.settleLater()
+}
+
+// settleLater lets settle run when API servers have followed the changes so far. p.mu is locked.
+func (p *permissions) settleLater() {
 	if p.settled != nil {
 		p.settled.Stop()
 	}
@@ -108,14 +113,18 @@ func (p *permissions) settle() {
 	p.changed = make(chan struct{})
 }
 
-// observe records whether changes are seen.
+// observe records whether changes are seen. Decisions are used for longer only after settling: the last changes
+// may be recent.
 func (p *permissions) observe(observed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.observed != observed {
-		p.observed = observed
-		p.replace(p.lifetime())
+	switch {
+	case observed && !p.observed:
+		p.settleLater()
+	case !observed && p.observed:
+		p.replace(unobservedFor)
 	}
+	p.observed = observed
 }
 
 func (p *permissions) lifetime() time.Duration {

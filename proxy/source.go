@@ -71,7 +71,7 @@ func (s *source) Seed(context.Context, keepwatch.Target) error {
 
 // Newest returns the newest revision of the resource's storage, by a list that began after the call and is
 // shared by all that wait for one. If the resource is quiet, the open watch is replaced by one whose end is
-// near: the server tells a watch at its end how far it has come.
+// near: the server sends a bookmark before the end.
 func (s *source) Newest(ctx context.Context) (keepwatch.Revision, error) {
 	newest, err := s.reads.Do(ctx, s.Source.Newest)
 	var failure *keepwatch.Failure

@@ -79,7 +79,7 @@ func (w *openWatch) position() keepwatch.Revision {
 // replaced.
 func (w *openWatch) advance(b keepwatch.Batch) {
 	w.source.mu.Lock()
-	w.at = b.To
+	w.at, w.source.failing = b.To, time.Time{}
 	if b.Bookmark() {
 		w.confirming = false
 	}

@@ -41,7 +41,7 @@ var Plans = []Plan{
 	{
 		Name: "outage", What: "Connections are refused for 20 s. The server keeps the history.",
 		story: func(c *cell) error {
-			return c.away(func() error {
+			return c.whileRefused(func() error {
 				if err := c.write(100); err != nil {
 					return err
 				}
@@ -53,7 +53,7 @@ var Plans = []Plan{
 		Name: "compaction", What: "Connections are refused during 160 writes. Then the history of these has expired: a watch from before gets an ERROR event with 410 Expired.",
 		HidesHistory: true,
 		story: func(c *cell) error {
-			return c.away(func() error {
+			return c.whileRefused(func() error {
 				if err := c.write(160); err != nil {
 					return err
 				}
@@ -162,8 +162,8 @@ func (c *cell) each(times, writes int, fault faults.Fault) error {
 	return c.write(writes)
 }
 
-// away runs what happens while the client's connections are refused, and writes behind it.
-func (c *cell) away(happens func() error, writes int) error {
+// whileRefused runs what happens while the client's connections are refused, and writes behind it.
+func (c *cell) whileRefused(happens func() error, writes int) error {
 	if err := c.proxy.Down(); err != nil {
 		return err
 	}

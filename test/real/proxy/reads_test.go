@@ -66,6 +66,7 @@ func TestReadsAreTheServers(t *testing.T) {
 		{path: "/api/v1/namespaces/kube-system/configmaps?resourceVersion=0"},
 		{path: "/api/v1/namespaces/default/secrets?resourceVersion=0"},
 		{path: "/api/v1/namespaces/default/configmaps/map-001/status"},
+		{path: maps + "/map-001%2Fstatus"}, {path: maps + "/map-001%2F", cached: true},
 		{path: "/version"}, {path: "/api"}, {path: "/nothing"},
 	} {
 		before := r.answered()
