@@ -6,6 +6,7 @@
 //	informer, informer/clientgo   cache the objects of a resource and handle its changes
 //	operator, operator/manager    call handlers until they succeed; a program of them
 //	stream                        writes changes to a file or pipe, with its cursor on disk
+//	stream/transfer, stream/sink  store several resources in a database
 //	controlplane                  runs a Kubernetes API server with an embedded etcd
 //	watchcache, readpath, storage serve a resource's GET, LIST and WATCH from memory
 //	check                         judges what a watch client received

@@ -26,6 +26,7 @@
 //	difference.go    the difference since a revision behind the window
 //	selection.go     the same for a filter by content
 //	at.go, since.go  the state at a revision; the changes since a snapshot
+//	records.go       the state without contents, for the first list of the next process
 //	snapshot.go      the state at one revision, and reading it
 //	segment.go       a run of its objects; memo.go caches what is derived from one
 //	index.go         keys by value

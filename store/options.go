@@ -39,6 +39,13 @@ type Options struct {
 	// AttributeBytes bounds the bytes of the objects that Attributes returned. The store
 	// drops the oldest beyond it. Default 32 MiB.
 	AttributeBytes int64
+	// Records, if set, are the records of an earlier store of the same source. The first list is compared with
+	// them, and not shown before. They are dropped if that list shows another history. A store takes no snapshot
+	// from them: it has no state before its first list.
+	Records *Records
+	// Deleted returns the object that watchers receive of a deletion of which only the record is known: metadata.
+	// Required with Records.
+	Deleted func(Record) keepwatch.Object
 	// Size estimates an object's bytes. Default: 1 KiB each.
 	Size func(keepwatch.Object) int
 }

@@ -27,7 +27,9 @@ type replacement struct {
 // Replace begins to replace the state by a list; see keepwatch.Target. The caller must
 // commit or discard a replacement before it calls Replace or Apply again.
 func (s *Store) Replace(_ context.Context, relist keepwatch.Relist) (keepwatch.Replacement, error) {
-	v := s.view.Load()
+	s.writing.Lock()
+	v := s.beginning(relist)
+	s.writing.Unlock()
 	base := v.snapshot
 	r := &replacement{
 		txn: newTxn(v, relist.To), store: s, relist: relist,
@@ -89,6 +91,9 @@ func (r *replacement) put(o keepwatch.Object) error {
 	switch {
 	case p.entry == nil:
 	case r.unchanged(p.object, o):
+		if _, only := p.object.(recorded); only {
+			r.adopt(p, o)
+		}
 		return nil
 	case o.Revision() <= p.object.Revision() && !r.rewound():
 		return r.olderError(o, p.object)
@@ -104,6 +109,9 @@ func (r *replacement) olderError(o, newer keepwatch.Object) error {
 	kind := keepwatch.ProtocolViolation
 	if current, ok := r.base.Get(o.Key()); ok && current == newer {
 		kind = keepwatch.Rewound
+		if _, only := newer.(recorded); only {
+			r.store.forget() // the next list is the first one
+		}
 	}
 	return keepwatch.Failed(kind, "the list shows %s, UID %s, at %d, but UID %s was there at %d already",
 		o.Key(), o.UID(), o.Revision(), newer.UID(), newer.Revision())
@@ -141,11 +149,13 @@ func (r *replacement) Commit(_ context.Context, to keepwatch.Revision) error {
 	}
 	t.diffBase()
 	if to == t.base.revision && t.epoch == t.base.epoch {
-		if len(t.changes) == 0 {
+		if first := r.store.view.Load().snapshot.revision == 0; len(t.changes) == 0 && !first {
 			r.store.confirm()
 			return nil
 		}
-		t.epoch++ // the source returned another state for this revision before
+		if len(t.changes) > 0 {
+			t.epoch++ // the source returned another state for this revision before
+		}
 	}
 	if to < t.base.revision {
 		t.capRevisions()

@@ -19,6 +19,7 @@ type Store struct {
 	view      atomic.Pointer[view]
 	notifiers notifiers
 	writing   sync.Mutex
+	records   *view // that the first list is compared with; nil after it, or if there is none
 	// lastBroadcast is the number of the newest view for which all notifiers broadcast.
 	// Only the writer uses it.
 	lastBroadcast uint64
@@ -41,6 +42,26 @@ type view struct {
 func New(options Options) *Store {
 	s := &Store{options: options.withDefaults(), begun: time.Now()}
 	s.view.Store(&view{snapshot: &Snapshot{}, graveyard: &graveyard{}, attributes: attributeLog{enabled: s.options.Attributes != nil}})
+	if r := s.options.Records; r != nil && r.Revision > 0 {
+		s.records, s.options.Records = r.view(s.options), nil
+	}
+	return s
+}
+
+// NewAt returns a store whose state is a snapshot, in constant time. The snapshot may be another store's, of any
+// age; its indexes are the new store's, too. The new store has no history before it, and belongs to the epoch
+// of the snapshot. What is written to one of the stores, the other does not see.
+func NewAt(snapshot *Snapshot, options Options) *Store {
+	s := New(options)
+	s.view.Store(&view{
+		snapshot: snapshot, graveyard: &graveyard{horizon: snapshot.revision},
+		attributes: attributeLog{enabled: s.options.Attributes != nil, horizon: snapshot.revision},
+		number:     1,
+	})
+	s.lastBroadcast = 1
+	for i := range s.notifiers.scopes { // a watcher from an earlier revision must not skip to the snapshot
+		s.notifiers.scopes[i].lastChanged.Store(1)
+	}
 	return s
 }
 
@@ -126,6 +147,11 @@ func (s *Store) confirm() {
 // holds s.writing.
 func (s *Store) publish(t *txn, d keepwatch.Delivery) error {
 	old := s.view.Load()
+	first := old.snapshot.revision == 0
+	if first && s.records != nil && t.base == s.records.snapshot {
+		old = s.records
+		t.fillTombstones(s.options)
+	}
 	if old.snapshot.Cursor() != t.base.Cursor() { // the snapshots may differ, by an index that was added
 		return keepwatch.Failed(keepwatch.InvariantViolation,
 			"the state moved from revision %d to %d under a list: there must be one writer", t.base.revision, old.snapshot.revision)
@@ -136,8 +162,10 @@ func (s *Store) publish(t *txn, d keepwatch.Delivery) error {
 		number:     old.number + 1, bookmark: old.bookmark,
 	}
 	e := logEntry{delivery: d, from: old.snapshot.Cursor(), to: next.snapshot.Cursor(), at: time.Since(s.begun)}
-	if old.snapshot.revision == 0 { // no watcher has a cursor yet, and the changes are not delivered
-		next.snapshot.indexes = old.snapshot.indexes.over(next.snapshot.tree)
+	if first { // no watcher has a cursor in the window, and the changes are not delivered
+		next.snapshot.indexes = s.view.Load().snapshot.indexes.over(next.snapshot.tree)
+		next.attributes = attributeLog{enabled: s.options.Attributes != nil, horizon: t.revision}
+		s.records = nil
 	} else {
 		next.snapshot.indexes = old.snapshot.indexes.after(e.changes())
 		next.window = old.window.add(e, int(old.number-s.lastBroadcast), s.options)

@@ -109,6 +109,9 @@ func (t *txn) applyDelete(p position, c keepwatch.Change) {
 // diffBase records the difference between the base and the next state.
 func (t *txn) diffBase() {
 	diff(t.base.tree, tree{t.root}, func(before, after *entry) {
+		if before != nil && before.adopted(after) {
+			return
+		}
 		t.changes = append(t.changes, between(before, after, t.revision)...)
 		if before != nil && (after == nil || before.object.UID() != after.object.UID()) {
 			t.addTombstone(before, before.object, t.revision)

@@ -42,25 +42,32 @@ func FreePort() (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, l.Close()
 }
 
-// Certificate is a serving certificate for 127.0.0.1, ::1 and localhost that is its own authority.
-// Both parts are PEM.
-type Certificate struct{ Cert, Key []byte }
+// Certificate is a serving certificate for 127.0.0.1, ::1 and localhost, of an authority of its own, as PEM.
+// The two are not one: rustls accepts no server whose certificate is an authority's.
+type Certificate struct {
+	Authority, Cert, Key []byte
+
+	authority    *x509.Certificate
+	authorityKey *ecdsa.PrivateKey
+}
 
 // NewCertificate makes a certificate that is valid for a year, also for other hosts.
 func NewCertificate(hosts ...string) (Certificate, error) {
+	authority, authorityKey, authorityPEM, err := newAuthority()
+	if err != nil {
+		return Certificate{}, err
+	}
 	key, keyPEM, err := NewKey()
 	if err != nil {
 		return Certificate{}, err
 	}
-	now := time.Now()
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(now.UnixNano()),
+		SerialNumber: serial(),
 		Subject:      pkix.Name{CommonName: "keepwatch"},
-		NotBefore:    now.Add(-time.Hour), NotAfter: now.AddDate(1, 0, 0),
+		NotBefore:    authority.NotBefore, NotAfter: authority.NotAfter,
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}, DNSNames: []string{"localhost"},
-		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		IsCA:        true, BasicConstraintsValid: true,
 	}
 	for _, host := range hosts {
 		if ip := net.ParseIP(host); ip != nil {
@@ -69,8 +76,34 @@ func NewCertificate(hosts ...string) (Certificate, error) {
 			template.DNSNames = append(template.DNSNames, host)
 		}
 	}
-	cert, err := sign(template, template, key)
-	return Certificate{Cert: cert, Key: keyPEM}, err
+	cert, err := sign(template, authority, key.Public(), authorityKey)
+	return Certificate{
+		Authority: authorityPEM, Cert: cert, Key: keyPEM,
+		authority: authority, authorityKey: authorityKey,
+	}, err
+}
+
+// newAuthority makes an authority that is valid for a year, also as PEM.
+func newAuthority() (*x509.Certificate, *ecdsa.PrivateKey, []byte, error) {
+	key, _, err := NewKey()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	now := time.Now()
+	template := &x509.Certificate{
+		SerialNumber: serial(),
+		Subject:      pkix.Name{CommonName: "keepwatch authority"},
+		NotBefore:    now.Add(-time.Hour), NotAfter: now.AddDate(1, 0, 0),
+		KeyUsage: x509.KeyUsageCertSign,
+		IsCA:     true, BasicConstraintsValid: true,
+	}
+	text, err := sign(template, template, key.Public(), key)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	block, _ := pem.Decode(text)
+	authority, err := x509.ParseCertificate(block.Bytes)
+	return authority, key, text, err
 }
 
 // Expired returns a certificate of the same authority, key and hosts that expired an hour ago.
@@ -80,15 +113,19 @@ func (c Certificate) Expired() (Certificate, error) {
 		return Certificate{}, err
 	}
 	template := *pair.Leaf
-	template.SerialNumber = new(big.Int).Add(template.SerialNumber, big.NewInt(1))
+	template.SerialNumber = serial()
 	template.NotBefore, template.NotAfter = time.Now().AddDate(0, 0, -1), time.Now().Add(-time.Hour)
-	cert, err := sign(&template, pair.Leaf, pair.PrivateKey.(*ecdsa.PrivateKey))
-	return Certificate{Cert: cert, Key: c.Key}, err
+	expired := c
+	expired.Cert, err = sign(&template, c.authority, pair.Leaf.PublicKey, c.authorityKey)
+	return expired, err
 }
 
-// sign makes a certificate as PEM.
-func sign(template, authority *x509.Certificate, key *ecdsa.PrivateKey) ([]byte, error) {
-	der, err := x509.CreateCertificate(rand.Reader, template, authority, key.Public(), key)
+// serial returns a number that other certificates hardly have.
+func serial() *big.Int { return new(big.Int).SetUint64(mathrand.Uint64() >> 1) }
+
+// sign makes a certificate of a public key, as PEM.
+func sign(template, authority *x509.Certificate, public any, key *ecdsa.PrivateKey) ([]byte, error) {
+	der, err := x509.CreateCertificate(rand.Reader, template, authority, public, key)
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), err
 }
 

@@ -34,10 +34,11 @@ func replay(s scope, path []move) *model {
 	return m
 }
 
-// node is a state that was found: the state before it and the move from there.
+// node is a state that was found: the state before it, the move from there, and the moves that are possible next.
 type node struct {
 	from int32
 	by   move
+	next []move
 }
 
 // path returns the moves from the first node to a node.
@@ -69,11 +70,12 @@ func TestExhaustiveSearch(t *testing.T) {
 }
 
 func search(s scope) (states, moves int, problem string) {
-	seen := map[uint64]bool{newModel(s).key(): true}
-	nodes := []node{{}}
+	start := newModel(s)
+	seen := map[uint64]bool{start.key(): true}
+	nodes := []node{{next: start.moves()}}
 	for i := int32(0); int(i) < len(nodes); i++ {
 		here := path(nodes, i)
-		for _, v := range replay(s, here).moves() {
+		for _, v := range nodes[i].next {
 			next := replay(s, here)
 			next.do(v)
 			moves++
@@ -82,11 +84,13 @@ func search(s scope) (states, moves int, problem string) {
 				continue
 			}
 			seen[key] = true
+			found := node{i, v, next.moves()}
 			if problem := next.problem(); problem != "" {
-				return len(nodes), moves, fmt.Sprintf("%s\nafter %v", problem, next.path)
+				return len(nodes), moves, fmt.Sprintf("%s\nafter %v", problem, append(here, v))
 			}
-			nodes = append(nodes, node{i, v})
+			nodes = append(nodes, found)
 		}
+		nodes[i].next = nil
 	}
 	return len(nodes), moves, ""
 }
@@ -125,13 +129,14 @@ func walk(s scope, seed uint64) string {
 		}
 		m.do(all[random.IntN(len(all))])
 	}
+	after := m.path
 	if problem := m.problem(); problem != "" {
-		return fmt.Sprintf("%s\nafter %v", problem, m.path)
+		return fmt.Sprintf("%s\nafter %v", problem, after)
 	}
 	return ""
 }
 
-// problem returns what is wrong with the model's state, "" if nothing is.
+// problem returns what is wrong with the model's state, "" if nothing is. The model converges meanwhile.
 func (m *model) problem() string {
 	if m.violation != "" {
 		return m.violation
@@ -149,7 +154,7 @@ func (m *model) problem() string {
 			}
 		}
 	}
-	return replay(m.scope, m.path).converge()
+	return m.converge()
 }
 
 // resumeAt judges a consumer that stopped at a mark and resumes now.

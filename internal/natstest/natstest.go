@@ -1,0 +1,173 @@
+// Package natstest runs a real NATS server with JetStream for a test, as a process: it can be killed and started again. The
+// process is the test's own program, which calls [Main].
+package natstest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/keepwatch/keepwatch/internal/child"
+	"github.com/keepwatch/keepwatch/internal/localhost"
+)
+
+// configVariable is the environment variable that makes a test's program a server.
+const configVariable = "KEEPWATCH_TEST_NATS_CONFIG"
+
+// startTimeout bounds the start of a server, also one that reads its files after a kill.
+const startTimeout = 2 * time.Minute
+
+// Main runs the server instead of the tests in the process that [Start] starts. TestMain calls it first.
+func Main() {
+	file := os.Getenv(configVariable)
+	if file == "" {
+		return
+	}
+	options, err := server.ProcessConfigFile(file)
+	if err == nil {
+		var s *server.Server
+		if s, err = server.NewServer(options); err == nil {
+			s.ConfigureLogger()
+			if err = server.Run(s); err == nil {
+				s.WaitForShutdown()
+			}
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// Server is a NATS server on 127.0.0.1.
+type Server struct {
+	tb      testing.TB
+	dir     string
+	port    int
+	process *child.Process // nil: it was killed
+}
+
+// Start starts a server that ends with the test. The settings are further lines of its configuration.
+func Start(tb testing.TB, settings string) *Server {
+	tb.Helper()
+	port, err := localhost.FreePort()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	s := &Server{tb: tb, dir: tb.TempDir(), port: port}
+	s.Configure(settings)
+	tb.Cleanup(func() {
+		s.Kill()
+		child.ShowLog(tb, "NATS", s.path("log"))
+	})
+	s.Restart()
+	return s
+}
+
+func (s *Server) path(name string) string { return filepath.Join(s.dir, name) }
+
+// Configure writes the configuration for the next start.
+func (s *Server) Configure(settings string) {
+	s.tb.Helper()
+	text := fmt.Sprintf("listen: 127.0.0.1:%d\njetstream { store_dir: %q }\nlog_file: %q\n%s\n", s.port, s.path("data"), s.path("log"), settings)
+	if err := os.WriteFile(s.path("config"), []byte(text), 0o600); err != nil {
+		s.tb.Fatal(err)
+	}
+}
+
+// Addr returns the address of the server.
+func (s *Server) Addr() string { return fmt.Sprintf("127.0.0.1:%d", s.port) }
+
+// Restart starts the server, and waits until JetStream runs. The server must not run.
+func (s *Server) Restart() {
+	s.tb.Helper()
+	s.launch()
+	for end := time.Now().Add(startTimeout); ; time.Sleep(20 * time.Millisecond) {
+		select {
+		case <-s.process.Done():
+			s.tb.Fatalf("the NATS server has ended: %v", s.process.Err())
+		default:
+		}
+		conn, err := net.Dial("tcp", s.Addr())
+		if err == nil {
+			conn.Close()
+			return
+		}
+		if time.Now().After(end) {
+			s.tb.Fatalf("NATS did not start within %v: %v", startTimeout, err)
+		}
+	}
+}
+
+func (s *Server) launch() {
+	s.tb.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		s.tb.Fatal(err)
+	}
+	cmd := exec.Command(program)
+	cmd.Env = append(os.Environ(), configVariable+"="+s.path("config"))
+	if s.process, err = child.Start(cmd, s.path("log")); err != nil {
+		s.tb.Fatal(err)
+	}
+}
+
+// Kill ends the server with SIGKILL.
+func (s *Server) Kill() {
+	if s.process == nil {
+		return
+	}
+	s.process.Kill()
+	s.process = nil
+}
+
+// JetStream returns a client that reconnects, as another program's.
+func (s *Server) JetStream(options ...nats.Option) jetstream.JetStream {
+	s.tb.Helper()
+	conn, err := nats.Connect("nats://"+s.Addr(), append(options, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))...)
+	if err != nil {
+		s.tb.Fatal(err)
+	}
+	s.tb.Cleanup(conn.Close)
+	js, err := jetstream.New(conn)
+	if err != nil {
+		s.tb.Fatal(err)
+	}
+	return js
+}
+
+// Messages returns a function that returns the bodies of a stream's messages since its last call. Messages without body are
+// left out.
+func (s *Server) Messages(name string) func(context.Context) ([][]byte, error) {
+	s.tb.Helper()
+	js := s.JetStream()
+	var read uint64
+	return func(ctx context.Context) (bodies [][]byte, err error) {
+		ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+		defer cancel()
+		found, err := js.Stream(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		for last := found.CachedInfo().State.LastSeq; read < last; read++ {
+			m, err := found.GetMsg(ctx, read+1)
+			if err != nil {
+				return bodies, err
+			}
+			if len(m.Data) > 0 {
+				bodies = append(bodies, m.Data)
+			}
+		}
+		return bodies, nil
+	}
+}

@@ -1,0 +1,132 @@
+package pgtest
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/keepwatch/keepwatch/internal/child"
+	"github.com/keepwatch/keepwatch/internal/localhost"
+)
+
+// Server is a Postgres server on 127.0.0.1 with the superuser "keepwatch" and no password.
+type Server struct {
+	tb         testing.TB
+	bin, dir   string
+	port       int
+	attributes *syscall.SysProcAttr
+	process    *child.Process // nil: it has ended
+}
+
+// startTimeout bounds the start of a server, also one that replays its log after a kill.
+const startTimeout = 2 * time.Minute
+
+// Start starts a server that ends with the test. It skips the test if this machine has no
+// Postgres.
+func Start(tb testing.TB) *Server {
+	tb.Helper()
+	bins, err := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
+	if err != nil || len(bins) == 0 {
+		tb.Skip("no Postgres in /usr/lib/postgresql: Postgres is NOT tested (apt-get install postgresql)")
+	}
+	port, err := localhost.FreePort()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "keepwatch-postgres-")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { os.RemoveAll(dir) })
+	s := &Server{tb: tb, bin: filepath.Dir(slices.Max(bins)), dir: dir, port: port}
+	if s.attributes, err = owner(dir); err != nil {
+		tb.Fatal(err)
+	}
+	initdb := s.command("initdb", "-D", s.data(), "-U", "keepwatch", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+	if out, err := initdb.CombinedOutput(); err != nil {
+		tb.Fatalf("initdb: %v\n%s", err, out)
+	}
+	tb.Cleanup(func() {
+		s.Kill()
+		child.ShowLog(tb, "Postgres", s.log())
+	})
+	s.Restart()
+	return s
+}
+
+func (s *Server) data() string { return filepath.Join(s.dir, "data") }
+func (s *Server) log() string  { return filepath.Join(s.dir, "log") }
+
+func (s *Server) command(name string, args ...string) *exec.Cmd {
+	cmd := exec.Command(filepath.Join(s.bin, name), args...)
+	cmd.Dir, cmd.SysProcAttr = s.dir, s.attributes
+	cmd.Env = []string{"PATH=" + s.bin, "LC_ALL=C"}
+	return cmd
+}
+
+// URL returns the address of the tables in a schema.
+func (s *Server) URL(schema string) string {
+	return fmt.Sprintf("postgres://keepwatch@127.0.0.1:%d/postgres?sslmode=disable&search_path=%s", s.port, schema)
+}
+
+// Restart starts the server, and waits until it accepts connections. The server must not
+// run.
+func (s *Server) Restart() {
+	s.tb.Helper()
+	for end := time.Now().Add(startTimeout); ; time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(end) {
+			s.tb.Fatalf("Postgres did not start within %v", startTimeout)
+		}
+		if s.process == nil {
+			s.launch()
+		}
+		select {
+		case <-s.process.Done(): // processes of a killed server still end
+			s.process = nil
+			continue
+		default:
+		}
+		if s.command("pg_isready", "-q", "-U", "keepwatch", "-d", "postgres", "-h", "127.0.0.1", "-p", strconv.Itoa(s.port)).Run() == nil {
+			return
+		}
+	}
+}
+
+func (s *Server) launch() {
+	s.tb.Helper()
+	// fsync protects from a crash of the machine, which no test has.
+	cmd := s.command("postgres", "-D", s.data(), "-p", strconv.Itoa(s.port), "-k", s.dir,
+		"-c", "listen_addresses=127.0.0.1", "-c", "fsync=off", "-c", "max_connections=30", "-c", "shared_buffers=64MB")
+	var err error
+	if s.process, err = child.Start(cmd, s.log()); err != nil {
+		s.tb.Fatal(err)
+	}
+}
+
+// Kill ends the server and its processes with SIGKILL.
+func (s *Server) Kill() {
+	if s.process == nil {
+		return
+	}
+	killGroup(s.process.PID())
+	<-s.process.Done()
+	s.process = nil
+}
+
+// SQL executes statements as the superuser, and returns psql's output without headers.
+func (s *Server) SQL(statements string) string {
+	s.tb.Helper()
+	out, err := s.command("psql", "-h", "127.0.0.1", "-p", strconv.Itoa(s.port), "-U", "keepwatch", "-d", "postgres",
+		"-v", "ON_ERROR_STOP=1", "-qAt", "-c", statements).CombinedOutput()
+	if err != nil {
+		s.tb.Fatalf("%s: %v\n%s", statements, err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
