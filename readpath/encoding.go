@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/handlers/negotiation"
+	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
 // encoding is how an object is encoded, and how much of it. The values are closed.
@@ -73,6 +74,15 @@ func (r *Resource) negotiate(q *http.Request, list bool) (encoding, reason) {
 		return 0, reasonEncoding
 	}
 	return as + metadataJSON - objectJSON, ""
+}
+
+// Negotiate reports whether the response to a GET, LIST or WATCH has whole objects or their metadata in protobuf,
+// otherwise in JSON, of the encodings that a serializer has. dynamic is [Resource].Dynamic. ok is false if the
+// response has another encoding, or is a Table or an error.
+func Negotiate(q *http.Request, info *request.RequestInfo, serializer runtime.NegotiatedSerializer, dynamic bool) (protobuf, ok bool) {
+	r := Resource{Serializer: serializer, Dynamic: dynamic}
+	as, why := r.negotiate(q, info.Verb == "list")
+	return isProtobuf(as), why == ""
 }
 
 // wantsMetadata reports whether the rows of a requested Table contain the metadata of their objects.

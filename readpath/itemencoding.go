@@ -130,6 +130,9 @@ func (s *Reader) encodeMessage(o *watchcache.Object, as encoding) (item []byte, 
 
 // encodeMetadata encodes an object's metadata.
 func (s *Reader) encodeMetadata(o runtime.Object, as encoding) ([]byte, error) {
+	if verbatim, ok := o.(watchcache.Verbatim); ok {
+		return verbatim.Metadata(isProtobuf(as))
+	}
 	accessor, err := meta.Accessor(o)
 	if err != nil {
 		return nil, err

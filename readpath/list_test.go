@@ -92,8 +92,9 @@ func TestLists(t *testing.T) {
 		t.Run(k.resource.Resource, func(t *testing.T) {
 			r := newRig(t, k, options{})
 			testLists(t, r, false)
+			note := strings.Repeat("<é>", 20) + strings.Repeat("x", 850) // half of the objects is more than gzipFrom in every encoding
 			for i := range 300 {
-				r.create("large", fmt.Sprint("o", i), withLabel("tier", fmt.Sprint(i%2)), withNote(fmt.Sprint(i, strings.Repeat("<é>", 200))))
+				r.create("large", fmt.Sprint("o", i), withLabel("tier", fmt.Sprint(i%2)), withNote(fmt.Sprint(i, note)))
 			}
 			r.create("other", "o1", withLabel("tier", "0"))
 			testLists(t, r, true)

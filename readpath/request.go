@@ -102,7 +102,7 @@ func (r *Resource) parseList(q *http.Request, info *request.RequestInfo) (readRe
 	if parsed.key, parsed.options, ok = r.storageOptions(info, options); !ok {
 		return readRequest{}, reasonInvalid
 	}
-	if parsed.options.Predicate.ShardSelector, ok = shardSelector(options); !ok {
+	if parsed.options.Predicate.ShardSelector, ok = r.shardSelector(options); !ok {
 		return readRequest{}, reasonInvalid
 	}
 	if watch {
@@ -113,11 +113,10 @@ func (r *Resource) parseList(q *http.Request, info *request.RequestInfo) (readRe
 	return parsed, ""
 }
 
-// shardSelector returns the shard that a client asks for, nil if none or while the API server's feature
-// gate is off: the parameter has no meaning then. It reports false for a selector that an API server
-// rejects.
-func shardSelector(options *internalversion.ListOptions) (apisharding.Selector, bool) {
-	if options.ShardSelector == "" || !utilfeature.DefaultFeatureGate.Enabled(features.ShardedListAndWatch) {
+// shardSelector returns the shard that a client asks for, nil if none or if the watch cache knows no shards: the
+// parameter has no meaning then. It reports false for a selector that an API server rejects.
+func (r *Resource) shardSelector(options *internalversion.ListOptions) (apisharding.Selector, bool) {
+	if options.ShardSelector == "" || !r.Cache.Sharded() {
 		return nil, true
 	}
 	selector, err := sharding.Parse(options.ShardSelector)

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/keepwatch/keepwatch/source/etcd"
+	"github.com/keepwatch/keepwatch/source/memory"
 	"github.com/keepwatch/keepwatch/store"
 	"github.com/keepwatch/keepwatch/watchcache"
 )
@@ -25,8 +26,10 @@ type Config struct {
 	Client *clientv3.Client
 	// LastWrite is shared by storages of the same etcd; see etcd.LastWrite. It may be nil.
 	LastWrite *etcd.LastWrite
-	// Etcd is k8s.io/apiserver's own storage of the same resource: it writes, and reads
-	// what the watch cache can't. The caller owns it.
+	// Memory has the resource instead of an etcd; Client and LastWrite are nil then. The caller owns it.
+	Memory *memory.DB
+	// Etcd is k8s.io/apiserver's own storage of the same resource, on Client or on Memory.Client: it writes,
+	// and reads what the watch cache can't. The caller owns it.
 	Etcd apistorage.Interface
 	// GroupResource names the resource in metrics and messages.
 	GroupResource schema.GroupResource
@@ -67,9 +70,17 @@ type Config struct {
 func (c Config) cache() watchcache.Config {
 	return watchcache.Config{
 		GroupResource: c.GroupResource, ResourcePrefix: c.ResourcePrefix, Namespaced: c.Namespaced, CheckNames: c.CheckNames,
-		SourceName: "etcd", SourcePrefix: c.root(), Decrypt: c.decrypt(), Codec: c.Codec, NewFunc: c.NewFunc, Served: c.Served, GetAttrs: c.GetAttrs,
+		SourceName: c.sourceName(), SourcePrefix: c.root(), Decrypt: c.decrypt(), Codec: c.Codec, NewFunc: c.NewFunc, Served: c.Served, GetAttrs: c.GetAttrs,
 		Indexers: c.Indexers, Metrics: c.Metrics.cache, Store: c.Store,
 	}
+}
+
+// sourceName returns the name of the source in messages.
+func (c Config) sourceName() string {
+	if c.Memory != nil {
+		return "memory"
+	}
+	return "etcd"
 }
 
 // root returns the etcd key prefix of all objects, "/registry/pods/".
@@ -102,8 +113,8 @@ func Namespaced(keyOf func(runtime.Object) (string, error), newFunc func() runti
 }
 
 func (c Config) validate() error {
-	if c.Client == nil || c.Etcd == nil {
-		return errors.New("a storage needs an etcd client and the storage that writes")
+	if (c.Client == nil) == (c.Memory == nil) || c.Etcd == nil {
+		return errors.New("a storage needs an etcd client or a database in memory, and the storage that writes")
 	}
 	return nil // the watch cache checks the rest
 }

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"go.etcd.io/etcd/client/v3/kubernetes"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/features"
@@ -24,6 +25,8 @@ import (
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	featuregatetesting "k8s.io/component-base/featuregate/testing"
+
+	"github.com/keepwatch/keepwatch"
 )
 
 // conformance has k8s.io/apiserver's own tests of a storage.Interface. A compaction or a change of the
@@ -184,12 +187,18 @@ var inapplicable = map[string]string{
 	"RunBenchmarkStoreStats":          "a benchmark",
 }
 
-func TestConformance(t *testing.T) {
+func TestConformance(t *testing.T) { testConformance(t, false) }
+
+// A database in memory passes the same tests.
+func TestConformanceInMemory(t *testing.T) { testConformance(t, true) }
+
+func testConformance(t *testing.T, memory bool) {
 	for name, c := range conformance {
 		t.Run(name, func(t *testing.T) {
 			if !slices.Contains(alone, name) {
 				t.Parallel()
 			}
+			c.options.memory = memory
 			c.run(context.Background(), t, newRig(t, c.options))
 		})
 	}
@@ -258,12 +267,38 @@ func inEtcd(r *rig) storagetesting.KeyValidation {
 }
 
 func (r *rig) increaseRV(ctx context.Context, t *testing.T) int64 {
-	return must(r.etcd.KV.Put(ctx, "increaseRV", "ok"))(t).Header.Revision
+	return must(r.writeElsewhere(ctx))(t)
+}
+
+// writeElsewhere writes a key of no resource, and returns its revision.
+func (r *rig) writeElsewhere(ctx context.Context) (int64, error) {
+	if r.db != nil {
+		elsewhere := r.db.Client("/elsewhere/").Kubernetes
+		written, err := elsewhere.Get(ctx, "/elsewhere/increaseRV", kubernetes.GetOptions{})
+		if err != nil {
+			return 0, err
+		}
+		put, err := elsewhere.OptimisticPut(ctx, "/elsewhere/increaseRV", []byte("ok"), written.KV.GetModRevision(), kubernetes.PutOptions{})
+		return put.Revision, err
+	}
+	put, err := r.etcd.KV.Put(ctx, "increaseRV", "ok")
+	if err != nil {
+		return 0, err
+	}
+	return put.Header.Revision, nil
 }
 
 // compact compacts as an API server does, and restarts.
 func (r *rig) compact(ctx context.Context, t *testing.T, resourceVersion string) {
 	revision := int64(must(r.Versioner().ParseResourceVersion(resourceVersion))(t))
+	if r.db != nil {
+		if err := r.db.Compact(keepwatch.Revision(revision)); err != nil {
+			t.Fatal(err)
+		}
+		must(r.writeElsewhere(ctx))(t) // as the compaction of an API server does in etcd
+		r.restart()
+		return
+	}
 	version, _, _, err := etcd3.Compact(ctx, r.etcd.Client, 0, revision)
 	if err != nil {
 		t.Fatal(err)
@@ -320,7 +355,7 @@ func (o *overdue) increaseRV(context.Context, *testing.T) int64 {
 func (o *overdue) GetList(ctx context.Context, key string, options apistorage.ListOptions, into runtime.Object) error {
 	if options.ResourceVersion != "0" {
 		for ; o.increases > 0; o.increases-- {
-			if _, err := o.etcd.KV.Put(ctx, "increaseRV", "ok"); err != nil {
+			if _, err := o.writeElsewhere(ctx); err != nil {
 				return err
 			}
 		}

@@ -1,8 +1,11 @@
-// Package storage implements k8s.io/apiserver's storage.Interface over a watch cache that follows etcd.
+// Package storage implements k8s.io/apiserver's storage.Interface over a watch cache that follows etcd or
+// a database in memory.
 //
 //	etcd ──▶ source/etcd ──▶ watchcache ──▶ Get, GetList, Watch
 //	  ▲
 //	  └── k8s.io/apiserver's etcd3 ◀── Create, GuaranteedUpdate, Delete
+//
+// A database in memory (source/memory) can take etcd's place on both ways: [Config].Memory.
 //
 // One line makes an aggregated API server use it:
 //
@@ -26,7 +29,7 @@
 // # Files
 //
 //	storage.go       Storage, Run, Start       config.go        how it is configured
-//	get.go, list.go  reads, etcd3's if need be source.go        etcd as a watch cache reads it
+//	get.go, list.go  reads, etcd3's if need be source.go        etcd or memory as a watch cache reads it
 //	watch.go         a watch to a channel      sharedobject.go  an event's object, for all watches
 //	write.go         writes, and statistics    unavailable.go   errors while etcd is unavailable
 //	decorator.go     for API servers           metrics.go       counters

@@ -38,6 +38,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/keepwatch/keepwatch/source/memory"
 	"github.com/keepwatch/keepwatch/storage"
 	"github.com/keepwatch/keepwatch/store"
 )
@@ -123,32 +124,40 @@ type options struct {
 	notWarmed bool
 	// dial are more options of the connection to etcd.
 	dial []grpc.DialOption
+	// memory makes the rig use a database in memory instead of an etcd.
+	memory bool
 }
 
-// rig is a storage on an etcd of its own, which can be restarted.
+// rig is a storage on an etcd or a database of its own, which can be restarted.
 type rig struct {
 	apistorage.Interface // the storage that runs now
 	t                    testing.TB
-	etcd                 *kubernetes.Client
+	etcd                 *kubernetes.Client // of db if that is set
+	db                   *memory.DB
 	options              options
-	compactor            interface {
-		etcd3.Compactor
-		Stop()
-	}
-	stop func()
+	compactor            etcd3.Compactor
+	stop                 func()
 }
 
 func newRig(t testing.TB, o options) *rig {
 	t.Helper()
-	client := runEtcd(t, o.dial...)
+	r := &rig{t: t, options: o}
+	if o.memory {
+		r.db = memory.New()
+		t.Cleanup(r.db.Close)
+		r.etcd, r.compactor = recorded(r.db.Client(path.Join("/", o.prefix, "/pods")+"/")), r.db
+	} else {
+		r.etcd = runEtcd(t, o.dial...)
+		compactor := etcd3.NewCompactor(r.etcd.Client, 0, clock.RealClock{}, nil)
+		t.Cleanup(compactor.Stop)
+		r.compactor = compactor
+	}
 	if o.codec == nil {
-		o.codec = protobufCodec()
+		r.options.codec = protobufCodec()
 	}
 	if o.resource.Empty() {
-		o.resource = pods
+		r.options.resource = pods
 	}
-	r := &rig{t: t, etcd: client, options: o, compactor: etcd3.NewCompactor(client.Client, 0, clock.RealClock{}, nil)}
-	t.Cleanup(r.compactor.Stop)
 	r.start()
 	t.Cleanup(func() { r.stop() })
 	return r
@@ -178,6 +187,11 @@ func runEtcd(t testing.TB, dial ...grpc.DialOption) *kubernetes.Client {
 	}
 	client := must(kubernetes.New(clientv3.Config{Endpoints: []string{config.ListenClientUrls[0].String()}, Logger: zap.NewNop(), DialOptions: dial}))(t)
 	t.Cleanup(func() { client.Close() })
+	return recorded(client)
+}
+
+// recorded makes a client record its lists.
+func recorded(client *kubernetes.Client) *kubernetes.Client {
 	lists := storagetesting.NewKubernetesRecorder(client.Kubernetes)
 	client.KV = storagetesting.NewKVRecorder(client.KV, lists)
 	client.Kubernetes = lists
@@ -197,8 +211,12 @@ func (r *rig) start() {
 	if r.options.corruptible {
 		writes = etcd3.NewStoreWithUnsafeCorruptObjectDeletion(writes, pods)
 	}
+	client := r.etcd.Client
+	if r.db != nil {
+		client = nil
+	}
 	s := must(storage.New(storage.Config{
-		Client: r.etcd.Client, Etcd: writes, GroupResource: r.options.resource,
+		Client: client, Memory: r.db, Etcd: writes, GroupResource: r.options.resource,
 		Prefix: r.options.prefix, ResourcePrefix: "/pods/", Namespaced: !r.options.clusterScoped,
 		Codec: r.options.codec, Transformer: r.transformer(),
 		NewFunc: newPod, GetAttrs: podAttrs, Indexers: &r.options.indexers, Store: r.options.store, Unshared: r.options.unshared, Metrics: counts,

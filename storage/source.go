@@ -12,6 +12,7 @@ import (
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/source/etcd"
+	"github.com/keepwatch/keepwatch/source/memory"
 	"github.com/keepwatch/keepwatch/watchcache"
 )
 
@@ -21,40 +22,51 @@ const history = 100_000
 
 var _ watchcache.Source = (*source)(nil)
 
-// source is one resource in etcd as a watch cache reads it.
+// records are one resource in etcd, or in memory.
+type records interface {
+	keepwatch.Source
+	// Seed loads the state of at most back revisions ago, and the history since.
+	Seed(ctx context.Context, target keepwatch.Target, back keepwatch.Revision) (keepwatch.Revision, error)
+}
+
+// source is one resource as a watch cache reads it.
 type source struct {
-	*etcd.Source
+	records
 	config Config
 	meter  meter
-	cache  *watchcache.Cache
-	stray  sync.Once // logs the first key that is ignored
+	// accepts reports whether a key has the form of the resource's keys.
+	accepts func(keepwatch.Key) bool
+	stray   sync.Once // logs the first key that is ignored
 }
 
 func newSource(config Config, cache *watchcache.Cache, meter meter) (*source, error) {
-	s := &source{config: config, meter: meter, cache: cache}
+	s := &source{config: config, meter: meter, accepts: cache.Accepts}
+	if config.Memory != nil {
+		s.records = config.Memory.Source(memory.Options{
+			Prefix: config.root(), Accept: s.accept,
+			Decode: func(o *memory.Object, value []byte) keepwatch.Object { return cache.NewObject(o, value) },
+		})
+		return s, nil
+	}
 	var err error
-	s.Source, err = etcd.New(config.Client, etcd.Options{
-		Prefix: config.root(), Accept: s.accept, Decode: s.decode, LastWrite: config.LastWrite,
+	s.records, err = etcd.New(config.Client, etcd.Options{
+		Prefix: config.root(), Accept: s.accept, LastWrite: config.LastWrite,
+		Decode:    func(o *etcd.Object, value []byte) (keepwatch.Object, error) { return cache.NewObject(o, value), nil },
 		PagesOnly: !utilfeature.DefaultFeatureGate.Enabled(features.EtcdRangeStream),
 	})
 	return s, err
 }
 
-// Seed fills target with the oldest state that etcd has, and the history since.
+// Seed fills target with the oldest state of the history, and the history since.
 func (s *source) Seed(ctx context.Context, target keepwatch.Target) error {
-	_, err := s.Source.Seed(ctx, target, history)
+	_, err := s.records.Seed(ctx, target, history)
 	return err
-}
-
-// decode returns the cache's object of what etcd has. It never fails: the cache decodes later.
-func (s *source) decode(o *etcd.Object, value []byte) (keepwatch.Object, error) {
-	return s.cache.NewObject(o, value), nil
 }
 
 // accept reports whether a key has the form of the resource's keys. It ignores others, whatever
 // wrote them: they belong to no object of any namespace.
 func (s *source) accept(key keepwatch.Key) bool {
-	if s.cache.Accepts(key) {
+	if s.accepts(key) {
 		return true
 	}
 	s.meter.ignored()

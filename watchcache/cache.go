@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -28,6 +29,7 @@ type Cache struct {
 	config     Config
 	source     Source
 	store      *store.Store
+	reflector  *reflector.Reflector
 	meter      meter
 	goType     reflect.Type // of what NewFunc returns
 	messages   reflect.Type // the Go type of messages
@@ -39,10 +41,12 @@ type Cache struct {
 	seed             maphash.Seed
 	interner         *interner
 	uidHashes        *store.Memo[*uidHashes]
+	sizes            *store.Memo[int64]
 	ready            chan struct{} // closed when the cache has caught up for the first time
 	warmAfter        time.Duration
 	warmed           chan struct{} // closed when the objects of the start are decoded and indexed
 	ended            chan struct{} // closed when Run ends
+	floor            atomic.Uint64 // the revision since which there is history; see DropHistory
 
 	mu      sync.Mutex
 	running context.Context // of Run; nil before
@@ -77,6 +81,7 @@ func New(config Config, newSource func(*Cache) (Source, error)) (*Cache, error) 
 		indexes:    indexesOf(config.Indexers),
 		interner:   newInterner(),
 		uidHashes:  newUIDHashes(),
+		sizes:      newSizes(),
 		ready:      make(chan struct{}),
 		warmAfter:  warmAfter,
 		warmed:     make(chan struct{}),
@@ -86,13 +91,19 @@ func New(config Config, newSource func(*Cache) (Source, error)) (*Cache, error) 
 		c.verbatimProtobuf = v.Protobuf()
 	}
 	config.Store.Size, config.Store.Slim, config.Store.Attributes = size, c.slim, c.attributesOf
+	config.Store.Deleted = c.deleted
 	c.store = store.New(config.Store)
 	var err error
 	if c.source, err = newSource(c); err != nil {
 		return nil, err
 	}
+	c.reflector = reflector.New(c.source, c.target(), reflector.Options{
+		StartupDeadline: -1, Observe: c.observe, Paged: config.Store.Records != nil, // the difference needs the list's revision first
+	})
 	return c, nil
 }
+
+func (c *Cache) target() meteredTarget { return meteredTarget{c.store, c.meter} }
 
 // Run follows the source until ctx is done, or until an invariant does not hold, which it
 // returns as an error. It is called once.
@@ -104,8 +115,7 @@ func (c *Cache) Run(ctx context.Context) error {
 	c.mu.Unlock()
 	defer close(c.ended)
 	begun := time.Now()
-	target := meteredTarget{c.store, c.meter}
-	if err := c.source.Seed(ctx, target); err != nil {
+	if err := c.source.Seed(ctx, c.target()); err != nil {
 		klog.V(2).InfoS("Watch cache begins without history", "resource", c.config.GroupResource, "reason", err)
 	}
 	var started sync.WaitGroup
@@ -118,7 +128,7 @@ func (c *Cache) Run(ctx context.Context) error {
 			cancel()
 		}
 	})
-	err := reflector.New(c.source, target, reflector.Options{StartupDeadline: -1, Observe: c.observe}).Run(ctx)
+	err := c.reflector.Run(ctx)
 	cancel()
 	c.end(err)
 	started.Wait()
@@ -181,6 +191,15 @@ func (c *Cache) Revision() keepwatch.Revision { return c.store.Revision() }
 // Bounds returns the revisions from which a watch can resume: exactly since history, by a
 // difference since difference.
 func (c *Cache) Bounds() (history, difference keepwatch.Revision) { return c.store.Bounds() }
+
+// DropHistory makes reads at an earlier revision fail with [ErrNotCached], and watches from one receive 410
+// Expired, as if the history had just expired. Watches that have begun continue.
+func (c *Cache) DropHistory() { c.floor.Store(uint64(c.store.Revision())) }
+
+// dropped reports whether DropHistory dropped a revision.
+func (c *Cache) dropped(revision keepwatch.Revision) bool {
+	return revision > 0 && uint64(revision) < c.floor.Load()
+}
 
 // ResourcePrefix returns the beginning of the keys of requests: "/pods".
 func (c *Cache) ResourcePrefix() string { return strings.TrimSuffix(c.config.ResourcePrefix, "/") }

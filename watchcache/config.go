@@ -44,12 +44,19 @@ type Config struct {
 	// GetAttrs returns the labels and fields that selectors use. The cache calls it once for each
 	// state of an object.
 	GetAttrs apistorage.AttrFunc
+	// Sharded makes the cache know shard selectors (KEP-5866) whether the API server's feature gate
+	// ShardedListAndWatch is on or not.
+	Sharded bool
 	// Indexers find the objects of lists whose selectors require a value. They may be nil.
 	Indexers *cache.Indexers
 	// Metrics counts for all caches that share it. Nil counts for this cache alone.
 	Metrics *Metrics
-	// Store bounds the history. The zero value has defaults. New sets Size, Slim and Attributes.
+	// Store bounds the history, and has the records that the cache begins with. The zero value has defaults. New
+	// sets Size, Slim, Attributes and Deleted.
 	Store store.Options
+	// Deleted returns the source's object, and its bytes, for a deletion of which only the record is known.
+	// Required if Store has records.
+	Deleted func(store.Record) (keepwatch.Object, []byte)
 }
 
 func (c Config) validate() error {
@@ -58,6 +65,9 @@ func (c Config) validate() error {
 		return errors.New("a watch cache needs a codec, and functions for new objects and for attributes")
 	case !strings.HasPrefix(c.ResourcePrefix, "/") || strings.Trim(c.ResourcePrefix, "/") == "":
 		return fmt.Errorf("the resource prefix must begin with \"/\" and name a resource: %q", c.ResourcePrefix)
+	}
+	if c.Store.Records != nil && c.Deleted == nil {
+		return errors.New("a watch cache with records needs a function for the objects of deletions")
 	}
 	if err := runtime.CheckCodec(c.Codec, c.NewFunc()); err != nil {
 		return fmt.Errorf("the codec does not fit %s: %w", c.GroupResource, err)

@@ -20,7 +20,7 @@
 //
 // A shard selector (KEP-5866) selects objects by the hash of their UID or namespace. A cache needs nothing
 // of its source for that: it also answers when the server behind the source does not know shard selectors.
-// It ignores them while the process has the feature gate ShardedListAndWatch off. Each UID is hashed once;
+// It ignores them while the process has the feature gate ShardedListAndWatch off, unless [Config].Sharded is set. Each UID is hashed once;
 // a list of a shard reads the hashes of a segment of the store in a row, and only its own objects.
 //
 // # Watches
@@ -80,5 +80,6 @@
 //	predicate.go     what a request selects             filter.go       selectors as a filter of the store
 //	shard.go         its shard
 //	attributes.go    labels and fields in little space  slim.go         an object after its deletion
-//	attachment.go    a reader's encodings of an object
+//	attachment.go    a reader's encodings of an object  progress.go     state, counts, size
+//	records.go       what the next process needs
 package watchcache

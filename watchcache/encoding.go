@@ -42,6 +42,9 @@ type Verbatim interface {
 	runtime.Object
 	// Protobuf reports whether the source's bytes are a protobuf message, otherwise one JSON value.
 	Protobuf() bool
+	// Metadata returns the object's PartialObjectMetadata as it stands in a list: in JSON with its kind, or the
+	// protobuf message. It fails for an encoding that the server would not make of the source's.
+	Metadata(protobuf bool) ([]byte, error)
 }
 
 // protobuf is a Go type with generated protobuf code of the API.

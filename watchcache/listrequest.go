@@ -32,7 +32,7 @@ func (c *Cache) ListRequest(ctx context.Context, key string, options apistorage.
 		return ListRequest{}, err
 	}
 	r := ListRequest{scope: s, options: options}
-	if r.predicate, err = predicateOf(options.Predicate); err != nil {
+	if r.predicate, err = c.predicateOf(options.Predicate); err != nil {
 		return ListRequest{}, err
 	}
 	if _, _, err := apistorage.ValidateListOptions(s.key, versioner, options); err != nil {

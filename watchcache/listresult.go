@@ -54,6 +54,9 @@ func (c *Cache) result(r ListRequest, snapshot *store.Snapshot) (*ListResult, er
 	}
 	end := r.key + strings.TrimPrefix(result.last().String(), r.path)
 	result.Continue, result.Remaining, err = apistorage.PrepareContinueToken(end, r.key, int64(result.Revision), count, true, r.options)
+	if r.predicate.shard != nil {
+		result.Remaining = nil // which objects follow in the shard is not counted
+	}
 	return result, err
 }
 

@@ -14,16 +14,23 @@ type predicate struct {
 
 // predicateOf returns a request's predicate. It fails for a shard selector that the API server's parser
 // rejects.
-func predicateOf(p apistorage.SelectionPredicate) (predicate, error) {
+func (c *Cache) predicateOf(p apistorage.SelectionPredicate) (predicate, error) {
 	if p.Label == nil {
 		p.Label = labels.Everything()
 	}
 	if p.Field == nil {
 		p.Field = fields.Everything()
 	}
-	shard, err := shardOf(p)
+	if p.ShardSelector == nil || p.ShardSelector.Empty() || !c.Sharded() {
+		return predicate{p, nil}, nil
+	}
+	shard, err := shardOf(p.ShardSelector)
 	return predicate{p, shard}, err
 }
+
+// Empty reports whether a predicate selects all objects. The library's method has the shard only behind the API
+// server's feature gate.
+func (p *predicate) Empty() bool { return p.shard == nil && p.Label.Empty() && p.Field.Empty() }
 
 // selectedBy reports whether a predicate selects a decoded object.
 func (o *Object) selectedBy(p *predicate) bool { return o.inShard(p) && o.matches(p) }

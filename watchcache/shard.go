@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"sync/atomic"
 
+	"k8s.io/apimachinery/pkg/sharding"
 	"k8s.io/apiserver/pkg/features"
-	apistorage "k8s.io/apiserver/pkg/storage"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 
 	"github.com/keepwatch/keepwatch"
@@ -32,13 +32,15 @@ const (
 	endOfHashes        = "0x10000000000000000"
 )
 
-// shardOf returns the shard of a predicate, nil if it selects none or while the API server's feature gate
-// is off. It fails for requirements that the API server's parser rejects.
-func shardOf(p apistorage.SelectionPredicate) (*shard, error) {
-	if p.ShardSelector == nil || p.ShardSelector.Empty() || !utilfeature.DefaultFeatureGate.Enabled(features.ShardedListAndWatch) {
-		return nil, nil
-	}
-	requirements := p.ShardSelector.Requirements()
+// Sharded reports whether the cache knows shard selectors: if its configuration or the API server's feature gate
+// says so.
+func (c *Cache) Sharded() bool {
+	return c.config.Sharded || utilfeature.DefaultFeatureGate.Enabled(features.ShardedListAndWatch)
+}
+
+// shardOf returns the shard that a selector selects. It fails for requirements that the API server's parser rejects.
+func shardOf(selector sharding.Selector) (*shard, error) {
+	requirements := selector.Requirements()
 	s := &shard{byNamespace: requirements[0].Key == shardedByNamespace}
 	for _, r := range requirements {
 		if r.Key != requirements[0].Key || r.Key != shardedByUID && r.Key != shardedByNamespace {

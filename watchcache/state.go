@@ -44,7 +44,7 @@ func (c *Cache) SnapshotAt(ctx context.Context, revision keepwatch.Revision) (*s
 		return nil, err
 	}
 	snapshot, err := c.store.At(revision)
-	if err != nil {
+	if err != nil || c.dropped(revision) {
 		return nil, ErrNotCached
 	}
 	return snapshot, nil

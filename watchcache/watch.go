@@ -52,7 +52,7 @@ func (c *Cache) Watch(ctx context.Context, key string, options apistorage.ListOp
 	if err != nil {
 		return nil, RequestError{err}
 	}
-	predicate, err := predicateOf(options.Predicate)
+	predicate, err := c.predicateOf(options.Predicate)
 	if err != nil {
 		return nil, RequestError{err}
 	}

@@ -2,6 +2,7 @@ package watchcache
 
 import (
 	"context"
+	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apistorage "k8s.io/apiserver/pkg/storage"
@@ -31,7 +32,7 @@ func (c *Cache) watchStart(ctx context.Context, revision keepwatch.Revision, opt
 	now := c.store.Snapshot().Cursor()
 	switch {
 	case revision > 0:
-		if err := c.rejectFuture(ctx, revision); err != nil {
+		if err := c.rejectUnknown(ctx, revision); err != nil {
 			if apierrors.IsResourceExpired(err) {
 				c.meter.resumed(expired)
 			}
@@ -46,6 +47,14 @@ func (c *Cache) watchStart(ctx context.Context, revision keepwatch.Revision, opt
 		now.Revision = max(newest, now.Revision)
 	}
 	return watchStart{cursor: now}, nil
+}
+
+// rejectUnknown returns Expired for a revision that no watch can begin from.
+func (c *Cache) rejectUnknown(ctx context.Context, revision keepwatch.Revision) error {
+	if c.dropped(revision) {
+		return apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", revision, c.floor.Load()))
+	}
+	return c.rejectFuture(ctx, revision)
 }
 
 // initialState returns the state of the initial events: the newest one if the request names no

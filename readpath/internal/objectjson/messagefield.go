@@ -149,7 +149,9 @@ func omitsEmpty(t reflect.Type, omit condition) func(part) bool {
 		return nil
 	}
 	switch t.Kind() {
-	case reflect.Bool, reflect.Int, reflect.Int32, reflect.Int64:
+	case reflect.Int32:
+		return func(p part) bool { return int32(p.number) == 0 } // as numberAppender cuts it
+	case reflect.Bool, reflect.Int64:
 		return func(p part) bool { return p.number == 0 }
 	case reflect.String:
 		return func(p part) bool { return len(p.bytes) == 0 }

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/encoding/protowire"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -430,6 +432,17 @@ func (r *filler) damage(m []byte) []byte {
 		return slices.Concat(m[:to], part, m[to:])
 	}
 	return slices.Concat(m, m)
+}
+
+// TestCutNumber encodes messages with an int32 of more bits, of which decoding keeps the lowest.
+func TestCutNumber(t *testing.T) {
+	for _, n := range []uint64{1 << 31, 1 << 32, 1<<32 + 1, 1 << 63, math.MaxUint64} {
+		spec := protowire.AppendVarint(protowire.AppendTag(nil, 5, protowire.VarintType), n) // minReadySeconds
+		deployment := protowire.AppendBytes(protowire.AppendTag(nil, 2, protowire.BytesType), spec)
+		if !compareMessage(t, &appsv1.Deployment{}, deployment) {
+			t.Errorf("a message with %d is not encoded", n)
+		}
+	}
 }
 
 type message interface {
