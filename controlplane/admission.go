@@ -14,11 +14,14 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/rest"
+
+	"github.com/keepwatch/keepwatch/controlplane/internal/certificates"
 )
 
 // newAdmission returns the admission of every write of built-in and custom resources: it refuses
-// objects in namespaces that don't exist or are terminating, and calls the webhooks that are
-// registered in the API.
+// objects in namespaces that don't exist or are terminating, calls the webhooks that are
+// registered in the API, refuses approvals and signatures of certificates without the right to, and with RBAC roles that
+// grant more than their author has.
 func (c *chain) newAdmission(config *genericapiserver.Config) (admission.Interface, error) {
 	plugins := admission.NewPlugins()
 	lifecycle.Register(plugins)
@@ -31,7 +34,15 @@ func (c *chain) newAdmission(config *genericapiserver.Config) (admission.Interfa
 		webhookinitializer.NewPluginInitializer(webhookAuthentication(config.LoopbackClientConfig), webhook.NewDefaultServiceResolver()),
 	}
 	order := []string{lifecycle.PluginName, mutating.PluginName, validating.PluginName}
-	return plugins.NewFromPlugins(order, noPluginConfig{}, initializers, nil)
+	registered, err := plugins.NewFromPlugins(order, noPluginConfig{}, initializers, nil)
+	if err != nil {
+		return nil, err
+	}
+	handlers := []admission.Interface{certificates.NewAdmission(config.Authorization.Authorizer)}
+	if c.escalation != nil {
+		handlers = append(handlers, c.escalation)
+	}
+	return admission.NewChainHandler(append(handlers, registered)...), nil
 }
 
 // webhookAuthentication returns the credentials for calls of webhooks, for admission and for

@@ -23,11 +23,14 @@ import (
 	"k8s.io/component-base/featuregate"
 
 	"github.com/keepwatch/keepwatch/controlplane/builtin"
+	"github.com/keepwatch/keepwatch/controlplane/internal/certificates"
+	"github.com/keepwatch/keepwatch/controlplane/internal/garbage"
+	"github.com/keepwatch/keepwatch/controlplane/internal/nsdefaults"
+	"github.com/keepwatch/keepwatch/controlplane/internal/rbac"
 	"github.com/keepwatch/keepwatch/controlplane/internal/serving"
+	"github.com/keepwatch/keepwatch/controlplane/internal/tokens"
+	"github.com/keepwatch/keepwatch/internal/servemetrics"
 )
-
-// initialNamespaces are created at the start and can't be deleted, as in kube-apiserver.
-var initialNamespaces = []string{"default", "kube-system"}
 
 // encodingsBudget is the number of bytes of encoded objects that the read path caches.
 const encodingsBudget = 1 << 30
@@ -39,13 +42,23 @@ const noSpaceCheck = "etcd-NOSPACE"
 
 // chain is the two API servers, one delegating to the other, and their loops.
 type chain struct {
+	options     Options
 	listener    *serving.Listener
 	credentials *serving.Credentials
+	issuer      *tokens.Issuer
+	accounts    *accountObjects
 	front       *genericapiserver.GenericAPIServer
 	extensions  *apiserver.CustomResourceDefinitions
 	client      kubernetes.Interface
 	informers   informers.SharedInformerFactory
-	namespaces  *namespaceCleaner // nil if the server is read-only
+	namespaces  *namespaceCleaner   // nil if the server is read-only
+	defaults    *nsdefaults.Creator // nil without controllers, as the next three
+	signer      *certificates.Signer
+	collector   *garbage.Collector
+	opener      *definitionOpener
+	policy      *rbac.Policy // nil unless RBAC is enforced, as the next two
+	escalation  *rbac.Escalation
+	aggregator  *rbac.Aggregator // nil if the server is read-only, too
 	readers     *readers
 	// definitions are the informers of extensions.
 	definitions *definitionInformers
@@ -56,28 +69,44 @@ type chain struct {
 }
 
 // newChain builds the servers. It starts nothing.
-func newChain(listener *serving.Listener, credentials *serving.Credentials, storage *backend) (*chain, error) {
+func newChain(listener *serving.Listener, credentials *serving.Credentials, issuer *tokens.Issuer, storage *backend, options Options) (*chain, error) {
 	kinds, err := builtin.NewRegistry()
 	if err != nil {
 		return nil, err
 	}
-	c := &chain{listener: listener, credentials: credentials, readers: newReaders(encodingsBudget), startFailed: make(chan error, 1)}
+	c := &chain{
+		options: options, listener: listener, credentials: credentials, issuer: issuer, accounts: &accountObjects{},
+		readers: newReaders(encodingsBudget), startFailed: make(chan error, 1),
+	}
 	if c.client, err = kubernetes.NewForConfig(credentials.LoopbackConfig()); err != nil {
 		return nil, err
 	}
 	c.readers.budget.Register(storage.registry)
 	listener.Register(storage.registry)
 	c.informers = informers.NewSharedInformerFactory(c.client, 0)
+	meta, err := metadata.NewForConfig(credentials.LoopbackConfig())
+	if err != nil {
+		return nil, err
+	}
 	if !storage.readOnly() {
-		meta, err := metadata.NewForConfig(credentials.LoopbackConfig())
-		if err != nil {
-			return nil, err
-		}
 		if c.namespaces, err = newNamespaceCleaner(c.client, meta, c.informers.Core().V1().Namespaces()); err != nil {
 			return nil, err
 		}
 	}
-	rights := authorizerfactory.NewAlwaysAllowAuthorizer()
+	if options.Controllers && !storage.readOnly() {
+		if c.defaults, err = nsdefaults.New(c.client, c.informers.Core().V1().Namespaces(), credentials.ClientConfig().CAData); err != nil {
+			return nil, err
+		}
+		if c.signer, err = certificates.NewSigner(c.client, credentials.IssueClient); err != nil {
+			return nil, err
+		}
+		c.collector = garbage.New(c.client, meta)
+		storage.collector = c.collector
+	}
+	rights, err := c.newAuthorizer(storage.readOnly())
+	if err != nil {
+		return nil, err
+	}
 	config, err := c.config(kinds, storage, rights)
 	if err != nil {
 		return nil, err
@@ -88,14 +117,19 @@ func newChain(listener *serving.Listener, credentials *serving.Credentials, stor
 		return nil, err
 	}
 	completed := config.Complete(c.informers) // adds the authenticator of the server's own clients
-	completed.Authentication.Authenticator = serving.MarkingAuthenticated(listener, serving.WithoutErrors(completed.Authentication.Authenticator))
+	identities := builtin.Identities{Authenticator: completed.Authentication.Authenticator, Issuer: issuer}
+	completed.Authentication.Authenticator = serving.MarkingAuthenticated(listener, serving.WithoutErrors(identities.Authenticator))
 	if c.front, err = completed.New("keepwatch", c.extensions.GenericAPIServer); err != nil {
 		return nil, err
 	}
 	c.front.ShutdownTimeout = drainTimeout
-	installMetrics(c.front.Handler.NonGoRestfulMux, storage.registry)
-	served, err := kinds.Install(c.front, builtinOptions{storage, kinds}, rights)
+	servemetrics.Install(c.front.Handler.NonGoRestfulMux, storage.registry)
+	served, err := kinds.Install(c.front, builtinOptions{storage, kinds}, rights, identities)
 	if err != nil {
+		return nil, err
+	}
+	c.accounts.set(served)
+	if err := issuer.InstallOpenID(c.front.Handler.GoRestfulContainer, credentials.URL()); err != nil {
 		return nil, err
 	}
 	if err := c.readers.addBuiltin(kinds, served); err != nil {
@@ -104,16 +138,49 @@ func newChain(listener *serving.Listener, credentials *serving.Credentials, stor
 	if err := c.readers.custom.Follow(c.extensions.Informers.Apiextensions().V1().CustomResourceDefinitions()); err != nil {
 		return nil, err
 	}
+	if c.collector != nil {
+		definitions := c.extensions.Informers.Apiextensions().V1().CustomResourceDefinitions()
+		if c.opener, err = newDefinitionOpener(meta, definitions.Lister(), definitions.Informer()); err != nil {
+			return nil, err
+		}
+	}
 	c.definitions = &definitionInformers{SharedInformerFactory: c.extensions.Informers}
 	c.extensions.Informers = c.definitions // apiextensions-apiserver's hooks use them
 	discovery.groups.attach(c.front.DiscoveryGroupManager)
 	if err := installOpenAPI(c.front, c.extensions, config); err != nil {
 		return nil, err
 	}
-	if storage.readOnly() {
-		return c, nil
+	return c, c.addPostStartHooks(storage.readOnly())
+}
+
+// newAuthorizer returns who decides what users may do.
+func (c *chain) newAuthorizer(readOnly bool) (builtin.Authorizer, error) {
+	if c.options.Authorization != RBAC {
+		return authorizerfactory.NewAlwaysAllowAuthorizer(), nil
 	}
-	return c, c.front.AddPostStartHook("initial-namespaces", c.createInitialNamespaces)
+	c.policy = rbac.NewPolicy(c.client)
+	authorizer := rbac.NewAuthorizer(c.policy)
+	c.escalation = rbac.NewEscalation(authorizer)
+	if readOnly {
+		return authorizer, nil
+	}
+	var err error
+	c.aggregator, err = rbac.NewAggregator(c.client, c.policy)
+	return authorizer, err
+}
+
+// addPostStartHooks adds what the server does before it is ready. A read-only server writes nothing.
+func (c *chain) addPostStartHooks(readOnly bool) error {
+	if !readOnly {
+		return c.front.AddPostStartHook("initial-objects", c.createInitialObjects)
+	}
+	if c.policy == nil {
+		return nil
+	}
+	return c.front.AddPostStartHook("rbac", func(hook genericapiserver.PostStartHookContext) error {
+		_ = c.policy.Follow(hook) // its only error: the server stops
+		return nil
+	})
 }
 
 // config returns the configuration that both servers share.
@@ -121,10 +188,11 @@ func (c *chain) config(kinds *builtin.Registry, storage *backend, rights authori
 	config := genericapiserver.NewConfig(kinds.Codecs)
 	config.SecureServing = c.credentials.SecureServing(c.listener)
 	config.LoopbackClientConfig = c.credentials.LoopbackConfig()
-	config.Authentication.Authenticator = c.credentials.Authenticator()
+	config.Authentication.APIAudiences = c.issuer.Audiences()
+	config.Authentication.Authenticator = c.credentials.Authenticator(c.issuer.Authenticator(c.accounts.get), c.issuer.Audiences())
 	config.Authorization.Authorizer = rights
-	config.EffectiveVersion = kubernetesVersion()
-	config.EnableMetrics = false // see installMetrics
+	config.EffectiveVersion = kubernetesVersion(c.options.Version)
+	config.EnableMetrics = false // see servemetrics.Install
 	config.ShutdownWatchTerminationGracePeriod = drainTimeout
 	config.RESTOptionsGetter = builtinOptions{storage, kinds}
 	config.AggregatedDiscoveryGroupManager = aggregated.NewResourceManager("apis")
@@ -132,9 +200,12 @@ func (c *chain) config(kinds *builtin.Registry, storage *backend, rights authori
 	config.HealthzChecks, config.LivezChecks, config.ReadyzChecks = nil, nil, nil
 	config.AddHealthChecks(healthz.PingHealthz, healthz.NamedCheck("etcd", func(r *http.Request) error { return storage.ping(r.Context()) }))
 	config.AddReadyzChecks(healthz.NamedCheck(noSpaceCheck, func(r *http.Request) error { return storage.hasSpace(r.Context()) }))
-	chain := handlerChain(config.BuildHandlerChainFunc)
+	chain := handlerChain(genericapiserver.DefaultBuildHandlerChain)
+	if c.options.Middleware != nil {
+		chain = chain.around(c.options.Middleware)
+	}
 	if storage.kind == StoreStorage {
-		chain = c.readers.chain
+		chain = c.readers.chain(chain)
 		config.FeatureGate = smallStacks()
 		config.AddReadyzChecks(healthz.NamedCheck("storages", func(*http.Request) error {
 			return errors.Join(context.Cause(storage.failed), c.readers.ready())

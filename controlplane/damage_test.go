@@ -19,7 +19,7 @@ import (
 // An object whose name or namespace differs from that of its key is not served under any name. Reads of
 // it fail until it is written again or deleted.
 func TestObjectNameDiffersFromKey(t *testing.T) {
-	server := start(t, controlplane.Options{})
+	server := start(t, controlplane.Options{TemporaryEtcd: true})
 	c := connect(t, server.RESTConfig())
 	etcd := etcdClient(t, clientv3.Config{Endpoints: server.EtcdCluster().Servers})
 	maps := corev1.SchemeGroupVersion.WithResource("configmaps")

@@ -61,7 +61,7 @@ func TestRestartPreservesData(t *testing.T) {
 
 func TestKubeconfigAndTemporaryData(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "kubeconfig")
-	server := start(t, controlplane.Options{Kubeconfig: file, Token: "s3cret"})
+	server := start(t, controlplane.Options{Kubeconfig: file, Token: "s3cret", TemporaryEtcd: true})
 	if info := must(os.Stat(file))(t); info.Mode().Perm() != 0o600 {
 		t.Errorf("the kubeconfig has the mode %v", info.Mode())
 	}
@@ -91,6 +91,8 @@ func TestKubeconfigAndTemporaryData(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
+	used := t.TempDir()
+	start(t, controlplane.Options{DataDir: used})
 	address := strings.TrimPrefix(shared.RESTConfig().Host, "https://")
 	file := filepath.Join(t.TempDir(), "file")
 	foreign := filepath.Join(t.TempDir(), "config")
@@ -104,7 +106,7 @@ func TestRefusals(t *testing.T) {
 		options controlplane.Options
 		want    string
 	}{
-		"folder in use":           {controlplane.Options{DataDir: shared.DataDir()}, "is in use by another server"},
+		"folder in use":           {controlplane.Options{DataDir: used}, "is in use by another server"},
 		"port in use":             {controlplane.Options{Listen: address}, "cannot listen on " + address + ": another process does"},
 		"no address":              {controlplane.Options{Listen: "nonsense"}, `cannot listen on "nonsense": give a host and a port`},
 		"unknown host":            {controlplane.Options{Listen: "192.0.2.1:0"}, "cannot listen on 192.0.2.1:0: "},
@@ -116,6 +118,14 @@ func TestRefusals(t *testing.T) {
 		"certificate, no key":     {controlplane.Options{Etcd: controlplane.EtcdCluster{Servers: []string{"https://127.0.0.1:1"}, CertFile: "x"}}, "requires a key"},
 		"adoption, no server":     {controlplane.Options{Adopt: true}, "give its servers"},
 		"certificate, no server":  {controlplane.Options{Etcd: controlplane.EtcdCluster{CAFile: "x"}}, "give its servers"},
+		"memory and a folder":     {controlplane.Options{Memory: controlplane.NewMemory(), DataDir: used}, "in memory or in etcd: give one"},
+		"two etcds":               {controlplane.Options{TemporaryEtcd: true, DataDir: used}, "give one of the three"},
+		"a quota of memory":       {controlplane.Options{QuotaBackendBytes: 1}, "give a data folder"},
+		"verified memory":         {controlplane.Options{Verify: true}, "only data in etcd can be verified"},
+		"no release":              {controlplane.Options{Version: "latest"}, `the version "latest" is not a release`},
+		"no clients' authority":   {controlplane.Options{ClientCAFile: filepath.Join(t.TempDir(), "ca")}, "cannot read the certificate authority of clients"},
+		"serving, no key":         {controlplane.Options{CertFile: file}, "requires a key"},
+		"no serving certificate":  {controlplane.Options{CertFile: file, KeyFile: file}, "does not fit its key"},
 		"no storage":              {controlplane.Options{Storage: "cacher"}, `the storage "cacher" is unknown: give "store" or "upstream"`},
 		"no etcd URL":             {controlplane.Options{Etcd: controlplane.EtcdCluster{Servers: []string{"127.0.0.1:2379"}}}, `"127.0.0.1:2379" is not an address of an etcd server`},
 		"another URL":             {controlplane.Options{Etcd: controlplane.EtcdCluster{Servers: []string{"https://a:1", "ftp://b:1"}}}, `"ftp://b:1" is not an address`},
@@ -261,7 +271,7 @@ func snapshot(t *testing.T, dir string) map[string]string {
 
 // The server listens on no other port than that of the API.
 func TestNoOtherPort(t *testing.T) {
-	for _, server := range shared.EtcdCluster().Servers {
+	for _, server := range start(t, controlplane.Options{TemporaryEtcd: true}).EtcdCluster().Servers {
 		if !strings.HasPrefix(server, "unix:") {
 			t.Errorf("etcd listens on %s", server)
 		}

@@ -1,6 +1,6 @@
 // Package controlplane runs a Kubernetes API server inside a Go process: discovery, OpenAPI,
-// server-side apply, watches and custom resources over an embedded or an external etcd, without
-// controllers.
+// server-side apply, watches and custom resources, with its data in memory, or in an embedded or
+// external etcd, without controllers. Package testserver is this server for tests in Go.
 //
 //	server, err := controlplane.New(controlplane.Options{})
 //	go func() { ended <- server.Run(ctx) }()
@@ -12,7 +12,7 @@
 //	              HTTPS, one token                        internal/serving
 //	                     │
 //	          ┌──────────▼───────────┐  deadline, authentication, impersonation and
-//	          │       filters        │  authorization (allows everything): once a request
+//	          │       filters        │  authorization: once a request
 //	          └──────────┬───────────┘
 //	          ┌──────────▼───────────┐  LIST, GET and WATCH
 //	          │       readpath       ├────────────────────────────────┐
@@ -30,11 +30,11 @@
 //	          ┌──────────▼───────────┐   reads    ┌───────────────────▼──┐
 //	          │       storage        ├────────────►      watchcache      │
 //	          └──────────┬───────────┘            └───────────▲──────────┘
-//	              writes │ etcd3 of k8s.io/apiserver          │ reflector on source/etcd
+//	              writes │ etcd3 of k8s.io/apiserver          │ reflector on its source
 //	          ┌──────────▼────────────────────────────────────┴──────────┐
-//	          │  etcd: internal/embeddedetcd over a Unix socket, or the  │
-//	          │  user's, which is read-only if it has another server's   │
-//	          │  data (see Options.Adopt)                                │
+//	          │  source/memory, or etcd: internal/embeddedetcd over a    │
+//	          │  Unix socket, or the user's, which is read-only if it    │
+//	          │  has another server's data (see Options.Adopt)           │
 //	          └──────────────────────────────────────────────────────────┘
 //
 // A request passes the filters once. readpath answers a read of a resource that has a reader, from the
@@ -49,39 +49,48 @@
 //
 //	server.go              Server: starts and stops the layers in order
 //	options.go             Options, their checks and defaults
+//	memory.go              Memory: the data of a server without etcd
 //	embedded.go            serves on the embedded etcd
 //	chain.go               builds the two API servers
 //	run.go                 runs the two API servers, and waits for their start and their end
-//	admission.go           admission: namespace lifecycle and webhooks
+//	accounts.go            the objects on which tokens of service accounts depend
+//	admission.go           admission: namespace lifecycle, webhooks, roles
 //	readers.go             finds the reader of a request, and puts readpath in front of the servers
 //	definitioninformers.go lets the start of the extension server be aborted
 //	recentencodings.go     encodes lists after a start that were requested before it
-//	storage.go             backend: the connection to etcd, and a storage for each resource
+//	storage.go             backend: the database, and a storage for each resource
+//	etcddatabase.go        an etcd as the database
 //	upstream.go            the storage with UpstreamStorage
 //	ownership.go           decides whether an etcd belongs to this server
 //	interceptor.go         refuses writes to an etcd of another server
 //	readonly.go            answers write requests if the etcd belongs to another server
 //	nospace.go             the error of a write while etcd has no space
 //	verify.go              checks every object in etcd (Options.Verify)
+//	initial.go             creates what every cluster has at its start
+//	garbage.go             what the garbage collector follows
 //	namespaces.go          completes the deletion of namespaces
 //	discovery.go           merges the list at /apis
 //	openapi.go             merges the OpenAPI documents
-//	metrics.go             serves metrics
 //	version.go             answers /version
 //
 //	builtin                the built-in kinds
 //	columns                the tables of kubectl get
 //	openapi                the schemas of the built-in kinds
+//	internal/certificates  approves and signs CertificateSigningRequests
 //	internal/datadir       the data folder
 //	internal/embeddedetcd  the embedded etcd: checks of its data, start, space
+//	internal/garbage       deletes the dependents of deleted owners
+//	internal/nsdefaults    the service account and the config map that every namespace has
+//	internal/rbac          authorization by roles and bindings
 //	internal/serving       listener, certificates, credentials, authentication
+//	internal/tokens        the tokens of service accounts
 //
 // # Limits
 //
-// No controllers run: nothing is scheduled, started, scaled, garbage-collected or renewed. The server
-// itself deletes only the contents of deleted namespaces, the custom resources of deleted
-// definitions, and events, which expire after an hour. A deletion with
-// propagation Foreground or Orphan deletes at once, since no garbage collector would complete it.
-// RBAC, quotas and limits are stored and not enforced. Package builtin describes which checks the
-// built-in kinds have.
+// No controllers of workloads run: nothing is scheduled, started, scaled or renewed. With Options.Controllers, the server
+// creates the default objects of namespaces, deletes the dependents of deleted owners and signs approved certificates for clients; without them, a deletion with
+// propagation Foreground or Orphan deletes at once, since no garbage collector would complete it. In any case the server
+// deletes the contents of deleted namespaces, the custom resources of deleted definitions, and events, which expire after
+// an hour. Quotas and limits are stored and not enforced, and RBAC only with Options.Authorization. Package builtin
+// describes which checks the built-in kinds have.
 package controlplane

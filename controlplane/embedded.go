@@ -24,7 +24,7 @@ func (s *Server) serveEmbedded(ctx context.Context, listener *serving.Listener, 
 	}
 	var credentials *serving.Credentials
 	if found { // before etcd changes the data
-		if credentials, err = serving.LoadCredentials(listener.Addr(), data, s.options.Token); err != nil {
+		if credentials, err = serving.LoadCredentials(listener.Addr(), data, s.options.credentials()); err != nil {
 			return err
 		}
 	}
@@ -34,14 +34,14 @@ func (s *Server) serveEmbedded(ctx context.Context, listener *serving.Listener, 
 	}
 	defer etcd.Stop()
 	if !found {
-		if credentials, err = serving.LoadCredentials(listener.Addr(), data, s.options.Token); err != nil {
+		if credentials, err = serving.LoadCredentials(listener.Addr(), data, s.options.credentials()); err != nil {
 			return err
 		}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(etcd.Failed(), cancel)()
-	err = s.serve(ctx, listener, credentials, data, EtcdCluster{Servers: []string{etcd.Endpoint}})
+	err = s.serveEtcd(ctx, listener, credentials, data, EtcdCluster{Servers: []string{etcd.Endpoint}})
 	if etcd.Failed().Err() != nil { // the cause of any other error
 		err = fmt.Errorf("etcd stopped: %w", context.Cause(etcd.Failed()))
 	}

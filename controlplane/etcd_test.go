@@ -36,7 +36,8 @@ func etcdClient(t *testing.T, config clientv3.Config) *clientv3.Client {
 
 // Keys and values have the format of kube-apiserver, which could continue with the data.
 func TestKeysAndValuesAreKubernetes(t *testing.T) {
-	c := connect(t, shared.RESTConfig())
+	server := start(t, controlplane.Options{TemporaryEtcd: true})
+	c := connect(t, server.RESTConfig())
 	ns := newNamespace(t, c)
 	ctx := t.Context()
 	gvr := newCRD(t, c, "layouts")
@@ -53,7 +54,7 @@ func TestKeysAndValuesAreKubernetes(t *testing.T) {
 		"apiVersion": gvr.GroupVersion().String(), "kind": "Layouts", "metadata": map[string]any{"name": "x"},
 	}}, metav1.CreateOptions{}))(t)
 
-	etcd := etcdClient(t, clientv3.Config{Endpoints: shared.EtcdCluster().Servers})
+	etcd := etcdClient(t, clientv3.Config{Endpoints: server.EtcdCluster().Servers})
 	for key, start := range map[string]string{
 		"/registry/pods/" + ns + "/x":                                                   "k8s\x00",
 		"/registry/services/specs/" + ns + "/x":                                         "k8s\x00",

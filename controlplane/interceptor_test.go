@@ -10,7 +10,7 @@ import (
 
 // The connection to a foreign etcd refuses all writes.
 func TestInterceptorRefusesWrites(t *testing.T) {
-	b := openTestBackend(t)
+	b := openTestBackend(t).etcd()
 	b.writes.allowed.Store(false)
 	for name, write := range map[string]func() error{
 		"put":     func() error { _, err := b.client.Put(t.Context(), "a", "b"); return err },

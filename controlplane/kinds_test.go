@@ -1,12 +1,14 @@
 package controlplane_test
 
 import (
+	"crypto/x509/pkix"
 	"strings"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
@@ -28,12 +30,12 @@ var builtinKinds = []struct {
 	{"v1", "nodes", "no", "Node", false, "status", ""},
 	{"v1", "persistentvolumeclaims", "pvc", "PersistentVolumeClaim", true, "status", ""},
 	{"v1", "persistentvolumes", "pv", "PersistentVolume", false, "status", ""},
-	{"v1", "pods", "po", "Pod", true, "status", "all"},
+	{"v1", "pods", "po", "Pod", true, "attach,binding,eviction,exec,log,portforward,status", "all"},
 	{"v1", "podtemplates", "", "PodTemplate", true, "", ""},
 	{"v1", "replicationcontrollers", "rc", "ReplicationController", true, "scale,status", "all"},
 	{"v1", "resourcequotas", "quota", "ResourceQuota", true, "status", ""},
 	{"v1", "secrets", "", "Secret", true, "", ""},
-	{"v1", "serviceaccounts", "sa", "ServiceAccount", true, "", ""},
+	{"v1", "serviceaccounts", "sa", "ServiceAccount", true, "token", ""},
 	{"v1", "services", "svc", "Service", true, "status", "all"},
 	{"admissionregistration.k8s.io/v1", "mutatingwebhookconfigurations", "", "MutatingWebhookConfiguration", false, "", "api-extensions"},
 	{"admissionregistration.k8s.io/v1", "validatingwebhookconfigurations", "", "ValidatingWebhookConfiguration", false, "", "api-extensions"},
@@ -46,6 +48,7 @@ var builtinKinds = []struct {
 	{"autoscaling/v2", "horizontalpodautoscalers", "hpa", "HorizontalPodAutoscaler", true, "status", "all"},
 	{"batch/v1", "cronjobs", "cj", "CronJob", true, "status", "all"},
 	{"batch/v1", "jobs", "", "Job", true, "status", "all"},
+	{"certificates.k8s.io/v1", "certificatesigningrequests", "csr", "CertificateSigningRequest", false, "approval,status", ""},
 	{"coordination.k8s.io/v1", "leases", "", "Lease", true, "", ""},
 	{"discovery.k8s.io/v1", "endpointslices", "", "EndpointSlice", true, "", ""},
 	{"events.k8s.io/v1", "events", "ev", "Event", true, "", ""},
@@ -114,6 +117,8 @@ var required = map[string]map[string]any{
 
 func TestEveryKindIsStored(t *testing.T) {
 	c := connect(t, shared.RESTConfig())
+	request, _ := signingRequest(t, "", pkix.Name{CommonName: "jane"})
+	signing := must(runtime.DefaultUnstructuredConverter.ToUnstructured(request))(t)
 	for _, kind := range builtinKinds {
 		t.Run(kind.groupVersion+"/"+kind.resource, func(t *testing.T) {
 			t.Parallel()
@@ -125,6 +130,9 @@ func TestEveryKindIsStored(t *testing.T) {
 			obj := &unstructured.Unstructured{Object: map[string]any{}}
 			for field, value := range required[kind.kind] {
 				obj.Object[field] = value
+			}
+			if kind.resource == "certificatesigningrequests" {
+				obj.Object["spec"] = signing["spec"]
 			}
 			obj.SetAPIVersion(kind.groupVersion)
 			obj.SetKind(kind.kind)

@@ -3,6 +3,7 @@ package controlplane_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"testing"
@@ -25,12 +26,16 @@ import (
 // deadline bounds every wait. On an idle machine each wait ends at once; only a hang exceeds the deadline.
 const deadline = 5 * time.Minute
 
-// shared is the server of the tests that don't need their own.
-var shared *controlplane.Server
+// shared is the server of the tests that don't need their own: in memory, or with sharedEtcd on an embedded etcd.
+var (
+	shared     *controlplane.Server
+	sharedEtcd = flag.Bool("shared.etcd", false, "run the shared server on an embedded etcd")
+)
 
 func TestMain(m *testing.M) { os.Exit(testMain(m)) }
 
 func testMain(m *testing.M) int {
+	flag.Parse()
 	klog.SetLogger(logr.Discard())
 	ignore := []goleak.Option{
 		goleak.IgnoreCurrent(),
@@ -38,7 +43,7 @@ func testMain(m *testing.M) int {
 		goleak.IgnoreTopFunction("k8s.io/apiserver/pkg/storage/cacher.(*watchCache).waitUntilFreshLocked.func2"),
 	}
 	var err error
-	if shared, err = controlplane.New(controlplane.Options{}); err != nil {
+	if shared, err = controlplane.New(controlplane.Options{TemporaryEtcd: *sharedEtcd}); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}

@@ -141,18 +141,3 @@ func (c *namespaceCleaner) deletable() ([]schema.GroupVersionResource, error) {
 	}
 	return resources, nil
 }
-
-// ensureNamespace creates a namespace that does not exist. It reads first: etcd refuses writes when it
-// has no space, and a start on existing data must not depend on a write.
-func ensureNamespace(ctx context.Context, client kubernetes.Interface, name string) error {
-	_, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
-	if !apierrors.IsNotFound(err) {
-		return err
-	}
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	_, err = client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{})
-	if apierrors.IsAlreadyExists(err) {
-		return nil
-	}
-	return err
-}

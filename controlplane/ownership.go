@@ -20,25 +20,25 @@ var kineKeys = []string{"compact_rev_key", "compact_rev_key_apiserver", "/regist
 // claim decides whether the etcd is this server's own, and allows writes to one that is. An etcd with
 // ownerKey is, an empty one, and any one if own is true; claim writes ownerKey to the latter two.
 // Otherwise it writes nothing.
-func (b *backend) claim(ctx context.Context, own bool) error {
-	marked, err := b.client.Get(ctx, ownerKey)
+func (d *etcdDatabase) claim(ctx context.Context, own bool) error {
+	marked, err := d.client.Get(ctx, ownerKey)
 	if errors.Is(err, rpctypes.ErrPermissionDenied) && !own {
-		b.foreign = ownerKey // a user without permission to read the key does not own the etcd
+		d.foreign = ownerKey // a user without permission to read the key does not own the etcd
 		return nil
 	}
 	if err != nil {
 		return err
 	}
 	if len(marked.Kvs) == 0 && !own {
-		if b.foreign, err = foreignKey(ctx, b.client); err != nil || b.foreign != "" {
+		if d.foreign, err = foreignKey(ctx, d.client); err != nil || d.foreign != "" {
 			return err
 		}
 	}
-	b.writes.allowed.Store(true)
+	d.writes.allowed.Store(true)
 	if len(marked.Kvs) > 0 {
 		return nil
 	}
-	_, err = b.client.Txn(ctx).
+	_, err = d.client.Txn(ctx).
 		If(clientv3.Compare(clientv3.ModRevision(ownerKey), "=", 0)).
 		Then(clientv3.OpPut(ownerKey, rand.Text())).
 		Commit()
@@ -61,6 +61,3 @@ func foreignKey(ctx context.Context, client *clientv3.Client) (string, error) {
 	}
 	return "", nil
 }
-
-// readOnly reports whether the etcd belongs to another server.
-func (b *backend) readOnly() bool { return b.foreign != "" }

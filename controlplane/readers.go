@@ -41,9 +41,11 @@ func newReaders(budget int64) *readers {
 }
 
 // chain puts the read path between the filters of k8s.io/apiserver and its handlers.
-func (r *readers) chain(handlers http.Handler, config *genericapiserver.Config) http.Handler {
-	reads := readpath.NewHandler(handlers, r.lookup, r.budget, time.Duration(config.MinRequestTimeout)*time.Second)
-	return readpath.WithWriteDeadline(genericapiserver.DefaultBuildHandlerChain(reads, config))
+func (r *readers) chain(build handlerChain) handlerChain {
+	return func(handlers http.Handler, config *genericapiserver.Config) http.Handler {
+		reads := readpath.NewHandler(handlers, r.lookup, r.budget, time.Duration(config.MinRequestTimeout)*time.Second)
+		return readpath.WithWriteDeadline(build(reads, config))
+	}
 }
 
 // addBuiltin adds readers of the built-in resources, in their stored versions.

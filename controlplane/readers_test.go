@@ -35,7 +35,7 @@ const (
 // The read path's responses equal the library's byte by byte. The test compares two servers on one
 // etcd, of which one has the read path.
 func TestReadPathIsExact(t *testing.T) {
-	own := start(t, controlplane.Options{})
+	own := start(t, controlplane.Options{TemporaryEtcd: true})
 	library := start(t, controlplane.Options{Etcd: own.EtcdCluster(), Storage: controlplane.UpstreamStorage})
 	c := connect(t, own.RESTConfig())
 	widgets := newCRD(t, c, "widgets")
@@ -111,7 +111,7 @@ func TestReadPathIsExact(t *testing.T) {
 // apiextensions-apiserver treats an object with a field items as a list. It answers the requests of
 // such kinds itself.
 func TestObjectsThatLookLikeLists(t *testing.T) {
-	own := start(t, controlplane.Options{})
+	own := start(t, controlplane.Options{TemporaryEtcd: true})
 	library := start(t, controlplane.Options{Etcd: own.EtcdCluster(), Storage: controlplane.UpstreamStorage})
 	c := connect(t, own.RESTConfig())
 	items := apiextensionsv1.JSONSchemaProps{Type: "array", Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: &apiextensionsv1.JSONSchemaProps{

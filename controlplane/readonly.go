@@ -18,6 +18,13 @@ const readOnlyReason = "this server is read-only, because its etcd holds data th
 // handlerChain wraps handlers in the filters of a request.
 type handlerChain func(http.Handler, *genericapiserver.Config) http.Handler
 
+// around puts a handler between the filters and the handlers.
+func (build handlerChain) around(middleware func(http.Handler) http.Handler) handlerChain {
+	return func(handlers http.Handler, config *genericapiserver.Config) http.Handler {
+		return build(middleware(handlers), config)
+	}
+}
+
 // withoutWrites answers requests that would change an object with 405, after authentication and
 // authorization. It refuses dry runs too: their result could differ from that of the server that owns
 // the data.
@@ -37,9 +44,12 @@ func (build handlerChain) withoutWrites(serializer runtime.NegotiatedSerializer)
 	}
 }
 
-// isWrite reports whether a request would change a stored object. Reviews are created, but not stored.
+// isWrite reports whether a request would change a stored object. Reviews and tokens are created, but not stored.
 func isWrite(info *request.RequestInfo) bool {
 	if !info.IsResourceRequest || info.APIGroup == "authentication.k8s.io" || info.APIGroup == "authorization.k8s.io" {
+		return false
+	}
+	if info.APIGroup == "" && info.Resource == "serviceaccounts" && info.Subresource == "token" {
 		return false
 	}
 	switch info.Verb {

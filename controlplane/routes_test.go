@@ -15,7 +15,7 @@ import (
 // The read path answers only paths that the routes of k8s.io/apiserver have, although RequestInfo
 // parses others too. The test compares two servers on one etcd, of which one has the read path.
 func TestRoutesAreTheLibrarys(t *testing.T) {
-	own := start(t, controlplane.Options{})
+	own := start(t, controlplane.Options{TemporaryEtcd: true})
 	library := start(t, controlplane.Options{Etcd: own.EtcdCluster(), Storage: controlplane.UpstreamStorage})
 	c := connect(t, own.RESTConfig())
 	widgets := newCRD(t, c, "routed")

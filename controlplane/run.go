@@ -9,9 +9,6 @@ import (
 	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/rest"
 )
 
@@ -24,8 +21,8 @@ const (
 	drainTimeout = 2 * time.Second
 	// flushTime is the time in which the ends of the last responses are sent.
 	flushTime = 50 * time.Millisecond
-	// namespaceRetry is the pause after an initial namespace could not be created.
-	namespaceRetry = time.Second
+	// initialRetry is the pause after an initial object could not be created.
+	initialRetry = time.Second
 	// pollInterval is the time between two requests of the server's readiness.
 	pollInterval = 10 * time.Millisecond
 )
@@ -42,6 +39,14 @@ func (c *chain) run(ctx context.Context, ready func() error) error {
 	}
 
 	err := c.waitReady(ctx, served)
+	if c.defaults != nil {
+		loops.Go(func() { c.defaults.Run(serving) })
+		loops.Go(func() { c.signer.Run(serving) })
+		loops.Go(func() { c.runCollector(serving) })
+	}
+	if c.aggregator != nil {
+		loops.Go(func() { c.aggregator.Run(serving) })
+	}
 	if err == nil && ctx.Err() == nil {
 		err = ready()
 	}
@@ -52,6 +57,9 @@ func (c *chain) run(ctx context.Context, ready func() error) error {
 	stop()
 	err = errors.Join(err, c.drain(served))
 	c.informers.Shutdown()
+	if c.policy != nil {
+		c.policy.Close()
+	}
 	c.extensions.Informers.Shutdown()
 	loops.Wait()
 	return err
@@ -132,30 +140,4 @@ func get(ctx context.Context, client *http.Client, url string) (string, error) {
 		err = errors.New(response.Status)
 	}
 	return string(body), err
-}
-
-// createInitialNamespaces is a post-start hook. It never returns an error: k8s.io/apiserver would end
-// the process.
-func (c *chain) createInitialNamespaces(hook genericapiserver.PostStartHookContext) error {
-	for _, name := range initialNamespaces {
-		for {
-			err := ensureNamespace(hook, c.client, name)
-			if err == nil {
-				break
-			}
-			if hook.Err() != nil {
-				return nil // the server stops
-			}
-			if apierrors.HasStatusCause(err, causeNoSpace) {
-				c.startFailed <- fmt.Errorf("cannot create the namespace %s: %w", name, err)
-				return nil
-			}
-			utilruntime.HandleErrorWithContext(hook, err, "Creation of a namespace is retried", "namespace", name)
-			select {
-			case <-hook.Done():
-			case <-time.After(namespaceRetry):
-			}
-		}
-	}
-	return nil
 }

@@ -6,13 +6,15 @@ import (
 	"sync"
 
 	"k8s.io/client-go/rest"
+	"k8s.io/component-base/metrics"
 
 	"github.com/keepwatch/keepwatch/controlplane/internal/datadir"
 	"github.com/keepwatch/keepwatch/controlplane/internal/embeddedetcd"
 	"github.com/keepwatch/keepwatch/controlplane/internal/serving"
+	"github.com/keepwatch/keepwatch/controlplane/internal/tokens"
 )
 
-// Server is a Kubernetes API server over etcd, in this process. [New] returns one and Run starts it.
+// Server is a Kubernetes API server over memory or etcd, in this process. [New] returns one and Run starts it.
 // The other methods return their values after Ready is closed. All methods are safe for concurrent
 // use.
 type Server struct {
@@ -21,11 +23,13 @@ type Server struct {
 	warmed  chan struct{}
 
 	// Set before ready is closed, and never changed after.
-	client   *rest.Config
-	dataDir  string
-	etcd     EtcdCluster
-	readOnly bool
-	readers  *readers
+	client      *rest.Config
+	credentials *serving.Credentials
+	backend     *backend
+	dataDir     string
+	etcd        EtcdCluster
+	readOnly    bool
+	readers     *readers
 
 	verified struct{ objects, unknown int }
 
@@ -60,7 +64,35 @@ func (s *Server) RESTConfig() *rest.Config {
 	}
 }
 
-// DataDir returns the folder of the server's data; empty before the server is ready.
+// UserConfig returns a client configuration of a user with groups, by a client certificate, without a limit on the
+// rate of requests. It fails before the server is ready.
+func (s *Server) UserConfig(name string, groups ...string) (*rest.Config, error) {
+	select {
+	case <-s.ready:
+		return s.credentials.UserConfig(name, groups)
+	default:
+		return nil, errNotReady
+	}
+}
+
+// DropHistory makes reads at earlier revisions, and watches from them, fail with 410 Expired, as if etcd had
+// compacted them and the caches' history was gone. Watches that have begun continue. It fails before the server is
+// ready, and with UpstreamStorage.
+func (s *Server) DropHistory(ctx context.Context) error {
+	select {
+	case <-s.ready:
+	default:
+		return errNotReady
+	}
+	if s.options.Storage == UpstreamStorage {
+		return errors.New("the history of k8s.io/apiserver's watch cache cannot be dropped")
+	}
+	return s.backend.dropHistory(ctx)
+}
+
+var errNotReady = errors.New("the server isn't ready: wait until Ready is closed")
+
+// DataDir returns the folder of the server's data; empty before the server is ready, and with memory.
 func (s *Server) DataDir() string {
 	select {
 	case <-s.ready:
@@ -82,7 +114,7 @@ func (s *Server) Verified() (objects, unknown int) {
 }
 
 // EtcdCluster returns the etcd that the server uses, embedded (a Unix socket) or external; empty
-// before the server is ready. The server neither validates nor admits what other clients write to it.
+// before the server is ready, and with memory. The server neither validates nor admits what other clients write to it.
 func (s *Server) EtcdCluster() EtcdCluster {
 	select {
 	case <-s.ready:
@@ -126,6 +158,9 @@ func (s *Server) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer listener.Close()
+	if s.options.memory() {
+		return s.serveMemory(ctx, listener)
+	}
 	data, err := datadir.Open(s.options.DataDir)
 	if err != nil {
 		return err
@@ -134,15 +169,29 @@ func (s *Server) run(ctx context.Context) (err error) {
 	if s.options.embedded() {
 		return s.serveEmbedded(ctx, listener, data)
 	}
-	credentials, err := serving.LoadCredentials(listener.Addr(), data, s.options.Token)
+	credentials, err := serving.LoadCredentials(listener.Addr(), data, s.options.credentials())
 	if err != nil {
 		return err
 	}
-	return s.serve(ctx, listener, credentials, data, s.options.Etcd)
+	return s.serveEtcd(ctx, listener, credentials, data, s.options.Etcd)
 }
 
-// serve runs the layers above etcd until ctx is done.
-func (s *Server) serve(ctx context.Context, listener *serving.Listener, credentials *serving.Credentials, data *datadir.Dir, cluster EtcdCluster) error {
+// serveMemory serves the objects in memory until ctx is done.
+func (s *Server) serveMemory(ctx context.Context, listener *serving.Listener) error {
+	memory := s.options.Memory
+	if memory == nil {
+		memory = NewMemory()
+		defer memory.Close()
+	}
+	credentials, err := serving.LoadCredentials(listener.Addr(), memory.dir, s.options.credentials())
+	if err != nil {
+		return err
+	}
+	return s.serve(ctx, listener, credentials, memory.dir, memoryDatabase{memory.db})
+}
+
+// serveEtcd connects to etcd, and serves until ctx is done.
+func (s *Server) serveEtcd(ctx context.Context, listener *serving.Listener, credentials *serving.Credentials, data *datadir.Dir, cluster EtcdCluster) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var loops sync.WaitGroup
 	defer loops.Wait()
@@ -152,27 +201,44 @@ func (s *Server) serve(ctx context.Context, listener *serving.Listener, credenti
 		limit = startTimeout // etcd answers already: only its disk may be slow
 	}
 	opening, opened := context.WithTimeout(ctx, limit)
-	storage, err := openBackend(opening, cluster, s.options.Storage, s.options.WatchHistory, s.options.embedded() || s.options.Adopt)
+	etcd, err := openEtcd(opening, cluster, s.options.embedded() || s.options.Adopt)
 	opened()
 	if err != nil {
 		return err
 	}
-	defer storage.close()
 	if s.options.Verify {
-		if s.verified.objects, s.verified.unknown, err = storage.verify(ctx); err != nil {
+		if s.verified.objects, s.verified.unknown, err = etcd.verify(ctx); err != nil {
+			etcd.close()
 			return err
 		}
 	}
-	storage.checkFeatures()
-	chain, err := newChain(listener, credentials, storage)
+	etcd.checkFeatures()
+	if s.options.embedded() {
+		loops.Go(func() { embeddedetcd.MonitorSpace(ctx, etcd.client) })
+	}
+	s.etcd = cluster
+	return s.serve(ctx, listener, credentials, data, etcd)
+}
+
+// serve runs the layers above the database until ctx is done, and closes it.
+func (s *Server) serve(ctx context.Context, listener *serving.Listener, credentials *serving.Credentials, data *datadir.Dir, database database) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var loops sync.WaitGroup
+	defer loops.Wait()
+	defer cancel()
+	issuer, err := tokens.NewIssuer(data, tokens.Config(s.options.ServiceAccounts))
+	if err != nil {
+		database.close()
+		return err
+	}
+	storage := newBackend(database, metrics.NewKubeRegistry(), s.options.Storage, s.options.WatchHistory)
+	defer storage.close()
+	chain, err := newChain(listener, credentials, issuer, storage, s.options)
 	if err != nil {
 		return err
 	}
-	if s.options.embedded() {
-		loops.Go(func() { embeddedetcd.MonitorSpace(ctx, storage.client) })
-	}
 	defer context.AfterFunc(storage.failed, cancel)()
-	s.readOnly = storage.readOnly()
+	s.readOnly, s.backend = storage.readOnly(), storage
 	err = chain.run(ctx, func() error {
 		s.readers = chain.readers
 		loops.Go(func() {
@@ -183,7 +249,7 @@ func (s *Server) serve(ctx context.Context, listener *serving.Listener, credenti
 		if !data.Temporary {
 			loops.Go(func() { chain.readers.encodings.run(ctx, data.File(recentEncodingsFile)) })
 		}
-		return s.announce(credentials, data, cluster)
+		return s.announce(credentials, data)
 	})
 	cancel()
 	loops.Wait()
@@ -194,8 +260,8 @@ func (s *Server) serve(ctx context.Context, listener *serving.Listener, credenti
 }
 
 // announce writes the kubeconfig and closes Ready.
-func (s *Server) announce(credentials *serving.Credentials, data *datadir.Dir, cluster EtcdCluster) error {
-	s.client, s.dataDir, s.etcd = credentials.ClientConfig(), data.Path, cluster
+func (s *Server) announce(credentials *serving.Credentials, data *datadir.Dir) error {
+	s.client, s.credentials, s.dataDir = credentials.ClientConfig(), credentials, data.Path
 	if s.options.Kubeconfig != "" {
 		if err := serving.WriteKubeconfig(s.options.Kubeconfig, s.client); err != nil {
 			return err

@@ -3,14 +3,13 @@ package controlplane
 import (
 	"context"
 	"fmt"
-	"strings"
+	"maps"
+	"path"
+	"slices"
 	"sync"
 	"time"
 
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/kubernetes"
-	"google.golang.org/grpc"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -19,19 +18,15 @@ import (
 	"k8s.io/apiserver/pkg/registry/generic"
 	apistorage "k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/etcd3"
-	"k8s.io/apiserver/pkg/storage/feature"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-base/metrics"
-	"k8s.io/utils/clock"
 
 	"github.com/keepwatch/keepwatch/controlplane/builtin"
-	"github.com/keepwatch/keepwatch/controlplane/internal/embeddedetcd"
+	"github.com/keepwatch/keepwatch/controlplane/internal/garbage"
 	"github.com/keepwatch/keepwatch/internal/customreaders"
-	"github.com/keepwatch/keepwatch/internal/etcddial"
-	"github.com/keepwatch/keepwatch/source/etcd"
 	"github.com/keepwatch/keepwatch/storage"
 	"github.com/keepwatch/keepwatch/store"
 )
@@ -39,75 +34,88 @@ import (
 const (
 	// rootPrefix is the prefix of all keys, as in kube-apiserver.
 	rootPrefix = "/registry"
-	// compactInterval is the age at which old revisions are compacted, as in kube-apiserver.
-	compactInterval = 5 * time.Minute
-	dialTimeout     = etcddial.Timeout
 	// deleteCollectionWorkers is the number of objects that one DELETE of a collection deletes at a time.
 	deleteCollectionWorkers = 4
 )
 
-// backend stores all resources in one etcd, over one shared client connection. With StoreStorage,
-// package storage reads, and k8s.io/apiserver's etcd3 storage writes. With UpstreamStorage,
-// k8s.io/apiserver does both.
+// backend stores all resources in one database. With StoreStorage, package storage reads, and
+// k8s.io/apiserver's etcd3 storage writes. With UpstreamStorage, k8s.io/apiserver does both.
 type backend struct {
-	client    *clientv3.Client
-	lastWrite etcd.LastWrite
+	database
 	// failed is done when a storage ends before it is closed; fail cancels it with the cause.
-	failed    context.Context
-	fail      context.CancelCauseFunc
-	kind      Storage
-	history   WatchHistory
-	writes    *writeInterceptor
-	foreign   string               // a key of another server; empty if the etcd is this server's own
-	registry  metrics.KubeRegistry // of this server's own metrics
+	failed   context.Context
+	fail     context.CancelCauseFunc
+	kind     Storage
+	history  WatchHistory
+	registry metrics.KubeRegistry // of this server's own metrics
+	// collector follows the objects of all storages that are opened; nil without controllers.
+	collector *garbage.Collector
 	metrics   *storage.Metrics
-	compactor interface {
-		etcd3.Compactor
-		Stop()
-	}
+
+	mu   sync.Mutex
+	open map[*storage.Storage]func() // the storages that are not closed, and how to close them
 }
 
-// openBackend connects to etcd, decides whether etcd is this server's own (always if own is true),
-// and starts to compact it if it is.
-func openBackend(ctx context.Context, cluster EtcdCluster, kind Storage, history WatchHistory, own bool) (*backend, error) {
-	registry := metrics.NewKubeRegistry()
-	b := &backend{kind: kind, history: history, writes: &writeInterceptor{}, registry: registry, metrics: storage.NewMetrics(registry)}
-	client, err := etcddial.Dial(etcddial.Cluster(cluster), grpc.WithChainUnaryInterceptor(b.writes.intercept))
-	if err != nil {
-		return nil, err
+// database has the objects of all resources: an etcd, or memory.
+type database interface {
+	// writer returns the client and the compactor of k8s.io/apiserver's etcd3 storage of the keys below a prefix.
+	writer(prefix string) (*kubernetes.Client, etcd3.Compactor)
+	// reader sets where a storage reads.
+	reader(config *storage.Config)
+	// compact drops the history before the newest revision.
+	compact(ctx context.Context) error
+	// ping and hasSpace are health checks: that the database answers, and that it accepts writes.
+	ping(ctx context.Context) error
+	hasSpace(ctx context.Context) error
+	// readOnly reports whether the database belongs to another server.
+	readOnly() bool
+	close()
+}
+
+func newBackend(database database, registry metrics.KubeRegistry, kind Storage, history WatchHistory) *backend {
+	b := &backend{
+		database: database, kind: kind, history: history, registry: registry, metrics: storage.NewMetrics(registry),
+		open: map[*storage.Storage]func(){},
 	}
-	b.client = client
-	if err := b.claim(ctx, own); err != nil {
-		client.Close()
-		return nil, fmt.Errorf("etcd at %s doesn't answer: %w; check the address, the certificates, and that it runs", strings.Join(cluster.Servers, ", "), err)
-	}
-	interval := compactInterval
-	if b.readOnly() {
-		interval = 0 // never
-	}
-	b.compactor = etcd3.NewCompactor(client, interval, clock.RealClock{}, nil)
 	b.failed, b.fail = context.WithCancelCause(context.Background())
-	return b, nil
+	return b
 }
 
-// checkFeatures starts the check of etcd's features for the etcd3 storages, in the background. It is
-// called after the data was verified: the library logs an error if the end of a start interrupts the
-// check.
-func (b *backend) checkFeatures() {
-	feature.DefaultFeatureSupportChecker.CheckClient(b.client.Ctx(), b.client, apistorage.RequestWatchProgress)
-}
-
+// close closes the storages that are still open, and the database. apiextensions-apiserver closes the storage of a
+// deleted definition a second later, or a minute after the last watch has ended.
 func (b *backend) close() {
-	b.compactor.Stop()
-	b.client.Close()
+	b.mu.Lock()
+	left := slices.Collect(maps.Values(b.open))
+	b.mu.Unlock()
+	for _, stop := range left {
+		stop()
+	}
+	b.database.close()
 	b.fail(nil)
+}
+
+// dropHistory makes reads and watches from any earlier revision fail with Expired. Watches that have begun
+// continue.
+func (b *backend) dropHistory(ctx context.Context) error {
+	if err := b.compact(ctx); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for s := range b.open {
+		if _, err := s.Cache().WaitForNewest(ctx); err != nil {
+			return err
+		}
+		s.Cache().DropHistory()
+	}
+	return nil
 }
 
 // options returns the storage options of one resource.
 func (b *backend) options(resource schema.GroupResource, prefix string, codec runtime.Codec, version runtime.GroupVersioner) generic.RESTOptions {
 	config := storagebackend.NewDefaultConfig(rootPrefix, codec)
 	config.EncodeVersioner = version
-	decorator := b.open
+	decorator := b.openStorage
 	if b.kind == UpstreamStorage {
 		decorator = b.openUpstream
 	}
@@ -120,21 +128,19 @@ func (b *backend) options(resource schema.GroupResource, prefix string, codec ru
 	}
 }
 
-// open opens the storage of one resource.
-func (b *backend) open(config *storagebackend.ConfigForResource, prefix string, keyOf func(runtime.Object) (string, error),
+// openStorage opens the storage of one resource.
+func (b *backend) openStorage(config *storagebackend.ConfigForResource, prefix string, keyOf func(runtime.Object) (string, error),
 	newObject, newList func() runtime.Object, attributes apistorage.AttrFunc, _ apistorage.IndexerFuncs,
 	indexers *cache.Indexers) (apistorage.Interface, factory.DestroyFunc, error) {
 	namespaced, err := storage.Namespaced(keyOf, newObject, prefix)
 	if err != nil {
 		return nil, nil, err
 	}
-	upstream, err := b.etcd3(config, prefix, newObject, newList, b.client.Watcher)
+	upstream, err := b.etcd3(config, prefix, newObject, newList)
 	if err != nil {
 		return nil, nil, err
 	}
-	stored, err := storage.New(storage.Config{
-		Client:         b.client,
-		LastWrite:      &b.lastWrite,
+	described := storage.Config{
 		Etcd:           upstream,
 		GroupResource:  config.GroupResource,
 		Prefix:         config.Prefix,
@@ -147,16 +153,30 @@ func (b *backend) open(config *storagebackend.ConfigForResource, prefix string, 
 		Indexers:       indexers,
 		Metrics:        b.metrics,
 		Store:          store.Options{WindowBytes: b.history.Bytes, WindowAge: b.history.Age},
-	})
+	}
+	b.reader(&described)
+	stored, err := storage.New(described)
 	if err != nil {
 		upstream.Close()
 		return nil, nil, err
 	}
-	stop := stored.Start(b.fail)
-	return stored, sync.OnceFunc(func() {
-		stop()
+	return stored, b.start(stored, upstream), nil
+}
+
+// start runs a storage. It returns how to close it and the storage that writes for it.
+func (b *backend) start(stored *storage.Storage, upstream closable) (stop func()) {
+	end := stored.Start(b.fail)
+	stop = sync.OnceFunc(func() {
+		end()
 		upstream.Close()
-	}), nil
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.open, stored)
+	})
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.open[stored] = stop
+	return stop
 }
 
 // closable is k8s.io/apiserver's etcd3 storage.
@@ -165,16 +185,16 @@ type closable interface {
 	Close()
 }
 
-// etcd3 returns k8s.io/apiserver's storage without its watch cache, over the shared connection.
-func (b *backend) etcd3(config *storagebackend.ConfigForResource, prefix string, newObject, newList func() runtime.Object,
-	watcher clientv3.Watcher) (closable, error) {
-	own := clientv3.NewCtxClient(b.client.Ctx())
-	own.KV = etcd3.NewETCDLatencyTracker(b.client.KV)
-	own.Lease, own.Maintenance, own.Watcher = b.client.Lease, b.client.Maintenance, watcher
-	client := &kubernetes.Client{Client: own}
-	client.Kubernetes = client
+// etcd3 returns k8s.io/apiserver's storage without its watch cache.
+func (b *backend) etcd3(config *storagebackend.ConfigForResource, prefix string, newObject, newList func() runtime.Object) (closable, error) {
+	client, compactor := b.writer(path.Join("/", config.Prefix, prefix) + "/")
+	return newEtcd3(client, compactor, config, prefix, newObject, newList)
+}
+
+func newEtcd3(client *kubernetes.Client, compactor etcd3.Compactor, config *storagebackend.ConfigForResource, prefix string,
+	newObject, newList func() runtime.Object) (closable, error) {
 	versioner := apistorage.APIObjectVersioner{}
-	upstream, err := etcd3.New(client, b.compactor, config.Codec, newObject, newList, config.Prefix, prefix, config.GroupResource,
+	upstream, err := etcd3.New(client, compactor, config.Codec, newObject, newList, config.Prefix, prefix, config.GroupResource,
 		identity.NewEncryptCheckTransformer(), config.LeaseManagerConfig, etcd3.NewDefaultDecoder(config.Codec, versioner), versioner)
 	if err != nil {
 		return nil, err
@@ -193,7 +213,8 @@ func (o builtinOptions) GetRESTOptions(resource schema.GroupResource, _ runtime.
 	if !ok {
 		return generic.RESTOptions{}, fmt.Errorf("%s is not a built-in resource", resource)
 	}
-	return o.options(resource, stored.Prefix, stored.Codec, stored.Version), nil
+	options := o.options(resource, stored.Prefix, stored.Codec, stored.Version)
+	return o.collected(options, func(runtime.Object) schema.GroupVersion { return stored.GroupVersion }), nil
 }
 
 // definitionOptions are the options of CustomResourceDefinitions: JSON.
@@ -201,7 +222,8 @@ type definitionOptions struct{ *backend }
 
 func (o definitionOptions) GetRESTOptions(resource schema.GroupResource, _ runtime.Object) (generic.RESTOptions, error) {
 	version := schema.GroupVersions{apiextensionsv1.SchemeGroupVersion}
-	return o.options(resource, resource.Group+"/"+resource.Resource, apiserver.Codecs.LegacyCodec(version...), version), nil
+	options := o.options(resource, resource.Group+"/"+resource.Resource, apiserver.Codecs.LegacyCodec(version...), version)
+	return o.collected(options, func(runtime.Object) schema.GroupVersion { return apiextensionsv1.SchemeGroupVersion }), nil
 }
 
 // customOptions are the options of custom resources: JSON. Their storages have readers.
@@ -213,26 +235,9 @@ type customOptions struct {
 func (o customOptions) GetRESTOptions(resource schema.GroupResource, _ runtime.Object) (generic.RESTOptions, error) {
 	options := o.options(resource, resource.Group+"/"+resource.Resource, unstructured.UnstructuredJSONScheme, nil)
 	if o.kind == StoreStorage {
-		options.Decorator = o.readers.Decorator(o.open)
+		options.Decorator = o.readers.Decorator(o.openStorage)
 	}
-	return options, nil
-}
-
-// ping reads one key of etcd, as a health check.
-func (b *backend) ping(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, storagebackend.DefaultHealthcheckTimeout)
-	defer cancel()
-	_, err := b.client.Get(ctx, rootPrefix+"/health")
-	return err
-}
-
-// hasSpace returns an error while etcd refuses writes because it has no space, as a health check.
-func (b *backend) hasSpace(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, storagebackend.DefaultHealthcheckTimeout)
-	defer cancel()
-	status, err := pb.NewMaintenanceClient(b.client.ActiveConnection()).Status(ctx, &pb.StatusRequest{})
-	if err == nil && embeddedetcd.HasNoSpaceAlarm(status) {
-		return errNoSpace
-	}
-	return nil // ping reports that etcd is unavailable
+	return o.collected(options, func(example runtime.Object) schema.GroupVersion {
+		return example.GetObjectKind().GroupVersionKind().GroupVersion()
+	}), nil
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apimachinery/pkg/api/apitesting/fuzzer"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metafuzzer "k8s.io/apimachinery/pkg/apis/meta/fuzzer"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/registry/generic"
 	apistorage "k8s.io/apiserver/pkg/storage"
+	"k8s.io/component-base/metrics"
 
 	"github.com/keepwatch/keepwatch/controlplane/builtin"
 	"github.com/keepwatch/keepwatch/controlplane/internal/datadir"
@@ -36,13 +38,16 @@ func openTestBackend(t *testing.T) *backend {
 		t.Fatal(err)
 	}
 	t.Cleanup(etcd.Stop)
-	b, err := openBackend(t.Context(), EtcdCluster{Servers: []string{etcd.Endpoint}}, StoreStorage, WatchHistory{}, true)
+	database, err := openEtcd(t.Context(), EtcdCluster{Servers: []string{etcd.Endpoint}}, true)
 	if err != nil {
 		t.Fatal(err)
 	}
+	b := newBackend(database, metrics.NewKubeRegistry(), StoreStorage, WatchHistory{})
 	t.Cleanup(b.close)
 	return b
 }
+
+func (b *backend) etcd() *etcdDatabase { return b.database.(*etcdDatabase) }
 
 // twoReaders are the storage of a resource, and the library's storage, which reads and decodes etcd's
 // value for each request.
@@ -65,7 +70,7 @@ func (b *backend) twoReaders(t *testing.T, options generic.RESTOptions, newObjec
 		t.Fatal(err)
 	}
 	t.Cleanup(destroy)
-	library, err := b.etcd3(options.StorageConfig, "/"+options.ResourcePrefix, newObject, newList, b.client.Watcher)
+	library, err := b.etcd3(options.StorageConfig, "/"+options.ResourcePrefix, newObject, newList)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,10 +82,14 @@ func (r twoReaders) key(i int) string {
 	return fmt.Sprintf("/%s/ns/o%03d", r.options.ResourcePrefix, i)
 }
 
-// put writes a value of another API server.
-func (r twoReaders) put(t *testing.T, i int, value []byte) {
+// put writes values of another API server, in one transaction, which is synced once.
+func (r twoReaders) put(t *testing.T, values ...[]byte) {
 	t.Helper()
-	if _, err := r.client.Put(t.Context(), rootPrefix+r.key(i), string(value)); err != nil {
+	var writes []clientv3.Op
+	for i, value := range values {
+		writes = append(writes, clientv3.OpPut(rootPrefix+r.key(i), string(value)))
+	}
+	if _, err := r.etcd().client.Txn(t.Context()).Then(writes...).Commit(); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -175,6 +184,7 @@ func TestBuiltinObjectsAreExact(t *testing.T) {
 				t.Fatal(err)
 			}
 			const n = 20
+			var values [][]byte
 			for i := range n {
 				o := newObject()
 				fuzz.Fill(o)
@@ -186,8 +196,9 @@ func TestBuiltinObjectsAreExact(t *testing.T) {
 				if i%2 == 1 {
 					value = asJSON(t, registry, kinds, o)
 				}
-				r.put(t, i, value)
+				values = append(values, value)
 			}
+			r.put(t, values...)
 			r.compare(t, n)
 		})
 	}
@@ -224,10 +235,12 @@ func TestCustomObjectsAreExact(t *testing.T) {
 		`{}`, `null`, `[]`, `""`, `[null,{},[]]`, `-0`, `1`, `1.0`, `1e3`, `1.5`, `9223372036854775807`, `9223372036854775808`, `-1e-7`, `1e300`,
 		`"<a href=\"x\">&\u2028\u0000\ud83d\ude00</a>"`, `{"":{"b":1,"a":[true,false]}}`, `"2026-01-01T00:00:00Z"`,
 	}
+	var values [][]byte
 	for i, content := range contents {
 		value := fmt.Sprintf(`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"o%03d","namespace":"ns",`+
 			`"labels":{"l":"%d"},"managedFields":[{"fieldsV1":{"f:spec":{".":{}}}}]},"items":[{"x":1}],"spec":%s}`, i, i, content)
-		r.put(t, i, []byte(value))
+		values = append(values, []byte(value))
 	}
+	r.put(t, values...)
 	r.compare(t, len(contents))
 }

@@ -17,8 +17,9 @@ func (b *backend) openUpstream(config *storagebackend.ConfigForResource, prefix 
 	newObject, newList func() runtime.Object, attributes apistorage.AttrFunc, triggers apistorage.IndexerFuncs,
 	indexers *cache.Indexers) (apistorage.Interface, factory.DestroyFunc, error) {
 	// A watcher of its own: the progress of one resource's watch must not wait for another's events.
-	watcher := clientv3.NewWatcher(b.client)
-	etcd, err := b.etcd3(config, prefix, newObject, newList, watcher)
+	database := b.database.(*etcdDatabase) // Options.complete allows no other
+	watcher := clientv3.NewWatcher(database.client)
+	etcd, err := newEtcd3(database.writerWatching(watcher), database.compactor, config, prefix, newObject, newList)
 	if err != nil {
 		watcher.Close()
 		return nil, nil, err

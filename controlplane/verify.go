@@ -46,12 +46,12 @@ type resource struct {
 // verify reads all objects. It returns an error if one is damaged: its key does not have the form of
 // its resource's keys, its value cannot be decoded, the value's kind, name or namespace does not match
 // the key, or it has no UID. A flipped bit elsewhere in a value cannot be detected.
-func (b *backend) verify(ctx context.Context) (objects, unknown int, err error) {
+func (d *etcdDatabase) verify(ctx context.Context) (objects, unknown int, err error) {
 	kinds, err := builtin.NewRegistry()
 	if err != nil {
 		return 0, 0, err
 	}
-	v := &verifier{client: b.client, resources: map[string]resource{definitionPrefix: {decode: decodeDefinition}}}
+	v := &verifier{client: d.client, resources: map[string]resource{definitionPrefix: {decode: decodeDefinition}}}
 	for _, name := range kinds.Resources() {
 		stored, ok := kinds.Stored(name)
 		if !ok {

@@ -15,7 +15,7 @@ import (
 
 // Verify finds each detectable damage of an object, and nothing else.
 func TestVerify(t *testing.T) {
-	owner := start(t, controlplane.Options{})
+	owner := start(t, controlplane.Options{TemporaryEtcd: true})
 	c := connect(t, owner.RESTConfig())
 	gvr := newCRD(t, c, "verified")
 	must(c.typed.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "victim"}}, metav1.CreateOptions{}))(t)
@@ -32,7 +32,7 @@ func TestVerify(t *testing.T) {
 	}
 	options := controlplane.Options{Etcd: owner.EtcdCluster(), Verify: true}
 	undamaged := start(t, options)
-	if objects, unknown := undamaged.Verified(); objects != 5 || unknown != 0 { // two namespaces, a definition, and these two
+	if objects, unknown := undamaged.Verified(); objects != 8 || unknown != 0 { // four namespaces, a service, a definition, and these two
 		t.Errorf("verified %d objects and %d unknown keys", objects, unknown)
 	}
 	undamaged.stop()
@@ -71,7 +71,7 @@ func TestVerify(t *testing.T) {
 		})
 	}
 	must(etcd.Put(t.Context(), "/registry/regisury/x", "y"))(t)
-	if objects, unknown := start(t, options).Verified(); objects != 5 || unknown != 1 {
+	if objects, unknown := start(t, options).Verified(); objects != 8 || unknown != 1 {
 		t.Errorf("verified %d objects and %d unknown keys", objects, unknown)
 	}
 }

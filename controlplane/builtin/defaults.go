@@ -5,6 +5,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -23,6 +24,9 @@ import (
 func addDefaults(scheme *runtime.Scheme) error {
 	byType[admissionregistrationv1.MutatingWebhookConfiguration](scheme, defaultMutatingWebhooks)
 	byType[admissionregistrationv1.ValidatingWebhookConfiguration](scheme, defaultValidatingWebhooks)
+	byType[authenticationv1.TokenRequest](scheme, func(o *authenticationv1.TokenRequest) {
+		point(&o.Spec.ExpirationSeconds, defaultTokenSeconds)
+	})
 	byType[corev1.Namespace](scheme, defaultNamespace)
 	byType[corev1.Pod](scheme, func(o *corev1.Pod) { defaultPod(o) })
 	byType[corev1.PodTemplate](scheme, func(o *corev1.PodTemplate) { defaultPodSpec(&o.Template.Spec) })

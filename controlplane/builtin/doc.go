@@ -18,7 +18,11 @@
 //	strategy.go     rules of creates and updates     prepare.go      fields of new objects
 //	immutable.go    fields that updates must keep    fields.go       selectable fields
 //	status.go       the subresource status           scale.go        the subresource scale
-//	namespace.go    deletion in two steps            reviews.go      reviews
+//	namespace.go    deletion in two steps            reviews.go      reviews of rights
+//	tokens.go       serviceaccounts/token            tokenreviews.go reviews of tokens
+//	certificates.go CertificateSigningRequests
+//	eviction.go     the subresource pods/eviction    binding.go      pods/binding, and bindings
+//	connect.go      pods/log, exec, attach, portforward: errors
 //	defaults*.go    defaults                         events.go, autoscalers.go   second versions
 //
 // [genericregistry.Store]: https://pkg.go.dev/k8s.io/apiserver/pkg/registry/generic/registry#Store

@@ -6,6 +6,7 @@ import (
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -116,6 +117,8 @@ var table = []*kind{
 
 	{gv: schedulingv1.SchemeGroupVersion, resource: "priorityclasses", object: &schedulingv1.PriorityClass{}, list: &schedulingv1.PriorityClassList{},
 		short: []string{"pc"}, counts: countCreation},
+	{gv: certificatesv1.SchemeGroupVersion, resource: "certificatesigningrequests", object: &certificatesv1.CertificateSigningRequest{},
+		list: &certificatesv1.CertificateSigningRequestList{}, short: []string{"csr"}, name: anyName, status: ownStatus, fields: csrFields},
 	{gv: coordinationv1.SchemeGroupVersion, resource: "leases", object: &coordinationv1.Lease{}, list: &coordinationv1.LeaseList{},
 		namespaced: true, putCreates: true, putNeedsVersion: true},
 	{gv: discoveryv1.SchemeGroupVersion, resource: "endpointslices", object: &discoveryv1.EndpointSlice{}, list: &discoveryv1.EndpointSliceList{},

@@ -30,28 +30,38 @@ type review struct {
 	gv       schema.GroupVersion
 	resource string
 	object   runtime.Object
+	// namespaced is true for questions about one namespace.
+	namespaced bool
 	// answer sets the status of an object of this kind. requester is the user who sent it.
 	answer func(ctx context.Context, rights Authorizer, requester user.Info, question runtime.Object) error
 }
 
 // reviews are the resources of kubectl auth, and of servers that delegate authorization to the API.
 var reviews = []review{
-	{authenticationv1.SchemeGroupVersion, "selfsubjectreviews", &authenticationv1.SelfSubjectReview{}, answerSelf},
-	{authorizationv1.SchemeGroupVersion, "selfsubjectaccessreviews", &authorizationv1.SelfSubjectAccessReview{}, answerSelfAccess},
-	{authorizationv1.SchemeGroupVersion, "subjectaccessreviews", &authorizationv1.SubjectAccessReview{}, answerAccess},
-	{authorizationv1.SchemeGroupVersion, "selfsubjectrulesreviews", &authorizationv1.SelfSubjectRulesReview{}, answerSelfRules},
+	{authenticationv1.SchemeGroupVersion, "selfsubjectreviews", &authenticationv1.SelfSubjectReview{}, false, answerSelf},
+	{authorizationv1.SchemeGroupVersion, "selfsubjectaccessreviews", &authorizationv1.SelfSubjectAccessReview{}, false, answerSelfAccess},
+	{authorizationv1.SchemeGroupVersion, "subjectaccessreviews", &authorizationv1.SubjectAccessReview{}, false, answerAccess},
+	{authorizationv1.SchemeGroupVersion, "localsubjectaccessreviews", &authorizationv1.LocalSubjectAccessReview{}, true, answerLocalAccess},
+	{authorizationv1.SchemeGroupVersion, "selfsubjectrulesreviews", &authorizationv1.SelfSubjectRulesReview{}, false, answerSelfRules},
 }
 
 func answerSelf(_ context.Context, _ Authorizer, requester user.Info, question runtime.Object) error {
 	q := question.(*authenticationv1.SelfSubjectReview)
-	q.Status.UserInfo = authenticationv1.UserInfo{Username: requester.GetName(), UID: requester.GetUID(), Groups: requester.GetGroups()}
-	for key, values := range requester.GetExtra() {
-		if q.Status.UserInfo.Extra == nil {
-			q.Status.UserInfo.Extra = map[string]authenticationv1.ExtraValue{}
-		}
-		q.Status.UserInfo.Extra[key] = values
-	}
+	q.ObjectMeta = metav1.ObjectMeta{CreationTimestamp: metav1.Now()}
+	q.Status.UserInfo = userInfo(requester)
 	return nil
+}
+
+// userInfo returns a user as reviews show it.
+func userInfo(u user.Info) authenticationv1.UserInfo {
+	shown := authenticationv1.UserInfo{Username: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups()}
+	for key, values := range u.GetExtra() {
+		if shown.Extra == nil {
+			shown.Extra = map[string]authenticationv1.ExtraValue{}
+		}
+		shown.Extra[key] = values
+	}
+	return shown
 }
 
 func answerSelfAccess(ctx context.Context, rights Authorizer, requester user.Info, question runtime.Object) error {
@@ -63,16 +73,37 @@ func answerSelfAccess(ctx context.Context, rights Authorizer, requester user.Inf
 
 func answerAccess(ctx context.Context, rights Authorizer, _ user.Info, question runtime.Object) error {
 	q := question.(*authorizationv1.SubjectAccessReview)
-	if q.Spec.User == "" && len(q.Spec.Groups) == 0 {
-		return invalid(question, field.Required(field.NewPath("spec", "user"), "name a user, groups, or both"))
+	var err error
+	q.Status, err = decideAbout(ctx, rights, q, q.Spec)
+	return err
+}
+
+func answerLocalAccess(ctx context.Context, rights Authorizer, _ user.Info, question runtime.Object) error {
+	q := question.(*authorizationv1.LocalSubjectAccessReview)
+	if asked := q.Spec.ResourceAttributes; asked != nil && asked.Namespace != q.Namespace {
+		return invalid(question, field.Invalid(field.NewPath("spec.resourceAttributes.namespace"), asked.Namespace, "must match metadata.namespace"))
 	}
-	subject := &user.DefaultInfo{Name: q.Spec.User, UID: q.Spec.UID, Groups: q.Spec.Groups, Extra: map[string][]string{}}
-	for key, values := range q.Spec.Extra {
-		subject.Extra[key] = values
+	if asked := q.Spec.NonResourceAttributes; asked != nil {
+		return invalid(question, field.Invalid(field.NewPath("spec.nonResourceAttributes"), asked, "disallowed on this kind of request"))
+	}
+	if namespace := genericapirequest.NamespaceValue(ctx); namespace != q.Namespace {
+		return apierrors.NewBadRequest("spec.resourceAttributes.namespace must match namespace: " + namespace)
 	}
 	var err error
-	q.Status, err = decide(ctx, rights, subject, q, q.Spec.ResourceAttributes, q.Spec.NonResourceAttributes)
+	q.Status, err = decideAbout(ctx, rights, q, q.Spec)
 	return err
+}
+
+// decideAbout authorizes a request of the subject that a question names.
+func decideAbout(ctx context.Context, rights Authorizer, question runtime.Object, spec authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error) {
+	if spec.User == "" && len(spec.Groups) == 0 {
+		return authorizationv1.SubjectAccessReviewStatus{}, invalid(question, field.Required(field.NewPath("spec", "user"), "name a user, groups, or both"))
+	}
+	subject := &user.DefaultInfo{Name: spec.User, UID: spec.UID, Groups: spec.Groups, Extra: map[string][]string{}}
+	for key, values := range spec.Extra {
+		subject.Extra[key] = values
+	}
+	return decide(ctx, rights, subject, question, spec.ResourceAttributes, spec.NonResourceAttributes)
 }
 
 func answerSelfRules(ctx context.Context, rights Authorizer, requester user.Info, question runtime.Object) error {
@@ -145,7 +176,7 @@ type reviewREST struct {
 
 func (r *reviewREST) New() runtime.Object     { return r.object.DeepCopyObject() }
 func (r *reviewREST) Destroy()                {}
-func (r *reviewREST) NamespaceScoped() bool   { return false }
+func (r *reviewREST) NamespaceScoped() bool   { return r.namespaced }
 func (r *reviewREST) GetSingularName() string { return strings.ToLower(r.kindName()) }
 
 func (r *reviewREST) Create(ctx context.Context, question runtime.Object, validate rest.ValidateObjectFunc, _ *metav1.CreateOptions) (runtime.Object, error) {

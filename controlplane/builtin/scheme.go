@@ -8,6 +8,7 @@ import (
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -38,7 +39,7 @@ func NewRegistry() (*Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, add := range []func(*runtime.Scheme) error{addHubTypes, addFieldLabels, addDefaults, addEventConversions, addAutoscalerConversions} {
+	for _, add := range []func(*runtime.Scheme) error{addHubTypes, addFieldLabels, addDefaults, addEventConversions, addAutoscalerConversions, addConnectOptions} {
 		if err := add(scheme); err != nil {
 			return nil, err
 		}
@@ -52,7 +53,7 @@ func PublicScheme() (*runtime.Scheme, error) {
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
 	for _, add := range []func(*runtime.Scheme) error{
 		admissionregistrationv1.AddToScheme, corev1.AddToScheme, appsv1.AddToScheme, authenticationv1.AddToScheme, authorizationv1.AddToScheme,
-		autoscalingv1.AddToScheme, autoscalingv2.AddToScheme, batchv1.AddToScheme, coordinationv1.AddToScheme, discoveryv1.AddToScheme, eventsv1.AddToScheme, networkingv1.AddToScheme, nodev1.AddToScheme,
+		autoscalingv1.AddToScheme, autoscalingv2.AddToScheme, batchv1.AddToScheme, certificatesv1.AddToScheme, coordinationv1.AddToScheme, discoveryv1.AddToScheme, eventsv1.AddToScheme, networkingv1.AddToScheme, nodev1.AddToScheme,
 		policyv1.AddToScheme, rbacv1.AddToScheme, schedulingv1.AddToScheme, storagev1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
@@ -74,6 +75,10 @@ func addHubTypes(scheme *runtime.Scheme) error {
 		scheme.AddKnownTypes(hub(question.gv.Group), question.object)
 	}
 	scheme.AddKnownTypes(hub(autoscalingv1.GroupName), &autoscalingv1.Scale{})
+	scheme.AddKnownTypes(hub(policyv1.GroupName), &policyv1.Eviction{})
+	scheme.AddKnownTypes(hub(authenticationv1.GroupName), &authenticationv1.TokenRequest{}, &authenticationv1.TokenReview{})
+	scheme.AddKnownTypes(hub(corev1.GroupName), &corev1.Binding{}, &corev1.PodLogOptions{}, &corev1.PodExecOptions{},
+		&corev1.PodAttachOptions{}, &corev1.PodPortForwardOptions{})
 	return nil
 }
 
@@ -102,8 +107,9 @@ type Stored struct {
 	Prefix string
 	// Codec writes the stored version as protobuf and reads any registered version.
 	Codec runtime.Codec
-	// Version selects the stored version.
-	Version runtime.GroupVersioner
+	// GroupVersion is the stored version, and Version selects it.
+	GroupVersion schema.GroupVersion
+	Version      runtime.GroupVersioner
 	// Namespaced reports whether keys below Prefix are namespace/name instead of name.
 	Namespaced bool
 	// Object is an empty object. It must not be changed.
@@ -131,7 +137,7 @@ func (r *Registry) Stored(resource schema.GroupResource) (Stored, bool) {
 		}
 		version := schema.GroupVersions{k.gv}
 		codec := versioning.NewDefaultingCodecForScheme(r.Scheme, info.Serializer, r.Codecs.UniversalDeserializer(), version, hub(k.gv.Group))
-		return Stored{Prefix: k.prefix(), Codec: bareCodec{codec}, Version: version, Namespaced: k.namespaced, Object: k.object}, true
+		return Stored{Prefix: k.prefix(), Codec: bareCodec{codec}, GroupVersion: k.gv, Version: version, Namespaced: k.namespaced, Object: k.object}, true
 	}
 	return Stored{}, false
 }

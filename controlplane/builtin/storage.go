@@ -2,8 +2,12 @@ package builtin
 
 import (
 	"fmt"
+	"maps"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/generic"
@@ -23,9 +27,9 @@ type Served struct {
 	Store      *genericregistry.Store
 }
 
-// Install serves all built-in resources on server, with the storage options of getter. rights answers
-// the reviews.
-func (r *Registry) Install(server *genericapiserver.GenericAPIServer, getter generic.RESTOptionsGetter, rights Authorizer) ([]Served, error) {
+// Install serves all built-in resources on server, with the storage options of getter. rights and identities answer
+// the reviews and the requests of tokens.
+func (r *Registry) Install(server *genericapiserver.GenericAPIServer, getter generic.RESTOptionsGetter, rights Authorizer, identities Identities) ([]Served, error) {
 	var resources []Served
 	byVersion := map[schema.GroupVersion]map[string]rest.Storage{}
 	for _, k := range table {
@@ -43,12 +47,16 @@ func (r *Registry) Install(server *genericapiserver.GenericAPIServer, getter gen
 			}
 		}
 	}
+	stores := storesOf(resources)
+	maps.Copy(byVersion[corev1.SchemeGroupVersion], podSubresources(stores))
+	byVersion[corev1.SchemeGroupVersion]["serviceaccounts/token"] = newTokenREST(stores, identities.Issuer)
 	for _, question := range reviews {
 		if byVersion[question.gv] == nil {
 			byVersion[question.gv] = map[string]rest.Storage{}
 		}
 		byVersion[question.gv][question.resource] = &reviewREST{question, rights}
 	}
+	byVersion[authenticationv1.SchemeGroupVersion]["tokenreviews"] = &tokenReviewREST{identities}
 	return resources, r.installGroups(server, byVersion)
 }
 
@@ -143,7 +151,9 @@ func (r *Registry) restStorage(k *kind, getter generic.RESTOptionsGetter) (*gene
 		finalize := finalizeStrategy{rules}
 		served[k.resource+"/finalize"] = &subresource{withRules(store, finalize, finalize)}
 	}
-	if k.status != noStatus {
+	if _, ok := k.object.(*certificatesv1.CertificateSigningRequest); ok {
+		maps.Copy(served, csrREST(k, store, csrStrategy{rules}))
+	} else if k.status != noStatus {
 		status := statusStrategy{rules}
 		served[k.resource+"/status"] = &subresource{withRules(store, status, status)}
 	}
@@ -151,6 +161,35 @@ func (r *Registry) restStorage(k *kind, getter generic.RESTOptionsGetter) (*gene
 		served[k.resource+"/scale"] = &scaleREST{k, store}
 	}
 	return store, served, nil
+}
+
+func storesOf(resources []Served) map[schema.GroupResource]*genericregistry.Store {
+	stores := map[schema.GroupResource]*genericregistry.Store{}
+	for _, served := range resources {
+		stores[served.Resource.GroupResource()] = served.Store
+	}
+	return stores
+}
+
+// podSubresources returns what is served of pods besides their status, and bindings.
+func podSubresources(stores map[schema.GroupResource]*genericregistry.Store) map[string]rest.Storage {
+	pods, budgets := stores[corev1.Resource("pods")], stores[policyv1.Resource("poddisruptionbudgets")]
+	binding, connect := &bindingREST{pods}, containers{pods, stores[corev1.Resource("nodes")]}
+	return map[string]rest.Storage{
+		"bindings":         &legacyBindingREST{binding},
+		"pods/binding":     binding,
+		"pods/eviction":    &evictionREST{withStatusRules(pods), withStatusRules(budgets)},
+		"pods/log":         &logREST{connect},
+		"pods/exec":        &streamREST{connect, &corev1.PodExecOptions{}},
+		"pods/attach":      &streamREST{connect, &corev1.PodAttachOptions{}},
+		"pods/portforward": &streamREST{connect, &corev1.PodPortForwardOptions{}},
+	}
+}
+
+// withStatusRules returns the same store with the rules of /status.
+func withStatusRules(store *genericregistry.Store) *genericregistry.Store {
+	status := statusStrategy{store.UpdateStrategy.(strategy)}
+	return withRules(store, status, status)
 }
 
 // withRules returns the same store with another strategy for updates.

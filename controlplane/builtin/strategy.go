@@ -139,10 +139,16 @@ func (s strategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 
 // reset returns fields that a manager does not own, for every served version of the kind.
 func (k *kind) reset(fields ...string) map[fieldpath.APIVersion]*fieldpath.Set {
-	set := fieldpath.NewSet()
+	var paths []fieldpath.Path
 	for _, name := range fields {
-		set.Insert(fieldpath.MakePathOrDie(name))
+		paths = append(paths, fieldpath.MakePathOrDie(name))
 	}
+	return k.resetPaths(paths...)
+}
+
+// resetPaths is reset for fields at any depth.
+func (k *kind) resetPaths(paths ...fieldpath.Path) map[fieldpath.APIVersion]*fieldpath.Set {
+	set := fieldpath.NewSet(paths...)
 	byVersion := map[fieldpath.APIVersion]*fieldpath.Set{}
 	for _, gv := range k.served() {
 		byVersion[fieldpath.APIVersion(gv.String())] = set

@@ -1,5 +1,5 @@
-// Package datadir opens the folder with the data of one server. A lock in it excludes a second
-// server. Secret files are readable by their owner only, and files are replaced in one step.
+// Package datadir opens the folder with the data of one server, or keeps its files in memory. A lock in the folder
+// excludes a second server. Secret files are readable by their owner only, and files are replaced in one step.
 //
 //	datadir.go   the folder, its lock and the files that are created once
 //	file.go      replaces a file in one step, and unwraps errors of file operations
@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 	"k8s.io/klog/v2"
@@ -23,6 +24,21 @@ type Dir struct {
 	// Temporary reports whether Close removes the folder. Its files need no flush to the disk.
 	Temporary bool
 	lock      *fileutil.LockedFile
+	memory    *sync.Map // the contents of files by name, instead of a folder
+}
+
+// InMemory returns a Dir without a folder: its path is empty, and its files are in memory. Close has no effect
+// on it.
+func InMemory() *Dir { return &Dir{Temporary: true, memory: &sync.Map{}} }
+
+// Clone returns a copy of a Dir in memory.
+func (d *Dir) Clone() *Dir {
+	clone := InMemory()
+	d.memory.Range(func(name, content any) bool {
+		clone.memory.Store(name, content)
+		return true
+	})
+	return clone
 }
 
 // Open creates the folder if it does not exist, and locks it. An empty path creates a temporary
@@ -69,6 +85,9 @@ func (d *Dir) File(name string) string { return filepath.Join(d.Path, name) }
 
 // Close releases the lock, and removes a temporary folder.
 func (d *Dir) Close() error {
+	if d.memory != nil {
+		return nil
+	}
 	err := d.lock.Close()
 	if d.Temporary {
 		err = errors.Join(err, os.RemoveAll(d.Path))
@@ -79,6 +98,9 @@ func (d *Dir) Close() error {
 // ReadOrCreate returns the content of a file. If the file does not exist, it is created with the
 // content that create returns. Other users lose the right to read the file.
 func (d *Dir) ReadOrCreate(name string, create func() ([]byte, error)) ([]byte, error) {
+	if d.memory != nil {
+		return d.loadOrCreate(name, create)
+	}
 	content, err := os.ReadFile(d.File(name))
 	if err == nil {
 		return content, d.makePrivate(name)
@@ -90,6 +112,26 @@ func (d *Dir) ReadOrCreate(name string, create func() ([]byte, error)) ([]byte, 
 		return nil, err
 	}
 	return content, WriteFile(d.File(name), content)
+}
+
+func (d *Dir) loadOrCreate(name string, create func() ([]byte, error)) ([]byte, error) {
+	if content, ok := d.memory.Load(name); ok {
+		return content.([]byte), nil
+	}
+	content, err := create()
+	if err == nil {
+		d.memory.Store(name, content)
+	}
+	return content, err
+}
+
+// Write replaces a file in one step. Only its owner can read it.
+func (d *Dir) Write(name string, content []byte) error {
+	if d.memory != nil {
+		d.memory.Store(name, content)
+		return nil
+	}
+	return WriteFile(d.File(name), content)
 }
 
 // makePrivate removes the rights of other users from a secret file.

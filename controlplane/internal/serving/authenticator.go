@@ -5,23 +5,29 @@ import (
 	"strings"
 
 	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/group"
 	"k8s.io/apiserver/pkg/authentication/request/bearertoken"
 	"k8s.io/apiserver/pkg/authentication/request/union"
 	"k8s.io/apiserver/pkg/authentication/request/websocket"
+	"k8s.io/apiserver/pkg/authentication/request/x509"
 	"k8s.io/apiserver/pkg/authentication/token/tokenfile"
+	tokenunion "k8s.io/apiserver/pkg/authentication/token/union"
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
 // adminUser is the name of the token's user.
 const adminUser = "keepwatch-admin"
 
-// Authenticator authenticates the token's user. A client sends the token in a header or, from a
-// browser, in the name of a WebSocket subprotocol. Without the token, only health checks are
-// answered; the answer to any other request is 401.
-func (c *Credentials) Authenticator() authenticator.Request {
+// Authenticator authenticates the token's user, the users that accounts authenticates by other tokens, and the users of
+// client certificates: their names are the common names, their groups the organizations. A client sends a token in a
+// header or, from a browser, in the name of a WebSocket subprotocol. The server's own token is for the given audiences.
+// Without a credential, only health checks are answered; the answer to any other request is 401.
+func (c *Credentials) Authenticator(accounts authenticator.Token, audiences authenticator.Audiences) authenticator.Request {
 	admin := &user.DefaultInfo{Name: adminUser, Groups: []string{user.SystemPrivilegedGroup, user.AllAuthenticated}}
-	tokens := tokenfile.New(map[string]*user.DefaultInfo{c.token: admin})
-	return union.New(bearertoken.New(tokens), websocket.NewProtocolAuthenticator(tokens), authenticator.RequestFunc(anonymousHealth))
+	own := authenticator.WrapAudienceAgnosticToken(audiences, tokenfile.New(map[string]*user.DefaultInfo{c.token: admin}))
+	tokens := tokenunion.New(own, accounts)
+	users := union.New(x509.NewDynamic(c.clients.VerifyOptions, x509.CommonNameUserConversion), bearertoken.New(tokens), websocket.NewProtocolAuthenticator(tokens))
+	return union.New(group.NewAuthenticatedGroupAdder(users), authenticator.RequestFunc(anonymousHealth))
 }
 
 // MarkingAuthenticated returns an authenticator that marks the connections of authenticated requests
@@ -37,8 +43,8 @@ func MarkingAuthenticated(listener *Listener, authenticate authenticator.Request
 }
 
 // WithoutErrors returns an authenticator that answers a wrong credential with no user instead of an
-// error, which the server would log as its own. The authenticators here read memory only: they
-// cannot fail for another reason.
+// error, which the server would log as its own. An error of the storage, which the authenticator of service accounts
+// reads, is logged where it occurs.
 func WithoutErrors(authenticate authenticator.Request) authenticator.Request {
 	return authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool, error) {
 		response, ok, err := authenticate.AuthenticateRequest(r)

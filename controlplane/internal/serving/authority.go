@@ -32,6 +32,8 @@ const (
 	certificateLife = 2 * 365 * 24 * time.Hour
 	// clockSkew is the tolerated lag of a client's clock.
 	clockSkew = time.Hour
+	// requestedSkew is the same for a certificate that a client requested, as in kube-controller-manager.
+	requestedSkew = 5 * time.Minute
 )
 
 // loadAuthority reads the authority in the data folder, or creates it.
@@ -101,7 +103,7 @@ func (a *authority) issue(host string) (cert, key []byte, err error) {
 		NotAfter:     now.Add(certificateLife),
 		KeyUsage:     x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		DNSNames:     []string{"localhost"},
+		DNSNames:     []string{"localhost", loopbackName},
 		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
 	}
 	if name, err := os.Hostname(); err == nil {
@@ -112,6 +114,52 @@ func (a *authority) issue(host string) (cert, key []byte, err error) {
 	} else if host != "" {
 		template.DNSNames = append(template.DNSNames, host)
 	}
+	return a.sign(template, private)
+}
+
+// issueClient returns a client certificate and key, PEM, for a user and the user's groups.
+func (a *authority) issueClient(name string, groups []string) (cert, key []byte, err error) {
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	now := time.Now()
+	template := &x509.Certificate{
+		SerialNumber: serial(),
+		Subject:      pkix.Name{CommonName: name, Organization: groups},
+		NotBefore:    now.Add(-clockSkew),
+		NotAfter:     now.Add(certificateLife),
+		KeyUsage:     x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+	return a.sign(template, private)
+}
+
+// issueRequested returns a client certificate, PEM, that a request asks for. Its names are the request's; extensions of the
+// request are left out. It does not outlive the authority.
+func (a *authority) issueRequested(request *x509.CertificateRequest, usage x509.KeyUsage, life time.Duration) ([]byte, error) {
+	if err := request.CheckSignature(); err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	template := &x509.Certificate{
+		SerialNumber: serial(), Subject: request.Subject,
+		DNSNames: request.DNSNames, IPAddresses: request.IPAddresses, EmailAddresses: request.EmailAddresses, URIs: request.URIs,
+		NotBefore: now.Add(-requestedSkew), NotAfter: now.Add(life),
+		KeyUsage: usage, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, BasicConstraintsValid: true,
+	}
+	if template.NotAfter.After(a.cert.NotAfter) {
+		template.NotAfter = a.cert.NotAfter
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, request.PublicKey, a.key)
+	if err != nil {
+		return nil, err
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), nil
+}
+
+// sign returns a certificate of a key, and the key, PEM.
+func (a *authority) sign(template *x509.Certificate, private *ecdsa.PrivateKey) (cert, key []byte, err error) {
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, private.Public(), a.key)
 	if err != nil {
 		return nil, nil, err

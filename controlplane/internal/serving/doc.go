@@ -2,7 +2,8 @@
 // connections, the certificate, the credentials of its clients, and their authentication.
 //
 // One certificate authority and one token are in the data folder, where they outlive restarts. The
-// token's user is the administrator; the server does not have another user.
+// token's user is the administrator. The users of client certificates have the names and groups in them, if the
+// authority, or one that the options name, has signed them.
 //
 //	listener.go        accepts connections, and closes some if there are too many
 //	descriptors_*.go   the limit of open files, which bounds the connections
@@ -10,5 +11,5 @@
 //	authority.go       the certificate authority, and the serving certificate that it issues
 //	token.go           the token
 //	kubeconfig.go      the file with these for clients
-//	authenticator.go   authenticates requests by the token
+//	authenticator.go   authenticates requests by the token, certificates and service accounts' tokens
 package serving

@@ -61,7 +61,7 @@ func TestSilentConnectionsAreClosed(t *testing.T) {
 	data := must(datadir.Open(t.TempDir()))(t)
 	defer data.Close()
 	listener := deadlineListener{must(net.Listen("tcp", "127.0.0.1:0"))(t), make(chan *deadlineConn, 1)}
-	credentials := must(LoadCredentials(listener.Addr(), data, ""))(t)
+	credentials := must(LoadCredentials(listener.Addr(), data, Given{}))(t)
 	tracking := newListener(listener, 10)
 	stop := make(chan struct{})
 	stopped, _, err := credentials.SecureServing(tracking).Serve(http.NotFoundHandler(), 0, stop)

@@ -13,7 +13,7 @@ import (
 // new one.
 func loadToken(d *datadir.Dir, given string) (string, error) {
 	if given != "" {
-		if err := datadir.WriteFile(d.File(tokenFile), []byte(given)); err != nil {
+		if err := d.Write(tokenFile, []byte(given)); err != nil {
 			return "", fmt.Errorf("cannot store the token in %s: %w", d.Path, datadir.Cause(err))
 		}
 		return given, nil

@@ -1,0 +1,165 @@
+package controlplane
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	listers "k8s.io/apiextensions-apiserver/pkg/client/listers/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/registry/generic"
+	apistorage "k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/cache"
+)
+
+// collected returns options of a resource whose objects the garbage collector follows: it reads the storage itself, not
+// through the API. Without a collector the options stay as they are.
+func (b *backend) collected(options generic.RESTOptions, version func(example runtime.Object) schema.GroupVersion) generic.RESTOptions {
+	if b.collector == nil {
+		return options
+	}
+	options.EnableGarbageCollection = true
+	open := options.Decorator
+	options.Decorator = func(config *storagebackend.ConfigForResource, prefix string, keyOf func(runtime.Object) (string, error),
+		newObject, newList func() runtime.Object, attributes apistorage.AttrFunc, triggers apistorage.IndexerFuncs,
+		indexers *cache.Indexers) (apistorage.Interface, factory.DestroyFunc, error) {
+		storage, destroy, err := open(config, prefix, keyOf, newObject, newList, attributes, triggers, indexers)
+		if err != nil || config.GroupResource == (schema.GroupResource{Resource: "events"}) { // these own nothing, and expire
+			return storage, destroy, err
+		}
+		example := newObject()
+		resource := version(example).WithResource(config.GroupResource.Resource)
+		remove := b.collector.Follow(resource, example, &storedObjects{storage, prefix, newList})
+		return storage, func() {
+			remove()
+			destroy()
+		}, nil
+	}
+	return options
+}
+
+// storedObjects lists and watches a storage.
+type storedObjects struct {
+	storage apistorage.Interface
+	prefix  string
+	newList func() runtime.Object
+}
+
+// IsWatchListSemanticsUnSupported makes a reflector list.
+func (s *storedObjects) IsWatchListSemanticsUnSupported() bool { return true }
+
+func (s *storedObjects) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+	list := s.newList()
+	return list, s.storage.GetList(ctx, s.prefix, apistorage.ListOptions{ResourceVersion: options.ResourceVersion, Predicate: apistorage.Everything, Recursive: true}, list)
+}
+
+func (s *storedObjects) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	w, err := s.storage.Watch(ctx, s.prefix, apistorage.ListOptions{ResourceVersion: options.ResourceVersion, Predicate: apistorage.Everything, Recursive: true})
+	if err != nil {
+		return nil, err
+	}
+	return watch.Filter(w, func(e watch.Event) (watch.Event, bool) {
+		if shared, ok := e.Object.(runtime.CacheableObject); ok { // all watches share it, with its encodings
+			e.Object = shared.GetObject()
+		}
+		return e, true
+	}), nil
+}
+
+func (s *storedObjects) List(options metav1.ListOptions) (runtime.Object, error) {
+	return s.ListWithContext(context.Background(), options)
+}
+
+func (s *storedObjects) Watch(options metav1.ListOptions) (watch.Interface, error) {
+	return s.WatchWithContext(context.Background(), options)
+}
+
+// definitionOpener requests each custom resource once, since apiextensions-apiserver opens the storage of one, which the
+// garbage collector follows, at the first request.
+type definitionOpener struct {
+	metadata    metadata.Interface
+	definitions listers.CustomResourceDefinitionLister
+	changed     chan struct{} // of capacity 1: definitions changed since it was received from
+}
+
+// openRetry is the pause after a custom resource could not be requested.
+const openRetry = time.Second
+
+func newDefinitionOpener(metadata metadata.Interface, definitions listers.CustomResourceDefinitionLister, informer cache.SharedIndexInformer) (*definitionOpener, error) {
+	o := &definitionOpener{metadata, definitions, make(chan struct{}, 1)}
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { o.notify() },
+		UpdateFunc: func(any, any) { o.notify() },
+	})
+	return o, err
+}
+
+func (o *definitionOpener) notify() {
+	select {
+	case o.changed <- struct{}{}:
+	default:
+	}
+}
+
+// run requests custom resources until ctx is done.
+func (o *definitionOpener) run(ctx context.Context) {
+	opened := map[string]string{} // the resourceVersion of the definition, by its name
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-o.changed:
+		}
+		if err := o.open(ctx, opened); err != nil && ctx.Err() == nil {
+			utilruntime.HandleErrorWithContext(ctx, err, "A custom resource is requested again later")
+			select {
+			case <-ctx.Done():
+			case <-time.After(openRetry):
+				o.notify()
+			}
+		}
+	}
+}
+
+// open requests the resources whose definitions changed.
+func (o *definitionOpener) open(ctx context.Context, opened map[string]string) error {
+	definitions, err := o.definitions.List(labels.Everything())
+	if err != nil {
+		return err
+	}
+	for _, d := range definitions {
+		if opened[d.Name] == d.ResourceVersion || !apihelpers.IsCRDConditionTrue(d, apiextensionsv1.Established) {
+			continue
+		}
+		for _, version := range d.Spec.Versions {
+			if !version.Served {
+				continue
+			}
+			resource := schema.GroupVersionResource{Group: d.Spec.Group, Version: version.Name, Resource: d.Status.AcceptedNames.Plural}
+			if _, err := o.metadata.Resource(resource).List(ctx, metav1.ListOptions{Limit: 1}); err != nil {
+				return err
+			}
+			break // all versions are opened at a time
+		}
+		opened[d.Name] = d.ResourceVersion
+	}
+	return nil
+}
+
+// runCollector collects garbage until ctx is done.
+func (c *chain) runCollector(ctx context.Context) {
+	var opening sync.WaitGroup
+	defer opening.Wait()
+	opening.Go(func() { c.opener.run(ctx) })
+	c.collector.Run(ctx)
+}

@@ -1,0 +1,155 @@
+package garbage
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/restmapper"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+)
+
+// The delays before an object is handled again after an error; they double.
+const (
+	minDelay = 20 * time.Millisecond
+	maxDelay = 30 * time.Second
+	// rediscovery is the time between two requests of discovery for owners of unknown kinds.
+	rediscovery = time.Second
+)
+
+// Collector collects garbage. Its methods are safe for concurrent use.
+type Collector struct {
+	metadata metadata.Interface
+	kinds    *restmapper.DeferredDiscoveryRESTMapper
+	// discovered is when kinds was reset last. Only Run uses it.
+	discovered time.Time
+	graph      *graph
+	queue      workqueue.TypedRateLimitingInterface[types.UID]
+	sources    sources
+}
+
+// New returns a collector that writes by clients of the server.
+func New(client kubernetes.Interface, metadata metadata.Interface) *Collector {
+	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](minDelay, maxDelay)
+	return &Collector{
+		metadata: metadata,
+		kinds:    restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client.Discovery())),
+		graph:    newGraph(),
+		queue:    workqueue.NewTypedRateLimitingQueue(limiter),
+		sources:  sources{byResource: map[schema.GroupResource][]*source{}},
+	}
+}
+
+// onlyMetadata returns what the collector needs of an object.
+func onlyMetadata(o any) (any, error) {
+	object, err := meta.Accessor(o)
+	if err != nil {
+		return o, nil // the state of a deleted object
+	}
+	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID(), ResourceVersion: object.GetResourceVersion(),
+		OwnerReferences: object.GetOwnerReferences(), Finalizers: object.GetFinalizers(), DeletionTimestamp: object.GetDeletionTimestamp(),
+	}}, nil
+}
+
+// put adds an object to the graph, and enqueues whom the change concerns.
+func (c *Collector) put(resource schema.GroupVersionResource, o any) {
+	object := o.(metav1.Object)
+	n := &node{
+		resource: resource, namespace: object.GetNamespace(), name: object.GetName(), uid: object.GetUID(),
+		owners: object.GetOwnerReferences(), deleting: deletionOf(object),
+	}
+	before := c.graph.put(n)
+	switch {
+	case n.deleting == inForeground || n.deleting == orphaning:
+		c.queue.Add(n.uid)
+	case len(n.owners) > 0 && (before == nil || !equality.Semantic.DeepEqual(before.owners, n.owners)):
+		c.queue.Add(n.uid)
+	}
+	if before == nil {
+		return
+	}
+	for _, owner := range before.owners { // one may wait for this reference to go, or to block no longer
+		c.queue.Add(owner.UID)
+	}
+}
+
+// deleted removes an object that was deleted.
+func (c *Collector) deleted(o any) {
+	if unknown, ok := o.(cache.DeletedFinalStateUnknown); ok {
+		o = unknown.Obj
+	}
+	c.remove(o.(metav1.Object).GetUID())
+}
+
+// remove removes an object from the graph, and enqueues its dependents, and the owners that may wait for it.
+func (c *Collector) remove(uid types.UID) {
+	n := c.graph.remove(uid)
+	if n == nil {
+		return
+	}
+	for _, dependent := range c.graph.dependentsOf(n.uid) {
+		c.queue.Add(dependent.uid)
+	}
+	for _, owner := range n.owners {
+		c.queue.Add(owner.UID)
+	}
+}
+
+// Run collects garbage until ctx is done.
+func (c *Collector) Run(ctx context.Context) {
+	c.start(ctx)
+	defer c.sources.running.Wait()
+	defer context.AfterFunc(ctx, c.queue.ShutDown)()
+	for {
+		uid, shutdown := c.queue.Get()
+		if shutdown {
+			return
+		}
+		c.process(ctx, uid)
+		c.queue.Done(uid)
+	}
+}
+
+func (c *Collector) process(ctx context.Context, uid types.UID) {
+	n := c.graph.get(uid)
+	if n == nil {
+		c.queue.Forget(uid)
+		return
+	}
+	err := c.handle(ctx, n)
+	switch {
+	case err == nil:
+		c.queue.Forget(uid)
+	case ctx.Err() != nil:
+	default:
+		if !apierrors.IsConflict(err) && !meta.IsNoMatchError(err) {
+			utilruntime.HandleErrorWithContext(ctx, err, "Collection of an object is retried", "resource", n.resource.Resource, "namespace", n.namespace, "name", n.name)
+		}
+		c.queue.AddRateLimited(uid)
+	}
+}
+
+// handle does what an object needs in its state.
+func (c *Collector) handle(ctx context.Context, n *node) error {
+	switch n.deleting {
+	case orphaning:
+		return c.orphan(ctx, n)
+	case inForeground:
+		return c.deleteDependents(ctx, n)
+	case deleted:
+		return nil
+	default:
+		return c.collect(ctx, n)
+	}
+}

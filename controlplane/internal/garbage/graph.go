@@ -1,0 +1,140 @@
+package garbage
+
+import (
+	"slices"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// node is an object. It is immutable.
+type node struct {
+	resource        schema.GroupVersionResource
+	namespace, name string
+	uid             types.UID
+	owners          []metav1.OwnerReference
+	// deleting is how the object is being deleted.
+	deleting deletion
+}
+
+// deletion is the state of an object's deletion.
+type deletion uint8
+
+const (
+	notDeleted   deletion = iota
+	deleted               // and kept by others' finalizers
+	inForeground          // waits for its dependents' deletion
+	orphaning             // waits until no dependent refers to it
+)
+
+// deletionOf returns the state of an object's deletion.
+func deletionOf(object metav1.Object) deletion {
+	switch {
+	case object.GetDeletionTimestamp() == nil:
+		return notDeleted
+	case slices.Contains(object.GetFinalizers(), metav1.FinalizerOrphanDependents):
+		return orphaning
+	case slices.Contains(object.GetFinalizers(), metav1.FinalizerDeleteDependents):
+		return inForeground
+	default:
+		return deleted
+	}
+}
+
+// ownedBy returns the reference to an owner.
+func (n *node) ownedBy(owner types.UID) (metav1.OwnerReference, bool) {
+	i := slices.IndexFunc(n.owners, func(o metav1.OwnerReference) bool { return o.UID == owner })
+	if i < 0 {
+		return metav1.OwnerReference{}, false
+	}
+	return n.owners[i], true
+}
+
+// blocks reports whether an object delays the deletion of an owner in the foreground.
+func (n *node) blocks(owner types.UID) bool {
+	reference, ok := n.ownedBy(owner)
+	return ok && reference.BlockOwnerDeletion != nil && *reference.BlockOwnerDeletion
+}
+
+// graph is the objects that are known, and the dependents of each owner, which may be unknown itself.
+type graph struct {
+	mu         sync.Mutex
+	nodes      map[types.UID]*node
+	dependents map[types.UID]map[types.UID]struct{}
+}
+
+func newGraph() *graph {
+	return &graph{nodes: map[types.UID]*node{}, dependents: map[types.UID]map[types.UID]struct{}{}}
+}
+
+// put adds or replaces an object. It returns the one that it replaces; nil for none.
+func (g *graph) put(n *node) (before *node) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	before = g.nodes[n.uid]
+	g.unlink(before)
+	g.nodes[n.uid] = n
+	for _, owner := range n.owners {
+		if g.dependents[owner.UID] == nil {
+			g.dependents[owner.UID] = map[types.UID]struct{}{}
+		}
+		g.dependents[owner.UID][n.uid] = struct{}{}
+	}
+	return before
+}
+
+// remove removes an object, and returns it; nil if it is unknown.
+func (g *graph) remove(uid types.UID) *node {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n := g.nodes[uid]
+	g.unlink(n)
+	delete(g.nodes, uid)
+	return n
+}
+
+// unlink removes an object from its owners' dependents.
+func (g *graph) unlink(n *node) {
+	if n == nil {
+		return
+	}
+	for _, owner := range n.owners {
+		delete(g.dependents[owner.UID], n.uid)
+		if len(g.dependents[owner.UID]) == 0 {
+			delete(g.dependents, owner.UID)
+		}
+	}
+}
+
+// get returns an object; nil if it is unknown.
+func (g *graph) get(uid types.UID) *node {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.nodes[uid]
+}
+
+// of returns the objects of a resource.
+func (g *graph) of(resource schema.GroupResource) []types.UID {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var found []types.UID
+	for uid, n := range g.nodes {
+		if n.resource.GroupResource() == resource {
+			found = append(found, uid)
+		}
+	}
+	return found
+}
+
+// dependentsOf returns the objects that refer to an owner.
+func (g *graph) dependentsOf(owner types.UID) []*node {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	found := make([]*node, 0, len(g.dependents[owner]))
+	for uid := range g.dependents[owner] {
+		found = append(found, g.nodes[uid])
+	}
+	return found
+}

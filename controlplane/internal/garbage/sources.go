@@ -1,0 +1,105 @@
+package garbage
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/cache"
+)
+
+// source is where the objects of a resource are read.
+type source struct {
+	resource schema.GroupVersionResource
+	example  runtime.Object // of the objects' type
+	objects  cache.ListerWatcher
+	stop     context.CancelFunc // nil until the source is followed
+	ended    chan struct{}      // closed when following has ended
+}
+
+// sources are those of all resources. Several of a resource have the same objects, as the storages of the versions of a
+// custom resource do: the first is followed.
+type sources struct {
+	mu         sync.Mutex
+	byResource map[schema.GroupResource][]*source
+	ctx        context.Context // nil until the collector runs
+	running    sync.WaitGroup
+}
+
+// Follow adds a source of the objects of a resource. remove removes it, and returns when it is no longer read.
+func (c *Collector) Follow(resource schema.GroupVersionResource, example runtime.Object, objects cache.ListerWatcher) (remove func()) {
+	added := &source{resource: resource, example: example, objects: objects, ended: make(chan struct{})}
+	s := &c.sources
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	of := resource.GroupResource()
+	s.byResource[of] = append(s.byResource[of], added)
+	c.followFirst(of)
+	return sync.OnceFunc(func() { c.unfollow(added) })
+}
+
+// start follows the sources that were added before the collector runs.
+func (c *Collector) start(ctx context.Context) {
+	s := &c.sources
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ctx = ctx
+	for resource := range s.byResource {
+		c.followFirst(resource)
+	}
+}
+
+// followFirst follows the first source of a resource, unless it is followed. The caller has locked the sources.
+func (c *Collector) followFirst(resource schema.GroupResource) {
+	s := &c.sources
+	if s.ctx == nil || s.ctx.Err() != nil || len(s.byResource[resource]) == 0 || s.byResource[resource][0].stop != nil {
+		return
+	}
+	first := s.byResource[resource][0]
+	ctx, cancel := context.WithCancel(s.ctx)
+	first.stop = cancel
+	s.running.Go(func() {
+		defer close(first.ended)
+		c.follow(ctx, first)
+	})
+}
+
+// unfollow removes a source, forgets its objects if it was followed, and follows the next one of the resource.
+func (c *Collector) unfollow(removed *source) {
+	s := &c.sources
+	of := removed.resource.GroupResource()
+	s.mu.Lock()
+	followed := removed.stop != nil
+	s.mu.Unlock()
+	if followed {
+		removed.stop()
+		<-removed.ended
+		for _, uid := range c.graph.of(of) {
+			c.remove(uid)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.byResource[of] = slices.DeleteFunc(s.byResource[of], func(other *source) bool { return other == removed })
+	if len(s.byResource[of]) == 0 {
+		delete(s.byResource, of)
+	}
+	c.followFirst(of)
+}
+
+// follow follows the objects of a source until ctx is done.
+func (c *Collector) follow(ctx context.Context, from *source) {
+	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: from.objects,
+		ObjectType:    from.example,
+		Transform:     onlyMetadata,
+		Handler: cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(o any) { c.put(from.resource, o) },
+			UpdateFunc: func(_, o any) { c.put(from.resource, o) },
+			DeleteFunc: c.deleted,
+		},
+	})
+	informer.RunWithContext(ctx)
+}
