@@ -31,7 +31,7 @@
 //	served.go          the resources and groups that a server has routes for
 //	resource.go        describes a built-in resource to the read path
 //	types.go           the types of each server's kinds
-//	memory.go          returns the garbage of the start
+//	memory.go          what the server need not hold: managed fields of its own pods, garbage of the start
 //	authorizer.go      requests of a starting server wait for the informers of its authorizers
 //	readers.go         the readers of all resources, in the chain of handlers
 //	remoteversions.go  the API versions that the aggregator sends to other servers

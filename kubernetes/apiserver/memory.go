@@ -3,8 +3,22 @@ package apiserver
 import (
 	"runtime/debug"
 
+	corev1 "k8s.io/api/core/v1"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	coreinformers "k8s.io/client-go/informers/core/v1"
 )
+
+// dropManagedFields makes the informer of pods, which authentication, authorization and admission read, store
+// pods without managed fields, which are a large part of a pod, and which these readers do not use. The
+// informer must not have started.
+func dropManagedFields(pods coreinformers.PodInformer) error {
+	return pods.Informer().SetTransform(func(object any) (any, error) {
+		if pod, ok := object.(*corev1.Pod); ok {
+			pod.ManagedFields = nil
+		}
+		return object, nil
+	})
+}
 
 // freeStartMemory makes a server return the garbage of its start to the operating system: once when the
 // informers of Kubernetes' server have read everything, and once when the watch caches have decoded what they

@@ -35,10 +35,15 @@ func Wrap(config *app.Config, etcd *genericoptions.EtcdOptions, o Options) (*Wra
 	}
 	outermost := outermostOf(config)
 	outermost.BuildHandlerChainFunc = w.readers.chain(outermost.BuildHandlerChainFunc)
-	if kube := config.KubeAPIs; kube != nil {
-		return w, waitForAuthorizers(outermost, kube.ControlPlane.VersionedInformers, w.synced)
+	kube := config.KubeAPIs
+	if kube == nil {
+		return w, nil
 	}
-	return w, nil
+	informers := kube.ControlPlane.VersionedInformers
+	if err := dropManagedFields(informers.Core().V1().Pods()); err != nil {
+		return nil, err
+	}
+	return w, waitForAuthorizers(outermost, informers, w.synced)
 }
 
 // registerMetrics registers the metrics of the read path with those of the process. A process with several
