@@ -1,6 +1,8 @@
 package stream
 
 import (
+	"fmt"
+
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keepwatch/keepwatch"
@@ -116,6 +118,27 @@ func (d *delivery) settle(done func(announcement) bool) {
 			d.announced = append(d.announced, a)
 		}
 	}
+}
+
+// projectMetadata replaces the metadata that the state stores; see [Options].Metadata.
+func (d *delivery) projectMetadata(project func([]byte) ([]byte, error)) error {
+	if project == nil {
+		return nil
+	}
+	for i := range d.intents {
+		if err := d.intents[i].record.projectMetadata(project); err != nil {
+			return fmt.Errorf("%s: %w", d.intents[i].key, err)
+		}
+	}
+	for key, r := range d.records {
+		if r == nil {
+			continue
+		}
+		if err := r.projectMetadata(project); err != nil {
+			return fmt.Errorf("%s: %w", key, err)
+		}
+	}
+	return nil
 }
 
 func (d *delivery) appendSynced() {

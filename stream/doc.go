@@ -20,9 +20,16 @@
 // the revision of every SYNCED and BOOKMARK, through any number of restarts and crashes.
 // A DELETED of a difference has apiVersion, kind and metadata only.
 //
+// # Databases
+//
+// A consumer that commits a delivery as a whole stores the position and the index itself
+// ([NewTransactional]). Then a crash costs nothing: a delivery was committed, or it was not. Package
+// stream/sink has the contract of such consumers, and of several streams into one. A consumer that
+// receives whole deliveries and stores no index has a state beside it ([NewAtLeastOnce]).
+//
 // # What a crash costs
 //
-// A stream delivers in steps: a batch, or a page of a list. Each delivery is
+// Any other stream delivers in steps: a batch, or a page of a list. Each delivery is
 //
 //  1. announced: the objects that it adds and deletes are written to the state,
 //  2. written: its messages go to the sink, which is flushed,
@@ -59,6 +66,8 @@
 //	state.go        the contract of a state, and its position
 //	memory.go       a state in memory
 //	disk.go         a state on disk
+//	transaction.go  a stream whose consumer stores the index: pieces, and what they add up to
+//	atleastonce.go  a stream whose consumer receives pieces, and whose state is on disk
 //	open.go         opening and verifying the state on disk
 //	index.go        its index, for readers
 //	identity.go     the stream that a state belongs to

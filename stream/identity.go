@@ -45,7 +45,8 @@ func (c Cluster) String() string {
 	return fmt.Sprintf("%s (%s)", c.Server, c.UID)
 }
 
-func (i Identity) matches(o Identity) bool {
+// Matches reports whether two runs of i and o may share a state.
+func (i Identity) Matches(o Identity) bool {
 	same := i.Cluster.same(o.Cluster)
 	i.Cluster, o.Cluster = Cluster{}, Cluster{}
 	return same && i == o

@@ -8,6 +8,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/boltfile"
 )
 
 // Index is the index of a state on disk, opened for reading: the objects that the stream has
@@ -25,7 +26,7 @@ type Index struct {
 func OpenIndex(dir string, id Identity) (*Index, error) {
 	path := filepath.Join(dir, fileName)
 	d, err := openWith(path,
-		func(path string) (*bolt.DB, error) { return lock(path, openExisting, true) },
+		boltfile.ReadOnly,
 		func(d *disk) error { return d.checkIndex(id) })
 	switch {
 	case errors.Is(err, errOtherStream):

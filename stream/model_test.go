@@ -223,11 +223,34 @@ func (f *follower) runAtRandom() {
 		},
 		"": func(*rapid.T) {},
 	})
+	if rapid.Bool().Draw(f.t, "gone") {
+		f.gone()
+	}
 	f.crashes = false
 	for f.stream.Revision() != f.world.revision() {
 		f.step(false)
 	}
 	f.end()
+}
+
+// gone ends the stream after the source has deleted every object. A crash meanwhile is followed by another end.
+func (f *follower) gone() {
+	f.world.deleteAll()
+	for ended := false; !ended; {
+		f.planCrash(12)
+		err := f.stream.End(context.Background(), f.world.revision(), keepwatch.GapExpired)
+		f.crash.steps = -1
+		if err != nil && !errors.Is(err, errCrash) {
+			f.t.Fatal(err)
+		}
+		if ended = err == nil; !ended {
+			f.end()
+			f.start()
+		}
+	}
+	if n := f.stream.position.Count; n > 0 {
+		f.t.Fatalf("%d objects are left", n)
+	}
 }
 
 // check folds the output of all runs.

@@ -61,18 +61,37 @@ func (s *ndjsonSink) event(e Event) error {
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", e.Type, e.Object.Key(), err)
 	}
-	head := s.out.AvailableBuffer()
-	head = append(head, `{"type":"`...)
-	head = append(head, e.Type.String()...)
-	head = append(head, `","revision":"`...)
-	head = strconv.AppendUint(head, uint64(e.Revision), 10)
-	head = append(head, `","id":"`...)
-	head = appendEscaped(head, e.ID)
-	head = append(head, s.middle...)
-	_, _ = s.out.Write(head)
+	_, _ = s.out.Write(append(appendHead(s.out.AvailableBuffer(), e), s.middle...))
 	_, _ = s.out.Write(object)
 	_, err = s.out.WriteString("}\n")
 	return err
+}
+
+// appendHead appends an event up to its id.
+func appendHead(text []byte, e Event) []byte {
+	text = append(text, `{"type":"`...)
+	text = append(text, e.Type.String()...)
+	text = append(text, `","revision":"`...)
+	text = strconv.AppendUint(text, uint64(e.Revision), 10)
+	text = append(text, `","id":"`...)
+	return appendEscaped(text, e.ID)
+}
+
+// AppendEvent appends an event to text as [NDJSON] writes it, without the line break.
+func AppendEvent(text []byte, e Event, resource string) ([]byte, error) {
+	text = append(appendHead(text, e), `","resource":"`...)
+	text = append(appendEscaped(text, resource), `","object":`...)
+	text, err := AppendObject(text, e.Object)
+	return append(text, '}'), err
+}
+
+// AppendObject appends the JSON of an object to text, without line breaks.
+func AppendObject(text []byte, o Object) ([]byte, error) {
+	object, err := compact(o.JSON())
+	if err != nil {
+		return text, fmt.Errorf("%s: %w", o.Key(), err)
+	}
+	return append(text, object...), nil
 }
 
 func (s *ndjsonSink) Flush() error { return s.out.Flush() }

@@ -4,23 +4,19 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"strconv"
-	"time"
 
 	bolt "go.etcd.io/bbolt"
-	boltErrors "go.etcd.io/bbolt/errors"
+
+	"github.com/keepwatch/keepwatch/internal/boltfile"
 )
 
 const (
 	fileName = "stream.db"
 	// format is the version of the file's content.
 	format = 1
-	// lockTimeout is how long Open waits for an earlier run to end.
-	lockTimeout = time.Second
 )
 
 // Open opens the state in dir for the stream id, or creates one there. The state is locked
@@ -42,7 +38,7 @@ func Open(dir string, id Identity) (State, error) {
 // explain adds the path and advice to an error of opening a state.
 func explain(dir, path string, err error) error {
 	switch {
-	case errors.Is(err, boltErrors.ErrTimeout):
+	case boltfile.InUse(err):
 		return fmt.Errorf("state directory %s is in use by another keepwatch", dir)
 	case errors.Is(err, errOtherStream):
 		return fmt.Errorf("state directory %s %w; use another directory, or delete this one to begin anew", dir, err)
@@ -56,101 +52,31 @@ func explain(dir, path string, err error) error {
 
 var (
 	errOtherStream = errors.New("belongs to another stream")
-	errDamagedFile = errors.New("is damaged")
+	errDamagedFile = boltfile.ErrDamaged
 )
 
 // open is Open without the advice in the errors.
 func open(path string, id Identity) (*disk, error) {
-	return openWith(path, openOrCreate, func(d *disk) error { return d.checkIdentity(id) })
+	return openWith(path, boltfile.OrCreate, func(d *disk) error { return d.checkIdentity(id) })
 }
 
-// openWith opens a file, checks its head and verifies the rest. With a damaged file bbolt
-// panics, or reads beyond the end of its mapping, in many places.
-func openWith(path string, open func(string) (*bolt.DB, error), checkHead func(*disk) error) (d *disk, err error) {
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	var db *bolt.DB
-	defer func() {
-		if recover() != nil {
-			err = fmt.Errorf("%w: parts of it are missing or garbled", errDamagedFile)
+// openWith opens a file, checks its head and verifies the rest.
+func openWith(path string, open func(string) (*bolt.DB, error), checkHead func(*disk) error) (*disk, error) {
+	d := &disk{path: path}
+	_, err := boltfile.Open(path, open, func(db *bolt.DB) (err error) {
+		d.db = db
+		if d.file, err = os.Stat(path); err != nil {
+			return err
 		}
-		if err != nil && db != nil {
-			err = errors.Join(err, closeDamaged(db))
+		if err := checkHead(d); err != nil {
+			return err
 		}
-	}()
-	db, err = open(path)
-	switch {
-	case errors.Is(err, boltErrors.ErrInvalid), errors.Is(err, boltErrors.ErrChecksum), errors.Is(err, boltErrors.ErrVersionMismatch):
-		return nil, fmt.Errorf("%w: %w", errDamagedFile, err)
-	case err != nil:
-		return nil, err
-	}
-	d = &disk{db: db, path: path}
-	if d.file, err = os.Stat(path); err != nil {
-		return nil, err
-	}
-	if err := checkHead(d); err != nil {
-		return nil, err
-	}
-	return d, d.verify()
-}
-
-// openOrCreate opens a file, or creates one. A new file gets its name only after bbolt has
-// initialized it: a shorter file under the name is then always a damaged one, and never
-// one whose process was killed while it created the file.
-func openOrCreate(path string) (*bolt.DB, error) {
-	db, err := lock(path, openExisting, false)
-	if !errors.Is(err, fs.ErrNotExist) {
-		return db, err
-	}
-	if db, err = lock(path+".new", os.OpenFile, false); err != nil {
-		return nil, err
-	}
-	if _, err = os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
-		if err = os.Rename(path+".new", path); err == nil {
-			return db, nil
-		}
-	}
-	// Another process was faster, or the rename failed.
-	_ = os.Remove(path + ".new")
-	if err = errors.Join(err, db.Close()); err != nil {
-		return nil, err
-	}
-	return lock(path, openExisting, false)
-}
-
-// lock opens a bbolt file for this process alone, or with readOnly for readers only.
-func lock(path string, open func(string, int, os.FileMode) (*os.File, error), readOnly bool) (*bolt.DB, error) {
-	return bolt.Open(path, 0o600, &bolt.Options{
-		Timeout: lockTimeout, FreelistType: bolt.FreelistMapType, OpenFile: open, ReadOnly: readOnly,
+		return d.verify()
 	})
-}
-
-// minSize is the size to which bbolt initializes a file, in one write: four pages of
-// 4 KiB, or of the system's page size if that is larger.
-const minSize = 4 * 4096
-
-// openExisting opens an existing file. It refuses one that is shorter than any state, the
-// empty file included: bbolt would initialize it again, and the stream would deliver no
-// deletion of what it has delivered before.
-func openExisting(path string, flag int, mode os.FileMode) (*os.File, error) {
-	file, err := os.OpenFile(path, flag&^os.O_CREATE, mode)
 	if err != nil {
 		return nil, err
 	}
-	info, err := file.Stat()
-	if err == nil && info.Size() < minSize {
-		err = fmt.Errorf("%w: it ends after %d bytes", errDamagedFile, info.Size())
-	}
-	if err != nil {
-		return nil, errors.Join(err, file.Close())
-	}
-	return file, nil
-}
-
-// closeQuietly closes a file that may be damaged.
-func closeDamaged(db *bolt.DB) (err error) {
-	defer func() { _ = recover() }()
-	return db.Close()
+	return d, nil
 }
 
 // head is the content of the head bucket.
@@ -192,7 +118,7 @@ func (d *disk) head() (found *head, err error) {
 
 // belongsTo returns an error if the file belongs to another stream than id.
 func (h *head) belongsTo(id Identity) error {
-	if !h.identity.matches(id) {
+	if !h.identity.Matches(id) {
 		return fmt.Errorf("%w: it has the state of %s, not of %s", errOtherStream, h.identity, id)
 	}
 	return nil

@@ -32,6 +32,14 @@ func recordOf(o Object, serial uint64, kind schema.GroupVersionKind) record {
 	}
 }
 
+// projectMetadata replaces the metadata. A record of a transactional stream has none.
+func (r *record) projectMetadata(project func([]byte) ([]byte, error)) (err error) {
+	if len(r.metadata) > 0 {
+		r.metadata, err = project(r.metadata)
+	}
+	return err
+}
+
 // encode returns the text of a record. The serial is first: serialOf reads it without
 // the rest.
 func (r record) encode() []byte {

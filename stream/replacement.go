@@ -169,5 +169,22 @@ func (s *Stream) deliverDeleted(keys []string, at keepwatch.Revision) error {
 	return s.deliver(d)
 }
 
+// End delivers what is left of a resource that the source no longer has: a Gap with the reason, a Deleted for each
+// object, and a Synced without objects. It delivers nothing if the consumer has no objects and no gap is open. newest is
+// a revision at which the source had no such resource; if a greater one was delivered, that one counts. The caller
+// must not call Apply or Replace at the same time. A later list begins a difference, as after any gap.
+func (s *Stream) End(ctx context.Context, newest keepwatch.Revision, reason keepwatch.GapReason) error {
+	p := s.position
+	if p.Count == 0 && !p.Relisting && len(s.announced) == 0 {
+		return nil
+	}
+	to := max(newest, p.Delivered)
+	r, err := s.Replace(ctx, keepwatch.Relist{To: to, Reason: reason})
+	if err != nil {
+		return err
+	}
+	return r.Commit(ctx, to)
+}
+
 // Discard drops the list. The index retains what was delivered of it.
 func (r *replacement) Discard() {}

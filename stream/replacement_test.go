@@ -212,3 +212,51 @@ func TestManyDeletions(t *testing.T) {
 		})
 	}
 }
+
+// TestEnd ends streams whose source no longer has the resource.
+func TestEnd(t *testing.T) {
+	end := func(x *testStream, newest keepwatch.Revision) string {
+		t.Helper()
+		if err := x.End(context.Background(), newest, keepwatch.GapExpired); err != nil {
+			t.Fatal(err)
+		}
+		return x.delivered()
+	}
+	for _, tt := range []struct {
+		name   string
+		before func(x *testStream)
+		newest keepwatch.Revision
+		want   string
+	}{
+		{"nothing was delivered", func(*testStream) {}, 20, ""},
+		{"no objects", func(x *testStream) { x.list(keepwatch.Relist{}, 10) }, 20, ""},
+		{"objects", func(x *testStream) { x.list(keepwatch.Relist{}, 10, "a.1@5", "b.1@7") }, 20,
+			"gap 10-20 expired, -a.1@5 (20), -b.1@7 (20), synced 20 #0"},
+		{"the newest revision is not known", func(x *testStream) { x.list(keepwatch.Relist{}, 10, "a.1@5") }, 1,
+			"gap 10-10 expired, -a.1@5 (10), synced 10 #0"},
+		{"within the first list", func(x *testStream) { x.putList(keepwatch.Relist{}, "a.1@5").Discard() }, 20,
+			"-a.1@5 (20), synced 20 #0"},
+		{"within a gap", func(x *testStream) {
+			x.list(keepwatch.Relist{}, 10, "a.1@5")
+			x.putList(keepwatch.Relist{Reason: keepwatch.GapExpired, To: 15}, "b.1@12").Discard()
+		}, 20, "gap 10-20 expired, -a.1@5 (20), -b.1@12 (20), synced 20 #0"},
+		{"an empty gap", func(x *testStream) {
+			x.list(keepwatch.Relist{}, 10)
+			x.putList(keepwatch.Relist{Reason: keepwatch.GapExpired, To: 15}).Discard()
+		}, 20, "gap 10-20 expired, synced 20 #0"},
+	} {
+		for kind, state := range states(t) {
+			t.Run(kind+"/"+tt.name, func(t *testing.T) {
+				x := newTestStream(t, state(), Options{})
+				tt.before(x)
+				x.delivered()
+				if got := end(x, tt.newest); got != tt.want {
+					t.Errorf("delivered %s\nwant %s", got, tt.want)
+				}
+				if got := end(x, 30); got != "" {
+					t.Errorf("the second end delivered %s", got)
+				}
+			})
+		}
+	}
+}

@@ -30,6 +30,13 @@ type State interface {
 	commit(c commit) error
 }
 
+// Committed returns the note and the number of objects of the last commit of a state; see
+// [NewAtLeastOnce]. The note is empty if there was none.
+func Committed(s State) (note string, objects uint64) {
+	p := s.position()
+	return p.Note, p.Count
+}
+
 // announcement is an intent with its number. Numbers increase in the order of the events.
 type announcement struct {
 	number uint64
@@ -63,6 +70,8 @@ type position struct {
 	Count uint64 `json:"count"`
 	// Serial is the last serial that was given to a key.
 	Serial uint64 `json:"serial"`
+	// Note is the consumer's; see NewAtLeastOnce.
+	Note string `json:"note,omitempty"`
 }
 
 func (p position) encode() []byte {

@@ -19,6 +19,9 @@ type Options struct {
 	Kind schema.GroupVersionKind
 	// Synced, if set, is called after each Synced that is flushed and committed.
 	Synced func()
+	// Metadata, if set, returns what the state stores in place of the Metadata of an object, for
+	// example without confidential annotations. It must be idempotent.
+	Metadata func(metadata []byte) ([]byte, error)
 }
 
 // Stream sends the state and the changes of a source to one consumer: once while no
@@ -149,6 +152,9 @@ func (s *Stream) refuseList(format string, args ...any) error {
 func (s *Stream) deliver(d *delivery) error {
 	if d.empty() {
 		return nil
+	}
+	if err := d.projectMetadata(s.options.Metadata); err != nil {
+		return err
 	}
 	numbers, err := s.announce(d)
 	if err != nil {

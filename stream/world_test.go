@@ -54,6 +54,14 @@ func (w *world) write(t *rapid.T) {
 	w.history = append(w.history, c)
 }
 
+// deleteAll deletes every object.
+func (w *world) deleteAll() {
+	for _, o := range w.at(w.revision()) {
+		o.revision = w.revision() + 1
+		w.history = append(w.history, keepwatch.Change{Type: keepwatch.Deleted, Revision: o.revision, Object: o})
+	}
+}
+
 // objects returns the state at a revision as a list has it, in any order.
 func (w *world) objects(t *rapid.T, r keepwatch.Revision) []keepwatch.Object {
 	state := w.at(r)

@@ -1,0 +1,5 @@
+// Package project removes and redacts parts of objects before they are stored.
+//
+//	project.go  Projection
+//	path.go     paths: a part of JSONPath
+package project

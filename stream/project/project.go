@@ -1,0 +1,159 @@
+package project
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+)
+
+// Options name the parts of objects.
+type Options struct {
+	// Fields are the paths of the fields that are stored; empty means all. apiVersion, kind and
+	// metadata's name, namespace, uid and resourceVersion are always stored.
+	Fields []string
+	// Redact are the paths of values that are replaced by "REDACTED". If there are any, the annotation
+	// kubectl.kubernetes.io/last-applied-configuration, which repeats values, is removed.
+	Redact []string
+}
+
+// Redacted replaces a value that is redacted.
+const Redacted = "REDACTED"
+
+// lastApplied is kubectl's annotation with a copy of the object.
+const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
+
+// identity are the fields that are always stored.
+var identity = []string{
+	"apiVersion", "kind", "metadata.name", "metadata.namespace", "metadata.uid", "metadata.resourceVersion",
+}
+
+// Projection removes and redacts parts of objects. It is immutable.
+type Projection struct {
+	fields, redact []path
+}
+
+// New returns a projection, or an error that names the path that cannot be parsed. Without any
+// options it returns nil.
+func New(o Options) (*Projection, error) {
+	if len(o.Fields) == 0 && len(o.Redact) == 0 {
+		return nil, nil
+	}
+	p := &Projection{}
+	if len(o.Fields) > 0 {
+		o.Fields = append(o.Fields[:len(o.Fields):len(o.Fields)], identity...)
+	}
+	for _, list := range []struct {
+		texts []string
+		paths *[]path
+	}{{o.Fields, &p.fields}, {o.Redact, &p.redact}} {
+		for _, text := range list.texts {
+			parsed, err := parsePath(text)
+			if err != nil {
+				return nil, err
+			}
+			*list.paths = append(*list.paths, parsed)
+		}
+	}
+	return p, nil
+}
+
+// Apply returns the projection of an object's JSON. Numbers keep their text. It does not
+// change its argument, and is safe for concurrent use.
+func (p *Projection) Apply(object []byte) ([]byte, error) {
+	in := json.NewDecoder(bytes.NewReader(object))
+	in.UseNumber()
+	var value any
+	if err := in.Decode(&value); err != nil {
+		return nil, fmt.Errorf("the object cannot be read as JSON: %w", err)
+	}
+	if len(p.redact) > 0 {
+		value = redact(value, p.redact)
+		removeLastApplied(value)
+	}
+	if len(p.fields) > 0 {
+		if value = keep(value, p.fields); value == nil {
+			value = map[string]any{}
+		}
+	}
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(value); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), nil
+}
+
+// keep returns the parts of a value to which paths lead, or nil if there are none. A list
+// keeps the elements that have any, in order.
+func keep(value any, paths []path) any {
+	for _, p := range paths {
+		if len(p) == 0 {
+			return value
+		}
+	}
+	switch value := value.(type) {
+	case map[string]any:
+		kept := map[string]any{}
+		for name, member := range value {
+			if part := keep(member, after(paths, func(s step) bool { return s.matches(name) })); part != nil {
+				kept[name] = part
+			}
+		}
+		if len(kept) > 0 {
+			return kept
+		}
+	case []any:
+		var kept []any
+		for i, element := range value {
+			if part := keep(element, after(paths, func(s step) bool { return s.matchesIndex(i) })); part != nil {
+				kept = append(kept, part)
+			}
+		}
+		if len(kept) > 0 {
+			return kept
+		}
+	}
+	return nil
+}
+
+// redact replaces the parts of a value to which paths lead.
+func redact(value any, paths []path) any {
+	for _, p := range paths {
+		if len(p) == 0 {
+			return Redacted
+		}
+	}
+	if len(paths) == 0 {
+		return value
+	}
+	switch value := value.(type) {
+	case map[string]any:
+		for name, member := range value {
+			value[name] = redact(member, after(paths, func(s step) bool { return s.matches(name) }))
+		}
+	case []any:
+		for i, element := range value {
+			value[i] = redact(element, after(paths, func(s step) bool { return s.matchesIndex(i) }))
+		}
+	}
+	return value
+}
+
+// after returns what follows the first steps that match.
+func after(paths []path, matches func(step) bool) (rest []path) {
+	for _, p := range paths {
+		if matches(p[0]) {
+			rest = append(rest, p[1:])
+		}
+	}
+	return rest
+}
+
+func removeLastApplied(object any) {
+	o, _ := object.(map[string]any)
+	metadata, _ := o["metadata"].(map[string]any)
+	if annotations, ok := metadata["annotations"].(map[string]any); ok {
+		delete(annotations, lastApplied)
+	}
+}

@@ -1,0 +1,86 @@
+package broker
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/stream"
+)
+
+func TestParseAddress(t *testing.T) {
+	a, err := ParseAddress("kafka://sync:p%40ss,w@a:9092,[::1]:9093,c/k8s.{resource}?state=s%20t", "state", "tls")
+	if err != nil {
+		t.Fatal(err)
+	}
+	password, _ := a.User.Password()
+	if !slices.Equal(a.Servers, []string{"a:9092", "[::1]:9093", "c"}) || a.User.Username() != "sync" || password != "p@ss,w" ||
+		a.Path != "k8s.{resource}" || a.Parameter("state") != "s t" || a.Parameter("tls") != "" {
+		t.Errorf("%+v, password %q", a, password)
+	}
+	for text, want := range map[string]string{
+		"kafka:a":                      "no ://",
+		"kafka://":                     "no valid host",
+		"kafka://a,,b/":                "no valid host",
+		"kafka://a:b/":                 "no valid host",
+		"kafka://u:secret@/x":          "no valid host",
+		"kafka://u:sec%ret@a/x":        "must be percent-encoded",
+		"kafka://a/x?state=1&state=2":  "more than once",
+		"kafka://a/x?state=%zz":        "must be percent-encoded",
+		"kafka://u:secret@a/x?sate=1":  `"sate" is not known: the parameters are state, tls`,
+		"kafka://u:secret@a/%zz?tls=1": "must be percent-encoded",
+	} {
+		if _, err := ParseAddress(text, "state", "tls"); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// FuzzParseAddress checks that no text makes it panic, and that no error has the password.
+func FuzzParseAddress(f *testing.F) {
+	f.Add("nats", "u:", "@h:1", "/S?a=b")
+	f.Add("nats", "", "%", "?%")
+	f.Fuzz(func(t *testing.T, scheme, before, after, tail string) {
+		if strings.ContainsAny(scheme, "/?:") || strings.ContainsAny(before, "/?") {
+			return
+		}
+		_, err := ParseAddress(scheme+"://"+before+"pa55word@"+after+tail, "a")
+		if err != nil && strings.Contains(err.Error(), "pa55word") {
+			t.Error(err)
+		}
+	})
+}
+
+func TestTemplate(t *testing.T) {
+	template, err := ParseTemplate("k8s.{resource}.{namespace}{resource}", "resource", "namespace")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := template.Expand(strings.ToUpper); got != "k8s.RESOURCE.NAMESPACERESOURCE" || template.String() != "k8s.{resource}.{namespace}{resource}" {
+		t.Errorf("%s is %s", template, got)
+	}
+	for text, want := range map[string]string{"{uid}": "{uid} is not known: they are {resource}, {namespace}", "a{": "a brace has no partner", "}a": "a brace has no partner", "{{resource}}": "a brace"} {
+		if _, err := ParseTemplate(text, "resource", "namespace"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+// TestEncode checks messages that concern no object; events are tested with the brokers.
+func TestEncode(t *testing.T) {
+	id := stream.Identity{Resource: "pods", Namespace: "shop"}
+	for _, row := range []struct {
+		message stream.Message
+		want    string
+	}{
+		{stream.Gap{From: 1, To: 2, Reason: keepwatch.GapRewind}, `{"type":"GAP","from":"1","to":"2","reason":"rewind","epoch":3,"resource":"pods","namespace":"shop"}`},
+		{stream.Synced{Revision: 2}, `{"type":"SYNCED","revision":"2","count":0,"epoch":3,"resource":"pods","namespace":"shop"}`},
+	} {
+		got, err := Encode(id, 3, row.message)
+		if err != nil || string(got) != row.want || !json.Valid(got) {
+			t.Errorf("%s, %v, want %s", got, err, row.want)
+		}
+	}
+}

@@ -1,0 +1,10 @@
+// Package history turns the pieces of streams into rows of tables: what SQLite and Postgres
+// have in common.
+//
+// Each state of an object is one row of the table resources. It is valid from the revision
+// that wrote it up to the revision that replaced or deleted it: [valid_from, valid_to). Both
+// are ordered within an epoch; see package sink. A row without an end is current.
+//
+//	rows.go    the rows that a piece inserts and ends
+//	schema.go  the names of views, and of streams in the tables
+package history

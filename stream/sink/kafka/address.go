@@ -1,0 +1,133 @@
+package kafka
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
+
+	"github.com/keepwatch/keepwatch/stream"
+	"github.com/keepwatch/keepwatch/stream/sink/internal/broker"
+)
+
+// target is what an address says.
+type target struct {
+	options    []kgo.Opt // how to connect
+	topic      broker.Template
+	state      string // the state topic
+	partitions int32  // of topics that are made; -1: as the broker's configuration says
+	replicas   int16  // of topics that are made; -1: as the broker's configuration says
+}
+
+// validName matches the names that Kafka accepts for topics, besides "." and "..".
+var validName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
+
+func parse(address string) (t target, err error) {
+	a, err := broker.ParseAddress(address, "state", "partitions", "replicas", "tls", "ca")
+	if err != nil {
+		return t, err
+	}
+	if a.Path == "" {
+		return t, errors.New("the address needs the topics, for example kafka://HOST/k8s.{resource}")
+	}
+	if t.topic, err = broker.ParseTemplate(a.Path, "resource", "namespace"); err != nil {
+		return t, fmt.Errorf("the topics %w", err)
+	}
+	if t.state = a.Parameter("state"); t.state == "" {
+		t.state = defaultState(t.topic)
+	}
+	if !validName.MatchString(t.topic.Expand(func(string) string { return "x" })) || !validName.MatchString(t.state) {
+		return t, errors.New("the name of a topic has letters, digits, dots, - and _ only, and 249 of them at most")
+	}
+	partitions, err := number(a, "partitions", 10_000)
+	if err != nil {
+		return t, err
+	}
+	replicas, err := number(a, "replicas", 100)
+	if err != nil {
+		return t, err
+	}
+	t.partitions, t.replicas = int32(partitions), int16(replicas)
+	t.options = []kgo.Opt{kgo.SeedBrokers(a.Servers...)}
+	if a.User != nil {
+		user := a.User.Username()
+		password, _ := a.User.Password()
+		secret := scram.Auth{User: user, Pass: password}
+		// The first one that the broker has. PLAIN shows it the password.
+		t.options = append(t.options, kgo.SASL(secret.AsSha512Mechanism(), secret.AsSha256Mechanism(), plain.Auth{User: user, Pass: password}.AsMechanism()))
+	}
+	encrypted, err := encryption(a)
+	if err != nil {
+		return t, err
+	}
+	if encrypted != nil {
+		t.options = append(t.options, kgo.DialTLSConfig(encrypted))
+	}
+	return t, nil
+}
+
+// defaultState returns the name of the state topic of a template: keepwatch-k8s of k8s.{resource}.
+func defaultState(t broker.Template) string {
+	fixed := strings.Trim(t.Expand(func(string) string { return "" }), "._-")
+	return strings.TrimSuffix("keepwatch-"+fixed, "-")
+}
+
+// number returns a parameter from 1 to most, or -1 without it.
+func number(a broker.Address, name string, most int) (int, error) {
+	text := a.Parameter(name)
+	if text == "" {
+		return -1, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > most {
+		return 0, fmt.Errorf("%s must be 1 to %d, not %q", name, most, text)
+	}
+	return n, nil
+}
+
+// encryption returns the settings of TLS, or nil without it.
+func encryption(a broker.Address) (*tls.Config, error) {
+	wanted, file := a.Parameter("tls"), a.Parameter("ca")
+	switch {
+	case wanted != "" && wanted != "true" && wanted != "false":
+		return nil, fmt.Errorf("tls must be true or false, not %q", wanted)
+	case wanted == "false" && file != "":
+		return nil, errors.New("the address has ca, and tls=false: give one of them")
+	case wanted != "true" && file == "":
+		return nil, nil
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if file == "" {
+		return config, nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("ca: %w", err)
+	}
+	config.RootCAs = x509.NewCertPool()
+	if !config.RootCAs.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("ca: %s has no certificate in PEM", file)
+	}
+	return config, nil
+}
+
+// topicOf returns the topic of a stream. The namespace is that of the stream, and _ if it has all.
+func (t target) topicOf(id stream.Identity) string {
+	return t.topic.Expand(func(placeholder string) string {
+		switch {
+		case placeholder == "resource":
+			return id.Resource
+		case id.Namespace == "":
+			return "_"
+		}
+		return id.Namespace
+	})
+}

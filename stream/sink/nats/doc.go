@@ -1,0 +1,29 @@
+// Package nats stores streams in NATS JetStream: all changes as messages of a stream, or the
+// current objects in a key-value bucket. docs/sync.md describes subjects and messages.
+//
+// # Exactly once without transactions
+//
+// JetStream has no transactions over streams. Every message is published with the sequence that the
+// last one must have, so that the stream has all messages up to one and none behind it, whoever else
+// publishes and whatever was lost with a connection. The last message of a piece has the cursor in a header.
+//
+// The delivered objects are in a bucket beside the stream: each has the message of its newest state, without
+// body, and the cursors have the sequence in the stream up to which the bucket is complete. The
+// bucket is written after the stream. Open reads the bucket, and then what the stream has more. Where a crash has cut a piece in
+// two, its first part counts: it is in the index, and events of it that the source repeats are recognized.
+// That is true however much time has passed, and does not need the window of JetStream's own deduplication,
+// which the messages take part in by the stream's ids.
+//
+// With a bucket as the sink, the bucket is both: its messages have bodies.
+//
+//	nats.go      Open, Write, Close
+//	address.go   what the address says
+//	journal.go   a stream with one writer: publishing, reading
+//	configure.go the streams, made or checked
+//	header.go    what messages say about themselves
+//	fold.go      what the messages of bucket and stream add up to
+//	messages.go  the messages of a piece
+//	token.go     names as parts of subjects and keys
+//	errors.go    which errors are worth another attempt
+//	status.go    the status, while another process may write
+package nats

@@ -1,0 +1,59 @@
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/keepwatch/keepwatch/stream/sink"
+)
+
+var (
+	// errLost is the end of an error for a broker that has lost what it has acknowledged.
+	errLost = errors.New("it was restored, made anew or lost with its machine (see sync_interval of nats-server); delete stream and bucket to begin anew")
+	// errTakenOver is returned after another process has opened the sink.
+	errTakenOver = errors.New("another keepwatch sync has taken over: run one for each stream or bucket")
+)
+
+// retried are errors that may be gone at another attempt.
+var retried = []error{
+	nats.ErrNoServers, nats.ErrTimeout, nats.ErrConnectionClosed, nats.ErrDisconnected, nats.ErrStaleConnection, nats.ErrNoResponders,
+	io.EOF, io.ErrUnexpectedEOF, // of a connection that breaks while it begins
+	nats.ErrMaxConnectionsExceeded, nats.ErrBadHeaderMsg, nats.ErrSlowConsumer,
+	jetstream.ErrAsyncPublishTimeout, jetstream.ErrNoStreamResponse, jetstream.ErrTooManyStalledMsgs, jetstream.ErrNoHeartbeat,
+	jetstream.ErrConsumerDeleted, jetstream.ErrConsumerNotFound, jetstream.ErrInvalidJSAck, jetstream.ErrConnectionClosed, jetstream.ErrJetStreamNotEnabled,
+	context.DeadlineExceeded,
+}
+
+// refused are errors about credentials. They end a start, and are retried later.
+var refused = []error{nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired, nats.ErrPermissionViolation}
+
+// wrongSequence are the codes of a message that another one has preceded.
+var wrongSequence = []jetstream.ErrorCode{jetstream.JSErrCodeStreamWrongLastSequence, jetstream.JSErrCodeStreamWrongLastSequenceConstant}
+
+// failure makes an error that another attempt may not meet a [sink.Unavailable].
+func (s *Sink) failure(err error) error {
+	is := func(target error) bool { return errors.Is(err, target) }
+	named := fmt.Errorf("nats: %w", err)
+	var reported *jetstream.APIError
+	switch {
+	case errors.As(err, &reported) && slices.Contains(wrongSequence, reported.ErrorCode):
+		return sink.Unavailablef("nats: another program has published to %s or its bucket, or a message was lost: %w", s.target.name(), err)
+	case errors.As(err, &reported) && (s.opened || reported.Code >= 500 || reported.Code == 429):
+		return &sink.Unavailable{Err: named} // JetStream does not run yet, or has no room
+	case slices.ContainsFunc(refused, is):
+		named = fmt.Errorf("nats: the server refuses the user, the password or the credentials, or a permission is missing: %w", err)
+		if s.opened {
+			return &sink.Unavailable{Err: named}
+		}
+	case slices.ContainsFunc(retried, is), errors.As(err, new(net.Error)), errors.As(err, new(*sink.Unavailable)):
+		return &sink.Unavailable{Err: named}
+	}
+	return named
+}

@@ -1,0 +1,443 @@
+package nats_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	client "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/natstest"
+	"github.com/keepwatch/keepwatch/stream"
+	"github.com/keepwatch/keepwatch/stream/sink"
+	"github.com/keepwatch/keepwatch/stream/sink/nats"
+	"github.com/keepwatch/keepwatch/stream/sink/sinktest"
+)
+
+var (
+	seedFlag  = flag.Uint64("sinks.seed", 0, "repeat the run that printed this seed; 0 draws one")
+	stepsFlag = flag.Int("sinks.steps", 60, "how many things happen to the sources of a run")
+)
+
+func TestMain(m *testing.M) {
+	natstest.Main()
+	os.Exit(m.Run())
+}
+
+func seed() uint64 {
+	if *seedFlag != 0 {
+		return *seedFlag
+	}
+	return rand.Uint64()
+}
+
+func newSink(t testing.TB, address string) *nats.Sink {
+	t.Helper()
+	s, err := nats.New(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// open opens the sink with the streams of sinktest.
+func open(t testing.TB, s *nats.Sink) []sink.Stored {
+	t.Helper()
+	stored, err := s.Open(t.Context(), sinktest.Streams())
+	for began := time.Now(); errors.As(err, new(*sink.Unavailable)) && time.Since(began) < time.Minute; time.Sleep(50 * time.Millisecond) {
+		stored, err = s.Open(t.Context(), sinktest.Streams()) // JetStream may start later than the server
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stored
+}
+
+// disturb kills the server, breaks all connections, or breaks one in the middle of a batch.
+func disturb(server *natstest.Server, cutter *sinktest.Cutter, random *rand.Rand, count map[string]int) func() {
+	return func() {
+		switch random.IntN(4) {
+		case 0:
+			count["killed"]++
+			server.Kill()
+			server.Restart()
+		case 1:
+			count["cut"]++
+			cutter.Cut()
+		default:
+			count["cut within a batch"]++
+			cutter.CutWithin(6000, random)
+		}
+	}
+}
+
+// TestWorld reads the messages of a stream as a consumer does, while the sources change, expire and are restored, commits
+// fail, NATS is killed, and connections break.
+func TestWorld(t *testing.T) {
+	t.Parallel() // it mostly waits
+	seed := seed()
+	server := natstest.Start(t, "")
+	random, count := rand.New(rand.NewPCG(seed, 9)), map[string]int{}
+	cutter := sinktest.NewCutter(t, server.Addr())
+	s := newSink(t, "nats://"+cutter.Addr()+"/CLUSTER?subject=k8s.{resource}.{namespace}.{name}.{type}")
+	open(t, s)
+	s.Close()
+	report, err := sinktest.Run(t.Context(), sinktest.Config{
+		Sink: s, Tables: sinktest.NewConsumer(server.Messages("CLUSTER")), Seed: seed, Steps: *stepsFlag, Patience: 3 * time.Minute,
+		Disturb: disturb(server, cutter, random, count),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range report.Problems {
+		t.Error(p)
+	}
+	t.Logf("seed %d: %d cuts, %d gaps, %d commits failed, %d rewinds; %v", seed, report.Cuts, report.Gaps, report.Failed, report.Epochs, count)
+	if report.Cuts < *stepsFlag/200+1 {
+		t.Error("too little has happened")
+	}
+}
+
+// TestMutant checks that cursors apart from their events are noticed.
+func TestMutant(t *testing.T) {
+	t.Parallel() // it mostly waits
+	server := natstest.Start(t, "")
+	for seed := range uint64(5) {
+		name := fmt.Sprint("MUTANT", seed)
+		s := newSink(t, "nats://"+server.Addr()+"/"+name)
+		open(t, s)
+		s.Close()
+		report, err := sinktest.Run(t.Context(), sinktest.Config{
+			Sink: sinktest.Split(s, seed), Tables: sinktest.NewConsumer(server.Messages(name)), Seed: seed, Steps: 60, Patience: 3 * time.Second,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(report.Problems) > 0 {
+			t.Logf("seed %d: %s", seed, report.Problems[0])
+			return
+		}
+	}
+	t.Error("no seed has shown the fault")
+}
+
+// bucket reads the current objects as a client of the bucket does.
+type bucket struct {
+	jetstream.JetStream
+	name string
+}
+
+func (b bucket) AsOf(context.Context, int, sink.Cut) ([]sinktest.Row, error) { return nil, nil }
+func (b bucket) Invariants(context.Context) ([]string, error)                { return nil, nil }
+
+func (b bucket) Current(ctx context.Context, line int) (rows []sinktest.Row, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	kv, err := b.KeyValue(ctx, b.name)
+	if err != nil {
+		return nil, err
+	}
+	keys, err := kv.Keys(ctx)
+	if err != nil && !errors.Is(err, jetstream.ErrNoKeysFound) {
+		return nil, err
+	}
+	for _, key := range keys {
+		resource, rest, _ := strings.Cut(key, ".")
+		resource = strings.ReplaceAll(resource, "_", ".")
+		for _, s := range sinktest.Streams() {
+			if s.ID.Resource != resource || s.Line != line {
+				continue
+			}
+			e, err := kv.Get(ctx, key)
+			if err != nil {
+				return nil, err
+			}
+			row, err := sinktest.RowOf(resource, e.Value())
+			if err != nil || row.Namespace+"."+row.Name != rest {
+				return nil, fmt.Errorf("the key %s has %+v, %v", key, row, err)
+			}
+			rows = append(rows, row)
+		}
+	}
+	return rows, nil
+}
+
+// TestBucket compares a bucket with sources that change, expire and are restored.
+func TestBucket(t *testing.T) {
+	t.Parallel() // it mostly waits
+	seed := seed()
+	server := natstest.Start(t, "")
+	random, count := rand.New(rand.NewPCG(seed, 9)), map[string]int{}
+	cutter := sinktest.NewCutter(t, server.Addr())
+	s := newSink(t, "nats://"+cutter.Addr()+"/?kv=objects")
+	open(t, s)
+	s.Close()
+	report, err := sinktest.Run(t.Context(), sinktest.Config{
+		Sink: s, Tables: bucket{server.JetStream(), "objects"}, CurrentOnly: true, Seed: seed, Steps: *stepsFlag, Patience: 3 * time.Minute,
+		Disturb: disturb(server, cutter, random, count),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range report.Problems {
+		t.Error(p)
+	}
+	t.Logf("seed %d: %d cuts, %d commits failed, %d rewinds; %v", seed, report.Cuts, report.Failed, report.Epochs, count)
+}
+
+// thing is an object with any body.
+type thing struct {
+	name     string
+	revision keepwatch.Revision
+	json     string
+}
+
+func (o *thing) Key() keepwatch.Key           { return keepwatch.Key{Namespace: "ns", Name: o.name} }
+func (o *thing) UID() keepwatch.UID           { return keepwatch.UID("uid-" + o.name) }
+func (o *thing) Revision() keepwatch.Revision { return o.revision }
+func (o *thing) JSON() []byte                 { return []byte(o.json) }
+func (o *thing) Metadata() []byte             { return []byte(`{}`) }
+
+// batch returns a batch with one piece of the first stream.
+func batch(count uint64, at keepwatch.Revision, messages ...stream.Message) sink.Batch {
+	p := stream.Piece{Messages: messages, Cursor: at, Count: count, Position: fmt.Appendf(nil, `{"cursor":%d,"told":%d,"count":%d,"serial":0}`, at, at, count)}
+	before := sink.Progress{}
+	return sink.Batch{Time: time.Now().UTC().Truncate(time.Millisecond), Pieces: []sink.Piece{{Piece: p, Before: before, After: before.After(p)}}}
+}
+
+func event(kind keepwatch.ChangeType, o *thing) stream.Event {
+	change := keepwatch.Change{Type: kind, Revision: o.revision, Object: o}
+	return stream.Event{Type: kind, Revision: o.revision, ID: change.ID(), Object: o}
+}
+
+func write(t *testing.T, s *nats.Sink, b sink.Batch) {
+	t.Helper()
+	if err := s.Write(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestNATS runs the tests that share one server.
+func TestNATS(t *testing.T) {
+	t.Parallel() // it mostly waits
+	server := natstest.Start(t, "max_payload: 100000")
+	t.Run("messages", func(t *testing.T) { testMessages(t, server) })
+	t.Run("writers", func(t *testing.T) { testWriters(t, server) })
+	t.Run("refused", func(t *testing.T) { testRefused(t, server) })
+	t.Run("lost", func(t *testing.T) { testLost(t, server) })
+	t.Run("full", func(t *testing.T) { testFull(t, server) })
+	t.Run("credentials", func(t *testing.T) { testCredentials(t, server) }) // last
+}
+
+// testMessages checks subjects, headers and bodies, hostile names included.
+func testMessages(t *testing.T, server *natstest.Server) {
+	s := newSink(t, "nats://"+server.Addr()+"/MESSAGES")
+	open(t, s)
+	hostile := &thing{"a.b_c*>é \r\nx", 7, `{"a":1}`}
+	write(t, s, batch(1, 7, event(keepwatch.Added, hostile), stream.Synced{Revision: 7, Count: 1}))
+	gone := &thing{"a.b_c*>é \r\nx", 7, ""} // as within a gap
+	deleted := event(keepwatch.Deleted, gone)
+	deleted.Revision, deleted.ID = 9, "uid/9/deleted"
+	write(t, s, batch(0, 7, stream.Gap{From: 7, To: 9, Reason: keepwatch.GapExpired}, deleted))
+	write(t, s, batch(0, 9))
+	js := server.JetStream()
+	found, err := js.Stream(t.Context(), "MESSAGES")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []struct{ subject, body, id string }{
+		{"MESSAGES.pods.ns.a_b=5Fc=2A=3E=C3=A9=20=0D=0Ax", `{"type":"ADDED","revision":"7","id":"uid-a.b_c*\u003eé \r\nx/7","resource":"pods","object":{"a":1}}`, ""},
+		{"MESSAGES.pods._._", `{"type":"SYNCED","revision":"7","count":1,"resource":"pods"}`, ""},
+		{"MESSAGES.pods._._", `{"type":"GAP","from":"7","to":"9","reason":"expired","resource":"pods"}`, ""},
+		{"MESSAGES.pods.ns.a_b=5Fc=2A=3E=C3=A9=20=0D=0Ax", `{"type":"DELETED","revision":"9","id":"uid/9/deleted","resource":"pods","object":{"metadata":{"namespace":"ns","name":"a.b_c*\u003eé \r\nx","uid":"uid-a.b_c*\u003eé \r\nx","resourceVersion":"7"}}}`, "uid/9/deleted"},
+		{"MESSAGES.pods._._", "", ""},
+	} {
+		m, err := found.GetMsg(t.Context(), uint64(i+1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.Subject != want.subject || string(m.Data) != want.body || want.id != "" && m.Header.Get(client.MsgIdHdr) != want.id {
+			t.Errorf("message %d is %s %s %q\nwant %+v", i+1, m.Subject, m.Data, m.Header, want)
+		}
+	}
+	if info := found.CachedInfo(); info.State.LastSeq != 5 {
+		t.Errorf("the stream has %d messages", info.State.LastSeq)
+	}
+	status, err := s.Status(t.Context())
+	if err != nil || len(status) != 4 || status[2].ID.Resource != "pods" || status[2].Progress.Cursor != 9 || !status[2].Active {
+		t.Errorf("status: %+v, %v", status, err)
+	}
+}
+
+// testWriters checks that the newest writer shuts out the others, also if they have not noticed it yet.
+func testWriters(t *testing.T, server *natstest.Server) {
+	address := "nats://" + server.Addr() + "/WRITERS"
+	first, second := newSink(t, address), newSink(t, address)
+	open(t, first)
+	write(t, first, batch(1, 5, event(keepwatch.Added, &thing{"a", 5, `{}`})))
+	stored := open(t, second)
+	if e := stored[0].Entries; len(e) != 1 || e[0] != (stream.Entry{Key: keepwatch.Key{Namespace: "ns", Name: "a"}, UID: "uid-a", Revision: 5}) {
+		t.Errorf("stored: %+v", e)
+	}
+	write(t, second, batch(2, 6, event(keepwatch.Added, &thing{"b", 6, `{}`})))
+	err := first.Write(t.Context(), batch(2, 6, event(keepwatch.Added, &thing{"b", 6, `{}`})))
+	if !errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), "another program has published to stream WRITERS") {
+		t.Errorf("a writer that was replaced: %v", err)
+	}
+	first.Close()
+	if _, err := first.Open(t.Context(), sinktest.Streams()); err == nil || errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), "another keepwatch sync has taken over") {
+		t.Errorf("it opens again: %v", err)
+	}
+	write(t, second, batch(2, 7))
+	other := sinktest.Streams()
+	other[0].ID.LabelSelector = "a=b"
+	if _, err := newSink(t, address).Open(t.Context(), other); err == nil || !strings.Contains(err.Error(), "it has the objects of pods in all namespaces") {
+		t.Errorf("another selection: %v", err)
+	}
+}
+
+// testRefused checks what New and Open refuse, and that no message has a password.
+func testRefused(t *testing.T, server *natstest.Server) {
+	js := server.JetStream()
+	for _, c := range []jetstream.StreamConfig{
+		{Name: "QUEUE", Subjects: []string{"QUEUE.>"}, Retention: jetstream.WorkQueuePolicy},
+		{Name: "LAST", Subjects: []string{"LAST.>"}, MaxMsgsPerSubject: 1},
+		{Name: "KV_short", Subjects: []string{"$KV.short.>"}, MaxMsgsPerSubject: 1, AllowMsgTTL: true, MaxAge: time.Hour},
+	} {
+		if _, err := js.CreateStream(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for address, want := range map[string]string{
+		"nats://u:pa55word@" + server.Addr():                                   "the address needs a stream",
+		"nats://u:pa55word@" + server.Addr() + "/A?kv=b":                       "a stream and a bucket",
+		"nats://u:pa55word@" + server.Addr() + "/A.B":                          "letters, digits",
+		"nats://u:pa55word@" + server.Addr() + "/A?subject=x.{uid}":            "{uid} is not known",
+		"nats://u:pa55word@" + server.Addr() + "/A?subject={resource}":         "must begin with a name",
+		"nats://u:pa55word@" + server.Addr() + "/A?subject=a..{resource}":      "an empty part",
+		"nats://u:pa55word@" + server.Addr() + "/A?subjekt=a":                  "is not known",
+		"nats://u:pa55word@" + server.Addr() + "/A?replicas=9":                 "replicas must be 1 to 5",
+		"nats://u:pa%55word@[x/A":                                              "no valid host",
+		"nats://" + server.Addr() + "/QUEUE":                                   "its consumers would remove",
+		"nats://" + server.Addr() + "/LAST":                                    "a limit of messages per subject",
+		"nats://" + server.Addr() + "/?kv=short":                               "has a TTL",
+		"nats://" + server.Addr() + "/OVERLAP?subject=MESSAGES.{resource}.x.y": "subjects overlap",
+	} {
+		s, err := nats.New(address)
+		if err == nil {
+			_, err = s.Open(t.Context(), sinktest.Streams())
+		}
+		if err == nil || errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "pa55word") {
+			t.Errorf("%s: %v, want %q", address, err, want)
+		}
+	}
+	if _, err := newSink(t, "nats://127.0.0.1:1/A").Open(t.Context(), nil); !errors.As(err, new(*sink.Unavailable)) {
+		t.Errorf("a server that does not run: %v", err)
+	}
+}
+
+// testLost checks that a stream which has lost messages is noticed, and that a bucket which was deleted is made again
+// from the stream.
+func testLost(t *testing.T, server *natstest.Server) {
+	address := "nats://" + server.Addr() + "/LOST"
+	s := newSink(t, address)
+	open(t, s)
+	write(t, s, batch(1, 5, event(keepwatch.Added, &thing{"a", 5, `{}`})))
+	s.Close()
+	js := server.JetStream()
+	if err := js.DeleteStream(t.Context(), "KV_keepwatch-LOST"); err != nil {
+		t.Fatal(err)
+	}
+	if stored := open(t, s); len(stored[0].Entries) != 1 || stored[0].Progress.Cursor != 5 {
+		t.Errorf("after the loss of the bucket, stored is %+v", stored[0])
+	}
+	s.Close()
+	if err := js.DeleteStream(t.Context(), "LOST"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Open(t.Context(), sinktest.Streams()); err == nil || errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), "ends at message 0, although message 1 was acknowledged") {
+		t.Errorf("after the loss of the stream: %v", err)
+	}
+}
+
+// testFull fills the stream, and then publishes an object that is too large for the server.
+func testFull(t *testing.T, server *natstest.Server) {
+	s := newSink(t, "nats://"+server.Addr()+"/FULL")
+	open(t, s)
+	js := server.JetStream()
+	found, err := js.Stream(t.Context(), "FULL")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := found.CachedInfo().Config
+	config.MaxMsgs, config.Discard = 2, jetstream.DiscardNew
+	if _, err := js.UpdateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	var many []stream.Message
+	for i := range 5 {
+		many = append(many, event(keepwatch.Added, &thing{fmt.Sprint("o-", i), keepwatch.Revision(i + 1), `{"metadata":{}}`}))
+	}
+	err = s.Write(t.Context(), batch(5, 5, many...))
+	if !errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), "maximum messages exceeded") {
+		t.Errorf("a full stream: %v", err)
+	}
+	s.Close()
+	config.MaxMsgs = -1
+	if _, err := js.UpdateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	// The first part of the piece counts.
+	if stored := open(t, s); len(stored[0].Entries) != 2 || stored[0].Progress.Cursor != 0 {
+		t.Errorf("stored: %+v", stored[0])
+	}
+	err = s.Write(t.Context(), batch(3, 6, event(keepwatch.Added, &thing{"large", 6, `"` + strings.Repeat("x", 100_000) + `"`})))
+	if !errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), "raise its max_payload") {
+		t.Errorf("a large object: %v", err)
+	}
+}
+
+// testCredentials changes the password of the server below an open sink.
+func testCredentials(t *testing.T, server *natstest.Server) {
+	with := func(password string) {
+		server.Kill()
+		server.Configure(fmt.Sprintf("authorization { user: sync, password: %q }", password))
+		server.Restart()
+	}
+	with("first")
+	s := newSink(t, "nats://sync:first@"+server.Addr()+"/CREDENTIALS")
+	open(t, s)
+	with("second")
+	if err := s.Write(t.Context(), batch(0, 1)); !errors.As(err, new(*sink.Unavailable)) {
+		t.Errorf("written after a restart: %v", err)
+	}
+	s.Close()
+	if _, err := s.Open(t.Context(), sinktest.Streams()); !errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), "the server refuses the user") {
+		t.Errorf("with the old password: %v", err)
+	}
+	fresh := newSink(t, "nats://sync:wr0ng@"+server.Addr()+"/CREDENTIALS")
+	if _, err := fresh.Open(t.Context(), sinktest.Streams()); err == nil || errors.As(err, new(*sink.Unavailable)) || strings.Contains(err.Error(), "wr0ng") {
+		t.Errorf("at a start: %v", err)
+	}
+	with("first")
+	open(t, s)
+}
+
+// BenchmarkPods writes pods of a large cluster; see [sinktest.Benchmark].
+func BenchmarkPods(b *testing.B) {
+	server := natstest.Start(b, "")
+	n := 0
+	sinktest.Benchmark(b, 5000, func() sink.Sink {
+		n++
+		return newSink(b, fmt.Sprintf("nats://%s/BENCH%d", server.Addr(), n))
+	})
+}

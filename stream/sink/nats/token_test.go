@@ -1,0 +1,23 @@
+package nats
+
+import (
+	"strings"
+	"testing"
+)
+
+// FuzzToken checks that different names have different tokens, without a character that is special in subjects or keys.
+func FuzzToken(f *testing.F) {
+	f.Add("a.b", "a_b")
+	f.Add("a=2Eb", "a.b")
+	f.Fuzz(func(t *testing.T, a, b string) {
+		if a == "." || b == "." { // no name
+			return
+		}
+		if (a == b) != (token(a) == token(b)) {
+			t.Errorf("%q and %q are %q and %q", a, b, token(a), token(b))
+		}
+		if strings.ContainsAny(token(a), ".*> \r\n\t/$") || token(a) == "" {
+			t.Errorf("%q is %q", a, token(a))
+		}
+	})
+}

@@ -1,0 +1,45 @@
+package postgres
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/keepwatch/keepwatch/stream/sink"
+)
+
+// retried are the classes and codes of SQLSTATE that may be gone at another attempt.
+var retried = []string{
+	"08",    // connection
+	"40",    // rolled back: deadlock, serialization
+	"53",    // insufficient resources: disk full, too many connections
+	"57",    // operator intervention: shutdown, restart, cancel
+	"58",    // system error
+	"25006", // read-only: the server is a replica until it is promoted
+	"55P03", // lock not available
+}
+
+// configured are the codes that depend on the configuration of the server: credentials, the
+// name of the database, permissions. They end a start, and are retried later.
+var configured = []string{"28", "3D", "42501"}
+
+// failure makes an error that another attempt may not meet a [sink.Unavailable].
+func (s *Sink) failure(err error) error {
+	named := fmt.Errorf("postgres: %w", err)
+	if reported := (*pgconn.PgError)(nil); errors.As(err, &reported) {
+		is := func(prefix string) bool {
+			return reported.Code == prefix || len(prefix) == 2 && len(reported.Code) > 2 && reported.Code[:2] == prefix
+		}
+		if slices.ContainsFunc(retried, is) || s.opened && slices.ContainsFunc(configured, is) {
+			return &sink.Unavailable{Err: named}
+		}
+		return named
+	}
+	connecting := errors.As(err, new(*pgconn.ConnectError))
+	if connecting || s.conn != nil && s.conn.IsClosed() {
+		return &sink.Unavailable{Err: named}
+	}
+	return named
+}

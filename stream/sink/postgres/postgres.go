@@ -1,0 +1,256 @@
+package postgres
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/keepwatch/keepwatch/stream"
+	"github.com/keepwatch/keepwatch/stream/sink"
+	"github.com/keepwatch/keepwatch/stream/sink/internal/history"
+)
+
+var (
+	_ sink.Sink   = (*Sink)(nil)
+	_ sink.Reader = (*Sink)(nil)
+)
+
+const (
+	// connectTimeout bounds a connection attempt, unless the address has connect_timeout.
+	connectTimeout = 30 * time.Second
+	// writeTimeout bounds one batch, so that a connection that was cut without a sign is
+	// noticed.
+	writeTimeout = 2 * time.Minute
+	closeTimeout = 5 * time.Second
+)
+
+// Options configure a sink. The zero value is ready for use.
+type Options struct {
+	// Retention is how long a state is retained after it was replaced or deleted. Zero
+	// retains all.
+	Retention time.Duration
+}
+
+// Sink is the tables in one schema of a Postgres database.
+type Sink struct {
+	address string
+	options Options
+
+	opened  bool // Open has succeeded before
+	conn    *pgx.Conn
+	token   string // of this writer
+	streams []sink.Stream
+	swept   time.Time // when retention was last applied
+}
+
+// New returns the sink of an address: a URL or a keyword string, as libpq accepts them. It
+// connects to nothing. Passwords are read anew, from ~/.pgpass for example, with each Open.
+func New(address string, options Options) *Sink { return &Sink{address: address, options: options} }
+
+// Open connects. See [sink.Sink].
+func (s *Sink) Open(ctx context.Context, streams []sink.Stream) ([]sink.Stored, error) {
+	if s.conn != nil {
+		return nil, errors.New("the sink is open")
+	}
+	stored, err := s.open(ctx, streams)
+	if err != nil {
+		err = s.failure(err)
+		_ = s.Close() // of a connection that is given up
+		return nil, err
+	}
+	s.opened = true
+	return stored, nil
+}
+
+func (s *Sink) open(ctx context.Context, streams []sink.Stream) (stored []sink.Stored, err error) {
+	if err := s.connect(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.enterSchema(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.acquireLock(ctx); err != nil {
+		return nil, err
+	}
+	s.streams, s.token = streams, rand.Text()
+	err = pgx.BeginFunc(ctx, s.conn, func(tx pgx.Tx) error {
+		if err := s.migrate(ctx, tx); err != nil {
+			return err
+		}
+		stored, err = s.load(ctx, tx)
+		return err
+	})
+	return stored, err
+}
+
+func (s *Sink) connect(ctx context.Context) error {
+	config, err := pgx.ParseConfig(s.address)
+	if err != nil {
+		return err
+	}
+	if config.ConnectTimeout == 0 {
+		config.ConnectTimeout = connectTimeout
+	}
+	if config.RuntimeParams["application_name"] == "" {
+		config.RuntimeParams["application_name"] = "keepwatch sync"
+	}
+	s.conn, err = pgx.ConnectConfig(ctx, config)
+	return err
+}
+
+// enterSchema makes the first schema of the search path that the address names.
+func (s *Sink) enterSchema(ctx context.Context) error {
+	first, _, _ := strings.Cut(s.conn.Config().RuntimeParams["search_path"], ",")
+	name := strings.Trim(strings.TrimSpace(first), `"`)
+	if name == "" || name == "$user" {
+		return nil
+	}
+	var exists bool
+	if err := s.conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)`, name).Scan(&exists); err != nil || exists {
+		return err
+	}
+	_, err := s.conn.Exec(ctx, `CREATE SCHEMA IF NOT EXISTS `+pgx.Identifier{name}.Sanitize())
+	return err
+}
+
+// acquireLock shuts out other writers until the connection ends.
+func (s *Sink) acquireLock(ctx context.Context) error {
+	var acquired bool
+	var schema *string
+	err := s.conn.QueryRow(ctx, `SELECT current_schema(), pg_try_advisory_lock(hashtextextended('keepwatch sync ' || current_schema(), 0))`).Scan(&schema, &acquired)
+	switch {
+	case schema == nil && err != nil:
+		return fmt.Errorf("the search_path names no schema that exists: %w", err)
+	case err != nil:
+		return err
+	case !acquired:
+		return sink.Unavailablef("another keepwatch sync writes to schema %s; this one is its standby", *schema)
+	}
+	return nil
+}
+
+// migrate makes the newest format of the tables, and enters this writer.
+func (s *Sink) migrate(ctx context.Context, tx pgx.Tx) error {
+	format, err := formatOf(ctx, tx)
+	if err != nil {
+		return err
+	}
+	if err := history.CheckFormat(format); err != nil {
+		return err
+	}
+	for ; format < len(migrations); format++ {
+		if _, err := tx.Exec(ctx, migrations[format]); err != nil {
+			return fmt.Errorf("make the tables: %w", err)
+		}
+		// lz4 takes a fraction of the time of Postgres' own compression. A server may be built without.
+		if _, err := tx.Exec(ctx, useLZ4); err != nil {
+			return err
+		}
+	}
+	_, err = tx.Exec(ctx, `UPDATE keepwatch SET format = $1, writer = $2`, format, s.token)
+	return err
+}
+
+const useLZ4 = `DO $$ BEGIN
+  ALTER TABLE resources ALTER COLUMN object SET COMPRESSION lz4;
+EXCEPTION WHEN feature_not_supported THEN NULL;
+END $$`
+
+type querier interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// formatOf returns the format of the tables, 0 if there are none.
+func formatOf(ctx context.Context, q querier) (format int, err error) {
+	var exists bool
+	err = q.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_tables WHERE schemaname = current_schema() AND tablename = 'keepwatch')`).Scan(&exists)
+	if err != nil || !exists {
+		return 0, err
+	}
+	err = q.QueryRow(ctx, `SELECT format FROM keepwatch`).Scan(&format)
+	return format, err
+}
+
+// load marks the streams as the active ones, and returns what is stored of them.
+func (s *Sink) load(ctx context.Context, tx pgx.Tx) ([]sink.Stored, error) {
+	if _, err := tx.Exec(ctx, `UPDATE cursors SET active = false WHERE active`); err != nil {
+		return nil, err
+	}
+	stored := make([]sink.Stored, len(s.streams))
+	for i, wanted := range s.streams {
+		var err error
+		if stored[i], err = loadStream(ctx, tx, wanted); err != nil {
+			return nil, fmt.Errorf("%s: %w", wanted.ID.Resource, err)
+		}
+	}
+	return stored, nil
+}
+
+func loadStream(ctx context.Context, tx pgx.Tx, wanted sink.Stream) (stored sink.Stored, err error) {
+	id := wanted.ID
+	row := tx.QueryRow(ctx, `SELECT `+cursorColumns+` FROM cursors WHERE resource = $1 AND namespace = $2`, id.Resource, id.Namespace)
+	found, position, err := scanCursor(row)
+	isNew := errors.Is(err, pgx.ErrNoRows)
+	switch {
+	case isNew:
+	case err != nil:
+		return stored, err
+	default:
+		if err := history.CheckIdentity(found.ID, id); err != nil {
+			return stored, err
+		}
+	}
+	text, err := json.Marshal(id)
+	if err != nil {
+		return stored, err
+	}
+	if _, err := tx.Exec(ctx, `INSERT INTO cursors (resource, namespace, line, active, identity) VALUES ($1, $2, $3, true, $4)
+		ON CONFLICT (resource, namespace) DO UPDATE SET line = excluded.line, active = true, identity = excluded.identity`,
+		id.Resource, id.Namespace, wanted.Line, text); err != nil {
+		return stored, err
+	}
+	view := pgx.Identifier{history.ViewName(id.Resource)}.Sanitize()
+	literal := "'" + strings.ReplaceAll(id.Resource, "'", "''") + "'"
+	if _, err := tx.Exec(ctx, fmt.Sprintf(createView, view, literal)); err != nil {
+		return stored, err
+	}
+	stored.Progress, stored.Position, stored.Time = found.Progress, position, found.Time
+	if stored.Entries, err = entries(ctx, tx, id); err != nil {
+		return stored, err
+	}
+	return stored, history.CheckNew(isNew, stored.Entries)
+}
+
+// entries returns the current objects of a stream.
+func entries(ctx context.Context, tx pgx.Tx, id stream.Identity) ([]stream.Entry, error) {
+	rows, err := tx.Query(ctx, `SELECT namespace, name, uid, valid_from FROM resources
+		WHERE valid_to IS NULL AND resource = $1 AND ($2 = '' OR namespace = $2)`, id.Resource, id.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (e stream.Entry, err error) {
+		err = row.Scan(&e.Key.Namespace, &e.Key.Name, &e.UID, &e.Revision)
+		return e, err
+	})
+}
+
+// Close ends the connection.
+func (s *Sink) Close() error {
+	if s.conn == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	if !s.conn.IsClosed() { // the server notices the end of a connection later
+		_, _ = s.conn.Exec(ctx, `SELECT pg_advisory_unlock_all()`)
+	}
+	err := s.conn.Close(ctx)
+	s.conn = nil
+	return err
+}

@@ -1,0 +1,207 @@
+package postgres_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/pgtest"
+	"github.com/keepwatch/keepwatch/stream"
+	"github.com/keepwatch/keepwatch/stream/sink"
+	"github.com/keepwatch/keepwatch/stream/sink/postgres"
+	"github.com/keepwatch/keepwatch/stream/sink/sinktest"
+)
+
+// thing is an object with any body.
+type thing struct {
+	name     string
+	revision keepwatch.Revision
+	json     string
+}
+
+func (o *thing) Key() keepwatch.Key           { return keepwatch.Key{Namespace: "ns", Name: o.name} }
+func (o *thing) UID() keepwatch.UID           { return keepwatch.UID("uid-" + o.name) }
+func (o *thing) Revision() keepwatch.Revision { return o.revision }
+func (o *thing) JSON() []byte                 { return []byte(o.json) }
+func (o *thing) Metadata() []byte             { return []byte(`{}`) }
+
+// batch returns a batch with one piece of the first stream.
+func batch(count uint64, at keepwatch.Revision, now time.Time, messages ...stream.Message) sink.Batch {
+	p := stream.Piece{Messages: messages, Cursor: at, Count: count, Position: fmt.Appendf(nil, `{"cursor":%d,"told":%d,"count":%d,"serial":0}`, at, at, count)}
+	before := sink.Progress{}
+	return sink.Batch{Time: now.UTC().Truncate(time.Millisecond), Pieces: []sink.Piece{{Piece: p, Before: before, After: before.After(p)}}}
+}
+
+func event(kind keepwatch.ChangeType, o *thing) stream.Event {
+	return stream.Event{Type: kind, Revision: o.revision, Object: o}
+}
+
+func write(t *testing.T, s *postgres.Sink, b sink.Batch) {
+	t.Helper()
+	if err := s.Write(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestPostgres runs the tests that share one server.
+func TestPostgres(t *testing.T) {
+	server := pgtest.Start(t)
+	t.Run("writers", func(t *testing.T) { testWriters(t, server) })
+	t.Run("text", func(t *testing.T) { testText(t, server) })
+	t.Run("changed by another program", func(t *testing.T) { testChanged(t, server) })
+	t.Run("refused", func(t *testing.T) { testRefused(t, server) })
+	t.Run("retention", func(t *testing.T) { testRetention(t, server) })
+	t.Run("restart", func(t *testing.T) { testRestart(t, server) }) // last
+}
+
+// testWriters checks that a second writer waits, and that a writer which has lost its lock cannot
+// commit any more.
+func testWriters(t *testing.T, server *pgtest.Server) {
+	url := server.URL("writers")
+	first, second := postgres.New(url, postgres.Options{}), postgres.New(url, postgres.Options{})
+	open(t, first)
+	write(t, first, batch(1, 5, time.Now(), event(keepwatch.Added, &thing{"a", 5, `{}`})))
+	_, err := second.Open(t.Context(), sinktest.Streams())
+	if !errors.As(err, new(*sink.Unavailable)) || err.Error() != "postgres: another keepwatch sync writes to schema writers; this one is its standby" {
+		t.Fatalf("a second writer: %v", err)
+	}
+	// As a pooler does that ends the transaction's session: the lock is free, the first writer lives.
+	server.SQL(`SELECT pg_advisory_unlock_all()`)
+	fenced := postgres.New(url, postgres.Options{})
+	server.SQL(`UPDATE writers.keepwatch SET writer = 'another'`)
+	err = first.Write(t.Context(), batch(2, 6, time.Now(), event(keepwatch.Added, &thing{"b", 6, `{}`})))
+	if !errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), "another keepwatch sync has taken over") {
+		t.Fatalf("a writer that was replaced: %v", err)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	stored := open(t, fenced)
+	if e := stored[0].Entries; len(e) != 1 || e[0] != (stream.Entry{Key: keepwatch.Key{Namespace: "ns", Name: "a"}, UID: "uid-a", Revision: 5}) {
+		t.Errorf("stored: %+v", e)
+	}
+}
+
+// testText stores what Kubernetes' strings may contain, by statements and by COPY.
+func testText(t *testing.T, server *pgtest.Server) {
+	s := postgres.New(server.URL("text"), postgres.Options{})
+	open(t, s)
+	text := `{"nul":"a\u0000b","escaped":"\\u0000","pair":"\ud83d\ude42","half":"\ud83dx\ude42","big":123456789012345678901234567890,"name":"` + "\u2603" + `"}`
+	want := `{"nul":"a\ufffdb","escaped":"\\u0000","pair":"🙂","half":"\ufffdx\ufffd","big":123456789012345678901234567890,"name":"☃"}`
+	write(t, s, batch(1, 1, time.Now(), event(keepwatch.Added, &thing{"one", 1, text})))
+	var many []stream.Message
+	for i := range 200 {
+		many = append(many, event(keepwatch.Added, &thing{fmt.Sprint("many-", i), 2, text}))
+	}
+	write(t, s, batch(201, 2, time.Now(), many...))
+	got := strings.Split(server.SQL(`SELECT DISTINCT object, count(*) OVER () FROM text.current_pods`), "|")
+	var a, b any
+	if err := errors.Join(json.Unmarshal([]byte(got[0]), &a), json.Unmarshal([]byte(want), &b)); err != nil || fmt.Sprint(a) != fmt.Sprint(b) || got[1] != "201" {
+		t.Errorf("stored %s, want 201 times %s (%v)", got, want, err)
+	}
+}
+
+// testChanged checks that rows which another program has deleted are noticed, when they change and
+// at the next start.
+func testChanged(t *testing.T, server *pgtest.Server) {
+	s := postgres.New(server.URL("changed"), postgres.Options{})
+	open(t, s)
+	write(t, s, batch(1, 1, time.Now(), event(keepwatch.Added, &thing{"a", 1, `{}`})))
+	server.SQL(`DELETE FROM changed.resources`)
+	err := s.Write(t.Context(), batch(1, 2, time.Now(), event(keepwatch.Modified, &thing{"a", 2, `{}`})))
+	if err == nil || errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), "another program has changed the tables") {
+		t.Errorf("written: %v", err)
+	}
+	s.Close()
+	stored := open(t, s)
+	if _, err := stream.NewTransactional(stored[0].Stored, nil, stream.Options{}); err == nil || !strings.Contains(err.Error(), "1 objects were stored, and there are 0") {
+		t.Errorf("opened: %v", err)
+	}
+}
+
+// testRefused checks what Open refuses, and that no message has a password.
+func testRefused(t *testing.T, server *pgtest.Server) {
+	s := postgres.New(server.URL("newer"), postgres.Options{})
+	open(t, s)
+	s.Close()
+	server.SQL(`UPDATE newer.keepwatch SET format = 99`)
+	server.SQL(`CREATE SCHEMA foreign_tables; CREATE TABLE foreign_tables.resources (x int)`)
+	server.SQL(`CREATE ROLE reader LOGIN; GRANT USAGE ON SCHEMA writers TO reader; GRANT SELECT ON ALL TABLES IN SCHEMA writers TO reader`)
+	url := server.URL("writers")
+	for name, row := range map[string]struct{ url, want string }{
+		"a newer format":   {server.URL("newer"), "the tables have format 99"},
+		"other tables":     {server.URL("foreign_tables"), `relation "resources" already exists`},
+		"no such database": {strings.Replace(url, "/postgres?", "/nonsense?", 1), `database "nonsense" does not exist`},
+		"no such user":     {strings.Replace(url, "keepwatch@", "nonsense:pa55word@", 1), `role "nonsense" does not exist`},
+		"a reader":         {strings.Replace(url, "keepwatch@", "reader@", 1), "permission denied"},
+		"a wrong address":  {"postgres://u:pa55word@[h/d", "cannot parse"},
+	} {
+		_, err := postgres.New(row.url, postgres.Options{}).Open(t.Context(), sinktest.Streams())
+		if err == nil || errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), row.want) || strings.Contains(err.Error(), "pa55word") {
+			t.Errorf("%s: %v, want %q", name, err, row.want)
+		}
+	}
+	other := sinktest.Streams()
+	other[0].ID.LabelSelector = "a=b"
+	if _, err := postgres.New(server.URL("changed"), postgres.Options{}).Open(t.Context(), other); err == nil || !strings.Contains(err.Error(), "it has the objects of pods in all namespaces") {
+		t.Errorf("another selection: %v", err)
+	}
+	const unreachable = "postgres://keepwatch@127.0.0.1:1/postgres"
+	if _, err := postgres.New(unreachable, postgres.Options{}).Open(t.Context(), nil); !errors.As(err, new(*sink.Unavailable)) {
+		t.Errorf("a server that does not run: %v", err)
+	}
+}
+
+// testRetention checks that ended rows are deleted after the retention, and current ones never.
+func testRetention(t *testing.T, server *pgtest.Server) {
+	s := postgres.New(server.URL("retention"), postgres.Options{Retention: time.Hour})
+	open(t, s)
+	now := time.Now()
+	write(t, s, batch(2, 2, now.Add(-3*time.Hour), event(keepwatch.Added, &thing{"a", 1, `{}`}), event(keepwatch.Added, &thing{"b", 2, `{}`})))
+	write(t, s, batch(1, 4, now.Add(-2*time.Hour), event(keepwatch.Modified, &thing{"a", 3, `{}`}), event(keepwatch.Deleted, &thing{"b", 4, `{}`})))
+	write(t, s, batch(1, 5, now.Add(-time.Minute), event(keepwatch.Modified, &thing{"a", 5, `{}`})))
+	write(t, s, batch(1, 6, now))
+	if got := server.SQL(`SELECT name, valid_from, valid_to FROM retention.resources ORDER BY id`); got != "a|3|5\na|5|" {
+		t.Errorf("the rows are %q", got)
+	}
+}
+
+// testRestart kills the server below an open sink: the failure is worth another attempt, which
+// finds what was committed.
+func testRestart(t *testing.T, server *pgtest.Server) {
+	s := postgres.New(server.URL("restart"), postgres.Options{})
+	open(t, s)
+	write(t, s, batch(1, 1, time.Now(), event(keepwatch.Added, &thing{"a", 1, `{}`})))
+	server.Kill()
+	err := s.Write(t.Context(), batch(2, 2, time.Now(), event(keepwatch.Added, &thing{"b", 2, `{}`})))
+	if !errors.As(err, new(*sink.Unavailable)) {
+		t.Errorf("written to a killed server: %v", err)
+	}
+	s.Close()
+	if _, err := s.Open(t.Context(), sinktest.Streams()); !errors.As(err, new(*sink.Unavailable)) {
+		t.Errorf("opened a killed server: %v", err)
+	}
+	server.Restart()
+	stored := open(t, s)
+	if len(stored[0].Entries) != 1 || stored[0].Progress.Cursor != 1 {
+		t.Errorf("stored: %+v", stored[0])
+	}
+	status, err := s.Status(t.Context())
+	if err != nil || len(status) != 4 || status[3].ID.Resource != "widgets.example.com" || status[2].Count != 1 || !status[2].Active {
+		t.Errorf("status: %+v, %v", status, err)
+	}
+}
+
+// BenchmarkPods writes pods of a large cluster; see [sinktest.Benchmark].
+func BenchmarkPods(b *testing.B) {
+	server := pgtest.Start(b)
+	n := 0
+	sinktest.Benchmark(b, 5000, func() sink.Sink {
+		n++
+		return postgres.New(server.URL(fmt.Sprint("bench", n)), postgres.Options{})
+	})
+}

@@ -1,0 +1,68 @@
+package postgres
+
+// migrations[i] makes format i+1 of format i.
+var migrations = []string{`
+CREATE TABLE keepwatch (format int NOT NULL, writer text NOT NULL);
+INSERT INTO keepwatch VALUES (0, '');
+
+CREATE TABLE resources (
+  id         bigint GENERATED ALWAYS AS IDENTITY,
+  resource   text NOT NULL,
+  namespace  text NOT NULL,
+  name       text NOT NULL,
+  uid        text NOT NULL,
+  epoch      int NOT NULL,
+  valid_from bigint NOT NULL,
+  seen_from  timestamptz NOT NULL,
+  to_epoch   int,
+  valid_to   bigint,
+  seen_to    timestamptz,
+  deleted    boolean NOT NULL DEFAULT false,
+  object     jsonb NOT NULL,
+  PRIMARY KEY (resource, namespace, name, id),
+  CHECK ((valid_to IS NULL) = (to_epoch IS NULL) AND (valid_to IS NULL) = (seen_to IS NULL)),
+  CHECK (valid_to IS NULL OR (to_epoch, valid_to) >= (epoch, valid_from))
+);
+CREATE UNIQUE INDEX resources_current ON resources (resource, namespace, name) WHERE valid_to IS NULL;
+CREATE INDEX resources_seen ON resources (seen_from);
+CREATE INDEX resources_ended ON resources (seen_to) WHERE seen_to IS NOT NULL;
+
+CREATE TABLE cursors (
+  resource  text NOT NULL,
+  namespace text NOT NULL,
+  line      int NOT NULL,
+  active    boolean NOT NULL,
+  epoch     int NOT NULL DEFAULT 0,
+  cursor    bigint NOT NULL DEFAULT 0,
+  since     bigint NOT NULL DEFAULT 0,
+  gap       text NOT NULL DEFAULT '',
+  objects   bigint NOT NULL DEFAULT 0,
+  written   timestamptz,
+  identity  jsonb NOT NULL,
+  position  jsonb,
+  PRIMARY KEY (resource, namespace)
+);
+
+CREATE TABLE gaps (
+  id            bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  resource      text NOT NULL,
+  namespace     text NOT NULL,
+  epoch         int NOT NULL,
+  from_revision bigint NOT NULL,
+  to_revision   bigint NOT NULL,
+  reason        text NOT NULL,
+  seen          timestamptz NOT NULL
+);
+
+CREATE VIEW objects AS
+  SELECT id, resource, namespace, name, uid, valid_from AS revision, seen_from, object FROM resources WHERE valid_to IS NULL;
+
+CREATE VIEW synced AS
+  SELECT line, max(epoch) AS epoch, max(written) AS written, CASE
+    WHEN min(since) > 0 AND max(gap) = '' AND min(epoch) = max(epoch) AND min(cursor) >= max(since) THEN min(cursor)
+  END AS revision
+  FROM cursors WHERE active GROUP BY line;
+`}
+
+const createView = `CREATE OR REPLACE VIEW %s AS
+  SELECT id, namespace, name, uid, valid_from AS revision, seen_from, object FROM resources WHERE valid_to IS NULL AND resource = %s`

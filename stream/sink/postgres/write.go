@@ -1,0 +1,159 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/stream"
+	"github.com/keepwatch/keepwatch/stream/sink"
+	"github.com/keepwatch/keepwatch/stream/sink/internal/history"
+)
+
+const (
+	// The row lock makes the newest writer wait for this transaction, or shuts this one out.
+	lockWriter = `SELECT FROM keepwatch WHERE writer = $1 FOR UPDATE`
+	// An end is never before the beginning of its row. One statement for each row always uses the unique
+	// index; for a join with all of them, the planner reads the whole table until it has statistics.
+	endRow = `UPDATE resources
+		SET to_epoch = $4, valid_to = CASE WHEN epoch = $4 THEN greatest(valid_from, $5) ELSE $5 END, seen_to = $6, deleted = $7
+		WHERE resource = $1 AND namespace = $2 AND name = $3 AND valid_to IS NULL`
+	insertRow = `INSERT INTO resources (resource, namespace, name, uid, epoch, valid_from, seen_from, to_epoch, valid_to, seen_to, deleted, object)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`
+	insertGap = `INSERT INTO gaps (resource, namespace, epoch, from_revision, to_revision, reason, seen)
+		VALUES ($1, $2, $3, $4, $5, $6, $7)`
+	updateCursor = `UPDATE cursors SET epoch = $3, cursor = $4, since = $5, gap = $6, objects = $7, written = $8, position = $9
+		WHERE resource = $1 AND namespace = $2`
+	expireRows = `DELETE FROM resources WHERE (resource, namespace, name, id) IN
+		(SELECT resource, namespace, name, id FROM resources WHERE seen_to < $1 LIMIT $2)`
+)
+
+var rowColumns = []string{
+	"resource", "namespace", "name", "uid", "epoch", "valid_from", "seen_from", "to_epoch", "valid_to", "seen_to", "deleted", "object",
+}
+
+// copyFrom is the number of rows from which on COPY is faster than statements in one round
+// trip.
+const copyFrom = 50
+
+// Write commits a batch. See [sink.Sink].
+func (s *Sink) Write(ctx context.Context, batch sink.Batch) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	if err := s.write(ctx, batch); err != nil {
+		return s.failure(err)
+	}
+	return nil
+}
+
+func (s *Sink) write(ctx context.Context, batch sink.Batch) error {
+	var rows [][]any
+	first, last := &pgx.Batch{}, &pgx.Batch{}
+	first.Queue(lockWriter, s.token).Exec(func(tag pgconn.CommandTag) error {
+		if tag.RowsAffected() != 1 {
+			return sink.Unavailablef("another keepwatch sync has taken over this schema")
+		}
+		return nil
+	})
+	for _, p := range batch.Pieces {
+		id := s.streams[p.Stream].ID
+		changes, err := history.Of(p)
+		if err != nil {
+			return fmt.Errorf("%s: %w", id.Resource, err)
+		}
+		queueEndings(first, id.Resource, changes.Endings, batch.Time)
+		for _, r := range changes.Rows {
+			rows = append(rows, valuesOf(id.Resource, r, batch.Time))
+		}
+		queueProgress(last, id, p, changes.Gaps, batch.Time)
+	}
+	return pgx.BeginFunc(ctx, s.conn, func(tx pgx.Tx) error {
+		if err := insert(ctx, tx, first, rows, last); err != nil {
+			return err
+		}
+		return s.expire(ctx, tx, batch.Time)
+	})
+}
+
+// insert sends the statements first, inserts rows, and sends the statements last: in one
+// round trip if there are few rows.
+func insert(ctx context.Context, tx pgx.Tx, first *pgx.Batch, rows [][]any, last *pgx.Batch) error {
+	if len(rows) >= copyFrom {
+		if err := tx.SendBatch(ctx, first).Close(); err != nil {
+			return err
+		}
+		if _, err := tx.CopyFrom(ctx, pgx.Identifier{"resources"}, rowColumns, pgx.CopyFromRows(rows)); err != nil {
+			return err
+		}
+		return tx.SendBatch(ctx, last).Close()
+	}
+	for _, values := range rows {
+		first.Queue(insertRow, values...)
+	}
+	first.QueuedQueries = append(first.QueuedQueries, last.QueuedQueries...)
+	return tx.SendBatch(ctx, first).Close()
+}
+
+// queueEndings queues the end of current rows.
+func queueEndings(b *pgx.Batch, resource string, endings []history.Ending, now time.Time) {
+	for _, e := range endings {
+		b.Queue(endRow, resource, e.Key.Namespace, e.Key.Name, e.Epoch, int64(e.Revision), now, e.Deleted).Exec(affectsOne(resource, e.Key))
+	}
+}
+
+// queueProgress queues the gaps and the cursor of a piece.
+func queueProgress(b *pgx.Batch, id stream.Identity, p sink.Piece, gaps []history.Gap, now time.Time) {
+	for _, g := range gaps {
+		b.Queue(insertGap, id.Resource, id.Namespace, g.Epoch, int64(g.From), int64(g.To), string(g.Reason), now)
+	}
+	a := p.After
+	b.Queue(updateCursor, id.Resource, id.Namespace, a.Epoch, int64(a.Cursor), int64(a.Since), string(a.Gap), int64(p.Count), now, p.Position).Exec(affectsOne(id.Resource, keepwatch.Key{Name: "the cursor"}))
+}
+
+// affectsOne checks that a statement has changed one row. If it has changed none, another
+// program has changed the tables.
+func affectsOne(resource string, key keepwatch.Key) func(pgconn.CommandTag) error {
+	return func(tag pgconn.CommandTag) error {
+		if n := tag.RowsAffected(); n != 1 {
+			return fmt.Errorf("%s: %s: %d rows were to be changed, not 1: another program has changed the tables", resource, key, n)
+		}
+		return nil
+	}
+}
+
+// valuesOf returns the values of rowColumns.
+func valuesOf(resource string, r history.Row, now time.Time) []any {
+	var epoch, revision, seen any
+	deleted := false
+	if r.End != nil {
+		epoch, revision, seen, deleted = r.End.Epoch, int64(r.End.Revision), now, r.End.Deleted
+	}
+	return []any{
+		resource, r.Key.Namespace, r.Key.Name, string(r.UID), r.From.Epoch, int64(r.From.Revision), now, epoch, revision, seen, deleted,
+		acceptable(r.JSON),
+	}
+}
+
+const (
+	// sweepEvery is how often retention is applied, and sweepRows bounds the rows of one
+	// batch.
+	sweepEvery = time.Minute
+	sweepRows  = 2000
+)
+
+// expire deletes rows that ended before the retention.
+func (s *Sink) expire(ctx context.Context, tx pgx.Tx, now time.Time) error {
+	if s.options.Retention == 0 || now.Sub(s.swept) < sweepEvery {
+		return nil
+	}
+	tag, err := tx.Exec(ctx, expireRows, now.Add(-s.options.Retention), sweepRows)
+	if err != nil || tag.RowsAffected() == sweepRows {
+		return err // the next batch continues
+	}
+	s.swept = now
+	return nil
+}

@@ -1,0 +1,68 @@
+package sink
+
+import (
+	"context"
+	"time"
+
+	"github.com/keepwatch/keepwatch/stream"
+)
+
+// Sink stores the pieces of several streams. One goroutine calls its methods. After an error
+// of Write, and after Close, a sink must be opened anew.
+type Sink interface {
+	// Open connects, makes or migrates the tables, and returns what is stored of each stream,
+	// in the order of streams. It shuts out every other writer until Close or the end of the
+	// process. It returns an [Unavailable] if another attempt may succeed. A
+	// stream that the sink has not stored before is empty.
+	Open(ctx context.Context, streams []Stream) ([]Stored, error)
+	// Write commits pieces of different streams in one transaction: all or none. After an error
+	// the caller does not know which, and opens the sink again.
+	Write(ctx context.Context, batch Batch) error
+	// Close ends the connection. It may be called more than once, also after a failed Open.
+	Close() error
+}
+
+// Stream is one of the streams that a sink stores.
+type Stream struct {
+	ID stream.Identity
+	// Line is the number of the line of revisions, from 0 on: the resources that are stored in
+	// one etcd are on one line.
+	Line int
+}
+
+// Stored is what a sink has stored of one stream.
+type Stored struct {
+	// Stored has the position and the entries, if the sink stores them with the rows.
+	stream.Stored
+	// State, if set, is the state of the stream, beside a sink that stores no positions. The stream commits to
+	// it after Write has returned, so that a crash in between repeats the piece. The progress is its note, as
+	// JSON. Close closes it.
+	State    stream.State
+	Progress Progress
+	// Time is that of the last batch with a piece of the stream.
+	Time time.Time
+}
+
+// Count returns the number of objects that are stored.
+func (s *Stored) Count() uint64 {
+	if s.State == nil {
+		return uint64(len(s.Entries))
+	}
+	_, n := stream.Committed(s.State)
+	return n
+}
+
+// Batch is what a sink commits in one transaction.
+type Batch struct {
+	// Time is the time of the batch, in UTC and whole milliseconds. It never goes back.
+	Time   time.Time
+	Pieces []Piece
+}
+
+// Piece is a piece of one stream.
+type Piece struct {
+	Stream int // the index in the streams of Open
+	stream.Piece
+	// Before and After are the progress of the stream before and after the piece.
+	Before, After Progress
+}

@@ -1,0 +1,271 @@
+package sinktest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/stream"
+	"github.com/keepwatch/keepwatch/stream/sink"
+)
+
+// Fold folds lines of JSON as package stream asks of consumers: an event whose id was seen changes nothing, and a
+// rewind forgets the ids. A deletion that is repeated after a rewind has no known id then, and deletes the object that
+// has the key meanwhile, which is delivered again. It is a [Reader] of what it has received, and safe for concurrent use. The zero value is
+// ready for use.
+type Fold struct {
+	// Read, if set, is called before each method of Reader, by one goroutine at a time: it adds the lines that were
+	// received since.
+	Read func() error
+
+	reading  sync.Mutex
+	mu       sync.Mutex
+	streams  map[string]*folded      // by resource
+	gaps     map[string][]stream.Gap // by resource
+	problems []string
+	Lines    int // that were received
+	Repeated int // lines whose id was seen
+}
+
+// folded is the state of one resource: of one stream, or of one for each of several namespaces.
+type folded struct {
+	// before is the state at the last rewind, and events are those since.
+	before  map[keepwatch.Key]Row
+	events  []foldedEvent
+	current map[keepwatch.Key]Row
+	seen    map[string]string // id → object, of ADDED and MODIFIED
+	deleted map[string]bool   // UIDs, since the last rewind
+	gone    map[string]bool   // UIDs that were deleted at any time
+	synced  bool
+}
+
+type foldedEvent struct {
+	Row
+	deleted bool
+}
+
+// line is a line of any type.
+type line struct {
+	Type, ID            string
+	Revision, From, To  keepwatch.Revision `json:",string"`
+	Resource, Namespace string
+	Reason              keepwatch.GapReason
+	Count               int
+	Object              json.RawMessage
+}
+
+// Add folds a line, or records what is wrong with it.
+func (f *Fold) Add(text []byte) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.Lines++
+	var l line
+	if err := json.Unmarshal(text, &l); err != nil || l.Resource == "" {
+		f.problem("the line %q cannot be read: %v", text[:min(200, len(text))], err)
+		return
+	}
+	if f.streams == nil {
+		f.streams, f.gaps = map[string]*folded{}, map[string][]stream.Gap{}
+	}
+	s := f.streams[l.Resource]
+	if s == nil {
+		s = &folded{current: map[keepwatch.Key]Row{}, gone: map[string]bool{}}
+		s.rewind()
+		f.streams[l.Resource] = s
+	}
+	switch l.Type {
+	case "ADDED", "MODIFIED", "DELETED":
+		f.event(s, l)
+	case "GAP":
+		f.gaps[l.Resource] = append(f.gaps[l.Resource], stream.Gap{From: l.From, To: l.To, Reason: l.Reason})
+		if !s.synced {
+			f.problem("%s: a gap before the first SYNCED", l.Resource)
+		}
+		if l.Reason == keepwatch.GapRewind {
+			s.rewind()
+		}
+	case "SYNCED":
+		s.synced = true
+		if n := s.count(l.Namespace); l.Count != n {
+			f.problem("%s %s: SYNCED at %d counts %d of %d", l.Resource, l.Namespace, l.Revision, l.Count, n)
+		}
+	default:
+		f.problem("%s: a line of type %q", l.Resource, l.Type)
+	}
+}
+
+// count returns the number of current objects in a namespace; "" has all.
+func (s *folded) count(namespace string) (n int) {
+	for key := range s.current {
+		if namespace == "" || key.Namespace == namespace {
+			n++
+		}
+	}
+	return n
+}
+
+func (s *folded) rewind() {
+	s.before = map[keepwatch.Key]Row{}
+	for key, row := range s.current {
+		s.before[key] = row
+	}
+	s.events, s.seen, s.deleted = nil, map[string]string{}, map[string]bool{}
+}
+
+func (f *Fold) event(s *folded, l line) {
+	var o struct{ Metadata metadata }
+	err := json.Unmarshal(l.Object, &o)
+	deleted := l.Type == "DELETED"
+	id, content := o.Metadata.UID+"/"+o.Metadata.ResourceVersion, sorted(l.Object)
+	if deleted {
+		id, content = id+"/deleted", "" // a repeated deletion may have the metadata only
+	}
+	if err != nil || l.ID != id {
+		f.problem("%s %s: the object is %s (%v)", l.Type, l.ID, l.Object, err)
+		return
+	}
+	if was, ok := s.seen[l.ID]; ok {
+		f.Repeated++
+		if was != content {
+			f.problem("%s %s has two contents: %s, %s", l.Type, l.ID, was, content)
+		}
+		return
+	}
+	s.seen[l.ID] = content
+	row := Row{l.Resource, o.Metadata.Namespace, o.Metadata.Name, o.Metadata.UID, l.Revision, string(l.Object)}
+	key := keepwatch.Key{Namespace: row.Namespace, Name: row.Name}
+	prior, known := s.current[key]
+	switch {
+	case deleted && s.gone[row.UID]:
+		f.Repeated++
+	case known && prior.UID != row.UID:
+		f.problem("%s %s replaces %s without a deletion", l.Type, l.ID, prior.UID)
+	case !deleted && s.deleted[row.UID]:
+		f.problem("%s %s is of a deleted object", l.Type, l.ID)
+	}
+	if deleted {
+		s.deleted[row.UID], s.gone[row.UID] = true, true
+	}
+	s.apply(s.current, foldedEvent{row, deleted})
+	s.events = append(s.events, foldedEvent{row, deleted})
+}
+
+// sorted returns JSON with its keys in order: an API server has another order in lists than in watches.
+func sorted(object json.RawMessage) string {
+	var content any
+	if err := json.Unmarshal(object, &content); err != nil {
+		return err.Error()
+	}
+	return fmt.Sprint(content) // maps in the order of their keys
+}
+
+func (s *folded) apply(state map[keepwatch.Key]Row, e foldedEvent) {
+	key := keepwatch.Key{Namespace: e.Namespace, Name: e.Name}
+	if e.deleted {
+		delete(state, key)
+	} else {
+		state[key] = e.Row
+	}
+}
+
+// asOf returns the state at a revision since the last rewind.
+func (s *folded) asOf(at keepwatch.Revision) (rows []Row) {
+	state := map[keepwatch.Key]Row{}
+	for key, row := range s.before {
+		state[key] = row
+	}
+	for _, e := range s.events {
+		if e.Revision <= at {
+			s.apply(state, e)
+		}
+	}
+	for _, row := range state {
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// Current returns the objects of all streams of a line; see [Streams].
+func (f *Fold) Current(_ context.Context, line int) ([]Row, error) {
+	return f.rows(line, ^keepwatch.Revision(0))
+}
+
+// AsOf returns the objects of a line at its newest cut.
+func (f *Fold) AsOf(_ context.Context, line int, cut sink.Cut) ([]Row, error) {
+	return f.rows(line, cut.Revision)
+}
+
+func (f *Fold) rows(line int, at keepwatch.Revision) (rows []Row, err error) {
+	if err := f.read(); err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for resource, s := range f.streams {
+		if lineOf(resource) == line {
+			rows = append(rows, s.asOf(at)...)
+		}
+	}
+	return rows, nil
+}
+
+// lineOf returns the line of a resource of [Streams], and 0 for any other resource.
+func lineOf(resource string) int {
+	return max(0, slices.IndexFunc(lines, func(names []string) bool { return slices.Contains(names, resource) }))
+}
+
+// Invariants returns the problems of all lines that were received.
+func (f *Fold) Invariants(context.Context) ([]string, error) {
+	err := f.read()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.problems, err
+}
+
+func (f *Fold) read() error {
+	if f.Read == nil {
+		return nil
+	}
+	f.reading.Lock()
+	defer f.reading.Unlock()
+	return f.Read()
+}
+
+// problem records a problem. f.mu is locked.
+func (f *Fold) problem(format string, args ...any) {
+	if len(f.problems) < maxProblems {
+		f.problems = append(f.problems, fmt.Sprintf(format, args...))
+	}
+}
+
+// AddAll folds the lines of a text.
+func (f *Fold) AddAll(text []byte) {
+	for l := range bytes.Lines(text) {
+		f.Add(bytes.TrimSuffix(l, []byte("\n")))
+	}
+}
+
+// Objects returns the UIDs of the objects of a resource that were received since the last rewind, and whether each was
+// deleted.
+func (f *Fold) Objects(resource string) (deleted map[string]bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	deleted = map[string]bool{}
+	if s := f.streams[resource]; s != nil {
+		for _, e := range s.events {
+			deleted[e.UID] = e.deleted
+		}
+	}
+	return deleted
+}
+
+// Gaps returns the gaps of a resource.
+func (f *Fold) Gaps(resource string) []stream.Gap {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.gaps[resource]
+}

@@ -1,0 +1,12 @@
+// Package sqlite stores streams in a SQLite file: every state of every object with the
+// revisions and times between which it was valid, and the cursors, each batch in one
+// transaction.
+//
+// Other processes may read the file at any time, with any SQLite 3.37 or newer: it is in WAL
+// mode. A lock on the file PATH.lock shuts out other writers. docs/sync.md describes the tables.
+//
+//	sqlite.go   Open, Close, and errors
+//	schema.go   the tables
+//	write.go    one batch; retention
+//	status.go   the status, while another process may write
+package sqlite

@@ -1,0 +1,67 @@
+package sqlite
+
+// migrations[i] makes format i+1 of format i.
+var migrations = []string{`
+CREATE TABLE keepwatch (format INTEGER NOT NULL) STRICT;
+INSERT INTO keepwatch VALUES (0);
+
+CREATE TABLE resources (
+  id         INTEGER PRIMARY KEY,
+  resource   TEXT NOT NULL,
+  namespace  TEXT NOT NULL,
+  name       TEXT NOT NULL,
+  uid        TEXT NOT NULL,
+  epoch      INTEGER NOT NULL,
+  valid_from INTEGER NOT NULL,
+  seen_from  TEXT NOT NULL,
+  to_epoch   INTEGER,
+  valid_to   INTEGER,
+  seen_to    TEXT,
+  deleted    INTEGER NOT NULL DEFAULT 0,
+  object     TEXT NOT NULL,
+  CHECK ((valid_to IS NULL) = (to_epoch IS NULL) AND (valid_to IS NULL) = (seen_to IS NULL)),
+  CHECK (valid_to IS NULL OR (to_epoch, valid_to) >= (epoch, valid_from))
+) STRICT;
+CREATE UNIQUE INDEX resources_current ON resources (resource, namespace, name) WHERE valid_to IS NULL;
+CREATE INDEX resources_history ON resources (resource, namespace, name, id);
+CREATE INDEX resources_seen ON resources (seen_from);
+CREATE INDEX resources_ended ON resources (seen_to) WHERE seen_to IS NOT NULL;
+
+CREATE TABLE cursors (
+  resource  TEXT NOT NULL,
+  namespace TEXT NOT NULL,
+  line      INTEGER NOT NULL,
+  active    INTEGER NOT NULL,
+  epoch     INTEGER NOT NULL DEFAULT 0,
+  cursor    INTEGER NOT NULL DEFAULT 0,
+  since     INTEGER NOT NULL DEFAULT 0,
+  gap       TEXT NOT NULL DEFAULT '',
+  objects   INTEGER NOT NULL DEFAULT 0,
+  written   TEXT NOT NULL DEFAULT '',
+  identity  TEXT NOT NULL,
+  position  TEXT,
+  PRIMARY KEY (resource, namespace)
+) STRICT;
+
+CREATE TABLE gaps (
+  resource      TEXT NOT NULL,
+  namespace     TEXT NOT NULL,
+  epoch         INTEGER NOT NULL,
+  from_revision INTEGER NOT NULL,
+  to_revision   INTEGER NOT NULL,
+  reason        TEXT NOT NULL,
+  seen          TEXT NOT NULL
+) STRICT;
+
+CREATE VIEW objects AS
+  SELECT id, resource, namespace, name, uid, valid_from AS revision, seen_from, object FROM resources WHERE valid_to IS NULL;
+
+CREATE VIEW synced AS
+  SELECT line, max(epoch) AS epoch, max(written) AS written, CASE
+    WHEN min(since) > 0 AND max(gap) = '' AND min(epoch) = max(epoch) AND min(cursor) >= max(since) THEN min(cursor)
+  END AS revision
+  FROM cursors WHERE active GROUP BY line;
+`}
+
+const createView = `CREATE VIEW IF NOT EXISTS "%s" AS
+  SELECT id, namespace, name, uid, valid_from AS revision, seen_from, object FROM resources WHERE valid_to IS NULL AND resource = '%s'`

@@ -1,0 +1,118 @@
+package transfer
+
+import (
+	"context"
+	"time"
+
+	"github.com/keepwatch/keepwatch/stream/sink"
+)
+
+// batcher commits the pieces that wait at the same time as one batch. Each stream waits for
+// its piece, so that a batch has at most one of each.
+type batcher struct {
+	*session
+	queue    chan request
+	time     time.Time // of the last batch
+	commits  int
+	progress []sink.Progress
+}
+
+// request is a piece that waits. committed receives the outcome, and has room for it.
+type request struct {
+	piece     sink.Piece
+	committed chan error
+}
+
+func newBatcher(s *session, stored []sink.Stored) *batcher {
+	b := &batcher{session: s, queue: make(chan request)}
+	for _, s := range stored {
+		b.progress = append(b.progress, s.Progress)
+		if s.Time.After(b.time) {
+			b.time = s.Time
+		}
+	}
+	return b
+}
+
+// write waits until a piece is committed or an error occurs. If ctx is done while the piece is being committed, it
+// waits for the outcome: a stream with a state of its own commits what was delivered.
+func (b *batcher) write(ctx context.Context, p sink.Piece) error {
+	r := request{p, make(chan error, 1)}
+	select {
+	case b.queue <- r:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return <-r.committed
+}
+
+// run commits batches until ctx is done or an error occurs, which it returns.
+func (b *batcher) run(ctx context.Context) error {
+	for {
+		var waiting []request
+		select {
+		case r := <-b.queue:
+			waiting = append(waiting, r)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		for more := true; more; {
+			select {
+			case r := <-b.queue:
+				waiting = append(waiting, r)
+			default:
+				more = false
+			}
+		}
+		err := b.commit(ctx, waiting)
+		for _, r := range waiting {
+			r.committed <- err
+		}
+		if err == nil {
+			err = b.checkEpochs()
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (b *batcher) commit(ctx context.Context, waiting []request) error {
+	batch := sink.Batch{Time: b.nextTime()}
+	for _, r := range waiting {
+		batch.Pieces = append(batch.Pieces, r.piece)
+	}
+	if err := b.sink.Write(ctx, batch); err != nil {
+		return err
+	}
+	b.time = batch.Time
+	b.commits++
+	for _, p := range batch.Pieces {
+		b.progress[p.Stream] = p.After
+	}
+	b.Transfer.committed(batch)
+	return nil
+}
+
+// nextTime returns the time of the next batch, which is not before the last one's, although
+// the clock may have been set back.
+func (b *batcher) nextTime() time.Time {
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	if now.Before(b.time) {
+		return b.time
+	}
+	return now
+}
+
+// checkEpochs returns errRewound if a stream is in an epoch that another stream of its line
+// has not reached, and was not above it when the session began.
+func (b *batcher) checkEpochs() error {
+	for i, p := range b.progress {
+		for j, other := range b.progress {
+			if b.resources[i].Line == b.resources[j].Line && other.Started() && p.Epoch > max(other.Epoch, other.Floor) {
+				return errRewound
+			}
+		}
+	}
+	return nil
+}

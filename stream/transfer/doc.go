@@ -1,0 +1,18 @@
+// Package transfer runs several streams into one sink: each resource has a reflector and a
+// stream of its own, and a batch has one piece of each stream that has one.
+//
+// [Transfer.Run] opens the sink, continues every stream from what the sink has stored, and does
+// so again after each error of the sink that may be gone at another attempt. That is also how it
+// deals with a commit whose outcome is unknown, and with streams in different epochs; see
+// package stream/sink.
+//
+// [Transfer.Change] adds resources and ends others while Run runs. That opens the sink again, too, so that a change and a
+// crash take the same way: a resource that was added is one that the sink has not stored before, and one that is gone
+// is ended from what the sink has stored of it.
+//
+//	transfer.go  Transfer, Run
+//	session.go   one time between Open and Close of the sink
+//	batcher.go   pieces that wait at the same time, committed as one batch
+//	lines.go     which resources share revisions
+//	status.go    Status, and the counts of events
+package transfer

@@ -1,0 +1,206 @@
+package transfer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/reflector"
+	"github.com/keepwatch/keepwatch/stream"
+	"github.com/keepwatch/keepwatch/stream/sink"
+)
+
+// errRewound ends a session after a stream has noticed a rewind: the other streams of its line
+// are invalidated at the next open.
+var errRewound = errors.New("the source was restored from a backup")
+
+// errChanged ends a session whose resources have changed.
+var errChanged = errors.New("the resources have changed")
+
+// session is one time between Open and Close of the sink.
+type session struct {
+	*Transfer
+	resources []Resource
+	first     bool // no session has opened the sink before
+	opened    bool
+	leaving   atomic.Int64 // resources that are gone and not ended yet
+	batcher   *batcher
+	// progress is that of each stream after its last piece that was handed to the batcher.
+	// Each element belongs to its stream's goroutine.
+	progress []sink.Progress
+}
+
+// newSession returns a session of the current resources. The status has them from then on.
+func (t *Transfer) newSession(first bool) *session {
+	select {
+	case <-t.changed:
+	default:
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.status = newStatus(t.resources, t.status)
+	s := &session{Transfer: t, resources: t.resources, first: first}
+	for _, r := range s.resources {
+		if r.Gone > 0 {
+			s.leaving.Add(1)
+		}
+	}
+	return s
+}
+
+// run opens the sink, and follows the resources until ctx is done or an error occurs.
+func (s *session) run(ctx context.Context) error {
+	defer func() { _ = s.sink.Close() }() // what was committed stays
+	streams := make([]sink.Stream, len(s.resources))
+	for i, r := range s.resources {
+		streams[i] = r.Stream
+	}
+	stored, err := s.sink.Open(ctx, streams)
+	if err != nil {
+		return err
+	}
+	s.opened = true
+	s.enterEpochs(stored)
+	s.begin(stored)
+	s.Transfer.opened(s.resources)
+	s.batcher = newBatcher(s, stored)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.batcher.run(ctx) })
+	group.Go(func() error { return s.awaitChange(ctx) })
+	for i := range s.resources {
+		group.Go(func() error { return s.follow(ctx, i, &stored[i]) })
+	}
+	return group.Wait()
+}
+
+// awaitChange ends the session when its resources have changed.
+func (s *session) awaitChange(ctx context.Context) error {
+	select {
+	case <-s.changed:
+		return errChanged
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// committed reports whether a batch was committed in the session, which has ended.
+func (s *session) committed() bool { return s.batcher != nil && s.batcher.commits > 0 }
+
+// enterEpochs sets the least next epoch of each stream: the greatest one of its line. A stream
+// without a complete list has no history, and begins in that epoch.
+func (s *session) enterEpochs(stored []sink.Stored) {
+	newest := map[int]int{} // line → epoch
+	for i, r := range s.resources {
+		newest[r.Line] = max(newest[r.Line], stored[i].Progress.Epoch)
+	}
+	for i, r := range s.resources {
+		p := &stored[i].Progress
+		p.Floor = newest[r.Line]
+		if !p.Started() {
+			p.Epoch = p.Floor
+		}
+		s.progress = append(s.progress, *p)
+	}
+}
+
+// follow runs the stream of one resource. It frees the stored entries.
+func (s *session) follow(ctx context.Context, i int, stored *sink.Stored) error {
+	r := s.resources[i]
+	target, err := s.stream(ctx, i, stored)
+	if err != nil {
+		return fmt.Errorf("%s: %w", r.ID.Resource, err)
+	}
+	stored.Entries = nil
+	if p := stored.Progress; p.Epoch < p.Floor {
+		if err := target.Invalidate(ctx, keepwatch.GapRewind); err != nil {
+			return err
+		}
+	}
+	if r.Gone > 0 {
+		return s.end(ctx, r, target)
+	}
+	options := reflector.Options{Observe: func(n reflector.Notice) { s.observe(i, n) }}
+	if !s.first || r.Patient {
+		options.StartupDeadline = -1
+	}
+	f := reflector.New(r.Source, target, options)
+	s.entered(i, f)
+	if err = f.Run(ctx); stored.State != nil && sink.DiskFull(err) {
+		return &sink.Unavailable{Err: err}
+	}
+	return err
+}
+
+// end delivers what is left of a resource that is gone. The last one of the session ends it.
+func (s *session) end(ctx context.Context, r Resource, target *stream.Stream) error {
+	if err := target.End(ctx, r.Gone, keepwatch.GapExpired); err != nil {
+		return err
+	}
+	if s.leaving.Add(-1) > 0 {
+		return nil
+	}
+	s.forget(s.resources)
+	return errChanged
+}
+
+// stream returns the stream of one resource, which continues from what is stored.
+func (s *session) stream(ctx context.Context, i int, stored *sink.Stored) (*stream.Stream, error) {
+	if stored.State == nil {
+		return stream.NewTransactional(stored.Stored, func(p stream.Piece) error { return s.write(ctx, i, p) }, stream.Options{})
+	}
+	write := func(p stream.Piece) (string, error) {
+		if err := s.write(ctx, i, p); err != nil {
+			return "", err
+		}
+		note, err := json.Marshal(s.progress[i])
+		return string(note), err
+	}
+	return stream.NewAtLeastOnce(stored.State, write, stream.Options{Metadata: s.resources[i].Project})
+}
+
+// write waits until a piece is committed.
+func (s *session) write(ctx context.Context, i int, p stream.Piece) error {
+	if err := project(p.Messages, s.resources[i].Project); err != nil {
+		return fmt.Errorf("%s: %w", s.resources[i].ID.Resource, err)
+	}
+	piece := sink.Piece{Stream: i, Piece: p, Before: s.progress[i], After: s.progress[i].After(p)}
+	if err := s.batcher.write(ctx, piece); err != nil {
+		return err
+	}
+	s.progress[i] = piece.After
+	return nil
+}
+
+// project replaces the objects of events by their projections. An object that was deleted within a gap may have
+// no body.
+func project(messages []stream.Message, project func([]byte) ([]byte, error)) error {
+	if project == nil {
+		return nil
+	}
+	for i, m := range messages {
+		e, ok := m.(stream.Event)
+		if !ok || len(e.Object.JSON()) == 0 {
+			continue
+		}
+		text, err := project(e.Object.JSON())
+		if err != nil {
+			return fmt.Errorf("%s: %w", e.Object.Key(), err)
+		}
+		e.Object = projected{e.Object, text}
+		messages[i] = e
+	}
+	return nil
+}
+
+// projected is an object with another body.
+type projected struct {
+	stream.Object
+	text []byte
+}
+
+func (p projected) JSON() []byte { return p.text }
