@@ -21,9 +21,9 @@
 //   - A handler is called until it succeeds or fails permanently, over every restart, and
 //     not again for the same change once its success was written to the object. If the
 //     process ends between the two, it is called again: handlers must be idempotent.
-//   - One object's handlers run one at a time; different objects are handled in
-//     parallel. Handlers see an object as it was after the operator's last patch of it,
-//     or later.
+//   - One object's handlers run one at a time, and those of the next object of its name after its
+//     last event; objects of different names are handled in parallel. Handlers see an object as
+//     it was after the operator's last patch of it, or later.
 //   - Change handlers always see the last state of an object, even if it changes while they
 //     run. A reverted change is reported too, unless the process was killed during that call.
 //     They may not see intermediate states.

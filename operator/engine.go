@@ -24,7 +24,7 @@ type engine struct {
 	api      api
 	source   objectSource
 	recorder *eventRecorder
-	queue    *queue.Queue[keepwatch.UID]
+	queue    *queue.Queue[keepwatch.Key]
 	logger   *slog.Logger
 	fail     func(error) // stops all operators with a fatal error
 
@@ -32,8 +32,10 @@ type engine struct {
 	handling context.Context
 	daemons  *background.Runner
 
-	mu      sync.Mutex // locked after an object's, never before it
-	objects map[keepwatch.UID]*object
+	mu sync.Mutex // locked after an object's, never before it
+	// The objects of each name, in the order of their existence. All but the last were deleted, and wait to be handled or
+	// for their timers and daemons to end.
+	objects map[keepwatch.Key][]*object
 	calls   map[*call]struct{} // running calls
 }
 
@@ -43,20 +45,19 @@ var errInvariantViolated = errors.New("an invariant of the operator is broken")
 func newEngine(op *Operator, k kind, api api, source objectSource, recorder *eventRecorder, handling context.Context, fail func(error)) *engine {
 	e := &engine{
 		Operator: op, kind: k, spec: op.spec(), api: api, source: source, recorder: recorder,
-		queue: queue.New[keepwatch.UID](), logger: op.logger().With("resource", op.name), fail: fail,
-		handling: handling, daemons: background.NewRunner(handling, ErrStopped, ErrNotSelected), objects: map[keepwatch.UID]*object{}, calls: map[*call]struct{}{},
+		queue: queue.New[keepwatch.Key](), logger: op.logger().With("resource", op.name), fail: fail,
+		handling: handling, daemons: background.NewRunner(handling, ErrStopped, ErrNotSelected), objects: map[keepwatch.Key][]*object{}, calls: map[*call]struct{}{},
 	}
 	op.metrics.queue.Store(e.queue)
 	return e
 }
 
 // deliver accepts a change and queues its object. It is not called concurrently for one
-// object.
+// name.
 func (e *engine) deliver(c change) {
-	uid := keepwatch.UID(c.object.GetUID())
-	o := e.getOrCreate(uid, c)
+	o := e.getOrCreate(c)
 	for !o.accept(c, e.changed) {
-		o = e.getOrCreate(uid, c) // it was forgotten in between
+		o = e.getOrCreate(c) // it was forgotten in between
 	}
 	for _, i := range e.indexes {
 		e.index(i, o, c)
@@ -65,36 +66,49 @@ func (e *engine) deliver(c change) {
 	if c.initial {
 		priority = queue.Background
 	}
-	e.queue.Add(uid, priority)
+	e.queue.Add(o.key, priority)
 }
 
-// getOrCreate returns the object of a change, or creates it.
-func (e *engine) getOrCreate(uid keepwatch.UID, c change) *object {
+// getOrCreate returns the object of a change, or creates it. One that was deleted before the last of its name is
+// another object if it returns: its deletion comes first, then those after it.
+func (e *engine) getOrCreate(c change) *object {
+	key := keepwatch.Key{Namespace: c.object.GetNamespace(), Name: c.object.GetName()}
+	uid := keepwatch.UID(c.object.GetUID())
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	o := e.objects[uid]
-	if o == nil {
-		key := keepwatch.Key{Namespace: c.object.GetNamespace(), Name: c.object.GetName()}
-		o = &object{engine: e, uid: uid, key: key, listed: c.initial}
-		if e.hasBackground() {
-			o.tasks = e.daemons.NewSet(o, e.Operator.tasks)
-		}
-		e.objects[uid] = o
+	named := e.objects[key]
+	if n := len(named); n > 0 && named[n-1].uid == uid {
+		return named[n-1]
 	}
+	o := &object{engine: e, uid: uid, key: key, listed: c.initial}
+	if e.hasBackground() {
+		o.tasks = e.daemons.NewSet(o, e.Operator.tasks)
+	}
+	e.objects[key] = append(named, o)
 	return o
 }
 
-// forget removes an object that was deleted and handled.
-func (e *engine) forget(o *object) {
+// forget removes an object that was deleted and handled, once its timers and daemons have ended. It returns whether the
+// next one of its name may be handled, which does not wait for these.
+func (e *engine) forget(o *object) (handled bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if !o.gone || o.hasEvent || !o.tasks.Empty() {
-		return
+	if !o.gone || o.hasEvent {
+		return false
+	}
+	if !o.tasks.Empty() {
+		return true
 	}
 	o.forgotten = true
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	delete(e.objects, o.uid)
+	named := slices.DeleteFunc(e.objects[o.key], func(other *object) bool { return other == o })
+	if len(named) == 0 {
+		delete(e.objects, o.key)
+	} else {
+		e.objects[o.key] = named
+	}
+	return true
 }
 
 // changed reports whether the desired state of an object changed, for idle timers.
@@ -120,32 +134,37 @@ func (e *engine) work() {
 		e.fail(err)
 	}()
 	for {
-		uid, waited, ok := e.queue.Get()
+		key, waited, ok := e.queue.Get()
 		if !ok {
 			ended = true
 			return
 		}
 		e.metrics.queueDuration.Observe(waited.Seconds())
-		e.handle(uid)
-		e.queue.Done(uid)
+		e.handle(key)
+		e.queue.Done(key)
 	}
 }
 
-// handle processes an object once.
-func (e *engine) handle(uid keepwatch.UID) {
+// handle processes the objects of a name once, in their order. One that is not deleted and handled is the last, for now.
+func (e *engine) handle(key keepwatch.Key) {
 	e.mu.Lock()
-	o := e.objects[uid]
+	named := slices.Clone(e.objects[key])
 	e.mu.Unlock()
-	if o == nil {
-		return // the object was forgotten after it was queued
+	for _, o := range named {
+		e.handleObject(o)
+		if !e.forget(o) {
+			return
+		}
 	}
+}
+
+func (e *engine) handleObject(o *object) {
 	start := time.Now()
 	defer e.metrics.trackWorker(start)()
 	next := e.processOrThrottle(o, start)
 	if !next.IsZero() {
-		e.queue.AddAt(uid, next)
+		e.queue.AddAt(o.key, next)
 	}
-	e.forget(o)
 }
 
 // run follows the source and handles objects until ctx is done, and waits for handlers.

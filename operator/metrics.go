@@ -15,7 +15,7 @@ import (
 // controller-runtime have too use their names, labels, types and help: dashboards find
 // them, and one endpoint can show both.
 type metrics struct {
-	queue                       atomic.Pointer[queue.Queue[keepwatch.UID]] // nil before the operator runs
+	queue                       atomic.Pointer[queue.Queue[keepwatch.Key]] // nil before the operator runs
 	retries                     prometheus.Counter
 	queueDuration, workDuration prometheus.Observer
 	reconciles                  *prometheus.CounterVec

@@ -133,9 +133,9 @@ func TestRecreatedObjectIsNotWritten(t *testing.T) {
 	p.waitUntil("the handler runs", func() (bool, string) { return len(first) == 1, "" })
 	p.delete("one")
 	p.create("one", "{}")
+	close(next)
 	p.waitFor("second")
 	p.waitHandled("one")
-	close(next)
 	p.waitUntil("the first life is over", func() (bool, string) {
 		return strings.Count(p.log.logged(), "handler succeeded") == 2, p.log.logged()
 	})

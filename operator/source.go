@@ -23,7 +23,7 @@ type change struct {
 
 // objectSource delivers the objects of one resource to an operator.
 type objectSource interface {
-	// run delivers every object and every change, those of one object in order and not
+	// run delivers every object and every change, those of one name in order and not
 	// concurrently, until ctx is done or an error that cannot be retried occurs. It calls
 	// listed once the first list was delivered.
 	run(ctx context.Context, deliver func(change), listed func()) error

@@ -87,11 +87,11 @@ func (o *object) TaskAbandoned(t *background.Task) {
 	e := o.engine
 	e.logger.Error("a timer or daemon does not stop; it is abandoned", "object", o.key.String(), "handler", t.ID)
 	o.recordEvent(o.newest(), "Warning", "DaemonAbandoned", t.ID+" does not stop")
-	e.queue.Add(o.uid, 0)
+	e.queue.Add(o.key, 0)
 }
 
 // TaskEnded queues the object: it may wait for the end of the task.
-func (o *object) TaskEnded(*background.Task) { o.engine.queue.Add(o.uid, 0) }
+func (o *object) TaskEnded(*background.Task) { o.engine.queue.Add(o.key, 0) }
 
 // TaskDied ends the operator.
 func (o *object) TaskDied(t *background.Task) {
