@@ -21,6 +21,7 @@ import (
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/audit"
+	"github.com/keepwatch/keepwatch/internal/judgetest"
 )
 
 var (
@@ -130,7 +131,7 @@ func TestPlantedDifferences(t *testing.T) {
 	if _, err := client.CoreV1().ConfigMaps("planted").Create(t.Context(), huge, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	against := proxy{items: func(r *http.Request, items []any) []any {
+	against := judgetest.Proxy{Answer: inItems(func(r *http.Request, items []any) []any {
 		var changed []any
 		for _, item := range items {
 			o, m := item.(map[string]any), metadataOf(item)
@@ -157,7 +158,7 @@ func TestPlantedDifferences(t *testing.T) {
 			}
 		}
 		return changed
-	}}.serve(t, twin)
+	})}.Serve(t, twin)
 	r := mustCompare(t, api, against, audit.Options{Resource: configMaps, Namespace: "planted", PageSize: 5})
 	want := []string{
 		"planted/huge different data.value",
@@ -193,7 +194,7 @@ func TestExpired(t *testing.T) {
 	var pages, refused atomic.Int64
 	expires := func(times int64) *rest.Config {
 		refused.Store(0)
-		return proxy{intercept: func(w http.ResponseWriter, r *http.Request) bool {
+		return judgetest.Proxy{Intercept: func(w http.ResponseWriter, r *http.Request) bool {
 			if !r.URL.Query().Has("continue") || refused.Load() >= times {
 				return false
 			}
@@ -206,9 +207,9 @@ func TestExpired(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-			refuse(w, 410, "Expired", "The provided continue parameter is too old", "")
+			judgetest.Refuse(w, 410, "Expired", "The provided continue parameter is too old", "")
 			return true
-		}}.serve(t, twin)
+		}}.Serve(t, twin)
 	}
 	o := audit.Options{Resource: configMaps, Namespace: "expired", PageSize: 3}
 	r := mustCompare(t, api, expires(3), o)
@@ -240,44 +241,52 @@ func wantFailure(t *testing.T, err error, kind keepwatch.FailureKind, parts ...s
 // waited for.
 func TestSlowServer(t *testing.T) {
 	audit.ShortWaits(t)
-	fill(t, api, "slow", 30)
+	const pages = 15
+	fill(t, api, "slow", 2*pages)
 	var fast, slow, overloads atomic.Int64
-	server := proxy{intercept: func(_ http.ResponseWriter, r *http.Request) bool {
+	server := judgetest.Proxy{Intercept: func(_ http.ResponseWriter, r *http.Request) bool {
 		if !isNamespaces(r) {
 			fast.Add(1)
 		}
 		return false
-	}}.serve(t, api)
-	against := proxy{intercept: func(w http.ResponseWriter, r *http.Request) bool {
+	}}.Serve(t, api)
+	against := judgetest.Proxy{Intercept: func(w http.ResponseWriter, r *http.Request) bool {
 		if isNamespaces(r) {
 			return false
 		}
 		if overloads.Add(1)%4 == 0 {
-			refuse(w, 429, "TooManyRequests", "slow down", "")
+			judgetest.Refuse(w, 429, "TooManyRequests", "slow down", "")
 			return true
 		}
-		time.Sleep(50 * time.Millisecond)
-		// The pages that were merged, one that waits, one that is read, the next request, and the one for the revision.
-		if done := slow.Add(1) - 1; fast.Load() > done+4 {
+		// The request for the revision, the pages that were merged, one that is merged, one that waits, and the next request.
+		done := slow.Add(1) - 1
+		for fast.Load() < min(done+3, pages) {
+			if r.Context().Err() != nil {
+				t.Errorf("%d requests to the fast server while the slow one has answered %d", fast.Load(), done)
+				return true
+			}
+			time.Sleep(time.Millisecond) // between two looks at the state
+		}
+		if fast.Load() > done+4 {
 			t.Errorf("%d requests to the fast server while the slow one has answered %d", fast.Load(), done)
 		}
 		return false
-	}}.serve(t, twin)
+	}}.Serve(t, twin)
 	r := mustCompare(t, server, against, audit.Options{Resource: configMaps, Namespace: "slow", PageSize: 2})
-	if !r.Equal() || r.Server.Objects != 30 || slow.Load() < 15 || overloads.Load() == slow.Load() {
+	if !r.Equal() || r.Server.Objects != 2*pages || slow.Load() < pages || overloads.Load() == slow.Load() {
 		t.Errorf("%+v behind %d slow requests of %d", r, slow.Load(), overloads.Load())
 	}
 }
 
 func TestUnreadableObjects(t *testing.T) {
 	fill(t, api, "unreadable", 4)
-	against := proxy{items: func(r *http.Request, items []any) []any {
+	against := judgetest.Proxy{Answer: inItems(func(r *http.Request, items []any) []any {
 		if !strings.Contains(r.URL.Path, "secrets") {
 			return items
 		}
 		delete(metadataOf(items[0]), "resourceVersion")
 		return append(items, map[string]any{"metadata": map[string]any{"namespace": "unreadable"}, "data": map[string]any{"password": secret}})
-	}}.serve(t, twin)
+	})}.Serve(t, twin)
 	r := mustCompare(t, api, against, audit.Options{Resource: secrets, Namespace: "unreadable"})
 	if r.Equal() || r.Complete() || r.Against.Unreadable != 2 || r.Server.Unreadable != 0 || r.Against.Objects != 1 {
 		t.Errorf("%+v", r)
@@ -293,13 +302,13 @@ func TestUnreadableObjects(t *testing.T) {
 func TestForbidden(t *testing.T) {
 	fill(t, api, "forbidden", 2)
 	fill(t, api, "allowed", 2)
-	against := proxy{intercept: func(w http.ResponseWriter, r *http.Request) bool {
+	against := judgetest.Proxy{Intercept: func(w http.ResponseWriter, r *http.Request) bool {
 		if strings.Contains(r.URL.Path, "/namespaces/allowed/") {
 			return false
 		}
-		refuse(w, 403, "Forbidden", fmt.Sprintf(`configmaps is forbidden: User "eve" cannot list %s`, r.URL.Path), "")
+		judgetest.Refuse(w, 403, "Forbidden", fmt.Sprintf(`configmaps is forbidden: User "eve" cannot list %s`, r.URL.Path), "")
 		return true
-	}}.serve(t, twin)
+	}}.Serve(t, twin)
 	// The identity of the cluster is not readable either.
 	if r := mustCompare(t, api, against, audit.Options{Resource: configMaps, Namespace: "allowed"}); !r.Equal() || r.Server.Objects != 2 {
 		t.Errorf("%+v", r)
@@ -344,14 +353,14 @@ func TestLaggingServer(t *testing.T) {
 	audit.ShortWaits(t)
 	fill(t, api, "lagging", 2)
 	var requests atomic.Int64
-	against := proxy{intercept: func(w http.ResponseWriter, r *http.Request) bool {
+	against := judgetest.Proxy{Intercept: func(w http.ResponseWriter, r *http.Request) bool {
 		if isNamespaces(r) {
 			return false
 		}
 		requests.Add(1)
-		refuse(w, 504, "Timeout", "Too large resource version: 9, current: 8", `"causes":[{"reason":"ResourceVersionTooLarge","message":"Too large resource version"}]`)
+		judgetest.Refuse(w, 504, "Timeout", "Too large resource version: 9, current: 8", `"causes":[{"reason":"ResourceVersionTooLarge","message":"Too large resource version"}]`)
 		return true
-	}}.serve(t, twin)
+	}}.Serve(t, twin)
 	_, err := audit.Servers(t.Context(), api, against, audit.Options{Resource: configMaps, Namespace: "lagging"})
 	wantFailure(t, err, keepwatch.RevisionTooLarge, against.Host+" has not reached a revision that "+api.Host+" has", "Too large resource version")
 	if requests.Load() != 7 {
@@ -363,10 +372,10 @@ func TestLaggingServer(t *testing.T) {
 // that do not exist.
 func TestUnorderedServer(t *testing.T) {
 	fill(t, api, "unordered", 4)
-	against := proxy{items: func(_ *http.Request, items []any) []any {
+	against := judgetest.Proxy{Answer: inItems(func(_ *http.Request, items []any) []any {
 		slices.Reverse(items)
 		return items
-	}}.serve(t, twin)
+	})}.Serve(t, twin)
 	_, err := audit.Servers(t.Context(), api, against, audit.Options{Resource: configMaps, Namespace: "unordered"})
 	if err == nil || !strings.Contains(err.Error(), "not in the order of keys") {
 		t.Errorf("error %v", err)
@@ -376,21 +385,21 @@ func TestUnorderedServer(t *testing.T) {
 // TestFieldsUnknown checks that an object stays different if the details cannot be read.
 func TestFieldsUnknown(t *testing.T) {
 	fill(t, api, "details", 3)
-	against := proxy{
-		intercept: func(w http.ResponseWriter, r *http.Request) bool {
+	against := judgetest.Proxy{
+		Intercept: func(w http.ResponseWriter, r *http.Request) bool {
 			if strings.HasPrefix(r.URL.Query().Get("fieldSelector"), "metadata.name=item") {
-				refuse(w, 410, "Expired", "too old resource version", "")
+				judgetest.Refuse(w, 410, "Expired", "too old resource version", "")
 				return true
 			}
 			return false
 		},
-		items: func(_ *http.Request, items []any) []any {
+		Answer: inItems(func(_ *http.Request, items []any) []any {
 			for _, item := range items {
 				metadataOf(item)["generation"] = 7
 			}
 			return items
-		},
-	}.serve(t, twin)
+		}),
+	}.Serve(t, twin)
 	r := mustCompare(t, api, against, audit.Options{Resource: configMaps, Namespace: "details"})
 	if r.Different != 3 || !strings.Contains(r.Differences[0].Unknown, "too old") {
 		t.Errorf("%+v", r)
@@ -404,14 +413,14 @@ func TestCanceled(t *testing.T) {
 	fill(t, api, "canceled", 3)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	over := errors.New("over")
-	against := proxy{intercept: func(_ http.ResponseWriter, r *http.Request) bool {
+	against := judgetest.Proxy{Intercept: func(_ http.ResponseWriter, r *http.Request) bool {
 		if isNamespaces(r) {
 			return false
 		}
 		cancel(over)
 		<-r.Context().Done()
 		return true
-	}}.serve(t, twin)
+	}}.Serve(t, twin)
 	if _, err := audit.Servers(ctx, api, against, audit.Options{Resource: configMaps}); err == nil || !strings.Contains(err.Error(), "over") {
 		t.Errorf("error %v", err)
 	}

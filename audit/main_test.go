@@ -4,16 +4,14 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"runtime"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
 	"github.com/keepwatch/keepwatch/controlplane"
+	"github.com/keepwatch/keepwatch/internal/judgetest"
 )
 
 // api is a server, and twin another one on its etcd, with Kubernetes' own watch cache. other is a server
@@ -42,12 +40,12 @@ func testMain(m *testing.M) int {
 		}
 		return server
 	}
-	first := start(controlplane.Options{})
+	first := start(controlplane.Options{TemporaryEtcd: true})
 	api = first.RESTConfig()
 	twin = start(controlplane.Options{Etcd: first.EtcdCluster(), Storage: controlplane.UpstreamStorage}).RESTConfig()
 	other = start(controlplane.Options{}).RESTConfig()
 	code := m.Run()
-	left := goroutines()
+	left := judgetest.Goroutines("keepwatch/audit.")
 	stop()
 	for _, end := range ended {
 		if err := <-end; err != nil {
@@ -60,20 +58,4 @@ func testMain(m *testing.M) int {
 		return 1
 	}
 	return code
-}
-
-// goroutines returns the stacks of the package's goroutines that do not end.
-func goroutines() string {
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		stacks := make([]byte, 4<<20)
-		left := ""
-		for stack := range strings.SplitSeq(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
-			if strings.Contains(stack, "keepwatch/audit.") {
-				left += stack + "\n\n"
-			}
-		}
-		if left == "" || time.Now().After(deadline) {
-			return left
-		}
-	}
 }

@@ -111,7 +111,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) (*Report, error) {
 		group, ctx := errgroup.WithContext(ctx)
 		for i, s := range subjects {
 			group.Go(func() (err error) {
-				outcomes[i], err = r.judge(ctx, s.of(r.ID))
+				outcomes[i], err = r.outcome(ctx, s.of(r.ID))
 				return err
 			})
 		}
@@ -141,7 +141,7 @@ func runStorms(ctx context.Context, subjects []*subject, o Options) ([]Result, e
 	for _, r := range stormRules {
 		results = append(results, Result{Rule: r.Rule})
 	}
-	results = append(results, Result{Rule: disturbed})
+	results = append(results, Result{Rule: durable}, Result{Rule: disturbed})
 	for _, s := range subjects {
 		outcomes, err := judgeStorm(ctx, s.of("storm"), o)
 		if err != nil {

@@ -17,6 +17,7 @@
 //	rule.go      a rule: its sentence, its source, its judgement
 //	verdict.go   the verdicts
 //	subject.go   a resource in a namespace: requests and their answers
+//	recovery.go  the answers of a server that starts or is overloaded, which are waited for
 //	fixture.go   the namespace and the custom resource, and their deletion
 //	object.go    one state of an object
 //	list.go      the rules of lists
@@ -29,6 +30,7 @@
 //	storm.go     the rules that package check judges: writers, watchers, judgement
 //	history.go   the acknowledged writes, and the revisions of deletions
 //	watcher.go   a watcher of the storm, and its transcript
+//	lost.go      the judgement of a server that has lost acknowledged writes
 //	frames.go    the events of a watch, as JSON or protobuf
 //	print.go     the report as a table, as JSON, as JUnit
 package conform

@@ -30,3 +30,10 @@ func ShortWaits(t *testing.T) {
 	eventTimeout, convergence = 5*time.Second, 2*time.Second
 	t.Cleanup(func() { eventTimeout, convergence = before[0], before[1] })
 }
+
+// ShortRecovery shortens the time in which a server has to answer again, until the end of the test.
+func ShortRecovery(t *testing.T) {
+	before := recovery
+	recovery = time.Second
+	t.Cleanup(func() { recovery = before })
+}

@@ -2,16 +2,16 @@ package conform
 
 import (
 	"encoding/json"
-	"fmt"
 	"io"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/keepwatch/keepwatch/internal/eventframes"
 )
 
-// maxFrame bounds a frame of protobuf, in bytes: more than any object of a run has.
+// maxFrame bounds a message of a WebSocket, in bytes: more than any object of a run has.
 const maxFrame = 1 << 20
 
 // event is one event of a watch, with its object in JSON.
@@ -47,26 +47,13 @@ func (e event) status() (metav1.Status, error) {
 
 // events reads the events of a stream one by one. The error is io.EOF at the end of a whole event.
 func events(body io.ReadCloser, isProtobuf bool) func() (event, error) {
-	if !isProtobuf {
-		decoder := json.NewDecoder(body)
-		return func() (e event, err error) {
-			err = decoder.Decode(&e)
-			return e, err
+	next := eventframes.Reader(body, isProtobuf)
+	return func() (e event, err error) {
+		f, err := next()
+		if e = (event{f.Type, f.Object}); err == nil && isProtobuf {
+			e.Object, err = jsonOf(f.Object)
 		}
-	}
-	framer := protobuf.LengthDelimitedFramer.NewFrameReader(body)
-	buffer := make([]byte, maxFrame)
-	return func() (event, error) {
-		n, err := framer.Read(buffer)
-		if err != nil {
-			return event{}, err
-		}
-		var read metav1.WatchEvent
-		if err := read.Unmarshal(buffer[:n]); err != nil {
-			return event{}, fmt.Errorf("frame of %d bytes: %w", n, err)
-		}
-		inJSON, err := jsonOf(read.Object.Raw)
-		return event{read.Type, inJSON}, err
+		return e, err
 	}
 }
 

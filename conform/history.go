@@ -31,6 +31,9 @@ type history struct {
 	lives map[keepwatch.UID]*life
 	next  map[keepwatch.UID]keepwatch.Revision // the revision of the creation that followed under the same name
 	names map[keepwatch.Key]keepwatch.UID      // of the newest life
+
+	newest keepwatch.Revision // of all states
+	undone []string           // facts: acknowledged writes that the server does not have any more
 }
 
 func newHistory() *history {
@@ -41,8 +44,11 @@ func newHistory() *history {
 func (h *history) wrote(o *object) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.newest = max(h.newest, o.revision)
 	l := h.lives[o.uid]
-	if l == nil {
+	if l != nil {
+		h.compare(l, o)
+	} else {
 		if previous, ok := h.names[o.key]; ok {
 			h.lives[previous].deleted = true // by a deletion whose answer was lost
 			h.next[previous] = o.revision
@@ -55,6 +61,43 @@ func (h *history) wrote(o *object) {
 	}
 }
 
+// compare records the writes of a known object that a state of it contradicts. A lower revision of the same
+// content contradicts none: the server has answered the write with a wrong revision. h.mu is locked.
+func (h *history) compare(l *life, o *object) {
+	last := l.last()
+	switch {
+	case l.deleted:
+		h.undo("no %s with UID %s, which was deleted at %d or later; received: it at %d", o.key.Name, o.uid, last.revision, o.revision)
+	case o.revision < last.revision && o.content() != last.content():
+		h.undo("%v, which was acknowledged, or a later state; received: it at %d", last, o.revision)
+	default:
+		return
+	}
+	l.states, l.deleted = nil, false
+}
+
+func (h *history) undo(format string, args ...any) {
+	h.undone = append(h.undone, fmt.Sprintf("required: "+format, args...))
+}
+
+// vanished adds that an object does not exist although nobody has deleted it.
+func (h *history) vanished(o *object) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.undo("%v, which was acknowledged; received: 404", o)
+	h.lives[o.uid].deleted = true
+}
+
+// lost returns the acknowledged writes that the server does not have any more. The last list is at a revision.
+func (h *history) lost(listed keepwatch.Revision) []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if listed < h.newest {
+		return append(h.undone, fmt.Sprintf("required: a revision of at least %d, with which a write was acknowledged; received: a list at %d", h.newest, listed))
+	}
+	return h.undone
+}
+
 // removed adds the deletion of an object.
 func (h *history) removed(o *object) {
 	h.mu.Lock()
@@ -65,11 +108,14 @@ func (h *history) removed(o *object) {
 // deletions are the ends of objects in views, as watchers received them.
 type deletions struct {
 	events map[keepwatch.UID]map[keepwatch.Revision]bool // DELETED events
-	gaps   map[keepwatch.UID]keepwatch.Revision          // the first list without an object that was known
+	gaps   map[keepwatch.UID]interval                    // in which a list has shown that a known object is deleted
 }
 
+// interval is the revisions above from, up to to.
+type interval struct{ from, to keepwatch.Revision }
+
 func newDeletions() deletions {
-	return deletions{map[keepwatch.UID]map[keepwatch.Revision]bool{}, map[keepwatch.UID]keepwatch.Revision{}}
+	return deletions{map[keepwatch.UID]map[keepwatch.Revision]bool{}, map[keepwatch.UID]interval{}}
 }
 
 // event adds a DELETED event: of a deletion, or of a change after which the object does not match a selector.
@@ -80,11 +126,12 @@ func (d deletions) event(uid keepwatch.UID, at keepwatch.Revision) {
 	d.events[uid][at] = true
 }
 
-// gap adds a list without a known object.
-func (d deletions) gap(uid keepwatch.UID, at keepwatch.Revision) {
-	if known, ok := d.gaps[uid]; !ok || at < known {
-		d.gaps[uid] = at
+// gap adds a list without an object that a watcher had, and the interval of that watcher's gap.
+func (d deletions) gap(uid keepwatch.UID, in interval) {
+	if known, ok := d.gaps[uid]; ok {
+		in = interval{max(known.from, in.from), min(known.to, in.to)}
 	}
+	d.gaps[uid] = in
 }
 
 // add adds what another watcher received.
@@ -94,14 +141,14 @@ func (d deletions) add(other deletions) {
 			d.event(uid, at)
 		}
 	}
-	for uid, at := range other.gaps {
-		d.gap(uid, at)
+	for uid, in := range other.gaps {
+		d.gap(uid, in)
 	}
 }
 
 // writes returns all writes in the order of their revisions. A deletion has the revision of its DELETED
 // event. If no watcher received one, the deletion has a free revision within its bounds: either all
-// watchers relisted, or check finds that the event is missing. The facts are the deletions whose events
+// watchers relisted, which bounds it by their gaps, or check finds that the event is missing. The facts are the deletions whose events
 // are out of their bounds.
 func (h *history) writes(received deletions) (all []check.Write, facts []string) {
 	h.mu.Lock()
@@ -130,15 +177,18 @@ func (h *history) writes(received deletions) (all []check.Write, facts []string)
 		if len(events) > 0 {
 			facts = append(facts, fmt.Sprintf("required: the deletion of %s with UID %s between %d and %d; received: at %v", last.key.Name, uid, last.revision, next, events))
 		}
-		if at, ok := received.gaps[uid]; ok {
-			next = min(next, at+1)
+		after := last.revision
+		if in, ok := received.gaps[uid]; ok {
+			if next = min(next, in.to+1); in.from+1 < next { // otherwise the watcher lacks more than the deletion
+				after = max(after, in.from)
+			}
 		}
-		unseen = append(unseen, unseenDeletion{last, next})
+		unseen = append(unseen, unseenDeletion{last, after, next})
 	}
 	// The one whose bound is the nearest has the first free revision, so that all find one.
 	slices.SortFunc(unseen, func(a, b unseenDeletion) int { return cmp.Compare(a.before, b.before) })
 	for _, d := range unseen {
-		at := d.last.revision + 1
+		at := d.after + 1
 		for used[at] && at+1 < d.before {
 			at++
 		}
@@ -150,10 +200,10 @@ func (h *history) writes(received deletions) (all []check.Write, facts []string)
 	return all, facts
 }
 
-// unseenDeletion is a deletion without an event: it is behind the last state and before a revision.
+// unseenDeletion is a deletion of a last state without an event: it is above a revision and below another one.
 type unseenDeletion struct {
-	last   *object
-	before keepwatch.Revision
+	last          *object
+	after, before keepwatch.Revision
 }
 
 // contentOf returns what check compares in addition to key, UID and revision.

@@ -5,10 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -17,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/keepwatch/keepwatch/controlplane"
+	"github.com/keepwatch/keepwatch/internal/judgetest"
 )
 
 // api is the server of most tests. compacted is one with Kubernetes' own watch cache, on an etcd without the
@@ -49,7 +47,7 @@ func testMain(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	if left := goroutines(); left != "" && code == 0 {
+	if left := judgetest.Goroutines("keepwatch/conform."); left != "" && code == 0 {
 		fmt.Fprintln(os.Stderr, left)
 		return 1
 	}
@@ -83,21 +81,4 @@ func compact(ctx context.Context, etcd controlplane.EtcdCluster) error {
 		_, err = client.Compact(ctx, newest.Header.Revision)
 	}
 	return errors.Join(err, client.Close())
-}
-
-// goroutines returns the stacks of the package's goroutines that do not end. The server's own are not
-// the package's: k8s.io/apiextensions-apiserver closes the storage of a deleted definition minutes later.
-func goroutines() string {
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		stacks := make([]byte, 4<<20)
-		left := ""
-		for stack := range strings.SplitSeq(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
-			if strings.Contains(stack, "keepwatch/conform.") {
-				left += stack + "\n\n"
-			}
-		}
-		if left == "" || time.Now().After(deadline) {
-			return left
-		}
-	}
 }

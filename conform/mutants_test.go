@@ -7,9 +7,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -19,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/keepwatch/keepwatch/conform"
+	"github.com/keepwatch/keepwatch/internal/judgetest"
 )
 
 // mutant is a real server behind a proxy that breaks a rule.
@@ -300,6 +300,12 @@ var mutants = []mutant{
 		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 		r.Header.Set("Content-Length", fmt.Sprint(len(body)))
 	}},
+	{name: "creations are answered with an older revision", breaks: []string{"get.newest", "list.newest"}, answer: func(r *http.Request, body []byte) []byte {
+		if r.Method != http.MethodPost {
+			return body
+		}
+		return regexp.MustCompile(`"resourceVersion":"\d+"`).ReplaceAll(body, []byte(`"resourceVersion":"1"`))
+	}},
 	{name: "initial events lack an object", breaks: []string{"initial.newest", "initial.any"}, events: every(4, dropped)},
 	{name: "initial events are an old state", breaks: []string{"initial.newest", "initial.notolder"}, events: eventsOf("BOOKMARK", func(f frame) []frame {
 		f.metadata()["resourceVersion"] = "1"
@@ -321,45 +327,11 @@ func (m mutant) serve(t *testing.T) *rest.Config {
 	if m.compacted {
 		real = compacted
 	}
-	transport, err := rest.TransportFor(real)
-	if err != nil {
-		t.Fatal(err)
+	p := judgetest.Proxy{Request: m.ask, Answer: m.answer}
+	if m.events != nil {
+		p.Events = func(body io.ReadCloser) io.ReadCloser { return alter(body, m.events()) }
 	}
-	target, err := url.Parse(real.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := httptest.NewServer(&httputil.ReverseProxy{
-		Transport: transport, FlushInterval: -1, ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
-		Rewrite: func(r *httputil.ProxyRequest) {
-			r.SetURL(target)
-			r.Out.Header.Del("Accept-Encoding")
-			if m.ask != nil {
-				q := r.Out.URL.Query()
-				m.ask(q, r.Out)
-				r.Out.URL.RawQuery = q.Encode()
-			}
-		},
-		ModifyResponse: func(response *http.Response) error {
-			isJSON := strings.HasPrefix(response.Header.Get("Content-Type"), "application/json")
-			switch {
-			case response.StatusCode != http.StatusOK:
-			case isWatch(response.Request) && isJSON && m.events != nil:
-				response.Body = alter(response.Body, m.events())
-			case !isWatch(response.Request) && m.answer != nil:
-				body, err := io.ReadAll(response.Body)
-				if err != nil {
-					return err
-				}
-				body = m.answer(response.Request, body)
-				response.Body, response.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-				response.Header.Set("Content-Length", fmt.Sprint(len(body)))
-			}
-			return nil
-		},
-	})
-	t.Cleanup(server.Close)
-	return &rest.Config{Host: server.URL}
+	return p.Serve(t, real)
 }
 
 // alter changes the events of a stream.

@@ -33,7 +33,12 @@ func (o *object) content() string {
 	return b.String() + o.value
 }
 
-func (o *object) String() string { return fmt.Sprintf("%s at %d", o.key.Name, o.revision) }
+func (o *object) String() string {
+	if o == nil {
+		return "no object"
+	}
+	return fmt.Sprintf("%s at %d", o.key.Name, o.revision)
+}
 
 // parseObject parses an object in JSON. A ConfigMap has its value in data, a probe in spec.
 func parseObject(raw []byte) (*object, error) {

@@ -1,6 +1,10 @@
 package conform
 
-import "context"
+import (
+	"context"
+	"errors"
+	"net/http"
+)
 
 // Rule is something that clients may depend on.
 type Rule struct {
@@ -27,7 +31,7 @@ const (
 	comparable  = "https://github.com/kubernetes/enhancements/issues/5504"
 	parameters  = "https://kubernetes.io/docs/reference/kubernetes-api/common-parameters/common-parameters/"
 	cbor        = "https://github.com/kubernetes/enhancements/tree/master/keps/sig-api-machinery/4222-cbor-serializer"
-	websockets  = "https://github.com/kubernetes/community/blob/master/contributors/devel/sig-architecture/api-conventions.md#websockets-and-spdy"
+	websockets  = "https://pkg.go.dev/k8s.io/apiserver/pkg/endpoints/handlers#WatchServer"
 	watchTypes  = "https://pkg.go.dev/k8s.io/apimachinery/pkg/watch#EventType"
 )
 
@@ -36,6 +40,16 @@ const (
 type judged struct {
 	Rule
 	judge func(context.Context, *subject) (outcome, error)
+}
+
+// outcome judges a resource. A write that is refused with 409 breaks the rule, whatever it is about: nobody else writes
+// the run's objects, so the server has answered an earlier write with a wrong revision.
+func (r judged) outcome(ctx context.Context, s *subject) (outcome, error) {
+	o, err := r.judge(ctx, s)
+	if refused, ok := errors.AsType[*refusedWrite](err); ok && refused.answer.code == http.StatusConflict {
+		return broken("no conflict: nobody else writes the object", refused.Error()), nil
+	}
+	return o, err
 }
 
 // rules are the rules that single requests judge, in the order of the report.

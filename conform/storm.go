@@ -35,6 +35,9 @@ var stormRules = []struct {
 	{Rule{"storm.converges", "After the last write every watcher receives it.", efficient}, []check.Promise{check.P11, check.P13}},
 }
 
+// durable is judged by the writers: each knows the state of its names.
+var durable = Rule{"storm.durable", "An acknowledged write is not undone, and revisions do not go back.", comparable}
+
 // disturbed is judged if the run has a disturbance.
 var disturbed = Rule{"storm.disturbed", "After a disturbance watches resume at their revision, or fail with 410 and a list restores them.", efficient}
 
@@ -64,17 +67,27 @@ func judgeStorm(ctx context.Context, s *subject, o Options) (map[string]outcome,
 		running.Go(func() { w.run(watching) })
 	}
 	err = st.write(ctx)
-	var late []string
-	var shown check.Shown
+	var end settled
 	if err == nil {
-		late, shown, err = st.settle(ctx)
+		end, err = st.settle(ctx)
 	}
 	stop(errOver)
 	running.Wait()
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case len(end.lost) > 0:
+		return st.judgeLost(end), nil
 	}
-	return st.judge(late, shown), nil
+	return st.judge(end), nil
+}
+
+// settled is the end of a storm.
+type settled struct {
+	late  []string    // the watchers that do not receive the last write
+	shown check.Shown // the last list
+	lost  []string    // acknowledged writes that the server does not have any more
+	stale []string    // if some are lost: the watchers whose states are not the list
 }
 
 // view returns the view of a watcher: half of them have all objects.
@@ -97,7 +110,10 @@ func (st *storm) write(ctx context.Context) error {
 	left.Store(int64(st.options.Writes))
 	group, ctx := errgroup.WithContext(ctx)
 	for i := range writers {
-		w := &writer{st.subject, i, rand.New(rand.NewPCG(st.options.Seed, uint64(i))), st.history, map[string]*object{}, &left}
+		w := &writer{
+			subject: st.subject, index: i, random: rand.New(rand.NewPCG(st.options.Seed, uint64(i))), history: st.history,
+			current: map[string]*object{}, doubts: map[keepwatch.UID]bool{}, left: &left,
+		}
 		st.writers = append(st.writers, w)
 		group.Go(func() error { return w.run(ctx) })
 	}
@@ -117,58 +133,68 @@ func (st *storm) write(ctx context.Context) error {
 	return group.Wait()
 }
 
-// settle writes the last states, waits until each watcher has them, and lists the final state. It returns
-// the watchers that do not receive them.
-func (st *storm) settle(ctx context.Context) (late []string, shown check.Shown, err error) {
+// settle writes the last states, waits until each watcher has them, and lists the final state.
+func (st *storm) settle(ctx context.Context) (end settled, err error) {
 	var last []*object
 	for _, w := range st.writers {
 		o, err := w.last(ctx)
 		if err != nil {
-			return nil, shown, err
+			return end, err
 		}
 		last = append(last, o)
 	}
-	deadline := time.Now().Add(convergence)
-	for _, w := range st.watchers {
+	end.late, err = st.await(ctx, func(w *watcher) string {
 		var goal keepwatch.Revision
 		for _, o := range last {
 			if w.matches(o) {
 				goal = max(goal, o.revision)
 			}
 		}
-		for {
-			ok, err := w.reached(goal)
-			if ok {
-				break
-			}
-			if err != nil || time.Now().After(deadline) {
-				late = append(late, fmt.Sprintf("required: event %d for %v; received: %v", goal, w.view, err))
-				break
-			}
-			if err := sleep(ctx, 20*time.Millisecond); err != nil {
-				return nil, shown, err
-			}
-		}
+		return w.missing(goal)
+	})
+	if err != nil {
+		return end, err
 	}
 	l, err := st.mustList(ctx, nil)
 	if err != nil {
-		return nil, shown, err
+		return end, err
 	}
-	shown.Revision = l.revision
+	end.shown.Revision = l.revision
 	for _, o := range l.items {
-		shown.Objects = append(shown.Objects, o)
+		end.shown.Objects = append(end.shown.Objects, o)
 	}
-	return late, shown, nil
+	if end.lost = st.history.lost(l.revision); len(end.lost) > 0 {
+		end.stale, err = st.await(ctx, func(w *watcher) string { return w.difference(l) })
+	}
+	return end, err
+}
+
+// await waits until no watcher lacks anything, at most for the time convergence, and returns what is lacking then.
+func (st *storm) await(ctx context.Context, lacks func(*watcher) string) (all []string, err error) {
+	deadline := time.Now().Add(convergence)
+	for _, w := range st.watchers {
+		lacking := lacks(w)
+		for lacking != "" && w.failed() == nil && time.Now().Before(deadline) {
+			if err := sleep(ctx, 20*time.Millisecond); err != nil {
+				return nil, err
+			}
+			lacking = lacks(w)
+		}
+		if lacking != "" {
+			all = append(all, lacking)
+		}
+	}
+	return all, nil
 }
 
 // judge compares each transcript with the history.
-func (st *storm) judge(late []string, shown check.Shown) map[string]outcome {
+func (st *storm) judge(end settled) map[string]outcome {
 	received := newDeletions()
 	for _, w := range st.watchers {
 		received.add(w.deletions)
 	}
 	writes, facts := st.history.writes(received)
-	history := check.History{Epochs: []check.Epoch{{Writes: writes, Last: shown.Revision}}, Content: contentOf}
+	history := check.History{Epochs: []check.Epoch{{Writes: writes, Last: end.shown.Revision}}, Content: contentOf}
 	result := map[string]outcome{}
 	for _, r := range stormRules {
 		result[r.ID] = kept
@@ -176,7 +202,7 @@ func (st *storm) judge(late []string, shown check.Shown) map[string]outcome {
 	for _, fact := range facts {
 		result["storm.deletions"] = result["storm.deletions"].and(outcome{Broken, []string{fact}})
 	}
-	for _, fact := range late {
+	for _, fact := range end.late {
 		result["storm.converges"] = result["storm.converges"].and(outcome{Broken, []string{fact}})
 	}
 	resumed, relisted := 0, 0
@@ -188,19 +214,22 @@ func (st *storm) judge(late []string, shown check.Shown) map[string]outcome {
 		}
 	}
 	// The list at the end is a transcript of its own: a consumer that received nothing else.
-	all := check.Transcript{From: shown.Revision, Records: []check.Record{shown}}
+	all := check.Transcript{From: end.shown.Revision, Records: []check.Record{end.shown}}
 	for _, v := range check.Judge(history, nil, all) {
 		result["storm.state"] = result["storm.state"].and(outcome{Broken, []string{"the list at the end: " + v.String()}})
 	}
-	result[disturbed.ID] = notOffered("no disturbance was given")
-	if st.options.Disturb != nil {
-		result[disturbed.ID] = kept
-		if len(late) > 0 {
-			result[disturbed.ID] = outcome{Broken, late}
-		}
-	}
+	result[durable.ID] = kept
+	result[disturbed.ID] = st.afterDisturbance(end.late)
 	st.options.log("%s: %d writes, %d watchers, resumed %d times, listed %d times behind 410", st.title, len(writes), len(st.watchers), resumed, relisted)
 	return result
+}
+
+// afterDisturbance is the outcome of the rule disturbed, for what watchers lack at the end.
+func (st *storm) afterDisturbance(lacking []string) outcome {
+	if st.options.Disturb == nil {
+		return notOffered("no disturbance was given")
+	}
+	return keptUnless(lacking)
 }
 
 // transcript returns what a watcher received. One that failed has not ended on request.

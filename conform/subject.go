@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -27,8 +26,6 @@ const (
 	requestTimeout = time.Minute
 	// maxBody bounds the answer to a request, in bytes.
 	maxBody = 256 << 20
-	// throttledAttempts bounds the repetitions of a request that the server throttles.
-	throttledAttempts = 10
 )
 
 // eventTimeout bounds the wait for an event that a working server sends soon. Tests of broken servers
@@ -107,29 +104,19 @@ func query(pairs ...string) url.Values {
 	return q
 }
 
-// do makes a request. It repeats requests that the server throttles. An error means that there is no answer.
+// do makes a request. It repeats requests that the server refuses temporarily. An error means that there is no answer.
 func (s *subject) do(ctx context.Context, method, name string, q url.Values, accept string, body any) (answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	for attempt := 1; ; attempt++ {
+	return recovered(ctx, func() (answer, error) {
+		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+		defer cancel()
 		response, err := s.open(ctx, method, name, q, http.Header{"Accept": {accept}}, body)
 		if err != nil {
 			return answer{}, err
 		}
+		defer response.Body.Close()
 		read, err := io.ReadAll(io.LimitReader(response.Body, maxBody))
-		response.Body.Close()
-		if err != nil {
-			return answer{}, err
-		}
-		a := answer{response.StatusCode, response.Header, read}
-		if a.code != http.StatusTooManyRequests || attempt == throttledAttempts {
-			return a, nil
-		}
-		wait, _ := strconv.Atoi(response.Header.Get("Retry-After"))
-		if err := sleep(ctx, time.Duration(max(wait, 1))*time.Second); err != nil {
-			return a, nil
-		}
-	}
+		return answer{response.StatusCode, response.Header, read}, err
+	})
 }
 
 // sleep waits, at most until ctx is done.
@@ -201,9 +188,9 @@ func (s *subject) written(a answer, err error) (*object, error) {
 	return parseObject(a.body)
 }
 
-// remove deletes an object.
+// remove deletes an object, and not another one that has its name meanwhile.
 func (s *subject) remove(ctx context.Context, o *object) error {
-	a, err := s.do(ctx, http.MethodDelete, o.key.Name, nil, asJSON, nil)
+	a, err := s.do(ctx, http.MethodDelete, o.key.Name, nil, asJSON, precondition("uid", string(o.uid)))
 	if err != nil {
 		return err
 	}
@@ -211,6 +198,11 @@ func (s *subject) remove(ctx context.Context, o *object) error {
 		return &refusedWrite{s.unexpected("deleting", a), a}
 	}
 	return nil
+}
+
+// precondition is the body of a deletion.
+func precondition(name, value string) map[string]any {
+	return map[string]any{"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": map[string]any{name: value}}
 }
 
 // refusedWrite is a write that the server answered with an error.

@@ -72,6 +72,14 @@ func broken(required, received string) outcome {
 	return outcome{Broken, []string{"required: " + required + "; received: " + received}}
 }
 
+// keptUnless is the outcome of a rule that facts contradict, if there are any.
+func keptUnless(facts []string) outcome {
+	if len(facts) == 0 {
+		return kept
+	}
+	return outcome{Broken, facts}
+}
+
 // notOffered is an outcome with the reason.
 func notOffered(reason string) outcome { return outcome{NotOffered, []string{reason}} }
 

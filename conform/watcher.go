@@ -157,7 +157,7 @@ func (w *watcher) gap(l *listed) {
 	removed := func(known *object) {
 		gap.Changes = append(gap.Changes, keepwatch.Change{Type: keepwatch.Deleted, Revision: l.revision, Object: known})
 		if w.view.color == "" { // otherwise it may exist, and not match
-			w.deletions.gap(known.uid, l.revision)
+			w.deletions.gap(known.uid, interval{w.cursor, l.revision})
 		}
 	}
 	for _, o := range l.items {
@@ -200,8 +200,9 @@ func (w *watcher) once(ctx context.Context) error {
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(io.LimitReader(response.Body, 1<<10))
-		return keepwatch.Failed(kindOf(response.StatusCode), "%s: %s: %s", w.view, response.Status, text)
+		text, _ := io.ReadAll(io.LimitReader(response.Body, 4<<10))
+		a := answer{response.StatusCode, response.Header, text}
+		return keepwatch.Failed(a.failure(), "%s: %v", w.view, a)
 	}
 	next := events(response.Body, w.view.protobuf)
 	for {
@@ -216,6 +217,14 @@ func (w *watcher) once(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// failure returns the failure that the answer to a watch means.
+func (a answer) failure() keepwatch.FailureKind {
+	if a.temporary() {
+		return keepwatch.Throttled
+	}
+	return kindOf(a.code)
 }
 
 // kindOf returns the failure that a status means.
@@ -292,12 +301,19 @@ func (w *watcher) deliver(to keepwatch.Revision, changes []keepwatch.Change) {
 	}
 }
 
-// reached reports whether all events up to a revision were received, or the failure of the watcher.
-func (w *watcher) reached(goal keepwatch.Revision) (bool, error) {
+// missing returns what is missing if not all events up to a revision were received.
+func (w *watcher) missing(goal keepwatch.Revision) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.failure != nil {
-		return false, fmt.Errorf("%v ended at %d: %w", w.view, w.cursor, w.failure)
+	if w.cursor >= goal || len(w.pending) > 0 && w.pending[0].Revision >= goal {
+		return ""
 	}
-	return w.cursor >= goal || len(w.pending) > 0 && w.pending[0].Revision >= goal, nil
+	return fmt.Sprintf("required: event %d for %v; received: events up to %d, failure: %v", goal, w.view, w.cursor, w.failure)
+}
+
+// failed returns the failure for which the watcher has ended, or nil.
+func (w *watcher) failed() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.failure
 }

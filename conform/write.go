@@ -17,17 +17,14 @@ func conflicts(ctx context.Context, s *subject) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	preconditions := func(name string, value any) map[string]any {
-		return map[string]any{"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": map[string]any{name: value}}
-	}
 	result := kept
 	for _, request := range []struct {
 		what, method string
 		body         any
 	}{
 		{"an update with an old resourceVersion", http.MethodPut, s.body("a", nil, "2", old)},
-		{"a deletion with an old resourceVersion", http.MethodDelete, preconditions("resourceVersion", old.revision.String())},
-		{"a deletion with another UID", http.MethodDelete, preconditions("uid", "00000000-0000-0000-0000-000000000000")},
+		{"a deletion with an old resourceVersion", http.MethodDelete, precondition("resourceVersion", old.revision.String())},
+		{"a deletion with another UID", http.MethodDelete, precondition("uid", "00000000-0000-0000-0000-000000000000")},
 	} {
 		a, err := s.do(ctx, request.method, old.key.Name, nil, asJSON, request.body)
 		if err != nil {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/keepwatch/keepwatch"
 )
 
 // namesPerWriter is the number of names that a writer changes.
@@ -22,8 +24,9 @@ type writer struct {
 	index   int
 	random  *rand.Rand
 	history *history
-	current map[string]*object // by the name without the prefix; absent: deleted, or not created
-	left    *atomic.Int64      // the writes that all writers have left
+	current map[string]*object     // by the name without the prefix; absent: deleted, or not created
+	doubts  map[keepwatch.UID]bool // objects whose deletion was tried with an unknown outcome
+	left    *atomic.Int64          // the writes that all writers have left
 }
 
 // name returns one of the writer's names.
@@ -58,6 +61,8 @@ func (w *writer) one(ctx context.Context, name string) error {
 		if err == nil {
 			w.history.removed(known)
 			delete(w.current, name)
+		} else {
+			w.doubts[known.uid] = true
 		}
 		return w.outcome(ctx, name, nil, err)
 	case w.random.IntN(2) == 0:
@@ -86,9 +91,10 @@ func (w *writer) outcome(ctx context.Context, name string, o *object, err error)
 }
 
 // find reads the state of a name after a write whose outcome is unknown. A write that is still under
-// way and commits later makes the next one fail, since each has the last known revision.
+// way and commits later makes the next one fail, since each has the last known revision. A server that cannot
+// be reached for the time recovery is an error.
 func (w *writer) find(ctx context.Context, name string) error {
-	for {
+	for deadline := time.Now().Add(recovery); ; {
 		o, a, err := w.get(ctx, w.prefix+name, nil)
 		switch {
 		case ctx.Err() != nil:
@@ -99,12 +105,18 @@ func (w *writer) find(ctx context.Context, name string) error {
 			return nil
 		case err == nil && a.code == http.StatusNotFound:
 			if known := w.current[name]; known != nil {
-				w.history.removed(known)
+				if w.doubts[known.uid] {
+					w.history.removed(known)
+				} else {
+					w.history.vanished(known)
+				}
 				delete(w.current, name)
 			}
 			return nil
-		case err == nil && a.code < http.StatusInternalServerError && a.code != http.StatusTooManyRequests:
+		case err == nil && (a.code < http.StatusInternalServerError || time.Now().After(deadline)):
 			return w.unexpected("getting "+name+" of", a)
+		case time.Now().After(deadline):
+			return fmt.Errorf("the server cannot be reached for %v: %w", recovery, err)
 		}
 		if err := sleep(ctx, 100*time.Millisecond); err != nil {
 			return err
@@ -112,9 +124,10 @@ func (w *writer) find(ctx context.Context, name string) error {
 	}
 }
 
-// last makes the writer's first name red, so that every view has a last event of it, and returns its state.
+// last makes the writer's first name red, so that every view has a last event of it, and returns its state. A
+// server that refuses that for the time recovery is an error.
 func (w *writer) last(ctx context.Context) (*object, error) {
-	for {
+	for deadline := time.Now().Add(recovery); ; {
 		name, red := w.name(0), map[string]string{"color": "red"}
 		var o *object
 		var err error
@@ -122,6 +135,9 @@ func (w *writer) last(ctx context.Context) (*object, error) {
 			o, err = w.create(ctx, name, red, "last")
 		} else {
 			o, err = w.update(ctx, known, red, "last")
+		}
+		if err != nil && time.Now().After(deadline) {
+			return nil, err
 		}
 		if err := w.outcome(ctx, name, o, err); err != nil {
 			if _, refused := errors.AsType[*refusedWrite](err); refused {

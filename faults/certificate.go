@@ -43,7 +43,7 @@ func hostOf(address string) []string {
 }
 
 // authority is the certificate's authority, as PEM.
-func (c *certificate) authority() []byte { return c.source.Cert }
+func (c *certificate) authority() []byte { return c.source.Authority }
 
 // expire makes new connections see an expired certificate for a time.
 func (c *certificate) expire(length time.Duration) {

@@ -7,6 +7,7 @@
 //	follow(proxy.Config())                                          // the test's client
 //	proxy.Next(faults.List, "pods", faults.Answer(faults.TooManyRequests))
 //	proxy.Now(faults.Watch, "pods", faults.Event(faults.Expired))
+//	proxy.Calm()                                                    // what does the client recover from?
 //	clients := faults.Report(proxy.Transcript())                    // its requests, faults, retries
 //
 // The first of these that has a fault for a request decides: Next, then the plan's rules, then its Fate. Now applies

@@ -23,6 +23,8 @@ type exchange struct {
 	out    io.Writer // of the answer's body: w, or a WebSocket's connection
 	entry  *Entry
 
+	planned bool // its fault is of the plan, and so ends with it
+
 	sent int64 // bytes of the body
 	rate int64 // bytes a second, or 0
 

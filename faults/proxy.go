@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -38,6 +39,8 @@ type Proxy struct {
 	closed  bool // no exchange begins any more
 	queued  []queued
 	watches map[*exchange]struct{} // that are open
+
+	calm atomic.Bool // the plan is over
 }
 
 // queued is a fault for a later request.
@@ -192,6 +195,11 @@ func (p *Proxy) Down() error {
 // Up ends Down. The address is the same as before.
 func (p *Proxy) Up() error { return p.listener.allow() }
 
+// Calm ends the plan: its rules and its Fate select no request any more, and a fault of the plan that an open watch
+// has not reached does not occur. What has begun goes on: a half-open connection stays so. Faults of Next and Now
+// still occur.
+func (p *Proxy) Calm() { p.calm.Store(true) }
+
 // Count returns the number of requests of a class and a resource, either of which may be
 // Any.
 func (p *Proxy) Count(class Class, resource string) int {
@@ -204,15 +212,18 @@ func (p *Proxy) Transcript() []Entry { return p.transcript.snapshot() }
 // WriteTranscript writes the transcript for people, a line a request.
 func (p *Proxy) WriteTranscript(w io.Writer) { p.transcript.writeTo(w) }
 
-// draw returns the fault of a new request.
-func (p *Proxy) draw(req Request, now time.Duration) Fault {
+// draw returns the fault of a new request, and whether it is of the plan.
+func (p *Proxy) draw(req Request, now time.Duration) (f Fault, planned bool) {
 	if f, ok := p.next(req); ok {
-		return f
+		return f, false
+	}
+	if p.calm.Load() {
+		return None, false
 	}
 	if f := p.draws.fault(req, now); f.kind != none {
-		return f
+		return f, true
 	}
-	return p.plan.Fate.draw(p.plan.Seed, req)
+	return p.plan.Fate.draw(p.plan.Seed, req), true
 }
 
 // next returns the first queued fault for a request.
@@ -243,7 +254,9 @@ func (p *Proxy) handle(w http.ResponseWriter, r *http.Request) {
 	}
 	x.out = x.w
 	defer p.transcript.end(x.entry)
-	x.serve(p.draw(x.entry.Request, x.entry.Start))
+	fault, planned := p.draw(x.entry.Request, x.entry.Start)
+	x.planned = planned
+	x.serve(fault)
 }
 
 // begin adds an exchange to served, unless Close waits for that already.

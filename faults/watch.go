@@ -25,7 +25,7 @@ func (x *exchange) watch(body io.Reader, fault Fault) {
 	defer alarm.Stop()
 	due := false
 	for {
-		if fault.kind != none && (due || x.reached(fault.after)) {
+		if fault = x.unlessCalm(fault); fault.kind != none && (due || x.reached(fault.after)) {
 			if !x.act(fault) {
 				return
 			}
@@ -33,6 +33,7 @@ func (x *exchange) watch(body io.Reader, fault Fault) {
 		}
 		select {
 		case f := <-frames:
+			fault = x.unlessCalm(fault)
 			if at := fault.after.bytes; fault.kind == tear && at > 0 && x.sent+int64(len(f.bytes)) > at {
 				x.tear(f.bytes, fault)
 			}
@@ -52,6 +53,14 @@ func (x *exchange) watch(body io.Reader, fault Fault) {
 			return
 		}
 	}
+}
+
+// unlessCalm returns a fault that has not begun, or None if it is of a plan that is over.
+func (x *exchange) unlessCalm(fault Fault) Fault {
+	if x.planned && x.proxy.calm.Load() {
+		return None
+	}
+	return fault
 }
 
 // newAlarm returns the timer of a position in time. For another one it is stopped.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"syscall"
 	"testing"
@@ -133,6 +134,51 @@ func TestStallAndHalfOpenHoldUntilTold(t *testing.T) {
 					t.Errorf("after it: got %q, %v", got, err)
 				}
 			})
+		}
+	})
+}
+
+// TestCalm requires that a plan ends, for open watches and for new ones, and that faults of commands do not.
+func TestCalm(t *testing.T) {
+	for _, fault := range []string{"fault: cut\n  after: {events: 2}", fmt.Sprint("fault: tear\n  after: {bytes: ", len(added(1))+1, "}")} {
+		testCalm(t, fault)
+	}
+}
+
+func testCalm(t *testing.T, fault string) {
+	bothProtocols(t, func(t *testing.T, http1 bool) {
+		cluster, upstream := newCluster(t, 1)
+		plan := parsePlan(t, http1, "- match: {verb: watch}\n  "+fault+"\n")
+		p := New(t, upstream, plan)
+		c := newClient(t, p, http1)
+		response, err := c.get(t.Context(), watchPods)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		lines := bufio.NewReader(response.Body)
+		if line, err := lines.ReadString('\n'); err != nil || line != added(1) {
+			t.Fatalf("got %q, %v", line, err)
+		}
+		p.Calm()
+		p.Calm() // a second time has no effect
+		for n := 2; n < 6; n++ {
+			cluster.events <- added(n)
+			if line, err := lines.ReadString('\n'); err != nil || line != added(n) {
+				t.Fatalf("after Calm: got %q, %v; want event %d", line, err, n)
+			}
+		}
+		close(cluster.events)
+		p.Next(List, "pods", Answer(Gone))
+		if code, _, _ := c.read(t, pods); code != 410 {
+			t.Errorf("a fault of Next: got %d", code)
+		}
+		p.Next(Watch, "pods", Cut)
+		if code, _, err := c.read(t, watchPods); code != 200 || err == nil {
+			t.Errorf("a watch with a fault of Next after Calm: %d, %v", code, err)
+		}
+		if code, _, err := c.read(t, watchPods); code != 200 || err != nil {
+			t.Errorf("a watch after Calm: %d, %v", code, err)
 		}
 	})
 }
