@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"sync"
 	"time"
@@ -9,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	apistorage "k8s.io/apiserver/pkg/storage"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
@@ -33,6 +34,10 @@ type caches struct {
 	budget    *readpath.Budget
 	metrics   *watchcache.Metrics
 	store     store.Options
+	// memoryLimit is Config's.
+	memoryLimit int64
+	cached      Selection // Config's, too
+	index       *index    // nil without a State
 
 	mu      sync.Mutex
 	running context.Context // of run; nil before
@@ -42,14 +47,25 @@ type caches struct {
 
 // entry is a resource that is followed, or has failed.
 type entry struct {
-	*follower           // nil until the server has described the resource
-	failed    time.Time // zero while it is followed
+	ctx       context.Context
+	gone      context.CancelCauseFunc // ends ctx
+	about     *resource               // nil until the server has described the resource
+	followers map[encoding]*follower  // each from its encoding's first use on
+	until     time.Time               // when it may be followed again; zero while it is followed
+	needs     int64                   // the bytes of its objects, if it was given up for memory
+	described bool                    // about was known once
+	started   chan struct{}           // closed when about is set, or the resource is left to the server
+	recorded  sync.WaitGroup          // runs while the index on disk is written
 }
 
-// follower is a resource that is followed.
+// follower follows a resource in one encoding.
 type follower struct {
-	reader *readpath.Reader
-	source *source
+	resource schema.GroupVersionResource
+	reader   *readpath.Reader
+	source   *source
+	format   *format
+	gone     func(error) // leaves the resource to the server
+	activity
 }
 
 func newCaches(server *rest.Config, budget *readpath.Budget, metrics *watchcache.Metrics, history store.Options) (*caches, error) {
@@ -69,8 +85,10 @@ func newCaches(server *rest.Config, budget *readpath.Budget, metrics *watchcache
 
 // run lets resources be followed until ctx ends, and waits until none is.
 func (c *caches) run(ctx context.Context) {
+	restored := c.index.load(ctx, c.describer) // nothing is followed before: its records must be known, and kept
 	c.mu.Lock()
 	c.running = ctx
+	c.restore(restored)
 	c.mu.Unlock()
 	<-ctx.Done()
 	c.mu.Lock()
@@ -79,35 +97,152 @@ func (c *caches) run(ctx context.Context) {
 	c.active.Wait()
 }
 
-// ready returns the follower of a resource that has caught up with the server, or nil.
-func (c *caches) ready(of schema.GroupVersionResource) *follower {
+// ready returns the follower that answers a request, if it has caught up with the server, or nil. If there is none, it
+// begins to follow the resource in the encoding of the response. It does not if the server must answer, or has
+// failed to a short time ago. With nil it returns the reason to forward the request.
+func (c *caches) ready(q *http.Request, info *request.RequestInfo) (*follower, reason) {
+	of := resourceOf(info)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e := c.all[of]
-	if e == nil || e.follower == nil || e.reader.Cache().ReadinessCheck() != nil {
-		return nil
+	switch {
+	case e == nil && !c.hasRoom(), e != nil && !e.until.IsZero() && (time.Now().Before(e.until) || !c.hasMemory(e.needs)):
+		return nil, reasonNotReady
+	case e == nil, !e.until.IsZero():
+		c.beginFor(of, q, info)
+		return nil, reasonNotReady
+	case e.about == nil:
+		return nil, reasonNotReady
 	}
-	return e.follower
+	as := e.about.encodingOf(q, info)
+	if as == nil {
+		return nil, reasonEncoding
+	}
+	f := e.followers[as]
+	switch {
+	case f == nil:
+		c.follow(e, as)
+		return nil, reasonNotReady
+	case f.reader.Cache().ReadinessCheck() != nil:
+		return nil, reasonNotReady
+	case f.format.unknownMetadata.Load() && wantsMetadata(q):
+		return nil, reasonEncoding
+	}
+	return f, ""
 }
 
-// follow begins to follow a resource, unless it is followed or has failed a short time ago.
-func (c *caches) follow(of schema.GroupVersionResource) {
+// readyWait is how long a read with a shard selector waits for the first list of its resource.
+const readyWait = 10 * time.Second
+
+// waitReady waits until ready returns a follower, for readyWait.
+func (c *caches) waitReady(q *http.Request, info *request.RequestInfo) {
+	ctx, cancel := context.WithTimeout(q.Context(), readyWait)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for c.follows(info) {
+		if f, _ := c.ready(q, info); f != nil {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// follows reports whether a resource is followed, and has not failed.
+func (c *caches) follows(info *request.RequestInfo) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	e := c.all[of]
-	if c.running == nil || e != nil && (e.failed.IsZero() || time.Since(e.failed) < failedFor) || e == nil && !c.hasRoom() {
+	e := c.all[resourceOf(info)]
+	return e != nil && e.until.IsZero()
+}
+
+func resourceOf(info *request.RequestInfo) schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}
+}
+
+// beginFor begins to follow a resource in the encoding of the response to a request, unless the server must answer that.
+// c.mu is locked.
+func (c *caches) beginFor(of schema.GroupVersionResource, q *http.Request, info *request.RequestInfo) {
+	if (&resource{protobuf: true}).encodingOf(q, info) == nil {
 		return
 	}
-	e = &entry{}
-	c.all[of] = e
-	ctx := c.running
-	c.active.Go(func() {
-		err := c.serve(ctx, of, e)
-		if ctx.Err() == nil {
-			klog.InfoS("A resource is left to the server", "resource", of, "for", failedFor, "reason", err)
+	first := &http.Request{Method: q.Method, URL: q.URL, Header: q.Header.Clone()}
+	c.begin(of, func(about *resource) []encoding {
+		if as := about.encodingOf(first, info); as != nil {
+			return []encoding{as}
 		}
-		c.fail(e)
+		return nil
 	})
+}
+
+// begin begins to follow a resource, at first in some encodings. c.mu is locked.
+func (c *caches) begin(of schema.GroupVersionResource, first func(*resource) []encoding) {
+	if c.running == nil {
+		return
+	}
+	running := c.running
+	before := c.all[of]
+	e := &entry{followers: map[encoding]*follower{}, described: before != nil && before.described, started: make(chan struct{})}
+	e.ctx, e.gone = context.WithCancelCause(running)
+	c.all[of] = e
+	c.active.Go(func() {
+		err := c.serve(e, of, first)
+		e.recorded.Wait()
+		if running.Err() != nil {
+			return
+		}
+		logLeft(e, of, err)
+		c.index.drop(of)
+		c.fail(e, err)
+	})
+}
+
+// logLeft logs why a resource is left to the server: as an error if it was followed, or the server refuses it to the
+// proxy. Anybody can ask for resources that do not exist or cannot be watched.
+func logLeft(e *entry, of schema.GroupVersionResource, reason error) {
+	refused, ok := errors.AsType[refusal](reason)
+	if e.about != nil || ok && refused.code != http.StatusNotFound {
+		klog.ErrorS(reason, "A resource is left to the server", "resource", of)
+		return
+	}
+	klog.V(2).InfoS("A resource is left to the server", "resource", of, "reason", reason)
+}
+
+// serve describes a resource and follows it, at first in some encodings, until the server no longer has it, or run ends.
+func (c *caches) serve(e *entry, of schema.GroupVersionResource, first func(*resource) []encoding) error {
+	defer e.gone(nil)
+	about, err := c.describer.describe(e.ctx, of)
+	if err != nil {
+		close(e.started)
+		return err
+	}
+	c.mu.Lock()
+	e.about, e.described = about, true
+	for _, as := range first(about) {
+		c.follow(e, as)
+	}
+	c.mu.Unlock()
+	close(e.started)
+	<-e.ctx.Done()
+	return context.Cause(e.ctx)
+}
+
+// follow begins to follow a resource in an encoding. c.mu is locked.
+func (c *caches) follow(e *entry, as encoding) {
+	f, err := c.newFollower(e.about, as, e.gone)
+	if err != nil {
+		e.gone(err)
+		return
+	}
+	e.followers[as] = f
+	c.active.Go(func() { e.gone(f.reader.Cache().Run(e.ctx)) })
+	if c.index.covers(f.resource) {
+		e.recorded.Go(func() { c.index.record(followedName(f.resource, as), f.reader.Cache()) })
+	}
 }
 
 // hasRoom reports whether another resource can be followed, and drops failed ones for that. c.mu is locked.
@@ -116,49 +251,34 @@ func (c *caches) hasRoom() bool {
 		return true
 	}
 	for of, e := range c.all {
-		if !e.failed.IsZero() {
+		if !e.until.IsZero() {
 			delete(c.all, of)
 		}
 	}
 	return len(c.all) < maxCaches
 }
 
-// fail leaves a resource to the server.
-func (c *caches) fail(e *entry) {
+// fail leaves a resource to the server for some time.
+func (c *caches) fail(e *entry, cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	e.follower, e.failed = nil, time.Now()
+	e.followers, e.until = nil, time.Now().Add(failedFor)
+	if full, ok := errors.AsType[outOfMemory](cause); ok {
+		e.needs, e.until = full.bytes, time.Now().Add(forgottenFor)
+	}
 }
 
-// serve follows a resource until ctx ends or the server no longer has it.
-func (c *caches) serve(ctx context.Context, of schema.GroupVersionResource, e *entry) error {
-	about, err := c.describer.describe(ctx, of)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	f, err := c.newFollower(about, cancel)
-	if err != nil {
-		return err
-	}
-	c.mu.Lock()
-	e.follower = f
-	c.mu.Unlock()
-	if err := f.reader.Cache().Run(ctx); context.Cause(ctx) == nil {
-		return err
-	}
-	return context.Cause(ctx)
-}
-
-// newFollower returns the follower of a resource. gone is called when the server no longer has it.
-func (c *caches) newFollower(about *resource, gone func(error)) (*follower, error) {
-	f := newFormat(about.kind, about.dynamic)
+// newFollower returns a follower of a resource in an encoding. gone is called when the server no longer has the
+// resource.
+func (c *caches) newFollower(about *resource, as encoding, gone func(error)) (*follower, error) {
+	f := newFormat(about, as)
+	history := c.store
+	history.Records = c.index.take(followedName(about.GroupVersionResource, as))
 	var from *source
 	cache, err := watchcache.New(watchcache.Config{
 		GroupResource: about.GroupResource(), ResourcePrefix: "/" + about.Resource, Namespaced: about.namespaced,
 		SourceName: "the API server", SourcePrefix: about.Resource + "/",
-		Codec: f, NewFunc: f.newDocument, GetAttrs: f.attributes, Metrics: c.metrics, Store: c.store,
+		Codec: f, NewFunc: f.newDocument, GetAttrs: f.attributes, Sharded: true, Metrics: c.metrics, Store: history, Deleted: f.deleted,
 	}, func(cache *watchcache.Cache) (_ watchcache.Source, err error) {
 		from, err = newSource(c.server, about.GroupVersionResource, f, cache, gone)
 		return from, err
@@ -168,10 +288,10 @@ func (c *caches) newFollower(about *resource, gone func(error)) (*follower, erro
 	}
 	reader, err := readpath.NewReader(readpath.Resource{
 		Cache: cache, Resource: about.GroupVersionResource, Kind: about.kind, ListKind: about.listKind, Namespaced: about.namespaced,
-		Dynamic: about.dynamic, Serializer: scheme.Codecs.WithoutConversion(), Warning: about.warning, FieldLabel: f.fieldLabel,
+		Dynamic: about.dynamic, Serializer: serializer, Warning: about.warning, FieldLabel: f.fieldLabel,
 		Predicate: func(label labels.Selector, field fields.Selector) apistorage.SelectionPredicate {
 			return apistorage.SelectionPredicate{Label: label, Field: field, GetAttrs: f.attributes}
 		},
 	}, c.budget)
-	return &follower{reader, from}, err
+	return &follower{resource: about.GroupVersionResource, reader: reader, source: from, format: f, gone: gone}, err
 }

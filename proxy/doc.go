@@ -1,22 +1,38 @@
 // Package proxy answers reads of a Kubernetes API server from watch caches, and forwards all other requests to
-// that server. It is in progress: metadata alone and protobuf are forwarded.
+// that server.
 //
 //	request ─▶ Proxy ─┬─ who? TokenReview ─▶ allowed? SubjectAccessReview ─▶ readpath ◀─ watchcache ◀─ source/kube
 //	                  └─ everything else, with the caller's own credentials ─────────────────▶ the API server
+//	                     or, for callers with a certificate, by impersonation
 //
 // # Never worse than the server
 //
 // The proxy answers a read only if the answer is what the server could have returned: the same bytes and
-// the same resource versions, so that a client can move between the proxy and the server. Objects are
-// stored as the server's text: their fields need not be known here. These requests are forwarded: writes,
-// subresources, upgrades, Tables, protobuf, metadata alone, impersonation, requests without a bearer token,
-// watches from before the proxy's first list, field selectors of kinds that are not in fields.go, Secrets unless [Config].Secrets is set, and all reads of a
+// the same resource versions, so that a client can move between the proxy and the server. These requests are
+// forwarded: writes, subresources, aggregated APIs, upgrades (watches over WebSockets too), Tables, YAML, all that may be CBOR,
+// impersonation, requests without a bearer token or a certificate, watches from a revision that the cache does not reach back to, field
+// selectors of kinds that are not in fields.go, resources that [Config].Cached does not allow, and all reads of a
 // resource until its cache has caught up. The server words all refusals.
+//
+// # Encodings
+//
+// JSON and protobuf are followed separately, each from its first use on. Objects are stored as the server's text or
+// message: their fields need not be known here. Of either, the proxy reads the metadata and the fields that selectors
+// can name. PartialObjectMetadata is cut out of it, except for custom resources: the members of their metadata are in
+// alphabetical order, and are decoded and encoded again. Should one be unknown, the server answers from then on.
+// Bookmarks are written as the server writes the one that ends a streaming list of nothing, with which the proxy
+// begins. A server without streaming lists has none; then bookmarks have nothing but their metadata.
+//
+// # Shards
+//
+// The proxy selects by shardSelector (KEP-5866) itself: servers ignore it unless an alpha feature gate is on. A list or
+// watch with one waits for the first list of its resource. If that takes longer than ten seconds, the server answers
+// the list, whose metadata then need not have shardInfo, and a watch is refused with 503 for the client to repeat.
 //
 // # Permission
 //
 // The server decides about each read: it reviews the caller's token, and then the request, with its
-// selectors. Decisions are used for two minutes. A change of a role or a binding ends all of them, and open
+// selectors, once for all that need the same decision. Decisions are used for two minutes. A change of a role or a binding ends all of them, and open
 // watches are decided again; for five seconds after it, decisions are used for one second only, because API
 // servers follow the roles each by itself. If the proxy may not read roles, decisions are used for ten
 // seconds.
@@ -25,6 +41,14 @@
 // lists of any state and open watches go on, with a Warning header that says how old the state is. An open watch
 // that may no longer be allowed ends after ten seconds without a decision.
 //
+// # Certificates
+//
+// A client certificate does not reach the server. With [Config].Impersonate the proxy authenticates it as the server does,
+// by the authorities in the ConfigMap kube-system/extension-apiserver-authentication, and so it does the headers of front
+// proxies; it decides reads by reviews of that user, and forwards everything else as itself, impersonating the user. A
+// request that itself impersonates is forwarded if the server allows the user to do that, in the verb impersonate. Users
+// that headers would change are refused. Without Impersonate a client with a certificate alone is refused.
+//
 // # Freshness
 //
 // A consistent read asks the server for its newest revision, once for all that wait, and is answered when
@@ -32,14 +56,43 @@
 // that ends after three seconds, and kube-apiserver sends it a bookmark a second after its start. The server
 // answers consistent reads of small collections.
 //
+// # Memory
+//
+// With [Config].MemoryLimit, a resource is left to the server when the objects in use have more than 70 % of it: first
+// the largest that nobody watches or has read for a minute, then the largest. Its watches end, and resume at the server.
+//
+// # Restart
+//
+// [State] is an index on disk: of each object and each deletion the key, the UID, and the revisions at which the cache
+// received it. A proxy that starts with it lists each resource once and compares the list with the index. Watches
+// without a selector resume from revisions before that list: they receive the difference, and of an object that was
+// deleted meanwhile its name, namespace and UID. The index follows the cache once a second and at the end of Run. What it
+// lacks after a crash, and watches with selectors, are forwarded. The index belongs to a cluster, by the UID of the
+// namespace kube-system, or by its address if that can't be read. It never has Secrets.
+//
+// # Endpoints
+//
+// /readyz, /livez, /metrics, /debug/pprof and /keepwatch/ are the proxy's own; the paths of the server with these names
+// are not reachable through it. All but the first two need the permission to get them. A proxy is ready once the server
+// has answered; it stays ready while the server is down.
+//
 // # Files
 //
 //	proxy.go        the way of a request              caches.go      resources, from their first use on
 //	read.go         which reads are answered          resource.go    what the server says of a resource
 //	forward.go      all other requests                source.go      a resource of the server, as a watch
-//	identity.go     who sent a request                               cache reads it
-//	permission.go   what the server allows            watch.go       its open watch, and confirming ones
-//	own.go          the proxy itself as a caller
-//	guard.go        while a watch is open             document.go    an object as the server's text
-//	roles.go        when that changes                 fields.go      fields that selectors can name
+//	identity.go     who sent a request, by its token                 cache reads it
+//	certificate.go  by its certificate                watch.go       its open watch, and confirming ones
+//	impersonate.go  in whose name it is forwarded
+//	permission.go   what the server allows            fields.go      fields that selectors can name
+//	guard.go        while a watch is open             format.go      how the server writes a resource
+//	roles.go        when that changes                 document.go    an object as the server wrote it,
+//	own.go          the proxy itself as a caller      json.go          in JSON,
+//	selection.go    which resources may be cached     protobuf.go      in protobuf
+//	rights.go       the ClusterRole for that          state.go        the index on disk
+//	endpoints.go    health, metrics, profiles         restore.go      begins with it
+//	page.go         the page, and its events          memory.go       leaves resources to the server
+//	status.go       what they show                    activity.go     the use of a resource
+//	forwarding.go   why a request is forwarded        clients.go      the use by a client
+//	resourcemetrics.go  metrics of resources
 package proxy

@@ -6,16 +6,17 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kjson "sigs.k8s.io/json"
-
-	"github.com/keepwatch/keepwatch/source/kube"
 )
 
 var (
-	pods    = newFormat(corev1.SchemeGroupVersion.WithKind("Pod"), false)
-	widgets = newFormat(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}, true)
+	pods        = newFormat(podResource, jsonEncoding{})
+	podMessages = newFormat(podResource, protobufEncoding{})
+	widgets     = newFormat(&resource{kind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}, dynamic: true}, jsonEncoding{})
+	podResource = &resource{kind: corev1.SchemeGroupVersion.WithKind("Pod"), namespaced: true}
 )
 
 func decode(t testing.TB, f *format, text string) *document {
@@ -25,6 +26,15 @@ func decode(t testing.TB, f *format, text string) *document {
 		t.Fatal(err)
 	}
 	return o.(*document)
+}
+
+func metadataOf(t testing.TB, o *document, protobuf bool) string {
+	t.Helper()
+	text, err := o.Metadata(protobuf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 // A document has what selectors use, and is written as it was read: with fields that no Go type has.
@@ -46,7 +56,21 @@ func TestDocument(t *testing.T) {
 	if got, err := o.MarshalJSON(); string(got) != text || err != nil {
 		t.Errorf("written: %s, %v", got, err)
 	}
+	const head = `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1",`
+	metadata := head + text[1:strings.Index(text, `,"spec"`)] + "}"
+	if got := metadataOf(t, o, false); got != metadata {
+		t.Errorf("metadata: %s", got)
+	}
+	if _, err := o.Metadata(true); err == nil {
+		t.Error("JSON of a built-in kind has metadata in protobuf")
+	}
+	if _, err := o.Marshal(); err == nil {
+		t.Error("JSON is written as protobuf")
+	}
 	o.SetResourceVersion("12345678901234567890")
+	if got := metadataOf(t, o, false); got != strings.Replace(metadata, `"7"`, `"12345678901234567890"`, 1) {
+		t.Errorf("metadata with another revision: %s", got)
+	}
 	if got, err := o.MarshalJSON(); string(got) != strings.Replace(text, `"7"`, `"12345678901234567890"`, 1) || err != nil {
 		t.Errorf("with another revision: %s, %v", got, err)
 	}
@@ -57,12 +81,12 @@ func TestDocument(t *testing.T) {
 func TestItems(t *testing.T) {
 	const item, whole = `{"metadata":{"name":"a"}}`, `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a"}}`
 	for _, text := range []string{item, whole} {
-		if got := string(pods.item(kube.Raw{Body: []byte(text)})); got != item {
+		if got := string(pods.encoding.item(pods, []byte(text))); got != item {
 			t.Errorf("%s in a list: %s", text, got)
 		}
 	}
 	const widget = `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a"}}`
-	if got := string(widgets.item(kube.Raw{Body: []byte(widget)})); got != widget {
+	if got := string(widgets.encoding.item(widgets, []byte(widget))); got != widget {
 		t.Errorf("a custom resource in a list: %s", got)
 	}
 }
@@ -100,6 +124,69 @@ func TestMetadataOnly(t *testing.T) {
 		if again := decode(t, f, string(text)); again.Name != "a" || again.ResourceVersion != "7" {
 			t.Errorf("read again: %v", again)
 		}
+	}
+}
+
+// A bookmark is written as the server writes the one that ends a streaming list, with its annotation or without.
+func TestBookmarks(t *testing.T) {
+	for name, c := range map[string]struct {
+		about          resource
+		object         string
+		plain, listEnd string
+	}{
+		"built-in": {*podResource,
+			`{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"7","annotations":{"k8s.io/initial-events-end":"true"}},"spec":{"containers":null},"status":{}}`,
+			`{"metadata":{"resourceVersion":"88"},"spec":{"containers":null},"status":{}}`,
+			`{"metadata":{"resourceVersion":"88","annotations":{"k8s.io/initial-events-end":"true"}},"spec":{"containers":null},"status":{}}`},
+		"custom resource": {resource{kind: widgets.kind, dynamic: true},
+			`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"annotations":{"k8s.io/initial-events-end":"true"},"resourceVersion":"7"}}`,
+			`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"resourceVersion":"88"}}`,
+			`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"annotations":{"k8s.io/initial-events-end":"true"},"resourceVersion":"88"}}`},
+		"another annotation": {*podResource,
+			`{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"7","annotations":{"a":"b","k8s.io/initial-events-end":"true"}}}`,
+			`{"metadata":{"resourceVersion":"88"}}`, `{"metadata":{"resourceVersion":"88","annotations":{"k8s.io/initial-events-end":"true"}}}`},
+		"no object":    {*podResource, `{"kind":"Pod"`, `{"metadata":{"resourceVersion":"88"}}`, `{"metadata":{"resourceVersion":"88","annotations":{"k8s.io/initial-events-end":"true"}}}`},
+		"no bookmarks": {*podResource, "", `{"metadata":{"resourceVersion":"88"}}`, `{"metadata":{"resourceVersion":"88","annotations":{"k8s.io/initial-events-end":"true"}}}`},
+	} {
+		c.about.listEnds = map[encoding][]byte{}
+		if c.object != "" {
+			c.about.listEnds[jsonEncoding{}] = []byte(c.object)
+		}
+		f := newFormat(&c.about, jsonEncoding{})
+		o := f.newDocument().(*document)
+		o.ResourceVersion = "88"
+		if text, err := o.MarshalJSON(); string(text) != c.plain || err != nil {
+			t.Errorf("%s: a bookmark: %s, %v", name, text, err)
+		}
+		if got := metadataOf(t, o, false); got != `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"88"}}` {
+			t.Errorf("%s: its metadata: %s", name, got)
+		}
+		o.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
+		if text, err := o.MarshalJSON(); string(text) != c.listEnd || err != nil {
+			t.Errorf("%s: the end of a streaming list: %s, %v", name, text, err)
+		}
+	}
+}
+
+// The metadata of a custom resource has the order of PartialObjectMetadata, in both encodings.
+func TestMetadataOfCustomResources(t *testing.T) {
+	const text = `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"annotations":{"a":"\u003c"},"creationTimestamp":"2026-11-23T04:00:00Z","managedFields":[` +
+		`{"apiVersion":"example.com/v1","fieldsType":"FieldsV1","fieldsV1":{"f:spec":{}},"manager":"m","operation":"Update","time":"2026-11-23T04:00:00Z"}],` +
+		`"name":"a","namespace":"n","resourceVersion":"7","uid":"u"},"spec":{"metadata":{}}}`
+	o := decode(t, widgets, text)
+	const want = `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"7",` +
+		`"creationTimestamp":"2026-11-23T04:00:00Z","annotations":{"a":"\u003c"},"managedFields":[{"manager":"m","operation":"Update","apiVersion":"example.com/v1",` +
+		`"time":"2026-11-23T04:00:00Z","fieldsType":"FieldsV1","fieldsV1":{"f:spec":{}}}]}}`
+	if got := metadataOf(t, o, false); got != want {
+		t.Errorf("metadata: %s", got)
+	}
+	var decoded metav1.PartialObjectMetadata
+	if err := decoded.Unmarshal([]byte(metadataOf(t, o, true))); err != nil || decoded.Annotations["a"] != "<" || decoded.ManagedFields[0].FieldsV1.GetRawString() != `{"f:spec":{}}` {
+		t.Errorf("metadata in protobuf: %v, %v", decoded, err)
+	}
+	f := newFormat(&resource{kind: widgets.kind, dynamic: true}, jsonEncoding{})
+	if _, err := decode(t, f, strings.Replace(text, `"uid"`, `"new"`, 1)).Metadata(false); err == nil || !f.unknownMetadata.Load() {
+		t.Errorf("with an unknown member: %v, noticed: %v", err, f.unknownMetadata.Load())
 	}
 }
 

@@ -20,7 +20,8 @@ import (
 type forwarder struct {
 	location  *url.URL
 	transport http.RoundTripper
-	upgrades  utilproxy.UpgradeRequestRoundTripper
+	// Of requests that upgrade their connection: how to connect, and what adds the credentials.
+	upgrades, upgradeCredentials http.RoundTripper
 }
 
 // newForwarder returns a forwarder to the server of a configuration, whose credentials it adds to requests.
@@ -30,30 +31,37 @@ func newForwarder(server *rest.Config) (*forwarder, error) {
 		return nil, err
 	}
 	f := &forwarder{location: location}
+	server = rest.CopyConfig(server)
+	server.DisableCompression = true // a response is forwarded as the client has asked for it
 	if f.transport, err = rest.TransportFor(server); err != nil {
 		return nil, err
 	}
-	f.upgrades, err = upgradeTransport(server)
-	return f, err
+	return f, f.upgradeTo(server)
 }
 
-// upgradeTransport returns a transport for requests that upgrade their connection, which HTTP/2 does not have.
-func upgradeTransport(server *rest.Config) (utilproxy.UpgradeRequestRoundTripper, error) {
+// upgradeTo sets the transport of requests that upgrade their connection, which HTTP/2 does not have.
+func (f *forwarder) upgradeTo(server *rest.Config) error {
 	config, err := server.TransportConfig()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	secure, err := transport.TLSConfigFor(config)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	dialer := &net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}
-	connection := &http.Transport{TLSClientConfig: secure, DialContext: dialer.DialContext, Proxy: server.Proxy}
-	credentials, err := transport.HTTPWrappersForConfig(config, utilproxy.MirrorRequest)
-	if err != nil {
-		return nil, err
-	}
-	return utilproxy.NewUpgradeRequestRoundTripper(connection, credentials), nil
+	f.upgrades = &http.Transport{TLSClientConfig: secure, DialContext: dialer.DialContext, Proxy: server.Proxy}
+	f.upgradeCredentials, err = transport.HTTPWrappersForConfig(config, utilproxy.MirrorRequest)
+	return err
+}
+
+// as returns a forwarder that impersonates a user. It adds the headers where the credentials are added: a client could
+// have headers of the request removed, by naming them in its header Connection.
+func (f *forwarder) as(u transport.ImpersonationConfig) *forwarder {
+	as := *f
+	as.transport = transport.NewImpersonatingRoundTripper(u, f.transport)
+	as.upgradeCredentials = transport.NewImpersonatingRoundTripper(u, f.upgradeCredentials)
+	return &as
 }
 
 // ServeHTTP forwards a request, and copies the response as it arrives.
@@ -65,7 +73,7 @@ func (f *forwarder) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		location.RawPath = joinPath(f.location.EscapedPath(), q.URL.RawPath)
 	}
 	handler := utilproxy.NewUpgradeAwareHandler(&location, f.transport, false, false, f)
-	handler.UpgradeTransport = f.upgrades
+	handler.UpgradeTransport = utilproxy.NewUpgradeRequestRoundTripper(f.upgrades, f.upgradeCredentials)
 	handler.UseLocationHost = true
 	handler.FlushInterval = -time.Nanosecond // at once: events of a watch must not wait
 	handler.ServeHTTP(w, q)
@@ -85,6 +93,10 @@ func (f *forwarder) Error(w http.ResponseWriter, q *http.Request, err error) {
 		return // the client is gone
 	}
 	klog.V(2).InfoS("The server does not answer", "err", err)
-	unavailable := apierrors.NewServiceUnavailable("the API server behind the proxy is unavailable")
-	responsewriters.ErrorNegotiated(unavailable, scheme.Codecs, schema.GroupVersion{Version: "v1"}, w, q)
+	refuse(w, q, apierrors.NewServiceUnavailable("the API server behind the proxy is unavailable"))
+}
+
+// refuse answers a request with an error of the proxy.
+func refuse(w http.ResponseWriter, q *http.Request, err error) {
+	responsewriters.ErrorNegotiated(err, scheme.Codecs, schema.GroupVersion{Version: "v1"}, w, q)
 }

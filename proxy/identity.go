@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"net/http"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/cache"
@@ -63,13 +62,13 @@ func (r rememberedTokens) AuthenticateToken(ctx context.Context, token string) (
 	return response, ok, err
 }
 
-// namesItself reports whether the caller's identity is its token alone: a request that impersonates another
-// user is the server's to judge.
+// namesItself reports whether the caller's identity is its certificate or its token alone: a request that impersonates
+// another user is the server's to judge.
 func namesItself(q *http.Request) bool {
 	for name := range q.Header {
-		if strings.HasPrefix(name, "Impersonate-") {
+		if isImpersonation(name) {
 			return false
 		}
 	}
-	return len(q.Header.Values("Authorization")) == 1
+	return certifiedUser(q.Context()) != nil || len(q.Header.Values("Authorization")) == 1
 }

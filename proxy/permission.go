@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
 	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
@@ -20,10 +21,13 @@ const (
 	// settling is how long after such a change API servers may still decide by what was before it: each follows
 	// the roles by itself. Until then a decision is used for settlingFor.
 	settling, settlingFor = 5 * time.Second, time.Second
+	// reviewFor bounds one question to the server, with its repetitions.
+	reviewFor = 10 * time.Second
 )
 
 // permissions decides as the server does, by SubjectAccessReviews. It remembers decisions, and forgets all of
-// them when a role or a binding changes. It is safe for concurrent use.
+// them when a role or a binding changes. Callers that need the same decision at the same time share one review:
+// after a change that is so for all open watches of a user. It is safe for concurrent use.
 type permissions struct {
 	reviews authorizationclient.AuthorizationV1Interface
 
@@ -33,7 +37,9 @@ type permissions struct {
 	current  authorizer.Authorizer
 	changed  chan struct{} // closed when current is replaced after a change
 	changes  int
+	renewals int                   // of current
 	last     *cache.LRUExpireCache // bool by review
+	asking   singleflight.Group    // by renewal and review
 }
 
 func newPermissions(reviews authorizationclient.AuthorizationV1Interface) (*permissions, error) {
@@ -55,11 +61,16 @@ func (p *permissions) remembering(lifetime time.Duration) (authorizer.Authorizer
 // changed. It returns an error if the server does not decide, and has not decided since the last change.
 func (p *permissions) allowed(ctx context.Context, attributes authorizer.Attributes) (bool, <-chan struct{}, error) {
 	p.mu.Lock()
-	current, changed := p.current, p.changed
+	current, changed, renewal := p.current, p.changed, p.renewals
 	asked := review{p.changes, describe(attributes)}
 	p.mu.Unlock()
-	decision, _, err := current.Authorize(ctx, attributes)
-	allowed := decision == authorizer.DecisionAllow
+	answer, err, _ := p.asking.Do(fmt.Sprint(renewal, " ", asked.text), func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reviewFor) // it is not this caller's alone
+		defer cancel()
+		decision, _, err := current.Authorize(ctx, attributes)
+		return decision == authorizer.DecisionAllow, err
+	})
+	allowed := answer.(bool)
 	if err == nil {
 		p.last.Add(asked, allowed, outageFor)
 		return allowed, changed, nil
@@ -80,7 +91,7 @@ type review struct {
 func describe(a authorizer.Attributes) string {
 	labels, labelError := a.GetLabelSelector()
 	fields, fieldError := a.GetFieldSelector()
-	return fmt.Sprintf("%#v %q %q %q %q %q %q %q %v %v %v %v", a.GetUser(), a.GetVerb(), a.GetAPIGroup(), a.GetAPIVersion(), a.GetResource(),
+	return fmt.Sprintf("%#v %v %q %q %q %q %q %q %q %q %v %v %v %v", a.GetUser(), a.IsResourceRequest(), a.GetPath(), a.GetVerb(), a.GetAPIGroup(), a.GetAPIVersion(), a.GetResource(),
 		a.GetSubresource(), a.GetNamespace(), a.GetName(), labels, labelError, fields, fieldError)
 }
 
@@ -142,6 +153,7 @@ func (p *permissions) replace(lifetime time.Duration) {
 		return
 	}
 	p.current = next
+	p.renewals++
 }
 
 // close stops the timer.

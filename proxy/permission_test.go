@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -19,10 +21,13 @@ import (
 type judge struct {
 	allows, fails atomic.Bool
 	asked         atomic.Int64
+	answers       sync.RWMutex // a writer of it delays all answers
 }
 
 func (j *judge) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	j.asked.Add(1)
+	j.answers.RLock()
+	defer j.answers.RUnlock()
 	var review authorizationv1.SubjectAccessReview
 	if err := json.NewDecoder(q.Body).Decode(&review); err != nil || j.fails.Load() {
 		w.WriteHeader(http.StatusInternalServerError)
@@ -113,6 +118,60 @@ func TestGuard(t *testing.T) {
 	<-ctx.Done()
 }
 
+// After a change of a role, the server is asked once about all open watches of a user with the same parameters.
+func TestGuardsShareReviews(t *testing.T) {
+	j, p := newJudge(t)
+	j.allows.Store(true)
+	ada, bob := asks("ada", "pods"), asks("bob", "pods")
+	var guarded []context.Context
+	for i := range 100 {
+		a := []authorizer.Attributes{ada, bob}[i%2]
+		_, changed, err := p.allowed(t.Context(), a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, end := p.guard(t.Context(), a, changed)
+		defer end()
+		guarded = append(guarded, ctx)
+	}
+	before := j.asked.Load()
+	j.allows.Store(false)
+	j.answers.Lock()
+	p.forget()
+	for j.asked.Load() < before+2 {
+		time.Sleep(time.Millisecond)
+	}
+	j.answers.Unlock()
+	for _, ctx := range guarded {
+		<-ctx.Done()
+	}
+	if n := j.asked.Load() - before; n != 2 {
+		t.Errorf("the server was asked %d times about the watches of two users", n)
+	}
+}
+
+// A question is not given up with the caller that asked it: others wait for the answer.
+func TestAskerGoes(t *testing.T) {
+	j, p := newJudge(t)
+	j.allows.Store(true)
+	j.answers.Lock()
+	ctx, cancel := context.WithCancel(t.Context())
+	var both sync.WaitGroup
+	for _, ctx := range []context.Context{ctx, t.Context()} {
+		both.Go(func() {
+			if allowed, _, err := p.allowed(ctx, asks("ada", "pods")); !allowed || err != nil {
+				t.Errorf("allowed: %v, %v", allowed, err)
+			}
+		})
+		for j.asked.Load() == 0 {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	cancel()
+	j.answers.Unlock()
+	both.Wait()
+}
+
 // What a decision depends on is in its key.
 func TestReviewsDiffer(t *testing.T) {
 	base := authorizer.AttributesRecord{User: &user.DefaultInfo{Name: "a"}, Verb: "list", Namespace: "n", APIGroup: "g", APIVersion: "v", Resource: "r", ResourceRequest: true}
@@ -134,6 +193,8 @@ func TestReviewsDiffer(t *testing.T) {
 		func(r *authorizer.AttributesRecord) { r.Resource = "other" },
 		func(r *authorizer.AttributesRecord) { r.Subresource = "status" },
 		func(r *authorizer.AttributesRecord) { r.FieldSelectorParsingErr = context.Canceled },
+		func(r *authorizer.AttributesRecord) { r.ResourceRequest = false },
+		func(r *authorizer.AttributesRecord) { r.ResourceRequest, r.Path = false, "/metrics" },
 	} {
 		r := base
 		change(&r)

@@ -2,17 +2,20 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/apiserver/pkg/warning"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -32,8 +35,22 @@ type Config struct {
 	// OwnToken is a bearer token whose bearer acts as the proxy: its requests are forwarded with Server's
 	// credentials. There is none if it is empty.
 	OwnToken string
-	// Secrets allows Secrets to be cached. They are forwarded otherwise.
-	Secrets bool
+	// Impersonate lets clients with a certificate of the cluster's authority act as the user of the certificate, and those
+	// behind a front proxy of the cluster as the user that it names. Server's identity then needs
+	// [ImpersonationRules]. Without it such clients are refused, unless they also have a token. Server must not itself
+	// impersonate.
+	Impersonate bool
+	// Cached is which resources may be cached. The others are forwarded.
+	Cached Selection
+	// SmallCollection is the number of objects below which the server answers consistent reads: asking it for its
+	// newest revision costs as much. Zero means 500; a negative number means none.
+	SmallCollection int
+	// MemoryLimit is the memory in bytes that the process shall use at most, as Go's soft limit is. When it has
+	// no room left, whole resources are left to the server, the largest idle one first. Zero means no limit.
+	MemoryLimit int64
+	// State is the index on disk, which the caller closes after Run. It may be nil: then watches that resume after a
+	// restart of the proxy are forwarded.
+	State *State
 	// EncodingsBudget bounds the bytes of cached encodings. Zero means 1 GiB.
 	EncodingsBudget int64
 	// History bounds the history of each resource. The zero value has defaults.
@@ -42,21 +59,31 @@ type Config struct {
 	Registry metrics.KubeRegistry
 }
 
-const defaultEncodingsBudget = 1 << 30
+const (
+	defaultEncodingsBudget = 1 << 30
+	defaultSmallCollection = 500
+)
 
 // Proxy answers reads of an API server from watch caches, and forwards all other requests. It is an
 // http.Handler, whose server must support HTTP/2 or HTTP/1.1 with upgrades. It answers from caches while Run
 // runs, and forwards everything at other times. It is safe for concurrent use.
 type Proxy struct {
-	forwarder    *forwarder   // with the caller's credentials
-	own          *ownIdentity // nil without OwnToken
+	forwarder    *forwarder    // with the caller's credentials
+	own          *ownIdentity  // nil without OwnToken
+	certificates *certificates // nil without Impersonate, as the next one
+	impersonator *impersonator
 	reads        http.Handler
 	infos        *request.RequestInfoFactory
 	authenticate authenticator.Request
 	permissions  *permissions
 	roles        *roles
 	caches       *caches
-	secrets      bool
+	cached       Selection
+	forwardings  forwardings
+	endpoints    *endpoints
+	clients      clients
+	registry     metrics.KubeRegistry
+	small        int // see Config.SmallCollection
 }
 
 // New returns a proxy. It sends no request; Run does. It returns an error for an invalid configuration.
@@ -66,6 +93,9 @@ func New(config Config) (*Proxy, error) {
 	if config.EncodingsBudget == 0 {
 		config.EncodingsBudget = defaultEncodingsBudget
 	}
+	if config.SmallCollection == 0 {
+		config.SmallCollection = defaultSmallCollection
+	}
 	if config.Registry == nil {
 		config.Registry = metrics.NewKubeRegistry()
 	}
@@ -74,8 +104,9 @@ func New(config Config) (*Proxy, error) {
 		return nil, err
 	}
 	p := &Proxy{
-		infos:   &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")},
-		secrets: config.Secrets,
+		infos:  &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")},
+		cached: config.Cached, small: config.SmallCollection, forwardings: newForwardings(config.Registry),
+		clients: clients{all: map[string]*clientUse{}}, registry: config.Registry,
 	}
 	if p.forwarder, err = newForwarder(rest.AnonymousClientConfig(server)); err != nil {
 		return nil, err
@@ -91,6 +122,11 @@ func New(config Config) (*Proxy, error) {
 	if p.permissions, err = newPermissions(client.AuthorizationV1()); err != nil {
 		return nil, err
 	}
+	if config.Impersonate {
+		if err = p.acceptCertificates(server, client); err != nil {
+			return nil, err
+		}
+	}
 	if p.roles, err = newRoles(server, p.permissions); err != nil {
 		return nil, err
 	}
@@ -99,9 +135,34 @@ func New(config Config) (*Proxy, error) {
 	if p.caches, err = newCaches(server, budget, watchcache.NewMetrics(config.Registry), config.History); err != nil {
 		return nil, err
 	}
+	p.caches.memoryLimit, p.caches.cached, p.caches.index = config.MemoryLimit, config.Cached, newIndex(config.State)
+	registerResources(config.Registry, p.caches)
 	handler := readpath.NewHandler(http.HandlerFunc(p.delegated), p.lookup, budget, 0)
 	p.reads = readpath.WithWriteDeadline(genericapifilters.WithWarningRecorder(handler))
+	p.endpoints = p.newEndpoints()
 	return p, nil
+}
+
+// acceptCertificates makes the proxy authenticate clients with certificates.
+func (p *Proxy) acceptCertificates(server *rest.Config, client kubernetes.Interface) (err error) {
+	if server.Impersonate.UserName != "" {
+		return errors.New("a proxy that itself impersonates a user cannot impersonate others")
+	}
+	if p.certificates, err = newCertificates(client); err != nil {
+		return err
+	}
+	p.impersonator, err = newImpersonator(server, p.certificates, p.permissions)
+	return err
+}
+
+// ClientAuthorities returns the authorities whose certificates clients present, for the TLS configuration of the
+// server around the proxy: as the API server, it must request a certificate and need not verify it. ClientAuthorities
+// returns nil without [Config].Impersonate.
+func (p *Proxy) ClientAuthorities() dynamiccertificates.CAContentProvider {
+	if p.certificates == nil {
+		return nil
+	}
+	return dynamiccertificates.NewUnionCAContentProvider(p.certificates.clients, p.certificates.frontProxies)
 }
 
 // Run follows the resources that clients read, and the roles, until ctx ends.
@@ -110,69 +171,119 @@ func (p *Proxy) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	running.Go(func() { p.caches.run(ctx) })
 	running.Go(func() { p.roles.run(ctx) })
+	running.Go(func() { p.caches.limitMemory(ctx) })
+	if p.certificates != nil {
+		running.Go(func() { p.certificates.run(ctx) })
+	}
 	running.Wait()
 }
 
-// ServeHTTP answers a read from a cache if the server allows it to the caller, and forwards any other request.
+// ServeHTTP answers a read from a cache if the server allows it to the caller, answers the proxy's own endpoints, and
+// forwards any other request.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, q *http.Request) {
-	info, err := p.infos.NewRequestInfo(q)
-	if err != nil || !p.cacheable(q, info) {
-		p.forward(w, q)
+	if open(q.URL.Path) {
+		p.endpoints.ServeHTTP(w, q)
 		return
 	}
-	of := schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}
+	if q = p.identifyCertificate(w, q); q == nil {
+		return
+	}
+	if p.endpoints.has(q.URL.Path) {
+		p.endpoints.ServeHTTP(w, q)
+		return
+	}
+	p.clients.of(q).serve(p.serveAPI, w, q)
+}
+
+// serveAPI answers or forwards a request for the server's API.
+func (p *Proxy) serveAPI(w http.ResponseWriter, q *http.Request) {
+	info, err := p.infos.NewRequestInfo(q)
+	if err != nil {
+		p.forward(w, q, nil, reasonRequest)
+		return
+	}
+	if why := p.cacheable(q, info); why != "" {
+		p.forward(w, q, info, why)
+		return
+	}
 	caller, ok := p.caller(q)
 	if !ok {
-		p.forward(w, q)
+		p.forward(w, q, info, reasonIdentity)
 		return
 	}
 	ctx := request.WithRequestInfo(request.WithUser(q.Context(), caller), info)
 	attributes, err := genericapifilters.GetAuthorizerAttributes(ctx)
 	if err != nil {
-		p.forward(w, q)
+		p.forward(w, q, info, reasonUndecided)
 		return
 	}
 	allowed, changed, err := p.permissions.allowed(ctx, attributes)
-	if err != nil || !allowed {
-		p.forward(w, q) // the server words the refusal
+	if err != nil {
+		p.forward(w, q, info, reasonUndecided)
 		return
 	}
-	if p.caches.ready(of) == nil {
-		p.caches.follow(of)
-		p.forward(w, q)
+	if !allowed {
+		p.forward(w, q, info, reasonRefused) // the server words the refusal
 		return
 	}
+	if err := checkShard(q, info); err != nil {
+		refuse(w, q, err)
+		return
+	}
+	f, why := p.caches.ready(q, info)
+	if why == reasonNotReady {
+		p.caches.awaitRestored(q, info)
+		if isSharded(q, info) {
+			p.caches.waitReady(q, info)
+		}
+		f, why = p.caches.ready(q, info)
+	}
+	if f == nil {
+		p.forwardUncached(w, q, info, why)
+		return
+	}
+	defer f.read(info.Verb == "watch")()
 	if info.Verb == "watch" {
 		var end func()
 		ctx, end = p.permissions.guard(ctx, attributes, changed)
 		defer end()
 	}
 	w.Header().Set("Cache-Control", "no-cache, private") // as an API server
-	p.reads.ServeHTTP(w, q.WithContext(ctx))
+	p.reads.ServeHTTP(w, q.WithContext(withWhy(ctx)))
 }
 
-// cacheable reports whether a request is a read that a cache could answer.
-func (p *Proxy) cacheable(q *http.Request, info *request.RequestInfo) bool {
-	switch {
-	case q.Method != http.MethodGet || !info.IsResourceRequest || info.Subresource != "" || !namesItself(q):
-		return false
-	case info.Verb != "get" && info.Verb != "list" && info.Verb != "watch":
-		return false
-	}
-	return p.secrets || info.APIGroup != "" || info.Resource != "secrets"
-}
-
-// forward forwards a request, with the proxy's credentials if it has the proxy's token.
-func (p *Proxy) forward(w http.ResponseWriter, q *http.Request) {
-	if p.own.sent(q) {
-		p.own.forward(w, q)
+// forwardUncached forwards a read of a resource whose cache has not caught up. It refuses a watch with a shard selector: a
+// server that ignores the selector would send the objects of all shards, and its client could not notice that.
+func (p *Proxy) forwardUncached(w http.ResponseWriter, q *http.Request, info *request.RequestInfo, why reason) {
+	if info.Verb == "watch" && isSharded(q, info) && p.caches.follows(info) {
+		w.Header().Set("Retry-After", "1")
+		refuse(w, q, apierrors.NewServiceUnavailable("the proxy has not listed the objects of this resource yet, which it needs for a watch of a shard"))
 		return
 	}
-	p.forwarder.ServeHTTP(w, q)
+	p.forward(w, q, info, why)
+}
+
+// cacheable returns why a request is not a read that a cache could answer, or nothing.
+func (p *Proxy) cacheable(q *http.Request, info *request.RequestInfo) reason {
+	switch {
+	case q.Method != http.MethodGet || !info.IsResourceRequest || info.Subresource != "",
+		info.Verb != "get" && info.Verb != "list" && info.Verb != "watch":
+		return reasonRequest
+	case !namesItself(q):
+		return reasonCredentials
+	case !p.cached.Allows(schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}):
+		return reasonSelection
+	case hasTimeout(q):
+		return reasonTimeout
+	}
+	return ""
 }
 
 // caller returns who sent a request.
 func (p *Proxy) caller(q *http.Request) (user.Info, bool) {
+	if certified := certifiedUser(q.Context()); certified != nil {
+		return certified, true
+	}
 	if p.own.sent(q) {
 		return p.own.user(q.Context())
 	}
@@ -187,22 +298,23 @@ func (p *Proxy) caller(q *http.Request) (user.Info, bool) {
 // lookup returns the reader of a request, unless the server answers it faster. While the server does not answer,
 // it adds a warning that says how old the state is.
 func (p *Proxy) lookup(q *http.Request, info *request.RequestInfo) *readpath.Reader {
-	f := p.caches.ready(schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource})
-	if f == nil || acceptsOther(q) {
+	f, why := p.caches.ready(q, info)
+	if f == nil {
+		setWhy(q, why)
 		return nil
 	}
 	cache := f.reader.Cache()
-	if isConsistentRead(q, info) && cache.Snapshot().Len() < smallCollection || resumesBefore(q, info, cache) {
+	switch {
+	case isSharded(q, info): // the server need not know shards
+	case isConsistentRead(q, info) && cache.Snapshot().Len() < p.small:
+		setWhy(q, reasonSmall)
+		return nil
+	case resumesBefore(q, info, cache):
+		setWhy(q, reasonRevision)
 		return nil
 	}
 	if since := f.source.failingSince(); !since.IsZero() {
 		warning.AddWarning(q.Context(), "keepwatch", fmt.Sprintf("the API server has not answered for %d s: this is its last known state", int(time.Since(since).Seconds())))
 	}
 	return f.reader
-}
-
-// delegated forwards a request that was to be answered from a cache.
-func (p *Proxy) delegated(w http.ResponseWriter, q *http.Request) {
-	w.Header().Del("Cache-Control") // the server sends its own
-	p.forward(w, q)
 }

@@ -3,16 +3,21 @@ package proxy
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/watch"
 )
 
 // resource is what the server says of a resource.
@@ -22,7 +27,11 @@ type resource struct {
 	listKind   string
 	namespaced bool
 	dynamic    bool   // see readpath.Resource.Dynamic
+	protobuf   bool   // the server writes the objects in protobuf, too
 	warning    string // that the server sends with each response
+	// listEnds are the objects of the bookmarks that end streaming lists, by encoding. There are none if the server
+	// has no streaming lists.
+	listEnds map[encoding][]byte
 }
 
 // maxDescription bounds a response that describes a resource.
@@ -35,17 +44,40 @@ type describer struct {
 }
 
 // describe returns what the server says of a resource. It fails if the resource can't be listed and watched,
-// and if the proxy may not list it.
+// if the proxy may not list it, and if it belongs to an aggregated API.
 func (d describer) describe(ctx context.Context, of schema.GroupVersionResource) (*resource, error) {
 	r := &resource{GroupVersionResource: of}
 	path := "/apis/" + of.Group + "/" + of.Version
 	if of.Group == "" {
 		path = "/api/" + of.Version
 	}
-	if err := d.discover(ctx, path, r); err != nil {
-		return nil, err
+	for _, learn := range []func(context.Context, string, *resource) error{d.belongs, d.discover, d.inspect, d.watch} {
+		if err := learn(ctx, path, r); err != nil {
+			return nil, err
+		}
 	}
-	return r, d.inspect(ctx, path, r)
+	return r, nil
+}
+
+// belongs fails if another server answers for the resource: that one may show its callers less than the permissions
+// of the cluster say, and its revisions need not be comparable. A server without an aggregator answers all requests
+// itself.
+func (d describer) belongs(ctx context.Context, _ string, r *resource) error {
+	body, _, err := d.get(ctx, "/apis/apiregistration.k8s.io/v1/apiservices/"+r.Version+"."+r.Group, nil)
+	if refused, ok := errors.AsType[refusal](err); ok && refused.code == http.StatusNotFound {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("who answers for %s: %w", r.GroupVersion(), err)
+	}
+	var registered struct{ Spec struct{ Service *struct{} } }
+	if err := json.Unmarshal(body, &registered); err != nil {
+		return fmt.Errorf("who answers for %s: %w", r.GroupVersion(), err)
+	}
+	if registered.Spec.Service != nil {
+		return fmt.Errorf("%s is an aggregated API", r.GroupVersion())
+	}
+	return nil
 }
 
 // discover reads the kind and the scope.
@@ -102,23 +134,100 @@ func (d describer) inspect(ctx context.Context, path string, r *resource) error 
 	return nil
 }
 
-// get returns the server's response to a GET.
-func (d describer) get(ctx context.Context, path string, query url.Values) ([]byte, http.Header, error) {
-	to := *d.server
-	to.Path, to.RawQuery = joinPath(d.server.Path, path), query.Encode()
-	q, err := http.NewRequestWithContext(ctx, http.MethodGet, to.String(), nil)
-	if err != nil {
-		return nil, nil, err
+// noObject selects no object: it can be no object's name.
+const noObject = "keepwatch--"
+
+// watch reads how the server writes bookmarks, by streaming lists of nothing, and whether it has protobuf.
+func (d describer) watch(ctx context.Context, path string, r *resource) error {
+	query := url.Values{
+		"watch": {"1"}, "sendInitialEvents": {"true"}, "resourceVersionMatch": {"NotOlderThan"}, "allowWatchBookmarks": {"true"},
+		"timeoutSeconds": {"5"}, "fieldSelector": {"metadata.name=" + noObject},
 	}
-	q.Header.Set("Accept", "application/json")
-	response, err := d.client.Do(q)
+	r.listEnds = map[encoding][]byte{}
+	for _, accept := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON} {
+		response, err := d.open(ctx, path+"/"+r.Resource, query, accept)
+		if err != nil {
+			return err
+		}
+		protobuf := strings.HasPrefix(response.Header.Get("Content-Type"), runtime.ContentTypeProtobuf)
+		r.protobuf = r.protobuf || protobuf
+		if response.StatusCode == http.StatusOK {
+			r.listEnds[encodingOf(protobuf)] = readBookmark(response.Body, protobuf)
+		}
+		_ = response.Body.Close() // the watch ends
+	}
+	return nil
+}
+
+// readBookmark returns the object of the first event of a watch if that is a bookmark, or nil.
+func readBookmark(body io.Reader, protobuf bool) []byte {
+	body = io.LimitReader(body, maxDescription)
+	if protobuf {
+		return readProtobufBookmark(body)
+	}
+	var event struct {
+		Type   string
+		Object json.RawMessage
+	}
+	if err := json.NewDecoder(body).Decode(&event); err != nil || event.Type != string(watch.Bookmark) {
+		return nil
+	}
+	return event.Object
+}
+
+func readProtobufBookmark(body io.Reader) []byte {
+	var size [4]byte
+	if _, err := io.ReadFull(body, size[:]); err != nil {
+		return nil
+	}
+	frame, err := io.ReadAll(io.LimitReader(body, int64(binary.BigEndian.Uint32(size[:]))))
+	if err != nil {
+		return nil
+	}
+	var event metav1.WatchEvent
+	if err := event.Unmarshal(frame); err != nil || event.Type != string(watch.Bookmark) {
+		return nil
+	}
+	var object runtime.Unknown
+	envelope, ok := bytes.CutPrefix(event.Object.Raw, []byte("k8s\x00"))
+	if err := object.Unmarshal(envelope); !ok || err != nil {
+		return nil
+	}
+	return object.Raw
+}
+
+// get returns the server's response to a GET in JSON.
+func (d describer) get(ctx context.Context, path string, query url.Values) ([]byte, http.Header, error) {
+	response, err := d.open(ctx, path, query, runtime.ContentTypeJSON)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxDescription))
 	if err == nil && response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s", path, response.Status)
+		err = refusal{path, response.StatusCode}
 	}
 	return body, response.Header, err
+}
+
+// open sends a GET. The caller closes the body.
+func (d describer) open(ctx context.Context, path string, query url.Values, accept string) (*http.Response, error) {
+	to := *d.server
+	to.Path, to.RawQuery = joinPath(d.server.Path, path), query.Encode()
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, to.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	q.Header.Set("Accept", accept)
+	return d.client.Do(q)
+}
+
+// refusal is a response that is not OK.
+type refusal struct {
+	path string
+	code int
+}
+
+func (r refusal) Error() string {
+	return fmt.Sprintf("%s: %d %s", r.path, r.code, http.StatusText(r.code))
 }

@@ -72,3 +72,11 @@ func (r *roles) watch(ctx context.Context, objects *store.Store) {
 }
 
 func notLive(r *reflector.Reflector) bool { return r.Progress().State != reflector.Live }
+
+// answered reports whether the server has ever answered the proxy's requests, be it that the proxy may not read roles.
+func (r *roles) answered() bool {
+	return slices.ContainsFunc(r.reflectors, func(r *reflector.Reflector) bool {
+		p := r.Progress()
+		return !p.LastConfirmed.IsZero() || p.State == reflector.Forbidden
+	})
+}

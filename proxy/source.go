@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -31,6 +32,8 @@ type source struct {
 	*kube.Source
 	reads *freshread.Reads
 	gone  func(error) // called when the server no longer has the resource, or forbids it
+	// listed is the size of the objects that the newest list has read.
+	listed atomic.Int64
 
 	mu      sync.Mutex
 	wanted  keepwatch.Revision // the newest revision that the cache must reach
@@ -45,9 +48,14 @@ func newSource(server *rest.Config, resource schema.GroupVersionResource, f *for
 	s := &source{reads: freshread.New(), gone: gone}
 	var err error
 	s.Source, err = kube.New(server, kube.Options{
-		Resource: resource, WatchTimeout: s.watchTimeout,
+		Resource: resource, WatchTimeout: s.watchTimeout, Protobuf: f.encoding.protobuf(),
 		Decode: func(raw kube.Raw) (keepwatch.Object, error) {
-			return cache.NewObject(object{raw.Key, raw.UID, raw.Revision}, f.item(raw)), nil
+			s.listed.Add(int64(len(raw.Body)))
+			item, err := f.item(raw)
+			if err != nil {
+				return nil, err
+			}
+			return cache.NewObject(object{raw.Key, raw.UID, raw.Revision}, item), nil
 		},
 	})
 	return s, err
@@ -78,6 +86,9 @@ func (s *source) Newest(ctx context.Context) (keepwatch.Revision, error) {
 	if err != nil && !errors.As(err, &failure) {
 		err = keepwatch.Failed(keepwatch.Ended, "read the newest revision: %w", err)
 	}
+	if ctx.Err() != nil { // the client is gone, which says nothing about the server
+		return newest, err
+	}
 	if s.report(err) != nil {
 		return 0, err
 	}
@@ -97,6 +108,9 @@ func (s *source) watchTimeout() time.Duration {
 
 // List reports a server that does not have the resource.
 func (s *source) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch.Page, error) {
+	if req.Continue == "" {
+		s.listed.Store(0)
+	}
 	page, err := s.Source.List(ctx, req)
 	return page, s.report(err)
 }
@@ -104,6 +118,7 @@ func (s *source) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch
 // StreamList reports as List does, and returns a watch that confirm can replace.
 func (s *source) StreamList(ctx context.Context, notOlderThan keepwatch.Revision, emit func([]keepwatch.Object) error) (keepwatch.Revision, keepwatch.Watch, error) {
 	s.setConfirming(0)
+	s.listed.Store(0)
 	revision, watch, err := s.Source.StreamList(ctx, notOlderThan, emit)
 	if s.report(err) != nil {
 		return 0, nil, err
@@ -156,10 +171,21 @@ func (s *source) report(err error) error {
 		s.failing = time.Time{}
 	case failure.Kind == keepwatch.Absent, failure.Kind == keepwatch.Forbidden:
 		s.gone(failure)
-	case failure.Kind != keepwatch.Ended && s.failing.IsZero():
+	case !isUnanswered(failure.Kind):
+		s.failing = time.Time{}
+	case s.failing.IsZero():
 		s.failing = time.Now()
 	}
 	return err
+}
+
+// isUnanswered reports whether a failure means that the server does not answer, or only with errors of its own.
+func isUnanswered(kind keepwatch.FailureKind) bool {
+	switch kind {
+	case keepwatch.Idle, keepwatch.Unreachable, keepwatch.Untrusted, keepwatch.Unauthorized, keepwatch.Throttled, keepwatch.ServerError, keepwatch.UnknownStatus:
+		return true
+	}
+	return false
 }
 
 // failingSince returns since when the server does not answer, zero while it does.

@@ -1,0 +1,144 @@
+package proxy
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
+	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+)
+
+// authorities is the ConfigMap in kube-system in which API servers publish the authorities of client certificates and
+// of front proxies, and the headers of the latter.
+const authorities = "extension-apiserver-authentication"
+
+// certificates authenticates callers by client certificate, and by a front proxy's certificate and headers, with
+// the authorities of the server, as k8s.io/apiserver does in front of an aggregated API. A nil *certificates knows none. It
+// is safe for concurrent use.
+type certificates struct {
+	clients      *dynamiccertificates.ConfigMapCAController
+	frontProxies *dynamiccertificates.ConfigMapCAController
+	headers      *headerrequest.RequestHeaderAuthRequestController
+	authenticate authenticator.Request
+}
+
+func newCertificates(client kubernetes.Interface) (*certificates, error) {
+	clients, err := dynamiccertificates.NewDynamicCAFromConfigMapController("client-ca", metav1.NamespaceSystem, authorities, "client-ca-file", client)
+	if err != nil {
+		return nil, err
+	}
+	frontProxies, err := dynamiccertificates.NewDynamicCAFromConfigMapController("front-proxy-ca", metav1.NamespaceSystem, authorities, "requestheader-client-ca-file", client)
+	if err != nil {
+		return nil, err
+	}
+	c := &certificates{clients: clients, frontProxies: frontProxies}
+	c.headers = headerrequest.NewRequestHeaderAuthRequestController(authorities, metav1.NamespaceSystem, client, "requestheader-username-headers",
+		"requestheader-uid-headers", "requestheader-group-headers", "requestheader-extra-headers-prefix", "requestheader-allowed-names")
+	c.authenticate, _, err = authenticatorfactory.DelegatingAuthenticatorConfig{
+		ClientCertificateCAContentProvider: clients,
+		RequestHeaderConfig: &authenticatorfactory.RequestHeaderConfig{
+			CAContentProvider: frontProxies, AllowedClientNames: headerrequest.StringSliceProviderFunc(c.headers.AllowedClientNames),
+			UsernameHeaders: headerrequest.StringSliceProviderFunc(c.headers.UsernameHeaders), UIDHeaders: headerrequest.StringSliceProviderFunc(c.headers.UIDHeaders),
+			GroupHeaders: headerrequest.StringSliceProviderFunc(c.headers.GroupHeaders), ExtraHeaderPrefixes: headerrequest.StringSliceProviderFunc(c.headers.ExtraHeaderPrefixes),
+		},
+	}.New()
+	return c, err
+}
+
+// run follows the ConfigMap until ctx ends.
+func (c *certificates) run(ctx context.Context) {
+	var running sync.WaitGroup
+	running.Go(func() { c.clients.Run(ctx, 1) })
+	running.Go(func() { c.frontProxies.Run(ctx, 1) })
+	running.Go(func() { c.headers.Run(ctx, 1) })
+	running.Wait()
+}
+
+// known reports whether the server's authorities have been read.
+func (c *certificates) known() bool {
+	_, clients := c.clients.VerifyOptions()
+	_, frontProxies := c.frontProxies.VerifyOptions()
+	return clients || frontProxies
+}
+
+// removeHeaders removes the headers of front proxies.
+func (c *certificates) removeHeaders(h http.Header) {
+	headerrequest.ClearAuthenticationHeaders(h, headerrequest.StringSliceProviderFunc(c.headers.UsernameHeaders), headerrequest.StringSliceProviderFunc(c.headers.UIDHeaders),
+		headerrequest.StringSliceProviderFunc(c.headers.GroupHeaders), headerrequest.StringSliceProviderFunc(c.headers.ExtraHeaderPrefixes))
+}
+
+var (
+	errNoCertificates = apierrors.NewUnauthorized("client certificates do not pass through this proxy: use a bearer token, or start the proxy with --impersonate")
+	errNoAuthorities  = apierrors.NewServiceUnavailable("the proxy does not know the authorities of client certificates: it has not read the ConfigMap kube-system/" + authorities + " yet, may not read it, or the cluster has none")
+	errUnauthorized   = apierrors.NewUnauthorized("Unauthorized") // as the server says it
+)
+
+// user returns the user of a request with a certificate, or the error to answer. As at the server, a valid certificate
+// without a name proves nobody, and is no error: then both are nil.
+func (c *certificates) user(q *http.Request) (user.Info, error) {
+	switch {
+	case c == nil:
+		return nil, errNoCertificates
+	case !c.known():
+		return nil, errNoAuthorities
+	}
+	response, ok, err := c.authenticate.AuthenticateRequest(q.Clone(q.Context())) // authenticators remove headers
+	switch {
+	case err != nil:
+		klog.V(2).InfoS("A client certificate is not accepted", "err", err)
+		return nil, errUnauthorized
+	case !ok:
+		return nil, nil
+	}
+	return response.User, checkForwardable(response.User)
+}
+
+// certifiedKey is the key of the user that a request's certificate proves. It is not request.WithUser's, which
+// handlers around the proxy may have set.
+type certifiedKey struct{}
+
+// certifiedUser returns the user that the request's certificate proves, or nil.
+func certifiedUser(ctx context.Context) user.Info {
+	u, _ := ctx.Value(certifiedKey{}).(user.Info)
+	return u
+}
+
+// identifyCertificate returns a request without a certificate as it is, and one with a certificate with the user that it
+// proves. As at the server, a certificate that proves none does not keep a request with a token from being judged by
+// it. Without a token, identifyCertificate answers such a request and returns nil.
+func (p *Proxy) identifyCertificate(w http.ResponseWriter, q *http.Request) *http.Request {
+	if q.TLS == nil || len(q.TLS.PeerCertificates) == 0 {
+		return q
+	}
+	caller, err := p.certificates.user(q)
+	switch {
+	case err != nil && !hasToken(q):
+		refuse(w, q, err)
+		return nil
+	case err != nil || caller == nil:
+		return q
+	}
+	return q.WithContext(context.WithValue(q.Context(), certifiedKey{}, caller))
+}
+
+// hasToken reports whether a request has a bearer token: a WebSocket's may be among its protocols.
+func hasToken(q *http.Request) bool {
+	if q.Header.Get("Authorization") != "" {
+		return true
+	}
+	for _, protocols := range q.Header.Values("Sec-WebSocket-Protocol") {
+		if strings.Contains(protocols, "base64url.bearer.authorization.k8s.io.") {
+			return true
+		}
+	}
+	return false
+}

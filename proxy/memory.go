@@ -1,0 +1,114 @@
+package proxy
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"runtime"
+	"runtime/metrics"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+const (
+	// memoryCheck is how often the used memory is compared with the limit.
+	memoryCheck = time.Second
+	// objectsShare of the limit may be in use after a garbage collection: the rest is for what is garbage until
+	// the next one, and for stacks and buffers.
+	objectsShare = 0.7
+	// forgottenFor is how long a resource is left to the server after it was given up for memory.
+	forgottenFor = 10 * time.Minute
+	// idleAfter is the time without a read after which a resource without watches is idle.
+	idleAfter = time.Minute
+)
+
+// outOfMemory is why a resource is given up when the memory has no room left.
+type outOfMemory struct{ bytes int64 } // of its objects
+
+func (o outOfMemory) Error() string {
+	return fmt.Sprintf("the memory limit is reached, and its objects have %d bytes", o.bytes)
+}
+
+// hasMemory reports whether objects of a size may be cached again.
+func (c *caches) hasMemory(bytes int64) bool {
+	return bytes == 0 || c.memoryLimit == 0 || float64(liveBytes())+2*float64(bytes) < objectsShare*float64(c.memoryLimit)
+}
+
+// limitMemory gives up resources when the memory has no room left, one at a time, until ctx ends. A limit of zero is
+// none.
+func (c *caches) limitMemory(ctx context.Context) {
+	if c.memoryLimit == 0 {
+		return
+	}
+	ticker := time.NewTicker(memoryCheck)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+		if float64(liveBytes()) <= objectsShare*float64(c.memoryLimit) || !c.giveUpOne() {
+			continue
+		}
+		runtime.GC() // the next comparison is without it
+	}
+}
+
+// liveBytes returns the bytes of the heap that the last garbage collection has found in use.
+func liveBytes() uint64 {
+	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64()
+}
+
+// giveUpOne leaves a resource to the server: the largest idle one, or the largest if none is idle. It waits until the
+// resource's watches have ended. It reports false if none is followed.
+func (c *caches) giveUpOne() bool {
+	byResource := map[schema.GroupVersionResource][]*follower{}
+	for _, f := range c.followed() {
+		byResource[f.resource] = append(byResource[f.resource], f)
+	}
+	if len(byResource) == 0 {
+		return false
+	}
+	now := time.Now()
+	given := slices.MaxFunc(slices.Collect(maps.Values(byResource)), func(a, b []*follower) int {
+		return usageOf(a, now).compare(usageOf(b, now))
+	})
+	given[0].gone(outOfMemory{usageOf(given, now).bytes}) // in all encodings
+	for _, f := range given {
+		<-f.reader.Cache().Ended()
+	}
+	return true
+}
+
+// usage is what a resource is given up by.
+type usage struct {
+	idle  bool
+	bytes int64
+}
+
+// usageOf returns the usage of a resource with one follower for each encoding.
+func usageOf(followers []*follower, now time.Time) usage {
+	u := usage{idle: true}
+	for _, f := range followers {
+		u.idle = u.idle && f.idle(now)
+		u.bytes += f.bytes()
+	}
+	return u
+}
+
+// compare returns 1 if a is given up before b.
+func (a usage) compare(b usage) int {
+	switch {
+	case a.idle == b.idle:
+		return cmp.Compare(a.bytes, b.bytes)
+	case a.idle:
+		return 1
+	}
+	return -1
+}

@@ -1,0 +1,107 @@
+package proxy
+
+import (
+	"bytes"
+	"embed"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"net/http"
+	"strings"
+	"time"
+
+	"k8s.io/apiserver/pkg/server/mux"
+	"k8s.io/klog/v2"
+)
+
+// pageEvery is how often an open page is brought up to date.
+const pageEvery = 2 * time.Second
+
+//go:embed page
+var pageFiles embed.FS
+
+var pageTemplate = template.Must(template.New("").Funcs(template.FuncMap{
+	"size": Size, "ago": Ago, "lower": func(v any) string { return strings.ToLower(fmt.Sprint(v)) },
+}).ParseFS(pageFiles, "page/*.html"))
+
+// Size returns a number of bytes for people: 1.5Mi.
+func Size(bytes int64) string {
+	for _, unit := range []struct {
+		name  string
+		bytes float64
+	}{{"Gi", 1 << 30}, {"Mi", 1 << 20}, {"Ki", 1 << 10}} {
+		if n := float64(bytes) / unit.bytes; n >= 1 {
+			return fmt.Sprintf("%.1f%s", n, unit.name)
+		}
+	}
+	return fmt.Sprint(bytes)
+}
+
+// Ago returns how long ago a time was, for people: 3s. It returns a hyphen for nil.
+func Ago(t *time.Time) string {
+	if t == nil {
+		return "-"
+	}
+	return max(0, time.Since(*t)).Round(time.Second).String()
+}
+
+// installPage serves the status: as a page, as its changing part by server-sent events, and as JSON.
+func (p *Proxy) installPage(to *mux.PathRecorderMux) {
+	to.HandleFunc("/keepwatch", func(w http.ResponseWriter, q *http.Request) {
+		http.Redirect(w, q, "keepwatch/", http.StatusFound)
+	})
+	to.HandleFunc("/keepwatch/", p.servePage)
+	to.HandleFunc("/keepwatch/events", p.serveEvents)
+	to.HandleFunc("/keepwatch/status", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Cache-Control", "no-store")
+		_ = json.NewEncoder(w).Encode(p.Status())
+	})
+	for _, name := range []string{"page.js", "page.css"} {
+		to.HandleFunc("/keepwatch/"+name, func(w http.ResponseWriter, q *http.Request) {
+			http.ServeFileFS(w, q, pageFiles, "page/"+name)
+		})
+	}
+}
+
+func (p *Proxy) servePage(w http.ResponseWriter, _ *http.Request) {
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; frame-ancestors 'none'")
+	h.Set("X-Content-Type-Options", "nosniff")
+	_, _ = w.Write(p.render("page.html"))
+}
+
+// serveEvents sends the changing part of the page until the client is gone.
+func (p *Proxy) serveEvents(w http.ResponseWriter, q *http.Request) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-store")
+	ticker := time.NewTicker(pageEvery)
+	defer ticker.Stop()
+	for {
+		var event bytes.Buffer
+		for line := range bytes.Lines(p.render("status.html")) {
+			event.WriteString("data: ")
+			event.Write(bytes.TrimRight(line, "\n"))
+			event.WriteByte('\n')
+		}
+		event.WriteByte('\n')
+		if _, err := w.Write(event.Bytes()); err != nil || http.NewResponseController(w).Flush() != nil {
+			return
+		}
+		select {
+		case <-ticker.C:
+		case <-q.Context().Done():
+			return
+		}
+	}
+}
+
+func (p *Proxy) render(name string) []byte {
+	var b bytes.Buffer
+	if err := pageTemplate.ExecuteTemplate(&b, name, p.Status()); err != nil {
+		klog.ErrorS(err, "The page can't be written")
+	}
+	return b.Bytes()
+}

@@ -1,0 +1,3 @@
+new EventSource("events").onmessage = (event) => {
+  document.getElementById("status").innerHTML = event.data;
+};

@@ -1,0 +1,134 @@
+package proxy
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/keepwatch/keepwatch/reflector"
+)
+
+// Status is what a proxy shows of itself at /keepwatch/status.
+type Status struct {
+	Time   time.Time    `json:"time"`
+	Server ServerStatus `json:"server"`
+	// Memory is the bytes of the heap that the last garbage collection has found in use.
+	Memory int64 `json:"memory"`
+	// Saved are the requests that were answered from memory, by their verbs: get, list, watch.
+	Saved     map[string]uint64 `json:"saved"`
+	Resources []ResourceStatus  `json:"resources"`
+	// Clients are those that have received most, by their user agents.
+	Clients []ClientStatus `json:"clients"`
+}
+
+// ServerStatus is the API server behind the proxy.
+type ServerStatus struct {
+	Address string `json:"address"`
+	// Failing is since when it has not answered for a resource that is followed, nil while it does.
+	Failing *time.Time `json:"failing,omitempty"`
+}
+
+// ResourceStatus is how a resource is followed in one encoding.
+type ResourceStatus struct {
+	Group    string `json:"group"`
+	Version  string `json:"version"`
+	Resource string `json:"resource"`
+	Encoding string `json:"encoding"`
+	// State is the reflector's, since Since.
+	State reflector.State `json:"state"`
+	Since time.Time       `json:"since"`
+	// Confirmed is when the server has last confirmed that the state is current; nil before the first list.
+	Confirmed *time.Time `json:"confirmed,omitempty"`
+	Objects   int        `json:"objects"`
+	Bytes     int64      `json:"bytes"`
+	Watchers  int64      `json:"watchers"`
+	// Lists are the lists from the server: the first, by the reason start, and the others by the failures.
+	Lists map[string]uint64 `json:"lists"`
+}
+
+// Name returns the resource's name as kubectl has it: deployments.apps.
+func (r ResourceStatus) Name() string {
+	if r.Group == "" {
+		return r.Resource
+	}
+	return r.Resource + "." + r.Group
+}
+
+// Relists returns the number of lists after the first.
+func (r ResourceStatus) Relists() (n uint64) {
+	for reason, count := range r.Lists {
+		if reason != firstList {
+			n += count
+		}
+	}
+	return n
+}
+
+// firstList is the reason of the first list.
+const firstList = "start"
+
+// Status returns the proxy's status. It is safe for concurrent use.
+func (p *Proxy) Status() Status {
+	s := Status{
+		Time: time.Now(), Server: ServerStatus{Address: p.forwarder.location.String()}, Memory: int64(liveBytes()),
+		Saved: p.answered(), Resources: p.caches.status(), Clients: p.clients.heaviest(),
+	}
+	for _, f := range p.caches.followed() {
+		if since := f.source.failingSince(); !since.IsZero() && (s.Server.Failing == nil || since.Before(*s.Server.Failing)) {
+			s.Server.Failing = &since
+		}
+	}
+	return s
+}
+
+// answered returns how many requests were answered from memory, by verb.
+func (p *Proxy) answered() map[string]uint64 {
+	saved := map[string]uint64{"get": 0, "list": 0, "watch": 0}
+	families, err := p.registry.Gather()
+	if err != nil {
+		return saved
+	}
+	for _, family := range families {
+		if family.GetName() != "keepwatch_readpath_answered_total" {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			saved[m.GetLabel()[0].GetValue()] = uint64(m.GetCounter().GetValue())
+		}
+	}
+	return saved
+}
+
+// status returns the resources that are followed, in the order of their names.
+func (c *caches) status() []ResourceStatus {
+	all := []ResourceStatus{}
+	for _, f := range c.followed() {
+		all = append(all, f.status())
+	}
+	slices.SortFunc(all, func(a, b ResourceStatus) int {
+		return cmp.Or(strings.Compare(a.Group, b.Group), strings.Compare(a.Resource, b.Resource),
+			strings.Compare(a.Version, b.Version), strings.Compare(a.Encoding, b.Encoding))
+	})
+	return all
+}
+
+func (f *follower) status() ResourceStatus {
+	cache := f.reader.Cache()
+	progress := cache.Progress()
+	s := ResourceStatus{
+		Group: f.resource.Group, Version: f.resource.Version, Resource: f.resource.Resource, Encoding: "json",
+		State: progress.State, Since: progress.Since, Objects: cache.Snapshot().Len(), Bytes: f.bytes(),
+		Watchers: f.watchers.Load(), Lists: map[string]uint64{},
+	}
+	if f.format.encoding.protobuf() {
+		s.Encoding = "protobuf"
+	}
+	if confirmed := progress.LastConfirmed; !confirmed.IsZero() {
+		s.Confirmed, s.Lists[firstList] = &confirmed, 1
+	}
+	for kind, n := range progress.Relists {
+		s.Lists[strings.ToLower(kind.String())] = n
+	}
+	return s
+}
