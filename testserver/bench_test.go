@@ -1,0 +1,104 @@
+package testserver_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keepwatch/keepwatch/testserver"
+)
+
+// BenchmarkStart starts and stops a server.
+func BenchmarkStart(b *testing.B) {
+	var ready, stopped time.Duration
+	for b.Loop() {
+		begin := time.Now()
+		srv := testserver.New(b)
+		ready += time.Since(begin)
+		begin = time.Now()
+		srv.Close()
+		stopped += time.Since(begin)
+	}
+	b.ReportMetric(ready.Seconds()*1000/float64(b.N), "ready-ms/op")
+	b.ReportMetric(stopped.Seconds()*1000/float64(b.N), "stop-ms/op")
+}
+
+var serversFlag = flag.Int("servers", 200, "servers of BenchmarkServers")
+
+// BenchmarkServers runs many servers at a time.
+func BenchmarkServers(b *testing.B) {
+	servers := *serversFlag
+	for b.Loop() {
+		var all []*testserver.Server
+		begin := time.Now()
+		for range servers {
+			all = append(all, testserver.New(b))
+		}
+		b.ReportMetric(time.Since(begin).Seconds(), "start-s")
+		b.ReportMetric(resident(b), "RSS-MB")
+		debug.FreeOSMemory()
+		b.ReportMetric(resident(b), "live-MB") // without garbage
+		b.ReportMetric(float64(runtime.NumGoroutine())/float64(servers), "goroutines/server")
+		begin = time.Now()
+		for _, srv := range all {
+			srv.Close()
+		}
+		b.ReportMetric(time.Since(begin).Seconds(), "stop-s")
+	}
+}
+
+// resident returns the resident memory of the process in MB; zero where it is unknown.
+func resident(b *testing.B) float64 {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0
+	}
+	_, line, _ := strings.Cut(string(status), "VmRSS:")
+	var kilobytes float64
+	if _, err := fmt.Sscanf(line, "%f", &kilobytes); err != nil {
+		b.Fatal(err)
+	}
+	return kilobytes / 1024
+}
+
+// BenchmarkFork forks a server of 50,000 objects: until the fork answers requests, and lists one of them.
+func BenchmarkFork(b *testing.B) {
+	srv := testserver.New(b)
+	c := connect(b, srv.Config())
+	data := map[string]string{"k": strings.Repeat("x", 1000)}
+	for i := range 50_000 {
+		m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("m%05d", i)}, Data: data}
+		must(c.CoreV1().ConfigMaps("default").Create(b.Context(), m, metav1.CreateOptions{}))(b)
+	}
+	for b.Loop() {
+		fork := srv.Fork(b)
+		must(connect(b, fork.Config()).CoreV1().ConfigMaps("default").Get(b.Context(), "m49999", metav1.GetOptions{}))(b)
+		b.StopTimer()
+		fork.Close()
+		b.StartTimer()
+	}
+}
+
+// BenchmarkCreateAndWatch creates an object, and waits until an open watch delivers it.
+func BenchmarkCreateAndWatch(b *testing.B) {
+	srv := testserver.New(b)
+	c := connect(b, srv.Config())
+	w := follow(b, c, createMap(b, c, "first").ResourceVersion)
+	i := 0
+	for b.Loop() {
+		i++
+		name := fmt.Sprint("m", i)
+		createMap(b, c, name)
+		if got := next(b, w); got != "ADDED "+name {
+			b.Fatal(got)
+		}
+	}
+}

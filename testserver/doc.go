@@ -1,0 +1,42 @@
+// Package testserver runs a Kubernetes API server inside a Go test: the server of `keepwatch serve`, with its data in
+// memory, ready in a fraction of a second, and gone without a trace when the test ends.
+//
+//	func TestController(t *testing.T) {
+//		srv := testserver.New(t, testserver.CRDs(os.DirFS("config/crd")))
+//		client, err := client.New(srv.Config(), client.Options{})
+//
+// It is an API server, not a fake: admission, validation by schemas, server-side apply, conflicts, status
+// subresources, watches and finalizers are those of k8s.io/apiserver. Dependents of deleted owners
+// are deleted. No controllers of workloads run: nothing schedules or starts pods. Package controlplane describes what is
+// served.
+//
+// # Many servers
+//
+// Servers in one process share code and the metrics of the Kubernetes libraries, nothing else: parallel tests each
+// have their own. [Server.Fork] is a second server with the same objects, of which it copies none. So an expensive
+// setup is made once, and each test begins with it.
+//
+// # Faults
+//
+// A controller that works with a test server has seen no fault yet. These are what a real cluster does to it
+// sooner or later:
+//
+//	Expire      the history is gone: a watch from an earlier revision receives 410
+//	CutWatches  the connections of all watches break
+//	Restart     the server stops, and starts again on the same port
+//	Rewind      the server restarts with the objects of an earlier revision: a restored backup
+//	Conflict    the next updates are answered 409
+//	Fail        the next requests that match are answered with a status
+//	Delay       requests that match are answered later
+//
+// [Server.Requests] returns what the server was asked.
+//
+// # Files
+//
+//	server.go    Server: New, its clients, Fork, Restart, Rewind, Close
+//	options.go   the options of New
+//	setup.go     creates the CustomResourceDefinitions and objects of the options
+//	manifest.go  reads them from files
+//	faults.go    Conflict, Fail, Delay, CutWatches
+//	request.go   Request, Match, and the log of requests
+package testserver

@@ -1,0 +1,79 @@
+package testserver
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Option is an option of [New].
+type Option func(*options)
+
+type options struct {
+	etcd    bool
+	rbac    bool
+	version string
+	crds    []fs.FS
+	objects []runtime.Object
+	invalid error // of an option; New fails with it
+}
+
+// CRDs creates the CustomResourceDefinitions in YAML or JSON files before New returns, and waits until their
+// resources are served. Each source is an fs.FS, of which every file that ends in .yaml, .yml or .json is read, or a
+// string with the path of such a file or of a folder. Documents of other kinds are ignored, so that a folder may have
+// a kustomization.
+func CRDs(sources ...any) Option {
+	return func(o *options) {
+		for _, source := range sources {
+			switch source := source.(type) {
+			case fs.FS:
+				o.crds = append(o.crds, source)
+			case string:
+				files, err := filesAt(source)
+				if err != nil {
+					o.invalid = fmt.Errorf("CRDs: %w", err)
+					return
+				}
+				o.crds = append(o.crds, files)
+			default:
+				o.invalid = fmt.Errorf("CRDs: a %T is neither an fs.FS nor a path", source)
+				return
+			}
+		}
+	}
+}
+
+// filesAt returns a folder, or a folder with nothing but one file.
+func filesAt(path string) (fs.FS, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if info.IsDir() {
+		return os.DirFS(path), nil
+	}
+	return oneFile{os.DirFS(filepath.Dir(path)), filepath.Base(path)}, nil
+}
+
+// Objects creates objects before New returns, in this order, after the CustomResourceDefinitions. They may be typed,
+// of a type in client-go's scheme, or unstructured. Namespaced ones without a namespace are created in default. A status
+// that an object has is written, too.
+func Objects(objects ...runtime.Object) Option {
+	return func(o *options) { o.objects = append(o.objects, objects...) }
+}
+
+// Etcd stores the objects in a real etcd, embedded in the process, instead of memory. The server then starts and stops
+// slower, and can be neither forked nor rewound nor restarted.
+func Etcd() Option { return func(o *options) { o.etcd = true } }
+
+// Version sets the release that /version answers, like "1.34". It changes nothing else. The default is the release of
+// the libraries.
+func Version(release string) Option { return func(o *options) { o.version = release } }
+
+// RBAC enforces the roles and bindings in the API, with the default ones of Kubernetes. Users of [Server.User] may then do
+// what is granted to them or their groups; the administrator of [Server.Config] may do everything. Without it, every user
+// may.
+func RBAC() Option { return func(o *options) { o.rbac = true } }

@@ -1,0 +1,101 @@
+package testserver
+
+import (
+	"net/http"
+	"sync"
+	"time"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/request"
+)
+
+// Request is a request that the server received, after authentication and authorization.
+type Request struct {
+	// Verb is get, list, watch, create, update, patch, delete or deletecollection. For a path that is not a resource's,
+	// it is the method in lower case.
+	Verb string
+	// Group, Version, Resource, Subresource, Namespace and Name are empty where the request has none.
+	Group, Version, Resource, Subresource, Namespace, Name string
+	// Path is the path, and Query the parameters, as they were sent.
+	Path, Query string
+	User        string
+	UserAgent   string
+	// Status is the HTTP status of the answer. It is zero while there is none: for a request in progress.
+	Status int
+	// Begun is when the request was received.
+	Begun time.Time
+}
+
+// Match selects requests.
+type Match func(Request) bool
+
+// Verb matches requests of a verb on a resource, like "update", "pods"; with a subresource, "pods/status". An empty
+// verb or resource matches any. A resource without a subresource does not match one with it.
+func Verb(verb, resource string) Match {
+	return func(r Request) bool {
+		name := r.Resource
+		if r.Subresource != "" {
+			name += "/" + r.Subresource
+		}
+		return (verb == "" || verb == r.Verb) && (resource == "" || resource == name)
+	}
+}
+
+// By matches the requests of a user that match m.
+func By(name string, m Match) Match {
+	return func(r Request) bool { return r.User == name && m(r) }
+}
+
+// requestOf describes a request. It reports false for one of the server's own clients.
+func requestOf(r *http.Request) (Request, bool) {
+	described := Request{Path: r.URL.Path, Query: r.URL.RawQuery, UserAgent: r.UserAgent(), Begun: time.Now()}
+	if by, ok := request.UserFrom(r.Context()); ok {
+		described.User = by.GetName()
+	}
+	if info, ok := request.RequestInfoFrom(r.Context()); ok {
+		described.Verb = info.Verb
+		described.Group, described.Version, described.Resource = info.APIGroup, info.APIVersion, info.Resource
+		described.Subresource, described.Namespace, described.Name = info.Subresource, info.Namespace, info.Name
+	}
+	return described, described.User != user.APIServerUser
+}
+
+// maxRequests is the number of requests that the log keeps: the newest.
+const maxRequests = 100_000
+
+// requestLog has the newest requests, oldest first.
+type requestLog struct {
+	mu       sync.Mutex
+	requests []*Request
+}
+
+// add adds a request, whose answer the returned function records.
+func (l *requestLog) add(r Request) (answered func(status int)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.requests) >= maxRequests {
+		l.requests = append([]*Request(nil), l.requests[maxRequests/2:]...)
+	}
+	l.requests = append(l.requests, &r)
+	return func(status int) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		r.Status = status
+	}
+}
+
+func (l *requestLog) matching(m Match) []Request {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	found := []Request{}
+	for _, r := range l.requests {
+		if m == nil || m(*r) {
+			found = append(found, *r)
+		}
+	}
+	return found
+}
+
+// Requests returns the requests that the server received since its start or fork and that match, the oldest first;
+// nil matches all. Those of the server's own clients are not in it, and of very many only the newest 50,000 at least.
+func (s *Server) Requests(m Match) []Request { return s.faults.log.matching(m) }
