@@ -1,4 +1,4 @@
-# The image of keepwatch-apiserver. It is laid out as registry.k8s.io/kube-apiserver, so that either can
+# The images of keepwatch-apiserver and of keepwatch. The former is laid out as registry.k8s.io/kube-apiserver, so that either can
 # take the other's place: kube-apiserver is in the PATH, and the entry point is Kubernetes' log runner.
 # It has no file but these two: time zones and certificate authorities are in the program.
 #
@@ -6,8 +6,30 @@
 #	docker buildx build --platform linux/amd64,linux/arm64 --target root .  # for kubeadm
 #	make image                                                              # both, without Docker
 #
-# make image evaluates the stages behind the first one itself (folder image), with the files that make
-# has built here. So they may only copy from the first one, and set the configuration.
+# make image and make dist evaluate the stages from scratch themselves (folder image), with the files that make
+# has built here. So these may only copy from the build stages, and set the configuration.
+
+# keepwatch itself, for the charts in deploy/helm, is a stage of its own:
+#
+#	docker buildx build --platform linux/amd64,linux/arm64 --target keepwatch .    # with Docker
+#	make dist                                                                      # without, beside the binaries
+
+FROM --platform=$BUILDPLATFORM golang:1.26.8 AS build-keepwatch
+ARG TARGETARCH
+ARG VERSION=devel
+WORKDIR /src
+COPY . .
+RUN make bin/dist/keepwatch-linux-$TARGETARCH VERSION=$VERSION
+
+FROM scratch AS keepwatch
+ARG TARGETARCH
+COPY --from=build-keepwatch --chmod=755 /src/bin/dist/keepwatch-linux-$TARGETARCH /usr/local/bin/keepwatch
+ENV PATH=/usr/local/bin
+LABEL org.opencontainers.image.title=keepwatch
+LABEL org.opencontainers.image.source=https://github.com/keepwatch/keepwatch
+LABEL org.opencontainers.image.licenses=Apache-2.0
+USER 65532:65532
+ENTRYPOINT ["/usr/local/bin/keepwatch"]
 
 FROM --platform=$BUILDPLATFORM golang:1.26.8 AS build
 ARG TARGETARCH

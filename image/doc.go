@@ -1,4 +1,4 @@
-// Command image builds the image of keepwatch-apiserver from the repository's Dockerfile, without Docker.
+// Command image builds the images of keepwatch-apiserver and keepwatch from the repository's Dockerfile, without Docker.
 //
 //	go run . -context .. -arch amd64,arm64 -o ../bin/image.tar nonroot=localhost/keepwatch-apiserver:v1.37.2
 //
@@ -10,8 +10,8 @@
 // configuration. Any other instruction is an error. COPY --from names a stage that builds files; they are
 // read from the context, at the same path below that stage's WORKDIR.
 //
-// It is a module of its own, because no other part of Keepwatch needs its two libraries: Docker's own
-// parser of Dockerfiles, and Google's library of images.
+// It is a module of its own, because no other part of Keepwatch needs its libraries: Docker's own
+// parser of Dockerfiles, Google's library of images, and in the command sbom that of CycloneDX.
 //
 // # Files
 //
@@ -19,4 +19,5 @@
 //	stage.go    what a stage of the Dockerfile has
 //	layer.go    the files as a layer, and an image of it
 //	archive.go  the OCI archive
+//	sbom/       a command: what a binary is made of
 package main

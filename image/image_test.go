@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -33,6 +34,7 @@ func folder(t *testing.T) string {
 		for _, program := range []string{"keepwatch-apiserver", "kube-log-runner"} {
 			files[filepath.Join("bin", "linux-"+arch, program)] = program + " for " + arch
 		}
+		files[filepath.Join("bin", "dist", "keepwatch-linux-"+arch)] = "keepwatch for " + arch
 	}
 	for name, text := range files {
 		file := filepath.Join(dir, name)
@@ -43,11 +45,11 @@ func folder(t *testing.T) string {
 	return dir
 }
 
-// build returns the archive of both stages.
+// build returns the archive of all stages.
 func build(t *testing.T, dir string) []byte {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "image.tar")
-	if err := run(dir, archs, out, []string{"nonroot=localhost/a:v1", "root=localhost/a:v1-root"}); err != nil {
+	if err := run(dir, archs, out, []string{"nonroot=localhost/a:v1", "root=localhost/a:v1-root", "keepwatch=localhost/k:v1"}); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(out)
@@ -75,9 +77,17 @@ func TestArchiveIsReproducible(t *testing.T) {
 	}
 }
 
-// The image has kube-apiserver in its PATH and an entry point, and its user is as the stage says.
+// The images have their programs in the PATH and an entry point, and their user is as the stage says.
 func TestStages(t *testing.T) {
-	for name, user := range map[string]string{"localhost/a:v1": "65532:65532", "localhost/a:v1-root": ""} {
+	apiserver := map[string]string{"usr/local/bin/kube-apiserver": "keepwatch-apiserver", "go-runner": "kube-log-runner"}
+	for name, want := range map[string]struct {
+		user, entry string
+		files       map[string]string
+	}{
+		"localhost/a:v1":      {"65532:65532", "/go-runner", apiserver},
+		"localhost/a:v1-root": {"", "/go-runner", apiserver},
+		"localhost/k:v1":      {"65532:65532", "/usr/local/bin/keepwatch", map[string]string{"usr/local/bin/keepwatch": "keepwatch"}},
+	} {
 		for _, arch := range archs {
 			image := read(t, build(t, folder(t)), name, arch)
 			config, err := image.ConfigFile()
@@ -85,24 +95,18 @@ func TestStages(t *testing.T) {
 				t.Fatal(err)
 			}
 			c := config.Config
-			if c.User != user || !slices.Equal(c.Entrypoint, []string{"/go-runner"}) || !slices.Contains(strings.Split(strings.TrimPrefix(c.Env[0], "PATH="), ":"), "/usr/local/bin") {
+			if c.User != want.user || !slices.Equal(c.Entrypoint, []string{want.entry}) || !slices.Contains(strings.Split(strings.TrimPrefix(c.Env[0], "PATH="), ":"), "/usr/local/bin") {
 				t.Errorf("%s for %s has the configuration %+v", name, arch, c)
 			}
 			if config.Architecture != arch || config.OS != "linux" || !config.Created.Equal(time.Unix(0, 0)) {
 				t.Errorf("%s: %s/%s, created %v", name, config.OS, config.Architecture, config.Created)
 			}
-			want := map[string]string{
-				"usr": "", "usr/local": "", "usr/local/bin": "",
-				"usr/local/bin/kube-apiserver": "keepwatch-apiserver for " + arch, "go-runner": "kube-log-runner for " + arch,
+			expected := map[string]string{"usr": "", "usr/local": "", "usr/local/bin": ""}
+			for path, program := range want.files {
+				expected[path] = program + " for " + arch
 			}
-			for path, text := range files(t, image) {
-				if want[path] != text {
-					t.Errorf("%s for %s: %s has %q", name, arch, path, text)
-				}
-				delete(want, path)
-			}
-			if len(want) > 0 {
-				t.Errorf("%s for %s lacks %v", name, arch, want)
+			if got := files(t, image); !maps.Equal(got, expected) {
+				t.Errorf("%s for %s has %q, want %q", name, arch, got, expected)
 			}
 		}
 	}

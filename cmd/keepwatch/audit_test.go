@@ -27,7 +27,7 @@ func startServers(t *testing.T) servers {
 	t.Cleanup(func() { os.RemoveAll(data) })
 	start := func(args ...string) string {
 		file := filepath.Join(t.TempDir(), "kubeconfig")
-		startProcess(t, append([]string{"serve", "--listen", "127.0.0.1:0", "--kubeconfig-out", file}, args...)...).waitReady(t)
+		startProcess(t, append([]string{"serve", "--controllers=false", "--listen", "127.0.0.1:0", "--kubeconfig-out", file}, args...)...).waitReady(t)
 		return file
 	}
 	s := servers{
@@ -63,7 +63,7 @@ func TestAuditCommand(t *testing.T) {
 		stdout, stderr string // regular expressions
 	}{
 		{"twins", []string{"cm,secrets,ns", "-A", "--against", s.twin}, 0,
-			`(?s)^RESOURCE .*\nconfigmaps +\d+ +3 +3 +0 +0 +0 +equal, digest [0-9a-f]{16}\nsecrets .*\nnamespaces +\d+ +2 .*\n$`, `^$`},
+			`(?s)^RESOURCE .*\nconfigmaps +\d+ +3 +3 +0 +0 +0 +equal, digest [0-9a-f]{16}\nsecrets .*\nnamespaces +\d+ +4 .*\n$`, `^$`},
 		{"twins, the other way round, one object", []string{"configmaps", "b", "--kubeconfig", s.twin, "--against", s.first}, 0, `\nconfigmaps +\d+ +1 +1 .*\n$`, `^$`},
 		{"a selector", []string{"configmaps", "-l", "app!=web", "--against", s.twin, "--chunk-size=1"}, 0, `\nconfigmaps +\d+ +0 +0 .*\n$`, `^$`},
 		{"another cluster", []string{"configmaps", "--against", s.other}, 2, `\nconfigmaps +- .* not compared\n$`, `servers of different clusters .*--contents compares those\n$`},

@@ -1,18 +1,35 @@
 // Keepwatch serves the Kubernetes API and writes the changes of a resource as a stream.
-// `keepwatch --help` describes its subcommands.
+// `keepwatch --help` describes its subcommands. Under the name kube-apiserver, etcd or kubectl it is that program;
+// `keepwatch assets` makes the names.
 //
 // Exit codes: 0 ended on request, 1 error, 2 wrong usage, 130 interrupted; audit has diff's. Data goes to
 // stdout, messages to stderr.
 //
 //	main.go            runs a subcommand, and returns its exit code
 //	serve.go           keepwatch serve
+//	assets.go          keepwatch assets, which gives this program the names of the three below
+//	assets_apiserver.go  kube-apiserver
+//	assets_etcd.go     etcd
+//	assets_kubectl.go  kubectl
+//	assets_parent.go   ends a server with the process that started it
 //	serve_log.go       removes reports about clients from the log
 //	proxy.go           keepwatch proxy
+//	proxy_serving.go   its certificate
+//	proxy_rights.go    the ClusterRole that it needs
+//	top.go             keepwatch top
 //	resource.go        the flags that select objects; resolves the resource, and identifies the cluster
 //	watch.go           keepwatch watch
+//	watch_several.go   several types: the transfer of sync, with the output as its sink
 //	watch_startup.go   retries requests before the stream begins
 //	watch_output.go    output formats
 //	watch_status.go    messages on stderr
+//	sync.go            keepwatch sync
+//	sync_config.go     the resources and the sink of sync: flags and file
+//	sync_run.go        runs the transfer of sync
+//	sync_types.go      types that join and leave: *.example.com
+//	sync_report.go     messages of sync on stderr
+//	sync_metrics.go    metrics and readiness of sync
+//	sync_status.go     keepwatch sync status
 //	audit.go           keepwatch audit
 //	conform.go         keepwatch conform
 //	faults.go          keepwatch faults
@@ -27,18 +44,31 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 
 	"github.com/spf13/cobra"
+	_ "golang.org/x/crypto/x509roots/fallback" // certificate authorities, in an image that has none
 	"k8s.io/klog/v2"
 )
 
 func main() {
+	name := filepath.Base(os.Args[0])
+	if name == kubectlName {
+		runKubectl() // it handles signals itself
+		return
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process immediately
-	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	code := runAs(ctx, name, os.Args[1:], os.Stdout, os.Stderr)
 	os.Exit(code)
 }
+
+// program runs until it is done or ctx is. Its errors may have an exit code.
+type program func(ctx context.Context, args []string, stdout, stderr io.Writer) error
+
+// programs are what this binary is under other names.
+var programs = map[string]program{apiServerName: runAPIServer, etcdName: runEtcd}
 
 // The exit codes of errors. The code 0 means that the command ended on request.
 const (
@@ -62,15 +92,22 @@ func (e *exitError) Error() string {
 
 func (e *exitError) Unwrap() error { return e.err }
 
-// run runs the command and returns the exit code.
+// run runs keepwatch and returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	return runAs(ctx, keepwatchName, args, stdout, stderr)
+}
+
+const keepwatchName = "keepwatch"
+
+// runAs runs the program of a name, which is keepwatch unless it is one of programs, and returns the exit code.
+func runAs(ctx context.Context, name string, args []string, stdout, stderr io.Writer) int {
 	errorsOnly := slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn})
 	klog.SetSlogLogger(slog.New(libraryLog{errorsOnly, ctx}))
-	root := newRootCommand()
-	root.SetArgs(args)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
-	err := root.ExecuteContext(ctx)
+	run, ok := programs[name]
+	if !ok {
+		name, run = keepwatchName, runKeepwatch
+	}
+	err := run(ctx, args, stdout, stderr)
 	if err == nil {
 		return 0
 	}
@@ -82,11 +119,20 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if message == "" {
 		return code
 	}
-	fmt.Fprintln(stderr, "keepwatch: "+message)
+	fmt.Fprintln(stderr, name+": "+message)
 	if code == codeUsage {
-		fmt.Fprintln(stderr, "See 'keepwatch --help'.")
+		fmt.Fprintf(stderr, "See '%s --help'.\n", name)
 	}
 	return code
+}
+
+// runKeepwatch runs a subcommand.
+func runKeepwatch(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	root := newRootCommand()
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	return root.ExecuteContext(ctx)
 }
 
 // libraryLog logs the errors of the Kubernetes libraries until ctx is done. It drops reports about
@@ -126,7 +172,7 @@ func newRootCommand() *cobra.Command {
 		},
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{codeUsage, err} })
-	root.AddCommand(newServeCommand(), newWatchCommand(), newConformCommand(), newAuditCommand(), newFaultsCommand(), newProxyCommand(), newVersionCommand())
+	root.AddCommand(newServeCommand(), newAssetsCommand(), newWatchCommand(), newSyncCommand(), newConformCommand(), newAuditCommand(), newFaultsCommand(), newProxyCommand(), newTopCommand(), newVersionCommand())
 	return root
 }
 

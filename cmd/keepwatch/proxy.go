@@ -3,21 +3,22 @@ package main
 import (
 	"context"
 	"crypto/rand"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"log"
 	"net"
 	"net/http"
+	"runtime/debug"
 	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-	"k8s.io/client-go/util/cert"
 
 	"github.com/keepwatch/keepwatch/internal/watchhistory"
 	"github.com/keepwatch/keepwatch/proxy"
@@ -26,15 +27,17 @@ import (
 
 const proxyHelp = `Answer the reads of a cluster's API from memory, in front of its API server.
 
-The proxy follows each resource that clients read, by one watch. It answers LIST, GET and WATCH in JSON
-with the server's bytes and resource versions, and forwards all other requests. When the server restarts
-or compacts its history, the clients' watches stay open.
+The proxy follows each resource that clients read, by one watch for each encoding. It answers LIST, GET and
+WATCH in JSON and protobuf with the server's bytes and resource versions, and forwards all other requests. When
+the server restarts or compacts its history, the clients' watches stay open.
 
 The API server decides about every read, also while a watch is open: clients send their own bearer tokens.
-A client that uses the file --kubeconfig-out acts as the user of --kubeconfig. Client certificates do not
-pass through the proxy.
+A client that uses the file --kubeconfig-out acts as the user of --kubeconfig. Clients with a certificate of the
+cluster's authority need --impersonate: the proxy then acts as the user of the certificate, and needs the right
+to act as anybody.
 
-Secrets are forwarded and never stored, unless --cache-secrets is given.`
+Without a kubeconfig, in a pod, the proxy has the identity of its service account; --print-rbac prints the
+ClusterRole that it needs. Secrets are forwarded and never stored, unless --cache names them.`
 
 // proxyOptions are the flags of proxy.
 type proxyOptions struct {
@@ -42,8 +45,12 @@ type proxyOptions struct {
 	listen            string
 	kubeconfigOut     string
 	certFile, keyFile string
-	secrets           bool
+	cache, noCache    []string
+	printRBAC         bool
+	impersonate       bool
 	history           watchhistory.History
+	memory            byteSize
+	state             string
 }
 
 // newProxyCommand returns `keepwatch proxy`.
@@ -55,23 +62,39 @@ func newProxyCommand() *cobra.Command {
 		Short:                 "Answer the reads of a cluster's API from memory, in front of its API server",
 		Long:                  proxyHelp,
 		Example: `  keepwatch proxy --kubeconfig cluster.kubeconfig
-  kubectl --kubeconfig keepwatch-proxy.kubeconfig get pods -A --watch`,
+  kubectl --kubeconfig keepwatch-proxy.kubeconfig get pods -A --watch
+
+  keepwatch proxy --cache pods,nodes,deployments.apps --print-rbac | kubectl apply -f -`,
 		Args: usage(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), cmd.ErrOrStderr()) },
+	}
+	cmd.RunE = func(*cobra.Command, []string) error {
+		selection, err := proxy.ParseSelection(o.cache, o.noCache)
+		switch {
+		case err != nil:
+			return &exitError{codeUsage, fmt.Errorf("--cache, --no-cache: %w", err)}
+		case o.printRBAC:
+			return o.printRights(selection, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		}
+		return o.run(cmd.Context(), selection, cmd.Flags().Changed("kubeconfig-out"), cmd.ErrOrStderr())
 	}
 	flags := cmd.Flags()
 	o.config.AddFlags(flags)
 	flags.StringVar(&o.listen, "listen", "127.0.0.1:7443", "serve HTTPS on this address; port 0 uses a free port")
-	flags.StringVar(&o.kubeconfigOut, "kubeconfig-out", "./keepwatch-proxy.kubeconfig", "write a kubeconfig for the proxy to this file; who can read it acts as the user of --kubeconfig. Empty writes none")
-	flags.StringVar(&o.certFile, "tls-cert-file", "", "serving certificate (default a self-signed one)")
+	flags.StringVar(&o.kubeconfigOut, "kubeconfig-out", "./keepwatch-proxy.kubeconfig", "write a kubeconfig for the proxy to this file; who can read it acts as the user of --kubeconfig. Empty writes none, as does the default in a pod")
+	flags.StringVar(&o.certFile, "tls-cert-file", "", "serving certificate, read again when the file changes (default a self-signed one)")
 	flags.StringVar(&o.keyFile, "tls-private-key-file", "", "key of --tls-cert-file")
-	flags.BoolVar(&o.secrets, "cache-secrets", false, "answer reads of Secrets from memory, too")
+	flags.StringSliceVar(&o.cache, "cache", nil, "answer reads of these resources from memory, as resource[.group]: pods,deployments.apps; * is all but Secrets, which must be named (default *)")
+	flags.StringSliceVar(&o.noCache, "no-cache", nil, "forward reads of these resources, as resource[.group]")
+	flags.BoolVar(&o.printRBAC, "print-rbac", false, "print the ClusterRole that the proxy's identity needs for --cache, --no-cache and --impersonate, and exit")
+	flags.BoolVar(&o.impersonate, "impersonate", false, "accept client certificates and front proxies of the cluster, and act as the users that they name; the proxy's identity then needs the right to impersonate everybody")
 	flags.Var(&o.history, "watch-history", watchhistory.Usage)
+	flags.StringVar(&o.state, "state", "", "directory for an index of what is cached, without contents and without Secrets: with it clients' watches resume after a restart of the proxy")
+	flags.Var(&o.memory, "memory-limit", "soft limit of the process's memory, such as 2Gi: when there is no room left, the server answers for whole resources again, the largest idle one first (default none)")
 	return cmd
 }
 
-// run serves until ctx is done.
-func (o *proxyOptions) run(ctx context.Context, stderr io.Writer) error {
+// run serves until ctx is done. named is true if the user has named the kubeconfig to write.
+func (o *proxyOptions) run(ctx context.Context, selection proxy.Selection, named bool, stderr io.Writer) (err error) {
 	hideClientDisconnects()
 	if (o.certFile == "") != (o.keyFile == "") {
 		return &exitError{codeUsage, errors.New("--tls-cert-file and --tls-private-key-file belong together: give both or none")}
@@ -80,11 +103,30 @@ func (o *proxyOptions) run(ctx context.Context, stderr io.Writer) error {
 	if err != nil {
 		return &exitError{codeUsage, err}
 	}
+	if o.impersonate && server.Impersonate.UserName != "" {
+		return &exitError{codeUsage, errors.New("--impersonate and --as exclude each other: the proxy would act as its clients' users with the rights of its own user, not of the one of --as")}
+	}
+	if !named && inPod(server) {
+		o.kubeconfigOut = "" // clients there have tokens of their own
+	}
 	token := ""
 	if o.kubeconfigOut != "" {
 		token = rand.Text()
 	}
-	p, err := proxy.New(proxy.Config{Server: server, OwnToken: token, Secrets: o.secrets, History: store.Options{WindowBytes: o.history.Bytes, WindowAge: o.history.Age}})
+	if o.memory > 0 {
+		debug.SetMemoryLimit(int64(o.memory))
+	}
+	var state *proxy.State
+	if o.state != "" {
+		if state, err = proxy.OpenState(o.state); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, state.Close()) }()
+	}
+	p, err := proxy.New(proxy.Config{
+		Server: server, OwnToken: token, Impersonate: o.impersonate, Cached: selection, MemoryLimit: int64(o.memory), State: state,
+		History: store.Options{WindowBytes: o.history.Bytes, WindowAge: o.history.Age},
+	})
 	if err != nil {
 		return err
 	}
@@ -93,32 +135,59 @@ func (o *proxyOptions) run(ctx context.Context, stderr io.Writer) error {
 		return err
 	}
 	defer listener.Close()
-	pair, authority, err := o.certificate(listener.Addr())
+	serving, err := o.newServing(listener.Addr(), p.ClientAuthorities())
 	if err != nil {
 		return err
 	}
 	address := "https://" + listener.Addr().String()
 	files := ""
 	if o.kubeconfigOut != "" {
-		if err := writeProxyKubeconfig(o.kubeconfigOut, address, authority, token); err != nil {
+		if err := writeProxyKubeconfig(o.kubeconfigOut, address, serving.authority, token); err != nil {
 			return err
 		}
 		files = ", kubeconfig " + o.kubeconfigOut
 	}
 	fmt.Fprintf(stderr, "keepwatch: proxy of %s at %s%s\n", server.Host, address, files)
-	return serveProxy(ctx, p, tls.NewListener(listener, &tls.Config{
-		Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
-	}))
+	return serveProxy(ctx, p, serving, listener)
+}
+
+// inPod reports whether the proxy has the identity of a pod's service account.
+func inPod(server *rest.Config) bool {
+	return server.BearerTokenFile == "/var/run/secrets/kubernetes.io/serviceaccount/token" // as rest.InClusterConfig
+}
+
+// byteSize is a number of bytes as in 2Gi. It is a pflag.Value.
+type byteSize int64
+
+func (b *byteSize) String() string {
+	if *b == 0 {
+		return ""
+	}
+	return resource.NewQuantity(int64(*b), resource.BinarySI).String()
+}
+
+// Type returns the name of the value in the help.
+func (*byteSize) Type() string { return "size" }
+
+// Set parses the flag.
+func (b *byteSize) Set(text string) error {
+	size, err := resource.ParseQuantity(text)
+	if err != nil || size.Value() <= 0 {
+		return fmt.Errorf("%q is not a size above zero, such as 512Mi or 2Gi", text)
+	}
+	*b = byteSize(size.Value())
+	return nil
 }
 
 // endTimeout bounds the wait for the requests that are open at the end.
 const endTimeout = 5 * time.Second
 
 // serveProxy serves until ctx is done or the listener fails.
-func serveProxy(ctx context.Context, p *proxy.Proxy, listener net.Listener) error {
+func serveProxy(ctx context.Context, p *proxy.Proxy, serving *proxyServing, listener net.Listener) error {
 	running, stop := context.WithCancel(ctx)
 	var following sync.WaitGroup
 	following.Go(func() { p.Run(running) })
+	following.Go(func() { serving.run(running) })
 	defer following.Wait()
 	defer stop()
 	s := &http.Server{
@@ -126,7 +195,7 @@ func serveProxy(ctx context.Context, p *proxy.Proxy, listener net.Listener) erro
 		ErrorLog: log.New(io.Discard, "", 0), // mistakes of clients
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- s.Serve(listener) }()
+	go func() { ended <- s.Serve(serving.listen(listener)) }()
 	select {
 	case err := <-ended:
 		return err
@@ -140,24 +209,6 @@ func serveProxy(ctx context.Context, p *proxy.Proxy, listener net.Listener) erro
 	}
 	<-ended
 	return nil
-}
-
-// certificate returns the serving certificate, and the authority that clients need for a self-signed one.
-func (o *proxyOptions) certificate(address net.Addr) (tls.Certificate, []byte, error) {
-	if o.certFile != "" {
-		pair, err := tls.LoadX509KeyPair(o.certFile, o.keyFile)
-		return pair, nil, err
-	}
-	host, _, err := net.SplitHostPort(address.String())
-	if err != nil {
-		return tls.Certificate{}, nil, err
-	}
-	certificate, key, err := cert.GenerateSelfSignedCertKey(host, []net.IP{net.IPv4(127, 0, 0, 1)}, []string{"localhost"})
-	if err != nil {
-		return tls.Certificate{}, nil, err
-	}
-	pair, err := tls.X509KeyPair(certificate, key)
-	return pair, certificate, err
 }
 
 // writeProxyKubeconfig writes a kubeconfig that only this user can read.

@@ -3,12 +3,19 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/keepwatch/keepwatch/proxy"
 )
 
 // In front of a server, a client with the proxy's kubeconfig reads, watches and writes as the server's.
@@ -41,11 +48,21 @@ func TestProxyCommand(t *testing.T) {
 }
 
 func TestProxyUsage(t *testing.T) {
-	for _, args := range [][]string{{"--tls-cert-file", "x"}, {"--tls-private-key-file", "x"}, {"argument"}, {"--watch-history", "x"}, {"--kubeconfig", "missing"}} {
+	for _, args := range [][]string{{"--tls-cert-file", "x"}, {"--tls-private-key-file", "x"}, {"argument"}, {"--watch-history", "x"}, {"--kubeconfig", "missing"},
+		{"--cache", "pods/log"}, {"--no-cache", "*"}, {"--cache", "pods", "--no-cache", "pods"}, {"--cache", "Pods", "--print-rbac"}, {"--memory-limit", "0"}, {"--memory-limit", "much"}} {
 		code, stdout, stderr := execute(t, append([]string{"proxy"}, args...)...)
 		if code != 2 || stdout != "" || !strings.HasPrefix(stderr, "keepwatch: ") {
 			t.Errorf("%v: exit %d, stdout %q, stderr %q", args, code, stdout, stderr)
 		}
+	}
+}
+
+// A proxy that acts as another user does not act as its clients' users, too.
+func TestProxyImpersonatesOnce(t *testing.T) {
+	cluster(t)
+	code, _, stderr := execute(t, "proxy", "--listen", "127.0.0.1:0", "--kubeconfig-out", "", "--as", "ada", "--impersonate")
+	if code != 2 || !strings.Contains(stderr, "--impersonate and --as exclude each other") {
+		t.Errorf("exit %d, stderr %q", code, stderr)
 	}
 }
 
@@ -63,5 +80,51 @@ func TestProxyKeepsOtherKubeconfigs(t *testing.T) {
 	}
 	if after, err := os.ReadFile(theirs); string(after) != string(before) || err != nil {
 		t.Errorf("the file is changed, %v", err)
+	}
+}
+
+// --print-rbac needs no cluster if all resources are named, and otherwise prints those of the cluster but Secrets.
+func TestProxyRights(t *testing.T) {
+	rights := func(flags ...string) (rules []rbacv1.PolicyRule) {
+		code, stdout, stderr := execute(t, append([]string{"proxy", "--print-rbac"}, flags...)...)
+		var role rbacv1.ClusterRole
+		if err := yaml.UnmarshalStrict([]byte(stdout), &role); code != 0 || err != nil || role.Kind != "ClusterRole" || role.Name != "keepwatch-proxy" {
+			t.Fatalf("%v: exit %d, %v, %s, stderr %q", flags, code, err, stdout, stderr)
+		}
+		return role.Rules[5:]
+	}
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "missing"))
+	verbs := []string{"get", "list", "watch"}
+	want := []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"nodes", "pods"}, Verbs: verbs}, {APIGroups: []string{"apps"}, Resources: []string{"deployments"}, Verbs: verbs},
+	}
+	if got := rights("--cache", "pods,deployments.apps", "--cache", "nodes"); !reflect.DeepEqual(got, want) {
+		t.Errorf("the named ones: %v", got)
+	}
+	if got := rights("--cache", "pods", "--impersonate"); len(got) != 4 || !reflect.DeepEqual(got[1:], proxy.ImpersonationRules()) {
+		t.Errorf("with impersonation: %v", got)
+	}
+	if code, _, stderr := execute(t, "proxy", "--print-rbac"); code != 1 || !strings.Contains(stderr, "unless --cache names them all") {
+		t.Errorf("without a cluster: exit %d, %q", code, stderr)
+	}
+	cluster(t)
+	core := rights("--no-cache", "events")[0].Resources
+	for name, want := range map[string]bool{"configmaps": true, "secrets": false, "events": false} {
+		if slices.Contains(core, name) != want {
+			t.Errorf("%s among %v, want %v", name, core, want)
+		}
+	}
+	if core = rights("--cache", "*,secrets")[0].Resources; !slices.Contains(core, "secrets") {
+		t.Errorf("Secrets that are named are not among %v", core)
+	}
+}
+
+// With a service account's identity no kubeconfig is written.
+func TestProxyInPod(t *testing.T) {
+	if inPod(&rest.Config{BearerToken: "x"}) || inPod(&rest.Config{BearerTokenFile: "/home/x/token"}) {
+		t.Error("a user's credentials are taken for a service account's")
+	}
+	if !inPod(&rest.Config{BearerTokenFile: "/var/run/secrets/kubernetes.io/serviceaccount/token"}) {
+		t.Error("a service account's credentials are not known")
 	}
 }

@@ -70,9 +70,6 @@ func parseTypeAndName(args []string) (typeAndName, error) {
 	if len(args) == 0 {
 		return typeAndName{}, errors.New("give the type of the resource, for example pods")
 	}
-	if strings.Contains(args[0], ",") {
-		return typeAndName{}, fmt.Errorf("a stream has one resource type: run keepwatch once for each of %s", args[0])
-	}
 	var a typeAndName
 	kind, name, slash := strings.Cut(args[0], "/")
 	a.kind, a.name = kind, name
@@ -238,17 +235,26 @@ func checkVerbs(ctx context.Context, types discovery.DiscoveryInterfaceWithConte
 // identityTimeout bounds one request for the identity of the cluster.
 const identityTimeout = 10 * time.Second
 
-// identity returns the identity of the stream in a state on disk. A cluster is identified by the UID of
-// its namespace kube-system, or by its address if that namespace cannot be read or does not exist.
+// identity returns the identity of the stream in a state on disk.
 func (t *resourceTarget) identity(ctx context.Context, repeat repeat) (stream.Identity, error) {
-	id := stream.Identity{
-		Cluster:  stream.Cluster{Server: t.config.Host},
-		Resource: t.name(), Namespace: t.namespace,
+	cluster, err := clusterOf(ctx, t.config, repeat)
+	return t.identityIn(cluster), err
+}
+
+func (t *resourceTarget) identityIn(cluster stream.Cluster) stream.Identity {
+	return stream.Identity{
+		Cluster: cluster, Resource: t.name(), Namespace: t.namespace,
 		LabelSelector: t.labels, FieldSelector: t.fields,
 	}
-	client, err := metadata.NewForConfig(t.config)
+}
+
+// clusterOf identifies the cluster of a server by the UID of its namespace kube-system, or by its address
+// if that namespace cannot be read or does not exist.
+func clusterOf(ctx context.Context, config *rest.Config, repeat repeat) (stream.Cluster, error) {
+	cluster := stream.Cluster{Server: config.Host}
+	client, err := metadata.NewForConfig(config)
 	if err != nil {
-		return stream.Identity{}, err
+		return stream.Cluster{}, err
 	}
 	namespaces := client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"})
 	err = repeat(ctx, func(ctx context.Context) error {
@@ -257,11 +263,11 @@ func (t *resourceTarget) identity(ctx context.Context, repeat repeat) (stream.Id
 		o, err := namespaces.Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
 		switch {
 		case err == nil:
-			id.Cluster.UID = string(o.UID)
+			cluster.UID = string(o.UID)
 		case !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err):
 			return fmt.Errorf("can't read the identity of the cluster from its namespace kube-system: %w", withoutAddress(err))
 		}
 		return nil
 	})
-	return id, err
+	return cluster, err
 }

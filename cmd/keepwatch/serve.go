@@ -17,21 +17,31 @@ import (
 	"github.com/keepwatch/keepwatch/internal/watchhistory"
 )
 
-const serveHelp = `Serve the Kubernetes API from one process, over an embedded etcd.
+const serveHelp = `Serve the Kubernetes API from one process, with its data in memory or in an embedded etcd.
+
+Without --data-dir all data is in memory, and is gone when the server ends. With --data-dir it is in an embedded
+etcd in that folder; --etcd uses one in a temporary folder, and --etcd-servers an etcd of yours.
 
 It is a real API server without a cluster: custom resource definitions with validation, defaulting,
 subresources and conversion, server-side apply, watches, discovery and OpenAPI, and the built-in
-kinds of the core, apps, autoscaling, batch, coordination, discovery, events, networking, node,
-policy, rbac, scheduling and storage groups. Admission and conversion webhooks are called if they
+kinds of the core, apps, autoscaling, batch, certificates, coordination, discovery, events, networking,
+node, policy, rbac, scheduling and storage groups. Admission and conversion webhooks are called if they
 are registered by URL: without a cluster network the server cannot reach a service.
 
-No controllers run. Nothing schedules or starts pods, creates the pods of a Deployment, deletes the
-dependents of a deleted owner, or renews anything; nothing expires except events (after an hour).
-Only the contents of deleted namespaces are deleted. A deleted pod is deleted immediately.
+No controllers of workloads run. Nothing schedules or starts pods, creates the pods of a Deployment,
+or renews anything; nothing expires except events (after an hour). A deleted pod is deleted immediately.
+The contents of deleted namespaces are deleted. Unless --controllers=false, the dependents of deleted
+owners are deleted, too, each namespace gets its service account and kube-root-ca.crt, and approved
+CertificateSigningRequests for clients of this server are signed.
 
-Not enforced: RBAC (every client with the token may do everything, also when it impersonates another
-user, and kubectl auth can-i answers yes), quotas, limits, and admission beyond namespaces and
-webhooks. The specs of built-in kinds are checked for their structure, names and metadata, and not
+Service accounts have tokens: kubectl create token. A token ends with its account, or with the pod, Secret or
+node that it is bound to.
+
+With --authorization-mode RBAC, roles and bindings decide what users may do, beginning with Kubernetes'
+default ones; the token's user may do everything, and impersonate everybody. Without it, every user may
+do everything, and kubectl auth can-i answers yes.
+
+Not enforced: quotas, limits, and admission beyond namespaces and webhooks. The specs of built-in kinds are checked for their structure, names and metadata, and not
 for their values. Only common defaults are set. Services get no addresses or ports.
 
 A data folder that is in use or damaged is refused, and its files are not changed. Only --verify
@@ -41,7 +51,7 @@ func newServeCommand() *cobra.Command {
 	var options controlplane.Options
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "Serve the Kubernetes API from this process, over an embedded etcd",
+		Short: "Serve the Kubernetes API from this process, with its data in memory or in an embedded etcd",
 		Long:  serveHelp,
 		Example: `  keepwatch serve
   keepwatch serve --data-dir ./data --listen 127.0.0.1:0
@@ -52,10 +62,13 @@ func newServeCommand() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&options.DataDir, "data-dir", "", "the folder of all data (default a temporary one, removed at the end)")
+	flags.StringVar(&options.DataDir, "data-dir", "", "the folder of all data, in an embedded etcd (default: all data is in memory, and gone at the end)")
+	flags.BoolVar(&options.TemporaryEtcd, "etcd", false, "use an embedded etcd in a temporary folder, removed at the end, instead of memory")
 	flags.StringVar(&options.Listen, "listen", "127.0.0.1:6443", "serve HTTPS on this address; port 0 uses a free port")
 	flags.StringVar(&options.Kubeconfig, "kubeconfig-out", "./keepwatch.kubeconfig", "write a kubeconfig for the server to this file once it is ready")
-	flags.StringVar(&options.Token, "token", "", "bearer token of the only user (default the token in the data folder, or a new one)")
+	flags.StringVar(&options.Token, "token", "", "bearer token of the administrator (default the token in the data folder, or a new one)")
+	flags.BoolVar(&options.Controllers, "controllers", true, "run the controllers that make no pods; false is kube-apiserver without kube-controller-manager")
+	flags.StringVar((*string)(&options.Authorization), "authorization-mode", string(controlplane.AlwaysAllow), "what users may do: \"AlwaysAllow\", or \"RBAC\" for what roles and bindings allow")
 	flags.StringSliceVar(&options.Etcd.Servers, "etcd-servers", nil, "use this etcd (scheme://host:port, comma separated) instead of the embedded one; read-only if another server has written to it")
 	flags.BoolVar(&options.Adopt, "adopt", false, "make --etcd-servers this server's own, permanently, although another server has written to it: write without validation, compact, and delete namespaces with only the kinds that this server serves (default: serve it read-only)")
 	flags.StringVar(&options.Etcd.CAFile, "etcd-cafile", "", "certificate authority of --etcd-servers")
@@ -63,7 +76,7 @@ func newServeCommand() *cobra.Command {
 	flags.StringVar(&options.Etcd.KeyFile, "etcd-keyfile", "", "key of --etcd-certfile")
 	flags.BoolVar(&options.Verify, "verify", false, "read every object in etcd before the server is ready, and end with exit code 1 if one is damaged")
 	flags.Int64Var(&options.QuotaBackendBytes, "quota-backend-bytes", 0, "size of the embedded etcd's database at which creates and updates are refused (default 8 GiB)")
-	flags.StringVar((*string)(&options.Storage), "storage", string(controlplane.StoreStorage), "implementation of reads and watches: \"store\", or \"upstream\" for k8s.io/apiserver's watch cache")
+	flags.StringVar((*string)(&options.Storage), "storage", string(controlplane.StoreStorage), "implementation of reads and watches: \"store\", or \"upstream\" for k8s.io/apiserver's watch cache, which needs an etcd (--etcd without another one)")
 	flags.Var((*watchhistory.History)(&options.WatchHistory), "watch-history", watchhistory.Usage)
 	return cmd
 }
@@ -79,9 +92,36 @@ const (
 	startFloor = 256 << 20
 )
 
-// serve runs a server until ctx is done.
+// describeData says where a server has its data.
+func describeData(options controlplane.Options, dir string) string {
+	switch {
+	case dir == "":
+		return "data in memory, gone at the end (--data-dir keeps it)"
+	case options.DataDir == "":
+		return "temporary data in " + dir
+	}
+	return "data in " + dir
+}
+
+// serve runs a server until ctx is done, and reports on stderr when it is ready.
 func serve(ctx context.Context, options controlplane.Options, stderr io.Writer) error {
 	start := time.Now()
+	return runServer(ctx, options, func(server *controlplane.Server) {
+		fmt.Fprintf(stderr, "keepwatch: ready in %.1fs at %s, kubeconfig %s, %s\n",
+			time.Since(start).Seconds(), server.RESTConfig().Host, options.Kubeconfig, describeData(options, server.DataDir()))
+		if options.Verify {
+			objects, unknown := server.Verified()
+			fmt.Fprintf(stderr, "keepwatch: verified %d objects in etcd; %d keys belong to no resource of this server\n", objects, unknown)
+		}
+		if server.ReadOnly() {
+			fmt.Fprintf(stderr, "keepwatch: read-only: the etcd at %s holds data that another server has written; see --adopt\n",
+				strings.Join(options.Etcd.Servers, ","))
+		}
+	})
+}
+
+// runServer runs a server until ctx is done. It calls ready once, when the server answers all requests.
+func runServer(ctx context.Context, options controlplane.Options, ready func(*controlplane.Server)) error {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
@@ -105,20 +145,7 @@ func serve(ctx context.Context, options controlplane.Options, stderr io.Writer) 
 	go func() { ended <- server.Run(ctx) }()
 	select {
 	case <-server.Ready():
-		data := "temporary data in "
-		if options.DataDir != "" {
-			data = "data in "
-		}
-		fmt.Fprintf(stderr, "keepwatch: ready in %.1fs at %s, kubeconfig %s, %s%s\n",
-			time.Since(start).Seconds(), server.RESTConfig().Host, options.Kubeconfig, data, server.DataDir())
-		if options.Verify {
-			objects, unknown := server.Verified()
-			fmt.Fprintf(stderr, "keepwatch: verified %d objects in etcd; %d keys belong to no resource of this server\n", objects, unknown)
-		}
-		if server.ReadOnly() {
-			fmt.Fprintf(stderr, "keepwatch: read-only: the etcd at %s holds data that another server has written; see --adopt\n",
-				strings.Join(options.Etcd.Servers, ","))
-		}
+		ready(server)
 	case err := <-ended:
 		return err
 	}

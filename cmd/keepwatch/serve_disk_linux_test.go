@@ -64,7 +64,7 @@ func (d disk) freeSpace(t *testing.T) {
 func (d disk) serve(t *testing.T) (p *process, kubeconfig string) {
 	t.Helper()
 	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
-	return startProcess(t, "serve", "--listen", "127.0.0.1:0", "--kubeconfig-out", kubeconfig, "--data-dir", filepath.Join(d.path, "data")), kubeconfig
+	return startProcess(t, "serve", "--controllers=false", "--listen", "127.0.0.1:0", "--kubeconfig-out", kubeconfig, "--data-dir", filepath.Join(d.path, "data")), kubeconfig
 }
 
 // exitInTime is exit with exitTimeout.

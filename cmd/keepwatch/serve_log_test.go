@@ -23,7 +23,7 @@ import (
 // Clients that send a wrong token, or disconnect during a response or a watch, are not logged.
 func TestServeLogsNoDisconnects(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "kubeconfig")
-	p := startProcess(t, "serve", "--listen", "127.0.0.1:0", "--kubeconfig-out", file)
+	p := startProcess(t, "serve", "--controllers=false", "--listen", "127.0.0.1:0", "--kubeconfig-out", file)
 	line := p.waitReady(t)
 	config, err := clientcmd.BuildConfigFromFlags("", file)
 	if err != nil {

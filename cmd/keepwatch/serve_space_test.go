@@ -184,12 +184,17 @@ func large(name string) *corev1.ConfigMap {
 
 func clientOf(t *testing.T, kubeconfig string) kubernetes.Interface {
 	t.Helper()
+	return kubernetes.NewForConfigOrDie(configOf(t, kubeconfig))
+}
+
+func configOf(t *testing.T, kubeconfig string) *rest.Config {
+	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		t.Fatal(err)
 	}
 	config.QPS = -1
-	return kubernetes.NewForConfigOrDie(config)
+	return config
 }
 
 func health(t *testing.T, kubeconfig, path string) (code int, body string) {

@@ -33,6 +33,7 @@ func TestMain(m *testing.M) {
 			syscall.Umask(0)
 		}
 		main()
+		os.Exit(0) // kubectl returns
 	}
 	os.Exit(m.Run())
 }
@@ -64,7 +65,7 @@ func TestServeHelp(t *testing.T) {
 	if code != 0 {
 		t.Errorf("exit %d", code)
 	}
-	for _, text := range []string{"No controllers run", "Not enforced: RBAC", "--data-dir", "--listen", "--etcd-servers", "--adopt", "--kubeconfig-out", "--token"} {
+	for _, text := range []string{"No controllers of workloads run", "Not enforced: quotas", "--authorization-mode", "--controllers", "--data-dir", "--etcd ", "in memory", "--listen", "--etcd-servers", "--adopt", "--kubeconfig-out", "--token"} {
 		if !strings.Contains(stdout, text) {
 			t.Errorf("the help lacks %q", text)
 		}
@@ -122,7 +123,12 @@ func startWith(t *testing.T, starter []string, args ...string) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	line := slices.Concat(starter, []string{self}, args)
+	return startLine(t, slices.Concat(starter, []string{self}, args))
+}
+
+// startLine starts the process of a command line, in which this test binary is keepwatch.
+func startLine(t *testing.T, line []string) *process {
+	t.Helper()
 	p := &process{Cmd: exec.Command(line[0], line[1:]...), stderr: &output{}, ended: make(chan error, 1)}
 	p.Env = append(os.Environ(), "KEEPWATCH_TEST_AS_MAIN=1")
 	p.Stdout, p.Stderr = io.Discard, p.stderr
@@ -185,12 +191,20 @@ func (p *process) waitReady(t *testing.T) string {
 // A session: the line on stderr when the server is ready, a client with the kubeconfig, an open watch,
 // and the end by a signal. Stderr has no other line.
 func TestServeUntilSignal(t *testing.T) {
-	for _, sig := range []os.Signal{syscall.SIGTERM, os.Interrupt} {
+	for _, c := range []struct {
+		sig  os.Signal
+		args []string
+		data string
+	}{
+		{syscall.SIGTERM, nil, `data in memory, gone at the end \(--data-dir keeps it\)()`},
+		{os.Interrupt, []string{"--etcd"}, `temporary data in (\S+)`},
+	} {
+		sig := c.sig
 		t.Run(sig.String(), func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "kubeconfig")
-			p := startProcess(t, "serve", "--listen", "127.0.0.1:0", "--kubeconfig-out", file)
+			p := startProcess(t, append([]string{"serve", "--listen", "127.0.0.1:0", "--kubeconfig-out", file}, c.args...)...)
 			line := p.waitReady(t)
-			form := regexp.MustCompile(`^keepwatch: ready in \d+\.\ds at (https://127\.0\.0\.1:\d+), kubeconfig (\S+), temporary data in (\S+)\n$`)
+			form := regexp.MustCompile(`^keepwatch: ready in \d+\.\ds at (https://127\.0\.0\.1:\d+), kubeconfig (\S+), ` + c.data + `\n$`)
 			match := form.FindStringSubmatch(line)
 			if match == nil || match[2] != file {
 				t.Fatalf("stderr is %q", line)

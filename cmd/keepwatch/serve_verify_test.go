@@ -14,7 +14,7 @@ import (
 // --verify finds an object whose name was changed by a flipped bit in etcd's database.
 func TestServeVerifies(t *testing.T) {
 	dir, file := t.TempDir(), filepath.Join(t.TempDir(), "kubeconfig")
-	args := []string{"serve", "--verify", "--listen", "127.0.0.1:0", "--kubeconfig-out", file, "--data-dir", dir}
+	args := []string{"serve", "--controllers=false", "--verify", "--listen", "127.0.0.1:0", "--kubeconfig-out", file, "--data-dir", dir}
 	p := startProcess(t, args...)
 	waitLine(t, p, "keepwatch: verified 0 objects in etcd; 0 keys belong to no resource of this server\n")
 	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "victim"}}
@@ -23,7 +23,7 @@ func TestServeVerifies(t *testing.T) {
 	}
 	terminate(t, p)
 	p = startProcess(t, args...)
-	waitLine(t, p, "keepwatch: verified 3 objects in etcd; 0 keys belong to no resource of this server\n")
+	waitLine(t, p, "keepwatch: verified 6 objects in etcd; 0 keys belong to no resource of this server\n")
 	terminate(t, p)
 
 	database := filepath.Join(dir, "etcd", "member", "snap", "db")
@@ -40,7 +40,7 @@ func TestServeVerifies(t *testing.T) {
 		t.Errorf("exit %d", code)
 	}
 	text := p.stderr.String()
-	if !strings.Contains(text, `1 of 3 objects in etcd are damaged: "/registry/configmaps/default/victim": the object is "default/vicuim"; restore a copy`) || strings.Count(text, "\n") != 1 {
+	if !strings.Contains(text, `1 of 6 objects in etcd are damaged: "/registry/configmaps/default/victim": the object is "default/vicuim"; restore a copy`) || strings.Count(text, "\n") != 1 {
 		t.Errorf("stderr is %q", text)
 	}
 }

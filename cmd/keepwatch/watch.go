@@ -17,7 +17,7 @@ import (
 	"github.com/keepwatch/keepwatch/stream"
 )
 
-const watchHelp = `Print the objects of one resource type, and then every change of them, until the command is ended.
+const watchHelp = `Print the objects of resource types, and then every change of them, until the command is ended.
 
 The stream resumes after expired revisions, lost and half-open connections, overload, restarts and
 upgrades of the server. At the start it also waits for a server that cannot be reached, is overloaded
@@ -39,6 +39,15 @@ lines are
                        to the next SYNCED are the difference; deleted objects have metadata only
   {"type":"BOOKMARK","revision":"180"}   with --bookmarks: all events up to 180 were printed
 
+With several types (pods,deployments.apps or *.example.com) SYNCED and BOOKMARK name the types that are complete at the
+revision, and GAP the type whose history is lost:
+
+  {"type":"SYNCED","revision":"125","count":420,"resources":["pods","deployments.apps"]}
+                       every event of these types up to 125 was printed; later ones may be among those printed
+
+Types in one etcd have one SYNCED; a type in another etcd, often events, has its own. When a type of *.example.com appears
+or is deleted, SYNCED follows again.
+
 The other output formats are kubectl's. With them, GAP and SYNCED are messages on stderr, and
 bookmarks are not shown. Stderr has a line for each reconnect and its reason; reconnects of a watch
 without changes are reported once.
@@ -56,6 +65,9 @@ stdout closes it, SIGPIPE ends the process, which shells show as 141.`
 
 const watchExample = `  # All changes of pods, in all namespaces
   keepwatch watch pods -A
+
+  # Two types, complete at one revision
+  keepwatch watch pods,deployments.apps -A
 
   # One deployment, as a table
   keepwatch watch deploy.apps web -o table
@@ -80,9 +92,9 @@ type watchOptions struct {
 func newWatchCommand() *cobra.Command {
 	o := &watchOptions{resourceFlags: newResourceFlags(), output: newOutputFlags()}
 	cmd := &cobra.Command{
-		Use:                   "watch TYPE[.VERSION][.GROUP] [NAME] [flags]",
+		Use:                   "watch TYPE[.VERSION][.GROUP][,TYPE...] [NAME] [flags]",
 		DisableFlagsInUseLine: true,
-		Short:                 "Print the objects of one resource type, and every change of them, without losing any",
+		Short:                 "Print the objects of resource types, and every change of them, without losing any",
 		Long:                  watchHelp,
 		Example:               watchExample,
 		ValidArgsFunction:     cobra.NoFileCompletions,
@@ -100,7 +112,12 @@ func newWatchCommand() *cobra.Command {
 }
 
 func (o *watchOptions) run(cmd *cobra.Command, args []string) error {
-	arg, err := parseTypeAndName(args)
+	several := severalTypes(args)
+	var arg typeAndName
+	var err error
+	if !several {
+		arg, err = parseTypeAndName(args)
+	}
 	if err != nil {
 		return &exitError{codeUsage, err}
 	}
@@ -123,6 +140,9 @@ func (o *watchOptions) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	klog.SetLogger(klog.Logger{}) // drops all logs of the libraries: their errors are returned
+	if several {
+		return ending(ctx, o.runSeveral(ctx, args, output, stdout, cmd.ErrOrStderr()))
+	}
 	status := newStatusPrinter(cmd.ErrOrStderr(), stdout)
 	target, err := o.resolve(ctx, status.retryRequest, arg, selection, "list", "watch")
 	if err == nil {
@@ -146,6 +166,9 @@ func (o *watchOptions) follow(ctx context.Context, target *resourceTarget, outpu
 	}
 	state := stream.InMemory()
 	if o.stateDir != "" {
+		if err := checkSingleState(o.stateDir); err != nil {
+			return err
+		}
 		id, err := target.identity(ctx, status.retryRequest)
 		if err != nil {
 			return err

@@ -34,7 +34,7 @@ func cluster(t *testing.T) *kubernetes.Clientset {
 	t.Helper()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "kubeconfig")
-	startProcess(t, "serve", "--listen", "127.0.0.1:0", "--kubeconfig-out", file).waitReady(t)
+	startProcess(t, "serve", "--controllers=false", "--listen", "127.0.0.1:0", "--kubeconfig-out", file).waitReady(t)
 	t.Setenv("KUBECONFIG", file)
 	t.Setenv("KUBECACHEDIR", filepath.Join(dir, "cache"))
 	config, err := clientcmd.BuildConfigFromFlags("", file)
@@ -83,7 +83,12 @@ func TestWatchUsage(t *testing.T) {
 		want string
 	}{
 		{nil, "give the type"},
-		{[]string{"pods,services"}, "run keepwatch once for each of pods,services"},
+		{[]string{"pods,services", "a"}, "a name can't be combined with several types"},
+		{[]string{"pods,services/a"}, "give types and not objects"},
+		{[]string{"pods,"}, "the resource type is missing"},
+		{[]string{"*"}, "is no pattern: *.GROUP"},
+		{[]string{"pods,w*.example.com"}, "is no pattern: *.GROUP"},
+		{[]string{"*.Example.com"}, "is no pattern: *.GROUP"},
 		{[]string{"pods", "a", "b"}, `not "pods a b"`},
 		{[]string{"pods/a", "b"}, "a stream has one resource type"},
 		{[]string{"pods/a", "pods/b"}, "a stream has one resource type"},
@@ -155,7 +160,7 @@ func testWatchOutputs(t *testing.T, client kubernetes.Interface) {
 		{[]string{"cm", "--chunk-size", "0", "-o", "name"}, []string{"configmap/one", "configmap/two"}, "objects: 2"},
 		{[]string{"deploy.apps", "-o", "name"}, nil, "deployments.apps: synced"},
 		{[]string{"deployments.v1.apps"}, []string{`{"type":"SYNCED","revision":"…`}, ""},
-		{[]string{"ns", "-n", "nowhere", "-o", "name"}, []string{"namespace/default", "namespace/kube-system"}, "objects: 2"},
+		{[]string{"ns", "-n", "nowhere", "-o", "name"}, []string{"namespace/default", "namespace/kube-node-lease", "namespace/kube-public", "namespace/kube-system"}, "objects: 4"},
 		{[]string{"cm", "-o", "table"}, []string{"NAME   DATA   AGE", "one    0      …", "two    0      …"}, "objects: 2"},
 		{[]string{"cm", "-A", "-o", "wide"}, []string{"NAMESPACE   NAME   DATA   AGE", "default     one    0      …", "default     two    0      …"}, "objects: 2"},
 		{[]string{"cm", "-o", "table", "--output-watch-events"}, []string{"EVENT   …", "ADDED      one    0      …", "ADDED      two    0      …"}, "objects: 2"},

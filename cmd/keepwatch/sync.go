@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
+
+	"github.com/keepwatch/keepwatch/source/kube"
+	"github.com/keepwatch/keepwatch/stream/sink"
+)
+
+const syncHelp = `Store the objects of several resource types, and every change of them, until the command is ended: in a
+SQLite file, in Postgres, as lines of JSON in files, as CloudEvents in an HTTP server, or as messages in Kafka or
+NATS JetStream.
+
+In a database each state of each object is a row, with the revisions and the times between which it was valid.
+Rows and cursor are written in one transaction: after any crash, of the command, the database or the server,
+each change is stored once. If the server no longer has the history, the difference is stored, deletions
+included, and the gap is declared in the table gaps.
+
+Files and HTTP servers receive each change with a stable id, as keepwatch watch prints it. The cursor is in the
+directory of --state, and after a crash the last changes may be repeated with the same ids. None is missing.
+
+  sqlite:FILE            a file, which is created; any program may read it at the same time
+  postgres://USER@HOST/DATABASE?search_path=SCHEMA
+                         tables in that schema, which is created; passwords may come from ~/.pgpass or PGPASSWORD.
+                         A second process for the same schema waits as a standby
+  files:DIRECTORY        lines of JSON in files, which are closed by size and age. Read the files of manifest.json in
+                         order, each up to its number of bytes: whole lines, after any crash
+  https://HOST/PATH      an HTTP server that receives CloudEvents 1.0; 2xx means that it has stored them. Other answers
+                         are repeated, with the wait of Retry-After; an event that it refuses becomes a line in
+                         dead-letters.ndjson in the directory of --state; 410 ends the command
+  kafka://HOST/TOPICS    each change is a record, with the object's UID as its key; TOPICS is a template such as
+                         k8s.{resource}. Records and cursor are one transaction: read them with read_committed
+  nats://HOST/STREAM     each change is a message of JetStream; ?kv=BUCKET in place of STREAM: the current objects
+
+The resource types of one etcd share its revisions. SYNCED at a revision means that all of them are complete
+at it. A type in another etcd, often events, is recognized by its revisions and is complete on its own.
+
+*.example.com stands for every type of the API group example.com. Types join when their CustomResourceDefinitions
+are established, and leave when these are deleted: their objects are then stored as deleted, within a gap. SYNCED
+follows again at a revision at which all types are complete.
+
+The file of -f has the same in YAML:
+
+  to: sqlite:state.db
+  retention: 720h                       # of states that were replaced or deleted; default: for ever
+                                        # files: state, shape, rotateSize, rotateAge, compress
+                                        # https: state, shape, mode, signingKey
+  resources:
+  - resource: pods                      # TYPE[.VERSION][.GROUP], or *.GROUP
+    namespace: shop                     # default: all
+    selector: app=web
+    fieldSelector: spec.nodeName=n1
+    fields: [spec.nodeName, "{.spec.containers[*].image}"]
+    redact: ["{.spec.containers[*].env[*].value}"]
+    drop: [managedFields]
+  - resource: deployments.apps
+    metadataOnly: true
+
+Exit codes: 0 ended on request (SIGTERM, or --until-synced has stored everything), 1 error, 2 wrong usage,
+130 interrupted (SIGINT).`
+
+const syncExample = `  # Pods and deployments of all namespaces, in a file
+  keepwatch sync pods,deployments.apps -A --to sqlite:state.db
+
+  # The state of a namespace, once
+  keepwatch sync configmaps -n shop --to sqlite:state.db --until-synced
+
+  # Every change as a line of JSON, in compressed files
+  keepwatch sync pods,deployments.apps -A --to files:changes --compress zstd
+
+  # Nodes, and every type of a group, also those that are defined later
+  keepwatch sync 'nodes,*.example.com' -A --to sqlite:state.db
+
+  # What a database has
+  keepwatch sync status --to sqlite:state.db`
+
+// syncOptions are the flags of sync.
+type syncOptions struct {
+	resourceFlags
+	file           string
+	settings       syncSettings
+	namespaceSet   bool
+	resource       syncResource // the settings of each type of the arguments
+	includeSecrets bool
+	untilSynced    bool
+	idleTimeout    time.Duration
+	endpoint       string
+	maxLag         time.Duration
+	representation kube.Representation // of objects, unless a type has metadata only
+}
+
+// newSyncCommand returns `keepwatch sync`.
+func newSyncCommand() *cobra.Command {
+	o := &syncOptions{resourceFlags: newResourceFlags()}
+	cmd := &cobra.Command{
+		Use:                   "sync TYPE[.VERSION][.GROUP][,TYPE...][,*.GROUP...] --to DATABASE [flags]",
+		DisableFlagsInUseLine: true,
+		Short:                 "Store the objects of several resource types, and every change of them: SQLite, Postgres, files, HTTP, Kafka, NATS",
+		Long:                  syncHelp,
+		Example:               syncExample,
+		ValidArgsFunction:     cobra.NoFileCompletions,
+		RunE:                  func(cmd *cobra.Command, args []string) error { return o.run(cmd, args) },
+	}
+	flags := cmd.Flags()
+	o.resourceFlags.addTo(flags)
+	o.addSinkFlags(cmd)
+	flags.DurationVar(&o.settings.Retention.Duration, "retention", 0, "delete states this long after they were replaced or deleted; 0 retains them for ever")
+	flags.StringVar(&o.settings.Shape, "shape", "", "format of changes in files and HTTP requests: events, as keepwatch watch prints them, or debezium")
+	flags.StringVar(&o.settings.RotateSize, "rotate-size", "", "close a file at this size before compression (default 256Mi)")
+	flags.DurationVar(&o.settings.RotateAge.Duration, "rotate-age", 0, "close a file at this age; 0 means 1h")
+	flags.StringVar(&o.settings.Mode, "mode", "", "how CloudEvents are in HTTP requests: structured, binary or batched (default structured)")
+	flags.StringVar(&o.settings.SigningKey, "signing-key", "", "sign HTTP requests with the key in this file, 24 bytes or more in base64")
+	flags.StringVar(&o.settings.Compress, "compress", "", "compress closed files: none, gzip or zstd")
+	flags.StringArrayVar(&o.resource.Fields, "fields", nil, "store these fields only, besides name, namespace and UID: a path such as spec.nodeName or {.spec.containers[*].image}; may be repeated")
+	flags.StringArrayVar(&o.resource.Redact, "redact", nil, "replace the values at this path by REDACTED; may be repeated")
+	flags.StringSliceVar(&o.resource.Drop, "drop", nil, "drop these parts of objects; managedFields is the only one")
+	flags.BoolVar(&o.resource.MetadataOnly, "metadata-only", false, "request and store only the metadata of objects")
+	flags.BoolVar(&o.includeSecrets, "include-secrets", false, "permit the resource type secrets: their values are stored as plain text, unless they are redacted")
+	flags.BoolVar(&o.untilSynced, "until-synced", false, "end when all types are stored and complete at one revision")
+	flags.DurationVar(&o.idleTimeout, "idle-timeout", kube.DefaultIdleTimeout, "open a watch again after this time without an event, more than 0")
+	flags.StringVar(&o.endpoint, "metrics-bind-address", "0", "serve /metrics and /readyz on this address, for example :8080; 0 for none")
+	flags.DurationVar(&o.maxLag, "max-lag", 5*time.Minute, "/readyz fails when a type was not confirmed to be current for this long")
+	cmd.AddCommand(newSyncStatusCommand())
+	return cmd
+}
+
+// addSinkFlags adds the flags that name the database.
+func (o *syncOptions) addSinkFlags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&o.settings.To, "to", "", "where changes are stored: sqlite:FILE, postgres://..., files:DIRECTORY, https://..., kafka://... or nats://...")
+	cmd.Flags().StringVar(&o.settings.State, "state", "", "directory with the cursors of files and HTTP servers (default for files: state in their directory)")
+	cmd.Flags().StringVarP(&o.file, "filename", "f", "", "read the database and the resource types from this YAML file")
+}
+
+func (o *syncOptions) run(cmd *cobra.Command, args []string) error {
+	o.namespaceSet = cmd.Flags().Changed("namespace")
+	settings, err := o.complete(args)
+	if err == nil {
+		err = o.check()
+	}
+	if err == nil && o.idleTimeout <= 0 {
+		err = fmt.Errorf("--idle-timeout must be more than 0: %v", o.idleTimeout)
+	}
+	if err == nil && o.maxLag <= 0 {
+		err = fmt.Errorf("--max-lag must be more than 0: %v", o.maxLag)
+	}
+	if err != nil {
+		return &exitError{codeUsage, err}
+	}
+	klog.SetLogger(klog.Logger{}) // drops all logs of the libraries: their errors are returned
+	ctx := cmd.Context()
+	return ending(ctx, o.sync(ctx, settings, cmd.ErrOrStderr()))
+}
+
+// sync resolves the resources and transfers them. It returns the reason of the end, never nil.
+func (o *syncOptions) sync(ctx context.Context, settings *syncSettings, stderr io.Writer) error {
+	open := func(r *syncRun) (sink.Sink, error) {
+		return settings.open(func(err error, wait time.Duration) { r.transfer.Retrying(err, wait) })
+	}
+	return o.follow(ctx, settings.Resources, open, newSyncReport(stderr))
+}

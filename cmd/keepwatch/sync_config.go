@@ -1,0 +1,246 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+
+	"github.com/keepwatch/keepwatch/stream/project"
+)
+
+// syncSettings are the sink and the resources: the file of -f, or the same from flags.
+type syncSettings struct {
+	sinkSettings `json:",inline"`
+	Resources    []syncResource `json:"resources"`
+}
+
+// timeSpan is a time as text: 720h.
+type timeSpan struct{ time.Duration }
+
+func (t *timeSpan) UnmarshalJSON(text []byte) error {
+	var value string
+	err := json.Unmarshal(text, &value)
+	if err == nil {
+		t.Duration, err = time.ParseDuration(value)
+	}
+	if err != nil {
+		return fmt.Errorf("retention and rotateAge must be times such as 720h, not %s", text)
+	}
+	return nil
+}
+
+// parse reads the settings from YAML. An error names the field.
+func (s *syncSettings) parse(text []byte) error {
+	converted, err := yaml.YAMLToJSONStrict(text)
+	if err != nil {
+		return err
+	}
+	strict, err := kjson.UnmarshalStrict(converted, s)
+	return errors.Join(append(strict[:min(1, len(strict))], err)...)
+}
+
+// syncResource selects objects of one type, and what is stored of them.
+type syncResource struct {
+	Resource      string   `json:"resource"`
+	Namespace     string   `json:"namespace"` // empty: all
+	Selector      string   `json:"selector"`
+	FieldSelector string   `json:"fieldSelector"`
+	Fields        []string `json:"fields"`
+	Redact        []string `json:"redact"`
+	Drop          []string `json:"drop"`
+	MetadataOnly  bool     `json:"metadataOnly"`
+
+	group      string // of a pattern *.GROUP, otherwise empty
+	place      string // in messages: "resources[1]", or the type in the arguments
+	projection *project.Projection
+	selection  selection
+}
+
+// complete returns the settings of the file or of the flags, checked as far as that is possible without a
+// server.
+func (o *syncOptions) complete(args []string) (*syncSettings, error) {
+	settings := &o.settings
+	var err error
+	if o.file != "" {
+		settings, err = o.readFile(args)
+	} else {
+		err = o.addArguments(args)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if _, err := settings.open(nil); err != nil {
+		return nil, err
+	}
+	return settings, settings.completeResources()
+}
+
+// completeResources checks and parses the settings of the resources.
+func (s *syncSettings) completeResources() error {
+	for i := range s.Resources {
+		r := &s.Resources[i]
+		if err := r.complete(); err != nil {
+			return fmt.Errorf("%s: %w", r.place, err)
+		}
+	}
+	return nil
+}
+
+// addArguments adds the types of the arguments to the settings of the flags.
+func (o *syncOptions) addArguments(args []string) error {
+	switch {
+	case len(args) == 0:
+		return errors.New("give the types of the resources, for example pods,deployments.apps, or a file with -f")
+	case len(args) > 1:
+		return fmt.Errorf("give the types as one argument, for example %s", strings.Join(args, ","))
+	}
+	o.resource.Selector, o.resource.FieldSelector = o.labelSelector, o.fieldSelector
+	for _, name := range strings.Split(args[0], ",") {
+		r := o.resource
+		r.Resource, r.place = name, name
+		if strings.Contains(name, "/") {
+			return fmt.Errorf("give types and not objects: %q", name)
+		}
+		o.settings.Resources = append(o.settings.Resources, r)
+	}
+	return nil
+}
+
+// readFile reads the file of -f. --to takes precedence over it.
+func (o *syncOptions) readFile(args []string) (*syncSettings, error) {
+	if len(args) > 0 || o.allNamespaces || o.namespaceSet || o.labelSelector != "" || o.fieldSelector != "" || o.resource.set() || o.settings.given("state") != "" {
+		return nil, errors.New("with -f, the file has the types, namespaces, selectors, fields and the settings of the sink: remove them from the command line")
+	}
+	text, err := os.ReadFile(o.file)
+	if err != nil {
+		return nil, err
+	}
+	settings := &syncSettings{}
+	if err := settings.parse(text); err != nil {
+		return nil, fmt.Errorf("%s: %w", o.file, err)
+	}
+	settings.To = cmp.Or(o.settings.To, settings.To)
+	settings.State = cmp.Or(o.settings.State, settings.State)
+	if len(settings.Resources) == 0 {
+		return nil, fmt.Errorf("%s: resources is empty", o.file)
+	}
+	for i := range settings.Resources {
+		settings.Resources[i].place = fmt.Sprintf("%s: resources[%d]", o.file, i)
+	}
+	return settings, nil
+}
+
+// set reports whether any setting of objects is given.
+func (r *syncResource) set() bool {
+	return len(r.Fields)+len(r.Redact)+len(r.Drop) > 0 || r.MetadataOnly
+}
+
+// complete checks and parses the settings.
+func (r *syncResource) complete() error {
+	if r.Resource == "" {
+		return errors.New("the resource type is missing")
+	}
+	if err := r.parsePattern(); err != nil {
+		return err
+	}
+	for _, part := range r.Drop {
+		if part != "managedFields" {
+			return fmt.Errorf("drop: only managedFields can be dropped, not %q", part)
+		}
+	}
+	byLabel, err := labels.Parse(r.Selector)
+	if err != nil {
+		return fmt.Errorf("selector %q: %w", r.Selector, err)
+	}
+	byField, err := fields.ParseSelector(r.FieldSelector)
+	if err != nil {
+		return fmt.Errorf("fieldSelector %q: %w", r.FieldSelector, err)
+	}
+	r.selection = selection{labels: byLabel.String(), fields: byField.String()}
+	r.projection, err = project.New(project.Options{Fields: r.Fields, Redact: r.Redact})
+	return err
+}
+
+// parsePattern sets the group of a pattern.
+func (r *syncResource) parsePattern() error {
+	group, ok := strings.CutPrefix(r.Resource, "*.")
+	if !strings.Contains(r.Resource, "*") {
+		return nil
+	}
+	if problems := validation.IsDNS1123Subdomain(group); !ok || len(problems) > 0 {
+		return fmt.Errorf("%q is no pattern: *.GROUP, for example *.example.com, is every type of one API group", r.Resource)
+	}
+	r.group = group
+	return nil
+}
+
+// syncTarget is a resource on the server, and what is stored of it.
+type syncTarget struct {
+	*resourceTarget
+	*syncResource
+	status *statusPrinter
+	short  bool // the newest watch is a short one; it belongs to the goroutine of the reflector
+}
+
+// resolveAll finds the resources on the server, except for those of patterns.
+func (o *syncOptions) resolveAll(ctx context.Context, resources []syncResource, repeat repeat) (targets []*syncTarget, err error) {
+	namespace, err := o.namespace()
+	if err != nil {
+		return nil, err
+	}
+	all := o.resourceFlags
+	all.allNamespaces = true
+	for i := range resources {
+		r := &resources[i]
+		if r.group != "" {
+			continue
+		}
+		found, err := all.resolve(ctx, repeat, typeAndName{kind: r.Resource}, r.selection, "list", "watch")
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", r.place, err)
+		}
+		if found.namespaced {
+			found.namespace = cmp.Or(r.Namespace, namespace)
+		}
+		t := &syncTarget{resourceTarget: found, syncResource: r}
+		if err := o.checkTarget(t, targets); err != nil {
+			return nil, &exitError{codeUsage, fmt.Errorf("%s: %w", r.place, err)}
+		}
+		targets = append(targets, t)
+	}
+	return targets, nil
+}
+
+// namespace returns the namespace of the flags, empty for all.
+func (o *syncOptions) namespace() (string, error) {
+	if o.allNamespaces || o.file != "" {
+		return "", nil
+	}
+	namespace, _, err := o.config.ToRawKubeConfigLoader().Namespace()
+	return namespace, err
+}
+
+// checkTarget checks a target that was resolved, and that it shares no objects with earlier ones.
+func (o *syncOptions) checkTarget(t *syncTarget, earlier []*syncTarget) error {
+	if t.resource.Group == "" && t.resource.Resource == "secrets" && !o.includeSecrets {
+		return errors.New("secrets are stored only with --include-secrets: their values would be stored as plain text; --redact 'data.*' replaces them")
+	}
+	if slices.ContainsFunc(earlier, func(e *syncTarget) bool {
+		return e.name() == t.name() && (e.namespace == t.namespace || e.namespace == "" || t.namespace == "")
+	}) {
+		return fmt.Errorf("%s of these namespaces are stored already: give each type once, or once for each namespace", t.name())
+	}
+	return nil
+}

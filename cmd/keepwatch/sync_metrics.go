@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/stream/transfer"
+)
+
+// serveSyncEndpoint serves /metrics, /readyz and /healthz of a transfer, until stop is called.
+func serveSyncEndpoint(address string, t *transfer.Transfer, maxLag time.Duration) (stop func(), err error) {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("--metrics-bind-address: %w", err)
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(syncCollector{t}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if reason := notReady(t.Status(), time.Now(), maxLag); reason != "" {
+			http.Error(w, reason, http.StatusInternalServerError)
+			return
+		}
+		fmt.Fprintln(w, "ok")
+	})
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, ErrorLog: log.New(io.Discard, "", 0)}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(listener) }()
+	return func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if server.Shutdown(ctx) != nil {
+			_ = server.Close()
+		}
+		<-ended
+	}, nil
+}
+
+// notReady returns why not all resources are complete and current, or "".
+func notReady(s transfer.Status, now time.Time, maxLag time.Duration) string {
+	for _, r := range s.Resources {
+		confirmed := r.Reflector.LastConfirmed
+		switch _, complete := s.Cuts[r.Line]; {
+		case r.Reflector.State == "":
+			return fmt.Sprintf("%s is not complete: the sink is not open", r.ID.Resource)
+		case confirmed.IsZero() || !complete:
+			return fmt.Sprintf("%s is not complete: %s", r.ID.Resource, r.Reflector.State)
+		case now.Sub(confirmed) > maxLag:
+			return fmt.Sprintf("%s was not confirmed to be current for %v", r.ID.Resource, now.Sub(confirmed).Round(time.Second))
+		}
+	}
+	return ""
+}
+
+var (
+	ofResource = []string{"resource", "namespace"}
+
+	syncEvents     = syncMetric("events_total", "Events that were stored, by type.", append(ofResource, "type")...)
+	syncBytes      = syncMetric("object_bytes_total", "Bytes of the objects that were stored, as JSON.", ofResource...)
+	syncObjects    = syncMetric("objects", "Current objects.", ofResource...)
+	syncRevision   = syncMetric("revision", "Revision up to which all changes are stored.", ofResource...)
+	syncBehind     = syncMetric("lag_revisions", "Difference from the greatest revision that was stored of the resources in the same etcd.", ofResource...)
+	syncLag        = syncMetric("lag_seconds", "Time since the server confirmed that the stored state is current.", ofResource...)
+	syncGaps       = syncMetric("gaps_total", "Declared gaps, by reason.", append(ofResource, "reason")...)
+	syncReconnects = syncMetric("reconnects_total", "Watches that were opened again, by the failure before.", append(ofResource, "reason")...)
+	syncRelists    = syncMetric("relists_total", "Lists after the first one, by the failure before.", append(ofResource, "reason")...)
+	syncBatches    = syncMetric("batches_total", "Transactions that were committed.")
+	syncReopened   = syncMetric("database_retries_total", "Errors after which the database was opened again.")
+	syncComplete   = syncMetric("complete_revision", "Revision at which all resources of one etcd are complete.", "line")
+)
+
+func syncMetric(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("keepwatch_sync_"+name, help, append([]string{}, labels...), nil)
+}
+
+// syncCollector collects the metrics of a transfer.
+type syncCollector struct{ transfer *transfer.Transfer }
+
+func (c syncCollector) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, ch) }
+
+func (c syncCollector) Collect(ch chan<- prometheus.Metric) {
+	s := c.transfer.Status()
+	newest := map[int]keepwatch.Revision{}
+	for _, r := range s.Resources {
+		newest[r.Line] = max(newest[r.Line], r.Progress.Cursor)
+	}
+	for _, r := range s.Resources {
+		send := func(d *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string) {
+			ch <- prometheus.MustNewConstMetric(d, kind, value, append([]string{r.ID.Resource, r.ID.Namespace}, labels...)...)
+		}
+		for _, kind := range []keepwatch.ChangeType{keepwatch.Added, keepwatch.Modified, keepwatch.Deleted} {
+			send(syncEvents, prometheus.CounterValue, float64(r.Events[kind]), kind.String())
+		}
+		for _, reason := range []keepwatch.GapReason{keepwatch.GapExpired, keepwatch.GapDowntime, keepwatch.GapRewind} {
+			send(syncGaps, prometheus.CounterValue, float64(r.Gaps[reason]), string(reason))
+		}
+		for reason, n := range r.Reflector.Reconnects {
+			send(syncReconnects, prometheus.CounterValue, float64(n), reason.String())
+		}
+		for reason, n := range r.Reflector.Relists {
+			send(syncRelists, prometheus.CounterValue, float64(n), reason.String())
+		}
+		send(syncBytes, prometheus.CounterValue, float64(r.Bytes))
+		send(syncObjects, prometheus.GaugeValue, float64(r.Objects))
+		send(syncRevision, prometheus.GaugeValue, float64(r.Progress.Cursor))
+		send(syncBehind, prometheus.GaugeValue, float64(newest[r.Line]-r.Progress.Cursor))
+		if at := r.Reflector.LastConfirmed; !at.IsZero() {
+			send(syncLag, prometheus.GaugeValue, time.Since(at).Seconds())
+		}
+	}
+	for line, cut := range s.Cuts {
+		ch <- prometheus.MustNewConstMetric(syncComplete, prometheus.GaugeValue, float64(cut.Revision), strconv.Itoa(line))
+	}
+	ch <- prometheus.MustNewConstMetric(syncBatches, prometheus.CounterValue, float64(s.Batches))
+	ch <- prometheus.MustNewConstMetric(syncReopened, prometheus.CounterValue, float64(s.Reopened))
+}

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/reflector"
+	"github.com/keepwatch/keepwatch/stream"
+	"github.com/keepwatch/keepwatch/stream/sink"
+	"github.com/keepwatch/keepwatch/stream/transfer"
+)
+
+// syncReport prints what happens to a transfer. Its methods may be called concurrently.
+type syncReport struct {
+	out   io.Writer
+	start *statusPrinter // of messages that concern no resource
+
+	mu      sync.Mutex
+	targets map[stream.Identity]*syncTarget
+	current []*syncTarget // the resources of the transfer, by their number
+	synced  map[int]bool  // lines whose cut was printed
+	// onCut, if set, is called with each cut before it is printed, and with whether it is the first one since the
+	// resources changed, a gap, or an error of the sink.
+	onCut func(status transfer.Status, line int, cut sink.Cut, first bool)
+	quiet bool // cuts and gaps are part of the output
+}
+
+func newSyncReport(out io.Writer) *syncReport {
+	return &syncReport{out: out, start: newStatusPrinter(out, io.Discard), synced: map[int]bool{}, targets: map[stream.Identity]*syncTarget{}}
+}
+
+// add adds a target, which the transfer will have.
+func (r *syncReport) add(t *syncTarget, id stream.Identity) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.put(id, t)
+}
+
+// printf prints a message.
+func (r *syncReport) printf(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.clear()
+	r.start.printf(format, args...)
+}
+
+// opened begins the report of a session of the transfer.
+func (r *syncReport) opened(resources []transfer.Resource) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.clear()
+	var current []*syncTarget
+	for _, of := range resources {
+		current = append(current, r.targetOf(of.ID))
+	}
+	if !slices.Equal(current, r.current) {
+		clear(r.synced)
+	}
+	r.current = current
+}
+
+// target returns the target of a stream.
+func (r *syncReport) target(id stream.Identity) *syncTarget {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.targetOf(id)
+}
+
+// targetOf returns the target of a stream, a new one if only an earlier process has followed it.
+func (r *syncReport) targetOf(id stream.Identity) *syncTarget {
+	if t := r.targets[id]; t != nil {
+		return t
+	}
+	resource := schema.ParseGroupResource(id.Resource)
+	t := &syncTarget{resourceTarget: &resourceTarget{
+		resource: resource.WithVersion(""), kind: schema.GroupVersionKind{Group: resource.Group, Kind: resource.Resource},
+		namespace: id.Namespace, namespaced: id.Namespace != "",
+	}}
+	r.put(id, t)
+	return t
+}
+
+func (r *syncReport) put(id stream.Identity, t *syncTarget) {
+	t.status = newStatusPrinter(r.out, io.Discard)
+	t.status.resource = t.name()
+	r.targets[id] = t
+}
+
+// observe prints the notices of a resource, except for the end of a short watch.
+func (r *syncReport) observe(i int, n reflector.Notice) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := r.current[i]
+	if n.Failure != nil && n.Failure.Kind == keepwatch.Ended && n.Decision == reflector.Resume && t.short {
+		return
+	}
+	t.status.observe(n)
+}
+
+// retrying prints an error of the sink, without a wait if no other attempt follows.
+func (r *syncReport) retrying(err error, wait time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.clear()
+	if wait == 0 {
+		r.start.printf("%v", err)
+		return
+	}
+	clear(r.synced)
+	r.start.printf("%v; retrying in %v", err, wait.Round(100*time.Millisecond))
+}
+
+// committed reports the gaps of a batch.
+func (r *syncReport) committed(batch sink.Batch) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, p := range batch.Pieces {
+		t := r.current[p.Stream]
+		for _, m := range p.Messages {
+			switch m := m.(type) {
+			case stream.Gap:
+				clear(r.synced)
+				if !r.quiet {
+					t.status.printf("%s: the history from %d to %d is lost (%s), the difference follows", t.scope(), m.From, m.To, m.Reason)
+				}
+			case stream.Synced:
+				t.status.clear()
+			}
+		}
+	}
+}
+
+// cut reports the first cut of a line, and the first one after a gap, a change of the resources or an error of the sink.
+func (r *syncReport) cut(status transfer.Status, line int, cut sink.Cut) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	first := !r.synced[line]
+	r.synced[line] = true
+	if r.onCut != nil {
+		r.onCut(status, line, cut, first)
+	}
+	if !first || r.quiet {
+		return
+	}
+	var counts []string
+	for i, s := range status.Resources {
+		if s.Line == line {
+			counts = append(counts, fmt.Sprintf("%s %s", r.current[i].scope(), grouped(int64(s.Objects))))
+		}
+	}
+	r.clear()
+	r.start.printf("synced at %d: %s", cut.Revision, strings.Join(counts, ", "))
+}
+
+// end removes the progress lines.
+func (r *syncReport) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.clear()
+}
+
+func (r *syncReport) clear() {
+	for _, t := range r.current {
+		t.status.clear()
+	}
+}
+
+// scope names the objects of a target for people.
+func (t *syncTarget) scope() string {
+	if t.namespace == "" {
+		return t.name()
+	}
+	return t.name() + " in " + t.namespace
+}

@@ -1,0 +1,175 @@
+package main
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/keepwatch/keepwatch/stream/shape"
+	"github.com/keepwatch/keepwatch/stream/sink"
+	"github.com/keepwatch/keepwatch/stream/sink/files"
+	"github.com/keepwatch/keepwatch/stream/sink/http"
+	"github.com/keepwatch/keepwatch/stream/sink/kafka"
+	"github.com/keepwatch/keepwatch/stream/sink/nats"
+	"github.com/keepwatch/keepwatch/stream/sink/postgres"
+	"github.com/keepwatch/keepwatch/stream/sink/sqlite"
+	"github.com/keepwatch/keepwatch/stream/sink/statedir"
+)
+
+// sinkSettings are where changes are stored, and how.
+type sinkSettings struct {
+	To         string   `json:"to"`
+	State      string   `json:"state"`
+	Retention  timeSpan `json:"retention"`
+	Shape      string   `json:"shape"`
+	RotateSize string   `json:"rotateSize"`
+	RotateAge  timeSpan `json:"rotateAge"`
+	Compress   string   `json:"compress"`
+	Mode       string   `json:"mode"`
+	SigningKey string   `json:"signingKey"`
+}
+
+// database is a sink that shows its status.
+type database interface {
+	sink.Sink
+	sink.Reader
+}
+
+const addresses = "sqlite:FILE, postgres://USER@HOST/DATABASE, files:DIRECTORY, https://HOST/PATH, kafka://HOST/TOPICS or nats://HOST/STREAM"
+
+// open returns the sink of --to. It connects to nothing. retrying is called with each failure of a request, and the wait
+// before the next attempt.
+func (s *sinkSettings) open(retrying func(err error, wait time.Duration)) (database, error) {
+	scheme, rest, _ := strings.Cut(s.To, ":")
+	local := rest != "" && !strings.HasPrefix(rest, "//")
+	switch {
+	case s.To == "":
+		return nil, errors.New("give the database with --to: " + addresses)
+	case s.Retention.Duration < 0:
+		return nil, fmt.Errorf("the retention must not be negative: %v", s.Retention.Duration)
+	case scheme == "sqlite" && local:
+		return sqlite.New(rest, sqlite.Options{Retention: s.Retention.Duration}), s.allow("retention")
+	case scheme == "sqlite":
+		return nil, errors.New("--to sqlite: needs the path of a file, for example sqlite:state.db")
+	case scheme == "postgres" || scheme == "postgresql":
+		return postgres.New(s.To, postgres.Options{Retention: s.Retention.Duration}), s.allow("retention")
+	case scheme == "files" && local:
+		return s.openFiles(rest)
+	case scheme == "files":
+		return nil, errors.New("--to files: needs the path of a directory, for example files:changes")
+	case scheme == "https" || scheme == "http":
+		return s.openHTTP(retrying)
+	case scheme == "kafka":
+		target, err := kafka.New(s.To)
+		if err != nil {
+			return nil, fmt.Errorf("--to: %w", err)
+		}
+		return target, s.allow()
+	case scheme == "nats":
+		target, err := nats.New(s.To)
+		if err != nil {
+			return nil, err
+		}
+		return target, s.allow()
+	}
+	// The text may contain a password.
+	return nil, errors.New("the database of --to must be " + addresses)
+}
+
+// openFiles returns the sink of a directory. Its state is in the directory, unless --state names another one.
+func (s *sinkSettings) openFiles(dir string) (_ database, err error) {
+	options := files.Options{MaxAge: s.RotateAge.Duration}
+	if options.Shape, err = shape.Parse(s.Shape); err != nil {
+		return nil, err
+	}
+	if options.Compression, err = files.ParseCompression(s.Compress); err != nil {
+		return nil, err
+	}
+	if s.RotateSize != "" {
+		size, err := resource.ParseQuantity(s.RotateSize)
+		if err != nil || size.Value() <= 0 {
+			return nil, fmt.Errorf("the size of files must be a quantity such as 256Mi, not %q", s.RotateSize)
+		}
+		options.MaxSize = size.Value()
+	}
+	if options.MaxAge < 0 {
+		return nil, fmt.Errorf("the age of files must not be negative: %v", options.MaxAge)
+	}
+	state := s.State
+	if state == "" {
+		state = filepath.Join(dir, "state")
+	}
+	return statedir.New(state, files.New(dir, options)), s.allow("state", "shape", "rotate-size", "rotate-age", "compress")
+}
+
+// openHTTP returns the sink of an HTTP server.
+func (s *sinkSettings) openHTTP(retrying func(err error, wait time.Duration)) (_ database, err error) {
+	if s.State == "" {
+		return nil, errors.New("give the directory for the cursors with --state: an HTTP server does not store them")
+	}
+	options := http.Options{DeadLetters: filepath.Join(s.State, "dead-letters.ndjson"), Report: retrying}
+	if options.Shape, err = shape.Parse(s.Shape); err != nil {
+		return nil, err
+	}
+	if options.Mode, err = http.ParseMode(s.Mode); err != nil {
+		return nil, err
+	}
+	if s.SigningKey != "" {
+		if options.Key, err = readKey(s.SigningKey); err != nil {
+			return nil, err
+		}
+	}
+	receiver, err := http.New(s.To, options)
+	if err != nil {
+		return nil, fmt.Errorf("--to: %w", err)
+	}
+	return statedir.New(s.State, receiver), s.allow("state", "shape", "mode", "signing-key")
+}
+
+// readKey reads a key as Standard Webhooks writes it: 24 bytes or more in base64, with or without the prefix whsec_.
+func readKey(path string) ([]byte, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("--signing-key: %w", err)
+	}
+	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(strings.TrimSpace(string(text)), "whsec_"))
+	if err != nil || len(key) < 24 {
+		return nil, fmt.Errorf("--signing-key: %s must have 24 bytes or more in base64, as of: openssl rand -base64 32", path)
+	}
+	return key, nil
+}
+
+// given returns the name of a setting that is given, besides To and the exceptions, or "".
+func (s *sinkSettings) given(except ...string) string {
+	for _, setting := range []struct {
+		name  string
+		given bool
+	}{
+		{"retention", s.Retention.Duration != 0}, {"shape", s.Shape != ""}, {"rotate-size", s.RotateSize != ""},
+		{"rotate-age", s.RotateAge.Duration != 0}, {"compress", s.Compress != ""}, {"mode", s.Mode != ""}, {"signing-key", s.SigningKey != ""}, {"state", s.State != ""},
+	} {
+		if setting.given && !slices.Contains(except, setting.name) {
+			return setting.name
+		}
+	}
+	return ""
+}
+
+// allow returns an error for a setting that the sink does not have.
+func (s *sinkSettings) allow(names ...string) error {
+	if name := s.given(names...); name != "" {
+		scheme, _, _ := strings.Cut(s.To, ":")
+		if len(names) == 0 {
+			return fmt.Errorf("--%s is not for %s, which has its settings in the address", name, scheme)
+		}
+		return fmt.Errorf("--%s is not for %s: its settings are --%s", name, scheme, strings.Join(names, ", --"))
+	}
+	return nil
+}

@@ -1,0 +1,392 @@
+package main
+
+import (
+	"database/sql"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/keepwatch/keepwatch/stream/sink/sinktest"
+)
+
+// TestSync runs the tests that share one server.
+func TestSync(t *testing.T) {
+	client := cluster(t)
+	t.Run("story", func(t *testing.T) { testSyncStory(t, client) })
+	t.Run("projections", func(t *testing.T) { testSyncProjections(t, client) })
+	t.Run("files", func(t *testing.T) { testSyncFiles(t, client) })
+	t.Run("errors", testSyncErrors)
+	t.Run("endpoint", func(t *testing.T) { testSyncEndpoint(t, client) })
+}
+
+// testSyncStory stores two types, and then what has changed while no process followed them.
+func testSyncStory(t *testing.T, client kubernetes.Interface) {
+	file := filepath.Join(t.TempDir(), "state.db")
+	to := "sqlite:" + file
+	configMap(t, client, "one", "x")
+	configMap(t, client, "two", "x")
+	syncOnce(t, "configmaps,namespaces", "-A", "--to", to)
+	deleteConfigMap(t, client, "one")
+	configMap(t, client, "three", "x")
+	stderr := syncOnce(t, "configmaps,namespaces", "-A", "--to", to)
+	if !regexp.MustCompile(`^keepwatch: synced at \d+: configmaps 2, namespaces 4\n$`).MatchString(stderr) {
+		t.Errorf("stderr is %q", stderr)
+	}
+
+	db := openSQLite(t, file)
+	if got := query(t, db, `SELECT name FROM current_configmaps ORDER BY name`); !slices.Equal(got, []string{"three", "two"}) {
+		t.Errorf("current: %q", got)
+	}
+	if got := query(t, db, `SELECT object -> 'metadata' -> 'labels' ->> 'app' FROM resources WHERE deleted AND name = 'one'`); !slices.Equal(got, []string{"x"}) {
+		t.Errorf("the last state of the deleted object: %q", got)
+	}
+	was := query(t, db, `SELECT valid_from FROM current_configmaps JOIN resources USING (id) WHERE resources.name = 'two'`)
+	then := query(t, db, fmt.Sprintf(`SELECT name FROM resources WHERE resource = 'configmaps' AND valid_from <= %[1]s AND (valid_to IS NULL OR valid_to > %[1]s) ORDER BY name`, was[0]))
+	if !slices.Equal(then, []string{"one", "two"}) {
+		t.Errorf("as of revision %s: %q", was[0], then)
+	}
+
+	code, stdout, stderr := execute(t, "sync", "status", "--to", to)
+	if code != 0 || !regexp.MustCompile(`(?s)^RESOURCE +NAMESPACE +REVISION.*\nconfigmaps +<all> +\d+ +\d+ +2 +0 +<none> +\S+\nnamespaces .*\n2 of 2: complete at revision \d+\n$`).MatchString(stdout) {
+		t.Errorf("exit %d, %s%s", code, stdout, stderr)
+	}
+
+	// Other objects, another selection, and a second writer are refused.
+	code, _, stderr = execute(t, "sync", "configmaps", "-A", "-l", "app=x", "--to", to, "--until-synced")
+	if want := "it has the objects of configmaps in all namespaces of cluster"; code != 1 || !strings.Contains(stderr, want) {
+		t.Errorf("exit %d, %q, want %q", code, stderr, want)
+	}
+	writer := startProcess(t, "sync", "configmaps", "-A", "--to", to)
+	writer.waitStderr(t, "synced at")
+	code, _, stderr = execute(t, "sync", "configmaps", "-A", "--to", to)
+	if code != 1 || stderr != "keepwatch: SQLite file "+file+": it is in use by another keepwatch sync\n" {
+		t.Errorf("exit %d, %q", code, stderr)
+	}
+
+	// A reader sees the changes while they are written; namespaces is not followed any more.
+	deleteConfigMap(t, client, "two")
+	waitFor(t, func() bool {
+		return slices.Equal(query(t, db, `SELECT name FROM current_configmaps`), []string{"three"})
+	})
+	if _, stdout, _ := execute(t, "sync", "status", "--to", to); !strings.Contains(stdout, "<not followed>") || !strings.Contains(stdout, "1 of 2: complete") {
+		t.Error(stdout)
+	}
+	deleteConfigMap(t, client, "three")
+}
+
+// syncOnce runs keepwatch sync until it is synced, and returns its stderr.
+func syncOnce(t *testing.T, args ...string) string {
+	t.Helper()
+	code, stdout, stderr := execute(t, append([]string{"sync", "--until-synced"}, args...)...)
+	if code != 0 || stdout != "" {
+		t.Fatalf("exit %d, stdout %q, stderr %q", code, stdout, stderr)
+	}
+	return stderr
+}
+
+// testSyncFiles writes two types, and then what has changed while no process followed them.
+func testSyncFiles(t *testing.T, client kubernetes.Interface) {
+	dir := filepath.Join(t.TempDir(), "changes")
+	to := "files:" + dir
+	configMap(t, client, "one", "x")
+	syncOnce(t, "configmaps,namespaces", "-A", "--to", to, "--redact", "metadata.labels.app")
+	configMap(t, client, "two", "x")
+	deleteConfigMap(t, client, "one")
+	syncOnce(t, "configmaps,namespaces", "-A", "--to", to, "--redact", "metadata.labels.app")
+	text, err := os.ReadFile(filepath.Join(dir, "0000000001.ndjson"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fold := &sinktest.Fold{}
+	fold.AddAll(text)
+	rows, err := fold.Current(t.Context(), 0)
+	names := map[string]bool{}
+	for _, r := range rows {
+		names[r.Resource+" "+r.Name] = true
+	}
+	if err != nil || !names["configmaps two"] || names["configmaps one"] || !names["namespaces default"] {
+		t.Errorf("%v, %v", names, err)
+	}
+	if problems, err := fold.Invariants(t.Context()); err != nil || len(problems) > 0 || fold.Repeated > 0 {
+		t.Errorf("%q, %v, %d repeated", problems, err, fold.Repeated)
+	}
+	if lines := strings.Count(string(text), `"type":"DELETED"`); lines != 1 || strings.Contains(string(text), `"app":"x"`) || !strings.Contains(string(text), `"app":"REDACTED"`) {
+		t.Errorf("%d deletions: %s", lines, text)
+	}
+	code, stdout, stderr := execute(t, "sync", "status", "--to", to)
+	if code != 0 || !strings.Contains(stdout, "2 of 2: complete at revision") {
+		t.Errorf("exit %d, %s%s", code, stdout, stderr)
+	}
+	code, _, stderr = execute(t, "sync", "configmaps", "-n", "default", "--to", to, "--until-synced")
+	if want := "configmaps: it has these objects already, of another choice of namespaces"; code != 1 || !strings.Contains(stderr, want) {
+		t.Errorf("exit %d, %q, want %q", code, stderr, want)
+	}
+	deleteConfigMap(t, client, "two")
+}
+
+func openSQLite(t *testing.T, file string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("sqlite", file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+// query returns the first column of a query.
+func query(t *testing.T, db *sql.DB, text string) (values []string) {
+	t.Helper()
+	rows, err := db.Query(text)
+	if err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var value string
+		if err := rows.Scan(&value); err != nil {
+			t.Fatal(err)
+		}
+		values = append(values, value)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return values
+}
+
+func waitFor(t *testing.T, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(deadline); !done(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("timeout")
+		}
+	}
+}
+
+// testSyncProjections checks that only the selected parts of objects reach the file, and no secret value.
+func testSyncProjections(t *testing.T, client kubernetes.Interface) {
+	const password = "cGFzc3dvcmQ="
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Data: map[string][]byte{"p": []byte("password")}}
+	if _, err := client.CoreV1().Secrets("default").Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	configMap(t, client, "projected", "x")
+	defer deleteConfigMap(t, client, "projected")
+	dir := t.TempDir()
+	file, settings := filepath.Join(dir, "state.db"), filepath.Join(dir, "sync.yaml")
+	text := fmt.Sprintf(`
+to: sqlite:%s
+resources:
+- {resource: secrets, namespace: default, redact: [data.*], drop: [managedFields]}
+- {resource: configmaps, namespace: default, fields: [metadata.labels]}
+- {resource: configmaps, namespace: kube-system, metadataOnly: true}
+`, file)
+	if err := os.WriteFile(settings, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, stderr := execute(t, "sync", "-f", settings); code != 2 || !strings.Contains(stderr, "sync.yaml: resources[0]: secrets are stored only with --include-secrets") {
+		t.Errorf("exit %d, %q", code, stderr)
+	}
+	syncOnce(t, "-f", settings, "--include-secrets")
+	db := openSQLite(t, file)
+	if got := query(t, db, `SELECT object -> 'data' ->> 'p' FROM current_secrets WHERE name = 's'`); !slices.Equal(got, []string{"REDACTED"}) {
+		t.Errorf("the redacted value is %q", got)
+	}
+	if got := query(t, db, `SELECT object -> 'metadata' ->> 'labels' || (object -> 'metadata' ->> 'managedFields' IS NULL) FROM current_configmaps WHERE name = 'projected'`); !slices.Equal(got, []string{`{"app":"x"}1`}) {
+		t.Errorf("the selected fields are %q", got)
+	}
+	files, err := filepath.Glob(file + "*")
+	if err != nil || len(files) < 2 {
+		t.Fatal(files, err)
+	}
+	for _, name := range files {
+		if text, err := os.ReadFile(name); err != nil || strings.Contains(string(text), password) {
+			t.Errorf("%s has the password, or %v", name, err)
+		}
+		if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v, %v", name, info.Mode(), err)
+		}
+	}
+}
+
+func testSyncErrors(t *testing.T) {
+	dir := t.TempDir()
+	to := "--to=sqlite:" + filepath.Join(dir, "x.db")
+	text := filepath.Join(dir, "text.db")
+	if err := os.WriteFile(text, []byte(strings.Repeat("this is no database ", 1000)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		code int
+		args []string
+		want string
+	}{
+		{1, []string{"nonsense", "-A", to}, `nonsense: the server doesn't have a resource type "nonsense"`},
+		{2, []string{"secrets", "-A", to}, "secrets are stored only with --include-secrets"},
+		{2, []string{"configmaps,cm", "-A", to}, "cm: configmaps of these namespaces are stored already"},
+		{1, []string{"configmaps", "-A", "--to=sqlite:" + text}, "file is not a database"},
+		{1, []string{"configmaps", "-A", "--to=sqlite:" + filepath.Join(dir, "none", "x.db")}, "no such file or directory"},
+		{1, []string{"configmaps", "-A", to, "--metrics-bind-address=nonsense"}, "--metrics-bind-address: "},
+		{1, []string{"status", "--to=sqlite:" + filepath.Join(dir, "none.db")}, "no such file or directory"},
+		{1, []string{"status", "--to=sqlite:" + text}, "file is not a database"},
+	} {
+		code, stdout, stderr := execute(t, append([]string{"sync"}, tt.args...)...)
+		if code != tt.code || stdout != "" || !strings.Contains(strings.Split(stderr, "\n")[0], tt.want) {
+			t.Errorf("%v: exit %d, stdout %q, stderr %q, want %q", tt.args, code, stdout, stderr, tt.want)
+		}
+	}
+}
+
+// TestSyncUsage checks errors that precede any request.
+func TestSyncUsage(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	file := func(text string) string {
+		name := filepath.Join(t.TempDir(), "sync.yaml")
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	const to = "--to=sqlite:x.db"
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{nil, "give the types of the resources, for example pods,deployments.apps, or a file with -f"},
+		{[]string{"pods"}, "give the database with --to"},
+		{[]string{"pods", "services", to}, "give the types as one argument, for example pods,services"},
+		{[]string{"pods,", to}, ": the resource type is missing"},
+		{[]string{"pods/a", to}, "give types and not objects"},
+		{[]string{"pods", "--to=mysql://u:secret@h/d"}, "must be sqlite:FILE, postgres://USER@HOST/DATABASE, files:DIRECTORY, https://HOST/PATH, kafka://HOST/TOPICS or nats://HOST/STREAM"},
+		{[]string{"pods", "--to=kafka://u:secret@h"}, "the address needs the topics"},
+		{[]string{"pods", "--to=kafka://h/k8s.{resource}", "--shape=debezium"}, "--shape is not for kafka, which has its settings in the address"},
+		{[]string{"*.example.com/a", to}, "give types and not objects"},
+		{[]string{"*", to}, `"*" is no pattern: *.GROUP, for example *.example.com`},
+		{[]string{"w*.example.com", to}, "is no pattern"},
+		{[]string{"pods", "--to=nats://u:secret@h"}, "the address needs a stream"},
+		{[]string{"pods", "--to=nats://h/S", "--retention=1h"}, "--retention is not for nats, which has its settings in the address"},
+		{[]string{"pods", "--to=sqlite:"}, "needs the path of a file"},
+		{[]string{"pods", to, "--fields", "a[?(@.b)]"}, `pods: path "a[?(@.b)]": at "[?(@.b)]"`},
+		{[]string{"pods", to, "--redact", ""}, `pods: path "" is empty`},
+		{[]string{"pods", to, "--drop", "status"}, `only managedFields can be dropped, not "status"`},
+		{[]string{"pods", to, "-l", "a=b=c"}, `pods: selector "a=b=c"`},
+		{[]string{"pods", to, "--field-selector", "a"}, `fieldSelector "a"`},
+		{[]string{"pods", to, "--retention=-1s"}, "the retention must not be negative"},
+		{[]string{"pods", "--to=files:"}, "needs the path of a directory"},
+		{[]string{"pods", "--to=files:d", "--shape=avro"}, `the shape must be events or debezium, not "avro"`},
+		{[]string{"pods", "--to=files:d", "--compress=lz4"}, `the compression must be none, gzip or zstd, not "lz4"`},
+		{[]string{"pods", "--to=files:d", "--rotate-size=-1"}, `a quantity such as 256Mi, not "-1"`},
+		{[]string{"pods", "--to=files:d", "--rotate-age=-1s"}, "the age of files must not be negative"},
+		{[]string{"pods", "--to=files:d", "--retention=1h"}, "--retention is not for files: its settings are --state, --shape"},
+		{[]string{"pods", "--to=https://u:secret@h"}, "give the directory for the cursors with --state"},
+		{[]string{"pods", "--to=https://u:secret@h:x/", "--state=d"}, "--to: the address must be https://HOST/PATH"},
+		{[]string{"pods", "--to=https://h/", "--state=d", "--mode=bulk"}, `the mode must be structured, binary or batched, not "bulk"`},
+		{[]string{"pods", "--to=https://h/", "--state=d", "--compress=gzip"}, "--compress is not for https: its settings are --state, --shape, --mode"},
+		{[]string{"pods", "--to=https://h/", "--state=d", "--signing-key=" + file("c2hvcnQ=")}, "must have 24 bytes or more in base64"},
+		{[]string{"pods", "--to=https://h/", "--state=d", "--signing-key=none"}, "--signing-key: open none"},
+		{[]string{"pods", to, "--compress=zstd"}, "--compress is not for sqlite: its settings are --retention"},
+		{[]string{"pods", to, "--state=d"}, "--state is not for sqlite"},
+		{[]string{"pods", to, "--idle-timeout=0"}, "--idle-timeout must be more than 0"},
+		{[]string{"pods", to, "--max-lag=0"}, "--max-lag must be more than 0"},
+		{[]string{"pods", to, "-f", file("")}, "with -f, the file has the types"},
+		{[]string{"-f", file("to: sqlite:x.db")}, "sync.yaml: resources is empty"},
+		{[]string{"-f", file("resources: [{resource: pods}]")}, "give the database with --to"},
+		{[]string{"-f", file("to: sqlite:x.db\nresources: [{resource: pods, selektor: a}]")}, `unknown field "resources[0].selektor"`},
+		{[]string{"-f", file("to: sqlite:x.db\nresources: [{resource: pods}, {selector: a}]")}, "sync.yaml: resources[1]: the resource type is missing"},
+		{[]string{"-f", file("to: sqlite:x.db\nresources: [{resource: pods, redact: ['a..b']}]")}, `sync.yaml: resources[0]: path "a..b": at "..b"`},
+		{[]string{"-f", file("to: sqlite:x.db\nretention: soon\nresources: [{resource: pods}]")}, `sync.yaml: retention and rotateAge must be times such as 720h, not "soon"`},
+		{[]string{"-f", file("to: [x")}, "sync.yaml: yaml: line 1"},
+		{[]string{"status"}, "give the database with --to"},
+	} {
+		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {
+			code, stdout, stderr := execute(t, append([]string{"sync"}, tt.args...)...)
+			first, rest, _ := strings.Cut(stderr, "\n")
+			if code != 2 || stdout != "" || !strings.Contains(first, tt.want) || strings.Contains(stderr, "secret@") || rest != "See 'keepwatch --help'.\n" {
+				t.Errorf("exit %d, stdout %q, stderr %q, want exit 2 and one sentence with %q", code, stdout, stderr, tt.want)
+			}
+		})
+	}
+	if code, _, stderr := execute(t, "sync", "-f", "none.yaml"); code != 2 || !strings.Contains(stderr, "open none.yaml") {
+		t.Errorf("exit %d, %q", code, stderr)
+	}
+}
+
+// FuzzSyncFile checks that any file is accepted, or refused with one line.
+func FuzzSyncFile(f *testing.F) {
+	f.Add([]byte("to: sqlite:x.db\nresources: [{resource: pods, fields: [spec], redact: ['a[0]'], selector: a=b}]"))
+	f.Add([]byte("to: postgres://h/d\nretention: 1h\nresources:\n- resource: pods\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		name := filepath.Join(t.TempDir(), "sync.yaml")
+		if err := os.WriteFile(name, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		o := &syncOptions{file: name}
+		if settings, err := o.complete(nil); err == nil && (settings.To == "" || len(settings.Resources) == 0) {
+			t.Errorf("%q is accepted", text)
+		}
+	})
+}
+
+// testSyncEndpoint reads the metrics and the readiness of a process.
+func testSyncEndpoint(t *testing.T, client kubernetes.Interface) {
+	address := freeAddress(t)
+	p := startProcess(t, "sync", "configmaps,namespaces", "-A", "--to", "sqlite:"+filepath.Join(t.TempDir(), "x.db"), "--metrics-bind-address", address)
+	p.waitStderr(t, "synced at")
+	configMap(t, client, "counted", "x")
+	defer deleteConfigMap(t, client, "counted")
+	get := func(path string) (int, string) {
+		answer, err := http.Get("http://" + address + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		text, err := io.ReadAll(answer.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.StatusCode, string(text)
+	}
+	if code, text := get("/readyz"); code != 200 || text != "ok\n" {
+		t.Errorf("/readyz answers %d %q", code, text)
+	}
+	waitFor(t, func() bool {
+		_, text := get("/metrics")
+		for _, want := range []string{
+			`keepwatch_sync_events_total{namespace="",resource="configmaps",type="ADDED"} 1`,
+			`keepwatch_sync_objects{namespace="",resource="namespaces"} 4`,
+			`keepwatch_sync_complete_revision{line="0"} `,
+			`keepwatch_sync_gaps_total{namespace="",reason="expired",resource="configmaps"} 0`,
+			`keepwatch_sync_lag_seconds{namespace="",resource="configmaps"} `,
+			`keepwatch_sync_database_retries_total 0`,
+		} {
+			if !strings.Contains(text, want) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// freeAddress returns an address that nothing listened on a moment ago.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}

@@ -1,0 +1,339 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/metadata"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/backoff"
+	"github.com/keepwatch/keepwatch/reflector"
+	"github.com/keepwatch/keepwatch/source/kube"
+	"github.com/keepwatch/keepwatch/stream"
+	"github.com/keepwatch/keepwatch/stream/sink"
+	"github.com/keepwatch/keepwatch/stream/transfer"
+)
+
+var crdResource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+
+const (
+	// typesPeriod is the longest time between two requests for the types of the patterns' groups.
+	typesPeriod = 30 * time.Second
+	// absentFor is how long the server must not have had a type until the type has left, if its
+	// CustomResourceDefinition cannot be read: another replica of the server may know the type already.
+	absentFor = 10 * time.Second
+)
+
+// typesWaits are the waits between two requests for the types after a CustomResourceDefinition has changed: a server shows
+// a new type some time later.
+var typesWaits = backoff.Exponential{First: time.Second, Max: typesPeriod}
+
+// syncTypes keeps the resources of a transfer equal to the types that the server has in the groups of the patterns.
+// A type joins when the server shows it and lists its objects, and leaves when it has no such type and no
+// CustomResourceDefinition of its name.
+type syncTypes struct {
+	run      *syncRun
+	patterns []*syncResource
+	types    *discovery.DiscoveryClient
+	crds     metadata.Interface
+	members  map[stream.Identity]*typeMember
+	problems map[string]string // what was printed last of each type that can neither join nor leave
+	started  bool              // the transfer runs
+}
+
+// typeMember is a type that is followed, or was by an earlier process.
+type typeMember struct {
+	sink.Stream
+	target *syncTarget // nil if no server has shown it to this process
+	absent time.Time   // since when the server has not shown it, zero if it does
+}
+
+func newSyncTypes(r *syncRun, patterns []*syncResource) (*syncTypes, error) {
+	types, err := discovery.NewDiscoveryClientForConfig(r.config)
+	if err != nil {
+		return nil, err
+	}
+	crds, err := metadata.NewForConfig(r.config)
+	return &syncTypes{
+		run: r, patterns: patterns, types: types, crds: crds,
+		members: map[stream.Identity]*typeMember{}, problems: map[string]string{},
+	}, err
+}
+
+// String returns the patterns.
+func (w *syncTypes) String() string {
+	var names []string
+	for _, p := range w.patterns {
+		names = append(names, p.Resource)
+	}
+	return strings.Join(names, ", ")
+}
+
+// follow requests the types whenever a CustomResourceDefinition of the groups changes, and every typesPeriod, until ctx is
+// done. It first adds the types that the sink has from an earlier process.
+func (w *syncTypes) follow(ctx context.Context, opened <-chan struct{}, stored func(context.Context) ([]sink.Status, error)) {
+	w.started = true
+	changed := make(chan struct{}, 1)
+	watching := make(chan struct{})
+	go func() {
+		defer close(watching)
+		w.watchCRDs(ctx, changed)
+	}()
+	defer func() { <-watching }()
+	timer := time.NewTimer(typesWaits.Wait(0))
+	defer timer.Stop()
+	attempt, isOpen, known, settled := 0, false, false, false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-opened:
+			isOpen = true
+		case <-changed:
+			attempt = 0
+		case <-timer.C:
+			attempt++
+		}
+		if isOpen && !known {
+			all, err := stored(ctx)
+			w.problem(ctx, "what is stored", err)
+			if known = err == nil; known {
+				opened = nil
+				w.addStored(all)
+			}
+		}
+		changes, err := w.request(ctx)
+		w.problem(ctx, "the resource types", err)
+		w.run.change(changes)
+		if !settled && known && err == nil && !w.pending() {
+			settled = true
+			w.run.typesSettled()
+		}
+		timer.Reset(typesWaits.Wait(attempt))
+	}
+}
+
+// watchCRDs signals changes of the groups' CustomResourceDefinitions until ctx is done, or the server refuses to show them.
+func (w *syncTypes) watchCRDs(ctx context.Context, changed chan<- struct{}) {
+	source, err := kube.New(w.run.config, kube.Options{Resource: crdResource, Representation: kube.MetadataOnly, PageSize: w.run.pageSize(), IdleTimeout: w.run.idleTimeout})
+	if err == nil {
+		var follower *stream.Stream
+		if follower, err = stream.New(typeSignal{w.patterns, changed}, stream.InMemory(), stream.Options{}); err == nil {
+			err = reflector.New(source, follower, reflector.Options{}).Run(ctx)
+		}
+	}
+	if ctx.Err() == nil {
+		w.run.report.printf("%v; the resource types are requested every %v", err, typesPeriod)
+	}
+}
+
+// typeSignal is a sink that signals changes of the CustomResourceDefinitions of the patterns' groups.
+type typeSignal struct {
+	patterns []*syncResource
+	changed  chan<- struct{}
+}
+
+func (s typeSignal) Write(m stream.Message) error {
+	e, ok := m.(stream.Event)
+	if !ok || !slices.ContainsFunc(s.patterns, func(p *syncResource) bool { return p.matches(e.Object.Key().Name) }) {
+		return nil
+	}
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+func (s typeSignal) Flush() error { return nil }
+
+// matches reports whether the group of a pattern is that of a resource, widgets.example.com for example.
+func (r *syncResource) matches(resource string) bool {
+	_, group, _ := strings.Cut(resource, ".")
+	return r.group != "" && group == r.group
+}
+
+// addStored adds the types of the patterns that the sink has from an earlier process.
+func (w *syncTypes) addStored(all []sink.Status) {
+	for _, s := range all {
+		for _, p := range w.patterns {
+			namespace := cmp.Or(p.Namespace, w.run.namespace)
+			if !p.matches(s.ID.Resource) || w.run.named[s.ID.Resource] || s.ID.Namespace != "" && s.ID.Namespace != namespace {
+				continue
+			}
+			id := stream.Identity{
+				Cluster: w.run.cluster, Resource: s.ID.Resource, Namespace: s.ID.Namespace,
+				LabelSelector: p.selection.labels, FieldSelector: p.selection.fields,
+			}
+			if w.members[id] == nil {
+				w.members[id] = &typeMember{Stream: sink.Stream{ID: id, Line: s.Line}}
+			}
+		}
+	}
+}
+
+// pending reports whether there is a type that may have left.
+func (w *syncTypes) pending() bool {
+	for _, m := range w.members {
+		if !m.absent.IsZero() {
+			return true
+		}
+	}
+	return false
+}
+
+// problem prints an error about something, once in a row, unless ctx is done.
+func (w *syncTypes) problem(ctx context.Context, about string, err error) {
+	switch text := fmt.Sprint(err); {
+	case ctx.Err() != nil:
+	case err == nil:
+		delete(w.problems, about)
+	case w.problems[about] != text:
+		w.problems[about] = text
+		w.run.report.printf("%s: %s; retrying within %v", about, text, typesPeriod)
+	}
+}
+
+// request returns the types that have joined, changed and left since the last request.
+func (w *syncTypes) request(ctx context.Context) (changes []transfer.Resource, err error) {
+	shown := map[stream.Identity]*syncTarget{}
+	for _, p := range w.patterns {
+		found, err := w.find(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range found {
+			if id := t.identityIn(w.run.cluster); !w.run.named[id.Resource] && shown[id] == nil {
+				shown[id] = t
+			}
+		}
+	}
+	changes = w.leave(ctx, shown)
+	for id, t := range shown {
+		r, err := w.join(ctx, id, t)
+		w.problem(ctx, id.Resource, err)
+		if r != nil {
+			changes = append(changes, *r)
+		}
+	}
+	return changes, nil
+}
+
+// join returns the resource of a type that is shown, nil if the transfer has it already.
+func (w *syncTypes) join(ctx context.Context, id stream.Identity, t *syncTarget) (*transfer.Resource, error) {
+	if m := w.members[id]; m != nil {
+		m.absent = time.Time{}
+		if m.target != nil && m.target.resource == t.resource {
+			return nil, nil
+		}
+	}
+	r, err := w.run.resource(t)
+	if err != nil {
+		return nil, err
+	}
+	if r.Line, err = w.run.lineOf(ctx, t); err != nil {
+		if failure, ok := errors.AsType[*keepwatch.Failure](err); ok && failure.Kind == keepwatch.Absent {
+			err = nil // the server shows a type a moment before it serves it
+		}
+		return nil, err
+	}
+	r.Patient = true
+	w.members[id] = &typeMember{Stream: r.Stream, target: t}
+	if w.started {
+		w.run.report.printf("%s joins", t.scope())
+	}
+	return r, nil
+}
+
+// leave returns the resources of the members that are not shown and do not exist.
+func (w *syncTypes) leave(ctx context.Context, shown map[stream.Identity]*syncTarget) (gone []transfer.Resource) {
+	var leaving []*typeMember
+	for id, m := range w.members {
+		if shown[id] != nil {
+			continue
+		}
+		exists, err := w.exists(ctx, m)
+		w.problem(ctx, id.Resource, err)
+		if err == nil && !exists {
+			leaving = append(leaving, m)
+			w.run.drop(id) // its source must not be asked for the newest revision
+		}
+	}
+	for _, m := range leaving {
+		newest, err := w.run.newest(ctx, m.Line)
+		w.problem(ctx, m.ID.Resource, err)
+		if err != nil {
+			continue
+		}
+		delete(w.members, m.ID)
+		w.run.report.printf("the server has no %s any more: what was delivered of it is ended", m.ID.Resource)
+		gone = append(gone, transfer.Resource{Stream: m.Stream, Gone: newest})
+	}
+	return gone
+}
+
+// exists reports whether a type that the server does not show may exist: its CustomResourceDefinition does, or cannot be
+// read and the type was shown a moment ago.
+func (w *syncTypes) exists(ctx context.Context, m *typeMember) (bool, error) {
+	if m.absent.IsZero() {
+		m.absent = time.Now()
+	}
+	_, err := w.crds.Resource(crdResource).Get(ctx, m.ID.Resource, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return false, nil
+	case apierrors.IsForbidden(err):
+		return time.Since(m.absent) < absentFor, nil
+	}
+	return true, withoutAddress(err)
+}
+
+// find returns the types of a pattern that the server shows and that can be listed and watched, each in the version that
+// the server prefers, among those that it serves.
+func (w *syncTypes) find(ctx context.Context, p *syncResource) (targets []*syncTarget, err error) {
+	group := &metav1.APIGroup{}
+	err = w.types.RESTClient().Get().AbsPath("/apis", p.group).Do(ctx).Into(group)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, withoutAddress(err)
+	}
+	have := map[string]bool{}
+	for _, v := range group.Versions {
+		list, err := w.types.ServerResourcesForGroupVersionWithContext(ctx, v.GroupVersion)
+		if apierrors.IsNotFound(err) {
+			continue
+		} else if err != nil {
+			return nil, withoutAddress(err)
+		}
+		for _, r := range list.APIResources {
+			if have[r.Name] || strings.Contains(r.Name, "/") || !slices.Contains(r.Verbs, "list") || !slices.Contains(r.Verbs, "watch") {
+				continue
+			}
+			have[r.Name] = true
+			targets = append(targets, w.target(p, v.Version, r))
+		}
+	}
+	return targets, nil
+}
+
+func (w *syncTypes) target(p *syncResource, version string, r metav1.APIResource) *syncTarget {
+	t := &resourceTarget{
+		config: w.run.config, resource: schema.GroupVersionResource{Group: p.group, Version: version, Resource: r.Name},
+		kind: schema.GroupVersionKind{Group: p.group, Version: version, Kind: r.Kind}, namespaced: r.Namespaced, selection: p.selection,
+	}
+	if r.Namespaced {
+		t.namespace = cmp.Or(p.Namespace, w.run.namespace)
+	}
+	return &syncTarget{resourceTarget: t, syncResource: p}
+}

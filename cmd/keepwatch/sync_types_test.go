@@ -1,0 +1,341 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// typesServer is a server with custom resources of the group example.com.
+type typesServer struct {
+	*testing.T
+	config  *rest.Config
+	crds    apiextensions.Interface
+	objects dynamic.Interface
+}
+
+func newTypesServer(t *testing.T) *typesServer {
+	t.Helper()
+	cluster(t)
+	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.QPS = -1
+	crds, err := apiextensions.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := dynamic.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &typesServer{t, config, crds, objects}
+}
+
+// define creates a type of the group, which serves the versions; the last one is stored.
+func (s *typesServer) define(plural string, versions ...string) {
+	s.Helper()
+	s.defineKind(plural, kindOf(plural), versions...)
+}
+
+// kindOf returns the kind of a plural name: Widget of widgets.
+func kindOf(plural string) string {
+	return strings.ToUpper(plural[:1]) + strings.TrimSuffix(plural[1:], "s")
+}
+
+func (s *typesServer) defineKind(plural, kind string, versions ...string) {
+	s.Helper()
+	crd := &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: plural + ".example.com"},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: "example.com", Scope: apiextensionsv1.NamespaceScoped,
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: plural, Kind: kind, ListKind: kind + "List"},
+		},
+	}
+	keep := true
+	for i, v := range versions {
+		crd.Spec.Versions = append(crd.Spec.Versions, apiextensionsv1.CustomResourceDefinitionVersion{
+			Name: v, Served: true, Storage: i == len(versions)-1,
+			Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: &keep}},
+		})
+	}
+	if _, err := s.crds.ApiextensionsV1().CustomResourceDefinitions().Create(s.Context(), crd, metav1.CreateOptions{}); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// undefine deletes a type, and waits until it is gone.
+func (s *typesServer) undefine(plural string) {
+	s.Helper()
+	crds := s.crds.ApiextensionsV1().CustomResourceDefinitions()
+	if err := crds.Delete(s.Context(), plural+".example.com", metav1.DeleteOptions{}); err != nil {
+		s.Fatal(err)
+	}
+	waitFor(s.T, func() bool {
+		_, err := crds.Get(s.Context(), plural+".example.com", metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
+	})
+}
+
+// create creates an object as soon as the type is served.
+func (s *typesServer) create(plural, version, name string) {
+	s.Helper()
+	resource := s.objects.Resource(schema.GroupVersionResource{Group: "example.com", Version: version, Resource: plural}).Namespace("default")
+	o := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "example.com/" + version, "kind": kindOf(plural), "metadata": map[string]any{"name": name},
+	}}
+	waitFor(s.T, func() bool {
+		_, err := resource.Create(s.Context(), o, metav1.CreateOptions{})
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsServiceUnavailable(err) {
+			s.Fatal(err)
+		}
+		return err == nil
+	})
+}
+
+// waitCurrent waits until the current objects of a file are the wanted ones, as "resource name" in order.
+func (s *typesServer) waitCurrent(p *process, file string, want ...string) {
+	s.Helper()
+	db := openSQLite(s.T, file)
+	slices.Sort(want)
+	var got []string
+	defer func() {
+		if s.Failed() {
+			s.Logf("the file has %q, want %q; stderr:\n%s", got, want, p.stderr)
+		}
+	}()
+	waitFor(s.T, func() bool {
+		got = query(s.T, db, currentObjects)
+		return slices.Equal(got, want)
+	})
+}
+
+const currentObjects = `SELECT resource || ' ' || name FROM resources WHERE valid_to IS NULL ORDER BY 1`
+
+// TestSyncTypes follows types that appear and disappear.
+func TestSyncTypes(t *testing.T) {
+	s := newTypesServer(t)
+	file := filepath.Join(t.TempDir(), "state.db")
+	args := []string{"sync", "namespaces,*.example.com", "-A", "--to", "sqlite:" + file}
+
+	// No type at first. Then one with two versions, and one that is never established.
+	p := startProcess(t, args...)
+	p.waitStderr(t, "synced at")
+	s.define("widgets", "v1alpha1", "v1")
+	s.create("widgets", "v1", "one")
+	s.defineKind("copies", "Widget", "v1") // it is never established: another type has the kind
+	namespaces := []string{"namespaces default", "namespaces kube-node-lease", "namespaces kube-public", "namespaces kube-system"}
+	now := func(more string) []string { return append([]string{more}, namespaces...) }
+	s.waitCurrent(p, file, now("widgets.example.com one")...)
+	p.waitStderr(t, "widgets.example.com joins")
+	waitFor(t, func() bool {
+		return regexp.MustCompile(`synced at \d+: namespaces 4, widgets.example.com [01]\n`).MatchString(p.stderr.String())
+	})
+	if strings.Contains(p.stderr.String(), "copies") {
+		t.Errorf("a type that is not established is followed: %s", p.stderr)
+	}
+	s.undefine("copies") // it would be established without widgets
+
+	// Deleted while it is followed, and made again: another object of the same name.
+	s.undefine("widgets")
+	s.waitCurrent(p, file, namespaces...)
+	p.waitStderr(t, "the server has no widgets.example.com any more")
+	s.define("widgets", "v1")
+	s.create("widgets", "v1", "one")
+	s.waitCurrent(p, file, now("widgets.example.com one")...)
+	if got := query(t, openSQLite(t, file), `SELECT count(DISTINCT uid) FROM resources WHERE name = 'one'`); got[0] != "2" {
+		t.Errorf("%s objects have had the name", got[0])
+	}
+
+	// The process is killed. Meanwhile a type appears and another one disappears.
+	p.Process.Kill()
+	p.exit(t)
+	s.undefine("widgets")
+	s.define("gadgets", "v1")
+	s.create("gadgets", "v1", "two")
+	if stderr := syncOnce(t, args[1:]...); !strings.Contains(stderr, "the server has no widgets.example.com any more") ||
+		!regexp.MustCompile(`synced at \d+: namespaces 4, gadgets.example.com 1\n$`).MatchString(stderr) {
+		t.Errorf("stderr is %q", stderr)
+	}
+	if got, want := query(t, openSQLite(t, file), currentObjects), append([]string{"gadgets.example.com two"}, namespaces...); !slices.Equal(got, want) {
+		t.Errorf("the file has %q, want %q", got, want)
+	}
+	if got := query(t, openSQLite(t, file), `SELECT resource || ' ' || reason FROM gaps ORDER BY rowid DESC LIMIT 1`); !slices.Equal(got, []string{"widgets.example.com expired"}) {
+		t.Errorf("the last gap is %q", got)
+	}
+	_, stdout, _ := execute(t, "sync", "status", "--to", "sqlite:"+file)
+	if !regexp.MustCompile(`widgets.example.com +<all> +\d+ +\d+ +0 +0 +<not followed>`).MatchString(stdout) || !strings.Contains(stdout, "2 of 3: complete at revision") {
+		t.Error(stdout)
+	}
+}
+
+// TestSyncManyTypes follows a hundred types that are created at once.
+func TestSyncManyTypes(t *testing.T) {
+	const n = 100
+	s := newTypesServer(t)
+	file := filepath.Join(t.TempDir(), "state.db")
+	p := startProcess(t, "sync", "*.example.com", "-A", "--to", "sqlite:"+file)
+	p.waitStderr(t, "no type of *.example.com yet")
+	var want []string
+	for i := range n {
+		s.define(fmt.Sprintf("kind%03ds", i), "v1")
+		want = append(want, fmt.Sprintf("kind%03ds.example.com one", i))
+	}
+	for i := range n {
+		s.create(fmt.Sprintf("kind%03ds", i), "v1", "one")
+	}
+	s.waitCurrent(p, file, want...)
+	waitFor(t, func() bool {
+		return strings.Count(p.stderr.String()[strings.LastIndex(p.stderr.String(), "synced at")+1:], ".example.com 1") == n
+	})
+}
+
+// through returns the address of a proxy in front of the server. answer may answer a request, and then returns true.
+func (s *typesServer) through(answer func(http.ResponseWriter, *http.Request) bool) string {
+	s.Helper()
+	address, err := url.Parse(s.config.Host)
+	if err != nil {
+		s.Fatal(err)
+	}
+	transport, err := rest.TransportFor(s.config)
+	if err != nil {
+		s.Fatal(err)
+	}
+	proxy := &httputil.ReverseProxy{Transport: transport, FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(address) }}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !answer(w, r) {
+			proxy.ServeHTTP(w, r)
+		}
+	}))
+	s.Cleanup(server.CloseClientConnections)
+	s.Cleanup(server.Close)
+	return server.URL
+}
+
+func refuse(w http.ResponseWriter, code int, reason string) bool {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	fmt.Fprint(w, status(code, reason, strings.ToLower(reason)))
+	return true
+}
+
+// TestSyncTypeDeletedInItsFirstList deletes a type after the first page of its first list was stored.
+func TestSyncTypeDeletedInItsFirstList(t *testing.T) {
+	s := newTypesServer(t)
+	var held atomic.Bool
+	deleted := make(chan struct{})
+	address := s.through(func(w http.ResponseWriter, r *http.Request) bool {
+		q := r.URL.Query()
+		switch {
+		case q.Has("sendInitialEvents"):
+			return refuse(w, 400, "BadRequest")
+		case strings.HasSuffix(r.URL.Path, "/widgets") && q.Has("continue"):
+			held.Store(true)
+			select {
+			case <-deleted:
+			case <-r.Context().Done():
+			}
+		}
+		return false
+	})
+	s.define("widgets", "v1")
+	for _, name := range []string{"one", "two", "three"} {
+		s.create("widgets", "v1", name)
+	}
+	file := filepath.Join(t.TempDir(), "state.db")
+	p := startProcess(t, "sync", "*.example.com", "-A", "--to", "sqlite:"+file, "-s", address, "--chunk-size", "1")
+	waitFor(t, held.Load)
+	s.undefine("widgets")
+	close(deleted)
+	p.waitStderr(t, "the server has no widgets.example.com any more")
+	s.define("gadgets", "v1")
+	s.create("gadgets", "v1", "two")
+	s.waitCurrent(p, file, "gadgets.example.com two")
+	if got := query(t, openSQLite(t, file), `SELECT count(*) FROM resources WHERE resource = 'widgets.example.com' AND deleted`); got[0] != "1" {
+		t.Errorf("%s objects of the first page are deleted, want 1", got[0])
+	}
+}
+
+// TestSyncTypesWithoutPermission may not read CustomResourceDefinitions.
+func TestSyncTypesWithoutPermission(t *testing.T) {
+	s := newTypesServer(t)
+	var hidden atomic.Bool
+	address := s.through(func(w http.ResponseWriter, r *http.Request) bool {
+		switch {
+		case strings.HasPrefix(r.URL.Path, "/apis/apiextensions.k8s.io/"):
+			return refuse(w, 403, "Forbidden")
+		case strings.HasSuffix(r.URL.Path, "/secretives"):
+			return refuse(w, 403, "Forbidden")
+		case r.URL.Path == "/apis/example.com" && hidden.Load():
+			return refuse(w, 404, "NotFound") // another replica of the server does not know the group yet
+		}
+		return false
+	})
+	file := filepath.Join(t.TempDir(), "state.db")
+	p := startProcess(t, "sync", "*.example.com", "-A", "--to", "sqlite:"+file, "-s", address)
+	p.waitStderr(t, "; the resource types are requested every 30s")
+	s.define("secretives", "v1")
+	s.define("widgets", "v1")
+	s.create("widgets", "v1", "one")
+	s.waitCurrent(p, file, "widgets.example.com one")
+	p.waitStderr(t, "secretives.example.com: ")
+
+	// A type that one request does not show is still followed.
+	o := &syncOptions{resourceFlags: newResourceFlags(), idleTimeout: 1e9}
+	*o.config.APIServer = address
+	r, err := o.newRun(t.Context(), newSyncReport(t.Output()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pattern := &syncResource{Resource: "*.example.com"}
+	if err := pattern.complete(); err != nil {
+		t.Fatal(err)
+	}
+	w, err := newSyncTypes(r, []*syncResource{pattern})
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := func() (names []string) {
+		changes, err := w.request(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range changes {
+			names = append(names, fmt.Sprint(c.ID.Resource, " ", c.Gone > 0))
+		}
+		return names
+	}
+	if got := request(); !slices.Equal(got, []string{"widgets.example.com false"}) {
+		t.Fatalf("joined: %q", got)
+	}
+	hidden.Store(true)
+	if got := request(); len(got) > 0 || !w.pending() {
+		t.Errorf("a type that one request does not show has left: %q", got)
+	}
+	for _, m := range w.members {
+		m.absent = m.absent.Add(-absentFor)
+	}
+	if got := request(); !slices.Equal(got, []string{"widgets.example.com true"}) || w.pending() {
+		t.Errorf("a type that was not shown for %v has not left: %q", absentFor, got)
+	}
+}
