@@ -1,0 +1,38 @@
+"""Fixtures of a Kubernetes API server for tests: keepwatch serve, with its data in memory."""
+
+import os
+import subprocess
+import time
+
+import pytest
+from kubernetes import client, config
+
+
+@pytest.fixture(scope="session")
+def kubeconfig(tmp_path_factory):
+    """Starts a server for all tests, and returns the path of its kubeconfig."""
+    folder = tmp_path_factory.mktemp("keepwatch")
+    path, log = folder / "kubeconfig", folder / "log"
+    with log.open("w") as stderr:
+        server = subprocess.Popen(
+            [os.environ.get("KEEPWATCH", "keepwatch"), "serve", "--listen", "127.0.0.1:0", "--kubeconfig-out", path],
+            stderr=stderr,
+        )
+    try:
+        while not path.exists():  # the server writes it when it is ready
+            assert server.poll() is None, log.read_text()
+            time.sleep(0.01)
+        yield path
+    finally:
+        server.terminate()
+        server.wait()
+
+
+@pytest.fixture
+def namespace(kubeconfig):
+    """Makes a namespace for one test."""
+    config.load_kube_config(str(kubeconfig))
+    core = client.CoreV1Api()
+    made = core.create_namespace({"metadata": {"generateName": "test-"}})
+    yield made.metadata.name
+    core.delete_namespace(made.metadata.name)
