@@ -21,7 +21,7 @@ func (c *cell) measure(o observed) Result {
 		Upstream: c.server.upstream, UpstreamVersion: c.server.version,
 		Outcome: o.outcome, Recovery: seconds(o.recovery),
 		Lists: lists(o.requests), Requests: len(o.requests), Rate: busiestSecond(o.requests),
-		Load: loadAverage(),
+		Faults: o.faults, Load: loadAverage(),
 	}
 	r.Writes, r.Hidden = len(o.since()), c.Plan.HidesHistory
 	if o.outcome == Died {

@@ -53,6 +53,8 @@ func TestMutants(t *testing.T) {
 		{"retries at the same revision", "compaction", func(r Result) bool { return r.Outcome == Hung && r.Lists == 0 && r.LostFinal > 0 && r.Rate > 5 }},
 		{"begins again", "cuts", func(r Result) bool { return r.Duplicates > 0 && r.Violations > 0 }},
 		{"ends with its watch", "cuts", func(r Result) bool { return r.Outcome == Died && r.LostFinal > 0 }},
+		{"skips frames", "aks-idle", func(r Result) bool { return r.LostIntermediate > 0 && r.Violations > 0 }},
+		{"begins again", "slow-watcher", func(r Result) bool { return r.Duplicates > 0 && r.Violations > 0 }},
 	}
 	for _, m := range mutants {
 		t.Run(m.bug+"/"+m.plan, func(t *testing.T) {
@@ -63,6 +65,8 @@ func TestMutants(t *testing.T) {
 			}
 			command := []string{"/usr/bin/env", asMutant + "=" + m.bug, os.Args[0]}
 			r := Cell{Client: m.bug, View: clients.Events, Command: command, Plan: plan, Seed: draw(), settle: 20 * time.Second}.Run(t, server)
+			t.Logf("%s, %d lost deletions, %d lost states, %d duplicates, %d violations, %d lists, %d requests",
+				r.Outcome, r.LostDeletes, r.LostIntermediate, r.Duplicates, r.Violations, r.Lists, r.Requests)
 			if !m.shows(r) {
 				t.Errorf("the result does not show it: %+v", r)
 			}

@@ -3,8 +3,11 @@ package matrix
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keepwatch/keepwatch/faults"
 )
@@ -12,7 +15,8 @@ import (
 // configMaps is the resource that clients follow, as the proxy names it.
 const configMaps = "configmaps"
 
-// Plan is what goes wrong in a cell while its writer writes.
+// Plan is what goes wrong in a cell while its writer writes: by commands to the proxy, or by one of the plans
+// that package faults ships.
 type Plan struct {
 	Name string
 	// What describes the plan in a sentence.
@@ -22,11 +26,15 @@ type Plan struct {
 	HidesHistory bool
 
 	fate  faults.Fate // of the client's requests, until the plan is over
+	named faults.Plan // from the client's first request until the plan is over
 	story func(*cell) error
 }
 
-// Plans are all plans.
-var Plans = []Plan{
+// Plans are all plans: those of this package, then the named ones.
+var Plans = append(commanded, named()...)
+
+// commanded are the plans that command the proxy.
+var commanded = []Plan{
 	{
 		Name: "none", What: "Nothing goes wrong.",
 		story: func(c *cell) error { return c.write(200) },
@@ -35,7 +43,7 @@ var Plans = []Plan{
 		Name: "cuts", What: "After every 10 to 25 writes the watch ends cleanly, is truncated, is torn within an event, or its connection is reset.",
 		story: func(c *cell) error {
 			cuts := []faults.Fault{faults.End, faults.Cut, faults.Tear, faults.Reset}
-			return c.disturb(240, 10, 25, cuts)
+			return c.writeDisturbed(240, 10, 25, cuts)
 		},
 	},
 	{
@@ -81,14 +89,14 @@ var Plans = []Plan{
 		Name: "overload", What: "During 800 writes the watch ends after every 40, and 7 of 10 requests are answered with 429 and Retry-After: 1.",
 		fate: share(0.7, faults.Answer(faults.TooManyRequests)),
 		story: func(c *cell) error {
-			return c.disturb(800, 40, 40, []faults.Fault{faults.End})
+			return c.writeDisturbed(800, 40, 40, []faults.Fault{faults.End})
 		},
 	},
 	{
 		Name: "errors", What: "During 800 writes the watch ends, or gets an ERROR event with 500, 503 or 504, after every 40. Half of the requests are answered with these.",
 		fate: share(0.5, faults.Answer(faults.InternalError), faults.Answer(faults.Unavailable), faults.Answer(faults.Timeout)),
 		story: func(c *cell) error {
-			return c.disturb(800, 40, 40, []faults.Fault{
+			return c.writeDisturbed(800, 40, 40, []faults.Fault{
 				faults.End, faults.Event(faults.InternalError), faults.Event(faults.Unavailable), faults.Event(faults.Timeout),
 			})
 		},
@@ -99,7 +107,7 @@ var Plans = []Plan{
 			if err := c.write(20); err != nil {
 				return err
 			}
-			c.proxy.Now(faults.Watch, configMaps, faults.HalfOpen)
+			c.disturb(faults.HalfOpen)
 			return c.write(40)
 		},
 	},
@@ -111,6 +119,45 @@ var Plans = []Plan{
 		Name: "repeated", What: "Three times the watch repeats its last event.",
 		story: func(c *cell) error { return c.each(3, 40, faults.Repeat) },
 	},
+}
+
+// named are the plans of package faults. One whose name a plan of commands has begins with "plan-".
+func named() (all []Plan) {
+	for _, p := range faults.Plans() {
+		name := p.Name
+		if slices.ContainsFunc(commanded, func(c Plan) bool { return c.Name == name }) {
+			name = "plan-" + name
+		}
+		all = append(all, Plan{
+			Name: name, What: p.Description, HidesHistory: slices.ContainsFunc(p.Rules, hidesHistory),
+			named: p,
+			story: func(c *cell) error {
+				for range namedPhases {
+					if err := c.write(namedWrites); err != nil {
+						return err
+					}
+					if err := c.sleep(namedIdle); err != nil {
+						return err
+					}
+				}
+				c.proxy.Calm()
+				return nil
+			},
+		})
+	}
+	return all
+}
+
+// A named plan lasts for a minute. Twice nothing is written for longer than any of them waits.
+const (
+	namedPhases = 2
+	namedWrites = 300
+	namedIdle   = 20 * time.Second
+)
+
+// hidesHistory reports whether a rule makes clients list after changes that they have not seen.
+func hidesHistory(r faults.Rule) bool {
+	return r.Status == string(metav1.StatusReasonExpired) || r.Fault == "rewind" || r.Fault == "stale"
 }
 
 // FindPlan returns the plan with a name.
@@ -154,13 +201,16 @@ func (c *cell) each(times, writes int, fault faults.Fault) error {
 		if err := c.write(writes); err != nil {
 			return err
 		}
-		c.proxy.Now(faults.Watch, configMaps, fault)
+		c.disturb(fault)
 		if err := c.sleep(2 * time.Second); err != nil {
 			return err
 		}
 	}
 	return c.write(writes)
 }
+
+// disturb applies a fault to the open watch, which may be a streaming list.
+func (c *cell) disturb(fault faults.Fault) { c.proxy.Now(faults.Any, configMaps, fault) }
 
 // whileRefused runs what happens while the client's connections are refused, and writes behind it.
 func (c *cell) whileRefused(happens func() error, writes int) error {
@@ -176,16 +226,16 @@ func (c *cell) whileRefused(happens func() error, writes int) error {
 	return c.write(writes)
 }
 
-// disturb does a number of writes, and applies one of the faults to the watch after each least to most of
+// writeDisturbed does a number of writes, and applies one of the faults to the watch after each least to most of
 // them.
-func (c *cell) disturb(writes, least, most int, choice []faults.Fault) error {
+func (c *cell) writeDisturbed(writes, least, most int, choice []faults.Fault) error {
 	for writes > 0 {
 		n := min(writes, least+c.random.IntN(most-least+1))
 		if err := c.write(n); err != nil {
 			return err
 		}
 		writes -= n
-		c.proxy.Now(faults.Watch, configMaps, choice[c.random.IntN(len(choice))])
+		c.disturb(choice[c.random.IntN(len(choice))])
 	}
 	return nil
 }

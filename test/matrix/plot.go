@@ -16,8 +16,8 @@ type plot struct {
 
 // The sizes of a plot, in pixels.
 const (
-	plotLeft, plotTop  = 190, 70
-	cellWidth, cellRow = 78, 30
+	plotLeft, plotTop  = 190, 150
+	cellWidth, cellRow = 44, 30
 	largest            = 13 // radius
 )
 
@@ -31,12 +31,13 @@ func (p plot) draw(results []Result) []byte {
 		}
 	}
 	var b bytes.Buffer
-	width, height := plotLeft+cellWidth*len(Plans)+10, plotTop+cellRow*len(rows)+10
+	width, height := plotLeft+cellWidth*len(Plans)+80, plotTop+cellRow*len(rows)+10
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="sans-serif" font-size="12">`+"\n", width, height)
 	fmt.Fprintf(&b, `<rect width="%d" height="%d" fill="white"/>`+"\n", width, height)
 	text(&b, 10, 22, "start", p.title+"; a cross: the client did not get right")
 	for i, plan := range Plans {
-		text(&b, plotLeft+cellWidth*i+cellWidth/2, plotTop-14, "middle", plan.Name)
+		x, y := plotLeft+cellWidth*i+cellWidth/2, plotTop-8
+		fmt.Fprintf(&b, `<text x="%d" y="%d" transform="rotate(-50 %d %d)">%s</text>`+"\n", x, y, x, y, plan.Name)
 	}
 	for y, row := range rows {
 		center := plotTop + cellRow*y + cellRow/2

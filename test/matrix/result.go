@@ -67,6 +67,8 @@ type Result struct {
 	// Rate is the largest number of requests within a second. The proxy does not see refused connections.
 	Rate int `json:"rate"`
 
+	// Faults counts those that the client's lists and watches met. It is not saved.
+	Faults int `json:"-"`
 	// Load is the machine's load average when the cell ended.
 	Load float64 `json:"load"`
 }

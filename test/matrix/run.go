@@ -23,6 +23,8 @@ import (
 const (
 	// startTimeout bounds the time until a client has the initial state. Some are slow virtual machines.
 	startTimeout = 3 * time.Minute
+	// disturbedStart is how long a client of a named plan may take before the plan's writes begin all the same.
+	disturbedStart = 30 * time.Second
 	// settleTimeout bounds the time until a client is right again. A connection that is half-open costs some
 	// clients a minute.
 	settleTimeout = 2 * time.Minute
@@ -77,7 +79,9 @@ func (want Cell) Run(tb testing.TB, server *Server) Result {
 	must(err)
 	must(c.writer.prepare(c.ctx))
 	c.begun = time.Now()
-	c.proxy = faults.New(tb, server.config, faults.Plan{Seed: want.Seed, Fate: c.fate})
+	plan := c.Plan.named
+	plan.Seed, plan.Fate = want.Seed, c.fate
+	c.proxy = faults.New(tb, server.config, plan)
 	c.start(tb, namespace)
 	must(c.started())
 	c.mu.Lock()
@@ -95,9 +99,10 @@ func (want Cell) Run(tb testing.TB, server *Server) Result {
 	must(err)
 	outcome, recovery := c.recovered(calm, stateAt(writes, newest))
 	c.client.End()
+	requests, met := c.requests(baseline.at)
 	return c.measure(observed{
 		namespace: namespace, baseline: baseline, arrivals: c.arrivals, writes: writes, newest: newest,
-		requests: c.requests(baseline.at), outcome: outcome, recovery: recovery,
+		requests: requests, faults: met, outcome: outcome, recovery: recovery,
 	})
 }
 
@@ -146,9 +151,15 @@ func (c *cell) receive(line clients.Line) {
 	c.last = c.last || c.fold[clients.Last] != before
 }
 
-// started waits until the client has the initial state, and watches.
+// isNamed reports whether the cell has one of the plans of package faults, which begin before the client.
+func (c *cell) isNamed() bool { return len(c.Plan.named.Rules) > 0 }
+
+// started waits until the client has the initial state, and watches. A named plan may hinder it.
 func (c *cell) started() error {
 	deadline := time.Now().Add(startTimeout)
+	if c.isNamed() {
+		deadline = time.Now().Add(disturbedStart)
+	}
 	for {
 		c.mu.Lock()
 		got := maps.Clone(c.fold)
@@ -157,10 +168,14 @@ func (c *cell) started() error {
 		if watches > 0 && (c.View == clients.Condition || got.hasUIDs(c.writer.uids)) {
 			return nil
 		}
+		failed := time.Now().After(deadline) || c.client.Err() != nil
+		if failed && c.isNamed() {
+			return nil
+		}
 		if err := c.client.Err(); err != nil {
 			return fmt.Errorf("%s: %w", c.Client, err)
 		}
-		if time.Now().After(deadline) {
+		if failed {
 			return fmt.Errorf("%s does not have the initial state after %v: %v", c.Client, startTimeout, got)
 		}
 		if err := c.sleep(pollInterval); err != nil {
@@ -207,14 +222,24 @@ func (c *cell) right(want fold) bool {
 	return maps.Equal(c.fold, want)
 }
 
-// requests are the client's lists and watches since a time.
-func (c *cell) requests(since time.Time) (all []faults.Entry) {
+// requests are the client's lists and watches since a time, and the number of faults that they, and older watches, have
+// met since then.
+func (c *cell) requests(since time.Time) (all []faults.Entry, met int) {
+	from := since.Sub(c.begun)
 	for _, e := range c.proxy.Transcript() {
-		if e.Resource == configMaps && e.Start > since.Sub(c.begun) {
+		if e.Resource != configMaps {
+			continue
+		}
+		if e.Start > from {
 			all = append(all, e)
 		}
+		for _, f := range e.Faults {
+			if f.At > from {
+				met++
+			}
+		}
 	}
-	return all
+	return all, met
 }
 
 // write does a number of writes.
@@ -255,6 +280,7 @@ type observed struct {
 	writes    []check.Write // of the namespace, since it was created
 	newest    keepwatch.Revision
 	requests  []faults.Entry
+	faults    int
 	outcome   Outcome
 	recovery  time.Duration
 }

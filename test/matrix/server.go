@@ -24,6 +24,7 @@ const (
 	KubeAPIServer      Upstream = "kube-apiserver"
 	Serve              Upstream = "serve"
 	KeepwatchAPIServer Upstream = "keepwatch-apiserver"
+	Proxy              Upstream = "proxy" // in front of kube-apiserver
 )
 
 // Server is a running API server and its etcd's history. It is safe for concurrent use.
@@ -52,6 +53,8 @@ func StartServer(tb testing.TB, upstream Upstream) *Server {
 		running = peer.ServeOn(tb, etcd)
 	case KeepwatchAPIServer:
 		running = peer.KeepwatchAPIServerOn(tb, etcd)
+	case Proxy:
+		running = peer.Proxy(tb, peer.KubernetesOn(tb, etcd))
 	default:
 		err = fmt.Errorf("there is no upstream %q", upstream)
 	}

@@ -1,0 +1,84 @@
+package servers
+
+import (
+	"context"
+	"testing"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/keepwatch/keepwatch/test/peer"
+)
+
+// Server is an API server that can be judged.
+type Server struct {
+	Name string
+	// What says what runs, in a sentence.
+	What string
+
+	start func(testing.TB) running
+}
+
+// running is a server for the duration of a test.
+type running struct {
+	config *rest.Config
+	// compact makes the history so far expire, unless the server's storage can't.
+	compact func(context.Context) error
+	// restart kills the API server, and starts it again.
+	restart func(context.Context) error
+}
+
+// Servers returns all servers.
+func Servers() []Server {
+	return []Server{
+		{"kube-apiserver", "kube-apiserver on etcd.", func(tb testing.TB) running {
+			return onEtcd(peer.Kubernetes(tb))
+		}},
+		{"kube-apiserver latest", "Kubernetes' newest version, unchanged but for its build: `keepwatch-apiserver --reads=upstream`.", func(tb testing.TB) running {
+			return onEtcd(peer.KeepwatchAPIServerOn(tb, peer.StartEtcd(tb), "--reads=upstream"))
+		}},
+		{"keepwatch-apiserver", "The same with Keepwatch's reads.", func(tb testing.TB) running {
+			return onEtcd(peer.KeepwatchAPIServerOn(tb, peer.StartEtcd(tb)))
+		}},
+		{"serve", "`keepwatch serve` with its embedded etcd.", func(tb testing.TB) running {
+			return onEtcd(peer.Serve(tb))
+		}},
+		{"proxy", "`keepwatch proxy` in front of kube-apiserver, which is what is restarted. That loses its history; the proxy then sends the difference to its clients, in place of a 410: by design they miss intermediate states, and a deletion has a later revision. All of them arrive at the server's state.", startProxy},
+		{"kine on SQLite", "kube-apiserver on kine, which stores everything in SQLite. [A fault of kine](findings/kine-recreated-key.md) breaks the rules.", onKine(peer.KineSQLite)},
+		{"kine on NATS", "kube-apiserver on kine, which stores everything in NATS JetStream.", onKine(peer.KineNATS)},
+	}
+}
+
+// onEtcd is a server whose etcd can be compacted.
+func onEtcd(s *peer.Server) running {
+	r := alone(s)
+	r.compact = func(ctx context.Context) error {
+		_, err := s.Compact(ctx)
+		return err
+	}
+	return r
+}
+
+func alone(s *peer.Server) running {
+	return running{
+		config:  s.Config(),
+		compact: func(context.Context) error { return nil },
+		restart: func(ctx context.Context) error {
+			s.Kill()
+			return s.Restart(ctx)
+		},
+	}
+}
+
+// onKine starts kube-apiserver on a database. Kine compacts by itself.
+func onKine(backend peer.KineBackend) func(testing.TB) running {
+	return func(tb testing.TB) running { return alone(peer.KubernetesOn(tb, peer.StartKine(tb, backend))) }
+}
+
+// startProxy starts a proxy in front of a kube-apiserver.
+func startProxy(tb testing.TB) running {
+	tb.Helper()
+	behind := peer.Kubernetes(tb)
+	r := onEtcd(behind)
+	r.config = peer.Proxy(tb, behind).Config()
+	return r
+}
