@@ -17,7 +17,7 @@ import (
 
 var (
 	seedFlag     = flag.Uint64("apiserver.seed", 1, "draw requests and writes as a run did that printed this seed; 0 draws anew")
-	requestsFlag = flag.Int("apiserver.requests", 3000, "how many requests to send to both servers, in all variants together")
+	requestsFlag = flag.Int("apiserver.requests", 2000, "how many requests to send to both servers, in all variants together")
 )
 
 func TestMain(m *testing.M) { peer.Main(m) }
@@ -78,7 +78,7 @@ func compareReads(t *testing.T, seed uint64, samples []differential.Sample, requ
 	upstream := peer.KeepwatchAPIServerOn(t, etcd, append(flags, "--reads=upstream")...)
 	world, err := differential.Build(t.Context(), differential.Plan{
 		Etcd: etcd, Theirs: upstream, Comparison: comparison, Seed: seed, Samples: samples,
-		Ours: func() *peer.Server { return peer.KeepwatchAPIServerOn(t, etcd, flags...) },
+		Ours: func() differential.Server { return peer.KeepwatchAPIServerOn(t, etcd, flags...) },
 	})
 	if world != nil {
 		defer world.Close()

@@ -3,10 +3,15 @@ package conformance
 import (
 	"context"
 	"errors"
+	"flag"
+	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/keepwatch/keepwatch/conform"
@@ -43,6 +48,80 @@ func TestMalformedWatch(t *testing.T) {
 	}
 }
 
+var slowFlag = flag.Bool("conformance.slow", false, "judge a server whose watchers never arrive at its state, too: minutes")
+
+// TestRestored judges servers whose etcd is restored from a snapshot between the writes: the acknowledged writes
+// behind the snapshot are lost.
+func TestRestored(t *testing.T) {
+	kubernetes := func(t *testing.T, etcd *peer.EtcdServer) *peer.Server { return peer.KubernetesOn(t, etcd) }
+	keepwatch := func(t *testing.T, etcd *peer.EtcdServer) *peer.Server { return peer.KeepwatchAPIServerOn(t, etcd) }
+	bumped := []string{"--bump-revision", "1000000", "--mark-compacted"}
+	for _, c := range []struct {
+		name     string
+		start    func(*testing.T, *peer.EtcdServer) *peer.Server
+		flags    []string        // of the restore
+		watchers conform.Verdict // whether all watchers arrive at the restored state
+	}{
+		{"kube-apiserver", kubernetes, nil, conform.Broken}, // kubernetes #107457
+		{"kube-apiserver, bumped", kubernetes, bumped, conform.Kept},
+		{"keepwatch-apiserver", keepwatch, nil, conform.Kept},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.watchers == conform.Broken && !*slowFlag {
+				t.Skip("conform waits for watchers that never arrive: see -conformance.slow")
+			}
+			etcd := peer.StartEtcd(t)
+			server := c.start(t, etcd)
+			disturb := sync.OnceValue(func() error { return restored(t.Context(), t.TempDir(), etcd, server, c.flags) }) // ConfigMaps are enough
+			report, err := conform.Run(t.Context(), server.Config(), conform.Options{
+				Watchers: 40, Writes: 800, Progress: func(line string) { t.Log(line) },
+				Disturb: func(context.Context) error { return disturb() },
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := map[string]conform.Verdict{"storm.durable": conform.Broken, "storm.state": c.watchers, "storm.disturbed": c.watchers}
+			for _, one := range report.Results {
+				if verdict, ok := want[one.Rule.ID]; ok && one.Verdict != verdict {
+					t.Errorf("%s is %v, want %v: %v", one.Rule.ID, one.Verdict, verdict, one.Facts)
+				} else if ok {
+					t.Logf("%s is %v: %v", one.Rule.ID, one.Verdict, one.Facts[:min(2, len(one.Facts))])
+				}
+			}
+		})
+	}
+}
+
+// restored takes a snapshot, waits for 50 writes, and restores etcd from it.
+func restored(ctx context.Context, dir string, etcd *peer.EtcdServer, server *peer.Server, flags []string) error {
+	file := filepath.Join(dir, "snapshot")
+	if err := etcd.Snapshot(ctx, file); err != nil {
+		return err
+	}
+	client, err := etcd.Client()
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	first := int64(0)
+	for event := range client.Watch(ctx, "/registry/", clientv3.WithPrefix()) {
+		if err := event.Err(); err != nil {
+			return err
+		}
+		if first == 0 {
+			first = event.Header.Revision
+		}
+		if event.Header.Revision >= first+50 {
+			break
+		}
+	}
+	server.Kill()
+	if err := etcd.RestoreSnapshot(ctx, file, flags...); err != nil {
+		return err
+	}
+	return server.Restart(ctx)
+}
+
 // judge fails the test if a server that is killed and restarted between the writes does not keep all rules.
 // It may refuse what the rules notOffered are about: CBOR is behind a feature gate that is off by default.
 func judge(t *testing.T, server *peer.Server, notOffered ...string) {
@@ -58,6 +137,9 @@ func judge(t *testing.T, server *peer.Server, notOffered ...string) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if _, err := version.ParseSemantic(report.Version); err != nil {
+		t.Error(err)
 	}
 	for _, one := range report.Results {
 		want := conform.Kept

@@ -40,7 +40,7 @@ func TestServerSideBySide(t *testing.T) {
 	theirs := peer.KubernetesOn(t, etcd, "--feature-gates", "APIServerIdentity=false,UnknownVersionInteroperabilityProxy=false")
 	world, err := differential.Build(t.Context(), differential.Plan{
 		Etcd: etcd, Theirs: theirs, Comparison: comparison, Seed: seed,
-		Ours: func() *peer.Server { return peer.ServeOn(t, etcd, flags...) },
+		Ours: func() differential.Server { return peer.ServeOn(t, etcd, flags...) },
 	})
 	if world != nil {
 		defer world.Close()

@@ -5,7 +5,6 @@ import (
 	"context"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -15,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/component-base/metrics"
 
 	"github.com/keepwatch/keepwatch/proxy"
 	"github.com/keepwatch/keepwatch/test/peer"
@@ -25,39 +23,33 @@ func TestMain(m *testing.M) { peer.Main(m) }
 
 // rig is a kube-apiserver, a proxy in front of it, and a user of both.
 type rig struct {
-	*testing.T
-	server   *peer.Server
-	admin    kubernetes.Interface
-	url      string // of the proxy
-	direct   *http.Client
-	proxied  *http.Client
-	registry metrics.KubeRegistry
-	token    string // of the service account default/reader
+	*front
+	server  *peer.Server
+	admin   kubernetes.Interface
+	url     string // of the proxy
+	direct  *http.Client
+	proxied *http.Client
+	token   string // of the service account default/reader
 }
 
-func newRig(t *testing.T) *rig {
-	r := &rig{T: t, server: peer.Kubernetes(t), registry: metrics.NewKubeRegistry()}
+// newRig starts a rig whose proxy has a configuration that the edits have changed.
+func newRig(t *testing.T, edits ...func(*rig, *proxy.Config)) *rig {
+	return newRigOn(t, peer.Kubernetes(t), edits...)
+}
+
+// newRigOn is newRig in front of a server that runs already.
+func newRigOn(t *testing.T, server *peer.Server, edits ...func(*rig, *proxy.Config)) *rig {
+	r := &rig{front: &front{T: t}, server: server}
 	var err error
 	if r.admin, err = kubernetes.NewForConfig(r.server.Config()); err != nil {
 		t.Fatal(err)
 	}
-	p, err := proxy.New(proxy.Config{Server: r.server.Config(), Registry: r.registry})
-	if err != nil {
-		t.Fatal(err)
+	config := proxy.Config{Server: r.server.Config()}
+	for _, edit := range edits {
+		edit(r, &config)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() { defer close(ended); p.Run(ctx) }()
-	front := httptest.NewUnstartedServer(p)
-	front.EnableHTTP2 = true
-	front.StartTLS()
-	t.Cleanup(func() {
-		cancel()
-		<-ended
-		front.CloseClientConnections()
-		front.Close()
-	})
-	r.url, r.proxied = front.URL, front.Client()
+	r.front = newFront(t, config)
+	r.url, r.proxied = r.front.server.URL, r.front.server.Client()
 	transport, err := rest.TransportFor(rest.AnonymousClientConfig(r.server.Config()))
 	if err != nil {
 		t.Fatal(err)
@@ -138,28 +130,27 @@ func (r *rig) proxy(path string, header ...string) answer {
 	return r.do(r.proxied, r.url, path, header...)
 }
 
-// answered returns how many requests were answered from caches.
-func (r *rig) answered() (n float64) {
-	r.Helper()
-	families, err := r.registry.Gather()
-	r.must(err)
-	for _, f := range families {
-		if f.GetName() == "keepwatch_readpath_answered_total" {
-			for _, m := range f.GetMetric() {
-				n += m.GetCounter().GetValue()
-			}
-		}
-	}
-	return n
-}
-
 // waitCached waits until a path is answered from a cache.
 func (r *rig) waitCached(path string) {
 	r.Helper()
-	deadline := time.Now().Add(5 * time.Minute)
-	for before := r.answered(); r.answered() == before; time.Sleep(20 * time.Millisecond) {
-		if r.proxy(path); time.Now().After(deadline) {
-			r.Fatalf("%s is not answered from a cache", path)
+	before := r.answered()
+	r.eventually(path+" is answered from a cache", func() bool {
+		r.proxy(path)
+		return r.answered() > before
+	})
+}
+
+// eventually waits until something is true.
+func (r *rig) eventually(what string, is func() bool) {
+	r.Helper()
+	waitUntil(r.T, what, is)
+}
+
+func waitUntil(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(5 * time.Minute); !is(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("it does not become true that %s", what)
 		}
 	}
 }

@@ -1,0 +1,60 @@
+package proxy
+
+import (
+	"flag"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/keepwatch/keepwatch/proxy"
+	"github.com/keepwatch/keepwatch/test/differential"
+	"github.com/keepwatch/keepwatch/test/peer"
+)
+
+var (
+	seedFlag     = flag.Uint64("proxy.seed", 1, "draw requests and writes as a run did that printed this seed; 0 draws anew")
+	requestsFlag = flag.Int("proxy.requests", 800, "how many requests to send to the proxy and to the server")
+)
+
+// Random reads in all encodings, pages and watches: the proxy's answers are those of the server behind it.
+func TestProxySideBySide(t *testing.T) {
+	seed := *seedFlag
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("-proxy.seed %d", seed)
+	comparison := differential.FrontOfKubernetes()
+	report := differential.NewReport(comparison)
+	t.Cleanup(func() { report.Print(t.Output()) })
+	etcd := peer.StartEtcd(t)
+	// The lease that identifies the server is renewed every 10 s: a write that belongs to no phase.
+	theirs := peer.KubernetesOn(t, etcd, "--feature-gates", "APIServerIdentity=false,UnknownVersionInteroperabilityProxy=false")
+	var front *front
+	world, err := differential.Build(t.Context(), differential.Plan{
+		Etcd: etcd, Theirs: theirs, Comparison: comparison, Seed: seed,
+		Ours: func() differential.Server {
+			front = newFront(t, proxy.Config{Server: theirs.Config(), SmallCollection: -1})
+			return front
+		},
+	})
+	if world != nil {
+		defer world.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := differential.Run(t.Context(), world, *requestsFlag, seed, report, t.Logf); err != nil {
+		t.Fatal(err)
+	}
+	if all, answered := report.Requests(); answered < all/2 {
+		t.Errorf("only %d of %d requests are answered", answered, all)
+	}
+	if n := front.answered(); n < float64(*requestsFlag)/5 {
+		t.Errorf("only %v requests are answered from caches", n)
+	}
+	if n := front.relists + front.sum("keepwatch_storage_relists_total"); n > 0 {
+		t.Errorf("the proxy listed %v times after its first lists", n)
+	}
+	if n := report.Differences(); n > 0 {
+		t.Errorf("%d differences", n)
+	}
+}
