@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
-
-	"github.com/keepwatch/keepwatch/test/peer"
 )
 
 const (
@@ -36,16 +34,24 @@ type Answer struct {
 	Incomplete string
 }
 
+// Server is a server whose answers are compared: a [peer.Server], for example.
+type Server interface {
+	// Config returns a client configuration with all permissions.
+	Config() *rest.Config
+	// Restart ends the server and starts it again at the same address.
+	Restart(context.Context) error
+}
+
 // Side is one of the two servers.
 type Side struct {
 	Name         string
-	server       *peer.Server
+	server       Server
 	host         string
 	http1, http2 *http.Client
 }
 
 // NewSide connects to a server. Close ends its connections.
-func NewSide(name string, server *peer.Server) (*Side, error) {
+func NewSide(name string, server Server) (*Side, error) {
 	s := &Side{Name: name, server: server, host: server.Config().Host}
 	var err error
 	if s.http1, err = client(server, "http/1.1"); err != nil {
@@ -57,7 +63,7 @@ func NewSide(name string, server *peer.Server) (*Side, error) {
 
 // client returns a client that adds only its credentials to requests, and uses one
 // protocol.
-func client(server *peer.Server, protocol string) (*http.Client, error) {
+func client(server Server, protocol string) (*http.Client, error) {
 	config := server.Config()
 	config.DisableCompression = true // the requests have Accept-Encoding headers of their own
 	config.UserAgent = ""

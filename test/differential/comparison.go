@@ -7,6 +7,7 @@ type Comparison struct {
 	compares   func(header string) bool
 	masks      []mask
 	exceptions []exception
+	encodings  bool // ours follows each encoding by itself
 }
 
 // ServeBesideKubernetes compares keepwatch serve with kube-apiserver.
@@ -25,6 +26,11 @@ func UpstreamBesideKubernetes() *Comparison {
 // SameBinary compares the two ways to read of keepwatch-apiserver.
 func SameBinary() *Comparison {
 	return &Comparison{compares: binaryHeader, masks: binaryMasks, exceptions: append(slices.Clone(commonExceptions), notCompleted)}
+}
+
+// FrontOfKubernetes compares keepwatch proxy with the kube-apiserver behind it.
+func FrontOfKubernetes() *Comparison {
+	return &Comparison{compares: serveHeader, masks: commonMasks, exceptions: append(slices.Clone(commonExceptions), compressed), encodings: true}
 }
 
 // serveHeader excludes the headers that have the server's own objects (X-Kubernetes-Pf-…), too.

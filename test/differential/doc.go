@@ -1,6 +1,6 @@
 // Package differential sends the same random requests to two API servers on one etcd and
-// compares their answers: kube-apiserver, which is correct by definition, and keepwatch serve or
-// keepwatch-apiserver.
+// compares their answers: kube-apiserver, which is correct by definition, and keepwatch serve,
+// keepwatch-apiserver, or keepwatch proxy in front of that kube-apiserver.
 //
 //	              ┌─▶ theirs ─┐
 //	Generator ─▶ Request      ├─▶ Comparison ─▶ Report

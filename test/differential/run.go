@@ -30,7 +30,7 @@ type Plan struct {
 	Etcd   *peer.EtcdServer
 	Theirs *peer.Server
 	// Ours starts the other server, when the world has a past.
-	Ours       func() *peer.Server
+	Ours       func() Server
 	Comparison *Comparison
 	Seed       uint64
 	// Samples are objects of further kinds. With samples, requests are for all resources that theirs
@@ -95,7 +95,7 @@ func Build(ctx context.Context, p Plan) (*World, error) {
 }
 
 // join connects to a server, for requests and for writes.
-func (w *World) join(ctx context.Context, name string, server *peer.Server) (*Side, error) {
+func (w *World) join(ctx context.Context, name string, server Server) (*Side, error) {
 	side, err := NewSide(name, server)
 	if err != nil {
 		return nil, err

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -52,14 +53,15 @@ func (w *World) now(ctx context.Context) (int64, error) {
 
 // follow reports whether both servers are at a revision in every resource: a consistent
 // read lets them follow, if there are no writes. kube-apiserver opens some resources once for each
-// version. Keepwatch answers all versions from one of them, but passes YAML on to the version's own.
+// version. Keepwatch answers all versions from one of them, but passes YAML on to the version's own. A
+// proxy follows each encoding by itself.
 func (w *World) follow(ctx context.Context, revision int64) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(concurrency)
 	for _, side := range []*Side{w.theirs, w.ours} {
 		for _, r := range slices.Concat([]resource{namespaceResource, olderWidgetResource}, w.written, w.kinds) {
-			for _, accept := range []string{"", "application/yaml"} {
-				if r.sample == nil && accept != "" {
+			for _, accept := range []string{"", "application/yaml", protobufType + ",application/json"} {
+				if accept == "application/yaml" && r.sample == nil || strings.HasPrefix(accept, protobufType) && !w.comparison.encodings {
 					continue
 				}
 				group.Go(func() error {

@@ -15,7 +15,7 @@ import (
 
 var (
 	seedFlag    = flag.Uint64("storm.seed", 0, "draw faults and changes as a run did that printed this seed; 0 draws anew")
-	objectsFlag = flag.Int("storm.objects", 2000, "how many pods, and how many custom resources")
+	objectsFlag = flag.Int("storm.objects", 1200, "how many pods, and how many custom resources")
 )
 
 // Storms runs three storms on a server, one after the other: on pods, on custom resources,

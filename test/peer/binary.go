@@ -40,6 +40,8 @@ var (
 	Kubectl       = Binary{"kubectl", "kubectl", ".", "k8s.io/kubectl", ""}
 	// Kine has SQLite without cgo, and an embedded NATS.
 	Kine = Binary{"kine", "kubernetes/kine", ".", "github.com/k3s-io/kine", "nats"}
+	// Etcdutl has the command snapshot.
+	Etcdutl = Binary{"etcdutl", "kubernetes/etcdutl", ".", "go.etcd.io/etcd/etcdutl/v3", ""}
 	// These have the version of keepwatch-apiserver.
 	Kubeadm               = Binary{"kubeadm", "kubeadm", "./kubeadm", "k8s.io/kubernetes", ""}
 	LatestKubeAPIServer   = Binary{"kube-apiserver", "kubeadm", "./kube-apiserver", "k8s.io/kubernetes", ""}
@@ -50,7 +52,7 @@ var (
 )
 
 // Binaries are all programs of other projects, the slowest to build first.
-var Binaries = []Binary{KubeAPIServer, KubeControllerManager, KubeScheduler, KWOK, Kine, Kubectl, Etcd}
+var Binaries = []Binary{KubeAPIServer, KubeControllerManager, KubeScheduler, KWOK, Kine, Kubectl, Etcd, Etcdutl}
 
 // Version is the version that the program gives as its own, such as v1.36.3.
 func (b Binary) Version() (string, error) {
@@ -58,6 +60,11 @@ func (b Binary) Version() (string, error) {
 	if err != nil {
 		return "", err
 	}
+	return requiredVersion(dir, b.pinned)
+}
+
+// requiredVersion returns the version of a module that the module in a folder requires.
+func requiredVersion(dir, module string) (string, error) {
 	file := filepath.Join(dir, "go.mod")
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -68,7 +75,7 @@ func (b Binary) Version() (string, error) {
 		return "", err
 	}
 	for _, r := range mod.Require {
-		if r.Mod.Path == b.pinned {
+		if r.Mod.Path == module {
 			// Kubernetes releases its libraries for v1.N as v0.N.
 			if rest, ok := strings.CutPrefix(r.Mod.Version, "v0."); ok {
 				return "v1." + rest, nil
@@ -76,7 +83,7 @@ func (b Binary) Version() (string, error) {
 			return r.Mod.Version, nil
 		}
 	}
-	return "", fmt.Errorf("%s does not require %s", file, b.pinned)
+	return "", fmt.Errorf("%s does not require %s", file, module)
 }
 
 func (b Binary) dir() (string, error) {
@@ -84,14 +91,18 @@ func (b Binary) dir() (string, error) {
 	return filepath.Join(root, b.module), err
 }
 
+// stamp are linker flags that give a program of Kubernetes its version, as Kubernetes' scripts do.
+func stamp(version string) string {
+	const set = " -X k8s.io/component-base/version."
+	numbers := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
+	return set + "gitVersion=" + version + set + "gitMajor=" + numbers[0] + set + "gitMinor=" + numbers[1]
+}
+
 // buildArgs are the arguments of the go command, without the output file.
 func (b Binary) buildArgs(version string) []string {
 	link := "-s -w"
 	if strings.HasPrefix(b.pinned, "k8s.io/") {
-		// A build from a checkout is stamped by its scripts.
-		const stamp = " -X k8s.io/component-base/version."
-		numbers := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
-		link += stamp + "gitVersion=" + version + stamp + "gitMajor=" + numbers[0] + stamp + "gitMinor=" + numbers[1]
+		link += stamp(version)
 	}
 	args := []string{"build", "-trimpath", "-ldflags", link}
 	if b.tags != "" {

@@ -39,6 +39,21 @@ func StartCluster(tb testing.TB, flags ...string) *Cluster {
 	return c
 }
 
+// StartControllerManager starts kube-controller-manager with some of its controllers on a kube-apiserver, for the duration of
+// the test. controllers is the value of its flag --controllers.
+func StartControllerManager(tb testing.TB, on *Server, controllers string) {
+	tb.Helper()
+	Build(tb, KubeControllerManager)
+	c := &Cluster{Server: on}
+	p := c.controllerManager()
+	all := p.flags
+	p.flags = func(port int, kubeconfig string) []string {
+		return append(all(port, kubeconfig), "--controllers", controllers)
+	}
+	s, err := c.start(tb.Context(), tb.TempDir(), p)
+	own(tb, s, err)
+}
+
 // StopComponents kills the API server's clients, after which nothing changes the cluster's objects.
 func (c *Cluster) StopComponents() {
 	for _, s := range []*Service{c.ControllerManager, c.Scheduler, c.KWOK} {
@@ -63,7 +78,7 @@ func (c *Cluster) controllerManager() component {
 		return append(c.ownFlags(port, kubeconfig),
 			"--use-service-account-credentials",
 			"--service-account-private-key-file", c.files.serviceKey,
-			"--root-ca-file", c.files.cert)
+			"--root-ca-file", c.files.authority)
 	}}
 }
 

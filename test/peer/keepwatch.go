@@ -41,8 +41,8 @@ func Program(name, pkg string) (string, error) {
 
 // buildCommand builds a command of the module in a folder of this repository. The go command replaces
 // its output, or does not touch it if nothing changed; tests run a link to it, named after the
-// content.
-func buildCommand(name, module, pkg string) (string, error) {
+// content. The flags are those of go build.
+func buildCommand(name, module, pkg string, flags ...string) (string, error) {
 	cache, err := cacheDir()
 	if err != nil {
 		return "", err
@@ -51,7 +51,7 @@ func buildCommand(name, module, pkg string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	file, args := name, []string{"build"}
+	file, args := name, append([]string{"build"}, flags...)
 	if raceEnabled {
 		file, args = name+"-race", append(args, "-race")
 	}
@@ -91,8 +91,8 @@ func fileDigest(path string) (string, error) {
 	return fmt.Sprintf("%x", h.Sum(nil)[:4]), nil
 }
 
-// Serve starts keepwatch serve with an embedded etcd for the duration of the test. The
-// flags follow the default ones and override them.
+// Serve starts keepwatch serve with an embedded etcd and, as Kubernetes, without controllers, for the duration of the
+// test. The flags follow the default ones and override them.
 func Serve(tb testing.TB, flags ...string) *Server {
 	tb.Helper()
 	// The socket of the embedded etcd needs a short path.
@@ -137,6 +137,7 @@ func startServe(ctx context.Context, dir string, flags []string) (*Server, error
 			"--listen", fmt.Sprintf("127.0.0.1:%d", port),
 			"--kubeconfig-out", s.kubeconfig,
 			"--token", token,
+			"--controllers=false",
 		}, flags...)
 	})
 }

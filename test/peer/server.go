@@ -65,9 +65,17 @@ func KeepwatchAPIServer(tb testing.TB) string {
 	return path
 }
 
-// keepwatchAPIServer builds once in this process.
+// keepwatchAPIServer builds once in this process, with Kubernetes' version, as the Makefile does.
 var keepwatchAPIServer = sync.OnceValues(func() (string, error) {
-	return buildCommand("keepwatch-apiserver", "kubernetes", "./cmd/keepwatch-apiserver")
+	root, err := TestModule()
+	if err != nil {
+		return "", err
+	}
+	version, err := requiredVersion(filepath.Join(root, "..", "kubernetes"), "k8s.io/kubernetes")
+	if err != nil {
+		return "", err
+	}
+	return buildCommand("keepwatch-apiserver", "kubernetes", "./cmd/keepwatch-apiserver", "-ldflags", stamp(version))
 })
 
 func buildKeepwatchAPIServer(context.Context) (string, error) { return keepwatchAPIServer() }
@@ -135,6 +143,13 @@ func startKubeAPIServer(ctx context.Context, dir string, etcd *EtcdServer, build
 // priority and fairness, and without a client-side rate limit. Set Impersonate for an
 // ordinary user.
 func (s *Server) Config() *rest.Config { return rest.CopyConfig(s.config) }
+
+// ServiceAccountKey returns the file of the private key, PEM, with which a kube-apiserver signs tokens of service accounts.
+func (s *Server) ServiceAccountKey() string { return s.files.serviceKey }
+
+// PlainUsers returns users of a kube-apiserver to whom nothing is bound at first. They are in all combinations of
+// some groups.
+func (s *Server) PlainUsers() []User { return s.files.plain }
 
 // Kubeconfig is a file with the same access as Config.
 func (s *Server) Kubeconfig() string { return s.kubeconfig }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/check"
+	"github.com/keepwatch/keepwatch/internal/eventframes"
 	"github.com/keepwatch/keepwatch/test/history"
 )
 
@@ -77,7 +78,7 @@ func (w *watcher) watch(ctx context.Context) error {
 		return err
 	}
 	defer response.Body.Close()
-	next := frames(response.Body, w.protobuf)
+	next := eventframes.Reader(response.Body, w.protobuf)
 	for {
 		f, err := next()
 		switch {
@@ -141,7 +142,7 @@ func kindOf(code int) keepwatch.FailureKind {
 }
 
 // receive handles one event.
-func (w *watcher) receive(f frame) error {
+func (w *watcher) receive(f eventframes.Frame) error {
 	switch f.Type {
 	case "BOOKMARK":
 		revision, err := history.RevisionOf(f.Object)
@@ -154,7 +155,7 @@ func (w *watcher) receive(f frame) error {
 		w.deliver(revision, nil)
 		return nil
 	case "ERROR":
-		status, err := f.status()
+		status, err := statusOf(f)
 		if err != nil {
 			return keepwatch.Failed(keepwatch.Undecodable, "%w", err)
 		}

@@ -3,11 +3,13 @@ package rawwatch
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/check"
+	"github.com/keepwatch/keepwatch/internal/eventframes"
 	"github.com/keepwatch/keepwatch/test/history"
 )
 
@@ -39,30 +41,30 @@ func TestWrongStreamsAreNoticed(t *testing.T) {
 		written(t, "a", "red", 11), written(t, "b", "blue", 12), written(t, "b", "red", 12+1),
 		written(t, "a", "blue", 14), written(t, "b", "", 15), written(t, "c", "red", 16), written(t, "d", "red", 16),
 	}}
-	right := []frame{
-		{"ADDED", event("a", "red", 11)}, {"ADDED", event("b", "red", 13)}, {"DELETED", event("a", "red", 14)},
-		{"BOOKMARK", event("", "", 14)}, {"DELETED", event("b", "red", 15)}, {"ADDED", event("c", "red", 16)}, {"ADDED", event("d", "red", 16)},
+	right := []eventframes.Frame{
+		{Type: "ADDED", Object: event("a", "red", 11)}, {Type: "ADDED", Object: event("b", "red", 13)}, {Type: "DELETED", Object: event("a", "red", 14)},
+		{Type: "BOOKMARK", Object: event("", "", 14)}, {Type: "DELETED", Object: event("b", "red", 15)}, {Type: "ADDED", Object: event("c", "red", 16)}, {Type: "ADDED", Object: event("d", "red", 16)},
 	}
 	for name, c := range map[string]struct {
-		alter func([]frame) []frame
+		alter func([]eventframes.Frame) []eventframes.Frame
 		want  string // the violated promise; empty: none
 	}{
-		"right":         {func(f []frame) []frame { return f }, ""},
-		"lost":          {func(f []frame) []frame { return append(f[:1:1], f[2:]...) }, "P"},
-		"repeated":      {func(f []frame) []frame { return append(f[:2:2], f[1:]...) }, "P"},
-		"lost deletion": {func(f []frame) []frame { return append(f[:4:4], f[5:]...) }, "P6"},
-		"another content": {func(f []frame) []frame {
+		"right":         {func(f []eventframes.Frame) []eventframes.Frame { return f }, ""},
+		"lost":          {func(f []eventframes.Frame) []eventframes.Frame { return append(f[:1:1], f[2:]...) }, "P"},
+		"repeated":      {func(f []eventframes.Frame) []eventframes.Frame { return append(f[:2:2], f[1:]...) }, "P"},
+		"lost deletion": {func(f []eventframes.Frame) []eventframes.Frame { return append(f[:4:4], f[5:]...) }, "P6"},
+		"another content": {func(f []eventframes.Frame) []eventframes.Frame {
 			f[1].Object = json.RawMessage(strings.Replace(string(f[1].Object), `"labels":{`, `"labels":{"more":"",`, 1))
 			return f
 		}, "P"},
-		"deletion with the state after": {func(f []frame) []frame { f[2].Object = event("a", "blue", 14); return f }, "P10"},
-		"update for an entry":           {func(f []frame) []frame { f[1].Type = "MODIFIED"; return f }, "P10"},
-		"bookmark ahead":                {func(f []frame) []frame { f[3].Object = event("", "", 15); return f }, "P9"},
-		"half a revision":               {func(f []frame) []frame { return f[:6] }, "P8"},
+		"deletion with the state after": {func(f []eventframes.Frame) []eventframes.Frame { f[2].Object = event("a", "blue", 14); return f }, "P10"},
+		"update for an entry":           {func(f []eventframes.Frame) []eventframes.Frame { f[1].Type = "MODIFIED"; return f }, "P10"},
+		"bookmark ahead":                {func(f []eventframes.Frame) []eventframes.Frame { f[3].Object = event("", "", 15); return f }, "P9"},
+		"half a revision":               {func(f []eventframes.Frame) []eventframes.Frame { return f[:6] }, "P8"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &watcher{view: view{resource: configMaps, color: "red"}, cursor: 10}
-			for _, f := range c.alter(append([]frame(nil), right...)) {
+			for _, f := range c.alter(slices.Clone(right)) {
 				if err := w.receive(f); err != nil {
 					t.Fatal(err)
 				}

@@ -22,13 +22,14 @@ type program struct {
 	binary string
 	dir    string // of the package: tests read files beside them
 	logs   string // folder of the tests' output
-	assets string // folder of kube-apiserver, etcd and kubectl, for envtest and Kubernetes' tests
+	// assets are folders of kube-apiserver, etcd and kubectl, for envtest and Kubernetes' tests, by mode.
+	assets map[string]string
 }
 
 // selection is which tests of a program run: regular expressions as of go test -run and of ginkgo.
 type selection struct{ tests, specs string }
 
-// run runs tests in a mode, with an etcd of their own. label names the run in the log.
+// run runs tests in a mode, Kubernetes' with an etcd of their own. label names the run in the log.
 func (p program) run(t *testing.T, mode, label string, s selection) (outcomes, time.Duration) {
 	t.Helper()
 	name := fmt.Sprintf("%s.%s.%s", strings.ReplaceAll(p.name, "/", "."), mode, label)
@@ -48,16 +49,18 @@ func (p program) run(t *testing.T, mode, label string, s selection) (outcomes, t
 		t.Fatal(err)
 	}
 	defer log.Close()
-	etcd := peer.StartEtcd(t)
-	defer etcd.Kill()
 	command := exec.CommandContext(t.Context(), "go", args...)
 	command.Dir = p.dir
 	command.Stderr = log
 	command.Env = append(os.Environ(),
 		"KEEPWATCH_READS="+mode, // kubernetes/suites and the script of assets read it
-		"KUBE_INTEGRATION_ETCD_URL="+string(etcd.Endpoint),
-		"KUBEBUILDER_ASSETS="+p.assets, "KUBEBUILDER_CONTROLPLANE_START_TIMEOUT=2m", "KUBEBUILDER_CONTROLPLANE_STOP_TIMEOUT=2m",
-		"PATH="+p.assets+":"+os.Getenv("PATH"))
+		"KUBEBUILDER_ASSETS="+p.assets[mode], "KUBEBUILDER_CONTROLPLANE_START_TIMEOUT=2m", "KUBEBUILDER_CONTROLPLANE_STOP_TIMEOUT=2m",
+		"PATH="+p.assets[mode]+":"+os.Getenv("PATH"))
+	if p.module != runtimeModule { // whose tests start their own
+		etcd := peer.StartEtcd(t)
+		defer etcd.Kill()
+		command.Env = append(command.Env, "KUBE_INTEGRATION_ETCD_URL="+string(etcd.Endpoint))
+	}
 	start := time.Now()
 	found, err := follow(command, log)
 	if err != nil {
@@ -131,14 +134,20 @@ func selections(names []string) []selection {
 // in the mode of the run.
 func makeAssets(t *testing.T, dir string) {
 	t.Helper()
-	if err := os.MkdirAll(dir, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	linkPrograms(t, dir, peer.Etcd, peer.Kubectl)
 	script := fmt.Sprintf("#!/bin/sh\nexec %q --reads=\"$KEEPWATCH_READS\" \"$@\"\n", peer.KeepwatchAPIServer(t))
 	if err := os.WriteFile(filepath.Join(dir, "kube-apiserver"), []byte(script), 0o777); err != nil {
 		t.Fatal(err)
 	}
-	for _, b := range []peer.Binary{peer.Etcd, peer.Kubectl} {
+}
+
+// linkPrograms makes a folder with links to programs of other projects.
+func linkPrograms(t *testing.T, dir string, programs ...peer.Binary) {
+	t.Helper()
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range programs {
 		path, err := b.Path(t.Context())
 		if err != nil {
 			t.Fatal(err)

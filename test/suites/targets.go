@@ -12,12 +12,21 @@
 //
 // The outcomes of each suite are saved in bin/suites, from where the table of all suites is printed.
 //
+// controller-runtime's tests also run with the programs of keepwatch assets, compared with kube-apiserver and etcd.
+// There the mode upstream are the real programs, and keepwatch the assets. The outcomes are saved in
+// test/envtest/results, and docs/testing.md has the table of them.
+//
+//	make envtest-suites                                 # all
+//	make envtest-suites SUITE='^(client|cache)$'
+//	make envtest-page                                   # the table of the saved outcomes
+//
 // # Files
 //
 //	targets.go   the packages of tests
 //	patches.go   the changes of other projects' files
 //	workspace.go the module that tests are copied into and compiled in
 //	run.go       runs a package in both modes, and repeats what differs
+//	envtest.go   the table of controller-runtime's tests with the assets
 //	outcome.go   reads the outcome of each test
 //	result.go    the outcomes of both modes, and their table
 package suites
@@ -58,6 +67,14 @@ func targets() []target {
 		"controlplane/transformation", "controlplane/audit",
 		"dryrun", "events", "namespace", "quota", "garbagecollector", "storageversionmigrator", "auth")...)
 	return all
+}
+
+// envtestTargets returns controller-runtime's packages whose tests start envtest.
+func envtestTargets() []target {
+	all := under("", runtimeModule, "pkg", true,
+		"client", "cache", "controller", "controller/controllerutil", "manager", "builder", "handler", "source", "cluster", "webhook",
+		"envtest", "reconcile", "metrics/filters", "internal/recorder", "internal/controller", "internal/testing/controlplane")
+	return append(all, under("", runtimeModule, "pkg", false, "client/apiutil", "manager/internal/integration")...)
 }
 
 // under returns the targets of folders of a module.

@@ -22,26 +22,53 @@ const workspaceModule = "github.com/keepwatch/keepwatch/suites"
 // The go command adds what only the tests import.
 func newWorkspace(ctx context.Context, root, dir string) (workspace, error) {
 	w := workspace{dir}
-	if err := os.RemoveAll(dir); err != nil {
-		return w, err
-	}
-	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return w, err
-	}
 	mod, err := w.module(root)
 	if err != nil {
 		return w, err
 	}
-	sums, err := os.ReadFile(filepath.Join(root, "kubernetes", "go.sum"))
+	if err := w.write(mod, filepath.Join(root, "kubernetes", "go.sum")); err != nil {
+		return w, err
+	}
+	return w, w.copyTests(ctx)
+}
+
+// newRuntimeWorkspace makes the module from the module of tests, so that controller-runtime's tests have its
+// libraries. They run where they are.
+func newRuntimeWorkspace(root, dir string) (workspace, error) {
+	w := workspace{dir}
+	mod, err := parseModule(filepath.Join(root, "test", "go.mod"))
 	if err != nil {
 		return w, err
 	}
-	for name, text := range map[string][]byte{"go.mod": mod, "go.sum": sums} {
-		if err := os.WriteFile(filepath.Join(dir, name), text, 0o666); err != nil {
-			return w, err
-		}
+	if err := mod.AddModuleStmt(workspaceModule); err != nil {
+		return w, err
 	}
-	return w, w.copyTests(ctx)
+	if err := mod.AddReplace("github.com/keepwatch/keepwatch", "", root, ""); err != nil {
+		return w, err
+	}
+	text, err := mod.Format()
+	if err != nil {
+		return w, err
+	}
+	return w, w.write(text, filepath.Join(root, "test", "go.sum"))
+}
+
+// write makes the folder with the module's files.
+func (w workspace) write(mod []byte, sumFile string) error {
+	if err := os.RemoveAll(w.dir); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(w.dir, 0o777); err != nil {
+		return err
+	}
+	sums, err := os.ReadFile(sumFile)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(w.dir, "go.sum"), sums, 0o666); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(w.dir, "go.mod"), mod, 0o666)
 }
 
 func (w workspace) module(root string) ([]byte, error) {

@@ -110,7 +110,7 @@ func StartPlain(ctx context.Context, b *Bodies) (*Plain, error) {
 		}
 	}
 	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(certificate.Cert)
+	roots.AppendCertsFromPEM(certificate.Authority)
 	out, stdout, err := os.Pipe()
 	if err != nil {
 		return nil, err

@@ -92,6 +92,8 @@ var stories = map[string]struct {
 		s.must(s.writer.write(s.Context(), 20))
 	}},
 	"1 KiB of history": {flags: []string{"--watch-history", "1Ki,1s"}, gap: true, resumed: "difference", story: func(s *stage) {
+		s.must(s.writer.write(s.Context(), 20)) // as above
+		s.agree()
 		s.disconnected(func() { s.must(s.writer.write(s.Context(), 200)) })
 	}},
 }

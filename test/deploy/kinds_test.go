@@ -1,0 +1,118 @@
+package deploy
+
+import (
+	"slices"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/keepwatch/keepwatch/test/peer"
+)
+
+func TestMain(m *testing.M) { peer.Main(m) }
+
+// serviceMonitors is the Prometheus operator's resource, without its schema.
+const serviceMonitors = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: servicemonitors.monitoring.coreos.com}
+spec:
+  group: monitoring.coreos.com
+  scope: Namespaced
+  names: {plural: servicemonitors, singular: servicemonitor, kind: ServiceMonitor}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+`
+
+// The manifests of the charts, with all of their settings, are applied without an error, and again without a change, to
+// kube-apiserver and to keepwatch serve, which has no policies.
+func TestChartsApply(t *testing.T) {
+	for name, server := range map[string]struct {
+		start    func(testing.TB, ...string) *peer.Server
+		policies bool
+	}{"kube-apiserver": {peer.Kubernetes, true}, "keepwatch serve": {peer.Serve, false}} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t, server.start(t), "shop", "stock")
+			c.apply(objects(t, "servicemonitors", serviceMonitors))
+			c.eventually("service monitors are known", func() bool {
+				c.mapper.Reset()
+				_, err := c.mapper.RESTMapping(objects(t, "", "apiVersion: monitoring.coreos.com/v1\nkind: ServiceMonitor")[0].GroupVersionKind().GroupKind(), "v1")
+				return err == nil
+			})
+			for chart, all := range settings {
+				for _, which := range []string{"defaults", "all", "postgres"} {
+					if v, ok := all[which]; ok {
+						t.Logf("%s with %s", chart, which)
+						all := manifests(t, chart, v)
+						if !server.policies {
+							all = slices.DeleteFunc(all, func(o *unstructured.Unstructured) bool {
+								return o.GroupVersionKind().Group == "admissionregistration.k8s.io"
+							})
+						}
+						c.applyTwice(besideDefaults(chart, which, all))
+					}
+				}
+			}
+		})
+	}
+}
+
+// besideDefaults renames the StatefulSet of the second setting: templates of volume claims can't be changed.
+func besideDefaults(chart, which string, all []*unstructured.Unstructured) []*unstructured.Unstructured {
+	if chart != "keepwatch-sync" || which != "postgres" {
+		return all
+	}
+	for _, o := range all {
+		if o.GetKind() == "StatefulSet" {
+			o.SetName(o.GetName() + "-postgres")
+		}
+	}
+	return all
+}
+
+// applyTwice applies objects, and checks that to apply them again changes nothing.
+func (c *cluster) applyTwice(all []*unstructured.Unstructured) {
+	c.Helper()
+	c.apply(all)
+	before := c.versions(all)
+	c.apply(all)
+	if after := c.versions(all); !slices.Equal(before, after) {
+		c.Errorf("applied again: %v, before %v", after, before)
+	}
+}
+
+// versions returns the resource versions of objects.
+func (c *cluster) versions(all []*unstructured.Unstructured) (found []string) {
+	c.Helper()
+	for _, o := range all {
+		mapping, err := c.mapper.RESTMapping(o.GroupVersionKind().GroupKind(), o.GroupVersionKind().Version)
+		c.must(err)
+		stored, err := c.dynamic.Resource(mapping.Resource).Namespace(o.GetNamespace()).Get(c.Context(), o.GetName(), metav1.GetOptions{})
+		c.must(err)
+		found = append(found, stored.GetResourceVersion())
+	}
+	return found
+}
+
+// Charts have what their documentation says.
+func TestKinds(t *testing.T) {
+	proxy := []string{"ClusterRole", "ClusterRoleBinding", "Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service", "ServiceAccount"}
+	for _, c := range []struct {
+		chart, which string
+		want         []string
+	}{
+		{"keepwatch-proxy", "defaults", proxy},
+		{"keepwatch-proxy", "all", append([]string{"ConfigMap", "ConfigMap", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "ServiceMonitor"}, proxy...)},
+		{"keepwatch-sync", "defaults", []string{"ClusterRole", "ClusterRoleBinding", "ConfigMap", "NetworkPolicy", "Service", "ServiceAccount", "StatefulSet"}},
+		{"keepwatch-sync", "postgres", []string{"ClusterRole", "ClusterRoleBinding", "ConfigMap", "NetworkPolicy", "PodDisruptionBudget", "Service", "ServiceAccount", "ServiceMonitor", "StatefulSet"}},
+	} {
+		slices.Sort(c.want)
+		if got := kinds(manifests(t, c.chart, settings[c.chart][c.which])); !slices.Equal(got, c.want) {
+			t.Errorf("%s with %s: %v", c.chart, c.which, got)
+		}
+	}
+}

@@ -1,0 +1,71 @@
+package suites
+
+import (
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// comparison runs packages of tests in both modes.
+type comparison struct {
+	root          string // of the repository
+	logs, results string // folders
+	work          workspace
+	assets        map[string]string // by mode
+	reasons       []Reason          // of tests that are known to fail with Keepwatch
+}
+
+// run compares the packages whose name matches. A test with other outcomes is a failure, unless its repetition shows
+// that it is a flake, or its reason is known.
+func (c comparison) run(t *testing.T, targets []target, which *regexp.Regexp) {
+	for _, target := range targets {
+		if !which.MatchString(target.name) {
+			continue
+		}
+		t.Run(target.name, func(t *testing.T) {
+			r := c.compare(t, target)
+			if *testsFlag == "" {
+				if err := r.save(c.results); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, name := range r.differences() {
+				report := t.Errorf
+				if r.explained(name) || reasonOf(c.reasons, name) != notAnalysed {
+					report = t.Logf
+				}
+				report("%s: upstream %s, repeated %v; keepwatch %s, repeated %v", name,
+					orMissing(r.Outcomes[upstream], name), r.Repeated[upstream][name],
+					orMissing(r.Outcomes[keepwatch], name), r.Repeated[keepwatch][name])
+			}
+		})
+	}
+}
+
+// compare runs the tests of a package in both modes, and repeats those that differ.
+func (c comparison) compare(t *testing.T, target target) *result {
+	p := program{
+		target: target, assets: c.assets, logs: c.logs,
+		binary: filepath.Join(c.logs, strings.ReplaceAll(target.name, "/", "."), path.Base(target.folder)+".test"), // clients are named after it
+	}
+	var err error
+	if p.dir, err = c.work.compile(t.Context(), target, p.binary); err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(filepath.Dir(p.binary))
+	r := &result{
+		Target: target.name, Commit: commit(t.Context(), c.root),
+		Seconds: map[string]float64{}, Outcomes: map[string]outcomes{},
+	}
+	for _, mode := range modes {
+		found, elapsed := p.run(t, mode, "all", selection{tests: *testsFlag})
+		r.Outcomes[mode], r.Seconds[mode] = found, elapsed.Seconds()
+		t.Logf("%s: %d passed, %d failed, %d skipped in %.0f s", mode,
+			r.count(mode, passed), r.count(mode, failed), r.count(mode, skipped), elapsed.Seconds())
+	}
+	p.repeat(t, r, *repeatFlag)
+	return r
+}
