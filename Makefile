@@ -2,7 +2,7 @@
 # builds a real kube-apiserver and etcd from the module proxy first, and caches them in the
 # user's cache.
 
-.PHONY: all build lint test test-race test-embedded test-real test-all peers clients javascript python java rust matrix matrix-page bench bench-real bench-kubernetes sim kubernetes image test-kubernetes kubernetes-suites kubernetes-story always
+.PHONY: all build lint test test-race test-sinks test-embedded test-real test-all peers clients javascript python java rust matrix matrix-page servers servers-page bench bench-real bench-kubernetes sim kubernetes image dist test-kubernetes kubernetes-suites kubernetes-story envtest-suites envtest-page rights default-roles storms kafka always
 
 STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
@@ -36,6 +36,20 @@ image: $(ARCHS:%=bin/linux-%)
 	cd image && go run . -context .. -arch $(subst $(space),$(comma),$(strip $(ARCHS))) -o ../bin/keepwatch-apiserver-image.tar \
 	  nonroot=$(IMAGE):$(KUBERNETES_VERSION) root=$(IMAGE):$(KUBERNETES_VERSION)-root
 
+# What a release of keepwatch has, in bin/dist: static binaries for Linux and macOS, for each of them the modules that it is
+# made of (CycloneDX), the image for Linux as an OCI archive, and the checksums. VERSION is what the binaries
+# print. The same sources, VERSION and Go give the same bytes. Needs no Docker.
+VERSION ?= $(shell git describe --tags --always --dirty)
+DIST = $(foreach os,linux darwin,$(foreach arch,amd64 arm64,bin/dist/keepwatch-$(os)-$(arch)))
+dist: $(DIST)
+	for binary in $(DIST); do (cd image && go run ./sbom -version $(VERSION) -o ../$$binary.cdx.json ../$$binary) || exit 1; done
+	cd image && go run . -context .. -arch amd64,arm64 -o ../bin/dist/keepwatch-image.tar keepwatch=localhost/keepwatch:$(VERSION)
+	cd bin/dist && rm -f SHA256SUMS && sha256sum * > ../SHA256SUMS && mv ../SHA256SUMS .
+
+bin/dist/keepwatch-%: always
+	CGO_ENABLED=0 GOOS=$(word 1,$(subst -, ,$*)) GOARCH=$(word 2,$(subst -, ,$*)) \
+	  go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o $@ ./cmd/keepwatch
+
 # The module's own tests, and 20,000 requests to it and to Kubernetes' watch cache in the same binary. SEED=0
 # draws other ones.
 test-kubernetes:
@@ -50,6 +64,15 @@ SUITE ?= .
 TESTS ?=
 kubernetes-suites: peers
 	cd test && go test -v -timeout 0 ./suites -run '^TestSuites$$' -args -suites.run '$(SUITE)' -suites.tests '$(TESTS)'
+
+# controller-runtime's own tests with kube-apiserver and etcd, and with the programs of keepwatch assets, compared
+# test by test. SUITE is a regular expression. The results are in test/envtest/results; envtest-page writes the table
+# of them into docs/testing.md.
+envtest-suites: peers
+	cd test && go test -v -count 1 -timeout 0 ./suites -run '^TestEnvtest$$' -args -suites.envtest '$(SUITE)'; \
+	  code=$$?; $(MAKE) -C .. envtest-page && exit $$code
+envtest-page:
+	cd test && go run ./suites/page
 
 # A whole control plane on keepwatch-apiserver, once with each way to answer reads, and their figures,
 # alone on the machine. test-real runs it at a fifth of this size, with Keepwatch's reads only.
@@ -74,16 +97,28 @@ test-all: test-race test-embedded test-real
 
 # Every package with the race detector. The simulation's 20,000 schedules and its mutants
 # run without it, because they are five times slower with it; some of the schedules run again with it.
-# make lint vets, also in the tests of test-embedded and test-real. Four packages run at a time on two
-# cores: the longest ones wait for timeouts and processes.
+# The protocol's machine is a pure function without goroutines, in which it finds nothing: without it,
+# the exhaustive search has twice the faults. make lint vets, also in the tests of test-embedded and test-real.
+# Four packages run at a time on two cores: the longest ones, which begin, wait for timeouts and processes.
 test-race:
 	go test ./internal/sim -sim.n 20000
-	go test -race -vet=off -p 4 -timeout 20m ./...
+	go test -vet=off ./reflector/internal/machine
+	go test -race -vet=off -p 4 -timeout 20m $$(go list ./controlplane ./cmd/keepwatch ./readpath ./conform ./... | grep -v '/reflector/internal/machine$$')
 
 # Public suites, kubectl and clients of other languages against the embedded server. Three packages run
 # at a time: most of them wait for the faults that they cause.
 test-embedded:
-	cd test && go test -race -vet=off -p 3 -timeout 20m $$(go list ./... | grep -v -e /real/ -e '/bench$$' -e '/matrix$$')
+	cd test && go test -race -vet=off -p 3 -timeout 20m $$(go list ./... | grep -v -e /real/ -e '/bench$$' -e '/deploy$$' -e '/matrix$$')
+
+# keepwatch sync at its full size: hours. test-race and test-real have its tests at a small one. Postgres is tested
+# if /usr/lib/postgresql exists, Kafka with mvn and java.
+test-sinks: peers
+	@if command -v mvn >/dev/null && command -v java >/dev/null; then $(MAKE) kafka; fi
+	go test ./stream/sink/sqlite -count 1 -timeout 0 -v -args -sinks.steps 20000 -sinks.seed $(SEED)
+	go test ./stream/sink/postgres -count 1 -timeout 0 -v -args -sinks.steps 2000 -sinks.seed $(SEED)
+	go test ./stream/sink/kafka -count 1 -timeout 0 -v -args -sinks.steps 2000 -sinks.seed $(SEED)
+	go test ./stream/sink/nats ./stream/sink/files ./stream/sink/http -count 1 -timeout 0 -v -args -sinks.steps 2000 -sinks.seed $(SEED)
+	cd test && go test ./real/sync -count 1 -timeout 0 -v -args -sync.kafka -sync.objects 10000 -sync.changes 1000000 -sync.kills 500 -sync.seed $(SEED)
 
 # N simulated schedules from SEED on. The report is in bin/sim/report.txt, also after an
 # interrupt; shrunk schedules with problems are in the same folder.
@@ -94,22 +129,43 @@ sim:
 	cd internal/sim && exec $(CURDIR)/bin/sim/sim.test -test.run '^TestSchedules$$' -test.timeout 0 \
 	  -sim.n $(N) -sim.seed $(SEED) -sim.report $(CURDIR)/bin/sim/report.txt -sim.save $(CURDIR)/bin/sim
 
-# Against the real kube-apiserver and etcd. The last three run without the race detector, in which they build
-# or wait four times as long; the tests of the packages that they use run with it.
+# Against the real kube-apiserver and etcd, the longest packages first, so that the others run while these wait. The last
+# four run without the race detector, in which they build or wait four times as long; the tests of the packages that they
+# use run with it.
 test-real: peers
-	cd test && go test -race -vet=off -p 3 -timeout 20m $$(go list ./matrix ./real/... | grep -v -e '/apiserver$$' -e '/conformance$$' -e '/controlplane$$' -e '/differential$$')
-	cd test && go test -vet=off -timeout 20m ./real/conformance ./real/controlplane ./real/differential
+	cd test && go test -race -vet=off -p 3 -timeout 20m $$(go list ./real/proxy ./real/sync ./real/outage ./matrix ./real/... | \
+	  grep -v -e '/apiserver$$' -e '/conformance$$' -e '/controlplane$$' -e '/differential$$')
+	cd test && go test -vet=off -p 3 -timeout 20m ./real/conformance ./real/controlplane ./real/differential ./deploy
+
+# RBAC, evictions, garbage collection, tokens and certificates of a test server beside those of Kubernetes, at their full
+# size. test-real runs a small one.
+rights: peers
+	cd test && go test ./real/rights -count 1 -timeout 2h -v -args -rights.decisions 50000 -rights.seed $(SEED)
+	cd test && go test ./real/evictions -count 1 -timeout 2h -v -args -evictions.steps 10000 -evictions.seed $(SEED)
+	cd test && go test ./real/garbage -count 1 -timeout 2h -v -args -garbage.steps 1000 -garbage.seed $(SEED)
+	cd test && go test ./real/credentials -count 1 -timeout 2h -v -args -credentials.steps 10000 -credentials.seed $(SEED)
+
+# The roles and bindings that every cluster has, as kube-apiserver lists them. The second run compares.
+default-roles: peers
+	cd test && go test ./real/rights -run DefaultRoles -count 1 -args -rights.write-defaults $(CURDIR)/controlplane/internal/rbac/defaults.ndjson
+	cd test && go test ./real/rights -run DefaultRoles -count 1
 
 # Build the real kube-apiserver, etcd and kubectl, unless they are in the cache.
 peers:
 	cd test && go run ./peer/build
 
-# Clients in other languages, whose tests are skipped without them. Each target needs the
-# tool of its name; clients makes those that this machine can run.
+# Storms over more objects than those of test-embedded and test-real.
+OBJECTS ?= 5000
+storms: peers
+	cd test && go test ./embedded ./real/storm -run Storm -count 1 -timeout 0 -v -args -storm.objects $(OBJECTS) -storm.seed $(SEED)
+
+# Clients in other languages, and Kafka, whose tests are skipped without them. Each target needs the
+# tool of its name, and kafka needs mvn; clients makes those that this machine can run.
 clients:
 	@if command -v npm >/dev/null; then $(MAKE) javascript; else echo "no npm: the JavaScript client is NOT tested"; fi
 	@if python3 -c 'import venv, ensurepip' 2>/dev/null; then $(MAKE) python; else echo "no python3 with venv: the Python clients are NOT tested"; fi
 	@if command -v mvn >/dev/null && command -v javac >/dev/null; then $(MAKE) java; else echo "no mvn and javac: the Java clients are NOT tested"; fi
+	@if command -v mvn >/dev/null && command -v java >/dev/null; then $(MAKE) kafka; else echo "no mvn and java: Kafka is NOT tested"; fi
 
 javascript:
 	cd test/matrix/clients/javascript && npm ci --ignore-scripts --no-audit --no-fund
@@ -137,6 +193,12 @@ bin/java/%/classes: bin/java/%/lib $(JAVA)/Line.java $(JAVA)/Report.java $(JAVA)
 	touch $@
 .PRECIOUS: bin/java/%/lib
 
+# Kafka's broker, for the tests of its sink.
+kafka: bin/kafka/lib
+bin/kafka/lib: internal/kafkatest/pom.xml
+	cd $(<D) && mvn -q -B dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=$(CURDIR)/$@
+	touch $@
+
 # For make matrix only: kube-rs takes some minutes to compile the first time.
 rust: bin/rust/release/follow
 bin/rust/release/follow: $(addprefix test/matrix/clients/rust/,Cargo.toml Cargo.lock src/main.rs)
@@ -144,7 +206,7 @@ bin/rust/release/follow: $(addprefix test/matrix/clients/rust/,Cargo.toml Cargo.
 	touch $@
 
 # What clients see under each plan of faults, alone on the machine: hours. CLIENT and PLAN select a row,
-# a column or a cell, SEED draws it, UPSTREAM is kube-apiserver, serve or keepwatch-apiserver. The results
+# a column or a cell, SEED draws it, UPSTREAM is kube-apiserver, serve, keepwatch-apiserver or proxy. The results
 # are in test/matrix/results; matrix-page makes docs/matrix.md of them.
 UPSTREAM ?= kube-apiserver
 CLIENT ?=
@@ -156,6 +218,16 @@ matrix: clients peers
 	$(MAKE) matrix-page
 matrix-page:
 	cd test && go run ./matrix/page
+
+# The verdicts of keepwatch conform on all API servers. The results are in test/servers/results;
+# servers-page makes docs/servers.md of them.
+SERVER ?=
+servers: peers
+	cd test && go test ./servers -run '^TestServers$$' -count 1 -timeout 2h -v -args \
+	  -servers.record $(CURDIR)/test/servers/results -servers.only '$(SERVER)'
+	$(MAKE) servers-page
+servers-page:
+	cd test && go run ./servers/page
 
 # With the peers, on a real kube-apiserver. The figures are printed; none of them is a
 # failure.
