@@ -59,7 +59,7 @@ func TestWatchesThatEndDuringAWriteSendTheirBookmark(t *testing.T) {
 	r := newRig(t, pods, options{})
 	first := r.create("default", "o1")
 	r.waitFor(first)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // the bookmark is due after three
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // the bookmark is due two before
 	defer cancel()
 	query := "?watch=1&allowWatchBookmarks=true&timeoutSeconds=600&resourceVersion=" + first.GetResourceVersion()
 	q := r.withInfo(must(http.NewRequestWithContext(ctx, http.MethodGet, r.path("")+query, nil))(t))

@@ -102,8 +102,8 @@ func (s *Server) Restart() {
 func (s *Server) launch() {
 	s.tb.Helper()
 	// fsync protects from a crash of the machine, which no test has.
-	cmd := s.command("postgres", "-D", s.data(), "-p", strconv.Itoa(s.port), "-k", s.dir,
-		"-c", "listen_addresses=127.0.0.1", "-c", "fsync=off", "-c", "max_connections=30", "-c", "shared_buffers=64MB")
+	cmd := s.command("postgres", "-D", s.data(), "-p", strconv.Itoa(s.port),
+		"-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "fsync=off", "-c", "max_connections=30", "-c", "shared_buffers=64MB")
 	var err error
 	if s.process, err = child.Start(cmd, s.log()); err != nil {
 		s.tb.Fatal(err)

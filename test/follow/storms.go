@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	seedFlag    = flag.Uint64("storm.seed", 0, "draw faults and changes as a run did that printed this seed; 0 draws anew")
+	seedFlag    = flag.Uint64("storm.seed", 1, "draw faults and changes as a run did that printed this seed; 0 draws anew")
 	objectsFlag = flag.Int("storm.objects", 1200, "how many pods, and how many custom resources")
 )
 

@@ -23,7 +23,7 @@ import (
 )
 
 var (
-	seedFlag  = flag.Uint64("sinks.seed", 0, "repeat the run that printed this seed; 0 draws one")
+	seedFlag  = flag.Uint64("sinks.seed", 1, "draw changes and faults as a run did that printed this seed; 0 draws anew")
 	stepsFlag = flag.Int("sinks.steps", 60, "how many things happen to the sources of a run")
 )
 
