@@ -53,7 +53,7 @@ func (c *clients) of(q *http.Request) *clientUse {
 		name = otherClients
 	}
 	if c.all[name] == nil {
-		c.all[name] = &clientUse{}
+		c.all[strings.Clone(name)] = &clientUse{} // the header may be a megabyte
 	}
 	return c.all[name]
 }

@@ -18,13 +18,17 @@ func (p *permissions) guard(ctx context.Context, attributes authorizer.Attribute
 	var running sync.WaitGroup
 	running.Go(func() {
 		defer cancel()
+		again := time.NewTimer(p.decidedFor()) // for what no change of roles shows: webhooks, or roles that the proxy may not read
+		defer again.Stop()
 		for allowed := true; allowed; {
 			select {
 			case <-changed:
-				allowed, changed = p.stillAllowed(guarded, attributes)
+			case <-again.C:
 			case <-guarded.Done():
 				return
 			}
+			allowed, changed = p.stillAllowed(guarded, attributes)
+			again.Reset(p.decidedFor())
 		}
 	})
 	return guarded, func() {

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"sync"
 	"time"
@@ -64,7 +65,7 @@ func (p *permissions) allowed(ctx context.Context, attributes authorizer.Attribu
 	current, changed, renewal := p.current, p.changed, p.renewals
 	asked := review{p.changes, describe(attributes)}
 	p.mu.Unlock()
-	answer, err, _ := p.asking.Do(fmt.Sprint(renewal, " ", asked.text), func() (any, error) {
+	answer, err, _ := p.asking.Do(fmt.Sprintf("%d %x", renewal, asked.about), func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reviewFor) // it is not this caller's alone
 		defer cancel()
 		decision, _, err := current.Authorize(ctx, attributes)
@@ -84,15 +85,28 @@ func (p *permissions) allowed(ctx context.Context, attributes authorizer.Attribu
 // review is a request that the server has decided about, after a number of changes of roles.
 type review struct {
 	changes int
-	text    string
+	about   digest
 }
 
-// describe returns everything of a request that a decision may depend on.
-func describe(a authorizer.Attributes) string {
+// digest is a request's, as far as a decision may depend on it. Its size does not depend on the request: a caller with no
+// rights at all can send names and selectors of a megabyte.
+type digest [sha256.Size]byte
+
+// describe returns the digest of a request. Strings are quoted, so that no value of one field reads as another field.
+func describe(a authorizer.Attributes) digest {
+	h := sha256.New()
 	labels, labelError := a.GetLabelSelector()
 	fields, fieldError := a.GetFieldSelector()
-	return fmt.Sprintf("%#v %v %q %q %q %q %q %q %q %q %v %v %v %v", a.GetUser(), a.IsResourceRequest(), a.GetPath(), a.GetVerb(), a.GetAPIGroup(), a.GetAPIVersion(), a.GetResource(),
-		a.GetSubresource(), a.GetNamespace(), a.GetName(), labels, labelError, fields, fieldError)
+	fmt.Fprintf(h, "%#v %v %q %q %q %q %q %q %q %q", a.GetUser(), a.IsResourceRequest(), a.GetPath(), a.GetVerb(), a.GetAPIGroup(), a.GetAPIVersion(), a.GetResource(),
+		a.GetSubresource(), a.GetNamespace(), a.GetName())
+	for _, r := range labels {
+		fmt.Fprintf(h, " label %q %q %q", r.Key(), r.Operator(), r.ValuesUnsorted())
+	}
+	for _, r := range fields {
+		fmt.Fprintf(h, " field %q %q %q", r.Field, r.Operator, r.Value)
+	}
+	fmt.Fprintf(h, " %q %q", fmt.Sprint(labelError), fmt.Sprint(fieldError))
+	return digest(h.Sum(nil))
 }
 
 // forget drops all decisions, because a role or a binding has changed.
@@ -138,6 +152,14 @@ func (p *permissions) observe(observed bool) {
 	p.observed = observed
 }
 
+// decidedFor is how long a decision is used while nothing changes.
+func (p *permissions) decidedFor() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.lifetime()
+}
+
+// lifetime is decidedFor. p.mu is locked.
 func (p *permissions) lifetime() time.Duration {
 	if p.observed {
 		return knownFor

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
@@ -175,7 +177,7 @@ func TestAskerGoes(t *testing.T) {
 // What a decision depends on is in its key.
 func TestReviewsDiffer(t *testing.T) {
 	base := authorizer.AttributesRecord{User: &user.DefaultInfo{Name: "a"}, Verb: "list", Namespace: "n", APIGroup: "g", APIVersion: "v", Resource: "r", ResourceRequest: true}
-	seen := map[string]int{describe(base): -1}
+	seen := map[digest]int{describe(base): -1}
 	for i, change := range []func(*authorizer.AttributesRecord){
 		func(r *authorizer.AttributesRecord) { r.User = &user.DefaultInfo{Name: "b"} },
 		func(r *authorizer.AttributesRecord) { r.User = &user.DefaultInfo{Name: "a", UID: "u"} },
@@ -193,6 +195,12 @@ func TestReviewsDiffer(t *testing.T) {
 		func(r *authorizer.AttributesRecord) { r.Resource = "other" },
 		func(r *authorizer.AttributesRecord) { r.Subresource = "status" },
 		func(r *authorizer.AttributesRecord) { r.FieldSelectorParsingErr = context.Canceled },
+		selectsFields("metadata.name!=zz,spec.nodeName=n1"),
+		selectsFields(`metadata.name!=zz} {\= spec.nodeName n1`), // one term that prints as those two
+		selectsFields("metadata.name!=zz"),
+		selectsLabels("a in (b,c)"),
+		selectsLabels("a in (b),a in (c)"),
+		selectsLabels("a notin (b,c)"),
 		func(r *authorizer.AttributesRecord) { r.ResourceRequest = false },
 		func(r *authorizer.AttributesRecord) { r.ResourceRequest, r.Path = false, "/metrics" },
 	} {
@@ -203,4 +211,36 @@ func TestReviewsDiffer(t *testing.T) {
 		}
 		seen[describe(r)] = i
 	}
+}
+
+func selectsFields(text string) func(*authorizer.AttributesRecord) {
+	return func(r *authorizer.AttributesRecord) {
+		r.FieldSelectorRequirements = fields.ParseSelectorOrDie(text).Requirements()
+	}
+}
+
+func selectsLabels(text string) func(*authorizer.AttributesRecord) {
+	return func(r *authorizer.AttributesRecord) {
+		selector, err := labels.Parse(text)
+		if err != nil {
+			panic(err)
+		}
+		r.LabelSelectorRequirements, _ = selector.Requirements()
+	}
+}
+
+// An open watch ends without a change of roles, too: a webhook may have decided, and the proxy may not see the roles.
+func TestGuardWithoutChanges(t *testing.T) {
+	t.Parallel() // it waits for unobservedFor
+	j, p := newJudge(t)
+	j.allows.Store(true)
+	a := asks("ada", "pods")
+	_, changed, err := p.allowed(t.Context(), a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := p.guard(t.Context(), a, changed)
+	defer end()
+	j.allows.Store(false)
+	<-ctx.Done()
 }

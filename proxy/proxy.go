@@ -116,9 +116,7 @@ func New(config Config) (*Proxy, error) {
 			return nil, err
 		}
 	}
-	if p.authenticate, err = newAuthenticator(client.AuthenticationV1()); err != nil {
-		return nil, err
-	}
+	p.authenticate = newAuthenticator(client.AuthenticationV1())
 	if p.permissions, err = newPermissions(client.AuthorizationV1()); err != nil {
 		return nil, err
 	}
@@ -195,6 +193,10 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	p.clients.of(q).serve(p.serveAPI, w, q)
 }
 
+// requestTimeout bounds a read from memory, as kube-apiserver's --request-timeout does by default: a client that has
+// stopped reading must not hold the state that it lists, and its share of the memory for responses, for ever.
+const requestTimeout = time.Minute
+
 // serveAPI answers or forwards a request for the server's API.
 func (p *Proxy) serveAPI(w http.ResponseWriter, q *http.Request) {
 	info, err := p.infos.NewRequestInfo(q)
@@ -243,11 +245,13 @@ func (p *Proxy) serveAPI(w http.ResponseWriter, q *http.Request) {
 		return
 	}
 	defer f.read(info.Verb == "watch")()
+	var end func()
 	if info.Verb == "watch" {
-		var end func()
 		ctx, end = p.permissions.guard(ctx, attributes, changed)
-		defer end()
+	} else {
+		ctx, end = context.WithTimeout(ctx, requestTimeout)
 	}
+	defer end()
 	w.Header().Set("Cache-Control", "no-cache, private") // as an API server
 	p.reads.ServeHTTP(w, q.WithContext(withWhy(ctx)))
 }

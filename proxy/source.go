@@ -78,10 +78,15 @@ func (s *source) Seed(context.Context, keepwatch.Target) error {
 }
 
 // Newest returns the newest revision of the resource's storage, by a list that began after the call and is
-// shared by all that wait for one. If the resource is quiet, the open watch is replaced by one whose end is
+// shared by all that wait for one. It fails if that is below what the server has delivered before: the cache has states
+// that the server does not have now. If the resource is quiet, the open watch is replaced by one whose end is
 // near: the server sends a bookmark before the end.
 func (s *source) Newest(ctx context.Context) (keepwatch.Revision, error) {
+	delivered := s.delivered()
 	newest, err := s.reads.Do(ctx, s.Source.Newest)
+	if err == nil && newest < delivered {
+		err = keepwatch.Failed(keepwatch.StaleReplica, "the server's newest revision is %d, and it has sent events up to %d: it is behind, or was restored from a backup", newest, delivered)
+	}
 	var failure *keepwatch.Failure
 	if err != nil && !errors.As(err, &failure) {
 		err = keepwatch.Failed(keepwatch.Ended, "read the newest revision: %w", err)
@@ -94,6 +99,16 @@ func (s *source) Newest(ctx context.Context) (keepwatch.Revision, error) {
 	}
 	s.confirm(newest)
 	return newest, nil
+}
+
+// delivered returns the revision up to which the open watch has delivered.
+func (s *source) delivered() keepwatch.Revision {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open == nil {
+		return 0
+	}
+	return s.open.at
 }
 
 // watchTimeout is that of the next watch; zero is the default.

@@ -148,6 +148,15 @@ func writeKubeconfig(file string, cfg *rest.Config) error {
 	config.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: cfg.BearerToken}
 	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
 	config.CurrentContext = name
+	return writePrivateKubeconfig(file, config)
+}
+
+// writePrivateKubeconfig writes a file with a token, which only its owner can read: also if the file exists and others can
+// read it.
+func writePrivateKubeconfig(file string, config *clientcmdapi.Config) error {
+	if err := os.Chmod(file, 0o600); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
 	return clientcmd.WriteToFile(*config, file)
 }
 

@@ -224,5 +224,5 @@ func writeProxyKubeconfig(file, address string, authority []byte, token string) 
 	k.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: token}
 	k.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
 	k.CurrentContext = name
-	return clientcmd.WriteToFile(*k, file)
+	return writePrivateKubeconfig(file, k)
 }

@@ -1,0 +1,139 @@
+package proxy
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/cache"
+	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/keepwatch/keepwatch"
+)
+
+// reviewer answers TokenReviews, as kube-apiserver words them.
+type reviewing struct {
+	refuses, fails atomic.Bool
+}
+
+func (r *reviewing) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	var review authenticationv1.TokenReview
+	if err := json.NewDecoder(q.Body).Decode(&review); err != nil || r.fails.Load() {
+		w.WriteHeader(http.StatusInternalServerError)
+		return
+	}
+	review.Status = authenticationv1.TokenReviewStatus{Authenticated: true, User: authenticationv1.UserInfo{Username: "ada", Groups: []string{"g"}}}
+	if r.refuses.Load() {
+		review.Status = authenticationv1.TokenReviewStatus{Error: "[invalid bearer token, service account token has been invalidated]"}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusCreated)
+	_ = json.NewEncoder(w).Encode(&review)
+}
+
+// The last review of a token counts while the server does not answer. A refusal is an answer.
+func TestRememberedTokens(t *testing.T) {
+	answers := &reviewing{}
+	server := httptest.NewServer(answers)
+	defer server.Close()
+	client, err := authenticationclient.NewForConfig(&rest.Config{Host: server.URL, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens := rememberedTokens{client, cache.NewLRUExpireCache(maxReviews)}
+	expect := func(want, wantErr bool) {
+		t.Helper()
+		response, ok, err := tokens.AuthenticateToken(t.Context(), "token")
+		if ok != want || (err != nil) != wantErr || ok && response.User.GetName() != "ada" {
+			t.Errorf("%+v, %v, %v; want %v, an error: %v", response, ok, err, want, wantErr)
+		}
+	}
+	answers.fails.Store(true)
+	expect(false, true)
+	answers.fails.Store(false)
+	expect(true, false)
+	answers.fails.Store(true)
+	expect(true, false)
+	answers.fails.Store(false)
+	answers.refuses.Store(true)
+	expect(false, false)
+	answers.fails.Store(true)
+	expect(false, true)
+}
+
+// Whoever has the proxy's own token acts as the user that the proxy was started for, and as no other one.
+func TestOwnTokenImpersonates(t *testing.T) {
+	forwarded := atomic.Int64{}
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { forwarded.Add(1) }))
+	defer server.Close()
+	for _, as := range []string{"", "viewer"} {
+		own, err := newOwnIdentity("secret", &rest.Config{Host: server.URL, Impersonate: rest.ImpersonationConfig{UserName: as}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, header := range []string{"Impersonate-User", "Impersonate-Uid", "Impersonate-Extra-Scopes", "Accept"} {
+			before := forwarded.Load()
+			q := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/pods", nil)
+			q.Header.Set("Authorization", "Bearer secret")
+			q.Header.Set(header, "other")
+			w := httptest.NewRecorder()
+			own.forward(w, q)
+			want := as != "" && header != "Accept"
+			if refused := w.Code == http.StatusForbidden; refused != want || (forwarded.Load() == before) != want {
+				t.Errorf("--as %q, %s: %d %s", as, header, w.Code, w.Body)
+			}
+		}
+	}
+}
+
+// A client without any right can send headers of a megabyte. What is counted by user agent does not keep them.
+func TestClientsKeepNoHeaders(t *testing.T) {
+	heap := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	c := &clients{all: map[string]*clientUse{}}
+	before := heap()
+	for i := range 100 {
+		q := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+		q.Header.Set("User-Agent", string(rune('a'+i%26))+strings.Repeat(string(rune('a'+i/26)), 900_000))
+		c.of(q)
+	}
+	if after := heap(); len(c.all) != 100 || after > before+10<<20 {
+		t.Errorf("%d clients, %d bytes more", len(c.all), after-before)
+	}
+	runtime.KeepAlive(c)
+}
+
+// A server that was restored from a backup, or is a replica that is behind, is not asked to confirm states that it does
+// not have.
+func TestNewestBelowDelivered(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"9000"},"items":[]}`))
+	}))
+	defer server.Close()
+	s, err := newSource(&rest.Config{Host: server.URL}, schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, &format{encoding: jsonEncoding{}}, nil, func(error) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for delivered, want := range map[keepwatch.Revision]bool{0: true, 8999: true, 9000: true, 9001: false} {
+		s.open = nil
+		if delivered > 0 {
+			s.open = &openWatch{source: s, at: delivered, closed: true}
+		}
+		newest, err := s.Newest(t.Context())
+		if (err == nil) != want || want && newest != 9000 {
+			t.Errorf("a watch at %d: %d, %v", delivered, newest, err)
+		}
+	}
+}
