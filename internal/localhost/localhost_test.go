@@ -51,3 +51,18 @@ func leafOf(t *testing.T, c Certificate) *x509.Certificate {
 	}
 	return pair.Leaf
 }
+
+// TestPortsReturnLate stops servers for a while: no other one gets their ports.
+func TestPortsReturnLate(t *testing.T) {
+	seen := map[int]bool{}
+	for range 5000 {
+		port, err := FreePort()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if seen[port] || port < 20000 || port >= 32000 {
+			t.Fatalf("port %d, after %d others", port, len(seen))
+		}
+		seen[port] = true
+	}
+}
