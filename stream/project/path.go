@@ -60,8 +60,10 @@ func parseStep(text string) (s step, rest string, err error) {
 		return step{index: -1, all: true}, rest, nil
 	case name == "":
 		return step{}, "", errors.New("a name is missing")
-	case strings.ContainsAny(name, " {}()@?\"'"):
+	case strings.ContainsAny(name, " {}()@?\"'*]"):
 		return step{}, "", errors.New("only names, ['names'], [numbers] and [*] are supported")
+	case strings.ContainsAny(name, `\,`):
+		return step{}, "", errors.New("a path names one field, and one with a dot is written as ['tls.key']")
 	}
 	return step{name: name, index: -1}, rest, nil
 }
@@ -71,6 +73,9 @@ func parseBracket(text string) (s step, rest string, err error) {
 		name, rest, ok := strings.Cut(text[2:], string(text[1])+"]")
 		if !ok {
 			return step{}, "", errors.New("the name has no end")
+		}
+		if strings.ContainsAny(name, `\'"`) { // such as 'tls\.key', and 'a','b'
+			return step{}, "", errors.New("a path names one field, as in ['tls.key']")
 		}
 		return step{name: name, index: -1}, rest, nil
 	}

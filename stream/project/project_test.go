@@ -70,6 +70,11 @@ func TestPathErrors(t *testing.T) {
 		"spec[-1]":                 "only ['names'], [numbers] and [*]",
 		`items[?(@.name=="x")].y`:  "only ['names'], [numbers] and [*]",
 		"{range .items[*]}{.name}": "are supported",
+		`data.tls\.key`:            "is written as ['tls.key']", // kubectl's way; it must not redact nothing
+		`data['tls\.key']`:         "as in ['tls.key']",
+		"data['a','b']":            "names one field",
+		"data.a,data.b":            "names one field",
+		"data.pass*":               "are supported",
 	} {
 		if _, err := project.New(project.Options{Fields: []string{text}}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
