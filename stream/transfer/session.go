@@ -108,8 +108,18 @@ func (s *session) enterEpochs(stored []sink.Stored) {
 	}
 }
 
-// follow runs the stream of one resource. It frees the stored entries.
+// follow runs the stream of one resource. A full disk of the state is a failure of the sink, which is tried again.
 func (s *session) follow(ctx context.Context, i int, stored *sink.Stored) error {
+	keepsState := stored.State != nil
+	err := s.deliver(ctx, i, stored)
+	if keepsState && sink.DiskFull(err) {
+		return &sink.Unavailable{Err: err}
+	}
+	return err
+}
+
+// deliver runs the stream of one resource. It frees the stored entries.
+func (s *session) deliver(ctx context.Context, i int, stored *sink.Stored) error {
 	r := s.resources[i]
 	target, err := s.stream(ctx, i, stored)
 	if err != nil {
@@ -130,10 +140,7 @@ func (s *session) follow(ctx context.Context, i int, stored *sink.Stored) error 
 	}
 	f := reflector.New(r.Source, target, options)
 	s.entered(i, f)
-	if err = f.Run(ctx); stored.State != nil && sink.DiskFull(err) {
-		return &sink.Unavailable{Err: err}
-	}
-	return err
+	return f.Run(ctx)
 }
 
 // end delivers what is left of a resource that is gone. The last one of the session ends it.

@@ -100,7 +100,12 @@ func (s *Sink) connect(ctx context.Context) error {
 	if config.RuntimeParams["application_name"] == "" {
 		config.RuntimeParams["application_name"] = "keepwatch sync"
 	}
-	s.conn, err = pgx.ConnectConfig(ctx, config)
+	if s.conn, err = pgx.ConnectConfig(ctx, config); err != nil {
+		return err
+	}
+	// The server notices within a minute that this machine is gone, and lets a standby write. By default it takes two hours.
+	// Poolers refuse these as parameters of a connection.
+	_, err = s.conn.Exec(ctx, `SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3`)
 	return err
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -63,7 +64,14 @@ func (s *Sink) Open(ctx context.Context, streams []sink.Stream) ([]sink.Stored, 
 }
 
 func (s *Sink) open(ctx context.Context, streams []sink.Stream) (stored []sink.Stored, err error) {
-	s.lock, err = fileutil.TryLockFile(s.path+".lock", os.O_RDWR|os.O_CREATE, 0o600)
+	path, err := filepath.EvalSymlinks(s.path) // SQLite follows links, and its file has one lock
+	if errors.Is(err, fs.ErrNotExist) {
+		path, err = s.path, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.lock, err = fileutil.TryLockFile(path+".lock", os.O_RDWR|os.O_CREATE, 0o600)
 	switch {
 	case errors.Is(err, fileutil.ErrLocked):
 		return nil, errors.New("it is in use by another keepwatch sync")

@@ -63,6 +63,13 @@ func TestStored(t *testing.T) {
 	if err != nil || len(status) != 4 || status[2].Count != 1 || !status[2].Active || status[2].Progress.Since != 5 || now.Sub(status[2].Time).Abs() > time.Second {
 		t.Errorf("%+v, %v", status, err)
 	}
+	link := filepath.Join(t.TempDir(), "link.db")
+	if err := os.Symlink(path, link); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sqlite.New(link, sqlite.Options{}).Open(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "it is in use by another keepwatch sync") {
+		t.Errorf("a link to it: %v", err)
+	}
 	if _, err := sqlite.New(path, sqlite.Options{}).Open(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "it is in use by another keepwatch sync") {
 		t.Errorf("a second writer: %v", err)
 	}
