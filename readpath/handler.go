@@ -1,10 +1,13 @@
 package readpath
 
 import (
+	"context"
 	"math/rand/v2"
 	"net/http"
 	"time"
 
+	auditinternal "k8s.io/apiserver/pkg/apis/audit"
+	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/endpoints/metrics"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/server/routine"
@@ -44,6 +47,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		h.delegate(w, q, reasonVerb)
 		return
 	}
+	if info.Verb != "watch" && auditsObjects(q.Context()) {
+		h.delegate(w, q, reasonAudit)
+		return
+	}
 	reader := h.lookup(q, info)
 	response, why := h.response(reader, q, info)
 	if why != "" {
@@ -61,6 +68,13 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		return
 	}
 	counted(w, q)
+}
+
+// auditsObjects reports whether the policy puts the objects of a response into the audit log: they would have to be
+// decoded, which the API server does where it encodes them.
+func auditsObjects(ctx context.Context) bool {
+	audited := audit.AuditContextFrom(ctx)
+	return audited != nil && audited.GetEventLevel().GreaterOrEqual(auditinternal.LevelRequestResponse)
 }
 
 // metricsVerb returns the verb in kube-apiserver's metrics.

@@ -8,6 +8,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+	auditinternal "k8s.io/apiserver/pkg/apis/audit"
+	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
@@ -202,6 +204,29 @@ func TestNewReaderChecks(t *testing.T) {
 		remove(&invalid)
 		if reader, err := NewReader(invalid, NewBudget(1)); err == nil {
 			t.Errorf("%s: %v", name, reader)
+		}
+	}
+}
+
+// A policy that wants the objects of responses in the audit log gets them from the API server.
+func TestAuditedObjects(t *testing.T) {
+	r := newRig(t, pods, options{})
+	written := r.create("default", "o1")
+	r.waitFor(written)
+	for level, want := range map[auditinternal.Level]bool{
+		auditinternal.LevelNone: false, auditinternal.LevelMetadata: false, auditinternal.LevelRequest: false, auditinternal.LevelRequestResponse: true,
+	} {
+		for _, path := range []string{"/api/v1/pods", "/api/v1/namespaces/default/pods/o1"} {
+			q := httptest.NewRequestWithContext(audit.WithAuditContext(t.Context()), http.MethodGet, path, nil)
+			q.Header = accept("application/json")
+			if err := audit.AuditContextFrom(q.Context()).Init(audit.RequestAuditConfig{Level: level}, nil); err != nil {
+				t.Fatal(err)
+			}
+			before := r.delegated.Load()
+			r.handler.ServeHTTP(httptest.NewRecorder(), r.withInfo(q))
+			if got := r.delegated.Load() > before; got != want {
+				t.Errorf("%s at level %s is delegated: %v", path, level, got)
+			}
 		}
 	}
 }

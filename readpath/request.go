@@ -25,6 +25,7 @@ import (
 type reason string
 
 const (
+	reasonAudit    reason = "audit"    // the audit log wants the objects of the response
 	reasonVerb     reason = "verb"     // neither GET, LIST nor WATCH, or for no resource, or for a subresource
 	reasonResource reason = "resource" // without a watch cache
 	reasonPath     reason = "path"     // no route of the API server, or one below /watch/
