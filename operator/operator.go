@@ -56,7 +56,7 @@ const defaultPrefix = "keepwatch.github.io"
 // Option configures an Operator.
 type Option func(*settings)
 
-// Namespaces limits the operator to some namespaces. The default is all.
+// Namespaces limits the operator to some namespaces. The default is all, and the empty name means all, too.
 func Namespaces(names ...string) Option { return func(s *settings) { s.namespaces = names } }
 
 // Prefix sets the prefix of the annotations that store progress, and of the finalizer: a

@@ -3,6 +3,7 @@ package operator
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -48,8 +49,11 @@ func newInformers(cfg *rest.Config, k kind, op *Operator) (*informers, error) {
 	if len(namespaces) == 0 || !k.namespaced {
 		namespaces = []string{""}
 	}
+	if slices.Contains(namespaces, "") {
+		namespaces = []string{""}
+	}
 	f := new(informers)
-	for _, ns := range namespaces {
+	for _, ns := range slices.Compact(slices.Sorted(slices.Values(namespaces))) { // two of one would deliver each change twice
 		options := []informer.Option{
 			informer.Resource(k.resource), informer.Namespace(ns), informer.InGroup(op.group),
 			informer.StartupDeadline(set.startupDeadline), informer.DropManagedFields(),
