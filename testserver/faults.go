@@ -86,14 +86,14 @@ func (f *faults) around(handlers http.Handler) http.Handler {
 // wait waits for the delays that match a request.
 func (f *faults) wait(ctx context.Context, r Request) {
 	f.mu.Lock()
+	delays, released := slices.Clone(f.delays), f.released
+	f.mu.Unlock()
 	var whole time.Duration
-	for _, d := range f.delays {
-		if d.match(r) {
+	for _, d := range delays {
+		if d.match.selects(r) {
 			whole += d.time
 		}
 	}
-	released := f.released
-	f.mu.Unlock()
 	if whole == 0 {
 		return
 	}
@@ -109,17 +109,27 @@ func (f *faults) wait(ctx context.Context, r Request) {
 // failed returns the answer of the first failure that matches.
 func (f *faults) failed(r Request) (metav1.Status, bool) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	for i, failing := range f.failures {
-		if !failing.match(r) {
-			continue
+	failures := slices.Clone(f.failures)
+	f.mu.Unlock()
+	for _, failing := range failures {
+		if failing.match.selects(r) && f.take(failing) {
+			return failing.status(r), true
 		}
-		if failing.left--; failing.left == 0 {
-			f.failures = slices.Delete(f.failures, i, i+1)
-		}
-		return failing.status(r), true
 	}
 	return metav1.Status{}, false
+}
+
+// take counts a request that a failure matches. It reports false if the failure has ended meanwhile.
+func (f *faults) take(failing *failure) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !slices.Contains(f.failures, failing) {
+		return false
+	}
+	if failing.left--; failing.left == 0 {
+		f.failures = slices.DeleteFunc(f.failures, func(other *failure) bool { return other == failing })
+	}
+	return true
 }
 
 // answer writes a status as the API does.

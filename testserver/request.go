@@ -2,6 +2,7 @@ package testserver
 
 import (
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,8 +27,11 @@ type Request struct {
 	Begun time.Time
 }
 
-// Match selects requests.
+// Match selects requests. A nil Match selects all. It is called for each request, by several goroutines at a time, and may
+// call the server's methods.
 type Match func(Request) bool
+
+func (m Match) selects(r Request) bool { return m == nil || m(r) }
 
 // Verb matches requests of a verb on a resource, like "update", "pods"; with a subresource, "pods/status". An empty
 // verb or resource matches any. A resource without a subresource does not match one with it.
@@ -43,7 +47,7 @@ func Verb(verb, resource string) Match {
 
 // By matches the requests of a user that match m.
 func By(name string, m Match) Match {
-	return func(r Request) bool { return r.User == name && m(r) }
+	return func(r Request) bool { return r.User == name && m.selects(r) }
 }
 
 // requestOf describes a request. It reports false for one of the server's own clients.
@@ -86,14 +90,12 @@ func (l *requestLog) add(r Request) (answered func(status int)) {
 
 func (l *requestLog) matching(m Match) []Request {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	found := []Request{}
-	for _, r := range l.requests {
-		if m == nil || m(*r) {
-			found = append(found, *r)
-		}
+	all := make([]Request, len(l.requests))
+	for i, r := range l.requests {
+		all[i] = *r
 	}
-	return found
+	l.mu.Unlock()
+	return slices.DeleteFunc(all, func(r Request) bool { return !m.selects(r) })
 }
 
 // Requests returns the requests that the server received since its start or fork and that match, the oldest first;

@@ -349,6 +349,16 @@ func TestRequestFaults(t *testing.T) {
 	}
 	must(maps.Get(t.Context(), "a", metav1.GetOptions{}))(t)
 	srv.Delay(nil, 0)
+	srv.Delay(nil, time.Millisecond)
+	srv.Fail(nil, 503, 1)
+	if _, err := maps.List(t.Context(), metav1.ListOptions{}); !apierrors.IsServiceUnavailable(err) {
+		t.Errorf("a failure of any request: %v", err)
+	}
+	srv.Delay(func(testserver.Request) bool { srv.Conflict(0); return false }, time.Hour) // it may use the server
+	if _, err := maps.List(t.Context(), metav1.ListOptions{}); err != nil {
+		t.Error(err)
+	}
+	srv.Delay(nil, 0)
 	must(maps.List(t.Context(), metav1.ListOptions{}))(t)
 	srv.Delay(testserver.By("jane", testserver.Verb("", "")), time.Hour)
 	late := make(chan error, 1)
