@@ -71,7 +71,7 @@ type Match struct {
 	// UserAgent is a part of the request's.
 	UserAgent string `json:"userAgent,omitempty"`
 	// Nth are numbers of requests: 1 is the first request of a user agent that the rest of the match selects, of the same
-	// verb, resource and namespace. Every is 3 for each third one.
+	// verb, resource and namespace, and about which no earlier rule has decided. Every is 3 for each third one.
 	Nth   []int `json:"nth,omitempty"`
 	Every int   `json:"every,omitempty"`
 	// From and Until bound the time since the proxy's start; 0 is no bound.
