@@ -32,7 +32,11 @@ func Page(results []Result) map[string][]byte {
 	if len(results) == 0 {
 		page.WriteString("\nNo cell has been measured on a machine without other load yet.\n")
 	}
-	for _, of := range group(results, func(r Result) string { return string(r.Upstream) }) {
+	servers := group(results, func(r Result) string { return string(r.Upstream) })
+	if len(servers) > 1 {
+		writeComparison(&page, servers)
+	}
+	for _, of := range servers {
 		upstream := string(of[0].Upstream)
 		fmt.Fprintf(&page, "\n## Through %s\n", strings.TrimSpace(upstream+" "+of[0].UpstreamVersion))
 		for _, p := range []plot{
@@ -74,7 +78,9 @@ etcd. The counts begin when the client has the initial state. They are of one ru
 | LISTs, requests, /s | LISTs and streaming lists; these and watches; at most in one second. Refused connections are not seen |
 
 ` + "`–`" + ` is not judged: a reconciler (controller-runtime, our operator) is called for a name, not for each change or object, and ` + "`kubectl wait`" + ` waits
-for one object. What looks like a fault of a client or a server that could be reported is written up in [findings](findings).
+for one object. The faults are between the client and the server, whichever it is: what a server spares its clients does not show
+here, but that it answers as Kubernetes' own does, also then. One run differs from the next, since the faults that a request meets are
+drawn, and how many requests a client makes depends on time. What looks like a fault of a client or a server that could be reported is written up in [findings](findings).
 
 Repeat everything, a row, or a cell, alone on the machine:
 

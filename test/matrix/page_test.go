@@ -38,6 +38,7 @@ func TestPage(t *testing.T) {
 	page := string(files["matrix.md"])
 	at := 0
 	for _, want := range []string{
+		"| client | kube-apiserver | serve |\n|---|---|---|\n| kubectl wait | | 0 of 1 |\n| kopf | 1 of 2 | |\n",
 		"## Through kube-apiserver v1.36.3\n", "### kopf 1.2.3\n",
 		"| none | right | 1.2 | 0 | 0/200 | 0 | 0 | 0 | 0 | 9 |", "| outage | died, exit code 3 | – | 4 | 7/200 |",
 		"## Through serve\n", "| none | hung | – | – | – | – | – | – | 0 | 0 |",

@@ -3,6 +3,7 @@ package matrix
 import (
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/keepwatch/keepwatch/test/matrix/clients"
 )
@@ -51,6 +52,37 @@ func writeSummaries(w io.Writer, rows [][]Result) {
 		fmt.Fprintf(w, "| %s | %d | %d | %d | %d | %s | %s | %s | %s |\n", title(cells[0]),
 			s.outcomes[Right], s.outcomes[Wrong], s.outcomes[Hung], s.outcomes[Died], deletes, repeated,
 			inPlan(s.lists.Lists, s.lists.Plan), inPlan(s.rate.Rate, s.rate.Plan))
+	}
+}
+
+// writeComparison writes a line for each client, with the plans in which it was right at each server.
+func writeComparison(w io.Writer, servers [][]Result) {
+	fmt.Fprint(w, "\n## Plans in which the client was right\n\n| client |")
+	for _, of := range servers {
+		fmt.Fprintf(w, " %s |", of[0].Upstream)
+	}
+	fmt.Fprintf(w, "\n|---|%s\n", strings.Repeat("---|", len(servers)))
+	for _, p := range clients.Programs() {
+		counts, measured := "", false
+		for _, of := range servers {
+			right, plans := 0, 0
+			for _, r := range of {
+				if r.Client == p.Name {
+					plans++
+					if r.Outcome == Right {
+						right++
+					}
+				}
+			}
+			if plans == 0 {
+				counts += " |"
+				continue
+			}
+			counts, measured = counts+fmt.Sprintf(" %d of %d |", right, plans), true
+		}
+		if measured {
+			fmt.Fprintf(w, "| %s |%s\n", p.Name, counts)
+		}
 	}
 }
 
