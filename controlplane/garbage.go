@@ -68,13 +68,44 @@ func (s *storedObjects) WatchWithContext(ctx context.Context, options metav1.Lis
 	if err != nil {
 		return nil, err
 	}
-	return watch.Filter(w, func(e watch.Event) (watch.Event, bool) {
-		if shared, ok := e.Object.(runtime.CacheableObject); ok { // all watches share it, with its encodings
+	return newUnsharedWatch(w), nil
+}
+
+// unsharedWatch is a watch whose events have objects of their own: those of a storage are shared by all watches, with
+// their encodings. watch.Filter would do, but its goroutine waits for ever if it is stopped with an event that nobody
+// receives.
+type unsharedWatch struct {
+	events  chan watch.Event
+	stopped chan struct{}
+	stop    func()
+}
+
+func newUnsharedWatch(w watch.Interface) *unsharedWatch {
+	u := &unsharedWatch{events: make(chan watch.Event), stopped: make(chan struct{})}
+	u.stop = sync.OnceFunc(func() {
+		close(u.stopped)
+		w.Stop()
+	})
+	go u.pass(w.ResultChan())
+	return u
+}
+
+func (u *unsharedWatch) pass(from <-chan watch.Event) {
+	defer close(u.events)
+	for e := range from {
+		if shared, ok := e.Object.(runtime.CacheableObject); ok {
 			e.Object = shared.GetObject()
 		}
-		return e, true
-	}), nil
+		select {
+		case u.events <- e:
+		case <-u.stopped:
+			return
+		}
+	}
 }
+
+func (u *unsharedWatch) Stop()                          { u.stop() }
+func (u *unsharedWatch) ResultChan() <-chan watch.Event { return u.events }
 
 func (s *storedObjects) List(options metav1.ListOptions) (runtime.Object, error) {
 	return s.ListWithContext(context.Background(), options)
