@@ -137,6 +137,9 @@ func (st *storm) write(ctx context.Context) error {
 func (st *storm) settle(ctx context.Context) (end settled, err error) {
 	var last []*object
 	for _, w := range st.writers {
+		if err := w.confirm(ctx); err != nil {
+			return end, err
+		}
 		o, err := w.last(ctx)
 		if err != nil {
 			return end, err

@@ -124,6 +124,16 @@ func (w *writer) find(ctx context.Context, name string) error {
 	}
 }
 
+// confirm reads the state of each name once more: a write that is undone need not have a later one that fails.
+func (w *writer) confirm(ctx context.Context) error {
+	for i := range namesPerWriter {
+		if err := w.find(ctx, w.name(i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // last makes the writer's first name red, so that every view has a last event of it, and returns its state. A
 // server that refuses that for the time recovery is an error.
 func (w *writer) last(ctx context.Context) (*object, error) {
