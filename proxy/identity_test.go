@@ -18,7 +18,7 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// reviewer answers TokenReviews, as kube-apiserver words them.
+// reviewing answers TokenReviews, as kube-apiserver words them.
 type reviewing struct {
 	refuses, fails atomic.Bool
 }
