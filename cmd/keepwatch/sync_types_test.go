@@ -97,6 +97,16 @@ func (s *typesServer) undefine(plural string) {
 	})
 }
 
+// waitUnserved waits until lists of a type are answered 404: a while after its definition is gone.
+func (s *typesServer) waitUnserved(plural, version string) {
+	s.Helper()
+	resource := s.objects.Resource(schema.GroupVersionResource{Group: "example.com", Version: version, Resource: plural})
+	waitFor(s.T, func() bool {
+		_, err := resource.List(s.Context(), metav1.ListOptions{})
+		return apierrors.IsNotFound(err)
+	})
+}
+
 // create creates an object as soon as the type is served.
 func (s *typesServer) create(plural, version, name string) {
 	s.Helper()
@@ -266,6 +276,7 @@ func TestSyncTypeDeletedInItsFirstList(t *testing.T) {
 	p := startProcess(t, "sync", "*.example.com", "-A", "--to", "sqlite:"+file, "-s", address, "--chunk-size", "1")
 	waitFor(t, held.Load)
 	s.undefine("widgets")
+	s.waitUnserved("widgets", "v1")
 	close(deleted)
 	p.waitStderr(t, "the server has no widgets.example.com any more")
 	s.define("gadgets", "v1")
