@@ -59,10 +59,12 @@ func (s *subject) isStateAt(ctx context.Context, state *listed, least keepwatch.
 		return broken(fmt.Sprintf("a state at %d or later", least), fmt.Sprintf("one at %d", state.revision)), nil
 	}
 	then, a, err := s.exactly(ctx, state.revision)
-	if err != nil {
+	switch {
+	case err != nil:
 		return outcome{}, err
-	}
-	if then == nil {
+	case then == nil && tooLarge(a):
+		return broken("the revision of a state", fmt.Sprintf("%d, of which the server says: %v", state.revision, a)), nil
+	case then == nil:
 		return notOffered("the state to compare with is gone: " + a.String()), nil
 	}
 	return sameState(then, state), nil

@@ -114,9 +114,14 @@ func listsAny(ctx context.Context, s *subject) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	then, _, err := s.exactly(ctx, l.revision)
-	if err != nil || then == nil {
-		return kept, err // the state is not available any more: there is nothing to compare
+	then, a, err := s.exactly(ctx, l.revision)
+	switch {
+	case err != nil:
+		return outcome{}, err
+	case then == nil && tooLarge(a):
+		return broken("the revision of a state", fmt.Sprintf("%d, of which the server says: %v", l.revision, a)), nil
+	case then == nil:
+		return kept, nil // the state is not available any more: there is nothing to compare
 	}
 	return sameState(then, l), nil
 }

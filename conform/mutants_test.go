@@ -306,6 +306,21 @@ var mutants = []mutant{
 		}
 		return regexp.MustCompile(`"resourceVersion":"\d+"`).ReplaceAll(body, []byte(`"resourceVersion":"1"`))
 	}},
+	{name: "lists at 0 state a revision that does not exist yet", breaks: []string{"list.any"}, answer: func(r *http.Request, body []byte) []byte {
+		if r.URL.Query().Get("resourceVersion") != "0" {
+			return body
+		}
+		return inLists(func(l map[string]any) { l["metadata"].(map[string]any)["resourceVersion"] = "1000000000" })(r, body)
+	}},
+	{name: "initial events end at a revision that does not exist yet", breaks: []string{"initial.newest", "initial.notolder", "initial.any"}, events: eventsOf("BOOKMARK", func(f frame) []frame {
+		f.metadata()["resourceVersion"] = later(f, 1000000000)
+		return []frame{f}
+	})},
+	{name: "a watch of one selector is silent", breaks: []string{"storm.converges"}, ask: func(q url.Values, _ *http.Request) {
+		if q.Get("watch") == "true" && q.Get("labelSelector") == "color=green" {
+			q.Set("labelSelector", "color=none")
+		}
+	}},
 	{name: "initial events lack an object", breaks: []string{"initial.newest", "initial.any"}, events: every(4, dropped)},
 	{name: "initial events are an old state", breaks: []string{"initial.newest", "initial.notolder"}, events: eventsOf("BOOKMARK", func(f frame) []frame {
 		f.metadata()["resourceVersion"] = "1"

@@ -16,13 +16,17 @@ var recovery = 5 * time.Minute
 // their configuration (admission.NewForbidden in k8s.io/apiserver/pkg/admission/plugin).
 const notReady = "not yet ready to handle request"
 
-// temporary reports whether the server may accept the same request later: it starts, or is overloaded.
-func (a answer) temporary() bool {
+// temporary reports whether the server may accept the same request later: it starts, or is overloaded. A server that
+// was disturbed refuses whoever it does not know, until it has read its users and roles.
+func (s *subject) temporary(a answer) bool {
+	disturbed := s.disturbed != nil && s.disturbed.Load()
 	switch a.code {
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 		return true
+	case http.StatusUnauthorized:
+		return disturbed
 	case http.StatusForbidden:
-		return strings.HasSuffix(a.status().Message, notReady)
+		return disturbed || strings.HasSuffix(a.status().Message, notReady)
 	}
 	return false
 }
@@ -37,11 +41,11 @@ func (a answer) retryAfter() time.Duration {
 
 // recovered calls do until its answer is not temporary, for at most the time recovery: then it returns the last
 // answer. An error of do is returned at once.
-func recovered(ctx context.Context, do func() (answer, error)) (answer, error) {
+func (s *subject) recovered(ctx context.Context, do func() (answer, error)) (answer, error) {
 	deadline := time.Now().Add(recovery)
 	for {
 		a, err := do()
-		if err != nil || !a.temporary() || time.Now().Add(a.retryAfter()).After(deadline) || sleep(ctx, a.retryAfter()) != nil {
+		if err != nil || !s.temporary(a) || time.Now().Add(a.retryAfter()).After(deadline) || sleep(ctx, a.retryAfter()) != nil {
 			return a, err
 		}
 	}

@@ -26,6 +26,8 @@ type starting struct {
 // The answers of a kube-apiserver that starts.
 var startings = map[string]*starting{
 	"admission is not ready": {code: 403, reason: "Forbidden", message: `configmaps "a" is forbidden: not yet ready to handle request`},
+	"roles are not read":     {code: 403, reason: "Forbidden", message: `configmaps "a" is forbidden: User "admin" cannot get resource "configmaps": access denied`},
+	"users are not read":     {code: 401, reason: "Unauthorized", message: "Unauthorized"},
 	"overloaded":             {code: 429, reason: "TooManyRequests", message: "the server has received too many requests and has asked us to try again later"},
 	"storage is not ready":   {code: 503, reason: "ServiceUnavailable", message: "the server is currently unable to handle the request"},
 }

@@ -53,6 +53,7 @@ type storm struct {
 
 // judgeStorm runs a storm and returns the outcome of each rule.
 func judgeStorm(ctx context.Context, s *subject, o Options) (map[string]outcome, error) {
+	s.disturbed = new(atomic.Bool)
 	l, err := s.mustList(ctx, nil)
 	if err != nil {
 		return nil, err
@@ -124,6 +125,7 @@ func (st *storm) write(ctx context.Context) error {
 					return err
 				}
 			}
+			st.disturbed.Store(true)
 			if err := st.options.Disturb(ctx); err != nil {
 				return fmt.Errorf("the disturbance failed: %w", err)
 			}
@@ -140,11 +142,11 @@ func (st *storm) settle(ctx context.Context) (end settled, err error) {
 		if err := w.confirm(ctx); err != nil {
 			return end, err
 		}
-		o, err := w.last(ctx)
+		both, err := w.last(ctx)
 		if err != nil {
 			return end, err
 		}
-		last = append(last, o)
+		last = append(last, both...)
 	}
 	end.late, err = st.await(ctx, func(w *watcher) string {
 		var goal keepwatch.Revision

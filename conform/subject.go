@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -56,7 +57,8 @@ type subject struct {
 	field      string // that has the value: data or spec
 	protobuf   bool   // whether the resource has this encoding
 	namespace  string
-	prefix     string // of the names of the objects of the current rule
+	prefix     string       // of the names of the objects of the current rule
+	disturbed  *atomic.Bool // whether the disturbance of a storm has begun; nil outside of storms
 }
 
 // of returns the subject with names of a rule's own.
@@ -106,7 +108,7 @@ func query(pairs ...string) url.Values {
 
 // do makes a request. It repeats requests that the server refuses temporarily. An error means that there is no answer.
 func (s *subject) do(ctx context.Context, method, name string, q url.Values, accept string, body any) (answer, error) {
-	return recovered(ctx, func() (answer, error) {
+	return s.recovered(ctx, func() (answer, error) {
 		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 		defer cancel()
 		response, err := s.open(ctx, method, name, q, http.Header{"Accept": {accept}}, body)

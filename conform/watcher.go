@@ -202,7 +202,7 @@ func (w *watcher) once(ctx context.Context) error {
 	if response.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(response.Body, 4<<10))
 		a := answer{response.StatusCode, response.Header, text}
-		return keepwatch.Failed(a.failure(), "%s: %v", w.view, a)
+		return keepwatch.Failed(w.subject.failure(a), "%s: %v", w.view, a)
 	}
 	next := events(response.Body, w.view.protobuf)
 	for {
@@ -220,8 +220,8 @@ func (w *watcher) once(ctx context.Context) error {
 }
 
 // failure returns the failure that the answer to a watch means.
-func (a answer) failure() keepwatch.FailureKind {
-	if a.temporary() {
+func (s *subject) failure(a answer) keepwatch.FailureKind {
+	if s.temporary(a) {
 		return keepwatch.Throttled
 	}
 	return kindOf(a.code)

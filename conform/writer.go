@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -134,17 +133,29 @@ func (w *writer) confirm(ctx context.Context) error {
 	return nil
 }
 
-// last makes the writer's first name red, so that every view has a last event of it, and returns its state. A
-// server that refuses that for the time recovery is an error.
-func (w *writer) last(ctx context.Context) (*object, error) {
+// last makes the writer's first name red and its second one green, so that every view has a last event of them, and
+// returns their states. A server that refuses that for the time recovery is an error.
+func (w *writer) last(ctx context.Context) ([]*object, error) {
+	var all []*object
+	for i, color := range []string{"red", "green"} {
+		o, err := w.become(ctx, w.name(i), map[string]string{"color": color}, "last")
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, o)
+	}
+	return all, nil
+}
+
+// become gives a name labels and a value, and returns its state.
+func (w *writer) become(ctx context.Context, name string, labels map[string]string, value string) (*object, error) {
 	for deadline := time.Now().Add(recovery); ; {
-		name, red := w.name(0), map[string]string{"color": "red"}
 		var o *object
 		var err error
 		if known := w.current[name]; known == nil {
-			o, err = w.create(ctx, name, red, "last")
+			o, err = w.create(ctx, name, labels, value)
 		} else {
-			o, err = w.update(ctx, known, red, "last")
+			o, err = w.update(ctx, known, labels, value)
 		}
 		if err != nil && time.Now().After(deadline) {
 			return nil, err
@@ -157,7 +168,7 @@ func (w *writer) last(ctx context.Context) (*object, error) {
 				return nil, err
 			}
 		}
-		if o != nil || strings.HasPrefix(w.valueOf(name), "last") {
+		if o != nil || w.valueOf(name) == value {
 			return w.current[name], nil
 		}
 	}

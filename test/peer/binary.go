@@ -28,7 +28,7 @@ import (
 type Binary struct {
 	Name   string
 	module string // folder of the pinning module, below the test module
-	pkg    string // main package, relative to that folder
+	pkg    string // main package: relative to that folder, or a tool of its module
 	pinned string // path of the required module that has the program's version
 	tags   string // of the build, comma separated
 }
@@ -47,11 +47,13 @@ var (
 	LatestKubeAPIServer   = Binary{"kube-apiserver", "kubeadm", "./kube-apiserver", "k8s.io/kubernetes", ""}
 	KubeControllerManager = Binary{"kube-controller-manager", "controlplane", "./kube-controller-manager", "k8s.io/kubernetes", ""}
 	KubeScheduler         = Binary{"kube-scheduler", "controlplane", "./kube-scheduler", "k8s.io/kubernetes", ""}
+	// KCP serves workspaces, each of which is like a cluster.
+	KCP = Binary{"kcp", "kcp", "github.com/kcp-dev/kcp/cmd/kcp", "github.com/kcp-dev/kcp", ""}
 	// KWOK simulates kubelets.
 	KWOK = Binary{"kwok", "kwok", ".", "sigs.k8s.io/kwok", ""}
 )
 
-// Binaries are all programs of other projects, the slowest to build first.
+// Binaries are the programs of other projects that tests need, the slowest to build first.
 var Binaries = []Binary{KubeAPIServer, KubeControllerManager, KubeScheduler, KWOK, Kine, Kubectl, Etcd, Etcdutl}
 
 // Version is the version that the program gives as its own, such as v1.36.3.
@@ -77,7 +79,7 @@ func requiredVersion(dir, module string) (string, error) {
 	for _, r := range mod.Require {
 		if r.Mod.Path == module {
 			// Kubernetes releases its libraries for v1.N as v0.N.
-			if rest, ok := strings.CutPrefix(r.Mod.Version, "v0."); ok {
+			if rest, ok := strings.CutPrefix(r.Mod.Version, "v0."); ok && strings.HasPrefix(module, "k8s.io/") {
 				return "v1." + rest, nil
 			}
 			return r.Mod.Version, nil
@@ -101,8 +103,11 @@ func stamp(version string) string {
 // buildArgs are the arguments of the go command, without the output file.
 func (b Binary) buildArgs(version string) []string {
 	link := "-s -w"
-	if strings.HasPrefix(b.pinned, "k8s.io/") {
+	switch {
+	case strings.HasPrefix(b.pinned, "k8s.io/"):
 		link += stamp(version)
+	case b == KCP: // its own scripts do the same
+		link += stamp("v1.26.3+kcp-" + version)
 	}
 	args := []string{"build", "-trimpath", "-ldflags", link}
 	if b.tags != "" {

@@ -79,10 +79,14 @@ func (b Binary) Path(ctx context.Context) (string, error) {
 }
 
 // digest identifies the sources of b, except the Go toolchain: go.sum covers every
-// library.
+// library and tool.
 func (b Binary) digest(dir string, args []string) (string, error) {
 	h := sha256.New()
-	for _, name := range []string{"go.mod", "go.sum", filepath.Join(b.pkg, "main.go")} {
+	files := []string{"go.mod", "go.sum"}
+	if strings.HasPrefix(b.pkg, ".") {
+		files = append(files, filepath.Join(b.pkg, "main.go"))
+	}
+	for _, name := range files {
 		text, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {
 			return "", err
