@@ -45,7 +45,7 @@ func Servers() []Server {
 		{"proxy", "`keepwatch proxy` in front of kube-apiserver, which is what is restarted. That loses its history; the proxy then sends the difference to its clients, in place of a 410: by design they miss intermediate states, and a deletion has a later revision. All of them arrive at the server's state.", startProxy},
 		{"kine on SQLite", "kube-apiserver on kine, which stores everything in SQLite. [A fault of kine](findings/kine-recreated-key.md) breaks the rules.", onKine(peer.KineSQLite)},
 		{"kine on NATS", "kube-apiserver on kine, which stores everything in NATS JetStream.", onKine(peer.KineNATS)},
-		{"kcp", "A workspace of kcp on etcd. It is built from the module proxy, whose newest version has the API machinery of Kubernetes 1.26: what came later is not offered, and two rules were broken by all servers then.", func(tb testing.TB) running {
+		{"kcp", "A workspace of [kcp](findings/kcp-revisions.md) on etcd. The newest version in the Go module proxy has the API machinery of Kubernetes 1.26, which has no streaming lists.", func(tb testing.TB) running {
 			return onEtcd(peer.KCPWorkspace(tb))
 		}},
 	}
