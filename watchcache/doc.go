@@ -61,6 +61,7 @@
 // An object that can't be decrypted or decoded has its place in the history. Each reader tries
 // again, since the reason may have been an unavailable key server. If it fails again, a read
 // returns ErrNotCached, and a watch ends at that event with an error. No later event overtakes it.
+// [Cache.Unreadable] returns the objects of a list that are known to be such.
 // A selector needs decoded labels. A list or watch with a selector fails if it meets an undecodable
 // object; its error does not name the object. Until decoding succeeds, every index lookup returns it.
 //
@@ -81,5 +82,5 @@
 //	shard.go         its shard
 //	attributes.go    labels and fields in little space  slim.go         an object after its deletion
 //	attachment.go    a reader's encodings of an object  progress.go     state, counts, size
-//	records.go       what the next process needs
+//	records.go       what the next process needs        unreadable.go   objects that readers could not read
 package watchcache
