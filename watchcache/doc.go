@@ -29,9 +29,9 @@
 // history's bounds. A watch from a revision older than the history receives the difference since
 // then, in an order in which it can stop after any event and resume from there. For watches with
 // selectors, the store has the metadata of replaced states that left the history, if labels or
-// fields changed: an object that left the selection is DELETED, with that metadata, and ADDED if it came back. A watch from a
-// revision older than the tombstones receives 410 Expired, and so does a watch with selectors from a
-// revision older than that metadata (store.Options).
+// fields changed: an object that left the selection is DELETED, with that metadata, and ADDED if it
+// came back. A watch from a revision older than the tombstones receives 410 Expired, and so does a
+// watch with selectors from a revision older than that metadata (store.Options).
 //
 // A client may watch from a revision that the source has not committed. If a read made after the
 // request shows that the revision is not committed yet, the watch ends with 410 Expired: the source
