@@ -2,6 +2,7 @@ package controlplane_test
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -68,5 +69,39 @@ func TestObjectNameDiffersFromKey(t *testing.T) {
 			}
 			must(0, damage.in.Delete(t.Context(), "victim", metav1.DeleteOptions{}))(t)
 		})
+	}
+}
+
+// A list that is too large to be measured before it is sent is refused because of a damaged object, too, with the
+// error that names the object's key. It is complete again once the object was restored.
+func TestLargeListsWithADamagedObject(t *testing.T) {
+	server := start(t, controlplane.Options{TemporaryEtcd: true})
+	c := connect(t, server.RESTConfig())
+	etcd := etcdClient(t, clientv3.Config{Endpoints: server.EtcdCluster().Servers})
+	namespace := newNamespace(t, c)
+	maps := c.typed.CoreV1().ConfigMaps(namespace)
+	for i := range 300 {
+		o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("o%03d", i)}, Data: map[string]string{"data": strings.Repeat("x", 1000)}}
+		must(maps.Create(t.Context(), o, metav1.CreateOptions{}))(t)
+	}
+	key := "/registry/configmaps/" + namespace + "/o250"
+	value := must(etcd.Get(t.Context(), key))(t).Kvs[0].Value
+	must(etcd.Put(t.Context(), key, string(bytes.Replace(value, []byte("o250"), []byte("o251"), 1))))(t)
+	list := func(accept, compression string) error {
+		return c.typed.CoreV1().RESTClient().Get().Namespace(namespace).Resource("configmaps").
+			SetHeader("Accept", accept).SetHeader("Accept-Encoding", compression).Do(t.Context()).Error()
+	}
+	for range 2 {
+		for _, accept := range []string{"application/json", "application/json;as=Table;v=v1;g=meta.k8s.io", "application/vnd.kubernetes.protobuf"} {
+			for _, compression := range []string{"identity", "gzip"} {
+				if err := list(accept, compression); !apierrors.IsInternalError(err) || !strings.Contains(err.Error(), key) {
+					t.Errorf("a list as %s, %s: %v", accept, compression, err)
+				}
+			}
+		}
+	}
+	must(etcd.Put(t.Context(), key, string(value)))(t)
+	if all := must(maps.List(t.Context(), metav1.ListOptions{}))(t); len(all.Items) != 300 {
+		t.Errorf("after the object was restored, a list has %d objects", len(all.Items))
 	}
 }

@@ -21,6 +21,11 @@
 // so that one place words the errors, except for requests that have already waited for a revision. A
 // metric counts delegated requests by reason.
 //
+// A large list in JSON or as a Table is encoded while it is sent. If an object turns out to be unreadable, the
+// response ends within its body, and the log names the object. Later lists of the object are delegated, as are
+// those of an object that the watch cache could not decode: it tries each object that it receives, and those of
+// the start some seconds later.
+//
 // # The first list after a start
 //
 // The objects of a list are encoded on all cores, in parts, ahead of what is sent: up to two parts for

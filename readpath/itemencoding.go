@@ -2,6 +2,7 @@ package readpath
 
 import (
 	"bytes"
+	"fmt"
 	"hash/maphash"
 	"sync"
 
@@ -58,6 +59,25 @@ func (s *Reader) itemEncoding(object keepwatch.Object, as encoding, u use) ([]by
 	}
 	return item, err
 }
+
+// listItem is itemEncoding for a list. Its error is an *itemError.
+func (s *Reader) listItem(o keepwatch.Object, as encoding, u use) ([]byte, error) {
+	item, err := s.itemEncoding(o, as, u)
+	if err != nil {
+		return nil, &itemError{o, err}
+	}
+	return item, nil
+}
+
+// itemError is the error of an object that can't be encoded.
+type itemError struct {
+	object keepwatch.Object
+	err    error
+}
+
+func (e *itemError) Error() string { return fmt.Sprintf("encode %s: %v", e.object.Key(), e.err) }
+
+func (e *itemError) Unwrap() error { return e.err }
 
 // cachedItem returns an item encoding that is cached here or in the watch cache, or nil.
 func (s *Reader) cachedItem(object keepwatch.Object, as encoding, u use) []byte {

@@ -31,6 +31,9 @@ func (s *Reader) list(q *http.Request, r readRequest) (http.HandlerFunc, reason)
 	if small {
 		return l.writeIdentity, ""
 	}
+	if !l.encodable() {
+		return nil, reasonState
+	}
 	return s.admit(q, listBufferSize, func() (http.HandlerFunc, reason) {
 		s.listEncodings.record(r.encoding, gzip, s.resource.ListEncodingUsed)
 		if err := l.measureLarge(gzip); err != nil {
@@ -41,6 +44,17 @@ func (s *Reader) list(q *http.Request, r readRequest) (http.HandlerFunc, reason)
 		}
 		return l.writeIdentity, ""
 	})
+}
+
+// encodable reports whether the objects can be encoded of which it is known that they once could not be: the
+// response would end within its body.
+func (l *listResponse) encodable() bool {
+	for o := range l.resource.Cache.Unreadable(l.result) {
+		if _, err := l.itemEncoding(o, l.body.encoding, l.use); err != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // listResponse is the response to a LIST: a head, the body, and a tail.

@@ -1,6 +1,7 @@
 package readpath
 
 import (
+	"errors"
 	"io"
 	"iter"
 	"net/http"
@@ -33,7 +34,7 @@ func (l *listResponse) writeIdentity(w http.ResponseWriter, _ *http.Request) {
 	first := true
 	for items, err := range l.encodedItems() {
 		if err != nil {
-			panic(http.ErrAbortHandler) // a part of the response is sent: the client must notice that the rest is missing
+			l.abort(err)
 		}
 		for _, item := range items {
 			b, first = l.body.append(b, item, first), false
@@ -46,6 +47,17 @@ func (l *listResponse) writeIdentity(w http.ResponseWriter, _ *http.Request) {
 		}
 	}
 	_, _ = w.Write(append(b, l.tail...))
+}
+
+// abort ends a response of which a part is sent: the client must notice that the rest is missing. Later lists
+// of the object are delegated.
+func (l *listResponse) abort(err error) {
+	if of := (*itemError)(nil); errors.As(err, &of) {
+		if o, ok := of.object.(*watchcache.Object); ok {
+			o.Unencodable(of.err)
+		}
+	}
+	panic(http.ErrAbortHandler)
 }
 
 // writeGzip writes the response as one gzip member.
@@ -74,7 +86,7 @@ func (l *listResponse) writeBlocks(w io.Writer) error {
 	separator, first := stored(comma), true
 	for b, err := range l.encodedBlocks() {
 		if err != nil {
-			panic(http.ErrAbortHandler)
+			l.abort(err)
 		}
 		if !first && !isProtobuf(l.body.encoding) {
 			if err := m.write(separator); err != nil {
@@ -110,7 +122,7 @@ func (l *listResponse) encodedItems() iter.Seq2[[][]byte, error] {
 		encode: func(part []keepwatch.Object) (_ [][]byte, err error) {
 			items := make([][]byte, len(part))
 			for i, o := range part {
-				if items[i], err = l.itemEncoding(o, l.body.encoding, l.use); err != nil {
+				if items[i], err = l.listItem(o, l.body.encoding, l.use); err != nil {
 					return nil, err
 				}
 			}

@@ -68,7 +68,7 @@ func (s *Reader) deflate(objects iter.Seq[keepwatch.Object], body listBody) (*bl
 func (s *Reader) joinItems(objects iter.Seq[keepwatch.Object], body listBody) ([]byte, error) {
 	b, first := getBuffer(), true
 	for o := range objects {
-		item, err := s.itemEncoding(o, body.encoding, blockInput)
+		item, err := s.listItem(o, body.encoding, blockInput)
 		if err != nil {
 			return nil, err
 		}

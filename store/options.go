@@ -33,8 +33,9 @@ type Options struct {
 	// Filter.Match returns the same for it as for prior. Attributes returns nil if each
 	// Filter.Match returns the same for prior and next, the state that replaced it; next is
 	// nil if prior was deleted. With Attributes, watchers that filter by content receive the
-	// exact difference since a revision older than the window, or Expired. Default: nothing
-	// is retained, and the store does not know which objects matched before the window.
+	// exact difference since a revision older than the window, or Expired; an object that left
+	// the view and entered it again is Deleted and Added. Default: nothing is retained, and the
+	// store does not know which objects matched before the window.
 	Attributes func(prior, next keepwatch.Object) keepwatch.Object
 	// AttributeBytes bounds the bytes of the objects that Attributes returned. The store
 	// drops the oldest beyond it. Default 32 MiB.

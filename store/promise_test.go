@@ -84,9 +84,9 @@ func (c *consumer) complete(t *rapid.T, b *branch, d keepwatch.Batch) {
 	}
 }
 
-// judgeGap checks that a gap has the objects that left the view as deleted, at the
-// revision at which they first left it and in a state that was in the view, unless only a
-// list showed their deletion.
+// judgeGap checks that a gap has the objects that left the view as deleted, whether they came
+// back or not, at the revision at which they first left it and in a state that was in the view,
+// unless only a list showed their deletion.
 func (c *consumer) judgeGap(t *rapid.T, w *world, d keepwatch.Gap) {
 	t.Helper()
 	listed := slices.ContainsFunc(w.gaps, func(s span) bool { return s.from < d.To && s.to > d.From })
@@ -98,6 +98,18 @@ func (c *consumer) judgeGap(t *rapid.T, w *world, d keepwatch.Gap) {
 	in := func(o keepwatch.Object, at keepwatch.Revision) bool {
 		current := b.at(at).through(c.filter)[o.Key()]
 		return current != nil && current.UID() == o.UID()
+	}
+	for key, o := range b.at(d.From).through(c.filter) {
+		deleted := slices.ContainsFunc(d.Changes, func(change keepwatch.Change) bool {
+			return change.Type == keepwatch.Deleted && change.Object.Key() == key && change.Object.UID() == o.UID()
+		})
+		left := false
+		for r := d.From + 1; r <= d.To; r++ {
+			left = left || !in(o, r)
+		}
+		if left != deleted {
+			t.Fatalf("a gap from %d shows %v as deleted: %t, but that it left the view is %t", d.From, o, deleted, left)
+		}
 	}
 	for _, change := range d.Changes {
 		o := change.Object

@@ -21,7 +21,7 @@ type membership struct {
 	// there, even if it entered again: a consumer that resumes in between needs the deletion.
 	left    keepwatch.Revision
 	changed keepwatch.Revision // of the newest change so far
-	stays   bool               // the same object is in the view now
+	stayed  bool               // the same object has been in the view ever since
 }
 
 // selectedDifference returns the difference since a revision that the attribute log covers.
@@ -97,17 +97,17 @@ func (s *selection) current(e *entry, r keepwatch.Revision) (keepwatch.Change, b
 	if p == nil { // every filter judges it as it was at the revision
 		return e.since(r), true
 	}
-	if p.last == nil || p.last.UID() != e.object.UID() {
+	if p.last == nil || p.left > 0 || p.last.UID() != e.object.UID() {
 		return added(e.object), true
 	}
-	p.stays = true
+	p.stayed = true
 	return keepwatch.Change{Type: keepwatch.Modified, Revision: e.object.Revision(), Object: e.object}, true
 }
 
-// left returns the objects that left the view and are no longer in it.
+// left returns the objects that left the view, whether they entered it again or not.
 func (s *selection) left() (left []*membership) {
 	for _, p := range s.order {
-		if p.last == nil || p.stays {
+		if p.last == nil || p.stayed {
 			continue
 		}
 		if p.left == 0 {

@@ -37,6 +37,7 @@ type Cache struct {
 	// verbatimProtobuf is true if the source's bytes are served as they are and are protobuf.
 	verbatimProtobuf bool
 	indexes          []index
+	unreadable       *unreadable
 	decoding         [64]sync.Mutex // of objects, by their keys: objects that are written together have one revision
 	seed             maphash.Seed
 	interner         *interner
@@ -80,6 +81,7 @@ func New(config Config, newSource func(*Cache) (Source, error)) (*Cache, error) 
 		hasMessage: hasMessage(example),
 		indexes:    indexesOf(config.Indexers),
 		interner:   newInterner(),
+		unreadable: newUnreadable(),
 		uidHashes:  newUIDHashes(),
 		sizes:      newSizes(),
 		ready:      make(chan struct{}),

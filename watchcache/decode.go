@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"weak"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -45,11 +46,18 @@ func (o *Object) tryDecode(c *content, whole bool) (runtime.Object, error) {
 	made, decoded, err := o.cache.decodeContent(o.Object, c.bytes, whole)
 	if err != nil {
 		o.content.CompareAndSwap(c, &content{encoding: encoded, failed: err, bytes: c.bytes})
+		o.cache.unreadable.add(o, func() bool { return o.content.Load().failed != nil })
 		return nil, err
 	}
 	for {
 		now := o.content.Load()
-		if now.encoding != encoded || o.content.CompareAndSwap(now, made) {
+		if now.encoding != encoded {
+			return decoded, nil
+		}
+		if o.content.CompareAndSwap(now, made) {
+			if now.failed != nil {
+				o.cache.unreadable.remove(weak.Make(o))
+			}
 			return decoded, nil
 		}
 	}

@@ -29,9 +29,9 @@
 // history's bounds. A watch from a revision older than the history receives the difference since
 // then, in an order in which it can stop after any event and resume from there. For watches with
 // selectors, the store has the metadata of replaced states that left the history, if labels or
-// fields changed: an object that left the selection is DELETED, with that metadata. A watch from a
-// revision older than the tombstones receives 410 Expired, and so does a watch with selectors from a
-// revision older than that metadata (store.Options).
+// fields changed: an object that left the selection is DELETED, with that metadata, and ADDED if it
+// came back. A watch from a revision older than the tombstones receives 410 Expired, and so does a
+// watch with selectors from a revision older than that metadata (store.Options).
 //
 // A client may watch from a revision that the source has not committed. If a read made after the
 // request shows that the revision is not committed yet, the watch ends with 410 Expired: the source
@@ -61,6 +61,7 @@
 // An object that can't be decrypted or decoded has its place in the history. Each reader tries
 // again, since the reason may have been an unavailable key server. If it fails again, a read
 // returns ErrNotCached, and a watch ends at that event with an error. No later event overtakes it.
+// [Cache.Unreadable] returns the objects of a list that are known to be such.
 // A selector needs decoded labels. A list or watch with a selector fails if it meets an undecodable
 // object; its error does not name the object. Until decoding succeeds, every index lookup returns it.
 //
@@ -81,5 +82,5 @@
 //	shard.go         its shard
 //	attributes.go    labels and fields in little space  slim.go         an object after its deletion
 //	attachment.go    a reader's encodings of an object  progress.go     state, counts, size
-//	records.go       what the next process needs
+//	records.go       what the next process needs        unreadable.go   objects that readers could not read
 package watchcache

@@ -2,6 +2,7 @@ package watchcache
 
 import (
 	"iter"
+	"sort"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -165,6 +166,20 @@ func (l *ListResult) All() iter.Seq[keepwatch.Object] {
 			}
 		}
 	}
+}
+
+// contains reports whether an object is listed, in this state.
+func (l *ListResult) contains(o *Object) bool {
+	reaches := func(other keepwatch.Object) bool { return other.Key().Compare(o.Key()) >= 0 }
+	if i := sort.Search(len(l.Selected), func(i int) bool { return reaches(l.Selected[i]) }); i < len(l.Selected) {
+		return l.Selected[i] == o
+	}
+	i := sort.Search(len(l.Segments), func(i int) bool { return reaches(l.Segments[i].At(l.Segments[i].Len() - 1)) })
+	if i == len(l.Segments) {
+		return false
+	}
+	segment := l.Segments[i]
+	return segment.At(sort.Search(segment.Len()-1, func(j int) bool { return reaches(segment.At(j)) })) == keepwatch.Object(o)
 }
 
 // Len returns the number of listed objects.
