@@ -162,3 +162,47 @@ func TestUnansweredReviewOfTheProxy(t *testing.T) {
 		asker.Wait()
 	})
 }
+
+// Whoever changes a role again and again does not have open watches reviewed as often, and a watch that is no longer
+// allowed ends within a second.
+func TestGuardsArePaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &pipedJudge{}
+		server.allows.Store(true)
+		reviews, c := server.client(t)
+		p, err := newPermissions(reviews.AuthorizationV1(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.close()
+		a := asks("ada", "pods")
+		_, changed, err := p.allowed(t.Context(), a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, end := p.guard(t.Context(), a, changed)
+		defer end()
+		time.Sleep(settling)
+		before := server.asked.Load()
+		p.forget()
+		synctest.Wait()
+		if n := server.asked.Load() - before; n != 1 {
+			t.Errorf("%d reviews after the first change", n)
+		}
+		for range 1000 {
+			time.Sleep(10 * time.Millisecond)
+			p.forget()
+			synctest.Wait()
+		}
+		if n := server.asked.Load() - before; n < 10 || n > 11 || ctx.Err() != nil {
+			t.Errorf("%d reviews of an open watch in ten seconds; its end: %v", n, ctx.Err())
+		}
+		server.allows.Store(false)
+		p.forget()
+		last := time.Now()
+		<-ctx.Done()
+		if took := time.Since(last); took > time.Second {
+			t.Errorf("a watch that is no longer allowed ends after %v", took)
+		}
+	})
+}

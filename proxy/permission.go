@@ -22,6 +22,8 @@ const (
 	// settling is how long after such a change API servers may still decide by what was before it: each follows
 	// the roles by itself. Until then a decision is used for settlingFor.
 	settling, settlingFor = 5 * time.Second, time.Second
+	// announcedEvery is how often at most open watches are decided again because roles change.
+	announcedEvery = time.Second
 	// reviewFor bounds one question to the server, with its repetitions.
 	reviewFor = 10 * time.Second
 )
@@ -37,7 +39,9 @@ type permissions struct {
 	observed bool // changes of roles and bindings are seen
 	settled  *time.Timer
 	current  authorizer.Authorizer
-	changed  chan struct{} // closed when current is replaced after a change
+	changed  chan struct{} // closed when current is replaced after a change, every announcedEvery at most
+	next     time.Time     // when changed may be closed again
+	pending  *time.Timer   // closes changed then; nil if there was no change since
 	changes  int
 	renewals int                   // of current
 	last     *cache.LRUExpireCache // bool by review
@@ -120,9 +124,22 @@ func (p *permissions) forget() {
 	defer p.mu.Unlock()
 	p.changes++
 	p.replace(settlingFor)
-	close(p.changed)
-	p.changed = make(chan struct{})
+	if wait := time.Until(p.next); wait <= 0 {
+		p.announce()
+	} else if p.pending == nil {
+		p.pending = time.AfterFunc(wait, func() {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.announce()
+		})
+	}
 	p.settleLater()
+}
+
+// announce lets open watches be decided again. p.mu is locked.
+func (p *permissions) announce() {
+	close(p.changed)
+	p.changed, p.pending, p.next = make(chan struct{}), nil, time.Now().Add(announcedEvery)
 }
 
 // settleLater lets settle run when API servers have followed the changes so far. p.mu is locked.
@@ -139,8 +156,7 @@ func (p *permissions) settle() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.replace(p.lifetime())
-	close(p.changed)
-	p.changed = make(chan struct{})
+	p.announce()
 }
 
 // observe records whether changes are seen. Decisions are used for longer only after settling: the last changes
@@ -183,11 +199,13 @@ func (p *permissions) replace(lifetime time.Duration) {
 	p.renewals++
 }
 
-// close stops the timer.
+// close stops the timers.
 func (p *permissions) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.settled != nil {
-		p.settled.Stop()
+	for _, timer := range []*time.Timer{p.settled, p.pending} {
+		if timer != nil {
+			timer.Stop()
+		}
 	}
 }
