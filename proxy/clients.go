@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"cmp"
+	"context"
 	"net/http"
 	"slices"
 	"strings"
@@ -13,11 +14,13 @@ import (
 
 const (
 	// maxClients bounds the clients that are counted each by itself. The others are counted together.
-	maxClients    = 1000
-	otherClients  = "(others)"
-	maxUserAgent  = 100
-	shownClients  = 20
-	unnamedClient = "(no user agent)"
+	maxClients   = 1000
+	otherClients = "(others)"
+	// unknownClients are those of which the proxy has authenticated no request: it forwards all that they send.
+	unknownClients = "(not authenticated)"
+	maxUserAgent   = 100
+	shownClients   = 20
+	unnamedClient  = "(no user agent)"
 )
 
 // ClientStatus is what clients with one user agent have sent and received.
@@ -41,15 +44,20 @@ type clients struct {
 	all map[string]*clientUse
 }
 
-// of returns the client that sent a request.
-func (c *clients) of(q *http.Request) *clientUse {
+// of returns the client that sent a request. Only an authenticated one is counted by a user agent that is not counted yet:
+// everybody can make up thousands.
+func (c *clients) of(q *http.Request, authenticated bool) *clientUse {
 	name, _, _ := strings.Cut(q.UserAgent(), " (") // the platform and the commit
 	if name = name[:min(len(name), maxUserAgent)]; name == "" {
 		name = unnamedClient
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.all[name] == nil && len(c.all) >= maxClients {
+	switch {
+	case c.all[name] != nil:
+	case !authenticated:
+		name = unknownClients
+	case len(c.all) >= maxClients:
 		name = otherClients
 	}
 	if c.all[name] == nil {
@@ -63,8 +71,11 @@ func (c *clientUse) serve(handler http.HandlerFunc, w http.ResponseWriter, q *ht
 	c.requests.Add(1)
 	c.open.Add(1)
 	defer c.open.Add(-1)
-	handler(responsewriter.WrapForHTTP1Or2(&countingWriter{w, c}), q)
+	handler(responsewriter.WrapForHTTP1Or2(&countingWriter{w, c}), q.WithContext(context.WithValue(q.Context(), clientKey{}, c)))
 }
+
+// clientKey is the key of the client that a request is counted for.
+type clientKey struct{}
 
 // countingWriter counts the bytes of a response.
 type countingWriter struct {

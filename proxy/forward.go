@@ -8,6 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/httpstream"
 	utilproxy "k8s.io/apimachinery/pkg/util/proxy"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -64,8 +65,13 @@ func (f *forwarder) as(u transport.ImpersonationConfig) *forwarder {
 	return &as
 }
 
-// ServeHTTP forwards a request, and copies the response as it arrives.
+// ServeHTTP forwards a request, and copies the response as it arrives. The client's header Connection ends here: a proxy
+// on the way to the server would remove the headers that it names, which could be those that impersonate a user.
 func (f *forwarder) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	if httpstream.IsUpgradeRequest(q) { // net/http/httputil removes the header from other requests
+		q = q.Clone(q.Context())
+		q.Header.Set("Connection", "Upgrade")
+	}
 	location := *q.URL
 	location.Scheme, location.Host = f.location.Scheme, f.location.Host
 	location.Path = joinPath(f.location.Path, q.URL.Path)

@@ -53,7 +53,9 @@ func (p *Proxy) forward(w http.ResponseWriter, q *http.Request, info *request.Re
 	if !p.caches.knows(of) { // clients must not make up values of labels
 		of = schema.GroupVersionResource{}
 	}
-	p.clients.of(q).forwarded.Add(1)
+	if client, ok := q.Context().Value(clientKey{}).(*clientUse); ok {
+		client.forwarded.Add(1)
+	}
 	p.forwardings.total.WithLabelValues(of.Group, of.Version, of.Resource, string(why)).Inc()
 	send := p.forwarder.ServeHTTP
 	switch {

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -106,7 +107,7 @@ func TestClientsKeepNoHeaders(t *testing.T) {
 	for i := range 100 {
 		q := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
 		q.Header.Set("User-Agent", string(rune('a'+i%26))+strings.Repeat(string(rune('a'+i/26)), 900_000))
-		c.of(q)
+		c.of(q, true)
 	}
 	if after := heap(); len(c.all) != 100 || after > before+10<<20 {
 		t.Errorf("%d clients, %d bytes more", len(c.all), after-before)
@@ -135,5 +136,41 @@ func TestNewestBelowDelivered(t *testing.T) {
 		if (err == nil) != want || want && newest != 9000 {
 			t.Errorf("a watch at %d: %d, %v", delivered, newest, err)
 		}
+	}
+}
+
+// Clients that are not authenticated cannot use up the user agents that are counted each by itself.
+func TestClientsAreAuthenticated(t *testing.T) {
+	reviewed := &reviewing{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if q.Method == http.MethodPost && strings.HasSuffix(q.URL.Path, "/tokenreviews") {
+			reviewed.ServeHTTP(w, q)
+		}
+	}))
+	defer server.Close()
+	p, err := New(Config{Server: &rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	send := func(agent, method, token string) {
+		q := httptest.NewRequestWithContext(t.Context(), method, "/api/v1/pods", nil)
+		q.Header.Set("User-Agent", agent)
+		if token != "" {
+			q.Header.Set("Authorization", "Bearer "+token)
+		}
+		p.ServeHTTP(httptest.NewRecorder(), q)
+	}
+	for i := range maxClients {
+		send(fmt.Sprint("made-up-", i), http.MethodGet, "")
+		send(fmt.Sprint("another-", i), http.MethodPost, "wrong")
+	}
+	send("kubelet/v1", http.MethodGet, "token")
+	send("kubelet/v1", http.MethodPost, "token")
+	known := map[string]ClientStatus{}
+	for _, c := range p.clients.heaviest() {
+		known[c.UserAgent] = c
+	}
+	if len(known) != 2 || known["kubelet/v1"].Requests != 2 || known["kubelet/v1"].Forwarded != 2 || known[unknownClients].Requests != 2*maxClients || known[unknownClients].Forwarded != 2*maxClients {
+		t.Errorf("%+v", known)
 	}
 }

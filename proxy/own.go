@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -26,7 +27,12 @@ type ownIdentity struct {
 	reviews       authenticationclient.AuthenticationV1Interface
 	impersonates  bool // the proxy acts as another user
 
-	mu       sync.Mutex
+	asking sync.Mutex // while the server is asked
+	last   atomic.Pointer[ownReview]
+}
+
+// ownReview is who the proxy is for the server.
+type ownReview struct {
 	known    user.Info // nil before the first review
 	reviewed time.Time
 	failed   time.Time // when the last review failed
@@ -34,9 +40,11 @@ type ownIdentity struct {
 
 func newOwnIdentity(token string, server *rest.Config, reviews authenticationclient.AuthenticationV1Interface) (*ownIdentity, error) {
 	forwarder, err := newForwarder(server)
-	return &ownIdentity{
+	o := &ownIdentity{
 		authorization: "Bearer " + token, forwarder: forwarder, reviews: reviews, impersonates: server.Impersonate.UserName != "",
-	}, err
+	}
+	o.last.Store(&ownReview{})
+	return o, err
 }
 
 // sent reports whether a request has the token.
@@ -56,24 +64,32 @@ func (o *ownIdentity) forward(w http.ResponseWriter, q *http.Request) {
 	o.forwarder.ServeHTTP(w, q)
 }
 
-// user returns who the proxy is for the server.
+// user returns who the proxy is for the server. While the server does not answer, one caller waits for it.
 func (o *ownIdentity) user(ctx context.Context) (user.Info, bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if time.Since(o.reviewed) < tokenKnownFor {
-		return o.known, true
+	if !o.asking.TryLock() {
+		if last := o.last.Load(); last.failed.After(last.reviewed) {
+			return last.known, time.Since(last.reviewed) < outageFor
+		}
+		o.asking.Lock()
 	}
-	if time.Since(o.failed) < failureKnownFor {
-		return o.known, time.Since(o.reviewed) < outageFor
+	defer o.asking.Unlock()
+	last := *o.last.Load()
+	if time.Since(last.reviewed) < tokenKnownFor {
+		return last.known, true
+	}
+	if time.Since(last.failed) < failureKnownFor {
+		return last.known, time.Since(last.reviewed) < outageFor
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reviewFor) // others wait for it, too
 	defer cancel()
 	review, err := o.reviews.SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err != nil {
 		klog.V(2).InfoS("The server does not review the proxy's own identity", "err", err)
-		o.failed = time.Now()
-		return o.known, time.Since(o.reviewed) < outageFor
+		last.failed = time.Now()
+		o.last.Store(&last)
+		return last.known, time.Since(last.reviewed) < outageFor
 	}
-	o.known, o.reviewed = reviewedUser(review.Status.UserInfo), time.Now()
-	return o.known, true
+	last = ownReview{known: reviewedUser(review.Status.UserInfo), reviewed: time.Now()}
+	o.last.Store(&last)
+	return last.known, true
 }

@@ -22,6 +22,8 @@ const (
 	// settling is how long after such a change API servers may still decide by what was before it: each follows
 	// the roles by itself. Until then a decision is used for settlingFor.
 	settling, settlingFor = 5 * time.Second, time.Second
+	// announcedEvery is how often at most open watches are decided again because roles change.
+	announcedEvery = time.Second
 	// reviewFor bounds one question to the server, with its repetitions.
 	reviewFor = 10 * time.Second
 )
@@ -31,20 +33,23 @@ const (
 // after a change that is so for all open watches of a user. It is safe for concurrent use.
 type permissions struct {
 	reviews authorizationclient.AuthorizationV1Interface
+	circuit *circuit // of the reviews
 
 	mu       sync.Mutex
 	observed bool // changes of roles and bindings are seen
 	settled  *time.Timer
 	current  authorizer.Authorizer
-	changed  chan struct{} // closed when current is replaced after a change
+	changed  chan struct{} // closed when current is replaced after a change, every announcedEvery at most
+	next     time.Time     // when changed may be closed again
+	pending  *time.Timer   // closes changed then; nil if there was no change since
 	changes  int
 	renewals int                   // of current
 	last     *cache.LRUExpireCache // bool by review
 	asking   singleflight.Group    // by renewal and review
 }
 
-func newPermissions(reviews authorizationclient.AuthorizationV1Interface) (*permissions, error) {
-	p := &permissions{reviews: reviews, changed: make(chan struct{}), last: cache.NewLRUExpireCache(maxReviews)}
+func newPermissions(reviews authorizationclient.AuthorizationV1Interface, c *circuit) (*permissions, error) {
+	p := &permissions{reviews: reviews, circuit: c, changed: make(chan struct{}), last: cache.NewLRUExpireCache(maxReviews)}
 	var err error
 	p.current, err = p.remembering(unobservedFor)
 	return p, err
@@ -66,6 +71,9 @@ func (p *permissions) allowed(ctx context.Context, attributes authorizer.Attribu
 	asked := review{p.changes, describe(attributes)}
 	p.mu.Unlock()
 	answer, err, _ := p.asking.Do(fmt.Sprintf("%d %x", renewal, asked.about), func() (any, error) {
+		if p.circuit.isOpen() {
+			return false, errUnanswered // the authorizer would log an error for each request
+		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reviewFor) // it is not this caller's alone
 		defer cancel()
 		decision, _, err := current.Authorize(ctx, attributes)
@@ -111,13 +119,27 @@ func describe(a authorizer.Attributes) digest {
 
 // forget drops all decisions, because a role or a binding has changed.
 func (p *permissions) forget() {
+	p.circuit.answers() // the server has sent the change, and open watches have only undecidedFor
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.changes++
 	p.replace(settlingFor)
-	close(p.changed)
-	p.changed = make(chan struct{})
+	if wait := time.Until(p.next); wait <= 0 {
+		p.announce()
+	} else if p.pending == nil {
+		p.pending = time.AfterFunc(wait, func() {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.announce()
+		})
+	}
 	p.settleLater()
+}
+
+// announce lets open watches be decided again. p.mu is locked.
+func (p *permissions) announce() {
+	close(p.changed)
+	p.changed, p.pending, p.next = make(chan struct{}), nil, time.Now().Add(announcedEvery)
 }
 
 // settleLater lets settle run when API servers have followed the changes so far. p.mu is locked.
@@ -134,8 +156,7 @@ func (p *permissions) settle() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.replace(p.lifetime())
-	close(p.changed)
-	p.changed = make(chan struct{})
+	p.announce()
 }
 
 // observe records whether changes are seen. Decisions are used for longer only after settling: the last changes
@@ -178,11 +199,13 @@ func (p *permissions) replace(lifetime time.Duration) {
 	p.renewals++
 }
 
-// close stops the timer.
+// close stops the timers.
 func (p *permissions) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.settled != nil {
-		p.settled.Stop()
+	for _, timer := range []*time.Timer{p.settled, p.pending} {
+		if timer != nil {
+			timer.Stop()
+		}
 	}
 }

@@ -103,6 +103,13 @@ func New(config Config) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
+	answering := &circuit{}
+	reviewing := rest.CopyConfig(server)
+	reviewing.Wrap(answering.around)
+	reviews, err := kubernetes.NewForConfig(reviewing)
+	if err != nil {
+		return nil, err
+	}
 	p := &Proxy{
 		infos:  &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")},
 		cached: config.Cached, small: config.SmallCollection, forwardings: newForwardings(config.Registry),
@@ -112,12 +119,12 @@ func New(config Config) (*Proxy, error) {
 		return nil, err
 	}
 	if config.OwnToken != "" {
-		if p.own, err = newOwnIdentity(config.OwnToken, server, client.AuthenticationV1()); err != nil {
+		if p.own, err = newOwnIdentity(config.OwnToken, server, reviews.AuthenticationV1()); err != nil {
 			return nil, err
 		}
 	}
-	p.authenticate = newAuthenticator(client.AuthenticationV1())
-	if p.permissions, err = newPermissions(client.AuthorizationV1()); err != nil {
+	p.authenticate = newAuthenticator(reviews.AuthenticationV1())
+	if p.permissions, err = newPermissions(reviews.AuthorizationV1(), answering); err != nil {
 		return nil, err
 	}
 	if config.Impersonate {
@@ -190,29 +197,44 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		p.endpoints.ServeHTTP(w, q)
 		return
 	}
-	p.clients.of(q).serve(p.serveAPI, w, q)
+	p.serveAPI(w, q)
 }
 
 // requestTimeout bounds a read from memory, as kube-apiserver's --request-timeout does by default: a client that has
 // stopped reading must not hold the state that it lists, and its share of the memory for responses, for ever.
 const requestTimeout = time.Minute
 
-// serveAPI answers or forwards a request for the server's API.
+// serveAPI answers or forwards a request for the server's API, and counts it for its client.
 func (p *Proxy) serveAPI(w http.ResponseWriter, q *http.Request) {
+	caller, info, why := p.identifyRead(q)
+	authenticated := caller != nil || certifiedUser(q.Context()) != nil || p.own.sent(q)
+	p.clients.of(q, authenticated).serve(func(w http.ResponseWriter, q *http.Request) {
+		if why != "" {
+			p.forward(w, q, info, why)
+			return
+		}
+		p.serveRead(w, q, info, caller)
+	}, w, q)
+}
+
+// identifyRead returns who sent a read that a cache could answer, or why the request is forwarded.
+func (p *Proxy) identifyRead(q *http.Request) (user.Info, *request.RequestInfo, reason) {
 	info, err := p.infos.NewRequestInfo(q)
 	if err != nil {
-		p.forward(w, q, nil, reasonRequest)
-		return
+		return nil, nil, reasonRequest
 	}
 	if why := p.cacheable(q, info); why != "" {
-		p.forward(w, q, info, why)
-		return
+		return nil, info, why
 	}
 	caller, ok := p.caller(q)
 	if !ok {
-		p.forward(w, q, info, reasonIdentity)
-		return
+		return nil, info, reasonIdentity
 	}
+	return caller, info, ""
+}
+
+// serveRead answers a read from a cache, or forwards it.
+func (p *Proxy) serveRead(w http.ResponseWriter, q *http.Request, info *request.RequestInfo, caller user.Info) {
 	ctx := request.WithRequestInfo(request.WithUser(q.Context(), caller), info)
 	attributes, err := genericapifilters.GetAuthorizerAttributes(ctx)
 	if err != nil {

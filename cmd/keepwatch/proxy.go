@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -148,7 +149,7 @@ func (o *proxyOptions) run(ctx context.Context, selection proxy.Selection, named
 		files = ", kubeconfig " + o.kubeconfigOut
 	}
 	fmt.Fprintf(stderr, "keepwatch: proxy of %s at %s%s\n", server.Host, address, files)
-	return serveProxy(ctx, p, serving, listener)
+	return serveProxy(ctx, p, serving, listener, stderr)
 }
 
 // inPod reports whether the proxy has the identity of a pod's service account.
@@ -183,17 +184,14 @@ func (b *byteSize) Set(text string) error {
 const endTimeout = 5 * time.Second
 
 // serveProxy serves until ctx is done or the listener fails.
-func serveProxy(ctx context.Context, p *proxy.Proxy, serving *proxyServing, listener net.Listener) error {
+func serveProxy(ctx context.Context, p *proxy.Proxy, serving *proxyServing, listener net.Listener, stderr io.Writer) error {
 	running, stop := context.WithCancel(ctx)
 	var following sync.WaitGroup
 	following.Go(func() { p.Run(running) })
 	following.Go(func() { serving.run(running) })
 	defer following.Wait()
 	defer stop()
-	s := &http.Server{
-		Handler: p, ReadHeaderTimeout: 32 * time.Second, IdleTimeout: 90 * time.Second, // as k8s.io/apiserver
-		ErrorLog: log.New(io.Discard, "", 0), // mistakes of clients
-	}
+	s := newProxyServer(p, stderr)
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(serving.listen(listener)) }()
 	select {
@@ -209,6 +207,25 @@ func serveProxy(ctx context.Context, p *proxy.Proxy, serving *proxyServing, list
 	}
 	<-ended
 	return nil
+}
+
+// newProxyServer returns a server that reports panics of its handler.
+func newProxyServer(handler http.Handler, stderr io.Writer) *http.Server {
+	return &http.Server{
+		Handler: handler, ReadHeaderTimeout: 32 * time.Second, IdleTimeout: 90 * time.Second, // as k8s.io/apiserver
+		ErrorLog: log.New(panicWriter{stderr}, "", 0),
+	}
+}
+
+// panicWriter writes reports of net/http about panics to another writer. It discards the others, which are about mistakes
+// of clients: failed handshakes, invalid requests.
+type panicWriter struct{ out io.Writer }
+
+func (w panicWriter) Write(report []byte) (int, error) {
+	if bytes.HasPrefix(report, []byte("http: panic serving ")) || bytes.HasPrefix(report, []byte("http2: panic serving ")) {
+		return w.out.Write(report)
+	}
+	return len(report), nil
 }
 
 // writeProxyKubeconfig writes a kubeconfig that only this user can read.

@@ -1,0 +1,75 @@
+package proxy
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"testing"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// The header Connection of a client that upgrades its connection ends at the proxy. Otherwise another proxy on the way
+// would remove the headers that it names: those that impersonate the client's user.
+func TestUpgradesHaveTheirOwnConnection(t *testing.T) {
+	received := make(chan http.Header, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		received <- q.Header
+		w.WriteHeader(http.StatusForbidden)
+	}))
+	defer server.Close()
+	config := &rest.Config{Host: server.URL, BearerToken: "the proxy's"}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	known, err := newCertificates(client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inTheirNames, err := newImpersonator(config, known, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	as := rest.CopyConfig(config)
+	as.Impersonate.UserName = "viewer"
+	own, err := newOwnIdentity("secret", as, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, err := newForwarder(rest.AnonymousClientConfig(config))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		forward             http.HandlerFunc
+		user, authorization string // that the server receives
+	}{
+		"a certificate":         {inTheirNames.forward, "ada", "Bearer the proxy's"},
+		"the proxy's own token": {own.forward, "viewer", "Bearer the proxy's"},
+		"another token":         {plain.ServeHTTP, "", "Bearer client's"},
+	} {
+		proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			c.forward(w, q.WithContext(context.WithValue(q.Context(), certifiedKey{}, user.Info(&user.DefaultInfo{Name: "ada", Groups: []string{"devs"}}))))
+		}))
+		q, err := http.NewRequestWithContext(t.Context(), http.MethodPost, proxy.URL+"/api/v1/namespaces/default/pods/web/exec?command=id", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.Header = http.Header{"Connection": {"keep-alive, Impersonate-User", "upgrade, Impersonate-Group, Authorization"}, "Upgrade": {"SPDY/3.1"}, "Authorization": {"Bearer client's"}}
+		answer, err := http.DefaultTransport.RoundTrip(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, answer.Body)
+		answer.Body.Close()
+		proxy.Close()
+		if got := <-received; !slices.Equal(got["Connection"], []string{"Upgrade"}) || got.Get("Upgrade") != "SPDY/3.1" || got.Get("Impersonate-User") != c.user || got.Get("Authorization") != c.authorization {
+			t.Errorf("%s: the server receives %v", name, got)
+		}
+	}
+}
