@@ -39,15 +39,9 @@ type cursor struct {
 	broker.Cursor
 	// Sequence is that of the message in the stream up to which the bucket is complete, as far as it concerns this cursor.
 	Sequence uint64 `json:"sequence,omitempty"`
-	// Deleted has the objects that were delivered as deleted behind the cursor, by a piece that a crash has cut in two: the
-	// source will repeat their events.
-	Deleted map[string]deletion `json:"deleted,omitempty"`
-}
-
-// deletion is the last event of an object that was deleted.
-type deletion struct {
-	Revision keepwatch.Revision `json:"revision"`
-	ID       string             `json:"id"`
+	// deleted has the objects that were delivered as deleted behind the cursor, by a piece that a crash has cut in two: the
+	// source will repeat their events. They are not in the header, whose size NATS limits: the bucket has their markers.
+	deleted map[string]change
 }
 
 func setHeader(h nats.Header, name string, value any) {

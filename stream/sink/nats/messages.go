@@ -14,7 +14,8 @@ import (
 	"github.com/keepwatch/keepwatch/stream/sink/internal/broker"
 )
 
-// markerTTL is how long a bucket has the marker of a deleted object.
+// markerTTL is how long a bucket has the marker of a deleted object. Until then a source may repeat the events of the object that
+// were delivered before a crash.
 const markerTTL = 24 * time.Hour
 
 // item is a message of a piece with what it says about itself.
@@ -33,7 +34,7 @@ func (s *Sink) items(p sink.Piece) []item {
 		x := change{Type: broker.TypeOf(m), Resource: id.Resource, Scope: id.Namespace, Epoch: progress.Epoch}
 		switch m := m.(type) {
 		case stream.Gap:
-			clear(c.Deleted)
+			clear(c.deleted)
 			x.Reason = progress.Gap
 		case stream.Event:
 			if c.repeats(m) {

@@ -111,6 +111,9 @@ func (s *Sink) read(ctx context.Context, f *fold) error {
 	if _, err := s.bucket.load(ctx); err != nil {
 		return err
 	}
+	if err := s.readCursors(ctx, f); err != nil {
+		return err
+	}
 	newest := jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubject: s.prefix() + ">"}
 	err := s.bucket.read(ctx, newest, func(h nats.Header, _ uint64) error { return f.add(h) })
 	if err != nil || s.log == nil {

@@ -235,6 +235,7 @@ func TestNATS(t *testing.T) {
 	t.Run("refused", func(t *testing.T) { testRefused(t, server) })
 	t.Run("lost", func(t *testing.T) { testLost(t, server) })
 	t.Run("full", func(t *testing.T) { testFull(t, server) })
+	t.Run("cut", func(t *testing.T) { testCut(t, server) })
 	t.Run("credentials", func(t *testing.T) { testCredentials(t, server) }) // last
 }
 
@@ -403,6 +404,52 @@ func testFull(t *testing.T, server *natstest.Server) {
 	err = s.Write(t.Context(), batch(3, 6, event(keepwatch.Added, &thing{"large", 6, `"` + strings.Repeat("x", 100_000) + `"`})))
 	if !errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), "raise its max_payload") {
 		t.Errorf("a large object: %v", err)
+	}
+}
+
+// testCut cuts off the last message of a piece with many objects that are created and deleted, opens the sink twice, and repeats
+// the piece, as a source does.
+func testCut(t *testing.T, server *natstest.Server) {
+	s := newSink(t, "nats://"+server.Addr()+"/CUT")
+	open(t, s)
+	write(t, s, batch(0, 1, stream.Synced{Revision: 1}))
+	var messages []stream.Message
+	revision := keepwatch.Revision(1)
+	for i := range 2000 {
+		name := fmt.Sprint("o-", i)
+		messages = append(messages, event(keepwatch.Added, &thing{name, revision + 1, `{}`}), event(keepwatch.Deleted, &thing{name, revision + 2, `{}`}))
+		revision += 2
+	}
+	revision++
+	messages = append(messages, event(keepwatch.Added, &thing{"last", revision, `{}`}))
+	js := server.JetStream()
+	found, err := js.Stream(t.Context(), "CUT")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := found.CachedInfo().Config
+	config.MaxMsgs, config.Discard = int64(len(messages)), jetstream.DiscardNew
+	if _, err := js.UpdateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Write(t.Context(), batch(1, revision, messages...)); !errors.As(err, new(*sink.Unavailable)) {
+		t.Fatalf("a full stream: %v", err)
+	}
+	s.Close()
+	config.MaxMsgs = -1
+	if _, err := js.UpdateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if stored := open(t, s); len(stored[0].Entries) != 0 || stored[0].Progress.Cursor != 1 {
+			t.Fatalf("stored: %+v", stored[0])
+		}
+		s.Close()
+	}
+	open(t, s)
+	write(t, s, batch(1, revision, messages...))
+	if info, err := found.Info(t.Context()); err != nil || info.State.LastSeq != uint64(1+len(messages)) {
+		t.Errorf("the stream ends at message %d, not at %d: %v", info.State.LastSeq, 1+len(messages), err)
 	}
 }
 
