@@ -14,6 +14,9 @@
 // Those of deleted objects are recognized by the markers in the bucket, which are there for a day after the start.
 // None of that needs the window of JetStream's own deduplication, which the messages take part in by the stream's ids.
 //
+// A process claims the sink by a message in the bucket, before it reads. From then on no other one can write to the bucket, but
+// it may leave a last piece in the stream. It ends when it opens the sink again.
+//
 // With a bucket as the sink, the bucket is both: its messages have bodies.
 //
 //	nats.go      Open, Write, Close

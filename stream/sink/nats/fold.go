@@ -14,6 +14,7 @@ import (
 // fold is what messages add up to.
 type fold struct {
 	objects broker.Index
+	writer  string // that has claimed the sink last
 	cursors map[broker.StreamKey]*cursor
 	tails   map[broker.StreamKey]*tail
 	// deleted has the last changes of deleted objects, by key, unless the cursor is known to have reached them.
@@ -40,6 +41,9 @@ func (f *fold) add(h nats.Header) error {
 		return err
 	} else if found {
 		f.change(x)
+	}
+	if token := h.Get(writerHeader); token != "" {
+		f.writer = token
 	}
 	c := &cursor{}
 	found, err := readHeader(h, cursorHeader, c)

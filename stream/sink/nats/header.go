@@ -14,6 +14,8 @@ const (
 	changeHeader = "Keepwatch-Change"
 	// cursorHeader has the cursor after the piece that ends with the message, as JSON.
 	cursorHeader = "Keepwatch-Cursor"
+	// writerHeader has the token of the process that has claimed the sink last, in a message of the bucket.
+	writerHeader = "Keepwatch-Writer"
 )
 
 // change is an event or a gap of a stream.

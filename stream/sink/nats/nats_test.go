@@ -232,6 +232,7 @@ func TestNATS(t *testing.T) {
 	server := natstest.Start(t, "max_payload: 100000")
 	t.Run("messages", func(t *testing.T) { testMessages(t, server) })
 	t.Run("writers", func(t *testing.T) { testWriters(t, server) })
+	t.Run("replaced", func(t *testing.T) { testReplaced(t, server) })
 	t.Run("refused", func(t *testing.T) { testRefused(t, server) })
 	t.Run("lost", func(t *testing.T) { testLost(t, server) })
 	t.Run("full", func(t *testing.T) { testFull(t, server) })
@@ -303,6 +304,58 @@ func testWriters(t *testing.T, server *natstest.Server) {
 	other[0].ID.LabelSelector = "a=b"
 	if _, err := newSink(t, address).Open(t.Context(), other); err == nil || !strings.Contains(err.Error(), "it has the objects of pods in all namespaces") {
 		t.Errorf("another selection: %v", err)
+	}
+}
+
+// testReplaced opens a second sink, and then writes with the first one before it writes with the second. The second one
+// continues, with what the first one has written.
+func testReplaced(t *testing.T, server *natstest.Server) {
+	address := "nats://" + server.Addr() + "/REPLACED"
+	first, second := newSink(t, address), newSink(t, address)
+	open(t, first)
+	write(t, first, batch(1, 5, event(keepwatch.Added, &thing{"a", 5, `{}`})))
+	open(t, second)
+	if err := first.Write(t.Context(), batch(2, 6, event(keepwatch.Added, &thing{"b", 6, `{}`}))); !errors.As(err, new(*sink.Unavailable)) {
+		t.Errorf("a writer that was replaced: %v", err)
+	}
+	first.Close()
+	if err := second.Write(t.Context(), batch(2, 6, event(keepwatch.Added, &thing{"b", 6, `{}`}))); !errors.As(err, new(*sink.Unavailable)) {
+		t.Errorf("the second writer, whose stream has another message: %v", err)
+	}
+	second.Close()
+	if stored := open(t, second); len(stored[0].Entries) != 2 || stored[0].Progress.Cursor != 6 {
+		t.Errorf("stored: %+v", stored[0])
+	}
+	write(t, second, batch(2, 7))
+	if _, err := first.Open(t.Context(), sinktest.Streams()); err == nil || !strings.Contains(err.Error(), "another keepwatch sync has taken over") {
+		t.Errorf("the first writer opens again: %v", err)
+	}
+	write(t, second, batch(2, 8))
+
+	// The second writer writes all the time, while a third one opens the sink once.
+	ended, writing := make(chan error, 1), make(chan bool)
+	go func() {
+		for at := keepwatch.Revision(9); ; at++ {
+			if err := second.Write(t.Context(), batch(2, at)); err != nil {
+				ended <- err
+				return
+			}
+			if at == 9 {
+				close(writing)
+			}
+		}
+	}()
+	<-writing
+	third := newSink(t, address)
+	if _, err := third.Open(t.Context(), sinktest.Streams()); err != nil {
+		t.Errorf("the third writer: %v", err)
+	}
+	if err := <-ended; !errors.As(err, new(*sink.Unavailable)) {
+		t.Errorf("the second writer: %v", err)
+	}
+	second.Close()
+	if _, err := second.Open(t.Context(), sinktest.Streams()); err == nil || !strings.Contains(err.Error(), "another keepwatch sync has taken over") {
+		t.Errorf("the second writer opens again: %v", err)
 	}
 }
 
@@ -415,7 +468,7 @@ func testCut(t *testing.T, server *natstest.Server) {
 	write(t, s, batch(0, 1, stream.Synced{Revision: 1}))
 	var messages []stream.Message
 	revision := keepwatch.Revision(1)
-	for i := range 2000 {
+	for i := range 1500 {
 		name := fmt.Sprint("o-", i)
 		messages = append(messages, event(keepwatch.Added, &thing{name, revision + 1, `{}`}), event(keepwatch.Deleted, &thing{name, revision + 2, `{}`}))
 		revision += 2
