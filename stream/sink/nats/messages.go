@@ -48,7 +48,8 @@ func (s *Sink) items(p sink.Piece) []item {
 	return all
 }
 
-// logMessages returns the messages of a piece for the stream. The last one has no cursor yet.
+// logMessages returns the messages of a piece for the stream. The last one has no cursor yet. They have no Nats-Msg-Id: an
+// object whose type leaves and returns has its ids again, and JetStream would drop them.
 func (s *Sink) logMessages(id stream.Identity, items []item) (messages []*nats.Msg, err error) {
 	for _, i := range items {
 		m := nats.NewMsg(s.subjectOf(i.change))
@@ -56,9 +57,6 @@ func (s *Sink) logMessages(id stream.Identity, items []item) (messages []*nats.M
 			return nil, err
 		}
 		setHeader(m.Header, changeHeader, i.change)
-		if i.ID != "" {
-			m.Header[jetstream.MsgIDHeader] = []string{messageID(i.change)}
-		}
 		messages = append(messages, m)
 	}
 	if len(messages) == 0 {
@@ -66,14 +64,6 @@ func (s *Sink) logMessages(id stream.Identity, items []item) (messages []*nats.M
 		messages = append(messages, nats.NewMsg(s.subjectOf(x)))
 	}
 	return messages, nil
-}
-
-// messageID returns the id of an event. A source that was restored repeats ids with other content, in another epoch.
-func messageID(x change) string {
-	if x.Epoch == 0 {
-		return x.ID
-	}
-	return fmt.Sprintf("%s/epoch-%d", x.ID, x.Epoch)
 }
 
 func (s *Sink) subjectOf(x change) string {
