@@ -1,16 +1,19 @@
 package kafka
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"regexp"
 	"strconv"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
@@ -57,21 +60,39 @@ func parse(address string) (t target, err error) {
 	}
 	t.partitions, t.replicas = int32(partitions), int16(replicas)
 	t.options = []kgo.Opt{kgo.SeedBrokers(a.Servers...)}
+	encrypted, err := encryption(a)
+	if err != nil {
+		return t, err
+	}
 	if a.User != nil {
 		user := a.User.Username()
 		password, _ := a.User.Password()
 		secret := scram.Auth{User: user, Pass: password}
-		// The first one that the broker has. PLAIN shows it the password.
-		t.options = append(t.options, kgo.SASL(secret.AsSha512Mechanism(), secret.AsSha256Mechanism(), plain.Auth{User: user, Pass: password}.AsMechanism()))
-	}
-	encrypted, err := encryption(a)
-	if err != nil {
-		return t, err
+		last := plain.Auth{User: user, Pass: password}.AsMechanism()
+		if encrypted == nil {
+			last = unencrypted{last}
+		}
+		// The first one that the broker has.
+		t.options = append(t.options, kgo.SASL(secret.AsSha512Mechanism(), secret.AsSha256Mechanism(), last))
 	}
 	if encrypted != nil {
 		t.options = append(t.options, kgo.DialTLSConfig(encrypted))
 	}
 	return t, nil
+}
+
+// unencrypted is PLAIN without TLS. It shows the password to whoever answers, so only this machine receives it.
+type unencrypted struct{ sasl.Mechanism }
+
+func (m unencrypted) Authenticate(ctx context.Context, broker string) (sasl.Session, []byte, error) {
+	host, _, err := net.SplitHostPort(broker)
+	if err != nil {
+		host = broker
+	}
+	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return nil, nil, refusef("%s has no SCRAM, and PLAIN would send it the password without encryption: add tls=true or ca=FILE to the address", broker)
+	}
+	return m.Mechanism.Authenticate(ctx, broker)
 }
 
 // defaultState returns the name of the state topic of a template: keepwatch-k8s of k8s.{resource}.

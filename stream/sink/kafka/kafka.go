@@ -150,6 +150,7 @@ func (s *Sink) enter(ctx context.Context, f *fold, streams []sink.Stream, topics
 		if err != nil {
 			return nil, refusef("%s: %w", wanted.ID.Resource, err)
 		}
+		t.partitions = c.Partitions
 		s.streams, stored = append(s.streams, followed{t, c}), append(stored, found)
 	}
 	var records []*kgo.Record
@@ -169,6 +170,9 @@ func (c *cursor) enter(wanted sink.Stream, t topic, writer string, objects broke
 		return sink.Stored{}, fmt.Errorf("its records are in topic %s, not in %s: give the same topics, or another state topic to begin anew", c.Topic, t.name)
 	} else if written && c.TopicID != t.id {
 		return sink.Stored{}, fmt.Errorf("topic %s was deleted and made anew: delete the state topic, too, to begin anew", t.name)
+	}
+	if len(c.Position) == 0 {
+		c.Partitions = t.partitions
 	}
 	c.Topic, c.TopicID = t.name, t.id
 	return c.Stored(objects)

@@ -107,7 +107,7 @@ func testRecords(t *testing.T, server *kafkatest.Server) {
 }
 
 // testPartitions checks that the events of an object are in one partition, the one that clients of Java choose, and that
-// gaps and synced points are in all.
+// gaps and synced points are in all. Partitions that the topic receives later stay empty.
 func testPartitions(t *testing.T, server *kafkatest.Server) {
 	s := newSink(t, "kafka://"+server.Addr()+"/partitions?partitions=3")
 	open(t, s)
@@ -119,6 +119,25 @@ func testPartitions(t *testing.T, server *kafkatest.Server) {
 	}
 	write(t, s, batch(20, 20, append(events, stream.Synced{Revision: 20, Count: 20})...))
 	write(t, s, batch(19, 21, event(keepwatch.Modified, &thing{"o-3", 21, `{}`}), event(keepwatch.Deleted, &thing{"o-3", 22, `{}`})))
+	s.Close()
+	if _, err := kadm.NewClient(server.Client()).UpdatePartitions(t.Context(), 8, "partitions"); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		if listed, err := kadm.NewClient(server.Client()).ListTopics(t.Context(), "partitions"); err != nil || time.Now().After(end) {
+			t.Fatal("the topic has no more partitions: ", err)
+		} else if len(listed["partitions"].Partitions) == 8 {
+			break
+		}
+	}
+	open(t, s)
+	var modified []stream.Message
+	for i := range 20 {
+		if i != 3 {
+			modified = append(modified, event(keepwatch.Modified, &thing{fmt.Sprint("o-", i), keepwatch.Revision(i + 23), `{}`}))
+		}
+	}
+	write(t, s, batch(19, 50, modified...))
 	records, err := server.Consume("partitions").Records(t.Context())
 	if err != nil {
 		t.Fatal(err)

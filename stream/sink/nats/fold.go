@@ -2,6 +2,7 @@ package nats
 
 import (
 	"fmt"
+	"maps"
 
 	"github.com/nats-io/nats.go"
 
@@ -13,8 +14,11 @@ import (
 // fold is what messages add up to.
 type fold struct {
 	objects broker.Index
+	writer  string // that has claimed the sink last
 	cursors map[broker.StreamKey]*cursor
 	tails   map[broker.StreamKey]*tail
+	// deleted has the last changes of deleted objects, by key, unless the cursor is known to have reached them.
+	deleted map[broker.StreamKey]map[string]change
 	// changed has the changes of the stream that the bucket does not have.
 	changed []change
 }
@@ -22,12 +26,12 @@ type fold struct {
 // tail is the first part of a piece that a crash has cut in two: the changes of a stream behind its cursor.
 type tail struct {
 	delivered keepwatch.Revision
-	deleted   map[string]deletion
 	gap       *change
 }
 
 func newFold() *fold {
-	return &fold{objects: broker.Index{}, cursors: map[broker.StreamKey]*cursor{}, tails: map[broker.StreamKey]*tail{}}
+	return &fold{objects: broker.Index{}, cursors: map[broker.StreamKey]*cursor{}, tails: map[broker.StreamKey]*tail{},
+		deleted: map[broker.StreamKey]map[string]change{}}
 }
 
 // add adds a message. Messages of other programs have no headers of ours.
@@ -37,6 +41,9 @@ func (f *fold) add(h nats.Header) error {
 		return err
 	} else if found {
 		f.change(x)
+	}
+	if token := h.Get(writerHeader); token != "" {
+		f.writer = token
 	}
 	c := &cursor{}
 	found, err := readHeader(h, cursorHeader, c)
@@ -64,7 +71,7 @@ func (f *fold) change(x change) {
 	key := broker.StreamKey{Resource: x.Resource, Namespace: x.Scope}
 	t := f.tails[key]
 	if t == nil {
-		t = &tail{deleted: map[string]deletion{}}
+		t = &tail{}
 		f.tails[key] = t
 	}
 	t.delivered = max(t.delivered, x.Revision)
@@ -74,10 +81,16 @@ func (f *fold) change(x change) {
 	case x.Name == "": // of no object: SYNCED, for example
 	case x.Type == keepwatch.Deleted.String():
 		f.objects.Remove(x.Resource, x.key())
-		t.deleted[x.key().String()] = deletion{x.Revision, x.ID}
+		if c := f.cursors[key]; c != nil && c.reached(x) {
+			return
+		}
+		if f.deleted[key] == nil {
+			f.deleted[key] = map[string]change{}
+		}
+		f.deleted[key][x.key().String()] = x
 	default:
 		f.objects.Put(x.Resource, stream.Entry{Key: x.key(), UID: x.UID, Revision: x.Revision})
-		delete(t.deleted, x.key().String())
+		delete(f.deleted[key], x.key().String())
 	}
 }
 
@@ -89,7 +102,7 @@ func (f *fold) sequence() (last uint64) {
 	return last
 }
 
-// finish adds the tails to the cursors.
+// finish adds the tails and the deletions behind them to the cursors.
 func (f *fold) finish() error {
 	for key, t := range f.tails {
 		c := f.cursors[key]
@@ -98,6 +111,12 @@ func (f *fold) finish() error {
 		}
 		if err := c.addTail(t, f.objects); err != nil {
 			return fmt.Errorf("%s: %w", key.Resource, err)
+		}
+	}
+	for key, c := range f.cursors {
+		if c.Revision > 0 && c.Gap == "" { // otherwise a list follows, which shows no deleted objects
+			c.deleted = f.deleted[key]
+			c.passed()
 		}
 	}
 	return nil
@@ -110,31 +129,24 @@ func (c *cursor) addTail(t *tail, objects broker.Index) error {
 		return err
 	}
 	c.Position, c.Objects = s.Position, uint64(len(s.Entries))
-	if c.Revision > 0 && c.Deleted == nil {
-		c.Deleted = map[string]deletion{}
-	}
 	if t.gap != nil {
-		clear(c.Deleted)
 		c.Gap, c.Epoch = t.gap.Reason, t.gap.Epoch
-	} else if c.Revision > 0 {
-		for key, d := range t.deleted {
-			c.Deleted[key] = d
-		}
 	}
 	return nil
 }
 
+// reached reports whether the cursor is at a change or behind it.
+func (c *cursor) reached(x change) bool {
+	return x.Epoch < c.Epoch || x.Epoch == c.Epoch && x.Revision <= c.Revision
+}
+
 // repeats reports whether an event was delivered by the first part of a piece that a crash has cut in two.
 func (c *cursor) repeats(e stream.Event) bool {
-	d, ok := c.Deleted[e.Object.Key().String()]
-	return ok && (e.Revision < d.Revision || e.ID == d.ID)
+	x, ok := c.deleted[e.Object.Key().String()]
+	return ok && (e.Revision < x.Revision || e.ID == x.ID)
 }
 
 // passed forgets the deletions that the cursor has reached.
 func (c *cursor) passed() {
-	for key, d := range c.Deleted {
-		if d.Revision <= c.Revision {
-			delete(c.Deleted, key)
-		}
-	}
+	maps.DeleteFunc(c.deleted, func(_ string, x change) bool { return c.reached(x) })
 }

@@ -32,7 +32,8 @@ func TestFoldHasObjectsOnly(t *testing.T) {
 	if want := (stream.Entry{Key: keepwatch.Key{Namespace: "a", Name: "one"}, UID: "1", Revision: 3}); len(entries) != 1 || entries[0] != want {
 		t.Errorf("got %v, want %v", entries, want)
 	}
-	if tail := f.tails[broker.StreamKey{Resource: "pods"}]; tail.delivered != 5 || len(tail.deleted) != 1 || tail.gap == nil {
+	key := broker.StreamKey{Resource: "pods"}
+	if tail := f.tails[key]; tail.delivered != 5 || len(f.deleted[key]) != 1 || tail.gap == nil {
 		t.Errorf("got %+v", tail)
 	}
 	if len(f.changed) != 3 {

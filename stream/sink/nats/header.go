@@ -14,6 +14,8 @@ const (
 	changeHeader = "Keepwatch-Change"
 	// cursorHeader has the cursor after the piece that ends with the message, as JSON.
 	cursorHeader = "Keepwatch-Cursor"
+	// writerHeader has the token of the process that has claimed the sink last, in a message of the bucket.
+	writerHeader = "Keepwatch-Writer"
 )
 
 // change is an event or a gap of a stream.
@@ -39,15 +41,9 @@ type cursor struct {
 	broker.Cursor
 	// Sequence is that of the message in the stream up to which the bucket is complete, as far as it concerns this cursor.
 	Sequence uint64 `json:"sequence,omitempty"`
-	// Deleted has the objects that were delivered as deleted behind the cursor, by a piece that a crash has cut in two: the
-	// source will repeat their events.
-	Deleted map[string]deletion `json:"deleted,omitempty"`
-}
-
-// deletion is the last event of an object that was deleted.
-type deletion struct {
-	Revision keepwatch.Revision `json:"revision"`
-	ID       string             `json:"id"`
+	// deleted has the objects that were delivered as deleted behind the cursor, by a piece that a crash has cut in two: the
+	// source will repeat their events. They are not in the header, whose size NATS limits: the bucket has their markers.
+	deleted map[string]change
 }
 
 func setHeader(h nats.Header, name string, value any) {

@@ -14,7 +14,8 @@ import (
 	"github.com/keepwatch/keepwatch/stream/sink/internal/broker"
 )
 
-// markerTTL is how long a bucket has the marker of a deleted object.
+// markerTTL is how long a bucket has the marker of a deleted object. Until then a source may repeat the events of the object that
+// were delivered before a crash.
 const markerTTL = 24 * time.Hour
 
 // item is a message of a piece with what it says about itself.
@@ -33,7 +34,7 @@ func (s *Sink) items(p sink.Piece) []item {
 		x := change{Type: broker.TypeOf(m), Resource: id.Resource, Scope: id.Namespace, Epoch: progress.Epoch}
 		switch m := m.(type) {
 		case stream.Gap:
-			clear(c.Deleted)
+			clear(c.deleted)
 			x.Reason = progress.Gap
 		case stream.Event:
 			if c.repeats(m) {
@@ -47,7 +48,8 @@ func (s *Sink) items(p sink.Piece) []item {
 	return all
 }
 
-// logMessages returns the messages of a piece for the stream. The last one has no cursor yet.
+// logMessages returns the messages of a piece for the stream. The last one has no cursor yet. They have no Nats-Msg-Id: an
+// object whose type leaves and returns has its ids again, and JetStream would drop them.
 func (s *Sink) logMessages(id stream.Identity, items []item) (messages []*nats.Msg, err error) {
 	for _, i := range items {
 		m := nats.NewMsg(s.subjectOf(i.change))
@@ -55,9 +57,6 @@ func (s *Sink) logMessages(id stream.Identity, items []item) (messages []*nats.M
 			return nil, err
 		}
 		setHeader(m.Header, changeHeader, i.change)
-		if i.ID != "" {
-			m.Header[jetstream.MsgIDHeader] = []string{messageID(i.change)}
-		}
 		messages = append(messages, m)
 	}
 	if len(messages) == 0 {
@@ -65,14 +64,6 @@ func (s *Sink) logMessages(id stream.Identity, items []item) (messages []*nats.M
 		messages = append(messages, nats.NewMsg(s.subjectOf(x)))
 	}
 	return messages, nil
-}
-
-// messageID returns the id of an event. A source that was restored repeats ids with other content, in another epoch.
-func messageID(x change) string {
-	if x.Epoch == 0 {
-		return x.ID
-	}
-	return fmt.Sprintf("%s/epoch-%d", x.ID, x.Epoch)
 }
 
 func (s *Sink) subjectOf(x change) string {

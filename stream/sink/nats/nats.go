@@ -31,6 +31,7 @@ type Sink struct {
 	token  string // of this writer
 
 	opened  bool // Open has succeeded before
+	claimed bool // see claim
 	conn    *nats.Conn
 	closed  chan struct{} // closed with the connection
 	js      jetstream.JetStream
@@ -73,6 +74,9 @@ func (s *Sink) open(ctx context.Context, streams []sink.Stream) ([]sink.Stored, 
 	if s.bucket, err = s.openBucket(ctx); err != nil {
 		return nil, err
 	}
+	if err := s.claim(ctx); err != nil {
+		return nil, err
+	}
 	if s.target.stream != "" {
 		if s.log, err = s.openLog(ctx); err != nil {
 			return nil, err
@@ -80,9 +84,6 @@ func (s *Sink) open(ctx context.Context, streams []sink.Stream) ([]sink.Stored, 
 	}
 	f := newFold()
 	if err := s.read(ctx, f); err != nil {
-		return nil, err
-	}
-	if err := s.checkWriter(f); err != nil {
 		return nil, err
 	}
 	return s.enter(ctx, f, streams)
@@ -111,6 +112,13 @@ func (s *Sink) read(ctx context.Context, f *fold) error {
 	if _, err := s.bucket.load(ctx); err != nil {
 		return err
 	}
+	if err := s.readCursors(ctx, f); err != nil {
+		return err
+	}
+	// Not after the stream is read: a writer that was replaced may have left a last piece there.
+	if f.writer != "" && f.writer != s.token { // empty: the bucket was deleted
+		return errTakenOver
+	}
 	newest := jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubject: s.prefix() + ">"}
 	err := s.bucket.read(ctx, newest, func(h nats.Header, _ uint64) error { return f.add(h) })
 	if err != nil || s.log == nil {
@@ -132,17 +140,20 @@ func (s *Sink) read(ctx context.Context, f *fold) error {
 	return s.log.read(ctx, jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: complete + 1}, func(h nats.Header, _ uint64) error { return f.addBehind(h) })
 }
 
-// checkWriter returns an error if another process has opened the sink since this one did.
-func (s *Sink) checkWriter(f *fold) error {
-	for _, c := range f.cursors {
-		if s.opened && c.Active && c.Writer != s.token {
-			return errTakenOver
-		}
+// claim makes this process the writer, once, before it reads: no other one can write to the bucket without opening the sink
+// again, and then it ends. A message that carries no expectation does so, however often the other one writes.
+func (s *Sink) claim(ctx context.Context) error {
+	if s.claimed {
+		return nil
 	}
-	return nil
+	m := nats.NewMsg(s.prefix() + cursorsKey + "_writer")
+	m.Header.Set(writerHeader, s.token)
+	_, err := s.js.PublishMsg(ctx, m)
+	s.claimed = err == nil
+	return err
 }
 
-// enter makes this process the writer of the streams, and writes what the bucket does not have.
+// enter begins the streams, and writes what the bucket does not have.
 func (s *Sink) enter(ctx context.Context, f *fold, streams []sink.Stream) ([]sink.Stored, error) {
 	if err := f.finish(); err != nil {
 		return nil, err

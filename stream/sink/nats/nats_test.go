@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	client "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/keepwatch/keepwatch"
@@ -232,9 +231,12 @@ func TestNATS(t *testing.T) {
 	server := natstest.Start(t, "max_payload: 100000")
 	t.Run("messages", func(t *testing.T) { testMessages(t, server) })
 	t.Run("writers", func(t *testing.T) { testWriters(t, server) })
+	t.Run("replaced", func(t *testing.T) { testReplaced(t, server) })
+	t.Run("returned", func(t *testing.T) { testReturned(t, server) })
 	t.Run("refused", func(t *testing.T) { testRefused(t, server) })
 	t.Run("lost", func(t *testing.T) { testLost(t, server) })
 	t.Run("full", func(t *testing.T) { testFull(t, server) })
+	t.Run("cut", func(t *testing.T) { testCut(t, server) })
 	t.Run("credentials", func(t *testing.T) { testCredentials(t, server) }) // last
 }
 
@@ -254,18 +256,18 @@ func testMessages(t *testing.T, server *natstest.Server) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, want := range []struct{ subject, body, id string }{
-		{"MESSAGES.pods.ns.a_b=5Fc=2A=3E=C3=A9=20=0D=0Ax", `{"type":"ADDED","revision":"7","id":"uid-a.b_c*\u003eé \r\nx/7","resource":"pods","object":{"a":1}}`, ""},
-		{"MESSAGES.pods._._", `{"type":"SYNCED","revision":"7","count":1,"resource":"pods"}`, ""},
-		{"MESSAGES.pods._._", `{"type":"GAP","from":"7","to":"9","reason":"expired","resource":"pods"}`, ""},
-		{"MESSAGES.pods.ns.a_b=5Fc=2A=3E=C3=A9=20=0D=0Ax", `{"type":"DELETED","revision":"9","id":"uid/9/deleted","resource":"pods","object":{"metadata":{"namespace":"ns","name":"a.b_c*\u003eé \r\nx","uid":"uid-a.b_c*\u003eé \r\nx","resourceVersion":"7"}}}`, "uid/9/deleted"},
-		{"MESSAGES.pods._._", "", ""},
+	for i, want := range []struct{ subject, body string }{
+		{"MESSAGES.pods.ns.a_b=5Fc=2A=3E=C3=A9=20=0D=0Ax", `{"type":"ADDED","revision":"7","id":"uid-a.b_c*\u003eé \r\nx/7","resource":"pods","object":{"a":1}}`},
+		{"MESSAGES.pods._._", `{"type":"SYNCED","revision":"7","count":1,"resource":"pods"}`},
+		{"MESSAGES.pods._._", `{"type":"GAP","from":"7","to":"9","reason":"expired","resource":"pods"}`},
+		{"MESSAGES.pods.ns.a_b=5Fc=2A=3E=C3=A9=20=0D=0Ax", `{"type":"DELETED","revision":"9","id":"uid/9/deleted","resource":"pods","object":{"metadata":{"namespace":"ns","name":"a.b_c*\u003eé \r\nx","uid":"uid-a.b_c*\u003eé \r\nx","resourceVersion":"7"}}}`},
+		{"MESSAGES.pods._._", ""},
 	} {
 		m, err := found.GetMsg(t.Context(), uint64(i+1))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if m.Subject != want.subject || string(m.Data) != want.body || want.id != "" && m.Header.Get(client.MsgIdHdr) != want.id {
+		if m.Subject != want.subject || string(m.Data) != want.body {
 			t.Errorf("message %d is %s %s %q\nwant %+v", i+1, m.Subject, m.Data, m.Header, want)
 		}
 	}
@@ -302,6 +304,75 @@ func testWriters(t *testing.T, server *natstest.Server) {
 	other[0].ID.LabelSelector = "a=b"
 	if _, err := newSink(t, address).Open(t.Context(), other); err == nil || !strings.Contains(err.Error(), "it has the objects of pods in all namespaces") {
 		t.Errorf("another selection: %v", err)
+	}
+}
+
+// testReplaced opens a second sink, and then writes with the first one before it writes with the second. The second one
+// continues, with what the first one has written.
+func testReplaced(t *testing.T, server *natstest.Server) {
+	address := "nats://" + server.Addr() + "/REPLACED"
+	first, second := newSink(t, address), newSink(t, address)
+	open(t, first)
+	write(t, first, batch(1, 5, event(keepwatch.Added, &thing{"a", 5, `{}`})))
+	open(t, second)
+	if err := first.Write(t.Context(), batch(2, 6, event(keepwatch.Added, &thing{"b", 6, `{}`}))); !errors.As(err, new(*sink.Unavailable)) {
+		t.Errorf("a writer that was replaced: %v", err)
+	}
+	first.Close()
+	if err := second.Write(t.Context(), batch(2, 6, event(keepwatch.Added, &thing{"b", 6, `{}`}))); !errors.As(err, new(*sink.Unavailable)) {
+		t.Errorf("the second writer, whose stream has another message: %v", err)
+	}
+	second.Close()
+	if stored := open(t, second); len(stored[0].Entries) != 2 || stored[0].Progress.Cursor != 6 {
+		t.Errorf("stored: %+v", stored[0])
+	}
+	write(t, second, batch(2, 7))
+	if _, err := first.Open(t.Context(), sinktest.Streams()); err == nil || !strings.Contains(err.Error(), "another keepwatch sync has taken over") {
+		t.Errorf("the first writer opens again: %v", err)
+	}
+	write(t, second, batch(2, 8))
+
+	// The second writer writes all the time, while a third one opens the sink once.
+	ended, writing := make(chan error, 1), make(chan bool)
+	go func() {
+		for at := keepwatch.Revision(9); ; at++ {
+			if err := second.Write(t.Context(), batch(2, at)); err != nil {
+				ended <- err
+				return
+			}
+			if at == 9 {
+				close(writing)
+			}
+		}
+	}()
+	<-writing
+	third := newSink(t, address)
+	if _, err := third.Open(t.Context(), sinktest.Streams()); err != nil {
+		t.Errorf("the third writer: %v", err)
+	}
+	if err := <-ended; !errors.As(err, new(*sink.Unavailable)) {
+		t.Errorf("the second writer: %v", err)
+	}
+	second.Close()
+	if _, err := second.Open(t.Context(), sinktest.Streams()); err == nil || !strings.Contains(err.Error(), "another keepwatch sync has taken over") {
+		t.Errorf("the second writer opens again: %v", err)
+	}
+}
+
+// testReturned delivers objects of a type that leaves and returns with the same objects: their ids are repeated, also within
+// the time in which JetStream drops duplicates.
+func testReturned(t *testing.T, server *natstest.Server) {
+	s := newSink(t, "nats://"+server.Addr()+"/RETURNED")
+	open(t, s)
+	object := &thing{"a", 5, `{}`}
+	write(t, s, batch(1, 5, event(keepwatch.Added, object), stream.Synced{Revision: 5, Count: 1}))
+	deleted := event(keepwatch.Deleted, object)
+	deleted.Revision, deleted.ID = 9, "uid-a/9/deleted"
+	write(t, s, batch(0, 9, stream.Gap{From: 5, To: 9, Reason: keepwatch.GapExpired}, deleted, stream.Synced{Revision: 9}))
+	write(t, s, batch(1, 11, stream.Gap{From: 9, To: 11, Reason: keepwatch.GapDowntime}, event(keepwatch.Added, object), stream.Synced{Revision: 11, Count: 1}))
+	s.Close()
+	if stored := open(t, s); len(stored[0].Entries) != 1 || stored[0].Progress.Cursor != 11 {
+		t.Errorf("stored: %+v", stored[0])
 	}
 }
 
@@ -403,6 +474,52 @@ func testFull(t *testing.T, server *natstest.Server) {
 	err = s.Write(t.Context(), batch(3, 6, event(keepwatch.Added, &thing{"large", 6, `"` + strings.Repeat("x", 100_000) + `"`})))
 	if !errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), "raise its max_payload") {
 		t.Errorf("a large object: %v", err)
+	}
+}
+
+// testCut cuts off the last message of a piece with many objects that are created and deleted, opens the sink twice, and repeats
+// the piece, as a source does.
+func testCut(t *testing.T, server *natstest.Server) {
+	s := newSink(t, "nats://"+server.Addr()+"/CUT")
+	open(t, s)
+	write(t, s, batch(0, 1, stream.Synced{Revision: 1}))
+	var messages []stream.Message
+	revision := keepwatch.Revision(1)
+	for i := range 1500 {
+		name := fmt.Sprint("o-", i)
+		messages = append(messages, event(keepwatch.Added, &thing{name, revision + 1, `{}`}), event(keepwatch.Deleted, &thing{name, revision + 2, `{}`}))
+		revision += 2
+	}
+	revision++
+	messages = append(messages, event(keepwatch.Added, &thing{"last", revision, `{}`}))
+	js := server.JetStream()
+	found, err := js.Stream(t.Context(), "CUT")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := found.CachedInfo().Config
+	config.MaxMsgs, config.Discard = int64(len(messages)), jetstream.DiscardNew
+	if _, err := js.UpdateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Write(t.Context(), batch(1, revision, messages...)); !errors.As(err, new(*sink.Unavailable)) {
+		t.Fatalf("a full stream: %v", err)
+	}
+	s.Close()
+	config.MaxMsgs = -1
+	if _, err := js.UpdateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if stored := open(t, s); len(stored[0].Entries) != 0 || stored[0].Progress.Cursor != 1 {
+			t.Fatalf("stored: %+v", stored[0])
+		}
+		s.Close()
+	}
+	open(t, s)
+	write(t, s, batch(1, revision, messages...))
+	if info, err := found.Info(t.Context()); err != nil || info.State.LastSeq != uint64(1+len(messages)) {
+		t.Errorf("the stream ends at message %d, not at %d: %v", info.State.LastSeq, 1+len(messages), err)
 	}
 }
 

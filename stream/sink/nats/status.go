@@ -41,10 +41,7 @@ func (s *Sink) readStatus(ctx context.Context) ([]sink.Status, error) {
 		return nil, err
 	}
 	f := newFold()
-	err = s.bucket.read(ctx, jetstream.ConsumerConfig{
-		DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubject: s.prefix() + cursorsKey + ">",
-	}, func(h nats.Header, _ uint64) error { return f.add(h) })
-	if err != nil {
+	if err := s.readCursors(ctx, f); err != nil {
 		return nil, err
 	}
 	var all []sink.Status
@@ -55,4 +52,10 @@ func (s *Sink) readStatus(ctx context.Context) ([]sink.Status, error) {
 		return cmp.Or(cmp.Compare(a.ID.Resource, b.ID.Resource), cmp.Compare(a.ID.Namespace, b.ID.Namespace))
 	})
 	return all, nil
+}
+
+// readCursors reads the cursors of the bucket.
+func (s *Sink) readCursors(ctx context.Context, f *fold) error {
+	cursors := jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubject: s.prefix() + cursorsKey + ">"}
+	return s.bucket.read(ctx, cursors, func(h nats.Header, _ uint64) error { return f.add(h) })
 }

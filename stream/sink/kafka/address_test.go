@@ -1,0 +1,44 @@
+package kafka
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl"
+)
+
+// TestPlainNeedsTLS authenticates by PLAIN. Without TLS, only brokers on this machine receive the password.
+func TestPlainNeedsTLS(t *testing.T) {
+	for _, row := range []struct {
+		address, broker string
+		sent            bool
+	}{
+		{"kafka://u:pa55word@kafka.example.com:9092/a", "kafka.example.com:9092", false},
+		{"kafka://u:pa55word@127.0.0.1:9092/a", "10.0.0.1:9092", false}, // which the first broker has named
+		{"kafka://u:pa55word@127.0.0.1:9092/a", "127.0.0.1:9092", true},
+		{"kafka://u:pa55word@localhost:9092/a", "localhost:9092", true},
+		{"kafka://u:pa55word@[::1]:9092/a", "[::1]:9092", true},
+		{"kafka://u:pa55word@kafka.example.com:9092/a?tls=true", "kafka.example.com:9092", true},
+	} {
+		parsed, err := parse(row.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client, err := kgo.NewClient(parsed.options...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		mechanisms := client.OptValue(kgo.SASL).([]sasl.Mechanism)
+		at := slices.IndexFunc(mechanisms, func(m sasl.Mechanism) bool { return m.Name() == "PLAIN" })
+		_, text, err := mechanisms[at].Authenticate(t.Context(), row.broker)
+		if sent := strings.Contains(string(text), "pa55word"); sent != row.sent {
+			t.Errorf("%s, broker %s: the password is sent: %v", row.address, row.broker, sent)
+		}
+		if !row.sent && (err == nil || !strings.Contains(err.Error(), "add tls=true or ca=FILE")) {
+			t.Errorf("%s, broker %s: %v", row.address, row.broker, err)
+		}
+	}
+}
