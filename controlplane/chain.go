@@ -100,7 +100,7 @@ func newChain(listener *serving.Listener, credentials *serving.Credentials, issu
 		if c.signer, err = certificates.NewSigner(c.client, credentials.IssueClient); err != nil {
 			return nil, err
 		}
-		c.collector = garbage.New(c.client, meta)
+		c.collector = garbage.New(c.client.Discovery(), meta)
 		storage.collector = c.collector
 	}
 	rights, err := c.newAuthorizer(storage.readOnly())

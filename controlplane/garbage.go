@@ -2,6 +2,8 @@ package controlplane
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -121,13 +123,14 @@ type definitionOpener struct {
 	metadata    metadata.Interface
 	definitions listers.CustomResourceDefinitionLister
 	changed     chan struct{} // of capacity 1: definitions changed since it was received from
+	synced      func() bool   // definitions lists all
 }
 
 // openRetry is the pause after a custom resource could not be requested.
 const openRetry = time.Second
 
 func newDefinitionOpener(metadata metadata.Interface, definitions listers.CustomResourceDefinitionLister, informer cache.SharedIndexInformer) (*definitionOpener, error) {
-	o := &definitionOpener{metadata, definitions, make(chan struct{}, 1)}
+	o := &definitionOpener{metadata, definitions, make(chan struct{}, 1), informer.HasSynced}
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(any) { o.notify() },
 		UpdateFunc: func(any, any) { o.notify() },
@@ -142,16 +145,17 @@ func (o *definitionOpener) notify() {
 	}
 }
 
-// run requests custom resources until ctx is done.
-func (o *definitionOpener) run(ctx context.Context) {
+// run requests custom resources until ctx is done. It closes complete when all were requested for the first time.
+func (o *definitionOpener) run(ctx context.Context, complete chan<- struct{}) {
+	if !cache.WaitForCacheSync(ctx.Done(), o.synced) {
+		return
+	}
+	completed := sync.OnceFunc(func() { close(complete) })
 	opened := map[string]string{} // the resourceVersion of the definition, by its name
 	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-o.changed:
-		}
-		if err := o.open(ctx, opened); err != nil && ctx.Err() == nil {
+		if err := o.open(ctx, opened); err == nil {
+			completed()
+		} else if ctx.Err() == nil {
 			utilruntime.HandleErrorWithContext(ctx, err, "A custom resource is requested again later")
 			select {
 			case <-ctx.Done():
@@ -159,38 +163,43 @@ func (o *definitionOpener) run(ctx context.Context) {
 				o.notify()
 			}
 		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-o.changed:
+		}
 	}
 }
 
-// open requests the resources whose definitions changed.
+// open requests the resources whose definitions changed. One that fails does not keep others from being opened.
 func (o *definitionOpener) open(ctx context.Context, opened map[string]string) error {
 	definitions, err := o.definitions.List(labels.Everything())
 	if err != nil {
 		return err
 	}
+	var failed []error
 	for _, d := range definitions {
 		if opened[d.Name] == d.ResourceVersion || !apihelpers.IsCRDConditionTrue(d, apiextensionsv1.Established) {
 			continue
 		}
-		for _, version := range d.Spec.Versions {
-			if !version.Served {
+		served := slices.IndexFunc(d.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Served })
+		if served >= 0 { // all versions are opened at a time
+			resource := schema.GroupVersionResource{Group: d.Spec.Group, Version: d.Spec.Versions[served].Name, Resource: d.Status.AcceptedNames.Plural}
+			if _, err := o.metadata.Resource(resource).List(ctx, metav1.ListOptions{Limit: 1}); err != nil {
+				failed = append(failed, err)
 				continue
 			}
-			resource := schema.GroupVersionResource{Group: d.Spec.Group, Version: version.Name, Resource: d.Status.AcceptedNames.Plural}
-			if _, err := o.metadata.Resource(resource).List(ctx, metav1.ListOptions{Limit: 1}); err != nil {
-				return err
-			}
-			break // all versions are opened at a time
 		}
 		opened[d.Name] = d.ResourceVersion
 	}
-	return nil
+	return errors.Join(failed...)
 }
 
 // runCollector collects garbage until ctx is done.
 func (c *chain) runCollector(ctx context.Context) {
 	var opening sync.WaitGroup
 	defer opening.Wait()
-	opening.Go(func() { c.opener.run(ctx) })
-	c.collector.Run(ctx)
+	complete := make(chan struct{})
+	opening.Go(func() { c.opener.run(ctx, complete) })
+	c.collector.Run(ctx, complete)
 }

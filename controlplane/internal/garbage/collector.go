@@ -11,8 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/cache"
@@ -27,6 +28,13 @@ const (
 	rediscovery = time.Second
 )
 
+// syncTimeout is how long Run waits for the first lists, as kube-controller-manager does: one that fails permanently must
+// not stop the collection of others. syncPoll is the time between two checks.
+const (
+	syncTimeout = 30 * time.Second
+	syncPoll    = 10 * time.Millisecond
+)
+
 // Collector collects garbage. Its methods are safe for concurrent use.
 type Collector struct {
 	metadata metadata.Interface
@@ -39,11 +47,11 @@ type Collector struct {
 }
 
 // New returns a collector that writes by clients of the server.
-func New(client kubernetes.Interface, metadata metadata.Interface) *Collector {
+func New(discovery discovery.DiscoveryInterface, metadata metadata.Interface) *Collector {
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](minDelay, maxDelay)
 	return &Collector{
 		metadata: metadata,
-		kinds:    restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client.Discovery())),
+		kinds:    restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discovery)),
 		graph:    newGraph(),
 		queue:    workqueue.NewTypedRateLimitingQueue(limiter),
 		sources:  sources{byResource: map[schema.GroupResource][]*source{}},
@@ -106,11 +114,13 @@ func (c *Collector) remove(uid types.UID) {
 	}
 }
 
-// Run collects garbage until ctx is done.
-func (c *Collector) Run(ctx context.Context) {
+// Run collects garbage until ctx is done. complete is closed when the sources of all resources were added. Run begins when
+// the objects of these are known, since the dependents of an owner may be any of them, or after 30 s.
+func (c *Collector) Run(ctx context.Context, complete <-chan struct{}) {
 	c.start(ctx)
 	defer c.sources.running.Wait()
 	defer context.AfterFunc(ctx, c.queue.ShutDown)()
+	c.waitForSync(ctx, complete)
 	for {
 		uid, shutdown := c.queue.Get()
 		if shutdown {
@@ -118,6 +128,20 @@ func (c *Collector) Run(ctx context.Context) {
 		}
 		c.process(ctx, uid)
 		c.queue.Done(uid)
+	}
+}
+
+func (c *Collector) waitForSync(ctx context.Context, complete <-chan struct{}) {
+	err := wait.PollUntilContextTimeout(ctx, syncPoll, syncTimeout, true, func(context.Context) (bool, error) {
+		select {
+		case <-complete:
+			return c.sources.synced(), nil
+		default:
+			return false, nil
+		}
+	})
+	if err != nil && ctx.Err() == nil {
+		utilruntime.HandleErrorWithContext(ctx, err, "Garbage collection begins, although not all objects are known")
 	}
 }
 

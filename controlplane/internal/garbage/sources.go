@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -16,6 +17,7 @@ type source struct {
 	example  runtime.Object // of the objects' type
 	objects  cache.ListerWatcher
 	stop     context.CancelFunc // nil until the source is followed
+	synced   atomic.Bool        // the first list is in the graph
 	ended    chan struct{}      // closed when following has ended
 }
 
@@ -49,6 +51,18 @@ func (c *Collector) start(ctx context.Context) {
 	for resource := range s.byResource {
 		c.followFirst(resource)
 	}
+}
+
+// synced reports whether the objects of all resources are known.
+func (s *sources) synced() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, of := range s.byResource {
+		if !of[0].synced.Load() {
+			return false
+		}
+	}
+	return true
 }
 
 // followFirst follows the first source of a resource, unless it is followed. The caller has locked the sources.
@@ -101,5 +115,12 @@ func (c *Collector) follow(ctx context.Context, from *source) {
 			DeleteFunc: c.deleted,
 		},
 	})
-	informer.RunWithContext(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { informer.RunWithContext(ctx) })
+	select {
+	case <-informer.HasSyncedChecker().Done():
+		from.synced.Store(true)
+	case <-ctx.Done():
+	}
+	running.Wait()
 }
