@@ -97,7 +97,9 @@ func (c *Collector) deleted(o any) {
 	if unknown, ok := o.(cache.DeletedFinalStateUnknown); ok {
 		o = unknown.Obj
 	}
-	c.remove(o.(metav1.Object).GetUID())
+	uid := o.(metav1.Object).GetUID()
+	c.graph.markDeleted(uid)
+	c.remove(uid)
 }
 
 // remove removes an object from the graph, and enqueues its dependents, and the owners that may wait for it.

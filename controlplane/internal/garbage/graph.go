@@ -63,10 +63,12 @@ type graph struct {
 	mu         sync.Mutex
 	nodes      map[types.UID]*node
 	dependents map[types.UID]map[types.UID]struct{}
+	// deleted are the owners in dependents whose deletion was observed.
+	deleted map[types.UID]struct{}
 }
 
 func newGraph() *graph {
-	return &graph{nodes: map[types.UID]*node{}, dependents: map[types.UID]map[types.UID]struct{}{}}
+	return &graph{nodes: map[types.UID]*node{}, dependents: map[types.UID]map[types.UID]struct{}{}, deleted: map[types.UID]struct{}{}}
 }
 
 // put adds or replaces an object. It returns the one that it replaces; nil for none.
@@ -76,6 +78,7 @@ func (g *graph) put(n *node) (before *node) {
 	before = g.nodes[n.uid]
 	g.unlink(before)
 	g.nodes[n.uid] = n
+	delete(g.deleted, n.uid)
 	for _, owner := range n.owners {
 		if g.dependents[owner.UID] == nil {
 			g.dependents[owner.UID] = map[types.UID]struct{}{}
@@ -95,6 +98,23 @@ func (g *graph) remove(uid types.UID) *node {
 	return n
 }
 
+// markDeleted records that an object was deleted, if it has dependents.
+func (g *graph) markDeleted(uid types.UID) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.dependents[uid]) > 0 {
+		g.deleted[uid] = struct{}{}
+	}
+}
+
+// wasDeleted reports whether an owner was deleted, as long as it has dependents.
+func (g *graph) wasDeleted(uid types.UID) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	_, deleted := g.deleted[uid]
+	return deleted
+}
+
 // unlink removes an object from its owners' dependents.
 func (g *graph) unlink(n *node) {
 	if n == nil {
@@ -104,6 +124,7 @@ func (g *graph) unlink(n *node) {
 		delete(g.dependents[owner.UID], n.uid)
 		if len(g.dependents[owner.UID]) == 0 {
 			delete(g.dependents, owner.UID)
+			delete(g.deleted, owner.UID)
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"slices"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
@@ -117,7 +116,7 @@ func (c *Collector) objects(n *node) metadata.ResourceInterface {
 // latest reads an object. It returns nil if the object is gone.
 func (c *Collector) latest(ctx context.Context, n *node) (*metav1.PartialObjectMetadata, error) {
 	latest, err := c.objects(n).Get(ctx, n.name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) || err == nil && latest.UID != n.uid {
+	if isGone(err) || err == nil && latest.UID != n.uid {
 		return nil, nil
 	}
 	return latest, err
@@ -143,7 +142,7 @@ func (c *Collector) delete(ctx context.Context, n *node, latest *metav1.PartialO
 }
 
 func unlessGone(err error) error {
-	if apierrors.IsNotFound(err) {
+	if isGone(err) {
 		return nil
 	}
 	return err
