@@ -164,6 +164,19 @@ func TestGarbage(t *testing.T) {
 			t.Errorf("the other namespace has %q", got)
 		}
 	})
+	t.Run("owners of another name or kind", func(t *testing.T) {
+		f := newFamily(t, c)
+		owner := f.add("a")
+		for name, reference := range map[string]metav1.OwnerReference{
+			"right": {APIVersion: "v1", Kind: "ConfigMap", Name: "a", UID: owner.UID},
+			"name":  {APIVersion: "v1", Kind: "ConfigMap", Name: "b", UID: owner.UID},
+			"kind":  {APIVersion: "v1", Kind: "Secret", Name: "a", UID: owner.UID},
+		} {
+			m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: []metav1.OwnerReference{reference}}}
+			must(c.typed.CoreV1().ConfigMaps(f.home).Create(t.Context(), m, metav1.CreateOptions{}))(t)
+		}
+		f.becomes("a right<a")
+	})
 	t.Run("owners of a cluster", func(t *testing.T) {
 		f := newFamily(t, c)
 		node := must(c.typed.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: f.home}}, metav1.CreateOptions{}))(t)

@@ -36,13 +36,10 @@ func (c *Collector) classify(ctx context.Context, namespace string, references [
 	return all, nil
 }
 
-// find returns the state of an owner. It asks the server about one that is unknown, or in another namespace than the
-// dependent, where no owner counts. It returns an error if the owner's version is not served, which says nothing about the
-// owner.
+// find returns the state of an owner. It asks the server about one that is unknown, or has another kind, name or namespace
+// than the reference says: no such owner counts. It returns an error if the owner's version is not served, which says
+// nothing about the owner.
 func (c *Collector) find(ctx context.Context, namespace string, reference metav1.OwnerReference) (state deletion, exists bool, err error) {
-	if known := c.graph.get(reference.UID); known != nil && (known.namespace == "" || known.namespace == namespace) {
-		return known.deleting, true, nil
-	}
 	if c.graph.wasDeleted(reference.UID) {
 		return notDeleted, false, nil
 	}
@@ -61,6 +58,10 @@ func (c *Collector) find(ctx context.Context, namespace string, reference metav1
 		return notDeleted, true, nil // a reference that cannot be resolved is never gone
 	case !namespaced:
 		in = ""
+	}
+	known := c.graph.get(reference.UID)
+	if known != nil && known.resource.GroupResource() == mapping.Resource.GroupResource() && known.namespace == in && known.name == reference.Name {
+		return known.deleting, true, nil
 	}
 	owner, err := c.metadata.Resource(mapping.Resource).Namespace(in).Get(ctx, reference.Name, metav1.GetOptions{})
 	switch {
