@@ -140,7 +140,7 @@ func newChain(listener *serving.Listener, credentials *serving.Credentials, issu
 	}
 	if c.collector != nil {
 		definitions := c.extensions.Informers.Apiextensions().V1().CustomResourceDefinitions()
-		if c.opener, err = newDefinitionOpener(meta, definitions.Lister(), definitions.Informer()); err != nil {
+		if c.opener, err = newDefinitionOpener(c.collector, meta, definitions.Lister(), definitions.Informer()); err != nil {
 			return nil, err
 		}
 	}

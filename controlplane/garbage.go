@@ -3,6 +3,7 @@ package controlplane
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -22,6 +23,8 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/keepwatch/keepwatch/controlplane/internal/garbage"
 )
 
 // collected returns options of a resource whose objects the garbage collector follows: it reads the storage itself, not
@@ -61,8 +64,12 @@ type storedObjects struct {
 func (s *storedObjects) IsWatchListSemanticsUnSupported() bool { return true }
 
 func (s *storedObjects) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+	version := options.ResourceVersion
+	if version == "0" { // a storage that replaces another one must not list an older state
+		version = ""
+	}
 	list := s.newList()
-	return list, s.storage.GetList(ctx, s.prefix, apistorage.ListOptions{ResourceVersion: options.ResourceVersion, Predicate: apistorage.Everything, Recursive: true}, list)
+	return list, s.storage.GetList(ctx, s.prefix, apistorage.ListOptions{ResourceVersion: version, Predicate: apistorage.Everything, Recursive: true}, list)
 }
 
 func (s *storedObjects) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
@@ -117,9 +124,10 @@ func (s *storedObjects) Watch(options metav1.ListOptions) (watch.Interface, erro
 	return s.WatchWithContext(context.Background(), options)
 }
 
-// definitionOpener requests each custom resource once, since apiextensions-apiserver opens the storage of one, which the
-// garbage collector follows, at the first request.
+// definitionOpener requests the custom resources that the garbage collector does not follow, since apiextensions-apiserver
+// opens the storage of one at the first request, and closes it when the definition changes.
 type definitionOpener struct {
+	collector   *garbage.Collector
 	metadata    metadata.Interface
 	definitions listers.CustomResourceDefinitionLister
 	changed     chan struct{} // of capacity 1: definitions changed since it was received from
@@ -129,8 +137,8 @@ type definitionOpener struct {
 // openRetry is the pause after a custom resource could not be requested.
 const openRetry = time.Second
 
-func newDefinitionOpener(metadata metadata.Interface, definitions listers.CustomResourceDefinitionLister, informer cache.SharedIndexInformer) (*definitionOpener, error) {
-	o := &definitionOpener{metadata, definitions, make(chan struct{}, 1), informer.HasSynced}
+func newDefinitionOpener(collector *garbage.Collector, metadata metadata.Interface, definitions listers.CustomResourceDefinitionLister, informer cache.SharedIndexInformer) (*definitionOpener, error) {
+	o := &definitionOpener{collector, metadata, definitions, make(chan struct{}, 1), informer.HasSynced}
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(any) { o.notify() },
 		UpdateFunc: func(any, any) { o.notify() },
@@ -151,9 +159,8 @@ func (o *definitionOpener) run(ctx context.Context, complete chan<- struct{}) {
 		return
 	}
 	completed := sync.OnceFunc(func() { close(complete) })
-	opened := map[string]string{} // the resourceVersion of the definition, by its name
 	for {
-		if err := o.open(ctx, opened); err == nil {
+		if err := o.open(ctx); err == nil {
 			completed()
 		} else if ctx.Err() == nil {
 			utilruntime.HandleErrorWithContext(ctx, err, "A custom resource is requested again later")
@@ -167,30 +174,31 @@ func (o *definitionOpener) run(ctx context.Context, complete chan<- struct{}) {
 		case <-ctx.Done():
 			return
 		case <-o.changed:
+		case <-o.collector.Unfollowed():
 		}
 	}
 }
 
-// open requests the resources whose definitions changed. One that fails does not keep others from being opened.
-func (o *definitionOpener) open(ctx context.Context, opened map[string]string) error {
+// open requests the resources that are not followed. One that fails does not keep others from being opened.
+func (o *definitionOpener) open(ctx context.Context) error {
 	definitions, err := o.definitions.List(labels.Everything())
 	if err != nil {
 		return err
 	}
 	var failed []error
 	for _, d := range definitions {
-		if opened[d.Name] == d.ResourceVersion || !apihelpers.IsCRDConditionTrue(d, apiextensionsv1.Established) {
+		of := schema.GroupResource{Group: d.Spec.Group, Resource: d.Status.AcceptedNames.Plural}
+		served := slices.IndexFunc(d.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Served })
+		if served < 0 || !apihelpers.IsCRDConditionTrue(d, apiextensionsv1.Established) || o.collector.Follows(of) {
 			continue
 		}
-		served := slices.IndexFunc(d.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Served })
-		if served >= 0 { // all versions are opened at a time
-			resource := schema.GroupVersionResource{Group: d.Spec.Group, Version: d.Spec.Versions[served].Name, Resource: d.Status.AcceptedNames.Plural}
-			if _, err := o.metadata.Resource(resource).List(ctx, metav1.ListOptions{Limit: 1}); err != nil {
-				failed = append(failed, err)
-				continue
-			}
+		_, err := o.metadata.Resource(of.WithVersion(d.Spec.Versions[served].Name)).List(ctx, metav1.ListOptions{Limit: 1}) // opens all versions
+		if err == nil && !o.collector.Follows(of) {
+			err = fmt.Errorf("the storage of %s is being closed", of)
 		}
-		opened[d.Name] = d.ResourceVersion
+		if err != nil {
+			failed = append(failed, err)
+		}
 	}
 	return errors.Join(failed...)
 }

@@ -44,7 +44,11 @@ type Collector struct {
 	graph      *graph
 	queue      workqueue.TypedRateLimitingInterface[types.UID]
 	sources    sources
+	unfollowed chan struct{} // of capacity 1
 }
+
+// definitions are the objects that define other resources, and have their names.
+var definitions = schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}
 
 // New returns a collector that writes by clients of the server.
 func New(discovery discovery.DiscoveryInterface, metadata metadata.Interface) *Collector {
@@ -54,7 +58,7 @@ func New(discovery discovery.DiscoveryInterface, metadata metadata.Interface) *C
 		kinds:    restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discovery)),
 		graph:    newGraph(),
 		queue:    workqueue.NewTypedRateLimitingQueue(limiter),
-		sources:  sources{byResource: map[schema.GroupResource][]*source{}},
+		sources:  sources{byResource: map[schema.GroupResource][]*source{}}, unfollowed: make(chan struct{}, 1),
 	}
 }
 
@@ -71,10 +75,10 @@ func onlyMetadata(o any) (any, error) {
 }
 
 // put adds an object to the graph, and enqueues whom the change concerns.
-func (c *Collector) put(resource schema.GroupVersionResource, o any) {
+func (c *Collector) put(from *source, o any) {
 	object := o.(metav1.Object)
 	n := &node{
-		resource: resource, namespace: object.GetNamespace(), name: object.GetName(), uid: object.GetUID(),
+		from: from, resource: from.resource, namespace: object.GetNamespace(), name: object.GetName(), uid: object.GetUID(),
 		owners: object.GetOwnerReferences(), deleting: deletionOf(object),
 	}
 	before := c.graph.put(n)
@@ -93,13 +97,16 @@ func (c *Collector) put(resource schema.GroupVersionResource, o any) {
 }
 
 // deleted removes an object that was deleted.
-func (c *Collector) deleted(o any) {
+func (c *Collector) deleted(from *source, o any) {
 	if unknown, ok := o.(cache.DeletedFinalStateUnknown); ok {
 		o = unknown.Obj
 	}
-	uid := o.(metav1.Object).GetUID()
-	c.graph.markDeleted(uid)
-	c.remove(uid)
+	object := o.(metav1.Object)
+	c.graph.markDeleted(object.GetUID())
+	c.remove(object.GetUID())
+	if from.resource.GroupResource() == definitions {
+		c.forgetUndefined(schema.ParseGroupResource(object.GetName()))
+	}
 }
 
 // remove removes an object from the graph, and enqueues its dependents, and the owners that may wait for it.

@@ -24,7 +24,8 @@ import (
 var (
 	configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 	secrets    = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
-	kinds      = map[schema.GroupVersionResource]string{configMaps: "ConfigMap", secrets: "Secret"}
+	crds       = definitions.WithVersion("v1")
+	kinds      = map[schema.GroupVersionResource]string{configMaps: "ConfigMap", secrets: "Secret", crds: "CustomResourceDefinition"}
 )
 
 // cluster is a collector, and a server of config maps and secrets. Its time is that of a synctest bubble.
@@ -45,11 +46,12 @@ func newCluster(t *testing.T, objects ...runtime.Object) *cluster {
 		T: t, server: fakemetadata.NewSimpleMetadataClient(scheme, objects...), complete: make(chan struct{}),
 		discovery: &fakediscovery.FakeDiscovery{Fake: &clienttesting.Fake{}},
 	}
-	list := &metav1.APIResourceList{GroupVersion: "v1"}
+	c.discovery.Resources = []*metav1.APIResourceList{{GroupVersion: "v1"}}
 	for resource, kind := range kinds {
-		list.APIResources = append(list.APIResources, metav1.APIResource{Name: resource.Resource, Kind: kind, Namespaced: true, Version: "v1"})
+		if of := c.discovery.Resources[0]; resource.GroupVersion().String() == of.GroupVersion {
+			of.APIResources = append(of.APIResources, metav1.APIResource{Name: resource.Resource, Kind: kind, Namespaced: true, Version: "v1"})
+		}
 	}
-	c.discovery.Resources = []*metav1.APIResourceList{list}
 	c.collector = New(c.discovery, c.server)
 	return c
 }
@@ -167,6 +169,54 @@ func TestNothingIsCollectedBeforeAllObjectsAreKnown(t *testing.T) {
 				}
 				time.Sleep(syncTimeout / 4)
 				c.is(configMaps, "b")
+				c.is(secrets, "a")
+			})
+		})
+	}
+}
+
+// An owner waits for an object whose source is replaced, as that of a custom resource is when its definition changes.
+func TestObjectsStayKnownWhenTheirSourceIsReplaced(t *testing.T) {
+	for _, end := range []string{"deleted before the list", "deleted after the list", "definition deleted"} {
+		t.Run(end, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				owner := deleting(object(secrets, "a"), metav1.FinalizerDeleteDependents)
+				blocker := deleting(object(configMaps, "b", owner), "example.com/hold")
+				definition := object(crds, "configmaps")
+				c := newCluster(t, owner, blocker, definition)
+				c.follow(secrets, atOnce)
+				changes, _ := c.follow(crds, atOnce)
+				_, remove := c.follow(configMaps, atOnce)
+				close(c.complete)
+				c.run()
+				time.Sleep(time.Second)
+				c.is(secrets, "a+foregroundDeletion")
+
+				remove()
+				time.Sleep(time.Second)
+				c.is(secrets, "a+foregroundDeletion")
+				if end == "definition deleted" {
+					changes.Delete(definition)
+					time.Sleep(time.Second)
+					c.is(secrets, "a")
+					return
+				}
+				ready := make(chan struct{})
+				changes, _ = c.follow(configMaps, after(ready))
+				time.Sleep(time.Second)
+				c.is(secrets, "a+foregroundDeletion")
+				if end == "deleted before the list" {
+					if err := c.server.Tracker().Delete(configMaps, "default", "b"); err != nil {
+						t.Fatal(err)
+					}
+				}
+				close(ready)
+				time.Sleep(time.Second)
+				if end == "deleted after the list" {
+					c.is(secrets, "a+foregroundDeletion")
+					changes.Delete(blocker)
+					time.Sleep(time.Second)
+				}
 				c.is(secrets, "a")
 			})
 		})

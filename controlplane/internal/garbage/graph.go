@@ -11,6 +11,7 @@ import (
 
 // node is an object. It is immutable.
 type node struct {
+	from            *source
 	resource        schema.GroupVersionResource
 	namespace, name string
 	uid             types.UID
@@ -137,16 +138,21 @@ func (g *graph) get(uid types.UID) *node {
 }
 
 // of returns the objects of a resource.
-func (g *graph) of(resource schema.GroupResource) []types.UID {
+func (g *graph) of(resource schema.GroupResource) []*node {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	var found []types.UID
-	for uid, n := range g.nodes {
+	var found []*node
+	for _, n := range g.nodes {
 		if n.resource.GroupResource() == resource {
-			found = append(found, uid)
+			found = append(found, n)
 		}
 	}
 	return found
+}
+
+// has reports whether an object without a namespace is known.
+func (g *graph) has(resource schema.GroupResource, name string) bool {
+	return slices.ContainsFunc(g.of(resource), func(n *node) bool { return n.name == name })
 }
 
 // dependentsOf returns the objects that refer to an owner.
