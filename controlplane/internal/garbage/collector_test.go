@@ -175,6 +175,44 @@ func TestNothingIsCollectedBeforeAllObjectsAreKnown(t *testing.T) {
 	}
 }
 
+// A start with many owned objects requests none of them.
+func TestKnownOwnersCostNoRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		owner := object(secrets, "a")
+		middle := object(configMaps, "b", owner)
+		c := newCluster(t, owner, middle, object(secrets, "c", middle))
+		c.follow(configMaps, atOnce)
+		c.follow(secrets, atOnce)
+		close(c.complete)
+		c.run()
+		time.Sleep(time.Second)
+		for _, action := range c.server.Actions() {
+			if action.GetVerb() != "list" {
+				t.Errorf("a request: %s %s", action.GetVerb(), action.GetResource().Resource)
+			}
+		}
+		c.is(secrets, "a c<b")
+	})
+}
+
+// An object that was deleted and created again while no watch was open is an owner that is gone.
+func TestOwnersThatWereReplacedAreGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		owner := object(secrets, "a")
+		c := newCluster(t, owner, object(configMaps, "b", owner))
+		changes, _ := c.follow(secrets, atOnce)
+		c.follow(configMaps, atOnce)
+		close(c.complete)
+		c.run()
+		time.Sleep(time.Second)
+		again := object(secrets, "a")
+		again.UID = "another"
+		changes.Modify(again) // as a new list has it
+		time.Sleep(time.Second)
+		c.is(configMaps, "")
+	})
+}
+
 // An owner waits for an object whose source is replaced, as that of a custom resource is when its definition changes.
 func TestObjectsStayKnownWhenTheirSourceIsReplaced(t *testing.T) {
 	for _, end := range []string{"deleted before the list", "deleted after the list", "definition deleted"} {

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
@@ -139,8 +140,13 @@ func (c *Collector) follow(ctx context.Context, from *source) {
 		ObjectType:    from.example,
 		Transform:     onlyMetadata,
 		Handler: cache.ResourceEventHandlerFuncs{
-			AddFunc:    func(o any) { c.put(from, o) },
-			UpdateFunc: func(_, o any) { c.put(from, o) },
+			AddFunc: func(o any) { c.put(from, o) },
+			UpdateFunc: func(before, o any) {
+				if before.(metav1.Object).GetUID() != o.(metav1.Object).GetUID() { // replaced while the watch was interrupted
+					c.deleted(from, before)
+				}
+				c.put(from, o)
+			},
 			DeleteFunc: func(o any) { c.deleted(from, o) },
 		},
 	})
