@@ -100,7 +100,7 @@ func newChain(listener *serving.Listener, credentials *serving.Credentials, issu
 		if c.signer, err = certificates.NewSigner(c.client, credentials.IssueClient); err != nil {
 			return nil, err
 		}
-		c.collector = garbage.New(c.client, meta)
+		c.collector = garbage.New(c.client.Discovery(), meta)
 		storage.collector = c.collector
 	}
 	rights, err := c.newAuthorizer(storage.readOnly())
@@ -140,7 +140,7 @@ func newChain(listener *serving.Listener, credentials *serving.Credentials, issu
 	}
 	if c.collector != nil {
 		definitions := c.extensions.Informers.Apiextensions().V1().CustomResourceDefinitions()
-		if c.opener, err = newDefinitionOpener(meta, definitions.Lister(), definitions.Informer()); err != nil {
+		if c.opener, err = newDefinitionOpener(c.collector, meta, definitions.Lister(), definitions.Informer()); err != nil {
 			return nil, err
 		}
 	}

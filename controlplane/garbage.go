@@ -2,6 +2,9 @@ package controlplane
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,6 +23,8 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/keepwatch/keepwatch/controlplane/internal/garbage"
 )
 
 // collected returns options of a resource whose objects the garbage collector follows: it reads the storage itself, not
@@ -59,8 +64,12 @@ type storedObjects struct {
 func (s *storedObjects) IsWatchListSemanticsUnSupported() bool { return true }
 
 func (s *storedObjects) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+	version := options.ResourceVersion
+	if version == "0" { // a storage that replaces another one must not list an older state
+		version = ""
+	}
 	list := s.newList()
-	return list, s.storage.GetList(ctx, s.prefix, apistorage.ListOptions{ResourceVersion: options.ResourceVersion, Predicate: apistorage.Everything, Recursive: true}, list)
+	return list, s.storage.GetList(ctx, s.prefix, apistorage.ListOptions{ResourceVersion: version, Predicate: apistorage.Everything, Recursive: true}, list)
 }
 
 func (s *storedObjects) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
@@ -115,19 +124,21 @@ func (s *storedObjects) Watch(options metav1.ListOptions) (watch.Interface, erro
 	return s.WatchWithContext(context.Background(), options)
 }
 
-// definitionOpener requests each custom resource once, since apiextensions-apiserver opens the storage of one, which the
-// garbage collector follows, at the first request.
+// definitionOpener requests the custom resources that the garbage collector does not follow, since apiextensions-apiserver
+// opens the storage of one at the first request, and closes it when the definition changes.
 type definitionOpener struct {
+	collector   *garbage.Collector
 	metadata    metadata.Interface
 	definitions listers.CustomResourceDefinitionLister
 	changed     chan struct{} // of capacity 1: definitions changed since it was received from
+	synced      func() bool   // definitions lists all
 }
 
 // openRetry is the pause after a custom resource could not be requested.
 const openRetry = time.Second
 
-func newDefinitionOpener(metadata metadata.Interface, definitions listers.CustomResourceDefinitionLister, informer cache.SharedIndexInformer) (*definitionOpener, error) {
-	o := &definitionOpener{metadata, definitions, make(chan struct{}, 1)}
+func newDefinitionOpener(collector *garbage.Collector, metadata metadata.Interface, definitions listers.CustomResourceDefinitionLister, informer cache.SharedIndexInformer) (*definitionOpener, error) {
+	o := &definitionOpener{collector, metadata, definitions, make(chan struct{}, 1), informer.HasSynced}
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(any) { o.notify() },
 		UpdateFunc: func(any, any) { o.notify() },
@@ -142,16 +153,16 @@ func (o *definitionOpener) notify() {
 	}
 }
 
-// run requests custom resources until ctx is done.
-func (o *definitionOpener) run(ctx context.Context) {
-	opened := map[string]string{} // the resourceVersion of the definition, by its name
+// run requests custom resources until ctx is done. It closes complete when all were requested for the first time.
+func (o *definitionOpener) run(ctx context.Context, complete chan<- struct{}) {
+	if !cache.WaitForCacheSync(ctx.Done(), o.synced) {
+		return
+	}
+	completed := sync.OnceFunc(func() { close(complete) })
 	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-o.changed:
-		}
-		if err := o.open(ctx, opened); err != nil && ctx.Err() == nil {
+		if err := o.open(ctx); err == nil {
+			completed()
+		} else if ctx.Err() == nil {
 			utilruntime.HandleErrorWithContext(ctx, err, "A custom resource is requested again later")
 			select {
 			case <-ctx.Done():
@@ -159,38 +170,44 @@ func (o *definitionOpener) run(ctx context.Context) {
 				o.notify()
 			}
 		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-o.changed:
+		case <-o.collector.Unfollowed():
+		}
 	}
 }
 
-// open requests the resources whose definitions changed.
-func (o *definitionOpener) open(ctx context.Context, opened map[string]string) error {
+// open requests the resources that are not followed. One that fails does not keep others from being opened.
+func (o *definitionOpener) open(ctx context.Context) error {
 	definitions, err := o.definitions.List(labels.Everything())
 	if err != nil {
 		return err
 	}
+	var failed []error
 	for _, d := range definitions {
-		if opened[d.Name] == d.ResourceVersion || !apihelpers.IsCRDConditionTrue(d, apiextensionsv1.Established) {
+		of := schema.GroupResource{Group: d.Spec.Group, Resource: d.Status.AcceptedNames.Plural}
+		served := slices.IndexFunc(d.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Served })
+		if served < 0 || !apihelpers.IsCRDConditionTrue(d, apiextensionsv1.Established) || o.collector.Follows(of) {
 			continue
 		}
-		for _, version := range d.Spec.Versions {
-			if !version.Served {
-				continue
-			}
-			resource := schema.GroupVersionResource{Group: d.Spec.Group, Version: version.Name, Resource: d.Status.AcceptedNames.Plural}
-			if _, err := o.metadata.Resource(resource).List(ctx, metav1.ListOptions{Limit: 1}); err != nil {
-				return err
-			}
-			break // all versions are opened at a time
+		_, err := o.metadata.Resource(of.WithVersion(d.Spec.Versions[served].Name)).List(ctx, metav1.ListOptions{Limit: 1}) // opens all versions
+		if err == nil && !o.collector.Follows(of) {
+			err = fmt.Errorf("the storage of %s is being closed", of)
 		}
-		opened[d.Name] = d.ResourceVersion
+		if err != nil {
+			failed = append(failed, err)
+		}
 	}
-	return nil
+	return errors.Join(failed...)
 }
 
 // runCollector collects garbage until ctx is done.
 func (c *chain) runCollector(ctx context.Context) {
 	var opening sync.WaitGroup
 	defer opening.Wait()
-	opening.Go(func() { c.opener.run(ctx) })
-	c.collector.Run(ctx)
+	complete := make(chan struct{})
+	opening.Go(func() { c.opener.run(ctx, complete) })
+	c.collector.Run(ctx, complete)
 }

@@ -164,6 +164,19 @@ func TestGarbage(t *testing.T) {
 			t.Errorf("the other namespace has %q", got)
 		}
 	})
+	t.Run("owners of another name or kind", func(t *testing.T) {
+		f := newFamily(t, c)
+		owner := f.add("a")
+		for name, reference := range map[string]metav1.OwnerReference{
+			"right": {APIVersion: "v1", Kind: "ConfigMap", Name: "a", UID: owner.UID},
+			"name":  {APIVersion: "v1", Kind: "ConfigMap", Name: "b", UID: owner.UID},
+			"kind":  {APIVersion: "v1", Kind: "Secret", Name: "a", UID: owner.UID},
+		} {
+			m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: []metav1.OwnerReference{reference}}}
+			must(c.typed.CoreV1().ConfigMaps(f.home).Create(t.Context(), m, metav1.CreateOptions{}))(t)
+		}
+		f.becomes("a right<a")
+	})
 	t.Run("owners of a cluster", func(t *testing.T) {
 		f := newFamily(t, c)
 		node := must(c.typed.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: f.home}}, metav1.CreateOptions{}))(t)
@@ -222,6 +235,48 @@ func TestGarbageOfCustomResources(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the custom resources are gone", func() (bool, string) { return left() == "", left() })
+}
+
+// An owner of a version that is served no longer may exist. One whose deletion was observed does not, whether its kind is
+// served or not.
+func TestGarbageOfKindsThatAreNotServed(t *testing.T) {
+	c := connect(t, start(t, controlplane.Options{Controllers: true}).RESTConfig())
+	gvr := newCRD(t, c, "owners")
+	definitions := c.crds.ApiextensionsV1().CustomResourceDefinitions()
+	serveOld := func(served bool) {
+		t.Helper()
+		definition := must(definitions.Get(t.Context(), gvr.GroupResource().String(), metav1.GetOptions{}))(t)
+		old := definition.Spec.Versions[0]
+		old.Name, old.Served, old.Storage = "v0", served, false
+		definition.Spec.Versions = append(definition.Spec.Versions[:1], old)
+		must(definitions.Update(t.Context(), definition, metav1.UpdateOptions{}))(t)
+		eventually(t, fmt.Sprintf("v0 is served: %v", served), func() (bool, string) {
+			_, err := c.dynamic.Resource(gvr.GroupResource().WithVersion("v0")).List(t.Context(), metav1.ListOptions{})
+			return (err == nil) == served, fmt.Sprint(err)
+		})
+	}
+	f := newFamily(t, c)
+	child := func(name string, owner metav1.OwnerReference) {
+		t.Helper()
+		m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: []metav1.OwnerReference{owner}}}
+		must(c.typed.CoreV1().ConfigMaps(f.home).Create(t.Context(), m, metav1.CreateOptions{}))(t)
+	}
+	old := metav1.OwnerReference{APIVersion: gvr.Group + "/v0", Kind: "Owners", Name: "missing", UID: "missing"}
+	serveOld(true)
+	child("first", old)
+	f.becomes("") // the collector has found the version
+	serveOld(false)
+	child("second", old)
+	f.add("third", "missing")
+	f.becomes("second<missing") // the third is handled after the second
+
+	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": gvr.GroupVersion().String(), "kind": "Owners", "metadata": map[string]any{"name": "top"}}}
+	top := must(c.dynamic.Resource(gvr).Namespace(f.home).Create(t.Context(), o, metav1.CreateOptions{}))(t)
+	child("leaf", metav1.OwnerReference{APIVersion: top.GetAPIVersion(), Kind: top.GetKind(), Name: "top", UID: top.GetUID()})
+	if err := definitions.Delete(t.Context(), gvr.GroupResource().String(), metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	f.becomes("second<missing")
 }
 
 // Without controllers nothing is collected, and no deletion waits for it.

@@ -11,8 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/cache"
@@ -27,6 +28,13 @@ const (
 	rediscovery = time.Second
 )
 
+// syncTimeout is how long Run waits for the first lists, as kube-controller-manager does: one that fails permanently must
+// not stop the collection of others. syncPoll is the time between two checks.
+const (
+	syncTimeout = 30 * time.Second
+	syncPoll    = 10 * time.Millisecond
+)
+
 // Collector collects garbage. Its methods are safe for concurrent use.
 type Collector struct {
 	metadata metadata.Interface
@@ -36,17 +44,21 @@ type Collector struct {
 	graph      *graph
 	queue      workqueue.TypedRateLimitingInterface[types.UID]
 	sources    sources
+	unfollowed chan struct{} // of capacity 1
 }
 
+// definitions are the objects that define other resources, and have their names.
+var definitions = schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}
+
 // New returns a collector that writes by clients of the server.
-func New(client kubernetes.Interface, metadata metadata.Interface) *Collector {
+func New(discovery discovery.DiscoveryInterface, metadata metadata.Interface) *Collector {
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](minDelay, maxDelay)
 	return &Collector{
 		metadata: metadata,
-		kinds:    restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client.Discovery())),
+		kinds:    restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discovery)),
 		graph:    newGraph(),
 		queue:    workqueue.NewTypedRateLimitingQueue(limiter),
-		sources:  sources{byResource: map[schema.GroupResource][]*source{}},
+		sources:  sources{byResource: map[schema.GroupResource][]*source{}}, unfollowed: make(chan struct{}, 1),
 	}
 }
 
@@ -63,10 +75,10 @@ func onlyMetadata(o any) (any, error) {
 }
 
 // put adds an object to the graph, and enqueues whom the change concerns.
-func (c *Collector) put(resource schema.GroupVersionResource, o any) {
+func (c *Collector) put(from *source, o any) {
 	object := o.(metav1.Object)
 	n := &node{
-		resource: resource, namespace: object.GetNamespace(), name: object.GetName(), uid: object.GetUID(),
+		from: from, resource: from.resource, namespace: object.GetNamespace(), name: object.GetName(), uid: object.GetUID(),
 		owners: object.GetOwnerReferences(), deleting: deletionOf(object),
 	}
 	before := c.graph.put(n)
@@ -85,11 +97,16 @@ func (c *Collector) put(resource schema.GroupVersionResource, o any) {
 }
 
 // deleted removes an object that was deleted.
-func (c *Collector) deleted(o any) {
+func (c *Collector) deleted(from *source, o any) {
 	if unknown, ok := o.(cache.DeletedFinalStateUnknown); ok {
 		o = unknown.Obj
 	}
-	c.remove(o.(metav1.Object).GetUID())
+	object := o.(metav1.Object)
+	c.graph.markDeleted(object.GetUID())
+	c.remove(object.GetUID())
+	if from.resource.GroupResource() == definitions {
+		c.forgetUndefined(schema.ParseGroupResource(object.GetName()))
+	}
 }
 
 // remove removes an object from the graph, and enqueues its dependents, and the owners that may wait for it.
@@ -106,11 +123,13 @@ func (c *Collector) remove(uid types.UID) {
 	}
 }
 
-// Run collects garbage until ctx is done.
-func (c *Collector) Run(ctx context.Context) {
+// Run collects garbage until ctx is done. complete is closed when the sources of all resources were added. Run begins when
+// the objects of these are known, since the dependents of an owner may be any of them, or after 30 s.
+func (c *Collector) Run(ctx context.Context, complete <-chan struct{}) {
 	c.start(ctx)
 	defer c.sources.running.Wait()
 	defer context.AfterFunc(ctx, c.queue.ShutDown)()
+	c.waitForSync(ctx, complete)
 	for {
 		uid, shutdown := c.queue.Get()
 		if shutdown {
@@ -118,6 +137,20 @@ func (c *Collector) Run(ctx context.Context) {
 		}
 		c.process(ctx, uid)
 		c.queue.Done(uid)
+	}
+}
+
+func (c *Collector) waitForSync(ctx context.Context, complete <-chan struct{}) {
+	err := wait.PollUntilContextTimeout(ctx, syncPoll, syncTimeout, true, func(context.Context) (bool, error) {
+		select {
+		case <-complete:
+			return c.sources.synced(), nil
+		default:
+			return false, nil
+		}
+	})
+	if err != nil && ctx.Err() == nil {
+		utilruntime.HandleErrorWithContext(ctx, err, "Garbage collection begins, although not all objects are known")
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 // node is an object. It is immutable.
 type node struct {
+	from            *source
 	resource        schema.GroupVersionResource
 	namespace, name string
 	uid             types.UID
@@ -63,10 +64,12 @@ type graph struct {
 	mu         sync.Mutex
 	nodes      map[types.UID]*node
 	dependents map[types.UID]map[types.UID]struct{}
+	// deleted are the owners in dependents whose deletion was observed.
+	deleted map[types.UID]struct{}
 }
 
 func newGraph() *graph {
-	return &graph{nodes: map[types.UID]*node{}, dependents: map[types.UID]map[types.UID]struct{}{}}
+	return &graph{nodes: map[types.UID]*node{}, dependents: map[types.UID]map[types.UID]struct{}{}, deleted: map[types.UID]struct{}{}}
 }
 
 // put adds or replaces an object. It returns the one that it replaces; nil for none.
@@ -76,6 +79,7 @@ func (g *graph) put(n *node) (before *node) {
 	before = g.nodes[n.uid]
 	g.unlink(before)
 	g.nodes[n.uid] = n
+	delete(g.deleted, n.uid)
 	for _, owner := range n.owners {
 		if g.dependents[owner.UID] == nil {
 			g.dependents[owner.UID] = map[types.UID]struct{}{}
@@ -95,6 +99,23 @@ func (g *graph) remove(uid types.UID) *node {
 	return n
 }
 
+// markDeleted records that an object was deleted, if it has dependents.
+func (g *graph) markDeleted(uid types.UID) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.dependents[uid]) > 0 {
+		g.deleted[uid] = struct{}{}
+	}
+}
+
+// wasDeleted reports whether an owner was deleted, as long as it has dependents.
+func (g *graph) wasDeleted(uid types.UID) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	_, deleted := g.deleted[uid]
+	return deleted
+}
+
 // unlink removes an object from its owners' dependents.
 func (g *graph) unlink(n *node) {
 	if n == nil {
@@ -104,6 +125,7 @@ func (g *graph) unlink(n *node) {
 		delete(g.dependents[owner.UID], n.uid)
 		if len(g.dependents[owner.UID]) == 0 {
 			delete(g.dependents, owner.UID)
+			delete(g.deleted, owner.UID)
 		}
 	}
 }
@@ -116,16 +138,21 @@ func (g *graph) get(uid types.UID) *node {
 }
 
 // of returns the objects of a resource.
-func (g *graph) of(resource schema.GroupResource) []types.UID {
+func (g *graph) of(resource schema.GroupResource) []*node {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	var found []types.UID
-	for uid, n := range g.nodes {
+	var found []*node
+	for _, n := range g.nodes {
 		if n.resource.GroupResource() == resource {
-			found = append(found, uid)
+			found = append(found, n)
 		}
 	}
 	return found
+}
+
+// has reports whether an object without a namespace is known.
+func (g *graph) has(resource schema.GroupResource, name string) bool {
+	return slices.ContainsFunc(g.of(resource), func(n *node) bool { return n.name == name })
 }
 
 // dependentsOf returns the objects that refer to an owner.

@@ -36,22 +36,20 @@ func (c *Collector) classify(ctx context.Context, namespace string, references [
 	return all, nil
 }
 
-// find returns the state of an owner. It asks the server about one that is unknown, or in another namespace than the
-// dependent, where no owner counts.
+// find returns the state of an owner. It asks the server about one that is unknown, or has another kind, name or namespace
+// than the reference says: no such owner counts. It returns an error if the owner's version is not served, which says
+// nothing about the owner.
 func (c *Collector) find(ctx context.Context, namespace string, reference metav1.OwnerReference) (state deletion, exists bool, err error) {
-	if known := c.graph.get(reference.UID); known != nil && (known.namespace == "" || known.namespace == namespace) {
-		return known.deleting, true, nil
+	if c.graph.wasDeleted(reference.UID) {
+		return notDeleted, false, nil
 	}
 	gv, err := schema.ParseGroupVersion(reference.APIVersion)
 	if err != nil {
 		return notDeleted, false, err
 	}
 	mapping, err := c.kinds.RESTMapping(gv.WithKind(reference.Kind).GroupKind(), gv.Version)
-	if err != nil {
-		if time.Since(c.discovered) > rediscovery { // the kind may be new
-			c.kinds.Reset()
-			c.discovered = time.Now()
-		}
+	if err != nil { // the kind may be new
+		c.rediscover()
 		return notDeleted, false, err
 	}
 	in := namespace
@@ -61,12 +59,33 @@ func (c *Collector) find(ctx context.Context, namespace string, reference metav1
 	case !namespaced:
 		in = ""
 	}
+	known := c.graph.get(reference.UID)
+	if known != nil && known.resource.GroupResource() == mapping.Resource.GroupResource() && known.namespace == in && known.name == reference.Name {
+		return known.deleting, true, nil
+	}
 	owner, err := c.metadata.Resource(mapping.Resource).Namespace(in).Get(ctx, reference.Name, metav1.GetOptions{})
 	switch {
-	case apierrors.IsNotFound(err):
+	case isGone(err):
 		return notDeleted, false, nil
+	case apierrors.IsNotFound(err): // the version is served no longer
+		c.rediscover()
+		return notDeleted, false, err
 	case err != nil:
 		return notDeleted, false, err
 	}
 	return deletionOf(owner), owner.UID == reference.UID, nil
+}
+
+// rediscover makes the next owner cause a request of discovery.
+func (c *Collector) rediscover() {
+	if time.Since(c.discovered) > rediscovery {
+		c.kinds.Reset()
+		c.discovered = time.Now()
+	}
+}
+
+// isGone reports whether a server that serves the resource has no such object. The response to a request of a resource
+// that is not served has the status 404, too, but no Status object.
+func isGone(err error) bool {
+	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }

@@ -5,25 +5,30 @@ import (
 	"encoding/json"
 	"slices"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
 )
 
 // collect deletes an object without an owner that exists, and otherwise removes the references to owners that are gone or
-// wait for its deletion.
+// wait for its deletion. It sends no request for an object whose owners are all known to exist.
 func (c *Collector) collect(ctx context.Context, n *node) error {
 	if len(n.owners) == 0 {
 		return nil
+	}
+	all, err := c.classify(ctx, n.namespace, n.owners)
+	if err != nil || len(all.solid) == len(n.owners) {
+		return err
 	}
 	latest, err := c.latest(ctx, n)
 	if latest == nil || err != nil || latest.DeletionTimestamp != nil {
 		return err
 	}
-	all, err := c.classify(ctx, n.namespace, latest.OwnerReferences)
-	if err != nil {
-		return err
+	if !equality.Semantic.DeepEqual(latest.OwnerReferences, n.owners) {
+		if all, err = c.classify(ctx, n.namespace, latest.OwnerReferences); err != nil {
+			return err
+		}
 	}
 	dependents := c.graph.dependentsOf(n.uid)
 	switch {
@@ -117,7 +122,7 @@ func (c *Collector) objects(n *node) metadata.ResourceInterface {
 // latest reads an object. It returns nil if the object is gone.
 func (c *Collector) latest(ctx context.Context, n *node) (*metav1.PartialObjectMetadata, error) {
 	latest, err := c.objects(n).Get(ctx, n.name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) || err == nil && latest.UID != n.uid {
+	if isGone(err) || err == nil && latest.UID != n.uid {
 		return nil, nil
 	}
 	return latest, err
@@ -143,7 +148,7 @@ func (c *Collector) delete(ctx context.Context, n *node, latest *metav1.PartialO
 }
 
 func unlessGone(err error) error {
-	if apierrors.IsNotFound(err) {
+	if isGone(err) {
 		return nil
 	}
 	return err

@@ -82,7 +82,7 @@ type model map[types.UID]*object
 // has reports whether an owner counts for a dependent.
 func (m model) has(reference metav1.OwnerReference, dependent *object) bool {
 	owner := m[reference.UID]
-	return owner != nil && (owner.namespace == "" || owner.namespace == dependent.namespace)
+	return owner != nil && owner.name == reference.Name && (owner.namespace == "" || owner.namespace == dependent.namespace)
 }
 
 // collect removes objects whose owners are all gone, and references to those that are gone, until nothing changes.
@@ -191,8 +191,8 @@ func (s *story) left() []*object {
 	return found
 }
 
-// add creates an object with up to three owners: some are in another namespace, or don't exist. Those of nodes are nodes,
-// since a reference from a cluster-wide object into a namespace means nothing.
+// add creates an object with up to three owners: some are in another namespace, have another name, or don't exist. Those of
+// nodes are nodes, since a reference from a cluster-wide object into a namespace means nothing.
 func (s *story) add() string {
 	s.Helper()
 	r := s.random
@@ -213,8 +213,11 @@ func (s *story) add() string {
 		}
 		blocks := r.IntN(2) == 0
 		reference := metav1.OwnerReference{APIVersion: "v1", Kind: kinds[owner.resource], Name: owner.name, UID: owner.uid, BlockOwnerDeletion: &blocks}
-		if r.IntN(12) == 0 {
+		switch r.IntN(24) {
+		case 0, 1:
 			reference.UID = types.UID(fmt.Sprintf("no-uid-%d", s.serial))
+		case 2:
+			reference.Name = fmt.Sprintf("no-name-%d", s.serial)
 		}
 		o.owners = append(o.owners, reference)
 	}

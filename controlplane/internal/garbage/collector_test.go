@@ -1,0 +1,278 @@
+package garbage
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	fakediscovery "k8s.io/client-go/discovery/fake"
+	fakemetadata "k8s.io/client-go/metadata/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
+)
+
+var (
+	configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	secrets    = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+	crds       = definitions.WithVersion("v1")
+	kinds      = map[schema.GroupVersionResource]string{configMaps: "ConfigMap", secrets: "Secret", crds: "CustomResourceDefinition"}
+)
+
+// cluster is a collector, and a server of config maps and secrets. Its time is that of a synctest bubble.
+type cluster struct {
+	*testing.T
+	collector *Collector
+	server    *fakemetadata.FakeMetadataClient
+	discovery *fakediscovery.FakeDiscovery
+	complete  chan struct{}
+}
+
+func newCluster(t *testing.T, objects ...runtime.Object) *cluster {
+	scheme := fakemetadata.NewTestScheme()
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	c := &cluster{
+		T: t, server: fakemetadata.NewSimpleMetadataClient(scheme, objects...), complete: make(chan struct{}),
+		discovery: &fakediscovery.FakeDiscovery{Fake: &clienttesting.Fake{}},
+	}
+	c.discovery.Resources = []*metav1.APIResourceList{{GroupVersion: "v1"}}
+	for resource, kind := range kinds {
+		if of := c.discovery.Resources[0]; resource.GroupVersion().String() == of.GroupVersion {
+			of.APIResources = append(of.APIResources, metav1.APIResource{Name: resource.Resource, Kind: kind, Namespaced: true, Version: "v1"})
+		}
+	}
+	c.collector = New(c.discovery, c.server)
+	return c
+}
+
+// run runs the collector until the end of the test.
+func (c *cluster) run() {
+	ctx, cancel := context.WithCancel(c.Context())
+	var running sync.WaitGroup
+	running.Go(func() { c.collector.Run(ctx, c.complete) })
+	c.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+}
+
+// follow adds a source of a resource that lists the server's objects if before returns nil.
+func (c *cluster) follow(resource schema.GroupVersionResource, before func(context.Context) error) (events *watch.FakeWatcher, remove func()) {
+	events = watch.NewFake()
+	remove = c.collector.Follow(resource, &metav1.PartialObjectMetadata{}, listed{&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			if err := before(ctx); err != nil {
+				return nil, err
+			}
+			return c.server.Resource(resource).List(ctx, options)
+		},
+		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return events, nil },
+	}})
+	return events, remove
+}
+
+// listed makes a reflector list.
+type listed struct{ *cache.ListWatch }
+
+func (listed) IsWatchListSemanticsUnSupported() bool { return true }
+
+// atOnce and after are when a list succeeds.
+func atOnce(context.Context) error { return nil }
+
+func after(ready <-chan struct{}) func(context.Context) error {
+	return func(ctx context.Context) error {
+		select {
+		case <-ready:
+		case <-ctx.Done():
+		}
+		return ctx.Err()
+	}
+}
+
+// is requires that the server has objects of a resource, each with its owners and its finalizers.
+func (c *cluster) is(resource schema.GroupVersionResource, want string) {
+	c.Helper()
+	list, err := c.server.Resource(resource).List(c.Context(), metav1.ListOptions{})
+	if err != nil {
+		c.Fatal(err)
+	}
+	var found []string
+	for _, o := range list.Items {
+		text := o.Name
+		for _, owner := range o.OwnerReferences {
+			text += "<" + owner.Name
+		}
+		for _, finalizer := range o.Finalizers {
+			text += "+" + finalizer
+		}
+		found = append(found, text)
+	}
+	slices.Sort(found)
+	if got := strings.Join(found, " "); got != want {
+		c.Errorf("the %s are %q; want %q", resource.Resource, got, want)
+	}
+}
+
+// object returns one of a resource, whose UID is made of its name.
+func object(resource schema.GroupVersionResource, name string, owners ...*metav1.PartialObjectMetadata) *metav1.PartialObjectMetadata {
+	o := &metav1.PartialObjectMetadata{
+		TypeMeta:   metav1.TypeMeta{APIVersion: resource.GroupVersion().String(), Kind: kinds[resource]},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name)},
+	}
+	for _, owner := range owners {
+		blocks := true
+		o.OwnerReferences = append(o.OwnerReferences, metav1.OwnerReference{
+			APIVersion: owner.APIVersion, Kind: owner.Kind, Name: owner.Name, UID: owner.UID, BlockOwnerDeletion: &blocks,
+		})
+	}
+	return o
+}
+
+// deleting makes an object one that is deleted with a finalizer.
+func deleting(o *metav1.PartialObjectMetadata, finalizer string) *metav1.PartialObjectMetadata {
+	o.DeletionTimestamp, o.Finalizers = &metav1.Time{Time: time.Now()}, []string{finalizer}
+	return o
+}
+
+// The dependents of an owner that is deleted with Orphan may be listed last.
+func TestNothingIsCollectedBeforeAllObjectsAreKnown(t *testing.T) {
+	for _, last := range []string{"a list", "a source"} {
+		t.Run(last, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				owner := deleting(object(secrets, "a"), metav1.FinalizerOrphanDependents)
+				c := newCluster(t, owner, object(configMaps, "b", owner))
+				ready := make(chan struct{})
+				c.follow(secrets, atOnce)
+				if last == "a list" {
+					c.follow(configMaps, after(ready))
+					close(c.complete)
+				}
+				c.run()
+				time.Sleep(syncTimeout / 2)
+				c.is(secrets, "a+orphan")
+				if last == "a source" {
+					c.follow(configMaps, atOnce)
+					close(c.complete)
+				} else {
+					close(ready)
+				}
+				time.Sleep(syncTimeout / 4)
+				c.is(configMaps, "b")
+				c.is(secrets, "a")
+			})
+		})
+	}
+}
+
+// A start with many owned objects requests none of them.
+func TestKnownOwnersCostNoRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		owner := object(secrets, "a")
+		middle := object(configMaps, "b", owner)
+		c := newCluster(t, owner, middle, object(secrets, "c", middle))
+		c.follow(configMaps, atOnce)
+		c.follow(secrets, atOnce)
+		close(c.complete)
+		c.run()
+		time.Sleep(time.Second)
+		for _, action := range c.server.Actions() {
+			if action.GetVerb() != "list" {
+				t.Errorf("a request: %s %s", action.GetVerb(), action.GetResource().Resource)
+			}
+		}
+		c.is(secrets, "a c<b")
+	})
+}
+
+// An object that was deleted and created again while no watch was open is an owner that is gone.
+func TestOwnersThatWereReplacedAreGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		owner := object(secrets, "a")
+		c := newCluster(t, owner, object(configMaps, "b", owner))
+		changes, _ := c.follow(secrets, atOnce)
+		c.follow(configMaps, atOnce)
+		close(c.complete)
+		c.run()
+		time.Sleep(time.Second)
+		again := object(secrets, "a")
+		again.UID = "another"
+		changes.Modify(again) // as a new list has it
+		time.Sleep(time.Second)
+		c.is(configMaps, "")
+	})
+}
+
+// An owner waits for an object whose source is replaced, as that of a custom resource is when its definition changes.
+func TestObjectsStayKnownWhenTheirSourceIsReplaced(t *testing.T) {
+	for _, end := range []string{"deleted before the list", "deleted after the list", "definition deleted"} {
+		t.Run(end, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				owner := deleting(object(secrets, "a"), metav1.FinalizerDeleteDependents)
+				blocker := deleting(object(configMaps, "b", owner), "example.com/hold")
+				definition := object(crds, "configmaps")
+				c := newCluster(t, owner, blocker, definition)
+				c.follow(secrets, atOnce)
+				changes, _ := c.follow(crds, atOnce)
+				_, remove := c.follow(configMaps, atOnce)
+				close(c.complete)
+				c.run()
+				time.Sleep(time.Second)
+				c.is(secrets, "a+foregroundDeletion")
+
+				remove()
+				time.Sleep(time.Second)
+				c.is(secrets, "a+foregroundDeletion")
+				if end == "definition deleted" {
+					changes.Delete(definition)
+					time.Sleep(time.Second)
+					c.is(secrets, "a")
+					return
+				}
+				ready := make(chan struct{})
+				changes, _ = c.follow(configMaps, after(ready))
+				time.Sleep(time.Second)
+				c.is(secrets, "a+foregroundDeletion")
+				if end == "deleted before the list" {
+					if err := c.server.Tracker().Delete(configMaps, "default", "b"); err != nil {
+						t.Fatal(err)
+					}
+				}
+				close(ready)
+				time.Sleep(time.Second)
+				if end == "deleted after the list" {
+					c.is(secrets, "a+foregroundDeletion")
+					changes.Delete(blocker)
+					time.Sleep(time.Second)
+				}
+				c.is(secrets, "a")
+			})
+		})
+	}
+}
+
+// A list that fails permanently delays the collection of other objects, and does not stop it.
+func TestCollectionBeginsWithoutAListThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		missing := object(secrets, "missing")
+		c := newCluster(t, object(secrets, "b", missing))
+		c.follow(secrets, atOnce)
+		c.follow(configMaps, func(context.Context) error { return errors.New("damaged") })
+		close(c.complete)
+		c.run()
+		time.Sleep(syncTimeout - time.Second)
+		c.is(secrets, "b<missing")
+		time.Sleep(2 * time.Second)
+		c.is(secrets, "")
+	})
+}
