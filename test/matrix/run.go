@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"hash/fnv"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -106,9 +107,12 @@ func (want Cell) Run(tb testing.TB, server *Server) Result {
 	})
 }
 
-// namespace is a name for the cell's, which no other has.
+// namespace is a name for the cell's. What a plan draws depends on it: it is the same whenever the cell is repeated
+// with its seed.
 func (c *cell) namespace() string {
-	return fmt.Sprintf("cell-%x-%x", time.Now().UnixNano(), c.Seed&0xffff)
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%s\n%s\n%d", c.Client, c.Plan.Name, c.Seed)
+	return fmt.Sprintf("cell-%x", h.Sum64())
 }
 
 // fate is the plan's, until the plan is over. History that has expired does not come back.
