@@ -3,11 +3,14 @@ package testserver
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"testing"
+	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -64,9 +67,25 @@ func (s *Server) begin() {
 	}
 }
 
+// portWait bounds the wait for the port of a server that is started again: a connection of another process can have it
+// for a moment.
+const portWait = 10 * time.Second
+
 // start runs the server until shutdown.
 func (s *Server) start() {
 	s.t.Helper()
+	err := s.launch()
+	for deadline := time.Now().Add(portWait); errors.Is(err, syscall.EADDRINUSE) && time.Now().Before(deadline); {
+		time.Sleep(20 * time.Millisecond)
+		err = s.launch()
+	}
+	if err != nil {
+		s.t.Fatalf("testserver: %v", err)
+	}
+}
+
+// launch returns when the server answers all requests, or has failed to start.
+func (s *Server) launch() error {
 	authorization := controlplane.AlwaysAllow
 	if s.options.rbac {
 		authorization = controlplane.RBAC
@@ -76,20 +95,21 @@ func (s *Server) start() {
 		Version: s.options.version, Middleware: s.faults.around,
 	})
 	if err != nil {
-		s.t.Fatalf("testserver: %v", err)
+		return err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- server.Run(ctx) }()
-	s.mu.Lock()
-	s.running, s.stop, s.ended = server, cancel, ended
-	s.mu.Unlock()
 	select {
 	case <-server.Ready():
 	case err := <-ended:
-		ended <- err
-		s.t.Fatalf("testserver: the server did not start: %v", err)
+		cancel()
+		return fmt.Errorf("the server did not start: %w", err)
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running, s.stop, s.ended = server, cancel, ended
+	return nil
 }
 
 // shutdown stops the server. It fails the test if the server had ended before, or ends with an error.

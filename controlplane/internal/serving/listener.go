@@ -44,7 +44,7 @@ type trackedConn struct {
 func Listen(address string) (*Listener, error) {
 	l, err := net.Listen("tcp", address)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("cannot listen on %s: another process does; choose another port (0 uses a free one)", address)
+		return nil, addressInUse(address)
 	}
 	if err != nil {
 		var op *net.OpError
@@ -55,6 +55,15 @@ func Listen(address string) (*Listener, error) {
 	}
 	return newListener(l, maxConnections()), nil
 }
+
+// addressInUse is the error of an address that another process uses. It is syscall.EADDRINUSE.
+type addressInUse string
+
+func (address addressInUse) Error() string {
+	return fmt.Sprintf("cannot listen on %s: another process does; choose another port (0 uses a free one)", string(address))
+}
+
+func (addressInUse) Unwrap() error { return syscall.EADDRINUSE }
 
 func newListener(l net.Listener, maxConns int) *Listener {
 	closed := metrics.NewCounterVec(&metrics.CounterOpts{
