@@ -37,8 +37,8 @@
 // servers follow the roles each by itself. If the proxy may not read roles, decisions are used for ten
 // seconds.
 //
-// While the server does not answer, the last reviews since the last change of a role count, for ten minutes, and one
-// request in five seconds waits for a new one: lists of any state and open watches go on, with a Warning header that says how old the state is. An open watch
+// While the server does not answer, the last reviews since the last change of a role count, for ten minutes:
+// lists of any state and open watches go on, with a Warning header that says how old the state is. An open watch
 // that may no longer be allowed ends after ten seconds without a decision.
 //
 // # Certificates
@@ -94,5 +94,5 @@
 //	page.go         the page, and its events          memory.go       leaves resources to the server
 //	status.go       what they show                    activity.go     the use of a resource
 //	forwarding.go   why a request is forwarded        clients.go      the use by a client
-//	resourcemetrics.go  metrics of resources          circuit.go      while the server does not answer reviews
+//	resourcemetrics.go  metrics of resources
 package proxy

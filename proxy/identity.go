@@ -24,7 +24,7 @@ const (
 	tokenKnownFor = 10 * time.Second
 	// outageFor is how long the last review of a token or a request is used while the server does not answer.
 	outageFor = 10 * time.Minute
-	// failureKnownFor is how long a server that has not answered a review is not asked again.
+	// failureKnownFor is how long a server that has not answered a review of the proxy itself is not asked again.
 	failureKnownFor = 5 * time.Second
 	// maxReviews bounds the reviews that are remembered for an outage, of each kind.
 	maxReviews = 10_000

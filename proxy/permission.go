@@ -33,7 +33,6 @@ const (
 // after a change that is so for all open watches of a user. It is safe for concurrent use.
 type permissions struct {
 	reviews authorizationclient.AuthorizationV1Interface
-	circuit *circuit // of the reviews
 
 	mu       sync.Mutex
 	observed bool // changes of roles and bindings are seen
@@ -48,8 +47,8 @@ type permissions struct {
 	asking   singleflight.Group    // by renewal and review
 }
 
-func newPermissions(reviews authorizationclient.AuthorizationV1Interface, c *circuit) (*permissions, error) {
-	p := &permissions{reviews: reviews, circuit: c, changed: make(chan struct{}), last: cache.NewLRUExpireCache(maxReviews)}
+func newPermissions(reviews authorizationclient.AuthorizationV1Interface) (*permissions, error) {
+	p := &permissions{reviews: reviews, changed: make(chan struct{}), last: cache.NewLRUExpireCache(maxReviews)}
 	var err error
 	p.current, err = p.remembering(unobservedFor)
 	return p, err
@@ -71,9 +70,6 @@ func (p *permissions) allowed(ctx context.Context, attributes authorizer.Attribu
 	asked := review{p.changes, describe(attributes)}
 	p.mu.Unlock()
 	answer, err, _ := p.asking.Do(fmt.Sprintf("%d %x", renewal, asked.about), func() (any, error) {
-		if p.circuit.isOpen() {
-			return false, errUnanswered // the authorizer would log an error for each request
-		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reviewFor) // it is not this caller's alone
 		defer cancel()
 		decision, _, err := current.Authorize(ctx, attributes)
@@ -119,7 +115,6 @@ func describe(a authorizer.Attributes) digest {
 
 // forget drops all decisions, because a role or a binding has changed.
 func (p *permissions) forget() {
-	p.circuit.answers() // the server has sent the change, and open watches have only undecidedFor
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.changes++

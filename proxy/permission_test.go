@@ -49,7 +49,7 @@ func newJudge(t *testing.T) (*judge, *permissions) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := newPermissions(client, &circuit{})
+	p, err := newPermissions(client)
 	if err != nil {
 		t.Fatal(err)
 	}

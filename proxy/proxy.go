@@ -103,13 +103,6 @@ func New(config Config) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	answering := &circuit{}
-	reviewing := rest.CopyConfig(server)
-	reviewing.Wrap(answering.around)
-	reviews, err := kubernetes.NewForConfig(reviewing)
-	if err != nil {
-		return nil, err
-	}
 	p := &Proxy{
 		infos:  &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")},
 		cached: config.Cached, small: config.SmallCollection, forwardings: newForwardings(config.Registry),
@@ -119,12 +112,12 @@ func New(config Config) (*Proxy, error) {
 		return nil, err
 	}
 	if config.OwnToken != "" {
-		if p.own, err = newOwnIdentity(config.OwnToken, server, reviews.AuthenticationV1()); err != nil {
+		if p.own, err = newOwnIdentity(config.OwnToken, server, client.AuthenticationV1()); err != nil {
 			return nil, err
 		}
 	}
-	p.authenticate = newAuthenticator(reviews.AuthenticationV1())
-	if p.permissions, err = newPermissions(reviews.AuthorizationV1(), answering); err != nil {
+	p.authenticate = newAuthenticator(client.AuthenticationV1())
+	if p.permissions, err = newPermissions(client.AuthorizationV1()); err != nil {
 		return nil, err
 	}
 	if config.Impersonate {
