@@ -2,7 +2,6 @@ package http
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -74,14 +73,11 @@ func New(address string, options Options) (*Receiver, error) {
 		Transport: options.Transport, Timeout: options.Timeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	name := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path} // without user and password
-	if u.RawQuery != "" {
-		name.RawQuery = fmt.Sprintf("sha256=%.8x", sha256.Sum256([]byte(u.RawQuery))) // which may have a token
-	}
+	name := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path} // without user, password and query
 	return &Receiver{address: address, name: name.String(), options: options, client: client}, nil
 }
 
-// String returns the URL without user and password, and a hash of the query.
+// String returns the URL without user, password and query.
 func (r *Receiver) String() string { return r.name }
 
 // Open connects to nothing: the first request shows whether the receiver answers.

@@ -108,14 +108,8 @@ func TestModes(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.Close()
-		if strings.Contains(r.String(), "secret") || !strings.Contains(r.String(), "/in?sha256=") {
+		if strings.Contains(r.String(), "secret") || !strings.HasSuffix(r.String(), "/in") {
 			t.Error(r)
-		}
-		if other := open(t, s.URL+"/in?key=other", http.Options{}); other.String() == r.String() {
-			t.Errorf("%s has the name of another query", other)
-		}
-		if plain := open(t, s.URL+"/in", http.Options{}); plain.String() != s.URL+"/in" {
-			t.Error(plain)
 		}
 		if n != requests || len(got) != 3 {
 			t.Fatalf("%d requests, %d events", n, len(got))
