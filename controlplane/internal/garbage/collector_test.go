@@ -276,3 +276,54 @@ func TestCollectionBeginsWithoutAListThatFails(t *testing.T) {
 		c.is(secrets, "")
 	})
 }
+
+// An owner that was deleted is gone only for objects whose references are to it.
+func TestDeletedOwnersOfOtherReferences(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		owner := object(secrets, "a")
+		clusterScoped := object(configMaps, "b", owner)
+		clusterScoped.Namespace = ""
+		unknown := object(configMaps, "c", owner)
+		unknown.OwnerReferences[0].Kind = "Typo"
+		c := newCluster(t, owner, clusterScoped, unknown, object(configMaps, "d", owner))
+		changes, _ := c.follow(secrets, atOnce)
+		c.follow(configMaps, atOnce)
+		close(c.complete)
+		c.run()
+		time.Sleep(time.Second)
+		if err := c.server.Resource(secrets).Namespace("default").Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		changes.Delete(owner)
+		time.Sleep(time.Second)
+		c.is(configMaps, "b<a c<a")
+	})
+}
+
+// A change of the only dependent does not let the collector forget that its owner was deleted.
+func TestDependentsChangeAfterTheirOwnersDeletion(t *testing.T) {
+	g := newGraph()
+	owner := &node{uid: "a"}
+	dependent := &node{uid: "b", owners: []metav1.OwnerReference{{UID: "a"}}}
+	g.put(owner)
+	g.put(dependent)
+	g.markDeleted("a")
+	g.remove("a")
+	g.put(&node{uid: "b", owners: dependent.owners})
+	if g.lastOf("a") != owner || len(g.dependentsOf("a")) != 1 {
+		t.Error("forgotten")
+	}
+	g.put(&node{uid: "b"})
+	if g.lastOf("a") != nil || len(g.dependentsOf("a")) != 0 {
+		t.Error("kept without dependents")
+	}
+}
+
+// One of several references to an owner may block its deletion.
+func TestAnyReferenceBlocks(t *testing.T) {
+	yes := true
+	n := &node{owners: []metav1.OwnerReference{{UID: "a"}, {UID: "a", BlockOwnerDeletion: &yes}, {UID: "b"}}}
+	if !n.blocks("a") || n.blocks("b") {
+		t.Errorf("blocks a: %v, b: %v", n.blocks("a"), n.blocks("b"))
+	}
+}

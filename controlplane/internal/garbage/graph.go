@@ -44,19 +44,21 @@ func deletionOf(object metav1.Object) deletion {
 	}
 }
 
-// ownedBy returns the reference to an owner.
-func (n *node) ownedBy(owner types.UID) (metav1.OwnerReference, bool) {
-	i := slices.IndexFunc(n.owners, func(o metav1.OwnerReference) bool { return o.UID == owner })
-	if i < 0 {
-		return metav1.OwnerReference{}, false
-	}
-	return n.owners[i], true
+// is reports whether an object has a resource, a namespace and a name. A nil object has none.
+func (n *node) is(resource schema.GroupResource, namespace, name string) bool {
+	return n != nil && n.resource.GroupResource() == resource && n.namespace == namespace && n.name == name
+}
+
+// refersTo reports whether an object has a reference to an owner.
+func (n *node) refersTo(owner types.UID) bool {
+	return slices.ContainsFunc(n.owners, func(o metav1.OwnerReference) bool { return o.UID == owner })
 }
 
 // blocks reports whether an object delays the deletion of an owner in the foreground.
 func (n *node) blocks(owner types.UID) bool {
-	reference, ok := n.ownedBy(owner)
-	return ok && reference.BlockOwnerDeletion != nil && *reference.BlockOwnerDeletion
+	return slices.ContainsFunc(n.owners, func(o metav1.OwnerReference) bool {
+		return o.UID == owner && o.BlockOwnerDeletion != nil && *o.BlockOwnerDeletion
+	})
 }
 
 // graph is the objects that are known, and the dependents of each owner, which may be unknown itself.
@@ -65,11 +67,11 @@ type graph struct {
 	nodes      map[types.UID]*node
 	dependents map[types.UID]map[types.UID]struct{}
 	// deleted are the owners in dependents whose deletion was observed.
-	deleted map[types.UID]struct{}
+	deleted map[types.UID]*node
 }
 
 func newGraph() *graph {
-	return &graph{nodes: map[types.UID]*node{}, dependents: map[types.UID]map[types.UID]struct{}{}, deleted: map[types.UID]struct{}{}}
+	return &graph{nodes: map[types.UID]*node{}, dependents: map[types.UID]map[types.UID]struct{}{}, deleted: map[types.UID]*node{}}
 }
 
 // put adds or replaces an object. It returns the one that it replaces; nil for none.
@@ -77,7 +79,7 @@ func (g *graph) put(n *node) (before *node) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	before = g.nodes[n.uid]
-	g.unlink(before)
+	g.unlink(before, n)
 	g.nodes[n.uid] = n
 	delete(g.deleted, n.uid)
 	for _, owner := range n.owners {
@@ -94,34 +96,36 @@ func (g *graph) remove(uid types.UID) *node {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	n := g.nodes[uid]
-	g.unlink(n)
+	g.unlink(n, nil)
 	delete(g.nodes, uid)
 	return n
 }
 
-// markDeleted records that an object was deleted, if it has dependents.
+// markDeleted records that a known object was deleted, if it has dependents.
 func (g *graph) markDeleted(uid types.UID) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.dependents[uid]) > 0 {
-		g.deleted[uid] = struct{}{}
+	if n := g.nodes[uid]; n != nil && len(g.dependents[uid]) > 0 {
+		g.deleted[uid] = n
 	}
 }
 
-// wasDeleted reports whether an owner was deleted, as long as it has dependents.
-func (g *graph) wasDeleted(uid types.UID) bool {
+// lastOf returns an owner that was deleted, as long as it has dependents; nil otherwise.
+func (g *graph) lastOf(uid types.UID) *node {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	_, deleted := g.deleted[uid]
-	return deleted
+	return g.deleted[uid]
 }
 
-// unlink removes an object from its owners' dependents.
-func (g *graph) unlink(n *node) {
+// unlink removes an object from its owners' dependents, except from those of its successor.
+func (g *graph) unlink(n, successor *node) {
 	if n == nil {
 		return
 	}
 	for _, owner := range n.owners {
+		if successor != nil && successor.refersTo(owner.UID) {
+			continue
+		}
 		delete(g.dependents[owner.UID], n.uid)
 		if len(g.dependents[owner.UID]) == 0 {
 			delete(g.dependents, owner.UID)

@@ -40,15 +40,17 @@ func (c *Collector) classify(ctx context.Context, namespace string, references [
 // than the reference says: no such owner counts. It returns an error if the owner's version is not served, which says
 // nothing about the owner.
 func (c *Collector) find(ctx context.Context, namespace string, reference metav1.OwnerReference) (state deletion, exists bool, err error) {
-	if c.graph.wasDeleted(reference.UID) {
-		return notDeleted, false, nil
-	}
 	gv, err := schema.ParseGroupVersion(reference.APIVersion)
 	if err != nil {
 		return notDeleted, false, err
 	}
+	gone := c.graph.lastOf(reference.UID)
 	mapping, err := c.kinds.RESTMapping(gv.WithKind(reference.Kind).GroupKind(), gv.Version)
-	if err != nil { // the kind may be new
+	if err != nil { // the kind may be new, or may have gone with the owner
+		resource, _ := meta.UnsafeGuessKindToResource(gv.WithKind(reference.Kind))
+		if gone.is(resource.GroupResource(), namespace, reference.Name) || gone.is(resource.GroupResource(), "", reference.Name) {
+			return notDeleted, false, nil
+		}
 		c.rediscover()
 		return notDeleted, false, err
 	}
@@ -59,8 +61,11 @@ func (c *Collector) find(ctx context.Context, namespace string, reference metav1
 	case !namespaced:
 		in = ""
 	}
-	known := c.graph.get(reference.UID)
-	if known != nil && known.resource.GroupResource() == mapping.Resource.GroupResource() && known.namespace == in && known.name == reference.Name {
+	resource := mapping.Resource.GroupResource()
+	if gone.is(resource, in, reference.Name) {
+		return notDeleted, false, nil
+	}
+	if known := c.graph.get(reference.UID); known.is(resource, in, reference.Name) {
 		return known.deleting, true, nil
 	}
 	owner, err := c.metadata.Resource(mapping.Resource).Namespace(in).Get(ctx, reference.Name, metav1.GetOptions{})
