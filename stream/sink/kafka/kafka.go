@@ -171,7 +171,7 @@ func (c *cursor) enter(wanted sink.Stream, t topic, writer string, objects broke
 	} else if written && c.TopicID != t.id {
 		return sink.Stored{}, fmt.Errorf("topic %s was deleted and made anew: delete the state topic, too, to begin anew", t.name)
 	}
-	if len(c.Position) == 0 {
+	if len(c.Position) == 0 || c.Partitions == 0 { // 0: of a cursor that was written before they were counted
 		c.Partitions = t.partitions
 	}
 	c.Topic, c.TopicID = t.name, t.id

@@ -74,13 +74,16 @@ func (s *Sink) open(ctx context.Context, streams []sink.Stream) ([]sink.Stored, 
 	if s.bucket, err = s.openBucket(ctx); err != nil {
 		return nil, err
 	}
-	if err := s.claim(ctx); err != nil {
-		return nil, err
-	}
 	if s.target.stream != "" {
 		if s.log, err = s.openLog(ctx); err != nil {
 			return nil, err
 		}
+	}
+	if err := s.check(ctx, streams); err != nil {
+		return nil, err
+	}
+	if err := s.claim(ctx); err != nil {
+		return nil, err
 	}
 	f := newFold()
 	if err := s.read(ctx, f); err != nil {
@@ -138,6 +141,26 @@ func (s *Sink) read(ctx context.Context, f *fold) error {
 		return fmt.Errorf("stream %s begins at message %d, and bucket %s has the objects up to message %d: %w", s.log.name, first, s.target.bucket, complete, errLost)
 	}
 	return s.log.read(ctx, jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: complete + 1}, func(h nats.Header, _ uint64) error { return f.addBehind(h) })
+}
+
+// check refuses streams that do not fit what the bucket has. It is asked before the claim, which would end the writer that
+// they do fit.
+func (s *Sink) check(ctx context.Context, streams []sink.Stream) error {
+	if _, err := s.bucket.load(ctx); err != nil {
+		return err
+	}
+	f := newFold()
+	if err := s.readCursors(ctx, f); err != nil {
+		return err
+	}
+	for _, wanted := range streams {
+		if c := f.cursors[broker.KeyOf(wanted.ID)]; c != nil {
+			if err := c.Enter(wanted, s.token); err != nil {
+				return fmt.Errorf("%s: %w", wanted.ID.Resource, err)
+			}
+		}
+	}
+	return nil
 }
 
 // claim makes this process the writer, once, before it reads: no other one can write to the bucket without opening the sink

@@ -232,6 +232,7 @@ func TestNATS(t *testing.T) {
 	t.Run("messages", func(t *testing.T) { testMessages(t, server) })
 	t.Run("writers", func(t *testing.T) { testWriters(t, server) })
 	t.Run("replaced", func(t *testing.T) { testReplaced(t, server) })
+	t.Run("foreign", func(t *testing.T) { testForeign(t, server) })
 	t.Run("returned", func(t *testing.T) { testReturned(t, server) })
 	t.Run("refused", func(t *testing.T) { testRefused(t, server) })
 	t.Run("lost", func(t *testing.T) { testLost(t, server) })
@@ -345,7 +346,11 @@ func testReplaced(t *testing.T, server *natstest.Server) {
 			}
 		}
 	}()
-	<-writing
+	select {
+	case <-writing:
+	case err := <-ended:
+		t.Fatal(err)
+	}
 	third := newSink(t, address)
 	if _, err := third.Open(t.Context(), sinktest.Streams()); err != nil {
 		t.Errorf("the third writer: %v", err)
@@ -356,6 +361,26 @@ func testReplaced(t *testing.T, server *natstest.Server) {
 	second.Close()
 	if _, err := second.Open(t.Context(), sinktest.Streams()); err == nil || !strings.Contains(err.Error(), "another keepwatch sync has taken over") {
 		t.Errorf("the second writer opens again: %v", err)
+	}
+}
+
+// testForeign opens a sink for another cluster: that is refused, and the writer goes on.
+func testForeign(t *testing.T, server *natstest.Server) {
+	address := "nats://" + server.Addr() + "/FOREIGN"
+	first := newSink(t, address)
+	open(t, first)
+	write(t, first, batch(1, 5, event(keepwatch.Added, &thing{"a", 5, `{}`})))
+	streams := sinktest.Streams()
+	for i := range streams {
+		streams[i].ID.Cluster = stream.Cluster{UID: "another", Server: "https://another.example.com"}
+	}
+	if _, err := newSink(t, address).Open(t.Context(), streams); err == nil || errors.As(err, new(*sink.Unavailable)) {
+		t.Errorf("another cluster: %v", err)
+	}
+	write(t, first, batch(1, 6))
+	first.Close()
+	if stored := open(t, first); stored[0].Progress.Cursor != 6 {
+		t.Errorf("stored: %+v", stored[0])
 	}
 }
 
