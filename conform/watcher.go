@@ -68,6 +68,7 @@ type watcher struct {
 
 	mu        sync.Mutex
 	cursor    keepwatch.Revision
+	shown     keepwatch.Revision // of the last event or list: a bookmark shows no object
 	pending   []keepwatch.Change // of one revision above cursor: the next event may have the same revision
 	state     map[keepwatch.Key]*object
 	records   []check.Record
@@ -180,7 +181,7 @@ func (w *watcher) gap(l *listed) {
 		}
 	}
 	w.records = append(w.records, check.Received{Delivery: gap, At: time.Now()})
-	w.cursor = l.revision
+	w.cursor, w.shown = l.revision, l.revision
 }
 
 // once opens one watch and receives its events. It returns the reason of its end, never nil.
@@ -293,6 +294,7 @@ func (w *watcher) deliver(to keepwatch.Revision, changes []keepwatch.Change) {
 	w.records = append(w.records, check.Received{Delivery: keepwatch.Batch{From: w.cursor, To: to, Changes: changes}, At: time.Now()})
 	w.cursor = to
 	for _, c := range changes {
+		w.shown = to
 		if o := c.Object.(*object); c.Type == keepwatch.Deleted {
 			delete(w.state, o.key)
 		} else {
@@ -305,10 +307,10 @@ func (w *watcher) deliver(to keepwatch.Revision, changes []keepwatch.Change) {
 func (w *watcher) missing(goal keepwatch.Revision) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.cursor >= goal || len(w.pending) > 0 && w.pending[0].Revision >= goal {
+	if w.shown >= goal || len(w.pending) > 0 && w.pending[0].Revision >= goal {
 		return ""
 	}
-	return fmt.Sprintf("required: event %d for %v; received: events up to %d, failure: %v", goal, w.view, w.cursor, w.failure)
+	return fmt.Sprintf("required: event %d for %v; received: events up to %d, failure: %v", goal, w.view, w.shown, w.failure)
 }
 
 // failed returns the failure for which the watcher has ended, or nil.
