@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -93,7 +94,7 @@ func createWorkspace(ctx context.Context, root *rest.Config, name string) error 
 	// The type universal is created a while after kcp is ready.
 	if err := wait.PollUntilContextCancel(ctx, probeInterval, true, func(ctx context.Context) (bool, error) {
 		_, failed = workspaces.Create(ctx, workspace, metav1.CreateOptions{})
-		return failed == nil, nil
+		return failed == nil || apierrors.IsAlreadyExists(failed), nil
 	}); err != nil {
 		return fmt.Errorf("creating workspace %s: %w, %w", name, err, failed)
 	}
