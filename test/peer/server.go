@@ -46,6 +46,14 @@ func KubernetesOn(tb testing.TB, etcd *EtcdServer, flags ...string) *Server {
 	return s
 }
 
+// LatestKubernetes is Kubernetes with the version of keepwatch-apiserver.
+func LatestKubernetes(tb testing.TB) *Server {
+	tb.Helper()
+	s, err := startKubeAPIServer(tb.Context(), tb.TempDir(), StartEtcd(tb), LatestKubeAPIServer.Path, unmanaged)
+	own(tb, s.Service, err)
+	return s
+}
+
 // KeepwatchAPIServerOn is KubernetesOn with keepwatch-apiserver, which has Keepwatch inside.
 func KeepwatchAPIServerOn(tb testing.TB, etcd *EtcdServer, flags ...string) *Server {
 	tb.Helper()
