@@ -17,7 +17,7 @@ var recovery = 5 * time.Minute
 const notReady = "not yet ready to handle request"
 
 // temporary reports whether the server may accept the same request later: it starts, or is overloaded. A server that
-// was disturbed refuses whoever it does not know, until it has read its users and roles.
+// was disturbed refuses its users until it has read them and their roles.
 func (s *subject) temporary(a answer) bool {
 	disturbed := s.disturbed != nil && s.disturbed.Load()
 	switch a.code {

@@ -40,7 +40,7 @@ func newAuthenticator(client authenticationclient.AuthenticationV1Interface) aut
 var reviewRetries = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Steps: 3}
 
 // rememberedTokens uses the last review of a token while the server does not answer. A refusal is an answer: API servers
-// give its reason as the status' error, which k8s.io/apiserver's own webhook authenticator does not tell from an outage.
+// give its reason as the status' error, which k8s.io/apiserver's own webhook authenticator does not distinguish from an outage.
 type rememberedTokens struct {
 	reviews authenticationclient.AuthenticationV1Interface
 	last    *cache.LRUExpireCache // *authenticator.Response by the token's digest

@@ -69,7 +69,7 @@ func TestRememberedTokens(t *testing.T) {
 	expect(false, true)
 }
 
-// Whoever has the proxy's own token acts as the user that the proxy was started for, and as no other one.
+// A client with the proxy's own token acts as the user that the proxy was started for, and as no other one.
 func TestOwnTokenImpersonates(t *testing.T) {
 	forwarded := atomic.Int64{}
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { forwarded.Add(1) }))

@@ -89,7 +89,7 @@ func TestUnansweredReviewOfTheProxy(t *testing.T) {
 	})
 }
 
-// Whoever changes a role again and again does not have open watches reviewed as often, and a watch that is no longer
+// Open watches are reviewed once a second at most while a role changes again and again, and a watch that is no longer
 // allowed ends within a second.
 func TestGuardsArePaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

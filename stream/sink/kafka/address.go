@@ -81,7 +81,7 @@ func parse(address string) (t target, err error) {
 	return t, nil
 }
 
-// unencrypted is PLAIN without TLS. It shows the password to whoever answers, so only this machine receives it.
+// unencrypted is PLAIN without TLS. It sends the password to any broker that answers, so only one on this machine receives it.
 type unencrypted struct{ sasl.Mechanism }
 
 func (m unencrypted) Authenticate(ctx context.Context, broker string) (sasl.Session, []byte, error) {
