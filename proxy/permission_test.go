@@ -95,17 +95,24 @@ func TestPermissions(t *testing.T) {
 	p.expect(t, asks("ada", "pods"), false, true)
 }
 
-// A change of a role ends a guarded request that is no longer allowed, and no other one.
-func TestGuard(t *testing.T) {
-	j, p := newJudge(t)
-	j.allows.Store(true)
+// guarded returns the context of an open watch that is allowed.
+func guarded(t *testing.T, p *permissions) context.Context {
+	t.Helper()
 	a := asks("ada", "pods")
 	_, changed, err := p.allowed(t.Context(), a)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, end := p.guard(t.Context(), a, changed)
-	defer end()
+	t.Cleanup(end)
+	return ctx
+}
+
+// A change of a role ends a guarded request that is no longer allowed, and no other one.
+func TestGuard(t *testing.T) {
+	j, p := newJudge(t)
+	j.allows.Store(true)
+	ctx := guarded(t, p)
 	for range 3 {
 		before := j.asked.Load()
 		p.forget()
@@ -234,13 +241,7 @@ func TestGuardWithoutChanges(t *testing.T) {
 	t.Parallel() // it waits for unobservedFor
 	j, p := newJudge(t)
 	j.allows.Store(true)
-	a := asks("ada", "pods")
-	_, changed, err := p.allowed(t.Context(), a)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, end := p.guard(t.Context(), a, changed)
-	defer end()
+	ctx := guarded(t, p)
 	j.allows.Store(false)
 	<-ctx.Done()
 }

@@ -101,13 +101,7 @@ func TestGuardsArePaced(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer p.close()
-		a := asks("ada", "pods")
-		_, changed, err := p.allowed(t.Context(), a)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, end := p.guard(t.Context(), a, changed)
-		defer end()
+		ctx := guarded(t, p)
 		time.Sleep(settling)
 		before := server.asked.Load()
 		p.forget()
