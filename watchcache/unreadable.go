@@ -15,10 +15,10 @@ import (
 // reader could not encode. It keeps no object alive, and does not reference the cache: the cleanups reference it.
 type unreadable struct {
 	mu  sync.Mutex
-	all map[weak.Pointer[Object]]struct{}
+	all map[weak.Pointer[Object]]runtime.Cleanup // each removes its object
 }
 
-func newUnreadable() *unreadable { return &unreadable{all: map[weak.Pointer[Object]]struct{}{}} }
+func newUnreadable() *unreadable { return &unreadable{all: map[weak.Pointer[Object]]runtime.Cleanup{}} }
 
 // add adds an object if still returns true.
 func (u *unreadable) add(o *Object, still func() bool) {
@@ -28,13 +28,14 @@ func (u *unreadable) add(o *Object, still func() bool) {
 	if _, known := u.all[p]; known || !still() {
 		return
 	}
-	u.all[p] = struct{}{}
-	runtime.AddCleanup(o, u.remove, p)
+	u.all[p] = runtime.AddCleanup(o, u.remove, p)
 }
 
 func (u *unreadable) remove(p weak.Pointer[Object]) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	// An object that is unreadable and readable in turn has one cleanup at most.
+	u.all[p].Stop()
 	delete(u.all, p)
 }
 

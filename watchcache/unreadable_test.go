@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"testing"
 	"time"
+	"weak"
 )
 
 // The set of unreadable objects keeps none of them, once it is garbage.
@@ -24,4 +25,25 @@ func TestUnreadableObjectsAreForgotten(t *testing.T) {
 		}
 	}
 	runtime.KeepAlive(current)
+}
+
+// An object that is unreadable and readable in turn, while a key server comes and goes, keeps no memory each time.
+func TestUnreadableInTurnKeepsNothing(t *testing.T) {
+	u, o := newUnreadable(), &Object{}
+	const turns = 100_000
+	heap := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := heap()
+	for range turns {
+		u.add(o, func() bool { return true })
+		u.remove(weak.Make(o))
+	}
+	if after := heap(); after > before+10*turns {
+		t.Errorf("after %d turns the heap has %d bytes more", turns, after-before)
+	}
+	runtime.KeepAlive(o)
 }
