@@ -31,10 +31,10 @@ func (s *Reader) list(q *http.Request, r readRequest) (http.HandlerFunc, reason)
 	if small {
 		return l.writeIdentity, ""
 	}
-	if !l.encodable() {
-		return nil, reasonState
-	}
 	return s.admit(q, listBufferSize, func() (http.HandlerFunc, reason) {
+		if !l.encodable() {
+			return nil, reasonState
+		}
 		s.listEncodings.record(r.encoding, gzip, s.resource.ListEncodingUsed)
 		if err := l.measureLarge(gzip); err != nil {
 			return nil, reasonState
