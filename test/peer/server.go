@@ -2,6 +2,7 @@ package peer
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -30,6 +31,8 @@ type Server struct {
 // makes nodes ready.
 var unmanaged = []string{"--disable-admission-plugins", "ServiceAccount,TaintNodesByCondition"}
 
+var latestFlag = flag.Bool("peer.latest", false, "test with kube-apiserver of the version of keepwatch-apiserver")
+
 // Kubernetes starts an etcd and a kube-apiserver on it for the duration of the test. The
 // flags are kube-apiserver's; they follow the default ones and override them.
 func Kubernetes(tb testing.TB, flags ...string) *Server {
@@ -41,7 +44,11 @@ func Kubernetes(tb testing.TB, flags ...string) *Server {
 // other API servers too.
 func KubernetesOn(tb testing.TB, etcd *EtcdServer, flags ...string) *Server {
 	tb.Helper()
-	s, err := startKubeAPIServer(tb.Context(), tb.TempDir(), etcd, KubeAPIServer.Path, slices.Concat(unmanaged, flags))
+	program := KubeAPIServer
+	if *latestFlag {
+		program = LatestKubeAPIServer
+	}
+	s, err := startKubeAPIServer(tb.Context(), tb.TempDir(), etcd, program.Path, slices.Concat(unmanaged, flags))
 	own(tb, s.Service, err)
 	return s
 }
