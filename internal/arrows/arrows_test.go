@@ -37,7 +37,7 @@ var rules = map[string]rule{
 		why:  "a reflector joins any source to any target through the vocabulary alone",
 	},
 	"source/kube": {
-		ours: []string{"", "internal/readahead"},
+		ours: []string{"", "internal/deletions", "internal/readahead"},
 		others: []string{
 			"k8s.io/apimachinery/", "k8s.io/client-go/",
 			"github.com/go-json-experiment/json", "google.golang.org/protobuf/encoding/protowire",
@@ -67,7 +67,7 @@ var rules = map[string]rule{
 		why:    "a decoder depends on bytes and types, and not on their source",
 	},
 	"informer/internal/listwatch": {
-		ours:   []string{"", "informer/internal/item", "source/kube"},
+		ours:   []string{"", "informer/internal/item", "internal/deletions", "source/kube"},
 		others: []string{"k8s.io/apimachinery/", "k8s.io/client-go/"},
 		why:    "a source reports failures; the reflector decides, and the target stores",
 	},
@@ -375,6 +375,10 @@ var rules = map[string]rule{
 	"internal/freshread": {
 		ours: []string{""},
 		why:  "a read that callers share returns a revision, of any source",
+	},
+	"internal/deletions": {
+		ours: []string{""},
+		why:  "which deletions wait for the next revision depends on no source",
 	},
 	"internal/readahead": {
 		ours: []string{""},

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/deletions"
 	"github.com/keepwatch/keepwatch/internal/readahead"
 )
 
@@ -28,7 +29,9 @@ const (
 // Watch returns the events after from.
 //
 // A Kubernetes API writes one object per revision, so a batch can end after any event.
-// Changes have the order in which the server sent them. An event below an earlier revision
+// Changes have the order in which the server sent them. Deletions at the revision that the stream has reached are
+// changes of the next one: a server that resumes a watch over history that it does not have may send
+// them. An event below an earlier revision
 // of the stream begins a new batch, as does every event after a bookmark: the batch's From
 // shows a target that the change is repeated. A bookmark below an earlier revision of the
 // stream is a ProtocolViolation.
@@ -70,8 +73,9 @@ func (s *Source) timeout() time.Duration {
 // ends or Close.
 type watch struct {
 	*readahead.Buffer
-	frames *frames
-	ended  chan struct{} // closed when the goroutine has ended
+	frames    *frames
+	deletions deletions.Held
+	ended     chan struct{} // closed when the goroutine has ended
 }
 
 // follow returns a watch that delivers first, and then the events of f.
@@ -90,14 +94,23 @@ func (w *watch) run() {
 
 // read reads one event.
 func (w *watch) read() *keepwatch.Failure {
+	reached := w.frames.newest
 	e, failure := w.frames.next()
 	if failure != nil {
 		return failure
 	}
-	if e.bookmark() {
-		return w.Put(readahead.Part{After: e.revision, To: e.revision, Ends: true})
+	p := readahead.Part{After: e.revision, To: e.revision, Ends: e.bookmark()}
+	if e.revision > reached {
+		p.Changes, p.Bytes = w.deletions.Release(e.revision)
 	}
-	return w.Put(readahead.Part{Changes: []keepwatch.Change{e.change}, Bytes: e.size, After: e.revision, To: e.revision})
+	if e.bookmark() {
+		return w.Put(p)
+	}
+	if waits, failure := w.deletions.Hold(e.change, e.size, reached); waits {
+		return failure
+	}
+	p.Changes, p.Bytes = append(p.Changes, e.change), p.Bytes+e.size
+	return w.Put(p)
 }
 
 // Close ends the watch, and waits until its goroutine has ended.

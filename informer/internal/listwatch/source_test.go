@@ -239,6 +239,11 @@ func TestBatches(t *testing.T) {
 		event(watch.Bookmark, "@15"),
 		event(watch.Deleted, "a/u@16"),
 		event(watch.Modified, "b/v@14"), // an old one
+		event(watch.Deleted, "c/w@16"),  // the revision that the watch has
+		event(watch.Deleted, "c/w@16"),
+		event(watch.Deleted, "d/x@16"),
+		event(watch.Added, "c/y@19"),
+		event(watch.Deleted, "d/z@19"),
 		event(watch.Error, "x"),
 	} {
 		s.stream.Action(e.Type, e.Object)
@@ -248,7 +253,7 @@ func TestBatches(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	for _, want := range []string{"10-15 ADDED a@11 MODIFIED a@12", "15-16 DELETED a@16", "16-16 MODIFIED b@14"} {
+	for _, want := range []string{"10-15 ADDED a@11 MODIFIED a@12", "15-16 DELETED a@16", "16-19 MODIFIED b@14 DELETED c@19 DELETED d@19 ADDED c@19"} {
 		if got, err := w.Next(); err != nil || formatBatch(got) != want {
 			t.Errorf("%q, want %q; %v", formatBatch(got), want, err)
 		}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/internal/deletions"
 )
 
 // maxBatch bounds the events of a batch.
@@ -54,6 +55,8 @@ type stream struct {
 	newest keepwatch.Revision // the greatest that was read
 	buffer []parsedEvent      // read, and not returned yet
 	failed *keepwatch.Failure // is returned after buffer
+	// deletions wait for the revision behind newest.
+	deletions deletions.Held
 }
 
 // Next returns the events that the client has received, at most 1,000. If there are none, it
@@ -111,10 +114,31 @@ func (w *stream) read(timeout time.Duration) bool {
 	case failure != nil:
 		w.fail(failure)
 	case ok:
-		w.newest = max(w.newest, e.revision)
-		w.buffer = append(w.buffer, e)
+		w.add(e)
 	}
 	return true
+}
+
+// add adds an event to the buffer, and before it the deletions that waited for its revision.
+func (w *stream) add(e parsedEvent) {
+	reached := w.newest
+	if e.revision > reached {
+		w.newest = e.revision
+		held, _ := w.deletions.Release(e.revision)
+		for _, c := range held {
+			w.buffer = append(w.buffer, parsedEvent{change: c, revision: c.Revision})
+		}
+	}
+	if !e.bookmark {
+		waits, failure := w.deletions.Hold(e.change, 0, reached)
+		if failure != nil {
+			w.fail(failure)
+		}
+		if waits {
+			return
+		}
+	}
+	w.buffer = append(w.buffer, e)
 }
 
 func (w *stream) fail(failure *keepwatch.Failure) {
