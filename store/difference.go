@@ -22,7 +22,7 @@ func (v *view) difference(r keepwatch.Revision, f Filter) (changes []keepwatch.C
 	}
 	v.graveyard.since(r, func(t tombstone) {
 		if t.created <= r && f.covers(t.object.Key()) {
-			changes = append(changes, removed(t.object, t.object, t.revision))
+			changes = append(changes, v.removedBy(t.object, t.revision))
 		}
 	})
 	v.snapshot.tree.root.newer(r, f.Namespace, func(e *entry) {
@@ -37,10 +37,19 @@ func (v *view) difference(r keepwatch.Revision, f Filter) (changes []keepwatch.C
 		case matches:
 			changes = append(changes, change)
 		case e.created <= r:
-			changes = append(changes, removed(e.object, e.object, e.stored))
+			changes = append(changes, removed(e.object, e.object, v.snapshot.revision))
 		}
 	})
 	return changes, unreadable
+}
+
+// removedBy returns the change of an object that left by a revision: at the end of the difference, if its exact
+// revision is not known.
+func (v *view) removedBy(last keepwatch.Object, left keepwatch.Revision) keepwatch.Change {
+	if v.graveyard.revealed(left) {
+		left = v.snapshot.revision
+	}
+	return removed(last, last, left)
 }
 
 // since returns the change to an entry that was stored after a revision.

@@ -44,7 +44,7 @@ func (v *view) selectedDifference(r keepwatch.Revision, f Filter) ([]keepwatch.C
 	v.graveyard.since(r, s.tombstone)
 	changes := make([]keepwatch.Change, 0, len(left)+len(remain))
 	for _, p := range left {
-		changes = append(changes, removed(p.last, p.last, p.left))
+		changes = append(changes, v.removedBy(p.last, p.left))
 	}
 	return append(changes, remain...), nil
 }

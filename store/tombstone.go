@@ -102,6 +102,12 @@ func (g *graveyard) coversSince(r keepwatch.Revision) bool {
 	return r >= g.horizon && (i == len(g.spans) || r <= g.spans[i].from)
 }
 
+// revealed reports whether an object left at a revision that is not known exactly, because that revision is within a span.
+func (g *graveyard) revealed(left keepwatch.Revision) bool {
+	i := sort.Search(len(g.spans), func(i int) bool { return g.spans[i].to >= left })
+	return i < len(g.spans) && g.spans[i].from < left
+}
+
 // since calls yield for the deletions after a revision, oldest first.
 func (g *graveyard) since(r keepwatch.Revision, yield func(tombstone)) {
 	for _, q := range [...]queue[tombstone]{g.slim, g.full} {

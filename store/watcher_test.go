@@ -184,7 +184,7 @@ func TestWatchBehindTheWindowFiltered(t *testing.T) {
 	apply(t, s, 12, add(thingAt("e", 12).painted("red"))) // is new in it
 	apply(t, s, 13)
 	wantLines(t, lines(poll(t, s.Watch(Cursor{Revision: 5}, Filter{Namespace: "ns", Match: red}))...),
-		"gap 5-13 expired; DELETED@10 ns/c c-1@10; DELETED@6 ns/a a-1@6; MODIFIED@7 ns/b b-1@7; ADDED@12 ns/e e-1@12")
+		"gap 5-13 expired; DELETED@10 ns/c c-1@10; DELETED@13 ns/a a-1@6; MODIFIED@7 ns/b b-1@7; ADDED@12 ns/e e-1@12")
 	wantLines(t, lines(poll(t, s.Watch(Cursor{Revision: 5}, Filter{Namespace: "other"}))...),
 		"gap 5-13 expired; DELETED@9 other/b b-1@9; MODIFIED@8 other/a a-1@8")
 }

@@ -191,9 +191,18 @@ func (w *Watch) eventsOf(d keepwatch.Delivery) ([]Event, error) {
 			w.cache.meter.expired()
 			return nil, errTooOld
 		}
-		return w.changes(resumable(d))
+		return w.gap(d)
 	}
 	return nil, nil
+}
+
+// gap returns the events of a gap, and a bookmark at its end: a client with an earlier revision could not resume.
+func (w *Watch) gap(d keepwatch.Gap) ([]Event, error) {
+	events, err := w.changes(resumable(d))
+	if n := len(events); err == nil && n > 0 && events[n-1].Revision < d.To && w.options.ProgressNotify {
+		events = append(events, w.progress())
+	}
+	return events, err
 }
 
 func (w *Watch) changes(changes []keepwatch.Change) ([]Event, error) {
@@ -213,20 +222,15 @@ func (w *Watch) changes(changes []keepwatch.Change) ([]Event, error) {
 }
 
 // resumable orders the changes of a gap so that a client which has received some of them, and
-// resumes from the revision of the last one, receives the others: by revision, a deletion before
-// the object that was created in its place. Of deletions that share a revision, because a list
-// revealed them, only the last one moves the client there.
+// resumes from the revision of the last one, at this or another server, receives the others. Deletions
+// whose revision is not known, which the gap's end stands for, are first, at the revision that the client
+// has: another server may know that they precede every other change. The rest is ordered by revision, a deletion before the
+// object that was created in its place. Of deletions that share a revision only the last one moves the client there.
 func resumable(gap keepwatch.Gap) []keepwatch.Change {
 	changes := slices.Clone(gap.Changes)
-	created := map[keepwatch.Key]keepwatch.Revision{}
-	for _, c := range changes {
-		if c.Type == keepwatch.Added {
-			created[c.Object.Key()] = c.Revision
-		}
-	}
 	for i := range changes {
-		if c := &changes[i]; c.Type == keepwatch.Deleted && created[c.Object.Key()] > 0 {
-			c.Revision = min(c.Revision, created[c.Object.Key()])
+		if c := &changes[i]; c.Type == keepwatch.Deleted && c.Revision == gap.To {
+			c.Revision = gap.From
 		}
 	}
 	slices.SortStableFunc(changes, func(a, b keepwatch.Change) int {
@@ -240,6 +244,9 @@ func resumable(gap keepwatch.Gap) []keepwatch.Change {
 		} else if c.Type == keepwatch.Deleted {
 			c.Revision = reached
 		}
+	}
+	if last := len(changes) - 1; last >= 0 && reached == gap.From {
+		changes[last].Revision = gap.To
 	}
 	return changes
 }
