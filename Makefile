@@ -219,6 +219,13 @@ matrix: clients peers
 matrix-page:
 	cd test && go run ./matrix/page
 
+# The same clients while kube-apiserver is killed and loses its history: directly, and behind keepwatch proxy. CLIENT selects. The
+# results are in test/matrix/losthistory, and their table in docs/proxy.md. Half an hour.
+lost-history: clients peers
+	@if command -v cargo >/dev/null; then $(MAKE) rust; else echo "no cargo: kube-rs is NOT measured"; fi
+	cd test && go test ./matrix -run '^TestLostHistory$$' -count 1 -timeout 0 -v -args -matrix.losthistory $(CURDIR)/test/matrix/losthistory 	  -matrix.losthistory-client '$(CLIENT)' -matrix.seed $(SEED)
+	$(MAKE) matrix-page
+
 # The verdicts of keepwatch conform on all API servers. The results are in test/servers/results;
 # servers-page makes docs/servers.md of them.
 SERVER ?=

@@ -5,9 +5,12 @@
 // etcd itself. A cell has what the client's user did not see, or saw twice, the client's requests, and
 // the time until the client's state was the server's again; package check judges the events.
 //
-// The results are data, in the folder results. The command page makes docs/matrix.md of them.
+// The results are data, in the folder results. The command page makes docs/matrix.md of them. The plan LostHistory is
+// apart: it kills the API server itself, for clients at that server and behind keepwatch proxy; the command page
+// writes its table into docs/proxy.md.
 //
 //	plan.go        what goes wrong
+//	losthistory.go the plan LostHistory, and its table
 //	server.go      the API server, and etcd's history
 //	writer.go      the writes
 //	run.go         one cell, from the client's start to the end of its recovery

@@ -76,7 +76,7 @@ func (want Cell) Run(tb testing.TB, server *Server) Result {
 	}
 	namespace := c.namespace()
 	var err error
-	c.writer, err = newWriter(server.config, namespace, want.Seed)
+	c.writer, err = newWriter(server.writers, namespace, want.Seed)
 	must(err)
 	must(c.writer.prepare(c.ctx))
 	c.begun = time.Now()

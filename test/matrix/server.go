@@ -32,6 +32,8 @@ type Server struct {
 	upstream Upstream
 	version  string
 	config   *rest.Config
+	writers  *rest.Config // of the server that writers use
+	stored   *peer.Server // the one that stores: the same, or behind the proxy
 
 	mu      sync.Mutex
 	etcd    *clientv3.Client
@@ -42,19 +44,18 @@ type Server struct {
 func StartServer(tb testing.TB, upstream Upstream) *Server {
 	tb.Helper()
 	s := &Server{upstream: upstream}
-	var running *peer.Server
 	var err error
 	etcd := peer.StartEtcd(tb)
 	switch upstream {
 	case KubeAPIServer:
-		running = peer.KubernetesOn(tb, etcd)
+		s.stored = peer.KubernetesOn(tb, etcd)
 		s.version, err = peer.KubeAPIServer.Version()
 	case Serve:
-		running = peer.ServeOn(tb, etcd)
+		s.stored = peer.ServeOn(tb, etcd)
 	case KeepwatchAPIServer:
-		running = peer.KeepwatchAPIServerOn(tb, etcd)
+		s.stored = peer.KeepwatchAPIServerOn(tb, etcd)
 	case Proxy:
-		running = peer.Proxy(tb, peer.KubernetesOn(tb, etcd))
+		s.stored = peer.KubernetesOn(tb, etcd)
 	default:
 		err = fmt.Errorf("there is no upstream %q", upstream)
 	}
@@ -65,13 +66,23 @@ func StartServer(tb testing.TB, upstream Upstream) *Server {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { s.etcd.Close() })
-	s.config = running.Config()
+	s.config = s.stored.Config()
+	if upstream == Proxy {
+		s.config = peer.Proxy(tb, s.stored).Config()
+	}
+	s.writers = s.config
 	newest, err := s.newest(tb.Context())
 	if err != nil {
 		tb.Fatal(err)
 	}
 	s.history = &history.Reader{Prefix: "/registry/configmaps/", Read: newest}
 	return s
+}
+
+// writeElsewhere starts another kube-apiserver on the same etcd, which writers use from now on.
+func (s *Server) writeElsewhere(tb testing.TB) {
+	tb.Helper()
+	s.writers = peer.KubernetesOn(tb, s.stored.Etcd()).Config()
 }
 
 // newest returns etcd's newest revision.
@@ -81,6 +92,16 @@ func (s *Server) newest(ctx context.Context) (keepwatch.Revision, error) {
 		return 0, err
 	}
 	return keepwatch.Revision(answer.Header.Revision), nil
+}
+
+// compact compacts etcd's history, of which it has read the writes before.
+func (s *Server) compact(ctx context.Context) error {
+	_, newest, err := s.writes(ctx, "")
+	if err != nil {
+		return err
+	}
+	_, err = s.etcd.Compact(ctx, int64(newest))
+	return err
 }
 
 // writes returns the writes of a namespace so far, and etcd's newest revision.

@@ -1,8 +1,9 @@
-// Command page makes docs/matrix.md, and its plots, of the results in test/matrix/results. It runs in
-// the folder test.
+// Command page makes docs/matrix.md, and its plots, of the results in test/matrix/results, and the table in docs/proxy.md
+// of those in test/matrix/losthistory. It runs in the folder test.
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
@@ -10,7 +11,10 @@ import (
 )
 
 func main() {
-	if err := matrix.WritePage("matrix/results", "../docs"); err != nil {
+	if err := errors.Join(
+		matrix.WritePage("matrix/results", "../docs"),
+		matrix.WriteLostHistory("matrix/losthistory", "../docs/proxy.md"),
+	); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

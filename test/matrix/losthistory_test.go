@@ -1,0 +1,115 @@
+package matrix
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/keepwatch/keepwatch/test/matrix/clients"
+)
+
+var (
+	lostHistoryRecord = flag.String("matrix.losthistory", "", "measure LostHistory for all clients, and write the results into this folder")
+	lostHistoryClient = flag.String("matrix.losthistory-client", "", "only the clients whose names match this regular expression")
+)
+
+// TestLostHistory measures the clients at a kube-apiserver that loses its history, and behind a proxy of it. What a
+// client does is no failure.
+func TestLostHistory(t *testing.T) {
+	if *lostHistoryRecord == "" {
+		t.Skip("see make lost-history")
+	}
+	selected, err := regexp.Compile(*lostHistoryClient)
+	if err != nil {
+		t.Fatalf("-matrix.losthistory-client: %v", err)
+	}
+	for _, upstream := range []Upstream{KubeAPIServer, Proxy} {
+		server := StartServer(t, upstream)
+		server.writeElsewhere(t)
+		for _, p := range clients.Programs() {
+			if !selected.MatchString(p.Name) {
+				continue
+			}
+			t.Run(string(upstream)+"/"+p.Name, func(t *testing.T) {
+				command, err := p.Command()
+				if err != nil {
+					t.Skipf("%s is NOT measured, it needs %v", p.Name, err)
+				}
+				result := Cell{Client: p.Name, View: p.View, Command: command, Plan: LostHistory, Seed: draw()}.Run(t, server)
+				if result.Version, err = p.Version(); err != nil {
+					t.Fatal(err)
+				}
+				t.Logf("%+v", result)
+				if err := result.Save(*lostHistoryRecord); err != nil {
+					t.Fatal(err)
+				}
+			})
+		}
+	}
+}
+
+// TestLostHistoryBehindProxy: behind the proxy a client does not notice that kube-apiserver has lost its history.
+func TestLostHistoryBehindProxy(t *testing.T) {
+	server := StartServer(t, Proxy)
+	server.writeElsewhere(t)
+	for _, name := range []string{"client-go RetryWatcher", "keepwatch informer"} {
+		p, err := clients.Find(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		command, err := p.Command()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := Cell{Client: p.Name, View: p.View, Command: command, Plan: LostHistory, Seed: draw()}.Run(t, server)
+		t.Logf("%+v", r)
+		if r.Outcome != Right || r.LostFinal > 0 || r.LostDeletes > 0 || r.Lists > 0 {
+			t.Errorf("%s is %s, lost %d final states and %d deletions, and listed %d times", r.Client, r.Outcome, r.LostFinal, r.LostDeletes, r.Lists)
+		}
+	}
+}
+
+func TestLostHistoryTable(t *testing.T) {
+	dir := t.TempDir()
+	for _, r := range []Result{
+		{Client: "kopf", Version: "1.2", Upstream: Proxy, Outcome: Right, View: clients.Events},
+		{Client: "kopf", Version: "1.2", Upstream: KubeAPIServer, Outcome: Died, ExitCode: 1, LostDeletes: 3, Lists: 2, View: clients.Events},
+		{Client: "controller-runtime", Version: "v0.25", Upstream: Proxy, Outcome: Hung, View: clients.Events},
+	} {
+		if err := r.Save(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	document := filepath.Join(t.TempDir(), "proxy.md")
+	if err := os.WriteFile(document, []byte("before\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := WriteLostHistory(dir, document); err == nil || !strings.Contains(err.Error(), "no place") {
+		t.Errorf("a document without a place for the table: %v", err)
+	}
+	if err := os.WriteFile(document, []byte("before\n"+lostHistoryStart+"old\n"+lostHistoryEnd+"after\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := WriteLostHistory(dir, document); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"| kopf 1.2 | **died**, exit code 1 | 3 | 2 | right | 0 | 0 |\n",
+		"| controller-runtime v0.25 | not measured | |  | **hung** | 0 | 0 |\n",
+		"before\n", lostHistoryEnd + "after\n",
+	} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("the document has no %q:\n%s", want, text)
+		}
+	}
+	if strings.Contains(string(text), "old") {
+		t.Error("the document has the table from before")
+	}
+}
