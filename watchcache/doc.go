@@ -27,7 +27,8 @@
 //
 // A watch is a cursor over the store. Nothing is queued for it, and a slow watch continues within the
 // history's bounds. A watch from a revision older than the history receives the difference since
-// then, in an order in which it can stop after any event and resume from there. For watches with
+// then, in an order in which it can stop after any event and resume from there, also at another server:
+// deletions that only a list revealed come first, at the watch's revision. For watches with
 // selectors, the store has the metadata of replaced states that left the history, if labels or
 // fields changed: an object that left the selection is DELETED, with that metadata, and ADDED if it
 // came back. A watch from a revision older than the tombstones receives 410 Expired, and so does a

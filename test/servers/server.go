@@ -42,7 +42,7 @@ func Servers() []Server {
 		{"serve", "`keepwatch serve` with its embedded etcd.", func(tb testing.TB) running {
 			return onEtcd(peer.Serve(tb))
 		}},
-		{"proxy", "`keepwatch proxy` in front of kube-apiserver, which is what is restarted. That loses its history; the proxy then sends the difference to its clients, in place of a 410: by design they can miss intermediate states, and a deletion can have a later revision, which conform would count as broken. All of them arrive at the server's state.", startProxy},
+		{"proxy", "`keepwatch proxy` in front of kube-apiserver, which is what is restarted. That loses its history; the proxy then sends the difference to its clients, in place of a 410: by design they can miss intermediate states, and a deletion can have another revision, which conform would count as broken. All of them arrive at the server's state.", startProxy},
 		{"kine on SQLite", "kube-apiserver on kine, which stores everything in SQLite. [A fault of kine](findings/kine-recreated-key.md) breaks the rules.", onKine(peer.KineSQLite)},
 		{"kine on NATS", "kube-apiserver on kine, which stores everything in NATS JetStream.", onKine(peer.KineNATS)},
 		{"kcp", "A workspace of [kcp](findings/kcp-revisions.md) on etcd. The newest version in the Go module proxy has the API machinery of Kubernetes 1.26, which has no streaming lists.", func(tb testing.TB) running {
