@@ -199,8 +199,11 @@ bin/kafka/lib: internal/kafkatest/pom.xml
 	cd $(<D) && mvn -q -B dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=$(CURDIR)/$@
 	touch $@
 
-# For make matrix only: kube-rs takes some minutes to compile the first time.
-rust: bin/rust/release/follow
+# For make matrix and examples/testing/rust: kube-rs takes some minutes to compile the first time.
+rust: bin/rust/release/follow bin/rust/tests-built
+bin/rust/tests-built: $(addprefix examples/testing/rust/,Cargo.toml Cargo.lock tests/config_maps.rs tests/keepwatch/mod.rs)
+	CARGO_PROFILE_RELEASE_OPT_LEVEL=1 cargo test --quiet --no-run --release --locked --manifest-path $< --target-dir bin/rust
+	touch $@
 bin/rust/release/follow: $(addprefix test/matrix/clients/rust/,Cargo.toml Cargo.lock src/main.rs)
 	cargo build --quiet --release --locked --manifest-path $< --target-dir bin/rust
 	touch $@

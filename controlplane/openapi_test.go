@@ -66,3 +66,47 @@ func TestOpenAPIDocuments(t *testing.T) {
 		t.Error("/openapi/v2 has no deployments")
 	}
 }
+
+// Servers of a process share schemas. Each builds its documents of them, at the same time as others, and they are equal.
+func TestOpenAPIDocumentsOfSeveralServers(t *testing.T) {
+	var documents [3]map[string]string
+	var all errgroup.Group
+	for i := range documents {
+		rest := connect(t, start(t, controlplane.Options{}).RESTConfig()).typed.CoreV1().RESTClient()
+		all.Go(func() error {
+			get := func(path string) ([]byte, error) {
+				return rest.Get().AbsPath(path).SetHeader("Accept", asJSON).DoRaw(t.Context())
+			}
+			raw, err := get("/openapi/v3")
+			if err != nil {
+				return err
+			}
+			var list struct{ Paths map[string]any }
+			if err := json.Unmarshal(raw, &list); err != nil {
+				return err
+			}
+			documents[i] = map[string]string{}
+			for path := range list.Paths {
+				raw, err := get("/openapi/v3/" + path)
+				if err != nil {
+					return err
+				}
+				documents[i][path] = string(raw)
+			}
+			return nil
+		})
+	}
+	if err := all.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	for path, document := range documents[0] {
+		for i := range documents {
+			if documents[i][path] != document || len(documents[i]) != len(documents[0]) {
+				t.Errorf("server %d has another document of %s", i, path)
+			}
+		}
+	}
+	if len(documents[0]) < 10 {
+		t.Errorf("only %d documents", len(documents[0]))
+	}
+}

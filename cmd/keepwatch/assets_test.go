@@ -34,6 +34,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/keepwatch/keepwatch/controlplane"
 )
 
 // executeAs runs a program of this binary until it ends.
@@ -322,6 +324,20 @@ func kubectlOutput(t *testing.T, dir string, args ...string) string {
 		t.Fatalf("kubectl: %v\n%s", err, &stderr) // not the arguments, which may have a token
 	}
 	return strings.TrimSuffix(string(stdout), "\n")
+}
+
+// kubectl is the release that its module belongs to, as the server is.
+func TestAssetsKubectlVersion(t *testing.T) {
+	dir := t.TempDir()
+	assetsIn(t, dir)
+	release, _, _ := strings.Cut(controlplane.Release(), "+")
+	if text := kubectlOutput(t, dir, "version", "--client"); !strings.HasPrefix(text, "Client Version: "+release+"\n") {
+		t.Errorf("%q, want %s", text, release)
+	}
+	minor := strings.Split(release, ".")[1]
+	if text := kubectlOutput(t, dir, "version", "--client", "-o", "json"); !strings.Contains(text, `"major": "1"`) || !strings.Contains(text, `"minor": "`+minor+`"`) {
+		t.Error(text)
+	}
 }
 
 // A server ends when the process that started it is killed.

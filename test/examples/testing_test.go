@@ -23,26 +23,51 @@ func TestPythonTests(t *testing.T) {
 }
 
 func TestJavaScriptTests(t *testing.T) {
+	node, dir := nodeTests(t, "javascript", "@kubernetes/client-node")
+	runTests(t, dir, node, "--test")
+}
+
+func TestVitestTests(t *testing.T) {
+	node, dir := nodeTests(t, "vitest", "vitest")
+	runTests(t, dir, node, "node_modules/vitest/vitest.mjs", "run")
+}
+
+// nodeTests copies tests in JavaScript beside the packages of make javascript: Node looks for packages beside the files
+// that import them. It returns the path of Node and the folder.
+func nodeTests(t *testing.T, name, needs string) (node, dir string) {
+	t.Helper()
 	node, err := exec.LookPath("node")
 	if err != nil {
-		t.Skip("examples/testing/javascript is NOT tested: it needs Node.js 20 or later on the PATH")
+		t.Skipf("examples/testing/%s is NOT tested: it needs Node.js 20 or later on the PATH", name)
 	}
 	packages, err := filepath.Abs(root + "/test/matrix/clients/javascript/node_modules")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(packages); err != nil {
-		t.Skip("examples/testing/javascript is NOT tested: it needs its packages; run make javascript")
+	if _, err := os.Stat(filepath.Join(packages, needs)); err != nil {
+		t.Skipf("examples/testing/%s is NOT tested: it needs its packages; run make javascript", name)
 	}
-	// Node looks for packages beside the files that import them.
-	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS(root+"/examples/testing/javascript")); err != nil {
+	dir = t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(root+"/examples/testing/"+name)); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Symlink(packages, filepath.Join(dir, "node_modules")); err != nil {
 		t.Fatal(err)
 	}
-	runTests(t, dir, node, "--test")
+	return node, dir
+}
+
+func TestRustTests(t *testing.T) {
+	cargo, err := exec.LookPath("cargo")
+	built, absErr := filepath.Abs(root + "/bin/rust")
+	if absErr != nil {
+		t.Fatal(absErr)
+	}
+	if _, unbuilt := os.Stat(filepath.Join(built, "tests-built")); err != nil || unbuilt != nil {
+		t.Skip("examples/testing/rust is NOT tested: it needs cargo on the PATH, and its crates; run make rust")
+	}
+	t.Setenv("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1") // as make rust has it
+	runTests(t, root+"/examples/testing/rust", cargo, "test", "--quiet", "--release", "--locked", "--offline", "--target-dir", built)
 }
 
 // kube-api-test starts the programs that keepwatch assets makes.
