@@ -54,7 +54,7 @@
 //	chain.go               builds the two API servers
 //	run.go                 runs the two API servers, and waits for their start and their end
 //	accounts.go            the objects on which tokens of service accounts depend
-//	admission.go           admission: namespace lifecycle, webhooks, roles
+//	admission.go           admission: namespace lifecycle, policies, webhooks, roles
 //	readers.go             finds the reader of a request, and puts readpath in front of the servers
 //	definitioninformers.go lets the start of the extension server be aborted
 //	recentencodings.go     encodes lists after a start that were requested before it
@@ -81,6 +81,7 @@
 //	internal/embeddedetcd  the embedded etcd: checks of its data, start, space
 //	internal/garbage       deletes the dependents of deleted owners
 //	internal/nsdefaults    the service account and the config map that every namespace has
+//	internal/policies      which admission policies are valid, and what their evaluation needs
 //	internal/rbac          authorization by roles and bindings
 //	internal/serving       listener, certificates, credentials, authentication
 //	internal/tokens        the tokens of service accounts

@@ -24,6 +24,7 @@ import (
 func addDefaults(scheme *runtime.Scheme) error {
 	byType[admissionregistrationv1.MutatingWebhookConfiguration](scheme, defaultMutatingWebhooks)
 	byType[admissionregistrationv1.ValidatingWebhookConfiguration](scheme, defaultValidatingWebhooks)
+	addPolicyDefaults(scheme)
 	byType[authenticationv1.TokenRequest](scheme, func(o *authenticationv1.TokenRequest) {
 		point(&o.Spec.ExpirationSeconds, defaultTokenSeconds)
 	})

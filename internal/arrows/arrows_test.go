@@ -232,6 +232,13 @@ var rules = map[string]rule{
 		others: []string{"k8s.io/api/core/v1$", "k8s.io/apimachinery/pkg/", "k8s.io/client-go/"},
 		why:    "a controller is a client of the server that runs it",
 	},
+	"controlplane/internal/policies": {
+		others: []string{
+			"k8s.io/api/", "k8s.io/apimachinery/pkg/", "k8s.io/client-go/", "k8s.io/apiserver/pkg/admission", "k8s.io/apiserver/pkg/cel",
+			"k8s.io/apiserver/pkg/authentication/user$", "k8s.io/apiserver/pkg/authorization/authorizer$",
+		},
+		why: "which policies are valid depends on the plugins that evaluate them, and not on where policies are stored",
+	},
 	"controlplane/internal/rbac": {
 		others: []string{
 			"k8s.io/api/rbac/v1$", "k8s.io/apimachinery/pkg/", "k8s.io/client-go/", "k8s.io/component-helpers/auth/rbac/", "sigs.k8s.io/yaml", "golang.org/x/sync/errgroup",
