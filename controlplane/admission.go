@@ -22,16 +22,18 @@ import (
 
 	"github.com/keepwatch/keepwatch/controlplane/builtin"
 	"github.com/keepwatch/keepwatch/controlplane/internal/certificates"
+	"github.com/keepwatch/keepwatch/controlplane/internal/limitranges"
 	"github.com/keepwatch/keepwatch/controlplane/internal/policies"
 )
 
 // newAdmission returns the admission of every write of built-in and custom resources, in kube-apiserver's order: it refuses
-// objects in namespaces that don't exist or are terminating, and applies the policies and webhooks that are registered in the
+// objects in namespaces that don't exist or are terminating, and applies LimitRanges and the policies and webhooks that are registered in the
 // API. Before all of them it refuses invalid policies, approvals and signatures of certificates without the right to, and with
 // RBAC roles that grant more than their author has.
 func (c *chain) newAdmission(config *genericapiserver.Config) (admission.Interface, error) {
 	plugins := admission.NewPlugins()
 	lifecycle.Register(plugins)
+	limitranges.Register(plugins)
 	mutatingpolicy.Register(plugins)
 	mutating.Register(plugins)
 	validatingpolicy.Register(plugins)
@@ -47,7 +49,7 @@ func (c *chain) newAdmission(config *genericapiserver.Config) (admission.Interfa
 		webhookinitializer.NewPluginInitializer(webhookAuthentication(config.LoopbackClientConfig), webhook.NewDefaultServiceResolver()),
 		withoutPolicies(builtin.Reviews()),
 	}
-	order := []string{lifecycle.PluginName, mutatingpolicy.PluginName, mutating.PluginName, validatingpolicy.PluginName, validating.PluginName}
+	order := []string{lifecycle.PluginName, limitranges.PluginName, mutatingpolicy.PluginName, mutating.PluginName, validatingpolicy.PluginName, validating.PluginName}
 	registered, err := plugins.NewFromPlugins(order, noPluginConfig{}, initializers, nil)
 	if err != nil {
 		return nil, err

@@ -28,6 +28,7 @@ func addDefaults(scheme *runtime.Scheme) error {
 	byType[authenticationv1.TokenRequest](scheme, func(o *authenticationv1.TokenRequest) {
 		point(&o.Spec.ExpirationSeconds, defaultTokenSeconds)
 	})
+	byType[corev1.LimitRange](scheme, defaultLimitRange)
 	byType[corev1.Namespace](scheme, defaultNamespace)
 	byType[corev1.Pod](scheme, func(o *corev1.Pod) { defaultPod(o) })
 	byType[corev1.PodTemplate](scheme, func(o *corev1.PodTemplate) { defaultPodSpec(&o.Template.Spec) })

@@ -228,6 +228,13 @@ var rules = map[string]rule{
 		others: []string{"k8s.io/apimachinery/pkg/", "k8s.io/client-go/"},
 		why:    "a controller is a client of the server that runs it; where it reads is the server's choice",
 	},
+	"controlplane/internal/limitranges": {
+		others: []string{
+			"k8s.io/api/core/v1$", "k8s.io/apimachinery/pkg/", "k8s.io/client-go/", "k8s.io/apiserver/pkg/admission", "k8s.io/component-helpers/resource$",
+			"k8s.io/utils/lru",
+		},
+		why: "an admission plugin depends on what the API has, and not on the server around it",
+	},
 	"controlplane/internal/nsdefaults": {
 		others: []string{"k8s.io/api/core/v1$", "k8s.io/apimachinery/pkg/", "k8s.io/client-go/"},
 		why:    "a controller is a client of the server that runs it",
