@@ -46,7 +46,7 @@ func (c *chain) newAdmission(config *genericapiserver.Config) (admission.Interfa
 	initializers := admission.PluginInitializers{
 		initializer.New(client, parameters, c.informers, config.Authorization.Authorizer, utilfeature.DefaultFeatureGate,
 			config.EffectiveVersion, c.plugins.Done(), policies.NewMapper(c.client.Discovery())),
-		webhookinitializer.NewPluginInitializer(webhookAuthentication(config.LoopbackClientConfig), webhook.NewDefaultServiceResolver()),
+		webhookinitializer.NewPluginInitializer(webhookAuthentication(config.LoopbackClientConfig), serviceResolver{c.client}),
 		withoutPolicies(builtin.Reviews()),
 	}
 	order := []string{lifecycle.PluginName, limitranges.PluginName, mutatingpolicy.PluginName, mutating.PluginName, validatingpolicy.PluginName, validating.PluginName}
@@ -91,7 +91,7 @@ func (w withoutPolicies) Initialize(plugin admission.Interface) {
 }
 
 // webhookAuthentication returns the credentials for calls of webhooks, for admission and for
-// conversion: none. Since there is no cluster network, webhooks must be registered by URL.
+// conversion: none.
 func webhookAuthentication(own *rest.Config) webhook.AuthenticationInfoResolverWrapper {
 	return webhook.NewDefaultAuthenticationInfoResolverWrapper(nil, nil, own, noop.NewTracerProvider())
 }

@@ -18,7 +18,6 @@ import (
 	"k8s.io/apiserver/pkg/server/healthz"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/apiserver/pkg/util/notfoundhandler"
-	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
@@ -265,7 +264,7 @@ func (c *chain) newExtensions(config genericapiserver.Config, discovery mergedDi
 		ExtraConfig: apiserver.ExtraConfig{
 			CRDRESTOptionsGetter: customOptions{storage, c.readers.custom},
 			MasterCount:          1,
-			ServiceResolver:      webhook.NewDefaultServiceResolver(),
+			ServiceResolver:      serviceResolver{c.client},
 			AuthResolverWrapper:  webhookAuthentication(config.LoopbackClientConfig),
 		},
 	}

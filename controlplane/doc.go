@@ -55,6 +55,7 @@
 //	run.go                 runs the two API servers, and waits for their start and their end
 //	accounts.go            the objects on which tokens of service accounts depend
 //	admission.go           admission: namespace lifecycle, LimitRanges, policies, webhooks, roles
+//	serviceresolver.go     the addresses of webhooks that are registered by Service
 //	readers.go             finds the reader of a request, and puts readpath in front of the servers
 //	definitioninformers.go lets the start of the extension server be aborted
 //	recentencodings.go     encodes lists after a start that were requested before it
