@@ -46,8 +46,17 @@ func (a *Admission) Validate(ctx context.Context, attributes admission.Attribute
 	case *admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec:
 		errs = validateBinding(spec.PolicyName, spec.ParamRef, spec.MatchResources, at)
 		errs = append(errs, validateActions(spec.ValidationActions, at.Child("validationActions"))...)
+		if spec.PolicyName == "" {
+			errs = append(errs, field.Required(at.Child("policyName"), ""))
+		}
+		if len(spec.ValidationActions) == 0 {
+			errs = append(errs, field.Required(at.Child("validationActions"), ""))
+		}
 	case *admissionregistrationv1.MutatingAdmissionPolicyBindingSpec:
-		errs = validateBinding(spec.PolicyName, spec.ParamRef, spec.MatchResources, at)
+		if spec.PolicyName == "" {
+			errs = field.ErrorList{field.Required(at.Child("policyName"), "")}
+		}
+		errs = append(errs, validateBinding(spec.PolicyName, spec.ParamRef, spec.MatchResources, at)...)
 		errs = append(errs, validateMutatedOperations(spec.MatchResources, at.Child("matchResources", "resourceRules", "operations"))...)
 	}
 	if len(errs) == 0 {

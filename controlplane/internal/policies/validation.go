@@ -68,10 +68,10 @@ func validateMutatingPolicy(spec *admissionregistrationv1.MutatingAdmissionPolic
 	return append(errs, oneOf(spec.ReinvocationPolicy, reinvocationPolicies, at.Child("reinvocationPolicy"))...)
 }
 
+// validateBinding checks what both kinds of bindings have, except that the name of the policy is required: the errors of the
+// two kinds have it in different places.
 func validateBinding(policy string, ref *admissionregistrationv1.ParamRef, resources *admissionregistrationv1.MatchResources, at *field.Path) (errs field.ErrorList) {
-	if policy == "" {
-		errs = append(errs, field.Required(at.Child("policyName"), ""))
-	} else {
+	if policy != "" {
 		for _, message := range apivalidation.NameIsDNSSubdomain(policy, false) {
 			errs = append(errs, field.Invalid(at.Child("policyName"), policy, message))
 		}
@@ -310,9 +310,6 @@ func validateActions(given []admissionregistrationv1.ValidationAction, at *field
 	}
 	if slices.Contains(given, admissionregistrationv1.Deny) && slices.Contains(given, admissionregistrationv1.Warn) {
 		errs = append(errs, field.Invalid(at, given, "must not contain both Deny and Warn (repeating the same validation failure information in the API response and headers serves no purpose)"))
-	}
-	if len(given) == 0 {
-		errs = append(errs, field.Required(at, "at least one validation action is required"))
 	}
 	return errs
 }
