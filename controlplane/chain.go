@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"sync/atomic"
 
 	"k8s.io/apiextensions-apiserver/pkg/apiserver"
+	definitionlisters "k8s.io/apiextensions-apiserver/pkg/client/listers/apiextensions/v1"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
@@ -16,7 +18,6 @@ import (
 	"k8s.io/apiserver/pkg/server/healthz"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/apiserver/pkg/util/notfoundhandler"
-	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
@@ -26,6 +27,7 @@ import (
 	"github.com/keepwatch/keepwatch/controlplane/internal/certificates"
 	"github.com/keepwatch/keepwatch/controlplane/internal/garbage"
 	"github.com/keepwatch/keepwatch/controlplane/internal/nsdefaults"
+	"github.com/keepwatch/keepwatch/controlplane/internal/policies"
 	"github.com/keepwatch/keepwatch/controlplane/internal/rbac"
 	"github.com/keepwatch/keepwatch/controlplane/internal/serving"
 	"github.com/keepwatch/keepwatch/controlplane/internal/tokens"
@@ -60,6 +62,13 @@ type chain struct {
 	escalation  *rbac.Escalation
 	aggregator  *rbac.Aggregator // nil if the server is read-only, too
 	readers     *readers
+	// plugins is the context of the loops of admission plugins, which begin when they are built.
+	plugins     context.Context
+	stopPlugins context.CancelFunc
+	// policyChecker is nil without controllers.
+	policyChecker *policies.Checker
+	// definitionLister lists the definitions of extensions; nil until extensions is built.
+	definitionLister atomic.Pointer[definitionlisters.CustomResourceDefinitionLister]
 	// definitions are the informers of extensions.
 	definitions *definitionInformers
 	// startFailed receives an error that makes the rest of the start useless.
@@ -69,7 +78,7 @@ type chain struct {
 }
 
 // newChain builds the servers. It starts nothing.
-func newChain(listener *serving.Listener, credentials *serving.Credentials, issuer *tokens.Issuer, storage *backend, options Options) (*chain, error) {
+func newChain(listener *serving.Listener, credentials *serving.Credentials, issuer *tokens.Issuer, storage *backend, options Options) (_ *chain, err error) {
 	kinds, err := builtin.NewRegistry()
 	if err != nil {
 		return nil, err
@@ -78,6 +87,12 @@ func newChain(listener *serving.Listener, credentials *serving.Credentials, issu
 		options: options, listener: listener, credentials: credentials, issuer: issuer, accounts: &accountObjects{},
 		readers: newReaders(encodingsBudget), startFailed: make(chan error, 1),
 	}
+	c.plugins, c.stopPlugins = context.WithCancel(context.Background())
+	defer func() {
+		if err != nil {
+			c.stopPlugins()
+		}
+	}()
 	if c.client, err = kubernetes.NewForConfig(credentials.LoopbackConfig()); err != nil {
 		return nil, err
 	}
@@ -100,6 +115,9 @@ func newChain(listener *serving.Listener, credentials *serving.Credentials, issu
 		if c.signer, err = certificates.NewSigner(c.client, credentials.IssueClient); err != nil {
 			return nil, err
 		}
+		if c.policyChecker, err = policies.NewChecker(c.client, c.informers.Admissionregistration().V1().ValidatingAdmissionPolicies()); err != nil {
+			return nil, err
+		}
 		c.collector = garbage.New(c.client.Discovery(), meta)
 		storage.collector = c.collector
 	}
@@ -116,6 +134,8 @@ func newChain(listener *serving.Listener, credentials *serving.Credentials, issu
 	if c.extensions, err = c.newExtensions(*config, discovery, storage); err != nil {
 		return nil, err
 	}
+	definitions := c.extensions.Informers.Apiextensions().V1().CustomResourceDefinitions().Lister()
+	c.definitionLister.Store(&definitions)
 	completed := config.Complete(c.informers) // adds the authenticator of the server's own clients
 	identities := builtin.Identities{Authenticator: completed.Authentication.Authenticator, Issuer: issuer}
 	completed.Authentication.Authenticator = serving.MarkingAuthenticated(listener, serving.WithoutErrors(identities.Authenticator))
@@ -244,7 +264,7 @@ func (c *chain) newExtensions(config genericapiserver.Config, discovery mergedDi
 		ExtraConfig: apiserver.ExtraConfig{
 			CRDRESTOptionsGetter: customOptions{storage, c.readers.custom},
 			MasterCount:          1,
-			ServiceResolver:      webhook.NewDefaultServiceResolver(),
+			ServiceResolver:      serviceResolver{c.client},
 			AuthResolverWrapper:  webhookAuthentication(config.LoopbackClientConfig),
 		},
 	}

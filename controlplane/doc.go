@@ -54,7 +54,8 @@
 //	chain.go               builds the two API servers
 //	run.go                 runs the two API servers, and waits for their start and their end
 //	accounts.go            the objects on which tokens of service accounts depend
-//	admission.go           admission: namespace lifecycle, webhooks, roles
+//	admission.go           admission: namespace lifecycle, LimitRanges, policies, webhooks, roles
+//	serviceresolver.go     the addresses of webhooks that are registered by Service
 //	readers.go             finds the reader of a request, and puts readpath in front of the servers
 //	definitioninformers.go lets the start of the extension server be aborted
 //	recentencodings.go     encodes lists after a start that were requested before it
@@ -80,7 +81,9 @@
 //	internal/datadir       the data folder
 //	internal/embeddedetcd  the embedded etcd: checks of its data, start, space
 //	internal/garbage       deletes the dependents of deleted owners
+//	internal/limitranges   defaults and bounds of resources by LimitRanges
 //	internal/nsdefaults    the service account and the config map that every namespace has
+//	internal/policies      which admission policies are valid, and what their evaluation needs
 //	internal/rbac          authorization by roles and bindings
 //	internal/serving       listener, certificates, credentials, authentication
 //	internal/tokens        the tokens of service accounts
@@ -91,6 +94,6 @@
 // creates the default objects of namespaces, deletes the dependents of deleted owners and signs approved certificates for clients; without them, a deletion with
 // propagation Foreground or Orphan deletes at once, since no garbage collector would complete it. In any case the server
 // deletes the contents of deleted namespaces, the custom resources of deleted definitions, and events, which expire after
-// an hour. Quotas and limits are stored and not enforced, and RBAC only with Options.Authorization. Package builtin
+// an hour. Quotas are stored and not enforced, and RBAC only with Options.Authorization. Package builtin
 // describes which checks the built-in kinds have.
 package controlplane

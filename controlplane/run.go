@@ -42,6 +42,7 @@ func (c *chain) run(ctx context.Context, ready func() error) error {
 	if c.defaults != nil {
 		loops.Go(func() { c.defaults.Run(serving) })
 		loops.Go(func() { c.signer.Run(serving) })
+		loops.Go(func() { c.policyChecker.Run(serving) })
 		loops.Go(func() { c.runCollector(serving) })
 	}
 	if c.aggregator != nil {
@@ -56,6 +57,7 @@ func (c *chain) run(ctx context.Context, ready func() error) error {
 	c.abortStart(served)
 	stop()
 	err = errors.Join(err, c.drain(served))
+	c.stopPlugins() // it also ends the informers of parameters
 	c.informers.Shutdown()
 	if c.policy != nil {
 		c.policy.Close()

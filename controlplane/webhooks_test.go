@@ -3,8 +3,11 @@ package controlplane_test
 import (
 	"encoding/json"
 	"encoding/pem"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -98,4 +101,48 @@ func TestAdmissionWebhooks(t *testing.T) {
 	if _, err := c.dynamic.Resource(gvr).Namespace(ns).Create(ctx, custom, metav1.CreateOptions{}); err == nil {
 		t.Error("the bad custom resource is accepted")
 	}
+}
+
+// A webhook that is registered by Service is called at the service's external name. Without an address, the error says
+// what to do.
+func TestWebhookByService(t *testing.T) {
+	c := connect(t, shared.RESTConfig())
+	ns := newNamespace(t, c)
+	ctx := t.Context()
+	byURL := webhook(t, func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+		return &admissionv1.AdmissionResponse{Result: &metav1.Status{Message: "called"}}
+	})
+	address := must(url.Parse(*byURL.URL))(t)
+	port := must(strconv.ParseInt(address.Port(), 10, 32))(t)
+	service := must(c.typed.CoreV1().Services(ns).Create(ctx, &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "hook"},
+		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: int32(port)}}},
+	}, metav1.CreateOptions{}))(t)
+	none, servicePort := admissionregistrationv1.SideEffectClassNone, int32(port)
+	must(c.typed.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: ns},
+		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+			Name: "hook.example.com", SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
+			ClientConfig: admissionregistrationv1.WebhookClientConfig{
+				Service: &admissionregistrationv1.ServiceReference{Namespace: ns, Name: "hook", Port: &servicePort}, CABundle: byURL.CABundle,
+			},
+			Rules: []admissionregistrationv1.RuleWithOperations{{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+			}},
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: ns}},
+		}},
+	}, metav1.CreateOptions{}))(t)
+	answered := func(want string) {
+		t.Helper()
+		eventually(t, "the answer is "+want, func() (bool, string) {
+			_, err := c.typed.CoreV1().ConfigMaps(ns).Create(ctx, configMapOf("a", nil), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			return err != nil && strings.Contains(err.Error(), want), fmt.Sprint(err)
+		})
+	}
+	answered("the service " + ns + "/hook has no cluster IP, since this server has no cluster network: register the webhook by URL")
+	service.Spec.Type, service.Spec.ExternalName = corev1.ServiceTypeExternalName, address.Hostname()
+	must(c.typed.CoreV1().Services(ns).Update(ctx, service, metav1.UpdateOptions{}))(t)
+	// The certificate is not for hook.NAMESPACE.svc, so that the call ends after the connection.
+	answered("certificate is valid for")
 }

@@ -24,9 +24,11 @@ import (
 func addDefaults(scheme *runtime.Scheme) error {
 	byType[admissionregistrationv1.MutatingWebhookConfiguration](scheme, defaultMutatingWebhooks)
 	byType[admissionregistrationv1.ValidatingWebhookConfiguration](scheme, defaultValidatingWebhooks)
+	addPolicyDefaults(scheme)
 	byType[authenticationv1.TokenRequest](scheme, func(o *authenticationv1.TokenRequest) {
 		point(&o.Spec.ExpirationSeconds, defaultTokenSeconds)
 	})
+	byType[corev1.LimitRange](scheme, defaultLimitRange)
 	byType[corev1.Namespace](scheme, defaultNamespace)
 	byType[corev1.Pod](scheme, func(o *corev1.Pod) { defaultPod(o) })
 	byType[corev1.PodTemplate](scheme, func(o *corev1.PodTemplate) { defaultPodSpec(&o.Template.Spec) })

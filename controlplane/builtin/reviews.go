@@ -45,6 +45,15 @@ var reviews = []review{
 	{authorizationv1.SchemeGroupVersion, "selfsubjectrulesreviews", &authorizationv1.SelfSubjectRulesReview{}, false, answerSelfRules},
 }
 
+// Reviews returns the resources of reviews, which store nothing.
+func Reviews() []schema.GroupResource {
+	resources := []schema.GroupResource{{Group: authenticationv1.GroupName, Resource: "tokenreviews"}}
+	for _, question := range reviews {
+		resources = append(resources, schema.GroupResource{Group: question.gv.Group, Resource: question.resource})
+	}
+	return resources
+}
+
 func answerSelf(_ context.Context, _ Authorizer, requester user.Info, question runtime.Object) error {
 	q := question.(*authenticationv1.SelfSubjectReview)
 	q.ObjectMeta = metav1.ObjectMeta{CreationTimestamp: metav1.Now()}

@@ -3,6 +3,7 @@ package builtin
 import (
 	"fmt"
 	"maps"
+	"slices"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -102,6 +103,25 @@ func Groups() []string {
 		add(question.gv.Group)
 	}
 	return order
+}
+
+// Versions returns the versions of all groups, without repetition.
+func Versions() []schema.GroupVersion {
+	var versions []schema.GroupVersion
+	add := func(gv schema.GroupVersion) {
+		if !slices.Contains(versions, gv) {
+			versions = append(versions, gv)
+		}
+	}
+	for _, k := range table {
+		for _, gv := range k.served() {
+			add(gv)
+		}
+	}
+	for _, question := range reviews {
+		add(question.gv)
+	}
+	return versions
 }
 
 // resourceREST is a kind's main resource.

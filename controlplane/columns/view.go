@@ -16,7 +16,7 @@ type view struct {
 }
 
 // views has every resource with columns of its own.
-var views = join(appsViews, autoscalingViews, batchViews, certificatesViews, coordinationViews, coreViews, discoveryViews,
+var views = join(admissionViews, appsViews, autoscalingViews, batchViews, certificatesViews, coordinationViews, coreViews, discoveryViews,
 	networkingViews, nodeViews, policyViews, rbacViews, schedulingViews, storageViews)
 
 func join(groups ...map[schema.GroupResource]view) map[schema.GroupResource]view {

@@ -228,9 +228,23 @@ var rules = map[string]rule{
 		others: []string{"k8s.io/apimachinery/pkg/", "k8s.io/client-go/"},
 		why:    "a controller is a client of the server that runs it; where it reads is the server's choice",
 	},
+	"controlplane/internal/limitranges": {
+		others: []string{
+			"k8s.io/api/core/v1$", "k8s.io/apimachinery/pkg/", "k8s.io/client-go/", "k8s.io/apiserver/pkg/admission", "k8s.io/component-helpers/resource$",
+			"k8s.io/utils/lru",
+		},
+		why: "an admission plugin depends on what the API has, and not on the server around it",
+	},
 	"controlplane/internal/nsdefaults": {
 		others: []string{"k8s.io/api/core/v1$", "k8s.io/apimachinery/pkg/", "k8s.io/client-go/"},
 		why:    "a controller is a client of the server that runs it",
+	},
+	"controlplane/internal/policies": {
+		others: []string{
+			"k8s.io/api/", "k8s.io/apimachinery/pkg/", "k8s.io/client-go/", "k8s.io/apiserver/pkg/admission", "k8s.io/apiserver/pkg/cel",
+			"k8s.io/apiserver/pkg/authentication/user$", "k8s.io/apiserver/pkg/authorization/authorizer$",
+		},
+		why: "which policies are valid depends on the plugins that evaluate them, and not on where policies are stored",
 	},
 	"controlplane/internal/rbac": {
 		others: []string{
