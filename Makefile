@@ -137,11 +137,12 @@ test-real: peers
 	  grep -v -e '/apiserver$$' -e '/conformance$$' -e '/controlplane$$' -e '/differential$$')
 	cd test && go test -vet=off -p 3 -timeout 20m ./real/conformance ./real/controlplane ./real/differential ./deploy
 
-# RBAC, evictions, garbage collection, tokens, certificates, policies and LimitRanges of a test server beside those of Kubernetes, at their full
+# RBAC, validation, evictions, garbage collection, tokens, certificates, policies and LimitRanges of a test server beside those of Kubernetes, at their full
 # size. test-real runs a small one.
 rights: peers
 	cd test && go test ./real/rights -count 1 -timeout 2h -v -args -rights.decisions 50000 -rights.seed $(SEED)
 	cd test && go test ./real/evictions -count 1 -timeout 2h -v -args -evictions.steps 10000 -evictions.seed $(SEED)
+	cd test && go test ./real/validation -count 1 -timeout 2h -v -args -validation.steps 10000 -validation.seed $(SEED)
 	cd test && go test ./real/garbage -count 1 -timeout 2h -v -args -garbage.steps 1000 -garbage.seed $(SEED)
 	cd test && go test ./real/policies -count 1 -timeout 2h -v -args -policies.steps 10000 -policies.seed $(SEED)
 	cd test && go test ./real/credentials -count 1 -timeout 2h -v -args -credentials.steps 10000 -credentials.seed $(SEED)

@@ -43,7 +43,7 @@ func TestKeysAndValuesAreKubernetes(t *testing.T) {
 	gvr := newCRD(t, c, "layouts")
 	meta := metav1.ObjectMeta{Name: "x"}
 	must(c.typed.CoreV1().Pods(ns).Create(ctx, testPod("x"), metav1.CreateOptions{}))(t)
-	must(c.typed.CoreV1().Services(ns).Create(ctx, &corev1.Service{ObjectMeta: meta}, metav1.CreateOptions{}))(t)
+	must(c.typed.CoreV1().Services(ns).Create(ctx, &corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}, metav1.CreateOptions{}))(t)
 	//lint:ignore SA1019 deprecated, and served as long as real servers do
 	must(c.typed.CoreV1().Endpoints(ns).Create(ctx, &corev1.Endpoints{ObjectMeta: meta}, metav1.CreateOptions{}))(t)
 	must(c.typed.CoreV1().Events(ns).Create(ctx, &corev1.Event{ObjectMeta: meta}, metav1.CreateOptions{}))(t)

@@ -113,6 +113,10 @@ var required = map[string]map[string]any{
 	"PriorityClass": {"value": int64(10)},
 	"RuntimeClass":  {"handler": "runc"},
 	"StorageClass":  {"provisioner": "example.com/none"},
+	"Service":       {"spec": map[string]any{"ports": []any{map[string]any{"port": int64(80)}}}},
+
+	"RoleBinding":        {"roleRef": map[string]any{"kind": "Role", "name": "a"}},
+	"ClusterRoleBinding": {"roleRef": map[string]any{"kind": "ClusterRole", "name": "a"}},
 }
 
 func TestEveryKindIsStored(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -104,4 +105,28 @@ func TestServerSideApply(t *testing.T) {
 func apply(t *testing.T, resource dynamic.ResourceInterface, object map[string]any, manager string, force bool) *unstructured.Unstructured {
 	t.Helper()
 	return must(resource.Apply(t.Context(), "x", &unstructured.Unstructured{Object: object}, metav1.ApplyOptions{FieldManager: manager, Force: force}))(t)
+}
+
+// Applying a StatefulSet whose claim templates leave out defaults again writes nothing, also when managedFields has
+// an older time. The list of templates is atomic: the second apply replaces it with one without the defaults.
+func TestApplyAgainWithoutDefaults(t *testing.T) {
+	c := connect(t, shared.RESTConfig())
+	sets := c.dynamic.Resource(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "statefulsets"}).Namespace(newNamespace(t, c))
+	const set = `{"apiVersion":"apps/v1","kind":"StatefulSet","metadata":{"name":"x"},"spec":{"serviceName":"x",` + selected + `,
+		"volumeClaimTemplates":[{"metadata":{"name":"v"},"spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}}}}]}}`
+	object := map[string]any{}
+	decodeJSON(t, []byte(set), &object)
+	created := apply(t, sets, object, "alice", false)
+	entries := created.GetManagedFields()
+	entries[0].Time = &metav1.Time{Time: entries[0].Time.Add(-time.Hour)}
+	created.SetManagedFields(entries)
+	created.SetLabels(map[string]string{"a": "b"}) // a change of times alone is not written
+	older := must(sets.Update(t.Context(), created, metav1.UpdateOptions{FieldManager: "bob"}))(t)
+	if at := older.GetManagedFields()[0].Time; !at.Equal(entries[0].Time) {
+		t.Fatalf("the update wrote the time %v instead of %v", at, entries[0].Time)
+	}
+	again := apply(t, sets, object, "alice", false)
+	if again.GetResourceVersion() != older.GetResourceVersion() {
+		t.Errorf("version %s was written at %v after %s", again.GetResourceVersion(), again.GetManagedFields()[0].Time, older.GetResourceVersion())
+	}
 }

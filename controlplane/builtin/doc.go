@@ -8,8 +8,8 @@
 // Reviews, which answer questions about users and their rights, are not in the table: they are not
 // stored.
 //
-// Differences from kube-apiserver: only the structure of a spec is checked, and not its values (no
-// validation except of names, metadata and, in updates, the fields in immutable.go); only the defaults
+// Differences from kube-apiserver: only the structure of most specs is checked, and not their values (no
+// validation except of names, metadata, the kinds in validate*.go and, in updates, the fields in immutable.go); only the defaults
 // in defaults*.go are set; no cluster IPs or node ports are allocated; pods are deleted at once, since
 // no kubelet would confirm their deletion.
 //
@@ -17,6 +17,7 @@
 //	scheme.go       Go types, codecs, conversions    storage.go      REST storages of the kinds
 //	strategy.go     rules of creates and updates     prepare.go      fields of new objects
 //	immutable.go    fields that updates must keep    fields.go       selectable fields
+//	validate.go     values that are refused          validate_*.go   the rules by kind
 //	status.go       the subresource status           scale.go        the subresource scale
 //	namespace.go    deletion in two steps            reviews.go      reviews of rights
 //	tokens.go       serviceaccounts/token            tokenreviews.go reviews of tokens

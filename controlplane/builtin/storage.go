@@ -1,6 +1,7 @@
 package builtin
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/generic"
@@ -155,6 +157,7 @@ func (r *Registry) restStorage(k *kind, getter generic.RESTOptionsGetter) (*gene
 		ResetFieldsStrategy:       rules,
 		ReturnDeletedObject:       k.returnsDeleted,
 		TableConvertor:            columns.For(k.groupResource()),
+		BeginUpdate:               clearKinds,
 	}
 	if k.ttl != 0 {
 		store.TTLFunc = func(runtime.Object, uint64, bool) (uint64, error) { return k.ttl, nil }
@@ -181,6 +184,16 @@ func (r *Registry) restStorage(k *kind, getter generic.RESTOptionsGetter) (*gene
 		served[k.resource+"/scale"] = &scaleREST{k, store}
 	}
 	return store, served, nil
+}
+
+// clearKinds clears apiVersion and kind of both objects of an update. Server-side apply sets them in the old object,
+// which has the type of the served version already. With them, the object would differ from an equal new one, and
+// applying it again would write the time in managedFields.
+func clearKinds(_ context.Context, obj, old runtime.Object, _ *metav1.UpdateOptions) (genericregistry.FinishFunc, error) {
+	for _, o := range []runtime.Object{obj, old} {
+		o.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+	}
+	return func(context.Context, bool) {}, nil
 }
 
 func storesOf(resources []Served) map[schema.GroupResource]*genericregistry.Store {

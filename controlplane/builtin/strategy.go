@@ -19,7 +19,7 @@ import (
 )
 
 // strategy has the rules of one kind for creates, updates and deletes of whole objects. It checks
-// names, metadata and, in updates, immutable fields. It does not validate the values of a spec.
+// names, metadata, the values of some kinds (validate.go) and, in updates, immutable fields.
 type strategy struct {
 	*kind
 	runtime.ObjectTyper
@@ -96,7 +96,7 @@ func withoutMeta(obj runtime.Object) any {
 	return bare.Interface()
 }
 
-// Validate checks the metadata by the kind's naming rule.
+// Validate checks the metadata by the kind's naming rule, and the values.
 func (s strategy) Validate(_ context.Context, obj runtime.Object) field.ErrorList {
 	name := s.name
 	if name == nil {
@@ -110,7 +110,7 @@ func (s strategy) Validate(_ context.Context, obj runtime.Object) field.ErrorLis
 				"name is neither a standard finalizer name nor is it fully qualified"))
 		}
 	}
-	return errs
+	return append(errs, validateValues(obj)...)
 }
 
 // pathSegment accepts every name that a URL path segment can contain: the names of RBAC kinds.
@@ -124,9 +124,9 @@ func pathSegment(name string, prefix bool) []string {
 // plainFinalizers are those without a domain in their name.
 var plainFinalizers = []string{string(corev1.FinalizerKubernetes), metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents}
 
-// ValidateUpdate checks the kind's immutable fields; the library checks the metadata.
+// ValidateUpdate checks the kind's immutable fields and the values; the library checks the metadata.
 func (s strategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
-	return s.immutable(obj, old)
+	return append(s.immutable(obj, old), validateChangedValues(obj, old)...)
 }
 
 // GetResetFields returns status, which managers of the main resource do not own.

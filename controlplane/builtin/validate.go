@@ -1,0 +1,75 @@
+package builtin
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// validateValues returns an error for each value of an object that kube-apiserver refuses, with its messages. A value
+// that kube-apiserver accepts is accepted; not every value that it refuses is refused.
+func validateValues(obj runtime.Object) field.ErrorList {
+	switch o := obj.(type) {
+	case *corev1.ConfigMap:
+		return validateConfigMap(o)
+	case *corev1.Secret:
+		return validateSecret(o)
+	case *corev1.Service:
+		return validateService(o)
+	case *policyv1.PodDisruptionBudget:
+		return validateDisruptionBudget(o)
+	case *rbacv1.Role:
+		return validateRole(o)
+	case *rbacv1.ClusterRole:
+		return validateClusterRole(o)
+	case *rbacv1.RoleBinding:
+		return validateRoleBinding(o)
+	case *rbacv1.ClusterRoleBinding:
+		return validateClusterRoleBinding(o)
+	}
+	return nil
+}
+
+// validateChangedValues is validateValues for an update. An object whose stored values an earlier version accepted
+// stays changeable: its finalizers must be removable.
+func validateChangedValues(obj, old runtime.Object) field.ErrorList {
+	if s, ok := obj.(*corev1.Service); ok && s.Spec.ClusterIP == "" { // kube-apiserver keeps the old one
+		kept := *s
+		kept.Spec.ClusterIP = old.(*corev1.Service).Spec.ClusterIP
+		obj = &kept
+	}
+	errs := validateValues(obj)
+	if len(errs) > 0 && len(validateValues(old)) > 0 {
+		return nil
+	}
+	return errs
+}
+
+// invalids returns an error for each message about a value.
+func invalids(at *field.Path, value any, messages []string) (errs field.ErrorList) {
+	for _, message := range messages {
+		errs = append(errs, field.Invalid(at, value, message))
+	}
+	return errs
+}
+
+// oneOf returns an error if a value is not supported.
+func oneOf[T ~string](at *field.Path, value T, supported ...T) field.ErrorList {
+	for _, s := range supported {
+		if value == s {
+			return nil
+		}
+	}
+	return field.ErrorList{field.NotSupported(at, value, supported)}
+}
+
+func portNumberOrName(at *field.Path, port intstr.IntOrString) field.ErrorList {
+	if port.Type == intstr.String {
+		return invalids(at, port.StrVal, validation.IsValidPortName(port.StrVal))
+	}
+	return invalids(at, port.IntValue(), validation.IsValidPortNum(port.IntValue()))
+}
