@@ -28,6 +28,7 @@ const (
 	reasonEncoding    reason = "encoding"    // caches do not have it
 	reasonSmall       reason = "small"       // the server answers a consistent read of a small collection as fast
 	reasonRevision    reason = "revision"    // the cache does not reach back to it
+	reasonUnanswered  reason = "unanswered"  // the server does not answer, and the read must have its newest state
 	reasonReadPath    reason = "read-path"   // the server answers it more exactly: an unusual selector, an error
 )
 
@@ -59,6 +60,8 @@ func (p *Proxy) forward(w http.ResponseWriter, q *http.Request, info *request.Re
 	p.forwardings.total.WithLabelValues(of.Group, of.Version, of.Resource, string(why)).Inc()
 	send := p.forwarder.ServeHTTP
 	switch {
+	case why.readable() && !p.probe.silentSince().IsZero(): // it would wait for nothing
+		send = func(w http.ResponseWriter, q *http.Request) { p.forwarder.Error(w, q, errSilent) }
 	case certifiedUser(q.Context()) != nil:
 		send = p.impersonator.forward
 	case p.own.sent(q):
@@ -69,6 +72,15 @@ func (p *Proxy) forward(w http.ResponseWriter, q *http.Request, info *request.Re
 		scope = apimetrics.CleanScope(info)
 	}
 	apimetrics.InstrumentHandlerFunc(strings.ToUpper(verb), of.Group, of.Version, of.Resource, "", scope, apimetrics.APIServerComponent, false, "", send)(w, q)
+}
+
+// readable reports whether a request that is forwarded for this reason is a read that a cache could answer.
+func (r reason) readable() bool {
+	switch r {
+	case reasonRequest, reasonSelection, reasonCredentials, reasonTimeout:
+		return false
+	}
+	return true
 }
 
 // why has the reason to forward a request, which lookup finds and delegated uses.
