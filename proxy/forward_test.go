@@ -37,7 +37,7 @@ func TestUpgradesHaveTheirOwnConnection(t *testing.T) {
 	}
 	as := rest.CopyConfig(config)
 	as.Impersonate.UserName = "viewer"
-	own, err := newOwnIdentity("secret", as, nil)
+	own, err := newOwnIdentity("secret", as, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

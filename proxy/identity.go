@@ -31,8 +31,8 @@ const (
 )
 
 // newAuthenticator returns an authenticator of bearer tokens, which the server reviews.
-func newAuthenticator(client authenticationclient.AuthenticationV1Interface) authenticator.Request {
-	remembered := rememberedTokens{client, cache.NewLRUExpireCache(maxReviews)}
+func newAuthenticator(client authenticationclient.AuthenticationV1Interface, server *probe) authenticator.Request {
+	remembered := rememberedTokens{client, server, cache.NewLRUExpireCache(maxReviews)}
 	return bearertoken.New(tokencache.New(remembered, false, tokenKnownFor, tokenKnownFor))
 }
 
@@ -43,6 +43,7 @@ var reviewRetries = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, St
 // give its reason as the status' error, which k8s.io/apiserver's own webhook authenticator does not distinguish from an outage.
 type rememberedTokens struct {
 	reviews authenticationclient.AuthenticationV1Interface
+	probe   *probe
 	last    *cache.LRUExpireCache // *authenticator.Response by the token's digest
 }
 
@@ -66,10 +67,13 @@ func (r rememberedTokens) AuthenticateToken(ctx context.Context, token string) (
 
 // review asks the server who the bearer of a token is.
 func (r rememberedTokens) review(ctx context.Context, token string) (authenticationv1.TokenReviewStatus, error) {
-	ctx, cancel := context.WithTimeout(ctx, reviewFor)
+	ctx, cancel, err := r.probe.reviewing(ctx)
+	if err != nil {
+		return authenticationv1.TokenReviewStatus{}, err
+	}
 	defer cancel()
 	var answer *authenticationv1.TokenReview
-	err := webhook.WithExponentialBackoff(ctx, reviewRetries, func() (err error) {
+	err = webhook.WithExponentialBackoff(ctx, reviewRetries, func() (err error) {
 		asked := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
 		answer, err = r.reviews.TokenReviews().Create(ctx, asked, metav1.CreateOptions{})
 		return err

@@ -48,7 +48,7 @@ func TestRememberedTokens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tokens := rememberedTokens{client, cache.NewLRUExpireCache(maxReviews)}
+	tokens := rememberedTokens{client, nil, cache.NewLRUExpireCache(maxReviews)}
 	expect := func(want, wantErr bool) {
 		t.Helper()
 		response, ok, err := tokens.AuthenticateToken(t.Context(), "token")
@@ -75,7 +75,7 @@ func TestOwnTokenImpersonates(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { forwarded.Add(1) }))
 	defer server.Close()
 	for _, as := range []string{"", "viewer"} {
-		own, err := newOwnIdentity("secret", &rest.Config{Host: server.URL, Impersonate: rest.ImpersonationConfig{UserName: as}}, nil)
+		own, err := newOwnIdentity("secret", &rest.Config{Host: server.URL, Impersonate: rest.ImpersonationConfig{UserName: as}}, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

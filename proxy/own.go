@@ -25,6 +25,7 @@ type ownIdentity struct {
 	authorization string // the header
 	forwarder     *forwarder
 	reviews       authenticationclient.AuthenticationV1Interface
+	probe         *probe
 	impersonates  bool // the proxy acts as another user
 
 	asking sync.Mutex // while the server is asked
@@ -38,10 +39,10 @@ type ownReview struct {
 	failed   time.Time // when the last review failed
 }
 
-func newOwnIdentity(token string, server *rest.Config, reviews authenticationclient.AuthenticationV1Interface) (*ownIdentity, error) {
+func newOwnIdentity(token string, server *rest.Config, reviews authenticationclient.AuthenticationV1Interface, probe *probe) (*ownIdentity, error) {
 	forwarder, err := newForwarder(server)
 	o := &ownIdentity{
-		authorization: "Bearer " + token, forwarder: forwarder, reviews: reviews, impersonates: server.Impersonate.UserName != "",
+		authorization: "Bearer " + token, forwarder: forwarder, reviews: reviews, probe: probe, impersonates: server.Impersonate.UserName != "",
 	}
 	o.last.Store(&ownReview{})
 	return o, err
@@ -66,6 +67,10 @@ func (o *ownIdentity) forward(w http.ResponseWriter, q *http.Request) {
 
 // user returns who the proxy is for the server. While the server does not answer, one caller waits for it.
 func (o *ownIdentity) user(ctx context.Context) (user.Info, bool) {
+	if !o.probe.silentSince().IsZero() {
+		last := o.last.Load()
+		return last.known, time.Since(last.reviewed) < outageFor
+	}
 	if !o.asking.TryLock() {
 		if last := o.last.Load(); last.failed.After(last.reviewed) {
 			return last.known, time.Since(last.reviewed) < outageFor
@@ -80,9 +85,7 @@ func (o *ownIdentity) user(ctx context.Context) (user.Info, bool) {
 	if time.Since(last.failed) < failureKnownFor {
 		return last.known, time.Since(last.reviewed) < outageFor
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reviewFor) // others wait for it, too
-	defer cancel()
-	review, err := o.reviews.SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	review, err := o.review(ctx)
 	if err != nil {
 		klog.V(2).InfoS("The server does not review the proxy's own identity", "err", err)
 		last.failed = time.Now()
@@ -92,4 +95,14 @@ func (o *ownIdentity) user(ctx context.Context) (user.Info, bool) {
 	last = ownReview{known: reviewedUser(review.Status.UserInfo), reviewed: time.Now()}
 	o.last.Store(&last)
 	return last.known, true
+}
+
+// review asks the server who the proxy is. Others wait for the answer, too.
+func (o *ownIdentity) review(ctx context.Context) (*authenticationv1.SelfSubjectReview, error) {
+	ctx, cancel, err := o.probe.reviewing(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
+	return o.reviews.SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 }

@@ -33,6 +33,7 @@ const (
 // after a change that is so for all open watches of a user. It is safe for concurrent use.
 type permissions struct {
 	reviews authorizationclient.AuthorizationV1Interface
+	probe   *probe
 
 	mu       sync.Mutex
 	observed bool // changes of roles and bindings are seen
@@ -47,8 +48,8 @@ type permissions struct {
 	asking   singleflight.Group    // by renewal and review
 }
 
-func newPermissions(reviews authorizationclient.AuthorizationV1Interface) (*permissions, error) {
-	p := &permissions{reviews: reviews, changed: make(chan struct{}), last: cache.NewLRUExpireCache(maxReviews)}
+func newPermissions(reviews authorizationclient.AuthorizationV1Interface, server *probe) (*permissions, error) {
+	p := &permissions{reviews: reviews, probe: server, changed: make(chan struct{}), last: cache.NewLRUExpireCache(maxReviews)}
 	var err error
 	p.current, err = p.remembering(unobservedFor)
 	return p, err
@@ -70,7 +71,10 @@ func (p *permissions) allowed(ctx context.Context, attributes authorizer.Attribu
 	asked := review{p.changes, describe(attributes)}
 	p.mu.Unlock()
 	answer, err, _ := p.asking.Do(fmt.Sprintf("%d %x", renewal, asked.about), func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reviewFor) // it is not this caller's alone
+		ctx, cancel, err := p.probe.reviewing(ctx)
+		if err != nil {
+			return false, err
+		}
 		defer cancel()
 		decision, _, err := current.Authorize(ctx, attributes)
 		return decision == authorizer.DecisionAllow, err

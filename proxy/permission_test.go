@@ -49,7 +49,7 @@ func newJudge(t *testing.T) (*judge, *permissions) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := newPermissions(client)
+	p, err := newPermissions(client, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -76,6 +76,7 @@ type Proxy struct {
 	infos        *request.RequestInfoFactory
 	authenticate authenticator.Request
 	permissions  *permissions
+	probe        *probe
 	roles        *roles
 	caches       *caches
 	cached       Selection
@@ -108,16 +109,17 @@ func New(config Config) (*Proxy, error) {
 		cached: config.Cached, small: config.SmallCollection, forwardings: newForwardings(config.Registry),
 		clients: clients{all: map[string]*clientUse{}}, registry: config.Registry,
 	}
+	p.probe = newProbe(client.Discovery().RESTClient())
 	if p.forwarder, err = newForwarder(rest.AnonymousClientConfig(server)); err != nil {
 		return nil, err
 	}
 	if config.OwnToken != "" {
-		if p.own, err = newOwnIdentity(config.OwnToken, server, client.AuthenticationV1()); err != nil {
+		if p.own, err = newOwnIdentity(config.OwnToken, server, client.AuthenticationV1(), p.probe); err != nil {
 			return nil, err
 		}
 	}
-	p.authenticate = newAuthenticator(client.AuthenticationV1())
-	if p.permissions, err = newPermissions(client.AuthorizationV1()); err != nil {
+	p.authenticate = newAuthenticator(client.AuthenticationV1(), p.probe)
+	if p.permissions, err = newPermissions(client.AuthorizationV1(), p.probe); err != nil {
 		return nil, err
 	}
 	if config.Impersonate {
@@ -169,6 +171,7 @@ func (p *Proxy) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	running.Go(func() { p.caches.run(ctx) })
 	running.Go(func() { p.roles.run(ctx) })
+	running.Go(func() { p.probe.run(ctx) })
 	running.Go(func() { p.caches.limitMemory(ctx) })
 	if p.certificates != nil {
 		running.Go(func() { p.certificates.run(ctx) })
@@ -332,7 +335,11 @@ func (p *Proxy) lookup(q *http.Request, info *request.RequestInfo) *readpath.Rea
 		setWhy(q, reasonRevision)
 		return nil
 	}
-	if since := f.source.failingSince(); !since.IsZero() {
+	since := f.source.failingSince()
+	if since.IsZero() {
+		since = p.probe.silentSince()
+	}
+	if !since.IsZero() {
 		warning.AddWarning(q.Context(), "keepwatch", fmt.Sprintf("the API server has not answered for %d s: this is its last known state", int(time.Since(since).Seconds())))
 	}
 	return f.reader

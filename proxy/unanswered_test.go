@@ -27,18 +27,20 @@ type pipedJudge struct {
 // client returns a client of the judge.
 func (p *pipedJudge) client(t *testing.T) kubernetes.Interface {
 	t.Helper()
+	reviews, err := kubernetes.NewForConfig(p.config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reviews
+}
+
+func (p *pipedJudge) config() *rest.Config {
 	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) {
 		client, server := net.Pipe()
 		go p.serve(server)
 		return client, nil
 	}}
-	reviews, err := kubernetes.NewForConfig(&rest.Config{
-		Host: "http://judge", Transport: transport, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return reviews
+	return &rest.Config{Host: "http://judge", Transport: transport, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
 }
 
 func (p *pipedJudge) serve(c net.Conn) {
@@ -52,6 +54,13 @@ func (p *pipedJudge) serve(c net.Conn) {
 		return
 	}
 	w := httptest.NewRecorder()
+	if q.URL.Path == "/livez/ping" {
+		if p.fails.Load() {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+		_ = w.Result().Write(c)
+		return
+	}
 	p.ServeHTTP(w, q)
 	_ = w.Result().Write(c)
 }
@@ -63,7 +72,7 @@ func TestUnansweredReviewOfTheProxy(t *testing.T) {
 		server := &pipedJudge{}
 		server.allows.Store(true)
 		reviews := server.client(t)
-		own, err := newOwnIdentity("secret", &rest.Config{Host: "http://judge"}, reviews.AuthenticationV1())
+		own, err := newOwnIdentity("secret", &rest.Config{Host: "http://judge"}, reviews.AuthenticationV1(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -96,7 +105,7 @@ func TestGuardsArePaced(t *testing.T) {
 		server := &pipedJudge{}
 		server.allows.Store(true)
 		reviews := server.client(t)
-		p, err := newPermissions(reviews.AuthorizationV1())
+		p, err := newPermissions(reviews.AuthorizationV1(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,0 +1,113 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+)
+
+const (
+	// probeEvery is the time between two probes.
+	probeEvery = 2 * time.Second
+	// probeFor is how long a probe waits: as long as a review. A server that is slower for its simplest answer counts as silent.
+	probeFor = reviewFor
+)
+
+// errSilent is why the server is not asked.
+var errSilent = errors.New("the API server has not answered the last probe")
+
+// probe asks the server on a timer whether it answers at all. No client causes its requests: one without any rights could
+// keep it busy. While the server is silent, that is, takes requests and answers nothing, reviews are not sent, because each
+// would wait for reviewFor. A server that refuses connections or answers with errors is not silent: that costs no time.
+// A nil *probe finds that the server answers. A probe is safe for concurrent use.
+type probe struct {
+	server rest.Interface
+	last   atomic.Pointer[probed]
+}
+
+// probed is what the last probes have found.
+type probed struct {
+	answering context.Context // ends when a probe is not answered
+	end       context.CancelFunc
+	silent    time.Time // since when; zero while answering has not ended
+}
+
+func newProbe(server rest.Interface) *probe {
+	p := &probe{server: server}
+	p.answered()
+	return p
+}
+
+// run probes until ctx ends.
+func (p *probe) run(ctx context.Context) {
+	defer p.answered()
+	tick := time.NewTicker(probeEvery)
+	defer tick.Stop()
+	for {
+		began := time.Now()
+		err := p.ask(ctx)
+		last := p.last.Load()
+		switch {
+		case ctx.Err() != nil:
+			return
+		case errors.Is(err, context.DeadlineExceeded) && last.silent.IsZero():
+			klog.InfoS("The server does not answer a probe: reads are decided by what it has answered before", "after", probeFor)
+			p.last.Store(&probed{answering: last.answering, end: last.end, silent: began})
+			last.end()
+		case !errors.Is(err, context.DeadlineExceeded) && !last.silent.IsZero():
+			klog.InfoS("The server answers again", "after", time.Since(last.silent))
+			p.answered()
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// ask sends one probe. API servers answer it without a queue and without a permission; any answer will do.
+func (p *probe) ask(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, probeFor)
+	defer cancel()
+	err := p.server.Get().AbsPath("/livez/ping").MaxRetries(0).Do(ctx).Error()
+	if err != nil && ctx.Err() != nil {
+		return ctx.Err() // not every transport wraps it
+	}
+	return err
+}
+
+// answered begins a time in which the server answers.
+func (p *probe) answered() {
+	next := &probed{}
+	next.answering, next.end = context.WithCancel(context.Background())
+	p.last.Store(next)
+}
+
+// silentSince returns since when the server is silent, zero while it is not.
+func (p *probe) silentSince() time.Time {
+	if p == nil {
+		return time.Time{}
+	}
+	return p.last.Load().silent
+}
+
+// reviewing returns the context of a review that is not its caller's alone: it ends after reviewFor, and when the server
+// is silent. reviewing fails if the server is silent already.
+func (p *probe) reviewing(ctx context.Context) (context.Context, context.CancelFunc, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reviewFor)
+	if p == nil {
+		return ctx, cancel, nil
+	}
+	last := p.last.Load()
+	if !last.silent.IsZero() {
+		cancel()
+		return nil, nil, errSilent
+	}
+	stop := context.AfterFunc(last.answering, cancel)
+	return ctx, func() { stop(); cancel() }, nil
+}

@@ -1,0 +1,72 @@
+package proxy
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A server that swallows requests is asked nothing but the probe, and nobody waits for it: what it has allowed before counts,
+// and nothing else. A review that waits when the probe fails ends. When the server answers a probe, it decides again.
+func TestSilentServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &pipedJudge{}
+		server.allows.Store(true)
+		client := server.client(t)
+		probe := newProbe(client.Discovery().RESTClient())
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { probe.run(ctx) })
+		p, err := newPermissions(client.AuthorizationV1(), probe)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.close()
+		p.expect(t, asks("ada", "pods"), true, false)
+		time.Sleep(2 * unobservedFor)
+		asked := server.asked.Load()
+		server.silent.Store(true)
+		before := time.Now()
+		p.expect(t, asks("ada", "pods"), true, false)
+		if took := time.Since(before); took > probeEvery+probeFor {
+			t.Errorf("a review that waits when the server falls silent ends after %v", took)
+		}
+		before = time.Now()
+		p.expect(t, asks("ada", "pods"), true, false)
+		p.expect(t, asks("ada", "secrets"), false, true)
+		p.expect(t, asks("bob", "pods"), false, true)
+		p.forget()
+		p.expect(t, asks("ada", "pods"), false, true)
+		if took := time.Since(before); took != 0 || server.asked.Load() != asked {
+			t.Errorf("decisions about a silent server take %v and %d reviews", took, server.asked.Load()-asked)
+		}
+		server.allows.Store(false)
+		server.silent.Store(false)
+		time.Sleep(probeFor + probeEvery)
+		p.expect(t, asks("ada", "pods"), false, false)
+		server.allows.Store(true)
+		p.expect(t, asks("bob", "pods"), true, false)
+		cancel()
+		running.Wait()
+	})
+}
+
+// Errors are answers: while a server sends them, it is asked.
+func TestFailingServerIsNotSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		judge := &pipedJudge{}
+		judge.fails.Store(true)
+		probe := newProbe(judge.client(t).Discovery().RESTClient())
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { probe.run(ctx) })
+		time.Sleep(3 * (probeEvery + probeFor))
+		if !probe.silentSince().IsZero() {
+			t.Error("a server that answers with errors is silent")
+		}
+		cancel()
+		running.Wait()
+	})
+}
