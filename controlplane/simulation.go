@@ -8,8 +8,8 @@ import (
 
 // The annotations of pods that a [Simulation] knows.
 const (
-	// RunForAnnotation says how long the containers of a pod run, like "90s". Pods with restartPolicy Always do not end.
-	// Pods of Jobs without it end at once, other pods not.
+	// RunForAnnotation says how long the containers of a pod run, like "90s". Pods with restartPolicy Always, and those of
+	// ReplicaSets, StatefulSets and DaemonSets, do not end. Pods of Jobs without it end at once, other pods not.
 	RunForAnnotation = simulation.RunFor
 	// ExitCodeAnnotation is the exit code of the containers of a pod that ends. The default is "0".
 	ExitCodeAnnotation = simulation.ExitCode

@@ -15,7 +15,8 @@ import (
 
 const (
 	// RunFor is the annotation of pods that end, with a duration like "90s": how long their containers run. Pods with
-	// restartPolicy Always do not end. Pods of Jobs without it end at once, other pods not.
+	// restartPolicy Always, and those of ReplicaSets, StatefulSets and DaemonSets, do not end. Pods of Jobs without it end at
+	// once, other pods not.
 	RunFor = "simulation.keepwatch.io/run-for"
 	// ExitCode is the annotation with the exit code of a pod's containers. A pod fails unless it is "0", the default.
 	ExitCode = "simulation.keepwatch.io/exit-code"
@@ -205,7 +206,10 @@ func endsAt(pod *corev1.Pod, status *corev1.PodStatus) (time.Time, bool) {
 	}
 	length, given := pod.Annotations[RunFor]
 	owner := metav1.GetControllerOfNoCopy(pod)
-	if !given && (owner == nil || owner.Kind != jobKind.Kind) {
+	switch {
+	case owner != nil && owner.APIVersion == replicaSetKind.GroupVersion().String(): // it would be replaced for ever
+		return time.Time{}, false
+	case !given && (owner == nil || owner.Kind != jobKind.Kind):
 		return time.Time{}, false
 	}
 	d, _ := time.ParseDuration(length) // an invalid one is zero

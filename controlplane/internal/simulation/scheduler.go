@@ -32,7 +32,7 @@ func (c *Cluster) schedule(ctx context.Context, namespace, name string) (time.Ti
 	if err != nil {
 		return never, err
 	}
-	feasible := slices.DeleteFunc(slices.Clone(nodes), func(n *corev1.Node) bool { return !mayRun(pod, n) })
+	feasible := slices.DeleteFunc(slices.Clone(nodes), func(n *corev1.Node) bool { return !isNodeReady(n) || !mayRun(pod, n) })
 	if len(feasible) == 0 {
 		return never, c.reportUnschedulable(ctx, pod, len(nodes))
 	}
@@ -48,9 +48,9 @@ func (c *Cluster) schedule(ctx context.Context, namespace, name string) (time.Ti
 	return never, err
 }
 
-// mayRun reports whether the scheduler may assign a pod to a node.
+// mayRun reports whether a pod may run on a node when it is ready.
 func mayRun(pod *corev1.Pod, node *corev1.Node) bool {
-	if node.DeletionTimestamp != nil || !isNodeReady(node) {
+	if node.DeletionTimestamp != nil {
 		return false
 	}
 	taints := node.Spec.Taints
