@@ -17,7 +17,7 @@ const (
 
 // Simulation is a cluster without containers: its pods are scheduled, become Running and Ready, and end; the
 // controllers of Deployments, ReplicaSets, StatefulSets, DaemonSets and Jobs create and delete them; every node is ready.
-// If there is no node, the simulation creates one. It is safe for concurrent use.
+// If there is no node when the server starts, it creates node-1. It is safe for concurrent use.
 type Simulation struct{ clock *simulation.Clock }
 
 // NewSimulation returns a simulation in real time.

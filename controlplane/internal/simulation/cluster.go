@@ -247,7 +247,6 @@ func (c *Cluster) Run(ctx context.Context) {
 		}
 	}
 	c.addresses.use(c.pods.GetStore().List())
-	running.Go(func() { c.firstNode(ctx) })
 	for _, l := range c.loops {
 		running.Go(func() { l.run(ctx) })
 	}

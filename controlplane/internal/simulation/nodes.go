@@ -11,8 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 )
 
 // firstNodeName is the name of the node that a cluster without nodes gets.
@@ -23,24 +21,16 @@ const (
 	leaseRenewal = 10 * time.Second
 )
 
-// firstNode creates a node if there is none.
-func (c *Cluster) firstNode(ctx context.Context) {
-	for ctx.Err() == nil {
-		nodes, err := c.nodesOf.List(labels.Everything())
-		if err == nil && len(nodes) == 0 {
-			_, err = c.client.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: firstNodeName, Labels: map[string]string{
-				corev1.LabelHostname: firstNodeName, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64",
-			}}}, metav1.CreateOptions{})
-		}
-		if err == nil || apierrors.IsAlreadyExists(err) || ctx.Err() != nil {
-			return
-		}
-		utilruntime.HandleErrorWithContext(ctx, err, "Creation of a node is retried", "node", firstNodeName)
-		select {
-		case <-ctx.Done():
-		case <-time.After(time.Second):
-		}
+// EnsureNode creates a node if there is none.
+func (c *Cluster) EnsureNode(ctx context.Context) error {
+	nodes, err := c.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil || len(nodes.Items) > 0 {
+		return err
 	}
+	_, err = c.client.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: firstNodeName, Labels: map[string]string{
+		corev1.LabelHostname: firstNodeName, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64",
+	}}}, metav1.CreateOptions{})
+	return err
 }
 
 // register writes the status of a new node, and renews the lease of a node that is ready.
