@@ -131,6 +131,15 @@ func (m *moving) versions() string {
 			all += d.Name + d.ResourceVersion + " "
 		}
 	}
+	for _, s := range must(m.AppsV1().StatefulSets("").List(m.Context(), metav1.ListOptions{}))(m).Items {
+		all += s.Name + s.ResourceVersion + " "
+	}
+	for _, s := range must(m.AppsV1().DaemonSets("").List(m.Context(), metav1.ListOptions{}))(m).Items {
+		all += s.Name + s.ResourceVersion + " "
+	}
+	for _, r := range must(m.AppsV1().ControllerRevisions("").List(m.Context(), metav1.ListOptions{}))(m).Items {
+		all += r.Name + r.ResourceVersion + " "
+	}
 	return all
 }
 
@@ -488,7 +497,7 @@ func TestSimulatedJobs(t *testing.T) {
 		j.Spec.BackoffLimit = number(1)
 		j.Spec.Template.Annotations = map[string]string{controlplane.ExitCodeAnnotation: "3"}
 	})
-	eventually(t, "a pod fails", func() bool { return failing().Status.Failed == 1 })
+	eventually(t, "a pod fails", func() bool { return failing().Status.Failed >= 1 })
 	m.srv.Advance(time.Minute)
 	eventually(t, "the Job fails", func() bool {
 		return jobHas(failing(), batchv1.JobFailed, batchv1.JobReasonBackoffLimitExceeded) && failing().Status.Failed == 2
@@ -499,11 +508,11 @@ func TestSimulatedJobs(t *testing.T) {
 
 	late := m.job("late", func(j *batchv1.Job) {
 		j.Spec.ActiveDeadlineSeconds = new(int64)
-		*j.Spec.ActiveDeadlineSeconds = 60
-		j.Spec.Template.Annotations = map[string]string{controlplane.RunForAnnotation: "1h"}
+		*j.Spec.ActiveDeadlineSeconds = 3600
+		j.Spec.Template.Annotations = map[string]string{controlplane.RunForAnnotation: "2h"}
 	})
 	eventually(t, "the pod runs", func() bool { return late().Status.Active == 1 })
-	m.srv.Advance(time.Minute)
+	m.srv.Advance(time.Hour)
 	eventually(t, "the Job exceeds its deadline", func() bool {
 		return jobHas(late(), batchv1.JobFailed, batchv1.JobReasonDeadlineExceeded) && len(m.pods("late")) == 0
 	})

@@ -20,6 +20,13 @@
 //	nodes.go         nodes and their leases
 //	scheduler.go     assigns pods to nodes
 //	kubelet.go       the lives of pods
-//	podsets.go       what all controllers of pods share
-//	replicasets.go, deployments.go, rollout.go, revisions.go, statefulsets.go, daemonsets.go, jobs.go, claims.go
+//	podsets.go       what the controllers of pods share
+//	replicasets.go   ReplicaSets
+//	deployments.go   Deployments: what is written
+//	rollout.go       Deployments: what is decided
+//	revisions.go     the ControllerRevisions of StatefulSets and DaemonSets
+//	statefulsets.go  StatefulSets
+//	daemonsets.go    DaemonSets
+//	jobs.go          Jobs
+//	claims.go        PersistentVolumeClaims
 package simulation
