@@ -359,8 +359,8 @@ func TestSimulatedStatefulSet(t *testing.T) {
 	*set.Spec.Replicas = 3
 	set.Spec.Template.Spec.Containers[0].ReadinessProbe = &corev1.Probe{InitialDelaySeconds: 3600}
 	must(m.AppsV1().StatefulSets("default").Create(t.Context(), set, metav1.CreateOptions{}))(t)
-	names := func() (all string) {
-		for _, p := range m.pods("db") {
+	names := func(pods []corev1.Pod) (all string) {
+		for _, p := range pods {
 			all += p.Name + " "
 		}
 		return all
@@ -373,7 +373,7 @@ func TestSimulatedStatefulSet(t *testing.T) {
 		m.srv.Advance(time.Hour)
 		eventually(t, want, func() bool {
 			pods := m.pods("db")
-			return names() == want && pods[len(pods)-1].Status.Phase == corev1.PodRunning
+			return names(pods) == want && pods[len(pods)-1].Status.Phase == corev1.PodRunning
 		})
 	}
 	m.srv.Advance(time.Hour)
@@ -408,7 +408,7 @@ func TestSimulatedStatefulSet(t *testing.T) {
 	patch(`{"spec":{"updateStrategy":{"rollingUpdate":{"partition":0}}}}`)
 	eventually(t, "all are updated", func() bool { s := m.statefulSet().Status; return rolledOut() && s.CurrentRevision == s.UpdateRevision })
 	patch(`{"spec":{"replicas":1}}`)
-	eventually(t, "the first is left", func() bool { return names() == "db-0 " })
+	eventually(t, "the first is left", func() bool { return names(m.pods("db")) == "db-0 " })
 	if claims := must(m.CoreV1().PersistentVolumeClaims("default").List(t.Context(), metav1.ListOptions{}))(t).Items; len(claims) != 3 {
 		t.Errorf("%d claims", len(claims))
 	}
