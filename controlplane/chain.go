@@ -30,6 +30,7 @@ import (
 	"github.com/keepwatch/keepwatch/controlplane/internal/policies"
 	"github.com/keepwatch/keepwatch/controlplane/internal/rbac"
 	"github.com/keepwatch/keepwatch/controlplane/internal/serving"
+	"github.com/keepwatch/keepwatch/controlplane/internal/simulation"
 	"github.com/keepwatch/keepwatch/controlplane/internal/tokens"
 	"github.com/keepwatch/keepwatch/internal/servemetrics"
 )
@@ -58,7 +59,8 @@ type chain struct {
 	signer      *certificates.Signer
 	collector   *garbage.Collector
 	opener      *definitionOpener
-	policy      *rbac.Policy // nil unless RBAC is enforced, as the next two
+	workloads   *simulation.Cluster // nil without a simulation
+	policy      *rbac.Policy        // nil unless RBAC is enforced, as the next two
 	escalation  *rbac.Escalation
 	aggregator  *rbac.Aggregator // nil if the server is read-only, too
 	readers     *readers
@@ -120,6 +122,11 @@ func newChain(listener *serving.Listener, credentials *serving.Credentials, issu
 		}
 		c.collector = garbage.New(c.client.Discovery(), meta)
 		storage.collector = c.collector
+		if options.Simulation != nil {
+			if c.workloads, err = simulation.New(c.client, options.Simulation.clock); err != nil {
+				return nil, err
+			}
+		}
 	}
 	rights, err := c.newAuthorizer(storage.readOnly())
 	if err != nil {

@@ -69,6 +69,7 @@
 //	verify.go              checks every object in etcd (Options.Verify)
 //	initial.go             creates what every cluster has at its start
 //	garbage.go             what the garbage collector follows
+//	simulation.go          Simulation
 //	namespaces.go          completes the deletion of namespaces
 //	discovery.go           merges the list at /apis
 //	openapi.go             merges the OpenAPI documents
@@ -86,11 +87,13 @@
 //	internal/policies      which admission policies are valid, and what their evaluation needs
 //	internal/rbac          authorization by roles and bindings
 //	internal/serving       listener, certificates, credentials, authentication
+//	internal/simulation    workloads without containers
 //	internal/tokens        the tokens of service accounts
 //
 // # Limits
 //
-// No controllers of workloads run: nothing is scheduled, started, scaled or renewed. With Options.Controllers, the server
+// Without Options.Simulation no controllers of workloads run: nothing is scheduled, started, scaled or renewed. No container runs
+// in any case. With Options.Controllers, the server
 // creates the default objects of namespaces, deletes the dependents of deleted owners and signs approved certificates for clients; without them, a deletion with
 // propagation Foreground or Orphan deletes at once, since no garbage collector would complete it. In any case the server
 // deletes the contents of deleted namespaces, the custom resources of deleted definitions, and events, which expire after

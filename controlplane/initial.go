@@ -51,6 +51,9 @@ func (c *chain) createInitialObjects(hook genericapiserver.PostStartHookContext)
 			_ = c.ensureInitial(hook, "the default objects of the namespace "+name, ensure)
 		}
 	}
+	if c.workloads != nil {
+		_ = c.ensureInitial(hook, "the first node", c.workloads.EnsureNode)
+	}
 	if c.policy != nil {
 		ensure := func(ctx context.Context) error { return rbac.EnsureDefaults(ctx, c.client) }
 		_ = c.ensureInitial(hook, "the default roles", ensure)

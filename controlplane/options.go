@@ -34,6 +34,9 @@ type Options struct {
 	// CertificateSigningRequests for clients of this server are signed. Without it, only the namespace controller runs,
 	// and with RBAC the one that aggregates ClusterRoles. A read-only server runs none.
 	Controllers bool
+	// Simulation runs workloads without containers: pods are scheduled to simulated nodes, and become ready. It needs
+	// Controllers. The caller owns it, and it outlives the server. The default is none. A read-only server runs none.
+	Simulation *Simulation
 	// Token is the bearer token of the administrator, keepwatch-admin, who is in the group system:masters. The default is
 	// the token in DataDir, or else a new random one.
 	Token string
@@ -186,6 +189,9 @@ func (o Options) complete() (Options, error) {
 		return o, errors.New("the quota is for the embedded etcd: an external etcd has its own quota")
 	case o.QuotaBackendBytes == 0:
 		o.QuotaBackendBytes = defaultQuota
+	}
+	if o.Simulation != nil && !o.Controllers {
+		return o, errors.New("a simulation needs the controllers: nothing else deletes the pods of deleted owners")
 	}
 	if _, _, err := net.SplitHostPort(o.Listen); err != nil {
 		return o, fmt.Errorf("cannot listen on %q: give a host and a port, like 127.0.0.1:6443", o.Listen)

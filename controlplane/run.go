@@ -45,6 +45,9 @@ func (c *chain) run(ctx context.Context, ready func() error) error {
 		loops.Go(func() { c.policyChecker.Run(serving) })
 		loops.Go(func() { c.runCollector(serving) })
 	}
+	if c.workloads != nil {
+		loops.Go(func() { c.workloads.Run(serving) })
+	}
 	if c.aggregator != nil {
 		loops.Go(func() { c.aggregator.Run(serving) })
 	}

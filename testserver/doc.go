@@ -7,8 +7,13 @@
 //
 // It is an API server, not a fake: admission, validation by schemas, server-side apply, conflicts, status
 // subresources, watches and finalizers are those of k8s.io/apiserver. Dependents of deleted owners
-// are deleted. No controllers of workloads run: nothing schedules or starts pods. Package controlplane describes what is
-// served.
+// are deleted. Without [Simulate], no controllers of workloads run: nothing schedules or starts pods. Package controlplane
+// describes what is served.
+//
+// # Workloads
+//
+// With [Simulate], pods become Running and Ready on simulated nodes, without containers, and Deployments, ReplicaSets,
+// StatefulSets, DaemonSets and Jobs progress. [Server.Advance] moves the time on which delays and the ends of Jobs depend.
 //
 // # Many servers
 //

@@ -2,6 +2,7 @@ package testserver_test
 
 import (
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -21,6 +22,15 @@ func ExampleNew() {
 		if err != nil || len(namespaces.Items) == 0 {
 			t.Fatal(namespaces, err)
 		}
+	}
+}
+
+// The pods of a Deployment run, and a Job ends when its time is over.
+func ExampleSimulate() {
+	_ = func(t *testing.T) {
+		srv := testserver.New(t, testserver.Simulate())
+		// Create a Deployment: its rollout ends. Create a Job whose pods have the annotation simulation.keepwatch.io/run-for: 1h.
+		srv.Advance(time.Hour) // the Job completes
 	}
 }
 

@@ -13,12 +13,13 @@ import (
 type Option func(*options)
 
 type options struct {
-	etcd    bool
-	rbac    bool
-	version string
-	crds    []fs.FS
-	objects []runtime.Object
-	invalid error // of an option; New fails with it
+	etcd     bool
+	rbac     bool
+	version  string
+	simulate bool
+	crds     []fs.FS
+	objects  []runtime.Object
+	invalid  error // of an option; New fails with it
 }
 
 // CRDs creates the CustomResourceDefinitions in YAML or JSON files before New returns, and waits until their
@@ -72,6 +73,11 @@ func Etcd() Option { return func(o *options) { o.etcd = true } }
 // Version sets the release that /version answers, like "1.34". It changes nothing else. The default is the release of
 // the libraries.
 func Version(release string) Option { return func(o *options) { o.version = release } }
+
+// Simulate lets pods run, without containers: they are scheduled to simulated nodes, and become Running and Ready.
+// The controllers of Deployments, ReplicaSets, StatefulSets, DaemonSets and Jobs create and delete them, and rollouts end. There is
+// one node, node-1, and each that the test creates. See [Server.Advance], and [controlplane.RunForAnnotation] for pods that end.
+func Simulate() Option { return func(o *options) { o.simulate = true } }
 
 // RBAC enforces the roles and bindings in the API, with the default ones of Kubernetes. Users of [Server.User] may then do
 // what is granted to them or their groups; the administrator of [Server.Config] may do everything. Without it, every user

@@ -26,8 +26,9 @@ type Server struct {
 	t       testing.TB
 	options options
 	faults  *faults
-	memory  *controlplane.Memory // nil with etcd
-	listen  string               // the address, after the first start
+	memory  *controlplane.Memory     // nil with etcd
+	cluster *controlplane.Simulation // nil without the option Simulate
+	listen  string                   // the address, after the first start
 
 	mu      sync.Mutex
 	running *controlplane.Server
@@ -47,6 +48,9 @@ func New(t testing.TB, opts ...Option) *Server {
 		t.Fatalf("testserver: %v", o.invalid)
 	}
 	s := &Server{t: t, options: o, faults: newFaults(), listen: "127.0.0.1:0"}
+	if o.simulate {
+		s.cluster = controlplane.NewSimulation()
+	}
 	if !o.etcd {
 		s.memory = controlplane.NewMemory()
 	}
@@ -92,7 +96,7 @@ func (s *Server) launch() error {
 	}
 	server, err := controlplane.New(controlplane.Options{
 		Listen: s.listen, Memory: s.memory, TemporaryEtcd: s.options.etcd, Authorization: authorization, Controllers: true,
-		Version: s.options.version, Middleware: s.faults.around,
+		Version: s.options.version, Simulation: s.cluster, Middleware: s.faults.around,
 	})
 	if err != nil {
 		return err
@@ -200,6 +204,9 @@ func (s *Server) inMemory(method string) *controlplane.Memory {
 func (s *Server) Fork(t testing.TB) *Server {
 	t.Helper()
 	fork := &Server{t: t, options: s.options, faults: newFaults(), listen: "127.0.0.1:0", memory: s.inMemory("Fork").Fork()}
+	if s.cluster != nil {
+		fork.cluster = s.cluster.Fork()
+	}
 	fork.begin()
 	return fork
 }
@@ -226,6 +233,16 @@ func (s *Server) Rewind(to keepwatch.Revision) {
 	s.memory.Close()
 	s.memory = then
 	s.start()
+}
+
+// Advance moves the time of the simulation forward at once: what is due by then, such as the end of a Job's pods or
+// minReadySeconds, happens soon after. It does not wait for it. A server without the option Simulate fails the test.
+func (s *Server) Advance(d time.Duration) {
+	s.t.Helper()
+	if s.cluster == nil {
+		s.t.Fatalf("testserver: Advance needs the option Simulate")
+	}
+	s.cluster.Advance(d)
 }
 
 // Expire drops the history: a watch, or a list, from an earlier revision is answered 410 Gone, as after etcd's

@@ -28,11 +28,15 @@ kinds of the core, apps, autoscaling, batch, certificates, coordination, discove
 node, policy, rbac, scheduling and storage groups. Admission and conversion webhooks are called if they
 are registered by URL: without a cluster network the server cannot reach a service.
 
-No controllers of workloads run. Nothing schedules or starts pods, creates the pods of a Deployment,
+Without --simulate, no controllers of workloads run. Nothing schedules or starts pods, creates the pods of a Deployment,
 or renews anything; nothing expires except events (after an hour). A deleted pod is deleted immediately.
 The contents of deleted namespaces are deleted. Unless --controllers=false, the dependents of deleted
 owners are deleted, too, each namespace gets its service account and kube-root-ca.crt, and approved
 CertificateSigningRequests for clients of this server are signed.
+
+With --simulate, workloads run, without containers: pods are scheduled to simulated nodes and become Running and Ready,
+Deployments, ReplicaSets, StatefulSets and DaemonSets create and replace them, and rollouts end. Pods of Jobs end at
+once, or after the time in their annotation simulation.keepwatch.io/run-for. There is the node node-1, and each that you create.
 
 Service accounts have tokens: kubectl create token. A token ends with its account, or with the pod, Secret or
 node that it is bound to.
@@ -49,6 +53,7 @@ checks the values in it.`
 
 func newServeCommand() *cobra.Command {
 	var options controlplane.Options
+	var simulate bool
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve the Kubernetes API from this process, with its data in memory or in an embedded etcd",
@@ -58,6 +63,9 @@ func newServeCommand() *cobra.Command {
   kubectl --kubeconfig ./keepwatch.kubeconfig get namespaces`,
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if simulate {
+				options.Simulation = controlplane.NewSimulation()
+			}
 			return serve(cmd.Context(), options, cmd.ErrOrStderr())
 		},
 	}
@@ -68,6 +76,7 @@ func newServeCommand() *cobra.Command {
 	flags.StringVar(&options.Kubeconfig, "kubeconfig-out", "./keepwatch.kubeconfig", "write a kubeconfig for the server to this file once it is ready")
 	flags.StringVar(&options.Token, "token", "", "bearer token of the administrator (default the token in the data folder, or a new one)")
 	flags.BoolVar(&options.Controllers, "controllers", true, "run the controllers that make no pods; false is kube-apiserver without kube-controller-manager")
+	flags.BoolVar(&simulate, "simulate", false, "let pods run, without containers: schedule them to simulated nodes, report them as ready, and run the controllers of workloads")
 	flags.StringVar((*string)(&options.Authorization), "authorization-mode", string(controlplane.AlwaysAllow), "what users may do: \"AlwaysAllow\", or \"RBAC\" for what roles and bindings allow")
 	flags.StringSliceVar(&options.Etcd.Servers, "etcd-servers", nil, "use this etcd (scheme://host:port, comma separated) instead of the embedded one; read-only if another server has written to it")
 	flags.BoolVar(&options.Adopt, "adopt", false, "make --etcd-servers this server's own, permanently, although another server has written to it: write without validation, compact, and delete namespaces with only the kinds that this server serves (default: serve it read-only)")

@@ -258,6 +258,10 @@ var rules = map[string]rule{
 		others: []string{"k8s.io/apiserver/pkg/", "k8s.io/client-go/", "k8s.io/component-base/metrics"},
 		why:    "connections and credentials do not depend on what a request reads or writes",
 	},
+	"controlplane/internal/simulation": {
+		others: []string{"k8s.io/api/", "k8s.io/apimachinery/pkg/", "k8s.io/client-go/", "k8s.io/component-helpers/scheduling/", "k8s.io/klog/v2$"},
+		why:    "a simulated cluster is a client of the server that runs it",
+	},
 	"controlplane/internal/tokens": {
 		ours: []string{"controlplane/internal/datadir"},
 		others: []string{

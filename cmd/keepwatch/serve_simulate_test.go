@@ -1,0 +1,39 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// kubectl sees a Deployment roll out, a pod become ready and a Job complete.
+func TestServeSimulate(t *testing.T) {
+	dir := t.TempDir()
+	assetsIn(t, dir)
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	p := startProcess(t, "serve", "--simulate", "--listen", "127.0.0.1:0", "--kubeconfig-out", kubeconfig)
+	p.waitReady(t)
+	kubectl := func(args ...string) string {
+		t.Helper()
+		return kubectlOutput(t, dir, append([]string{"--kubeconfig", kubeconfig}, args...)...)
+	}
+	kubectl("create", "deployment", "web", "--image", "nginx", "--replicas", "3")
+	if out := kubectl("rollout", "status", "deployment/web", "--timeout", "5m"); !strings.HasSuffix(out, `deployment "web" successfully rolled out`) {
+		t.Error(out)
+	}
+	kubectl("set", "image", "deployment/web", "nginx=nginx:2")
+	kubectl("rollout", "status", "deployment/web", "--timeout", "5m")
+	kubectl("rollout", "undo", "deployment/web")
+	kubectl("rollout", "status", "deployment/web", "--timeout", "5m")
+	kubectl("wait", "--for", "condition=Available", "deployment/web", "--timeout", "5m")
+	kubectl("run", "one", "--image", "nginx")
+	kubectl("wait", "--for", "condition=Ready", "pod/one", "--timeout", "5m")
+	kubectl("create", "job", "once", "--image", "busybox")
+	kubectl("wait", "--for", "condition=Complete", "job/once", "--timeout", "5m")
+	if nodes := kubectl("get", "nodes", "-o", "name"); nodes != "node/node-1" {
+		t.Error(nodes)
+	}
+	if text := p.stderr.String(); strings.Count(text, "\n") != 1 {
+		t.Errorf("stderr is %q", text)
+	}
+}

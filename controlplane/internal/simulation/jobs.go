@@ -1,0 +1,335 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// attempt is a Job with its pods.
+type attempt struct {
+	*batchv1.Job
+	active, succeeded, failed []*corev1.Pod
+	indexed                   bool
+	completed                 map[int]bool // the indexes that succeeded
+}
+
+// work creates the pods of a Job until enough have succeeded or too many have failed.
+func (c *Cluster) work(ctx context.Context, namespace, name string) (time.Time, error) {
+	job, err := c.jobsOf.Jobs(namespace).Get(name)
+	if apierrors.IsNotFound(err) {
+		return time.Time{}, nil
+	}
+	if err != nil || job.DeletionTimestamp != nil || job.Spec.ManagedBy != nil && *job.Spec.ManagedBy != batchv1.JobControllerName {
+		return time.Time{}, err
+	}
+	selector, ok := valid(job.Spec.Selector)
+	if !ok || !selects(job.Spec.Selector, &job.Spec.Template.ObjectMeta) {
+		return time.Time{}, nil
+	}
+	if finished(job) {
+		return c.expireJob(ctx, job)
+	}
+	o := owner{job, jobKind, selector, func(ctx context.Context) (metav1.Object, error) {
+		return c.client.BatchV1().Jobs(namespace).Get(ctx, name, metav1.GetOptions{})
+	}}
+	if _, err := c.podsFor(ctx, o); err != nil {
+		return time.Time{}, err
+	}
+	now := c.clock.Now()
+	a := newAttempt(job, c.podsNow(job))
+	verdict, due := a.verdict(now)
+	next, failed := c.stepJob(ctx, a, o, verdict != nil, now)
+	due = earlier(due, next)
+	status := newAttempt(job, c.podsNow(job)).status(verdict, now)
+	if !equality.Semantic.DeepEqual(*status, job.Status) {
+		changed := job.DeepCopy()
+		changed.Status = *status
+		if changed, err = c.client.BatchV1().Jobs(namespace).UpdateStatus(ctx, changed, metav1.UpdateOptions{}); err == nil {
+			c.jobs.await(ctx, changed)
+		}
+	}
+	return due, errors.Join(failed, err)
+}
+
+func newAttempt(job *batchv1.Job, pods []*corev1.Pod) *attempt {
+	a := &attempt{Job: job, completed: map[int]bool{}}
+	a.indexed = job.Spec.CompletionMode != nil && *job.Spec.CompletionMode == batchv1.IndexedCompletion && job.Spec.Completions != nil
+	for _, pod := range pods {
+		switch {
+		case pod.Status.Phase == corev1.PodSucceeded:
+			a.succeeded = append(a.succeeded, pod)
+			if index, ok := indexOf(pod); ok {
+				a.completed[index] = true
+			}
+		case pod.Status.Phase == corev1.PodFailed:
+			a.failed = append(a.failed, pod)
+		case pod.DeletionTimestamp == nil:
+			a.active = append(a.active, pod)
+		}
+	}
+	return a
+}
+
+func indexOf(pod *corev1.Pod) (int, bool) {
+	index, err := strconv.Atoi(pod.Annotations[batchv1.JobCompletionIndexAnnotation])
+	return index, err == nil
+}
+
+func jobCondition(job *batchv1.Job, kind batchv1.JobConditionType) *batchv1.JobCondition {
+	for i := range job.Status.Conditions {
+		if job.Status.Conditions[i].Type == kind {
+			return &job.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+func isTrue(condition *batchv1.JobCondition) bool {
+	return condition != nil && condition.Status == corev1.ConditionTrue
+}
+
+func finished(job *batchv1.Job) bool {
+	return isTrue(jobCondition(job, batchv1.JobComplete)) || isTrue(jobCondition(job, batchv1.JobFailed))
+}
+
+// expireJob deletes a Job whose time after its end is over.
+func (c *Cluster) expireJob(ctx context.Context, job *batchv1.Job) (time.Time, error) {
+	if job.Spec.TTLSecondsAfterFinished == nil {
+		return time.Time{}, nil
+	}
+	ended := jobCondition(job, batchv1.JobComplete)
+	if !isTrue(ended) {
+		ended = jobCondition(job, batchv1.JobFailed)
+	}
+	if due := ended.LastTransitionTime.Add(time.Duration(*job.Spec.TTLSecondsAfterFinished) * time.Second); due.After(c.clock.Now()) {
+		return due, nil
+	}
+	background := metav1.DeletePropagationBackground
+	err := c.client.BatchV1().Jobs(job.Namespace).Delete(ctx, job.Name, metav1.DeleteOptions{
+		Preconditions: metav1.NewUIDPreconditions(string(job.UID)), PropagationPolicy: &background,
+	})
+	if err == nil {
+		c.jobs.awaitDeletion(ctx, job)
+	}
+	return time.Time{}, err
+}
+
+// successes is the number of pods that succeeded, also of those that are deleted since.
+func (a *attempt) successes() int {
+	if a.indexed {
+		return len(a.completed)
+	}
+	return max(len(a.succeeded), int(a.Status.Succeeded))
+}
+
+func (a *attempt) failures() int { return max(len(a.failed), int(a.Status.Failed)) }
+
+func (a *attempt) suspended() bool { return a.Spec.Suspend != nil && *a.Spec.Suspend }
+
+// verdict returns the condition with which a Job ends, or nil and when it would exceed its deadline.
+func (a *attempt) verdict(now time.Time) (*batchv1.JobCondition, time.Time) {
+	if a.suspended() {
+		return nil, time.Time{}
+	}
+	limit := 6
+	if a.Spec.BackoffLimit != nil {
+		limit = int(*a.Spec.BackoffLimit)
+	}
+	switch {
+	case a.failures() > limit:
+		return &batchv1.JobCondition{Type: batchv1.JobFailed, Reason: batchv1.JobReasonBackoffLimitExceeded, Message: "Job has reached the specified backoff limit"}, time.Time{}
+	case a.Spec.Completions != nil && a.successes() >= int(*a.Spec.Completions),
+		a.Spec.Completions == nil && a.successes() > 0 && len(a.active) == 0: // one success is enough, when the others end
+		return &batchv1.JobCondition{Type: batchv1.JobComplete, Reason: batchv1.JobReasonCompletionsReached, Message: "Reached expected number of succeeded pods"}, time.Time{}
+	case a.Spec.ActiveDeadlineSeconds == nil || a.Status.StartTime == nil:
+		return nil, time.Time{}
+	}
+	due := a.Status.StartTime.Add(time.Duration(*a.Spec.ActiveDeadlineSeconds) * time.Second)
+	if due.After(now) {
+		return nil, due
+	}
+	return &batchv1.JobCondition{Type: batchv1.JobFailed, Reason: batchv1.JobReasonDeadlineExceeded, Message: "Job was active longer than specified deadline"}, time.Time{}
+}
+
+// The delays of new pods after a pod failed; they double.
+const (
+	minBackoff = 10 * time.Second
+	maxBackoff = 6 * time.Minute
+)
+
+// backoff returns until when no new pods are created because pods failed; zero without failures.
+func (a *attempt) backoff() time.Time {
+	var last time.Time
+	for _, pod := range a.failed {
+		at := pod.CreationTimestamp.Time
+		if condition := conditionOf(&pod.Status, corev1.PodReady); condition != nil {
+			at = condition.LastTransitionTime.Time
+		}
+		if at.After(last) {
+			last = at
+		}
+	}
+	if last.IsZero() {
+		return last
+	}
+	return last.Add(min(minBackoff<<min(a.failures()-1, 10), maxBackoff))
+}
+
+// stepJob creates the pods that may run now, or deletes those that must not, as many as a burst. It returns when to go on.
+func (c *Cluster) stepJob(ctx context.Context, a *attempt, o owner, ending bool, now time.Time) (time.Time, error) {
+	remove := func(pods []*corev1.Pod) (time.Time, error) {
+		left, err := c.deletePods(ctx, pods)
+		if left {
+			return now, err
+		}
+		return time.Time{}, err
+	}
+	if ending || a.suspended() {
+		return remove(a.active)
+	}
+	want := int(number(a.Spec.Parallelism))
+	if a.Spec.Completions != nil {
+		want = min(want, int(*a.Spec.Completions)-a.successes())
+	} else if a.successes() > 0 {
+		want = min(want, len(a.active))
+	}
+	missing := max(want, 0) - len(a.active)
+	if missing < 0 {
+		deletionOrder(a.active)
+		return remove(a.active[:-missing])
+	}
+	if until := a.backoff(); missing > 0 && until.After(now) {
+		return until, nil
+	}
+	var indexes []int
+	if a.indexed {
+		indexes = a.missingIndexes()
+		missing = min(missing, len(indexes))
+	}
+	for i := range min(missing, burst) {
+		pod := newPod(&a.Spec.Template, o)
+		if a.indexed {
+			index := strconv.Itoa(indexes[i])
+			pod.GenerateName = a.Name + "-" + index + "-"
+			metav1.SetMetaDataAnnotation(&pod.ObjectMeta, batchv1.JobCompletionIndexAnnotation, index)
+			metav1.SetMetaDataLabel(&pod.ObjectMeta, batchv1.JobCompletionIndexAnnotation, index)
+			pod.Spec.Hostname = a.Name + "-" + index
+		}
+		if err := c.createPod(ctx, pod); err != nil {
+			return time.Time{}, err
+		}
+	}
+	if missing > burst {
+		return now, nil
+	}
+	return time.Time{}, nil
+}
+
+// missingIndexes returns the indexes that have neither succeeded nor a pod.
+func (a *attempt) missingIndexes() (missing []int) {
+	running := map[int]bool{}
+	for _, pod := range a.active {
+		if index, ok := indexOf(pod); ok {
+			running[index] = true
+		}
+	}
+	for index := range int(*a.Spec.Completions) {
+		if !a.completed[index] && !running[index] {
+			if missing = append(missing, index); len(missing) > burst {
+				break
+			}
+		}
+	}
+	return missing
+}
+
+// status returns the status of the Job.
+func (a *attempt) status(verdict *batchv1.JobCondition, now time.Time) *batchv1.JobStatus {
+	status := a.Status.DeepCopy()
+	at := metav1.NewTime(now)
+	ready, terminating := int32(0), int32(0)
+	for _, pod := range a.active {
+		if isReady(pod) {
+			ready++
+		}
+	}
+	status.Active, status.Ready, status.Terminating = int32(len(a.active)), &ready, &terminating
+	status.Succeeded, status.Failed = int32(a.successes()), int32(a.failures())
+	if a.indexed {
+		status.CompletedIndexes = ranges(a.completed)
+	}
+	if status.UncountedTerminatedPods == nil {
+		status.UncountedTerminatedPods = &batchv1.UncountedTerminatedPods{}
+	}
+	set := func(c batchv1.JobCondition, value corev1.ConditionStatus) {
+		for i := range status.Conditions {
+			if status.Conditions[i].Type == c.Type {
+				if status.Conditions[i].Status == value {
+					return
+				}
+				status.Conditions = slices.Delete(status.Conditions, i, i+1)
+				break
+			}
+		}
+		c.Status, c.LastProbeTime, c.LastTransitionTime = value, at, at
+		status.Conditions = append(status.Conditions, c)
+	}
+	switch suspended := jobCondition(a.Job, batchv1.JobSuspended); {
+	case a.suspended():
+		set(batchv1.JobCondition{Type: batchv1.JobSuspended, Reason: "JobSuspended", Message: "Job suspended"}, corev1.ConditionTrue)
+		status.StartTime = nil
+	case isTrue(suspended):
+		set(batchv1.JobCondition{Type: batchv1.JobSuspended, Reason: "JobResumed", Message: "Job resumed"}, corev1.ConditionFalse)
+		status.StartTime = &at
+	case status.StartTime == nil:
+		status.StartTime = &at
+	}
+	if verdict == nil || len(a.active) > 0 {
+		return status
+	}
+	criterion := *verdict
+	if criterion.Type = batchv1.JobFailureTarget; verdict.Type == batchv1.JobComplete {
+		criterion.Type = batchv1.JobSuccessCriteriaMet
+		status.CompletionTime = &at
+	}
+	set(criterion, corev1.ConditionTrue)
+	set(*verdict, corev1.ConditionTrue)
+	return status
+}
+
+// ranges returns numbers as "0-2,4".
+func ranges(of map[int]bool) string {
+	var parts []string
+	all := make([]int, 0, len(of))
+	for n := range of {
+		all = append(all, n)
+	}
+	slices.Sort(all)
+	for i := 0; i < len(all); {
+		j := i
+		for j+1 < len(all) && all[j+1] == all[j]+1 {
+			j++
+		}
+		switch j - i {
+		case 0:
+			parts = append(parts, strconv.Itoa(all[i]))
+		case 1:
+			parts = append(parts, strconv.Itoa(all[i]), strconv.Itoa(all[j]))
+		default:
+			parts = append(parts, fmt.Sprintf("%d-%d", all[i], all[j]))
+		}
+		i = j + 1
+	}
+	return strings.Join(parts, ",")
+}

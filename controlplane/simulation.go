@@ -1,0 +1,30 @@
+package controlplane
+
+import (
+	"time"
+
+	"github.com/keepwatch/keepwatch/controlplane/internal/simulation"
+)
+
+// The annotations of pods that a [Simulation] knows.
+const (
+	// RunForAnnotation says how long the containers of a pod run, like "90s". Pods with restartPolicy Always, and those of
+	// ReplicaSets, StatefulSets and DaemonSets, do not end. Pods of Jobs without it end at once, other pods not.
+	RunForAnnotation = simulation.RunFor
+	// ExitCodeAnnotation is the exit code of the containers of a pod that ends. The default is "0".
+	ExitCodeAnnotation = simulation.ExitCode
+)
+
+// Simulation is a cluster without containers: its pods are scheduled, become Running and Ready, and end; the
+// controllers of Deployments, ReplicaSets, StatefulSets, DaemonSets and Jobs create and delete them; every node is ready.
+// If there is no node when the server starts, it creates node-1. It is safe for concurrent use.
+type Simulation struct{ clock *simulation.Clock }
+
+// NewSimulation returns a simulation in real time.
+func NewSimulation() *Simulation { return &Simulation{&simulation.Clock{}} }
+
+// Advance moves the simulation's time forward at once. What is due by then happens soon after. It does not wait.
+func (s *Simulation) Advance(d time.Duration) { s.clock.Advance(d) }
+
+// Fork returns a simulation with the same time, which is advanced independently.
+func (s *Simulation) Fork() *Simulation { return &Simulation{s.clock.Fork()} }
