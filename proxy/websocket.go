@@ -22,6 +22,9 @@ func overSocket(q *http.Request, info *request.RequestInfo) bool {
 	return accept == "" || strings.Contains(accept, "*/*") || strings.Contains(accept, "application/json") && !strings.Contains(accept, "protobuf") && !strings.Contains(accept, "cbor")
 }
 
+// maxMessage bounds a message of a client, which has nothing to say in a watch. The connection ends at a longer one.
+const maxMessage = 4 << 10
+
 // socket is the response to a watch over a WebSocket. The read path answers the same watch without one, and each line of its
 // answer is a message. An answer that is no stream of events is sent as it is, before the handshake.
 type socket struct {
@@ -62,6 +65,7 @@ func (s *socket) WriteHeader(code int) {
 		defer close(s.closed)
 		defer s.over()
 		websocket.Handler(func(c *websocket.Conn) {
+			c.MaxPayloadBytes = maxMessage
 			opened <- c
 			wsstream.IgnoreReceives(c, 0) // until the client or close ends the connection
 		}).ServeHTTP(s.ResponseWriter, s.request)

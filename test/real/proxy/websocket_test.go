@@ -98,5 +98,14 @@ func TestWebSocketWatchesInAnOutage(t *testing.T) {
 			}
 		}
 	}
-	r.must(watch.Close())
+	r.must(websocket.Message.Send(watch, strings.Repeat("x", 4<<10)))
+	r.patch(maps, "map-001", `{"data":{"name":"unheard"}}`)
+	if got := r.receive(watch); !strings.Contains(got, `"unheard"`) {
+		t.Errorf("after a message of the client: %.200q", got)
+	}
+	r.must(websocket.Message.Send(watch, strings.Repeat("x", 5<<10)))
+	var message []byte
+	if err := websocket.Message.Receive(watch, &message); err == nil {
+		t.Errorf("after a long message of the client: %.200q", message)
+	}
 }
