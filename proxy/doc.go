@@ -9,7 +9,7 @@
 //
 // The proxy answers a read only if the answer is what the server could have returned: the same bytes and
 // the same resource versions, so that a client can move between the proxy and the server. These requests are
-// forwarded: writes, subresources, aggregated APIs, upgrades (watches over WebSockets too), Tables, YAML, all that may be CBOR,
+// forwarded: writes, subresources, aggregated APIs, upgrades (watches over WebSockets too, unless in JSON), Tables, YAML, all that may be CBOR,
 // impersonation, requests without a bearer token or a certificate, watches from a revision that the cache does not reach back to, field
 // selectors of kinds that are not in fields.go, resources that [Config].Cached does not allow, and all reads of a
 // resource until its cache has caught up. The server words all refusals.
@@ -97,5 +97,5 @@
 //	page.go         the page, and its events          memory.go       leaves resources to the server
 //	status.go       what they show                    activity.go     the use of a resource
 //	forwarding.go   why a request is forwarded        clients.go      the use by a client
-//	resourcemetrics.go  metrics of resources
+//	resourcemetrics.go  metrics of resources          websocket.go    watches over WebSockets
 package proxy

@@ -89,6 +89,9 @@ func setWhy(q *http.Request, r reason) {
 
 // delegated forwards a request that was to be answered from a cache.
 func (p *Proxy) delegated(w http.ResponseWriter, q *http.Request) {
+	if s, ok := w.(*socket); ok { // with the handshake
+		w, q = s.ResponseWriter, s.request.WithContext(q.Context())
+	}
 	w.Header().Del("Cache-Control") // the server sends its own
 	info, _ := request.RequestInfoFrom(q.Context())
 	found := reasonReadPath

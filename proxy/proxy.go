@@ -271,7 +271,12 @@ func (p *Proxy) serveRead(w http.ResponseWriter, q *http.Request, info *request.
 	}
 	defer end()
 	w.Header().Set("Cache-Control", "no-cache, private") // as an API server
-	p.reads.ServeHTTP(w, q.WithContext(withWhy(ctx)))
+	q = q.WithContext(withWhy(ctx))
+	if overSocket(q, info) {
+		serveSocket(p.reads, w, q)
+		return
+	}
+	p.reads.ServeHTTP(w, q)
 }
 
 // forwardUncached forwards a read of a resource whose cache has not caught up. It refuses a watch with a shard selector: a

@@ -351,7 +351,7 @@ var rules = map[string]rule{
 		others: []string{
 			"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/apiserver/", "k8s.io/client-go/", "k8s.io/component-base/metrics", "k8s.io/klog/",
 			"github.com/go-json-experiment/json", "sigs.k8s.io/json", "google.golang.org/protobuf/encoding/protowire", "go.etcd.io/bbolt", "golang.org/x/sync/singleflight",
-			"golang.org/x/net/http/httpguts", "k8s.io/streaming/pkg/httpstream$",
+			"golang.org/x/net/http/httpguts", "golang.org/x/net/websocket", "k8s.io/streaming/pkg/httpstream$", "k8s.io/streaming/pkg/httpstream/wsstream",
 		},
 		why: "a proxy reads through a Kubernetes API alone: neither etcd nor a server's storage",
 	},
