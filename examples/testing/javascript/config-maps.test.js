@@ -28,7 +28,7 @@ test('a watch receives a deletion', async () => {
     new Watch(server.config)
       .watch(
         `/api/v1/namespaces/${namespace}/configmaps`,
-        { resourceVersion: metadata.resourceVersion },
+        { resourceVersion: metadata.resourceVersion, fieldSelector: 'metadata.name=b' },
         (type, object) => {
           events.push([type, object.metadata.name]);
           if (type === 'DELETED') resolve();

@@ -21,7 +21,7 @@ test('a watch receives a deletion', async ({ server, onTestFinished }) => {
   const events = [];
   const request = await new Watch(server).watch(
     `/api/v1/namespaces/${namespace}/configmaps`,
-    { resourceVersion: metadata.resourceVersion },
+    { resourceVersion: metadata.resourceVersion, fieldSelector: 'metadata.name=b' },
     (type, object) => events.push([type, object.metadata.name]),
     () => {},
   );

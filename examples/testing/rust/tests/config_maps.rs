@@ -34,7 +34,7 @@ async fn a_watch_receives_a_deletion() {
     let version = maps.list_metadata(&ListParams::default()).await.unwrap().metadata.resource_version.unwrap();
     maps.create(&PostParams::default(), &config_map("b")).await.unwrap();
     maps.delete("b", &DeleteParams::default()).await.unwrap();
-    let mut events = pin!(maps.watch(&WatchParams::default(), &version).await.unwrap());
+    let mut events = pin!(maps.watch(&WatchParams::default().fields("metadata.name=b"), &version).await.unwrap());
     assert!(matches!(events.try_next().await.unwrap(), Some(WatchEvent::Added(_))));
     assert!(matches!(events.try_next().await.unwrap(), Some(WatchEvent::Deleted(_))));
 }
