@@ -30,7 +30,6 @@ const maxMessage = 4 << 10
 type socket struct {
 	http.ResponseWriter
 	request *http.Request // with the handshake
-	next    http.Handler
 
 	connection *websocket.Conn    // nil before the handshake
 	over       context.CancelFunc // ends the watch
