@@ -41,7 +41,7 @@ func (f *follower) bytes() int64 {
 	return f.reader.Cache().Bytes()
 }
 
-// followed returns the resources that are followed, once for each encoding.
+// followed returns the resources that are followed, once for each representation.
 func (c *caches) followed() []*follower {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -37,6 +37,7 @@ type caches struct {
 	// memoryLimit is Config's.
 	memoryLimit int64
 	cached      Selection // Config's, too
+	slimming    slimming  // Config's DropManagedFields
 	index       *index    // nil without a State
 
 	mu      sync.Mutex
@@ -48,17 +49,17 @@ type caches struct {
 // entry is a resource that is followed, or has failed.
 type entry struct {
 	ctx       context.Context
-	gone      context.CancelCauseFunc // ends ctx
-	about     *resource               // nil until the server has described the resource
-	followers map[encoding]*follower  // each from its encoding's first use on
-	until     time.Time               // when it may be followed again; zero while it is followed
-	needs     int64                   // the bytes of its objects, if it was given up for memory
-	described bool                    // about was known once
-	started   chan struct{}           // closed when about is set, or the resource is left to the server
-	recorded  sync.WaitGroup          // runs while the index on disk is written
+	gone      context.CancelCauseFunc      // ends ctx
+	about     *resource                    // nil until the server has described the resource
+	followers map[representation]*follower // each from its first use on
+	until     time.Time                    // when it may be followed again; zero while it is followed
+	needs     int64                        // the bytes of its objects, if it was given up for memory
+	described bool                         // about was known once
+	started   chan struct{}                // closed when about is set, or the resource is left to the server
+	recorded  sync.WaitGroup               // runs while the index on disk is written
 }
 
-// follower follows a resource in one encoding.
+// follower follows a resource in one representation.
 type follower struct {
 	resource schema.GroupVersionResource
 	reader   *readpath.Reader
@@ -98,7 +99,7 @@ func (c *caches) run(ctx context.Context) {
 }
 
 // ready returns the follower that answers a request, if it has caught up with the server, or nil. If there is none, it
-// begins to follow the resource in the encoding of the response. It does not if the server must answer, or has
+// begins to follow the resource as the response needs it. It does not if the server must answer, or has
 // failed to a short time ago. With nil it returns the reason to forward the request.
 func (c *caches) ready(q *http.Request, info *request.RequestInfo) (*follower, reason) {
 	of := resourceOf(info)
@@ -114,8 +115,8 @@ func (c *caches) ready(q *http.Request, info *request.RequestInfo) (*follower, r
 	case e.about == nil:
 		return nil, reasonNotReady
 	}
-	as := e.about.encodingOf(q, info)
-	if as == nil {
+	as, ok := c.representationOf(e.about, q, info)
+	if !ok {
 		return nil, reasonEncoding
 	}
 	f := e.followers[as]
@@ -164,29 +165,29 @@ func resourceOf(info *request.RequestInfo) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}
 }
 
-// beginFor begins to follow a resource in the encoding of the response to a request, unless the server must answer that.
+// beginFor begins to follow a resource as the response to a request needs it, unless the server must answer that.
 // c.mu is locked.
 func (c *caches) beginFor(of schema.GroupVersionResource, q *http.Request, info *request.RequestInfo) {
 	if (&resource{protobuf: true}).encodingOf(q, info) == nil {
 		return
 	}
 	first := &http.Request{Method: q.Method, URL: q.URL, Header: q.Header.Clone()}
-	c.begin(of, func(about *resource) []encoding {
-		if as := about.encodingOf(first, info); as != nil {
-			return []encoding{as}
+	c.begin(of, func(about *resource) []representation {
+		if as, ok := c.representationOf(about, first, info); ok {
+			return []representation{as}
 		}
 		return nil
 	})
 }
 
-// begin begins to follow a resource, at first in some encodings. c.mu is locked.
-func (c *caches) begin(of schema.GroupVersionResource, first func(*resource) []encoding) {
+// begin begins to follow a resource, at first in some representations. c.mu is locked.
+func (c *caches) begin(of schema.GroupVersionResource, first func(*resource) []representation) {
 	if c.running == nil {
 		return
 	}
 	running := c.running
 	before := c.all[of]
-	e := &entry{followers: map[encoding]*follower{}, described: before != nil && before.described, started: make(chan struct{})}
+	e := &entry{followers: map[representation]*follower{}, described: before != nil && before.described, started: make(chan struct{})}
 	e.ctx, e.gone = context.WithCancelCause(running)
 	c.all[of] = e
 	c.active.Go(func() {
@@ -212,8 +213,8 @@ func logLeft(e *entry, of schema.GroupVersionResource, reason error) {
 	klog.V(2).InfoS("A resource is left to the server", "resource", of, "reason", reason)
 }
 
-// serve describes a resource and follows it, at first in some encodings, until the server no longer has it, or run ends.
-func (c *caches) serve(e *entry, of schema.GroupVersionResource, first func(*resource) []encoding) error {
+// serve describes a resource and follows it, at first in some representations, until the server no longer has it, or run ends.
+func (c *caches) serve(e *entry, of schema.GroupVersionResource, first func(*resource) []representation) error {
 	defer e.gone(nil)
 	about, err := c.describer.describe(e.ctx, of)
 	if err != nil {
@@ -231,8 +232,8 @@ func (c *caches) serve(e *entry, of schema.GroupVersionResource, first func(*res
 	return context.Cause(e.ctx)
 }
 
-// follow begins to follow a resource in an encoding. c.mu is locked.
-func (c *caches) follow(e *entry, as encoding) {
+// follow begins to follow a resource in a representation. c.mu is locked.
+func (c *caches) follow(e *entry, as representation) {
 	f, err := c.newFollower(e.about, as, e.gone)
 	if err != nil {
 		e.gone(err)
@@ -268,9 +269,9 @@ func (c *caches) fail(e *entry, cause error) {
 	}
 }
 
-// newFollower returns a follower of a resource in an encoding. gone is called when the server no longer has the
+// newFollower returns a follower of a resource in a representation. gone is called when the server no longer has the
 // resource.
-func (c *caches) newFollower(about *resource, as encoding, gone func(error)) (*follower, error) {
+func (c *caches) newFollower(about *resource, as representation, gone func(error)) (*follower, error) {
 	f := newFormat(about, as)
 	history := c.store
 	history.Records = c.index.take(followedName(about.GroupVersionResource, as))

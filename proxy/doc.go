@@ -16,7 +16,8 @@
 //
 // # Encodings
 //
-// JSON and protobuf are followed separately, each from its first use on. Objects are stored as the server's text or
+// JSON and protobuf are followed separately, each from its first use on, and so are objects without managedFields for the
+// clients of [Config].DropManagedFields. Objects are stored as the server's text or
 // message: their fields need not be known here. Of either, the proxy reads the metadata and the fields that selectors
 // can name. PartialObjectMetadata is cut out of it, except for custom resources: the members of their metadata are in
 // alphabetical order, and are decoded and encoded again. Should one be unknown, the server answers from then on.
@@ -98,4 +99,5 @@
 //	status.go       what they show                    activity.go     the use of a resource
 //	forwarding.go   why a request is forwarded        clients.go      the use by a client
 //	resourcemetrics.go  metrics of resources          websocket.go    watches over WebSockets
+//	representation.go   what each follower has
 package proxy

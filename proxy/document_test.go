@@ -13,9 +13,9 @@ import (
 )
 
 var (
-	pods        = newFormat(podResource, jsonEncoding{})
-	podMessages = newFormat(podResource, protobufEncoding{})
-	widgets     = newFormat(&resource{kind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}, dynamic: true}, jsonEncoding{})
+	pods        = newFormat(podResource, representation{encoding: jsonEncoding{}})
+	podMessages = newFormat(podResource, representation{encoding: protobufEncoding{}})
+	widgets     = newFormat(&resource{kind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}, dynamic: true}, representation{encoding: jsonEncoding{}})
 	podResource = &resource{kind: corev1.SchemeGroupVersion.WithKind("Pod"), namespaced: true}
 )
 
@@ -152,7 +152,7 @@ func TestBookmarks(t *testing.T) {
 		if c.object != "" {
 			c.about.listEnds[jsonEncoding{}] = []byte(c.object)
 		}
-		f := newFormat(&c.about, jsonEncoding{})
+		f := newFormat(&c.about, representation{encoding: jsonEncoding{}})
 		o := f.newDocument().(*document)
 		o.ResourceVersion = "88"
 		if text, err := o.MarshalJSON(); string(text) != c.plain || err != nil {
@@ -184,7 +184,7 @@ func TestMetadataOfCustomResources(t *testing.T) {
 	if err := decoded.Unmarshal([]byte(metadataOf(t, o, true))); err != nil || decoded.Annotations["a"] != "<" || decoded.ManagedFields[0].FieldsV1.GetRawString() != `{"f:spec":{}}` {
 		t.Errorf("metadata in protobuf: %v, %v", decoded, err)
 	}
-	f := newFormat(&resource{kind: widgets.kind, dynamic: true}, jsonEncoding{})
+	f := newFormat(&resource{kind: widgets.kind, dynamic: true}, representation{encoding: jsonEncoding{}})
 	if _, err := decode(t, f, strings.Replace(text, `"uid"`, `"new"`, 1)).Metadata(false); err == nil || !f.unknownMetadata.Load() {
 		t.Errorf("with an unknown member: %v, noticed: %v", err, f.unknownMetadata.Load())
 	}

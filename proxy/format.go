@@ -14,10 +14,10 @@ import (
 	"github.com/keepwatch/keepwatch/source/kube"
 )
 
-// format is how the server writes the objects of one resource in one encoding. It is a runtime.Codec of documents.
+// format is how the server writes the objects of one resource in one representation. It is a runtime.Codec of documents.
 type format struct {
-	kind       schema.GroupVersionKind
-	encoding   encoding
+	kind schema.GroupVersionKind
+	representation
 	namespaced bool
 	dynamic    bool // see readpath.Resource.Dynamic
 	fields     []selectable
@@ -53,9 +53,9 @@ func encodingOf(protobuf bool) encoding {
 	return jsonEncoding{}
 }
 
-func newFormat(about *resource, as encoding) *format {
-	f := &format{kind: about.kind, encoding: as, namespaced: about.namespaced, dynamic: about.dynamic, fields: selectableFields[about.kind]}
-	f.setBookmarks(about.listEnds[as])
+func newFormat(about *resource, as representation) *format {
+	f := &format{kind: about.kind, representation: as, namespaced: about.namespaced, dynamic: about.dynamic, fields: selectableFields[about.kind]}
+	f.setBookmarks(about.listEnds[as.encoding])
 	return f
 }
 

@@ -79,7 +79,7 @@ func (c *caches) giveUpOne() bool {
 	given := slices.MaxFunc(slices.Collect(maps.Values(byResource)), func(a, b []*follower) int {
 		return usageOf(a, now).compare(usageOf(b, now))
 	})
-	given[0].gone(outOfMemory{usageOf(given, now).bytes}) // in all encodings
+	given[0].gone(outOfMemory{usageOf(given, now).bytes}) // in all representations
 	for _, f := range given {
 		<-f.reader.Cache().Ended()
 	}
@@ -92,7 +92,7 @@ type usage struct {
 	bytes int64
 }
 
-// usageOf returns the usage of a resource with one follower for each encoding.
+// usageOf returns the usage of a resource with one follower for each representation.
 func usageOf(followers []*follower, now time.Time) usage {
 	u := usage{idle: true}
 	for _, f := range followers {

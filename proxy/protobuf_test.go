@@ -95,7 +95,7 @@ func TestFieldsOfAnEmptyMessage(t *testing.T) {
 	text := appendField(nil, 1, marshal(t, &metav1.ObjectMeta{Name: "a", ResourceVersion: "7"}))
 	for f, want := range map[*format]map[string]string{
 		podMessages: {"spec.hostNetwork": "false", "spec.nodeName": ""},
-		newFormat(&resource{kind: corev1.SchemeGroupVersion.WithKind("Node")}, protobufEncoding{}): {"spec.unschedulable": "false"},
+		newFormat(&resource{kind: corev1.SchemeGroupVersion.WithKind("Node")}, representation{encoding: protobufEncoding{}}): {"spec.unschedulable": "false"},
 	} {
 		o := decode(t, f, string(text))
 		for label, value := range want {
@@ -112,7 +112,7 @@ func TestProtobufBookmarks(t *testing.T) {
 	end.ObjectMeta = metav1.ObjectMeta{ResourceVersion: "7", Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}
 	about := *podResource
 	about.listEnds = map[encoding][]byte{protobufEncoding{}: withNewerFields(t, end)}
-	f := newFormat(&about, protobufEncoding{})
+	f := newFormat(&about, representation{encoding: protobufEncoding{}})
 	for _, annotations := range []map[string]string{nil, {metav1.InitialEventsAnnotationKey: "true"}} {
 		o := f.newDocument().(*document)
 		o.ResourceVersion, o.Annotations = "88", annotations

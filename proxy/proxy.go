@@ -42,6 +42,10 @@ type Config struct {
 	Impersonate bool
 	// Cached is which resources may be cached. The others are forwarded.
 	Cached Selection
+	// DropManagedFields is which clients receive objects without metadata.managedFields in what is answered from memory: those
+	// whose user agents begin with one of these texts; the empty text is all clients. Forwarded answers have them. A write
+	// without managedFields leaves those of the server as they are.
+	DropManagedFields []string
 	// SmallCollection is the number of objects below which the server answers consistent reads: asking it for its
 	// newest revision costs as much. Zero means 500; a negative number means none.
 	SmallCollection int
@@ -136,6 +140,7 @@ func New(config Config) (*Proxy, error) {
 		return nil, err
 	}
 	p.caches.memoryLimit, p.caches.cached, p.caches.index = config.MemoryLimit, config.Cached, newIndex(config.State)
+	p.caches.slimming = config.DropManagedFields
 	registerResources(config.Registry, p.caches)
 	handler := readpath.NewHandler(http.HandlerFunc(p.delegated), p.lookup, budget, 0)
 	p.reads = readpath.WithWriteDeadline(genericapifilters.WithWarningRecorder(handler))

@@ -91,29 +91,28 @@ func (x *index) drop(of schema.GroupVersionResource) {
 	if !x.covers(of) {
 		return
 	}
-	for _, as := range []encoding{jsonEncoding{}, protobufEncoding{}} {
-		if err := x.state.drop(followedName(of, as)); err != nil {
-			klog.ErrorS(err, "A resource stays in the index on disk", "resource", of)
+	for _, slim := range []bool{false, true} {
+		for _, as := range []encoding{jsonEncoding{}, protobufEncoding{}} {
+			if err := x.state.drop(followedName(of, representation{as, slim})); err != nil {
+				klog.ErrorS(err, "A resource stays in the index on disk", "resource", of)
+			}
 		}
 	}
 }
 
-// followedName is the name of a resource in an encoding.
-func followedName(of schema.GroupVersionResource, as encoding) string {
-	name := of.Group + "/" + of.Version + "/" + of.Resource + "/json"
-	if as.protobuf() {
-		name = strings.TrimSuffix(name, "json") + "protobuf"
-	}
-	return name
+// followedName is the name of a resource in a representation.
+func followedName(of schema.GroupVersionResource, as representation) string {
+	return of.Group + "/" + of.Version + "/" + of.Resource + "/" + as.String()
 }
 
 // parseName is the inverse of followedName.
-func parseName(name string) (of schema.GroupVersionResource, as encoding, ok bool) {
+func parseName(name string) (of schema.GroupVersionResource, as representation, ok bool) {
 	parts := strings.Split(name, "/")
 	if len(parts) != 4 {
-		return of, nil, false
+		return of, as, false
 	}
-	return schema.GroupVersionResource{Group: parts[0], Version: parts[1], Resource: parts[2]}, encodingOf(parts[3] == "protobuf"), true
+	as, ok = parseRepresentation(parts[3])
+	return schema.GroupVersionResource{Group: parts[0], Version: parts[1], Resource: parts[2]}, as, ok
 }
 
 // load reads the index, as soon as the server says which cluster it is.
@@ -146,17 +145,17 @@ func (c *caches) restore(restored map[string]*store.Records) {
 	}
 	defer close(c.index.prepared)
 	c.index.restored = restored
-	of := map[schema.GroupVersionResource][]encoding{}
+	of := map[schema.GroupVersionResource][]representation{}
 	for name := range restored {
-		if named, as, ok := parseName(name); ok && c.cached.Allows(named.GroupResource()) {
+		if named, as, ok := parseName(name); ok && c.cached.Allows(named.GroupResource()) && c.slimming.mayUse(as) {
 			of[named] = append(of[named], as)
 		} else {
 			delete(restored, name)
 		}
 	}
-	for named, encodings := range of {
+	for named, representations := range of {
 		c.index.resuming[named] = true
-		c.begin(named, func(*resource) []encoding { return encodings })
+		c.begin(named, func(*resource) []representation { return representations })
 	}
 }
 
@@ -212,8 +211,9 @@ func (c *caches) restoring(e *entry, q *http.Request, info *request.RequestInfo)
 	if e.about == nil {
 		return nil
 	}
-	f := e.followers[e.about.encodingOf(q, info)]
-	if f == nil {
+	as, ok := c.representationOf(e.about, q, info)
+	f := e.followers[as]
+	if !ok || f == nil {
 		return nil
 	}
 	return f.reader.Cache()

@@ -48,7 +48,7 @@ func newSource(server *rest.Config, resource schema.GroupVersionResource, f *for
 	s := &source{reads: freshread.New(), gone: gone}
 	var err error
 	s.Source, err = kube.New(server, kube.Options{
-		Resource: resource, WatchTimeout: s.watchTimeout, Protobuf: f.encoding.protobuf(),
+		Resource: resource, WatchTimeout: s.watchTimeout, Protobuf: f.encoding.protobuf(), DropManagedFields: f.slim,
 		Decode: func(raw kube.Raw) (keepwatch.Object, error) {
 			s.listed.Add(int64(len(raw.Body)))
 			item, err := f.item(raw)

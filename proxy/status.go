@@ -29,11 +29,12 @@ type ServerStatus struct {
 	Failing *time.Time `json:"failing,omitempty"`
 }
 
-// ResourceStatus is how a resource is followed in one encoding.
+// ResourceStatus is how a resource is followed in one representation.
 type ResourceStatus struct {
 	Group    string `json:"group"`
 	Version  string `json:"version"`
 	Resource string `json:"resource"`
+	// Encoding is json or protobuf, and ends in ;drop=managedFields if the objects have none.
 	Encoding string `json:"encoding"`
 	// State is the reflector's, since Since.
 	State reflector.State `json:"state"`
@@ -117,12 +118,9 @@ func (f *follower) status() ResourceStatus {
 	cache := f.reader.Cache()
 	progress := cache.Progress()
 	s := ResourceStatus{
-		Group: f.resource.Group, Version: f.resource.Version, Resource: f.resource.Resource, Encoding: "json",
+		Group: f.resource.Group, Version: f.resource.Version, Resource: f.resource.Resource, Encoding: f.format.representation.String(),
 		State: progress.State, Since: progress.Since, Objects: cache.Snapshot().Len(), Bytes: f.bytes(),
 		Watchers: f.watchers.Load(), Lists: map[string]uint64{},
-	}
-	if f.format.encoding.protobuf() {
-		s.Encoding = "protobuf"
 	}
 	if confirmed := progress.LastConfirmed; !confirmed.IsZero() {
 		s.Confirmed, s.Lists[firstList] = &confirmed, 1

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"time"
 
@@ -47,6 +48,7 @@ type proxyOptions struct {
 	kubeconfigOut     string
 	certFile, keyFile string
 	cache, noCache    []string
+	drop              []string
 	printRBAC         bool
 	impersonate       bool
 	history           watchhistory.History
@@ -73,6 +75,8 @@ func newProxyCommand() *cobra.Command {
 		switch {
 		case err != nil:
 			return &exitError{codeUsage, fmt.Errorf("--cache, --no-cache: %w", err)}
+		case o.checkDrop() != nil:
+			return &exitError{codeUsage, o.checkDrop()}
 		case o.printRBAC:
 			return o.printRights(selection, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		}
@@ -86,12 +90,32 @@ func newProxyCommand() *cobra.Command {
 	flags.StringVar(&o.keyFile, "tls-private-key-file", "", "key of --tls-cert-file")
 	flags.StringSliceVar(&o.cache, "cache", nil, "answer reads of these resources from memory, as resource[.group]: pods,deployments.apps; * is all but Secrets, which must be named (default *)")
 	flags.StringSliceVar(&o.noCache, "no-cache", nil, "forward reads of these resources, as resource[.group]")
+	flags.StringArrayVar(&o.drop, "drop", nil, "drop this part of objects from answers from memory: managedFields, for all clients, or managedFields=AGENT, for those whose user agents begin with AGENT. Can be repeated")
 	flags.BoolVar(&o.printRBAC, "print-rbac", false, "print the ClusterRole that the proxy's identity needs for --cache, --no-cache and --impersonate, and exit")
 	flags.BoolVar(&o.impersonate, "impersonate", false, "accept client certificates and front proxies of the cluster, and act as the users that they name; the proxy's identity then needs the right to impersonate everybody")
 	flags.Var(&o.history, "watch-history", watchhistory.Usage)
 	flags.StringVar(&o.state, "state", "", "directory for an index of what is cached, without contents and without Secrets: with it clients' watches resume after a restart of the proxy")
 	flags.Var(&o.memory, "memory-limit", "soft limit of the process's memory, such as 2Gi: when there is no room left, the server answers for whole resources again, the largest idle one first (default none)")
 	return cmd
+}
+
+// checkDrop returns an error for a value of --drop that is none.
+func (o *proxyOptions) checkDrop() error {
+	for _, value := range o.drop {
+		if part, agent, some := strings.Cut(value, "="); part != "managedFields" || some && agent == "" {
+			return fmt.Errorf("--drop: only managedFields can be dropped, for all clients, or as managedFields=AGENT for some: not %q", value)
+		}
+	}
+	return nil
+}
+
+// droppedFor returns the user agents of --drop.
+func (o *proxyOptions) droppedFor() (agents []string) {
+	for _, value := range o.drop {
+		_, agent, _ := strings.Cut(value, "=")
+		agents = append(agents, agent)
+	}
+	return agents
 }
 
 // run serves until ctx is done. named is true if the user has named the kubeconfig to write.
@@ -125,7 +149,7 @@ func (o *proxyOptions) run(ctx context.Context, selection proxy.Selection, named
 		defer func() { err = errors.Join(err, state.Close()) }()
 	}
 	p, err := proxy.New(proxy.Config{
-		Server: server, OwnToken: token, Impersonate: o.impersonate, Cached: selection, MemoryLimit: int64(o.memory), State: state,
+		Server: server, OwnToken: token, Impersonate: o.impersonate, Cached: selection, MemoryLimit: int64(o.memory), State: state, DropManagedFields: o.droppedFor(),
 		History: store.Options{WindowBytes: o.history.Bytes, WindowAge: o.history.Age},
 	})
 	if err != nil {

@@ -49,7 +49,8 @@ func TestProxyCommand(t *testing.T) {
 
 func TestProxyUsage(t *testing.T) {
 	for _, args := range [][]string{{"--tls-cert-file", "x"}, {"--tls-private-key-file", "x"}, {"argument"}, {"--watch-history", "x"}, {"--kubeconfig", "missing"},
-		{"--cache", "pods/log"}, {"--no-cache", "*"}, {"--cache", "pods", "--no-cache", "pods"}, {"--cache", "Pods", "--print-rbac"}, {"--memory-limit", "0"}, {"--memory-limit", "much"}} {
+		{"--cache", "pods/log"}, {"--no-cache", "*"}, {"--cache", "pods", "--no-cache", "pods"}, {"--cache", "Pods", "--print-rbac"}, {"--memory-limit", "0"}, {"--memory-limit", "much"},
+		{"--drop", "status"}, {"--drop", "managedFields="}, {"--drop", "managedfields"}} {
 		code, stdout, stderr := execute(t, append([]string{"proxy"}, args...)...)
 		if code != 2 || stdout != "" || !strings.HasPrefix(stderr, "keepwatch: ") {
 			t.Errorf("%v: exit %d, stdout %q, stderr %q", args, code, stdout, stderr)
