@@ -95,7 +95,7 @@ func TestWritesKeepManagedFields(t *testing.T) {
 		r.must(err)
 		return len(read.ManagedFields) == 0
 	})
-	read.Labels = map[string]string{"written": "back"}
+	read.Labels["written"] = "back"
 	_, err = through.Update(t.Context(), read, metav1.UpdateOptions{FieldManager: "writer"})
 	r.must(err)
 	after, err := behind.Get(t.Context(), "map-000", metav1.GetOptions{})
