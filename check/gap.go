@@ -46,8 +46,11 @@ func (d *difference) addFinding(p Promise, change int, want, got string) {
 // the first mistake only.
 func (d *difference) key(key keepwatch.Key, received []int) {
 	before, after := d.fold.objects[key], d.timeline.visible(key, d.gap.To)
-	wanted := d.wanted(before, after)
 	received = d.dropHidden(received, before, after)
+	wanted := d.wanted(before, after)
+	if len(wanted) == 1 && wanted[0].Type == keepwatch.Modified && len(received) == 2 && d.leftAt(before) > 0 {
+		wanted = []keepwatch.Change{{Type: keepwatch.Deleted, Object: before}, {Type: keepwatch.Added, Object: after}}
+	}
 	for i := range max(len(wanted), len(received)) {
 		switch {
 		case i >= len(received):

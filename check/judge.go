@@ -19,7 +19,8 @@ import (
 //
 // Judge accepts one inexactness in a gap: a sender without the history cannot evaluate the
 // filter at the gap's start. It may send an object that existed then as Deleted although
-// it was not in the view, and as Modified although it entered the view in the gap.
+// it was not in the view, and as Modified although it entered the view in the gap. An object that left the view in the
+// gap and returned may be sent as Deleted and Added, or as Modified.
 func Judge(h History, f Filter, t Transcript) []Violation {
 	j := newJudge(h, f, t)
 	for i, r := range t.Records {

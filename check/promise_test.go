@@ -121,6 +121,26 @@ func TestEachPromise(t *testing.T) {
 	}
 }
 
+// An object that left the view within a gap and returned may be sent as deleted and added: a consumer that receives the
+// first part of the gap must not keep it.
+func TestReturnedWithinAGap(t *testing.T) {
+	returned := history(epoch(0, "+ a/1@1 red", "+ b/1@2 red", "+ a/1@3 blue", "+ a/1@4 red", "+ b/1@5 red"))
+	state := gap(0, 2, "+ a/1@1 red", "+ b/1@2 red")
+	for _, c := range []judgeCase{
+		{"both", red, records(state, gap(2, 5, "- a/1@1 red #3", "+ a/1@4 red", "~ b/1@5 red"), shown(5, "a/1@4 red", "b/1@5 red")), nil},
+		{"one", red, records(state, gap(2, 5, "~ a/1@4 red", "~ b/1@5 red"), shown(5, "a/1@4 red", "b/1@5 red")), nil},
+		{"the first alone", red, records(state, gap(2, 5, "- a/1@1 red #3", "~ b/1@5 red")), []check.Promise{p3}},
+		{"in another order", red, records(state, gap(2, 5, "+ a/1@4 red", "- a/1@1 red #3", "~ b/1@5 red")), []check.Promise{p6}},
+		{"one that never left", red, records(state, gap(2, 5, "~ a/1@4 red", "- b/1@2 red #5", "+ b/1@5 red")), []check.Promise{p3}},
+		{"before it left", red, records(state, gap(2, 5, "- a/1@1 red #2", "+ a/1@4 red", "~ b/1@5 red")), []check.Promise{p6}},
+		{"without a filter", nil, records(state, gap(2, 5, "- a/1@1 red #3", "+ a/1@4 red", "~ b/1@5 red")), []check.Promise{p3}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			expect(t, check.Judge(returned, c.filter, check.Transcript{Records: c.records}), c.want)
+		})
+	}
+}
+
 func expect(t *testing.T, violations []check.Violation, want []check.Promise) {
 	t.Helper()
 	var got []check.Promise
