@@ -4,6 +4,7 @@ package natstest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -144,6 +145,29 @@ func (s *Server) JetStream(options ...nats.Option) jetstream.JetStream {
 		s.tb.Fatal(err)
 	}
 	return js
+}
+
+// Objects returns the values of a key-value bucket by their keys.
+func Objects(ctx context.Context, js jetstream.JetStream, bucket string) (map[string][]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	kv, err := js.KeyValue(ctx, bucket)
+	if err != nil {
+		return nil, err
+	}
+	keys, err := kv.Keys(ctx)
+	if err != nil && !errors.Is(err, jetstream.ErrNoKeysFound) {
+		return nil, err
+	}
+	objects := map[string][]byte{}
+	for _, key := range keys {
+		e, err := kv.Get(ctx, key)
+		if err != nil {
+			return nil, err
+		}
+		objects[key] = e.Value()
+	}
+	return objects, nil
 }
 
 // Messages returns a function that returns the bodies of a stream's messages since its last call. Messages without body are

@@ -139,28 +139,18 @@ func (b bucket) AsOf(context.Context, int, sink.Cut) ([]sinktest.Row, error) { r
 func (b bucket) Invariants(context.Context) ([]string, error)                { return nil, nil }
 
 func (b bucket) Current(ctx context.Context, line int) (rows []sinktest.Row, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
-	defer cancel()
-	kv, err := b.KeyValue(ctx, b.name)
+	objects, err := natstest.Objects(ctx, b, b.name)
 	if err != nil {
 		return nil, err
 	}
-	keys, err := kv.Keys(ctx)
-	if err != nil && !errors.Is(err, jetstream.ErrNoKeysFound) {
-		return nil, err
-	}
-	for _, key := range keys {
+	for key, text := range objects {
 		resource, rest, _ := strings.Cut(key, ".")
 		resource = strings.ReplaceAll(resource, "_", ".")
 		for _, s := range sinktest.Streams() {
 			if s.ID.Resource != resource || s.Line != line {
 				continue
 			}
-			e, err := kv.Get(ctx, key)
-			if err != nil {
-				return nil, err
-			}
-			row, err := sinktest.RowOf(resource, e.Value())
+			row, err := sinktest.RowOf(resource, text)
 			if err != nil || row.Namespace+"."+row.Name != rest {
 				return nil, fmt.Errorf("the key %s has %+v, %v", key, row, err)
 			}
