@@ -91,7 +91,7 @@ func TestWorld(t *testing.T) {
 	open(t, s)
 	s.Close()
 	report, err := sinktest.Run(t.Context(), sinktest.Config{
-		Sink: s, Tables: sinktest.NewConsumer(server.Messages("CLUSTER")), Seed: seed, Steps: *stepsFlag, Patience: 3 * time.Minute,
+		Sink: s, Tables: sinktest.NewConsumer(natstest.Messages(server.JetStream(), "CLUSTER")), Seed: seed, Steps: *stepsFlag, Patience: 3 * time.Minute,
 		Disturb: disturb(server, cutter, random, count),
 	})
 	if err != nil {
@@ -116,7 +116,7 @@ func TestMutant(t *testing.T) {
 		open(t, s)
 		s.Close()
 		report, err := sinktest.Run(t.Context(), sinktest.Config{
-			Sink: sinktest.Split(s, seed), Tables: sinktest.NewConsumer(server.Messages(name)), Seed: seed, Steps: 60, Patience: 3 * time.Second,
+			Sink: sinktest.Split(s, seed), Tables: sinktest.NewConsumer(natstest.Messages(server.JetStream(), name)), Seed: seed, Steps: 60, Patience: 3 * time.Second,
 		})
 		if err != nil {
 			t.Fatal(err)

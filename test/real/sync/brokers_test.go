@@ -33,11 +33,37 @@ func TestKafka(t *testing.T) {
 // TestNATS runs the storm with a stream of NATS JetStream, which is killed, too. A consumer reads every change once.
 func TestNATS(t *testing.T) {
 	server := natstest.Start(t, "")
-	r := &runner{received: consumed(sinktest.NewConsumer(server.Messages("STORM")))}
+	r := &runner{received: consumed(sinktest.NewConsumer(natstest.Messages(server.JetStream(), "STORM")))}
 	r.run(t, "nats://"+server.Addr()+"/STORM", func() {
 		server.Kill()
 		server.Restart()
 	})
+}
+
+// TestNATSCluster runs the storm with a stream that three servers replicate, of which the leader is killed.
+func TestNATSCluster(t *testing.T) {
+	cluster := natstest.StartCluster(t)
+	js := cluster.JetStream()
+	leaders := 0
+	r := &runner{received: consumed(sinktest.NewConsumer(natstest.Messages(js, "STORM")))}
+	r.run(t, "nats://"+cluster.Addrs()+"/STORM?replicas=3", func() {
+		leader := cluster.Leader(t.Context(), js, "STORM")
+		if leader == nil {
+			return // none is elected yet
+		}
+		leaders++
+		leader.Kill()
+		if r.random.IntN(2) == 0 {
+			for next := leader; (next == nil || next == leader) && t.Context().Err() == nil; {
+				next = cluster.Leader(t.Context(), js, "STORM")
+			}
+		}
+		leader.Restart()
+	})
+	t.Logf("%d leaders were killed", leaders)
+	if leaders == 0 {
+		t.Error("no leader was killed")
+	}
 }
 
 // TestNATSBucket runs the storm with a bucket of NATS JetStream, which has the current objects, and no history.
