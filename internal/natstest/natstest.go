@@ -4,11 +4,13 @@ package natstest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -54,24 +56,82 @@ type Server struct {
 	tb      testing.TB
 	dir     string
 	port    int
+	name    string         // in a cluster
 	process *child.Process // nil: it was killed
 }
 
 // Start starts a server that ends with the test. The settings are further lines of its configuration.
 func Start(tb testing.TB, settings string) *Server {
 	tb.Helper()
-	port, err := localhost.FreePort()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	s := &Server{tb: tb, dir: tb.TempDir(), port: port}
+	s := newServer(tb, settings)
+	s.Restart()
+	return s
+}
+
+func newServer(tb testing.TB, settings string) *Server {
+	tb.Helper()
+	s := &Server{tb: tb, dir: tb.TempDir(), port: freePort(tb)}
 	s.Configure(settings)
 	tb.Cleanup(func() {
 		s.Kill()
 		child.ShowLog(tb, "NATS", s.path("log"))
 	})
-	s.Restart()
 	return s
+}
+
+func freePort(tb testing.TB) int {
+	tb.Helper()
+	port, err := localhost.FreePort()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return port
+}
+
+// Cluster is servers that replicate streams.
+type Cluster []*Server
+
+// StartCluster starts a cluster of three servers that ends with the test.
+func StartCluster(tb testing.TB) Cluster {
+	tb.Helper()
+	var routes []string
+	for range 3 {
+		routes = append(routes, fmt.Sprintf("nats://127.0.0.1:%d", freePort(tb)))
+	}
+	var c Cluster
+	for i, route := range routes {
+		name := fmt.Sprint("server-", i)
+		s := newServer(tb, fmt.Sprintf("server_name: %s\ncluster { name: test, listen: %q, routes: [%s] }", name, strings.TrimPrefix(route, "nats://"), strings.Join(routes, ", ")))
+		s.name = name
+		c = append(c, s)
+	}
+	for _, s := range c {
+		s.Restart()
+	}
+	return c
+}
+
+// Addrs returns the addresses of the servers, as the address of a sink has them.
+func (c Cluster) Addrs() string {
+	var all []string
+	for _, s := range c {
+		all = append(all, s.Addr())
+	}
+	return strings.Join(all, ",")
+}
+
+// Leader returns the server that accepts messages of a stream, or nil if none is known to do so.
+func (c Cluster) Leader(ctx context.Context, js jetstream.JetStream, stream string) *Server {
+	found, err := js.Stream(ctx, stream)
+	if err != nil || found.CachedInfo().Cluster == nil {
+		return nil
+	}
+	for _, s := range c {
+		if s.name == found.CachedInfo().Cluster.Leader {
+			return s
+		}
+	}
+	return nil
 }
 
 func (s *Server) path(name string) string { return filepath.Join(s.dir, name) }
@@ -134,23 +194,55 @@ func (s *Server) Kill() {
 // JetStream returns a client that reconnects, as another program's.
 func (s *Server) JetStream(options ...nats.Option) jetstream.JetStream {
 	s.tb.Helper()
-	conn, err := nats.Connect("nats://"+s.Addr(), append(options, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))...)
+	return connect(s.tb, s.Addr(), options...)
+}
+
+// JetStream returns a client of whichever servers run.
+func (c Cluster) JetStream() jetstream.JetStream {
+	c[0].tb.Helper()
+	return connect(c[0].tb, c.Addrs())
+}
+
+func connect(tb testing.TB, servers string, options ...nats.Option) jetstream.JetStream {
+	tb.Helper()
+	conn, err := nats.Connect(servers, append(options, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))...)
 	if err != nil {
-		s.tb.Fatal(err)
+		tb.Fatal(err)
 	}
-	s.tb.Cleanup(conn.Close)
+	tb.Cleanup(conn.Close)
 	js, err := jetstream.New(conn)
 	if err != nil {
-		s.tb.Fatal(err)
+		tb.Fatal(err)
 	}
 	return js
 }
 
+// Objects returns the values of a key-value bucket by their keys.
+func Objects(ctx context.Context, js jetstream.JetStream, bucket string) (map[string][]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	kv, err := js.KeyValue(ctx, bucket)
+	if err != nil {
+		return nil, err
+	}
+	keys, err := kv.Keys(ctx)
+	if err != nil && !errors.Is(err, jetstream.ErrNoKeysFound) {
+		return nil, err
+	}
+	objects := map[string][]byte{}
+	for _, key := range keys {
+		e, err := kv.Get(ctx, key)
+		if err != nil {
+			return nil, err
+		}
+		objects[key] = e.Value()
+	}
+	return objects, nil
+}
+
 // Messages returns a function that returns the bodies of a stream's messages since its last call. Messages without body are
 // left out.
-func (s *Server) Messages(name string) func(context.Context) ([][]byte, error) {
-	s.tb.Helper()
-	js := s.JetStream()
+func Messages(js jetstream.JetStream, name string) func(context.Context) ([][]byte, error) {
 	var read uint64
 	return func(ctx context.Context) (bodies [][]byte, err error) {
 		ctx, cancel := context.WithTimeout(ctx, 20*time.Second)

@@ -90,7 +90,7 @@ func (m unencrypted) Authenticate(ctx context.Context, broker string) (sasl.Sess
 		host = broker
 	}
 	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return nil, nil, refusef("%s has no SCRAM, and PLAIN would send it the password without encryption: add tls=true or ca=FILE to the address", broker)
+		return nil, nil, insecuref("%s has no SCRAM, and PLAIN would send it the password without encryption: add tls=true or ca=FILE to the address", broker)
 	}
 	return m.Mechanism.Authenticate(ctx, broker)
 }

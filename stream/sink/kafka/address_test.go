@@ -1,12 +1,15 @@
 package kafka
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/sasl"
+
+	"github.com/keepwatch/keepwatch/stream/sink"
 )
 
 // TestPlainNeedsTLS authenticates by PLAIN. Without TLS, only brokers on this machine receive the password.
@@ -36,6 +39,10 @@ func TestPlainNeedsTLS(t *testing.T) {
 		_, text, err := mechanisms[at].Authenticate(t.Context(), row.broker)
 		if sent := strings.Contains(string(text), "pa55word"); sent != row.sent {
 			t.Errorf("%s, broker %s: the password is sent: %v", row.address, row.broker, sent)
+		}
+		// A broker that offers something else for a moment does not end a sync that runs.
+		if starting, running := (&Sink{}).failure(err), (&Sink{opened: true}).failure(err); !row.sent && (errors.As(starting, new(*sink.Unavailable)) || !errors.As(running, new(*sink.Unavailable))) {
+			t.Errorf("%s, broker %s: at the start %v, later %v", row.address, row.broker, starting, running)
 		}
 		if !row.sent && (err == nil || !strings.Contains(err.Error(), "add tls=true or ca=FILE")) {
 			t.Errorf("%s, broker %s: %v", row.address, row.broker, err)

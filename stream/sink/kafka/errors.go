@@ -17,6 +17,11 @@ type refusal struct{ error }
 
 func refusef(format string, args ...any) error { return refusal{fmt.Errorf(format, args...)} }
 
+// insecure is an error of a broker that would receive the password without encryption.
+type insecure struct{ error }
+
+func insecuref(format string, args ...any) error { return insecure{fmt.Errorf(format, args...)} }
+
 // errTakenOver is returned after another process has opened the sink.
 var errTakenOver = refusef("another keepwatch sync has taken over: run one for each state topic")
 
@@ -52,6 +57,6 @@ func (s *Sink) failure(err error) error {
 // isSetting reports whether an error is about what the address says, or about the broker's configuration.
 func isSetting(err error) bool {
 	var reported *kerr.Error
-	return errors.As(err, &reported) && !reported.Retriable ||
+	return errors.As(err, &reported) && !reported.Retriable || errors.As(err, new(insecure)) ||
 		errors.As(err, new(*tls.CertificateVerificationError)) || errors.As(err, new(x509.UnknownAuthorityError))
 }

@@ -11,7 +11,8 @@
 // body, and the cursors have the sequence in the stream up to which the bucket is complete. The
 // bucket is written after the stream. Open reads the bucket, and then what the stream has more. Where a crash has cut a piece in
 // two, its first part counts: it is in the index, and events of it that the source repeats are recognized.
-// Those of deleted objects are recognized by the markers in the bucket, which are there for a day after the start.
+// Those of deleted objects are recognized by the markers in the bucket, which are there for a day: after the deletion if the bucket is the sink,
+// else after the start that has completed the bucket.
 // None of that needs JetStream's own deduplication, and the messages take no part in it.
 //
 // A process claims the sink by a message in the bucket, before it reads. From then on no other one can write to the bucket, but

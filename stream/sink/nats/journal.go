@@ -111,7 +111,20 @@ func (j *journal) load(ctx context.Context) (first uint64, err error) {
 	return info.State.FirstSeq, nil
 }
 
-// read visits the headers of messages up to the last one, in order.
+// readAll is read of messages to which the last one belongs. A consumer is at any of the replicas, and that may be behind.
+func (j *journal) readAll(ctx context.Context, from jetstream.ConsumerConfig, visit func(nats.Header, uint64) error) error {
+	var at uint64
+	err := j.read(ctx, from, func(h nats.Header, sequence uint64) error {
+		at = sequence
+		return visit(h, sequence)
+	})
+	if err == nil && at != j.last && j.stream.CachedInfo().Config.Replicas > 1 {
+		return sink.Unavailablef("a replica of %s has messages up to %d of %d", j.name, at, j.last)
+	}
+	return err
+}
+
+// read visits the headers of messages up to the last one, in order. A replica that is behind has not all of them.
 func (j *journal) read(ctx context.Context, from jetstream.ConsumerConfig, visit func(nats.Header, uint64) error) error {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()

@@ -118,14 +118,16 @@ func (s *Sink) read(ctx context.Context, f *fold) error {
 	if err := s.readCursors(ctx, f); err != nil {
 		return err
 	}
-	// Not after the stream is read: a writer that was replaced may have left a last piece there.
-	if f.writer != "" && f.writer != s.token { // empty: the bucket was deleted
-		return errTakenOver
-	}
 	newest := jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubject: s.prefix() + ">"}
-	err := s.bucket.read(ctx, newest, func(h nats.Header, _ uint64) error { return f.add(h) })
-	if err != nil || s.log == nil {
-		return errors.Join(err, ctx.Err())
+	if err := s.bucket.readAll(ctx, newest, func(h nats.Header, _ uint64) error { return f.add(h) }); err != nil {
+		return err
+	}
+	switch {
+	// Not after the stream is read: a writer that was replaced may have left a last piece there.
+	case f.writer != "" && f.writer != s.token: // empty: the bucket was deleted
+		return errTakenOver
+	case s.log == nil:
+		return nil
 	}
 	first, err := s.log.load(ctx)
 	if err != nil {
@@ -140,7 +142,7 @@ func (s *Sink) read(ctx context.Context, f *fold) error {
 	case first > complete+1:
 		return fmt.Errorf("stream %s begins at message %d, and bucket %s has the objects up to message %d: %w", s.log.name, first, s.target.bucket, complete, errLost)
 	}
-	return s.log.read(ctx, jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: complete + 1}, func(h nats.Header, _ uint64) error { return f.addBehind(h) })
+	return s.log.readAll(ctx, jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: complete + 1}, func(h nats.Header, _ uint64) error { return f.addBehind(h) })
 }
 
 // check refuses streams that do not fit what the bucket has. It is asked before the claim, which would end the writer that

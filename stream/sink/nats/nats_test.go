@@ -91,7 +91,7 @@ func TestWorld(t *testing.T) {
 	open(t, s)
 	s.Close()
 	report, err := sinktest.Run(t.Context(), sinktest.Config{
-		Sink: s, Tables: sinktest.NewConsumer(server.Messages("CLUSTER")), Seed: seed, Steps: *stepsFlag, Patience: 3 * time.Minute,
+		Sink: s, Tables: sinktest.NewConsumer(natstest.Messages(server.JetStream(), "CLUSTER")), Seed: seed, Steps: *stepsFlag, Patience: 3 * time.Minute,
 		Disturb: disturb(server, cutter, random, count),
 	})
 	if err != nil {
@@ -116,7 +116,7 @@ func TestMutant(t *testing.T) {
 		open(t, s)
 		s.Close()
 		report, err := sinktest.Run(t.Context(), sinktest.Config{
-			Sink: sinktest.Split(s, seed), Tables: sinktest.NewConsumer(server.Messages(name)), Seed: seed, Steps: 60, Patience: 3 * time.Second,
+			Sink: sinktest.Split(s, seed), Tables: sinktest.NewConsumer(natstest.Messages(server.JetStream(), name)), Seed: seed, Steps: 60, Patience: 3 * time.Second,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -139,28 +139,18 @@ func (b bucket) AsOf(context.Context, int, sink.Cut) ([]sinktest.Row, error) { r
 func (b bucket) Invariants(context.Context) ([]string, error)                { return nil, nil }
 
 func (b bucket) Current(ctx context.Context, line int) (rows []sinktest.Row, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
-	defer cancel()
-	kv, err := b.KeyValue(ctx, b.name)
+	objects, err := natstest.Objects(ctx, b, b.name)
 	if err != nil {
 		return nil, err
 	}
-	keys, err := kv.Keys(ctx)
-	if err != nil && !errors.Is(err, jetstream.ErrNoKeysFound) {
-		return nil, err
-	}
-	for _, key := range keys {
+	for key, text := range objects {
 		resource, rest, _ := strings.Cut(key, ".")
 		resource = strings.ReplaceAll(resource, "_", ".")
 		for _, s := range sinktest.Streams() {
 			if s.ID.Resource != resource || s.Line != line {
 				continue
 			}
-			e, err := kv.Get(ctx, key)
-			if err != nil {
-				return nil, err
-			}
-			row, err := sinktest.RowOf(resource, e.Value())
+			row, err := sinktest.RowOf(resource, text)
 			if err != nil || row.Namespace+"."+row.Name != rest {
 				return nil, fmt.Errorf("the key %s has %+v, %v", key, row, err)
 			}

@@ -117,7 +117,9 @@ func TestDroppedFieldsAfterRestart(t *testing.T) {
 	if e := f.next(""); e.String() != "MODIFIED map-000" {
 		t.Fatalf("the first event: %s", e)
 	}
-	restart(func() { r.must(r.admin.CoreV1().ConfigMaps("default").Delete(t.Context(), "map-001", metav1.DeleteOptions{})) })
+	restart(func() {
+		r.must(r.admin.CoreV1().ConfigMaps("default").Delete(t.Context(), "map-001", metav1.DeleteOptions{}))
+	})
 	if e := f.next(""); e.String() != "DELETED map-001" {
 		t.Errorf("after the restart: %s", e)
 	}

@@ -26,19 +26,20 @@ import (
 func TestFiles(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "changes")
 	read := 0 // lines
-	r := &runner{flags: []string{"--rotate-size", "200Ki", "--compress", "gzip"}}
-	r.fold = &sinktest.Fold{Read: func() error {
+	fold := &sinktest.Fold{}
+	fold.Read = func() error {
 		text, err := readFiles(dir)
 		if err != nil {
 			return err
 		}
 		lines := slices.Collect(bytes.Lines(text))
 		for _, line := range lines[read:] {
-			r.fold.Add(line)
+			fold.Add(line)
 		}
 		read = len(lines)
 		return nil
-	}}
+	}
+	r := &runner{received: folded(fold), flags: []string{"--rotate-size", "200Ki", "--compress", "gzip"}}
 	r.run(t, "files:"+dir, nil)
 }
 
@@ -124,23 +125,28 @@ func TestHTTP(t *testing.T) {
 		}
 	}))
 	t.Cleanup(s.Close)
-	r := &runner{fold: fold, flags: []string{"--state", filepath.Join(t.TempDir(), "state"), "--mode", "batched"}}
+	r := &runner{received: folded(fold), flags: []string{"--state", filepath.Join(t.TempDir(), "state"), "--mode", "batched"}}
 	r.run(t, s.URL, nil)
 	t.Logf("%d requests", n)
 }
 
+// folded is what a receiver has received.
+func folded(f *sinktest.Fold) *received {
+	return &received{f.Current, func(r *runner) { r.judgeFold(f) }}
+}
+
 // judgeFold compares everything that was received with the writes, as judge does.
-func (r *runner) judgeFold() {
+func (r *runner) judgeFold(fold *sinktest.Fold) {
 	t := r.t
-	problems, err := r.fold.Invariants(t.Context())
+	problems, err := fold.Invariants(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range problems {
 		t.Error(p)
 	}
-	r.judgeObjects(r.fold.Objects, r.fold.Gaps)
-	t.Logf("%d lines, %d repeated", r.fold.Lines, r.fold.Repeated)
+	r.judgeObjects(fold.Objects, fold.Gaps)
+	t.Logf("%d lines, %d repeated", fold.Lines, fold.Repeated)
 }
 
 // judgeObjects compares the objects of each type that were received, by UID and whether each was deleted, with the writes:

@@ -1,4 +1,4 @@
-// Package sync stores several resources of a real kube-apiserver in databases, receivers and Kafka by keepwatch
+// Package sync stores several resources of a real kube-apiserver in databases, receivers, Kafka and NATS by keepwatch
 // sync, while the sync, the database and the API server are killed, connections break and etcd forgets
 // its history.
 package sync
@@ -36,6 +36,7 @@ import (
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/faults"
+	"github.com/keepwatch/keepwatch/internal/natstest"
 	"github.com/keepwatch/keepwatch/internal/pgtest"
 	"github.com/keepwatch/keepwatch/stream/sink"
 	"github.com/keepwatch/keepwatch/stream/sink/sinktest"
@@ -51,7 +52,10 @@ var (
 	killsFlag   = flag.Int("sync.kills", 4, "how often something is killed during the changes")
 )
 
-func TestMain(m *testing.M) { peer.Main(m) }
+func TestMain(m *testing.M) {
+	natstest.Main()
+	peer.Main(m)
+}
 
 // kinds are the five types of the storm.
 var kinds = []struct {
@@ -181,6 +185,12 @@ func TestTwoEtcds(t *testing.T) {
 	}
 }
 
+// received is what a receiver or a client of a broker has, each type at a revision of its own.
+type received struct {
+	current func(ctx context.Context, line int) ([]sinktest.Row, error)
+	judge   func(*runner) // compares everything that was received with the writes
+}
+
 // runner is one storm.
 type runner struct {
 	t        *testing.T
@@ -192,8 +202,7 @@ type runner struct {
 	command  peer.Command
 	db       *sql.DB
 	snapshot sql.IsolationLevel // of a transaction that reads one state
-	fold     *sinktest.Fold     // of what a receiver has received, in place of db
-	consumer *sinktest.Consumer // of a broker's messages, in place of db
+	received *received          // in place of db
 	flags    []string           // of keepwatch sync
 	killed   map[string]int
 	cuts     int // at which the tables were compared with the server
@@ -218,14 +227,10 @@ func (r *runner) run(t *testing.T, to string, killDatabase func()) {
 	// The idle timeout of the test is shorter than the period of bookmarks; at a start they are asked for.
 	r.process.Kill()
 	r.launch()
-	switch {
-	case r.fold != nil:
+	if r.received != nil {
 		r.converge(r.readCurrent)
-		r.judgeFold()
-	case r.consumer != nil:
-		r.converge(r.readCurrent)
-		r.judgeMessages()
-	default:
+		r.received.judge(r)
+	} else {
 		r.converge(r.readCut)
 		r.judge()
 	}
@@ -395,8 +400,8 @@ func (r *runner) restartServer() {
 // compareCut compares the rows that are valid at the newest cut with the server's lists at exactly that
 // revision, unless the server has forgotten it.
 func (r *runner) compareCut() {
-	if r.db == nil {
-		return // what a fold and a consumer have is of each type's own revision
+	if r.received != nil {
+		return
 	}
 	cut, rows, err := r.readCut()
 	if err != nil || cut.Revision == 0 {
@@ -483,15 +488,11 @@ const settle = 3 * time.Minute
 
 // readCurrent reads the current rows. They are at any revision.
 func (r *runner) readCurrent() (sink.Cut, []sinktest.Row, error) {
-	if r.fold != nil {
-		rows, err := r.fold.Current(r.t.Context(), 0)
-		return sink.Cut{Revision: math.MaxInt64}, rows, err
+	current := sinktest.Tables{DB: r.db}.Current
+	if r.received != nil {
+		current = r.received.current
 	}
-	if r.consumer != nil {
-		rows, err := r.consumer.Current(r.t.Context(), 0)
-		return sink.Cut{Revision: math.MaxInt64}, rows, err
-	}
-	rows, err := sinktest.Tables{DB: r.db}.Current(r.t.Context(), 0)
+	rows, err := current(r.t.Context(), 0)
 	return sink.Cut{Revision: math.MaxInt64}, rows, err
 }
 
