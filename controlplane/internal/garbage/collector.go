@@ -2,6 +2,7 @@ package garbage
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -150,7 +151,7 @@ func (c *Collector) process(ctx context.Context, uid types.UID) {
 		c.queue.Forget(uid)
 	case ctx.Err() != nil:
 	default:
-		if !apierrors.IsConflict(err) && !meta.IsNoMatchError(err) {
+		if !apierrors.IsConflict(err) && !meta.IsNoMatchError(err) && !errors.Is(err, errUnknownOwner) {
 			utilruntime.HandleErrorWithContext(ctx, err, "Collection of an object is retried", "resource", n.resource, "namespace", n.namespace, "name", n.name)
 		}
 		c.queue.AddRateLimited(uid)

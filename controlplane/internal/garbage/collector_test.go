@@ -375,6 +375,24 @@ func TestCollectionBeginsWithoutAListThatFails(t *testing.T) {
 	})
 }
 
+// The server has owners that the collector does not follow: nothing reports their deletion.
+func TestOwnersThatAreNotFollowed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		owner := object(secrets, "a")
+		c := newCluster(t, owner, object(configMaps, "b", owner))
+		c.follow(configMaps)
+		close(c.complete)
+		c.run()
+		time.Sleep(time.Second)
+		c.is(configMaps, "b<a")
+		if err := c.server.Resource(secrets).Namespace("default").Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * maxDelay)
+		c.is(configMaps, "")
+	})
+}
+
 // An owner that was deleted is gone only for objects whose references are to it.
 func TestDeletedOwnersOfOtherReferences(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

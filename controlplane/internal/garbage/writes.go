@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -15,15 +16,23 @@ import (
 	"k8s.io/client-go/metadata"
 )
 
+var errUnknownOwner = errors.New("an owner exists that is not known to the collector")
+
 // collect deletes an object without an owner that exists, and otherwise removes the references to owners that are gone or
-// wait for its deletion. It sends no request for an object whose owners are all known to exist.
+// wait for its deletion. It sends no request for an object whose owners are all known to exist. It returns errUnknownOwner
+// for one that has to be checked again, since nothing will report the deletion of an owner.
 func (c *Collector) collect(ctx context.Context, n *node) error {
 	if len(n.owners) == 0 {
 		return nil
 	}
 	all, err := c.classify(ctx, n.namespace, n.owners)
-	if err != nil || len(all.solid) == len(n.owners) {
+	switch {
+	case err != nil:
 		return err
+	case len(all.solid) == len(n.owners) && all.unknown:
+		return errUnknownOwner
+	case len(all.solid) == len(n.owners):
+		return nil
 	}
 	latest, err := c.latest(ctx, n)
 	if latest == nil || err != nil || latest.DeletionTimestamp != nil {
