@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/registry/generic"
 	apistorage "k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
@@ -25,11 +24,13 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/keepwatch/keepwatch/controlplane/internal/garbage"
+	"github.com/keepwatch/keepwatch/storage"
 )
 
-// collected returns options of a resource whose objects the garbage collector follows: it reads the storage itself, not
-// through the API. Without a collector the options stay as they are.
-func (b *backend) collected(options generic.RESTOptions, version func(example runtime.Object) schema.GroupVersion) generic.RESTOptions {
+// collected returns options of a resource whose objects the garbage collector follows: it reads the watch cache of the
+// storage, not through the API. With UpstreamStorage it has a watch cache of its own. Without a collector the options stay
+// as they are.
+func (b *backend) collected(options generic.RESTOptions) generic.RESTOptions {
 	if b.collector == nil {
 		return options
 	}
@@ -38,90 +39,25 @@ func (b *backend) collected(options generic.RESTOptions, version func(example ru
 	options.Decorator = func(config *storagebackend.ConfigForResource, prefix string, keyOf func(runtime.Object) (string, error),
 		newObject, newList func() runtime.Object, attributes apistorage.AttrFunc, triggers apistorage.IndexerFuncs,
 		indexers *cache.Indexers) (apistorage.Interface, factory.DestroyFunc, error) {
-		storage, destroy, err := open(config, prefix, keyOf, newObject, newList, attributes, triggers, indexers)
+		opened, destroy, err := open(config, prefix, keyOf, newObject, newList, attributes, triggers, indexers)
 		if err != nil || config.GroupResource == (schema.GroupResource{Resource: "events"}) { // these own nothing, and expire
-			return storage, destroy, err
+			return opened, destroy, err
 		}
-		example := newObject()
-		resource := version(example).WithResource(config.GroupResource.Resource)
-		remove := b.collector.Follow(resource, example, &storedObjects{storage, prefix, newList})
-		return storage, func() {
+		read, closeRead := opened, func() {}
+		if b.kind == UpstreamStorage {
+			if read, closeRead, err = b.openStorage(config, prefix, keyOf, newObject, newList, attributes, triggers, indexers); err != nil {
+				destroy()
+				return nil, nil, err
+			}
+		}
+		remove := b.collector.Follow(config.GroupResource, read.(*storage.Storage).Cache())
+		return opened, func() {
 			remove()
+			closeRead()
 			destroy()
 		}, nil
 	}
 	return options
-}
-
-// storedObjects lists and watches a storage.
-type storedObjects struct {
-	storage apistorage.Interface
-	prefix  string
-	newList func() runtime.Object
-}
-
-// IsWatchListSemanticsUnSupported makes a reflector list.
-func (s *storedObjects) IsWatchListSemanticsUnSupported() bool { return true }
-
-func (s *storedObjects) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-	version := options.ResourceVersion
-	if version == "0" { // a storage that replaces another one must not list an older state
-		version = ""
-	}
-	list := s.newList()
-	return list, s.storage.GetList(ctx, s.prefix, apistorage.ListOptions{ResourceVersion: version, Predicate: apistorage.Everything, Recursive: true}, list)
-}
-
-func (s *storedObjects) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-	w, err := s.storage.Watch(ctx, s.prefix, apistorage.ListOptions{ResourceVersion: options.ResourceVersion, Predicate: apistorage.Everything, Recursive: true})
-	if err != nil {
-		return nil, err
-	}
-	return newUnsharedWatch(w), nil
-}
-
-// unsharedWatch is a watch whose events have objects of their own: those of a storage are shared by all watches, with
-// their encodings. watch.Filter would do, but its goroutine waits for ever if it is stopped with an event that nobody
-// receives.
-type unsharedWatch struct {
-	events  chan watch.Event
-	stopped chan struct{}
-	stop    func()
-}
-
-func newUnsharedWatch(w watch.Interface) *unsharedWatch {
-	u := &unsharedWatch{events: make(chan watch.Event), stopped: make(chan struct{})}
-	u.stop = sync.OnceFunc(func() {
-		close(u.stopped)
-		w.Stop()
-	})
-	go u.pass(w.ResultChan())
-	return u
-}
-
-func (u *unsharedWatch) pass(from <-chan watch.Event) {
-	defer close(u.events)
-	for e := range from {
-		if shared, ok := e.Object.(runtime.CacheableObject); ok {
-			e.Object = shared.GetObject()
-		}
-		select {
-		case u.events <- e:
-		case <-u.stopped:
-			return
-		}
-	}
-}
-
-func (u *unsharedWatch) Stop()                          { u.stop() }
-func (u *unsharedWatch) ResultChan() <-chan watch.Event { return u.events }
-
-func (s *storedObjects) List(options metav1.ListOptions) (runtime.Object, error) {
-	return s.ListWithContext(context.Background(), options)
-}
-
-func (s *storedObjects) Watch(options metav1.ListOptions) (watch.Interface, error) {
-	return s.WatchWithContext(context.Background(), options)
 }
 
 // definitionOpener requests the custom resources that the garbage collector does not follow, since apiextensions-apiserver

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -277,6 +278,52 @@ func TestGarbageOfKindsThatAreNotServed(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.becomes("second<missing")
+}
+
+// The objects of a definition are read as they are stored: in a version that is not served, and that nothing converts.
+func TestGarbageOfVersionsThatAreNotServed(t *testing.T) {
+	c := connect(t, start(t, controlplane.Options{Controllers: true}).RESTConfig())
+	gvr := newCRD(t, c, "owners")
+	f := newFamily(t, c)
+	owner := f.add("a")
+	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": gvr.GroupVersion().String(), "kind": "Owners", "metadata": map[string]any{"name": "child"}}}
+	o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "a", UID: owner.UID}})
+	must(c.dynamic.Resource(gvr).Namespace(f.home).Create(t.Context(), o, metav1.CreateOptions{}))(t)
+	definitions := c.crds.ApiextensionsV1().CustomResourceDefinitions()
+	changeDefinition := func(change func(*apiextensionsv1.CustomResourceDefinitionSpec)) {
+		t.Helper()
+		d := must(definitions.Get(t.Context(), gvr.GroupResource().String(), metav1.GetOptions{}))(t)
+		change(&d.Spec)
+		must(definitions.Update(t.Context(), d, metav1.UpdateOptions{}))(t)
+	}
+	newer := c.dynamic.Resource(gvr.GroupResource().WithVersion("v2")).Namespace(f.home)
+	nobody := "https://127.0.0.1:1"
+	changeDefinition(func(d *apiextensionsv1.CustomResourceDefinitionSpec) {
+		d.Versions = append(d.Versions, d.Versions[0])
+		d.Versions[0].Served, d.Versions[1].Name, d.Versions[1].Storage = false, "v2", false
+		d.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.WebhookConverter, Webhook: &apiextensionsv1.WebhookConversion{
+			ClientConfig: &apiextensionsv1.WebhookClientConfig{URL: &nobody}, ConversionReviewVersions: []string{"v1"},
+		}}
+	})
+	eventually(t, "v2 cannot be converted", func() (bool, string) {
+		_, err := newer.Get(t.Context(), "child", metav1.GetOptions{})
+		return err != nil && !apierrors.IsNotFound(err), fmt.Sprint(err)
+	})
+	f.delete("a", metav1.DeletePropagationOrphan)
+	f.add("missing-child", "missing")
+	f.becomes("a*") // it waits for its dependent, which cannot be written
+	changeDefinition(func(d *apiextensionsv1.CustomResourceDefinitionSpec) { d.Conversion = nil })
+	f.becomes("")
+	if left := must(newer.Get(t.Context(), "child", metav1.GetOptions{}))(t); len(left.GetOwnerReferences()) > 0 {
+		t.Errorf("the dependent has owners: %v", left.GetOwnerReferences())
+	}
+	left := must(newer.Get(t.Context(), "child", metav1.GetOptions{}))(t)
+	left.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "a", UID: owner.UID}})
+	must(newer.Update(t.Context(), left, metav1.UpdateOptions{}))(t)
+	eventually(t, "the dependent is gone", func() (bool, string) {
+		_, err := newer.Get(t.Context(), "child", metav1.GetOptions{})
+		return apierrors.IsNotFound(err), fmt.Sprint(err)
+	})
 }
 
 // Without controllers nothing is collected, and no deletion waits for it.

@@ -214,7 +214,7 @@ func (o builtinOptions) GetRESTOptions(resource schema.GroupResource, _ runtime.
 		return generic.RESTOptions{}, fmt.Errorf("%s is not a built-in resource", resource)
 	}
 	options := o.options(resource, stored.Prefix, stored.Codec, stored.Version)
-	return o.collected(options, func(runtime.Object) schema.GroupVersion { return stored.GroupVersion }), nil
+	return o.collected(options), nil
 }
 
 // definitionOptions are the options of CustomResourceDefinitions: JSON.
@@ -223,7 +223,7 @@ type definitionOptions struct{ *backend }
 func (o definitionOptions) GetRESTOptions(resource schema.GroupResource, _ runtime.Object) (generic.RESTOptions, error) {
 	version := schema.GroupVersions{apiextensionsv1.SchemeGroupVersion}
 	options := o.options(resource, resource.Group+"/"+resource.Resource, apiserver.Codecs.LegacyCodec(version...), version)
-	return o.collected(options, func(runtime.Object) schema.GroupVersion { return apiextensionsv1.SchemeGroupVersion }), nil
+	return o.collected(options), nil
 }
 
 // customOptions are the options of custom resources: JSON. Their storages have readers.
@@ -237,7 +237,5 @@ func (o customOptions) GetRESTOptions(resource schema.GroupResource, _ runtime.O
 	if o.kind == StoreStorage {
 		options.Decorator = o.readers.Decorator(o.openStorage)
 	}
-	return o.collected(options, func(example runtime.Object) schema.GroupVersion {
-		return example.GetObjectKind().GroupVersionKind().GroupVersion()
-	}), nil
+	return o.collected(options), nil
 }

@@ -117,6 +117,43 @@ func TestMessagesAreMadeLater(t *testing.T) {
 	}
 }
 
+// Metadata is read of objects in each encoding: before they are decoded, and after.
+func TestMetadata(t *testing.T) {
+	t.Parallel()
+	client := runEtcd(t)
+	pod := fleet.Pod(1)
+	pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "1"}}
+	pod.Finalizers = []string{"example.com/hold"}
+	for name, value := range map[string][]byte{
+		"protobuf":   must(runtime.Encode(corePods{}.codec(), pod))(t),
+		"JSON":       must(json.Marshal(pod))(t),
+		"damaged":    []byte("k8s\x00damaged"),
+		"incomplete": []byte("k8s\x00"),
+	} {
+		put(t, client, name, value)
+	}
+	s := open(t, client, corePods{}, store.Options{})
+	s.WarmAfter(time.Hour)
+	t.Cleanup(s.Start(func(err error) { t.Error(err) }))
+	eventually(t, "the storage is ready", func() bool { return s.ReadinessCheck() == nil })
+	for o := range s.Cache().Snapshot().All() {
+		pod.ResourceVersion = o.Revision().String()
+		for _, decoded := range []bool{false, true} {
+			if decoded {
+				_, _ = s.Cache().Read(o)
+			}
+			got, err := s.Cache().Metadata(o)
+			if o.Key().Name == "damaged" || o.Key().Name == "incomplete" {
+				if err == nil {
+					t.Errorf("the %s object has metadata: %v", o.Key().Name, got)
+				}
+			} else if err != nil || !equality.Semantic.DeepEqual(got, &pod.ObjectMeta) {
+				t.Errorf("%s, decoded: %v: %v, %v", o.Key().Name, decoded, got, err)
+			}
+		}
+	}
+}
+
 // A custom resource is cached as the JSON that is served.
 func TestCustomObjectsAreCachedAsJSON(t *testing.T) {
 	t.Parallel()

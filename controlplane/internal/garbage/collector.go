@@ -2,6 +2,8 @@ package garbage
 
 import (
 	"context"
+	"errors"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -16,7 +18,6 @@ import (
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/restmapper"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 )
 
@@ -58,28 +59,15 @@ func New(discovery discovery.DiscoveryInterface, metadata metadata.Interface) *C
 		kinds:    restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discovery)),
 		graph:    newGraph(),
 		queue:    workqueue.NewTypedRateLimitingQueue(limiter),
-		sources:  sources{byResource: map[schema.GroupResource][]*source{}}, unfollowed: make(chan struct{}, 1),
+		sources:  newSources(), unfollowed: make(chan struct{}, 1),
 	}
-}
-
-// onlyMetadata returns what the collector needs of an object.
-func onlyMetadata(o any) (any, error) {
-	object, err := meta.Accessor(o)
-	if err != nil {
-		return o, nil // the state of a deleted object
-	}
-	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-		Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID(), ResourceVersion: object.GetResourceVersion(),
-		OwnerReferences: object.GetOwnerReferences(), Finalizers: object.GetFinalizers(), DeletionTimestamp: object.GetDeletionTimestamp(),
-	}}, nil
 }
 
 // put adds an object to the graph, and enqueues whom the change concerns.
-func (c *Collector) put(from *source, o any) {
-	object := o.(metav1.Object)
+func (c *Collector) put(from *source, object *metav1.ObjectMeta) {
 	n := &node{
-		from: from, resource: from.resource, namespace: object.GetNamespace(), name: object.GetName(), uid: object.GetUID(),
-		owners: object.GetOwnerReferences(), deleting: deletionOf(object),
+		listing: from.listing, resource: from.resource, namespace: object.Namespace, name: object.Name, uid: object.UID,
+		owners: object.OwnerReferences, deleting: deletionOf(object),
 	}
 	before := c.graph.put(n)
 	switch {
@@ -97,15 +85,11 @@ func (c *Collector) put(from *source, o any) {
 }
 
 // deleted removes an object that was deleted.
-func (c *Collector) deleted(from *source, o any) {
-	if unknown, ok := o.(cache.DeletedFinalStateUnknown); ok {
-		o = unknown.Obj
-	}
-	object := o.(metav1.Object)
-	c.graph.markDeleted(object.GetUID())
-	c.remove(object.GetUID())
-	if from.resource.GroupResource() == definitions {
-		c.forgetUndefined(schema.ParseGroupResource(object.GetName()))
+func (c *Collector) deleted(resource schema.GroupResource, object *metav1.ObjectMeta) {
+	c.graph.markDeleted(object.UID)
+	c.remove(object.UID)
+	if resource == definitions {
+		c.forgetUndefined(schema.ParseGroupResource(object.Name))
 	}
 }
 
@@ -126,8 +110,9 @@ func (c *Collector) remove(uid types.UID) {
 // Run collects garbage until ctx is done. complete is closed when the sources of all resources were added. Run begins when
 // the objects of these are known, since the dependents of an owner may be any of them, or after 30 s.
 func (c *Collector) Run(ctx context.Context, complete <-chan struct{}) {
-	c.start(ctx)
-	defer c.sources.running.Wait()
+	var following sync.WaitGroup
+	defer following.Wait()
+	following.Go(func() { c.follow(ctx) })
 	defer context.AfterFunc(ctx, c.queue.ShutDown)()
 	c.waitForSync(ctx, complete)
 	for {
@@ -166,8 +151,8 @@ func (c *Collector) process(ctx context.Context, uid types.UID) {
 		c.queue.Forget(uid)
 	case ctx.Err() != nil:
 	default:
-		if !apierrors.IsConflict(err) && !meta.IsNoMatchError(err) {
-			utilruntime.HandleErrorWithContext(ctx, err, "Collection of an object is retried", "resource", n.resource.Resource, "namespace", n.namespace, "name", n.name)
+		if !apierrors.IsConflict(err) && !meta.IsNoMatchError(err) && !errors.Is(err, errUnknownOwner) {
+			utilruntime.HandleErrorWithContext(ctx, err, "Collection of an object is retried", "resource", n.resource, "namespace", n.namespace, "name", n.name)
 		}
 		c.queue.AddRateLimited(uid)
 	}

@@ -14,11 +14,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	fakediscovery "k8s.io/client-go/discovery/fake"
 	fakemetadata "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/client-go/tools/cache"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/store"
 )
 
 var (
@@ -28,6 +30,9 @@ var (
 	kinds      = map[schema.GroupVersionResource]string{configMaps: "ConfigMap", secrets: "Secret", crds: "CustomResourceDefinition"}
 )
 
+// The library's handler would wait for the time of the process, which a bubble's never reaches.
+func init() { utilruntime.ErrorHandlers = nil }
+
 // cluster is a collector, and a server of config maps and secrets. Its time is that of a synctest bubble.
 type cluster struct {
 	*testing.T
@@ -35,6 +40,7 @@ type cluster struct {
 	server    *fakemetadata.FakeMetadataClient
 	discovery *fakediscovery.FakeDiscovery
 	complete  chan struct{}
+	revision  keepwatch.Revision // the newest one
 }
 
 func newCluster(t *testing.T, objects ...runtime.Object) *cluster {
@@ -46,14 +52,20 @@ func newCluster(t *testing.T, objects ...runtime.Object) *cluster {
 		T: t, server: fakemetadata.NewSimpleMetadataClient(scheme, objects...), complete: make(chan struct{}),
 		discovery: &fakediscovery.FakeDiscovery{Fake: &clienttesting.Fake{}},
 	}
-	c.discovery.Resources = []*metav1.APIResourceList{{GroupVersion: "v1"}}
+	c.discovery.Resources = served()
+	c.collector = New(c.discovery, c.server)
+	return c
+}
+
+// served is what discovery returns.
+func served() []*metav1.APIResourceList {
+	of := &metav1.APIResourceList{GroupVersion: "v1"}
 	for resource, kind := range kinds {
-		if of := c.discovery.Resources[0]; resource.GroupVersion().String() == of.GroupVersion {
+		if resource.GroupVersion().String() == of.GroupVersion {
 			of.APIResources = append(of.APIResources, metav1.APIResource{Name: resource.Resource, Kind: kind, Namespaced: true, Version: "v1"})
 		}
 	}
-	c.collector = New(c.discovery, c.server)
-	return c
+	return []*metav1.APIResourceList{of}
 }
 
 // run runs the collector until the end of the test.
@@ -67,36 +79,83 @@ func (c *cluster) run() {
 	})
 }
 
-// follow adds a source of a resource that lists the server's objects if before returns nil.
-func (c *cluster) follow(resource schema.GroupVersionResource, before func(context.Context) error) (events *watch.FakeWatcher, remove func()) {
-	events = watch.NewFake()
-	remove = c.collector.Follow(resource, &metav1.PartialObjectMetadata{}, listed{&cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			if err := before(ctx); err != nil {
-				return nil, err
-			}
-			return c.server.Resource(resource).List(ctx, options)
-		},
-		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return events, nil },
-	}})
-	return events, remove
+// stored is the objects of a resource in the server's memory.
+type stored struct {
+	*cluster
+	resource schema.GroupVersionResource
+	store    *store.Store
+	ready    chan struct{}
+	damaged  string // the name of an object that cannot be read
 }
 
-// listed makes a reflector list.
-type listed struct{ *cache.ListWatch }
+// state is one state of an object.
+type state struct {
+	*metav1.PartialObjectMetadata
+	revision keepwatch.Revision
+}
 
-func (listed) IsWatchListSemanticsUnSupported() bool { return true }
+func (s *state) Key() keepwatch.Key           { return keepwatch.Key{Namespace: s.Namespace, Name: s.Name} }
+func (s *state) UID() keepwatch.UID           { return keepwatch.UID(s.PartialObjectMetadata.UID) }
+func (s *state) Revision() keepwatch.Revision { return s.revision }
 
-// atOnce and after are when a list succeeds.
-func atOnce(context.Context) error { return nil }
+func (s *stored) Ready() <-chan struct{} { return s.ready }
+func (s *stored) Changes(from store.Cursor) *store.Watcher {
+	return s.store.Watch(from, store.Filter{})
+}
 
-func after(ready <-chan struct{}) func(context.Context) error {
-	return func(ctx context.Context) error {
-		select {
-		case <-ready:
-		case <-ctx.Done():
+func (s *stored) Metadata(o keepwatch.Object) (*metav1.ObjectMeta, error) {
+	if o.Key().Name == s.damaged {
+		return nil, errors.New("damaged")
+	}
+	return &o.(*state).ObjectMeta, nil
+}
+
+// add adds a source of a resource, which is not ready before list.
+func (c *cluster) add(resource schema.GroupVersionResource) (_ *stored, remove func()) {
+	s := &stored{cluster: c, resource: resource, store: store.New(store.Options{}), ready: make(chan struct{})}
+	return s, c.collector.Follow(resource.GroupResource(), s)
+}
+
+// follow adds a source that is ready.
+func (c *cluster) follow(resource schema.GroupVersionResource) (_ *stored, remove func()) {
+	s, remove := c.add(resource)
+	s.list()
+	return s, remove
+}
+
+// list reads the server's objects.
+func (s *stored) list() {
+	s.Helper()
+	all, err := s.server.Resource(s.resource).List(s.Context(), metav1.ListOptions{})
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.revision++
+	list, err := s.store.Replace(s.Context(), keepwatch.Relist{To: s.revision})
+	for i := range all.Items {
+		if err == nil {
+			err = list.Put(s.Context(), []keepwatch.Object{&state{&all.Items[i], s.revision}})
 		}
-		return ctx.Err()
+	}
+	if err == nil {
+		err = list.Commit(s.Context(), s.revision)
+	}
+	if err != nil {
+		s.Fatal(err)
+	}
+	close(s.ready)
+}
+
+// change applies changes of objects at one revision each.
+func (s *stored) change(kind keepwatch.ChangeType, objects ...*metav1.PartialObjectMetadata) {
+	s.Helper()
+	for _, o := range objects {
+		from := s.store.Revision()
+		s.revision++
+		batch := keepwatch.Batch{From: from, To: s.revision, Changes: []keepwatch.Change{{Type: kind, Revision: s.revision, Object: &state{o, s.revision}}}}
+		if _, err := s.store.Apply(s.Context(), batch); err != nil {
+			s.Fatal(err)
+		}
 	}
 }
 
@@ -152,20 +211,20 @@ func TestNothingIsCollectedBeforeAllObjectsAreKnown(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				owner := deleting(object(secrets, "a"), metav1.FinalizerOrphanDependents)
 				c := newCluster(t, owner, object(configMaps, "b", owner))
-				ready := make(chan struct{})
-				c.follow(secrets, atOnce)
+				c.follow(secrets)
+				var dependents *stored
 				if last == "a list" {
-					c.follow(configMaps, after(ready))
+					dependents, _ = c.add(configMaps)
 					close(c.complete)
 				}
 				c.run()
 				time.Sleep(syncTimeout / 2)
 				c.is(secrets, "a+orphan")
 				if last == "a source" {
-					c.follow(configMaps, atOnce)
+					c.follow(configMaps)
 					close(c.complete)
 				} else {
-					close(ready)
+					dependents.list()
 				}
 				time.Sleep(syncTimeout / 4)
 				c.is(configMaps, "b")
@@ -181,13 +240,13 @@ func TestKnownOwnersCostNoRequests(t *testing.T) {
 		owner := object(secrets, "a")
 		middle := object(configMaps, "b", owner)
 		c := newCluster(t, owner, middle, object(secrets, "c", middle))
-		c.follow(configMaps, atOnce)
-		c.follow(secrets, atOnce)
+		c.follow(configMaps)
+		c.follow(secrets)
 		close(c.complete)
 		c.run()
 		time.Sleep(time.Second)
 		for _, action := range c.server.Actions() {
-			if action.GetVerb() != "list" {
+			if action.GetVerb() != "list" { // the test's
 				t.Errorf("a request: %s %s", action.GetVerb(), action.GetResource().Resource)
 			}
 		}
@@ -200,14 +259,15 @@ func TestOwnersThatWereReplacedAreGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		owner := object(secrets, "a")
 		c := newCluster(t, owner, object(configMaps, "b", owner))
-		changes, _ := c.follow(secrets, atOnce)
-		c.follow(configMaps, atOnce)
+		changes, _ := c.follow(secrets)
+		c.follow(configMaps)
 		close(c.complete)
 		c.run()
 		time.Sleep(time.Second)
 		again := object(secrets, "a")
 		again.UID = "another"
-		changes.Modify(again) // as a new list has it
+		changes.change(keepwatch.Deleted, owner)
+		changes.change(keepwatch.Added, again)
 		time.Sleep(time.Second)
 		c.is(configMaps, "")
 	})
@@ -222,9 +282,9 @@ func TestObjectsStayKnownWhenTheirSourceIsReplaced(t *testing.T) {
 				blocker := deleting(object(configMaps, "b", owner), "example.com/hold")
 				definition := object(crds, "configmaps")
 				c := newCluster(t, owner, blocker, definition)
-				c.follow(secrets, atOnce)
-				changes, _ := c.follow(crds, atOnce)
-				_, remove := c.follow(configMaps, atOnce)
+				c.follow(secrets)
+				changes, _ := c.follow(crds)
+				_, remove := c.follow(configMaps)
 				close(c.complete)
 				c.run()
 				time.Sleep(time.Second)
@@ -234,13 +294,12 @@ func TestObjectsStayKnownWhenTheirSourceIsReplaced(t *testing.T) {
 				time.Sleep(time.Second)
 				c.is(secrets, "a+foregroundDeletion")
 				if end == "definition deleted" {
-					changes.Delete(definition)
+					changes.change(keepwatch.Deleted, definition)
 					time.Sleep(time.Second)
 					c.is(secrets, "a")
 					return
 				}
-				ready := make(chan struct{})
-				changes, _ = c.follow(configMaps, after(ready))
+				changes, _ = c.add(configMaps)
 				time.Sleep(time.Second)
 				c.is(secrets, "a+foregroundDeletion")
 				if end == "deleted before the list" {
@@ -248,11 +307,11 @@ func TestObjectsStayKnownWhenTheirSourceIsReplaced(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				close(ready)
+				changes.list()
 				time.Sleep(time.Second)
 				if end == "deleted after the list" {
 					c.is(secrets, "a+foregroundDeletion")
-					changes.Delete(blocker)
+					changes.change(keepwatch.Deleted, blocker)
 					time.Sleep(time.Second)
 				}
 				c.is(secrets, "a")
@@ -261,19 +320,76 @@ func TestObjectsStayKnownWhenTheirSourceIsReplaced(t *testing.T) {
 	}
 }
 
+// The metadata of one object cannot be read: it is neither collected nor an obstacle.
+func TestDamagedObjects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		missing := object(secrets, "missing")
+		c := newCluster(t, object(secrets, "a", missing), object(secrets, "b", missing))
+		objects, _ := c.add(secrets)
+		objects.damaged = "a"
+		objects.list()
+		close(c.complete)
+		c.run()
+		time.Sleep(time.Second)
+		c.is(secrets, "a<missing")
+	})
+}
+
+// A definition that changes has new storages. The next one may lag behind the one that the graph is from.
+func TestObjectsOfALaggingSourceStayKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		owner := deleting(object(secrets, "a"), metav1.FinalizerDeleteDependents)
+		blocker := deleting(object(configMaps, "b", owner), "example.com/hold")
+		c := newCluster(t, owner)
+		c.follow(secrets)
+		first, remove := c.follow(configMaps)
+		second, _ := c.follow(configMaps)
+		first.change(keepwatch.Added, blocker)
+		close(c.complete)
+		c.run()
+		time.Sleep(time.Second)
+		c.is(secrets, "a+foregroundDeletion")
+		remove()
+		time.Sleep(time.Second)
+		c.is(secrets, "a+foregroundDeletion")
+		second.change(keepwatch.Added, blocker)
+		second.change(keepwatch.Deleted, blocker)
+		time.Sleep(time.Second)
+		c.is(secrets, "a")
+	})
+}
+
 // A list that fails permanently delays the collection of other objects, and does not stop it.
 func TestCollectionBeginsWithoutAListThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		missing := object(secrets, "missing")
 		c := newCluster(t, object(secrets, "b", missing))
-		c.follow(secrets, atOnce)
-		c.follow(configMaps, func(context.Context) error { return errors.New("damaged") })
+		c.follow(secrets)
+		c.add(configMaps)
 		close(c.complete)
 		c.run()
 		time.Sleep(syncTimeout - time.Second)
 		c.is(secrets, "b<missing")
 		time.Sleep(2 * time.Second)
 		c.is(secrets, "")
+	})
+}
+
+// The server has owners that the collector does not follow: nothing reports their deletion.
+func TestOwnersThatAreNotFollowed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		owner := object(secrets, "a")
+		c := newCluster(t, owner, object(configMaps, "b", owner))
+		c.follow(configMaps)
+		close(c.complete)
+		c.run()
+		time.Sleep(time.Second)
+		c.is(configMaps, "b<a")
+		if err := c.server.Resource(secrets).Namespace("default").Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * maxDelay)
+		c.is(configMaps, "")
 	})
 }
 
@@ -286,15 +402,15 @@ func TestDeletedOwnersOfOtherReferences(t *testing.T) {
 		unknown := object(configMaps, "c", owner)
 		unknown.OwnerReferences[0].Kind = "Typo"
 		c := newCluster(t, owner, clusterScoped, unknown, object(configMaps, "d", owner))
-		changes, _ := c.follow(secrets, atOnce)
-		c.follow(configMaps, atOnce)
+		changes, _ := c.follow(secrets)
+		c.follow(configMaps)
 		close(c.complete)
 		c.run()
 		time.Sleep(time.Second)
 		if err := c.server.Resource(secrets).Namespace("default").Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		changes.Delete(owner)
+		changes.change(keepwatch.Deleted, owner)
 		time.Sleep(time.Second)
 		c.is(configMaps, "b<a c<a")
 	})

@@ -8,6 +8,7 @@
 //	Foreground  the owner is deleted when no dependent with blockOwnerDeletion is left
 //	Orphan      the owner is deleted when no dependent refers to it
 //
+// It reads the objects in the server's memory, and writes through the API.
 // It begins when all objects were listed once, since any of them may be a dependent, or after 30 s.
 //
 //	collector.go  Collector: keeps the graph, and handles one object at a time

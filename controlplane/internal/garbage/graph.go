@@ -11,8 +11,8 @@ import (
 
 // node is an object. It is immutable.
 type node struct {
-	from            *source
-	resource        schema.GroupVersionResource
+	listing         uint64 // which one the object was read in; see source
+	resource        schema.GroupResource
 	namespace, name string
 	uid             types.UID
 	owners          []metav1.OwnerReference
@@ -46,7 +46,7 @@ func deletionOf(object metav1.Object) deletion {
 
 // is reports whether an object has a resource, a namespace and a name. A nil object has none.
 func (n *node) is(resource schema.GroupResource, namespace, name string) bool {
-	return n != nil && n.resource.GroupResource() == resource && n.namespace == namespace && n.name == name
+	return n != nil && n.resource == resource && n.namespace == namespace && n.name == name
 }
 
 // refersTo reports whether an object has a reference to an owner.
@@ -147,7 +147,7 @@ func (g *graph) of(resource schema.GroupResource) []*node {
 	defer g.mu.Unlock()
 	var found []*node
 	for _, n := range g.nodes {
-		if n.resource.GroupResource() == resource {
+		if n.resource == resource {
 			found = append(found, n)
 		}
 	}

@@ -15,13 +15,16 @@ type owners struct {
 	solid   []metav1.OwnerReference // the owner exists
 	gone    []metav1.OwnerReference
 	waiting []metav1.OwnerReference // the owner waits for the object's deletion
+	// unknown is true if only a request found one of the owners: no change of that one is observed.
+	unknown bool
 }
 
 // classify finds out which owners of an object exist.
 func (c *Collector) classify(ctx context.Context, namespace string, references []metav1.OwnerReference) (owners, error) {
 	var all owners
 	for _, reference := range references {
-		state, exists, err := c.find(ctx, namespace, reference)
+		state, exists, known, err := c.find(ctx, namespace, reference)
+		all.unknown = all.unknown || !known
 		switch {
 		case err != nil:
 			return owners{}, err
@@ -36,49 +39,50 @@ func (c *Collector) classify(ctx context.Context, namespace string, references [
 	return all, nil
 }
 
-// find returns the state of an owner. It asks the server about one that is unknown, or has another kind, name or namespace
+// find returns the state of an owner. It asks the server about one that is not known, or has another kind, name or namespace
 // than the reference says: no such owner counts. It returns an error if the owner's version is not served, which says
 // nothing about the owner.
-func (c *Collector) find(ctx context.Context, namespace string, reference metav1.OwnerReference) (state deletion, exists bool, err error) {
+func (c *Collector) find(ctx context.Context, namespace string, reference metav1.OwnerReference) (state deletion, exists, known bool, err error) {
 	gv, err := schema.ParseGroupVersion(reference.APIVersion)
 	if err != nil {
-		return notDeleted, false, err
+		return notDeleted, false, false, err
 	}
 	gone := c.graph.lastOf(reference.UID)
 	mapping, err := c.kinds.RESTMapping(gv.WithKind(reference.Kind).GroupKind(), gv.Version)
 	if err != nil { // the kind may be new, or may have gone with the owner
 		resource, _ := meta.UnsafeGuessKindToResource(gv.WithKind(reference.Kind))
 		if gone.is(resource.GroupResource(), namespace, reference.Name) || gone.is(resource.GroupResource(), "", reference.Name) {
-			return notDeleted, false, nil
+			return notDeleted, false, true, nil
 		}
 		c.rediscover()
-		return notDeleted, false, err
+		return notDeleted, false, false, err
 	}
 	in := namespace
 	switch namespaced := mapping.Scope.Name() == meta.RESTScopeNameNamespace; {
 	case namespaced && namespace == "":
-		return notDeleted, true, nil // a reference that cannot be resolved is never gone
+		return notDeleted, true, true, nil // a reference that cannot be resolved is never gone
 	case !namespaced:
 		in = ""
 	}
 	resource := mapping.Resource.GroupResource()
 	if gone.is(resource, in, reference.Name) {
-		return notDeleted, false, nil
+		return notDeleted, false, true, nil
 	}
-	if known := c.graph.get(reference.UID); known.is(resource, in, reference.Name) {
-		return known.deleting, true, nil
+	if owner := c.graph.get(reference.UID); owner.is(resource, in, reference.Name) {
+		return owner.deleting, true, true, nil
 	}
 	owner, err := c.metadata.Resource(mapping.Resource).Namespace(in).Get(ctx, reference.Name, metav1.GetOptions{})
 	switch {
 	case isGone(err):
-		return notDeleted, false, nil
+		return notDeleted, false, true, nil
 	case apierrors.IsNotFound(err): // the version is served no longer
 		c.rediscover()
-		return notDeleted, false, err
+		return notDeleted, false, false, err
 	case err != nil:
-		return notDeleted, false, err
+		return notDeleted, false, false, err
 	}
-	return deletionOf(owner), owner.UID == reference.UID, nil
+	exists = owner.UID == reference.UID
+	return deletionOf(owner), exists, !exists, nil
 }
 
 // rediscover makes the next owner cause a request of discovery.

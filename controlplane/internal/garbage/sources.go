@@ -2,24 +2,38 @@ package garbage
 
 import (
 	"context"
+	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/tools/cache"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/store"
 )
 
-// source is where the objects of a resource are read.
+// Objects are the objects of a resource in the server's memory, as package watchcache has them. The collector keeps
+// nothing of them except their metadata.
+type Objects interface {
+	// Ready is closed when the objects are no older than when the server began to read them.
+	Ready() <-chan struct{}
+	// Changes returns a watcher of all changes after a cursor.
+	Changes(from store.Cursor) *store.Watcher
+	// Metadata returns the metadata of one of the objects. It fails for a damaged one.
+	Metadata(keepwatch.Object) (*metav1.ObjectMeta, error)
+}
+
+// source is where the objects of a resource are read. Only follow uses the fields below objects, except synced.
 type source struct {
-	resource schema.GroupVersionResource
-	example  runtime.Object // of the objects' type
-	objects  cache.ListerWatcher
-	stop     context.CancelFunc // nil until the source is followed
-	synced   atomic.Bool        // the first list is in the graph
-	ended    chan struct{}      // closed when following has ended
+	resource schema.GroupResource
+	objects  Objects
+	watcher  *store.Watcher // nil until the objects are ready, and after their history was lost
+	listing  uint64         // which objects the graph has from the watcher
+	listed   bool           // the graph has all objects of the watcher, and no others
+	synced   atomic.Bool    // listed was true once
 }
 
 // sources are those of all resources. Several of a resource have the same objects, as the storages of the versions of a
@@ -27,31 +41,62 @@ type source struct {
 type sources struct {
 	mu         sync.Mutex
 	byResource map[schema.GroupResource][]*source
-	ctx        context.Context // nil until the collector runs
-	running    sync.WaitGroup
+	removed    []schema.GroupResource // of sources that were removed, until follow has noticed it
+	changed    chan struct{}          // of capacity 1: sources were added or removed since it was received from
+	// listings is the number of the newest listing, and reached has the revision of the newest change of each resource
+	// that is in the graph. Only follow uses them.
+	listings uint64
+	reached  map[schema.GroupResource]keepwatch.Revision
 }
 
-// Follow adds a source of the objects of a resource. remove removes it, and returns when it is no longer read.
-func (c *Collector) Follow(resource schema.GroupVersionResource, example runtime.Object, objects cache.ListerWatcher) (remove func()) {
-	added := &source{resource: resource, example: example, objects: objects, ended: make(chan struct{})}
-	s := &c.sources
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	of := resource.GroupResource()
-	s.byResource[of] = append(s.byResource[of], added)
-	c.followFirst(of)
-	return sync.OnceFunc(func() { c.unfollow(added) })
-}
-
-// start follows the sources that were added before the collector runs.
-func (c *Collector) start(ctx context.Context) {
-	s := &c.sources
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.ctx = ctx
-	for resource := range s.byResource {
-		c.followFirst(resource)
+func newSources() sources {
+	return sources{
+		byResource: map[schema.GroupResource][]*source{}, changed: make(chan struct{}, 1),
+		reached: map[schema.GroupResource]keepwatch.Revision{},
 	}
+}
+
+// Follow adds a source of the objects of a resource. remove removes it. The next source of the resource is followed then.
+// The objects stay known until that one has listed them: a definition that changes replaces its sources, and owners may
+// wait for the objects.
+func (c *Collector) Follow(resource schema.GroupResource, objects Objects) (remove func()) {
+	added := &source{resource: resource, objects: objects}
+	c.sources.change(func(s *sources) { s.byResource[resource] = append(s.byResource[resource], added) })
+	return sync.OnceFunc(func() {
+		c.sources.change(func(s *sources) {
+			s.byResource[resource] = slices.DeleteFunc(s.byResource[resource], func(other *source) bool { return other == added })
+			if len(s.byResource[resource]) == 0 {
+				delete(s.byResource, resource)
+			}
+			s.removed = append(s.removed, resource)
+		})
+		select {
+		case c.unfollowed <- struct{}{}:
+		default:
+		}
+	})
+}
+
+// change changes the sources, and wakes follow.
+func (s *sources) change(by func(*sources)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	by(s)
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+}
+
+// followed returns the sources that are followed, and the resources of which sources were removed since the last call.
+func (s *sources) followed() (first []*source, removed []schema.GroupResource) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, of := range s.byResource {
+		first = append(first, of[0])
+	}
+	removed, s.removed = s.removed, nil
+	return first, removed
 }
 
 // synced reports whether the objects of all resources are known.
@@ -66,47 +111,6 @@ func (s *sources) synced() bool {
 	return true
 }
 
-// followFirst follows the first source of a resource, unless it is followed. The caller has locked the sources.
-func (c *Collector) followFirst(resource schema.GroupResource) {
-	s := &c.sources
-	if s.ctx == nil || s.ctx.Err() != nil || len(s.byResource[resource]) == 0 || s.byResource[resource][0].stop != nil {
-		return
-	}
-	first := s.byResource[resource][0]
-	ctx, cancel := context.WithCancel(s.ctx)
-	first.stop = cancel
-	s.running.Go(func() {
-		defer close(first.ended)
-		c.follow(ctx, first)
-	})
-}
-
-// unfollow removes a source, and follows the next one of the resource. The objects stay known until that one has listed
-// them: a definition that changes replaces its sources, and owners may wait for the objects.
-func (c *Collector) unfollow(removed *source) {
-	s := &c.sources
-	of := removed.resource.GroupResource()
-	s.mu.Lock()
-	followed := removed.stop != nil
-	s.mu.Unlock()
-	if followed {
-		removed.stop()
-		<-removed.ended
-	}
-	s.mu.Lock()
-	s.byResource[of] = slices.DeleteFunc(s.byResource[of], func(other *source) bool { return other == removed })
-	if len(s.byResource[of]) == 0 {
-		delete(s.byResource, of)
-	}
-	c.followFirst(of)
-	s.mu.Unlock()
-	c.forgetUndefined(of)
-	select {
-	case c.unfollowed <- struct{}{}:
-	default:
-	}
-}
-
 // Follows reports whether a resource has a source.
 func (c *Collector) Follows(resource schema.GroupResource) bool {
 	c.sources.mu.Lock()
@@ -117,46 +121,96 @@ func (c *Collector) Follows(resource schema.GroupResource) bool {
 // Unfollowed receives after sources were removed.
 func (c *Collector) Unfollowed() <-chan struct{} { return c.unfollowed }
 
-// forgetUndefined removes the objects of a resource that has neither a source nor a definition: none will list them.
-func (c *Collector) forgetUndefined(resource schema.GroupResource) {
-	if !c.Follows(resource) && !c.graph.has(definitions, resource.String()) {
-		c.forget(resource, nil)
+// follow keeps the graph equal to the sources until ctx is done. It waits for all of them in one goroutine.
+func (c *Collector) follow(ctx context.Context) {
+	for ctx.Err() == nil {
+		followed, removed := c.sources.followed()
+		for _, resource := range removed {
+			c.forgetUndefined(resource)
+		}
+		wait := []reflect.SelectCase{receive(ctx.Done()), receive(c.sources.changed)}
+		for _, s := range followed {
+			wait = append(wait, receive(c.read(s)))
+		}
+		reflect.Select(wait)
 	}
 }
 
-// forget removes the objects of a resource that are from other sources.
-func (c *Collector) forget(resource schema.GroupResource, except *source) {
-	for _, n := range c.graph.of(resource) {
-		if n.from != except {
-			c.remove(n.uid)
+func receive(from <-chan struct{}) reflect.SelectCase {
+	return reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(from)}
+}
+
+// read applies to the graph what has changed in a source. It returns a channel that is closed when there may be more.
+func (c *Collector) read(from *source) <-chan struct{} {
+	select {
+	case <-from.objects.Ready():
+	default:
+		return from.objects.Ready()
+	}
+	for {
+		if from.watcher == nil {
+			c.sources.listings++
+			from.watcher, from.listing, from.listed = from.objects.Changes(store.Cursor{}), c.sources.listings, false
+		}
+		delivery, newer, err := from.watcher.TryNext()
+		switch d := delivery.(type) {
+		case keepwatch.Batch:
+			c.apply(from, d.Changes)
+		case keepwatch.Gap: // also the first delivery
+			c.apply(from, d.Changes)
+		default:
+			if err == nil {
+				return newer
+			}
+			from.watcher = nil // too far behind
 		}
 	}
 }
 
-// follow follows the objects of a source until ctx is done.
-func (c *Collector) follow(ctx context.Context, from *source) {
-	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: from.objects,
-		ObjectType:    from.example,
-		Transform:     onlyMetadata,
-		Handler: cache.ResourceEventHandlerFuncs{
-			AddFunc: func(o any) { c.put(from, o) },
-			UpdateFunc: func(before, o any) {
-				if before.(metav1.Object).GetUID() != o.(metav1.Object).GetUID() { // replaced while the watch was interrupted
-					c.deleted(from, before)
-				}
-				c.put(from, o)
-			},
-			DeleteFunc: func(o any) { c.deleted(from, o) },
-		},
-	})
-	var running sync.WaitGroup
-	running.Go(func() { informer.RunWithContext(ctx) })
-	select {
-	case <-informer.HasSyncedChecker().Done():
-		c.forget(from.resource.GroupResource(), from)
-		from.synced.Store(true)
-	case <-ctx.Done():
+// apply applies changes of a source to the graph. An object whose metadata cannot be read stays as it was known.
+func (c *Collector) apply(from *source, changes []keepwatch.Change) {
+	reached := c.sources.reached[from.resource]
+	var newest keepwatch.Revision
+	for _, change := range changes {
+		newest = max(newest, change.Revision)
+		object := change.Object
+		if change.Type == keepwatch.Deleted {
+			object = change.Prior
+		}
+		metadata, err := from.objects.Metadata(object)
+		switch {
+		case err != nil:
+			utilruntime.HandleError(err)
+		case change.Type == keepwatch.Deleted:
+			c.deleted(from.resource, metadata)
+		default:
+			c.put(from, metadata)
+		}
 	}
-	running.Wait()
+	// Another source of the resource may have been ahead.
+	if !from.listed && from.watcher.Cursor().Revision >= reached {
+		from.listed = true
+		c.forget(from.resource, from.listing)
+		from.synced.Store(true)
+	}
+	if from.listed && len(changes) > 0 {
+		c.sources.reached[from.resource] = newest
+	}
+}
+
+// forgetUndefined removes the objects of a resource that has neither a source nor a definition: none will list them.
+func (c *Collector) forgetUndefined(resource schema.GroupResource) {
+	if !c.Follows(resource) && !c.graph.has(definitions, resource.String()) {
+		c.forget(resource, 0)
+		delete(c.sources.reached, resource)
+	}
+}
+
+// forget removes the objects of a resource that are from other listings.
+func (c *Collector) forget(resource schema.GroupResource, except uint64) {
+	for _, n := range c.graph.of(resource) {
+		if n.listing != except {
+			c.remove(n.uid)
+		}
+	}
 }

@@ -1,25 +1,38 @@
 package garbage
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
 )
 
+var errUnknownOwner = errors.New("an owner exists that is not known to the collector")
+
 // collect deletes an object without an owner that exists, and otherwise removes the references to owners that are gone or
-// wait for its deletion. It sends no request for an object whose owners are all known to exist.
+// wait for its deletion. It sends no request for an object whose owners are all known to exist. It returns errUnknownOwner
+// for one that has to be checked again, since nothing will report the deletion of an owner.
 func (c *Collector) collect(ctx context.Context, n *node) error {
 	if len(n.owners) == 0 {
 		return nil
 	}
 	all, err := c.classify(ctx, n.namespace, n.owners)
-	if err != nil || len(all.solid) == len(n.owners) {
+	switch {
+	case err != nil:
 		return err
+	case len(all.solid) == len(n.owners) && all.unknown:
+		return errUnknownOwner
+	case len(all.solid) == len(n.owners):
+		return nil
 	}
 	latest, err := c.latest(ctx, n)
 	if latest == nil || err != nil || latest.DeletionTimestamp != nil {
@@ -115,15 +128,29 @@ func (c *Collector) removeFinalizer(ctx context.Context, n *node, finalizer stri
 	return c.patch(ctx, n, latest, map[string]any{"finalizers": others})
 }
 
-func (c *Collector) objects(n *node) metadata.ResourceInterface {
-	return c.metadata.Resource(n.resource).Namespace(n.namespace)
+// objects returns the client of an object's resource, in a version that is served, which the stored one need not be.
+func (c *Collector) objects(n *node) (metadata.ResourceInterface, error) {
+	found, err := c.kinds.ResourcesFor(n.resource.WithVersion(""))
+	i := slices.IndexFunc(found, func(served schema.GroupVersionResource) bool { return served.GroupResource() == n.resource })
+	if i < 0 { // it also finds groups that begin with the group's name
+		c.rediscover()
+		return nil, cmp.Or(err, error(&meta.NoResourceMatchError{PartialResource: n.resource.WithVersion("")}))
+	}
+	return c.metadata.Resource(found[i]).Namespace(n.namespace), nil
 }
 
 // latest reads an object. It returns nil if the object is gone.
 func (c *Collector) latest(ctx context.Context, n *node) (*metav1.PartialObjectMetadata, error) {
-	latest, err := c.objects(n).Get(ctx, n.name, metav1.GetOptions{})
-	if isGone(err) || err == nil && latest.UID != n.uid {
+	objects, err := c.objects(n)
+	if err != nil {
+		return nil, err
+	}
+	latest, err := objects.Get(ctx, n.name, metav1.GetOptions{})
+	switch {
+	case isGone(err) || err == nil && latest.UID != n.uid:
 		return nil, nil
+	case apierrors.IsNotFound(err): // the version is served no longer
+		c.rediscover()
 	}
 	return latest, err
 }
@@ -135,13 +162,21 @@ func (c *Collector) patch(ctx context.Context, n *node, latest *metav1.PartialOb
 	if err != nil {
 		return err
 	}
-	_, err = c.objects(n).Patch(ctx, n.name, types.MergePatchType, body, metav1.PatchOptions{})
+	objects, err := c.objects(n)
+	if err != nil {
+		return err
+	}
+	_, err = objects.Patch(ctx, n.name, types.MergePatchType, body, metav1.PatchOptions{})
 	return unlessGone(err)
 }
 
 // delete deletes an object, unless it changed since it was read.
 func (c *Collector) delete(ctx context.Context, n *node, latest *metav1.PartialObjectMetadata, propagation metav1.DeletionPropagation) error {
-	return unlessGone(c.objects(n).Delete(ctx, n.name, metav1.DeleteOptions{
+	objects, err := c.objects(n)
+	if err != nil {
+		return err
+	}
+	return unlessGone(objects.Delete(ctx, n.name, metav1.DeleteOptions{
 		PropagationPolicy: &propagation,
 		Preconditions:     &metav1.Preconditions{UID: &latest.UID, ResourceVersion: &latest.ResourceVersion},
 	}))
