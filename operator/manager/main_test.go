@@ -5,6 +5,7 @@ import (
 	"context"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -45,8 +46,14 @@ func TestCommandLine(t *testing.T) {
 		{append(quiet, "--log-level=loud"), codeUsage, "loud"},
 		{[]string{"--kubeconfig=" + kubeconfig(t, &rest.Config{Host: "https://127.0.0.1:1"}), "--metrics-bind-address=0", "--health-probe-bind-address=" + taken.Addr().String()}, codeError, "address already in use"},
 	} {
+		c := exec.Command(os.Args[0], test.args...) // its log is the whole process's
+		c.Env = append(os.Environ(), asProgram+"=default")
 		var stderr bytes.Buffer
-		code := run(t.Context(), append([]string{"/bin/op"}, test.args...), &stderr, []*operator.Operator{idle()})
+		c.Stderr = &stderr
+		if err := c.Run(); err != nil && c.ProcessState == nil {
+			t.Fatal(err)
+		}
+		code := c.ProcessState.ExitCode()
 		if code != test.code || !strings.Contains(stderr.String(), test.want) {
 			t.Errorf("%q: %d, %s; want %d, %q", test.args, code, stderr.String(), test.code, test.want)
 		}
