@@ -29,7 +29,24 @@ func newWorkspace(ctx context.Context, root, dir string) (workspace, error) {
 	if err := w.write(mod, filepath.Join(root, "kubernetes", "go.sum")); err != nil {
 		return w, err
 	}
-	return w, w.copyTests(ctx)
+	if err := w.copyTests(ctx); err != nil {
+		return w, err
+	}
+	return w, w.linkFixtures(ctx)
+}
+
+// linkFixtures makes the files of stored objects available, which tests read from where Kubernetes' repository has k8s.io/api.
+func (w workspace) linkFixtures(ctx context.Context) error {
+	const api = "k8s.io/api"
+	source, err := w.goCommand(ctx, "list", "-mod=mod", "-m", "-f", "{{.Dir}}", api)
+	if err != nil {
+		return err
+	}
+	link := filepath.Join(w.dir, path.Base(kubernetesModule), "staging/src", api)
+	if err := os.MkdirAll(filepath.Dir(link), 0o777); err != nil {
+		return err
+	}
+	return os.Symlink(source, link)
 }
 
 // newRuntimeWorkspace makes the module from the module of tests, so that controller-runtime's tests have its
