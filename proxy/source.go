@@ -91,10 +91,10 @@ func (s *source) Newest(ctx context.Context) (keepwatch.Revision, error) {
 	if err != nil && !errors.As(err, &failure) {
 		err = keepwatch.Failed(keepwatch.Ended, "read the newest revision: %w", err)
 	}
-	if ctx.Err() != nil { // the client is gone, which says nothing about the server
+	if ctx.Err() != nil { // also if the read succeeded: the client is gone
 		return newest, err
 	}
-	if s.report(err) != nil {
+	if s.report(ctx, err) != nil {
 		return 0, err
 	}
 	s.confirm(newest)
@@ -127,7 +127,7 @@ func (s *source) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch
 		s.listed.Store(0)
 	}
 	page, err := s.Source.List(ctx, req)
-	return page, s.report(err)
+	return page, s.report(ctx, err)
 }
 
 // StreamList reports as List does, and returns a watch that confirm can replace.
@@ -135,7 +135,7 @@ func (s *source) StreamList(ctx context.Context, notOlderThan keepwatch.Revision
 	s.setConfirming(0)
 	s.listed.Store(0)
 	revision, watch, err := s.Source.StreamList(ctx, notOlderThan, emit)
-	if s.report(err) != nil {
+	if s.report(ctx, err) != nil {
 		return 0, nil, err
 	}
 	return revision, s.opened(ctx, revision, watch), nil
@@ -154,7 +154,7 @@ func (s *source) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.
 func (s *source) connect(ctx context.Context, from keepwatch.Revision) (keepwatch.Watch, error) {
 	s.setConfirming(from)
 	watch, err := s.Source.Watch(ctx, from)
-	return watch, s.report(err)
+	return watch, s.report(ctx, err)
 }
 
 // setConfirming decides the timeout of a watch from a revision, zero for a list.
@@ -173,10 +173,11 @@ func (s *source) opened(ctx context.Context, from keepwatch.Revision, watch keep
 }
 
 // report records whether the server answers, and passes the error on. If it says that the server does not have
-// the resource, or refuses it to the proxy, the resource is no longer answered from a cache.
-func (s *source) report(err error) error {
+// the resource, or refuses it to the proxy, the resource is no longer answered from a cache. An error of a request that
+// the proxy itself has ended says nothing about the server.
+func (s *source) report(ctx context.Context, err error) error {
 	var failure *keepwatch.Failure
-	if err != nil && !errors.As(err, &failure) {
+	if err != nil && (ctx.Err() != nil || !errors.As(err, &failure)) {
 		return err
 	}
 	s.mu.Lock()

@@ -53,7 +53,7 @@ func (w *openWatch) Next() (keepwatch.Batch, error) {
 			return batch, nil
 		}
 		if !w.reopens() {
-			return batch, w.source.report(err)
+			return batch, w.source.report(w.ctx, err)
 		}
 		inner, err := w.source.connect(w.ctx, w.position())
 		if err != nil {

@@ -62,7 +62,14 @@ func TestTop(t *testing.T) {
 		t.Fatal(err)
 	}
 	go func() {
-		ended <- refreshTop(ctx, d, writerFunc(func(b []byte) { terminal.Write(b); shown <- terminal.lines() }), time.Millisecond)
+		defer close(shown)
+		ended <- refreshTop(ctx, d, writerFunc(func(b []byte) {
+			terminal.Write(b)
+			select {
+			case shown <- terminal.lines():
+			case <-ctx.Done():
+			}
+		}), time.Millisecond)
 	}()
 	if first := <-shown; !row.MatchString(first) {
 		t.Errorf("the terminal shows\n%s", first)
@@ -71,20 +78,22 @@ func TestTop(t *testing.T) {
 		t.Errorf("after a refresh the terminal shows\n%s", second)
 	}
 	terminate(t, p)
-	for text := range shown {
-		if !strings.HasPrefix(text, "https://") && strings.Contains(text, " answers. ") && strings.Contains(text, "\nRESOURCE ") {
-			break // an error is above the last table
+	last := ""
+	for begun := time.Now(); strings.HasPrefix(last, "https://") || last == ""; { // until an error is above the table
+		text, ok := <-shown
+		if !ok || time.Since(begun) > deadline {
+			t.Errorf("the terminal shows no error above\n%s", last)
+			break
 		}
+		last = text
+	}
+	if !strings.Contains(last, " answers. ") || !strings.Contains(last, "\nRESOURCE ") {
+		t.Errorf("at the end the terminal shows\n%s", last)
 	}
 	stop()
-	go func() {
-		for range shown {
-		}
-	}()
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	close(shown)
 }
 
 type writerFunc func([]byte)
