@@ -41,14 +41,16 @@ func TestKeysAndValuesAreKubernetes(t *testing.T) {
 	ns := newNamespace(t, c)
 	ctx := t.Context()
 	gvr := newCRD(t, c, "layouts")
-	meta := metav1.ObjectMeta{Name: "x"}
+	meta, labels := metav1.ObjectMeta{Name: "x"}, map[string]string{"a": "b"}
 	must(c.typed.CoreV1().Pods(ns).Create(ctx, testPod("x"), metav1.CreateOptions{}))(t)
 	must(c.typed.CoreV1().Services(ns).Create(ctx, &corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}, metav1.CreateOptions{}))(t)
 	//lint:ignore SA1019 deprecated, and served as long as real servers do
 	must(c.typed.CoreV1().Endpoints(ns).Create(ctx, &corev1.Endpoints{ObjectMeta: meta}, metav1.CreateOptions{}))(t)
 	must(c.typed.CoreV1().Events(ns).Create(ctx, &corev1.Event{ObjectMeta: meta}, metav1.CreateOptions{}))(t)
 	must(c.typed.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: ns}}, metav1.CreateOptions{}))(t)
-	must(c.typed.CoreV1().ReplicationControllers(ns).Create(ctx, &corev1.ReplicationController{ObjectMeta: meta}, metav1.CreateOptions{}))(t)
+	must(c.typed.CoreV1().ReplicationControllers(ns).Create(ctx, &corev1.ReplicationController{ObjectMeta: meta, Spec: corev1.ReplicationControllerSpec{
+		Selector: labels, Template: &corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: testPod("x").Spec},
+	}}, metav1.CreateOptions{}))(t)
 	must(c.typed.AppsV1().Deployments(ns).Create(ctx, testDeployment("x"), metav1.CreateOptions{}))(t)
 	must(c.dynamic.Resource(gvr).Namespace(ns).Create(ctx, &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": gvr.GroupVersion().String(), "kind": "Layouts", "metadata": map[string]any{"name": "x"},

@@ -108,12 +108,37 @@ func TestDiscoveryShowsEveryKind(t *testing.T) {
 	}
 }
 
+var (
+	someLabels   = map[string]any{"a": "b"}
+	someReplicas = map[string]any{"selector": map[string]any{"matchLabels": someLabels}, "template": someTemplate("Always")}
+)
+
+func somePods(restart string) map[string]any {
+	return map[string]any{"restartPolicy": restart, "containers": []any{map[string]any{"name": "c", "image": "c"}}}
+}
+
+func someTemplate(restart string) map[string]any {
+	return map[string]any{"metadata": map[string]any{"labels": someLabels}, "spec": somePods(restart)}
+}
+
 // required has the fields that an object of a kind must have.
 var required = map[string]map[string]any{
 	"PriorityClass": {"value": int64(10)},
 	"RuntimeClass":  {"handler": "runc"},
 	"StorageClass":  {"provisioner": "example.com/none"},
 	"Service":       {"spec": map[string]any{"ports": []any{map[string]any{"port": int64(80)}}}},
+
+	"Pod":                   {"spec": somePods("Always")},
+	"PodTemplate":           {"template": someTemplate("Always")},
+	"ReplicationController": {"spec": map[string]any{"selector": someLabels, "template": someTemplate("Always")}},
+	"Deployment":            {"spec": someReplicas},
+	"ReplicaSet":            {"spec": someReplicas},
+	"StatefulSet":           {"spec": someReplicas},
+	"DaemonSet":             {"spec": someReplicas},
+	"Job":                   {"spec": map[string]any{"template": someTemplate("Never")}},
+	"CronJob": {"spec": map[string]any{"schedule": "0 0 * * *", "jobTemplate": map[string]any{
+		"spec": map[string]any{"template": someTemplate("Never")},
+	}}},
 
 	"RoleBinding":        {"roleRef": map[string]any{"kind": "Role", "name": "a"}},
 	"ClusterRoleBinding": {"roleRef": map[string]any{"kind": "ClusterRole", "name": "a"}},

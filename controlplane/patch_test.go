@@ -65,7 +65,10 @@ func TestServerSideApply(t *testing.T) {
 		return map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"name": "x"}, "spec": map[string]any{
 			"replicas": n,
 			"selector": map[string]any{"matchLabels": map[string]any{"a": "b"}},
-			"template": map[string]any{"metadata": map[string]any{"labels": map[string]any{"a": "b"}}},
+			"template": map[string]any{
+				"metadata": map[string]any{"labels": map[string]any{"a": "b"}},
+				"spec":     map[string]any{"containers": []any{map[string]any{"name": "c", "image": "c"}}},
+			},
 		}}
 	}
 	widget := func(n int64) map[string]any {

@@ -289,7 +289,7 @@ func TestSimulatedNodes(t *testing.T) {
 func TestSimulatedDelays(t *testing.T) {
 	m := newMoving(t)
 	d := deployment("slow", 2)
-	d.Spec.MinReadySeconds = 3600
+	d.Spec.MinReadySeconds, d.Spec.ProgressDeadlineSeconds = 3600, new(int32(36000))
 	d.Spec.Template.Spec.Containers[0].ReadinessProbe = &corev1.Probe{InitialDelaySeconds: 7200}
 	m.deploy(d)
 	running := func(wantReady bool) func() bool {
@@ -518,7 +518,15 @@ func TestSimulatedJobs(t *testing.T) {
 	})
 }
 
-// A namespace with workloads can be deleted, and invalid workloads disturb no others.
+// refused creates a Deployment that is invalid.
+func (m *moving) refused(d *appsv1.Deployment) {
+	m.Helper()
+	if _, err := m.AppsV1().Deployments("default").Create(m.Context(), d, metav1.CreateOptions{}); !apierrors.IsInvalid(err) {
+		m.Errorf("the Deployment %s: %v", d.Name, err)
+	}
+}
+
+// A namespace with workloads can be deleted, invalid workloads are refused, and large ones delay no others.
 func TestSimulatedHostility(t *testing.T) {
 	m := newMoving(t)
 	must(m.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "busy"}}, metav1.CreateOptions{}))(t)
@@ -531,20 +539,15 @@ func TestSimulatedHostility(t *testing.T) {
 		{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Nonsense"}}}} {
 		d := deployment(fmt.Sprintf("invalid-%d", i), 3)
 		d.Spec.Selector = selector
-		m.deploy(d)
+		m.refused(d)
 	}
 	negative := deployment("negative", -5)
 	negative.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxSurge: new(intstr.IntOrString), MaxUnavailable: new(intstr.IntOrString)}
 	*negative.Spec.Strategy.RollingUpdate.MaxSurge = intstr.FromString("nonsense")
 	*negative.Spec.Strategy.RollingUpdate.MaxUnavailable = intstr.FromInt32(-3)
-	m.deploy(negative)
+	m.refused(negative)
 	m.deploy(deployment("web", 3)) // while the large one grows
 	m.rolledOut("web")
-	for i := range 4 {
-		if pods := m.pods(fmt.Sprintf("invalid-%d", i)); len(pods) > 0 {
-			t.Errorf("the invalid Deployment %d has %d pods", i, len(pods))
-		}
-	}
 	if err := m.CoreV1().Namespaces().Delete(t.Context(), "busy", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -152,7 +152,7 @@ func TestNames(t *testing.T) {
 			t.Errorf("%s %q: %v", k.resource, test.name, errs)
 		}
 	}
-	finalized := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "b", Finalizers: []string{"orphan", "a.b/c"}}}
+	finalized := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", Finalizers: []string{"orphan", "a.b/c"}}}
 	rules := strategy{kind: row(t, finalized)}
 	if errs := rules.Validate(t.Context(), finalized); len(errs) != 0 {
 		t.Error(errs)

@@ -9,7 +9,7 @@
 // stored.
 //
 // Differences from kube-apiserver: only the structure of most specs is checked, and not their values (no
-// validation except of names, metadata, the kinds in validate*.go and, in updates, the fields in immutable.go); only the defaults
+// validation except of names, metadata, what validate*.go checks and, in updates, the fields in immutable.go); only the defaults
 // in defaults*.go are set; no cluster IPs or node ports are allocated; pods are deleted at once, since
 // no kubelet would confirm their deletion.
 //

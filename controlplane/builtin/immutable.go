@@ -46,6 +46,7 @@ var immutableRules = map[string]func(obj, old runtime.Object) field.ErrorList{
 		c, before := obj.(*corev1.ConfigMap), old.(*corev1.ConfigMap)
 		return immutableFlag(before.Immutable, c.Immutable, change{"data", c.Data, before.Data}, change{"binaryData", c.BinaryData, before.BinaryData})
 	},
+	"pods":                   podUpdate,
 	"services":               serviceUpdate,
 	"persistentvolumes":      persistentVolumeUpdate,
 	"persistentvolumeclaims": persistentVolumeClaimUpdate,

@@ -1,6 +1,8 @@
 package builtin
 
 import (
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -20,6 +22,24 @@ func validateValues(obj runtime.Object) field.ErrorList {
 		return validateSecret(o)
 	case *corev1.Service:
 		return validateService(o)
+	case *corev1.Pod:
+		return validatePod(o)
+	case *corev1.PodTemplate:
+		return validatePodTemplate(field.NewPath("template"), &o.Template)
+	case *corev1.ReplicationController:
+		return validateReplicationController(o)
+	case *appsv1.Deployment:
+		return validateDeployment(o)
+	case *appsv1.ReplicaSet:
+		return validateReplicaSet(o)
+	case *appsv1.StatefulSet:
+		return validateStatefulSet(o)
+	case *appsv1.DaemonSet:
+		return validateDaemonSet(o)
+	case *batchv1.Job:
+		return validateJob(o)
+	case *batchv1.CronJob:
+		return validateCronJob(o)
 	case *policyv1.PodDisruptionBudget:
 		return validateDisruptionBudget(o)
 	case *rbacv1.Role:
