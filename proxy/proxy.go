@@ -89,6 +89,8 @@ type Proxy struct {
 	clients      clients
 	registry     metrics.KubeRegistry
 	small        int // see Config.SmallCollection
+
+	requestTimeout time.Duration
 }
 
 // New returns a proxy. It sends no request; Run does. It returns an error for an invalid configuration.
@@ -111,7 +113,7 @@ func New(config Config) (*Proxy, error) {
 	p := &Proxy{
 		infos:  &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")},
 		cached: config.Cached, small: config.SmallCollection, forwardings: newForwardings(config.Registry),
-		clients: clients{all: map[string]*clientUse{}}, registry: config.Registry,
+		clients: clients{all: map[string]*clientUse{}}, registry: config.Registry, requestTimeout: defaultRequestTimeout,
 	}
 	p.probe = newProbe(client.Discovery().RESTClient())
 	if p.forwarder, err = newForwarder(rest.AnonymousClientConfig(server)); err != nil {
@@ -201,9 +203,9 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	p.serveAPI(w, q)
 }
 
-// requestTimeout bounds a read from memory, as kube-apiserver's --request-timeout does by default: a client that has
-// stopped reading must not hold the state that it lists, and its share of the memory for responses, for ever.
-const requestTimeout = time.Minute
+// defaultRequestTimeout bounds a read from memory, as kube-apiserver's --request-timeout does by default: a client that
+// has stopped reading must not hold the state that it lists, and its share of the memory for responses, for ever.
+const defaultRequestTimeout = time.Minute
 
 // serveAPI answers or forwards a request for the server's API, and counts it for its client.
 func (p *Proxy) serveAPI(w http.ResponseWriter, q *http.Request) {
@@ -272,7 +274,7 @@ func (p *Proxy) serveRead(w http.ResponseWriter, q *http.Request, info *request.
 	if info.Verb == "watch" {
 		ctx, end = p.permissions.guard(ctx, attributes, changed)
 	} else {
-		ctx, end = context.WithTimeout(ctx, requestTimeout)
+		ctx, end = context.WithTimeout(ctx, p.requestTimeout)
 	}
 	defer end()
 	w.Header().Set("Cache-Control", "no-cache, private") // as an API server
