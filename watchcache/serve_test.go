@@ -5,8 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	apistorage "k8s.io/apiserver/pkg/storage"
 	"k8s.io/utils/ptr"
@@ -161,6 +165,38 @@ func TestWatchesEnd(t *testing.T) {
 	refuse := errors.New("refused")
 	if err := w.Serve(t.Context(), nil, &recorder{fail: refuse}); !errors.Is(err, refuse) {
 		t.Errorf("the watch ended with: %v", err)
+	}
+}
+
+// A watch that selects nothing ends with its context, and not when it has decoded the whole initial state.
+func TestWatchesEndInTheInitialState(t *testing.T) {
+	t.Parallel()
+	const n = 2000
+	ctx, end := context.WithCancel(t.Context())
+	var decoded atomic.Int64
+	c := config()
+	c.GetAttrs = func(o runtime.Object) (labels.Set, fields.Set, error) {
+		decoded.Add(1)
+		end()
+		return apistorage.DefaultNamespaceScopedAttr(o)
+	}
+	r := cacheOf(t, c)
+	for i := range n {
+		r.source.put(fmt.Sprint("object-", i), "x")
+	}
+	r.start()
+	r.eventually("the cache is ready", func() bool { return r.ReadinessCheck() == nil })
+	o := at(0, withLabel("y"))
+	o.Recursive = true
+	w, err := r.Watch(t.Context(), "/widgets/", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Serve(ctx, nil, &recorder{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := decoded.Load(); got == 0 || got > n/2 {
+		t.Errorf("%d of %d objects were decoded", got, n)
 	}
 }
 

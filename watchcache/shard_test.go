@@ -224,11 +224,11 @@ func TestShardedWatchesFollowTheirShard(t *testing.T) {
 func (w shardWorld) follow(from *watchcache.Watch, p apistorage.SelectionPredicate, state map[string]keepwatch.Revision) {
 	w.t.Helper()
 	for {
-		events, _, err := from.TryNext()
+		events, newer, err := from.TryNext()
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		if events == nil {
+		if newer != nil {
 			return
 		}
 		for _, e := range events {

@@ -105,15 +105,14 @@ func (w *Watch) wantsBookmarks() bool {
 func (w *Watch) progress() Event { return Event{Type: watch.Bookmark, Revision: w.Revision()} }
 
 // TryNext returns the next events without blocking: at most a segment of the initial state, or one
-// delivery of the store. While it returns events there may be more. When it returns none, there
-// are more as soon as newer is closed. An error ends the watch, after the events that TryNext
-// returns with it.
+// delivery of the store. While newer is nil there may be more, also if TryNext returns no events: the watch
+// selects none of the segment, and its caller can end it in between. Otherwise there are more as soon as newer is
+// closed. An error ends the watch, after the events that TryNext returns with it.
 func (w *Watch) TryNext() (events []Event, newer <-chan struct{}, err error) {
 	if !w.stated {
-		for len(w.state) > 0 {
-			if events, err = w.initial(); err != nil || len(events) > 0 {
-				return events, nil, err
-			}
+		if len(w.state) > 0 {
+			events, err = w.initial()
+			return events, nil, err
 		}
 		w.stated = true
 		if w.bookmark {
