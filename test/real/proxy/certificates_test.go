@@ -37,7 +37,7 @@ type office struct {
 }
 
 func newOffice(t *testing.T) *office {
-	o := &office{rig: &rig{front: &front{T: t}}, clients: newAuthority(t, "clients"), frontProxies: newAuthority(t, "front proxies"), others: newAuthority(t, "others")}
+	o := &office{rig: &rig{front: &front{TB: t}}, clients: newAuthority(t, "clients"), frontProxies: newAuthority(t, "front proxies"), others: newAuthority(t, "others")}
 	o.clientsFile = o.clients.file()
 	o.rig.server = peer.Kubernetes(t, "--client-ca-file", o.clientsFile, "--requestheader-client-ca-file", o.frontProxies.file(), "--requestheader-allowed-names", "front",
 		"--requestheader-username-headers", "X-Remote-User", "--requestheader-group-headers", "X-Remote-Group", "--requestheader-extra-headers-prefix", "X-Remote-Extra-")

@@ -15,7 +15,7 @@ import (
 
 // front is a proxy that can be restarted at its address.
 type front struct {
-	*testing.T
+	testing.TB
 	config   proxy.Config
 	server   *httptest.Server
 	current  atomic.Pointer[proxy.Proxy]
@@ -25,8 +25,8 @@ type front struct {
 	end      func()
 }
 
-func newFront(t *testing.T, config proxy.Config) *front {
-	f := &front{T: t, config: config}
+func newFront(t testing.TB, config proxy.Config) *front {
+	f := &front{TB: t, config: config}
 	f.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) { f.current.Load().ServeHTTP(w, q) }))
 	f.server.EnableHTTP2 = true
 	f.server.StartTLS()

@@ -33,13 +33,13 @@ type rig struct {
 }
 
 // newRig starts a rig whose proxy has a configuration that the edits have changed.
-func newRig(t *testing.T, edits ...func(*rig, *proxy.Config)) *rig {
+func newRig(t testing.TB, edits ...func(*rig, *proxy.Config)) *rig {
 	return newRigOn(t, peer.Kubernetes(t), edits...)
 }
 
 // newRigOn is newRig in front of a server that runs already.
-func newRigOn(t *testing.T, server *peer.Server, edits ...func(*rig, *proxy.Config)) *rig {
-	r := &rig{front: &front{T: t}, server: server}
+func newRigOn(t testing.TB, server *peer.Server, edits ...func(*rig, *proxy.Config)) *rig {
+	r := &rig{front: &front{TB: t}, server: server}
 	var err error
 	if r.admin, err = kubernetes.NewForConfig(r.server.Config()); err != nil {
 		t.Fatal(err)
@@ -143,10 +143,10 @@ func (r *rig) waitCached(path string) {
 // eventually waits until something is true.
 func (r *rig) eventually(what string, is func() bool) {
 	r.Helper()
-	waitUntil(r.T, what, is)
+	waitUntil(r.TB, what, is)
 }
 
-func waitUntil(t *testing.T, what string, is func() bool) {
+func waitUntil(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(5 * time.Minute); !is(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {

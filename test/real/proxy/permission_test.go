@@ -233,12 +233,20 @@ func (p *population) path() string {
 
 // status sends a request, and returns the status of the response.
 func (p *population) status(client *http.Client, host string, q request) int {
-	ctx, cancel := context.WithTimeout(p.Context(), time.Minute)
+	code, err := send(p.Context(), client, host, q)
+	if err != nil {
+		p.Errorf("%s %s: %v", q.method, q.path, err)
+	}
+	return code
+}
+
+// send sends a request, and returns the status of the response. A watch is ended after it.
+func send(ctx context.Context, client *http.Client, host string, q request) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, q.method, host+q.path, nil)
 	if err != nil {
-		p.Error(err)
-		return 0
+		return 0, err
 	}
 	for i := 0; i < len(q.header); i += 2 {
 		if q.header[i+1] != "" {
@@ -247,11 +255,10 @@ func (p *population) status(client *http.Client, host string, q request) int {
 	}
 	response, err := client.Do(r)
 	if err != nil {
-		p.Errorf("%s %s: %v", q.method, q.path, err)
-		return 0
+		return 0, err
 	}
-	defer response.Body.Close() // a watch ends here
-	return response.StatusCode
+	defer response.Body.Close()
+	return response.StatusCode, nil
 }
 
 // mismatched is how long the two sides may differ after a change of roles: each API server follows roles by itself, and
