@@ -265,6 +265,33 @@ func TestBatches(t *testing.T) {
 	}
 }
 
+// Deletions that wait for a revision, and the event of that revision, are in one batch, also if they are more than a batch has
+// otherwise: a target that had the revision would take the rest for repeated or late.
+func TestWaitingDeletionsAreInOneBatch(t *testing.T) {
+	const deletions = 2*maxBatch + 1
+	s := &server{stream: watch.NewFakeWithChanSize(deletions+10, false)}
+	for i := range deletions {
+		e := event(watch.Deleted, fmt.Sprintf("o-%d/u@10", i))
+		s.stream.Action(e.Type, e.Object)
+	}
+	for _, e := range []watch.Event{event(watch.Modified, "b/v@12"), event(watch.Modified, "b/v@13"), event(watch.Error, "x")} {
+		s.stream.Action(e.Type, e.Object)
+	}
+	w, err := s.source().Watch(t.Context(), 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	for _, want := range []struct {
+		from, to keepwatch.Revision
+		changes  int
+	}{{10, 12, deletions + 1}, {12, 13, 1}} {
+		if got, err := w.Next(); err != nil || got.From != want.from || got.To != want.to || len(got.Changes) != want.changes {
+			t.Errorf("%d-%d with %d changes, want %+v; %v", got.From, got.To, len(got.Changes), want, err)
+		}
+	}
+}
+
 func TestStreamingList(t *testing.T) {
 	for name, test := range map[string]struct {
 		events  []watch.Event

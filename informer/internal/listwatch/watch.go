@@ -59,8 +59,8 @@ type stream struct {
 	deletions deletions.Held
 }
 
-// Next returns the events that the client has received, at most 1,000. If there are none, it
-// waits for one. An event below the newest revision, and the event after a bookmark, begin a new
+// Next returns the events that the client has received, at most 1,000, and the others of the last one's revision. If there
+// are none, it waits for one. An event below the newest revision, and the event after a bookmark, begin a new
 // batch, as those of source/kube do.
 func (w *stream) Next() (keepwatch.Batch, error) {
 	batch := keepwatch.Batch{From: w.to, To: w.to}
@@ -70,14 +70,15 @@ func (w *stream) Next() (keepwatch.Batch, error) {
 	if len(w.buffer) == 0 {
 		return keepwatch.Batch{}, w.failed
 	}
-	for n := 0; n < maxBatch; n++ {
-		for len(w.buffer) == 0 && w.failed == nil && w.read(0) {
+	for {
+		full := len(batch.Changes) >= maxBatch
+		for len(w.buffer) == 0 && !full && w.failed == nil && w.read(0) {
 		}
 		if len(w.buffer) == 0 {
 			break
 		}
 		next := w.buffer[0]
-		if next.revision < batch.To && len(batch.Changes) > 0 {
+		if next.revision < batch.To && len(batch.Changes) > 0 || full && next.revision != batch.To {
 			break
 		}
 		w.buffer = w.buffer[1:]
