@@ -49,6 +49,7 @@ func serveSocket(next http.Handler, w http.ResponseWriter, q *http.Request) {
 			plain.Header.Del(name)
 		}
 	}
+	plain.Header.Del("Accept-Encoding") // which is about responses, and browsers always send it: messages are not compressed
 	next.ServeHTTP(s, plain)
 }
 
@@ -115,9 +116,13 @@ func (s *socket) SetWriteDeadline(t time.Time) error {
 	return s.connection.SetWriteDeadline(t)
 }
 
+// closeWait is how long the end of a connection may take to be sent.
+const closeWait = time.Second
+
 // close ends the connection, and waits for its goroutine.
 func (s *socket) close() {
 	if s.connection != nil {
+		_ = s.connection.SetWriteDeadline(time.Now().Add(closeWait)) // the client may not read, nor the answer to its last ping be sent
 		_ = s.connection.Close()
 	}
 	if s.closed != nil {
