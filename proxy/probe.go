@@ -15,6 +15,9 @@ const (
 	probeEvery = 2 * time.Second
 	// probeFor is how long a probe waits: as long as a review. A server that is slower for its simplest answer counts as silent.
 	probeFor = reviewFor
+	// probePath is exempt from an API server's priority and fairness, as the paths below it are not: a probe that waits in
+	// the queue of a busy server would find it silent.
+	probePath = "/livez"
 )
 
 // errSilent is why the server is not asked.
@@ -70,11 +73,11 @@ func (p *probe) run(ctx context.Context) {
 	}
 }
 
-// ask sends one probe. API servers answer it without a queue and without a permission; any answer will do.
+// ask sends one probe. API servers answer it without a queue; any answer will do, also that the server is not healthy.
 func (p *probe) ask(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, probeFor)
 	defer cancel()
-	err := p.server.Get().AbsPath("/livez/ping").MaxRetries(0).Do(ctx).Error()
+	err := p.server.Get().AbsPath(probePath).MaxRetries(0).Do(ctx).Error()
 	if err != nil && ctx.Err() != nil {
 		return ctx.Err() // not every transport wraps it
 	}

@@ -2,10 +2,14 @@ package proxy
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	"k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap"
 )
 
 // A server that swallows requests is asked nothing but the probe, and nobody waits for it: what it has allowed before counts,
@@ -70,4 +74,20 @@ func TestFailingServerIsNotSilent(t *testing.T) {
 		cancel()
 		running.Wait()
 	})
+}
+
+// A server that is busy answers a probe at once: its priority and fairness exempts the path, by default.
+func TestProbesDoNotWaitInQueues(t *testing.T) {
+	exempt := bootstrap.SuggestedFlowSchemaProbes.Spec
+	if level := exempt.PriorityLevelConfiguration.Name; level != flowcontrolv1.PriorityLevelConfigurationNameExempt {
+		t.Fatalf("probes have the level %s", level)
+	}
+	for _, subjects := range exempt.Rules {
+		for _, rule := range subjects.NonResourceRules {
+			if slices.Contains(rule.NonResourceURLs, probePath) {
+				return
+			}
+		}
+	}
+	t.Errorf("%s is not exempt: %v", probePath, exempt.Rules)
 }

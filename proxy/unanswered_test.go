@@ -54,7 +54,7 @@ func (p *pipedJudge) serve(c net.Conn) {
 		return
 	}
 	w := httptest.NewRecorder()
-	if q.URL.Path == "/livez/ping" {
+	if q.URL.Path == probePath {
 		if p.fails.Load() {
 			w.WriteHeader(http.StatusInternalServerError)
 		}
