@@ -197,7 +197,7 @@ func (s *Server) JetStream(options ...nats.Option) jetstream.JetStream {
 	return connect(s.tb, s.Addr(), options...)
 }
 
-// JetStream returns a client of whichever servers run.
+// JetStream returns a client of the servers that run.
 func (c Cluster) JetStream() jetstream.JetStream {
 	c[0].tb.Helper()
 	return connect(c[0].tb, c.Addrs())

@@ -74,7 +74,7 @@ func (s *Source) timeout() time.Duration {
 type watch struct {
 	*readahead.Buffer
 	frames    *frames
-	deletions deletions.Held
+	deletions deletions.Pending
 	ended     chan struct{} // closed when the goroutine has ended
 }
 
@@ -106,7 +106,7 @@ func (w *watch) read() *keepwatch.Failure {
 	if e.bookmark() {
 		return w.Put(p)
 	}
-	if waits, failure := w.deletions.Hold(e.change, e.size, reached); waits {
+	if waits, failure := w.deletions.Defer(e.change, e.size, reached); waits {
 		return failure
 	}
 	p.Changes, p.Bytes = append(p.Changes, e.change), p.Bytes+e.size

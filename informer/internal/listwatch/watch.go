@@ -56,7 +56,7 @@ type stream struct {
 	buffer []parsedEvent      // read, and not returned yet
 	failed *keepwatch.Failure // is returned after buffer
 	// deletions wait for the revision behind newest.
-	deletions deletions.Held
+	deletions deletions.Pending
 }
 
 // Next returns the events that the client has received, at most 1,000, and the others of the last one's revision. If there
@@ -125,13 +125,13 @@ func (w *stream) add(e parsedEvent) {
 	reached := w.newest
 	if e.revision > reached {
 		w.newest = e.revision
-		held, _ := w.deletions.Release(e.revision)
-		for _, c := range held {
+		pending, _ := w.deletions.Release(e.revision)
+		for _, c := range pending {
 			w.buffer = append(w.buffer, parsedEvent{change: c, revision: c.Revision})
 		}
 	}
 	if !e.bookmark {
-		waits, failure := w.deletions.Hold(e.change, 0, reached)
+		waits, failure := w.deletions.Defer(e.change, 0, reached)
 		if failure != nil {
 			w.fail(failure)
 		}

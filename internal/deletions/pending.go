@@ -1,49 +1,51 @@
-// Package deletions holds the deletions of a watch that do not advance its revision.
+// Package deletions defers the deletions of a watch that do not advance its revision.
 //
 // A server that resumes a watch over history that it does not have sends the deletions in it first, at the revision that its
 // client already has: a client that is cut off behind some of them resumes there, and receives all of them. They belong
-// to the next revision, and a source holds them until then.
+// to the next revision, and a source defers them until then.
+//
+//	pending.go   the deletions of one stream that wait
 package deletions
 
 import "github.com/keepwatch/keepwatch"
 
-// Bounds of what is held.
+// Bounds of a stream's pending deletions.
 const (
 	maxChanges = 100_000
 	maxBytes   = 64 << 20
 )
 
-// Held are the deletions of one stream that wait for its next revision. The zero value is ready for use. It is not safe for
+// Pending has the deletions of one stream that wait for its next revision. The zero value is ready for use. It is not safe for
 // concurrent use.
-type Held struct {
+type Pending struct {
 	changes []keepwatch.Change
 	bytes   int
 	// at has the keys that were deleted at the stream's revision, true for those in changes.
 	at map[keepwatch.Key]bool
 }
 
-// Hold reports whether a change waits for the revision behind the one that the stream has reached, or repeats one that
-// does. size is that of its object, or zero. Of more than can be held it fails with a ProtocolViolation.
-func (h *Held) Hold(c keepwatch.Change, size int, reached keepwatch.Revision) (bool, *keepwatch.Failure) {
+// Defer reports whether a change waits for the revision behind the one that the stream has reached, or repeats one that
+// does. size is that of its object, or zero. Beyond the bounds it fails with a ProtocolViolation.
+func (p *Pending) Defer(c keepwatch.Change, size int, reached keepwatch.Revision) (bool, *keepwatch.Failure) {
 	if c.Type != keepwatch.Deleted || c.Revision < reached {
 		return false, nil
 	}
 	key := c.Object.Key()
-	waits, repeated := h.at[key]
+	waits, repeated := p.at[key]
 	if repeated {
 		return waits, nil
 	}
-	if h.at == nil {
-		h.at = map[keepwatch.Key]bool{}
+	if p.at == nil {
+		p.at = map[keepwatch.Key]bool{}
 	}
 	waits = c.Revision == reached
-	h.at[key] = waits
+	p.at[key] = waits
 	if !waits {
 		return false, nil
 	}
-	h.changes = append(h.changes, c)
-	h.bytes += size
-	if len(h.changes) > maxChanges || h.bytes > maxBytes {
+	p.changes = append(p.changes, c)
+	p.bytes += size
+	if len(p.changes) > maxChanges || p.bytes > maxBytes {
 		return true, keepwatch.Failed(keepwatch.ProtocolViolation,
 			"more than %d deletions, or %d MiB, at revision %v, which the stream had reached", maxChanges, maxBytes>>20, reached)
 	}
@@ -52,9 +54,9 @@ func (h *Held) Hold(c keepwatch.Change, size int, reached keepwatch.Revision) (b
 
 // Release returns what waits, as changes of the stream's next revision, and the size of the objects. It is called whenever the
 // stream advances.
-func (h *Held) Release(next keepwatch.Revision) (changes []keepwatch.Change, bytes int) {
-	changes, bytes = h.changes, h.bytes
-	*h = Held{}
+func (p *Pending) Release(next keepwatch.Revision) (changes []keepwatch.Change, bytes int) {
+	changes, bytes = p.changes, p.bytes
+	*p = Pending{}
 	for i := range changes {
 		changes[i].Revision = next
 	}
