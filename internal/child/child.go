@@ -18,15 +18,17 @@ type Process struct {
 	err  error         // of Wait; read it after done
 }
 
-// Start starts a command whose output is appended to the file log. The kernel kills the process if this one ends first
-// (on Linux).
+// Start starts a command whose output is appended to the file log, except stdout if cmd.Stdout is set. The kernel kills the
+// process if this one ends first (on Linux).
 func Start(cmd *exec.Cmd, log string) (*Process, error) {
 	out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, err
 	}
 	defer out.Close() // the process has its own descriptor
-	cmd.Stdout, cmd.Stderr = out, out
+	if cmd.Stderr = out; cmd.Stdout == nil {
+		cmd.Stdout = out
+	}
 	dieWithParent(cmd)
 	p := &Process{cmd: cmd, done: make(chan struct{})}
 	started := make(chan error, 1)

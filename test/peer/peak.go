@@ -5,7 +5,7 @@ import "syscall"
 // PeakRSS waits for the process to end and returns its peak resident memory, in bytes. The
 // kernel includes the memory of this process at the fork (getrusage(2)).
 func (p *Process) PeakRSS() int64 {
-	<-p.done
+	<-p.Done()
 	usage, ok := p.cmd.ProcessState.SysUsage().(*syscall.Rusage)
 	if !ok {
 		return 0

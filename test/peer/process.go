@@ -6,9 +6,10 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"runtime"
 	"syscall"
 	"time"
+
+	"github.com/keepwatch/keepwatch/internal/child"
 )
 
 // Command describes how to start a process.
@@ -29,68 +30,39 @@ type Command struct {
 // Process is a running program and the processes it starts, in a process group
 // of its own. It is safe for concurrent use.
 type Process struct {
-	cmd  *exec.Cmd
-	log  string
-	done chan struct{} // closed when the process has been waited for
-	err  error         // of Wait; read it after done
+	*child.Process
+	cmd *exec.Cmd
+	log string
 }
 
 // Start starts c. The caller ends it with Stop or Kill; if this process dies
 // first, the kernel kills it (on Linux).
 func Start(c Command) (*Process, error) {
-	log, err := os.OpenFile(c.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		return nil, err
-	}
-	defer log.Close() // the process has its own descriptor
 	cmd := exec.Command(c.Path, c.Args...)
 	cmd.Env = append(os.Environ(), c.Env...)
-	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Stdout = c.Stdout
 	if c.Stdin != nil {
 		cmd.Stdin = c.Stdin
 	}
-	if c.Stdout != nil {
-		cmd.Stdout = c.Stdout
-	}
-	cmd.SysProcAttr = ownGroup()
-	p := &Process{cmd: cmd, log: c.Log, done: make(chan struct{})}
-	started := make(chan error, 1)
-	go func() {
-		// The parent death signal is bound to the thread that forked, so that thread must
-		// exist as long as the process.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := cmd.Start()
-		started <- err
-		if err != nil {
-			return
-		}
-		p.err = cmd.Wait()
-		close(p.done)
-	}()
-	if err := <-started; err != nil {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	started, err := child.Start(cmd, c.Log)
+	if err != nil {
 		return nil, err
 	}
-	return p, nil
+	return &Process{started, cmd, c.Log}, nil
 }
-
-// PID is the process's id, and that of its process group.
-func (p *Process) PID() int { return p.cmd.Process.Pid }
-
-// Done is closed when the process has ended.
-func (p *Process) Done() <-chan struct{} { return p.done }
 
 // ExitCode waits for the process to end and returns its exit code, or -1 if a
 // signal ended it.
 func (p *Process) ExitCode() int {
-	<-p.done
+	<-p.Done()
 	return p.cmd.ProcessState.ExitCode()
 }
 
 // CPU waits for the process to end and returns the processor time it and the
 // children it waited for used.
 func (p *Process) CPU() time.Duration {
-	<-p.done
+	<-p.Done()
 	return p.cmd.ProcessState.UserTime() + p.cmd.ProcessState.SystemTime()
 }
 
@@ -112,7 +84,7 @@ func (p *Process) Stop(grace time.Duration) error {
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
 	select {
-	case <-p.done:
+	case <-p.Done():
 		return nil
 	case <-timer.C:
 		p.Kill()
@@ -123,9 +95,9 @@ func (p *Process) Stop(grace time.Duration) error {
 // Kill ends the process and all it started with SIGKILL, and waits for that.
 func (p *Process) Kill() {
 	select {
-	case <-p.done: // its id may be another's by now
+	case <-p.Done(): // its id may be another's by now
 	default:
 		_ = syscall.Kill(-p.PID(), syscall.SIGKILL)
-		<-p.done
+		<-p.Done()
 	}
 }
