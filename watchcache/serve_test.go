@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -15,6 +16,7 @@ import (
 	apistorage "k8s.io/apiserver/pkg/storage"
 	"k8s.io/utils/ptr"
 
+	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/store"
 	"github.com/keepwatch/keepwatch/watchcache"
 )
@@ -197,6 +199,37 @@ func TestWatchesEndInTheInitialState(t *testing.T) {
 	}
 	if got := decoded.Load(); got == 0 || got > n/2 {
 		t.Errorf("%d of %d objects were decoded", got, n)
+	}
+}
+
+// A watch that asked for bookmarks receives one at the end of a gap: no watch can resume from a revision within it.
+func TestBookmarkBehindAGap(t *testing.T) {
+	t.Parallel()
+	r := newCache(t, store.Options{})
+	start := r.source.put("a", "x")
+	r.start()
+	r.eventually("the cache is ready", func() bool { return r.ReadinessCheck() == nil })
+	r.source.lag(true)
+	changed := r.source.put("a", "x")
+	end := r.source.put("b", "y")
+	r.source.breakWatch(keepwatch.Failed(keepwatch.Expired, "the history is lost"))
+	r.eventually("the cache has listed", func() bool { return r.Snapshot().Revision() == end })
+	r.source.breakWatch(nil)
+	o := at(start, withLabel("x"))
+	if got, want := r.serve(o), []string{fmt.Sprint("MODIFIED a ", changed), "initialized"}; !slices.Equal(got, want) {
+		t.Errorf("without bookmarks: %q, want %q", got, want)
+	}
+	o.Predicate.AllowWatchBookmarks = true
+	if got, want := r.serve(o), []string{fmt.Sprint("MODIFIED a ", changed), fmt.Sprint("BOOKMARK ", end), "initialized"}; !slices.Equal(got, want) {
+		t.Errorf("with bookmarks: %q, want %q", got, want)
+	}
+	o.Recursive = true
+	within, err := r.Watch(t.Context(), "/widgets/", at(changed, o))
+	if err == nil {
+		_, _, err = within.TryNext()
+	}
+	if !apierrors.IsResourceExpired(err) {
+		t.Errorf("a watch from within the gap: %v", err)
 	}
 }
 

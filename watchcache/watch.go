@@ -195,10 +195,11 @@ func (w *Watch) eventsOf(d keepwatch.Delivery) ([]Event, error) {
 	return nil, nil
 }
 
-// gap returns the events of a gap, and a bookmark at its end: a client with an earlier revision could not resume.
+// gap returns the events of a gap, and a bookmark at its end if the client asked for bookmarks: with an earlier revision it
+// could not resume.
 func (w *Watch) gap(d keepwatch.Gap) ([]Event, error) {
 	events, err := w.changes(resumable(d))
-	if n := len(events); err == nil && n > 0 && events[n-1].Revision < d.To && w.options.ProgressNotify {
+	if n := len(events); err == nil && n > 0 && events[n-1].Revision < d.To && w.wantsBookmarks() {
 		events = append(events, w.progress())
 	}
 	return events, err
