@@ -19,37 +19,8 @@ import (
 	"github.com/keepwatch/keepwatch/stream/sink/sinktest"
 )
 
-// thing is an object with any body.
-type thing struct {
-	name     string
-	revision keepwatch.Revision
-	json     string
-}
-
-func (o *thing) Key() keepwatch.Key           { return keepwatch.Key{Namespace: "ns", Name: o.name} }
-func (o *thing) UID() keepwatch.UID           { return keepwatch.UID("uid-" + o.name) }
-func (o *thing) Revision() keepwatch.Revision { return o.revision }
-func (o *thing) JSON() []byte                 { return []byte(o.json) }
-func (o *thing) Metadata() []byte             { return []byte(`{}`) }
-
-// batch returns a batch with one piece of the first stream.
-func batch(count uint64, at keepwatch.Revision, messages ...stream.Message) sink.Batch {
-	p := stream.Piece{Messages: messages, Cursor: at, Count: count, Position: fmt.Appendf(nil, `{"cursor":%d,"told":%d,"count":%d,"serial":0}`, at, at, count)}
-	before := sink.Progress{}
-	return sink.Batch{Time: time.Now().UTC().Truncate(time.Millisecond), Pieces: []sink.Piece{{Piece: p, Before: before, After: before.After(p)}}}
-}
-
-func event(kind keepwatch.ChangeType, o *thing) stream.Event {
-	change := keepwatch.Change{Type: kind, Revision: o.revision, Object: o}
-	return stream.Event{Type: kind, Revision: o.revision, ID: change.ID(), Object: o}
-}
-
-func write(t *testing.T, s *kafka.Sink, b sink.Batch) {
-	t.Helper()
-	if err := s.Write(t.Context(), b); err != nil {
-		t.Fatal(err)
-	}
-}
+// What the tests of brokers share.
+var open, write, batch, event = sinktest.Open, sinktest.Write, sinktest.Batch, sinktest.Event
 
 // TestKafka runs the tests that share one broker.
 func TestKafka(t *testing.T) {
@@ -72,8 +43,8 @@ func testRecords(t *testing.T, server *kafkatest.Server) {
 	s := newSink(t, "kafka://"+server.Addr()+"/records.{namespace}.{resource}")
 	open(t, s)
 	const name = "a.b_c*>é \r\nx"
-	write(t, s, batch(1, 7, event(keepwatch.Added, &thing{name, 7, `{"a":1}`}), stream.Synced{Revision: 7, Count: 1}))
-	deleted := event(keepwatch.Deleted, &thing{name, 7, ""}) // as within a gap
+	write(t, s, batch(1, 7, event(keepwatch.Added, name, 7, `{"a":1}`), stream.Synced{Revision: 7, Count: 1}))
+	deleted := event(keepwatch.Deleted, name, 7, "") // as within a gap
 	deleted.Revision, deleted.ID = 9, "uid/9/deleted"
 	write(t, s, batch(0, 7, stream.Gap{From: 7, To: 9, Reason: keepwatch.GapExpired}, deleted))
 	write(t, s, batch(0, 9))
@@ -115,10 +86,10 @@ func testPartitions(t *testing.T, server *kafkatest.Server) {
 	expected := map[string]int32{}
 	var events []stream.Message
 	for i := range 20 {
-		events = append(events, event(keepwatch.Added, &thing{fmt.Sprint("o-", i), keepwatch.Revision(i + 1), `{}`}))
+		events = append(events, event(keepwatch.Added, fmt.Sprint("o-", i), keepwatch.Revision(i+1), `{}`))
 	}
 	write(t, s, batch(20, 20, append(events, stream.Synced{Revision: 20, Count: 20})...))
-	write(t, s, batch(19, 21, event(keepwatch.Modified, &thing{"o-3", 21, `{}`}), event(keepwatch.Deleted, &thing{"o-3", 22, `{}`})))
+	write(t, s, batch(19, 21, event(keepwatch.Modified, "o-3", 21, `{}`), event(keepwatch.Deleted, "o-3", 22, `{}`)))
 	s.Close()
 	if _, err := kadm.NewClient(server.Client()).UpdatePartitions(t.Context(), 8, "partitions"); err != nil {
 		t.Fatal(err)
@@ -134,7 +105,7 @@ func testPartitions(t *testing.T, server *kafkatest.Server) {
 	var modified []stream.Message
 	for i := range 20 {
 		if i != 3 {
-			modified = append(modified, event(keepwatch.Modified, &thing{fmt.Sprint("o-", i), keepwatch.Revision(i + 23), `{}`}))
+			modified = append(modified, event(keepwatch.Modified, fmt.Sprint("o-", i), keepwatch.Revision(i+23), `{}`))
 		}
 	}
 	write(t, s, batch(19, 50, modified...))
@@ -196,13 +167,13 @@ func testWriters(t *testing.T, server *kafkatest.Server) {
 	address := "kafka://" + server.Addr() + "/writers.{resource}"
 	first, second := newSink(t, address), newSink(t, address)
 	open(t, first)
-	write(t, first, batch(1, 5, event(keepwatch.Added, &thing{"a", 5, `{}`})))
+	write(t, first, batch(1, 5, event(keepwatch.Added, "a", 5, `{}`)))
 	stored := open(t, second)
 	if e := stored[0].Entries; len(e) != 1 || e[0] != (stream.Entry{Key: keepwatch.Key{Namespace: "ns", Name: "a"}, UID: "uid-a", Revision: 5}) {
 		t.Errorf("stored: %+v", e)
 	}
-	write(t, second, batch(2, 6, event(keepwatch.Added, &thing{"b", 6, `{}`})))
-	err := first.Write(t.Context(), batch(2, 6, event(keepwatch.Added, &thing{"lost", 6, `{}`})))
+	write(t, second, batch(2, 6, event(keepwatch.Added, "b", 6, `{}`)))
+	err := first.Write(t.Context(), batch(2, 6, event(keepwatch.Added, "lost", 6, `{}`)))
 	if !errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), "another process writes with the transactional id keepwatch-writers") {
 		t.Errorf("a writer that was replaced: %v", err)
 	}
@@ -275,7 +246,7 @@ func testRefused(t *testing.T, server *kafkatest.Server) {
 func testLost(t *testing.T, server *kafkatest.Server) {
 	s := newSink(t, "kafka://"+server.Addr()+"/lost.{resource}")
 	open(t, s)
-	write(t, s, batch(1, 5, event(keepwatch.Added, &thing{"a", 5, `{}`})))
+	write(t, s, batch(1, 5, event(keepwatch.Added, "a", 5, `{}`)))
 	s.Close()
 	for address, want := range map[string]string{
 		"/lost-{resource}?state=keepwatch-lost": "its records are in topic lost.pods, not in lost-pods",
@@ -315,7 +286,7 @@ func testLarge(t *testing.T, server *kafkatest.Server) {
 			t.Fatal(err)
 		}
 	}
-	large := batch(1, 6, event(keepwatch.Added, &thing{"large", 6, `"` + strings.Repeat("x", 2<<20) + `"`}))
+	large := batch(1, 6, event(keepwatch.Added, "large", 6, `"`+strings.Repeat("x", 2<<20)+`"`))
 	limit("100000")
 	open(t, s)
 	err := s.Write(t.Context(), large)
@@ -366,7 +337,7 @@ func testInterrupted(t *testing.T, server *kafkatest.Server) {
 	address := "kafka://" + server.Addr() + "/interrupted.{resource}"
 	s := newSink(t, address)
 	open(t, s)
-	write(t, s, batch(1, 5, event(keepwatch.Added, &thing{"a", 5, `{}`})))
+	write(t, s, batch(1, 5, event(keepwatch.Added, "a", 5, `{}`)))
 	s.Close()
 	dying := server.Client(kgo.TransactionalID("keepwatch-interrupted"), kgo.TransactionTimeout(5*time.Minute))
 	if err := dying.BeginTransaction(); err != nil {
@@ -384,7 +355,7 @@ func testInterrupted(t *testing.T, server *kafkatest.Server) {
 	if err := dying.EndTransaction(context.WithoutCancel(t.Context()), kgo.TryCommit); err == nil {
 		t.Error("a transaction was committed that another process has ended")
 	}
-	write(t, s, batch(2, 6, event(keepwatch.Added, &thing{"b", 6, `{}`})))
+	write(t, s, batch(2, 6, event(keepwatch.Added, "b", 6, `{}`)))
 	messages, err := server.Consume("interrupted.pods").Messages(t.Context())
 	if err != nil || len(messages) != 2 {
 		t.Errorf("%q, %v", messages, err)

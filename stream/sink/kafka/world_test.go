@@ -2,11 +2,8 @@ package kafka_test
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
-	"math/rand/v2"
-	"strings"
 	"testing"
 	"time"
 
@@ -23,13 +20,6 @@ var (
 	stepsFlag = flag.Int("sinks.steps", 30, "how many things happen to the sources of a run")
 )
 
-func seed() uint64 {
-	if *seedFlag != 0 {
-		return *seedFlag
-	}
-	return rand.Uint64()
-}
-
 func newSink(t testing.TB, address string) *kafka.Sink {
 	t.Helper()
 	s, err := kafka.New(address)
@@ -38,19 +28,6 @@ func newSink(t testing.TB, address string) *kafka.Sink {
 	}
 	t.Cleanup(func() { s.Close() })
 	return s
-}
-
-// open opens the sink with the streams of sinktest.
-func open(t testing.TB, s sink.Sink) []sink.Stored {
-	t.Helper()
-	stored, err := s.Open(t.Context(), sinktest.Streams())
-	for began := time.Now(); errors.As(err, new(*sink.Unavailable)) && time.Since(began) < time.Minute; time.Sleep(50 * time.Millisecond) {
-		stored, err = s.Open(t.Context(), sinktest.Streams()) // the broker may still start
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return stored
 }
 
 // topics returns the topics of the streams of sinktest.
@@ -84,8 +61,6 @@ func compacted(t *testing.T, server *kafkatest.Server, name string) {
 // fail, Kafka is killed and compacts, and connections break.
 func TestWorld(t *testing.T) {
 	t.Parallel() // it mostly waits
-	seed := seed()
-	random, count := rand.New(rand.NewPCG(seed, 9)), map[string]int{}
 	var cutter *sinktest.Cutter
 	server := kafkatest.Start(t, func(addr string) string {
 		cutter = sinktest.NewCutter(t, addr)
@@ -95,37 +70,12 @@ func TestWorld(t *testing.T) {
 	s := newSink(t, "kafka://"+cutter.Addr()+"/world.{resource}")
 	open(t, s)
 	s.Close()
-	began, killed := time.Now(), time.Duration(0)
-	report, err := sinktest.Run(t.Context(), sinktest.Config{
-		Sink: s, Tables: sinktest.NewConsumer(server.Consume(topics("world")...).Messages), Seed: seed, Steps: *stepsFlag, Patience: 3 * time.Minute,
-		Disturb: func() {
-			switch random.IntN(4) {
-			case 0:
-				count["killed"]++
-				start := time.Now()
-				server.Kill()
-				server.Restart()
-				killed += time.Since(start)
-			case 1:
-				count["cut"]++
-				cutter.Cut()
-			default:
-				count["cut within a batch"]++
-				cutter.CutWithin(6000, random)
-			}
-		},
+	sinktest.RunBroker(t, sinktest.Config{
+		Sink: s, Tables: sinktest.NewConsumer(server.Consume(topics("world")...).Messages), Seed: *seedFlag, Steps: *stepsFlag,
+	}, cutter, func() {
+		server.Kill()
+		server.Restart()
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range report.Problems {
-		t.Error(p)
-	}
-	t.Logf("seed %d: %d cuts, %d gaps, %d commits failed, %d rewinds; %v; %v, of which restarts of Kafka %v",
-		seed, report.Cuts, report.Gaps, report.Failed, report.Epochs, count, time.Since(began).Round(time.Second), killed.Round(time.Second))
-	if report.Cuts < *stepsFlag/200+1 {
-		t.Error("too little has happened")
-	}
 }
 
 // lossy is a mutant: it loses one in 10 of the events, and has their cursors.
@@ -156,22 +106,13 @@ func testMutants(t *testing.T, server *kafkatest.Server) {
 }
 
 func testMutant(t *testing.T, server *kafkatest.Server, name string, mutant func(sink.Sink, uint64) sink.Sink) {
-	for seed := range uint64(5) {
+	sinktest.ExpectProblem(t, func(seed uint64) sinktest.Config {
 		prefix := fmt.Sprint(name, seed)
 		s := newSink(t, "kafka://"+server.Addr()+"/"+prefix+".{resource}")
 		open(t, s)
 		s.Close()
-		report, err := sinktest.Run(t.Context(), sinktest.Config{
-			Sink: mutant(s, seed), Tables: sinktest.NewConsumer(server.Consume(topics(prefix)...).Messages), Seed: seed, Steps: 40, Patience: 2 * time.Second,
-		})
-		if err != nil {
-			t.Fatal(err)
+		return sinktest.Config{
+			Sink: mutant(s, seed), Tables: sinktest.NewConsumer(server.Consume(topics(prefix)...).Messages), Steps: 40, Patience: 2 * time.Second,
 		}
-		s.Close()
-		if len(report.Problems) > 0 {
-			t.Logf("seed %d: %s", seed, strings.TrimSpace(report.Problems[0]))
-			return
-		}
-	}
-	t.Error("no seed has shown the fault")
+	})
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"strings"
 	"testing"
@@ -31,13 +30,6 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func seed() uint64 {
-	if *seedFlag != 0 {
-		return *seedFlag
-	}
-	return rand.Uint64()
-}
-
 func newSink(t testing.TB, address string) *nats.Sink {
 	t.Helper()
 	s, err := nats.New(address)
@@ -48,34 +40,14 @@ func newSink(t testing.TB, address string) *nats.Sink {
 	return s
 }
 
-// open opens the sink with the streams of sinktest.
-func open(t testing.TB, s *nats.Sink) []sink.Stored {
-	t.Helper()
-	stored, err := s.Open(t.Context(), sinktest.Streams())
-	for began := time.Now(); errors.As(err, new(*sink.Unavailable)) && time.Since(began) < time.Minute; time.Sleep(50 * time.Millisecond) {
-		stored, err = s.Open(t.Context(), sinktest.Streams()) // JetStream may start later than the server
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return stored
-}
+// What the tests of brokers share.
+var open, write, batch, event = sinktest.Open, sinktest.Write, sinktest.Batch, sinktest.Event
 
-// disturb kills the server, breaks all connections, or breaks one in the middle of a batch.
-func disturb(server *natstest.Server, cutter *sinktest.Cutter, random *rand.Rand, count map[string]int) func() {
+// restart kills a server and starts it again.
+func restart(server *natstest.Server) func() {
 	return func() {
-		switch random.IntN(4) {
-		case 0:
-			count["killed"]++
-			server.Kill()
-			server.Restart()
-		case 1:
-			count["cut"]++
-			cutter.Cut()
-		default:
-			count["cut within a batch"]++
-			cutter.CutWithin(6000, random)
-		}
+		server.Kill()
+		server.Restart()
 	}
 }
 
@@ -83,50 +55,29 @@ func disturb(server *natstest.Server, cutter *sinktest.Cutter, random *rand.Rand
 // fail, NATS is killed, and connections break.
 func TestWorld(t *testing.T) {
 	t.Parallel() // it mostly waits
-	seed := seed()
 	server := natstest.Start(t, "")
-	random, count := rand.New(rand.NewPCG(seed, 9)), map[string]int{}
 	cutter := sinktest.NewCutter(t, server.Addr())
 	s := newSink(t, "nats://"+cutter.Addr()+"/CLUSTER?subject=k8s.{resource}.{namespace}.{name}.{type}")
 	open(t, s)
 	s.Close()
-	report, err := sinktest.Run(t.Context(), sinktest.Config{
-		Sink: s, Tables: sinktest.NewConsumer(natstest.Messages(server.JetStream(), "CLUSTER")), Seed: seed, Steps: *stepsFlag, Patience: 3 * time.Minute,
-		Disturb: disturb(server, cutter, random, count),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range report.Problems {
-		t.Error(p)
-	}
-	t.Logf("seed %d: %d cuts, %d gaps, %d commits failed, %d rewinds; %v", seed, report.Cuts, report.Gaps, report.Failed, report.Epochs, count)
-	if report.Cuts < *stepsFlag/200+1 {
-		t.Error("too little has happened")
-	}
+	sinktest.RunBroker(t, sinktest.Config{
+		Sink: s, Tables: sinktest.NewConsumer(natstest.Messages(server.JetStream(), "CLUSTER")), Seed: *seedFlag, Steps: *stepsFlag,
+	}, cutter, restart(server))
 }
 
 // TestMutant checks that cursors apart from their events are noticed.
 func TestMutant(t *testing.T) {
 	t.Parallel() // it mostly waits
 	server := natstest.Start(t, "")
-	for seed := range uint64(5) {
+	sinktest.ExpectProblem(t, func(seed uint64) sinktest.Config {
 		name := fmt.Sprint("MUTANT", seed)
 		s := newSink(t, "nats://"+server.Addr()+"/"+name)
 		open(t, s)
 		s.Close()
-		report, err := sinktest.Run(t.Context(), sinktest.Config{
-			Sink: sinktest.Split(s, seed), Tables: sinktest.NewConsumer(natstest.Messages(server.JetStream(), name)), Seed: seed, Steps: 60, Patience: 3 * time.Second,
-		})
-		if err != nil {
-			t.Fatal(err)
+		return sinktest.Config{
+			Sink: sinktest.Split(s, seed), Tables: sinktest.NewConsumer(natstest.Messages(server.JetStream(), name)), Steps: 60, Patience: 3 * time.Second,
 		}
-		if len(report.Problems) > 0 {
-			t.Logf("seed %d: %s", seed, report.Problems[0])
-			return
-		}
-	}
-	t.Error("no seed has shown the fault")
+	})
 }
 
 // bucket reads the current objects as a client of the bucket does.
@@ -163,56 +114,14 @@ func (b bucket) Current(ctx context.Context, line int) (rows []sinktest.Row, err
 // TestBucket compares a bucket with sources that change, expire and are restored.
 func TestBucket(t *testing.T) {
 	t.Parallel() // it mostly waits
-	seed := seed()
 	server := natstest.Start(t, "")
-	random, count := rand.New(rand.NewPCG(seed, 9)), map[string]int{}
 	cutter := sinktest.NewCutter(t, server.Addr())
 	s := newSink(t, "nats://"+cutter.Addr()+"/?kv=objects")
 	open(t, s)
 	s.Close()
-	report, err := sinktest.Run(t.Context(), sinktest.Config{
-		Sink: s, Tables: bucket{server.JetStream(), "objects"}, CurrentOnly: true, Seed: seed, Steps: *stepsFlag, Patience: 3 * time.Minute,
-		Disturb: disturb(server, cutter, random, count),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range report.Problems {
-		t.Error(p)
-	}
-	t.Logf("seed %d: %d cuts, %d commits failed, %d rewinds; %v", seed, report.Cuts, report.Failed, report.Epochs, count)
-}
-
-// thing is an object with any body.
-type thing struct {
-	name     string
-	revision keepwatch.Revision
-	json     string
-}
-
-func (o *thing) Key() keepwatch.Key           { return keepwatch.Key{Namespace: "ns", Name: o.name} }
-func (o *thing) UID() keepwatch.UID           { return keepwatch.UID("uid-" + o.name) }
-func (o *thing) Revision() keepwatch.Revision { return o.revision }
-func (o *thing) JSON() []byte                 { return []byte(o.json) }
-func (o *thing) Metadata() []byte             { return []byte(`{}`) }
-
-// batch returns a batch with one piece of the first stream.
-func batch(count uint64, at keepwatch.Revision, messages ...stream.Message) sink.Batch {
-	p := stream.Piece{Messages: messages, Cursor: at, Count: count, Position: fmt.Appendf(nil, `{"cursor":%d,"told":%d,"count":%d,"serial":0}`, at, at, count)}
-	before := sink.Progress{}
-	return sink.Batch{Time: time.Now().UTC().Truncate(time.Millisecond), Pieces: []sink.Piece{{Piece: p, Before: before, After: before.After(p)}}}
-}
-
-func event(kind keepwatch.ChangeType, o *thing) stream.Event {
-	change := keepwatch.Change{Type: kind, Revision: o.revision, Object: o}
-	return stream.Event{Type: kind, Revision: o.revision, ID: change.ID(), Object: o}
-}
-
-func write(t *testing.T, s *nats.Sink, b sink.Batch) {
-	t.Helper()
-	if err := s.Write(t.Context(), b); err != nil {
-		t.Fatal(err)
-	}
+	sinktest.RunBroker(t, sinktest.Config{
+		Sink: s, Tables: bucket{server.JetStream(), "objects"}, CurrentOnly: true, Seed: *seedFlag, Steps: *stepsFlag,
+	}, cutter, restart(server))
 }
 
 // TestNATS runs the tests that share one server.
@@ -235,10 +144,9 @@ func TestNATS(t *testing.T) {
 func testMessages(t *testing.T, server *natstest.Server) {
 	s := newSink(t, "nats://"+server.Addr()+"/MESSAGES")
 	open(t, s)
-	hostile := &thing{"a.b_c*>é \r\nx", 7, `{"a":1}`}
-	write(t, s, batch(1, 7, event(keepwatch.Added, hostile), stream.Synced{Revision: 7, Count: 1}))
-	gone := &thing{"a.b_c*>é \r\nx", 7, ""} // as within a gap
-	deleted := event(keepwatch.Deleted, gone)
+	const hostile = "a.b_c*>é \r\nx"
+	write(t, s, batch(1, 7, event(keepwatch.Added, hostile, 7, `{"a":1}`), stream.Synced{Revision: 7, Count: 1}))
+	deleted := event(keepwatch.Deleted, hostile, 7, "") // as within a gap
 	deleted.Revision, deleted.ID = 9, "uid/9/deleted"
 	write(t, s, batch(0, 7, stream.Gap{From: 7, To: 9, Reason: keepwatch.GapExpired}, deleted))
 	write(t, s, batch(0, 9))
@@ -276,13 +184,13 @@ func testWriters(t *testing.T, server *natstest.Server) {
 	address := "nats://" + server.Addr() + "/WRITERS"
 	first, second := newSink(t, address), newSink(t, address)
 	open(t, first)
-	write(t, first, batch(1, 5, event(keepwatch.Added, &thing{"a", 5, `{}`})))
+	write(t, first, batch(1, 5, event(keepwatch.Added, "a", 5, `{}`)))
 	stored := open(t, second)
 	if e := stored[0].Entries; len(e) != 1 || e[0] != (stream.Entry{Key: keepwatch.Key{Namespace: "ns", Name: "a"}, UID: "uid-a", Revision: 5}) {
 		t.Errorf("stored: %+v", e)
 	}
-	write(t, second, batch(2, 6, event(keepwatch.Added, &thing{"b", 6, `{}`})))
-	err := first.Write(t.Context(), batch(2, 6, event(keepwatch.Added, &thing{"b", 6, `{}`})))
+	write(t, second, batch(2, 6, event(keepwatch.Added, "b", 6, `{}`)))
+	err := first.Write(t.Context(), batch(2, 6, event(keepwatch.Added, "b", 6, `{}`)))
 	if !errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), "another program has published to stream WRITERS") {
 		t.Errorf("a writer that was replaced: %v", err)
 	}
@@ -304,13 +212,13 @@ func testReplaced(t *testing.T, server *natstest.Server) {
 	address := "nats://" + server.Addr() + "/REPLACED"
 	first, second := newSink(t, address), newSink(t, address)
 	open(t, first)
-	write(t, first, batch(1, 5, event(keepwatch.Added, &thing{"a", 5, `{}`})))
+	write(t, first, batch(1, 5, event(keepwatch.Added, "a", 5, `{}`)))
 	open(t, second)
-	if err := first.Write(t.Context(), batch(2, 6, event(keepwatch.Added, &thing{"b", 6, `{}`}))); !errors.As(err, new(*sink.Unavailable)) {
+	if err := first.Write(t.Context(), batch(2, 6, event(keepwatch.Added, "b", 6, `{}`))); !errors.As(err, new(*sink.Unavailable)) {
 		t.Errorf("a writer that was replaced: %v", err)
 	}
 	first.Close()
-	if err := second.Write(t.Context(), batch(2, 6, event(keepwatch.Added, &thing{"b", 6, `{}`}))); !errors.As(err, new(*sink.Unavailable)) {
+	if err := second.Write(t.Context(), batch(2, 6, event(keepwatch.Added, "b", 6, `{}`))); !errors.As(err, new(*sink.Unavailable)) {
 		t.Errorf("the second writer, whose stream has another message: %v", err)
 	}
 	second.Close()
@@ -359,7 +267,7 @@ func testForeign(t *testing.T, server *natstest.Server) {
 	address := "nats://" + server.Addr() + "/FOREIGN"
 	first := newSink(t, address)
 	open(t, first)
-	write(t, first, batch(1, 5, event(keepwatch.Added, &thing{"a", 5, `{}`})))
+	write(t, first, batch(1, 5, event(keepwatch.Added, "a", 5, `{}`)))
 	streams := sinktest.Streams()
 	for i := range streams {
 		streams[i].ID.Cluster = stream.Cluster{UID: "another", Server: "https://another.example.com"}
@@ -379,12 +287,12 @@ func testForeign(t *testing.T, server *natstest.Server) {
 func testReturned(t *testing.T, server *natstest.Server) {
 	s := newSink(t, "nats://"+server.Addr()+"/RETURNED")
 	open(t, s)
-	object := &thing{"a", 5, `{}`}
-	write(t, s, batch(1, 5, event(keepwatch.Added, object), stream.Synced{Revision: 5, Count: 1}))
-	deleted := event(keepwatch.Deleted, object)
+	added := event(keepwatch.Added, "a", 5, `{}`)
+	write(t, s, batch(1, 5, added, stream.Synced{Revision: 5, Count: 1}))
+	deleted := event(keepwatch.Deleted, "a", 5, `{}`)
 	deleted.Revision, deleted.ID = 9, "uid-a/9/deleted"
 	write(t, s, batch(0, 9, stream.Gap{From: 5, To: 9, Reason: keepwatch.GapExpired}, deleted, stream.Synced{Revision: 9}))
-	write(t, s, batch(1, 11, stream.Gap{From: 9, To: 11, Reason: keepwatch.GapDowntime}, event(keepwatch.Added, object), stream.Synced{Revision: 11, Count: 1}))
+	write(t, s, batch(1, 11, stream.Gap{From: 9, To: 11, Reason: keepwatch.GapDowntime}, added, stream.Synced{Revision: 11, Count: 1}))
 	s.Close()
 	if stored := open(t, s); len(stored[0].Entries) != 1 || stored[0].Progress.Cursor != 11 {
 		t.Errorf("stored: %+v", stored[0])
@@ -437,7 +345,7 @@ func testLost(t *testing.T, server *natstest.Server) {
 	address := "nats://" + server.Addr() + "/LOST"
 	s := newSink(t, address)
 	open(t, s)
-	write(t, s, batch(1, 5, event(keepwatch.Added, &thing{"a", 5, `{}`})))
+	write(t, s, batch(1, 5, event(keepwatch.Added, "a", 5, `{}`)))
 	s.Close()
 	js := server.JetStream()
 	if err := js.DeleteStream(t.Context(), "KV_keepwatch-LOST"); err != nil {
@@ -471,7 +379,7 @@ func testFull(t *testing.T, server *natstest.Server) {
 	}
 	var many []stream.Message
 	for i := range 5 {
-		many = append(many, event(keepwatch.Added, &thing{fmt.Sprint("o-", i), keepwatch.Revision(i + 1), `{"metadata":{}}`}))
+		many = append(many, event(keepwatch.Added, fmt.Sprint("o-", i), keepwatch.Revision(i+1), `{"metadata":{}}`))
 	}
 	err = s.Write(t.Context(), batch(5, 5, many...))
 	if !errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), "maximum messages exceeded") {
@@ -486,7 +394,7 @@ func testFull(t *testing.T, server *natstest.Server) {
 	if stored := open(t, s); len(stored[0].Entries) != 2 || stored[0].Progress.Cursor != 0 {
 		t.Errorf("stored: %+v", stored[0])
 	}
-	err = s.Write(t.Context(), batch(3, 6, event(keepwatch.Added, &thing{"large", 6, `"` + strings.Repeat("x", 100_000) + `"`})))
+	err = s.Write(t.Context(), batch(3, 6, event(keepwatch.Added, "large", 6, `"`+strings.Repeat("x", 100_000)+`"`)))
 	if !errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), "raise its max_payload") {
 		t.Errorf("a large object: %v", err)
 	}
@@ -502,11 +410,11 @@ func testCut(t *testing.T, server *natstest.Server) {
 	revision := keepwatch.Revision(1)
 	for i := range 1500 {
 		name := fmt.Sprint("o-", i)
-		messages = append(messages, event(keepwatch.Added, &thing{name, revision + 1, `{}`}), event(keepwatch.Deleted, &thing{name, revision + 2, `{}`}))
+		messages = append(messages, event(keepwatch.Added, name, revision+1, `{}`), event(keepwatch.Deleted, name, revision+2, `{}`))
 		revision += 2
 	}
 	revision++
-	messages = append(messages, event(keepwatch.Added, &thing{"last", revision, `{}`}))
+	messages = append(messages, event(keepwatch.Added, "last", revision, `{}`))
 	js := server.JetStream()
 	found, err := js.Stream(t.Context(), "CUT")
 	if err != nil {

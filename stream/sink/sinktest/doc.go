@@ -17,6 +17,7 @@
 //	tables.go      what the tables must be
 //	fold.go        the fold of lines that a receiver has received
 //	torn.go        a receiver that takes parts of batches, and mutants of it
+//	broker.go      what the tests of brokers share
 //	consumer.go    a program that reads a broker's messages
 //	mutant.go      a sink with a planted fault
 //	cutter.go      a proxy whose connections break

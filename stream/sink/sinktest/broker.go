@@ -1,0 +1,114 @@
+package sinktest
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/stream"
+	"github.com/keepwatch/keepwatch/stream/sink"
+)
+
+// Open opens a sink with the streams of [Streams]. It waits up to a minute for a broker that still starts.
+func Open(t testing.TB, s sink.Sink) []sink.Stored {
+	t.Helper()
+	stored, err := s.Open(t.Context(), Streams())
+	for began := time.Now(); errors.As(err, new(*sink.Unavailable)) && time.Since(began) < time.Minute; time.Sleep(50 * time.Millisecond) {
+		stored, err = s.Open(t.Context(), Streams())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stored
+}
+
+// Write writes a batch, which must succeed.
+func Write(t testing.TB, s sink.Sink, b sink.Batch) {
+	t.Helper()
+	if err := s.Write(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Batch returns a batch with one piece of the first stream.
+func Batch(count uint64, at keepwatch.Revision, messages ...stream.Message) sink.Batch {
+	p := stream.Piece{Messages: messages, Cursor: at, Count: count, Position: fmt.Appendf(nil, `{"cursor":%d,"told":%d,"count":%d,"serial":0}`, at, at, count)}
+	before := sink.Progress{}
+	return sink.Batch{Time: time.Now().UTC().Truncate(time.Millisecond), Pieces: []sink.Piece{{Piece: p, Before: before, After: before.After(p)}}}
+}
+
+// Event returns the event of an object in the namespace ns, with any body.
+func Event(kind keepwatch.ChangeType, name string, at keepwatch.Revision, json string) stream.Event {
+	o := &thing{name, at, json}
+	change := keepwatch.Change{Type: kind, Revision: at, Object: o}
+	return stream.Event{Type: kind, Revision: at, ID: change.ID(), Object: o}
+}
+
+type thing struct {
+	name     string
+	revision keepwatch.Revision
+	json     string
+}
+
+func (o *thing) Key() keepwatch.Key           { return keepwatch.Key{Namespace: "ns", Name: o.name} }
+func (o *thing) UID() keepwatch.UID           { return keepwatch.UID("uid-" + o.name) }
+func (o *thing) Revision() keepwatch.Revision { return o.revision }
+func (o *thing) JSON() []byte                 { return []byte(o.json) }
+func (o *thing) Metadata() []byte             { return []byte(`{}`) }
+
+// RunBroker is [Run] with a broker that restarts, and whose connections through cutter break, also within a batch. The seed
+// 0 draws one.
+func RunBroker(t *testing.T, c Config, cutter *Cutter, restart func()) {
+	t.Helper()
+	if c.Seed == 0 {
+		c.Seed = rand.Uint64()
+	}
+	random, count := rand.New(rand.NewPCG(c.Seed, 9)), map[string]int{}
+	c.Patience = 3 * time.Minute
+	c.Disturb = func() {
+		switch random.IntN(4) {
+		case 0:
+			count["killed"]++
+			restart()
+		case 1:
+			count["cut"]++
+			cutter.Cut()
+		default:
+			count["cut within a batch"]++
+			cutter.CutWithin(6000, random)
+		}
+	}
+	report, err := Run(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range report.Problems {
+		t.Error(p)
+	}
+	t.Logf("seed %d: %d cuts, %d gaps, %d commits failed, %d rewinds; %v", c.Seed, report.Cuts, report.Gaps, report.Failed, report.Epochs, count)
+	if !c.CurrentOnly && report.Cuts < c.Steps/200+1 {
+		t.Error("too little has happened")
+	}
+}
+
+// ExpectProblem runs sinks with a planted fault, one for each of five seeds, until a run notices the fault.
+func ExpectProblem(t *testing.T, config func(seed uint64) Config) {
+	t.Helper()
+	for seed := range uint64(5) {
+		c := config(seed)
+		c.Seed = seed
+		report, err := Run(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(report.Problems) > 0 {
+			t.Logf("seed %d: %s", seed, strings.TrimSpace(report.Problems[0]))
+			return
+		}
+	}
+	t.Error("no seed has shown the fault")
+}
