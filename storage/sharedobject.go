@@ -17,7 +17,7 @@ import (
 )
 
 // sharedObject returns an event's object, for all watches that receive the event.
-func (s *Storage) sharedObject(e watchcache.Event) (runtime.Object, error) {
+func (s *Storage) sharedObject(e watchcache.Event) (*sharedObject, error) {
 	shared, err := s.shared.Get(sharedKey{e.Object, e.Revision}, func() (*sharedObject, error) {
 		decoded, err := s.decodedAt(e.Object, e.Revision)
 		return &sharedObject{decoded: decoded, size: int64(e.Object.Size()), encoded: map[runtime.Identifier]*encoding{}}, err
@@ -107,6 +107,17 @@ func (s *sharedObject) CacheEncode(id runtime.Identifier, encode func(runtime.Ob
 
 // errPanicked is returned to the other watches when the encoding for the first one panicked.
 var errPanicked = errors.New("encoding this object failed for another watch")
+
+// historicObject is a shared object that a watch sends because the change is older than the watch. As in kube-apiserver, each
+// watch encodes it: the encoder of CBOR returns other bytes each time, so that no client depends on the order of members.
+type historicObject struct{ *sharedObject }
+
+var _ runtime.CacheableObject = historicObject{}
+
+// CacheEncode encodes the object for one watch.
+func (h historicObject) CacheEncode(_ runtime.Identifier, encode func(runtime.Object, io.Writer) error, to io.Writer) error {
+	return encode(h.GetObject(), to)
+}
 
 // GetObject returns a copy of the object.
 func (s *sharedObject) GetObject() runtime.Object { return s.decoded.DeepCopyObject() }

@@ -35,6 +35,8 @@ type watcher struct {
 	events  chan watch.Event
 	ctx     context.Context
 	stop    context.CancelFunc
+	// initialized reports whether everything that there was when the watch began was sent.
+	initialized bool
 }
 
 // serve starts a watcher. It ends when its reader stops it, with ctx, and with the storage.
@@ -92,11 +94,19 @@ func (w *watcher) object(e watchcache.Event, initial bool) (runtime.Object, erro
 	case w.storage.config.Unshared:
 		return w.storage.ownObject(e)
 	}
-	return w.storage.sharedObject(e)
+	shared, err := w.storage.sharedObject(e)
+	if err != nil {
+		return nil, err
+	}
+	if !w.initialized {
+		return historicObject{shared}, nil
+	}
+	return shared, nil
 }
 
 // Initialized reports to the library's flow control that the watch has caught up.
 func (w *watcher) Initialized() error {
+	w.initialized = true
 	flowcontrol.WatchInitialized(w.ctx)
 	return nil
 }

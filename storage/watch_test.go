@@ -3,6 +3,7 @@ package storage_test
 import (
 	"fmt"
 	"io"
+	"maps"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -178,6 +179,41 @@ func TestWatchesShareEncodings(t *testing.T) {
 		if n := encoded.Load(); n != 1 {
 			t.Errorf("it was encoded %d times", n)
 		}
+	}
+}
+
+// Each watch encodes the changes that are older than the watch, and shares those that are not.
+func TestResumedWatchesEncode(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, options{})
+	first := r.create("a")
+	labeled, deleted := r.label("a", "x"), r.delete("a")
+	r.list(everything) // waits until the storage has the deletion
+	encoded := map[string]int{} // by the object's revision
+	encode := func(o runtime.Object, w io.Writer) error {
+		pod := o.(*example.Pod)
+		encoded[pod.ResourceVersion]++
+		pod.Name = "spoiled"
+		_, err := io.WriteString(w, pod.ResourceVersion)
+		return err
+	}
+	watches := []watch.Interface{r.watch("/pods/", from(first.ResourceVersion)), r.watch("/pods/", from(first.ResourceVersion))}
+	again := r.create("a")
+	for _, w := range watches {
+		for range 3 {
+			o := (<-w.ResultChan()).Object
+			var text textWriter
+			if err := o.(runtime.CacheableObject).CacheEncode("id", encode, &text); err != nil {
+				t.Fatal(err)
+			}
+			if pod := o.(runtime.CacheableObject).GetObject().(*example.Pod); pod.Name != "a" || string(text) != pod.ResourceVersion {
+				t.Errorf("encoded is %s, and the object is %s at %s", text, pod.Name, pod.ResourceVersion)
+			}
+		}
+	}
+	want := map[string]int{labeled.ResourceVersion: 2, deleted.ResourceVersion: 2, again.ResourceVersion: 1}
+	if !maps.Equal(encoded, want) {
+		t.Errorf("encoded, by revision: %v, want %v", encoded, want)
 	}
 }
 
