@@ -28,15 +28,15 @@ type pair struct {
 // live changes the world while watches are open at both servers, and compares their
 // events.
 func (w *World) live(ctx context.Context, g *Generator, report *Report) error {
-	state := w.state()
 	var reading sync.WaitGroup
 	defer reading.Wait()
 	watching, cancel := context.WithCancel(ctx)
 	defer cancel()
-	pairs, err := w.watch(watching, g, &reading)
+	pairs, err := w.watch(watching, g.liveWatches(), &reading)
 	if err != nil {
 		return err
 	}
+	state := w.state()
 	if err := w.Change(ctx, changes); err != nil {
 		return err
 	}
@@ -61,19 +61,46 @@ func (w *World) live(ctx context.Context, g *Generator, report *Report) error {
 	return nil
 }
 
-// watch opens random watches until ctx ends. Those that are refused are left to the
-// other requests.
-func (w *World) watch(ctx context.Context, g *Generator, reading *sync.WaitGroup) ([]*pair, error) {
-	group := errgroup.Group{}
-	group.SetLimit(concurrency)
-	all := make([]*pair, watches)
+// liveWatches draws watches that stay open.
+func (g *Generator) liveWatches() []Request {
+	all := make([]Request, watches)
 	for i := range all {
 		r := g.request()
-		for !r.Stream || r.revision() > w.revision {
+		for !r.Stream || r.revision() > g.world.revision {
 			r = g.request()
 		}
 		r.Encoding = "" // a compressed answer could end within a block
 		r.Options.Set("timeoutSeconds", "600")
+		all[i] = r
+	}
+	return all
+}
+
+// watch opens watches until ctx ends. If there was a write in the meantime, which API servers make by themselves now
+// and then, it opens them again: the initial events of a watch may be those of any revision since the one that the
+// request names, and both servers need not have the same one then. Those that are refused are left to the other
+// requests.
+func (w *World) watch(ctx context.Context, requests []Request, reading *sync.WaitGroup) ([]*pair, error) {
+	for {
+		if err := w.Settle(ctx); err != nil {
+			return nil, err
+		}
+		pairs, err := w.openPairs(ctx, requests, reading)
+		if err != nil {
+			return nil, err
+		}
+		if now, err := w.now(ctx); err != nil || now == w.revision {
+			return pairs, err
+		}
+	}
+}
+
+// openPairs opens watches at both servers until ctx ends.
+func (w *World) openPairs(ctx context.Context, requests []Request, reading *sync.WaitGroup) ([]*pair, error) {
+	group := errgroup.Group{}
+	group.SetLimit(concurrency)
+	all := make([]*pair, len(requests))
+	for i, r := range requests {
 		all[i] = &pair{request: r}
 		group.Go(func() (err error) {
 			if all[i].theirs, err = w.theirs.stream(ctx, r, reading); err == nil {
