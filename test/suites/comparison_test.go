@@ -27,10 +27,8 @@ func (c comparison) run(t *testing.T, targets []target, which *regexp.Regexp) {
 		}
 		t.Run(target.name, func(t *testing.T) {
 			r := c.compare(t, target)
-			if *testsFlag == "" {
-				if err := r.save(c.results); err != nil {
-					t.Fatal(err)
-				}
+			if err := c.save(r); err != nil {
+				t.Fatal(err)
 			}
 			for _, name := range r.differences() {
 				report := t.Errorf
@@ -43,6 +41,22 @@ func (c comparison) run(t *testing.T, targets []target, which *regexp.Regexp) {
 			}
 		})
 	}
+}
+
+// save saves the outcomes. Those of some tests replace theirs in what is saved.
+func (c comparison) save(r *result) error {
+	if *testsFlag == "" {
+		return r.save(c.results)
+	}
+	saved, err := load(c.results, []target{{name: r.Target}})
+	if err != nil {
+		return err
+	}
+	if len(saved) == 0 {
+		return r.save(c.results)
+	}
+	saved[0].replace(r)
+	return saved[0].save(c.results)
 }
 
 // compare runs the tests of a package in both modes, and repeats those that differ.
@@ -61,7 +75,7 @@ func (c comparison) compare(t *testing.T, target target) *result {
 		Seconds: map[string]float64{}, Outcomes: map[string]outcomes{},
 	}
 	for _, mode := range modes {
-		found, elapsed := p.run(t, mode, "all", selection{tests: *testsFlag})
+		found, elapsed := p.run(t, mode, "all", p.selected(*testsFlag))
 		r.Outcomes[mode], r.Seconds[mode] = found, elapsed.Seconds()
 		t.Logf("%s: %d passed, %d failed, %d skipped in %.0f s", mode,
 			r.count(mode, passed), r.count(mode, failed), r.count(mode, skipped), elapsed.Seconds())

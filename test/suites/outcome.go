@@ -62,10 +62,11 @@ type specReport struct {
 		LeafNodeType            string
 		LeafNodeText            string
 		State                   string
+		NumAttempts             int
 	}
 }
 
-// readSpecs reads ginkgo's report. Specs of the same name are numbered. A failed setup of the suite
+// readSpecs reads ginkgo's report, without the specs that were not selected. Specs of the same name are numbered. A failed setup of the suite
 // has no name but its type.
 func (o outcomes) readSpecs(file string) error {
 	text, err := os.ReadFile(file)
@@ -79,6 +80,9 @@ func (o outcomes) readSpecs(file string) error {
 	seen := map[string]int{}
 	for _, report := range reports {
 		for _, spec := range report.SpecReports {
+			if spec.State == "skipped" && spec.NumAttempts == 0 {
+				continue // not selected
+			}
 			name := strings.Join(append(slices.Clone(spec.ContainerHierarchyTexts), spec.LeafNodeText), " ")
 			if spec.LeafNodeType != "It" {
 				name = spec.LeafNodeType

@@ -40,6 +40,8 @@ func TestReadSpecs(t *testing.T) {
 {"ContainerHierarchyTexts":null,"LeafNodeType":"BeforeSuite","State":"passed"},
 {"ContainerHierarchyTexts":["a","b"],"LeafNodeType":"It","LeafNodeText":"c","State":"passed"},
 {"ContainerHierarchyTexts":["a","b"],"LeafNodeType":"It","LeafNodeText":"c","State":"timedout"},
+{"ContainerHierarchyTexts":["a","b"],"LeafNodeType":"It","LeafNodeText":"skips itself","State":"skipped","NumAttempts":1},
+{"ContainerHierarchyTexts":["a","b"],"LeafNodeType":"It","LeafNodeText":"not selected","State":"skipped"},
 {"ContainerHierarchyTexts":["a"],"LeafNodeType":"It","LeafNodeText":"d","State":"pending"}]}]`
 	if err := os.WriteFile(file, []byte(report), 0o666); err != nil {
 		t.Fatal(err)
@@ -48,9 +50,39 @@ func TestReadSpecs(t *testing.T) {
 	if err := got.readSpecs(file); err != nil {
 		t.Fatal(err)
 	}
-	want := outcomes{"spec: BeforeSuite": passed, "spec: a b c": passed, "spec: a b c #2": failed, "spec: a d": skipped}
+	want := outcomes{"spec: BeforeSuite": passed, "spec: a b c": passed, "spec: a b c #2": failed, "spec: a b skips itself": skipped, "spec: a d": skipped}
 	if !maps.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+func TestReplace(t *testing.T) {
+	r := &result{
+		Commit: "a", Seconds: map[string]float64{upstream: 1, keepwatch: 2},
+		Outcomes: map[string]outcomes{
+			upstream:  {"A": failed, "A/one": failed, "A/old": failed, "B": passed, "spec: c/d": passed, "spec: c/e": failed},
+			keepwatch: {"A": passed, "A/one": passed, "B": passed, "spec: c/d": failed, "spec: c/e": failed},
+		},
+	}
+	r.replace(&result{
+		Commit: "b", Seconds: map[string]float64{upstream: 10, keepwatch: 20},
+		Outcomes: map[string]outcomes{
+			upstream:  {"A": passed, "A/one": passed, "spec: c/d": passed},
+			keepwatch: {"A": passed, "A/one": failed, "spec: c/d": passed},
+		},
+		Repeated: map[string]map[string][]outcome{keepwatch: {"A/one": {passed, passed}}},
+	})
+	want := map[string]outcomes{
+		upstream:  {"A": passed, "A/one": passed, "B": passed, "spec: c/d": passed, "spec: c/e": failed},
+		keepwatch: {"A": passed, "A/one": failed, "B": passed, "spec: c/d": passed, "spec: c/e": failed},
+	}
+	for _, mode := range modes {
+		if !maps.Equal(r.Outcomes[mode], want[mode]) {
+			t.Errorf("%s: %v, want %v", mode, r.Outcomes[mode], want[mode])
+		}
+	}
+	if got := r.Repeated[keepwatch]["A/one"]; !slices.Equal(got, []outcome{passed, passed}) || r.Commit != "b" || r.Seconds[keepwatch] != 22 {
+		t.Errorf("repeated %v at %s, %v seconds", got, r.Commit, r.Seconds)
 	}
 }
 

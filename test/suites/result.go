@@ -30,6 +30,43 @@ type result struct {
 	Repeated map[string]map[string][]outcome `json:",omitempty"`
 }
 
+// replace replaces the outcomes of the tests that a later run has run.
+func (r *result) replace(later *result) {
+	again := map[string]bool{}
+	for _, mode := range modes {
+		for name := range later.Outcomes[mode] {
+			again[outermost(name)] = true
+		}
+	}
+	if r.Repeated == nil {
+		r.Repeated = map[string]map[string][]outcome{}
+	}
+	for _, mode := range modes {
+		r.Outcomes[mode] = replaced(r.Outcomes[mode], later.Outcomes[mode], again)
+		r.Repeated[mode] = replaced(r.Repeated[mode], later.Repeated[mode], again)
+		r.Seconds[mode] += later.Seconds[mode]
+	}
+	r.Commit = later.Commit
+}
+
+// replaced returns what two runs have by the names of tests, where again are the outermost tests of the later one.
+func replaced[M ~map[string]V, V any](earlier, later M, again map[string]bool) M {
+	all := M{}
+	maps.Copy(all, earlier)
+	maps.DeleteFunc(all, func(name string, _ V) bool { return again[outermost(name)] })
+	maps.Copy(all, later)
+	return all
+}
+
+// outermost returns the test that a test is run within, and specs as they are.
+func outermost(name string) string {
+	if strings.HasPrefix(name, specPrefix) {
+		return name
+	}
+	outer, _, _ := strings.Cut(name, "/")
+	return outer
+}
+
 // differences returns the tests with different outcomes. Tests that are run within a test are
 // reported by it.
 func (r *result) differences() []string {

@@ -29,6 +29,14 @@ type program struct {
 // selection is which tests of a program run: regular expressions as of go test -run and of ginkgo.
 type selection struct{ tests, specs string }
 
+// selected returns the selection of a regular expression: of specs if the tests are specs.
+func (t target) selected(by string) selection {
+	if t.ginkgo {
+		return selection{specs: by}
+	}
+	return selection{tests: by}
+}
+
 // run runs tests in a mode, Kubernetes' with an etcd of their own. label names the run in the log.
 func (p program) run(t *testing.T, mode, label string, s selection) (outcomes, time.Duration) {
 	t.Helper()
@@ -39,10 +47,18 @@ func (p program) run(t *testing.T, mode, label string, s selection) (outcomes, t
 		args = append(args, "-test.run="+s.tests)
 	}
 	if p.ginkgo {
-		args = append(args, "-ginkgo.seed=1", "-ginkgo.json-report="+report)
+		args = append(args, "-ginkgo.seed=1", "-ginkgo.timeout=2h", "-ginkgo.json-report="+report)
+		if p.skip != "" {
+			args = append(args, "-ginkgo.skip="+p.skip)
+		}
 		if s.specs != "" {
 			args = append(args, "-ginkgo.focus="+s.specs)
 		}
+	}
+	if p.cluster {
+		kubeconfig, stop := startCluster(t, mode)
+		defer stop()
+		args = append(args, "-provider=skeleton", "-kubeconfig="+kubeconfig)
 	}
 	log, err := os.Create(filepath.Join(p.logs, name+".log"))
 	if err != nil {
@@ -56,7 +72,7 @@ func (p program) run(t *testing.T, mode, label string, s selection) (outcomes, t
 		"KEEPWATCH_READS="+mode, // kubernetes/suites and the script of assets read it
 		"KUBEBUILDER_ASSETS="+p.assets[mode], "KUBEBUILDER_CONTROLPLANE_START_TIMEOUT=2m", "KUBEBUILDER_CONTROLPLANE_STOP_TIMEOUT=2m",
 		"PATH="+p.assets[mode]+":"+os.Getenv("PATH"))
-	if p.module != runtimeModule { // whose tests start their own
+	if p.startsServers() {
 		etcd := peer.StartEtcd(t)
 		defer etcd.Kill()
 		command.Env = append(command.Env, "KUBE_INTEGRATION_ETCD_URL="+string(etcd.Endpoint))
@@ -73,6 +89,9 @@ func (p program) run(t *testing.T, mode, label string, s selection) (outcomes, t
 	}
 	return found, time.Since(start)
 }
+
+// startsServers reports whether the tests start API servers on an etcd that runs already.
+func (t target) startsServers() bool { return t.module != runtimeModule && !t.cluster }
 
 // follow runs a command that writes test2json's events. Failed tests are not an error.
 func follow(command *exec.Cmd, log io.Writer) (outcomes, error) {

@@ -4,13 +4,15 @@
 // Kubernetes' tests start an API server in their own process. They are copied from the module cache into
 // bin/suites, with patches that let the functions that start the server call kubernetes/suites. All that
 // they test stays in the module cache. controller-runtime's tests are compiled there as they are, and
-// start keepwatch-apiserver. No file of another project is in this repository.
+// start keepwatch-apiserver. Kubernetes' e2e specs of the API machinery run on a whole control plane. No file of
+// another project is in this repository.
 //
 //	make kubernetes-suites                              # all; hours
 //	make kubernetes-suites SUITE=apiextensions          # those whose name matches
 //	make kubernetes-suites SUITE='^apiserver$' TESTS='^TestWatch'
 //
-// The outcomes of each suite are saved in bin/suites, from where the table of all suites is printed.
+// The outcomes of each suite are saved in bin/suites, from where the table of all suites is printed. Those of TESTS
+// replace those that are saved of these tests.
 //
 // controller-runtime's tests also run with the programs of keepwatch assets, compared with kube-apiserver and etcd.
 // There the mode upstream are the real programs, and keepwatch the assets. The outcomes are saved in
@@ -25,6 +27,7 @@
 //	targets.go   the packages of tests
 //	patches.go   the changes of other projects' files
 //	workspace.go the module that tests are copied into and compiled in
+//	cluster.go   the control plane of the e2e specs
 //	run.go       runs a package in both modes, and repeats what differs
 //	envtest.go   the table of controller-runtime's tests with the assets
 //	outcome.go   reads the outcome of each test
@@ -49,7 +52,9 @@ var copied = map[string][]string{
 type target struct {
 	name           string
 	module, folder string
-	ginkgo         bool // the specs are compared, too
+	ginkgo         bool   // the specs are compared, too
+	cluster        bool   // the tests need a whole control plane
+	skip           string // the specs that are left out, as of ginkgo.skip
 }
 
 // targets returns all packages, the quickest to build first.
@@ -63,11 +68,16 @@ func targets() []target {
 		"apiserver", "apimachinery", "apimachinery/apply", "etcd", "storageversion", "controlplane",
 		"apiserver/apply", "apiserver/admissionwebhook", "apiserver/cel", "apiserver/discovery", "apiserver/openapi",
 		"apiserver/flowcontrol", "apiserver/apidefinitions", "apiserver/peerproxy", "apiserver/certreload",
-		"apiserver/coordinatedleaderelection", "apiserver/anonymous", "apiserver/tracing",
+		"apiserver/coordinatedleaderelection", "apiserver/anonymous", "apiserver/tracing", "apiserver/egressselector", "apiserver/httpproxy",
+		"apiserver/oidc", "apiserver/podlogs", "apiserver/portforward",
 		"controlplane/transformation", "controlplane/audit",
-		"dryrun", "events", "namespace", "quota", "garbagecollector", "storageversionmigrator", "auth")...)
-	return all
+		"dryrun", "events", "namespace", "quota", "garbagecollector", "storageversionmigrator", "auth", "client", "metrics")...)
+	return append(all, target{name: "e2e/apimachinery", module: workspaceModule, folder: e2eFolder, ginkgo: true, cluster: true, skip: needKubelet})
 }
+
+// needKubelet are the e2e specs that call servers which run in pods, or log in to the control plane's machine.
+const needKubelet = `AdmissionWebhook|CustomResourceConversionWebhook|CustomResourceFieldSelectors|Sample API Server|` +
+	`Aggregated APIServer|sample-apiserver|\[Disruptive\]`
 
 // envtestTargets returns controller-runtime's packages whose tests start envtest.
 func envtestTargets() []target {

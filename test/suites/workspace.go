@@ -18,6 +18,9 @@ type workspace struct{ dir string }
 // workspaceModule is the path of the module.
 const workspaceModule = "github.com/keepwatch/keepwatch/suites"
 
+// e2eFolder is the package in the workspace that runs Kubernetes' e2e specs. They stay in the module cache.
+const e2eFolder = "e2e"
+
 // newWorkspace makes the module from that of keepwatch-apiserver, so that the tests have its libraries.
 // The go command adds what only the tests import.
 func newWorkspace(ctx context.Context, root, dir string) (workspace, error) {
@@ -30,6 +33,9 @@ func newWorkspace(ctx context.Context, root, dir string) (workspace, error) {
 		return w, err
 	}
 	if err := w.copyTests(ctx); err != nil {
+		return w, err
+	}
+	if err := os.CopyFS(filepath.Join(w.dir, e2eFolder), os.DirFS(filepath.Join(root, "test/suites/testdata", e2eFolder))); err != nil {
 		return w, err
 	}
 	return w, w.linkFixtures(ctx)
