@@ -91,7 +91,7 @@ func envtestTargets() []target {
 func under(suite, module, root string, ginkgo bool, folders ...string) []target {
 	var all []target
 	for _, folder := range folders {
-		all = append(all, target{path.Join(suite, folder), module, path.Join(root, folder), ginkgo})
+		all = append(all, target{name: path.Join(suite, folder), module: module, folder: path.Join(root, folder), ginkgo: ginkgo})
 	}
 	return all
 }
