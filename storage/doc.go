@@ -18,7 +18,8 @@
 // has reached it. If the cache can't answer, because a revision is older than its history, an
 // object can't be decoded, or it does not become current in time, the storage falls back to etcd3.
 //
-// Each object of a watch's events is usually decoded and encoded once for all watches.
+// Each object of a watch's events is usually decoded once for all watches, and encoded once for those that are open when the
+// event happens.
 //
 // # Writes
 //

@@ -70,7 +70,8 @@ var (
 	_ metav1.ObjectMetaAccessor = (*sharedObject)(nil)
 )
 
-// sharedObject is an object that many watches send. It is encoded once in each encoding.
+// sharedObject is an object that many watches send. It is encoded once in each encoding for the watches that are open when its
+// change happens.
 type sharedObject struct {
 	decoded runtime.Object // never changes
 	size    int64          // encoded
