@@ -188,7 +188,7 @@ func TestResumedWatchesEncode(t *testing.T) {
 	r := newRig(t, options{})
 	first := r.create("a")
 	labeled, deleted := r.label("a", "x"), r.delete("a")
-	r.list(everything) // waits until the storage has the deletion
+	r.list(everything)          // waits until the storage has the deletion
 	encoded := map[string]int{} // by the object's revision
 	encode := func(o runtime.Object, w io.Writer) error {
 		pod := o.(*example.Pod)
