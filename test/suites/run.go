@@ -20,8 +20,9 @@ import (
 type program struct {
 	target
 	binary string
-	dir    string // of the package: tests read files beside them
-	logs   string // folder of the tests' output
+	dir    string   // of the package: tests read files beside them
+	logs   string   // folder of the tests' output
+	env    []string // of the tests, beside the test's own
 	// assets are folders of kube-apiserver, etcd and kubectl, for envtest and Kubernetes' tests, by mode.
 	assets map[string]string
 }
@@ -56,7 +57,8 @@ func (p program) run(t *testing.T, mode, label string, s selection) (outcomes, t
 		"KEEPWATCH_READS="+mode, // kubernetes/suites and the script of assets read it
 		"KUBEBUILDER_ASSETS="+p.assets[mode], "KUBEBUILDER_CONTROLPLANE_START_TIMEOUT=2m", "KUBEBUILDER_CONTROLPLANE_STOP_TIMEOUT=2m",
 		"PATH="+p.assets[mode]+":"+os.Getenv("PATH"))
-	if p.module != runtimeModule { // whose tests start their own
+	command.Env = append(command.Env, p.env...)
+	if _, ok := copied[p.module]; ok { // the others' tests start their own
 		etcd := peer.StartEtcd(t)
 		defer etcd.Kill()
 		command.Env = append(command.Env, "KUBE_INTEGRATION_ETCD_URL="+string(etcd.Endpoint))

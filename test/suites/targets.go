@@ -31,7 +31,11 @@
 //	result.go    the outcomes of both modes, and their table
 package suites
 
-import "path"
+import (
+	"path"
+	"regexp"
+	"slices"
+)
 
 const (
 	kubernetesModule = "k8s.io/kubernetes"
@@ -75,6 +79,11 @@ func envtestTargets() []target {
 		"client", "cache", "controller", "controller/controllerutil", "manager", "builder", "handler", "source", "cluster", "webhook",
 		"envtest", "reconcile", "metrics/filters", "internal/recorder", "internal/controller", "internal/testing/controlplane")
 	return append(all, under("", runtimeModule, "pkg", false, "client/apiutil", "manager/internal/integration")...)
+}
+
+// matching reports whether the name of any target matches.
+func matching(targets []target, which *regexp.Regexp) bool {
+	return slices.ContainsFunc(targets, func(t target) bool { return which.MatchString(t.name) })
 }
 
 // under returns the targets of folders of a module.
