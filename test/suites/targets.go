@@ -13,8 +13,8 @@
 // The outcomes of each suite are saved in bin/suites, from where the table of all suites is printed.
 //
 // controller-runtime's tests also run with the programs of keepwatch assets, compared with kube-apiserver and etcd.
-// There the mode upstream are the real programs, and keepwatch the assets. The outcomes are saved in
-// test/envtest/results, and docs/testing.md has the table of them.
+// There the mode upstream are the real programs, and keepwatch the assets. So do tests of operators, each with the libraries
+// that its go.mod names. The outcomes are saved in test/envtest/results, and docs/testing.md has the table of them.
 //
 //	make envtest-suites                                 # all
 //	make envtest-suites SUITE='^(client|cache)$'
@@ -23,10 +23,11 @@
 // # Files
 //
 //	targets.go   the packages of tests
+//	operators.go the operators whose tests run with the assets, and the modules that those are compiled in
 //	patches.go   the changes of other projects' files
 //	workspace.go the module that tests are copied into and compiled in
 //	run.go       runs a package in both modes, and repeats what differs
-//	envtest.go   the table of controller-runtime's tests with the assets
+//	envtest.go   the table of controller-runtime's and operators' tests with the assets
 //	outcome.go   reads the outcome of each test
 //	result.go    the outcomes of both modes, and their table
 package suites
