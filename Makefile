@@ -65,8 +65,8 @@ TESTS ?=
 kubernetes-suites: peers
 	cd test && go test -v -timeout 0 ./suites -run '^TestSuites$$' -args -suites.run '$(SUITE)' -suites.tests '$(TESTS)'
 
-# controller-runtime's own tests with kube-apiserver and etcd, and with the programs of keepwatch assets, compared
-# test by test. SUITE is a regular expression. The results are in test/envtest/results; envtest-page writes the table
+# Tests of controller-runtime and of operators with kube-apiserver and etcd, and with the programs of keepwatch assets, compared
+# test by test; the operators' are named like karpenter/pkg/controllers/state. SUITE is a regular expression. The results are in test/envtest/results; envtest-page writes the table
 # of them into docs/testing.md.
 envtest-suites: peers
 	cd test && go test -v -count 1 -timeout 0 ./suites -run '^TestEnvtest$$' -args -suites.envtest '$(SUITE)'; \

@@ -43,6 +43,10 @@ const encodingsBudget = 1 << 30
 // etcd refuses writes, since reads, watches and deletes work.
 const noSpaceCheck = "etcd-NOSPACE"
 
+// storagesCheck is the check of /readyz that fails until the watch caches of all built-in resources have caught up with the
+// database, or when one has failed.
+const storagesCheck = "storages"
+
 // chain is the two API servers, one delegating to the other, and their loops.
 type chain struct {
 	options     Options
@@ -234,7 +238,7 @@ func (c *chain) config(kinds *builtin.Registry, storage *backend, rights authori
 	if storage.kind == StoreStorage {
 		chain = c.readers.chain(chain)
 		config.FeatureGate = smallStacks()
-		config.AddReadyzChecks(healthz.NamedCheck("storages", func(*http.Request) error {
+		config.AddReadyzChecks(healthz.NamedCheck(storagesCheck, func(*http.Request) error {
 			return errors.Join(context.Cause(storage.failed), c.readers.ready())
 		}))
 	}

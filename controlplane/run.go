@@ -86,16 +86,20 @@ func (c *chain) drain(served <-chan error) error {
 }
 
 // waitReady requests the server's readiness, as a client, until it is ready, ctx is done, or the start
-// fails.
+// fails. With the objects in memory, it does not wait for the watch caches: requests wait for their own one.
 func (c *chain) waitReady(ctx context.Context, served chan error) error {
 	client, err := rest.HTTPClientFor(c.credentials.LoopbackConfig())
 	if err != nil {
 		return err
 	}
 	defer client.CloseIdleConnections()
+	ready := c.credentials.URL() + "/readyz?exclude=" + noSpaceCheck
+	if c.options.memory() && c.options.Storage == StoreStorage {
+		ready += "&exclude=" + storagesCheck
+	}
 	deadline := time.Now().Add(startTimeout)
 	for {
-		answer, err := get(ctx, client, c.credentials.URL()+"/readyz?exclude="+noSpaceCheck)
+		answer, err := get(ctx, client, ready)
 		if err == nil || ctx.Err() != nil {
 			return nil
 		}

@@ -15,5 +15,5 @@ func TestTakenPort(t *testing.T) {
 		t.Skipf("another process has the port: %v", err)
 	}
 	time.AfterFunc(100*time.Millisecond, func() { other.Close() })
-	s.start()
+	s.restart()
 }

@@ -28,7 +28,11 @@ type Server struct {
 	faults  *faults
 	memory  *controlplane.Memory     // nil with etcd
 	cluster *controlplane.Simulation // nil without the option Simulate
-	listen  string                   // the address, after the first start
+
+	// begun is closed at the end of the first start. The next two are set before.
+	begun  chan struct{}
+	failed error  // of the first start
+	listen string // the address for the next start
 
 	mu      sync.Mutex
 	running *controlplane.Server
@@ -47,13 +51,14 @@ func New(t testing.TB, opts ...Option) *Server {
 	if o.invalid != nil {
 		t.Fatalf("testserver: %v", o.invalid)
 	}
-	s := &Server{t: t, options: o, faults: newFaults(), listen: "127.0.0.1:0"}
+	s := newServer(t, o)
 	if o.simulate {
 		s.cluster = controlplane.NewSimulation()
 	}
 	if !o.etcd {
 		s.memory = controlplane.NewMemory()
 	}
+	t.Cleanup(s.Close)
 	s.begin()
 	if err := setUp(t.Context(), s.Config(), o); err != nil {
 		t.Fatalf("testserver: %v", err)
@@ -61,12 +66,17 @@ func New(t testing.TB, opts ...Option) *Server {
 	return s
 }
 
-// begin starts the server for the first time, and stops it at the end of the test.
+func newServer(t testing.TB, o options) *Server {
+	return &Server{t: t, options: o, faults: newFaults(), listen: "127.0.0.1:0", begun: make(chan struct{})}
+}
+
+// begin starts the server for the first time.
 func (s *Server) begin() {
-	s.t.Helper()
-	s.t.Cleanup(s.Close)
-	s.start()
-	if address, err := url.Parse(s.Config().Host); err == nil {
+	defer close(s.begun)
+	if s.failed = s.start(); s.failed != nil {
+		return
+	}
+	if address, err := url.Parse(s.running.RESTConfig().Host); err == nil {
 		s.listen = address.Host
 	}
 }
@@ -76,14 +86,19 @@ func (s *Server) begin() {
 const portWait = 10 * time.Second
 
 // start runs the server until shutdown.
-func (s *Server) start() {
-	s.t.Helper()
+func (s *Server) start() error {
 	err := s.launch()
 	for deadline := time.Now().Add(portWait); errors.Is(err, syscall.EADDRINUSE) && time.Now().Before(deadline); {
 		time.Sleep(20 * time.Millisecond)
 		err = s.launch()
 	}
-	if err != nil {
+	return err
+}
+
+// restart starts the server again.
+func (s *Server) restart() {
+	s.t.Helper()
+	if err := s.start(); err != nil {
 		s.t.Fatalf("testserver: %v", err)
 	}
 }
@@ -116,9 +131,13 @@ func (s *Server) launch() error {
 	return nil
 }
 
-// shutdown stops the server. It fails the test if the server had ended before, or ends with an error.
+// shutdown stops the server. It fails the test if the server had not started or ended before, or ends with an error.
 func (s *Server) shutdown() {
 	s.t.Helper()
+	if <-s.begun; s.failed != nil {
+		s.t.Errorf("testserver: %v", s.failed)
+		return
+	}
 	s.mu.Lock()
 	stop, ended := s.stop, s.ended
 	s.stop = nil
@@ -142,7 +161,12 @@ func (s *Server) Close() {
 	}
 }
 
+// server returns the server that runs, when it has started for the first time. It fails the test if it could not.
 func (s *Server) server() *controlplane.Server {
+	s.t.Helper()
+	if <-s.begun; s.failed != nil {
+		s.t.Fatalf("testserver: %v", s.failed)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.running
@@ -150,7 +174,10 @@ func (s *Server) server() *controlplane.Server {
 
 // Config returns a client configuration of the administrator, without a limit on the rate of requests. The caller owns
 // it. It stays valid after Restart and Rewind.
-func (s *Server) Config() *rest.Config { return s.server().RESTConfig() }
+func (s *Server) Config() *rest.Config {
+	s.t.Helper()
+	return s.server().RESTConfig()
+}
 
 // User returns a client configuration of a user in groups, who is authenticated by a client certificate. The user is in
 // the group system:authenticated, too.
@@ -197,17 +224,19 @@ func (s *Server) inMemory(method string) *controlplane.Memory {
 	return s.memory
 }
 
-// Fork starts a second server with the same objects, for the test t, and returns it when it answers all requests. The
-// objects are not copied, whatever their number; each server sees only its own later writes. Clients of the first
-// server cannot resume their watches at the second: they receive 410. Certificates of users are valid for both. Faults
-// and the log of requests are the second server's own.
+// Fork returns a second server with the same objects, for the test t. It starts in the background, and Config, User and
+// Kubeconfig return when it answers requests. The objects are not copied, whatever their number; each server sees only
+// its own later writes. Clients of the first server cannot resume their watches at the second: they receive 410.
+// Certificates of users are valid for both. Faults and the log of requests are the second server's own.
 func (s *Server) Fork(t testing.TB) *Server {
 	t.Helper()
-	fork := &Server{t: t, options: s.options, faults: newFaults(), listen: "127.0.0.1:0", memory: s.inMemory("Fork").Fork()}
+	fork := newServer(t, s.options)
+	fork.memory = s.inMemory("Fork").Fork()
 	if s.cluster != nil {
 		fork.cluster = s.cluster.Fork()
 	}
-	fork.begin()
+	t.Cleanup(fork.Close) // it waits for begin
+	go fork.begin()
 	return fork
 }
 
@@ -217,7 +246,7 @@ func (s *Server) Restart() {
 	s.t.Helper()
 	s.inMemory("Restart")
 	s.shutdown()
-	s.start()
+	s.restart()
 }
 
 // Rewind restarts the server with the objects that it had at a revision, as if etcd had been restored from a backup:
@@ -232,7 +261,7 @@ func (s *Server) Rewind(to keepwatch.Revision) {
 	s.shutdown()
 	s.memory.Close()
 	s.memory = then
-	s.start()
+	s.restart()
 }
 
 // Advance moves the time of the simulation forward at once: what is due by then, such as the end of a Job's pods or

@@ -14,6 +14,7 @@ type comparison struct {
 	root          string // of the repository
 	logs, results string // folders
 	work          workspace
+	env           []string          // of the tests, beside the test's own
 	assets        map[string]string // by mode
 	reasons       []Reason          // of tests that are known to fail with Keepwatch
 }
@@ -62,7 +63,7 @@ func (c comparison) save(r *result) error {
 // compare runs the tests of a package in both modes, and repeats those that differ.
 func (c comparison) compare(t *testing.T, target target) *result {
 	p := program{
-		target: target, assets: c.assets, logs: c.logs,
+		target: target, assets: c.assets, logs: c.logs, env: c.env,
 		binary: filepath.Join(c.logs, strings.ReplaceAll(target.name, "/", "."), path.Base(target.folder)+".test"), // clients are named after it
 	}
 	var err error

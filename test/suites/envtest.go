@@ -23,37 +23,56 @@ type Reason struct {
 // reasonsFile is the file of reasons in the folder of results.
 const reasonsFile = "reasons.json"
 
-// EnvtestTable returns the table of controller-runtime's tests with kube-apiserver and etcd and with the assets, in
-// Markdown, from the results in a folder. Behind it are the tests that pass with the former alone, each with a reason.
+// EnvtestTable returns the table of controller-runtime's and operators' tests with kube-apiserver and etcd and with the
+// assets, in Markdown, from the results in a folder. Behind it are the tests that pass with the former alone, each with a
+// reason.
 func EnvtestTable(folder string) (string, error) {
-	results, err := load(folder, envtestTargets())
-	if err != nil {
-		return "", err
-	}
-	if len(results) == 0 {
-		return "Not measured yet.\n", nil
-	}
 	reasons, err := loadReasons(filepath.Join(folder, reasonsFile))
 	if err != nil {
 		return "", err
 	}
-	var text strings.Builder
-	text.WriteString("| suite | passed with kube-apiserver and etcd | of these with the assets | seconds | with the assets |\n|---|---|---|---|---|\n")
+	table := envtestTable{reasons: reasons, missed: map[string][]string{}}
+	if err := table.add(folder, "controller-runtime", envtestTargets()); err != nil {
+		return "", err
+	}
+	for _, o := range operators() {
+		if err := table.add(folder, o.name()+" "+o.version, o.targets()); err != nil {
+			return "", err
+		}
+	}
+	if table.rows.Len() == 0 {
+		return "Not measured yet.\n", nil
+	}
+	const head = "| suite | passed with kube-apiserver and etcd | of these with the assets | seconds | with the assets |\n|---|---|---|---|---|\n"
+	return head + table.rows.String() + listMissed(reasons, table.missed), nil
+}
+
+// envtestTable collects rows, and the names of tests that do not pass with the assets, by reason.
+type envtestTable struct {
+	reasons []Reason
+	rows    strings.Builder
+	missed  map[string][]string
+}
+
+// add adds a row for each result of a project, and one for their sum.
+func (table *envtestTable) add(folder, project string, of []target) error {
+	results, err := load(folder, of)
+	if err != nil || len(results) == 0 {
+		return err
+	}
 	passes, misses, seconds, ours := 0, 0, 0.0, 0.0
-	missed := map[string][]string{} // by reason
 	for _, r := range results {
 		all := r.missed()
 		for _, name := range all {
-			why := reasonOf(reasons, name)
-			missed[why] = append(missed[why], r.Target+": "+strings.TrimPrefix(name, specPrefix))
+			why := reasonOf(table.reasons, name)
+			table.missed[why] = append(table.missed[why], r.Target+": "+strings.TrimPrefix(name, specPrefix))
 		}
 		n := r.passedUpstream()
-		fmt.Fprintf(&text, "| %s | %d | %d | %.0f | %.0f |\n", r.Target, n, n-len(all), r.Seconds[upstream], r.Seconds[keepwatch])
+		fmt.Fprintf(&table.rows, "| %s | %d | %d | %.0f | %.0f |\n", r.Target, n, n-len(all), r.Seconds[upstream], r.Seconds[keepwatch])
 		passes, misses, seconds, ours = passes+n, misses+len(all), seconds+r.Seconds[upstream], ours+r.Seconds[keepwatch]
 	}
-	fmt.Fprintf(&text, "| **all** | %d | %d | %.0f | %.0f |\n", passes, passes-misses, seconds, ours)
-	text.WriteString(listMissed(reasons, missed))
-	return text.String(), nil
+	fmt.Fprintf(&table.rows, "| **%s** | %d | %d | %.0f | %.0f |\n", project, passes, passes-misses, seconds, ours)
+	return nil
 }
 
 // listMissed lists tests by their reasons, in the order of reasons.

@@ -11,7 +11,8 @@ import (
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
-// TestEnvtest runs controller-runtime's tests with the real programs and with the assets, and saves the outcomes.
+// TestEnvtest runs controller-runtime's and operators' tests with the real programs and with the assets, and saves the
+// outcomes.
 func TestEnvtest(t *testing.T) {
 	if *envtestFlag == "" {
 		t.Skip("make envtest-suites runs this")
@@ -21,12 +22,8 @@ func TestEnvtest(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := filepath.Join(root, "bin", "envtest-suites")
-	work, err := newRuntimeWorkspace(root, filepath.Join(out, "module"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	c := comparison{
-		root: root, logs: out, results: filepath.Join(root, "test", "envtest", "results"), work: work,
+		root: root, logs: out, results: filepath.Join(root, "test", "envtest", "results"),
 		assets: map[string]string{upstream: filepath.Join(out, "upstream"), keepwatch: filepath.Join(out, "assets")},
 	}
 	if err := os.MkdirAll(c.results, 0o777); err != nil {
@@ -39,7 +36,39 @@ func TestEnvtest(t *testing.T) {
 	if text, err := exec.CommandContext(t.Context(), peer.Keepwatch(t), "assets", "--dir", c.assets[keepwatch]).CombinedOutput(); err != nil {
 		t.Fatalf("keepwatch assets: %v\n%s", err, text)
 	}
-	c.run(t, envtestTargets(), regexp.MustCompile(*envtestFlag))
+	which := regexp.MustCompile(*envtestFlag)
+	if matching(envtestTargets(), which) {
+		if c.work, err = newRuntimeWorkspace(root, filepath.Join(out, "module")); err != nil {
+			t.Fatal(err)
+		}
+		c.run(t, envtestTargets(), which)
+	}
+	for _, o := range operators() {
+		if matching(o.targets(), which) {
+			c.forOperator(t, o).run(t, o.targets(), which)
+		}
+	}
+}
+
+// forOperator returns the comparison of an operator's tests.
+func (c comparison) forOperator(t *testing.T, o operator) comparison {
+	t.Helper()
+	folder := filepath.Join(c.logs, o.name())
+	var err error
+	if c.work, err = newOperatorWorkspace(t.Context(), o, filepath.Join(folder, "module")); err != nil {
+		t.Fatal(err)
+	}
+	if o.prepare == nil {
+		return c
+	}
+	source, err := download(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.env, err = o.prepare(t.Context(), filepath.Join(c.assets[upstream], "kubectl"), source, t.TempDir()); err != nil {
+		t.Fatal(err)
+	}
+	return c
 }
 
 // docs/testing.md has the table of the saved outcomes.
@@ -81,7 +110,7 @@ func TestEnvtestTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"| client | 3 | 1 | 10 | 4 |\n", "| **all** | 3 | 1 | 10 | 4 |\n", "\nNo b: 1\n\n- client: b\n", "\nNot analysed yet: 1\n\n- client: c\n"} {
+	for _, want := range []string{"| client | 3 | 1 | 10 | 4 |\n", "| **controller-runtime** | 3 | 1 | 10 | 4 |\n", "\nNo b: 1\n\n- client: b\n", "\nNot analysed yet: 1\n\n- client: c\n"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%s\nhas no %q", got, want)
 		}

@@ -20,8 +20,9 @@ import (
 type program struct {
 	target
 	binary string
-	dir    string // of the package: tests read files beside them
-	logs   string // folder of the tests' output
+	dir    string   // of the package: tests read files beside them
+	logs   string   // folder of the tests' output
+	env    []string // of the tests, beside the test's own
 	// assets are folders of kube-apiserver, etcd and kubectl, for envtest and Kubernetes' tests, by mode.
 	assets map[string]string
 }
@@ -72,6 +73,7 @@ func (p program) run(t *testing.T, mode, label string, s selection) (outcomes, t
 		"KEEPWATCH_READS="+mode, // kubernetes/suites and the script of assets read it
 		"KUBEBUILDER_ASSETS="+p.assets[mode], "KUBEBUILDER_CONTROLPLANE_START_TIMEOUT=2m", "KUBEBUILDER_CONTROLPLANE_STOP_TIMEOUT=2m",
 		"PATH="+p.assets[mode]+":"+os.Getenv("PATH"))
+	command.Env = append(command.Env, p.env...)
 	if p.startsServers() {
 		etcd := peer.StartEtcd(t)
 		defer etcd.Kill()
@@ -91,7 +93,10 @@ func (p program) run(t *testing.T, mode, label string, s selection) (outcomes, t
 }
 
 // startsServers reports whether the tests start API servers on an etcd that runs already.
-func (t target) startsServers() bool { return t.module != runtimeModule && !t.cluster }
+func (t target) startsServers() bool {
+	_, ok := copied[t.module]
+	return ok && !t.cluster
+}
 
 // follow runs a command that writes test2json's events. Failed tests are not an error.
 func follow(command *exec.Cmd, log io.Writer) (outcomes, error) {

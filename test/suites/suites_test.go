@@ -13,7 +13,7 @@ var (
 	runFlag     = flag.String("suites.run", "", "run the suites whose name matches the regular expression")
 	testsFlag   = flag.String("suites.tests", "", "run only these tests, as go test -run, or these specs, as ginkgo.focus")
 	repeatFlag  = flag.Int("suites.repeat", 3, "how often to repeat what differs, in each mode")
-	envtestFlag = flag.String("suites.envtest", "", "run controller-runtime's suites whose name matches with the assets")
+	envtestFlag = flag.String("suites.envtest", "", "run the suites of controller-runtime and of operators whose name matches with the assets")
 	tableFlag   = flag.Bool("suites.table", false, "print the table of all saved results")
 )
 

@@ -15,8 +15,8 @@
 // replace those that are saved of these tests.
 //
 // controller-runtime's tests also run with the programs of keepwatch assets, compared with kube-apiserver and etcd.
-// There the mode upstream are the real programs, and keepwatch the assets. The outcomes are saved in
-// test/envtest/results, and docs/testing.md has the table of them.
+// There the mode upstream are the real programs, and keepwatch the assets. So do tests of operators, each with the libraries
+// that its go.mod names. The outcomes are saved in test/envtest/results, and docs/testing.md has the table of them.
 //
 //	make envtest-suites                                 # all
 //	make envtest-suites SUITE='^(client|cache)$'
@@ -25,16 +25,21 @@
 // # Files
 //
 //	targets.go   the packages of tests
+//	operators.go the operators whose tests run with the assets, and the modules that those are compiled in
 //	patches.go   the changes of other projects' files
 //	workspace.go the module that tests are copied into and compiled in
 //	cluster.go   the control plane of the e2e specs
 //	run.go       runs a package in both modes, and repeats what differs
-//	envtest.go   the table of controller-runtime's tests with the assets
+//	envtest.go   the table of controller-runtime's and operators' tests with the assets
 //	outcome.go   reads the outcome of each test
 //	result.go    the outcomes of both modes, and their table
 package suites
 
-import "path"
+import (
+	"path"
+	"regexp"
+	"slices"
+)
 
 const (
 	kubernetesModule = "k8s.io/kubernetes"
@@ -85,6 +90,11 @@ func envtestTargets() []target {
 		"client", "cache", "controller", "controller/controllerutil", "manager", "builder", "handler", "source", "cluster", "webhook",
 		"envtest", "reconcile", "metrics/filters", "internal/recorder", "internal/controller", "internal/testing/controlplane")
 	return append(all, under("", runtimeModule, "pkg", false, "client/apiutil", "manager/internal/integration")...)
+}
+
+// matching reports whether the name of any target matches.
+func matching(targets []target, which *regexp.Regexp) bool {
+	return slices.ContainsFunc(targets, func(t target) bool { return which.MatchString(t.name) })
 }
 
 // under returns the targets of folders of a module.
