@@ -2,7 +2,7 @@
 # builds a real kube-apiserver and etcd from the module proxy first, and caches them in the
 # user's cache.
 
-.PHONY: all build lint test test-race test-sinks test-embedded test-real test-all peers clients javascript python java rust matrix matrix-page servers servers-page bench bench-real bench-kubernetes sim kubernetes image dist test-kubernetes kubernetes-suites kubernetes-story envtest-suites envtest-page rights default-roles storms kafka always
+.PHONY: all build lint test test-race test-sinks test-embedded test-real test-all peers clients javascript python java rust matrix matrix-page servers servers-page bench bench-real bench-kubernetes bench-sync sim kubernetes image dist test-kubernetes kubernetes-suites kubernetes-story envtest-suites envtest-page rights default-roles storms kafka always
 
 STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
@@ -252,6 +252,11 @@ bench:
 # ARGS='-pods 2000 -configmaps 500 -idle 500 -writing 2s -concurrent 4'.
 bench-real:
 	cd test && go test ./bench/served -run '^$$' -bench Serve -benchtime 1x -timeout 2h -v -args $(ARGS)
+
+# keepwatch sync into each of its sinks, as a process, alone on the machine: 12 minutes. ARGS are flags, such as
+# ARGS='-synced.pods 2000 -synced.changes 4000 -synced.sinks sqlite'.
+bench-sync:
+	cd test && go test ./bench/synced -run '^$$' -bench Sync -benchtime 1x -timeout 2h -v -args $(ARGS)
 
 # keepwatch-apiserver with --reads=keepwatch and --reads=upstream, in turns, on the contents of one
 # etcd: an hour and a half, alone on the machine, with 12 GB of memory. ARGS are flags, such as

@@ -21,6 +21,10 @@ import (
 // send a bookmark, also of a type without changes, before the end of a watch.
 const shortWatch = 3 * time.Second
 
+// batchBytes bounds a transaction of the changes of one type. Under load, a sink stores the more changes per second
+// the fewer transactions they need.
+const batchBytes = 4 << 20
+
 // syncRun is a transfer, and the resources in it.
 type syncRun struct {
 	*syncOptions
@@ -191,7 +195,7 @@ func (r *syncRun) resource(t *syncTarget) (*transfer.Resource, error) {
 func (o *syncOptions) sourceOptions(t *syncTarget) kube.Options {
 	options := kube.Options{
 		Resource: t.resource, Namespace: t.namespace, LabelSelector: t.labels, FieldSelector: t.fields, Representation: o.representation,
-		PageSize: o.pageSize(), IdleTimeout: o.idleTimeout, DropManagedFields: len(t.Drop) > 0,
+		PageSize: o.pageSize(), IdleTimeout: o.idleTimeout, DropManagedFields: len(t.Drop) > 0, BatchBytes: batchBytes,
 	}
 	if t.MetadataOnly {
 		options.Representation = kube.MetadataOnly

@@ -334,7 +334,10 @@ func FuzzSyncFile(f *testing.F) {
 			t.Fatal(err)
 		}
 		o := &syncOptions{file: name}
-		if settings, err := o.complete(nil); err == nil && (settings.To == "" || len(settings.Resources) == 0) {
+		switch settings, err := o.complete(nil); {
+		case err != nil && strings.ContainsAny(err.Error(), "\r\n"):
+			t.Errorf("%q is refused with several lines: %q", text, err)
+		case err == nil && (settings.To == "" || len(settings.Resources) == 0):
 			t.Errorf("%q is accepted", text)
 		}
 	})

@@ -21,6 +21,7 @@ type Server struct {
 	tb         testing.TB
 	bin, dir   string
 	port       int
+	settings   []string // NAME=VALUE
 	attributes *syscall.SysProcAttr
 	process    *child.Process // nil: it has ended
 }
@@ -28,9 +29,9 @@ type Server struct {
 // startTimeout bounds the start of a server, also one that replays its log after a kill.
 const startTimeout = 2 * time.Minute
 
-// Start starts a server that ends with the test. It skips the test if this machine has no
-// Postgres.
-func Start(tb testing.TB) *Server {
+// Start starts a server that ends with the test. The settings, as NAME=VALUE, override those of tests. Start skips the
+// test if this machine has no Postgres.
+func Start(tb testing.TB, settings ...string) *Server {
 	tb.Helper()
 	bins, err := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
 	if err != nil || len(bins) == 0 {
@@ -45,7 +46,7 @@ func Start(tb testing.TB) *Server {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { os.RemoveAll(dir) })
-	s := &Server{tb: tb, bin: filepath.Dir(slices.Max(bins)), dir: dir, port: port}
+	s := &Server{tb: tb, bin: filepath.Dir(slices.Max(bins)), dir: dir, port: port, settings: settings}
 	if s.attributes, err = owner(dir); err != nil {
 		tb.Fatal(err)
 	}
@@ -102,8 +103,11 @@ func (s *Server) Restart() {
 func (s *Server) launch() {
 	s.tb.Helper()
 	// fsync protects from a crash of the machine, which no test has.
-	cmd := s.command("postgres", "-D", s.data(), "-p", strconv.Itoa(s.port),
-		"-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "fsync=off", "-c", "max_connections=30", "-c", "shared_buffers=64MB")
+	args := []string{"-D", s.data(), "-p", strconv.Itoa(s.port)}
+	for _, setting := range append([]string{"listen_addresses=127.0.0.1", "unix_socket_directories=", "fsync=off", "max_connections=30", "shared_buffers=64MB"}, s.settings...) {
+		args = append(args, "-c", setting)
+	}
+	cmd := s.command("postgres", args...)
 	var err error
 	if s.process, err = child.Start(cmd, s.log()); err != nil {
 		s.tb.Fatal(err)
@@ -120,13 +124,49 @@ func (s *Server) Kill() {
 	s.process = nil
 }
 
+// RequirePassword creates a role that must log in with a password, unlike the others.
+func (s *Server) RequirePassword(role, password string) {
+	s.tb.Helper()
+	rules := fmt.Sprintf("host all %s 127.0.0.1/32 scram-sha-256\nhost all all 127.0.0.1/32 trust\n", role)
+	if err := os.WriteFile(filepath.Join(s.data(), "pg_hba.conf"), []byte(rules), 0o600); err != nil {
+		s.tb.Fatal(err)
+	}
+	s.SQL(fmt.Sprintf(`CREATE ROLE %s LOGIN PASSWORD '%s'`, role, password))
+	s.SQL(`SELECT pg_reload_conf()`)
+	for s.client(role, `SELECT`).Run() == nil { // the server has not read the rules yet
+		if s.tb.Context().Err() != nil {
+			s.tb.Fatal("the password is not required")
+		}
+	}
+}
+
+// Dir returns a new directory, and own, which gives it to the server's user: for a tablespace on a disk that is mounted there.
+func (s *Server) Dir() (dir string, own func()) {
+	s.tb.Helper()
+	dir, err := os.MkdirTemp(s.dir, "tablespace-")
+	if err != nil {
+		s.tb.Fatal(err)
+	}
+	return dir, func() {
+		s.tb.Helper()
+		if _, err := owner(dir); err != nil {
+			s.tb.Fatal(err)
+		}
+	}
+}
+
 // SQL executes statements as the superuser, and returns psql's output without headers.
 func (s *Server) SQL(statements string) string {
 	s.tb.Helper()
-	out, err := s.command("psql", "-h", "127.0.0.1", "-p", strconv.Itoa(s.port), "-U", "keepwatch", "-d", "postgres",
-		"-v", "ON_ERROR_STOP=1", "-qAt", "-c", statements).CombinedOutput()
+	out, err := s.client("keepwatch", statements).CombinedOutput()
 	if err != nil {
 		s.tb.Fatalf("%s: %v\n%s", statements, err, out)
 	}
 	return strings.TrimSpace(string(out))
+}
+
+// client is psql, without a password.
+func (s *Server) client(role, statements string) *exec.Cmd {
+	return s.command("psql", "-h", "127.0.0.1", "-p", strconv.Itoa(s.port), "-U", role, "-d", "postgres", "-w",
+		"-v", "ON_ERROR_STOP=1", "-qAt", "-c", statements)
 }

@@ -62,6 +62,9 @@ type Options struct {
 	// WatchTimeout returns how long the server keeps the next watch open, in whole seconds. If it is nil
 	// or returns zero, that is 5 to 10 minutes, as with client-go.
 	WatchTimeout func() time.Duration
+	// BatchBytes bounds the objects of a watch's batch, and those that are read ahead of it, in bytes. Zero means
+	// DefaultBatchBytes. One object may be longer.
+	BatchBytes int
 	// MaxObject bounds one object and one watch frame, in bytes as received. Zero means
 	// DefaultMaxObject. A longer frame is Undecodable; a list skips a longer object.
 	MaxObject int64
@@ -76,6 +79,9 @@ const (
 	// is twenty times etcd's default limit of a request (1.5 MiB, in protobuf for built-in
 	// kinds; JSON is longer), and fits in memory.
 	DefaultMaxObject = 32 << 20
+
+	// DefaultBatchBytes is the greatest size of a watch's batch: 1 MiB.
+	DefaultBatchBytes = 1 << 20
 
 	defaultPageSize = 500
 
@@ -98,6 +104,7 @@ type Source struct {
 	protobuf       bool
 	builder        builder // initial, copied for each request
 	pageSize       int64
+	batchBytes     int
 	maxObject      int64
 	idleTimeout    time.Duration
 	listEndTimeout time.Duration
@@ -142,6 +149,7 @@ func New(cfg *rest.Config, opts Options) (*Source, error) {
 		protobuf:       opts.Protobuf,
 		builder:        builder{decode: opts.Decode, dropManaged: opts.DropManagedFields},
 		pageSize:       opts.PageSize,
+		batchBytes:     opts.BatchBytes,
 		maxObject:      opts.MaxObject,
 		idleTimeout:    opts.IdleTimeout,
 		listEndTimeout: listEndTimeout,
@@ -153,6 +161,9 @@ func New(cfg *rest.Config, opts Options) (*Source, error) {
 	}
 	if s.idleTimeout == 0 {
 		s.idleTimeout = DefaultIdleTimeout
+	}
+	if s.batchBytes == 0 {
+		s.batchBytes = DefaultBatchBytes
 	}
 	if s.maxObject == 0 {
 		s.maxObject = DefaultMaxObject

@@ -28,6 +28,8 @@ const (
 // one before the first deletion, and the events from there to the bookmark are the first
 // batch of the watch.
 //
+// It reads the next slice while emit handles one. Before it returns, emit has returned.
+//
 // StreamList fails with StreamingListUnsupported in these cases:
 //
 //   - the server refuses the request
@@ -45,14 +47,18 @@ func (s *Source) StreamList(ctx context.Context, notOlderThan keepwatch.Revision
 	}
 	x.idle.setLimit(s.listEndTimeout)
 	list := streamingList{frames: s.frames(x, 0), emit: emit}
-	if err := list.read(notOlderThan); err != nil {
+	err := list.read(notOlderThan)
+	if failed := list.wait(); failed != nil {
+		err = failed
+	}
+	if err != nil {
 		x.body.close()
 		return 0, nil, s.interruptedFailure(ctx, list.emitFailed, err)
 	}
 	s.interruptedLists = 0
 	x.idle.setLimit(s.idleTimeout)
 	x.op = "watch " + s.name
-	return list.pending.From, follow(list.frames, list.pending), nil
+	return list.pending.From, follow(list.frames, list.pending, s.batchBytes), nil
 }
 
 func (s *Source) streamQuery(notOlderThan keepwatch.Revision) url.Values {
@@ -96,6 +102,7 @@ type streamingList struct {
 
 	slice      []keepwatch.Object // not emitted yet
 	bytes      int                // of slice, or of pending once it has changes
+	emitting   chan error         // receives the outcome of emit, nil if it does not run
 	emitFailed bool               // emit has failed
 
 	pending keepwatch.Batch // from the first deletion on; at the end From is the state's revision
@@ -161,14 +168,28 @@ func (l *streamingList) addPending(change keepwatch.Change, size int) error {
 	return nil
 }
 
+// flush emits the slice when emit has returned from the one before.
 func (l *streamingList) flush() error {
 	slice := l.slice
 	l.slice, l.bytes = nil, 0
 	if len(slice) == 0 {
 		return nil
 	}
-	err := l.emit(slice)
-	l.emitFailed = err != nil
+	if err := l.wait(); err != nil {
+		return err
+	}
+	l.emitting = make(chan error, 1)
+	go func() { l.emitting <- l.emit(slice) }()
+	return nil
+}
+
+// wait waits for the end of emit, and returns its error.
+func (l *streamingList) wait() error {
+	if l.emitting == nil {
+		return nil
+	}
+	err := <-l.emitting
+	l.emitting, l.emitFailed = nil, err != nil
 	return err
 }
 

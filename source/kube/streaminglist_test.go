@@ -281,7 +281,7 @@ func TestStreamListWithoutEnd(t *testing.T) {
 	})
 }
 
-// The idle timeout begins with the last data; a slow emit does not count.
+// The idle timeout begins with the last data, also while emit runs, after whose end StreamList returns.
 func TestStreamListSilentAtEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := remoteServer{script: func(s slowWriter) {
@@ -290,14 +290,47 @@ func TestStreamListSilentAtEnd(t *testing.T) {
 			}
 			s.wait(time.Hour)
 		}}.source(t)
+		for _, emitting := range []time.Duration{time.Second, time.Minute} {
+			start := time.Now()
+			_, _, err := s.StreamList(t.Context(), 0, func([]keepwatch.Object) error {
+				time.Sleep(emitting)
+				return nil
+			})
+			wantFailure(t, err, keepwatch.StreamingListUnsupported, "the state did not end")
+			if took := time.Since(start); took != max(emitting, 10*time.Second) {
+				t.Errorf("noticed after %v", took)
+			}
+		}
+	})
+}
+
+// A slow emit does not count as silence of the server. The next slice is read meanwhile, one at a time.
+func TestStreamListSlowEmit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const slices = 4
 		start := time.Now()
-		_, _, err := s.StreamList(t.Context(), 0, func([]keepwatch.Object) error {
+		var sent, emitted []time.Duration
+		s := remoteServer{script: func(s slowWriter) {
+			for range slices {
+				for n := range maxSliceObjects {
+					s.write(podFrame("ADDED", fmt.Sprint(n), 6))
+				}
+				sent = append(sent, time.Since(start).Round(time.Minute))
+			}
+			s.write(endFrame(10))
+			s.wait(time.Hour)
+		}}.source(t)
+		revision, w, err := s.StreamList(t.Context(), 0, func([]keepwatch.Object) error {
 			time.Sleep(time.Minute)
+			emitted = append(emitted, time.Since(start).Round(time.Minute))
 			return nil
 		})
-		wantFailure(t, err, keepwatch.StreamingListUnsupported, "the state did not end")
-		if took := time.Since(start); took != 70*time.Second {
-			t.Errorf("noticed after %v", took)
+		if err != nil || revision != 10 {
+			t.Fatal(revision, err)
+		}
+		w.Close()
+		if got, want := fmt.Sprint(sent, emitted), "[0s 0s 1m0s 2m0s] [1m0s 2m0s 3m0s 4m0s]"; got != want {
+			t.Errorf("sent and emitted after %s, want %s", got, want)
 		}
 	})
 }

@@ -20,11 +20,8 @@ var watchAccept = [...]string{
 	MetadataOnly: "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json",
 }
 
-// Bounds of a batch, and thereby of reading ahead. A batch may have one longer event.
-const (
-	maxBatchEvents = 1000
-	maxBatchBytes  = 1 << 20
-)
+// maxBatchEvents bounds a batch, and thereby reading ahead, besides Options.BatchBytes.
+const maxBatchEvents = 1000
 
 // Watch returns the events after from.
 //
@@ -45,7 +42,7 @@ func (s *Source) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.
 	if failure != nil {
 		return nil, failure
 	}
-	return follow(s.frames(x, from), keepwatch.Batch{From: from, To: from}), nil
+	return follow(s.frames(x, from), keepwatch.Batch{From: from, To: from}, s.batchBytes), nil
 }
 
 // watchQuery requests bookmarks, and an end.
@@ -79,8 +76,8 @@ type watch struct {
 }
 
 // follow returns a watch that delivers first, and then the events of f.
-func follow(f *frames, first keepwatch.Batch) *watch {
-	limit := readahead.Limit{Changes: maxBatchEvents, Bytes: maxBatchBytes}
+func follow(f *frames, first keepwatch.Batch, maxBytes int) *watch {
+	limit := readahead.Limit{Changes: maxBatchEvents, Bytes: maxBytes}
 	w := &watch{Buffer: readahead.New(first, limit), frames: f, ended: make(chan struct{})}
 	go w.run()
 	return w

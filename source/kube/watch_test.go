@@ -185,7 +185,7 @@ func TestWatchBounds(t *testing.T) {
 				for _, c := range b.Changes {
 					size += len(c.Object.(*Object).JSON())
 				}
-				if b.From != at || len(b.Changes) > maxBatchEvents || size > maxBatchBytes {
+				if b.From != at || len(b.Changes) > maxBatchEvents || size > DefaultBatchBytes {
 					t.Fatalf("batch (%v,%v] of %d events, %d bytes behind %v", b.From, b.To, len(b.Changes), size, at)
 				}
 				at, count = b.To, count+len(b.Changes)
@@ -200,7 +200,7 @@ func TestWatchBounds(t *testing.T) {
 // One event may be longer than a batch.
 func TestWatchLongEvent(t *testing.T) {
 	s := newSource(t, serve(t, "HTTP/1.1", func(w http.ResponseWriter, r *http.Request) {
-		send(w, strings.Replace(podFrame("ADDED", "a", 6), `"spec":{}`, `"x":"`+strings.Repeat("x", 2*maxBatchBytes)+`"`, 1), podFrame("ADDED", "b", 7))
+		send(w, strings.Replace(podFrame("ADDED", "a", 6), `"spec":{}`, `"x":"`+strings.Repeat("x", 2*DefaultBatchBytes)+`"`, 1), podFrame("ADDED", "b", 7))
 	}), Options{})
 	batches, err := drain(open(t, s))
 	wantFailure(t, err, keepwatch.Ended)

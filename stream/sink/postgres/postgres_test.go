@@ -55,6 +55,12 @@ func TestPostgres(t *testing.T) {
 	t.Run("changed by another program", func(t *testing.T) { testChanged(t, server) })
 	t.Run("refused", func(t *testing.T) { testRefused(t, server) })
 	t.Run("retention", func(t *testing.T) { testRetention(t, server) })
+	t.Run("read-only", func(t *testing.T) { testReadOnly(t, server) })
+	t.Run("revoked", func(t *testing.T) { testRevoked(t, server) })
+	t.Run("rotated password", func(t *testing.T) { testRotated(t, server) })
+	t.Run("slow", func(t *testing.T) { testSlow(t, server) })
+	t.Run("wrong schema", func(t *testing.T) { testWrongSchema(t, server) })
+	t.Run("full disk", func(t *testing.T) { testFullDisk(t, server) })
 	t.Run("restart", func(t *testing.T) { testRestart(t, server) }) // last
 }
 

@@ -3,6 +3,7 @@ package sinktest
 import (
 	"encoding/json"
 	"fmt"
+	"syscall"
 	"testing"
 	"time"
 
@@ -44,28 +45,44 @@ func Benchmark(b *testing.B, objects int, open func() sink.Sink) {
 		bodies = append(bodies, text)
 		size += len(text)
 	}
-	var listing, changing time.Duration
+	var listing, changing spent
 	for b.Loop() {
 		s := open()
 		if _, err := s.Open(b.Context(), Streams()); err != nil {
 			b.Fatal(err)
 		}
 		w := &benchmark{b: b, sink: s, bodies: bodies}
-		start := time.Now()
-		w.write(objects, listPage, keepwatch.Added)
-		listing += time.Since(start)
-		start = time.Now()
-		w.write(objects, batchEvents, keepwatch.Modified)
-		changing += time.Since(start)
+		listing.add(func() { w.write(objects, listPage, keepwatch.Added) })
+		changing.add(func() { w.write(objects, batchEvents, keepwatch.Modified) })
 		if err := s.Close(); err != nil {
 			b.Fatal(err)
 		}
 	}
 	n := float64(b.N * objects)
-	b.ReportMetric(n/listing.Seconds(), "objects/s")
-	b.ReportMetric(n/changing.Seconds(), "changes/s")
+	b.ReportMetric(n/listing.wall.Seconds(), "objects/s")
+	b.ReportMetric(n/changing.wall.Seconds(), "changes/s")
+	b.ReportMetric(float64(listing.cpu.Microseconds())/n, "CPU-µs/object")
+	b.ReportMetric(float64(changing.cpu.Microseconds())/n, "CPU-µs/change")
 	b.ReportMetric(float64(size)/distinct, "bytes/object")
 	b.ReportMetric(0, "ns/op")
+}
+
+// spent is the time that the work of a benchmark took, and the processor time of this process.
+type spent struct{ wall, cpu time.Duration }
+
+func (s *spent) add(work func()) {
+	wall, cpu := time.Now(), processorTime()
+	work()
+	s.wall += time.Since(wall)
+	s.cpu += processorTime() - cpu
+}
+
+func processorTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 type benchmark struct {

@@ -81,7 +81,8 @@ func (s *Sink) open(ctx context.Context, streams []sink.Stream) (stored []sink.S
 	if err := s.createPrivate(); err != nil {
 		return nil, err
 	}
-	if err := s.connect(ctx, "_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)&_pragma=busy_timeout(10000)"); err != nil {
+	if err := s.connect(ctx, "_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)&_pragma=busy_timeout(10000)"+
+		"&_pragma=cache_size(-16000)&_pragma=wal_autocheckpoint(4000)"); err != nil { // 16 MB each
 		return nil, err
 	}
 	if s.file, err = os.Stat(s.path); err != nil {

@@ -3,6 +3,7 @@ package broker
 import (
 	"encoding/json"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -66,6 +67,31 @@ func TestTemplate(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
+}
+
+// FuzzTemplate checks that any text is refused, or expands to itself where placeholders stand for themselves.
+func FuzzTemplate(f *testing.F) {
+	for _, text := range []string{"k8s.{resource}", "{namespace}{resource}", "{}", "{{resource}}", "a}{"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		template, err := ParseTemplate(text, "resource", "namespace")
+		if err != nil {
+			if strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), strconv.Quote(text)) {
+				t.Errorf("the error is not one line with the template: %v", err)
+			}
+			return
+		}
+		got := template.Expand(func(name string) string {
+			if name != "resource" && name != "namespace" {
+				t.Errorf("the placeholder %q is not known", name)
+			}
+			return "{" + name + "}"
+		})
+		if got != text || template.String() != text {
+			t.Errorf("%q is %q", text, got)
+		}
+	})
 }
 
 // TestEncode checks messages that concern no object; events are tested with the brokers.
