@@ -11,9 +11,9 @@ import (
 	"github.com/keepwatch/keepwatch/test/scripts"
 )
 
-// kubectl's commands work through the proxy as at the server: apply, edit, drain, wait, watches and others.
-func TestCommands(t *testing.T) {
-	scripts.Run(t, newCluster(t).proxy, "../../scripts/testdata", false)
+// kubectl's commands work through the proxy as at the server.
+func testCommands(t *testing.T, c *cluster) {
+	scripts.Run(t, c.proxy, "../../scripts/testdata", false, "apply", "drain", "edit", "wait", "watch")
 }
 
 // kubectl proxy in front of the proxy: reads, watches, the page, logs and streams.

@@ -31,33 +31,39 @@ var streams = []struct {
 	{"exec", talkExec}, {"terminal", talkTerminal}, {"cp", talkCopy}, {"attach", talkAttach}, {"logs", talkLogs}, {"port-forward", talkPortForward},
 }
 
-// kubectl's streams pass through the proxy, by both protocols. The server itself is the control.
-func TestStreams(t *testing.T) {
+func TestPassThrough(t *testing.T) {
 	c := newCluster(t)
-	for _, to := range []*peer.Server{c.proxy, c.server} {
-		name := map[bool]string{true: "proxy", false: "server"}[to == c.proxy]
-		for _, p := range protocols {
-			t.Run(name+"/"+string(p), func(t *testing.T) {
-				before := c.sockets()
-				for _, stream := range streams {
-					t.Run(stream.name, func(t *testing.T) {
-						pod := strings.ToLower(fmt.Sprintf("%s-%s-%s", name, p, stream.name))
-						container := c.run(t, pod, map[int32]string{80: repeater(t)})
-						stream.talk(c.session(t, to.Kubeconfig(), p), pod, container)
-						eventually(t, "no command runs", func() bool { return container.busy() == 0 })
-					})
-				}
-				// Without WebSockets kubectl falls back to SPDY, and says nothing.
-				if used := c.sockets() - before; (used > 0) != (p == webSocket) {
-					t.Errorf("%v streams were WebSockets", used)
-				}
-			})
-		}
-	}
+	t.Run("streams", func(t *testing.T) { testStreams(t, c) })
 	t.Run("identities", func(t *testing.T) { testIdentities(t, c) })
 	t.Run("kubectl proxy", func(t *testing.T) { testKubectlProxy(t, c) })
+	t.Run("commands", func(t *testing.T) { testCommands(t, c) })
 	t.Run("gone clients", func(t *testing.T) { testGoneClients(t, c) })
 	t.Run("gone server", func(t *testing.T) { testGoneServer(t, c) }) // the last one
+}
+
+// kubectl's streams pass through the proxy, by both protocols. The server itself is the control.
+func testStreams(t *testing.T, c *cluster) {
+	for _, through := range []struct {
+		name string
+		to   *peer.Server
+		by   protocol
+	}{{"websockets", c.proxy, webSocket}, {"spdy", c.proxy, spdy}, {"server", c.server, webSocket}} {
+		t.Run(through.name, func(t *testing.T) {
+			before := c.sockets()
+			for _, stream := range streams {
+				t.Run(stream.name, func(t *testing.T) {
+					pod := through.name + "-" + stream.name
+					container := c.run(t, pod, map[int32]string{80: repeater(t)})
+					stream.talk(c.session(t, through.to.Kubeconfig(), through.by), pod, container)
+					eventually(t, "no command runs", func() bool { return container.busy() == 0 })
+				})
+			}
+			// Without WebSockets kubectl falls back to SPDY, and says nothing.
+			if used := c.sockets() - before; (used > 0) != (through.by == webSocket) {
+				t.Errorf("%v streams were WebSockets", used)
+			}
+		})
+	}
 }
 
 // sockets returns how many streams reached the server as WebSockets.
