@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
 	"os/exec"
 	"strings"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/creack/pty"
+	"golang.org/x/sys/unix"
 	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
 	utilexec "k8s.io/utils/exec"
 )
@@ -109,7 +111,7 @@ func inTerminal(process *exec.Cmd, in io.Reader, out io.Writer, resize <-chan re
 	defer hangUp()
 	go func() {
 		for size := range resize {
-			_ = pty.Setsize(terminal, &pty.Winsize{Rows: size.Height, Cols: size.Width})
+			_ = setSize(terminal, size.Height, size.Width)
 		}
 	}()
 	if in != nil {
@@ -120,6 +122,19 @@ func inTerminal(process *exec.Cmd, in io.Reader, out io.Writer, resize <-chan re
 	}
 	_, _ = io.Copy(out, terminal) // until no process has the terminal
 	return exitError(process.Wait())
+}
+
+// setSize changes the size of a terminal that is in use: pty.Setsize would make its reads block beyond Close.
+func setSize(terminal *os.File, rows, columns uint16) error {
+	raw, err := terminal.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var set error
+	err = raw.Control(func(fd uintptr) {
+		set = unix.IoctlSetWinsize(int(fd), unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: columns})
+	})
+	return errors.Join(err, set)
 }
 
 // exitError returns the error of a process as the streaming server recognizes it.

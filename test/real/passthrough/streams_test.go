@@ -64,6 +64,16 @@ func testStreams(t *testing.T, c *cluster) {
 			}
 		})
 	}
+	// They are not among the latencies of writes and reads, as at the server.
+	for _, subresource := range []string{"exec", "attach", "portforward", "log"} {
+		for _, at := range []*peer.Server{c.proxy, c.server} {
+			m, err := at.Metrics(t.Context())
+			c.must(err)
+			if n := m.Sum("apiserver_request_total", peer.Labels{"verb": "CONNECT", "subresource": subresource}); n == 0 {
+				t.Errorf("%s is not counted", subresource)
+			}
+		}
+	}
 }
 
 // sockets returns how many streams reached the server as WebSockets.
@@ -124,7 +134,7 @@ func talkTerminal(s *session, pod string, _ *container) {
 	}
 	enter("stty size\n")
 	output.wait(s, 0, "40 100")
-	s.cluster.must(pty.Setsize(terminal, &pty.Winsize{Rows: 50, Cols: 120}))
+	s.cluster.must(setSize(terminal, 50, 120))
 	eventually(s, "the new size is known", func() bool {
 		before := output.size()
 		enter("stty size; echo size-$((1+1))\n")
