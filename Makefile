@@ -168,6 +168,7 @@ clients:
 	@if python3 -c 'import venv, ensurepip' 2>/dev/null; then $(MAKE) python; else echo "no python3 with venv: the Python clients are NOT tested"; fi
 	@if command -v mvn >/dev/null && command -v javac >/dev/null; then $(MAKE) java; else echo "no mvn and javac: the Java clients are NOT tested"; fi
 	@if command -v mvn >/dev/null && command -v java >/dev/null; then $(MAKE) kafka; else echo "no mvn and java: Kafka is NOT tested"; fi
+	@command -v chromium >/dev/null || echo "no chromium: the proxy's page is NOT tested in a browser (Debian: apt-get install chromium)"
 
 javascript:
 	cd test/matrix/clients/javascript && npm ci --ignore-scripts --no-audit --no-fund

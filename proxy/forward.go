@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"net/url"
@@ -51,7 +52,13 @@ func (f *forwarder) upgradeTo(server *rest.Config) error {
 		return err
 	}
 	dialer := &net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}
-	f.upgrades = &http.Transport{TLSClientConfig: secure, DialContext: dialer.DialContext, Proxy: server.Proxy}
+	f.upgrades = &http.Transport{TLSClientConfig: secure, Proxy: server.Proxy, DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+		connection, err := dialer.DialContext(ctx, network, address)
+		if err == nil { // the wait for the server's answer has no other end while the server says nothing
+			context.AfterFunc(ctx, func() { connection.Close() })
+		}
+		return connection, err
+	}}
 	f.upgradeCredentials, err = transport.HTTPWrappersForConfig(config, utilproxy.MirrorRequest)
 	return err
 }

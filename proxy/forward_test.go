@@ -1,8 +1,10 @@
 package proxy
 
 import (
+	"bufio"
 	"context"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -72,4 +74,47 @@ func TestUpgradesHaveTheirOwnConnection(t *testing.T) {
 			t.Errorf("%s: the server receives %v", name, got)
 		}
 	}
+}
+
+// A client that leaves before the server has answered its upgrade leaves no connection to the server behind.
+func TestUpgradesEndWithTheirClient(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	silent, err := newForwarder(&rest.Config{Host: "http://" + listener.Addr().String()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := make(chan struct{})
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		defer close(left)
+		silent.ServeHTTP(w, q)
+	}))
+	defer proxy.Close()
+	ctx, leave := context.WithCancel(t.Context())
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, proxy.URL+"/api/v1/namespaces/default/pods/web/exec?command=id", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.Header = http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}}
+	go func() {
+		if answer, err := http.DefaultClient.Do(q); err == nil {
+			answer.Body.Close()
+		}
+	}()
+	accepted, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer accepted.Close()
+	if _, err := http.ReadRequest(bufio.NewReader(accepted)); err != nil {
+		t.Fatal(err)
+	}
+	leave()
+	if _, err := io.Copy(io.Discard, accepted); err != nil {
+		t.Error(err)
+	}
+	<-left
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	apimetrics "k8s.io/apiserver/pkg/endpoints/metrics"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/component-base/metrics"
@@ -64,12 +65,22 @@ func (p *Proxy) forward(w http.ResponseWriter, q *http.Request, info *request.Re
 	case p.own.sent(q):
 		send = p.own.forward
 	}
-	scope := ""
-	if info != nil && of.Resource != "" {
-		scope = apimetrics.CleanScope(info)
+	scope, subresource := "", ""
+	if info != nil {
+		q = q.WithContext(request.WithRequestInfo(q.Context(), info)) // the verb of streams is CONNECT
+		if of.Resource != "" {
+			scope = apimetrics.CleanScope(info)
+		}
+		if subresources.Has(info.Subresource) {
+			subresource = info.Subresource
+		}
 	}
-	apimetrics.InstrumentHandlerFunc(strings.ToUpper(verb), of.Group, of.Version, of.Resource, "", scope, apimetrics.APIServerComponent, false, "", send)(w, q)
+	apimetrics.InstrumentHandlerFunc(strings.ToUpper(verb), of.Group, of.Version, of.Resource, subresource, scope, apimetrics.APIServerComponent, false, "", send)(w, q)
 }
+
+// subresources are the values of the label subresource of kube-apiserver's metrics: Kubernetes' own. Their latencies are other
+// ones than those of the resource, without end in the case of streams.
+var subresources = sets.New("approval", "attach", "binding", "ephemeralcontainers", "eviction", "exec", "finalize", "log", "portforward", "proxy", "resize", "scale", "status", "token")
 
 // why has the reason to forward a request, which lookup finds and delegated uses.
 type why struct{ reason }

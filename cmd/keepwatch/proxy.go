@@ -86,7 +86,7 @@ func newProxyCommand() *cobra.Command {
 	o.config.AddFlags(flags)
 	flags.StringVar(&o.listen, "listen", "127.0.0.1:7443", "serve HTTPS on this address; port 0 uses a free port")
 	flags.StringVar(&o.kubeconfigOut, "kubeconfig-out", "./keepwatch-proxy.kubeconfig", "write a kubeconfig for the proxy to this file; who can read it acts as the user of --kubeconfig. Empty writes none, as does the default in a pod")
-	flags.StringVar(&o.certFile, "tls-cert-file", "", "serving certificate, read again when the file changes (default a self-signed one)")
+	flags.StringVar(&o.certFile, "tls-cert-file", "", "serving certificate, read again when the file changes (default a self-signed one, whose authority is in --kubeconfig-out, or printed)")
 	flags.StringVar(&o.keyFile, "tls-private-key-file", "", "key of --tls-cert-file")
 	flags.StringSliceVar(&o.cache, "cache", nil, "answer reads of these resources from memory, as resource[.group]: pods,deployments.apps; * is all but Secrets, which must be named (default *)")
 	flags.StringSliceVar(&o.noCache, "no-cache", nil, "forward reads of these resources, as resource[.group]")
@@ -173,6 +173,9 @@ func (o *proxyOptions) run(ctx context.Context, selection proxy.Selection, named
 		files = ", kubeconfig " + o.kubeconfigOut
 	}
 	fmt.Fprintf(stderr, "keepwatch: proxy of %s at %s%s\n", server.Host, address, files)
+	if o.kubeconfigOut == "" && serving.authority != nil { // clients have it nowhere else
+		fmt.Fprintf(stderr, "keepwatch: the certificate is self-signed; clients trust it by this authority\n%s", serving.authority)
+	}
 	return serveProxy(ctx, p, serving, listener, stderr)
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/keepwatch/keepwatch/internal/localhost"
@@ -34,6 +35,27 @@ func TestProxyReadsCertificateAgain(t *testing.T) {
 	replaceFile(t, keyFile, second.Key)
 	eventually(t, "the new certificate is served", func() error { return trusts(address, second) })
 	terminate(t, p)
+}
+
+// The authority of a self-signed certificate is printed if no kubeconfig has it.
+func TestProxyPrintsItsAuthority(t *testing.T) {
+	cluster(t)
+	p := startProcess(t, "proxy", "--listen", "127.0.0.1:0", "--kubeconfig-out", "")
+	waitLine(t, p, "\n-----END CERTIFICATE-----\n")
+	printed := p.stderr.String()
+	if err := trusts(proxyAddress.FindStringSubmatch(printed)[1], localhost.Certificate{Authority: []byte(printed[strings.Index(printed, "-----BEGIN"):])}); err != nil {
+		t.Errorf("a client with the printed authority: %v", err)
+	}
+	terminate(t, p)
+	file := filepath.Join(t.TempDir(), "proxy.kubeconfig")
+	p = startProcess(t, "proxy", "--listen", "127.0.0.1:0", "--kubeconfig-out", file)
+	waitLine(t, p, "keepwatch: proxy of ")
+	if _, err := clientOf(t, file).Discovery().ServerVersion(); err != nil {
+		t.Errorf("a client with the kubeconfig: %v", err)
+	}
+	if terminate(t, p); strings.Contains(p.stderr.String(), "CERTIFICATE") {
+		t.Errorf("an authority that the kubeconfig has is printed: %s", p.stderr.String())
+	}
 }
 
 func newTestCertificate(t *testing.T) localhost.Certificate {

@@ -39,11 +39,18 @@ import (
 // timeout bounds each wait of a script.
 const timeout = time.Minute
 
-// Run runs the scripts in dir, each as a subtest, against server.
-func Run(t *testing.T, server *peer.Server, dir string, isKeepwatch bool) {
+// Run runs the scripts in dir, or those of some names, each as a subtest, against server.
+func Run(t *testing.T, server *peer.Server, dir string, isKeepwatch bool, names ...string) {
 	kubectl := peer.Build(t, peer.Kubectl)
+	var files []string
+	for _, name := range names {
+		files = append(files, filepath.Join(dir, name+".txtar"))
+	}
+	if files != nil {
+		dir = ""
+	}
 	testscript.Run(t, testscript.Params{
-		Dir:                 dir,
+		Dir: dir, Files: files,
 		RequireUniqueNames:  true,
 		RequireExplicitExec: true,
 		Setup:               func(env *testscript.Env) error { return setup(env, server) },

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"io"
 	"net/http"
@@ -30,16 +31,16 @@ import (
 // of it, whose identity has the rights that --print-rbac prints and no others.
 type office struct {
 	*rig                           // without a proxy of its own
-	clients, frontProxies, others  *authority
+	clients, frontProxies, others  *peer.Authority
 	clientsFile                    string
 	accepting, refusing            *peer.Server
 	ada, bob, carol, administrator *tls.Certificate
 }
 
 func newOffice(t *testing.T) *office {
-	o := &office{rig: &rig{front: &front{TB: t}}, clients: newAuthority(t, "clients"), frontProxies: newAuthority(t, "front proxies"), others: newAuthority(t, "others")}
-	o.clientsFile = o.clients.file()
-	o.rig.server = peer.Kubernetes(t, "--client-ca-file", o.clientsFile, "--requestheader-client-ca-file", o.frontProxies.file(), "--requestheader-allowed-names", "front",
+	o := &office{rig: &rig{front: &front{TB: t}}, clients: peer.NewAuthority(t, "clients"), frontProxies: peer.NewAuthority(t, "front proxies"), others: peer.NewAuthority(t, "others")}
+	o.clientsFile = o.clients.File()
+	o.rig.server = peer.Kubernetes(t, "--client-ca-file", o.clientsFile, "--requestheader-client-ca-file", o.frontProxies.File(), "--requestheader-allowed-names", "front",
 		"--requestheader-username-headers", "X-Remote-User", "--requestheader-group-headers", "X-Remote-Group", "--requestheader-extra-headers-prefix", "X-Remote-Extra-")
 	var err error
 	o.admin, err = kubernetes.NewForConfig(o.rig.server.Config())
@@ -51,9 +52,9 @@ func newOffice(t *testing.T) *office {
 	flags := []string{"--kubeconfig", kubeconfig, "--cache", "configmaps,namespaces", "--cache", "pods"}
 	o.accepting = peer.Proxy(t, o.rig.server, append(flags, "--impersonate")...)
 	o.refusing = peer.Proxy(t, o.rig.server, flags...)
-	o.ada, o.bob = o.clients.client("ada", []string{"devs", "staff"}), o.clients.client("bob", nil)
-	o.carol = o.clients.client("carol", nil)
-	o.administrator = o.clients.client("root", []string{"system:masters"})
+	o.ada, o.bob = o.clients.Client("ada", []string{"devs", "staff"}), o.clients.Client("bob", nil)
+	o.carol = o.clients.Client("carol", nil)
+	o.administrator = o.clients.Client("root", []string{"system:masters"})
 	o.eventually("the proxy knows the authorities", func() bool { return o.as(o.accepting, o.administrator, "/metrics").code == http.StatusOK })
 	o.eventually("config maps are cached", func() bool {
 		o.as(o.accepting, o.ada, maps+"?resourceVersion=0")
@@ -61,6 +62,10 @@ func newOffice(t *testing.T) *office {
 	})
 	return o
 }
+
+// expired and forServers are edits of client certificates.
+func expired(c *x509.Certificate)    { c.NotAfter = time.Now().Add(-time.Minute) }
+func forServers(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth} }
 
 // grant binds the roles of the clients: devs read config maps, and carol may impersonate bob in some groups.
 func (o *office) grant() {
@@ -187,10 +192,10 @@ func TestCertificatesAreTheServers(t *testing.T) {
 	o := newOffice(t)
 	admin := "Bearer " + o.rig.server.Config().BearerToken
 	forged := []string{"X-Remote-User", "admin", "X-Remote-Group", "system:masters"}
-	front := o.frontProxies.client("front", nil)
-	below := o.clients.intermediate("below")
-	chained := below.client("ada", []string{"devs"})
-	chained.Certificate = append(chained.Certificate, below.certificate.Raw)
+	front := o.frontProxies.Client("front", nil)
+	below := o.clients.Intermediate("below")
+	chained := below.Client("ada", []string{"devs"})
+	chained.Certificate = append(chained.Certificate, below.Certificate.Raw)
 	for name, c := range map[string]struct {
 		certificate *tls.Certificate
 		header      []string
@@ -205,23 +210,23 @@ func TestCertificatesAreTheServers(t *testing.T) {
 		"bob, forged headers":              {o.bob, forged, 403},
 		"bob, the administrator's token":   {o.bob, []string{"Authorization", admin}, 403},
 		"with an intermediate authority":   {chained, nil, 200},
-		"without the intermediate":         {below.client("ada", []string{"devs"}), nil, 401},
+		"without the intermediate":         {below.Client("ada", []string{"devs"}), nil, 401},
 		"the administrator":                {o.administrator, nil, 200},
-		"a service account's name":         {o.clients.client("system:serviceaccount:default:reader", nil), nil, 200},
-		"no name":                          {o.clients.client("", []string{"system:masters"}), nil, 401},
-		"another language":                 {o.clients.client("åda ☃", []string{"devs", "größe"}), nil, 200},
-		"expired":                          {o.clients.client("ada", []string{"devs"}, expired), nil, 401},
-		"expired, with a token":            {o.clients.client("ada", []string{"devs"}, expired), []string{"Authorization", "Bearer " + o.token}, 200},
-		"a server's":                       {o.clients.client("ada", []string{"system:masters"}, forServers), nil, 401},
-		"another authority":                {o.others.client("root", []string{"system:masters"}), nil, 401},
-		"another authority, a token":       {o.others.client("root", []string{"system:masters"}), []string{"Authorization", "Bearer " + o.token}, 200},
-		"another authority, a wrong token": {o.others.client("root", []string{"system:masters"}), []string{"Authorization", "Bearer wrong"}, 401},
-		"another authority, forged":        {o.others.client("front", nil), forged, 401},
+		"a service account's name":         {o.clients.Client("system:serviceaccount:default:reader", nil), nil, 200},
+		"no name":                          {o.clients.Client("", []string{"system:masters"}), nil, 401},
+		"another language":                 {o.clients.Client("åda ☃", []string{"devs", "größe"}), nil, 200},
+		"expired":                          {o.clients.Client("ada", []string{"devs"}, expired), nil, 401},
+		"expired, with a token":            {o.clients.Client("ada", []string{"devs"}, expired), []string{"Authorization", "Bearer " + o.token}, 200},
+		"a server's":                       {o.clients.Client("ada", []string{"system:masters"}, forServers), nil, 401},
+		"another authority":                {o.others.Client("root", []string{"system:masters"}), nil, 401},
+		"another authority, a token":       {o.others.Client("root", []string{"system:masters"}), []string{"Authorization", "Bearer " + o.token}, 200},
+		"another authority, a wrong token": {o.others.Client("root", []string{"system:masters"}), []string{"Authorization", "Bearer wrong"}, 401},
+		"another authority, forged":        {o.others.Client("front", nil), forged, 401},
 		"a front proxy":                    {front, []string{"X-Remote-User", "dora", "X-Remote-Group", "devs", "X-Remote-Extra-Scopes", "view", "X-Remote-Extra-Scopes", "all"}, 200},
 		"a front proxy, another user":      {front, []string{"X-Remote-User", "emil"}, 403},
 		"a front proxy, no user":           {front, nil, 401},
 		"a front proxy, a token":           {front, []string{"X-Remote-User", "emil", "Authorization", admin}, 403},
-		"a front proxy of another name":    {o.frontProxies.client("back", nil), forged, 401},
+		"a front proxy of another name":    {o.frontProxies.Client("back", nil), forged, 401},
 		"impersonating without the right":  {o.ada, []string{"Impersonate-User", "bob"}, 403},
 		"impersonating an administrator":   {o.ada, []string{"Impersonate-User", "ada", "Impersonate-Group", "system:masters"}, 403},
 		"impersonating":                    {o.carol, []string{"Impersonate-User", "bob"}, 403},
@@ -251,7 +256,7 @@ func TestCertificatesAreTheServers(t *testing.T) {
 		})
 	}
 	// As the server, the proxy names the authorities whose certificates clients should send.
-	for _, certificate := range []*tls.Certificate{o.ada, o.others.client("root", nil), front} {
+	for _, certificate := range []*tls.Certificate{o.ada, o.others.Client("root", nil), front} {
 		if got, want := o.politely(o.accepting, certificate, maps), o.politely(o.rig.server, certificate, maps); got.code != want.code {
 			t.Errorf("a client that sends its certificate to its authority's servers only: %d, want %d", got.code, want.code)
 		}
@@ -295,9 +300,9 @@ func userOf(t *testing.T, body string) string {
 func TestCertificatesThatHeadersCannotCarry(t *testing.T) {
 	o := newOffice(t)
 	for name, certificate := range map[string]*tls.Certificate{
-		"a name": o.clients.client("root ", nil), "a group": o.clients.client("ada", []string{"devs", " system:masters"}),
-		"a tab": o.clients.client("ada", []string{"system:masters\t"}), "a line": o.clients.client("ada\r\nImpersonate-Group: system:masters", []string{"devs"}),
-		"nothing": o.clients.client("ada", []string{"devs", ""}),
+		"a name": o.clients.Client("root ", nil), "a group": o.clients.Client("ada", []string{"devs", " system:masters"}),
+		"a tab": o.clients.Client("ada", []string{"system:masters\t"}), "a line": o.clients.Client("ada\r\nImpersonate-Group: system:masters", []string{"devs"}),
+		"nothing": o.clients.Client("ada", []string{"devs", ""}),
 	} {
 		for _, target := range []string{maps + "?resourceVersion=0", "/version", "/metrics"} {
 			got := o.as(o.accepting, certificate, target)
@@ -332,12 +337,12 @@ func TestCertificatesInUse(t *testing.T) {
 	}
 	o.webSocket()
 
-	later := newAuthority(t, "later")
-	dave := later.client("dave", []string{"devs"})
+	later := peer.NewAuthority(t, "later")
+	dave := later.Client("dave", []string{"devs"})
 	if got := o.as(o.accepting, dave, maps); got.code != http.StatusUnauthorized {
 		t.Errorf("before the authority is known: %d", got.code)
 	}
-	o.clients.write(o.clientsFile, later)
+	o.clients.Write(o.clientsFile, later)
 	o.eventually("the new authority is known", func() bool { return o.as(o.accepting, dave, maps).code == http.StatusOK })
 
 	begun := time.Now()
