@@ -121,12 +121,17 @@ func (s *source) watchTimeout() time.Duration {
 	return 0
 }
 
-// List reports a server that does not have the resource.
+// List reports a server that does not have the resource. It leaves the resource to the server if an object cannot be read:
+// the server's own answers have the object.
 func (s *source) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch.Page, error) {
 	if req.Continue == "" {
 		s.listed.Store(0)
 	}
 	page, err := s.Source.List(ctx, req)
+	if err == nil && len(page.Skipped) > 0 {
+		s.gone(page.Skipped[0])
+		err = page.Skipped[0]
+	}
 	return page, s.report(ctx, err)
 }
 

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -74,5 +75,22 @@ func TestEndedRequestsAreNoFailure(t *testing.T) {
 	server.Close()
 	if _, err := s.List(t.Context(), keepwatch.ListRequest{}); err == nil || s.failingSince().IsZero() {
 		t.Errorf("the server is gone: %v, failing since %v", err, s.failingSince())
+	}
+}
+
+// A list with an object that cannot be read leaves the resource to the server, whose own answers have the object.
+func TestUnreadableObjectsAreLeftToTheServer(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"9"},"items":[{"metadata":{"uid":"u","resourceVersion":"7"}}]}`)
+	}))
+	defer server.Close()
+	var left error
+	s, err := newSource(&rest.Config{Host: server.URL}, schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, &format{representation: representation{encoding: jsonEncoding{}}}, nil, func(err error) { left = err })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if page, err := s.List(t.Context(), keepwatch.ListRequest{}); err == nil || left == nil || page.Revision != 0 {
+		t.Errorf("the list: %+v, %v; the resource is left for %v", page, err, left)
 	}
 }
