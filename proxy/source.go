@@ -130,7 +130,7 @@ func (s *source) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch
 	page, err := s.Source.List(ctx, req)
 	if err == nil && len(page.Skipped) > 0 {
 		s.gone(page.Skipped[0])
-		err = page.Skipped[0]
+		page, err = keepwatch.Page{}, page.Skipped[0]
 	}
 	return page, s.report(ctx, err)
 }
