@@ -2,7 +2,7 @@
 # builds a real kube-apiserver and etcd from the module proxy first, and caches them in the
 # user's cache.
 
-.PHONY: all build lint test test-race test-sinks test-embedded test-real test-all peers clients javascript python java rust matrix matrix-page servers servers-page bench bench-real bench-kubernetes bench-sync sim kubernetes image dist test-kubernetes kubernetes-suites kubernetes-story envtest-suites envtest-page rights default-roles storms kafka always
+.PHONY: all build lint test test-race test-sinks test-embedded test-real test-all peers clients javascript python java rust matrix matrix-page servers servers-page bench bench-real bench-kubernetes bench-sync bench-proxy sim kubernetes image dist test-kubernetes kubernetes-suites kubernetes-story envtest-suites envtest-page rights default-roles storms kafka always
 
 STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
@@ -263,3 +263,8 @@ bench-sync:
 # ARGS='-pods 2000 -configmaps 500 -idle 500 -writing 2s -writes 500 -rounds 1'.
 bench-kubernetes:
 	cd test && go test ./bench/served -run '^$$' -bench Kubernetes -benchtime 1x -timeout 4h -v -args $(ARGS)
+
+# keepwatch proxy in front of a real kube-apiserver, in turns with that alone: 20 minutes, alone on the machine, with
+# 12 GB of memory. ARGS are flags, such as ARGS='-pods 2000 -configmaps 500 -writing 2s -rounds 1'.
+bench-proxy:
+	cd test && go test ./bench/served -run '^$$' -bench Proxy -benchtime 1x -timeout 2h -v -args $(ARGS)
