@@ -155,7 +155,7 @@ func ProxyTargets() []Target {
 		atMost(quietRow, waited, Seconds, 2),
 		exactly(proxyRestart.row(), liveAgain, proxyRestart.informers+proxyRestart.watchers),
 		atMost(proxyRestart.row(), afterLists, Seconds, 3),
-		exactly(proxyRestart.row(), listsAgain, 0), exactly(proxyRestart.row(), initialStreams, 0),
+		exactly(proxyRestart.row(), listsAgain, 0), exactly(proxyRestart.row(), initialStreams, 0), exactly(proxyRestart.row(), watchesForwarded, 0),
 	}
 	for _, stage := range memoryStages {
 		all = append(all, atMost(stage.row, heapPerByte, Count, 1.2), atMost(stage.row, restPerByte, Count, 1.2))
