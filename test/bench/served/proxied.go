@@ -55,6 +55,7 @@ func (r *Report) RunProxied(ctx context.Context, p *Proxied) error {
 		proxied = append(proxied, step{l.Row, func(ctx context.Context) error { return p.measureList(ctx, r, l) }})
 	}
 	proxied = append(proxied, step{warmRow, func(ctx context.Context) error { return p.measureWarm(ctx, r) }})
+	direct = append(direct, step{unwatchedRow, func(ctx context.Context) error { return p.measureUnwatched(ctx, r) }})
 	for _, f := range proxyFanOuts {
 		direct = append(direct, step{f.row(), func(ctx context.Context) error { return p.measureFanOut(ctx, r, p.direct, f) }})
 		proxied = append(proxied, step{f.row(), func(ctx context.Context) error {
@@ -318,6 +319,21 @@ func (p *Proxied) measureFanOut(ctx context.Context, r *Report, s *Server, f fan
 	after, err := processorTime(p.direct.process())
 	if err == nil {
 		r.Add(s.by, f.row(), seconds(cpuBehind, after-before))
+	}
+	return err
+}
+
+// unwatchedRow is the writes of informersBehind without any watcher.
+var unwatchedRow = fanOut{0, informersBehind.rate}.row()
+
+// measureUnwatched measures what the writes cost kube-apiserver itself, which follows pods for its own memory.
+func (p *Proxied) measureUnwatched(ctx context.Context, r *Report) error {
+	u, err := measure(p.direct.process(), func() error {
+		_, err := p.writer.write(ctx, int(p.scale.Writing.Seconds()*float64(informersBehind.rate)), informersBehind.rate)
+		return err
+	})
+	if err == nil {
+		r.Add(p.direct.by, unwatchedRow, seconds(cpuBehind, u.cpu))
 	}
 	return err
 }
