@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/keepwatch/keepwatch/test/bench/wire"
 	"github.com/keepwatch/keepwatch/test/peer"
@@ -153,7 +154,27 @@ func (p *Proxied) followOnly(ctx context.Context, as string) error {
 			}
 		}
 	}
-	return p.proxy.follow(ctx, as)
+	if err := p.proxy.follow(ctx, as); err != nil {
+		return err
+	}
+	return p.proxy.idle(ctx)
+}
+
+// idle waits until a server has no background work: behind a first list, a proxy reads all objects for selectors.
+func (s *subject) idle(ctx context.Context) error {
+	const interval, rest = 2 * time.Second, 4 * tick
+	for {
+		before, err := processorTime(s.process())
+		if err != nil {
+			return err
+		}
+		if err := pause(ctx, interval); err != nil {
+			return err
+		}
+		if after, err := processorTime(s.process()); err != nil || after-before <= rest {
+			return err
+		}
+	}
 }
 
 // followAll makes the proxy follow pods in both encodings.
