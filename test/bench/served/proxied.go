@@ -49,6 +49,9 @@ func (p *Proxied) end() {
 func (r *Report) RunProxied(ctx context.Context, p *Proxied) error {
 	p.end()
 	defer p.end()
+	if err := p.direct.idle(ctx); err != nil { // it has read what was loaded into etcd
+		return err
+	}
 	var direct, proxied []step
 	proxied = append(proxied, step{memoryRow, func(ctx context.Context) error { return p.measureMemory(ctx, r) }})
 	for _, l := range proxyLists {
@@ -162,7 +165,7 @@ func (p *Proxied) followOnly(ctx context.Context, as string) error {
 
 // idle waits until a server has no background work: behind a first list, a proxy reads all objects for selectors.
 func (s *subject) idle(ctx context.Context) error {
-	const interval, rest = 2 * time.Second, 4 * tick
+	const interval, rest = 2 * time.Second, 20 * tick // 0.1 processors
 	for {
 		before, err := processorTime(s.process())
 		if err != nil {
