@@ -2,7 +2,7 @@
 # builds a real kube-apiserver and etcd from the module proxy first, and caches them in the
 # user's cache.
 
-.PHONY: all build lint test test-race test-sinks test-embedded test-real test-all peers clients javascript python java rust matrix matrix-page servers servers-page bench bench-real bench-kubernetes bench-sync sim kubernetes image dist test-kubernetes kubernetes-suites kubernetes-story envtest-suites envtest-page rights default-roles storms kafka always
+.PHONY: all build lint test test-race test-sinks test-embedded test-real test-all peers clients javascript python java rust matrix matrix-page servers servers-page bench bench-real bench-kubernetes bench-sync bench-proxy sim kubernetes image dist test-kubernetes kubernetes-suites kubernetes-story envtest-suites envtest-page rights default-roles storms kafka always
 
 STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
@@ -136,6 +136,7 @@ test-real: peers
 	cd test && go test -race -vet=off -p 3 -timeout 20m $$(go list ./real/proxy ./real/sync ./real/outage ./matrix ./real/... | \
 	  grep -v -e '/apiserver$$' -e '/conformance$$' -e '/controlplane$$' -e '/differential$$')
 	cd test && go test -vet=off -p 3 -timeout 20m ./real/conformance ./real/controlplane ./real/differential ./deploy
+	$(MAKE) bench-proxy ARGS='-pods 600 -configmaps 10 -writing 1s -rounds 1 -forwarded 20 -rows "^LIST JSON, |^0 watchers|^1000 watchers|50 times|PATCH|^restart"'
 
 # RBAC, validation, evictions, garbage collection, tokens, certificates, policies and LimitRanges of a test server beside those of Kubernetes, at their full
 # size. test-real runs a small one.
@@ -264,3 +265,8 @@ bench-sync:
 # ARGS='-pods 2000 -configmaps 500 -idle 500 -writing 2s -writes 500 -rounds 1'.
 bench-kubernetes:
 	cd test && go test ./bench/served -run '^$$' -bench Kubernetes -benchtime 1x -timeout 4h -v -args $(ARGS)
+
+# keepwatch proxy in front of a real kube-apiserver, in turns with that alone: 20 minutes, alone on the machine, with
+# 12 GB of memory. ARGS are flags, such as ARGS='-pods 2000 -configmaps 500 -writing 2s -rounds 1'.
+bench-proxy:
+	cd test && go test ./bench/served -run '^$$' -bench Proxy -benchtime 1x -timeout 2h -v -args $(ARGS)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -39,6 +40,7 @@ type caches struct {
 	cached      Selection // Config's, too
 	slimming    slimming  // Config's DropManagedFields
 	index       *index    // nil without a State
+	freeMemory  func()    // returns garbage to the system
 
 	mu      sync.Mutex
 	running context.Context // of run; nil before
@@ -80,7 +82,7 @@ func newCaches(server *rest.Config, budget *readpath.Budget, metrics *watchcache
 	}
 	return &caches{
 		server: server, describer: describer{&http.Client{Transport: transport}, location}, budget: budget, metrics: metrics, store: history,
-		all: map[schema.GroupVersionResource]*entry{},
+		freeMemory: debug.FreeOSMemory, all: map[schema.GroupVersionResource]*entry{},
 	}, nil
 }
 
@@ -241,6 +243,7 @@ func (c *caches) follow(e *entry, as representation) {
 	}
 	e.followers[as] = f
 	c.active.Go(func() { e.gone(f.reader.Cache().Run(e.ctx)) })
+	c.active.Go(func() { c.returnGarbage(e.ctx, f) })
 	if c.index.covers(f.resource) {
 		e.recorded.Go(func() { c.index.record(followedName(f.resource, as), f.reader.Cache()) })
 	}

@@ -61,6 +61,9 @@
 //
 // # Memory
 //
+// When a large first list is complete, its garbage is returned to the system, and again when its objects have been read for
+// selectors.
+//
 // With [Config].MemoryLimit, a resource is left to the server when the objects in use have more than 70 % of it: first
 // the largest that nobody watches or has read for a minute, then the largest. Its watches end, and resume at the server.
 //

@@ -65,6 +65,26 @@ func liveBytes() uint64 {
 	return sample[0].Value.Uint64()
 }
 
+// largeList is the size of a resource's objects from which on the garbage of reading them is returned to the system.
+const largeList = 32 << 20
+
+// returnGarbage returns the garbage of a large first list to the system, when the list is complete, and that of reading its
+// objects for selectors, which follows in the background. Go would keep both for as long as no memory is missing.
+func (c *caches) returnGarbage(ctx context.Context, f *follower) {
+	cache := f.reader.Cache()
+	awaitReady(ctx, cache)
+	if f.bytes() < largeList {
+		return
+	}
+	c.freeMemory()
+	select {
+	case <-cache.Warmed():
+		c.freeMemory()
+	case <-cache.Ended():
+	case <-ctx.Done():
+	}
+}
+
 // giveUpOne leaves a resource to the server: the largest idle one, or the largest if none is idle. It waits until the
 // resource's watches have ended. It reports false if none is followed.
 func (c *caches) giveUpOne() bool {

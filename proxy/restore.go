@@ -23,8 +23,10 @@ import (
 const (
 	// recordEvery is the least time between two writes of a resource to the index on disk.
 	recordEvery = time.Second
-	// restoreWait bounds the wait of a watch for a resource that the index on disk has.
-	restoreWait = 10 * time.Second
+	// restoreWait bounds the wait of a watch for a resource that the index on disk has. The first list of 50,000 pods as JSON
+	// takes kube-apiserver 20 seconds. Watches that do not wait for it are the server's until they end, and it may no
+	// longer have their revision.
+	restoreWait = time.Minute
 	// identityRetry is the wait before the cluster's identity is asked for again.
 	identityRetry = time.Second
 )

@@ -120,6 +120,7 @@ func (o *proxyOptions) droppedFor() (agents []string) {
 
 // run serves until ctx is done. named is true if the user has named the kubeconfig to write.
 func (o *proxyOptions) run(ctx context.Context, selection proxy.Selection, named bool, stderr io.Writer) (err error) {
+	setGCPercent()
 	hideClientDisconnects()
 	if (o.certFile == "") != (o.keyFile == "") {
 		return &exitError{codeUsage, errors.New("--tls-cert-file and --tls-private-key-file belong together: give both or none")}

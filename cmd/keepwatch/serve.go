@@ -101,6 +101,13 @@ const (
 	startFloor = 256 << 20
 )
 
+// setGCPercent sets gcPercent, unless the user has set GOGC.
+func setGCPercent() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
+}
+
 // describeData says where a server has its data.
 func describeData(options controlplane.Options, dir string) string {
 	switch {
@@ -131,9 +138,7 @@ func serve(ctx context.Context, options controlplane.Options, stderr io.Writer) 
 
 // runServer runs a server until ctx is done. It calls ready once, when the server answers all requests.
 func runServer(ctx context.Context, options controlplane.Options, ready func(*controlplane.Server)) error {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
+	setGCPercent()
 	var floor []byte // takes no memory, since it is never accessed; but a memory limit would count it
 	if debug.SetMemoryLimit(-1) == math.MaxInt64 {
 		floor = make([]byte, startFloor)

@@ -46,6 +46,9 @@ func (l listMode) request(data func([]byte)) wire.Request {
 	return wire.Request{Path: l.path, Accept: l.accept, Gzip: l.gzip, Data: data}
 }
 
+// body is the size of a list.
+const body = "body"
+
 // mark returns a text to count, and how often the encoding of each pod has it.
 func (l listMode) mark() (text string, perPod int) {
 	if l.rows {
@@ -134,7 +137,7 @@ func (s *subject) measureList(ctx context.Context, r *Report, l listMode, pods i
 	if err != nil {
 		return err
 	}
-	r.Add(s.by, l.Row, append(u.figures(), size("body", length))...)
+	r.Add(s.by, l.Row, append(u.figures(), size(body, length))...)
 	return nil
 }
 

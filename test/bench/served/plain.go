@@ -148,7 +148,7 @@ func (p *Plain) measureList(ctx context.Context, r *Report, l listMode) error {
 	saved.path = "/" + p.bodies.name(l)
 	u, err := p.repeat(func() error { return saved.read(ctx, conn, length) })
 	if err == nil {
-		r.Add(p.by, l.Row, append(u.figures(), size("body", length))...)
+		r.Add(p.by, l.Row, append(u.figures(), size(body, length))...)
 	}
 	return err
 }

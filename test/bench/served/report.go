@@ -1,6 +1,6 @@
 // Package served measures API servers on the contents of one etcd: keepwatch serve, kube-apiserver, and
-// a plain Go server that writes the same bytes without encoding them; and keepwatch-apiserver in both
-// of its modes.
+// a plain Go server that writes the same bytes without encoding them; keepwatch-apiserver in both
+// of its modes; and keepwatch proxy in front of kube-apiserver.
 package served
 
 import (
@@ -15,7 +15,7 @@ import (
 // Contender is a server that is measured.
 type Contender string
 
-// The contenders. Keepwatch is keepwatch serve, or keepwatch-apiserver with its own reads.
+// The contenders. Keepwatch is keepwatch serve, keepwatch-apiserver with its own reads, or keepwatch proxy.
 const (
 	Keepwatch     Contender = "keepwatch"
 	KubeAPIServer Contender = "kube-apiserver"

@@ -16,11 +16,12 @@ func TestTable(t *testing.T) {
 	r.Add(Keepwatch, "B", Figure{cutOff, Losses, 0}, Figure{behind, Seconds, 0.5}, Figure{p99, Seconds, 1})
 	got := r.Table([]Target{
 		part("A", "time", KubeAPIServer, 0.2), part("A", "time", PlainGo, 1.3),
+		more("A", "time", Seconds, PlainGo, 0.1), more("A", "time", Seconds, KubeAPIServer, 0.001), more("A", "memory", Seconds, PlainGo, 1),
 		atMost("A", "memory", Bytes, 3e6), exactly("B", cutOff, 0), whereCurrent("B", p99, KubeAPIServer), exactly("C", "lists", 0),
 	})
 	_, got, _ = strings.Cut(got, "|---|---|---|---|---|---|---|---|---|\n")
-	want := `| A | time | 2.00 s | 250 ms | 0.125× | 100 ms | 2.5× | ≤ 0.2× kube-apiserver, ≤ 1.3× plain Go | met, **missed** |
-| A | memory | 3.50 GB | 2 MB | 0.000571× | – | – | ≤ 3 MB | met |
+	want := `| A | time | 2.00 s | 250 ms | 0.125× | 100 ms | 2.5× | ≤ 0.2× kube-apiserver, ≤ 1.3× plain Go, ≤ 100 ms more than plain Go, ≤ 1 ms more than kube-apiserver | met, **missed**, **missed**, met |
+| A | memory | 3.50 GB | 2 MB | 0.000571× | – | – | ≤ 1.00 s more than plain Go, ≤ 3 MB | not judged, met |
 | B | watchers cut off | 3 | 0 | 0× | – | – | = 0 | met |
 | B | last event after last write | 500 ms | 500 ms | 1× | – | – |  |  |
 | B | p99 latency | 120 µs | 1.00 s | 8.33e+03× | – | – | ≤ kube-apiserver's where it keeps up | not judged |

@@ -12,16 +12,19 @@ import (
 	"github.com/keepwatch/keepwatch/test/bench/wire"
 )
 
-// Who follows all pods while the server is restarted.
-const (
-	restartInformers = 20
-	restartWatchers  = 1000
-)
+// restartClients are those that follow all pods while a server is restarted.
+type restartClients struct{ informers, watchers int }
+
+func (c restartClients) row() string {
+	return fmt.Sprintf("restart with %d informers and %d watchers", c.informers, c.watchers)
+}
+
+// serveRestart are the clients of keepwatch serve.
+var serveRestart = restartClients{informers: 20, watchers: 1000}
 
 // What is measured of a restart. Times are since the new process was started.
-var restartRow = fmt.Sprintf("restart with %d informers and %d watchers", restartInformers, restartWatchers)
-
 const (
+	restartReady   = "ready"
 	liveAgain      = "live again"
 	lastLive       = "last live again"
 	listsAgain     = "LISTs asked for"
@@ -44,17 +47,17 @@ type clients struct {
 	running   sync.WaitGroup
 }
 
-// measureRestart kills the server, starts it again, and waits until every client has
-// received an update that was written after the kill.
-func (s *Server) measureRestart(ctx context.Context, r *Report, w *Writer) (err error) {
+// measureRestart stops the server, starts it again, and waits until every client has
+// received an update that was written after the stop. start returns when the server is ready.
+func (s *Server) measureRestart(ctx context.Context, r *Report, w *Writer, of restartClients, stopServer func() error, start func(context.Context) error) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	a := &clients{}
 	defer a.stop()
 	defer cancel()
-	if err := a.start(ctx, s); err != nil {
+	if err := a.start(ctx, s, of); err != nil {
 		return err
 	}
-	r.Progress("%s: %s: all connected", s.by, restartRow)
+	r.Progress("%s: %s: all connected", s.by, of.row())
 	stop := w.keepWriting(ctx, restartRate)
 	defer func() {
 		if failed := stop(); err == nil {
@@ -64,7 +67,9 @@ func (s *Server) measureRestart(ctx context.Context, r *Report, w *Writer) (err 
 	if err := a.waitLive(ctx, w); err != nil {
 		return err
 	}
-	s.Kill()
+	if err := stopServer(); err != nil {
+		return err
+	}
 	lists, streams := a.counts.lists.Load(), a.counts.streams.Load()
 	revision, err := w.revision(ctx)
 	if err != nil {
@@ -76,7 +81,7 @@ func (s *Server) measureRestart(ctx context.Context, r *Report, w *Writer) (err 
 	var ready time.Duration
 	var group errgroup.Group
 	group.Go(func() error {
-		err := s.Restart(ctx)
+		err := start(ctx)
 		if ready = time.Since(began); err != nil {
 			giveUp() // it is killed
 		}
@@ -87,7 +92,7 @@ func (s *Server) measureRestart(ctx context.Context, r *Report, w *Writer) (err 
 		count(listsAgain, int(a.counts.lists.Load()-lists)), count(initialStreams, int(a.counts.streams.Load()-streams)))
 	if err := group.Wait(); err != nil {
 		// Clients may have received events although the server never was ready.
-		r.Add(s.by, restartRow, figures...)
+		r.Add(s.by, of.row(), figures...)
 		return err
 	}
 	memory, err := s.process().Memory()
@@ -98,7 +103,7 @@ func (s *Server) measureRestart(ctx context.Context, r *Report, w *Writer) (err 
 	if err != nil {
 		return err
 	}
-	r.Add(s.by, restartRow, append(figures, seconds("ready", ready), seconds(serverCPU, cpu), size("peak RSS", memory.Peak))...)
+	r.Add(s.by, of.row(), append(figures, seconds(restartReady, ready), seconds(serverCPU, cpu), size("peak RSS", memory.Peak))...)
 	return nil
 }
 
@@ -122,10 +127,10 @@ func lastOf(measure string, at []time.Duration) Figure {
 }
 
 // start connects all clients, and waits for the informers' lists.
-func (a *clients) start(ctx context.Context, s *Server) error {
+func (a *clients) start(ctx context.Context, s *Server, of restartClients) error {
 	// Each informer uses a core while it lists.
 	const atOnce = 4
-	for range restartInformers {
+	for range of.informers {
 		inf, err := newInformer(s.Config(), &a.counts)
 		if err != nil {
 			return err
@@ -147,7 +152,7 @@ func (a *clients) start(ctx context.Context, s *Server) error {
 	if err != nil {
 		return err
 	}
-	for i := range restartWatchers {
+	for i := range of.watchers {
 		if i%wire.Streams == 0 {
 			a.links = append(a.links, &sharedLink{subject: &s.subject})
 		}

@@ -16,8 +16,10 @@ type Scale struct {
 	Idle    int           // watchers
 	Writing time.Duration // of a fan-out
 	Storm   Storm
-	Writes  int            // of each kind, by each number of writers
-	Rows    *regexp.Regexp // that are measured
+	Writes  int // of each kind, by each number of writers
+	// Forwarded is the number of requests of each kind that a proxy forwards.
+	Forwarded int
+	Rows      *regexp.Regexp // that are measured
 }
 
 // step is a part of a run.
@@ -74,7 +76,10 @@ func (s *Server) reads(r *Report, w *Writer, scale Scale) []step {
 
 // overload is a restart with many clients, and many lists at once.
 func (s *Server) overload(r *Report, w *Writer, scale Scale) []step {
-	steps := []step{{restartRow, func(ctx context.Context) error { return s.measureRestart(ctx, r, w) }}}
+	kill := func() error { s.Kill(); return nil }
+	steps := []step{{serveRestart.row(), func(ctx context.Context) error {
+		return s.measureRestart(ctx, r, w, serveRestart, kill, s.Restart)
+	}}}
 	for _, l := range []listMode{listJSON, listProtobuf, listGzip} {
 		steps = append(steps, step{stormRow(scale.Storm.Lists, l), func(ctx context.Context) error {
 			return s.measureStorm(ctx, r, scale.Storm, l, scale.Pods)

@@ -23,7 +23,8 @@ var (
 	writing    = flag.Duration("writing", 10*time.Second, "how long each fan-out is written to")
 	concurrent = flag.Int("concurrent", 32, "how many lists are asked for at once")
 	writes     = flag.Int("writes", 2000, "how many pods are created, updated, patched and deleted by each number of writers")
-	rounds     = flag.Int("rounds", 3, "how often keepwatch-apiserver's modes are measured, in turns")
+	forwarded  = flag.Int("forwarded", 500, "how many requests of each kind a proxy forwards")
+	rounds     = flag.Int("rounds", 3, "how often keepwatch-apiserver's modes, or kube-apiserver and a proxy, are measured in turns")
 	rows       = flag.String("rows", "", "regular expression of the rows that are measured (default all)")
 	limit      = flag.Float64("memory-limit", 18, "how many GiB a server may hold before it is killed")
 )
@@ -35,7 +36,7 @@ func scale(b *testing.B) Scale {
 		b.Fatalf("-rows: %v", err)
 	}
 	return Scale{
-		Pods: *pods, Idle: *idle, Writing: *writing, Writes: *writes, Rows: only,
+		Pods: *pods, Idle: *idle, Writing: *writing, Writes: *writes, Forwarded: *forwarded, Rows: only,
 		Storm: Storm{Lists: *concurrent, MemoryLimit: int64(*limit * (1 << 30))},
 	}
 }
@@ -122,6 +123,41 @@ func compareKubernetes(b *testing.B, scale Scale) {
 			}
 			server.Kill()
 		}
+	}
+	for _, failure := range report.Failed() {
+		b.Error(failure)
+	}
+	report.Progress("done")
+}
+
+// BenchmarkProxy loads an etcd once and measures kube-apiserver and keepwatch proxy in front of it, in turns. An iteration
+// prints one table. A step that fails is a failure.
+func BenchmarkProxy(b *testing.B) {
+	for b.Loop() {
+		compareProxy(b, scale(b))
+	}
+}
+
+func compareProxy(b *testing.B, scale Scale) {
+	ctx, report := b.Context(), newReport(KubeAPIServer)
+	kubernetes := peer.Kubernetes(b)
+	writer := fill(b, report, kubernetes, scale)
+	p, err := NewProxied(kubernetes, peer.DeployedProxy(b, kubernetes), peer.DeployedProxy(b, kubernetes, "--state", b.TempDir()),
+		peer.DeployedProxy(b, kubernetes, "--drop", "managedFields"), writer, scale)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer printTable(report, scale, ProxyTargets())
+	for round := range *rounds {
+		if round > 0 {
+			report.NextRound()
+		}
+		if err := report.RunProxied(ctx, p); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := report.RunProxy(ctx, p); err != nil {
+		b.Fatal(err)
 	}
 	for _, failure := range report.Failed() {
 		b.Error(failure)

@@ -50,6 +50,14 @@ func atMost(row, measure string, unit Unit, bound float64) Target {
 	}}
 }
 
+// more is to be at most so much more than another's.
+func more(row, measure string, unit Unit, than Contender, bound float64) Target {
+	return Target{row, measure, fmt.Sprintf("≤ %s more than %s", unit.format(bound), than), func(r *Report, l *line) (bool, bool) {
+		added := l.value(Keepwatch) - l.value(than)
+		return added <= bound, !math.IsNaN(added)
+	}}
+}
+
 func exactly(row, measure string, n int) Target {
 	return Target{row, measure, fmt.Sprintf("= %d", n), func(_ *Report, l *line) (bool, bool) {
 		return l.value(Keepwatch) == float64(n), true
@@ -93,9 +101,9 @@ func ServeTargets(concurrent int) []Target {
 		part(startRow, toReady, KubeAPIServer, 0.4), part(startRow, resident, KubeAPIServer, 0.35),
 		part(warmRow, resident, KubeAPIServer, 0.35),
 		atMost(idleRow, perWatcher, Bytes, 12_000),
-		exactly(restartRow, liveAgain, restartInformers+restartWatchers),
-		atMost(restartRow, lastLive, Seconds, (3 * time.Second).Seconds()),
-		exactly(restartRow, listsAgain, 0), exactly(restartRow, initialStreams, 0),
+		exactly(serveRestart.row(), liveAgain, serveRestart.informers+serveRestart.watchers),
+		atMost(serveRestart.row(), lastLive, Seconds, (3 * time.Second).Seconds()),
+		exactly(serveRestart.row(), listsAgain, 0), exactly(serveRestart.row(), initialStreams, 0),
 	}
 	for _, l := range []listMode{listJSON, listProtobuf, listGzip} {
 		row := stormRow(concurrent, l)
@@ -133,6 +141,31 @@ func KubernetesTargets() []Target {
 			row := kind.row(writers)
 			all = append(all, multiple(row, perSecond, Upstream, 1.1), part(row, perWrite, Upstream, 0.85), part(row, writeP99, Upstream, 1))
 		}
+	}
+	return all
+}
+
+// ProxyTargets returns the targets of keepwatch proxy.
+func ProxyTargets() []Target {
+	all := []Target{
+		part(inAnyState(listJSON).Row, serverCPU, KubeAPIServer, 0.2),
+		part(inAnyState(listGzip).Row, serverCPU, KubeAPIServer, 0.02),
+		part(slimRow.Row, body, KubeAPIServer, 0.55),
+		atMost(busyRow, waited, Seconds, 0.2),
+		atMost(quietRow, waited, Seconds, 2),
+		exactly(proxyRestart.row(), liveAgain, proxyRestart.informers+proxyRestart.watchers),
+		atMost(proxyRestart.row(), afterLists, Seconds, 3),
+		exactly(proxyRestart.row(), listsAgain, 0), exactly(proxyRestart.row(), initialStreams, 0), exactly(proxyRestart.row(), watchesForwarded, 0),
+	}
+	for _, stage := range memoryStages {
+		all = append(all, atMost(stage.row, heapPerByte, Count, 1.2), atMost(stage.row, restPerByte, Count, 1.2))
+	}
+	for _, f := range proxyFanOuts {
+		all = append(all, whereDelivered(f.row(), perEvent, KubeAPIServer, 0.6), exactly(f.row(), cutOff, 0))
+	}
+	all = append(all, part(informersBehind.row(), cpuBehind, KubeAPIServer, 0.02))
+	for _, q := range forwardedRequests {
+		all = append(all, more(q.row, p50, Seconds, KubeAPIServer, time.Millisecond.Seconds()))
 	}
 	return all
 }

@@ -82,13 +82,11 @@ func writtenPod(i int, state string) *corev1.Pod {
 
 // measureWrites creates, updates, patches and deletes n pods, in turns.
 func (s *Server) measureWrites(ctx context.Context, r *Report, writers, n int) error {
-	config := s.Config()
-	client, err := rest.HTTPClientFor(config)
+	w, err := s.newAPIWriter()
 	if err != nil {
 		return err
 	}
-	defer utilnet.CloseIdleConnectionsFor(client.Transport)
-	w := apiWriter{client, config.Host}
+	defer w.close()
 	namespace, err := json.Marshal(corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: writeNamespace}})
 	if err != nil {
 		return err
@@ -139,11 +137,20 @@ func (s *Server) measureTurn(ctx context.Context, w apiWriter, kind writeKind, w
 	return u, took, err
 }
 
-// apiWriter writes pods through the API.
+// apiWriter sends requests to the API, by one connection.
 type apiWriter struct {
 	client *http.Client
 	host   string
 }
+
+// newAPIWriter returns a writer, which the caller closes.
+func (s *Server) newAPIWriter() (apiWriter, error) {
+	config := s.Config()
+	client, err := rest.HTTPClientFor(config)
+	return apiWriter{client, config.Host}, err
+}
+
+func (w apiWriter) close() { utilnet.CloseIdleConnectionsFor(w.client.Transport) }
 
 // write sends the bodies of pods, from pod number first on, by a number of writers, each of which waits for its
 // answers. It returns how long each write took.
