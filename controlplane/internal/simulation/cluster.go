@@ -239,6 +239,9 @@ func until(ctx context.Context, done func() bool) {
 func (c *Cluster) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer c.factory.Shutdown()
+	for _, l := range c.loops { // a queue has a goroutine from its beginning
+		defer l.queue.ShutDown()
+	}
 	defer running.Wait()
 	c.factory.StartWithContext(ctx)
 	for _, synced := range c.factory.WaitForCacheSync(ctx.Done()) {
