@@ -2,7 +2,7 @@
 # builds a real kube-apiserver and etcd from the module proxy first, and caches them in the
 # user's cache.
 
-.PHONY: all build lint test test-race test-sinks test-embedded test-real test-all peers clients javascript python java rust matrix matrix-page servers servers-page bench bench-real bench-kubernetes bench-sync bench-proxy sim kubernetes image dist test-kubernetes kubernetes-suites kubernetes-story envtest-suites envtest-page rights default-roles storms kafka always
+.PHONY: all build lint test test-race test-sinks test-embedded test-real test-all peers clients javascript python java rust matrix matrix-page servers servers-page bench bench-real bench-kubernetes bench-sync bench-proxy compared sim kubernetes image dist test-kubernetes kubernetes-suites kubernetes-story envtest-suites envtest-page rights default-roles storms kafka always
 
 STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
@@ -259,6 +259,10 @@ bench-real:
 # ARGS='-synced.pods 2000 -synced.changes 4000 -synced.sinks sqlite'.
 bench-sync:
 	cd test && go test ./bench/synced -run '^$$' -bench Sync -benchtime 1x -timeout 2h -v -args $(ARGS)
+
+# keepwatch sync beside OpenTelemetry's receiver k8sobjects, both killed again and again: the changes that each loses.
+compared: peers
+	cd test && go test ./compared -count 1 -timeout 2h -v -args -compared.restarts 20 $(ARGS)
 
 # keepwatch-apiserver with --reads=keepwatch and --reads=upstream, in turns, on the contents of one
 # etcd: an hour and a half, alone on the machine, with 12 GB of memory. ARGS are flags, such as

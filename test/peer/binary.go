@@ -49,6 +49,8 @@ var (
 	KubeScheduler         = Binary{"kube-scheduler", "controlplane", "./kube-scheduler", "k8s.io/kubernetes", ""}
 	// KCP serves workspaces, each of which is like a cluster.
 	KCP = Binary{"kcp", "kcp", "github.com/kcp-dev/kcp/cmd/kcp", "github.com/kcp-dev/kcp", ""}
+	// OpenTelemetry is a collector with the receiver k8sobjects.
+	OpenTelemetry = Binary{"otelcol", "otel", ".", "github.com/open-telemetry/opentelemetry-collector-contrib/receiver/k8sobjectsreceiver", ""}
 	// KWOK simulates kubelets.
 	KWOK = Binary{"kwok", "kwok", ".", "sigs.k8s.io/kwok", ""}
 )
