@@ -48,10 +48,10 @@ func TestCollectors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newStory(t, config, rand.New(rand.NewPCG(seed, 5)))
-			for step := range *stepsFlag {
+			for s.number = range *stepsFlag {
 				what := s.step()
 				s.model.collect()
-				s.settle(step, what)
+				s.settle(what)
 			}
 			t.Logf("%d objects were made, %d are left", s.serial, len(s.model))
 			if s.serial < 2**stepsFlag || len(s.model) > s.serial*2/3 {
@@ -131,6 +131,7 @@ type story struct {
 	model    model
 	order    []types.UID // of creation
 	serial   int
+	number   int // of the step
 }
 
 var homes = []string{"one", "two"}
@@ -161,7 +162,8 @@ func (s *story) must(err error) {
 
 func pick[T any](r *rand.Rand, from ...T) T { return from[r.IntN(len(from))] }
 
-// step adds objects, or deletes one to three.
+// step adds objects, or deletes one to three. Nothing else is deleted while a deletion orphans: whether an object stays that
+// loses all its owners, some by an orphaning deletion and some by another, depends on which reference is removed last.
 func (s *story) step() string {
 	s.Helper()
 	if s.random.IntN(3) == 0 || len(s.model) < 15 {
@@ -171,13 +173,24 @@ func (s *story) step() string {
 		}
 		return "adding " + strings.Join(names, " ")
 	}
-	names := []string{}
+	what := "deleting"
 	for range 1 + s.random.IntN(3) {
-		if left := s.left(); len(left) > 0 {
-			names = append(names, s.delete(pick(s.random, left...)))
+		left := s.left()
+		if len(left) == 0 {
+			break
+		}
+		o := pick(s.random, left...)
+		propagation := pick(s.random, metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan)
+		if propagation == metav1.DeletePropagationOrphan {
+			s.settle(what)
+		}
+		s.delete(o, propagation)
+		what += fmt.Sprintf(" %s (%s)", o.describe(), propagation)
+		if propagation == metav1.DeletePropagationOrphan {
+			s.settle(what)
 		}
 	}
-	return "deleting " + strings.Join(names, " ")
+	return what
 }
 
 // left returns the objects of the model in the order of their creation.
@@ -244,10 +257,9 @@ func (s *story) create(o *object) {
 	o.uid = made.GetUID()
 }
 
-// delete deletes an object in one of the three ways. It is already gone if an earlier deletion of the step reached it.
-func (s *story) delete(o *object) string {
+// delete deletes an object.
+func (s *story) delete(o *object, propagation metav1.DeletionPropagation) {
 	s.Helper()
-	propagation := pick(s.random, metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan)
 	err := s.metadata.Resource(o.resource).Namespace(o.namespace).Delete(s.Context(), o.name, metav1.DeleteOptions{PropagationPolicy: &propagation})
 	s.must(err)
 	delete(s.model, o.uid)
@@ -257,11 +269,10 @@ func (s *story) delete(o *object) string {
 		}
 	}
 	s.model.collect() // another deletion of this step is of an object that stays
-	return fmt.Sprintf("%s (%s)", o.describe(), propagation)
 }
 
 // settle waits until the server has what the model has.
-func (s *story) settle(step int, what string) {
+func (s *story) settle(what string) {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), settleTimeout)
 	defer cancel()
@@ -273,7 +284,7 @@ func (s *story) settle(step int, what string) {
 		}
 		select {
 		case <-ctx.Done():
-			s.Fatalf("step %d, %s (- model, + server):\n%s", step, what, diff)
+			s.Fatalf("step %d, %s (- model, + server):\n%s", s.number, what, diff)
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
