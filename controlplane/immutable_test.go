@@ -60,6 +60,10 @@ var immutableCases = []immutableCase{
 	{"storage.k8s.io/v1", "StorageClass", "storageclasses", false, `{"provisioner":"example.com/p"}`, `{"parameters":{"a":"b"}}`,
 		"parameters: Invalid value: {\"a\":\"b\"}: field is immutable", `{"allowVolumeExpansion":true}`},
 	{"node.k8s.io/v1", "RuntimeClass", "runtimeclasses", false, `{"handler":"a"}`, `{"handler":"b"}`, "handler: Invalid value", ""},
+	{"resource.k8s.io/v1", "ResourceClaim", "resourceclaims", true, `{"spec":{"devices":{"requests":[{"name":"a","exactly":{"deviceClassName":"c"}}]}}}`,
+		`{"spec":{"devices":{"requests":[{"name":"b","exactly":{"deviceClassName":"c"}}]}}}`, "field is immutable", ""},
+	{"resource.k8s.io/v1", "ResourceSlice", "resourceslices", false, `{"spec":{"driver":"a.example.com","nodeName":"n","pool":{"name":"p","generation":1,"resourceSliceCount":1}}}`,
+		`{"spec":{"driver":"b.example.com"}}`, "spec.driver: Invalid value", `{"spec":{"pool":{"generation":2}}}`},
 	{"discovery.k8s.io/v1", "EndpointSlice", "endpointslices", true, `{"addressType":"IPv4","endpoints":[]}`, `{"addressType":"IPv6"}`, "addressType: Invalid value", ""},
 }
 

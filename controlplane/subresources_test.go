@@ -1,10 +1,13 @@
 package controlplane_test
 
 import (
+	"context"
+	"slices"
 	"testing"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -111,5 +114,58 @@ func TestDefaultsAndNames(t *testing.T) {
 	changed.UID = "other"
 	if _, err := c.typed.CoreV1().Pods(ns).Update(ctx, changed, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
 		t.Errorf("a changed uid: %v", err)
+	}
+}
+
+// A new node is not ready, and an update does not make it so again.
+func TestNewNodesAreTainted(t *testing.T) {
+	nodes := connect(t, shared.RESTConfig()).typed.CoreV1().Nodes()
+	notReady := corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}
+	other := corev1.Taint{Key: "example.com/other", Effect: corev1.TaintEffectNoExecute}
+	for name, given := range map[string][]corev1.Taint{"new": nil, "tainted": {other}, "not-ready": {notReady}} {
+		t.Run(name, func(t *testing.T) {
+			node := must(nodes.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{Taints: given}}, metav1.CreateOptions{}))(t)
+			t.Cleanup(func() { _ = nodes.Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{}) })
+			want := slices.DeleteFunc(slices.Clone(given), func(taint corev1.Taint) bool { return taint == notReady })
+			if got := node.Spec.Taints; !slices.Equal(got, append(want, notReady)) {
+				t.Errorf("the taints are %v", got)
+			}
+			node.Spec.Taints = nil
+			if got := must(nodes.Update(t.Context(), node, metav1.UpdateOptions{}))(t).Spec.Taints; len(got) > 0 {
+				t.Errorf("after an update the taints are %v", got)
+			}
+		})
+	}
+}
+
+// Claims request one device each by default, and taints of devices have a time.
+func TestDeviceDefaults(t *testing.T) {
+	c := connect(t, shared.RESTConfig())
+	claims := c.typed.ResourceV1().ResourceClaims(newNamespace(t, c))
+	claim := must(claims.Create(t.Context(), &resourcev1.ResourceClaim{
+		ObjectMeta: metav1.ObjectMeta{Name: "c"},
+		Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{
+			{Name: "one", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "c", Tolerations: []resourcev1.DeviceToleration{{Key: "k"}}}},
+			{Name: "all", FirstAvailable: []resourcev1.DeviceSubRequest{{Name: "a", DeviceClassName: "c", AllocationMode: resourcev1.DeviceAllocationModeAll}}},
+		}}},
+	}, metav1.CreateOptions{}))(t)
+	one, all := claim.Spec.Devices.Requests[0].Exactly, claim.Spec.Devices.Requests[1].FirstAvailable[0]
+	if one.AllocationMode != resourcev1.DeviceAllocationModeExactCount || one.Count != 1 || one.Tolerations[0].Operator != resourcev1.DeviceTolerationOpEqual || all.Count != 0 {
+		t.Errorf("the claim is %v", claim.Spec)
+	}
+	node := "n"
+	published := c.typed.ResourceV1().ResourceSlices()
+	slice := must(published.Create(t.Context(), &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "device-defaults"}, Spec: resourcev1.ResourceSliceSpec{
+		Driver: "example.com", NodeName: &node, Pool: resourcev1.ResourcePool{Name: "p", Generation: 1, ResourceSliceCount: 1},
+		Devices: []resourcev1.Device{{Name: "d", Taints: []resourcev1.DeviceTaint{{Key: "k", Effect: resourcev1.DeviceTaintEffectNoSchedule}}}},
+	}}, metav1.CreateOptions{}))(t)
+	t.Cleanup(func() { _ = published.Delete(context.WithoutCancel(t.Context()), slice.Name, metav1.DeleteOptions{}) })
+	if slice.Spec.Devices[0].Taints[0].TimeAdded == nil || slice.Generation != 1 {
+		t.Errorf("the slice is %v", slice)
+	}
+	for selector, want := range map[string]int{"spec.nodeName=n,spec.driver=example.com,spec.pool.name=p": 1, "spec.nodeName=other": 0} {
+		if got := must(published.List(t.Context(), metav1.ListOptions{FieldSelector: selector}))(t).Items; len(got) != want {
+			t.Errorf("%s selects %v", selector, got)
+		}
 	}
 }

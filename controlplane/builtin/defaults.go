@@ -90,6 +90,7 @@ func addDefaults(scheme *runtime.Scheme) error {
 		fill(&o.RoleRef.APIGroup, rbacv1.GroupName)
 		defaultSubjects(o.Subjects)
 	})
+	addDeviceDefaults(scheme)
 	byType[storagev1.CSIDriver](scheme, defaultCSIDriver)
 	byType[storagev1.StorageClass](scheme, func(o *storagev1.StorageClass) {
 		point(&o.ReclaimPolicy, corev1.PersistentVolumeReclaimDelete)

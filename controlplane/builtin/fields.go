@@ -8,6 +8,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -117,6 +118,19 @@ func replicaSetFields(obj runtime.Object) fields.Set {
 
 func jobFields(obj runtime.Object) fields.Set {
 	return fields.Set{"status.successful": strconv.Itoa(int(obj.(*batchv1.Job).Status.Succeeded))}
+}
+
+func resourceSliceFields(obj runtime.Object) fields.Set {
+	spec := obj.(*resourcev1.ResourceSlice).Spec
+	var node string
+	if spec.NodeName != nil {
+		node = *spec.NodeName
+	}
+	return fields.Set{
+		resourcev1.ResourceSliceSelectorNodeName: node,
+		resourcev1.ResourceSliceSelectorDriver:   spec.Driver,
+		resourcev1.ResourceSliceSelectorPoolName: spec.Pool.Name,
+	}
 }
 
 func eventFields(obj runtime.Object) fields.Set {

@@ -15,6 +15,7 @@ import (
 	nodev1 "k8s.io/api/node/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
@@ -47,7 +48,7 @@ var table = []*kind{
 	{gv: corev1.SchemeGroupVersion, resource: "serviceaccounts", object: &corev1.ServiceAccount{}, list: &corev1.ServiceAccountList{},
 		namespaced: true, short: []string{"sa"}, returnsDeleted: true},
 	{gv: corev1.SchemeGroupVersion, resource: "nodes", object: &corev1.Node{}, list: &corev1.NodeList{},
-		short: []string{"no"}, status: givenStatus, fields: nodeFields, path: "minions"},
+		short: []string{"no"}, status: givenStatus, prepare: prepareNode, fields: nodeFields, path: "minions"},
 	{gv: corev1.SchemeGroupVersion, alias: eventsv1.SchemeGroupVersion, resource: "events", object: &corev1.Event{}, list: &corev1.EventList{},
 		namespaced: true, short: []string{"ev"}, putCreates: true, fields: eventFields, ttl: eventTTL},
 	{gv: corev1.SchemeGroupVersion, resource: "persistentvolumes", object: &corev1.PersistentVolume{}, list: &corev1.PersistentVolumeList{},
@@ -125,6 +126,15 @@ var table = []*kind{
 		namespaced: true, counts: countContentAndLabels},
 	{gv: nodev1.SchemeGroupVersion, resource: "runtimeclasses", object: &nodev1.RuntimeClass{}, list: &nodev1.RuntimeClassList{},
 		putCreates: true, putNeedsVersion: true},
+
+	{gv: resourcev1.SchemeGroupVersion, resource: "deviceclasses", object: &resourcev1.DeviceClass{}, list: &resourcev1.DeviceClassList{},
+		counts: countSpec, returnsDeleted: true},
+	{gv: resourcev1.SchemeGroupVersion, resource: "resourceclaims", object: &resourcev1.ResourceClaim{}, list: &resourcev1.ResourceClaimList{},
+		namespaced: true, status: ownStatus, returnsDeleted: true},
+	{gv: resourcev1.SchemeGroupVersion, resource: "resourceclaimtemplates", object: &resourcev1.ResourceClaimTemplate{}, list: &resourcev1.ResourceClaimTemplateList{},
+		namespaced: true, returnsDeleted: true},
+	{gv: resourcev1.SchemeGroupVersion, resource: "resourceslices", object: &resourcev1.ResourceSlice{}, list: &resourcev1.ResourceSliceList{},
+		counts: countSpec, fields: resourceSliceFields, indexed: resourcev1.ResourceSliceSelectorNodeName, returnsDeleted: true},
 
 	{gv: admissionregistrationv1.SchemeGroupVersion, resource: "mutatingwebhookconfigurations",
 		object: &admissionregistrationv1.MutatingWebhookConfiguration{}, list: &admissionregistrationv1.MutatingWebhookConfigurationList{},

@@ -49,6 +49,16 @@ func qosClass(spec *corev1.PodSpec) corev1.PodQOSClass {
 	}
 }
 
+// prepareNode adds the taint of nodes that are not ready, as kube-apiserver's plugin TaintNodesByCondition does. Who makes a
+// node ready removes it.
+func prepareNode(obj runtime.Object) {
+	node := obj.(*corev1.Node)
+	taint := corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}
+	if !slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&taint) }) {
+		node.Spec.Taints = append(node.Spec.Taints, taint)
+	}
+}
+
 // prepareJob sets the selector and the labels that distinguish the pods of a Job from others.
 func prepareJob(obj runtime.Object) {
 	job := obj.(*batchv1.Job)

@@ -17,7 +17,7 @@ type view struct {
 
 // views has every resource with columns of its own.
 var views = join(admissionViews, appsViews, autoscalingViews, batchViews, certificatesViews, coordinationViews, coreViews, discoveryViews,
-	networkingViews, nodeViews, policyViews, rbacViews, schedulingViews, storageViews)
+	networkingViews, nodeViews, policyViews, rbacViews, resourceViews, schedulingViews, storageViews)
 
 func join(groups ...map[schema.GroupResource]view) map[schema.GroupResource]view {
 	all := map[schema.GroupResource]view{}

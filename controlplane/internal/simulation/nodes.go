@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -33,7 +34,7 @@ func (c *Cluster) EnsureNode(ctx context.Context) error {
 	return err
 }
 
-// register writes the status of a new node, and renews the lease of a node that is ready.
+// register writes the status of a new node, removes its taint, and renews the lease of a node that is ready.
 func (c *Cluster) register(ctx context.Context, _, name string) (time.Time, error) {
 	node, err := c.nodesOf.Get(name)
 	if apierrors.IsNotFound(err) || err == nil && node.DeletionTimestamp != nil {
@@ -53,7 +54,22 @@ func (c *Cluster) register(ctx context.Context, _, name string) (time.Time, erro
 	if !isNodeReady(node) {
 		return time.Time{}, nil
 	}
+	if ready := withoutNotReady(node.Spec.Taints); len(ready) < len(node.Spec.Taints) {
+		node = node.DeepCopy()
+		node.Spec.Taints = ready
+		if node, err = c.client.CoreV1().Nodes().Update(ctx, node, metav1.UpdateOptions{}); err != nil {
+			return time.Time{}, err
+		}
+		c.nodes.await(ctx, node)
+	}
 	return c.renew(ctx, node)
+}
+
+// withoutNotReady returns taints without the one that a node has until it is ready.
+func withoutNotReady(taints []corev1.Taint) []corev1.Taint {
+	return slices.DeleteFunc(slices.Clone(taints), func(t corev1.Taint) bool {
+		return t.Key == corev1.TaintNodeNotReady && t.Effect == corev1.TaintEffectNoSchedule
+	})
 }
 
 // fillNode sets the status of a ready node. Capacity that was given stays.
