@@ -92,6 +92,7 @@ type syncOptions struct {
 	idleTimeout    time.Duration
 	endpoint       string
 	maxLag         time.Duration
+	lease          string              // NAMESPACE/NAME, empty without an election
 	representation kube.Representation // of objects, unless a type has metadata only
 }
 
@@ -126,6 +127,7 @@ func newSyncCommand() *cobra.Command {
 	flags.DurationVar(&o.idleTimeout, "idle-timeout", kube.DefaultIdleTimeout, "open a watch again after this time without an event, more than 0")
 	flags.StringVar(&o.endpoint, "metrics-bind-address", "0", "serve /metrics and /readyz on this address, for example :8080; 0 for none")
 	flags.DurationVar(&o.maxLag, "max-lag", 5*time.Minute, "/readyz fails when a type was not confirmed to be current for this long")
+	flags.StringVar(&o.lease, "leader-elect", "", "work only while elected among all processes with this Lease: NAMESPACE/NAME")
 	cmd.AddCommand(newSyncStatusCommand())
 	return cmd
 }
@@ -146,6 +148,9 @@ func (o *syncOptions) run(cmd *cobra.Command, args []string) error {
 	if err == nil && o.idleTimeout <= 0 {
 		err = fmt.Errorf("--idle-timeout must be more than 0: %v", o.idleTimeout)
 	}
+	if err == nil {
+		err = checkLease(o.lease)
+	}
 	if err == nil && o.maxLag <= 0 {
 		err = fmt.Errorf("--max-lag must be more than 0: %v", o.maxLag)
 	}
@@ -162,5 +167,6 @@ func (o *syncOptions) sync(ctx context.Context, settings *syncSettings, stderr i
 	open := func(r *syncRun) (sink.Sink, error) {
 		return settings.open(func(err error, wait time.Duration) { r.transfer.Retrying(err, wait) })
 	}
-	return o.follow(ctx, settings.Resources, open, newSyncReport(stderr))
+	report := newSyncReport(stderr)
+	return o.whenElected(ctx, report, func(ctx context.Context) error { return o.follow(ctx, settings.Resources, open, report) })
 }

@@ -20,15 +20,11 @@ import (
 
 // serveSyncEndpoint serves /metrics, /readyz and /healthz of a transfer, until stop is called.
 func serveSyncEndpoint(address string, t *transfer.Transfer, maxLag time.Duration) (stop func(), err error) {
-	listener, err := net.Listen("tcp", address)
-	if err != nil {
-		return nil, fmt.Errorf("--metrics-bind-address: %w", err)
-	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(syncCollector{t}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("/healthz", healthy)
 	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if reason := notReady(t.Status(), time.Now(), maxLag); reason != "" {
 			http.Error(w, reason, http.StatusInternalServerError)
@@ -36,7 +32,18 @@ func serveSyncEndpoint(address string, t *transfer.Transfer, maxLag time.Duratio
 		}
 		fmt.Fprintln(w, "ok")
 	})
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, ErrorLog: log.New(io.Discard, "", 0)}
+	return serveEndpoint(address, mux)
+}
+
+func healthy(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }
+
+// serveEndpoint serves plain HTTP on the address of --metrics-bind-address, until stop is called.
+func serveEndpoint(address string, handler http.Handler) (stop func(), err error) {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("--metrics-bind-address: %w", err)
+	}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, ErrorLog: log.New(io.Discard, "", 0)}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
 	return func() {

@@ -28,6 +28,7 @@ func TestSync(t *testing.T) {
 	t.Run("projections", func(t *testing.T) { testSyncProjections(t, client) })
 	t.Run("files", func(t *testing.T) { testSyncFiles(t, client) })
 	t.Run("errors", testSyncErrors)
+	t.Run("elected", func(t *testing.T) { testSyncElected(t) })
 	t.Run("endpoint", func(t *testing.T) { testSyncEndpoint(t, client) })
 }
 
@@ -84,6 +85,20 @@ func testSyncStory(t *testing.T, client kubernetes.Interface) {
 		t.Error(stdout)
 	}
 	deleteConfigMap(t, client, "three")
+}
+
+// testSyncElected runs two processes with one Lease: the second one takes over when the first one ends.
+func testSyncElected(t *testing.T) {
+	to := "sqlite:" + filepath.Join(t.TempDir(), "state.db")
+	start := func() *process {
+		return startProcess(t, "sync", "namespaces", "--to", to, "--leader-elect", "default/sync", "--metrics-bind-address", "127.0.0.1:0")
+	}
+	first := start()
+	first.waitStderr(t, "synced at")
+	second := start()
+	second.waitStderr(t, "waits until it is elected by the Lease default/sync")
+	first.end()
+	second.waitStderr(t, "synced at") // a second writer of the file would have been refused
 }
 
 // syncOnce runs keepwatch sync until it is synced, and returns its stderr.
@@ -300,6 +315,7 @@ func TestSyncUsage(t *testing.T) {
 		{[]string{"pods", to, "--compress=zstd"}, "--compress is not for sqlite: its settings are --retention"},
 		{[]string{"pods", to, "--state=d"}, "--state is not for sqlite"},
 		{[]string{"pods", to, "--idle-timeout=0"}, "--idle-timeout must be more than 0"},
+		{[]string{"pods", to, "--leader-elect=sync"}, `--leader-elect must be NAMESPACE/NAME of a Lease, not "sync"`},
 		{[]string{"pods", to, "--max-lag=0"}, "--max-lag must be more than 0"},
 		{[]string{"pods", to, "-f", file("")}, "with -f, the file has the types"},
 		{[]string{"-f", file("to: sqlite:x.db")}, "sync.yaml: resources is empty"},

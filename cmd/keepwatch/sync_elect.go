@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/keepwatch/keepwatch/operator/manager"
+)
+
+// checkLease checks --leader-elect.
+func checkLease(lease string) error {
+	namespace, name, _ := strings.Cut(lease, "/")
+	if lease != "" && (namespace == "" || name == "" || strings.Contains(name, "/")) {
+		return fmt.Errorf("--leader-elect must be NAMESPACE/NAME of a Lease, not %q", lease)
+	}
+	return nil
+}
+
+// whenElected calls run when this process is elected among all with the same Lease. It returns the reason of the end,
+// never nil.
+func (o *syncOptions) whenElected(ctx context.Context, report *syncReport, run func(context.Context) error) error {
+	if o.lease == "" {
+		return run(ctx)
+	}
+	config, err := o.connection()
+	if err != nil {
+		return err
+	}
+	stop, err := o.serveStandby()
+	if err != nil {
+		return err
+	}
+	report.printf("waits until it is elected by the Lease %s", o.lease)
+	namespace, name, _ := strings.Cut(o.lease, "/")
+	elected := false
+	err = manager.Elected(ctx, config, manager.Lease{Namespace: namespace, Name: name}, func(ctx context.Context) error {
+		elected = true
+		stop()
+		report.printf("elected")
+		return run(ctx)
+	})
+	if !elected {
+		stop()
+	}
+	switch {
+	case errors.Is(err, manager.ErrLeadershipLost):
+		return fmt.Errorf("the Lease %s was not renewed in time: another process may continue", o.lease)
+	case err == nil:
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// serveStandby serves /healthz and /readyz of a process that is not elected, until stop is called.
+func (o *syncOptions) serveStandby() (stop func(), err error) {
+	if o.endpoint == "0" || o.endpoint == "" {
+		return func() {}, nil
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/healthz", healthy)
+	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "it waits until it is elected", http.StatusInternalServerError)
+	})
+	return serveEndpoint(o.endpoint, mux)
+}
