@@ -140,14 +140,15 @@ func startLine(t *testing.T, line []string) *process {
 	return p
 }
 
-// end terminates the process if it runs, so that it removes its files.
+// end terminates the process if it runs, so that it removes its files. It may be called more than once.
 func (p *process) end() {
 	p.Process.Signal(syscall.SIGTERM)
 	select {
-	case <-p.ended:
+	case err := <-p.ended:
+		p.ended <- err
 	case <-time.After(deadline):
 		p.Process.Kill()
-		<-p.ended
+		p.ended <- <-p.ended
 	}
 }
 
