@@ -107,6 +107,9 @@ func judgeLists(t *testing.T, w *faultSource) int {
 		if e.Class == faults.List || e.Class == faults.ListPage || e.Class == faults.Newest {
 			pages++
 		}
+		if (e.Class == faults.List || e.Class == faults.ListPage) && e.End-e.Start > idle-time.Second {
+			reason = "a list that was idle" // the client's time is the longer one
+		}
 		for _, f := range e.Faults {
 			fault := f.Fault
 			switch {
