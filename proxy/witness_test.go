@@ -20,17 +20,20 @@ import (
 	"github.com/keepwatch/keepwatch/internal/eventframes"
 )
 
-// witness is a client that lists config maps once and then watches, and folds what it receives. It lists again only after
+// witness is a client that lists config maps once and then watches, and records what it receives. It lists again only after
 // 410.
 type witness struct {
 	get   func(ctx context.Context, path string) (*http.Response, error)
 	path  string
 	space string // the namespace of the objects that it records
 
-	mu     sync.Mutex
-	folded map[string]string // uid to revision
-	listed int
-	cursor string
+	mu       sync.Mutex
+	received []string // states and deletions
+	wrong    []string
+	folded   map[string]string // uid to revision
+	begun    int               // watches
+	listed   int
+	cursor   string
 }
 
 func newWitness(get func(context.Context, string) (*http.Response, error), path, space string) *witness {
@@ -102,6 +105,9 @@ func (w *witness) list(response *http.Response) {
 }
 
 func (w *witness) watch(response *http.Response) {
+	w.mu.Lock()
+	w.begun++
+	w.mu.Unlock()
 	next := eventsOf(response)
 	for {
 		kind, m, err := next()
@@ -118,14 +124,29 @@ func (w *witness) watch(response *http.Response) {
 func (w *witness) add(kind string, m metav1.ObjectMeta) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	uid, known := string(m.UID), w.folded[string(m.UID)]
 	switch {
-	case kind == "BOOKMARK", m.Namespace != w.space:
+	case kind == "BOOKMARK", m.Namespace != w.space && uid != "none": // of other tests
 	case kind == "DELETED":
-		delete(w.folded, string(m.UID))
+		delete(w.folded, uid)
+		w.received = append(w.received, "DELETED "+uid)
+		if known == "" {
+			w.wrong = append(w.wrong, "a deletion of the unknown object "+m.Name)
+		}
 	default:
-		w.folded[string(m.UID)] = m.ResourceVersion
+		w.folded[uid] = m.ResourceVersion
+		w.received = append(w.received, uid+"/"+m.ResourceVersion)
+		if known == m.ResourceVersion {
+			w.wrong = append(w.wrong, kind+" "+m.Name+" at "+m.ResourceVersion+", where it was already")
+		}
 	}
 	w.cursor = m.ResourceVersion
+}
+
+func (w *witness) opened() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.begun
 }
 
 // has reports whether the witness has a state.
@@ -133,6 +154,19 @@ func (w *witness) has(want map[string]string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return maps.Equal(w.folded, want)
+}
+
+// wrongAmong returns what the witness should not have received, given the states and deletions that there have been.
+func (w *witness) wrongAmong(allowed map[string]bool) []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	wrong := w.wrong
+	for _, change := range w.received {
+		if !allowed[change] {
+			wrong = append(wrong, "the client has received "+change+", which the server has never had")
+		}
+	}
+	return wrong
 }
 
 // statesOf returns the states of the objects that a server has.

@@ -23,8 +23,9 @@ type Server struct {
 	etcd       *EtcdServer // the same, or nil if the server embeds it
 	config     *rest.Config
 	kubeconfig string
-	data       string       // folder of keepwatch serve
-	files      *credentials // of kube-apiserver
+	data       string                                // folder of keepwatch serve
+	files      *credentials                          // of kube-apiserver
+	build      func(context.Context) (string, error) // of kube-apiserver: the path of the program
 }
 
 // unmanaged are the flags of a server without controllers: none of them creates service accounts or
@@ -51,6 +52,26 @@ func KubernetesOn(tb testing.TB, etcd *EtcdServer, flags ...string) *Server {
 	s, err := startKubeAPIServer(tb.Context(), tb.TempDir(), etcd, program.Path, slices.Concat(unmanaged, flags))
 	own(tb, s.Service, err)
 	return s
+}
+
+// ReplicaOf starts another kube-apiserver on the etcd of one, with the same certificate and the same users, as a second
+// server of a control plane.
+func ReplicaOf(tb testing.TB, of *Server, flags ...string) *Server {
+	tb.Helper()
+	s, err := startKubeAPIServerAs(tb.Context(), tb.TempDir(), of.etcd, of.files, of.build, slices.Concat(unmanaged, flags))
+	own(tb, s.Service, err)
+	return s
+}
+
+// At returns the server as clients see it at another address, that of a balancer for example. It has no process of its own.
+func (s *Server) At(tb testing.TB, host string) *Server {
+	tb.Helper()
+	at := &Server{endpoint: s.endpoint, etcd: s.etcd, files: s.files, kubeconfig: filepath.Join(tb.TempDir(), "kubeconfig"), config: s.Config()}
+	at.config.Host = host
+	if err := WriteKubeconfig(at.kubeconfig, at.config); err != nil {
+		tb.Fatal(err)
+	}
+	return at
 }
 
 // LatestKubernetes is Kubernetes with the version of keepwatch-apiserver.
@@ -108,16 +129,19 @@ func startKubernetes(ctx context.Context, dir string) (*Server, error) {
 }
 
 func startKubeAPIServer(ctx context.Context, dir string, etcd *EtcdServer, build func(context.Context) (string, error), flags []string) (*Server, error) {
-	s := &Server{endpoint: etcd.Endpoint, etcd: etcd, kubeconfig: filepath.Join(dir, "kubeconfig")}
+	c, err := newCredentials(dir)
+	if err != nil {
+		return &Server{}, err
+	}
+	return startKubeAPIServerAs(ctx, dir, etcd, c, build, flags)
+}
+
+func startKubeAPIServerAs(ctx context.Context, dir string, etcd *EtcdServer, c *credentials, build func(context.Context) (string, error), flags []string) (*Server, error) {
+	s := &Server{endpoint: etcd.Endpoint, etcd: etcd, kubeconfig: filepath.Join(dir, "kubeconfig"), files: c, build: build}
 	path, err := build(ctx)
 	if err != nil {
 		return s, err
 	}
-	c, err := newCredentials(dir)
-	if err != nil {
-		return s, err
-	}
-	s.files = c
 	s.Service = &Service{
 		name: filepath.Base(path), path: path, log: filepath.Join(dir, "kube-apiserver.log"),
 		// It waits up to --request-timeout, a minute, for watches to end.

@@ -1,0 +1,308 @@
+package proxy
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/testserver"
+)
+
+// crowdRig is a proxy in front of a test server, whose connections have small buffers.
+type crowdRig struct {
+	*testing.T
+	server *testserver.Server
+	maps   corev1client.ConfigMapInterface
+	proxy  *Proxy
+	serve  *httptest.Server
+}
+
+func newCrowdRig(t *testing.T, edit func(*Config)) *crowdRig {
+	r := &crowdRig{T: t, server: testserver.New(t)}
+	client, err := kubernetes.NewForConfig(r.server.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.maps = client.CoreV1().ConfigMaps("default")
+	config := Config{Server: r.server.Config(), OwnToken: "own"}
+	edit(&config)
+	if r.proxy, err = New(config); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { defer close(ended); r.proxy.Run(ctx) }()
+	r.serve = httptest.NewUnstartedServer(r.proxy)
+	r.serve.Listener = smallBuffers{r.serve.Listener}
+	r.serve.Start()
+	t.Cleanup(func() {
+		cancel()
+		r.serve.CloseClientConnections()
+		r.serve.Close()
+		<-ended
+	})
+	return r
+}
+
+// smallBuffers makes the kernel hold little of what a client does not read.
+type smallBuffers struct{ net.Listener }
+
+func (l smallBuffers) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err == nil {
+		err = c.(*net.TCPConn).SetWriteBuffer(8 << 10)
+	}
+	return c, err
+}
+
+func (r *crowdRig) write(name, text string) {
+	r.Helper()
+	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"text": text}}
+	if _, err := r.maps.Update(r.Context(), m, metav1.UpdateOptions{}); err != nil {
+		if _, err = r.maps.Create(r.Context(), m, metav1.CreateOptions{}); err != nil {
+			r.Fatal(err)
+		}
+	}
+}
+
+func (r *crowdRig) cached() bool {
+	q := httptest.NewRequestWithContext(r.Context(), http.MethodGet, "/api/v1/configmaps", nil)
+	_, why := r.proxy.caches.ready(q, &request.RequestInfo{IsResourceRequest: true, Verb: "list", APIVersion: "v1", Resource: "configmaps", Path: q.URL.Path})
+	return why == ""
+}
+
+func (r *crowdRig) get(ctx context.Context, path string) (*http.Response, error) {
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, r.serve.URL+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	q.Header.Set("Authorization", "Bearer own")
+	q.Header.Set("Accept", "application/json")
+	return r.serve.Client().Do(q)
+}
+
+// silent opens a watch from any state and reads nothing of it.
+func (r *crowdRig) silent() net.Conn {
+	r.Helper()
+	c, err := net.Dial("tcp", r.serve.Listener.Addr().String())
+	if err == nil {
+		err = c.(*net.TCPConn).SetReadBuffer(8 << 10)
+	}
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.Cleanup(func() { c.Close() })
+	fmt.Fprintf(c, "GET /api/v1/configmaps?watch=1&resourceVersion=0&timeoutSeconds=3000 HTTP/1.1\r\nHost: proxy\r\nAuthorization: Bearer own\r\nAccept: application/json\r\n\r\n")
+	return c
+}
+
+// watchers returns how many watches are open.
+func (r *crowdRig) watchers() (n int) {
+	for _, f := range r.proxy.caches.followed() {
+		n += int(f.watchers.Load())
+	}
+	return n
+}
+
+// heap returns the bytes in use after a garbage collection.
+func heap() uint64 {
+	runtime.GC()
+	return liveBytes()
+}
+
+// Two thousand watches whose clients never read cost the proxy some memory each, and others nothing: a client that reads receives
+// each change, lists are answered, and a watch that is read at last arrives at the server's state.
+func TestWatchersThatNeverRead(t *testing.T) {
+	const crowd, objects, size, rounds = 2000, 20, 50_000, 20 // 1 MB, written 20 times
+	r := newCrowdRig(t, func(*Config) {})
+	text := strings.Repeat("x", size)
+	for i := range objects {
+		r.write(fmt.Sprint("large-", i), text)
+	}
+	waitUntil(t, "config maps are answered from memory", r.cached)
+	before := heap()
+	var conns []net.Conn
+	for range crowd {
+		conns = append(conns, r.silent())
+	}
+	waitUntil(t, "all watches are open", func() bool { return r.watchers() == crowd })
+	reader := newWitness(r.get, "/api/v1/configmaps", "default")
+	defer reader.follow(t.Context())()
+	for round := range rounds {
+		for i := range objects {
+			r.write(fmt.Sprint("large-", i), fmt.Sprint(round, text))
+		}
+		want := statesOf(t, r.maps)
+		waitUntil(t, "a client that reads has the newest state", func() bool { return reader.has(want) })
+	}
+	if n := r.watchers(); n != crowd+1 {
+		t.Errorf("%d watches are open, want %d", n, crowd+1)
+	}
+	// Of each watch a connection, its buffers, and two goroutines; and one history for all: each state that was written, at the
+	// server and at the proxy, in two forms at most.
+	const each, history = 100 << 10, 4 * objects * size * rounds
+	if after := heap(); after > before+crowd*each+history {
+		t.Errorf("the heap has grown by %d bytes, to %d", after-before, after)
+	} else {
+		t.Logf("the heap has grown by %d MB", (int64(after)-int64(before))>>20)
+	}
+	response, err := r.get(t.Context(), "/api/v1/configmaps?resourceVersion=0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if n, err := io.Copy(io.Discard, response.Body); err != nil || n < objects*size {
+		t.Errorf("a list: %d bytes, %v", n, err)
+	}
+	late := conns[crowd/2]
+	answer, err := http.ReadResponse(bufio.NewReader(late), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	woken := newWitness(func(context.Context, string) (*http.Response, error) { return answer, nil }, "", "default")
+	go woken.watch(answer)
+	want := statesOf(t, r.maps)
+	waitUntil(t, "a watch that is read at last has the newest state", func() bool { return woken.has(want) })
+	for _, c := range conns { // a watch that wakes when its connection breaks
+		c.Close()
+	}
+	waitUntil(t, "the watches have ended with their clients", func() bool { return r.watchers() <= 1 })
+}
+
+// A hundred watches are open when the memory limit is reached: their resource is left to the server, they resume there, and miss
+// nothing.
+func TestMemoryLimitWithWatchers(t *testing.T) {
+	const crowd, objects, size = 100, 100, 400_000
+	limit := int64(float64(heap()+(30<<20)) / objectsShare) // room for 30 MB
+	r := newCrowdRig(t, func(c *Config) { c.MemoryLimit = limit })
+	for i := range 10 {
+		r.write(fmt.Sprint("small-", i), "")
+	}
+	waitUntil(t, "config maps are answered from memory", r.cached)
+	var all []*witness
+	for range crowd {
+		w := newWitness(r.get, "/api/v1/configmaps", "default")
+		defer w.follow(t.Context())()
+		all = append(all, w)
+	}
+	for _, w := range all {
+		waitUntil(t, "a watch is open", func() bool { return w.opened() > 0 })
+	}
+	if n := r.watchers(); n != crowd {
+		t.Fatalf("%d watches are answered from memory", n)
+	}
+	left := false
+	for i := range objects {
+		r.write(fmt.Sprint("small-", i%10), fmt.Sprint(i))
+		r.write(fmt.Sprint("large-", i), strings.Repeat("x", size))
+		if left = left || !r.cached(); i > objects/2 && left {
+			break
+		}
+	}
+	waitUntil(t, "the resource is left to the server", func() bool { return !r.cached() })
+	if err := r.maps.Delete(t.Context(), "small-3", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.write("small-4", "last")
+	want := statesOf(t, r.maps)
+	for _, w := range all {
+		waitUntil(t, "a client has the newest state", func() bool { return w.has(want) })
+		for _, wrong := range w.wrong {
+			t.Error(wrong)
+		}
+		if w.listed != 1 || w.begun < 2 {
+			t.Errorf("a client has listed %d times and watched %d times", w.listed, w.begun)
+		}
+	}
+	response, err := r.get(t.Context(), "/livez")
+	if err != nil || response.StatusCode != http.StatusOK {
+		t.Fatalf("/livez: %v, %v", response, err)
+	}
+	response.Body.Close()
+}
+
+// The server is restored from a backup while clients watch: each of them receives 410, lists, and has the server's state. Nothing
+// of the undone history is answered from memory any more, and no undone revision is waited for.
+func TestRewind(t *testing.T) {
+	const crowd = 20
+	r := newCrowdRig(t, func(c *Config) { c.SmallCollection = -1 })
+	for i := range 10 {
+		r.write(fmt.Sprint("map-", i), "before")
+	}
+	waitUntil(t, "config maps are answered from memory", r.cached)
+	var all []*witness
+	for range crowd {
+		w := newWitness(r.get, "/api/v1/configmaps", "default")
+		defer w.follow(t.Context())()
+		all = append(all, w)
+	}
+	for round := range 2 {
+		backup, err := r.maps.List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		to, err := keepwatch.ParseRevision(backup.ResourceVersion)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 10 {
+			r.write(fmt.Sprint("undone-", i), "")
+			r.write(fmt.Sprint("map-", i), "undone")
+		}
+		if err := r.maps.Delete(t.Context(), fmt.Sprint("map-", round), metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		r.arrive(all)
+		undone := r.newest()
+		r.server.Rewind(to)
+		for i := range 5 { // fewer than were undone
+			r.write(fmt.Sprint("map-", i+round), fmt.Sprint("after ", round))
+		}
+		r.arrive(all)
+		response, err := r.get(t.Context(), "/api/v1/configmaps?resourceVersion="+undone)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode != http.StatusGatewayTimeout {
+			t.Errorf("a list at an undone revision: %s", response.Status)
+		}
+	}
+	for _, w := range all {
+		if w.listed < 2 || w.listed > 3 {
+			t.Errorf("a client has listed %d times", w.listed)
+		}
+	}
+}
+
+func (r *crowdRig) newest() string {
+	r.Helper()
+	list, err := r.maps.List(r.Context(), metav1.ListOptions{Limit: 1})
+	if err != nil {
+		r.Fatal(err)
+	}
+	return list.ResourceVersion
+}
+
+// arrive waits until all clients have the server's state.
+func (r *crowdRig) arrive(all []*witness) {
+	r.Helper()
+	want := statesOf(r.T, r.maps)
+	for _, w := range all {
+		waitUntil(r.T, "a client has the server's state", func() bool { return w.has(want) })
+	}
+}

@@ -1,0 +1,370 @@
+package proxy
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/check"
+	"github.com/keepwatch/keepwatch/test/history"
+	"github.com/keepwatch/keepwatch/test/peer"
+)
+
+var (
+	informersFlag = flag.Int("proxy.informers", 60, "how many informers TestNothingRelists runs")
+	rollingFlag   = flag.Bool("proxy.rolling", false, "TestNothingRelists also restarts both API servers in turn, gracefully")
+	writesFlag    = flag.Int("proxy.writes", 20, "how many writes a second TestNothingRelists makes")
+)
+
+// auditPolicy records lists and watches: who sent them, and how they ended.
+const auditPolicy = `
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- {level: Metadata, verbs: [list, watch]}
+- {level: None}
+`
+
+// pair is two kube-apiservers on one etcd behind a balancer, two proxies in front of that, and a balancer in front of the proxies.
+type pair struct {
+	*testing.T
+	etcd    *clientv3.Client
+	servers []*peer.Server
+	behind  *balancer // of the servers
+	proxies []*peer.Server
+	front   *balancer // of the proxies
+	writes  history.Reader
+	audits  []string // the audit logs of the servers
+	counted upstreamLists
+}
+
+// upstreamLists are the lists of all objects that the API servers' own metrics count, over all lives of the servers.
+type upstreamLists struct{ lists, streams int }
+
+func newPair(t *testing.T) *pair {
+	p := &pair{T: t, writes: history.Reader{Prefix: "/registry/configmaps/"}}
+	etcd := peer.StartEtcd(t)
+	var err error
+	if p.etcd, err = etcd.Client(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.etcd.Close() })
+	policy := filepath.Join(t.TempDir(), "policy.yaml")
+	if err := os.WriteFile(policy, []byte(auditPolicy), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	flags := func() []string {
+		log := filepath.Join(t.TempDir(), "audit.log")
+		p.audits = append(p.audits, log)
+		// A server waits as long as a request may take for watches to end.
+		return []string{"--audit-policy-file", policy, "--audit-log-path", log, "--request-timeout", "10s"}
+	}
+	first := peer.KubernetesOn(t, etcd, flags()...)
+	p.servers = []*peer.Server{first, peer.ReplicaOf(t, first, flags()...)}
+	p.behind = newBalancer(t, p.servers[0].Config().Host, p.servers[1].Config().Host)
+	balanced := first.At(t, p.behind.url)
+	for range 2 {
+		p.proxies = append(p.proxies, peer.Proxy(t, balanced, "--state", t.TempDir()))
+	}
+	p.front = newBalancer(t, p.proxies[0].Config().Host, p.proxies[1].Config().Host)
+	return p
+}
+
+// clients returns a configuration of clients of both proxies.
+func (p *pair) clients() *rest.Config {
+	config := rest.AnonymousClientConfig(p.servers[0].Config())
+	config.Host, config.BearerToken = p.front.url, p.servers[0].Config().BearerToken
+	config.CAData, config.Insecure = nil, true // each proxy has an authority of its own
+	return config
+}
+
+// remember reads etcd's history so far, and returns its newest revision.
+func (p *pair) remember() keepwatch.Revision {
+	p.Helper()
+	now, err := p.etcd.Get(p.Context(), "any", clientv3.WithCountOnly())
+	if err == nil {
+		err = p.writes.ReadTo(p.Context(), p.etcd, keepwatch.Revision(now.Header.Revision))
+	}
+	if err != nil {
+		p.Fatal(err)
+	}
+	return keepwatch.Revision(now.Header.Revision)
+}
+
+// compact removes etcd's history so far.
+func (p *pair) compact() {
+	p.Helper()
+	if _, err := p.etcd.Compact(p.Context(), int64(p.remember()), clientv3.WithCompactPhysical()); err != nil {
+		p.Fatal(err)
+	}
+}
+
+// count adds the lists that a server has counted since its start.
+func (p *pair) count(server int) {
+	p.Helper()
+	m, err := p.servers[server].Metrics(p.Context())
+	if err != nil {
+		p.Fatal(err)
+	}
+	whole := peer.Labels{"resource": "configmaps", "scope": "cluster"}
+	p.counted.streams += int(m.Sum("apiserver_watch_list_duration_seconds", whole))
+	whole["verb"] = "LIST"
+	p.counted.lists += int(m.Sum("apiserver_request_total", whole))
+}
+
+// restartServer ends a server and starts it again, while the other one serves. Its watch cache then begins at that time.
+func (p *pair) restartServer(i int, end func() error) {
+	p.Helper()
+	p.count(i)
+	if err := end(); err != nil {
+		p.Log(err)
+	}
+	p.behind.setInService(i, false)
+}
+
+func (p *pair) backInService(i int) {
+	p.Helper()
+	if err := p.servers[i].Restart(p.Context()); err != nil {
+		p.Fatal(err)
+	}
+	p.behind.setInService(i, true)
+}
+
+// audited is a request in an audit log.
+type audited struct {
+	AuditID, Stage, RequestURI, Verb, UserAgent string
+	ObjectRef                                   struct{ Resource, Subresource string }
+	ResponseStatus                              struct{ Code int }
+}
+
+// requests returns the lists and watches that the servers have logged, each once.
+func (p *pair) requests() (all []audited) {
+	p.Helper()
+	known := map[string]bool{}
+	for _, file := range p.audits {
+		log, err := os.Open(file)
+		if err != nil {
+			p.Fatal(err)
+		}
+		defer log.Close()
+		lines := bufio.NewScanner(log)
+		lines.Buffer(nil, 1<<20)
+		for lines.Scan() {
+			var a audited
+			if err := json.Unmarshal(lines.Bytes(), &a); err != nil {
+				continue // the end of a log whose server was killed
+			}
+			if !known[a.AuditID] {
+				known[a.AuditID] = true
+				all = append(all, a)
+			}
+		}
+	}
+	return all
+}
+
+// purpose says what a request for a whole resource is for.
+func (a audited) purpose() string {
+	location, err := url.Parse(a.RequestURI)
+	if err != nil {
+		return "unknown"
+	}
+	query := location.Query()
+	switch {
+	case a.Verb == "watch" && strings.Contains(query.Get("fieldSelector"), "keepwatch--"):
+		return "stream of nothing"
+	case a.Verb == "watch" && query.Get("sendInitialEvents") == "true":
+		return "initial stream"
+	case a.Verb == "watch":
+		return "watch"
+	case query.Get("limit") == "1":
+		return "question of one object"
+	}
+	return "list"
+}
+
+// TestNothingRelists follows config maps with informers of client-go through two proxies, while all servers and proxies are killed in
+// turn and etcd forgets its history. The informers list once, and so does each proxy in each of its lives, by the API servers'
+// metrics and audit logs; no event is lost.
+func TestNothingRelists(t *testing.T) {
+	p := newPair(t)
+	direct, err := kubernetes.NewForConfig(p.servers[0].At(t, p.behind.url).Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	writer := &paintedWriter{client: direct, perSecond: *writesFlag}
+	if err := writer.prepare(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p.cacheBoth()
+	begun := time.Now()
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	end := sync.OnceFunc(func() { cancel(); p.front.cut(); running.Wait() })
+	defer end()
+	var all []*informer
+	for i := range *informersFlag {
+		f := newInformer(t, p.clients(), i)
+		all = append(all, f)
+		running.Go(func() { f.RunWithContext(ctx) })
+	}
+	for _, f := range all {
+		waitUntil(t, f.name+" has synced", f.HasSynced)
+	}
+	t.Logf("%d informers have synced after %v", len(all), time.Since(begun))
+	from := p.remember()
+	writing, stop := context.WithCancel(ctx)
+	running.Go(func() { writer.run(writing) })
+	p.story(all, writer)
+	stop()
+	newest := p.arrive(all, direct)
+	end()
+	p.count(0)
+	p.count(1)
+	p.judge(all, from, newest)
+	t.Logf("%d writes; the story took %v", writer.written.Load(), time.Since(begun))
+}
+
+// cacheBoth waits until both proxies answer reads of config maps from memory, in both encodings.
+func (p *pair) cacheBoth() {
+	p.Helper()
+	for _, proxy := range p.proxies {
+		for _, encoding := range []string{"json", "protobuf"} {
+			config := proxy.Config()
+			config.ContentType = "application/" + strings.Replace(encoding, "proto", "vnd.kubernetes.proto", 1)
+			client, err := kubernetes.NewForConfig(config)
+			if err != nil {
+				p.Fatal(err)
+			}
+			waitUntil(p, "a proxy answers from memory", func() bool {
+				if _, err := client.CoreV1().ConfigMaps("").List(p.Context(), metav1.ListOptions{ResourceVersion: "0"}); err != nil {
+					p.Fatal(err)
+				}
+				m, err := proxy.Metrics(p.Context())
+				return err == nil && m.Sum("keepwatch_proxy_resource_state", peer.Labels{"resource": "configmaps", "encoding": encoding, "state": "live"}) == 1
+			})
+		}
+	}
+}
+
+// story kills everything in turn, and waits in between until all informers have received what was written last.
+func (p *pair) story(all []*informer, writer *paintedWriter) {
+	step := func(what string) {
+		p.Helper()
+		begun := time.Now()
+		p.arrive(all, writer.client)
+		p.Logf("%s: all informers are up to date again after %v", what, time.Since(begun))
+	}
+	step("at first")
+	for i := range p.servers {
+		p.restartServer(i, func() error { p.servers[i].Kill(); return nil })
+		step(fmt.Sprintf("API server %d is killed", i))
+		p.compact()
+		p.backInService(i)
+		step(fmt.Sprintf("API server %d is back", i))
+	}
+	for i := range p.proxies {
+		p.proxies[i].Kill()
+		p.front.setInService(i, false)
+		step(fmt.Sprintf("proxy %d is killed", i))
+		p.compact()
+		if err := p.proxies[i].Restart(p.Context()); err != nil {
+			p.Fatal(err)
+		}
+		p.front.setInService(i, true)
+		step(fmt.Sprintf("proxy %d is back", i))
+	}
+	for i := range p.servers {
+		if !*rollingFlag {
+			break
+		}
+		p.restartServer(i, p.servers[i].Stop)
+		step(fmt.Sprintf("API server %d has ended", i))
+		p.compact()
+		p.backInService(i)
+		step(fmt.Sprintf("API server %d is back", i))
+	}
+}
+
+// arrive writes an object that each informer selects, and waits until all have it. It returns its revision.
+func (p *pair) arrive(all []*informer, client kubernetes.Interface) keepwatch.Revision {
+	p.Helper()
+	maps := client.CoreV1().ConfigMaps(relistNamespaces[0])
+	marker := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: "marker", Labels: map[string]string{"color": "red"}}, Data: map[string]string{"at": time.Now().String()},
+	}
+	var written *corev1.ConfigMap
+	waitUntil(p, "the marker is written", func() (ok bool) {
+		var err error
+		if written, err = maps.Update(p.Context(), marker, metav1.UpdateOptions{}); err != nil {
+			written, err = maps.Create(p.Context(), marker, metav1.CreateOptions{})
+		}
+		return err == nil
+	})
+	s := stateOf(written)
+	for _, f := range all {
+		waitUntil(p, f.name+" has the marker", func() bool { return f.has(s.key, s.revision) })
+	}
+	return s.revision
+}
+
+// judge compares what all have received with etcd's history, and counts the lists.
+func (p *pair) judge(all []*informer, from, newest keepwatch.Revision) {
+	p.remember()
+	writes := slices.DeleteFunc(p.writes.Writes, func(w check.Write) bool { return w.Revision > newest })
+	h := check.History{Epochs: []check.Epoch{{Writes: writes, Last: newest}}}
+	events, watches, lists := 0, 0, 0
+	for _, f := range all {
+		events, watches, lists = events+len(f.changes), watches+int(f.watches.Load()), lists+int(f.lists.Load())
+		if n := f.lists.Load(); n != 1 {
+			p.Errorf("%s has listed %d times", f.name, n)
+		}
+		wrong := f.judge(h, from)
+		for _, text := range wrong[:min(3, len(wrong))] {
+			p.Errorf("%s: %s", f.name, text)
+		}
+	}
+	p.Logf("%d informers received %d events, listed %d times and opened %d watches", len(all), events, lists, watches)
+	purposes := map[string]int{}
+	for _, a := range p.requests() {
+		who := "clients"
+		if strings.HasPrefix(a.UserAgent, "keepwatch") {
+			who = "proxies"
+		} else if strings.HasPrefix(a.UserAgent, "kube-apiserver") {
+			continue
+		}
+		purposes[fmt.Sprintf("%s: %s of %s", who, a.purpose(), a.ObjectRef.Resource)]++
+	}
+	for purpose, n := range purposes {
+		p.Logf("%5d × %s", n, purpose)
+	}
+	// Two proxies with two lives each, and two encodings.
+	const lives = 2 * 2
+	whole := purposes["proxies: list of configmaps"] + purposes["proxies: initial stream of configmaps"]
+	questions := purposes["proxies: question of one object of configmaps"]
+	p.Logf("by the API servers' metrics: %d LISTs of all config maps, %d initial streams; by their audit logs the proxies read the whole resource %d times", p.counted.lists, p.counted.streams, whole)
+	if whole > 2*lives {
+		p.Errorf("the proxies have read config maps %d times in %d lives and two encodings", whole, lives)
+	}
+	if forwarded := purposes["clients: list of configmaps"] + purposes["clients: initial stream of configmaps"]; p.counted.lists+p.counted.streams > whole+questions+forwarded {
+		p.Errorf("the metrics count %d LISTs and %d streams, the audit logs have %d and %d questions of the proxies, and %d of clients", p.counted.lists, p.counted.streams, whole, questions, forwarded)
+	}
+}
