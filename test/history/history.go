@@ -78,3 +78,10 @@ func (h *Reader) add(answer clientv3.WatchResponse) error {
 func (h *Reader) All(newest keepwatch.Revision) check.History {
 	return check.History{Epochs: []check.Epoch{{Writes: h.Writes, Last: newest}}, Content: content}
 }
+
+// Metadata is All for consumers of metadata alone.
+func (h *Reader) Metadata(newest keepwatch.Revision) check.History {
+	all := h.All(newest)
+	all.Content = metadataOf
+	return all
+}

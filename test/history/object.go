@@ -3,11 +3,15 @@ package history
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/keepwatch/keepwatch"
@@ -20,6 +24,7 @@ type Object struct {
 	revision keepwatch.Revision
 	Labels   map[string]string
 	content  string // all of it as JSON in one encoding, without its revision and kind
+	metadata string // its metadata, in the same way
 }
 
 func (o *Object) Key() keepwatch.Key           { return o.key }
@@ -29,6 +34,16 @@ func (o *Object) Revision() keepwatch.Revision { return o.revision }
 // content returns what check compares in addition to key, UID and revision.
 func content(o keepwatch.Object) string { return o.(*Object).content }
 
+// metadataOf is content for a consumer of metadata alone.
+func metadataOf(o keepwatch.Object) string { return o.(*Object).metadata }
+
+// codecs read built-in kinds, and metadata alone.
+var codecs = func() serializer.CodecFactory {
+	known := runtime.NewScheme()
+	utilruntime.Must(errors.Join(scheme.AddToScheme(known), metav1.AddMetaToScheme(known)))
+	return serializer.NewCodecFactory(known)
+}()
+
 // encodedAsProtobuf is the prefix of protobuf, in etcd and in watch events.
 var encodedAsProtobuf = []byte("k8s\x00")
 
@@ -36,7 +51,7 @@ var encodedAsProtobuf = []byte("k8s\x00")
 // etcd does not store it in the object.
 func Parse(raw []byte, revision keepwatch.Revision) (*Object, error) {
 	if bytes.HasPrefix(raw, encodedAsProtobuf) {
-		decoded, err := runtime.Decode(scheme.Codecs.UniversalDeserializer(), raw)
+		decoded, err := runtime.Decode(codecs.UniversalDeserializer(), raw)
 		if err != nil {
 			return nil, err
 		}
@@ -76,7 +91,11 @@ func parseJSON(raw []byte, revision keepwatch.Revision) (*Object, error) {
 		delete(metadata, "resourceVersion")
 	}
 	text, err := json.Marshal(body)
-	o.content = string(text)
+	if err != nil {
+		return nil, err
+	}
+	alone, err := json.Marshal(body["metadata"])
+	o.content, o.metadata = string(text), string(alone)
 	return o, err
 }
 
@@ -89,7 +108,7 @@ func RevisionOf(raw []byte) (keepwatch.Revision, error) {
 		}
 		return o.revision, nil
 	}
-	decoded, err := runtime.Decode(scheme.Codecs.UniversalDeserializer(), raw)
+	decoded, err := runtime.Decode(codecs.UniversalDeserializer(), raw)
 	if err != nil {
 		return 0, err
 	}

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -26,7 +27,7 @@ import (
 )
 
 const (
-	// watchers is how many there are.
+	// watchers is how many Start starts.
 	watchers = 50
 	// convergenceTimeout bounds each wait for something that a working server does soon.
 	convergenceTimeout = 2 * time.Minute
@@ -40,8 +41,9 @@ var errOver = errors.New("the trial is over")
 type Trial struct {
 	t      *testing.T
 	config *rest.Config
+	fronts []*rest.Config // where watchers watch
 	etcd   *clientv3.Client
-	churn  *churn
+	churns []*churn
 
 	watchers  []*watcher
 	histories map[string]*history.Reader // by kind
@@ -54,18 +56,34 @@ type Trial struct {
 // writers.
 func Start(t *testing.T, config *rest.Config, etcd *clientv3.Client) *Trial {
 	t.Helper()
-	c, err := newChurn(config)
-	if err != nil {
-		t.Fatal(err)
+	return start(t, config, etcd, []*rest.Config{config}, watchers, views)
+}
+
+// StartBehind starts a trial whose watchers watch through several servers that are in front of one, each connection of a watcher at
+// the next one. Half of the writers write there, too. The views are more than those of Start: metadata alone, streaming lists, no
+// bookmarks, and selectors of the namespace.
+func StartBehind(t *testing.T, config *rest.Config, etcd *clientv3.Client, fronts []*rest.Config, watchers int) *Trial {
+	t.Helper()
+	return start(t, config, etcd, fronts, watchers, moreViews)
+}
+
+func start(t *testing.T, config *rest.Config, etcd *clientv3.Client, fronts []*rest.Config, watchers int, views []view) *Trial {
+	t.Helper()
+	trial := &Trial{t: t, config: config, fronts: fronts, etcd: etcd, histories: map[string]*history.Reader{}}
+	for _, to := range append([]*rest.Config{config}, fronts...) {
+		c, err := newChurn(to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		trial.churns = append(trial.churns, c)
 	}
-	trial := &Trial{t: t, config: config, etcd: etcd, churn: c, histories: map[string]*history.Reader{}}
 	trial.prepare()
 	seed := rand.Uint64()
 	t.Logf("writers' seed %d; watchers begin at %d", seed, trial.start)
 	for _, r := range resources {
 		trial.histories[r.kind] = &history.Reader{Prefix: r.prefix, Read: trial.start}
 	}
-	trial.watch()
+	trial.watch(watchers, views)
 	trial.write(seed)
 	return trial
 }
@@ -101,7 +119,7 @@ func (t *Trial) newest() keepwatch.Revision {
 }
 
 // watch starts the watchers, every other one over HTTP/1.1.
-func (t *Trial) watch() {
+func (t *Trial) watch(watchers int, views []view) {
 	t.t.Helper()
 	ctx, cancel := context.WithCancelCause(t.t.Context())
 	var running sync.WaitGroup
@@ -112,7 +130,7 @@ func (t *Trial) watch() {
 	t.t.Cleanup(t.stopWatchers)
 	var clients [2]*http.Client
 	for i := range clients {
-		client, err := httpClient(t.config, i == 1)
+		client, err := httpClient(t.fronts[0], i == 1)
 		if err != nil {
 			t.t.Fatal(err)
 		}
@@ -120,7 +138,14 @@ func (t *Trial) watch() {
 		t.t.Cleanup(client.CloseIdleConnections)
 	}
 	for i := range watchers {
-		w := &watcher{view: views[i%len(views)], host: t.config.Host, client: clients[i%len(clients)], cursor: t.start}
+		w := &watcher{view: views[i%len(views)], client: clients[i%len(clients)], cursor: t.start}
+		for k := range t.fronts {
+			w.hosts = append(w.hosts, t.fronts[(i+k)%len(t.fronts)].Host)
+		}
+		if w.initial {
+			w.cursor = 0
+		}
+		w.start = w.cursor
 		t.watchers = append(t.watchers, w)
 		running.Go(func() { w.run(ctx) })
 	}
@@ -141,7 +166,11 @@ func (t *Trial) write(seed uint64) {
 	ctx, cancel := context.WithCancel(t.t.Context())
 	var running sync.WaitGroup
 	for i := range writers {
-		running.Go(func() { t.churn.write(ctx, i, rand.New(rand.NewPCG(seed, uint64(i)))) })
+		to := t.churns[0]
+		if i%2 == 1 {
+			to = t.churns[i/2%len(t.churns)]
+		}
+		running.Go(func() { to.write(ctx, i, rand.New(rand.NewPCG(seed, uint64(i)))) })
 	}
 	t.stopWriters = sync.OnceFunc(func() {
 		cancel()
@@ -153,8 +182,22 @@ func (t *Trial) write(seed uint64) {
 // Written waits until the server has acknowledged n more writes.
 func (t *Trial) Written(n int64) {
 	t.t.Helper()
-	goal := t.churn.acknowledged.Load() + n
-	t.until(fmt.Sprintf("%d more writes", n), func() (bool, error) { return t.churn.acknowledged.Load() >= goal, nil })
+	goal := t.acknowledged() + n
+	t.until(fmt.Sprintf("%d more writes", n), func() (bool, error) { return t.acknowledged() >= goal, nil })
+}
+
+func (t *Trial) acknowledged() (n int64) {
+	for _, c := range t.churns {
+		n += c.acknowledged.Load()
+	}
+	return n
+}
+
+func (t *Trial) refused() (n int64) {
+	for _, c := range t.churns {
+		n += c.refused.Load()
+	}
+	return n
 }
 
 // Remember reads etcd's history up to now, so that it may be compacted. Nothing may
@@ -232,7 +275,7 @@ func (t *Trial) Judge() {
 // may still be in flight, so it repeats this until the replacement remains.
 func (t *Trial) final(r resource, namespace string) (o *history.Object) {
 	t.t.Helper()
-	client := t.churn.client.Resource(r.GroupVersionResource).Namespace(namespace)
+	client := t.churns[0].client.Resource(r.GroupVersionResource).Namespace(namespace)
 	t.until("last write", func() (bool, error) {
 		err := client.Delete(t.t.Context(), itemName(0), metav1.DeleteOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
@@ -253,7 +296,7 @@ func (t *Trial) final(r resource, namespace string) (o *history.Object) {
 
 // list is the view as a LIST shows it.
 func (w *watcher) list(ctx context.Context) (check.Shown, error) {
-	response, err := w.get(ctx, w.url(nil), false)
+	response, err := w.get(ctx, w.url(nil), strings.Replace(w.unencoded().accept(), "PartialObjectMetadata", "PartialObjectMetadataList", 1))
 	if err != nil {
 		return check.Shown{}, err
 	}
@@ -283,9 +326,14 @@ func (w *watcher) list(ctx context.Context) (check.Shown, error) {
 // judge judges each transcript by the promises.
 func (t *Trial) judge(newest keepwatch.Revision, calm check.Calm) {
 	t.t.Helper()
-	histories, events, resumed := map[string]check.History{}, 0, 0
+	planted := map[string]int{}
+	type contents struct {
+		kind     string
+		metadata bool
+	}
+	histories, events, resumed := map[contents]check.History{}, 0, 0
 	for kind, h := range t.histories {
-		histories[kind] = h.All(newest)
+		histories[contents{kind, false}], histories[contents{kind, true}] = h.All(newest), h.Metadata(newest)
 		t.t.Logf("%d writes of %s", len(h.Writes), kind)
 	}
 	for i, w := range t.watchers {
@@ -295,16 +343,24 @@ func (t *Trial) judge(newest keepwatch.Revision, calm check.Calm) {
 		resumed += w.watches - 1
 		for _, r := range w.records {
 			if r, ok := r.(check.Received); ok {
-				events += len(r.Delivery.(keepwatch.Batch).Changes)
+				if batch, ok := r.Delivery.(keepwatch.Batch); ok {
+					events += len(batch.Changes)
+				}
 			}
 		}
-		violations := check.Judge(histories[w.kind], w.filter(), check.Transcript{
-			From: t.start, Records: w.records, Over: true, Calm: &calm,
-		})
+		of := histories[contents{w.kind, w.metadata}]
+		transcript := check.Transcript{From: w.start, Records: w.records, Over: true, Calm: &calm}
+		violations := check.Judge(of, w.filter(), transcript)
 		for _, v := range violations[:min(3, len(violations))] {
 			t.t.Errorf("watcher %d of %s: %v", i, w.view, v)
 		}
+		for name, mutant := range mutants(transcript) {
+			if planted[name]++; len(check.Judge(of, w.filter(), mutant)) == len(violations) {
+				t.t.Errorf("watcher %d of %s: %s is not noticed", i, w.view, name)
+			}
+		}
 	}
+	t.t.Logf("planted and noticed: %v", planted)
 	t.t.Logf("%d writes acknowledged and %d refused; %d watchers received %d events and resumed %d times, without a list",
-		t.churn.acknowledged.Load(), t.churn.refused.Load(), len(t.watchers), events, resumed)
+		t.acknowledged(), t.refused(), len(t.watchers), events, resumed)
 }

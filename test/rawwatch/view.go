@@ -3,6 +3,8 @@ package rawwatch
 import (
 	"fmt"
 	"net/url"
+	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -36,36 +38,83 @@ type view struct {
 	name      string // empty: all
 	color     string // the value of a label; empty: any
 	protobuf  bool
+	metadata  bool // metadata alone
+	initial   bool // begins with the state, by a streaming list
+	quiet     bool // without bookmarks
+	field     bool // the namespace is a field selector, not in the path
 }
 
 // views are the ways to look at a resource, in each encoding that it has.
 var views = func() []view {
 	var all []view
 	for _, protobuf := range []bool{false, true} {
-		all = append(all,
-			view{configMaps, "", "", "", protobuf}, view{configMaps, "ns1", "", "", protobuf}, view{configMaps, "ns11", "", "", protobuf},
-			view{configMaps, "ns1", itemName(0), "", protobuf}, view{configMaps, "", "", "red", protobuf}, view{configMaps, "ns1", "", "red", protobuf})
+		for _, v := range []view{
+			{}, {namespace: "ns1"}, {namespace: "ns11"}, {namespace: "ns1", name: itemName(0)}, {color: "red"}, {namespace: "ns1", color: "red"},
+		} {
+			v.resource, v.protobuf = configMaps, protobuf
+			all = append(all, v)
+		}
 	}
 	return append(all, view{resource: widgets}, view{resource: widgets, namespace: "ns1"},
 		view{resource: widgets, namespace: "ns1", name: itemName(0)}, view{resource: widgets, color: "red"})
 }()
 
+// moreViews are views, the same as metadata, with a streaming list at first, without bookmarks, and with field selectors.
+var moreViews = func() []view {
+	all := slices.Clone(views)
+	for _, v := range views {
+		metadata, initial, quiet, field := v, v, v, v
+		metadata.metadata, initial.initial, quiet.quiet, field.field = true, true, true, true
+		both := metadata
+		both.initial = true
+		all = append(all, metadata, initial, quiet, both)
+		if v.namespace != "" {
+			all = append(all, field)
+		}
+	}
+	return all
+}()
+
 // String is the view as the API's path.
 func (v view) String() string {
-	if v.protobuf {
-		return v.url(nil) + " as protobuf"
+	text := v.url(nil)
+	for _, part := range []struct {
+		is   bool
+		text string
+	}{{v.protobuf, " as protobuf"}, {v.metadata, ", metadata alone"}, {v.initial, ", with a streaming list"}, {v.quiet, ", without bookmarks"}} {
+		if part.is {
+			text += part.text
+		}
 	}
-	return v.url(nil)
+	return text
+}
+
+// accept is the media type of the view.
+func (v view) accept() string {
+	accept := "application/json"
+	if v.protobuf {
+		accept = "application/vnd.kubernetes.protobuf"
+	}
+	if v.metadata {
+		accept += ";as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
+	}
+	return accept
 }
 
 // url is the path with parameters that are added.
 func (v view) url(parameters url.Values) string {
 	path, query := v.base, url.Values{}
-	if v.namespace != "" {
+	var fields []string
+	if v.field {
+		fields = append(fields, "metadata.namespace="+v.namespace)
+	} else if v.namespace != "" {
 		path += "/namespaces/" + v.namespace
 	}
 	if v.name != "" {
-		query.Set("fieldSelector", "metadata.name="+v.name)
+		fields = append(fields, "metadata.name="+v.name)
+	}
+	if len(fields) > 0 {
+		query.Set("fieldSelector", strings.Join(fields, ","))
 	}
 	if v.color != "" {
 		query.Set("labelSelector", "color="+v.color)
@@ -85,4 +134,10 @@ func (v view) filter() check.Filter {
 		}
 		return v.color == "" || o.(*history.Object).Labels["color"] == v.color
 	}
+}
+
+// unencoded is the view in JSON.
+func (v view) unencoded() view {
+	v.protobuf = false
+	return v
 }

@@ -1,6 +1,7 @@
 package rawwatch
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -24,15 +25,18 @@ const pause = 20 * time.Millisecond
 // watcher follows one view and records what it receives.
 type watcher struct {
 	view
-	host   string
+	hosts  []string // of which each connection takes the next
 	client *http.Client
 
 	mu      sync.Mutex
+	start   keepwatch.Revision // zero if it begins with a streaming list
 	cursor  keepwatch.Revision // up to where records go
 	pending []keepwatch.Change // of one revision above cursor: the next event may have the same revision
 	records []check.Record
-	watches int   // that were answered with a stream
-	failure error // for which it gave up
+	state   map[keepwatch.Key]keepwatch.Object // of a streaming list that has not ended; nil otherwise
+	watches int                                // that were answered with a stream
+	opened  int                                // that were requested
+	failure error                              // for which it gave up
 }
 
 // run watches until ctx ends, or until the server refuses it permanently.
@@ -95,11 +99,8 @@ func (w *watcher) watch(ctx context.Context) error {
 
 // open opens a watch from the cursor.
 func (w *watcher) open(ctx context.Context) (*http.Response, error) {
-	w.mu.Lock()
-	after := w.cursor.String()
-	w.mu.Unlock()
-	path := w.url(url.Values{"watch": {"true"}, "allowWatchBookmarks": {"true"}, "resourceVersion": {after}})
-	response, err := w.get(ctx, path, w.protobuf)
+	path := w.url(w.parameters())
+	response, err := w.get(ctx, path, w.accept())
 	if err != nil {
 		return nil, keepwatch.Failed(keepwatch.Unreachable, "%w", err)
 	}
@@ -114,15 +115,35 @@ func (w *watcher) open(ctx context.Context) (*http.Response, error) {
 	return response, nil
 }
 
-func (w *watcher) get(ctx context.Context, path string, protobuf bool) (*http.Response, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, w.host+path, nil)
+// parameters are those of the next watch, from the cursor or, as long as it has not received its first state, with that.
+func (w *watcher) parameters() url.Values {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p := url.Values{"watch": {"true"}}
+	if !w.quiet {
+		p.Set("allowWatchBookmarks", "true")
+	}
+	if w.state = nil; w.initial && w.cursor == 0 {
+		w.state = map[keepwatch.Key]keepwatch.Object{}
+		p.Set("allowWatchBookmarks", "true")
+		p.Set("sendInitialEvents", "true")
+		p.Set("resourceVersionMatch", "NotOlderThan")
+		return p
+	}
+	p.Set("resourceVersion", w.cursor.String())
+	return p
+}
+
+func (w *watcher) get(ctx context.Context, path, accept string) (*http.Response, error) {
+	w.mu.Lock()
+	host := w.hosts[w.opened%len(w.hosts)]
+	w.opened++
+	w.mu.Unlock()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, host+path, nil)
 	if err != nil {
 		return nil, err
 	}
-	request.Header.Set("Accept", "application/json")
-	if protobuf {
-		request.Header.Set("Accept", "application/vnd.kubernetes.protobuf")
-	}
+	request.Header.Set("Accept", accept)
 	return w.client.Do(request)
 }
 
@@ -151,6 +172,9 @@ func (w *watcher) receive(f eventframes.Frame) error {
 		}
 		w.mu.Lock()
 		defer w.mu.Unlock()
+		if w.state != nil {
+			return w.endState(revision, f)
+		}
 		w.flush()
 		w.deliver(revision, nil)
 		return nil
@@ -171,10 +195,31 @@ func (w *watcher) receive(f eventframes.Frame) error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.state != nil {
+		if delete(w.state, o.Key()); change.Type != keepwatch.Deleted {
+			w.state[o.Key()] = o
+		}
+		return nil
+	}
 	if len(w.pending) > 0 && w.pending[0].Revision != change.Revision {
 		w.flush()
 	}
 	w.pending = append(w.pending, change)
+	return nil
+}
+
+// endState records the state that a streaming list has sent. w.mu is locked.
+func (w *watcher) endState(revision keepwatch.Revision, f eventframes.Frame) error {
+	if !bytes.Contains(f.Object, []byte(metav1.InitialEventsAnnotationKey)) {
+		return keepwatch.Failed(keepwatch.ProtocolViolation, "a bookmark at %d before the end of the initial events", revision)
+	}
+	gap := keepwatch.Gap{To: revision, Reason: keepwatch.GapExpired}
+	for _, o := range w.state {
+		gap.Changes = append(gap.Changes, keepwatch.Change{Type: keepwatch.Added, Revision: o.Revision(), Object: o})
+	}
+	w.state = nil
+	w.record(check.Received{Delivery: gap, At: time.Now()})
+	w.cursor = revision
 	return nil
 }
 

@@ -1,0 +1,78 @@
+package proxy
+
+import (
+	"flag"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/keepwatch/keepwatch/faults"
+	"github.com/keepwatch/keepwatch/proxy"
+	"github.com/keepwatch/keepwatch/test/peer"
+	"github.com/keepwatch/keepwatch/test/rawwatch"
+)
+
+var (
+	watchesFlag = flag.Int("proxy.watches", 200, "how many watches TestTranscripts judges")
+	roundsFlag  = flag.Int("proxy.rounds", 6, "how often TestTranscripts cuts all connections to the API servers")
+)
+
+// betweenProxiesAndServers is what goes wrong with the watches by which the proxies follow resources.
+const betweenProxiesAndServers = `
+rules:
+- {match: {verb: watch}, probability: 0.3, fault: cut, after: {events: 60, random: true}}
+- {match: {verb: watch}, probability: 0.3, fault: tear, after: {bytes: 30000, random: true}}
+- {match: {verb: watch}, probability: 0.3, fault: reset, after: {events: 60, random: true}}
+- {match: {verb: watch}, probability: 0.5, fault: stall, after: {events: 60, random: true}, for: 300ms}
+- {match: {verb: list}, probability: 0.1, fault: delay, for: 200ms}
+`
+
+// TestTranscripts judges the transcripts of watches of every kind by the promises of package keepwatch, against etcd's history. The
+// watches go through two proxies in turn, while their connections to two API servers are cut, torn, reset and stalled, and one of
+// the API servers is behind. Writers write at the API servers and at the proxies.
+func TestTranscripts(t *testing.T) {
+	etcd := peer.StartEtcd(t)
+	first := peer.KubernetesOn(t, etcd)
+	second := peer.ReplicaOf(t, first)
+	servers := newBalancer(t, first.Config().Host, second.Config().Host)
+	servers.backends[1].lag = 700 * time.Millisecond
+	balanced := first.At(t, servers.url)
+	plan, err := faults.ParsePlan([]byte(betweenProxiesAndServers))
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan.Seed = *seedFlag
+	between := faults.New(t, balanced.Config(), plan)
+	var fronts []*front
+	var clients []*rest.Config
+	for range 2 {
+		f := newFront(t, proxy.Config{Server: between.Config()})
+		fronts, clients = append(fronts, f), append(clients, f.Config())
+	}
+	client, err := etcd.Client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	trial := rawwatch.StartBehind(t, first.Config(), client, clients, *watchesFlag)
+	for range *roundsFlag {
+		trial.Written(200)
+		servers.cut()
+	}
+	trial.Written(200)
+	between.Calm()
+	trial.Judge()
+	met, relists, answered := 0, 0.0, 0.0
+	for _, e := range between.Transcript() {
+		met += len(e.Faults)
+	}
+	for _, f := range fronts {
+		relists += f.sum("keepwatch_storage_relists_total")
+		answered += f.answered()
+	}
+	t.Logf("seed %d: %d faults, %.0f requests were answered from memory, the proxies listed %.0f times more", plan.Seed, met, answered, relists)
+	if met < 10 || answered < float64(*watchesFlag) {
+		t.Errorf("this is no proof: %d faults, %.0f requests answered from memory", met, answered)
+	}
+}
