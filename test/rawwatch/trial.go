@@ -354,7 +354,7 @@ func (t *Trial) judge(newest keepwatch.Revision, calm check.Calm) {
 		for _, v := range violations[:min(3, len(violations))] {
 			t.t.Errorf("watcher %d of %s: %v", i, w.view, v)
 		}
-		for name, mutant := range mutants(transcript) {
+		for name, mutant := range mutants(transcript, i) {
 			if planted[name]++; len(check.Judge(of, w.filter(), mutant)) == len(violations) {
 				t.t.Errorf("watcher %d of %s: %s is not noticed", i, w.view, name)
 			}
