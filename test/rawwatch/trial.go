@@ -81,7 +81,7 @@ func start(t *testing.T, config *rest.Config, etcd *clientv3.Client, fronts []*r
 	seed := rand.Uint64()
 	t.Logf("writers' seed %d; watchers begin at %d", seed, trial.start)
 	for _, r := range resources {
-		trial.histories[r.kind] = &history.Reader{Prefix: r.prefix, Read: trial.start}
+		trial.histories[r.kind] = &history.Reader{Prefix: r.prefix}
 	}
 	trial.watch(watchers, views)
 	trial.write(seed)

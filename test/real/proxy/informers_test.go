@@ -207,7 +207,7 @@ func (w *paintedWriter) prepare(ctx context.Context) error {
 	return nil
 }
 
-// run changes, repaints, deletes and creates objects.
+// run changes, repaints, deletes and creates objects until ctx ends, and returns when no write is on its way.
 func (w *paintedWriter) run(ctx context.Context) {
 	tick := time.NewTicker(time.Second / time.Duration(w.perSecond))
 	defer tick.Stop()
@@ -218,7 +218,7 @@ func (w *paintedWriter) run(ctx context.Context) {
 			return
 		}
 		maps, i := w.client.CoreV1().ConfigMaps(relistNamespaces[round%2]), round/2%paintedNames
-		once, cancel := context.WithTimeout(ctx, 5*time.Second)
+		once, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		var err error
 		if round%5 == 0 {
 			err = maps.Delete(once, paintedName(i), metav1.DeleteOptions{})

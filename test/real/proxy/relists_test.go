@@ -232,9 +232,11 @@ func TestNothingRelists(t *testing.T) {
 	t.Logf("%d informers have synced after %v", len(all), time.Since(begun))
 	from := p.remember()
 	writing, stop := context.WithCancel(ctx)
-	running.Go(func() { writer.run(writing) })
+	written := make(chan struct{})
+	go func() { defer close(written); writer.run(writing) }()
 	p.story(all, writer)
 	stop()
+	<-written
 	newest := p.arrive(all, direct)
 	end()
 	p.count(0)
