@@ -18,7 +18,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
-	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/testserver"
 )
 
@@ -243,60 +242,6 @@ func TestMemoryLimitWithWatchers(t *testing.T) {
 		t.Fatalf("/livez: %v, %v", response, err)
 	}
 	response.Body.Close()
-}
-
-// The server is restored from a backup while clients watch: each of them receives 410, lists, and has the server's state. Nothing
-// of the undone history is answered from memory any more, and no undone revision is waited for.
-func TestRewind(t *testing.T) {
-	const crowd = 20
-	r := newCrowdRig(t, func(c *Config) { c.SmallCollection = -1 })
-	for i := range 10 {
-		r.write(fmt.Sprint("map-", i), "before")
-	}
-	waitUntil(t, "config maps are answered from memory", r.cached)
-	var all []*witness
-	for range crowd {
-		w := newWitness(r.get, "/api/v1/configmaps", "default")
-		defer w.follow(t.Context())()
-		all = append(all, w)
-	}
-	for round := range 2 {
-		backup, err := r.maps.List(t.Context(), metav1.ListOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		to, err := keepwatch.ParseRevision(backup.ResourceVersion)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i := range 10 {
-			r.write(fmt.Sprint("undone-", i), "")
-			r.write(fmt.Sprint("map-", i), "undone")
-		}
-		if err := r.maps.Delete(t.Context(), fmt.Sprint("map-", round), metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		r.arrive(all)
-		undone := r.newest()
-		r.server.Rewind(to)
-		for i := range 5 { // fewer than were undone
-			r.write(fmt.Sprint("map-", i+round), fmt.Sprint("after ", round))
-		}
-		r.arrive(all)
-		response, err := r.get(t.Context(), "/api/v1/configmaps?resourceVersion="+undone)
-		if err != nil {
-			t.Fatal(err)
-		}
-		response.Body.Close()
-		if response.StatusCode != http.StatusGatewayTimeout {
-			t.Errorf("a list at an undone revision: %s", response.Status)
-		}
-	}
-	for _, w := range all {
-		if w.listed < 2 || w.listed > 3 {
-			t.Errorf("a client has listed %d times", w.listed)
-		}
-	}
 }
 
 func (r *crowdRig) newest() string {
