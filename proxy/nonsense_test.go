@@ -103,7 +103,7 @@ const invented = `"name":"invented","namespace":"default","uid":"none"`
 
 // allNonsense has one entry for each way to be wrong. The sizes of large answers are in bytes.
 func allNonsense() map[string]nonsense {
-	const tooLong = 200 << 20
+	const tooLong = 40 << 20 // an object may have 32 MiB
 	return map[string]nonsense{
 		"garbage":        both(body("application/json", "garbage")),
 		"a page to read": both(body("text/html", "<html><body>Please log in</body></html>")),
@@ -132,12 +132,12 @@ func allNonsense() map[string]nonsense {
 		"an object without name":  {list: with(configMap(`"uid":"none","resourceVersion":"7"`)), watch: expired, leaves: true},
 		"an object of no version": {list: with(configMap(invented)), watch: expired, leaves: true},
 		"a name that is a number": {list: with(configMap(`"name":7,"resourceVersion":"7"`)), watch: expired, leaves: true},
-		"an object of 200 MB": {
+		"an object of 40 MB": {
 			list:  with(`{"metadata":{"name":"long","namespace":"default","uid":"none","resourceVersion":"7"},"data":[` + large(tooLong, 1<<20) + `]}`),
 			watch: expired, leaves: true,
 		},
-		"a string of 200 MB":       {list: with(configMap(invented + `,"resourceVersion":"7","note":` + large(tooLong, tooLong-10))), watch: expired},
-		"an event of 200 MB":       events(`{"type":"ADDED","object":` + configMap(invented+`,"resourceVersion":"7","note":[`+large(tooLong, 1<<20)+`]`)),
+		"a string of 40 MB":        {list: with(configMap(invented + `,"resourceVersion":"7","note":` + large(tooLong, tooLong-10))), watch: expired},
+		"an event of 40 MB":        events(`{"type":"ADDED","object":` + configMap(invented+`,"resourceVersion":"7","note":[`+large(tooLong, 1<<20)+`]`)),
 		"space without end":        events(strings.Repeat(" ", tooLong)),
 		"events that are no":       events(`{"type":"ADDED"}`),
 		"events without type":      events(`{"object":` + configMap(invented+`,"resourceVersion":"7"`) + `}`),
