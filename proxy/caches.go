@@ -72,7 +72,11 @@ type follower struct {
 }
 
 func newCaches(server *rest.Config, budget *readpath.Budget, metrics *watchcache.Metrics, history store.Options) (*caches, error) {
-	transport, err := rest.TransportFor(server)
+	asking := rest.CopyConfig(server)
+	if asking.UserAgent == "" { // a client of client-go has it by default, a transport does not
+		asking.UserAgent = rest.DefaultKubernetesUserAgent()
+	}
+	transport, err := rest.TransportFor(asking)
 	if err != nil {
 		return nil, err
 	}

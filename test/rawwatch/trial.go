@@ -56,18 +56,19 @@ type Trial struct {
 // writers.
 func Start(t *testing.T, config *rest.Config, etcd *clientv3.Client) *Trial {
 	t.Helper()
-	return start(t, config, etcd, []*rest.Config{config}, watchers, views)
+	return start(t, config, etcd, []*rest.Config{config}, watchers, views, func() {})
 }
 
 // StartBehind starts a trial whose watchers watch through several servers that are in front of one, each connection of a watcher at
 // the next one. Half of the writers write there, too. The views are more than those of Start: metadata alone, streaming lists, no
-// bookmarks, and selectors of the namespace.
-func StartBehind(t *testing.T, config *rest.Config, etcd *clientv3.Client, fronts []*rest.Config, watchers int) *Trial {
+// bookmarks, and selectors of the namespace. It calls ready when the resources exist; the servers must know all that is written after
+// it returns.
+func StartBehind(t *testing.T, config *rest.Config, etcd *clientv3.Client, fronts []*rest.Config, watchers int, ready func()) *Trial {
 	t.Helper()
-	return start(t, config, etcd, fronts, watchers, moreViews)
+	return start(t, config, etcd, fronts, watchers, moreViews, ready)
 }
 
-func start(t *testing.T, config *rest.Config, etcd *clientv3.Client, fronts []*rest.Config, watchers int, views []view) *Trial {
+func start(t *testing.T, config *rest.Config, etcd *clientv3.Client, fronts []*rest.Config, watchers int, views []view, ready func()) *Trial {
 	t.Helper()
 	trial := &Trial{t: t, config: config, fronts: fronts, etcd: etcd, histories: map[string]*history.Reader{}}
 	for _, to := range append([]*rest.Config{config}, fronts...) {
@@ -78,6 +79,8 @@ func start(t *testing.T, config *rest.Config, etcd *clientv3.Client, fronts []*r
 		trial.churns = append(trial.churns, c)
 	}
 	trial.prepare()
+	ready()
+	trial.start = trial.newest()
 	seed := rand.Uint64()
 	t.Logf("writers' seed %d; watchers begin at %d", seed, trial.start)
 	for _, r := range resources {
@@ -88,8 +91,7 @@ func start(t *testing.T, config *rest.Config, etcd *clientv3.Client, fronts []*r
 	return trial
 }
 
-// prepare creates the namespaces and the definition, and sets the revision at which
-// watchers begin.
+// prepare creates the namespaces and the definition.
 func (t *Trial) prepare() {
 	t.t.Helper()
 	client, err := kubernetes.NewForConfig(t.config)
@@ -105,7 +107,6 @@ func (t *Trial) prepare() {
 	if err := load.DefineWidgets(t.t.Context(), t.config); err != nil {
 		t.t.Fatal(err)
 	}
-	t.start = t.newest()
 }
 
 // newest is etcd's newest revision.

@@ -68,6 +68,13 @@ func (b *balancer) setInService(i int, in bool) {
 	b.backends[i].inService = in
 }
 
+// setLag delays what a server sends on connections from now on.
+func (b *balancer) setLag(i int, lag time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.backends[i].lag = lag
+}
+
 // cut closes all connections. Their clients connect again, to the next server.
 func (b *balancer) cut() {
 	b.mu.Lock()

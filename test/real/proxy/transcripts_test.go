@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"flag"
+	"net/http"
 	"testing"
 	"time"
 
@@ -36,7 +37,7 @@ func TestTranscripts(t *testing.T) {
 	first := peer.KubernetesOn(t, etcd)
 	second := peer.ReplicaOf(t, first)
 	servers := newBalancer(t, first.Config().Host, second.Config().Host)
-	servers.backends[1].lag = 700 * time.Millisecond
+	servers.setLag(1, 700*time.Millisecond)
 	balanced := first.At(t, servers.url)
 	plan, err := faults.ParsePlan([]byte(betweenProxiesAndServers))
 	if err != nil {
@@ -55,7 +56,13 @@ func TestTranscripts(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	trial := rawwatch.StartBehind(t, first.Config(), client, clients, *watchesFlag)
+	trial := rawwatch.StartBehind(t, first.Config(), client, clients, *watchesFlag, func() {
+		for _, f := range fronts {
+			f.cache("/api/v1/configmaps", "application/json")
+			f.cache("/api/v1/configmaps", "application/vnd.kubernetes.protobuf")
+			f.cache("/apis/example.com/v1/widgets", "application/json")
+		}
+	})
 	for range *roundsFlag {
 		trial.Written(200)
 		servers.cut()
@@ -75,4 +82,28 @@ func TestTranscripts(t *testing.T) {
 	if met < 10 || answered < float64(*watchesFlag) {
 		t.Errorf("this is no proof: %d faults, %.0f requests answered from memory", met, answered)
 	}
+}
+
+// cache waits until the proxy answers reads of a resource from memory. Nobody else may read it meanwhile.
+func (f *front) cache(path, accept string) {
+	f.Helper()
+	client, err := rest.HTTPClientFor(f.Config())
+	if err != nil {
+		f.Fatal(err)
+	}
+	defer client.CloseIdleConnections()
+	waitUntil(f, path+" is answered from memory as "+accept, func() bool {
+		q, err := http.NewRequestWithContext(f.Context(), http.MethodGet, f.server.URL+path+"?resourceVersion=0", nil)
+		if err != nil {
+			f.Fatal(err)
+		}
+		q.Header.Set("Accept", accept)
+		before := f.answered()
+		response, err := client.Do(q)
+		if err != nil {
+			return false // the connection behind the proxy is faulty
+		}
+		defer response.Body.Close()
+		return response.StatusCode == http.StatusOK && f.answered() > before
+	})
 }
