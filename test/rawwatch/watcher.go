@@ -32,6 +32,7 @@ type watcher struct {
 	start   keepwatch.Revision // zero if it begins with a streaming list
 	cursor  keepwatch.Revision // up to where records go
 	pending []keepwatch.Change // of one revision above cursor: the next event may have the same revision
+	arrived time.Time          // of the newest pending change
 	records []check.Record
 	state   map[keepwatch.Key]keepwatch.Object // of a streaming list that has not ended; nil otherwise
 	watches int                                // that were answered with a stream
@@ -176,7 +177,7 @@ func (w *watcher) receive(f eventframes.Frame) error {
 			return w.endState(revision, f)
 		}
 		w.flush()
-		w.deliver(revision, nil)
+		w.deliver(revision, nil, time.Now())
 		return nil
 	case "ERROR":
 		status, err := statusOf(f)
@@ -204,7 +205,7 @@ func (w *watcher) receive(f eventframes.Frame) error {
 	if len(w.pending) > 0 && w.pending[0].Revision != change.Revision {
 		w.flush()
 	}
-	w.pending = append(w.pending, change)
+	w.pending, w.arrived = append(w.pending, change), time.Now()
 	return nil
 }
 
@@ -245,13 +246,13 @@ func (w *watcher) flush() {
 	if len(w.pending) > 0 {
 		changes := w.pending
 		w.pending = nil
-		w.deliver(changes[0].Revision, changes)
+		w.deliver(changes[0].Revision, changes, w.arrived)
 	}
 }
 
-// deliver records a batch up to a revision. w.mu is locked.
-func (w *watcher) deliver(to keepwatch.Revision, changes []keepwatch.Change) {
-	w.record(check.Received{Delivery: keepwatch.Batch{From: w.cursor, To: to, Changes: changes}, At: time.Now()})
+// deliver records a batch up to a revision, and when it arrived. w.mu is locked.
+func (w *watcher) deliver(to keepwatch.Revision, changes []keepwatch.Change, at time.Time) {
+	w.record(check.Received{Delivery: keepwatch.Batch{From: w.cursor, To: to, Changes: changes}, At: at})
 	w.cursor = to
 }
 

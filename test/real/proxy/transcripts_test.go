@@ -69,6 +69,8 @@ func TestTranscripts(t *testing.T) {
 	}
 	trial.Written(200)
 	between.Calm()
+	servers.setLag(1, 0)
+	servers.cut()
 	trial.Judge()
 	met, relists, answered := 0, 0.0, 0.0
 	for _, e := range between.Transcript() {
