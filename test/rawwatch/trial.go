@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -82,7 +83,9 @@ func start(t *testing.T, config *rest.Config, etcd *clientv3.Client, fronts []*r
 	ready()
 	trial.start = trial.newest()
 	seed := rand.Uint64()
-	t.Logf("writers' seed %d; watchers begin at %d", seed, trial.start)
+	t.Logf("seed of the writers and the views %d; watchers begin at %d", seed, trial.start)
+	views = slices.Clone(views)
+	rand.New(rand.NewPCG(seed, writers)).Shuffle(len(views), func(i, j int) { views[i], views[j] = views[j], views[i] })
 	for _, r := range resources {
 		trial.histories[r.kind] = &history.Reader{Prefix: r.prefix}
 	}

@@ -96,7 +96,9 @@ func (b *balancer) serve(client net.Conn) {
 	defer b.track(client, false)
 	var back sync.WaitGroup
 	back.Go(func() {
-		_, _ = io.Copy(client, delayed(server, lag))
+		late := delayed(server, lag)
+		_, _ = io.Copy(client, late)
+		_ = late.Close()
 		_ = client.Close()
 	})
 	_, _ = io.Copy(server, client)
@@ -131,8 +133,9 @@ func (b *balancer) dial() (net.Conn, time.Duration) {
 	return nil, 0
 }
 
-// delayed returns a reader of what a connection received some time ago. It holds at most one MiB.
-func delayed(from net.Conn, lag time.Duration) io.Reader {
+// delayed returns a reader of what a connection received some time ago. It holds at most one MiB. Once it is closed, and the
+// connection has ended, nothing of it stays.
+func delayed(from net.Conn, lag time.Duration) io.ReadCloser {
 	if lag == 0 {
 		return from
 	}

@@ -28,8 +28,8 @@ import (
 )
 
 var (
-	informersFlag = flag.Int("proxy.informers", 60, "how many informers TestNothingRelists runs")
-	rollingFlag   = flag.Bool("proxy.rolling", false, "TestNothingRelists also restarts both API servers in turn, gracefully")
+	informersFlag = flag.Int("proxy.informers", 20, "how many informers TestNothingRelists runs")
+	rollingFlag   = flag.Bool("proxy.rolling", false, "TestNothingRelists kills both API servers and both proxies in turn, not one of each, and then restarts both API servers gracefully")
 	writesFlag    = flag.Int("proxy.writes", 20, "how many writes a second TestNothingRelists makes")
 )
 
@@ -201,7 +201,7 @@ func (a audited) purpose() string {
 	return "list"
 }
 
-// TestNothingRelists follows config maps with informers of client-go through two proxies, while all servers and proxies are killed in
+// TestNothingRelists follows config maps with informers of client-go through two proxies, while servers and proxies are killed in
 // turn and etcd forgets its history. The informers list once, and so does each proxy in each of its lives, by the API servers'
 // metrics and audit logs; no event is lost.
 func TestNothingRelists(t *testing.T) {
@@ -267,6 +267,14 @@ func (p *pair) cacheBoth() {
 	}
 }
 
+// turns returns how many of the two servers and proxies are killed.
+func (p *pair) turns() int {
+	if *rollingFlag {
+		return len(p.servers)
+	}
+	return 1
+}
+
 // story kills everything in turn, and waits in between until all informers have received what was written last.
 func (p *pair) story(all []*informer, writer *paintedWriter) {
 	step := func(what string) {
@@ -276,14 +284,14 @@ func (p *pair) story(all []*informer, writer *paintedWriter) {
 		p.Logf("%s: all informers are up to date again after %v", what, time.Since(begun))
 	}
 	step("at first")
-	for i := range p.servers {
+	for i := range p.turns() {
 		p.restartServer(i, func() error { p.servers[i].Kill(); return nil })
 		step(fmt.Sprintf("API server %d is killed", i))
 		p.compact()
 		p.backInService(i)
 		step(fmt.Sprintf("API server %d is back", i))
 	}
-	for i := range p.proxies {
+	for i := range p.turns() {
 		p.proxies[i].Kill()
 		p.front.setInService(i, false)
 		step(fmt.Sprintf("proxy %d is killed", i))
@@ -358,8 +366,7 @@ func (p *pair) judge(all []*informer, from, newest keepwatch.Revision) {
 	for purpose, n := range purposes {
 		p.Logf("%5d × %s", n, purpose)
 	}
-	// Two proxies with two lives each, and two encodings.
-	const lives = 2 * 2
+	lives := len(p.proxies) + p.turns() // of the proxies, in each of which they read two encodings
 	whole := purposes["proxies: list of configmaps"] + purposes["proxies: initial stream of configmaps"]
 	questions := purposes["proxies: question of one object of configmaps"]
 	p.Logf("by the API servers' metrics: %d LISTs of all config maps, %d initial streams; by their audit logs the proxies read the whole resource %d times", p.counted.lists, p.counted.streams, whole)

@@ -15,8 +15,8 @@ import (
 )
 
 var (
-	watchesFlag = flag.Int("proxy.watches", 200, "how many watches TestTranscripts judges")
-	roundsFlag  = flag.Int("proxy.rounds", 6, "how often TestTranscripts cuts all connections to the API servers")
+	watchesFlag = flag.Int("proxy.watches", 40, "how many watches TestTranscripts judges")
+	roundsFlag  = flag.Int("proxy.rounds", 1, "how often TestTranscripts cuts all connections to the API servers, and those of one proxy's clients")
 )
 
 // betweenProxiesAndServers is what goes wrong with the watches by which the proxies follow resources.
@@ -63,9 +63,11 @@ func TestTranscripts(t *testing.T) {
 			f.cache("/apis/example.com/v1/widgets", "application/json")
 		}
 	})
-	for range *roundsFlag {
-		trial.Written(200)
+	for round := range *roundsFlag {
+		trial.Written(100)
 		servers.cut()
+		trial.Written(100)
+		fronts[round%len(fronts)].server.CloseClientConnections() // watches go on at the next proxy
 	}
 	trial.Written(200)
 	between.Calm()
