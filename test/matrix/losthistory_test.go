@@ -70,6 +70,7 @@ func TestLostHistoryBehindProxy(t *testing.T) {
 			t.Errorf("%s is %s, lost %d final states and %d deletions, and listed %d times", r.Client, r.Outcome, r.LostFinal, r.LostDeletes, r.Lists)
 		}
 	}
+	t.Run("server down", func(t *testing.T) { testServerDown(t, server) })
 }
 
 func TestLostHistoryTable(t *testing.T) {
