@@ -32,7 +32,7 @@ type downClient struct {
 }
 
 // testServerDown kills the server behind the proxy. A client that watches notices nothing, also when its connection breaks. One that
-// starts receives 503 for its list; when the server is back it has the state, unless 503 ends it.
+// starts receives 503 for its list, or 429 for its streaming list; when the server is back it has the state, unless 503 ends it.
 func testServerDown(t *testing.T, server *Server) {
 	must := func(err error) {
 		t.Helper()
@@ -62,7 +62,7 @@ func testServerDown(t *testing.T, server *Server) {
 	}
 	starting := startDownClients(t, server, w.namespace)
 	for _, c := range starting {
-		until(t, c.name+" receives 503", func() bool { return c.answered(faults.List, http.StatusServiceUnavailable) > 0 })
+		until(t, c.name+" is refused", func() bool { return c.refused() > 0 })
 	}
 	for range 20 {
 		must(w.one(t.Context()))
@@ -84,7 +84,7 @@ func testServerDown(t *testing.T, server *Server) {
 			continue
 		}
 		until(t, c.name+", which has started while the server was down, has the state", func() bool { return maps.Equal(c.state(), want) })
-		t.Logf("%s received 503 %d times", c.name, c.answered(faults.List, http.StatusServiceUnavailable))
+		t.Logf("%s was refused %d times", c.name, c.refused())
 	}
 }
 
@@ -143,6 +143,11 @@ func (c *downClient) answered(class faults.Class, code int) (n int) {
 // watches returns how many watches were answered with a stream, or with a WebSocket.
 func (c *downClient) watches() int {
 	return c.answered(faults.Watch, http.StatusOK) + c.answered(faults.Watch, http.StatusSwitchingProtocols) + c.answered(faults.StreamList, http.StatusOK)
+}
+
+// refused returns how many lists were answered with 503, or streaming lists with 429.
+func (c *downClient) refused() int {
+	return c.answered(faults.List, http.StatusServiceUnavailable) + c.answered(faults.StreamList, http.StatusTooManyRequests)
 }
 
 func (c *downClient) lists() int {
