@@ -71,11 +71,16 @@ func TestReadsAreTheServers(t *testing.T) {
 		{path: maps + "/map-001%2Fstatus"}, {path: maps + "/map-001%2F", cached: true},
 		{path: "/version"}, {path: "/api"}, {path: "/nothing"},
 	} {
-		before := r.answered()
-		got := r.proxy(c.path, c.header...)
-		cached := r.answered() > before
-		want := r.behind(c.path, c.header...)
-		if got.code != want.code || withoutSlash(t, got.body) != withoutSlash(t, want.body) {
+		var got, want answer
+		var cached, equal bool
+		for i := 0; i < 20 && !equal; i++ { // the server itself writes between two requests, too: lists then differ in their revision
+			before := r.answered()
+			got = r.proxy(c.path, c.header...)
+			cached = r.answered() > before
+			want = r.behind(c.path, c.header...)
+			equal = got.code == want.code && withoutSlash(t, got.body) == withoutSlash(t, want.body)
+		}
+		if !equal {
 			t.Errorf("%s %v: %d %.300q\nthe server: %d %.300q", c.path, c.header, got.code, got.body, want.code, want.body)
 		}
 		if a, b := got.header["Cache-Control"], want.header["Cache-Control"]; fmt.Sprint(a) != fmt.Sprint(b) {
