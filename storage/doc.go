@@ -21,6 +21,9 @@
 // Each object of a watch's events is usually decoded once for all watches, and encoded once for those that are open when the
 // event happens.
 //
+// Every five minutes or more, as k8s.io/apiserver does, the storage compares the keys and revisions in its cache with those of
+// etcd. It counts the result in apiserver_storage_consistency_checks_total. After a difference, the cache lists again.
+//
 // # Writes
 //
 // Writes are etcd3's: preconditions, conflicts, leases and encryption are the same as in
@@ -34,4 +37,5 @@
 //	watch.go         a watch to a channel      sharedobject.go  an event's object, for all watches
 //	write.go         writes, and statistics    unavailable.go   errors while etcd is unavailable
 //	decorator.go     for API servers           metrics.go       counters
+//	consistency.go   compares cache and etcd
 package storage

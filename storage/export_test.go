@@ -23,3 +23,6 @@ func (s *Storage) Break() error {
 func (s *Storage) field(name string) reflect.Value {
 	return reflect.ValueOf(s.cache).Elem().FieldByName(name)
 }
+
+// CheckConsistency compares the cache with etcd once.
+func (s *Storage) CheckConsistency(ctx context.Context) { s.checkConsistency(ctx) }

@@ -32,6 +32,7 @@ type records interface {
 // source is one resource as a watch cache reads it.
 type source struct {
 	records
+	etcd   *etcd.Source // records, if they are in etcd
 	config Config
 	meter  meter
 	// accepts reports whether a key has the form of the resource's keys.
@@ -49,11 +50,12 @@ func newSource(config Config, cache *watchcache.Cache, meter meter) (*source, er
 		return s, nil
 	}
 	var err error
-	s.records, err = etcd.New(config.Client, etcd.Options{
+	s.etcd, err = etcd.New(config.Client, etcd.Options{
 		Prefix: config.root(), Accept: s.accept, LastWrite: config.LastWrite,
 		Decode:    func(o *etcd.Object, value []byte) (keepwatch.Object, error) { return cache.NewObject(o, value), nil },
 		PagesOnly: !utilfeature.DefaultFeatureGate.Enabled(features.EtcdRangeStream),
 	})
+	s.records = s.etcd
 	return s, err
 }
 

@@ -56,7 +56,16 @@ func New(config Config) (*Storage, error) {
 
 // Run follows etcd until ctx is done, or until an invariant does not hold, which it returns as an
 // error. It is called once.
-func (s *Storage) Run(ctx context.Context) error { return s.cache.Run(ctx) }
+func (s *Storage) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var checks sync.WaitGroup
+	defer checks.Wait()
+	defer cancel()
+	if s.source.etcd != nil {
+		checks.Go(func() { s.checkRegularly(ctx) })
+	}
+	return s.cache.Run(ctx)
+}
 
 // Start runs the storage until stop is called, which waits for its end. A storage that ends before
 // that can no longer be trusted and answers nothing; failed is then called with the cause and

@@ -54,6 +54,7 @@
 //	object.go     Object, Undecodable, decoding
 //	list.go       List: pages, their size, continue tokens
 //	rangestream.go  a state as one stream
+//	revisions.go  the keys and revisions of a state, without values
 //	quorum.go     Newest: quorum reads that callers share
 //	watch.go      Watch: opening, receiving, closing; internal/readahead has the buffer
 //	stream.go     one gRPC stream with one watch
