@@ -154,11 +154,14 @@ func selections(names []string) []selection {
 	return all
 }
 
-// makeAssets makes the folder that envtest finds its programs in. kube-apiserver is keepwatch-apiserver
-// in the mode of the run.
-func makeAssets(t *testing.T, dir string) {
+// makeAssets makes the folder that tests find their programs in. For those that do not start API servers in their own process,
+// kube-apiserver is keepwatch-apiserver in the mode of the run.
+func makeAssets(t *testing.T, dir string, selected []target) {
 	t.Helper()
 	linkPrograms(t, dir, peer.Etcd, peer.Kubectl)
+	if !slices.ContainsFunc(selected, func(of target) bool { return !of.startsServers() }) {
+		return
+	}
 	script := fmt.Sprintf("#!/bin/sh\nexec %q --reads=\"$KEEPWATCH_READS\" \"$@\"\n", peer.KeepwatchAPIServer(t))
 	if err := os.WriteFile(filepath.Join(dir, "kube-apiserver"), []byte(script), 0o777); err != nil {
 		t.Fatal(err)
