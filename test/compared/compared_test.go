@@ -27,7 +27,6 @@ var (
 )
 
 const (
-	namespace = "storm"
 	// serverEvery is after how many restarts of the tools the API server is restarted, too.
 	serverEvery = 4
 	// settle bounds the wait for a tool that may never receive the last change.

@@ -18,6 +18,9 @@ import (
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
+// namespace has the ConfigMaps.
+const namespace = "storm"
+
 // tool is a program that follows the ConfigMaps of a namespace.
 type tool struct {
 	name    string
