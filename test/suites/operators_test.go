@@ -10,7 +10,7 @@ import (
 
 // A module for an operator's tests requires the operator, and as modules what the operator has in folders.
 func TestOperatorModule(t *testing.T) {
-	mod, err := modfile.Parse("go.mod", []byte(`module example.com/operator/v2
+	mod, err := modfile.Parse("go.mod", []byte(`module example.com/operator
 
 go 1.26
 
@@ -26,7 +26,7 @@ replace example.com/forked => example.com/fork v1.0.1
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := operator{module: "example.com/operator/v2", version: "v2.3.4"}.require(mod)
+	text, err := operator{module: "example.com/operator", version: "v1.2.3"}.require(mod)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ replace example.com/forked => example.com/fork v1.0.1
 		required = append(required, r.Mod.String())
 	}
 	slices.Sort(required)
-	want := []string{"example.com/forked@v1.0.0", "example.com/operator/api@v2.3.4", "example.com/operator/v2@v2.3.4"}
+	want := []string{"example.com/forked@v1.0.0", "example.com/operator/api@v1.2.3", "example.com/operator@v1.2.3"}
 	if !slices.Equal(required, want) {
 		t.Errorf("requires %q, want %q", required, want)
 	}
