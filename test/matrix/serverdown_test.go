@@ -11,6 +11,10 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/faults"
 	"github.com/keepwatch/keepwatch/test/matrix/clients"
 	"github.com/keepwatch/keepwatch/test/peer"
@@ -48,6 +52,7 @@ func testServerDown(t *testing.T, server *Server) {
 		until(t, c.name+" has the initial state", func() bool { return c.state().hasUIDs(w.uids) })
 		until(t, c.name+" watches", func() bool { return c.watches() > 0 })
 	}
+	awaitCached(t, server, w, watching)
 	before := map[*downClient]int{}
 	for _, c := range watching {
 		before[c] = c.lists()
@@ -86,6 +91,34 @@ func testServerDown(t *testing.T, server *Server) {
 		until(t, c.name+", which has started while the server was down, has the state", func() bool { return maps.Equal(c.state(), want) })
 		t.Logf("%s was refused %d times", c.name, c.refused())
 	}
+}
+
+// awaitCached writes, and waits until the clients and the proxy have the change: a watch from a revision that the proxy has not
+// seen yet is refused while the server is down.
+func awaitCached(t *testing.T, server *Server, w *writer, watching []*downClient) {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(server.config)
+	if err == nil {
+		err = w.one(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	writes, newest, err := server.writes(t.Context(), w.namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range watching {
+		until(t, c.name+" has a change", func() bool { return maps.Equal(c.state(), stateAt(writes, newest)) })
+	}
+	until(t, "the proxy has the change", func() bool {
+		cached, err := client.CoreV1().ConfigMaps(w.namespace).List(t.Context(), metav1.ListOptions{ResourceVersion: "0"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		revision, err := keepwatch.ParseRevision(cached.ResourceVersion)
+		return err == nil && revision >= writes[len(writes)-1].Revision
+	})
 }
 
 // startDownClients starts the selected clients that this machine can run, for the duration of the test.
