@@ -95,13 +95,13 @@ test:
 
 test-all: test-race test-embedded test-real
 
-# Every package with the race detector. The simulation's 20,000 schedules and its mutants
+# Every package with the race detector. The simulation's 5,000 schedules and its mutants
 # run without it, because they are five times slower with it; some of the schedules run again with it.
 # The protocol's machine is a pure function without goroutines, in which it finds nothing: without it,
 # the exhaustive search has twice the faults. make lint vets, also in the tests of test-embedded and test-real.
 # Four packages run at a time on two cores: the longest ones, which begin, wait for timeouts and processes.
 test-race:
-	go test ./internal/sim -sim.n 20000
+	go test ./internal/sim -sim.n 5000
 	go test -vet=off ./reflector/internal/machine
 	go test -race -vet=off -p 4 -timeout 20m $$(go list ./controlplane ./cmd/keepwatch ./readpath ./conform ./... | grep -v '/reflector/internal/machine$$')
 
