@@ -216,12 +216,7 @@ func TestMemoryLimitWithWatchers(t *testing.T) {
 		r.write(fmt.Sprint("small-", i), "")
 	}
 	waitUntil(t, "config maps are answered from memory", r.cached)
-	var all []*witness
-	for range crowd {
-		w := newWitness(r.get, "/api/v1/configmaps", "default")
-		defer w.follow(t.Context())()
-		all = append(all, w)
-	}
+	all := r.follow(crowd)
 	for _, w := range all {
 		waitUntil(t, "a watch is open", func() bool { return w.opened() > 0 })
 	}
@@ -256,6 +251,16 @@ func TestMemoryLimitWithWatchers(t *testing.T) {
 		t.Fatalf("/livez: %v, %v", response, err)
 	}
 	response.Body.Close()
+}
+
+// follow returns clients that follow config maps until the end of the test.
+func (r *crowdRig) follow(n int) (all []*witness) {
+	for range n {
+		w := newWitness(r.get, "/api/v1/configmaps", "default")
+		r.Cleanup(w.follow(r.Context()))
+		all = append(all, w)
+	}
+	return all
 }
 
 func (r *crowdRig) newest() string {

@@ -20,12 +20,7 @@ func TestRewind(t *testing.T) {
 		r.write(fmt.Sprint("map-", i), "before")
 	}
 	waitUntil(t, "config maps are answered from memory", r.cached)
-	var all []*witness
-	for range crowd {
-		w := newWitness(r.get, "/api/v1/configmaps", "default")
-		defer w.follow(t.Context())()
-		all = append(all, w)
-	}
+	all := r.follow(crowd)
 	backup, err := r.maps.List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -25,6 +25,7 @@
 //	watch_status.go    messages on stderr
 //	sync.go            keepwatch sync
 //	sync_config.go     the resources and the sink of sync: flags and file
+//	sync_elect.go      elects one of several processes by a Lease
 //	sync_run.go        runs the transfer of sync
 //	sync_types.go      types that join and leave: *.example.com
 //	sync_report.go     messages of sync on stderr

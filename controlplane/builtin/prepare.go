@@ -49,8 +49,8 @@ func qosClass(spec *corev1.PodSpec) corev1.PodQOSClass {
 	}
 }
 
-// prepareNode adds the taint of nodes that are not ready, as kube-apiserver's plugin TaintNodesByCondition does. Who makes a
-// node ready removes it.
+// prepareNode adds the taint of nodes that are not ready, as kube-apiserver's plugin TaintNodesByCondition does. The
+// program that makes a node ready removes it.
 func prepareNode(obj runtime.Object) {
 	node := obj.(*corev1.Node)
 	taint := corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}

@@ -37,7 +37,7 @@ type informer struct {
 
 	mu      sync.Mutex
 	changes []keepwatch.Change // after the initial list
-	unknown []string           // deletions of which only a list told the informer
+	unknown []string           // deletions that the informer learned only from a list
 }
 
 // state is one state of an object, as an informer has it.

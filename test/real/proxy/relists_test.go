@@ -130,8 +130,8 @@ func (p *pair) count(server int) {
 	p.counted.lists += int(m.Sum("apiserver_request_total", whole))
 }
 
-// restartServer ends a server and starts it again, while the other one serves. Its watch cache then begins at that time.
-func (p *pair) restartServer(i int, end func() error) {
+// endServer counts the lists of a server, ends it and takes it out of service, while the other one serves.
+func (p *pair) endServer(i int, end func() error) {
 	p.Helper()
 	p.count(i)
 	if err := end(); err != nil {
@@ -140,6 +140,7 @@ func (p *pair) restartServer(i int, end func() error) {
 	p.behind.setInService(i, false)
 }
 
+// backInService starts a server again. Its watch cache begins at that time.
 func (p *pair) backInService(i int) {
 	p.Helper()
 	if err := p.servers[i].Restart(p.Context()); err != nil {
@@ -285,7 +286,7 @@ func (p *pair) story(all []*informer, writer *paintedWriter) {
 	}
 	step("at first")
 	for i := range p.turns() {
-		p.restartServer(i, func() error { p.servers[i].Kill(); return nil })
+		p.endServer(i, func() error { p.servers[i].Kill(); return nil })
 		step(fmt.Sprintf("API server %d is killed", i))
 		p.compact()
 		p.backInService(i)
@@ -306,7 +307,7 @@ func (p *pair) story(all []*informer, writer *paintedWriter) {
 		if !*rollingFlag {
 			break
 		}
-		p.restartServer(i, p.servers[i].Stop)
+		p.endServer(i, p.servers[i].Stop)
 		step(fmt.Sprintf("API server %d has ended", i))
 		p.compact()
 		p.backInService(i)
