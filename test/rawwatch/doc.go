@@ -9,6 +9,6 @@
 //	trial.Judge()
 //
 // Watchers only watch: from the revision before the first write, and after each end from
-// the last one that they received. They never list and request no initial events, so a
-// revision whose history the server does not have any more is a failure.
+// the last one that they received. They never list, so a revision whose history the server
+// does not have any more is a failure. Some of those of StartBehind begin with a streaming list.
 package rawwatch
