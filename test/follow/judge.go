@@ -46,7 +46,7 @@ func sameJSON(a, b []byte) bool {
 }
 
 // judge compares the stream with the writes: nothing in it is wrong, and every deletion was
-// delivered. Only an object that was created and deleted within one gap may be missing.
+// delivered. Only an object that was created and deleted within one gap, or before the first state, may be missing.
 // For a stream with a selector only the final state is compared, because an object can
 // leave the selection without a deletion.
 func judge(t *testing.T, fold *ndjson.Fold, records []load.Record) {
@@ -65,18 +65,18 @@ func judge(t *testing.T, fold *ndjson.Fold, records []load.Record) {
 			t.Errorf("%s (%s) was delivered as DELETED, but it exists", object.Name, uid)
 		case object.Deleted && fold.Delivered[uid] && !fold.Deleted[uid]:
 			t.Errorf("%s (%s) was deleted, and the stream did not deliver the deletion", object.Name, uid)
-		case object.Deleted && !fold.Delivered[uid] && !inGap(fold.Gaps, object.Created):
+		case object.Deleted && !fold.Delivered[uid] && !inGap(fold, object.Created):
 			t.Errorf("%s (%s), created at %s outside of any gap, is missing", object.Name, uid, object.Created)
 		case !fold.Delivered[uid]:
 			missed++
 		}
 	}
-	t.Logf("%d of %d objects were created and deleted within a gap", missed, len(records))
+	t.Logf("%d of %d objects were created and deleted within a gap or before the first state", missed, len(records))
 }
 
-func inGap(gaps []ndjson.Gap, revision string) bool {
+func inGap(fold *ndjson.Fold, revision string) bool {
 	r, _ := strconv.ParseUint(revision, 10, 64)
-	return slices.ContainsFunc(gaps, func(g ndjson.Gap) bool { return g.From < r && r <= g.To })
+	return r <= fold.First || slices.ContainsFunc(fold.Gaps, func(g ndjson.Gap) bool { return g.From < r && r <= g.To })
 }
 
 // judgeLists checks the proxy's transcript: each list except the first must have a reason
@@ -86,23 +86,28 @@ func judgeLists(t *testing.T, w *faultSource) int {
 	const skew = 3 * time.Second // between a kill and its effect at the proxy
 	lists, pages, garbled := 0, 0, 0
 	reason := "the first"
-	var last time.Duration
+	var last, watched time.Duration // the last list, and the watch that followed it, or 0
 	for _, e := range w.proxy.Transcript() {
 		if e.Resource != w.resource.String() {
 			continue
 		}
 		if e.Class == faults.List || e.Class == faults.StreamList {
 			happened := func(at time.Duration) bool { return at > last-skew && at < e.Start+skew }
+			// A process watches when its list is complete, however long that takes.
+			lost := func(at time.Duration) bool { return happened(at) && (watched == 0 || at < watched+skew) }
 			switch {
 			case reason != "":
 			case slices.ContainsFunc(w.restarts, happened):
 				reason = "a server that restarted"
-			case slices.ContainsFunc(w.kills, func(at time.Duration) bool { return at > last-skew && at < last+skew }):
+			case slices.ContainsFunc(w.kills, lost):
 				reason = "a list that was killed"
 			default:
 				t.Errorf("no reason to list: %s", e)
 			}
-			lists, reason, last, garbled = lists+1, "", e.Start, 0
+			lists, reason, last, watched, garbled = lists+1, "", e.Start, 0, 0
+		}
+		if e.Class == faults.Watch && watched == 0 {
+			watched = e.Start
 		}
 		if e.Class == faults.List || e.Class == faults.ListPage || e.Class == faults.Newest {
 			pages++

@@ -43,8 +43,9 @@ type Fold struct {
 	Deleted   map[string]bool   // UIDs of DELETED events
 	Delivered map[string]bool   // UIDs of ADDED and MODIFIED events
 	Gaps      []Gap
-	Synced    int // SYNCED lines
-	Events    int // object events, repetitions included
+	First     uint64 // the revision of the first SYNCED
+	Synced    int    // SYNCED lines
+	Events    int    // object events, repetitions included
 	Repeats   int
 	// Wrong lists what no stream may contain.
 	Wrong []string
@@ -87,7 +88,9 @@ func (f *Fold) Add(line Line) {
 	case "ADDED", "MODIFIED", "DELETED":
 		f.event(line)
 	case "SYNCED":
-		f.Synced++
+		if f.Synced++; f.Synced == 1 {
+			f.First = number(line.Revision)
+		}
 		f.rewinding = false
 		if line.Count != len(f.Objects) {
 			f.wrong("SYNCED counts %d objects, the fold has %d", line.Count, len(f.Objects))
