@@ -73,7 +73,7 @@ func redefine(t *testing.T, c clients, name string, change func(*apiextensionsv1
 // The read path answers by the same definition as apiextensions-apiserver: while the definition
 // changes, a client whose requests alternate between both never sees an older definition again.
 func TestReadPathUsesTheLibrarysDefinition(t *testing.T) {
-	const rounds = 20
+	const rounds = 6
 	server := start(t, controlplane.Options{})
 	c := connect(t, server.RESTConfig())
 	gvr := newCRD(t, c, "widgets")
