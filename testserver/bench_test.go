@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,26 +35,36 @@ func BenchmarkStart(b *testing.B) {
 
 var serversFlag = flag.Int("servers", 200, "servers of BenchmarkServers")
 
-// BenchmarkServers runs many servers at a time.
+// BenchmarkServers runs many servers at a time. As many start at once as parallel tests do.
 func BenchmarkServers(b *testing.B) {
 	servers := *serversFlag
 	for b.Loop() {
-		var all []*testserver.Server
+		all := make([]*testserver.Server, servers)
 		begin := time.Now()
-		for range servers {
-			all = append(all, testserver.New(b))
-		}
+		parallel(servers, func(i int) { all[i] = testserver.New(b) })
 		b.ReportMetric(time.Since(begin).Seconds(), "start-s")
 		b.ReportMetric(resident(b), "RSS-MB")
 		debug.FreeOSMemory()
 		b.ReportMetric(resident(b), "live-MB") // without garbage
 		b.ReportMetric(float64(runtime.NumGoroutine())/float64(servers), "goroutines/server")
 		begin = time.Now()
-		for _, srv := range all {
-			srv.Close()
-		}
+		parallel(servers, func(i int) { all[i].Close() })
 		b.ReportMetric(time.Since(begin).Seconds(), "stop-s")
 	}
+}
+
+// parallel calls do for 0 to n-1, in a goroutine a processor.
+func parallel(n int, do func(i int)) {
+	var workers sync.WaitGroup
+	var next atomic.Int64
+	for range runtime.GOMAXPROCS(0) {
+		workers.Go(func() {
+			for i := next.Add(1) - 1; i < int64(n); i = next.Add(1) - 1 {
+				do(int(i))
+			}
+		})
+	}
+	workers.Wait()
 }
 
 // resident returns the resident memory of the process in MB; zero where it is unknown.

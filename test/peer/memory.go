@@ -14,8 +14,11 @@ type Memory struct {
 }
 
 // Memory reads /proc, so it works on Linux, while the process runs.
-func (p *Process) Memory() (Memory, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
+func (p *Process) Memory() (Memory, error) { return MemoryOf(p.PID()) }
+
+// MemoryOf returns the memory of any process, as [Process.Memory] does.
+func MemoryOf(pid int) (Memory, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return Memory{}, err
 	}
@@ -34,12 +37,12 @@ func (p *Process) Memory() (Memory, error) {
 		number, ok := strings.CutSuffix(strings.TrimSpace(value), " kB")
 		kib, err := strconv.ParseInt(number, 10, 64)
 		if !ok || err != nil {
-			return Memory{}, fmt.Errorf("unexpected line in /proc/%d/status: %q", p.PID(), line)
+			return Memory{}, fmt.Errorf("unexpected line in /proc/%d/status: %q", pid, line)
 		}
 		*to = kib << 10
 	}
 	if m.Resident == 0 || m.Peak == 0 {
-		return Memory{}, fmt.Errorf("process %d has ended", p.PID()) // a zombie has no memory
+		return Memory{}, fmt.Errorf("process %d has ended", pid) // a zombie has no memory
 	}
 	return m, nil
 }

@@ -2,7 +2,6 @@
 package envtest
 
 import (
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -19,12 +18,8 @@ func TestMain(m *testing.M) { peer.Main(m) }
 
 // With an etcd that stores data, an API server that is started again has its objects.
 func TestObjectsInRealEtcd(t *testing.T) {
-	dir := t.TempDir()
-	if out, err := exec.CommandContext(t.Context(), peer.Keepwatch(t), "assets", "--dir", dir).CombinedOutput(); err != nil {
-		t.Fatalf("keepwatch assets: %v\n%s", err, out)
-	}
 	env := &envtest.Environment{
-		BinaryAssetsDirectory:    dir,
+		BinaryAssetsDirectory:    assets(t),
 		ControlPlaneStartTimeout: 2 * time.Minute,
 		ControlPlaneStopTimeout:  2 * time.Minute,
 	}

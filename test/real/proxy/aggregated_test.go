@@ -77,6 +77,7 @@ func (r *rig) register(e *extension) {
 
 // An aggregated API is forwarded: its server may show a caller less than the roles say.
 func TestAggregatedAPI(t *testing.T) {
+	t.Parallel()
 	r, e := newRig(t), &extension{}
 	r.register(e)
 	users := map[string][]string{

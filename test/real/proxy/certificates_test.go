@@ -189,6 +189,7 @@ func (o *office) cached() (n float64) {
 // whom they may impersonate. What the server refuses is refused with the same status, and the same words unless
 // another user is impersonated.
 func TestCertificatesAreTheServers(t *testing.T) {
+	t.Parallel()
 	o := newOffice(t)
 	admin := "Bearer " + o.rig.server.Config().BearerToken
 	forged := []string{"X-Remote-User", "admin", "X-Remote-Group", "system:masters"}
@@ -266,6 +267,7 @@ func TestCertificatesAreTheServers(t *testing.T) {
 // A client that names the proxy's headers in its header Connection, which removes headers from forwarded requests, is still
 // itself and not the proxy.
 func TestCertificatesWithRemovedHeaders(t *testing.T) {
+	t.Parallel()
 	o := newOffice(t)
 	const body = `{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}`
 	for _, removed := range []string{"Impersonate-User", "impersonate-user, Impersonate-Group, Impersonate-Uid, Authorization", "Impersonate-Extra-Authentication.kubernetes.io%2fcredential-Id", "Impersonate-Group"} {
@@ -298,6 +300,7 @@ func userOf(t *testing.T, body string) string {
 
 // Headers lose spaces at both ends: a user whose name or group would become another one by it is refused.
 func TestCertificatesThatHeadersCannotCarry(t *testing.T) {
+	t.Parallel()
 	o := newOffice(t)
 	for name, certificate := range map[string]*tls.Certificate{
 		"a name": o.clients.Client("root ", nil), "a group": o.clients.Client("ada", []string{"devs", " system:masters"}),
@@ -322,6 +325,7 @@ func TestCertificatesThatHeadersCannotCarry(t *testing.T) {
 // Reads with a certificate are answered from caches, watches end when a binding is revoked, upgrades pass through, and a new
 // authority is known without a restart.
 func TestCertificatesInUse(t *testing.T) {
+	t.Parallel()
 	o := newOffice(t)
 	if got := o.as(o.accepting, o.administrator, "/metrics"); !strings.Contains(got.body, "keepwatch_proxy_resource_objects{") {
 		t.Errorf("metrics: %d %.200s", got.code, got.body)
@@ -372,6 +376,7 @@ func (o *office) webSocket() {
 
 // Without --impersonate a client with a certificate alone is told what to do, and one with a token is judged by it.
 func TestCertificatesAreNotAccepted(t *testing.T) {
+	t.Parallel()
 	o := newOffice(t)
 	for _, target := range []string{maps + "?resourceVersion=0", "/version", "/metrics", review} {
 		got := o.as(o.refusing, o.ada, target)

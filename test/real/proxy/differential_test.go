@@ -17,6 +17,7 @@ var (
 
 // Random reads in all encodings, pages and watches: the proxy's answers are those of the server behind it.
 func TestProxySideBySide(t *testing.T) {
+	t.Parallel()
 	seed := *seedFlag
 	if seed == 0 {
 		seed = rand.Uint64()

@@ -97,6 +97,7 @@ func (r *rig) fill() {
 // In both encodings, whole or metadata alone, the proxy's bytes are the server's: of lists, single objects and watches,
 // with the bookmarks that end streaming lists.
 func TestEncodingsAreTheServers(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.define()
 	r.fill()

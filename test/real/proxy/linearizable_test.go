@@ -224,6 +224,7 @@ func (c *linearizableClient) listCached(ctx context.Context) {
 // watches and lists are cut, torn, stalled, refused and answered by a stale replica; and each client's lists from a
 // cache never go back.
 func TestLinearizable(t *testing.T) {
+	t.Parallel()
 	seed := *seedFlag
 	if seed == 0 {
 		seed = rand.Uint64()

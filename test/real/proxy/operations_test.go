@@ -42,6 +42,7 @@ func (r *rig) metric(name, labels string) (sum float64) {
 
 // The health is the proxy's, in kube-apiserver's format, and open. The rest needs a permission of the server's.
 func TestOwnEndpoints(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.create(3)
 	r.waitCached(maps + "?resourceVersion=0")
@@ -79,6 +80,7 @@ func TestOwnEndpoints(t *testing.T) {
 
 // A proxy whose server has never answered is not ready. One whose server is down later is.
 func TestReadiness(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, func(_ *rig, c *proxy.Config) {
 		c.Server = rest.CopyConfig(c.Server)
 		c.Server.Host = "https://127.0.0.1:1"
@@ -105,6 +107,7 @@ func TestReadiness(t *testing.T) {
 
 // The metrics say what is cached, how it is followed, and what is forwarded and why.
 func TestMetrics(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.create(5)
 	r.waitCached(maps + "?resourceVersion=0")
@@ -169,6 +172,7 @@ func TestMetrics(t *testing.T) {
 
 // When the memory has no room, resources are given up: their watches end, resume at the server, and nothing is lost.
 func TestMemoryLimit(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, func(_ *rig, c *proxy.Config) { c.MemoryLimit = 1 })
 	r.create(20)
 	const path = maps + "?watch=1&timeoutSeconds=60&resourceVersion="
@@ -200,6 +204,7 @@ func TestMemoryLimit(t *testing.T) {
 
 // A proxy with the rights of ClusterRole, and no others, caches what it names and forwards the rest.
 func TestClusterRoleSuffices(t *testing.T) {
+	t.Parallel()
 	selection, err := proxy.ParseSelection([]string{"configmaps"}, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -46,6 +46,7 @@ func (r *rig) allowPage() {
 
 // The page shows what the proxy does, to those who may see it, and nothing that a client sends is taken for HTML.
 func TestPage(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.create(20)
 	r.waitCached(maps + "?resourceVersion=0")

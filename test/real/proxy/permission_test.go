@@ -30,6 +30,7 @@ var (
 // Whatever roles and bindings allow a user, the status of each request is the server's: also that of requests with
 // forged headers and wrong credentials. Roles change in between.
 func TestPermissionsAreTheServers(t *testing.T) {
+	t.Parallel()
 	seed := *permissionSeed
 	if seed == 0 {
 		seed = rand.Uint64()

@@ -31,6 +31,7 @@ func (r *rig) create(n int) {
 
 // The proxy answers what the server answers, byte for byte, and reads that it can answer from a cache.
 func TestReadsAreTheServers(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.create(2 * 300)
 	r.waitCached(maps + "?resourceVersion=0")
@@ -108,6 +109,7 @@ func withoutSlash(t *testing.T, body string) string {
 
 // A read that follows a write sees it, also of a resource that has been quiet.
 func TestConsistentReads(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.create(smallCollection + 1)
 	r.waitCached(maps + "?resourceVersion=0")
@@ -136,6 +138,7 @@ const smallCollection = 500
 
 // A watch from a revision before the proxy's first list is the server's to answer.
 func TestWatchFromBeforeTheProxy(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	first, err := r.admin.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "first"}}, metav1.CreateOptions{})
 	r.must(err)
@@ -150,6 +153,7 @@ func TestWatchFromBeforeTheProxy(t *testing.T) {
 
 // Watches deliver what the server's deliver.
 func TestWatchesAreTheServers(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.create(3)
 	r.waitCached(maps + "?resourceVersion=0")
@@ -214,6 +218,7 @@ func TestRevokedBinding(t *testing.T) {
 // While the server is down, lists of any state and open watches go on. When it is back the watches
 // continue without a list, by the server's own count.
 func TestServerRestarts(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.create(3)
 	r.waitCached(maps + "?resourceVersion=0")

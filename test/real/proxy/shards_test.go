@@ -26,6 +26,7 @@ var quarters = []string{
 // Four shards divide the objects of a resource, and its events, although the server behind the proxy ignores shard
 // selectors: each receives a quarter of the bytes, within 2 %.
 func TestFourShards(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	const n = 20_000
 	r.multiply(n)
@@ -89,6 +90,7 @@ func TestFourShards(t *testing.T) {
 // The first watch of a shard is not forwarded to a server that ignores the selector, but waits for the proxy's first
 // list. A selector that cannot be understood is refused: the server would answer with all objects.
 func TestFirstWatchOfAShard(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	const n = 200
 	r.multiply(n)

@@ -19,6 +19,7 @@ import (
 // Clients of DropManagedFields receive objects without managedFields, in all encodings, and the others as the server has
 // them.
 func TestManagedFieldsAreDropped(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, func(_ *rig, c *proxy.Config) { c.DropManagedFields = []string{"slim/", "thin"} })
 	r.create(5)
 	all := maps + "?resourceVersion=0"
@@ -75,6 +76,7 @@ func TestManagedFieldsAreDropped(t *testing.T) {
 
 // What a client read without managedFields and writes back keeps those of the server.
 func TestWritesKeepManagedFields(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, func(_ *rig, c *proxy.Config) { c.DropManagedFields = []string{""} })
 	r.bind("writer", "get", "list", "watch", "update")
 	r.create(1)
@@ -107,6 +109,7 @@ func TestWritesKeepManagedFields(t *testing.T) {
 
 // A watch of objects without managedFields resumes after a restart of the proxy.
 func TestDroppedFieldsAfterRestart(t *testing.T) {
+	t.Parallel()
 	r, restart := statefulRig(t, t.TempDir(), func(c *proxy.Config) { c.DropManagedFields = []string{""} })
 	r.create(2)
 	r.waitCached(maps + "?resourceVersion=0")

@@ -99,6 +99,7 @@ func statefulRig(t *testing.T, dir string, edit func(*proxy.Config)) (r *rig, re
 // After a restart of the proxy, a watch resumes where it was: also changes and deletions of the time without a proxy
 // arrive, once each, by one list.
 func TestWatchesResumeAfterRestart(t *testing.T) {
+	t.Parallel()
 	r, restart := statefulRig(t, t.TempDir(), nil)
 	r.create(6)
 	r.waitCached(maps + "?resourceVersion=0")
@@ -144,6 +145,7 @@ func TestWatchesResumeAfterRestart(t *testing.T) {
 
 // A deleted object has its metadata, and its deletion the revision to resume from.
 func TestDeletionsWithoutProxy(t *testing.T) {
+	t.Parallel()
 	r, restart := statefulRig(t, t.TempDir(), nil)
 	r.create(2)
 	r.waitCached(maps + "?resourceVersion=0")
@@ -172,6 +174,7 @@ func TestDeletionsWithoutProxy(t *testing.T) {
 
 // While the server is down, watches wait for it, and resume.
 func TestRestartWithoutServer(t *testing.T) {
+	t.Parallel()
 	r, restart := statefulRig(t, t.TempDir(), nil)
 	r.create(2)
 	r.waitCached(maps + "?resourceVersion=0")
@@ -191,6 +194,7 @@ func TestRestartWithoutServer(t *testing.T) {
 
 // The index has nothing of Secrets, and no contents. It is its proxy's alone.
 func TestStateOnDisk(t *testing.T) {
+	t.Parallel()
 	all, err := proxy.ParseSelection([]string{"*", "secrets"}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -223,6 +227,7 @@ func TestStateOnDisk(t *testing.T) {
 
 // A crash loses no event: what the index on disk lacks, the server's history has.
 func TestRestartAfterCrash(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	r, restart := statefulRig(t, dir, nil)
 	r.create(3)

@@ -76,6 +76,7 @@ func serverWithWebhook(t *testing.T, p *policy) *peer.Server {
 
 // With a webhook authorizer that looks at everything of a request, the status of each request is the server's.
 func TestPermissionsOfAWebhook(t *testing.T) {
+	t.Parallel()
 	seed := *permissionSeed
 	if seed == 0 {
 		seed = rand.Uint64()

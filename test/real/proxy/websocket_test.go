@@ -50,6 +50,7 @@ func (r *rig) receive(from *websocket.Conn) string {
 // Watches over WebSockets are the server's, in both encodings, with a token in a header or, as browsers send it, as a
 // subprotocol.
 func TestWebSocketWatches(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.create(3)
 	r.waitCached(maps + "?resourceVersion=0")
@@ -74,6 +75,7 @@ func TestWebSocketWatches(t *testing.T) {
 // A watch over a WebSocket in JSON is answered from memory: it stays open while the server is killed and restarted. One that cannot begin is
 // answered before the handshake, as by the server.
 func TestWebSocketWatchesInAnOutage(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.create(2)
 	r.waitCached(maps + "?resourceVersion=0")
