@@ -222,8 +222,8 @@ func TestServerRestarts(t *testing.T) {
 	r := newRig(t)
 	r.create(3)
 	r.waitCached(maps + "?resourceVersion=0")
-	var list metav1.PartialObjectMetadataList
-	r.must(json.Unmarshal([]byte(r.behind(maps).body), &list))
+	var list metav1.PartialObjectMetadataList // at a revision that the cache has: a later one is the server's to watch
+	r.must(json.Unmarshal([]byte(r.proxy(maps+"?resourceVersion=0").body), &list))
 	watch := r.open(t.Context(), r.proxied, r.url, maps+"?watch=1&resourceVersion="+list.ResourceVersion)
 	defer watch.Body.Close()
 	r.server.Kill()
