@@ -1,6 +1,7 @@
 package controlplane_test
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -144,6 +145,83 @@ func TestBinding(t *testing.T) {
 	if err := bind(&corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: "missing"}, Target: corev1.ObjectReference{Name: "n"}}); !apierrors.IsNotFound(err) {
 		t.Errorf("a missing pod: %v", err)
 	}
+}
+
+// A pod on a node gets a deletion timestamp, and is deleted without a grace period by its kubelet. Other pods are deleted
+// at once, as are those of a deleted namespace, in which nothing waits for a kubelet.
+func TestDeletionOfPods(t *testing.T) {
+	c := connect(t, shared.RESTConfig())
+	ns := newNamespace(t, c)
+	pods := c.typed.CoreV1().Pods(ns)
+	create := func(name, node string, edit func(*corev1.Pod)) {
+		pod := testPod(name)
+		pod.Spec.NodeName = node
+		edit(pod)
+		must(pods.Create(t.Context(), pod, metav1.CreateOptions{}))(t)
+	}
+	as := func(*corev1.Pod) {}
+	seconds := func(n int64) *metav1.DeleteOptions { return metav1.NewDeleteOptions(n) }
+	for _, q := range []struct {
+		name, node string
+		edit       func(*corev1.Pod)
+		options    *metav1.DeleteOptions
+		grace      int64 // 0: it is deleted
+	}{
+		{"unassigned", "", as, seconds(60), 0},
+		{"default", "n", as, &metav1.DeleteOptions{}, 30},
+		{"given", "n", as, seconds(60), 60},
+		{"own", "n", func(p *corev1.Pod) {
+			p.Spec.TerminationGracePeriodSeconds = new(int64)
+			*p.Spec.TerminationGracePeriodSeconds = 7
+		}, &metav1.DeleteOptions{}, 7},
+		{"none", "n", func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = new(int64) }, &metav1.DeleteOptions{}, 0},
+		{"forced", "n", as, seconds(0), 0},
+		{"negative", "n", as, seconds(-1), 1},
+	} {
+		create(q.name, q.node, q.edit)
+		if err := pods.Delete(t.Context(), q.name, *q.options); err != nil {
+			t.Errorf("%s: %v", q.name, err)
+			continue
+		}
+		pod, err := pods.Get(t.Context(), q.name, metav1.GetOptions{})
+		switch {
+		case q.grace == 0 && !apierrors.IsNotFound(err):
+			t.Errorf("%s is %v, %v", q.name, pod.ObjectMeta, err)
+		case q.grace == 0:
+		case err != nil || pod.DeletionGracePeriodSeconds == nil || *pod.DeletionGracePeriodSeconds != q.grace || pod.DeletionTimestamp == nil:
+			t.Errorf("%s is %+v, %v", q.name, pod.ObjectMeta, err)
+		}
+	}
+	create("ended", "n", as)
+	must(pods.Patch(t.Context(), "ended", "application/merge-patch+json", []byte(`{"status":{"phase":"Succeeded"}}`), metav1.PatchOptions{}, "status"))(t)
+	if err := pods.Delete(t.Context(), "ended", metav1.DeleteOptions{}); err != nil {
+		t.Error(err)
+	}
+	if _, err := pods.Get(t.Context(), "ended", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("a pod that has ended: %v", err)
+	}
+
+	// A second deletion may only shorten the time.
+	if err := pods.Delete(t.Context(), "given", *seconds(90)); err != nil {
+		t.Error(err)
+	}
+	if grace := must(pods.Get(t.Context(), "given", metav1.GetOptions{}))(t).DeletionGracePeriodSeconds; *grace != 60 {
+		t.Errorf("after a longer one it is %d", *grace)
+	}
+	if err := pods.Delete(t.Context(), "given", *seconds(0)); err != nil {
+		t.Error(err)
+	}
+	if _, err := pods.Get(t.Context(), "given", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("a pod that its kubelet has ended: %v", err)
+	}
+	must(pods.Patch(t.Context(), "default", "application/merge-patch+json", []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{}))(t)
+	if err := c.typed.CoreV1().Namespaces().Delete(t.Context(), ns, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the namespace is gone", func() (bool, string) {
+		got, err := c.typed.CoreV1().Namespaces().Get(t.Context(), ns, metav1.GetOptions{})
+		return apierrors.IsNotFound(err), fmt.Sprint(got.Status, err)
+	})
 }
 
 // Requests for containers, which never run, get an API error that says so.

@@ -197,7 +197,7 @@ func TestSimulatedOwnership(t *testing.T) {
 	all := func() bool {
 		pods := m.pods("web")
 		for _, p := range pods {
-			if owner := metav1.GetControllerOf(&p); owner == nil || owner.Name != "web" || !ready(p) {
+			if owner := metav1.GetControllerOf(&p); owner == nil || owner.Name != "web" || !ready(p) || p.DeletionTimestamp != nil {
 				return false
 			}
 		}
@@ -283,6 +283,39 @@ func TestSimulatedNodes(t *testing.T) {
 		_, err := m.CoreV1().Pods("default").Get(t.Context(), "picky", metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})
+}
+
+// A deleted pod goes when its node has ended it: at once on a node that is ready, and not on another. Finalizers keep it.
+func TestSimulatedTermination(t *testing.T) {
+	m := newMoving(t)
+	m.addNode("second")
+	pods := m.CoreV1().Pods("default")
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Finalizers: []string{"example.com/kept"}}, Spec: template("").Spec}
+	pod.Spec.NodeSelector = map[string]string{"zone": "second"}
+	must(pods.Create(t.Context(), pod, metav1.CreateOptions{}))(t)
+	get := func() *corev1.Pod { return must(pods.Get(t.Context(), "p", metav1.GetOptions{}))(t) }
+	eventually(t, "the pod runs", func() bool { return ready(*get()) })
+	setReady := func(value corev1.ConditionStatus) {
+		body := fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":%q}]}}`, value)
+		must(m.CoreV1().Nodes().Patch(t.Context(), "second", types.StrategicMergePatchType, []byte(body), metav1.PatchOptions{}, "status"))(t)
+	}
+	setReady(corev1.ConditionUnknown)
+	if err := pods.Delete(t.Context(), "p", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if grace := get().DeletionGracePeriodSeconds; grace == nil || *grace != corev1.DefaultTerminationGracePeriodSeconds {
+		t.Errorf("the grace period is %v", grace)
+	}
+	m.quiet()
+	if grace := get().DeletionGracePeriodSeconds; *grace == 0 {
+		t.Error("a node that is not ready has ended the pod")
+	}
+	setReady(corev1.ConditionTrue)
+	eventually(t, "the node has ended the pod", func() bool { return *get().DeletionGracePeriodSeconds == 0 })
+	must(pods.Patch(t.Context(), "p", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}))(t)
+	if _, err := pods.Get(t.Context(), "p", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("without finalizers: %v", err)
+	}
 }
 
 // A pod is ready after the delay of its probe, and a rollout waits for minReadySeconds.

@@ -10,8 +10,7 @@
 //
 // Differences from kube-apiserver: only the structure of most specs is checked, and not their values (no
 // validation except of names, metadata, what validate*.go checks and, in updates, the fields in immutable.go); only the defaults
-// in defaults*.go are set; no cluster IPs or node ports are allocated; pods are deleted at once, since
-// no kubelet would confirm their deletion.
+// in defaults*.go are set; no cluster IPs or node ports are allocated.
 //
 //	kinds.go        the table                        kind.go         a row, and its rules
 //	scheme.go       Go types, codecs, conversions    storage.go      REST storages of the kinds
@@ -19,7 +18,8 @@
 //	immutable.go    fields that updates must keep    fields.go       selectable fields
 //	validate.go     values that are refused          validate_*.go   the rules by kind
 //	status.go       the subresource status           scale.go        the subresource scale
-//	namespace.go    deletion in two steps            reviews.go      reviews of rights
+//	namespace.go    deletion in two steps            poddeletion.go  deletion of pods in two steps
+//	reviews.go      reviews of rights
 //	tokens.go       serviceaccounts/token            tokenreviews.go reviews of tokens
 //	certificates.go CertificateSigningRequests
 //	eviction.go     the subresource pods/eviction    binding.go      pods/binding, and bindings

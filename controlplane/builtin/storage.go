@@ -153,7 +153,7 @@ func (r *Registry) restStorage(k *kind, getter generic.RESTOptionsGetter) (*gene
 		SingularQualifiedResource: k.singular(),
 		CreateStrategy:            rules,
 		UpdateStrategy:            rules,
-		DeleteStrategy:            rules,
+		DeleteStrategy:            rules.deletion(),
 		ResetFieldsStrategy:       rules,
 		ReturnDeletedObject:       k.returnsDeleted,
 		TableConvertor:            columns.For(k.groupResource()),

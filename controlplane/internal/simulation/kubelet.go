@@ -28,7 +28,7 @@ const strandedAfter = 40 * time.Second
 // live writes what a kubelet reports about a pod.
 func (c *Cluster) live(ctx context.Context, namespace, name string) (time.Time, error) {
 	pod, err := c.podsOf.Pods(namespace).Get(name)
-	if apierrors.IsNotFound(err) || err == nil && (pod.Spec.NodeName == "" || pod.DeletionTimestamp != nil || ended(pod)) {
+	if apierrors.IsNotFound(err) || err == nil && (pod.Spec.NodeName == "" || pod.DeletionTimestamp == nil && ended(pod)) {
 		return time.Time{}, nil
 	}
 	if err != nil {
@@ -40,6 +40,9 @@ func (c *Cluster) live(ctx context.Context, namespace, name string) (time.Time, 
 	}
 	if err != nil || !isNodeReady(node) {
 		return time.Time{}, err
+	}
+	if pod.DeletionTimestamp != nil {
+		return time.Time{}, c.terminate(ctx, pod)
 	}
 	status, due := c.life(pod, node, c.clock.Now())
 	if equality.Semantic.DeepEqual(status, &pod.Status) {
@@ -62,7 +65,16 @@ func (c *Cluster) strand(ctx context.Context, pod *corev1.Pod) (time.Time, error
 	if _, err := c.client.CoreV1().Nodes().Get(ctx, pod.Spec.NodeName, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		return time.Time{}, err // a change of the node enqueues its pods
 	}
-	return time.Time{}, c.deletePod(ctx, pod)
+	return time.Time{}, c.terminate(ctx, pod)
+}
+
+// terminate is the last step of a pod's deletion: its containers have ended. A pod with finalizers stays until they are
+// removed.
+func (c *Cluster) terminate(ctx context.Context, pod *corev1.Pod) error {
+	if pod.DeletionTimestamp != nil && (pod.DeletionGracePeriodSeconds == nil || *pod.DeletionGracePeriodSeconds == 0) {
+		return nil
+	}
+	return c.deletePodAfter(ctx, pod, new(int64))
 }
 
 // life returns the status of a pod at a time, and when it changes next.

@@ -41,8 +41,13 @@ func (c *Cluster) createPod(ctx context.Context, pod *corev1.Pod) error {
 }
 
 // deletePod deletes a pod, and waits until the cache knows.
-func (c *Cluster) deletePod(ctx context.Context, pod *corev1.Pod) error {
-	err := c.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
+func (c *Cluster) deletePod(ctx context.Context, pod *corev1.Pod) error { return c.deletePodAfter(ctx, pod, nil) }
+
+// deletePodAfter is deletePod with a grace period in seconds; nil is the pod's own.
+func (c *Cluster) deletePodAfter(ctx context.Context, pod *corev1.Pod, grace *int64) error {
+	err := c.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
+		GracePeriodSeconds: grace, Preconditions: metav1.NewUIDPreconditions(string(pod.UID)),
+	})
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return err
 	}
