@@ -24,7 +24,9 @@ import (
 	"k8s.io/component-base/featuregate"
 
 	"github.com/keepwatch/keepwatch/controlplane/builtin"
+	"github.com/keepwatch/keepwatch/controlplane/internal/apiservices"
 	"github.com/keepwatch/keepwatch/controlplane/internal/certificates"
+	"github.com/keepwatch/keepwatch/controlplane/internal/flowcontrol"
 	"github.com/keepwatch/keepwatch/controlplane/internal/garbage"
 	"github.com/keepwatch/keepwatch/controlplane/internal/nsdefaults"
 	"github.com/keepwatch/keepwatch/controlplane/internal/policies"
@@ -66,7 +68,10 @@ type chain struct {
 	workloads   *simulation.Cluster // nil without a simulation
 	policy      *rbac.Policy        // nil unless RBAC is enforced, as the next two
 	escalation  *rbac.Escalation
-	aggregator  *rbac.Aggregator // nil if the server is read-only, too
+	aggregator  *rbac.Aggregator       // nil if the server is read-only, too
+	registrar   *apiservices.Registrar // nil if the server is read-only
+	flows       flowcontrol.Storage    // if the server is not read-only, as the next one
+	registered  atomic.Bool            // registrar has the built-in versions
 	readers     *readers
 	// plugins is the context of the loops of admission plugins, which begin when they are built.
 	plugins     context.Context
@@ -160,6 +165,11 @@ func newChain(listener *serving.Listener, credentials *serving.Credentials, issu
 		return nil, err
 	}
 	c.accounts.set(served)
+	if !storage.readOnly() {
+		if err := c.newRegistrar(served); err != nil {
+			return nil, err
+		}
+	}
 	if err := issuer.InstallOpenID(c.front.Handler.GoRestfulContainer, credentials.URL()); err != nil {
 		return nil, err
 	}
@@ -202,6 +212,13 @@ func (c *chain) newAuthorizer(readOnly bool) (builtin.Authorizer, error) {
 
 // addPostStartHooks adds what the server does before it is ready. A read-only server writes nothing.
 func (c *chain) addPostStartHooks(readOnly bool) error {
+	err := errors.Join(
+		c.front.AddPostStartHook("kube-apiserver-autoregistration", c.registerVersions),
+		c.front.AddPostStartHook("priority-and-fairness-config-producer", c.createFlowControl),
+	)
+	if err != nil {
+		return err
+	}
 	if !readOnly {
 		return c.front.AddPostStartHook("initial-objects", c.createInitialObjects)
 	}
@@ -230,6 +247,7 @@ func (c *chain) config(kinds *builtin.Registry, storage *backend, rights authori
 	// The default checks except that of klog's flushing, whose goroutine never ends.
 	config.HealthzChecks, config.LivezChecks, config.ReadyzChecks = nil, nil, nil
 	config.AddHealthChecks(healthz.PingHealthz, healthz.NamedCheck("etcd", func(r *http.Request) error { return storage.ping(r.Context()) }))
+	config.AddHealthChecks(c.aggregatorChecks()...)
 	config.AddReadyzChecks(healthz.NamedCheck(noSpaceCheck, func(r *http.Request) error { return storage.hasSpace(r.Context()) }))
 	chain := handlerChain(genericapiserver.DefaultBuildHandlerChain)
 	if c.options.Middleware != nil {

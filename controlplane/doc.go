@@ -53,6 +53,8 @@
 //	embedded.go            serves on the embedded etcd
 //	chain.go               builds the two API servers
 //	run.go                 runs the two API servers, and waits for their start and their end
+//	apiservices.go         APIServices, flow schemas and priority levels of the server itself, and the aggregator's checks
+//	stored.go              reads and writes these objects at their storage
 //	accounts.go            the objects on which tokens of service accounts depend
 //	admission.go           admission: namespace lifecycle, LimitRanges, policies, webhooks, roles
 //	serviceresolver.go     the addresses of webhooks that are registered by Service
@@ -78,9 +80,11 @@
 //	builtin                the built-in kinds
 //	columns                the tables of kubectl get
 //	openapi                the schemas of the built-in kinds
+//	internal/apiservices   registers the served versions as APIServices
 //	internal/certificates  approves and signs CertificateSigningRequests
 //	internal/datadir       the data folder
 //	internal/embeddedetcd  the embedded etcd: checks of its data, start, space
+//	internal/flowcontrol   the flow schemas and priority levels that a server begins with
 //	internal/garbage       deletes the dependents of deleted owners
 //	internal/limitranges   defaults and bounds of resources by LimitRanges
 //	internal/nsdefaults    the service account and the config map that every namespace has

@@ -64,6 +64,8 @@ var immutableCases = []immutableCase{
 		`{"spec":{"devices":{"requests":[{"name":"b","exactly":{"deviceClassName":"c"}}]}}}`, "field is immutable", ""},
 	{"resource.k8s.io/v1", "ResourceSlice", "resourceslices", false, `{"spec":{"driver":"a.example.com","nodeName":"n","pool":{"name":"p","generation":1,"resourceSliceCount":1}}}`,
 		`{"spec":{"driver":"b.example.com"}}`, "spec.driver: Invalid value", `{"spec":{"pool":{"generation":2}}}`},
+	{"storagemigration.k8s.io/v1", "StorageVersionMigration", "storageversionmigrations", false, `{"spec":{"resource":{"resource":"a"}}}`,
+		`{"spec":{"resource":{"resource":"b"}}}`, "spec: Invalid value", ""},
 	{"discovery.k8s.io/v1", "EndpointSlice", "endpointslices", true, `{"addressType":"IPv4","endpoints":[]}`, `{"addressType":"IPv6"}`, "addressType: Invalid value", ""},
 }
 

@@ -39,6 +39,7 @@ var builtinKinds = []struct {
 	{"v1", "services", "svc", "Service", true, "status", "all"},
 	{"admissionregistration.k8s.io/v1", "mutatingwebhookconfigurations", "", "MutatingWebhookConfiguration", false, "", "api-extensions"},
 	{"admissionregistration.k8s.io/v1", "validatingwebhookconfigurations", "", "ValidatingWebhookConfiguration", false, "", "api-extensions"},
+	{"apiregistration.k8s.io/v1", "apiservices", "", "APIService", false, "status", "api-extensions"},
 	{"apps/v1", "controllerrevisions", "", "ControllerRevision", true, "", ""},
 	{"apps/v1", "daemonsets", "ds", "DaemonSet", true, "status", "all"},
 	{"apps/v1", "deployments", "deploy", "Deployment", true, "scale,status", "all"},
@@ -52,6 +53,8 @@ var builtinKinds = []struct {
 	{"coordination.k8s.io/v1", "leases", "", "Lease", true, "", ""},
 	{"discovery.k8s.io/v1", "endpointslices", "", "EndpointSlice", true, "", ""},
 	{"events.k8s.io/v1", "events", "ev", "Event", true, "", ""},
+	{"flowcontrol.apiserver.k8s.io/v1", "flowschemas", "", "FlowSchema", false, "status", ""},
+	{"flowcontrol.apiserver.k8s.io/v1", "prioritylevelconfigurations", "", "PriorityLevelConfiguration", false, "status", ""},
 	{"networking.k8s.io/v1", "ingressclasses", "", "IngressClass", false, "", ""},
 	{"networking.k8s.io/v1", "ingresses", "ing", "Ingress", true, "status", ""},
 	{"networking.k8s.io/v1", "networkpolicies", "netpol", "NetworkPolicy", true, "", ""},
@@ -71,6 +74,7 @@ var builtinKinds = []struct {
 	{"storage.k8s.io/v1", "csistoragecapacities", "", "CSIStorageCapacity", true, "", ""},
 	{"storage.k8s.io/v1", "storageclasses", "sc", "StorageClass", false, "", ""},
 	{"storage.k8s.io/v1", "volumeattachments", "", "VolumeAttachment", false, "status", ""},
+	{"storagemigration.k8s.io/v1", "storageversionmigrations", "", "StorageVersionMigration", false, "status", ""},
 }
 
 func TestDiscoveryShowsEveryKind(t *testing.T) {
@@ -144,6 +148,13 @@ var required = map[string]map[string]any{
 		"spec": map[string]any{"template": someTemplate("Never")},
 	}}},
 
+	"FlowSchema": {"spec": map[string]any{"priorityLevelConfiguration": map[string]any{"name": "exempt"}}},
+	"PriorityLevelConfiguration": {"spec": map[string]any{"type": "Limited", "limited": map[string]any{
+		"limitResponse": map[string]any{"type": "Reject"},
+	}}},
+	"StorageVersionMigration": {"spec": map[string]any{"resource": map[string]any{"resource": "secrets"}}},
+	"APIService":              {"spec": map[string]any{"group": "kind-test", "version": "v1", "groupPriorityMinimum": int64(1), "versionPriority": int64(1)}},
+
 	"RoleBinding":        {"roleRef": map[string]any{"kind": "Role", "name": "a"}},
 	"ClusterRoleBinding": {"roleRef": map[string]any{"kind": "ClusterRole", "name": "a"}},
 }
@@ -170,6 +181,9 @@ func TestEveryKindIsStored(t *testing.T) {
 			obj.SetAPIVersion(kind.groupVersion)
 			obj.SetKind(kind.kind)
 			obj.SetName("kind-test-" + strings.ReplaceAll(kind.groupVersion, "/", "-"))
+			if kind.resource == "apiservices" {
+				obj.SetName("v1.kind-test")
+			}
 			obj.SetLabels(map[string]string{"kind-test": "yes"})
 			lifecycle(t, resource, obj)
 		})

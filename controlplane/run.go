@@ -48,6 +48,10 @@ func (c *chain) run(ctx context.Context, ready func() error) error {
 	if c.workloads != nil {
 		loops.Go(func() { c.workloads.Run(serving) })
 	}
+	if c.registrar != nil {
+		loops.Go(func() { c.registrar.Run(serving) })
+		loops.Go(func() { c.flows.Run(serving) })
+	}
 	if c.aggregator != nil {
 		loops.Go(func() { c.aggregator.Run(serving) })
 	}

@@ -22,6 +22,10 @@ func TestVerify(t *testing.T) {
 	must(c.dynamic.Resource(gvr).Namespace("default").Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": gvr.GroupVersion().String(), "kind": "Verified", "metadata": map[string]any{"name": "custom"},
 	}}, metav1.CreateOptions{}))(t)
+	eventually(t, "the definition is registered", func() (bool, string) {
+		_, err := apiServices(t, owner.RESTConfig()).Get(t.Context(), "v1."+gvr.Group, metav1.GetOptions{})
+		return err == nil, "it is not"
+	})
 	etcd := etcdClient(t, clientv3.Config{Endpoints: owner.EtcdCluster().Servers})
 	value := func(key string) []byte {
 		answer := must(etcd.Get(t.Context(), key))(t)
@@ -32,7 +36,9 @@ func TestVerify(t *testing.T) {
 	}
 	options := controlplane.Options{Etcd: owner.EtcdCluster(), Verify: true}
 	undamaged := start(t, options)
-	if objects, unknown := undamaged.Verified(); objects != 8 || unknown != 0 { // four namespaces, a service, a definition, and these two
+	// Four namespaces, a service, a definition and these two; 8 priority levels, 11 flow schemas, and the APIServices.
+	const stored = 8 + 8 + 11 + 23
+	if objects, unknown := undamaged.Verified(); objects != stored || unknown != 0 {
 		t.Errorf("verified %d objects and %d unknown keys", objects, unknown)
 	}
 	undamaged.stop()
@@ -71,7 +77,7 @@ func TestVerify(t *testing.T) {
 		})
 	}
 	must(etcd.Put(t.Context(), "/registry/regisury/x", "y"))(t)
-	if objects, unknown := start(t, options).Verified(); objects != 8 || unknown != 1 {
+	if objects, unknown := start(t, options).Verified(); objects != stored || unknown != 1 {
 		t.Errorf("verified %d objects and %d unknown keys", objects, unknown)
 	}
 }

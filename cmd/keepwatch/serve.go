@@ -24,8 +24,8 @@ etcd in that folder; --etcd uses one in a temporary folder, and --etcd-servers a
 
 It is a real API server without a cluster: custom resource definitions with validation, defaulting,
 subresources and conversion, server-side apply, watches, discovery and OpenAPI, and the built-in
-kinds of the core, apps, autoscaling, batch, certificates, coordination, discovery, events, networking,
-node, policy, rbac, resource, scheduling and storage groups. Admission and conversion webhooks are called at
+kinds of the core, apiregistration, apps, autoscaling, batch, certificates, coordination, discovery, events, flowcontrol,
+networking, node, policy, rbac, resource, scheduling, storage and storagemigration groups. Admission and conversion webhooks are called at
 their URL, or at the external name or the cluster IP of their service, which this machine must be able to reach.
 
 Without --simulate, no controllers of workloads run. Nothing schedules or starts pods, creates the pods of a Deployment,

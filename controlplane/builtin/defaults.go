@@ -91,6 +91,7 @@ func addDefaults(scheme *runtime.Scheme) error {
 		defaultSubjects(o.Subjects)
 	})
 	addDeviceDefaults(scheme)
+	addFlowDefaults(scheme)
 	byType[storagev1.CSIDriver](scheme, defaultCSIDriver)
 	byType[storagev1.StorageClass](scheme, func(o *storagev1.StorageClass) {
 		point(&o.ReclaimPolicy, corev1.PersistentVolumeReclaimDelete)

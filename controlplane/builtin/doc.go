@@ -21,7 +21,8 @@
 //	namespace.go    deletion in two steps            poddeletion.go  deletion of pods in two steps
 //	reviews.go      reviews of rights
 //	tokens.go       serviceaccounts/token            tokenreviews.go reviews of tokens
-//	certificates.go CertificateSigningRequests
+//	certificates.go CertificateSigningRequests       apiservices.go  APIServices
+//	storagemigrations.go  StorageVersionMigrations
 //	eviction.go     the subresource pods/eviction    binding.go      pods/binding, and bindings
 //	connect.go      pods/log, exec, attach, portforward: errors
 //	defaults*.go    defaults                         events.go, autoscalers.go   second versions

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	nodev1 "k8s.io/api/node/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -18,7 +19,9 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	storagemigrationv1 "k8s.io/api/storagemigration/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 )
 
 // eventTTL is the lifetime of events, in seconds: kube-apiserver's default of --event-ttl.
@@ -64,6 +67,10 @@ var table = []*kind{
 		replicas: replicationControllerReplicas, fields: replicationControllerFields, path: "controllers"},
 	{gv: corev1.SchemeGroupVersion, resource: "podtemplates", object: &corev1.PodTemplate{}, list: &corev1.PodTemplateList{},
 		namespaced: true, counts: countContent, returnsDeleted: true},
+
+	{gv: apiregistrationv1.SchemeGroupVersion, resource: "apiservices", object: &apiregistrationv1.APIService{}, list: &apiregistrationv1.APIServiceList{},
+		category: "api-extensions", name: pathSegment, status: strictStatus, prepare: prepareAPIService, putNeedsVersion: true,
+		path: "apiregistration.k8s.io/apiservices"},
 
 	{gv: appsv1.SchemeGroupVersion, resource: "deployments", object: &appsv1.Deployment{}, list: &appsv1.DeploymentList{},
 		namespaced: true, short: []string{"deploy"}, category: all,
@@ -135,6 +142,13 @@ var table = []*kind{
 		namespaced: true, returnsDeleted: true},
 	{gv: resourcev1.SchemeGroupVersion, resource: "resourceslices", object: &resourcev1.ResourceSlice{}, list: &resourcev1.ResourceSliceList{},
 		counts: countSpec, fields: resourceSliceFields, indexed: resourcev1.ResourceSliceSelectorNodeName, returnsDeleted: true},
+
+	{gv: flowcontrolv1.SchemeGroupVersion, resource: "flowschemas", object: &flowcontrolv1.FlowSchema{}, list: &flowcontrolv1.FlowSchemaList{},
+		status: strictStatus, counts: countSpec},
+	{gv: flowcontrolv1.SchemeGroupVersion, resource: "prioritylevelconfigurations", object: &flowcontrolv1.PriorityLevelConfiguration{},
+		list: &flowcontrolv1.PriorityLevelConfigurationList{}, status: strictStatus, counts: countSpec},
+	{gv: storagemigrationv1.SchemeGroupVersion, resource: "storageversionmigrations", object: &storagemigrationv1.StorageVersionMigration{},
+		list: &storagemigrationv1.StorageVersionMigrationList{}, status: strictStatus, putNeedsVersion: true},
 
 	{gv: admissionregistrationv1.SchemeGroupVersion, resource: "mutatingwebhookconfigurations",
 		object: &admissionregistrationv1.MutatingWebhookConfiguration{}, list: &admissionregistrationv1.MutatingWebhookConfigurationList{},

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/storage/names"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
@@ -62,6 +63,9 @@ func (s strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	}
 	if ns, ok := obj.(*corev1.Namespace); ok { // its spec is the finalize subresource's
 		ns.Spec.Finalizers = old.(*corev1.Namespace).Spec.Finalizers
+	}
+	if service, ok := obj.(*apiregistrationv1.APIService); ok && (service.Spec.Service == nil) != (old.(*apiregistrationv1.APIService).Spec.Service == nil) {
+		prepareAPIService(obj)
 	}
 	accessor(obj).SetGeneration(accessor(old).GetGeneration())
 	if s.changed(obj, old) {

@@ -4,12 +4,15 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	storagemigrationv1 "k8s.io/api/storagemigration/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 )
 
 // validateValues returns an error for each value of an object that kube-apiserver refuses, with its messages. A value
@@ -50,6 +53,14 @@ func validateValues(obj runtime.Object) field.ErrorList {
 		return validateRoleBinding(o)
 	case *rbacv1.ClusterRoleBinding:
 		return validateClusterRoleBinding(o)
+	case *flowcontrolv1.FlowSchema:
+		return validateFlowSchema(o)
+	case *flowcontrolv1.PriorityLevelConfiguration:
+		return validatePriorityLevel(o)
+	case *storagemigrationv1.StorageVersionMigration:
+		return validateStorageMigration(o)
+	case *apiregistrationv1.APIService:
+		return validateAPIService(o)
 	}
 	return nil
 }

@@ -22,10 +22,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/cli-runtime/pkg/printers"
 	"k8s.io/client-go/kubernetes/scheme"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 )
 
-// strictDecoder decodes all types of k8s.io/api.
-var strictDecoder = serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
+// strictDecoder decodes all types of k8s.io/api, and APIServices.
+var strictDecoder = func() runtime.Decoder {
+	if err := apiregistrationv1.AddToScheme(scheme.Scheme); err != nil {
+		panic(err)
+	}
+	return serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
+}()
 
 var update = flag.Bool("update", false, "write what the code shows now into testdata")
 

@@ -225,6 +225,19 @@ var rules = map[string]rule{
 		},
 		why: "etcd runs without the API: this package depends on neither resources nor requests",
 	},
+	"controlplane/internal/apiservices": {
+		others: []string{
+			"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1$", "k8s.io/apiextensions-apiserver/pkg/client/", "k8s.io/apimachinery/pkg/", "k8s.io/client-go/",
+			"k8s.io/kube-aggregator/pkg/apis/apiregistration/v1$",
+		},
+		why: "which versions are registered depends on definitions, and not on the server that has the APIServices",
+	},
+	"controlplane/internal/flowcontrol": {
+		others: []string{
+			"k8s.io/api/flowcontrol/v1$", "k8s.io/apimachinery/pkg/", "k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap$",
+		},
+		why: "the objects that a server begins with do not depend on the server",
+	},
 	"controlplane/internal/garbage": {
 		ours:   []string{"", "store"},
 		others: []string{"k8s.io/apimachinery/pkg/", "k8s.io/client-go/"},

@@ -54,23 +54,26 @@ var resources = map[string]struct {
 	schema.GroupVersionResource
 	cluster bool
 }{
-	"ConfigMap":             {schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, false},
-	"Secret":                {schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, false},
-	"Service":               {schema.GroupVersionResource{Version: "v1", Resource: "services"}, false},
-	"Pod":                   {schema.GroupVersionResource{Version: "v1", Resource: "pods"}, false},
-	"PodTemplate":           {schema.GroupVersionResource{Version: "v1", Resource: "podtemplates"}, false},
-	"ReplicationController": {schema.GroupVersionResource{Version: "v1", Resource: "replicationcontrollers"}, false},
-	"Deployment":            {schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, false},
-	"ReplicaSet":            {schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"}, false},
-	"StatefulSet":           {schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "statefulsets"}, false},
-	"DaemonSet":             {schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "daemonsets"}, false},
-	"Job":                   {schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}, false},
-	"CronJob":               {schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "cronjobs"}, false},
-	"PodDisruptionBudget":   {schema.GroupVersionResource{Group: "policy", Version: "v1", Resource: "poddisruptionbudgets"}, false},
-	"Role":                  {schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "roles"}, false},
-	"ClusterRole":           {schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"}, true},
-	"RoleBinding":           {schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "rolebindings"}, false},
-	"ClusterRoleBinding":    {schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterrolebindings"}, true},
+	"ConfigMap":                  {schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, false},
+	"Secret":                     {schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, false},
+	"Service":                    {schema.GroupVersionResource{Version: "v1", Resource: "services"}, false},
+	"Pod":                        {schema.GroupVersionResource{Version: "v1", Resource: "pods"}, false},
+	"PodTemplate":                {schema.GroupVersionResource{Version: "v1", Resource: "podtemplates"}, false},
+	"ReplicationController":      {schema.GroupVersionResource{Version: "v1", Resource: "replicationcontrollers"}, false},
+	"Deployment":                 {schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, false},
+	"ReplicaSet":                 {schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"}, false},
+	"StatefulSet":                {schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "statefulsets"}, false},
+	"DaemonSet":                  {schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "daemonsets"}, false},
+	"Job":                        {schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}, false},
+	"CronJob":                    {schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "cronjobs"}, false},
+	"PodDisruptionBudget":        {schema.GroupVersionResource{Group: "policy", Version: "v1", Resource: "poddisruptionbudgets"}, false},
+	"Role":                       {schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "roles"}, false},
+	"ClusterRole":                {schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"}, true},
+	"RoleBinding":                {schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "rolebindings"}, false},
+	"FlowSchema":                 {schema.GroupVersionResource{Group: "flowcontrol.apiserver.k8s.io", Version: "v1", Resource: "flowschemas"}, true},
+	"PriorityLevelConfiguration": {schema.GroupVersionResource{Group: "flowcontrol.apiserver.k8s.io", Version: "v1", Resource: "prioritylevelconfigurations"}, true},
+	"APIService":                 {schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}, true},
+	"ClusterRoleBinding":         {schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterrolebindings"}, true},
 }
 
 func client(d *dynamic.DynamicClient, kind string) dynamic.ResourceInterface {
@@ -81,7 +84,7 @@ func client(d *dynamic.DynamicClient, kind string) dynamic.ResourceInterface {
 	return d.Resource(r.GroupVersionResource).Namespace("default")
 }
 
-// object returns an object of a kind with a name, from the YAML of the rest.
+// object returns an object of a kind from the YAML of the rest, with a name unless it has one.
 func object(t *testing.T, kind, name, content string) *unstructured.Unstructured {
 	t.Helper()
 	o := &unstructured.Unstructured{Object: map[string]any{}}
@@ -94,7 +97,9 @@ func object(t *testing.T, kind, name, content string) *unstructured.Unstructured
 	}
 	o.SetAPIVersion(resources[kind].GroupVersion().String())
 	o.SetKind(kind)
-	o.SetName(name)
+	if o.GetName() == "" {
+		o.SetName(name)
+	}
 	return o
 }
 
@@ -160,6 +165,9 @@ func TestTable(t *testing.T) {
 		if got := len(answers[0].Causes); got != c.causes {
 			t.Errorf("%s %s %s: kube-apiserver has %d causes, the table %d: %v", c.kind, c.object, c.change, got, c.causes, answers[0])
 		}
+	}
+	if diff := cmp.Diff(changeMandatory(t, both[0]), changeMandatory(t, both[1])); diff != "" {
+		t.Errorf("mandatory objects (- kube-apiserver, + testserver):\n%s", diff)
 	}
 }
 
