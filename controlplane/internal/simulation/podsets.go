@@ -41,7 +41,9 @@ func (c *Cluster) createPod(ctx context.Context, pod *corev1.Pod) error {
 }
 
 // deletePod deletes a pod, and waits until the cache knows.
-func (c *Cluster) deletePod(ctx context.Context, pod *corev1.Pod) error { return c.deletePodAfter(ctx, pod, nil) }
+func (c *Cluster) deletePod(ctx context.Context, pod *corev1.Pod) error {
+	return c.deletePodAfter(ctx, pod, nil)
+}
 
 // deletePodAfter is deletePod with a grace period in seconds; nil is the pod's own.
 func (c *Cluster) deletePodAfter(ctx context.Context, pod *corev1.Pod, grace *int64) error {
