@@ -140,7 +140,8 @@ func talkTerminal(s *session, pod string, _ *container) {
 		enter("stty size; echo size-$((1+1))\n")
 		return strings.Contains(output.wait(s, before, "size-2"), "50 120")
 	})
-	enter("echo asleep-$((1+1)); sleep 1000\n")
+	// The child says that it runs: between it and the shell, Ctrl-C would reach neither.
+	enter("sh -c 'echo asleep-$((1+1)); exec sleep 1000'\n")
 	output.wait(s, 0, "asleep-2")
 	enter("\x03")
 	enter("echo awake-$((1+1))\n")
