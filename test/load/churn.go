@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -35,6 +36,7 @@ type Churn struct {
 	writers []*writer
 	mu      sync.Mutex
 	lives   []Record
+	newest  uint64 // the newest revision that a write was answered with
 }
 
 // writer writes to its own share of the names, so its state of a name is exact: names i
@@ -46,12 +48,15 @@ type writer struct {
 	alive  map[int]int // name → its record
 }
 
-// Life is one object from its creation on.
+// Record is one object from its creation on.
 type Record struct {
 	Name    string
 	UID     types.UID
 	Created string // resourceVersion
 	Deleted bool
+	// LastSeen is, of a deleted object, the newest revision that any write was answered with before the deletion was
+	// requested: the object existed at it.
+	LastSeen uint64
 }
 
 // writers is how many names are worked on at the same time.
@@ -105,7 +110,7 @@ func (c *Churn) each(ctx context.Context, work func(context.Context, *writer) er
 	return group.Wait()
 }
 
-// Lives is every object that ever was.
+// Records returns every object that ever existed.
 func (c *Churn) Records() []Record {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -139,24 +144,40 @@ func (w *writer) create(ctx context.Context, i int) error {
 	defer w.mu.Unlock()
 	w.alive[i] = len(w.lives)
 	w.lives = append(w.lives, Record{Name: o.GetName(), UID: o.GetUID(), Created: o.GetResourceVersion()})
-	return nil
+	return w.see(o)
+}
+
+// see records the revision of an answer. The caller holds mu.
+func (c *Churn) see(answer *unstructured.Unstructured) error {
+	revision, err := strconv.ParseUint(answer.GetResourceVersion(), 10, 64)
+	c.newest = max(c.newest, revision)
+	return err
 }
 
 func (w *writer) patch(ctx context.Context, i int, patch string) error {
 	name := w.Make(w.Namespace, i).GetName()
-	_, err := w.client.Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	return err
+	o, err := w.client.Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	if err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.see(o)
 }
 
 func (w *writer) delete(ctx context.Context, i int) error {
 	now := int64(0)
 	name := w.Make(w.Namespace, i).GetName()
+	w.mu.Lock()
+	seen := w.newest
+	w.mu.Unlock()
 	if err := w.client.Delete(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
 		return err
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.lives[w.alive[i]].Deleted = true
+	record := &w.lives[w.alive[i]]
+	record.Deleted, record.LastSeen = true, seen
 	delete(w.alive, i)
 	return nil
 }
