@@ -214,8 +214,8 @@ var age = regexp.MustCompile(`"(\d+[smhdy])+"|\((\d+[smhdy])+ ago\)`)
 func same(t *testing.T, own, library *rest.Config, path, accept string) error {
 	for _, encoding := range []string{"identity", "gzip"} {
 		watch := strings.Contains(path, "watch")
-		if watch && encoding == "gzip" && !strings.Contains(path, "sendInitialEvents") {
-			continue // it is not compressed
+		if encoding == "gzip" && (watch && !strings.Contains(path, "sendInitialEvents") || accept != asJSON && accept != asTable && accept != asProtobuf) {
+			continue // it is not compressed, or what is compressed was compared
 		}
 		a, b, err := requestBoth(t.Context(), own, library, path, accept, encoding)
 		// On a busy machine a watch's second may end before the watch has read everything from etcd.
