@@ -26,6 +26,9 @@ const (
 	maxCaches = 1000
 	// failedFor is how long a resource is left to the server after its cache has failed.
 	failedFor = 30 * time.Second
+	// unansweredFor is the same when the server did not say what the resource is, as while it starts. Watches that are
+	// forwarded until then end with the server and its history.
+	unansweredFor = time.Second
 )
 
 // caches follows resources from their first use on. It is safe for concurrent use.
@@ -212,7 +215,7 @@ func (c *caches) begin(of schema.GroupVersionResource, first func(*resource) []r
 // proxy. Anybody can ask for resources that do not exist or cannot be watched.
 func logLeft(e *entry, of schema.GroupVersionResource, reason error) {
 	refused, ok := errors.AsType[refusal](reason)
-	if e.about != nil || ok && refused.code != http.StatusNotFound {
+	if e.about != nil || ok && refused.code != http.StatusNotFound && answers(reason) {
 		klog.ErrorS(reason, "A resource is left to the server", "resource", of)
 		return
 	}
@@ -271,6 +274,9 @@ func (c *caches) fail(e *entry, cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e.followers, e.until = nil, time.Now().Add(failedFor)
+	if e.about == nil && !answers(cause) {
+		e.until = time.Now().Add(unansweredFor)
+	}
 	if full, ok := errors.AsType[outOfMemory](cause); ok {
 		e.needs, e.until = full.bytes, time.Now().Add(forgottenFor)
 	}

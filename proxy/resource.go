@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -220,6 +221,15 @@ func (d describer) open(ctx context.Context, path string, query url.Values, acce
 	}
 	q.Header.Set("Accept", accept)
 	return d.client.Do(q)
+}
+
+// answers reports whether the server has answered with this error what a resource is. Otherwise it is down, starts, or is too busy.
+func answers(err error) bool {
+	if refused, ok := errors.AsType[refusal](err); ok {
+		return refused.code < http.StatusInternalServerError && refused.code != http.StatusTooManyRequests
+	}
+	_, isBroken := errors.AsType[net.Error](err)
+	return !isBroken && !errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 // refusal is a response that is not OK.

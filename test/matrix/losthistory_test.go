@@ -8,7 +8,11 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
 	"github.com/keepwatch/keepwatch/test/matrix/clients"
+	"github.com/keepwatch/keepwatch/test/peer"
 )
 
 var (
@@ -29,6 +33,7 @@ func TestLostHistory(t *testing.T) {
 	for _, upstream := range []Upstream{KubeAPIServer, Proxy} {
 		server := StartServer(t, upstream)
 		server.writeElsewhere(t)
+		server.awaitFollowed(t)
 		for _, p := range clients.Programs() {
 			if !selected.MatchString(p.Name) {
 				continue
@@ -55,6 +60,7 @@ func TestLostHistory(t *testing.T) {
 func TestLostHistoryBehindProxy(t *testing.T) {
 	server := StartServer(t, Proxy)
 	server.writeElsewhere(t)
+	server.awaitFollowed(t)
 	for _, name := range []string{"client-go RetryWatcher", "keepwatch informer"} {
 		p, err := clients.Find(name)
 		if err != nil {
@@ -71,6 +77,26 @@ func TestLostHistoryBehindProxy(t *testing.T) {
 		}
 	}
 	t.Run("server down", func(t *testing.T) { testServerDown(t, server) })
+}
+
+// awaitFollowed waits until the proxy, if there is one, follows the config maps as JSON, as clients find it in a cluster. The watches that
+// it forwards before are the server's.
+func (s *Server) awaitFollowed(t *testing.T) {
+	t.Helper()
+	if s.proxy == nil {
+		return
+	}
+	client, err := kubernetes.NewForConfig(s.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.CoreV1().ConfigMaps("").List(t.Context(), metav1.ListOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the proxy follows the config maps", func() bool {
+		m, err := s.proxy.Metrics(t.Context())
+		return err == nil && m.Sum("keepwatch_proxy_resource_state", peer.Labels{"resource": "configmaps", "encoding": "json", "state": "live"}) == 1
+	})
 }
 
 func TestLostHistoryTable(t *testing.T) {

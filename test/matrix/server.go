@@ -34,6 +34,7 @@ type Server struct {
 	config   *rest.Config
 	writers  *rest.Config // of the server that writers use
 	stored   *peer.Server // the one that stores: the same, or behind the proxy
+	proxy    *peer.Server // nil without one
 
 	mu      sync.Mutex
 	etcd    *clientv3.Client
@@ -68,7 +69,8 @@ func StartServer(tb testing.TB, upstream Upstream) *Server {
 	tb.Cleanup(func() { s.etcd.Close() })
 	s.config = s.stored.Config()
 	if upstream == Proxy {
-		s.config = peer.Proxy(tb, s.stored).Config()
+		s.proxy = peer.Proxy(tb, s.stored)
+		s.config = s.proxy.Config()
 	}
 	s.writers = s.config
 	newest, err := s.newest(tb.Context())

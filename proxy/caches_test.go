@@ -1,0 +1,59 @@
+package proxy
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/client-go/rest"
+	"k8s.io/component-base/metrics"
+
+	"github.com/keepwatch/keepwatch/readpath"
+	"github.com/keepwatch/keepwatch/store"
+	"github.com/keepwatch/keepwatch/watchcache"
+)
+
+// A resource that the server refuses to describe is left to it for longer than one of a server that is down or starts: the
+// watches that are forwarded meanwhile end with the server's history.
+func TestUnansweredResourcesAreTriedAgainSoon(t *testing.T) {
+	answer := func(code int) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
+	}
+	for name, test := range map[string]struct {
+		server http.HandlerFunc
+		soon   bool
+	}{
+		"cut": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, true},
+		"cut later": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "9")
+			w.WriteHeader(200)
+		}, true},
+		"starting":    {answer(http.StatusServiceUnavailable), true},
+		"failing":     {answer(http.StatusInternalServerError), true},
+		"busy":        {answer(http.StatusTooManyRequests), true},
+		"not there":   {answer(http.StatusNotFound), false},
+		"not allowed": {answer(http.StatusForbidden), false},
+		"nonsense":    {answer(http.StatusOK), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(test.server)
+			defer server.Close()
+			c, err := newCaches(&rest.Config{Host: server.URL}, readpath.NewBudget(1<<20), watchcache.NewMetrics(metrics.NewKubeRegistry()), store.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.running = t.Context()
+			begun := time.Now()
+			q := httptest.NewRequest(http.MethodGet, "/api/v1/configmaps", nil)
+			c.ready(q, &request.RequestInfo{IsResourceRequest: true, Verb: "list", APIVersion: "v1", Resource: "configmaps"})
+			c.active.Wait()
+			until := c.all[schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}].until
+			if test.soon && time.Until(until) > unansweredFor || !test.soon && until.Sub(begun) < failedFor {
+				t.Errorf("it is tried again after %v", until.Sub(begun))
+			}
+		})
+	}
+}
