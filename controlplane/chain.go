@@ -72,6 +72,7 @@ type chain struct {
 	registrar   *apiservices.Registrar // nil if the server is read-only
 	flows       flowcontrol.Storage    // if the server is not read-only, as the next one
 	registered  atomic.Bool            // registrar has the built-in versions
+	routes      builtin.Routes         // of the front server
 	readers     *readers
 	// plugins is the context of the loops of admission plugins, which begin when they are built.
 	plugins     context.Context
@@ -160,7 +161,7 @@ func newChain(listener *serving.Listener, credentials *serving.Credentials, issu
 	}
 	c.front.ShutdownTimeout = drainTimeout
 	servemetrics.Install(c.front.Handler.NonGoRestfulMux, storage.registry)
-	served, err := kinds.Install(c.front, builtinOptions{storage, kinds}, rights, identities)
+	served, err := kinds.Install(c.front, config, &c.routes, rights, identities)
 	if err != nil {
 		return nil, err
 	}
@@ -188,7 +189,7 @@ func newChain(listener *serving.Listener, credentials *serving.Credentials, issu
 	c.definitions = &definitionInformers{SharedInformerFactory: c.extensions.Informers}
 	c.extensions.Informers = c.definitions // apiextensions-apiserver's hooks use them
 	discovery.groups.attach(c.front.DiscoveryGroupManager)
-	if err := installOpenAPI(c.front, c.extensions, config); err != nil {
+	if err := installOpenAPI(c.front, &c.routes, c.extensions, config); err != nil {
 		return nil, err
 	}
 	return c, c.addPostStartHooks(storage.readOnly())
@@ -263,7 +264,7 @@ func (c *chain) config(kinds *builtin.Registry, storage *backend, rights authori
 	if storage.readOnly() {
 		chain = chain.withoutWrites(kinds.Codecs)
 	}
-	config.BuildHandlerChainFunc = chain
+	config.BuildHandlerChainFunc = chain.around(c.routes.Before)
 	if err := setOpenAPI(config); err != nil {
 		return nil, err
 	}

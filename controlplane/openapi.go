@@ -81,24 +81,24 @@ func setOpenAPI(config *genericapiserver.Config) error {
 
 // installOpenAPI serves /openapi/v2 and /openapi/v3: the resources of the front server, those of the
 // extension server, and the custom resources as they change.
-func installOpenAPI(front *genericapiserver.GenericAPIServer, extensions *apiserver.CustomResourceDefinitions, config *genericapiserver.Config) error {
-	all := restful.NewContainer()
-	for _, ws := range front.Handler.GoRestfulContainer.RegisteredWebServices() {
-		all.Add(ws)
-	}
-	for _, ws := range extensions.GenericAPIServer.Handler.GoRestfulContainer.RegisteredWebServices() {
-		if strings.HasPrefix(ws.RootPath(), "/apis/"+apiextensions.GroupName) {
-			all.Add(ws)
-		}
-	}
+func installOpenAPI(front *genericapiserver.GenericAPIServer, builtins *builtin.Routes, extensions *apiserver.CustomResourceDefinitions, config *genericapiserver.Config) error {
+	services := sync.OnceValues(func() ([]*restful.WebService, error) { return allServices(front, builtins, extensions) })
 	paths := front.Handler.NonGoRestfulMux
 	own := &spec.Swagger{}
 	v2 := handler.NewOpenAPIService(own)
 	v2.RegisterOpenAPIVersionedService("/openapi/v2", lazyHandlers{paths, sync.OnceValue(func() error {
+		all, err := services()
+		if err != nil {
+			return err
+		}
 		return buildV2(own, all, config.OpenAPIConfig)
 	})})
 	v3 := handler3.NewOpenAPIService()
 	err := v3.RegisterOpenAPIV3VersionedService("/openapi/v3", lazyHandlers{paths, sync.OnceValue(func() error {
+		all, err := services()
+		if err != nil {
+			return err
+		}
 		return buildV3(v3, all, *config.OpenAPIV3Config)
 	})})
 	if err != nil {
@@ -114,9 +114,23 @@ func installOpenAPI(front *genericapiserver.GenericAPIServer, extensions *apiser
 	})
 }
 
+// allServices returns the services of the built-in resources and of definitions.
+func allServices(front *genericapiserver.GenericAPIServer, builtins *builtin.Routes, extensions *apiserver.CustomResourceDefinitions) ([]*restful.WebService, error) {
+	if err := builtins.InstallAll(); err != nil {
+		return nil, err
+	}
+	all := front.Handler.GoRestfulContainer.RegisteredWebServices()
+	for _, ws := range extensions.GenericAPIServer.Handler.GoRestfulContainer.RegisteredWebServices() {
+		if strings.HasPrefix(ws.RootPath(), "/apis/"+apiextensions.GroupName) {
+			all = append(all, ws)
+		}
+	}
+	return all, nil
+}
+
 // buildV2 builds the document of /openapi/v2 without custom resources.
-func buildV2(into *spec.Swagger, all *restful.Container, config *common.Config) error {
-	built, err := builder.BuildOpenAPISpecFromRoutes(restfuladapter.AdaptWebServices(all.RegisteredWebServices()), config)
+func buildV2(into *spec.Swagger, all []*restful.WebService, config *common.Config) error {
+	built, err := builder.BuildOpenAPISpecFromRoutes(restfuladapter.AdaptWebServices(all), config)
 	if err != nil {
 		return err
 	}
@@ -128,8 +142,8 @@ func buildV2(into *spec.Swagger, all *restful.Container, config *common.Config) 
 // buildV3 adds the documents below /openapi/v3, one a group and version, without custom resources. They
 // share parts of their schemas, which building another document changes: all are built before the
 // first is encoded.
-func buildV3(into *handler3.OpenAPIService, all *restful.Container, config common.OpenAPIV3Config) error {
-	for _, ws := range all.RegisteredWebServices() {
+func buildV3(into *handler3.OpenAPIService, all []*restful.WebService, config common.OpenAPIV3Config) error {
+	for _, ws := range all {
 		var built *spec3.OpenAPI
 		config.PostProcessSpec = func(document *spec3.OpenAPI) (*spec3.OpenAPI, error) {
 			built = document

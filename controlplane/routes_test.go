@@ -2,6 +2,8 @@ package controlplane_test
 
 import (
 	"math"
+	"regexp"
+	"strings"
 	"testing"
 
 	"golang.org/x/sync/errgroup"
@@ -58,6 +60,59 @@ func TestRoutesAreTheLibrarys(t *testing.T) {
 		requests.Go(func() error { return same(t, own.RESTConfig(), library.RESTConfig(), path, asJSON) })
 	}
 	must(0, requests.Wait())(t)
+}
+
+// A server whose routes are installed at the first requests answers as one that has them from its start, the first one of the
+// process.
+func TestRoutesOfLaterServersAreTheSame(t *testing.T) {
+	later := start(t, controlplane.Options{}).RESTConfig()
+	var versions errgroup.Group
+	for _, kind := range builtinKinds {
+		if !strings.Contains(kind.groupVersion, "/") {
+			continue
+		}
+		group, _, _ := strings.Cut(kind.groupVersion, "/")
+		for _, path := range []string{"/apis/" + group, "/apis/" + group + "/", "/apis/" + kind.groupVersion, "/apis/" + kind.groupVersion + "/" + kind.resource} {
+			versions.Go(func() error { // many at a time request the same group
+				first, err := request(t.Context(), shared.RESTConfig(), path+"?labelSelector=none", asJSON, "identity")
+				if err != nil {
+					return err
+				}
+				second, err := request(t.Context(), later, path+"?labelSelector=none", asJSON, "identity")
+				first.body, second.body = revision.ReplaceAllString(first.body, ""), revision.ReplaceAllString(second.body, "")
+				if first != second {
+					t.Errorf("%s:\nfirst server: %s\nlater server: %s", path, first.difference(second), second.difference(first))
+				}
+				return err
+			})
+		}
+	}
+	if err := versions.Wait(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// revision is that of a list.
+var revision = regexp.MustCompile(`"resourceVersion":"[0-9]+"`)
+
+// The list of all paths has those of groups that nobody has requested, and so has the discovery document of all groups.
+func TestPathsOfLaterServers(t *testing.T) {
+	later := start(t, controlplane.Options{}).RESTConfig()
+	for path, accept := range map[string]string{"/": asJSON, "/apis": "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"} {
+		answer, err := request(t.Context(), later, path, accept, "identity")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, kind := range builtinKinds {
+			want := `"/apis/` + kind.groupVersion + `"`
+			if path == "/apis" {
+				want = `"resource":"` + kind.resource + `"`
+			}
+			if strings.Contains(kind.groupVersion, "/") && !strings.Contains(answer.body, want) {
+				t.Errorf("%s lacks %s", path, want)
+			}
+		}
+	}
 }
 
 // Timeouts that overflow a duration are served as long ones, over HTTP/2 and 1.1.

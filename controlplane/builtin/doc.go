@@ -14,6 +14,7 @@
 //
 //	kinds.go        the table                        kind.go         a row, and its rules
 //	scheme.go       Go types, codecs, conversions    storage.go      REST storages of the kinds
+//	routes.go       discovery, and routes by group
 //	strategy.go     rules of creates and updates     prepare.go      fields of new objects
 //	immutable.go    fields that updates must keep    fields.go       selectable fields
 //	validate.go     values that are refused          validate_*.go   the rules by kind

@@ -30,13 +30,13 @@ type Served struct {
 	Store      *genericregistry.Store
 }
 
-// Install serves all built-in resources on server, with the storage options of getter. rights and identities answer
-// the reviews and the requests of tokens.
-func (r *Registry) Install(server *genericapiserver.GenericAPIServer, getter generic.RESTOptionsGetter, rights Authorizer, identities Identities) ([]Served, error) {
+// Install serves all built-in resources on server, which has this config, with its storage options. rights and identities answer
+// the reviews and the requests of tokens. The caller has [Routes.Before] called before the server.
+func (r *Registry) Install(server *genericapiserver.GenericAPIServer, config *genericapiserver.Config, routes *Routes, rights Authorizer, identities Identities) ([]Served, error) {
 	var resources []Served
 	byVersion := map[schema.GroupVersion]map[string]rest.Storage{}
 	for _, k := range table {
-		store, served, err := r.restStorage(k, getter)
+		store, served, err := r.restStorage(k, config.RESTOptionsGetter)
 		if err != nil {
 			return nil, fmt.Errorf("storage of %s: %w", k.groupResource(), err)
 		}
@@ -60,26 +60,7 @@ func (r *Registry) Install(server *genericapiserver.GenericAPIServer, getter gen
 		byVersion[question.gv][question.resource] = &reviewREST{question, rights}
 	}
 	byVersion[authenticationv1.SchemeGroupVersion]["tokenreviews"] = &tokenReviewREST{identities}
-	return resources, r.installGroups(server, byVersion)
-}
-
-// installGroups installs the resources by group, in the order of the table.
-func (r *Registry) installGroups(server *genericapiserver.GenericAPIServer, byVersion map[schema.GroupVersion]map[string]rest.Storage) error {
-	var groups []*genericapiserver.APIGroupInfo
-	for _, name := range Groups() {
-		info := genericapiserver.NewDefaultAPIGroupInfo(name, r.Scheme, runtime.NewParameterCodec(r.Scheme), r.Codecs)
-		for _, gv := range info.PrioritizedVersions {
-			info.VersionedResourcesStorageMap[gv.Version] = byVersion[gv]
-		}
-		if name == corev1.GroupName {
-			if err := server.InstallLegacyAPIGroup(genericapiserver.DefaultLegacyAPIPrefix, &info); err != nil {
-				return err
-			}
-			continue
-		}
-		groups = append(groups, &info)
-	}
-	return server.InstallAPIGroups(groups...)
+	return resources, installation{Registry: r, server: server, config: config, byVersion: byVersion}.run(routes)
 }
 
 // Groups returns the API groups in the order of the table, then those of second versions and of
