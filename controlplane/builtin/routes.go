@@ -2,6 +2,7 @@ package builtin
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -145,7 +146,7 @@ func (i installation) publish(group string, resources map[schema.GroupVersion][]
 	} else {
 		i.server.DiscoveryGroupManager.AddGroup(i.listed(group))
 	}
-	for _, gv := range i.Scheme.PrioritizedVersionsForGroup(group) {
+	for _, gv := range i.versions(group) {
 		manager.AddGroupVersion(group, apidiscoveryv2.APIVersionDiscovery{
 			Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent, Version: gv.Version, Resources: resources[gv],
 		})
@@ -158,10 +159,15 @@ func (i installation) publish(group string, resources map[schema.GroupVersion][]
 	}
 }
 
+// versions returns those versions of a group that have resources, the preferred one first.
+func (i installation) versions(group string) []schema.GroupVersion {
+	return slices.DeleteFunc(i.Scheme.PrioritizedVersionsForGroup(group), func(gv schema.GroupVersion) bool { return len(i.byVersion[gv]) == 0 })
+}
+
 // listed returns the group as /apis lists it.
 func (i installation) listed(group string) metav1.APIGroup {
 	listed := metav1.APIGroup{Name: group}
-	for _, gv := range i.Scheme.PrioritizedVersionsForGroup(group) {
+	for _, gv := range i.versions(group) {
 		listed.Versions = append(listed.Versions, metav1.GroupVersionForDiscovery{GroupVersion: gv.String(), Version: gv.Version})
 	}
 	listed.PreferredVersion = listed.Versions[0]
@@ -179,7 +185,7 @@ func (i installation) addRoutes(group string, resources map[schema.GroupVersion]
 	if group == corev1.GroupName {
 		prefix = genericapiserver.DefaultLegacyAPIPrefix
 	}
-	for _, gv := range defaults.PrioritizedVersions {
+	for _, gv := range i.versions(group) {
 		version := genericapi.APIGroupVersion{
 			Root: prefix, GroupVersion: gv, Storage: i.byVersion[gv],
 			OptionsExternalVersion: defaults.OptionsExternalVersion, MetaGroupVersion: defaults.MetaGroupVersion,
