@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/emicklei/go-restful/v3"
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -207,6 +208,12 @@ func (i installation) addRoutes(group string, resources map[schema.GroupVersion]
 		container.Add(aggregated.WrapAggregatedDiscoveryToHandler(root, legacy, legacy).GenerateWebService("/api", metav1.APIVersions{}))
 		return nil
 	}
-	container.Add(discovery.NewAPIGroupHandler(i.server.Serializer, i.listed(group)).WebService())
+	service := discovery.NewAPIGroupHandler(i.server.Serializer, i.listed(group)).WebService()
+	// Each answer is of an object of its own. The handler has one for all, and encoding sets its kind for a moment: another answer
+	// could have none.
+	service.Filter(func(q *restful.Request, w *restful.Response, _ *restful.FilterChain) {
+		discovery.NewAPIGroupHandler(i.server.Serializer, i.listed(group)).ServeHTTP(w.ResponseWriter, q.Request)
+	})
+	container.Add(service)
 	return nil
 }
