@@ -112,7 +112,7 @@ func TestDifferences(t *testing.T) {
 
 func TestSelections(t *testing.T) {
 	got := selections([]string{process, "TestA", "TestA/one", "spec: a (b) c"})
-	want := []selection{{tests: "^TestA$"}, {specs: `^a \(b\) c$`}}
+	want := []selection{{tests: "^TestA$"}, {specs: `a \(b\) c$`}}
 	if !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}

@@ -142,7 +142,7 @@ func selections(names []string) []selection {
 	for _, name := range names {
 		s := selection{}
 		if spec, ok := strings.CutPrefix(name, specPrefix); ok {
-			s.specs = "^" + regexp.QuoteMeta(spec) + "$"
+			s.specs = regexp.QuoteMeta(spec) + "$" // it follows the name of the suite
 		} else if name != process {
 			outer, _, _ := strings.Cut(name, "/")
 			s.tests = "^" + regexp.QuoteMeta(outer) + "$"
