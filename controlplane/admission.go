@@ -24,16 +24,20 @@ import (
 	"github.com/keepwatch/keepwatch/controlplane/internal/certificates"
 	"github.com/keepwatch/keepwatch/controlplane/internal/limitranges"
 	"github.com/keepwatch/keepwatch/controlplane/internal/policies"
+	"github.com/keepwatch/keepwatch/controlplane/internal/priorities"
+	"github.com/keepwatch/keepwatch/controlplane/internal/tolerations"
 )
 
 // newAdmission returns the admission of every write of built-in and custom resources, in kube-apiserver's order: it refuses
-// objects in namespaces that don't exist or are terminating, and applies LimitRanges and the policies and webhooks that are registered in the
-// API. Before all of them it refuses invalid policies, approvals and signatures of certificates without the right to, and with
+// objects in namespaces that don't exist or are terminating, applies LimitRanges, PriorityClasses and default tolerations, then
+// the policies and webhooks that are registered in the API. Before all of them it refuses invalid policies, approvals and signatures of certificates without the right to, and with
 // RBAC roles that grant more than their author has.
 func (c *chain) newAdmission(config *genericapiserver.Config) (admission.Interface, error) {
 	plugins := admission.NewPlugins()
 	lifecycle.Register(plugins)
 	limitranges.Register(plugins)
+	priorities.Register(plugins, c.classes)
+	tolerations.Register(plugins)
 	mutatingpolicy.Register(plugins)
 	mutating.Register(plugins)
 	validatingpolicy.Register(plugins)
@@ -49,7 +53,10 @@ func (c *chain) newAdmission(config *genericapiserver.Config) (admission.Interfa
 		webhookinitializer.NewPluginInitializer(webhookAuthentication(config.LoopbackClientConfig), serviceResolver{c.client}),
 		withoutPolicies(builtin.Reviews()),
 	}
-	order := []string{lifecycle.PluginName, limitranges.PluginName, mutatingpolicy.PluginName, mutating.PluginName, validatingpolicy.PluginName, validating.PluginName}
+	order := []string{
+		lifecycle.PluginName, limitranges.PluginName, priorities.PluginName, tolerations.PluginName,
+		mutatingpolicy.PluginName, mutating.PluginName, validatingpolicy.PluginName, validating.PluginName,
+	}
 	registered, err := plugins.NewFromPlugins(order, noPluginConfig{}, initializers, nil)
 	if err != nil {
 		return nil, err

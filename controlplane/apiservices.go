@@ -49,16 +49,12 @@ func (c *chain) aggregatorChecks() []healthz.HealthChecker {
 
 // newRegistrar creates what maintains the server's own objects in apiregistration.k8s.io and flowcontrol.apiserver.k8s.io. The
 // registrar is notified of writes by the storage of APIServices, in place of a watch.
-func (c *chain) newRegistrar(served []builtin.Served) (err error) {
-	stores := map[schema.GroupVersionResource]*genericregistry.Store{}
-	for _, kind := range served {
-		stores[kind.Resource] = kind.Store
-	}
+func (c *chain) newRegistrar(stores map[schema.GroupResource]*genericregistry.Store) (err error) {
 	c.flows = flowcontrol.Storage{
-		Schemas: stored[*flowcontrolv1.FlowSchema]{stores[flowcontrolv1.SchemeGroupVersion.WithResource("flowschemas")]},
-		Levels:  stored[*flowcontrolv1.PriorityLevelConfiguration]{stores[flowcontrolv1.SchemeGroupVersion.WithResource("prioritylevelconfigurations")]},
+		Schemas: stored[*flowcontrolv1.FlowSchema]{stores[flowcontrolv1.Resource("flowschemas")]},
+		Levels:  stored[*flowcontrolv1.PriorityLevelConfiguration]{stores[flowcontrolv1.Resource("prioritylevelconfigurations")]},
 	}
-	services := stores[apiregistrationv1.SchemeGroupVersion.WithResource("apiservices")]
+	services := stores[apiregistrationv1.Resource("apiservices")]
 	versions := append(builtin.Versions(), apiextensionsv1.SchemeGroupVersion)
 	definitions := c.extensions.Informers.Apiextensions().V1().CustomResourceDefinitions()
 	if c.registrar, err = apiservices.New(stored[*apiregistrationv1.APIService]{services}, versions, definitions); err != nil {

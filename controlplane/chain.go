@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"sync/atomic"
 
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver"
 	definitionlisters "k8s.io/apiextensions-apiserver/pkg/client/listers/apiextensions/v1"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -60,7 +61,8 @@ type chain struct {
 	extensions  *apiserver.CustomResourceDefinitions
 	client      kubernetes.Interface
 	informers   informers.SharedInformerFactory
-	namespaces  *namespaceCleaner   // nil if the server is read-only
+	namespaces  *namespaceCleaner // nil if the server is read-only
+	classes     *stored[*schedulingv1.PriorityClass]
 	defaults    *nsdefaults.Creator // nil without controllers, as the next three
 	signer      *certificates.Signer
 	collector   *garbage.Collector
@@ -96,7 +98,7 @@ func newChain(listener *serving.Listener, credentials *serving.Credentials, issu
 		return nil, err
 	}
 	c := &chain{
-		options: options, listener: listener, credentials: credentials, issuer: issuer, accounts: &accountObjects{},
+		options: options, listener: listener, credentials: credentials, issuer: issuer, accounts: &accountObjects{}, classes: &stored[*schedulingv1.PriorityClass]{},
 		readers: newReaders(encodingsBudget), startFailed: make(chan error, 1),
 	}
 	c.plugins, c.stopPlugins = context.WithCancel(context.Background())
@@ -166,8 +168,10 @@ func newChain(listener *serving.Listener, credentials *serving.Credentials, issu
 		return nil, err
 	}
 	c.accounts.set(served)
+	stores := storesOf(served)
+	c.classes.store = stores[schedulingv1.Resource("priorityclasses")]
 	if !storage.readOnly() {
-		if err := c.newRegistrar(served); err != nil {
+		if err := c.newRegistrar(stores); err != nil {
 			return nil, err
 		}
 	}

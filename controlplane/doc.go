@@ -56,7 +56,7 @@
 //	apiservices.go         APIServices, flow schemas and priority levels of the server itself, and the aggregator's checks
 //	stored.go              reads and writes these objects at their storage
 //	accounts.go            the objects on which tokens of service accounts depend
-//	admission.go           admission: namespace lifecycle, LimitRanges, policies, webhooks, roles
+//	admission.go           admission: namespace lifecycle, LimitRanges, priorities, tolerations, policies, webhooks, roles
 //	serviceresolver.go     the addresses of webhooks that are registered by Service
 //	readers.go             finds the reader of a request, and puts readpath in front of the servers
 //	definitioninformers.go lets the start of the extension server be aborted
@@ -89,10 +89,12 @@
 //	internal/limitranges   defaults and bounds of resources by LimitRanges
 //	internal/nsdefaults    the service account and the config map that every namespace has
 //	internal/policies      which admission policies are valid, and what their evaluation needs
+//	internal/priorities    the priority of pods by PriorityClasses
 //	internal/rbac          authorization by roles and bindings
 //	internal/serving       listener, certificates, credentials, authentication
 //	internal/simulation    workloads without containers
 //	internal/tokens        the tokens of service accounts
+//	internal/tolerations   the default tolerations of pods
 //
 // # Limits
 //

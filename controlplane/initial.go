@@ -9,12 +9,14 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 
+	"github.com/keepwatch/keepwatch/controlplane/builtin"
 	"github.com/keepwatch/keepwatch/controlplane/internal/rbac"
 )
 
@@ -45,6 +47,10 @@ func (c *chain) createInitialObjects(hook genericapiserver.PostStartHookContext)
 		}
 	}
 	_ = c.ensureInitial(hook, "the service "+serviceName, c.ensureService) // see ensureInitial: the server starts without it
+	for _, class := range builtin.SystemPriorityClasses() {
+		ensure := func(ctx context.Context) error { return c.ensureClass(ctx, class) }
+		_ = c.ensureInitial(hook, "the priority class "+class.Name, ensure)
+	}
 	if c.defaults != nil {
 		for _, name := range initialNamespaces {
 			ensure := func(ctx context.Context) error { return c.defaults.Ensure(ctx, name) }
@@ -87,6 +93,18 @@ func (c *chain) ensureNamespace(ctx context.Context, name string) error {
 		return err
 	}
 	_, err = namespaces.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}
+
+// ensureClass creates a priority class that does not exist.
+func (c *chain) ensureClass(ctx context.Context, class *schedulingv1.PriorityClass) error {
+	_, err := c.classes.Get(ctx, class.Name)
+	if apierrors.IsNotFound(err) {
+		err = c.classes.Create(ctx, class)
+	}
 	if apierrors.IsAlreadyExists(err) {
 		return nil
 	}

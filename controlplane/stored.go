@@ -7,10 +7,13 @@ import (
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
+
+	"github.com/keepwatch/keepwatch/controlplane/builtin"
 )
 
 // stored reads and writes the objects of a cluster-scoped built-in resource at its storage, without requests: those for the
@@ -20,6 +23,15 @@ type stored[T interface {
 	metav1.Object
 	runtime.Object
 }] struct{ store *genericregistry.Store }
+
+// storesOf returns the storages of the built-in resources.
+func storesOf(served []builtin.Served) map[schema.GroupResource]*genericregistry.Store {
+	stores := map[schema.GroupResource]*genericregistry.Store{}
+	for _, kind := range served {
+		stores[kind.Resource.GroupResource()] = kind.Store
+	}
+	return stores
+}
 
 // List returns copies.
 func (s stored[T]) List(ctx context.Context) ([]T, error) {

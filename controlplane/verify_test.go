@@ -36,8 +36,8 @@ func TestVerify(t *testing.T) {
 	}
 	options := controlplane.Options{Etcd: owner.EtcdCluster(), Verify: true}
 	undamaged := start(t, options)
-	// Four namespaces, a service, a definition and these two; 8 priority levels, 11 flow schemas, and the APIServices.
-	const stored = 8 + 8 + 11 + 23
+	// Four namespaces, a service, a definition and these two; 8 priority levels, 11 flow schemas, the APIServices, and two priority classes.
+	const stored = 8 + 8 + 11 + 23 + 2
 	if objects, unknown := undamaged.Verified(); objects != stored || unknown != 0 {
 		t.Errorf("verified %d objects and %d unknown keys", objects, unknown)
 	}

@@ -45,7 +45,8 @@ With --authorization-mode RBAC, roles and bindings decide what users may do, beg
 default ones; the token's user may do everything, and impersonate everybody. Without it, every user may
 do everything, and kubectl auth can-i answers yes.
 
-Not enforced: quotas, and admission beyond namespaces, LimitRanges, policies and webhooks. Built-in kinds are checked for their structure,
+Not enforced: quotas, and admission beyond namespaces, LimitRanges, PriorityClasses, default tolerations, policies
+and webhooks. Built-in kinds are checked for their structure,
 names and metadata, and for their values only where the documentation says so. Only common defaults are set. Services get no addresses or ports.
 
 A data folder that is in use or damaged is refused, and its files are not changed. Only --verify

@@ -7,6 +7,7 @@ import (
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagemigrationv1 "k8s.io/api/storagemigration/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -53,6 +54,8 @@ func validateValues(obj runtime.Object) field.ErrorList {
 		return validateRoleBinding(o)
 	case *rbacv1.ClusterRoleBinding:
 		return validateClusterRoleBinding(o)
+	case *schedulingv1.PriorityClass:
+		return validatePriorityClass(o)
 	case *flowcontrolv1.FlowSchema:
 		return validateFlowSchema(o)
 	case *flowcontrolv1.PriorityLevelConfiguration:

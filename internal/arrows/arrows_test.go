@@ -261,6 +261,10 @@ var rules = map[string]rule{
 		},
 		why: "which policies are valid depends on the plugins that evaluate them, and not on where policies are stored",
 	},
+	"controlplane/internal/priorities": {
+		others: []string{"k8s.io/api/", "k8s.io/apimachinery/pkg/api/errors$", "k8s.io/apiserver/pkg/admission$"},
+		why:    "an admission plugin depends on what the API has, and not on the server around it",
+	},
 	"controlplane/internal/rbac": {
 		others: []string{
 			"k8s.io/api/rbac/v1$", "k8s.io/apimachinery/pkg/", "k8s.io/client-go/", "k8s.io/component-helpers/auth/rbac/", "sigs.k8s.io/yaml", "golang.org/x/sync/errgroup",
@@ -276,6 +280,10 @@ var rules = map[string]rule{
 	"controlplane/internal/simulation": {
 		others: []string{"k8s.io/api/", "k8s.io/apimachinery/pkg/", "k8s.io/client-go/", "k8s.io/component-helpers/scheduling/", "k8s.io/klog/v2$"},
 		why:    "a simulated cluster is a client of the server that runs it",
+	},
+	"controlplane/internal/tolerations": {
+		others: []string{"k8s.io/api/core/v1$", "k8s.io/apiserver/pkg/admission$"},
+		why:    "an admission plugin depends on what the API has, and not on the server around it",
 	},
 	"controlplane/internal/tokens": {
 		ours: []string{"controlplane/internal/datadir"},

@@ -107,9 +107,6 @@ func (s side) create(ctx context.Context, o object, dryRun bool) string {
 	for _, field := range []string{"uid", "resourceVersion", "creationTimestamp", "managedFields"} {
 		unstructured.RemoveNestedField(got.Object, "metadata", field)
 	}
-	for _, field := range []string{"tolerations", "priority", "preemptionPolicy"} { // of other plugins
-		unstructured.RemoveNestedField(got.Object, "spec", field)
-	}
 	unstructured.RemoveNestedField(got.Object, "status")
 	text, _ := json.MarshalIndent(got.Object, "", " ")
 	return fmt.Sprintf("%s %q", text, s.warnings.texts)

@@ -74,6 +74,12 @@ var cases = []struct {
 	{"RoleBinding", `{roleRef: {kind: User, name: a, apiGroup: b}}`, "", 2},
 	{"RoleBinding", `{roleRef: {kind: Role, name: a/b}}`, "", 1},
 	{"RoleBinding", `{roleRef: {kind: Role, name: a}, subjects: [{kind: Robot, name: a}, {kind: Group, name: a, apiGroup: b}, {kind: ServiceAccount, name: a_b}]}`, "", 3},
+	{"PriorityClass", `{value: 1000000000, preemptionPolicy: Never}`, `{value: 1000000000, preemptionPolicy: Never, description: a}`, 0},
+	{"PriorityClass", `{value: 1000000001}`, "", 1},
+	{"PriorityClass", `{value: 5, preemptionPolicy: Sometimes}`, "", 1},
+	{"PriorityClass", `{value: 5, preemptionPolicy: ""}`, "", 1},
+	{"PriorityClass", `{value: 1000000001, preemptionPolicy: Sometimes}`, "", 2},
+
 	{"ClusterRoleBinding", `{roleRef: {kind: Role, name: a}}`, "", 1},
 	{"ClusterRoleBinding", `{roleRef: {kind: ClusterRole, name: a}, subjects: [{kind: ServiceAccount, name: a}]}`, "", 1},
 

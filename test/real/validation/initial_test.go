@@ -27,10 +27,11 @@ var initial = []schema.GroupVersionResource{
 	{Group: "flowcontrol.apiserver.k8s.io", Version: "v1", Resource: "flowschemas"},
 	{Group: "flowcontrol.apiserver.k8s.io", Version: "v1", Resource: "prioritylevelconfigurations"},
 	{Group: "storagemigration.k8s.io", Version: "v1", Resource: "storageversionmigrations"},
+	{Group: "scheduling.k8s.io", Version: "v1", Resource: "priorityclasses"},
 }
 
-// A test server begins with the APIServices, flow schemas and priority levels of kube-apiserver v1.37: their labels,
-// annotations and specs, and the conditions of APIServices. A definition gets the same APIService, and the groups have the same
+// A test server begins with the APIServices, flow schemas, priority levels and priority classes of kube-apiserver v1.37: their
+// labels, annotations and specs, and the conditions of APIServices. A definition gets the same APIService, and the groups have the same
 // resources in discovery. Each health check of kube-apiserver's aggregator is one of the test server.
 func TestInitialConfiguration(t *testing.T) {
 	real, own := peer.LatestKubernetes(t).Config(), testserver.New(t).Config()
@@ -90,6 +91,9 @@ func configurationOf(t *testing.T, config *rest.Config) map[string]any {
 				}
 			}
 			found[o.GetKind()+" "+o.GetName()] = []any{o.GetLabels(), o.GetAnnotations(), o.Object["spec"], conditions}
+			if o.GetKind() == "PriorityClass" { // it has no spec
+				found[o.GetKind()+" "+o.GetName()] = []any{o.GetLabels(), o.GetAnnotations(), o.Object["value"], o.Object["globalDefault"], o.Object["description"], o.Object["preemptionPolicy"]}
+			}
 		}
 	}
 	return found
