@@ -139,13 +139,14 @@ test-real: peers
 	cd test && go test $(RACE) -vet=off -p 3 -timeout 20m $$(go list ./real/proxy ./real/sync ./real/outage ./matrix ./real/... ./deploy | grep -v '/apiserver$$')
 	$(MAKE) bench-proxy ARGS='-pods 600 -configmaps 10 -writing 1s -rounds 1 -forwarded 20 -rows "^LIST JSON, |^0 watchers|^1000 watchers|50 times|PATCH|^restart"'
 
-# RBAC, validation, evictions, garbage collection, tokens, certificates, policies and LimitRanges of a test server beside those of Kubernetes, at their full
+# RBAC, validation, evictions, garbage collection, quotas, tokens, certificates, policies and LimitRanges of a test server beside those of Kubernetes, at their full
 # size. test-real runs a small one.
 rights: peers
 	cd test && go test ./real/rights -count 1 -timeout 2h -v -args -rights.decisions 50000 -rights.seed $(SEED)
 	cd test && go test ./real/evictions -count 1 -timeout 2h -v -args -evictions.steps 10000 -evictions.seed $(SEED)
 	cd test && go test ./real/validation -count 1 -timeout 2h -v -args -validation.steps 10000 -validation.seed $(SEED)
 	cd test && go test ./real/garbage -count 1 -timeout 2h -v -args -garbage.steps 1000 -garbage.seed $(SEED)
+	cd test && go test ./real/quota -count 1 -timeout 2h -v -args -quota.steps 5000 -quota.seed $(SEED)
 	cd test && go test ./real/policies -count 1 -timeout 2h -v -args -policies.steps 10000 -policies.seed $(SEED)
 	cd test && go test ./real/credentials -count 1 -timeout 2h -v -args -credentials.steps 10000 -credentials.seed $(SEED)
 

@@ -25,12 +25,13 @@ import (
 	"github.com/keepwatch/keepwatch/controlplane/internal/limitranges"
 	"github.com/keepwatch/keepwatch/controlplane/internal/policies"
 	"github.com/keepwatch/keepwatch/controlplane/internal/priorities"
+	"github.com/keepwatch/keepwatch/controlplane/internal/quotas"
 	"github.com/keepwatch/keepwatch/controlplane/internal/tolerations"
 )
 
 // newAdmission returns the admission of every write of built-in and custom resources, in kube-apiserver's order: it refuses
 // objects in namespaces that don't exist or are terminating, applies LimitRanges, PriorityClasses and default tolerations, then
-// the policies and webhooks that are registered in the API. Before all of them it refuses invalid policies, approvals and signatures of certificates without the right to, and with
+// the policies and webhooks that are registered in the API, and ResourceQuotas. Before all of them it refuses invalid policies, approvals and signatures of certificates without the right to, and with
 // RBAC roles that grant more than their author has.
 func (c *chain) newAdmission(config *genericapiserver.Config) (admission.Interface, error) {
 	plugins := admission.NewPlugins()
@@ -68,7 +69,7 @@ func (c *chain) newAdmission(config *genericapiserver.Config) (admission.Interfa
 	if c.escalation != nil {
 		handlers = append(handlers, c.escalation)
 	}
-	return admission.NewChainHandler(append(handlers, registered)...), nil
+	return admission.NewChainHandler(append(handlers, registered, quotas.NewAdmission(c.client, c.quotas, c.plugins.Done()))...), nil
 }
 
 // servedVersions returns the versions of the groups of built-in kinds and custom resources.

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"sync/atomic"
 
+	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver"
 	definitionlisters "k8s.io/apiextensions-apiserver/pkg/client/listers/apiextensions/v1"
@@ -31,6 +32,7 @@ import (
 	"github.com/keepwatch/keepwatch/controlplane/internal/garbage"
 	"github.com/keepwatch/keepwatch/controlplane/internal/nsdefaults"
 	"github.com/keepwatch/keepwatch/controlplane/internal/policies"
+	"github.com/keepwatch/keepwatch/controlplane/internal/quotas"
 	"github.com/keepwatch/keepwatch/controlplane/internal/rbac"
 	"github.com/keepwatch/keepwatch/controlplane/internal/serving"
 	"github.com/keepwatch/keepwatch/controlplane/internal/simulation"
@@ -62,11 +64,13 @@ type chain struct {
 	client      kubernetes.Interface
 	informers   informers.SharedInformerFactory
 	namespaces  *namespaceCleaner // nil if the server is read-only
+	quotas      *quotaObjects
 	classes     *stored[*schedulingv1.PriorityClass]
-	defaults    *nsdefaults.Creator // nil without controllers, as the next three
+	defaults    *nsdefaults.Creator // nil without controllers, as the next four
 	signer      *certificates.Signer
 	collector   *garbage.Collector
 	opener      *definitionOpener
+	used        *quotas.Controller
 	workloads   *simulation.Cluster // nil without a simulation
 	policy      *rbac.Policy        // nil unless RBAC is enforced, as the next two
 	escalation  *rbac.Escalation
@@ -98,7 +102,7 @@ func newChain(listener *serving.Listener, credentials *serving.Credentials, issu
 		return nil, err
 	}
 	c := &chain{
-		options: options, listener: listener, credentials: credentials, issuer: issuer, accounts: &accountObjects{}, classes: &stored[*schedulingv1.PriorityClass]{},
+		options: options, listener: listener, credentials: credentials, issuer: issuer, accounts: &accountObjects{}, quotas: &quotaObjects{}, classes: &stored[*schedulingv1.PriorityClass]{},
 		readers: newReaders(encodingsBudget), startFailed: make(chan error, 1),
 	}
 	c.plugins, c.stopPlugins = context.WithCancel(context.Background())
@@ -134,6 +138,7 @@ func newChain(listener *serving.Listener, credentials *serving.Credentials, issu
 		}
 		c.collector = garbage.New(c.client.Discovery(), meta)
 		storage.collector = c.collector
+		c.used = quotas.NewController(c.client, meta, c.client.Discovery(), c.quotas)
 		if options.Simulation != nil {
 			if c.workloads, err = simulation.New(c.client, options.Simulation.clock); err != nil {
 				return nil, err
@@ -169,7 +174,7 @@ func newChain(listener *serving.Listener, credentials *serving.Credentials, issu
 	}
 	c.accounts.set(served)
 	stores := storesOf(served)
-	c.classes.store = stores[schedulingv1.Resource("priorityclasses")]
+	c.quotas.store, c.classes.store = stores[corev1.Resource("resourcequotas")], stores[schedulingv1.Resource("priorityclasses")]
 	if !storage.readOnly() {
 		if err := c.newRegistrar(stores); err != nil {
 			return nil, err

@@ -56,7 +56,7 @@
 //	apiservices.go         APIServices, flow schemas and priority levels of the server itself, and the aggregator's checks
 //	stored.go              reads and writes these objects at their storage
 //	accounts.go            the objects on which tokens of service accounts depend
-//	admission.go           admission: namespace lifecycle, LimitRanges, priorities, tolerations, policies, webhooks, roles
+//	admission.go           admission: namespace lifecycle, LimitRanges, priorities, tolerations, policies, webhooks, quotas, roles
 //	serviceresolver.go     the addresses of webhooks that are registered by Service
 //	readers.go             finds the reader of a request, and puts readpath in front of the servers
 //	definitioninformers.go lets the start of the extension server be aborted
@@ -71,6 +71,7 @@
 //	verify.go              checks every object in etcd (Options.Verify)
 //	initial.go             creates what every cluster has at its start
 //	garbage.go             what the garbage collector follows
+//	quotas.go              ResourceQuotas, read at their storage
 //	simulation.go          Simulation
 //	namespaces.go          completes the deletion of namespaces
 //	discovery.go           merges the list at /apis
@@ -90,6 +91,7 @@
 //	internal/nsdefaults    the service account and the config map that every namespace has
 //	internal/policies      which admission policies are valid, and what their evaluation needs
 //	internal/priorities    the priority of pods by PriorityClasses
+//	internal/quotas        admission by ResourceQuotas, and their status
 //	internal/rbac          authorization by roles and bindings
 //	internal/serving       listener, certificates, credentials, authentication
 //	internal/simulation    workloads without containers
@@ -100,9 +102,10 @@
 //
 // Without Options.Simulation no controllers of workloads run: nothing is scheduled, started, scaled or renewed. No container runs
 // in any case. With Options.Controllers, the server
-// creates the default objects of namespaces, deletes the dependents of deleted owners and signs approved certificates for clients; without them, a deletion with
+// creates the default objects of namespaces, deletes the dependents of deleted owners, computes the status of ResourceQuotas and signs approved
+// certificates for clients; without them, admission enforces the status that a client writes, and a deletion with
 // propagation Foreground or Orphan deletes at once, since no garbage collector would complete it. In any case the server
 // deletes the contents of deleted namespaces, the custom resources of deleted definitions, and events, which expire after
-// an hour. Quotas are stored and not enforced, and RBAC only with Options.Authorization. Package builtin
+// an hour. RBAC is enforced only with Options.Authorization. Package builtin
 // describes which checks the built-in kinds have.
 package controlplane

@@ -30,8 +30,8 @@ type Options struct {
 	// Authorization decides what users may do. The default is AlwaysAllow.
 	Authorization Authorization
 	// Controllers runs those of kube-controller-manager's controllers that make no pods: each namespace gets its service
-	// account default and its config map kube-root-ca.crt, the dependents of deleted owners are deleted, and approved
-	// CertificateSigningRequests for clients of this server are signed. Without it, only the namespace controller runs,
+	// account default and its config map kube-root-ca.crt, the dependents of deleted owners are deleted, the status of
+	// ResourceQuotas is computed, and approved CertificateSigningRequests for clients of this server are signed. Without it, only the namespace controller runs,
 	// and with RBAC the one that aggregates ClusterRoles. A read-only server runs none.
 	Controllers bool
 	// Simulation runs workloads without containers: pods are scheduled to simulated nodes, and become ready. It needs

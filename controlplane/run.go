@@ -44,6 +44,7 @@ func (c *chain) run(ctx context.Context, ready func() error) error {
 		loops.Go(func() { c.signer.Run(serving) })
 		loops.Go(func() { c.policyChecker.Run(serving) })
 		loops.Go(func() { c.runCollector(serving) })
+		loops.Go(func() { c.used.Run(serving) })
 	}
 	if c.workloads != nil {
 		loops.Go(func() { c.workloads.Run(serving) })

@@ -17,6 +17,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -645,6 +646,33 @@ func TestSimulatedRefusal(t *testing.T) {
 	open.Store(true)
 	m.rolledOut("web")
 	eventually(t, "the refusal is forgotten", func() bool { return !refused() })
+}
+
+// A quota bounds the pods of a Deployment, and its status follows them.
+func TestSimulatedQuota(t *testing.T) {
+	m := newMoving(t)
+	quotas := m.CoreV1().ResourceQuotas("default")
+	two := resource.MustParse("2")
+	must(quotas.Create(t.Context(), &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Name: "pods"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"pods": two}},
+	}, metav1.CreateOptions{}))(t)
+	used := func(hard, used int64) func() bool {
+		return func() bool {
+			status := must(quotas.Get(t.Context(), "pods", metav1.GetOptions{}))(t).Status
+			return status.Hard.Pods().Value() == hard && status.Used.Pods().Value() == used
+		}
+	}
+	eventually(t, "the quota has its status", used(2, 0))
+	m.deploy(deployment("web", 3))
+	eventually(t, "two pods are ready", func() bool {
+		pods := m.pods("web")
+		return len(pods) == 2 && ready(pods[0]) && ready(pods[1]) && used(2, 2)()
+	})
+	must(quotas.Patch(t.Context(), "pods", types.MergePatchType, []byte(`{"spec":{"hard":{"pods":"5"}}}`), metav1.PatchOptions{}))(t)
+	m.rolledOut("web")
+	eventually(t, "three pods are counted", used(5, 3))
+	m.patchDeployment("web", map[string]any{"spec": map[string]any{"replicas": 1}})
+	eventually(t, "one pod is counted", used(5, 1))
 }
 
 // A restarted server and a fork continue.

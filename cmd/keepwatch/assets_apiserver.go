@@ -34,7 +34,7 @@ to have none:
 // acceptedFlags are flags of kube-apiserver that test environments set, and the reasons why they need no effect here.
 var acceptedFlags = map[string]string{
 	"allow-privileged":          "no effect: every pod may be privileged",
-	"disable-admission-plugins": "no effect: the plugins for namespaces, LimitRanges, policies and webhooks run, always",
+	"disable-admission-plugins": "no effect: the plugins that serve --help names run, always",
 	"service-cluster-ip-range":  "no effect: Services get no addresses",
 }
 

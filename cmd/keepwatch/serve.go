@@ -31,8 +31,8 @@ their URL, or at the external name or the cluster IP of their service, which thi
 Without --simulate, no controllers of workloads run. Nothing schedules or starts pods, creates the pods of a Deployment,
 or renews anything; nothing expires except events (after an hour). A deleted pod is deleted immediately.
 The contents of deleted namespaces are deleted. Unless --controllers=false, the dependents of deleted
-owners are deleted, too, each namespace gets its service account and kube-root-ca.crt, and approved
-CertificateSigningRequests for clients of this server are signed.
+owners are deleted, too, each namespace gets its service account and kube-root-ca.crt, ResourceQuotas get
+their status, and approved CertificateSigningRequests for clients of this server are signed.
 
 With --simulate, workloads run, without containers: pods are scheduled to simulated nodes and become Running and Ready,
 Deployments, ReplicaSets, StatefulSets and DaemonSets create and replace them, and rollouts end. Pods of Jobs end at
@@ -45,8 +45,8 @@ With --authorization-mode RBAC, roles and bindings decide what users may do, beg
 default ones; the token's user may do everything, and impersonate everybody. Without it, every user may
 do everything, and kubectl auth can-i answers yes.
 
-Not enforced: quotas, and admission beyond namespaces, LimitRanges, PriorityClasses, default tolerations, policies
-and webhooks. Built-in kinds are checked for their structure,
+Not enforced: admission beyond namespaces, LimitRanges, ResourceQuotas, PriorityClasses, default tolerations,
+policies and webhooks. Built-in kinds are checked for their structure,
 names and metadata, and for their values only where the documentation says so. Only common defaults are set. Services get no addresses or ports.
 
 A data folder that is in use or damaged is refused, and its files are not changed. Only --verify

@@ -265,6 +265,13 @@ var rules = map[string]rule{
 		others: []string{"k8s.io/api/", "k8s.io/apimachinery/pkg/api/errors$", "k8s.io/apiserver/pkg/admission$"},
 		why:    "an admission plugin depends on what the API has, and not on the server around it",
 	},
+	"controlplane/internal/quotas": {
+		others: []string{
+			"k8s.io/api/", "k8s.io/apimachinery/pkg/", "k8s.io/client-go/", "k8s.io/apiserver/pkg/admission", "k8s.io/apiserver/pkg/quota/",
+			"k8s.io/component-helpers/",
+		},
+		why: "what counts depends on objects, and not on where they are stored",
+	},
 	"controlplane/internal/rbac": {
 		others: []string{
 			"k8s.io/api/rbac/v1$", "k8s.io/apimachinery/pkg/", "k8s.io/client-go/", "k8s.io/component-helpers/auth/rbac/", "sigs.k8s.io/yaml", "golang.org/x/sync/errgroup",

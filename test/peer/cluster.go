@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 )
@@ -40,15 +41,15 @@ func StartCluster(tb testing.TB, flags ...string) *Cluster {
 }
 
 // StartControllerManager starts kube-controller-manager with some of its controllers on a kube-apiserver, for the duration of
-// the test. controllers is the value of its flag --controllers.
-func StartControllerManager(tb testing.TB, on *Server, controllers string) {
+// the test. controllers is the value of its flag --controllers; flags follow the default ones.
+func StartControllerManager(tb testing.TB, on *Server, controllers string, flags ...string) {
 	tb.Helper()
 	Build(tb, KubeControllerManager)
 	c := &Cluster{Server: on}
 	p := c.controllerManager()
 	all := p.flags
 	p.flags = func(port int, kubeconfig string) []string {
-		return append(all(port, kubeconfig), "--controllers", controllers)
+		return slices.Concat(all(port, kubeconfig), []string{"--controllers", controllers}, flags)
 	}
 	s, err := c.start(tb.Context(), tb.TempDir(), p)
 	own(tb, s, err)
