@@ -245,11 +245,16 @@ func (a *accounts) compare(what string, of func(side int) request) []answer {
 	}
 }
 
+const day = 24 * 3600 // seconds
+
+// issued returns when a token was issued. What is compared of the tokens' times is their difference to it.
+func issued(t *testing.T, token string) float64 { return claimsOf(t, token)["iat"].(float64) }
+
 // changes make other tokens of valid ones.
 var changes = map[string]func(*accounts, string) string{
-	"expired":     func(a *accounts, token string) string { return a.resign(token, "exp", float64(time.Now().Unix()-3600)) },
-	"later":       func(a *accounts, token string) string { return a.resign(token, "nbf", float64(time.Now().Unix()+3600)) },
-	"future":      func(a *accounts, token string) string { return a.resign(token, "iat", float64(time.Now().Unix()+3600)) },
+	"expired":     func(a *accounts, token string) string { return a.resign(token, "exp", issued(a.t, token)-3600) },
+	"later":       func(a *accounts, token string) string { return a.resign(token, "nbf", issued(a.t, token)+day) },
+	"future":      func(a *accounts, token string) string { return a.resign(token, "iat", issued(a.t, token)+day) },
 	"issuer":      func(a *accounts, token string) string { return a.resign(token, "iss", "https://other.example") },
 	"subject":     func(a *accounts, token string) string { return a.resign(token, "sub", "system:admin") },
 	"no claims":   func(a *accounts, token string) string { return a.resign(token, "kubernetes.io", map[string]any{}) },
