@@ -103,12 +103,15 @@ const keepwatchName = "keepwatch"
 // runAs runs the program of a name, which is keepwatch unless it is one of programs, and returns the exit code.
 func runAs(ctx context.Context, name string, args []string, stdout, stderr io.Writer) int {
 	errorsOnly := slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn})
-	klog.SetSlogLogger(slog.New(libraryLog{errorsOnly, ctx}))
+	running, ended := context.WithCancel(ctx)
+	defer ended()
+	klog.SetSlogLogger(slog.New(libraryLog{errorsOnly, running}))
 	run, ok := programs[name]
 	if !ok {
 		name, run = keepwatchName, runKeepwatch
 	}
 	err := run(ctx, args, stdout, stderr)
+	ended() // the reason is the last line
 	if err == nil {
 		return 0
 	}

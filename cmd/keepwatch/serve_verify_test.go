@@ -23,7 +23,7 @@ func TestServeVerifies(t *testing.T) {
 	}
 	terminate(t, p)
 	p = startProcess(t, args...)
-	waitLine(t, p, "keepwatch: verified 47 objects in etcd; 0 keys belong to no resource of this server\n")
+	waitLine(t, p, "keepwatch: verified 49 objects in etcd; 0 keys belong to no resource of this server\n")
 	terminate(t, p)
 
 	database := filepath.Join(dir, "etcd", "member", "snap", "db")
@@ -40,7 +40,7 @@ func TestServeVerifies(t *testing.T) {
 		t.Errorf("exit %d", code)
 	}
 	text := p.stderr.String()
-	if !strings.Contains(text, `1 of 47 objects in etcd are damaged: "/registry/configmaps/default/victim": the object is "default/vicuim"; restore a copy`) || strings.Count(text, "\n") != 1 {
+	if !strings.Contains(text, `1 of 49 objects in etcd are damaged: "/registry/configmaps/default/victim": the object is "default/vicuim"; restore a copy`) || strings.Count(text, "\n") != 1 {
 		t.Errorf("stderr is %q", text)
 	}
 }
