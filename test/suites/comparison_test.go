@@ -62,14 +62,7 @@ func (c comparison) save(r *result) error {
 
 // compare runs the tests of a package in both modes, and repeats those that differ.
 func (c comparison) compare(t *testing.T, target target) *result {
-	p := program{
-		target: target, assets: c.assets, logs: c.logs, env: c.env,
-		binary: filepath.Join(c.logs, strings.ReplaceAll(target.name, "/", "."), path.Base(target.folder)+".test"), // clients are named after it
-	}
-	var err error
-	if p.dir, err = c.work.compile(t.Context(), target, p.binary); err != nil {
-		t.Fatal(err)
-	}
+	p := c.compile(t, target)
 	defer os.RemoveAll(filepath.Dir(p.binary))
 	r := &result{
 		Target: target.name, Commit: commit(t.Context(), c.root),
@@ -83,4 +76,18 @@ func (c comparison) compare(t *testing.T, target target) *result {
 	}
 	p.repeat(t, r, *repeatFlag)
 	return r
+}
+
+// compile compiles the tests of a package. The caller removes the folder of the binary.
+func (c comparison) compile(t *testing.T, target target) program {
+	t.Helper()
+	p := program{
+		target: target, assets: c.assets, logs: c.logs, env: c.env,
+		binary: filepath.Join(c.logs, strings.ReplaceAll(target.name, "/", "."), path.Base(target.folder)+".test"), // clients are named after it
+	}
+	var err error
+	if p.dir, err = c.work.compile(t.Context(), target, p.binary); err != nil {
+		t.Fatal(err)
+	}
+	return p
 }

@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -33,9 +34,7 @@ func TestEnvtest(t *testing.T) {
 		t.Fatal(err)
 	}
 	linkPrograms(t, c.assets[upstream], peer.KubeAPIServer, peer.Etcd, peer.Kubectl)
-	if text, err := exec.CommandContext(t.Context(), peer.Keepwatch(t), "assets", "--dir", c.assets[keepwatch]).CombinedOutput(); err != nil {
-		t.Fatalf("keepwatch assets: %v\n%s", err, text)
-	}
+	linkAssets(t, c.assets[keepwatch])
 	which := regexp.MustCompile(*envtestFlag)
 	if matching(envtestTargets(), which) {
 		if c.work, err = newRuntimeWorkspace(root, filepath.Join(out, "module")); err != nil {
@@ -47,6 +46,49 @@ func TestEnvtest(t *testing.T) {
 		if matching(o.targets(), which) {
 			c.forOperator(t, o).run(t, o.targets(), which)
 		}
+	}
+}
+
+// linkAssets makes a folder of the assets.
+func linkAssets(t *testing.T, dir string) {
+	t.Helper()
+	if text, err := exec.CommandContext(t.Context(), peer.Keepwatch(t), "assets", "--dir", dir).CombinedOutput(); err != nil {
+		t.Fatalf("keepwatch assets: %v\n%s", err, text)
+	}
+}
+
+// The tests of controller-runtime's client that passed with kube-apiserver and etcd pass with the assets.
+func TestClientSuite(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	c := comparison{root: root, logs: dir, assets: map[string]string{keepwatch: filepath.Join(dir, "assets")}}
+	linkAssets(t, c.assets[keepwatch])
+	if c.work, err = newRuntimeWorkspace(root, filepath.Join(dir, "module")); err != nil {
+		t.Fatal(err)
+	}
+	of := envtestTargets()[slices.IndexFunc(envtestTargets(), func(of target) bool { return of.name == "client" })]
+	saved, err := load("../envtest/results", []target{of})
+	if err != nil || len(saved) != 1 {
+		t.Fatalf("%d saved results, %v", len(saved), err)
+	}
+	p, r := c.compile(t, of), saved[0]
+	r.Outcomes[keepwatch], _ = p.run(t, keepwatch, "all", selection{})
+	if n := r.count(keepwatch, passed); n < 300 {
+		t.Errorf("only %d tests passed", n)
+	}
+	for _, alone := range selections(r.missed()) { // specs wait for a second, which a busy machine may need
+		again, _ := p.run(t, keepwatch, "again", alone)
+		for _, name := range r.missed() {
+			if o, ok := again[name]; ok && o != skipped {
+				r.Outcomes[keepwatch][name] = o
+			}
+		}
+	}
+	for _, name := range r.missed() {
+		t.Errorf("%s: %s", name, orMissing(r.Outcomes[keepwatch], name))
 	}
 }
 
