@@ -98,14 +98,12 @@ test-all: test-race test-embedded test-real
 # Every package with the race detector. The simulation's 5,000 schedules and its mutants
 # run without it, because they are five times slower with it; some of the schedules run again with it.
 # The protocol's machine is a pure function without goroutines, in which it finds nothing: without it,
-# the exhaustive search has twice the faults. The rules of conform run without it, too: the server that they judge takes most of
-# their time. make lint vets, also in the tests of test-embedded and test-real.
+# the exhaustive search has twice the faults. make lint vets, also in the tests of test-embedded and test-real.
 # Four packages run at a time on two cores: the longest ones, which begin, wait for timeouts and processes.
-UNRACED = ./conform ./reflector/internal/machine
 test-race:
 	go test ./internal/sim -sim.n 5000
-	go test -race -vet=off -p 4 -timeout 20m $$(go list ./controlplane ./cmd/keepwatch ./readpath ./... | grep -v -x $(patsubst ./%,-e '.*/%',$(UNRACED)))
-	go test -vet=off -timeout 20m $(UNRACED)
+	go test -vet=off ./reflector/internal/machine
+	go test -race -vet=off -p 4 -timeout 20m $$(go list ./controlplane ./cmd/keepwatch ./readpath ./conform ./... | grep -v '/reflector/internal/machine$$')
 
 # Public suites, kubectl and clients of other languages against the embedded server. Three packages run
 # at a time: most of them wait for the faults that they cause. Like test-real without the race detector, with which

@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/keepwatch/keepwatch/test/matrix/clients"
 	"github.com/keepwatch/keepwatch/test/peer"
@@ -86,14 +87,16 @@ func (s *Server) awaitFollowed(t *testing.T) {
 	if s.proxy == nil {
 		return
 	}
-	client, err := kubernetes.NewForConfig(s.config)
+	config := rest.CopyConfig(s.config)
+	config.ContentType = "application/json"
+	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.CoreV1().ConfigMaps("").List(t.Context(), metav1.ListOptions{}); err != nil {
-		t.Fatal(err)
-	}
 	until(t, "the proxy follows the config maps", func() bool {
+		if _, err := client.CoreV1().ConfigMaps("").List(t.Context(), metav1.ListOptions{ResourceVersion: "0"}); err != nil { // it begins with a use
+			t.Fatal(err)
+		}
 		m, err := s.proxy.Metrics(t.Context())
 		return err == nil && m.Sum("keepwatch_proxy_resource_state", peer.Labels{"resource": "configmaps", "encoding": "json", "state": "live"}) == 1
 	})
