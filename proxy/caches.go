@@ -206,7 +206,9 @@ func (c *caches) begin(of schema.GroupVersionResource, first func(*resource) []r
 			return
 		}
 		logLeft(e, of, err)
-		c.index.drop(of)
+		if e.answered(err) {
+			c.index.drop(of) // otherwise the next attempt continues it
+		}
 		c.fail(e, err)
 	})
 }
@@ -215,7 +217,7 @@ func (c *caches) begin(of schema.GroupVersionResource, first func(*resource) []r
 // proxy. Anybody can ask for resources that do not exist or cannot be watched.
 func logLeft(e *entry, of schema.GroupVersionResource, reason error) {
 	refused, ok := errors.AsType[refusal](reason)
-	if e.about != nil || ok && refused.code != http.StatusNotFound && answers(reason) {
+	if e.about != nil || ok && refused.code != http.StatusNotFound && e.answered(reason) {
 		klog.ErrorS(reason, "A resource is left to the server", "resource", of)
 		return
 	}
@@ -269,12 +271,16 @@ func (c *caches) hasRoom() bool {
 	return len(c.all) < maxCaches
 }
 
+// answered reports whether the server has said what the resource is, or why it cannot be followed. reason is why the resource is
+// left to the server.
+func (e *entry) answered(reason error) bool { return e.about != nil || answers(reason) }
+
 // fail leaves a resource to the server for some time.
 func (c *caches) fail(e *entry, cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e.followers, e.until = nil, time.Now().Add(failedFor)
-	if e.about == nil && !answers(cause) {
+	if !e.answered(cause) {
 		e.until = time.Now().Add(unansweredFor)
 	}
 	if full, ok := errors.AsType[outOfMemory](cause); ok {

@@ -17,7 +17,7 @@ import (
 )
 
 // A resource that the server refuses to describe is left to it for longer than one of a server that is down or starts: the
-// watches that are forwarded meanwhile end with the server's history.
+// watches that are forwarded meanwhile end with the server's history. What the index on disk has of it is kept for that.
 func TestUnansweredResourcesAreTriedAgainSoon(t *testing.T) {
 	answer := func(code int) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
@@ -45,14 +45,30 @@ func TestUnansweredResourcesAreTriedAgainSoon(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c.running = t.Context()
+			state, err := OpenState(t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer state.Close()
+			configMaps := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+			name := followedName(configMaps, representation{encoding: jsonEncoding{}})
+			if _, err := state.restore("cluster"); err != nil {
+				t.Fatal(err)
+			}
+			if err := state.write(name, store.RecordsDelta{Reset: true, Revision: 7}); err != nil {
+				t.Fatal(err)
+			}
+			c.index, c.running = newIndex(state), t.Context()
 			begun := time.Now()
 			q := httptest.NewRequest(http.MethodGet, "/api/v1/configmaps", nil)
 			c.ready(q, &request.RequestInfo{IsResourceRequest: true, Verb: "list", APIVersion: "v1", Resource: "configmaps"})
 			c.active.Wait()
-			until := c.all[schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}].until
+			until := c.all[configMaps].until
 			if test.soon && time.Until(until) > unansweredFor || !test.soon && until.Sub(begun) < failedFor {
 				t.Errorf("it is tried again after %v", until.Sub(begun))
+			}
+			if kept, err := state.restore("cluster"); err != nil || (kept[name] != nil) != test.soon {
+				t.Errorf("the index has %v, %v", kept, err)
 			}
 		})
 	}

@@ -85,7 +85,7 @@ type installation struct {
 	converter managedfields.TypeConverter
 }
 
-// run publishes the groups in the order of the table, and returns the routes that it has not installed.
+// run publishes the groups in the order of the table, and installs their routes or leaves that to routes.
 func (i installation) run(routes *Routes) error {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()

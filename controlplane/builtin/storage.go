@@ -31,7 +31,7 @@ type Served struct {
 }
 
 // Install serves all built-in resources on server, which has this config, with its storage options. rights and identities answer
-// the reviews and the requests of tokens. The caller has [Routes.Before] called before the server.
+// the reviews and the requests of tokens. Requests must pass [Routes.Before] first.
 func (r *Registry) Install(server *genericapiserver.GenericAPIServer, config *genericapiserver.Config, routes *Routes, rights Authorizer, identities Identities) ([]Served, error) {
 	var resources []Served
 	byVersion := map[schema.GroupVersion]map[string]rest.Storage{}
