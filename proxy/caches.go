@@ -35,6 +35,7 @@ const (
 type caches struct {
 	server    *rest.Config
 	describer describer
+	probe     *probe
 	budget    *readpath.Budget
 	metrics   *watchcache.Metrics
 	store     store.Options
@@ -229,6 +230,9 @@ func (c *caches) serve(e *entry, of schema.GroupVersionResource, first func(*res
 	defer e.gone(nil)
 	about, err := c.describer.describe(e.ctx, of)
 	if err != nil {
+		if unready := c.probe.ready(e.ctx); unready != nil {
+			err = unready
+		}
 		close(e.started)
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/metrics"
 
@@ -34,6 +35,13 @@ func TestUnansweredResourcesAreTriedAgainSoon(t *testing.T) {
 		"starting":    {answer(http.StatusServiceUnavailable), true},
 		"failing":     {answer(http.StatusInternalServerError), true},
 		"busy":        {answer(http.StatusTooManyRequests), true},
+		"not there yet": {func(w http.ResponseWriter, q *http.Request) {
+			if q.URL.Path == probePath {
+				w.WriteHeader(http.StatusInternalServerError)
+				return
+			}
+			w.WriteHeader(http.StatusNotFound)
+		}, true},
 		"not there":   {answer(http.StatusNotFound), false},
 		"not allowed": {answer(http.StatusForbidden), false},
 		"nonsense":    {answer(http.StatusOK), false},
@@ -41,10 +49,16 @@ func TestUnansweredResourcesAreTriedAgainSoon(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(test.server)
 			defer server.Close()
+			client, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL})
+			if err != nil {
+				t.Fatal(err)
+			}
 			c, err := newCaches(&rest.Config{Host: server.URL}, readpath.NewBudget(1<<20), watchcache.NewMetrics(metrics.NewKubeRegistry()), store.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
+			c.probe = newProbe(client.Discovery().RESTClient())
+			c.probe.tells.Store(name == "not there yet")
 			state, err := OpenState(t.TempDir())
 			if err != nil {
 				t.Fatal(err)

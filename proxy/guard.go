@@ -37,12 +37,16 @@ func (p *permissions) guard(ctx context.Context, attributes authorizer.Attribute
 	}
 }
 
-// stillAllowed is allowed for an open watch, which no decision ends after undecidedFor.
+// stillAllowed is allowed for an open watch, which no decision ends after undecidedFor. A denial counts when the server
+// repeats it while it is ready.
 func (p *permissions) stillAllowed(ctx context.Context, attributes authorizer.Attributes) (bool, <-chan struct{}) {
 	ctx, cancel := context.WithTimeout(ctx, undecidedFor)
 	defer cancel()
 	for {
 		allowed, changed, err := p.allowed(ctx, attributes)
+		if err == nil && !allowed {
+			allowed, changed, err = p.confirmed(ctx, attributes)
+		}
 		if err == nil || ctx.Err() != nil {
 			return err == nil && allowed, changed
 		}

@@ -39,20 +39,21 @@ type permissions struct {
 	observed bool // changes of roles and bindings are seen
 	settled  *time.Timer
 	current  authorizer.Authorizer
-	changed  chan struct{} // closed when current is replaced after a change, every announcedEvery at most
-	next     time.Time     // when changed may be closed again
-	pending  *time.Timer   // closes changed then; nil if there was no change since
-	changes  int
-	renewals int                   // of current
-	last     *cache.LRUExpireCache // bool by review
-	asking   singleflight.Group    // by renewal and review
+	// confirming decides about open watches that current denies. It remembers nothing that current does, and that for
+	// settlingFor, so that the watches of a user share a review.
+	confirming authorizer.Authorizer
+	changed    chan struct{} // closed when current is replaced after a change, every announcedEvery at most
+	next       time.Time     // when changed may be closed again
+	pending    *time.Timer   // closes changed then; nil if there was no change since
+	changes    int
+	renewals   int                   // of current
+	last       *cache.LRUExpireCache // bool by review
+	asking     singleflight.Group    // by renewal and review
 }
 
 func newPermissions(reviews authorizationclient.AuthorizationV1Interface, server *probe) (*permissions, error) {
 	p := &permissions{reviews: reviews, probe: server, changed: make(chan struct{}), last: cache.NewLRUExpireCache(maxReviews)}
-	var err error
-	p.current, err = p.remembering(unobservedFor)
-	return p, err
+	return p, p.renew(unobservedFor)
 }
 
 // remembering returns an authorizer that uses each decision for some time.
@@ -66,17 +67,33 @@ func (p *permissions) remembering(lifetime time.Duration) (authorizer.Authorizer
 // allowed reports whether the server allows a request, and a channel that is closed when that may have
 // changed. It returns an error if the server does not decide, and has not decided since the last change.
 func (p *permissions) allowed(ctx context.Context, attributes authorizer.Attributes) (bool, <-chan struct{}, error) {
+	return p.decide(ctx, attributes, false)
+}
+
+// confirmed is allowed for an open watch that is denied. The server is asked again once it is ready.
+func (p *permissions) confirmed(ctx context.Context, attributes authorizer.Attributes) (bool, <-chan struct{}, error) {
+	if err := p.probe.ready(ctx); err != nil {
+		return false, nil, err
+	}
+	return p.decide(ctx, attributes, true)
+}
+
+// decide is allowed or confirmed.
+func (p *permissions) decide(ctx context.Context, attributes authorizer.Attributes, confirm bool) (bool, <-chan struct{}, error) {
 	p.mu.Lock()
-	current, changed, renewal := p.current, p.changed, p.renewals
+	by, changed, renewal := p.current, p.changed, p.renewals
+	if confirm {
+		by = p.confirming
+	}
 	asked := review{p.changes, describe(attributes)}
 	p.mu.Unlock()
-	answer, err, _ := p.asking.Do(fmt.Sprintf("%d %x", renewal, asked.about), func() (any, error) {
+	answer, err, _ := p.asking.Do(fmt.Sprintf("%d %t %x", renewal, confirm, asked.about), func() (any, error) {
 		ctx, cancel, err := p.probe.reviewing(ctx)
 		if err != nil {
 			return false, err
 		}
 		defer cancel()
-		decision, _, err := current.Authorize(ctx, attributes)
+		decision, _, err := by.Authorize(ctx, attributes)
 		return decision == authorizer.DecisionAllow, err
 	})
 	allowed := answer.(bool)
@@ -189,13 +206,24 @@ func (p *permissions) lifetime() time.Duration {
 
 // replace begins without decisions. p.mu is locked.
 func (p *permissions) replace(lifetime time.Duration) {
-	next, err := p.remembering(lifetime)
-	if err != nil { // of a constant configuration
+	if err := p.renew(lifetime); err != nil { // of a constant configuration
 		klog.ErrorS(err, "Permissions are not renewed")
-		return
 	}
-	p.current = next
+}
+
+// renew is replace.
+func (p *permissions) renew(lifetime time.Duration) error {
+	current, err := p.remembering(lifetime)
+	if err != nil {
+		return err
+	}
+	confirming, err := p.remembering(settlingFor)
+	if err != nil {
+		return err
+	}
+	p.current, p.confirming = current, confirming
 	p.renewals++
+	return nil
 }
 
 // close stops the timers.

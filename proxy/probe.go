@@ -3,9 +3,11 @@ package proxy
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/singleflight"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 )
@@ -17,19 +19,28 @@ const (
 	probeFor = reviewFor
 	// probePath is exempt from an API server's priority and fairness, as the paths below it are not: a probe that waits in
 	// the queue of a busy server would find it silent.
-	probePath = "/livez"
+	probePath = "/readyz"
 )
 
-// errSilent is why the server is not asked.
-var errSilent = errors.New("the API server has not answered the last probe")
+// errSilent is why the server is not asked, errNotReady why its answer does not count.
+var (
+	errSilent   = errors.New("the API server has not answered the last probe")
+	errNotReady = errors.New("the API server is not ready")
+)
 
 // probe asks the server on a timer whether it answers at all. No client causes its requests: one without any rights could
 // keep it busy. While the server is silent, that is, takes requests and answers nothing, reviews are not sent, because each
 // would wait for reviewFor. A server that refuses connections or answers with errors is not silent: that costs no time.
-// A nil *probe finds that the server answers. A probe is safe for concurrent use.
+// An API server that starts listens before it has read roles, bindings and definitions: it denies what it will allow, and
+// has not found what it has. That ends when it is ready.
+//
+// A nil *probe finds that the server answers and is ready. A probe is safe for concurrent use.
 type probe struct {
 	server rest.Interface
 	last   atomic.Pointer[probed]
+	// tells is whether the server has said that it is ready: not every server tells it, or tells it everybody.
+	tells  atomic.Bool
+	asking singleflight.Group
 }
 
 // probed is what the last probes have found.
@@ -73,15 +84,38 @@ func (p *probe) run(ctx context.Context) {
 	}
 }
 
-// ask sends one probe. API servers answer it without a queue; any answer will do, also that the server is not healthy.
+// ask sends one probe. API servers answer it without a queue; any answer will do, also that the server is not ready.
 func (p *probe) ask(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, probeFor)
 	defer cancel()
 	err := p.server.Get().AbsPath(probePath).MaxRetries(0).Do(ctx).Error()
-	if err != nil && ctx.Err() != nil {
+	switch {
+	case err == nil:
+		p.tells.Store(true)
+	case ctx.Err() != nil:
 		return ctx.Err() // not every transport wraps it
 	}
 	return err
+}
+
+// ready asks the server whether it is ready, and returns why its refusals do not count yet, nil if they do. Those of a
+// server that has never said that it is ready count. Callers at the same time share one request.
+func (p *probe) ready(ctx context.Context) error {
+	if p == nil {
+		return nil
+	}
+	_, err, _ := p.asking.Do("", func() (any, error) {
+		ctx, cancel, err := p.reviewing(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer cancel()
+		return nil, p.ask(ctx)
+	})
+	if err == nil || !p.tells.Load() {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", errNotReady, err)
 }
 
 // answered begins a time in which the server answers.

@@ -91,3 +91,48 @@ func TestProbesDoNotWaitInQueues(t *testing.T) {
 	}
 	t.Errorf("%s is not exempt: %v", probePath, exempt.Rules)
 }
+
+// A server that has restarted denies what it will allow until it is ready. Open watches wait for that, for undecidedFor.
+func TestUnreadyServerEndsNoWatch(t *testing.T) {
+	for name, c := range map[string]struct {
+		hidden  bool          // whether it is ready
+		unready time.Duration // how long
+		ends    bool
+	}{
+		"soon ready":         {unready: undecidedFor / 2},
+		"not ready":          {unready: time.Hour, ends: true},
+		"ready, and denying": {ends: true},
+		"hidden":             {hidden: true, unready: undecidedFor / 2, ends: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := &pipedJudge{}
+				server.allows.Store(true)
+				server.hidden.Store(c.hidden)
+				client := server.client(t)
+				probe := newProbe(client.Discovery().RESTClient())
+				running, end := context.WithCancel(t.Context())
+				done := make(chan struct{})
+				go func() { defer close(done); probe.run(running) }()
+				defer func() { end(); <-done }()
+				p, err := newPermissions(client.AuthorizationV1(), probe)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer p.close()
+				open := guarded(t, p)
+				time.Sleep(probeEvery)
+				server.allows.Store(false)
+				server.unready.Store(c.unready > 0)
+				p.forget()
+				time.Sleep(c.unready)
+				server.unready.Store(false)
+				server.allows.Store(!c.ends)
+				time.Sleep(2 * undecidedFor)
+				if ended := open.Err() != nil; ended != c.ends {
+					t.Errorf("the watch has ended: %v", ended)
+				}
+			})
+		})
+	}
+}

@@ -142,7 +142,7 @@ func New(config Config) (*Proxy, error) {
 		return nil, err
 	}
 	p.caches.memoryLimit, p.caches.cached, p.caches.index = config.MemoryLimit, config.Cached, newIndex(config.State)
-	p.caches.slimming = config.DropManagedFields
+	p.caches.slimming, p.caches.probe = config.DropManagedFields, p.probe
 	registerResources(config.Registry, p.caches)
 	handler := readpath.NewHandler(http.HandlerFunc(p.delegated), p.lookup, budget, 0)
 	p.reads = readpath.WithWriteDeadline(genericapifilters.WithWarningRecorder(handler))

@@ -229,7 +229,7 @@ func answers(err error) bool {
 		return refused.code < http.StatusInternalServerError && refused.code != http.StatusTooManyRequests
 	}
 	_, isBroken := errors.AsType[net.Error](err)
-	return !isBroken && !errors.Is(err, io.ErrUnexpectedEOF)
+	return !isBroken && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, errNotReady)
 }
 
 // refusal is a response that is not OK.

@@ -29,6 +29,9 @@ const (
 	restoreWait = time.Minute
 	// identityRetry is the wait before the cluster's identity is asked for again.
 	identityRetry = time.Second
+	// unidentifiedFor is how long a server may deny that there is one. A server that starts does: it creates kube-system, and
+	// denies before it has read the roles.
+	unidentifiedFor = 10 * time.Second
 )
 
 // index is what caches do with a State. A nil *index does nothing.
@@ -122,14 +125,7 @@ func (x *index) load(ctx context.Context, d describer) map[string]*store.Records
 	if x == nil {
 		return nil
 	}
-	cluster, err := d.cluster(ctx)
-	for ; err != nil && ctx.Err() == nil; cluster, err = d.cluster(ctx) {
-		klog.V(2).InfoS("The identity of the cluster is not known: the index on disk waits", "err", err)
-		select {
-		case <-time.After(identityRetry):
-		case <-ctx.Done():
-		}
-	}
+	cluster := d.awaitCluster(ctx)
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -161,12 +157,34 @@ func (c *caches) restore(restored map[string]*store.Records) {
 	}
 }
 
-// cluster returns the UID of the namespace kube-system, or the server's address if that may not be read.
-func (d describer) cluster(ctx context.Context) (string, error) {
-	body, _, err := d.get(ctx, "/api/v1/namespaces/"+metav1.NamespaceSystem, nil)
-	if r, ok := errors.AsType[refusal](err); ok && (r.code == http.StatusForbidden || r.code == http.StatusNotFound) {
-		return d.server.String(), nil
+// awaitCluster returns the identity of the cluster: the UID of the namespace kube-system, or the server's address if that
+// may not be read, or does not exist. It waits until the server says so, or ctx ends.
+func (d describer) awaitCluster(ctx context.Context) string {
+	var denied time.Time // since when
+	for {
+		uid, err := d.systemUID(ctx)
+		if err == nil {
+			return uid
+		}
+		if r, ok := errors.AsType[refusal](err); !ok || r.code != http.StatusForbidden && r.code != http.StatusNotFound {
+			denied = time.Time{}
+		} else if denied.IsZero() {
+			denied = time.Now()
+		} else if time.Since(denied) >= unidentifiedFor {
+			return d.server.String()
+		}
+		klog.V(2).InfoS("The identity of the cluster is not known: the index on disk waits", "err", err)
+		select {
+		case <-time.After(identityRetry):
+		case <-ctx.Done():
+			return ""
+		}
 	}
+}
+
+// systemUID returns the UID of the namespace kube-system.
+func (d describer) systemUID(ctx context.Context) (string, error) {
+	body, _, err := d.get(ctx, "/api/v1/namespaces/"+metav1.NamespaceSystem, nil)
 	if err != nil {
 		return "", err
 	}

@@ -18,10 +18,11 @@ import (
 )
 
 // pipedJudge is a judge that clients in a synctest bubble reach. While it is silent, it accepts connections, reads, and
-// never answers.
+// never answers. While it is unready, it says so to those that may read it.
 type pipedJudge struct {
 	judge
-	silent atomic.Bool
+	silent, unready atomic.Bool
+	hidden          atomic.Bool // nobody may read whether it is ready
 }
 
 // client returns a client of the judge.
@@ -55,7 +56,10 @@ func (p *pipedJudge) serve(c net.Conn) {
 	}
 	w := httptest.NewRecorder()
 	if q.URL.Path == probePath {
-		if p.fails.Load() {
+		switch {
+		case p.hidden.Load():
+			w.WriteHeader(http.StatusForbidden)
+		case p.fails.Load() || p.unready.Load():
 			w.WriteHeader(http.StatusInternalServerError)
 		}
 		_ = w.Result().Write(c)
