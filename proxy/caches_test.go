@@ -32,9 +32,9 @@ func TestUnansweredResourcesAreTriedAgainSoon(t *testing.T) {
 			w.Header().Set("Content-Length", "9")
 			w.WriteHeader(200)
 		}, true},
-		"starting":    {answer(http.StatusServiceUnavailable), true},
-		"failing":     {answer(http.StatusInternalServerError), true},
-		"busy":        {answer(http.StatusTooManyRequests), true},
+		"starting": {answer(http.StatusServiceUnavailable), true},
+		"failing":  {answer(http.StatusInternalServerError), true},
+		"busy":     {answer(http.StatusTooManyRequests), true},
 		"not there yet": {func(w http.ResponseWriter, q *http.Request) {
 			if q.URL.Path == probePath {
 				w.WriteHeader(http.StatusInternalServerError)
