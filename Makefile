@@ -145,7 +145,7 @@ rights: peers
 	cd test && go test ./real/validation -count 1 -timeout 2h -v -args -validation.steps 10000 -validation.seed $(SEED)
 	cd test && go test ./real/garbage -count 1 -timeout 2h -v -args -garbage.steps 1000 -garbage.seed $(SEED)
 	cd test && go test ./real/quota -count 1 -timeout 2h -v -args -quota.steps 5000 -quota.seed $(SEED)
-	cd test && go test ./real/policies -count 1 -timeout 2h -v -args -policies.steps 10000 -policies.seed $(SEED)
+	cd test && go test ./real/policies -count 1 -timeout 2h -v -args -policies.steps 3000 -policies.seed $(SEED)
 	cd test && go test ./real/credentials -count 1 -timeout 2h -v -args -credentials.steps 10000 -credentials.seed $(SEED)
 
 # The roles and bindings that every cluster has, as kube-apiserver lists them. The second run compares.

@@ -100,6 +100,9 @@ func pick[T any](r *rand.Rand, from ...T) T { return from[r.IntN(len(from))] }
 
 // draw returns a random step, and what it does.
 func (s *story) draw() (string, step) {
+	if len(s.pods) > 50 { // each step compares all
+		return s.removePod()
+	}
 	r := s.random
 	switch n := r.IntN(12); {
 	case n < 3 || len(s.pods) < 3:
@@ -148,6 +151,20 @@ func (s *story) createPod() (string, step) {
 		created.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}
 		_, err = server.CoreV1().Pods(home).UpdateStatus(ctx, created, metav1.UpdateOptions{})
 		return err
+	}
+}
+
+// removePod removes the oldest pod, which may be gone or wait for a finalizer.
+func (s *story) removePod() (string, step) {
+	name := s.pods[0]
+	s.pods = s.pods[1:]
+	return "remove " + name, func(ctx context.Context, server side) error {
+		_, err := server.CoreV1().Pods(home).Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+		if err != nil {
+			return err
+		}
+		none := int64(0)
+		return server.CoreV1().Pods(home).Delete(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: &none})
 	}
 }
 
