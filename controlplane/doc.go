@@ -1,6 +1,6 @@
 // Package controlplane runs a Kubernetes API server inside a Go process: discovery, OpenAPI,
 // server-side apply, watches and custom resources, with its data in memory, or in an embedded or
-// external etcd, without controllers. Package testserver is this server for tests in Go.
+// external etcd, without the controllers of workloads unless they are simulated. Package testserver is this server for tests in Go.
 //
 //	server, err := controlplane.New(controlplane.Options{})
 //	go func() { ended <- server.Run(ctx) }()

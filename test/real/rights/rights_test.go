@@ -44,7 +44,7 @@ func TestDecisions(t *testing.T) {
 			w.change()
 		}
 		w.settle()
-		w.compare(*decisions/rounds, counts)
+		w.compare((*decisions+rounds-1)/rounds, counts)
 	}
 	t.Logf("%d decisions: %v", *decisions, counts)
 	for _, kind := range []string{"allowed", "denied", "rules", "granted", "refused"} {
