@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"runtime/debug"
 	"sync"
@@ -231,7 +232,7 @@ func (c *caches) serve(e *entry, of schema.GroupVersionResource, first func(*res
 	about, err := c.describer.describe(e.ctx, of)
 	if err != nil {
 		if unready := c.probe.ready(e.ctx); unready != nil {
-			err = unready
+			err = fmt.Errorf("%w, and answers: %v", unready, err) // not wrapped: the refusal does not count
 		}
 		close(e.started)
 		return err

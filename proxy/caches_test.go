@@ -24,27 +24,28 @@ func TestUnansweredResourcesAreTriedAgainSoon(t *testing.T) {
 		return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
 	}
 	for name, test := range map[string]struct {
-		server http.HandlerFunc
-		soon   bool
+		server   http.HandlerFunc
+		soon     bool
+		wasReady bool
 	}{
-		"cut": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, true},
+		"cut": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, true, false},
 		"cut later": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "9")
 			w.WriteHeader(200)
-		}, true},
-		"starting": {answer(http.StatusServiceUnavailable), true},
-		"failing":  {answer(http.StatusInternalServerError), true},
-		"busy":     {answer(http.StatusTooManyRequests), true},
+		}, true, false},
+		"starting": {answer(http.StatusServiceUnavailable), true, false},
+		"failing":  {answer(http.StatusInternalServerError), true, false},
+		"busy":     {answer(http.StatusTooManyRequests), true, false},
 		"not there yet": {func(w http.ResponseWriter, q *http.Request) {
 			if q.URL.Path == probePath {
 				w.WriteHeader(http.StatusInternalServerError)
 				return
 			}
 			w.WriteHeader(http.StatusNotFound)
-		}, true},
-		"not there":   {answer(http.StatusNotFound), false},
-		"not allowed": {answer(http.StatusForbidden), false},
-		"nonsense":    {answer(http.StatusOK), false},
+		}, true, true},
+		"not there":   {answer(http.StatusNotFound), false, false},
+		"not allowed": {answer(http.StatusForbidden), false, false},
+		"nonsense":    {answer(http.StatusOK), false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(test.server)
@@ -58,7 +59,7 @@ func TestUnansweredResourcesAreTriedAgainSoon(t *testing.T) {
 				t.Fatal(err)
 			}
 			c.probe = newProbe(client.Discovery().RESTClient())
-			c.probe.tells.Store(name == "not there yet")
+			c.probe.wasReady.Store(test.wasReady)
 			state, err := OpenState(t.TempDir())
 			if err != nil {
 				t.Fatal(err)

@@ -70,7 +70,7 @@ func (p *permissions) allowed(ctx context.Context, attributes authorizer.Attribu
 	return p.decide(ctx, attributes, false)
 }
 
-// confirmed is allowed for an open watch that is denied. The server is asked again once it is ready.
+// confirmed is allowed for an open watch that is denied. The server is asked again, and must be ready and decide.
 func (p *permissions) confirmed(ctx context.Context, attributes authorizer.Attributes) (bool, <-chan struct{}, error) {
 	if err := p.probe.ready(ctx); err != nil {
 		return false, nil, err
@@ -101,7 +101,7 @@ func (p *permissions) decide(ctx context.Context, attributes authorizer.Attribut
 		p.last.Add(asked, allowed, outageFor)
 		return allowed, changed, nil
 	}
-	if last, found := p.last.Get(asked); found {
+	if last, found := p.last.Get(asked); found && !confirm { // the last decision may be the denial
 		return last.(bool), changed, nil
 	}
 	return false, changed, err
@@ -211,7 +211,7 @@ func (p *permissions) replace(lifetime time.Duration) {
 	}
 }
 
-// renew is replace.
+// renew is replace at the start, where an invalid configuration is an error.
 func (p *permissions) renew(lifetime time.Duration) error {
 	current, err := p.remembering(lifetime)
 	if err != nil {

@@ -95,6 +95,21 @@ func TestPermissions(t *testing.T) {
 	p.expect(t, asks("ada", "pods"), false, true)
 }
 
+// A denial is confirmed by a decision of the server, not by the denial that is remembered.
+func TestConfirmation(t *testing.T) {
+	j, p := newJudge(t)
+	p.expect(t, asks("ada", "pods"), false, false)
+	j.fails.Store(true)
+	if allowed, _, err := p.confirmed(t.Context(), asks("ada", "pods")); allowed || err == nil {
+		t.Errorf("while the server does not decide: %v, %v", allowed, err)
+	}
+	j.fails.Store(false)
+	j.allows.Store(true)
+	if allowed, _, err := p.confirmed(t.Context(), asks("ada", "pods")); !allowed || err != nil {
+		t.Errorf("when the server allows it: %v, %v", allowed, err)
+	}
+}
+
 // guarded returns the context of an open watch that is allowed.
 func guarded(t *testing.T, p *permissions) context.Context {
 	t.Helper()

@@ -38,9 +38,9 @@ var (
 type probe struct {
 	server rest.Interface
 	last   atomic.Pointer[probed]
-	// tells is whether the server has said that it is ready: not every server tells it, or tells it everybody.
-	tells  atomic.Bool
-	asking singleflight.Group
+	// wasReady is whether the server has answered a probe that it is ready. Some servers have no such path, or refuse it to the proxy.
+	wasReady atomic.Bool
+	asking   singleflight.Group
 }
 
 // probed is what the last probes have found.
@@ -91,15 +91,15 @@ func (p *probe) ask(ctx context.Context) error {
 	err := p.server.Get().AbsPath(probePath).MaxRetries(0).Do(ctx).Error()
 	switch {
 	case err == nil:
-		p.tells.Store(true)
+		p.wasReady.Store(true)
 	case ctx.Err() != nil:
 		return ctx.Err() // not every transport wraps it
 	}
 	return err
 }
 
-// ready asks the server whether it is ready, and returns why its refusals do not count yet, nil if they do. Those of a
-// server that has never said that it is ready count. Callers at the same time share one request.
+// ready asks the server whether it is ready, and returns why its refusals do not count yet, nil if they do. They count if the
+// server has never answered that it is ready. Callers at the same time share one request.
 func (p *probe) ready(ctx context.Context) error {
 	if p == nil {
 		return nil
@@ -112,7 +112,7 @@ func (p *probe) ready(ctx context.Context) error {
 		defer cancel()
 		return nil, p.ask(ctx)
 	})
-	if err == nil || !p.tells.Load() {
+	if err == nil || !p.wasReady.Load() {
 		return nil
 	}
 	return fmt.Errorf("%w: %w", errNotReady, err)

@@ -1,9 +1,7 @@
 package proxy
 
 import (
-	"context"
 	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,12 +16,7 @@ func TestSilentServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &pipedJudge{}
 		server.allows.Store(true)
-		client := server.client(t)
-		probe := newProbe(client.Discovery().RESTClient())
-		ctx, cancel := context.WithCancel(t.Context())
-		var running sync.WaitGroup
-		running.Go(func() { probe.run(ctx) })
-		p, err := newPermissions(client.AuthorizationV1(), probe)
+		p, err := newPermissions(server.client(t).AuthorizationV1(), server.probed(t))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -53,8 +46,6 @@ func TestSilentServer(t *testing.T) {
 		p.expect(t, asks("ada", "pods"), false, false)
 		server.allows.Store(true)
 		p.expect(t, asks("bob", "pods"), true, false)
-		cancel()
-		running.Wait()
 	})
 }
 
@@ -63,16 +54,11 @@ func TestFailingServerIsNotSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		judge := &pipedJudge{}
 		judge.fails.Store(true)
-		probe := newProbe(judge.client(t).Discovery().RESTClient())
-		ctx, cancel := context.WithCancel(t.Context())
-		var running sync.WaitGroup
-		running.Go(func() { probe.run(ctx) })
+		probe := judge.probed(t)
 		time.Sleep(3 * (probeEvery + probeFor))
 		if !probe.silentSince().IsZero() {
 			t.Error("a server that answers with errors is silent")
 		}
-		cancel()
-		running.Wait()
 	})
 }
 
@@ -109,13 +95,7 @@ func TestUnreadyServerEndsNoWatch(t *testing.T) {
 				server := &pipedJudge{}
 				server.allows.Store(true)
 				server.hidden.Store(c.hidden)
-				client := server.client(t)
-				probe := newProbe(client.Discovery().RESTClient())
-				running, end := context.WithCancel(t.Context())
-				done := make(chan struct{})
-				go func() { defer close(done); probe.run(running) }()
-				defer func() { end(); <-done }()
-				p, err := newPermissions(client.AuthorizationV1(), probe)
+				p, err := newPermissions(server.client(t).AuthorizationV1(), server.probed(t))
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -35,6 +35,16 @@ func (p *pipedJudge) client(t *testing.T) kubernetes.Interface {
 	return reviews
 }
 
+// probed returns a probe of the judge, which runs until the test ends.
+func (p *pipedJudge) probed(t *testing.T) *probe {
+	probe := newProbe(p.client(t).Discovery().RESTClient())
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { probe.run(ctx) })
+	t.Cleanup(func() { cancel(); running.Wait() })
+	return probe
+}
+
 func (p *pipedJudge) config() *rest.Config {
 	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) {
 		client, server := net.Pipe()

@@ -77,9 +77,6 @@ func TestWebSocketWatches(t *testing.T) {
 func TestWebSocketWatchesInAnOutage(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	// No role decides about an administrator. The rig's own roles are a change, after which open watches are decided again, and a
-	// server that starts just then denies what it allows when it has read the roles.
-	r.token = r.server.Config().BearerToken
 	r.create(2)
 	r.waitCached(maps + "?resourceVersion=0")
 	watch := r.dial(r.Config(), maps+"?watch=1&resourceVersion=0", inJSON)
