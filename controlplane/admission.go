@@ -69,7 +69,7 @@ func (c *chain) newAdmission(config *genericapiserver.Config) (admission.Interfa
 	if c.escalation != nil {
 		handlers = append(handlers, c.escalation)
 	}
-	return admission.NewChainHandler(append(handlers, registered, quotas.NewAdmission(c.client, c.quotas, c.plugins.Done()))...), nil
+	return admission.NewChainHandler(append(handlers, registered, quotas.NewAdmission(c.client, c.quotas, &c.writes, c.plugins.Done()))...), nil
 }
 
 // servedVersions returns the versions of the groups of built-in kinds and custom resources.

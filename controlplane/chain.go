@@ -65,6 +65,7 @@ type chain struct {
 	informers   informers.SharedInformerFactory
 	namespaces  *namespaceCleaner // nil if the server is read-only
 	quotas      *quotaObjects
+	writes      quotas.Writes
 	classes     *stored[*schedulingv1.PriorityClass]
 	defaults    *nsdefaults.Creator // nil without controllers, as the next four
 	signer      *certificates.Signer
@@ -138,7 +139,7 @@ func newChain(listener *serving.Listener, credentials *serving.Credentials, issu
 		}
 		c.collector = garbage.New(c.client.Discovery(), meta)
 		storage.collector = c.collector
-		c.used = quotas.NewController(c.client, meta, c.client.Discovery(), c.quotas)
+		c.used = quotas.NewController(c.client, meta, c.client.Discovery(), c.quotas, &c.writes)
 		if options.Simulation != nil {
 			if c.workloads, err = simulation.New(c.client, options.Simulation.clock); err != nil {
 				return nil, err

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/plugin/resourcequota"
+	quota "k8s.io/apiserver/pkg/quota/v1"
 	"k8s.io/apiserver/pkg/quota/v1/generic"
 	"k8s.io/client-go/kubernetes"
 )
@@ -31,12 +32,14 @@ type Objects interface {
 
 // NewAdmission returns the plugin. Its goroutines begin with the first write in a namespace with a quota, and end when stop
 // is closed.
-func NewAdmission(client kubernetes.Interface, objects Objects, stop <-chan struct{}) admission.Interface {
-	p := &plugin{Handler: admission.NewHandler(admission.Create, admission.Update), objects: objects}
+func NewAdmission(client kubernetes.Interface, objects Objects, writes *Writes, stop <-chan struct{}) admission.Interface {
+	none := func(schema.GroupResource) generic.ListFuncByNamespace { return nil }
+	p := &plugin{
+		Handler: admission.NewHandler(admission.Create, admission.Update),
+		objects: objects, writes: writes, registry: generic.NewRegistry(evaluators(none)),
+	}
 	p.evaluator = sync.OnceValue(func() resourcequota.Evaluator {
-		none := func(schema.GroupResource) generic.ListFuncByNamespace { return nil }
-		registry := generic.NewRegistry(evaluators(none))
-		return resourcequota.NewQuotaEvaluator(accessor{client, objects}, ignored, registry, nil, nil, workers, stop)
+		return resourcequota.NewQuotaEvaluator(accessor{client, objects}, ignored, p.registry, nil, nil, workers, stop)
 	})
 	return p
 }
@@ -44,6 +47,8 @@ func NewAdmission(client kubernetes.Interface, objects Objects, stop <-chan stru
 type plugin struct {
 	*admission.Handler
 	objects   Objects
+	writes    *Writes
+	registry  quota.Registry
 	evaluator func() resourcequota.Evaluator
 }
 
@@ -59,7 +64,30 @@ func (p *plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 	if err != nil || !limited {
 		return err
 	}
-	return p.evaluator().Evaluate(a)
+	if !p.uses(a) {
+		return p.evaluator().Evaluate(a)
+	}
+	refused := p.writes.begin(ctx, a)
+	if err := p.evaluator().Evaluate(a); err != nil {
+		refused()
+		return err
+	}
+	return nil
+}
+
+// uses reports whether a write changes what its object uses.
+func (p *plugin) uses(a admission.Attributes) bool {
+	e := p.registry.Get(a.GetResource().GroupResource())
+	switch {
+	case a.IsDryRun():
+		return false
+	case e == nil: // only counted
+		return a.GetOperation() == admission.Create
+	case a.GetOperation() == admission.Create:
+		return e.Handles(a)
+	}
+	own, ok := e.(*evaluator)
+	return ok && own.Handles(a) && own.changes(a.GetOldObject(), a.GetObject())
 }
 
 // accessor reads and writes quotas for the evaluator.

@@ -3,6 +3,7 @@ package quotas
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -44,6 +45,7 @@ type Controller struct {
 	metadata  metadata.Interface
 	discovery discovery.DiscoveryInterface
 	objects   Objects
+	writes    *Writes
 	// The fields below are set when there is a quota.
 	quotas   cache.SharedIndexInformer
 	lister   corelisters.ResourceQuotaLister
@@ -53,8 +55,8 @@ type Controller struct {
 }
 
 // NewController returns a controller that writes by clients of the server. It starts nothing.
-func NewController(client kubernetes.Interface, metadata metadata.Interface, discovery discovery.DiscoveryInterface, objects Objects) *Controller {
-	return &Controller{client: client, metadata: metadata, discovery: discovery, objects: objects}
+func NewController(client kubernetes.Interface, metadata metadata.Interface, discovery discovery.DiscoveryInterface, objects Objects, writes *Writes) *Controller {
+	return &Controller{client: client, metadata: metadata, discovery: discovery, objects: objects, writes: writes}
 }
 
 // Run waits for the first quota, and computes statuses until ctx is done. It can be called once.
@@ -93,7 +95,7 @@ func (c *Controller) prepare() error {
 	c.queue = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](minDelay, maxDelay))
 	c.followed = &followed{
 		client: c.client, metadata: c.metadata, kinds: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(c.discovery)),
-		changed: c.changed, sources: map[schema.GroupResource]*source{},
+		changed: c.changed, seen: c.writes.seen, sources: map[schema.GroupResource]*source{},
 	}
 	c.registry = generic.NewRegistry(evaluators(c.followed.lister))
 	_, err := c.quotas.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -149,6 +151,8 @@ func (c *Controller) process(ctx context.Context, name cache.ObjectName) {
 	case err == nil:
 		c.queue.Forget(name)
 	case ctx.Err() != nil:
+	case errors.Is(err, errInProgress):
+		c.queue.AddAfter(name, minDelay)
 	case errors.Is(err, errUnknown):
 		c.queue.Forget(name)
 		c.queue.AddAfter(name, unknownDelay)
@@ -160,11 +164,16 @@ func (c *Controller) process(ctx context.Context, name cache.ObjectName) {
 	}
 }
 
-// update writes the status of a quota. What uses a resource that cannot be listed stays as it is in the status.
+// update writes the status of a quota. What uses a resource that cannot be listed stays as it is in the status. It returns
+// errInProgress while informers lack a write that the plugin has counted. One that the plugin counts later changes the quota, so
+// that the status cannot be written.
 func (c *Controller) update(ctx context.Context, q *corev1.ResourceQuota) error {
 	unknown := c.follow(ctx, q)
 	if errors.Is(unknown, errUnlisted) {
 		return unknown
+	}
+	if slices.ContainsFunc(c.limiting(q), func(e quota.Evaluator) bool { return c.writes.any(q.Namespace, e.GroupResource()) }) {
+		return errInProgress
 	}
 	hard := quota.Add(corev1.ResourceList{}, q.Spec.Hard)
 	usage, err := quota.CalculateUsage(q.Namespace, q.Spec.Scopes, hard, c.registry, q.Spec.ScopeSelector)
@@ -197,10 +206,7 @@ func (c *Controller) follow(ctx context.Context, q *corev1.ResourceQuota) error 
 		}
 	}
 	var unknown error
-	for _, e := range c.registry.List() {
-		if len(e.MatchingResources(names)) == 0 {
-			continue
-		}
+	for _, e := range c.limiting(q) {
 		switch err := c.followed.add(ctx, e); {
 		case errors.Is(err, errUnlisted):
 			return err
@@ -209,4 +215,15 @@ func (c *Controller) follow(ctx context.Context, q *corev1.ResourceQuota) error 
 		}
 	}
 	return unknown
+}
+
+// limiting returns the evaluators of the resources that a quota limits.
+func (c *Controller) limiting(q *corev1.ResourceQuota) (all []quota.Evaluator) {
+	names := quota.ResourceNames(q.Spec.Hard)
+	for _, e := range c.registry.List() {
+		if len(e.MatchingResources(names)) > 0 {
+			all = append(all, e)
+		}
+	}
+	return all
 }

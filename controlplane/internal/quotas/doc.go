@@ -7,8 +7,8 @@
 //
 // The controller follows the resources that quotas name, and no others. It computes a status when its quota is new or has other
 // limits, when an object is deleted or ends, a second after an object was created or the plugin has changed the status, and every
-// five minutes. The second is for writes in progress: the plugin counts an object before it is stored, also one that is
-// refused later.
+// five minutes. The plugin counts an object before it is stored. So no status is computed before informers have all objects of
+// the namespace that this server's plugin has counted, or a second after the request has ended: it may have been refused later.
 //
 //	admission.go   the admission plugin
 //	evaluator.go   what an object of a resource uses, and the evaluators of all resources
@@ -16,5 +16,6 @@
 //	services.go    the evaluator of services
 //	claims.go      the evaluator of persistent volume claims
 //	controller.go  Controller: computes the status of one quota at a time
+//	writes.go      Writes: what the plugin counts and the controller's informers do not have yet
 //	followed.go    the resources that the controller follows
 package quotas

@@ -29,6 +29,8 @@ import (
 var (
 	errUnlisted = errors.New("a resource is not listed yet")
 	errUnknown  = errors.New("a resource is not served")
+	// errInProgress is returned while informers lack a write that the plugin has counted.
+	errInProgress = errors.New("a write is in progress")
 )
 
 // listTimeout is how long the status of a quota waits for the first list of a resource. One that fails permanently must not
@@ -44,7 +46,9 @@ type followed struct {
 	client   kubernetes.Interface
 	metadata metadata.Interface
 	// changed is called after a change of an object that may change a usage.
-	changed    func(namespace string, of quota.Evaluator, delay time.Duration)
+	changed func(namespace string, of quota.Evaluator, delay time.Duration)
+	// seen is called when an informer has an object.
+	seen       func(of schema.GroupResource, obj metav1.Object)
 	kinds      *restmapper.DeferredDiscoveryRESTMapper
 	discovered time.Time // when kinds was reset
 	informers  sync.WaitGroup
@@ -187,11 +191,13 @@ func (f *followed) handler(of quota.Evaluator) cache.ResourceEventHandler {
 	e, _ := of.(*evaluator)
 	return cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(obj any, initial bool) {
+			f.seen(of.GroupResource(), obj.(metav1.Object))
 			if !initial {
 				f.changed(obj.(metav1.Object).GetNamespace(), of, settleTime)
 			}
 		},
 		UpdateFunc: func(before, after any) {
+			f.seen(of.GroupResource(), after.(metav1.Object))
 			if e != nil && e.changes(before.(runtime.Object), after.(runtime.Object)) {
 				f.changed(after.(metav1.Object).GetNamespace(), of, 0)
 			}
