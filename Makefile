@@ -108,10 +108,10 @@ test-race:
 # Public suites, kubectl and clients of other languages against the embedded server. Three packages run
 # at a time: most of them wait for the faults that they cause. Like test-real without the race detector, with which
 # our servers and clients take five times as much of the processors; test-race runs the same code with it.
-# By hand: make test-embedded RACE=-race.
+# By hand: make test-embedded RACE=-race. Their servers are programs that they build, of which go's cache of results knows nothing.
 RACE ?=
 test-embedded:
-	cd test && go test $(RACE) -vet=off -p 3 -timeout 20m $$(go list ./... | grep -v -e /real/ -e '/bench$$' -e '/deploy$$' -e '/matrix$$')
+	cd test && go test $(RACE) -count 1 -vet=off -p 3 -timeout 20m $$(go list ./... | grep -v -e /real/ -e '/bench$$' -e '/deploy$$' -e '/matrix$$')
 
 # keepwatch sync at its full size: hours. test-race and test-real have its tests at a small one. Postgres is tested
 # if /usr/lib/postgresql exists, Kafka with mvn and java.
@@ -134,7 +134,7 @@ sim:
 
 # Against the real kube-apiserver and etcd, the longest packages first, so that the others run while these wait.
 test-real: peers
-	cd test && go test $(RACE) -vet=off -p 3 -timeout 20m $$(go list ./real/proxy ./real/sync ./real/outage ./matrix ./real/... ./deploy | grep -v '/apiserver$$')
+	cd test && go test $(RACE) -count 1 -vet=off -p 3 -timeout 20m $$(go list ./real/proxy ./real/sync ./real/outage ./matrix ./real/... ./deploy | grep -v '/apiserver$$')
 	$(MAKE) bench-proxy ARGS='-pods 600 -configmaps 10 -writing 1s -rounds 1 -forwarded 20 -rows "^LIST JSON, |^0 watchers|^1000 watchers|50 times|PATCH|^restart"'
 
 # RBAC, validation, evictions, garbage collection, quotas, tokens, certificates, policies and LimitRanges of a test server beside those of Kubernetes, at their full

@@ -14,7 +14,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -67,18 +66,27 @@ func Start(tb testing.TB, proxy func(server string) (advertised string)) *Server
 	return s
 }
 
-// jars returns the directory of the jars.
+// jars returns the directory of the jars: bin/kafka/lib in a folder that the test's is in.
 func jars(tb testing.TB) string {
 	tb.Helper()
 	if _, err := exec.LookPath("java"); err != nil {
 		tb.Skip("no java: Kafka is NOT tested")
 	}
-	_, file, _, _ := runtime.Caller(0)
-	dir := filepath.Join(filepath.Dir(file), "..", "..", "bin", "kafka", "lib")
-	if found, err := filepath.Glob(filepath.Join(dir, "kafka_*.jar")); err != nil || len(found) == 0 {
-		tb.Skip("no jars in bin/kafka/lib: Kafka is NOT tested (make kafka)")
+	dir, err := os.Getwd()
+	if err != nil {
+		tb.Fatal(err)
 	}
-	return dir
+	for {
+		lib := filepath.Join(dir, "bin", "kafka", "lib")
+		if found, _ := filepath.Glob(filepath.Join(lib, "kafka_*.jar")); len(found) > 0 { // the pattern is valid
+			return lib
+		}
+		above := filepath.Dir(dir)
+		if above == dir {
+			tb.Skip("no jars in bin/kafka/lib: Kafka is NOT tested (make kafka)")
+		}
+		dir = above
+	}
 }
 
 func address(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }

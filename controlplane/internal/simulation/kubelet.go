@@ -38,7 +38,7 @@ func (c *Cluster) live(ctx context.Context, namespace, name string) (time.Time, 
 	if apierrors.IsNotFound(err) {
 		return c.strand(ctx, pod)
 	}
-	if err != nil || !isNodeReady(node) {
+	if err != nil || !isNodeReady(node) || isKWOKs(node) {
 		return time.Time{}, err
 	}
 	if pod.DeletionTimestamp != nil {

@@ -22,6 +22,15 @@ const (
 	leaseRenewal = 10 * time.Second
 )
 
+// KWOK is the annotation of nodes whose kubelet is KWOK's controller, if it runs: it writes their status and that of their pods, and
+// deletes these (https://kwok.sigs.k8s.io/docs/user/kwok-manage-nodes-and-pods/).
+const KWOK = "kwok.x-k8s.io/node"
+
+func isKWOKs(node *corev1.Node) bool {
+	_, annotated := node.Annotations[KWOK]
+	return annotated
+}
+
 // EnsureNode creates a node if there is none.
 func (c *Cluster) EnsureNode(ctx context.Context) error {
 	nodes, err := c.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{Limit: 1})
@@ -34,7 +43,8 @@ func (c *Cluster) EnsureNode(ctx context.Context) error {
 	return err
 }
 
-// register writes the status of a new node, removes its taint, and renews the lease of a node that is ready.
+// register writes the status of a new node, removes its taint when it is ready, and renews its lease. KWOK does the first and the
+// last for its nodes.
 func (c *Cluster) register(ctx context.Context, _, name string) (time.Time, error) {
 	node, err := c.nodesOf.Get(name)
 	if apierrors.IsNotFound(err) || err == nil && node.DeletionTimestamp != nil {
@@ -43,7 +53,7 @@ func (c *Cluster) register(ctx context.Context, _, name string) (time.Time, erro
 	if err != nil {
 		return time.Time{}, err
 	}
-	if nodeCondition(node, corev1.NodeReady) == nil {
+	if nodeCondition(node, corev1.NodeReady) == nil && !isKWOKs(node) {
 		node = node.DeepCopy()
 		c.fillNode(node)
 		if node, err = c.client.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{}); err != nil {
@@ -61,6 +71,9 @@ func (c *Cluster) register(ctx context.Context, _, name string) (time.Time, erro
 			return time.Time{}, err
 		}
 		c.nodes.await(ctx, node)
+	}
+	if isKWOKs(node) {
+		return time.Time{}, nil
 	}
 	return c.renew(ctx, node)
 }
