@@ -2,7 +2,7 @@
 # builds a real kube-apiserver and etcd from the module proxy first, and caches them in the
 # user's cache.
 
-.PHONY: all build lint test test-race test-sinks test-embedded test-real test-all peers clients javascript python java rust matrix matrix-page servers servers-page bench bench-real bench-kubernetes bench-sync bench-proxy compared sim kubernetes image dist test-kubernetes kubernetes-suites kubernetes-story envtest-suites envtest-page rights default-roles storms kafka always
+.PHONY: all build lint test test-race test-sinks test-embedded test-real test-all peers clients javascript python java rust rust-client matrix matrix-page servers servers-page bench bench-real bench-kubernetes bench-sync bench-proxy compared sim kubernetes image dist test-kubernetes kubernetes-suites kubernetes-story envtest-suites envtest-page rights default-roles storms kafka always
 
 STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
@@ -169,6 +169,7 @@ clients:
 	@if python3 -c 'import venv, ensurepip' 2>/dev/null; then $(MAKE) python; else echo "no python3 with venv: the Python clients are NOT tested"; fi
 	@if command -v mvn >/dev/null && command -v javac >/dev/null; then $(MAKE) java; else echo "no mvn and javac: the Java clients are NOT tested"; fi
 	@if command -v mvn >/dev/null && command -v java >/dev/null; then $(MAKE) kafka; else echo "no mvn and java: Kafka is NOT tested"; fi
+	@if command -v cargo >/dev/null; then $(MAKE) rust; else echo "no cargo: the Rust example is NOT tested"; fi
 	@command -v chromium >/dev/null || echo "no chromium: the proxy's page is NOT tested in a browser (Debian: apt-get install chromium)"
 
 javascript:
@@ -203,11 +204,12 @@ bin/kafka/lib: internal/kafkatest/pom.xml
 	cd $(<D) && mvn -q -B dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=$(CURDIR)/$@
 	touch $@
 
-# For make matrix and examples/testing/rust: kube-rs takes some minutes to compile the first time.
-rust: bin/rust/release/follow bin/rust/tests-built
+# For examples/testing/rust and make matrix: kube-rs takes minutes to compile the first time.
+rust: bin/rust/tests-built
 bin/rust/tests-built: $(addprefix examples/testing/rust/,Cargo.toml Cargo.lock tests/config_maps.rs tests/keepwatch/mod.rs)
-	CARGO_PROFILE_RELEASE_OPT_LEVEL=1 cargo test --quiet --no-run --release --locked --manifest-path $< --target-dir bin/rust
+	CARGO_PROFILE_DEV_DEBUG=0 cargo test --quiet --no-run --locked --manifest-path $< --target-dir bin/rust
 	touch $@
+rust-client: bin/rust/release/follow
 bin/rust/release/follow: $(addprefix test/matrix/clients/rust/,Cargo.toml Cargo.lock src/main.rs)
 	cargo build --quiet --release --locked --manifest-path $< --target-dir bin/rust
 	touch $@
@@ -219,7 +221,7 @@ UPSTREAM ?= kube-apiserver
 CLIENT ?=
 PLAN ?=
 matrix: clients peers
-	@if command -v cargo >/dev/null; then $(MAKE) rust; else echo "no cargo: kube-rs is NOT measured"; fi
+	@if command -v cargo >/dev/null; then $(MAKE) rust-client; else echo "no cargo: kube-rs is NOT measured"; fi
 	cd test && go test ./matrix -run '^TestMatrix$$' -count 1 -timeout 0 -v -args -matrix.record $(CURDIR)/test/matrix/results \
 	  -matrix.client '$(CLIENT)' -matrix.plan '$(PLAN)' -matrix.seed $(SEED) -matrix.upstream $(UPSTREAM)
 	$(MAKE) matrix-page
@@ -229,7 +231,7 @@ matrix-page:
 # The same clients while kube-apiserver is killed and loses its history: directly, and behind keepwatch proxy. CLIENT selects. The
 # results are in test/matrix/losthistory, and their table in docs/proxy.md. Half an hour.
 lost-history: clients peers
-	@if command -v cargo >/dev/null; then $(MAKE) rust; else echo "no cargo: kube-rs is NOT measured"; fi
+	@if command -v cargo >/dev/null; then $(MAKE) rust-client; else echo "no cargo: kube-rs is NOT measured"; fi
 	cd test && go test ./matrix -run '^TestLostHistory$$' -count 1 -timeout 0 -v -args -matrix.losthistory $(CURDIR)/test/matrix/losthistory 	  -matrix.losthistory-client '$(CLIENT)' -matrix.seed $(SEED)
 	$(MAKE) matrix-page
 

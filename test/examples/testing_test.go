@@ -66,8 +66,8 @@ func TestRustTests(t *testing.T) {
 	if _, unbuilt := os.Stat(filepath.Join(built, "tests-built")); err != nil || unbuilt != nil {
 		t.Skip("examples/testing/rust is NOT tested: it needs cargo on the PATH, and its crates; run make rust")
 	}
-	t.Setenv("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1") // as make rust has it
-	runTests(t, root+"/examples/testing/rust", cargo, "test", "--quiet", "--release", "--locked", "--offline", "--target-dir", built)
+	t.Setenv("CARGO_PROFILE_DEV_DEBUG", "0") // as make rust has it
+	runTests(t, root+"/examples/testing/rust", cargo, "test", "--quiet", "--locked", "--offline", "--target-dir", built)
 }
 
 // kube-api-test starts the programs that keepwatch assets makes.
