@@ -197,7 +197,7 @@ func node(root string) ([]string, error) {
 func rust(root string) ([]string, error) {
 	path := filepath.Join(built(root), "rust/release/follow")
 	if !present(path) {
-		return nil, errors.New("the Rust client: run make rust")
+		return nil, errors.New("the Rust client: run make rust-client")
 	}
 	return []string{path}, nil
 }
