@@ -39,7 +39,7 @@ func NewAdmission(client kubernetes.Interface, objects Objects, writes *Writes, 
 		objects: objects, writes: writes, registry: generic.NewRegistry(evaluators(none)),
 	}
 	p.evaluator = sync.OnceValue(func() resourcequota.Evaluator {
-		return resourcequota.NewQuotaEvaluator(accessor{client, objects}, ignored, p.registry, nil, nil, workers, stop)
+		return resourcequota.NewQuotaEvaluator(accessor{client, objects, writes}, ignored, p.registry, nil, nil, workers, stop)
 	})
 	return p
 }
@@ -77,9 +77,11 @@ func (p *plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 
 // uses reports whether a write changes what its object uses.
 func (p *plugin) uses(a admission.Attributes) bool {
-	e := p.registry.Get(a.GetResource().GroupResource())
+	of := a.GetResource().GroupResource()
+	_, never := ignored[of]
+	e := p.registry.Get(of)
 	switch {
-	case a.IsDryRun():
+	case never || a.IsDryRun():
 		return false
 	case e == nil: // only counted
 		return a.GetOperation() == admission.Create
@@ -94,6 +96,7 @@ func (p *plugin) uses(a admission.Attributes) bool {
 type accessor struct {
 	client  kubernetes.Interface
 	objects Objects
+	writes  *Writes
 }
 
 func (a accessor) GetQuotas(namespace string) ([]corev1.ResourceQuota, error) {
@@ -101,6 +104,7 @@ func (a accessor) GetQuotas(namespace string) ([]corev1.ResourceQuota, error) {
 }
 
 func (a accessor) UpdateQuotaStatus(q *corev1.ResourceQuota) error {
+	a.writes.count(q.Namespace)
 	_, err := a.client.CoreV1().ResourceQuotas(q.Namespace).UpdateStatus(context.Background(), q, metav1.UpdateOptions{})
 	return err
 }

@@ -112,6 +112,6 @@ func attributesClasses(claim *corev1.PersistentVolumeClaim) (names []string) {
 
 func claimChanges(before, after runtime.Object) bool {
 	old, claim := before.(*corev1.PersistentVolumeClaim), after.(*corev1.PersistentVolumeClaim)
-	return !equality.Semantic.DeepEqual(old.Status.AllocatedResources.Storage(), claim.Status.AllocatedResources.Storage()) ||
+	return !equality.Semantic.DeepEqual(storageOf(old), storageOf(claim)) ||
 		!slices.Equal(attributesClasses(old), attributesClasses(claim))
 }

@@ -31,7 +31,8 @@ const (
 	// minDelay and maxDelay bound the delay before a quota is handled again after an error; it doubles.
 	minDelay = 10 * time.Millisecond
 	maxDelay = 30 * time.Second
-	// settleTime is how long after a write in its namespace a status is computed, so that writes in progress have ended.
+	// settleTime is how long after a write in its namespace a status is computed, and how long after its request a write counts that
+	// no informer has: time for other servers' writes, and for informers.
 	settleTime = time.Second
 	// unknownDelay is the time after which a quota is handled again that names a resource which is not served.
 	unknownDelay = 2 * time.Second
@@ -95,7 +96,7 @@ func (c *Controller) prepare() error {
 	c.queue = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](minDelay, maxDelay))
 	c.followed = &followed{
 		client: c.client, metadata: c.metadata, kinds: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(c.discovery)),
-		changed: c.changed, seen: c.writes.seen, sources: map[schema.GroupResource]*source{},
+		changed: c.changed, writes: c.writes, sources: map[schema.GroupResource]*source{},
 	}
 	c.registry = generic.NewRegistry(evaluators(c.followed.lister))
 	_, err := c.quotas.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -150,9 +151,10 @@ func (c *Controller) process(ctx context.Context, name cache.ObjectName) {
 	switch {
 	case err == nil:
 		c.queue.Forget(name)
+		if c.inProgress(q) {
+			c.queue.AddAfter(name, settleTime)
+		}
 	case ctx.Err() != nil:
-	case errors.Is(err, errInProgress):
-		c.queue.AddAfter(name, minDelay)
 	case errors.Is(err, errUnknown):
 		c.queue.Forget(name)
 		c.queue.AddAfter(name, unknownDelay)
@@ -164,16 +166,12 @@ func (c *Controller) process(ctx context.Context, name cache.ObjectName) {
 	}
 }
 
-// update writes the status of a quota. What uses a resource that cannot be listed stays as it is in the status. It returns
-// errInProgress while informers lack a write that the plugin has counted. One that the plugin counts later changes the quota, so
-// that the status cannot be written.
+// update writes the status of a quota. What uses a resource that cannot be listed stays as it is in the status. A write that the
+// plugin counts meanwhile changes the quota, so that a status without it cannot be written.
 func (c *Controller) update(ctx context.Context, q *corev1.ResourceQuota) error {
 	unknown := c.follow(ctx, q)
 	if errors.Is(unknown, errUnlisted) {
 		return unknown
-	}
-	if slices.ContainsFunc(c.limiting(q), func(e quota.Evaluator) bool { return c.writes.any(q.Namespace, e.GroupResource()) }) {
-		return errInProgress
 	}
 	hard := quota.Add(corev1.ResourceList{}, q.Spec.Hard)
 	usage, err := quota.CalculateUsage(q.Namespace, q.Spec.Scopes, hard, c.registry, q.Spec.ScopeSelector)
@@ -215,6 +213,13 @@ func (c *Controller) follow(ctx context.Context, q *corev1.ResourceQuota) error 
 		}
 	}
 	return unknown
+}
+
+// inProgress reports whether a status has what writes use that may fail.
+func (c *Controller) inProgress(q *corev1.ResourceQuota) bool {
+	return slices.ContainsFunc(c.limiting(q), func(e quota.Evaluator) bool {
+		return len(c.writes.counted(q.Namespace, e.GroupResource())) > 0
+	})
 }
 
 // limiting returns the evaluators of the resources that a quota limits.

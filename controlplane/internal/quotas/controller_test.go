@@ -2,6 +2,7 @@ package quotas
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,7 +30,7 @@ func (k known) List(ctx context.Context, namespace string) ([]corev1.ResourceQuo
 
 func (known) WaitForAny(context.Context) error { return nil }
 
-// limited is a namespace with a quota of two pods, a controller and a plugin.
+// limited is a namespace with a quota of two pods and 10 GiB, a controller and a plugin.
 type limited struct {
 	*testing.T
 	client *fake.Clientset
@@ -38,7 +39,7 @@ type limited struct {
 
 func newLimited(t *testing.T) limited {
 	client := fake.NewSimpleClientset(&corev1.ResourceQuota{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "q"}, Spec: corev1.ResourceQuotaSpec{Hard: quantities("pods", "2")},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "q"}, Spec: corev1.ResourceQuotaSpec{Hard: quantities("pods", "2", "requests.storage", "10Gi")},
 	})
 	var writes Writes
 	ctx, cancel := context.WithCancel(t.Context())
@@ -123,6 +124,82 @@ func TestWriteInProgress(t *testing.T) {
 		synctest.Wait()
 		l.wantUsed(1) // at once: no write is in progress
 	})
+}
+
+// So does one that is computed while a claim is enlarged.
+func TestEnlargementInProgress(t *testing.T) {
+	claim := func(name, version, size string) *corev1.PersistentVolumeClaim {
+		return &corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name), ResourceVersion: version},
+			Spec:       corev1.PersistentVolumeClaimSpec{Resources: corev1.VolumeResourceRequirements{Requests: quantities("storage", size)}},
+		}
+	}
+	claims := corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims")
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimited(t)
+		l.store(claim("large", "5", "4Gi"))
+		l.store(claim("small", "6", "1Gi"))
+		l.settle()
+		if err := l.plugin.Validate(t.Context(), admission.NewAttributesRecord(claim("large", "5", "8Gi"), claim("large", "5", "4Gi"),
+			corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"), "ns", "large", claims, "", admission.Update, &metav1.UpdateOptions{}, false, nil), nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.client.Tracker().Delete(claims, "ns", "small"); err != nil {
+			t.Fatal(err)
+		}
+		for _, what := range []string{"in progress", "stored"} {
+			l.settle()
+			q, err := l.client.CoreV1().ResourceQuotas("ns").Get(t.Context(), "q", metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if used := q.Status.Used[corev1.ResourceRequestsStorage]; used.String() != "8Gi" {
+				t.Errorf("%s: used: %s, want 8Gi", what, used.String())
+			}
+			if err := l.client.Tracker().Update(claims, claim("large", "9", "8Gi"), "ns"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// A write that is evaluated is not in a status before the plugin counts it, and a refused one never is.
+func TestWritesThatAreNotCounted(t *testing.T) {
+	var writes Writes
+	pods := corev1.Resource("pods")
+	names := func() (found []string) {
+		for _, obj := range applied(writes.counted("ns", pods), []runtime.Object{podNamed("stored", "3", "")}) {
+			found = append(found, obj.(metav1.Object).GetName())
+		}
+		slices.Sort(found)
+		return found
+	}
+	begin := func(name string) func() {
+		return writes.begin(t.Context(), admission.NewAttributesRecord(podNamed(name, "", ""), nil, corev1.SchemeGroupVersion.WithKind("Pod"),
+			"ns", name, corev1.SchemeGroupVersion.WithResource("pods"), "", admission.Create, &metav1.CreateOptions{}, false, nil))
+	}
+	expect := func(what string, want ...string) {
+		t.Helper()
+		if got := names(); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", what, got, want)
+		}
+	}
+	refused := begin("a")
+	expect("evaluated", "stored")
+	writes.count("another")
+	expect("counted in another namespace", "stored")
+	writes.count("ns")
+	expect("counted", "a", "stored")
+	begin("b")
+	expect("evaluated later", "a", "stored")
+	refused()
+	expect("refused", "stored")
+	writes.count("ns")
+	writes.seen(pods, podNamed("b", "4", ""))
+	expect("seen", "stored")
+	if len(writes.pending) != 0 {
+		t.Errorf("%d sets are left", len(writes.pending))
+	}
 }
 
 // What a failed request would have used is given back after it.

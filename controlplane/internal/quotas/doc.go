@@ -7,8 +7,9 @@
 //
 // The controller follows the resources that quotas name, and no others. It computes a status when its quota is new or has other
 // limits, when an object is deleted or ends, a second after an object was created or the plugin has changed the status, and every
-// five minutes. The plugin counts an object before it is stored. So no status is computed before informers have all objects of
-// the namespace that this server's plugin has counted, or a second after the request has ended: it may have been refused later.
+// five minutes. The plugin counts an object before it is stored. So the controller counts what is stored and what this server's plugin
+// has counted since: until an informer has it, or a second after its request has ended, because it may have been refused later.
+// Servers that share an etcd do not know each other's writes; nor does one know a write that its informers lack for longer than that second.
 //
 //	admission.go   the admission plugin
 //	evaluator.go   what an object of a resource uses, and the evaluators of all resources

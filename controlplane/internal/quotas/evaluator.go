@@ -49,7 +49,7 @@ type evaluator struct {
 	constraints func([]corev1.ResourceName, runtime.Object) error
 	inScope     generic.MatchesScopeFunc
 	usage       generic.UsageFunc
-	// changes reports whether an update may lower the usage, or moves an object to another scope.
+	// changes reports whether an update may change the usage, or moves an object to another scope.
 	changes func(old, obj runtime.Object) bool
 }
 

@@ -29,8 +29,6 @@ import (
 var (
 	errUnlisted = errors.New("a resource is not listed yet")
 	errUnknown  = errors.New("a resource is not served")
-	// errInProgress is returned while informers lack a write that the plugin has counted.
-	errInProgress = errors.New("a write is in progress")
 )
 
 // listTimeout is how long the status of a quota waits for the first list of a resource. One that fails permanently must not
@@ -46,9 +44,8 @@ type followed struct {
 	client   kubernetes.Interface
 	metadata metadata.Interface
 	// changed is called after a change of an object that may change a usage.
-	changed func(namespace string, of quota.Evaluator, delay time.Duration)
-	// seen is called when an informer has an object.
-	seen       func(of schema.GroupResource, obj metav1.Object)
+	changed    func(namespace string, of quota.Evaluator, delay time.Duration)
+	writes     *Writes // are listed with the objects
 	kinds      *restmapper.DeferredDiscoveryRESTMapper
 	discovered time.Time // when kinds was reset
 	informers  sync.WaitGroup
@@ -191,13 +188,13 @@ func (f *followed) handler(of quota.Evaluator) cache.ResourceEventHandler {
 	e, _ := of.(*evaluator)
 	return cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(obj any, initial bool) {
-			f.seen(of.GroupResource(), obj.(metav1.Object))
+			f.writes.seen(of.GroupResource(), obj.(metav1.Object))
 			if !initial {
 				f.changed(obj.(metav1.Object).GetNamespace(), of, settleTime)
 			}
 		},
 		UpdateFunc: func(before, after any) {
-			f.seen(of.GroupResource(), after.(metav1.Object))
+			f.writes.seen(of.GroupResource(), after.(metav1.Object))
 			if e != nil && e.changes(before.(runtime.Object), after.(runtime.Object)) {
 				f.changed(after.(metav1.Object).GetNamespace(), of, 0)
 			}
@@ -210,16 +207,17 @@ func (f *followed) handler(of quota.Evaluator) cache.ResourceEventHandler {
 	}
 }
 
-// lister returns how to list a resource in a namespace.
+// lister returns how to list a resource in a namespace, with the writes that are counted as if they were stored.
 func (f *followed) lister(of schema.GroupResource) generic.ListFuncByNamespace {
 	return func(namespace string) (all []runtime.Object, err error) {
 		r := f.get(of)
 		if r == nil || !r.informer.HasSynced() {
 			return nil, fmt.Errorf("%w: %s", errUnknown, of)
 		}
+		writes := f.writes.counted(namespace, of) // first: those that are then seen are in the list
 		err = cache.ListAllByNamespace(r.informer.GetIndexer(), namespace, labels.Everything(), func(obj any) {
 			all = append(all, obj.(runtime.Object))
 		})
-		return all, err
+		return applied(writes, all), err
 	}
 }

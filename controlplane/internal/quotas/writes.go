@@ -6,6 +6,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/admission"
@@ -13,8 +14,8 @@ import (
 	"github.com/keepwatch/keepwatch"
 )
 
-// Writes are the writes that the plugin counts and the controller's informers do not have yet. A status computed meanwhile would
-// lack them, and more would be admitted than the quota allows. The zero value is ready. Its methods can be called concurrently.
+// Writes are the writes that the plugin counts and the controller's informers do not have yet. A status computed without them
+// would be too low, and more would be admitted than the quota allows. The zero value is ready. Its methods can be called concurrently.
 type Writes struct {
 	mu      sync.Mutex
 	pending map[scope]map[*write]struct{} // no empty sets
@@ -28,19 +29,22 @@ type scope struct {
 
 // write is a creation or an update of an object.
 type write struct {
-	uid types.UID
+	obj metav1.Object // as it will be stored; never changed
 	// since is the revision of the object before the write; zero if it is created.
 	since keepwatch.Revision
+	// counted is set before a quota's status may have what the object uses.
+	counted bool
 }
 
-// begin adds a write. It is removed when an informer has its result, or a while after its request has ended: it may have failed,
-// or nobody follows the resource. The returned function removes a write that is refused.
+// begin adds a write that the plugin evaluates. It is removed when an informer has its result, or settleTime after its request has
+// ended: it may have failed, or nobody follows the resource. The returned function removes a write that is refused.
 func (w *Writes) begin(ctx context.Context, a admission.Attributes) (refused func()) {
 	obj, ok := a.GetObject().(metav1.Object)
 	if !ok || obj.GetUID() == "" { // a subresource like pods/binding, which uses nothing
 		return func() {}
 	}
-	added, in := &write{uid: obj.GetUID()}, scope{a.GetNamespace(), a.GetResource().GroupResource()}
+	in := scope{a.GetNamespace(), a.GetResource().GroupResource()}
+	added := &write{obj: obj}
 	if old, ok := a.GetOldObject().(metav1.Object); ok && a.GetOperation() == admission.Update {
 		added.since = revisionOf(old)
 	}
@@ -54,7 +58,9 @@ func (w *Writes) begin(ctx context.Context, a admission.Attributes) (refused fun
 	}
 	w.pending[in][added] = struct{}{}
 	remove := func() {
-		w.remove(in, func(o *write) bool { return o == added })
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.remove(in, added)
 	}
 	ended := context.AfterFunc(ctx, func() { time.AfterFunc(settleTime, remove) })
 	return func() {
@@ -63,30 +69,77 @@ func (w *Writes) begin(ctx context.Context, a admission.Attributes) (refused fun
 	}
 }
 
-// seen removes the writes of an object that an informer has.
-func (w *Writes) seen(of schema.GroupResource, obj metav1.Object) {
-	uid, revision := obj.GetUID(), revisionOf(obj)
-	w.remove(scope{obj.GetNamespace(), of}, func(o *write) bool { return o.uid == uid && o.since < revision })
+// count marks the writes in a namespace as counted. Some of them may still be refused.
+func (w *Writes) count(namespace string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for in, writes := range w.pending {
+		if in.namespace != namespace {
+			continue
+		}
+		for o := range writes {
+			o.counted = true
+		}
+	}
 }
 
-func (w *Writes) remove(in scope, which func(*write) bool) {
+// seen removes the writes of an object that an informer has.
+func (w *Writes) seen(of schema.GroupResource, obj metav1.Object) {
+	in := scope{obj.GetNamespace(), of}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for o := range w.pending[in] {
-		if which(o) {
-			delete(w.pending[in], o)
+		if o.isIn(obj) {
+			w.remove(in, o)
 		}
 	}
+}
+
+// isIn reports whether an object is the result of the write, or of a later one.
+func (o *write) isIn(obj metav1.Object) bool {
+	return o.obj.GetUID() == obj.GetUID() && o.since < revisionOf(obj)
+}
+
+// remove is called with the lock.
+func (w *Writes) remove(in scope, o *write) {
+	delete(w.pending[in], o)
 	if len(w.pending[in]) == 0 {
 		delete(w.pending, in)
 	}
 }
 
-// any reports whether there is a write of a resource in a namespace.
-func (w *Writes) any(namespace string, of schema.GroupResource) bool {
+// counted returns the writes of a resource in a namespace that the plugin has counted.
+func (w *Writes) counted(namespace string, of schema.GroupResource) (all []*write) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.pending[scope{namespace, of}]) > 0
+	for o := range w.pending[scope{namespace, of}] {
+		if o.counted {
+			all = append(all, o)
+		}
+	}
+	return all
+}
+
+// applied returns objects as they will be after some writes.
+func applied(writes []*write, objects []runtime.Object) []runtime.Object {
+	if len(writes) == 0 {
+		return objects
+	}
+	at := make(map[types.UID]int, len(objects))
+	for i, obj := range objects {
+		at[obj.(metav1.Object).GetUID()] = i
+	}
+	for _, o := range writes {
+		obj := o.obj.(runtime.Object)
+		switch i, known := at[o.obj.GetUID()]; {
+		case !known:
+			at[o.obj.GetUID()] = len(objects)
+			objects = append(objects, obj)
+		case !o.isIn(objects[i].(metav1.Object)):
+			objects[i] = obj
+		}
+	}
+	return objects
 }
 
 // revisionOf returns an object's revision; zero if it has none, as one that is being created.

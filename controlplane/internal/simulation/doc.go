@@ -7,8 +7,8 @@
 // It has no state of its own: another Cluster continues on the same objects.
 //
 // A kubelet writes the status of a pod when the pod starts, becomes ready or ends, and of a node when it is new. What
-// others write into a status between these stays. The nodes with the annotation [KWOK] and their pods are left to KWOK's
-// controller, whose Stages describe other lives. Its pods have the scheduler and the controllers of this package.
+// others write into a status between these stays. Nodes with the annotation [KWOK] have KWOK's controller as their kubelet, which does
+// what Stages say. The scheduler and the controllers of this package serve the pods on all nodes.
 //
 // Time is that of a [Clock]: real time, which tests can advance. It applies to readinessProbe.initialDelaySeconds,
 // minReadySeconds, progressDeadlineSeconds, activeDeadlineSeconds, ttlSecondsAfterFinished, the leases of nodes, and two

@@ -43,8 +43,8 @@ func (c *Cluster) EnsureNode(ctx context.Context) error {
 	return err
 }
 
-// register writes the status of a new node, removes its taint when it is ready, and renews its lease. KWOK does the first and the
-// last for its nodes.
+// register writes the status of a new node, removes its taint when it is ready, and renews its lease. The status and the lease of
+// its nodes are KWOK's.
 func (c *Cluster) register(ctx context.Context, _, name string) (time.Time, error) {
 	node, err := c.nodesOf.Get(name)
 	if apierrors.IsNotFound(err) || err == nil && node.DeletionTimestamp != nil {
