@@ -21,7 +21,7 @@ func main() {
 		BuildInfo: component.BuildInfo{Command: "otelcol", Version: "v0.111.0"},
 		Factories: factories,
 		ConfigProviderSettings: otelcol.ConfigProviderSettings{ResolverSettings: confmap.ResolverSettings{
-			ProviderFactories: []confmap.ProviderFactory{fileprovider.NewFactory()},
+			DefaultScheme: "file", ProviderFactories: []confmap.ProviderFactory{fileprovider.NewFactory()},
 		}},
 	})
 	if err := command.Execute(); err != nil {
