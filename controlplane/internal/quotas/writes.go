@@ -9,9 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apiserver/pkg/admission"
-
-	"github.com/keepwatch/keepwatch"
 )
 
 // Writes are the writes that the plugin counts and the controller's informers do not have yet. A status computed without them
@@ -30,8 +29,8 @@ type scope struct {
 // write is a creation or an update of an object.
 type write struct {
 	obj metav1.Object // as it will be stored; never changed
-	// since is the revision of the object before the write; zero if it is created.
-	since keepwatch.Revision
+	// since is the resourceVersion of the object before the write; empty if it is created.
+	since string
 	// counted is set before a quota's status may have what the object uses.
 	counted bool
 }
@@ -46,7 +45,7 @@ func (w *Writes) begin(ctx context.Context, a admission.Attributes) (refused fun
 	in := scope{a.GetNamespace(), a.GetResource().GroupResource()}
 	added := &write{obj: obj}
 	if old, ok := a.GetOldObject().(metav1.Object); ok && a.GetOperation() == admission.Update {
-		added.since = revisionOf(old)
+		added.since = old.GetResourceVersion()
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -97,7 +96,11 @@ func (w *Writes) seen(of schema.GroupResource, obj metav1.Object) {
 
 // isIn reports whether an object is the result of the write, or of a later one.
 func (o *write) isIn(obj metav1.Object) bool {
-	return o.obj.GetUID() == obj.GetUID() && o.since < revisionOf(obj)
+	if o.obj.GetUID() != obj.GetUID() {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(o.since, obj.GetResourceVersion())
+	return o.since == "" || err == nil && order < 0
 }
 
 // remove is called with the lock.
@@ -140,10 +143,4 @@ func applied(writes []*write, objects []runtime.Object) []runtime.Object {
 		}
 	}
 	return objects
-}
-
-// revisionOf returns an object's revision; zero if it has none, as one that is being created.
-func revisionOf(obj metav1.Object) keepwatch.Revision {
-	revision, _ := keepwatch.ParseRevision(obj.GetResourceVersion())
-	return revision
 }
