@@ -23,7 +23,7 @@ func openFiles(t *testing.T) map[string]bool {
 	return open
 }
 
-// A server that has stopped has no file, socket or pipe open, in memory as on etcd, and however it was used.
+// A server that has stopped has no file, socket or pipe open, also if it stopped with an open watch.
 func TestFilesAreClosed(t *testing.T) { // no t.Parallel: it counts the files of the process
 	use := func(t *testing.T, options ...testserver.Option) *testserver.Server {
 		srv := testserver.New(t, options...)
