@@ -15,9 +15,10 @@
 //	writer.go      the writes
 //	run.go         one cell, from the client's start to the end of its recovery
 //	fold.go        the state that a client's events lead to
-//	measure.go     the counts
+//	user.go        what the client's user has seen, and what not
+//	measure.go     a cell's result
 //	transcript.go  a client's lines as a transcript for package check
-//	result.go      a cell's result, and the files of results
+//	result.go      the result, and the files of results
 //	page.go        docs/matrix.md
 //	plot.go        its plots
 package matrix

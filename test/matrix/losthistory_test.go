@@ -106,7 +106,7 @@ func TestLostHistoryTable(t *testing.T) {
 	dir := t.TempDir()
 	for _, r := range []Result{
 		{Client: "kopf", Version: "1.2", Upstream: Proxy, Outcome: Right, View: clients.Events},
-		{Client: "kopf", Version: "1.2", Upstream: KubeAPIServer, Outcome: Died, ExitCode: 1, LostDeletes: 3, Lists: 2, View: clients.Events},
+		{Client: "kopf", Version: "1.2", Upstream: KubeAPIServer, Outcome: Died, ExitCode: 1, Lists: 2, Counts: Counts{LostDeletes: 3}, View: clients.Events},
 		{Client: "controller-runtime", Version: "v0.25", Upstream: Proxy, Outcome: Hung, View: clients.Events},
 	} {
 		if err := r.Save(dir); err != nil {

@@ -1,7 +1,6 @@
 package matrix
 
 import (
-	"maps"
 	"os"
 	"strconv"
 	"strings"
@@ -35,7 +34,7 @@ func (c *cell) measure(o observed) Result {
 	if c.View == clients.Condition {
 		return r
 	}
-	r.count(o)
+	r.Counts = o.count()
 	if c.View == clients.Events {
 		violations := judge(o)
 		r.Violations = len(violations)
@@ -49,74 +48,13 @@ func (c *cell) measure(o observed) Result {
 // lines are the client's lines since the baseline.
 func (o observed) lines() []arrival { return o.arrivals[o.baseline.lines:] }
 
-// count counts the writes that the client's user did not see, and the events that the user saw twice.
-func (r *Result) count(o observed) {
-	u := user{fold: maps.Clone(o.baseline.fold), seen: map[string]bool{}, known: map[string]bool{}, deleted: map[string]bool{}}
-	for _, state := range o.baseline.fold {
-		u.see(state)
-	}
+// count counts what the client's user did not see since the baseline.
+func (o observed) count() Counts {
+	user := NewUser(o.baseline.fold)
 	for _, a := range o.lines() {
-		r.Duplicates += u.receive(a.Line)
+		user.Receive(a.Line)
 	}
-	want := stateAt(o.writes, o.newest)
-	r.LostFinal = u.fold.differences(want)
-	server := stateAt(o.writes, o.baseline.revision)
-	for _, w := range o.since() {
-		uid := uidOf(server[w.Key.Name])
-		server.commit(w)
-		switch {
-		case w.Object == nil:
-			if u.known[uid] && !u.deleted[uid] {
-				r.LostDeletes++
-			}
-		case !u.seen[stateOf(w.Object)] && want[w.Key.Name] != stateOf(w.Object):
-			r.LostIntermediate++
-		}
-	}
-}
-
-// user is what a client's user has seen.
-type user struct {
-	fold    fold
-	seen    map[string]bool // "UID/revision"
-	known   map[string]bool // UIDs
-	deleted map[string]bool // UIDs
-}
-
-func (u *user) see(state string) {
-	u.seen[state], u.known[uidOf(state)] = true, true
-}
-
-// receive returns 1 if the user has seen the line's event before.
-func (u *user) receive(line clients.Line) (duplicates int) {
-	switch line.Type {
-	case "ADDED", "MODIFIED":
-		state := line.UID + "/" + line.Revision
-		if u.seen[state] {
-			duplicates = 1
-		}
-		u.see(state)
-	case "DELETED":
-		uid := line.UID
-		if uid == "" {
-			uid = uidOf(u.fold[line.Name])
-		}
-		if u.deleted[uid] {
-			duplicates = 1
-		}
-		u.deleted[uid] = true
-	case "LISTED":
-		for name, state := range u.fold {
-			if uidOf(line.Objects[name]) != uidOf(state) {
-				u.deleted[uidOf(state)] = true
-			}
-		}
-		for _, state := range line.Objects {
-			u.see(state)
-		}
-	}
-	u.fold.apply(line)
-	return duplicates
+	return user.Count(o.writes, o.baseline.revision)
 }
 
 // lists counts the client's lists, by their first page.

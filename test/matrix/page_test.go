@@ -32,7 +32,7 @@ func TestPageIsUpToDate(t *testing.T) {
 func TestPage(t *testing.T) {
 	files := Page([]Result{
 		{Client: "kubectl wait", View: clients.Condition, Plan: "none", Upstream: Serve, Outcome: Hung},
-		{Client: "kopf", Version: "1.2.3", View: clients.Events, Plan: "outage", Upstream: KubeAPIServer, UpstreamVersion: "v1.36.3", Outcome: Died, ExitCode: 3, Writes: 200, LostIntermediate: 7, LostFinal: 4},
+		{Client: "kopf", Version: "1.2.3", View: clients.Events, Plan: "outage", Upstream: KubeAPIServer, UpstreamVersion: "v1.36.3", Outcome: Died, ExitCode: 3, Writes: 200, Counts: Counts{LostIntermediate: 7, LostFinal: 4}},
 		{Client: "kopf", Version: "1.2.3", View: clients.Events, Plan: "none", Upstream: KubeAPIServer, UpstreamVersion: "v1.36.3", Outcome: Right, Recovery: 1.25, Writes: 200, Lists: 9},
 	})
 	page := string(files["matrix.md"])

@@ -47,14 +47,7 @@ type Result struct {
 	Writes int `json:"writes"`
 	// Hidden is true if the plan makes clients list: then intermediate states are lost for every client.
 	Hidden bool `json:"hidden"`
-	// LostFinal counts names whose state is not the server's at the end.
-	LostFinal int `json:"lostFinal"`
-	// LostIntermediate counts states that the user never saw, except the last one of each object.
-	LostIntermediate int `json:"lostIntermediate"`
-	// LostDeletes counts deleted objects that the user knew and never saw deleted.
-	LostDeletes int `json:"lostDeletes"`
-	// Duplicates counts events that the user had seen before.
-	Duplicates int `json:"duplicates"`
+	Counts
 	// Violations of package check's promises, and the first three.
 	Violations int      `json:"violations"`
 	Broken     []string `json:"broken,omitempty"`

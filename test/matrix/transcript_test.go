@@ -82,8 +82,7 @@ func TestMeasure(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			o := script(writes, test.lines)
-			var r Result
-			r.count(o)
+			r := o.count()
 			promises := []check.Promise{}
 			for _, v := range judge(o) {
 				t.Log(v)

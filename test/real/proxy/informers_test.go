@@ -29,11 +29,11 @@ import (
 // what its handler receives.
 type informer struct {
 	cache.SharedIndexInformer
-	name      string
+	label     string
 	namespace string // empty: all
 	color     string // the value of a label; empty: any
-	lists     atomic.Int64
-	watches   atomic.Int64
+	listed    atomic.Int64
+	watched   atomic.Int64
 
 	mu      sync.Mutex
 	changes []keepwatch.Change // after the initial list
@@ -60,7 +60,7 @@ func stateOf(m *corev1.ConfigMap) state {
 // label selector.
 func newInformer(t testing.TB, config *rest.Config, i int) *informer {
 	t.Helper()
-	f := &informer{name: fmt.Sprint("informer-", i)}
+	f := &informer{label: fmt.Sprint("informer-", i)}
 	switch i % 10 {
 	case 3:
 		f.namespace = relistNamespaces[0]
@@ -68,7 +68,7 @@ func newInformer(t testing.TB, config *rest.Config, i int) *informer {
 		f.color = "red"
 	}
 	config = rest.CopyConfig(config)
-	config.UserAgent, config.QPS = f.name, -1
+	config.UserAgent, config.QPS = f.label, -1
 	config.Dial = (&net.Dialer{}).DialContext // its own connections
 	if i%2 == 1 {
 		config.ContentType, config.AcceptContentTypes = "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf"
@@ -101,9 +101,9 @@ type counting struct {
 func (c counting) RoundTrip(q *http.Request) (*http.Response, error) {
 	switch query := q.URL.Query(); {
 	case query.Get("watch") == "" || query.Get("sendInitialEvents") == "true":
-		c.of.lists.Add(1)
+		c.of.listed.Add(1)
 	default:
-		c.of.watches.Add(1)
+		c.of.watched.Add(1)
 	}
 	return c.RoundTripper.RoundTrip(q)
 }
@@ -134,6 +134,17 @@ func (f *informer) add(kind keepwatch.ChangeType, m *corev1.ConfigMap) {
 	f.changes = append(f.changes, keepwatch.Change{Type: kind, Revision: s.revision, Object: s})
 }
 
+func (f *informer) name() string    { return f.label }
+func (f *informer) hasSynced() bool { return f.HasSynced() }
+func (f *informer) lists() int      { return int(f.listed.Load()) }
+func (f *informer) watches() int    { return int(f.watched.Load()) }
+
+func (f *informer) received() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.changes)
+}
+
 // has reports whether the informer's store has an object at a revision or a later one.
 func (f *informer) has(key keepwatch.Key, revision keepwatch.Revision) bool {
 	o, ok, err := f.GetStore().GetByKey(key.Namespace + "/" + key.Name)
@@ -146,11 +157,15 @@ func (f *informer) filter(o keepwatch.Object) bool {
 		(f.color == "" || o.(*history.Object).Labels["color"] == f.color)
 }
 
-// judge returns what the informer has received that differs from the writes after a revision, and from the state at the end.
+// judge returns what the informer has received that differs from the writes after a revision, and from the state at the end, and
+// how often it has listed, unless once.
 func (f *informer) judge(writes check.History, from keepwatch.Revision) []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var wrong []string
+	if n := f.lists(); n != 1 {
+		wrong = append(wrong, fmt.Sprintf("listed %d times", n))
+	}
 	for _, key := range f.unknown {
 		wrong = append(wrong, "the deletion of "+key+" was noticed by a list")
 	}
@@ -181,9 +196,16 @@ type paintedWriter struct {
 	written   atomic.Int64
 }
 
-const paintedNames = 40
+const paintedMaps = 40 // in each namespace
 
 func paintedName(i int) string { return fmt.Sprintf("map-%02d", i) }
+
+func paintedNames() (all []string) {
+	for i := range paintedMaps {
+		all = append(all, paintedName(i))
+	}
+	return all
+}
 
 func paintedMap(i, round int) *corev1.ConfigMap {
 	color := []string{"red", "green"}[(i+round)%2]
@@ -198,7 +220,7 @@ func (w *paintedWriter) prepare(ctx context.Context) error {
 		if _, err := w.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
 			return err
 		}
-		for i := range paintedNames {
+		for i := range paintedMaps {
 			if _, err := w.client.CoreV1().ConfigMaps(namespace).Create(ctx, paintedMap(i, 0), metav1.CreateOptions{}); err != nil {
 				return err
 			}
@@ -217,7 +239,7 @@ func (w *paintedWriter) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		maps, i := w.client.CoreV1().ConfigMaps(relistNamespaces[round%2]), round/2%paintedNames
+		maps, i := w.client.CoreV1().ConfigMaps(relistNamespaces[round%2]), round/2%paintedMaps
 		once, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		var err error
 		if round%5 == 0 {

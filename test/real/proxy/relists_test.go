@@ -33,6 +33,20 @@ var (
 	writesFlag    = flag.Int("proxy.writes", 20, "how many writes a second TestNothingRelists makes")
 )
 
+// watchClient is a client that follows config maps: an informer in this process, or a program.
+type watchClient interface {
+	name() string
+	hasSynced() bool
+	// has reports whether the client has an object at a revision or a later one.
+	has(keepwatch.Key, keepwatch.Revision) bool
+	received() int // events after the initial state
+	lists() int    // streaming lists, too
+	watches() int
+	// judge returns what the client has received that differs from the writes after a revision, and from the state at the end, and
+	// what it has listed more than once.
+	judge(writes check.History, from keepwatch.Revision) []string
+}
+
 // auditPolicy records lists and watches: who sent them, and how they ended.
 const auditPolicy = `
 apiVersion: audit.k8s.io/v1
@@ -202,9 +216,9 @@ func (a audited) purpose() string {
 	return "list"
 }
 
-// TestNothingRelists follows config maps with informers of client-go through two proxies, while servers and proxies are killed in
-// turn and etcd forgets its history. The informers list once, and so does each proxy in each of its lives, by the API servers'
-// metrics and audit logs; no event is lost.
+// TestNothingRelists follows config maps with informers of client-go, and with clients of other languages, through two proxies, while
+// servers and proxies are killed in turn and etcd forgets its history. The clients list once, and so does each proxy in each of its
+// lives, by the API servers' metrics and audit logs; no event is lost.
 func TestNothingRelists(t *testing.T) {
 	p := newPair(t)
 	direct, err := kubernetes.NewForConfig(p.servers[0].At(t, p.behind.url).Config())
@@ -221,16 +235,19 @@ func TestNothingRelists(t *testing.T) {
 	var running sync.WaitGroup
 	end := sync.OnceFunc(func() { cancel(); p.front.cut(); running.Wait() })
 	defer end()
-	var all []*informer
+	var all []watchClient
 	for i := range *informersFlag {
 		f := newInformer(t, p.clients(), i)
 		all = append(all, f)
 		running.Go(func() { f.RunWithContext(ctx) })
 	}
-	for _, f := range all {
-		waitUntil(t, f.name+" has synced", f.HasSynced)
+	for _, program := range programs(t, p.clients()) {
+		all = append(all, program)
 	}
-	t.Logf("%d informers have synced after %v", len(all), time.Since(begun))
+	for _, c := range all {
+		waitUntil(t, c.name()+" has synced", c.hasSynced)
+	}
+	t.Logf("%d clients have synced after %v", len(all), time.Since(begun))
 	from := p.remember()
 	writing, stop := context.WithCancel(ctx)
 	written := make(chan struct{})
@@ -276,13 +293,13 @@ func (p *pair) turns() int {
 	return 1
 }
 
-// story kills everything in turn, and waits in between until all informers have received what was written last.
-func (p *pair) story(all []*informer, writer *paintedWriter) {
+// story kills everything in turn, and waits in between until all clients have received what was written last.
+func (p *pair) story(all []watchClient, writer *paintedWriter) {
 	step := func(what string) {
 		p.Helper()
 		begun := time.Now()
 		p.arrive(all, writer.client)
-		p.Logf("%s: all informers are up to date again after %v", what, time.Since(begun))
+		p.Logf("%s: all clients are up to date again after %v", what, time.Since(begun))
 	}
 	step("at first")
 	for i := range p.turns() {
@@ -315,8 +332,8 @@ func (p *pair) story(all []*informer, writer *paintedWriter) {
 	}
 }
 
-// arrive writes an object that each informer selects, and waits until all have it. It returns its revision.
-func (p *pair) arrive(all []*informer, client kubernetes.Interface) keepwatch.Revision {
+// arrive writes an object that each client selects, and waits until all have it. It returns its revision.
+func (p *pair) arrive(all []watchClient, client kubernetes.Interface) keepwatch.Revision {
 	p.Helper()
 	maps := client.CoreV1().ConfigMaps(relistNamespaces[0])
 	marker := &corev1.ConfigMap{
@@ -331,29 +348,26 @@ func (p *pair) arrive(all []*informer, client kubernetes.Interface) keepwatch.Re
 		return err == nil
 	})
 	s := stateOf(written)
-	for _, f := range all {
-		waitUntil(p, f.name+" has the marker", func() bool { return f.has(s.key, s.revision) })
+	for _, c := range all {
+		waitUntil(p, c.name()+" has the marker", func() bool { return c.has(s.key, s.revision) })
 	}
 	return s.revision
 }
 
 // judge compares what all have received with etcd's history, and counts the lists.
-func (p *pair) judge(all []*informer, from, newest keepwatch.Revision) {
+func (p *pair) judge(all []watchClient, from, newest keepwatch.Revision) {
 	p.remember()
 	writes := slices.DeleteFunc(p.writes.Writes, func(w check.Write) bool { return w.Revision > newest })
 	h := check.History{Epochs: []check.Epoch{{Writes: writes, Last: newest}}}
 	events, watches, lists := 0, 0, 0
-	for _, f := range all {
-		events, watches, lists = events+len(f.changes), watches+int(f.watches.Load()), lists+int(f.lists.Load())
-		if n := f.lists.Load(); n != 1 {
-			p.Errorf("%s has listed %d times", f.name, n)
-		}
-		wrong := f.judge(h, from)
+	for _, c := range all {
+		events, watches, lists = events+c.received(), watches+c.watches(), lists+c.lists()
+		wrong := c.judge(h, from)
 		for _, text := range wrong[:min(3, len(wrong))] {
-			p.Errorf("%s: %s", f.name, text)
+			p.Errorf("%s: %s", c.name(), text)
 		}
 	}
-	p.Logf("%d informers received %d events, listed %d times and opened %d watches", len(all), events, lists, watches)
+	p.Logf("%d clients received %d events, listed %d times and opened %d watches", len(all), events, lists, watches)
 	purposes := map[string]int{}
 	for _, a := range p.requests() {
 		who := "clients"
