@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,6 +33,7 @@ type crowdRig struct {
 	maps   corev1client.ConfigMapInterface
 	proxy  *Proxy
 	serve  *httptest.Server
+	open   atomic.Int64 // requests
 }
 
 func newCrowdRig(t *testing.T, edit func(*Config)) *crowdRig {
@@ -49,7 +51,11 @@ func newCrowdRig(t *testing.T, edit func(*Config)) *crowdRig {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() { defer close(ended); r.proxy.Run(ctx) }()
-	r.serve = httptest.NewUnstartedServer(r.proxy)
+	r.serve = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		r.open.Add(1)
+		defer r.open.Add(-1)
+		r.proxy.ServeHTTP(w, q)
+	}))
 	r.serve.Listener = smallBuffers{r.serve.Listener}
 	r.serve.Start()
 	t.Cleanup(func() {
@@ -251,6 +257,24 @@ func TestMemoryLimitWithWatchers(t *testing.T) {
 		t.Fatalf("/livez: %v, %v", response, err)
 	}
 	response.Body.Close()
+}
+
+// The watches of a resource that is left to the server end, although their clients read nothing: they would keep its objects in memory.
+func TestGivenUpWatchesThatNeverRead(t *testing.T) {
+	t.Parallel() // it waits
+	r := newCrowdRig(t, func(*Config) {})
+	for i := range 10 {
+		r.write(fmt.Sprint("large-", i), strings.Repeat("x", 50_000))
+	}
+	waitUntil(t, "config maps are answered from memory", r.cached)
+	for range *crowdFlag {
+		r.silent(8 << 10)
+	}
+	waitUntil(t, "all watches are open", func() bool { return r.watchers() == *crowdFlag })
+	if !r.proxy.caches.giveUpOne() {
+		t.Fatal("no resource is followed")
+	}
+	waitUntil(t, "all watches have ended", func() bool { return r.open.Load() == 0 })
 }
 
 // follow returns clients that follow config maps until the end of the test.

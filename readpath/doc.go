@@ -46,7 +46,8 @@
 // Large responses are admitted by the bytes of their buffers. A user may hold at most as many buffers
 // as remain free for others, and a request that waits too long is answered 429. Watches with many events to send share other
 // buffers by the same rule; without one, a watch sends its events one by one. A response that its client
-// does not read ends at the deadline of its request, if the server is wrapped by [WithWriteDeadline].
+// does not read ends at the deadline of its request, if the server is wrapped by [WithWriteDeadline]; a watch a minute
+// after its timeout, its context or its cache has ended.
 //
 // # Files
 //

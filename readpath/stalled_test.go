@@ -25,6 +25,7 @@ type stalledClients struct {
 	server  *httptest.Server
 	ended   atomic.Int64  // requests
 	timeout time.Duration // of requests; zero for none
+	cancel  func()        // ends the contexts of all requests
 }
 
 // protocols are those of an API server's clients.
@@ -38,10 +39,14 @@ func newStalledClients(t *testing.T) *stalledClients {
 	for i := range 64 { // 16 MB
 		s.create("default", fmt.Sprint("o", i), big)
 	}
+	all, cancel := context.WithCancel(t.Context())
+	s.cancel = cancel
 	s.server = httptest.NewUnstartedServer(WithWriteDeadline(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		defer s.ended.Add(1)
 		q = s.withInfo(q)
-		ctx := request.WithUser(q.Context(), &user.DefaultInfo{Name: q.Header.Get("User")})
+		ctx, end := context.WithCancel(request.WithUser(q.Context(), &user.DefaultInfo{Name: q.Header.Get("User")}))
+		defer end()
+		defer context.AfterFunc(all, end)()
 		if s.timeout > 0 {
 			within, cancel := context.WithTimeout(ctx, s.timeout)
 			defer cancel()
@@ -161,6 +166,29 @@ func TestStalledWatchesAreBounded(t *testing.T) {
 		if n := s.budget.watches.inUse(); n != 0 {
 			t.Errorf("%s: %d bytes are reserved", protocol, n)
 		}
+	}
+}
+
+// Watches whose clients have stopped reading end a while after their cache, or their context, has ended.
+func TestStalledWatchesEndWithTheCache(t *testing.T) {
+	t.Parallel() // it waits
+	for what, end := range map[string]func(*stalledClients){
+		"cache":   func(s *stalledClients) { s.stop() },
+		"context": func(s *stalledClients) { s.cancel() },
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			s := newStalledClients(t)
+			for _, protocol := range protocols {
+				s.start(protocol, "a", "?watch=1&resourceVersion=0&timeoutSeconds=600", 3)
+			}
+			eventually(t, "the watches wait for their clients", func() bool { return s.budget.watches.inUse() == 6*watchBufferSize })
+			end(s)
+			eventually(t, "all watches have ended", func() bool { return s.ended.Load() == 6 })
+			if n := s.budget.watches.inUse(); n != 0 {
+				t.Errorf("%d bytes are reserved", n)
+			}
+		})
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -64,8 +65,8 @@ type watchResponse struct {
 	columnsSent bool // of a Table
 }
 
-// writeGrace is how long a client may take to read what was written at the end of a watch. Any client
-// that reads at all, on however busy a machine, receives all of it.
+// writeGrace is how long a client may take to read what was written at the end of a watch, or of its cache. Any
+// client that reads at all, on however busy a machine, receives all of it.
 const writeGrace = time.Minute
 
 func (s *watchResponse) serve(w http.ResponseWriter, q *http.Request) {
@@ -83,15 +84,37 @@ func (s *watchResponse) serve(w http.ResponseWriter, q *http.Request) {
 	}
 	w.WriteHeader(http.StatusOK)
 	s.http = http.NewResponseController(w)
-	// A slow client has time until the watch ends, and writeGrace: after that it no longer reads.
-	_ = s.http.SetWriteDeadline(time.Now().Add(s.timeout + writeGrace)) // HTTP/1 and HTTP/2 support it
-	defer func() { _ = s.http.SetWriteDeadline(time.Time{}) }()         // the connection may serve another request
+	defer s.boundWrites(ctx)()
 	if s.http.Flush() != nil {
 		return
 	}
 	s.ctx, s.out = ctx, s.newEventWriter(ctx, w)
 	defer s.out.releaseBuffer()
 	s.run()
+}
+
+// boundWrites makes writes fail from writeGrace after the end of ctx or of the cache on, until release is called: a client that reads
+// nothing would keep the watch, and all objects of its cache, for ever.
+func (s *watchResponse) boundWrites(ctx context.Context) (release func()) {
+	var mu sync.Mutex
+	done := false // bounded, or released
+	bound := func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if !done { // a write that fails ends ctx, and must not begin another grace
+			_ = s.http.SetWriteDeadline(time.Now().Add(writeGrace)) // HTTP/1 and HTTP/2 support it
+		}
+		done = true
+	}
+	stopWatch, stopCache := context.AfterFunc(ctx, bound), s.resource.Cache.AfterEnd(bound)
+	return func() {
+		stopWatch()
+		stopCache()
+		mu.Lock()
+		defer mu.Unlock()
+		done = true
+		_ = s.http.SetWriteDeadline(time.Time{}) // the connection may serve another request
+	}
 }
 
 // run writes events until the watch ends, and then the error that ended it, if any. It ignores errors

@@ -45,8 +45,9 @@ type Cache struct {
 	sizes            *store.Memo[int64]
 	ready            chan struct{} // closed when the cache has caught up for the first time
 	warmAfter        time.Duration
-	warmed           chan struct{} // closed when the objects of the start are decoded and indexed
-	ended            chan struct{} // closed when Run ends
+	warmed           chan struct{}   // closed when the objects of the start are decoded and indexed
+	life             context.Context // ends with Run
+	endLife          context.CancelFunc
 	floor            atomic.Uint64 // the revision since which there is history; see DropHistory
 
 	mu      sync.Mutex
@@ -87,8 +88,8 @@ func New(config Config, newSource func(*Cache) (Source, error)) (*Cache, error) 
 		ready:      make(chan struct{}),
 		warmAfter:  warmAfter,
 		warmed:     make(chan struct{}),
-		ended:      make(chan struct{}),
 	}
+	c.life, c.endLife = context.WithCancel(context.Background())
 	if v, ok := config.NewFunc().(Verbatim); ok {
 		c.verbatimProtobuf = v.Protobuf()
 	}
@@ -115,7 +116,7 @@ func (c *Cache) Run(ctx context.Context) error {
 	c.mu.Lock()
 	c.running = ctx
 	c.mu.Unlock()
-	defer close(c.ended)
+	defer c.endLife()
 	begun := time.Now()
 	if err := c.source.Seed(ctx, c.target()); err != nil {
 		klog.V(2).InfoS("Watch cache begins without history", "resource", c.config.GroupResource, "reason", err)
@@ -223,7 +224,10 @@ func (c *Cache) MessageType() reflect.Type { return c.messages }
 func (c *Cache) Warmed() <-chan struct{} { return c.warmed }
 
 // Ended is closed when Run has ended.
-func (c *Cache) Ended() <-chan struct{} { return c.ended }
+func (c *Cache) Ended() <-chan struct{} { return c.life.Done() }
+
+// AfterEnd calls f in a goroutine of its own when Run has ended, unless stop is called before. stop reports whether it was.
+func (c *Cache) AfterEnd(f func()) (stop func() bool) { return context.AfterFunc(c.life, f) }
 
 // BookmarkObject returns the object of a bookmark event: of the resource's type, with a revision
 // and nothing else. After the initial events it has an annotation.

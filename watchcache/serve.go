@@ -62,7 +62,7 @@ func (w *Watch) Serve(ctx context.Context, stop <-chan struct{}, to Receiver) er
 				continue
 			case <-stop:
 				return nil
-			case <-w.cache.ended:
+			case <-w.cache.Ended():
 				return nil
 			}
 		}

@@ -100,7 +100,7 @@ func (c *Cache) waitUntilReady(ctx context.Context, timeout time.Duration) error
 	defer timer.Stop()
 	select {
 	case <-c.ready:
-	case <-c.ended:
+	case <-c.Ended():
 	case <-timer.C:
 	case <-ctx.Done():
 	}

@@ -138,9 +138,11 @@ func (p *program) judge(h check.History, from keepwatch.Revision) (wrong []strin
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	counts := p.user.Count(writes, from)
-	if relists := slices.Contains(relists, p.client.Name); relists || p.client.View == clients.States {
+	relists := slices.Contains(relists, p.client.Name)
+	if relists || p.client.View == clients.States {
 		counts = matrix.Counts{LostFinal: counts.LostFinal}
-	} else if listed > 1 {
+	}
+	if listed > 1 && !relists {
 		wrong = append(wrong, fmt.Sprintf("listed %d times", listed))
 	}
 	if counts != (matrix.Counts{}) {
