@@ -2,7 +2,7 @@
 # builds a real kube-apiserver and etcd from the module proxy first, and caches them in the
 # user's cache.
 
-.PHONY: all build lint test test-race test-sinks test-embedded test-real test-all peers clients javascript python java rust rust-client matrix matrix-page servers servers-page bench bench-real bench-kubernetes bench-sync bench-proxy compared sim kubernetes image dist test-kubernetes kubernetes-suites kubernetes-story envtest-suites envtest-page rights default-roles storms kafka always
+.PHONY: all build lint test test-race test-sinks test-embedded test-real test-all peers clients javascript python java rust rust-client matrix lost-history matrix-page servers servers-page bench bench-real bench-kubernetes bench-sync bench-proxy compared sim kubernetes image dist test-kubernetes kubernetes-suites kubernetes-story envtest-suites envtest-page rights default-roles storms kafka always
 
 STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
@@ -54,7 +54,6 @@ bin/dist/keepwatch-%: always
 # draws other ones.
 test-kubernetes:
 	cd kubernetes && go vet ./... && go test ./...
-	cd image && go vet ./... && go test ./...
 	cd test && go test -timeout 40m ./real/apiserver -args -apiserver.requests 20000 -apiserver.seed $(SEED)
 	$(MAKE) bench-kubernetes ARGS='-pods 200 -configmaps 50 -rounds 1 -writing 1s -writes 50 -rows "^start|LIST protobuf|^100 watchers × 200|^create"'
 
@@ -111,6 +110,7 @@ test-race:
 # By hand: make test-embedded RACE=-race. Their servers are programs that they build, of which go's cache of results knows nothing.
 RACE ?=
 test-embedded:
+	cd image && go vet ./... && go test ./...
 	cd test && go test $(RACE) -count 1 -vet=off -p 3 -timeout 20m $$(go list ./... | grep -v -e /real/ -e '/bench$$' -e '/deploy$$' -e '/matrix$$')
 
 # keepwatch sync at its full size: hours. test-race and test-real have its tests at a small one. Postgres is tested
@@ -232,7 +232,8 @@ matrix-page:
 # results are in test/matrix/losthistory, and their table in docs/proxy.md. Half an hour.
 lost-history: clients peers
 	@if command -v cargo >/dev/null; then $(MAKE) rust-client; else echo "no cargo: kube-rs is NOT measured"; fi
-	cd test && go test ./matrix -run '^TestLostHistory$$' -count 1 -timeout 0 -v -args -matrix.losthistory $(CURDIR)/test/matrix/losthistory 	  -matrix.losthistory-client '$(CLIENT)' -matrix.seed $(SEED)
+	cd test && go test ./matrix -run '^TestLostHistory$$' -count 1 -timeout 0 -v -args -matrix.losthistory $(CURDIR)/test/matrix/losthistory \
+	  -matrix.losthistory-client '$(CLIENT)' -matrix.seed $(SEED)
 	$(MAKE) matrix-page
 
 # The verdicts of keepwatch conform on all API servers. The results are in test/servers/results;

@@ -271,10 +271,14 @@ func TestGivenUpWatchesThatNeverRead(t *testing.T) {
 		r.silent(8 << 10)
 	}
 	waitUntil(t, "all watches are open", func() bool { return r.watchers() == *crowdFlag })
-	if !r.proxy.caches.giveUpOne() {
-		t.Fatal("no resource is followed")
+	rest := r.proxy.caches.giveUpOne()
+	if rest.drop() || rest.bytes() < 500_000 {
+		t.Fatalf("%d bytes are left of the resource while its watches are open", rest.bytes())
 	}
 	waitUntil(t, "all watches have ended", func() bool { return r.open.Load() == 0 })
+	if !rest.drop() || rest.bytes() != 0 {
+		t.Errorf("%d bytes are left of the resource", rest.bytes())
+	}
 }
 
 // follow returns clients that follow config maps until the end of the test.

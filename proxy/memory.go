@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"runtime/metrics"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -45,17 +46,46 @@ func (c *caches) limitMemory(ctx context.Context) {
 	}
 	ticker := time.NewTicker(memoryCheck)
 	defer ticker.Stop()
+	var rest leftovers
 	for {
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
 			return
 		}
-		if float64(liveBytes()) <= objectsShare*float64(c.memoryLimit) || !c.giveUpOne() {
+		if rest.drop() {
+			runtime.GC()
+		}
+		if float64(liveBytes())-float64(rest.bytes()) <= objectsShare*float64(c.memoryLimit) {
 			continue
 		}
+		rest = append(rest, c.giveUpOne()...)
 		runtime.GC() // the next comparison is without it
 	}
+}
+
+// leftovers are given up, and remain in memory until the last of their watches ends: a minute, if its client reads nothing. No other
+// resource is given up in their place.
+type leftovers []leftover
+
+// leftover is what is left of a follower.
+type leftover struct {
+	watchers *atomic.Int64
+	size     int64 // of its objects
+}
+
+// drop forgets those that are no longer in memory, and reports whether there were any.
+func (l *leftovers) drop() bool {
+	before := len(*l)
+	*l = slices.DeleteFunc(*l, func(one leftover) bool { return one.watchers.Load() == 0 })
+	return len(*l) < before
+}
+
+func (l leftovers) bytes() (sum int64) {
+	for _, one := range l {
+		sum += one.size
+	}
+	return sum
 }
 
 // liveBytes returns the bytes of the heap that the last garbage collection has found in use.
@@ -86,24 +116,27 @@ func (c *caches) returnGarbage(ctx context.Context, f *follower) {
 }
 
 // giveUpOne leaves a resource to the server: the largest idle one, or the largest if none is idle. It waits until the
-// resource's watches have ended. It reports false if none is followed.
-func (c *caches) giveUpOne() bool {
+// resource's caches have ended, and returns what watches may still keep of them. It returns nothing if no resource is followed.
+func (c *caches) giveUpOne() (rest leftovers) {
 	byResource := map[schema.GroupVersionResource][]*follower{}
 	for _, f := range c.followed() {
 		byResource[f.resource] = append(byResource[f.resource], f)
 	}
 	if len(byResource) == 0 {
-		return false
+		return nil
 	}
 	now := time.Now()
 	given := slices.MaxFunc(slices.Collect(maps.Values(byResource)), func(a, b []*follower) int {
 		return usageOf(a, now).compare(usageOf(b, now))
 	})
-	given[0].gone(outOfMemory{usageOf(given, now).bytes}) // in all representations
+	for _, f := range given {
+		rest = append(rest, leftover{&f.watchers, f.bytes()})
+	}
+	given[0].gone(outOfMemory{rest.bytes()}) // in all representations
 	for _, f := range given {
 		<-f.reader.Cache().Ended()
 	}
-	return true
+	return rest
 }
 
 // usage is what a resource is given up by.

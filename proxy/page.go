@@ -17,6 +17,9 @@ import (
 // pageEvery is how often an open page is brought up to date.
 const pageEvery = 2 * time.Second
 
+// pageUnread is how long a page may be open of which nothing is read.
+const pageUnread = time.Minute
+
 //go:embed page
 var pageFiles embed.FS
 
@@ -79,6 +82,7 @@ func (p *Proxy) serveEvents(w http.ResponseWriter, q *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	ticker := time.NewTicker(pageEvery)
 	defer ticker.Stop()
+	out := http.NewResponseController(w)
 	for {
 		var event bytes.Buffer
 		for line := range bytes.Lines(p.render("status.html")) {
@@ -87,7 +91,8 @@ func (p *Proxy) serveEvents(w http.ResponseWriter, q *http.Request) {
 			event.WriteByte('\n')
 		}
 		event.WriteByte('\n')
-		if _, err := w.Write(event.Bytes()); err != nil || http.NewResponseController(w).Flush() != nil {
+		_ = out.SetWriteDeadline(time.Now().Add(pageUnread))
+		if _, err := w.Write(event.Bytes()); err != nil || out.Flush() != nil {
 			return
 		}
 		select {

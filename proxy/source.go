@@ -39,6 +39,9 @@ type source struct {
 	wanted  keepwatch.Revision // the newest revision that the cache must reach
 	open    *openWatch
 	failing time.Time // since when the server does not answer; zero while it does
+	// restarted is true if the server has not answered, and is not known to have its earlier revisions: it may have been restored from a
+	// backup. A watch from a revision that kube-apiserver has not reached receives nothing, and no error (kubernetes #107457).
+	restarted bool
 	// confirming is true if the next watch is opened to confirm that nothing has changed.
 	confirming bool
 }
@@ -85,7 +88,7 @@ func (s *source) Newest(ctx context.Context) (keepwatch.Revision, error) {
 	delivered := s.delivered()
 	newest, err := s.reads.Do(ctx, s.Source.Newest)
 	if err == nil && newest < delivered {
-		err = keepwatch.Failed(keepwatch.StaleReplica, "the server's newest revision is %d, and it has sent events up to %d: it is behind, or was restored from a backup", newest, delivered)
+		err = behind(newest, delivered)
 	}
 	var failure *keepwatch.Failure
 	if err != nil && !errors.As(err, &failure) {
@@ -155,11 +158,41 @@ func (s *source) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.
 	return s.opened(ctx, from, watch), nil
 }
 
-// connect opens a watch at the server: a confirming one if the cache must reach a newer revision.
+// connect opens a watch at the server: a confirming one if the cache must reach a newer revision. If the server has not answered before, it
+// must have reached the revision.
 func (s *source) connect(ctx context.Context, from keepwatch.Revision) (keepwatch.Watch, error) {
+	if err := s.report(ctx, s.reaches(ctx, from)); err != nil {
+		return nil, err
+	}
 	s.setConfirming(from)
 	watch, err := s.Source.Watch(ctx, from)
 	return watch, s.report(ctx, err)
+}
+
+// reaches returns an error if the server has restarted, and is not known to have reached a revision.
+func (s *source) reaches(ctx context.Context, revision keepwatch.Revision) error {
+	s.mu.Lock()
+	restarted := s.restarted
+	s.mu.Unlock()
+	if !restarted {
+		return nil
+	}
+	newest, err := s.reads.Do(ctx, s.Source.Newest)
+	if err == nil && newest < revision {
+		err = behind(newest, revision)
+	}
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.restarted = false
+	return nil
+}
+
+// behind is the failure of a server whose newest revision is below one that it has sent.
+func behind(newest, sent keepwatch.Revision) error {
+	return keepwatch.Failed(keepwatch.StaleReplica, "the server's newest revision is %d, and it has sent events up to %d: it is behind, or was restored from a backup", newest, sent)
 }
 
 // setConfirming decides the timeout of a watch from a revision, zero for a list.
@@ -195,7 +228,7 @@ func (s *source) report(ctx context.Context, err error) error {
 	case !isUnanswered(failure.Kind):
 		s.failing = time.Time{}
 	case s.failing.IsZero():
-		s.failing = time.Now()
+		s.failing, s.restarted = time.Now(), true
 	}
 	return err
 }

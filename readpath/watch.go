@@ -65,8 +65,8 @@ type watchResponse struct {
 	columnsSent bool // of a Table
 }
 
-// writeGrace is how long a client may take to read what was written at the end of a watch, or of its cache. Any
-// client that reads at all, on however busy a machine, receives all of it.
+// writeGrace is how long a client may take to read what is left when its watch is over. A client that reads slowly, and has not
+// received everything then, resumes with another watch.
 const writeGrace = time.Minute
 
 func (s *watchResponse) serve(w http.ResponseWriter, q *http.Request) {
@@ -93,15 +93,15 @@ func (s *watchResponse) serve(w http.ResponseWriter, q *http.Request) {
 	s.run()
 }
 
-// boundWrites makes writes fail from writeGrace after the end of ctx or of the cache on, until release is called: a client that reads
-// nothing would keep the watch, and all objects of its cache, for ever.
+// boundWrites sets the write deadline of the response when ctx or the cache has ended, to writeGrace later. Otherwise a client that reads
+// nothing would keep the watch, and all objects of its cache, for ever. release removes the deadline.
 func (s *watchResponse) boundWrites(ctx context.Context) (release func()) {
 	var mu sync.Mutex
-	done := false // bounded, or released
+	done := false // the deadline is set, or release was called
 	bound := func() {
 		mu.Lock()
 		defer mu.Unlock()
-		if !done { // a write that fails ends ctx, and must not begin another grace
+		if !done { // the second end does not extend the deadline: a write that fails at it ends ctx
 			_ = s.http.SetWriteDeadline(time.Now().Add(writeGrace)) // HTTP/1 and HTTP/2 support it
 		}
 		done = true

@@ -226,7 +226,7 @@ func (c *Cache) Warmed() <-chan struct{} { return c.warmed }
 // Ended is closed when Run has ended.
 func (c *Cache) Ended() <-chan struct{} { return c.life.Done() }
 
-// AfterEnd calls f in a goroutine of its own when Run has ended, unless stop is called before. stop reports whether it was.
+// AfterEnd calls f in a goroutine of its own when Run has ended. stop prevents that, and reports whether it did.
 func (c *Cache) AfterEnd(f func()) (stop func() bool) { return context.AfterFunc(c.life, f) }
 
 // BookmarkObject returns the object of a bookmark event: of the resource's type, with a revision

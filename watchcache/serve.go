@@ -42,7 +42,10 @@ func (w *Watch) Serve(ctx context.Context, stop <-chan struct{}, to Receiver) er
 	}
 	for ctx.Err() == nil {
 		initial := !w.stated
-		newer, err := w.step(to)
+		newer, err := w.step(ctx, to)
+		if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+			return nil
+		}
 		if err != nil {
 			return err
 		}
@@ -87,11 +90,14 @@ func (w *Watch) sendProgress(to Receiver) error {
 }
 
 // step sends the events that TryNext returns. It returns the channel that is closed when there are
-// more, if there are none at the moment.
-func (w *Watch) step(to Receiver) (newer <-chan struct{}, err error) {
+// more, if there are none at the moment. Once ctx is canceled, which may be because the client has lost its permission, it sends nothing.
+func (w *Watch) step(ctx context.Context, to Receiver) (newer <-chan struct{}, err error) {
 	initial, initialized := !w.stated, w.initialized()
 	events, newer, failure := w.TryNext()
 	for _, e := range events {
+		if err := ctx.Err(); errors.Is(err, context.Canceled) {
+			return nil, err
+		}
 		if err := to.Send(e, initial); err != nil {
 			return nil, err
 		}

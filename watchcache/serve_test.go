@@ -130,6 +130,42 @@ func TestWatchesReceiveTheDifference(t *testing.T) {
 	}
 }
 
+// A watch that is canceled sends nothing more, not even the rest of a segment or of a difference.
+func TestCanceledWatchesSendNothingMore(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, store.Options{WindowBytes: 1})
+	from := r.source.put("first", "x")
+	for i := range 10 {
+		if err := r.WaitForRevision(t.Context(), r.source.put(fmt.Sprint("object-", i), "x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, revision := range []keepwatch.Revision{0, from} {
+		o := at(revision, everything)
+		o.Recursive = true
+		w, err := r.Watch(t.Context(), "/widgets/", o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		to := &canceler{cancel: cancel}
+		if err := w.Serve(ctx, nil, to); err != nil || len(to.events) != 1 {
+			t.Errorf("from %d: %q, %v", revision, to.events, err)
+		}
+	}
+}
+
+// canceler cancels its watch at the first event.
+type canceler struct {
+	recorder
+	cancel func()
+}
+
+func (c *canceler) Send(e watchcache.Event, initial bool) error {
+	c.cancel()
+	return c.recorder.Send(e, initial)
+}
+
 // A watch ends without an error with its context, its stop and its cache, and with the error of
 // its receiver.
 func TestWatchesEnd(t *testing.T) {

@@ -241,6 +241,9 @@ func serveProxy(ctx context.Context, p *proxy.Proxy, serving *proxyServing, list
 func newProxyServer(handler http.Handler, stderr io.Writer) *http.Server {
 	return &http.Server{
 		Handler: handler, ReadHeaderTimeout: 32 * time.Second, IdleTimeout: 90 * time.Second, // as k8s.io/apiserver
+		// The write deadline of a stream of HTTP/2 ends the stream, which waits for the connection: a client that is frozen, and takes
+		// nothing from it, keeps all its streams.
+		HTTP2:    &http.HTTP2Config{WriteByteTimeout: time.Minute},
 		ErrorLog: log.New(panicWriter{stderr}, "", 0),
 	}
 }

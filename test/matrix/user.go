@@ -22,8 +22,8 @@ type User struct {
 func NewUser(state map[string]string) *User {
 	u := &User{fold: fold{}, seen: map[string]bool{}, known: map[string]bool{}, deleted: map[string]bool{}}
 	maps.Copy(u.fold, state)
-	for _, state := range state {
-		u.see(state)
+	for _, of := range state {
+		u.see(of)
 	}
 	return u
 }
@@ -78,8 +78,8 @@ type Counts struct {
 	Duplicates int `json:"duplicates"`
 }
 
-// Count compares what the user has seen with the writes of a namespace behind a revision. The writes begin with the namespace,
-// and end with its newest state.
+// Count compares what the user has seen with the writes of a namespace after a revision. The writes are all since the namespace was
+// created.
 func (u *User) Count(writes []check.Write, from keepwatch.Revision) Counts {
 	end := fold{}
 	for _, w := range writes {

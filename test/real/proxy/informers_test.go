@@ -158,7 +158,7 @@ func (f *informer) filter(o keepwatch.Object) bool {
 }
 
 // judge returns what the informer has received that differs from the writes after a revision, and from the state at the end, and
-// how often it has listed, unless once.
+// whether it has listed again.
 func (f *informer) judge(writes check.History, from keepwatch.Revision) []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -322,6 +322,17 @@ func TestRevocationIsFast(t *testing.T) {
 	t.Logf("a read was refused %d ms after the binding", time.Since(begun).Milliseconds())
 }
 
+// The token of a deleted service account is refused once its last review is no longer used, as by the server.
+func TestDeletedAccounts(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.create(1)
+	r.waitCached(maps + "?resourceVersion=0")
+	r.must(r.admin.CoreV1().ServiceAccounts("default").Delete(t.Context(), "reader", metav1.DeleteOptions{}))
+	r.eventually("the server refuses the token", func() bool { return r.behind(maps).code == http.StatusUnauthorized })
+	r.eventually("the proxy refuses the token", func() bool { return r.proxy(maps+"?resourceVersion=0").code == http.StatusUnauthorized })
+}
+
 // reviews returns how many access reviews the server has answered.
 func (r *rig) reviews() float64 {
 	r.Helper()

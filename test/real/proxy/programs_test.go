@@ -33,10 +33,12 @@ type program struct {
 	process  *clients.Process
 	requests *faults.Proxy // between the process and the proxies, without faults
 
+	ended error // before end was called
+
 	mu     sync.Mutex
 	user   *matrix.User
 	events int
-	listed int // how often it listed before it had the initial state
+	begun  int // its lists before it had the initial state
 }
 
 // programs starts the selected programs that this machine can run, for the duration of the test.
@@ -79,6 +81,12 @@ func startProgram(t *testing.T, p clients.Program, number int, command []string,
 	return started
 }
 
+// end ends the program, which must run still.
+func (p *program) end() {
+	p.ended = p.process.Err()
+	p.process.End()
+}
+
 func (p *program) receive(line clients.Line) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -100,7 +108,7 @@ func (p *program) hasSynced() bool {
 			return false
 		}
 	}
-	p.user, p.events, p.listed = matrix.NewUser(initial), 0, p.listsSoFar()
+	p.user, p.events, p.begun = matrix.NewUser(initial), 0, p.listsSoFar()
 	return true
 }
 
@@ -118,8 +126,8 @@ func (p *program) received() int {
 	return p.events
 }
 
-// lists counts the initial state as one, and what follows.
-func (p *program) lists() int { return 1 + p.listsSoFar() - p.listed }
+// lists counts all lists before the program had the initial state as one.
+func (p *program) lists() int { return 1 + p.listsSoFar() - p.begun }
 
 func (p *program) listsSoFar() int {
 	return p.requests.Count(faults.List, "configmaps") + p.requests.Count(faults.StreamList, "configmaps") + p.requests.Count(faults.Newest, "configmaps")
@@ -127,8 +135,8 @@ func (p *program) listsSoFar() int {
 
 func (p *program) watches() int { return p.requests.Count(faults.Watch, "configmaps") }
 
-// relists are the programs that list after each broken connection, at every server: what changed until then hides in the list.
-var relists = []string{"Java informer"}
+// relisting are the programs that list after each broken connection, at every server: what changed until then hides in the list.
+var relisting = []string{"Java informer"}
 
 // judge demands that the user has the state at the end and, if the client shows events, has seen each state and each deletion once; and
 // that the program has not listed again.
@@ -138,7 +146,7 @@ func (p *program) judge(h check.History, from keepwatch.Revision) (wrong []strin
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	counts := p.user.Count(writes, from)
-	relists := slices.Contains(relists, p.client.Name)
+	relists := slices.Contains(relisting, p.client.Name)
 	if relists || p.client.View == clients.States {
 		counts = matrix.Counts{LostFinal: counts.LostFinal}
 	}
@@ -148,8 +156,8 @@ func (p *program) judge(h check.History, from keepwatch.Revision) (wrong []strin
 	if counts != (matrix.Counts{}) {
 		wrong = append(wrong, fmt.Sprintf("%+v", counts))
 	}
-	if err := p.process.Err(); err != nil {
-		wrong = append(wrong, err.Error())
+	if p.ended != nil {
+		wrong = append(wrong, p.ended.Error())
 	}
 	return wrong
 }

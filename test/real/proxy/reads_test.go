@@ -6,6 +6,8 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -13,6 +15,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keepwatch/keepwatch/test/peer"
 )
 
 const maps = "/api/v1/namespaces/default/configmaps"
@@ -90,6 +94,12 @@ func TestReadsAreTheServers(t *testing.T) {
 		if cached != c.cached {
 			t.Errorf("%s %v: answered from a cache: %v", c.path, c.header, cached)
 		}
+	}
+	var proxied metav1.PartialObjectMetadataList
+	r.must(json.Unmarshal([]byte(r.proxy(maps+"?limit=250").body), &proxied))
+	next := maps + "?limit=100&continue=" + proxied.Continue // a token of the proxy's, taken to the server
+	if got, want := r.behind(next), r.proxy(next); got.code != http.StatusOK || normal(t, next, got.body) != normal(t, next, want.body) {
+		t.Errorf("the server continues with %d %.300q\nthe proxy: %d %.300q", got.code, got.body, want.code, want.body)
 	}
 }
 
@@ -249,6 +259,15 @@ func TestServerRestarts(t *testing.T) {
 	if got := r.proxy(maps); got.code != 503 {
 		t.Errorf("a consistent list while the server is down: %d %s", got.code, got.body)
 	}
+	q, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, r.url+maps+"/map-000", nil)
+	r.must(err)
+	q.Header.Set("Authorization", "Bearer "+r.token)
+	refused, err := r.proxied.Do(q)
+	r.must(err)
+	refused.Body.Close()
+	if refused.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("a write while the server is down: %s", refused.Status)
+	}
 	r.must(r.server.Restart(t.Context()))
 	changed, err := r.admin.CoreV1().ConfigMaps("default").Patch(t.Context(), "map-001", "application/merge-patch+json", []byte(`{"data":{"a":"b"}}`), metav1.PatchOptions{})
 	r.must(err)
@@ -262,5 +281,38 @@ func TestServerRestarts(t *testing.T) {
 		if strings.Contains(event, `"type":"ERROR"`) {
 			t.Fatal(event)
 		}
+	}
+}
+
+// The etcd behind the server is restored from a backup: soon nothing of what the restore has undone is answered from memory any more.
+func TestRestoredServer(t *testing.T) {
+	t.Parallel()
+	etcd := peer.StartEtcd(t)
+	r := newRigOn(t, peer.KubernetesOn(t, etcd))
+	r.create(5)
+	all := maps + "?resourceVersion=0"
+	r.waitCached(all)
+	file := filepath.Join(t.TempDir(), "snapshot")
+	r.must(etcd.Snapshot(t.Context(), file))
+	r.write("map-000", "undone")
+	r.must(r.admin.CoreV1().ConfigMaps("default").Delete(t.Context(), "map-001", metav1.DeleteOptions{}))
+	for i := range 100 { // more writes than the server makes at its start
+		r.write("map-002", fmt.Sprint("undone-", i))
+	}
+	r.eventually("the cache has the last write", func() bool { return strings.Contains(r.proxy(all).body, "undone-99") })
+	r.server.Kill()
+	r.must(etcd.RestoreSnapshot(t.Context(), file))
+	r.must(r.server.Restart(t.Context()))
+	r.write("map-003", "after")
+	r.eventually("the cache has the restored state", func() bool {
+		before := r.answered()
+		cached, behind := r.proxy(all), r.behind(all)
+		return r.answered() > before && cached.code == http.StatusOK && normal(t, all, cached.body) == normal(t, all, behind.body)
+	})
+	if body := r.proxy(all).body; strings.Contains(body, "undone") || !strings.Contains(body, "map-001") || !strings.Contains(body, "after") {
+		t.Errorf("the restored state: %.3000s", body)
+	}
+	if r.metric("keepwatch_storage_relists_total", `reason="stale replica"`) == 0 {
+		t.Error("the proxy has noticed the restore by its idle watch, after minutes, and not when the server was back")
 	}
 }

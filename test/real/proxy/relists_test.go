@@ -216,6 +216,22 @@ func (a audited) purpose() string {
 	return "list"
 }
 
+// forwarded returns how many lists and initial streams of clients the API servers have answered.
+func (p *pair) forwarded() (n int) {
+	p.Helper()
+	for _, a := range p.requests() {
+		if a.byClient() && a.ObjectRef.Resource == "configmaps" && (a.purpose() == "list" || a.purpose() == "initial stream") {
+			n++
+		}
+	}
+	return n
+}
+
+// byClient reports whether a client has sent the request: no proxy, and no API server.
+func (a audited) byClient() bool {
+	return !strings.HasPrefix(a.UserAgent, "keepwatch") && !strings.HasPrefix(a.UserAgent, "kube-apiserver")
+}
+
 // TestNothingRelists follows config maps with informers of client-go, and with clients of other languages, through two proxies, while
 // servers and proxies are killed in turn and etcd forgets its history. The clients list once, and so does each proxy in each of its
 // lives, by the API servers' metrics and audit logs; no event is lost.
@@ -233,7 +249,15 @@ func TestNothingRelists(t *testing.T) {
 	begun := time.Now()
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	end := sync.OnceFunc(func() { cancel(); p.front.cut(); running.Wait() })
+	others := programs(t, p.clients())
+	end := sync.OnceFunc(func() {
+		for _, o := range others {
+			o.end()
+		}
+		cancel()
+		p.front.cut()
+		running.Wait()
+	})
 	defer end()
 	var all []watchClient
 	for i := range *informersFlag {
@@ -241,14 +265,14 @@ func TestNothingRelists(t *testing.T) {
 		all = append(all, f)
 		running.Go(func() { f.RunWithContext(ctx) })
 	}
-	for _, program := range programs(t, p.clients()) {
-		all = append(all, program)
+	for _, o := range others {
+		all = append(all, o)
 	}
 	for _, c := range all {
 		waitUntil(t, c.name()+" has synced", c.hasSynced)
 	}
 	t.Logf("%d clients have synced after %v", len(all), time.Since(begun))
-	from := p.remember()
+	from, before := p.remember(), p.forwarded()
 	writing, stop := context.WithCancel(ctx)
 	written := make(chan struct{})
 	go func() { defer close(written); writer.run(writing) }()
@@ -260,6 +284,9 @@ func TestNothingRelists(t *testing.T) {
 	p.count(0)
 	p.count(1)
 	p.judge(all, from, newest)
+	if n := p.forwarded(); n != before {
+		t.Errorf("the API servers have answered %d lists of clients after the initial ones", n-before)
+	}
 	t.Logf("%d writes; the story took %v", writer.written.Load(), time.Since(begun))
 }
 
@@ -370,9 +397,9 @@ func (p *pair) judge(all []watchClient, from, newest keepwatch.Revision) {
 	p.Logf("%d clients received %d events, listed %d times and opened %d watches", len(all), events, lists, watches)
 	purposes := map[string]int{}
 	for _, a := range p.requests() {
-		who := "clients"
-		if strings.HasPrefix(a.UserAgent, "keepwatch") {
-			who = "proxies"
+		who := "proxies"
+		if a.byClient() {
+			who = "clients"
 		} else if strings.HasPrefix(a.UserAgent, "kube-apiserver") {
 			continue
 		}
