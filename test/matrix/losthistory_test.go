@@ -5,15 +5,17 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/keepwatch/keepwatch/test/matrix/clients"
-	"github.com/keepwatch/keepwatch/test/peer"
 )
 
 var (
@@ -34,7 +36,6 @@ func TestLostHistory(t *testing.T) {
 	for _, upstream := range []Upstream{KubeAPIServer, Proxy} {
 		server := StartServer(t, upstream)
 		server.writeElsewhere(t)
-		server.awaitFollowed(t)
 		for _, p := range clients.Programs() {
 			if !selected.MatchString(p.Name) {
 				continue
@@ -44,6 +45,7 @@ func TestLostHistory(t *testing.T) {
 				if err != nil {
 					t.Skipf("%s is NOT measured, it needs %v", p.Name, err)
 				}
+				server.awaitFollowed(t)
 				result := Cell{Client: p.Name, View: p.View, Command: command, Plan: LostHistory, Seed: draw()}.Run(t, server)
 				if result.Version, err = p.Version(); err != nil {
 					t.Fatal(err)
@@ -61,7 +63,6 @@ func TestLostHistory(t *testing.T) {
 func TestLostHistoryBehindProxy(t *testing.T) {
 	server := StartServer(t, Proxy)
 	server.writeElsewhere(t)
-	server.awaitFollowed(t)
 	for _, name := range []string{"client-go RetryWatcher", "keepwatch informer"} {
 		p, err := clients.Find(name)
 		if err != nil {
@@ -71,35 +72,56 @@ func TestLostHistoryBehindProxy(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		server.awaitFollowed(t)
 		r := Cell{Client: p.Name, View: p.View, Command: command, Plan: LostHistory, Seed: draw()}.Run(t, server)
 		t.Logf("%+v", r)
 		if r.Outcome != Right || r.LostFinal > 0 || r.LostDeletes > 0 || r.Lists > 0 {
 			t.Errorf("%s is %s, lost %d final states and %d deletions, and listed %d times", r.Client, r.Outcome, r.LostFinal, r.LostDeletes, r.Lists)
 		}
 	}
+	server.awaitFollowed(t)
 	t.Run("server down", func(t *testing.T) { testServerDown(t, server) })
 }
 
-// awaitFollowed waits until the proxy, if there is one, follows the config maps as JSON, as clients find it in a cluster. The watches that
-// it forwards before are the server's.
+// awaitFollowed waits until the proxy, if there is one, has the newest config map in each encoding, as clients find it in a cluster. A watch that
+// begins before is the server's: at first, and for up to half a minute after the server has lost its history.
 func (s *Server) awaitFollowed(t *testing.T) {
 	t.Helper()
 	if s.proxy == nil {
 		return
 	}
-	config := rest.CopyConfig(s.config)
-	config.ContentType = "application/json"
-	client, err := kubernetes.NewForConfig(config)
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	direct, err := kubernetes.NewForConfig(s.writers)
+	must(err)
+	written, err := direct.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "followed-"}}, metav1.CreateOptions{})
+	must(err)
+	for _, media := range []string{"application/json", runtime.ContentTypeProtobuf} {
+		config := rest.CopyConfig(s.config)
+		config.ContentType, config.AcceptContentTypes = media, media
+		client, err := kubernetes.NewForConfig(config)
+		must(err)
+		until(t, "the proxy has the newest config map as "+media, func() bool {
+			before := s.answered(t)
+			list, err := client.CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{ResourceVersion: "0"}) // it begins with a use
+			must(err)
+			return s.answered(t) > before && slices.ContainsFunc(list.Items, func(m corev1.ConfigMap) bool { return m.UID == written.UID })
+		})
+	}
+}
+
+// answered returns how many requests the proxy has answered from memory.
+func (s *Server) answered(t *testing.T) float64 {
+	t.Helper()
+	m, err := s.proxy.Metrics(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the proxy follows the config maps", func() bool {
-		if _, err := client.CoreV1().ConfigMaps("").List(t.Context(), metav1.ListOptions{ResourceVersion: "0"}); err != nil { // it begins with a use
-			t.Fatal(err)
-		}
-		m, err := s.proxy.Metrics(t.Context())
-		return err == nil && m.Sum("keepwatch_proxy_resource_state", peer.Labels{"resource": "configmaps", "encoding": "json", "state": "live"}) == 1
-	})
+	return m.Sum("keepwatch_readpath_answered_total", nil)
 }
 
 func TestLostHistoryTable(t *testing.T) {
