@@ -17,8 +17,8 @@
 //
 // # Many servers
 //
-// Servers in one process share code and the metrics of the Kubernetes libraries, nothing else: parallel tests each
-// have their own. [Server.Fork] is a second server with the same objects, of which it copies none. So an expensive
+// Parallel tests each have their own server. Servers in one process share code, and what the Kubernetes libraries have once in a
+// process: their metrics, klog's logger, and feature gates. [Server.Fork] is a second server with the same objects, of which it copies none. So an expensive
 // setup is made once, and each test begins with it.
 //
 // # Faults
