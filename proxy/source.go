@@ -39,9 +39,9 @@ type source struct {
 	wanted  keepwatch.Revision // the newest revision that the cache must reach
 	open    *openWatch
 	failing time.Time // since when the server does not answer; zero while it does
-	// restarted is true if the server has not answered, and is not known to have its earlier revisions: it may have been restored from a
-	// backup. A watch from a revision that kube-apiserver has not reached receives nothing, and no error (kubernetes #107457).
-	restarted bool
+	// unverified is true after the server did not answer: it may have been restored from a backup. kube-apiserver accepts a watch from a
+	// revision above its newest one, and sends nothing (kubernetes #107457).
+	unverified bool
 	// confirming is true if the next watch is opened to confirm that nothing has changed.
 	confirming bool
 }
@@ -158,23 +158,23 @@ func (s *source) Watch(ctx context.Context, from keepwatch.Revision) (keepwatch.
 	return s.opened(ctx, from, watch), nil
 }
 
-// connect opens a watch at the server: a confirming one if the cache must reach a newer revision. If the server has not answered before, it
-// must have reached the revision.
+// connect opens a watch at the server: a confirming one if the cache must reach a newer revision. After an outage it first verifies that the
+// server has the revision.
 func (s *source) connect(ctx context.Context, from keepwatch.Revision) (keepwatch.Watch, error) {
-	if err := s.report(ctx, s.reaches(ctx, from)); err != nil {
-		return nil, err
+	if err := s.verify(ctx, from); err != nil {
+		return nil, s.report(ctx, err)
 	}
 	s.setConfirming(from)
 	watch, err := s.Source.Watch(ctx, from)
 	return watch, s.report(ctx, err)
 }
 
-// reaches returns an error if the server has restarted, and is not known to have reached a revision.
-func (s *source) reaches(ctx context.Context, revision keepwatch.Revision) error {
+// verify returns an error if the server is unverified, and its newest revision is below the given one or unknown.
+func (s *source) verify(ctx context.Context, revision keepwatch.Revision) error {
 	s.mu.Lock()
-	restarted := s.restarted
+	unverified := s.unverified
 	s.mu.Unlock()
-	if !restarted {
+	if !unverified {
 		return nil
 	}
 	newest, err := s.reads.Do(ctx, s.Source.Newest)
@@ -186,7 +186,7 @@ func (s *source) reaches(ctx context.Context, revision keepwatch.Revision) error
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.restarted = false
+	s.unverified = false
 	return nil
 }
 
@@ -227,8 +227,11 @@ func (s *source) report(ctx context.Context, err error) error {
 		s.gone(failure)
 	case !isUnanswered(failure.Kind):
 		s.failing = time.Time{}
-	case s.failing.IsZero():
-		s.failing, s.restarted = time.Now(), true
+	default:
+		s.unverified = true
+		if s.failing.IsZero() {
+			s.failing = time.Now()
+		}
 	}
 	return err
 }
