@@ -24,7 +24,13 @@ func Pod(i int) *corev1.Pod {
 			Annotations: map[string]string{"prometheus.io/scrape": "true", "config/checksum": fmt.Sprintf("%064x", i),
 				"kubectl.kubernetes.io/last-applied-configuration": strings.Repeat(`{"name":"web","ports":[{"containerPort":8080}]},`, 12)},
 		},
-		Spec:   corev1.PodSpec{NodeName: fmt.Sprintf("node-%03d", i%500), ServiceAccountName: "default"},
+		Spec: corev1.PodSpec{
+			NodeName: fmt.Sprintf("node-%03d", i%500), ServiceAccountName: "default",
+			Volumes: []corev1.Volume{
+				{Name: "config", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "web"}}}},
+				{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+			},
+		},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, StartTime: &now, PodIP: fmt.Sprintf("10.2.%d.%d", i/250%250, i%250)},
 	}
 	for _, manager := range []string{"kube-controller-manager", "kube-scheduler", "kubelet"} {

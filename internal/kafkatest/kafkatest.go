@@ -41,7 +41,11 @@ type Server struct {
 // address that clients of this listener are to use.
 func Start(tb testing.TB, proxy func(server string) (advertised string)) *Server {
 	tb.Helper()
-	s := &Server{tb: tb, dir: tb.TempDir(), jars: jars(tb)}
+	jars, missing := jars()
+	if missing != "" {
+		tb.Skip(missing)
+	}
+	s := &Server{tb: tb, dir: tb.TempDir(), jars: jars}
 	var controller int
 	for _, port := range []*int{&s.plain, &s.proxied, &s.secure, &controller} {
 		var err error
@@ -66,27 +70,30 @@ func Start(tb testing.TB, proxy func(server string) (advertised string)) *Server
 	return s
 }
 
-// jars returns the directory of the jars: bin/kafka/lib in a folder that the test's is in.
-func jars(tb testing.TB) string {
-	tb.Helper()
+// Missing returns why this machine cannot run Kafka, or "".
+func Missing() string {
+	_, missing := jars()
+	return missing
+}
+
+// jars returns the directory of the jars, bin/kafka/lib in a folder that the test's is in, or why there is none.
+func jars() (dir, missing string) {
 	if _, err := exec.LookPath("java"); err != nil {
-		tb.Skip("no java: Kafka is NOT tested")
+		return "", "no java: Kafka is NOT tested"
 	}
 	dir, err := os.Getwd()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	for {
+	for err == nil {
 		lib := filepath.Join(dir, "bin", "kafka", "lib")
 		if found, _ := filepath.Glob(filepath.Join(lib, "kafka_*.jar")); len(found) > 0 { // the pattern is valid
-			return lib
+			return lib, ""
 		}
 		above := filepath.Dir(dir)
 		if above == dir {
-			tb.Skip("no jars in bin/kafka/lib: Kafka is NOT tested (make kafka)")
+			break
 		}
 		dir = above
 	}
+	return "", "no jars in bin/kafka/lib: Kafka is NOT tested (make kafka)"
 }
 
 func address(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }

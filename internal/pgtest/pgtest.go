@@ -29,13 +29,25 @@ type Server struct {
 // startTimeout bounds the start of a server, also one that replays its log after a kill.
 const startTimeout = 2 * time.Minute
 
+// Missing returns why this machine cannot run Postgres, or "".
+func Missing() string {
+	if len(initdbs()) > 0 {
+		return ""
+	}
+	return "no Postgres in /usr/lib/postgresql: Postgres is NOT tested (apt-get install postgresql)"
+}
+
+func initdbs() []string {
+	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb") // the pattern is valid
+	return found
+}
+
 // Start starts a server that ends with the test. The settings, as NAME=VALUE, override those of tests. Start skips the
 // test if this machine has no Postgres.
 func Start(tb testing.TB, settings ...string) *Server {
 	tb.Helper()
-	bins, err := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
-	if err != nil || len(bins) == 0 {
-		tb.Skip("no Postgres in /usr/lib/postgresql: Postgres is NOT tested (apt-get install postgresql)")
+	if missing := Missing(); missing != "" {
+		tb.Skip(missing)
 	}
 	port, err := localhost.FreePort()
 	if err != nil {
@@ -46,7 +58,7 @@ func Start(tb testing.TB, settings ...string) *Server {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { os.RemoveAll(dir) })
-	s := &Server{tb: tb, bin: filepath.Dir(slices.Max(bins)), dir: dir, port: port, settings: settings}
+	s := &Server{tb: tb, bin: filepath.Dir(slices.Max(initdbs())), dir: dir, port: port, settings: settings}
 	if s.attributes, err = owner(dir); err != nil {
 		tb.Fatal(err)
 	}
@@ -74,8 +86,11 @@ func (s *Server) command(name string, args ...string) *exec.Cmd {
 
 // URL returns the address of the tables in a schema.
 func (s *Server) URL(schema string) string {
-	return fmt.Sprintf("postgres://keepwatch@127.0.0.1:%d/postgres?sslmode=disable&search_path=%s", s.port, schema)
+	return fmt.Sprintf("postgres://keepwatch@%s/postgres?sslmode=disable&search_path=%s", s.Addr(), schema)
 }
+
+// Addr returns the address that accepts connections.
+func (s *Server) Addr() string { return fmt.Sprintf("127.0.0.1:%d", s.port) }
 
 // Restart starts the server, and waits until it accepts connections. The server must not
 // run.

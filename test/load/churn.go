@@ -6,9 +6,11 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -31,6 +33,9 @@ type Churn struct {
 	Seed      uint64
 	// Make is the i-th object as it is created.
 	Make func(namespace string, i int) *unstructured.Unstructured
+	// Patience bounds how long a write is repeated while the server is down; 0: a write that fails ends the churn. A write
+	// whose answer was lost is not done twice.
+	Patience time.Duration
 
 	client  dynamic.ResourceInterface
 	writers []*writer
@@ -136,7 +141,14 @@ func (w *writer) operate(ctx context.Context, i int) error {
 }
 
 func (w *writer) create(ctx context.Context, i int) error {
-	o, err := w.client.Create(ctx, w.Make(w.Namespace, i), metav1.CreateOptions{})
+	wanted := w.Make(w.Namespace, i)
+	var o *unstructured.Unstructured
+	err := w.repeat(ctx, func(again bool) (err error) {
+		if o, err = w.client.Create(ctx, wanted, metav1.CreateOptions{}); again && apierrors.IsAlreadyExists(err) {
+			o, err = w.client.Get(ctx, wanted.GetName(), metav1.GetOptions{}) // the name is this writer's alone
+		}
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -156,7 +168,11 @@ func (c *Churn) see(answer *unstructured.Unstructured) error {
 
 func (w *writer) patch(ctx context.Context, i int, patch string) error {
 	name := w.Make(w.Namespace, i).GetName()
-	o, err := w.client.Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	var o *unstructured.Unstructured
+	err := w.repeat(ctx, func(bool) (err error) {
+		o, err = w.client.Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -171,7 +187,14 @@ func (w *writer) delete(ctx context.Context, i int) error {
 	w.mu.Lock()
 	seen := w.newest
 	w.mu.Unlock()
-	if err := w.client.Delete(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
+	err := w.repeat(ctx, func(again bool) error {
+		err := w.client.Delete(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: &now})
+		if again && isGone(err) {
+			return nil
+		}
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	w.mu.Lock()
@@ -180,6 +203,24 @@ func (w *writer) delete(ctx context.Context, i int) error {
 	record.Deleted, record.LastSeen = true, seen
 	delete(w.alive, i)
 	return nil
+}
+
+// repeat writes until that succeeds, or has failed for as long as Patience says. again is true if an earlier attempt may
+// have succeeded.
+func (c *Churn) repeat(ctx context.Context, write func(again bool) error) error {
+	end := time.Now().Add(c.Patience)
+	for again := false; ; again = true {
+		err := write(again)
+		if err == nil || ctx.Err() != nil || time.Now().After(end) {
+			return err
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// isGone reports whether the server has no such object. A server that starts may not know the path, either.
+func isGone(err error) bool {
+	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
 // State returns the server's current objects of the resource.

@@ -3,6 +3,7 @@ package sinktest
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -37,7 +38,7 @@ type folded struct {
 	before  map[keepwatch.Key]Row
 	events  []foldedEvent
 	current map[keepwatch.Key]Row
-	seen    map[string]string // id → object, of ADDED and MODIFIED
+	seen    map[string]digest // id → its object's, of ADDED and MODIFIED
 	deleted map[string]bool   // UIDs, since the last rewind
 	gone    map[string]bool   // UIDs that were deleted at any time
 	synced  bool
@@ -113,16 +114,16 @@ func (s *folded) rewind() {
 	for key, row := range s.current {
 		s.before[key] = row
 	}
-	s.events, s.seen, s.deleted = nil, map[string]string{}, map[string]bool{}
+	s.events, s.seen, s.deleted = nil, map[string]digest{}, map[string]bool{}
 }
 
 func (f *Fold) event(s *folded, l line) {
 	var o struct{ Metadata metadata }
 	err := json.Unmarshal(l.Object, &o)
 	deleted := l.Type == "DELETED"
-	id, content := o.Metadata.UID+"/"+o.Metadata.ResourceVersion, sorted(l.Object)
+	id, content := o.Metadata.UID+"/"+o.Metadata.ResourceVersion, digestOf(l.Object)
 	if deleted {
-		id, content = id+"/deleted", "" // a repeated deletion may have the metadata only
+		id, content = id+"/deleted", digest{} // a repeated deletion may have the metadata only
 	}
 	if err != nil || l.ID != id {
 		f.problem("%s %s: the object is %s (%v)", l.Type, l.ID, l.Object, err)
@@ -131,7 +132,7 @@ func (f *Fold) event(s *folded, l line) {
 	if was, ok := s.seen[l.ID]; ok {
 		f.Repeated++
 		if was != content {
-			f.problem("%s %s has two contents: %s, %s", l.Type, l.ID, was, content)
+			f.problem("%s %s has two contents; the second one is %s", l.Type, l.ID, l.Object)
 		}
 		return
 	}
@@ -154,13 +155,16 @@ func (f *Fold) event(s *folded, l line) {
 	s.events = append(s.events, foldedEvent{row, deleted})
 }
 
-// sorted returns JSON with its keys in order: an API server has another order in lists than in watches.
-func sorted(object json.RawMessage) string {
+// digest identifies the content of an object: millions of them are kept.
+type digest [sha256.Size]byte
+
+// digestOf returns the digest of JSON with its keys in order: an API server has another order in lists than in watches.
+func digestOf(object json.RawMessage) digest {
 	var content any
 	if err := json.Unmarshal(object, &content); err != nil {
-		return err.Error()
+		return sha256.Sum256([]byte(err.Error()))
 	}
-	return fmt.Sprint(content) // maps in the order of their keys
+	return sha256.Sum256(fmt.Append(nil, content)) // maps in the order of their keys
 }
 
 func (s *folded) apply(state map[keepwatch.Key]Row, e foldedEvent) {

@@ -3,9 +3,12 @@ package sync
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/keepwatch/keepwatch/internal/kafkatest"
 	"github.com/keepwatch/keepwatch/internal/natstest"
@@ -13,92 +16,12 @@ import (
 	"github.com/keepwatch/keepwatch/stream/sink/sinktest"
 )
 
-// TestKafka runs the storm with Kafka, which is killed, too. A consumer with read_committed reads every change once.
-func TestKafka(t *testing.T) {
-	if !*kafkaFlag {
-		t.Skip("the storm with Kafka is NOT run: it needs -sync.kafka, as make test-sinks has it")
-	}
-	broker := kafkatest.Start(t, nil)
-	var topics []string
-	for _, name := range names() {
-		topics = append(topics, "storm."+name)
-	}
-	r := &runner{received: consumed(sinktest.NewConsumer(broker.Consume(topics...).Messages))}
-	r.run(t, "kafka://"+broker.Addr()+"/storm.{resource}", func() {
-		broker.Kill()
-		broker.Restart()
-	})
-}
+// messages are the contents of a broker, as a consumer reads them: every change once.
+type messages struct{ *sinktest.Consumer }
 
-// TestNATS runs the storm with a stream of NATS JetStream, which is killed, too. A consumer reads every change once.
-func TestNATS(t *testing.T) {
-	server := natstest.Start(t, "")
-	r := &runner{received: consumed(sinktest.NewConsumer(natstest.Messages(server.JetStream(), "STORM")))}
-	r.run(t, "nats://"+server.Addr()+"/STORM", func() {
-		server.Kill()
-		server.Restart()
-	})
-}
-
-// TestNATSCluster runs the storm with a stream that three servers replicate, of which the leader is killed.
-func TestNATSCluster(t *testing.T) {
-	cluster := natstest.StartCluster(t)
-	js := cluster.JetStream()
-	leaders := 0
-	r := &runner{received: consumed(sinktest.NewConsumer(natstest.Messages(js, "STORM")))}
-	r.run(t, "nats://"+cluster.Addrs()+"/STORM?replicas=3", func() {
-		leader := cluster.Leader(t.Context(), js, "STORM")
-		if leader == nil {
-			return // none is elected yet
-		}
-		leaders++
-		leader.Kill()
-		if r.random.IntN(2) == 0 {
-			for next := leader; (next == nil || next == leader) && t.Context().Err() == nil; {
-				next = cluster.Leader(t.Context(), js, "STORM")
-			}
-		}
-		leader.Restart()
-	})
-	t.Logf("%d leaders were killed", leaders)
-	if leaders == 0 {
-		t.Error("no leader was killed")
-	}
-}
-
-// TestNATSBucket runs the storm with a bucket of NATS JetStream, which has the current objects, and no history.
-func TestNATSBucket(t *testing.T) {
-	server := natstest.Start(t, "")
-	js := server.JetStream()
-	r := &runner{received: &received{
-		current: func(ctx context.Context, _ int) (rows []sinktest.Row, err error) {
-			objects, err := natstest.Objects(ctx, js, "storm")
-			for key, text := range objects {
-				resource, _, _ := strings.Cut(key, ".")
-				if resource = strings.ReplaceAll(resource, "_", "."); slices.Contains(names(), resource) { // the others are the sync's
-					row, invalid := sinktest.RowOf(resource, text)
-					rows, err = append(rows, row), errors.Join(err, invalid)
-				}
-			}
-			return rows, err
-		},
-		judge: func(*runner) {},
-	}}
-	r.run(t, "nats://"+server.Addr()+"/?kv=storm", func() {
-		server.Kill()
-		server.Restart()
-	})
-}
-
-// consumed is what a consumer of messages has.
-func consumed(c *sinktest.Consumer) *received {
-	return &received{c.Current, func(r *runner) { r.judgeMessages(c) }}
-}
-
-// judgeMessages compares everything that was read with the writes, as judge does.
-func (r *runner) judgeMessages(consumer *sinktest.Consumer) {
-	t := r.t
-	problems, err := consumer.Invariants(t.Context())
+// judge compares everything that was read with the writes.
+func (m messages) judge(t *testing.T, s *storm) {
+	problems, err := m.Invariants(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,14 +29,122 @@ func (r *runner) judgeMessages(consumer *sinktest.Consumer) {
 		t.Error(p)
 	}
 	deleted := map[string]map[string]bool{} // resource → UID → whether the object was deleted
-	states := consumer.States()
-	for _, s := range states {
-		if deleted[s.Resource] == nil {
-			deleted[s.Resource] = map[string]bool{}
+	states := m.States()
+	for _, state := range states {
+		if deleted[state.Resource] == nil {
+			deleted[state.Resource] = map[string]bool{}
 		}
-		deleted[s.Resource][s.UID] = s.Deleted
+		deleted[state.Resource][state.UID] = state.Deleted
 	}
-	gaps := consumer.Gaps()
-	r.judgeObjects(func(resource string) map[string]bool { return deleted[resource] }, func(resource string) []stream.Gap { return gaps[resource] })
+	gaps := m.Gaps()
+	s.judgeObjects(t, func(resource string) map[string]bool { return deleted[resource] }, func(resource string) []stream.Gap { return gaps[resource] })
 	t.Logf("%d states", len(states))
 }
+
+func missingKafka() string { return kafkatest.Missing() }
+
+// followKafka publishes to Kafka. A consumer with read_committed reads every change once.
+func followKafka(t *testing.T) *follower {
+	var cutter *sinktest.Cutter
+	broker := kafkatest.Start(t, func(server string) string {
+		cutter = sinktest.NewCutter(t, server)
+		return cutter.Addr()
+	})
+	var topics []string
+	for _, name := range names() {
+		topics = append(topics, "storm."+name)
+	}
+	return &follower{
+		contents: messages{sinktest.NewConsumer(broker.Consume(topics...).Messages)},
+		to:       "kafka://" + cutter.Addr() + "/storm.{resource}",
+		killSink: func(*rand.Rand) {
+			broker.Kill()
+			broker.Restart()
+		},
+		cut: cutWith(cutter),
+	}
+}
+
+// followNATS publishes to a stream of NATS JetStream. A consumer reads every change once.
+func followNATS(t *testing.T) *follower {
+	server := natstest.Start(t, "")
+	cutter := sinktest.NewCutter(t, server.Addr())
+	return &follower{
+		contents: messages{sinktest.NewConsumer(natstest.Messages(server.JetStream(), "STORM"))},
+		to:       "nats://" + cutter.Addr() + "/STORM",
+		killSink: func(*rand.Rand) {
+			server.Kill()
+			server.Restart()
+		},
+		cut: cutWith(cutter),
+	}
+}
+
+// cluster is a stream that three servers replicate.
+type cluster struct {
+	messages
+	servers natstest.Cluster
+	js      jetstream.JetStream
+	leaders int // that were killed
+}
+
+// followNATSCluster publishes to a stream that three servers replicate, of which the leader is killed.
+func followNATSCluster(t *testing.T) *follower {
+	servers := natstest.StartCluster(t)
+	js := servers.JetStream()
+	c := &cluster{messages{sinktest.NewConsumer(natstest.Messages(js, "STORM"))}, servers, js, 0}
+	return &follower{contents: c, to: "nats://" + servers.Addrs() + "/STORM?replicas=3", killSink: func(random *rand.Rand) { c.killLeader(t.Context(), random) }}
+}
+
+// killLeader kills the leader, and starts it again: at once, or when another one was elected.
+func (c *cluster) killLeader(ctx context.Context, random *rand.Rand) {
+	leader := c.servers.Leader(ctx, c.js, "STORM")
+	if leader == nil {
+		return // none is elected yet
+	}
+	c.leaders++
+	leader.Kill()
+	if random.IntN(2) == 0 {
+		for next := leader; (next == nil || next == leader) && ctx.Err() == nil; {
+			next = c.servers.Leader(ctx, c.js, "STORM")
+		}
+	}
+	leader.Restart()
+}
+
+func (c *cluster) judge(t *testing.T, s *storm) {
+	c.messages.judge(t, s)
+	t.Logf("%d leaders were killed", c.leaders)
+}
+
+// bucket is a bucket of NATS JetStream, which has the current objects, and no history.
+type bucket struct{ js jetstream.JetStream }
+
+func followNATSBucket(t *testing.T) *follower {
+	server := natstest.Start(t, "")
+	cutter := sinktest.NewCutter(t, server.Addr())
+	return &follower{
+		contents: bucket{server.JetStream()},
+		to:       "nats://" + cutter.Addr() + "/?kv=storm",
+		killSink: func(*rand.Rand) {
+			server.Kill()
+			server.Restart()
+		},
+		cut: cutWith(cutter),
+	}
+}
+
+// Current returns the objects of the bucket.
+func (b bucket) Current(ctx context.Context, _ int) (rows []sinktest.Row, err error) {
+	objects, err := natstest.Objects(ctx, b.js, "storm")
+	for key, text := range objects {
+		resource, _, _ := strings.Cut(key, ".")
+		if resource = strings.ReplaceAll(resource, "_", "."); slices.Contains(names(), resource) { // the others are the sync's
+			row, invalid := sinktest.RowOf(resource, text)
+			rows, err = append(rows, row), errors.Join(err, invalid)
+		}
+	}
+	return rows, err
+}
+
+func (bucket) judge(*testing.T, *storm) {}

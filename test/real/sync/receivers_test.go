@@ -1,77 +1,102 @@
 package sync
 
 import (
+	"bufio"
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"io"
 	"io/fs"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 
-	"github.com/keepwatch/keepwatch"
-	"github.com/keepwatch/keepwatch/stream"
 	"github.com/keepwatch/keepwatch/stream/sink/sinktest"
 )
 
-// TestFiles runs the storm with files, which are read as the manifest says.
-func TestFiles(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "changes")
-	read := 0 // lines
-	fold := &sinktest.Fold{}
-	fold.Read = func() error {
-		text, err := readFiles(dir)
-		if err != nil {
-			return err
-		}
-		lines := slices.Collect(bytes.Lines(text))
-		for _, line := range lines[read:] {
-			fold.Add(line)
-		}
-		read = len(lines)
-		return nil
+// lines are the contents of a receiver of lines.
+type lines struct{ *sinktest.Fold }
+
+// judge compares everything that was received with the writes.
+func (l lines) judge(t *testing.T, s *storm) {
+	problems, err := l.Invariants(t.Context())
+	if err != nil {
+		t.Fatal(err)
 	}
-	r := &runner{received: folded(fold), flags: []string{"--rotate-size", "200Ki", "--compress", "gzip"}}
-	r.run(t, "files:"+dir, nil)
+	for _, p := range problems {
+		t.Error(p)
+	}
+	s.judgeObjects(t, l.Objects, l.Gaps)
+	t.Logf("%d lines, %d repeated", l.Lines, l.Repeated)
 }
 
-// readFiles returns the lines of the files in a directory, as its manifest has them.
-func readFiles(dir string) (text []byte, err error) {
+// followFiles writes files, which are read as the manifest says.
+func followFiles(t *testing.T) *follower {
+	dir := filepath.Join(t.TempDir(), "changes")
+	fold := &sinktest.Fold{}
+	r := &filesReader{dir: dir}
+	fold.Read = func() error {
+		text, err := r.next()
+		if err == nil {
+			fold.AddAll(text)
+		}
+		return err
+	}
+	return &follower{contents: lines{fold}, to: "files:" + dir, flags: []string{"--rotate-size", "2Mi", "--compress", "gzip"}}
+}
+
+// filesReader reads the lines of a directory once, as a consumer does.
+type filesReader struct {
+	dir  string
+	name string // of the newest file that was read, without .gz
+	read int64  // bytes of it
+}
+
+// next returns the lines since the last call.
+func (r *filesReader) next() (text []byte, err error) {
 	var m struct {
 		Files []struct {
 			Name  string
 			Bytes int64
 		}
 	}
-	manifest, err := os.ReadFile(filepath.Join(dir, "manifest.json"))
+	manifest, err := os.ReadFile(filepath.Join(r.dir, "manifest.json"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err = errors.Join(err, json.Unmarshal(manifest, &m)); err != nil {
 		return nil, err
 	}
+	after := *r
 	for _, f := range m.Files {
-		part, err := readFile(filepath.Join(dir, f.Name), f.Bytes)
+		name := strings.TrimSuffix(f.Name, ".gz")
+		if name < after.name {
+			continue
+		}
+		if name > after.name {
+			after.name, after.read = name, 0
+		}
+		part, err := readFile(filepath.Join(r.dir, f.Name), f.Bytes, after.read)
 		if errors.Is(err, fs.ErrNotExist) {
-			return readFiles(dir) // it was compressed meanwhile
+			return r.next() // it was compressed meanwhile
 		}
 		if err != nil {
 			return nil, err
 		}
-		text = append(text, part...)
+		text, after.read = append(text, part...), after.read+int64(len(part))
 	}
+	*r = after
 	return text, nil
 }
 
-func readFile(path string, size int64) ([]byte, error) {
+// readFile returns the text of the first bytes of a file, from an offset in the text on.
+func readFile(path string, size, offset int64) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -83,18 +108,21 @@ func readFile(path string, size int64) ([]byte, error) {
 			return nil, err
 		}
 	}
-	return io.ReadAll(in)
+	if _, err := io.CopyN(io.Discard, in, offset); err != nil {
+		return nil, err
+	}
+	return io.ReadAll(bufio.NewReader(in))
 }
 
-// TestHTTP runs the storm with an HTTP server that fails often, before and after it has received events.
-func TestHTTP(t *testing.T) {
+// followHTTP sends to an HTTP server that fails often, before and after it has received events.
+func followHTTP(t *testing.T) *follower {
 	fold := &sinktest.Fold{}
 	var mu sync.Mutex
 	n := 0
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		mu.Lock()
 		n++
-		fate := n % 40
+		fate := n % 200
 		mu.Unlock()
 		switch fate {
 		case 5:
@@ -118,67 +146,15 @@ func TestHTTP(t *testing.T) {
 			return
 		}
 		for _, e := range events {
-			fold.Add(e.Data)
+			fold.Add(bytes.Clone(e.Data))
 		}
 		if fate == 25 {
 			panic(http.ErrAbortHandler) // closes the connection
 		}
 	}))
-	t.Cleanup(s.Close)
-	r := &runner{received: folded(fold), flags: []string{"--state", filepath.Join(t.TempDir(), "state"), "--mode", "batched"}}
-	r.run(t, s.URL, nil)
-	t.Logf("%d requests", n)
-}
-
-// folded is what a receiver has received.
-func folded(f *sinktest.Fold) *received {
-	return &received{f.Current, func(r *runner) { r.judgeFold(f) }}
-}
-
-// judgeFold compares everything that was received with the writes, as judge does.
-func (r *runner) judgeFold(fold *sinktest.Fold) {
-	t := r.t
-	problems, err := fold.Invariants(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range problems {
-		t.Error(p)
-	}
-	r.judgeObjects(fold.Objects, fold.Gaps)
-	t.Logf("%d lines, %d repeated", fold.Lines, fold.Repeated)
-}
-
-// judgeObjects compares the objects of each type that were received, by UID and whether each was deleted, with the writes:
-// every deletion was received, and only an object that was created and deleted within a gap may be missing.
-func (r *runner) judgeObjects(objects func(resource string) (deleted map[string]bool), gapsOf func(resource string) []stream.Gap) {
-	t := r.t
-	missed, total, gaps := 0, 0, 0
-	for i, k := range kinds {
-		resource := k.resource.GroupResource().String()
-		received := objects(resource)
-		missing := gapsOf(resource)
-		gaps += len(missing)
-		for _, o := range r.churns[i].Records() {
-			total++
-			created, err := strconv.ParseUint(o.Created, 10, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
-			switch gone, ok := received[string(o.UID)]; {
-			case ok && gone != o.Deleted:
-				t.Errorf("%s %s (%s): deleted is %v, and a deletion was received: %v", resource, o.Name, o.UID, o.Deleted, gone)
-			case !ok && !slices.ContainsFunc(missing, func(g stream.Gap) bool {
-				return g.From < keepwatch.Revision(created) && keepwatch.Revision(created) <= g.To
-			}):
-				t.Errorf("%s %s (%s), created at %d outside of any gap, is missing", resource, o.Name, o.UID, created)
-			case !ok:
-				missed++
-			}
-		}
-	}
-	t.Logf("%d of %d objects were created and deleted within a gap; %d gaps", missed, total, gaps)
-	if gaps == 0 {
-		t.Error("no gap is due to the downtime")
+	t.Cleanup(server.Close)
+	return &follower{
+		contents: lines{fold}, to: server.URL, flags: []string{"--state", filepath.Join(t.TempDir(), "state"), "--mode", "batched"},
+		cut: func(*rand.Rand) { server.CloseClientConnections() },
 	}
 }

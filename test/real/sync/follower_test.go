@@ -1,0 +1,242 @@
+package sync
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/faults"
+	"github.com/keepwatch/keepwatch/stream"
+	"github.com/keepwatch/keepwatch/stream/sink"
+	"github.com/keepwatch/keepwatch/stream/sink/sinktest"
+	"github.com/keepwatch/keepwatch/test/peer"
+)
+
+// contents are what a sink has.
+type contents interface {
+	// Current returns the current objects of a line.
+	Current(ctx context.Context, line int) ([]sinktest.Row, error)
+	// judge compares everything that the sink has received with the writes.
+	judge(t *testing.T, s *storm)
+}
+
+// follower is a process of keepwatch sync, and its sink.
+type follower struct {
+	contents
+	*storm
+	name     string
+	to       string
+	flags    []string
+	killSink func(*rand.Rand) // kills the sink's server, and starts it again; nil: it has none
+	cut      func(*rand.Rand) // breaks connections between process and sink; nil: it has none
+
+	command peer.Command
+	process *peer.Process
+	calm    func() // ends the faults between process and API server
+}
+
+// follow starts a follower behind a proxy with faults.
+func (s *storm) follow(f *follower) {
+	t := s.t
+	t.Helper()
+	f.storm = s
+	quiet := make(chan struct{})
+	proxy := faults.New(t, s.server.Config(), faults.Plan{Seed: s.seed + uint64(len(s.followers)), Fate: func(random *rand.Rand, req faults.Request) faults.Fault {
+		select {
+		case <-quiet:
+			return faults.None
+		default:
+			return faults.OneOf(0.3, 200<<10, faults.Storm())(random, req)
+		}
+	}})
+	f.calm = func() { close(quiet) }
+	dir := t.TempDir()
+	kubeconfig := filepath.Join(dir, "kubeconfig")
+	if err := peer.WriteKubeconfig(kubeconfig, proxy.Config()); err != nil {
+		t.Fatal(err)
+	}
+	f.command = peer.Command{Path: peer.Keepwatch(t), Log: filepath.Join(dir, "stderr"), Args: append([]string{
+		"sync", strings.Join(names(), ","), "-n", "storm", "--to", f.to, "--kubeconfig", kubeconfig, "--idle-timeout", "5s", "--cache-dir", dir,
+	}, f.flags...)}
+	f.launch(t)
+	t.Cleanup(func() { f.process.Kill() })
+	s.followers = append(s.followers, f)
+}
+
+func (f *follower) launch(t *testing.T) {
+	t.Helper()
+	var err error
+	if f.process, err = peer.Start(f.command); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// stderr returns the end of what all processes have printed.
+func (f *follower) stderr() string {
+	text, err := os.ReadFile(f.command.Log)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text[max(0, len(text)-4000):])
+}
+
+// judge waits until the sink has what the server has, judges its history, and ends the process.
+func (f *follower) judge(t *testing.T) {
+	if tables, ok := f.contents.(*tables); ok {
+		f.converge(t, tables.readCut)
+		t.Logf("compared at %d cuts during the changes", tables.cuts)
+	} else {
+		f.converge(t, f.current)
+	}
+	f.contents.judge(t, f.storm)
+	if err := f.process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if code := f.process.ExitCode(); code != 0 {
+		t.Errorf("after SIGTERM it exits with %d", code)
+	}
+}
+
+// settle bounds the time that the sync may need after the last fault.
+const settle = 3 * time.Minute
+
+// current reads the current objects. They are at any revision.
+func (f *follower) current(ctx context.Context) (sink.Cut, []sinktest.Row, error) {
+	rows, err := f.Current(ctx, 0)
+	return sink.Cut{Revision: math.MaxInt64}, rows, err
+}
+
+// converge waits until what is read equals the server, at the server's newest revision or above. It returns the
+// greatest revision of the server's objects.
+func (f *follower) converge(t *testing.T, read func(context.Context) (sink.Cut, []sinktest.Row, error)) (newest keepwatch.Revision) {
+	t.Helper()
+	want, newest, err := f.objects(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	differs := ""
+	for end := time.Now().Add(settle); time.Now().Before(end); time.Sleep(300 * time.Millisecond) {
+		cut, rows, err := read(t.Context())
+		if differs = difference(rows, want); err == nil && differs == "" && cut.Revision >= newest {
+			return newest
+		}
+		differs = fmt.Sprintf("cut %d of at least %d, %v: %s", cut.Revision, newest, err, differs)
+		select {
+		case <-f.process.Done():
+			t.Fatalf("%s: the sync ended by itself with exit code %d: %s", f.name, f.process.ExitCode(), f.stderr())
+		default:
+		}
+	}
+	t.Fatalf("%s does not equal the server after %v: %s\n%s", f.name, settle, differs, f.stderr())
+	return 0
+}
+
+// objects lists the server's objects of all types, and returns their greatest revision.
+func (s *storm) objects(ctx context.Context, options metav1.ListOptions) (all map[string]*unstructured.Unstructured, newest keepwatch.Revision, err error) {
+	all = map[string]*unstructured.Unstructured{}
+	for _, k := range kinds {
+		list, err := s.client.Resource(k.resource).Namespace("storm").List(ctx, options)
+		if err != nil {
+			return nil, 0, fmt.Errorf("list %s: %w", k.resource.Resource, err)
+		}
+		for i := range list.Items {
+			o := &list.Items[i]
+			revision, err := keepwatch.ParseRevision(o.GetResourceVersion())
+			if err != nil {
+				return nil, 0, err
+			}
+			newest = max(newest, revision)
+			all[objectKey(k.resource, o.GetName())] = o
+		}
+	}
+	return all, newest, nil
+}
+
+func objectKey(resource schema.GroupVersionResource, name string) string {
+	return resource.GroupResource().String() + " " + name
+}
+
+// difference describes the first difference between rows and objects, or returns "".
+func difference(rows []sinktest.Row, want map[string]*unstructured.Unstructured) string {
+	seen := map[string]bool{}
+	for _, row := range rows {
+		key := row.Resource + " " + row.Name
+		o, ok := want[key]
+		if !ok {
+			return key + " does not exist on the server"
+		}
+		if seen[key] {
+			return key + " is stored twice"
+		}
+		seen[key] = true
+		if row.UID != string(o.GetUID()) || row.Revision.String() != o.GetResourceVersion() {
+			return fmt.Sprintf("%s is %s/%d, on the server %s/%s", key, row.UID, row.Revision, o.GetUID(), o.GetResourceVersion())
+		}
+		text, err := o.MarshalJSON()
+		if err != nil || !sameJSON(text, []byte(row.Object)) {
+			return fmt.Sprintf("%s is\n%s\non the server\n%s", key, row.Object, text)
+		}
+	}
+	for key := range want {
+		if !seen[key] {
+			return key + " is missing"
+		}
+	}
+	return ""
+}
+
+func sameJSON(a, b []byte) bool {
+	var x, y any
+	return errors.Join(json.Unmarshal(a, &x), json.Unmarshal(b, &y)) == nil && reflect.DeepEqual(x, y)
+}
+
+// judgeObjects compares the objects of each type that were stored, by UID and whether each was deleted, with the writes:
+// every deletion was stored, and only an object that was created and deleted within a gap may be missing.
+func (s *storm) judgeObjects(t *testing.T, objects func(resource string) (deleted map[string]bool), gapsOf func(resource string) []stream.Gap) {
+	t.Helper()
+	missed, total, gaps := 0, 0, 0
+	for i, k := range kinds {
+		resource := k.resource.GroupResource().String()
+		stored := objects(resource)
+		missing := gapsOf(resource)
+		gaps += len(missing)
+		for _, o := range s.churns[i].Records() {
+			total++
+			created, err := strconv.ParseUint(o.Created, 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch gone, ok := stored[string(o.UID)]; {
+			case ok && gone != o.Deleted:
+				t.Errorf("%s %s (%s): deleted is %v, and the deletion is stored: %v", resource, o.Name, o.UID, o.Deleted, gone)
+			case !ok && !slices.ContainsFunc(missing, func(g stream.Gap) bool {
+				return g.From < keepwatch.Revision(created) && keepwatch.Revision(created) <= g.To
+			}):
+				t.Errorf("%s %s (%s), created at %d outside of any gap, is missing", resource, o.Name, o.UID, created)
+			case !ok:
+				missed++
+			}
+		}
+	}
+	t.Logf("%d of %d objects were created and deleted within a gap; %d gaps", missed, total, gaps)
+	if gaps == 0 {
+		t.Error("no gap is due to the downtime")
+	}
+}
