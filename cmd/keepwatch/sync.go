@@ -1,9 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -11,6 +14,7 @@ import (
 
 	"github.com/keepwatch/keepwatch/source/kube"
 	"github.com/keepwatch/keepwatch/stream/sink"
+	"github.com/keepwatch/keepwatch/stream/transfer"
 )
 
 const syncHelp = `Store the objects of several resource types, and every change of them, until the command is ended: in a
@@ -51,6 +55,9 @@ The file of -f has the same in YAML:
   retention: 720h                       # of states that were replaced or deleted; default: for ever
                                         # files: state, shape, rotateSize, rotateAge, compress
                                         # https: state, shape, mode, signingKey
+  sinks:                                # in place of to, where there are several: each has the settings above, its own
+  - to: sqlite:state.db                 # watches and cursors, and a name in messages and metrics
+  - {name: archive, to: files:changes, compress: zstd}
   resources:
   - resource: pods                      # TYPE[.VERSION][.GROUP], or *.GROUP
     namespace: shop                     # default: all
@@ -162,11 +169,67 @@ func (o *syncOptions) run(cmd *cobra.Command, args []string) error {
 	return ending(ctx, o.sync(ctx, settings, cmd.ErrOrStderr()))
 }
 
-// sync resolves the resources and transfers them. It returns the reason of the end, never nil.
+// sync stores the resources in all sinks, when this process is elected. It returns the reason of the end, never nil.
 func (o *syncOptions) sync(ctx context.Context, settings *syncSettings, stderr io.Writer) error {
-	open := func(r *syncRun) (sink.Sink, error) {
-		return settings.open(func(err error, wait time.Duration) { r.transfer.Retrying(err, wait) })
+	endpoint := newSyncEndpoint(settings.all(), o.maxLag)
+	stop, err := endpoint.serve(o.endpoint)
+	if err != nil {
+		return err
 	}
-	report := newSyncReport(stderr)
-	return o.whenElected(ctx, report, func(ctx context.Context) error { return o.follow(ctx, settings.Resources, open, report) })
+	defer stop()
+	return o.whenElected(ctx, newSyncReport(stderr, ""), endpoint, func(ctx context.Context) error {
+		return o.followAll(ctx, settings, endpoint, stderr)
+	})
+}
+
+// followAll stores the resources in each sink, until ctx is done or one of them fails. Each sink has watches and cursors
+// of its own, so that none waits for another. It returns the reason of the end, never nil.
+func (o *syncOptions) followAll(ctx context.Context, settings *syncSettings, endpoint *syncEndpoint, stderr io.Writer) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if len(settings.Sinks) > 0 {
+		stderr = &sharedWriter{out: stderr}
+	}
+	var running sync.WaitGroup
+	for _, s := range settings.all() {
+		running.Go(func() {
+			err := o.follow(ctx, settings.Resources, o.destination(settings, s, endpoint, stderr))
+			switch {
+			case errors.Is(err, errSynced):
+			case len(settings.Sinks) > 0 && ctx.Err() == nil:
+				cancel(fmt.Errorf("%s: %w", s.Name, err))
+			default:
+				cancel(err)
+			}
+		})
+	}
+	running.Wait()
+	return cmp.Or(context.Cause(ctx), errSynced)
+}
+
+// destination returns what follow needs to store in a sink.
+func (o *syncOptions) destination(settings *syncSettings, s *sinkSettings, endpoint *syncEndpoint, stderr io.Writer) destination {
+	name := ""
+	if len(settings.Sinks) > 0 {
+		name = s.Name
+	}
+	return destination{
+		open: func(r *syncRun) (sink.Sink, error) {
+			return s.open(func(err error, wait time.Duration) { r.transfer.Retrying(err, wait) })
+		},
+		report:  newSyncReport(stderr, name),
+		started: func(t *transfer.Transfer) { endpoint.add(s.Name, t) },
+	}
+}
+
+// sharedWriter is written to by several goroutines.
+type sharedWriter struct {
+	mu  sync.Mutex
+	out io.Writer
+}
+
+func (w *sharedWriter) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.out.Write(p)
 }

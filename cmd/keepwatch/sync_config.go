@@ -20,10 +20,11 @@ import (
 	"github.com/keepwatch/keepwatch/stream/project"
 )
 
-// syncSettings are the sink and the resources: the file of -f, or the same from flags.
+// syncSettings are the sinks and the resources: the file of -f, or the same from flags.
 type syncSettings struct {
-	sinkSettings `json:",inline"`
-	Resources    []syncResource `json:"resources"`
+	sinkSettings `json:",inline"` // of the only sink
+	Sinks        []sinkSettings   `json:"sinks"` // in place of it
+	Resources    []syncResource   `json:"resources"`
 }
 
 // timeSpan is a time as text: 720h.
@@ -81,7 +82,7 @@ func (o *syncOptions) complete(args []string) (*syncSettings, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := settings.open(nil); err != nil {
+	if err := settings.checkSinks(); err != nil {
 		return nil, err
 	}
 	return settings, settings.completeResources()
@@ -131,10 +132,18 @@ func (o *syncOptions) readFile(args []string) (*syncSettings, error) {
 	if err := settings.parse(text); err != nil {
 		return nil, fmt.Errorf("%s: %w", o.file, err)
 	}
+	if len(settings.Sinks) > 0 && (o.settings.To != "" || o.settings.State != "") {
+		return nil, fmt.Errorf("%s has sinks: remove --to and --state from the command line", o.file)
+	}
 	settings.To = cmp.Or(o.settings.To, settings.To)
 	settings.State = cmp.Or(o.settings.State, settings.State)
 	if len(settings.Resources) == 0 {
 		return nil, fmt.Errorf("%s: resources is empty", o.file)
+	}
+	if len(settings.Sinks) > 0 {
+		if err := settings.checkSinks(); err != nil {
+			return nil, fmt.Errorf("%s: %w", o.file, err)
+		}
 	}
 	for i := range settings.Resources {
 		settings.Resources[i].place = fmt.Sprintf("%s: resources[%d]", o.file, i)

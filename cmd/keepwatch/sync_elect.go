@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 
 	"github.com/keepwatch/keepwatch/operator/manager"
@@ -21,7 +20,7 @@ func checkLease(lease string) error {
 
 // whenElected calls run when this process is elected among all with the same Lease. It returns the reason of the end,
 // never nil.
-func (o *syncOptions) whenElected(ctx context.Context, report *syncReport, run func(context.Context) error) error {
+func (o *syncOptions) whenElected(ctx context.Context, report *syncReport, endpoint *syncEndpoint, run func(context.Context) error) error {
 	if o.lease == "" {
 		return run(ctx)
 	}
@@ -29,22 +28,14 @@ func (o *syncOptions) whenElected(ctx context.Context, report *syncReport, run f
 	if err != nil {
 		return err
 	}
-	stop, err := o.serveStandby()
-	if err != nil {
-		return err
-	}
+	endpoint.setStandby(true)
 	report.printf("waits until it is elected by the Lease %s", o.lease)
 	namespace, name, _ := strings.Cut(o.lease, "/")
-	elected := false
 	err = manager.Elected(ctx, config, manager.Lease{Namespace: namespace, Name: name}, func(ctx context.Context) error {
-		elected = true
-		stop()
+		endpoint.setStandby(false)
 		report.printf("elected")
 		return run(ctx)
 	})
-	if !elected {
-		stop()
-	}
 	switch {
 	case errors.Is(err, manager.ErrLeadershipLost):
 		return fmt.Errorf("the Lease %s was not renewed in time: another process may continue", o.lease)
@@ -52,17 +43,4 @@ func (o *syncOptions) whenElected(ctx context.Context, report *syncReport, run f
 		return context.Cause(ctx)
 	}
 	return err
-}
-
-// serveStandby serves /healthz and /readyz of a process that is not elected, until stop is called.
-func (o *syncOptions) serveStandby() (stop func(), err error) {
-	if o.endpoint == "0" || o.endpoint == "" {
-		return func() {}, nil
-	}
-	mux := http.NewServeMux()
-	mux.HandleFunc("/healthz", healthy)
-	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
-		http.Error(w, "it waits until it is elected", http.StatusInternalServerError)
-	})
-	return serveEndpoint(o.endpoint, mux)
 }

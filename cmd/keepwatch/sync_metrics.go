@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,15 +19,69 @@ import (
 	"github.com/keepwatch/keepwatch/stream/transfer"
 )
 
-// serveSyncEndpoint serves /metrics, /readyz and /healthz of a transfer, until stop is called.
-func serveSyncEndpoint(address string, t *transfer.Transfer, maxLag time.Duration) (stop func(), err error) {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(syncCollector{t}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+// syncEndpoint serves /metrics, /readyz and /healthz of a process. Its methods may be called concurrently.
+type syncEndpoint struct {
+	maxLag   time.Duration
+	registry *prometheus.Registry
+	sinks    []string // their names
+
+	mu        sync.Mutex
+	standby   bool                          // the process waits until it is elected
+	transfers map[string]*transfer.Transfer // by the name of the sink; those that have begun
+}
+
+func newSyncEndpoint(sinks []*sinkSettings, maxLag time.Duration) *syncEndpoint {
+	e := &syncEndpoint{maxLag: maxLag, registry: prometheus.NewRegistry(), transfers: map[string]*transfer.Transfer{}}
+	e.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	for _, s := range sinks {
+		e.sinks = append(e.sinks, s.Name)
+	}
+	return e
+}
+
+// add adds the transfer into a sink.
+func (e *syncEndpoint) add(sink string, t *transfer.Transfer) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.transfers[sink] = t
+	prometheus.WrapRegistererWith(prometheus.Labels{"sink": sink}, e.registry).MustRegister(syncCollector{t})
+}
+
+func (e *syncEndpoint) setStandby(standby bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.standby = standby
+}
+
+// notReady returns why not all resources are complete and current in every sink, or "".
+func (e *syncEndpoint) notReady() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.standby {
+		return "it waits until it is elected"
+	}
+	for _, name := range e.sinks {
+		reason := "the resource types are not known yet"
+		if t := e.transfers[name]; t != nil {
+			reason = notReady(t.Status(), time.Now(), e.maxLag)
+		}
+		if reason != "" {
+			return name + ": " + reason
+		}
+	}
+	return ""
+}
+
+// serve serves on the address of --metrics-bind-address until stop is called.
+func (e *syncEndpoint) serve(address string) (stop func(), err error) {
+	if address == "0" || address == "" {
+		return func() {}, nil
+	}
 	mux := http.NewServeMux()
-	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.Handle("/metrics", promhttp.HandlerFor(e.registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("/healthz", healthy)
 	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if reason := notReady(t.Status(), time.Now(), maxLag); reason != "" {
+		if reason := e.notReady(); reason != "" {
 			http.Error(w, reason, http.StatusInternalServerError)
 			return
 		}

@@ -20,6 +20,7 @@ import (
 // syncReport prints what happens to a transfer. Its methods may be called concurrently.
 type syncReport struct {
 	out   io.Writer
+	sink  string         // its name in all messages; empty if it is the only one
 	start *statusPrinter // of messages that concern no resource
 
 	mu      sync.Mutex
@@ -32,8 +33,20 @@ type syncReport struct {
 	quiet bool // cuts and gaps are part of the output
 }
 
-func newSyncReport(out io.Writer) *syncReport {
-	return &syncReport{out: out, start: newStatusPrinter(out, io.Discard), synced: map[int]bool{}, targets: map[stream.Identity]*syncTarget{}}
+// newSyncReport returns the report of a sink. The name is empty if it is the only one.
+func newSyncReport(out io.Writer, sink string) *syncReport {
+	r := &syncReport{out: out, sink: sink, synced: map[int]bool{}, targets: map[stream.Identity]*syncTarget{}}
+	r.start = r.printer()
+	return r
+}
+
+func (r *syncReport) printer() *statusPrinter {
+	p := newStatusPrinter(r.out, io.Discard)
+	if r.sink != "" {
+		p.prefix += r.sink + ": "
+		p.live = false // several reports would overwrite each other's line
+	}
+	return p
 }
 
 // add adds a target, which the transfer will have.
@@ -88,7 +101,7 @@ func (r *syncReport) targetOf(id stream.Identity) *syncTarget {
 }
 
 func (r *syncReport) put(id stream.Identity, t *syncTarget) {
-	t.status = newStatusPrinter(r.out, io.Discard)
+	t.status = r.printer()
 	t.status.resource = t.name()
 	r.targets[id] = t
 }

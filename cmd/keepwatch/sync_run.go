@@ -47,16 +47,24 @@ type member struct {
 	probe *kube.Source
 }
 
-// follow stores the resources until ctx is done. It returns the reason of the end, never nil.
-func (o *syncOptions) follow(ctx context.Context, resources []syncResource, open func(*syncRun) (sink.Sink, error), report *syncReport) error {
+// destination is where the resources are stored.
+type destination struct {
+	open    func(*syncRun) (sink.Sink, error)
+	report  *syncReport
+	started func(*transfer.Transfer) // is called before the transfer runs, if set
+}
+
+// follow stores the resources in one sink until ctx is done. It returns the reason of the end, never nil.
+func (o *syncOptions) follow(ctx context.Context, resources []syncResource, to destination) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	report := to.report
 	r, err := o.newRun(ctx, report)
 	if err != nil {
 		return err
 	}
 	r.cancel = cancel
-	target, err := open(r)
+	target, err := to.open(r)
 	if err != nil {
 		return err
 	}
@@ -83,12 +91,8 @@ func (o *syncOptions) follow(ctx context.Context, resources []syncResource, open
 		},
 		Observe: report.observe, Retrying: report.retrying, Committed: report.committed, Cut: r.cut,
 	})
-	if o.endpoint != "0" && o.endpoint != "" {
-		stop, err := serveSyncEndpoint(o.endpoint, r.transfer, o.maxLag)
-		if err != nil {
-			return err
-		}
-		defer stop()
+	if to.started != nil {
+		to.started(r.transfer)
 	}
 	if r.settled = types == nil; types != nil {
 		var typesEnded sync.WaitGroup

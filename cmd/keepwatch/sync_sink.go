@@ -25,6 +25,7 @@ import (
 
 // sinkSettings are where changes are stored, and how.
 type sinkSettings struct {
+	Name       string   `json:"name"` // in messages and metrics; default: the scheme of To
 	To         string   `json:"to"`
 	State      string   `json:"state"`
 	Retention  timeSpan `json:"retention"`

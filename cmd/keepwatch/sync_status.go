@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -43,9 +44,30 @@ func (o *syncOptions) status(ctx context.Context, out io.Writer) error {
 			return &exitError{codeUsage, err}
 		}
 	}
-	database, err := settings.open(nil)
-	if err != nil {
+	if err := settings.checkSinks(); err != nil {
 		return &exitError{codeUsage, err}
+	}
+	var failed error
+	for i, sink := range settings.all() {
+		if len(settings.Sinks) > 0 {
+			if _, err := fmt.Fprintf(out, "%s%s:\n", strings.Repeat("\n", min(i, 1)), sink.Name); err != nil {
+				return writeError(err)
+			}
+		}
+		if err := sink.printStatus(ctx, out); len(settings.Sinks) > 0 && err != nil {
+			failed = errors.Join(failed, fmt.Errorf("%s: %w", sink.Name, err))
+		} else if err != nil {
+			return err
+		}
+	}
+	return failed
+}
+
+// printStatus prints how far a sink has come.
+func (s *sinkSettings) printStatus(ctx context.Context, out io.Writer) error {
+	database, err := s.open(nil)
+	if err != nil {
+		return err
 	}
 	all, err := database.Status(ctx)
 	if err != nil {

@@ -2,15 +2,18 @@ package main
 
 import (
 	"database/sql"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -30,6 +33,7 @@ func TestSync(t *testing.T) {
 	t.Run("errors", testSyncErrors)
 	t.Run("elected", func(t *testing.T) { testSyncElected(t) })
 	t.Run("endpoint", func(t *testing.T) { testSyncEndpoint(t, client) })
+	t.Run("sinks", func(t *testing.T) { testSyncSinks(t, client) })
 }
 
 // testSyncStory stores two types, and then what has changed while no process followed them.
@@ -325,6 +329,16 @@ func TestSyncUsage(t *testing.T) {
 		{[]string{"-f", file("to: sqlite:x.db\nresources: [{resource: pods, redact: ['a..b']}]")}, `sync.yaml: resources[0]: path "a..b": at "..b"`},
 		{[]string{"-f", file("to: sqlite:x.db\nretention: soon\nresources: [{resource: pods}]")}, `sync.yaml: retention and rotateAge must be times such as 720h, not "soon"`},
 		{[]string{"-f", file("to: [x")}, "sync.yaml: yaml: line 1"},
+		{[]string{"-f", file("sinks: [{to: 'sqlite:a.db'}]\nto: sqlite:b.db\nresources: [{resource: pods}]")}, "the file has sinks: each of them has its own name, to"},
+		{[]string{"-f", file("sinks: [{to: 'sqlite:a.db'}]\nretention: 1h\nresources: [{resource: pods}]")}, "the file has sinks: each of them"},
+		{[]string{to, "-f", file("sinks: [{to: 'sqlite:a.db'}]\nresources: [{resource: pods}]")}, "has sinks: remove --to and --state from the command line"},
+		{[]string{"-f", file("sinks: [{to: 'sqlite:a.db'}, {state: d}]\nresources: [{resource: pods}]")}, "sinks[1]: to is missing: sqlite:FILE"},
+		{[]string{"-f", file("sinks: [{to: 'sqlite:a.db'}, {to: 'files:d', compress: lz4}]\nresources: [{resource: pods}]")}, "sinks[1]: the compression must be none, gzip or zstd"},
+		{[]string{"-f", file("sinks: [{to: 'sqlite:a.db'}, {to: 'sqlite:b.db'}]\nresources: [{resource: pods}]")}, "sinks[1]: sinks[0] has the name sqlite, too: give one of them another name"},
+		{[]string{"-f", file("sinks: [{to: 'postgres://u:secret@h/d'}, {name: other, to: 'postgres://u:secret@h/d'}]\nresources: [{resource: pods}]")}, "sinks[1]: sinks[0] has the same to"},
+		{[]string{"-f", file("sinks: [{to: 'files:a', state: s}, {to: 'https://h/', state: ./s}]\nresources: [{resource: pods}]")}, "sinks[1]: sinks[0] has the state directory ./s, too"},
+		{[]string{"-f", file("sinks: [{name: 'a b', to: 'sqlite:a.db'}]\nresources: [{resource: pods}]")}, `sinks[0]: name "a b": a lowercase`},
+		{[]string{"status", "-f", file("sinks: [{to: 'sqlite:a.db'}, {}]\nresources: [{resource: pods}]")}, "sinks[1]: to is missing"},
 		{[]string{"status"}, "give the database with --to"},
 	} {
 		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {
@@ -344,6 +358,7 @@ func TestSyncUsage(t *testing.T) {
 func FuzzSyncFile(f *testing.F) {
 	f.Add([]byte("to: sqlite:x.db\nresources: [{resource: pods, fields: [spec], redact: ['a[0]'], selector: a=b}]"))
 	f.Add([]byte("to: postgres://h/d\nretention: 1h\nresources:\n- resource: pods\n"))
+	f.Add([]byte("sinks: [{to: 'files:d', compress: gzip}, {name: b, to: 'nats://h/S'}]\nresources:\n- resource: pods\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		name := filepath.Join(t.TempDir(), "sync.yaml")
 		if err := os.WriteFile(name, text, 0o600); err != nil {
@@ -353,8 +368,17 @@ func FuzzSyncFile(f *testing.F) {
 		switch settings, err := o.complete(nil); {
 		case err != nil && strings.ContainsAny(err.Error(), "\r\n"):
 			t.Errorf("%q is refused with several lines: %q", text, err)
-		case err == nil && (settings.To == "" || len(settings.Resources) == 0):
-			t.Errorf("%q is accepted", text)
+		case err == nil:
+			names := map[string]bool{}
+			for _, sink := range settings.all() {
+				names[sink.Name] = true
+				if sink.To == "" || sink.Name == "" {
+					t.Errorf("%q is accepted, and a sink is %+v", text, sink)
+				}
+			}
+			if len(names) != len(settings.all()) || len(settings.Resources) == 0 {
+				t.Errorf("%q is accepted", text)
+			}
 		}
 	})
 }
@@ -366,30 +390,18 @@ func testSyncEndpoint(t *testing.T, client kubernetes.Interface) {
 	p.waitStderr(t, "synced at")
 	configMap(t, client, "counted", "x")
 	defer deleteConfigMap(t, client, "counted")
-	get := func(path string) (int, string) {
-		answer, err := http.Get("http://" + address + path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer answer.Body.Close()
-		text, err := io.ReadAll(answer.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return answer.StatusCode, string(text)
-	}
-	if code, text := get("/readyz"); code != 200 || text != "ok\n" {
+	if code, text := httpGet(t, address, "/readyz"); code != 200 || text != "ok\n" {
 		t.Errorf("/readyz answers %d %q", code, text)
 	}
 	waitFor(t, func() bool {
-		_, text := get("/metrics")
+		_, text := httpGet(t, address, "/metrics")
 		for _, want := range []string{
-			`keepwatch_sync_events_total{namespace="",resource="configmaps",type="ADDED"} 1`,
-			`keepwatch_sync_objects{namespace="",resource="namespaces"} 4`,
-			`keepwatch_sync_complete_revision{line="0"} `,
-			`keepwatch_sync_gaps_total{namespace="",reason="expired",resource="configmaps"} 0`,
-			`keepwatch_sync_lag_seconds{namespace="",resource="configmaps"} `,
-			`keepwatch_sync_database_retries_total 0`,
+			`keepwatch_sync_events_total{namespace="",resource="configmaps",sink="sqlite",type="ADDED"} 1`,
+			`keepwatch_sync_objects{namespace="",resource="namespaces",sink="sqlite"} 4`,
+			`keepwatch_sync_complete_revision{line="0",sink="sqlite"} `,
+			`keepwatch_sync_gaps_total{namespace="",reason="expired",resource="configmaps",sink="sqlite"} 0`,
+			`keepwatch_sync_lag_seconds{namespace="",resource="configmaps",sink="sqlite"} `,
+			`keepwatch_sync_database_retries_total{sink="sqlite"} 0`,
 		} {
 			if !strings.Contains(text, want) {
 				return false
@@ -397,6 +409,96 @@ func testSyncEndpoint(t *testing.T, client kubernetes.Interface) {
 		}
 		return true
 	})
+}
+
+// testSyncSinks stores in three sinks of one file: one that is down holds up no other one, and one that ends, ends all.
+func testSyncSinks(t *testing.T, client kubernetes.Interface) {
+	dir, address := t.TempDir(), freeAddress(t)
+	var code atomic.Int64 // that the receiver answers
+	code.Store(http.StatusServiceUnavailable)
+	fold := &sinktest.Fold{}
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		answer := int(code.Load())
+		if answer == http.StatusOK {
+			var event struct{ Data json.RawMessage }
+			if err := json.NewDecoder(request.Body).Decode(&event); err != nil {
+				t.Error(err)
+			}
+			fold.Add(event.Data)
+		}
+		w.WriteHeader(answer)
+	}))
+	defer receiver.Close()
+	file := filepath.Join(dir, "sync.yaml")
+	text := fmt.Sprintf(`
+sinks:
+- to: sqlite:%[1]s/state.db
+- {name: archive, to: "files:%[1]s/changes", compress: gzip}
+- {to: "%[2]s", state: "%[1]s/state"}
+resources: [{resource: configmaps}, {resource: namespaces}]
+`, dir, receiver.URL)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	configMap(t, client, "shared", "x")
+	p := startProcess(t, "sync", "-f", file, "--metrics-bind-address", address)
+	p.waitStderr(t, "keepwatch: sqlite: synced at")
+	p.waitStderr(t, "keepwatch: archive: synced at")
+	p.waitStderr(t, "keepwatch: http: "+receiver.URL)
+	if status, text := httpGet(t, address, "/readyz"); status != 500 || !strings.HasPrefix(text, "http: ") {
+		t.Errorf("/readyz answers %d %q", status, text)
+	}
+	deleteConfigMap(t, client, "shared")
+	db := openSQLite(t, filepath.Join(dir, "state.db"))
+	waitFor(t, func() bool {
+		return slices.Equal(query(t, db, `SELECT name FROM resources WHERE deleted`), []string{"shared"})
+	})
+	code.Store(http.StatusOK)
+	p.waitStderr(t, "keepwatch: http: synced at")
+	waitFor(t, func() bool { status, _ := httpGet(t, address, "/readyz"); return status == 200 })
+	_, metrics := httpGet(t, address, "/metrics")
+	for _, want := range []string{
+		`keepwatch_sync_events_total{namespace="",resource="configmaps",sink="sqlite",type="DELETED"} 1`,
+		`keepwatch_sync_objects{namespace="",resource="namespaces",sink="archive"} 4`,
+		`keepwatch_sync_objects{namespace="",resource="namespaces",sink="http"} 4`,
+	} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("%s is missing in %s", want, metrics)
+		}
+	}
+	if problems, err := fold.Invariants(t.Context()); err != nil || len(problems) > 0 {
+		t.Error(problems, err)
+	}
+	p.end()
+	exit, stdout, stderr := execute(t, "sync", "status", "-f", file)
+	if exit != 0 || !regexp.MustCompile(`(?s)^sqlite:\nRESOURCE.*\n2 of 2: complete.*\n\narchive:\nRESOURCE.*\n2 of 2: complete.*\n\nhttp:\nRESOURCE.*\n2 of 2: complete at revision \d+\n$`).MatchString(stdout) {
+		t.Errorf("exit %d, %s%s", exit, stdout, stderr)
+	}
+	if stderr := syncOnce(t, "-f", file); strings.Count(stderr, "synced at") != 3 {
+		t.Error(stderr)
+	}
+
+	code.Store(http.StatusGone)
+	p = startProcess(t, "sync", "-f", file)
+	configMap(t, client, "last", "x")
+	defer deleteConfigMap(t, client, "last")
+	if code := p.exit(t); code != 1 || !regexp.MustCompile(`(?m)^keepwatch: http: .*410`).MatchString(p.stderr.String()) {
+		t.Errorf("exit %d: %s", code, p.stderr)
+	}
+}
+
+func httpGet(t *testing.T, address, path string) (code int, text string) {
+	t.Helper()
+	answer, err := http.Get("http://" + address + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.StatusCode, string(body)
 }
 
 // freeAddress returns an address that nothing listened on a moment ago.

@@ -316,7 +316,7 @@ func TestSyncTypesWithoutPermission(t *testing.T) {
 	// A type that one request does not show is still followed.
 	o := &syncOptions{resourceFlags: newResourceFlags(), idleTimeout: 1e9}
 	*o.config.APIServer = address
-	r, err := o.newRun(t.Context(), newSyncReport(t.Output()))
+	r, err := o.newRun(t.Context(), newSyncReport(t.Output(), ""))
 	if err != nil {
 		t.Fatal(err)
 	}

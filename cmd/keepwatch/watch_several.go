@@ -30,9 +30,9 @@ func (o *watchOptions) runSeveral(ctx context.Context, args []string, output out
 		resourceFlags: o.resourceFlags, representation: output.representation, idleTimeout: o.idleTimeout,
 		untilSynced: o.untilSynced, includeSecrets: true,
 	}
-	report := newSyncReport(stderr)
+	report := newSyncReport(stderr, "")
 	report.quiet = output.data
-	return all.follow(ctx, settings.Resources, func(r *syncRun) (sink.Sink, error) {
+	open := func(r *syncRun) (sink.Sink, error) {
 		p := &printed{
 			run: r, output: output, stdout: stdout, out: &cancelableWriter{ctx: ctx, out: stdout},
 			complete: o.stateDir != "" && output.lines, bookmarks: o.bookmarks, sinks: map[stream.Identity]stream.Sink{},
@@ -41,7 +41,8 @@ func (o *watchOptions) runSeveral(ctx context.Context, args []string, output out
 			report.onCut = p.cut
 		}
 		return o.severalState(p)
-	}, report)
+	}
+	return all.follow(ctx, settings.Resources, destination{open: open, report: report})
 }
 
 // several returns the types of the arguments.

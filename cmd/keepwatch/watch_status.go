@@ -19,6 +19,7 @@ import (
 // goroutine that runs the stream.
 type statusPrinter struct {
 	out      io.Writer
+	prefix   string // of each line
 	resource string
 	live     bool      // out is a terminal, and stdout is not
 	drawn    time.Time // when the progress line was written last; zero if there is none
@@ -30,7 +31,7 @@ type statusPrinter struct {
 }
 
 func newStatusPrinter(out, data io.Writer) *statusPrinter {
-	return &statusPrinter{out: out, live: isTerminal(out) && !isTerminal(data)}
+	return &statusPrinter{out: out, prefix: "keepwatch: ", live: isTerminal(out) && !isTerminal(data)}
 }
 
 func isTerminal(w io.Writer) bool {
@@ -118,7 +119,7 @@ func (w *statusPrinter) progress(n reflector.Notice) {
 
 func (w *statusPrinter) printf(format string, args ...any) {
 	w.clear()
-	fmt.Fprintf(w.out, "keepwatch: "+format+"\n", args...)
+	fmt.Fprintf(w.out, w.prefix+format+"\n", args...)
 }
 
 // clear removes the progress line.

@@ -571,6 +571,7 @@ func (p *process) waitStderr(t *testing.T, want string) {
 		}
 		select {
 		case err := <-p.ended:
+			p.ended <- err
 			t.Fatalf("it ended (%v): %s", err, p.stderr)
 		case <-time.After(10 * time.Millisecond):
 		}

@@ -10,6 +10,32 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 
+{{- /* The file of keepwatch sync -f, as JSON. The defaults of to and retention are for one database. */ -}}
+{{- define "keepwatch-sync.config" -}}
+{{- $config := .Values.config -}}
+{{- if $config.sinks -}}
+{{- $config = omit $config "to" "retention" -}}
+{{- else if not (regexMatch "^(sqlite|postgres|postgresql):" $config.to) -}}
+{{- $config = omit $config "retention" -}}
+{{- end -}}
+{{- toJson $config -}}
+{{- end }}
+
+{{- /* The addresses of the sinks, as JSON. */ -}}
+{{- define "keepwatch-sync.addresses" -}}
+{{- $all := list -}}
+{{- range (.Values.config.sinks | default (list .Values.config)) -}}
+{{- $all = append $all .to -}}
+{{- end -}}
+{{- toJson $all -}}
+{{- end }}
+
+{{- /* Whether a sink has files, so that there is one pod with a volume. */ -}}
 {{- define "keepwatch-sync.file" -}}
-{{- if hasPrefix "sqlite:" .Values.config.to }}true{{ end }}
+{{- if regexMatch "\"(sqlite|files|https?):" (include "keepwatch-sync.addresses" .) }}true{{ end }}
+{{- end }}
+
+{{- /* Whether a Lease elects one of two pods. Postgres needs none: its second writer waits as a standby. */ -}}
+{{- define "keepwatch-sync.elects" -}}
+{{- if and (not (include "keepwatch-sync.file" .)) (regexMatch "\"(kafka|nats):" (include "keepwatch-sync.addresses" .)) }}true{{ end }}
 {{- end }}

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// all returns the sinks.
+func (s *syncSettings) all() []*sinkSettings {
+	if len(s.Sinks) == 0 {
+		return []*sinkSettings{&s.sinkSettings}
+	}
+	var all []*sinkSettings
+	for i := range s.Sinks {
+		all = append(all, &s.Sinks[i])
+	}
+	return all
+}
+
+// checkSinks checks the settings of the sinks, as far as that is possible without connecting to them, and names each sink
+// that has no name by its scheme.
+func (s *syncSettings) checkSinks() error {
+	if len(s.Sinks) == 0 {
+		return s.sinkSettings.complete()
+	}
+	if s.To != "" || s.Name != "" || s.given() != "" {
+		return errors.New("the file has sinks: each of them has its own name, to and further settings, and the file has none")
+	}
+	for i := range s.Sinks {
+		sink := &s.Sinks[i]
+		if sink.To == "" {
+			return fmt.Errorf("sinks[%d]: to is missing: %s", i, addresses)
+		}
+		if err := sink.complete(); err != nil {
+			return fmt.Errorf("sinks[%d]: %w", i, err)
+		}
+		for j := range s.Sinks[:i] {
+			if err := sink.differs(&s.Sinks[j], j); err != nil {
+				return fmt.Errorf("sinks[%d]: %w", i, err)
+			}
+		}
+	}
+	return nil
+}
+
+// complete checks the settings of a sink, and names it.
+func (s *sinkSettings) complete() error {
+	if _, err := s.open(func(error, time.Duration) {}); err != nil {
+		return err
+	}
+	if s.Name == "" {
+		s.Name, _, _ = strings.Cut(s.To, ":")
+	}
+	if problems := validation.IsDNS1123Label(s.Name); len(problems) > 0 {
+		return fmt.Errorf("name %q: %s", s.Name, problems[0])
+	}
+	return nil
+}
+
+// differs returns an error if two sinks cannot be told apart, or write to the same place. The other one is the j-th.
+func (s *sinkSettings) differs(other *sinkSettings, j int) error {
+	switch {
+	case s.Name == other.Name:
+		return fmt.Errorf("sinks[%d] has the name %s, too: give one of them another name", j, s.Name)
+	case s.To == other.To:
+		return fmt.Errorf("sinks[%d] has the same to", j) // which may contain a password
+	case s.State != "" && other.State != "" && filepath.Clean(s.State) == filepath.Clean(other.State):
+		return fmt.Errorf("sinks[%d] has the state directory %s, too: give each sink one of its own", j, s.State)
+	}
+	return nil
+}
