@@ -35,6 +35,8 @@ type sinkSettings struct {
 	Compress   string   `json:"compress"`
 	Mode       string   `json:"mode"`
 	SigningKey string   `json:"signingKey"`
+
+	elected bool // the process was elected, and no other one may write
 }
 
 // database is a sink that shows its status.
@@ -60,7 +62,7 @@ func (s *sinkSettings) open(retrying func(err error, wait time.Duration)) (datab
 	case scheme == "sqlite":
 		return nil, errors.New("--to sqlite: needs the path of a file, for example sqlite:state.db")
 	case scheme == "postgres" || scheme == "postgresql":
-		return postgres.New(s.To, postgres.Options{Retention: s.Retention.Duration}), s.allow("retention")
+		return postgres.New(s.To, postgres.Options{Retention: s.Retention.Duration, TakeOver: s.elected}), s.allow("retention")
 	case scheme == "files" && local:
 		return s.openFiles(rest)
 	case scheme == "files":

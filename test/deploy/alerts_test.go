@@ -87,24 +87,30 @@ var alertTests = map[string][]alertTest{
 			keepwatch_proxy_forwarded_total{instance="a",reason="not-ready",resource="pods"} 0x40`, at: 30 * time.Minute},
 	},
 	"KeepwatchSyncBehind": {
-		{load: `keepwatch_sync_lag_seconds{instance="a",resource="pods"} 0+60x20
-			keepwatch_sync_lag_seconds{instance="a",resource="nodes"} 3x20`,
-			at: 9 * time.Minute, label: "resource", firing: []string{"pods"}, summary: "The database was confirmed to have all pods 9m 0s ago"},
-		{load: `keepwatch_sync_lag_seconds{instance="a",resource="pods"} 100x20`, at: 9 * time.Minute},
+		{load: `keepwatch_sync_lag_seconds{instance="a",sink="sqlite",resource="pods"} 0+60x20
+			keepwatch_sync_lag_seconds{instance="a",sink="sqlite",resource="nodes"} 3x20`,
+			at: 9 * time.Minute, label: "resource", firing: []string{"pods"}, summary: "sqlite was confirmed to have all pods 9m 0s ago"},
+		{load: `keepwatch_sync_lag_seconds{instance="a",sink="sqlite",resource="pods"} 100x20`, at: 9 * time.Minute},
 	},
 	"KeepwatchSyncNotComplete": {
-		{load: `keepwatch_sync_objects{instance="a"} 0x40`, at: 20 * time.Minute, label: "severity", firing: []string{"warning"}},
-		{load: `keepwatch_sync_complete_revision{instance="a",line="0"} 7x40`, at: 20 * time.Minute},
+		{load: `keepwatch_sync_objects{instance="a",sink="sqlite"} 0x40`, at: 20 * time.Minute, label: "severity", firing: []string{"warning"}},
+		{load: `keepwatch_sync_objects{instance="a",sink="sqlite"} 0x40
+			keepwatch_sync_complete_revision{instance="a",line="0",sink="sqlite"} 7x40
+			keepwatch_sync_objects{instance="a",sink="kafka"} 0x40`, at: 20 * time.Minute, label: "sink", firing: []string{"kafka"}, summary: "No keepwatch sync has a complete state in kafka"},
+		{load: `other{} 1x40`, at: 20 * time.Minute, label: "severity", firing: []string{"warning"}, summary: "No keepwatch sync has a complete state"},
+		{load: `keepwatch_sync_objects{instance="standby",sink="sqlite"} 0x40
+			keepwatch_sync_objects{instance="a",sink="sqlite"} 4x40
+			keepwatch_sync_complete_revision{instance="a",line="0",sink="sqlite"} 7x40`, at: 20 * time.Minute},
 	},
 	"KeepwatchSyncGap": {
-		{load: `keepwatch_sync_gaps_total{instance="a",resource="pods",reason="Expired"} 0x10 1x30
-			keepwatch_sync_gaps_total{instance="a",resource="nodes",reason="Expired"} 3x40`,
-			at: 30 * time.Minute, label: "resource", firing: []string{"pods"}, summary: "The history of pods has a gap (Expired)"},
-		{load: `keepwatch_sync_gaps_total{instance="a",resource="pods",reason="Expired"} 0x10 1x100`, at: 100 * time.Minute},
+		{load: `keepwatch_sync_gaps_total{instance="a",sink="sqlite",resource="pods",reason="Expired"} 0x10 1x30
+			keepwatch_sync_gaps_total{instance="a",sink="sqlite",resource="nodes",reason="Expired"} 3x40`,
+			at: 30 * time.Minute, label: "resource", firing: []string{"pods"}, summary: "The history of pods in sqlite has a gap (Expired)"},
+		{load: `keepwatch_sync_gaps_total{instance="a",sink="sqlite",resource="pods",reason="Expired"} 0x10 1x100`, at: 100 * time.Minute},
 	},
 	"KeepwatchSyncDatabase": {
-		{load: `keepwatch_sync_database_retries_total{instance="a"} 0+1x40`, at: 30 * time.Minute, label: "instance", firing: []string{"a"}},
-		{load: `keepwatch_sync_database_retries_total{instance="a"} 0x10 1x30`, at: 30 * time.Minute},
+		{load: `keepwatch_sync_database_retries_total{instance="a",sink="sqlite"} 0+1x40`, at: 30 * time.Minute, label: "instance", firing: []string{"a"}},
+		{load: `keepwatch_sync_database_retries_total{instance="a",sink="sqlite"} 0x10 1x30`, at: 30 * time.Minute},
 	},
 }
 

@@ -24,6 +24,17 @@ var settings = map[string]map[string]values{
 			"config":         values{"to": "postgres://sync@db/kubernetes", "resources": []any{values{"resource": "pods"}, values{"resource": "deployments.v1.apps", "metadataOnly": true}}},
 			"passwordSecret": values{"name": "postgres"}, "serviceMonitor": values{"enabled": true},
 		},
+		"brokers": {
+			"config": values{
+				"sinks": []any{
+					values{"to": "kafka://kafka:9092/k8s.{resource}"}, values{"name": "audit", "to": "nats://nats/AUDIT?creds=/secrets/nats.creds"},
+					values{"to": "postgres://sync@db/kubernetes", "retention": "24h"},
+				},
+				"resources": []any{values{"resource": "pods"}, values{"resource": "*.example.com"}},
+			},
+			"secretFiles": values{"name": "sinks"},
+		},
+		"http":  {"config": values{"to": "https://events.example.com/in", "state": "/data/state", "mode": "batched", "signingKey": "/secrets/key"}},
 		"class": {"storage": values{"className": "fast"}},
 	},
 }
@@ -62,6 +73,10 @@ func TestWrongValues(t *testing.T) {
 		{"keepwatch-proxy", values{"redirect": values{"enabled": true, "caBundle": authority}}, "namespaces"},
 		{"keepwatch-sync", values{"config": values{"to": "sqlite:elsewhere.db"}}, "to"},
 		{"keepwatch-sync", values{"config": values{"to": "mysql://x"}}, "to"},
+		{"keepwatch-sync", values{"config": values{"to": "https://h/", "state": "state"}}, "state"},
+		{"keepwatch-sync", values{"config": values{"sinks": []any{values{"name": "x"}}}}, "to"},
+		{"keepwatch-sync", values{"config": values{"sinks": []any{values{"to": "files:/data/changes", "compress": "lz4"}}}}, "compress"},
+		{"keepwatch-sync", values{"config": values{"resources": []any{values{"resource": "*"}}}}, "resource"},
 		{"keepwatch-sync", values{"config": values{"resources": []any{}}}, "resources"},
 		{"keepwatch-sync", values{"config": values{"resources": []any{values{"resource": "Pods"}}}}, "resource"},
 	} {

@@ -44,7 +44,7 @@ func TestChartsApply(t *testing.T) {
 				return err == nil
 			})
 			for chart, all := range settings {
-				for _, which := range []string{"defaults", "all", "postgres"} {
+				for _, which := range []string{"defaults", "all", "postgres", "brokers", "http"} {
 					if v, ok := all[which]; ok {
 						t.Logf("%s with %s", chart, which)
 						all := manifests(t, chart, v)
@@ -62,14 +62,14 @@ func TestChartsApply(t *testing.T) {
 	}
 }
 
-// besideDefaults renames the StatefulSet of the second setting: templates of volume claims can't be changed.
+// besideDefaults renames the StatefulSet of settings without the default volume: templates of volume claims can't be changed.
 func besideDefaults(chart, which string, all []*unstructured.Unstructured) []*unstructured.Unstructured {
-	if chart != "keepwatch-sync" || which != "postgres" {
+	if chart != "keepwatch-sync" || which == "defaults" || which == "class" {
 		return all
 	}
 	for _, o := range all {
 		if o.GetKind() == "StatefulSet" {
-			o.SetName(o.GetName() + "-postgres")
+			o.SetName(o.GetName() + "-" + which)
 		}
 	}
 	return all
@@ -108,8 +108,10 @@ func TestKinds(t *testing.T) {
 	}{
 		{"keepwatch-proxy", "defaults", proxy},
 		{"keepwatch-proxy", "all", append([]string{"ConfigMap", "ConfigMap", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "ServiceMonitor"}, proxy...)},
-		{"keepwatch-sync", "defaults", []string{"ClusterRole", "ClusterRoleBinding", "ConfigMap", "NetworkPolicy", "Service", "ServiceAccount", "StatefulSet"}},
-		{"keepwatch-sync", "postgres", []string{"ClusterRole", "ClusterRoleBinding", "ConfigMap", "NetworkPolicy", "PodDisruptionBudget", "Service", "ServiceAccount", "ServiceMonitor", "StatefulSet"}},
+		{"keepwatch-sync", "defaults", []string{"ClusterRole", "ClusterRoleBinding", "NetworkPolicy", "Secret", "Service", "ServiceAccount", "StatefulSet"}},
+		{"keepwatch-sync", "postgres", []string{"ClusterRole", "ClusterRoleBinding", "NetworkPolicy", "PodDisruptionBudget", "Secret", "Service", "ServiceAccount", "ServiceMonitor", "StatefulSet"}},
+		{"keepwatch-sync", "brokers", []string{"ClusterRole", "ClusterRoleBinding", "NetworkPolicy", "PodDisruptionBudget", "Role", "RoleBinding", "Secret", "Service", "ServiceAccount", "StatefulSet"}},
+		{"keepwatch-sync", "http", []string{"ClusterRole", "ClusterRoleBinding", "NetworkPolicy", "Secret", "Service", "ServiceAccount", "StatefulSet"}},
 	} {
 		slices.Sort(c.want)
 		if got := kinds(manifests(t, c.chart, settings[c.chart][c.which])); !slices.Equal(got, c.want) {

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,58 @@ import (
 
 	"github.com/keepwatch/keepwatch/test/peer"
 )
+
+// The file has what the values say, without the defaults that are not for its sinks, and a Lease elects where nothing else
+// shuts out a second writer.
+func TestSyncFile(t *testing.T) {
+	for which, want := range map[string]struct {
+		file, args string
+		replicas   int32
+		volumes    string
+	}{
+		"postgres": {`resources:
+- resource: pods
+- metadataOnly: true
+  resource: deployments.v1.apps
+retention: 720h
+to: postgres://sync@db/kubernetes`, "", 2, "config tmp"},
+		"brokers": {`resources:
+- resource: pods
+- resource: '*.example.com'
+sinks:
+- to: kafka://kafka:9092/k8s.{resource}
+- name: audit
+  to: nats://nats/AUDIT?creds=/secrets/nats.creds
+- retention: 24h
+  to: postgres://sync@db/kubernetes`, " --leader-elect=keepwatch/keepwatch-sync", 2, "config secrets tmp"},
+		"http": {`mode: batched
+resources:
+- resource: pods
+- resource: nodes
+- resource: deployments.apps
+signingKey: /secrets/key
+state: /data/state
+to: https://events.example.com/in`, "", 1, "config data tmp"},
+	} {
+		all := manifests(t, "keepwatch-sync", settings["keepwatch-sync"][which])
+		if file := string(find[corev1.Secret](t, all, "Secret").Data["sync.yaml"]); strings.TrimSpace(file) != want.file {
+			t.Errorf("%s: the file is\n%s", which, file)
+		}
+		set := find[appsv1.StatefulSet](t, all, "StatefulSet").Spec
+		container := set.Template.Spec.Containers[0]
+		if args := strings.Join(container.Args, " "); args != "sync --filename=/config/sync.yaml --metrics-bind-address=:8080"+want.args {
+			t.Errorf("%s: the arguments: %s", which, args)
+		}
+		var volumes []string
+		for _, v := range container.VolumeMounts {
+			volumes = append(volumes, v.Name)
+		}
+		slices.Sort(volumes)
+		if got := strings.Join(volumes, " "); got != want.volumes || *set.Replicas != want.replicas {
+			t.Errorf("%s: volumes %s, %d replicas", which, got, *set.Replicas)
+		}
+	}
+}
 
 // With the file and the rights of the chart the command stores the resources, and the cluster's identity.
 func TestInstalledSync(t *testing.T) {
@@ -27,7 +80,7 @@ func TestInstalledSync(t *testing.T) {
 	}
 	dir := t.TempDir()
 	database := filepath.Join(dir, "state.db")
-	text := strings.Replace(find[corev1.ConfigMap](t, all, "ConfigMap").Data["sync.yaml"], "/data/state.db", database, 1)
+	text := strings.Replace(string(find[corev1.Secret](t, all, "Secret").Data["sync.yaml"]), "/data/state.db", database, 1)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, peer.Keepwatch(t), "sync", "--kubeconfig", c.kubeconfig("keepwatch-sync"), "--filename", writeFile(t, dir, "sync.yaml", []byte(text)), "--until-synced").CombinedOutput()

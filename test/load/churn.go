@@ -42,6 +42,7 @@ type Churn struct {
 	mu      sync.Mutex
 	lives   []Record
 	newest  uint64 // the newest revision that a write was answered with
+	writes  int
 }
 
 // writer writes to its own share of the names, so its state of a name is exact: names i
@@ -159,8 +160,16 @@ func (w *writer) create(ctx context.Context, i int) error {
 	return w.see(o)
 }
 
+// Writes returns how many writes were answered.
+func (c *Churn) Writes() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.writes
+}
+
 // see records the revision of an answer. The caller holds mu.
 func (c *Churn) see(answer *unstructured.Unstructured) error {
+	c.writes++
 	revision, err := strconv.ParseUint(answer.GetResourceVersion(), 10, 64)
 	c.newest = max(c.newest, revision)
 	return err
@@ -201,6 +210,7 @@ func (w *writer) delete(ctx context.Context, i int) error {
 	defer w.mu.Unlock()
 	record := &w.lives[w.alive[i]]
 	record.Deleted, record.LastSeen = true, seen
+	w.writes++
 	delete(w.alive, i)
 	return nil
 }

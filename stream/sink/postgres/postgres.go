@@ -35,6 +35,9 @@ type Options struct {
 	// Retention is how long a state is retained after it was replaced or deleted. Zero
 	// retains all.
 	Retention time.Duration
+	// TakeOver ends the session of another writer, once, at the start. It is for a process that was elected: the one before
+	// it may be frozen, with its connection and its lock. It needs the same role, or pg_signal_backend.
+	TakeOver bool
 }
 
 // Sink is the tables in one schema of a Postgres database.
@@ -134,10 +137,24 @@ func (s *Sink) acquireLock(ctx context.Context) error {
 		return fmt.Errorf("the search_path names no schema that exists: %w", err)
 	case err != nil:
 		return err
+	case !acquired && s.options.TakeOver && !s.opened:
+		return s.endOther(ctx, *schema)
 	case !acquired:
 		return sink.Unavailablef("another keepwatch sync writes to schema %s; this one is its standby", *schema)
 	}
 	return nil
+}
+
+// endOther ends the session that has the lock of the schema. It returns an error after which Open is tried again.
+func (s *Sink) endOther(ctx context.Context, schema string) error {
+	var ended int
+	err := s.conn.QueryRow(ctx, `SELECT count(pg_terminate_backend(pid)) FROM pg_locks
+		WHERE locktype = 'advisory' AND granted AND objsubid = 1 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+		AND (classid::bigint << 32) | objid::bigint = hashtextextended('keepwatch sync ' || current_schema(), 0)`).Scan(&ended)
+	if err != nil {
+		return fmt.Errorf("end the session of the process that was elected before: %w", err)
+	}
+	return sink.Unavailablef("another process had schema %s, and this one was elected: its session is ended", schema)
 }
 
 // migrate makes the newest format of the tables, and enters this writer.

@@ -51,6 +51,7 @@ func write(t *testing.T, s *postgres.Sink, b sink.Batch) {
 func TestPostgres(t *testing.T) {
 	server := pgtest.Start(t)
 	t.Run("writers", func(t *testing.T) { testWriters(t, server) })
+	t.Run("take over", func(t *testing.T) { testTakeOver(t, server) })
 	t.Run("text", func(t *testing.T) { testText(t, server) })
 	t.Run("changed by another program", func(t *testing.T) { testChanged(t, server) })
 	t.Run("refused", func(t *testing.T) { testRefused(t, server) })
@@ -89,6 +90,41 @@ func testWriters(t *testing.T, server *pgtest.Server) {
 	stored := open(t, fenced)
 	if e := stored[0].Entries; len(e) != 1 || e[0] != (stream.Entry{Key: keepwatch.Key{Namespace: "ns", Name: "a"}, UID: "uid-a", Revision: 5}) {
 		t.Errorf("stored: %+v", e)
+	}
+}
+
+// testTakeOver checks that a process which was elected ends the session of the one before, whose transactions are refused
+// from then on, and which cannot take over again.
+func testTakeOver(t *testing.T, server *pgtest.Server) {
+	url := server.URL("elected")
+	frozen, elected := postgres.New(url, postgres.Options{TakeOver: true}), postgres.New(url, postgres.Options{TakeOver: true})
+	open(t, frozen)
+	_, err := elected.Open(t.Context(), sinktest.Streams())
+	if !errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), "this one was elected: its session is ended") {
+		t.Fatalf("the elected one: %v", err)
+	}
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) { // the session ends a moment later
+		if _, err = elected.Open(t.Context(), sinktest.Streams()); err == nil {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
+	err = frozen.Write(t.Context(), batch(1, 6, time.Now(), event(keepwatch.Added, &thing{"b", 6, `{}`})))
+	if !errors.As(err, new(*sink.Unavailable)) {
+		t.Fatalf("a write of the one before: %v", err)
+	}
+	if err := frozen.Close(); err != nil {
+		t.Log(err) // of a connection that the server has ended
+	}
+	_, err = frozen.Open(t.Context(), sinktest.Streams())
+	if !errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), "this one is its standby") {
+		t.Fatalf("the one before: %v", err)
+	}
+	write(t, elected, batch(1, 6, time.Now(), event(keepwatch.Added, &thing{"c", 6, `{}`})))
+	if err := elected.Close(); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -13,10 +13,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -49,7 +51,8 @@ type follower struct {
 
 	command peer.Command
 	process *peer.Process
-	calm    func() // ends the faults between process and API server
+	cutOff  atomic.Bool // the API server answers this process nothing
+	calm    func()      // ends the faults between process and API server
 }
 
 // follow starts a follower behind a proxy with faults.
@@ -59,6 +62,9 @@ func (s *storm) follow(f *follower) {
 	f.storm = s
 	quiet := make(chan struct{})
 	proxy := faults.New(t, s.server.Config(), faults.Plan{Seed: s.seed + uint64(len(s.followers)), Fate: func(random *rand.Rand, req faults.Request) faults.Fault {
+		if f.cutOff.Load() {
+			return faults.Answer(apierrors.NewServiceUnavailable("the test cuts this process off"))
+		}
 		select {
 		case <-quiet:
 			return faults.None

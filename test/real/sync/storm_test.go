@@ -7,6 +7,7 @@
 //	tables_test.go     databases as sinks
 //	receivers_test.go  files and an HTTP server as sinks
 //	brokers_test.go    Kafka and NATS as sinks
+//	leaders_test.go    two processes for each sink, of which a Lease elects one
 package sync
 
 import (
@@ -36,8 +37,8 @@ import (
 var (
 	seedFlag    = flag.Uint64("sync.seed", 1, "draw faults and changes as a run did that printed this seed; 0 draws anew")
 	objectsFlag = flag.Int("sync.objects", 100, "how many objects of each of five types there are")
-	changesFlag = flag.Int("sync.changes", 20_000, "how many changes follow their creation, of all types together")
-	killsFlag   = flag.Int("sync.kills", 40, "how often at least something is killed or cut during the changes")
+	changesFlag = flag.Int("sync.changes", 50_000, "how many changes follow their creation, of all types together")
+	killsFlag   = flag.Int("sync.kills", 40, "how often something is killed or cut during the changes")
 	compareFlag = flag.Int("sync.compare", 1, "compare the databases with the server after one in so many kills")
 	sinksFlag   = flag.String("sync.sinks", ".", "run the storm with the sinks whose names match: postgres, sqlite, files, http, kafka, nats, nats-cluster, nats-bucket")
 )
@@ -176,11 +177,22 @@ func none() string { return "" }
 
 // work changes objects, and kills something at random moments.
 func (s *storm) work() {
-	s.during(func(ctx context.Context, c *load.Churn) error { return c.Create(ctx) }, 2)
+	s.during(func(ctx context.Context, c *load.Churn) error { return c.Create(ctx) }, len(kinds)**objectsFlag, 2)
 	s.converge() // from now on only an object within a gap may be missing
 	each := *changesFlag / len(kinds)
-	s.during(func(ctx context.Context, c *load.Churn) error { return c.Run(ctx, each) }, *killsFlag)
-	// What has changed while no process followed and etcd forgot shows only a list.
+	s.during(func(ctx context.Context, c *load.Churn) error { return c.Run(ctx, each) }, *changesFlag, *killsFlag)
+	s.miss()
+	s.during(func(ctx context.Context, c *load.Churn) error { return c.Run(ctx, missedChanges) }, len(kinds)*missedChanges, 1)
+	for _, f := range s.followers {
+		f.calm()
+		// The idle timeout of the test is shorter than the period of bookmarks; at a start they are asked for.
+		f.process.Kill()
+		f.launch(s.t)
+	}
+}
+
+// miss makes changes while no process follows, and then etcd forgets them: only a list shows them.
+func (s *storm) miss() {
 	for _, f := range s.followers {
 		f.process.Kill()
 	}
@@ -188,13 +200,6 @@ func (s *storm) work() {
 	s.compact()
 	s.restartServer()
 	for _, f := range s.followers {
-		f.launch(s.t)
-	}
-	s.during(func(ctx context.Context, c *load.Churn) error { return c.Run(ctx, missedChanges) }, 1)
-	for _, f := range s.followers {
-		f.calm()
-		// The idle timeout of the test is shorter than the period of bookmarks; at a start they are asked for.
-		f.process.Kill()
 		f.launch(s.t)
 	}
 }
@@ -225,22 +230,37 @@ func (s *storm) writing(write func(context.Context, *load.Churn) error) error {
 	return group.Wait()
 }
 
-// during writes while it kills something at least so often.
-func (s *storm) during(write func(context.Context, *load.Churn) error, kills int) {
+// during writes while it kills something so often, at random moments, after about the same number of writes each.
+func (s *storm) during(write func(context.Context, *load.Churn) error, writes, kills int) {
 	done := make(chan error, 1)
 	go func() { done <- s.writing(write) }()
+	next := s.writes()
 	for n, writing := 0, true; writing || n < kills; n++ {
-		select {
-		case err := <-done:
-			if err != nil {
-				s.t.Fatalf("churn: %v", err)
+		next += writes/kills/2 + s.random.IntN(writes/kills+1)
+		for writing && (n >= kills || s.writes() < next) {
+			select {
+			case err := <-done:
+				if err != nil {
+					s.t.Fatalf("churn: %v", err)
+				}
+				writing = false
+			case <-time.After(10 * time.Millisecond):
 			}
-			writing, done = false, nil
-		case <-time.After(time.Duration(300+s.random.IntN(2500)) * time.Millisecond):
+		}
+		if n < kills {
+			time.Sleep(time.Duration(s.random.IntN(300)) * time.Millisecond) // also in the middle of what follows a write
 			s.kill()
 			s.check(n%*compareFlag == 0)
 		}
 	}
+}
+
+// writes returns how many writes were answered.
+func (s *storm) writes() (n int) {
+	for _, c := range s.churns {
+		n += c.Writes()
+	}
+	return n
 }
 
 // check ends the test if a process has ended by itself, and compares the sinks that have cuts with the server.
