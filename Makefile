@@ -121,7 +121,7 @@ test-sinks: peers
 	go test ./stream/sink/postgres -count 1 -timeout 0 -v -args -sinks.steps 2000 -sinks.seed $(SEED)
 	go test ./stream/sink/kafka -count 1 -timeout 0 -v -args -sinks.steps 2000 -sinks.seed $(SEED)
 	go test ./stream/sink/nats ./stream/sink/files ./stream/sink/http -count 1 -timeout 0 -v -args -sinks.steps 2000 -sinks.seed $(SEED)
-	cd test && go test ./real/sync -count 1 -timeout 0 -v -args -sync.kafka -sync.objects 10000 -sync.changes 1000000 -sync.kills 500 -sync.seed $(SEED)
+	cd test && go test ./real/sync -count 1 -timeout 0 -v -args -sync.objects 1000 -sync.changes 1000000 -sync.kills 500 -sync.compare 10 -sync.seed $(SEED)
 
 # N simulated schedules from SEED on. The report is in bin/sim/report.txt, also after an
 # interrupt; shrunk schedules with problems are in the same folder.

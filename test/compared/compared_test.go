@@ -23,6 +23,7 @@ import (
 var (
 	restartsFlag = flag.Int("compared.restarts", 0, "how often the tools are killed; 0 skips the run")
 	changesFlag  = flag.Int("compared.changes", 400, "how many changes there are for each restart")
+	exporterFlag = flag.String("compared.exporter", "", "compare kubernetes-event-exporter, too: the path of this program, which the module proxy does not serve")
 	seedFlag     = flag.Uint64("compared.seed", 1, "draws the changes")
 )
 
@@ -35,7 +36,7 @@ const (
 
 func TestMain(m *testing.M) { peer.Main(m) }
 
-// TestCompared kills the tools while ConfigMaps change, and starts each again after further changes. It prints a table, and
+// TestCompared kills the tools while Events change, and starts each again after further changes. It prints a table, and
 // fails if keepwatch sync has lost a change outside of a gap that it has declared, or a deletion anywhere.
 func TestCompared(t *testing.T) {
 	if *restartsFlag == 0 {
@@ -43,6 +44,9 @@ func TestCompared(t *testing.T) {
 	}
 	r := newRun(t)
 	tools := []*tool{keepwatch(t, r.server.Kubeconfig()), otel(t, r.server.Kubeconfig())}
+	if *exporterFlag != "" {
+		tools = append(tools, eventExporter(t, *exporterFlag, r.server.Kubeconfig()))
+	}
 	for _, tool := range tools {
 		tool.start(t)
 		r.follows(tool)
@@ -87,7 +91,7 @@ func TestCompared(t *testing.T) {
 	t.Logf("%d restarts, %d of them with the API server's\n%s", *restartsFlag, *restartsFlag/serverEvery, table)
 }
 
-// run is a server whose ConfigMaps change, with its history.
+// run is a server whose Events change, with its history.
 type run struct {
 	t      *testing.T
 	server *peer.Server
@@ -111,11 +115,12 @@ func newRun(t *testing.T) *run {
 		t.Fatal(err)
 	}
 	r.churn = &load.Churn{
-		Resource: corev1.SchemeGroupVersion.WithResource("configmaps"), Namespace: namespace, Names: 100, Seed: *seedFlag,
+		Resource: corev1.SchemeGroupVersion.WithResource("events"), Namespace: namespace, Names: 100, Seed: *seedFlag,
 		Make: func(namespace string, i int) *unstructured.Unstructured {
 			return &unstructured.Unstructured{Object: map[string]any{
-				"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"namespace": namespace, "name": fmt.Sprintf("o-%05d", i)},
-				"data": map[string]any{"text": strings.Repeat("x", 1000)},
+				"apiVersion": "v1", "kind": "Event", "metadata": map[string]any{"namespace": namespace, "name": fmt.Sprintf("o-%05d", i)},
+				"involvedObject": map[string]any{"apiVersion": "v1", "kind": "Pod", "namespace": namespace, "name": "web-0"},
+				"reason":         "Compared", "message": strings.Repeat("x", 1000), "lastTimestamp": time.Now().UTC().Format(time.RFC3339),
 			}}
 		},
 	}
@@ -127,7 +132,7 @@ func newRun(t *testing.T) *run {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { etcd.Close() })
-	history := etcd.Watch(clientv3.WithRequireLeader(t.Context()), "/registry/configmaps/"+namespace+"/", clientv3.WithPrefix())
+	history := etcd.Watch(clientv3.WithRequireLeader(t.Context()), "/registry/events/"+namespace+"/", clientv3.WithPrefix())
 	go func() {
 		for response := range history {
 			r.record(response.Events)
@@ -154,14 +159,17 @@ func (r *run) changes() int {
 	return len(r.states) + r.gone
 }
 
-// write creates a ConfigMap, or updates it, and returns its revision.
+// write creates an Event, or updates it, and returns its revision.
 func (r *run) write(name string) int64 {
 	r.t.Helper()
-	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"at": time.Now().String()}}
-	maps := r.client.CoreV1().ConfigMaps(namespace)
-	stored, err := maps.Create(r.t.Context(), o, metav1.CreateOptions{})
+	o := &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, InvolvedObject: corev1.ObjectReference{Namespace: namespace},
+		Message: time.Now().String(), LastTimestamp: metav1.Now(),
+	}
+	events := r.client.CoreV1().Events(namespace)
+	stored, err := events.Create(r.t.Context(), o, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
-		stored, err = maps.Update(r.t.Context(), o, metav1.UpdateOptions{})
+		stored, err = events.Update(r.t.Context(), o, metav1.UpdateOptions{})
 	}
 	if err != nil {
 		r.t.Fatal(err)
@@ -204,6 +212,9 @@ func (r *run) judge(tool *tool, arrived bool) string {
 	if err != nil {
 		r.t.Fatalf("%s: %v", tool.name, err)
 	}
+	if tool.onlyNew {
+		return r.judgeNew(tool, w)
+	}
 	lost, within, deletions := 0, 0, 0
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -237,7 +248,19 @@ func (r *run) judge(tool *tool, arrived bool) string {
 	if strings.HasPrefix(tool.name, "keepwatch") && (lost > 0 || deletions > 0 || !arrived) {
 		r.t.Errorf("%s has lost %d states and %d deletions; the last change has arrived: %v", tool.name, lost, deletions, arrived)
 	}
-	return fmt.Sprintf("%-42s %8d %8d %10d %14d %9d %8.1f %8d\n", tool.name, states+r.gone, lost, within, deletions, w.repeated(), tool.cpu.Seconds(), tool.peak>>20)
+	return fmt.Sprintf("%-42s %8d %8d %10d %14d %9d %8.1f %8d\n", tool.name, states+r.gone, lost, within, deletions, w.repeated(false), tool.cpu.Seconds(), tool.peak>>20)
+}
+
+// judgeNew returns the row of a tool that writes new objects only.
+func (r *run) judgeNew(tool *tool, w *written) string {
+	lost := 0
+	objects := r.churn.Records()
+	for _, o := range objects {
+		if w.objects[string(o.UID)] == 0 {
+			lost++
+		}
+	}
+	return fmt.Sprintf("%-42s %8d %8d %10s %14s %9d %8.1f %8d\n", tool.name+" (new)", len(objects), lost, "-", "-", w.repeated(true), tool.cpu.Seconds(), tool.peak>>20)
 }
 
 func inGap(gaps []gap, revision int64) bool {

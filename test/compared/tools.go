@@ -18,14 +18,16 @@ import (
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
-// namespace has the ConfigMaps.
+// namespace has the Events.
 const namespace = "storm"
 
-// tool is a program that follows the ConfigMaps of a namespace.
+// tool is a program that follows the Events of a namespace.
 type tool struct {
 	name    string
 	command peer.Command
 	read    func() (*written, error) // what its files have
+	// onlyNew is true if the tool writes new objects, and by design neither their changes nor their deletions.
+	onlyNew bool
 
 	process *peer.Process
 	cpu     time.Duration
@@ -58,6 +60,7 @@ func (t *tool) kill() {
 // written is what a tool has written.
 type written struct {
 	states  map[string]int // resourceVersion → how often the state was written
+	objects map[string]int // UID → how many states were written
 	deleted map[string]int // UID → how often its deletion was written
 	gaps    []gap          // declared ones
 }
@@ -69,13 +72,22 @@ func (w *written) add(kind string, o object) {
 		w.deleted[o.Metadata.UID]++
 	} else {
 		w.states[o.Metadata.ResourceVersion]++
+		w.objects[o.Metadata.UID]++
 	}
 }
 
-// repeated returns how many states and deletions were written more than once.
-func (w *written) repeated() (n int) {
-	for _, all := range []map[string]int{w.states, w.deleted} {
-		for _, times := range all {
+func newWritten() *written {
+	return &written{states: map[string]int{}, objects: map[string]int{}, deleted: map[string]int{}}
+}
+
+// repeated returns how many states and deletions were written more than once, or how many objects were.
+func (w *written) repeated(onlyNew bool) (n int) {
+	all := []map[string]int{w.states, w.deleted}
+	if onlyNew {
+		all = []map[string]int{w.objects}
+	}
+	for _, counts := range all {
+		for _, times := range counts {
 			n += times - 1
 		}
 	}
@@ -93,7 +105,7 @@ func keepwatch(tb testing.TB, kubeconfig string) *tool {
 	return &tool{
 		name: "keepwatch sync --to files",
 		command: peer.Command{Path: peer.Keepwatch(tb), Log: filepath.Join(dir, "log"), Args: []string{
-			"sync", "configmaps", "-n", namespace, "--to", "files:" + out, "--kubeconfig", kubeconfig, "--cache-dir", dir,
+			"sync", "events", "-n", namespace, "--to", "files:" + out, "--kubeconfig", kubeconfig, "--cache-dir", dir,
 		}},
 		read: func() (*written, error) { return readKeepwatch(out) },
 	}
@@ -114,7 +126,7 @@ func readKeepwatch(dir string) (*written, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &written{states: map[string]int{}, deleted: map[string]int{}}
+	w := newWritten()
 	for _, f := range manifest.Files {
 		text, err := os.ReadFile(filepath.Join(dir, f.Name))
 		if err != nil {
@@ -149,7 +161,7 @@ func otel(tb testing.TB, kubeconfig string) *tool {
 receivers:
   k8sobjects:
     auth_type: kubeConfig
-    objects: [{name: configmaps, mode: watch, namespaces: [%s]}]
+    objects: [{name: events, mode: watch, namespaces: [%s]}]
 exporters:
   file: {path: %q, append: true}
 service:
@@ -194,7 +206,7 @@ func readOTel(file string) (*written, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &written{states: map[string]int{}, deleted: map[string]int{}}
+	w := newWritten()
 	for line := range bytes.Lines(text) {
 		var logs struct {
 			ResourceLogs []struct {
@@ -213,6 +225,46 @@ func readOTel(file string) (*written, error) {
 					w.add(record.Body.get("type").StringValue, o)
 				}
 			}
+		}
+	}
+	return w, nil
+}
+
+// eventExporter returns kubernetes-event-exporter, a program that the flag names, with the receiver file. Events of any age
+// are written, so that a restart need not lose one.
+func eventExporter(tb testing.TB, program, kubeconfig string) *tool {
+	dir := tb.TempDir()
+	out, config := filepath.Join(dir, "out"), filepath.Join(dir, "config.yaml")
+	text := fmt.Sprintf(`
+logLevel: warn
+logFormat: json
+maxEventAgeSeconds: 86400
+namespace: %s
+omitLookup: true
+route: {routes: [{match: [{receiver: file}]}]}
+receivers: [{name: file, file: {path: %q}}]
+`, namespace, out)
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	return &tool{
+		name: "kubernetes-event-exporter, file", onlyNew: true,
+		command: peer.Command{Path: program, Log: filepath.Join(dir, "log"), Args: []string{"-conf", config, "-kubeconfig", kubeconfig, "-metrics-address", "127.0.0.1:0"}},
+		read:    func() (*written, error) { return readEventExporter(out) },
+	}
+}
+
+// readEventExporter reads lines of Events. A kill may have torn a line.
+func readEventExporter(file string) (*written, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	w := newWritten()
+	for line := range bytes.Lines(text) {
+		var o object
+		if json.Unmarshal(line, &o) == nil && o.Metadata.UID != "" {
+			w.add("ADDED", o)
 		}
 	}
 	return w, nil
