@@ -134,7 +134,7 @@ var (
 	syncBytes      = syncMetric("object_bytes_total", "Bytes of the objects that were stored, as JSON.", ofResource...)
 	syncObjects    = syncMetric("objects", "Current objects.", ofResource...)
 	syncRevision   = syncMetric("revision", "Revision up to which all changes are stored.", ofResource...)
-	syncBehind     = syncMetric("lag_revisions", "Difference from the greatest revision that was stored of the resources in the same etcd.", ofResource...)
+	syncBehind     = syncMetric("lag_revisions", "Difference from the greatest revision that was received of the resources in the same etcd.", ofResource...)
 	syncLag        = syncMetric("lag_seconds", "Time since the server confirmed that the stored state is current.", ofResource...)
 	syncGaps       = syncMetric("gaps_total", "Declared gaps, by reason.", append(ofResource, "reason")...)
 	syncReconnects = syncMetric("reconnects_total", "Watches that were opened again, by the failure before.", append(ofResource, "reason")...)
@@ -157,7 +157,7 @@ func (c syncCollector) Collect(ch chan<- prometheus.Metric) {
 	s := c.transfer.Status()
 	newest := map[int]keepwatch.Revision{}
 	for _, r := range s.Resources {
-		newest[r.Line] = max(newest[r.Line], r.Progress.Cursor)
+		newest[r.Line] = max(newest[r.Line], r.Progress.Cursor, r.Reflector.Revision)
 	}
 	for _, r := range s.Resources {
 		send := func(d *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string) {

@@ -26,7 +26,8 @@ func newSyncStatusCommand() *cobra.Command {
 		Long: `Show how far a database of keepwatch sync has come, also while a sync writes to it.
 
 REVISION is the one up to which all changes are stored, SINCE the one from which on none is missing, and
-WRITTEN the time since the last transaction. GAP is the reason of a gap whose difference is not complete.`,
+WRITTEN the time since the last transaction. OBJECTS are the current ones, and REWINDS counts how often the
+source was restored from a backup. GAP is the reason of a gap whose difference is not complete.`,
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.status(cmd.Context(), cmd.OutOrStdout())

@@ -17,8 +17,7 @@ import (
 	"github.com/keepwatch/keepwatch/test/peer"
 )
 
-// The file has what the values say, without the defaults that are not for its sinks, and a Lease elects where nothing else
-// shuts out a second writer.
+// The file has what the values say, without the defaults that are not for its sinks, and a Lease elects one of two pods.
 func TestSyncFile(t *testing.T) {
 	for which, want := range map[string]struct {
 		file, args string
@@ -30,7 +29,7 @@ func TestSyncFile(t *testing.T) {
 - metadataOnly: true
   resource: deployments.v1.apps
 retention: 720h
-to: postgres://sync@db/kubernetes`, "", 2, "config tmp"},
+to: postgres://sync@db/kubernetes`, " --leader-elect=keepwatch/keepwatch-sync", 2, "config tmp"},
 		"brokers": {`resources:
 - resource: pods
 - resource: '*.example.com'

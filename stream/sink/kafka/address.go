@@ -18,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
 	"github.com/keepwatch/keepwatch/stream"
+	"github.com/keepwatch/keepwatch/stream/shape"
 	"github.com/keepwatch/keepwatch/stream/sink/internal/broker"
 )
 
@@ -26,15 +27,16 @@ type target struct {
 	options    []kgo.Opt // how to connect
 	topic      broker.Template
 	state      string // the state topic
-	partitions int32  // of topics that are made; -1: as the broker's configuration says
-	replicas   int16  // of topics that are made; -1: as the broker's configuration says
+	shape      shape.Shape
+	partitions int32 // of topics that are made; -1: as the broker's configuration says
+	replicas   int16 // of topics that are made; -1: as the broker's configuration says
 }
 
 // validName matches the names that Kafka accepts for topics, besides "." and "..".
 var validName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
 
 func parse(address string) (t target, err error) {
-	a, err := broker.ParseAddress(address, "state", "partitions", "replicas", "tls", "ca")
+	a, err := broker.ParseAddress(address, "state", "shape", "partitions", "replicas", "tls", "ca")
 	if err != nil {
 		return t, err
 	}
@@ -49,6 +51,9 @@ func parse(address string) (t target, err error) {
 	}
 	if !validName.MatchString(t.topic.Expand(func(string) string { return "x" })) || !validName.MatchString(t.state) {
 		return t, errors.New("the name of a topic has letters, digits, dots, - and _ only, and 249 of them at most")
+	}
+	if t.shape, err = shape.Parse(a.Parameter("shape")); err != nil {
+		return t, err
 	}
 	partitions, err := number(a, "partitions", 10_000)
 	if err != nil {

@@ -185,7 +185,7 @@ func (s *Sink) Write(ctx context.Context, batch sink.Batch) error {
 	}
 	var records []*kgo.Record
 	for _, p := range batch.Pieces {
-		more, err := s.records(p)
+		more, err := s.records(p, batch.Time)
 		if err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -28,7 +29,7 @@ func TestKafka(t *testing.T) {
 	server := kafkatest.Start(t, nil)
 	open(t, newSink(t, "kafka://"+server.Addr()+"/started.{resource}"))
 	for name, test := range map[string]func(*testing.T, *kafkatest.Server){
-		"records": testRecords, "partitions": testPartitions, "writers": testWriters, "refused": testRefused,
+		"records": testRecords, "debezium": testDebezium, "partitions": testPartitions, "writers": testWriters, "refused": testRefused,
 		"lost": testLost, "interrupted": testInterrupted, "large": testLarge, "credentials": testCredentials, "mutants": testMutants,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -74,6 +75,31 @@ func testRecords(t *testing.T, server *kafkatest.Server) {
 	s.Close()
 	if stored := open(t, s); len(stored[0].Entries) != 0 || stored[0].Progress.Cursor != 9 {
 		t.Errorf("stored: %+v", stored[0])
+	}
+}
+
+// testDebezium checks the envelopes of Debezium, whose keys and tombstones are those of the other shape.
+func testDebezium(t *testing.T, server *kafkatest.Server) {
+	s := newSink(t, "kafka://"+server.Addr()+"/debezium.{resource}?shape=debezium")
+	open(t, s)
+	write(t, s, batch(1, 7, event(keepwatch.Added, "x", 7, `{"a":1}`), stream.Synced{Revision: 7, Count: 1}))
+	deleted := event(keepwatch.Deleted, "x", 7, "") // as within a gap
+	deleted.Revision, deleted.ID = 9, "uid/9/deleted"
+	write(t, s, batch(0, 7, stream.Gap{From: 7, To: 9, Reason: keepwatch.GapExpired}, deleted))
+	records, err := server.Consume("debezium.pods").Records(t.Context())
+	if err != nil || len(records) != 5 {
+		t.Fatalf("%d records, %v", len(records), err)
+	}
+	for i, want := range []string{
+		`"uid-x" {"before":null,"after":{"a":1},"source":{"version":"1","connector":"keepwatch",.*"snapshot":"true".*"revision":"7","epoch":0},"op":"r","ts_ms":\d+}`,
+		`"pods/" {"source":{.*},"op":"m","ts_ms":\d+,"message":{"prefix":"keepwatch.synced","content":".*"}}`,
+		`"pods/" {"source":{.*},"op":"m","ts_ms":\d+,"message":{"prefix":"keepwatch.gap","content":".*"}}`,
+		`"uid-x" {"before":{"metadata":{"namespace":"ns","name":"x","uid":"uid-x","resourceVersion":"7"}},"after":null,"source":{.*},"op":"d","ts_ms":\d+}`,
+		`"uid-x" `,
+	} {
+		if got := fmt.Sprintf("%q %s", records[i].Key, records[i].Value); !regexp.MustCompile("^" + want + "$").MatchString(got) {
+			t.Errorf("record %d is %s\nwant %s", i, got, want)
+		}
 	}
 }
 

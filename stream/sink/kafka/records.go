@@ -2,22 +2,25 @@ package kafka
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/stream"
+	"github.com/keepwatch/keepwatch/stream/shape"
 	"github.com/keepwatch/keepwatch/stream/sink"
 	"github.com/keepwatch/keepwatch/stream/sink/internal/broker"
 )
 
 // records returns the records of a piece for its topic and for the state topic, without the cursor.
-func (s *Sink) records(p sink.Piece) (all []*kgo.Record, err error) {
+func (s *Sink) records(p sink.Piece, now time.Time) (all []*kgo.Record, err error) {
 	f := s.streams[p.Stream]
 	id, progress := f.cursor.Identity, p.Before
 	for _, m := range p.Messages {
 		progress = progress.Message(m)
-		value, err := broker.Encode(id, progress.Epoch, m)
+		origin := shape.Origin{ID: id, Epoch: progress.Epoch, Snapshot: !p.Before.Started(), Time: now}
+		value, err := broker.Encode(s.target.shape, origin, m)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", id.Resource, err)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/keepwatch/keepwatch/stream/shape"
 	"github.com/keepwatch/keepwatch/stream/sink/internal/broker"
 )
 
@@ -18,6 +19,7 @@ type target struct {
 	stream   string // empty: the bucket is the sink
 	subject  broker.Template
 	bucket   string
+	shape    shape.Shape // of the messages
 	replicas int
 }
 
@@ -25,7 +27,7 @@ type target struct {
 var placeholders = []string{"resource", "namespace", "name", "type"}
 
 func parse(address string) (t target, err error) {
-	a, err := broker.ParseAddress(address, "subject", "kv", "replicas", "creds", "ca")
+	a, err := broker.ParseAddress(address, "subject", "shape", "kv", "replicas", "creds", "ca")
 	if err != nil {
 		return t, err
 	}
@@ -57,10 +59,15 @@ func parse(address string) (t target, err error) {
 		return t, errors.New("the address has a stream and a bucket: give one of them")
 	case t.bucket != "" && a.Parameter("subject") != "":
 		return t, errors.New("a bucket has no subject: its keys are RESOURCE.NAMESPACE.NAME")
+	case t.bucket != "" && a.Parameter("shape") != "":
+		return t, errors.New("a bucket has no shape: its values are the objects")
 	case !validName(t.stream) || !validName(t.bucket):
 		return t, errors.New("the name of a stream or a bucket has letters, digits, - and _ only")
 	case t.bucket != "":
 		return t, nil
+	}
+	if t.shape, err = shape.Parse(a.Parameter("shape")); err != nil {
+		return t, err
 	}
 	t.bucket = "keepwatch-" + t.stream
 	text := a.Parameter("subject")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/stream"
+	"github.com/keepwatch/keepwatch/stream/shape"
 	"github.com/keepwatch/keepwatch/stream/sink"
 	"github.com/keepwatch/keepwatch/stream/sink/internal/broker"
 )
@@ -50,17 +51,18 @@ func (s *Sink) items(p sink.Piece) []item {
 
 // logMessages returns the messages of a piece for the stream. The last one has no cursor yet. They have no Nats-Msg-Id: an
 // object whose type leaves and returns has its ids again, and JetStream would drop them.
-func (s *Sink) logMessages(id stream.Identity, items []item) (messages []*nats.Msg, err error) {
+func (s *Sink) logMessages(o shape.Origin, items []item) (messages []*nats.Msg, err error) {
 	for _, i := range items {
 		m := nats.NewMsg(s.subjectOf(i.change))
-		if m.Data, err = broker.Encode(id, i.Epoch, i.message); err != nil {
+		o.Epoch = i.Epoch
+		if m.Data, err = broker.Encode(s.target.shape, o, i.message); err != nil {
 			return nil, err
 		}
 		setHeader(m.Header, changeHeader, i.change)
 		messages = append(messages, m)
 	}
 	if len(messages) == 0 {
-		x := change{Type: "CURSOR", Resource: id.Resource, Scope: id.Namespace}
+		x := change{Type: "CURSOR", Resource: o.ID.Resource, Scope: o.ID.Namespace}
 		messages = append(messages, nats.NewMsg(s.subjectOf(x)))
 	}
 	return messages, nil

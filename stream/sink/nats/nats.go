@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/keepwatch/keepwatch/stream/shape"
 	"github.com/keepwatch/keepwatch/stream/sink"
 	"github.com/keepwatch/keepwatch/stream/sink/internal/broker"
 )
@@ -245,7 +246,7 @@ func (s *Sink) write(ctx context.Context, batch sink.Batch) error {
 		c.Advance(p, batch.Time)
 		c.passed()
 		if s.log != nil {
-			messages, err := s.logMessages(id, items)
+			messages, err := s.logMessages(shape.Origin{ID: id, Snapshot: !p.Before.Started(), Time: batch.Time}, items)
 			if err != nil {
 				return fmt.Errorf("%s: %w", id.Resource, err)
 			}

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -128,6 +129,7 @@ func TestBucket(t *testing.T) {
 func TestNATS(t *testing.T) {
 	t.Parallel() // it mostly waits
 	server := natstest.Start(t, "max_payload: 100000")
+	t.Run("debezium", func(t *testing.T) { testDebezium(t, server) })
 	t.Run("messages", func(t *testing.T) { testMessages(t, server) })
 	t.Run("writers", func(t *testing.T) { testWriters(t, server) })
 	t.Run("replaced", func(t *testing.T) { testReplaced(t, server) })
@@ -138,6 +140,33 @@ func TestNATS(t *testing.T) {
 	t.Run("full", func(t *testing.T) { testFull(t, server) })
 	t.Run("cut", func(t *testing.T) { testCut(t, server) })
 	t.Run("credentials", func(t *testing.T) { testCredentials(t, server) }) // last
+}
+
+// testDebezium checks the envelopes of Debezium.
+func testDebezium(t *testing.T, server *natstest.Server) {
+	s := newSink(t, "nats://"+server.Addr()+"/DEBEZIUM?shape=debezium")
+	open(t, s)
+	write(t, s, batch(1, 7, event(keepwatch.Added, "x", 7, `{"a":1}`)))
+	deleted := event(keepwatch.Deleted, "x", 7, "") // as within a gap
+	deleted.Revision, deleted.ID = 9, "uid/9/deleted"
+	write(t, s, batch(0, 7, stream.Gap{From: 7, To: 9, Reason: keepwatch.GapExpired}, deleted))
+	found, err := server.JetStream().Stream(t.Context(), "DEBEZIUM")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{
+		`{"before":null,"after":{"a":1},"source":{.*"snapshot":"true".*"revision":"7","epoch":0},"op":"r","ts_ms":\d+}`,
+		`{"source":{.*},"op":"m","ts_ms":\d+,"message":{"prefix":"keepwatch.gap","content":".*"}}`,
+		`{"before":{"metadata":{"namespace":"ns","name":"x","uid":"uid-x","resourceVersion":"7"}},"after":null,"source":{.*},"op":"d","ts_ms":\d+}`,
+	} {
+		m, err := found.GetMsg(t.Context(), uint64(i+1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !regexp.MustCompile("^" + want + "$").Match(m.Data) {
+			t.Errorf("message %d is %s\nwant %s", i+1, m.Data, want)
+		}
+	}
 }
 
 // testMessages checks subjects, headers and bodies, hostile names included.

@@ -47,6 +47,7 @@ type Sink struct {
 
 	opened  bool // Open has succeeded before
 	conn    *pgx.Conn
+	session string // the server's process that had the lock for this sink, and its start
 	token   string // of this writer
 	streams []sink.Stream
 	swept   time.Time // when retention was last applied
@@ -131,30 +132,43 @@ func (s *Sink) enterSchema(ctx context.Context) error {
 func (s *Sink) acquireLock(ctx context.Context) error {
 	var acquired bool
 	var schema *string
-	err := s.conn.QueryRow(ctx, `SELECT current_schema(), pg_try_advisory_lock(hashtextextended('keepwatch sync ' || current_schema(), 0))`).Scan(&schema, &acquired)
+	var session string
+	err := s.conn.QueryRow(ctx, `SELECT current_schema(), pg_try_advisory_lock(hashtextextended('keepwatch sync ' || current_schema(), 0)),
+		(SELECT pid || ' ' || extract(epoch FROM backend_start) FROM pg_stat_activity WHERE pid = pg_backend_pid())`).Scan(&schema, &acquired, &session)
 	switch {
 	case schema == nil && err != nil:
 		return fmt.Errorf("the search_path names no schema that exists: %w", err)
 	case err != nil:
 		return err
-	case !acquired && s.options.TakeOver && !s.opened:
-		return s.endOther(ctx, *schema)
-	case !acquired:
-		return sink.Unavailablef("another keepwatch sync writes to schema %s; this one is its standby", *schema)
+	case acquired:
+		s.session = session
+		return nil
 	}
-	return nil
+	holders, err := s.endHolders(ctx)
+	switch {
+	case err != nil:
+		return err
+	case holders > 0:
+		return sink.Unavailablef("a session that must not write to schema %s any more is ended", *schema)
+	}
+	return sink.Unavailablef("another keepwatch sync writes to schema %s; this one is its standby", *schema)
 }
 
-// endOther ends the session that has the lock of the schema. It returns an error after which Open is tried again.
-func (s *Sink) endOther(ctx context.Context, schema string) error {
-	var ended int
-	err := s.conn.QueryRow(ctx, `SELECT count(pg_terminate_backend(pid)) FROM pg_locks
-		WHERE locktype = 'advisory' AND granted AND objsubid = 1 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-		AND (classid::bigint << 32) | objid::bigint = hashtextextended('keepwatch sync ' || current_schema(), 0)`).Scan(&ended)
-	if err != nil {
-		return fmt.Errorf("end the session of the process that was elected before: %w", err)
+// endHolders ends the session that has the lock of the schema, and returns how many were ended, if it is the one that this
+// sink has lost, which the server may not have noticed, or if this process was elected.
+func (s *Sink) endHolders(ctx context.Context) (ended int, err error) {
+	elected := s.options.TakeOver && !s.opened
+	if !elected && s.session == "" {
+		return 0, nil
 	}
-	return sink.Unavailablef("another process had schema %s, and this one was elected: its session is ended", schema)
+	err = s.conn.QueryRow(ctx, `SELECT count(*) FILTER (WHERE pg_terminate_backend(pid)) FROM pg_locks JOIN pg_stat_activity USING (pid)
+		WHERE locktype = 'advisory' AND granted AND objsubid = 1 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+		AND (classid::bigint << 32) | objid::bigint = hashtextextended('keepwatch sync ' || current_schema(), 0)
+		AND ($1 OR pid || ' ' || extract(epoch FROM backend_start) = $2)`, elected, s.session).Scan(&ended)
+	if err != nil {
+		return 0, fmt.Errorf("end the session of the writer before: %w", err)
+	}
+	return ended, nil
 }
 
 // migrate makes the newest format of the tables, and enters this writer.

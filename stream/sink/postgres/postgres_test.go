@@ -1,10 +1,14 @@
 package postgres_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -52,6 +56,7 @@ func TestPostgres(t *testing.T) {
 	server := pgtest.Start(t)
 	t.Run("writers", func(t *testing.T) { testWriters(t, server) })
 	t.Run("take over", func(t *testing.T) { testTakeOver(t, server) })
+	t.Run("lost session", func(t *testing.T) { testLostSession(t, server) })
 	t.Run("text", func(t *testing.T) { testText(t, server) })
 	t.Run("changed by another program", func(t *testing.T) { testChanged(t, server) })
 	t.Run("refused", func(t *testing.T) { testRefused(t, server) })
@@ -100,7 +105,7 @@ func testTakeOver(t *testing.T, server *pgtest.Server) {
 	frozen, elected := postgres.New(url, postgres.Options{TakeOver: true}), postgres.New(url, postgres.Options{TakeOver: true})
 	open(t, frozen)
 	_, err := elected.Open(t.Context(), sinktest.Streams())
-	if !errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), "this one was elected: its session is ended") {
+	if !errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), "a session that must not write to schema elected any more is ended") {
 		t.Fatalf("the elected one: %v", err)
 	}
 	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) { // the session ends a moment later
@@ -126,6 +131,77 @@ func testTakeOver(t *testing.T, server *pgtest.Server) {
 	if err := elected.Close(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// testLostSession checks that a sink whose connection was cut without a sign does not wait for the session that it has lost.
+func testLostSession(t *testing.T, server *pgtest.Server) {
+	var frozen atomic.Bool
+	proxy := freezing(t, server.Addr(), &frozen)
+	s := postgres.New(strings.Replace(server.URL("lost"), server.Addr(), proxy, 1), postgres.Options{})
+	open(t, s)
+	write(t, s, batch(1, 5, time.Now(), event(keepwatch.Added, &thing{"a", 5, `{}`})))
+	frozen.Store(true) // the server's side of the connection lives on
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := s.Write(ctx, batch(2, 6, time.Now(), event(keepwatch.Added, &thing{"b", 6, `{}`}))); err == nil {
+		t.Fatal("a write without a connection succeeds")
+	}
+	_ = s.Close() // of a connection that is lost
+	frozen.Store(false)
+	_, err := s.Open(t.Context(), sinktest.Streams())
+	if !errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), "a session that must not write to schema lost any more is ended") {
+		t.Fatalf("the sink whose session is lost: %v", err)
+	}
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) { // the session ends a moment later
+		if _, err = s.Open(t.Context(), sinktest.Streams()); err == nil {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// freezing returns the address of a proxy whose connections are lost while it is frozen: their client's side is closed, and
+// the server's side stays open.
+func freezing(t *testing.T, server string, frozen *atomic.Bool) string {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	go func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			behind, err := net.Dial("tcp", server)
+			if err != nil {
+				client.Close()
+				continue
+			}
+			t.Cleanup(func() { behind.Close() })
+			go func() { _, _ = io.Copy(client, behind) }()
+			go func() {
+				buffer := make([]byte, 4096)
+				for {
+					n, err := client.Read(buffer)
+					if frozen.Load() || err != nil {
+						client.Close()
+						return // without an end for the server
+					}
+					if _, err := behind.Write(buffer[:n]); err != nil {
+						return
+					}
+				}
+			}()
+		}
+	}()
+	return listener.Addr().String()
 }
 
 // testText stores what Kubernetes' strings may contain, by statements and by COPY.

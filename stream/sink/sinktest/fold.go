@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -253,23 +254,27 @@ func (f *Fold) AddAll(text []byte) {
 	}
 }
 
-// Objects returns the UIDs of the objects of a resource that were received since the last rewind, and whether each was
-// deleted.
-func (f *Fold) Objects(resource string) (deleted map[string]bool) {
+// States returns all states that were received since the last rewind, of each resource in order.
+func (f *Fold) States() (all []State) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	deleted = map[string]bool{}
-	if s := f.streams[resource]; s != nil {
+	for _, s := range f.streams {
+		last := map[string]int{} // UID → its newest state
 		for _, e := range s.events {
-			deleted[e.UID] = e.deleted
+			if i, ok := last[e.UID]; e.deleted && ok {
+				all[i].Deleted = true
+			} else if !e.deleted {
+				last[e.UID] = len(all)
+				all = append(all, State{e.Row, false})
+			}
 		}
 	}
-	return deleted
+	return all
 }
 
-// Gaps returns the gaps of a resource.
-func (f *Fold) Gaps(resource string) []stream.Gap {
+// Gaps returns the gaps of each resource that were received.
+func (f *Fold) Gaps() map[string][]stream.Gap {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.gaps[resource]
+	return maps.Clone(f.gaps)
 }

@@ -12,15 +12,14 @@ import (
 
 	"github.com/keepwatch/keepwatch/internal/kafkatest"
 	"github.com/keepwatch/keepwatch/internal/natstest"
-	"github.com/keepwatch/keepwatch/stream"
 	"github.com/keepwatch/keepwatch/stream/sink/sinktest"
 )
 
 // messages are the contents of a broker, as a consumer reads them: every change once.
 type messages struct{ *sinktest.Consumer }
 
-// judge compares everything that was read with the writes.
-func (m messages) judge(t *testing.T, s *storm) {
+// received reads all messages, after their order was judged.
+func (m messages) received(t *testing.T) *received {
 	problems, err := m.Invariants(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -28,17 +27,7 @@ func (m messages) judge(t *testing.T, s *storm) {
 	for _, p := range problems {
 		t.Error(p)
 	}
-	deleted := map[string]map[string]bool{} // resource → UID → whether the object was deleted
-	states := m.States()
-	for _, state := range states {
-		if deleted[state.Resource] == nil {
-			deleted[state.Resource] = map[string]bool{}
-		}
-		deleted[state.Resource][state.UID] = state.Deleted
-	}
-	gaps := m.Gaps()
-	s.judgeObjects(t, func(resource string) map[string]bool { return deleted[resource] }, func(resource string) []stream.Gap { return gaps[resource] })
-	t.Logf("%d states", len(states))
+	return &received{m.States(), m.Gaps()}
 }
 
 func missingKafka() string { return kafkatest.Missing() }
@@ -112,9 +101,12 @@ func (c *cluster) killLeader(ctx context.Context, random *rand.Rand) {
 	leader.Restart()
 }
 
-func (c *cluster) judge(t *testing.T, s *storm) {
-	c.messages.judge(t, s)
+func (c *cluster) received(t *testing.T) *received {
 	t.Logf("%d leaders were killed", c.leaders)
+	if c.leaders == 0 {
+		t.Error("no leader was killed")
+	}
+	return c.messages.received(t)
 }
 
 // bucket is a bucket of NATS JetStream, which has the current objects, and no history.
@@ -147,4 +139,4 @@ func (b bucket) Current(ctx context.Context, _ int) (rows []sinktest.Row, err er
 	return rows, err
 }
 
-func (bucket) judge(*testing.T, *storm) {}
+func (bucket) received(*testing.T) *received { return nil }

@@ -23,6 +23,7 @@ type pair struct {
 // off from the API server: the other one takes over, the first one can write nothing more, and nothing is lost or doubled.
 func TestLeaders(t *testing.T) {
 	s := newStorm(t, peer.Kubernetes(t), *seedFlag)
+	s.history = followHistory(t, s)
 	var pairs []*pair
 	for _, sink := range sinks {
 		if sink.name != "postgres" && sink.name != "kafka" && sink.name != "nats" {
@@ -35,9 +36,7 @@ func TestLeaders(t *testing.T) {
 		pairs = append(pairs, s.followPair(sink.name, sink.follow(t)))
 	}
 	s.writeAll(func(ctx context.Context, c *load.Churn) error { return c.Create(ctx) })
-	for _, p := range pairs { // from now on only an object within a gap may be missing
-		p.leader.converge(t, p.leader.current)
-	}
+	s.converge()
 	ctx, stop := context.WithCancel(t.Context())
 	var writing sync.WaitGroup
 	writing.Go(func() {

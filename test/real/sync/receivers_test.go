@@ -8,14 +8,16 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"log"
 	"math/rand/v2"
+	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/keepwatch/keepwatch/stream/sink/sinktest"
 )
@@ -23,8 +25,8 @@ import (
 // lines are the contents of a receiver of lines.
 type lines struct{ *sinktest.Fold }
 
-// judge compares everything that was received with the writes.
-func (l lines) judge(t *testing.T, s *storm) {
+// received returns the states of all lines, after the lines were judged.
+func (l lines) received(t *testing.T) *received {
 	problems, err := l.Invariants(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -32,8 +34,8 @@ func (l lines) judge(t *testing.T, s *storm) {
 	for _, p := range problems {
 		t.Error(p)
 	}
-	s.judgeObjects(t, l.Objects, l.Gaps)
 	t.Logf("%d lines, %d repeated", l.Lines, l.Repeated)
+	return &received{l.States(), l.Gaps()}
 }
 
 // followFiles writes files, which are read as the manifest says.
@@ -114,47 +116,74 @@ func readFile(path string, size, offset int64) ([]byte, error) {
 	return io.ReadAll(bufio.NewReader(in))
 }
 
-// followHTTP sends to an HTTP server that fails often, before and after it has received events.
+// receiver is an HTTP server that fails often, before and after it has received events.
+type receiver struct {
+	lines
+	t        *testing.T
+	address  string
+	server   *http.Server
+	requests atomic.Int64
+}
+
+// followHTTP sends to an HTTP server, which is killed, too.
 func followHTTP(t *testing.T) *follower {
-	fold := &sinktest.Fold{}
-	var mu sync.Mutex
-	n := 0
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
-		mu.Lock()
-		n++
-		fate := n % 200
-		mu.Unlock()
-		switch fate {
-		case 5:
-			w.Header().Set("Retry-After", "1")
-			w.WriteHeader(http.StatusTooManyRequests)
-			return
-		case 15:
-			w.WriteHeader(http.StatusInternalServerError)
-			return
-		}
-		body, err := io.ReadAll(request.Body)
-		if err != nil {
-			return // the sender was killed
-		}
-		var events []struct{ Data json.RawMessage }
-		if err := json.Unmarshal(body, &events); err != nil {
-			t.Errorf("%s: %v", body, err)
-		}
-		if len(events) > 50 {
-			w.WriteHeader(http.StatusRequestEntityTooLarge)
-			return
-		}
-		for _, e := range events {
-			fold.Add(bytes.Clone(e.Data))
-		}
-		if fate == 25 {
-			panic(http.ErrAbortHandler) // closes the connection
-		}
-	}))
-	t.Cleanup(server.Close)
+	r := &receiver{lines: lines{&sinktest.Fold{}}, t: t, address: "127.0.0.1:0"}
+	r.start()
+	t.Cleanup(func() { r.server.Close() })
 	return &follower{
-		contents: lines{fold}, to: server.URL, flags: []string{"--state", filepath.Join(t.TempDir(), "state"), "--mode", "batched"},
-		cut: func(*rand.Rand) { server.CloseClientConnections() },
+		contents: r, to: "http://" + r.address + "/in", flags: []string{"--state", filepath.Join(t.TempDir(), "state"), "--mode", "batched"},
+		killSink: func(random *rand.Rand) {
+			r.server.Close()
+			time.Sleep(time.Duration(random.IntN(2000)) * time.Millisecond)
+			r.start()
+		},
+	}
+}
+
+// start listens where it listened before.
+func (r *receiver) start() {
+	var listener net.Listener
+	var err error
+	for end := time.Now().Add(settle); ; time.Sleep(50 * time.Millisecond) { // another process may have the port
+		if listener, err = net.Listen("tcp", r.address); err == nil {
+			break
+		}
+		if time.Now().After(end) {
+			r.t.Fatal(err)
+		}
+	}
+	r.address = listener.Addr().String()
+	r.server = &http.Server{Handler: r, ErrorLog: log.New(io.Discard, "", 0)}
+	go func(s *http.Server) { _ = s.Serve(listener) }(r.server) // ends with Close
+}
+
+func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	fate := r.requests.Add(1) % 200
+	switch fate {
+	case 5:
+		w.Header().Set("Retry-After", "1")
+		w.WriteHeader(http.StatusTooManyRequests)
+		return
+	case 15:
+		w.WriteHeader(http.StatusInternalServerError)
+		return
+	}
+	body, err := io.ReadAll(request.Body)
+	if err != nil {
+		return // the sender was killed
+	}
+	var events []struct{ Data json.RawMessage }
+	if err := json.Unmarshal(body, &events); err != nil {
+		r.t.Errorf("%s: %v", body, err)
+	}
+	if len(events) > 50 {
+		w.WriteHeader(http.StatusRequestEntityTooLarge)
+		return
+	}
+	for _, e := range events {
+		r.Add(bytes.Clone(e.Data))
+	}
+	if fate == 25 {
+		panic(http.ErrAbortHandler) // closes the connection
 	}
 }

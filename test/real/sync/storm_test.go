@@ -3,6 +3,7 @@
 // its history.
 //
 //	storm_test.go      a cluster that changes, and what is killed meanwhile
+//	history_test.go    what etcd has stored, by which each sink is judged
 //	follower_test.go   a process of keepwatch sync, and the comparison of its sink with the cluster
 //	tables_test.go     databases as sinks
 //	receivers_test.go  files and an HTTP server as sinks
@@ -29,6 +30,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/internal/natstest"
 	"github.com/keepwatch/keepwatch/test/load"
 	"github.com/keepwatch/keepwatch/test/peer"
@@ -90,6 +92,9 @@ type storm struct {
 	client    dynamic.Interface
 	churns    []*load.Churn
 	followers []*follower
+	history   *history
+	since     keepwatch.Revision // of etcd, at which every sink had everything
+	deck      []action           // what is killed next
 	killed    map[string]int
 }
 
@@ -146,15 +151,18 @@ func TestStorm(t *testing.T) {
 		f.name = sink.name
 		s.follow(f)
 	}
+	s.history = followHistory(t, s)
 	s.work()
 	for _, f := range s.followers {
 		t.Run(f.name, f.judge)
+		if tables, ok := f.contents.(*tables); ok {
+			t.Run(f.name+"/examples", tables.examples)
+			if tables.cuts == 0 {
+				t.Errorf("%s was not compared at any cut during the changes", f.name)
+			}
+		}
 	}
-	objects := 0
-	for _, c := range s.churns {
-		objects += len(c.Records())
-	}
-	t.Logf("%d objects lived; killed: %v", objects, s.killed)
+	t.Logf("%d writes; killed: %v", s.writes(), s.killed)
 }
 
 // sinks are those of the storm. missing returns why this machine cannot run one, or "".
@@ -178,7 +186,7 @@ func none() string { return "" }
 // work changes objects, and kills something at random moments.
 func (s *storm) work() {
 	s.during(func(ctx context.Context, c *load.Churn) error { return c.Create(ctx) }, len(kinds)**objectsFlag, 2)
-	s.converge() // from now on only an object within a gap may be missing
+	s.converge()
 	each := *changesFlag / len(kinds)
 	s.during(func(ctx context.Context, c *load.Churn) error { return c.Run(ctx, each) }, *changesFlag, *killsFlag)
 	s.miss()
@@ -207,11 +215,16 @@ func (s *storm) miss() {
 // missedChanges is how many changes of each type no process follows.
 const missedChanges = 40
 
-// converge waits until every sink has what the server has.
+// converge waits until every sink has what the server has, while nothing is written. From now on only what is in a gap may
+// be missing.
 func (s *storm) converge() {
 	s.t.Helper()
 	for _, f := range s.followers {
 		f.converge(s.t, f.current)
+	}
+	var err error
+	if s.since, err = s.revision(s.t.Context()); err != nil {
+		s.t.Fatal(err)
 	}
 }
 
@@ -277,33 +290,44 @@ func (s *storm) check(compare bool) {
 	}
 }
 
-// kill kills or cuts something.
+// action kills or cuts something.
+type action struct {
+	name string
+	do   func()
+}
+
+// kill kills or cuts something: what is drawn from a deck that has everything.
 func (s *storm) kill() {
-	f := s.followers[s.random.IntN(len(s.followers))]
-	switch n := s.random.IntN(20); {
-	case n < 8:
-		s.killed["sync"]++
-		f.process.Kill()
-		if s.random.IntN(2) == 0 {
-			s.compact()
-		}
-		f.launch(s.t)
-	case n < 13 && f.killSink != nil:
-		s.killed["sink"]++
-		f.killSink(s.random)
-	case n < 16 && f.cut != nil:
-		s.killed["connection to the sink"]++
-		f.cut(s.random)
-	case n < 18:
-		s.compact()
-	default:
-		s.restartServer()
+	if len(s.deck) == 0 {
+		s.deck = s.actions()
+		s.random.Shuffle(len(s.deck), func(i, j int) { s.deck[i], s.deck[j] = s.deck[j], s.deck[i] })
 	}
+	next := s.deck[0]
+	s.deck = s.deck[1:]
+	s.killed[next.name]++
+	next.do()
+}
+
+// actions are those of every follower, and of what they share.
+func (s *storm) actions() (all []action) {
+	for _, f := range s.followers {
+		all = append(all, action{"sync", f.relaunch}, action{"sync while history is lost", func() {
+			f.process.Kill()
+			s.compact()
+			f.launch(s.t)
+		}})
+		if f.killSink != nil {
+			all = append(all, action{"sink", func() { f.killSink(s.random) }})
+		}
+		if f.cut != nil {
+			all = append(all, action{"connection to the sink", func() { f.cut(s.random) }})
+		}
+	}
+	return append(all, action{"history", s.compact}, action{"API server", s.restartServer}, action{"API server", s.restartServer})
 }
 
 func (s *storm) compact() {
 	s.t.Helper()
-	s.killed["history"]++
 	if _, err := s.server.Compact(s.t.Context()); err != nil && !strings.Contains(err.Error(), "has been compacted") {
 		s.t.Fatal(err)
 	}
@@ -311,7 +335,6 @@ func (s *storm) compact() {
 
 func (s *storm) restartServer() {
 	s.t.Helper()
-	s.killed["API server"]++
 	s.server.Kill()
 	if err := s.server.Restart(s.t.Context()); err != nil {
 		s.t.Fatal(err)

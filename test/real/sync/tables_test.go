@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -31,17 +32,18 @@ type tables struct {
 	sinktest.Tables
 	db       *sql.DB
 	snapshot sql.IsolationLevel // of a transaction that reads one state
+	dialect  *strings.Replacer  // of queries for SQLite
 	cuts     int                // at which they were compared with the server
 }
 
-func openTables(t *testing.T, driver, address string, snapshot sql.IsolationLevel) *tables {
+func openTables(t *testing.T, driver, address string, snapshot sql.IsolationLevel, dialect ...string) *tables {
 	t.Helper()
 	db, err := sql.Open(driver, address)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
-	return &tables{Tables: sinktest.Tables{DB: db}, db: db, snapshot: snapshot}
+	return &tables{Tables: sinktest.Tables{DB: db}, db: db, snapshot: snapshot, dialect: strings.NewReplacer(dialect...)}
 }
 
 func missingPostgres() string { return pgtest.Missing() }
@@ -50,7 +52,7 @@ func followPostgres(t *testing.T) *follower {
 	server := pgtest.Start(t)
 	cutter := sinktest.NewCutter(t, server.Addr())
 	return &follower{
-		contents: openTables(t, "pgx", server.URL("storm"), sql.LevelRepeatableRead),
+		contents: openTables(t, "pgx", server.URL("storm"), sql.LevelRepeatableRead, "datetime('now', '-1 hour')", "now() - interval '1 hour'"),
 		to:       strings.Replace(server.URL("storm"), server.Addr(), cutter.Addr(), 1),
 		killSink: func(*rand.Rand) {
 			server.Kill()
@@ -117,8 +119,8 @@ func (d *tables) readCut(ctx context.Context) (cut sink.Cut, rows []sinktest.Row
 	return cut, rows, err
 }
 
-// judge judges the history of the tables by SQL, and compares it with the writes.
-func (d *tables) judge(t *testing.T, s *storm) {
+// received reads the history of the tables, after SQL has judged it.
+func (d *tables) received(t *testing.T) *received {
 	problems, err := d.Invariants(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -126,32 +128,49 @@ func (d *tables) judge(t *testing.T, s *storm) {
 	for _, p := range problems {
 		t.Error(p)
 	}
-	gaps := map[string][]stream.Gap{}
+	all := &received{gaps: map[string][]stream.Gap{}}
 	each(t, d.db, `SELECT resource, from_revision, to_revision FROM gaps`, func(scan func(...any) error) error {
 		var resource string
 		var from, to int64
 		err := scan(&resource, &from, &to)
-		gaps[resource] = append(gaps[resource], stream.Gap{From: keepwatch.Revision(from), To: keepwatch.Revision(to)})
+		all.gaps[resource] = append(all.gaps[resource], stream.Gap{From: keepwatch.Revision(from), To: keepwatch.Revision(to)})
 		return err
 	})
-	deleted := map[string]map[string]bool{} // resource → UID → whether it ended by a deletion
-	states := 0
-	each(t, d.db, `SELECT resource, uid, deleted, object FROM resources ORDER BY id`, func(scan func(...any) error) error {
-		var resource, uid, object string
-		var gone bool
-		err := scan(&resource, &uid, &gone, &object)
-		if deleted[resource] == nil {
-			deleted[resource] = map[string]bool{}
+	each(t, d.db, `SELECT resource, name, uid, valid_from, deleted, object FROM resources ORDER BY id`, func(scan func(...any) error) error {
+		var s sinktest.State
+		var revision int64
+		err := scan(&s.Resource, &s.Name, &s.UID, &revision, &s.Deleted, &s.Object)
+		s.Revision = keepwatch.Revision(revision)
+		if !strings.Contains(s.Object, s.UID) {
+			t.Errorf("the object of %s is %s", s.UID, s.Object)
 		}
-		deleted[resource][uid] = gone
-		states++
-		if !strings.Contains(object, uid) {
-			t.Errorf("the object of %s is %s", uid, object)
-		}
+		s.Object = "" // of a million
+		all.states = append(all.states, s)
 		return err
 	})
-	s.judgeObjects(t, func(resource string) map[string]bool { return deleted[resource] }, func(resource string) []stream.Gap { return gaps[resource] })
-	t.Logf("%d states", states)
+	return all
+}
+
+// examples runs the queries of docs/sync.md.
+func (d *tables) examples(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/sync.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "## SQL worth having\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	queries := regexp.MustCompile(`(?m)(^    .*\n)+`).FindAllString(section, -1)
+	if len(queries) < 8 {
+		t.Fatalf("%d queries", len(queries))
+	}
+	for _, query := range queries {
+		n := 0
+		each(t, d.db, d.dialect.Replace(query), func(func(...any) error) error {
+			n++
+			return nil
+		})
+		t.Logf("%d rows of %s", n, query)
+	}
 }
 
 func each(t *testing.T, db *sql.DB, query string, visit func(scan func(...any) error) error) {

@@ -35,7 +35,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- if regexMatch "\"(sqlite|files|https?):" (include "keepwatch-sync.addresses" .) }}true{{ end }}
 {{- end }}
 
-{{- /* Whether a Lease elects one of two pods. Postgres needs none: its second writer waits as a standby. */ -}}
+{{- /* Whether there are two pods, of which a Lease elects one. */ -}}
 {{- define "keepwatch-sync.elects" -}}
-{{- if and (not (include "keepwatch-sync.file" .)) (regexMatch "\"(kafka|nats):" (include "keepwatch-sync.addresses" .)) }}true{{ end }}
+{{- if not (include "keepwatch-sync.file" .) }}true{{ end }}
 {{- end }}

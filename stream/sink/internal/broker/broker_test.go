@@ -9,6 +9,7 @@ import (
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/stream"
+	"github.com/keepwatch/keepwatch/stream/shape"
 )
 
 func TestParseAddress(t *testing.T) {
@@ -104,7 +105,7 @@ func TestEncode(t *testing.T) {
 		{stream.Gap{From: 1, To: 2, Reason: keepwatch.GapRewind}, `{"type":"GAP","from":"1","to":"2","reason":"rewind","epoch":3,"resource":"pods","namespace":"shop"}`},
 		{stream.Synced{Revision: 2}, `{"type":"SYNCED","revision":"2","count":0,"epoch":3,"resource":"pods","namespace":"shop"}`},
 	} {
-		got, err := Encode(id, 3, row.message)
+		got, err := Encode(shape.Events, shape.Origin{ID: id, Epoch: 3}, row.message)
 		if err != nil || string(got) != row.want || !json.Valid(got) {
 			t.Errorf("%s, %v, want %s", got, err, row.want)
 		}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/stream"
+	"github.com/keepwatch/keepwatch/stream/shape"
 )
 
 // message is a message without its object. Revisions are text, as the API has them.
@@ -22,15 +23,18 @@ type message struct {
 	Namespace string               `json:"namespace,omitempty"` // of the stream, if it has one
 }
 
-// Encode returns a message of a stream as one JSON object:
+// Encode returns a message of a stream as one JSON object, in a shape: Debezium's envelope, or
 //
 //	{"type":"ADDED","revision":"123","id":"<uid>/123","resource":"pods","object":{…}}
 //	{"type":"GAP","from":"125","to":"170","reason":"expired","resource":"pods"}
 //	{"type":"SYNCED","revision":"170","count":41200,"resource":"pods"}
 //
-// Its epoch is that after the message, and it is left out if it is 0.
-func Encode(id stream.Identity, epoch int, m stream.Message) ([]byte, error) {
-	head := message{Type: TypeOf(m), Epoch: epoch, Resource: id.Resource, Namespace: id.Namespace}
+// The origin's epoch is that after the message, and it is left out if it is 0.
+func Encode(s shape.Shape, o shape.Origin, m stream.Message) ([]byte, error) {
+	if s == shape.Debezium {
+		return s.Append(nil, o, withBody(m))
+	}
+	head := message{Type: TypeOf(m), Epoch: o.Epoch, Resource: o.ID.Resource, Namespace: o.ID.Namespace}
 	switch m := m.(type) {
 	case stream.Gap:
 		head.From, head.To, head.Reason = &m.From, &m.To, &m.Reason
@@ -60,6 +64,23 @@ func encodeEvent(head message, e stream.Event) ([]byte, error) {
 	out = append(out, object...)
 	return append(out, '}'), nil
 }
+
+// withBody returns a message whose object has a body; see [Body].
+func withBody(m stream.Message) stream.Message {
+	if e, ok := m.(stream.Event); ok {
+		e.Object = bodied{e.Object, Body(e)}
+		return e
+	}
+	return m
+}
+
+// bodied is an object with another body.
+type bodied struct {
+	stream.Object
+	body []byte
+}
+
+func (o bodied) JSON() []byte { return o.body }
 
 // TypeOf returns the type of a message: ADDED, MODIFIED, DELETED, GAP, SYNCED or BOOKMARK.
 func TypeOf(m stream.Message) string {
