@@ -67,10 +67,19 @@ func (s *sinkSettings) differs(other *sinkSettings, j int) error {
 	switch {
 	case s.Name == other.Name:
 		return fmt.Errorf("sinks[%d] has the name %s, too: give one of them another name", j, s.Name)
-	case s.To == other.To:
+	case place(s.To) == place(other.To):
 		return fmt.Errorf("sinks[%d] has the same to", j) // which may contain a password
 	case s.State != "" && other.State != "" && filepath.Clean(s.State) == filepath.Clean(other.State):
 		return fmt.Errorf("sinks[%d] has the state directory %s, too: give each sink one of its own", j, s.State)
 	}
 	return nil
+}
+
+// place returns an address, that of a file in one spelling.
+func place(to string) string {
+	scheme, path, _ := strings.Cut(to, ":")
+	if scheme == "sqlite" || scheme == "files" {
+		return scheme + ":" + filepath.Clean(path)
+	}
+	return to
 }

@@ -336,6 +336,7 @@ func TestSyncUsage(t *testing.T) {
 		{[]string{"-f", file("sinks: [{to: 'sqlite:a.db'}, {to: 'files:d', compress: lz4}]\nresources: [{resource: pods}]")}, "sinks[1]: the compression must be none, gzip or zstd"},
 		{[]string{"-f", file("sinks: [{to: 'sqlite:a.db'}, {to: 'sqlite:b.db'}]\nresources: [{resource: pods}]")}, "sinks[1]: sinks[0] has the name sqlite, too: give one of them another name"},
 		{[]string{"-f", file("sinks: [{to: 'postgres://u:secret@h/d'}, {name: other, to: 'postgres://u:secret@h/d'}]\nresources: [{resource: pods}]")}, "sinks[1]: sinks[0] has the same to"},
+		{[]string{"-f", file("sinks: [{to: 'files:d/a'}, {name: other, to: 'files:./d/b/../a'}]\nresources: [{resource: pods}]")}, "sinks[1]: sinks[0] has the same to"},
 		{[]string{"-f", file("sinks: [{to: 'files:a', state: s}, {to: 'https://h/', state: ./s}]\nresources: [{resource: pods}]")}, "sinks[1]: sinks[0] has the state directory ./s, too"},
 		{[]string{"-f", file("sinks: [{name: 'a b', to: 'sqlite:a.db'}]\nresources: [{resource: pods}]")}, `sinks[0]: name "a b": a lowercase`},
 		{[]string{"status", "-f", file("sinks: [{to: 'sqlite:a.db'}, {}]\nresources: [{resource: pods}]")}, "sinks[1]: to is missing"},
