@@ -120,6 +120,10 @@ listener.name.secure.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.secu
 listener.name.secure.ssl.keystore.type=PEM
 listener.name.secure.ssl.keystore.location=%[6]s
 log.dirs=%[7]s
+# A user with SASL may do what no ACL denies, any other client everything.
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+allow.everyone.if.no.acl.found=true
+super.users=User:ANONYMOUS
 # One broker has all replicas.
 offsets.topic.replication.factor=1
 transaction.state.log.replication.factor=1

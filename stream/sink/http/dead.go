@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"time"
 
@@ -21,8 +22,8 @@ type deadLetter struct {
 	Event  event.Event `json:"event"`
 }
 
-// addDeadLetter appends a dead letter to the file, and syncs it. The file may end in the middle of a line after a crash of the
-// machine.
+// addDeadLetter appends a dead letter to the file, and syncs it. After a crash of the machine, or a full disk, the file may have
+// a part of a line, which stays a line of its own.
 func (r *Receiver) addDeadLetter(e event.Event, a answer) error {
 	if r.refusals++; r.refusals > maxDead {
 		return fmt.Errorf("%s has refused %d events one after the other, the last one with %v: they are in %s", r, r.refusals-1, a, r.options.DeadLetters)
@@ -31,14 +32,38 @@ func (r *Receiver) addDeadLetter(e event.Event, a answer) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.OpenFile(r.options.DeadLetters, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(append(line, '\n'))
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+	if err := appendLine(r.options.DeadLetters, line); err != nil {
 		return err
 	}
 	r.options.Report(fmt.Errorf("%s refuses event %s with %v: it is in %s", r, e.ID(), a, r.options.DeadLetters), 0)
 	return nil
+}
+
+// appendLine appends a line to a file, and syncs it. If the file ends in the middle of a line, that line is ended first.
+func appendLine(path string, line []byte) error {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	return errors.Join(writeLine(f, line), f.Close())
+}
+
+func writeLine(f *os.File, line []byte) error {
+	size, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err
+	}
+	if size > 0 {
+		last := make([]byte, 1)
+		if _, err := f.ReadAt(last, size-1); err != nil {
+			return err
+		}
+		if last[0] != '\n' {
+			line = append([]byte{'\n'}, line...)
+		}
+	}
+	if _, err := f.Write(append(line, '\n')); err != nil {
+		return err
+	}
+	return f.Sync()
 }

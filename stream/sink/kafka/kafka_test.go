@@ -30,7 +30,7 @@ func TestKafka(t *testing.T) {
 	open(t, newSink(t, "kafka://"+server.Addr()+"/started.{resource}"))
 	for name, test := range map[string]func(*testing.T, *kafkatest.Server){
 		"records": testRecords, "debezium": testDebezium, "partitions": testPartitions, "writers": testWriters, "refused": testRefused,
-		"lost": testLost, "interrupted": testInterrupted, "large": testLarge, "credentials": testCredentials, "mutants": testMutants,
+		"lost": testLost, "interrupted": testInterrupted, "large": testLarge, "credentials": testCredentials, "revoked": testRevoked, "mutants": testMutants,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -355,6 +355,56 @@ func testCredentials(t *testing.T, server *kafkatest.Server) {
 	}
 	password("first")
 	open(t, s)
+}
+
+// testRevoked takes the permission to write to a topic away while the sink writes, and gives it back: nothing is lost.
+func testRevoked(t *testing.T, server *kafkatest.Server) {
+	addr, ca := server.Secure()
+	admin := kadm.NewClient(server.Client())
+	if _, err := admin.AlterUserSCRAMs(t.Context(), nil, []kadm.UpsertSCRAM{{User: "revoked", Mechanism: kadm.ScramSha512, Iterations: 4096, Password: "w"}}); err != nil {
+		t.Fatal(err)
+	}
+	s := newSink(t, "kafka://revoked:w@"+addr+"/revoked.{resource}?ca="+ca)
+	open(t, s)
+	write(t, s, batch(1, 5, event(keepwatch.Added, "a", 5, `{}`)))
+	denied := kadm.NewACLs().Topics("revoked.pods").Deny("User:revoked").DenyHosts("*").Operations(kadm.OpWrite).ResourcePatternType(kadm.ACLPatternLiteral)
+	if _, err := admin.CreateACLs(t.Context(), denied); err != nil {
+		t.Fatal(err)
+	}
+	next := batch(2, 6, event(keepwatch.Added, "b", 6, `{}`))
+	var err error
+	for end := time.Now().Add(time.Minute); err == nil && time.Now().Before(end); { // the broker applies it a moment later
+		err = s.Write(t.Context(), batch(1, 5))
+		if err == nil {
+			err = s.Write(t.Context(), next)
+			next = batch(2, 6)
+		}
+	}
+	if !errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), "a permission is missing") {
+		t.Fatalf("without permission: %v", err)
+	}
+	s.Close()
+	if _, err := admin.DeleteACLs(t.Context(), denied); err != nil {
+		t.Fatal(err)
+	}
+	var stored []sink.Stored
+	for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+		if stored, err = s.Open(t.Context(), sinktest.Streams()); err == nil {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
+	if n := len(stored[0].Entries); n == 1 {
+		write(t, s, batch(2, 6, event(keepwatch.Added, "b", 6, `{}`)))
+	} else if n != 2 {
+		t.Errorf("stored: %+v", stored[0].Entries)
+	}
+	records, err := server.Consume("revoked.pods").Records(t.Context())
+	if err != nil || len(records) != 2 {
+		t.Errorf("%d records, %v", len(records), err)
+	}
 }
 
 // testInterrupted kills a process in the middle of a transaction: consumers with read_committed never see it, and the next

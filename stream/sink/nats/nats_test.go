@@ -139,7 +139,8 @@ func TestNATS(t *testing.T) {
 	t.Run("lost", func(t *testing.T) { testLost(t, server) })
 	t.Run("full", func(t *testing.T) { testFull(t, server) })
 	t.Run("cut", func(t *testing.T) { testCut(t, server) })
-	t.Run("credentials", func(t *testing.T) { testCredentials(t, server) }) // last
+	t.Run("credentials", func(t *testing.T) { testCredentials(t, server) })
+	t.Run("revoked", func(t *testing.T) { testRevoked(t, server) }) // last
 }
 
 // testDebezium checks the envelopes of Debezium.
@@ -499,6 +500,45 @@ func testCredentials(t *testing.T, server *natstest.Server) {
 	}
 	with("first")
 	open(t, s)
+}
+
+// testRevoked takes the permission to publish away while the sink writes, and gives it back: nothing is lost.
+func testRevoked(t *testing.T, server *natstest.Server) {
+	permit := func(publish string) {
+		server.Kill()
+		server.Configure(fmt.Sprintf(`authorization { users: [ { user: sync, password: w, permissions: { publish: { %s }, subscribe: ">" } } ] }`, publish))
+		server.Restart()
+	}
+	permit(`allow: ">"`)
+	s := newSink(t, "nats://sync:w@"+server.Addr()+"/REVOKED")
+	open(t, s)
+	write(t, s, batch(1, 5, event(keepwatch.Added, "a", 5, `{}`)))
+	permit(`deny: "REVOKED.>"`)
+	next := batch(2, 6, event(keepwatch.Added, "b", 6, `{}`))
+	if err := s.Write(t.Context(), next); !errors.As(err, new(*sink.Unavailable)) {
+		t.Fatalf("after a restart: %v", err)
+	}
+	s.Close()
+	if stored, err := s.Open(t.Context(), sinktest.Streams()); err == nil {
+		if len(stored[0].Entries) != 1 {
+			t.Errorf("stored: %+v", stored[0].Entries)
+		}
+		if err := s.Write(t.Context(), next); !errors.As(err, new(*sink.Unavailable)) {
+			t.Errorf("without permission: %v", err)
+		}
+		s.Close()
+	} else if !errors.As(err, new(*sink.Unavailable)) {
+		t.Fatalf("without permission: %v", err)
+	}
+	permit(`allow: ">"`)
+	if stored := open(t, s); len(stored[0].Entries) != 1 {
+		t.Errorf("stored: %+v", stored[0].Entries)
+	}
+	write(t, s, next)
+	s.Close()
+	if stored := open(t, s); len(stored[0].Entries) != 2 {
+		t.Errorf("stored: %+v", stored[0].Entries)
+	}
 }
 
 // BenchmarkPods writes pods of a large cluster; see [sinktest.Benchmark].
