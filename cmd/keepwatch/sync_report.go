@@ -42,10 +42,8 @@ func newSyncReport(out io.Writer, sink string) *syncReport {
 
 func (r *syncReport) printer() *statusPrinter {
 	p := newStatusPrinter(r.out, io.Discard)
-	if r.sink != "" {
-		p.prefix += r.sink + ": "
-		p.live = false // several reports would overwrite each other's line
-	}
+	p.sink = r.sink
+	p.live = p.live && r.sink == "" // several reports would overwrite each other's line
 	return p
 }
 

@@ -15,14 +15,15 @@ import (
 )
 
 // statusPrinter prints the status of the stream to stderr: a line for each reconnect, and
-// on a terminal the progress of lists in a line that it rewrites. It belongs to the
+// the progress of lists, on a terminal in a line that it rewrites. It belongs to the
 // goroutine that runs the stream.
 type statusPrinter struct {
 	out      io.Writer
-	prefix   string // of each line
+	sink     string // its name in each line; empty if it is the only one
 	resource string
 	live     bool      // out is a terminal, and stdout is not
 	drawn    time.Time // when the progress line was written last; zero if there is none
+	logged   time.Time // when the progress was printed last, or a list began; zero between lists. Not on a terminal
 	// pending is a line that is printed unless the next notice makes it unnecessary; empty
 	// if there is none.
 	pending string
@@ -31,7 +32,7 @@ type statusPrinter struct {
 }
 
 func newStatusPrinter(out, data io.Writer) *statusPrinter {
-	return &statusPrinter{out: out, prefix: "keepwatch: ", live: isTerminal(out) && !isTerminal(data)}
+	return &statusPrinter{out: out, live: isTerminal(out) && !isTerminal(data)}
 }
 
 func isTerminal(w io.Writer) bool {
@@ -39,8 +40,12 @@ func isTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
-// progressEvery limits how often the progress line is rewritten.
-const progressEvery = 100 * time.Millisecond
+const (
+	// progressEvery limits how often the progress line is rewritten.
+	progressEvery = 100 * time.Millisecond
+	// progressLogged is how often a long list is printed where no line is rewritten.
+	progressLogged = 30 * time.Second
+)
 
 // observe is the reflector's observer.
 func (w *statusPrinter) observe(n reflector.Notice) {
@@ -107,19 +112,34 @@ func decision(n reflector.Notice) string {
 }
 
 func (w *statusPrinter) progress(n reflector.Notice) {
-	if !w.live || n.Listed == 0 || n.Time.Sub(w.drawn) < progressEvery {
+	if n.Listed == 0 {
+		w.logged = time.Time{}
 		return
 	}
-	w.drawn = n.Time
-	fmt.Fprintf(w.out, "\r\x1b[Klisting %s %s", w.resource, grouped(n.Listed))
+	text := "listing " + w.resource + " " + grouped(n.Listed)
 	if n.Remaining > 0 {
-		fmt.Fprintf(w.out, " of %s", grouped(n.Listed+n.Remaining))
+		text += " of " + grouped(n.Listed+n.Remaining)
+	}
+	switch {
+	case w.live && n.Time.Sub(w.drawn) >= progressEvery:
+		w.drawn = n.Time
+		fmt.Fprintf(w.out, "\r\x1b[K%s", text)
+	case w.live:
+	case w.logged.IsZero():
+		w.logged = n.Time
+	case n.Time.Sub(w.logged) >= progressLogged:
+		w.logged = n.Time
+		w.printf("%s", text)
 	}
 }
 
 func (w *statusPrinter) printf(format string, args ...any) {
 	w.clear()
-	fmt.Fprintf(w.out, w.prefix+format+"\n", args...)
+	prefix := "keepwatch: "
+	if w.sink != "" {
+		prefix += w.sink + ": "
+	}
+	fmt.Fprintf(w.out, prefix+format+"\n", args...)
 }
 
 // clear removes the progress line.

@@ -44,6 +44,22 @@ func TestPrintedNotices(t *testing.T) {
 	}
 }
 
+// TestLoggedProgress prints the progress of a long list where no line can be rewritten.
+func TestLoggedProgress(t *testing.T) {
+	var out bytes.Buffer
+	w := newStatusPrinter(&out, &out)
+	w.resource = "pods"
+	now := time.Now()
+	for _, n := range []reflector.Notice{{Listed: 500, Remaining: 9500}, {Listed: 1000, Remaining: 9000}, {Listed: 2500, Remaining: 7500}, {Listed: 3000}, {Listed: 4000}, {}, {Listed: 500}} {
+		now = now.Add(16 * time.Second)
+		n.Time = now
+		w.observe(n)
+	}
+	if want := "keepwatch: listing pods 2,500 of 10,000\nkeepwatch: listing pods 4,000\n"; out.String() != want {
+		t.Errorf("printed %q, want %q", &out, want)
+	}
+}
+
 // TestPrintedFallbacks checks that the fallback to pages is printed with the first page, and not if the
 // server refuses lists as well.
 func TestPrintedFallbacks(t *testing.T) {
