@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -151,7 +152,15 @@ func (o *resourceFlags) resolve(ctx context.Context, repeat repeat, arg typeAndN
 	}
 	var mapping *meta.RESTMapping
 	err = repeat(ctx, func(ctx context.Context) (err error) {
-		if mapping, err = mappingOf(ctx, meta.ToRESTMapperWithContext(mapper), arg.kind); err == nil {
+		mapping, err = mappingOf(ctx, meta.ToRESTMapperWithContext(mapper), arg.kind)
+		if errors.As(err, new(unknownType)) {
+			if err := checkReady(ctx, types.RESTClient()); err != nil {
+				return err
+			}
+			meta.MaybeResetRESTMapper(mapper) // the server may have become ready between the two requests
+			mapping, err = mappingOf(ctx, meta.ToRESTMapperWithContext(mapper), arg.kind)
+		}
+		if err == nil {
 			err = checkVerbs(ctx, discovery.ToDiscoveryInterfaceWithContext(types), mapping.Resource, verbs)
 		}
 		if err != nil && !final(err) {
@@ -205,15 +214,32 @@ func mappingOf(ctx context.Context, mapper meta.RESTMapperWithContext, text stri
 	kind, err := mapper.KindForWithContext(ctx, resource.WithVersion(""))
 	switch {
 	case meta.IsNoMatchError(err) && resource.Group != "":
-		return nil, refusal{fmt.Errorf("the server doesn't have a resource type %q in group %q", resource.Resource, resource.Group)}
+		return nil, refusal{unknownType{fmt.Errorf("the server doesn't have a resource type %q in group %q", resource.Resource, resource.Group)}}
 	case meta.IsNoMatchError(err):
-		return nil, refusal{fmt.Errorf("the server doesn't have a resource type %q", resource.Resource)}
+		return nil, refusal{unknownType{fmt.Errorf("the server doesn't have a resource type %q", resource.Resource)}}
 	case meta.IsAmbiguousError(err):
 		return nil, refusal{err}
 	case err != nil:
 		return nil, err
 	}
 	return mapper.RESTMappingWithContext(ctx, kind.GroupKind(), kind.Version)
+}
+
+// unknownType is the error of a type that the server does not have.
+type unknownType struct{ error }
+
+// checkReady returns an error while the server starts: until then it lacks the types of CustomResourceDefinitions. A server that
+// does not say whether it is ready counts as such.
+func checkReady(ctx context.Context, client rest.Interface) error {
+	var code int
+	err := client.Get().AbsPath("/readyz").Do(ctx).StatusCode(&code).Error()
+	switch {
+	case err == nil || code == http.StatusNotFound || code == http.StatusForbidden || code == http.StatusUnauthorized:
+		return nil
+	case code == http.StatusInternalServerError:
+		return apierrors.NewServiceUnavailable("the server is not ready: it may lack types")
+	}
+	return fmt.Errorf("can't read whether the server is ready: %w", withoutAddress(err))
 }
 
 // checkVerbs returns an error for a resource for which the server does not support the verbs.

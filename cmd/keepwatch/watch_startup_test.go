@@ -9,9 +9,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -121,5 +123,46 @@ func TestWithoutAddress(t *testing.T) {
 	}
 	if got := withoutAddress(io.EOF); got != io.EOF {
 		t.Errorf("got %v", got)
+	}
+}
+
+// TestTypeOfAStartingServer asks for a type of a CustomResourceDefinition that a server does not have before it is ready.
+func TestTypeOfAStartingServer(t *testing.T) {
+	var asked atomic.Int64 // how often whether it is ready
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		ready := asked.Load() > 2
+		switch {
+		case r.URL.Path == "/readyz" && asked.Add(1) <= 2:
+			http.Error(w, "[-]poststarthook/start-apiextensions-controllers failed: not finished", http.StatusInternalServerError)
+		case r.URL.Path == "/readyz":
+			fmt.Fprint(w, "ok")
+		case r.URL.Path == "/api":
+			fmt.Fprint(w, `{"kind":"APIVersions","versions":["v1"]}`)
+		case r.URL.Path == "/api/v1":
+			fmt.Fprint(w, `{"kind":"APIResourceList","groupVersion":"v1","resources":[]}`)
+		case r.URL.Path == "/apis" && !ready:
+			fmt.Fprint(w, `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`)
+		case r.URL.Path == "/apis":
+			fmt.Fprint(w, `{"kind":"APIGroupList","apiVersion":"v1","groups":[{"name":"example.com","versions":[{"groupVersion":"example.com/v1","version":"v1"}],"preferredVersion":{"groupVersion":"example.com/v1","version":"v1"}}]}`)
+		case r.URL.Path == "/apis/example.com/v1" && ready:
+			fmt.Fprint(w, `{"kind":"APIResourceList","groupVersion":"example.com/v1","resources":[{"name":"widgets","namespaced":true,"kind":"Widget","verbs":["list","watch"]}]}`)
+		default:
+			w.WriteHeader(http.StatusNotFound)
+		}
+	}))
+	defer server.Close()
+	o := newResourceFlags()
+	*o.config.APIServer, *o.config.CacheDir = server.URL, t.TempDir()
+	var out bytes.Buffer
+	resolve := func(kind string) (*resourceTarget, error) {
+		return o.resolve(t.Context(), newStatusPrinter(&out, &out).retryRequest, typeAndName{kind: kind}, selection{}, "list", "watch")
+	}
+	target, err := resolve("widgets.example.com")
+	if err != nil || target.name() != "widgets.example.com" || strings.Count(out.String(), "the server is not ready: it may lack types; retrying in") != 2 {
+		t.Errorf("%+v, %v: %s", target, err, &out)
+	}
+	if _, err := resolve("gadgets.example.com"); err == nil || err.Error() != `the server doesn't have a resource type "gadgets" in group "example.com"` {
+		t.Error(err)
 	}
 }
