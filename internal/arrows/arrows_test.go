@@ -153,16 +153,16 @@ var rules = map[string]rule{
 		why:    "a receiver depends on no other sink, and not on where its messages come from",
 	},
 	"stream/sink/internal/broker": {
-		ours: []string{"", "stream", "stream/sink"},
+		ours: []string{"", "stream", "stream/shape", "stream/sink"},
 		why:  "addresses, messages and cursors are the same for every broker, and need no client of one",
 	},
 	"stream/sink/kafka": {
-		ours:   []string{"", "stream", "stream/sink", "stream/sink/internal/broker"},
+		ours:   []string{"", "stream", "stream/shape", "stream/sink", "stream/sink/internal/broker"},
 		others: []string{"github.com/twmb/franz-go/"},
 		why:    "a sink depends on no other sink, and not on where its pieces come from",
 	},
 	"stream/sink/nats": {
-		ours:   []string{"", "stream", "stream/sink", "stream/sink/internal/broker"},
+		ours:   []string{"", "stream", "stream/shape", "stream/sink", "stream/sink/internal/broker"},
 		others: []string{"github.com/nats-io/nats.go"},
 		why:    "a sink depends on no other sink, and not on where its pieces come from",
 	},

@@ -40,8 +40,8 @@ func TestLeaders(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	var writing sync.WaitGroup
 	writing.Go(func() {
-		for ; ctx.Err() == nil; time.Sleep(200 * time.Millisecond) {
-			if err := s.writing(func(ctx context.Context, c *load.Churn) error { return c.Run(ctx, 20) }); err != nil {
+		for ; ctx.Err() == nil; time.Sleep(500 * time.Millisecond) {
+			if err := s.writing(func(ctx context.Context, c *load.Churn) error { return c.Run(ctx, 8) }); err != nil {
 				t.Errorf("churn: %v", err)
 				return
 			}

@@ -39,7 +39,7 @@ import (
 var (
 	seedFlag    = flag.Uint64("sync.seed", 1, "draw faults and changes as a run did that printed this seed; 0 draws anew")
 	objectsFlag = flag.Int("sync.objects", 100, "how many objects of each of five types there are")
-	changesFlag = flag.Int("sync.changes", 10_000, "how many changes follow their creation, of all types together")
+	changesFlag = flag.Int("sync.changes", 5_000, "how many changes follow their creation, of all types together")
 	killsFlag   = flag.Int("sync.kills", 40, "how often something is killed or cut during the changes")
 	compareFlag = flag.Int("sync.compare", 1, "compare the databases with the server after one in so many kills")
 	sinksFlag   = flag.String("sync.sinks", ".", "run the storm with the sinks whose names match: postgres, sqlite, files, http, kafka, nats, nats-cluster, nats-bucket")
