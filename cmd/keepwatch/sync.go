@@ -68,6 +68,8 @@ The file of -f has the same in YAML:
     drop: [managedFields]
   - resource: deployments.apps
     metadataOnly: true
+  - resource: events
+    otherEtcd: true                     # complete on its own, also if its revisions seem to fit those of the others
 
 Exit codes: 0 ended on request (SIGTERM, or --until-synced has stored everything), 1 error, 2 wrong usage,
 130 interrupted (SIGINT).`

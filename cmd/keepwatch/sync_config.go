@@ -62,6 +62,7 @@ type syncResource struct {
 	Redact        []string `json:"redact"`
 	Drop          []string `json:"drop"`
 	MetadataOnly  bool     `json:"metadataOnly"`
+	OtherEtcd     bool     `json:"otherEtcd"` // its revisions are never compared with those of the types before it
 
 	group      string // of a pattern *.GROUP, otherwise empty
 	place      string // in messages: "resources[1]", or the type in the arguments

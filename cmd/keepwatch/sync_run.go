@@ -216,7 +216,8 @@ func (r *syncRun) lineOf(ctx context.Context, t *syncTarget) (int, error) {
 	id := t.identityIn(r.cluster)
 	lines, sources := r.lines(id)
 	var line int
-	if len(sources) == 0 {
+	if len(sources) == 0 || t.OtherEtcd {
+		line = len(lines)
 		_, err = probe.Newest(ctx) // the server must list the objects
 	} else {
 		line, err = transfer.LineOf(ctx, sources, probe)

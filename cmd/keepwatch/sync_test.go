@@ -33,6 +33,7 @@ func TestSync(t *testing.T) {
 	t.Run("errors", testSyncErrors)
 	t.Run("elected", func(t *testing.T) { testSyncElected(t) })
 	t.Run("endpoint", func(t *testing.T) { testSyncEndpoint(t, client) })
+	t.Run("other etcd", testSyncOtherEtcd)
 	t.Run("sinks", func(t *testing.T) { testSyncSinks(t, client) })
 }
 
@@ -410,6 +411,23 @@ func testSyncEndpoint(t *testing.T, client kubernetes.Interface) {
 		}
 		return true
 	})
+}
+
+// testSyncOtherEtcd says that a type is in another etcd: it is complete on its own.
+func testSyncOtherEtcd(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "sync.yaml")
+	text := fmt.Sprintf("to: sqlite:%s/state.db\nresources: [{resource: namespaces}, {resource: configmaps, otherEtcd: true}, {resource: secrets, metadataOnly: true}]", dir)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if stderr := syncOnce(t, "-f", file, "--include-secrets"); strings.Count(stderr, "synced at") != 2 {
+		t.Error(stderr)
+	}
+	got := query(t, openSQLite(t, filepath.Join(dir, "state.db")), `SELECT resource || ' ' || line FROM cursors ORDER BY resource`)
+	if want := []string{"configmaps 1", "namespaces 0", "secrets 0"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
 }
 
 // testSyncSinks stores in three sinks of one file: one that is down holds up no other one, and one that ends, ends all.
