@@ -132,14 +132,17 @@ func talkTerminal(s *session, pod string, _ *container) {
 		_, err := io.WriteString(terminal, text)
 		s.cluster.must(err)
 	}
-	enter("stty size\n")
-	output.wait(s, 0, "40 100")
+	// The size is sent beside the input, which can be there before it.
+	hasSize := func(size string) {
+		eventually(s, "the size "+size+" is known", func() bool {
+			before := output.size()
+			enter("stty size; echo size-$((1+1))\n")
+			return strings.Contains(output.wait(s, before, "size-2"), size)
+		})
+	}
+	hasSize("40 100")
 	s.cluster.must(setSize(terminal, 50, 120))
-	eventually(s, "the new size is known", func() bool {
-		before := output.size()
-		enter("stty size; echo size-$((1+1))\n")
-		return strings.Contains(output.wait(s, before, "size-2"), "50 120")
-	})
+	hasSize("50 120")
 	// The child says that it runs: between it and the shell, Ctrl-C would reach neither.
 	enter("sh -c 'echo asleep-$((1+1)); exec sleep 1000'\n")
 	output.wait(s, 0, "asleep-2")
