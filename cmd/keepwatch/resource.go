@@ -234,12 +234,14 @@ func checkReady(ctx context.Context, client rest.Interface) error {
 	var code int
 	err := client.Get().AbsPath("/readyz").Do(ctx).StatusCode(&code).Error()
 	switch {
-	case err == nil || code == http.StatusNotFound || code == http.StatusForbidden || code == http.StatusUnauthorized:
+	case err == nil:
 		return nil
-	case code == http.StatusInternalServerError:
+	case code == http.StatusInternalServerError: // the answer lists the checks
 		return apierrors.NewServiceUnavailable("the server is not ready: it may lack types")
+	case code == 0 || code == http.StatusTooManyRequests || code > http.StatusInternalServerError:
+		return fmt.Errorf("can't read whether the server is ready: %w", withoutAddress(err))
 	}
-	return fmt.Errorf("can't read whether the server is ready: %w", withoutAddress(err))
+	return nil
 }
 
 // checkVerbs returns an error for a resource for which the server does not support the verbs.

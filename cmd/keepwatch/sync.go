@@ -215,10 +215,9 @@ func (o *syncOptions) destination(settings *syncSettings, s *sinkSettings, endpo
 	if len(settings.Sinks) > 0 {
 		name = s.Name
 	}
-	s.elected = o.lease != ""
 	return destination{
 		open: func(r *syncRun) (sink.Sink, error) {
-			return s.open(func(err error, wait time.Duration) { r.transfer.Retrying(err, wait) })
+			return s.open(o.lease != "", func(err error, wait time.Duration) { r.transfer.Retrying(err, wait) })
 		},
 		report:  newSyncReport(stderr, name),
 		started: func(t *transfer.Transfer) { endpoint.add(s.Name, t) },

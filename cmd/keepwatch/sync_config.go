@@ -83,10 +83,19 @@ func (o *syncOptions) complete(args []string) (*syncSettings, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := settings.checkSinks(); err != nil {
+	if err := o.checkSinks(settings); err != nil {
 		return nil, err
 	}
 	return settings, settings.completeResources()
+}
+
+// checkSinks checks the sinks of the settings. An error about one of several names the file.
+func (o *syncOptions) checkSinks(settings *syncSettings) error {
+	err := settings.checkSinks()
+	if err != nil && len(settings.Sinks) > 0 {
+		return fmt.Errorf("%s: %w", o.file, err)
+	}
+	return err
 }
 
 // completeResources checks and parses the settings of the resources.
@@ -140,11 +149,6 @@ func (o *syncOptions) readFile(args []string) (*syncSettings, error) {
 	settings.State = cmp.Or(o.settings.State, settings.State)
 	if len(settings.Resources) == 0 {
 		return nil, fmt.Errorf("%s: resources is empty", o.file)
-	}
-	if len(settings.Sinks) > 0 {
-		if err := settings.checkSinks(); err != nil {
-			return nil, fmt.Errorf("%s: %w", o.file, err)
-		}
 	}
 	for i := range settings.Resources {
 		settings.Resources[i].place = fmt.Sprintf("%s: resources[%d]", o.file, i)

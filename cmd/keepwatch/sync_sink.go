@@ -35,8 +35,6 @@ type sinkSettings struct {
 	Compress   string   `json:"compress"`
 	Mode       string   `json:"mode"`
 	SigningKey string   `json:"signingKey"`
-
-	elected bool // the process was elected, and no other one may write
 }
 
 // database is a sink that shows its status.
@@ -47,9 +45,9 @@ type database interface {
 
 const addresses = "sqlite:FILE, postgres://USER@HOST/DATABASE, files:DIRECTORY, https://HOST/PATH, kafka://HOST/TOPICS or nats://HOST/STREAM"
 
-// open returns the sink of --to. It connects to nothing. retrying is called with each failure of a request, and the wait
-// before the next attempt.
-func (s *sinkSettings) open(retrying func(err error, wait time.Duration)) (database, error) {
+// open returns the sink of --to. It connects to nothing. If the process was elected, no other one may write. retrying is called
+// with each failure of a request, and the wait before the next attempt.
+func (s *sinkSettings) open(elected bool, retrying func(err error, wait time.Duration)) (database, error) {
 	scheme, rest, _ := strings.Cut(s.To, ":")
 	local := rest != "" && !strings.HasPrefix(rest, "//")
 	switch {
@@ -62,7 +60,7 @@ func (s *sinkSettings) open(retrying func(err error, wait time.Duration)) (datab
 	case scheme == "sqlite":
 		return nil, errors.New("--to sqlite: needs the path of a file, for example sqlite:state.db")
 	case scheme == "postgres" || scheme == "postgresql":
-		return postgres.New(s.To, postgres.Options{Retention: s.Retention.Duration, TakeOver: s.elected}), s.allow("retention")
+		return postgres.New(s.To, postgres.Options{Retention: s.Retention.Duration, TakeOver: elected}), s.allow("retention")
 	case scheme == "files" && local:
 		return s.openFiles(rest)
 	case scheme == "files":

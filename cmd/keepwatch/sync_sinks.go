@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 )
@@ -40,8 +39,8 @@ func (s *syncSettings) checkSinks() error {
 			return fmt.Errorf("sinks[%d]: %w", i, err)
 		}
 		for j := range s.Sinks[:i] {
-			if err := sink.differs(&s.Sinks[j], j); err != nil {
-				return fmt.Errorf("sinks[%d]: %w", i, err)
+			if clash := sink.clash(&s.Sinks[j]); clash != "" {
+				return fmt.Errorf("sinks[%d]: sinks[%d] has %s", i, j, clash)
 			}
 		}
 	}
@@ -50,7 +49,7 @@ func (s *syncSettings) checkSinks() error {
 
 // complete checks the settings of a sink, and names it.
 func (s *sinkSettings) complete() error {
-	if _, err := s.open(func(error, time.Duration) {}); err != nil {
+	if _, err := s.open(false, nil); err != nil {
 		return err
 	}
 	if s.Name == "" {
@@ -62,17 +61,17 @@ func (s *sinkSettings) complete() error {
 	return nil
 }
 
-// differs returns an error if two sinks cannot be told apart, or write to the same place. The other one is the j-th.
-func (s *sinkSettings) differs(other *sinkSettings, j int) error {
+// clash says what two sinks have in common that each needs for itself, or returns "". The addresses may have passwords.
+func (s *sinkSettings) clash(other *sinkSettings) string {
 	switch {
 	case s.Name == other.Name:
-		return fmt.Errorf("sinks[%d] has the name %s, too: give one of them another name", j, s.Name)
+		return "the name " + s.Name + ", too: give one of them another name"
 	case place(s.To) == place(other.To):
-		return fmt.Errorf("sinks[%d] has the same to", j) // which may contain a password
+		return "the same to"
 	case s.State != "" && other.State != "" && filepath.Clean(s.State) == filepath.Clean(other.State):
-		return fmt.Errorf("sinks[%d] has the state directory %s, too: give each sink one of its own", j, s.State)
+		return "the state directory " + s.State + ", too: give each sink one of its own"
 	}
-	return nil
+	return ""
 }
 
 // place returns an address, that of a file in one spelling.

@@ -45,7 +45,7 @@ func (o *syncOptions) status(ctx context.Context, out io.Writer) error {
 			return &exitError{codeUsage, err}
 		}
 	}
-	if err := settings.checkSinks(); err != nil {
+	if err := o.checkSinks(settings); err != nil {
 		return &exitError{codeUsage, err}
 	}
 	var failed error
@@ -66,7 +66,7 @@ func (o *syncOptions) status(ctx context.Context, out io.Writer) error {
 
 // printStatus prints how far a sink has come.
 func (s *sinkSettings) printStatus(ctx context.Context, out io.Writer) error {
-	database, err := s.open(nil)
+	database, err := s.open(false, nil)
 	if err != nil {
 		return err
 	}

@@ -112,25 +112,28 @@ func decision(n reflector.Notice) string {
 }
 
 func (w *statusPrinter) progress(n reflector.Notice) {
-	if n.Listed == 0 {
-		w.logged = time.Time{}
-		return
-	}
-	text := "listing " + w.resource + " " + grouped(n.Listed)
-	if n.Remaining > 0 {
-		text += " of " + grouped(n.Listed+n.Remaining)
-	}
 	switch {
+	case n.Listed == 0:
+		w.logged = time.Time{}
 	case w.live && n.Time.Sub(w.drawn) >= progressEvery:
 		w.drawn = n.Time
-		fmt.Fprintf(w.out, "\r\x1b[K%s", text)
+		fmt.Fprint(w.out, "\r\x1b[K"+w.listing(n))
 	case w.live:
 	case w.logged.IsZero():
 		w.logged = n.Time
 	case n.Time.Sub(w.logged) >= progressLogged:
 		w.logged = n.Time
-		w.printf("%s", text)
+		w.printf("%s", w.listing(n))
 	}
+}
+
+// listing describes the progress of a list.
+func (w *statusPrinter) listing(n reflector.Notice) string {
+	text := "listing " + w.resource + " " + grouped(n.Listed)
+	if n.Remaining > 0 {
+		text += " of " + grouped(n.Listed+n.Remaining)
+	}
+	return text
 }
 
 func (w *statusPrinter) printf(format string, args ...any) {

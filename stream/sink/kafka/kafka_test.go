@@ -357,7 +357,7 @@ func testCredentials(t *testing.T, server *kafkatest.Server) {
 	open(t, s)
 }
 
-// testRevoked takes the permission to write to a topic away while the sink writes, and gives it back: nothing is lost.
+// testRevoked revokes the permission to write to a topic while the sink writes, and grants it again: nothing is lost.
 func testRevoked(t *testing.T, server *kafkatest.Server) {
 	addr, ca := server.Secure()
 	admin := kadm.NewClient(server.Client())

@@ -502,7 +502,7 @@ func testCredentials(t *testing.T, server *natstest.Server) {
 	open(t, s)
 }
 
-// testRevoked takes the permission to publish away while the sink writes, and gives it back: nothing is lost.
+// testRevoked revokes the permission to publish while the sink writes, and grants it again: nothing is lost.
 func testRevoked(t *testing.T, server *natstest.Server) {
 	permit := func(publish string) {
 		server.Kill()

@@ -249,7 +249,8 @@ func (s *storm) during(write func(context.Context, *load.Churn) error, writes, k
 	go func() { done <- s.writing(write) }()
 	next := s.writes()
 	for n, writing := 0, true; writing || n < kills; n++ {
-		next += writes/kills/2 + s.random.IntN(writes/kills+1)
+		apart := writes / max(kills, 1)
+		next += apart/2 + s.random.IntN(apart+1)
 		for writing && (n >= kills || s.writes() < next) {
 			select {
 			case err := <-done:

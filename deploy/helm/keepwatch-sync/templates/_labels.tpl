@@ -30,12 +30,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- toJson $all -}}
 {{- end }}
 
-{{- /* Whether a sink has files, so that there is one pod with a volume. */ -}}
+{{- /* Whether a sink has files, so that there is one pod with a volume. Otherwise there are two, of which a Lease elects one. */ -}}
 {{- define "keepwatch-sync.file" -}}
 {{- if regexMatch "\"(sqlite|files|https?):" (include "keepwatch-sync.addresses" .) }}true{{ end }}
-{{- end }}
-
-{{- /* Whether there are two pods, of which a Lease elects one. */ -}}
-{{- define "keepwatch-sync.elects" -}}
-{{- if not (include "keepwatch-sync.file" .) }}true{{ end }}
 {{- end }}
