@@ -1,6 +1,7 @@
 package nats
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +13,7 @@ import (
 func (s *Sink) openLog(ctx context.Context) (*journal, error) {
 	return s.openJournal(ctx, jetstream.StreamConfig{
 		Name: s.target.stream, Subjects: []string{s.target.filter()}, Replicas: s.target.replicas,
-		Description: "Kubernetes changes, written by keepwatch sync alone", AllowDirect: true,
+		Description: "Kubernetes changes, written by keepwatch sync alone", AllowDirect: true, AllowAtomicPublish: true,
 	}, checkLog)
 }
 
@@ -21,7 +22,7 @@ func (s *Sink) openLog(ctx context.Context) (*journal, error) {
 func (s *Sink) openBucket(ctx context.Context) (*journal, error) {
 	return s.openJournal(ctx, jetstream.StreamConfig{
 		Name: "KV_" + s.target.bucket, Subjects: []string{s.prefix() + ">"}, Replicas: s.target.replicas,
-		Description: "Kubernetes objects, written by keepwatch sync alone", AllowDirect: true,
+		Description: "Kubernetes objects, written by keepwatch sync alone", AllowDirect: true, AllowAtomicPublish: true,
 		MaxMsgsPerSubject: 1, AllowMsgTTL: true, AllowRollup: true, DenyDelete: true, Discard: jetstream.DiscardNew,
 	}, checkBucket)
 }
@@ -34,10 +35,24 @@ func (s *Sink) openJournal(ctx context.Context, config jetstream.StreamConfig, c
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", config.Name, err)
 	}
-	if err := check(opened.CachedInfo().Config); err != nil {
+	if found := opened.CachedInfo().Config; !found.AllowAtomicPublish { // of an earlier version
+		found.AllowAtomicPublish = true
+		if opened, err = s.js.UpdateStream(ctx, found); err != nil {
+			return nil, fmt.Errorf("stream %s cannot be changed to allow atomic batches: %w", config.Name, err)
+		}
+	}
+	if err := cmp.Or(checkServer(opened.CachedInfo().Config), check(opened.CachedInfo().Config)); err != nil {
 		return nil, fmt.Errorf("stream %s %w", config.Name, err)
 	}
-	return &journal{js: s.js, stream: opened, name: config.Name, closed: s.closed, max: s.conn.MaxPayload()}, nil
+	return newJournal(s.conn, s.js, opened, s.closed), nil
+}
+
+// checkServer returns an error for a server that ignores what it does not know.
+func checkServer(c jetstream.StreamConfig) error {
+	if !c.AllowAtomicPublish {
+		return errors.New("allows no atomic batches: they need nats-server 2.12 or newer")
+	}
+	return nil
 }
 
 // checkLog returns an error for a stream whose newest messages may vanish before they were read at the next start.

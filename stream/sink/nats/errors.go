@@ -26,7 +26,7 @@ var retried = []error{
 	nats.ErrNoServers, nats.ErrTimeout, nats.ErrConnectionClosed, nats.ErrDisconnected, nats.ErrStaleConnection, nats.ErrNoResponders,
 	io.EOF, io.ErrUnexpectedEOF, // of a connection that breaks while it begins
 	nats.ErrMaxConnectionsExceeded, nats.ErrBadHeaderMsg, nats.ErrSlowConsumer,
-	jetstream.ErrAsyncPublishTimeout, jetstream.ErrNoStreamResponse, jetstream.ErrTooManyStalledMsgs, jetstream.ErrNoHeartbeat,
+	jetstream.ErrNoStreamResponse, jetstream.ErrNoHeartbeat,
 	jetstream.ErrConsumerDeleted, jetstream.ErrConsumerNotFound, jetstream.ErrInvalidJSAck, jetstream.ErrConnectionClosed, jetstream.ErrJetStreamNotEnabled,
 	context.DeadlineExceeded,
 }
@@ -37,6 +37,9 @@ var refused = []error{nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRe
 // wrongSequence are the codes of a message that another one has preceded.
 var wrongSequence = []jetstream.ErrorCode{jetstream.JSErrCodeStreamWrongLastSequence, jetstream.JSErrCodeStreamWrongLastSequenceConstant}
 
+// incompleteBatch is the code of a batch of which the server does not have all messages: its leader changed, or it has refused some.
+const incompleteBatch = 10176
+
 // failure makes an error that another attempt may not meet a [sink.Unavailable].
 func (s *Sink) failure(err error) error {
 	is := func(target error) bool { return errors.Is(err, target) }
@@ -45,6 +48,8 @@ func (s *Sink) failure(err error) error {
 	switch {
 	case errors.As(err, &reported) && slices.Contains(wrongSequence, reported.ErrorCode):
 		return sink.Unavailablef("nats: another program has published to %s or its bucket, or a message was lost: %w", s.target.name(), err)
+	case errors.As(err, &reported) && reported.ErrorCode == incompleteBatch:
+		return sink.Unavailablef("nats: %s or its bucket has not received all messages of a batch; if this repeats, a limit is reached or the user may not publish to all subjects: %w", s.target.name(), err)
 	case errors.As(err, &reported) && (s.opened || reported.Code >= 500 || reported.Code == 429):
 		return &sink.Unavailable{Err: named} // JetStream does not run yet, or has no room
 	case slices.ContainsFunc(refused, is):

@@ -2,6 +2,7 @@ package nats
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"strconv"
@@ -15,18 +16,22 @@ import (
 
 // journal is a stream of JetStream that one writer appends to.
 type journal struct {
+	conn   *nats.Conn
 	js     jetstream.JetStream
 	stream jetstream.Stream
 	name   string
 	closed <-chan struct{} // the connection is gone
 	last   uint64          // sequence of the last message
-	max    int64           // bytes of a message
+}
+
+func newJournal(conn *nats.Conn, js jetstream.JetStream, stream jetstream.Stream, closed <-chan struct{}) *journal {
+	return &journal{conn: conn, js: js, stream: stream, name: stream.CachedInfo().Config.Name, closed: closed}
 }
 
 const (
-	// windowMessages and windowBytes bound what is published and not acknowledged.
-	windowMessages = 1000
-	windowBytes    = 16 << 20
+	// batchMessages is the server's limit of an atomic batch; batchBytes bounds what it has in memory.
+	batchMessages = 1000
+	batchBytes    = 4 << 20
 	// answerTimeout bounds the wait for a server that does not answer, and readTimeout that for all
 	// messages of a journal.
 	answerTimeout = 30 * time.Second
@@ -34,71 +39,70 @@ const (
 	fetchMessages = 500
 )
 
-// published is a message without acknowledgement.
-type published struct {
-	message *nats.Msg
-	ack     jetstream.PubAckFuture
-}
+// Headers of a message of an atomic batch, which are in no constants of the client (ADR-50 of NATS).
+const (
+	batchHeader         = "Nats-Batch-Id"
+	batchSequenceHeader = "Nats-Batch-Sequence"
+	batchCommitHeader   = "Nats-Batch-Commit"
+)
 
 // append publishes messages, and waits until all are stored. After an error, the journal has some of the first
 // ones.
 func (j *journal) append(ctx context.Context, messages []*nats.Msg) error {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	var window []published
-	size := 0
-	for _, m := range messages {
-		if int64(m.Size()) > j.max {
-			return sink.Unavailablef("%s: the message has %d bytes, and the server accepts %d: raise its max_payload", m.Subject, m.Size(), j.max)
-		}
-		for len(window) > 0 && (len(window) == windowMessages || size+m.Size() > windowBytes) {
-			if err := j.await(ctx, window[0]); err != nil {
-				return err
+	for len(messages) > 0 {
+		count, size := 0, 0
+		for _, m := range messages {
+			if int64(m.Size()) > j.conn.MaxPayload()-batchHeaders {
+				return sink.Unavailablef("%s: the message has %d bytes, and the server accepts %d: raise its max_payload", m.Subject, m.Size(), j.conn.MaxPayload())
 			}
-			size -= window[0].message.Size()
-			window = window[1:]
+			if size += m.Size(); count == batchMessages || count > 0 && size > batchBytes {
+				break
+			}
+			count++
 		}
-		p, err := j.publish(m, len(window))
-		if err != nil {
+		if err := j.publish(ctx, messages[:count]); err != nil {
 			return err
 		}
-		window, size = append(window, p), size+m.Size()
-	}
-	for _, p := range window {
-		if err := j.await(ctx, p); err != nil {
-			return err
-		}
+		messages = messages[count:]
 	}
 	return nil
 }
 
-// publish sends a message behind others that are not acknowledged yet.
-func (j *journal) publish(m *nats.Msg, behind int) (published, error) {
-	m.Header.Set(jetstream.ExpectedStreamHeader, j.name)
-	m.Header.Set(jetstream.ExpectedLastSeqHeader, strconv.FormatUint(j.last+uint64(behind), 10))
-	ack, err := j.js.PublishMsgAsync(m)
-	return published{m, ack}, err
-}
+// batchHeaders is more than the bytes of the headers that publish adds.
+const batchHeaders = 500
 
-// await waits for the acknowledgement of the oldest message without one.
-func (j *journal) await(ctx context.Context, p published) error {
-	select {
-	case ack := <-p.ack.Ok():
-		if ack.Duplicate || ack.Sequence != j.last+1 {
-			return sink.Unavailablef("%s has message %d already as %d", j.name, j.last+1, ack.Sequence)
+// publish stores all of the messages behind the last one, or none: had they been published one by one, the message of another
+// process that is stored between them would make the sequence that one of them expects come true without those before it.
+func (j *journal) publish(ctx context.Context, messages []*nats.Msg) error {
+	first, last := messages[0], messages[len(messages)-1]
+	first.Header.Set(jetstream.ExpectedStreamHeader, j.name)
+	first.Header.Set(jetstream.ExpectedLastSeqHeader, strconv.FormatUint(j.last, 10))
+	if len(messages) > 1 {
+		batch := rand.Text()
+		for i, m := range messages {
+			m.Header.Set(batchHeader, batch)
+			m.Header.Set(batchSequenceHeader, strconv.Itoa(i+1))
 		}
-		j.last = ack.Sequence
-		return nil
-	case err := <-p.ack.Err():
-		if errors.Is(err, jetstream.ErrNoStreamResponse) {
-			return sink.Unavailablef("no stream accepts the subject %s: add it to the subjects of %s", p.message.Subject, j.name)
+		last.Header.Set(batchCommitHeader, "1")
+		for _, m := range messages[:len(messages)-1] {
+			if err := j.conn.PublishMsg(m); err != nil {
+				return err
+			}
 		}
-		return err
-	case <-j.closed:
-		return nats.ErrConnectionClosed
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	ack, err := j.js.PublishMsg(ctx, last)
+	switch {
+	case errors.Is(err, jetstream.ErrNoStreamResponse):
+		return sink.Unavailablef("no stream accepts the subject %s: add it to the subjects of %s", last.Subject, j.name)
+	case err != nil:
+		return err
+	case ack.Duplicate || ack.Sequence != j.last+uint64(len(messages)):
+		return sink.Unavailablef("%s has message %d as %d", j.name, j.last+uint64(len(messages)), ack.Sequence)
+	}
+	j.last = ack.Sequence
+	return nil
 }
 
 // load sets the last sequence to the newest one.

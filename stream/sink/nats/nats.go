@@ -106,8 +106,7 @@ func (s *Sink) connect() error {
 		return err
 	}
 	s.conn, s.closed = conn, closed
-	s.js, err = jetstream.New(conn, jetstream.WithPublishAsyncMaxPending(2*windowMessages), jetstream.WithPublishAsyncTimeout(answerTimeout),
-		jetstream.WithDefaultTimeout(answerTimeout))
+	s.js, err = jetstream.New(conn, jetstream.WithDefaultTimeout(answerTimeout))
 	return err
 }
 

@@ -135,6 +135,7 @@ func TestNATS(t *testing.T) {
 	t.Run("replaced", func(t *testing.T) { testReplaced(t, server) })
 	t.Run("foreign", func(t *testing.T) { testForeign(t, server) })
 	t.Run("returned", func(t *testing.T) { testReturned(t, server) })
+	t.Run("older", func(t *testing.T) { testOlder(t, server) })
 	t.Run("refused", func(t *testing.T) { testRefused(t, server) })
 	t.Run("lost", func(t *testing.T) { testLost(t, server) })
 	t.Run("full", func(t *testing.T) { testFull(t, server) })
@@ -329,6 +330,22 @@ func testReturned(t *testing.T, server *natstest.Server) {
 	}
 }
 
+// testOlder opens a stream that an earlier version has made, which allows no atomic batches.
+func testOlder(t *testing.T, server *natstest.Server) {
+	js := server.JetStream()
+	config := jetstream.StreamConfig{Name: "OLDER", Subjects: []string{"OLDER.*.*.*"}, AllowDirect: true, MaxMsgs: 1000}
+	if _, err := js.CreateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	s := newSink(t, "nats://"+server.Addr()+"/OLDER")
+	open(t, s)
+	write(t, s, batch(2, 6, event(keepwatch.Added, "a", 5, `{}`), event(keepwatch.Added, "b", 6, `{}`)))
+	found, err := js.Stream(t.Context(), "OLDER")
+	if err != nil || found.CachedInfo().State.LastSeq != 2 || found.CachedInfo().Config.MaxMsgs != 1000 {
+		t.Errorf("the stream has %+v, %v", found.CachedInfo(), err)
+	}
+}
+
 // testRefused checks what New and Open refuse, and that no message has a password.
 func testRefused(t *testing.T, server *natstest.Server) {
 	js := server.JetStream()
@@ -420,11 +437,11 @@ func testFull(t *testing.T, server *natstest.Server) {
 	if _, err := js.UpdateStream(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
-	// The first part of the piece counts.
-	if stored := open(t, s); len(stored[0].Entries) != 2 || stored[0].Progress.Cursor != 0 {
+	// None of the messages of a batch is stored.
+	if stored := open(t, s); len(stored[0].Entries) != 0 || stored[0].Progress.Cursor != 0 {
 		t.Errorf("stored: %+v", stored[0])
 	}
-	err = s.Write(t.Context(), batch(3, 6, event(keepwatch.Added, "large", 6, `"`+strings.Repeat("x", 100_000)+`"`)))
+	err = s.Write(t.Context(), batch(1, 6, event(keepwatch.Added, "large", 6, `"`+strings.Repeat("x", 100_000)+`"`)))
 	if !errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), "raise its max_payload") {
 		t.Errorf("a large object: %v", err)
 	}

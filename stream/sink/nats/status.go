@@ -36,7 +36,7 @@ func (s *Sink) readStatus(ctx context.Context) ([]sink.Status, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.bucket = &journal{js: s.js, stream: opened, name: name, closed: s.closed}
+	s.bucket = newJournal(s.conn, s.js, opened, s.closed)
 	if _, err := s.bucket.load(ctx); err != nil {
 		return nil, err
 	}
