@@ -249,7 +249,7 @@ func (c *chain) config(kinds *builtin.Registry, storage *backend, rights authori
 	config.LoopbackClientConfig = c.credentials.LoopbackConfig()
 	config.Authentication.APIAudiences = c.issuer.Audiences()
 	config.Authentication.Authenticator = c.credentials.Authenticator(c.issuer.Authenticator(c.accounts.get), c.issuer.Audiences())
-	config.Authorization.Authorizer = rights
+	config.Authorization.Authorizer = namingUsers{rights}
 	config.EffectiveVersion = kubernetesVersion(c.options.Version)
 	config.EnableMetrics = false // see servemetrics.Install
 	config.ShutdownWatchTerminationGracePeriod = drainTimeout
@@ -274,7 +274,11 @@ func (c *chain) config(kinds *builtin.Registry, storage *backend, rights authori
 	if storage.readOnly() {
 		chain = chain.withoutWrites(kinds.Codecs)
 	}
-	config.BuildHandlerChainFunc = chain.around(c.routes.Before)
+	chain = chain.around(c.routes.Before)
+	if c.options.Refused != nil {
+		chain = chain.reporting(c.options.Refused)
+	}
+	config.BuildHandlerChainFunc = chain
 	if err := setOpenAPI(config); err != nil {
 		return nil, err
 	}

@@ -53,6 +53,7 @@
 //	embedded.go            serves on the embedded etcd
 //	chain.go               builds the two API servers
 //	run.go                 runs the two API servers, and waits for their start and their end
+//	refusals.go            reports the requests that the filters refuse (Options.Refused)
 //	apiservices.go         APIServices, flow schemas and priority levels of the server itself, and the aggregator's checks
 //	stored.go              reads and writes these objects at their storage
 //	accounts.go            the objects on which tokens of service accounts depend

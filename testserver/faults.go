@@ -83,6 +83,13 @@ func (f *faults) around(handlers http.Handler) http.Handler {
 	})
 }
 
+// refused logs a request that did not come to the handlers.
+func (f *faults) refused(q *http.Request, status int) {
+	if r, foreign := requestOf(q); foreign {
+		f.log.add(r)(status)
+	}
+}
+
 // wait waits for the delays that match a request.
 func (f *faults) wait(ctx context.Context, r Request) {
 	f.mu.Lock()

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// Request is a request that the server received, after authentication and authorization.
+// Request is a request that the server received.
 type Request struct {
 	// Verb is get, list, watch, create, update, patch, delete or deletecollection. For a path that is not a resource's,
 	// it is the method in lower case.
@@ -19,8 +19,9 @@ type Request struct {
 	Group, Version, Resource, Subresource, Namespace, Name string
 	// Path is the path, and Query the parameters, as they were sent.
 	Path, Query string
-	User        string
-	UserAgent   string
+	// User is empty if authentication has refused the request, with 401.
+	User      string
+	UserAgent string
 	// Status is the HTTP status of the answer. It is zero while there is none: for a request in progress.
 	Status int
 	// Begun is when the request was received.
@@ -99,5 +100,5 @@ func (l *requestLog) matching(m Match) []Request {
 }
 
 // Requests returns the requests that the server received since its start or fork and that match, the oldest first;
-// nil matches all. Those of the server's own clients are not in it, and of very many only the newest 50,000 at least.
+// nil matches all. A request that authentication or authorization refuses is in it with its answer, 401 or 403; no fault applies to it. Those of the server's own clients are not in it, and of very many only the newest 50,000 at least.
 func (s *Server) Requests(m Match) []Request { return s.faults.log.matching(m) }

@@ -111,7 +111,7 @@ func (s *Server) launch() error {
 	}
 	server, err := controlplane.New(controlplane.Options{
 		Listen: s.listen, Memory: s.memory, TemporaryEtcd: s.options.etcd, Authorization: authorization, Controllers: true,
-		Version: s.options.version, Simulation: s.cluster, Middleware: s.faults.around,
+		Version: s.options.version, Simulation: s.cluster, Middleware: s.faults.around, Refused: s.faults.refused,
 	})
 	if err != nil {
 		return err

@@ -386,6 +386,35 @@ func TestRequestFaults(t *testing.T) {
 	<-late
 }
 
+// TestRefusedRequests checks that requests which authentication or authorization refuses are logged with their answers before
+// their clients have those.
+func TestRefusedRequests(t *testing.T) {
+	t.Parallel()
+	srv := testserver.New(t, testserver.RBAC())
+	anonymous := rest.AnonymousClientConfig(srv.Config())
+	anonymous.BearerToken = "wrong"
+	jane, impersonated := srv.User("jane"), rest.CopyConfig(srv.Config())
+	impersonated.Impersonate.UserName = "joe"
+	for _, c := range []struct {
+		config *rest.Config
+		user   string
+		status int
+	}{{anonymous, "", 401}, {jane, "jane", 403}, {impersonated, "joe", 403}} {
+		_, err := connect(t, c.config).CoreV1().ConfigMaps("default").Get(t.Context(), "a", metav1.GetOptions{})
+		if status := apierrors.APIStatus(nil); !errors.As(err, &status) || int(status.Status().Code) != c.status {
+			t.Errorf("%s: %v, want %d", c.user, err, c.status)
+		}
+		logged := srv.Requests(testserver.By(c.user, testserver.Verb("get", "configmaps")))
+		if len(logged) != 1 || logged[0].Status != c.status || logged[0].Namespace != "default" || logged[0].Name != "a" || logged[0].Path != "/api/v1/namespaces/default/configmaps/a" {
+			t.Errorf("%s: the log has %+v", c.user, logged)
+		}
+	}
+	must(connect(t, srv.Config()).CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{}))(t)
+	if all := srv.Requests(testserver.Verb("", "configmaps")); len(all) != 4 || all[3].Status != 200 {
+		t.Errorf("the log has %+v", all)
+	}
+}
+
 // Many servers at a time share nothing.
 func TestManyServers(t *testing.T) {
 	t.Parallel()

@@ -1,0 +1,89 @@
+package controlplane
+
+import (
+	"context"
+	"net/http"
+	"sync"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/endpoints/responsewriter"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+)
+
+// attempt is a request that a filter may refuse.
+type attempt struct {
+	mu       sync.Mutex
+	user     user.Info // nil until it is authorized or denied
+	admitted bool
+}
+
+type attemptKey struct{}
+
+// update changes the attempt of a context, if it has one.
+func update(ctx context.Context, change func(*attempt)) {
+	if a, ok := ctx.Value(attemptKey{}).(*attempt); ok {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		change(a)
+	}
+}
+
+// namingUsers is an authorizer that notes whose request it decides about: behind impersonation, which the request that
+// was received does not show.
+type namingUsers struct{ authorizer.Authorizer }
+
+func (n namingUsers) Authorize(ctx context.Context, of authorizer.Attributes) (authorizer.Decision, string, error) {
+	update(ctx, func(a *attempt) { a.user = of.GetUser() })
+	return n.Authorizer.Authorize(ctx, of)
+}
+
+// reporting reports the requests that the filters refuse.
+func (build handlerChain) reporting(refused func(r *http.Request, status int)) handlerChain {
+	return func(handlers http.Handler, config *genericapiserver.Config) http.Handler {
+		filters := build(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			update(r.Context(), func(a *attempt) { a.admitted = true })
+			handlers.ServeHTTP(w, r)
+		}), config)
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			a := &attempt{}
+			answer := &refusalWriter{ResponseWriter: w, refused: func(status int) {
+				a.mu.Lock()
+				defer a.mu.Unlock()
+				if !a.admitted {
+					refused(a.describe(r, config.RequestInfoResolver), status)
+				}
+			}}
+			filters.ServeHTTP(responsewriter.WrapForHTTP1Or2(answer), r.WithContext(context.WithValue(r.Context(), attemptKey{}, a)))
+		})
+	}
+}
+
+// describe returns the request with what is known of it.
+func (a *attempt) describe(r *http.Request, resolver request.RequestInfoResolver) *http.Request {
+	ctx := r.Context()
+	if info, err := resolver.NewRequestInfo(r); err == nil {
+		ctx = request.WithRequestInfo(ctx, info)
+	}
+	if a.user != nil {
+		ctx = request.WithUser(ctx, a.user)
+	}
+	return r.WithContext(ctx)
+}
+
+// refusalWriter reports the status of an error before the client receives it.
+type refusalWriter struct {
+	http.ResponseWriter
+	refused func(status int)
+}
+
+func (w *refusalWriter) WriteHeader(status int) {
+	if status >= http.StatusBadRequest {
+		w.refused(status)
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap returns the response; see responsewriter.UserProvidedDecorator.
+func (w *refusalWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
