@@ -168,3 +168,24 @@ func cpuStatus(percent int32) autoscalingv2.MetricStatus {
 		},
 	}
 }
+
+// defaultBehavior adds the rules that are not given: at most 4 pods or all of them again are added within 15 seconds,
+// and all of them may be removed.
+func defaultBehavior(b *autoscalingv2.HorizontalPodAutoscalerBehavior) {
+	const period = 15
+	percent := autoscalingv2.HPAScalingPolicy{Type: autoscalingv2.PercentScalingPolicy, Value: 100, PeriodSeconds: period}
+	pods := autoscalingv2.HPAScalingPolicy{Type: autoscalingv2.PodsScalingPolicy, Value: 4, PeriodSeconds: period}
+	defaultScalingRules(&b.ScaleUp, pods, percent)
+	point(&b.ScaleUp.StabilizationWindowSeconds, 0)
+	defaultScalingRules(&b.ScaleDown, percent)
+}
+
+func defaultScalingRules(rules **autoscalingv2.HPAScalingRules, policies ...autoscalingv2.HPAScalingPolicy) {
+	if *rules == nil {
+		*rules = &autoscalingv2.HPAScalingRules{}
+	}
+	point(&(*rules).SelectPolicy, autoscalingv2.MaxChangePolicySelect)
+	if (*rules).Policies == nil {
+		(*rules).Policies = policies
+	}
+}

@@ -81,6 +81,9 @@ func addDefaults(scheme *runtime.Scheme) error {
 		if len(o.Spec.Metrics) == 0 {
 			o.Spec.Metrics = []autoscalingv2.MetricSpec{cpuTarget(defaultCPUUtilization)}
 		}
+		if o.Spec.Behavior != nil {
+			defaultBehavior(o.Spec.Behavior)
+		}
 	})
 	byType[rbacv1.RoleBinding](scheme, func(o *rbacv1.RoleBinding) {
 		fill(&o.RoleRef.APIGroup, rbacv1.GroupName)

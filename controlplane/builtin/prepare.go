@@ -89,5 +89,30 @@ func preparePersistentVolume(obj runtime.Object) {
 }
 
 func preparePersistentVolumeClaim(obj runtime.Object) {
-	obj.(*corev1.PersistentVolumeClaim).Status.Phase = corev1.ClaimPending
+	claim := obj.(*corev1.PersistentVolumeClaim)
+	claim.Status.Phase = corev1.ClaimPending
+	completeSources(&claim.Spec, false)
+}
+
+// completeSources copies the source of a claim between the two fields that name it. A dataSource alone, which older
+// clients write, may be a claim or a snapshot, and anything else is cleared unless the claim had a source before.
+func completeSources(spec *corev1.PersistentVolumeClaimSpec, had bool) {
+	source, ref := spec.DataSource, spec.DataSourceRef
+	switch {
+	case ref == nil && source == nil:
+	case ref == nil && !had && !isOlderSource(source):
+		spec.DataSource = nil
+	case ref == nil:
+		spec.DataSourceRef = &corev1.TypedObjectReference{APIGroup: source.APIGroup, Kind: source.Kind, Name: source.Name}
+	case source == nil && (ref.Namespace == nil || *ref.Namespace == ""):
+		spec.DataSource = &corev1.TypedLocalObjectReference{APIGroup: ref.APIGroup, Kind: ref.Kind, Name: ref.Name}
+	}
+}
+
+func isOlderSource(s *corev1.TypedLocalObjectReference) bool {
+	group := ""
+	if s.APIGroup != nil {
+		group = *s.APIGroup
+	}
+	return s.Kind == "PersistentVolumeClaim" && group == "" || s.Kind == "VolumeSnapshot" && group == "snapshot.storage.k8s.io"
 }

@@ -67,6 +67,9 @@ func (s strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	if service, ok := obj.(*apiregistrationv1.APIService); ok && (service.Spec.Service == nil) != (old.(*apiregistrationv1.APIService).Spec.Service == nil) {
 		prepareAPIService(obj)
 	}
+	if claim, ok := obj.(*corev1.PersistentVolumeClaim); ok {
+		completeSources(&claim.Spec, old.(*corev1.PersistentVolumeClaim).Spec.DataSource != nil)
+	}
 	accessor(obj).SetGeneration(accessor(old).GetGeneration())
 	if s.changed(obj, old) {
 		accessor(obj).SetGeneration(accessor(old).GetGeneration() + 1)

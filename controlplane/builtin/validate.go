@@ -2,12 +2,15 @@ package builtin
 
 import (
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	storagemigrationv1 "k8s.io/api/storagemigration/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -44,6 +47,20 @@ func validateValues(obj runtime.Object) field.ErrorList {
 		return validateJob(o)
 	case *batchv1.CronJob:
 		return validateCronJob(o)
+	case *corev1.PersistentVolume:
+		return validateVolume(o)
+	case *corev1.PersistentVolumeClaim:
+		return validateClaim(field.NewPath("spec"), &o.Spec)
+	case *corev1.ResourceQuota:
+		return validateQuota(o)
+	case *storagev1.StorageClass:
+		return validateStorageClass(o)
+	case *networkingv1.Ingress:
+		return validateIngress(o)
+	case *networkingv1.NetworkPolicy:
+		return validateNetworkPolicy(o)
+	case *autoscalingv2.HorizontalPodAutoscaler:
+		return validateAutoscaler(o)
 	case *policyv1.PodDisruptionBudget:
 		return validateDisruptionBudget(o)
 	case *rbacv1.Role:

@@ -2,7 +2,11 @@ package builtin
 
 import (
 	"fmt"
+	"regexp"
+	"strings"
+	"time"
 
+	"github.com/robfig/cron/v3"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -72,6 +76,9 @@ func validateStatefulSet(s *appsv1.StatefulSet) (errs field.ErrorList) {
 	errs = append(errs, counts(at, count32("replicas", spec.Replicas), count32("minReadySeconds", &spec.MinReadySeconds))...)
 	if policy := spec.PodManagementPolicy; policy != appsv1.OrderedReadyPodManagement && policy != appsv1.ParallelPodManagement {
 		errs = append(errs, field.Invalid(at.Child("podManagementPolicy"), policy, "must be 'OrderedReady' or 'Parallel'"))
+	}
+	for i := range spec.VolumeClaimTemplates {
+		errs = append(errs, validateClaim(at.Child("volumeClaimTemplates").Index(i).Child("spec"), &spec.VolumeClaimTemplates[i].Spec)...)
 	}
 	errs = append(errs, validateSelected(at, "statefulset", spec.Selector, templateWithClaims(spec))...)
 	return append(errs, alwaysRestarted(at.Child("template", "spec"), "StatefulSet", &spec.Template.Spec)...)
@@ -170,19 +177,66 @@ func validateJob(j *batchv1.Job) field.ErrorList {
 	return validateJobSpec(field.NewPath("spec"), &j.Spec)
 }
 
-// validateCronJob checks a CronJob, except for its schedule and time zone, which are only required.
+// validateCronJob checks a CronJob.
 func validateCronJob(c *batchv1.CronJob) (errs field.ErrorList) {
 	at, spec := field.NewPath("spec"), &c.Spec
 	if len(c.Name) > 52 { // the controller appends 11 characters
 		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), c.Name, "must be no more than 52 characters"))
 	}
-	if spec.Schedule == "" {
-		errs = append(errs, field.Required(at.Child("schedule"), ""))
+	errs = append(errs, validateSchedule(at.Child("schedule"), spec.Schedule)...)
+	if spec.TimeZone != nil {
+		errs = append(errs, validateTimeZone(at.Child("timeZone"), *spec.TimeZone)...)
 	}
 	errs = append(errs, oneOf(at.Child("concurrencyPolicy"), spec.ConcurrencyPolicy, batchv1.AllowConcurrent, batchv1.ForbidConcurrent, batchv1.ReplaceConcurrent)...)
 	errs = append(errs, counts(at, count64("startingDeadlineSeconds", spec.StartingDeadlineSeconds),
 		count32("successfulJobsHistoryLimit", spec.SuccessfulJobsHistoryLimit), count32("failedJobsHistoryLimit", spec.FailedJobsHistoryLimit))...)
 	return append(errs, validateJobSpec(at.Child("jobTemplate", "spec"), &spec.JobTemplate.Spec)...)
+}
+
+// validateSchedule checks a schedule of cron, which names no time zone.
+func validateSchedule(at *field.Path, schedule string) (errs field.ErrorList) {
+	if schedule == "" {
+		return field.ErrorList{field.Required(at, "")}
+	}
+	if err := parseSchedule(schedule); err != nil {
+		errs = append(errs, field.Invalid(at, schedule, err.Error()))
+	}
+	if strings.Contains(schedule, "TZ") {
+		errs = append(errs, field.Invalid(at, schedule, "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"))
+	}
+	return errs
+}
+
+// parseSchedule returns the parser's error; it panics for TZ= without a schedule.
+func parseSchedule(schedule string) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("invalid schedule format: %v", r)
+		}
+	}()
+	_, err = cron.ParseStandard(schedule)
+	return err
+}
+
+// timeZonePart is a part of the name of a time zone (https://data.iana.org/time-zones/theory.html#naming).
+var timeZonePart = regexp.MustCompile(`^[A-Za-z._0-9+][A-Za-z._0-9+-]{0,13}$`)
+
+func validateTimeZone(at *field.Path, zone string) (errs field.ErrorList) {
+	if zone == "" {
+		return field.ErrorList{field.Invalid(at, zone, "timeZone must be nil or non-empty string")}
+	}
+	for part := range strings.SplitSeq(zone, "/") {
+		if part == "." || part == ".." || !timeZonePart.MatchString(part) {
+			return field.ErrorList{field.Invalid(at, zone, "unknown time zone "+zone)}
+		}
+	}
+	if strings.EqualFold(zone, "Local") {
+		errs = append(errs, field.Invalid(at, zone, "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"))
+	}
+	if _, err := time.LoadLocation(zone); err != nil {
+		errs = append(errs, field.Invalid(at, zone, err.Error()))
+	}
+	return errs
 }
 
 func validateJobSpec(at *field.Path, spec *batchv1.JobSpec) (errs field.ErrorList) {
