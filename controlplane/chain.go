@@ -261,6 +261,9 @@ func (c *chain) config(kinds *builtin.Registry, storage *backend, rights authori
 	config.AddHealthChecks(c.aggregatorChecks()...)
 	config.AddReadyzChecks(healthz.NamedCheck(noSpaceCheck, func(r *http.Request) error { return storage.hasSpace(r.Context()) }))
 	chain := handlerChain(genericapiserver.DefaultBuildHandlerChain)
+	if c.options.Refused != nil {
+		chain = chain.reporting(c.options.Refused)
+	}
 	if c.options.Middleware != nil {
 		chain = chain.around(c.options.Middleware)
 	}
@@ -274,11 +277,7 @@ func (c *chain) config(kinds *builtin.Registry, storage *backend, rights authori
 	if storage.readOnly() {
 		chain = chain.withoutWrites(kinds.Codecs)
 	}
-	chain = chain.around(c.routes.Before)
-	if c.options.Refused != nil {
-		chain = chain.reporting(c.options.Refused)
-	}
-	config.BuildHandlerChainFunc = chain
+	config.BuildHandlerChainFunc = chain.around(c.routes.Before)
 	if err := setOpenAPI(config); err != nil {
 		return nil, err
 	}

@@ -136,6 +136,19 @@ var required = map[string]map[string]any{
 	"StorageClass":  {"provisioner": "example.com/none"},
 	"Service":       {"spec": map[string]any{"ports": []any{map[string]any{"port": int64(80)}}}},
 
+	"PersistentVolume": {"spec": map[string]any{
+		"accessModes": []any{"ReadWriteOnce"}, "capacity": map[string]any{"storage": "1Gi"}, "hostPath": map[string]any{"path": "/a"},
+	}},
+	"PersistentVolumeClaim": {"spec": map[string]any{
+		"accessModes": []any{"ReadWriteOnce"}, "resources": map[string]any{"requests": map[string]any{"storage": "1Gi"}},
+	}},
+	"Ingress": {"spec": map[string]any{
+		"defaultBackend": map[string]any{"service": map[string]any{"name": "s", "port": map[string]any{"number": int64(80)}}},
+	}},
+	"HorizontalPodAutoscaler": {"spec": map[string]any{
+		"maxReplicas": int64(1), "scaleTargetRef": map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"},
+	}},
+
 	"Pod":                   {"spec": somePods("Always")},
 	"PodTemplate":           {"template": someTemplate("Always")},
 	"ReplicationController": {"spec": map[string]any{"selector": someLabels, "template": someTemplate("Always")}},

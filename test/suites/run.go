@@ -1,6 +1,7 @@
 package suites
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -52,8 +53,8 @@ func (p program) run(t *testing.T, mode, label string, s selection) (outcomes, t
 		if p.skip != "" {
 			args = append(args, "-ginkgo.skip="+p.skip)
 		}
-		if s.specs != "" {
-			args = append(args, "-ginkgo.focus="+s.specs)
+		if focus := cmp.Or(s.specs, p.focus); focus != "" {
+			args = append(args, "-ginkgo.focus="+focus)
 		}
 	}
 	if p.cluster {

@@ -59,7 +59,7 @@ type target struct {
 	module, folder string
 	ginkgo         bool   // the specs are compared, too
 	cluster        bool   // the tests need a whole control plane
-	skip           string // the specs that are left out, as of ginkgo.skip
+	focus, skip    string // the specs that run, and those of them that are left out, as of ginkgo.focus and ginkgo.skip
 }
 
 // targets returns all packages, the quickest to build first.
@@ -77,12 +77,16 @@ func targets() []target {
 		"apiserver/oidc", "apiserver/podlogs", "apiserver/portforward",
 		"controlplane/transformation", "controlplane/audit",
 		"dryrun", "events", "namespace", "quota", "garbagecollector", "storageversionmigrator", "auth", "client", "metrics")...)
-	return append(all, target{name: "e2e/apimachinery", module: workspaceModule, folder: e2eFolder, ginkgo: true, cluster: true, skip: needKubelet})
+	return append(all, target{name: "e2e/apimachinery", module: workspaceModule, folder: e2eFolder, ginkgo: true, cluster: true, focus: machinery, skip: needKubelet})
 }
 
-// needKubelet are the e2e specs that call servers which run in pods, or log in to the control plane's machine.
+// machinery are the specs of the API machinery. Kubernetes' packages bring those of others along.
+const machinery = `\[sig-api-machinery\]`
+
+// needKubelet are the e2e specs that call servers which run in pods, or log in to the control plane's machine, and those that fail
+// now and then anywhere.
 const needKubelet = `AdmissionWebhook|CustomResourceConversionWebhook|CustomResourceFieldSelectors|Sample API Server|` +
-	`Aggregated APIServer|sample-apiserver|\[Disruptive\]`
+	`Aggregated APIServer|sample-apiserver|\[Disruptive\]|\[Flaky\]`
 
 // envtestTargets returns controller-runtime's packages whose tests start envtest.
 func envtestTargets() []target {
