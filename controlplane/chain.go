@@ -249,7 +249,10 @@ func (c *chain) config(kinds *builtin.Registry, storage *backend, rights authori
 	config.LoopbackClientConfig = c.credentials.LoopbackConfig()
 	config.Authentication.APIAudiences = c.issuer.Audiences()
 	config.Authentication.Authenticator = c.credentials.Authenticator(c.issuer.Authenticator(c.accounts.get), c.issuer.Audiences())
-	config.Authorization.Authorizer = namingUsers{rights}
+	config.Authorization.Authorizer = rights
+	if c.options.Refused != nil {
+		config.Authorization.Authorizer = namingUsers{rights}
+	}
 	config.EffectiveVersion = kubernetesVersion(c.options.Version)
 	config.EnableMetrics = false // see servemetrics.Install
 	config.ShutdownWatchTerminationGracePeriod = drainTimeout

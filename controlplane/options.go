@@ -55,9 +55,9 @@ type Options struct {
 	// limits of concurrent requests. A request's context has its user and its RequestInfo; the server's own clients
 	// are the user system:apiserver. The default is none.
 	Middleware func(http.Handler) http.Handler
-	// Refused is called before the error of a request is sent that did not reach Middleware, as that of authentication or
-	// authorization. The request's context has its RequestInfo, and its user if authorization has denied it. Several goroutines
-	// call it at a time. The default is none.
+	// Refused is called when a request is answered with an error before it reaches Middleware, by authentication or authorization for
+	// example, and before that answer is sent. The request's context has its RequestInfo, and its user if authorization was asked.
+	// Several goroutines call it at a time. The default is none.
 	Refused func(r *http.Request, status int)
 	// Kubeconfig is the file that is written when the server is ready, with its address, certificate
 	// authority and token. Only its owner can read it. If empty, no file is written.

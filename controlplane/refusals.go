@@ -16,7 +16,7 @@ import (
 type attempt struct {
 	mu       sync.Mutex
 	user     user.Info // nil until it is authorized or denied
-	admitted bool
+	admitted bool      // or reported
 }
 
 type attemptKey struct{}
@@ -30,13 +30,17 @@ func update(ctx context.Context, change func(*attempt)) {
 	}
 }
 
-// namingUsers is an authorizer that notes whose request it decides about: behind impersonation, which the request that
-// was received does not show.
+// namingUsers is an authorizer that notes whose request it decides about, who may be impersonated.
 type namingUsers struct{ authorizer.Authorizer }
 
 func (n namingUsers) Authorize(ctx context.Context, of authorizer.Attributes) (authorizer.Decision, string, error) {
 	update(ctx, func(a *attempt) { a.user = of.GetUser() })
 	return n.Authorizer.Authorize(ctx, of)
+}
+
+func (n namingUsers) ConditionsAwareAuthorize(ctx context.Context, of authorizer.Attributes) authorizer.ConditionsAwareDecision {
+	update(ctx, func(a *attempt) { a.user = of.GetUser() })
+	return n.Authorizer.ConditionsAwareAuthorize(ctx, of)
 }
 
 // reporting reports the requests that the filters refuse.
@@ -49,10 +53,8 @@ func (build handlerChain) reporting(refused func(r *http.Request, status int)) h
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			a := &attempt{}
 			answer := &refusalWriter{ResponseWriter: w, refused: func(status int) {
-				a.mu.Lock()
-				defer a.mu.Unlock()
-				if !a.admitted {
-					refused(a.describe(r, config.RequestInfoResolver), status)
+				if by, ok := a.refusal(); ok {
+					refused(describe(r, by, config.RequestInfoResolver), status)
 				}
 			}}
 			filters.ServeHTTP(responsewriter.WrapForHTTP1Or2(answer), r.WithContext(context.WithValue(r.Context(), attemptKey{}, a)))
@@ -60,14 +62,22 @@ func (build handlerChain) reporting(refused func(r *http.Request, status int)) h
 	}
 }
 
-// describe returns the request with what is known of it.
-func (a *attempt) describe(r *http.Request, resolver request.RequestInfoResolver) *http.Request {
+// refusal reports whether a filter has refused the request, once, and whose request it is, if that is known.
+func (a *attempt) refusal() (by user.Info, refused bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	refused, a.admitted = !a.admitted, true
+	return a.user, refused
+}
+
+// describe returns a request with what is known of it.
+func describe(r *http.Request, by user.Info, resolver request.RequestInfoResolver) *http.Request {
 	ctx := r.Context()
 	if info, err := resolver.NewRequestInfo(r); err == nil {
 		ctx = request.WithRequestInfo(ctx, info)
 	}
-	if a.user != nil {
-		ctx = request.WithUser(ctx, a.user)
+	if by != nil {
+		ctx = request.WithUser(ctx, by)
 	}
 	return r.WithContext(ctx)
 }

@@ -83,9 +83,9 @@ func (f *faults) around(handlers http.Handler) http.Handler {
 	})
 }
 
-// refused logs a request that did not come to the handlers.
+// refused logs a request that authentication or authorization has refused.
 func (f *faults) refused(q *http.Request, status int) {
-	if r, foreign := requestOf(q); foreign {
+	if r, foreign := requestOf(q); foreign && (status == http.StatusUnauthorized || status == http.StatusForbidden) {
 		f.log.add(r)(status)
 	}
 }

@@ -163,6 +163,32 @@ func TestNames(t *testing.T) {
 	}
 }
 
+// A claim that an earlier version has stored has its source in one field only. It stays changeable, and gets the other one.
+func TestStoredClaimsStayChangeable(t *testing.T) {
+	claim := &corev1.PersistentVolumeClaim{Spec: corev1.PersistentVolumeClaimSpec{
+		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+		Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+	}}
+	claim.Name, claim.Namespace, claim.ResourceVersion = "c", "default", "1"
+	rules := strategy{kind: row(t, claim)}
+	group := "example.com"
+	for _, old := range []corev1.PersistentVolumeClaimSpec{
+		{DataSource: &corev1.TypedLocalObjectReference{APIGroup: &group, Kind: "Own", Name: "a"}},
+		{DataSourceRef: &corev1.TypedObjectReference{APIGroup: &group, Kind: "Own", Name: "a"}},
+	} {
+		claim.Spec.DataSource, claim.Spec.DataSourceRef = old.DataSource, old.DataSourceRef
+		changed := claim.DeepCopy()
+		changed.Spec.VolumeName = "v"
+		rules.PrepareForUpdate(t.Context(), changed, claim)
+		if errs := rules.ValidateUpdate(t.Context(), changed, claim); len(errs) > 0 {
+			t.Errorf("%+v: %v", old, errs)
+		}
+		if s := changed.Spec; s.DataSource == nil || s.DataSourceRef == nil || s.DataSource.Name != "a" || s.DataSourceRef.Name != "a" {
+			t.Errorf("%+v has the sources %v and %v", old, s.DataSource, s.DataSourceRef)
+		}
+	}
+}
+
 func TestQOSClass(t *testing.T) {
 	list := func(cpu, memory string) corev1.ResourceList {
 		return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}

@@ -145,9 +145,11 @@ func persistentVolumeUpdate(obj, old runtime.Object) field.ErrorList {
 	return field.ErrorList{field.Forbidden(field.NewPath("spec", "persistentvolumesource"), "spec.persistentvolumesource is immutable after creation")}
 }
 
-// persistentVolumeClaimUpdate allows changes that bind a claim, set its class, or resize it.
+// persistentVolumeClaimUpdate allows changes that bind a claim, set its class, or resize it, and the copy of the source in claims
+// that an earlier version has stored.
 func persistentVolumeClaimUpdate(obj, old runtime.Object) field.ErrorList {
 	is, was := obj.(*corev1.PersistentVolumeClaim).Spec.DeepCopy(), old.(*corev1.PersistentVolumeClaim).Spec
+	completeSources(&was, true)
 	is.Resources.Requests, is.VolumeAttributesClassName = was.Resources.Requests, was.VolumeAttributesClassName
 	if was.VolumeName == "" {
 		is.VolumeName = ""

@@ -68,7 +68,8 @@ func (s strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 		prepareAPIService(obj)
 	}
 	if claim, ok := obj.(*corev1.PersistentVolumeClaim); ok {
-		completeSources(&claim.Spec, old.(*corev1.PersistentVolumeClaim).Spec.DataSource != nil)
+		was := &old.(*corev1.PersistentVolumeClaim).Spec
+		completeSources(&claim.Spec, was.DataSource != nil || was.DataSourceRef != nil)
 	}
 	accessor(obj).SetGeneration(accessor(old).GetGeneration())
 	if s.changed(obj, old) {

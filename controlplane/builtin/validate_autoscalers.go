@@ -15,8 +15,8 @@ import (
 func validateAutoscaler(a *autoscalingv2.HorizontalPodAutoscaler) (errs field.ErrorList) {
 	at, spec := field.NewPath("spec"), &a.Spec
 	if least := spec.MinReplicas; least != nil {
-		if *least < 1 { // 0 needs an alpha feature of kube-apiserver
-			errs = append(errs, field.Invalid(at.Child("minReplicas"), *least, "must be greater than or equal to 1"))
+		if *least < 0 { // before Kubernetes 1.37: < 1
+			errs = append(errs, field.Invalid(at.Child("minReplicas"), *least, "must be greater than or equal to 0"))
 		}
 		if spec.MaxReplicas < *least {
 			errs = append(errs, field.Invalid(at.Child("maxReplicas"), spec.MaxReplicas, "must be greater than or equal to `minReplicas`"))
@@ -51,7 +51,7 @@ func scalesFromZero(metrics []autoscalingv2.MetricSpec) bool {
 	return false
 }
 
-// validateScaled checks a reference to an object, which may be one of the core group or not.
+// validateScaled checks a reference to an object. core permits the core group.
 func validateScaled(at *field.Path, ref autoscalingv2.CrossVersionObjectReference, core bool) (errs field.ErrorList) {
 	errs = append(requiredSegment(at.Child("kind"), ref.Kind), requiredSegment(at.Child("name"), ref.Name)...)
 	version, err := schema.ParseGroupVersion(ref.APIVersion)

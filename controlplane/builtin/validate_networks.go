@@ -205,7 +205,7 @@ func validatePolicyPort(at *field.Path, p *networkingv1.NetworkPolicyPort) (errs
 		errs = append(errs, field.Invalid(end, *p.EndPort, "may not be specified when `port` is non-numeric"))
 	default:
 		if *p.EndPort < p.Port.IntVal {
-			errs = append(errs, field.Invalid(end, p.Port.IntVal, "must be greater than or equal to `port`"))
+			errs = append(errs, field.Invalid(end, *p.EndPort, "must be greater than or equal to `port`"))
 		}
 		errs = append(errs, invalids(end, *p.EndPort, validation.IsValidPortNum(int(*p.EndPort)))...)
 	}

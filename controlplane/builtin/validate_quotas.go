@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// counted are resources of a quota that are measured in integers, measured those that are not. Both are names without a group.
+// counted are the standard resources of a quota whose amounts are integers, measured the other ones.
 var (
 	counted = []corev1.ResourceName{
 		corev1.ResourcePods, corev1.ResourceQuotas, corev1.ResourceServices, corev1.ResourceReplicationControllers, corev1.ResourceSecrets,

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strings"
 	"time"
+	_ "time/tzdata" // an image from scratch has no database of time zones
 
 	"github.com/robfig/cron/v3"
 	appsv1 "k8s.io/api/apps/v1"

@@ -15,10 +15,14 @@ import (
 // clusterNodes is the number of a cluster's nodes, whose kubelets KWOK simulates.
 const clusterNodes = 3
 
+// compaction is more often than by default: a spec waits until the history that it has listed is gone.
+const compaction = "1m"
+
 // startCluster starts a control plane whose API server answers reads in a mode, with a few nodes.
 func startCluster(t *testing.T, mode string) (kubeconfig string, stop func()) {
 	t.Helper()
-	c := peer.StartCluster(t, "--reads", mode, "--runtime-config", "api/all=true", "--feature-gates", "CoordinatedLeaderElection=true")
+	c := peer.StartCluster(t, "--reads", mode, "--runtime-config", "api/all=true", "--feature-gates", "CoordinatedLeaderElection=true",
+		"--etcd-compaction-interval", compaction)
 	client, err := kubernetes.NewForConfig(c.Config())
 	if err != nil {
 		t.Fatal(err)

@@ -1,7 +1,6 @@
 package nats
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,24 +34,30 @@ func (s *Sink) openJournal(ctx context.Context, config jetstream.StreamConfig, c
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", config.Name, err)
 	}
-	if found := opened.CachedInfo().Config; !found.AllowAtomicPublish { // of an earlier version
-		found.AllowAtomicPublish = true
-		if opened, err = s.js.UpdateStream(ctx, found); err != nil {
-			return nil, fmt.Errorf("stream %s cannot be changed to allow atomic batches: %w", config.Name, err)
-		}
-	}
-	if err := cmp.Or(checkServer(opened.CachedInfo().Config), check(opened.CachedInfo().Config)); err != nil {
+	if err := check(opened.CachedInfo().Config); err != nil {
 		return nil, fmt.Errorf("stream %s %w", config.Name, err)
+	}
+	if !opened.CachedInfo().Config.AllowAtomicPublish {
+		if opened, err = s.allowBatches(ctx, opened.CachedInfo().Config); err != nil {
+			return nil, err
+		}
 	}
 	return newJournal(s.conn, s.js, opened, s.closed), nil
 }
 
-// checkServer returns an error for a server that ignores what it does not know.
-func checkServer(c jetstream.StreamConfig) error {
-	if !c.AllowAtomicPublish {
-		return errors.New("allows no atomic batches: they need nats-server 2.12 or newer")
+// allowBatches changes a stream that was made without atomic batches, as by an earlier keepwatch.
+func (s *Sink) allowBatches(ctx context.Context, c jetstream.StreamConfig) (jetstream.Stream, error) {
+	c.AllowAtomicPublish = true
+	changed, err := s.js.UpdateStream(ctx, c)
+	switch {
+	case err != nil && errors.Is(err, context.DeadlineExceeded) && !s.opened: // the server does not answer what it does not permit
+		return nil, fmt.Errorf("stream %s must allow atomic batches (allow_atomic), and cannot be changed: give the user the permission to publish to $JS.API.STREAM.UPDATE.%s, or change it by hand: %v", c.Name, c.Name, err)
+	case err != nil:
+		return nil, fmt.Errorf("stream %s must allow atomic batches (allow_atomic), and cannot be changed: %w", c.Name, err)
+	case !changed.CachedInfo().Config.AllowAtomicPublish: // a server ignores what it does not know
+		return nil, fmt.Errorf("stream %s allows no atomic batches: they need nats-server 2.12 or newer", c.Name)
 	}
-	return nil
+	return changed, nil
 }
 
 // checkLog returns an error for a stream whose newest messages may vanish before they were read at the next start.

@@ -3,8 +3,8 @@
 //
 // # Exactly once without transactions
 //
-// JetStream has no transactions over streams. Messages are published in atomic batches of up to 1,000, each with the sequence
-// that the last message before it must have, so that the stream has all messages up to one and none behind it, whoever else
+// JetStream has no transactions over several streams. Messages are published in atomic batches of up to 1,000, and each batch has the
+// sequence of the message behind which it must be stored, so that the stream has all messages up to one and none behind it, whoever else
 // publishes and whatever was lost with a connection. The last message of a piece has the cursor in a header.
 //
 // The delivered objects are in a bucket beside the stream: each has the message of its newest state, without

@@ -37,6 +37,12 @@ var refused = []error{nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRe
 // wrongSequence are the codes of a message that another one has preceded.
 var wrongSequence = []jetstream.ErrorCode{jetstream.JSErrCodeStreamWrongLastSequence, jetstream.JSErrCodeStreamWrongLastSequenceConstant}
 
+// tooLarge reports whether the server has no room for a batch: its stream is full (10077), or its limit of messages is lower (10199).
+func tooLarge(err error) bool {
+	var reported *jetstream.APIError
+	return errors.As(err, &reported) && (reported.ErrorCode == 10077 || reported.ErrorCode == 10199)
+}
+
 // incompleteBatch is the code of a batch of which the server does not have all messages: its leader changed, or it has refused some.
 const incompleteBatch = 10176
 
@@ -49,7 +55,7 @@ func (s *Sink) failure(err error) error {
 	case errors.As(err, &reported) && slices.Contains(wrongSequence, reported.ErrorCode):
 		return sink.Unavailablef("nats: another program has published to %s or its bucket, or a message was lost: %w", s.target.name(), err)
 	case errors.As(err, &reported) && reported.ErrorCode == incompleteBatch:
-		return sink.Unavailablef("nats: %s or its bucket has not received all messages of a batch; if this repeats, a limit is reached or the user may not publish to all subjects: %w", s.target.name(), err)
+		return sink.Unavailablef("nats: %s or its bucket has not received all messages of a batch; if this repeats, an account has no room, max_batch_timeout is too short, or the user may not publish to all subjects: %w", s.target.name(), err)
 	case errors.As(err, &reported) && (s.opened || reported.Code >= 500 || reported.Code == 429):
 		return &sink.Unavailable{Err: named} // JetStream does not run yet, or has no room
 	case slices.ContainsFunc(refused, is):

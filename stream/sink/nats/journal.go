@@ -22,16 +22,20 @@ type journal struct {
 	name   string
 	closed <-chan struct{} // the connection is gone
 	last   uint64          // sequence of the last message
+	most   int             // messages of a batch
 }
 
 func newJournal(conn *nats.Conn, js jetstream.JetStream, stream jetstream.Stream, closed <-chan struct{}) *journal {
-	return &journal{conn: conn, js: js, stream: stream, name: stream.CachedInfo().Config.Name, closed: closed}
+	return &journal{conn: conn, js: js, stream: stream, name: stream.CachedInfo().Config.Name, closed: closed, most: batchMessages}
 }
 
 const (
-	// batchMessages is the server's limit of an atomic batch; batchBytes bounds what it has in memory.
+	// batchMessages is the server's limit of an atomic batch, unless its configuration has a lower one. batchBytes bounds what the
+	// server has of a batch in memory.
 	batchMessages = 1000
 	batchBytes    = 4 << 20
+	// batchHeaders is more than the bytes of the headers that publish adds to a message.
+	batchHeaders = 500
 	// answerTimeout bounds the wait for a server that does not answer, and readTimeout that for all
 	// messages of a journal.
 	answerTimeout = 30 * time.Second
@@ -47,47 +51,54 @@ const (
 )
 
 // append publishes messages, and waits until all are stored. After an error, the journal has some of the first
-// ones.
+// ones. A batch for which there is no room is published in halves: a bucket with a limit has no room for a batch that replaces
+// entries, and has room for each of them.
 func (j *journal) append(ctx context.Context, messages []*nats.Msg) error {
 	for len(messages) > 0 {
-		count, size := 0, 0
-		for _, m := range messages {
-			if int64(m.Size()) > j.conn.MaxPayload()-batchHeaders {
-				return sink.Unavailablef("%s: the message has %d bytes, and the server accepts %d: raise its max_payload", m.Subject, m.Size(), j.conn.MaxPayload())
-			}
-			if size += m.Size(); count == batchMessages || count > 0 && size > batchBytes {
-				break
-			}
-			count++
-		}
-		if err := j.publish(ctx, messages[:count]); err != nil {
+		count, err := j.fitting(messages)
+		if err != nil {
 			return err
 		}
-		messages = messages[count:]
+		err = j.publish(ctx, messages[:count])
+		switch {
+		case err == nil:
+			messages = messages[count:]
+		case count > 1 && tooLarge(err):
+			j.most = count / 2
+		default:
+			return err
+		}
 	}
 	return nil
 }
 
-// batchHeaders is more than the bytes of the headers that publish adds.
-const batchHeaders = 500
+// fitting returns how many of the first messages are a batch.
+func (j *journal) fitting(messages []*nats.Msg) (count int, err error) {
+	total, accepted := 0, int(j.conn.MaxPayload())-batchHeaders
+	for _, m := range messages {
+		size := m.Size() - len(m.Subject)
+		if size > accepted {
+			return 0, sink.Unavailablef("%s: the message has %d bytes with its headers, and the server has room for %d: raise its max_payload", m.Subject, size, accepted)
+		}
+		if total += size; count == j.most || count > 0 && total > batchBytes {
+			break
+		}
+		count++
+	}
+	return count, nil
+}
 
-// publish stores all of the messages behind the last one, or none: had they been published one by one, the message of another
-// process that is stored between them would make the sequence that one of them expects come true without those before it.
+// publish stores all of the messages behind the last one, or none. Single messages would not do, of which several are sent before
+// the first one is acknowledged: if another process stores a message meanwhile, the second one of ours finds the sequence that it
+// expects, and is stored without the first.
 func (j *journal) publish(ctx context.Context, messages []*nats.Msg) error {
+	setBatch(messages)
 	first, last := messages[0], messages[len(messages)-1]
 	first.Header.Set(jetstream.ExpectedStreamHeader, j.name)
 	first.Header.Set(jetstream.ExpectedLastSeqHeader, strconv.FormatUint(j.last, 10))
-	if len(messages) > 1 {
-		batch := rand.Text()
-		for i, m := range messages {
-			m.Header.Set(batchHeader, batch)
-			m.Header.Set(batchSequenceHeader, strconv.Itoa(i+1))
-		}
-		last.Header.Set(batchCommitHeader, "1")
-		for _, m := range messages[:len(messages)-1] {
-			if err := j.conn.PublishMsg(m); err != nil {
-				return err
-			}
+	for _, m := range messages[:len(messages)-1] {
+		if err := j.conn.PublishMsg(m); err != nil {
+			return err
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
@@ -103,6 +114,23 @@ func (j *journal) publish(ctx context.Context, messages []*nats.Msg) error {
 	}
 	j.last = ack.Sequence
 	return nil
+}
+
+// setBatch makes messages a batch that is stored as a whole. One message alone needs none.
+func setBatch(messages []*nats.Msg) {
+	id := rand.Text()
+	for i, m := range messages {
+		for _, name := range []string{batchHeader, batchSequenceHeader, batchCommitHeader, jetstream.ExpectedStreamHeader, jetstream.ExpectedLastSeqHeader} {
+			m.Header.Del(name) // of a larger batch
+		}
+		if len(messages) > 1 {
+			m.Header.Set(batchHeader, id)
+			m.Header.Set(batchSequenceHeader, strconv.Itoa(i+1))
+		}
+	}
+	if len(messages) > 1 {
+		messages[len(messages)-1].Header.Set(batchCommitHeader, "1")
+	}
 }
 
 // load sets the last sequence to the newest one.

@@ -381,6 +381,9 @@ func testRefused(t *testing.T, server *natstest.Server) {
 			t.Errorf("%s: %v, want %q", address, err, want)
 		}
 	}
+	if found, err := js.Stream(t.Context(), "QUEUE"); err != nil || found.CachedInfo().Config.AllowAtomicPublish {
+		t.Errorf("a stream that is refused was changed: %v", err)
+	}
 	if _, err := newSink(t, "nats://127.0.0.1:1/A").Open(t.Context(), nil); !errors.As(err, new(*sink.Unavailable)) {
 		t.Errorf("a server that does not run: %v", err)
 	}
@@ -437,11 +440,29 @@ func testFull(t *testing.T, server *natstest.Server) {
 	if _, err := js.UpdateStream(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
-	// None of the messages of a batch is stored.
-	if stored := open(t, s); len(stored[0].Entries) != 0 || stored[0].Progress.Cursor != 0 {
+	// The first part of the piece counts.
+	if stored := open(t, s); len(stored[0].Entries) != 2 || stored[0].Progress.Cursor != 0 {
 		t.Errorf("stored: %+v", stored[0])
 	}
-	err = s.Write(t.Context(), batch(1, 6, event(keepwatch.Added, "large", 6, `"`+strings.Repeat("x", 100_000)+`"`)))
+	// A bucket with a limit has no room for a batch that replaces its entries, and has room for each of them.
+	k := newSink(t, "nats://"+server.Addr()+"/?kv=full")
+	open(t, k)
+	write(t, k, batch(5, 5, many...))
+	limited, err := js.Stream(t.Context(), "KV_full")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config = limited.CachedInfo().Config
+	config.MaxMsgs = int64(limited.CachedInfo().State.Msgs) + 1
+	if _, err := js.UpdateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	for i := range many {
+		many[i] = event(keepwatch.Modified, fmt.Sprint("o-", i), keepwatch.Revision(i+11), `{"metadata":{}}`)
+	}
+	write(t, k, batch(5, 15, many...))
+
+	err = s.Write(t.Context(), batch(3, 6, event(keepwatch.Added, "large", 6, `"`+strings.Repeat("x", 100_000)+`"`)))
 	if !errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), "raise its max_payload") {
 		t.Errorf("a large object: %v", err)
 	}
