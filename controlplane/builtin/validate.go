@@ -40,7 +40,7 @@ func validateValues(obj runtime.Object) field.ErrorList {
 	case *appsv1.ReplicaSet:
 		return validateReplicaSet(o)
 	case *appsv1.StatefulSet:
-		return validateStatefulSet(o)
+		return append(validateClaimTemplates(o), validateStatefulSet(o)...)
 	case *appsv1.DaemonSet:
 		return validateDaemonSet(o)
 	case *batchv1.Job:
@@ -93,8 +93,12 @@ func validateChangedValues(obj, old runtime.Object) field.ErrorList {
 		kept.Spec.ClusterIP = old.(*corev1.Service).Spec.ClusterIP
 		obj = &kept
 	}
-	errs := validateValues(obj)
-	if len(errs) > 0 && len(validateValues(old)) > 0 {
+	validate := validateValues
+	if _, ok := obj.(*appsv1.StatefulSet); ok {
+		validate = func(o runtime.Object) field.ErrorList { return validateStatefulSet(o.(*appsv1.StatefulSet)) }
+	}
+	errs := validate(obj)
+	if len(errs) > 0 && len(validate(old)) > 0 {
 		return nil
 	}
 	return errs

@@ -72,14 +72,19 @@ func validateReplicaSet(r *appsv1.ReplicaSet) (errs field.ErrorList) {
 	return append(errs, alwaysRestarted(at.Child("template", "spec"), "ReplicaSet", &spec.Template.Spec)...)
 }
 
+// validateClaimTemplates checks the claims of a new StatefulSet. They cannot be changed.
+func validateClaimTemplates(s *appsv1.StatefulSet) (errs field.ErrorList) {
+	for i := range s.Spec.VolumeClaimTemplates {
+		errs = append(errs, validateClaim(field.NewPath("spec", "volumeClaimTemplates").Index(i).Child("spec"), &s.Spec.VolumeClaimTemplates[i].Spec)...)
+	}
+	return errs
+}
+
 func validateStatefulSet(s *appsv1.StatefulSet) (errs field.ErrorList) {
 	at, spec := field.NewPath("spec"), &s.Spec
 	errs = append(errs, counts(at, count32("replicas", spec.Replicas), count32("minReadySeconds", &spec.MinReadySeconds))...)
 	if policy := spec.PodManagementPolicy; policy != appsv1.OrderedReadyPodManagement && policy != appsv1.ParallelPodManagement {
 		errs = append(errs, field.Invalid(at.Child("podManagementPolicy"), policy, "must be 'OrderedReady' or 'Parallel'"))
-	}
-	for i := range spec.VolumeClaimTemplates {
-		errs = append(errs, validateClaim(at.Child("volumeClaimTemplates").Index(i).Child("spec"), &spec.VolumeClaimTemplates[i].Spec)...)
 	}
 	errs = append(errs, validateSelected(at, "statefulset", spec.Selector, templateWithClaims(spec))...)
 	return append(errs, alwaysRestarted(at.Child("template", "spec"), "StatefulSet", &spec.Template.Spec)...)
