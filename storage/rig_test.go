@@ -174,7 +174,7 @@ func runEtcd(t testing.TB, dial ...grpc.DialOption) *kubernetes.Client {
 	config.ListenClientUrls = []url.URL{{Scheme: "unix", Path: filepath.Join(dir, "s")}}
 	config.AdvertiseClientUrls, config.ListenPeerUrls = config.ListenClientUrls, nil
 	config.InitialCluster = config.InitialClusterFromName(config.Name)
-	config.TickMs, config.ElectionMs = 10, 10_000 // a request fails after 5 s and two elections
+	config.TickMs, config.ElectionMs = 10, 100
 	config.UnsafeNoFsync = true
 	config.EnableGRPCGateway = false
 	config.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())

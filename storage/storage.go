@@ -43,8 +43,12 @@ func New(config Config) (*Storage, error) {
 		meter:  meter{config.GroupResource, config.Metrics},
 		shared: newSharedObjects(),
 	}
+	caching := config.cache()
+	if config.Memory == nil { // which has no more history than the cache
+		caching.Compacted = func() keepwatch.Revision { return keepwatch.Revision(s.CompactRevision()) }
+	}
 	var err error
-	s.cache, err = watchcache.New(config.cache(), func(cache *watchcache.Cache) (watchcache.Source, error) {
+	s.cache, err = watchcache.New(caching, func(cache *watchcache.Cache) (watchcache.Source, error) {
 		s.source, err = newSource(config, cache, s.meter)
 		return s.source, err
 	})

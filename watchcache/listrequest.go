@@ -44,7 +44,7 @@ func (c *Cache) ListRequest(ctx context.Context, key string, options apistorage.
 	}
 	r.revision = keepwatch.Revision(revision)
 	switch {
-	case s.recursive && options.Predicate.Continue != "":
+	case r.continuing():
 		return r.continued()
 	case options.ResourceVersionMatch != "":
 		r.match = options.ResourceVersionMatch
@@ -64,6 +64,9 @@ func (c *Cache) ListRequest(ctx context.Context, key string, options apistorage.
 	}
 	return r, nil
 }
+
+// continuing reports whether the request has a continue token.
+func (r ListRequest) continuing() bool { return r.recursive && r.options.Predicate.Continue != "" }
 
 // continued returns the request for the page that a continue token names.
 func (r ListRequest) continued() (ListRequest, error) {
