@@ -100,5 +100,6 @@ func (l *requestLog) matching(m Match) []Request {
 }
 
 // Requests returns the requests that the server received since its start or fork and that match, the oldest first;
-// nil matches all. A request that authentication or authorization refuses is in it with its answer, 401 or 403; no fault applies to it. Those of the server's own clients are not in it, and of very many only the newest 50,000 at least.
+// nil matches all. A request that authentication or authorization refuses is in it with its answer, 401 or 403; no fault
+// applies to it. Those of the server's own clients are not in it, and of very many only the newest 50,000 at least.
 func (s *Server) Requests(m Match) []Request { return s.faults.log.matching(m) }

@@ -3,9 +3,9 @@
 //
 // # Exactly once without transactions
 //
-// JetStream has no transactions over several streams. Messages are published in atomic batches of up to 1,000, and each batch has the
-// sequence of the message behind which it must be stored, so that the stream has all messages up to one and none behind it, whoever else
-// publishes and whatever was lost with a connection. The last message of a piece has the cursor in a header.
+// JetStream has no transactions over several streams. Messages are published in atomic batches of up to 1,000. Each batch has the
+// sequence that the stream's last message must have. The stream thus has the first messages of a piece without a hole, although
+// another process publishes or a connection breaks. The last message of a piece has the cursor in a header.
 //
 // The delivered objects are in a bucket beside the stream: each has the message of its newest state, without
 // body, and the cursors have the sequence in the stream up to which the bucket is complete. The

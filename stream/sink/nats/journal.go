@@ -104,9 +104,12 @@ func (j *journal) publish(ctx context.Context, messages []*nats.Msg) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	ack, err := j.js.PublishMsg(ctx, last)
+	var reported *jetstream.APIError
 	switch {
 	case errors.Is(err, jetstream.ErrNoStreamResponse):
 		return sink.Unavailablef("no stream accepts the subject %s: add it to the subjects of %s", last.Subject, j.name)
+	case errors.As(err, &reported):
+		return reported // which begins with "nats: ", and the error around it does, too
 	case err != nil:
 		return err
 	case ack.Duplicate || ack.Sequence != j.last+uint64(len(messages)):
