@@ -28,6 +28,7 @@ type faultSource struct {
 	compactions int
 	resource    schema.GroupResource
 	counted     int // LIST requests of the resource, by the server's own metrics
+	terminated  int // watches that the server ended as too slow, by its own metrics
 }
 
 // fate gives most watches and some lists a fault, until calm. What is refused is
@@ -107,7 +108,7 @@ func (w *faultSource) compact() {
 	w.compactions++
 }
 
-// count adds the LISTs that the server has answered since its start. They are pages,
+// count adds the LISTs that the server has answered since its start, and the watches that it ended as too slow. The LISTs are pages,
 // without streaming lists. Those that it answered with 429 do not count: a restarted
 // server does so until its caches are filled, also for the list of the final state.
 func (w *faultSource) count() {
@@ -117,6 +118,7 @@ func (w *faultSource) count() {
 		w.t.Fatal(err)
 	}
 	w.counted += metrics.Requests("LIST", w.resource.Resource) - metrics.Refused("LIST", w.resource.Resource)
+	w.terminated += metrics.Terminated(w.resource.Resource)
 }
 
 // faults counts the proxy's faults.

@@ -57,7 +57,7 @@ func (s Storm) Run(t *testing.T, server *peer.Server) {
 		resource: s.Resource.GroupResource(),
 	}
 	w.count()
-	w.counted = -w.counted
+	w.counted, w.terminated = -w.counted, -w.terminated
 	w.proxy = faults.New(t, server.Config(), faults.Plan{Seed: s.Seed, Fate: w.drawFault, HTTP1: s.HTTP1})
 	args := []string{
 		s.Type, "-n", s.Namespace, "--state", t.TempDir(), "--idle-timeout", idle.String(), "--kubeconfig", kubeconfig(t, w.proxy),

@@ -76,6 +76,12 @@ func (m Metrics) Refused(verb, resource string) int {
 	return int(m.Sum("apiserver_request_total", Labels{"verb": verb, "resource": resource, "code": "429"}))
 }
 
+// Terminated returns the number of watches of a resource that the server ended because their
+// clients did not read fast enough. It does so without an error.
+func (m Metrics) Terminated(resource string) int {
+	return int(m.Sum("apiserver_terminated_watchers_total", Labels{"resource": resource}))
+}
+
 func (want Labels) match(labels []*dto.LabelPair) bool {
 	found := 0
 	for _, l := range labels {
