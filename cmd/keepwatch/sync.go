@@ -217,7 +217,10 @@ func (o *syncOptions) destination(settings *syncSettings, s *sinkSettings, endpo
 	}
 	return destination{
 		open: func(r *syncRun) (sink.Sink, error) {
-			return s.open(o.lease != "", func(err error, wait time.Duration) { r.transfer.Retrying(err, wait) })
+			return s.open(o.lease != "", requests{
+				retrying: func(err error, wait time.Duration) { r.transfer.Retrying(err, wait) },
+				refused:  func(err error) { r.transfer.Refused(err) },
+			})
 		},
 		report:  newSyncReport(stderr, name),
 		started: func(t *transfer.Transfer) { endpoint.add(s.Name, t) },

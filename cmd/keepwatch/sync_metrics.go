@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"net"
 	"net/http"
 	"strconv"
@@ -140,7 +141,8 @@ var (
 	syncReconnects = syncMetric("reconnects_total", "Watches that were opened again, by the failure before.", append(ofResource, "reason")...)
 	syncRelists    = syncMetric("relists_total", "Lists after the first one, by the failure before.", append(ofResource, "reason")...)
 	syncBatches    = syncMetric("batches_total", "Transactions that were committed.")
-	syncReopened   = syncMetric("database_retries_total", "Errors after which the database was opened again.")
+	syncRetries    = syncMetric("retries_total", "Errors of the sink after which another attempt followed.")
+	syncDead       = syncMetric("dead_letters_total", "Events that the sink has refused for good.")
 	syncComplete   = syncMetric("complete_revision", "Revision at which all resources of one etcd are complete.", "line")
 )
 
@@ -169,10 +171,10 @@ func (c syncCollector) Collect(ch chan<- prometheus.Metric) {
 		for _, reason := range []keepwatch.GapReason{keepwatch.GapExpired, keepwatch.GapDowntime, keepwatch.GapRewind} {
 			send(syncGaps, prometheus.CounterValue, float64(r.Gaps[reason]), string(reason))
 		}
-		for reason, n := range r.Reflector.Reconnects {
+		for reason, n := range withUsual(keepwatch.Ended, r.Reflector.Reconnects) {
 			send(syncReconnects, prometheus.CounterValue, float64(n), reason.String())
 		}
-		for reason, n := range r.Reflector.Relists {
+		for reason, n := range withUsual(keepwatch.Expired, r.Reflector.Relists) {
 			send(syncRelists, prometheus.CounterValue, float64(n), reason.String())
 		}
 		send(syncBytes, prometheus.CounterValue, float64(r.Bytes))
@@ -187,5 +189,14 @@ func (c syncCollector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(syncComplete, prometheus.GaugeValue, float64(cut.Revision), strconv.Itoa(line))
 	}
 	ch <- prometheus.MustNewConstMetric(syncBatches, prometheus.CounterValue, float64(s.Batches))
-	ch <- prometheus.MustNewConstMetric(syncReopened, prometheus.CounterValue, float64(s.Reopened))
+	ch <- prometheus.MustNewConstMetric(syncRetries, prometheus.CounterValue, float64(s.Retries))
+	ch <- prometheus.MustNewConstMetric(syncDead, prometheus.CounterValue, float64(s.DeadLetters))
+}
+
+// withUsual returns the counts with that of the usual reason, 0 if it has not happened: Prometheus does not see the first increase of a
+// counter that appears with it.
+func withUsual(usual keepwatch.FailureKind, counts map[keepwatch.FailureKind]uint64) map[keepwatch.FailureKind]uint64 {
+	all := map[keepwatch.FailureKind]uint64{usual: 0}
+	maps.Copy(all, counts)
+	return all
 }

@@ -115,18 +115,17 @@ func (r *syncReport) observe(i int, n reflector.Notice) {
 	t.status.observe(n)
 }
 
-// retrying prints an error of the sink, without a wait if no other attempt follows.
+// retrying prints an error of the sink, and the wait before the next attempt.
 func (r *syncReport) retrying(err error, wait time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.clear()
-	if wait == 0 {
-		r.start.printf("%v", err)
-		return
-	}
 	clear(r.synced)
 	r.start.printf("%v; retrying in %v", err, wait.Round(100*time.Millisecond))
 }
+
+// refused prints the reason of a dead letter.
+func (r *syncReport) refused(err error) { r.printf("%v", err) }
 
 // committed reports the gaps of a batch.
 func (r *syncReport) committed(batch sink.Batch) {

@@ -89,7 +89,7 @@ func (o *syncOptions) follow(ctx context.Context, resources []syncResource, to d
 			default:
 			}
 		},
-		Observe: report.observe, Retrying: report.retrying, Committed: report.committed, Cut: r.cut,
+		Observe: report.observe, Retrying: report.retrying, Refused: report.refused, Committed: report.committed, Cut: r.cut,
 	})
 	if to.started != nil {
 		to.started(r.transfer)

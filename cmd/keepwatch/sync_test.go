@@ -403,7 +403,8 @@ func testSyncEndpoint(t *testing.T, client kubernetes.Interface) {
 			`keepwatch_sync_complete_revision{line="0",sink="sqlite"} `,
 			`keepwatch_sync_gaps_total{namespace="",reason="expired",resource="configmaps",sink="sqlite"} 0`,
 			`keepwatch_sync_lag_seconds{namespace="",resource="configmaps",sink="sqlite"} `,
-			`keepwatch_sync_database_retries_total{sink="sqlite"} 0`,
+			`keepwatch_sync_retries_total{sink="sqlite"} 0`,
+			`keepwatch_sync_dead_letters_total{sink="sqlite"} 0`,
 		} {
 			if !strings.Contains(text, want) {
 				return false
@@ -488,6 +489,19 @@ resources: [{resource: configmaps}, {resource: namespaces}]
 	if problems, err := fold.Invariants(t.Context()); err != nil || len(problems) > 0 {
 		t.Error(problems, err)
 	}
+	retries := sample(t, metrics, `keepwatch_sync_retries_total{sink="http"}`)
+	code.Store(http.StatusUnprocessableEntity)
+	configMap(t, client, "unwanted", "x")
+	p.waitStderr(t, "keepwatch: http: "+receiver.URL+" refuses event")
+	code.Store(http.StatusOK)
+	deleteConfigMap(t, client, "unwanted")
+	_, metrics = httpGet(t, address, "/metrics")
+	if dead := sample(t, metrics, `keepwatch_sync_dead_letters_total{sink="http"}`); dead == "0" || retries == "0" {
+		t.Errorf("%s dead letters, %s retries", dead, retries)
+	}
+	if after := sample(t, metrics, `keepwatch_sync_retries_total{sink="http"}`); after != retries {
+		t.Errorf("%s retries, %s before the dead letter", after, retries)
+	}
 	p.end()
 	exit, stdout, stderr := execute(t, "sync", "status", "-f", file)
 	if exit != 0 || !regexp.MustCompile(`(?s)^sqlite:\nRESOURCE.*\n2 of 2: complete.*\n\narchive:\nRESOURCE.*\n2 of 2: complete.*\n\nhttp:\nRESOURCE.*\n2 of 2: complete at revision \d+\n$`).MatchString(stdout) {
@@ -504,6 +518,18 @@ resources: [{resource: configmaps}, {resource: namespaces}]
 	if code := p.exit(t); code != 1 || !regexp.MustCompile(`(?m)^keepwatch: http: .*410`).MatchString(p.stderr.String()) {
 		t.Errorf("exit %d: %s", code, p.stderr)
 	}
+}
+
+// sample returns the value of a series in the text of /metrics.
+func sample(t *testing.T, metrics, series string) string {
+	t.Helper()
+	for line := range strings.Lines(metrics) {
+		if value, ok := strings.CutPrefix(strings.TrimSpace(line), series+" "); ok {
+			return value
+		}
+	}
+	t.Fatalf("%s is missing in %s", series, metrics)
+	return ""
 }
 
 func httpGet(t *testing.T, address, path string) (code int, text string) {

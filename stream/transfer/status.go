@@ -18,9 +18,9 @@ type Status struct {
 	Changing bool
 	// Cuts has the newest cut of each line that has one now.
 	Cuts map[int]sink.Cut
-	// Batches counts the batches that were committed, Reopened the errors after which the sink
-	// was opened again.
-	Batches, Reopened uint64
+	// Batches counts the batches that were committed, Retries the errors of the sink after which another attempt
+	// followed, and DeadLetters the events that it has refused for good.
+	Batches, Retries, DeadLetters uint64
 }
 
 // ResourceStatus is the state of one resource. Its counts are those of this process.
@@ -42,7 +42,7 @@ type ResourceStatus struct {
 
 // newStatus returns the status of resources. Those that were among the former ones have their counts.
 func newStatus(resources []Resource, former Status) Status {
-	s := Status{Cuts: map[int]sink.Cut{}, Batches: former.Batches, Reopened: former.Reopened}
+	s := Status{Cuts: map[int]sink.Cut{}, Batches: former.Batches, Retries: former.Retries, DeadLetters: former.DeadLetters}
 	for _, r := range resources {
 		of := ResourceStatus{Events: map[keepwatch.ChangeType]uint64{}, Gaps: map[keepwatch.GapReason]uint64{}}
 		for _, f := range former.Resources {

@@ -37,8 +37,10 @@ type Options struct {
 	Opened func(resources []Resource)
 	// Observe, if set, is called with each notice of the reflector of a resource.
 	Observe func(resource int, notice reflector.Notice)
-	// Retrying, if set, is called with each error of the sink after which it is opened again.
+	// Retrying, if set, is called with each error of the sink after which another attempt follows, and the wait before it.
 	Retrying func(err error, wait time.Duration)
+	// Refused, if set, is called with the reason of each dead letter.
+	Refused func(err error)
 	// Committed, if set, is called after each batch.
 	Committed func(sink.Batch)
 	// Cut, if set, is called after a batch with which the cut of a line has changed.
@@ -132,12 +134,25 @@ func (t *Transfer) forget(ended []Resource) {
 // requests by itself calls it, too. It is safe for concurrent use.
 func (t *Transfer) Retrying(err error, wait time.Duration) {
 	t.mu.Lock()
-	t.status.Reopened++
+	t.status.Retries++
 	t.mu.Unlock()
 	if t.options.Retrying != nil {
 		t.notify.Lock()
 		defer t.notify.Unlock()
 		t.options.Retrying(err, wait)
+	}
+}
+
+// Refused counts a dead letter, an event that the sink's server refuses for good, and reports it to Options.Refused. Sinks that
+// have dead letters call it. It is safe for concurrent use.
+func (t *Transfer) Refused(err error) {
+	t.mu.Lock()
+	t.status.DeadLetters++
+	t.mu.Unlock()
+	if t.options.Refused != nil {
+		t.notify.Lock()
+		defer t.notify.Unlock()
+		t.options.Refused(err)
 	}
 }
 

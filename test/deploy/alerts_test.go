@@ -108,9 +108,14 @@ var alertTests = map[string][]alertTest{
 			at: 30 * time.Minute, label: "resource", firing: []string{"pods"}, summary: "The history of pods in sqlite has a gap (Expired)"},
 		{load: `keepwatch_sync_gaps_total{instance="a",sink="sqlite",resource="pods",reason="Expired"} 0x10 1x100`, at: 100 * time.Minute},
 	},
-	"KeepwatchSyncDatabase": {
-		{load: `keepwatch_sync_database_retries_total{instance="a",sink="sqlite"} 0+1x40`, at: 30 * time.Minute, label: "instance", firing: []string{"a"}},
-		{load: `keepwatch_sync_database_retries_total{instance="a",sink="sqlite"} 0x10 1x30`, at: 30 * time.Minute},
+	"KeepwatchSyncRetries": {
+		{load: `keepwatch_sync_retries_total{instance="a",sink="sqlite"} 0+1x40`, at: 30 * time.Minute, label: "instance", firing: []string{"a"}},
+		{load: `keepwatch_sync_retries_total{instance="a",sink="sqlite"} 0x10 1x30`, at: 30 * time.Minute},
+	},
+	"KeepwatchSyncDeadLetters": {
+		{load: `keepwatch_sync_dead_letters_total{instance="a",sink="https"} 0x10 1x30
+			keepwatch_sync_dead_letters_total{instance="b",sink="https"} 2x40`, at: 30 * time.Minute, label: "instance", firing: []string{"a"}},
+		{load: `keepwatch_sync_dead_letters_total{instance="a",sink="https"} 0x10 1x100`, at: 100 * time.Minute},
 	},
 }
 

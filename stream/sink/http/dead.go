@@ -35,7 +35,7 @@ func (r *Receiver) addDeadLetter(e event.Event, a answer) error {
 	if err := appendLine(r.options.DeadLetters, line); err != nil {
 		return err
 	}
-	r.options.Report(fmt.Errorf("%s refuses event %s with %v: it is in %s", r, e.ID(), a, r.options.DeadLetters), 0)
+	r.options.Refused(fmt.Errorf("%s refuses event %s with %v: it is in %s", r, e.ID(), a, r.options.DeadLetters))
 	return nil
 }
 

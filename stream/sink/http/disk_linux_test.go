@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/keepwatch/keepwatch/stream/sink"
 	"github.com/keepwatch/keepwatch/stream/sink/http"
@@ -32,7 +31,7 @@ func TestFullDisk(t *testing.T) {
 				fmt.Fprint(w, strings.Repeat("no ", 300))
 			}
 		}))
-		r := open(t, "http://receiver", http.Options{Mode: http.Structured, Transport: transport, DeadLetters: file, Report: func(error, time.Duration) {}})
+		r := open(t, "http://receiver", http.Options{Mode: http.Structured, Transport: transport, DeadLetters: file})
 		refuses = true
 		sinktest.FillDisk(t, filler)
 		for range 20 { // the page of the file has room for some letters

@@ -26,9 +26,10 @@ type Options struct {
 	Key []byte
 	// DeadLetters is the path of the file of dead letters. Required.
 	DeadLetters string
-	// Report, if set, is called with each failure and the wait before the next attempt, zero for a dead letter. It is
-	// called from Write's goroutine.
-	Report func(err error, wait time.Duration)
+	// Retrying, if set, is called with each failure and the wait before the next attempt, and Refused with the reason of each
+	// dead letter. Both are called from Write's goroutine.
+	Retrying func(err error, wait time.Duration)
+	Refused  func(err error)
 	// Timeout bounds a request. Zero means DefaultTimeout.
 	Timeout time.Duration
 	// Transport, if set, sends the requests in place of net/http's default one.
@@ -60,8 +61,11 @@ func New(address string, options Options) (*Receiver, error) {
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, errors.New("the address must be https://HOST/PATH or http://HOST/PATH")
 	}
-	if options.Report == nil {
-		options.Report = func(error, time.Duration) {}
+	if options.Retrying == nil {
+		options.Retrying = func(error, time.Duration) {}
+	}
+	if options.Refused == nil {
+		options.Refused = func(error) {}
 	}
 	if options.Timeout == 0 {
 		options.Timeout = DefaultTimeout
@@ -186,7 +190,7 @@ var waits = backoff.Exponential{First: 500 * time.Millisecond, Max: time.Minute}
 // wait waits before the next attempt, at least for the receiver's own wait.
 func (r *Receiver) wait(ctx context.Context, attempt int, least time.Duration, err error) error {
 	wait := max(least, backoff.FullJitter(waits.Wait(attempt), rand.Int64N))
-	r.options.Report(err, wait)
+	r.options.Retrying(err, wait)
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
