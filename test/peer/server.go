@@ -49,6 +49,11 @@ func KubernetesOn(tb testing.TB, etcd *EtcdServer, flags ...string) *Server {
 	if *latestFlag {
 		program = LatestKubeAPIServer
 	}
+	return kubernetesOn(tb, etcd, program, flags)
+}
+
+func kubernetesOn(tb testing.TB, etcd *EtcdServer, program Binary, flags []string) *Server {
+	tb.Helper()
 	s, err := startKubeAPIServer(tb.Context(), tb.TempDir(), etcd, program.Path, slices.Concat(unmanaged, flags))
 	own(tb, s.Service, err)
 	return s
@@ -77,9 +82,13 @@ func (s *Server) At(tb testing.TB, host string) *Server {
 // LatestKubernetes is Kubernetes with the version of keepwatch-apiserver.
 func LatestKubernetes(tb testing.TB) *Server {
 	tb.Helper()
-	s, err := startKubeAPIServer(tb.Context(), tb.TempDir(), StartEtcd(tb), LatestKubeAPIServer.Path, unmanaged)
-	own(tb, s.Service, err)
-	return s
+	return LatestKubernetesOn(tb, StartEtcd(tb))
+}
+
+// LatestKubernetesOn is KubernetesOn with the version of keepwatch-apiserver.
+func LatestKubernetesOn(tb testing.TB, etcd *EtcdServer, flags ...string) *Server {
+	tb.Helper()
+	return kubernetesOn(tb, etcd, LatestKubeAPIServer, flags)
 }
 
 // KeepwatchAPIServerOn is KubernetesOn with keepwatch-apiserver, which has Keepwatch inside.
