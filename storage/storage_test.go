@@ -46,6 +46,27 @@ func TestOneObjectOfTheFuture(t *testing.T) {
 	}
 }
 
+// A page at a revision that etcd has compacted is refused at once, not only the page after it. A whole list at this revision is
+// answered, as long as the cache has the state.
+func TestPagesExpireWithEtcd(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, options{})
+	r.create("a")
+	at := r.create("b").ResourceVersion
+	page := exactly(at)
+	page.Predicate.Limit = 1
+	if items := r.list(page).Items; len(items) != 1 {
+		t.Errorf("a page shows %v", items)
+	}
+	r.compactOnly(t.Context(), t, r.create("c").ResourceVersion)
+	if err := r.GetList(t.Context(), "/pods/", page, &example.PodList{}); !apierrors.IsResourceExpired(err) {
+		t.Errorf("got %v", err)
+	}
+	if items := r.list(exactly(at)).Items; len(items) != 2 {
+		t.Errorf("a list shows %v", items)
+	}
+}
+
 // An object that could not be decoded is tried again, so that a short failure of a key server has no
 // lasting effect.
 func TestTransientFailureToDecode(t *testing.T) {

@@ -56,7 +56,7 @@ type Config struct {
 	Store store.Options
 	// Compacted returns the newest revision that the source has compacted. A page of a list at an older revision is the source's to
 	// answer, with its 410, although the cache may have the state: Kubernetes' conformance tests want continue tokens to
-	// expire with the history of etcd. Nil lets them be valid as long as the cache has the state. Any goroutine calls it.
+	// expire with the history of etcd, and a first page is worth nothing without the others. Nil lets them be valid as long as the cache has the state. Any goroutine calls it.
 	Compacted func() keepwatch.Revision
 	// Deleted returns the source's object, and its bytes, for a deletion of which only the record is known.
 	// Required if Store has records.

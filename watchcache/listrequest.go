@@ -68,6 +68,9 @@ func (c *Cache) ListRequest(ctx context.Context, key string, options apistorage.
 // continuing reports whether the request has a continue token.
 func (r ListRequest) continuing() bool { return r.recursive && r.options.Predicate.Continue != "" }
 
+// paged reports whether the request is for a page of a list.
+func (r ListRequest) paged() bool { return r.continuing() || r.recursive && r.predicate.Limit > 0 }
+
 // continued returns the request for the page that a continue token names.
 func (r ListRequest) continued() (ListRequest, error) {
 	start, revision, err := apistorage.DecodeContinue(r.options.Predicate.Continue, r.key)

@@ -25,7 +25,7 @@ var (
 func (c *Cache) state(ctx context.Context, r ListRequest) (*store.Snapshot, error) {
 	switch r.match {
 	case metav1.ResourceVersionMatchExact:
-		if r.continuing() && c.config.Compacted != nil && r.revision < c.config.Compacted() {
+		if r.paged() && c.config.Compacted != nil && r.revision < c.config.Compacted() {
 			return nil, ErrNotCached
 		}
 		if !r.recursive {
