@@ -1,6 +1,7 @@
 package customreaders
 
 import (
+	"errors"
 	"sync"
 
 	apiextensionshelpers "k8s.io/apiextensions-apiserver/pkg/apihelpers"
@@ -63,7 +64,7 @@ func (r *Readers) Follow(definitions informers.CustomResourceDefinitionInformer)
 }
 
 // Decorator returns a decorator that opens a storage of a custom resource in one version by open, and
-// adds a reader of it. The returned storage's destroy function removes the reader.
+// adds a reader of it. The returned storage's destroy function removes the reader. Before Follow, opening fails.
 func (r *Readers) Decorator(open generic.StorageDecorator) generic.StorageDecorator {
 	return func(config *storagebackend.ConfigForResource, prefix string, keyOf func(runtime.Object) (string, error),
 		newObject, newList func() runtime.Object, attributes apistorage.AttrFunc, triggers apistorage.IndexerFuncs,
@@ -93,8 +94,11 @@ func (r *Readers) Decorator(open generic.StorageDecorator) generic.StorageDecora
 func (r *Readers) add(resource schema.GroupResource, example, list runtime.Object, cached *watchcache.Cache, attributes apistorage.AttrFunc) (remove func(), err error) {
 	noReader := func() {}
 	object, ok := example.(*unstructured.Unstructured)
-	if !ok || r.definitions == nil {
+	if !ok {
 		return noReader, nil
+	}
+	if r.definitions == nil {
+		return noReader, errors.New("a custom resource has a storage before its definitions are followed")
 	}
 	definition, err := r.definitions.Get(resource.String())
 	id := idOf(resource.Resource)

@@ -30,24 +30,31 @@ func newServer(config *app.Config, o Options) (*aggregatorapiserver.APIAggregato
 	if err != nil {
 		return nil, err
 	}
-	aggregator, extensions, err := newChain(completed)
+	aggregator, err := wrapped.CreateServerChain(completed)
 	if err != nil {
 		return nil, err
 	}
-	if err := wrapped.AddReaders(aggregator.GenericAPIServer); err != nil {
-		return nil, err
-	}
-	if err := wrapped.freeStartMemory(aggregator.GenericAPIServer); err != nil {
-		return nil, err
-	}
-	if err := wrapped.FollowServices(aggregator.APIRegistrationInformers.Apiregistration().V1().APIServices()); err != nil {
-		return nil, err
-	}
-	return aggregator, wrapped.FollowDefinitions(extensions.Informers.Apiextensions().V1().CustomResourceDefinitions())
+	return aggregator, wrapped.freeStartMemory(aggregator.GenericAPIServer)
 }
 
-// newChain creates the servers as app.CreateServerChain does, which returns only the outermost one.
-func newChain(config app.CompletedConfig) (*aggregatorapiserver.APIAggregator, *apiextensionsapiserver.CustomResourceDefinitions, error) {
+// CreateServerChain creates the servers of the wrapped config, completed, as app.CreateServerChain does, with the readers of
+// their resources.
+func (w *Wrapped) CreateServerChain(config app.CompletedConfig) (*aggregatorapiserver.APIAggregator, error) {
+	aggregator, extensions, err := createServers(config)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.AddReaders(aggregator.GenericAPIServer); err != nil {
+		return nil, err
+	}
+	if err := w.readers.remote.follow(aggregator.APIRegistrationInformers.Apiregistration().V1().APIServices()); err != nil {
+		return nil, err
+	}
+	return aggregator, w.FollowDefinitions(extensions.Informers.Apiextensions().V1().CustomResourceDefinitions())
+}
+
+// createServers creates the servers as app.CreateServerChain does, which returns only the outermost one.
+func createServers(config app.CompletedConfig) (*aggregatorapiserver.APIAggregator, *apiextensionsapiserver.CustomResourceDefinitions, error) {
 	notFound := notfoundhandler.New(config.KubeAPIs.ControlPlane.Generic.Serializer, genericapifilters.NoMuxAndDiscoveryIncompleteKey)
 	extensions, err := config.ApiExtensions.New(genericapiserver.NewEmptyDelegateWithCustomHandler(notFound))
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
-	apiregistrationinformers "k8s.io/kube-aggregator/pkg/client/informers/externalversions/apiregistration/v1"
 	"k8s.io/kubernetes/cmd/kube-apiserver/app"
 )
 
@@ -77,10 +76,4 @@ func (w *Wrapped) AddReaders(outermost genericapiserver.DelegationTarget) error 
 // serves them, which has not started.
 func (w *Wrapped) FollowDefinitions(definitions apiextensionsinformers.CustomResourceDefinitionInformer) error {
 	return w.readers.custom.Follow(definitions)
-}
-
-// FollowServices lets requests pass that the aggregator sends to another server, by the aggregator's
-// informer, which has not started.
-func (w *Wrapped) FollowServices(services apiregistrationinformers.APIServiceInformer) error {
-	return w.readers.remote.follow(services)
 }

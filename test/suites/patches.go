@@ -31,30 +31,30 @@ const (
 	importApp    = `"k8s.io/kubernetes/cmd/kube-apiserver/app"`
 )
 
-// patches call suites.Wrap wherever tests build a server that a suite of ours runs on: kube-apiserver
+// patches call package suites wherever tests build a server that a suite of ours runs on: kube-apiserver
 // with its aggregator, the same without, and the server of CustomResourceDefinitions alone.
 var patches = []patch{
 	{kubernetesModule, "cmd/kube-apiserver/app/testing/testserver.go", []edit{
 		imports(importSuites),
-		before("completed, err := config.Complete()", "created := suites.Wrap(config, config.Options.Etcd)"),
-		before("if instanceOptions.StorageVersionWrapFunc != nil {\n\t\tserver.", "created(server.GenericAPIServer)"),
+		before("completed, err := config.Complete()", "wrapped := suites.Wrap(config, config.Options.Etcd)"),
+		{"server, err := app.CreateServerChain(completed)", "server, err := wrapped.CreateServerChain(completed)"},
 	}},
 	{kubernetesModule, "test/integration/etcd/server.go", []edit{
 		imports(importSuites),
-		before("completed, err := config.Complete()", "created := suites.Wrap(config, config.Options.Etcd)"),
-		before("kubeClientConfig := restclient.CopyConfig(", "created(kubeAPIServer.GenericAPIServer)"),
+		before("completed, err := config.Complete()", "wrapped := suites.Wrap(config, config.Options.Etcd)"),
+		{"kubeAPIServer, err := app.CreateServerChain(completed)", "kubeAPIServer, err := wrapped.CreateServerChain(completed)"},
 	}},
 	{kubernetesModule, "test/integration/framework/test_server.go", []edit{
 		imports(importSuites),
 		before("kubeAPIServer, err := kubeAPIServerConfig.Complete()",
-			"created := suites.Wrap(&app.Config{KubeAPIs: kubeAPIServerConfig}, completedOptions.Etcd)"),
-		before("errCh = make(chan error)", "created(kubeAPIServer.ControlPlane.GenericAPIServer)"),
+			"wrapped := suites.Wrap(&app.Config{KubeAPIs: kubeAPIServerConfig}, completedOptions.Etcd)"),
+		before("errCh = make(chan error)", "wrapped.Created(kubeAPIServer.ControlPlane.GenericAPIServer)"),
 	}},
 	{extensionsModule, "pkg/cmd/server/testing/testserver.go", []edit{
 		imports(importSuites, importApp),
 		before("completedConfig := config.Complete()",
-			"created := suites.Wrap(&app.Config{ApiExtensions: config}, s.RecommendedOptions.Etcd)"),
-		before("errCh = make(chan error)", "created(server.GenericAPIServer)"),
+			"wrapped := suites.Wrap(&app.Config{ApiExtensions: config}, s.RecommendedOptions.Etcd)"),
+		before("errCh = make(chan error)", "wrapped.CreatedExtensions(server)"),
 	}},
 }
 
