@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
@@ -55,7 +56,7 @@ restart continues the watches of its clients without a list.`,
 			return run(ctx, completed, *ours)
 		},
 		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
+			if slices.ContainsFunc(args, func(a string) bool { return a != "" }) {
 				return fmt.Errorf("%q does not take any arguments, got %q", cmd.CommandPath(), args)
 			}
 			return nil

@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"context"
+	"os"
 
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-base/version"
@@ -12,7 +13,9 @@ import (
 
 // run runs the API server until ctx is done and its requests have ended.
 func run(ctx context.Context, opts options.CompletedOptions, o Options) error {
-	klog.InfoS("Starting", "version", version.Get(), "reads", o.Reads)
+	klog.Infof("Version: %+v", version.Get()) // kube-apiserver's first lines
+	klog.InfoS("Golang settings", "GOGC", os.Getenv("GOGC"), "GOMAXPROCS", os.Getenv("GOMAXPROCS"), "GOTRACEBACK", os.Getenv("GOTRACEBACK"))
+	klog.InfoS("Starting Keepwatch", "reads", o.Reads)
 	if opts.InformerName == nil {
 		name, err := cache.NewInformerName("kube-apiserver")
 		if err != nil {

@@ -134,9 +134,9 @@ func TestMasks(t *testing.T) {
 	}
 }
 
-// TestSameBinary: two servers of one binary have all words and headers in common, and draw what a dry run
+// TestSameVersion: two servers of one version have all words and headers in common, and draw what a dry run
 // creates.
-func TestSameBinary(t *testing.T) {
+func TestSameVersion(t *testing.T) {
 	dryRun := Request{Path: "/api/v1/pods", Method: http.MethodPost, Options: url.Values{}}
 	deletion := Request{Path: "/api/v1/pods/a", Method: http.MethodDelete, Options: url.Values{}}
 	created := Answer{Status: 201, Header: http.Header{}, Body: []byte(`{"metadata":{"name":"a","uid":"1","creationTimestamp":"2026-01-02T03:04:05Z"}}`)}
@@ -156,7 +156,7 @@ func TestSameBinary(t *testing.T) {
 	} {
 		ours := test.theirs
 		ours.Body = []byte(strings.Replace(string(ours.Body), test.old, test.new, 1))
-		if got := SameBinary().Compare(test.request, test.theirs, ours); len(got) != test.differences {
+		if got := SameVersion().Compare(test.request, test.theirs, ours); len(got) != test.differences {
 			t.Errorf("%s for %s: %+v", test.new, test.old, got)
 		}
 	}
@@ -164,7 +164,7 @@ func TestSameBinary(t *testing.T) {
 	ours.Header = ours.Header.Clone()
 	ours.Header.Set("Audit-Id", "2")
 	ours.Header.Set("X-Kubernetes-Pf-Flowschema-Uid", "x")
-	if got := SameBinary().Compare(Request{Path: "/api/v1/pods"}, answers["list"], ours); len(got) != 1 || got[0].Where != "header X-Kubernetes-Pf-Flowschema-Uid" {
+	if got := SameVersion().Compare(Request{Path: "/api/v1/pods"}, answers["list"], ours); len(got) != 1 || got[0].Where != "header X-Kubernetes-Pf-Flowschema-Uid" {
 		t.Errorf("%+v", got)
 	}
 }

@@ -23,9 +23,9 @@ func UpstreamBesideKubernetes() *Comparison {
 	return c
 }
 
-// SameBinary compares the two ways to read of keepwatch-apiserver.
-func SameBinary() *Comparison {
-	return &Comparison{compares: binaryHeader, masks: binaryMasks, exceptions: append(slices.Clone(commonExceptions), notCompleted)}
+// SameVersion compares keepwatch-apiserver with kube-apiserver of its version, or the ways to read of keepwatch-apiserver.
+func SameVersion() *Comparison {
+	return &Comparison{compares: versionHeader, masks: versionMasks, exceptions: append(slices.Clone(commonExceptions), notCompleted)}
 }
 
 // FrontOfKubernetes compares keepwatch proxy with the kube-apiserver behind it.
@@ -40,7 +40,7 @@ func serveHeader(name string) bool {
 	}, name)
 }
 
-// binaryHeader excludes the headers that identify the request, its time, or the transport.
-func binaryHeader(name string) bool {
+// versionHeader excludes the headers that identify the request, its time, or the transport.
+func versionHeader(name string) bool {
 	return !slices.Contains([]string{"Audit-Id", "Date", "Content-Length", "Transfer-Encoding"}, name)
 }

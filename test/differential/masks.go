@@ -51,8 +51,8 @@ var serveMasks = append(slices.Clone(commonMasks),
 	},
 )
 
-// binaryMasks are for two servers of the same binary.
-var binaryMasks = append(slices.Clone(commonMasks),
+// versionMasks are for two servers of the same version.
+var versionMasks = append(slices.Clone(commonMasks),
 	mask{
 		why:     "each server draws the UID of an object that a dry run creates, as updates and applies can, too",
 		of:      func(r Request, _ []byte) bool { return r.Method != "" && r.Method != http.MethodDelete },

@@ -51,7 +51,7 @@ var variants = []variant{
 	}},
 }
 
-// TestReadsSideBySide sends the same requests to two servers on one etcd.
+// TestReadsSideBySide sends the same requests to kube-apiserver and keepwatch-apiserver on one etcd.
 func TestReadsSideBySide(t *testing.T) {
 	seed := *seedFlag
 	if seed == 0 {
@@ -70,12 +70,12 @@ func TestReadsSideBySide(t *testing.T) {
 }
 
 func compareReads(t *testing.T, seed uint64, samples []differential.Sample, requests int, flags []string) {
-	comparison := differential.SameBinary()
+	comparison := differential.SameVersion()
 	report := differential.NewReport(comparison)
 	t.Cleanup(func() { report.Print(t.Output()) }) // after the ends of the servers' logs
 	etcd := peer.StartEtcd(t)
 	flags = append(flags, common...)
-	upstream := peer.KeepwatchAPIServerOn(t, etcd, append(flags, "--reads=upstream")...)
+	upstream := peer.LatestKubernetesOn(t, etcd, flags...)
 	world, err := differential.Build(t.Context(), differential.Plan{
 		Etcd: etcd, Theirs: upstream, Comparison: comparison, Seed: seed, Samples: samples,
 		Ours: func() differential.Server { return peer.KeepwatchAPIServerOn(t, etcd, flags...) },
