@@ -50,7 +50,7 @@ bin/dist/keepwatch-%: always
 	CGO_ENABLED=0 GOOS=$(word 1,$(subst -, ,$*)) GOARCH=$(word 2,$(subst -, ,$*)) \
 	  go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o $@ ./cmd/keepwatch
 
-# The module's own tests, and 20,000 requests to it and to Kubernetes' watch cache in the same binary. SEED=0
+# The module's own tests, and 20,000 requests to it and to kube-apiserver of the same version. SEED=0
 # draws other ones.
 test-kubernetes:
 	cd kubernetes && go vet ./... && go test ./...
