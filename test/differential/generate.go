@@ -203,7 +203,7 @@ func (g *Generator) past() int64 {
 		return int64(1 + g.random.IntN(20)) // before theirs was ready
 	case n < 3 && len(lost) > 0:
 		return pick(g.random, lost...)
-	case n < 5:
+	case n < 5 || len(known) == 0: // nothing was written since the compaction
 		return g.world.revision
 	}
 	return pick(g.random, known...) - int64(g.random.IntN(2))

@@ -22,6 +22,13 @@ var (
 
 func TestMain(m *testing.M) { peer.Main(m) }
 
+// notShort skips a test with -short: make test-real has no time for it, and make test-kubernetes runs it.
+func notShort(t *testing.T) {
+	if testing.Short() {
+		t.Skip("only without -short")
+	}
+}
+
 // common are the flags of all servers. A lease of the server's identity is renewed every 10 s: a write
 // that belongs to no phase. Node restricts nodes to their own pods.
 var common = []string{
@@ -62,9 +69,13 @@ func TestReadsSideBySide(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	variants, requests := variants, *requestsFlag
+	if testing.Short() {
+		variants, requests = variants[:1], min(requests, 1000)
+	}
 	for i, v := range variants {
 		t.Run(v.name, func(t *testing.T) {
-			compareReads(t, seed+uint64(i), samples, *requestsFlag*v.share/100, v.flags(t))
+			compareReads(t, seed+uint64(i), samples, requests*v.share/100, v.flags(t))
 		})
 	}
 }

@@ -21,6 +21,7 @@ import (
 // TestConversionWebhook reads widgets in a version that a webhook converts to. While the webhook fails, lies or does
 // not answer, reads of the stored version and of objects that were converted before go on, and afterwards all do.
 func TestConversionWebhook(t *testing.T) {
+	notShort(t)
 	s := startBoth(t)
 	hook := startConverter(t)
 	definition := widgetsInTwo()
@@ -55,7 +56,9 @@ func TestConversionWebhook(t *testing.T) {
 	compare()
 
 	for i, now := range []behavior{failing, renaming, silent} {
-		w := startWatch(t, client(t, s.ours, widgetsIn("v2")), s.touch("b", string(now)).GetResourceVersion())
+		touched := s.touch("b", string(now)).GetResourceVersion()
+		s.shows(second+"/b?resourceVersion=0", asJSON, `"resourceVersion":"`+touched+`"`) // it is converted
+		w := startWatch(t, client(t, s.ours, widgetsIn("v2")), touched)
 		hook.set(now)
 		size := string(rune('5' + i))
 		s.patchWidget("a", `{"spec":{"size":`+size+`}}`)

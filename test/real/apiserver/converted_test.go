@@ -13,6 +13,7 @@ import (
 // TestConvertedMetadata reads objects whose conversion to a served version adds annotations. PartialObjectMetadata
 // and Tables are made before the conversion.
 func TestConvertedMetadata(t *testing.T) {
+	notShort(t)
 	s := startBoth(t)
 	for _, converted := range []struct {
 		write, read schema.GroupVersionResource
@@ -68,6 +69,7 @@ func ofOne(metadata string) string { return strings.Replace(metadata, "MetadataL
 // TestEmptyName lists and watches with a field selector for an empty name, which no object has. It selects from a
 // collection: the revision that limit and resourceVersion ask for is exact.
 func TestEmptyName(t *testing.T) {
+	notShort(t)
 	s := startBoth(t)
 	past := s.create(configMapResource, "ConfigMap", "a", nil).GetResourceVersion()
 	s.create(configMapResource, "ConfigMap", "b", nil)
@@ -91,6 +93,7 @@ func TestEmptyName(t *testing.T) {
 // TestOlderServices watches a service that an older version stored, without the fields that were added since. The API
 // server completes it in watches that the read path delegates, too.
 func TestOlderServices(t *testing.T) {
+	notShort(t)
 	s := startBoth(t)
 	past := s.create(configMapResource, "ConfigMap", "a", nil).GetResourceVersion()
 	etcd, err := s.ours.Etcd().Client()
@@ -112,6 +115,7 @@ func TestOlderServices(t *testing.T) {
 // TestEvents reads events in both of their groups. Kubernetes has no watch cache for them unless
 // --watch-cache-sizes asks for one.
 func TestEvents(t *testing.T) {
+	notShort(t)
 	s := startBoth(t, "--watch-cache-sizes", "events#100")
 	const root = "/namespaces/default/events"
 	s.create(eventResource, "Event", "a", map[string]any{

@@ -53,6 +53,7 @@ func TestCustomResources(t *testing.T) {
 
 // TestRemoteVersions gives built-in and custom resources to another API server, by APIServices.
 func TestRemoteVersions(t *testing.T) {
+	notShort(t)
 	s := startBoth(t)
 	const custom, builtin = "/apis/" + customGroup + "/v1/widgets", "/apis/scheduling.k8s.io/v1/priorityclasses"
 	s.define(widgets())

@@ -36,6 +36,7 @@ func widgetsInTwo() *apiextensionsv1.CustomResourceDefinition {
 // TestStorageVersionSwitch changes the version that etcd has, while clients watch both versions. Watches that end
 // resume, and receive each change once: kube-apiserver answers 410. Objects in both versions are read alike.
 func TestStorageVersionSwitch(t *testing.T) {
+	notShort(t)
 	s := startBoth(t)
 	s.define(widgetsInTwo())
 	for _, version := range []string{"v1", "v2"} {
@@ -82,6 +83,7 @@ func TestStorageVersionSwitch(t *testing.T) {
 // TestDeprecatedVersions deprecates a version, and then serves it no more. Clients of it receive the warning, those of
 // the other version do not.
 func TestDeprecatedVersions(t *testing.T) {
+	notShort(t)
 	s := startBoth(t)
 	s.define(widgetsInTwo())
 	const first, second = "/apis/" + customGroup + "/v1/widgets", "/apis/" + customGroup + "/v2/widgets"
@@ -113,6 +115,7 @@ func TestDeprecatedVersions(t *testing.T) {
 // TestDefinitionsEnd deletes a definition while clients watch, and creates one of the same name with another scope. The
 // watches receive the deletions and end. Later reads show nothing of the old objects, which etcd's history has.
 func TestDefinitionsEnd(t *testing.T) {
+	notShort(t)
 	s := startBoth(t)
 	s.define(widgets())
 	const all, one = "/apis/" + customGroup + "/v1/widgets", "/apis/" + customGroup + "/v1/namespaces/default/widgets/a"

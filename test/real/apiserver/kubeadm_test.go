@@ -31,6 +31,7 @@ import (
 // TestKubeadmManifest takes kube-apiserver's place in a cluster of kubeadm's, and gives it back. Each server starts by the
 // command that kubeadm has written, in the files of its image, on the same etcd.
 func TestKubeadmManifest(t *testing.T) {
+	notShort(t)
 	images, n := buildImages(t), newNode(t)
 	keepwatch := images["root"]
 
@@ -277,6 +278,7 @@ func (n *node) checkKubelet(t *testing.T) {
 
 // TestKubeadmPatch: the patch of docs/kubernetes.md changes the image and nothing else.
 func TestKubeadmPatch(t *testing.T) {
+	notShort(t)
 	n := newNode(t)
 	page, err := os.ReadFile("../../../docs/kubernetes.md")
 	if err != nil {

@@ -42,7 +42,7 @@ func (m *modes) metricNames() {
 			m.Errorf("only keepwatch has %s", name)
 		}
 	}
-	for _, name := range []string{"apiserver_storage_objects", "apiserver_resource_objects", "apiserver_watch_list_duration_seconds", "etcd_request_duration_seconds"} {
+	for _, name := range []string{"apiserver_resource_objects", "apiserver_watch_list_duration_seconds", "etcd_request_duration_seconds"} {
 		if ours[name] == nil {
 			m.Errorf("keepwatch has no %s", name)
 		}

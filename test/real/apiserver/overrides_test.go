@@ -19,6 +19,7 @@ import (
 // TestEventsOnAnotherEtcd stores events in an etcd of their own, whose revisions are far below those of
 // the other one, as a client's of another resource would be mistaken for it.
 func TestEventsOnAnotherEtcd(t *testing.T) {
+	notShort(t)
 	etcd, eventsEtcd := peer.StartEtcd(t), peer.StartEtcd(t)
 	flags := append(common, "--etcd-servers-overrides", "/events#"+string(eventsEtcd.Endpoint))
 	ours := peer.KeepwatchAPIServerOn(t, etcd, flags...)

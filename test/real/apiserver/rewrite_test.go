@@ -28,6 +28,7 @@ const (
 // version migration does. Watches receive each write once, with the same content. A second rewrite
 // writes nothing.
 func TestRewriteWhileWatching(t *testing.T) {
+	notShort(t)
 	etcd := peer.StartEtcd(t)
 	start := func(provider, other string, flags ...string) dynamic.ResourceInterface {
 		path := writeEncryption(t, filepath.Join(t.TempDir(), "encryption.yaml"), provider, other)

@@ -19,6 +19,7 @@ import (
 // TestKeyRotation replaces the key of the encryption at rest, in the order of Kubernetes' instructions,
 // while clients read. A server reads the file once a minute: the test waits.
 func TestKeyRotation(t *testing.T) {
+	notShort(t)
 	t.Parallel()
 	etcd, path := peer.StartEtcd(t), filepath.Join(t.TempDir(), "encryption.yaml")
 	writeEncryption(t, path, secretbox("a", "b"))

@@ -20,6 +20,7 @@ import (
 // TestServersOnOneEtcd writes through three servers on one etcd at once. Each server shows each write
 // at once, and all watches have the same events.
 func TestServersOnOneEtcd(t *testing.T) {
+	notShort(t)
 	etcd := peer.StartEtcd(t)
 	servers := []*peer.Server{
 		peer.KeepwatchAPIServerOn(t, etcd, common...),
