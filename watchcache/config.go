@@ -54,9 +54,10 @@ type Config struct {
 	// Store bounds the history, and has the records that the cache begins with. The zero value has defaults. New
 	// sets Size, Slim, Attributes and Deleted.
 	Store store.Options
-	// Compacted returns the newest revision that the source has compacted. A page of a list at an older revision is the source's to
-	// answer, with its 410, although the cache may have the state: Kubernetes' conformance tests want continue tokens to
-	// expire with the history of etcd, and a first page is worth nothing without the others. Nil lets them be valid as long as the cache has the state. Any goroutine calls it.
+	// Compacted returns the newest revision that the source has compacted. The source answers a page of a list at an
+	// older revision, with its 410, although the cache may have the state: Kubernetes' conformance tests want continue
+	// tokens to expire with the history of etcd, and the token of a first page would already be expired. Nil lets continue
+	// tokens be valid as long as the cache has the state. Any goroutine calls it.
 	Compacted func() keepwatch.Revision
 	// Deleted returns the source's object, and its bytes, for a deletion of which only the record is known.
 	// Required if Store has records.

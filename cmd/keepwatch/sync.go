@@ -217,7 +217,7 @@ func (o *syncOptions) destination(settings *syncSettings, s *sinkSettings, endpo
 	}
 	return destination{
 		open: func(r *syncRun) (sink.Sink, error) {
-			return s.open(o.lease != "", requests{
+			return s.open(o.lease != "", requestCallbacks{
 				retrying: func(err error, wait time.Duration) { r.transfer.Retrying(err, wait) },
 				refused:  func(err error) { r.transfer.Refused(err) },
 			})

@@ -142,7 +142,7 @@ var (
 	syncRelists    = syncMetric("relists_total", "Lists after the first one, by the failure before.", append(ofResource, "reason")...)
 	syncBatches    = syncMetric("batches_total", "Transactions that were committed.")
 	syncRetries    = syncMetric("retries_total", "Errors of the sink after which another attempt followed.")
-	syncDead       = syncMetric("dead_letters_total", "Events that the sink has refused for good.")
+	syncDead       = syncMetric("dead_letters_total", "Refusals of events that the sink does not repeat. An event of a batch that is repeated is refused again.")
 	syncComplete   = syncMetric("complete_revision", "Revision at which all resources of one etcd are complete.", "line")
 )
 
@@ -171,10 +171,10 @@ func (c syncCollector) Collect(ch chan<- prometheus.Metric) {
 		for _, reason := range []keepwatch.GapReason{keepwatch.GapExpired, keepwatch.GapDowntime, keepwatch.GapRewind} {
 			send(syncGaps, prometheus.CounterValue, float64(r.Gaps[reason]), string(reason))
 		}
-		for reason, n := range withUsual(keepwatch.Ended, r.Reflector.Reconnects) {
+		for reason, n := range withZero(keepwatch.Ended, r.Reflector.Reconnects) {
 			send(syncReconnects, prometheus.CounterValue, float64(n), reason.String())
 		}
-		for reason, n := range withUsual(keepwatch.Expired, r.Reflector.Relists) {
+		for reason, n := range withZero(keepwatch.Expired, r.Reflector.Relists) {
 			send(syncRelists, prometheus.CounterValue, float64(n), reason.String())
 		}
 		send(syncBytes, prometheus.CounterValue, float64(r.Bytes))
@@ -193,10 +193,10 @@ func (c syncCollector) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(syncDead, prometheus.CounterValue, float64(s.DeadLetters))
 }
 
-// withUsual returns the counts with that of the usual reason, 0 if it has not happened: Prometheus does not see the first increase of a
-// counter that appears with it.
-func withUsual(usual keepwatch.FailureKind, counts map[keepwatch.FailureKind]uint64) map[keepwatch.FailureKind]uint64 {
-	all := map[keepwatch.FailureKind]uint64{usual: 0}
+// withZero returns counts with an entry for a kind, 0 if it has none: Prometheus does not see the first increase of a counter that
+// appears with it.
+func withZero(kind keepwatch.FailureKind, counts map[keepwatch.FailureKind]uint64) map[keepwatch.FailureKind]uint64 {
+	all := map[keepwatch.FailureKind]uint64{kind: 0}
 	maps.Copy(all, counts)
 	return all
 }

@@ -45,14 +45,14 @@ type database interface {
 
 const addresses = "sqlite:FILE, postgres://USER@HOST/DATABASE, files:DIRECTORY, https://HOST/PATH, kafka://HOST/TOPICS or nats://HOST/STREAM"
 
-// requests are what happens to the requests of a sink that repeats them by itself. Either function may be nil.
-type requests struct {
+// requestCallbacks are called by a sink that repeats its own requests. Either may be nil.
+type requestCallbacks struct {
 	retrying func(err error, wait time.Duration) // is called with each failure, and the wait before the next attempt
 	refused  func(err error)                     // is called with the reason of each dead letter
 }
 
 // open returns the sink of --to. It connects to nothing. If the process was elected, no other one may write.
-func (s *sinkSettings) open(elected bool, report requests) (database, error) {
+func (s *sinkSettings) open(elected bool, callbacks requestCallbacks) (database, error) {
 	scheme, rest, _ := strings.Cut(s.To, ":")
 	local := rest != "" && !strings.HasPrefix(rest, "//")
 	switch {
@@ -71,7 +71,7 @@ func (s *sinkSettings) open(elected bool, report requests) (database, error) {
 	case scheme == "files":
 		return nil, errors.New("--to files: needs the path of a directory, for example files:changes")
 	case scheme == "https" || scheme == "http":
-		return s.openHTTP(report)
+		return s.openHTTP(callbacks)
 	case scheme == "kafka":
 		target, err := kafka.New(s.To)
 		if err != nil {
@@ -116,11 +116,11 @@ func (s *sinkSettings) openFiles(dir string) (_ database, err error) {
 }
 
 // openHTTP returns the sink of an HTTP server.
-func (s *sinkSettings) openHTTP(report requests) (_ database, err error) {
+func (s *sinkSettings) openHTTP(callbacks requestCallbacks) (_ database, err error) {
 	if s.State == "" {
 		return nil, errors.New("give the directory for the cursors with --state: an HTTP server does not store them")
 	}
-	options := http.Options{DeadLetters: filepath.Join(s.State, "dead-letters.ndjson"), Retrying: report.retrying, Refused: report.refused}
+	options := http.Options{DeadLetters: filepath.Join(s.State, "dead-letters.ndjson"), Retrying: callbacks.retrying, Refused: callbacks.refused}
 	if options.Shape, err = shape.Parse(s.Shape); err != nil {
 		return nil, err
 	}

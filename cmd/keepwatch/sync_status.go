@@ -66,7 +66,7 @@ func (o *syncOptions) status(ctx context.Context, out io.Writer) error {
 
 // printStatus prints how far a sink has come.
 func (s *sinkSettings) printStatus(ctx context.Context, out io.Writer) error {
-	database, err := s.open(false, requests{})
+	database, err := s.open(false, requestCallbacks{})
 	if err != nil {
 		return err
 	}

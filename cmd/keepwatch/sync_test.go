@@ -496,7 +496,7 @@ resources: [{resource: configmaps}, {resource: namespaces}]
 	code.Store(http.StatusOK)
 	deleteConfigMap(t, client, "unwanted")
 	_, metrics = httpGet(t, address, "/metrics")
-	if dead := sample(t, metrics, `keepwatch_sync_dead_letters_total{sink="http"}`); dead == "0" || retries == "0" {
+	if dead := sample(t, metrics, `keepwatch_sync_dead_letters_total{sink="http"}`); dead != "1" || retries == "0" {
 		t.Errorf("%s dead letters, %s retries", dead, retries)
 	}
 	if after := sample(t, metrics, `keepwatch_sync_retries_total{sink="http"}`); after != retries {

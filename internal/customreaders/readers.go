@@ -1,7 +1,7 @@
 package customreaders
 
 import (
-	"errors"
+	"fmt"
 	"sync"
 
 	apiextensionshelpers "k8s.io/apiextensions-apiserver/pkg/apihelpers"
@@ -98,7 +98,7 @@ func (r *Readers) add(resource schema.GroupResource, example, list runtime.Objec
 		return noReader, nil
 	}
 	if r.definitions == nil {
-		return noReader, errors.New("a custom resource has a storage before its definitions are followed")
+		return noReader, fmt.Errorf("the storage of %s was opened before Follow", resource)
 	}
 	definition, err := r.definitions.Get(resource.String())
 	id := idOf(resource.Resource)

@@ -37,8 +37,8 @@ func newServer(config *app.Config, o Options) (*aggregatorapiserver.APIAggregato
 	return aggregator, wrapped.freeStartMemory(aggregator.GenericAPIServer)
 }
 
-// CreateServerChain creates the servers of the wrapped config, completed, as app.CreateServerChain does, with the readers of
-// their resources.
+// CreateServerChain creates the servers of a completed config that Wrap has changed, as app.CreateServerChain does, and adds
+// readers of their resources.
 func (w *Wrapped) CreateServerChain(config app.CompletedConfig) (*aggregatorapiserver.APIAggregator, error) {
 	aggregator, extensions, err := createServers(config)
 	if err != nil {

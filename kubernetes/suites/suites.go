@@ -17,47 +17,47 @@ import (
 // ReadsEnv is the environment variable with the value of --reads.
 const ReadsEnv = "KEEPWATCH_READS"
 
-// Config is a config of the API servers of a test. Of its methods, a test calls the one for the servers that it creates. All but
+// Servers are the API servers of a test. A test calls the method for the servers that it creates. All methods but
 // CreateServerChain panic on errors: a patch has no other place for them.
-type Config struct{ wrapped *apiserver.Wrapped } // nil: with upstream's reads
+type Servers struct{ wrapped *apiserver.Wrapped } // nil: with upstream's reads
 
 // Wrap is [apiserver.Wrap] if ReadsEnv says keepwatch, and otherwise leaves config as it is.
-func Wrap(config *app.Config, etcd *genericoptions.EtcdOptions) Config {
+func Wrap(config *app.Config, etcd *genericoptions.EtcdOptions) Servers {
 	if os.Getenv(ReadsEnv) != "keepwatch" {
-		return Config{}
+		return Servers{}
 	}
 	wrapped, err := apiserver.Wrap(config, etcd, *apiserver.NewOptions())
 	if err != nil {
 		panic(err)
 	}
-	return Config{wrapped}
+	return Servers{wrapped}
 }
 
 // CreateServerChain creates all servers, as app.CreateServerChain does.
-func (c Config) CreateServerChain(completed app.CompletedConfig) (*aggregatorapiserver.APIAggregator, error) {
-	if c.wrapped == nil {
+func (s Servers) CreateServerChain(completed app.CompletedConfig) (*aggregatorapiserver.APIAggregator, error) {
+	if s.wrapped == nil {
 		return app.CreateServerChain(completed)
 	}
-	return c.wrapped.CreateServerChain(completed)
+	return s.wrapped.CreateServerChain(completed)
 }
 
-// Created adds the readers of a server without others, which has been created.
-func (c Config) Created(server genericapiserver.DelegationTarget) {
-	if c.wrapped == nil {
+// AddReaders adds the readers of a server that was created without aggregator and custom resources.
+func (s Servers) AddReaders(server genericapiserver.DelegationTarget) {
+	if s.wrapped == nil {
 		return
 	}
-	if err := c.wrapped.AddReaders(server); err != nil {
+	if err := s.wrapped.AddReaders(server); err != nil {
 		panic(err)
 	}
 }
 
-// CreatedExtensions adds the readers of the server of CustomResourceDefinitions, which has been created without others.
-func (c Config) CreatedExtensions(server *apiextensionsapiserver.CustomResourceDefinitions) {
-	c.Created(server.GenericAPIServer)
-	if c.wrapped == nil {
+// AddExtensionsReaders adds the readers of a server of CustomResourceDefinitions that was created alone.
+func (s Servers) AddExtensionsReaders(server *apiextensionsapiserver.CustomResourceDefinitions) {
+	s.AddReaders(server.GenericAPIServer)
+	if s.wrapped == nil {
 		return
 	}
-	if err := c.wrapped.FollowDefinitions(server.Informers.Apiextensions().V1().CustomResourceDefinitions()); err != nil {
+	if err := s.wrapped.FollowDefinitions(server.Informers.Apiextensions().V1().CustomResourceDefinitions()); err != nil {
 		panic(err)
 	}
 }

@@ -143,7 +143,7 @@ func (t *Transfer) Retrying(err error, wait time.Duration) {
 	}
 }
 
-// Refused counts a dead letter, an event that the sink's server refuses for good, and reports it to Options.Refused. Sinks that
+// Refused counts a dead letter, an event that the sink's server refuses permanently, and reports it to Options.Refused. Sinks that
 // have dead letters call it. It is safe for concurrent use.
 func (t *Transfer) Refused(err error) {
 	t.mu.Lock()

@@ -31,7 +31,7 @@ type faultSource struct {
 	terminated  int // watches that the server ended as too slow, by its own metrics
 }
 
-// fate gives most watches and some lists a fault, until calm. What is refused is
+// drawFault gives most watches and some lists a fault, until calm. What is refused is
 // soon tried again, so that without weights there would be little else.
 func (w *faultSource) drawFault(r *rand.Rand, req faults.Request) faults.Fault {
 	storm := faults.Storm()
@@ -54,7 +54,7 @@ var inStream = []faults.Fault{
 	faults.Stall, faults.HalfOpen,
 }
 
-// blow does some work while the stream is killed and started again and etcd is
+// during does some work while the stream is killed and started again and etcd is
 // compacted at random moments.
 func (w *faultSource) during(work func() error) {
 	w.t.Helper()
@@ -108,7 +108,7 @@ func (w *faultSource) compact() {
 	w.compactions++
 }
 
-// count adds the LISTs that the server has answered since its start, and the watches that it ended as too slow. The LISTs are pages,
+// count adds the LISTs that the server has answered since its start, and the watches that it has ended as too slow. LISTs are pages,
 // without streaming lists. Those that it answered with 429 do not count: a restarted
 // server does so until its caches are filled, also for the list of the final state.
 func (w *faultSource) count() {

@@ -3,6 +3,7 @@ package follow
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"reflect"
 	"slices"
 	"strconv"
@@ -105,7 +106,7 @@ func judgeLists(t *testing.T, w *faultSource) int {
 				reason = "a server that restarted"
 			case slices.ContainsFunc(w.kills, lost):
 				reason = "a list that was killed"
-			case previous.Class == faults.StreamList && len(previous.Faults) == 0 && terminated > 0:
+			case terminated > 0 && endedByServer(previous, e.Start):
 				// kube-apiserver also ends a list that is streamed when its buffer for the client is full, which
 				// can be as small as 10 events. There is nothing to resume yet.
 				reason = "a list that the server ended"
@@ -143,4 +144,10 @@ func judgeLists(t *testing.T, w *faultSource) int {
 		t.Errorf("the server counts %d pages of lists, the proxy saw %d", w.counted-ours, pages)
 	}
 	return lists
+}
+
+// endedByServer reports whether a server has begun to stream a list, and ended it before a time without an error.
+func endedByServer(list faults.Entry, before time.Duration) bool {
+	return list.Class == faults.StreamList && list.Code == http.StatusOK && len(list.Faults) == 0 && list.Err == "" &&
+		list.End > 0 && list.End <= before
 }

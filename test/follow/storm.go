@@ -93,8 +93,8 @@ func (s Storm) Run(t *testing.T, server *peer.Server) {
 	if !slices.ContainsFunc(fold.Gaps, func(g ndjson.Gap) bool { return g.Reason == "downtime" }) {
 		t.Error("no gap is due to the downtime")
 	}
-	t.Logf("%s; %d objects lived, %d kills, %d compactions, %d server restarts, %d lists (%d pages by the server's metrics); faults %v",
-		fold.Summary(), len(churn.Records()), len(w.kills), w.compactions, len(w.restarts), lists, w.counted-ours, w.faults())
+	t.Logf("%s; %d objects lived, %d kills, %d compactions, %d server restarts, %d lists (%d pages by the server's metrics, which ended %d slow watches); faults %v",
+		fold.Summary(), len(churn.Records()), len(w.kills), w.compactions, len(w.restarts), lists, w.counted-ours, w.terminated, w.faults())
 }
 
 // kubeconfig is a file with the proxy's access.

@@ -36,25 +36,25 @@ const (
 var patches = []patch{
 	{kubernetesModule, "cmd/kube-apiserver/app/testing/testserver.go", []edit{
 		imports(importSuites),
-		before("completed, err := config.Complete()", "wrapped := suites.Wrap(config, config.Options.Etcd)"),
-		{"server, err := app.CreateServerChain(completed)", "server, err := wrapped.CreateServerChain(completed)"},
+		before("completed, err := config.Complete()", "servers := suites.Wrap(config, config.Options.Etcd)"),
+		{"server, err := app.CreateServerChain(completed)", "server, err := servers.CreateServerChain(completed)"},
 	}},
 	{kubernetesModule, "test/integration/etcd/server.go", []edit{
 		imports(importSuites),
-		before("completed, err := config.Complete()", "wrapped := suites.Wrap(config, config.Options.Etcd)"),
-		{"kubeAPIServer, err := app.CreateServerChain(completed)", "kubeAPIServer, err := wrapped.CreateServerChain(completed)"},
+		before("completed, err := config.Complete()", "servers := suites.Wrap(config, config.Options.Etcd)"),
+		{"kubeAPIServer, err := app.CreateServerChain(completed)", "kubeAPIServer, err := servers.CreateServerChain(completed)"},
 	}},
 	{kubernetesModule, "test/integration/framework/test_server.go", []edit{
 		imports(importSuites),
 		before("kubeAPIServer, err := kubeAPIServerConfig.Complete()",
-			"wrapped := suites.Wrap(&app.Config{KubeAPIs: kubeAPIServerConfig}, completedOptions.Etcd)"),
-		before("errCh = make(chan error)", "wrapped.Created(kubeAPIServer.ControlPlane.GenericAPIServer)"),
+			"servers := suites.Wrap(&app.Config{KubeAPIs: kubeAPIServerConfig}, completedOptions.Etcd)"),
+		before("errCh = make(chan error)", "servers.AddReaders(kubeAPIServer.ControlPlane.GenericAPIServer)"),
 	}},
 	{extensionsModule, "pkg/cmd/server/testing/testserver.go", []edit{
 		imports(importSuites, importApp),
 		before("completedConfig := config.Complete()",
-			"wrapped := suites.Wrap(&app.Config{ApiExtensions: config}, s.RecommendedOptions.Etcd)"),
-		before("errCh = make(chan error)", "wrapped.CreatedExtensions(server)"),
+			"servers := suites.Wrap(&app.Config{ApiExtensions: config}, s.RecommendedOptions.Etcd)"),
+		before("errCh = make(chan error)", "servers.AddExtensionsReaders(server)"),
 	}},
 }
 

@@ -67,12 +67,15 @@ func (w *writer) write(ctx context.Context, n int) error {
 	return nil
 }
 
-// keepOn writes until ctx is done, whatever fails.
+// writeUntilDone writes until ctx is done, whatever fails. The last write is not canceled: the server could commit it after the state
+// was read that the clients are compared with.
 func (w *writer) writeUntilDone(ctx context.Context) {
 	tick := time.NewTicker(writerPace)
 	defer tick.Stop()
 	for ctx.Err() == nil {
-		_ = w.one(ctx)
+		writing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+		_ = w.one(writing)
+		cancel()
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
