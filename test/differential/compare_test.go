@@ -5,6 +5,9 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // answers are one of each kind that a server gives.
@@ -189,5 +192,26 @@ func TestTornStreams(t *testing.T) {
 				t.Errorf("%q is taken for a stream of %s", body, media)
 			}
 		}
+	}
+}
+
+// TestMaskOfExpiredInProtobuf: the texts of two servers have numbers of other lengths, and protobuf says how long they are.
+func TestMaskOfExpiredInProtobuf(t *testing.T) {
+	var masked []string
+	for _, text := range []string{"too old resource version: 624 (999)", "too old resource version: 624 (1000)"} {
+		expired := &runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: "v1", Kind: "Status"}}
+		status := metav1.Status{Status: metav1.StatusFailure, Message: text, Reason: metav1.StatusReasonExpired, Code: http.StatusGone}
+		var err error
+		if expired.Raw, err = status.Marshal(); err != nil {
+			t.Fatal(err)
+		}
+		body, err := expired.Marshal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		masked = append(masked, string(SameVersion().maskBody(Request{}, body)))
+	}
+	if masked[0] != masked[1] {
+		t.Errorf("%q differs from %q", masked[0], masked[1])
 	}
 }
