@@ -1,5 +1,5 @@
-// Package apiserver compares keepwatch-apiserver's two ways to answer reads: by Keepwatch, and by
-// Kubernetes' own watch cache.
+// Package apiserver compares keepwatch-apiserver with kube-apiserver of the same version, and its two ways to answer
+// reads: by Keepwatch, and by Kubernetes' own watch cache.
 package apiserver
 
 import (
