@@ -7,18 +7,23 @@ import (
 	"math/rand"
 	"strings"
 	"testing"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/apitesting/fuzzer"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metafuzzer "k8s.io/apimachinery/pkg/apis/meta/fuzzer"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/registry/generic"
 	apistorage "k8s.io/apiserver/pkg/storage"
 	"k8s.io/component-base/metrics"
+	"sigs.k8s.io/randfill"
 
 	"github.com/keepwatch/keepwatch/controlplane/builtin"
 	"github.com/keepwatch/keepwatch/controlplane/internal/datadir"
@@ -161,7 +166,6 @@ func must[T any](value T, err error) func(*testing.T) T {
 func TestBuiltinObjectsAreExact(t *testing.T) {
 	b := openTestBackend(t)
 	registry := must(builtin.NewRegistry())(t)
-	fuzz := fuzzer.FuzzerFor(metafuzzer.Funcs, rand.NewSource(1), registry.Codecs)
 	tested := 0
 	for kind := range registry.Scheme.AllKnownTypes() {
 		if kind.Version != runtime.APIVersionInternal || strings.HasSuffix(kind.Kind, "List") {
@@ -184,6 +188,7 @@ func TestBuiltinObjectsAreExact(t *testing.T) {
 				t.Fatal(err)
 			}
 			const n = 20
+			fuzz := fuzzer.FuzzerFor(fuzzer.MergeFuzzerFuncs(metafuzzer.Funcs, fuzzTaints), rand.NewSource(1), registry.Codecs)
 			var values [][]byte
 			for i := range n {
 				o := newObject()
@@ -205,6 +210,16 @@ func TestBuiltinObjectsAreExact(t *testing.T) {
 	if tested < 30 {
 		t.Errorf("only %d kinds were found", tested)
 	}
+}
+
+// fuzzTaints gives each taint of a device a time: its default is the time of decoding.
+func fuzzTaints(serializer.CodecFactory) []any {
+	return []any{func(taint *resourcev1.DeviceTaint, c randfill.Continue) {
+		c.FillNoCustom(taint)
+		if taint.TimeAdded == nil {
+			taint.TimeAdded = &metav1.Time{Time: time.Unix(c.Int63n(1<<32), 0)}
+		}
+	}}
 }
 
 // asJSON returns an object as a server with the storage media type JSON stores it.
