@@ -117,6 +117,10 @@ func (r *recording) add(client int, called int64, in operation, out outcome) {
 	if out.unknown {
 		returned = math.MaxInt64
 	}
+	r.addUntil(client, called, returned, in, out)
+}
+
+func (r *recording) addUntil(client int, called, returned int64, in operation, out outcome) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.history = append(r.history, porcupine.Operation{ClientId: client, Input: in, Call: called, Output: out, Return: returned})
@@ -129,13 +133,14 @@ type linearizableClient struct {
 	random *rand.Rand
 	*recording
 	oldest  uint64 // the revision of the last list from the cache
+	pages   int    // lists of more than one page
 	failed  int
 	unusual error // that no client may receive
 }
 
 func (c *linearizableClient) step(ctx context.Context) {
 	name := c.random.IntN(linearizableNames)
-	switch c.random.IntN(10) {
+	switch c.random.IntN(12) {
 	case 0:
 		c.write(ctx, operation{createOperation, name, fmt.Sprint(c.values.Add(1))})
 	case 1, 2:
@@ -145,7 +150,11 @@ func (c *linearizableClient) step(ctx context.Context) {
 	case 4, 5:
 		c.list(ctx)
 	case 6:
-		c.listCached(ctx)
+		c.listCached(ctx, "0")
+	case 7:
+		c.listCached(ctx, strconv.FormatUint(c.oldest, 10))
+	case 8:
+		c.listPages(ctx)
 	default:
 		c.get(ctx, name)
 	}
@@ -197,30 +206,60 @@ func (c *linearizableClient) list(ctx context.Context) {
 		c.failed++
 		return
 	}
+	c.addList(called, c.now(), list.Items)
+}
+
+// addList adds a list, which read the state of one moment.
+func (c *linearizableClient) addList(called, returned int64, items []corev1.ConfigMap) {
 	values := map[string]string{}
-	for _, m := range list.Items {
+	for _, m := range items {
 		values[m.Name] = m.Data["value"]
 	}
 	for name := range linearizableNames {
-		c.add(c.id, called, operation{readOperation, name, ""}, outcome{value: values[nameOf(name)]})
+		c.addUntil(c.id, called, returned, operation{readOperation, name, ""}, outcome{value: values[nameOf(name)]})
 	}
 }
 
-// listCached reads any state, which must not be older than the last one that this client has read so.
-func (c *linearizableClient) listCached(ctx context.Context) {
-	list, err := c.maps.List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+// listPages reads pages of the state at the moment of the first one.
+func (c *linearizableClient) listPages(ctx context.Context) {
+	called, returned := c.now(), int64(0)
+	var items []corev1.ConfigMap
+	var revision string
+	for page := (metav1.ListOptions{Limit: 2}); ; {
+		list, err := c.maps.List(ctx, page)
+		if err != nil {
+			c.failed++
+			return
+		}
+		if returned == 0 {
+			returned, revision = c.now(), list.ResourceVersion
+		} else if list.ResourceVersion != revision {
+			c.unusual = errors.Join(c.unusual, fmt.Errorf("client %d: a page at revision %s after one at %s", c.id, list.ResourceVersion, revision))
+		}
+		items = append(items, list.Items...)
+		if page.Continue = list.Continue; page.Continue == "" {
+			break
+		}
+		c.pages++
+	}
+	c.addList(called, returned, items)
+}
+
+// listCached reads any state that is not older than a revision, nor than the last one that this client has read so.
+func (c *linearizableClient) listCached(ctx context.Context, revision string) {
+	list, err := c.maps.List(ctx, metav1.ListOptions{ResourceVersion: revision})
 	if err != nil {
 		c.failed++
 		return
 	}
-	revision, err := strconv.ParseUint(list.ResourceVersion, 10, 64)
-	if err != nil || revision < c.oldest {
-		c.unusual = errors.Join(c.unusual, err, fmt.Errorf("client %d: a list at revision %d after one at %d", c.id, revision, c.oldest))
+	read, err := strconv.ParseUint(list.ResourceVersion, 10, 64)
+	if err != nil || read < c.oldest {
+		c.unusual = errors.Join(c.unusual, err, fmt.Errorf("client %d: a list at revision %d after one at %d", c.id, read, c.oldest))
 	}
-	c.oldest = max(c.oldest, revision)
+	c.oldest = max(c.oldest, read)
 }
 
-// Writes at the server and through two proxies, and consistent reads at all three, are linearizable while the proxies'
+// Writes at the server and through two proxies, and consistent reads at all three, whole and in pages, are linearizable while the proxies'
 // watches and lists are cut, torn, stalled, refused and answered by a stale replica; and each client's lists from a
 // cache never go back.
 func TestLinearizable(t *testing.T) {
@@ -253,8 +292,8 @@ func TestLinearizable(t *testing.T) {
 	}
 	for _, f := range []*front{first, second} {
 		waitUntil(t, "config maps are answered from a cache", func() bool {
-			clients[1].listCached(t.Context())
-			clients[5].listCached(t.Context())
+			clients[1].listCached(t.Context(), "0")
+			clients[5].listCached(t.Context(), "0")
 			return f.answered() > 0
 		})
 	}
@@ -267,9 +306,9 @@ func TestLinearizable(t *testing.T) {
 		})
 	}
 	working.Wait()
-	failed := 0
+	failed, pages := 0, 0
 	for _, c := range clients {
-		failed += c.failed
+		failed, pages = failed+c.failed, pages+c.pages
 		if c.unusual != nil {
 			t.Error(c.unusual)
 		}
@@ -279,9 +318,9 @@ func TestLinearizable(t *testing.T) {
 		met += len(e.Faults)
 	}
 	answered := first.answered() + second.answered()
-	t.Logf("%d operations, of which %d failed; %.0f reads from caches; %d faults", len(all.history), failed, answered, met)
-	if failed > len(all.history)/10 || answered < float64(len(clients)**operationsFlag)/5 || met < 10 {
-		t.Errorf("this is no proof: %d of %d operations failed, %.0f reads were answered from caches, %d faults", failed, len(all.history), answered, met)
+	t.Logf("%d operations, of which %d failed; %.0f reads from caches, %d following pages; %d faults", len(all.history), failed, answered, pages, met)
+	if failed > len(all.history)/10 || answered < float64(len(clients)**operationsFlag)/5 || pages < *operationsFlag/10 || met < 10 {
+		t.Errorf("this is no proof: %d of %d operations failed, %.0f reads were answered from caches, %d following pages, %d faults", failed, len(all.history), answered, pages, met)
 	}
 	if !porcupine.CheckOperations(register, all.history) {
 		t.Error("writes and consistent reads are not linearizable")
