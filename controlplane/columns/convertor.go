@@ -30,10 +30,11 @@ func For(resource schema.GroupResource) rest.TableConvertor {
 	return rest.NewDefaultTableConvertor(resource)
 }
 
-// Of returns the table of a resource for the read path; nil for a resource without an entry.
+// Of returns the table of a resource for the read path; nil for a resource without an entry, and for one whose
+// rows are not in the order of the list.
 func Of(resource schema.GroupResource) *readpath.Table {
 	known, ok := views[resource]
-	if !ok {
+	if !ok || known.compare != nil {
 		return nil
 	}
 	c := convertor{resource, known}
@@ -68,6 +69,9 @@ func (c convertor) ConvertToTable(_ context.Context, object, options runtime.Obj
 		return nil
 	}); err != nil {
 		return nil, err
+	}
+	if c.view.compare != nil {
+		slices.SortStableFunc(table.Rows, func(a, b metav1.TableRow) int { return c.view.compare(a.Object.Object, b.Object.Object) })
 	}
 	return table, nil
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -110,5 +111,23 @@ func TestObjectsOfOtherTypesAreRefused(t *testing.T) {
 	table, err := For(corev1.Resource("pods")).ConvertToTable(t.Context(), &corev1.Node{}, nil)
 	if err == nil || table != nil || !strings.Contains(err.Error(), "*v1.Node") {
 		t.Errorf("table %+v, error %v", table, err)
+	}
+}
+
+// kube-apiserver shows FlowSchemas in the order in which it matches requests to them.
+func TestFlowSchemasAreInOrderOfPrecedence(t *testing.T) {
+	schema := func(name string, precedence int32) flowcontrolv1.FlowSchema {
+		return flowcontrolv1.FlowSchema{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: flowcontrolv1.FlowSchemaSpec{MatchingPrecedence: precedence}}
+	}
+	list := &flowcontrolv1.FlowSchemaList{Items: []flowcontrolv1.FlowSchema{schema("catch-all", 10000), schema("b", 1), schema("exempt", 1)}}
+	var names []string
+	for _, row := range convert(t, flowcontrolv1.Resource("flowschemas"), list, nil).Rows {
+		names = append(names, row.Cells[0].(string))
+	}
+	if got := strings.Join(names, " "); got != "b exempt catch-all" {
+		t.Errorf("the rows are those of %s", got)
+	}
+	if Of(flowcontrolv1.Resource("flowschemas")) != nil {
+		t.Error("the read path makes rows in the order of the list")
 	}
 }

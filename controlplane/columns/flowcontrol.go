@@ -1,12 +1,14 @@
 package columns
 
 import (
+	"cmp"
+
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 var flowcontrolViews = map[schema.GroupResource]view{
-	flowcontrolv1.Resource("flowschemas"): show(
+	flowcontrolv1.Resource("flowschemas"): ordered(show(
 		func(s *flowcontrolv1.FlowSchema) []any {
 			method := none
 			if s.Spec.DistinguisherMethod != nil {
@@ -20,7 +22,7 @@ var flowcontrolViews = map[schema.GroupResource]view{
 		text("DistinguisherMethod", described(flowcontrolv1.FlowSchemaSpec{}, "distinguisherMethod")),
 		ageColumn,
 		text("MissingPL", "references a broken or non-existent PriorityLevelConfiguration"),
-	),
+	), byPrecedence),
 	flowcontrolv1.Resource("prioritylevelconfigurations"): show(
 		func(l *flowcontrolv1.PriorityLevelConfiguration) []any {
 			var shares, queues, hand, length any = none, none, none, none
@@ -40,6 +42,11 @@ var flowcontrolViews = map[schema.GroupResource]view{
 		text("QueueLengthLimit", described(flowcontrolv1.QueuingConfiguration{}, "queueLengthLimit")),
 		ageColumn,
 	),
+}
+
+// byPrecedence orders FlowSchemas as requests are matched to them.
+func byPrecedence(a, b *flowcontrolv1.FlowSchema) int {
+	return cmp.Or(cmp.Compare(a.Spec.MatchingPrecedence, b.Spec.MatchingPrecedence), cmp.Compare(a.Name, b.Name))
 }
 
 // missingLevel returns the status of the condition Dangling.

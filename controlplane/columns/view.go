@@ -13,6 +13,8 @@ type view struct {
 	columns []metav1.TableColumnDefinition
 	// row is false for an object of another Go type than the view's.
 	row func(runtime.Object) (metav1.TableRow, bool)
+	// compare orders the rows of a list by their objects; nil if they are in the order of the list.
+	compare func(a, b runtime.Object) int
 }
 
 // views has every resource with columns of its own.
@@ -41,6 +43,12 @@ func show[T any, Object interface {
 		return metav1.TableRow{Cells: cells(typed), Object: runtime.RawExtension{Object: object}}, true
 	}
 	return view{columns: columns, row: row}
+}
+
+// ordered returns the view of show, whose lists are in the order of compare.
+func ordered[Object runtime.Object](v view, compare func(a, b Object) int) view {
+	v.compare = func(a, b runtime.Object) int { return compare(a.(Object), b.(Object)) }
+	return v
 }
 
 // nameColumn and ageColumn are in nearly every view.

@@ -29,14 +29,15 @@ type ageTable struct {
 	printer *printers.HumanReadableGenerator
 }
 
-// unprinted are the resources whose registries have no printer, or one that shows times to come.
-// Requests for their Tables are delegated.
+// unprinted are the resources whose registries have no printer, or one that shows times to come, or whose
+// rows are not in the order of the list. Requests for their Tables are delegated.
 var unprinted = map[schema.GroupResource]bool{
-	{Group: "", Resource: "limitranges"}:                           true,
-	{Group: "storage.k8s.io", Resource: "csistoragecapacities"}:    true,
-	{Group: "rbac.authorization.k8s.io", Resource: "roles"}:        true,
-	{Group: "rbac.authorization.k8s.io", Resource: "clusterroles"}: true,
-	{Group: "lifecycle.k8s.io", Resource: "evictionrequests"}:      true, // shows times to come
+	{Group: "", Resource: "limitranges"}:                             true,
+	{Group: "storage.k8s.io", Resource: "csistoragecapacities"}:      true,
+	{Group: "rbac.authorization.k8s.io", Resource: "roles"}:          true,
+	{Group: "rbac.authorization.k8s.io", Resource: "clusterroles"}:   true,
+	{Group: "lifecycle.k8s.io", Resource: "evictionrequests"}:        true, // shows times to come
+	{Group: "flowcontrol.apiserver.k8s.io", Resource: "flowschemas"}: true, // in the order of precedence
 }
 
 // tableOf returns how a resource's objects look in Tables, nil if only the API server knows.

@@ -1,13 +1,21 @@
 package apiserver
 
 import (
+	"fmt"
+	"math/rand"
+	"reflect"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/apitesting/fuzzer"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+	apitesting "k8s.io/kubernetes/pkg/api/testing"
 	"k8s.io/kubernetes/pkg/apis/batch"
 	"k8s.io/kubernetes/pkg/apis/core"
 	"k8s.io/kubernetes/pkg/printers"
@@ -110,4 +118,51 @@ func TestAgesChangeMeanwhile(t *testing.T) {
 			t.Errorf("the row is %v although no two prints have the same age", row.Cells)
 		}
 	})
+}
+
+// TestRowsAreInOrder: the rows of a printed list are those of its items, one by one, unless requests for the Table are
+// delegated.
+func TestRowsAreInOrder(t *testing.T) {
+	scheme, printed := legacyscheme.Scheme, 0
+	for kind, listType := range scheme.AllKnownTypes() {
+		item := kind.GroupVersion().WithKind(strings.TrimSuffix(kind.Kind, "List"))
+		if kind.Version != runtime.APIVersionInternal || item.Kind == kind.Kind || !scheme.Recognizes(item) {
+			continue
+		}
+		plural, _ := meta.UnsafeGuessKindToResource(item)
+		if unprinted[plural.GroupResource()] {
+			continue
+		}
+		t.Run(plural.GroupResource().String(), func(t *testing.T) {
+			random := fuzzer.FuzzerFor(apitesting.FuzzerFuncs, rand.NewSource(1), legacyscheme.Codecs)
+			list := reflect.New(listType)
+			items := list.Elem().FieldByName("Items")
+			for i := range 8 {
+				o := reflect.New(items.Type().Elem())
+				random.Fill(o.Interface())
+				o.Interface().(metav1.Object).SetName(fmt.Sprint("o", i))
+				items.Set(reflect.Append(items, o.Elem()))
+			}
+			table, err := kubernetesTables.printer.GenerateTable(list.Interface().(runtime.Object), printers.GenerateOptions{Wide: true})
+			if err != nil {
+				t.Skip(err)
+			}
+			printed++
+			for i, row := range table.Rows {
+				o, err := meta.Accessor(row.Object.Object)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if want := fmt.Sprint("o", i); o.GetName() != want {
+					t.Fatalf("row %d is %s, want %s", i, o.GetName(), want)
+				}
+			}
+			if len(table.Rows) != items.Len() {
+				t.Errorf("%d items have %d rows", items.Len(), len(table.Rows))
+			}
+		})
+	}
+	if printed < 40 {
+		t.Errorf("only %d kinds have printers", printed)
+	}
 }
