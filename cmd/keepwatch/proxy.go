@@ -65,7 +65,7 @@ func newProxyCommand() *cobra.Command {
 		Short:                 "Answer the reads of a cluster's API from memory, in front of its API server",
 		Long:                  proxyHelp,
 		Example: `  keepwatch proxy --kubeconfig cluster.kubeconfig
-  kubectl --kubeconfig keepwatch-proxy.kubeconfig get pods -A --watch
+  keepwatch watch pods -A --kubeconfig keepwatch-proxy.kubeconfig
 
   keepwatch proxy --cache pods,nodes,deployments.apps --print-rbac | kubectl apply -f -`,
 		Args: usage(cobra.NoArgs),

@@ -44,8 +44,9 @@ var components = []string{"kube-controller-manager", "kube-scheduler", "kwok"}
 
 // resumption counts the requests of a cluster's components.
 type resumption struct {
-	lists, streams int // that read everything
-	watches        int // that resume
+	lists, streams int           // that read everything
+	watches        int           // that resume
+	following      time.Duration // from the mark until each component had opened each of its watches once
 }
 
 // since counts the requests after the mark, and logs those that read everything.
@@ -55,12 +56,14 @@ func (l *auditLog) since(logf func(string, ...any)) (r resumption, err error) {
 		return r, err
 	}
 	defer f.Close()
+	opened := map[string]bool{}
 	lines := bufio.NewScanner(f)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		var e struct {
 			Stage, Verb, RequestURI, UserAgent string
 			RequestReceivedTimestamp           time.Time
+			StageTimestamp                     time.Time
 		}
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
 			continue // the line that a kill cut off
@@ -82,8 +85,18 @@ func (l *auditLog) since(logf func(string, ...any)) (r resumption, err error) {
 		case e.Verb == "watch" && e.Stage == "ResponseStarted":
 			r.watches++
 		}
+		if e.Verb == "watch" && e.Stage == "ResponseStarted" && !opened[watchOf(e.UserAgent, uri)] {
+			opened[watchOf(e.UserAgent, uri)] = true
+			r.following = max(r.following, e.StageTimestamp.Sub(l.marked))
+		}
 	}
 	return r, lines.Err()
+}
+
+// watchOf names the watch of a component: the same before and after it is opened again.
+func watchOf(userAgent string, uri *url.URL) string {
+	q := uri.Query()
+	return userAgent + " " + uri.Path + " " + q.Get("labelSelector") + " " + q.Get("fieldSelector")
 }
 
 func fromComponent(userAgent string) bool {

@@ -144,11 +144,6 @@ func (s *story) update(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	begun := time.Now()
-	if err := s.probe(ctx, "undisturbed"); err != nil {
-		return err
-	}
-	s.figures.undisturbed = time.Since(begun)
 	if err := s.wait(ctx, func(now state) string {
 		if n := updatedPods(now); n < pods/2 {
 			return fmt.Sprintf("%d of %d updated pods run", n, pods)
@@ -167,7 +162,7 @@ func (s *story) update(ctx context.Context) error {
 		return err
 	}
 	s.figures.ready = time.Since(killed)
-	if err := s.probe(ctx, "probe"); err != nil {
+	if err := s.probe(ctx); err != nil {
 		return err
 	}
 	s.figures.follow = time.Since(killed)
@@ -175,9 +170,9 @@ func (s *story) update(ctx context.Context) error {
 }
 
 // probe creates a Deployment and waits until its pod runs. By then Kubernetes' controllers, its scheduler and
-// KWOK have received events that are newer than its beginning.
-func (s *story) probe(ctx context.Context, name string) error {
-	a := app{namespace: metav1.NamespaceDefault, name: name, replicas: 1}
+// KWOK have received events that are newer than the restart.
+func (s *story) probe(ctx context.Context) error {
+	a := app{namespace: metav1.NamespaceDefault, name: "probe", replicas: 1}
 	deployments := s.client.AppsV1().Deployments(a.namespace)
 	if _, err := deployments.Create(ctx, a.deployment(), metav1.CreateOptions{}); err != nil {
 		return err
