@@ -130,9 +130,14 @@ func TestRowsAreInOrder(t *testing.T) {
 			continue
 		}
 		plural, _ := meta.UnsafeGuessKindToResource(item)
-		if unprinted[plural.GroupResource()] {
+		example, err := scheme.New(item)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tableOf(plural.GroupResource(), example, nil) == nil {
 			continue
 		}
+		printed++
 		t.Run(plural.GroupResource().String(), func(t *testing.T) {
 			random := fuzzer.FuzzerFor(apitesting.FuzzerFuncs, rand.NewSource(1), legacyscheme.Codecs)
 			list := reflect.New(listType)
@@ -145,9 +150,8 @@ func TestRowsAreInOrder(t *testing.T) {
 			}
 			table, err := kubernetesTables.printer.GenerateTable(list.Interface().(runtime.Object), printers.GenerateOptions{Wide: true})
 			if err != nil {
-				t.Skip(err)
+				t.Fatal(err)
 			}
-			printed++
 			for i, row := range table.Rows {
 				o, err := meta.Accessor(row.Object.Object)
 				if err != nil {

@@ -120,6 +120,7 @@ func (r *recording) add(client int, called int64, in operation, out outcome) {
 	r.addUntil(client, called, returned, in, out)
 }
 
+// addUntil adds an operation whose effect was before returned.
 func (r *recording) addUntil(client int, called, returned int64, in operation, out outcome) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -133,7 +134,7 @@ type linearizableClient struct {
 	random *rand.Rand
 	*recording
 	oldest  uint64 // the revision of the last list from the cache
-	pages   int    // lists of more than one page
+	pages   int    // that follow the first ones of lists
 	failed  int
 	unusual error // that no client may receive
 }
