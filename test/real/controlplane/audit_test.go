@@ -3,6 +3,7 @@ package controlplane
 import (
 	"bufio"
 	"encoding/json"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -42,9 +43,13 @@ func (l *auditLog) mark() { l.marked = time.Now() }
 // components are the beginnings of the user agents of a cluster's components.
 var components = []string{"kube-controller-manager", "kube-scheduler", "kwok"}
 
-// resumption counts the requests of a cluster's components.
+// resumption counts the requests of a cluster's components. Those that read everything are the server's fault, unless the server
+// has not answered the component's watch before: client-go repeats a watch whose connection was refused, and gives up one whose
+// connection was reset. A process that is killed closes its listener after its connections, and resets those that are
+// opened between.
 type resumption struct {
-	lists, streams int           // that read everything
+	lists, streams int           // that read everything, after an answer
+	unanswered     int           // that read everything, after none
 	watches        int           // that resume
 	following      time.Duration // from the mark until each component had opened each of its watches once
 }
@@ -56,7 +61,7 @@ func (l *auditLog) since(logf func(string, ...any)) (r resumption, err error) {
 		return r, err
 	}
 	defer f.Close()
-	opened := map[string]bool{}
+	opened, answered := map[string]bool{}, map[string]bool{}
 	lines := bufio.NewScanner(f)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
@@ -64,6 +69,10 @@ func (l *auditLog) since(logf func(string, ...any)) (r resumption, err error) {
 			Stage, Verb, RequestURI, UserAgent string
 			RequestReceivedTimestamp           time.Time
 			StageTimestamp                     time.Time
+			ResponseStatus                     struct {
+				Code   int
+				Reason string
+			}
 		}
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
 			continue // the line that a kill cut off
@@ -75,25 +84,35 @@ func (l *auditLog) since(logf func(string, ...any)) (r resumption, err error) {
 		if err != nil {
 			return r, err
 		}
+		watch, initial := watchOf(e.UserAgent, uri), uri.Query().Get("sendInitialEvents") == "true"
 		switch {
-		case e.Verb == "list" && e.Stage == "ResponseComplete":
-			r.lists++
-			logf("LIST after the restart: %s by %s", e.RequestURI, e.UserAgent)
-		case e.Verb == "watch" && e.Stage == "ResponseStarted" && uri.Query().Get("sendInitialEvents") == "true":
-			r.streams++
-			logf("initial stream after the restart: %s by %s", e.RequestURI, e.UserAgent)
+		case e.ResponseStatus.Code >= http.StatusBadRequest:
+			logf("%d %s after the restart: %s by %s", e.ResponseStatus.Code, e.ResponseStatus.Reason, e.RequestURI, e.UserAgent)
+		case e.Verb == "list" && e.Stage == "ResponseComplete", e.Verb == "watch" && e.Stage == "ResponseStarted" && initial:
+			logf("read everything after the restart, the watch was answered before: %t: %s by %s", answered[watch], e.RequestURI, e.UserAgent)
+			switch {
+			case !answered[watch]:
+				r.unanswered++
+			case initial:
+				r.streams++
+			default:
+				r.lists++
+			}
 		case e.Verb == "watch" && e.Stage == "ResponseStarted":
 			r.watches++
 		}
-		if e.Verb == "watch" && e.Stage == "ResponseStarted" && !opened[watchOf(e.UserAgent, uri)] {
-			opened[watchOf(e.UserAgent, uri)] = true
+		if e.Verb == "watch" {
+			answered[watch] = true
+		}
+		if e.Verb == "watch" && e.Stage == "ResponseStarted" && !opened[watch] {
+			opened[watch] = true
 			r.following = max(r.following, e.StageTimestamp.Sub(l.marked))
 		}
 	}
 	return r, lines.Err()
 }
 
-// watchOf names the watch of a component: the same before and after it is opened again.
+// watchOf names the watch, or list, of a component: the same before and after it is opened again.
 func watchOf(userAgent string, uri *url.URL) string {
 	q := uri.Query()
 	return userAgent + " " + uri.Path + " " + q.Get("labelSelector") + " " + q.Get("fieldSelector")

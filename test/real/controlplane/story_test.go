@@ -158,6 +158,11 @@ func (s *story) update(ctx context.Context) error {
 	s.audit.mark()
 	killed := time.Now()
 	s.cluster.Kill()
+	if now, err := s.state(); err != nil {
+		return err
+	} else {
+		s.logf("killed when %d of %d updated pods ran", updatedPods(now), pods)
+	}
 	if err := s.cluster.Restart(ctx); err != nil {
 		return err
 	}
