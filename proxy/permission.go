@@ -22,8 +22,9 @@ const (
 	// settling is how long after such a change API servers may still decide by what was before it: each follows
 	// the roles by itself. Until then a decision is used for settlingFor.
 	settling, settlingFor = 5 * time.Second, time.Second
-	// announcedEvery is how often at most open watches are decided again because roles change.
-	announcedEvery = time.Second
+	// announcedEvery is how often at most open watches are decided again because roles change. They are decided again at
+	// a change, and once more after this time: the API server that decides may follow the roles later than the proxy.
+	announcedEvery = 500 * time.Millisecond
 	// reviewFor bounds one question to the server, with its repetitions.
 	reviewFor = 10 * time.Second
 )
@@ -43,12 +44,13 @@ type permissions struct {
 	// settlingFor, so that the watches of a user share a review.
 	confirming authorizer.Authorizer
 	changed    chan struct{} // closed when current is replaced after a change, every announcedEvery at most
-	next       time.Time     // when changed may be closed again
-	pending    *time.Timer   // closes changed then; nil if there was no change since
-	changes    int
-	renewals   int                   // of current
-	last       *cache.LRUExpireCache // bool by review
-	asking     singleflight.Group    // by renewal and review
+	pending    *time.Timer   // closes changed once more; nil if there was no change in the last announcedEvery
+	// changedSince says that there was another change since pending began to run.
+	changedSince bool
+	changes      int
+	renewals     int                   // of current
+	last         *cache.LRUExpireCache // bool by review
+	asking       singleflight.Group    // by renewal and review
 }
 
 func newPermissions(reviews authorizationclient.AuthorizationV1Interface, server *probe) (*permissions, error) {
@@ -140,14 +142,11 @@ func (p *permissions) forget() {
 	defer p.mu.Unlock()
 	p.changes++
 	p.replace(settlingFor)
-	if wait := time.Until(p.next); wait <= 0 {
+	if p.pending == nil {
 		p.announce()
-	} else if p.pending == nil {
-		p.pending = time.AfterFunc(wait, func() {
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			p.announce()
-		})
+		p.announceLater()
+	} else {
+		p.changedSince = true
 	}
 	p.settleLater()
 }
@@ -155,7 +154,22 @@ func (p *permissions) forget() {
 // announce lets open watches be decided again. p.mu is locked.
 func (p *permissions) announce() {
 	close(p.changed)
-	p.changed, p.pending, p.next = make(chan struct{}), nil, time.Now().Add(announcedEvery)
+	p.changed = make(chan struct{})
+}
+
+// announceLater announces once more, without the decisions that were made until then. p.mu is locked.
+func (p *permissions) announceLater() {
+	p.pending = time.AfterFunc(announcedEvery, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.replace(settlingFor)
+		p.announce()
+		p.pending = nil
+		if p.changedSince {
+			p.changedSince = false
+			p.announceLater()
+		}
+	})
 }
 
 // settleLater lets settle run when API servers have followed the changes so far. p.mu is locked.
@@ -230,6 +244,7 @@ func (p *permissions) renew(lifetime time.Duration) error {
 func (p *permissions) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.changedSince = false
 	for _, timer := range []*time.Timer{p.settled, p.pending} {
 		if timer != nil {
 			timer.Stop()

@@ -137,7 +137,7 @@ func TestGuardsArePaced(t *testing.T) {
 			p.forget()
 			synctest.Wait()
 		}
-		if n := server.asked.Load() - before; n < 10 || n > 11 || ctx.Err() != nil {
+		if n := server.asked.Load() - before; n < 20 || n > 21 || ctx.Err() != nil {
 			t.Errorf("%d reviews of an open watch in ten seconds; its end: %v", n, ctx.Err())
 		}
 		server.allows.Store(false)
@@ -146,6 +146,39 @@ func TestGuardsArePaced(t *testing.T) {
 		<-ctx.Done()
 		if took := time.Since(last); took > time.Second {
 			t.Errorf("a watch that is no longer allowed ends after %v", took)
+		}
+	})
+}
+
+// An API server that still allows what has been revoked, because it follows roles later than the proxy, is asked again.
+func TestLateServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &pipedJudge{}
+		server.allows.Store(true)
+		p, err := newPermissions(server.client(t).AuthorizationV1(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.close()
+		for _, between := range []time.Duration{0, 10 * time.Millisecond, announcedEvery - time.Millisecond, announcedEvery, 2 * settling} {
+			ctx := guarded(t, p)
+			p.forget()
+			time.Sleep(between)
+			p.forget()
+			revoked := time.Now()
+			time.Sleep(announcedEvery / 2)
+			if ctx.Err() != nil {
+				t.Fatalf("an allowed watch has ended %v after another change", between)
+			}
+			server.allows.Store(false)
+			<-ctx.Done()
+			if took := time.Since(revoked); took > 2*announcedEvery {
+				t.Errorf("%v after another change: the watch ended after %v", between, took)
+			}
+			server.allows.Store(true)
+			p.forget()
+			time.Sleep(settling)
+			synctest.Wait()
 		}
 	})
 }
