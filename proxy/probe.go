@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/singleflight"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 )
@@ -40,7 +41,9 @@ type probe struct {
 	last   atomic.Pointer[probed]
 	// wasReady is whether the server has answered a probe that it is ready. Some servers have no such path, or refuse it to the proxy.
 	wasReady atomic.Bool
-	asking   singleflight.Group
+	// unanswered is since when probes have failed without an answer: the server is silent, or there is no connection. Nil while it answers.
+	unanswered atomic.Pointer[time.Time]
+	asking     singleflight.Group
 }
 
 // probed is what the last probes have found.
@@ -68,6 +71,12 @@ func (p *probe) run(ctx context.Context) {
 		switch {
 		case ctx.Err() != nil:
 			return
+		case isAnswer(err):
+			p.unanswered.Store(nil)
+		default:
+			p.unanswered.CompareAndSwap(nil, &began)
+		}
+		switch {
 		case errors.Is(err, context.DeadlineExceeded) && last.silent.IsZero():
 			klog.InfoS("The server does not answer a probe: reads are decided by what it has answered before", "after", probeFor)
 			p.last.Store(&probed{answering: last.answering, end: last.end, silent: began})
@@ -96,6 +105,12 @@ func (p *probe) ask(ctx context.Context) error {
 		return ctx.Err() // not every transport wraps it
 	}
 	return err
+}
+
+// isAnswer reports whether the server has answered a probe.
+func isAnswer(err error) bool {
+	var status apierrors.APIStatus
+	return err == nil || errors.As(err, &status)
 }
 
 // ready asks the server whether it is ready, and returns why its refusals do not count yet, nil if they do. They count if the
@@ -131,6 +146,17 @@ func (p *probe) silentSince() time.Time {
 		return time.Time{}
 	}
 	return p.last.Load().silent
+}
+
+// unansweredSince returns since when no probe is answered, zero while they are.
+func (p *probe) unansweredSince() time.Time {
+	if p == nil {
+		return time.Time{}
+	}
+	if since := p.unanswered.Load(); since != nil {
+		return *since
+	}
+	return time.Time{}
 }
 
 // reviewing returns the context of a review that is not its caller's alone: it ends after reviewFor, and when the server

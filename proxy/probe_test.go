@@ -56,8 +56,28 @@ func TestFailingServerIsNotSilent(t *testing.T) {
 		judge.fails.Store(true)
 		probe := judge.probed(t)
 		time.Sleep(3 * (probeEvery + probeFor))
-		if !probe.silentSince().IsZero() {
+		if !probe.silentSince().IsZero() || !probe.unansweredSince().IsZero() {
 			t.Error("a server that answers with errors is silent")
+		}
+	})
+}
+
+// The proxy shows a server that swallows its requests as failing, be a resource followed or not, until it answers.
+func TestUnansweredProbes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		judge := &pipedJudge{}
+		probe := judge.probed(t)
+		time.Sleep(2*probeEvery + probeEvery/2)
+		judge.silent.Store(true)
+		fell := time.Now()
+		time.Sleep(2 * (probeEvery + probeFor))
+		if since := probe.unansweredSince(); since.Before(fell) || since.Sub(fell) > probeEvery {
+			t.Errorf("a server that fell silent at %v is unanswered since %v", fell, since)
+		}
+		judge.silent.Store(false)
+		time.Sleep(probeEvery + probeFor)
+		if since := probe.unansweredSince(); !since.IsZero() {
+			t.Errorf("a server that answers is unanswered since %v", since)
 		}
 	})
 }

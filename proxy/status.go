@@ -25,7 +25,7 @@ type Status struct {
 // ServerStatus is the API server behind the proxy.
 type ServerStatus struct {
 	Address string `json:"address"`
-	// Failing is since when it has not answered for a resource that is followed, nil while it does.
+	// Failing is since when it has not answered probes, or for a resource that is followed, nil while it does.
 	Failing *time.Time `json:"failing,omitempty"`
 }
 
@@ -75,12 +75,21 @@ func (p *Proxy) Status() Status {
 		Time: time.Now(), Server: ServerStatus{Address: p.forwarder.location.String()}, Memory: int64(liveBytes()),
 		Saved: p.answered(), Resources: p.caches.status(), Clients: p.clients.heaviest(),
 	}
-	for _, f := range p.caches.followed() {
-		if since := f.source.failingSince(); !since.IsZero() && (s.Server.Failing == nil || since.Before(*s.Server.Failing)) {
-			s.Server.Failing = &since
-		}
+	if since := p.failingSince(); !since.IsZero() {
+		s.Server.Failing = &since
 	}
 	return s
+}
+
+// failingSince returns since when the server does not answer probes, or for a resource that is followed, zero while it does.
+func (p *Proxy) failingSince() time.Time {
+	since := p.probe.unansweredSince()
+	for _, f := range p.caches.followed() {
+		if failing := f.source.failingSince(); !failing.IsZero() && (since.IsZero() || failing.Before(since)) {
+			since = failing
+		}
+	}
+	return since
 }
 
 // answered returns how many requests were answered from memory, by verb.
