@@ -2,7 +2,7 @@
 # builds a real kube-apiserver and etcd from the module proxy first, and caches them in the
 # user's cache.
 
-.PHONY: all build lint test test-race test-sinks test-embedded test-real test-all peers clients javascript python java rust rust-client matrix lost-history matrix-page servers servers-page bench bench-real bench-kubernetes bench-sync bench-proxy compared sim kubernetes image dist test-kubernetes kubernetes-suites kubernetes-story envtest-suites envtest-page rights default-roles storms kafka always
+.PHONY: all build lint test test-race test-sinks test-embedded test-real test-all peers clients debian javascript python java rust rust-client matrix lost-history matrix-page servers servers-page bench bench-real bench-kubernetes bench-sync bench-proxy compared sim kubernetes image dist test-kubernetes kubernetes-suites kubernetes-story envtest-suites envtest-page rights default-roles storms kafka always
 
 STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
@@ -171,7 +171,14 @@ clients:
 	@if command -v mvn >/dev/null && command -v javac >/dev/null; then $(MAKE) java; else echo "no mvn and javac: the Java clients are NOT tested"; fi
 	@if command -v mvn >/dev/null && command -v java >/dev/null; then $(MAKE) kafka; else echo "no mvn and java: Kafka is NOT tested"; fi
 	@if command -v cargo >/dev/null; then $(MAKE) rust; else echo "no cargo: the Rust example is NOT tested"; fi
-	@command -v chromium >/dev/null || echo "no chromium: the proxy's page is NOT tested in a browser (Debian: apt-get install chromium)"
+	@command -v chromium >/dev/null || echo "no chromium: the proxy's page is NOT tested in a browser (make debian)"
+	@command -v elixir >/dev/null || echo "no elixir: the Elixir example is NOT tested (make debian)"
+	@command -v tmux >/dev/null || echo "no tmux: keepwatch top is NOT tested in a terminal (make debian)"
+
+# Programs that tests use, of Debian's packages. Needs root.
+debian:
+	apt-get update -qq
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium elixir tmux
 
 javascript:
 	cd test/matrix/clients/javascript && npm ci --ignore-scripts --no-audit --no-fund

@@ -44,7 +44,7 @@ type ResourceStatus struct {
 	Objects   int        `json:"objects"`
 	Bytes     int64      `json:"bytes"`
 	Watchers  int64      `json:"watchers"`
-	// Lists are the lists from the server: the first, by the reason start, and the others by the failures.
+	// Lists are the lists from the server: the first, by the reason FirstList, and the others by the failures.
 	Lists map[string]uint64 `json:"lists"`
 }
 
@@ -59,15 +59,15 @@ func (r ResourceStatus) Name() string {
 // Relists returns the number of lists after the first.
 func (r ResourceStatus) Relists() (n uint64) {
 	for reason, count := range r.Lists {
-		if reason != firstList {
+		if reason != FirstList {
 			n += count
 		}
 	}
 	return n
 }
 
-// firstList is the reason of the first list.
-const firstList = "start"
+// FirstList is the reason of the first list in ResourceStatus.Lists.
+const FirstList = "start"
 
 // Status returns the proxy's status. It is safe for concurrent use.
 func (p *Proxy) Status() Status {
@@ -132,7 +132,7 @@ func (f *follower) status() ResourceStatus {
 		Watchers: f.watchers.Load(), Lists: map[string]uint64{},
 	}
 	if confirmed := progress.LastConfirmed; !confirmed.IsZero() {
-		s.Confirmed, s.Lists[firstList] = &confirmed, 1
+		s.Confirmed, s.Lists[FirstList] = &confirmed, 1
 	}
 	for kind, n := range progress.Relists {
 		s.Lists[strings.ToLower(kind.String())] = n

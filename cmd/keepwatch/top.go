@@ -7,7 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -47,7 +50,8 @@ func newTopCommand() *cobra.Command {
 			out := cmd.OutOrStdout()
 			file, isFile := out.(*os.File)
 			if isFile && term.IsTerminal(int(file.Fd())) {
-				return refreshTop(cmd.Context(), client, out, topEvery)
+				size := func() (int, int, error) { return term.GetSize(int(file.Fd())) }
+				return refreshTop(cmd.Context(), client, out, size, topEvery)
 			}
 			return writeTop(cmd.Context(), client, out)
 		},
@@ -57,8 +61,8 @@ func newTopCommand() *cobra.Command {
 }
 
 // refreshTop draws the table again and again until ctx is done. While the proxy does not answer, it says so above the
-// last table.
-func refreshTop(ctx context.Context, client discovery.DiscoveryInterface, out io.Writer, every time.Duration) error {
+// last table. What does not fit into the terminal is left out: size returns its columns and lines.
+func refreshTop(ctx context.Context, client discovery.DiscoveryInterface, out io.Writer, size func() (int, int, error), every time.Duration) error {
 	const home, clearLine, clearBelow = "\x1b[H", "\x1b[K", "\x1b[J"
 	var table bytes.Buffer
 	first := true
@@ -77,6 +81,9 @@ func refreshTop(ctx context.Context, client discovery.DiscoveryInterface, out io
 		if err != nil {
 			screen = err.Error() + "\n" + screen
 		}
+		if width, height, err := size(); err == nil {
+			screen = fit(screen, width, height)
+		}
 		if first {
 			screen = "\x1b[2J" + home + screen
 		}
@@ -91,6 +98,23 @@ func refreshTop(ctx context.Context, client discovery.DiscoveryInterface, out io
 			return nil
 		}
 	}
+}
+
+// fit cuts lines that are wider than a terminal, and those that it has no place for: it would scroll, and every refresh leave
+// a copy behind. The last place says how many are missing. A character of the table takes one column, and the last column
+// stays empty: clearing the rest of a full line clears its last character.
+func fit(screen string, width, height int) string {
+	lines := strings.Split(strings.TrimSuffix(screen, "\n"), "\n")
+	if len(lines) > height {
+		place := max(height-1, 0)
+		lines = append(lines[:place], fmt.Sprintf("%d more lines: enlarge the terminal", len(lines)-place))
+	}
+	for i, line := range lines {
+		if len(line) >= width {
+			lines[i] = line[:max(width-1, 0)]
+		}
+	}
+	return strings.Join(lines, "\n")
 }
 
 // writeTop writes the table once.
@@ -123,7 +147,7 @@ func printTop(out io.Writer, s proxy.Status) error {
 		if r.Confirmed != nil {
 			confirmed = max(0, s.Time.Sub(*r.Confirmed)).Round(time.Second).String() + " ago"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%d\t%d\n", r.Name(), r.Version, r.Encoding, r.State, confirmed, r.Objects, proxy.Size(r.Bytes), r.Watchers, r.Relists())
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%d\t%s\n", r.Name(), r.Version, r.Encoding, r.State, confirmed, r.Objects, proxy.Size(r.Bytes), r.Watchers, relists(r))
 	}
 	fmt.Fprintln(t, "\nCLIENT\tRECEIVED\tREQUESTS\tFORWARDED\tOPEN")
 	for _, c := range s.Clients {
@@ -132,10 +156,22 @@ func printTop(out io.Writer, s proxy.Status) error {
 	return t.Flush()
 }
 
-// printable replaces what could control a terminal: clients choose their user agents.
+// relists returns the number of lists after the first, and of each reason for them.
+func relists(r proxy.ResourceStatus) string {
+	text := strconv.FormatUint(r.Relists(), 10)
+	for _, reason := range slices.Sorted(maps.Keys(r.Lists)) {
+		if reason != proxy.FirstList {
+			text += fmt.Sprintf(" %s %d", reason, r.Lists[reason])
+		}
+	}
+	return text
+}
+
+// printable replaces what is no printable ASCII: it could control a terminal, or be wider than a column. Clients choose their user
+// agents.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
-		if r < ' ' || r >= 0x7f && r < 0xa0 || r == '\u202e' {
+		if r < ' ' || r > '~' {
 			return '?'
 		}
 		return r

@@ -3,8 +3,10 @@ package main
 import (
 	"bytes"
 	"context"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -69,7 +71,7 @@ func TestTop(t *testing.T) {
 			case shown <- terminal.lines():
 			case <-ctx.Done():
 			}
-		}), time.Millisecond)
+		}), func() (int, int, error) { return 200, 50, nil }, time.Millisecond)
 	}()
 	if first := <-shown; !row.MatchString(first) {
 		t.Errorf("the terminal shows\n%s", first)
@@ -104,6 +106,64 @@ func (f writerFunc) Write(b []byte) (int, error) {
 }
 
 // Without a proxy, one sentence says what to do.
+
+// In a real terminal the table is refreshed in place, also if it has more lines than the terminal, and fits a changed size.
+// An interrupt ends it.
+func TestTopInTerminal(t *testing.T) {
+	if _, err := exec.LookPath("tmux"); err != nil {
+		t.Skip("no tmux: keepwatch top is NOT tested in a terminal (make debian)")
+	}
+	cluster(t)
+	dir := t.TempDir()
+	file, socket := filepath.Join(dir, "proxy.kubeconfig"), filepath.Join(dir, "tmux")
+	p := startProcess(t, "proxy", "--listen", "127.0.0.1:0", "--kubeconfig-out", file)
+	waitLine(t, p, "keepwatch: proxy of ")
+	client := kubernetes.NewForConfigOrDie(configOf(t, file))
+	tmux := func(args ...string) string {
+		out, _ := exec.Command("tmux", append([]string{"-S", socket}, args...)...).CombinedOutput()
+		return string(out)
+	}
+	t.Cleanup(func() { tmux("kill-server") })
+	startWith(t, []string{"tmux", "-S", socket, "-f", "/dev/null", "new-session", "-d", "-x", "60", "-y", "6"}, "top", "--kubeconfig", file)
+	shows := func(what string, ok func(lines []string) bool) {
+		t.Helper()
+		for begun := time.Now(); ; time.Sleep(50 * time.Millisecond) {
+			if _, err := client.CoreV1().ConfigMaps("").List(t.Context(), metav1.ListOptions{ResourceVersion: "0"}); err != nil && p.ProcessState == nil {
+				t.Log(err) // the proxy may be down by now
+			}
+			shown := tmux("capture-pane", "-p")
+			if ok(strings.Split(strings.TrimRight(shown, "\n"), "\n")) {
+				break
+			}
+			if time.Since(begun) > deadline {
+				t.Fatalf("%s: the terminal shows\n%s", what, shown)
+			}
+		}
+		if scrolled := strings.TrimSpace(tmux("display-message", "-p", "#{history_size}")); scrolled != "0" {
+			t.Errorf("%s: the terminal has scrolled %s lines away", what, scrolled)
+		}
+	}
+	begins := func(line, with string) bool { return strings.HasPrefix(line, with) }
+	shows("small", func(l []string) bool {
+		return len(l) == 6 && begins(l[0], "https://") && len(l[0]) == 59 && begins(l[2], "RESOURCE") && strings.HasSuffix(l[5], "enlarge the terminal")
+	})
+	tmux("resize-window", "-x", "200", "-y", "50")
+	shows("enlarged", func(l []string) bool {
+		return len(l) > 6 && begins(l[0], "https://") && strings.Contains(l[0], "GET") && begins(l[2], "RESOURCE") &&
+			slices.ContainsFunc(l, func(line string) bool { return begins(line, "CLIENT") }) && !strings.Contains(strings.Join(l, ""), "enlarge")
+	})
+	terminate(t, p)
+	shows("without the proxy", func(l []string) bool {
+		return len(l) > 6 && strings.Contains(l[0], "refused") && begins(l[1], "https://")
+	})
+	tmux("send-keys", "C-c")
+	for begun := time.Now(); strings.Contains(tmux("list-sessions"), "1 windows"); time.Sleep(50 * time.Millisecond) {
+		if time.Since(begun) > deadline {
+			t.Fatal("an interrupt does not end it")
+		}
+	}
+}
+
 func TestTopWithoutProxy(t *testing.T) {
 	cluster(t)
 	if code, stdout, stderr := execute(t, "top"); code != 1 || stdout != "" || !strings.Contains(stderr, "this server is no keepwatch proxy: give the proxy's kubeconfig") {
@@ -118,6 +178,36 @@ func TestSizes(t *testing.T) {
 	for n, want := range map[int64]string{0: "0", 1023: "1023", 1024: "1.0Ki", 1536 << 10: "1.5Mi", 3 << 30: "3.0Gi"} {
 		if got := proxy.Size(n); got != want {
 			t.Errorf("%d is %s, want %s", n, got, want)
+		}
+	}
+}
+
+// What does not fit into a terminal is left out.
+func TestFit(t *testing.T) {
+	for _, c := range []struct {
+		width, height int
+		want          string
+	}{
+		{80, 24, "one\ntwo\nthree"},
+		{4, 3, "one\ntwo\nthr"},
+		{80, 2, "one\n2 more lines: enlarge the terminal"},
+		{3, 1, "3 "},
+		{0, 0, ""},
+	} {
+		if got := fit("one\ntwo\nthree\n", c.width, c.height); got != c.want {
+			t.Errorf("%d × %d: %q", c.width, c.height, got)
+		}
+	}
+}
+
+// The reasons of relists follow their number.
+func TestRelists(t *testing.T) {
+	for want, lists := range map[string]map[string]uint64{
+		"0":                    {proxy.FirstList: 1},
+		"3 expired 2 rewind 1": {proxy.FirstList: 1, "rewind": 1, "expired": 2},
+	} {
+		if got := relists(proxy.ResourceStatus{Lists: lists}); got != want {
+			t.Errorf("%q instead of %q", got, want)
 		}
 	}
 }

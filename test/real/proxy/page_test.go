@@ -98,7 +98,7 @@ func TestPage(t *testing.T) {
 func TestPageInBrowser(t *testing.T) {
 	browser, err := exec.LookPath("chromium")
 	if err != nil {
-		t.Skip("no chromium: the page is NOT tested in a browser (Debian: apt-get install chromium)")
+		t.Skip("no chromium: the page is NOT tested in a browser (make debian)")
 	}
 	r := newRig(t)
 	r.create(20)
