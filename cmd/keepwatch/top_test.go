@@ -204,7 +204,7 @@ func TestFit(t *testing.T) {
 func TestRelists(t *testing.T) {
 	for want, lists := range map[string]map[string]uint64{
 		"0":                    {proxy.FirstList: 1},
-		"3 expired 2 rewind 1": {proxy.FirstList: 1, "rewind": 1, "expired": 2},
+		"3 expired 2 rewound 1": {proxy.FirstList: 1, "rewound": 1, "expired": 2},
 	} {
 		if got := relists(proxy.ResourceStatus{Lists: lists}); got != want {
 			t.Errorf("%q instead of %q", got, want)
