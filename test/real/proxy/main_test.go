@@ -27,6 +27,7 @@ type rig struct {
 	server  *peer.Server
 	admin   kubernetes.Interface
 	url     string // of the proxy
+	host    string // what the proxy's answers are compared with: the server's address
 	direct  *http.Client
 	proxied *http.Client
 	token   string // of the service account default/reader
@@ -39,7 +40,7 @@ func newRig(t testing.TB, edits ...func(*rig, *proxy.Config)) *rig {
 
 // newRigOn is newRig in front of a server that runs already.
 func newRigOn(t testing.TB, server *peer.Server, edits ...func(*rig, *proxy.Config)) *rig {
-	r := &rig{front: &front{TB: t}, server: server}
+	r := &rig{front: &front{TB: t}, server: server, host: server.Config().Host}
 	var err error
 	if r.admin, err = kubernetes.NewForConfig(r.server.Config()); err != nil {
 		t.Fatal(err)
@@ -122,7 +123,7 @@ func (r *rig) open(ctx context.Context, client *http.Client, host, path string, 
 
 func (r *rig) behind(path string, header ...string) answer {
 	r.Helper()
-	return r.do(r.direct, r.server.Config().Host, path, header...)
+	return r.do(r.direct, r.host, path, header...)
 }
 
 func (r *rig) proxy(path string, header ...string) answer {
