@@ -243,6 +243,13 @@ func (n *node) inRoot(path string) string {
 	return filepath.Join(n.root, path)
 }
 
+// ofServers are the prefixes of the keys that every API server writes when it starts and stops: its leases, and its address among those of
+// the service default/kubernetes.
+var ofServers = []string{
+	"/registry/leases/kube-system/apiserver-", "/registry/masterleases/",
+	"/registry/endpointslices/default/kubernetes", "/registry/services/endpoints/default/kubernetes",
+}
+
 // contents returns all keys of etcd, except those that each API server renews while it runs.
 func (n *node) contents(ctx context.Context, t *testing.T) map[string]string {
 	t.Helper()
@@ -252,8 +259,7 @@ func (n *node) contents(ctx context.Context, t *testing.T) map[string]string {
 	}
 	contents := map[string]string{}
 	for _, kv := range all.Kvs {
-		key := string(kv.Key)
-		if !strings.HasPrefix(key, "/registry/leases/kube-system/apiserver-") && !strings.HasPrefix(key, "/registry/masterleases/") {
+		if key := string(kv.Key); !slices.ContainsFunc(ofServers, func(prefix string) bool { return strings.HasPrefix(key, prefix) }) {
 			contents[key] = string(kv.Value)
 		}
 	}
