@@ -11,8 +11,8 @@ import (
 func newMessageFields(t reflect.Type) *messageFields {
 	all := &messageFields{}
 	for f := range t.Fields() {
-		number, wire := protobufTag(f.Tag.Get("protobuf"))
-		field := messageField{number: number, wire: wire}
+		number := fieldNumber(f.Tag.Get("protobuf"))
+		field := messageField{number: number, wire: wireOf(f.Type)}
 		if f.IsExported() {
 			field.describe(f)
 		}
@@ -35,21 +35,30 @@ func mustDecode(_ *partStack, b []byte, next byte, _ part) ([]byte, byte, error)
 	return b, next, errDecode
 }
 
-// protobufTag returns the number and the encoding in the tag of a field. The number is 0 if messages do not
-// have the field.
-func protobufTag(tag string) (protowire.Number, protowire.Type) {
-	kind, rest, _ := strings.Cut(tag, ",")
+// fieldNumber returns the number in the protobuf tag of a field, 0 if messages do not have the field. The tag also names an
+// encoding, which is not the one of the Marshal method in dozens of fields: pods' priority and the ready of endpoints are said
+// to be bytes.
+func fieldNumber(tag string) protowire.Number {
+	_, rest, _ := strings.Cut(tag, ",")
 	text, _, _ := strings.Cut(rest, ",")
-	number, err := strconv.Atoi(text)
-	switch {
-	case err != nil:
-		return 0, 0
-	case kind == "varint":
-		return protowire.Number(number), protowire.VarintType
-	case kind == "bytes":
-		return protowire.Number(number), protowire.BytesType
+	number, _ := strconv.Atoi(text)
+	return protowire.Number(number)
+}
+
+// wireOf returns how Marshal methods encode the values of a type, those of a slice one by one. It is negative for a type
+// that no field in messages has.
+func wireOf(t reflect.Type) protowire.Type {
+	switch kind := t.Kind(); {
+	case isDecoded(t):
+		return protowire.BytesType
+	case kind == reflect.Pointer, kind == reflect.Slice && t.Elem().Kind() != reflect.Uint8:
+		return wireOf(t.Elem())
+	case kind == reflect.Bool, kind == reflect.Int32, kind == reflect.Int64:
+		return protowire.VarintType
+	case kind == reflect.String, kind == reflect.Slice, kind == reflect.Struct, kind == reflect.Map:
+		return protowire.BytesType
 	}
-	return protowire.Number(number), -1 // split finds another encoding
+	return -1
 }
 
 // describe sets how a field is encoded. It leaves append nil if the field must be decoded.

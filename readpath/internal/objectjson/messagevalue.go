@@ -82,10 +82,7 @@ func repeatedAppender(elem reflect.Type, wire protowire.Type) partAppender {
 
 // entriesAppender returns the appender of a map. A message has its entries in the order of their keys.
 func entriesAppender(elem reflect.Type) partAppender {
-	wire := protowire.BytesType
-	if k := elem.Kind(); k == reflect.Bool || k == reflect.Int32 || k == reflect.Int64 {
-		wire = protowire.VarintType
-	}
+	wire := wireOf(elem)
 	value := valueAppender(elem, wire)
 	if value == nil || addressMatters(elem) && !isDecoded(elem) {
 		return nil

@@ -485,3 +485,41 @@ func FuzzMessage(f *testing.F) {
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) { compareMessage(t, pod, b) })
 }
+
+// TestFieldsOfMessages encodes messages that have one field each, for every field of every type in the messages of all kinds.
+func TestFieldsOfMessages(t *testing.T) {
+	r := &filler{Rand: rand.New(rand.NewPCG(1, 2)), empty: math.MaxInt}
+	seen := map[reflect.Type]bool{}
+	var visit func(typ reflect.Type)
+	visit = func(typ reflect.Type) {
+		for typ.Kind() == reflect.Pointer || typ.Kind() == reflect.Slice || typ.Kind() == reflect.Map {
+			typ = typ.Elem()
+		}
+		example, isMessage := reflect.New(typ).Interface().(message)
+		if typ.Kind() != reflect.Struct || seen[typ] || !isMessage || isDecoded(typ) {
+			return
+		}
+		seen[typ] = true
+		for f := range typ.Fields() {
+			if fieldNumber(f.Tag.Get("protobuf")) == 0 {
+				continue
+			}
+			visit(f.Type)
+			encoded := false
+			for range 20 { // random maps are unordered, and random times may not exist
+				o := reflect.New(typ)
+				r.left = 20
+				r.fill(o.Elem().FieldByIndex(f.Index), 0)
+				b, err := o.Interface().(message).Marshal()
+				encoded = encoded || err == nil && len(b) > 0 && compareMessage(t, example, b)
+			}
+			if !encoded {
+				t.Errorf("%v with %s alone is decoded", typ, f.Name)
+			}
+		}
+	}
+	for _, typ := range scheme.Scheme.AllKnownTypes() {
+		visit(typ)
+	}
+	t.Logf("%d types", len(seen))
+}
