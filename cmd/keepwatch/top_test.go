@@ -203,7 +203,7 @@ func TestFit(t *testing.T) {
 // The reasons of relists follow their number.
 func TestRelists(t *testing.T) {
 	for want, lists := range map[string]map[string]uint64{
-		"0":                    {proxy.FirstList: 1},
+		"0":                     {proxy.FirstList: 1},
 		"3 expired 2 rewound 1": {proxy.FirstList: 1, "rewound": 1, "expired": 2},
 	} {
 		if got := relists(proxy.ResourceStatus{Lists: lists}); got != want {
