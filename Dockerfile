@@ -2,7 +2,7 @@
 # take the other's place: kube-apiserver is in the PATH, and the entry point is Kubernetes' log runner.
 # It has no file but these two: time zones and certificate authorities are in the program.
 #
-#	docker buildx build --platform linux/amd64,linux/arm64 .                # everything, with Docker
+#	docker buildx build --platform linux/amd64,linux/arm64 .                # as an ordinary user, with Docker
 #	docker buildx build --platform linux/amd64,linux/arm64 --target root .  # for kubeadm
 #	make image                                                              # both, without Docker
 #

@@ -71,7 +71,8 @@ func refreshTop(ctx context.Context, client discovery.DiscoveryInterface, out io
 		err := writeTop(ctx, client, &next)
 		switch {
 		case ctx.Err() != nil:
-			return nil
+			_, err := io.WriteString(out, "\n") // what follows, such as a prompt, does not belong to the table
+			return err
 		case err != nil && first:
 			return err
 		case err == nil:
@@ -79,7 +80,7 @@ func refreshTop(ctx context.Context, client discovery.DiscoveryInterface, out io
 		}
 		screen := table.String()
 		if err != nil {
-			screen = err.Error() + "\n" + screen
+			screen = printable(err.Error()) + "\n" + screen
 		}
 		if width, height, err := size(); err == nil {
 			screen = fit(screen, width, height)
@@ -95,7 +96,6 @@ func refreshTop(ctx context.Context, client discovery.DiscoveryInterface, out io
 		select {
 		case <-time.After(every):
 		case <-ctx.Done():
-			return nil
 		}
 	}
 }
@@ -156,7 +156,7 @@ func printTop(out io.Writer, s proxy.Status) error {
 	return t.Flush()
 }
 
-// relists returns the number of lists after the first, and of each reason for them.
+// relists returns the number of lists after the first, and then the number by each reason.
 func relists(r proxy.ResourceStatus) string {
 	text := strconv.FormatUint(r.Relists(), 10)
 	for _, reason := range slices.Sorted(maps.Keys(r.Lists)) {

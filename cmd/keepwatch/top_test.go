@@ -105,8 +105,6 @@ func (f writerFunc) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Without a proxy, one sentence says what to do.
-
 // In a real terminal the table is refreshed in place, also if it has more lines than the terminal, and fits a changed size.
 // An interrupt ends it.
 func TestTopInTerminal(t *testing.T) {
@@ -164,6 +162,7 @@ func TestTopInTerminal(t *testing.T) {
 	}
 }
 
+// Without a proxy, one sentence says what to do.
 func TestTopWithoutProxy(t *testing.T) {
 	cluster(t)
 	if code, stdout, stderr := execute(t, "top"); code != 1 || stdout != "" || !strings.Contains(stderr, "this server is no keepwatch proxy: give the proxy's kubeconfig") {

@@ -36,8 +36,8 @@ func mustDecode(_ *partStack, b []byte, next byte, _ part) ([]byte, byte, error)
 }
 
 // fieldNumber returns the number in the protobuf tag of a field, 0 if messages do not have the field. The tag also names an
-// encoding, which is not the one of the Marshal method in dozens of fields: pods' priority and the ready of endpoints are said
-// to be bytes.
+// encoding, which is not the one of the Marshal method in hundreds of fields: the tags of a pod's priority and of an endpoint's ready
+// say bytes.
 func fieldNumber(tag string) protowire.Number {
 	_, rest, _ := strings.Cut(tag, ",")
 	text, _, _ := strings.Cut(rest, ",")

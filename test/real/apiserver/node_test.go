@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -243,14 +244,11 @@ func (n *node) inRoot(path string) string {
 	return filepath.Join(n.root, path)
 }
 
-// ofServers are the prefixes of the keys that every API server writes when it starts and stops: its leases, and its address among those of
-// the service default/kubernetes.
-var ofServers = []string{
-	"/registry/leases/kube-system/apiserver-", "/registry/masterleases/",
-	"/registry/endpointslices/default/kubernetes", "/registry/services/endpoints/default/kubernetes",
-}
+// ofServers matches the keys that every API server writes when it starts, while it runs and when it stops: its leases, and its address
+// among those of the service default/kubernetes.
+var ofServers = regexp.MustCompile(`^/registry/(leases/kube-system/apiserver-.*|masterleases/.*|(endpointslices|services/endpoints)/default/kubernetes)$`)
 
-// contents returns all keys of etcd, except those that each API server renews while it runs.
+// contents returns all keys of etcd and their values, except those of ofServers.
 func (n *node) contents(ctx context.Context, t *testing.T) map[string]string {
 	t.Helper()
 	all, err := n.etcd.Get(ctx, "\x00", clientv3.WithFromKey())
@@ -259,8 +257,8 @@ func (n *node) contents(ctx context.Context, t *testing.T) map[string]string {
 	}
 	contents := map[string]string{}
 	for _, kv := range all.Kvs {
-		if key := string(kv.Key); !slices.ContainsFunc(ofServers, func(prefix string) bool { return strings.HasPrefix(key, prefix) }) {
-			contents[key] = string(kv.Value)
+		if !ofServers.Match(kv.Key) {
+			contents[string(kv.Key)] = string(kv.Value)
 		}
 	}
 	return contents

@@ -138,7 +138,7 @@ var rows = []row{
 	{"killed: a new Deployment's pod runs", "s", func(f figures) float64 { return f.follow.Seconds() }},
 	{"killed: LISTs by the components", "", func(f figures) float64 { return float64(f.resumed.lists) }},
 	{"killed: initial streams by the components", "", func(f figures) float64 { return float64(f.resumed.streams) }},
-	{"killed: the same, of watches whose new connection was reset", "", func(f figures) float64 { return float64(f.resumed.unanswered) }},
+	{"killed: both, before an answer of the server", "", func(f figures) float64 { return float64(f.resumed.unanswered) }},
 	{"killed: watches resumed by the components", "", func(f figures) float64 { return float64(f.resumed.watches) }},
 	{"time of the drain", "s", func(f figures) float64 { return f.drain.Seconds() }},
 	{"time of the story", "s", func(f figures) float64 { return f.total.Seconds() }},

@@ -206,10 +206,14 @@ func (s *story) rollOut(ctx context.Context) error {
 		return err
 	}
 	resumed, err := s.audit.since(s.logf)
-	if s.figures.resumed = resumed; s.figures.reads == readsKeepwatch && resumed.lists+resumed.streams > 0 {
-		return fmt.Errorf("the components sent %d LISTs and %d requests for initial streams after the restart", resumed.lists, resumed.streams)
+	if s.figures.resumed = resumed; err != nil || s.figures.reads != readsKeepwatch {
+		return err
 	}
-	return err
+	if resumed.lists+resumed.streams > 0 || resumed.unanswered > resumed.watches/4 {
+		return fmt.Errorf("after the restart the components sent %d LISTs and %d requests for initial streams, %d more before they had an answer, and resumed %d watches",
+			resumed.lists, resumed.streams, resumed.unanswered, resumed.watches)
+	}
+	return nil
 }
 
 // drain evicts all pods of some nodes.
