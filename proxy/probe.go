@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/singleflight"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 )
@@ -77,12 +78,12 @@ func (p *probe) run(ctx context.Context) {
 			p.unanswered.CompareAndSwap(nil, &began)
 		}
 		switch {
-		case errors.Is(err, context.DeadlineExceeded) && last.silent.IsZero():
+		case utilnet.IsTimeout(err) && last.silent.IsZero():
 			klog.InfoS("The server does not answer a probe: reads are decided by what it has answered before", "after", probeFor)
 			p.last.Store(&probed{answering: last.answering, end: last.end, silent: began})
 			last.end()
-		case !errors.Is(err, context.DeadlineExceeded) && !last.silent.IsZero():
-			klog.InfoS("The server answers again", "after", time.Since(last.silent))
+		case !last.silent.IsZero() && (isAnswer(err) || utilnet.IsConnectionRefused(err)): // not if a connection is given up: the next one may hang, too
+			klog.InfoS("The server answers again, or refuses connections", "after", time.Since(last.silent))
 			p.answered()
 		}
 		select {

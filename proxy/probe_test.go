@@ -1,13 +1,23 @@
 package proxy
 
 import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"os"
 	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	"k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 )
 
 // A server that swallows requests is asked nothing but the probe, and nobody waits for it: what it has allowed before counts,
@@ -81,6 +91,50 @@ func TestUnansweredProbes(t *testing.T) {
 		}
 	})
 }
+
+// A server stays silent when a connection to it is given up, by HTTP/2's pings for example: the next one may hang, too. It is
+// silent no longer when it refuses connections.
+func TestLostConnectionsAreNoAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var fails atomic.Pointer[error]
+		client, err := rest.UnversionedRESTClientFor(&rest.Config{Host: "http://server", QPS: -1, Transport: roundTripper(func(q *http.Request) (*http.Response, error) {
+			if fails := fails.Load(); fails != nil {
+				return nil, *fails
+			}
+			<-q.Context().Done()
+			return nil, q.Context().Err()
+		}), ContentConfig: rest.ContentConfig{NegotiatedSerializer: scheme.Codecs}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		probe := newProbe(client)
+		ctx, end := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		defer running.Wait()
+		defer end()
+		running.Go(func() { probe.run(ctx) })
+		time.Sleep(probeFor + probeEvery/2)
+		for _, c := range []struct {
+			fails  error
+			silent bool
+		}{
+			{errors.New("http2: client connection lost"), true},
+			{&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}, false},
+			{errors.New("http2: client connection lost"), false},
+			{&net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}, true},
+		} {
+			fails.Store(&c.fails)
+			time.Sleep(2*probeEvery + probeEvery/2)
+			if silent := !probe.silentSince().IsZero(); silent != c.silent || probe.unansweredSince().IsZero() {
+				t.Errorf("%v: silent %t, unanswered since %v", c.fails, silent, probe.unansweredSince())
+			}
+		}
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (r roundTripper) RoundTrip(q *http.Request) (*http.Response, error) { return r(q) }
 
 // A server that is busy answers a probe at once: its priority and fairness exempts the path, by default.
 func TestProbesDoNotWaitInQueues(t *testing.T) {

@@ -220,6 +220,9 @@ func (s *source) report(ctx context.Context, err error) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err != nil && (failure.Kind == keepwatch.StaleReplica || failure.Kind == keepwatch.Rewound) {
+		s.wanted = 0 // the server may never reach it
+	}
 	switch {
 	case err == nil:
 		s.failing = time.Time{}

@@ -2,9 +2,11 @@ package proxy
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -92,5 +94,52 @@ func TestUnreadableObjectsAreLeftToTheServer(t *testing.T) {
 	}
 	if page, err := s.List(t.Context(), keepwatch.ListRequest{}); err == nil || left == nil || page.Revision != 0 {
 		t.Errorf("the list: %+v, %v; the resource is left for %v", page, err, left)
+	}
+}
+
+// A server that was restored from a backup is not asked for revisions that it had before: each watch would be a short one, that asks
+// for a bookmark.
+func TestRestoredServerIsWatchedAsAnyOther(t *testing.T) {
+	var newest atomic.Int64
+	timeouts := make(chan string, 10)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if q.URL.Query().Get("watch") != "" {
+			timeouts <- q.URL.Query().Get("timeoutSeconds")
+			_ = http.NewResponseController(w).Flush()
+			<-q.Context().Done()
+			return
+		}
+		fmt.Fprintf(w, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"%d"},"items":[]}`, newest.Load())
+	}))
+	defer server.Close()
+	defer server.CloseClientConnections()
+	s, err := newSource(&rest.Config{Host: server.URL}, schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, &format{representation: representation{encoding: jsonEncoding{}}}, nil, func(error) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := func(from keepwatch.Revision) string {
+		w, err := s.Watch(t.Context(), from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(w.Close)
+		return <-timeouts
+	}
+	newest.Store(100)
+	if _, err := s.Newest(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	short := open(90)
+	usual := open(100)
+	if short == usual {
+		t.Fatalf("a watch that must reach a newer revision has the timeout %s of another one", short)
+	}
+	newest.Store(50)
+	if _, err := s.Newest(t.Context()); err == nil {
+		t.Fatal("the server has a newer revision than before")
+	}
+	if got := open(50); got == short {
+		t.Errorf("after the restore a watch has the timeout %s: it asks for a revision of before", got)
 	}
 }
