@@ -22,9 +22,9 @@ const (
 	// settling is how long after such a change API servers may still decide by what was before it: each follows
 	// the roles by itself. Until then a decision is used for settlingFor.
 	settling, settlingFor = 5 * time.Second, time.Second
-	// announcedEvery is how often at most open watches are decided again because roles change. They are decided again at
-	// a change, and once more after this time: the API server that decides may follow the roles later than the proxy.
-	announcedEvery = 500 * time.Millisecond
+	// Open watches are decided again when roles change, and once more after confirmedAfter: the API server that decides may follow
+	// the roles later than the proxy. While changes go on, they are decided again every announcedEvery.
+	confirmedAfter, announcedEvery = 500 * time.Millisecond, time.Second
 	// reviewFor bounds one question to the server, with its repetitions.
 	reviewFor = 10 * time.Second
 )
@@ -43,8 +43,8 @@ type permissions struct {
 	// confirming decides about open watches that current denies. It remembers nothing that current does, and that for
 	// settlingFor, so that the watches of a user share a review.
 	confirming authorizer.Authorizer
-	changed    chan struct{} // closed when current is replaced after a change, every announcedEvery at most
-	pending    *time.Timer   // closes changed once more; nil if there was no change in the last announcedEvery
+	changed    chan struct{} // closed when current is replaced after a change
+	pending    *time.Timer   // closes changed once more; nil if that is done for all changes
 	// changedSince says that there was another change since pending began to run.
 	changedSince bool
 	changes      int
@@ -144,7 +144,7 @@ func (p *permissions) forget() {
 	p.replace(settlingFor)
 	if p.pending == nil {
 		p.announce()
-		p.announceLater()
+		p.announceAgain(confirmedAfter)
 	} else {
 		p.changedSince = true
 	}
@@ -157,9 +157,10 @@ func (p *permissions) announce() {
 	p.changed = make(chan struct{})
 }
 
-// announceLater announces once more, without the decisions that were made until then. p.mu is locked.
-func (p *permissions) announceLater() {
-	p.pending = time.AfterFunc(announcedEvery, func() {
+// announceAgain announces once more, without the decisions that were made until then, and goes on while there are changes. p.mu is
+// locked.
+func (p *permissions) announceAgain(after time.Duration) {
+	p.pending = time.AfterFunc(after, func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.replace(settlingFor)
@@ -167,7 +168,7 @@ func (p *permissions) announceLater() {
 		p.pending = nil
 		if p.changedSince {
 			p.changedSince = false
-			p.announceLater()
+			p.announceAgain(announcedEvery)
 		}
 	})
 }
