@@ -135,6 +135,7 @@ func TestGuard(t *testing.T) {
 			if ctx.Err() != nil {
 				t.Fatal("an allowed request has ended")
 			}
+			time.Sleep(time.Millisecond)
 		}
 	}
 	j.allows.Store(false)

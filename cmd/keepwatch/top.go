@@ -102,16 +102,15 @@ func refreshTop(ctx context.Context, client discovery.DiscoveryInterface, out io
 
 // fit cuts lines that are wider than a terminal, and those that it has no place for: it would scroll, and every refresh leave
 // a copy behind. The last place says how many are missing. A character of the table takes one column, and the last column
-// stays empty: clearing the rest of a full line clears its last character.
+// stays empty: clearing the rest of a full line clears its last character. A size of 0 is unknown.
 func fit(screen string, width, height int) string {
 	lines := strings.Split(strings.TrimSuffix(screen, "\n"), "\n")
-	if len(lines) > height {
-		place := max(height-1, 0)
+	if place := height - 1; height > 0 && len(lines) > height {
 		lines = append(lines[:place], fmt.Sprintf("%d more lines: enlarge the terminal", len(lines)-place))
 	}
 	for i, line := range lines {
-		if len(line) >= width {
-			lines[i] = line[:max(width-1, 0)]
+		if width > 0 && len(line) >= width {
+			lines[i] = line[:width-1]
 		}
 	}
 	return strings.Join(lines, "\n")

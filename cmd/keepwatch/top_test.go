@@ -191,7 +191,7 @@ func TestFit(t *testing.T) {
 		{4, 3, "one\ntwo\nthr"},
 		{80, 2, "one\n2 more lines: enlarge the terminal"},
 		{3, 1, "3 "},
-		{0, 0, ""},
+		{0, 0, "one\ntwo\nthree"}, // a terminal that does not say
 	} {
 		if got := fit("one\ntwo\nthree\n", c.width, c.height); got != c.want {
 			t.Errorf("%d × %d: %q", c.width, c.height, got)
@@ -202,8 +202,8 @@ func TestFit(t *testing.T) {
 // The reasons of relists follow their number.
 func TestRelists(t *testing.T) {
 	for want, lists := range map[string]map[string]uint64{
-		"0":                     {proxy.FirstList: 1},
-		"3 expired 2 rewound 1": {proxy.FirstList: 1, "rewound": 1, "expired": 2},
+		"0":                           {proxy.FirstList: 1},
+		"3 expired 2 stale replica 1": {proxy.FirstList: 1, "stale replica": 1, "expired": 2},
 	} {
 		if got := relists(proxy.ResourceStatus{Lists: lists}); got != want {
 			t.Errorf("%q instead of %q", got, want)

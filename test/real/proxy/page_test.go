@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,7 +28,7 @@ import (
 
 var screenshot = flag.String("proxy.screenshot", "", "write what the browser shows of the page to this file, as PNG")
 
-var mapsRow = regexp.MustCompile(`<tr><td>configmaps</td><td>v1</td><td>json</td><td class="live">LIVE</td><td>\d+s ago</td>\s*<td>\d+</td><td>[\d.]+Ki</td><td>0</td>`)
+var mapsRow = regexp.MustCompile(`<tr><td>configmaps</td><td>v1</td><td>json</td><td class="live">LIVE</td><td>(\d+m)?\d+s ago</td>\s*<td>\d+</td><td>[\d.]+Ki</td><td>0</td>`)
 
 // allowPage lets the reader get the page.
 func (r *rig) allowPage() {
@@ -94,7 +95,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// A browser shows the page, and brings it up to date.
+// A browser shows the page without its script, and brings it up to date with it.
 func TestPageInBrowser(t *testing.T) {
 	browser, err := exec.LookPath("chromium")
 	if err != nil {
@@ -106,32 +107,45 @@ func TestPageInBrowser(t *testing.T) {
 	r.allowPage()
 	to, err := url.Parse(r.url)
 	r.must(err)
-	// As kubectl proxy: it adds the credentials. What the page shows at first is taken out, and a script that is slow
-	// makes the browser wait for the second event.
-	events := newCountedBody(2)
-	proxied := &httputil.ReverseProxy{
+	// As kubectl proxy: it adds the credentials.
+	proxied := httputil.ReverseProxy{
 		Rewrite: func(q *httputil.ProxyRequest) {
 			q.SetURL(to)
 			q.Out.Header.Set("Authorization", "Bearer "+r.token)
 			q.Out.Header.Del("Accept-Encoding")
 		},
 		Transport: r.proxied.Transport, FlushInterval: -1,
-		ModifyResponse: func(response *http.Response) error {
-			switch response.Request.URL.Path {
-			case "/keepwatch/events":
-				events.ReadCloser, response.Body = response.Body, events
-				return nil
-			case "/keepwatch/":
-			default:
-				return nil
-			}
-			body, err := io.ReadAll(response.Body)
-			body = bytes.Replace(body, []byte("</head>"), []byte(`<script src="slow.js" async></script></head>`), 1)
-			body = regexp.MustCompile(`(?s)<main id="status">.*</main>`).ReplaceAll(body, []byte(`<main id="status">nothing yet</main>`))
-			response.Body = io.NopCloser(bytes.NewReader(body))
-			response.Header.Del("Content-Length")
-			return err
-		},
+	}
+	t.Run("without its script", func(t *testing.T) {
+		blocked := proxied // by a policy: a browser without JavaScript prints no document
+		blocked.ModifyResponse = func(response *http.Response) error {
+			response.Header.Set("Content-Security-Policy", "script-src 'none'")
+			return nil
+		}
+		front := httptest.NewServer(&blocked)
+		defer front.Close()
+		if dom := browse(t, browser, front.URL+"/keepwatch/"); !mapsRow.Match(dom) {
+			t.Errorf("the page in the browser:\n%s", dom)
+		}
+	})
+
+	// What the page shows at first is taken out, and a script that is slow makes the browser wait for the second event.
+	events, live := newCountedBody(2), proxied
+	live.ModifyResponse = func(response *http.Response) error {
+		switch response.Request.URL.Path {
+		case "/keepwatch/events":
+			events.ReadCloser, response.Body = response.Body, events
+			return nil
+		case "/keepwatch/":
+		default:
+			return nil
+		}
+		body, err := io.ReadAll(response.Body)
+		body = bytes.Replace(body, []byte("</head>"), []byte(`<script src="slow.js" async></script></head>`), 1)
+		body = regexp.MustCompile(`(?s)<main id="status">.*</main>`).ReplaceAll(body, []byte(`<main id="status">nothing yet</main>`))
+		response.Body = io.NopCloser(bytes.NewReader(body))
+		response.Header.Del("Content-Length")
+		return err
 	}
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		if q.URL.Path == "/keepwatch/slow.js" {
@@ -141,27 +155,37 @@ func TestPageInBrowser(t *testing.T) {
 			}
 			return
 		}
-		proxied.ServeHTTP(w, q)
+		live.ServeHTTP(w, q)
 	}))
 	defer front.Close()
 	defer front.CloseClientConnections()
-	dir := t.TempDir()
-	picture := filepath.Join(dir, "page.png")
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
-	run := exec.CommandContext(ctx, browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--user-data-dir="+dir,
-		"--window-size=1100,700", "--dump-dom", "--screenshot="+picture, front.URL+"/keepwatch/")
-	var messages bytes.Buffer
-	run.Stderr = &messages
-	dom, err := run.Output()
-	if err != nil || !mapsRow.Match(dom) {
-		t.Fatalf("the page in the browser: %v\n%s\n%s", err, dom, messages.String())
+	picture := filepath.Join(t.TempDir(), "page.png")
+	if dom := browse(t, browser, front.URL+"/keepwatch/", "--screenshot="+picture); !mapsRow.Match(dom) {
+		t.Errorf("the page in the browser:\n%s", dom)
 	}
 	if *screenshot != "" {
 		content, err := os.ReadFile(picture)
 		r.must(err)
 		r.must(os.WriteFile(*screenshot, content, 0o600))
 	}
+}
+
+// browse returns the document that a browser has of a page when it has loaded.
+func browse(t *testing.T, browser, page string, flags ...string) []byte {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	run := exec.CommandContext(ctx, browser, slices.Concat(flags, []string{
+		"--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--user-data-dir=" + t.TempDir(),
+		"--window-size=1100,700", "--dump-dom", page,
+	})...)
+	var messages bytes.Buffer
+	run.Stderr = &messages
+	dom, err := run.Output()
+	if err != nil {
+		t.Fatalf("the browser: %v\n%s", err, messages.String())
+	}
+	return dom
 }
 
 // countedBody closes enough when it was read a number of times.
