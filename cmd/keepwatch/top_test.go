@@ -138,7 +138,7 @@ func TestTopInTerminal(t *testing.T) {
 			}
 		}
 		if scrolled := strings.TrimSpace(tmux("display-message", "-p", "#{history_size}")); scrolled != "0" {
-			t.Errorf("%s: the terminal has scrolled %s lines away", what, scrolled)
+			t.Errorf("%s: the terminal's scrollback has %s lines", what, scrolled)
 		}
 	}
 	begins := func(line, with string) bool { return strings.HasPrefix(line, with) }
