@@ -42,15 +42,16 @@ func (m *modes) metricNames() {
 			m.Errorf("only keepwatch has %s", name)
 		}
 	}
-	for _, name := range []string{"apiserver_resource_objects", "apiserver_watch_list_duration_seconds", "etcd_request_duration_seconds"} {
+	for _, name := range []string{"apiserver_resource_objects", "apiserver_watch_list_duration_seconds", "etcd_request_duration_seconds", "etcd_lease_object_counts"} {
 		if ours[name] == nil {
 			m.Errorf("keepwatch has no %s", name)
 		}
 	}
 }
 
-// load makes a server count what the other one has counted: an allocation of an address, and watches with
-// initial events.
+// load makes a server count what the other one has counted: an allocation of an address, a lease, and
+// watches with initial events. The lease is an event's: a server writes events by itself only when the
+// controller that repairs addresses sees a Service before its IPAddress.
 func (m *modes) load(s *peer.Server) {
 	m.Helper()
 	client, err := kubernetes.NewForConfig(s.Config())
@@ -59,6 +60,12 @@ func (m *modes) load(s *peer.Server) {
 	}
 	_, err = client.CoreV1().Services("watched").Create(m.Context(), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "s-"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		m.Fatal(err)
+	}
+	_, err = client.CoreV1().Events("watched").Create(m.Context(), &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "e-"}, InvolvedObject: corev1.ObjectReference{Namespace: "watched"},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		m.Fatal(err)
