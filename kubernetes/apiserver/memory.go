@@ -27,7 +27,7 @@ func (w *Wrapped) freeStartMemory(server *genericapiserver.GenericAPIServer) err
 	return server.AddPostStartHook("keepwatch-start-memory", func(ctx genericapiserver.PostStartHookContext) error {
 		go func() { // until the server ends; it must not wait for this to be ready
 			select {
-			case <-w.synced:
+			case <-w.started:
 				debug.FreeOSMemory()
 			case <-ctx.Done():
 				return

@@ -14,7 +14,7 @@ type Wrapped struct {
 	readers  *readers
 	storages *storages
 	complete map[schema.GroupResource]func(runtime.Object) // what registries set on each read
-	synced   chan struct{}                                 // closed when the informers of Kubernetes' server have synchronized
+	started  chan struct{}                                 // closed when the informers of Kubernetes' server have synchronized, or after startTimeout
 }
 
 // Wrap makes the servers of config, which are created afterwards, open Keepwatch's storages with the
@@ -26,7 +26,7 @@ func Wrap(config *app.Config, etcd *genericoptions.EtcdOptions, o Options) (*Wra
 	if err != nil {
 		return nil, err
 	}
-	w := &Wrapped{readers: readers, storages: storages, synced: make(chan struct{})}
+	w := &Wrapped{readers: readers, storages: storages, started: make(chan struct{})}
 	if kube := config.KubeAPIs; kube != nil {
 		if w.complete, err = defaultsOnRead(kube.Extra.ServiceIPRange); err != nil {
 			return nil, err
@@ -42,7 +42,7 @@ func Wrap(config *app.Config, etcd *genericoptions.EtcdOptions, o Options) (*Wra
 	if err := dropManagedFields(informers.Core().V1().Pods()); err != nil {
 		return nil, err
 	}
-	return w, waitForAuthorizers(outermost, informers, w.synced)
+	return w, waitForAuthorizers(outermost, informers, w.started)
 }
 
 // registerMetrics registers the metrics of the read path with those of the process. A process with several
