@@ -21,7 +21,7 @@ import (
 func TestEventsOnAnotherEtcd(t *testing.T) {
 	notShort(t)
 	etcd, eventsEtcd := peer.StartEtcd(t), peer.StartEtcd(t)
-	flags := append(common, "--etcd-servers-overrides", "/events#"+string(eventsEtcd.Endpoint))
+	flags := append(common, "--etcd-servers-overrides", "/events#"+string(eventsEtcd.Endpoint), "--watch-cache-sizes", "events#100") // events are not cached by default
 	ours := peer.KeepwatchAPIServerOn(t, etcd, flags...)
 	theirs := peer.KeepwatchAPIServerOn(t, etcd, append(flags, "--reads=upstream")...)
 	ourSide, theirSide := side(t, ours), side(t, theirs)
@@ -61,7 +61,9 @@ func TestEventsOnAnotherEtcd(t *testing.T) {
 			} {
 				r := differential.Request{Path: path, Options: options, Stream: options.Has("watch")}
 				asking.Go(func() {
-					if all := differential.SameVersion().Compare(r, theirSide.Ask(t.Context(), r), ourSide.Ask(t.Context(), r)); len(all) > 0 {
+					all := differential.SameVersion().Compare(r, theirSide.Ask(t.Context(), r), ourSide.Ask(t.Context(), r))
+					// Upstream writes continue tokens with a slash or without.
+					if all = slices.DeleteFunc(all, func(d differential.Difference) bool { return d.Where == "body .metadata.continue" }); len(all) > 0 {
 						t.Errorf("%s: %+v", r, all)
 					}
 				})
