@@ -42,7 +42,7 @@ func TestExpiredTokens(t *testing.T) {
 	r := newRig(t)
 	r.create(1)
 	r.waitCached(maps + "?resourceVersion=0")
-	r.expireIn(10 * time.Second)
+	r.expireIn(30 * time.Second) // the requests until the first refusal is awaited take milliseconds
 	if at, by := r.behind(maps), r.proxy(maps+"?resourceVersion=0"); at.code != http.StatusOK || by.code != http.StatusOK {
 		t.Fatalf("the token is not accepted: %d by the server, %d by the proxy", at.code, by.code)
 	}
