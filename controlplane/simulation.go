@@ -26,8 +26,10 @@ type Simulation struct{ clock *simulation.Clock }
 // NewSimulation returns a simulation in real time.
 func NewSimulation() *Simulation { return &Simulation{&simulation.Clock{}} }
 
-// Advance moves the simulation's time forward at once. What is due by then happens soon after. It does not wait.
-func (s *Simulation) Advance(d time.Duration) { s.clock.Advance(d) }
+// Advance moves the simulation's time forward at once, and returns it. What is due by then happens soon after: Advance does not
+// wait for it. It returns an error, and moves nothing, if d is negative, or if the time would be more than 292 years ahead of
+// real time.
+func (s *Simulation) Advance(d time.Duration) (time.Time, error) { return s.clock.Advance(d) }
 
 // Fork returns a simulation with the same time, which is advanced independently.
 func (s *Simulation) Fork() *Simulation { return &Simulation{s.clock.Fork()} }

@@ -265,13 +265,16 @@ func (s *Server) Rewind(to keepwatch.Revision) {
 }
 
 // Advance moves the time of the simulation forward at once: what is due by then, such as the end of a Job's pods or
-// minReadySeconds, happens soon after. It does not wait for it. A server without the option Simulate fails the test.
+// minReadySeconds, happens soon after. It does not wait for it. A negative duration, and a server without the option Simulate,
+// fail the test.
 func (s *Server) Advance(d time.Duration) {
 	s.t.Helper()
 	if s.cluster == nil {
 		s.t.Fatalf("testserver: Advance needs the option Simulate")
 	}
-	s.cluster.Advance(d)
+	if _, err := s.cluster.Advance(d); err != nil {
+		s.t.Fatalf("testserver: advance by %v: %v", d, err)
+	}
 }
 
 // Expire drops the history: a watch, or a list, from an earlier revision is answered 410 Gone, as after etcd's

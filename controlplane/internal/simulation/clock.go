@@ -1,6 +1,9 @@
 package simulation
 
 import (
+	"errors"
+	"fmt"
+	"math"
 	"sync"
 	"time"
 )
@@ -9,7 +12,7 @@ import (
 // is safe for concurrent use.
 type Clock struct {
 	mu    sync.Mutex
-	ahead time.Duration
+	ahead time.Duration // never negative
 	moved chan struct{} // closed by the next Advance; nil if nobody waits
 }
 
@@ -20,15 +23,23 @@ func (c *Clock) Now() time.Time {
 	return time.Now().Add(c.ahead)
 }
 
-// Advance moves the time forward at once.
-func (c *Clock) Advance(d time.Duration) {
+// Advance moves the time forward at once, and returns it. If d is negative, or the time would be further ahead of real time
+// than a Duration can say, 292 years, it returns an error and moves nothing.
+func (c *Clock) Advance(d time.Duration) (time.Time, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	switch {
+	case d < 0:
+		return time.Time{}, errors.New("a simulation's time cannot be moved back")
+	case d > math.MaxInt64-c.ahead:
+		return time.Time{}, fmt.Errorf("a simulation's time can be at most 292 years ahead of real time, and it is %v ahead", c.ahead)
+	}
 	c.ahead += d
 	if c.moved != nil {
 		close(c.moved)
 		c.moved = nil
 	}
+	return time.Now().Add(c.ahead), nil
 }
 
 // Fork returns a clock with the same time, which is advanced independently.
