@@ -74,6 +74,7 @@
 //	garbage.go             what the garbage collector follows
 //	quotas.go              ResourceQuotas, read at their storage
 //	simulation.go          Simulation
+//	advance.go             the path by which clients advance the time of the simulation
 //	namespaces.go          completes the deletion of namespaces
 //	discovery.go           merges the list at /apis
 //	openapi.go             merges the OpenAPI documents

@@ -38,6 +38,7 @@ their status, and approved CertificateSigningRequests for clients of this server
 With --simulate, workloads run, without containers: pods are scheduled to simulated nodes and become Running and Ready,
 Deployments, ReplicaSets, StatefulSets and DaemonSets create and replace them, and rollouts end. Pods of Jobs end at
 once, or after the time in their annotation simulation.keepwatch.io/run-for. There is the node node-1, and each that you create.
+Delays pass in real time, which a POST to /keepwatch/simulation/advance?by=90s moves forward.
 
 Service accounts have tokens: kubectl create token. A token ends with its account, or with the pod, Secret or
 node that it is bound to.

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// kubectl sees a Deployment roll out, a pod become ready and a Job complete.
+// kubectl sees a Deployment roll out, a pod become ready and a Job complete, and advances the time until a pod ends.
 func TestServeSimulate(t *testing.T) {
 	dir := t.TempDir()
 	assetsIn(t, dir)
@@ -33,6 +33,12 @@ func TestServeSimulate(t *testing.T) {
 	if nodes := kubectl("get", "nodes", "-o", "name"); nodes != "node/node-1" {
 		t.Error(nodes)
 	}
+	kubectl("run", "long", "--image", "busybox", "--restart", "Never", "--annotations", "simulation.keepwatch.io/run-for=48h")
+	kubectl("wait", "--for", "condition=Ready", "pod/long", "--timeout", "5m")
+	if out := kubectl("create", "--raw", "/keepwatch/simulation/advance?by=48h", "-f", "-"); !strings.HasPrefix(out, `{"time":"`) {
+		t.Error(out)
+	}
+	kubectl("wait", "--for", "jsonpath={.status.phase}=Succeeded", "pod/long", "--timeout", "5m")
 	if text := p.stderr.String(); strings.Count(text, "\n") != 1 {
 		t.Errorf("stderr is %q", text)
 	}

@@ -65,7 +65,7 @@ func TestServeHelp(t *testing.T) {
 	if code != 0 {
 		t.Errorf("exit %d", code)
 	}
-	for _, text := range []string{"no controllers of workloads run", "--simulate", "Not enforced: admission beyond namespaces", "--authorization-mode", "--controllers", "--data-dir", "--etcd ", "in memory", "--listen", "--etcd-servers", "--adopt", "--kubeconfig-out", "--token"} {
+	for _, text := range []string{"no controllers of workloads run", "--simulate", "/keepwatch/simulation/advance?by=", "Not enforced: admission beyond namespaces", "--authorization-mode", "--controllers", "--data-dir", "--etcd ", "in memory", "--listen", "--etcd-servers", "--adopt", "--kubeconfig-out", "--token"} {
 		if !strings.Contains(stdout, text) {
 			t.Errorf("the help lacks %q", text)
 		}
