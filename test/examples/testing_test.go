@@ -70,7 +70,7 @@ func TestRustTests(t *testing.T) {
 	runTests(t, root+"/examples/testing/rust", cargo, "test", "--quiet", "--locked", "--offline", "--target-dir", built)
 }
 
-// kube-api-test starts the programs that keepwatch assets makes.
+// An extension of JUnit starts keepwatch serve, and kube-api-test the programs that keepwatch assets makes.
 func TestJavaTests(t *testing.T) {
 	maven, err := exec.LookPath("mvn")
 	if _, missing := exec.LookPath("javac"); err != nil || missing != nil {

@@ -1,4 +1,4 @@
-"""Fixtures of a Kubernetes API server for tests: keepwatch serve, with its data in memory."""
+"""Fixtures of a Kubernetes API server for tests: keepwatch serve, with its data in memory and simulated pods."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ def kubeconfig(tmp_path_factory):
     path, log = folder / "kubeconfig", folder / "log"
     with log.open("w") as stderr:
         server = subprocess.Popen(
-            [os.environ.get("KEEPWATCH", "keepwatch"), "serve", "--listen", "127.0.0.1:0", "--kubeconfig-out", path],
+            [os.environ.get("KEEPWATCH", "keepwatch"), "serve", "--simulate", "--listen", "127.0.0.1:0", "--kubeconfig-out", path],
             stderr=stderr,
         )
     try:
@@ -36,3 +36,20 @@ def namespace(kubeconfig):
     made = core.create_namespace({"metadata": {"generateName": "test-"}})
     yield made.metadata.name
     core.delete_namespace(made.metadata.name)
+
+
+@pytest.fixture
+def advance(kubeconfig):
+    """Returns a function that moves the time of the pods forward by a duration, like "90s"."""
+    config.load_kube_config(str(kubeconfig))
+    api = client.ApiClient()
+
+    def advance(by):
+        request = api.param_serialize(
+            "POST", "/keepwatch/simulation/advance", query_params=[("by", by)], auth_settings=["BearerToken"]
+        )
+        response = api.call_api(*request)
+        response.read()
+        return api.response_deserialize(response, {"200": "object"}).data["time"]
+
+    return advance
