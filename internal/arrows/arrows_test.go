@@ -390,7 +390,7 @@ var rules = map[string]rule{
 		ours: []string{"readpath", "storage", "watchcache"},
 		others: []string{
 			"k8s.io/apiextensions-apiserver/pkg/", "k8s.io/apimachinery/", "k8s.io/apiserver/pkg/registry/", "k8s.io/apiserver/pkg/storage",
-			"k8s.io/client-go/tools/cache", "k8s.io/client-go/util/jsonpath", "k8s.io/utils/ptr",
+			"k8s.io/apiserver/pkg/features", "k8s.io/apiserver/pkg/util/feature", "k8s.io/client-go/tools/cache", "k8s.io/client-go/util/jsonpath", "k8s.io/utils/ptr",
 		},
 		why: "the readers of custom resources depend on apiextensions-apiserver, and not on the server around it: there are two",
 	},

@@ -14,10 +14,14 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/runtime/serializer/cbor"
+	"k8s.io/apiserver/pkg/features"
 	"k8s.io/apiserver/pkg/registry/generic"
 	apistorage "k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
@@ -113,7 +117,7 @@ func (r *Readers) add(resource schema.GroupResource, example, list runtime.Objec
 	described := readpath.Resource{
 		Cache: cached, Resource: name, Kind: kind, ListKind: list.GetObjectKind().GroupVersionKind().Kind,
 		Namespaced: definition.Spec.Scope == apiextensionsv1.NamespaceScoped,
-		Serializer: apiserver.Codecs, Dynamic: true, Table: tableOf(definition, kind.Version),
+		Serializer: codecs(), Dynamic: true, Table: tableOf(definition, kind.Version),
 		Predicate: func(label labels.Selector, field fields.Selector) apistorage.SelectionPredicate {
 			return apistorage.SelectionPredicate{Label: label, Field: field, GetAttrs: attributes}
 		},
@@ -128,6 +132,14 @@ func (r *Readers) add(resource schema.GroupResource, example, list runtime.Objec
 	added := &reader{made, id}
 	r.set(name, added)
 	return func() { r.remove(name, added) }, nil
+}
+
+// codecs are those that routes of custom resources negotiate with: CBOR is among them if its feature gate is on.
+func codecs() runtime.NegotiatedSerializer {
+	if utilfeature.DefaultFeatureGate.Enabled(features.CBORServingAndStorage) {
+		return serializer.NewCodecFactory(apiserver.Scheme, serializer.WithSerializer(cbor.NewSerializerInfo))
+	}
+	return apiserver.Codecs
 }
 
 func (r *Readers) set(name schema.GroupVersionResource, added *reader) {

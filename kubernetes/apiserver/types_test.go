@@ -3,7 +3,11 @@ package apiserver
 import (
 	"testing"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/features"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	featuregatetesting "k8s.io/component-base/featuregate/testing"
 )
 
 // TestTypesOf: the kinds of each server of the chain have types, internal and served ones.
@@ -21,6 +25,18 @@ func TestTypesOf(t *testing.T) {
 		}
 		if _, err := typesOf(kind.Group).scheme.UnsafeConvertToVersion(internal, kind.GroupVersion()); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// A client that accepts CBOR and JSON, as client-go with its gate ClientsAllowCBOR, is answered as the routes of its server would.
+func TestCodecsHaveCBOR(t *testing.T) {
+	for _, enabled := range []bool{false, true} {
+		featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.CBORServingAndStorage, enabled)
+		for _, group := range []string{"", "apiextensions.k8s.io", "apiregistration.k8s.io"} {
+			if _, found := runtime.SerializerInfoForMediaType(typesOf(group).codecs.SupportedMediaTypes(), runtime.ContentTypeCBOR); found != enabled {
+				t.Errorf("group %q has CBOR: %v, want %v", group, found, enabled)
+			}
 		}
 	}
 }

@@ -39,7 +39,7 @@ func (g *Generator) accept(stream bool) string {
 		return pick(g.random, "application/json;q=0.5,application/yaml;q=0.9", "application/yaml;q=0.9, application/json;q=0.9", "text/html,application/json;q=0.9,*/*;q=0.8",
 			"application/json;q=0", "*/*;q=0.5", "application/*", "text/*", "APPLICATION/JSON")
 	default:
-		return pick(g.random, "application/cbor", "application/cbor-seq", "text/plain", "application/xml", "application/json;as=Nonsense;v=v1;g=meta.k8s.io",
+		return pick(g.random, "application/cbor", "application/cbor-seq", "application/json;q=0.9,application/cbor;q=1", "application/cbor,application/json", "text/plain", "application/xml", "application/json;as=Nonsense;v=v1;g=meta.k8s.io",
 			"application/json;as=Table;v=v2;g=meta.k8s.io", "application/json;as=Table;v=v1;g=nonsense", "application/json;as=Table;v=v1", "application/json;nonsense=1",
 			protobufType+";as=Table;v=v1;g=meta.k8s.io", "nonsense", ",", ";", "application/json;as=Table;g=meta.k8s.io;v=v1;includeObject=None")
 	}
