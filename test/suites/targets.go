@@ -53,6 +53,9 @@ var copied = map[string][]string{
 	extensionsModule: {"test/integration", "pkg/cmd/server/testing"},
 }
 
+// executables are programs that tests run, by module: the module cache keeps no permission to execute them.
+var executables = map[string][]string{kubernetesModule: {"test/integration/client/testdata/exec-plugin.sh"}}
+
 // target is a package of tests.
 type target struct {
 	name           string

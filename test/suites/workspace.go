@@ -146,6 +146,11 @@ func (w workspace) copyTests(ctx context.Context) error {
 				return err
 			}
 		}
+		for _, program := range executables[module] {
+			if err := os.Chmod(filepath.Join(w.dir, path.Base(module), program), 0o777); err != nil {
+				return err
+			}
+		}
 	}
 	for _, p := range patches {
 		file := filepath.Join(w.dir, path.Base(p.module), p.file)
