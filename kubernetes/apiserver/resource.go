@@ -25,7 +25,7 @@ func (s servedResource) reads(from openedStorage, complete func(runtime.Object))
 	}
 	return readpath.Resource{
 		Cache: from.Cache(), Resource: s.resource, Kind: s.kind, Namespaced: s.namespaced,
-		Serializer: types.codecs, Convert: convert,
+		Serializer: types.negotiated(s.resource.Group), Convert: convert,
 		Table: tableOf(s.resource.GroupResource(), from.newFunc(), complete), Warning: s.warning(),
 		Predicate: func(label labels.Selector, field fields.Selector) apistorage.SelectionPredicate {
 			return apistorage.SelectionPredicate{Label: label, Field: field, GetAttrs: from.attributes}

@@ -15,22 +15,22 @@ import (
 // types are the Go types of a group's kinds, and how they are encoded.
 type types struct {
 	scheme *runtime.Scheme
-	codecs runtime.NegotiatedSerializer
+	codecs serializer.CodecFactory
 }
 
-// typesOf returns the types of a group. Each server of the chain has its own. The codecs are those that its routes negotiate
-// with: CBOR is among them if its feature gate is on.
+// typesOf returns the types of a group. Each server of the chain has its own.
 func typesOf(group string) types {
-	scheme, codecs := schemeOf(group)
-	return types{scheme, genericapiserver.NewDefaultAPIGroupInfo(group, scheme, metav1.ParameterCodec, codecs).NegotiatedSerializer}
-}
-
-func schemeOf(group string) (*runtime.Scheme, serializer.CodecFactory) {
 	switch group {
 	case apiextensions.GroupName:
-		return extensionsserver.Scheme, extensionsserver.Codecs
+		return types{extensionsserver.Scheme, extensionsserver.Codecs}
 	case apiregistration.GroupName:
-		return aggregatorscheme.Scheme, aggregatorscheme.Codecs
+		return types{aggregatorscheme.Scheme, aggregatorscheme.Codecs}
 	}
-	return legacyscheme.Scheme, legacyscheme.Codecs
+	return types{legacyscheme.Scheme, legacyscheme.Codecs}
+}
+
+// negotiated returns the codecs that the routes of a group negotiate with: CBOR is among them if its feature gate is on. It
+// makes them, which is too much for each object.
+func (t types) negotiated(group string) runtime.NegotiatedSerializer {
+	return genericapiserver.NewDefaultAPIGroupInfo(group, t.scheme, metav1.ParameterCodec, t.codecs).NegotiatedSerializer
 }

@@ -71,6 +71,14 @@ func TestEventsOnAnotherEtcd(t *testing.T) {
 		}
 	}
 	compare()
+	const lists = 50
+	before := listsAnswered(t, ours)
+	for range lists {
+		list(t, client(t, ours, eventResource))
+	}
+	if n := listsAnswered(t, ours) - before; n < lists {
+		t.Errorf("%v of %d lists of events were answered from the watch cache", n, lists)
+	}
 	if err := ours.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -78,6 +86,16 @@ func TestEventsOnAnotherEtcd(t *testing.T) {
 		t.Errorf("after a restart, events are\n%v\nupstream\n%v", got, want)
 	}
 	compare()
+}
+
+// listsAnswered returns how many lists a server has answered from a watch cache.
+func listsAnswered(t *testing.T, s *peer.Server) float64 {
+	t.Helper()
+	metrics, err := s.Metrics(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return metrics.Sum("keepwatch_readpath_answered_total", peer.Labels{"verb": "list"})
 }
 
 func side(t *testing.T, s *peer.Server) *differential.Side {

@@ -330,20 +330,24 @@ func TestRevocationIsFast(t *testing.T) {
 		reviews := r.reviews()
 		r.must(bindings.Delete(t.Context(), reader.Name, metav1.DeleteOptions{}))
 		begun := time.Now()
-		ended := make(chan time.Duration, len(watches))
+		type end struct {
+			after time.Duration
+			err   error
+		}
+		ended := make(chan end, len(watches))
 		for _, watch := range watches {
 			go func() {
-				if _, err := io.Copy(io.Discard, watch.Body); err != nil {
-					t.Errorf("a revoked watch: %v", err)
-				}
-				ended <- time.Since(begun)
+				_, err := io.Copy(io.Discard, watch.Body)
+				ended <- end{time.Since(begun), err}
 			}()
 		}
 		r.eventually("a read is refused", func() bool { return r.proxy(maps+"?resourceVersion=0").code == http.StatusForbidden })
 		read = append(read, time.Since(begun))
 		var last time.Duration
 		for range watches {
-			last = max(last, <-ended)
+			one := <-ended
+			r.must(one.err)
+			last = max(last, one.after)
 		}
 		watched = append(watched, last)
 		if n := r.reviews() - reviews; n > 10 {

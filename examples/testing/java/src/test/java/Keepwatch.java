@@ -30,7 +30,7 @@ class Keepwatch implements BeforeAllCallback, AfterAllCallback {
     String program = System.getenv().getOrDefault("KEEPWATCH", "keepwatch");
     var command = new ArrayList<>(List.of(program, "serve", "--listen", "127.0.0.1:0", "--kubeconfig-out", kubeconfig.toString()));
     command.addAll(List.of(flags));
-    process = new ProcessBuilder(command).redirectError(log.toFile()).start();
+    process = new ProcessBuilder(command).redirectErrorStream(true).redirectOutput(log.toFile()).start();
     while (!Files.exists(kubeconfig)) { // the server writes it when it is ready
       if (!process.isAlive()) {
         throw new IllegalStateException(Files.readString(log));
