@@ -469,9 +469,10 @@ resources: [{resource: configmaps}, {resource: namespaces}]
 	p.waitStderr(t, "keepwatch: sqlite: synced at")
 	p.waitStderr(t, "keepwatch: archive: synced at")
 	p.waitStderr(t, "keepwatch: http: "+receiver.URL)
-	if status, text := httpGet(t, address, "/readyz"); status != 500 || !strings.HasPrefix(text, "http: ") {
-		t.Errorf("/readyz answers %d %q", status, text)
-	}
+	waitFor(t, func() bool { // a sink has its first list a moment before its watches are live
+		status, text := httpGet(t, address, "/readyz")
+		return status == 500 && strings.HasPrefix(text, "http: ")
+	})
 	deleteConfigMap(t, client, "shared")
 	db := openSQLite(t, filepath.Join(dir, "state.db"))
 	waitFor(t, func() bool {
