@@ -393,9 +393,10 @@ func testSyncEndpoint(t *testing.T, client kubernetes.Interface) {
 	p.waitStderr(t, "synced at")
 	configMap(t, client, "counted", "x")
 	defer deleteConfigMap(t, client, "counted")
-	if code, text := httpGet(t, address, "/readyz"); code != 200 || text != "ok\n" {
-		t.Errorf("/readyz answers %d %q", code, text)
-	}
+	waitFor(t, func() bool { // the sink has its first list a moment before its watches are live
+		code, text := httpGet(t, address, "/readyz")
+		return code == 200 && text == "ok\n"
+	})
 	waitFor(t, func() bool {
 		_, text := httpGet(t, address, "/metrics")
 		for _, want := range []string{
