@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"context"
+	"reflect"
 	"time"
 
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -31,16 +32,20 @@ func waitForAuthorizers(server *genericapiserver.Config, informers informers.Sha
 	server.Authorization.Authorizer = startingAuthorizer{server.Authorization.Authorizer, started}
 	return server.AddPostStartHook("keepwatch-authorization-informers", func(ctx genericapiserver.PostStartHookContext) error {
 		informers.Start(ctx.Done()) // the hook that starts them may run later
-		go func() {                 // until the server ends; /livez waits for hooks, and must not wait for informers
-			starting, cancel := context.WithTimeout(ctx, startTimeout)
-			defer cancel()
-			informers.WaitForCacheSync(starting.Done())
-			if ctx.Err() == nil {
-				close(started)
-			}
-		}()
+		// Until the server ends: /livez waits for hooks, and must not wait for informers.
+		go closeStarted(ctx, informers.WaitForCacheSync, started)
 		return nil
 	})
+}
+
+// closeStarted closes started when a wait for informers has ended, or after startTimeout, and not when the server ends before that.
+func closeStarted(ctx context.Context, wait func(stop <-chan struct{}) map[reflect.Type]bool, started chan<- struct{}) {
+	starting, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	wait(starting.Done())
+	if ctx.Err() == nil {
+		close(started)
+	}
 }
 
 // Authorize decides about a request.
