@@ -128,6 +128,9 @@ super.users=User:ANONYMOUS
 offsets.topic.replication.factor=1
 transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
+# The controller accepts a broker that was killed when its session has ended.
+broker.session.timeout.ms=3000
+broker.heartbeat.interval.ms=500
 # Less to recover after a kill.
 offsets.topic.num.partitions=1
 transaction.state.log.num.partitions=1

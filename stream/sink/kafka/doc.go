@@ -23,6 +23,7 @@
 //	state.go        the records of the state topic, and what they add up to
 //	reader.go       reading the state topic
 //	transaction.go  committing records
+//	hanging.go      transactions that a broker has not ended everywhere
 //	errors.go       which errors are worth another attempt
 //	status.go       the status, while another process may write
 package kafka

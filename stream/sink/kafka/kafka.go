@@ -80,7 +80,8 @@ func (s *Sink) open(ctx context.Context, streams []sink.Stream) ([]sink.Stored, 
 		return nil, err
 	}
 	defer r.client.Close()
-	topics, err := s.target.ensure(ctx, kadm.NewClient(r.client), streams)
+	admin := kadm.NewClient(r.client)
+	topics, err := s.target.ensure(ctx, admin, streams)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +90,14 @@ func (s *Sink) open(ctx context.Context, streams []sink.Stream) ([]sink.Stored, 
 	if err := s.load(ctx, r, f); err != nil {
 		return nil, err
 	}
+	open, err := s.target.findOpen(ctx, admin, topics)
+	if err != nil {
+		return nil, err
+	}
 	if err := s.claim(ctx, topics); err != nil {
+		return nil, err
+	}
+	if err := s.endHanging(ctx, admin, open); err != nil {
 		return nil, err
 	}
 	if err := s.load(ctx, r, f); err != nil {

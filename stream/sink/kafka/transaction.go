@@ -23,8 +23,14 @@ const (
 	closeTimeout = 5 * time.Second
 )
 
-// commit commits records in one transaction. After an error it is not known whether they were.
+// commit commits records in one transaction, and waits until consumers see them. After an error it is not known whether
+// they were committed.
 func (s *Sink) commit(ctx context.Context, records []*kgo.Record) error {
+	return s.transact(ctx, records, kgo.TryCommit)
+}
+
+// transact sends records in one transaction, ends it, and waits until it has ended in every partition.
+func (s *Sink) transact(ctx context.Context, records []*kgo.Record, end kgo.TransactionEndTry) error {
 	if err := s.client.BeginTransaction(); err != nil {
 		return err
 	}
@@ -39,9 +45,16 @@ func (s *Sink) commit(ctx context.Context, records []*kgo.Record) error {
 	if err := w.wait(ctx, 0); err != nil {
 		return err
 	}
+	if err := s.endTransaction(ctx, end); err != nil {
+		return err
+	}
+	return s.awaitMarkers(ctx, records)
+}
+
+func (s *Sink) endTransaction(ctx context.Context, end kgo.TransactionEndTry) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	return s.client.EndTransaction(ctx, kgo.TryCommit)
+	return s.client.EndTransaction(ctx, end)
 }
 
 // abort ends a transaction that is not committed, as far as the broker answers: until then, consumers wait.
