@@ -23,7 +23,8 @@
 //	state.go        the records of the state topic, and what they add up to
 //	reader.go       reading the state topic
 //	transaction.go  committing records
-//	hanging.go      transactions that a broker has not ended everywhere
+//	markers.go      whether a transaction has ended in each partition
+//	hanging.go      ending one that a broker has completed, and not ended everywhere
 //	errors.go       which errors are worth another attempt
 //	status.go       the status, while another process may write
 package kafka

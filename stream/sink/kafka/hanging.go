@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
 )
 
 // The coordinator of a transaction answers when its decision is durable. Later it writes the markers that end the transaction in
@@ -19,166 +20,252 @@ import (
 // its only broker, and then consider the transaction complete (KAFKA-20734). In that partition it hangs: consumers wait for its end,
 // and the producer's next transaction decides about both.
 //
-// So a transaction begins only when the previous one has ended in all of its partitions (awaitMarkers), and at most one hangs. Open
-// ends it as the coordinator had decided (findOpen, endHanging).
+// So a transaction begins only when the previous one has ended in all of its partitions (awaitEnd): at most one hangs, the newest. Open
+// ends it as the coordinator had decided (findOpen, endHanging). A claim of the transactional id replaces that decision, so that
+// the claim itself has it: in the timeout of its transactions.
 
-const (
-	// markersTimeout bounds the wait for markers, which are written within milliseconds.
-	markersTimeout = 5 * time.Second
-	// markersPoll is the first interval in which the sink asks for markers. They double, up to markersPollMost.
-	markersPoll, markersPollMost = time.Millisecond, 64 * time.Millisecond
-)
+// commitTimeout is the transaction timeout of a process that is to commit a transaction which hangs. Any other timeout is of a process that is not.
+const commitTimeout = transactionTimeout - time.Millisecond
 
-// awaitMarkers waits until the transaction of records, which are acknowledged, has ended in all of their partitions.
-func (s *Sink) awaitMarkers(ctx context.Context, records []*kgo.Record) error {
-	open := map[string]map[int32]int64{} // the last offset of the transaction
-	for _, r := range records {
-		if open[r.Topic] == nil {
-			open[r.Topic] = map[int32]int64{}
-		}
-		open[r.Topic][r.Partition] = max(open[r.Topic][r.Partition], r.Offset)
-	}
-	ctx, cancel := context.WithTimeout(ctx, markersTimeout)
-	defer cancel()
-	for wait := markersPoll; ; wait = min(2*wait, markersPollMost) {
-		if err := removeEnded(ctx, s.client, open); err != nil || len(open) == 0 {
-			return err
-		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return fmt.Errorf("the broker has not shown a transaction to consumers of %v within %v: %w",
-				slices.Sorted(maps.Keys(open)), markersTimeout, context.Cause(ctx))
-		}
-	}
-}
+// errUndescribed is returned for brokers that lack the requests which find transactions that hang. These brokers lack the fault, too.
+var errUndescribed = errors.New("the brokers do not describe transactions")
 
-// removeEnded removes the partitions whose last stable offset is behind the given one.
-func removeEnded(ctx context.Context, client *kgo.Client, open map[string]map[int32]int64) error {
-	request := kmsg.NewPtrListOffsetsRequest()
-	request.ReplicaID, request.IsolationLevel = -1, 1 // of a client, read_committed
-	for name, partitions := range open {
-		t := kmsg.NewListOffsetsRequestTopic()
-		t.Topic = name
-		for number := range partitions {
-			p := kmsg.NewListOffsetsRequestTopicPartition()
-			p.Partition, p.Timestamp = number, -1 // the end
-			t.Partitions = append(t.Partitions, p)
-		}
-		request.Topics = append(request.Topics, t)
-	}
-	response, err := request.RequestWith(ctx, client)
+// checkDescribes returns errUndescribed if a broker that answers lacks the requests.
+func checkDescribes(ctx context.Context, admin *kadm.Client) error {
+	all, err := admin.ApiVersions(ctx)
 	if err != nil {
 		return err
 	}
-	for _, t := range response.Topics {
-		for _, p := range t.Partitions {
-			if err := kerr.ErrorForCode(p.ErrorCode); err != nil && !kerr.IsRetriable(err) {
-				return fmt.Errorf("topic %s: %w", t.Topic, err)
-			} else if err == nil && p.Offset > open[t.Topic][p.Partition] {
-				delete(open[t.Topic], p.Partition)
-			}
+	for _, broker := range all {
+		if broker.Err != nil {
+			continue
 		}
-		if len(open[t.Topic]) == 0 {
-			delete(open, t.Topic)
+		for _, request := range []kmsg.Request{kmsg.NewPtrDescribeProducersRequest(), kmsg.NewPtrDescribeTransactionsRequest()} {
+			if _, ok := broker.KeyMaxVersion(request.Key()); !ok {
+				return errUndescribed
+			}
 		}
 	}
 	return nil
 }
 
-// openTransactions is what was known about transactions before this process claimed the transactional id.
-type openTransactions struct {
-	partitions kadm.TopicsSet // which have one, of any producer
-	state      string         // of the newest transaction of the transactional id, in the coordinator's words
+// before is what a process has found before it claims the transactional id.
+type before struct {
+	open   bool // a transaction of any producer has not ended
+	commit bool // the newest transaction of the transactional id was to be committed
 }
 
-// findOpen looks for open transactions in topics.
-func (t target) findOpen(ctx context.Context, admin *kadm.Client, topics map[string]topic) (open openTransactions, err error) {
+// timeout returns the transaction timeout of the claim.
+func (b before) timeout() time.Duration {
+	if b.open && b.commit {
+		return commitTimeout
+	}
+	return transactionTimeout
+}
+
+// findOpen looks for open transactions in topics. It completes one that another process has begun to end a transaction that hangs:
+// the claim would abort both.
+func (s *Sink) findOpen(ctx context.Context, admin *kadm.Client, topics []string) (b before, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	names := slices.Collect(maps.Keys(topics))
-	stable, err := listed(admin.ListCommittedOffsets(ctx, names...))
-	if err != nil {
-		return open, err
+	open, err := openPartitions(ctx, admin, topics)
+	if err != nil || len(open) == 0 {
+		return b, err
 	}
-	ends, err := listed(admin.ListEndOffsets(ctx, names...))
+	newest, err := s.describe(ctx, admin)
+	if errors.Is(err, errUndescribed) {
+		return b, nil
+	}
 	if err != nil {
-		return open, err
+		return b, err
+	}
+	ending := newest.TimeoutMillis == int32(commitTimeout.Milliseconds())
+	switch newest.State {
+	case "PrepareCommit", "CompleteCommit":
+		return before{open: true, commit: true}, nil
+	case "Empty":
+		return before{open: true, commit: ending}, nil
+	case "Ongoing":
+		if ending {
+			return before{open: true, commit: true}, s.endTxn(ctx, newest.ProducerID, newest.ProducerEpoch, kgo.TryCommit)
+		}
+	}
+	return before{open: true}, nil
+}
+
+// describe returns the coordinator's state of the transactional id: the zero state if nobody has claimed it.
+func (s *Sink) describe(ctx context.Context, admin *kadm.Client) (kadm.DescribedTransaction, error) {
+	if err := checkDescribes(ctx, admin); err != nil {
+		return kadm.DescribedTransaction{}, err
+	}
+	all, err := admin.DescribeTransactions(ctx, s.target.state)
+	if err != nil {
+		return kadm.DescribedTransaction{}, err
+	}
+	found := all[s.target.state]
+	if errors.Is(found.Err, kerr.TransactionalIDNotFound) {
+		found.Err = nil
+	}
+	return found, found.Err
+}
+
+// openPartitions returns the partitions of topics that have an open transaction. It passes over topics that the user no longer sees.
+func openPartitions(ctx context.Context, admin *kadm.Client, topics []string) (open kadm.TopicsSet, err error) {
+	stable, err := admin.ListCommittedOffsets(ctx, topics...)
+	if err != nil {
+		return nil, err
+	}
+	ends, err := admin.ListEndOffsets(ctx, topics...)
+	if err != nil {
+		return nil, err
 	}
 	ends.Each(func(end kadm.ListedOffset) {
-		if found, ok := stable.Lookup(end.Topic, end.Partition); !ok || found.Offset < end.Offset {
-			open.partitions.Add(end.Topic, end.Partition)
+		found, ok := stable.Lookup(end.Topic, end.Partition)
+		switch first := errors.Join(end.Err, found.Err); {
+		case errors.Is(first, kerr.UnknownTopicOrPartition), errors.Is(first, kerr.TopicAuthorizationFailed): // of a stream that was stored before
+		case first != nil:
+			err = fmt.Errorf("topic %s: %w", end.Topic, first)
+		case !ok || found.Offset < end.Offset:
+			open.Add(end.Topic, end.Partition)
 		}
 	})
-	if len(open.partitions) == 0 {
-		return open, nil
-	}
-	described, err := admin.DescribeTransactions(ctx, t.state)
-	if err == nil {
-		err = described[t.state].Err
-	}
-	if errors.Is(err, kerr.TransactionalIDNotFound) {
-		return open, nil
-	}
-	open.state = described[t.state].State
 	return open, err
 }
 
-func listed(offsets kadm.ListedOffsets, err error) (kadm.ListedOffsets, error) {
-	if err == nil {
-		err = offsets.Error()
+// offsets are offsets of partitions of topics.
+type offsets map[string]map[int32]int64
+
+func (o offsets) set(topic string, partition int32, offset int64) {
+	if o[topic] == nil {
+		o[topic] = map[int32]int64{}
 	}
-	return offsets, err
+	o[topic][partition] = offset
 }
 
-// endHanging ends the transaction of this producer that hangs, if one does. It was open before the claim, which ends all others.
-func (s *Sink) endHanging(ctx context.Context, admin *kadm.Client, open openTransactions) error {
-	if len(open.partitions) == 0 {
-		return nil
+func (o offsets) remove(topic string, partition int32) {
+	if delete(o[topic], partition); len(o[topic]) == 0 {
+		delete(o, topic)
 	}
-	asking, cancel := context.WithTimeout(ctx, answerTimeout)
-	defer cancel()
-	id, _, err := s.client.ProducerID(asking)
+}
+
+func (o offsets) partitions() (set kadm.TopicsSet) {
+	for topic, partitions := range o {
+		set.Add(topic, slices.Collect(maps.Keys(partitions))...)
+	}
+	return set
+}
+
+// ownOpen returns where a producer has an open transaction among partitions, and the first offset of it.
+func ownOpen(ctx context.Context, admin *kadm.Client, partitions kadm.TopicsSet, producer int64) (offsets, error) {
+	if err := checkDescribes(ctx, admin); err != nil {
+		return nil, err
+	}
+	described, err := admin.DescribeProducers(ctx, partitions)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	described, err := admin.DescribeProducers(asking, open.partitions)
-	if err != nil {
-		return err
-	}
-	var hanging []*kgo.Record
-	stateHangs := false
+	open := offsets{}
 	for _, p := range described.SortedPartitions() {
 		if p.Err != nil {
-			return fmt.Errorf("producers of topic %s: %w", p.Topic, p.Err)
+			return nil, fmt.Errorf("producers of topic %s: %w", p.Topic, p.Err)
 		}
-		if own, ok := p.ActiveProducers[id]; ok && own.CurrentTxnStartOffset >= 0 {
-			hanging = append(hanging, s.ending(p.Topic, p.Partition))
-			stateHangs = stateHangs || p.Topic == s.target.state
+		if own, ok := p.ActiveProducers[producer]; ok && own.CurrentTxnStartOffset >= 0 {
+			open.set(p.Topic, p.Partition, own.CurrentTxnStartOffset)
 		}
 	}
-	if len(hanging) == 0 {
+	return open, nil
+}
+
+// endHanging ends the transaction that hangs in topics, if one does: this process has claimed the transactional id, which ends all others.
+func (s *Sink) endHanging(ctx context.Context, admin *kadm.Client, topics []string, end kgo.TransactionEndTry) error {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	open, err := openPartitions(ctx, admin, topics)
+	if err != nil || len(open) == 0 {
+		return err
+	}
+	id, epoch, err := s.client.ProducerID(ctx)
+	if err != nil {
+		return err
+	}
+	own, err := ownOpen(ctx, admin, open, id)
+	if errors.Is(err, errUndescribed) {
 		return nil
 	}
-	return s.transact(ctx, hanging, open.decision(stateHangs))
+	if err != nil {
+		return err
+	}
+	if len(own[s.target.state]) == 0 && open.Lookup(s.target.state, 0) {
+		// Kafka gives another producer id after 32,767 transactions, and after a transactional id was not used for a week.
+		return refusef("a transaction of an earlier producer hangs in the topic %s: find and abort it with kafka-transactions.sh (find-hanging, abort)", s.target.state)
+	}
+	if len(own) == 0 {
+		return nil
+	}
+	if err := s.addPartitions(ctx, id, epoch, own); err != nil {
+		return err
+	}
+	if err := s.endTxn(ctx, id, epoch, end); err != nil {
+		return err
+	}
+	return s.awaitEnd(ctx, id, own)
 }
 
-// decision returns how to end a transaction that hangs. If the coordinator's decision is lost, because a process has ended
-// between claim and endHanging, its events are in their topics at least once: they are written again if the cursors behind them are not committed.
-func (o openTransactions) decision(stateHangs bool) kgo.TransactionEndTry {
-	switch o.state {
-	case "PrepareCommit", "CompleteCommit":
-		return kgo.TryCommit
-	case "PrepareAbort", "CompleteAbort", "Ongoing", "PrepareEpochFence": // the claim has ended one that was not decided
-		return kgo.TryAbort
+// addPartitions begins a transaction in partitions, without a record.
+func (s *Sink) addPartitions(ctx context.Context, id int64, epoch int16, partitions offsets) error {
+	request := kmsg.NewPtrAddPartitionsToTxnRequest()
+	request.TransactionalID, request.ProducerID, request.ProducerEpoch = s.target.state, id, epoch
+	for topic, numbers := range partitions {
+		t := kmsg.NewAddPartitionsToTxnRequestTopic()
+		t.Topic, t.Partitions = topic, slices.Collect(maps.Keys(numbers))
+		request.Topics = append(request.Topics, t)
 	}
-	return kgo.TransactionEndTry(!stateHangs)
+	return s.askCoordinator(ctx, func(client *kgo.Client) error {
+		response, err := request.RequestWith(ctx, client)
+		if err != nil {
+			return err
+		}
+		for _, t := range response.Topics {
+			for _, p := range t.Partitions {
+				if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
+					return fmt.Errorf("topic %s: %w", t.Topic, err)
+				}
+			}
+		}
+		return nil
+	})
 }
 
-// ending returns a record without a meaning, for a transaction that ends one which hangs: a tombstone of no object.
-func (s *Sink) ending(topic string, partition int32) *kgo.Record {
-	if topic == s.target.state {
-		return s.stateRecord(nil, objectKey, "", "", "")
+// endTxn ends a transaction.
+func (s *Sink) endTxn(ctx context.Context, id int64, epoch int16, end kgo.TransactionEndTry) error {
+	request := kmsg.NewPtrEndTxnRequest()
+	request.TransactionalID, request.ProducerID, request.ProducerEpoch, request.Commit = s.target.state, id, epoch, bool(end)
+	return s.askCoordinator(ctx, func(client *kgo.Client) error {
+		response, err := request.RequestWith(ctx, client)
+		if err != nil {
+			return err
+		}
+		return kerr.ErrorForCode(response.ErrorCode)
+	})
+}
+
+// askCoordinator sends a request again as long as the coordinator completes another transaction.
+func (s *Sink) askCoordinator(ctx context.Context, send func(*kgo.Client) error) error {
+	// Newer versions of these requests are those of brokers, and of clients whose epoch each transaction raises.
+	versions := kversion.Stable()
+	versions.SetMaxKeyVersion(kmsg.NewPtrAddPartitionsToTxnRequest().Key(), 3)
+	versions.SetMaxKeyVersion(kmsg.NewPtrEndTxnRequest().Key(), 4)
+	client, err := s.target.connect(kgo.MaxVersions(versions))
+	if err != nil {
+		return err
 	}
-	return &kgo.Record{Topic: topic, Partition: partition, Key: []byte("/")}
+	defer client.Close()
+	for err = send(client); errors.Is(err, kerr.ConcurrentTransactions); err = send(client) {
+		select {
+		case <-time.After(markersPollMax):
+		case <-ctx.Done():
+			return err
+		}
+	}
+	return err
 }

@@ -5,6 +5,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -90,14 +92,7 @@ func (s *Sink) open(ctx context.Context, streams []sink.Stream) ([]sink.Stored, 
 	if err := s.load(ctx, r, f); err != nil {
 		return nil, err
 	}
-	open, err := s.target.findOpen(ctx, admin, topics)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.claim(ctx, topics); err != nil {
-		return nil, err
-	}
-	if err := s.endHanging(ctx, admin, open); err != nil {
+	if err := s.claimEnded(ctx, admin, topics, f.topics()); err != nil {
 		return nil, err
 	}
 	if err := s.load(ctx, r, f); err != nil {
@@ -119,12 +114,32 @@ func (s *Sink) load(ctx context.Context, r *reader, f *fold) error {
 	return nil
 }
 
-// claim makes this process the only one that can commit.
-func (s *Sink) claim(ctx context.Context, topics map[string]topic) (err error) {
+// claimEnded makes this process the only one that can commit, when no transaction of the transactional id is open in topics, nor in
+// those of streams that were stored before.
+func (s *Sink) claimEnded(ctx context.Context, admin *kadm.Client, topics map[string]topic, former []string) (err error) {
+	names := slices.Concat(slices.Collect(maps.Keys(topics)), former)
+	slices.Sort(names)
+	names = slices.Compact(names)
+	found, err := s.findOpen(ctx, admin, names)
+	if err != nil {
+		return err
+	}
+	if err := s.claim(ctx, topics, found.timeout()); err != nil {
+		return err
+	}
+	if err := s.endHanging(ctx, admin, names, kgo.TransactionEndTry(found.commit)); err != nil || found.timeout() == transactionTimeout {
+		return err
+	}
+	s.client.Close()
+	return s.claim(ctx, topics, transactionTimeout)
+}
+
+// claim makes this process the only one that can commit. The timeout is that of its transactions.
+func (s *Sink) claim(ctx context.Context, topics map[string]topic, timeout time.Duration) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	s.client, err = s.target.connect(
-		kgo.TransactionalID(s.target.state), kgo.TransactionTimeout(transactionTimeout),
+		kgo.TransactionalID(s.target.state), kgo.TransactionTimeout(timeout),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.ProducerBatchMaxBytesFn(func(name string) int32 {
 			if t, ok := topics[name]; ok {
@@ -202,9 +217,6 @@ func (s *Sink) Write(ctx context.Context, batch sink.Batch) error {
 		records = append(append(records, more...), s.cursorRecord(c))
 	}
 	if err := s.commit(ctx, records); err != nil {
-		if ctx.Err() != nil {
-			s.abort(ctx) // no other Open follows, which would
-		}
 		return s.failure(err)
 	}
 	return nil

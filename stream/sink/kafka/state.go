@@ -71,6 +71,16 @@ func newFold() *fold {
 	return &fold{objects: broker.Index{}, cursors: map[broker.StreamKey]*cursor{}}
 }
 
+// topics returns the topics of all streams that were stored.
+func (f *fold) topics() (names []string) {
+	for _, c := range f.cursors {
+		if c.Topic != "" {
+			names = append(names, c.Topic)
+		}
+	}
+	return names
+}
+
 func (f *fold) add(key, value []byte) error {
 	var names []string
 	if err := json.Unmarshal(key, &names); err != nil {

@@ -23,17 +23,34 @@ const (
 	closeTimeout = 5 * time.Second
 )
 
-// commit commits records in one transaction, and waits until consumers see them. After an error it is not known whether
-// they were committed.
+// commit commits records in one transaction, and waits until it has ended in each of their partitions. After an error it is not
+// known whether they were committed.
 func (s *Sink) commit(ctx context.Context, records []*kgo.Record) error {
-	return s.transact(ctx, records, kgo.TryCommit)
-}
-
-// transact sends records in one transaction, ends it, and waits until it has ended in every partition.
-func (s *Sink) transact(ctx context.Context, records []*kgo.Record, end kgo.TransactionEndTry) error {
+	producer, _, err := s.client.ProducerID(ctx) // the commit may change it
+	if err != nil {
+		return err
+	}
 	if err := s.client.BeginTransaction(); err != nil {
 		return err
 	}
+	if err := s.produce(ctx, records); err != nil {
+		if ctx.Err() != nil {
+			s.abort(ctx) // no other Open follows, which would
+		}
+		return err
+	}
+	if err := s.endTransaction(ctx); err != nil {
+		return err
+	}
+	last, err := lastOffsets(records)
+	if err != nil {
+		return err
+	}
+	return s.awaitEnd(ctx, producer, last)
+}
+
+// produce sends records, and waits until they are acknowledged.
+func (s *Sink) produce(ctx context.Context, records []*kgo.Record) error {
 	w := &window{changed: make(chan struct{}, 1)}
 	for _, r := range records {
 		if err := w.wait(ctx, windowBytes); err != nil {
@@ -42,19 +59,13 @@ func (s *Sink) transact(ctx context.Context, records []*kgo.Record, end kgo.Tran
 		w.add(r)
 		s.client.Produce(ctx, r, w.acknowledged)
 	}
-	if err := w.wait(ctx, 0); err != nil {
-		return err
-	}
-	if err := s.endTransaction(ctx, end); err != nil {
-		return err
-	}
-	return s.awaitMarkers(ctx, records)
+	return w.wait(ctx, 0)
 }
 
-func (s *Sink) endTransaction(ctx context.Context, end kgo.TransactionEndTry) error {
+func (s *Sink) endTransaction(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	return s.client.EndTransaction(ctx, end)
+	return s.client.EndTransaction(ctx, kgo.TryCommit)
 }
 
 // abort ends a transaction that is not committed, as far as the broker answers: until then, consumers wait.
