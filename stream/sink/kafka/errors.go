@@ -26,7 +26,7 @@ func insecuref(format string, args ...any) error { return insecure{fmt.Errorf(fo
 var errTakenOver = refusef("another keepwatch sync has taken over: run one for each state topic")
 
 // replaced are errors of a producer after another one with its transactional id.
-var replaced = []error{kerr.ProducerFenced, kerr.InvalidProducerEpoch, kerr.ConcurrentTransactions, kerr.InvalidTxnState, kerr.TransactionAbortable}
+var replaced = []error{kerr.ProducerFenced, kerr.InvalidProducerEpoch, kerr.InvalidProducerIDMapping, kerr.ConcurrentTransactions, kerr.InvalidTxnState, kerr.TransactionAbortable}
 
 // forbidden are errors about credentials. They end a start, and are retried later.
 var forbidden = []error{

@@ -13,10 +13,10 @@ func (s *Sink) ClaimOnly(ctx context.Context, topics ...string) error {
 		return err
 	}
 	defer r.client.Close()
-	found, err := s.findOpen(ctx, kadm.NewClient(r.client), topics)
+	commit, err := s.findDecision(ctx, kadm.NewClient(r.client), scope{former: topics})
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	return s.claim(ctx, nil, found.timeout())
+	return s.claim(ctx, nil, claimTimeout(commit))
 }

@@ -21,7 +21,7 @@ import (
 // and the producer's next transaction decides about both.
 //
 // So a transaction begins only when the previous one has ended in all of its partitions (awaitEnd): at most one hangs, the newest. Open
-// ends it as the coordinator had decided (findOpen, endHanging). A claim of the transactional id replaces that decision, so that
+// ends it as the coordinator had decided (findDecision, endHanging). A claim of the transactional id replaces that decision, so that
 // the claim itself has it: in the timeout of its transactions.
 
 // commitTimeout is the transaction timeout of a process that is to commit a transaction which hangs. Any other timeout is of a process that is not.
@@ -49,48 +49,43 @@ func checkDescribes(ctx context.Context, admin *kadm.Client) error {
 	return nil
 }
 
-// before is what a process has found before it claims the transactional id.
-type before struct {
-	open   bool // a transaction of any producer has not ended
-	commit bool // the newest transaction of the transactional id was to be committed
-}
-
-// timeout returns the transaction timeout of the claim.
-func (b before) timeout() time.Duration {
-	if b.open && b.commit {
-		return commitTimeout
-	}
-	return transactionTimeout
-}
-
-// findOpen looks for open transactions in topics. It completes one that another process has begun to end a transaction that hangs:
-// the claim would abort both.
-func (s *Sink) findOpen(ctx context.Context, admin *kadm.Client, topics []string) (b before, err error) {
+// findDecision reports whether a transaction that is open in topics was to be committed. It completes one that another process has begun
+// in order to end such a transaction: the claim would abort both. It looks before the claim, so it cannot see what a
+// process decides that still writes until then, and what a broker then leaves open.
+func (s *Sink) findDecision(ctx context.Context, admin *kadm.Client, topics scope) (commit bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	open, err := openPartitions(ctx, admin, topics)
 	if err != nil || len(open) == 0 {
-		return b, err
+		return false, err
 	}
 	newest, err := s.describe(ctx, admin)
 	if errors.Is(err, errUndescribed) {
-		return b, nil
+		return false, nil
 	}
 	if err != nil {
-		return b, err
+		return false, err
 	}
 	ending := newest.TimeoutMillis == int32(commitTimeout.Milliseconds())
 	switch newest.State {
 	case "PrepareCommit", "CompleteCommit":
-		return before{open: true, commit: true}, nil
+		return true, nil
 	case "Empty":
-		return before{open: true, commit: ending}, nil
+		return ending, nil
 	case "Ongoing":
 		if ending {
-			return before{open: true, commit: true}, s.endTxn(ctx, newest.ProducerID, newest.ProducerEpoch, kgo.TryCommit)
+			return true, s.endTxn(ctx, newest.ProducerID, newest.ProducerEpoch, kgo.TryCommit)
 		}
 	}
-	return before{open: true}, nil
+	return false, nil // the claim aborts one that is not decided
+}
+
+// claimTimeout returns the transaction timeout of a claim, before a transaction that hangs is committed or not.
+func claimTimeout(commit bool) time.Duration {
+	if commit {
+		return commitTimeout
+	}
+	return transactionTimeout
 }
 
 // describe returns the coordinator's state of the transactional id: the zero state if nobody has claimed it.
@@ -109,20 +104,30 @@ func (s *Sink) describe(ctx context.Context, admin *kadm.Client) (kadm.Described
 	return found, found.Err
 }
 
-// openPartitions returns the partitions of topics that have an open transaction. It passes over topics that the user no longer sees.
-func openPartitions(ctx context.Context, admin *kadm.Client, topics []string) (open kadm.TopicsSet, err error) {
-	stable, err := admin.ListCommittedOffsets(ctx, topics...)
+// scope is where transactions are looked for: the topics of the streams and the state topic, and those of streams that were stored before,
+// which may no longer exist.
+type scope struct {
+	current map[string]topic
+	former  []string
+}
+
+// openPartitions returns the partitions of topics that have an open transaction.
+func openPartitions(ctx context.Context, admin *kadm.Client, topics scope) (open kadm.TopicsSet, err error) {
+	names := slices.Compact(slices.Sorted(slices.Values(slices.Concat(slices.Collect(maps.Keys(topics.current)), topics.former))))
+	// The ends first: otherwise what is appended in between would seem to be open.
+	ends, err := admin.ListEndOffsets(ctx, names...)
 	if err != nil {
 		return nil, err
 	}
-	ends, err := admin.ListEndOffsets(ctx, topics...)
+	stable, err := admin.ListCommittedOffsets(ctx, names...)
 	if err != nil {
 		return nil, err
 	}
 	ends.Each(func(end kadm.ListedOffset) {
 		found, ok := stable.Lookup(end.Topic, end.Partition)
+		_, current := topics.current[end.Topic]
 		switch first := errors.Join(end.Err, found.Err); {
-		case errors.Is(first, kerr.UnknownTopicOrPartition), errors.Is(first, kerr.TopicAuthorizationFailed): // of a stream that was stored before
+		case !current && (errors.Is(first, kerr.UnknownTopicOrPartition) || errors.Is(first, kerr.TopicAuthorizationFailed)):
 		case first != nil:
 			err = fmt.Errorf("topic %s: %w", end.Topic, first)
 		case !ok || found.Offset < end.Offset:
@@ -155,60 +160,68 @@ func (o offsets) partitions() (set kadm.TopicsSet) {
 	return set
 }
 
-// ownOpen returns where a producer has an open transaction among partitions, and the first offset of it.
-func ownOpen(ctx context.Context, admin *kadm.Client, partitions kadm.TopicsSet, producer int64) (offsets, error) {
+// openTransactions returns the producers of open transactions in partitions.
+func openTransactions(ctx context.Context, admin *kadm.Client, partitions kadm.TopicsSet) (open []kadm.DescribedProducer, err error) {
 	if err := checkDescribes(ctx, admin); err != nil {
 		return nil, err
 	}
 	described, err := admin.DescribeProducers(ctx, partitions)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("open transactions in the topics %v, which need the permission Read: %w", partitions.Topics(), err)
 	}
-	open := offsets{}
 	for _, p := range described.SortedPartitions() {
 		if p.Err != nil {
-			return nil, fmt.Errorf("producers of topic %s: %w", p.Topic, p.Err)
-		}
-		if own, ok := p.ActiveProducers[producer]; ok && own.CurrentTxnStartOffset >= 0 {
-			open.set(p.Topic, p.Partition, own.CurrentTxnStartOffset)
+			return nil, fmt.Errorf("open transactions in the topic %s, which needs the permission Read: %w", p.Topic, p.Err)
 		}
 	}
+	described.EachProducer(func(p kadm.DescribedProducer) {
+		if p.CurrentTxnStartOffset >= 0 {
+			open = append(open, p)
+		}
+	})
 	return open, nil
 }
 
-// endHanging ends the transaction that hangs in topics, if one does: this process has claimed the transactional id, which ends all others.
-func (s *Sink) endHanging(ctx context.Context, admin *kadm.Client, topics []string, end kgo.TransactionEndTry) error {
+// endHanging ends the transaction that hangs in topics, and reports whether one did. This process has claimed the transactional id, which ends
+// all others.
+func (s *Sink) endHanging(ctx context.Context, admin *kadm.Client, topics scope, end kgo.TransactionEndTry) (ended bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	open, err := openPartitions(ctx, admin, topics)
 	if err != nil || len(open) == 0 {
-		return err
+		return false, err
 	}
 	id, epoch, err := s.client.ProducerID(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
-	own, err := ownOpen(ctx, admin, open, id)
+	all, err := openTransactions(ctx, admin, open)
 	if errors.Is(err, errUndescribed) {
-		return nil
+		return false, nil
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
-	if len(own[s.target.state]) == 0 && open.Lookup(s.target.state, 0) {
-		// Kafka gives another producer id after 32,767 transactions, and after a transactional id was not used for a week.
-		return refusef("a transaction of an earlier producer hangs in the topic %s: find and abort it with kafka-transactions.sh (find-hanging, abort)", s.target.state)
+	own := offsets{}
+	for _, p := range all {
+		switch {
+		case p.ProducerID == id:
+			own.set(p.Topic, p.Partition, p.CurrentTxnStartOffset)
+		case p.Topic == s.target.state:
+			// Kafka gives another producer id after 32,767 transactions, and after a transactional id was not used for a week.
+			return false, refusef("a transaction of an earlier producer, %d, hangs in the topic %s: find and abort it with kafka-transactions.sh (find-hanging, abort)", p.ProducerID, p.Topic)
+		}
 	}
 	if len(own) == 0 {
-		return nil
+		return false, nil
 	}
 	if err := s.addPartitions(ctx, id, epoch, own); err != nil {
-		return err
+		return false, err
 	}
 	if err := s.endTxn(ctx, id, epoch, end); err != nil {
-		return err
+		return false, err
 	}
-	return s.awaitEnd(ctx, id, own)
+	return true, s.awaitEnd(ctx, id, own)
 }
 
 // addPartitions begins a transaction in partitions, without a record.
@@ -227,12 +240,13 @@ func (s *Sink) addPartitions(ctx context.Context, id int64, epoch int16, partiti
 		}
 		for _, t := range response.Topics {
 			for _, p := range t.Partitions {
-				if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
-					return fmt.Errorf("topic %s: %w", t.Topic, err)
+				// The others are not attempted if there is an error in one.
+				if failed := kerr.ErrorForCode(p.ErrorCode); failed != nil && (err == nil || !errors.Is(failed, kerr.OperationNotAttempted)) {
+					err = fmt.Errorf("topic %s: %w", t.Topic, failed)
 				}
 			}
 		}
-		return nil
+		return err
 	})
 }
 

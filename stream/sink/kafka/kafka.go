@@ -5,8 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -92,7 +90,7 @@ func (s *Sink) open(ctx context.Context, streams []sink.Stream) ([]sink.Stored, 
 	if err := s.load(ctx, r, f); err != nil {
 		return nil, err
 	}
-	if err := s.claimEnded(ctx, admin, topics, f.topics()); err != nil {
+	if err := s.claimEnded(ctx, admin, scope{topics, f.topics()}); err != nil {
 		return nil, err
 	}
 	if err := s.load(ctx, r, f); err != nil {
@@ -114,24 +112,21 @@ func (s *Sink) load(ctx context.Context, r *reader, f *fold) error {
 	return nil
 }
 
-// claimEnded makes this process the only one that can commit, when no transaction of the transactional id is open in topics, nor in
-// those of streams that were stored before.
-func (s *Sink) claimEnded(ctx context.Context, admin *kadm.Client, topics map[string]topic, former []string) (err error) {
-	names := slices.Concat(slices.Collect(maps.Keys(topics)), former)
-	slices.Sort(names)
-	names = slices.Compact(names)
-	found, err := s.findOpen(ctx, admin, names)
+// claimEnded makes this process the only one that can commit, when no transaction of the transactional id is open in topics.
+func (s *Sink) claimEnded(ctx context.Context, admin *kadm.Client, topics scope) error {
+	commit, err := s.findDecision(ctx, admin, topics)
 	if err != nil {
 		return err
 	}
-	if err := s.claim(ctx, topics, found.timeout()); err != nil {
+	if err := s.claim(ctx, topics.current, claimTimeout(commit)); err != nil {
 		return err
 	}
-	if err := s.endHanging(ctx, admin, names, kgo.TransactionEndTry(found.commit)); err != nil || found.timeout() == transactionTimeout {
+	ended, err := s.endHanging(ctx, admin, topics, kgo.TransactionEndTry(commit))
+	if err != nil || !ended && !commit {
 		return err
 	}
-	s.client.Close()
-	return s.claim(ctx, topics, transactionTimeout)
+	s.client.Close() // a request of its epoch that is sent again must not end a later transaction
+	return s.claim(ctx, topics.current, claimTimeout(false))
 }
 
 // claim makes this process the only one that can commit. The timeout is that of its transactions.

@@ -44,7 +44,7 @@ func (s *Sink) awaitEnd(ctx context.Context, producer int64, open offsets) error
 			return err
 		}
 		if len(open) > 0 && time.Since(began) > markersSoon {
-			if err := s.removeForeign(ctx, producer, open); err != nil {
+			if err := retriable(s.checkCompleted(ctx, producer, open)); err != nil {
 				return err
 			}
 		}
@@ -76,13 +76,13 @@ func removeEnded(ctx context.Context, client *kgo.Client, open offsets) error {
 	}
 	response, err := request.RequestWith(ctx, client)
 	if err != nil {
-		return retriable("", err)
+		return retriable(err)
 	}
 	for _, t := range response.Topics {
 		for _, p := range t.Partitions {
 			err := kerr.ErrorForCode(p.ErrorCode)
-			if err := retriable(t.Topic, err); err != nil {
-				return err
+			if err := retriable(err); err != nil {
+				return fmt.Errorf("topic %s: %w", t.Topic, err)
 			}
 			if err == nil && p.Offset > open[t.Topic][p.Partition] {
 				open.remove(t.Topic, p.Partition)
@@ -93,15 +93,16 @@ func removeEnded(ctx context.Context, client *kgo.Client, open offsets) error {
 }
 
 // retriable returns nil for an error after which the same request may succeed.
-func retriable(topic string, err error) error {
-	if err == nil || kerr.IsRetriable(err) {
+func retriable(err error) error {
+	if kerr.IsRetriable(err) {
 		return nil
 	}
-	return fmt.Errorf("topic %s: %w", topic, err)
+	return err
 }
 
-// removeForeign removes all partitions if the transaction has ended: those of other producers are open there. It returns an error if it hangs.
-func (s *Sink) removeForeign(ctx context.Context, producer int64, open offsets) error {
+// checkCompleted asks the coordinator. If it has completed the transaction, the partitions of open have others, of other producers, and it
+// removes them, or the transaction hangs, which is an error.
+func (s *Sink) checkCompleted(ctx context.Context, producer int64, open offsets) error {
 	admin := kadm.NewClient(s.client)
 	newest, err := s.describe(ctx, admin)
 	if errors.Is(err, errUndescribed) {
@@ -111,12 +112,14 @@ func (s *Sink) removeForeign(ctx context.Context, producer int64, open offsets) 
 	if err != nil || newest.State == "PrepareCommit" || newest.State == "PrepareAbort" {
 		return err
 	}
-	own, err := ownOpen(ctx, admin, open.partitions(), producer)
+	all, err := openTransactions(ctx, admin, open.partitions())
 	if err != nil {
 		return err
 	}
-	if len(own) > 0 {
-		return fmt.Errorf("the broker has completed a transaction that it left open in the topics %v (KAFKA-20734)", slices.Sorted(maps.Keys(own)))
+	for _, p := range all {
+		if p.ProducerID == producer && p.CurrentTxnStartOffset <= open[p.Topic][p.Partition] {
+			return fmt.Errorf("the broker has completed a transaction that it left open in the topic %s (KAFKA-20734)", p.Topic)
+		}
 	}
 	clear(open)
 	return nil
