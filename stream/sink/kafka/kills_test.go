@@ -136,8 +136,9 @@ func TestKills(t *testing.T) {
 	address := "kafka://" + server.Addr() + "/kills.{resource}"
 	log := filepath.Join(t.TempDir(), "log")
 	process := startWriter(t, address, log)
-	for kill, seen := 0, 0; kill < *killsFlag; kill++ {
-		seen = waitOpened(t, process, log, seen)
+	seen := 0
+	for range *killsFlag {
+		waitOpened(t, process, log, seen)
 		moment()
 		when := rand.IntN(4)
 		if when == 0 { // the writer goes on
@@ -185,13 +186,10 @@ func startWriter(t *testing.T, address, log string) *child.Process {
 	return p
 }
 
-// waitOpened waits until more writers than were seen have opened the sink.
-func waitOpened(t *testing.T, p *child.Process, log string, seen int) int {
+// waitOpened waits until the sink was opened more often than was seen.
+func waitOpened(t *testing.T, p *child.Process, log string, seen int) {
 	t.Helper()
-	for {
-		if n := countOpened(t, log); n > seen {
-			return n
-		}
+	for countOpened(t, log) <= seen {
 		select {
 		case <-p.Done():
 			text, err := os.ReadFile(log)
