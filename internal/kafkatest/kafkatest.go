@@ -128,7 +128,7 @@ super.users=User:ANONYMOUS
 offsets.topic.replication.factor=1
 transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
-# The controller accepts a broker that was killed when its session has ended.
+# The controller accepts a killed broker again when its old session has timed out.
 broker.session.timeout.ms=3000
 broker.heartbeat.interval.ms=500
 # Less to recover after a kill.

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -27,12 +28,12 @@ import (
 
 var killsFlag = flag.Int("sinks.kills", 3, "how often TestKills kills the process that writes, with Kafka or without")
 
-// writerVariable has the address that a process of this program writes to, in place of its tests.
+// writerVariable has the seed and the address of a process of this program that writes, in place of its tests.
 const writerVariable = "KEEPWATCH_TEST_WRITER"
 
 func TestMain(m *testing.M) {
-	if address := os.Getenv(writerVariable); address != "" {
-		fmt.Fprintln(os.Stderr, writeForever(address))
+	if seed, address, ok := strings.Cut(os.Getenv(writerVariable), " "); ok {
+		fmt.Fprintln(os.Stderr, writeForever(seed, address))
 		os.Exit(1)
 	}
 	os.Exit(m.Run())
@@ -41,6 +42,7 @@ func TestMain(m *testing.M) {
 // writer adds and deletes random objects. Whenever it opens the sink, the objects must be those of the positions.
 type writer struct {
 	sink     *kafka.Sink
+	random   *rand.Rand
 	names    []map[string]bool // of the objects of each stream
 	revision keepwatch.Revision
 }
@@ -48,12 +50,16 @@ type writer struct {
 // opened is what a writer logs when it has opened the sink.
 const opened = "opened at"
 
-func writeForever(address string) error {
+func writeForever(seed, address string) error {
+	n, err := strconv.ParseUint(seed, 10, 64)
+	if err != nil {
+		return err
+	}
 	s, err := kafka.New(address)
 	if err != nil {
 		return err
 	}
-	for w := (&writer{sink: s}); ; {
+	for w := (&writer{sink: s, random: rand.New(rand.NewPCG(n, 0))}); ; {
 		if err := w.open(context.Background()); err != nil {
 			return err
 		}
@@ -90,7 +96,7 @@ func (w *writer) open(ctx context.Context) error {
 	return nil
 }
 
-// position tells sets of names apart.
+// position is another text for another set of names.
 func position(names map[string]bool) []byte {
 	sum := uint64(0)
 	for name := range names {
@@ -105,21 +111,21 @@ func position(names map[string]bool) []byte {
 func (w *writer) batch() sink.Batch {
 	b := sink.Batch{Time: time.Now().UTC().Truncate(time.Millisecond)}
 	for i, names := range w.names {
-		if rand.IntN(2) == 0 {
+		if w.random.IntN(2) == 0 {
 			continue
 		}
 		before := sink.Progress{Cursor: w.revision}
 		var p stream.Piece
-		for range rand.IntN(20) {
+		for range w.random.IntN(20) {
 			w.revision++
-			name, kind := fmt.Sprint("o-", rand.IntN(100)), keepwatch.Added
+			name, kind := fmt.Sprint("o-", w.random.IntN(100)), keepwatch.Added
 			if names[name] {
 				kind = keepwatch.Deleted
 				delete(names, name)
 			} else {
 				names[name] = true
 			}
-			p.Messages = append(p.Messages, sinktest.Event(kind, name, w.revision, `"`+strings.Repeat("x", rand.IntN(10_000))+`"`))
+			p.Messages = append(p.Messages, sinktest.Event(kind, name, w.revision, `"`+strings.Repeat("x", w.random.IntN(10_000))+`"`))
 		}
 		p.Cursor, p.Count, p.Position = w.revision, uint64(len(names)), position(names)
 		b.Pieces = append(b.Pieces, sink.Piece{Stream: i, Piece: p, Before: before, After: before.After(p)})
@@ -135,25 +141,31 @@ func TestKills(t *testing.T) {
 	server := kafkatest.Start(t, nil)
 	address := "kafka://" + server.Addr() + "/kills.{resource}"
 	log := filepath.Join(t.TempDir(), "log")
-	process := startWriter(t, address, log)
+	seed := *seedFlag
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("-sinks.seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	process := startWriter(t, random.Uint64(), address, log)
 	seen := 0
 	for range *killsFlag {
 		waitOpened(t, process, log, seen)
-		moment()
-		when := rand.IntN(4)
+		moment(random)
+		when := random.IntN(4)
 		if when == 0 { // the writer goes on
 			server.Kill()
 			server.Restart()
-			moment()
+			moment(random)
 		}
 		if when == 1 {
 			server.Kill()
 		}
 		process.Kill()
 		seen = countOpened(t, log)
-		process = startWriter(t, address, log)
+		process = startWriter(t, random.Uint64(), address, log)
 		if when == 2 {
-			moment()
+			moment(random)
 			server.Kill()
 		}
 		if when == 1 || when == 2 {
@@ -172,12 +184,13 @@ func TestKills(t *testing.T) {
 	}
 }
 
-func moment() { time.Sleep(time.Duration(rand.IntN(300)) * time.Millisecond) }
+// moment lets a part of a transaction pass: the kill is to meet any.
+func moment(random *rand.Rand) { time.Sleep(time.Duration(random.IntN(300)) * time.Millisecond) }
 
-func startWriter(t *testing.T, address, log string) *child.Process {
+func startWriter(t *testing.T, seed uint64, address, log string) *child.Process {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), writerVariable+"="+address)
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d %s", writerVariable, seed, address))
 	p, err := child.Start(cmd, log)
 	if err != nil {
 		t.Fatal(err)
