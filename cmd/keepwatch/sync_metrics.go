@@ -143,7 +143,8 @@ var (
 	syncBatches    = syncMetric("batches_total", "Transactions that were committed.")
 	syncRetries    = syncMetric("retries_total", "Errors of the sink after which another attempt followed.")
 	syncDead       = syncMetric("dead_letters_total", "Refusals of events that the sink does not repeat. An event of a batch that is repeated is refused again.")
-	syncComplete   = syncMetric("complete_revision", "Revision at which all resources of one etcd are complete.", "line")
+	syncComplete   = syncMetric("complete", "1 if all resources of one etcd are complete at one revision, else 0.", "line")
+	syncCut        = syncMetric("complete_revision", "Revision at which all resources of one etcd are complete.", "line")
 )
 
 func syncMetric(name, help string, labels ...string) *prometheus.Desc {
@@ -185,8 +186,13 @@ func (c syncCollector) Collect(ch chan<- prometheus.Metric) {
 			send(syncLag, prometheus.GaugeValue, time.Since(at).Seconds())
 		}
 	}
-	for line, cut := range s.Cuts {
-		ch <- prometheus.MustNewConstMetric(syncComplete, prometheus.GaugeValue, float64(cut.Revision), strconv.Itoa(line))
+	for line := range newest {
+		complete := 0.0
+		if cut, ok := s.Cuts[line]; ok {
+			complete = 1
+			ch <- prometheus.MustNewConstMetric(syncCut, prometheus.GaugeValue, float64(cut.Revision), strconv.Itoa(line))
+		}
+		ch <- prometheus.MustNewConstMetric(syncComplete, prometheus.GaugeValue, complete, strconv.Itoa(line))
 	}
 	ch <- prometheus.MustNewConstMetric(syncBatches, prometheus.CounterValue, float64(s.Batches))
 	ch <- prometheus.MustNewConstMetric(syncRetries, prometheus.CounterValue, float64(s.Retries))

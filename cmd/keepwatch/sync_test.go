@@ -402,6 +402,7 @@ func testSyncEndpoint(t *testing.T, client kubernetes.Interface) {
 		for _, want := range []string{
 			`keepwatch_sync_events_total{namespace="",resource="configmaps",sink="sqlite",type="ADDED"} 1`,
 			`keepwatch_sync_objects{namespace="",resource="namespaces",sink="sqlite"} 4`,
+			`keepwatch_sync_complete{line="0",sink="sqlite"} 1`,
 			`keepwatch_sync_complete_revision{line="0",sink="sqlite"} `,
 			`keepwatch_sync_gaps_total{namespace="",reason="expired",resource="configmaps",sink="sqlite"} 0`,
 			`keepwatch_sync_lag_seconds{namespace="",resource="configmaps",sink="sqlite"} `,

@@ -93,14 +93,15 @@ var alertTests = map[string][]alertTest{
 		{load: `keepwatch_sync_lag_seconds{instance="a",sink="sqlite",resource="pods"} 100x20`, at: 9 * time.Minute},
 	},
 	"KeepwatchSyncNotComplete": {
-		{load: `keepwatch_sync_objects{instance="a",sink="sqlite"} 0x40`, at: 20 * time.Minute, label: "severity", firing: []string{"warning"}},
-		{load: `keepwatch_sync_objects{instance="a",sink="sqlite"} 0x40
-			keepwatch_sync_complete_revision{instance="a",line="0",sink="sqlite"} 7x40
-			keepwatch_sync_objects{instance="a",sink="kafka"} 0x40`, at: 20 * time.Minute, label: "sink", firing: []string{"kafka"}, summary: "No keepwatch sync has a complete state in kafka"},
+		{load: `keepwatch_sync_complete{instance="a",line="0",sink="sqlite"} 0x40`, at: 20 * time.Minute, label: "sink", firing: []string{"sqlite"}},
+		{load: `keepwatch_sync_complete{instance="a",line="0",sink="sqlite"} 1x40
+			keepwatch_sync_complete{instance="a",line="0",sink="kafka"} 0x40`, at: 20 * time.Minute, label: "sink", firing: []string{"kafka"}, summary: "No keepwatch sync has a complete state in kafka of etcd 0"},
+		{load: `keepwatch_sync_complete{instance="a",line="0",sink="sqlite"} 1x40
+			keepwatch_sync_complete{instance="a",line="1",sink="sqlite"} 0x40`, at: 20 * time.Minute, label: "line", firing: []string{"1"}, summary: "No keepwatch sync has a complete state in sqlite of etcd 1"},
 		{load: `other{} 1x40`, at: 20 * time.Minute, label: "severity", firing: []string{"warning"}, summary: "No keepwatch sync has a complete state"},
-		{load: `keepwatch_sync_objects{instance="standby",sink="sqlite"} 0x40
-			keepwatch_sync_objects{instance="a",sink="sqlite"} 4x40
-			keepwatch_sync_complete_revision{instance="a",line="0",sink="sqlite"} 7x40`, at: 20 * time.Minute},
+		{load: `keepwatch_sync_complete{instance="standby",line="0",sink="sqlite"} 0x40
+			keepwatch_sync_complete{instance="a",line="0",sink="sqlite"} 1x40`, at: 20 * time.Minute},
+		{load: `keepwatch_sync_complete{instance="a",line="0",sink="sqlite"} 0x10 1x30`, at: 20 * time.Minute},
 	},
 	"KeepwatchSyncGap": {
 		{load: `keepwatch_sync_gaps_total{instance="a",sink="sqlite",resource="pods",reason="Expired"} 0x10 1x30
