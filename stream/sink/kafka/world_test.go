@@ -1,16 +1,15 @@
 package kafka_test
 
 import (
-	"context"
 	"flag"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/keepwatch/keepwatch/internal/kafkatest"
-	"github.com/keepwatch/keepwatch/stream/sink"
 	"github.com/keepwatch/keepwatch/stream/sink/kafka"
 	"github.com/keepwatch/keepwatch/stream/sink/sinktest"
 )
@@ -78,41 +77,19 @@ func TestWorld(t *testing.T) {
 	})
 }
 
-// lossy is a mutant: it loses one in 10 of the events, and has their cursors.
-type lossy struct {
-	sink.Sink
-	n int
-}
-
-func (l *lossy) Write(ctx context.Context, batch sink.Batch) error {
-	for i := range batch.Pieces {
-		if p := &batch.Pieces[i]; len(p.Messages) > 0 {
-			if l.n++; l.n%10 == 0 {
-				p.Messages = p.Messages[1:]
-			}
-		}
-	}
-	return l.Sink.Write(ctx, batch)
-}
-
-// testMutants checks that cursors in front of their events, and lost events, are noticed.
+// testMutants checks that sinks with a planted fault are noticed.
 func testMutants(t *testing.T, server *kafkatest.Server) {
-	for name, mutant := range map[string]func(sink.Sink, uint64) sink.Sink{
-		"split": sinktest.Split,
-		"lossy": func(s sink.Sink, _ uint64) sink.Sink { return &lossy{Sink: s} },
-	} {
-		t.Run(name, func(t *testing.T) { testMutant(t, server, name, mutant) })
+	for name, mutant := range sinktest.Mutants {
+		t.Run(name, func(t *testing.T) {
+			sinktest.ExpectProblem(t, func(seed uint64) sinktest.Config {
+				prefix := fmt.Sprint(strings.ReplaceAll(name, " ", ""), seed)
+				s := newSink(t, "kafka://"+server.Addr()+"/"+prefix+".{resource}")
+				open(t, s)
+				s.Close()
+				return sinktest.Config{
+					Sink: mutant(s), Tables: sinktest.NewConsumer(server.Consume(topics(prefix)...).Messages), Steps: 60, Patience: 10 * time.Second,
+				}
+			})
+		})
 	}
-}
-
-func testMutant(t *testing.T, server *kafkatest.Server, name string, mutant func(sink.Sink, uint64) sink.Sink) {
-	sinktest.ExpectProblem(t, func(seed uint64) sinktest.Config {
-		prefix := fmt.Sprint(name, seed)
-		s := newSink(t, "kafka://"+server.Addr()+"/"+prefix+".{resource}")
-		open(t, s)
-		s.Close()
-		return sinktest.Config{
-			Sink: mutant(s, seed), Tables: sinktest.NewConsumer(server.Consume(topics(prefix)...).Messages), Steps: 40, Patience: 2 * time.Second,
-		}
-	})
 }

@@ -66,19 +66,32 @@ func TestWorld(t *testing.T) {
 	}, cutter, restart(server))
 }
 
-// TestMutant checks that cursors apart from their events are noticed.
-func TestMutant(t *testing.T) {
+// TestMutants checks that sinks with a planted fault are noticed.
+func TestMutants(t *testing.T) {
 	t.Parallel() // it mostly waits
 	server := natstest.Start(t, "")
-	sinktest.ExpectProblem(t, func(seed uint64) sinktest.Config {
-		name := fmt.Sprint("MUTANT", seed)
-		s := newSink(t, "nats://"+server.Addr()+"/"+name)
+	expect := func(t *testing.T, address string, config sinktest.Config, mutant func(sink.Sink) sink.Sink) sinktest.Config {
+		s := newSink(t, "nats://"+server.Addr()+address)
 		open(t, s)
 		s.Close()
-		return sinktest.Config{
-			Sink: sinktest.Split(s, seed), Tables: sinktest.NewConsumer(natstest.Messages(server.JetStream(), name)), Steps: 60, Patience: 3 * time.Second,
-		}
-	})
+		config.Sink, config.Steps, config.Patience = mutant(s), 60, 10*time.Second
+		return config
+	}
+	for name, mutant := range sinktest.Mutants {
+		prefix := strings.ReplaceAll(name, " ", "")
+		t.Run(name, func(t *testing.T) {
+			sinktest.ExpectProblem(t, func(seed uint64) sinktest.Config {
+				name := fmt.Sprint(prefix, seed)
+				return expect(t, "/"+name, sinktest.Config{Tables: sinktest.NewConsumer(natstest.Messages(server.JetStream(), name))}, mutant)
+			})
+		})
+		t.Run(name+" in a bucket", func(t *testing.T) {
+			sinktest.ExpectProblem(t, func(seed uint64) sinktest.Config {
+				name := fmt.Sprint("bucket", prefix, seed)
+				return expect(t, "/?kv="+name, sinktest.Config{Tables: bucket{server.JetStream(), name}, CurrentOnly: true}, mutant)
+			})
+		})
+	}
 }
 
 // bucket reads the current objects as a client of the bucket does.

@@ -4,7 +4,9 @@ import (
 	"database/sql"
 	"errors"
 	"flag"
+	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -53,6 +55,24 @@ func TestWorld(t *testing.T) {
 	t.Logf("seed %d: %d cuts, %d gaps, %d commits failed, %d rewinds, Postgres killed %d times", seed, report.Cuts, report.Gaps, report.Failed, report.Epochs, kills)
 	if report.Cuts < *stepsFlag/200+1 {
 		t.Error("too little has happened")
+	}
+}
+
+// TestMutants checks that the run notices sinks with a planted fault.
+func TestMutants(t *testing.T) {
+	server := pgtest.Start(t)
+	for name, mutant := range sinktest.Mutants {
+		t.Run(name, func(t *testing.T) {
+			sinktest.ExpectProblem(t, func(seed uint64) sinktest.Config {
+				url := server.URL(fmt.Sprint(strings.ReplaceAll(name, " ", ""), seed))
+				s := postgres.New(url, postgres.Options{})
+				open(t, s)
+				s.Close()
+				return sinktest.Config{
+					Sink: mutant(s), Tables: sinktest.Tables{DB: read(t, url)}, Steps: 60, ReplacesNUL: true, Patience: 10 * time.Second,
+				}
+			})
+		})
 	}
 }
 

@@ -19,7 +19,7 @@
 //	torn.go        a receiver that takes parts of batches, and mutants of it
 //	broker.go      what the tests of brokers share
 //	consumer.go    a program that reads a broker's messages
-//	mutant.go      a sink with a planted fault
+//	mutant.go      sinks with planted faults
 //	cutter.go      a proxy whose connections break
 //	bench.go       Benchmark: pods of a large cluster
 package sinktest

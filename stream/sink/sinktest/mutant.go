@@ -2,33 +2,86 @@ package sinktest
 
 import (
 	"context"
-	"math/rand/v2"
+	"slices"
 
+	"github.com/keepwatch/keepwatch"
+	"github.com/keepwatch/keepwatch/stream"
 	"github.com/keepwatch/keepwatch/stream/sink"
 )
 
-// Split returns a sink with a planted fault: it commits the cursors of a batch first, in a transaction of their own, and
-// the process ends in between at times. [Run] must notice it.
-func Split(s sink.Sink, seed uint64) sink.Sink {
-	return &split{s, rand.New(rand.NewPCG(seed, 10))}
+// Mutants are the planted faults of sinks, by name. [Run] must notice each of them.
+var Mutants = map[string]func(sink.Sink) sink.Sink{
+	"cursor before events":     func(s sink.Sink) sink.Sink { return &torn{Sink: s, cursorFirst: true} },
+	"events before cursor":     func(s sink.Sink) sink.Sink { return &torn{Sink: s} },
+	"delete forgotten in gaps": func(s sink.Sink) sink.Sink { return &forgetful{s} },
+	"a commit that is lost":    func(s sink.Sink) sink.Sink { return &lossy{Sink: s} },
 }
 
-type split struct {
+// torn commits the events and the cursor of some batches in two transactions, and fails between them.
+type torn struct {
 	sink.Sink
-	random *rand.Rand
+	cursorFirst bool
+	n           int
+	last        map[int]sink.Piece // of each stream
 }
 
-func (s *split) Write(ctx context.Context, batch sink.Batch) error {
-	cursors := sink.Batch{Time: batch.Time}
-	for _, p := range batch.Pieces {
-		p.Messages = nil
-		cursors.Pieces = append(cursors.Pieces, p)
+func (s *torn) Open(ctx context.Context, streams []sink.Stream) ([]sink.Stored, error) {
+	stored, err := s.Sink.Open(ctx, streams)
+	s.last = map[int]sink.Piece{}
+	for i, found := range stored {
+		s.last[i] = sink.Piece{Piece: stream.Piece{Position: found.Position, Count: uint64(len(found.Entries))}, After: found.Progress}
 	}
-	if err := s.Sink.Write(ctx, cursors); err != nil {
+	return stored, err
+}
+
+func (s *torn) Write(ctx context.Context, batch sink.Batch) error {
+	s.n++
+	half := sink.Batch{Time: batch.Time}
+	for _, p := range batch.Pieces {
+		last := s.last[p.Stream]
+		s.last[p.Stream] = p
+		if s.cursorFirst {
+			p.Messages = nil
+		} else {
+			p.After, p.Position, p.Count = last.After, last.Position, last.Count
+		}
+		half.Pieces = append(half.Pieces, p)
+	}
+	if s.n%9 != 0 {
+		return s.Sink.Write(ctx, batch)
+	}
+	if err := s.Sink.Write(ctx, half); err != nil {
 		return err
 	}
-	if s.random.IntN(10) == 0 {
-		return sink.Unavailablef("the process has ended between cursors and events")
+	return sink.Unavailablef("killed between two transactions")
+}
+
+// forgetful does not delete what a list shows to be deleted.
+type forgetful struct{ sink.Sink }
+
+func (s *forgetful) Write(ctx context.Context, batch sink.Batch) error {
+	changed := sink.Batch{Time: batch.Time}
+	for _, p := range batch.Pieces {
+		if p.Before.Gap != "" {
+			p.Messages = slices.DeleteFunc(slices.Clone(p.Messages), func(m stream.Message) bool {
+				e, ok := m.(stream.Event)
+				return ok && e.Type == keepwatch.Deleted
+			})
+		}
+		changed.Pieces = append(changed.Pieces, p)
+	}
+	return s.Sink.Write(ctx, changed)
+}
+
+// lossy reports a batch as committed that is not.
+type lossy struct {
+	sink.Sink
+	n int
+}
+
+func (s *lossy) Write(ctx context.Context, batch sink.Batch) error {
+	if s.n++; s.n%40 == 0 {
+		return nil
 	}
 	return s.Sink.Write(ctx, batch)
 }

@@ -1,20 +1,16 @@
 package sqlite_test
 
 import (
-	"context"
 	"database/sql"
 	"flag"
 	"math/rand/v2"
 	"path/filepath"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
 
-	"github.com/keepwatch/keepwatch"
-	"github.com/keepwatch/keepwatch/stream"
 	"github.com/keepwatch/keepwatch/stream/sink"
 	"github.com/keepwatch/keepwatch/stream/sink/sinktest"
 	"github.com/keepwatch/keepwatch/stream/sink/sqlite"
@@ -82,12 +78,7 @@ func read(t *testing.T, path string) *sql.DB {
 
 // TestMutants checks that the run notices sinks with a planted fault.
 func TestMutants(t *testing.T) {
-	for name, mutant := range map[string]func(sink.Sink) sink.Sink{
-		"cursor before rows":       func(s sink.Sink) sink.Sink { return &torn{Sink: s, cursorFirst: true} },
-		"rows before cursor":       func(s sink.Sink) sink.Sink { return &torn{Sink: s} },
-		"delete forgotten in gaps": func(s sink.Sink) sink.Sink { return &forgetful{s} },
-		"a commit that is lost":    func(s sink.Sink) sink.Sink { return &lossy{Sink: s} },
-	} {
+	for name, mutant := range sinktest.Mutants {
 		t.Run(name, func(t *testing.T) {
 			for seed := uint64(1); seed <= 5; seed++ {
 				if report := runWorld(t, seed, 60, mutant); len(report.Problems) > 0 {
@@ -98,73 +89,4 @@ func TestMutants(t *testing.T) {
 			t.Error("not noticed in 5 runs")
 		})
 	}
-}
-
-// torn commits the rows and the cursor in two transactions, and fails between them at times.
-type torn struct {
-	sink.Sink
-	cursorFirst bool
-	n           int
-	last        map[int]sink.Piece // of each stream
-}
-
-func (s *torn) Open(ctx context.Context, streams []sink.Stream) ([]sink.Stored, error) {
-	stored, err := s.Sink.Open(ctx, streams)
-	s.last = map[int]sink.Piece{}
-	for i, found := range stored {
-		s.last[i] = sink.Piece{Piece: stream.Piece{Position: found.Position, Count: uint64(len(found.Entries))}, After: found.Progress}
-	}
-	return stored, err
-}
-
-func (s *torn) Write(ctx context.Context, batch sink.Batch) error {
-	s.n++
-	half := sink.Batch{Time: batch.Time}
-	for _, p := range batch.Pieces {
-		last := s.last[p.Stream]
-		s.last[p.Stream] = p
-		if s.cursorFirst {
-			p.Messages = nil
-		} else {
-			p.After, p.Position, p.Count = last.After, last.Position, last.Count
-		}
-		half.Pieces = append(half.Pieces, p)
-	}
-	if s.n%9 != 0 {
-		return s.Sink.Write(ctx, batch)
-	}
-	if err := s.Sink.Write(ctx, half); err != nil {
-		return err
-	}
-	return sink.Unavailablef("killed between two transactions")
-}
-
-// forgetful does not delete what a list shows to be deleted.
-type forgetful struct{ sink.Sink }
-
-func (s *forgetful) Write(ctx context.Context, batch sink.Batch) error {
-	changed := sink.Batch{Time: batch.Time}
-	for _, p := range batch.Pieces {
-		if p.Before.Gap != "" {
-			p.Messages = slices.DeleteFunc(slices.Clone(p.Messages), func(m stream.Message) bool {
-				e, ok := m.(stream.Event)
-				return ok && e.Type == keepwatch.Deleted
-			})
-		}
-		changed.Pieces = append(changed.Pieces, p)
-	}
-	return s.Sink.Write(ctx, changed)
-}
-
-// lossy reports a batch as committed that is not.
-type lossy struct {
-	sink.Sink
-	n int
-}
-
-func (s *lossy) Write(ctx context.Context, batch sink.Batch) error {
-	if s.n++; s.n%40 == 0 {
-		return nil
-	}
-	return s.Sink.Write(ctx, batch)
 }
