@@ -251,13 +251,34 @@ func Messages(js jetstream.JetStream, name string) func(context.Context) ([][]by
 		if err != nil {
 			return nil, err
 		}
-		for last := found.CachedInfo().State.LastSeq; read < last; read++ {
-			m, err := found.GetMsg(ctx, read+1)
+		last := found.CachedInfo().State.LastSeq
+		if read >= last {
+			return nil, nil
+		}
+		consumer, err := found.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: read + 1, InactiveThreshold: 5 * time.Second})
+		if err != nil {
+			return nil, err
+		}
+		messages, err := consumer.Messages()
+		if err != nil {
+			return nil, err
+		}
+		defer messages.Stop()
+		for read < last {
+			m, err := messages.Next(jetstream.NextContext(ctx))
 			if err != nil {
 				return bodies, err
 			}
-			if len(m.Data) > 0 {
-				bodies = append(bodies, m.Data)
+			at, err := m.Metadata()
+			if err != nil {
+				return bodies, err
+			}
+			if at.Sequence.Stream != read+1 {
+				return bodies, fmt.Errorf("message %d of stream %s follows %d", at.Sequence.Stream, name, read)
+			}
+			read++
+			if len(m.Data()) > 0 {
+				bodies = append(bodies, m.Data())
 			}
 		}
 		return bodies, nil

@@ -17,6 +17,8 @@ import (
 type Consumer struct {
 	// Next returns the messages since the last call, as JSON.
 	Next func(context.Context) ([][]byte, error)
+	// Short, if true, keeps the texts of current objects only, and no transcripts: of a million messages.
+	Short bool
 
 	mu       sync.Mutex
 	rows     []*state
@@ -156,7 +158,9 @@ func (c *Consumer) event(f *followed, m message, b body) {
 		f.flush()
 	}
 	f.to = m.Revision
-	f.pending = append(f.pending, stream.Event{Type: kind, Revision: m.Revision, ID: m.ID, Object: o})
+	if !c.Short {
+		f.pending = append(f.pending, stream.Event{Type: kind, Revision: m.Revision, ID: m.ID, Object: o})
+	}
 	inEpoch := fmt.Sprintf("%d %s", m.Epoch, m.ID)
 	if c.ids[inEpoch] {
 		c.problem("%s was delivered twice", inEpoch)
@@ -177,25 +181,28 @@ func (c *Consumer) fold(kind keepwatch.ChangeType, at id, m message, o *object) 
 	}
 	if kind == keepwatch.Deleted {
 		if exists {
-			last.finish(point{m.Epoch, m.Revision})
+			c.finish(last, point{m.Epoch, m.Revision})
 			last.deleted = true
 		}
 		return
 	}
 	// A deletion in a gap is at its end, although a new object has the name since an earlier revision.
 	if from := (point{m.Epoch, o.revision}); exists || last != nil && from.before(*last.end) {
-		last.finish(from)
+		c.finish(last, from)
 	}
 	s := &state{Row: Row{at.resource, at.key.Namespace, at.key.Name, string(o.uid), o.revision, string(m.ObjectRaw)}, epoch: m.Epoch, from: o.revision}
 	c.rows, c.last[at] = append(c.rows, s), s
 }
 
 // finish sets the end of a state, which is not before its beginning.
-func (s *state) finish(end point) {
+func (c *Consumer) finish(s *state, end point) {
 	if begin := (point{s.epoch, s.from}); end.before(begin) {
 		end = begin
 	}
 	s.end = &end
+	if c.Short {
+		s.Object = ""
+	}
 }
 
 // RowOf returns the state of an object of sinktest from its JSON.

@@ -23,6 +23,8 @@ type Fold struct {
 	// Read, if set, is called before each method of Reader, by one goroutine at a time: it adds the lines that were
 	// received since.
 	Read func() error
+	// Short, if true, keeps the texts of current objects only: of a million lines. AsOf must not be called then.
+	Short bool
 
 	reading  sync.Mutex
 	mu       sync.Mutex
@@ -153,6 +155,9 @@ func (f *Fold) event(s *folded, l line) {
 		s.deleted[row.UID], s.gone[row.UID] = true, true
 	}
 	s.apply(s.current, foldedEvent{row, deleted})
+	if f.Short {
+		row.Object = ""
+	}
 	s.events = append(s.events, foldedEvent{row, deleted})
 }
 
@@ -196,15 +201,15 @@ func (s *folded) asOf(at keepwatch.Revision) (rows []Row) {
 
 // Current returns the objects of all streams of a line; see [Streams].
 func (f *Fold) Current(_ context.Context, line int) ([]Row, error) {
-	return f.rows(line, ^keepwatch.Revision(0))
+	return f.rows(line, func(s *folded) (rows []Row) { return slices.Collect(maps.Values(s.current)) })
 }
 
 // AsOf returns the objects of a line at its newest cut.
 func (f *Fold) AsOf(_ context.Context, line int, cut sink.Cut) ([]Row, error) {
-	return f.rows(line, cut.Revision)
+	return f.rows(line, func(s *folded) []Row { return s.asOf(cut.Revision) })
 }
 
-func (f *Fold) rows(line int, at keepwatch.Revision) (rows []Row, err error) {
+func (f *Fold) rows(line int, of func(*folded) []Row) (rows []Row, err error) {
 	if err := f.read(); err != nil {
 		return nil, err
 	}
@@ -212,7 +217,7 @@ func (f *Fold) rows(line int, at keepwatch.Revision) (rows []Row, err error) {
 	defer f.mu.Unlock()
 	for resource, s := range f.streams {
 		if lineOf(resource) == line {
-			rows = append(rows, s.asOf(at)...)
+			rows = append(rows, of(s)...)
 		}
 	}
 	return rows, nil

@@ -18,6 +18,12 @@ import (
 // messages are the contents of a broker, as a consumer reads them: every change once.
 type messages struct{ *sinktest.Consumer }
 
+func consume(next func(context.Context) ([][]byte, error)) messages {
+	c := sinktest.NewConsumer(next)
+	c.Short = true
+	return messages{c}
+}
+
 // received reads all messages, after their order was judged.
 func (m messages) received(t *testing.T) *received {
 	problems, err := m.Invariants(t.Context())
@@ -44,7 +50,7 @@ func followKafka(t *testing.T) *follower {
 		topics = append(topics, "storm."+name)
 	}
 	return &follower{
-		contents: messages{sinktest.NewConsumer(broker.Consume(topics...).Messages)},
+		contents: consume(broker.Consume(topics...).Messages),
 		to:       "kafka://" + cutter.Addr() + "/storm.{resource}",
 		killSink: func(*rand.Rand) {
 			broker.Kill()
@@ -59,7 +65,7 @@ func followNATS(t *testing.T) *follower {
 	server := natstest.Start(t, "")
 	cutter := sinktest.NewCutter(t, server.Addr())
 	return &follower{
-		contents: messages{sinktest.NewConsumer(natstest.Messages(server.JetStream(), "STORM"))},
+		contents: consume(natstest.Messages(server.JetStream(), "STORM")),
 		to:       "nats://" + cutter.Addr() + "/STORM",
 		killSink: func(*rand.Rand) {
 			server.Kill()
@@ -81,7 +87,7 @@ type cluster struct {
 func followNATSCluster(t *testing.T) *follower {
 	servers := natstest.StartCluster(t)
 	js := servers.JetStream()
-	c := &cluster{messages{sinktest.NewConsumer(natstest.Messages(js, "STORM"))}, servers, js, 0}
+	c := &cluster{consume(natstest.Messages(js, "STORM")), servers, js, 0}
 	return &follower{contents: c, to: "nats://" + servers.Addrs() + "/STORM?replicas=3", killSink: func(random *rand.Rand) { c.killLeader(t.Context(), random) }}
 }
 

@@ -125,6 +125,18 @@ func (f *follower) judge(t *testing.T) {
 	}
 }
 
+// readOn reads what a receiver has received since the last call, so that the end of the test does not read everything at once.
+func (f *follower) readOn(t *testing.T) {
+	if _, ok := f.contents.(*tables); ok {
+		return
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if _, err := f.Current(ctx, 0); err != nil {
+		t.Logf("%s is not read now: %v", f.name, err) // it was killed just now, or a transaction is open
+	}
+}
+
 // settle bounds the time that the sync may need after the last fault.
 const settle = 3 * time.Minute
 

@@ -97,15 +97,24 @@ func (h *history) complete(t *testing.T, s *storm) map[string][]write {
 	if err != nil {
 		t.Fatal(err)
 	}
+	h.reach(t, revision)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return maps.Clone(h.writes)
+}
+
+// reach waits until everything up to a revision is recorded.
+func (h *history) reach(t *testing.T, revision keepwatch.Revision) {
+	t.Helper()
 	for end := time.Now().Add(settle); ; time.Sleep(10 * time.Millisecond) {
 		h.mu.Lock()
-		newest, problem, writes := h.newest, h.problem, maps.Clone(h.writes)
+		newest, problem := h.newest, h.problem
 		h.mu.Unlock()
 		switch {
 		case problem != nil || time.Now().After(end):
 			t.Fatalf("etcd's history up to %d of %d was read: %v", newest, revision, problem)
 		case newest >= revision:
-			return writes
+			return
 		}
 	}
 }

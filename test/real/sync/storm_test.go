@@ -287,7 +287,11 @@ func (s *storm) check(compare bool) {
 		}
 		if compare {
 			f.compareCut(s.t)
+			f.readOn(s.t)
 		}
+	}
+	if compare {
+		s.t.Logf("after %d writes, killed: %v", s.writes(), s.killed)
 	}
 }
 
@@ -327,8 +331,14 @@ func (s *storm) actions() (all []action) {
 	return append(all, action{"history", s.compact}, action{"API server", s.restartServer}, action{"API server", s.restartServer})
 }
 
+// compact lets etcd forget its history, which the test has recorded.
 func (s *storm) compact() {
 	s.t.Helper()
+	now, err := s.revision(s.t.Context())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.history.reach(s.t, now)
 	if _, err := s.server.Compact(s.t.Context()); err != nil && !strings.Contains(err.Error(), "has been compacted") {
 		s.t.Fatal(err)
 	}
