@@ -36,7 +36,7 @@ type target struct {
 var validName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
 
 func parse(address string) (t target, err error) {
-	a, err := broker.ParseAddress(address, "state", "shape", "partitions", "replicas", "tls", "ca")
+	a, err := broker.ParseAddress(address, "state", "shape", "partitions", "replicas", "tls", "ca", broker.PasswordFile)
 	if err != nil {
 		return t, err
 	}
@@ -69,21 +69,33 @@ func parse(address string) (t target, err error) {
 	if err != nil {
 		return t, err
 	}
-	if a.User != nil {
-		user := a.User.Username()
-		password, _ := a.User.Password()
-		secret := scram.Auth{User: user, Pass: password}
-		last := plain.Auth{User: user, Pass: password}.AsMechanism()
-		if encrypted == nil {
-			last = unencrypted{last}
-		}
-		// The first one that the broker has.
-		t.options = append(t.options, kgo.SASL(secret.AsSha512Mechanism(), secret.AsSha256Mechanism(), last))
+	credentials, err := a.Credentials()
+	if err != nil {
+		return t, err
+	}
+	if credentials != nil {
+		t.options = append(t.options, kgo.SASL(mechanisms(credentials, encrypted != nil)...))
 	}
 	if encrypted != nil {
 		t.options = append(t.options, kgo.DialTLSConfig(encrypted))
 	}
 	return t, nil
+}
+
+// mechanisms returns how a user logs in. The first one that the broker has is taken.
+func mechanisms(c *broker.Credentials, encrypted bool) []sasl.Mechanism {
+	secret := func(context.Context) (scram.Auth, error) {
+		password, err := c.Password()
+		return scram.Auth{User: c.User, Pass: password}, err
+	}
+	last := plain.Plain(func(context.Context) (plain.Auth, error) {
+		password, err := c.Password()
+		return plain.Auth{User: c.User, Pass: password}, err
+	})
+	if !encrypted {
+		last = unencrypted{last}
+	}
+	return []sasl.Mechanism{scram.Sha512(secret), scram.Sha256(secret), last}
 }
 
 // unencrypted is PLAIN without TLS. It sends the password to any broker that answers, so only one on this machine receives it.

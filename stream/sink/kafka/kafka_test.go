@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -336,7 +338,15 @@ func testCredentials(t *testing.T, server *kafkatest.Server) {
 		}
 	}
 	password("first")
-	s := newSink(t, "kafka://sync:first@"+addr+"/credentials.{resource}?ca="+ca)
+	file := filepath.Join(t.TempDir(), "password")
+	stored := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stored("first\n")
+	s := newSink(t, "kafka://sync@"+addr+"/credentials.{resource}?password-file="+file+"&ca="+ca)
 	open(t, s)
 	write(t, s, batch(0, 1))
 	s.Close()
@@ -353,7 +363,13 @@ func testCredentials(t *testing.T, server *kafkatest.Server) {
 			t.Errorf("at a start: %v, want %q", err, want)
 		}
 	}
-	password("first")
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Open(t.Context(), sinktest.Streams()); !errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), "password-file: ") {
+		t.Errorf("without the file: %v", err)
+	}
+	stored("second")
 	open(t, s)
 }
 

@@ -14,20 +14,21 @@ import (
 
 // target is what an address says.
 type target struct {
-	servers  string // as nats.Connect takes them
-	options  []nats.Option
-	stream   string // empty: the bucket is the sink
-	subject  broker.Template
-	bucket   string
-	shape    shape.Shape // of the messages
-	replicas int
+	servers     string // as nats.Connect takes them
+	options     []nats.Option
+	credentials *broker.Credentials // nil: none
+	stream      string              // empty: the bucket is the sink
+	subject     broker.Template
+	bucket      string
+	shape       shape.Shape // of the messages
+	replicas    int
 }
 
 // placeholders are those of the template of subjects.
 var placeholders = []string{"resource", "namespace", "name", "type"}
 
 func parse(address string) (t target, err error) {
-	a, err := broker.ParseAddress(address, "subject", "shape", "kv", "replicas", "creds", "ca")
+	a, err := broker.ParseAddress(address, "subject", "shape", "kv", "replicas", "creds", "ca", broker.PasswordFile)
 	if err != nil {
 		return t, err
 	}
@@ -35,9 +36,8 @@ func parse(address string) (t target, err error) {
 		a.Servers[i] = a.Scheme + "://" + host
 	}
 	t.servers = strings.Join(a.Servers, ",")
-	if a.User != nil {
-		password, _ := a.User.Password()
-		t.options = append(t.options, nats.UserInfo(a.User.Username(), password))
+	if t.credentials, err = a.Credentials(); err != nil {
+		return t, err
 	}
 	if file := a.Parameter("creds"); file != "" {
 		t.options = append(t.options, nats.UserCredentials(file))

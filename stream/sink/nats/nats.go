@@ -101,6 +101,13 @@ func (s *Sink) connect() error {
 		nats.ClosedHandler(func(*nats.Conn) { close(closed) }),
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), // what fails has no acknowledgement
 	}, s.target.options...)
+	if c := s.target.credentials; c != nil {
+		password, err := c.Password()
+		if err != nil {
+			return &sink.Unavailable{Err: err}
+		}
+		options = append(options, nats.UserInfo(c.User, password))
+	}
 	conn, err := nats.Connect(s.target.servers, options...)
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -535,7 +536,15 @@ func testCredentials(t *testing.T, server *natstest.Server) {
 		server.Restart()
 	}
 	with("first")
-	s := newSink(t, "nats://sync:first@"+server.Addr()+"/CREDENTIALS")
+	file := filepath.Join(t.TempDir(), "password")
+	stored := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stored("first\n")
+	s := newSink(t, "nats://sync@"+server.Addr()+"/CREDENTIALS?password-file="+file)
 	open(t, s)
 	with("second")
 	if err := s.Write(t.Context(), batch(0, 1)); !errors.As(err, new(*sink.Unavailable)) {
@@ -549,7 +558,13 @@ func testCredentials(t *testing.T, server *natstest.Server) {
 	if _, err := fresh.Open(t.Context(), sinktest.Streams()); err == nil || errors.As(err, new(*sink.Unavailable)) || strings.Contains(err.Error(), "wr0ng") {
 		t.Errorf("at a start: %v", err)
 	}
-	with("first")
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Open(t.Context(), sinktest.Streams()); !errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), "password-file: ") {
+		t.Errorf("without the file: %v", err)
+	}
+	stored("second")
 	open(t, s)
 }
 

@@ -2,6 +2,8 @@ package broker
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,6 +37,52 @@ func TestParseAddress(t *testing.T) {
 		"kafka://u:secret@a/%zz?tls=1": "must be percent-encoded",
 	} {
 		if _, err := ParseAddress(text, "state", "tls"); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
+
+func TestCredentials(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "password")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	credentials := func(text string) (*Credentials, error) {
+		t.Helper()
+		a, err := ParseAddress(text, PasswordFile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a.Credentials()
+	}
+	if c, err := credentials("nats://h/S"); c != nil || err != nil {
+		t.Errorf("without a user: %v, %v", c, err)
+	}
+	for written, want := range map[string]string{"s3cret": "s3cret", "s3cret\n": "s3cret", " s3cret \r\n": " s3cret ", "two\nlines\n": "two\nlines"} {
+		write(written)
+		c, err := credentials("nats://u@h/S?password-file=" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := c.Password(); got != want || err != nil {
+			t.Errorf("%q is %q, %v", written, got, err)
+		}
+		write("rotated")
+		if got, err := c.Password(); got != "rotated" || err != nil {
+			t.Errorf("after a rotation: %q, %v", got, err)
+		}
+	}
+	write("\n")
+	for text, want := range map[string]string{
+		"nats://h/S?password-file=" + file:          "the address has password-file, and no user: give nats://USER@HOST",
+		"nats://u:s3cret@h/S?password-file=" + file: "the address has a password, and password-file: give one of them",
+		"nats://u@h/S?password-file=" + file:        "is empty",
+		"nats://u@h/S?password-file=/missing":       "password-file: open /missing: no such file",
+	} {
+		if _, err := credentials(text); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}

@@ -2,6 +2,7 @@
 // of messages, and the cursors of streams beside an index of the delivered objects.
 //
 //	address.go   the address of --to
+//	credentials.go  the user and the password of an address
 //	template.go  names of topics and subjects, by placeholders
 //	message.go   the messages of a stream as JSON
 //	cursor.go    the cursor of a stream, as a broker stores it

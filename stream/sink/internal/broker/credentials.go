@@ -1,0 +1,57 @@
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+)
+
+// PasswordFile is the parameter of an address that names a file with the password.
+const PasswordFile = "password-file"
+
+// Credentials are a user, and the password that is in the address or in a file.
+type Credentials struct {
+	User     string
+	password string
+	file     string
+}
+
+// Credentials returns those of the address, or nil if it has no user. It returns an error for a file that cannot be read, and for
+// one that is empty.
+func (a Address) Credentials() (*Credentials, error) {
+	file := a.Parameter(PasswordFile)
+	if a.User == nil {
+		if file != "" {
+			return nil, fmt.Errorf("the address has %s, and no user: give %s://USER@HOST", PasswordFile, a.Scheme)
+		}
+		return nil, nil
+	}
+	c := &Credentials{User: a.User.Username(), file: file}
+	c.password, _ = a.User.Password()
+	if file == "" {
+		return c, nil
+	}
+	if c.password != "" {
+		return nil, fmt.Errorf("the address has a password, and %s: give one of them", PasswordFile)
+	}
+	_, err := c.Password()
+	return c, err
+}
+
+// Password returns the password that is to be sent now: a file is read each time, so that the password can be changed while the
+// sink is open. A line break at the end of the file does not count.
+func (c *Credentials) Password() (string, error) {
+	if c.file == "" {
+		return c.password, nil
+	}
+	text, err := os.ReadFile(c.file)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", PasswordFile, err)
+	}
+	password := strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r")
+	if password == "" {
+		return "", errors.New(PasswordFile + ": " + c.file + " is empty")
+	}
+	return password, nil
+}
