@@ -39,8 +39,10 @@ directory of --state, and after a crash the last changes may be repeated with th
                          are repeated, with the wait of Retry-After; an event that it refuses becomes a line in
                          dead-letters.ndjson in the directory of --state; 410 ends the command
   kafka://HOST/TOPICS    each change is a record, with the object's UID as its key; TOPICS is a template such as
-                         k8s.{resource}. Records and cursor are one transaction: read them with read_committed
-  nats://HOST/STREAM     each change is a message of JetStream; ?kv=BUCKET in place of STREAM: the current objects
+                         k8s.{resource}. Records and cursor are one transaction: read them with read_committed.
+                         ?password-file=FILE has the password of kafka://USER@HOST
+  nats://HOST/STREAM     each change is a message of JetStream; ?kv=BUCKET in place of STREAM: the current objects.
+                         ?password-file=FILE as for Kafka
 
 The resource types of one etcd share its revisions. SYNCED at a revision means that all of them are complete
 at it. A type in another etcd, often events, is recognized by its revisions and is complete on its own.

@@ -1,8 +1,12 @@
 package main
 
 import (
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/reflector"
@@ -10,6 +14,24 @@ import (
 	"github.com/keepwatch/keepwatch/stream/sink"
 	"github.com/keepwatch/keepwatch/stream/transfer"
 )
+
+// TestCompleteOfEachEtcd checks that a sink which is not open yet shows each etcd as incomplete.
+func TestCompleteOfEachEtcd(t *testing.T) {
+	on := func(name string, line int) transfer.Resource {
+		return transfer.Resource{Stream: sink.Stream{ID: stream.Identity{Resource: name}, Line: line}}
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(syncCollector{transfer.New(nil, []transfer.Resource{on("pods", 0), on("nodes", 0), on("events", 1)}, transfer.Options{})})
+	want := `
+# HELP keepwatch_sync_complete 1 if all resources of one etcd are complete at one revision, else 0.
+# TYPE keepwatch_sync_complete gauge
+keepwatch_sync_complete{line="0"} 0
+keepwatch_sync_complete{line="1"} 0
+`
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "keepwatch_sync_complete", "keepwatch_sync_complete_revision"); err != nil {
+		t.Error(err)
+	}
+}
 
 // TestNotReady checks what /readyz says about each state.
 func TestNotReady(t *testing.T) {

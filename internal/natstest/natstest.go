@@ -255,7 +255,7 @@ func Messages(js jetstream.JetStream, name string) func(context.Context) ([][]by
 		if read >= last {
 			return nil, nil
 		}
-		consumer, err := found.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: read + 1, InactiveThreshold: 5 * time.Second})
+		consumer, err := found.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: read + 1, InactiveThreshold: 5 * time.Second, MaxResetAttempts: 3})
 		if err != nil {
 			return nil, err
 		}

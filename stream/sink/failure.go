@@ -8,11 +8,15 @@ import (
 
 // Unavailable is an error of a sink that may be gone at another attempt: a connection that
 // was lost, a full disk, a sink that another process writes to. Every other error is final.
-type Unavailable struct{ Err error }
+type Unavailable struct {
+	Err error
+	// Standby is true if another process writes to the sink, and this one waits for its end: nothing has failed.
+	Standby bool
+}
 
 // Unavailablef returns an Unavailable whose cause is fmt.Errorf(format, args...).
 func Unavailablef(format string, args ...any) *Unavailable {
-	return &Unavailable{fmt.Errorf(format, args...)}
+	return &Unavailable{Err: fmt.Errorf(format, args...)}
 }
 
 func (u *Unavailable) Error() string { return u.Err.Error() }

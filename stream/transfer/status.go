@@ -19,7 +19,7 @@ type Status struct {
 	// Cuts has the newest cut of each line that has one now.
 	Cuts map[int]sink.Cut
 	// Batches counts the batches that were committed, Retries the errors of the sink after which another attempt
-	// followed, and DeadLetters the refusals of events that it does not repeat.
+	// followed, without the waits of a standby, and DeadLetters the refusals of events that it does not repeat.
 	Batches, Retries, DeadLetters uint64
 }
 

@@ -130,12 +130,14 @@ func (t *Transfer) forget(ended []Resource) {
 	})
 }
 
-// Retrying counts an error after which another attempt follows, and reports it to Options.Retrying. A sink that repeats
-// requests by itself calls it, too. It is safe for concurrent use.
+// Retrying counts an error after which another attempt follows, unless this process is a standby, and reports it to
+// Options.Retrying. A sink that repeats requests by itself calls it, too. It is safe for concurrent use.
 func (t *Transfer) Retrying(err error, wait time.Duration) {
-	t.mu.Lock()
-	t.status.Retries++
-	t.mu.Unlock()
+	if u := (*sink.Unavailable)(nil); !errors.As(err, &u) || !u.Standby {
+		t.mu.Lock()
+		t.status.Retries++
+		t.mu.Unlock()
+	}
 	if t.options.Retrying != nil {
 		t.notify.Lock()
 		defer t.notify.Unlock()

@@ -95,9 +95,9 @@ var alertTests = map[string][]alertTest{
 	"KeepwatchSyncNotComplete": {
 		{load: `keepwatch_sync_complete{instance="a",line="0",sink="sqlite"} 0x40`, at: 20 * time.Minute, label: "sink", firing: []string{"sqlite"}},
 		{load: `keepwatch_sync_complete{instance="a",line="0",sink="sqlite"} 1x40
-			keepwatch_sync_complete{instance="a",line="0",sink="kafka"} 0x40`, at: 20 * time.Minute, label: "sink", firing: []string{"kafka"}, summary: "No keepwatch sync has a complete state in kafka of etcd 0"},
+			keepwatch_sync_complete{instance="a",line="0",sink="kafka"} 0x40`, at: 20 * time.Minute, label: "sink", firing: []string{"kafka"}, summary: "No keepwatch sync has a complete state in kafka (etcd 0)"},
 		{load: `keepwatch_sync_complete{instance="a",line="0",sink="sqlite"} 1x40
-			keepwatch_sync_complete{instance="a",line="1",sink="sqlite"} 0x40`, at: 20 * time.Minute, label: "line", firing: []string{"1"}, summary: "No keepwatch sync has a complete state in sqlite of etcd 1"},
+			keepwatch_sync_complete{instance="a",line="1",sink="sqlite"} 0x40`, at: 20 * time.Minute, label: "line", firing: []string{"1"}, summary: "No keepwatch sync has a complete state in sqlite (etcd 1)"},
 		{load: `other{} 1x40`, at: 20 * time.Minute, label: "severity", firing: []string{"warning"}, summary: "No keepwatch sync has a complete state"},
 		{load: `keepwatch_sync_complete{instance="standby",line="0",sink="sqlite"} 0x40
 			keepwatch_sync_complete{instance="a",line="0",sink="sqlite"} 1x40`, at: 20 * time.Minute},

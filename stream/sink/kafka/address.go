@@ -74,6 +74,9 @@ func parse(address string) (t target, err error) {
 		return t, err
 	}
 	if credentials != nil {
+		if password, err := credentials.Password(); err == nil && password == "" {
+			return t, fmt.Errorf("the address has a user without a password: give kafka://USER:PASSWORD@HOST, or the parameter %s", broker.PasswordFile)
+		}
 		t.options = append(t.options, kgo.SASL(mechanisms(credentials, encrypted != nil)...))
 	}
 	if encrypted != nil {
@@ -82,7 +85,7 @@ func parse(address string) (t target, err error) {
 	return t, nil
 }
 
-// mechanisms returns how a user logs in. The first one that the broker has is taken.
+// mechanisms returns the SASL mechanisms of a user. The client uses the first one that the broker has.
 func mechanisms(c *broker.Credentials, encrypted bool) []sasl.Mechanism {
 	secret := func(context.Context) (scram.Auth, error) {
 		password, err := c.Password()

@@ -12,6 +12,15 @@ import (
 	"github.com/keepwatch/keepwatch/stream/sink"
 )
 
+// TestUserWithoutPassword refuses an address that no broker could accept.
+func TestUserWithoutPassword(t *testing.T) {
+	for _, address := range []string{"kafka://u@h/a", "kafka://u:@h/a"} {
+		if _, err := parse(address); err == nil || !strings.Contains(err.Error(), "give kafka://USER:PASSWORD@HOST, or the parameter password-file") {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+}
+
 // TestPlainNeedsTLS authenticates by PLAIN. Without TLS, only brokers on this machine receive the password.
 func TestPlainNeedsTLS(t *testing.T) {
 	for _, row := range []struct {

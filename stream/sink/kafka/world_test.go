@@ -2,8 +2,6 @@ package kafka_test
 
 import (
 	"flag"
-	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -79,17 +77,10 @@ func TestWorld(t *testing.T) {
 
 // testMutants checks that sinks with a planted fault are noticed.
 func testMutants(t *testing.T, server *kafkatest.Server) {
-	for name, mutant := range sinktest.Mutants {
-		t.Run(name, func(t *testing.T) {
-			sinktest.ExpectProblem(t, func(seed uint64) sinktest.Config {
-				prefix := fmt.Sprint(strings.ReplaceAll(name, " ", ""), seed)
-				s := newSink(t, "kafka://"+server.Addr()+"/"+prefix+".{resource}")
-				open(t, s)
-				s.Close()
-				return sinktest.Config{
-					Sink: mutant(s), Tables: sinktest.NewConsumer(server.Consume(topics(prefix)...).Messages), Steps: 60, Patience: 10 * time.Second,
-				}
-			})
-		})
-	}
+	sinktest.TestMutants(t, nil, func(t *testing.T, name string) sinktest.Config {
+		s := newSink(t, "kafka://"+server.Addr()+"/"+name+".{resource}")
+		open(t, s)
+		s.Close()
+		return sinktest.Config{Sink: s, Tables: sinktest.NewConsumer(server.Consume(topics(name)...).Messages)}
+	})
 }

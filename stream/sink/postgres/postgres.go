@@ -151,7 +151,7 @@ func (s *Sink) acquireLock(ctx context.Context) error {
 	case holders > 0:
 		return sink.Unavailablef("a session that must not write to schema %s any more is ended", *schema)
 	}
-	return sink.Unavailablef("another keepwatch sync writes to schema %s; this one is its standby", *schema)
+	return &sink.Unavailable{Err: fmt.Errorf("another keepwatch sync writes to schema %s; this one is its standby", *schema), Standby: true}
 }
 
 // endHolders ends the session that has the lock of the schema, and returns how many were ended, if it is the one that this

@@ -78,7 +78,7 @@ func testWriters(t *testing.T, server *pgtest.Server) {
 	open(t, first)
 	write(t, first, batch(1, 5, time.Now(), event(keepwatch.Added, &thing{"a", 5, `{}`})))
 	_, err := second.Open(t.Context(), sinktest.Streams())
-	if !errors.As(err, new(*sink.Unavailable)) || err.Error() != "postgres: another keepwatch sync writes to schema writers; this one is its standby" {
+	if u := (*sink.Unavailable)(nil); !errors.As(err, &u) || !u.Standby || err.Error() != "postgres: another keepwatch sync writes to schema writers; this one is its standby" {
 		t.Fatalf("a second writer: %v", err)
 	}
 	// As a pooler does that ends the transaction's session: the lock is free, the first writer lives.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"testing"
 	"time"
 
@@ -93,22 +92,4 @@ func RunBroker(t *testing.T, c Config, cutter *Cutter, restart func()) {
 	if !c.CurrentOnly && report.Cuts < c.Steps/200+1 {
 		t.Error("too little has happened")
 	}
-}
-
-// ExpectProblem runs sinks with a planted fault, one for each of five seeds, until a run notices the fault.
-func ExpectProblem(t *testing.T, config func(seed uint64) Config) {
-	t.Helper()
-	for seed := range uint64(5) {
-		c := config(seed)
-		c.Seed = seed
-		report, err := Run(t.Context(), c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(report.Problems) > 0 {
-			t.Logf("seed %d: %s", seed, strings.TrimSpace(report.Problems[0]))
-			return
-		}
-	}
-	t.Error("no seed has shown the fault")
 }

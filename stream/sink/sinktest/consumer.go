@@ -17,8 +17,9 @@ import (
 type Consumer struct {
 	// Next returns the messages since the last call, as JSON.
 	Next func(context.Context) ([][]byte, error)
-	// Short, if true, keeps the texts of current objects only, and no transcripts: of a million messages.
-	Short bool
+	// CurrentTexts drops the texts of states that were replaced or deleted, and records no events in transcripts, so that a million
+	// messages fit in memory. AsOf must not be called then.
+	CurrentTexts bool
 
 	mu       sync.Mutex
 	rows     []*state
@@ -158,7 +159,7 @@ func (c *Consumer) event(f *followed, m message, b body) {
 		f.flush()
 	}
 	f.to = m.Revision
-	if !c.Short {
+	if !c.CurrentTexts {
 		f.pending = append(f.pending, stream.Event{Type: kind, Revision: m.Revision, ID: m.ID, Object: o})
 	}
 	inEpoch := fmt.Sprintf("%d %s", m.Epoch, m.ID)
@@ -200,7 +201,7 @@ func (c *Consumer) finish(s *state, end point) {
 		end = begin
 	}
 	s.end = &end
-	if c.Short {
+	if c.CurrentTexts {
 		s.Object = ""
 	}
 }

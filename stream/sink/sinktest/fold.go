@@ -23,8 +23,9 @@ type Fold struct {
 	// Read, if set, is called before each method of Reader, by one goroutine at a time: it adds the lines that were
 	// received since.
 	Read func() error
-	// Short, if true, keeps the texts of current objects only: of a million lines. AsOf must not be called then.
-	Short bool
+	// CurrentTexts drops the texts of states that were replaced or deleted, so that a million lines fit in memory. AsOf must not
+	// be called then.
+	CurrentTexts bool
 
 	reading  sync.Mutex
 	mu       sync.Mutex
@@ -155,7 +156,7 @@ func (f *Fold) event(s *folded, l line) {
 		s.deleted[row.UID], s.gone[row.UID] = true, true
 	}
 	s.apply(s.current, foldedEvent{row, deleted})
-	if f.Short {
+	if f.CurrentTexts {
 		row.Object = ""
 	}
 	s.events = append(s.events, foldedEvent{row, deleted})

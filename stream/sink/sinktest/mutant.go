@@ -2,15 +2,58 @@ package sinktest
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
+	"testing"
+	"time"
 
 	"github.com/keepwatch/keepwatch"
 	"github.com/keepwatch/keepwatch/stream"
 	"github.com/keepwatch/keepwatch/stream/sink"
 )
 
-// Mutants are the planted faults of sinks, by name. [Run] must notice each of them.
-var Mutants = map[string]func(sink.Sink) sink.Sink{
+// TestMutants runs the sink of config with each of four planted faults, with one seed after the other until a run notices it. A run
+// of the sink without a fault must have no problems, so that it is the fault which is noticed. config returns a run of an empty sink with a name
+// of its own, of lower-case letters and digits. Its steps are 60, its patience is 10 s. Each run is within bubble, such as [synctest.Test],
+// if that is not nil.
+func TestMutants(t *testing.T, bubble func(*testing.T, func(*testing.T)), config func(t *testing.T, name string) Config) {
+	if bubble == nil {
+		bubble = func(t *testing.T, run func(*testing.T)) { run(t) }
+	}
+	run := func(t *testing.T, name string, seed uint64, mutant func(sink.Sink) sink.Sink) (problems []string) {
+		t.Helper()
+		bubble(t, func(t *testing.T) {
+			c := config(t, fmt.Sprint(strings.ReplaceAll(name, " ", ""), seed))
+			c.Sink, c.Seed, c.Steps, c.Patience = mutant(c.Sink), seed, 60, 10*time.Second
+			report, err := Run(t.Context(), c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			problems = report.Problems
+		})
+		return problems
+	}
+	t.Run("no fault", func(t *testing.T) {
+		for _, p := range run(t, "no fault", 0, func(s sink.Sink) sink.Sink { return s }) {
+			t.Error(p)
+		}
+	})
+	for name, mutant := range mutants {
+		t.Run(name, func(t *testing.T) {
+			for seed := range uint64(5) {
+				if problems := run(t, name, seed, mutant); len(problems) > 0 {
+					t.Logf("seed %d: %s", seed, strings.TrimSpace(problems[0]))
+					return
+				}
+			}
+			t.Error("no seed has shown the fault")
+		})
+	}
+}
+
+// mutants are the planted faults.
+var mutants = map[string]func(sink.Sink) sink.Sink{
 	"cursor before events":     func(s sink.Sink) sink.Sink { return &torn{Sink: s, cursorFirst: true} },
 	"events before cursor":     func(s sink.Sink) sink.Sink { return &torn{Sink: s} },
 	"delete forgotten in gaps": func(s sink.Sink) sink.Sink { return &forgetful{s} },
@@ -73,15 +116,17 @@ func (s *forgetful) Write(ctx context.Context, batch sink.Batch) error {
 	return s.Sink.Write(ctx, changed)
 }
 
-// lossy reports a batch as committed that is not.
+// lossy reports one in ten of the batches with messages as committed, and does not commit it.
 type lossy struct {
 	sink.Sink
 	n int
 }
 
 func (s *lossy) Write(ctx context.Context, batch sink.Batch) error {
-	if s.n++; s.n%40 == 0 {
-		return nil
+	if slices.ContainsFunc(batch.Pieces, func(p sink.Piece) bool { return len(p.Messages) > 0 }) {
+		if s.n++; s.n%10 == 0 {
+			return nil
+		}
 	}
 	return s.Sink.Write(ctx, batch)
 }

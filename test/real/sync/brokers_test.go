@@ -18,9 +18,10 @@ import (
 // messages are the contents of a broker, as a consumer reads them: every change once.
 type messages struct{ *sinktest.Consumer }
 
+// consume returns the messages that next returns.
 func consume(next func(context.Context) ([][]byte, error)) messages {
 	c := sinktest.NewConsumer(next)
-	c.Short = true
+	c.CurrentTexts = true
 	return messages{c}
 }
 

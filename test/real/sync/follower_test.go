@@ -125,12 +125,13 @@ func (f *follower) judge(t *testing.T) {
 	}
 }
 
-// readOn reads what a receiver has received since the last call, so that the end of the test does not read everything at once.
-func (f *follower) readOn(t *testing.T) {
-	if _, ok := f.contents.(*tables); ok {
+// readNew reads what a sink of messages or lines has received since the last call, so that the end of the test does not read
+// everything at once.
+func (f *follower) readNew(t *testing.T) {
+	if _, ok := f.contents.(interface{ States() []sinktest.State }); !ok {
 		return
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	if _, err := f.Current(ctx, 0); err != nil {
 		t.Logf("%s is not read now: %v", f.name, err) // it was killed just now, or a transaction is open

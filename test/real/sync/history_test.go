@@ -97,14 +97,14 @@ func (h *history) complete(t *testing.T, s *storm) map[string][]write {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.reach(t, revision)
+	h.waitFor(t, revision)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return maps.Clone(h.writes)
 }
 
-// reach waits until everything up to a revision is recorded.
-func (h *history) reach(t *testing.T, revision keepwatch.Revision) {
+// waitFor waits until everything up to a revision is recorded.
+func (h *history) waitFor(t *testing.T, revision keepwatch.Revision) {
 	t.Helper()
 	for end := time.Now().Add(settle); ; time.Sleep(10 * time.Millisecond) {
 		h.mu.Lock()

@@ -41,7 +41,7 @@ func (l lines) received(t *testing.T) *received {
 // followFiles writes files, which are read as the manifest says.
 func followFiles(t *testing.T) *follower {
 	dir := filepath.Join(t.TempDir(), "changes")
-	fold := &sinktest.Fold{Short: true}
+	fold := &sinktest.Fold{CurrentTexts: true}
 	r := &filesReader{dir: dir}
 	fold.Read = func() error {
 		text, err := r.next()
@@ -127,7 +127,7 @@ type receiver struct {
 
 // followHTTP sends to an HTTP server, which is killed, too.
 func followHTTP(t *testing.T) *follower {
-	r := &receiver{lines: lines{&sinktest.Fold{Short: true}}, t: t, address: "127.0.0.1:0"}
+	r := &receiver{lines: lines{&sinktest.Fold{CurrentTexts: true}}, t: t, address: "127.0.0.1:0"}
 	r.start()
 	t.Cleanup(func() { r.server.Close() })
 	return &follower{

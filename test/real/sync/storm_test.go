@@ -287,7 +287,7 @@ func (s *storm) check(compare bool) {
 		}
 		if compare {
 			f.compareCut(s.t)
-			f.readOn(s.t)
+			f.readNew(s.t)
 		}
 	}
 	if compare {
@@ -338,7 +338,7 @@ func (s *storm) compact() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.history.reach(s.t, now)
+	s.history.waitFor(s.t, now)
 	if _, err := s.server.Compact(s.t.Context()); err != nil && !strings.Contains(err.Error(), "has been compacted") {
 		s.t.Fatal(err)
 	}

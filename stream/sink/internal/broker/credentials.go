@@ -39,6 +39,9 @@ func (a Address) Credentials() (*Credentials, error) {
 	return c, err
 }
 
+// String returns the user.
+func (c *Credentials) String() string { return c.User }
+
 // Password returns the password that is to be sent now: a file is read each time, so that the password can be changed while the
 // sink is open. A line break at the end of the file does not count.
 func (c *Credentials) Password() (string, error) {
