@@ -1,14 +1,17 @@
 package differential
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
@@ -89,10 +92,22 @@ func (w *World) watch(ctx context.Context, requests []Request, reading *sync.Wai
 		if err != nil {
 			return nil, err
 		}
+		waitForInitialEvents(ctx, pairs)
 		if now, err := w.now(ctx); err != nil || now == w.revision {
 			return pairs, err
 		}
 	}
+}
+
+// waitForInitialEvents waits until both servers have sent the bookmark that ends the initial events of each watch which asks for
+// it: its revision is the newest one of that moment. If a server never sends it, the comparison reports that.
+func waitForInitialEvents(ctx context.Context, pairs []*pair) {
+	_ = wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, delivery, true, func(context.Context) (bool, error) {
+		return !slices.ContainsFunc(pairs, func(p *pair) bool {
+			return p.request.Options.Get("sendInitialEvents") == "true" && p.request.Options.Get("allowWatchBookmarks") == "true" &&
+				!(p.theirs.hasInitialEvents() && p.ours.hasInitialEvents())
+		}), nil
+	})
 }
 
 // openPairs opens watches at both servers until ctx ends.
@@ -158,6 +173,14 @@ func (t *stream) read(body io.Reader) {
 			return
 		}
 	}
+}
+
+// hasInitialEvents reports whether the answer has the annotation of the bookmark that ends the initial events, which is plain text in
+// every encoding, or has ended.
+func (t *stream) hasInitialEvents() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.end != nil || bytes.Contains(t.body, []byte(metav1.InitialEventsAnnotationKey))
 }
 
 // answer returns the answer so far.
