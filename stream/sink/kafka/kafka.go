@@ -136,9 +136,10 @@ func (s *Sink) claim(ctx context.Context, topics map[string]topic, timeout time.
 	s.client, err = s.target.connect(
 		kgo.TransactionalID(s.target.state), kgo.TransactionTimeout(timeout),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.ProducerLinger(0), // nothing follows the records that a transaction waits for
 		kgo.ProducerBatchMaxBytesFn(func(name string) int32 {
 			if t, ok := topics[name]; ok {
-				return min(t.maxBytes, windowBytes)
+				return min(t.maxBytes, batchBytes)
 			}
 			return maxMessageBytes
 		}),

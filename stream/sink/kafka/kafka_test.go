@@ -327,6 +327,24 @@ func testLarge(t *testing.T, server *kafkatest.Server) {
 	write(t, s, large)
 }
 
+// TestSlow writes over a connection that needs longer for a transaction than the sink waits for an answer.
+func TestSlow(t *testing.T) {
+	t.Parallel() // it mostly waits
+	var cutter *sinktest.Cutter
+	server := kafkatest.Start(t, func(addr string) string {
+		cutter = sinktest.NewCutter(t, addr)
+		return cutter.Addr()
+	})
+	s := newSink(t, "kafka://"+cutter.Addr()+"/slow.{resource}")
+	open(t, s)
+	cutter.Slow(32 << 10)
+	write(t, s, sinktest.Large(100, 12<<10))
+	cutter.Slow(0)
+	if messages, err := server.Consume("slow.pods").Messages(t.Context()); err != nil || len(messages) != 100 {
+		t.Errorf("%d records: %v", len(messages), err)
+	}
+}
+
 // testCredentials changes the password of the user of an open sink, over TLS.
 func testCredentials(t *testing.T, server *kafkatest.Server) {
 	addr, ca := server.Secure()

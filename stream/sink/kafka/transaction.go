@@ -17,8 +17,11 @@ const (
 	// transactionTimeout is after what time the broker ends a transaction whose process has ended. A process that
 	// opens the sink ends it at once.
 	transactionTimeout = 5 * time.Minute
-	// windowBytes bounds what is sent and not acknowledged.
-	windowBytes = 16 << 20
+	// windowBytes bounds what is sent and not acknowledged. It has to pass within answerTimeout: with a larger window, a slow
+	// connection would time out in the same transaction for ever.
+	windowBytes = 512 << 10
+	// batchBytes bounds the records of one request for a partition, which may be a single large one.
+	batchBytes = 16 << 20
 	// closeTimeout bounds the end of a transaction when the process ends.
 	closeTimeout = 5 * time.Second
 )

@@ -3,6 +3,7 @@ package nats
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -36,6 +37,12 @@ const (
 	batchBytes    = 4 << 20
 	// batchHeaders is more than the bytes of the headers that publish adds to a message.
 	batchHeaders = 500
+	// windowBytes bounds what is sent of a batch before the server has acknowledged a part of it. It has to pass within
+	// answerTimeout: with larger windows, a slow connection would time out in the same batch for ever.
+	windowBytes = 512 << 10
+	// aloneBytes is from which size on a message is no part of a batch. The server gives up a batch of which it receives no message
+	// for 10 s (max_batch_timeout), also while one is on its way.
+	aloneBytes = 128 << 10
 	// answerTimeout bounds the wait for a server that does not answer, and readTimeout that for all
 	// messages of a journal.
 	answerTimeout = 30 * time.Second
@@ -80,10 +87,13 @@ func (j *journal) fitting(messages []*nats.Msg) (count int, err error) {
 		if size > accepted {
 			return 0, sink.Unavailablef("%s: the message has %d bytes with its headers, and the server has room for %d: raise its max_payload", m.Subject, size, accepted)
 		}
-		if total += size; count == j.most || count > 0 && total > batchBytes {
+		alone := size >= aloneBytes
+		if total += size; count == j.most || count > 0 && (alone || total > batchBytes) {
 			break
 		}
-		count++
+		if count++; alone {
+			break
+		}
 	}
 	return count, nil
 }
@@ -96,10 +106,18 @@ func (j *journal) publish(ctx context.Context, messages []*nats.Msg) error {
 	first, last := messages[0], messages[len(messages)-1]
 	first.Header.Set(jetstream.ExpectedStreamHeader, j.name)
 	first.Header.Set(jetstream.ExpectedLastSeqHeader, strconv.FormatUint(j.last, 10))
+	sent := 0
 	for _, m := range messages[:len(messages)-1] {
-		if err := j.conn.PublishMsg(m); err != nil {
+		if sent += m.Size(); sent < windowBytes {
+			if err := j.conn.PublishMsg(m); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := j.publishPart(ctx, m); err != nil {
 			return err
 		}
+		sent = 0
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
@@ -107,7 +125,7 @@ func (j *journal) publish(ctx context.Context, messages []*nats.Msg) error {
 	var reported *jetstream.APIError
 	switch {
 	case errors.Is(err, jetstream.ErrNoStreamResponse):
-		return sink.Unavailablef("no stream accepts the subject %s: add it to the subjects of %s", last.Subject, j.name)
+		return j.noStream(last)
 	case errors.As(err, &reported):
 		return reported // which begins with "nats: ", and the error around it does, too
 	case err != nil:
@@ -117,6 +135,31 @@ func (j *journal) publish(ctx context.Context, messages []*nats.Msg) error {
 	}
 	j.last = ack.Sequence
 	return nil
+}
+
+// publishPart publishes a message of a batch, which is not the last one, and waits until the server has what was sent of the batch.
+// It acknowledges with an empty message, or reports why it has given up the batch (ADR-50 of NATS).
+func (j *journal) publishPart(ctx context.Context, m *nats.Msg) error {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	reply, err := j.conn.RequestMsgWithContext(ctx, m)
+	switch {
+	case errors.Is(err, nats.ErrNoResponders):
+		return j.noStream(m)
+	case err != nil || len(reply.Data) == 0:
+		return err
+	}
+	var answer struct {
+		Error *jetstream.APIError `json:"error"`
+	}
+	if err := json.Unmarshal(reply.Data, &answer); err != nil || answer.Error == nil {
+		return sink.Unavailablef("%s answers to a part of a batch: %q", j.name, reply.Data)
+	}
+	return answer.Error
+}
+
+func (j *journal) noStream(m *nats.Msg) error {
+	return sink.Unavailablef("no stream accepts the subject %s: add it to the subjects of %s", m.Subject, j.name)
 }
 
 // setBatch makes messages a batch that is stored as a whole. One message alone needs none.

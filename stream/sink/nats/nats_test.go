@@ -522,6 +522,23 @@ func testCut(t *testing.T, server *natstest.Server) {
 	}
 }
 
+// TestSlow writes over a connection that needs longer for a batch than the sink waits for an answer, and then has an object for
+// which the server would give up a batch.
+func TestSlow(t *testing.T) {
+	t.Parallel() // it mostly waits
+	server := natstest.Start(t, "")
+	cutter := sinktest.NewCutter(t, server.Addr())
+	s := newSink(t, "nats://"+cutter.Addr()+"/SLOW")
+	open(t, s)
+	cutter.Slow(32 << 10)
+	b := sinktest.Large(100, 12<<10)
+	write(t, s, b)
+	write(t, s, batch(100, 201, event(keepwatch.Added, "first", 200, `{}`), event(keepwatch.Added, "huge", 201, sinktest.Incompressible(500<<10))))
+	if found, err := server.JetStream().Stream(t.Context(), "SLOW"); err != nil || found.CachedInfo().State.Msgs != 102 {
+		t.Errorf("the stream has %+v: %v", found.CachedInfo().State, err)
+	}
+}
+
 // testCredentials changes the password of the server below an open sink.
 func testCredentials(t *testing.T, server *natstest.Server) {
 	with := func(password string) {

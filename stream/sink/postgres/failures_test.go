@@ -181,6 +181,22 @@ func testSlow(t *testing.T, server *pgtest.Server) {
 	f.reopen()
 }
 
+// testSlowConnection writes over a connection that needs longer for a batch than an empty one may take.
+func testSlowConnection(t *testing.T, server *pgtest.Server) {
+	cutter := sinktest.NewCutter(t, server.Addr())
+	s := postgres.New(strings.Replace(server.URL("slow_connection"), server.Addr(), cutter.Addr(), 1), postgres.Options{})
+	open(t, s)
+	defer s.Close()
+	s.SetTimeout(3 * time.Second)
+	cutter.Slow(100 << 10)
+	write(t, s, sinktest.Large(100, 5<<10))
+	cutter.Slow(0)
+	s.Close()
+	if stored := open(t, s); len(stored[0].Entries) != 100 {
+		t.Errorf("%d objects are stored", len(stored[0].Entries))
+	}
+}
+
 // testWrongSchema drops a column below a sink that runs: no other attempt can succeed.
 func testWrongSchema(t *testing.T, server *pgtest.Server) {
 	f := startFailing(t, server, "wrong", "")

@@ -25,8 +25,9 @@ const (
 	// connectTimeout bounds a connection attempt, unless the address has connect_timeout.
 	connectTimeout = 30 * time.Second
 	// writeTimeout bounds one batch, so that a connection that was cut without a sign is
-	// noticed.
+	// noticed. A batch has slowestRate bytes per second more time: a slow connection would time out in the same batch for ever.
 	writeTimeout = 2 * time.Minute
+	slowestRate  = 16 << 10
 	closeTimeout = 5 * time.Second
 )
 
@@ -44,6 +45,7 @@ type Options struct {
 type Sink struct {
 	address string
 	options Options
+	timeout time.Duration // writeTimeout
 
 	opened  bool // Open has succeeded before
 	conn    *pgx.Conn
@@ -55,7 +57,9 @@ type Sink struct {
 
 // New returns the sink of an address: a URL or a keyword string, as libpq accepts them. It
 // connects to nothing. Passwords are read anew, from ~/.pgpass for example, with each Open.
-func New(address string, options Options) *Sink { return &Sink{address: address, options: options} }
+func New(address string, options Options) *Sink {
+	return &Sink{address: address, options: options, timeout: writeTimeout}
+}
 
 // Open connects. See [sink.Sink].
 func (s *Sink) Open(ctx context.Context, streams []sink.Stream) ([]sink.Stored, error) {

@@ -42,12 +42,24 @@ const copyFrom = 50
 
 // Write commits a batch. See [sink.Sink].
 func (s *Sink) Write(ctx context.Context, batch sink.Batch) error {
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.timeout+time.Duration(bytesOf(batch))*time.Second/slowestRate)
 	defer cancel()
 	if err := s.write(ctx, batch); err != nil {
 		return s.failure(err)
 	}
 	return nil
+}
+
+// bytesOf returns the bytes of the objects of a batch.
+func bytesOf(batch sink.Batch) (n int) {
+	for _, p := range batch.Pieces {
+		for _, m := range p.Messages {
+			if e, ok := m.(stream.Event); ok {
+				n += len(e.Object.JSON())
+			}
+		}
+	}
+	return n
 }
 
 func (s *Sink) write(ctx context.Context, batch sink.Batch) error {

@@ -1,6 +1,8 @@
 package sinktest
 
 import (
+	cryptorand "crypto/rand"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -47,6 +49,22 @@ func Event(kind keepwatch.ChangeType, name string, at keepwatch.Revision, json s
 	return stream.Event{Type: kind, Revision: at, ID: change.ID(), Object: o}
 }
 
+// Large returns a batch with one piece of the first stream: so many objects of so many bytes, which no compression makes smaller.
+func Large(objects, bytes int) sink.Batch {
+	var messages []stream.Message
+	for i := range objects {
+		messages = append(messages, Event(keepwatch.Added, fmt.Sprint("o-", i), keepwatch.Revision(1+i), Incompressible(bytes)))
+	}
+	return Batch(uint64(objects), keepwatch.Revision(objects), messages...)
+}
+
+// Incompressible returns a JSON object of about so many bytes, which no compression makes much smaller.
+func Incompressible(bytes int) string {
+	text := make([]byte, bytes*3/4)
+	_, _ = cryptorand.Read(text) // it never fails
+	return `{"text":"` + base64.StdEncoding.EncodeToString(text) + `"}`
+}
+
 type thing struct {
 	name     string
 	revision keepwatch.Revision
@@ -59,8 +77,8 @@ func (o *thing) Revision() keepwatch.Revision { return o.revision }
 func (o *thing) JSON() []byte                 { return []byte(o.json) }
 func (o *thing) Metadata() []byte             { return []byte(`{}`) }
 
-// RunBroker is [Run] with a broker that restarts, and whose connections through cutter break, also within a batch. The seed
-// 0 draws one.
+// RunBroker is [Run] with a broker that restarts, and whose connections through cutter stall and break, also within a batch. The
+// seed 0 draws one.
 func RunBroker(t *testing.T, c Config, cutter *Cutter, restart func()) {
 	t.Helper()
 	if c.Seed == 0 {
@@ -69,13 +87,17 @@ func RunBroker(t *testing.T, c Config, cutter *Cutter, restart func()) {
 	random, count := rand.New(rand.NewPCG(c.Seed, 9)), map[string]int{}
 	c.Patience = 3 * time.Minute
 	c.Disturb = func() {
-		switch random.IntN(4) {
+		switch random.IntN(5) {
 		case 0:
 			count["killed"]++
 			restart()
 		case 1:
 			count["cut"]++
 			cutter.Cut()
+		case 2:
+			count["stalled"]++
+			cutter.Stall()
+			time.AfterFunc(time.Duration(random.IntN(1000))*time.Millisecond, cutter.Resume)
 		default:
 			count["cut within a batch"]++
 			cutter.CutWithin(6000, random)

@@ -6,17 +6,20 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"time"
 )
 
-// Cutter is a proxy of TCP connections that it breaks.
+// Cutter is a proxy of TCP connections that it breaks, stalls and slows down.
 type Cutter struct {
 	listener net.Listener
 	server   string
+	all      sync.WaitGroup
 
-	mu    sync.Mutex
-	pairs map[net.Conn]net.Conn
-	left  int // bytes to the server until the connections break; below 0: any number
-	all   sync.WaitGroup
+	mu      sync.Mutex
+	pairs   map[net.Conn]net.Conn
+	left    int           // bytes to the server until the connections break; below 0: any number
+	rate    int           // bytes per second that the server receives from a client; 0: any number
+	stalled chan struct{} // nothing is forwarded until it is closed; nil: everything is
 }
 
 // NewCutter returns a proxy of the server at an address, which ends with the test.
@@ -30,6 +33,7 @@ func NewCutter(tb testing.TB, server string) *Cutter {
 	c.all.Go(c.serve)
 	tb.Cleanup(func() {
 		l.Close()
+		c.Resume()
 		c.Cut()
 		c.all.Wait()
 	})
@@ -55,7 +59,7 @@ func (c *Cutter) serve() {
 		c.mu.Unlock()
 		c.all.Go(func() { c.forward(client, server) })
 		c.all.Go(func() {
-			_, _ = io.Copy(client, server)
+			_, _ = io.Copy(client, &stalling{server, c})
 			client.Close()
 		})
 	}
@@ -66,6 +70,7 @@ func (c *Cutter) forward(client, server net.Conn) {
 	buffer := make([]byte, 4096)
 	for {
 		n, err := client.Read(buffer)
+		c.wait(n)
 		allowed := c.allow(n)
 		if allowed > 0 {
 			_, _ = server.Write(buffer[:allowed])
@@ -94,6 +99,62 @@ func (c *Cutter) allow(n int) int {
 		c.left -= n
 	}
 	return n
+}
+
+// wait waits while the connections are stalled, and as long as a slow one takes for n bytes.
+func (c *Cutter) wait(n int) {
+	c.mu.Lock()
+	stalled, rate := c.stalled, c.rate
+	c.mu.Unlock()
+	if stalled != nil {
+		<-stalled
+	}
+	if rate > 0 {
+		time.Sleep(time.Duration(n) * time.Second / time.Duration(rate))
+	}
+}
+
+// stalling is what a server sends.
+type stalling struct {
+	io.Reader
+	cutter *Cutter
+}
+
+func (s *stalling) Read(p []byte) (int, error) {
+	n, err := s.Reader.Read(p)
+	s.cutter.mu.Lock()
+	stalled := s.cutter.stalled
+	s.cutter.mu.Unlock()
+	if stalled != nil {
+		<-stalled
+	}
+	return n, err
+}
+
+// Slow limits what the server receives from each client to a number of bytes per second. 0 ends the limit.
+func (c *Cutter) Slow(rate int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rate = rate
+}
+
+// Stall forwards nothing until Resume: connections stay open, and nobody answers.
+func (c *Cutter) Stall() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stalled == nil {
+		c.stalled = make(chan struct{})
+	}
+}
+
+// Resume ends Stall.
+func (c *Cutter) Resume() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stalled != nil {
+		close(c.stalled)
+		c.stalled = nil
+	}
 }
 
 // Cut breaks all connections.
