@@ -5,6 +5,7 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -53,6 +54,10 @@ func validateValues(obj runtime.Object) field.ErrorList {
 		return validateClaim(field.NewPath("spec"), &o.Spec)
 	case *corev1.ResourceQuota:
 		return validateQuota(o)
+	case *corev1.LimitRange:
+		return validateLimitRange(o)
+	case *discoveryv1.EndpointSlice:
+		return validateEndpointSlice(o)
 	case *storagev1.StorageClass:
 		return validateStorageClass(o)
 	case *networkingv1.Ingress:

@@ -1,11 +1,7 @@
 package builtin
 
 import (
-	"fmt"
-
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -125,30 +121,4 @@ func validateMounts(at *field.Path, mounts []corev1.VolumeMount, volumes map[str
 		paths[m.MountPath] = true
 	}
 	return errs
-}
-
-// validateResources checks that quantities are not negative, and that no request exceeds its limit.
-func validateResources(at *field.Path, r *corev1.ResourceRequirements) (errs field.ErrorList) {
-	for name, limit := range r.Limits {
-		errs = append(errs, nonnegative(limit, at.Child("limits").Key(string(name)))...)
-	}
-	for name, request := range r.Requests {
-		errs = append(errs, nonnegative(request, at.Child("requests").Key(string(name)))...)
-		if limit, ok := r.Limits[name]; ok && request.Cmp(limit) > 0 && overcommitted(name) {
-			errs = append(errs, field.Invalid(at.Child("requests"), request.String(), fmt.Sprintf("must be less than or equal to %s limit of %s", name, limit.String())))
-		}
-	}
-	return errs
-}
-
-func nonnegative(q resource.Quantity, at *field.Path) field.ErrorList {
-	if q.Sign() >= 0 {
-		return nil
-	}
-	return field.ErrorList{field.Invalid(at, q.String(), apivalidation.IsNegativeErrorMsg)}
-}
-
-// overcommitted reports whether a request may be below its limit: huge pages and extended resources may not.
-func overcommitted(name corev1.ResourceName) bool {
-	return name == corev1.ResourceCPU || name == corev1.ResourceMemory || name == corev1.ResourceEphemeralStorage
 }

@@ -40,8 +40,8 @@ func validatePodTemplate(at *field.Path, template *corev1.PodTemplateSpec) field
 	return append(errs, validatePodSpec(at.Child("spec"), &template.Spec)...)
 }
 
-// validatePodSpec checks containers, the names of volumes, policies, and the fields that are names or numbers. It does not
-// check affinities, security contexts, probes, the sources of volumes and the features of single operating systems.
+// validatePodSpec checks containers, the names of volumes, policies, tolerations, and the fields that are names or numbers. It does not
+// check affinities, security contexts, probes, the other sources of volumes and the features of single operating systems.
 func validatePodSpec(at *field.Path, spec *corev1.PodSpec) (errs field.ErrorList) {
 	volumes, invalid := validateVolumes(at.Child("volumes"), spec.Volumes)
 	errs = append(errs, invalid...)
@@ -49,6 +49,8 @@ func validatePodSpec(at *field.Path, spec *corev1.PodSpec) (errs field.ErrorList
 	errs = append(errs, oneOf(at.Child("restartPolicy"), spec.RestartPolicy, corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever)...)
 	errs = append(errs, oneOf(at.Child("dnsPolicy"), spec.DNSPolicy, corev1.DNSClusterFirstWithHostNet, corev1.DNSClusterFirst, corev1.DNSDefault, corev1.DNSNone)...)
 	errs = append(errs, metavalidation.ValidateLabels(spec.NodeSelector, at.Child("nodeSelector"))...)
+	errs = append(errs, validateTolerations(at.Child("tolerations"), spec.Tolerations)...)
+	errs = append(errs, validateGates(at.Child("schedulingGates"), spec.SchedulingGates)...)
 	if deadline := spec.ActiveDeadlineSeconds; deadline != nil && (*deadline < 1 || *deadline > math.MaxInt32) {
 		errs = append(errs, field.Invalid(at.Child("activeDeadlineSeconds"), *deadline, validation.InclusiveRangeError(1, math.MaxInt32)))
 	}
@@ -69,7 +71,7 @@ func validatePodSpec(at *field.Path, spec *corev1.PodSpec) (errs field.ErrorList
 	return errs
 }
 
-// validateVolumes checks the names of volumes. It returns the set of valid names.
+// validateVolumes checks the names of volumes, and paths of the host. It returns the set of valid names.
 func validateVolumes(at *field.Path, volumes []corev1.Volume) (valid map[string]bool, errs field.ErrorList) {
 	valid = map[string]bool{}
 	for i, v := range volumes {
@@ -85,6 +87,9 @@ func validateVolumes(at *field.Path, volumes []corev1.Volume) (valid map[string]
 		}
 		if len(errs) == before {
 			valid[v.Name] = true
+		}
+		if v.HostPath != nil {
+			errs = append(errs, validateHostPath(at.Index(i).Child("hostPath"), v.HostPath)...)
 		}
 	}
 	return valid, errs

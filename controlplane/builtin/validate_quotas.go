@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -57,13 +56,8 @@ func validateQuota(q *corev1.ResourceQuota) (errs field.ErrorList) {
 }
 
 func validateHard(at *field.Path, name corev1.ResourceName, amount resource.Quantity) (errs field.ErrorList) {
-	errs = invalids(at, name, validation.IsQualifiedName(string(name)))
-	known := slices.Contains(counted, name) || slices.Contains(measured, name) ||
-		strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) || strings.HasPrefix(string(name), corev1.ResourceRequestsHugePagesPrefix)
-	if !strings.Contains(string(name), "/") && !known {
-		if len(errs) == 0 && name != corev1.ResourceStorage {
-			errs = append(errs, field.Invalid(at, name, "must be a standard resource type or fully qualified"))
-		}
+	errs = validateResourceName(at, name)
+	if !strings.Contains(string(name), "/") && !isQuotaResource(name) {
 		errs = append(errs, field.Invalid(at, name, "must be a standard resource for quota"))
 	}
 	if amount.Sign() < 0 {
@@ -73,6 +67,12 @@ func validateHard(at *field.Path, name corev1.ResourceName, amount resource.Quan
 		errs = append(errs, field.Invalid(at, amount, "must be an integer"))
 	}
 	return errs
+}
+
+// isQuotaResource reports whether a name without a domain is of what a quota may limit.
+func isQuotaResource(name corev1.ResourceName) bool {
+	return slices.Contains(counted, name) || slices.Contains(measured, name) ||
+		isHugePages(name) || strings.HasPrefix(string(name), corev1.ResourceRequestsHugePagesPrefix)
 }
 
 func isScope(scope corev1.ResourceQuotaScope) bool {

@@ -131,6 +131,23 @@ func validateVolume(v *corev1.PersistentVolume) (errs field.ErrorList) {
 	if spec.PersistentVolumeSource == (corev1.PersistentVolumeSource{}) {
 		errs = append(errs, field.Required(at, "must specify a volume type"))
 	}
+	if spec.HostPath != nil {
+		errs = append(errs, validateHostPath(at.Child("hostPath"), spec.HostPath)...)
+	}
+	return errs
+}
+
+func validateHostPath(at *field.Path, source *corev1.HostPathVolumeSource) (errs field.ErrorList) {
+	if source.Path == "" {
+		return field.ErrorList{field.Required(at.Child("path"), "")}
+	}
+	if slices.Contains(strings.Split(source.Path, "/"), "..") {
+		errs = append(errs, field.Invalid(at.Child("path"), source.Path, "must not contain '..'"))
+	}
+	if source.Type != nil {
+		errs = append(errs, oneOf(at.Child("type"), *source.Type, corev1.HostPathUnset, corev1.HostPathBlockDev, corev1.HostPathCharDev, corev1.HostPathDirectory,
+			corev1.HostPathDirectoryOrCreate, corev1.HostPathFile, corev1.HostPathFileOrCreate, corev1.HostPathSocket)...)
+	}
 	return errs
 }
 

@@ -134,7 +134,10 @@ func validateReplicationController(c *corev1.ReplicationController) (errs field.
 	if spec.Template == nil {
 		return append(errs, field.Required(at.Child("template"), ""))
 	}
-	errs = append(errs, matchesTemplate(at.Child("template"), &metav1.LabelSelector{MatchLabels: spec.Selector}, spec.Template, false)...)
+	// Also by a selector with values that no label has, which kube-apiserver does not refuse for them.
+	if selector := labels.SelectorFromSet(spec.Selector); !selector.Matches(labels.Set(spec.Template.Labels)) {
+		errs = append(errs, unmatched(at.Child("template"), spec.Template))
+	}
 	errs = append(errs, validatePodTemplate(at.Child("template"), spec.Template)...)
 	return append(errs, alwaysRestarted(at.Child("template", "spec"), "ReplicationController", &spec.Template.Spec)...)
 }
@@ -167,7 +170,11 @@ func matchesTemplate(at *field.Path, selector *metav1.LabelSelector, template *c
 	if err != nil || !none && parsed.Empty() || parsed.Matches(labels.Set(template.Labels)) {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(at.Child("metadata", "labels"), template.Labels, "`selector` does not match template `labels`")}
+	return field.ErrorList{unmatched(at, template)}
+}
+
+func unmatched(at *field.Path, template *corev1.PodTemplateSpec) *field.Error {
+	return field.Invalid(at.Child("metadata", "labels"), template.Labels, "`selector` does not match template `labels`")
 }
 
 // alwaysRestarted checks the pods of a controller that keeps them running.

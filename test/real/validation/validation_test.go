@@ -67,6 +67,7 @@ var resources = map[string]struct {
 	"Job":                        {schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}, false},
 	"CronJob":                    {schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "cronjobs"}, false},
 	"ResourceQuota":              {schema.GroupVersionResource{Version: "v1", Resource: "resourcequotas"}, false},
+	"LimitRange":                 {schema.GroupVersionResource{Version: "v1", Resource: "limitranges"}, false},
 	"Ingress":                    {schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "ingresses"}, false},
 	"NetworkPolicy":              {schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "networkpolicies"}, false},
 	"HorizontalPodAutoscaler":    {schema.GroupVersionResource{Group: "autoscaling", Version: "v2", Resource: "horizontalpodautoscalers"}, false},
