@@ -2,7 +2,7 @@
 # builds a real kube-apiserver and etcd from the module proxy first, and caches them in the
 # user's cache.
 
-.PHONY: all build lint test test-race test-sinks test-embedded test-real test-all peers clients debian javascript python java rust rust-client matrix lost-history matrix-page servers servers-page bench bench-real bench-kubernetes bench-sync bench-proxy compared sim kubernetes image dist test-kubernetes kubernetes-suites kubernetes-story envtest-suites envtest-page rights default-roles storms storm-sinks kafka always
+.PHONY: all build lint test test-race test-sinks test-embedded test-real test-all peers clients debian javascript python java rust rust-client matrix lost-history matrix-page servers servers-page bench bench-real bench-kubernetes bench-sync bench-proxy compared sim kubernetes image dist test-kubernetes kubernetes-suites kubernetes-story envtest-suites envtest-page rights default-roles storms storm-sinks broker kafka always
 
 STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
@@ -116,8 +116,7 @@ test-embedded:
 
 # keepwatch sync at its full size: hours. test-race and test-real have its tests at a small one. Postgres is tested
 # if /usr/lib/postgresql exists, Kafka with mvn and java.
-test-sinks: peers
-	@if command -v mvn >/dev/null && command -v java >/dev/null; then $(MAKE) kafka; fi
+test-sinks: peers broker
 	go test ./stream/sink/sqlite -count 1 -timeout 0 -v -args -sinks.steps 20000 -sinks.seed $(SEED)
 	go test ./stream/sink/postgres -count 1 -timeout 0 -v -args -sinks.steps 2000 -sinks.seed $(SEED)
 	go test ./stream/sink/kafka -count 1 -timeout 0 -v -args -sinks.steps 2000 -sinks.seed $(SEED)
@@ -126,10 +125,9 @@ test-sinks: peers
 	$(MAKE) storm-sinks SINKS='kafka|nats'
 
 # A million changes and 500 kills: an hour for the first four sinks. All of them at once need more than twice that on two cores. SINKS is a regular expression.
-# With less garbage collection the processes leave the processors to the changes.
 SINKS ?= .
-storm-sinks: peers
-	cd test && GOGC=400 go test ./real/sync -run TestStorm -count 1 -timeout 0 -v -args \
+storm-sinks: peers broker
+	cd test && go test ./real/sync -run TestStorm -count 1 -timeout 0 -v -args \
 	  -sync.objects 1000 -sync.changes 1000000 -sync.kills 500 -sync.compare 20 -sync.seed $(SEED) -sync.sinks '$(SINKS)'
 
 # N simulated schedules from SEED on. The report is in bin/sim/report.txt, also after an
@@ -173,11 +171,10 @@ storms: peers
 
 # Clients in other languages, and Kafka, whose tests are skipped without them. Each target needs the
 # tool of its name, and kafka needs mvn; clients makes those that this machine can run.
-clients:
+clients: broker
 	@if command -v npm >/dev/null; then $(MAKE) javascript; else echo "no npm: the JavaScript client is NOT tested"; fi
 	@if python3 -c 'import venv, ensurepip' 2>/dev/null; then $(MAKE) python; else echo "no python3 with venv: the Python clients are NOT tested"; fi
 	@if command -v mvn >/dev/null && command -v javac >/dev/null; then $(MAKE) java; else echo "no mvn and javac: the Java clients are NOT tested"; fi
-	@if command -v mvn >/dev/null && command -v java >/dev/null; then $(MAKE) kafka; else echo "no mvn and java: Kafka is NOT tested"; fi
 	@if command -v cargo >/dev/null; then $(MAKE) rust; else echo "no cargo: the Rust example is NOT tested"; fi
 	@command -v chromium >/dev/null || echo "no chromium: the proxy's page is NOT tested in a browser (make debian)"
 	@command -v elixir >/dev/null || echo "no elixir: the Elixir example is NOT tested (make debian)"
@@ -214,7 +211,9 @@ bin/java/%/classes: bin/java/%/lib $(JAVA)/Line.java $(JAVA)/Report.java $(JAVA)
 	touch $@
 .PRECIOUS: bin/java/%/lib
 
-# Kafka's broker, for the tests of its sink.
+# Kafka's broker, for the tests of its sink, if this machine can run it.
+broker:
+	@if command -v mvn >/dev/null && command -v java >/dev/null; then $(MAKE) kafka; else echo "no mvn and java: Kafka is NOT tested"; fi
 kafka: bin/kafka/lib
 bin/kafka/lib: internal/kafkatest/pom.xml
 	cd $(<D) && mvn -q -B dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=$(CURDIR)/$@

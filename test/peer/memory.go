@@ -9,8 +9,9 @@ import (
 
 // Memory is a process's resident memory and its peak, in bytes.
 type Memory struct {
-	Resident int64 // now
-	Peak     int64 // the most since the start or the last ResetPeak
+	Resident  int64 // now
+	Anonymous int64 // of that, what is not of files: the pages of its program are, which it shares with others that run it
+	Peak      int64 // the most resident memory since the start or the last ResetPeak
 }
 
 // Memory reads /proc, so it works on Linux, while the process runs.
@@ -29,6 +30,8 @@ func MemoryOf(pid int) (Memory, error) {
 		switch field {
 		case "VmRSS":
 			to = &m.Resident
+		case "RssAnon":
+			to = &m.Anonymous
 		case "VmHWM":
 			to = &m.Peak
 		default:

@@ -54,7 +54,7 @@ func BenchmarkSync(b *testing.B) {
 	wanted := regexp.MustCompile(*sinksFlag)
 	for b.Loop() {
 		table := &strings.Builder{}
-		fmt.Fprintf(table, "%-10s %-38s %9s %10s %14s %8s\n", "sink", "what", "seconds", "per second", "per CPU second", "peak MB")
+		fmt.Fprintf(table, "%-10s %-38s %9s %10s %14s %8s %8s\n", "sink", "what", "seconds", "per second", "per CPU second", "peak MB", "own MB")
 		for _, s := range sinks {
 			if !wanted.MatchString(s.name) {
 				continue
@@ -79,11 +79,12 @@ func BenchmarkSync(b *testing.B) {
 // measured is what one process has used.
 type measured struct {
 	wall, cpu time.Duration
-	peak      int64
+	peak      int64 // of the resident memory
+	own       int64 // the peak of what is not of files
 }
 
 func (m measured) row(table *strings.Builder, sink, what string, n int) {
-	fmt.Fprintf(table, "%-10s %-38s %9.2f %10.0f %14.0f %8d\n", sink, what, m.wall.Seconds(), float64(n)/m.wall.Seconds(), float64(n)/m.cpu.Seconds(), m.peak>>20)
+	fmt.Fprintf(table, "%-10s %-38s %9.2f %10.0f %14.0f %8d %8d\n", sink, what, m.wall.Seconds(), float64(n)/m.wall.Seconds(), float64(n)/m.cpu.Seconds(), m.peak>>20, m.own>>20)
 }
 
 // run runs keepwatch sync until it is synced.
@@ -106,7 +107,7 @@ func run(b *testing.B, kubeconfig string, arguments []string) measured {
 			m.wall, m.cpu, running = time.Since(began), p.CPU(), false
 		case <-time.After(10 * time.Millisecond):
 			if memory, err := p.Memory(); err == nil { // it may have ended
-				m.peak = max(m.peak, memory.Peak)
+				m.peak, m.own = max(m.peak, memory.Peak), max(m.own, memory.Anonymous)
 			}
 		}
 	}
