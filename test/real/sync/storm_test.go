@@ -16,7 +16,10 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"regexp"
+	"runtime/debug"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -39,14 +42,21 @@ import (
 var (
 	seedFlag    = flag.Uint64("sync.seed", 1, "draw faults and changes as a run did that printed this seed; 0 draws anew")
 	objectsFlag = flag.Int("sync.objects", 100, "how many objects of each of five types there are")
-	changesFlag = flag.Int("sync.changes", 5_000, "how many changes follow their creation, of all types together")
+	changesFlag = flag.Int("sync.changes", 50_000, "how many changes follow their creation, of all types together")
 	killsFlag   = flag.Int("sync.kills", 40, "how often something is killed or cut during the changes")
 	compareFlag = flag.Int("sync.compare", 1, "compare the databases with the server after one in so many kills")
 	sinksFlag   = flag.String("sync.sinks", ".", "run the storm with the sinks whose names match: postgres, sqlite, files, http, kafka, nats, nats-cluster, nats-bucket")
 )
 
+// gcPercent is that of all processes here: with less garbage collection they leave the processors to the changes.
+const gcPercent = 400
+
 func TestMain(m *testing.M) {
 	natstest.Main()
+	debug.SetGCPercent(gcPercent)
+	if err := os.Setenv("GOGC", strconv.Itoa(gcPercent)); err != nil {
+		panic(err)
+	}
 	peer.Main(m)
 }
 
