@@ -156,8 +156,9 @@ type syncCollector struct{ transfer *transfer.Transfer }
 
 func (c syncCollector) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, ch) }
 
-func (c syncCollector) Collect(ch chan<- prometheus.Metric) {
-	s := c.transfer.Status()
+func (c syncCollector) Collect(ch chan<- prometheus.Metric) { collectStatus(c.transfer.Status(), ch) }
+
+func collectStatus(s transfer.Status, ch chan<- prometheus.Metric) {
 	newest := map[int]keepwatch.Revision{}
 	for _, r := range s.Resources {
 		newest[r.Line] = max(newest[r.Line], r.Progress.Cursor, r.Reflector.Revision)
@@ -182,7 +183,7 @@ func (c syncCollector) Collect(ch chan<- prometheus.Metric) {
 		send(syncObjects, prometheus.GaugeValue, float64(r.Objects))
 		send(syncRevision, prometheus.GaugeValue, float64(r.Progress.Cursor))
 		send(syncBehind, prometheus.GaugeValue, float64(newest[r.Line]-r.Progress.Cursor))
-		if at := r.Reflector.LastConfirmed; !at.IsZero() {
+		if at := r.Reflector.LastConfirmed; !at.IsZero() && !s.Standby { // the lag of a standby is another process's
 			send(syncLag, prometheus.GaugeValue, time.Since(at).Seconds())
 		}
 	}

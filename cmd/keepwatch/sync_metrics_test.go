@@ -66,3 +66,22 @@ func TestNotReady(t *testing.T) {
 		}
 	}
 }
+
+// TestStandbyHasNoLag checks that a former writer of a database shows no lag while another process writes.
+func TestStandbyHasNoLag(t *testing.T) {
+	status := transfer.Status{Resources: []transfer.ResourceStatus{{Reflector: reflector.Progress{LastConfirmed: time.Now().Add(-time.Hour)}}}}
+	for _, standby := range []bool{false, true} {
+		status.Standby = standby
+		metrics, lags := make(chan prometheus.Metric, 100), 0
+		collectStatus(status, metrics)
+		close(metrics)
+		for m := range metrics {
+			if m.Desc() == syncLag {
+				lags++
+			}
+		}
+		if want := map[bool]int{false: 1, true: 0}[standby]; lags != want {
+			t.Errorf("standby %v: %d lags, want %d", standby, lags, want)
+		}
+	}
+}

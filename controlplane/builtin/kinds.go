@@ -130,7 +130,7 @@ var table = []*kind{
 	{gv: coordinationv1.SchemeGroupVersion, resource: "leases", object: &coordinationv1.Lease{}, list: &coordinationv1.LeaseList{},
 		namespaced: true, putCreates: true, putNeedsVersion: true},
 	{gv: discoveryv1.SchemeGroupVersion, resource: "endpointslices", object: &discoveryv1.EndpointSlice{}, list: &discoveryv1.EndpointSliceList{},
-		namespaced: true, counts: countContentAndLabels},
+		namespaced: true, counts: countContentAndLabels, prepare: prepareEndpointSlice},
 	{gv: nodev1.SchemeGroupVersion, resource: "runtimeclasses", object: &nodev1.RuntimeClass{}, list: &nodev1.RuntimeClassList{},
 		putCreates: true, putNeedsVersion: true},
 

@@ -6,6 +6,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -23,6 +24,14 @@ func preparePod(obj runtime.Object) {
 	pod := obj.(*corev1.Pod)
 	pod.Status.Phase = corev1.PodPending
 	pod.Status.QOSClass = qosClass(&pod.Spec)
+}
+
+// prepareEndpointSlice clears the field of an earlier version of the API, to which v1 ignores writes.
+func prepareEndpointSlice(obj runtime.Object) {
+	slice := obj.(*discoveryv1.EndpointSlice)
+	for i := range slice.Endpoints {
+		slice.Endpoints[i].DeprecatedTopology = nil
+	}
 }
 
 // qosClass returns a pod's quality-of-service class by the rules of the Pod API: BestEffort when nothing

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/validate/content"
@@ -66,6 +67,9 @@ func (s strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	}
 	if service, ok := obj.(*apiregistrationv1.APIService); ok && (service.Spec.Service == nil) != (old.(*apiregistrationv1.APIService).Spec.Service == nil) {
 		prepareAPIService(obj)
+	}
+	if slice, ok := obj.(*discoveryv1.EndpointSlice); ok && !equality.Semantic.DeepEqual(slice.Endpoints, old.(*discoveryv1.EndpointSlice).Endpoints) {
+		prepareEndpointSlice(obj)
 	}
 	if claim, ok := obj.(*corev1.PersistentVolumeClaim); ok {
 		was := &old.(*corev1.PersistentVolumeClaim).Spec

@@ -5,7 +5,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	netutils "k8s.io/utils/net"
@@ -16,7 +15,6 @@ const (
 	maxEndpoints         = 1000
 	maxEndpointPorts     = 20000
 	maxEndpointAddresses = 100
-	maxTopologyLabels    = 16
 	maxHints             = 8 // zones, and nodes
 )
 
@@ -52,11 +50,6 @@ func validateEndpoint(at *field.Path, kind discoveryv1.AddressType, e *discovery
 	if e.NodeName != nil {
 		errs = append(errs, invalids(at.Child("nodeName"), *e.NodeName, validation.IsDNS1123Subdomain(*e.NodeName))...)
 	}
-	topology := at.Child("deprecatedTopology")
-	if n := len(e.DeprecatedTopology); n > maxTopologyLabels {
-		errs = append(errs, field.TooMany(topology, n, maxTopologyLabels))
-	}
-	errs = append(errs, metavalidation.ValidateLabels(e.DeprecatedTopology, topology)...)
 	if e.Hostname != nil {
 		errs = append(errs, invalids(at.Child("hostname"), *e.Hostname, validation.IsDNS1123Label(*e.Hostname))...)
 	}
@@ -90,7 +83,7 @@ func validateAddress(list *field.Path, i int, kind discoveryv1.AddressType, addr
 	return append(errs, validateEndpointIP(at, address)...)
 }
 
-// validateEndpointIP refuses addresses at which nobody else receives what is sent.
+// validateEndpointIP refuses unspecified, loopback and link-local addresses.
 func validateEndpointIP(at *field.Path, address string) (errs field.ErrorList) {
 	ip := netutils.ParseIPSloppy(address)
 	for _, refused := range []struct {

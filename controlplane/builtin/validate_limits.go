@@ -120,7 +120,12 @@ func validateRatio(at *field.Path, ratio resource.Quantity, name corev1.Resource
 	if !haveMin || !haveMax {
 		return errs
 	}
-	if most := max.AsApproximateFloat64() / min.AsApproximateFloat64(); ratio.AsApproximateFloat64() > most {
+	// As kube-apiserver divides: with other roundings, an exact ratio would be refused.
+	least, greatest, wanted := min.Value(), max.Value(), float64(ratio.Value())
+	if least < resource.MaxMilliValue && greatest < resource.MaxMilliValue && ratio.Value() < resource.MaxMilliValue {
+		least, greatest, wanted = min.MilliValue(), max.MilliValue(), float64(ratio.MilliValue())/1000
+	}
+	if most := float64(greatest) / float64(least); wanted > most {
 		errs = append(errs, field.Invalid(at, ratio, fmt.Sprintf("ratio %s is greater than max/min = %f", ratio.String(), most)))
 	}
 	return errs

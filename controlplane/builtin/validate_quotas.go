@@ -69,7 +69,7 @@ func validateHard(at *field.Path, name corev1.ResourceName, amount resource.Quan
 	return errs
 }
 
-// isQuotaResource reports whether a name without a domain is of what a quota may limit.
+// isQuotaResource reports whether a quota may limit a resource whose name has no domain.
 func isQuotaResource(name corev1.ResourceName) bool {
 	return slices.Contains(counted, name) || slices.Contains(measured, name) ||
 		isHugePages(name) || strings.HasPrefix(string(name), corev1.ResourceRequestsHugePagesPrefix)

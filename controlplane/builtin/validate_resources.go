@@ -92,12 +92,12 @@ func ofWholePages(name corev1.ResourceName, amount resource.Quantity) bool {
 	return err == nil && size.Sign() > 0 && size.MilliValue()%1000 == 0 && amount.Value()%size.Value() == 0
 }
 
-// isNative reports whether a resource is of Kubernetes, and not of somebody's devices.
+// isNative reports whether a resource is one of Kubernetes itself: its name has no domain, or kubernetes.io.
 func isNative(name corev1.ResourceName) bool {
 	return !strings.Contains(string(name), "/") || strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)
 }
 
-// isExtended reports whether a resource is of somebody's devices, and its name with the prefix of a quota is valid.
+// isExtended reports whether a resource is an extended one, such as a device, and a quota may name it.
 func isExtended(name corev1.ResourceName) bool {
 	return !isNative(name) && !strings.HasPrefix(string(name), corev1.DefaultResourceRequestsPrefix) &&
 		len(validation.IsQualifiedName(corev1.DefaultResourceRequestsPrefix+string(name))) == 0

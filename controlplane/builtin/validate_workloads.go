@@ -134,7 +134,7 @@ func validateReplicationController(c *corev1.ReplicationController) (errs field.
 	if spec.Template == nil {
 		return append(errs, field.Required(at.Child("template"), ""))
 	}
-	// Also by a selector with values that no label has, which kube-apiserver does not refuse for them.
+	// kube-apiserver does not check the values of this selector, and compares also one that no label can match.
 	if selector := labels.SelectorFromSet(spec.Selector); !selector.Matches(labels.Set(spec.Template.Labels)) {
 		errs = append(errs, unmatched(at.Child("template"), spec.Template))
 	}

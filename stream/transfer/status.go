@@ -14,6 +14,8 @@ import (
 // Status is the state and the counts of a transfer at one moment.
 type Status struct {
 	Resources []ResourceStatus
+	// Standby is true while another process writes to the sink, and this one waits for its end.
+	Standby bool
 	// Changing is true from a Change until the sink is opened with the resources of it.
 	Changing bool
 	// Cuts has the newest cut of each line that has one now.
@@ -42,7 +44,7 @@ type ResourceStatus struct {
 
 // newStatus returns the status of resources. Those that were among the former ones have their counts.
 func newStatus(resources []Resource, former Status) Status {
-	s := Status{Cuts: map[int]sink.Cut{}, Batches: former.Batches, Retries: former.Retries, DeadLetters: former.DeadLetters}
+	s := Status{Standby: former.Standby, Cuts: map[int]sink.Cut{}, Batches: former.Batches, Retries: former.Retries, DeadLetters: former.DeadLetters}
 	for _, r := range resources {
 		of := ResourceStatus{Events: map[keepwatch.ChangeType]uint64{}, Gaps: map[keepwatch.GapReason]uint64{}}
 		for _, f := range former.Resources {
@@ -109,6 +111,7 @@ func (t *Transfer) Stale(id stream.Identity) bool {
 func (t *Transfer) begin(stored []sink.Stored) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.status.Standby = false
 	clear(t.status.Cuts)
 	for i, s := range stored {
 		r := &t.status.Resources[i]

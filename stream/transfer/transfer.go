@@ -133,11 +133,13 @@ func (t *Transfer) forget(ended []Resource) {
 // Retrying counts an error after which another attempt follows, unless this process is a standby, and reports it to
 // Options.Retrying. A sink that repeats requests by itself calls it, too. It is safe for concurrent use.
 func (t *Transfer) Retrying(err error, wait time.Duration) {
-	if u := (*sink.Unavailable)(nil); !errors.As(err, &u) || !u.Standby {
-		t.mu.Lock()
+	unavailable := (*sink.Unavailable)(nil)
+	standby := errors.As(err, &unavailable) && unavailable.Standby
+	t.mu.Lock()
+	if t.status.Standby = standby; !standby {
 		t.status.Retries++
-		t.mu.Unlock()
 	}
+	t.mu.Unlock()
 	if t.options.Retrying != nil {
 		t.notify.Lock()
 		defer t.notify.Unlock()

@@ -91,8 +91,6 @@ var alertTests = map[string][]alertTest{
 			keepwatch_sync_lag_seconds{instance="a",sink="sqlite",resource="nodes"} 3x20`,
 			at: 9 * time.Minute, label: "resource", firing: []string{"pods"}, summary: "sqlite was confirmed to have all pods 9m 0s ago"},
 		{load: `keepwatch_sync_lag_seconds{instance="a",sink="sqlite",resource="pods"} 100x20`, at: 9 * time.Minute},
-		{load: `keepwatch_sync_lag_seconds{instance="standby since a restart of the database",sink="postgres",resource="pods"} 0+60x20
-			keepwatch_sync_lag_seconds{instance="a",sink="postgres",resource="pods"} 3x20`, at: 9 * time.Minute},
 	},
 	"KeepwatchSyncNotComplete": {
 		{load: `keepwatch_sync_complete{instance="a",line="0",sink="sqlite"} 0x40`, at: 20 * time.Minute, label: "sink", firing: []string{"sqlite"}},

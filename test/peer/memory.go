@@ -10,7 +10,7 @@ import (
 // Memory is a process's resident memory and its peak, in bytes.
 type Memory struct {
 	Resident  int64 // now
-	Anonymous int64 // of that, what is not of files: the pages of its program are, which it shares with others that run it
+	Anonymous int64 // of that, without pages of files: those of its program are shared with other processes
 	Peak      int64 // the most resident memory since the start or the last ResetPeak
 }
 

@@ -55,7 +55,7 @@ func New(address string) (*Sink, error) {
 // connect returns a client. It connects with its first request.
 func (t target) connect(options ...kgo.Opt) (*kgo.Client, error) {
 	return kgo.NewClient(append(append([]kgo.Opt{
-		kgo.ClientID("keepwatch-sync"), kgo.DialTimeout(connectTimeout), kgo.RetryTimeout(answerTimeout), kgo.MetadataMinAge(metadataWait),
+		kgo.ClientID("keepwatch-sync"), kgo.DialTimeout(connectTimeout), kgo.RequestTimeoutOverhead(requestTimeout), kgo.RetryTimeout(answerTimeout), kgo.MetadataMinAge(metadataWait),
 	}, t.options...), options...)...)
 }
 

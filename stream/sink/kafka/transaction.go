@@ -14,11 +14,14 @@ import (
 const (
 	// answerTimeout bounds the wait for a broker that does not answer.
 	answerTimeout = 30 * time.Second
+	// requestTimeout bounds the sending of a request, and the wait for its answer, which may take the client's
+	// 10 s longer after produced records: answerTimeout then. Less than answerTimeout: another broker may answer.
+	requestTimeout = 20 * time.Second
 	// transactionTimeout is after what time the broker ends a transaction whose process has ended. A process that
 	// opens the sink ends it at once.
 	transactionTimeout = 5 * time.Minute
-	// windowBytes bounds what is sent and not acknowledged. It has to pass within answerTimeout: with a larger window, a slow
-	// connection would time out in the same transaction for ever.
+	// windowBytes bounds what is sent and not acknowledged, if no single record is larger. It has to pass within requestTimeout:
+	// with a larger window, a slow connection would time out in the same transaction for ever.
 	windowBytes = 512 << 10
 	// batchBytes bounds the records of one request for a partition, which may be a single large one.
 	batchBytes = 16 << 20

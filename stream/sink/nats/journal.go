@@ -40,7 +40,7 @@ const (
 	// windowBytes bounds what is sent of a batch before the server has acknowledged a part of it. It has to pass within
 	// answerTimeout: with larger windows, a slow connection would time out in the same batch for ever.
 	windowBytes = 512 << 10
-	// aloneBytes is from which size on a message is no part of a batch. The server gives up a batch of which it receives no message
+	// A message of aloneBytes or more is no part of a batch. The server gives up a batch of which it receives no message
 	// for 10 s (max_batch_timeout), also while one is on its way.
 	aloneBytes = 128 << 10
 	// answerTimeout bounds the wait for a server that does not answer, and readTimeout that for all
@@ -146,6 +146,8 @@ func (j *journal) publishPart(ctx context.Context, m *nats.Msg) error {
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
 		return j.noStream(m)
+	case errors.Is(err, context.DeadlineExceeded):
+		return sink.Unavailablef("%s has not acknowledged a part of a batch within %v; if this repeats, the connection is too slow, or the user may not publish to %s: %w", j.name, answerTimeout, m.Subject, err)
 	case err != nil || len(reply.Data) == 0:
 		return err
 	}

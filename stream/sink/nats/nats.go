@@ -22,8 +22,11 @@ var (
 
 const (
 	connectTimeout = 5 * time.Second // for each server
-	pingInterval   = 10 * time.Second
-	closeTimeout   = 5 * time.Second
+	// A connection is given up when the server has not answered maxPings pings: later than after answerTimeout, since a ping waits
+	// behind the messages before it.
+	pingInterval = 10 * time.Second
+	maxPings     = 3
+	closeTimeout = 5 * time.Second
 )
 
 // Sink is a stream of JetStream and a bucket beside it, or a bucket only.
@@ -96,7 +99,7 @@ func (s *Sink) open(ctx context.Context, streams []sink.Stream) ([]sink.Stored, 
 func (s *Sink) connect() error {
 	closed := make(chan struct{})
 	options := append([]nats.Option{
-		nats.Name("keepwatch sync"), nats.Timeout(connectTimeout), nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(2),
+		nats.Name("keepwatch sync"), nats.Timeout(connectTimeout), nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(maxPings),
 		nats.NoReconnect(), // the sink is opened again
 		nats.ClosedHandler(func(*nats.Conn) { close(closed) }),
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), // what fails has no acknowledgement

@@ -148,6 +148,7 @@ func TestNATS(t *testing.T) {
 	t.Run("lost", func(t *testing.T) { testLost(t, server) })
 	t.Run("full", func(t *testing.T) { testFull(t, server) })
 	t.Run("cut", func(t *testing.T) { testCut(t, server) })
+	t.Run("parts", func(t *testing.T) { testParts(t, server) })
 	t.Run("credentials", func(t *testing.T) { testCredentials(t, server) })
 	t.Run("revoked", func(t *testing.T) { testRevoked(t, server) }) // last
 }
@@ -531,12 +532,48 @@ func TestSlow(t *testing.T) {
 	s := newSink(t, "nats://"+cutter.Addr()+"/SLOW")
 	open(t, s)
 	cutter.Slow(32 << 10)
-	b := sinktest.Large(100, 12<<10)
-	write(t, s, b)
-	write(t, s, batch(100, 201, event(keepwatch.Added, "first", 200, `{}`), event(keepwatch.Added, "huge", 201, sinktest.Incompressible(500<<10))))
-	if found, err := server.JetStream().Stream(t.Context(), "SLOW"); err != nil || found.CachedInfo().State.Msgs != 102 {
-		t.Errorf("the stream has %+v: %v", found.CachedInfo().State, err)
+	began := time.Now()
+	write(t, s, sinktest.Large(100, 12<<10))
+	if took := time.Since(began); took < 30*time.Second {
+		t.Errorf("it took only %v", took)
 	}
+	write(t, s, batch(100, 201, event(keepwatch.Added, "first", 200, `{}`), event(keepwatch.Added, "huge", 201, sinktest.Incompressible(500<<10))))
+	found, err := server.JetStream().Stream(t.Context(), "SLOW")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := found.CachedInfo().State.Msgs; n != 102 {
+		t.Errorf("the stream has %d messages", n)
+	}
+}
+
+// testParts writes batches of which the server refuses a part before the last message.
+func testParts(t *testing.T, server *natstest.Server) {
+	s := newSink(t, "nats://"+server.Addr()+"/PARTS")
+	open(t, s)
+	js := server.JetStream()
+	found, err := js.Stream(t.Context(), "PARTS")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := found.CachedInfo().Config
+	config.MaxMsgSize = 1000
+	if _, err := js.UpdateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	refused := func(why string) {
+		t.Helper()
+		if err := s.Write(t.Context(), sinktest.Large(100, 12<<10)); !errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), why) {
+			t.Errorf("%v, want one with %q", err, why)
+		}
+		s.Close()
+	}
+	refused("message size exceeds maximum allowed")
+	open(t, s)
+	if err := js.DeleteStream(t.Context(), "PARTS"); err != nil {
+		t.Fatal(err)
+	}
+	refused("no stream accepts the subject")
 }
 
 // testCredentials changes the password of the server below an open sink.

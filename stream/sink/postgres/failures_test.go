@@ -189,7 +189,11 @@ func testSlowConnection(t *testing.T, server *pgtest.Server) {
 	defer s.Close()
 	s.SetTimeout(3 * time.Second)
 	cutter.Slow(100 << 10)
+	began := time.Now()
 	write(t, s, sinktest.Large(100, 5<<10))
+	if took := time.Since(began); took < 3*time.Second {
+		t.Errorf("it took only %v", took)
+	}
 	cutter.Slow(0)
 	s.Close()
 	if stored := open(t, s); len(stored[0].Entries) != 100 {

@@ -25,7 +25,7 @@ const (
 	// connectTimeout bounds a connection attempt, unless the address has connect_timeout.
 	connectTimeout = 30 * time.Second
 	// writeTimeout bounds one batch, so that a connection that was cut without a sign is
-	// noticed. A batch has slowestRate bytes per second more time: a slow connection would time out in the same batch for ever.
+	// noticed. It is a second longer for each slowestRate bytes of the batch: a slow connection would time out in the same batch for ever.
 	writeTimeout = 2 * time.Minute
 	slowestRate  = 16 << 10
 	closeTimeout = 5 * time.Second

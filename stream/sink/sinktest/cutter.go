@@ -20,6 +20,7 @@ type Cutter struct {
 	left    int           // bytes to the server until the connections break; below 0: any number
 	rate    int           // bytes per second that the server receives from a client; 0: any number
 	stalled chan struct{} // nothing is forwarded until it is closed; nil: everything is
+	closed  bool          // the test has ended
 }
 
 // NewCutter returns a proxy of the server at an address, which ends with the test.
@@ -33,6 +34,9 @@ func NewCutter(tb testing.TB, server string) *Cutter {
 	c.all.Go(c.serve)
 	tb.Cleanup(func() {
 		l.Close()
+		c.mu.Lock()
+		c.closed = true
+		c.mu.Unlock()
 		c.Resume()
 		c.Cut()
 		c.all.Wait()
@@ -55,8 +59,14 @@ func (c *Cutter) serve() {
 			continue
 		}
 		c.mu.Lock()
+		closed := c.closed
 		c.pairs[client] = server
 		c.mu.Unlock()
+		if closed {
+			client.Close()
+			server.Close()
+			return
+		}
 		c.all.Go(func() { c.forward(client, server) })
 		c.all.Go(func() {
 			_, _ = io.Copy(client, &stalling{server, c})
@@ -68,9 +78,10 @@ func (c *Cutter) serve() {
 // forward forwards what a client sends until the connection ends or breaks.
 func (c *Cutter) forward(client, server net.Conn) {
 	buffer := make([]byte, 4096)
+	passed := time.Now() // the time at which a slow connection has passed what was read
 	for {
 		n, err := client.Read(buffer)
-		c.wait(n)
+		passed = c.wait(passed, n)
 		allowed := c.allow(n)
 		if allowed > 0 {
 			_, _ = server.Write(buffer[:allowed])
@@ -101,20 +112,25 @@ func (c *Cutter) allow(n int) int {
 	return n
 }
 
-// wait waits while the connections are stalled, and as long as a slow one takes for n bytes.
-func (c *Cutter) wait(n int) {
+// wait waits while the connections are stalled, and as long as a slow one takes for n bytes more. It returns the time at which it has passed them.
+func (c *Cutter) wait(passed time.Time, n int) time.Time {
 	c.mu.Lock()
 	stalled, rate := c.stalled, c.rate
 	c.mu.Unlock()
 	if stalled != nil {
 		<-stalled
 	}
-	if rate > 0 {
-		time.Sleep(time.Duration(n) * time.Second / time.Duration(rate))
+	if now := time.Now(); passed.Before(now) && (rate == 0 || now.Sub(passed) > time.Second) {
+		passed = now // it was idle
 	}
+	if rate > 0 {
+		passed = passed.Add(time.Duration(n) * time.Second / time.Duration(rate))
+		time.Sleep(time.Until(passed))
+	}
+	return passed
 }
 
-// stalling is what a server sends.
+// stalling reads from a server, except while the connections are stalled.
 type stalling struct {
 	io.Reader
 	cutter *Cutter

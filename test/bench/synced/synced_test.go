@@ -80,7 +80,7 @@ func BenchmarkSync(b *testing.B) {
 type measured struct {
 	wall, cpu time.Duration
 	peak      int64 // of the resident memory
-	own       int64 // the peak of what is not of files
+	own       int64 // the peak without pages of files
 }
 
 func (m measured) row(table *strings.Builder, sink, what string, n int) {

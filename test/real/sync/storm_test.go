@@ -48,14 +48,16 @@ var (
 	sinksFlag   = flag.String("sync.sinks", ".", "run the storm with the sinks whose names match: postgres, sqlite, files, http, kafka, nats, nats-cluster, nats-bucket")
 )
 
-// gcPercent is that of all processes here: with less garbage collection they leave the processors to the changes.
+// gcPercent is the GOGC of all processes, unless it is set: with less garbage collection they leave the processors to the changes.
 const gcPercent = 400
 
 func TestMain(m *testing.M) {
 	natstest.Main()
-	debug.SetGCPercent(gcPercent)
-	if err := os.Setenv("GOGC", strconv.Itoa(gcPercent)); err != nil {
-		panic(err)
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+		if err := os.Setenv("GOGC", strconv.Itoa(gcPercent)); err != nil {
+			panic(err)
+		}
 	}
 	peer.Main(m)
 }

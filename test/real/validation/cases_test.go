@@ -267,6 +267,7 @@ var cases = []struct {
 	{"EndpointSlice", `{addressType: IPv4, endpoints: [{addresses: [10.0.0.1], nodeName: a.b, hostname: c, hints: {forZones: [{name: d}], forNodes: [{name: e}]}}], ports: [{port: 80}, {name: http, port: 81, appProtocol: example.com/a}]}`, "", 0},
 	{"EndpointSlice", `{addressType: IPv6, endpoints: [{addresses: ["fd00::1"]}]}`, "", 0},
 	{"EndpointSlice", `{addressType: FQDN, endpoints: [{addresses: [a.example.com]}]}`, "", 0},
+	{"EndpointSlice", `{addressType: IPv4, endpoints: [{addresses: [10.0.0.1], deprecatedTopology: {"a b": c}}]}`, "", 0},
 	{"EndpointSlice", `{endpoints: [{addresses: [a]}]}`, "", 1},
 	{"EndpointSlice", `{addressType: Own, endpoints: [{addresses: [a]}]}`, "", 1},
 	{"EndpointSlice", `{addressType: IPv4, endpoints: [{}, {addresses: [a, 010.0.0.1, "fd00::1", 127.0.0.1, 0.0.0.0, 169.254.0.1, 224.0.0.1]}, {addresses: [10.0.0.1], nodeName: A_b, hostname: c.d}]}`, "", 10},
@@ -286,6 +287,7 @@ var cases = []struct {
 	{"LimitRange", `{spec: {limits: [{type: Container, min: {cpu: 2}, max: {cpu: 1}, default: {cpu: 500m}, defaultRequest: {cpu: 1500m}, maxLimitRequestRatio: {cpu: 500m}}]}}`, "", 6},
 	{"LimitRange", `{spec: {limits: [{type: Container, default: {cpu: 3}, max: {cpu: 2}, maxLimitRequestRatio: {memory: 1500m, cpu: 4}, min: {cpu: 1}}]}}`, "", 3},
 	{"LimitRange", `{spec: {limits: [{type: Container, default: {cpu: 2}, max: {cpu: 2}, maxLimitRequestRatio: {memory: 1500m, cpu: 2}, min: {cpu: 1}}]}}`, "", 0},
+	{"LimitRange", `{spec: {limits: [{type: Container, min: {cpu: 100m}, max: {cpu: 300m}, maxLimitRequestRatio: {cpu: 3}}, {type: Pod, min: {cpu: 700m}, max: {cpu: 7}, maxLimitRequestRatio: {cpu: 10}}]}}`, "", 0},
 	{"LimitRange", `{spec: {limits: [{type: Container, default: {example.com/gpu: 2}, defaultRequest: {example.com/gpu: 1}}]}}`, "", 1},
 	{"LimitRange", `{spec: {limits: [{type: Pod, max: {cpu: 1000}}, {type: Container, min: {cpu: 1m}}, {type: PersistentVolumeClaim, max: {storage: 1Pi}}]}}`, "", 0},
 }
