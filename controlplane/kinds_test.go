@@ -131,6 +131,7 @@ func someTemplate(restart string) map[string]any {
 
 // required has the fields that an object of a kind must have.
 var required = map[string]map[string]any{
+	"EndpointSlice": {"addressType": "IPv4"},
 	"PriorityClass": {"value": int64(10)},
 	"RuntimeClass":  {"handler": "runc"},
 	"StorageClass":  {"provisioner": "example.com/none"},
