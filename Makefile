@@ -139,9 +139,9 @@ sim:
 	cd internal/sim && exec $(CURDIR)/bin/sim/sim.test -test.run '^TestSchedules$$' -test.timeout 0 \
 	  -sim.n $(N) -sim.seed $(SEED) -sim.report $(CURDIR)/bin/sim/report.txt -sim.save $(CURDIR)/bin/sim
 
-# Against the real kube-apiserver and etcd, the longest packages first, so that the others run while these wait, four at a time.
+# Against the real kube-apiserver and etcd, the longest packages first, so that the others run while these wait.
 test-real: peers
-	cd test && go test $(RACE) -short -count 1 -vet=off -p 4 -timeout 30m ./real/proxy ./real/sync ./real/outage ./matrix ./real/... ./deploy
+	cd test && go test $(RACE) -short -count 1 -vet=off -p 3 -timeout 30m ./real/proxy ./real/sync ./real/outage ./matrix ./real/... ./deploy
 	$(MAKE) bench-proxy ARGS='-pods 600 -configmaps 10 -writing 1s -rounds 1 -forwarded 20 -rows "^LIST JSON, |^0 watchers|^1000 watchers|50 times|PATCH|^restart"'
 
 # RBAC, validation, evictions, garbage collection, quotas, tokens, certificates, policies and LimitRanges of a test server beside those of Kubernetes, at their full
