@@ -2,6 +2,7 @@ package builtin
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -131,27 +132,22 @@ func validateHints(at *field.Path, hints *discoveryv1.EndpointHints) (errs field
 		return field.ErrorList{field.TooMany(zones, n, maxHints)}
 	}
 	for i, zone := range hints.ForZones {
-		here := zones.Index(i).Child("name")
-		for _, earlier := range hints.ForZones[:i] {
-			if earlier == zone {
-				errs = append(errs, field.Duplicate(here, zone.Name))
-				break
-			}
-		}
-		errs = append(errs, invalids(here, zone.Name, validation.IsValidLabelValue(zone.Name))...)
+		repeated := slices.Contains(hints.ForZones[:i], zone)
+		errs = append(errs, validateHint(zones.Index(i).Child("name"), zone.Name, repeated, validation.IsValidLabelValue)...)
 	}
 	if n := len(hints.ForNodes); n > maxHints {
 		return append(errs, field.TooMany(nodes, n, maxHints))
 	}
 	for i, node := range hints.ForNodes {
-		here := nodes.Index(i).Child("name")
-		for _, earlier := range hints.ForNodes[:i] {
-			if earlier == node {
-				errs = append(errs, field.Duplicate(here, node.Name))
-				break
-			}
-		}
-		errs = append(errs, invalids(here, node.Name, validation.IsDNS1123Subdomain(node.Name))...)
+		repeated := slices.Contains(hints.ForNodes[:i], node)
+		errs = append(errs, validateHint(nodes.Index(i).Child("name"), node.Name, repeated, validation.IsDNS1123Subdomain)...)
 	}
 	return errs
+}
+
+func validateHint(at *field.Path, name string, repeated bool, rule func(string) []string) (errs field.ErrorList) {
+	if repeated {
+		errs = append(errs, field.Duplicate(at, name))
+	}
+	return append(errs, invalids(at, name, rule(name))...)
 }

@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/keepwatch/keepwatch/controlplane/internal/resourcename"
 )
 
 // validateLimitRange checks that each type has one item, whose amounts fit together.
@@ -103,7 +105,7 @@ func validateLimit(at *field.Path, name corev1.ResourceName, lists map[string]co
 	}
 	limit, haveLimit := lists["default"][name]
 	request, haveRequest := lists["defaultRequest"][name]
-	if haveLimit && haveRequest && limit.Cmp(request) != 0 && !overcommitted(name) {
+	if haveLimit && haveRequest && limit.Cmp(request) != 0 && !resourcename.Overcommitted(name) {
 		errs = append(errs, field.Invalid(at.Child("defaultRequest").Key(string(name)), request,
 			fmt.Sprintf("default value %s must equal to defaultRequest value %s in %s", limit.String(), request.String(), name)))
 	}

@@ -7,6 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/keepwatch/keepwatch/controlplane/internal/resourcename"
 )
 
 // counted are the standard resources of a quota whose amounts are integers, measured the other ones.
@@ -72,7 +74,7 @@ func validateHard(at *field.Path, name corev1.ResourceName, amount resource.Quan
 // isQuotaResource reports whether a quota may limit a resource whose name has no domain.
 func isQuotaResource(name corev1.ResourceName) bool {
 	return slices.Contains(counted, name) || slices.Contains(measured, name) ||
-		isHugePages(name) || strings.HasPrefix(string(name), corev1.ResourceRequestsHugePagesPrefix)
+		resourcename.HugePages(name) || strings.HasPrefix(string(name), corev1.ResourceRequestsHugePagesPrefix)
 }
 
 func isScope(scope corev1.ResourceQuotaScope) bool {

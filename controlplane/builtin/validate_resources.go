@@ -10,6 +10,8 @@ import (
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/keepwatch/keepwatch/controlplane/internal/resourcename"
 )
 
 // validateResources checks the names and amounts of what a container requests, and that no request exceeds its limit.
@@ -18,16 +20,16 @@ func validateResources(at *field.Path, r *corev1.ResourceRequirements) (errs fie
 	var measures, hugePages bool // there is CPU or memory; there are huge pages
 	for name, limit := range r.Limits {
 		errs = append(errs, validateAmount(limits.Key(string(name)), name, limit)...)
-		measures, hugePages = measures || measuresPod(name), hugePages || isHugePages(name)
+		measures, hugePages = measures || measuresPod(name), hugePages || resourcename.HugePages(name)
 	}
 	for name, request := range r.Requests {
 		errs = append(errs, validateAmount(requests.Key(string(name)), name, request)...)
-		measures, hugePages = measures || measuresPod(name), hugePages || isHugePages(name)
+		measures, hugePages = measures || measuresPod(name), hugePages || resourcename.HugePages(name)
 		limit, limited := r.Limits[name]
 		switch {
-		case !limited && !overcommitted(name):
+		case !limited && !resourcename.Overcommitted(name):
 			errs = append(errs, field.Required(limits, "Limit must be set for non overcommitable resources"))
-		case limited && request.Cmp(limit) != 0 && !overcommitted(name):
+		case limited && request.Cmp(limit) != 0 && !resourcename.Overcommitted(name):
 			errs = append(errs, field.Invalid(requests, request.String(), fmt.Sprintf("must be equal to %s limit of %s", name, limit.String())))
 		case limited && request.Cmp(limit) > 0:
 			errs = append(errs, field.Invalid(requests, request.String(), fmt.Sprintf("must be less than or equal to %s limit of %s", name, limit.String())))
@@ -45,10 +47,10 @@ func validateAmount(at *field.Path, name corev1.ResourceName, amount resource.Qu
 	if amount.Sign() < 0 {
 		errs = append(errs, field.Invalid(at, amount.String(), apivalidation.IsNegativeErrorMsg))
 	}
-	if (slices.Contains(counted, name) || isExtended(name)) && amount.MilliValue()%1000 != 0 {
+	if (slices.Contains(counted, name) || resourcename.Extended(name)) && amount.MilliValue()%1000 != 0 {
 		errs = append(errs, field.Invalid(at, amount, "must be an integer"))
 	}
-	if isHugePages(name) && !ofWholePages(name, amount) {
+	if resourcename.HugePages(name) && !ofWholePages(name, amount) {
 		errs = append(errs, field.Invalid(at, amount.String(), fmt.Sprintf("%s is not positive integer multiple of %s", amount.String(), name)))
 	}
 	return errs
@@ -59,10 +61,10 @@ func validateContainerResource(at *field.Path, name corev1.ResourceName) field.E
 	errs := validateResourceName(at, name)
 	switch {
 	case !strings.Contains(string(name), "/"):
-		if !measuresPod(name) && name != corev1.ResourceEphemeralStorage && !isHugePages(name) {
+		if !measuresPod(name) && name != corev1.ResourceEphemeralStorage && !resourcename.HugePages(name) {
 			errs = append(errs, field.Invalid(at, name, "must be a standard resource for containers"))
 		}
-	case !isNative(name) && !isExtended(name):
+	case !resourcename.Native(name) && !resourcename.Extended(name):
 		errs = append(errs, field.Invalid(at, name, "doesn't follow extended resource name standard"))
 	}
 	return errs
@@ -82,26 +84,8 @@ func measuresPod(name corev1.ResourceName) bool {
 	return name == corev1.ResourceCPU || name == corev1.ResourceMemory
 }
 
-func isHugePages(name corev1.ResourceName) bool {
-	return strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
-}
-
 // ofWholePages reports whether an amount is of whole pages of the size in the resource's name.
 func ofWholePages(name corev1.ResourceName, amount resource.Quantity) bool {
 	size, err := resource.ParseQuantity(strings.TrimPrefix(string(name), corev1.ResourceHugePagesPrefix))
 	return err == nil && size.Sign() > 0 && size.MilliValue()%1000 == 0 && amount.Value()%size.Value() == 0
 }
-
-// isNative reports whether a resource is one of Kubernetes itself: its name has no domain, or kubernetes.io.
-func isNative(name corev1.ResourceName) bool {
-	return !strings.Contains(string(name), "/") || strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)
-}
-
-// isExtended reports whether a resource is an extended one, such as a device, and a quota may name it.
-func isExtended(name corev1.ResourceName) bool {
-	return !isNative(name) && !strings.HasPrefix(string(name), corev1.DefaultResourceRequestsPrefix) &&
-		len(validation.IsQualifiedName(corev1.DefaultResourceRequestsPrefix+string(name))) == 0
-}
-
-// overcommitted reports whether a request may be below its limit: huge pages and extended resources may not.
-func overcommitted(name corev1.ResourceName) bool { return isNative(name) && !isHugePages(name) }

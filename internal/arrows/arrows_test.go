@@ -265,7 +265,12 @@ var rules = map[string]rule{
 		others: []string{"k8s.io/api/", "k8s.io/apimachinery/pkg/api/errors$", "k8s.io/apiserver/pkg/admission$"},
 		why:    "an admission plugin depends on what the API has, and not on the server around it",
 	},
+	"controlplane/internal/resourcename": {
+		others: []string{"k8s.io/api/core/v1$", "k8s.io/apimachinery/pkg/util/validation$"},
+		why:    "what a name means depends on nothing else",
+	},
 	"controlplane/internal/quotas": {
+		ours: []string{"controlplane/internal/resourcename"},
 		others: []string{
 			"k8s.io/api/", "k8s.io/apimachinery/pkg/", "k8s.io/client-go/", "k8s.io/apiserver/pkg/admission", "k8s.io/apiserver/pkg/quota/",
 			"k8s.io/component-helpers/",

@@ -12,11 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/selection"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apiserver/pkg/admission"
 	quota "k8s.io/apiserver/pkg/quota/v1"
 	"k8s.io/apiserver/pkg/quota/v1/generic"
 	resourcehelper "k8s.io/component-helpers/resource"
+
+	"github.com/keepwatch/keepwatch/controlplane/internal/resourcename"
 )
 
 var (
@@ -61,7 +62,7 @@ func podNames(names []corev1.ResourceName) (matching []corev1.ResourceName) {
 		switch {
 		case slices.Contains(plainPodNames, name):
 		case strings.HasPrefix(plain, corev1.ResourceHugePagesPrefix):
-		case requests && (!isNative(name) || strings.HasPrefix(plain, resourcev1.ResourceDeviceClassPrefix)):
+		case requests && (!resourcename.Native(name) || strings.HasPrefix(plain, resourcev1.ResourceDeviceClassPrefix)):
 		default:
 			continue
 		}
@@ -70,18 +71,9 @@ func podNames(names []corev1.ResourceName) (matching []corev1.ResourceName) {
 	return matching
 }
 
-// isNative reports whether a resource is one of Kubernetes.
-func isNative(name corev1.ResourceName) bool {
-	return !strings.Contains(string(name), "/") || strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)
-}
-
 // isExtended reports whether a container's resource counts as requests.NAME.
 func isExtended(name corev1.ResourceName) bool {
-	if strings.HasPrefix(string(name), resourcev1.ResourceDeviceClassPrefix) {
-		return true
-	}
-	return !isNative(name) && !strings.HasPrefix(string(name), corev1.DefaultResourceRequestsPrefix) &&
-		len(validation.IsQualifiedName(corev1.DefaultResourceRequestsPrefix+string(name))) == 0
+	return strings.HasPrefix(string(name), resourcev1.ResourceDeviceClassPrefix) || resourcename.Extended(name)
 }
 
 // handlesPod reports whether a write creates a pod, resizes it or moves it to another scope.
@@ -151,7 +143,7 @@ func computeUsage(requests, limits corev1.ResourceList) corev1.ResourceList {
 		}
 	}
 	for name, request := range requests {
-		hugePages := strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
+		hugePages := resourcename.HugePages(name)
 		if hugePages {
 			used[name] = request
 		}
