@@ -422,33 +422,36 @@ func testLost(t *testing.T, server *natstest.Server) {
 	}
 }
 
+// reconfigure changes the configuration of a stream.
+func reconfigure(t *testing.T, js jetstream.JetStream, name string, change func(*jetstream.StreamConfig)) {
+	t.Helper()
+	found, err := js.Stream(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := found.CachedInfo().Config
+	change(&config)
+	if _, err := js.UpdateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // testFull fills the stream, and then publishes an object that is too large for the server.
 func testFull(t *testing.T, server *natstest.Server) {
 	s := newSink(t, "nats://"+server.Addr()+"/FULL")
 	open(t, s)
 	js := server.JetStream()
-	found, err := js.Stream(t.Context(), "FULL")
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := found.CachedInfo().Config
-	config.MaxMsgs, config.Discard = 2, jetstream.DiscardNew
-	if _, err := js.UpdateStream(t.Context(), config); err != nil {
-		t.Fatal(err)
-	}
+	reconfigure(t, js, "FULL", func(c *jetstream.StreamConfig) { c.MaxMsgs, c.Discard = 2, jetstream.DiscardNew })
 	var many []stream.Message
 	for i := range 5 {
 		many = append(many, event(keepwatch.Added, fmt.Sprint("o-", i), keepwatch.Revision(i+1), `{"metadata":{}}`))
 	}
-	err = s.Write(t.Context(), batch(5, 5, many...))
+	err := s.Write(t.Context(), batch(5, 5, many...))
 	if !errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), "maximum messages exceeded") {
 		t.Errorf("a full stream: %v", err)
 	}
 	s.Close()
-	config.MaxMsgs = -1
-	if _, err := js.UpdateStream(t.Context(), config); err != nil {
-		t.Fatal(err)
-	}
+	reconfigure(t, js, "FULL", func(c *jetstream.StreamConfig) { c.MaxMsgs = -1 })
 	// The first part of the piece counts.
 	if stored := open(t, s); len(stored[0].Entries) != 2 || stored[0].Progress.Cursor != 0 {
 		t.Errorf("stored: %+v", stored[0])
@@ -461,11 +464,8 @@ func testFull(t *testing.T, server *natstest.Server) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config = limited.CachedInfo().Config
-	config.MaxMsgs = int64(limited.CachedInfo().State.Msgs) + 1
-	if _, err := js.UpdateStream(t.Context(), config); err != nil {
-		t.Fatal(err)
-	}
+	room := int64(limited.CachedInfo().State.Msgs) + 1
+	reconfigure(t, js, "KV_full", func(c *jetstream.StreamConfig) { c.MaxMsgs = room })
 	for i := range many {
 		many[i] = event(keepwatch.Modified, fmt.Sprint("o-", i), keepwatch.Revision(i+11), `{"metadata":{}}`)
 	}
@@ -497,19 +497,12 @@ func testCut(t *testing.T, server *natstest.Server) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := found.CachedInfo().Config
-	config.MaxMsgs, config.Discard = int64(len(messages)), jetstream.DiscardNew
-	if _, err := js.UpdateStream(t.Context(), config); err != nil {
-		t.Fatal(err)
-	}
+	reconfigure(t, js, "CUT", func(c *jetstream.StreamConfig) { c.MaxMsgs, c.Discard = int64(len(messages)), jetstream.DiscardNew })
 	if err := s.Write(t.Context(), batch(1, revision, messages...)); !errors.As(err, new(*sink.Unavailable)) {
 		t.Fatalf("a full stream: %v", err)
 	}
 	s.Close()
-	config.MaxMsgs = -1
-	if _, err := js.UpdateStream(t.Context(), config); err != nil {
-		t.Fatal(err)
-	}
+	reconfigure(t, js, "CUT", func(c *jetstream.StreamConfig) { c.MaxMsgs = -1 })
 	for range 2 {
 		if stored := open(t, s); len(stored[0].Entries) != 0 || stored[0].Progress.Cursor != 1 {
 			t.Fatalf("stored: %+v", stored[0])
@@ -531,13 +524,9 @@ func TestSlow(t *testing.T) {
 	cutter := sinktest.NewCutter(t, server.Addr())
 	s := newSink(t, "nats://"+cutter.Addr()+"/SLOW")
 	open(t, s)
-	cutter.Slow(32 << 10)
-	began := time.Now()
-	write(t, s, sinktest.Large(100, 12<<10))
-	if took := time.Since(began); took < 30*time.Second {
-		t.Errorf("it took only %v", took)
-	}
-	write(t, s, batch(100, 201, event(keepwatch.Added, "first", 200, `{}`), event(keepwatch.Added, "huge", 201, sinktest.Incompressible(500<<10))))
+	sinktest.WriteSlowly(t, s, cutter, 32<<10, sinktest.Large(100, 12<<10), 30*time.Second)
+	huge := batch(100, 201, event(keepwatch.Added, "first", 200, `{}`), event(keepwatch.Added, "huge", 201, sinktest.Incompressible(500<<10)))
+	sinktest.WriteSlowly(t, s, cutter, 32<<10, huge, 10*time.Second)
 	found, err := server.JetStream().Stream(t.Context(), "SLOW")
 	if err != nil {
 		t.Fatal(err)
@@ -552,15 +541,7 @@ func testParts(t *testing.T, server *natstest.Server) {
 	s := newSink(t, "nats://"+server.Addr()+"/PARTS")
 	open(t, s)
 	js := server.JetStream()
-	found, err := js.Stream(t.Context(), "PARTS")
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := found.CachedInfo().Config
-	config.MaxMsgSize = 1000
-	if _, err := js.UpdateStream(t.Context(), config); err != nil {
-		t.Fatal(err)
-	}
+	reconfigure(t, js, "PARTS", func(c *jetstream.StreamConfig) { c.MaxMsgSize = 1000 })
 	refused := func(why string) {
 		t.Helper()
 		if err := s.Write(t.Context(), sinktest.Large(100, 12<<10)); !errors.As(err, new(*sink.Unavailable)) || !strings.Contains(err.Error(), why) {

@@ -35,6 +35,19 @@ func Write(t testing.TB, s sink.Sink, b sink.Batch) {
 	}
 }
 
+// WriteSlowly writes a batch while the server receives so many bytes per second. It must succeed, and take longer than
+// the time of the sink that is tested.
+func WriteSlowly(t testing.TB, s sink.Sink, cutter *Cutter, rate int, b sink.Batch, longer time.Duration) {
+	t.Helper()
+	cutter.Slow(rate)
+	defer cutter.Slow(0)
+	began := time.Now()
+	Write(t, s, b)
+	if took := time.Since(began); took < longer {
+		t.Errorf("it took only %v", took)
+	}
+}
+
 // Batch returns a batch with one piece of the first stream.
 func Batch(count uint64, at keepwatch.Revision, messages ...stream.Message) sink.Batch {
 	p := stream.Piece{Messages: messages, Cursor: at, Count: count, Position: fmt.Appendf(nil, `{"cursor":%d,"told":%d,"count":%d,"serial":0}`, at, at, count)}

@@ -114,12 +114,10 @@ func (c *Cutter) allow(n int) int {
 
 // wait waits while the connections are stalled, and as long as a slow one takes for n bytes more. It returns the time at which it has passed them.
 func (c *Cutter) wait(passed time.Time, n int) time.Time {
+	c.awaitResume()
 	c.mu.Lock()
-	stalled, rate := c.stalled, c.rate
+	rate := c.rate
 	c.mu.Unlock()
-	if stalled != nil {
-		<-stalled
-	}
 	if now := time.Now(); passed.Before(now) && (rate == 0 || now.Sub(passed) > time.Second) {
 		passed = now // it was idle
 	}
@@ -138,13 +136,18 @@ type stalling struct {
 
 func (s *stalling) Read(p []byte) (int, error) {
 	n, err := s.Reader.Read(p)
-	s.cutter.mu.Lock()
-	stalled := s.cutter.stalled
-	s.cutter.mu.Unlock()
+	s.cutter.awaitResume()
+	return n, err
+}
+
+// awaitResume waits while the connections are stalled.
+func (c *Cutter) awaitResume() {
+	c.mu.Lock()
+	stalled := c.stalled
+	c.mu.Unlock()
 	if stalled != nil {
 		<-stalled
 	}
-	return n, err
 }
 
 // Slow limits what the server receives from each client to a number of bytes per second. 0 ends the limit.
