@@ -34,6 +34,7 @@ import (
 	"github.com/keepwatch/keepwatch/controlplane/internal/policies"
 	"github.com/keepwatch/keepwatch/controlplane/internal/quotas"
 	"github.com/keepwatch/keepwatch/controlplane/internal/rbac"
+	"github.com/keepwatch/keepwatch/controlplane/internal/services"
 	"github.com/keepwatch/keepwatch/controlplane/internal/serving"
 	"github.com/keepwatch/keepwatch/controlplane/internal/simulation"
 	"github.com/keepwatch/keepwatch/controlplane/internal/tokens"
@@ -90,6 +91,8 @@ type chain struct {
 	definitionLister atomic.Pointer[definitionlisters.CustomResourceDefinitionLister]
 	// definitions are the informers of extensions.
 	definitions *definitionInformers
+	// addresses are the ranges of the cluster IPs of Services.
+	addresses services.Ranges
 	// startFailed receives an error that makes the rest of the start useless.
 	startFailed chan error
 	// drained is closed when all requests are answered after the server was stopped.
@@ -105,6 +108,9 @@ func newChain(listener *serving.Listener, credentials *serving.Credentials, issu
 	c := &chain{
 		options: options, listener: listener, credentials: credentials, issuer: issuer, accounts: &accountObjects{}, quotas: &quotaObjects{}, classes: &stored[*schedulingv1.PriorityClass]{},
 		readers: newReaders(encodingsBudget), startFailed: make(chan error, 1),
+	}
+	if c.addresses, err = services.ParseRanges(options.ServiceClusterIPRange); err != nil {
+		return nil, err
 	}
 	c.plugins, c.stopPlugins = context.WithCancel(context.Background())
 	defer func() {
@@ -170,7 +176,7 @@ func newChain(listener *serving.Listener, credentials *serving.Credentials, issu
 	c.front.ShutdownTimeout = drainTimeout
 	servemetrics.Install(c.front.Handler.NonGoRestfulMux, storage.registry)
 	c.installAdvance(c.front.Handler.NonGoRestfulMux, kinds.Codecs)
-	served, err := kinds.Install(c.front, config, &c.routes, rights, identities)
+	served, err := kinds.Install(c.front, config, &c.routes, c.addresses, rights, identities)
 	if err != nil {
 		return nil, err
 	}
@@ -311,7 +317,7 @@ func (c *chain) newExtensions(config genericapiserver.Config, discovery mergedDi
 		ExtraConfig: apiserver.ExtraConfig{
 			CRDRESTOptionsGetter: customOptions{storage, c.readers.custom},
 			MasterCount:          1,
-			ServiceResolver:      serviceResolver{c.client},
+			ServiceResolver:      serviceResolver{c.client, c.addresses},
 			AuthResolverWrapper:  webhookAuthentication(config.LoopbackClientConfig),
 		},
 	}

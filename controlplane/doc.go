@@ -95,6 +95,7 @@
 //	internal/priorities    the priority of pods by PriorityClasses
 //	internal/quotas        admission by ResourceQuotas, and their status
 //	internal/rbac          authorization by roles and bindings
+//	internal/services      cluster IPs and node ports of Services
 //	internal/resourcename  which resources of containers are native, extended or huge pages
 //	internal/serving       listener, certificates, credentials, authentication
 //	internal/simulation    workloads without containers

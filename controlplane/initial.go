@@ -26,13 +26,8 @@ var initialNamespaces = []string{metav1.NamespaceDefault, metav1.NamespaceSystem
 // requiredNamespaces are the initial namespaces without which the server does not start.
 var requiredNamespaces = initialNamespaces[:2]
 
-const (
-	// serviceName is the service of the API server, in the namespace default.
-	serviceName = "kubernetes"
-	// serviceIP is the service's address with kube-apiserver's default of --service-cluster-ip-range. Nothing answers
-	// there.
-	serviceIP = "10.0.0.1"
-)
+// serviceName is the service of the API server, in the namespace default.
+const serviceName = "kubernetes"
 
 // createInitialObjects is a post-start hook: the server is not ready before it ends. It never returns an error:
 // k8s.io/apiserver would end the process.
@@ -120,7 +115,7 @@ func (c *chain) ensureService(ctx context.Context) error {
 	if !apierrors.IsNotFound(err) {
 		return err
 	}
-	service, err := apiService(c.credentials.URL())
+	service, err := apiService(c.credentials.URL(), c.addresses.First().String())
 	if err != nil {
 		return err
 	}
@@ -131,8 +126,8 @@ func (c *chain) ensureService(ctx context.Context) error {
 	return err
 }
 
-// apiService returns the service of the API server that listens at an address.
-func apiService(address string) (*corev1.Service, error) {
+// apiService returns the service of the API server that listens at an address. Nothing answers at the cluster IP.
+func apiService(address, clusterIP string) (*corev1.Service, error) {
 	listener, err := url.Parse(address)
 	if err != nil {
 		return nil, err
@@ -141,7 +136,6 @@ func apiService(address string) (*corev1.Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	singleStack := corev1.IPFamilyPolicySingleStack
 	return &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: metav1.NamespaceDefault, Name: serviceName,
@@ -149,10 +143,7 @@ func apiService(address string) (*corev1.Service, error) {
 		},
 		Spec: corev1.ServiceSpec{
 			Type:            corev1.ServiceTypeClusterIP,
-			ClusterIP:       serviceIP,
-			ClusterIPs:      []string{serviceIP},
-			IPFamilies:      []corev1.IPFamily{corev1.IPv4Protocol},
-			IPFamilyPolicy:  &singleStack,
+			ClusterIP:       clusterIP,
 			SessionAffinity: corev1.ServiceAffinityNone,
 			Ports: []corev1.ServicePort{{
 				Name: "https", Protocol: corev1.ProtocolTCP, Port: 443, TargetPort: intstr.FromInt32(int32(port)),

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/keepwatch/keepwatch/controlplane/internal/services"
 	"github.com/keepwatch/keepwatch/controlplane/internal/serving"
 )
 
@@ -43,6 +44,10 @@ type Options struct {
 	// ClientCAFile has certificate authorities, PEM, whose client certificates authenticate users, besides the
 	// server's own authority. The common name is the user, the organizations are the groups.
 	ClientCAFile string
+	// ServiceClusterIPRange is the range of the cluster IPs that Services get, or one of IPv4 and one of IPv6 with a comma
+	// between them, the default family first, as kube-apiserver's flag --service-cluster-ip-range. Nothing answers at these
+	// addresses. The default is 10.0.0.0/16.
+	ServiceClusterIPRange string
 	// ServiceAccounts has the keys of the tokens of service accounts.
 	ServiceAccounts ServiceAccounts
 	// CertFile and KeyFile, PEM, are the serving certificate. The default is one that the server's own authority
@@ -177,6 +182,12 @@ func (o Options) complete() (Options, error) {
 		if _, err := url.Parse(issuer); issuer == "" || strings.Contains(issuer, ":") && err != nil {
 			return o, fmt.Errorf("the issuer %q of service accounts is invalid: give a URL, like https://kubernetes.default.svc", issuer)
 		}
+	}
+	if o.ServiceClusterIPRange == "" {
+		o.ServiceClusterIPRange = services.DefaultRange
+	}
+	if _, err := services.ParseRanges(o.ServiceClusterIPRange); err != nil {
+		return o, err
 	}
 	if o.WatchHistory.Bytes < 0 || o.WatchHistory.Age < 0 {
 		return o, fmt.Errorf("the watch history of %d bytes and %v is invalid: give numbers above zero", o.WatchHistory.Bytes, o.WatchHistory.Age)

@@ -12,14 +12,20 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/keepwatch/keepwatch/controlplane/internal/services"
 )
 
 // serviceTimeout bounds the read of a service for a webhook's call.
 const serviceTimeout = 5 * time.Second
 
 // serviceResolver returns the addresses of webhooks that are registered by Service, as kube-apiserver does: the external
-// name, or the cluster IP. No cluster IPs are allocated here; one that a client sets must be reachable from this process.
-type serviceResolver struct{ client kubernetes.Interface }
+// name, or the cluster IP. Nothing answers at the cluster IPs that this server gives, and a machine of another network may have
+// the address: so they are not returned. Others are of Services that another server has stored.
+type serviceResolver struct {
+	client kubernetes.Interface
+	ranges services.Ranges
+}
 
 // ResolveEndpoint returns the URL of a port of a service, or an error that says why there is none.
 func (r serviceResolver) ResolveEndpoint(namespace, name string, port int32) (*url.URL, error) {
@@ -34,8 +40,8 @@ func (r serviceResolver) ResolveEndpoint(namespace, name string, port int32) (*u
 	switch {
 	case service.Spec.Type == corev1.ServiceTypeExternalName:
 		host = service.Spec.ExternalName
-	case host == "" || host == corev1.ClusterIPNone:
-		return nil, fmt.Errorf("the service %s/%s has no cluster IP, since this server has no cluster network: "+
+	case host == "" || host == corev1.ClusterIPNone || r.ranges.Contain(host):
+		return nil, fmt.Errorf("the service %s/%s cannot be reached, since this server has no cluster network: "+
 			"register the webhook by URL, or give the service an externalName that this machine can reach", namespace, name)
 	case !hasPort:
 		return nil, fmt.Errorf("the service %s/%s has no port %d", namespace, name, port)

@@ -140,7 +140,7 @@ func TestWebhookByService(t *testing.T) {
 			return err != nil && strings.Contains(err.Error(), want), fmt.Sprint(err)
 		})
 	}
-	answered("the service " + ns + "/hook has no cluster IP, since this server has no cluster network: register the webhook by URL")
+	answered("the service " + ns + "/hook cannot be reached, since this server has no cluster network: register the webhook by URL")
 	service.Spec.Type, service.Spec.ExternalName = corev1.ServiceTypeExternalName, address.Hostname()
 	must(c.typed.CoreV1().Services(ns).Update(ctx, service, metav1.UpdateOptions{}))(t)
 	// The certificate is not for hook.NAMESPACE.svc, so that the call ends after the connection.

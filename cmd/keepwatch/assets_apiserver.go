@@ -35,7 +35,6 @@ to have none:
 var acceptedFlags = map[string]string{
 	"allow-privileged":          "no effect: every pod may be privileged",
 	"disable-admission-plugins": "no effect: the plugins that serve --help names run, always",
-	"service-cluster-ip-range":  "no effect: Services get no addresses",
 }
 
 // apiServer is a server in the place of kube-apiserver, by its flags.
@@ -101,6 +100,7 @@ func (s *apiServer) flags() *pflag.FlagSet {
 	flags.StringVar(&s.options.Etcd.CAFile, "etcd-cafile", "", "certificate authority of --etcd-servers")
 	flags.StringVar(&s.options.Etcd.CertFile, "etcd-certfile", "", "client certificate for --etcd-servers")
 	flags.StringVar(&s.options.Etcd.KeyFile, "etcd-keyfile", "", "key of --etcd-certfile")
+	flags.StringVar(&s.options.ServiceClusterIPRange, "service-cluster-ip-range", "", "the cluster IPs that Services get, at which nothing answers: a range, or one of IPv4 and one of IPv6 with a comma between them; 10.0.0.0/16 if empty")
 	flags.StringArrayVar(&s.options.ServiceAccounts.Issuers, "service-account-issuer", nil, "the issuer of service accounts' tokens; of several, the first is in new tokens, and all are accepted")
 	flags.StringVar(&s.options.ServiceAccounts.SigningKeyFile, "service-account-signing-key-file", "", "the private key that signs service accounts' tokens; without it, a new one")
 	flags.StringArrayVar(&s.options.ServiceAccounts.KeyFiles, "service-account-key-file", nil, "keys that verify service accounts' tokens, besides the one that signs")

@@ -26,7 +26,7 @@ It is a real API server without a cluster: custom resource definitions with vali
 subresources and conversion, server-side apply, watches, discovery and OpenAPI, and the built-in
 kinds of the core, apiregistration, apps, autoscaling, batch, certificates, coordination, discovery, events, flowcontrol,
 networking, node, policy, rbac, resource, scheduling, storage and storagemigration groups. Admission and conversion webhooks are called at
-their URL, or at the external name or the cluster IP of their service, which this machine must be able to reach.
+their URL, or at the external name of their service. Services get cluster IPs and node ports, at which nothing answers.
 
 Without --simulate, no controllers of workloads run. Nothing schedules or starts pods, creates the pods of a Deployment,
 or renews anything; nothing expires except events (after an hour). A pod without a node is gone when it

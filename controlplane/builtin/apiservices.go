@@ -27,6 +27,13 @@ func prepareAPIService(obj runtime.Object) {
 	helper.SetAPIServiceCondition(service, condition)
 }
 
+// prepareAPIServiceUpdate sets the condition again when the server that answers changes.
+func prepareAPIServiceUpdate(obj, old runtime.Object) {
+	if (obj.(*apiregistrationv1.APIService).Spec.Service == nil) != (old.(*apiregistrationv1.APIService).Spec.Service == nil) {
+		prepareAPIService(obj)
+	}
+}
+
 func validateAPIService(s *apiregistrationv1.APIService) (errs field.ErrorList) {
 	at, spec := field.NewPath("spec"), &s.Spec
 	if name := spec.Version + "." + spec.Group; s.Name != name {

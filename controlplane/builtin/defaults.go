@@ -16,6 +16,8 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/keepwatch/keepwatch/controlplane/internal/services"
 )
 
 // addDefaults registers the defaults that are set when an object is decoded from a request or from
@@ -157,15 +159,28 @@ func defaultService(s *corev1.Service) {
 			port.TargetPort = intstr.FromInt32(port.Port)
 		}
 	}
+	defaultSessionAffinity(&s.Spec)
 	if s.Spec.Type == corev1.ServiceTypeExternalName {
 		return
 	}
 	point(&s.Spec.InternalTrafficPolicy, corev1.ServiceInternalTrafficPolicyCluster)
-	if s.Spec.Type != corev1.ServiceTypeClusterIP {
+	if services.IsExternal(s) {
 		fill(&s.Spec.ExternalTrafficPolicy, corev1.ServiceExternalTrafficPolicyCluster)
 	}
 	if s.Spec.Type == corev1.ServiceTypeLoadBalancer {
 		point(&s.Spec.AllocateLoadBalancerNodePorts, true)
+	}
+}
+
+// defaultSessionAffinity sets the time for which a client has the same pod.
+func defaultSessionAffinity(s *corev1.ServiceSpec) {
+	config := s.SessionAffinityConfig
+	switch {
+	case s.SessionAffinity == corev1.ServiceAffinityNone:
+		s.SessionAffinityConfig = nil
+	case s.SessionAffinity == corev1.ServiceAffinityClientIP && (config == nil || config.ClientIP == nil || config.ClientIP.TimeoutSeconds == nil):
+		seconds := corev1.DefaultClientIPServiceAffinitySeconds
+		s.SessionAffinityConfig = &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: &seconds}}
 	}
 }
 

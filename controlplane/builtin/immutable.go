@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/keepwatch/keepwatch/controlplane/internal/services"
 )
 
 // immutableFields lists the fields that no update may change, by resource. Paths consist
@@ -128,14 +130,15 @@ func roleRefUpdate(is, was rbacv1.RoleRef) field.ErrorList {
 	return field.ErrorList{field.Invalid(field.NewPath("roleRef"), is, "cannot change roleRef")}
 }
 
-// serviceUpdate returns an error if a service gets another cluster IP. The IP may be cleared or set.
+// serviceUpdate returns errors for changes of addresses and of the load balancer's class.
 func serviceUpdate(obj, old runtime.Object) field.ErrorList {
-	is, was := obj.(*corev1.Service).Spec, old.(*corev1.Service).Spec
-	if is.Type == corev1.ServiceTypeExternalName || was.Type == corev1.ServiceTypeExternalName ||
-		is.ClusterIP == "" || was.ClusterIP == "" || is.ClusterIP == was.ClusterIP {
-		return nil
+	is, was := obj.(*corev1.Service), old.(*corev1.Service)
+	errs := services.ValidateUpdate(is, was)
+	if is.Spec.Type == corev1.ServiceTypeLoadBalancer && was.Spec.Type == corev1.ServiceTypeLoadBalancer &&
+		!equality.Semantic.DeepEqual(is.Spec.LoadBalancerClass, was.Spec.LoadBalancerClass) {
+		errs = append(errs, field.Invalid(field.NewPath("spec", "loadBalancerClass"), is.Spec.LoadBalancerClass, "may not change once set"))
 	}
-	return field.ErrorList{field.Invalid(field.NewPath("spec", "clusterIPs").Index(0), []string{is.ClusterIP}, "may not change once set")}
+	return errs
 }
 
 func persistentVolumeUpdate(obj, old runtime.Object) field.ErrorList {

@@ -42,6 +42,8 @@ type kind struct {
 	replicas *replicas
 	// prepare sets fields of a new object that the server owns, after its status was cleared.
 	prepare func(runtime.Object)
+	// prepareUpdate sets fields of a changed object that the server owns, after its status was set to the old one.
+	prepareUpdate func(obj, old runtime.Object)
 	// fields are the selectable fields besides metadata.name and metadata.namespace.
 	fields func(runtime.Object) fields.Set
 	// indexed is the selectable field that the watch cache indexes.

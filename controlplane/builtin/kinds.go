@@ -34,13 +34,13 @@ const all = "all"
 var table = []*kind{
 	{gv: corev1.SchemeGroupVersion, resource: "namespaces", object: &corev1.Namespace{}, list: &corev1.NamespaceList{},
 		short: []string{"ns"}, name: validation.ValidateNamespaceName,
-		status: ownStatus, prepare: prepareNamespace, fields: namespaceFields, returnsDeleted: true},
+		status: ownStatus, prepare: prepareNamespace, prepareUpdate: keepNamespaceFinalizers, fields: namespaceFields, returnsDeleted: true},
 	{gv: corev1.SchemeGroupVersion, resource: "pods", object: &corev1.Pod{}, list: &corev1.PodList{},
 		namespaced: true, short: []string{"po"}, category: all,
 		status: ownStatus, counts: countSpec, prepare: preparePod, fields: podFields, indexed: "spec.nodeName", returnsDeleted: true},
 	{gv: corev1.SchemeGroupVersion, resource: "services", object: &corev1.Service{}, list: &corev1.ServiceList{},
 		namespaced: true, short: []string{"svc"}, category: all, name: validation.NameIsDNSLabel,
-		status: ownStatus, putCreates: true, fields: serviceFields, path: "services/specs", returnsDeleted: true},
+		status: ownStatus, putCreates: true, prepareUpdate: prepareServiceUpdate, fields: serviceFields, path: "services/specs", returnsDeleted: true},
 	//lint:ignore SA1019 deprecated, and served like by kube-apiserver
 	{gv: corev1.SchemeGroupVersion, resource: "endpoints", object: &corev1.Endpoints{}, list: &corev1.EndpointsList{},
 		namespaced: true, short: []string{"ep"}, putCreates: true, path: "services/endpoints"},
@@ -57,7 +57,7 @@ var table = []*kind{
 	{gv: corev1.SchemeGroupVersion, resource: "persistentvolumes", object: &corev1.PersistentVolume{}, list: &corev1.PersistentVolumeList{},
 		short: []string{"pv"}, status: ownStatus, prepare: preparePersistentVolume, returnsDeleted: true},
 	{gv: corev1.SchemeGroupVersion, resource: "persistentvolumeclaims", object: &corev1.PersistentVolumeClaim{}, list: &corev1.PersistentVolumeClaimList{},
-		namespaced: true, short: []string{"pvc"}, status: ownStatus, prepare: preparePersistentVolumeClaim, returnsDeleted: true},
+		namespaced: true, short: []string{"pvc"}, status: ownStatus, prepare: preparePersistentVolumeClaim, prepareUpdate: preparePersistentVolumeClaimUpdate, returnsDeleted: true},
 	{gv: corev1.SchemeGroupVersion, resource: "resourcequotas", object: &corev1.ResourceQuota{}, list: &corev1.ResourceQuotaList{},
 		namespaced: true, short: []string{"quota"}, status: ownStatus, returnsDeleted: true},
 	{gv: corev1.SchemeGroupVersion, resource: "limitranges", object: &corev1.LimitRange{}, list: &corev1.LimitRangeList{},
@@ -69,7 +69,7 @@ var table = []*kind{
 		namespaced: true, counts: countContent, returnsDeleted: true},
 
 	{gv: apiregistrationv1.SchemeGroupVersion, resource: "apiservices", object: &apiregistrationv1.APIService{}, list: &apiregistrationv1.APIServiceList{},
-		category: "api-extensions", name: pathSegment, status: strictStatus, prepare: prepareAPIService, putNeedsVersion: true,
+		category: "api-extensions", name: pathSegment, status: strictStatus, prepare: prepareAPIService, prepareUpdate: prepareAPIServiceUpdate, putNeedsVersion: true,
 		path: "apiregistration.k8s.io/apiservices"},
 
 	{gv: appsv1.SchemeGroupVersion, resource: "deployments", object: &appsv1.Deployment{}, list: &appsv1.DeploymentList{},
@@ -130,7 +130,7 @@ var table = []*kind{
 	{gv: coordinationv1.SchemeGroupVersion, resource: "leases", object: &coordinationv1.Lease{}, list: &coordinationv1.LeaseList{},
 		namespaced: true, putCreates: true, putNeedsVersion: true},
 	{gv: discoveryv1.SchemeGroupVersion, resource: "endpointslices", object: &discoveryv1.EndpointSlice{}, list: &discoveryv1.EndpointSliceList{},
-		namespaced: true, counts: countContentAndLabels, prepare: prepareEndpointSlice},
+		namespaced: true, counts: countContentAndLabels, prepare: prepareEndpointSlice, prepareUpdate: prepareEndpointSliceUpdate},
 	{gv: nodev1.SchemeGroupVersion, resource: "runtimeclasses", object: &nodev1.RuntimeClass{}, list: &nodev1.RuntimeClassList{},
 		putCreates: true, putNeedsVersion: true},
 

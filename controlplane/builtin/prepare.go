@@ -7,8 +7,11 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/keepwatch/keepwatch/controlplane/internal/services"
 )
 
 // prepareNamespace sets the phase Active and the finalizer of a new namespace.
@@ -18,6 +21,11 @@ func prepareNamespace(obj runtime.Object) {
 	if !slices.Contains(ns.Spec.Finalizers, corev1.FinalizerKubernetes) {
 		ns.Spec.Finalizers = append(ns.Spec.Finalizers, corev1.FinalizerKubernetes)
 	}
+}
+
+// keepNamespaceFinalizers keeps the spec, which only the subresource finalize changes.
+func keepNamespaceFinalizers(obj, old runtime.Object) {
+	obj.(*corev1.Namespace).Spec.Finalizers = old.(*corev1.Namespace).Spec.Finalizers
 }
 
 func preparePod(obj runtime.Object) {
@@ -32,6 +40,17 @@ func prepareEndpointSlice(obj runtime.Object) {
 	for i := range slice.Endpoints {
 		slice.Endpoints[i].DeprecatedTopology = nil
 	}
+}
+
+// prepareEndpointSliceUpdate leaves the field in endpoints that are not changed.
+func prepareEndpointSliceUpdate(obj, old runtime.Object) {
+	if !equality.Semantic.DeepEqual(obj.(*discoveryv1.EndpointSlice).Endpoints, old.(*discoveryv1.EndpointSlice).Endpoints) {
+		prepareEndpointSlice(obj)
+	}
+}
+
+func prepareServiceUpdate(obj, old runtime.Object) {
+	services.ClearByType(obj.(*corev1.Service), old.(*corev1.Service))
 }
 
 // qosClass returns a pod's quality-of-service class by the rules of the Pod API: BestEffort when nothing
@@ -101,6 +120,11 @@ func preparePersistentVolumeClaim(obj runtime.Object) {
 	claim := obj.(*corev1.PersistentVolumeClaim)
 	claim.Status.Phase = corev1.ClaimPending
 	completeSources(&claim.Spec, false)
+}
+
+func preparePersistentVolumeClaimUpdate(obj, old runtime.Object) {
+	was := &old.(*corev1.PersistentVolumeClaim).Spec
+	completeSources(&obj.(*corev1.PersistentVolumeClaim).Spec, was.DataSource != nil || was.DataSourceRef != nil)
 }
 
 // completeSources copies the source of a claim between the two fields that name it. A dataSource alone, which older

@@ -13,13 +13,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/names"
 
 	"github.com/keepwatch/keepwatch/controlplane/columns"
+	"github.com/keepwatch/keepwatch/controlplane/internal/services"
 )
 
 // Served is a built-in resource in its stored version.
@@ -30,9 +33,9 @@ type Served struct {
 	Store      *genericregistry.Store
 }
 
-// Install serves all built-in resources on server, which has this config, with its storage options. rights and identities answer
-// the reviews and the requests of tokens. Requests must pass [Routes.Before] first.
-func (r *Registry) Install(server *genericapiserver.GenericAPIServer, config *genericapiserver.Config, routes *Routes, rights Authorizer, identities Identities) ([]Served, error) {
+// Install serves all built-in resources on server, which has this config, with its storage options. Services get addresses of
+// ranges. rights and identities answer the reviews and the requests of tokens. Requests must pass [Routes.Before] first.
+func (r *Registry) Install(server *genericapiserver.GenericAPIServer, config *genericapiserver.Config, routes *Routes, ranges services.Ranges, rights Authorizer, identities Identities) ([]Served, error) {
 	var resources []Served
 	byVersion := map[schema.GroupVersion]map[string]rest.Storage{}
 	for _, k := range table {
@@ -51,6 +54,7 @@ func (r *Registry) Install(server *genericapiserver.GenericAPIServer, config *ge
 		}
 	}
 	stores := storesOf(resources)
+	giveAddresses(stores[corev1.Resource("services")], ranges)
 	maps.Copy(byVersion[corev1.SchemeGroupVersion], podSubresources(stores))
 	byVersion[corev1.SchemeGroupVersion]["serviceaccounts/token"] = newTokenREST(stores, identities.Issuer)
 	for _, question := range reviews {
@@ -175,6 +179,24 @@ func clearKinds(_ context.Context, obj, old runtime.Object, _ *metav1.UpdateOpti
 		o.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
 	}
 	return func(context.Context, bool) {}, nil
+}
+
+// giveAddresses adds the hooks that give Services their addresses. The store of /status is another one, without them.
+func giveAddresses(store *genericregistry.Store, ranges services.Ranges) {
+	addresses := services.NewAddresses(ranges, func(ctx context.Context) (*corev1.ServiceList, error) {
+		all, err := store.ListPredicate(request.WithNamespace(ctx, metav1.NamespaceAll), storage.Everything, nil)
+		if err != nil {
+			return nil, err
+		}
+		return all.(*corev1.ServiceList), nil
+	})
+	store.BeginCreate = addresses.BeginCreate
+	store.BeginUpdate = func(ctx context.Context, obj, old runtime.Object, options *metav1.UpdateOptions) (genericregistry.FinishFunc, error) {
+		if _, err := clearKinds(ctx, obj, old, options); err != nil {
+			return nil, err
+		}
+		return addresses.BeginUpdate(ctx, obj, old, options)
+	}
 }
 
 func storesOf(resources []Served) map[schema.GroupResource]*genericregistry.Store {

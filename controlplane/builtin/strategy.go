@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/validate/content"
@@ -16,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/storage/names"
-	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
@@ -62,18 +60,8 @@ func (s strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	if s.status != noStatus {
 		part(obj, "Status").Set(part(old, "Status"))
 	}
-	if ns, ok := obj.(*corev1.Namespace); ok { // its spec is the finalize subresource's
-		ns.Spec.Finalizers = old.(*corev1.Namespace).Spec.Finalizers
-	}
-	if service, ok := obj.(*apiregistrationv1.APIService); ok && (service.Spec.Service == nil) != (old.(*apiregistrationv1.APIService).Spec.Service == nil) {
-		prepareAPIService(obj)
-	}
-	if slice, ok := obj.(*discoveryv1.EndpointSlice); ok && !equality.Semantic.DeepEqual(slice.Endpoints, old.(*discoveryv1.EndpointSlice).Endpoints) {
-		prepareEndpointSlice(obj)
-	}
-	if claim, ok := obj.(*corev1.PersistentVolumeClaim); ok {
-		was := &old.(*corev1.PersistentVolumeClaim).Spec
-		completeSources(&claim.Spec, was.DataSource != nil || was.DataSourceRef != nil)
+	if s.prepareUpdate != nil {
+		s.prepareUpdate(obj, old)
 	}
 	accessor(obj).SetGeneration(accessor(old).GetGeneration())
 	if s.changed(obj, old) {

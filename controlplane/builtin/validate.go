@@ -93,11 +93,6 @@ func validateValues(obj runtime.Object) field.ErrorList {
 // validateChangedValues is validateValues for an update. An object whose stored values an earlier version accepted
 // stays changeable: its finalizers must be removable.
 func validateChangedValues(obj, old runtime.Object) field.ErrorList {
-	if s, ok := obj.(*corev1.Service); ok && s.Spec.ClusterIP == "" { // kube-apiserver keeps the old one
-		kept := *s
-		kept.Spec.ClusterIP = old.(*corev1.Service).Spec.ClusterIP
-		obj = &kept
-	}
 	validate := validateValues
 	if _, ok := obj.(*appsv1.StatefulSet); ok {
 		validate = func(o runtime.Object) field.ErrorList { return validateStatefulSet(o.(*appsv1.StatefulSet)) }

@@ -1,33 +1,147 @@
 package builtin
 
 import (
+	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/keepwatch/keepwatch/controlplane/internal/services"
 )
 
-// validateService checks a Service's type, ports, selector and external name. It checks no addresses, since none are
-// allocated, and no fields that kube-apiserver clears when the type changes.
+// validateService checks a Service, whose addresses are given already.
 func validateService(s *corev1.Service) (errs field.ErrorList) {
 	at := field.NewPath("spec")
-	headless := s.Spec.ClusterIP == corev1.ClusterIPNone
-	external := s.Spec.Type == corev1.ServiceTypeExternalName
-	if len(s.Spec.Ports) == 0 && !headless && !external {
+	hints, hinted := s.Annotations[corev1.DeprecatedAnnotationTopologyAwareHints]
+	if mode, ok := s.Annotations[corev1.AnnotationTopologyMode]; ok && hinted && mode != hints {
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "annotations").Key(corev1.AnnotationTopologyMode), mode,
+			"must match annotations["+corev1.DeprecatedAnnotationTopologyAwareHints+"] when both are specified"))
+	}
+	if len(s.Spec.Ports) == 0 && !services.IsHeadless(s) && s.Spec.Type != corev1.ServiceTypeExternalName {
 		errs = append(errs, field.Required(at.Child("ports"), ""))
 	}
-	if external {
-		errs = append(errs, validateExternalName(at.Child("externalName"), s.Spec.ExternalName)...)
-	}
-	errs = append(errs, validateServicePorts(at.Child("ports"), s.Spec.Ports)...)
-	errs = append(errs, metavalidation.ValidateLabels(s.Spec.Selector, at.Child("selector"))...)
-	errs = append(errs, oneOf(at.Child("sessionAffinity"), s.Spec.SessionAffinity, corev1.ServiceAffinityClientIP, corev1.ServiceAffinityNone)...)
 	errs = append(errs, oneOf(at.Child("type"), s.Spec.Type, corev1.ServiceTypeClusterIP, corev1.ServiceTypeExternalName,
 		corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeNodePort)...)
+	errs = append(errs, validateServiceType(at, s)...)
+	errs = append(errs, validateServicePorts(at.Child("ports"), s.Spec.Ports)...)
+	errs = append(errs, metavalidation.ValidateLabels(s.Spec.Selector, at.Child("selector"))...)
+	errs = append(errs, validateSessionAffinity(at, &s.Spec)...)
+	errs = append(errs, services.ValidateClusterIPs(s, nil)...)
+	for i, ip := range s.Spec.ExternalIPs {
+		here := at.Child("externalIPs").Index(i)
+		invalid := validation.IsValidIPForLegacyField(here, ip, true, nil)
+		if len(invalid) == 0 {
+			invalid = validateEndpointIP(here, ip)
+		}
+		errs = append(errs, invalid...)
+	}
+	errs = append(errs, validateLoadBalancer(at, s)...)
+	errs = append(errs, validateTraffic(at, s)...)
+	return errs
+}
+
+// validateServiceType checks the fields that a type needs or does not have.
+func validateServiceType(at *field.Path, s *corev1.Service) (errs field.ErrorList) {
+	switch s.Spec.Type {
+	case corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeNodePort:
+		if services.IsHeadless(s) {
+			errs = append(errs, field.Invalid(at.Child("clusterIPs").Index(0), corev1.ClusterIPNone, "may not be set to 'None' for "+string(s.Spec.Type)+" services"))
+		}
+	case corev1.ServiceTypeClusterIP:
+		for i, port := range s.Spec.Ports {
+			if port.NodePort != 0 {
+				errs = append(errs, field.Forbidden(at.Child("ports").Index(i).Child("nodePort"), "may not be used when `type` is 'ClusterIP'"))
+			}
+		}
+	case corev1.ServiceTypeExternalName:
+		const forbidden = "may not be set for ExternalName services"
+		if len(s.Spec.ClusterIPs) > 0 {
+			errs = append(errs, field.Forbidden(at.Child("clusterIPs"), forbidden))
+		}
+		if len(s.Spec.IPFamilies) > 0 {
+			errs = append(errs, field.Forbidden(at.Child("ipFamilies"), forbidden))
+		}
+		if s.Spec.IPFamilyPolicy != nil {
+			errs = append(errs, field.Forbidden(at.Child("ipFamilyPolicy"), forbidden))
+		}
+		errs = append(errs, validateExternalName(at.Child("externalName"), s.Spec.ExternalName)...)
+	}
+	return errs
+}
+
+// validateSessionAffinity checks the affinity, whose time has a default.
+func validateSessionAffinity(at *field.Path, s *corev1.ServiceSpec) field.ErrorList {
+	errs := oneOf(at.Child("sessionAffinity"), s.SessionAffinity, corev1.ServiceAffinityClientIP, corev1.ServiceAffinityNone)
+	if s.SessionAffinity != corev1.ServiceAffinityClientIP {
+		return errs
+	}
+	const longest = 86400 // seconds
+	if seconds := *s.SessionAffinityConfig.ClientIP.TimeoutSeconds; seconds <= 0 || seconds > longest {
+		errs = append(errs, field.Invalid(at.Child("sessionAffinityConfig", "clientIP", "timeoutSeconds"), seconds,
+			fmt.Sprintf("must be greater than 0 and less than %d", longest)))
+	}
+	return errs
+}
+
+// validateLoadBalancer checks the fields of load balancers, which other types may not have.
+func validateLoadBalancer(at *field.Path, s *corev1.Service) (errs field.ErrorList) {
+	balanced := s.Spec.Type == corev1.ServiceTypeLoadBalancer
+	const forbidden = "may only be used when `type` is 'LoadBalancer'"
+	annotation, annotated := s.Annotations[corev1.AnnotationLoadBalancerSourceRangesKey]
+	sources, ranges := at.Child("LoadBalancerSourceRanges"), s.Spec.LoadBalancerSourceRanges
+	switch {
+	case len(ranges) > 0:
+		for i, cidr := range ranges {
+			errs = append(errs, validation.IsValidCIDRForLegacyField(sources.Index(i), strings.TrimSpace(cidr), true, nil)...)
+		}
+	case annotated:
+		sources = field.NewPath("metadata", "annotations").Key(corev1.AnnotationLoadBalancerSourceRangesKey)
+		if text := strings.TrimSpace(annotation); text != "" {
+			for cidr := range strings.SplitSeq(text, ",") {
+				errs = append(errs, validation.IsValidCIDRForLegacyField(sources, strings.TrimSpace(cidr), true, nil)...)
+			}
+		}
+	}
+	if (len(ranges) > 0 || annotated) && !balanced {
+		errs = append(errs, field.Forbidden(sources, forbidden))
+	}
+	if s.Spec.AllocateLoadBalancerNodePorts != nil && !balanced {
+		errs = append(errs, field.Forbidden(at.Child("allocateLoadBalancerNodePorts"), forbidden))
+	}
+	switch class := s.Spec.LoadBalancerClass; {
+	case class != nil && !balanced:
+		errs = append(errs, field.Forbidden(at.Child("loadBalancerClass"), forbidden))
+	case class != nil:
+		errs = append(errs, invalids(at.Child("loadBalancerClass"), *class, validation.IsQualifiedName(*class))...)
+	}
+	return errs
+}
+
+// validateTraffic checks the policies of traffic and the port of health checks.
+func validateTraffic(at *field.Path, s *corev1.Service) (errs field.ErrorList) {
+	external := s.Spec.ExternalTrafficPolicy
+	switch {
+	case services.IsExternal(s):
+		errs = append(errs, oneOf(at.Child("externalTrafficPolicy"), external, corev1.ServiceExternalTrafficPolicyCluster, corev1.ServiceExternalTrafficPolicyLocal)...)
+	case external != "":
+		errs = append(errs, field.Invalid(at.Child("externalTrafficPolicy"), external, "may only be set for externally-accessible services"))
+	}
+	health := at.Child("healthCheckNodePort")
+	switch port := s.Spec.HealthCheckNodePort; {
+	case services.NeedsHealthCheck(s):
+		errs = append(errs, invalids(health, port, validation.IsValidPortNum(int(port)))...)
+	case port != 0:
+		errs = append(errs, field.Invalid(health, port, "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"))
+	}
 	if policy := s.Spec.InternalTrafficPolicy; policy != nil {
 		errs = append(errs, oneOf(at.Child("internalTrafficPolicy"), *policy, corev1.ServiceInternalTrafficPolicyCluster, corev1.ServiceInternalTrafficPolicyLocal)...)
+	}
+	if distribution := s.Spec.TrafficDistribution; distribution != nil {
+		errs = append(errs, oneOf(at.Child("trafficDistribution"), *distribution, corev1.ServiceTrafficDistributionPreferClose,
+			corev1.ServiceTrafficDistributionPreferSameZone, corev1.ServiceTrafficDistributionPreferSameNode)...)
 	}
 	return errs
 }

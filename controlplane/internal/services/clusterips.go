@@ -1,0 +1,126 @@
+package services
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	netutils "k8s.io/utils/net"
+)
+
+var atClusterIPs = field.NewPath("spec", "clusterIPs")
+
+// complete sets clusterIPs, ipFamilies and ipFamilyPolicy of a stored Service that was written before these fields existed.
+func complete(s *corev1.Service) {
+	if len(s.Spec.ClusterIPs) == 0 && s.Spec.ClusterIP != "" {
+		s.Spec.ClusterIPs = []string{s.Spec.ClusterIP}
+	}
+	if !hasClusterIPs(s) || len(s.Spec.IPFamilies) > 0 {
+		return
+	}
+	for _, ip := range s.Spec.ClusterIPs {
+		s.Spec.IPFamilies = append(s.Spec.IPFamilies, familyOfIP(ip))
+	}
+	policy := corev1.IPFamilyPolicySingleStack
+	if len(s.Spec.IPFamilies) > 1 {
+		policy = corev1.IPFamilyPolicyRequireDualStack
+	}
+	s.Spec.IPFamilyPolicy = &policy
+}
+
+// restoreClusterIPs sets the cluster IPs that a client has left out to what they were.
+func restoreClusterIPs(s, old *corev1.Service) {
+	if !needsClusterIP(s) || !needsClusterIP(old) {
+		return
+	}
+	if s.Spec.ClusterIP == "" {
+		s.Spec.ClusterIP = old.Spec.ClusterIP
+	}
+	if len(s.Spec.ClusterIPs) == 0 {
+		s.Spec.ClusterIPs = slices.Clone(old.Spec.ClusterIPs)
+	}
+}
+
+// matchClusterIPs sets clusterIPs by a clusterIP that a client has changed, if the client does not know clusterIPs.
+func matchClusterIPs(s, old *corev1.Service) {
+	is, was := &s.Spec, &old.Spec
+	if len(is.ClusterIPs) == 0 && is.ClusterIP == was.ClusterIP {
+		is.ClusterIPs = slices.Clone(was.ClusterIPs)
+	}
+	if is.ClusterIP == was.ClusterIP || !slices.Equal(is.ClusterIPs, was.ClusterIPs) {
+		return
+	}
+	is.ClusterIPs = nil
+	if is.ClusterIP != "" {
+		is.ClusterIPs = []string{is.ClusterIP}
+	}
+}
+
+// giveClusterIPs takes an IP for each family that has none yet. The IPs that old has are its own; a changed one is refused by
+// the validation.
+func giveClusterIPs(c *choice, s, old *corev1.Service) error {
+	if !needsClusterIP(s) || IsHeadless(s) {
+		return nil
+	}
+	had := 0
+	if old != nil && needsClusterIP(old) {
+		had = len(old.Spec.ClusterIPs)
+	}
+	for i, family := range s.Spec.IPFamilies {
+		switch {
+		case i < had:
+			continue
+		case i == len(s.Spec.ClusterIPs):
+			s.Spec.ClusterIPs = append(s.Spec.ClusterIPs, "")
+		}
+		ip, err := giveClusterIP(c, s, family, s.Spec.ClusterIPs[i])
+		if err != nil {
+			return err
+		}
+		s.Spec.ClusterIPs[i] = ip
+	}
+	if len(s.Spec.ClusterIPs) > 0 && s.Spec.ClusterIP == "" {
+		s.Spec.ClusterIP = s.Spec.ClusterIPs[0]
+	}
+	return nil
+}
+
+// giveClusterIP takes the IP that the client wants, or any of a family.
+func giveClusterIP(c *choice, s *corev1.Service, family corev1.IPFamily, wanted string) (string, error) {
+	if wanted == "" {
+		prefix, ok := c.allocator.ranges.of(family)
+		if !ok {
+			return "", invalid(s, field.ErrorList{field.Invalid(field.NewPath("spec", "ipFamilies"), s.Spec.IPFamilies, "not configured on this cluster")})
+		}
+		ip, err := c.nextIP(prefix)
+		if errors.Is(err, errFull) {
+			return "", apierrors.NewInternalError(fmt.Errorf("failed to allocate a serviceIP for Service %q: %w", s.Name, err))
+		}
+		return ip.String(), err
+	}
+	ip, err := netip.ParseAddr(wanted)
+	if err == nil {
+		err = c.takeIP(ip)
+	}
+	if err == nil || isOfRequest(err) {
+		return wanted, err
+	}
+	return "", invalid(s, field.ErrorList{field.Invalid(atClusterIPs, s.Spec.ClusterIPs, fmt.Sprintf("failed to allocate IP %v: %v", wanted, err))})
+}
+
+// isOfRequest reports whether an error is of the request and not of what it asks for: the Services could not be read.
+func isOfRequest(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || apierrors.ReasonForError(err) != ""
+}
+
+func familyOfIP(ip string) corev1.IPFamily {
+	if netutils.IsIPv6String(ip) {
+		return corev1.IPv6Protocol
+	}
+	return corev1.IPv4Protocol
+}

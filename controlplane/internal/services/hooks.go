@@ -1,0 +1,70 @@
+package services
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/util/dryrun"
+)
+
+// Addresses gives Services their addresses before they are written. It can be used by several goroutines.
+type Addresses struct {
+	ranges    Ranges
+	allocator *allocator
+}
+
+// NewAddresses returns the addresses of ranges. list returns the newest state of all Services.
+func NewAddresses(ranges Ranges, list func(context.Context) (*corev1.ServiceList, error)) *Addresses {
+	return &Addresses{ranges, newAllocator(ranges, list)}
+}
+
+// BeginCreate gives a new Service what it needs. It is a hook of the Service's store, before validation.
+func (a *Addresses) BeginCreate(ctx context.Context, obj runtime.Object, options *metav1.CreateOptions) (registry.FinishFunc, error) {
+	s := obj.(*corev1.Service)
+	if len(s.Spec.ClusterIPs) == 0 && s.Spec.ClusterIP != "" { // of a client that does not know clusterIPs
+		s.Spec.ClusterIPs = []string{s.Spec.ClusterIP}
+	}
+	if errs := a.setFamilies(s, nil); len(errs) > 0 {
+		return nil, invalid(s, errs)
+	}
+	return a.allocator.choose(ctx, dryrun.IsDryRun(options.DryRun), func(c *choice) error {
+		if err := giveClusterIPs(c, s, nil); err != nil {
+			return err
+		}
+		if err := giveNodePorts(c, s); err != nil {
+			return err
+		}
+		return giveHealthCheckPort(c, s, false)
+	})
+}
+
+// BeginUpdate gives a Service what it needs and did not have. What the client has left out stays as it was. It is a hook of
+// the Service's store, before validation.
+func (a *Addresses) BeginUpdate(ctx context.Context, obj, before runtime.Object, options *metav1.UpdateOptions) (registry.FinishFunc, error) {
+	s, old := obj.(*corev1.Service), before.(*corev1.Service)
+	complete(old)
+	restoreClusterIPs(s, old)
+	restoreNodePorts(s, old)
+	matchClusterIPs(s, old)
+	if errs := a.setFamilies(s, old); len(errs) > 0 {
+		return nil, invalid(s, errs)
+	}
+	return a.allocator.choose(ctx, dryrun.IsDryRun(options.DryRun), func(c *choice) error {
+		if err := giveClusterIPs(c, s, old); err != nil {
+			return err
+		}
+		if err := giveMissingNodePorts(c, s, old); err != nil {
+			return err
+		}
+		return giveHealthCheckPort(c, s, NeedsHealthCheck(old))
+	})
+}
+
+func invalid(s *corev1.Service, errs field.ErrorList) error {
+	return apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Service").GroupKind(), s.Name, errs)
+}
