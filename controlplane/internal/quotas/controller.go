@@ -147,11 +147,12 @@ func (c *Controller) process(ctx context.Context, name cache.ObjectName) {
 		c.queue.Forget(name)
 		return
 	}
+	again := c.inProgress(q) // before the computation: a write that is in it may fail meanwhile
 	err = c.update(ctx, q)
 	switch {
 	case err == nil:
 		c.queue.Forget(name)
-		if c.inProgress(q) {
+		if again {
 			c.queue.AddAfter(name, settleTime)
 		}
 	case ctx.Err() != nil:
