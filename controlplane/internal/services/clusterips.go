@@ -61,24 +61,24 @@ func matchClusterIPs(s, old *corev1.Service) {
 	}
 }
 
-// giveClusterIPs takes an IP for each family that has none yet. The IPs that old has are its own; a changed one is refused by
-// the validation.
+// giveClusterIPs takes an IP for each family that has none yet. The IPs that old has are its own. The validation refuses to change
+// one, or to give a headless Service one.
 func giveClusterIPs(c *choice, s, old *corev1.Service) error {
 	if !needsClusterIP(s) || IsHeadless(s) {
 		return nil
 	}
 	had := 0
 	if old != nil && needsClusterIP(old) {
+		if IsHeadless(old) {
+			return nil
+		}
 		had = len(old.Spec.ClusterIPs)
 	}
-	for i, family := range s.Spec.IPFamilies {
-		switch {
-		case i < had:
-			continue
-		case i == len(s.Spec.ClusterIPs):
-			s.Spec.ClusterIPs = append(s.Spec.ClusterIPs, "")
-		}
-		ip, err := giveClusterIP(c, s, family, s.Spec.ClusterIPs[i])
+	for len(s.Spec.ClusterIPs) < len(s.Spec.IPFamilies) {
+		s.Spec.ClusterIPs = append(s.Spec.ClusterIPs, "")
+	}
+	for i := had; i < len(s.Spec.IPFamilies); i++ {
+		ip, err := giveClusterIP(c, s, s.Spec.IPFamilies[i], s.Spec.ClusterIPs[i])
 		if err != nil {
 			return err
 		}

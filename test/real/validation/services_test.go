@@ -2,8 +2,12 @@ package validation
 
 import (
 	"cmp"
+	"context"
 	"fmt"
+	"maps"
+	"math/rand/v2"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -12,10 +16,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/keepwatch/keepwatch/controlplane"
+	"github.com/keepwatch/keepwatch/test/peer"
 )
 
 // stories are the writes of one Service, one after the other: what it is created with, and then what replaces its spec, as by a
-// client that does not read first. +field changes only these fields of the stored spec.
+// client that does not read first. + changes only the given fields of the stored spec.
 var stories = [][]string{
 	{`{ports: [{port: 80}]}`, `{ports: [{port: 81}]}`, `+{clusterIP: ""}`, `+{clusterIPs: []}`, `+{clusterIP: "", clusterIPs: []}`},
 	{`{ports: [{port: 80}]}`, `+{clusterIP: 10.0.0.101}`, `+{clusterIP: None}`, `+{clusterIPs: [10.0.0.102]}`},
@@ -87,9 +95,65 @@ var stories = [][]string{
 	{`{ports: [{port: 80}], trafficDistribution: PreferClose}`, `+{trafficDistribution: PreferSameNode}`, `+{trafficDistribution: Own}`},
 }
 
+// dualStories are for servers with a range of each family.
+var dualStories = [][]string{
+	{`{ports: [{port: 80}]}`, `+{ipFamilyPolicy: PreferDualStack}`, `+{ports: [{port: 81}]}`, `+{ipFamilies: [IPv4]}`, `+{ipFamilyPolicy: SingleStack}`, `+{ipFamilyPolicy: RequireDualStack}`},
+	{`{ipFamilyPolicy: PreferDualStack, ports: [{port: 80}]}`, `+{ipFamilyPolicy: SingleStack}`, `+{ipFamilies: [IPv6, IPv4], ipFamilyPolicy: PreferDualStack}`},
+	{`{ipFamilyPolicy: RequireDualStack, ports: [{port: 80}]}`, `{ipFamilyPolicy: RequireDualStack, ports: [{port: 81}]}`, `+{clusterIPs: []}`, `+{ipFamilies: []}`, `+{type: ExternalName, externalName: a.example.com}`, `+{type: ClusterIP, ipFamilyPolicy: RequireDualStack}`},
+	{`{ipFamilies: [IPv6], ports: [{port: 80}]}`, `+{ipFamilies: [IPv4]}`, `+{ipFamilies: [IPv6, IPv4]}`, `+{ipFamilies: [IPv6, IPv4], ipFamilyPolicy: RequireDualStack}`, `+{ipFamilies: [IPv6]}`, `+{ipFamilies: [IPv6], ipFamilyPolicy: SingleStack}`},
+	{`{ipFamilies: [IPv6, IPv4], ports: [{port: 80}]}`},
+	{`{ipFamilies: [IPv6, IPv4], ipFamilyPolicy: PreferDualStack, type: NodePort, ports: [{port: 80}]}`, `+{type: ClusterIP}`},
+	{`{clusterIP: 10.0.0.20, clusterIPs: [10.0.0.20, "fd00::20"], ports: [{port: 80}]}`},
+	{`{clusterIP: 10.0.0.21, clusterIPs: [10.0.0.21, "fd00::21"], ipFamilyPolicy: PreferDualStack, ports: [{port: 80}]}`},
+	{`{clusterIP: 10.0.0.22, ipFamilyPolicy: PreferDualStack, ports: [{port: 80}]}`, `+{clusterIPs: [10.0.0.22, "fd00::22"]}`, `+{clusterIPs: [10.0.0.22]}`},
+	{`{clusterIP: "fd00::23", ports: [{port: 80}]}`},
+	{`{clusterIP: "fd00::24", ipFamilies: [IPv4], ports: [{port: 80}]}`},
+	{`{clusterIP: "fd00:0::25", ports: [{port: 80}]}`},
+	{`{clusterIP: "FD00::2A", ports: [{port: 80}]}`},
+	{`{clusterIP: "fd01::1", ports: [{port: 80}]}`},
+	{`{clusterIP: None}`, `+{ipFamilyPolicy: SingleStack}`, `+{ipFamilies: [IPv6]}`},
+	{`{clusterIP: None, selector: {a: b}}`, `+{ipFamilyPolicy: PreferDualStack}`, `+{ipFamilyPolicy: SingleStack}`},
+	{`{clusterIP: None, ipFamilies: [IPv6], selector: {a: b}}`, `+{selector: {}}`},
+	{`{type: ExternalName, externalName: a.example.com}`, `{type: NodePort, ipFamilyPolicy: PreferDualStack, ports: [{port: 80}]}`},
+}
+
 // Both servers give Services the same kinds of addresses, keep them, release them, and refuse the same wishes.
 func TestAddressesOfServices(t *testing.T) {
-	both := sides(t)
+	t.Run("one family", func(t *testing.T) { compareStories(t, sides(t), stories) })
+	for _, ranges := range []string{"10.0.0.0/16,fd00::/112", "fd00::/112,10.0.0.0/16"} {
+		t.Run(ranges, func(t *testing.T) {
+			own := controlplaneWith(t, controlplane.Options{ServiceClusterIPRange: ranges})
+			compareStories(t, clientsOf(t, peer.Kubernetes(t, "--service-cluster-ip-range", ranges).Config(), own), dualStories)
+		})
+	}
+}
+
+// controlplaneWith runs a server until the test ends.
+func controlplaneWith(t *testing.T, options controlplane.Options) *rest.Config {
+	t.Helper()
+	server, err := controlplane.New(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- server.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	select {
+	case <-server.Ready():
+	case err := <-ended:
+		ended <- err
+		t.Fatal(err)
+	}
+	return server.RESTConfig()
+}
+
+func compareStories(t *testing.T, both []*dynamic.DynamicClient, stories [][]string) {
 	for i, story := range stories {
 		var told [2][]string
 		for j, side := range both {
@@ -101,22 +165,77 @@ func TestAddressesOfServices(t *testing.T) {
 	}
 }
 
+// Random writes of Services that want the same addresses are answered alike.
+func TestRandomServices(t *testing.T) {
+	seed := *seedFlag
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("-validation.seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 6))
+	ranges := "10.0.0.0/16,fd00::/112"
+	both := clientsOf(t, peer.Kubernetes(t, "--service-cluster-ip-range", ranges).Config(), controlplaneWith(t, controlplane.Options{ServiceClusterIPRange: ranges}))
+	var drawn [][]string
+	for range max(*stepsFlag/8, 1) {
+		var story []string
+		for range 8 {
+			story = append(story, randomSpec(random))
+		}
+		drawn = append(drawn, story)
+	}
+	compareStories(t, both, drawn)
+}
+
+// randomFields are values of fields of a Service's spec. Most are valid, and few fit together.
+var randomFields = map[string][]string{
+	"type":                          {"ClusterIP", "NodePort", "NodePort", "LoadBalancer", "LoadBalancer", "ExternalName"},
+	"externalName":                  {"a.example.com"},
+	"clusterIP":                     {`""`, "None", "10.0.0.30", "10.0.0.31", "10.0.0.32", `"fd00::30"`, `"fd00::31"`},
+	"clusterIPs":                    {"[]", "[None]", "[10.0.0.30]", "[10.0.0.31]", `[10.0.0.30, "fd00::30"]`, `[10.0.0.31, "fd00::31"]`, `["fd00::30"]`},
+	"ipFamilies":                    {"[]", "[IPv4]", "[IPv6]", "[IPv4, IPv6]", "[IPv6, IPv4]"},
+	"ipFamilyPolicy":                {"SingleStack", "PreferDualStack", "RequireDualStack", "null"},
+	"ports":                         {"[{port: 80}]", "[{port: 80, nodePort: 30030}]", "[{port: 80, nodePort: 30031}]", "[{name: a, port: 53}, {name: b, port: 53, protocol: UDP}]", "[{name: a, port: 53, nodePort: 30032}, {name: b, port: 53, protocol: UDP}]", "[{name: b, port: 53, nodePort: 30033, protocol: UDP}, {name: a, port: 53, nodePort: 30032}]", "[]"},
+	"selector":                      {"{a: b}", "{}"},
+	"externalTrafficPolicy":         {"Local", "Cluster", `""`},
+	"healthCheckNodePort":           {"30034", "30035", "0"},
+	"allocateLoadBalancerNodePorts": {"true", "false", "null"},
+	"loadBalancerClass":             {"example.com/a", "example.com/b", "null"},
+	"sessionAffinity":               {"ClientIP", "None"},
+	"externalIPs":                   {"[192.0.2.1]", "[]"},
+}
+
+// randomSpec returns a change of some fields, or a new spec.
+func randomSpec(random *rand.Rand) string {
+	fields := slices.Sorted(maps.Keys(randomFields))
+	random.Shuffle(len(fields), func(i, j int) { fields[i], fields[j] = fields[j], fields[i] })
+	prefix := "+"
+	fields = fields[:1+random.IntN(4)]
+	if random.IntN(4) == 0 {
+		prefix = ""
+		fields = append(fields, "ports")
+	}
+	var parts []string
+	for _, field := range slices.Compact(slices.Sorted(slices.Values(fields))) {
+		values := randomFields[field]
+		parts = append(parts, field+": "+values[random.IntN(len(values))])
+	}
+	return prefix + "{" + strings.Join(parts, ", ") + "}"
+}
+
 // tell makes the writes of a story, and returns the answers: errors, or specs with masked addresses.
 func tell(t *testing.T, side *dynamic.DynamicClient, name string, story []string) (answers []string) {
 	t.Helper()
 	objects := client(side, "Service")
 	masks := map[any]string{}
 	var stored *unstructured.Unstructured
-	for i, write := range story {
+	for _, write := range story {
 		change, part := strings.CutPrefix(write, "+")
 		o := object(t, "Service", name, "{spec: "+change+"}")
 		var written *unstructured.Unstructured
 		var err error
 		switch {
-		case i == 0:
-			written, err = objects.Create(t.Context(), o, metav1.CreateOptions{})
 		case stored == nil:
-			t.Fatalf("%s was not created", name)
+			written, err = objects.Create(t.Context(), o, metav1.CreateOptions{})
 		default:
 			if part {
 				spec := stored.DeepCopy().Object["spec"].(map[string]any)
@@ -169,8 +288,8 @@ func maskedSpec(o *unstructured.Unstructured, masks map[any]string) map[string]a
 	return spec
 }
 
-// reserved is the beginning of the range, from which the servers choose only when it is all that is left.
-var reserved = netip.MustParsePrefix("10.0.0.0/24")
+// reserved are the beginnings of the ranges, from which the servers choose only when nothing else is left.
+var reserved = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24"), netip.MustParsePrefix("fd00::/120")}
 
 // fixedAddress reports whether an address is one that the stories name, and none that a server chooses by itself.
 func fixedAddress(value any) (any, bool) {
@@ -179,7 +298,7 @@ func fixedAddress(value any) (any, bool) {
 		return v, v < 30080
 	case string:
 		ip, err := netip.ParseAddr(v)
-		return v, err != nil || reserved.Contains(ip) || ip.Is6()
+		return v, err != nil || slices.ContainsFunc(reserved, func(r netip.Prefix) bool { return r.Contains(ip) })
 	}
 	return value, true
 }
@@ -198,5 +317,12 @@ func maskedText(text string, masks map[any]string) string {
 			}
 		}
 	}
-	return text
+	return quotedIP.ReplaceAllStringFunc(text, func(quoted string) string {
+		if _, fixed := fixedAddress(strings.Trim(quoted, `"`)); fixed {
+			return quoted
+		}
+		return `"chosen, and not written"`
+	})
 }
+
+var quotedIP = regexp.MustCompile(`"[0-9a-f.:]+"`)

@@ -36,9 +36,14 @@ var (
 func TestMain(m *testing.M) { peer.Main(m) }
 
 // sides returns clients of kube-apiserver and of a test server.
-func sides(t *testing.T) (both []*dynamic.DynamicClient) {
+func sides(t *testing.T) []*dynamic.DynamicClient {
 	t.Helper()
-	for _, config := range []*rest.Config{peer.Kubernetes(t).Config(), testserver.New(t).Config()} {
+	return clientsOf(t, peer.Kubernetes(t).Config(), testserver.New(t).Config())
+}
+
+func clientsOf(t *testing.T, configs ...*rest.Config) (both []*dynamic.DynamicClient) {
+	t.Helper()
+	for _, config := range configs {
 		config.QPS = -1
 		client, err := dynamic.NewForConfig(config)
 		if err != nil {
