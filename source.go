@@ -6,8 +6,9 @@ import "context"
 // source matches. A Source decides nothing: it returns every error as a *[Failure], and
 // the reflector gives the verdict.
 //
-// One reflector uses a Source at a time. Its methods start no goroutine that outlives
-// the call, except the goroutines that a returned [Watch] owns until its Close.
+// One reflector uses a Source at a time. It reads the next page while its target stores
+// one, so that List runs beside the target. A Source's methods start no goroutine that
+// outlives the call, except the goroutines that a returned [Watch] owns until its Close.
 type Source interface {
 	// List reads one page. Errors are *Failure.
 	List(ctx context.Context, req ListRequest) (Page, error)

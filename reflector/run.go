@@ -19,6 +19,8 @@ type run struct {
 	started time.Time
 
 	page        keepwatch.Page        // read, and not stored yet
+	requested   keepwatch.ListRequest // page's
+	ahead       *ahead                // nil when no page is being read ahead
 	replacement keepwatch.Replacement // nil when no list is being stored
 	listed      int64                 // the replacement's objects
 	skipped     int                   // the objects that the list skipped
@@ -139,7 +141,8 @@ func (r *run) list(ctx context.Context, a machine.List) (machine.Input, error) {
 	if a.Continue == "" {
 		r.discardList()
 	}
-	page, err := r.source.List(ctx, keepwatch.ListRequest{NotOlderThan: a.NotOlderThan, Continue: a.Continue})
+	req := keepwatch.ListRequest{NotOlderThan: a.NotOlderThan, Continue: a.Continue}
+	page, err := r.readPage(ctx, req)
 	if err != nil {
 		return nil, err
 	}
@@ -147,11 +150,53 @@ func (r *run) list(ctx context.Context, a machine.List) (machine.Input, error) {
 	if failure := r.machine.Validate(in); failure != nil {
 		return nil, failure
 	}
-	r.page = page
+	r.page, r.requested = page, req
 	return in, nil
 }
 
-// storePage puts the page that was read into the target.
+// ahead is a page that is being read while the target stores the one before it.
+type ahead struct {
+	request keepwatch.ListRequest
+	cancel  context.CancelFunc
+	done    chan struct{} // closed when page and err are set
+	page    keepwatch.Page
+	err     error
+}
+
+// readAhead begins to read a page.
+func (r *run) readAhead(ctx context.Context, req keepwatch.ListRequest) {
+	ctx, cancel := context.WithCancel(ctx)
+	next := &ahead{request: req, cancel: cancel, done: make(chan struct{})}
+	r.ahead = next
+	go func() {
+		defer close(next.done)
+		next.page, next.err = r.source.List(ctx, req)
+	}()
+}
+
+// readPage returns the page that is being read ahead, or reads another one.
+func (r *run) readPage(ctx context.Context, req keepwatch.ListRequest) (keepwatch.Page, error) {
+	next := r.ahead
+	if next == nil || next.request != req {
+		r.dropAhead()
+		return r.source.List(ctx, req)
+	}
+	<-next.done
+	next.cancel()
+	r.ahead = nil
+	return next.page, next.err
+}
+
+// dropAhead ends the reading ahead. The source is not in use then.
+func (r *run) dropAhead() {
+	if r.ahead != nil {
+		r.ahead.cancel()
+		<-r.ahead.done
+		r.ahead = nil
+	}
+}
+
+// storePage puts the page that was read into the target, while the next one is being read.
 func (r *run) storePage(ctx context.Context, a machine.StorePage) (machine.Input, error) {
 	page := r.page
 	r.page = keepwatch.Page{}
@@ -162,10 +207,14 @@ func (r *run) storePage(ctx context.Context, a machine.StorePage) (machine.Input
 		}
 		r.replacement = replacement
 	}
+	r.reportSkipped(page.Skipped)
+	if !a.Last {
+		r.readAhead(ctx, keepwatch.ListRequest{NotOlderThan: r.requested.NotOlderThan, Continue: page.Continue})
+	}
 	if err := r.putObjects(ctx, page.Objects, page.Remaining); err != nil {
+		r.dropAhead()
 		return nil, err
 	}
-	r.reportSkipped(page.Skipped)
 	if a.Last {
 		return machine.PageStored{}, r.commit(ctx, a.Revision)
 	}
@@ -300,6 +349,7 @@ func (r *run) closeWatch() {
 
 // discardList discards the list that is not committed, if there is one.
 func (r *run) discardList() {
+	r.dropAhead()
 	if r.replacement != nil {
 		r.replacement.Discard()
 	}

@@ -214,3 +214,42 @@ func TestUnfinishedListIsNoProgress(t *testing.T) {
 	}
 	checkProgress(t, script, observation{0, reflector.Stalled, 0, 0}, observation{10 * time.Minute, reflector.Stalled, -1, 0})
 }
+
+// TestReadsAhead checks that the next page is read while the target stores one, and that Run ends after the reading.
+func TestReadsAhead(t *testing.T) {
+	s, full := &endlessPage{begun: make(chan struct{})}, errors.New("no space left on device")
+	target := storing{ending{}, func() error { <-s.begun; return full }}
+	if err := reflector.New(s, target, reflector.Options{Paged: true}).Run(t.Context()); err != full || !s.ended {
+		t.Errorf("Run returned %v; the reading has ended: %v", err, s.ended)
+	}
+}
+
+// endlessPage is a source whose second page takes until the request is cancelled.
+type endlessPage struct {
+	keepwatch.Source
+	begun chan struct{}
+	ended bool
+}
+
+func (s *endlessPage) List(ctx context.Context, req keepwatch.ListRequest) (keepwatch.Page, error) {
+	if req.Continue == "" {
+		return keepwatch.Page{Revision: 7, Continue: "p2"}, nil
+	}
+	close(s.begun)
+	<-ctx.Done()
+	s.ended = true
+	return keepwatch.Page{}, keepwatch.Failed(keepwatch.Unreachable, "%w", ctx.Err())
+}
+
+// storing is a target that stores pages by a function.
+type storing struct {
+	ending
+	put func() error
+}
+
+func (s storing) Replace(context.Context, keepwatch.Relist) (keepwatch.Replacement, error) {
+	return s, nil
+}
+func (s storing) Put(context.Context, []keepwatch.Object) error  { return s.put() }
+func (storing) Commit(context.Context, keepwatch.Revision) error { return nil }
+func (storing) Discard()                                         {}
